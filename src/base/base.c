@@ -1,0 +1,286 @@
+/* Context: allocator, errors, log; pools and growing text. */
+#include "base/base.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ERROR_BYTES 1024
+
+/* In front of every block, so that free knows what to subtract. 64 bytes keep
+ * the block's own alignment. */
+typedef union block_header {
+    size_t bytes;
+    char padding[WFI_ALIGN_BYTES];
+} block_header;
+
+struct wf_context {
+    wf_allocator allocator;
+    wf_log_sink log;
+    void *log_self;
+    wf_log_level log_level;
+    pthread_mutex_t lock; /* protects everything below and calls of the sink */
+    wf_memory_count memory;
+    char error[ERROR_BYTES];
+};
+
+static void *libc_alloc(void *self, size_t bytes) {
+    (void)self;
+    void *block = NULL;
+    return posix_memalign(&block, WFI_ALIGN_BYTES, bytes) ? NULL : block;
+}
+
+static void libc_free(void *self, void *block) {
+    (void)self;
+    free(block);
+}
+
+const char *wf_status_name(wf_status status) {
+    switch (status) {
+#define CASE(name, value, meaning) \
+    case WF_##name: return #name;
+        WF_STATUS_LIST(CASE)
+#undef CASE
+    }
+    return "UNKNOWN";
+}
+
+const char *wf_status_meaning(wf_status status) {
+    switch (status) {
+#define CASE(name, value, meaning) \
+    case WF_##name: return meaning;
+        WF_STATUS_LIST(CASE)
+#undef CASE
+    }
+    return "UNKNOWN";
+}
+
+wf_status wf_context_create(const wf_context_config *config, wf_context **ctx_out) {
+    const wf_context_config defaults = WF_CONTEXT_CONFIG_INIT;
+    if (!config) config = &defaults;
+    if (!ctx_out || config->struct_size != sizeof *config) return WF_INVALID_ARG;
+    wf_allocator allocator = config->allocator;
+    if (!allocator.alloc || !allocator.free) allocator = (wf_allocator){libc_alloc, libc_free, NULL};
+    wf_context *ctx = allocator.alloc(allocator.self, sizeof *ctx);
+    if (!ctx) return WF_NO_MEMORY;
+    memset(ctx, 0, sizeof *ctx);
+    ctx->allocator = allocator;
+    ctx->log = config->log;
+    ctx->log_self = config->log_self;
+    ctx->log_level = config->log_level;
+    pthread_mutex_init(&ctx->lock, NULL);
+    *ctx_out = ctx;
+    return WF_OK;
+}
+
+void wf_context_destroy(wf_context *ctx) {
+    if (!ctx) return;
+    if (ctx->memory.n_live)
+        wfi_log(ctx, WF_LOG_WARN, "memory", "%llu blocks of %zu bytes were never freed",
+                (unsigned long long)ctx->memory.n_live, ctx->memory.live_bytes);
+    pthread_mutex_destroy(&ctx->lock);
+    ctx->allocator.free(ctx->allocator.self, ctx);
+}
+
+const char *wf_context_error(const wf_context *ctx) {
+    return ctx ? ctx->error : "";
+}
+
+wf_memory_count wf_context_memory(const wf_context *ctx) {
+    pthread_mutex_lock((pthread_mutex_t *)&ctx->lock);
+    wf_memory_count count = ctx->memory;
+    pthread_mutex_unlock((pthread_mutex_t *)&ctx->lock);
+    return count;
+}
+
+wf_status wfi_fail(wf_context *ctx, wf_status status, const char *format, ...) {
+    char line[ERROR_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    pthread_mutex_lock(&ctx->lock);
+    memcpy(ctx->error, line, sizeof line);
+    pthread_mutex_unlock(&ctx->lock);
+    wfi_log(ctx, WF_LOG_DEBUG, "error", "%s: %s", wf_status_name(status), line);
+    return status;
+}
+
+wf_status wfi_no_memory(wf_context *ctx, size_t bytes, const char *what) {
+    return wfi_fail(ctx, WF_NO_MEMORY, "no host memory left: %zu bytes for %s were refused", bytes,
+                    what);
+}
+
+bool wfi_log_enabled(const wf_context *ctx, wf_log_level level) {
+    return ctx->log && level <= ctx->log_level;
+}
+
+void wfi_log(wf_context *ctx, wf_log_level level, const char *topic, const char *format, ...) {
+    if (!wfi_log_enabled(ctx, level)) return;
+    char line[ERROR_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    pthread_mutex_lock(&ctx->lock);
+    ctx->log(ctx->log_self, level, topic, line);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+static void *alloc_bytes(wf_context *ctx, size_t bytes, const char *what) {
+    block_header *header = NULL;
+    if (bytes <= SIZE_MAX - sizeof *header)
+        header = ctx->allocator.alloc(ctx->allocator.self, sizeof *header + bytes);
+    if (!header) {
+        (void)wfi_no_memory(ctx, bytes, what);
+        return NULL;
+    }
+    header->bytes = bytes;
+    pthread_mutex_lock(&ctx->lock);
+    wf_memory_count *m = &ctx->memory;
+    m->n_allocations++;
+    m->n_live++;
+    m->live_bytes += bytes;
+    if (m->live_bytes > m->peak_bytes) m->peak_bytes = m->live_bytes;
+    pthread_mutex_unlock(&ctx->lock);
+    return memset(header + 1, 0, bytes);
+}
+
+void *wfi_alloc(wf_context *ctx, size_t n, size_t elem_bytes, const char *what) {
+    size_t bytes;
+    if (__builtin_mul_overflow(n, elem_bytes, &bytes)) bytes = SIZE_MAX;
+    return alloc_bytes(ctx, bytes, what);
+}
+
+void wfi_free(wf_context *ctx, void *block) {
+    if (!block) return;
+    block_header *header = (block_header *)block - 1;
+    pthread_mutex_lock(&ctx->lock);
+    ctx->memory.n_live--;
+    ctx->memory.live_bytes -= header->bytes;
+    pthread_mutex_unlock(&ctx->lock);
+    ctx->allocator.free(ctx->allocator.self, header);
+}
+
+char *wfi_strdup(wf_context *ctx, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    char *copy = wfi_alloc(ctx, bytes, 1, "a string");
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+char *wfi_format(wf_context *ctx, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = n < 0 ? NULL : wfi_alloc(ctx, (size_t)n + 1, 1, "a string");
+    if (text) vsnprintf(text, (size_t)n + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+wf_status wfi_grow(wf_context *ctx, void **array, size_t n, size_t *capacity, size_t elem_bytes,
+                   const char *what) {
+    if (n < *capacity) return WF_OK;
+    size_t larger = *capacity ? *capacity * 2 : 16;
+    void *moved = wfi_alloc(ctx, larger, elem_bytes, what);
+    if (!moved) return WF_NO_MEMORY;
+    if (n) memcpy(moved, *array, n * elem_bytes);
+    wfi_free(ctx, *array);
+    *array = moved;
+    *capacity = larger;
+    return WF_OK;
+}
+
+/* ---- pool ---- */
+
+struct wfi_pool_chunk {
+    struct wfi_pool_chunk *next;
+    size_t n_used, n_bytes;
+    char padding[WFI_ALIGN_BYTES - 3 * sizeof(size_t)];
+};
+
+void wfi_pool_init(wfi_pool *pool, wf_context *ctx) {
+    pool->ctx = ctx;
+    pool->chunk = NULL;
+}
+
+void *wfi_pool_alloc(wfi_pool *pool, size_t n, size_t elem_bytes) {
+    size_t bytes;
+    if (__builtin_mul_overflow(n, elem_bytes, &bytes) || bytes > SIZE_MAX / 4) {
+        (void)wfi_no_memory(pool->ctx, SIZE_MAX, "a pool");
+        return NULL;
+    }
+    bytes = wfi_round_up(bytes ? bytes : 1, 16);
+    struct wfi_pool_chunk *chunk = pool->chunk;
+    if (!chunk || chunk->n_bytes - chunk->n_used < bytes) {
+        size_t chunk_bytes = bytes > 16384 ? bytes : 16384;
+        chunk = wfi_alloc(pool->ctx, 1, sizeof *chunk + chunk_bytes, "a pool");
+        if (!chunk) return NULL;
+        chunk->n_bytes = chunk_bytes;
+        chunk->next = pool->chunk;
+        pool->chunk = chunk;
+    }
+    void *block = (char *)(chunk + 1) + chunk->n_used;
+    chunk->n_used += bytes;
+    return block;
+}
+
+char *wfi_pool_format(wfi_pool *pool, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = n < 0 ? NULL : wfi_pool_alloc(pool, (size_t)n + 1, 1);
+    if (text) vsnprintf(text, (size_t)n + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+void wfi_pool_release(wfi_pool *pool) {
+    for (struct wfi_pool_chunk *chunk = pool->chunk, *next; chunk; chunk = next) {
+        next = chunk->next;
+        wfi_free(pool->ctx, chunk);
+    }
+    pool->chunk = NULL;
+}
+
+/* ---- text ---- */
+
+void wfi_text_init(wfi_text *text, wf_context *ctx) {
+    *text = (wfi_text){.ctx = ctx};
+}
+
+void wfi_text_add(wfi_text *text, const char *format, ...) {
+    if (text->failed) return;
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    size_t need = n < 0 ? 0 : text->n + (size_t)n + 1;
+    if (need > text->capacity) {
+        size_t capacity = need * 2 < 256 ? 256 : need * 2;
+        char *moved = wfi_alloc(text->ctx, capacity, 1, "a text");
+        if (moved && text->n) memcpy(moved, text->data, text->n);
+        if (moved) {
+            wfi_free(text->ctx, text->data);
+            text->data = moved;
+            text->capacity = capacity;
+        } else {
+            text->failed = true;
+        }
+    }
+    if (!text->failed && n >= 0) {
+        vsnprintf(text->data + text->n, (size_t)n + 1, format, again);
+        text->n += (size_t)n;
+    }
+    va_end(again);
+}
+
+wf_status wfi_text_status(const wfi_text *text) {
+    return text->failed ? WF_NO_MEMORY : WF_OK;
+}

@@ -1,0 +1,84 @@
+/* What every folder may rely on: errors, memory, log. Private. */
+#ifndef WFI_BASE_H
+#define WFI_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/context.h>
+#include <weft/types.h>
+
+/* Passes a failure up. The callee has recorded the sentence. */
+#define WF_TRY(call)                              \
+    do {                                          \
+        wf_status wfi_status_ = (call);           \
+        if (wfi_status_ != WF_OK) return wfi_status_; \
+    } while (0)
+
+#define WFI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#if defined(__GNUC__)
+#define WFI_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#else
+#define WFI_PRINTF(format, first)
+#endif
+
+/* Records a sentence as the context's latest error and returns `status`. */
+wf_status wfi_fail(wf_context *ctx, wf_status status, const char *format, ...) WFI_PRINTF(3, 4);
+wf_status wfi_no_memory(wf_context *ctx, size_t bytes, const char *what);
+
+void wfi_log(wf_context *ctx, wf_log_level level, const char *topic, const char *format, ...)
+    WFI_PRINTF(4, 5);
+bool wfi_log_enabled(const wf_context *ctx, wf_log_level level);
+
+/* Counted, zeroed, 64-byte aligned memory of the context's allocator; NULL
+ * after recording the error. `what` names it in that sentence. */
+void *wfi_alloc(wf_context *ctx, size_t n, size_t elem_bytes, const char *what);
+void wfi_free(wf_context *ctx, void *block);
+char *wfi_strdup(wf_context *ctx, const char *text);
+char *wfi_format(wf_context *ctx, const char *format, ...) WFI_PRINTF(2, 3);
+
+/* Makes room for one more element in a growing array: `*array` has `n` used of
+ * `*capacity`. */
+wf_status wfi_grow(wf_context *ctx, void **array, size_t n, size_t *capacity, size_t elem_bytes,
+                   const char *what);
+#define WFI_GROW(ctx, array, n, capacity, what) \
+    wfi_grow((ctx), (void **)&(array), (size_t)(n), &(capacity), sizeof(*(array)), (what))
+
+/* A bump allocator whose blocks die together. */
+typedef struct wfi_pool {
+    wf_context *ctx;
+    struct wfi_pool_chunk *chunk;
+} wfi_pool;
+void wfi_pool_init(wfi_pool *pool, wf_context *ctx);
+void *wfi_pool_alloc(wfi_pool *pool, size_t n, size_t elem_bytes);
+char *wfi_pool_format(wfi_pool *pool, const char *format, ...) WFI_PRINTF(2, 3);
+void wfi_pool_release(wfi_pool *pool);
+
+/* A string that grows; after a failed allocation it stays inert and
+ * wfi_text_status says so. Free with wfi_free(ctx, text.data). */
+typedef struct wfi_text {
+    wf_context *ctx;
+    char *data;
+    size_t n, capacity;
+    bool failed;
+} wfi_text;
+void wfi_text_init(wfi_text *text, wf_context *ctx);
+void wfi_text_add(wfi_text *text, const char *format, ...) WFI_PRINTF(2, 3);
+wf_status wfi_text_status(const wfi_text *text);
+
+static inline size_t wfi_round_up(size_t value, size_t multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
+static inline int64_t wfi_min_i64(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static inline int64_t wfi_max_i64(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Everything in device memory starts at a multiple of this. */
+#define WFI_ALIGN_BYTES 64
+
+#endif

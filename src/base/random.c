@@ -1,0 +1,62 @@
+#include "base/random.h"
+
+#include <math.h>
+
+uint64_t wfi_random_name(const char *name) {
+    uint64_t hash = 14695981039346656037u;
+    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 1099511628211u;
+    return hash;
+}
+
+/* The multipliers and key increments are the paper's. */
+void wfi_random_words(wfi_random_key key, uint64_t high, uint64_t low, uint32_t words_out[4]) {
+    /* 128 bits of key are folded into Philox's 64 by the name's odd multiple,
+     * so that seeds and names cannot cancel each other bit by bit. */
+    uint64_t folded = key.seed + key.name * 0x9E3779B97F4A7C15u;
+    folded ^= folded >> 31;
+    uint32_t k0 = (uint32_t)folded, k1 = (uint32_t)(folded >> 32);
+    uint32_t c0 = (uint32_t)low, c1 = (uint32_t)(low >> 32);
+    uint32_t c2 = (uint32_t)high, c3 = (uint32_t)(high >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    words_out[0] = c0;
+    words_out[1] = c1;
+    words_out[2] = c2;
+    words_out[3] = c3;
+}
+
+float wfi_random_uniform(wfi_random_key key, uint64_t high, uint64_t index) {
+    uint32_t words[4];
+    wfi_random_words(key, high, index >> 2, words);
+    return (float)(words[index & 3] >> 8) * 0x1p-24f;
+}
+
+float wfi_random_normal(wfi_random_key key, uint64_t high, uint64_t index) {
+    uint32_t words[4];
+    wfi_random_words(key, high, index >> 1, words);
+    const uint32_t *pair = words + 2 * (index & 1);
+    double radius = sqrt(-2 * log((pair[0] + 0.5) * 0x1p-32));
+    return (float)(radius * cos(6.283185307179586 * pair[1] * 0x1p-32));
+}
+
+void wfi_random_shuffle(wfi_random_key key, uint64_t high, int64_t n, int64_t *order_out) {
+    for (int64_t i = 0; i < n; i++) order_out[i] = i;
+    for (int64_t i = n - 1; i > 0; i--) {
+        uint32_t words[4];
+        wfi_random_words(key, high, (uint64_t)i, words);
+        uint64_t wide = (uint64_t)words[0] << 32 | words[1];
+        /* The high half of a 64 x 64 bit product: a bias below 2^-32. */
+        int64_t j = (int64_t)((unsigned __int128)wide * (uint64_t)(i + 1) >> 64);
+        int64_t kept = order_out[i];
+        order_out[i] = order_out[j];
+        order_out[j] = kept;
+    }
+}

@@ -1,0 +1,28 @@
+/* Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw,
+ * "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A number is a pure
+ * function of its key and its index, so it is the same on any rank. */
+#ifndef WFI_RANDOM_H
+#define WFI_RANDOM_H
+
+#include <stdint.h>
+
+/* Names a stream: the user's seed, what the numbers are for, and two counters. */
+typedef struct wfi_random_key {
+    uint64_t seed, name;
+} wfi_random_key;
+
+/* FNV-1a of a name, the `name` of a key. */
+uint64_t wfi_random_name(const char *name);
+
+/* Four independent 32-bit words for counter (`high`, `low`). */
+void wfi_random_words(wfi_random_key key, uint64_t high, uint64_t low, uint32_t words_out[4]);
+
+/* Element `index` of the stream: uniform in [0, 1) with 24 bits, and standard
+ * normal (Box-Muller in double precision). */
+float wfi_random_uniform(wfi_random_key key, uint64_t high, uint64_t index);
+float wfi_random_normal(wfi_random_key key, uint64_t high, uint64_t index);
+
+/* A permutation of [0, n): order_out[i] is the element at place i. */
+void wfi_random_shuffle(wfi_random_key key, uint64_t high, int64_t n, int64_t *order_out);
+
+#endif
