@@ -19,9 +19,9 @@
 #define WFI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 #if defined(__GNUC__)
-#define WFI_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define WFI_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
-#define WFI_PRINTF(format, first)
+#define WFI_PRINTF(text, first)
 #endif
 
 /* Records a sentence as the context's latest error and returns `status`. */
