@@ -169,7 +169,7 @@ char *wfi_strdup(wf_context *ctx, const char *text) {
     return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
-char *wfi_format(wf_context *ctx, const char *format, ...) {
+char *wfi_sprintf(wf_context *ctx, const char *format, ...) {
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);

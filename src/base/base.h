@@ -37,7 +37,7 @@ bool wfi_log_enabled(const wf_context *ctx, wf_log_level level);
 void *wfi_alloc(wf_context *ctx, size_t n, size_t elem_bytes, const char *what);
 void wfi_free(wf_context *ctx, void *block);
 char *wfi_strdup(wf_context *ctx, const char *text);
-char *wfi_format(wf_context *ctx, const char *format, ...) WFI_PRINTF(2, 3);
+char *wfi_sprintf(wf_context *ctx, const char *format, ...) WFI_PRINTF(2, 3);
 
 /* Makes room for one more element in a growing array: `*array` has `n` used of
  * `*capacity`. */

@@ -1,0 +1,203 @@
+/* The graph as every later stage reads it: values, nodes, units, phases. Private.
+ *
+ * Nodes stand in a legal order of execution: all forward nodes, then, in a
+ * training graph, the backward ones. A node belongs to a unit and to a phase:
+ * F (forward), B (gradient of activations) or W (gradient of weights).
+ */
+#ifndef WFI_GRAPH_H
+#define WFI_GRAPH_H
+
+#include "base/base.h"
+#include "base/random.h"
+
+#include <weft/graph.h>
+
+#define WFI_MAX_INPUTS  8
+#define WFI_MAX_OUTPUTS 4
+
+typedef enum wfi_phase { WFI_F, WFI_B, WFI_W } wfi_phase;
+
+/* PLAIN is row-major. C16 holds 4-dim images as [n][c / 16][h][w][c % 16]. */
+typedef enum wfi_layout { WFI_PLAIN, WFI_C16 } wfi_layout;
+
+typedef enum wfi_value_kind {
+    WFI_VALUE_INPUT,  /* filled from the batch */
+    WFI_VALUE_PARAM,  /* trained */
+    WFI_VALUE_BUFFER, /* saved with the model, not trained */
+    WFI_VALUE_NODE    /* a node's output */
+} wfi_value_kind;
+
+typedef struct wfi_value {
+    wfi_value_kind kind;
+    wf_dtype dtype;
+    wf_shape shape;
+    wfi_layout layout;
+    bool opaque;      /* bytes and meaning belong to the kernel that writes it */
+    int32_t node;     /* producer, or -1 */
+    int32_t alias;    /* the value whose bytes this is (a reshape), or -1 */
+    int32_t unit;     /* that declared it (parameters, buffers) or produces it */
+    const char *name; /* NULL unless declared or an output */
+    wf_init init;     /* parameters and buffers */
+    size_t offset;    /* bytes into the unit's flat parameter or buffer storage */
+} wfi_value;
+
+/* What an op needs beside its inputs; which member is the op's business. */
+typedef union wfi_attr {
+    struct {
+        int64_t stride, pad, groups;
+    } conv;
+    struct {
+        int64_t kernel, stride, pad;
+    } pool;
+    struct {
+        double eps;
+        int relu; /* batch norm: a ReLU follows, fused */
+    } norm;
+    struct {
+        int in_out; /* the weight is [in, out] instead of [out, in] */
+    } linear;
+    struct {
+        int transpose_a, transpose_b; /* of the last two dims */
+    } matmul;
+    struct {
+        int tanh; /* the approximation */
+    } gelu;
+    struct {
+        double factor;
+    } scale;
+    struct {
+        int dim_a, dim_b;
+    } transpose;
+    struct {
+        int dim;
+        int64_t start;
+    } slice; /* the length is node->shape's */
+    struct {
+        int dim;
+        double factor; /* 1 for a sum, 1 / n for a mean */
+    } reduce;
+    struct {
+        double p;
+        uint64_t name;
+    } dropout;
+    struct {
+        int64_t n_heads;
+        int causal;
+    } attention;
+    struct {
+        wfi_layout to;
+    } reorder;
+} wfi_attr;
+
+typedef struct wfi_op wfi_op;
+
+typedef struct wfi_node {
+    const wfi_op *op;
+    wfi_attr attr;
+    wf_shape shape; /* of the first output, for ops that cannot derive it from their inputs */
+    int32_t in[WFI_MAX_INPUTS];
+    int32_t out[WFI_MAX_OUTPUTS]; /* -1 in either: absent */
+    int n_in, n_out;
+    int32_t unit;
+    wfi_phase phase;
+    bool dead; /* fused into another node */
+} wfi_node;
+
+/* Batch statistics that are folded into running ones at the end of the step. */
+typedef struct wfi_stat {
+    int32_t mean, var;                 /* [c] values of the forward node: biased variance */
+    int32_t running_mean, running_var; /* [c] buffers */
+    int32_t n_batches;                 /* I64 scalar buffer */
+    int32_t unit;
+    int64_t n_reduced; /* elements behind each mean */
+    double momentum;
+} wfi_stat;
+
+/* The gradient of one parameter as one unit sees it. */
+typedef struct wfi_weight_gradient {
+    int32_t param, value, unit;
+} wfi_weight_gradient;
+
+typedef struct wfi_unit {
+    const char *name;
+    size_t param_bytes;  /* flat storage of its own parameters, each aligned to 64 */
+    size_t buffer_bytes; /* flat storage of its buffers */
+} wfi_unit;
+
+struct wf_graph {
+    wf_context *ctx;
+    wfi_pool pool; /* names */
+    wf_status status;
+    int64_t batch;
+    bool training;
+
+    wfi_value *values;
+    wfi_node *nodes;
+    wfi_unit *units;
+    wfi_stat *stats;
+    wfi_weight_gradient *weight_gradients; /* ascending unit, then declaration order */
+    int32_t *outputs;                      /* values named by wf_output */
+    int32_t n_values, n_nodes, n_units, n_stats, n_weight_gradients, n_outputs;
+    size_t value_capacity, node_capacity, unit_capacity, stat_capacity, weight_gradient_capacity,
+        output_capacity;
+
+    int32_t loss;     /* [rows], or -1 */
+    int32_t labels;   /* the labels behind the loss, or -1: negative ones do not count */
+    int32_t record;   /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
+    int64_t n_rows;   /* rows of the loss in one microbatch */
+    const char *scope;
+};
+
+static inline const wfi_value *wfi_value_at(const wf_graph *g, int32_t v) {
+    return &g->values[v];
+}
+/* The value that owns the bytes of v. */
+static inline int32_t wfi_value_root(const wf_graph *g, int32_t v) {
+    while (g->values[v].alias >= 0) v = g->values[v].alias;
+    return v;
+}
+static inline size_t wfi_value_bytes(const wf_graph *g, int32_t v) {
+    return (size_t)wf_shape_n_elem(&g->values[v].shape) * wf_dtype_bytes(g->values[v].dtype);
+}
+
+/* ---- building (sticky errors) ---- */
+
+/* Records the sentence, marks the graph failed. */
+void wfi_graph_fail(wf_graph *g, wf_status status, const char *format, ...) WFI_PRINTF(3, 4);
+
+/* Adds a node of the current unit after `op->check` has accepted it. NULL if the
+ * graph has failed or does now. Absent inputs are inert tensors. */
+const wfi_node *wfi_graph_add(wf_graph *g, const wfi_op *op, const wfi_attr *attr,
+                              const wf_shape *shape, int n_in, const wf_tensor *in);
+/* The same, returning the first output. */
+wf_tensor wfi_graph_op(wf_graph *g, const wfi_op *op, const wfi_attr *attr, const wf_shape *shape,
+                       int n_in, const wf_tensor *in);
+static inline wf_tensor wfi_tensor(wf_graph *g, int32_t id) {
+    return (wf_tensor){g, id};
+}
+static inline wf_tensor wfi_inert(wf_graph *g) {
+    return (wf_tensor){g, -1};
+}
+/* A buffer (no gradient) of the current unit under the current scope. */
+wf_tensor wfi_buffer(wf_graph *g, const char *name, wf_dtype dtype, wf_shape shape, float start);
+void wfi_graph_add_stat(wf_graph *g, wfi_stat stat);
+
+/* For op->check: declares the next output. */
+wf_status wfi_node_output(wf_graph *g, wfi_node *node, wf_dtype dtype, const wf_shape *shape);
+wf_status wfi_node_opaque_output(wf_graph *g, wfi_node *node, int64_t n_bytes);
+
+/* "[4, 3, 28, 28]" into a caller's buffer, which is returned. */
+#define WFI_SHAPE_TEXT 128
+const char *wfi_shape_text(const wf_shape *shape, char *text);
+bool wfi_shape_equal(const wf_shape *a, const wf_shape *b);
+
+/* ---- passes, in this order; each keeps the node order legal ---- */
+
+wf_status wfi_graph_fuse(wf_graph *g);     /* batch norm + ReLU, add + ReLU */
+wf_status wfi_graph_autodiff(wf_graph *g); /* appends B and W nodes */
+/* Chooses C16 for images where every op allows it; inserts reorders elsewhere. */
+wf_status wfi_graph_layout(wf_graph *g);
+
+/* Nodes of a unit and phase pair in order are found by scanning g->nodes. */
+
+#endif

@@ -1,0 +1,88 @@
+/* The contract of an op: one const descriptor, in the file of its family under
+ * src/op. Private.
+ *
+ * `reference` is the plain C kernel: slow, complete and the oracle of every fast
+ * one. It adds in ascending index order, in double where a sum is long, so that
+ * its bits depend on nothing else.
+ */
+#ifndef WFI_OP_H
+#define WFI_OP_H
+
+#include "graph/graph.h"
+
+/* What changes from microbatch to microbatch. */
+typedef struct wfi_step_args {
+    uint64_t seed;
+    uint64_t step;
+    int64_t first_sample; /* index in the step's batch of the microbatch's first sample */
+    double loss_scale;    /* 1 / (rows that count in the global batch) */
+} wfi_step_args;
+
+typedef struct wfi_operand {
+    void *data; /* NULL: absent */
+    wf_dtype dtype;
+    wf_shape shape;
+    wfi_layout layout;
+} wfi_operand;
+
+typedef struct wfi_call {
+    const wfi_attr *attr;
+    int n_in, n_out;
+    wfi_operand in[WFI_MAX_INPUTS], out[WFI_MAX_OUTPUTS];
+    void *scratch; /* op->scratch_bytes */
+    const wfi_step_args *step;
+} wfi_call;
+
+typedef struct wfi_autodiff wfi_autodiff;
+
+enum {
+    /* Any layout, as long as all operands of full shape have the same one. */
+    WFI_OP_ELEMENTWISE = 1,
+    /* 4-dim operands may be C16, each by its own shape (use wfi_image_at). */
+    WFI_OP_IMAGE = 2,
+    /* Produces gradients of parameters only: runs in phase W. */
+    WFI_OP_WEIGHT_GRADIENT = 4,
+    /* The first output is the first input's bytes under another shape. */
+    WFI_OP_ALIAS = 8,
+};
+
+struct wfi_op {
+    const char *name;
+    unsigned flags;
+    /* Relative error (RMS over a tensor) that a kernel may have against float64. */
+    float tolerance;
+    /* Checks inputs and attributes, declares outputs (wfi_node_output). */
+    wf_status (*check)(wf_graph *g, wfi_node *node);
+    /* Adds nodes for the gradients of the inputs. NULL: none pass. */
+    wf_status (*gradient)(wfi_autodiff *ad, const wfi_node *node);
+    double (*flops)(const wf_graph *g, const wfi_node *node); /* NULL: elements of the outputs */
+    size_t (*scratch_bytes)(const wf_graph *g, const wfi_node *node); /* of the reference; may be NULL */
+    void (*reference)(const wfi_call *call);
+};
+
+/* ---- for op->gradient ---- */
+
+/* The gradient of value v, or -1 if nothing has flowed into it. */
+int32_t wfi_gradient_of(const wfi_autodiff *ad, int32_t v);
+/* Whether v depends on a parameter, so that its gradient is worth computing. */
+bool wfi_wants_gradient(const wfi_autodiff *ad, int32_t v);
+/* Adds a backward node to the unit of the forward node at hand. B or W follows
+ * from op->flags and from the inputs. Its outputs are node->out. NULL on failure. */
+const wfi_node *wfi_backward_node(wfi_autodiff *ad, const wfi_op *op, const wfi_attr *attr,
+                                  const wf_shape *shape, int n_in, const int32_t *in);
+/* dv is (one summand of) the gradient of v. Does nothing if v wants none. */
+wf_status wfi_contribute(wfi_autodiff *ad, int32_t v, int32_t dv);
+wf_graph *wfi_autodiff_graph(wfi_autodiff *ad);
+
+/* ---- for references ---- */
+
+/* Offset in elements of [n, c, h, w] in a 4-dim operand of either layout. */
+static inline int64_t wfi_image_at(const wfi_operand *o, int64_t n, int64_t c, int64_t h,
+                                   int64_t w) {
+    const int64_t *dim = o->shape.dim;
+    if (o->layout == WFI_C16)
+        return (((n * (dim[1] / 16) + c / 16) * dim[2] + h) * dim[3] + w) * 16 + c % 16;
+    return ((n * dim[1] + c) * dim[2] + h) * dim[3] + w;
+}
+
+#endif

@@ -1,0 +1,142 @@
+/* The ordered list of implementations. */
+#include "kernel/kernel.h"
+
+#include <string.h>
+
+static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_onednn, &wfi_kernel_reference};
+
+static wfi_kernel *kernel_alloc(wf_context *ctx, const wf_graph *graph, const wfi_node *node) {
+    wfi_kernel *kernel = wfi_alloc(ctx, 1, sizeof *kernel, "a kernel");
+    if (!kernel) return NULL;
+    kernel->ctx = ctx;
+    kernel->graph = graph;
+    kernel->node = node;
+    kernel->detail = "";
+    return kernel;
+}
+
+wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                            const wfi_kernel_options *options, wfi_kernel **kernel_out) {
+    for (size_t i = options->reference ? WFI_COUNT(implementations) - 1 : 0;
+         i < WFI_COUNT(implementations); i++) {
+        wfi_kernel *kernel = kernel_alloc(ctx, graph, node);
+        if (!kernel) return WF_NO_MEMORY;
+        kernel->impl = implementations[i];
+        kernel->label = node->op->name;
+        kernel->n_operands = node->n_in + node->n_out;
+        for (int k = node->n_in; k < kernel->n_operands; k++) kernel->writes[k] = true;
+        kernel->flops = node->op->flops ? node->op->flops(graph, node) : 0;
+        const char *reason = "";
+        wf_status status = implementations[i]->describe(kernel, options, &reason);
+        if (status == WF_OK) {
+            *kernel_out = kernel;
+            return WF_OK;
+        }
+        kernel->impl->destroy(kernel);
+        wfi_free(ctx, kernel);
+        if (status != WF_UNSUPPORTED) return status;
+        wfi_log(ctx, WF_LOG_DEBUG, "dispatch", "%s declined %s in unit %s: %s",
+                implementations[i]->name, node->op->name, graph->units[node->unit].name, reason);
+    }
+    return wfi_fail(ctx, WF_BUG, "no kernel for op %s", node->op->name);
+}
+
+/* ---- the plain accumulate, used where a gradient has no library format ---- */
+
+typedef struct plain_accumulate {
+    int64_t n_elem;
+    bool add;
+} plain_accumulate;
+
+static wf_status plain_run(wfi_kernel *kernel, void *const operands[], void *scratch,
+                           const wfi_step_args *step) {
+    (void)scratch, (void)step;
+    const plain_accumulate *state = kernel->state;
+    const float *gradient = operands[0];
+    float *accumulator = operands[1];
+    if (!state->add) {
+        memcpy(accumulator, gradient, (size_t)state->n_elem * sizeof *gradient);
+        return WF_OK;
+    }
+    for (int64_t i = 0; i < state->n_elem; i++) accumulator[i] += gradient[i];
+    return WF_OK;
+}
+
+static wf_status plain_prepare(wfi_kernel *kernel) {
+    (void)kernel;
+    return WF_OK;
+}
+
+static void plain_destroy(wfi_kernel *kernel) {
+    wfi_free(kernel->ctx, kernel->state);
+}
+
+static const wfi_kernel_impl plain_impl = {
+    .name = "plain",
+    .instrumented = true,
+    .prepare = plain_prepare,
+    .run = plain_run,
+    .destroy = plain_destroy,
+};
+
+static wf_status plain_create(wfi_kernel *kernel, const wf_shape *shape, bool add) {
+    plain_accumulate *state = wfi_alloc(kernel->ctx, 1, sizeof *state, "a kernel");
+    if (!state) return WF_NO_MEMORY;
+    *state = (plain_accumulate){wf_shape_n_elem(shape), add};
+    kernel->state = state;
+    kernel->impl = &plain_impl;
+    kernel->bytes[0] = kernel->bytes[1] = (size_t)state->n_elem * sizeof(float);
+    return WF_OK;
+}
+
+static wf_status create_on_format(wf_context *ctx, const wfi_format *format, const wf_shape *shape,
+                                  bool is_pack, bool add, wfi_kernel **kernel_out) {
+    wfi_kernel *kernel = kernel_alloc(ctx, NULL, NULL);
+    if (!kernel) return WF_NO_MEMORY;
+    kernel->label = is_pack ? "pack" : "accumulate";
+    kernel->n_operands = 2;
+    kernel->writes[1] = true;
+    wf_status status = is_pack  ? format->kind->pack(kernel, format, shape)
+                       : format ? format->kind->accumulate(kernel, format, shape, add)
+                                : plain_create(kernel, shape, add);
+    if (status != WF_OK) {
+        if (kernel->impl) kernel->impl->destroy(kernel);
+        wfi_free(ctx, kernel);
+        return status;
+    }
+    *kernel_out = kernel;
+    return WF_OK;
+}
+
+wf_status wfi_kernel_create_pack(wf_context *ctx, const wfi_kernel_options *options,
+                                 const wfi_format *format, const wf_shape *shape,
+                                 wfi_kernel **kernel_out) {
+    (void)options;
+    return create_on_format(ctx, format, shape, true, false, kernel_out);
+}
+
+wf_status wfi_kernel_create_accumulate(wf_context *ctx, const wfi_kernel_options *options,
+                                       const wfi_format *format, const wf_shape *shape, bool add,
+                                       wfi_kernel **kernel_out) {
+    (void)options;
+    return create_on_format(ctx, format, shape, false, add, kernel_out);
+}
+
+bool wfi_format_equal(const wfi_format *a, const wfi_format *b) {
+    return a == b || (a && b && a->kind == b->kind && a->kind->equal(a, b));
+}
+
+wf_status wfi_kernel_prepare(wfi_kernel *kernel) {
+    return kernel->impl->prepare(kernel);
+}
+
+wf_status wfi_kernel_run(wfi_kernel *kernel, void *const operands[], void *scratch,
+                         const wfi_step_args *step) {
+    return kernel->impl->run(kernel, operands, scratch, step);
+}
+
+void wfi_kernel_destroy(wfi_kernel *kernel) {
+    if (!kernel) return;
+    kernel->impl->destroy(kernel);
+    wfi_free(kernel->ctx, kernel);
+}

@@ -1,0 +1,102 @@
+/* Kernels: implementations of nodes. Private.
+ *
+ * An ordered list of implementations is asked for each node; each may decline
+ * with a reason (logged under the topic "dispatch"); the plain C reference is
+ * last and never declines. The choice is made from the node, its shapes and the
+ * options alone, so it is the same on every rank and in every run.
+ *
+ * Describing a kernel touches no device memory: the memory plan is made from its
+ * answer. Preparing (JIT compilation) and running happen on the compute thread.
+ */
+#ifndef WFI_KERNEL_H
+#define WFI_KERNEL_H
+
+#include "graph/op.h"
+
+#define WFI_MAX_OPERANDS (WFI_MAX_INPUTS + WFI_MAX_OUTPUTS)
+
+typedef enum wfi_conv_choice { WFI_CONV_AUTO, WFI_CONV_DIRECT, WFI_CONV_WINOGRAD } wfi_conv_choice;
+
+typedef struct wfi_kernel_options {
+    int n_threads;        /* the kernel's own, part of the recipe */
+    wfi_conv_choice conv; /* auto: Winograd where the shape makes it faster */
+    bool reference;       /* only the plain C kernels; the layout pass is skipped too */
+} wfi_kernel_options;
+
+/* How a library wants a parameter (packed once a step) or gives a parameter's
+ * gradient (unpacked as it is accumulated). */
+typedef struct wfi_format {
+    size_t bytes;
+    const struct wfi_format_class *kind;
+} wfi_format;
+
+typedef struct wfi_kernel wfi_kernel;
+typedef struct wfi_kernel_impl {
+    const char *name; /* "onednn", "reference" */
+    bool instrumented; /* compiled with our flags: sanitizers see its accesses */
+    /* Fills kernel->state, scratch_bytes, bytes, format. UNSUPPORTED declines:
+     * the reason is in `reason_out` (a static string), no error is recorded. */
+    wf_status (*describe)(wfi_kernel *kernel, const wfi_kernel_options *options,
+                          const char **reason_out);
+    wf_status (*prepare)(wfi_kernel *kernel);
+    wf_status (*run)(wfi_kernel *kernel, void *const operands[], void *scratch,
+                     const wfi_step_args *step);
+    void (*destroy)(wfi_kernel *kernel); /* frees kernel->state and formats */
+} wfi_kernel_impl;
+
+typedef struct wfi_format_class {
+    bool (*equal)(const wfi_format *a, const wfi_format *b);
+    /* Make kernels that are not a node's; same life as others. */
+    wf_status (*pack)(wfi_kernel *kernel, const wfi_format *format, const wf_shape *shape);
+    wf_status (*accumulate)(wfi_kernel *kernel, const wfi_format *format, const wf_shape *shape,
+                            bool add);
+} wfi_format_class;
+
+struct wfi_kernel {
+    wf_context *ctx;
+    const wf_graph *graph; /* outlives the kernel */
+    const wfi_node *node;  /* NULL for pack and accumulate */
+    const wfi_kernel_impl *impl;
+    const char *label;     /* op name, "pack" or "accumulate" */
+    const char *detail;    /* what the library calls it; static or owned by state; may be "" */
+    void *state;
+    size_t scratch_bytes;
+    /* Operands are the node's inputs, then its outputs. */
+    int n_operands;
+    size_t bytes[WFI_MAX_OPERANDS];            /* extent as the kernel uses it; 0: absent */
+    const wfi_format *format[WFI_MAX_OPERANDS]; /* NULL: the value's own layout */
+    bool writes[WFI_MAX_OPERANDS];
+    double flops;
+};
+
+/* Errors: NO_MEMORY; DEVICE if a library fails where it should not. */
+wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                            const wfi_kernel_options *options, wfi_kernel **kernel_out);
+/* operands: plain parameter, packed copy. */
+wf_status wfi_kernel_create_pack(wf_context *ctx, const wfi_kernel_options *options,
+                                 const wfi_format *format, const wf_shape *shape,
+                                 wfi_kernel **kernel_out);
+/* operands: gradient (in `format`, NULL = plain), plain F32 accumulator, which is
+ * overwritten or, with `add`, added to. */
+wf_status wfi_kernel_create_accumulate(wf_context *ctx, const wfi_kernel_options *options,
+                                       const wfi_format *format, const wf_shape *shape, bool add,
+                                       wfi_kernel **kernel_out);
+bool wfi_format_equal(const wfi_format *a, const wfi_format *b);
+wf_status wfi_kernel_prepare(wfi_kernel *kernel);
+/* Runs to the end on the calling thread. `scratch` may be NULL if scratch_bytes is 0. */
+wf_status wfi_kernel_run(wfi_kernel *kernel, void *const operands[], void *scratch,
+                         const wfi_step_args *step);
+void wfi_kernel_destroy(wfi_kernel *kernel); /* NULL is allowed */
+
+/* To be called on a thread before it prepares or runs kernels: number of library
+ * threads, floating-point mode. */
+wf_status wfi_kernel_thread_enter(wf_context *ctx, int n_threads);
+
+/* "oneDNN 2.6.3 (avx512_core)" for reports. Static. */
+const char *wfi_kernel_library(void);
+
+/* The ordered list's members, last one the reference. */
+extern const wfi_kernel_impl wfi_kernel_onednn;
+extern const wfi_kernel_impl wfi_kernel_reference;
+
+#endif

@@ -1,0 +1,55 @@
+/* The last of the list: calls the op's plain C kernel. */
+#include "kernel/kernel.h"
+
+static wf_status reference_describe(wfi_kernel *kernel, const wfi_kernel_options *options,
+                                    const char **reason_out) {
+    (void)options, (void)reason_out;
+    const wfi_node *node = kernel->node;
+    const wf_graph *g = kernel->graph;
+    wfi_call *call = wfi_alloc(kernel->ctx, 1, sizeof *call, "a kernel");
+    if (!call) return WF_NO_MEMORY;
+    kernel->state = call;
+    call->attr = &node->attr;
+    call->n_in = node->n_in;
+    call->n_out = node->n_out;
+    for (int i = 0; i < kernel->n_operands; i++) {
+        bool is_in = i < node->n_in;
+        int32_t v = is_in ? node->in[i] : node->out[i - node->n_in];
+        if (v < 0) continue;
+        const wfi_value *value = wfi_value_at(g, v);
+        wfi_operand *operand = is_in ? &call->in[i] : &call->out[i - node->n_in];
+        *operand = (wfi_operand){NULL, value->dtype, value->shape, value->layout};
+        kernel->bytes[i] = wfi_value_bytes(g, v);
+    }
+    kernel->scratch_bytes = node->op->scratch_bytes ? node->op->scratch_bytes(g, node) : 0;
+    return WF_OK;
+}
+
+static wf_status reference_prepare(wfi_kernel *kernel) {
+    (void)kernel;
+    return WF_OK;
+}
+
+static wf_status reference_run(wfi_kernel *kernel, void *const operands[], void *scratch,
+                               const wfi_step_args *step) {
+    wfi_call *call = kernel->state;
+    for (int i = 0; i < call->n_in; i++) call->in[i].data = operands[i];
+    for (int i = 0; i < call->n_out; i++) call->out[i].data = operands[call->n_in + i];
+    call->scratch = scratch;
+    call->step = step;
+    kernel->node->op->reference(call);
+    return WF_OK;
+}
+
+static void reference_destroy(wfi_kernel *kernel) {
+    wfi_free(kernel->ctx, kernel->state);
+}
+
+const wfi_kernel_impl wfi_kernel_reference = {
+    .name = "reference",
+    .instrumented = true,
+    .describe = reference_describe,
+    .prepare = reference_prepare,
+    .run = reference_run,
+    .destroy = reference_destroy,
+};

@@ -1,0 +1,45 @@
+/* Every op, by family. One list: adding an op touches its file and one line. */
+#ifndef WFI_OP_TABLE_H
+#define WFI_OP_TABLE_H
+
+#include "graph/op.h"
+
+#define WFI_OP_LIST(X)                                                                        \
+    /* linear.c */                                                                            \
+    X(linear) X(linear_backward_data) X(linear_backward_weight)                               \
+    X(matmul)                                                                                 \
+    /* conv.c */                                                                              \
+    X(conv2d) X(conv2d_backward_data) X(conv2d_backward_weight)                               \
+    /* batch_norm.c, layer_norm.c */                                                          \
+    X(batch_norm) X(batch_norm_inference) X(batch_norm_backward)                              \
+    X(layer_norm) X(layer_norm_backward)                                                      \
+    /* activation.c */                                                                        \
+    X(relu) X(relu_backward) X(gelu) X(gelu_backward)                                         \
+    X(tanh) X(tanh_backward) X(sigmoid) X(sigmoid_backward)                                   \
+    /* arithmetic.c */                                                                        \
+    X(add) X(add_relu) X(add_broadcast) X(mul) X(scale) X(sum_leading)                        \
+    /* softmax.c */                                                                           \
+    X(softmax) X(softmax_backward) X(log_softmax) X(log_softmax_backward)                     \
+    /* loss.c */                                                                              \
+    X(cross_entropy) X(cross_entropy_backward) X(mse) X(mse_backward)                         \
+    X(loss_record) X(loss_gradient)                                                           \
+    /* pool.c */                                                                              \
+    X(max_pool) X(max_pool_backward) X(avg_pool) X(avg_pool_backward)                         \
+    X(global_avg_pool) X(global_avg_pool_backward)                                            \
+    /* embedding.c, dropout.c */                                                              \
+    X(embedding) X(embedding_backward) X(dropout) X(dropout_backward)                         \
+    /* shape.c */                                                                             \
+    X(reshape) X(reorder) X(transpose) X(concat) X(slice) X(slice_backward)                   \
+    /* reduce.c */                                                                            \
+    X(reduce) X(reduce_backward)                                                              \
+    /* attention.c */                                                                         \
+    X(self_attention) X(self_attention_backward)
+
+#define WFI_OP_EXTERN(name) extern const wfi_op wfi_op_##name;
+WFI_OP_LIST(WFI_OP_EXTERN)
+#undef WFI_OP_EXTERN
+
+/* All of them, NULL-terminated. */
+extern const wfi_op *const wfi_op_table[];
+
+#endif
