@@ -1,0 +1,163 @@
+/* Reverse-mode differentiation: appends the backward nodes.
+ *
+ * Forward nodes are visited in reverse order. Each contributes to the gradients
+ * of its inputs; a second contribution to the same value is added by a node, in
+ * the order of the visit, so the order of every sum is fixed by the graph alone.
+ * A weight used in several units keeps one gradient per unit (a tied weight has
+ * one accumulator per use).
+ */
+#include "graph/graph.h"
+#include "graph/op.h"
+#include "op/op_table.h"
+
+#include <string.h>
+
+struct wfi_autodiff {
+    wf_graph *g;
+    int32_t unit;      /* of the forward node at hand */
+    int32_t n_forward; /* values that existed before the backward */
+    int32_t *gradient; /* [n_forward] of values: their gradient so far, or -1 */
+    bool *wants;       /* [n_forward] */
+};
+
+wf_graph *wfi_autodiff_graph(wfi_autodiff *ad) {
+    return ad->g;
+}
+
+int32_t wfi_gradient_of(const wfi_autodiff *ad, int32_t v) {
+    return v < 0 ? -1 : ad->gradient[v];
+}
+
+bool wfi_wants_gradient(const wfi_autodiff *ad, int32_t v) {
+    return v >= 0 && ad->wants[v];
+}
+
+const wfi_node *wfi_backward_node(wfi_autodiff *ad, const wfi_op *op, const wfi_attr *attr,
+                                  const wf_shape *shape, int n_in, const int32_t *in) {
+    wf_graph *g = ad->g;
+    wf_tensor tensors[WFI_MAX_INPUTS];
+    wfi_phase phase = op->flags & WFI_OP_WEIGHT_GRADIENT ? WFI_W : WFI_B;
+    for (int i = 0; i < n_in; i++) {
+        tensors[i] = wfi_tensor(g, in[i]);
+        int32_t producer = in[i] < 0 ? -1 : g->values[in[i]].node;
+        if (producer >= 0 && g->nodes[producer].phase == WFI_W) phase = WFI_W;
+    }
+    wfi_node *node = (wfi_node *)wfi_graph_add(g, op, attr, shape, n_in, tensors);
+    if (!node) return NULL;
+    node->phase = phase;
+    node->unit = ad->unit;
+    for (int i = 0; i < node->n_out; i++) g->values[node->out[i]].unit = ad->unit;
+    return node;
+}
+
+static wf_status add_weight_gradient(wfi_autodiff *ad, int32_t param, int32_t value) {
+    wf_graph *g = ad->g;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+        wfi_weight_gradient *w = &g->weight_gradients[i];
+        if (w->param != param || w->unit != ad->unit) continue;
+        const wfi_node *sum = wfi_backward_node(ad, &wfi_op_add, NULL, NULL, 2,
+                                                (int32_t[]){w->value, value});
+        if (!sum) return g->status;
+        /* Summands of a weight's gradient are needed by nothing else. */
+        ((wfi_node *)sum)->phase = WFI_W;
+        w->value = sum->out[0];
+        return WF_OK;
+    }
+    WF_TRY(WFI_GROW(g->ctx, g->weight_gradients, g->n_weight_gradients, g->weight_gradient_capacity,
+                    "weight gradients"));
+    g->weight_gradients[g->n_weight_gradients++] = (wfi_weight_gradient){param, value, ad->unit};
+    return WF_OK;
+}
+
+wf_status wfi_contribute(wfi_autodiff *ad, int32_t v, int32_t dv) {
+    if (!wfi_wants_gradient(ad, v) || dv < 0) return WF_OK;
+    wf_graph *g = ad->g;
+    if (!wfi_shape_equal(&g->values[v].shape, &g->values[dv].shape))
+        return wfi_fail(g->ctx, WF_BUG, "a gradient of another shape than its value, from op %s",
+                        g->nodes[g->values[dv].node].op->name);
+    if (g->values[v].kind == WFI_VALUE_PARAM) return add_weight_gradient(ad, v, dv);
+    if (ad->gradient[v] < 0) {
+        ad->gradient[v] = dv;
+        return WF_OK;
+    }
+    const wfi_node *sum =
+        wfi_backward_node(ad, &wfi_op_add, NULL, NULL, 2, (int32_t[]){ad->gradient[v], dv});
+    if (!sum) return g->status;
+    ad->gradient[v] = sum->out[0];
+    return WF_OK;
+}
+
+static void find_wanted(wfi_autodiff *ad) {
+    const wf_graph *g = ad->g;
+    for (int32_t v = 0; v < ad->n_forward; v++) ad->wants[v] = g->values[v].kind == WFI_VALUE_PARAM;
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *node = &g->nodes[n];
+        if (node->dead || !node->op->gradient) continue;
+        bool wants = false;
+        for (int i = 0; i < node->n_in; i++) wants |= node->in[i] >= 0 && ad->wants[node->in[i]];
+        for (int i = 0; i < node->n_out; i++)
+            if (node->out[i] >= 0) ad->wants[node->out[i]] = wants;
+    }
+}
+
+static wf_status differentiate(wfi_autodiff *ad) {
+    wf_graph *g = ad->g;
+    int32_t n_forward_nodes = g->n_nodes;
+    find_wanted(ad);
+    if (!ad->wants[g->loss])
+        return wfi_fail(g->ctx, WF_INVALID_ARG, "the loss does not depend on any parameter");
+    ad->unit = g->values[g->loss].unit;
+    const wfi_node *seed =
+        wfi_backward_node(ad, &wfi_op_loss_gradient, NULL, &g->values[g->loss].shape, 0, NULL);
+    if (!seed) return g->status;
+    ad->gradient[g->loss] = seed->out[0];
+    for (int32_t n = n_forward_nodes - 1; n >= 0; n--) {
+        wfi_node node = g->nodes[n]; /* a copy: adding nodes may move the array */
+        if (node.dead || !node.op->gradient) continue;
+        bool reached = false;
+        for (int i = 0; i < node.n_out; i++) reached |= wfi_gradient_of(ad, node.out[i]) >= 0;
+        if (!reached || !ad->wants[node.out[0]]) continue;
+        ad->unit = node.unit;
+        WF_TRY(node.op->gradient(ad, &node));
+        if (g->status != WF_OK) return g->status;
+    }
+    for (int32_t v = 0; v < ad->n_forward; v++) {
+        if (g->values[v].kind != WFI_VALUE_PARAM) continue;
+        bool used = false;
+        for (int32_t i = 0; i < g->n_weight_gradients; i++) used |= g->weight_gradients[i].param == v;
+        if (!used)
+            return wfi_fail(g->ctx, WF_INVALID_ARG, "parameter '%s' does not reach the loss",
+                            g->values[v].name);
+    }
+    return WF_OK;
+}
+
+static int by_unit_then_param(const wfi_weight_gradient *a, const wfi_weight_gradient *b) {
+    return a->unit != b->unit ? (a->unit > b->unit) - (a->unit < b->unit)
+                              : (a->param > b->param) - (a->param < b->param);
+}
+
+static void sort_weight_gradients(wf_graph *g) {
+    for (int32_t i = 1; i < g->n_weight_gradients; i++) {
+        wfi_weight_gradient key = g->weight_gradients[i];
+        int32_t j = i;
+        for (; j > 0 && by_unit_then_param(&g->weight_gradients[j - 1], &key) > 0; j--)
+            g->weight_gradients[j] = g->weight_gradients[j - 1];
+        g->weight_gradients[j] = key;
+    }
+}
+
+wf_status wfi_graph_autodiff(wf_graph *g) {
+    wfi_autodiff ad = {.g = g, .n_forward = g->n_values};
+    ad.gradient = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *ad.gradient, "autodiff");
+    ad.wants = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *ad.wants, "autodiff");
+    wf_status status = ad.gradient && ad.wants ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) {
+        for (int32_t v = 0; v < g->n_values; v++) ad.gradient[v] = -1;
+        status = differentiate(&ad);
+    }
+    if (status == WF_OK) sort_weight_gradients(g);
+    wfi_free(g->ctx, ad.gradient);
+    wfi_free(g->ctx, ad.wants);
+    return status;
+}

@@ -1,0 +1,339 @@
+/* Building a graph: declarations, scopes, nodes, sticky errors. */
+#include "graph/graph.h"
+#include "graph/op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Larger than any model that a person writes; bounds what a hostile model
+ * configuration can make us allocate. */
+#define MAX_NODES 200000
+
+void wfi_graph_fail(wf_graph *g, wf_status status, const char *format, ...) {
+    if (g->status != WF_OK) return; /* the first failure is the one to tell */
+    char line[800];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    g->status = wfi_fail(g->ctx, status, "%s", line);
+}
+
+void wf_graph_fail(wf_graph *g, const char *sentence) {
+    wfi_graph_fail(g, WF_INVALID_ARG, "%s", sentence);
+}
+
+const char *wfi_shape_text(const wf_shape *shape, char *text) {
+    int n = snprintf(text, WFI_SHAPE_TEXT, "[");
+    for (int d = 0; d < shape->n_dims; d++)
+        n += snprintf(text + n, (size_t)(WFI_SHAPE_TEXT - n), "%s%lld", d ? ", " : "",
+                      (long long)shape->dim[d]);
+    snprintf(text + n, (size_t)(WFI_SHAPE_TEXT - n), "]");
+    return text;
+}
+
+bool wfi_shape_equal(const wf_shape *a, const wf_shape *b) {
+    if (a->n_dims != b->n_dims) return false;
+    for (int d = 0; d < a->n_dims; d++)
+        if (a->dim[d] != b->dim[d]) return false;
+    return true;
+}
+
+static bool shape_is_sane(const wf_shape *shape) {
+    if (shape->n_dims < 0 || shape->n_dims > WF_MAX_DIMS) return false;
+    int64_t n = 1;
+    for (int d = 0; d < shape->n_dims; d++) {
+        if (shape->dim[d] < 0) return false;
+        if (__builtin_mul_overflow(n, shape->dim[d], &n) || n > INT64_C(1) << 40) return false;
+    }
+    return true;
+}
+
+/* ---- values, units ---- */
+
+static int32_t add_value(wf_graph *g, wfi_value value) {
+    char text[WFI_SHAPE_TEXT];
+    if (g->status != WF_OK) return -1;
+    if (!shape_is_sane(&value.shape)) {
+        wfi_graph_fail(g, WF_SHAPE, "%s has a shape that is negative or far too large",
+                       value.name ? value.name : "an op's output");
+        return -1;
+    }
+    (void)text;
+    g->status = WFI_GROW(g->ctx, g->values, g->n_values, g->value_capacity, "a graph's values");
+    if (g->status != WF_OK) return -1;
+    g->values[g->n_values] = value;
+    return g->n_values++;
+}
+
+static int32_t current_unit(wf_graph *g) {
+    return g->n_units - 1;
+}
+
+static void add_unit(wf_graph *g, const char *name) {
+    if (g->status != WF_OK) return;
+    for (int32_t u = 0; u < g->n_units; u++)
+        if (!strcmp(g->units[u].name, name)) {
+            wfi_graph_fail(g, WF_INVALID_ARG, "two units are called '%s'; cuts need unique names",
+                           name);
+            return;
+        }
+    g->status = WFI_GROW(g->ctx, g->units, g->n_units, g->unit_capacity, "a graph's units");
+    if (g->status != WF_OK) return;
+    char *copy = wfi_pool_format(&g->pool, "%s", name);
+    if (!copy) {
+        g->status = WF_NO_MEMORY;
+        return;
+    }
+    g->units[g->n_units++] = (wfi_unit){.name = copy};
+}
+
+wf_tensor wf_cut(wf_tensor x, const char *name) {
+    wf_graph *g = x.graph;
+    if (g->status != WF_OK) return x;
+    int32_t u = current_unit(g);
+    bool is_empty = true; /* a cut before the first op names the first unit */
+    for (int32_t n = 0; n < g->n_nodes; n++) is_empty &= g->nodes[n].unit != u;
+    for (int32_t v = 0; v < g->n_values; v++)
+        is_empty &= g->values[v].unit != u || g->values[v].kind == WFI_VALUE_INPUT;
+    if (is_empty) {
+        char *copy = wfi_pool_format(&g->pool, "%s", name);
+        if (!copy) g->status = WF_NO_MEMORY;
+        else g->units[u].name = copy;
+    } else {
+        add_unit(g, name);
+    }
+    return x;
+}
+
+void wf_scope(wf_graph *g, const char *format, ...) {
+    if (g->status != WF_OK) return;
+    char name[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    char *scope = wfi_pool_format(&g->pool, "%s%s.", g->scope, name);
+    if (!scope) g->status = WF_NO_MEMORY;
+    else g->scope = scope;
+}
+
+void wf_scope_end(wf_graph *g) {
+    if (g->status != WF_OK || !*g->scope) return;
+    size_t n = strlen(g->scope) - 1;
+    while (n && g->scope[n - 1] != '.') n--;
+    char *scope = wfi_pool_format(&g->pool, "%.*s", (int)n, g->scope);
+    if (!scope) g->status = WF_NO_MEMORY;
+    else g->scope = scope;
+}
+
+static int32_t find_declared(const wf_graph *g, const char *name) {
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind != WFI_VALUE_NODE && !strcmp(g->values[v].name, name)) return v;
+    return -1;
+}
+
+wf_tensor wf_input(wf_graph *g, const char *name, wf_dtype dtype, wf_shape sample) {
+    if (g->status != WF_OK) return wfi_inert(g);
+    if (sample.n_dims >= WF_MAX_DIMS || (dtype != WF_F32 && dtype != WF_I32)) {
+        wfi_graph_fail(g, WF_SHAPE, "input '%s': samples have at most %d dims, F32 or I32", name,
+                       WF_MAX_DIMS - 1);
+        return wfi_inert(g);
+    }
+    if (find_declared(g, name) >= 0) {
+        wfi_graph_fail(g, WF_INVALID_ARG, "two inputs or parameters are called '%s'", name);
+        return wfi_inert(g);
+    }
+    wf_shape shape = {sample.n_dims + 1, {g->batch}};
+    for (int d = 0; d < sample.n_dims; d++) shape.dim[d + 1] = sample.dim[d];
+    char *copy = wfi_pool_format(&g->pool, "%s", name);
+    if (!copy) g->status = WF_NO_MEMORY;
+    return wfi_tensor(g, add_value(g, (wfi_value){.kind = WFI_VALUE_INPUT,
+                                                  .dtype = dtype,
+                                                  .shape = shape,
+                                                  .node = -1,
+                                                  .alias = -1,
+                                                  .unit = current_unit(g),
+                                                  .name = copy}));
+}
+
+static wf_tensor declare(wf_graph *g, wfi_value_kind kind, const char *name, wf_dtype dtype,
+                         wf_shape shape, wf_init init) {
+    if (g->status != WF_OK) return wfi_inert(g);
+    char *full = wfi_pool_format(&g->pool, "%s%s", g->scope, name);
+    if (!full) {
+        g->status = WF_NO_MEMORY;
+        return wfi_inert(g);
+    }
+    int32_t v = find_declared(g, full);
+    if (v >= 0) {
+        char was[WFI_SHAPE_TEXT], is[WFI_SHAPE_TEXT];
+        if (g->values[v].kind == kind && wfi_shape_equal(&g->values[v].shape, &shape))
+            return wfi_tensor(g, v);
+        wfi_graph_fail(g, WF_SHAPE, "'%s' is declared twice, as %s and as %s", full,
+                       wfi_shape_text(&g->values[v].shape, was), wfi_shape_text(&shape, is));
+        return wfi_inert(g);
+    }
+    v = add_value(g, (wfi_value){.kind = kind,
+                                 .dtype = dtype,
+                                 .shape = shape,
+                                 .node = -1,
+                                 .alias = -1,
+                                 .unit = current_unit(g),
+                                 .name = full,
+                                 .init = init});
+    if (v < 0) return wfi_inert(g);
+    wfi_unit *unit = &g->units[current_unit(g)];
+    size_t *used = kind == WFI_VALUE_PARAM ? &unit->param_bytes : &unit->buffer_bytes;
+    g->values[v].offset = *used;
+    *used = wfi_round_up(*used + wfi_value_bytes(g, v), WFI_ALIGN_BYTES);
+    return wfi_tensor(g, v);
+}
+
+wf_tensor wf_parameter(wf_graph *g, const char *name, wf_shape shape, wf_init init) {
+    return declare(g, WFI_VALUE_PARAM, name, WF_F32, shape, init);
+}
+
+wf_tensor wfi_buffer(wf_graph *g, const char *name, wf_dtype dtype, wf_shape shape, float start) {
+    return declare(g, WFI_VALUE_BUFFER, name, dtype, shape, (wf_init){WF_INIT_CONSTANT, start});
+}
+
+/* ---- nodes ---- */
+
+wf_status wfi_node_output(wf_graph *g, wfi_node *node, wf_dtype dtype, const wf_shape *shape) {
+    if (node->n_out == WFI_MAX_OUTPUTS)
+        return wfi_fail(g->ctx, WF_BUG, "op %s declares too many outputs", node->op->name);
+    int32_t v = add_value(g, (wfi_value){.kind = WFI_VALUE_NODE,
+                                         .dtype = dtype,
+                                         .shape = *shape,
+                                         .node = g->n_nodes,
+                                         .alias = -1,
+                                         .unit = node->unit});
+    if (v < 0) return g->status;
+    node->out[node->n_out++] = v;
+    return WF_OK;
+}
+
+wf_status wfi_node_opaque_output(wf_graph *g, wfi_node *node, int64_t n_bytes) {
+    wf_shape shape = {1, {n_bytes}};
+    WF_TRY(wfi_node_output(g, node, WF_U8, &shape));
+    g->values[node->out[node->n_out - 1]].opaque = true;
+    return WF_OK;
+}
+
+const wfi_node *wfi_graph_add(wf_graph *g, const wfi_op *op, const wfi_attr *attr,
+                              const wf_shape *shape, int n_in, const wf_tensor *in) {
+    if (g->status != WF_OK) return NULL;
+    if (g->n_nodes == MAX_NODES) {
+        wfi_graph_fail(g, WF_INVALID_ARG, "the model has more than %d ops", MAX_NODES);
+        return NULL;
+    }
+    wfi_node node = {.op = op, .n_in = n_in, .unit = current_unit(g), .phase = WFI_F};
+    if (attr) node.attr = *attr;
+    if (shape) node.shape = *shape;
+    for (int i = 0; i < WFI_MAX_INPUTS; i++) node.in[i] = i < n_in ? in[i].id : -1;
+    for (int i = 0; i < WFI_MAX_OUTPUTS; i++) node.out[i] = -1;
+    for (int i = 0; i < n_in; i++)
+        if (in[i].graph && in[i].graph != g) {
+            wfi_graph_fail(g, WF_INVALID_ARG, "%s: its inputs come from two graphs", op->name);
+            return NULL;
+        }
+    g->status = WFI_GROW(g->ctx, g->nodes, g->n_nodes, g->node_capacity, "a graph's nodes");
+    if (g->status != WF_OK) return NULL;
+    wf_status status = op->check(g, &node);
+    if (status == WF_OK && g->status == WF_OK && (op->flags & WFI_OP_ALIAS))
+        g->values[node.out[0]].alias = node.in[0];
+    if (g->status == WF_OK) g->status = status;
+    if (g->status != WF_OK) return NULL;
+    g->nodes[g->n_nodes] = node;
+    return &g->nodes[g->n_nodes++];
+}
+
+wf_tensor wfi_graph_op(wf_graph *g, const wfi_op *op, const wfi_attr *attr, const wf_shape *shape,
+                       int n_in, const wf_tensor *in) {
+    const wfi_node *node = wfi_graph_add(g, op, attr, shape, n_in, in);
+    return node ? wfi_tensor(g, node->out[0]) : wfi_inert(g);
+}
+
+void wfi_graph_add_stat(wf_graph *g, wfi_stat stat) {
+    if (g->status != WF_OK) return;
+    g->status = WFI_GROW(g->ctx, g->stats, g->n_stats, g->stat_capacity, "a graph's statistics");
+    if (g->status == WF_OK) g->stats[g->n_stats++] = stat;
+}
+
+wf_shape wf_tensor_shape(wf_tensor tensor) {
+    return tensor.id < 0 ? WF_SCALAR : tensor.graph->values[tensor.id].shape;
+}
+
+int wf_graph_is_training(const wf_graph *g) {
+    return g->training;
+}
+
+void wf_output(wf_tensor x, const char *name) {
+    wf_graph *g = x.graph;
+    if (g->status != WF_OK || x.id < 0) return;
+    for (int32_t i = 0; i < g->n_outputs; i++)
+        if (!strcmp(g->values[g->outputs[i]].name, name)) {
+            wfi_graph_fail(g, WF_INVALID_ARG, "two outputs are called '%s'", name);
+            return;
+        }
+    if (g->values[x.id].kind != WFI_VALUE_NODE || g->values[x.id].name) {
+        wfi_graph_fail(g, WF_INVALID_ARG, "output '%s' is an input, or has another name already",
+                       name);
+        return;
+    }
+    g->status = WFI_GROW(g->ctx, g->outputs, g->n_outputs, g->output_capacity, "outputs");
+    if (g->status != WF_OK) return;
+    char *copy = wfi_pool_format(&g->pool, "%s", name);
+    if (!copy) {
+        g->status = WF_NO_MEMORY;
+        return;
+    }
+    g->values[x.id].name = copy;
+    g->outputs[g->n_outputs++] = x.id;
+}
+
+/* ---- life ---- */
+
+wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_model_function model,
+                          const void *model_config, wf_graph **graph_out) {
+    if (config->struct_size != sizeof *config)
+        return wfi_fail(ctx, WF_INVALID_ARG, "wf_graph_config has another header's size");
+    if (config->batch < 1)
+        return wfi_fail(ctx, WF_INVALID_ARG, "a microbatch of %lld samples; it takes at least one",
+                        (long long)config->batch);
+    wf_graph *g = wfi_alloc(ctx, 1, sizeof *g, "a graph");
+    if (!g) return WF_NO_MEMORY;
+    g->ctx = ctx;
+    g->batch = config->batch;
+    g->training = config->training;
+    g->loss = g->labels = g->record = -1;
+    g->scope = "";
+    wfi_pool_init(&g->pool, ctx);
+    add_unit(g, "first");
+    if (g->status == WF_OK) model(g, model_config);
+    if (g->training && g->loss < 0)
+        wfi_graph_fail(g, WF_INVALID_ARG, "the model never calls wf_loss, so nothing can be trained");
+    if (g->status == WF_OK) g->status = wfi_graph_fuse(g);
+    if (g->status == WF_OK && g->training) g->status = wfi_graph_autodiff(g);
+    if (g->status != WF_OK) {
+        wf_status status = g->status;
+        wf_graph_destroy(g);
+        return status;
+    }
+    *graph_out = g;
+    return WF_OK;
+}
+
+void wf_graph_destroy(wf_graph *g) {
+    if (!g) return;
+    wf_context *ctx = g->ctx;
+    wfi_free(ctx, g->values);
+    wfi_free(ctx, g->nodes);
+    wfi_free(ctx, g->units);
+    wfi_free(ctx, g->stats);
+    wfi_free(ctx, g->weight_gradients);
+    wfi_free(ctx, g->outputs);
+    wfi_pool_release(&g->pool);
+    wfi_free(ctx, g);
+}

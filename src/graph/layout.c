@@ -1,0 +1,173 @@
+/* Layouts: images whose channels are a multiple of 16 are held as C16 wherever an
+ * image op touches them; a reorder stands where another op needs them row-major.
+ * The choice follows from shapes and ops alone (never from the rank or from what
+ * is faster today), so values between units have one layout under every plan.
+ */
+#include "graph/graph.h"
+#include "graph/op.h"
+#include "op/op_table.h"
+
+typedef struct layout_pass {
+    wf_graph *g;
+    int32_t *parent;  /* [value] union-find: values that must share a layout */
+    bool *is_image;   /* [root] an image op touches the class */
+    wfi_node *nodes;  /* the new order */
+    int32_t n_nodes;
+    size_t capacity;
+} layout_pass;
+
+static int32_t find_class(layout_pass *pass, int32_t v) {
+    while (pass->parent[v] != v) v = pass->parent[v] = pass->parent[pass->parent[v]];
+    return v;
+}
+
+static bool may_be_c16(const wf_graph *g, int32_t v) {
+    const wfi_value *value = wfi_value_at(g, v);
+    return value->shape.n_dims == 4 && value->dtype == WF_F32 && value->shape.dim[1] % 16 == 0 &&
+           value->shape.dim[1] > 0 && (value->kind == WFI_VALUE_NODE || value->kind == WFI_VALUE_INPUT);
+}
+
+static void classify(layout_pass *pass) {
+    wf_graph *g = pass->g;
+    for (int32_t v = 0; v < g->n_values; v++) pass->parent[v] = v;
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *node = &g->nodes[n];
+        if (node->dead) continue;
+        int32_t first = -1;
+        for (int i = 0; i < node->n_in + node->n_out; i++) {
+            int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+            if (v < 0 || !may_be_c16(g, v)) continue;
+            if (node->op->flags & WFI_OP_IMAGE) pass->is_image[find_class(pass, v)] = true;
+            if (!(node->op->flags & WFI_OP_ELEMENTWISE)) continue;
+            if (first < 0) {
+                first = v;
+                continue;
+            }
+            int32_t a = find_class(pass, first), b = find_class(pass, v);
+            pass->is_image[a] = pass->is_image[a] || pass->is_image[b];
+            pass->parent[b] = a;
+        }
+    }
+}
+
+static bool is_c16(layout_pass *pass, int32_t v) {
+    return may_be_c16(pass->g, v) && pass->is_image[find_class(pass, v)];
+}
+
+static wf_status push(layout_pass *pass, const wfi_node *node) {
+    WF_TRY(WFI_GROW(pass->g->ctx, pass->nodes, pass->n_nodes, pass->capacity, "a graph's nodes"));
+    pass->nodes[pass->n_nodes++] = *node;
+    return WF_OK;
+}
+
+/* A new value with v's shape in layout `layout`. */
+static wf_status new_value(layout_pass *pass, int32_t v, const wfi_node *near, wfi_layout layout,
+                           int32_t *value_out) {
+    wf_graph *g = pass->g;
+    WF_TRY(WFI_GROW(g->ctx, g->values, g->n_values, g->value_capacity, "a graph's values"));
+    g->values[g->n_values] = (wfi_value){.kind = WFI_VALUE_NODE,
+                                         .dtype = g->values[v].dtype,
+                                         .shape = g->values[v].shape,
+                                         .layout = layout,
+                                         .node = -1,
+                                         .alias = -1,
+                                         .unit = near->unit};
+    *value_out = g->n_values++;
+    return WF_OK;
+}
+
+static wf_status push_reorder(layout_pass *pass, const wfi_node *near, int32_t from, int32_t to) {
+    wfi_node node = {.op = &wfi_op_reorder,
+                     .n_in = 1,
+                     .n_out = 1,
+                     .unit = near->unit,
+                     .phase = near->phase,
+                     .shape = pass->g->values[from].shape};
+    node.attr.reorder.to = pass->g->values[to].layout;
+    for (int i = 0; i < WFI_MAX_INPUTS; i++) node.in[i] = i ? -1 : from;
+    for (int i = 0; i < WFI_MAX_OUTPUTS; i++) node.out[i] = i ? -1 : to;
+    return push(pass, &node);
+}
+
+/* A 1 x 1 image has the same bytes in both layouts, so a reshape may look at it. */
+static bool is_pixel(const wf_graph *g, int32_t v) {
+    const wf_shape *shape = &g->values[v].shape;
+    return shape->dim[2] == 1 && shape->dim[3] == 1;
+}
+
+static wf_status rewrite(layout_pass *pass) {
+    wf_graph *g = pass->g;
+    int32_t n_values = g->n_values;
+    for (int32_t v = 0; v < n_values; v++)
+        if (is_c16(pass, v)) g->values[v].layout = WFI_C16;
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        wfi_node node = g->nodes[n];
+        if (node.dead) continue;
+        bool any_layout = node.op->flags & (WFI_OP_IMAGE | WFI_OP_ELEMENTWISE);
+        if (!any_layout) {
+            for (int i = 0; i < node.n_in; i++) {
+                int32_t v = node.in[i], plain;
+                if (v < 0 || g->values[v].layout != WFI_C16) continue;
+                if ((node.op->flags & WFI_OP_ALIAS) && is_pixel(g, v)) continue;
+                WF_TRY(new_value(pass, v, &node, WFI_PLAIN, &plain));
+                WF_TRY(push_reorder(pass, &node, v, plain));
+                node.in[i] = plain;
+                if (node.op->flags & WFI_OP_ALIAS) g->values[node.out[0]].alias = plain;
+            }
+        }
+        int32_t wanted[WFI_MAX_OUTPUTS];
+        for (int i = 0; i < WFI_MAX_OUTPUTS; i++) wanted[i] = -1;
+        for (int i = 0; i < node.n_out && !any_layout; i++) {
+            int32_t v = node.out[i];
+            if (v < 0 || g->values[v].layout != WFI_C16) continue;
+            if ((node.op->flags & WFI_OP_ALIAS) && is_pixel(g, v)) continue;
+            wanted[i] = v;
+            WF_TRY(new_value(pass, v, &node, WFI_PLAIN, &node.out[i]));
+            if (node.op->flags & WFI_OP_ALIAS) {
+                g->values[node.out[i]].alias = g->values[v].alias;
+                g->values[v].alias = -1;
+            }
+        }
+        WF_TRY(push(pass, &node));
+        for (int i = 0; i < node.n_out; i++)
+            if (wanted[i] >= 0) WF_TRY(push_reorder(pass, &node, node.out[i], wanted[i]));
+    }
+    return WF_OK;
+}
+
+/* Inputs come from the host row-major, outputs go to it so. */
+static void pin_host_values(layout_pass *pass) {
+    wf_graph *g = pass->g;
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == WFI_VALUE_INPUT && may_be_c16(g, v))
+            pass->is_image[find_class(pass, v)] = false;
+    for (int32_t i = 0; i < g->n_outputs; i++)
+        if (may_be_c16(g, g->outputs[i])) pass->is_image[find_class(pass, g->outputs[i])] = false;
+}
+
+wf_status wfi_graph_layout(wf_graph *g) {
+    layout_pass pass = {.g = g};
+    pass.parent = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *pass.parent, "the layout pass");
+    pass.is_image = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *pass.is_image, "the layout pass");
+    wf_status status = pass.parent && pass.is_image ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) {
+        classify(&pass);
+        pin_host_values(&pass);
+        /* rewrite adds values; the classes are looked up for old ones only. */
+        status = rewrite(&pass);
+    }
+    if (status == WF_OK) {
+        wfi_free(g->ctx, g->nodes);
+        g->nodes = pass.nodes;
+        g->n_nodes = pass.n_nodes;
+        g->node_capacity = pass.capacity;
+        pass.nodes = NULL;
+        for (int32_t n = 0; n < g->n_nodes; n++)
+            for (int i = 0; i < g->nodes[n].n_out; i++)
+                if (g->nodes[n].out[i] >= 0) g->values[g->nodes[n].out[i]].node = n;
+    }
+    wfi_free(g->ctx, pass.nodes);
+    wfi_free(g->ctx, pass.parent);
+    wfi_free(g->ctx, pass.is_image);
+    return status;
+}
