@@ -1,0 +1,34 @@
+/* The plan: where and when the work is done. It changes no number.
+ *
+ * Text form: comma-separated key=value, e.g. "dp=2,pp=2,schedule=1f1b,cut=layer3".
+ *   dp=N         data-parallel replicas
+ *   pp=N         pipeline stages
+ *   cut=A+B      units that begin the second, third, ... stage; balanced if absent
+ *   schedule=S   gpipe (all forward, then all backward) or 1f1b (the default)
+ */
+#ifndef WEFT_PLAN_H
+#define WEFT_PLAN_H
+
+#include <weft/context.h>
+
+typedef struct wf_plan wf_plan;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "" is one rank. Errors: INVALID_ARG; the sentence names the key or value, its
+ * position and the legal ones. */
+WF_API WF_NODISCARD wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out);
+WF_API void wf_plan_destroy(wf_plan *plan);
+
+/* The whole plan with nothing left out; parsing it gives the same plan. Borrowed. */
+WF_API const char *wf_plan_text(const wf_plan *plan);
+WF_API int wf_plan_n_ranks(const wf_plan *plan);
+WF_API int wf_plan_dp(const wf_plan *plan);
+WF_API int wf_plan_pp(const wf_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,80 @@
+/* The program: for each rank and stream an ordered list of instructions with
+ * explicit dependencies and memory offsets. Static: its peak is known to the byte
+ * before it runs, and it can be checked, printed and walked without a device.
+ */
+#ifndef WEFT_PROGRAM_H
+#define WEFT_PROGRAM_H
+
+#include <weft/model.h>
+#include <weft/plan.h>
+#include <weft/recipe.h>
+
+typedef struct wf_program wf_program;
+
+typedef enum wf_program_kind { WF_PROGRAM_TRAIN, WF_PROGRAM_FORWARD } wf_program_kind;
+
+/* One unit on one rank. */
+typedef struct wf_unit_summary {
+    const char *name;         /* borrowed from the program */
+    int64_t n_parameters;     /* elements */
+    double forward_flops;     /* of one microbatch */
+    double backward_flops;    /* of one microbatch, both gradients */
+    size_t activation_bytes;  /* kept from forward to backward for one microbatch */
+} wf_unit_summary;
+
+typedef struct wf_rank_summary {
+    int64_t n_parameters;    /* elements held */
+    size_t peak_bytes;       /* of device memory */
+    size_t bound_bytes;      /* alive at once at the worst moment: what perfect packing would reach */
+    size_t state_bytes;      /* parameters, buffers, optimizer state: live for ever */
+    const char *peak_unit;   /* at work in the worst moment */
+    int n_units, n_instructions;
+} wf_rank_summary;
+
+/* What walking the program without a device adds up to. */
+typedef struct wf_walk {
+    double flops;          /* of all ranks, one step */
+    size_t sent_bytes;     /* over all sends and reductions */
+    int64_t n_instructions;
+} wf_walk;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Lowers `recipe` (resolved or not) on `plan`. FORWARD programs take `batch`
+ * samples in one microbatch and run nothing backward. The program keeps its own
+ * copies; the model may be destroyed. */
+WF_API WF_NODISCARD wf_status wf_program_create(wf_context *ctx, const wf_model *model,
+                                                const wf_recipe *recipe, const wf_plan *plan,
+                                                wf_program_kind kind, wf_program **program_out);
+WF_API void wf_program_destroy(wf_program *program);
+
+/* Proves that the program computes what one rank would: no deadlock, no two
+ * unordered accesses to the same bytes, every gradient summed once in the recipe's
+ * order. Errors: BUG; the sentence names the first instruction that is wrong. */
+WF_API WF_NODISCARD wf_status wf_program_check(const wf_program *program);
+
+/* Errors: DOES_NOT_FIT if a rank needs more than memory_bytes (0 = no limit); the
+ * sentence says which rank, by how much, which unit is the peak, and how many
+ * microbatches would fit. */
+WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t memory_bytes);
+/* The smallest microbatch count above the program's whose peak fits; 0 if none does. */
+WF_API int64_t wf_program_micro_that_fits(const wf_program *program, size_t memory_bytes);
+
+WF_API int wf_program_n_ranks(const wf_program *program);
+WF_API wf_rank_summary wf_program_rank(const wf_program *program, int rank);
+WF_API wf_unit_summary wf_program_unit(const wf_program *program, int rank, int unit);
+WF_API const wf_recipe *wf_program_recipe(const wf_program *program); /* resolved */
+
+/* Walks the program on the null device: shapes, bytes and FLOPs only. */
+WF_API WF_NODISCARD wf_status wf_program_walk(const wf_program *program, wf_walk *walk_out);
+
+/* The whole program as text, one instruction a line. Free with wf_text_free. */
+WF_API WF_NODISCARD wf_status wf_program_text(const wf_program *program, char **text_out);
+WF_API void wf_text_free(wf_context *ctx, char *text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

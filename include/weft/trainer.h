@@ -1,0 +1,135 @@
+/* A trainer: a model with its state on devices, stepped by a program.
+ *
+ *     wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer);
+ *     for (step...) wf_trainer_step(trainer, feeds, 2, &result);
+ *     wf_trainer_save(trainer, "run/model.safetensors");
+ *
+ * One thread at a time may call it. Steps of fewer samples than the recipe's batch
+ * (the end of an epoch) get a program of their own, made when first needed.
+ */
+#ifndef WEFT_TRAINER_H
+#define WEFT_TRAINER_H
+
+#include <weft/program.h>
+
+typedef struct wf_trainer wf_trainer;
+
+typedef struct wf_trainer_config {
+    size_t struct_size;
+    const char *devices;        /* "cpu:1" (the default): one CPU rank */
+    size_t device_memory_bytes; /* per rank; 0 = no cap */
+    int64_t timeout_ms;         /* of every wait; 0 = 600,000 */
+    int profile;                /* count time per kernel */
+} wf_trainer_config;
+
+#define WF_TRAINER_CONFIG_INIT {sizeof(wf_trainer_config), 0, 0, 0, 0}
+
+/* One input of the global batch, row-major on the host, dim 0 = samples. */
+typedef struct wf_feed {
+    const char *name; /* as in wf_input */
+    const void *data;
+    size_t bytes;
+} wf_feed;
+
+typedef struct wf_step_result {
+    double loss;          /* mean over the rows that count */
+    int64_t n_rows;       /* that count: samples or tokens, ignored labels left out */
+    int64_t n_hits;       /* rows whose largest logit is the label; 0 without labels */
+    double lr;
+    double gradient_norm; /* before clipping; 0 unless clipping is on */
+} wf_step_result;
+
+typedef struct wf_trainer_memory {
+    size_t planned_peak_bytes;  /* of the programs made so far */
+    size_t measured_peak_bytes; /* by the extents that kernels and copies were given */
+    size_t host_bytes;          /* live in the context's allocator */
+} wf_trainer_memory;
+
+/* One line of the profile. Times are the sum over all calls since the trainer was
+ * created or the profile was reset. */
+typedef struct wf_profile_row {
+    const char *label;  /* op, "pack", "accumulate", "update", ... */
+    const char *kernel; /* implementation and what its library calls it */
+    int64_t n_calls;
+    int64_t time_ns;
+    double flops;
+} wf_profile_row;
+
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Lowers, checks, allocates and initialises from the seed. `config` NULL means the
+ * defaults. Errors: those of wf_program_create; DOES_NOT_FIT; DEVICE. */
+WF_API WF_NODISCARD wf_status wf_trainer_create(wf_context *ctx, const wf_model *model,
+                                                const wf_recipe *recipe, const wf_plan *plan,
+                                                const wf_trainer_config *config,
+                                                wf_trainer **trainer_out);
+/* Waits for what is in flight; NULL is allowed. */
+WF_API void wf_trainer_destroy(wf_trainer *trainer);
+
+/* One optimizer step on `n_samples` samples (<= the recipe's batch, a multiple of
+ * its microbatches). Returns when the loss is known. Errors: SHAPE (a feed is
+ * missing, unknown or of the wrong size), TIMEOUT, DEVICE. */
+WF_API WF_NODISCARD wf_status wf_trainer_step(wf_trainer *trainer, const wf_feed *feeds,
+                                              int n_feeds, int64_t n_samples,
+                                              wf_step_result *result_out);
+
+/* Forward only, with running statistics and without dropout; changes no state. */
+WF_API WF_NODISCARD wf_status wf_trainer_eval(wf_trainer *trainer, const wf_feed *feeds,
+                                              int n_feeds, int64_t n_samples,
+                                              wf_step_result *result_out);
+
+/* The same, and copies the output named `name` (wf_output) to `dst`. */
+WF_API WF_NODISCARD wf_status wf_trainer_forward(wf_trainer *trainer, const wf_feed *feeds,
+                                                 int n_feeds, int64_t n_samples, const char *name,
+                                                 void *dst, size_t dst_bytes);
+
+/* ---- state ---- */
+
+/* Text pairs kept with a training state (data position, resolved recipe, ...). */
+typedef struct wf_note {
+    const char *key, *value;
+} wf_note;
+
+/* Writes parameters and buffers (safetensors, atomic) to `path`. */
+WF_API WF_NODISCARD wf_status wf_trainer_save(wf_trainer *trainer, const char *path);
+/* Writes everything a resumed run needs: parameters, buffers, optimizer state, step
+ * and `notes`; one file, atomic. */
+WF_API WF_NODISCARD wf_status wf_trainer_save_state(wf_trainer *trainer, const char *path,
+                                                    const wf_note *notes, int n_notes);
+/* Reads what wf_trainer_save_state wrote; the next steps give the bits of a run
+ * that never stopped. Errors: CORRUPT or SHAPE, nothing changed. */
+WF_API WF_NODISCARD wf_status wf_trainer_load_state(wf_trainer *trainer, const char *path);
+/* The value of a note in a state file; free with wf_text_free. NULL if absent. */
+WF_API WF_NODISCARD wf_status wf_trainer_state_note(wf_context *ctx, const char *path,
+                                                    const char *key, char **value_out);
+/* Loads parameters and buffers by name from a safetensors file (torchvision's and
+ * Hugging Face's prefixes are understood). Errors: SHAPE; the sentence lists what is
+ * missing or unexpected. Nothing is changed then. */
+WF_API WF_NODISCARD wf_status wf_trainer_load_weights(wf_trainer *trainer, const char *path);
+
+/* Steps taken since initialisation. */
+WF_API int64_t wf_trainer_n_steps(const wf_trainer *trainer);
+/* Copies parameter or buffer `name` to the host. Errors: INVALID_ARG, SHAPE. */
+WF_API WF_NODISCARD wf_status wf_trainer_read(wf_trainer *trainer, const char *name, void *dst,
+                                              size_t dst_bytes);
+/* The gradient of parameter `name` as the last step summed it. */
+WF_API WF_NODISCARD wf_status wf_trainer_read_gradient(wf_trainer *trainer, const char *name,
+                                                       void *dst, size_t dst_bytes);
+/* SHA-256 of all parameters and buffers (docs/formats.md), 64 hex digits and a zero. */
+WF_API WF_NODISCARD wf_status wf_trainer_weights_sha256(wf_trainer *trainer, char hex_out[65]);
+
+/* ---- reports ---- */
+
+WF_API const wf_program *wf_trainer_program(const wf_trainer *trainer); /* the full batch's */
+WF_API wf_trainer_memory wf_trainer_memory_of(const wf_trainer *trainer, int rank);
+/* The i-th row, largest time first; 0 past the last. */
+WF_API int wf_trainer_profile(wf_trainer *trainer, int i, wf_profile_row *row_out);
+WF_API void wf_trainer_profile_reset(wf_trainer *trainer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,21 @@
+/* weft: write the model once, choose in one line how it is spread, know time and
+ * memory before it runs, get the same numbers as on one device. */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#define WEFT_VERSION "0.1.0"
+
+#include <weft/checkpoint.h>
+#include <weft/context.h>
+#include <weft/data.h>
+#include <weft/graph.h>
+#include <weft/model.h>
+#include <weft/nn.h>
+#include <weft/plan.h>
+#include <weft/program.h>
+#include <weft/recipe.h>
+#include <weft/status.h>
+#include <weft/trainer.h>
+#include <weft/types.h>
+
+#endif
