@@ -20,9 +20,10 @@ typedef struct wf_trainer_config {
     size_t device_memory_bytes; /* per rank; 0 = no cap */
     int64_t timeout_ms;         /* of every wait; 0 = 600,000 */
     int profile;                /* count time per kernel */
+    int keep_gradients;         /* for wf_trainer_read_gradient; costs memory */
 } wf_trainer_config;
 
-#define WF_TRAINER_CONFIG_INIT {sizeof(wf_trainer_config), 0, 0, 0, 0}
+#define WF_TRAINER_CONFIG_INIT {sizeof(wf_trainer_config), 0, 0, 0, 0, 0}
 
 /* One input of the global batch, row-major on the host, dim 0 = samples. */
 typedef struct wf_feed {
@@ -115,7 +116,8 @@ WF_API int64_t wf_trainer_n_steps(const wf_trainer *trainer);
 /* Copies parameter or buffer `name` to the host. Errors: INVALID_ARG, SHAPE. */
 WF_API WF_NODISCARD wf_status wf_trainer_read(wf_trainer *trainer, const char *name, void *dst,
                                               size_t dst_bytes);
-/* The gradient of parameter `name` as the last step summed it. */
+/* The gradient of parameter `name` as the last step summed it (before clipping);
+ * needs config.keep_gradients. */
 WF_API WF_NODISCARD wf_status wf_trainer_read_gradient(wf_trainer *trainer, const char *name,
                                                        void *dst, size_t dst_bytes);
 /* SHA-256 of all parameters and buffers (docs/formats.md), 64 hex digits and a zero. */
