@@ -1,0 +1,161 @@
+/* Plan strings: "dp=2,pp=2,schedule=1f1b,cut=layer3". Input may be hostile: bounded,
+ * every word is checked, every error says where. */
+#include "plan/plan.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TEXT 4096
+
+typedef struct field {
+    const char *key, *value; /* into a scratch copy of the text */
+    int position;            /* of the key, counted from 1 */
+} field;
+
+static wf_status parse_axis(wf_plan *plan, const field *f, int *axis_out) {
+    char *end;
+    long n = isdigit((unsigned char)*f->value) ? strtol(f->value, &end, 10) : 0;
+    if (n < 1 || n > WFI_MAX_AXIS || *end)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: %s='%s' at position %d; it takes a whole number from 1 to %d", f->key,
+                        f->value, f->position, WFI_MAX_AXIS);
+    *axis_out = (int)n;
+    return WF_OK;
+}
+
+static wf_status parse_dp(wf_plan *plan, const field *f) {
+    return parse_axis(plan, f, &plan->dp);
+}
+
+static wf_status parse_pp(wf_plan *plan, const field *f) {
+    return parse_axis(plan, f, &plan->pp);
+}
+
+static wf_status parse_schedule(wf_plan *plan, const field *f) {
+    plan->schedule = wfi_schedule_find(f->value);
+    if (plan->schedule) return WF_OK;
+    wfi_text names;
+    wfi_text_init(&names, plan->ctx);
+    for (int i = 0; wfi_schedules[i]; i++)
+        wfi_text_add(&names, "%s%s", i ? ", " : "", wfi_schedules[i]->name);
+    wf_status status = wfi_text_status(&names);
+    if (status == WF_OK)
+        status = wfi_fail(plan->ctx, WF_INVALID_ARG,
+                          "plan: there is no schedule '%s' (position %d); there are %s", f->value,
+                          f->position, names.data);
+    wfi_free(plan->ctx, names.data);
+    return status;
+}
+
+static wf_status parse_cut(wf_plan *plan, const field *f) {
+    if (!*f->value)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: cut= at position %d names no unit; write cut=A or cut=A+B",
+                        f->position);
+    plan->cut = wfi_strdup(plan->ctx, f->value);
+    return plan->cut ? WF_OK : WF_NO_MEMORY;
+}
+
+static const struct {
+    const char *key;
+    wf_status (*parse)(wf_plan *plan, const field *f);
+} keys[] = {{"dp", parse_dp}, {"pp", parse_pp}, {"schedule", parse_schedule}, {"cut", parse_cut}};
+
+static wf_status parse_field(wf_plan *plan, const field *f, unsigned *seen) {
+    for (unsigned k = 0; k < WFI_COUNT(keys); k++) {
+        if (strcmp(keys[k].key, f->key)) continue;
+        if (*seen & 1u << k)
+            return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s is given twice, again at position %d",
+                            f->key, f->position);
+        *seen |= 1u << k;
+        return keys[k].parse(plan, f);
+    }
+    return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                    "plan: unknown key '%s' at position %d; the keys are dp, pp, schedule, cut",
+                    f->key, f->position);
+}
+
+static wf_status parse_text(wf_plan *plan, char *scratch) {
+    unsigned seen = 0;
+    for (char *at = scratch; *at;) {
+        char *end = at + strcspn(at, ",");
+        bool more = *end == ',';
+        *end = 0;
+        char *equals = strchr(at, '=');
+        field f = {at, equals ? equals + 1 : "", (int)(at - scratch) + 1};
+        if (equals) *equals = 0;
+        if (!equals || !*f.key || (more && !end[1]))
+            return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                            "plan: expected key=value at position %d, found '%s'",
+                            more && equals && *f.key ? (int)(end - scratch) + 2 : f.position,
+                            equals && *f.key ? "" : at);
+        WF_TRY(parse_field(plan, &f, &seen));
+        at = more ? end + 1 : end;
+    }
+    if (plan->cut && plan->pp == 1)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: cut=%s needs stages to cut into; add pp=2 or more", plan->cut);
+    return WF_OK;
+}
+
+static wf_status canonical_text(wf_plan *plan) {
+    plan->text = plan->cut ? wfi_sprintf(plan->ctx, "dp=%d,pp=%d,schedule=%s,cut=%s", plan->dp,
+                                         plan->pp, plan->schedule->name, plan->cut)
+                           : wfi_sprintf(plan->ctx, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp,
+                                         plan->schedule->name);
+    return plan->text ? WF_OK : WF_NO_MEMORY;
+}
+
+wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
+    if (!text) text = "";
+    size_t n = strnlen(text, MAX_TEXT + 1);
+    if (n > MAX_TEXT)
+        return wfi_fail(ctx, WF_INVALID_ARG, "plan: longer than %d characters", MAX_TEXT);
+    for (size_t i = 0; i < n; i++)
+        if (!isprint((unsigned char)text[i]))
+            return wfi_fail(ctx, WF_INVALID_ARG, "plan: byte 0x%02x at position %zu is not text",
+                            (unsigned char)text[i], i + 1);
+    wf_plan *plan = wfi_alloc(ctx, 1, sizeof *plan, "a plan");
+    char *scratch = plan ? wfi_strdup(ctx, text) : NULL;
+    wf_status status = scratch ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) {
+        plan->ctx = ctx;
+        plan->dp = plan->pp = 1;
+        plan->schedule = &wfi_schedule_1f1b;
+        status = parse_text(plan, scratch);
+    }
+    if (status == WF_OK) status = canonical_text(plan);
+    wfi_free(ctx, scratch);
+    if (status != WF_OK) {
+        if (plan) plan->ctx = ctx;
+        wf_plan_destroy(plan);
+        return status;
+    }
+    *plan_out = plan;
+    return WF_OK;
+}
+
+wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out) {
+    return wf_plan_parse(plan->ctx, plan->text, plan_out);
+}
+
+void wf_plan_destroy(wf_plan *plan) {
+    if (!plan) return;
+    wfi_free(plan->ctx, plan->cut);
+    wfi_free(plan->ctx, plan->text);
+    wfi_free(plan->ctx, plan);
+}
+
+const char *wf_plan_text(const wf_plan *plan) {
+    return plan->text;
+}
+int wf_plan_dp(const wf_plan *plan) {
+    return plan->dp;
+}
+int wf_plan_pp(const wf_plan *plan) {
+    return plan->pp;
+}
+int wf_plan_n_ranks(const wf_plan *plan) {
+    return plan->dp * plan->pp;
+}

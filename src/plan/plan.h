@@ -1,0 +1,28 @@
+/* The plan as data. Private. */
+#ifndef WFI_PLAN_H
+#define WFI_PLAN_H
+
+#include "graph/graph.h"
+#include "plan/schedule/schedule.h"
+
+#include <weft/plan.h>
+
+/* More would not be wrong, only useless on any machine this runs on. */
+#define WFI_MAX_AXIS 4096
+
+struct wf_plan {
+    wf_context *ctx;
+    int dp, pp;
+    const wfi_schedule *schedule;
+    char *cut;  /* "A+B" as given, NULL = balance */
+    char *text; /* canonical */
+};
+
+/* A copy that the caller destroys. */
+wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);
+
+/* Which unit begins each stage: first_unit_out[pp + 1], the last one n_units.
+ * Errors: INVALID_ARG: more stages than units, an unknown or disordered cut. */
+wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, int32_t *first_unit_out);
+
+#endif

@@ -1,0 +1,95 @@
+/* The recipe: checked and resolved. */
+#include "base/base.h"
+#include "plan/lanes.h"
+
+#include <math.h>
+#include <weft/recipe.h>
+
+double wf_recipe_lr(const wf_recipe *r, int64_t step) {
+    if (step < r->warmup_steps) return r->lr * (double)(step + 1) / (double)r->warmup_steps;
+    int64_t n = r->schedule_steps;
+    switch (r->lr_schedule) {
+    case WF_LR_CONSTANT: break;
+    case WF_LR_STEP: return n > 0 ? r->lr * pow(r->lr_gamma, (double)(step / n)) : r->lr;
+    case WF_LR_COSINE: {
+        if (n <= r->warmup_steps) return r->lr;
+        double at = (double)(step - r->warmup_steps) / (double)(n - r->warmup_steps);
+        return at >= 1 ? 0 : r->lr * 0.5 * (1 + cos(3.141592653589793 * at));
+    }
+    }
+    return r->lr;
+}
+
+/* The divisors of `n` next to `near`, for the sentence that refuses it. */
+static void nearest_divisors(int64_t n, int64_t near, int64_t *below_out, int64_t *above_out) {
+    int64_t below = wfi_min_i64(near, n), above = wfi_min_i64(wfi_max_i64(near, 1), n);
+    while (below > 1 && n % below) below--;
+    while (above < n && n % above) above++;
+    *below_out = wfi_max_i64(below, 1);
+    *above_out = above;
+}
+
+static wf_status check_range(wf_context *ctx, const char *field, double value, double low,
+                             double high) {
+    if (value >= low && value <= high) return WF_OK; /* false for NaN */
+    return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s is %g; it must lie between %g and %g", field,
+                    value, low, high);
+}
+
+static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
+    WF_TRY(check_range(ctx, "batch", (double)r->batch, 1, 1e9));
+    WF_TRY(check_range(ctx, "micro", (double)r->n_micro, 0, 1e6));
+    WF_TRY(check_range(ctx, "lanes", (double)r->n_lanes, 0, 1e6));
+    WF_TRY(check_range(ctx, "threads", r->n_threads, 0, 1024));
+    WF_TRY(check_range(ctx, "lr", r->lr, 0, 1e6));
+    WF_TRY(check_range(ctx, "momentum", r->momentum, 0, 1));
+    WF_TRY(check_range(ctx, "weight decay", r->weight_decay, 0, 1e6));
+    WF_TRY(check_range(ctx, "beta1", r->beta1, 0, 0.9999999));
+    WF_TRY(check_range(ctx, "beta2", r->beta2, 0, 0.9999999));
+    WF_TRY(check_range(ctx, "epsilon", r->epsilon, 0, 1));
+    WF_TRY(check_range(ctx, "clip norm", r->clip_norm, 0, 1e30));
+    WF_TRY(check_range(ctx, "warm-up steps", (double)r->warmup_steps, 0, 1e15));
+    WF_TRY(check_range(ctx, "schedule steps", (double)r->schedule_steps, 0, 1e15));
+    WF_TRY(check_range(ctx, "lr gamma", r->lr_gamma, 0, 1e6));
+    if (r->dtype != WF_F32)
+        return wfi_fail(ctx, WF_UNSUPPORTED, "recipe: dtype %s; this version trains in F32",
+                        wf_dtype_name(r->dtype));
+    if (r->nesterov && r->momentum == 0)
+        return wfi_fail(ctx, WF_INVALID_ARG, "recipe: nesterov needs a momentum above 0");
+    if (r->lr_schedule != WF_LR_CONSTANT && r->schedule_steps == 0)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "recipe: a step or cosine schedule needs to know its number of steps");
+    return WF_OK;
+}
+
+wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, int dp,
+                            wf_recipe *resolved_out) {
+    if (recipe->struct_size != sizeof *recipe)
+        return wfi_fail(ctx, WF_INVALID_ARG, "wf_recipe has another header's size");
+    wf_recipe r = *recipe;
+    WF_TRY(check_numbers(ctx, &r));
+    if (r.n_lanes == 0) r.n_lanes = dp;
+    if (r.n_micro == 0) r.n_micro = r.n_lanes;
+    if (r.n_threads == 0) r.n_threads = 1;
+    int64_t below, above;
+    if (r.batch % r.n_micro) {
+        nearest_divisors(r.batch, r.n_micro, &below, &above);
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "recipe: %lld microbatches do not divide a batch of %lld; %lld or %lld would",
+                        (long long)r.n_micro, (long long)r.batch, (long long)below, (long long)above);
+    }
+    if (r.n_micro % r.n_lanes) {
+        nearest_divisors(r.n_micro, r.n_lanes, &below, &above);
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "recipe: %lld lanes do not divide %lld microbatches; %lld or %lld would",
+                        (long long)r.n_lanes, (long long)r.n_micro, (long long)below,
+                        (long long)above);
+    }
+    if (!wfi_lanes_allow(r.n_lanes, dp))
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "recipe: the summation tree over %lld lanes has no %d whole subtrees for "
+                        "dp=%d; %d lanes would do",
+                        (long long)r.n_lanes, dp, dp, dp);
+    *resolved_out = r;
+    return WF_OK;
+}
