@@ -1,0 +1,146 @@
+/* Data: a data set (wf_data) and an ordered, prefetched stream of its batches
+ * (wf_loader).
+ *
+ *     wf_data_config set = WF_DATA_CONFIG_INIT;
+ *     set.name = "fashion-mnist";
+ *     wf_data_open(ctx, &set, &data);
+ *     wf_loader_config order = WF_LOADER_CONFIG_INIT;
+ *     order.batch = 128;
+ *     wf_loader_create(data, &order, &loader);
+ *     while (!wf_loader_next(loader, &batch)) train(batch->x, batch->y, batch->n_samples);
+ *
+ * What a batch holds is a pure function of the data set, its seed, the epoch and the
+ * place in the epoch; threads and timing cannot change it. A wf_data is read-only once
+ * it is open and may feed several loaders; a loader is used by one thread at a time.
+ */
+#ifndef WEFT_DATA_H
+#define WEFT_DATA_H
+
+#include <weft/context.h>
+#include <weft/types.h>
+
+typedef struct wf_data wf_data;
+typedef struct wf_loader wf_loader;
+
+/* What a sample is: an image, or a run of tokens. */
+typedef enum wf_data_kind { WF_DATA_IMAGES, WF_DATA_TOKENS } wf_data_kind;
+
+typedef enum wf_data_split { WF_DATA_TRAIN, WF_DATA_TEST } wf_data_split;
+
+/* What the model is trained towards: class numbers (I32), or rows of 0 and 1 (F32). */
+typedef enum wf_data_targets { WF_TARGETS_LABELS, WF_TARGETS_ONE_HOT } wf_data_targets;
+
+/* Pixels become (pixel / 255 - mean) / std, both per channel over the training images
+ * (DEFAULT), or pixel / 255 (NONE). */
+typedef enum wf_data_normalize { WF_NORMALIZE_DEFAULT, WF_NORMALIZE_NONE } wf_data_normalize;
+
+/* What a token of a text file is. WORDS: between white space, numbered in order of first
+ * appearance; the end of a line is the word <eos>; at most 1,048,576 different ones. */
+typedef enum wf_data_text { WF_TEXT_BYTES, WF_TEXT_WORDS } wf_data_text;
+
+typedef struct wf_data_config {
+    size_t struct_size; /* sizeof(wf_data_config), set by WF_DATA_CONFIG_INIT */
+    /* One of:
+     *   "synthetic"       random inputs and random targets, nothing is read;
+     *   "fashion-mnist"   the files of Debian's package dataset-fashion-mnist;
+     *   a folder          in MNIST's layout (train-images-idx3-ubyte, .gz or not, ...) or in
+     *                     CIFAR-10's binary one (data_batch_1.bin ..., test_batch.bin);
+     *   a file            a text. */
+    const char *name;
+    wf_data_kind kind;               /* what the model reads; a set of the other kind is refused */
+    int64_t channels, height, width; /* synthetic images */
+    int64_t n_classes;               /* synthetic: classes, or the vocabulary; 0 = 10 classes, 256
+                                      * tokens. MNIST folders: labels are below this; 0 = 10 */
+    int64_t n_tokens;                /* tokens: in a sample */
+    int64_t n_synthetic;             /* synthetic: training samples */
+    wf_data_targets targets;         /* synthetic images; everything else has labels */
+    wf_data_text text;               /* text files */
+    wf_data_normalize normalize;     /* images from files */
+    uint64_t seed;                   /* of synthetic samples, order and augmentation */
+} wf_data_config;
+
+#define WF_DATA_CONFIG_INIT                                                                        \
+    {                                                                                              \
+        sizeof(wf_data_config), 0, WF_DATA_IMAGES, 3, 224, 224, 0, 0, 3840, WF_TARGETS_LABELS,     \
+            WF_TEXT_BYTES, WF_NORMALIZE_DEFAULT, 0                                                 \
+    }
+
+/* What was opened. Shapes are of one sample: a batch has dim 0 = samples before them. */
+typedef struct wf_data_description {
+    wf_data_kind kind;
+    wf_data_targets targets;
+    wf_dtype x_dtype, y_dtype;       /* images F32, tokens I32; labels I32, one-hot F32 */
+    wf_shape x_shape;                /* [channels, height, width] or [n_tokens] */
+    wf_shape y_shape;                /* label: scalar; one-hot: [n_classes]; tokens: [n_tokens] */
+    size_t x_bytes, y_bytes;         /* of one sample */
+    int64_t channels, height, width; /* images, else 0 */
+    int64_t n_classes;               /* classes, or the vocabulary */
+    int64_t n_tokens;                /* in a sample, 0 for images */
+    int64_t n_train, n_test;         /* samples; n_test is 0 where there is no test split */
+    double mean[3], std[3];          /* what normalisation took per channel; 0 and 1 for none */
+} wf_data_description;
+
+typedef struct wf_loader_config {
+    size_t struct_size; /* sizeof(wf_loader_config), set by WF_LOADER_CONFIG_INIT */
+    wf_data_split split;
+    int64_t batch;        /* samples */
+    int shuffle;          /* a new order each epoch; 0: as in the files */
+    int augment;          /* images from files: a random shift by up to 4 pixels (2 below 32 x 32),
+                           * black outside, and a random mirror image unless they are digits */
+    int drop_last;        /* leave out the smaller batch at an epoch's end */
+    int n_prefetch;       /* batches filled ahead, 1 to 64 */
+    int64_t first_epoch;  /* where the stream starts: the epoch ... */
+    int64_t first_sample; /* ... and the place in it, as wf_batch counts them */
+} wf_loader_config;
+
+#define WF_LOADER_CONFIG_INIT                                                                      \
+    { sizeof(wf_loader_config), WF_DATA_TRAIN, 32, 1, 0, 0, 2, 0, 0 }
+
+/* The stream goes on at (epoch, first_sample + n_samples), or after last_of_epoch at
+ * (epoch + 1, 0): give that to a new loader and it continues where this one was. */
+typedef struct wf_batch {
+    const void *x;           /* [n_samples, x_shape], 64-byte aligned */
+    const void *y;           /* [n_samples, y_shape], 64-byte aligned */
+    size_t x_bytes, y_bytes; /* of n_samples */
+    const int64_t *index;    /* [n_samples], which sample of the split each one is */
+    int64_t n_samples;       /* the batch, or fewer at the end of an epoch */
+    int64_t epoch;
+    int64_t first_sample; /* place of the batch's first sample in the epoch's order */
+    int last_of_epoch;
+} wf_batch;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Reads and checks the whole set; it stays in memory as bytes (or words' numbers).
+ * Errors: INVALID_ARG (no such set, a field out of range, a set of the other kind; the
+ * sentence lists what there is), IO (a file cannot be read; a missing Debian package is
+ * named), CORRUPT (the sentence names the file and the value that is wrong), NO_MEMORY. */
+WF_API WF_NODISCARD wf_status wf_data_open(wf_context *ctx, const wf_data_config *config,
+                                           wf_data **data_out);
+
+/* After its loaders are destroyed. NULL is allowed. */
+WF_API void wf_data_close(wf_data *data);
+
+/* Borrowed; lives as long as `data`. */
+WF_API const wf_data_description *wf_data_describe(const wf_data *data);
+
+/* Allocates n_prefetch + 1 batches and starts the thread that fills them; from then on
+ * nothing is allocated. Errors: INVALID_ARG (a field out of range, an empty split, a
+ * dropped batch that would be all there is), NO_MEMORY. */
+WF_API WF_NODISCARD wf_status wf_loader_create(const wf_data *data, const wf_loader_config *config,
+                                               wf_loader **loader_out);
+
+/* Waits for the next batch, which stays valid until the following call. The train split
+ * has no end. The test split gives NULL after each pass; the call after that starts the
+ * next pass. Errors: none once the loader exists. */
+WF_API WF_NODISCARD wf_status wf_loader_next(wf_loader *loader, const wf_batch **batch_out);
+
+/* Stops the thread, at the latest after the sample it is filling. NULL is allowed. */
+WF_API void wf_loader_destroy(wf_loader *loader);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
