@@ -1,0 +1,110 @@
+/* Opening a data set by its name. */
+#include "base/base.h"
+#include "data/source.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FASHION_MNIST_FOLDER  "/usr/share/datasets/fashion-mnist"
+#define FASHION_MNIST_PACKAGE "dataset-fashion-mnist"
+
+/* Wide enough for any data set, narrow enough that products of three cannot overflow. */
+#define MAX_SIZE (INT64_C(1) << 20)
+
+static wf_status check_field(wf_context *ctx, const char *field, int64_t value, int64_t low,
+                             int64_t high) {
+    if (value >= low && value <= high) return WF_OK;
+    return wfi_fail(ctx, WF_INVALID_ARG,
+                    "data: %s is %" PRId64 ", but must be %" PRId64 " to %" PRId64, field, value,
+                    low, high);
+}
+
+static wf_status check_config(wf_context *ctx, const wf_data_config *c) {
+    if (c->struct_size != sizeof *c)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "data: the configuration was not made with WF_DATA_CONFIG_INIT");
+    if (!c->name || !*c->name) return wfi_fail(ctx, WF_INVALID_ARG, "data: no name is given");
+    WF_TRY(check_field(ctx, "kind", c->kind, WF_DATA_IMAGES, WF_DATA_TOKENS));
+    WF_TRY(check_field(ctx, "targets", c->targets, WF_TARGETS_LABELS, WF_TARGETS_ONE_HOT));
+    WF_TRY(check_field(ctx, "text", c->text, WF_TEXT_BYTES, WF_TEXT_WORDS));
+    WF_TRY(check_field(ctx, "normalize", c->normalize, WF_NORMALIZE_DEFAULT, WF_NORMALIZE_NONE));
+    WF_TRY(check_field(ctx, "n_classes", c->n_classes, 0, INT32_MAX));
+    if (c->kind == WF_DATA_TOKENS) WF_TRY(check_field(ctx, "n_tokens", c->n_tokens, 1, MAX_SIZE));
+    if (strcmp(c->name, "synthetic") != 0) return WF_OK;
+    WF_TRY(check_field(ctx, "n_synthetic", c->n_synthetic, 1, INT64_C(1) << 40));
+    if (c->kind == WF_DATA_TOKENS) return WF_OK;
+    WF_TRY(check_field(ctx, "channels", c->channels, 1, MAX_SIZE));
+    WF_TRY(check_field(ctx, "height", c->height, 1, MAX_SIZE));
+    return check_field(ctx, "width", c->width, 1, MAX_SIZE);
+}
+
+static wf_status check_kind(wf_context *ctx, const wf_data_config *config, wf_data_kind kind) {
+    if (config->kind == kind) return WF_OK;
+    return wfi_fail(ctx, WF_INVALID_ARG, "%s holds %s, but the model reads %s", config->name,
+                    kind == WF_DATA_IMAGES ? "images" : "text",
+                    kind == WF_DATA_IMAGES ? "tokens" : "images");
+}
+
+static wf_status open_folder(wf_data *data, const wf_data_config *config, const char *folder) {
+    bool mnist = wfi_mnist_is_here(folder);
+    if (!mnist && !wfi_cifar_is_here(folder))
+        return wfi_fail(data->ctx, WF_INVALID_ARG,
+                        "%s holds no data set: neither MNIST's train-images-idx3-ubyte (or .gz) "
+                        "nor CIFAR-10's data_batch_1.bin is in it",
+                        folder);
+    WF_TRY(check_kind(data->ctx, config, WF_DATA_IMAGES));
+    return mnist ? wfi_mnist_open(data, config, folder) : wfi_cifar_open(data, config, folder);
+}
+
+static wf_status open_named(wf_data *data, const wf_data_config *config) {
+    struct stat st;
+    if (strcmp(config->name, "synthetic") == 0) return wfi_synthetic_open(data, config);
+    if (strcmp(config->name, "fashion-mnist") == 0) {
+        if (!wfi_mnist_is_here(FASHION_MNIST_FOLDER))
+            return wfi_fail(data->ctx, WF_IO,
+                            "fashion-mnist is not in %s: install the Debian package %s, or name a "
+                            "folder that holds its files",
+                            FASHION_MNIST_FOLDER, FASHION_MNIST_PACKAGE);
+        return open_folder(data, config, FASHION_MNIST_FOLDER);
+    }
+    if (stat(config->name, &st) != 0)
+        return wfi_fail(data->ctx, WF_INVALID_ARG,
+                        "there is no data set and no file called %s; known are synthetic, "
+                        "fashion-mnist, a folder in MNIST's or CIFAR-10's binary layout, a text "
+                        "file",
+                        config->name);
+    if (S_ISDIR(st.st_mode)) return open_folder(data, config, config->name);
+    WF_TRY(check_kind(data->ctx, config, WF_DATA_TOKENS));
+    return wfi_text_file_open(data, config, config->name);
+}
+
+wf_status wf_data_open(wf_context *ctx, const wf_data_config *config, wf_data **data_out) {
+    if (!config || !data_out) return wfi_fail(ctx, WF_INVALID_ARG, "data: an argument is NULL");
+    WF_TRY(check_config(ctx, config));
+    wf_data *data = wfi_alloc(ctx, 1, sizeof *data, "a data set");
+    if (!data) return WF_NO_MEMORY;
+    data->ctx = ctx;
+    data->seed = config->seed;
+    for (size_t c = 0; c < WFI_COUNT(data->about.std); c++) data->about.std[c] = 1;
+    wf_status status = open_named(data, config);
+    if (status != WF_OK) {
+        wf_data_close(data);
+        return status;
+    }
+    wf_data_description *about = &data->about;
+    about->x_bytes = (size_t)wf_shape_n_elem(&about->x_shape) * wf_dtype_bytes(about->x_dtype);
+    about->y_bytes = (size_t)wf_shape_n_elem(&about->y_shape) * wf_dtype_bytes(about->y_dtype);
+    *data_out = data;
+    return WF_OK;
+}
+
+void wf_data_close(wf_data *data) {
+    if (!data) return;
+    if (data->source) data->source->close(data);
+    wfi_free(data->ctx, data);
+}
+
+const wf_data_description *wf_data_describe(const wf_data *data) {
+    return &data->about;
+}

@@ -1,0 +1,157 @@
+#include "data/file.h"
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+/* Deflate cannot pack tighter than this (zlib's technical notes: 1032 to 1), so a
+ * trailer that claims more is wrong, and memory stays bounded by the file. */
+#define MAX_RATIO      1032
+#define MIN_GZIP_BYTES 18 /* header 10, trailer 8 */
+
+bool wfi_file_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* A pipe would block open and has no size: O_NONBLOCK, then the test for a regular file. */
+static wf_status open_file(wf_context *ctx, const char *path, int *fd_out, size_t *n_bytes_out) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return wfi_fail(ctx, WF_IO, "%s cannot be opened: %s", path, strerror(errno));
+    struct stat st;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return wfi_fail(ctx, WF_IO, "%s is not a regular file", path);
+    }
+    *fd_out = fd;
+    *n_bytes_out = (size_t)st.st_size;
+    return WF_OK;
+}
+
+wf_status wfi_file_size(wf_context *ctx, const char *path, size_t *n_bytes_out) {
+    int fd;
+    WF_TRY(open_file(ctx, path, &fd, n_bytes_out));
+    close(fd);
+    return WF_OK;
+}
+
+static wf_status read_all(wf_context *ctx, const char *path, int fd, uint8_t *dst, size_t n_bytes) {
+    size_t done = 0;
+    while (done < n_bytes) {
+        ssize_t n = read(fd, dst + done, n_bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            return wfi_fail(ctx, WF_IO, "%s cannot be read at byte %zu: %s", path, done,
+                            strerror(errno));
+        if (n == 0)
+            return wfi_fail(ctx, WF_IO, "%s became shorter while it was read: %zu of %zu bytes",
+                            path, done, n_bytes);
+        done += (size_t)n;
+    }
+    return WF_OK;
+}
+
+wf_status wfi_file_read_into(wf_context *ctx, const char *path, uint8_t *dst, size_t n_bytes) {
+    int fd;
+    size_t now_bytes;
+    WF_TRY(open_file(ctx, path, &fd, &now_bytes));
+    wf_status status =
+        now_bytes == n_bytes
+            ? read_all(ctx, path, fd, dst, n_bytes)
+            : wfi_fail(ctx, WF_IO, "%s changed its length from %zu to %zu bytes while it was read",
+                       path, n_bytes, now_bytes);
+    close(fd);
+    return status;
+}
+
+wf_status wfi_file_read(wf_context *ctx, const char *path, uint8_t **bytes_out,
+                        size_t *n_bytes_out) {
+    size_t n_bytes;
+    WF_TRY(wfi_file_size(ctx, path, &n_bytes));
+    uint8_t *bytes = wfi_alloc(ctx, n_bytes ? n_bytes : 1, 1, path);
+    if (!bytes) return WF_NO_MEMORY;
+    wf_status status = wfi_file_read_into(ctx, path, bytes, n_bytes);
+    if (status != WF_OK) {
+        wfi_free(ctx, bytes);
+        return status;
+    }
+    *bytes_out = bytes;
+    *n_bytes_out = n_bytes;
+    return WF_OK;
+}
+
+/* ---- gzip ---- */
+
+static void *zlib_alloc(void *ctx, unsigned n, unsigned bytes) {
+    return wfi_alloc(ctx, n, bytes, "unpacking");
+}
+
+static void zlib_free(void *ctx, void *block) {
+    wfi_free(ctx, block);
+}
+
+/* zlib counts in 32 bits: hand it pieces. */
+static unsigned piece(size_t n_bytes) {
+    return n_bytes < 1u << 30 ? (unsigned)n_bytes : 1u << 30;
+}
+
+static int inflate_all(z_stream *z, const uint8_t *packed, size_t n_packed, uint8_t *dst,
+                       size_t n_bytes, size_t *n_left_out) {
+    size_t in_left = n_packed, out_left = n_bytes;
+    int code = Z_OK;
+    z->next_in = (Bytef *)packed; /* zlib does not write there */
+    z->next_out = dst;
+    while (code == Z_OK) {
+        unsigned in = piece(in_left), out = piece(out_left);
+        z->avail_in = in;
+        z->avail_out = out;
+        code = inflate(z, Z_NO_FLUSH);
+        in_left -= in - z->avail_in;
+        out_left -= out - z->avail_out;
+    }
+    *n_left_out = in_left;
+    return code == Z_STREAM_END && out_left ? Z_BUF_ERROR : code;
+}
+
+wf_status wfi_file_unzip(wf_context *ctx, const char *path, const uint8_t *packed, size_t n_packed,
+                         uint8_t **bytes_out, size_t *n_bytes_out) {
+    if (n_packed < MIN_GZIP_BYTES || packed[0] != 0x1f || packed[1] != 0x8b)
+        return wfi_fail(ctx, WF_CORRUPT, "%s is not a gzip file", path);
+    const uint8_t *trailer = packed + n_packed - 4;
+    size_t n_bytes = (size_t)trailer[0] | (size_t)trailer[1] << 8 | (size_t)trailer[2] << 16 |
+                     (size_t)trailer[3] << 24;
+    if (n_bytes / MAX_RATIO > n_packed)
+        return wfi_fail(ctx, WF_CORRUPT,
+                        "%s is truncated or damaged: its end claims %zu bytes, more than %zu "
+                        "packed bytes can hold",
+                        path, n_bytes, n_packed);
+    uint8_t *bytes = wfi_alloc(ctx, n_bytes ? n_bytes : 1, 1, path);
+    if (!bytes) return WF_NO_MEMORY;
+    z_stream z = {.zalloc = zlib_alloc, .zfree = zlib_free, .opaque = ctx};
+    size_t n_left = 0;
+    int code = inflateInit2(&z, 16 + MAX_WBITS); /* 16: gzip, with its checksum */
+    if (code == Z_OK) {
+        code = inflate_all(&z, packed, n_packed, bytes, n_bytes, &n_left);
+        inflateEnd(&z);
+    }
+    wf_status status = WF_OK;
+    if (code == Z_MEM_ERROR)
+        status = wfi_no_memory(ctx, n_bytes, path);
+    else if (code != Z_STREAM_END)
+        status = wfi_fail(ctx, WF_CORRUPT, "%s is truncated or damaged: it does not unpack (%s)",
+                          path, z.msg ? z.msg : "its end or its length is wrong");
+    else if (n_left)
+        status = wfi_fail(ctx, WF_CORRUPT, "%s has %zu bytes after the end of its gzip data", path,
+                          n_left);
+    if (status != WF_OK) {
+        wfi_free(ctx, bytes);
+        return status;
+    }
+    *bytes_out = bytes;
+    *n_bytes_out = n_bytes;
+    return WF_OK;
+}

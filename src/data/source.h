@@ -1,0 +1,42 @@
+/* What a data set is to the loader: a description and a function that writes one
+ * sample. Private. */
+#ifndef WFI_DATA_SOURCE_H
+#define WFI_DATA_SOURCE_H
+
+#include <stdbool.h>
+#include <weft/data.h>
+
+/* Which sample, and what else its bytes may depend on. */
+typedef struct wfi_sample {
+    wf_data_split split;
+    int64_t index, epoch;
+    bool augment;
+} wfi_sample;
+
+typedef struct wfi_source {
+    /* Writes x_bytes and y_bytes of the description. Called from any thread; allocates
+     * nothing and cannot fail: everything is checked when the set is opened. */
+    void (*fill)(const wf_data *data, const wfi_sample *sample, void *x, void *y);
+    /* Frees `state`, which may be half made. */
+    void (*close)(wf_data *data);
+} wfi_source;
+
+struct wf_data {
+    wf_context *ctx;
+    uint64_t seed;
+    wf_data_description about;
+    const wfi_source *source; /* NULL until the set owns something */
+    void *state;
+};
+
+/* Each opens one sort of set. On failure what was made stays in `data`, for close. */
+wf_status wfi_synthetic_open(wf_data *data, const wf_data_config *config);
+wf_status wfi_mnist_open(wf_data *data, const wf_data_config *config, const char *folder);
+wf_status wfi_cifar_open(wf_data *data, const wf_data_config *config, const char *folder);
+wf_status wfi_text_file_open(wf_data *data, const wf_data_config *config, const char *path);
+
+/* Whether `folder` holds at least one training file of the layout. */
+bool wfi_mnist_is_here(const char *folder);
+bool wfi_cifar_is_here(const char *folder);
+
+#endif
