@@ -1,0 +1,44 @@
+/* The header of a safetensors file: what is in it, checked against the file's length.
+ * Private. */
+#ifndef WFI_CHECKPOINT_HEADER_H
+#define WFI_CHECKPOINT_HEADER_H
+
+#include "base/base.h"
+#include <weft/checkpoint.h>
+
+#define WFI_SAFETENSORS_PREFIX_BYTES 8
+#define WFI_SAFETENSORS_MAX_HEADER   100000000 /* the format's own limit */
+
+typedef struct wfi_safetensors_index {
+    wfi_pool pool;                 /* holds every string and shape */
+    wf_safetensors_entry *entries; /* in the order of their bytes */
+    size_t n_entries, entry_capacity;
+    const wf_safetensors_entry **by_name; /* [n_entries] */
+    wf_metadata *metadata;                /* ascending keys */
+    size_t n_metadata, metadata_capacity;
+} wfi_safetensors_index;
+
+/* The header's length from the file's first bytes (fewer than 8 if it has no more).
+ * Errors: CORRUPT. `path` is for sentences, here and below. */
+wf_status wfi_safetensors_prefix(wf_context *ctx, const char *path, const uint8_t *prefix,
+                                 uint64_t file_bytes, size_t *n_header_out);
+
+/* Parses `header`, which n_data_bytes of data follow. Errors: CORRUPT, NO_MEMORY; after
+ * them there is nothing to release. */
+wf_status wfi_safetensors_parse(wf_context *ctx, const char *path, const char *header,
+                                size_t n_header, uint64_t n_data_bytes,
+                                wfi_safetensors_index *index_out);
+void wfi_safetensors_index_release(wfi_safetensors_index *index);
+
+const char *wfi_safetensors_path(const wf_safetensors *file);
+
+/* n_bytes of tensor i from `offset` in it; both lie inside. Any dtype. Errors: IO. */
+wf_status wfi_safetensors_read_piece(const wf_safetensors *file, int i, uint64_t offset, void *dst,
+                                     size_t n_bytes);
+
+/* A name from a file, fit for a sentence: control characters become '?', a long name is
+ * cut. Returns `text`. */
+#define WFI_NAME_TEXT 80
+const char *wfi_name_text(const char *name, char text[WFI_NAME_TEXT]);
+
+#endif

@@ -1,0 +1,67 @@
+#include "checkpoint/members.h"
+#include "base/base.h"
+
+static void skip_space(wfi_members *p) {
+    while (p->at < p->n_bytes && (p->bytes[p->at] == ' ' || p->bytes[p->at] == '\t' ||
+                                  p->bytes[p->at] == '\n' || p->bytes[p->at] == '\r'))
+        p->at++;
+}
+
+static bool take(wfi_members *p, char c) {
+    skip_space(p);
+    if (p->at == p->n_bytes || p->bytes[p->at] != c) return false;
+    p->at++;
+    return true;
+}
+
+static wf_status expected(wfi_members *p, const char *what) {
+    return wfi_fail(p->ctx, WF_CORRUPT, "%s: its header is not JSON at byte %zu: %s expected",
+                    p->path, p->at, what);
+}
+
+wf_status wfi_members_value(wfi_members *p, size_t max_bytes, json_t **value_out) {
+    skip_space(p);
+    size_t left = p->n_bytes - p->at;
+    json_error_t error;
+    /* Jansson says in error.position, also after success, how far it has read. */
+    json_t *value =
+        json_loadb(p->bytes + p->at, left < max_bytes ? left : max_bytes,
+                   JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, &error);
+    if (!value && left > max_bytes && json_error_code(&error) == json_error_premature_end_of_input)
+        return wfi_fail(p->ctx, WF_CORRUPT,
+                        "%s: its header has a value of more than %zu bytes at byte %zu", p->path,
+                        max_bytes, p->at);
+    if (!value && json_error_code(&error) == json_error_out_of_memory)
+        return wfi_no_memory(p->ctx, left, p->path);
+    if (!value)
+        return wfi_fail(p->ctx, WF_CORRUPT, "%s: its header is not JSON at byte %zu: %s", p->path,
+                        p->at + (size_t)error.position, error.text);
+    p->at += (size_t)error.position;
+    *value_out = value;
+    return WF_OK;
+}
+
+static wf_status one_member(wfi_members *p, wfi_member member, void *self) {
+    skip_space(p);
+    if (p->at == p->n_bytes || p->bytes[p->at] != '"') return expected(p, "a name in quotes");
+    json_t *key;
+    WF_TRY(wfi_members_value(p, p->n_bytes, &key));
+    wf_status status =
+        take(p, ':') ? member(self, p, json_string_value(key)) : expected(p, "a colon");
+    json_decref(key);
+    return status;
+}
+
+wf_status wfi_members_each(wfi_members *p, wfi_member member, void *self) {
+    if (!take(p, '{')) return expected(p, "an object");
+    if (take(p, '}')) return WF_OK;
+    do {
+        WF_TRY(one_member(p, member, self));
+    } while (take(p, ','));
+    return take(p, '}') ? WF_OK : expected(p, "a comma or a closing brace");
+}
+
+wf_status wfi_members_end(wfi_members *p) {
+    skip_space(p);
+    return p->at == p->n_bytes ? WF_OK : expected(p, "nothing more");
+}

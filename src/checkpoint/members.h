@@ -1,0 +1,30 @@
+/* Walking through one JSON object member by member, so that a large header never becomes
+ * a tree in memory. The strings and values themselves are jansson's work. Private. */
+#ifndef WFI_CHECKPOINT_MEMBERS_H
+#define WFI_CHECKPOINT_MEMBERS_H
+
+#include <jansson.h>
+#include <weft/context.h>
+
+typedef struct wfi_members {
+    wf_context *ctx;
+    const char *path; /* for sentences */
+    const char *bytes;
+    size_t n_bytes, at;
+} wfi_members;
+
+/* Called with the place at a value; must read it with wfi_members_value or
+ * wfi_members_each. `key` dies with the call. */
+typedef wf_status (*wfi_member)(void *self, wfi_members *place, const char *key);
+
+/* Reads `{ key : value, ... }` at the place. Keys may repeat: that is the caller's to
+ * check. Errors: CORRUPT, and what `member` returns. */
+wf_status wfi_members_each(wfi_members *place, wfi_member member, void *self);
+
+/* Reads one value of at most max_bytes; free with json_decref. Errors: CORRUPT. */
+wf_status wfi_members_value(wfi_members *place, size_t max_bytes, json_t **value_out);
+
+/* Only white space may follow. Errors: CORRUPT. */
+wf_status wfi_members_end(wfi_members *place);
+
+#endif

@@ -1,0 +1,109 @@
+#include "checkpoint/replace.h"
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_TEMPORARIES 1000 /* names tried; left-overs of killed processes are in the way */
+
+static wf_status io_error(const wfi_replacement *r, const char *what, int code) {
+    return wfi_fail(r->ctx, WF_IO, "%s cannot be %s: %s; what was there before is untouched",
+                    r->path, what, strerror(code));
+}
+
+static wf_status set_paths(wfi_replacement *r, const char *path) {
+    r->path = wfi_strdup(r->ctx, path);
+    if (!r->path) return WF_NO_MEMORY;
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        r->folder = wfi_strdup(r->ctx, ".");
+    else /* the folder of "/x" is "/" */
+        r->folder = wfi_sprintf(r->ctx, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return r->folder ? WF_OK : WF_NO_MEMORY;
+}
+
+static wf_status open_temporary(wfi_replacement *r) {
+    struct stat st;
+    if (stat(r->path, &st) == 0 && !S_ISREG(st.st_mode))
+        return wfi_fail(r->ctx, WF_IO, "%s cannot be written: it is there and no regular file",
+                        r->path);
+    for (int i = 0; i < MAX_TEMPORARIES; i++) {
+        char *name = wfi_sprintf(r->ctx, "%s/.weft-%ld-%d.tmp", r->folder, (long)getpid(), i);
+        if (!name) return WF_NO_MEMORY;
+        r->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+        int code = errno;
+        if (r->fd >= 0) {
+            r->temporary = name;
+            return WF_OK;
+        }
+        wfi_free(r->ctx, name);
+        if (code != EEXIST) return io_error(r, "written", code);
+    }
+    return wfi_fail(r->ctx, WF_IO,
+                    "%s cannot be written: %d left-over files .weft-*.tmp are in its folder; "
+                    "remove them",
+                    r->path, MAX_TEMPORARIES);
+}
+
+wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out) {
+    wfi_replacement r = {.ctx = ctx, .fd = -1};
+    wf_status status = set_paths(&r, path);
+    if (status == WF_OK) status = open_temporary(&r);
+    if (status == WF_OK)
+        *r_out = r;
+    else
+        wfi_replacement_end(&r);
+    return status;
+}
+
+void wfi_replacement_end(wfi_replacement *r) {
+    if (r->fd >= 0) close(r->fd);
+    if (r->temporary) unlink(r->temporary);
+    wfi_free(r->ctx, r->temporary);
+    wfi_free(r->ctx, r->folder);
+    wfi_free(r->ctx, r->path);
+    r->fd = -1;
+    r->path = r->folder = r->temporary = NULL;
+}
+
+wf_status wfi_replacement_write(const wfi_replacement *r, const void *src, size_t n_bytes,
+                                uint64_t offset) {
+    size_t done = 0;
+    while (done < n_bytes) {
+        ssize_t n = pwrite(r->fd, (const char *)src + done, n_bytes - done,
+                           (off_t)(offset + (uint64_t)done));
+        if (n < 0 && errno == EINTR) continue;
+        /* A write of nothing without an error means a full disk. */
+        if (n <= 0) return io_error(r, "written", n < 0 ? errno : ENOSPC);
+        done += (size_t)n;
+    }
+    return WF_OK;
+}
+
+/* The rename itself must survive a power cut. Some file systems cannot sync a folder and
+ * say EINVAL; there is nothing more to do on them. */
+static wf_status sync_folder(const wfi_replacement *r) {
+    int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool done = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+    int code = errno;
+    if (fd >= 0) close(fd);
+    if (done) return WF_OK;
+    return wfi_fail(r->ctx, WF_IO,
+                    "%s is in its place, but its folder cannot be brought to the disk: %s", r->path,
+                    strerror(code));
+}
+
+wf_status wfi_replacement_commit(wfi_replacement *r) {
+    if (fsync(r->fd) != 0) return io_error(r, "brought to the disk", errno);
+    int fd = r->fd;
+    r->fd = -1;
+    if (close(fd) != 0) return io_error(r, "closed", errno);
+    if (rename(r->temporary, r->path) != 0) return io_error(r, "put in its place", errno);
+    wfi_free(r->ctx, r->temporary);
+    r->temporary = NULL;
+    return sync_folder(r);
+}

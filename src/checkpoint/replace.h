@@ -1,0 +1,30 @@
+/* Replacing a file in one step: the new bytes go to a temporary file in the same folder,
+ * which is renamed over the old one when it is complete and on the disk. Private. */
+#ifndef WFI_CHECKPOINT_REPLACE_H
+#define WFI_CHECKPOINT_REPLACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/context.h>
+
+typedef struct wfi_replacement {
+    wf_context *ctx;
+    char *path, *folder, *temporary; /* temporary NULL: there is none, or no more */
+    int fd;
+} wfi_replacement;
+
+/* Makes the temporary file, with mode 0644 less the umask. Errors: IO, NO_MEMORY; after
+ * them there is nothing to end. */
+wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out);
+
+/* Errors: IO; the sentence names `path`, and the file there is as it was. */
+wf_status wfi_replacement_write(const wfi_replacement *r, const void *src, size_t n_bytes,
+                                uint64_t offset);
+
+/* fsync, rename, fsync of the folder. Errors: IO. */
+wf_status wfi_replacement_commit(wfi_replacement *r);
+
+/* Frees everything, and removes the temporary file unless it was committed. */
+void wfi_replacement_end(wfi_replacement *r);
+
+#endif

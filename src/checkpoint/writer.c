@@ -1,0 +1,248 @@
+/* Writing a safetensors file. The first write fixes the layout: widest elements first,
+ * then by name, so that every tensor is aligned if the file is. */
+#include "checkpoint/header.h"
+#include "checkpoint/replace.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct declared {
+    const char *name, *quoted; /* as it is, and as JSON */
+    wf_dtype dtype;
+    wf_shape shape;
+    uint64_t n_bytes, offset;
+    bool written;
+} declared;
+
+struct wf_safetensors_writer {
+    wf_context *ctx;
+    wfi_pool pool;
+    wfi_replacement file;
+    declared *tensors;
+    size_t n_tensors, tensor_capacity;
+    wf_metadata *metadata; /* quoted */
+    size_t n_metadata, metadata_capacity;
+    bool has_layout;
+    uint64_t data_start;
+};
+
+/* ---- life ---- */
+
+wf_status wf_safetensors_writer_create(wf_context *ctx, const char *path,
+                                       wf_safetensors_writer **writer_out) {
+    wf_safetensors_writer *w = wfi_alloc(ctx, 1, sizeof *w, "a safetensors writer");
+    if (!w) return WF_NO_MEMORY;
+    w->ctx = ctx;
+    wfi_pool_init(&w->pool, ctx);
+    wf_status status = wfi_replacement_begin(ctx, path, &w->file);
+    if (status != WF_OK) {
+        wfi_free(ctx, w);
+        return status;
+    }
+    *writer_out = w;
+    return WF_OK;
+}
+
+void wf_safetensors_writer_destroy(wf_safetensors_writer *w) {
+    if (!w) return;
+    wfi_replacement_end(&w->file);
+    wfi_free(w->ctx, w->tensors);
+    wfi_free(w->ctx, w->metadata);
+    wfi_pool_release(&w->pool);
+    wfi_free(w->ctx, w);
+}
+
+/* ---- declarations ---- */
+
+static wf_status refuse(const wf_safetensors_writer *w, const char *name, const char *why) {
+    char shown[WFI_NAME_TEXT];
+    return wfi_fail(w->ctx, WF_INVALID_ARG, "%s: %s %s", w->file.path, wfi_name_text(name, shown),
+                    why);
+}
+
+/* A string as JSON; jansson checks that it is UTF-8. */
+static wf_status quote(wf_safetensors_writer *w, const char *text, const char **quoted_out) {
+    json_t *string = json_string(text);
+    if (!string) return refuse(w, text, "is not UTF-8");
+    char *dumped = json_dumps(string, JSON_ENCODE_ANY);
+    json_decref(string);
+    if (!dumped) return wfi_no_memory(w->ctx, strlen(text), "a name");
+    *quoted_out = wfi_pool_format(&w->pool, "%s", dumped);
+    free(dumped);
+    return *quoted_out ? WF_OK : WF_NO_MEMORY;
+}
+
+wf_status wf_safetensors_writer_add_metadata(wf_safetensors_writer *w, const char *key,
+                                             const char *value) {
+    wf_metadata pair;
+    if (w->has_layout) return refuse(w, key, "comes too late: tensors are being written");
+    WF_TRY(quote(w, key, &pair.key));
+    WF_TRY(quote(w, value, &pair.value));
+    for (size_t i = 0; i < w->n_metadata; i++)
+        if (strcmp(w->metadata[i].key, pair.key) == 0)
+            return refuse(w, key, "is in the metadata already");
+    WF_TRY(WFI_GROW(w->ctx, w->metadata, w->n_metadata, w->metadata_capacity, "metadata"));
+    w->metadata[w->n_metadata++] = pair;
+    return WF_OK;
+}
+
+static wf_status measure(const wf_safetensors_writer *w, declared *t) {
+    if ((unsigned)t->dtype >= WF_N_DTYPES) return refuse(w, t->name, "has an unknown dtype");
+    if (t->shape.n_dims < 0 || t->shape.n_dims > WF_MAX_DIMS)
+        return refuse(w, t->name, "has an impossible number of dims");
+    t->n_bytes = wf_dtype_bytes(t->dtype);
+    for (int d = 0; d < t->shape.n_dims; d++)
+        if (t->shape.dim[d] < 0 ||
+            __builtin_mul_overflow(t->n_bytes, (uint64_t)t->shape.dim[d], &t->n_bytes) ||
+            t->n_bytes > INT64_MAX)
+            return refuse(w, t->name, "has a shape that is negative or overflows 63 bits");
+    return WF_OK;
+}
+
+wf_status wf_safetensors_writer_add_tensor(wf_safetensors_writer *w, const char *name,
+                                           wf_dtype dtype, const wf_shape *shape) {
+    declared t = {.dtype = dtype, .shape = *shape};
+    if (w->has_layout) return refuse(w, name, "comes too late: tensors are being written");
+    if (strcmp(name, "__metadata__") == 0) return refuse(w, name, "is no name for a tensor");
+    for (size_t i = 0; i < w->n_tensors; i++)
+        if (strcmp(w->tensors[i].name, name) == 0) return refuse(w, name, "is declared already");
+    t.name = wfi_pool_format(&w->pool, "%s", name);
+    if (!t.name) return WF_NO_MEMORY;
+    WF_TRY(quote(w, name, &t.quoted));
+    WF_TRY(measure(w, &t));
+    WF_TRY(WFI_GROW(w->ctx, w->tensors, w->n_tensors, w->tensor_capacity, "tensors to write"));
+    w->tensors[w->n_tensors++] = t;
+    return WF_OK;
+}
+
+/* ---- layout ---- */
+
+static int compare_layout(const void *a, const void *b) {
+    const declared *x = *(const declared *const *)a, *y = *(const declared *const *)b;
+    size_t x_bytes = wf_dtype_bytes(x->dtype), y_bytes = wf_dtype_bytes(y->dtype);
+    if (x_bytes != y_bytes) return x_bytes > y_bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static void add_tensor_text(wfi_text *text, const declared *t) {
+    wfi_text_add(text, "%s:{\"dtype\":\"%s\",\"shape\":[", t->quoted, wf_dtype_name(t->dtype));
+    for (int d = 0; d < t->shape.n_dims; d++)
+        wfi_text_add(text, "%s%" PRId64, d ? "," : "", t->shape.dim[d]);
+    wfi_text_add(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->offset,
+                 t->offset + t->n_bytes);
+}
+
+static void add_header_text(const wf_safetensors_writer *w, declared *const *sorted,
+                            wfi_text *text) {
+    const char *comma = "";
+    wfi_text_add(text, "{");
+    if (w->n_metadata) {
+        wfi_text_add(text, "\"__metadata__\":{");
+        for (size_t i = 0; i < w->n_metadata; i++)
+            wfi_text_add(text, "%s%s:%s", i ? "," : "", w->metadata[i].key, w->metadata[i].value);
+        wfi_text_add(text, "}");
+        comma = ",";
+    }
+    for (size_t i = 0; i < w->n_tensors; i++, comma = ",") {
+        wfi_text_add(text, "%s", comma);
+        add_tensor_text(text, sorted[i]);
+    }
+    wfi_text_add(text, "}");
+    if (text->n % 8) wfi_text_add(text, "%*s", (int)(8 - text->n % 8), "");
+}
+
+static wf_status write_header(wf_safetensors_writer *w, const char *text, size_t n) {
+    if (n > WFI_SAFETENSORS_MAX_HEADER)
+        return wfi_fail(w->ctx, WF_INVALID_ARG,
+                        "%s: names, shapes and metadata make a header of %zu bytes, more than the "
+                        "%d that a safetensors file may have",
+                        w->file.path, n, WFI_SAFETENSORS_MAX_HEADER);
+    uint8_t prefix[WFI_SAFETENSORS_PREFIX_BYTES];
+    for (size_t i = 0; i < sizeof prefix; i++) prefix[i] = (uint8_t)(n >> 8 * i);
+    WF_TRY(wfi_replacement_write(&w->file, prefix, sizeof prefix, 0));
+    WF_TRY(wfi_replacement_write(&w->file, text, n, sizeof prefix));
+    w->data_start = sizeof prefix + n;
+    w->has_layout = true;
+    return WF_OK;
+}
+
+static wf_status lay_out_sorted(wf_safetensors_writer *w, declared **sorted) {
+    uint64_t end = 0;
+    for (size_t i = 0; i < w->n_tensors; i++) sorted[i] = &w->tensors[i];
+    if (w->n_tensors) qsort(sorted, w->n_tensors, sizeof *sorted, compare_layout);
+    for (size_t i = 0; i < w->n_tensors; i++) {
+        sorted[i]->offset = end;
+        if (__builtin_add_overflow(end, sorted[i]->n_bytes, &end) || end > INT64_MAX)
+            return refuse(w, sorted[i]->name, "makes the file longer than 63 bits can say");
+    }
+    wfi_text text;
+    wfi_text_init(&text, w->ctx);
+    add_header_text(w, sorted, &text);
+    wf_status status = wfi_text_status(&text);
+    if (status == WF_OK) status = write_header(w, text.data, text.n);
+    wfi_free(w->ctx, text.data);
+    return status;
+}
+
+static wf_status lay_out(wf_safetensors_writer *w) {
+    if (w->has_layout) return WF_OK;
+    declared **sorted = wfi_alloc(w->ctx, w->n_tensors + 1, sizeof *sorted, "a file's layout");
+    if (!sorted) return WF_NO_MEMORY;
+    wf_status status = lay_out_sorted(w, sorted);
+    wfi_free(w->ctx, sorted);
+    return status;
+}
+
+/* ---- data ---- */
+
+wf_status wf_safetensors_writer_write(wf_safetensors_writer *w, int i, const void *data,
+                                      size_t n_bytes) {
+    if (i < 0 || (size_t)i >= w->n_tensors)
+        return wfi_fail(w->ctx, WF_INVALID_ARG, "%s: %zu tensors are declared, and none is %d",
+                        w->file.path, w->n_tensors, i);
+    declared *t = &w->tensors[i];
+    char shown[WFI_NAME_TEXT];
+    if (t->written) return refuse(w, t->name, "is written already");
+    if (n_bytes != t->n_bytes)
+        return wfi_fail(w->ctx, WF_SHAPE,
+                        "%s: tensor %s was declared with %" PRIu64 " bytes, but is given %zu",
+                        w->file.path, wfi_name_text(t->name, shown), t->n_bytes, n_bytes);
+    WF_TRY(lay_out(w));
+    WF_TRY(wfi_replacement_write(&w->file, data, n_bytes, w->data_start + t->offset));
+    t->written = true;
+    return WF_OK;
+}
+
+wf_status wf_safetensors_writer_commit(wf_safetensors_writer *w) {
+    if (!w->file.temporary) return refuse(w, "the file", "is committed already");
+    WF_TRY(lay_out(w)); /* a file without tensors */
+    for (size_t i = 0; i < w->n_tensors; i++)
+        if (!w->tensors[i].written && w->tensors[i].n_bytes)
+            return refuse(w, w->tensors[i].name, "was declared, but not written");
+    return wfi_replacement_commit(&w->file);
+}
+
+/* ---- all at once ---- */
+
+static wf_status write_all(wf_safetensors_writer *w, const wf_tensor_data *tensors, int n_tensors,
+                           const wf_metadata *metadata, int n_metadata) {
+    for (int i = 0; i < n_metadata; i++)
+        WF_TRY(wf_safetensors_writer_add_metadata(w, metadata[i].key, metadata[i].value));
+    for (int i = 0; i < n_tensors; i++)
+        WF_TRY(wf_safetensors_writer_add_tensor(w, tensors[i].name, tensors[i].dtype,
+                                                &tensors[i].shape));
+    for (int i = 0; i < n_tensors; i++)
+        WF_TRY(wf_safetensors_writer_write(w, i, tensors[i].data, (size_t)w->tensors[i].n_bytes));
+    return wf_safetensors_writer_commit(w);
+}
+
+wf_status wf_safetensors_write(wf_context *ctx, const char *path, const wf_tensor_data *tensors,
+                               int n_tensors, const wf_metadata *metadata, int n_metadata) {
+    wf_safetensors_writer *w;
+    WF_TRY(wf_safetensors_writer_create(ctx, path, &w));
+    wf_status status = write_all(w, tensors, n_tensors, metadata, n_metadata);
+    wf_safetensors_writer_destroy(w);
+    return status;
+}
