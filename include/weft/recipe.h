@@ -4,6 +4,7 @@
 #define WEFT_RECIPE_H
 
 #include <weft/context.h>
+#include <weft/plan.h>
 #include <weft/types.h>
 
 typedef enum wf_optimizer { WF_SGD, WF_ADAM, WF_ADAMW } wf_optimizer;
@@ -20,7 +21,7 @@ typedef struct wf_recipe {
     int64_t n_lanes; /* independent gradient sums, added in a fixed tree; 0 = the plan's dp */
     uint64_t seed;
     wf_dtype dtype;  /* WF_F32 */
-    int n_threads;   /* of each rank's kernels; 0 = the rank's cores */
+    int n_threads;   /* of each rank's kernels; 0 = this process's cores / the plan's ranks */
     wf_conv conv;
     wf_kernels kernels;
 
@@ -49,11 +50,10 @@ extern "C" {
 /* Learning rate of step `step`, counted from 0. */
 WF_API double wf_recipe_lr(const wf_recipe *recipe, int64_t step);
 
-/* Checks every field and resolves what is 0 for `dp` data-parallel ranks, giving
- * *resolved_out. Errors: INVALID_ARG; the sentence names the field, its value and
+/* Checks every field and resolves what is 0 for `plan`, giving *resolved_out. Errors: INVALID_ARG; the sentence names the field, its value and
  * the nearest legal ones (e.g. which microbatch counts divide the batch). */
-WF_API WF_NODISCARD wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, int dp,
-                                                wf_recipe *resolved_out);
+WF_API WF_NODISCARD wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe,
+                                                const wf_plan *plan, wf_recipe *resolved_out);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 #include "plan/lanes.h"
 
 #include <math.h>
+#include <sched.h>
 #include <weft/recipe.h>
 
 double wf_recipe_lr(const wf_recipe *r, int64_t step) {
@@ -62,15 +63,22 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
     return WF_OK;
 }
 
-wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, int dp,
+static int cores_per_rank(const wf_plan *plan) {
+    cpu_set_t cores;
+    int n = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+    return n / wf_plan_n_ranks(plan) > 1 ? n / wf_plan_n_ranks(plan) : 1;
+}
+
+wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_plan *plan,
                             wf_recipe *resolved_out) {
     if (recipe->struct_size != sizeof *recipe)
         return wfi_fail(ctx, WF_INVALID_ARG, "wf_recipe has another header's size");
     wf_recipe r = *recipe;
+    int dp = wf_plan_dp(plan);
     WF_TRY(check_numbers(ctx, &r));
     if (r.n_lanes == 0) r.n_lanes = dp;
     if (r.n_micro == 0) r.n_micro = r.n_lanes;
-    if (r.n_threads == 0) r.n_threads = 1;
+    if (r.n_threads == 0) r.n_threads = cores_per_rank(plan);
     int64_t below, above;
     if (r.batch % r.n_micro) {
         nearest_divisors(r.batch, r.n_micro, &below, &above);

@@ -1,0 +1,19 @@
+/* The model handle. Private. */
+#ifndef WFI_MODEL_H
+#define WFI_MODEL_H
+
+#include "base/base.h"
+
+#include <weft/model.h>
+
+struct wf_model {
+    wf_context *ctx;
+    char *name;
+    wf_model_function function;
+    void *config; /* copied, or NULL */
+    size_t config_bytes;
+};
+
+wf_status wfi_model_copy(const wf_model *model, wf_model **model_out);
+
+#endif

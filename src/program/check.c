@@ -1,0 +1,366 @@
+/* The checker: proves that a program computes what one rank computes.
+ *
+ * 1. The lists are sound, and running them cannot deadlock (order.c).
+ * 2. Any two accesses to the same bytes, one of them a write, are ordered by the
+ *    dependencies. This covers races and every reuse of memory.
+ * 3. Interpreted with terms instead of numbers, every instruction reads what the
+ *    ideal step has there, and the state ends as the ideal's: each microbatch
+ *    passed each unit, each gradient was summed once and in the recipe's order.
+ */
+#include "program/term.h"
+
+#include <string.h>
+
+typedef struct access_history {
+    int32_t reads[WFI_N_STREAMS], writes[WFI_N_STREAMS]; /* positions + 1 of the latest */
+} access_history;
+
+typedef struct checker {
+    wf_program *p;
+    wfi_ideal *ideal;
+    wfi_term *term;            /* [block] */
+    access_history *history;   /* [block] */
+    int32_t *overlap_begin;    /* [n_blocks + 1] into overlap */
+    int32_t *overlap;          /* blocks that share bytes with the block, itself excluded */
+    bool *reported;            /* [n_micro] */
+    bool *stored;              /* [n_outputs] */
+    wfi_term *scratch;         /* large enough for any instruction's references, twice */
+} checker;
+
+static wf_status refuse(const checker *c, int32_t i, const char *what) {
+    wfi_text text;
+    wfi_text_init(&text, c->p->ctx);
+    wfi_instruction_text(c->p, i, &text);
+    wf_status status = wfi_text_status(&text);
+    if (status == WF_OK) status = wfi_fail(c->p->ctx, WF_BUG, "check: %s: %s", text.data, what);
+    wfi_free(c->p->ctx, text.data);
+    return status;
+}
+
+/* ---- 1. sound lists ---- */
+
+static wf_status check_lists(const checker *c) {
+    const wf_program *p = c->p;
+    int32_t n = 0;
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        for (int s = 0; s < WFI_N_STREAMS; s++)
+            for (int32_t k = 0; k < p->ranks[r].n_stream[s]; k++, n++) {
+                int32_t i = p->ranks[r].stream[s][k];
+                const wfi_instruction *now = &p->instructions[i];
+                if (now->rank != r || (int)now->stream != s || now->position != k)
+                    return refuse(c, i, "stands in another place than it says");
+                for (int32_t d = 0; d < now->n_depends; d++)
+                    if (p->instructions[now->depends[d]].rank != r)
+                        return refuse(c, i, "depends on another rank's instruction directly");
+                for (int32_t k2 = 0; k2 < now->n_references; k2++) {
+                    const wfi_reference *ref = &now->references[k2];
+                    const wfi_block *b = &p->blocks[ref->block];
+                    if (b->rank != r || ref->offset + ref->bytes > b->bytes ||
+                        b->offset + b->bytes > p->ranks[r].peak_bytes)
+                        return refuse(c, i, "reaches outside its block, or outside the arena");
+                }
+            }
+    if (n != p->n_instructions)
+        return wfi_fail(p->ctx, WF_BUG, "check: %d instructions stand in streams, %d exist", n,
+                        p->n_instructions);
+    return WF_OK;
+}
+
+/* ---- 2. ordered accesses ---- */
+
+static bool overlaps(const wfi_block *a, const wfi_block *b) {
+    return a->rank == b->rank && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+static wf_status find_overlaps(checker *c) {
+    const wf_program *p = c->p;
+    size_t n = 0, capacity = 0;
+    for (int32_t a = 0; a < p->n_blocks; a++) {
+        c->overlap_begin[a] = (int32_t)n;
+        for (int32_t b = 0; b < p->n_blocks; b++) {
+            if (a == b || !overlaps(&p->blocks[a], &p->blocks[b])) continue;
+            WF_TRY(WFI_GROW(p->ctx, c->overlap, n, capacity, "the program check"));
+            c->overlap[n++] = b;
+        }
+    }
+    c->overlap_begin[p->n_blocks] = (int32_t)n;
+    return WF_OK;
+}
+
+static bool is_ordered(const access_history *h, const int32_t *clock, wfi_stream own, bool writes) {
+    for (int s = 0; s < WFI_N_STREAMS; s++) {
+        int32_t before = clock[s] - (s == (int)own);
+        if (h->writes[s] > before || (writes && h->reads[s] > before)) return false;
+    }
+    return true;
+}
+
+static wf_status check_access(checker *c, int32_t i) {
+    const wf_program *p = c->p;
+    const wfi_instruction *now = &p->instructions[i];
+    const int32_t *clock =
+        p->clock + (size_t)i * (size_t)p->n_clocks + (size_t)now->rank * WFI_N_STREAMS;
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *r = &now->references[k];
+        bool writes = r->access & WFI_WRITE;
+        if (!is_ordered(&c->history[r->block], clock, now->stream, writes))
+            return refuse(c, i, "touches a block that another stream may be using (a dependency is missing)");
+        for (int32_t o = c->overlap_begin[r->block]; o < c->overlap_begin[r->block + 1]; o++)
+            if (!is_ordered(&c->history[c->overlap[o]], clock, now->stream, writes))
+                return refuse(c, i, "touches bytes that another block may still be using");
+    }
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *r = &now->references[k];
+        access_history *h = &c->history[r->block];
+        if (r->access & WFI_READ) h->reads[now->stream] = now->position + 1;
+        if (r->access & WFI_WRITE) h->writes[now->stream] = now->position + 1;
+    }
+    return WF_OK;
+}
+
+/* ---- 3. meaning ---- */
+
+static void write_term(checker *c, int32_t block, wfi_term term) {
+    for (int32_t o = c->overlap_begin[block]; o < c->overlap_begin[block + 1]; o++)
+        c->term[c->overlap[o]] = 0;
+    c->term[block] = term;
+}
+
+static wf_status check_reads(checker *c, int32_t i) {
+    const wfi_instruction *now = &c->p->instructions[i];
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *r = &now->references[k];
+        bool temporary = c->p->blocks[r->block].kind == WFI_BLOCK_FRAME;
+        if (r->access & WFI_READ && r->bytes && !temporary && !c->term[r->block])
+            return refuse(c, i, "reads bytes that nobody has written, or that were overwritten");
+    }
+    return WF_OK;
+}
+
+static wf_status run_segment(checker *c, int32_t i) {
+    const wf_program *p = c->p;
+    const wfi_instruction *now = &p->instructions[i];
+    wfi_term *in = c->scratch, *out = c->scratch + now->n_references;
+    for (int32_t s = 0; s < now->n_references; s++) in[s] = c->term[now->references[s].block];
+    wfi_term_segment(now->segment, now->micro, in, out);
+    for (int32_t s = 0; s < now->n_references; s++) {
+        const wfi_slot *slot = &now->segment->slots[s];
+        if (!(slot->access & WFI_WRITE)) continue;
+        const wfi_block *b = &p->blocks[now->references[s].block];
+        if (slot->kind == WFI_BLOCK_GRADIENT) {
+            wfi_term sum = wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), in[s]), out[s]);
+            write_term(c, now->references[s].block, now->first ? out[s] : sum);
+            continue;
+        }
+        write_term(c, now->references[s].block, out[s]);
+        if (slot->kind == WFI_BLOCK_FRAME) continue;
+        if (out[s] != wfi_ideal_find(c->ideal, b->kind, b->id, b->depth, b->micro))
+            return refuse(c, i, "computes something else than one rank would (it read other values)");
+    }
+    return WF_OK;
+}
+
+static bool same_collective(const wfi_instruction *a, const wfi_instruction *b) {
+    return b->stream == WFI_STREAM_REDUCE && a->kind == b->kind && a->unit == b->unit;
+}
+
+/* Members of a collective stand side by side in the order. Returns how many. */
+static int32_t count_members(const checker *c, int32_t at) {
+    const wf_program *p = c->p;
+    const wfi_instruction *now = &p->instructions[p->order[at]];
+    int32_t n = now->kind == WFI_GATHER_NORM ? p->n_stages : p->n_replicas, found = 0;
+    while (found < n && at + found < p->n_instructions &&
+           same_collective(now, &p->instructions[p->order[at + found]]))
+        found++;
+    return found;
+}
+
+static void run_collective(checker *c, int32_t at, int32_t n) {
+    const wf_program *p = c->p;
+    const wfi_instruction *first = &p->instructions[p->order[at]];
+    for (int32_t k = 0; k < first->n_references; k++) {
+        wfi_term *leaves = c->scratch;
+        wfi_term whole = 0;
+        for (int32_t m = 0; m < n; m++) {
+            const wfi_instruction *member = &p->instructions[p->order[at + m]];
+            const wfi_reference *r = &member->references[k];
+            if (first->kind == WFI_ALL_REDUCE) leaves[p->ranks[member->rank].replica] = c->term[r->block];
+            else if (r->access & WFI_READ) whole = c->term[r->block];
+        }
+        if (first->kind == WFI_ALL_REDUCE) whole = wfi_term_tree(leaves, n);
+        for (int32_t m = 0; m < n; m++) {
+            const wfi_reference *r = &p->instructions[p->order[at + m]].references[k];
+            if (r->access & WFI_WRITE) write_term(c, r->block, whole);
+        }
+    }
+}
+
+/* A send and its receive stand side by side, in either order. */
+static const wfi_instruction *partner(const checker *c, int32_t at) {
+    const wf_program *p = c->p;
+    const wfi_instruction *now = &p->instructions[p->order[at]];
+    for (int32_t k = at > 0 ? at - 1 : 0; k <= at + 1 && k < p->n_instructions; k++) {
+        const wfi_instruction *other = &p->instructions[p->order[k]];
+        if (other != now && other->kind == WFI_SEND && other->peer == now->rank && other->id == now->id &&
+            other->micro == now->micro)
+            return other;
+    }
+    return NULL;
+}
+
+static wf_status run_update(checker *c, const wfi_instruction *now) {
+    const wf_program *p = c->p;
+    bool has_state = wfi_recipe_n_states(&p->recipe) > 0;
+    const wfi_reference *r = now->references;
+    wfi_term param = c->term[r[0].block], gradient = c->term[r[1].block];
+    wfi_term state = has_state ? c->term[r[2].block] : 0;
+    int32_t n_norms = now->n_references - 2 - has_state;
+    for (int32_t k = 0; k < n_norms; k++) {
+        const wfi_reference *norm = &r[2 + has_state + k];
+        c->scratch[k] = norm->bytes ? c->term[norm->block] : 0;
+    }
+    write_term(c, r[0].block, wfi_term_update(WFI_BLOCK_PARAM, now->unit, param, gradient, state,
+                                              c->scratch, n_norms));
+    if (has_state)
+        write_term(c, r[2].block, wfi_term_update(WFI_BLOCK_STATE, now->unit, param, gradient, state,
+                                                  c->scratch, n_norms));
+    return WF_OK;
+}
+
+static wf_status run_host(checker *c, int32_t i) {
+    const wf_program *p = c->p;
+    const wfi_instruction *now = &p->instructions[i];
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_block *b = &p->blocks[now->references[k].block];
+        if (c->term[now->references[k].block] != wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro))
+            return refuse(c, i, "gives the host something else than one rank would");
+        if (now->kind == WFI_REPORT) c->reported[b->micro] = true;
+    }
+    if (now->kind == WFI_STORE) c->stored[now->id] = true;
+    return WF_OK;
+}
+
+/* Runs the instruction at place `at` of the order; *n_out: how many it stands for. */
+static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
+    const wf_program *p = c->p;
+    int32_t i = p->order[at];
+    const wfi_instruction *now = &p->instructions[i];
+    const wfi_reference *r = now->references;
+    *n_out = 1;
+    switch (now->kind) {
+    case WFI_LOAD: write_term(c, r[0].block, wfi_term_start(WFI_LOAD, now->id, now->micro)); break;
+    case WFI_PACK:
+    case WFI_FORWARD:
+    case WFI_BACKWARD:
+    case WFI_WEIGHT:
+    case WFI_BACKWARD_WEIGHT: return run_segment(c, i);
+    case WFI_FOLD:
+        write_term(c, r[0].block, wfi_term_fold(c->term[r[0].block], c->term[r[1].block]));
+        break;
+    case WFI_ALL_REDUCE:
+    case WFI_GATHER_NORM:
+    case WFI_GATHER_STATS:
+        *n_out = count_members(c, at);
+        run_collective(c, at, *n_out);
+        break;
+    case WFI_TIE:
+        write_term(c, r[0].block, wfi_term_tie(c->term[r[0].block], c->term[r[1].block], now->id));
+        break;
+    case WFI_NORM: write_term(c, r[1].block, wfi_term_norm(c->term[r[0].block], now->unit)); break;
+    case WFI_UPDATE: return run_update(c, now);
+    case WFI_FOLD_STATS:
+        for (int32_t k = 1; k < now->n_references; k++) c->scratch[k - 1] = c->term[r[k].block];
+        write_term(c, r[0].block,
+                   wfi_term_statistics(c->term[r[0].block], c->scratch, now->n_references - 1));
+        break;
+    case WFI_SEND: break;
+    case WFI_RECEIVE: {
+        const wfi_instruction *send = partner(c, at);
+        if (!send) return refuse(c, i, "has no send to receive from");
+        write_term(c, r[0].block, c->term[send->references[0].block]);
+        break;
+    }
+    case WFI_REPORT:
+    case WFI_STORE: return run_host(c, i);
+    case WFI_N_INSTRUCTION_KINDS: break;
+    }
+    return WF_OK;
+}
+
+static wf_status run_all(checker *c) {
+    const wf_program *p = c->p;
+    for (int32_t b = 0; b < p->n_blocks; b++)
+        if (p->blocks[b].is_state)
+            c->term[b] = wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0, -1);
+    for (int32_t at = 0, n = 1; at < p->n_instructions; at += n) {
+        int32_t i = p->order[at];
+        int32_t members = p->instructions[i].stream == WFI_STREAM_REDUCE ? count_members(c, at) : 1;
+        for (int32_t m = 0; m < members; m++) {
+            WF_TRY(check_access(c, p->order[at + m]));
+            WF_TRY(check_reads(c, p->order[at + m]));
+        }
+        WF_TRY(run_one(c, at, &n));
+    }
+    return WF_OK;
+}
+
+static wf_status check_end(const checker *c) {
+    const wf_program *p = c->p;
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        if (!block->is_state) continue;
+        wfi_term want = p->kind == WF_PROGRAM_TRAIN
+                            ? wfi_ideal_after(c->ideal, block->kind, block->id)
+                            : wfi_ideal_find(c->ideal, block->kind, block->id, 0, -1);
+        if (c->term[b] != want)
+            return wfi_fail(p->ctx, WF_BUG,
+                            "check: rank %d ends with another %s of unit %s than one rank would (an "
+                            "instruction is missing, doubled or out of order)",
+                            block->rank, wfi_block_kind_name(block->kind),
+                            p->graph->units[block->id].name);
+    }
+    for (int64_t m = 0; m < p->recipe.n_micro && p->graph->record >= 0; m++)
+        if (!c->reported[m])
+            return wfi_fail(p->ctx, WF_BUG, "check: the loss of microbatch %lld is never reported",
+                            (long long)m);
+    for (int32_t k = 0; k < p->graph->n_outputs && p->kind == WF_PROGRAM_FORWARD; k++)
+        if (!c->stored[k])
+            return wfi_fail(p->ctx, WF_BUG, "check: output '%s' is never stored",
+                            p->graph->values[p->graph->outputs[k]].name);
+    return WF_OK;
+}
+
+static wf_status check_all(checker *c) {
+    WF_TRY(check_lists(c));
+    WF_TRY(wfi_program_order(c->p));
+    WF_TRY(wfi_ideal_create(c->p, &c->ideal));
+    WF_TRY(find_overlaps(c));
+    WF_TRY(run_all(c));
+    return check_end(c);
+}
+
+wf_status wf_program_check(const wf_program *program) {
+    wf_program *p = (wf_program *)program; /* order.c rewrites the same order */
+    checker c = {.p = p};
+    wf_context *ctx = p->ctx;
+    int32_t most = p->n_replicas;
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        if (p->instructions[i].n_references > most) most = p->instructions[i].n_references;
+    c.term = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.term, "the program check");
+    c.history = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.history, "the program check");
+    c.overlap_begin = wfi_alloc(ctx, (size_t)p->n_blocks + 1, sizeof(int32_t), "the program check");
+    c.reported = wfi_alloc(ctx, (size_t)p->recipe.n_micro, sizeof(bool), "the program check");
+    c.stored = wfi_alloc(ctx, (size_t)p->graph->n_outputs, sizeof(bool), "the program check");
+    c.scratch = wfi_alloc(ctx, 2 * (size_t)most, sizeof *c.scratch, "the program check");
+    bool ok = c.term && c.history && c.overlap_begin && c.reported && c.stored && c.scratch;
+    wf_status status = ok ? check_all(&c) : WF_NO_MEMORY;
+    wfi_ideal_destroy(c.ideal);
+    wfi_free(ctx, c.term);
+    wfi_free(ctx, c.history);
+    wfi_free(ctx, c.overlap_begin);
+    wfi_free(ctx, c.overlap);
+    wfi_free(ctx, c.reported);
+    wfi_free(ctx, c.stored);
+    wfi_free(ctx, c.scratch);
+    return status;
+}

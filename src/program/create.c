@@ -1,0 +1,101 @@
+/* From model, recipe and plan to a checked program. */
+#include "nn/model.h"
+#include "program/program.h"
+
+int wfi_recipe_n_states(const wf_recipe *recipe) {
+    if (recipe->optimizer == WF_SGD) return recipe->momentum != 0;
+    return 2;
+}
+
+static wf_status create_graph(wf_program *p) {
+    const wf_recipe *r = &p->recipe;
+    wf_graph_config config = WF_GRAPH_CONFIG_INIT;
+    config.batch = r->batch / r->n_micro;
+    config.training = p->kind == WF_PROGRAM_TRAIN;
+    WF_TRY(wf_graph_create(p->ctx, &config, p->model->function, p->model->config, &p->graph));
+    return r->kernels == WF_KERNELS_FAST ? wfi_graph_layout(p->graph) : WF_OK;
+}
+
+static wf_status create_code(wf_program *p) {
+    const wf_recipe *r = &p->recipe;
+    static const wfi_conv_choice convs[] = {[WF_CONV_AUTO] = WFI_CONV_AUTO,
+                                            [WF_CONV_DIRECT] = WFI_CONV_DIRECT,
+                                            [WF_CONV_WINOGRAD] = WFI_CONV_WINOGRAD};
+    wfi_kernel_options options = {.n_threads = r->n_threads,
+                                  .conv = convs[r->conv],
+                                  .reference = r->kernels == WF_KERNELS_REFERENCE};
+    bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
+    return wfi_code_create(p->ctx, p->graph, splits, &options, &p->code);
+}
+
+static wf_status create_all(wf_program *p, const wf_model *model, const wf_plan *plan) {
+    WF_TRY(wfi_model_copy(model, &p->model));
+    WF_TRY(wfi_plan_copy(plan, &p->plan));
+    p->n_stages = plan->pp;
+    p->n_replicas = p->kind == WF_PROGRAM_TRAIN ? plan->dp : 1;
+    p->n_ranks = p->n_stages * p->n_replicas;
+    WF_TRY(create_graph(p));
+    p->first_unit = wfi_alloc(p->ctx, (size_t)p->n_stages + 1, sizeof *p->first_unit, "stages");
+    p->ranks = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *p->ranks, "ranks");
+    if (!p->first_unit || !p->ranks) return WF_NO_MEMORY;
+    WF_TRY(wfi_plan_stages(plan, p->graph, p->first_unit));
+    WF_TRY(create_code(p));
+    WF_TRY(wfi_program_lower(p));
+    WF_TRY(wfi_program_depend(p));
+    WF_TRY(wfi_program_order(p));
+    WF_TRY(wfi_program_place(p));
+    return wf_program_check(p);
+}
+
+wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                             const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
+                             wf_program **program_out) {
+    wf_recipe resolved;
+    if (kind == WF_PROGRAM_FORWARD) {
+        /* One microbatch, whatever the training recipe says. */
+        resolved = *recipe;
+        resolved.n_micro = resolved.n_lanes = 1;
+        wf_plan *one;
+        WF_TRY(wf_plan_parse(ctx, "", &one));
+        wf_status status = wf_recipe_resolve(ctx, &resolved, one, &resolved);
+        wf_plan_destroy(one);
+        if (status != WF_OK) return status;
+    } else {
+        WF_TRY(wf_recipe_resolve(ctx, recipe, plan, &resolved));
+    }
+    wf_program *p = wfi_alloc(ctx, 1, sizeof *p, "a program");
+    if (!p) return WF_NO_MEMORY;
+    p->ctx = ctx;
+    p->kind = kind;
+    p->recipe = resolved;
+    p->keep_gradients = keep_gradients;
+    wfi_pool_init(&p->pool, ctx);
+    wf_status status = create_all(p, model, plan);
+    if (status != WF_OK) {
+        wf_program_destroy(p);
+        return status;
+    }
+    *program_out = p;
+    return WF_OK;
+}
+
+wf_status wf_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                            const wf_plan *plan, wf_program_kind kind, wf_program **program_out) {
+    return wfi_program_create(ctx, model, recipe, plan, kind, false, program_out);
+}
+
+void wf_program_destroy(wf_program *p) {
+    if (!p) return;
+    wfi_code_destroy(p->code);
+    wf_graph_destroy(p->graph);
+    wf_model_destroy(p->model);
+    wf_plan_destroy(p->plan);
+    wfi_free(p->ctx, p->first_unit);
+    wfi_free(p->ctx, p->ranks);
+    wfi_free(p->ctx, p->blocks);
+    wfi_free(p->ctx, p->instructions);
+    wfi_free(p->ctx, p->clock);
+    wfi_free(p->ctx, p->order);
+    wfi_pool_release(&p->pool);
+    wfi_free(p->ctx, p);
+}

@@ -1,0 +1,125 @@
+/* Dependencies: derived from what instructions read and write, in the order of
+ * emission, then reduced to those that no others imply. A stream runs its own list
+ * in order, so only other streams of the rank need to be named.
+ */
+#include "program/program.h"
+
+#include <string.h>
+
+/* Who touched a block since it was last written. */
+typedef struct block_history {
+    int32_t writer;
+    int32_t reader[WFI_N_STREAMS]; /* the latest of each stream */
+} block_history;
+
+typedef struct dependence {
+    wf_program *p;
+    block_history *history;
+    int32_t *clock;       /* [n_instructions][WFI_N_STREAMS], of the own rank only */
+    int32_t *last;        /* [n_ranks][WFI_N_STREAMS] latest instruction, or -1 */
+    int32_t *candidates;
+    size_t capacity;
+    int32_t n_candidates;
+} dependence;
+
+static wf_status add_candidate(dependence *d, int32_t i) {
+    if (i < 0) return WF_OK;
+    for (int32_t k = 0; k < d->n_candidates; k++)
+        if (d->candidates[k] == i) return WF_OK;
+    WF_TRY(WFI_GROW(d->p->ctx, d->candidates, d->n_candidates, d->capacity, "dependencies"));
+    int32_t k = d->n_candidates++; /* kept in descending order */
+    for (; k > 0 && d->candidates[k - 1] < i; k--) d->candidates[k] = d->candidates[k - 1];
+    d->candidates[k] = i;
+    return WF_OK;
+}
+
+static wf_status collect(dependence *d, int32_t i) {
+    wfi_instruction *now = &d->p->instructions[i];
+    d->n_candidates = 0;
+    for (int32_t k = 0; k < now->n_depends; k++) WF_TRY(add_candidate(d, now->depends[k]));
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *r = &now->references[k];
+        block_history *h = &d->history[r->block];
+        WF_TRY(add_candidate(d, h->writer));
+        for (int s = 0; s < WFI_N_STREAMS && r->access & WFI_WRITE; s++)
+            WF_TRY(add_candidate(d, h->reader[s]));
+    }
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *r = &now->references[k];
+        block_history *h = &d->history[r->block];
+        if (r->access & WFI_WRITE) {
+            h->writer = i;
+            for (int s = 0; s < WFI_N_STREAMS; s++) h->reader[s] = -1;
+        } else {
+            h->reader[now->stream] = i;
+        }
+    }
+    return WF_OK;
+}
+
+static void join(int32_t *clock, const int32_t *other) {
+    for (int s = 0; s < WFI_N_STREAMS; s++)
+        if (other[s] > clock[s]) clock[s] = other[s];
+}
+
+static wf_status reduce(dependence *d, int32_t i) {
+    wf_program *p = d->p;
+    wfi_instruction *now = &p->instructions[i];
+    int32_t *clock = d->clock + (size_t)i * WFI_N_STREAMS;
+    int32_t *last = &d->last[now->rank * WFI_N_STREAMS + (int)now->stream];
+    if (*last >= 0) memcpy(clock, d->clock + (size_t)*last * WFI_N_STREAMS, WFI_N_STREAMS * sizeof *clock);
+    now->position = *last < 0 ? 0 : p->instructions[*last].position + 1;
+    *last = i;
+    int32_t n = 0;
+    for (int32_t k = 0; k < d->n_candidates; k++) {
+        const wfi_instruction *other = &p->instructions[d->candidates[k]];
+        if (clock[other->stream] > other->position) continue; /* implied */
+        join(clock, d->clock + (size_t)d->candidates[k] * WFI_N_STREAMS);
+        d->candidates[n++] = d->candidates[k];
+    }
+    clock[now->stream] = now->position + 1;
+    now->depends = wfi_pool_alloc(&p->pool, (size_t)n, sizeof *now->depends);
+    if (!now->depends) return WF_NO_MEMORY;
+    if (n) memcpy(now->depends, d->candidates, (size_t)n * sizeof *now->depends);
+    now->n_depends = n;
+    return WF_OK;
+}
+
+static wf_status list_streams(wf_program *p) {
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        p->ranks[p->instructions[i].rank].n_stream[p->instructions[i].stream]++;
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        for (int s = 0; s < WFI_N_STREAMS; s++) {
+            size_t n = (size_t)p->ranks[r].n_stream[s];
+            p->ranks[r].stream[s] = wfi_pool_alloc(&p->pool, n, sizeof(int32_t));
+            if (!p->ranks[r].stream[s]) return WF_NO_MEMORY;
+        }
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        p->ranks[now->rank].stream[now->stream][now->position] = i;
+    }
+    return WF_OK;
+}
+
+wf_status wfi_program_depend(wf_program *p) {
+    dependence d = {.p = p};
+    size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
+    d.history = wfi_alloc(p->ctx, (size_t)p->n_blocks, sizeof *d.history, "dependencies");
+    d.clock = wfi_alloc(p->ctx, n * WFI_N_STREAMS, sizeof *d.clock, "dependencies");
+    d.last = wfi_alloc(p->ctx, n_streams, sizeof *d.last, "dependencies");
+    wf_status status = d.history && d.clock && d.last ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) {
+        memset(d.history, -1, (size_t)p->n_blocks * sizeof *d.history);
+        memset(d.last, -1, n_streams * sizeof *d.last);
+    }
+    for (int32_t i = 0; i < p->n_instructions && status == WF_OK; i++) {
+        status = collect(&d, i);
+        if (status == WF_OK) status = reduce(&d, i);
+    }
+    if (status == WF_OK) status = list_streams(p);
+    wfi_free(p->ctx, d.history);
+    wfi_free(p->ctx, d.clock);
+    wfi_free(p->ctx, d.last);
+    wfi_free(p->ctx, d.candidates);
+    return status;
+}

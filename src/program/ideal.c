@@ -1,0 +1,187 @@
+/* The ideal step: one rank, one microbatch after the other, nothing reused, nothing
+ * overlapped. It follows the recipe and the compiled units only; it knows nothing
+ * of schedules, streams, blocks or ranks, so that it can judge them.
+ */
+#include "program/term.h"
+
+#include <string.h>
+
+/* An open-addressing table from (kind, id, depth, micro) to a term. */
+typedef struct entry {
+    uint64_t key; /* 0: empty */
+    wfi_term term;
+} entry;
+
+struct wfi_ideal {
+    const wf_program *p;
+    entry *table;
+    size_t n_entries, n_used;
+    wfi_term *after[3]; /* [n_units] PARAM, BUFFER, STATE */
+};
+
+static uint64_t key_of(wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro) {
+    return wfi_term_mix(wfi_term_start((int)kind + 300, id, micro), (uint64_t)depth);
+}
+
+static entry *find_entry(const wfi_ideal *ideal, uint64_t key) {
+    size_t at = key % ideal->n_entries;
+    while (ideal->table[at].key && ideal->table[at].key != key) at = (at + 1) % ideal->n_entries;
+    return &ideal->table[at];
+}
+
+static wf_status put(wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro,
+                     wfi_term term) {
+    if (2 * ideal->n_used >= ideal->n_entries) {
+        wfi_ideal larger = *ideal;
+        larger.n_entries = ideal->n_entries * 2;
+        larger.table =
+            wfi_alloc(ideal->p->ctx, larger.n_entries, sizeof *larger.table, "the program check");
+        if (!larger.table) return WF_NO_MEMORY;
+        for (size_t i = 0; i < ideal->n_entries; i++)
+            if (ideal->table[i].key) *find_entry(&larger, ideal->table[i].key) = ideal->table[i];
+        wfi_free(ideal->p->ctx, ideal->table);
+        *ideal = larger;
+    }
+    entry *e = find_entry(ideal, key_of(kind, id, depth, micro));
+    ideal->n_used += !e->key;
+    *e = (entry){key_of(kind, id, depth, micro), term};
+    return WF_OK;
+}
+
+wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
+                        int64_t micro) {
+    switch (kind) {
+    case WFI_BLOCK_PARAM:
+    case WFI_BLOCK_BUFFER:
+    case WFI_BLOCK_STATE: return wfi_term_start(WFI_TERM_INITIAL, id, (int64_t)kind);
+    case WFI_BLOCK_INPUT: return wfi_term_start(WFI_LOAD, id, micro);
+    default: return find_entry(ideal, key_of(kind, id, depth, micro))->term;
+    }
+}
+
+wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit) {
+    return ideal->after[kind == WFI_BLOCK_PARAM ? 0 : kind == WFI_BLOCK_BUFFER ? 1 : 2][unit];
+}
+
+static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64_t micro) {
+    if (!segment) return WF_OK;
+    wfi_term *terms =
+        wfi_alloc(ideal->p->ctx, (size_t)segment->n_slots, 2 * sizeof *terms, "the program check");
+    if (!terms) return WF_NO_MEMORY;
+    wfi_term *out = terms + segment->n_slots;
+    int32_t packed = (int32_t)segment->part;
+    for (int32_t s = 0; s < segment->n_slots; s++) {
+        const wfi_slot *slot = &segment->slots[s];
+        bool is_packed = slot->kind == WFI_BLOCK_PACKED;
+        terms[s] = wfi_ideal_find(ideal, slot->kind, slot->id, is_packed ? packed : 0,
+                                  is_packed ? -1 : micro);
+    }
+    wfi_term_segment(segment, micro, terms, out);
+    wf_status status = WF_OK;
+    for (int32_t s = 0; s < segment->n_slots && status == WF_OK; s++) {
+        const wfi_slot *slot = &segment->slots[s];
+        if (!(slot->access & WFI_WRITE) || slot->kind == WFI_BLOCK_FRAME) continue;
+        bool is_packed = slot->kind == WFI_BLOCK_PACKED;
+        status = put(ideal, slot->kind, slot->id, is_packed ? packed : 0, is_packed ? -1 : micro, out[s]);
+    }
+    wfi_free(ideal->p->ctx, terms);
+    return status;
+}
+
+static wf_status run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t micro) {
+    const wfi_unit_code *code = &ideal->p->code->units[unit];
+    if (micro == 0) WF_TRY(run_segment(ideal, code->pack[part], -1));
+    return run_segment(ideal, code->part[part], micro);
+}
+
+static wf_status run_microbatches(wfi_ideal *ideal) {
+    const wf_program *p = ideal->p;
+    int32_t n_units = p->graph->n_units;
+    bool splits = p->code->splits_weight, trains = p->kind == WF_PROGRAM_TRAIN;
+    for (int64_t m = 0; m < p->recipe.n_micro; m++) {
+        for (int32_t u = 0; u < n_units; u++) WF_TRY(run_part(ideal, u, WFI_PART_F, m));
+        for (int32_t u = n_units - 1; u >= 0 && trains; u--)
+            WF_TRY(run_part(ideal, u, splits ? WFI_PART_B : WFI_PART_BW, m));
+        for (int32_t u = n_units - 1; u >= 0 && trains && splits; u--)
+            WF_TRY(run_part(ideal, u, WFI_PART_W, m));
+    }
+    return WF_OK;
+}
+
+/* The gradient of a unit: summed along each lane, then over the tree of lanes. */
+static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *lanes) {
+    const wf_recipe *r = &ideal->p->recipe;
+    int64_t per_lane = r->n_micro / r->n_lanes;
+    for (int64_t m = 0; m < r->n_micro; m++) {
+        wfi_term summand = wfi_ideal_find(ideal, WFI_BLOCK_GRADIENT, unit, 0, m);
+        wfi_term *lane = &lanes[m / per_lane];
+        *lane = m % per_lane == 0
+                    ? summand
+                    : wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), *lane), summand);
+    }
+    return wfi_term_tree(lanes, r->n_lanes);
+}
+
+static void finish_step(wfi_ideal *ideal, wfi_term *gradient, wfi_term *norms, wfi_term *micro) {
+    const wf_program *p = ideal->p;
+    const wf_graph *g = p->graph;
+    for (int32_t u = 0; u < g->n_units; u++)
+        gradient[u] = p->code->units[u].gradient_bytes ? sum_gradient(ideal, u, micro) : 0;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+        const wfi_weight_gradient *w = &g->weight_gradients[i];
+        int32_t owner = g->values[w->param].unit;
+        if (owner != w->unit) gradient[owner] = wfi_term_tie(gradient[owner], gradient[w->unit], i);
+    }
+    bool clips = p->recipe.clip_norm > 0;
+    for (int32_t u = 0; u < g->n_units; u++)
+        norms[u] = g->units[u].param_bytes ? wfi_term_norm(gradient[u], u) : 0;
+    for (int32_t u = 0; u < g->n_units; u++) {
+        wfi_term param = wfi_ideal_find(ideal, WFI_BLOCK_PARAM, u, 0, -1);
+        wfi_term state = wfi_ideal_find(ideal, WFI_BLOCK_STATE, u, 0, -1);
+        wfi_term buffer = wfi_ideal_find(ideal, WFI_BLOCK_BUFFER, u, 0, -1);
+        if (!wfi_recipe_n_states(&p->recipe)) state = 0;
+        ideal->after[0][u] = wfi_term_update(WFI_BLOCK_PARAM, u, param, gradient[u], state, norms,
+                                             clips ? g->n_units : 0);
+        ideal->after[2][u] = wfi_term_update(WFI_BLOCK_STATE, u, param, gradient[u], state, norms,
+                                             clips ? g->n_units : 0);
+        for (int64_t m = 0; m < p->recipe.n_micro; m++)
+            micro[m] = wfi_ideal_find(ideal, WFI_BLOCK_STATS, u, 0, m);
+        ideal->after[1][u] = p->code->units[u].stats_bytes
+                                 ? wfi_term_statistics(buffer, micro, p->recipe.n_micro)
+                                 : buffer;
+    }
+}
+
+wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out) {
+    wf_context *ctx = p->ctx;
+    size_t n_units = (size_t)p->graph->n_units, n_micro = (size_t)p->recipe.n_micro;
+    wfi_ideal *ideal = wfi_alloc(ctx, 1, sizeof *ideal, "the program check");
+    if (!ideal) return WF_NO_MEMORY;
+    ideal->p = p;
+    ideal->n_entries = 256;
+    ideal->table = wfi_alloc(ctx, ideal->n_entries, sizeof *ideal->table, "the program check");
+    bool ok = ideal->table;
+    for (int i = 0; i < 3; i++) {
+        ideal->after[i] = wfi_alloc(ctx, n_units, sizeof(wfi_term), "the program check");
+        ok = ok && ideal->after[i];
+    }
+    wfi_term *scratch = wfi_alloc(ctx, 2 * n_units + n_micro, sizeof *scratch, "the program check");
+    wf_status status = ok && scratch ? run_microbatches(ideal) : WF_NO_MEMORY;
+    if (status == WF_OK && p->kind == WF_PROGRAM_TRAIN)
+        finish_step(ideal, scratch, scratch + n_units, scratch + 2 * n_units);
+    wfi_free(ctx, scratch);
+    if (status != WF_OK) {
+        wfi_ideal_destroy(ideal);
+        return status;
+    }
+    *ideal_out = ideal;
+    return WF_OK;
+}
+
+void wfi_ideal_destroy(wfi_ideal *ideal) {
+    if (!ideal) return;
+    wf_context *ctx = ideal->p->ctx;
+    wfi_free(ctx, ideal->table);
+    for (int i = 0; i < 3; i++) wfi_free(ctx, ideal->after[i]);
+    wfi_free(ctx, ideal);
+}

@@ -1,0 +1,264 @@
+/* The program: blocks of device memory and instructions on streams. Private.
+ *
+ * How it comes about: segment.c compiles each unit's nodes into segments; lower.c
+ * follows the schedule and emits blocks and instructions; depend.c derives the
+ * dependencies from what each instruction reads and writes; order.c finds what
+ * happens before what; memory.c gives blocks their offsets. check.c proves the
+ * result, without using any of them but order.c.
+ */
+#ifndef WFI_PROGRAM_H
+#define WFI_PROGRAM_H
+
+#include "kernel/kernel.h"
+#include "plan/plan.h"
+
+#include <weft/program.h>
+
+/* ---- segments: the code of one unit in one part of the step ---- */
+
+/* BW is B and W in one, with nothing kept between them. */
+typedef enum wfi_part { WFI_PART_F, WFI_PART_B, WFI_PART_W, WFI_PART_BW, WFI_N_PARTS } wfi_part;
+
+/* name, what the block holds */
+#define WFI_BLOCK_LIST(X)                                                    \
+    X(PARAM, "param")     /* a unit's parameters, flat */                     \
+    X(BUFFER, "buffer")   /* a unit's buffers (running statistics), flat */   \
+    X(STATE, "state")     /* a unit's optimizer state, flat */                \
+    X(GRADIENT, "grad")   /* a unit's accumulated gradients, flat; one a depth */ \
+    X(PACKED, "packed")   /* parameters in the kernels' formats */            \
+    X(INPUT, "input")     /* one input of one microbatch */                   \
+    X(VALUE, "value")     /* a value that leaves its unit */                  \
+    X(STASH, "stash")     /* kept from forward to backward of a unit */       \
+    X(STASH_W, "stash_w") /* kept from forward to the weight gradient */      \
+    X(CARRY, "carry")     /* from the input gradient to the weight gradient */ \
+    X(FRAME, "frame")     /* temporaries and scratchpads of one instruction */ \
+    X(STATS, "stats")     /* batch statistics of one microbatch */            \
+    X(RECORD, "record")   /* loss and hits of one microbatch */               \
+    X(NORM, "norm")       /* sums of squares of gradients, by 1,024 elements */
+
+typedef enum wfi_block_kind {
+#define ENUM(name, text) WFI_BLOCK_##name,
+    WFI_BLOCK_LIST(ENUM)
+#undef ENUM
+    WFI_N_BLOCK_KINDS
+} wfi_block_kind;
+const char *wfi_block_kind_name(wfi_block_kind kind);
+
+enum { WFI_READ = 1, WFI_WRITE = 2 };
+
+/* What an instruction must bind for a segment to run. */
+typedef struct wfi_slot {
+    wfi_block_kind kind;
+    int32_t id;   /* value (INPUT, VALUE, a parameter of another unit) or unit */
+    int access;   /* READ | WRITE */
+    size_t bytes; /* of the part that this segment uses: the block is at least as large */
+} wfi_slot;
+
+typedef struct wfi_address {
+    int32_t slot; /* -1: absent */
+    size_t offset;
+} wfi_address;
+
+typedef struct wfi_segment_step {
+    wfi_kernel *kernel;
+    wfi_kernel *kernel_add; /* accumulate only: for every microbatch of a lane but the first */
+    wfi_address operand[WFI_MAX_OPERANDS];
+    wfi_address scratch;
+} wfi_segment_step;
+
+typedef struct wfi_segment {
+    int32_t unit;
+    wfi_part part;
+    bool is_pack; /* packs the parameters that `part` wants packed */
+    wfi_slot *slots;
+    wfi_segment_step *steps;
+    int32_t n_slots, n_steps;
+    size_t slot_capacity, step_capacity;
+    double flops;
+} wfi_segment;
+
+/* How a unit looks to lowering. */
+typedef struct wfi_unit_code {
+    wfi_segment *part[WFI_N_PARTS]; /* NULL: nothing to do */
+    wfi_segment *pack[WFI_N_PARTS];
+    size_t stash_bytes, stash_w_bytes, carry_bytes, stats_bytes;
+    size_t gradient_bytes; /* own parameters', then those of tied ones used here */
+} wfi_unit_code;
+
+/* Where each value is kept. */
+typedef struct wfi_place {
+    wfi_block_kind kind;
+    int32_t unit;
+    size_t offset, bytes;
+} wfi_place;
+
+typedef struct wfi_code {
+    wf_context *ctx;
+    const wf_graph *g;
+    bool splits_weight;
+    wfi_unit_code *units;       /* [n_units] */
+    wfi_place *place;           /* [n_values], of alias roots */
+    size_t *tied_offset;        /* [n_weight_gradients] into the unit's gradient block */
+} wfi_code;
+
+/* Describes a kernel for every node, decides where every value lives. */
+wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight,
+                          const wfi_kernel_options *options, wfi_code **code_out);
+void wfi_code_destroy(wfi_code *code);
+
+/* ---- blocks and instructions ---- */
+
+typedef enum wfi_stream {
+    WFI_STREAM_COMPUTE,
+    WFI_STREAM_COPY,
+    WFI_STREAM_SEND,
+    WFI_STREAM_RECEIVE,
+    WFI_STREAM_REDUCE,
+    WFI_N_STREAMS
+} wfi_stream;
+const char *wfi_stream_name(wfi_stream stream);
+
+/* name, text */
+#define WFI_INSTRUCTION_LIST(X)                                                     \
+    X(LOAD, "load")               /* input `id` of the microbatch, from the host */  \
+    X(PACK, "pack")               /* parameters of the unit, for `part` */           \
+    X(FORWARD, "forward")                                                           \
+    X(BACKWARD, "backward")       /* gradient of the unit's inputs */                \
+    X(WEIGHT, "weight")           /* gradient of the unit's weights */               \
+    X(BACKWARD_WEIGHT, "backward+weight")                                           \
+    X(FOLD, "fold")               /* gradient depth d-1 += depth d */                \
+    X(ALL_REDUCE, "all_reduce")   /* gradients of the unit over the replicas */      \
+    X(TIE, "tie")                 /* owner's gradient += another use's */            \
+    X(NORM, "norm")               /* sums of squares of the unit's gradient */       \
+    X(GATHER_NORM, "gather_norm") /* of all stages */                                \
+    X(UPDATE, "update")           /* the optimizer on the unit */                    \
+    X(GATHER_STATS, "gather_stats") /* batch statistics of all replicas */           \
+    X(FOLD_STATS, "fold_stats")   /* into the running statistics, in order */        \
+    X(SEND, "send")               /* value `id` to `peer` */                         \
+    X(RECEIVE, "receive")                                                           \
+    X(REPORT, "report")           /* loss and hits to the host */                    \
+    X(STORE, "store")             /* output `id` to the host */
+
+typedef enum wfi_instruction_kind {
+#define ENUM(name, text) WFI_##name,
+    WFI_INSTRUCTION_LIST(ENUM)
+#undef ENUM
+    WFI_N_INSTRUCTION_KINDS
+} wfi_instruction_kind;
+const char *wfi_instruction_kind_name(wfi_instruction_kind kind);
+
+typedef struct wfi_block {
+    int32_t rank;
+    wfi_block_kind kind;
+    int32_t id;    /* unit or value */
+    int32_t depth; /* GRADIENT: accumulator; PACKED: part */
+    int64_t micro; /* global microbatch, -1: of the step */
+    bool is_state; /* lives for ever */
+    size_t bytes, offset;
+} wfi_block;
+
+typedef struct wfi_reference {
+    int32_t block;
+    size_t offset, bytes;
+    int access;
+} wfi_reference;
+
+typedef struct wfi_instruction {
+    wfi_instruction_kind kind;
+    int32_t rank;
+    wfi_stream stream;
+    int32_t position; /* in its stream, from 0 */
+    int32_t unit;     /* or -1 */
+    int32_t id;       /* value, depth, tied weight: by kind */
+    int64_t micro;    /* global, or -1 */
+    int32_t peer;     /* rank, or -1 */
+    wfi_part part;
+    bool first;       /* WEIGHT, BACKWARD_WEIGHT: the first of its lane assigns */
+    const wfi_segment *segment;
+    wfi_reference *references; /* a segment's slots in their order, or by kind */
+    int32_t n_references;
+    int32_t *depends; /* instructions of other streams of this rank */
+    int32_t n_depends;
+} wfi_instruction;
+
+typedef struct wfi_rank {
+    int32_t stage, replica;
+    int32_t *stream[WFI_N_STREAMS]; /* instruction indices */
+    int32_t n_stream[WFI_N_STREAMS];
+    size_t state_bytes, peak_bytes, bound_bytes;
+    int32_t peak_instruction;
+} wfi_rank;
+
+struct wf_program {
+    wf_context *ctx;
+    wf_program_kind kind;
+    wf_recipe recipe; /* resolved */
+    wf_plan *plan;
+    wf_model *model; /* for programs of other batch sizes */
+    wf_graph *graph;
+    wfi_code *code;
+    wfi_pool pool; /* instructions' arrays */
+
+    int32_t n_ranks, n_stages, n_replicas;
+    int32_t *first_unit; /* [n_stages + 1] */
+    wfi_rank *ranks;
+    wfi_block *blocks;
+    wfi_instruction *instructions;
+    int32_t n_blocks, n_instructions;
+    size_t block_capacity, instruction_capacity;
+    bool keep_gradients;
+
+    /* order.c: clock[i * n_clocks + rank * WFI_N_STREAMS + stream] = how many
+     * instructions of that stream happen before (or are) instruction i. */
+    int32_t *clock;
+    int32_t *order; /* a legal order of all instructions */
+    int32_t n_clocks;
+};
+
+static inline int32_t wfi_program_stage_of(const wf_program *p, int32_t unit) {
+    int32_t s = 0;
+    while (p->first_unit[s + 1] <= unit) s++;
+    return s;
+}
+static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, int32_t stage) {
+    return replica * p->n_stages + stage;
+}
+/* Microbatches of one step and of one replica. */
+static inline int64_t wfi_program_n_micro(const wf_program *p) {
+    return p->recipe.n_micro;
+}
+static inline int64_t wfi_program_micro_per_replica(const wf_program *p) {
+    return p->recipe.n_micro / p->n_replicas;
+}
+static inline int64_t wfi_program_lanes_per_replica(const wf_program *p) {
+    return p->recipe.n_lanes / p->n_replicas;
+}
+int wfi_recipe_n_states(const wf_recipe *recipe); /* optimizer buffers a parameter */
+#define WFI_NORM_BLOCK_ELEMENTS 1024
+/* Index of the first sum of squares of the unit, in units of one. */
+size_t wfi_norm_begin(const wf_graph *g, int32_t unit);
+
+/* ---- passes ---- */
+
+wf_status wfi_program_lower(wf_program *p);
+/* Reads and writes -> dependencies; drops those that others imply. */
+wf_status wfi_program_depend(wf_program *p);
+/* Fills clock and order. Errors: BUG: a deadlock; the sentence names who waits. */
+wf_status wfi_program_order(wf_program *p);
+wf_status wfi_program_place(wf_program *p);
+
+static inline bool wfi_happens_before(const wf_program *p, int32_t a, int32_t b) {
+    const wfi_instruction *i = &p->instructions[a];
+    return a != b && p->clock[(size_t)b * (size_t)p->n_clocks +
+                              (size_t)(i->rank * WFI_N_STREAMS + i->stream)] > i->position;
+}
+
+/* One instruction as text, without its newline. */
+void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
+
+/* Like wf_program_create, for a trainer. */
+wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                             const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
+                             wf_program **program_out);
+
+#endif

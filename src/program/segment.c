@@ -1,0 +1,508 @@
+/* Compiles a graph into segments: for each unit and part, kernels in order with the
+ * addresses of their operands, temporaries packed into one frame.
+ *
+ * Where a value lives follows from who reads it: inside one segment it is part of
+ * the frame; from forward to backward of its unit it is stashed; beyond its unit it
+ * is a block of its own, which can also be sent to another rank.
+ */
+#include "program/program.h"
+
+#include <string.h>
+
+/* ---- where values live ---- */
+
+typedef struct value_use {
+    bool f, b, w;    /* read in these phases of its own unit */
+    bool elsewhere;  /* read in another unit, or by the host */
+} value_use;
+
+static void note_use(const wf_graph *g, value_use *use, int32_t v, int32_t unit, wfi_phase phase) {
+    int32_t r = wfi_value_root(g, v);
+    if (g->values[r].unit != unit) use[r].elsewhere = true;
+    else if (phase == WFI_F) use[r].f = true;
+    else if (phase == WFI_B) use[r].b = true;
+    else use[r].w = true;
+}
+
+static void find_uses(const wf_graph *g, value_use *use) {
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *node = &g->nodes[n];
+        if (node->dead) continue;
+        for (int i = 0; i < node->n_in; i++)
+            if (node->in[i] >= 0) note_use(g, use, node->in[i], node->unit, node->phase);
+    }
+    for (int32_t i = 0; i < g->n_weight_gradients; i++)
+        note_use(g, use, g->weight_gradients[i].value, g->weight_gradients[i].unit, WFI_W);
+    for (int32_t i = 0; i < g->n_outputs && !g->training; i++)
+        use[wfi_value_root(g, g->outputs[i])].elsewhere = true;
+}
+
+static wfi_phase phase_of(const wf_graph *g, int32_t r) {
+    return g->nodes[g->values[r].node].phase;
+}
+
+static wfi_block_kind kind_of_node_value(const wfi_code *code, int32_t r, const value_use *use) {
+    const wf_graph *g = code->g;
+    if (use->elsewhere) return WFI_BLOCK_VALUE;
+    switch (phase_of(g, r)) {
+    case WFI_F:
+        if (use->w && code->splits_weight) return WFI_BLOCK_STASH_W;
+        return use->b || use->w ? WFI_BLOCK_STASH : WFI_BLOCK_FRAME;
+    case WFI_B: return use->w && code->splits_weight ? WFI_BLOCK_CARRY : WFI_BLOCK_FRAME;
+    case WFI_W: break;
+    }
+    return WFI_BLOCK_FRAME;
+}
+
+static size_t *pooled_bytes(wfi_unit_code *unit, wfi_block_kind kind) {
+    switch (kind) {
+    case WFI_BLOCK_STASH: return &unit->stash_bytes;
+    case WFI_BLOCK_STASH_W: return &unit->stash_w_bytes;
+    case WFI_BLOCK_CARRY: return &unit->carry_bytes;
+    case WFI_BLOCK_STATS: return &unit->stats_bytes;
+    default: return NULL;
+    }
+}
+
+/* Kernels decide how many bytes their outputs take. */
+static size_t bytes_of_node_value(const wfi_code *code, wfi_kernel *const *kernels, int32_t r) {
+    int32_t n = code->g->values[r].node;
+    const wfi_node *node = &code->g->nodes[n];
+    for (int i = 0; i < node->n_out; i++)
+        if (node->out[i] == r && kernels[n]) return kernels[n]->bytes[node->n_in + i];
+    return wfi_value_bytes(code->g, r);
+}
+
+static wf_status place_values(wfi_code *code, wfi_kernel *const *kernels) {
+    const wf_graph *g = code->g;
+    value_use *use = wfi_alloc(code->ctx, (size_t)g->n_values, sizeof *use, "value uses");
+    if (!use) return WF_NO_MEMORY;
+    find_uses(g, use);
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *value = wfi_value_at(g, v);
+        wfi_place *place = &code->place[v];
+        if (wfi_value_root(g, v) != v || (value->kind == WFI_VALUE_NODE && value->node < 0)) continue;
+        place->unit = value->unit;
+        place->offset = value->offset;
+        place->bytes = wfi_value_bytes(g, v);
+        switch (value->kind) {
+        case WFI_VALUE_INPUT: place->kind = WFI_BLOCK_INPUT; continue;
+        case WFI_VALUE_PARAM: place->kind = WFI_BLOCK_PARAM; continue;
+        case WFI_VALUE_BUFFER: place->kind = WFI_BLOCK_BUFFER; continue;
+        case WFI_VALUE_NODE: break;
+        }
+        place->offset = 0;
+        place->bytes = bytes_of_node_value(code, kernels, v);
+        place->kind = v == g->record ? WFI_BLOCK_RECORD : kind_of_node_value(code, v, &use[v]);
+        for (int32_t s = 0; s < g->n_stats && g->training; s++)
+            if (g->stats[s].mean == v || g->stats[s].var == v) place->kind = WFI_BLOCK_STATS;
+        size_t *pooled = pooled_bytes(&code->units[value->unit], place->kind);
+        if (pooled) {
+            place->offset = wfi_round_up(*pooled, WFI_ALIGN_BYTES);
+            *pooled = place->offset + place->bytes;
+        }
+    }
+    wfi_free(code->ctx, use);
+    return WF_OK;
+}
+
+static wf_status place_gradients(wfi_code *code) {
+    const wf_graph *g = code->g;
+    for (int32_t u = 0; u < g->n_units; u++)
+        code->units[u].gradient_bytes = g->training ? g->units[u].param_bytes : 0;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+        const wfi_weight_gradient *w = &g->weight_gradients[i];
+        const wfi_value *param = wfi_value_at(g, w->param);
+        code->tied_offset[i] = param->offset;
+        if (param->unit == w->unit) continue;
+        size_t *bytes = &code->units[w->unit].gradient_bytes;
+        code->tied_offset[i] = *bytes;
+        *bytes = wfi_round_up(*bytes + wfi_value_bytes(g, w->param), WFI_ALIGN_BYTES);
+    }
+    return WF_OK;
+}
+
+/* ---- building one segment ---- */
+
+/* A temporary of the segment: alive from one step to another. */
+typedef struct temporary {
+    int32_t value; /* -1: a scratchpad */
+    int32_t first, last;
+    size_t bytes, offset;
+} temporary;
+
+typedef struct builder {
+    wfi_code *code;
+    wfi_segment *segment, *pack; /* pack: of the same unit and part */
+    wfi_kernel **kernels;        /* [n_nodes], taken (set to NULL) as they are used */
+    const wfi_format **formats;  /* [n_values] of gradients that a kernel gives packed */
+    temporary *temporaries;
+    int32_t n_temporaries;
+    size_t temporary_capacity;
+    const wfi_format **packed_format; /* [step of pack] */
+    size_t packed_capacity;
+    const wfi_kernel_options *options;
+    int32_t frame_slot;
+} builder;
+
+static wf_status find_slot(builder *b, wfi_segment *segment, wfi_block_kind kind, int32_t id,
+                           size_t end, int access, int32_t *slot_out) {
+    int32_t s = 0;
+    while (s < segment->n_slots && (segment->slots[s].kind != kind || segment->slots[s].id != id)) s++;
+    if (s == segment->n_slots) {
+        WF_TRY(WFI_GROW(b->code->ctx, segment->slots, segment->n_slots, segment->slot_capacity,
+                        "slots"));
+        segment->slots[segment->n_slots++] = (wfi_slot){.kind = kind, .id = id};
+    }
+    wfi_slot *slot = &segment->slots[s];
+    slot->access |= access;
+    if (end > slot->bytes) slot->bytes = end;
+    *slot_out = s;
+    return WF_OK;
+}
+
+static wf_status push_step(builder *b, wfi_segment *segment, wfi_kernel *kernel,
+                           wfi_segment_step **step_out) {
+    WF_TRY(WFI_GROW(b->code->ctx, segment->steps, segment->n_steps, segment->step_capacity, "steps"));
+    wfi_segment_step *step = &segment->steps[segment->n_steps++];
+    *step = (wfi_segment_step){.kernel = kernel, .scratch = {-1, 0}};
+    for (int i = 0; i < WFI_MAX_OPERANDS; i++) step->operand[i] = (wfi_address){-1, 0};
+    segment->flops += kernel->flops;
+    *step_out = step;
+    return WF_OK;
+}
+
+static wf_status find_temporary(builder *b, int32_t value, size_t bytes, int32_t step,
+                                int32_t *index_out) {
+    int32_t t = 0;
+    while (t < b->n_temporaries && (value < 0 || b->temporaries[t].value != value)) t++;
+    if (t == b->n_temporaries) {
+        WF_TRY(WFI_GROW(b->code->ctx, b->temporaries, b->n_temporaries, b->temporary_capacity,
+                        "temporaries"));
+        b->temporaries[b->n_temporaries++] = (temporary){value, step, step, bytes, 0};
+    }
+    if (step > b->temporaries[t].last) b->temporaries[t].last = step;
+    *index_out = t;
+    return WF_OK;
+}
+
+/* Address of value v as an operand; `end` is how far the kernel reaches into it. For
+ * temporaries the offset is their index until the frame is packed. */
+static wf_status address_value(builder *b, int32_t v, size_t end, int access, wfi_address *out) {
+    const wfi_code *code = b->code;
+    int32_t r = wfi_value_root(code->g, v);
+    const wfi_place *place = &code->place[r];
+    int32_t id = place->unit;
+    if (place->kind == WFI_BLOCK_INPUT || place->kind == WFI_BLOCK_VALUE) id = r;
+    out->offset = place->offset;
+    if (place->kind == WFI_BLOCK_FRAME) {
+        int32_t t;
+        WF_TRY(find_temporary(b, r, place->bytes, b->segment->n_steps - 1, &t));
+        out->slot = b->frame_slot;
+        out->offset = (size_t)t;
+        return WF_OK;
+    }
+    return find_slot(b, b->segment, place->kind, id, place->offset + end, access, &out->slot);
+}
+
+/* The packed copy of parameter v that this part's kernels want in `format`. */
+static wf_status address_packed(builder *b, int32_t v, const wfi_format *format, wfi_address *out) {
+    wfi_code *code = b->code;
+    wfi_segment *pack = b->pack;
+    const wfi_place *place = &code->place[wfi_value_root(code->g, v)];
+    int32_t slot, step = 0;
+    size_t offset = 0;
+    for (; step < pack->n_steps; step++) {
+        const wfi_segment_step *s = &pack->steps[step];
+        offset = wfi_round_up(s->operand[1].offset + s->kernel->bytes[1], WFI_ALIGN_BYTES);
+        if (s->operand[0].offset == place->offset && pack->slots[s->operand[0].slot].id == place->unit &&
+            wfi_format_equal(b->packed_format[step], format)) {
+            offset = s->operand[1].offset;
+            break;
+        }
+    }
+    WF_TRY(find_slot(b, b->segment, WFI_BLOCK_PACKED, b->segment->unit, offset + format->bytes,
+                     WFI_READ, &slot));
+    *out = (wfi_address){slot, offset};
+    if (step < pack->n_steps) return WF_OK;
+    wfi_kernel *kernel;
+    WF_TRY(wfi_kernel_create_pack(code->ctx, b->options, format, &code->g->values[v].shape, &kernel));
+    wfi_segment_step *s;
+    wf_status status = push_step(b, pack, kernel, &s);
+    if (status != WF_OK) {
+        wfi_kernel_destroy(kernel);
+        return status;
+    }
+    WF_TRY(WFI_GROW(code->ctx, b->packed_format, pack->n_steps - 1, b->packed_capacity, "formats"));
+    b->packed_format[pack->n_steps - 1] = format;
+    WF_TRY(find_slot(b, pack, WFI_BLOCK_PARAM, place->unit, place->offset + kernel->bytes[0], WFI_READ,
+                     &s->operand[0].slot));
+    s->operand[0].offset = place->offset;
+    WF_TRY(find_slot(b, pack, WFI_BLOCK_PACKED, pack->unit, offset + kernel->bytes[1], WFI_WRITE,
+                     &s->operand[1].slot));
+    s->operand[1].offset = offset;
+    if (!kernel->scratch_bytes) return WF_OK;
+    /* Packs run one after the other: one scratchpad serves all. */
+    s->scratch.offset = 0;
+    return find_slot(b, pack, WFI_BLOCK_FRAME, pack->unit, kernel->scratch_bytes,
+                     WFI_READ | WFI_WRITE, &s->scratch.slot);
+}
+
+static wf_status address_scratch(builder *b, const wfi_kernel *kernel, wfi_segment_step *step) {
+    if (!kernel->scratch_bytes) return WF_OK;
+    int32_t t;
+    WF_TRY(find_temporary(b, -1, kernel->scratch_bytes, b->segment->n_steps - 1, &t));
+    step->scratch = (wfi_address){b->frame_slot, (size_t)t};
+    return WF_OK;
+}
+
+static wf_status add_accumulate(builder *b, int32_t i) {
+    const wf_graph *g = b->code->g;
+    const wfi_weight_gradient *w = &g->weight_gradients[i];
+    const wf_shape *shape = &g->values[w->param].shape;
+    const wfi_format *format = b->formats[wfi_value_root(g, w->value)];
+    wfi_kernel *assign, *add;
+    wfi_segment_step *step;
+    WF_TRY(wfi_kernel_create_accumulate(b->code->ctx, b->options, format, shape, false, &assign));
+    wf_status status = push_step(b, b->segment, assign, &step);
+    if (status != WF_OK) {
+        wfi_kernel_destroy(assign);
+        return status;
+    }
+    WF_TRY(wfi_kernel_create_accumulate(b->code->ctx, b->options, format, shape, true, &add));
+    step->kernel_add = add;
+    int32_t at = b->segment->n_steps - 1;
+    WF_TRY(address_value(b, w->value, assign->bytes[0], WFI_READ, &step->operand[0]));
+    WF_TRY(find_slot(b, b->segment, WFI_BLOCK_GRADIENT, w->unit,
+                     b->code->tied_offset[i] + assign->bytes[1], WFI_READ | WFI_WRITE,
+                     &step->operand[1].slot));
+    step->operand[1].offset = b->code->tied_offset[i];
+    step = &b->segment->steps[at];
+    const wfi_kernel *larger = add->scratch_bytes > assign->scratch_bytes ? add : assign;
+    return address_scratch(b, larger, step);
+}
+
+/* Accumulates the weight gradients that node n has produced; n < 0: those that
+ * came from an earlier segment. */
+static wf_status add_accumulates(builder *b, int32_t n) {
+    const wf_graph *g = b->code->g;
+    wfi_part part = b->segment->part;
+    if (part != WFI_PART_W && part != WFI_PART_BW) return WF_OK;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+        const wfi_weight_gradient *w = &g->weight_gradients[i];
+        if (w->unit != b->segment->unit) continue;
+        int32_t producer = g->values[wfi_value_root(g, w->value)].node;
+        bool earlier = part == WFI_PART_W && g->nodes[producer].phase == WFI_B;
+        if (n < 0 ? earlier : producer == n && !earlier) WF_TRY(add_accumulate(b, i));
+    }
+    return WF_OK;
+}
+
+static wf_status add_node(builder *b, int32_t n) {
+    const wf_graph *g = b->code->g;
+    const wfi_node *node = &g->nodes[n];
+    wfi_kernel *kernel = b->kernels[n];
+    if (!kernel) return WF_OK; /* an alias */
+    wfi_segment_step *step;
+    WF_TRY(push_step(b, b->segment, kernel, &step));
+    b->kernels[n] = NULL;
+    for (int i = 0; i < kernel->n_operands; i++) {
+        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        if (v < 0 || kernel->bytes[i] == 0) continue;
+        const wfi_value *root = wfi_value_at(g, wfi_value_root(g, v));
+        const wfi_format *format = kernel->format[i];
+        if (i >= node->n_in) {
+            b->formats[wfi_value_root(g, v)] = format;
+        } else if (format && root->kind == WFI_VALUE_PARAM) {
+            WF_TRY(address_packed(b, v, format, &step->operand[i]));
+            continue;
+        } else if (format || b->formats[wfi_value_root(g, v)]) {
+            return wfi_fail(b->code->ctx, WF_UNSUPPORTED,
+                            "op %s in unit %s reads a value that a library holds in a format of its "
+                            "own (a weight used twice in one unit?)",
+                            node->op->name, g->units[node->unit].name);
+        }
+        WF_TRY(address_value(b, v, kernel->bytes[i], kernel->writes[i] ? WFI_WRITE : WFI_READ,
+                             &step->operand[i]));
+    }
+    WF_TRY(address_scratch(b, kernel, step));
+    return add_accumulates(b, n);
+}
+
+/* ---- packing the frame ---- */
+
+static int by_size(const temporary *a, const temporary *b) {
+    return (a->bytes < b->bytes) - (a->bytes > b->bytes);
+}
+
+/* First fit, largest first: two temporaries share bytes only if no step needs both. */
+static wf_status pack_frame(builder *b, size_t *frame_bytes_out) {
+    int32_t n = b->n_temporaries;
+    int32_t *order = wfi_alloc(b->code->ctx, (size_t)n, sizeof *order, "a frame");
+    if (!order) return WF_NO_MEMORY;
+    temporary *t = b->temporaries;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t j = i;
+        for (; j > 0 && by_size(&t[order[j - 1]], &t[i]) > 0; j--) order[j] = order[j - 1];
+        order[j] = i;
+    }
+    *frame_bytes_out = 0;
+    for (int32_t i = 0; i < n; i++) {
+        temporary *now = &t[order[i]];
+        bool moved = true;
+        while (moved) {
+            moved = false;
+            for (int32_t j = 0; j < i; j++) {
+                const temporary *other = &t[order[j]];
+                bool together = now->first <= other->last && other->first <= now->last;
+                bool overlap = now->offset < other->offset + other->bytes &&
+                               other->offset < now->offset + now->bytes;
+                if (!together || !overlap) continue;
+                now->offset = wfi_round_up(other->offset + other->bytes, WFI_ALIGN_BYTES);
+                moved = true;
+            }
+        }
+        if (now->offset + now->bytes > *frame_bytes_out) *frame_bytes_out = now->offset + now->bytes;
+    }
+    wfi_free(b->code->ctx, order);
+    return WF_OK;
+}
+
+static wf_status finish_frame(builder *b) {
+    wfi_segment *segment = b->segment;
+    if (b->n_temporaries == 0) return WF_OK;
+    size_t bytes;
+    WF_TRY(pack_frame(b, &bytes));
+    int32_t slot;
+    WF_TRY(find_slot(b, segment, WFI_BLOCK_FRAME, segment->unit, bytes, WFI_READ | WFI_WRITE, &slot));
+    for (int32_t s = 0; s < segment->n_steps; s++) {
+        wfi_segment_step *step = &segment->steps[s];
+        for (int i = 0; i <= WFI_MAX_OPERANDS; i++) {
+            wfi_address *address = i < WFI_MAX_OPERANDS ? &step->operand[i] : &step->scratch;
+            if (address->slot != b->frame_slot) continue;
+            *address = (wfi_address){slot, b->temporaries[address->offset].offset};
+        }
+    }
+    return WF_OK;
+}
+
+/* ---- all segments ---- */
+
+static bool part_has(wfi_part part, wfi_phase phase) {
+    switch (part) {
+    case WFI_PART_F: return phase == WFI_F;
+    case WFI_PART_B: return phase == WFI_B;
+    case WFI_PART_W: return phase == WFI_W;
+    case WFI_PART_BW: return phase != WFI_F;
+    case WFI_N_PARTS: break;
+    }
+    return false;
+}
+
+static void segment_destroy(wf_context *ctx, wfi_segment *segment) {
+    if (!segment) return;
+    for (int32_t s = 0; s < segment->n_steps; s++) {
+        wfi_kernel_destroy(segment->steps[s].kernel);
+        wfi_kernel_destroy(segment->steps[s].kernel_add);
+    }
+    wfi_free(ctx, segment->slots);
+    wfi_free(ctx, segment->steps);
+    wfi_free(ctx, segment);
+}
+
+static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_part part) {
+    const wf_graph *g = code->g;
+    wfi_unit_code *u = &code->units[unit];
+    wfi_segment *segment = u->part[part] = wfi_alloc(code->ctx, 1, sizeof *segment, "a segment");
+    wfi_segment *pack = u->pack[part] = wfi_alloc(code->ctx, 1, sizeof *pack, "a segment");
+    if (!segment || !pack) return WF_NO_MEMORY;
+    segment->unit = pack->unit = unit;
+    segment->part = pack->part = part;
+    pack->is_pack = true;
+    b->segment = segment;
+    b->pack = pack;
+    b->n_temporaries = 0;
+    b->frame_slot = INT32_MAX; /* stands for the frame until its size is known */
+    WF_TRY(add_accumulates(b, -1));
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *node = &g->nodes[n];
+        if (!node->dead && node->unit == unit && part_has(part, node->phase)) WF_TRY(add_node(b, n));
+    }
+    WF_TRY(finish_frame(b));
+    if (segment->n_steps == 0) {
+        segment_destroy(code->ctx, segment);
+        u->part[part] = NULL;
+    }
+    if (pack->n_steps == 0) {
+        segment_destroy(code->ctx, pack);
+        u->pack[part] = NULL;
+    }
+    return WF_OK;
+}
+
+static wf_status create_kernels(builder *b) {
+    const wf_graph *g = b->code->g;
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *node = &g->nodes[n];
+        if (node->dead) continue;
+        if (node->op->flags & WFI_OP_ALIAS && g->values[node->out[0]].alias >= 0) continue;
+        WF_TRY(wfi_kernel_create(b->code->ctx, g, node, b->options, &b->kernels[n]));
+    }
+    return WF_OK;
+}
+
+static wf_status build_all(wfi_code *code, builder *b) {
+    const wf_graph *g = code->g;
+    static const wfi_part together[] = {WFI_PART_F, WFI_PART_BW}, split[] = {WFI_PART_F, WFI_PART_B,
+                                                                             WFI_PART_W};
+    const wfi_part *parts = code->splits_weight ? split : together;
+    size_t n_parts = !g->training ? 1 : code->splits_weight ? 3 : 2;
+    WF_TRY(create_kernels(b));
+    WF_TRY(place_values(code, b->kernels));
+    WF_TRY(place_gradients(code));
+    for (int32_t u = 0; u < g->n_units; u++)
+        for (size_t i = 0; i < n_parts; i++) WF_TRY(build_segment(code, b, u, parts[i]));
+    return WF_OK;
+}
+
+wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight,
+                          const wfi_kernel_options *options, wfi_code **code_out) {
+    wfi_code *code = wfi_alloc(ctx, 1, sizeof *code, "a program's code");
+    if (!code) return WF_NO_MEMORY;
+    code->ctx = ctx;
+    code->g = g;
+    code->splits_weight = splits_weight;
+    builder b = {.code = code, .options = options};
+    code->units = wfi_alloc(ctx, (size_t)g->n_units, sizeof *code->units, "units");
+    code->place = wfi_alloc(ctx, (size_t)g->n_values, sizeof *code->place, "places");
+    code->tied_offset =
+        wfi_alloc(ctx, (size_t)g->n_weight_gradients, sizeof *code->tied_offset, "places");
+    b.kernels = wfi_alloc(ctx, (size_t)g->n_nodes, sizeof *b.kernels, "kernels");
+    b.formats = wfi_alloc(ctx, (size_t)g->n_values, sizeof *b.formats, "formats");
+    bool ok = code->units && code->place && code->tied_offset && b.kernels && b.formats;
+    wf_status status = ok ? build_all(code, &b) : WF_NO_MEMORY;
+    for (int32_t n = 0; n < g->n_nodes && b.kernels; n++) wfi_kernel_destroy(b.kernels[n]);
+    wfi_free(ctx, b.kernels);
+    wfi_free(ctx, b.formats);
+    wfi_free(ctx, b.temporaries);
+    wfi_free(ctx, b.packed_format);
+    if (status != WF_OK) {
+        wfi_code_destroy(code);
+        return status;
+    }
+    *code_out = code;
+    return WF_OK;
+}
+
+void wfi_code_destroy(wfi_code *code) {
+    if (!code) return;
+    for (int32_t u = 0; u < code->g->n_units && code->units; u++)
+        for (int part = 0; part < WFI_N_PARTS; part++) {
+            segment_destroy(code->ctx, code->units[u].part[part]);
+            segment_destroy(code->ctx, code->units[u].pack[part]);
+        }
+    wfi_free(code->ctx, code->units);
+    wfi_free(code->ctx, code->place);
+    wfi_free(code->ctx, code->tied_offset);
+    wfi_free(code->ctx, code);
+}

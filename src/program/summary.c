@@ -1,0 +1,110 @@
+/* What a program will cost: parameters, FLOPs and bytes by rank and unit; the walk
+ * on the null device; whether it fits, and what would.
+ */
+#include "program/program.h"
+
+#include <stdio.h>
+
+int wf_program_n_ranks(const wf_program *p) {
+    return p->n_ranks;
+}
+
+const wf_recipe *wf_program_recipe(const wf_program *p) {
+    return &p->recipe;
+}
+
+static int64_t count_parameters(const wf_graph *g, int32_t begin, int32_t end) {
+    int64_t n = 0;
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == WFI_VALUE_PARAM && g->values[v].unit >= begin && g->values[v].unit < end)
+            n += wf_shape_n_elem(&g->values[v].shape);
+    return n;
+}
+
+wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
+    const wfi_rank *r = &p->ranks[rank];
+    int32_t begin = p->first_unit[r->stage], end = p->first_unit[r->stage + 1];
+    wf_rank_summary s = {.n_parameters = count_parameters(p->graph, begin, end),
+                         .peak_bytes = r->peak_bytes,
+                         .bound_bytes = r->bound_bytes,
+                         .state_bytes = r->state_bytes,
+                         .peak_unit = "",
+                         .n_units = end - begin};
+    for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];
+    int32_t unit = r->peak_instruction < 0 ? -1 : p->instructions[r->peak_instruction].unit;
+    if (unit >= 0) s.peak_unit = p->graph->units[unit].name;
+    return s;
+}
+
+wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
+    const wf_graph *g = p->graph;
+    int32_t u = p->first_unit[p->ranks[rank].stage] + unit;
+    const wfi_unit_code *code = &p->code->units[u];
+    wf_unit_summary s = {.name = g->units[u].name,
+                         .n_parameters = count_parameters(g, u, u + 1),
+                         .activation_bytes = code->stash_bytes + code->stash_w_bytes};
+    for (int part = 0; part < WFI_N_PARTS; part++) {
+        if (!code->part[part]) continue;
+        double *flops = part == WFI_PART_F ? &s.forward_flops : &s.backward_flops;
+        *flops += code->part[part]->flops;
+    }
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_place *place = &p->code->place[v];
+        bool leaves = g->values[v].kind == WFI_VALUE_NODE && wfi_value_root(g, v) == v &&
+                      place->kind == WFI_BLOCK_VALUE && place->unit == u;
+        if (leaves && g->values[v].node >= 0 && g->nodes[g->values[v].node].phase == WFI_F)
+            s.activation_bytes += place->bytes;
+    }
+    return s;
+}
+
+wf_status wf_program_walk(const wf_program *p, wf_walk *walk_out) {
+    wf_walk walk = {0};
+    for (int32_t k = 0; k < p->n_instructions; k++) {
+        const wfi_instruction *now = &p->instructions[p->order[k]];
+        walk.n_instructions++;
+        if (now->segment) walk.flops += now->segment->flops;
+        bool sends = now->kind == WFI_SEND || now->stream == WFI_STREAM_REDUCE;
+        for (int32_t r = 0; r < now->n_references && sends; r++)
+            if (now->references[r].access & WFI_READ) walk.sent_bytes += now->references[r].bytes;
+    }
+    *walk_out = walk;
+    return WF_OK;
+}
+
+int64_t wf_program_micro_that_fits(const wf_program *p, size_t memory_bytes) {
+    const wf_recipe *r = &p->recipe;
+    for (int64_t m = r->n_micro + 1; m <= r->batch && p->kind == WF_PROGRAM_TRAIN; m++) {
+        if (r->batch % m || m % r->n_lanes) continue;
+        wf_recipe more = *r;
+        more.n_micro = m;
+        wf_program *other;
+        if (wf_program_create(p->ctx, p->model, &more, p->plan, p->kind, &other) != WF_OK) continue;
+        size_t worst = 0;
+        for (int32_t k = 0; k < other->n_ranks; k++)
+            if (other->ranks[k].peak_bytes > worst) worst = other->ranks[k].peak_bytes;
+        wf_program_destroy(other);
+        if (worst <= memory_bytes) return m;
+    }
+    return 0;
+}
+
+wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
+    int32_t worst = 0;
+    for (int32_t r = 1; r < p->n_ranks; r++)
+        if (p->ranks[r].peak_bytes > p->ranks[worst].peak_bytes) worst = r;
+    size_t peak = p->ranks[worst].peak_bytes;
+    if (!memory_bytes || peak <= memory_bytes) return WF_OK;
+    char advice[160];
+    int64_t micro = wf_program_micro_that_fits(p, memory_bytes);
+    if (micro)
+        snprintf(advice, sizeof advice, "--micro %lld would fit", (long long)micro);
+    else
+        snprintf(advice, sizeof advice,
+                 "no microbatch count fits: parameters, gradients and optimizer state alone take %zu",
+                 p->ranks[worst].state_bytes);
+    return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
+                    "rank %d needs %zu bytes, %zu more than the %zu given; the peak is in unit %s; %s",
+                    worst, peak, peak - memory_bytes, memory_bytes, wf_program_rank(p, worst).peak_unit,
+                    advice);
+}

@@ -1,0 +1,57 @@
+/* Terms: what a block of memory holds, as a formula instead of as numbers. Private.
+ *
+ * A term is the hash of the operation that made it and of the terms it read. Two
+ * programs that give a block the same term compute the same bits in it, because
+ * every kernel's result depends on its operands alone. So the proof that a program
+ * computes what one rank computes is the equality of terms.
+ */
+#ifndef WFI_TERM_H
+#define WFI_TERM_H
+
+#include "program/program.h"
+
+typedef uint64_t wfi_term; /* 0: bytes that nobody wrote, or that were overwritten */
+
+static inline wfi_term wfi_term_mix(wfi_term a, uint64_t b) {
+    uint64_t x = (a ^ (b + 0x9E3779B97F4A7C15u + (a << 6) + (a >> 2))) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 29)) * 0x94D049BB133111EBu;
+    x ^= x >> 32;
+    return x ? x : 1;
+}
+static inline wfi_term wfi_term_start(int what, int32_t id, int64_t micro) {
+    return wfi_term_mix(wfi_term_mix(wfi_term_mix(1, (uint64_t)what), (uint64_t)id), (uint64_t)micro);
+}
+
+/* The kinds of terms that are no instruction's name. */
+enum { WFI_TERM_INITIAL = 1000, WFI_TERM_ADD, WFI_TERM_SLOT };
+
+static inline wfi_term wfi_term_fold(wfi_term left, wfi_term right) {
+    return wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_FOLD, 0, 0), left), right);
+}
+/* Sums `n` terms over the tree of lanes.h. */
+wfi_term wfi_term_tree(const wfi_term *leaves, int64_t n);
+
+/* What a segment makes of the terms in its slots: `in` is read, `out` gets the term of
+ * every slot that is written, and keeps the others. For GRADIENT it is the summand. */
+void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term *in, wfi_term *out);
+
+/* The ideal: what one rank computes with the recipe, one microbatch after the
+ * other. Found by (kind, id, micro). */
+typedef struct wfi_ideal wfi_ideal;
+wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out);
+void wfi_ideal_destroy(wfi_ideal *ideal);
+/* During the step; 0 if there is no such value. PARAM, BUFFER, STATE: before it. */
+wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
+                        int64_t micro);
+/* PARAM, BUFFER and STATE of a unit after the step. */
+wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit);
+
+/* Shared by both sides: the terms of the step's end. */
+wfi_term wfi_term_tie(wfi_term owner, wfi_term other, int32_t tied);
+wfi_term wfi_term_norm(wfi_term gradient, int32_t unit);
+/* what: WFI_BLOCK_PARAM or WFI_BLOCK_STATE. norms [n_norms] may be empty. */
+wfi_term wfi_term_update(wfi_block_kind what, int32_t unit, wfi_term param, wfi_term gradient,
+                         wfi_term state, const wfi_term *norms, int32_t n_norms);
+wfi_term wfi_term_statistics(wfi_term buffer, const wfi_term *stats, int64_t n_micro);
+
+#endif

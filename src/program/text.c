@@ -1,0 +1,71 @@
+/* The program as text: one instruction a line, as `weft plan --program` prints it. */
+#include "program/program.h"
+
+void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
+    const wfi_instruction *now = &p->instructions[i];
+    const wf_graph *g = p->graph;
+    wfi_text_add(text, "r%d %s.%d %s", now->rank, wfi_stream_name(now->stream), now->position,
+                 wfi_instruction_kind_name(now->kind));
+    if (now->unit >= 0) wfi_text_add(text, " %s", g->units[now->unit].name);
+    switch (now->kind) {
+    case WFI_LOAD: wfi_text_add(text, " input=%s", g->values[now->id].name); break;
+    case WFI_STORE: wfi_text_add(text, " output=%s", g->values[g->outputs[now->id]].name); break;
+    case WFI_FOLD: wfi_text_add(text, " depth=%d", now->id); break;
+    case WFI_SEND: wfi_text_add(text, " v%d to=r%d", now->id, now->peer); break;
+    case WFI_RECEIVE: wfi_text_add(text, " v%d from=r%d", now->id, now->peer); break;
+    case WFI_PACK: wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward"); break;
+    case WFI_WEIGHT:
+    case WFI_BACKWARD_WEIGHT:
+        wfi_text_add(text, " %s depth=%d", now->first ? "assign" : "add", now->id);
+        break;
+    default: break;
+    }
+    if (now->micro >= 0) wfi_text_add(text, " m=%lld", (long long)now->micro);
+}
+
+static void references_text(const wf_program *p, const wfi_instruction *now, wfi_text *text) {
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *r = &now->references[k];
+        const wfi_block *b = &p->blocks[r->block];
+        const char *access = r->access == WFI_READ ? "" : r->access == WFI_WRITE ? "=" : "+";
+        wfi_text_add(text, " %s%s@%zu:%zu", access, wfi_block_kind_name(b->kind), b->offset + r->offset,
+                     r->bytes);
+    }
+}
+
+wf_status wf_program_text(const wf_program *p, char **text_out) {
+    wfi_text text;
+    wfi_text_init(&text, p->ctx);
+    wfi_text_add(&text,
+                 "# rank stream.position instruction | after: other streams | memory: kind@offset:bytes, "
+                 "= written, + updated\n");
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        wfi_text_add(&text, "# rank %d: stage %d, replica %d, %zu bytes\n", r, p->ranks[r].stage,
+                     p->ranks[r].replica, p->ranks[r].peak_bytes);
+        for (int32_t k = 0; k < p->n_instructions; k++) {
+            int32_t i = p->order[k];
+            const wfi_instruction *now = &p->instructions[i];
+            if (now->rank != r) continue;
+            wfi_instruction_text(p, i, &text);
+            if (now->n_depends) wfi_text_add(&text, " | after");
+            for (int32_t d = 0; d < now->n_depends; d++) {
+                const wfi_instruction *before = &p->instructions[now->depends[d]];
+                wfi_text_add(&text, " %s.%d", wfi_stream_name(before->stream), before->position);
+            }
+            wfi_text_add(&text, " |");
+            references_text(p, now, &text);
+            wfi_text_add(&text, "\n");
+        }
+    }
+    wf_status status = wfi_text_status(&text);
+    if (status != WF_OK) {
+        wfi_free(p->ctx, text.data);
+        return status;
+    }
+    *text_out = text.data;
+    return WF_OK;
+}
+
+void wf_text_free(wf_context *ctx, char *text) {
+    wfi_free(ctx, text);
+}
