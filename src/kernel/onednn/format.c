@@ -1,0 +1,89 @@
+/* How a primitive wants a parameter, or gives its gradient: a memory description
+ * beside the plain one, and the two reorders between them. */
+#include "kernel/onednn/onednn.h"
+
+typedef struct wfi_onednn_format {
+    wfi_format base; /* first: a wfi_format is cast back */
+    wfi_owned_md plain, packed;
+    int n_threads;
+} wfi_onednn_format;
+
+static bool equal(const wfi_format *a, const wfi_format *b) {
+    const wfi_onednn_format *x = (const wfi_onednn_format *)a, *y = (const wfi_onednn_format *)b;
+    return x->n_threads == y->n_threads && dnnl_memory_desc_equal(x->plain, y->plain) &&
+           dnnl_memory_desc_equal(x->packed, y->packed);
+}
+
+/* operands: `from`, `to`. */
+static wf_status describe_move(wfi_kernel *kernel, wfi_shown_md from, wfi_shown_md to,
+                               wfi_after after) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    const char *reason = "";
+    dnnl_primitive_desc_t desc;
+    wfi_primitive *primitive;
+    wf_status status = wfi_describe_reorder(&state->lib, from, to, after, &desc);
+    if (status == WF_OK) status = wfi_add_primitive(kernel, desc, NULL, &reason, &primitive);
+    if (status == WF_UNSUPPORTED)
+        return wfi_fail(kernel->ctx, WF_DEVICE,
+                        "oneDNN asks for a parameter in a format that it cannot convert to");
+    WF_TRY(status);
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_FROM, 0));
+    return wfi_bind(kernel, primitive, DNNL_ARG_TO, 1);
+}
+
+static wf_status describe_kernel(wfi_kernel *kernel, const wfi_onednn_format *format,
+                                 const wf_shape *shape, bool is_pack, wfi_after after) {
+    kernel->impl = &wfi_kernel_onednn;
+    WF_TRY(wfi_onednn_open(kernel, format->n_threads));
+    size_t plain_bytes = (size_t)wf_shape_n_elem(shape) * sizeof(float);
+    if (dnnl_memory_desc_get_size(format->plain) != plain_bytes)
+        return wfi_fail(kernel->ctx, WF_BUG, "a format of %zu bytes for a parameter of %zu",
+                        dnnl_memory_desc_get_size(format->plain), plain_bytes);
+    int before = wfi_library_threads();
+    WF_TRY(wfi_library_set_threads(kernel->ctx, format->n_threads));
+    wf_status status = is_pack ? describe_move(kernel, format->plain, format->packed, after)
+                               : describe_move(kernel, format->packed, format->plain, after);
+    wf_status restored = wfi_library_set_threads(kernel->ctx, before);
+    return status != WF_OK ? status : restored;
+}
+
+static wf_status pack(wfi_kernel *kernel, const wfi_format *format, const wf_shape *shape) {
+    return describe_kernel(kernel, (const wfi_onednn_format *)format, shape, true,
+                           (wfi_after){WFI_NOTHING, 0});
+}
+
+static wf_status accumulate(wfi_kernel *kernel, const wfi_format *format, const wf_shape *shape,
+                            bool add) {
+    return describe_kernel(kernel, (const wfi_onednn_format *)format, shape, false,
+                           (wfi_after){add ? WFI_ADD_OLD : WFI_NOTHING, 0});
+}
+
+static const wfi_format_class format_class = {equal, pack, accumulate};
+
+wf_status wfi_onednn_format_create(const wfi_onednn *state, wfi_shown_md md, const wfi_md *plain,
+                                   wfi_onednn_format **format_out) {
+    wfi_onednn_format *format = wfi_alloc(state->lib.ctx, 1, sizeof *format, "a format");
+    if (!format) return WF_NO_MEMORY;
+    format->base = (wfi_format){dnnl_memory_desc_get_size(md), &format_class};
+    format->n_threads = state->n_threads;
+    wf_status status = wfi_md_own(&state->lib, plain, &format->plain);
+    bool is_plain = status == WF_OK && dnnl_memory_desc_equal(format->plain, md);
+    if (status == WF_OK && !is_plain) status = wfi_md_copy(&state->lib, md, &format->packed);
+    if (status == WF_OK && !is_plain) {
+        *format_out = format;
+        return WF_OK;
+    }
+    wfi_onednn_format_destroy(state, format);
+    return status;
+}
+
+const wfi_format *wfi_onednn_format_base(const wfi_onednn_format *format) {
+    return &format->base;
+}
+
+void wfi_onednn_format_destroy(const wfi_onednn *state, wfi_onednn_format *format) {
+    if (!format) return;
+    wfi_md_disown(&state->lib, format->plain);
+    wfi_md_disown(&state->lib, format->packed);
+    wfi_free(state->lib.ctx, format);
+}

@@ -1,0 +1,418 @@
+#include "kernel/onednn/library.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include <oneapi/dnnl/dnnl_debug.h>
+
+/* ---- engine, threads, errors ---- */
+
+wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *what) {
+    if (status == dnnl_success) return WF_OK;
+    return wfi_fail(ctx, status == dnnl_out_of_memory ? WF_NO_MEMORY : WF_DEVICE,
+                    "oneDNN could not %s: %s", what, dnnl_status2str(status));
+}
+
+/* A CPU engine is a few dozen bytes, so each kernel has its own and nothing is
+ * shared between threads. (The library's cache of primitives does not look at
+ * the engine's address: equal kernels still share their code.) */
+wf_status wfi_library_open(wf_context *ctx, wfi_library *lib_out) {
+    dnnl_engine_t engine;
+    WF_TRY(wfi_library_check(ctx, dnnl_engine_create(&engine, dnnl_cpu, 0), "open the CPU"));
+    *lib_out = (wfi_library){ctx, engine};
+    return WF_OK;
+}
+
+void wfi_library_close(wfi_library *lib) {
+    if (lib->engine) dnnl_engine_destroy(lib->engine);
+    lib->engine = NULL;
+}
+
+/* The OpenMP that counts is the one that oneDNN was linked to (GNU's or another),
+ * so it is looked up in the process; linking one here might bring in a second. */
+static void *openmp(const char *name) {
+    return DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP ? dlsym(RTLD_DEFAULT, name) : NULL;
+}
+
+wf_status wfi_library_set_threads(wf_context *ctx, int n_threads) {
+    void (*set)(int) = (void (*)(int))openmp("omp_set_num_threads");
+    if (set) {
+        set(n_threads);
+        return WF_OK;
+    }
+    if (n_threads == 1) return WF_OK;
+    return wfi_fail(ctx, WF_UNSUPPORTED,
+                    "this oneDNN is not built on OpenMP, so %d threads cannot be asked for; use 1",
+                    n_threads);
+}
+
+int wfi_library_threads(void) {
+    int (*get)(void) = (int (*)(void))openmp("omp_get_max_threads");
+    return get ? get() : 1;
+}
+
+/* ---- memory descriptors ---- */
+
+wfi_md wfi_md_make(wfi_md_kind kind, int n_dims, const int64_t *dim) {
+    wfi_md md = {.kind = kind, .n_dims = n_dims};
+    int64_t stride = 1;
+    for (int i = n_dims - 1; i >= 0; i--) {
+        md.dim[i] = dim[i];
+        md.stride[i] = stride;
+        stride *= dim[i];
+    }
+    return md;
+}
+
+wfi_md wfi_md_transposed(wfi_md md) {
+    int last = md.n_dims - 1;
+    int64_t dim = md.dim[last], stride = md.stride[last];
+    md.dim[last] = md.dim[last - 1];
+    md.stride[last] = md.stride[last - 1];
+    md.dim[last - 1] = dim;
+    md.stride[last - 1] = stride;
+    return md;
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+static dnnl_status_t make_native(const wfi_md *md, dnnl_memory_desc_t *native_out) {
+    if (md->kind == WFI_MD_STRIDED)
+        return dnnl_memory_desc_create_with_strides(native_out, md->n_dims, md->dim, dnnl_f32,
+                                                    md->stride);
+    return dnnl_memory_desc_create_with_tag(native_out, md->n_dims, md->dim, dnnl_f32,
+                                            md->kind == WFI_MD_C16 ? dnnl_nChw16c
+                                                                   : dnnl_format_tag_any);
+}
+
+wf_status wfi_md_own(const wfi_library *lib, const wfi_md *md, wfi_owned_md *md_out) {
+    return wfi_library_check(lib->ctx, make_native(md, md_out), "describe a memory");
+}
+
+wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_out) {
+    return wfi_library_check(lib->ctx, dnnl_memory_desc_clone(md_out, md), "copy a description");
+}
+
+void wfi_md_disown(const wfi_library *lib, wfi_owned_md md) {
+    (void)lib;
+    if (md) dnnl_memory_desc_destroy(md);
+}
+#else
+static dnnl_status_t make_native(const wfi_md *md, dnnl_memory_desc_t *native_out) {
+    if (md->kind == WFI_MD_STRIDED)
+        return dnnl_memory_desc_init_by_strides(native_out, md->n_dims, md->dim, dnnl_f32,
+                                                md->stride);
+    return dnnl_memory_desc_init_by_tag(native_out, md->n_dims, md->dim, dnnl_f32,
+                                        md->kind == WFI_MD_C16 ? dnnl_nChw16c
+                                                               : dnnl_format_tag_any);
+}
+
+wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_out) {
+    wfi_owned_md copy = wfi_alloc(lib->ctx, 1, sizeof *copy, "a memory description");
+    if (!copy) return WF_NO_MEMORY;
+    *copy = *md;
+    *md_out = copy;
+    return WF_OK;
+}
+
+wf_status wfi_md_own(const wfi_library *lib, const wfi_md *md, wfi_owned_md *md_out) {
+    dnnl_memory_desc_t native;
+    WF_TRY(wfi_library_check(lib->ctx, make_native(md, &native), "describe a memory"));
+    return wfi_md_copy(lib, &native, md_out);
+}
+
+void wfi_md_disown(const wfi_library *lib, wfi_owned_md md) {
+    wfi_free(lib->ctx, md);
+}
+#endif
+
+/* The native form of up to four descriptions for the length of one call. */
+typedef struct native_mds {
+    dnnl_memory_desc_t storage[4];
+    wfi_shown_md md[4]; /* NULL: absent */
+    int n;
+    dnnl_status_t status;
+} native_mds;
+
+static void natives_make(native_mds *m, int n, const wfi_md *const *md) {
+    memset(m, 0, sizeof *m);
+    for (; m->n < n; m->n++) {
+        const wfi_md *source = md[m->n];
+        if (!source || source->kind == WFI_MD_ABSENT) continue;
+        m->status = make_native(source, &m->storage[m->n]);
+        if (m->status != dnnl_success) return;
+#if DNNL_VERSION_MAJOR >= 3
+        m->md[m->n] = m->storage[m->n];
+#else
+        m->md[m->n] = &m->storage[m->n];
+#endif
+    }
+}
+
+static void natives_free(native_mds *m) {
+#if DNNL_VERSION_MAJOR >= 3
+    for (int i = 0; i < m->n; i++)
+        if (m->md[i]) dnnl_memory_desc_destroy(m->storage[i]);
+#else
+    (void)m;
+#endif
+}
+
+/* ---- attributes ---- */
+
+static dnnl_status_t append(dnnl_post_ops_t ops, wfi_after after) {
+    dnnl_alg_kind_t alg = after.kind == WFI_RELU ? dnnl_eltwise_relu : dnnl_eltwise_linear;
+    float alpha = after.kind == WFI_RELU ? 0 : after.factor;
+#if DNNL_VERSION_MAJOR >= 3
+    if (after.kind == WFI_ADD_OLD) return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
+    return dnnl_post_ops_append_eltwise(ops, alg, alpha, 0);
+#else
+    if (after.kind == WFI_ADD_OLD) return dnnl_post_ops_append_sum(ops, 1);
+    return dnnl_post_ops_append_eltwise(ops, 1, alg, alpha, 0);
+#endif
+}
+
+static dnnl_status_t attr_make(wfi_after after, dnnl_primitive_attr_t *attr_out) {
+    dnnl_status_t status = dnnl_primitive_attr_create(attr_out);
+    if (status != dnnl_success) return status;
+    status = dnnl_primitive_attr_set_scratchpad_mode(*attr_out, dnnl_scratchpad_mode_user);
+    if (status != dnnl_success || after.kind == WFI_NOTHING) return status;
+    dnnl_post_ops_t ops = NULL;
+    status = dnnl_post_ops_create(&ops);
+    if (status != dnnl_success) return status;
+    status = append(ops, after);
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(*attr_out, ops);
+    dnnl_post_ops_destroy(ops);
+    return status;
+}
+
+/* ---- describing primitives ---- */
+
+/* A call in the making: what all of them share. */
+typedef struct call {
+    native_mds m;
+    dnnl_primitive_attr_t attr;
+    dnnl_status_t status;
+    dnnl_primitive_desc_t desc;
+} call;
+
+static const wfi_after nothing = {WFI_NOTHING, 0};
+
+static void call_begin(call *c, wfi_after after, int n_mds, const wfi_md *const *md) {
+    c->attr = NULL;
+    c->desc = NULL;
+    natives_make(&c->m, n_mds, md);
+    c->status = c->m.status == dnnl_success ? attr_make(after, &c->attr) : c->m.status;
+}
+
+static wf_status call_end(call *c, const wfi_library *lib, dnnl_primitive_desc_t *desc_out) {
+    natives_free(&c->m);
+    if (c->attr) dnnl_primitive_attr_destroy(c->attr);
+    if (c->status == dnnl_unimplemented || c->status == dnnl_invalid_arguments)
+        return WF_UNSUPPORTED;
+    WF_TRY(wfi_library_check(lib->ctx, c->status, "describe a kernel"));
+    *desc_out = c->desc;
+    return WF_OK;
+}
+
+/* Both versions take the same arguments in the same order but for those marked
+ * with SINCE_3 (oneDNN 2 took source and destination of some to look alike), and
+ * for the hint, which oneDNN 3 wants only where the direction is backward. */
+#if DNNL_VERSION_MAJOR >= 3
+#define SINCE_3(argument) argument,
+#define DESCRIBE_FORWARD(c, name, name_2, ...)                                                     \
+    (c).status = dnnl_##name##_primitive_desc_create(&(c).desc, lib->engine, __VA_ARGS__, (c).attr)
+#define DESCRIBE_BACKWARD(c, name, name_2, ...)                                                    \
+    (c).status =                                                                                   \
+        dnnl_##name##_primitive_desc_create(&(c).desc, lib->engine, __VA_ARGS__, hint, (c).attr)
+#else
+#define SINCE_3(argument)
+#define DESCRIBE(c, hint_2, name_2, ...)                                                           \
+    do {                                                                                           \
+        op_desc op;                                                                                \
+        (c).status = dnnl_##name_2##_desc_init((void *)&op, __VA_ARGS__);                          \
+        if ((c).status == dnnl_success)                                                            \
+            (c).status =                                                                           \
+                dnnl_primitive_desc_create(&(c).desc, &op, (c).attr, lib->engine, hint_2);         \
+    } while (0)
+#define DESCRIBE_FORWARD(c, name, name_2, ...)  DESCRIBE(c, NULL, name_2, __VA_ARGS__)
+#define DESCRIBE_BACKWARD(c, name, name_2, ...) DESCRIBE(c, hint, name_2, __VA_ARGS__)
+typedef union op_desc {
+    dnnl_convolution_desc_t conv;
+    dnnl_inner_product_desc_t inner_product;
+    dnnl_matmul_desc_t matmul;
+    dnnl_batch_normalization_desc_t batch_norm;
+    dnnl_layer_normalization_desc_t layer_norm;
+    dnnl_eltwise_desc_t eltwise;
+    dnnl_binary_desc_t binary;
+    dnnl_pooling_v2_desc_t pooling;
+    dnnl_softmax_v2_desc_t softmax;
+} op_desc;
+#endif
+
+static bool is_forward(dnnl_prop_kind_t prop) {
+    return prop == dnnl_forward_training || prop == dnnl_forward_inference;
+}
+
+wf_status wfi_describe_conv(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
+                            const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
+                            const wfi_md *dst, const wfi_window *window,
+                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
+    dnnl_dims_t stride = {window->stride, window->stride}, dilate = {0, 0};
+    dnnl_dims_t pad = {window->pad, window->pad};
+    dnnl_dims_t pad_end = {window->pad_end[0], window->pad_end[1]};
+    call c;
+    call_begin(&c, nothing, 4, (const wfi_md *const[]){src, weight, bias, dst});
+    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
+    if (is_forward(prop))
+        DESCRIBE_FORWARD(c, convolution_forward, dilated_convolution_forward, prop, alg, c.m.md[0],
+                         c.m.md[1], c.m.md[2], c.m.md[3], stride, dilate, pad, pad_end);
+    else if (prop == dnnl_backward_data)
+        DESCRIBE_BACKWARD(c, convolution_backward_data, dilated_convolution_backward_data, alg,
+                          c.m.md[0], c.m.md[1], c.m.md[3], stride, dilate, pad, pad_end);
+    else
+        DESCRIBE_BACKWARD(c, convolution_backward_weights, dilated_convolution_backward_weights,
+                          alg, c.m.md[0], c.m.md[1], c.m.md[2], c.m.md[3], stride, dilate, pad,
+                          pad_end);
+    return call_end(&c, lib, desc_out);
+}
+
+wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t prop,
+                                     const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
+                                     const wfi_md *dst, const_dnnl_primitive_desc_t hint,
+                                     dnnl_primitive_desc_t *desc_out) {
+    call c;
+    call_begin(&c, nothing, 4, (const wfi_md *const[]){src, weight, bias, dst});
+    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
+    if (is_forward(prop))
+        DESCRIBE_FORWARD(c, inner_product_forward, inner_product_forward, prop, c.m.md[0],
+                         c.m.md[1], c.m.md[2], c.m.md[3]);
+    else if (prop == dnnl_backward_data)
+        DESCRIBE_BACKWARD(c, inner_product_backward_data, inner_product_backward_data, c.m.md[0],
+                          c.m.md[1], c.m.md[3]);
+    else
+        DESCRIBE_BACKWARD(c, inner_product_backward_weights, inner_product_backward_weights,
+                          c.m.md[0], c.m.md[1], c.m.md[2], c.m.md[3]);
+    return call_end(&c, lib, desc_out);
+}
+
+wf_status wfi_describe_matmul(const wfi_library *lib, const wfi_md *a, const wfi_md *b,
+                              const wfi_md *dst, wfi_after after, dnnl_primitive_desc_t *desc_out) {
+    call c;
+    call_begin(&c, after, 3, (const wfi_md *const[]){a, b, dst});
+    if (c.status == dnnl_success)
+        DESCRIBE_FORWARD(c, matmul, matmul, c.m.md[0], c.m.md[1], NULL, c.m.md[2]);
+    return call_end(&c, lib, desc_out);
+}
+
+wf_status wfi_describe_batch_norm(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_md *data,
+                                  float eps, unsigned flags, const_dnnl_primitive_desc_t hint,
+                                  dnnl_primitive_desc_t *desc_out) {
+    call c;
+    call_begin(&c, nothing, 1, &data);
+    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
+    if (is_forward(prop))
+        DESCRIBE_FORWARD(c, batch_normalization_forward, batch_normalization_forward, prop,
+                         c.m.md[0], SINCE_3(c.m.md[0]) eps, flags);
+    else
+        DESCRIBE_BACKWARD(c, batch_normalization_backward, batch_normalization_backward, prop,
+                          c.m.md[0], SINCE_3(c.m.md[0]) c.m.md[0], eps, flags);
+    return call_end(&c, lib, desc_out);
+}
+
+wf_status wfi_describe_layer_norm(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_md *data,
+                                  const wfi_md *stat, float eps, unsigned flags,
+                                  const_dnnl_primitive_desc_t hint,
+                                  dnnl_primitive_desc_t *desc_out) {
+    call c;
+    call_begin(&c, nothing, 2, (const wfi_md *const[]){data, stat});
+    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
+    if (is_forward(prop))
+        DESCRIBE_FORWARD(c, layer_normalization_forward, layer_normalization_forward, prop,
+                         c.m.md[0], SINCE_3(c.m.md[0]) c.m.md[1], eps, flags);
+    else
+        DESCRIBE_BACKWARD(c, layer_normalization_backward, layer_normalization_backward, prop,
+                          c.m.md[0], SINCE_3(c.m.md[0]) c.m.md[0], c.m.md[1], eps, flags);
+    return call_end(&c, lib, desc_out);
+}
+
+wf_status wfi_describe_eltwise(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
+                               const wfi_md *data, float alpha, float beta,
+                               const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
+    call c;
+    call_begin(&c, nothing, 1, &data);
+    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
+    if (is_forward(prop))
+        DESCRIBE_FORWARD(c, eltwise_forward, eltwise_forward, prop, alg, c.m.md[0],
+                         SINCE_3(c.m.md[0]) alpha, beta);
+    else
+        DESCRIBE_BACKWARD(c, eltwise_backward, eltwise_backward, alg, c.m.md[0],
+                          SINCE_3(c.m.md[0]) c.m.md[0], alpha, beta);
+    return call_end(&c, lib, desc_out);
+}
+
+wf_status wfi_describe_binary(const wfi_library *lib, dnnl_alg_kind_t alg, const wfi_md *a,
+                              const wfi_md *b, const wfi_md *dst, wfi_after after,
+                              dnnl_primitive_desc_t *desc_out) {
+    call c;
+    call_begin(&c, after, 3, (const wfi_md *const[]){a, b, dst});
+    if (c.status == dnnl_success)
+        DESCRIBE_FORWARD(c, binary, binary, alg, c.m.md[0], c.m.md[1], c.m.md[2]);
+    return call_end(&c, lib, desc_out);
+}
+
+wf_status wfi_describe_pooling(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
+                               const wfi_md *src, const wfi_md *dst, const wfi_window *window,
+                               const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
+    dnnl_dims_t kernel = {window->kernel[0], window->kernel[1]}, dilate = {0, 0};
+    dnnl_dims_t stride = {window->stride, window->stride}, pad = {window->pad, window->pad};
+    dnnl_dims_t pad_end = {window->pad_end[0], window->pad_end[1]};
+    call c;
+    call_begin(&c, nothing, 2, (const wfi_md *const[]){src, dst});
+    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
+    if (is_forward(prop))
+        DESCRIBE_FORWARD(c, pooling_forward, pooling_v2_forward, prop, alg, c.m.md[0], c.m.md[1],
+                         stride, kernel, dilate, pad, pad_end);
+    else
+        DESCRIBE_BACKWARD(c, pooling_backward, pooling_v2_backward, alg, c.m.md[0], c.m.md[1],
+                          stride, kernel, dilate, pad, pad_end);
+    return call_end(&c, lib, desc_out);
+}
+
+wf_status wfi_describe_softmax(const wfi_library *lib, dnnl_prop_kind_t prop, bool logarithm,
+                               const wfi_md *data, const_dnnl_primitive_desc_t hint,
+                               dnnl_primitive_desc_t *desc_out) {
+    dnnl_alg_kind_t alg = logarithm ? dnnl_softmax_log : dnnl_softmax_accurate;
+    int dim = data->n_dims - 1;
+    call c;
+    call_begin(&c, nothing, 1, &data);
+    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
+    if (is_forward(prop))
+        DESCRIBE_FORWARD(c, softmax_forward, softmax_v2_forward, prop, alg, c.m.md[0], c.m.md[0],
+                         dim);
+    else
+        DESCRIBE_BACKWARD(c, softmax_backward, softmax_v2_backward, alg, c.m.md[0], c.m.md[0],
+                          c.m.md[0], dim);
+    return call_end(&c, lib, desc_out);
+}
+
+wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_shown_md dst,
+                               wfi_after after, dnnl_primitive_desc_t *desc_out) {
+    call c;
+    call_begin(&c, after, 0, NULL);
+    if (c.status == dnnl_success)
+        c.status =
+            dnnl_reorder_primitive_desc_create(&c.desc, src, lib->engine, dst, lib->engine, c.attr);
+    return call_end(&c, lib, desc_out);
+}
+
+/* ---- asking descriptors ---- */
+
+const char *wfi_desc_name(const_dnnl_primitive_desc_t desc) {
+    const char *name = "";
+    dnnl_status_t status = dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name);
+    return status == dnnl_success ? name : "";
+}
+
+wfi_shown_md wfi_desc_md(const_dnnl_primitive_desc_t desc, int arg) {
+    return dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, arg);
+}

@@ -1,0 +1,122 @@
+/* oneDNN as weft uses it. Only this pair of files knows that oneDNN 2 describes a
+ * primitive through an op descriptor and oneDNN 3 at once, that memory
+ * descriptors are structs in one and handles in the other, and which arguments
+ * came and went. It knows nothing of graphs and nodes.
+ *
+ * Functions that describe a primitive return UNSUPPORTED, without recording an
+ * error, if the library has no implementation. Scratchpads are always the
+ * caller's (dnnl_scratchpad_mode_user).
+ */
+#ifndef WFI_ONEDNN_LIBRARY_H
+#define WFI_ONEDNN_LIBRARY_H
+
+#include "base/base.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#define WFI_MD_DIMS 6
+
+/* How a memory of F32 elements looks, in weft's words. */
+typedef enum wfi_md_kind {
+    WFI_MD_ABSENT,
+    WFI_MD_STRIDED,
+    WFI_MD_C16, /* nChw16c */
+    WFI_MD_ANY  /* the library chooses */
+} wfi_md_kind;
+
+typedef struct wfi_md {
+    wfi_md_kind kind;
+    int n_dims;
+    dnnl_dims_t dim, stride; /* strides in elements */
+} wfi_md;
+
+wfi_md wfi_md_make(wfi_md_kind kind, int n_dims, const int64_t *dim); /* STRIDED: row-major */
+wfi_md wfi_md_transposed(wfi_md md);                                  /* the last two dims */
+
+/* The library's own word for it: what it holds (owned) and what it shows. */
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t wfi_owned_md;
+typedef const_dnnl_memory_desc_t wfi_shown_md;
+#else
+typedef dnnl_memory_desc_t *wfi_owned_md;
+typedef const dnnl_memory_desc_t *wfi_shown_md;
+#endif
+
+/* What every call needs. The engine outlives all that is made on it. */
+typedef struct wfi_library {
+    wf_context *ctx;
+    dnnl_engine_t engine;
+} wfi_library;
+
+wf_status wfi_library_open(wf_context *ctx, wfi_library *lib_out);
+void wfi_library_close(wfi_library *lib);
+
+/* Records "oneDNN could not <what>: <status in words>". WF_OK for success. */
+wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *what);
+
+/* The library's number of threads on the calling thread; UNSUPPORTED if it is
+ * not built on OpenMP and `n_threads` is not 1. */
+wf_status wfi_library_set_threads(wf_context *ctx, int n_threads);
+int wfi_library_threads(void);
+
+wf_status wfi_md_own(const wfi_library *lib, const wfi_md *md, wfi_owned_md *md_out);
+wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_out);
+void wfi_md_disown(const wfi_library *lib, wfi_owned_md md); /* NULL is allowed */
+
+/* ---- primitives ---- */
+
+/* What is done to the result before it is stored. */
+typedef enum wfi_after_kind { WFI_NOTHING, WFI_ADD_OLD, WFI_RELU, WFI_SCALE } wfi_after_kind;
+typedef struct wfi_after {
+    wfi_after_kind kind;
+    float factor; /* of WFI_SCALE */
+} wfi_after;
+
+typedef struct wfi_window { /* of a convolution or a pooling; the same in both dims */
+    int64_t kernel[2], stride, pad;
+    int64_t pad_end[2]; /* at the bottom and right */
+} wfi_window;
+
+/* `prop` says the direction: dnnl_forward_training, dnnl_forward_inference, or
+ * dnnl_backward_data / dnnl_backward_weights / dnnl_backward with the forward's
+ * descriptor as `hint`. Then src, dst and weights are the gradients. */
+wf_status wfi_describe_conv(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
+                            const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
+                            const wfi_md *dst, const wfi_window *window,
+                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
+wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t prop,
+                                     const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
+                                     const wfi_md *dst, const_dnnl_primitive_desc_t hint,
+                                     dnnl_primitive_desc_t *desc_out);
+wf_status wfi_describe_matmul(const wfi_library *lib, const wfi_md *a, const wfi_md *b,
+                              const wfi_md *dst, wfi_after after, dnnl_primitive_desc_t *desc_out);
+/* src, dst and their gradients look alike; flags of dnnl_normalization_flags_t. */
+wf_status wfi_describe_batch_norm(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_md *data,
+                                  float eps, unsigned flags, const_dnnl_primitive_desc_t hint,
+                                  dnnl_primitive_desc_t *desc_out);
+wf_status wfi_describe_layer_norm(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_md *data,
+                                  const wfi_md *stat, float eps, unsigned flags,
+                                  const_dnnl_primitive_desc_t hint,
+                                  dnnl_primitive_desc_t *desc_out);
+wf_status wfi_describe_eltwise(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
+                               const wfi_md *data, float alpha, float beta,
+                               const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
+wf_status wfi_describe_binary(const wfi_library *lib, dnnl_alg_kind_t alg, const wfi_md *a,
+                              const wfi_md *b, const wfi_md *dst, wfi_after after,
+                              dnnl_primitive_desc_t *desc_out);
+wf_status wfi_describe_pooling(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
+                               const wfi_md *src, const wfi_md *dst, const wfi_window *window,
+                               const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
+/* Over the last dim. */
+wf_status wfi_describe_softmax(const wfi_library *lib, dnnl_prop_kind_t prop, bool logarithm,
+                               const wfi_md *data, const_dnnl_primitive_desc_t hint,
+                               dnnl_primitive_desc_t *desc_out);
+wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_shown_md dst,
+                               wfi_after after, dnnl_primitive_desc_t *desc_out);
+
+/* The implementation's name; lives as long as the descriptor. */
+const char *wfi_desc_name(const_dnnl_primitive_desc_t desc);
+/* The memory of an execution argument (DNNL_ARG_...), NULL if there is none. */
+wfi_shown_md wfi_desc_md(const_dnnl_primitive_desc_t desc, int arg);
+
+#endif

@@ -1,0 +1,290 @@
+/* Preparing and running; which op is described where. */
+#include "kernel/onednn/onednn.h"
+#include "op/op_table.h"
+
+#include <fenv.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const wfi_op *op;
+    wfi_describe_function describe;
+} described[] = {
+    {&wfi_op_conv2d, wfi_describe_conv2d},
+    {&wfi_op_conv2d_backward_data, wfi_describe_conv2d_backward_data},
+    {&wfi_op_conv2d_backward_weight, wfi_describe_conv2d_backward_weight},
+    {&wfi_op_linear, wfi_describe_linear},
+    {&wfi_op_linear_backward_data, wfi_describe_linear_backward_data},
+    {&wfi_op_linear_backward_weight, wfi_describe_linear_backward_weight},
+    {&wfi_op_matmul, wfi_describe_product},
+    {&wfi_op_batch_norm, wfi_describe_bn},
+    {&wfi_op_batch_norm_inference, wfi_describe_bn},
+    {&wfi_op_batch_norm_backward, wfi_describe_bn},
+    {&wfi_op_layer_norm, wfi_describe_ln},
+    {&wfi_op_layer_norm_backward, wfi_describe_ln},
+    {&wfi_op_relu, wfi_describe_activation},
+    {&wfi_op_relu_backward, wfi_describe_activation},
+    {&wfi_op_gelu, wfi_describe_activation},
+    {&wfi_op_gelu_backward, wfi_describe_activation},
+    {&wfi_op_tanh, wfi_describe_activation},
+    {&wfi_op_tanh_backward, wfi_describe_activation},
+    {&wfi_op_sigmoid, wfi_describe_activation},
+    {&wfi_op_sigmoid_backward, wfi_describe_activation},
+    {&wfi_op_add, wfi_describe_arithmetic},
+    {&wfi_op_add_relu, wfi_describe_arithmetic},
+    {&wfi_op_mul, wfi_describe_arithmetic},
+    {&wfi_op_scale, wfi_describe_arithmetic},
+    {&wfi_op_max_pool, wfi_describe_pool},
+    {&wfi_op_max_pool_backward, wfi_describe_pool},
+    {&wfi_op_avg_pool, wfi_describe_pool},
+    {&wfi_op_avg_pool_backward, wfi_describe_pool},
+    {&wfi_op_global_avg_pool, wfi_describe_pool},
+    {&wfi_op_global_avg_pool_backward, wfi_describe_pool},
+    {&wfi_op_softmax, wfi_describe_softmaxes},
+    {&wfi_op_softmax_backward, wfi_describe_softmaxes},
+    {&wfi_op_log_softmax, wfi_describe_softmaxes},
+    {&wfi_op_log_softmax_backward, wfi_describe_softmaxes},
+    {&wfi_op_self_attention, wfi_describe_attention},
+    {&wfi_op_self_attention_backward, wfi_describe_attention},
+    {&wfi_op_reorder, wfi_describe_layout},
+};
+
+/* ---- describing ---- */
+
+wf_status wfi_onednn_open(wfi_kernel *kernel, int n_threads) {
+    wfi_onednn *state = wfi_alloc(kernel->ctx, 1, sizeof *state, "a oneDNN kernel");
+    if (!state) return WF_NO_MEMORY;
+    kernel->state = state;
+    state->n_threads = n_threads;
+    return wfi_library_open(kernel->ctx, &state->lib);
+}
+
+const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand) {
+    const wfi_node *node = kernel->node;
+    int32_t v = operand < node->n_in ? node->in[operand] : node->out[operand - node->n_in];
+    return v < 0 ? NULL : wfi_value_at(kernel->graph, v);
+}
+
+wfi_md wfi_operand_md(const wfi_kernel *kernel, int operand) {
+    const wfi_value *value = wfi_operand_value(kernel, operand);
+    if (!value) return (wfi_md){.kind = WFI_MD_ABSENT};
+    return wfi_md_make(value->layout == WFI_C16 ? WFI_MD_C16 : WFI_MD_STRIDED, value->shape.n_dims,
+                       value->shape.dim);
+}
+
+wfi_md wfi_operand_row(const wfi_kernel *kernel, int operand) {
+    const wfi_value *value = wfi_operand_value(kernel, operand);
+    if (!value) return (wfi_md){.kind = WFI_MD_ABSENT};
+    int64_t n_elem = wf_shape_n_elem(&value->shape);
+    return wfi_md_make(WFI_MD_STRIDED, 1, &n_elem);
+}
+
+wf_status wfi_bind_at(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
+                      size_t offset_bytes) {
+    if (primitive->n_args == WFI_MAX_ARGUMENTS)
+        return wfi_fail(kernel->ctx, WF_BUG, "a oneDNN kernel with too many arguments");
+    int i = primitive->n_args++;
+    primitive->args[i].arg = arg;
+    primitive->operand[i] = operand;
+    primitive->offset[i] = offset_bytes;
+    return WF_OK;
+}
+
+wf_status wfi_bind(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand) {
+    wfi_shown_md md = wfi_desc_md(primitive->desc, arg);
+    size_t n_bytes = md ? dnnl_memory_desc_get_size(md) : 0;
+    if (n_bytes == 0)
+        return wfi_fail(kernel->ctx, WF_BUG, "oneDNN's kernel for %s has no argument %d",
+                        kernel->label, arg);
+    kernel->bytes[operand] = n_bytes;
+    return wfi_bind_at(kernel, primitive, arg, operand, 0);
+}
+
+wf_status wfi_bind_format(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
+                          const wfi_md *plain) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    WF_TRY(wfi_bind(kernel, primitive, arg, operand));
+    WF_TRY(wfi_onednn_format_create(state, wfi_desc_md(primitive->desc, arg), plain,
+                                    &state->formats[operand]));
+    if (state->formats[operand])
+        kernel->format[operand] = wfi_onednn_format_base(state->formats[operand]);
+    return WF_OK;
+}
+
+wf_status wfi_add_primitive(wfi_kernel *kernel, dnnl_primitive_desc_t desc,
+                            dnnl_primitive_desc_t hint, const char **reason_out,
+                            wfi_primitive **primitive_out) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    if (state->n_primitives == WFI_MAX_PRIMITIVES) {
+        dnnl_primitive_desc_destroy(desc);
+        if (hint) dnnl_primitive_desc_destroy(hint);
+        return wfi_fail(kernel->ctx, WF_BUG, "a kernel of too many oneDNN primitives");
+    }
+    wfi_primitive *primitive = &state->primitives[state->n_primitives++];
+    primitive->desc = desc;
+    primitive->hint = hint;
+    const char *name = wfi_desc_name(desc);
+    if (!strncmp(name, "ref", 3) || !strncmp(name, "gemm:ref", 8))
+        return wfi_decline(reason_out, "oneDNN has only its own reference");
+    if (state->n_primitives == 1) kernel->detail = name;
+    wfi_shown_md scratchpad = wfi_desc_md(desc, DNNL_ARG_SCRATCHPAD);
+    size_t n_bytes = scratchpad ? dnnl_memory_desc_get_size(scratchpad) : 0;
+    size_t total = state->own_scratch_bytes + n_bytes;
+    if (total > kernel->scratch_bytes) kernel->scratch_bytes = total;
+    if (n_bytes > 0)
+        WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SCRATCHPAD, WFI_SCRATCH,
+                           state->own_scratch_bytes));
+    *primitive_out = primitive;
+    return WF_OK;
+}
+
+static bool has_empty_operand(const wfi_kernel *kernel) {
+    for (int i = 0; i < kernel->n_operands; i++) {
+        const wfi_value *value = wfi_operand_value(kernel, i);
+        if (value && wf_shape_n_elem(&value->shape) == 0) return true;
+    }
+    return false;
+}
+
+/* The size of a scratchpad depends on the number of threads at this moment, so it
+ * is the kernel's while the library is asked, whichever thread asks. */
+static wf_status onednn_describe(wfi_kernel *kernel, const wfi_kernel_options *options,
+                                 const char **reason_out) {
+    size_t i = 0;
+    while (i < WFI_COUNT(described) && described[i].op != kernel->node->op) i++;
+    if (i == WFI_COUNT(described)) return wfi_decline(reason_out, "not an op of oneDNN's");
+    if (has_empty_operand(kernel)) return wfi_decline(reason_out, "an operand is empty");
+    *reason_out = "oneDNN does not implement this";
+    WF_TRY(wfi_onednn_open(kernel, options->n_threads));
+    int before = wfi_library_threads();
+    WF_TRY(wfi_library_set_threads(kernel->ctx, options->n_threads));
+    wf_status status = described[i].describe(kernel, options, reason_out);
+    wf_status restored = wfi_library_set_threads(kernel->ctx, before);
+    return status != WF_OK ? status : restored;
+}
+
+/* ---- preparing and running, on the compute thread ---- */
+
+static wf_status onednn_prepare(wfi_kernel *kernel) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    wf_context *ctx = kernel->ctx;
+    if (state->stream) return WF_OK;
+    WF_TRY(wfi_library_check(
+        ctx, dnnl_stream_create(&state->stream, state->lib.engine, dnnl_stream_default_flags),
+        "create a stream"));
+    for (int p = 0; p < state->n_primitives; p++) {
+        wfi_primitive *primitive = &state->primitives[p];
+        WF_TRY(wfi_library_check(ctx, dnnl_primitive_create(&primitive->primitive, primitive->desc),
+                                 "build a kernel"));
+        for (int i = 0; i < primitive->n_args; i++)
+            WF_TRY(wfi_library_check(
+                ctx,
+                dnnl_memory_create(&primitive->args[i].memory,
+                                   wfi_desc_md(primitive->desc, primitive->args[i].arg),
+                                   state->lib.engine, DNNL_MEMORY_NONE),
+                "create a memory"));
+    }
+    return WF_OK;
+}
+
+wf_status wfi_run_primitive(wfi_kernel *kernel, int index, void *const operands[], void *scratch) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    wfi_primitive *primitive = &state->primitives[index];
+    for (int i = 0; i < primitive->n_args; i++) {
+        int operand = primitive->operand[i];
+        char *base = operand == WFI_SCRATCH ? scratch : operands[operand];
+        void *handle = base + primitive->offset[i];
+        /* oneDNN 2 zeroes the padding of a blocked memory whenever it is told an address. */
+        if (handle == primitive->bound[i]) continue;
+        WF_TRY(wfi_library_check(kernel->ctx,
+                                 dnnl_memory_set_data_handle(primitive->args[i].memory, handle),
+                                 "take an address"));
+        primitive->bound[i] = handle;
+    }
+    return wfi_library_check(kernel->ctx,
+                             dnnl_primitive_execute(primitive->primitive, state->stream,
+                                                    primitive->n_args, primitive->args),
+                             kernel->label);
+}
+
+static wf_status onednn_run(wfi_kernel *kernel, void *const operands[], void *scratch,
+                            const wfi_step_args *step) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    if (state->run)
+        WF_TRY(state->run(kernel, operands, scratch, step));
+    else
+        for (int p = 0; p < state->n_primitives; p++)
+            WF_TRY(wfi_run_primitive(kernel, p, operands, scratch));
+    return wfi_library_check(kernel->ctx, dnnl_stream_wait(state->stream), kernel->label);
+}
+
+static void destroy_primitive(wfi_primitive *primitive) {
+    for (int i = 0; i < primitive->n_args; i++)
+        if (primitive->args[i].memory) dnnl_memory_destroy(primitive->args[i].memory);
+    if (primitive->primitive) dnnl_primitive_destroy(primitive->primitive);
+    if (primitive->desc) dnnl_primitive_desc_destroy(primitive->desc);
+    if (primitive->hint) dnnl_primitive_desc_destroy(primitive->hint);
+}
+
+static void onednn_destroy(wfi_kernel *kernel) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    if (!state) return;
+    for (int p = 0; p < state->n_primitives; p++) destroy_primitive(&state->primitives[p]);
+    for (int i = 0; i < WFI_MAX_OPERANDS; i++) wfi_onednn_format_destroy(state, state->formats[i]);
+    if (state->stream) dnnl_stream_destroy(state->stream);
+    wfi_library_close(&state->lib);
+    wfi_free(kernel->ctx, state);
+}
+
+const wfi_kernel_impl wfi_kernel_onednn = {
+    .name = "onednn",
+    .instrumented = false,
+    .describe = onednn_describe,
+    .prepare = onednn_prepare,
+    .run = onednn_run,
+    .destroy = onednn_destroy,
+};
+
+/* ---- threads and versions ---- */
+
+wf_status wfi_kernel_thread_enter(wf_context *ctx, int n_threads) {
+    /* Default rounding, no flush to zero: OpenMP's workers inherit it. */
+    if (fesetenv(FE_DFL_ENV) != 0)
+        return wfi_fail(ctx, WF_DEVICE, "the floating-point mode could not be set");
+    return wfi_library_set_threads(ctx, n_threads);
+}
+
+static const char *isa_name(void) {
+    static const struct {
+        dnnl_cpu_isa_t isa;
+        const char *name;
+    } names[] = {
+        {dnnl_cpu_isa_sse41, "sse41"},
+        {dnnl_cpu_isa_avx, "avx"},
+        {dnnl_cpu_isa_avx2, "avx2"},
+        {dnnl_cpu_isa_avx512_core, "avx512_core"},
+        {dnnl_cpu_isa_avx512_core_vnni, "avx512_core_vnni"},
+        {dnnl_cpu_isa_avx512_core_bf16, "avx512_core_bf16"},
+    };
+    dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    for (size_t i = 0; i < WFI_COUNT(names); i++)
+        if (names[i].isa == isa) return names[i].name;
+    return "a newer instruction set";
+}
+
+/* Written once, then only read: the version is known only to the library that the
+ * process has loaded. */
+static char library_text[80];
+
+static void write_library_text(void) {
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(library_text, sizeof library_text, "oneDNN %d.%d.%d (%s)", version->major,
+             version->minor, version->patch, isa_name());
+}
+
+const char *wfi_kernel_library(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, write_library_text);
+    return library_text;
+}

@@ -1,0 +1,108 @@
+/* What the files of this folder share: a kernel is one oneDNN primitive, or a few
+ * in a row, whose arguments are operands of the node or pieces of its scratch
+ * memory. The files describe (which primitive, which operand is which argument);
+ * onednn.c prepares, runs and destroys.
+ */
+#ifndef WFI_ONEDNN_H
+#define WFI_ONEDNN_H
+
+#include "kernel/kernel.h"
+#include "kernel/onednn/library.h"
+
+#define WFI_MAX_PRIMITIVES 5
+#define WFI_MAX_ARGUMENTS  12
+#define WFI_SCRATCH        (-1) /* in place of an operand */
+
+typedef struct wfi_primitive {
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_desc_t hint; /* the forward's, if this is a backward; kept as long */
+    dnnl_primitive_t primitive; /* NULL until prepared */
+    int n_args;
+    dnnl_exec_arg_t args[WFI_MAX_ARGUMENTS];
+    int operand[WFI_MAX_ARGUMENTS];
+    size_t offset[WFI_MAX_ARGUMENTS]; /* bytes into the operand */
+    void *bound[WFI_MAX_ARGUMENTS];   /* where the argument's memory points to now */
+} wfi_primitive;
+
+typedef wf_status (*wfi_run_function)(wfi_kernel *kernel, void *const operands[], void *scratch,
+                                      const wfi_step_args *step);
+
+typedef struct wfi_onednn {
+    wfi_library lib;
+    dnnl_stream_t stream;
+    int n_threads;
+    int n_primitives;
+    wfi_primitive primitives[WFI_MAX_PRIMITIVES];
+    struct wfi_onednn_format *formats[WFI_MAX_OPERANDS]; /* owned; NULL: plain */
+    size_t own_scratch_bytes; /* before the primitives' scratchpads, for what lies between them */
+    wfi_run_function run;     /* NULL: the primitives, one after the other */
+} wfi_onednn;
+
+/* Fills a kernel whose state is a fresh wfi_onednn. UNSUPPORTED declines. */
+typedef wf_status (*wfi_describe_function)(wfi_kernel *kernel, const wfi_kernel_options *options,
+                                           const char **reason_out);
+
+wf_status wfi_describe_conv2d(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_conv2d_backward_data(wfi_kernel *, const wfi_kernel_options *,
+                                            const char **);
+wf_status wfi_describe_conv2d_backward_weight(wfi_kernel *, const wfi_kernel_options *,
+                                              const char **);
+wf_status wfi_describe_bn(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_ln(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_activation(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_arithmetic(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_pool(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_linear(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_linear_backward_data(wfi_kernel *, const wfi_kernel_options *,
+                                            const char **);
+wf_status wfi_describe_linear_backward_weight(wfi_kernel *, const wfi_kernel_options *,
+                                              const char **);
+wf_status wfi_describe_product(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_softmaxes(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_attention(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_layout(wfi_kernel *, const wfi_kernel_options *, const char **);
+
+static inline wfi_onednn *wfi_onednn_of(const wfi_kernel *kernel) {
+    return kernel->state;
+}
+static inline wf_status wfi_decline(const char **reason_out, const char *reason) {
+    *reason_out = reason;
+    return WF_UNSUPPORTED;
+}
+
+/* A state with an open engine and stream. */
+wf_status wfi_onednn_open(wfi_kernel *kernel, int n_threads);
+
+/* The value behind an operand, NULL if it is absent. */
+const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand);
+/* How an operand's value lies in memory: of its shape, or as one long row (for what
+ * treats all elements alike). ABSENT if it is. */
+wfi_md wfi_operand_md(const wfi_kernel *kernel, int operand);
+wfi_md wfi_operand_row(const wfi_kernel *kernel, int operand);
+
+/* Appends a primitive; `desc` and `hint` (may be NULL) are the kernel's from here
+ * on, also on failure. Declines the library's own reference implementations. */
+wf_status wfi_add_primitive(wfi_kernel *kernel, dnnl_primitive_desc_t desc,
+                            dnnl_primitive_desc_t hint, const char **reason_out,
+                            wfi_primitive **primitive_out);
+/* Execution argument `arg` lies at the start of `operand`, whose extent becomes
+ * the memory's. */
+wf_status wfi_bind(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand);
+/* The same somewhere inside it; the extent is left alone. */
+wf_status wfi_bind_at(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
+                      size_t offset_bytes);
+/* Binds a parameter or its gradient, publishing the format the primitive asks for
+ * if it is not `plain`. */
+wf_status wfi_bind_format(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
+                          const wfi_md *plain);
+
+wf_status wfi_run_primitive(wfi_kernel *kernel, int index, void *const operands[], void *scratch);
+
+/* ---- format.c ---- */
+
+wf_status wfi_onednn_format_create(const wfi_onednn *state, wfi_shown_md md, const wfi_md *plain,
+                                   struct wfi_onednn_format **format_out);
+const wfi_format *wfi_onednn_format_base(const struct wfi_onednn_format *format);
+void wfi_onednn_format_destroy(const wfi_onednn *state, struct wfi_onednn_format *format);
+
+#endif
