@@ -1,0 +1,88 @@
+/* What the tests of files share: a fresh folder, files in it, expected failures. */
+#ifndef TESTS_DATA_FOLDER_H
+#define TESTS_DATA_FOLDER_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <weft/context.h>
+
+typedef struct folder {
+    wf_context *ctx;
+    char path[128];
+    char file[400]; /* of the last folder_file */
+} folder;
+
+static inline int folder_setup(void **state) {
+    const char *base = getenv("TMPDIR");
+    folder *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    snprintf(f->path, sizeof f->path, "%.80s/weft-test-XXXXXX", base ? base : "/tmp");
+    assert_non_null(mkdtemp(f->path));
+    assert_int_equal(wf_context_create(NULL, &f->ctx), WF_OK);
+    *state = f;
+    return 0;
+}
+
+static inline const char *folder_file(folder *f, const char *name) {
+    snprintf(f->file, sizeof f->file, "%s/%s", f->path, name);
+    return f->file;
+}
+
+/* Files in the folder; with `remove`, afterwards none. */
+static inline int folder_count(folder *f, int remove_them) {
+    int n = 0;
+    DIR *d = opendir(f->path);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        n++;
+        if (remove_them) assert_int_equal(unlink(folder_file(f, e->d_name)), 0);
+    }
+    closedir(d);
+    return n;
+}
+
+/* Also checks that the library gave back every block. */
+static inline int folder_teardown(void **state) {
+    folder *f = *state;
+    folder_count(f, 1);
+    assert_int_equal(rmdir(f->path), 0);
+    assert_int_equal(wf_context_memory(f->ctx).n_live, 0);
+    wf_context_destroy(f->ctx);
+    free(f);
+    return 0;
+}
+
+static inline const char *folder_write(folder *f, const char *name, const void *bytes, size_t n) {
+    FILE *out = fopen(folder_file(f, name), "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, n, out), n);
+    assert_int_equal(fclose(out), 0);
+    return f->file;
+}
+
+static inline void expect_sentence(const wf_context *ctx, const char *part) {
+    if (!strstr(wf_context_error(ctx), part))
+        fail_msg("expected a sentence with '%s', got '%s'", part, wf_context_error(ctx));
+}
+
+static inline void expect_failure(const wf_context *ctx, wf_status status, wf_status expected,
+                                  const char *part) {
+    if (status != expected)
+        fail_msg("expected %s, got %s: %s", wf_status_name(expected), wf_status_name(status),
+                 wf_context_error(ctx));
+    expect_sentence(ctx, part);
+}
+
+#define TEST_IN_FOLDER(name) cmocka_unit_test_setup_teardown(name, folder_setup, folder_teardown)
+
+#endif

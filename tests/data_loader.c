@@ -1,0 +1,295 @@
+/* The order of samples, the position, the ring, and what happens when memory runs out. */
+#include "data_folder.h"
+
+#include <weft/data.h>
+
+#define N     50 /* samples */
+#define BATCH 12 /* four whole batches and one of two samples */
+
+static wf_data *open_synthetic(wf_context *ctx, uint64_t seed) {
+    wf_data_config config = WF_DATA_CONFIG_INIT;
+    wf_data *data;
+    config.name = "synthetic";
+    config.channels = 2;
+    config.height = config.width = 3;
+    config.n_synthetic = N;
+    config.seed = seed;
+    assert_int_equal(wf_data_open(ctx, &config, &data), WF_OK);
+    return data;
+}
+
+static wf_loader *start(wf_data *data, wf_loader_config config) {
+    wf_loader *loader;
+    config.batch = BATCH;
+    assert_int_equal(wf_loader_create(data, &config, &loader), WF_OK);
+    return loader;
+}
+
+static const wf_batch *next(wf_loader *loader) {
+    const wf_batch *batch;
+    assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
+    return batch;
+}
+
+/* The sample numbers of one epoch, each checked to occur once. */
+static void epoch_order(wf_loader *loader, int64_t epoch, int64_t order[N]) {
+    int seen[N] = {0}, n = 0;
+    for (int last = 0; !last;) {
+        const wf_batch *batch = next(loader);
+        assert_int_equal(batch->epoch, epoch);
+        assert_int_equal(batch->first_sample, n);
+        assert_int_equal((uintptr_t)batch->x % 64, 0);
+        assert_int_equal((uintptr_t)batch->y % 64, 0);
+        for (int64_t i = 0; i < batch->n_samples; i++) {
+            order[n++] = batch->index[i];
+            assert_int_equal(seen[batch->index[i]]++, 0);
+        }
+        last = batch->last_of_epoch;
+        assert_int_equal(batch->n_samples, last ? N % BATCH : BATCH);
+    }
+    assert_int_equal(n, N);
+}
+
+static void orders(void **state) {
+    folder *f = *state;
+    wf_data *data = open_synthetic(f->ctx, 1), *other = open_synthetic(f->ctx, 2);
+    wf_loader_config config = WF_LOADER_CONFIG_INIT;
+    wf_loader *a = start(data, config), *c = start(other, config);
+    config.n_prefetch = 7;
+    wf_loader *b = start(data, config);
+    int64_t order_a[3][N], order_b[3][N], order_c[N];
+    for (int e = 0; e < 3; e++) {
+        epoch_order(a, e, order_a[e]);
+        epoch_order(b, e, order_b[e]);
+    }
+    epoch_order(c, 0, order_c);
+    assert_memory_equal(order_a, order_b, sizeof order_a);
+    assert_memory_not_equal(order_a[0], order_a[1], sizeof order_a[0]);
+    assert_memory_not_equal(order_a[0], order_c, sizeof order_c);
+    config.shuffle = 0;
+    wf_loader *d = start(data, config);
+    epoch_order(d, 0, order_c);
+    for (int i = 0; i < N; i++) assert_int_equal(order_c[i], i);
+    wf_loader_destroy(a);
+    wf_loader_destroy(b);
+    wf_loader_destroy(c);
+    wf_loader_destroy(d);
+    wf_data_close(data);
+    wf_data_close(other);
+}
+
+/* Every position that a batch can end at: a loader started there gives the same bytes. */
+static void resumes(void **state) {
+    folder *f = *state;
+    wf_data *data = open_synthetic(f->ctx, 3);
+    wf_loader_config config = WF_LOADER_CONFIG_INIT;
+    config.augment = 1;
+    for (config.drop_last = 0; config.drop_last < 2; config.drop_last++) {
+        config.first_epoch = config.first_sample = 0;
+        wf_loader *whole = start(data, config);
+        for (int i = 0; i < 12; i++) {
+            wf_loader *resumed = start(data, config);
+            const wf_batch *a = next(whole), *b = next(resumed);
+            assert_int_equal(a->epoch, b->epoch);
+            assert_int_equal(a->n_samples, b->n_samples);
+            assert_int_equal(a->last_of_epoch, b->last_of_epoch);
+            assert_memory_equal(a->x, b->x, a->x_bytes);
+            assert_memory_equal(a->y, b->y, a->y_bytes);
+            if (config.drop_last) assert_int_equal(a->n_samples, BATCH);
+            config.first_epoch = a->epoch; /* also past the epoch's last batch */
+            config.first_sample = a->first_sample + a->n_samples;
+            wf_loader_destroy(resumed);
+        }
+        wf_loader_destroy(whole);
+    }
+    wf_data_close(data);
+}
+
+static void ends_test_passes(void **state) {
+    folder *f = *state;
+    char text[400];
+    wf_data *data;
+    memset(text, 'x', sizeof text);
+    wf_data_config set = WF_DATA_CONFIG_INIT;
+    set.name = folder_write(f, "text", text, sizeof text);
+    set.kind = WF_DATA_TOKENS;
+    set.n_tokens = 2;
+    assert_int_equal(wf_data_open(f->ctx, &set, &data), WF_OK);
+    wf_loader_config config = WF_LOADER_CONFIG_INIT;
+    config.split = WF_DATA_TEST;
+    config.shuffle = 0;
+    wf_loader *loader = start(data, config);
+    for (int pass = 0; pass < 3; pass++) { /* 19 samples */
+        assert_int_equal(next(loader)->n_samples, BATCH);
+        const wf_batch *batch = next(loader);
+        assert_int_equal(batch->n_samples, 7);
+        assert_int_equal(batch->epoch, pass);
+        assert_int_equal(batch->first_sample, BATCH);
+        assert_true(batch->last_of_epoch);
+        assert_null(next(loader));
+    }
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+}
+
+static void stops_anywhere(void **state) {
+    folder *f = *state;
+    wf_data *data = open_synthetic(f->ctx, 4);
+    for (int n_taken = 0; n_taken < 12; n_taken++)
+        for (int n_prefetch = 1; n_prefetch < 4; n_prefetch++) {
+            wf_loader_config config = WF_LOADER_CONFIG_INIT;
+            config.n_prefetch = n_prefetch;
+            wf_loader *loader = start(data, config);
+            for (int i = 0; i < n_taken; i++) next(loader);
+            wf_loader_destroy(loader);
+        }
+    wf_loader_destroy(NULL);
+    wf_data_close(data);
+}
+
+static void keeps_the_heap(void **state) {
+    folder *f = *state;
+    wf_data *data = open_synthetic(f->ctx, 5);
+    wf_loader *loader = start(data, (wf_loader_config)WF_LOADER_CONFIG_INIT);
+    uint64_t before = wf_context_memory(f->ctx).n_allocations;
+    for (int i = 0; i < 30; i++) next(loader);
+    assert_int_equal(wf_context_memory(f->ctx).n_allocations, before);
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+}
+
+static void makes_synthetic_samples(void **state) {
+    folder *f = *state;
+    wf_data_config config = WF_DATA_CONFIG_INIT;
+    wf_data *data;
+    config.name = "synthetic";
+    config.height = config.width = 8;
+    config.n_classes = 5;
+    config.targets = WF_TARGETS_ONE_HOT;
+    assert_int_equal(wf_data_open(f->ctx, &config, &data), WF_OK);
+    assert_int_equal(wf_data_describe(data)->n_train, 3840);
+    assert_int_equal(wf_data_describe(data)->n_test, 0);
+    assert_int_equal(wf_data_describe(data)->y_bytes, 20);
+    wf_loader *loader = start(data, (wf_loader_config)WF_LOADER_CONFIG_INIT);
+    const wf_batch *batch = next(loader);
+    double sum = 0, squares = 0;
+    for (int i = 0; i < BATCH * 192; i++) {
+        double value = ((const float *)batch->x)[i];
+        sum += value;
+        squares += value * value;
+    }
+    assert_true(sum * sum / (BATCH * 192) < 16); /* four standard deviations */
+    assert_true(squares > 0.8 * BATCH * 192 && squares < 1.2 * BATCH * 192);
+    for (int i = 0; i < BATCH; i++) {
+        const float *row = (const float *)batch->y + 5 * i;
+        assert_true(row[0] + row[1] + row[2] + row[3] + row[4] == 1);
+    }
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+
+    config.kind = WF_DATA_TOKENS;
+    config.n_tokens = 9;
+    assert_int_equal(wf_data_open(f->ctx, &config, &data), WF_OK);
+    assert_int_equal(wf_data_describe(data)->targets, WF_TARGETS_LABELS);
+    loader = start(data, (wf_loader_config)WF_LOADER_CONFIG_INIT);
+    batch = next(loader);
+    const int32_t *x = batch->x, *y = batch->y;
+    for (int i = 0; i < BATCH * 9; i++) {
+        assert_in_range(x[i], 0, 4);
+        if (i % 9 != 8) assert_int_equal(y[i], x[i + 1]);
+    }
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+}
+
+static void refuses_bad_configurations(void **state) {
+    folder *f = *state;
+    wf_data *data = open_synthetic(f->ctx, 6);
+    wf_loader *loader;
+    wf_loader_config config = WF_LOADER_CONFIG_INIT;
+    config.batch = 0;
+    expect_failure(f->ctx, wf_loader_create(data, &config, &loader), WF_INVALID_ARG, "batch is 0");
+    config.batch = N + 1;
+    config.drop_last = 1;
+    expect_failure(f->ctx, wf_loader_create(data, &config, &loader), WF_INVALID_ARG,
+                   "a batch of 51 is more than the 50 training samples");
+    config.batch = 5;
+    config.first_sample = N + 1;
+    expect_failure(f->ctx, wf_loader_create(data, &config, &loader), WF_INVALID_ARG,
+                   "cannot start at sample 51 of epoch 0");
+    config.first_sample = 0;
+    config.n_prefetch = 0;
+    expect_failure(f->ctx, wf_loader_create(data, &config, &loader), WF_INVALID_ARG,
+                   "n_prefetch is 0");
+    config.struct_size = 1;
+    expect_failure(f->ctx, wf_loader_create(data, &config, &loader), WF_INVALID_ARG,
+                   "WF_LOADER_CONFIG_INIT");
+    wf_data_close(data);
+}
+
+/* ---- allocation faults ---- */
+
+typedef struct faults {
+    int n_left; /* allocations before the one that fails */
+} faults;
+
+static void *failing_alloc(void *self, size_t bytes) {
+    faults *f = self;
+    void *block = NULL;
+    if (f->n_left-- == 0) return NULL;
+    return posix_memalign(&block, 64, bytes) ? NULL : block;
+}
+
+static void plain_free(void *self, void *block) {
+    (void)self;
+    free(block);
+}
+
+static wf_status open_and_load(wf_context *ctx, const char *path) {
+    wf_data_config set = WF_DATA_CONFIG_INIT;
+    wf_data *data;
+    wf_loader *loader;
+    set.name = path;
+    set.kind = WF_DATA_TOKENS;
+    set.text = WF_TEXT_WORDS;
+    set.n_tokens = 2;
+    wf_status status = wf_data_open(ctx, &set, &data);
+    if (status != WF_OK) return status;
+    wf_loader_config config = WF_LOADER_CONFIG_INIT;
+    status = wf_loader_create(data, &config, &loader);
+    if (status == WF_OK) wf_loader_destroy(loader);
+    wf_data_close(data);
+    return status;
+}
+
+static void survives_failed_allocations(void **state) {
+    folder *f = *state;
+    const char *path = folder_write(f, "text", "a b c d e f g h i j k", 21);
+    wf_status status = WF_NO_MEMORY;
+    for (int n = 1; status != WF_OK; n++) {
+        faults left = {n}; /* the context itself is the first */
+        wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+        wf_context *ctx;
+        config.allocator = (wf_allocator){failing_alloc, plain_free, &left};
+        assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+        status = open_and_load(ctx, path);
+        if (status != WF_OK) expect_failure(ctx, status, WF_NO_MEMORY, "no host memory left");
+        assert_int_equal(wf_context_memory(ctx).n_live, 0);
+        wf_context_destroy(ctx);
+        assert_in_range(n, 1, 100);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_IN_FOLDER(orders),
+        TEST_IN_FOLDER(resumes),
+        TEST_IN_FOLDER(ends_test_passes),
+        TEST_IN_FOLDER(stops_anywhere),
+        TEST_IN_FOLDER(keeps_the_heap),
+        TEST_IN_FOLDER(makes_synthetic_samples),
+        TEST_IN_FOLDER(refuses_bad_configurations),
+        TEST_IN_FOLDER(survives_failed_allocations),
+    };
+    return cmocka_run_group_tests_name("data_loader", tests, NULL, NULL);
+}
