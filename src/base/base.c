@@ -38,8 +38,9 @@ static void libc_free(void *self, void *block) {
 
 const char *wf_status_name(wf_status status) {
     switch (status) {
-#define CASE(name, value, meaning) \
-    case WF_##name: return #name;
+#define CASE(name, value, meaning)                                                                 \
+    case WF_##name:                                                                                \
+        return #name;
         WF_STATUS_LIST(CASE)
 #undef CASE
     }
@@ -48,8 +49,9 @@ const char *wf_status_name(wf_status status) {
 
 const char *wf_status_meaning(wf_status status) {
     switch (status) {
-#define CASE(name, value, meaning) \
-    case WF_##name: return meaning;
+#define CASE(name, value, meaning)                                                                 \
+    case WF_##name:                                                                                \
+        return meaning;
         WF_STATUS_LIST(CASE)
 #undef CASE
     }
@@ -61,7 +63,8 @@ wf_status wf_context_create(const wf_context_config *config, wf_context **ctx_ou
     if (!config) config = &defaults;
     if (!ctx_out || config->struct_size != sizeof *config) return WF_INVALID_ARG;
     wf_allocator allocator = config->allocator;
-    if (!allocator.alloc || !allocator.free) allocator = (wf_allocator){libc_alloc, libc_free, NULL};
+    if (!allocator.alloc || !allocator.free)
+        allocator = (wf_allocator){libc_alloc, libc_free, NULL};
     wf_context *ctx = allocator.alloc(allocator.self, sizeof *ctx);
     if (!ctx) return WF_NO_MEMORY;
     memset(ctx, 0, sizeof *ctx);

@@ -10,10 +10,10 @@
 #include <weft/types.h>
 
 /* Passes a failure up. The callee has recorded the sentence. */
-#define WF_TRY(call)                              \
-    do {                                          \
-        wf_status wfi_status_ = (call);           \
-        if (wfi_status_ != WF_OK) return wfi_status_; \
+#define WF_TRY(call)                                                                               \
+    do {                                                                                           \
+        wf_status wfi_status_ = (call);                                                            \
+        if (wfi_status_ != WF_OK) return wfi_status_;                                              \
     } while (0)
 
 #define WFI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -43,7 +43,7 @@ char *wfi_sprintf(wf_context *ctx, const char *format, ...) WFI_PRINTF(2, 3);
  * `*capacity`. */
 wf_status wfi_grow(wf_context *ctx, void **array, size_t n, size_t *capacity, size_t elem_bytes,
                    const char *what);
-#define WFI_GROW(ctx, array, n, capacity, what) \
+#define WFI_GROW(ctx, array, n, capacity, what)                                                    \
     wfi_grow((ctx), (void **)&(array), (size_t)(n), &(capacity), sizeof(*(array)), (what))
 
 /* A bump allocator whose blocks die together. */

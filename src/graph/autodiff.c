@@ -55,8 +55,8 @@ static wf_status add_weight_gradient(wfi_autodiff *ad, int32_t param, int32_t va
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
         wfi_weight_gradient *w = &g->weight_gradients[i];
         if (w->param != param || w->unit != ad->unit) continue;
-        const wfi_node *sum = wfi_backward_node(ad, &wfi_op_add, NULL, NULL, 2,
-                                                (int32_t[]){w->value, value});
+        const wfi_node *sum =
+            wfi_backward_node(ad, &wfi_op_add, NULL, NULL, 2, (int32_t[]){w->value, value});
         if (!sum) return g->status;
         /* Summands of a weight's gradient are needed by nothing else. */
         ((wfi_node *)sum)->phase = WFI_W;
@@ -124,7 +124,8 @@ static wf_status differentiate(wfi_autodiff *ad) {
     for (int32_t v = 0; v < ad->n_forward; v++) {
         if (g->values[v].kind != WFI_VALUE_PARAM) continue;
         bool used = false;
-        for (int32_t i = 0; i < g->n_weight_gradients; i++) used |= g->weight_gradients[i].param == v;
+        for (int32_t i = 0; i < g->n_weight_gradients; i++)
+            used |= g->weight_gradients[i].param == v;
         if (!used)
             return wfi_fail(g->ctx, WF_INVALID_ARG, "parameter '%s' does not reach the loss",
                             g->values[v].name);

@@ -36,7 +36,8 @@ wf_status wfi_graph_fuse(wf_graph *g) {
         } else if (before->op == &wfi_op_batch_norm) {
             before->attr.norm.relu = 1;
             absorb(g, producer, relu);
-            WF_TRY(wfi_node_opaque_output(g, before, wf_shape_n_elem(&g->values[relu->out[0]].shape)));
+            WF_TRY(
+                wfi_node_opaque_output(g, before, wf_shape_n_elem(&g->values[relu->out[0]].shape)));
             g->values[before->out[before->n_out - 1]].node = producer;
         }
     }

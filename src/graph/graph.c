@@ -98,8 +98,10 @@ wf_tensor wf_cut(wf_tensor x, const char *name) {
         is_empty &= g->values[v].unit != u || g->values[v].kind == WFI_VALUE_INPUT;
     if (is_empty) {
         char *copy = wfi_pool_format(&g->pool, "%s", name);
-        if (!copy) g->status = WF_NO_MEMORY;
-        else g->units[u].name = copy;
+        if (!copy)
+            g->status = WF_NO_MEMORY;
+        else
+            g->units[u].name = copy;
     } else {
         add_unit(g, name);
     }
@@ -114,8 +116,10 @@ void wf_scope(wf_graph *g, const char *format, ...) {
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
     char *scope = wfi_pool_format(&g->pool, "%s%s.", g->scope, name);
-    if (!scope) g->status = WF_NO_MEMORY;
-    else g->scope = scope;
+    if (!scope)
+        g->status = WF_NO_MEMORY;
+    else
+        g->scope = scope;
 }
 
 void wf_scope_end(wf_graph *g) {
@@ -123,8 +127,10 @@ void wf_scope_end(wf_graph *g) {
     size_t n = strlen(g->scope) - 1;
     while (n && g->scope[n - 1] != '.') n--;
     char *scope = wfi_pool_format(&g->pool, "%.*s", (int)n, g->scope);
-    if (!scope) g->status = WF_NO_MEMORY;
-    else g->scope = scope;
+    if (!scope)
+        g->status = WF_NO_MEMORY;
+    else
+        g->scope = scope;
 }
 
 static int32_t find_declared(const wf_graph *g, const char *name) {
@@ -313,7 +319,8 @@ wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_mod
     add_unit(g, "first");
     if (g->status == WF_OK) model(g, model_config);
     if (g->training && g->loss < 0)
-        wfi_graph_fail(g, WF_INVALID_ARG, "the model never calls wf_loss, so nothing can be trained");
+        wfi_graph_fail(g, WF_INVALID_ARG,
+                       "the model never calls wf_loss, so nothing can be trained");
     if (g->status == WF_OK) g->status = wfi_graph_fuse(g);
     if (g->status == WF_OK && g->training) g->status = wfi_graph_autodiff(g);
     if (g->status != WF_OK) {

@@ -141,10 +141,10 @@ struct wf_graph {
     size_t value_capacity, node_capacity, unit_capacity, stat_capacity, weight_gradient_capacity,
         output_capacity;
 
-    int32_t loss;     /* [rows], or -1 */
-    int32_t labels;   /* the labels behind the loss, or -1: negative ones do not count */
-    int32_t record;   /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
-    int64_t n_rows;   /* rows of the loss in one microbatch */
+    int32_t loss;   /* [rows], or -1 */
+    int32_t labels; /* the labels behind the loss, or -1: negative ones do not count */
+    int32_t record; /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
+    int64_t n_rows; /* rows of the loss in one microbatch */
     const char *scope;
 };
 

@@ -9,9 +9,9 @@
 
 typedef struct layout_pass {
     wf_graph *g;
-    int32_t *parent;  /* [value] union-find: values that must share a layout */
-    bool *is_image;   /* [root] an image op touches the class */
-    wfi_node *nodes;  /* the new order */
+    int32_t *parent; /* [value] union-find: values that must share a layout */
+    bool *is_image;  /* [root] an image op touches the class */
+    wfi_node *nodes; /* the new order */
     int32_t n_nodes;
     size_t capacity;
 } layout_pass;
@@ -24,7 +24,8 @@ static int32_t find_class(layout_pass *pass, int32_t v) {
 static bool may_be_c16(const wf_graph *g, int32_t v) {
     const wfi_value *value = wfi_value_at(g, v);
     return value->shape.n_dims == 4 && value->dtype == WF_F32 && value->shape.dim[1] % 16 == 0 &&
-           value->shape.dim[1] > 0 && (value->kind == WFI_VALUE_NODE || value->kind == WFI_VALUE_INPUT);
+           value->shape.dim[1] > 0 &&
+           (value->kind == WFI_VALUE_NODE || value->kind == WFI_VALUE_INPUT);
 }
 
 static void classify(layout_pass *pass) {
@@ -148,7 +149,8 @@ static void pin_host_values(layout_pass *pass) {
 wf_status wfi_graph_layout(wf_graph *g) {
     layout_pass pass = {.g = g};
     pass.parent = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *pass.parent, "the layout pass");
-    pass.is_image = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *pass.is_image, "the layout pass");
+    pass.is_image =
+        wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *pass.is_image, "the layout pass");
     wf_status status = pass.parent && pass.is_image ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
         classify(&pass);

@@ -26,6 +26,7 @@ void wf_loss(wf_tensor loss) {
         int32_t labels = wfi_value_root(g, producer->in[1]);
         if (g->values[labels].kind == WFI_VALUE_INPUT) g->labels = labels;
     }
-    wf_tensor record = wfi_graph_op(g, &wfi_op_loss_record, NULL, NULL, 2, (wf_tensor[]){loss, hits});
+    wf_tensor record =
+        wfi_graph_op(g, &wfi_op_loss_record, NULL, NULL, 2, (wf_tensor[]){loss, hits});
     g->record = record.id;
 }

@@ -56,7 +56,8 @@ struct wfi_op {
     /* Adds nodes for the gradients of the inputs. NULL: none pass. */
     wf_status (*gradient)(wfi_autodiff *ad, const wfi_node *node);
     double (*flops)(const wf_graph *g, const wfi_node *node); /* NULL: elements of the outputs */
-    size_t (*scratch_bytes)(const wf_graph *g, const wfi_node *node); /* of the reference; may be NULL */
+    size_t (*scratch_bytes)(const wf_graph *g,
+                            const wfi_node *node); /* of the reference; may be NULL */
     void (*reference)(const wfi_call *call);
 };
 

@@ -32,7 +32,7 @@ typedef struct wfi_format {
 
 typedef struct wfi_kernel wfi_kernel;
 typedef struct wfi_kernel_impl {
-    const char *name; /* "onednn", "reference" */
+    const char *name;  /* "onednn", "reference" */
     bool instrumented; /* compiled with our flags: sanitizers see its accesses */
     /* Fills kernel->state, scratch_bytes, bytes, format. UNSUPPORTED declines:
      * the reason is in `reason_out` (a static string), no error is recorded. */
@@ -57,13 +57,13 @@ struct wfi_kernel {
     const wf_graph *graph; /* outlives the kernel */
     const wfi_node *node;  /* NULL for pack and accumulate */
     const wfi_kernel_impl *impl;
-    const char *label;     /* op name, "pack" or "accumulate" */
-    const char *detail;    /* what the library calls it; static or owned by state; may be "" */
+    const char *label;  /* op name, "pack" or "accumulate" */
+    const char *detail; /* what the library calls it; static or owned by state; may be "" */
     void *state;
     size_t scratch_bytes;
     /* Operands are the node's inputs, then its outputs. */
     int n_operands;
-    size_t bytes[WFI_MAX_OPERANDS];            /* extent as the kernel uses it; 0: absent */
+    size_t bytes[WFI_MAX_OPERANDS];             /* extent as the kernel uses it; 0: absent */
     const wfi_format *format[WFI_MAX_OPERANDS]; /* NULL: the value's own layout */
     bool writes[WFI_MAX_OPERANDS];
     double flops;

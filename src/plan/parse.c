@@ -18,8 +18,8 @@ static wf_status parse_axis(wf_plan *plan, const field *f, int *axis_out) {
     long n = isdigit((unsigned char)*f->value) ? strtol(f->value, &end, 10) : 0;
     if (n < 1 || n > WFI_MAX_AXIS || *end)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: %s='%s' at position %d; it takes a whole number from 1 to %d", f->key,
-                        f->value, f->position, WFI_MAX_AXIS);
+                        "plan: %s='%s' at position %d; it takes a whole number from 1 to %d",
+                        f->key, f->value, f->position, WFI_MAX_AXIS);
     *axis_out = (int)n;
     return WF_OK;
 }
@@ -66,8 +66,8 @@ static wf_status parse_field(wf_plan *plan, const field *f, unsigned *seen) {
     for (unsigned k = 0; k < WFI_COUNT(keys); k++) {
         if (strcmp(keys[k].key, f->key)) continue;
         if (*seen & 1u << k)
-            return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s is given twice, again at position %d",
-                            f->key, f->position);
+            return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                            "plan: %s is given twice, again at position %d", f->key, f->position);
         *seen |= 1u << k;
         return keys[k].parse(plan, f);
     }

@@ -10,8 +10,10 @@ double wf_recipe_lr(const wf_recipe *r, int64_t step) {
     if (step < r->warmup_steps) return r->lr * (double)(step + 1) / (double)r->warmup_steps;
     int64_t n = r->schedule_steps;
     switch (r->lr_schedule) {
-    case WF_LR_CONSTANT: break;
-    case WF_LR_STEP: return n > 0 ? r->lr * pow(r->lr_gamma, (double)(step / n)) : r->lr;
+    case WF_LR_CONSTANT:
+        break;
+    case WF_LR_STEP:
+        return n > 0 ? r->lr * pow(r->lr_gamma, (double)(step / n)) : r->lr;
     case WF_LR_COSINE: {
         if (n <= r->warmup_steps) return r->lr;
         double at = (double)(step - r->warmup_steps) / (double)(n - r->warmup_steps);
@@ -82,9 +84,10 @@ wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_p
     int64_t below, above;
     if (r.batch % r.n_micro) {
         nearest_divisors(r.batch, r.n_micro, &below, &above);
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "recipe: %lld microbatches do not divide a batch of %lld; %lld or %lld would",
-                        (long long)r.n_micro, (long long)r.batch, (long long)below, (long long)above);
+        return wfi_fail(
+            ctx, WF_INVALID_ARG,
+            "recipe: %lld microbatches do not divide a batch of %lld; %lld or %lld would",
+            (long long)r.n_micro, (long long)r.batch, (long long)below, (long long)above);
     }
     if (r.n_micro % r.n_lanes) {
         nearest_divisors(r.n_micro, r.n_lanes, &below, &above);

@@ -20,7 +20,8 @@ static wf_status stages_by_cut(const wf_plan *plan, const wf_graph *g, int32_t *
         int32_t u = find_unit(g, at, n);
         if (u < 0)
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                            "plan: no unit is called '%.*s'; `weft plan` lists the units", (int)n, at);
+                            "plan: no unit is called '%.*s'; `weft plan` lists the units", (int)n,
+                            at);
         if (stage == plan->pp)
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
                             "plan: cut=%s makes more than pp=%d stages; name %d units", plan->cut,

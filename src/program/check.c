@@ -18,13 +18,13 @@ typedef struct access_history {
 typedef struct checker {
     wf_program *p;
     wfi_ideal *ideal;
-    wfi_term *term;            /* [block] */
-    access_history *history;   /* [block] */
-    int32_t *overlap_begin;    /* [n_blocks + 1] into overlap */
-    int32_t *overlap;          /* blocks that share bytes with the block, itself excluded */
-    bool *reported;            /* [n_micro] */
-    bool *stored;              /* [n_outputs] */
-    wfi_term *scratch;         /* large enough for any instruction's references, twice */
+    wfi_term *term;          /* [block] */
+    access_history *history; /* [block] */
+    int32_t *overlap_begin;  /* [n_blocks + 1] into overlap */
+    int32_t *overlap;        /* blocks that share bytes with the block, itself excluded */
+    bool *reported;          /* [n_micro] */
+    bool *stored;            /* [n_outputs] */
+    wfi_term *scratch;       /* large enough for any instruction's references, twice */
 } checker;
 
 static wf_status refuse(const checker *c, int32_t i, const char *what) {
@@ -69,7 +69,8 @@ static wf_status check_lists(const checker *c) {
 /* ---- 2. ordered accesses ---- */
 
 static bool overlaps(const wfi_block *a, const wfi_block *b) {
-    return a->rank == b->rank && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+    return a->rank == b->rank && a->offset < b->offset + b->bytes &&
+           b->offset < a->offset + a->bytes;
 }
 
 static wf_status find_overlaps(checker *c) {
@@ -104,7 +105,8 @@ static wf_status check_access(checker *c, int32_t i) {
         const wfi_reference *r = &now->references[k];
         bool writes = r->access & WFI_WRITE;
         if (!is_ordered(&c->history[r->block], clock, now->stream, writes))
-            return refuse(c, i, "touches a block that another stream may be using (a dependency is missing)");
+            return refuse(
+                c, i, "touches a block that another stream may be using (a dependency is missing)");
         for (int32_t o = c->overlap_begin[r->block]; o < c->overlap_begin[r->block + 1]; o++)
             if (!is_ordered(&c->history[c->overlap[o]], clock, now->stream, writes))
                 return refuse(c, i, "touches bytes that another block may still be using");
@@ -148,14 +150,16 @@ static wf_status run_segment(checker *c, int32_t i) {
         if (!(slot->access & WFI_WRITE)) continue;
         const wfi_block *b = &p->blocks[now->references[s].block];
         if (slot->kind == WFI_BLOCK_GRADIENT) {
-            wfi_term sum = wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), in[s]), out[s]);
+            wfi_term sum =
+                wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), in[s]), out[s]);
             write_term(c, now->references[s].block, now->first ? out[s] : sum);
             continue;
         }
         write_term(c, now->references[s].block, out[s]);
         if (slot->kind == WFI_BLOCK_FRAME) continue;
         if (out[s] != wfi_ideal_find(c->ideal, b->kind, b->id, b->depth, b->micro))
-            return refuse(c, i, "computes something else than one rank would (it read other values)");
+            return refuse(c, i,
+                          "computes something else than one rank would (it read other values)");
     }
     return WF_OK;
 }
@@ -184,8 +188,10 @@ static void run_collective(checker *c, int32_t at, int32_t n) {
         for (int32_t m = 0; m < n; m++) {
             const wfi_instruction *member = &p->instructions[p->order[at + m]];
             const wfi_reference *r = &member->references[k];
-            if (first->kind == WFI_ALL_REDUCE) leaves[p->ranks[member->rank].replica] = c->term[r->block];
-            else if (r->access & WFI_READ) whole = c->term[r->block];
+            if (first->kind == WFI_ALL_REDUCE)
+                leaves[p->ranks[member->rank].replica] = c->term[r->block];
+            else if (r->access & WFI_READ)
+                whole = c->term[r->block];
         }
         if (first->kind == WFI_ALL_REDUCE) whole = wfi_term_tree(leaves, n);
         for (int32_t m = 0; m < n; m++) {
@@ -201,8 +207,8 @@ static const wfi_instruction *partner(const checker *c, int32_t at) {
     const wfi_instruction *now = &p->instructions[p->order[at]];
     for (int32_t k = at > 0 ? at - 1 : 0; k <= at + 1 && k < p->n_instructions; k++) {
         const wfi_instruction *other = &p->instructions[p->order[k]];
-        if (other != now && other->kind == WFI_SEND && other->peer == now->rank && other->id == now->id &&
-            other->micro == now->micro)
+        if (other != now && other->kind == WFI_SEND && other->peer == now->rank &&
+            other->id == now->id && other->micro == now->micro)
             return other;
     }
     return NULL;
@@ -219,11 +225,13 @@ static wf_status run_update(checker *c, const wfi_instruction *now) {
         const wfi_reference *norm = &r[2 + has_state + k];
         c->scratch[k] = norm->bytes ? c->term[norm->block] : 0;
     }
-    write_term(c, r[0].block, wfi_term_update(WFI_BLOCK_PARAM, now->unit, param, gradient, state,
-                                              c->scratch, n_norms));
+    write_term(
+        c, r[0].block,
+        wfi_term_update(WFI_BLOCK_PARAM, now->unit, param, gradient, state, c->scratch, n_norms));
     if (has_state)
-        write_term(c, r[2].block, wfi_term_update(WFI_BLOCK_STATE, now->unit, param, gradient, state,
-                                                  c->scratch, n_norms));
+        write_term(c, r[2].block,
+                   wfi_term_update(WFI_BLOCK_STATE, now->unit, param, gradient, state, c->scratch,
+                                   n_norms));
     return WF_OK;
 }
 
@@ -232,7 +240,8 @@ static wf_status run_host(checker *c, int32_t i) {
     const wfi_instruction *now = &p->instructions[i];
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_block *b = &p->blocks[now->references[k].block];
-        if (c->term[now->references[k].block] != wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro))
+        if (c->term[now->references[k].block] !=
+            wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro))
             return refuse(c, i, "gives the host something else than one rank would");
         if (now->kind == WFI_REPORT) c->reported[b->micro] = true;
     }
@@ -248,12 +257,15 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
     const wfi_reference *r = now->references;
     *n_out = 1;
     switch (now->kind) {
-    case WFI_LOAD: write_term(c, r[0].block, wfi_term_start(WFI_LOAD, now->id, now->micro)); break;
+    case WFI_LOAD:
+        write_term(c, r[0].block, wfi_term_start(WFI_LOAD, now->id, now->micro));
+        break;
     case WFI_PACK:
     case WFI_FORWARD:
     case WFI_BACKWARD:
     case WFI_WEIGHT:
-    case WFI_BACKWARD_WEIGHT: return run_segment(c, i);
+    case WFI_BACKWARD_WEIGHT:
+        return run_segment(c, i);
     case WFI_FOLD:
         write_term(c, r[0].block, wfi_term_fold(c->term[r[0].block], c->term[r[1].block]));
         break;
@@ -266,14 +278,18 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
     case WFI_TIE:
         write_term(c, r[0].block, wfi_term_tie(c->term[r[0].block], c->term[r[1].block], now->id));
         break;
-    case WFI_NORM: write_term(c, r[1].block, wfi_term_norm(c->term[r[0].block], now->unit)); break;
-    case WFI_UPDATE: return run_update(c, now);
+    case WFI_NORM:
+        write_term(c, r[1].block, wfi_term_norm(c->term[r[0].block], now->unit));
+        break;
+    case WFI_UPDATE:
+        return run_update(c, now);
     case WFI_FOLD_STATS:
         for (int32_t k = 1; k < now->n_references; k++) c->scratch[k - 1] = c->term[r[k].block];
         write_term(c, r[0].block,
                    wfi_term_statistics(c->term[r[0].block], c->scratch, now->n_references - 1));
         break;
-    case WFI_SEND: break;
+    case WFI_SEND:
+        break;
     case WFI_RECEIVE: {
         const wfi_instruction *send = partner(c, at);
         if (!send) return refuse(c, i, "has no send to receive from");
@@ -281,8 +297,10 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
         break;
     }
     case WFI_REPORT:
-    case WFI_STORE: return run_host(c, i);
-    case WFI_N_INSTRUCTION_KINDS: break;
+    case WFI_STORE:
+        return run_host(c, i);
+    case WFI_N_INSTRUCTION_KINDS:
+        break;
     }
     return WF_OK;
 }
@@ -313,11 +331,11 @@ static wf_status check_end(const checker *c) {
                             ? wfi_ideal_after(c->ideal, block->kind, block->id)
                             : wfi_ideal_find(c->ideal, block->kind, block->id, 0, -1);
         if (c->term[b] != want)
-            return wfi_fail(p->ctx, WF_BUG,
-                            "check: rank %d ends with another %s of unit %s than one rank would (an "
-                            "instruction is missing, doubled or out of order)",
-                            block->rank, wfi_block_kind_name(block->kind),
-                            p->graph->units[block->id].name);
+            return wfi_fail(
+                p->ctx, WF_BUG,
+                "check: rank %d ends with another %s of unit %s than one rank would (an "
+                "instruction is missing, doubled or out of order)",
+                block->rank, wfi_block_kind_name(block->kind), p->graph->units[block->id].name);
     }
     for (int64_t m = 0; m < p->recipe.n_micro && p->graph->record >= 0; m++)
         if (!c->reported[m])

@@ -15,8 +15,8 @@ typedef struct block_history {
 typedef struct dependence {
     wf_program *p;
     block_history *history;
-    int32_t *clock;       /* [n_instructions][WFI_N_STREAMS], of the own rank only */
-    int32_t *last;        /* [n_ranks][WFI_N_STREAMS] latest instruction, or -1 */
+    int32_t *clock; /* [n_instructions][WFI_N_STREAMS], of the own rank only */
+    int32_t *last;  /* [n_ranks][WFI_N_STREAMS] latest instruction, or -1 */
     int32_t *candidates;
     size_t capacity;
     int32_t n_candidates;
@@ -67,7 +67,8 @@ static wf_status reduce(dependence *d, int32_t i) {
     wfi_instruction *now = &p->instructions[i];
     int32_t *clock = d->clock + (size_t)i * WFI_N_STREAMS;
     int32_t *last = &d->last[now->rank * WFI_N_STREAMS + (int)now->stream];
-    if (*last >= 0) memcpy(clock, d->clock + (size_t)*last * WFI_N_STREAMS, WFI_N_STREAMS * sizeof *clock);
+    if (*last >= 0)
+        memcpy(clock, d->clock + (size_t)*last * WFI_N_STREAMS, WFI_N_STREAMS * sizeof *clock);
     now->position = *last < 0 ? 0 : p->instructions[*last].position + 1;
     *last = i;
     int32_t n = 0;

@@ -29,8 +29,8 @@ static entry *find_entry(const wfi_ideal *ideal, uint64_t key) {
     return &ideal->table[at];
 }
 
-static wf_status put(wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro,
-                     wfi_term term) {
+static wf_status put(wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
+                     int64_t micro, wfi_term term) {
     if (2 * ideal->n_used >= ideal->n_entries) {
         wfi_ideal larger = *ideal;
         larger.n_entries = ideal->n_entries * 2;
@@ -53,9 +53,12 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
     switch (kind) {
     case WFI_BLOCK_PARAM:
     case WFI_BLOCK_BUFFER:
-    case WFI_BLOCK_STATE: return wfi_term_start(WFI_TERM_INITIAL, id, (int64_t)kind);
-    case WFI_BLOCK_INPUT: return wfi_term_start(WFI_LOAD, id, micro);
-    default: return find_entry(ideal, key_of(kind, id, depth, micro))->term;
+    case WFI_BLOCK_STATE:
+        return wfi_term_start(WFI_TERM_INITIAL, id, (int64_t)kind);
+    case WFI_BLOCK_INPUT:
+        return wfi_term_start(WFI_LOAD, id, micro);
+    default:
+        return find_entry(ideal, key_of(kind, id, depth, micro))->term;
     }
 }
 
@@ -82,7 +85,8 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
         const wfi_slot *slot = &segment->slots[s];
         if (!(slot->access & WFI_WRITE) || slot->kind == WFI_BLOCK_FRAME) continue;
         bool is_packed = slot->kind == WFI_BLOCK_PACKED;
-        status = put(ideal, slot->kind, slot->id, is_packed ? packed : 0, is_packed ? -1 : micro, out[s]);
+        status = put(ideal, slot->kind, slot->id, is_packed ? packed : 0, is_packed ? -1 : micro,
+                     out[s]);
     }
     wfi_free(ideal->p->ctx, terms);
     return status;
@@ -115,9 +119,10 @@ static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *lan
     for (int64_t m = 0; m < r->n_micro; m++) {
         wfi_term summand = wfi_ideal_find(ideal, WFI_BLOCK_GRADIENT, unit, 0, m);
         wfi_term *lane = &lanes[m / per_lane];
-        *lane = m % per_lane == 0
-                    ? summand
-                    : wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), *lane), summand);
+        *lane =
+            m % per_lane == 0
+                ? summand
+                : wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), *lane), summand);
     }
     return wfi_term_tree(lanes, r->n_lanes);
 }

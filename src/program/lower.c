@@ -12,8 +12,8 @@ typedef struct lowering {
     wf_program *p;
     int32_t rank, stage, replica;
     int32_t first_unit, end_unit;
-    bool *packed;          /* [n_units * WFI_N_PARTS] the pack instruction exists */
-    int32_t lookahead[2];  /* compute instructions that began the last two actions */
+    bool *packed;         /* [n_units * WFI_N_PARTS] the pack instruction exists */
+    int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } lowering;
 
 /* ---- blocks ---- */
@@ -27,7 +27,8 @@ static wf_status find_block(lowering *l, wfi_block_kind kind, int32_t id, int32_
     wf_program *p = l->p;
     for (int32_t b = p->n_blocks - 1; b >= 0 && p->blocks[b].rank == l->rank; b--) {
         wfi_block *block = &p->blocks[b];
-        if (block->kind != kind || block->id != id || block->depth != depth || block->micro != micro)
+        if (block->kind != kind || block->id != id || block->depth != depth ||
+            block->micro != micro)
             continue;
         if (bytes > block->bytes) block->bytes = bytes;
         *block_out = b;
@@ -110,9 +111,15 @@ static wf_status emit_segment(lowering *l, wfi_instruction instruction, const wf
         int access = slot->access;
         size_t bytes = slot->bytes;
         switch (slot->kind) {
-        case WFI_BLOCK_PARAM: micro = -1; break;
-        case WFI_BLOCK_BUFFER: micro = -1; break;
-        case WFI_BLOCK_PACKED: micro = -1, d = segment->part; break;
+        case WFI_BLOCK_PARAM:
+            micro = -1;
+            break;
+        case WFI_BLOCK_BUFFER:
+            micro = -1;
+            break;
+        case WFI_BLOCK_PACKED:
+            micro = -1, d = segment->part;
+            break;
         case WFI_BLOCK_GRADIENT:
             micro = -1, d = depth;
             bytes = l->p->code->units[slot->id].gradient_bytes;
@@ -122,7 +129,8 @@ static wf_status emit_segment(lowering *l, wfi_instruction instruction, const wf
             /* One block an instruction: its index names it. */
             d = i;
             break;
-        default: break;
+        default:
+            break;
         }
         WF_TRY(refer(l, i, s, slot->kind, slot->id, d, micro, bytes, access));
     }
@@ -170,11 +178,12 @@ static wf_status emit_arrivals(lowering *l, const wfi_segment *segment, int64_t 
         if (!is_input && home == l->stage) continue;
         int32_t block;
         int32_t n_before = p->n_blocks;
-        WF_TRY(find_block(l, slot->kind, slot->id, 0, micro, p->code->place[slot->id].bytes, &block));
+        WF_TRY(
+            find_block(l, slot->kind, slot->id, 0, micro, p->code->place[slot->id].bytes, &block));
         if (p->n_blocks == n_before) continue; /* it is here already */
-        wfi_instruction i = make(is_input ? WFI_LOAD : WFI_RECEIVE,
-                                 is_input ? WFI_STREAM_COPY : WFI_STREAM_RECEIVE, segment->unit,
-                                 slot->id, micro);
+        wfi_instruction i =
+            make(is_input ? WFI_LOAD : WFI_RECEIVE, is_input ? WFI_STREAM_COPY : WFI_STREAM_RECEIVE,
+                 segment->unit, slot->id, micro);
         if (!is_input) i.peer = wfi_program_rank_of(p, l->replica, home);
         int32_t index;
         WF_TRY(emit(l, i, 1, &index));
@@ -194,8 +203,8 @@ static wf_status emit_departures(lowering *l, const wfi_segment *segment, int64_
             if (stage == l->stage || !stage_reads(l, stage, slot->id)) continue;
             wfi_instruction i = make(WFI_SEND, WFI_STREAM_SEND, segment->unit, slot->id, micro);
             i.peer = wfi_program_rank_of(p, l->replica, stage);
-            WF_TRY(emit_one(l, i, WFI_BLOCK_VALUE, slot->id, 0, micro, p->code->place[slot->id].bytes,
-                            WFI_READ));
+            WF_TRY(emit_one(l, i, WFI_BLOCK_VALUE, slot->id, 0, micro,
+                            p->code->place[slot->id].bytes, WFI_READ));
         }
     }
     return WF_OK;
@@ -210,7 +219,8 @@ static wf_status emit_folds(lowering *l, int32_t unit, int64_t lane, int depth) 
     for (; folds > 0; folds--, depth--) {
         int32_t i;
         WF_TRY(emit(l, make(WFI_FOLD, WFI_STREAM_COMPUTE, unit, depth, -1), 2, &i));
-        WF_TRY(refer(l, i, 0, WFI_BLOCK_GRADIENT, unit, depth - 1, -1, bytes, WFI_READ | WFI_WRITE));
+        WF_TRY(
+            refer(l, i, 0, WFI_BLOCK_GRADIENT, unit, depth - 1, -1, bytes, WFI_READ | WFI_WRITE));
         WF_TRY(refer(l, i, 1, WFI_BLOCK_GRADIENT, unit, depth, -1, bytes, WFI_READ));
     }
     return WF_OK;
@@ -274,8 +284,8 @@ static wf_status emit_reductions(lowering *l) {
     for (int32_t u = l->end_unit - 1; u >= l->first_unit && p->n_replicas > 1; u--) {
         size_t bytes = p->code->units[u].gradient_bytes;
         if (!bytes) continue;
-        WF_TRY(emit_one(l, make(WFI_ALL_REDUCE, WFI_STREAM_REDUCE, u, 0, -1), WFI_BLOCK_GRADIENT, u, 0,
-                        -1, bytes, WFI_READ | WFI_WRITE));
+        WF_TRY(emit_one(l, make(WFI_ALL_REDUCE, WFI_STREAM_REDUCE, u, 0, -1), WFI_BLOCK_GRADIENT, u,
+                        0, -1, bytes, WFI_READ | WFI_WRITE));
     }
     return WF_OK;
 }
@@ -305,8 +315,8 @@ static wf_status emit_ties(lowering *l) {
             WF_TRY(depend_on_lookahead(l, n));
         }
         WF_TRY(emit(l, make(WFI_TIE, WFI_STREAM_COMPUTE, owner, i, -1), 2, &n));
-        WF_TRY(refer(l, n, 0, WFI_BLOCK_GRADIENT, owner, 0, -1, p->code->units[owner].gradient_bytes,
-                     WFI_READ | WFI_WRITE));
+        WF_TRY(refer(l, n, 0, WFI_BLOCK_GRADIENT, owner, 0, -1,
+                     p->code->units[owner].gradient_bytes, WFI_READ | WFI_WRITE));
         WF_TRY(refer(l, n, 1, WFI_BLOCK_GRADIENT, w->unit, 0, -1, bytes, WFI_READ));
     }
     return WF_OK;
@@ -342,7 +352,8 @@ static wf_status emit_norms(lowering *l) {
     WF_TRY(emit(l, make(WFI_GATHER_NORM, WFI_STREAM_REDUCE, -1, 0, -1), g->n_units, &n));
     for (int32_t u = 0; u < g->n_units; u++) {
         bool own = wfi_program_stage_of(p, u) == l->stage;
-        WF_TRY(refer(l, n, u, WFI_BLOCK_NORM, u, 0, -1, norm_bytes(g, u), own ? WFI_READ : WFI_WRITE));
+        WF_TRY(
+            refer(l, n, u, WFI_BLOCK_NORM, u, 0, -1, norm_bytes(g, u), own ? WFI_READ : WFI_WRITE));
     }
     return WF_OK;
 }
@@ -381,8 +392,9 @@ static wf_status emit_tied_weights(lowering *l) {
         int32_t from = wfi_program_stage_of(p, owner), to = wfi_program_stage_of(p, w->unit);
         if (from == to || (l->stage != from && l->stage != to)) continue;
         bool sends = l->stage == from;
-        wfi_instruction move = make(sends ? WFI_SEND : WFI_RECEIVE,
-                                    sends ? WFI_STREAM_SEND : WFI_STREAM_RECEIVE, owner, w->param, -1);
+        wfi_instruction move =
+            make(sends ? WFI_SEND : WFI_RECEIVE, sends ? WFI_STREAM_SEND : WFI_STREAM_RECEIVE,
+                 owner, w->param, -1);
         move.peer = wfi_program_rank_of(p, l->replica, sends ? to : from);
         WF_TRY(emit_one(l, move, WFI_BLOCK_PARAM, owner, 0, -1, g->units[owner].param_bytes,
                         sends ? WFI_READ : WFI_WRITE));
@@ -399,12 +411,14 @@ static wf_status emit_statistics(lowering *l) {
         if (!bytes) continue;
         int32_t i;
         if (p->n_replicas > 1) {
-            WF_TRY(emit(l, make(WFI_GATHER_STATS, WFI_STREAM_REDUCE, u, 0, -1), (int32_t)n_micro, &i));
+            WF_TRY(
+                emit(l, make(WFI_GATHER_STATS, WFI_STREAM_REDUCE, u, 0, -1), (int32_t)n_micro, &i));
             for (int64_t m = 0; m < n_micro; m++)
                 WF_TRY(refer(l, i, (int32_t)m, WFI_BLOCK_STATS, u, 0, m, bytes,
                              m / mine == l->replica ? WFI_READ : WFI_WRITE));
         }
-        WF_TRY(emit(l, make(WFI_FOLD_STATS, WFI_STREAM_COMPUTE, u, 0, -1), (int32_t)n_micro + 1, &i));
+        WF_TRY(
+            emit(l, make(WFI_FOLD_STATS, WFI_STREAM_COMPUTE, u, 0, -1), (int32_t)n_micro + 1, &i));
         WF_TRY(refer(l, i, 0, WFI_BLOCK_BUFFER, u, 0, -1, g->units[u].buffer_bytes,
                      WFI_READ | WFI_WRITE));
         for (int64_t m = 0; m < n_micro; m++)
@@ -462,7 +476,8 @@ static wf_status add_state_blocks(lowering *l) {
         if (own && unit->buffer_bytes)
             WF_TRY(find_block(l, WFI_BLOCK_BUFFER, u, 0, -1, unit->buffer_bytes, &ignored));
         if (own && unit->param_bytes && n_states)
-            WF_TRY(find_block(l, WFI_BLOCK_STATE, u, 0, -1, unit->param_bytes * n_states, &ignored));
+            WF_TRY(
+                find_block(l, WFI_BLOCK_STATE, u, 0, -1, unit->param_bytes * n_states, &ignored));
     }
     return WF_OK;
 }
@@ -502,7 +517,8 @@ wf_status wfi_program_lower(wf_program *p) {
     size_t n_units = (size_t)p->graph->n_units;
     wf_status status = WF_OK;
     for (int32_t rank = 0; rank < p->n_ranks && status == WF_OK; rank++) {
-        lowering l = {.p = p, .rank = rank, .stage = rank % p->n_stages, .replica = rank / p->n_stages};
+        lowering l = {
+            .p = p, .rank = rank, .stage = rank % p->n_stages, .replica = rank / p->n_stages};
         l.first_unit = p->first_unit[l.stage];
         l.end_unit = p->first_unit[l.stage + 1];
         p->ranks[rank].stage = l.stage;

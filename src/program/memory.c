@@ -107,7 +107,8 @@ static void find_bound(wf_program *p, const life *lives, int32_t rank, size_t *a
     r->bound_bytes = r->state_bytes + most;
 }
 
-static void place_rank(wf_program *p, const life *lives, int32_t rank, int32_t *list, int32_t *spare) {
+static void place_rank(wf_program *p, const life *lives, int32_t rank, int32_t *list,
+                       int32_t *spare) {
     wfi_rank *r = &p->ranks[rank];
     r->state_bytes = r->peak_bytes = 0;
     int32_t n = 0;
@@ -126,7 +127,8 @@ static void place_rank(wf_program *p, const life *lives, int32_t rank, int32_t *
     for (int32_t k = 0; k < n; k++) {
         const wfi_block *block = &p->blocks[list[k]];
         place_block(p, lives, list[k], base, spare, k);
-        if (block->offset + block->bytes > r->peak_bytes) r->peak_bytes = block->offset + block->bytes;
+        if (block->offset + block->bytes > r->peak_bytes)
+            r->peak_bytes = block->offset + block->bytes;
     }
 }
 
@@ -135,7 +137,8 @@ wf_status wfi_program_place(wf_program *p) {
     life *lives = wfi_alloc(p->ctx, n_blocks, sizeof *lives, "the memory plan");
     int32_t *list = wfi_alloc(p->ctx, n_blocks, sizeof *list, "the memory plan");
     int32_t *spare = wfi_alloc(p->ctx, n_blocks, sizeof *spare, "the memory plan");
-    size_t *alive = wfi_alloc(p->ctx, (size_t)p->n_instructions + 1, sizeof *alive, "the memory plan");
+    size_t *alive =
+        wfi_alloc(p->ctx, (size_t)p->n_instructions + 1, sizeof *alive, "the memory plan");
     bool ok = lives && list && spare && alive;
     if (ok) {
         find_lives(p, lives);

@@ -28,10 +28,13 @@ static bool is_ready(const ordering *o, int32_t i) {
     return true;
 }
 
-static bool is_pair(const wfi_instruction *send, const wfi_instruction *receive, const wf_program *p) {
+static bool is_pair(const wfi_instruction *send, const wfi_instruction *receive,
+                    const wf_program *p) {
     return send->kind == WFI_SEND && receive->kind == WFI_RECEIVE && send->peer == receive->rank &&
-           receive->peer == send->rank && send->id == receive->id && send->micro == receive->micro &&
-           p->blocks[send->references[0].block].kind == p->blocks[receive->references[0].block].kind;
+           receive->peer == send->rank && send->id == receive->id &&
+           send->micro == receive->micro &&
+           p->blocks[send->references[0].block].kind ==
+               p->blocks[receive->references[0].block].kind;
 }
 
 /* The instructions that run together with i, i included; 0 if not all are there yet. */
@@ -146,7 +149,8 @@ wf_status wfi_program_order(wf_program *p) {
     o.at = wfi_alloc(p->ctx, n_streams, sizeof *o.at, "the program's order");
     o.now = wfi_alloc(p->ctx, n_streams, sizeof *o.now, "the program's order");
     o.has_run = wfi_alloc(p->ctx, n, sizeof *o.has_run, "the program's order");
-    int32_t *group = wfi_alloc(p->ctx, (size_t)p->n_ranks + 1, sizeof *group, "the program's order");
+    int32_t *group =
+        wfi_alloc(p->ctx, (size_t)p->n_ranks + 1, sizeof *group, "the program's order");
     bool ok = p->clock && p->order && o.at && o.now && o.has_run && group;
     if (ok) memset(o.now, -1, n_streams * sizeof *o.now);
     wf_status status = ok ? run_all(&o, group) : WF_NO_MEMORY;

@@ -20,27 +20,27 @@
 typedef enum wfi_part { WFI_PART_F, WFI_PART_B, WFI_PART_W, WFI_PART_BW, WFI_N_PARTS } wfi_part;
 
 /* name, what the block holds */
-#define WFI_BLOCK_LIST(X)                                                    \
-    X(PARAM, "param")     /* a unit's parameters, flat */                     \
-    X(BUFFER, "buffer")   /* a unit's buffers (running statistics), flat */   \
-    X(STATE, "state")     /* a unit's optimizer state, flat */                \
-    X(GRADIENT, "grad")   /* a unit's accumulated gradients, flat; one a depth */ \
-    X(PACKED, "packed")   /* parameters in the kernels' formats */            \
-    X(INPUT, "input")     /* one input of one microbatch */                   \
-    X(VALUE, "value")     /* a value that leaves its unit */                  \
-    X(STASH, "stash")     /* kept from forward to backward of a unit */       \
-    X(STASH_W, "stash_w") /* kept from forward to the weight gradient */      \
-    X(CARRY, "carry")     /* from the input gradient to the weight gradient */ \
-    X(FRAME, "frame")     /* temporaries and scratchpads of one instruction */ \
-    X(STATS, "stats")     /* batch statistics of one microbatch */            \
-    X(RECORD, "record")   /* loss and hits of one microbatch */               \
+#define WFI_BLOCK_LIST(X)                                                                          \
+    X(PARAM, "param")     /* a unit's parameters, flat */                                          \
+    X(BUFFER, "buffer")   /* a unit's buffers (running statistics), flat */                        \
+    X(STATE, "state")     /* a unit's optimizer state, flat */                                     \
+    X(GRADIENT, "grad")   /* a unit's accumulated gradients, flat; one a depth */                  \
+    X(PACKED, "packed")   /* parameters in the kernels' formats */                                 \
+    X(INPUT, "input")     /* one input of one microbatch */                                        \
+    X(VALUE, "value")     /* a value that leaves its unit */                                       \
+    X(STASH, "stash")     /* kept from forward to backward of a unit */                            \
+    X(STASH_W, "stash_w") /* kept from forward to the weight gradient */                           \
+    X(CARRY, "carry")     /* from the input gradient to the weight gradient */                     \
+    X(FRAME, "frame")     /* temporaries and scratchpads of one instruction */                     \
+    X(STATS, "stats")     /* batch statistics of one microbatch */                                 \
+    X(RECORD, "record")   /* loss and hits of one microbatch */                                    \
     X(NORM, "norm")       /* sums of squares of gradients, by 1,024 elements */
 
 typedef enum wfi_block_kind {
 #define ENUM(name, text) WFI_BLOCK_##name,
     WFI_BLOCK_LIST(ENUM)
 #undef ENUM
-    WFI_N_BLOCK_KINDS
+        WFI_N_BLOCK_KINDS
 } wfi_block_kind;
 const char *wfi_block_kind_name(wfi_block_kind kind);
 
@@ -96,9 +96,9 @@ typedef struct wfi_code {
     wf_context *ctx;
     const wf_graph *g;
     bool splits_weight;
-    wfi_unit_code *units;       /* [n_units] */
-    wfi_place *place;           /* [n_values], of alias roots */
-    size_t *tied_offset;        /* [n_weight_gradients] into the unit's gradient block */
+    wfi_unit_code *units; /* [n_units] */
+    wfi_place *place;     /* [n_values], of alias roots */
+    size_t *tied_offset;  /* [n_weight_gradients] into the unit's gradient block */
 } wfi_code;
 
 /* Describes a kernel for every node, decides where every value lives. */
@@ -119,31 +119,31 @@ typedef enum wfi_stream {
 const char *wfi_stream_name(wfi_stream stream);
 
 /* name, text */
-#define WFI_INSTRUCTION_LIST(X)                                                     \
-    X(LOAD, "load")               /* input `id` of the microbatch, from the host */  \
-    X(PACK, "pack")               /* parameters of the unit, for `part` */           \
-    X(FORWARD, "forward")                                                           \
-    X(BACKWARD, "backward")       /* gradient of the unit's inputs */                \
-    X(WEIGHT, "weight")           /* gradient of the unit's weights */               \
-    X(BACKWARD_WEIGHT, "backward+weight")                                           \
-    X(FOLD, "fold")               /* gradient depth d-1 += depth d */                \
-    X(ALL_REDUCE, "all_reduce")   /* gradients of the unit over the replicas */      \
-    X(TIE, "tie")                 /* owner's gradient += another use's */            \
-    X(NORM, "norm")               /* sums of squares of the unit's gradient */       \
-    X(GATHER_NORM, "gather_norm") /* of all stages */                                \
-    X(UPDATE, "update")           /* the optimizer on the unit */                    \
-    X(GATHER_STATS, "gather_stats") /* batch statistics of all replicas */           \
-    X(FOLD_STATS, "fold_stats")   /* into the running statistics, in order */        \
-    X(SEND, "send")               /* value `id` to `peer` */                         \
-    X(RECEIVE, "receive")                                                           \
-    X(REPORT, "report")           /* loss and hits to the host */                    \
-    X(STORE, "store")             /* output `id` to the host */
+#define WFI_INSTRUCTION_LIST(X)                                                                    \
+    X(LOAD, "load") /* input `id` of the microbatch, from the host */                              \
+    X(PACK, "pack") /* parameters of the unit, for `part` */                                       \
+    X(FORWARD, "forward")                                                                          \
+    X(BACKWARD, "backward") /* gradient of the unit's inputs */                                    \
+    X(WEIGHT, "weight")     /* gradient of the unit's weights */                                   \
+    X(BACKWARD_WEIGHT, "backward+weight")                                                          \
+    X(FOLD, "fold")                 /* gradient depth d-1 += depth d */                            \
+    X(ALL_REDUCE, "all_reduce")     /* gradients of the unit over the replicas */                  \
+    X(TIE, "tie")                   /* owner's gradient += another use's */                        \
+    X(NORM, "norm")                 /* sums of squares of the unit's gradient */                   \
+    X(GATHER_NORM, "gather_norm")   /* of all stages */                                            \
+    X(UPDATE, "update")             /* the optimizer on the unit */                                \
+    X(GATHER_STATS, "gather_stats") /* batch statistics of all replicas */                         \
+    X(FOLD_STATS, "fold_stats")     /* into the running statistics, in order */                    \
+    X(SEND, "send")                 /* value `id` to `peer` */                                     \
+    X(RECEIVE, "receive")                                                                          \
+    X(REPORT, "report") /* loss and hits to the host */                                            \
+    X(STORE, "store")   /* output `id` to the host */
 
 typedef enum wfi_instruction_kind {
 #define ENUM(name, text) WFI_##name,
     WFI_INSTRUCTION_LIST(ENUM)
 #undef ENUM
-    WFI_N_INSTRUCTION_KINDS
+        WFI_N_INSTRUCTION_KINDS
 } wfi_instruction_kind;
 const char *wfi_instruction_kind_name(wfi_instruction_kind kind);
 
@@ -173,7 +173,7 @@ typedef struct wfi_instruction {
     int64_t micro;    /* global, or -1 */
     int32_t peer;     /* rank, or -1 */
     wfi_part part;
-    bool first;       /* WEIGHT, BACKWARD_WEIGHT: the first of its lane assigns */
+    bool first; /* WEIGHT, BACKWARD_WEIGHT: the first of its lane assigns */
     const wfi_segment *segment;
     wfi_reference *references; /* a segment's slots in their order, or by kind */
     int32_t n_references;

@@ -12,16 +12,20 @@
 /* ---- where values live ---- */
 
 typedef struct value_use {
-    bool f, b, w;    /* read in these phases of its own unit */
-    bool elsewhere;  /* read in another unit, or by the host */
+    bool f, b, w;   /* read in these phases of its own unit */
+    bool elsewhere; /* read in another unit, or by the host */
 } value_use;
 
 static void note_use(const wf_graph *g, value_use *use, int32_t v, int32_t unit, wfi_phase phase) {
     int32_t r = wfi_value_root(g, v);
-    if (g->values[r].unit != unit) use[r].elsewhere = true;
-    else if (phase == WFI_F) use[r].f = true;
-    else if (phase == WFI_B) use[r].b = true;
-    else use[r].w = true;
+    if (g->values[r].unit != unit)
+        use[r].elsewhere = true;
+    else if (phase == WFI_F)
+        use[r].f = true;
+    else if (phase == WFI_B)
+        use[r].b = true;
+    else
+        use[r].w = true;
 }
 
 static void find_uses(const wf_graph *g, value_use *use) {
@@ -48,19 +52,26 @@ static wfi_block_kind kind_of_node_value(const wfi_code *code, int32_t r, const 
     case WFI_F:
         if (use->w && code->splits_weight) return WFI_BLOCK_STASH_W;
         return use->b || use->w ? WFI_BLOCK_STASH : WFI_BLOCK_FRAME;
-    case WFI_B: return use->w && code->splits_weight ? WFI_BLOCK_CARRY : WFI_BLOCK_FRAME;
-    case WFI_W: break;
+    case WFI_B:
+        return use->w && code->splits_weight ? WFI_BLOCK_CARRY : WFI_BLOCK_FRAME;
+    case WFI_W:
+        break;
     }
     return WFI_BLOCK_FRAME;
 }
 
 static size_t *pooled_bytes(wfi_unit_code *unit, wfi_block_kind kind) {
     switch (kind) {
-    case WFI_BLOCK_STASH: return &unit->stash_bytes;
-    case WFI_BLOCK_STASH_W: return &unit->stash_w_bytes;
-    case WFI_BLOCK_CARRY: return &unit->carry_bytes;
-    case WFI_BLOCK_STATS: return &unit->stats_bytes;
-    default: return NULL;
+    case WFI_BLOCK_STASH:
+        return &unit->stash_bytes;
+    case WFI_BLOCK_STASH_W:
+        return &unit->stash_w_bytes;
+    case WFI_BLOCK_CARRY:
+        return &unit->carry_bytes;
+    case WFI_BLOCK_STATS:
+        return &unit->stats_bytes;
+    default:
+        return NULL;
     }
 }
 
@@ -81,15 +92,23 @@ static wf_status place_values(wfi_code *code, wfi_kernel *const *kernels) {
     for (int32_t v = 0; v < g->n_values; v++) {
         const wfi_value *value = wfi_value_at(g, v);
         wfi_place *place = &code->place[v];
-        if (wfi_value_root(g, v) != v || (value->kind == WFI_VALUE_NODE && value->node < 0)) continue;
+        if (wfi_value_root(g, v) != v || (value->kind == WFI_VALUE_NODE && value->node < 0))
+            continue;
         place->unit = value->unit;
         place->offset = value->offset;
         place->bytes = wfi_value_bytes(g, v);
         switch (value->kind) {
-        case WFI_VALUE_INPUT: place->kind = WFI_BLOCK_INPUT; continue;
-        case WFI_VALUE_PARAM: place->kind = WFI_BLOCK_PARAM; continue;
-        case WFI_VALUE_BUFFER: place->kind = WFI_BLOCK_BUFFER; continue;
-        case WFI_VALUE_NODE: break;
+        case WFI_VALUE_INPUT:
+            place->kind = WFI_BLOCK_INPUT;
+            continue;
+        case WFI_VALUE_PARAM:
+            place->kind = WFI_BLOCK_PARAM;
+            continue;
+        case WFI_VALUE_BUFFER:
+            place->kind = WFI_BLOCK_BUFFER;
+            continue;
+        case WFI_VALUE_NODE:
+            break;
         }
         place->offset = 0;
         place->bytes = bytes_of_node_value(code, kernels, v);
@@ -148,7 +167,8 @@ typedef struct builder {
 static wf_status find_slot(builder *b, wfi_segment *segment, wfi_block_kind kind, int32_t id,
                            size_t end, int access, int32_t *slot_out) {
     int32_t s = 0;
-    while (s < segment->n_slots && (segment->slots[s].kind != kind || segment->slots[s].id != id)) s++;
+    while (s < segment->n_slots && (segment->slots[s].kind != kind || segment->slots[s].id != id))
+        s++;
     if (s == segment->n_slots) {
         WF_TRY(WFI_GROW(b->code->ctx, segment->slots, segment->n_slots, segment->slot_capacity,
                         "slots"));
@@ -163,7 +183,8 @@ static wf_status find_slot(builder *b, wfi_segment *segment, wfi_block_kind kind
 
 static wf_status push_step(builder *b, wfi_segment *segment, wfi_kernel *kernel,
                            wfi_segment_step **step_out) {
-    WF_TRY(WFI_GROW(b->code->ctx, segment->steps, segment->n_steps, segment->step_capacity, "steps"));
+    WF_TRY(
+        WFI_GROW(b->code->ctx, segment->steps, segment->n_steps, segment->step_capacity, "steps"));
     wfi_segment_step *step = &segment->steps[segment->n_steps++];
     *step = (wfi_segment_step){.kernel = kernel, .scratch = {-1, 0}};
     for (int i = 0; i < WFI_MAX_OPERANDS; i++) step->operand[i] = (wfi_address){-1, 0};
@@ -215,7 +236,8 @@ static wf_status address_packed(builder *b, int32_t v, const wfi_format *format,
     for (; step < pack->n_steps; step++) {
         const wfi_segment_step *s = &pack->steps[step];
         offset = wfi_round_up(s->operand[1].offset + s->kernel->bytes[1], WFI_ALIGN_BYTES);
-        if (s->operand[0].offset == place->offset && pack->slots[s->operand[0].slot].id == place->unit &&
+        if (s->operand[0].offset == place->offset &&
+            pack->slots[s->operand[0].slot].id == place->unit &&
             wfi_format_equal(b->packed_format[step], format)) {
             offset = s->operand[1].offset;
             break;
@@ -226,7 +248,8 @@ static wf_status address_packed(builder *b, int32_t v, const wfi_format *format,
     *out = (wfi_address){slot, offset};
     if (step < pack->n_steps) return WF_OK;
     wfi_kernel *kernel;
-    WF_TRY(wfi_kernel_create_pack(code->ctx, b->options, format, &code->g->values[v].shape, &kernel));
+    WF_TRY(
+        wfi_kernel_create_pack(code->ctx, b->options, format, &code->g->values[v].shape, &kernel));
     wfi_segment_step *s;
     wf_status status = push_step(b, pack, kernel, &s);
     if (status != WF_OK) {
@@ -235,8 +258,8 @@ static wf_status address_packed(builder *b, int32_t v, const wfi_format *format,
     }
     WF_TRY(WFI_GROW(code->ctx, b->packed_format, pack->n_steps - 1, b->packed_capacity, "formats"));
     b->packed_format[pack->n_steps - 1] = format;
-    WF_TRY(find_slot(b, pack, WFI_BLOCK_PARAM, place->unit, place->offset + kernel->bytes[0], WFI_READ,
-                     &s->operand[0].slot));
+    WF_TRY(find_slot(b, pack, WFI_BLOCK_PARAM, place->unit, place->offset + kernel->bytes[0],
+                     WFI_READ, &s->operand[0].slot));
     s->operand[0].offset = place->offset;
     WF_TRY(find_slot(b, pack, WFI_BLOCK_PACKED, pack->unit, offset + kernel->bytes[1], WFI_WRITE,
                      &s->operand[1].slot));
@@ -317,10 +340,11 @@ static wf_status add_node(builder *b, int32_t n) {
             WF_TRY(address_packed(b, v, format, &step->operand[i]));
             continue;
         } else if (format || b->formats[wfi_value_root(g, v)]) {
-            return wfi_fail(b->code->ctx, WF_UNSUPPORTED,
-                            "op %s in unit %s reads a value that a library holds in a format of its "
-                            "own (a weight used twice in one unit?)",
-                            node->op->name, g->units[node->unit].name);
+            return wfi_fail(
+                b->code->ctx, WF_UNSUPPORTED,
+                "op %s in unit %s reads a value that a library holds in a format of its "
+                "own (a weight used twice in one unit?)",
+                node->op->name, g->units[node->unit].name);
         }
         WF_TRY(address_value(b, v, kernel->bytes[i], kernel->writes[i] ? WFI_WRITE : WFI_READ,
                              &step->operand[i]));
@@ -362,7 +386,8 @@ static wf_status pack_frame(builder *b, size_t *frame_bytes_out) {
                 moved = true;
             }
         }
-        if (now->offset + now->bytes > *frame_bytes_out) *frame_bytes_out = now->offset + now->bytes;
+        if (now->offset + now->bytes > *frame_bytes_out)
+            *frame_bytes_out = now->offset + now->bytes;
     }
     wfi_free(b->code->ctx, order);
     return WF_OK;
@@ -374,7 +399,8 @@ static wf_status finish_frame(builder *b) {
     size_t bytes;
     WF_TRY(pack_frame(b, &bytes));
     int32_t slot;
-    WF_TRY(find_slot(b, segment, WFI_BLOCK_FRAME, segment->unit, bytes, WFI_READ | WFI_WRITE, &slot));
+    WF_TRY(
+        find_slot(b, segment, WFI_BLOCK_FRAME, segment->unit, bytes, WFI_READ | WFI_WRITE, &slot));
     for (int32_t s = 0; s < segment->n_steps; s++) {
         wfi_segment_step *step = &segment->steps[s];
         for (int i = 0; i <= WFI_MAX_OPERANDS; i++) {
@@ -390,11 +416,16 @@ static wf_status finish_frame(builder *b) {
 
 static bool part_has(wfi_part part, wfi_phase phase) {
     switch (part) {
-    case WFI_PART_F: return phase == WFI_F;
-    case WFI_PART_B: return phase == WFI_B;
-    case WFI_PART_W: return phase == WFI_W;
-    case WFI_PART_BW: return phase != WFI_F;
-    case WFI_N_PARTS: break;
+    case WFI_PART_F:
+        return phase == WFI_F;
+    case WFI_PART_B:
+        return phase == WFI_B;
+    case WFI_PART_W:
+        return phase == WFI_W;
+    case WFI_PART_BW:
+        return phase != WFI_F;
+    case WFI_N_PARTS:
+        break;
     }
     return false;
 }
@@ -426,7 +457,8 @@ static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_par
     WF_TRY(add_accumulates(b, -1));
     for (int32_t n = 0; n < g->n_nodes; n++) {
         const wfi_node *node = &g->nodes[n];
-        if (!node->dead && node->unit == unit && part_has(part, node->phase)) WF_TRY(add_node(b, n));
+        if (!node->dead && node->unit == unit && part_has(part, node->phase))
+            WF_TRY(add_node(b, n));
     }
     WF_TRY(finish_frame(b));
     if (segment->n_steps == 0) {
@@ -453,8 +485,8 @@ static wf_status create_kernels(builder *b) {
 
 static wf_status build_all(wfi_code *code, builder *b) {
     const wf_graph *g = code->g;
-    static const wfi_part together[] = {WFI_PART_F, WFI_PART_BW}, split[] = {WFI_PART_F, WFI_PART_B,
-                                                                             WFI_PART_W};
+    static const wfi_part together[] = {WFI_PART_F, WFI_PART_BW},
+                          split[] = {WFI_PART_F, WFI_PART_B, WFI_PART_W};
     const wfi_part *parts = code->splits_weight ? split : together;
     size_t n_parts = !g->training ? 1 : code->splits_weight ? 3 : 2;
     WF_TRY(create_kernels(b));

@@ -1,5 +1,5 @@
-/* What a program will cost: parameters, FLOPs and bytes by rank and unit; the walk
- * on the null device; whether it fits, and what would.
+/* What a program will cost: parameters, FLOPs and bytes by rank and unit; whether it
+ * fits, and what would.
  */
 #include "program/program.h"
 
@@ -16,7 +16,8 @@ const wf_recipe *wf_program_recipe(const wf_program *p) {
 static int64_t count_parameters(const wf_graph *g, int32_t begin, int32_t end) {
     int64_t n = 0;
     for (int32_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == WFI_VALUE_PARAM && g->values[v].unit >= begin && g->values[v].unit < end)
+        if (g->values[v].kind == WFI_VALUE_PARAM && g->values[v].unit >= begin &&
+            g->values[v].unit < end)
             n += wf_shape_n_elem(&g->values[v].shape);
     return n;
 }
@@ -58,20 +59,6 @@ wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
     return s;
 }
 
-wf_status wf_program_walk(const wf_program *p, wf_walk *walk_out) {
-    wf_walk walk = {0};
-    for (int32_t k = 0; k < p->n_instructions; k++) {
-        const wfi_instruction *now = &p->instructions[p->order[k]];
-        walk.n_instructions++;
-        if (now->segment) walk.flops += now->segment->flops;
-        bool sends = now->kind == WFI_SEND || now->stream == WFI_STREAM_REDUCE;
-        for (int32_t r = 0; r < now->n_references && sends; r++)
-            if (now->references[r].access & WFI_READ) walk.sent_bytes += now->references[r].bytes;
-    }
-    *walk_out = walk;
-    return WF_OK;
-}
-
 int64_t wf_program_micro_that_fits(const wf_program *p, size_t memory_bytes) {
     const wf_recipe *r = &p->recipe;
     for (int64_t m = r->n_micro + 1; m <= r->batch && p->kind == WF_PROGRAM_TRAIN; m++) {
@@ -100,11 +87,12 @@ wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
     if (micro)
         snprintf(advice, sizeof advice, "--micro %lld would fit", (long long)micro);
     else
-        snprintf(advice, sizeof advice,
-                 "no microbatch count fits: parameters, gradients and optimizer state alone take %zu",
-                 p->ranks[worst].state_bytes);
-    return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
-                    "rank %d needs %zu bytes, %zu more than the %zu given; the peak is in unit %s; %s",
-                    worst, peak, peak - memory_bytes, memory_bytes, wf_program_rank(p, worst).peak_unit,
-                    advice);
+        snprintf(
+            advice, sizeof advice,
+            "no microbatch count fits: parameters, gradients and optimizer state alone take %zu",
+            p->ranks[worst].state_bytes);
+    return wfi_fail(
+        p->ctx, WF_DOES_NOT_FIT,
+        "rank %d needs %zu bytes, %zu more than the %zu given; the peak is in unit %s; %s", worst,
+        peak, peak - memory_bytes, memory_bytes, wf_program_rank(p, worst).peak_unit, advice);
 }

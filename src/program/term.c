@@ -8,9 +8,10 @@ wfi_term wfi_term_tree(const wfi_term *leaves, int64_t n) {
     return wfi_term_fold(wfi_term_tree(leaves, left), wfi_term_tree(leaves + left, n - left));
 }
 
-void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term *in, wfi_term *out) {
-    wfi_term made = wfi_term_start((int)segment->part + (segment->is_pack ? 100 : 200), segment->unit,
-                                   segment->is_pack ? -1 : micro);
+void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term *in,
+                      wfi_term *out) {
+    wfi_term made = wfi_term_start((int)segment->part + (segment->is_pack ? 100 : 200),
+                                   segment->unit, segment->is_pack ? -1 : micro);
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
         bool reads = slot->access & WFI_READ && slot->kind != WFI_BLOCK_FRAME &&

@@ -19,7 +19,8 @@ static inline wfi_term wfi_term_mix(wfi_term a, uint64_t b) {
     return x ? x : 1;
 }
 static inline wfi_term wfi_term_start(int what, int32_t id, int64_t micro) {
-    return wfi_term_mix(wfi_term_mix(wfi_term_mix(1, (uint64_t)what), (uint64_t)id), (uint64_t)micro);
+    return wfi_term_mix(wfi_term_mix(wfi_term_mix(1, (uint64_t)what), (uint64_t)id),
+                        (uint64_t)micro);
 }
 
 /* The kinds of terms that are no instruction's name. */

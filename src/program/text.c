@@ -8,17 +8,30 @@ void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
                  wfi_instruction_kind_name(now->kind));
     if (now->unit >= 0) wfi_text_add(text, " %s", g->units[now->unit].name);
     switch (now->kind) {
-    case WFI_LOAD: wfi_text_add(text, " input=%s", g->values[now->id].name); break;
-    case WFI_STORE: wfi_text_add(text, " output=%s", g->values[g->outputs[now->id]].name); break;
-    case WFI_FOLD: wfi_text_add(text, " depth=%d", now->id); break;
-    case WFI_SEND: wfi_text_add(text, " v%d to=r%d", now->id, now->peer); break;
-    case WFI_RECEIVE: wfi_text_add(text, " v%d from=r%d", now->id, now->peer); break;
-    case WFI_PACK: wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward"); break;
+    case WFI_LOAD:
+        wfi_text_add(text, " input=%s", g->values[now->id].name);
+        break;
+    case WFI_STORE:
+        wfi_text_add(text, " output=%s", g->values[g->outputs[now->id]].name);
+        break;
+    case WFI_FOLD:
+        wfi_text_add(text, " depth=%d", now->id);
+        break;
+    case WFI_SEND:
+        wfi_text_add(text, " v%d to=r%d", now->id, now->peer);
+        break;
+    case WFI_RECEIVE:
+        wfi_text_add(text, " v%d from=r%d", now->id, now->peer);
+        break;
+    case WFI_PACK:
+        wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward");
+        break;
     case WFI_WEIGHT:
     case WFI_BACKWARD_WEIGHT:
         wfi_text_add(text, " %s depth=%d", now->first ? "assign" : "add", now->id);
         break;
-    default: break;
+    default:
+        break;
     }
     if (now->micro >= 0) wfi_text_add(text, " m=%lld", (long long)now->micro);
 }
@@ -28,17 +41,18 @@ static void references_text(const wf_program *p, const wfi_instruction *now, wfi
         const wfi_reference *r = &now->references[k];
         const wfi_block *b = &p->blocks[r->block];
         const char *access = r->access == WFI_READ ? "" : r->access == WFI_WRITE ? "=" : "+";
-        wfi_text_add(text, " %s%s@%zu:%zu", access, wfi_block_kind_name(b->kind), b->offset + r->offset,
-                     r->bytes);
+        wfi_text_add(text, " %s%s@%zu:%zu", access, wfi_block_kind_name(b->kind),
+                     b->offset + r->offset, r->bytes);
     }
 }
 
 wf_status wf_program_text(const wf_program *p, char **text_out) {
     wfi_text text;
     wfi_text_init(&text, p->ctx);
-    wfi_text_add(&text,
-                 "# rank stream.position instruction | after: other streams | memory: kind@offset:bytes, "
-                 "= written, + updated\n");
+    wfi_text_add(
+        &text,
+        "# rank stream.position instruction | after: other streams | memory: kind@offset:bytes, "
+        "= written, + updated\n");
     for (int32_t r = 0; r < p->n_ranks; r++) {
         wfi_text_add(&text, "# rank %d: stage %d, replica %d, %zu bytes\n", r, p->ranks[r].stage,
                      p->ranks[r].replica, p->ranks[r].peak_bytes);

@@ -9,7 +9,12 @@
 
 #include <stdbool.h>
 
-typedef enum wfi_action_kind { WFI_ACTION_F, WFI_ACTION_B, WFI_ACTION_W, WFI_ACTION_BW } wfi_action_kind;
+typedef enum wfi_action_kind {
+    WFI_ACTION_F,
+    WFI_ACTION_B,
+    WFI_ACTION_W,
+    WFI_ACTION_BW
+} wfi_action_kind;
 
 typedef struct wfi_action {
     wfi_action_kind kind;

@@ -1,0 +1,111 @@
+/* What all kinds of devices share. */
+#include "device/device.h"
+
+#include <string.h>
+
+static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null};
+
+wf_status wfi_cpu_find_cores(wfi_device *device);
+void wfi_cpu_release_cores(wfi_device *device);
+
+wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
+                            wfi_device **device_out) {
+    const wfi_device_class *kind = NULL;
+    for (size_t i = 0; i < WFI_COUNT(kinds); i++)
+        if (!strcmp(kinds[i]->kind, config->kind)) kind = kinds[i];
+    if (!kind)
+        return wfi_fail(ctx, WF_INVALID_ARG, "there is no device '%s'; there are cpu and null",
+                        config->kind);
+    wfi_device *device = wfi_alloc(ctx, 1, sizeof *device, "a device");
+    if (!device) return WF_NO_MEMORY;
+    device->ctx = ctx;
+    device->kind = kind;
+    device->config = *config;
+    device->n_cores = 1;
+    wf_status status = kind->has_memory ? wfi_cpu_find_cores(device) : WF_OK;
+    if (status != WF_OK) {
+        wfi_free(ctx, device);
+        return status;
+    }
+    *device_out = device;
+    return WF_OK;
+}
+
+void wfi_device_destroy(wfi_device *device) {
+    if (!device) return;
+    if (device->kind->has_memory) wfi_cpu_release_cores(device);
+    wfi_free(device->ctx, device);
+}
+
+bool wfi_device_has_memory(const wfi_device *device) {
+    return device->kind->has_memory;
+}
+
+int wfi_device_n_cores(const wfi_device *device) {
+    return device->n_cores;
+}
+
+wf_status wfi_device_status(const wfi_device *device) {
+    return (wf_status)__atomic_load_n(&device->failure, __ATOMIC_ACQUIRE);
+}
+
+void wfi_device_fail(wfi_device *device, wf_status status) {
+    int expected = WF_OK;
+    __atomic_compare_exchange_n(&device->failure, &expected, (int)status, false, __ATOMIC_ACQ_REL,
+                                __ATOMIC_ACQUIRE);
+}
+
+wf_status wfi_arena_create(wfi_device *device, size_t bytes, size_t shift_bytes, void **base_out) {
+    void *base;
+    WF_TRY(device->kind->arena_create(device, bytes + shift_bytes, &base));
+    *base_out = base ? (char *)base + shift_bytes : NULL;
+    return WF_OK;
+}
+
+void wfi_arena_destroy(wfi_device *device, void *base, size_t bytes, size_t shift_bytes) {
+    if (base) device->kind->arena_destroy(device, (char *)base - shift_bytes, bytes + shift_bytes);
+}
+
+wf_status wfi_stream_create(wfi_device *device, const char *name, wfi_stream_queue **stream_out) {
+    wfi_stream_queue *stream = wfi_alloc(device->ctx, 1, sizeof *stream, "a stream");
+    if (!stream) return WF_NO_MEMORY;
+    stream->device = device;
+    stream->name = name;
+    wf_status status = device->kind->stream_create(device, stream);
+    if (status != WF_OK) {
+        wfi_free(device->ctx, stream);
+        return status;
+    }
+    *stream_out = stream;
+    return WF_OK;
+}
+
+void wfi_stream_destroy(wfi_stream_queue *stream) {
+    if (!stream) return;
+    stream->device->kind->stream_destroy(stream);
+    wfi_free(stream->device->ctx, stream);
+}
+
+wf_status wfi_stream_push(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {
+    WF_TRY(stream->device->kind->push(stream, task, self, argument));
+    stream->n_pushed++;
+    return WF_OK;
+}
+
+wf_status wfi_stream_wait(wfi_stream_queue *stream, wfi_event event) {
+    if (!event.stream || event.stream == stream) return WF_OK; /* a stream is in order */
+    return stream->device->kind->wait(stream, event);
+}
+
+wfi_event wfi_stream_record(const wfi_stream_queue *stream) {
+    return (wfi_event){(wfi_stream_queue *)stream, stream->n_pushed};
+}
+
+wf_status wfi_event_wait(wfi_event event) {
+    return event.stream ? event.stream->device->kind->event_wait(event) : WF_OK;
+}
+
+wf_status wfi_stream_call(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {
+    WF_TRY(wfi_stream_push(stream, task, self, argument));
+    return wfi_event_wait(wfi_stream_record(stream));
+}

@@ -1,0 +1,97 @@
+/* Devices: memory and streams. Private.
+ *
+ * A stream is an in-order queue. Work on different streams is ordered only by
+ * waiting for events. An event is a stream and an epoch: "the first n tasks of that
+ * stream are done". Pushing never waits for work to finish, only for room in the
+ * queue.
+ *
+ *   cpu   an arena of host memory; each stream has its own thread
+ *   null  no memory and no threads: tasks run inline, as a proof of the order
+ */
+#ifndef WFI_DEVICE_H
+#define WFI_DEVICE_H
+
+#include "base/base.h"
+
+typedef struct wfi_device wfi_device;
+typedef struct wfi_stream_queue wfi_stream_queue;
+
+typedef struct wfi_event {
+    wfi_stream_queue *stream; /* NULL: has happened */
+    uint64_t epoch;
+} wfi_event;
+
+typedef wf_status (*wfi_task)(void *self, void *argument);
+
+typedef struct wfi_device_config {
+    const char *kind;   /* "cpu" or "null" */
+    int index, n_ranks; /* this rank of those in the process: cores are divided */
+    int64_t timeout_ms; /* of every wait */
+} wfi_device_config;
+
+wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
+                            wfi_device **device_out);
+/* All streams must have been destroyed. */
+void wfi_device_destroy(wfi_device *device);
+bool wfi_device_has_memory(const wfi_device *device); /* false: null */
+int wfi_device_n_cores(const wfi_device *device);
+
+/* The first failure of any task or wait; sticky, all later tasks are skipped. */
+wf_status wfi_device_status(const wfi_device *device);
+void wfi_device_fail(wfi_device *device, wf_status status);
+
+/* An arena: one range of device memory, page-aligned, zeroed, touched. `shift_bytes`
+ * moves its base (tests). On null the base is NULL. */
+wf_status wfi_arena_create(wfi_device *device, size_t bytes, size_t shift_bytes, void **base_out);
+void wfi_arena_destroy(wfi_device *device, void *base, size_t bytes, size_t shift_bytes);
+
+/* `name` appears in errors and traces; static. */
+wf_status wfi_stream_create(wfi_device *device, const char *name, wfi_stream_queue **stream_out);
+/* Finishes what was pushed, ends the thread. NULL is allowed. */
+void wfi_stream_destroy(wfi_stream_queue *stream);
+
+/* Appends a task. Errors: TIMEOUT if the queue stays full. */
+wf_status wfi_stream_push(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
+/* What is pushed from now on begins after `event`. */
+wf_status wfi_stream_wait(wfi_stream_queue *stream, wfi_event event);
+/* The event of everything pushed so far. */
+wfi_event wfi_stream_record(const wfi_stream_queue *stream);
+/* Stops the calling thread until the event or the deadline. */
+wf_status wfi_event_wait(wfi_event event);
+/* push + wait. */
+wf_status wfi_stream_call(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
+
+/* ---- how a kind of device is written ---- */
+
+typedef struct wfi_device_class {
+    const char *kind;
+    bool has_memory;
+    wf_status (*arena_create)(wfi_device *device, size_t bytes, void **base_out);
+    void (*arena_destroy)(wfi_device *device, void *base, size_t bytes);
+    wf_status (*stream_create)(wfi_device *device, wfi_stream_queue *stream);
+    void (*stream_destroy)(wfi_stream_queue *stream);
+    wf_status (*push)(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
+    wf_status (*wait)(wfi_stream_queue *stream, wfi_event event);
+    wf_status (*event_wait)(wfi_event event);
+} wfi_device_class;
+
+extern const wfi_device_class wfi_device_cpu;
+extern const wfi_device_class wfi_device_null;
+
+struct wfi_device {
+    wf_context *ctx;
+    const wfi_device_class *kind;
+    wfi_device_config config;
+    int n_cores;
+    int failure;    /* wf_status; atomic access */
+    void *topology; /* cpu: cores of this rank */
+};
+
+struct wfi_stream_queue {
+    wfi_device *device;
+    const char *name;
+    uint64_t n_pushed; /* tasks; written by the pushing thread only */
+    void *state;       /* of the kind */
+};
+
+#endif

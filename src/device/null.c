@@ -1,0 +1,57 @@
+/* The null device: no memory, no threads. Tasks run inline when they are pushed, so
+ * waiting for an event that has not been pushed yet would wait for ever: an error.
+ * A program that can be walked here in the order of its list has no event missing
+ * from that list.
+ */
+#include "device/device.h"
+
+static wf_status null_stream_create(wfi_device *device, wfi_stream_queue *stream) {
+    (void)device, (void)stream;
+    return WF_OK;
+}
+
+static void null_stream_destroy(wfi_stream_queue *stream) {
+    (void)stream;
+}
+
+static wf_status null_push(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {
+    if (wfi_device_status(stream->device) != WF_OK) return wfi_device_status(stream->device);
+    wf_status status = task(self, argument);
+    if (status != WF_OK) wfi_device_fail(stream->device, status);
+    return status;
+}
+
+static wf_status null_event_wait(wfi_event event) {
+    if (event.epoch <= event.stream->n_pushed) return wfi_device_status(event.stream->device);
+    return wfi_fail(event.stream->device->ctx, WF_BUG,
+                    "rank %d waits for task %llu of stream %s, which has %llu",
+                    event.stream->device->config.index, (unsigned long long)event.epoch,
+                    event.stream->name, (unsigned long long)event.stream->n_pushed);
+}
+
+static wf_status null_wait(wfi_stream_queue *stream, wfi_event event) {
+    (void)stream;
+    return null_event_wait(event);
+}
+
+static wf_status null_arena_create(wfi_device *device, size_t bytes, void **base_out) {
+    (void)device, (void)bytes;
+    *base_out = NULL;
+    return WF_OK;
+}
+
+static void null_arena_destroy(wfi_device *device, void *base, size_t bytes) {
+    (void)device, (void)base, (void)bytes;
+}
+
+const wfi_device_class wfi_device_null = {
+    .kind = "null",
+    .has_memory = false,
+    .arena_create = null_arena_create,
+    .arena_destroy = null_arena_destroy,
+    .stream_create = null_stream_create,
+    .stream_destroy = null_stream_destroy,
+    .push = null_push,
+    .wait = null_wait,
+    .event_wait = null_event_wait,
+};

@@ -1,0 +1,227 @@
+/* What each instruction does on a device with memory. */
+#include "base/random.h"
+#include "run/executor.h"
+#include "run/optimizer.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+static void *at(const wfi_executor *e, const wfi_reference *r) {
+    return e->base + e->p->blocks[r->block].offset + r->offset;
+}
+
+/* The reference's bytes, told to the observer. */
+static void *touch(const wfi_executor *e, const wfi_reference *r, size_t bytes) {
+    void *data = at(e, r);
+    wfi_observe(e->observer, data, bytes, r->access & WFI_WRITE, true);
+    return data;
+}
+
+static wf_status run_kernel(const wfi_executor *e, wfi_kernel *kernel, void *const *operands,
+                            void *scratch, const wfi_step_args *args) {
+    bool seen = kernel->impl->instrumented;
+    for (int i = 0; i < kernel->n_operands; i++)
+        wfi_observe(e->observer, operands[i], kernel->bytes[i], kernel->writes[i], seen);
+    wfi_observe(e->observer, scratch, kernel->scratch_bytes, true, seen);
+    if (!e->profile->is_on) return wfi_kernel_run(kernel, operands, scratch, args);
+    int64_t begin = wfi_now_ns();
+    WF_TRY(wfi_kernel_run(kernel, operands, scratch, args));
+    return wfi_profile_add(e->profile, kernel->label,
+                           *kernel->detail ? kernel->detail : kernel->impl->name,
+                           wfi_now_ns() - begin, kernel->flops);
+}
+
+static wf_status run_segment(const wfi_executor *e, const wfi_instruction *now) {
+    const wfi_segment *segment = now->segment;
+    wfi_step_args args = e->step->args;
+    args.first_sample = now->micro * e->p->graph->batch;
+    for (int32_t s = 0; s < segment->n_steps; s++) {
+        const wfi_segment_step *step = &segment->steps[s];
+        wfi_kernel *kernel = step->kernel_add && !now->first ? step->kernel_add : step->kernel;
+        void *operands[WFI_MAX_OPERANDS] = {NULL};
+        for (int i = 0; i < kernel->n_operands; i++) {
+            const wfi_address *a = &step->operand[i];
+            if (a->slot >= 0) operands[i] = (char *)at(e, &now->references[a->slot]) + a->offset;
+        }
+        void *scratch =
+            step->scratch.slot < 0 || !kernel->scratch_bytes
+                ? NULL
+                : (char *)at(e, &now->references[step->scratch.slot]) + step->scratch.offset;
+        WF_TRY(run_kernel(e, kernel, operands, scratch, &args));
+    }
+    return WF_OK;
+}
+
+static void add_floats(float *restrict sum, const float *restrict summand, size_t n) {
+    for (size_t i = 0; i < n; i++) sum[i] += summand[i];
+}
+
+static wf_status run_load(const wfi_executor *e, const wfi_instruction *now) {
+    size_t bytes = wfi_value_bytes(e->p->graph, now->id);
+    const char *batch = e->step->inputs[now->id];
+    memcpy(touch(e, &now->references[0], bytes), batch + (size_t)now->micro * bytes, bytes);
+    return WF_OK;
+}
+
+static wf_status run_fold(const wfi_executor *e, const wfi_instruction *now) {
+    size_t bytes = e->p->code->units[now->unit].gradient_bytes;
+    float *below = touch(e, &now->references[0], bytes);
+    add_floats(below, touch(e, &now->references[1], bytes), bytes / sizeof *below);
+    return WF_OK;
+}
+
+static wf_status run_tie(const wfi_executor *e, const wfi_instruction *now) {
+    const wf_graph *g = e->p->graph;
+    const wfi_weight_gradient *w = &g->weight_gradients[now->id];
+    size_t bytes = wfi_value_bytes(g, w->param);
+    float *owner = touch(e, &now->references[0], e->p->code->units[now->unit].gradient_bytes);
+    const char *other = touch(e, &now->references[1], e->p->code->units[w->unit].gradient_bytes);
+    add_floats(owner + g->values[w->param].offset / sizeof *owner,
+               (const float *)(const void *)(other + e->p->code->tied_offset[now->id]),
+               bytes / sizeof *owner);
+    return WF_OK;
+}
+
+static wf_status run_norm(const wfi_executor *e, const wfi_instruction *now) {
+    size_t bytes = e->p->graph->units[now->unit].param_bytes;
+    const float *gradient = touch(e, &now->references[0], bytes);
+    size_t n = bytes / sizeof *gradient;
+    size_t n_sums = (n + WFI_NORM_BLOCK_ELEMENTS - 1) / WFI_NORM_BLOCK_ELEMENTS;
+    wfi_gradient_squares(gradient, n, touch(e, &now->references[1], n_sums * sizeof(double)));
+    return WF_OK;
+}
+
+/* The global norm: the tree over a unit's sums, then over units, both in fixed order. */
+static float clip_scale(const wfi_executor *e, const wfi_reference *norms, int32_t n) {
+    double sum = 0;
+    for (int32_t u = 0; u < n; u++)
+        sum += wfi_tree_sum(norms[u].bytes ? touch(e, &norms[u], norms[u].bytes) : NULL,
+                            norms[u].bytes / sizeof(double));
+    double norm = sqrt(sum), limit = e->p->recipe.clip_norm;
+    e->step->gradient_norm = norm;
+    /* PyTorch adds 1e-6 to the norm so that a zero gradient divides well. */
+    return norm > limit ? (float)(limit / (norm + 1e-6)) : 1.0f;
+}
+
+static wf_status run_update(const wfi_executor *e, const wfi_instruction *now) {
+    const wf_program *p = e->p;
+    const wfi_reference *r = now->references;
+    int n_states = wfi_recipe_n_states(&p->recipe);
+    size_t bytes = p->graph->units[now->unit].param_bytes;
+    float scale = 1;
+    int32_t n_fixed = 2 + (n_states > 0);
+    if (p->recipe.clip_norm > 0) scale = clip_scale(e, r + n_fixed, now->n_references - n_fixed);
+    float *param = touch(e, &r[0], bytes);
+    const float *gradient = touch(e, &r[1], bytes);
+    float *state = n_states ? touch(e, &r[2], bytes * (size_t)n_states) : NULL;
+    wfi_optimizer_update(&p->recipe, e->step->lr, (int64_t)e->step->args.step, scale, param,
+                         gradient, state, bytes / sizeof *param);
+    return WF_OK;
+}
+
+/* running = (1 - momentum) running + momentum batch, microbatch by microbatch in
+ * global order; the variance of the batch is made unbiased first. */
+static void fold_stat(const wf_program *p, const wfi_stat *stat, char *buffers, const char *batch) {
+    const wf_graph *g = p->graph;
+    int64_t n = wf_shape_n_elem(&g->values[stat->mean].shape);
+    float *mean = (float *)(void *)(buffers + g->values[stat->running_mean].offset);
+    float *var = (float *)(void *)(buffers + g->values[stat->running_var].offset);
+    int64_t *n_batches = (int64_t *)(void *)(buffers + g->values[stat->n_batches].offset);
+    const float *batch_mean =
+        (const float *)(const void *)(batch + p->code->place[stat->mean].offset);
+    const float *batch_var =
+        (const float *)(const void *)(batch + p->code->place[stat->var].offset);
+    double rest = stat->n_reduced > 1 ? (double)stat->n_reduced / (double)(stat->n_reduced - 1) : 1;
+    for (int64_t i = 0; i < n; i++) {
+        mean[i] = (float)((1 - stat->momentum) * mean[i] + stat->momentum * batch_mean[i]);
+        var[i] = (float)((1 - stat->momentum) * var[i] + stat->momentum * rest * batch_var[i]);
+    }
+    ++*n_batches;
+}
+
+static wf_status run_fold_stats(const wfi_executor *e, const wfi_instruction *now) {
+    const wf_graph *g = e->p->graph;
+    char *buffers = touch(e, &now->references[0], g->units[now->unit].buffer_bytes);
+    for (int32_t k = 1; k < now->n_references; k++) {
+        const char *batch = touch(e, &now->references[k], e->p->code->units[now->unit].stats_bytes);
+        for (int32_t s = 0; s < g->n_stats; s++)
+            if (g->stats[s].unit == now->unit) fold_stat(e->p, &g->stats[s], buffers, batch);
+    }
+    return WF_OK;
+}
+
+static wf_status run_report(const wfi_executor *e, const wfi_instruction *now) {
+    for (int32_t k = 0; k < now->n_references; k++) {
+        int64_t m = e->p->blocks[now->references[k].block].micro;
+        memcpy(e->step->records + 2 * m, touch(e, &now->references[k], 2 * sizeof(double)),
+               2 * sizeof(double));
+    }
+    return WF_OK;
+}
+
+static wf_status run_store(const wfi_executor *e, const wfi_instruction *now) {
+    size_t bytes = wfi_value_bytes(e->p->graph, e->p->graph->outputs[now->id]);
+    const void *value = touch(e, &now->references[0], bytes);
+    void *host = e->step->outputs ? e->step->outputs[now->id] : NULL;
+    if (host) memcpy(host, value, bytes);
+    return WF_OK;
+}
+
+/* Random, so that a dependency which is missing cannot hide behind good timing. */
+static void delay(const wfi_executor *e, int32_t i) {
+    uint32_t words[4];
+    wfi_random_key key = {(uint64_t)wfi_now_ns(), (uint64_t)e->rank};
+    wfi_random_words(key, 0, (uint64_t)i, words);
+    int64_t us = words[0] % (uint64_t)(e->delay_us + 1);
+    struct timespec time = {us / 1000000, us % 1000000 * 1000};
+    nanosleep(&time, NULL);
+}
+
+static wf_status dispatch(const wfi_executor *e, const wfi_instruction *now) {
+    switch (now->kind) {
+    case WFI_LOAD:
+        return run_load(e, now);
+    case WFI_PACK:
+    case WFI_FORWARD:
+    case WFI_BACKWARD:
+    case WFI_WEIGHT:
+    case WFI_BACKWARD_WEIGHT:
+        return run_segment(e, now);
+    case WFI_FOLD:
+        return run_fold(e, now);
+    case WFI_TIE:
+        return run_tie(e, now);
+    case WFI_NORM:
+        return run_norm(e, now);
+    case WFI_UPDATE:
+        return run_update(e, now);
+    case WFI_FOLD_STATS:
+        return run_fold_stats(e, now);
+    case WFI_REPORT:
+        return run_report(e, now);
+    case WFI_STORE:
+        return run_store(e, now);
+    case WFI_ALL_REDUCE:
+    case WFI_GATHER_NORM:
+    case WFI_GATHER_STATS:
+    case WFI_SEND:
+    case WFI_RECEIVE:
+    case WFI_N_INSTRUCTION_KINDS:
+        break;
+    }
+    return wfi_fail(e->p->ctx, WF_BUG, "instruction %s reached an executor of one rank",
+                    wfi_instruction_kind_name(now->kind));
+}
+
+wf_status wfi_executor_instruction(void *self, void *argument) {
+    const wfi_executor *e = self;
+    int32_t i = (int32_t)(intptr_t)argument;
+    const wfi_instruction *now = &e->p->instructions[i];
+    if (e->delay_us > 0) delay(e, i);
+    if (!e->profile->is_on || now->segment) return dispatch(e, now);
+    int64_t begin = wfi_now_ns();
+    WF_TRY(dispatch(e, now));
+    return wfi_profile_add(e->profile, wfi_instruction_kind_name(now->kind), "weft",
+                           wfi_now_ns() - begin, 0);
+}

@@ -1,0 +1,225 @@
+/* State in and out: files by name, single tensors, the fingerprint. The streams are
+ * idle between steps, so the host may read and write the arena of a CPU device. */
+#include "checkpoint/hash.h"
+#include "checkpoint/match.h"
+#include "run/trainer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEPS_KEY "weft.n_steps"
+
+static bool is_saved(const wfi_value *value) {
+    return value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_BUFFER;
+}
+
+/* What the optimizer's buffers are called in a state file. */
+static const char *state_name(const wf_recipe *recipe, int i) {
+    return recipe->optimizer == WF_SGD ? "momentum" : i == 0 ? "first_moment" : "second_moment";
+}
+
+/* Lists the tensors of a file; with `all`, the optimizer's too. Names made for it live
+ * in `pool`. */
+static wf_status list_tensors(wf_trainer *t, bool all, wfi_pool *pool, wf_tensor_data **tensors_out,
+                              int *n_out) {
+    const wf_graph *g = wfi_trainer_graph(t);
+    int n_states = all ? wfi_recipe_n_states(&t->recipe) : 0, n = 0;
+    size_t most = (size_t)g->n_values * (1 + (size_t)n_states);
+    wf_tensor_data *tensors = wfi_alloc(t->ctx, most, sizeof *tensors, "a list of tensors");
+    if (!tensors) return WF_NO_MEMORY;
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *value = wfi_value_at(g, v);
+        if (!is_saved(value)) continue;
+        tensors[n++] =
+            (wf_tensor_data){value->name, value->dtype, value->shape, wfi_trainer_address(t, v)};
+        for (int i = 0; i < n_states && value->kind == WFI_VALUE_PARAM; i++) {
+            char *name =
+                wfi_pool_format(pool, "optimizer.%s.%s", state_name(&t->recipe, i), value->name);
+            if (!name) {
+                wfi_free(t->ctx, tensors);
+                return WF_NO_MEMORY;
+            }
+            tensors[n++] = (wf_tensor_data){name, value->dtype, value->shape,
+                                            wfi_trainer_state_address(t, v, i)};
+        }
+    }
+    *tensors_out = tensors;
+    *n_out = n;
+    return WF_OK;
+}
+
+wf_status wf_trainer_save(wf_trainer *t, const char *path) {
+    wfi_pool pool;
+    wfi_pool_init(&pool, t->ctx);
+    wf_tensor_data *tensors;
+    int n;
+    WF_TRY(list_tensors(t, false, &pool, &tensors, &n));
+    /* What transformers and others expect to find. */
+    wf_metadata metadata[] = {{"format", "pt"}};
+    wf_status status = wf_safetensors_write(t->ctx, path, tensors, n, metadata, 1);
+    wfi_free(t->ctx, tensors);
+    wfi_pool_release(&pool);
+    return status;
+}
+
+wf_status wf_trainer_save_state(wf_trainer *t, const char *path, const wf_note *notes,
+                                int n_notes) {
+    wfi_pool pool;
+    wfi_pool_init(&pool, t->ctx);
+    wf_metadata *metadata = wfi_alloc(t->ctx, (size_t)n_notes + 1, sizeof *metadata, "notes");
+    char *steps = wfi_pool_format(&pool, "%lld", (long long)t->n_steps);
+    wf_tensor_data *tensors = NULL;
+    int n = 0;
+    wf_status status =
+        metadata && steps ? list_tensors(t, true, &pool, &tensors, &n) : WF_NO_MEMORY;
+    if (status == WF_OK) {
+        metadata[0] = (wf_metadata){STEPS_KEY, steps};
+        for (int i = 0; i < n_notes; i++)
+            metadata[i + 1] = (wf_metadata){notes[i].key, notes[i].value};
+        status = wf_safetensors_write(t->ctx, path, tensors, n, metadata, n_notes + 1);
+    }
+    wfi_free(t->ctx, tensors);
+    wfi_free(t->ctx, metadata);
+    wfi_pool_release(&pool);
+    return status;
+}
+
+/* Reads tensor index[i] for tensors[i] into memory of its own, then moves all of it:
+ * a file that breaks in the middle changes nothing. */
+static wf_status read_all(wf_trainer *t, const wf_safetensors *file, const wf_tensor_data *tensors,
+                          const int *index, int n) {
+    size_t total = 0;
+    for (int i = 0; i < n; i++)
+        total += (size_t)wf_shape_n_elem(&tensors[i].shape) * wf_dtype_bytes(tensors[i].dtype);
+    char *copy = wfi_alloc(t->ctx, total ? total : 1, 1, "a checkpoint");
+    if (!copy) return WF_NO_MEMORY;
+    wf_status status = WF_OK;
+    for (int pass = 0; pass < 2 && status == WF_OK; pass++) {
+        char *at = copy;
+        for (int i = 0; i < n && status == WF_OK; i++) {
+            size_t bytes =
+                (size_t)wf_shape_n_elem(&tensors[i].shape) * wf_dtype_bytes(tensors[i].dtype);
+            if (index[i] >= 0 && pass == 0) status = wf_safetensors_read(file, index[i], at, bytes);
+            if (index[i] >= 0 && pass == 1) memcpy((void *)(uintptr_t)tensors[i].data, at, bytes);
+            at += bytes;
+        }
+    }
+    wfi_free(t->ctx, copy);
+    return status;
+}
+
+static wf_status load(wf_trainer *t, const wf_safetensors *file, bool all) {
+    wfi_pool pool;
+    wfi_pool_init(&pool, t->ctx);
+    wf_tensor_data *tensors;
+    int n;
+    wf_status status = list_tensors(t, all, &pool, &tensors, &n);
+    if (status != WF_OK) {
+        wfi_pool_release(&pool);
+        return status;
+    }
+    wfi_wanted *wanted = wfi_alloc(t->ctx, (size_t)n, sizeof *wanted, "a list of tensors");
+    int *index = wfi_alloc(t->ctx, (size_t)n, sizeof *index, "a list of tensors");
+    status = wanted && index ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) {
+        for (int i = 0; i < n; i++)
+            wanted[i] = (wfi_wanted){tensors[i].name, tensors[i].dtype, tensors[i].shape};
+        status = wfi_match_weights(t->ctx, file, wanted, n, WFI_MATCH_ALL, index);
+    }
+    if (status == WF_OK) status = read_all(t, file, tensors, index, n);
+    wfi_free(t->ctx, wanted);
+    wfi_free(t->ctx, index);
+    wfi_free(t->ctx, tensors);
+    wfi_pool_release(&pool);
+    return status;
+}
+
+wf_status wf_trainer_load_weights(wf_trainer *t, const char *path) {
+    wf_safetensors *file;
+    WF_TRY(wf_safetensors_open(t->ctx, path, &file));
+    wf_status status = load(t, file, false);
+    wf_safetensors_close(file);
+    return status;
+}
+
+wf_status wf_trainer_load_state(wf_trainer *t, const char *path) {
+    wf_safetensors *file;
+    WF_TRY(wf_safetensors_open(t->ctx, path, &file));
+    const char *steps = wf_safetensors_metadata(file, STEPS_KEY);
+    char *end = NULL;
+    long long n_steps = steps ? strtoll(steps, &end, 10) : -1;
+    wf_status status;
+    if (!steps || *end || end == steps || n_steps < 0)
+        status = wfi_fail(t->ctx, WF_CORRUPT,
+                          "%s is no training state: it does not say how many steps "
+                          "were taken (load weights alone with --init)",
+                          path);
+    else
+        status = load(t, file, true);
+    if (status == WF_OK) t->n_steps = n_steps;
+    wf_safetensors_close(file);
+    return status;
+}
+
+wf_status wf_trainer_state_note(wf_context *ctx, const char *path, const char *key,
+                                char **value_out) {
+    wf_safetensors *file;
+    WF_TRY(wf_safetensors_open(ctx, path, &file));
+    const char *value = wf_safetensors_metadata(file, key);
+    char *copy = value ? wfi_strdup(ctx, value) : NULL;
+    wf_safetensors_close(file);
+    if (value && !copy) return WF_NO_MEMORY;
+    *value_out = copy;
+    return WF_OK;
+}
+
+wf_status wf_trainer_weights_sha256(wf_trainer *t, char hex_out[65]) {
+    wfi_pool pool;
+    wfi_pool_init(&pool, t->ctx);
+    wf_tensor_data *tensors;
+    int n;
+    WF_TRY(list_tensors(t, false, &pool, &tensors, &n));
+    wf_status status = wfi_weights_sha256(t->ctx, tensors, n, hex_out);
+    wfi_free(t->ctx, tensors);
+    return status;
+}
+
+/* ---- single tensors ---- */
+
+static wf_status find_saved(wf_trainer *t, const char *name, size_t dst_bytes, int32_t *value_out) {
+    const wf_graph *g = wfi_trainer_graph(t);
+    for (int32_t v = 0; v < g->n_values; v++) {
+        if (!is_saved(wfi_value_at(g, v)) || strcmp(g->values[v].name, name)) continue;
+        if (wfi_value_bytes(g, v) != dst_bytes)
+            return wfi_fail(t->ctx, WF_SHAPE, "'%s' has %zu bytes, not %zu", name,
+                            wfi_value_bytes(g, v), dst_bytes);
+        *value_out = v;
+        return WF_OK;
+    }
+    return wfi_fail(t->ctx, WF_INVALID_ARG, "the model has no parameter or buffer '%s'", name);
+}
+
+wf_status wf_trainer_read(wf_trainer *t, const char *name, void *dst, size_t dst_bytes) {
+    int32_t v;
+    WF_TRY(find_saved(t, name, dst_bytes, &v));
+    memcpy(dst, wfi_trainer_address(t, v), dst_bytes);
+    return WF_OK;
+}
+
+wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, size_t dst_bytes) {
+    int32_t v;
+    if (!t->keep_gradients || t->n_steps == 0)
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "gradients are read after a step of a trainer with keep_gradients");
+    WF_TRY(find_saved(t, name, dst_bytes, &v));
+    const wf_program *p = t->ready[0]->program;
+    const wfi_value *value = wfi_value_at(p->graph, v);
+    for (int32_t b = 0; b < p->n_blocks && value->kind == WFI_VALUE_PARAM; b++) {
+        const wfi_block *block = &p->blocks[b];
+        if (block->kind != WFI_BLOCK_GRADIENT || block->id != value->unit || block->depth) continue;
+        memcpy(dst, t->base + block->offset + value->offset, dst_bytes);
+        return WF_OK;
+    }
+    return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is a buffer and has no gradient", name);
+}

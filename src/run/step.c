@@ -1,0 +1,114 @@
+/* One step: feeds in, program through, loss out. */
+#include "run/trainer.h"
+
+#include <string.h>
+
+static int32_t find_input(const wf_graph *g, const char *name) {
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == WFI_VALUE_INPUT && !strcmp(g->values[v].name, name)) return v;
+    return -1;
+}
+
+static wf_status bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int n_feeds) {
+    const wf_graph *g = r->program->graph;
+    size_t n_micro = (size_t)r->program->recipe.n_micro;
+    memset(r->inputs, 0, (size_t)g->n_values * sizeof *r->inputs);
+    for (int i = 0; i < n_feeds; i++) {
+        int32_t v = find_input(g, feeds[i].name);
+        if (v < 0) return wfi_fail(t->ctx, WF_SHAPE, "the model has no input '%s'", feeds[i].name);
+        size_t want = wfi_value_bytes(g, v) * n_micro;
+        if (feeds[i].bytes != want)
+            return wfi_fail(t->ctx, WF_SHAPE,
+                            "input '%s' was given %zu bytes; %lld samples take %zu", feeds[i].name,
+                            feeds[i].bytes, (long long)r->n_samples, want);
+        r->inputs[v] = feeds[i].data;
+    }
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == WFI_VALUE_INPUT && !r->inputs[v])
+            return wfi_fail(t->ctx, WF_SHAPE, "input '%s' was not given", g->values[v].name);
+    return WF_OK;
+}
+
+/* Rows whose label is not negative: the divisor of the mean, known before the step. */
+static int64_t count_rows(const wfi_ready *r) {
+    const wf_graph *g = r->program->graph;
+    int64_t n = g->n_rows * r->program->recipe.n_micro;
+    if (g->labels < 0) return n;
+    const int32_t *labels = r->inputs[g->labels];
+    int64_t n_counted = 0;
+    for (int64_t i = 0; i < n; i++) n_counted += labels[i] >= 0;
+    return n_counted;
+}
+
+static wf_status run(wf_trainer *t, wfi_ready *r, double lr, wf_step_result *result_out) {
+    int64_t n_rows = count_rows(r);
+    wfi_step step = {.args = {.seed = t->recipe.seed,
+                              .step = (uint64_t)t->n_steps,
+                              .loss_scale = n_rows ? 1.0 / (double)n_rows : 0},
+                     .lr = lr,
+                     .inputs = r->inputs,
+                     .outputs = r->outputs,
+                     .records = r->records};
+    WF_TRY(wfi_executor_run(&r->executor, &step));
+    wf_step_result result = {.n_rows = n_rows, .lr = lr, .gradient_norm = step.gradient_norm};
+    double loss = 0, hits = 0;
+    bool has_record = r->program->graph->record >= 0;
+    for (int64_t m = 0; m < r->program->recipe.n_micro && has_record; m++) {
+        loss += r->records[2 * m];
+        hits += r->records[2 * m + 1];
+    }
+    result.loss = n_rows ? loss / (double)n_rows : 0;
+    result.n_hits = (int64_t)hits;
+    *result_out = result;
+    return WF_OK;
+}
+
+wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
+                          wf_step_result *result_out) {
+    if (n_samples < 1 || n_samples > t->recipe.batch)
+        return wfi_fail(t->ctx, WF_SHAPE, "a step of %lld samples; the recipe's batch is %lld",
+                        (long long)n_samples, (long long)t->recipe.batch);
+    wfi_ready *r;
+    WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_TRAIN, n_samples, &r));
+    WF_TRY(bind_feeds(t, r, feeds, n_feeds));
+    WF_TRY(run(t, r, wf_recipe_lr(&t->recipe, t->n_steps), result_out));
+    t->n_steps++;
+    return WF_OK;
+}
+
+static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
+                         const char *output, void *dst, size_t dst_bytes,
+                         wf_step_result *result_out) {
+    if (n_samples < 1) return wfi_fail(t->ctx, WF_SHAPE, "a forward run of no samples");
+    wfi_ready *r;
+    WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_FORWARD, n_samples, &r));
+    WF_TRY(bind_feeds(t, r, feeds, n_feeds));
+    const wf_graph *g = r->program->graph;
+    int32_t found = -1;
+    for (int32_t k = 0; k < g->n_outputs; k++) {
+        r->outputs[k] = NULL;
+        if (output && !strcmp(g->values[g->outputs[k]].name, output)) found = k;
+    }
+    if (output && found < 0)
+        return wfi_fail(t->ctx, WF_INVALID_ARG, "the model has no output '%s'", output);
+    if (output) {
+        size_t want = wfi_value_bytes(g, g->outputs[found]);
+        if (want != dst_bytes)
+            return wfi_fail(t->ctx, WF_SHAPE,
+                            "output '%s' of %lld samples takes %zu bytes, not %zu", output,
+                            (long long)n_samples, want, dst_bytes);
+        r->outputs[found] = dst;
+    }
+    return run(t, r, 0, result_out);
+}
+
+wf_status wf_trainer_eval(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
+                          wf_step_result *result_out) {
+    return forward(t, feeds, n_feeds, n_samples, NULL, NULL, 0, result_out);
+}
+
+wf_status wf_trainer_forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
+                             const char *name, void *dst, size_t dst_bytes) {
+    wf_step_result ignored;
+    return forward(t, feeds, n_feeds, n_samples, name, dst, dst_bytes, &ignored);
+}

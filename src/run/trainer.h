@@ -1,0 +1,60 @@
+/* The trainer's insides. Private. */
+#ifndef WFI_TRAINER_H
+#define WFI_TRAINER_H
+
+#include "run/executor.h"
+
+#include <weft/trainer.h>
+
+/* A program made for one kind and number of samples, ready to run. */
+typedef struct wfi_ready {
+    wf_program_kind kind;
+    int64_t n_samples;
+    wf_program *program;
+    wfi_executor executor;
+    const void **inputs; /* [n_values] */
+    void **outputs;      /* [n_outputs] */
+    double *records;     /* [n_micro][2] */
+} wfi_ready;
+
+struct wf_trainer {
+    wf_context *ctx;
+    wf_model *model;
+    wf_plan *plan;
+    wf_recipe recipe; /* resolved */
+    size_t device_memory_bytes;
+    bool keep_gradients;
+    int64_t delay_us;
+    size_t arena_shift_bytes;
+
+    wfi_device *device;
+    wfi_stream_queue *streams[WFI_N_STREAMS];
+    char *base; /* the arena: state first, at the same offsets in every program */
+    size_t arena_bytes;
+    wfi_observer observer;
+    wfi_profile profile;
+    int64_t n_steps;
+
+    wfi_ready **ready; /* [0] is the full batch's; each its own allocation: tasks point there */
+    int32_t n_ready;
+    size_t ready_capacity;
+};
+
+/* The program for this kind and number of samples; made, and the arena grown, if it
+ * is not there yet. */
+wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_samples,
+                            wfi_ready **out);
+
+/* Fills parameters and buffers from the seed, zeroes optimizer state. */
+wf_status wfi_trainer_initialise(wf_trainer *t);
+
+/* Where value v (parameter or buffer) lies in the arena. */
+void *wfi_trainer_address(const wf_trainer *t, int32_t v);
+/* The optimizer's i-th buffer of parameter v. */
+void *wfi_trainer_state_address(const wf_trainer *t, int32_t v, int i);
+
+static inline const wf_graph *wfi_trainer_graph(const wf_trainer *t) {
+    return t->ready[0]->program->graph;
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* The walk: the program on null devices, one for each rank. Nothing is computed;
+ * events, FLOPs and bytes are counted, so a plan for any number of ranks can be
+ * looked at on a laptop.
+ */
+#include "device/device.h"
+#include "program/program.h"
+
+typedef struct walker {
+    const wf_program *p;
+    wf_walk total;
+    wfi_device **devices;       /* [n_ranks] */
+    wfi_stream_queue **streams; /* [n_ranks][WFI_N_STREAMS] */
+} walker;
+
+static wf_status count(void *self, void *argument) {
+    walker *w = self;
+    const wfi_instruction *now = argument;
+    w->total.n_instructions++;
+    if (now->segment) w->total.flops += now->segment->flops;
+    bool sends = now->kind == WFI_SEND || now->stream == WFI_STREAM_REDUCE;
+    for (int32_t r = 0; r < now->n_references && sends; r++)
+        if (now->references[r].access & WFI_READ) w->total.sent_bytes += now->references[r].bytes;
+    return WF_OK;
+}
+
+static wf_status walk_one(walker *w, const wfi_instruction *now) {
+    wfi_stream_queue **streams = w->streams + (size_t)now->rank * WFI_N_STREAMS;
+    for (int32_t d = 0; d < now->n_depends; d++) {
+        const wfi_instruction *before = &w->p->instructions[now->depends[d]];
+        wfi_event event = {streams[before->stream], (uint64_t)before->position + 1};
+        WF_TRY(wfi_stream_wait(streams[now->stream], event));
+    }
+    return wfi_stream_push(streams[now->stream], count, w, (void *)(uintptr_t)now);
+}
+
+static wf_status walk_all(walker *w) {
+    const wf_program *p = w->p;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        wfi_device_config config = {.kind = "null", .index = r, .n_ranks = p->n_ranks};
+        WF_TRY(wfi_device_create(p->ctx, &config, &w->devices[r]));
+        for (int s = 0; s < WFI_N_STREAMS; s++)
+            WF_TRY(wfi_stream_create(w->devices[r], wfi_stream_name((wfi_stream)s),
+                                     &w->streams[r * WFI_N_STREAMS + s]));
+    }
+    for (int32_t k = 0; k < p->n_instructions; k++)
+        WF_TRY(walk_one(w, &p->instructions[p->order[k]]));
+    return WF_OK;
+}
+
+wf_status wf_program_walk(const wf_program *p, wf_walk *walk_out) {
+    walker w = {.p = p};
+    size_t n = (size_t)p->n_ranks;
+    w.devices = wfi_alloc(p->ctx, n, sizeof *w.devices, "a walk");
+    w.streams = wfi_alloc(p->ctx, n * WFI_N_STREAMS, sizeof *w.streams, "a walk");
+    wf_status status = w.devices && w.streams ? walk_all(&w) : WF_NO_MEMORY;
+    for (size_t s = 0; s < n * WFI_N_STREAMS && w.streams; s++) wfi_stream_destroy(w.streams[s]);
+    for (size_t r = 0; r < n && w.devices; r++) wfi_device_destroy(w.devices[r]);
+    wfi_free(p->ctx, w.devices);
+    wfi_free(p->ctx, w.streams);
+    if (status == WF_OK) *walk_out = w.total;
+    return status;
+}
