@@ -1,0 +1,175 @@
+/* Saving replaces a file in one step or leaves it as it was, and leaves nothing behind. */
+#include "data_folder.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <weft/checkpoint.h>
+
+#define N_LARGE 100000
+
+static wf_status save(folder *f, float value, int n) {
+    static float values[N_LARGE];
+    for (int i = 0; i < n; i++) values[i] = value;
+    wf_tensor_data tensor = {"a", WF_F32, {1, {n}}, values};
+    char path[256];
+    snprintf(path, sizeof path, "%s/model.safetensors", f->path);
+    return wf_safetensors_write(f->ctx, path, &tensor, 1, NULL, 0);
+}
+
+static float saved_value(folder *f) {
+    wf_safetensors *file;
+    float value;
+    wf_status status = wf_safetensors_open(f->ctx, folder_file(f, "model.safetensors"), &file);
+    assert_int_equal(status, WF_OK);
+    assert_int_equal(wf_safetensors_get(file, 0)->dim[0], 1);
+    assert_int_equal(wf_safetensors_read(file, 0, &value, sizeof value), WF_OK);
+    wf_safetensors_close(file);
+    return value;
+}
+
+static void replaces(void **state) {
+    folder *f = *state;
+    struct stat st;
+    mode_t before = umask(027);
+    assert_int_equal(save(f, 1, 1), WF_OK);
+    umask(before);
+    assert_int_equal(stat(folder_file(f, "model.safetensors"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0640);
+    assert_int_equal(save(f, 2, 1), WF_OK);
+    assert_true(saved_value(f) == 2);
+    assert_int_equal(folder_count(f, 0), 1);
+}
+
+/* A limit on the size of files fails a write half way, as a full disk does. */
+static void survives_a_full_disk(void **state) {
+    folder *f = *state;
+    struct rlimit limit, low;
+    assert_int_equal(save(f, 1, 1), WF_OK);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    static const rlim_t sizes[] = {0, 4, 50, 1000, 4 * N_LARGE};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        low = limit;
+        low.rlim_cur = sizes[i];
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+        wf_status status = save(f, 2, N_LARGE);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        expect_failure(f->ctx, status, WF_IO, "/model.safetensors cannot be written: File too");
+        assert_true(saved_value(f) == 1);
+        assert_int_equal(folder_count(f, 0), 1);
+    }
+    signal(SIGXFSZ, SIG_DFL);
+}
+
+static void names_what_is_in_the_way(void **state) {
+    folder *f = *state;
+    wf_safetensors_writer *w;
+    wf_context *ctx = f->ctx;
+    expect_failure(ctx, wf_safetensors_writer_create(ctx, "/nowhere/at/all/x", &w), WF_IO,
+                   "/nowhere/at/all/x cannot be written: No such file");
+    expect_failure(ctx, wf_safetensors_writer_create(ctx, f->path, &w), WF_IO,
+                   "it is there and no regular file");
+}
+
+static void aborts(void **state) {
+    folder *f = *state;
+    wf_safetensors_writer *w;
+    wf_shape shape = {1, {1}};
+    float value = 2;
+    assert_int_equal(save(f, 1, 1), WF_OK);
+    wf_status status =
+        wf_safetensors_writer_create(f->ctx, folder_file(f, "model.safetensors"), &w);
+    assert_int_equal(status, WF_OK);
+    assert_int_equal(wf_safetensors_writer_add_tensor(w, "a", WF_F32, &shape), WF_OK);
+    assert_int_equal(wf_safetensors_writer_write(w, 0, &value, 4), WF_OK);
+    assert_int_equal(folder_count(f, 0), 2);
+    wf_safetensors_writer_destroy(w);
+    assert_int_equal(folder_count(f, 0), 1);
+    assert_true(saved_value(f) == 1);
+    wf_safetensors_writer_destroy(NULL);
+}
+
+/* A killed process leaves its temporary file; neither that nor a trap laid as a link is
+ * written through. */
+static void passes_over_leftovers(void **state) {
+    folder *f = *state;
+    char name[64];
+    snprintf(name, sizeof name, ".weft-%ld-0.tmp", (long)getpid());
+    folder_write(f, name, "old", 3);
+    snprintf(name, sizeof name, ".weft-%ld-1.tmp", (long)getpid());
+    assert_int_equal(symlink("target", folder_file(f, name)), 0);
+    assert_int_equal(save(f, 3, 1), WF_OK);
+    assert_true(saved_value(f) == 3);
+    assert_int_not_equal(access(folder_file(f, "target"), F_OK), 0);
+    assert_int_equal(folder_count(f, 0), 3);
+}
+
+static void saves_here(void **state) {
+    folder *f = *state;
+    char before[4096];
+    float value = 4;
+    wf_tensor_data tensor = {"a", WF_F32, {1, {1}}, &value};
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(f->path), 0);
+    wf_status status = wf_safetensors_write(f->ctx, "model.safetensors", &tensor, 1, NULL, 0);
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(status, WF_OK);
+    assert_true(saved_value(f) == 4);
+}
+
+/* ---- the n-th allocation fails, for every n ---- */
+
+static void *failing_alloc(void *self, size_t bytes) {
+    int *n_left = self;
+    void *block = NULL;
+    if ((*n_left)-- == 0) return NULL;
+    return posix_memalign(&block, 64, bytes) ? NULL : block;
+}
+
+static void plain_free(void *self, void *block) {
+    (void)self;
+    free(block);
+}
+
+static wf_status write_and_read(wf_context *ctx, const char *path) {
+    float value = 4;
+    wf_tensor_data tensor = {"a", WF_F32, {1, {1}}, &value};
+    wf_metadata note = {"k", "v"};
+    wf_safetensors *file;
+    wf_status status = wf_safetensors_write(ctx, path, &tensor, 1, &note, 1);
+    if (status == WF_OK) status = wf_safetensors_open(ctx, path, &file);
+    if (status == WF_OK) wf_safetensors_close(file);
+    return status;
+}
+
+static void survives_failed_allocations(void **state) {
+    folder *f = *state;
+    wf_status status = WF_NO_MEMORY;
+    for (int n = 1; status != WF_OK; n++) {
+        int n_left = n; /* the context itself is the first */
+        wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+        wf_context *ctx;
+        config.allocator = (wf_allocator){failing_alloc, plain_free, &n_left};
+        assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+        status = write_and_read(ctx, folder_file(f, "x"));
+        if (status != WF_OK) expect_failure(ctx, status, WF_NO_MEMORY, "no host memory left");
+        assert_int_equal(wf_context_memory(ctx).n_live, 0);
+        wf_context_destroy(ctx);
+        assert_in_range(folder_count(f, 0), 0, 1);
+        assert_in_range(n, 1, 100);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_IN_FOLDER(replaces),
+        TEST_IN_FOLDER(survives_a_full_disk),
+        TEST_IN_FOLDER(names_what_is_in_the_way),
+        TEST_IN_FOLDER(aborts),
+        TEST_IN_FOLDER(passes_over_leftovers),
+        TEST_IN_FOLDER(saves_here),
+        TEST_IN_FOLDER(survives_failed_allocations),
+    };
+    return cmocka_run_group_tests_name("checkpoint_atomic", tests, NULL, NULL);
+}
