@@ -48,36 +48,85 @@ static wf_status describe_with(const wfi_kernel *kernel, const convolution *conv
     const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
     wfi_md any = conv->weight_md;
     any.kind = WFI_MD_ANY;
-    dnnl_primitive_desc_t forward;
+    dnnl_primitive_desc_t forward, desc;
     bool is_forward = conv->direction == FORWARD;
     const wfi_md *bias = is_forward ? &conv->bias_md : NULL;
     WF_TRY(wfi_describe_conv(lib, dnnl_forward_training, alg, &conv->x_md, &any, bias, &conv->y_md,
                              &conv->window, NULL, &forward));
-    if (is_forward) {
-        *hint_out = NULL;
-        *desc_out = forward;
-        return WF_OK;
+    desc = forward;
+    wf_status status = WF_OK;
+    if (!is_forward)
+        status = wfi_describe_conv(
+            lib, conv->direction == BACKWARD_DATA ? dnnl_backward_data : dnnl_backward_weights, alg,
+            &conv->x_md, &any, &conv->bias_md, &conv->y_md, &conv->window, forward, &desc);
+    if (status == WF_OK && wfi_desc_is_reference(desc)) {
+        if (!is_forward) dnnl_primitive_desc_destroy(desc);
+        status = WF_UNSUPPORTED;
     }
-    wf_status status = wfi_describe_conv(
-        lib, conv->direction == BACKWARD_DATA ? dnnl_backward_data : dnnl_backward_weights, alg,
-        &conv->x_md, &any, &conv->bias_md, &conv->y_md, &conv->window, forward, desc_out);
     if (status != WF_OK) {
         dnnl_primitive_desc_destroy(forward);
         return status;
     }
-    *hint_out = forward;
+    *hint_out = is_forward ? NULL : forward;
+    *desc_out = desc;
+    return WF_OK;
+}
+
+static const struct {
+    int x, weight, bias, y;
+} args_of[N_DIRECTIONS] = {
+    {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST},
+    {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, 0, DNNL_ARG_DIFF_DST},
+    {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST},
+};
+
+static wf_status bind_parameters(wfi_kernel *kernel, wfi_primitive *primitive,
+                                 const convolution *conv) {
+    if (conv->bias_md.kind != WFI_MD_ABSENT)
+        WF_TRY(wfi_bind(kernel, primitive, args_of[conv->direction].bias, conv->bias));
+    return wfi_bind_format(kernel, primitive, args_of[conv->direction].weight, conv->weight,
+                           &conv->weight_md);
+}
+
+/* The library convolves row-major images of any channels (LeNet's 6 -> 16), but not
+ * between a row-major and a blocked one, nor in odd groups: what is blocked then goes
+ * through scratch memory. */
+static wf_status describe_through_scratch(wfi_kernel *kernel, const convolution *conv,
+                                          const char **reason_out) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    convolution plain = *conv;
+    plain.x_md = wfi_md_make(WFI_MD_STRIDED, 4, conv->x_md.dim);
+    plain.y_md = wfi_md_make(WFI_MD_STRIDED, 4, conv->y_md.dim);
+    bool moves_x = conv->x_md.kind == WFI_MD_C16, moves_y = conv->y_md.kind == WFI_MD_C16;
+    bool writes_x = conv->direction == BACKWARD_DATA, writes_y = conv->direction == FORWARD;
+    size_t x_bytes = moves_x ? wfi_md_row_major_bytes(&plain.x_md) : 0;
+    size_t y_bytes = moves_y ? wfi_md_row_major_bytes(&plain.y_md) : 0;
+    size_t y_place = wfi_round_up(x_bytes, WFI_ALIGN_BYTES);
+    state->own_scratch_bytes = wfi_round_up(y_place + y_bytes, WFI_ALIGN_BYTES);
+    dnnl_primitive_desc_t hint, desc;
+    wfi_primitive *primitive;
+    WF_TRY(describe_with(kernel, &plain, dnnl_convolution_direct, &hint, &desc));
+    if (moves_x && !writes_x)
+        WF_TRY(wfi_add_move(kernel, &conv->x_md, conv->x, 0, &plain.x_md, WFI_SCRATCH, 0));
+    if (moves_y && !writes_y)
+        WF_TRY(wfi_add_move(kernel, &conv->y_md, conv->y, 0, &plain.y_md, WFI_SCRATCH, y_place));
+    WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
+    kernel->detail = wfi_desc_name(desc);
+    int x_arg = args_of[conv->direction].x, y_arg = args_of[conv->direction].y;
+    WF_TRY(moves_x ? wfi_bind_at(kernel, primitive, x_arg, WFI_SCRATCH, 0)
+                   : wfi_bind(kernel, primitive, x_arg, conv->x));
+    WF_TRY(moves_y ? wfi_bind_at(kernel, primitive, y_arg, WFI_SCRATCH, y_place)
+                   : wfi_bind(kernel, primitive, y_arg, conv->y));
+    WF_TRY(bind_parameters(kernel, primitive, conv));
+    if (moves_x && writes_x)
+        return wfi_add_move(kernel, &plain.x_md, WFI_SCRATCH, 0, &conv->x_md, conv->x, 0);
+    if (moves_y && writes_y)
+        return wfi_add_move(kernel, &plain.y_md, WFI_SCRATCH, y_place, &conv->y_md, conv->y, 0);
     return WF_OK;
 }
 
 static wf_status describe(wfi_kernel *kernel, const wfi_kernel_options *options, convolution *conv,
                           const char **reason_out) {
-    static const struct {
-        int x, weight, bias, y;
-    } args[N_DIRECTIONS] = {
-        {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST},
-        {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, 0, DNNL_ARG_DIFF_DST},
-        {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST},
-    };
     const wfi_attr *attr = &kernel->node->attr;
     conv->x_md = wfi_operand_md(kernel, conv->x);
     conv->y_md = wfi_operand_md(kernel, conv->y);
@@ -102,15 +151,13 @@ static wf_status describe(wfi_kernel *kernel, const wfi_kernel_options *options,
     if (winograd) status = describe_with(kernel, conv, dnnl_convolution_winograd, &hint, &desc);
     if (status == WF_UNSUPPORTED)
         status = describe_with(kernel, conv, dnnl_convolution_direct, &hint, &desc);
+    if (status == WF_UNSUPPORTED) return describe_through_scratch(kernel, conv, reason_out);
     WF_TRY(status);
     wfi_primitive *primitive;
     WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
-    WF_TRY(wfi_bind(kernel, primitive, args[conv->direction].x, conv->x));
-    WF_TRY(wfi_bind(kernel, primitive, args[conv->direction].y, conv->y));
-    if (conv->bias_md.kind != WFI_MD_ABSENT)
-        WF_TRY(wfi_bind(kernel, primitive, args[conv->direction].bias, conv->bias));
-    return wfi_bind_format(kernel, primitive, args[conv->direction].weight, conv->weight,
-                           &conv->weight_md);
+    WF_TRY(wfi_bind(kernel, primitive, args_of[conv->direction].x, conv->x));
+    WF_TRY(wfi_bind(kernel, primitive, args_of[conv->direction].y, conv->y));
+    return bind_parameters(kernel, primitive, conv);
 }
 
 /* x, weight, bias -> y */

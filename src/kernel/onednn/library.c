@@ -74,6 +74,12 @@ wfi_md wfi_md_transposed(wfi_md md) {
     return md;
 }
 
+size_t wfi_md_row_major_bytes(const wfi_md *md) {
+    size_t n_elem = 1;
+    for (int i = 0; i < md->n_dims; i++) n_elem *= (size_t)md->dim[i];
+    return n_elem * sizeof(float);
+}
+
 #if DNNL_VERSION_MAJOR >= 3
 static dnnl_status_t make_native(const wfi_md *md, dnnl_memory_desc_t *native_out) {
     if (md->kind == WFI_MD_STRIDED)
@@ -411,6 +417,11 @@ const char *wfi_desc_name(const_dnnl_primitive_desc_t desc) {
     const char *name = "";
     dnnl_status_t status = dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name);
     return status == dnnl_success ? name : "";
+}
+
+bool wfi_desc_is_reference(const_dnnl_primitive_desc_t desc) {
+    const char *name = wfi_desc_name(desc);
+    return !strncmp(name, "ref", 3) || !strncmp(name, "gemm:ref", 8);
 }
 
 wfi_shown_md wfi_desc_md(const_dnnl_primitive_desc_t desc, int arg) {

@@ -32,6 +32,7 @@ typedef struct wfi_md {
 
 wfi_md wfi_md_make(wfi_md_kind kind, int n_dims, const int64_t *dim); /* STRIDED: row-major */
 wfi_md wfi_md_transposed(wfi_md md);                                  /* the last two dims */
+size_t wfi_md_row_major_bytes(const wfi_md *md);
 
 /* The library's own word for it: what it holds (owned) and what it shows. */
 #if DNNL_VERSION_MAJOR >= 3
@@ -90,7 +91,10 @@ wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t pr
                                      dnnl_primitive_desc_t *desc_out);
 wf_status wfi_describe_matmul(const wfi_library *lib, const wfi_md *a, const wfi_md *b,
                               const wfi_md *dst, wfi_after after, dnnl_primitive_desc_t *desc_out);
-/* src, dst and their gradients look alike; flags of dnnl_normalization_flags_t. */
+/* src, dst and their gradients look alike; flags of dnnl_normalization_flags_t. No
+ * backward needs the shift, but layer norm's must be given one, and batch norm's must
+ * in oneDNN 2 and must not in 3. */
+enum { WFI_BATCH_NORM_BACKWARD_TAKES_SHIFT = DNNL_VERSION_MAJOR < 3 };
 wf_status wfi_describe_batch_norm(const wfi_library *lib, dnnl_prop_kind_t prop, const wfi_md *data,
                                   float eps, unsigned flags, const_dnnl_primitive_desc_t hint,
                                   dnnl_primitive_desc_t *desc_out);
@@ -116,6 +120,7 @@ wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_sho
 
 /* The implementation's name; lives as long as the descriptor. */
 const char *wfi_desc_name(const_dnnl_primitive_desc_t desc);
+bool wfi_desc_is_reference(const_dnnl_primitive_desc_t desc); /* the library's slow one */
 /* The memory of an execution argument (DNNL_ARG_...), NULL if there is none. */
 wfi_shown_md wfi_desc_md(const_dnnl_primitive_desc_t desc, int arg);
 

@@ -67,8 +67,8 @@ static wf_status describe_backward(wfi_kernel *kernel, unsigned flags, const cha
     int first_out = kernel->node->n_in;
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 0));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SCALE, 1));
-    /* The shift takes no part, but 2.6.3 fails without one of its size. */
-    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SHIFT, 1, 0));
+    if (WFI_BATCH_NORM_BACKWARD_TAKES_SHIFT)
+        WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SHIFT, 1, 0)); /* the scale's values do */
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_MEAN, 2));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_VARIANCE, 3));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 4));

@@ -5,7 +5,6 @@
 #include <fenv.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 static const struct {
     const wfi_op *op;
@@ -124,10 +123,9 @@ wf_status wfi_add_primitive(wfi_kernel *kernel, dnnl_primitive_desc_t desc,
     wfi_primitive *primitive = &state->primitives[state->n_primitives++];
     primitive->desc = desc;
     primitive->hint = hint;
-    const char *name = wfi_desc_name(desc);
-    if (!strncmp(name, "ref", 3) || !strncmp(name, "gemm:ref", 8))
+    if (wfi_desc_is_reference(desc))
         return wfi_decline(reason_out, "oneDNN has only its own reference");
-    if (state->n_primitives == 1) kernel->detail = name;
+    if (state->n_primitives == 1) kernel->detail = wfi_desc_name(desc);
     wfi_shown_md scratchpad = wfi_desc_md(desc, DNNL_ARG_SCRATCHPAD);
     size_t n_bytes = scratchpad ? dnnl_memory_desc_get_size(scratchpad) : 0;
     size_t total = state->own_scratch_bytes + n_bytes;

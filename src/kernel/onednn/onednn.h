@@ -96,6 +96,11 @@ wf_status wfi_bind_at(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int
 wf_status wfi_bind_format(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
                           const wfi_md *plain);
 
+/* Appends a reorder of `from` into `to`, each somewhere inside an operand or the
+ * scratch memory; the extents of operands become theirs. */
+wf_status wfi_add_move(wfi_kernel *kernel, const wfi_md *from, int from_operand, size_t from_bytes,
+                       const wfi_md *to, int to_operand, size_t to_bytes);
+
 wf_status wfi_run_primitive(wfi_kernel *kernel, int index, void *const operands[], void *scratch);
 
 /* ---- format.c ---- */

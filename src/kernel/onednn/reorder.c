@@ -1,28 +1,38 @@
-/* The graph's own reorder, between row-major images and C16. */
+/* Reorders: the graph's own between row-major images and C16, and those inside of
+ * other kernels. */
 #include "kernel/onednn/onednn.h"
 
-static wf_status describe(wfi_kernel *kernel, const wfi_onednn *state, wfi_owned_md from,
-                          wfi_owned_md to, const char **reason_out) {
-    dnnl_primitive_desc_t desc;
-    wfi_primitive *primitive;
-    WF_TRY(wfi_describe_reorder(&state->lib, from, to, (wfi_after){WFI_NOTHING, 0}, &desc));
-    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_FROM, 0));
-    return wfi_bind(kernel, primitive, DNNL_ARG_TO, 1);
+static wf_status bind(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
+                      size_t offset_bytes) {
+    if (operand != WFI_SCRATCH && offset_bytes == 0)
+        return wfi_bind(kernel, primitive, arg, operand);
+    return wfi_bind_at(kernel, primitive, arg, operand, offset_bytes);
 }
 
+wf_status wfi_add_move(wfi_kernel *kernel, const wfi_md *from, int from_operand, size_t from_bytes,
+                       const wfi_md *to, int to_operand, size_t to_bytes) {
+    const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
+    const char *reason = "";
+    dnnl_primitive_desc_t desc;
+    wfi_primitive *primitive;
+    wfi_owned_md from_md, to_md;
+    WF_TRY(wfi_md_own(lib, from, &from_md));
+    wf_status status = wfi_md_own(lib, to, &to_md);
+    if (status == WF_OK) {
+        status = wfi_describe_reorder(lib, from_md, to_md, (wfi_after){WFI_NOTHING, 0}, &desc);
+        wfi_md_disown(lib, to_md);
+    }
+    wfi_md_disown(lib, from_md);
+    WF_TRY(status);
+    WF_TRY(wfi_add_primitive(kernel, desc, NULL, &reason, &primitive));
+    WF_TRY(bind(kernel, primitive, DNNL_ARG_FROM, from_operand, from_bytes));
+    return bind(kernel, primitive, DNNL_ARG_TO, to_operand, to_bytes);
+}
+
+/* x -> x in the other layout */
 wf_status wfi_describe_layout(wfi_kernel *kernel, const wfi_kernel_options *options,
                               const char **reason_out) {
-    (void)options;
-    const wfi_onednn *state = wfi_onednn_of(kernel);
+    (void)options, (void)reason_out;
     wfi_md from = wfi_operand_md(kernel, 0), to = wfi_operand_md(kernel, 1);
-    wfi_owned_md from_md, to_md;
-    WF_TRY(wfi_md_own(&state->lib, &from, &from_md));
-    wf_status status = wfi_md_own(&state->lib, &to, &to_md);
-    if (status == WF_OK) {
-        status = describe(kernel, state, from_md, to_md, reason_out);
-        wfi_md_disown(&state->lib, to_md);
-    }
-    wfi_md_disown(&state->lib, from_md);
-    return status;
+    return wfi_add_move(kernel, &from, 0, 0, &to, 1, 0);
 }
