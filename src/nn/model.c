@@ -1,0 +1,138 @@
+/* The model handle, and the list of ready-made models. */
+#include "nn/model.h"
+#include "nn/models/zoo.h"
+
+#include <string.h>
+
+static const struct zoo_model {
+    const char *name;
+    wf_model_function function;
+    bool takes_tokens, has_stem;
+    int64_t n_classes, n_tokens; /* where the configuration says 0 */
+} zoo[] = {
+    {"mlp", wfi_model_mlp, false, false, 10, 0},
+    {"resnet18", wfi_model_resnet18, false, true, 1000, 0},
+    {"resnet34", wfi_model_resnet34, false, true, 1000, 0},
+    {"resnet50", wfi_model_resnet50, false, true, 1000, 0},
+    {"gpt2", wfi_model_gpt2, true, false, 50257, 1024},
+    {"gpt2-tiny", wfi_model_gpt2_tiny, true, false, 256, 64},
+};
+
+static const struct zoo_model *find(const char *name) {
+    for (size_t i = 0; i < WFI_COUNT(zoo); i++)
+        if (!strcmp(zoo[i].name, name)) return &zoo[i];
+    return NULL;
+}
+
+void wfi_model_classify(wf_tensor logits, const wf_zoo_config *c) {
+    wf_graph *g = logits.graph;
+    wf_output(logits, "logits");
+    if (c->loss == WF_LOSS_MSE)
+        wf_loss(wf_mse(logits, wf_input(g, "y", WF_F32, WF_SHAPE(c->n_classes))));
+    else
+        wf_loss(wf_cross_entropy(logits, wf_input(g, "y", WF_I32, WF_SCALAR)));
+}
+
+const char *wf_model_zoo_name(int i) {
+    return i >= 0 && (size_t)i < WFI_COUNT(zoo) ? zoo[i].name : NULL;
+}
+
+int wf_model_zoo_takes_tokens(const char *name) {
+    const struct zoo_model *m = find(name);
+    return m && m->takes_tokens;
+}
+
+static wf_status unknown(wf_context *ctx, const char *name) {
+    wfi_text names;
+    wfi_text_init(&names, ctx);
+    for (size_t i = 0; i < WFI_COUNT(zoo); i++)
+        wfi_text_add(&names, "%s%s", i ? ", " : "", zoo[i].name);
+    wf_status status = wfi_text_status(&names);
+    if (status == WF_OK)
+        status = wfi_fail(ctx, WF_INVALID_ARG, "there is no model '%.64s'; there are %s", name,
+                          names.data);
+    wfi_free(ctx, names.data);
+    return status;
+}
+
+static wf_status no_use(wf_context *ctx, const struct zoo_model *m, const char *field) {
+    return wfi_fail(ctx, WF_INVALID_ARG, "%s has no use for %s; leave it as it is", m->name, field);
+}
+
+/* A field that is set but means nothing to the model is a mistake of the caller. */
+static wf_status check_fields(wf_context *ctx, const struct zoo_model *m, const wf_zoo_config *c) {
+    const wf_zoo_config init = WF_ZOO_CONFIG_INIT;
+    if (c->n_classes < 0 || c->n_classes > INT32_MAX)
+        return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld classes; there must be at least one",
+                        m->name, (long long)c->n_classes);
+    if (c->small_stem && !m->has_stem) return no_use(ctx, m, "small_stem");
+    if (m->takes_tokens) {
+        if (c->channels != init.channels || c->height != init.height || c->width != init.width)
+            return no_use(ctx, m, "an image size");
+        if (c->loss != WF_LOSS_CROSS_ENTROPY)
+            return no_use(ctx, m, "a loss other than cross entropy");
+        if (c->n_tokens < 0)
+            return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld tokens in a sample", m->name,
+                            (long long)c->n_tokens);
+        if (!(c->dropout >= 0 && c->dropout < 1))
+            return wfi_fail(ctx, WF_INVALID_ARG, "%s: dropout is %g; it is at least 0 and below 1",
+                            m->name, c->dropout);
+        return WF_OK;
+    }
+    if (c->n_tokens) return no_use(ctx, m, "n_tokens");
+    if (c->dropout != 0) return no_use(ctx, m, "dropout");
+    if (c->channels < 1 || c->height < 1 || c->width < 1)
+        return wfi_fail(ctx, WF_INVALID_ARG, "%s: images of %lld x %lld x %lld", m->name,
+                        (long long)c->channels, (long long)c->height, (long long)c->width);
+    return WF_OK;
+}
+
+wf_status wf_model_find(wf_context *ctx, const char *name, const wf_zoo_config *config,
+                        wf_model **model_out) {
+    const wf_zoo_config init = WF_ZOO_CONFIG_INIT;
+    wf_zoo_config c = config ? *config : init;
+    if (c.struct_size != sizeof c)
+        return wfi_fail(ctx, WF_INVALID_ARG, "wf_zoo_config has another header's size");
+    const struct zoo_model *m = find(name);
+    if (!m) return unknown(ctx, name);
+    WF_TRY(check_fields(ctx, m, &c));
+    if (c.n_classes == 0) c.n_classes = m->n_classes;
+    if (c.n_tokens == 0) c.n_tokens = m->n_tokens;
+    return wf_model_create(ctx, m->name, m->function, &c, sizeof c, model_out);
+}
+
+wf_status wf_model_create(wf_context *ctx, const char *name, wf_model_function function,
+                          const void *config, size_t config_bytes, wf_model **model_out) {
+    wf_model *model = wfi_alloc(ctx, 1, sizeof *model, "a model");
+    if (!model) return WF_NO_MEMORY;
+    model->ctx = ctx;
+    model->function = function;
+    model->name = wfi_strdup(ctx, name);
+    if (config && config_bytes) {
+        model->config = wfi_alloc(ctx, config_bytes, 1, "a model's configuration");
+        model->config_bytes = config_bytes;
+        if (model->config) memcpy(model->config, config, config_bytes);
+    }
+    if (!model->name || (model->config_bytes && !model->config)) {
+        wf_model_destroy(model);
+        return WF_NO_MEMORY;
+    }
+    *model_out = model;
+    return WF_OK;
+}
+
+wf_status wfi_model_copy(const wf_model *model, wf_model **model_out) {
+    return wf_model_create(model->ctx, model->name, model->function, model->config,
+                           model->config_bytes, model_out);
+}
+
+const char *wf_model_name(const wf_model *model) {
+    return model->name;
+}
+
+void wf_model_destroy(wf_model *model) {
+    if (!model) return;
+    wfi_free(model->ctx, model->name);
+    wfi_free(model->ctx, model->config);
+    wfi_free(model->ctx, model);
+}

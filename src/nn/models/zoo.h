@@ -1,0 +1,18 @@
+/* The ready-made models. Each is a wf_model_function whose config is a wf_zoo_config
+ * with nothing left at 0 that the model reads. Private. */
+#ifndef WFI_ZOO_H
+#define WFI_ZOO_H
+
+#include <weft/model.h>
+
+void wfi_model_mlp(wf_graph *g, const void *config);
+void wfi_model_resnet18(wf_graph *g, const void *config);
+void wfi_model_resnet34(wf_graph *g, const void *config);
+void wfi_model_resnet50(wf_graph *g, const void *config);
+void wfi_model_gpt2(wf_graph *g, const void *config);
+void wfi_model_gpt2_tiny(wf_graph *g, const void *config);
+
+/* The end of every image classifier: logits [n, n_classes] against input "y". */
+void wfi_model_classify(wf_tensor logits, const wf_zoo_config *config);
+
+#endif
