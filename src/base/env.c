@@ -1,34 +1,34 @@
+/* The table of environment variables and how their values are read. */
 #include "base/env.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 
-static const struct {
-    const char *name, *takes, *meaning;
-} table[] = {
-#define ROW(id, variable, takes, meaning) {variable, takes, meaning},
+const wfi_env wfi_env_table[WFI_N_ENV] = {
+#define ROW(name, type, fallback, help) [WFI_##name] = {#name, fallback, help, WFI_ENV_##type},
     WFI_ENV_LIST(ROW)
 #undef ROW
 };
 
-const char *wfi_env_name(wfi_env env) {
-    return table[env].name;
-}
-const char *wfi_env_takes(wfi_env env) {
-    return table[env].takes;
-}
-const char *wfi_env_meaning(wfi_env env) {
-    return table[env].meaning;
+bool wfi_env_is_set(wfi_env_id id) {
+    const char *text = getenv(wfi_env_table[id].name);
+    return text && *text;
 }
 
-const char *wfi_env_text(wfi_env env) {
-    const char *text = getenv(table[env].name);
-    return text && *text ? text : NULL;
+const char *wfi_env_text(wfi_env_id id) {
+    return wfi_env_is_set(id) ? getenv(wfi_env_table[id].name) : wfi_env_table[id].fallback;
 }
 
-int64_t wfi_env_int(wfi_env env, int64_t otherwise) {
-    const char *text = wfi_env_text(env);
-    if (!text) return otherwise;
-    char *end;
-    long long value = strtoll(text, &end, 10);
-    return *end ? otherwise : (int64_t)value;
+wf_status wfi_env_count(wf_context *ctx, wfi_env_id id, int64_t *value_out) {
+    const char *text = wfi_env_text(id);
+    char *end = NULL;
+    errno = 0;
+    long long value = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : -1;
+    if (value < 0 || errno || *end)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "environment: %s='%.64s'; it takes a whole number, 0 or more",
+                        wfi_env_table[id].name, text);
+    *value_out = value;
+    return WF_OK;
 }

@@ -1,31 +1,40 @@
-/* Environment variables: one table. None of them changes a result. Private. */
+/* Environment variables that weft reads. Private. None of them changes a result. */
 #ifndef WFI_ENV_H
 #define WFI_ENV_H
 
-#include <stdint.h>
+#include "base/base.h"
 
-/* id, variable, what it takes, meaning */
+/* name, type, value when unset, help */
 #define WFI_ENV_LIST(X)                                                                            \
-    X(LOG, "WEFT_LOG", "level[:topic,...]",                                                        \
-      "log to standard error: error, warn, info or debug; topics such as dispatch, memory")        \
-    X(TIMEOUT_MS, "WEFT_TIMEOUT_MS", "milliseconds", "deadline of every wait (600000)")            \
-    X(DELAY_US, "WEFT_DELAY_US", "microseconds",                                                   \
-      "tests: a random delay of up to so much before every instruction")                           \
-    X(ARENA_SHIFT, "WEFT_ARENA_SHIFT", "bytes", "tests: moves every buffer by so much")
+    X(WEFT_LOG, TEXT, "", "log to standard error: error, warn, info or debug, then :topic,topic")  \
+    X(WEFT_TIMEOUT_MS, COUNT, "600000", "deadline of every wait, in milliseconds")                 \
+    X(WEFT_DELAY_US, COUNT, "0",                                                                   \
+      "tests: a random delay of up to so many microseconds before each instruction")               \
+    X(WEFT_ARENA_SHIFT, COUNT, "0", "tests: moves device memory by so many bytes, a multiple of 64")
 
-typedef enum wfi_env {
-#define ENUM(id, variable, takes, meaning) WFI_ENV_##id,
-    WFI_ENV_LIST(ENUM)
-#undef ENUM
-        WFI_N_ENVS
+typedef enum wfi_env_type { WFI_ENV_TEXT, WFI_ENV_COUNT } wfi_env_type;
+
+typedef enum wfi_env_id {
+#define WFI_ENV_ENUM(name, type, fallback, help) WFI_##name,
+    WFI_ENV_LIST(WFI_ENV_ENUM)
+#undef WFI_ENV_ENUM
+        WFI_N_ENV
+} wfi_env_id;
+
+typedef struct wfi_env {
+    const char *name, *fallback, *help;
+    wfi_env_type type;
 } wfi_env;
 
-const char *wfi_env_name(wfi_env env);
-const char *wfi_env_takes(wfi_env env);
-const char *wfi_env_meaning(wfi_env env);
-/* NULL if it is not set, or empty. */
-const char *wfi_env_text(wfi_env env);
-/* `otherwise` if it is not set or no whole number. */
-int64_t wfi_env_int(wfi_env env, int64_t otherwise);
+extern const wfi_env wfi_env_table[WFI_N_ENV];
+
+bool wfi_env_is_set(wfi_env_id id); /* and not empty */
+
+/* The variable's text, or what it is when unset. Borrowed from the environment. */
+const char *wfi_env_text(wfi_env_id id);
+
+/* The same as a whole number from 0. Errors: INVALID_ARG; the sentence names the
+ * variable and its value. */
+wf_status wfi_env_count(wf_context *ctx, wfi_env_id id, int64_t *value_out);
 
 #endif
