@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""PyTorch's time for full training steps (forward, loss, backward, update), as JSON.
+
+ResNet-50: torchvision's, MSE against one-hot targets, SGD lr 0.001 (as in PyTorch's
+model parallel tutorial). GPT-2 124M: cross-entropy over all tokens, AdamW.
+Nothing is held back: fused optimizers, scaled_dot_product_attention.
+"""
+import argparse
+import json
+import resource
+import statistics
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, n_embd, n_head):
+        super().__init__()
+        self.n_head = n_head
+        self.ln_1, self.ln_2 = nn.LayerNorm(n_embd), nn.LayerNorm(n_embd)
+        self.attn, self.attn_proj = nn.Linear(n_embd, 3 * n_embd), nn.Linear(n_embd, n_embd)
+        self.fc, self.fc_proj = nn.Linear(n_embd, 4 * n_embd), nn.Linear(4 * n_embd, n_embd)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (y.view(b, t, self.n_head, -1).transpose(1, 2)
+                   for y in self.attn(self.ln_1(x)).split(c, dim=2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.attn_proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.fc_proj(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    """GPT-2 124M, without dropout."""
+
+    def __init__(self, n_vocab=50257, n_ctx=1024, n_embd=768, n_layer=12, n_head=12):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(n_vocab, n_embd), nn.Embedding(n_ctx, n_embd)
+        self.h = nn.ModuleList(Block(n_embd, n_head) for _ in range(n_layer))
+        self.ln_f = nn.LayerNorm(n_embd)
+        for p in self.parameters():
+            if p.dim() == 2:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, ids):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+        for block in self.h:
+            x = block(x)
+        return F.linear(self.ln_f(x), self.wte.weight)  # the embedding is tied
+
+
+def fused(optimizer, parameters, **options):
+    """The fused form where this PyTorch has one for the CPU."""
+    try:
+        return optimizer(parameters, fused=True, **options)
+    except (TypeError, RuntimeError):
+        return optimizer(parameters, **options)
+
+
+def setup(args):
+    """Model, loss function, optimizer, input, targets."""
+    if args.model == "resnet50":
+        from torchvision.models import resnet50
+        model = resnet50()
+        x = torch.randn(args.batch, 3, args.image, args.image)
+        y = F.one_hot(torch.randint(1000, (args.batch,)), 1000).float()
+        optimizer = fused(torch.optim.SGD, model.parameters(), lr=0.001)
+        if args.channels_last:
+            model = model.to(memory_format=torch.channels_last)
+            x = x.to(memory_format=torch.channels_last)
+        return model, F.mse_loss, optimizer, x, y
+    model = GPT2()
+    x, y = torch.randint(50257, (2, args.batch, args.tokens))
+    optimizer = fused(torch.optim.AdamW, model.parameters(), lr=3e-4)
+    return model, lambda a, b: F.cross_entropy(a.flatten(0, 1), b.flatten()), optimizer, x, y
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=("resnet50", "gpt2"), default="resnet50")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--image", type=int, default=128, help="height and width, resnet50")
+    parser.add_argument("--tokens", type=int, default=256, help="per sample, gpt2")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=5, help="timed steps, after two others")
+    parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="torch.compile model and loss")
+    args = parser.parse_args()
+
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    model, loss_of, optimizer, x, y = setup(args)
+
+    def forward(x, y):
+        return loss_of(model(x), y)
+
+    if args.compile:
+        forward = torch.compile(forward)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = forward(x, y)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    start = time.perf_counter()
+    losses = [step()]
+    first = time.perf_counter() - start
+    losses.append(step())
+    times, faults = [], resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(args.repeat):
+        start = time.perf_counter()
+        losses.append(step())
+        times.append(time.perf_counter() - start)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+
+    median = statistics.median(times)
+    unit, n = ("images", args.batch) if args.model == "resnet50" else \
+        ("tokens", args.batch * args.tokens)
+    json.dump({
+        f"{unit}_per_second": n / median,
+        "step_ms": {"median": median * 1e3, "min": min(times) * 1e3},
+        "first_step_ms": first * 1e3,
+        "page_faults_per_step": (usage.ru_minflt - faults) / args.repeat,
+        "resident_bytes": usage.ru_maxrss * 1024,
+        "losses": losses,
+        "torch": torch.__version__,
+    }, sys.stdout, indent=1)
+    print()
+
+
+if __name__ == "__main__":
+    main()
