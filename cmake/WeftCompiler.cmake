@@ -1,0 +1,55 @@
+# Options, and the flags that every file of weft is compiled and linked with.
+
+# Warnings stop the build where we know that there are none: with the compilers of CI.
+set(werror_default OFF)
+if((CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION MATCHES "^12\\.") OR
+   (CMAKE_C_COMPILER_ID STREQUAL "Clang" AND CMAKE_C_COMPILER_VERSION MATCHES "^14\\."))
+  set(werror_default ON)
+endif()
+option(WEFT_WERROR "Treat warnings as errors" ${werror_default})
+set(WEFT_SANITIZE "" CACHE STRING "Sanitizers, separated by semicolons: address;undefined or thread")
+option(WEFT_FUZZ "Build the fuzz targets (needs clang)" OFF)
+option(WEFT_STRIP "Install without debug information" ON)
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g") # assertions stay: they guard our own rules
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+add_compile_definitions(_GNU_SOURCE)
+
+add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith)
+if(WEFT_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+# Our own kernels give the same bits everywhere: no contraction, no fast math.
+add_compile_options(-ffp-contract=off -fno-fast-math)
+
+# Hardening.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES C)
+add_compile_options(-fstack-protector-strong)
+add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+if(WEFT_FUZZ)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "WEFT_FUZZ needs clang: configure with CC=clang (scripts/setup --fuzz installs it)")
+  endif()
+  set(WEFT_SANITIZE "address;undefined")
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+if(WEFT_SANITIZE)
+  string(REPLACE ";" "," sanitizers "${WEFT_SANITIZE}")
+  add_compile_options(-fsanitize=${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${sanitizers})
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_compile_options(-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+endif()
+
+# Programs run where they are built and where they are installed.
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+file(RELATIVE_PATH bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+set(CMAKE_INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)

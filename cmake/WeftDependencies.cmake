@@ -1,0 +1,15 @@
+# What weft is built on, as one target: weft_dependencies. All of it comes with the
+# distribution; scripts/setup installs it.
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(dnnl REQUIRED CONFIG) # oneDNN 2.6 or later, 3.x too
+pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
+pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka) # tests only
+
+add_library(weft_dependencies INTERFACE)
+target_link_libraries(weft_dependencies INTERFACE Threads::Threads ZLIB::ZLIB DNNL::dnnl
+  PkgConfig::HWLOC PkgConfig::JANSSON PkgConfig::SODIUM ${CMAKE_DL_LIBS} m)

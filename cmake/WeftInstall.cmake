@@ -1,0 +1,32 @@
+# cmake --install build --prefix DIR
+
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
+set(generated ${PROJECT_BINARY_DIR}/package)
+
+if(WEFT_STRIP)
+  install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)")
+endif()
+install(TARGETS weft EXPORT weftTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# find_package(weft) -> weft::weft
+install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/weftConfig.cmake.in
+  ${generated}/weftConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${generated}/weftConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion) # until 1.0 every minor version may change the interface
+install(FILES ${generated}/weftConfig.cmake ${generated}/weftConfigVersion.cmake
+  DESTINATION ${package_dir})
+
+# pkg-config weft
+file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" pc_to_prefix ${pc_to_prefix})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/weft.pc @ONLY)
+install(FILES ${generated}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(TARGET weft_cli)
+  install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

@@ -1,0 +1,74 @@
+# Tests register themselves: every tests/*.c with a main and every tests/*.sh is one, named
+# like the file. They run in the root of the repository, with in their environment
+#   WEFT         the command line program        WEFT_SOURCE  the root of the repository
+#   WEFT_BUILD   the build folder                CC           the compiler
+# A test that cannot run here prints why and exits with 77: it counts as skipped.
+# Tests labelled "tree" look at the sources and not at the build.
+
+enable_testing()
+add_custom_target(tests)
+set(WEFT_TEST_TIMEOUT 120 CACHE STRING "Seconds after which a test has failed")
+
+function(weft_register name label)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT} SKIP_RETURN_CODE 77
+    LABELS ${label} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT
+    "WEFT=${PROJECT_BINARY_DIR}/weft;WEFT_SOURCE=${PROJECT_SOURCE_DIR};WEFT_BUILD=${PROJECT_BINARY_DIR};CC=${CMAKE_C_COMPILER}")
+endfunction()
+
+# Adds a program that is built by the target `tests`, into the build folder's `folder`.
+function(weft_add_test_program target name folder)
+  add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name}
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE weft_static)
+  add_dependencies(tests ${target})
+endfunction()
+
+# ---- tests in C ----
+
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*.c)
+if(NOT CMOCKA_FOUND)
+  message(STATUS "cmocka is missing: the tests written in C are left out")
+  set(sources "")
+endif()
+foreach(source IN LISTS sources)
+  file(STRINGS ${source} main REGEX "^int main\\(")
+  if(main)
+    get_filename_component(name ${source} NAME_WE)
+    weft_add_test_program(test_${name} ${name} tests ${source})
+    target_link_libraries(test_${name} PRIVATE PkgConfig::CMOCKA)
+    add_test(NAME ${name} COMMAND test_${name})
+    weft_register(${name} program)
+  endif()
+endforeach()
+
+# ---- tests as scripts ----
+
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*.sh)
+foreach(source IN LISTS sources)
+  get_filename_component(name ${source} NAME_WE)
+  file(STRINGS ${source} tree REGEX "^# *label: *tree$")
+  add_test(NAME ${name} COMMAND bash ${source})
+  if(tree)
+    weft_register(${name} tree)
+  else()
+    weft_register(${name} program)
+  endif()
+endforeach()
+
+# ---- fuzz targets: with WEFT_FUZZ they search, else their corpus is replayed ----
+
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/fuzz/fuzz_*.c)
+foreach(source IN LISTS sources)
+  get_filename_component(target ${source} NAME_WE)
+  string(REPLACE "fuzz_" "" name ${target})
+  if(WEFT_FUZZ)
+    weft_add_test_program(${target} ${target} fuzz ${source})
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+  else()
+    weft_add_test_program(${target} ${target} fuzz ${source} ${PROJECT_SOURCE_DIR}/fuzz/replay.c)
+    add_test(NAME ${target} COMMAND ${target} ${PROJECT_SOURCE_DIR}/fuzz/corpus/${name})
+    weft_register(${target} program)
+  endif()
+endforeach()
