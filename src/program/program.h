@@ -1,6 +1,7 @@
 /* The program: blocks of device memory and instructions on streams. Private.
  *
- * How it comes about: segment.c compiles each unit's nodes into segments; lower.c
+ * How it comes about: place.c decides where values live, segment.c compiles each
+ * unit's nodes into segments with a frame (frame.c); lower.c
  * follows the schedule and emits blocks and instructions; depend.c derives the
  * dependencies from what each instruction reads and writes; order.c finds what
  * happens before what; memory.c gives blocks their offsets. check.c proves the
@@ -105,6 +106,20 @@ typedef struct wfi_code {
 wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight,
                           const wfi_kernel_options *options, wfi_code **code_out);
 void wfi_code_destroy(wfi_code *code);
+
+/* place.c */
+wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels);
+void wfi_code_place_gradients(wfi_code *code);
+
+/* A temporary of a segment: alive from one step to another. */
+typedef struct wfi_temporary {
+    int32_t value; /* -1: a scratchpad */
+    int32_t first, last;
+    size_t bytes, offset;
+} wfi_temporary;
+
+/* Gives offsets, largest first at the lowest that is free. */
+wf_status wfi_frame_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t *bytes_out);
 
 /* ---- blocks and instructions ---- */
 

@@ -1,161 +1,18 @@
 /* Compiles a graph into segments: for each unit and part, kernels in order with the
  * addresses of their operands, temporaries packed into one frame.
- *
- * Where a value lives follows from who reads it: inside one segment it is part of
- * the frame; from forward to backward of its unit it is stashed; beyond its unit it
- * is a block of its own, which can also be sent to another rank.
  */
 #include "program/program.h"
 
 #include <string.h>
 
-/* ---- where values live ---- */
-
-typedef struct value_use {
-    bool f, b, w;   /* read in these phases of its own unit */
-    bool elsewhere; /* read in another unit, or by the host */
-} value_use;
-
-static void note_use(const wf_graph *g, value_use *use, int32_t v, int32_t unit, wfi_phase phase) {
-    int32_t r = wfi_value_root(g, v);
-    if (g->values[r].unit != unit)
-        use[r].elsewhere = true;
-    else if (phase == WFI_F)
-        use[r].f = true;
-    else if (phase == WFI_B)
-        use[r].b = true;
-    else
-        use[r].w = true;
-}
-
-static void find_uses(const wf_graph *g, value_use *use) {
-    for (int32_t n = 0; n < g->n_nodes; n++) {
-        const wfi_node *node = &g->nodes[n];
-        if (node->dead) continue;
-        for (int i = 0; i < node->n_in; i++)
-            if (node->in[i] >= 0) note_use(g, use, node->in[i], node->unit, node->phase);
-    }
-    for (int32_t i = 0; i < g->n_weight_gradients; i++)
-        note_use(g, use, g->weight_gradients[i].value, g->weight_gradients[i].unit, WFI_W);
-    for (int32_t i = 0; i < g->n_outputs && !g->training; i++)
-        use[wfi_value_root(g, g->outputs[i])].elsewhere = true;
-}
-
-static wfi_phase phase_of(const wf_graph *g, int32_t r) {
-    return g->nodes[g->values[r].node].phase;
-}
-
-static wfi_block_kind kind_of_node_value(const wfi_code *code, int32_t r, const value_use *use) {
-    const wf_graph *g = code->g;
-    if (use->elsewhere) return WFI_BLOCK_VALUE;
-    switch (phase_of(g, r)) {
-    case WFI_F:
-        if (use->w && code->splits_weight) return WFI_BLOCK_STASH_W;
-        return use->b || use->w ? WFI_BLOCK_STASH : WFI_BLOCK_FRAME;
-    case WFI_B:
-        return use->w && code->splits_weight ? WFI_BLOCK_CARRY : WFI_BLOCK_FRAME;
-    case WFI_W:
-        break;
-    }
-    return WFI_BLOCK_FRAME;
-}
-
-static size_t *pooled_bytes(wfi_unit_code *unit, wfi_block_kind kind) {
-    switch (kind) {
-    case WFI_BLOCK_STASH:
-        return &unit->stash_bytes;
-    case WFI_BLOCK_STASH_W:
-        return &unit->stash_w_bytes;
-    case WFI_BLOCK_CARRY:
-        return &unit->carry_bytes;
-    case WFI_BLOCK_STATS:
-        return &unit->stats_bytes;
-    default:
-        return NULL;
-    }
-}
-
-/* Kernels decide how many bytes their outputs take. */
-static size_t bytes_of_node_value(const wfi_code *code, wfi_kernel *const *kernels, int32_t r) {
-    int32_t n = code->g->values[r].node;
-    const wfi_node *node = &code->g->nodes[n];
-    for (int i = 0; i < node->n_out; i++)
-        if (node->out[i] == r && kernels[n]) return kernels[n]->bytes[node->n_in + i];
-    return wfi_value_bytes(code->g, r);
-}
-
-static wf_status place_values(wfi_code *code, wfi_kernel *const *kernels) {
-    const wf_graph *g = code->g;
-    value_use *use = wfi_alloc(code->ctx, (size_t)g->n_values, sizeof *use, "value uses");
-    if (!use) return WF_NO_MEMORY;
-    find_uses(g, use);
-    for (int32_t v = 0; v < g->n_values; v++) {
-        const wfi_value *value = wfi_value_at(g, v);
-        wfi_place *place = &code->place[v];
-        if (wfi_value_root(g, v) != v || (value->kind == WFI_VALUE_NODE && value->node < 0))
-            continue;
-        place->unit = value->unit;
-        place->offset = value->offset;
-        place->bytes = wfi_value_bytes(g, v);
-        switch (value->kind) {
-        case WFI_VALUE_INPUT:
-            place->kind = WFI_BLOCK_INPUT;
-            continue;
-        case WFI_VALUE_PARAM:
-            place->kind = WFI_BLOCK_PARAM;
-            continue;
-        case WFI_VALUE_BUFFER:
-            place->kind = WFI_BLOCK_BUFFER;
-            continue;
-        case WFI_VALUE_NODE:
-            break;
-        }
-        place->offset = 0;
-        place->bytes = bytes_of_node_value(code, kernels, v);
-        place->kind = v == g->record ? WFI_BLOCK_RECORD : kind_of_node_value(code, v, &use[v]);
-        for (int32_t s = 0; s < g->n_stats && g->training; s++)
-            if (g->stats[s].mean == v || g->stats[s].var == v) place->kind = WFI_BLOCK_STATS;
-        size_t *pooled = pooled_bytes(&code->units[value->unit], place->kind);
-        if (pooled) {
-            place->offset = wfi_round_up(*pooled, WFI_ALIGN_BYTES);
-            *pooled = place->offset + place->bytes;
-        }
-    }
-    wfi_free(code->ctx, use);
-    return WF_OK;
-}
-
-static wf_status place_gradients(wfi_code *code) {
-    const wf_graph *g = code->g;
-    for (int32_t u = 0; u < g->n_units; u++)
-        code->units[u].gradient_bytes = g->training ? g->units[u].param_bytes : 0;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
-        const wfi_weight_gradient *w = &g->weight_gradients[i];
-        const wfi_value *param = wfi_value_at(g, w->param);
-        code->tied_offset[i] = param->offset;
-        if (param->unit == w->unit) continue;
-        size_t *bytes = &code->units[w->unit].gradient_bytes;
-        code->tied_offset[i] = *bytes;
-        *bytes = wfi_round_up(*bytes + wfi_value_bytes(g, w->param), WFI_ALIGN_BYTES);
-    }
-    return WF_OK;
-}
-
 /* ---- building one segment ---- */
-
-/* A temporary of the segment: alive from one step to another. */
-typedef struct temporary {
-    int32_t value; /* -1: a scratchpad */
-    int32_t first, last;
-    size_t bytes, offset;
-} temporary;
 
 typedef struct builder {
     wfi_code *code;
     wfi_segment *segment, *pack; /* pack: of the same unit and part */
     wfi_kernel **kernels;        /* [n_nodes], taken (set to NULL) as they are used */
     const wfi_format **formats;  /* [n_values] of gradients that a kernel gives packed */
-    temporary *temporaries;
+    wfi_temporary *temporaries;
     int32_t n_temporaries;
     size_t temporary_capacity;
     const wfi_format **packed_format; /* [step of pack] */
@@ -200,7 +57,7 @@ static wf_status find_temporary(builder *b, int32_t value, size_t bytes, int32_t
     if (t == b->n_temporaries) {
         WF_TRY(WFI_GROW(b->code->ctx, b->temporaries, b->n_temporaries, b->temporary_capacity,
                         "temporaries"));
-        b->temporaries[b->n_temporaries++] = (temporary){value, step, step, bytes, 0};
+        b->temporaries[b->n_temporaries++] = (wfi_temporary){value, step, step, bytes, 0};
     }
     if (step > b->temporaries[t].last) b->temporaries[t].last = step;
     *index_out = t;
@@ -353,51 +210,12 @@ static wf_status add_node(builder *b, int32_t n) {
     return add_accumulates(b, n);
 }
 
-/* ---- packing the frame ---- */
-
-static int by_size(const temporary *a, const temporary *b) {
-    return (a->bytes < b->bytes) - (a->bytes > b->bytes);
-}
-
-/* First fit, largest first: two temporaries share bytes only if no step needs both. */
-static wf_status pack_frame(builder *b, size_t *frame_bytes_out) {
-    int32_t n = b->n_temporaries;
-    int32_t *order = wfi_alloc(b->code->ctx, (size_t)n, sizeof *order, "a frame");
-    if (!order) return WF_NO_MEMORY;
-    temporary *t = b->temporaries;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t j = i;
-        for (; j > 0 && by_size(&t[order[j - 1]], &t[i]) > 0; j--) order[j] = order[j - 1];
-        order[j] = i;
-    }
-    *frame_bytes_out = 0;
-    for (int32_t i = 0; i < n; i++) {
-        temporary *now = &t[order[i]];
-        bool moved = true;
-        while (moved) {
-            moved = false;
-            for (int32_t j = 0; j < i; j++) {
-                const temporary *other = &t[order[j]];
-                bool together = now->first <= other->last && other->first <= now->last;
-                bool overlap = now->offset < other->offset + other->bytes &&
-                               other->offset < now->offset + now->bytes;
-                if (!together || !overlap) continue;
-                now->offset = wfi_round_up(other->offset + other->bytes, WFI_ALIGN_BYTES);
-                moved = true;
-            }
-        }
-        if (now->offset + now->bytes > *frame_bytes_out)
-            *frame_bytes_out = now->offset + now->bytes;
-    }
-    wfi_free(b->code->ctx, order);
-    return WF_OK;
-}
-
+/* Turns indices of temporaries into offsets. */
 static wf_status finish_frame(builder *b) {
     wfi_segment *segment = b->segment;
     if (b->n_temporaries == 0) return WF_OK;
     size_t bytes;
-    WF_TRY(pack_frame(b, &bytes));
+    WF_TRY(wfi_frame_pack(b->code->ctx, b->temporaries, b->n_temporaries, &bytes));
     int32_t slot;
     WF_TRY(
         find_slot(b, segment, WFI_BLOCK_FRAME, segment->unit, bytes, WFI_READ | WFI_WRITE, &slot));
@@ -490,8 +308,8 @@ static wf_status build_all(wfi_code *code, builder *b) {
     const wfi_part *parts = code->splits_weight ? split : together;
     size_t n_parts = !g->training ? 1 : code->splits_weight ? 3 : 2;
     WF_TRY(create_kernels(b));
-    WF_TRY(place_values(code, b->kernels));
-    WF_TRY(place_gradients(code));
+    WF_TRY(wfi_code_place_values(code, b->kernels));
+    wfi_code_place_gradients(code);
     for (int32_t u = 0; u < g->n_units; u++)
         for (size_t i = 0; i < n_parts; i++) WF_TRY(build_segment(code, b, u, parts[i]));
     return WF_OK;

@@ -1,0 +1,62 @@
+/* Philox against the known answers of its authors (Random123, kat_vectors), and what
+ * the numbers made from it must be. */
+#include "base/random.h"
+#include "test.h"
+
+static void known_answer(void **state) {
+    (void)state;
+    uint32_t words[4];
+    wfi_random_words((wfi_random_key){0, 0}, 0, 0, words);
+    const uint32_t want[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    assert_memory_equal(words, want, sizeof want);
+}
+
+static void moments(void **state) {
+    (void)state;
+    wfi_random_key key = {7, wfi_random_name("fc.weight")};
+    double sum = 0, squares = 0, uniform = 0;
+    int n = 100000;
+    for (int i = 0; i < n; i++) {
+        double x = wfi_random_normal(key, 0, (uint64_t)i),
+               u = wfi_random_uniform(key, 1, (uint64_t)i);
+        assert_true(u >= 0 && u < 1);
+        sum += x;
+        squares += x * x;
+        uniform += u;
+    }
+    assert_true(sum / n > -0.02 && sum / n < 0.02);
+    assert_true(squares / n > 0.98 && squares / n < 1.02);
+    assert_true(uniform / n > 0.49 && uniform / n < 0.51);
+}
+
+static void names_and_seeds_differ(void **state) {
+    (void)state;
+    wfi_random_key a = {1, wfi_random_name("a")}, b = {1, wfi_random_name("b")},
+                   c = {2, wfi_random_name("a")};
+    assert_true(wfi_random_uniform(a, 0, 0) != wfi_random_uniform(b, 0, 0));
+    assert_true(wfi_random_uniform(a, 0, 0) != wfi_random_uniform(c, 0, 0));
+    assert_true(wfi_random_uniform(a, 0, 0) == wfi_random_uniform(a, 0, 0));
+}
+
+static void shuffle_is_a_permutation(void **state) {
+    (void)state;
+    int64_t order[1000];
+    int seen[1000] = {0}, n_moved = 0;
+    wfi_random_shuffle((wfi_random_key){3, 4}, 5, 1000, order);
+    for (int i = 0; i < 1000; i++) {
+        seen[order[i]]++;
+        n_moved += order[i] != i;
+    }
+    for (int i = 0; i < 1000; i++) assert_int_equal(seen[i], 1);
+    assert_true(n_moved > 950);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_answer),
+        cmocka_unit_test(moments),
+        cmocka_unit_test(names_and_seeds_differ),
+        cmocka_unit_test(shuffle_is_a_permutation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,133 @@
+/* Streams and events of the CPU device; the null device's proof of order. */
+#include "device/device.h"
+#include "test.h"
+
+#include <time.h>
+
+static wfi_device *make_device(wf_context *ctx, const char *kind, int64_t timeout_ms) {
+    wfi_device_config config = {.kind = kind, .n_ranks = 1, .timeout_ms = timeout_ms};
+    wfi_device *device;
+    TEST_OK(ctx, wfi_device_create(ctx, &config, &device));
+    return device;
+}
+
+static wf_status append(void *self, void *argument) {
+    int *list = self;
+    list[++list[0]] = (int)(intptr_t)argument;
+    return WF_OK;
+}
+
+static wf_status nap(void *self, void *argument) {
+    (void)self;
+    struct timespec time = {0, (long)(intptr_t)argument * 1000000};
+    nanosleep(&time, NULL);
+    return WF_OK;
+}
+
+static wf_status fails(void *self, void *argument) {
+    (void)argument;
+    return wfi_fail(self, WF_DEVICE, "this task fails");
+}
+
+/* More tasks than the queue holds run in order. */
+static void in_order(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_device *device = make_device(ctx, "cpu", 10000);
+    wfi_stream_queue *stream;
+    TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
+    static int list[20001];
+    list[0] = 0;
+    for (intptr_t i = 1; i <= 20000; i++)
+        TEST_OK(ctx, wfi_stream_push(stream, append, list, (void *)i));
+    TEST_OK(ctx, wfi_event_wait(wfi_stream_record(stream)));
+    for (int i = 0; i <= 20000; i++) assert_int_equal(list[i], i ? i : 20000);
+    wfi_stream_destroy(stream);
+    wfi_device_destroy(device);
+    test_context_end(ctx);
+}
+
+/* Two streams append to one list without a lock: only events keep them apart. */
+static void events_order_streams(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_device *device = make_device(ctx, "cpu", 10000);
+    wfi_stream_queue *a, *b;
+    TEST_OK(ctx, wfi_stream_create(device, "compute", &a));
+    TEST_OK(ctx, wfi_stream_create(device, "copy", &b));
+    int list[101] = {0};
+    for (intptr_t i = 1; i <= 100; i++) {
+        wfi_stream_queue *now = i % 2 ? a : b, *other = i % 2 ? b : a;
+        TEST_OK(ctx, wfi_stream_wait(now, wfi_stream_record(other)));
+        if (i % 10 == 0) TEST_OK(ctx, wfi_stream_push(now, nap, NULL, (void *)1));
+        TEST_OK(ctx, wfi_stream_push(now, append, list, (void *)i));
+    }
+    TEST_OK(ctx, wfi_event_wait(wfi_stream_record(a)));
+    TEST_OK(ctx, wfi_event_wait(wfi_stream_record(b)));
+    for (int i = 0; i <= 100; i++) assert_int_equal(list[i], i ? i : 100);
+    wfi_stream_destroy(a);
+    wfi_stream_destroy(b);
+    wfi_device_destroy(device);
+    test_context_end(ctx);
+}
+
+/* The first failure is sticky; what follows is skipped, and every wait returns it. */
+static void failure_is_sticky(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_device *device = make_device(ctx, "cpu", 10000);
+    wfi_stream_queue *stream;
+    int list[3] = {0};
+    TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
+    TEST_OK(ctx, wfi_stream_push(stream, fails, ctx, NULL));
+    TEST_OK(ctx, wfi_stream_push(stream, append, list, (void *)1));
+    TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_DEVICE, "this task fails");
+    assert_int_equal(list[0], 0);
+    wfi_stream_destroy(stream);
+    wfi_device_destroy(device);
+    test_context_end(ctx);
+}
+
+static void waits_have_deadlines(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_device *device = make_device(ctx, "cpu", 20);
+    wfi_stream_queue *stream;
+    TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
+    TEST_OK(ctx, wfi_stream_push(stream, nap, NULL, (void *)300));
+    TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_TIMEOUT,
+                 "waited 20 ms for stream compute, which has done 0 of 1 tasks");
+    wfi_stream_destroy(stream);
+    wfi_device_destroy(device);
+    test_context_end(ctx);
+}
+
+static void null_device_sees_missing_events(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_device *device = make_device(ctx, "null", 1);
+    wfi_stream_queue *a, *b;
+    int list[3] = {0};
+    TEST_OK(ctx, wfi_stream_create(device, "compute", &a));
+    TEST_OK(ctx, wfi_stream_create(device, "copy", &b));
+    TEST_OK(ctx, wfi_stream_push(a, append, list, (void *)1));
+    TEST_OK(ctx, wfi_stream_wait(b, (wfi_event){a, 1}));
+    TEST_REFUSED(ctx, wfi_stream_wait(b, (wfi_event){a, 2}), WF_BUG, "waits for task 2");
+    wfi_stream_destroy(a);
+    wfi_stream_destroy(b);
+    wfi_device_destroy(device);
+    wfi_device_config config = {.kind = "tpu"};
+    TEST_REFUSED(ctx, wfi_device_create(ctx, &config, &device), WF_INVALID_ARG, "cpu and null");
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_order),
+        cmocka_unit_test(events_order_streams),
+        cmocka_unit_test(failure_is_sticky),
+        cmocka_unit_test(waits_have_deadlines),
+        cmocka_unit_test(null_device_sees_missing_events),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+/* Recipes: the lane tree, what resolves to what, learning rates. */
+#include "plan/lanes.h"
+#include "test.h"
+
+#include <weft/recipe.h>
+
+/* Sums by the stack rule of wfi_lane_folds and by recursion; formulas as text. */
+static void by_recursion(int64_t begin, int64_t n, char *out) {
+    if (n == 1) {
+        sprintf(out + strlen(out), "%d", (int)begin);
+        return;
+    }
+    strcat(out, "(");
+    by_recursion(begin, wfi_lane_split(n), out);
+    strcat(out, "+");
+    by_recursion(begin + wfi_lane_split(n), n - wfi_lane_split(n), out);
+    strcat(out, ")");
+}
+
+static void stack_equals_tree(void **state) {
+    (void)state;
+    for (int64_t n = 1; n <= 33; n++) {
+        char stack[8][2100], want[2100] = "";
+        int most = 0;
+        for (int64_t lane = 0; lane < n; lane++) {
+            int depth, folds = wfi_lane_folds(n, lane, &depth);
+            assert_true(depth < 8);
+            if (depth > most) most = depth;
+            sprintf(stack[depth], "%d", (int)lane);
+            for (; folds > 0; folds--, depth--) {
+                char sum[4300];
+                snprintf(sum, sizeof sum, "(%s+%s)", stack[depth - 1], stack[depth]);
+                memcpy(stack[depth - 1], sum, strlen(sum) + 1);
+            }
+        }
+        by_recursion(0, n, want);
+        assert_string_equal(stack[0], want);
+        /* ceil(log2 n) + 1 accumulators are enough. */
+        int64_t power = 1;
+        int log = 0;
+        for (; power < n; power *= 2) log++;
+        assert_true(most <= log);
+    }
+}
+
+static void whole_subtrees(void **state) {
+    (void)state;
+    assert_true(wfi_lanes_allow(4, 1));
+    assert_true(wfi_lanes_allow(4, 2));
+    assert_true(wfi_lanes_allow(4, 4));
+    assert_true(wfi_lanes_allow(3, 3));
+    assert_true(wfi_lanes_allow(6, 2));
+    assert_false(wfi_lanes_allow(6, 3));
+    assert_false(wfi_lanes_allow(4, 3));
+}
+
+static void resolves(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_plan *plan;
+    wf_recipe recipe = WF_RECIPE_INIT, got;
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=4", &plan));
+    recipe.batch = 8;
+    TEST_OK(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got));
+    assert_int_equal(got.n_lanes, 4);
+    assert_int_equal(got.n_micro, 4);
+    recipe.n_micro = 3;
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG, "2 or 4 would");
+    recipe.n_micro = 8;
+    recipe.n_lanes = 3;
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG,
+                 "lanes do not divide");
+    recipe.n_lanes = 2;
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG,
+                 "whole subtrees");
+    recipe.n_lanes = 4;
+    recipe.lr = -1;
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG, "lr is -1");
+    wf_plan_destroy(plan);
+    test_context_end(ctx);
+}
+
+static void learning_rates(void **state) {
+    (void)state;
+    wf_recipe r = WF_RECIPE_INIT;
+    r.lr = 1;
+    assert_true(wf_recipe_lr(&r, 1000) == 1);
+    r.warmup_steps = 4;
+    assert_true(wf_recipe_lr(&r, 0) == 0.25 && wf_recipe_lr(&r, 3) == 1);
+    r.lr_schedule = WF_LR_COSINE;
+    r.schedule_steps = 14;
+    assert_true(wf_recipe_lr(&r, 4) == 1 && wf_recipe_lr(&r, 14) == 0);
+    assert_true(wf_recipe_lr(&r, 9) > 0.4999 && wf_recipe_lr(&r, 9) < 0.5001);
+    r.lr_schedule = WF_LR_STEP;
+    r.warmup_steps = 0;
+    r.schedule_steps = 10;
+    r.lr_gamma = 0.5;
+    assert_true(wf_recipe_lr(&r, 9) == 1 && wf_recipe_lr(&r, 10) == 0.5 &&
+                wf_recipe_lr(&r, 25) == 0.25);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stack_equals_tree),
+        cmocka_unit_test(whole_subtrees),
+        cmocka_unit_test(resolves),
+        cmocka_unit_test(learning_rates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,48 @@
+/* What every cmocka test needs, in the order that cmocka wants it. */
+#ifndef TESTS_TEST_H
+#define TESTS_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <weft/context.h>
+
+static inline wf_context *test_context(void) {
+    wf_context *ctx = NULL;
+    assert_int_equal(wf_context_create(NULL, &ctx), WF_OK);
+    return ctx;
+}
+
+/* Fails, with the context's sentence, unless the call succeeds. */
+#define TEST_OK(ctx, call)                                                                         \
+    do {                                                                                           \
+        wf_status test_status_ = (call);                                                           \
+        if (test_status_ != WF_OK)                                                                 \
+            fail_msg("%s: %s: %s", #call, wf_status_name(test_status_), wf_context_error(ctx));    \
+    } while (0)
+
+/* Fails unless the call is refused with `status` and a sentence that contains `words`. */
+#define TEST_REFUSED(ctx, call, status, words)                                                     \
+    do {                                                                                           \
+        wf_status test_status_ = (call);                                                           \
+        if (test_status_ != (status))                                                              \
+            fail_msg("%s: %s, expected %s", #call, wf_status_name(test_status_),                   \
+                     wf_status_name(status));                                                      \
+        if (!strstr(wf_context_error(ctx), words))                                                 \
+            fail_msg("%s: the sentence '%s' does not say '%s'", #call, wf_context_error(ctx),      \
+                     words);                                                                       \
+    } while (0)
+
+/* Destroys the context; nothing that was made from it may be left. */
+static inline void test_context_end(wf_context *ctx) {
+    wf_memory_count memory = wf_context_memory(ctx);
+    if (memory.n_live) fail_msg("%d blocks were never freed", (int)memory.n_live);
+    wf_context_destroy(ctx);
+}
+
+#endif
