@@ -1,0 +1,76 @@
+/* Blocks and instructions of the rank at hand. */
+#include "program/lower.h"
+
+static bool is_state(wfi_block_kind kind) {
+    return kind == WFI_BLOCK_PARAM || kind == WFI_BLOCK_BUFFER || kind == WFI_BLOCK_STATE;
+}
+
+wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
+                         int64_t micro, size_t bytes, int32_t *block_out) {
+    wf_program *p = l->p;
+    for (int32_t b = p->n_blocks - 1; b >= 0 && p->blocks[b].rank == l->rank; b--) {
+        wfi_block *block = &p->blocks[b];
+        if (block->kind != kind || block->id != id || block->depth != depth ||
+            block->micro != micro)
+            continue;
+        if (bytes > block->bytes) block->bytes = bytes;
+        *block_out = b;
+        return WF_OK;
+    }
+    WF_TRY(WFI_GROW(p->ctx, p->blocks, p->n_blocks, p->block_capacity, "blocks"));
+    p->blocks[p->n_blocks] = (wfi_block){.rank = l->rank,
+                                         .kind = kind,
+                                         .id = id,
+                                         .depth = depth,
+                                         .micro = micro,
+                                         .is_state = is_state(kind),
+                                         .bytes = bytes};
+    *block_out = p->n_blocks++;
+    return WF_OK;
+}
+
+wf_status wfi_emit(wfi_lowering *l, wfi_instruction instruction, int32_t n_references,
+                   int32_t *index_out) {
+    wf_program *p = l->p;
+    WF_TRY(WFI_GROW(p->ctx, p->instructions, p->n_instructions, p->instruction_capacity,
+                    "instructions"));
+    instruction.rank = l->rank;
+    instruction.references =
+        wfi_pool_alloc(&p->pool, (size_t)n_references, sizeof *instruction.references);
+    if (!instruction.references) return WF_NO_MEMORY;
+    instruction.n_references = n_references;
+    p->instructions[p->n_instructions] = instruction;
+    *index_out = p->n_instructions++;
+    return WF_OK;
+}
+
+wfi_instruction wfi_make(wfi_instruction_kind kind, wfi_stream stream, int32_t unit, int32_t id,
+                         int64_t micro) {
+    return (wfi_instruction){
+        .kind = kind, .stream = stream, .unit = unit, .id = id, .micro = micro, .peer = -1};
+}
+
+wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_kind kind,
+                    int32_t id, int32_t depth, int64_t micro, size_t bytes, int access) {
+    int32_t block;
+    WF_TRY(wfi_find_block(l, kind, id, depth, micro, bytes, &block));
+    l->p->instructions[instruction].references[k] = (wfi_reference){block, 0, bytes, access};
+    return WF_OK;
+}
+
+wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
+                       int32_t id, int32_t depth, int64_t micro, size_t bytes, int access) {
+    int32_t i;
+    WF_TRY(wfi_emit(l, instruction, 1, &i));
+    return wfi_refer(l, i, 0, kind, id, depth, micro, bytes, access);
+}
+
+wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction) {
+    wfi_instruction *i = &l->p->instructions[instruction];
+    if (l->lookahead[0] < 0) return WF_OK;
+    i->depends = wfi_pool_alloc(&l->p->pool, 1, sizeof *i->depends);
+    if (!i->depends) return WF_NO_MEMORY;
+    i->depends[0] = l->lookahead[0];
+    i->n_depends = 1;
+    return WF_OK;
+}

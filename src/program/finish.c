@@ -1,0 +1,178 @@
+/* The end of a step: gradients are reduced, tied, measured and applied; statistics are
+ * folded; the loss is reported. */
+#include "program/lower.h"
+
+static bool is_tied_owner(const wf_graph *g, const wfi_weight_gradient *w, int32_t unit) {
+    return g->values[w->param].unit == unit && w->unit != unit;
+}
+
+static wf_status emit_reductions(wfi_lowering *l) {
+    wf_program *p = l->p;
+    for (int32_t u = l->end_unit - 1; u >= l->first_unit && p->n_replicas > 1; u--) {
+        size_t bytes = p->code->units[u].gradient_bytes;
+        if (!bytes) continue;
+        WF_TRY(wfi_emit_one(l, wfi_make(WFI_ALL_REDUCE, WFI_STREAM_REDUCE, u, 0, -1),
+                            WFI_BLOCK_GRADIENT, u, 0, -1, bytes, WFI_READ | WFI_WRITE));
+    }
+    return WF_OK;
+}
+
+/* A tied weight's other uses come to its owner, in ascending order of units. */
+static wf_status emit_ties(wfi_lowering *l) {
+    wf_program *p = l->p;
+    const wf_graph *g = p->graph;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+        const wfi_weight_gradient *w = &g->weight_gradients[i];
+        int32_t owner = g->values[w->param].unit;
+        if (owner == w->unit) continue;
+        int32_t from = wfi_program_stage_of(p, w->unit), to = wfi_program_stage_of(p, owner);
+        size_t bytes = p->code->units[w->unit].gradient_bytes;
+        int32_t n;
+        if (l->stage == from && from != to) {
+            wfi_instruction send = wfi_make(WFI_SEND, WFI_STREAM_SEND, w->unit, w->value, -1);
+            send.peer = wfi_program_rank_of(p, l->replica, to);
+            WF_TRY(wfi_emit_one(l, send, WFI_BLOCK_GRADIENT, w->unit, 0, -1, bytes, WFI_READ));
+        }
+        if (l->stage != to) continue;
+        if (from != to) {
+            wfi_instruction receive =
+                wfi_make(WFI_RECEIVE, WFI_STREAM_RECEIVE, w->unit, w->value, -1);
+            receive.peer = wfi_program_rank_of(p, l->replica, from);
+            WF_TRY(wfi_emit(l, receive, 1, &n));
+            WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, w->unit, 0, -1, bytes, WFI_WRITE));
+            WF_TRY(wfi_depend_on_lookahead(l, n));
+        }
+        WF_TRY(wfi_emit(l, wfi_make(WFI_TIE, WFI_STREAM_COMPUTE, owner, i, -1), 2, &n));
+        WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, owner, 0, -1,
+                         p->code->units[owner].gradient_bytes, WFI_READ | WFI_WRITE));
+        WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_GRADIENT, w->unit, 0, -1, bytes, WFI_READ));
+    }
+    return WF_OK;
+}
+
+size_t wfi_norm_begin(const wf_graph *g, int32_t unit) {
+    size_t n = 0;
+    for (int32_t u = 0; u < unit; u++)
+        n += (g->units[u].param_bytes / sizeof(float) + WFI_NORM_BLOCK_ELEMENTS - 1) /
+             WFI_NORM_BLOCK_ELEMENTS;
+    return n;
+}
+
+/* Each unit writes its own sums of squares: a block of NORM a unit; clipping reads
+ * all of them in order of units. */
+static size_t norm_bytes(const wf_graph *g, int32_t unit) {
+    return (wfi_norm_begin(g, unit + 1) - wfi_norm_begin(g, unit)) * sizeof(double);
+}
+
+static wf_status emit_norms(wfi_lowering *l) {
+    wf_program *p = l->p;
+    const wf_graph *g = p->graph;
+    if (p->recipe.clip_norm <= 0) return WF_OK;
+    int32_t n;
+    for (int32_t u = l->first_unit; u < l->end_unit; u++) {
+        if (!g->units[u].param_bytes) continue;
+        WF_TRY(wfi_emit(l, wfi_make(WFI_NORM, WFI_STREAM_COMPUTE, u, 0, -1), 2, &n));
+        WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, u, 0, -1, p->code->units[u].gradient_bytes,
+                         WFI_READ));
+        WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_NORM, u, 0, -1, norm_bytes(g, u), WFI_WRITE));
+    }
+    if (p->n_stages == 1) return WF_OK;
+    WF_TRY(wfi_emit(l, wfi_make(WFI_GATHER_NORM, WFI_STREAM_REDUCE, -1, 0, -1), g->n_units, &n));
+    for (int32_t u = 0; u < g->n_units; u++) {
+        bool own = wfi_program_stage_of(p, u) == l->stage;
+        WF_TRY(wfi_refer(l, n, u, WFI_BLOCK_NORM, u, 0, -1, norm_bytes(g, u),
+                         own ? WFI_READ : WFI_WRITE));
+    }
+    return WF_OK;
+}
+
+static wf_status emit_updates(wfi_lowering *l) {
+    wf_program *p = l->p;
+    const wf_graph *g = p->graph;
+    int n_states = wfi_recipe_n_states(&p->recipe);
+    bool clips = p->recipe.clip_norm > 0;
+    for (int32_t u = l->first_unit; u < l->end_unit; u++) {
+        size_t bytes = g->units[u].param_bytes;
+        if (!bytes) continue;
+        int32_t i, k = 0;
+        WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, WFI_STREAM_COMPUTE, u, 0, -1),
+                        2 + (n_states > 0) + (clips ? g->n_units : 0), &i));
+        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, 0, -1, bytes, WFI_READ | WFI_WRITE));
+        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, 0, -1, p->code->units[u].gradient_bytes,
+                         WFI_READ));
+        if (n_states)
+            WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_STATE, u, 0, -1, bytes * (size_t)n_states,
+                             WFI_READ | WFI_WRITE));
+        for (int32_t v = 0; clips && v < g->n_units; v++)
+            WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_NORM, v, 0, -1, norm_bytes(g, v), WFI_READ));
+    }
+    return WF_OK;
+}
+
+/* The owner's new weights go to the stages that use them too. */
+static wf_status emit_tied_weights(wfi_lowering *l) {
+    wf_program *p = l->p;
+    const wf_graph *g = p->graph;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+        const wfi_weight_gradient *w = &g->weight_gradients[i];
+        int32_t owner = g->values[w->param].unit;
+        if (!is_tied_owner(g, w, owner)) continue;
+        int32_t from = wfi_program_stage_of(p, owner), to = wfi_program_stage_of(p, w->unit);
+        if (from == to || (l->stage != from && l->stage != to)) continue;
+        bool sends = l->stage == from;
+        wfi_instruction move =
+            wfi_make(sends ? WFI_SEND : WFI_RECEIVE, sends ? WFI_STREAM_SEND : WFI_STREAM_RECEIVE,
+                     owner, w->param, -1);
+        move.peer = wfi_program_rank_of(p, l->replica, sends ? to : from);
+        WF_TRY(wfi_emit_one(l, move, WFI_BLOCK_PARAM, owner, 0, -1, g->units[owner].param_bytes,
+                            sends ? WFI_READ : WFI_WRITE));
+    }
+    return WF_OK;
+}
+
+static wf_status emit_statistics(wfi_lowering *l) {
+    wf_program *p = l->p;
+    const wf_graph *g = p->graph;
+    int64_t n_micro = wfi_program_n_micro(p), mine = wfi_program_micro_per_replica(p);
+    for (int32_t u = l->first_unit; u < l->end_unit; u++) {
+        size_t bytes = p->code->units[u].stats_bytes;
+        if (!bytes) continue;
+        int32_t i;
+        if (p->n_replicas > 1) {
+            WF_TRY(wfi_emit(l, wfi_make(WFI_GATHER_STATS, WFI_STREAM_REDUCE, u, 0, -1),
+                            (int32_t)n_micro, &i));
+            for (int64_t m = 0; m < n_micro; m++)
+                WF_TRY(wfi_refer(l, i, (int32_t)m, WFI_BLOCK_STATS, u, 0, m, bytes,
+                                 m / mine == l->replica ? WFI_READ : WFI_WRITE));
+        }
+        WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD_STATS, WFI_STREAM_COMPUTE, u, 0, -1),
+                        (int32_t)n_micro + 1, &i));
+        WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_BUFFER, u, 0, -1, g->units[u].buffer_bytes,
+                         WFI_READ | WFI_WRITE));
+        for (int64_t m = 0; m < n_micro; m++)
+            WF_TRY(wfi_refer(l, i, (int32_t)m + 1, WFI_BLOCK_STATS, u, 0, m, bytes, WFI_READ));
+    }
+    return WF_OK;
+}
+
+wf_status wfi_lower_report(wfi_lowering *l) {
+    wf_program *p = l->p;
+    const wf_graph *g = p->graph;
+    if (g->record < 0 || l->end_unit != g->n_units) return WF_OK;
+    int64_t mine = wfi_program_micro_per_replica(p);
+    int32_t i;
+    WF_TRY(wfi_emit(l, wfi_make(WFI_REPORT, WFI_STREAM_COPY, -1, 0, -1), (int32_t)mine, &i));
+    for (int64_t k = 0; k < mine; k++)
+        WF_TRY(wfi_refer(l, i, (int32_t)k, WFI_BLOCK_RECORD, g->n_units - 1, 0,
+                         l->replica * mine + k, p->code->place[g->record].bytes, WFI_READ));
+    return WF_OK;
+}
+
+wf_status wfi_lower_finish(wfi_lowering *l) {
+    WF_TRY(emit_reductions(l));
+    WF_TRY(emit_ties(l));
+    WF_TRY(emit_norms(l));
+    WF_TRY(emit_updates(l));
+    WF_TRY(emit_tied_weights(l));
+    return emit_statistics(l);
+}

@@ -1,0 +1,41 @@
+/* What the passes of lowering share: the rank at hand, blocks, emission. Private to
+ * src/program. */
+#ifndef WFI_LOWER_H
+#define WFI_LOWER_H
+
+#include "program/program.h"
+
+/* What is being lowered: one rank. */
+typedef struct wfi_lowering {
+    wf_program *p;
+    int32_t rank, stage, replica;
+    int32_t first_unit, end_unit;
+    bool *packed;         /* [n_units * WFI_N_PARTS] the pack instruction exists */
+    int32_t lookahead[2]; /* compute instructions that began the last two actions */
+} wfi_lowering;
+
+/* The block of that name on this rank; made if it is not there, enlarged if it is smaller. */
+wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
+                         int64_t micro, size_t bytes, int32_t *block_out);
+
+/* Appends an instruction of this rank with room for so many references. */
+wf_status wfi_emit(wfi_lowering *l, wfi_instruction instruction, int32_t n_references,
+                   int32_t *index_out);
+wfi_instruction wfi_make(wfi_instruction_kind kind, wfi_stream stream, int32_t unit, int32_t id,
+                         int64_t micro);
+/* Fills reference k. */
+wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_kind kind,
+                    int32_t id, int32_t depth, int64_t micro, size_t bytes, int access);
+/* An instruction that touches one block. */
+wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
+                       int32_t id, int32_t depth, int64_t micro, size_t bytes, int access);
+/* A transfer into memory may begin one action ahead of the one that needs it, not
+ * earlier: otherwise every microbatch would want its buffers at the start. */
+wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction);
+
+/* finish.c: what follows the microbatches. */
+wf_status wfi_lower_finish(wfi_lowering *l);
+/* Loss and hits to the host. */
+wf_status wfi_lower_report(wfi_lowering *l);
+
+#endif
