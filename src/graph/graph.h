@@ -45,6 +45,7 @@ typedef struct wfi_value {
 typedef union wfi_attr {
     struct {
         int64_t stride, pad, groups;
+        int bias; /* of conv2d_backward_weight: the bias's gradient is wanted, too */
     } conv;
     struct {
         int64_t kernel, stride, pad;
@@ -55,6 +56,7 @@ typedef union wfi_attr {
     } norm;
     struct {
         int in_out; /* the weight is [in, out] instead of [out, in] */
+        int bias;   /* as conv's */
     } linear;
     struct {
         int transpose_a, transpose_b; /* of the last two dims */

@@ -1,0 +1,104 @@
+#include "op/check.h"
+
+#include <stdio.h>
+
+int64_t wfi_n_rows(const wf_shape *shape) {
+    int64_t n = 1;
+    for (int d = 0; d < shape->n_dims - 1; d++) n *= shape->dim[d];
+    return n;
+}
+
+wfi_shown wfi_show(const wf_shape *shape) {
+    wfi_shown shown;
+    wfi_shape_text(shape, shown.text);
+    return shown;
+}
+
+wf_status wfi_op_fail(const wf_graph *g, const wfi_node *node, wf_status status, const char *format,
+                      ...) {
+    char sentence[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    return wfi_fail(g->ctx, status, "%s: %s", node->op->name, sentence);
+}
+
+static bool has_kind(const wfi_value *value, char kind) {
+    if (kind == 'b') return value->opaque;
+    return value->dtype == (kind == 'i' ? WF_I32 : WF_F32);
+}
+
+wf_status wfi_check_inputs(const wf_graph *g, const wfi_node *node, const char *kinds) {
+    int i = 0;
+    for (; *kinds; kinds++, i++) {
+        char kind = *kinds;
+        bool may_be_absent = kinds[1] == '?';
+        kinds += may_be_absent;
+        if (i >= node->n_in || node->in[i] < 0) {
+            if (may_be_absent) continue;
+            return wfi_op_fail(g, node, WF_INVALID_ARG, "input %d is not a tensor of this graph",
+                               i);
+        }
+        const wfi_value *value = wfi_value_at(g, node->in[i]);
+        if (!has_kind(value, kind))
+            return wfi_op_fail(g, node, WF_SHAPE, "input %d %s is %s, but %s is expected", i,
+                               wfi_show(&value->shape).text, wf_dtype_name(value->dtype),
+                               kind == 'b'   ? "a workspace"
+                               : kind == 'i' ? "I32"
+                                             : "F32");
+    }
+    if (node->n_in > i)
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "%d inputs, but it takes %d", node->n_in, i);
+    return WF_OK;
+}
+
+wf_status wfi_check_elementwise(wf_graph *g, wfi_node *node) {
+    static const char kinds[WFI_MAX_INPUTS + 1] = "ffffffff";
+    WF_TRY(wfi_check_inputs(g, node, kinds + WFI_MAX_INPUTS - node->n_in));
+    wf_shape shape = wfi_in_shape(g, node, 0);
+    for (int i = 1; i < node->n_in; i++) {
+        wf_shape other = wfi_in_shape(g, node, i);
+        if (!wfi_shape_equal(&shape, &other))
+            return wfi_op_fail(g, node, WF_SHAPE, "the shapes %s and %s differ",
+                               wfi_show(&shape).text, wfi_show(&other).text);
+    }
+    return wfi_node_output(g, node, WF_F32, &shape);
+}
+
+wf_status wfi_check_rowwise(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_elementwise(g, node));
+    wf_shape shape = wfi_in_shape(g, node, 0);
+    if (shape.n_dims < 1 || wfi_last_dim(&shape) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "works along the last dim, which %s does not have",
+                           wfi_show(&shape).text);
+    return WF_OK;
+}
+
+wf_status wfi_check_image(const wf_graph *g, const wfi_node *node, int i) {
+    wf_shape shape = wfi_in_shape(g, node, i);
+    if (shape.n_dims != 4)
+        return wfi_op_fail(g, node, WF_SHAPE, "input %d %s is not an image [n, c, h, w]", i,
+                           wfi_show(&shape).text);
+    if (wf_shape_n_elem(&shape) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "input %d %s is empty", i, wfi_show(&shape).text);
+    return WF_OK;
+}
+
+wf_status wfi_pass(wfi_autodiff *ad, int32_t v, const wfi_op *op, const wfi_attr *attr,
+                   const wf_shape *shape, int n_in, const int32_t *in) {
+    if (!wfi_wants_gradient(ad, v)) return WF_OK;
+    const wfi_node *node = wfi_backward_node(ad, op, attr, shape, n_in, in);
+    return node ? wfi_contribute(ad, v, node->out[0]) : wfi_graph_of(ad)->status;
+}
+
+wf_tensor wfi_build(const wfi_op *op, const wfi_attr *attr, const wf_shape *shape, int n_in,
+                    const wf_tensor *in) {
+    wf_graph *g = in[0].graph;
+    if (!g || in[0].id < 0) return wfi_inert(g);
+    return wfi_graph_op(g, op, attr, shape, n_in, in);
+}
+
+double wfi_flops_of_output(const wf_graph *g, const wfi_node *node, double factor) {
+    return factor * (double)wf_shape_n_elem(&g->values[node->out[0]].shape);
+}

@@ -1,0 +1,65 @@
+/* What the checks, gradients and builders of many ops share. Private to src/op. */
+#ifndef WFI_OP_CHECK_H
+#define WFI_OP_CHECK_H
+
+#include "graph/op.h"
+#include "op/op_table.h"
+
+static inline wf_graph *wfi_graph_of(wfi_autodiff *ad) {
+    return wfi_autodiff_graph(ad);
+}
+/* A copy: declaring an output may move the graph's values. Input i must be there. */
+static inline wf_shape wfi_in_shape(const wf_graph *g, const wfi_node *node, int i) {
+    return g->values[node->in[i]].shape;
+}
+static inline wf_shape wfi_out_shape(const wf_graph *g, const wfi_node *node, int i) {
+    return g->values[node->out[i]].shape;
+}
+/* A scalar has no last dim; callers have refused it. */
+static inline int64_t wfi_last_dim(const wf_shape *shape) {
+    return shape->dim[shape->n_dims - 1];
+}
+/* The product of all dims but the last. */
+int64_t wfi_n_rows(const wf_shape *shape);
+
+/* Use as wfi_show(&shape).text inside one expression. */
+typedef struct wfi_shown {
+    char text[WFI_SHAPE_TEXT];
+} wfi_shown;
+wfi_shown wfi_show(const wf_shape *shape);
+
+/* Records "<op>: <sentence>". */
+wf_status wfi_op_fail(const wf_graph *g, const wfi_node *node, wf_status status, const char *format,
+                      ...) WFI_PRINTF(4, 5);
+
+/* One letter an input: f F32, i I32, b opaque bytes; '?' behind it: may be absent. */
+wf_status wfi_check_inputs(const wf_graph *g, const wfi_node *node, const char *kinds);
+
+/* Inputs F32 of one shape; one output like them. */
+wf_status wfi_check_elementwise(wf_graph *g, wfi_node *node);
+/* The same, and the last dim is not empty. */
+wf_status wfi_check_rowwise(wf_graph *g, wfi_node *node);
+/* Input i is an image [n, c, h, w] without an empty dim. */
+wf_status wfi_check_image(const wf_graph *g, const wfi_node *node, int i);
+
+/* If v wants a gradient: adds the node and contributes its first output to v. */
+wf_status wfi_pass(wfi_autodiff *ad, int32_t v, const wfi_op *op, const wfi_attr *attr,
+                   const wf_shape *shape, int n_in, const int32_t *in);
+
+/* For the public builders: an inert first input gives an inert output. */
+wf_tensor wfi_build(const wfi_op *op, const wfi_attr *attr, const wf_shape *shape, int n_in,
+                    const wf_tensor *in);
+
+/* `factor` times the elements of the first output. */
+double wfi_flops_of_output(const wf_graph *g, const wfi_node *node, double factor);
+
+/* In a channel of an image of either layout: from one pixel to the next. */
+static inline int64_t wfi_pixel_step(const wfi_operand *o) {
+    return o->layout == WFI_C16 ? 16 : 1;
+}
+/* The channel's first pixel. */
+static inline float *wfi_plane(const wfi_operand *o, int64_t n, int64_t c) {
+    return (float *)o->data + wfi_image_at(o, n, c, 0, 0);
+}
+
+#endif

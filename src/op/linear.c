@@ -1,0 +1,247 @@
+/* Linear layers and products of matrices.
+ *
+ * linear(x, weight, bias?) -> y              x [rows.., in], y [rows.., out]
+ * linear_backward_data(dy, weight) -> dx     weight [out, in], or [in, out]
+ * linear_backward_weight(dy, x) -> dweight, dbias?
+ * matmul(a, b) -> c                          [.., m, k] x [.., k, n], after transposing */
+#include "op/check.h"
+
+/* ---- the product that all of them are ---- */
+
+typedef struct matrix {
+    const float *data; /* [rows, cols], element strides */
+    int64_t row, col;
+} matrix;
+
+static matrix matrix_make(const void *data, int64_t n_cols, bool transposed) {
+    return transposed ? (matrix){data, 1, n_cols} : (matrix){data, n_cols, 1};
+}
+
+/* c [m, n] = a [m, k] b [k, n] + bias [n] or NULL */
+static void multiply(int64_t m, int64_t n, int64_t k, matrix a, matrix b, const float *bias,
+                     float *c) {
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0;
+            for (int64_t l = 0; l < k; l++)
+                sum += (double)a.data[i * a.row + l * a.col] * b.data[l * b.row + j * b.col];
+            c[i * n + j] = (float)(bias ? sum + bias[j] : sum);
+        }
+}
+
+/* ---- linear ---- */
+
+/* weight as [in, out] */
+static matrix weight_in_out(const wfi_operand *weight, const wfi_attr *attr) {
+    return matrix_make(weight->data, weight->shape.dim[1], !attr->linear.in_out);
+}
+
+/* x's last dim against the weight's; `x` is input i, read along the weight's dim `d`. */
+static wf_status check_rows(const wf_graph *g, const wfi_node *node, const wf_shape *x,
+                            const wf_shape *weight, int d) {
+    if (x->n_dims >= 1 && weight->n_dims == 2 && wfi_last_dim(x) == weight->dim[d] &&
+        wf_shape_n_elem(weight) > 0)
+        return WF_OK;
+    return wfi_op_fail(g, node, WF_SHAPE, "%s does not fit the weight %s, stored as [%s]",
+                       wfi_show(x).text, wfi_show(weight).text,
+                       node->attr.linear.in_out ? "in, out" : "out, in");
+}
+
+static wf_status linear_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fff?"));
+    int in_dim = !node->attr.linear.in_out;
+    wf_shape y = wfi_in_shape(g, node, 0), weight = wfi_in_shape(g, node, 1);
+    WF_TRY(check_rows(g, node, &y, &weight, in_dim));
+    int64_t n_out = weight.dim[!in_dim];
+    if (node->in[2] >= 0) {
+        wf_shape bias = wfi_in_shape(g, node, 2);
+        if (bias.n_dims != 1 || bias.dim[0] != n_out)
+            return wfi_op_fail(g, node, WF_SHAPE, "the bias %s is not one value an output of %s",
+                               wfi_show(&bias).text, wfi_show(&weight).text);
+    }
+    y.dim[y.n_dims - 1] = n_out;
+    return wfi_node_output(g, node, WF_F32, &y);
+}
+
+static wf_status linear_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t x = node->in[0], weight = node->in[1], bias = node->in[2];
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    WF_TRY(wfi_pass(ad, x, &wfi_op_linear_backward_data, &node->attr, NULL, 2,
+                    (int32_t[]){dy, weight}));
+    if (!wfi_wants_gradient(ad, weight) && !wfi_wants_gradient(ad, bias)) return WF_OK;
+    wfi_attr attr = node->attr;
+    attr.linear.bias = bias >= 0;
+    const wfi_node *back =
+        wfi_backward_node(ad, &wfi_op_linear_backward_weight, &attr, NULL, 2, (int32_t[]){dy, x});
+    if (!back) return wfi_graph_of(ad)->status;
+    int32_t dweight = back->out[0], dbias = back->out[1];
+    WF_TRY(wfi_contribute(ad, weight, dweight));
+    return wfi_contribute(ad, bias, dbias);
+}
+
+static double linear_flops(const wf_graph *g, const wfi_node *node) {
+    wf_shape x = wfi_in_shape(g, node, 0);
+    return wfi_flops_of_output(g, node, 2.0 * (double)wfi_last_dim(&x));
+}
+
+static void linear_reference(const wfi_call *call) {
+    const wfi_operand *x = &call->in[0], *y = &call->out[0];
+    int64_t n_in = wfi_last_dim(&x->shape), n_out = wfi_last_dim(&y->shape);
+    const float *bias = call->n_in > 2 ? call->in[2].data : NULL;
+    multiply(wfi_n_rows(&x->shape), n_out, n_in, matrix_make(x->data, n_in, false),
+             weight_in_out(&call->in[1], call->attr), bias, y->data);
+}
+
+const wfi_op wfi_op_linear = {
+    .name = "linear",
+    .tolerance = 5e-6f,
+    .check = linear_check,
+    .gradient = linear_gradient,
+    .flops = linear_flops,
+    .reference = linear_reference,
+};
+
+static wf_status linear_backward_data_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ff"));
+    int out_dim = node->attr.linear.in_out ? 1 : 0;
+    wf_shape dx = wfi_in_shape(g, node, 0), weight = wfi_in_shape(g, node, 1);
+    WF_TRY(check_rows(g, node, &dx, &weight, out_dim));
+    dx.dim[dx.n_dims - 1] = weight.dim[!out_dim];
+    return wfi_node_output(g, node, WF_F32, &dx);
+}
+
+static void linear_backward_data_reference(const wfi_call *call) {
+    const wfi_operand *dy = &call->in[0], *dx = &call->out[0];
+    int64_t n_out = wfi_last_dim(&dy->shape), n_in = wfi_last_dim(&dx->shape);
+    matrix weight = weight_in_out(&call->in[1], call->attr);
+    multiply(wfi_n_rows(&dy->shape), n_in, n_out, matrix_make(dy->data, n_out, false),
+             (matrix){weight.data, weight.col, weight.row}, NULL, dx->data);
+}
+
+const wfi_op wfi_op_linear_backward_data = {
+    .name = "linear_backward_data",
+    .tolerance = 5e-6f,
+    .check = linear_backward_data_check,
+    .flops = linear_flops,
+    .reference = linear_backward_data_reference,
+};
+
+static wf_status linear_backward_weight_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ff"));
+    wf_shape dy = wfi_in_shape(g, node, 0), x = wfi_in_shape(g, node, 1);
+    if (dy.n_dims < 1 || x.n_dims != dy.n_dims || wfi_n_rows(&dy) != wfi_n_rows(&x))
+        return wfi_op_fail(g, node, WF_SHAPE, "dy %s and x %s have different rows",
+                           wfi_show(&dy).text, wfi_show(&x).text);
+    int64_t n_out = wfi_last_dim(&dy), n_in = wfi_last_dim(&x);
+    wf_shape weight = node->attr.linear.in_out ? WF_SHAPE(n_in, n_out) : WF_SHAPE(n_out, n_in);
+    WF_TRY(wfi_node_output(g, node, WF_F32, &weight));
+    return node->attr.linear.bias ? wfi_node_output(g, node, WF_F32, &WF_SHAPE(n_out)) : WF_OK;
+}
+
+static double linear_backward_weight_flops(const wf_graph *g, const wfi_node *node) {
+    wf_shape x = wfi_in_shape(g, node, 1);
+    return wfi_flops_of_output(g, node, 2.0 * (double)wfi_n_rows(&x));
+}
+
+static void linear_backward_weight_reference(const wfi_call *call) {
+    const wfi_operand *dy = &call->in[0], *x = &call->in[1];
+    int64_t n_rows = wfi_n_rows(&dy->shape);
+    int64_t n_out = wfi_last_dim(&dy->shape), n_in = wfi_last_dim(&x->shape);
+    if (call->attr->linear.in_out)
+        multiply(n_in, n_out, n_rows, matrix_make(x->data, n_in, true),
+                 matrix_make(dy->data, n_out, false), NULL, call->out[0].data);
+    else
+        multiply(n_out, n_in, n_rows, matrix_make(dy->data, n_out, true),
+                 matrix_make(x->data, n_in, false), NULL, call->out[0].data);
+    if (call->n_out < 2) return;
+    static const float one = 1;
+    multiply(1, n_out, n_rows, (matrix){&one, 0, 0}, matrix_make(dy->data, n_out, false), NULL,
+             call->out[1].data);
+}
+
+const wfi_op wfi_op_linear_backward_weight = {
+    .name = "linear_backward_weight",
+    .flags = WFI_OP_WEIGHT_GRADIENT,
+    .tolerance = 1e-5f,
+    .check = linear_backward_weight_check,
+    .flops = linear_backward_weight_flops,
+    .reference = linear_backward_weight_reference,
+};
+
+static wf_tensor build_linear(wf_tensor x, wf_tensor weight, wf_tensor bias, int in_out) {
+    wfi_attr attr = {.linear = {.in_out = in_out}};
+    int n_in = bias.graph && bias.id >= 0 ? 3 : 2;
+    return wfi_build(&wfi_op_linear, &attr, NULL, n_in, (wf_tensor[]){x, weight, bias});
+}
+
+wf_tensor wf_linear_with(wf_tensor x, wf_tensor weight, wf_tensor bias) {
+    return build_linear(x, weight, bias, 0);
+}
+
+wf_tensor wf_linear_in_out_with(wf_tensor x, wf_tensor weight, wf_tensor bias) {
+    return build_linear(x, weight, bias, 1);
+}
+
+/* ---- matmul ---- */
+
+static wf_status matmul_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ff"));
+    wf_shape a = wfi_in_shape(g, node, 0), b = wfi_in_shape(g, node, 1);
+    int d = a.n_dims - 2; /* of the matrix */
+    bool fits = a.n_dims >= 2 && b.n_dims == a.n_dims;
+    for (int i = 0; i < d && fits; i++) fits = a.dim[i] == b.dim[i];
+    int ta = node->attr.matmul.transpose_a != 0, tb = node->attr.matmul.transpose_b != 0;
+    if (!fits || a.dim[d + !ta] != b.dim[d + tb])
+        return wfi_op_fail(g, node, WF_SHAPE, "%s%s times %s%s", wfi_show(&a).text,
+                           ta ? " transposed" : "", wfi_show(&b).text, tb ? " transposed" : "");
+    wf_shape c = a;
+    c.dim[d] = a.dim[d + ta];
+    c.dim[d + 1] = b.dim[d + !tb];
+    return wfi_node_output(g, node, WF_F32, &c);
+}
+
+static wf_status add_product(wfi_autodiff *ad, int32_t v, int32_t a, int ta, int32_t b, int tb) {
+    wfi_attr attr = {.matmul = {ta, tb}};
+    return wfi_pass(ad, v, &wfi_op_matmul, &attr, NULL, 2, (int32_t[]){a, b});
+}
+
+/* With A = a or a^T, B likewise: dA = dC B^T, dB = A^T dC. */
+static wf_status matmul_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t a = node->in[0], b = node->in[1], dc = wfi_gradient_of(ad, node->out[0]);
+    int ta = node->attr.matmul.transpose_a != 0, tb = node->attr.matmul.transpose_b != 0;
+    WF_TRY(ta ? add_product(ad, a, b, tb, dc, 1) : add_product(ad, a, dc, 0, b, !tb));
+    return tb ? add_product(ad, b, dc, 1, a, ta) : add_product(ad, b, a, !ta, dc, 0);
+}
+
+static double matmul_flops(const wf_graph *g, const wfi_node *node) {
+    wf_shape a = wfi_in_shape(g, node, 0);
+    int64_t k = a.dim[a.n_dims - (node->attr.matmul.transpose_a ? 2 : 1)];
+    return wfi_flops_of_output(g, node, 2.0 * (double)k);
+}
+
+static void matmul_reference(const wfi_call *call) {
+    const wfi_operand *a = &call->in[0], *b = &call->in[1], *c = &call->out[0];
+    int d = c->shape.n_dims - 2;
+    int64_t m = c->shape.dim[d], n = c->shape.dim[d + 1];
+    bool ta = call->attr->matmul.transpose_a, tb = call->attr->matmul.transpose_b;
+    int64_t k = a->shape.dim[d + !ta], n_matrices = 1;
+    for (int i = 0; i < d; i++) n_matrices *= c->shape.dim[i];
+    for (int64_t i = 0; i < n_matrices; i++)
+        multiply(m, n, k, matrix_make((float *)a->data + i * m * k, a->shape.dim[d + 1], ta),
+                 matrix_make((float *)b->data + i * k * n, b->shape.dim[d + 1], tb), NULL,
+                 (float *)c->data + i * m * n);
+}
+
+const wfi_op wfi_op_matmul = {
+    .name = "matmul",
+    .tolerance = 5e-6f,
+    .check = matmul_check,
+    .gradient = matmul_gradient,
+    .flops = matmul_flops,
+    .reference = matmul_reference,
+};
+
+wf_tensor wf_matmul(wf_tensor a, wf_tensor b) {
+    wfi_attr attr = {.matmul = {0, 0}};
+    return wfi_build(&wfi_op_matmul, &attr, NULL, 2, (wf_tensor[]){a, b});
+}
