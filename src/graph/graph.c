@@ -115,22 +115,22 @@ void wf_scope(wf_graph *g, const char *format, ...) {
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
+    if (g->n_scopes == WFI_MAX_SCOPES) {
+        wfi_graph_fail(g, WF_INVALID_ARG, "scope '%s': more than %d are open", name, WFI_MAX_SCOPES);
+        return;
+    }
+    g->outer_scope[g->n_scopes++] = strlen(g->scope);
     char *scope = wfi_pool_format(&g->pool, "%s%s.", g->scope, name);
-    if (!scope)
-        g->status = WF_NO_MEMORY;
-    else
-        g->scope = scope;
+    if (!scope) g->status = WF_NO_MEMORY;
+    else g->scope = scope;
 }
 
 void wf_scope_end(wf_graph *g) {
-    if (g->status != WF_OK || !*g->scope) return;
-    size_t n = strlen(g->scope) - 1;
-    while (n && g->scope[n - 1] != '.') n--;
-    char *scope = wfi_pool_format(&g->pool, "%.*s", (int)n, g->scope);
-    if (!scope)
-        g->status = WF_NO_MEMORY;
-    else
-        g->scope = scope;
+    if (g->status != WF_OK || !g->n_scopes) return;
+    int n = (int)g->outer_scope[--g->n_scopes]; /* a name may hold dots of its own */
+    char *scope = wfi_pool_format(&g->pool, "%.*s", n, g->scope);
+    if (!scope) g->status = WF_NO_MEMORY;
+    else g->scope = scope;
 }
 
 static int32_t find_declared(const wf_graph *g, const char *name) {

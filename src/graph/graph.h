@@ -14,6 +14,7 @@
 
 #define WFI_MAX_INPUTS  8
 #define WFI_MAX_OUTPUTS 4
+#define WFI_MAX_SCOPES  32
 
 typedef enum wfi_phase { WFI_F, WFI_B, WFI_W } wfi_phase;
 
@@ -147,7 +148,9 @@ struct wf_graph {
     int32_t labels; /* the labels behind the loss, or -1: negative ones do not count */
     int32_t record; /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
     int64_t n_rows; /* rows of the loss in one microbatch */
-    const char *scope;
+    const char *scope; /* of all that are open, with a dot after each */
+    size_t outer_scope[WFI_MAX_SCOPES]; /* length of `scope` before each was opened */
+    int n_scopes;
 };
 
 static inline const wfi_value *wfi_value_at(const wf_graph *g, int32_t v) {
