@@ -1,0 +1,215 @@
+/* Batch normalization of [n, c, h, w] in any layout, or of [n, c]; over all dims but c.
+ *
+ * batch_norm(x, scale, shift) -> y, mean, var (biased), workspace with a fused ReLU
+ * batch_norm_inference(x, scale, shift, running_mean, running_var) -> y
+ * batch_norm_backward(dy, x, mean, var, scale, workspace?) -> dx, dscale, dshift
+ *
+ * scale, shift, mean, var and their gradients are [c]. The reference's workspace
+ * is a byte an element, in x's order: whether the ReLU let it through. */
+#include "op/check.h"
+
+#include <math.h>
+
+/* ---- checks ---- */
+
+/* Input `x` is normalized, inputs from `first` up to `end` are [c]. */
+static wf_status check_channels(const wf_graph *g, const wfi_node *node, int x, int first,
+                                int end) {
+    wf_shape shape = wfi_in_shape(g, node, x);
+    if (shape.n_dims != 2 && shape.n_dims != 4)
+        return wfi_op_fail(g, node, WF_SHAPE, "x %s is neither [n, c] nor [n, c, h, w]",
+                           wfi_show(&shape).text);
+    if (wf_shape_n_elem(&shape) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "x %s is empty and has no mean",
+                           wfi_show(&shape).text);
+    if (!(node->attr.norm.eps >= 0))
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "eps is %g", node->attr.norm.eps);
+    for (int i = first; i < end; i++) {
+        wf_shape channels = wfi_in_shape(g, node, i);
+        if (channels.n_dims != 1 || channels.dim[0] != shape.dim[1])
+            return wfi_op_fail(g, node, WF_SHAPE, "input %d %s is not one value a channel of x %s",
+                               i, wfi_show(&channels).text, wfi_show(&shape).text);
+    }
+    return WF_OK;
+}
+
+static wf_status batch_norm_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fff"));
+    WF_TRY(check_channels(g, node, 0, 1, 3));
+    wf_shape x = wfi_in_shape(g, node, 0), channels = wfi_in_shape(g, node, 1);
+    WF_TRY(wfi_node_output(g, node, WF_F32, &x));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
+    return node->attr.norm.relu ? wfi_node_opaque_output(g, node, wf_shape_n_elem(&x)) : WF_OK;
+}
+
+static wf_status batch_norm_inference_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fffff"));
+    WF_TRY(check_channels(g, node, 0, 1, 5));
+    wf_shape x = wfi_in_shape(g, node, 0);
+    return wfi_node_output(g, node, WF_F32, &x);
+}
+
+static wf_status batch_norm_backward_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fffffb?"));
+    WF_TRY(check_channels(g, node, 1, 2, 5));
+    wf_shape dy = wfi_in_shape(g, node, 0), x = wfi_in_shape(g, node, 1);
+    wf_shape channels = wfi_in_shape(g, node, 4);
+    if (!wfi_shape_equal(&dy, &x))
+        return wfi_op_fail(g, node, WF_SHAPE, "dy %s, but x %s", wfi_show(&dy).text,
+                           wfi_show(&x).text);
+    if ((node->in[5] >= 0) != (node->attr.norm.relu != 0))
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "a fused ReLU and a workspace go together");
+    WF_TRY(wfi_node_output(g, node, WF_F32, &x));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
+    return wfi_node_output(g, node, WF_F32, &channels);
+}
+
+/* ---- gradient, work ---- */
+
+static wf_status batch_norm_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t x = node->in[0], scale = node->in[1], shift = node->in[2];
+    const int32_t in[] = {
+        wfi_gradient_of(ad, node->out[0]), x, node->out[1], node->out[2], scale, node->out[3]};
+    int n_in = node->attr.norm.relu ? 6 : 5;
+    const wfi_node *back =
+        wfi_backward_node(ad, &wfi_op_batch_norm_backward, &node->attr, NULL, n_in, in);
+    if (!back) return wfi_graph_of(ad)->status;
+    int32_t dx = back->out[0], dscale = back->out[1], dshift = back->out[2];
+    WF_TRY(wfi_contribute(ad, x, dx));
+    WF_TRY(wfi_contribute(ad, scale, dscale));
+    return wfi_contribute(ad, shift, dshift);
+}
+
+static double batch_norm_flops(const wf_graph *g, const wfi_node *node) {
+    return wfi_flops_of_output(g, node, 8); /* mean 1, variance 3, y 4 */
+}
+
+static double batch_norm_inference_flops(const wf_graph *g, const wfi_node *node) {
+    return wfi_flops_of_output(g, node, 4);
+}
+
+static double batch_norm_backward_flops(const wf_graph *g, const wfi_node *node) {
+    return wfi_flops_of_output(g, node, 11);
+}
+
+/* ---- references ---- */
+
+/* [n, c] is an image of one pixel. */
+static wfi_operand as_image(const wfi_operand *operand) {
+    wfi_operand image = *operand;
+    for (int d = image.shape.n_dims; d < 4; d++) image.shape.dim[d] = 1;
+    image.shape.n_dims = 4;
+    return image;
+}
+
+/* Pixel i of channel c, counted through all samples: its offset in elements. */
+static int64_t pixel_at(const wfi_operand *image, int64_t c, int64_t i) {
+    int64_t n_pixels = image->shape.dim[2] * image->shape.dim[3];
+    return wfi_image_at(image, i / n_pixels, c, 0, 0) + i % n_pixels * wfi_pixel_step(image);
+}
+
+static int64_t n_reduced(const wfi_operand *image) {
+    return image->shape.dim[0] * image->shape.dim[2] * image->shape.dim[3];
+}
+
+/* y and, with a fused ReLU, the workspace (where there is one). */
+static void normalize(const wfi_operand *x, const wfi_operand *y, int64_t c, double factor,
+                      double mean, double shift, bool relu, unsigned char *passed) {
+    for (int64_t i = 0; i < n_reduced(x); i++) {
+        double value = (((float *)x->data)[pixel_at(x, c, i)] - mean) * factor + shift;
+        bool stops = relu && value <= 0;
+        int64_t at = pixel_at(y, c, i);
+        ((float *)y->data)[at] = stops ? 0 : (float)value;
+        if (passed) passed[at] = !stops;
+    }
+}
+
+static void batch_norm_reference(const wfi_call *call) {
+    wfi_operand x = as_image(&call->in[0]), y = as_image(&call->out[0]);
+    const float *scale = call->in[1].data, *shift = call->in[2].data;
+    float *mean_out = call->out[1].data, *var_out = call->out[2].data;
+    unsigned char *passed = call->n_out > 3 ? call->out[3].data : NULL;
+    int64_t n = n_reduced(&x);
+    for (int64_t c = 0; c < x.shape.dim[1]; c++) {
+        double mean = 0, var = 0;
+        for (int64_t i = 0; i < n; i++) mean += ((float *)x.data)[pixel_at(&x, c, i)];
+        mean /= (double)n;
+        for (int64_t i = 0; i < n; i++) {
+            double d = ((float *)x.data)[pixel_at(&x, c, i)] - mean;
+            var += d * d;
+        }
+        var /= (double)n;
+        mean_out[c] = (float)mean;
+        var_out[c] = (float)var;
+        normalize(&x, &y, c, scale[c] / sqrt(var + call->attr->norm.eps), mean, shift[c],
+                  call->attr->norm.relu, passed);
+    }
+}
+
+static void batch_norm_inference_reference(const wfi_call *call) {
+    wfi_operand x = as_image(&call->in[0]), y = as_image(&call->out[0]);
+    const float *scale = call->in[1].data, *shift = call->in[2].data;
+    const float *mean = call->in[3].data, *var = call->in[4].data;
+    for (int64_t c = 0; c < x.shape.dim[1]; c++)
+        normalize(&x, &y, c, scale[c] / sqrt(var[c] + call->attr->norm.eps), mean[c], shift[c],
+                  call->attr->norm.relu, NULL);
+}
+
+/* With z = (x - mean) / sqrt(var + eps), over m elements:
+ * dx = scale / sqrt(var + eps) (dy - sum(dy) / m - z sum(dy z) / m). */
+static void batch_norm_backward_reference(const wfi_call *call) {
+    wfi_operand dy = as_image(&call->in[0]), x = as_image(&call->in[1]);
+    wfi_operand dx = as_image(&call->out[0]);
+    const float *mean = call->in[2].data, *var = call->in[3].data, *scale = call->in[4].data;
+    const unsigned char *passed = call->n_in > 5 ? call->in[5].data : NULL;
+    float *dscale = call->out[1].data, *dshift = call->out[2].data;
+    int64_t m = n_reduced(&x);
+    for (int64_t c = 0; c < x.shape.dim[1]; c++) {
+        double inverse = 1 / sqrt(var[c] + call->attr->norm.eps), sum = 0, sum_z = 0;
+        for (int64_t i = 0; i < m; i++) {
+            if (passed && !passed[pixel_at(&x, c, i)]) continue;
+            double slope = ((float *)dy.data)[pixel_at(&dy, c, i)];
+            sum += slope;
+            sum_z += slope * (((float *)x.data)[pixel_at(&x, c, i)] - mean[c]) * inverse;
+        }
+        dscale[c] = (float)sum_z;
+        dshift[c] = (float)sum;
+        for (int64_t i = 0; i < m; i++) {
+            bool stops = passed && !passed[pixel_at(&x, c, i)];
+            double slope = stops ? 0 : ((float *)dy.data)[pixel_at(&dy, c, i)];
+            double z = (((float *)x.data)[pixel_at(&x, c, i)] - mean[c]) * inverse;
+            ((float *)dx.data)[pixel_at(&dx, c, i)] =
+                (float)(scale[c] * inverse * (slope - (sum + z * sum_z) / (double)m));
+        }
+    }
+}
+
+const wfi_op wfi_op_batch_norm = {
+    .name = "batch_norm",
+    .flags = WFI_OP_IMAGE,
+    .tolerance = 1e-5f,
+    .check = batch_norm_check,
+    .gradient = batch_norm_gradient,
+    .flops = batch_norm_flops,
+    .reference = batch_norm_reference,
+};
+
+const wfi_op wfi_op_batch_norm_inference = {
+    .name = "batch_norm_inference",
+    .flags = WFI_OP_IMAGE,
+    .tolerance = 1e-5f,
+    .check = batch_norm_inference_check,
+    .flops = batch_norm_inference_flops,
+    .reference = batch_norm_inference_reference,
+};
+
+/* Differences of nearly equal sums: more is lost than in the forward. */
+const wfi_op wfi_op_batch_norm_backward = {
+    .name = "batch_norm_backward",
+    .flags = WFI_OP_IMAGE,
+    .tolerance = 5e-5f,
+    .check = batch_norm_backward_check,
+    .flops = batch_norm_backward_flops,
+    .reference = batch_norm_backward_reference,
+};

@@ -1,0 +1,331 @@
+/* Convolutions of images; any layout.
+ *
+ * conv2d(x, weight, bias?) -> y
+ * conv2d_backward_data(dy, weight) -> dx, node->shape is x's
+ * conv2d_backward_weight(dy, x) -> dweight, dbias?, node->shape is weight's
+ *
+ * x [n, c, h, w], weight [out, c / groups, kh, kw], y [n, out, oh, ow]. */
+#include "op/check.h"
+
+#include <string.h>
+
+/* ---- checks ---- */
+
+/* The extent of y for `size` pixels, or -1 where the kernel does not fit. */
+static int64_t out_size(const wfi_attr *attr, int64_t size, int64_t kernel) {
+    int64_t room = size + 2 * attr->conv.pad - kernel;
+    return room < 0 ? -1 : room / attr->conv.stride + 1;
+}
+
+/* Everything but the bias; y's shape follows. */
+static wf_status check_shapes(const wf_graph *g, const wfi_node *node, const wf_shape *x,
+                              const wf_shape *weight, wf_shape *y_out) {
+    const wfi_attr *attr = &node->attr;
+    int64_t groups = attr->conv.groups;
+    /* The limit keeps sums of extents far from overflow. */
+    if (attr->conv.stride < 1 || attr->conv.pad < 0 || groups < 1 || attr->conv.pad > INT32_MAX ||
+        attr->conv.stride > INT32_MAX)
+        return wfi_op_fail(g, node, WF_INVALID_ARG,
+                           "stride %lld, pad %lld, groups %lld: stride and groups start at 1, "
+                           "the pad at 0",
+                           (long long)attr->conv.stride, (long long)attr->conv.pad,
+                           (long long)groups);
+    if (weight->n_dims != 4 || wf_shape_n_elem(weight) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "the weight %s is not [out, c / groups, kh, kw]",
+                           wfi_show(weight).text);
+    int64_t c = x->dim[1];
+    if (c % groups || c / groups != weight->dim[1])
+        return wfi_op_fail(g, node, WF_SHAPE,
+                           "x %s has %lld channels, but the weight %s with %lld group%s expects "
+                           "%lld",
+                           wfi_show(x).text, (long long)c, wfi_show(weight).text, (long long)groups,
+                           groups == 1 ? "" : "s", (long long)(weight->dim[1] * groups));
+    if (weight->dim[0] % groups)
+        return wfi_op_fail(g, node, WF_SHAPE, "%lld groups do not divide the outputs of weight %s",
+                           (long long)groups, wfi_show(weight).text);
+    int64_t oh = out_size(attr, x->dim[2], weight->dim[2]);
+    int64_t ow = out_size(attr, x->dim[3], weight->dim[3]);
+    if (oh < 1 || ow < 1)
+        return wfi_op_fail(g, node, WF_SHAPE,
+                           "the kernel of weight %s is larger than x %s with "
+                           "pad %lld",
+                           wfi_show(weight).text, wfi_show(x).text, (long long)attr->conv.pad);
+    *y_out = WF_SHAPE(x->dim[0], weight->dim[0], oh, ow);
+    return WF_OK;
+}
+
+static wf_status conv2d_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fff?"));
+    WF_TRY(wfi_check_image(g, node, 0));
+    wf_shape x = wfi_in_shape(g, node, 0), weight = wfi_in_shape(g, node, 1), y;
+    WF_TRY(check_shapes(g, node, &x, &weight, &y));
+    if (node->in[2] >= 0) {
+        wf_shape bias = wfi_in_shape(g, node, 2);
+        if (bias.n_dims != 1 || bias.dim[0] != weight.dim[0])
+            return wfi_op_fail(g, node, WF_SHAPE, "the bias %s is not one value an output of %s",
+                               wfi_show(&bias).text, wfi_show(&weight).text);
+    }
+    return wfi_node_output(g, node, WF_F32, &y);
+}
+
+/* dy must be what the forward gives for these. */
+static wf_status check_backward(wf_graph *g, wfi_node *node, const wf_shape *x,
+                                const wf_shape *weight) {
+    wf_shape dy = wfi_in_shape(g, node, 0), y;
+    if (x->n_dims != 4)
+        return wfi_op_fail(g, node, WF_SHAPE, "x %s is not an image", wfi_show(x).text);
+    WF_TRY(check_shapes(g, node, x, weight, &y));
+    if (!wfi_shape_equal(&dy, &y))
+        return wfi_op_fail(g, node, WF_SHAPE, "dy is %s, but y is %s", wfi_show(&dy).text,
+                           wfi_show(&y).text);
+    return WF_OK;
+}
+
+static wf_status conv2d_backward_data_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ff"));
+    wf_shape weight = wfi_in_shape(g, node, 1);
+    WF_TRY(check_backward(g, node, &node->shape, &weight));
+    return wfi_node_output(g, node, WF_F32, &node->shape);
+}
+
+static wf_status conv2d_backward_weight_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ff"));
+    wf_shape x = wfi_in_shape(g, node, 1);
+    WF_TRY(check_backward(g, node, &x, &node->shape));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &node->shape));
+    if (!node->attr.conv.bias) return WF_OK;
+    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(node->shape.dim[0]));
+}
+
+/* ---- gradient, work ---- */
+
+static wf_status conv2d_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    const wf_graph *g = wfi_graph_of(ad);
+    int32_t x = node->in[0], weight = node->in[1], bias = node->in[2];
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    wf_shape x_shape = wfi_in_shape(g, node, 0), weight_shape = wfi_in_shape(g, node, 1);
+    WF_TRY(wfi_pass(ad, x, &wfi_op_conv2d_backward_data, &node->attr, &x_shape, 2,
+                    (int32_t[]){dy, weight}));
+    if (!wfi_wants_gradient(ad, weight) && !wfi_wants_gradient(ad, bias)) return WF_OK;
+    wfi_attr attr = node->attr;
+    attr.conv.bias = bias >= 0;
+    const wfi_node *back = wfi_backward_node(ad, &wfi_op_conv2d_backward_weight, &attr,
+                                             &weight_shape, 2, (int32_t[]){dy, x});
+    if (!back) return g->status;
+    int32_t dweight = back->out[0], dbias = back->out[1];
+    WF_TRY(wfi_contribute(ad, weight, dweight));
+    return wfi_contribute(ad, bias, dbias);
+}
+
+static double flops_of(const wf_shape *weight, const wf_shape *y) {
+    double window = (double)(weight->dim[1] * weight->dim[2] * weight->dim[3]);
+    return 2 * window * (double)wf_shape_n_elem(y);
+}
+
+static double conv2d_flops(const wf_graph *g, const wfi_node *node) {
+    wf_shape weight = wfi_in_shape(g, node, 1), y = wfi_out_shape(g, node, 0);
+    return flops_of(&weight, &y);
+}
+
+static double conv2d_backward_data_flops(const wf_graph *g, const wfi_node *node) {
+    wf_shape weight = wfi_in_shape(g, node, 1), y = wfi_in_shape(g, node, 0);
+    return flops_of(&weight, &y);
+}
+
+static double conv2d_backward_weight_flops(const wf_graph *g, const wfi_node *node) {
+    wf_shape y = wfi_in_shape(g, node, 0);
+    return flops_of(&node->shape, &y);
+}
+
+/* ---- references ---- */
+
+/* Places [first, end) along one extent of y from which the kernel's element `k` sees
+ * a pixel that is there: place * stride + offset in [0, size). */
+typedef struct reach {
+    int64_t first, end, offset;
+} reach;
+
+static reach reach_of(const wfi_attr *attr, int64_t k, int64_t size, int64_t n_out) {
+    int64_t stride = attr->conv.stride, offset = k - attr->conv.pad;
+    int64_t last = size - 1 - offset;
+    reach r = {offset < 0 ? (-offset + stride - 1) / stride : 0, 0, offset};
+    r.end = last < 0 ? 0 : wfi_min_i64(n_out, last / stride + 1);
+    return r;
+}
+
+typedef struct row { /* of an image, pixels `step` elements apart */
+    float *data;
+    int64_t step;
+} row;
+
+static row row_of(const wfi_operand *image, int64_t n, int64_t c, int64_t h) {
+    return (row){(float *)image->data + wfi_image_at(image, n, c, h, 0), wfi_pixel_step(image)};
+}
+
+static void store(row to, int64_t n_pixels, const double *sum) {
+    for (int64_t i = 0; i < n_pixels; i++) to.data[i * to.step] = (float)sum[i];
+}
+
+static const float *kernel_row(const wfi_operand *weight, int64_t out, int64_t in, int64_t ky) {
+    const int64_t *dim = weight->shape.dim;
+    return (float *)weight->data + ((out * dim[1] + in) * dim[2] + ky) * dim[3];
+}
+
+/* One row of y: its sums run over channels, then the kernel's rows and columns. */
+static void conv2d_row(const wfi_call *call, int64_t n, int64_t out, int64_t oy, double *sum) {
+    const wfi_operand *x = &call->in[0], *weight = &call->in[1], *y = &call->out[0];
+    const int64_t *w_dim = weight->shape.dim;
+    int64_t h = x->shape.dim[2], w = x->shape.dim[3], ow = y->shape.dim[3];
+    int64_t stride = call->attr->conv.stride;
+    int64_t first_in = out / (w_dim[0] / call->attr->conv.groups) * w_dim[1];
+    for (int64_t i = 0; i < ow; i++) sum[i] = 0;
+    for (int64_t in = 0; in < w_dim[1]; in++)
+        for (int64_t ky = 0; ky < w_dim[2]; ky++) {
+            int64_t iy = oy * stride + ky - call->attr->conv.pad;
+            if (iy < 0 || iy >= h) continue;
+            row from = row_of(x, n, first_in + in, iy);
+            for (int64_t kx = 0; kx < w_dim[3]; kx++) {
+                double factor = kernel_row(weight, out, in, ky)[kx];
+                reach r = reach_of(call->attr, kx, w, ow);
+                for (int64_t ox = r.first; ox < r.end; ox++)
+                    sum[ox] += factor * from.data[(ox * stride + r.offset) * from.step];
+            }
+        }
+}
+
+static void conv2d_reference(const wfi_call *call) {
+    const wfi_operand *y = &call->out[0];
+    const int64_t *dim = y->shape.dim;
+    const float *bias = call->n_in > 2 ? call->in[2].data : NULL;
+    double *sum = call->scratch; /* [ow] */
+    for (int64_t n = 0; n < dim[0]; n++)
+        for (int64_t out = 0; out < dim[1]; out++)
+            for (int64_t oy = 0; oy < dim[2]; oy++) {
+                conv2d_row(call, n, out, oy, sum);
+                for (int64_t i = 0; i < dim[3] && bias; i++) sum[i] += bias[out];
+                store(row_of(y, n, out, oy), dim[3], sum);
+            }
+}
+
+/* One row of the first output's. */
+static size_t row_scratch_bytes(const wf_graph *g, const wfi_node *node) {
+    return (size_t)wfi_out_shape(g, node, 0).dim[3] * sizeof(double);
+}
+
+/* One row of dx: its sums run over outputs, then the kernel's rows and columns. */
+static void backward_data_row(const wfi_call *call, int64_t n, int64_t c, int64_t iy, double *sum) {
+    const wfi_operand *dy = &call->in[0], *weight = &call->in[1], *dx = &call->out[0];
+    const int64_t *w_dim = weight->shape.dim, *y_dim = dy->shape.dim;
+    int64_t w = dx->shape.dim[3], stride = call->attr->conv.stride;
+    int64_t n_outs = w_dim[0] / call->attr->conv.groups, first_out = c / w_dim[1] * n_outs;
+    for (int64_t i = 0; i < w; i++) sum[i] = 0;
+    for (int64_t out = first_out; out < first_out + n_outs; out++)
+        for (int64_t ky = 0; ky < w_dim[2]; ky++) {
+            int64_t place = iy + call->attr->conv.pad - ky;
+            if (place < 0 || place % stride || place / stride >= y_dim[2]) continue;
+            row from = row_of(dy, n, out, place / stride);
+            for (int64_t kx = 0; kx < w_dim[3]; kx++) {
+                double factor = kernel_row(weight, out, c % w_dim[1], ky)[kx];
+                reach r = reach_of(call->attr, kx, w, y_dim[3]);
+                for (int64_t ox = r.first; ox < r.end; ox++)
+                    sum[ox * stride + r.offset] += factor * from.data[ox * from.step];
+            }
+        }
+}
+
+static void conv2d_backward_data_reference(const wfi_call *call) {
+    const wfi_operand *dx = &call->out[0];
+    const int64_t *dim = dx->shape.dim;
+    double *sum = call->scratch; /* [w] */
+    for (int64_t n = 0; n < dim[0]; n++)
+        for (int64_t c = 0; c < dim[1]; c++)
+            for (int64_t iy = 0; iy < dim[2]; iy++) {
+                backward_data_row(call, n, c, iy, sum);
+                store(row_of(dx, n, c, iy), dim[3], sum);
+            }
+}
+
+/* One element of dweight: the sum runs over samples, rows, columns of y. */
+static double backward_weight_sum(const wfi_call *call, int64_t out, int64_t c, int64_t ky,
+                                  int64_t kx) {
+    const wfi_operand *dy = &call->in[0], *x = &call->in[1];
+    const int64_t *x_dim = x->shape.dim, *y_dim = dy->shape.dim;
+    reach rows = reach_of(call->attr, ky, x_dim[2], y_dim[2]);
+    reach cols = reach_of(call->attr, kx, x_dim[3], y_dim[3]);
+    int64_t stride = call->attr->conv.stride;
+    double sum = 0;
+    for (int64_t n = 0; n < y_dim[0]; n++)
+        for (int64_t oy = rows.first; oy < rows.end; oy++) {
+            row above = row_of(dy, n, out, oy);
+            row below = row_of(x, n, c, oy * stride + rows.offset);
+            for (int64_t ox = cols.first; ox < cols.end; ox++)
+                sum += (double)above.data[ox * above.step] *
+                       below.data[(ox * stride + cols.offset) * below.step];
+        }
+    return sum;
+}
+
+static double channel_sum(const wfi_operand *image, int64_t c) {
+    const int64_t *dim = image->shape.dim;
+    double sum = 0;
+    for (int64_t n = 0; n < dim[0]; n++) {
+        const float *plane = wfi_plane(image, n, c);
+        for (int64_t i = 0; i < dim[2] * dim[3]; i++) sum += plane[i * wfi_pixel_step(image)];
+    }
+    return sum;
+}
+
+static void conv2d_backward_weight_reference(const wfi_call *call) {
+    const wfi_operand *dweight = &call->out[0];
+    const int64_t *dim = dweight->shape.dim;
+    int64_t outs_per_group = dim[0] / call->attr->conv.groups;
+    float *to = dweight->data;
+    for (int64_t out = 0; out < dim[0]; out++)
+        for (int64_t in = 0; in < dim[1]; in++)
+            for (int64_t ky = 0; ky < dim[2]; ky++)
+                for (int64_t kx = 0; kx < dim[3]; kx++)
+                    *to++ = (float)backward_weight_sum(call, out,
+                                                       out / outs_per_group * dim[1] + in, ky, kx);
+    if (call->n_out < 2) return;
+    float *dbias = call->out[1].data;
+    for (int64_t out = 0; out < dim[0]; out++) dbias[out] = (float)channel_sum(&call->in[0], out);
+}
+
+/* Winograd's transforms lose a digit against the direct sum. */
+const wfi_op wfi_op_conv2d = {
+    .name = "conv2d",
+    .flags = WFI_OP_IMAGE,
+    .tolerance = 2e-5f,
+    .check = conv2d_check,
+    .gradient = conv2d_gradient,
+    .flops = conv2d_flops,
+    .scratch_bytes = row_scratch_bytes,
+    .reference = conv2d_reference,
+};
+
+const wfi_op wfi_op_conv2d_backward_data = {
+    .name = "conv2d_backward_data",
+    .flags = WFI_OP_IMAGE,
+    .tolerance = 2e-5f,
+    .check = conv2d_backward_data_check,
+    .flops = conv2d_backward_data_flops,
+    .scratch_bytes = row_scratch_bytes,
+    .reference = conv2d_backward_data_reference,
+};
+
+const wfi_op wfi_op_conv2d_backward_weight = {
+    .name = "conv2d_backward_weight",
+    .flags = WFI_OP_IMAGE | WFI_OP_WEIGHT_GRADIENT,
+    .tolerance = 2e-5f,
+    .check = conv2d_backward_weight_check,
+    .flops = conv2d_backward_weight_flops,
+    .reference = conv2d_backward_weight_reference,
+};
+
+wf_tensor wf_conv2d_with(wf_tensor x, wf_tensor weight, wf_tensor bias, wf_conv2d_shape s) {
+    wfi_attr attr = {.conv = {.stride = s.stride ? s.stride : 1,
+                              .pad = s.pad,
+                              .groups = s.groups ? s.groups : 1}};
+    int n_in = bias.graph && bias.id >= 0 ? 3 : 2;
+    return wfi_build(&wfi_op_conv2d, &attr, NULL, n_in, (wf_tensor[]){x, weight, bias});
+}

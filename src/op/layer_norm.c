@@ -1,0 +1,148 @@
+/* Layer normalization over the last dim.
+ *
+ * layer_norm(x, scale, shift) -> y, mean [rows], var [rows] (biased)
+ * layer_norm_backward(dy, x, mean, var, scale) -> dx, dscale, dshift
+ *
+ * x [rows.., n]; scale and shift [n]. */
+#include "op/check.h"
+
+#include <math.h>
+
+/* Input `x` is normalized along its last dim, which input `along` has, too. */
+static wf_status check_last_dim(const wf_graph *g, const wfi_node *node, int x, int along) {
+    wf_shape shape = wfi_in_shape(g, node, x), vector = wfi_in_shape(g, node, along);
+    if (shape.n_dims < 1 || wfi_last_dim(&shape) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "works along the last dim, which %s does not have",
+                           wfi_show(&shape).text);
+    if (vector.n_dims != 1 || vector.dim[0] != wfi_last_dim(&shape))
+        return wfi_op_fail(g, node, WF_SHAPE, "input %d %s is not the last dim of x %s", along,
+                           wfi_show(&vector).text, wfi_show(&shape).text);
+    if (!(node->attr.norm.eps >= 0))
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "eps is %g", node->attr.norm.eps);
+    return WF_OK;
+}
+
+static wf_status layer_norm_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fff"));
+    WF_TRY(check_last_dim(g, node, 0, 1));
+    WF_TRY(check_last_dim(g, node, 0, 2));
+    wf_shape x = wfi_in_shape(g, node, 0), rows = WF_SHAPE(wfi_n_rows(&x));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &x));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &rows));
+    return wfi_node_output(g, node, WF_F32, &rows);
+}
+
+static wf_status layer_norm_backward_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fffff"));
+    WF_TRY(check_last_dim(g, node, 1, 4));
+    wf_shape dy = wfi_in_shape(g, node, 0), x = wfi_in_shape(g, node, 1);
+    wf_shape rows = WF_SHAPE(wfi_n_rows(&x)), along = WF_SHAPE(wfi_last_dim(&x));
+    wf_shape mean = wfi_in_shape(g, node, 2), var = wfi_in_shape(g, node, 3);
+    if (!wfi_shape_equal(&dy, &x) || !wfi_shape_equal(&mean, &rows) ||
+        !wfi_shape_equal(&var, &rows))
+        return wfi_op_fail(g, node, WF_SHAPE, "dy %s, x %s, mean %s and var %s do not fit",
+                           wfi_show(&dy).text, wfi_show(&x).text, wfi_show(&mean).text,
+                           wfi_show(&var).text);
+    WF_TRY(wfi_node_output(g, node, WF_F32, &x));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &along));
+    return wfi_node_output(g, node, WF_F32, &along);
+}
+
+static wf_status layer_norm_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t x = node->in[0], scale = node->in[1], shift = node->in[2];
+    const int32_t in[] = {wfi_gradient_of(ad, node->out[0]), x, node->out[1], node->out[2], scale};
+    const wfi_node *back =
+        wfi_backward_node(ad, &wfi_op_layer_norm_backward, &node->attr, NULL, 5, in);
+    if (!back) return wfi_graph_of(ad)->status;
+    int32_t dx = back->out[0], dscale = back->out[1], dshift = back->out[2];
+    WF_TRY(wfi_contribute(ad, x, dx));
+    WF_TRY(wfi_contribute(ad, scale, dscale));
+    return wfi_contribute(ad, shift, dshift);
+}
+
+static double layer_norm_flops(const wf_graph *g, const wfi_node *node) {
+    return wfi_flops_of_output(g, node, 8); /* mean 1, variance 3, y 4 */
+}
+
+static double layer_norm_backward_flops(const wf_graph *g, const wfi_node *node) {
+    return wfi_flops_of_output(g, node, 13);
+}
+
+static void layer_norm_reference(const wfi_call *call) {
+    const float *x = call->in[0].data, *scale = call->in[1].data, *shift = call->in[2].data;
+    float *y = call->out[0].data, *mean_out = call->out[1].data, *var_out = call->out[2].data;
+    int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
+    for (int64_t r = 0; r < n_rows; r++, x += n, y += n) {
+        double mean = 0, var = 0;
+        for (int64_t i = 0; i < n; i++) mean += x[i];
+        mean /= (double)n;
+        for (int64_t i = 0; i < n; i++) var += (x[i] - mean) * (x[i] - mean);
+        var /= (double)n;
+        mean_out[r] = (float)mean;
+        var_out[r] = (float)var;
+        double inverse = 1 / sqrt(var + call->attr->norm.eps);
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (float)((x[i] - mean) * inverse * scale[i] + shift[i]);
+    }
+}
+
+typedef struct sums {
+    double g, gz;
+} sums;
+
+/* With z = (x - mean) / sqrt(var + eps) and g = dy scale, over a row's n elements:
+ * dx = (g - sum(g) / n - z sum(g z) / n) / sqrt(var + eps). */
+static void backward_row(const float *dy, const float *x, const float *scale, int64_t n,
+                         double mean, double inverse, float *dx) {
+    sums sum = {0, 0};
+    for (int64_t i = 0; i < n; i++) {
+        double g = (double)dy[i] * scale[i];
+        sum.g += g;
+        sum.gz += g * (x[i] - mean) * inverse;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double z = (x[i] - mean) * inverse;
+        dx[i] = (float)(inverse * ((double)dy[i] * scale[i] - (sum.g + z * sum.gz) / (double)n));
+    }
+}
+
+static void layer_norm_backward_reference(const wfi_call *call) {
+    const float *dy = call->in[0].data, *x = call->in[1].data;
+    const float *mean = call->in[2].data, *var = call->in[3].data, *scale = call->in[4].data;
+    float *dx = call->out[0].data, *dscale = call->out[1].data, *dshift = call->out[2].data;
+    int64_t n = wfi_last_dim(&call->in[1].shape), n_rows = wfi_n_rows(&call->in[1].shape);
+    double eps = call->attr->norm.eps;
+    for (int64_t r = 0; r < n_rows; r++)
+        backward_row(dy + r * n, x + r * n, scale, n, mean[r], 1 / sqrt(var[r] + eps), dx + r * n);
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0, sum_z = 0;
+        for (int64_t r = 0; r < n_rows; r++) {
+            sum += dy[r * n + i];
+            sum_z += dy[r * n + i] * ((double)x[r * n + i] - mean[r]) / sqrt(var[r] + eps);
+        }
+        dscale[i] = (float)sum_z;
+        dshift[i] = (float)sum;
+    }
+}
+
+const wfi_op wfi_op_layer_norm = {
+    .name = "layer_norm",
+    .tolerance = 1e-5f,
+    .check = layer_norm_check,
+    .gradient = layer_norm_gradient,
+    .flops = layer_norm_flops,
+    .reference = layer_norm_reference,
+};
+
+const wfi_op wfi_op_layer_norm_backward = {
+    .name = "layer_norm_backward",
+    .tolerance = 2e-5f,
+    .check = layer_norm_backward_check,
+    .flops = layer_norm_backward_flops,
+    .reference = layer_norm_backward_reference,
+};
+
+wf_tensor wf_layer_norm_with(wf_tensor x, wf_tensor scale, wf_tensor shift, float eps) {
+    wfi_attr attr = {.norm = {.eps = eps}};
+    return wfi_build(&wfi_op_layer_norm, &attr, NULL, 3, (wf_tensor[]){x, scale, shift});
+}
