@@ -52,9 +52,8 @@ static wf_status self_attention_check(wf_graph *g, wfi_node *node) {
 }
 
 static wf_status self_attention_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    return wfi_pass(
-        ad, node->in[0], &wfi_op_self_attention_backward, &node->attr, NULL, 3,
-        (int32_t[]){wfi_gradient_of(ad, node->out[0]), node->in[0], node->out[1]});
+    return wfi_pass(ad, node->in[0], &wfi_op_self_attention_backward, &node->attr, NULL, 3,
+                    (int32_t[]){wfi_gradient_of(ad, node->out[0]), node->in[0], node->out[1]});
 }
 
 /* Two products forward, four backward; a causal mask is not counted as saving. */

@@ -16,8 +16,10 @@ static wf_status reshape_check(wf_graph *g, wfi_node *node) {
     int unknown = -1;
     bool fits = y.n_dims >= 0 && y.n_dims <= WF_MAX_DIMS;
     for (int d = 0; d < y.n_dims && fits; d++) {
-        if (y.dim[d] == -1 && unknown < 0) unknown = d;
-        else fits = y.dim[d] >= 0 && !__builtin_mul_overflow(known, y.dim[d], &known);
+        if (y.dim[d] == -1 && unknown < 0)
+            unknown = d;
+        else
+            fits = y.dim[d] >= 0 && !__builtin_mul_overflow(known, y.dim[d], &known);
     }
     int64_t n = wf_shape_n_elem(&x);
     if (fits && unknown >= 0) {
@@ -271,7 +273,8 @@ static void slice_backward_reference(const wfi_call *call) {
     memset(call->out[0].data, 0, (size_t)wf_shape_n_elem(dx) * sizeof(float));
     for (int64_t o = 0; o < outer; o++)
         memcpy((float *)call->out[0].data + (o * dx->dim[dim] + call->attr->slice.start) * inner,
-               (const float *)call->in[0].data + o * n * inner, (size_t)(n * inner) * sizeof(float));
+               (const float *)call->in[0].data + o * n * inner,
+               (size_t)(n * inner) * sizeof(float));
 }
 
 const wfi_op wfi_op_slice_backward = {

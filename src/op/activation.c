@@ -1,0 +1,213 @@
+/* Activations, element by element.
+ *
+ * relu(x) -> y, relu_backward(dy, y) -> dx; tanh and sigmoid likewise
+ * gelu(x) -> y, gelu_backward(dy, x) -> dx; attr.gelu.tanh: the approximation */
+#include "op/check.h"
+
+#include <math.h>
+
+static double map_flops(const wf_graph *g, const wfi_node *node) {
+    return wfi_flops_of_output(g, node, 8); /* as much as an exponential */
+}
+
+/* dx from dy and y */
+static wf_status pass_by_output(wfi_autodiff *ad, const wfi_node *node, const wfi_op *backward) {
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    return wfi_pass(ad, node->in[0], backward, &node->attr, NULL, 2, (int32_t[]){dy, node->out[0]});
+}
+
+static int64_t n_elem_of(const wfi_call *call) {
+    return wf_shape_n_elem(&call->out[0].shape);
+}
+
+/* ---- relu ---- */
+
+static wf_status relu_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    return pass_by_output(ad, node, &wfi_op_relu_backward);
+}
+
+/* A NaN stays one. */
+static void relu_reference(const wfi_call *call) {
+    const float *x = call->in[0].data;
+    float *y = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = x[i] <= 0 ? 0 : x[i];
+}
+
+static void relu_backward_reference(const wfi_call *call) {
+    const float *dy = call->in[0].data, *y = call->in[1].data;
+    float *dx = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++) dx[i] = y[i] <= 0 ? 0 : dy[i];
+}
+
+const wfi_op wfi_op_relu = {
+    .name = "relu",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 0,
+    .check = wfi_check_elementwise,
+    .gradient = relu_gradient,
+    .reference = relu_reference,
+};
+
+const wfi_op wfi_op_relu_backward = {
+    .name = "relu_backward",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 0,
+    .check = wfi_check_elementwise,
+    .reference = relu_backward_reference,
+};
+
+wf_tensor wf_relu(wf_tensor x) {
+    return wfi_build(&wfi_op_relu, NULL, NULL, 1, &x);
+}
+
+/* ---- gelu ---- */
+
+/* sqrt(2 / pi) and the cubic term of GPT-2's approximation. */
+#define TANH_SCALE 0.7978845608028654
+#define TANH_CUBIC 0.044715
+
+static wf_status gelu_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    return wfi_pass(ad, node->in[0], &wfi_op_gelu_backward, &node->attr, NULL, 2,
+                    (int32_t[]){dy, node->in[0]});
+}
+
+/* x P(X <= x) for a standard normal X */
+static double gelu(double x, bool approximate) {
+    if (approximate) return 0.5 * x * (1 + tanh(TANH_SCALE * (x + TANH_CUBIC * x * x * x)));
+    return 0.5 * x * (1 + erf(x * 0.7071067811865476));
+}
+
+static double gelu_slope(double x, bool approximate) {
+    if (approximate) {
+        double t = tanh(TANH_SCALE * (x + TANH_CUBIC * x * x * x));
+        double inner = TANH_SCALE * (1 + 3 * TANH_CUBIC * x * x);
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
+    }
+    double density = exp(-0.5 * x * x) * 0.3989422804014327;
+    return 0.5 * (1 + erf(x * 0.7071067811865476)) + x * density;
+}
+
+static void gelu_reference(const wfi_call *call) {
+    const float *x = call->in[0].data;
+    float *y = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = (float)gelu(x[i], call->attr->gelu.tanh);
+}
+
+static void gelu_backward_reference(const wfi_call *call) {
+    const float *dy = call->in[0].data, *x = call->in[1].data;
+    float *dx = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++)
+        dx[i] = (float)(dy[i] * gelu_slope(x[i], call->attr->gelu.tanh));
+}
+
+const wfi_op wfi_op_gelu = {
+    .name = "gelu",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 5e-6f,
+    .check = wfi_check_elementwise,
+    .gradient = gelu_gradient,
+    .flops = map_flops,
+    .reference = gelu_reference,
+};
+
+const wfi_op wfi_op_gelu_backward = {
+    .name = "gelu_backward",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 5e-6f,
+    .check = wfi_check_elementwise,
+    .flops = map_flops,
+    .reference = gelu_backward_reference,
+};
+
+wf_tensor wf_gelu(wf_tensor x) {
+    wfi_attr attr = {.gelu = {.tanh = 0}};
+    return wfi_build(&wfi_op_gelu, &attr, NULL, 1, &x);
+}
+
+wf_tensor wf_gelu_tanh(wf_tensor x) {
+    wfi_attr attr = {.gelu = {.tanh = 1}};
+    return wfi_build(&wfi_op_gelu, &attr, NULL, 1, &x);
+}
+
+/* ---- tanh ---- */
+
+static wf_status tanh_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    return pass_by_output(ad, node, &wfi_op_tanh_backward);
+}
+
+static void tanh_reference(const wfi_call *call) {
+    const float *x = call->in[0].data;
+    float *y = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = (float)tanh(x[i]);
+}
+
+static void tanh_backward_reference(const wfi_call *call) {
+    const float *dy = call->in[0].data, *y = call->in[1].data;
+    float *dx = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++)
+        dx[i] = (float)(dy[i] * (1 - (double)y[i] * y[i]));
+}
+
+const wfi_op wfi_op_tanh = {
+    .name = "tanh",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 5e-6f,
+    .check = wfi_check_elementwise,
+    .gradient = tanh_gradient,
+    .flops = map_flops,
+    .reference = tanh_reference,
+};
+
+const wfi_op wfi_op_tanh_backward = {
+    .name = "tanh_backward",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 5e-6f,
+    .check = wfi_check_elementwise,
+    .reference = tanh_backward_reference,
+};
+
+wf_tensor wf_tanh(wf_tensor x) {
+    return wfi_build(&wfi_op_tanh, NULL, NULL, 1, &x);
+}
+
+/* ---- sigmoid ---- */
+
+static wf_status sigmoid_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    return pass_by_output(ad, node, &wfi_op_sigmoid_backward);
+}
+
+static void sigmoid_reference(const wfi_call *call) {
+    const float *x = call->in[0].data;
+    float *y = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = (float)(1 / (1 + exp(-(double)x[i])));
+}
+
+static void sigmoid_backward_reference(const wfi_call *call) {
+    const float *dy = call->in[0].data, *y = call->in[1].data;
+    float *dx = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++)
+        dx[i] = (float)(dy[i] * ((double)y[i] * (1 - (double)y[i])));
+}
+
+const wfi_op wfi_op_sigmoid = {
+    .name = "sigmoid",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 5e-6f,
+    .check = wfi_check_elementwise,
+    .gradient = sigmoid_gradient,
+    .flops = map_flops,
+    .reference = sigmoid_reference,
+};
+
+const wfi_op wfi_op_sigmoid_backward = {
+    .name = "sigmoid_backward",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 5e-6f,
+    .check = wfi_check_elementwise,
+    .reference = sigmoid_backward_reference,
+};
+
+wf_tensor wf_sigmoid(wf_tensor x) {
+    return wfi_build(&wfi_op_sigmoid, NULL, NULL, 1, &x);
+}

@@ -1,0 +1,198 @@
+/* Sums and products, element by element.
+ *
+ * add(a, b), add_relu(a, b), mul(a, b) -> y    equal shapes
+ * add_broadcast(a, b) -> y                     b's dims are a's last ones
+ * sum_leading(x) -> y                          its gradient: node->shape is x's last dims
+ * scale(x) -> y                                attr.scale.factor */
+#include "op/check.h"
+
+static int64_t n_elem_of(const wfi_call *call) {
+    return wf_shape_n_elem(&call->out[0].shape);
+}
+
+/* ---- add, add_relu ---- */
+
+static wf_status add_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    WF_TRY(wfi_contribute(ad, node->in[0], dy));
+    return wfi_contribute(ad, node->in[1], dy);
+}
+
+static void add_reference(const wfi_call *call) {
+    const float *a = call->in[0].data, *b = call->in[1].data;
+    float *y = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = a[i] + b[i];
+}
+
+static wf_status add_relu_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    const wfi_node *back =
+        wfi_backward_node(ad, &wfi_op_relu_backward, NULL, NULL, 2, (int32_t[]){dy, node->out[0]});
+    if (!back) return wfi_graph_of(ad)->status;
+    int32_t dsum = back->out[0];
+    WF_TRY(wfi_contribute(ad, node->in[0], dsum));
+    return wfi_contribute(ad, node->in[1], dsum);
+}
+
+static double add_relu_flops(const wf_graph *g, const wfi_node *node) {
+    return wfi_flops_of_output(g, node, 2);
+}
+
+static void add_relu_reference(const wfi_call *call) {
+    const float *a = call->in[0].data, *b = call->in[1].data;
+    float *y = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++) {
+        float sum = a[i] + b[i];
+        y[i] = sum <= 0 ? 0 : sum;
+    }
+}
+
+const wfi_op wfi_op_add = {
+    .name = "add",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 1e-7f,
+    .check = wfi_check_elementwise,
+    .gradient = add_gradient,
+    .reference = add_reference,
+};
+
+const wfi_op wfi_op_add_relu = {
+    .name = "add_relu",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 1e-7f,
+    .check = wfi_check_elementwise,
+    .gradient = add_relu_gradient,
+    .flops = add_relu_flops,
+    .reference = add_relu_reference,
+};
+
+/* ---- add_broadcast, sum_leading ---- */
+
+static bool is_tail(const wf_shape *tail, const wf_shape *shape) {
+    int skipped = shape->n_dims - tail->n_dims;
+    for (int d = 0; d < tail->n_dims; d++)
+        if (skipped < 0 || tail->dim[d] != shape->dim[skipped + d]) return false;
+    return skipped >= 0;
+}
+
+static wf_status add_broadcast_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ff"));
+    wf_shape a = wfi_in_shape(g, node, 0), b = wfi_in_shape(g, node, 1);
+    if (!is_tail(&b, &a))
+        return wfi_op_fail(g, node, WF_SHAPE, "the dims of %s are not the last ones of %s",
+                           wfi_show(&b).text, wfi_show(&a).text);
+    return wfi_node_output(g, node, WF_F32, &a);
+}
+
+static wf_status add_broadcast_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    wf_shape b = wfi_in_shape(wfi_graph_of(ad), node, 1);
+    WF_TRY(wfi_contribute(ad, node->in[0], dy));
+    return wfi_pass(ad, node->in[1], &wfi_op_sum_leading, NULL, &b, 1, &dy);
+}
+
+static void add_broadcast_reference(const wfi_call *call) {
+    const float *a = call->in[0].data, *b = call->in[1].data;
+    float *y = call->out[0].data;
+    int64_t n = wf_shape_n_elem(&call->in[1].shape);
+    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = a[i] + b[i % n];
+}
+
+static wf_status sum_leading_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "f"));
+    wf_shape x = wfi_in_shape(g, node, 0);
+    if (!is_tail(&node->shape, &x))
+        return wfi_op_fail(g, node, WF_SHAPE, "the dims of %s are not the last ones of %s",
+                           wfi_show(&node->shape).text, wfi_show(&x).text);
+    return wfi_node_output(g, node, WF_F32, &node->shape);
+}
+
+static double sum_leading_flops(const wf_graph *g, const wfi_node *node) {
+    wf_shape x = wfi_in_shape(g, node, 0);
+    return (double)wf_shape_n_elem(&x);
+}
+
+static void sum_leading_reference(const wfi_call *call) {
+    const float *x = call->in[0].data;
+    float *y = call->out[0].data;
+    int64_t n = n_elem_of(call), n_total = wf_shape_n_elem(&call->in[0].shape);
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int64_t j = i; j < n_total; j += n) sum += x[j];
+        y[i] = (float)sum;
+    }
+}
+
+const wfi_op wfi_op_add_broadcast = {
+    .name = "add_broadcast",
+    .tolerance = 1e-7f,
+    .check = add_broadcast_check,
+    .gradient = add_broadcast_gradient,
+    .reference = add_broadcast_reference,
+};
+
+const wfi_op wfi_op_sum_leading = {
+    .name = "sum_leading",
+    .tolerance = 5e-6f,
+    .check = sum_leading_check,
+    .flops = sum_leading_flops,
+    .reference = sum_leading_reference,
+};
+
+wf_tensor wf_add(wf_tensor a, wf_tensor b) {
+    wf_shape a_shape = wf_tensor_shape(a), b_shape = wf_tensor_shape(b);
+    const wfi_op *op = a_shape.n_dims == b_shape.n_dims ? &wfi_op_add : &wfi_op_add_broadcast;
+    return wfi_build(op, NULL, NULL, 2, (wf_tensor[]){a, b});
+}
+
+/* ---- mul, scale ---- */
+
+static wf_status mul_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t a = node->in[0], b = node->in[1], dy = wfi_gradient_of(ad, node->out[0]);
+    WF_TRY(wfi_pass(ad, a, &wfi_op_mul, NULL, NULL, 2, (int32_t[]){dy, b}));
+    return wfi_pass(ad, b, &wfi_op_mul, NULL, NULL, 2, (int32_t[]){dy, a});
+}
+
+static void mul_reference(const wfi_call *call) {
+    const float *a = call->in[0].data, *b = call->in[1].data;
+    float *y = call->out[0].data;
+    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = a[i] * b[i];
+}
+
+static wf_status scale_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    return wfi_pass(ad, node->in[0], &wfi_op_scale, &node->attr, NULL, 1, &dy);
+}
+
+static void scale_reference(const wfi_call *call) {
+    const float *x = call->in[0].data;
+    float *y = call->out[0].data, factor = (float)call->attr->scale.factor;
+    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = x[i] * factor;
+}
+
+const wfi_op wfi_op_mul = {
+    .name = "mul",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 1e-7f,
+    .check = wfi_check_elementwise,
+    .gradient = mul_gradient,
+    .reference = mul_reference,
+};
+
+const wfi_op wfi_op_scale = {
+    .name = "scale",
+    .flags = WFI_OP_ELEMENTWISE,
+    .tolerance = 1e-7f,
+    .check = wfi_check_elementwise,
+    .gradient = scale_gradient,
+    .reference = scale_reference,
+};
+
+wf_tensor wf_mul(wf_tensor a, wf_tensor b) {
+    return wfi_build(&wfi_op_mul, NULL, NULL, 2, (wf_tensor[]){a, b});
+}
+
+wf_tensor wf_scale(wf_tensor x, float factor) {
+    wfi_attr attr = {.scale = {.factor = factor}};
+    return wfi_build(&wfi_op_scale, &attr, NULL, 1, &x);
+}

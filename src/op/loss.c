@@ -1,0 +1,279 @@
+/* Losses, one value a row, and what is done with them.
+ *
+ * cross_entropy(logits [rows.., n], labels I32 [rows..]) -> loss [rows], hits I32 [rows]
+ * cross_entropy_backward(logits, labels, dloss [rows]) -> dlogits
+ * mse(prediction, target) -> loss [samples], the mean over a sample's elements
+ * mse_backward(prediction, target, dloss [samples]) -> dprediction
+ * loss_record(loss, hits?) -> F64 [2]: sum of the rows, number of hits
+ * loss_gradient() -> node->shape, every element step->loss_scale */
+#include "op/check.h"
+
+#include <math.h>
+
+/* ---- cross entropy ---- */
+
+static wf_status check_labels(const wf_graph *g, const wfi_node *node) {
+    wf_shape logits = wfi_in_shape(g, node, 0), labels = wfi_in_shape(g, node, 1);
+    if (logits.n_dims < 1 || wfi_last_dim(&logits) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "the logits %s have no classes",
+                           wfi_show(&logits).text);
+    wf_shape rows = logits;
+    rows.n_dims--;
+    if (!wfi_shape_equal(&rows, &labels))
+        return wfi_op_fail(g, node, WF_SHAPE, "logits %s take labels %s, not %s",
+                           wfi_show(&logits).text, wfi_show(&rows).text, wfi_show(&labels).text);
+    return WF_OK;
+}
+
+static wf_status cross_entropy_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fi"));
+    WF_TRY(check_labels(g, node));
+    wf_shape logits = wfi_in_shape(g, node, 0), rows = WF_SHAPE(wfi_n_rows(&logits));
+    WF_TRY(wfi_node_output(g, node, WF_F32, &rows));
+    return wfi_node_output(g, node, WF_I32, &rows);
+}
+
+static wf_status cross_entropy_backward_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fif"));
+    WF_TRY(check_labels(g, node));
+    wf_shape logits = wfi_in_shape(g, node, 0), rows = WF_SHAPE(wfi_n_rows(&logits));
+    wf_shape dloss = wfi_in_shape(g, node, 2);
+    if (!wfi_shape_equal(&rows, &dloss))
+        return wfi_op_fail(g, node, WF_SHAPE, "dloss is %s, but the loss %s", wfi_show(&dloss).text,
+                           wfi_show(&rows).text);
+    return wfi_node_output(g, node, WF_F32, &logits);
+}
+
+static wf_status cross_entropy_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t dloss = wfi_gradient_of(ad, node->out[0]);
+    return wfi_pass(ad, node->in[0], &wfi_op_cross_entropy_backward, NULL, NULL, 3,
+                    (int32_t[]){node->in[0], node->in[1], dloss});
+}
+
+static double cross_entropy_flops(const wf_graph *g, const wfi_node *node) {
+    wf_shape logits = wfi_in_shape(g, node, 0);
+    return 10 * (double)wf_shape_n_elem(&logits);
+}
+
+typedef struct row_sum {
+    double max, sum; /* sum of exp(x - max) */
+    int64_t argmax;  /* the first */
+} row_sum;
+
+static row_sum row_sum_of(const float *x, int64_t n) {
+    row_sum row = {x[0], 0, 0};
+    for (int64_t i = 1; i < n; i++) {
+        if (!(x[i] > row.max)) continue;
+        row.max = x[i];
+        row.argmax = i;
+    }
+    for (int64_t i = 0; i < n; i++) row.sum += exp(x[i] - row.max);
+    return row;
+}
+
+/* The loader refuses labels that are too large; one that comes here all the same
+ * makes the loss NaN, and nothing is read out of bounds. */
+static void cross_entropy_reference(const wfi_call *call) {
+    const float *x = call->in[0].data;
+    const int32_t *label = call->in[1].data;
+    float *loss = call->out[0].data;
+    int32_t *hit = call->out[1].data;
+    int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
+    for (int64_t r = 0; r < n_rows; r++, x += n) {
+        row_sum row = row_sum_of(x, n);
+        hit[r] = row.argmax == label[r];
+        if (label[r] < 0)
+            loss[r] = 0;
+        else if (label[r] >= n)
+            loss[r] = NAN;
+        else
+            loss[r] = (float)(log(row.sum) - (x[label[r]] - row.max));
+    }
+}
+
+/* dlogits = dloss (softmax(logits) - one at the label) */
+static void cross_entropy_backward_reference(const wfi_call *call) {
+    const float *x = call->in[0].data, *dloss = call->in[2].data;
+    const int32_t *label = call->in[1].data;
+    float *dx = call->out[0].data;
+    int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
+    for (int64_t r = 0; r < n_rows; r++, x += n, dx += n) {
+        row_sum row = row_sum_of(x, n);
+        double factor = label[r] >= n ? (double)NAN : dloss[r];
+        for (int64_t i = 0; i < n; i++) {
+            double slope = exp(x[i] - row.max) / row.sum - (i == label[r]);
+            dx[i] = label[r] < 0 ? 0 : (float)(factor * slope);
+        }
+    }
+}
+
+const wfi_op wfi_op_cross_entropy = {
+    .name = "cross_entropy",
+    .tolerance = 5e-6f,
+    .check = cross_entropy_check,
+    .gradient = cross_entropy_gradient,
+    .flops = cross_entropy_flops,
+    .reference = cross_entropy_reference,
+};
+
+const wfi_op wfi_op_cross_entropy_backward = {
+    .name = "cross_entropy_backward",
+    .tolerance = 5e-6f,
+    .check = cross_entropy_backward_check,
+    .flops = cross_entropy_flops,
+    .reference = cross_entropy_backward_reference,
+};
+
+wf_tensor wf_cross_entropy(wf_tensor logits, wf_tensor labels) {
+    return wfi_build(&wfi_op_cross_entropy, NULL, NULL, 2, (wf_tensor[]){logits, labels});
+}
+
+/* ---- mean squared error ---- */
+
+static wf_status check_pair(const wf_graph *g, const wfi_node *node) {
+    wf_shape a = wfi_in_shape(g, node, 0), b = wfi_in_shape(g, node, 1);
+    if (!wfi_shape_equal(&a, &b))
+        return wfi_op_fail(g, node, WF_SHAPE, "the shapes %s and %s differ", wfi_show(&a).text,
+                           wfi_show(&b).text);
+    if (a.n_dims < 1 || wf_shape_n_elem(&a) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "%s has no samples, or no elements in them",
+                           wfi_show(&a).text);
+    return WF_OK;
+}
+
+static wf_status mse_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ff"));
+    WF_TRY(check_pair(g, node));
+    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(wfi_in_shape(g, node, 0).dim[0]));
+}
+
+static wf_status mse_backward_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fff"));
+    WF_TRY(check_pair(g, node));
+    wf_shape x = wfi_in_shape(g, node, 0), dloss = wfi_in_shape(g, node, 2);
+    if (dloss.n_dims != 1 || dloss.dim[0] != x.dim[0])
+        return wfi_op_fail(g, node, WF_SHAPE, "dloss %s is not one value a sample of %s",
+                           wfi_show(&dloss).text, wfi_show(&x).text);
+    return wfi_node_output(g, node, WF_F32, &x);
+}
+
+/* Symmetric: either side's gradient has the other as its target. */
+static wf_status mse_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    int32_t a = node->in[0], b = node->in[1], dloss = wfi_gradient_of(ad, node->out[0]);
+    WF_TRY(wfi_pass(ad, a, &wfi_op_mse_backward, NULL, NULL, 3, (int32_t[]){a, b, dloss}));
+    return wfi_pass(ad, b, &wfi_op_mse_backward, NULL, NULL, 3, (int32_t[]){b, a, dloss});
+}
+
+static double mse_flops(const wf_graph *g, const wfi_node *node) {
+    wf_shape x = wfi_in_shape(g, node, 0);
+    return 3 * (double)wf_shape_n_elem(&x);
+}
+
+static int64_t sample_size(const wf_shape *shape) {
+    return wf_shape_n_elem(shape) / shape->dim[0];
+}
+
+static void mse_reference(const wfi_call *call) {
+    const float *prediction = call->in[0].data, *target = call->in[1].data;
+    float *loss = call->out[0].data;
+    int64_t n_samples = call->in[0].shape.dim[0], n = sample_size(&call->in[0].shape);
+    for (int64_t s = 0; s < n_samples; s++, prediction += n, target += n) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double d = (double)prediction[i] - target[i];
+            sum += d * d;
+        }
+        loss[s] = (float)(sum / (double)n);
+    }
+}
+
+static void mse_backward_reference(const wfi_call *call) {
+    const float *prediction = call->in[0].data, *target = call->in[1].data;
+    const float *dloss = call->in[2].data;
+    float *dx = call->out[0].data;
+    int64_t n_total = wf_shape_n_elem(&call->in[0].shape), n = sample_size(&call->in[0].shape);
+    for (int64_t i = 0; i < n_total; i++)
+        dx[i] = (float)(2 * ((double)prediction[i] - target[i]) * dloss[i / n] / (double)n);
+}
+
+const wfi_op wfi_op_mse = {
+    .name = "mse",
+    .tolerance = 5e-6f,
+    .check = mse_check,
+    .gradient = mse_gradient,
+    .flops = mse_flops,
+    .reference = mse_reference,
+};
+
+const wfi_op wfi_op_mse_backward = {
+    .name = "mse_backward",
+    .tolerance = 1e-6f,
+    .check = mse_backward_check,
+    .flops = mse_flops,
+    .reference = mse_backward_reference,
+};
+
+wf_tensor wf_mse(wf_tensor prediction, wf_tensor target) {
+    return wfi_build(&wfi_op_mse, NULL, NULL, 2, (wf_tensor[]){prediction, target});
+}
+
+/* ---- where the forward ends and the backward begins ---- */
+
+static wf_status loss_record_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fi?"));
+    wf_shape loss = wfi_in_shape(g, node, 0);
+    if (loss.n_dims != 1)
+        return wfi_op_fail(g, node, WF_SHAPE, "the loss %s is not one value a row",
+                           wfi_show(&loss).text);
+    if (node->in[1] >= 0) {
+        wf_shape hits = wfi_in_shape(g, node, 1);
+        if (!wfi_shape_equal(&loss, &hits))
+            return wfi_op_fail(g, node, WF_SHAPE, "loss %s, but hits %s", wfi_show(&loss).text,
+                               wfi_show(&hits).text);
+    }
+    return wfi_node_output(g, node, WF_F64, &WF_SHAPE(2));
+}
+
+static double loss_record_flops(const wf_graph *g, const wfi_node *node) {
+    return (double)wfi_in_shape(g, node, 0).dim[0];
+}
+
+static void loss_record_reference(const wfi_call *call) {
+    const float *loss = call->in[0].data;
+    const int32_t *hit = call->n_in > 1 ? call->in[1].data : NULL;
+    double *record = call->out[0].data;
+    record[0] = record[1] = 0;
+    for (int64_t r = 0; r < call->in[0].shape.dim[0]; r++) {
+        record[0] += loss[r];
+        record[1] += hit ? hit[r] : 0;
+    }
+}
+
+static wf_status loss_gradient_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, ""));
+    if (node->shape.n_dims != 1)
+        return wfi_op_fail(g, node, WF_SHAPE, "the loss %s is not one value a row",
+                           wfi_show(&node->shape).text);
+    return wfi_node_output(g, node, WF_F32, &node->shape);
+}
+
+static void loss_gradient_reference(const wfi_call *call) {
+    float *dloss = call->out[0].data;
+    for (int64_t r = 0; r < call->out[0].shape.dim[0]; r++)
+        dloss[r] = (float)call->step->loss_scale;
+}
+
+const wfi_op wfi_op_loss_record = {
+    .name = "loss_record",
+    .tolerance = 1e-12f,
+    .check = loss_record_check,
+    .flops = loss_record_flops,
+    .reference = loss_record_reference,
+};
+
+const wfi_op wfi_op_loss_gradient = {
+    .name = "loss_gradient",
+    .tolerance = 0,
+    .check = loss_gradient_check,
+    .reference = loss_gradient_reference,
+};
