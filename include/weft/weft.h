@@ -9,6 +9,7 @@
 #include <weft/context.h>
 #include <weft/data.h>
 #include <weft/graph.h>
+#include <weft/info.h>
 #include <weft/model.h>
 #include <weft/nn.h>
 #include <weft/plan.h>

@@ -1,0 +1,31 @@
+/* What this build of weft is made of, and what it reads from the environment. */
+#ifndef WEFT_INFO_H
+#define WEFT_INFO_H
+
+#include <weft/status.h>
+
+/* One environment variable. None of them changes a result. */
+typedef struct wf_variable {
+    const char *name, *help;
+    const char *value; /* as set, or the default; borrowed from the environment */
+    int is_set;
+} wf_variable;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The i-th library that weft is built on, such as "oneDNN 2.6.3 (avx512_core)". Static;
+ * NULL past the last. */
+WF_API const char *wf_info_library(int i);
+
+/* The i-th variable that weft reads; 0 past the last. */
+WF_API int wf_info_variable(int i, wf_variable *variable_out);
+
+/* The value of a variable that weft reads, or its default; NULL for any other name. */
+WF_API const char *wf_info_variable_value(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
