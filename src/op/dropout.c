@@ -10,7 +10,7 @@ static wf_status dropout_check(wf_graph *g, wfi_node *node) {
         return wfi_op_fail(g, node, WF_INVALID_ARG, "p = %g; it must be at least 0 and below 1", p);
     WF_TRY(wfi_check_elementwise(g, node));
     wf_shape x = wfi_in_shape(g, node, 0);
-    if (x.n_dims < 1 || g->batch == 0 || x.dim[0] % g->batch)
+    if (x.n_dims < 1 || x.dim[0] != g->batch)
         return wfi_op_fail(g, node, WF_SHAPE, "%s does not begin with the samples",
                            wfi_show(&x).text);
     return WF_OK;
