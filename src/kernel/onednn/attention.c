@@ -19,8 +19,8 @@ typedef struct attention {
     int64_t n, t, c, h, d;
 } attention;
 
-static attention attention_of(wfi_kernel *kernel, const char **reason_out) {
-    const int64_t *dim = wfi_operand_value(kernel, 0)->shape.dim;
+static attention attention_of(wfi_kernel *kernel, int qkv, const char **reason_out) {
+    const int64_t *dim = wfi_operand_value(kernel, qkv)->shape.dim;
     int64_t h = kernel->node->attr.attention.n_heads, c = dim[2] / 3;
     return (attention){kernel, reason_out, dim[0], dim[1], c, h, c / h};
 }
@@ -86,7 +86,7 @@ static void mask_future(float *s, int64_t n_squares, int64_t t) {
 static wf_status run_forward(wfi_kernel *kernel, void *const operands[], void *scratch,
                              const wfi_step_args *step) {
     (void)step;
-    attention a = attention_of(kernel, NULL);
+    attention a = attention_of(kernel, 0, NULL);
     WF_TRY(wfi_run_primitive(kernel, 0, operands, scratch));
     if (kernel->node->attr.attention.causal) mask_future(operands[2], a.n * a.h, a.t);
     WF_TRY(wfi_run_primitive(kernel, 1, operands, scratch));
@@ -95,7 +95,7 @@ static wf_status run_forward(wfi_kernel *kernel, void *const operands[], void *s
 
 /* qkv -> y, P. The softmax works in place, on P. */
 static wf_status describe_forward(wfi_kernel *kernel, const char **reason_out) {
-    attention a = attention_of(kernel, reason_out);
+    attention a = attention_of(kernel, 0, reason_out);
     wfi_onednn *state = wfi_onednn_of(kernel);
     wfi_md data = softmax_md(&a);
     place p = {square_md(&a, false), 2, 0}, y = {heads_md(&a, a.c, false), 1, 0};
@@ -113,17 +113,17 @@ static wf_status describe_forward(wfi_kernel *kernel, const char **reason_out) {
     return WF_OK;
 }
 
-/* qkv, P, dy -> dqkv. dP, then dS in its place, in scratch. */
+/* dy, qkv, P -> dqkv. dP, then dS in its place, in scratch. */
 static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) {
-    attention a = attention_of(kernel, reason_out);
+    attention a = attention_of(kernel, 1, reason_out);
     wfi_onednn *state = wfi_onednn_of(kernel);
     state->own_scratch_bytes =
         wfi_round_up((size_t)(a.n * a.h * a.t * a.t) * sizeof(float), WFI_ALIGN_BYTES);
     wfi_md data = softmax_md(&a);
     double factor = 1 / sqrt((double)a.d);
-    place dy = {heads_md(&a, a.c, false), 2, 0}, ds = {square_md(&a, false), WFI_SCRATCH, 0};
-    place p_turned = {square_md(&a, true), 1, 0}, ds_turned = {square_md(&a, true), WFI_SCRATCH, 0};
-    WF_TRY(add_product(&a, dy, part_of(&a, 0, VALUE, true), ds, 1));
+    place dy = {heads_md(&a, a.c, false), 0, 0}, ds = {square_md(&a, false), WFI_SCRATCH, 0};
+    place p_turned = {square_md(&a, true), 2, 0}, ds_turned = {square_md(&a, true), WFI_SCRATCH, 0};
+    WF_TRY(add_product(&a, dy, part_of(&a, 1, VALUE, true), ds, 1));
     dnnl_primitive_desc_t forward, desc;
     wfi_primitive *softmax;
     WF_TRY(wfi_describe_softmax(&state->lib, dnnl_forward_training, false, &data, NULL, &forward));
@@ -132,11 +132,11 @@ static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) 
     if (status != WF_OK) dnnl_primitive_desc_destroy(forward);
     WF_TRY(status);
     WF_TRY(wfi_add_primitive(kernel, desc, forward, reason_out, &softmax));
-    WF_TRY(wfi_bind_at(kernel, softmax, DNNL_ARG_DST, 1, 0));
+    WF_TRY(wfi_bind_at(kernel, softmax, DNNL_ARG_DST, 2, 0));
     WF_TRY(wfi_bind_at(kernel, softmax, DNNL_ARG_DIFF_DST, WFI_SCRATCH, 0));
     WF_TRY(wfi_bind_at(kernel, softmax, DNNL_ARG_DIFF_SRC, WFI_SCRATCH, 0));
-    WF_TRY(add_product(&a, ds, part_of(&a, 0, KEY, false), part_of(&a, 3, QUERY, false), factor));
-    WF_TRY(add_product(&a, ds_turned, part_of(&a, 0, QUERY, false), part_of(&a, 3, KEY, false),
+    WF_TRY(add_product(&a, ds, part_of(&a, 1, KEY, false), part_of(&a, 3, QUERY, false), factor));
+    WF_TRY(add_product(&a, ds_turned, part_of(&a, 1, QUERY, false), part_of(&a, 3, KEY, false),
                        factor));
     WF_TRY(add_product(&a, p_turned, dy, part_of(&a, 3, VALUE, false), 1));
     set_extents(kernel);

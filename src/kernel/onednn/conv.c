@@ -175,10 +175,10 @@ wf_status wfi_describe_conv2d_backward_data(wfi_kernel *kernel, const wfi_kernel
     return describe(kernel, options, &conv, reason_out);
 }
 
-/* x, dy -> dweight, dbias */
+/* dy, x -> dweight, dbias */
 wf_status wfi_describe_conv2d_backward_weight(wfi_kernel *kernel, const wfi_kernel_options *options,
                                               const char **reason_out) {
-    convolution conv = {.direction = BACKWARD_WEIGHT, .x = 0, .y = 1, .weight = 2, .bias = 3};
+    convolution conv = {.direction = BACKWARD_WEIGHT, .y = 0, .x = 1, .weight = 2, .bias = 3};
     if (kernel->node->n_out == 1) conv.bias = -1;
     return describe(kernel, options, &conv, reason_out);
 }

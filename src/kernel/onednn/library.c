@@ -7,10 +7,11 @@
 
 /* ---- engine, threads, errors ---- */
 
-wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *what) {
+wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *verb,
+                            const char *object) {
     if (status == dnnl_success) return WF_OK;
     return wfi_fail(ctx, status == dnnl_out_of_memory ? WF_NO_MEMORY : WF_DEVICE,
-                    "oneDNN could not %s: %s", what, dnnl_status2str(status));
+                    "oneDNN could not %s %s: %s", verb, object, dnnl_status2str(status));
 }
 
 /* A CPU engine is a few dozen bytes, so each kernel has its own and nothing is
@@ -18,7 +19,7 @@ wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *w
  * the engine's address: equal kernels still share their code.) */
 wf_status wfi_library_open(wf_context *ctx, wfi_library *lib_out) {
     dnnl_engine_t engine;
-    WF_TRY(wfi_library_check(ctx, dnnl_engine_create(&engine, dnnl_cpu, 0), "open the CPU"));
+    WF_TRY(wfi_library_check(ctx, dnnl_engine_create(&engine, dnnl_cpu, 0), "open", "the CPU"));
     *lib_out = (wfi_library){ctx, engine};
     return WF_OK;
 }
@@ -91,11 +92,11 @@ static dnnl_status_t make_native(const wfi_md *md, dnnl_memory_desc_t *native_ou
 }
 
 wf_status wfi_md_own(const wfi_library *lib, const wfi_md *md, wfi_owned_md *md_out) {
-    return wfi_library_check(lib->ctx, make_native(md, md_out), "describe a memory");
+    return wfi_library_check(lib->ctx, make_native(md, md_out), "describe", "a memory");
 }
 
 wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_out) {
-    return wfi_library_check(lib->ctx, dnnl_memory_desc_clone(md_out, md), "copy a description");
+    return wfi_library_check(lib->ctx, dnnl_memory_desc_clone(md_out, md), "copy", "a description");
 }
 
 void wfi_md_disown(const wfi_library *lib, wfi_owned_md md) {
@@ -122,7 +123,7 @@ wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_
 
 wf_status wfi_md_own(const wfi_library *lib, const wfi_md *md, wfi_owned_md *md_out) {
     dnnl_memory_desc_t native;
-    WF_TRY(wfi_library_check(lib->ctx, make_native(md, &native), "describe a memory"));
+    WF_TRY(wfi_library_check(lib->ctx, make_native(md, &native), "describe", "a memory"));
     return wfi_md_copy(lib, &native, md_out);
 }
 
@@ -215,7 +216,7 @@ static wf_status call_end(call *c, const wfi_library *lib, dnnl_primitive_desc_t
     if (c->attr) dnnl_primitive_attr_destroy(c->attr);
     if (c->status == dnnl_unimplemented || c->status == dnnl_invalid_arguments)
         return WF_UNSUPPORTED;
-    WF_TRY(wfi_library_check(lib->ctx, c->status, "describe a kernel"));
+    WF_TRY(wfi_library_check(lib->ctx, c->status, "describe", "a kernel"));
     *desc_out = c->desc;
     return WF_OK;
 }

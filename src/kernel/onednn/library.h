@@ -52,8 +52,9 @@ typedef struct wfi_library {
 wf_status wfi_library_open(wf_context *ctx, wfi_library *lib_out);
 void wfi_library_close(wfi_library *lib);
 
-/* Records "oneDNN could not <what>: <status in words>". WF_OK for success. */
-wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *what);
+/* Records "oneDNN could not <verb> <object>: <status in words>". WF_OK for success. */
+wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *verb,
+                            const char *object);
 
 /* The library's number of threads on the calling thread; UNSUPPORTED if it is
  * not built on OpenMP and `n_threads` is not 1. */

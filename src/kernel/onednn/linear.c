@@ -7,12 +7,6 @@
 #include "kernel/onednn/onednn.h"
 #include "op/op_table.h"
 
-static wfi_md rows_md(const wfi_kernel *kernel, int operand) {
-    const wf_shape *shape = &wfi_operand_value(kernel, operand)->shape;
-    int64_t n = shape->dim[shape->n_dims - 1];
-    return wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){wf_shape_n_elem(shape) / n, n});
-}
-
 /* The library's weight is [out, in]; the node's may lie the other way. */
 static wfi_md weight_md(const wfi_kernel *kernel, int operand) {
     const int64_t *dim = wfi_operand_value(kernel, operand)->shape.dim;
@@ -28,8 +22,8 @@ wf_status wfi_describe_linear(wfi_kernel *kernel, const wfi_kernel_options *opti
                               const char **reason_out) {
     (void)options;
     int n_in = kernel->node->n_in;
-    wfi_md x = rows_md(kernel, 0), weight = weight_md(kernel, 1);
-    wfi_md bias = {.kind = WFI_MD_ABSENT}, y = rows_md(kernel, n_in);
+    wfi_md x = wfi_operand_rows(kernel, 0), weight = weight_md(kernel, 1);
+    wfi_md bias = {.kind = WFI_MD_ABSENT}, y = wfi_operand_rows(kernel, n_in);
     if (n_in > 2) bias = wfi_operand_md(kernel, 2);
     dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
@@ -61,7 +55,8 @@ static wf_status describe_backward(const wfi_kernel *kernel, dnnl_prop_kind_t pr
 wf_status wfi_describe_linear_backward_data(wfi_kernel *kernel, const wfi_kernel_options *options,
                                             const char **reason_out) {
     (void)options;
-    wfi_md y = rows_md(kernel, 0), weight = weight_md(kernel, 1), x = rows_md(kernel, 2);
+    wfi_md y = wfi_operand_rows(kernel, 0), weight = weight_md(kernel, 1),
+           x = wfi_operand_rows(kernel, 2);
     dnnl_primitive_desc_t hint, desc;
     wfi_primitive *primitive;
     WF_TRY(describe_backward(kernel, dnnl_backward_data, &x, &weight, NULL, &y, &hint, &desc));
@@ -71,19 +66,20 @@ wf_status wfi_describe_linear_backward_data(wfi_kernel *kernel, const wfi_kernel
     return wfi_bind(kernel, primitive, DNNL_ARG_WEIGHTS, 1);
 }
 
-/* x, dy -> dweight, dbias */
+/* dy, x -> dweight, dbias */
 wf_status wfi_describe_linear_backward_weight(wfi_kernel *kernel, const wfi_kernel_options *options,
                                               const char **reason_out) {
     (void)options;
-    wfi_md x = rows_md(kernel, 0), y = rows_md(kernel, 1), weight = weight_md(kernel, 2);
+    wfi_md y = wfi_operand_rows(kernel, 0), x = wfi_operand_rows(kernel, 1),
+           weight = weight_md(kernel, 2);
     wfi_md bias = {.kind = WFI_MD_ABSENT};
     if (kernel->node->n_out > 1) bias = wfi_operand_md(kernel, 3);
     dnnl_primitive_desc_t hint, desc;
     wfi_primitive *primitive;
     WF_TRY(describe_backward(kernel, dnnl_backward_weights, &x, &weight, &bias, &y, &hint, &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 0));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 1));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 0));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 1));
     if (bias.kind != WFI_MD_ABSENT) WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_BIAS, 3));
     return wfi_bind(kernel, primitive, DNNL_ARG_DIFF_WEIGHTS, 2);
 }

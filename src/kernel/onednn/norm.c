@@ -56,22 +56,22 @@ static wf_status describe_inference(wfi_kernel *kernel, unsigned flags, const ch
     return wfi_bind(kernel, primitive, DNNL_ARG_DST, 5);
 }
 
-/* x, scale, mean, variance, dy, workspace -> dx, dscale, dshift */
+/* dy, x, mean, variance, scale, workspace -> dx, dscale, dshift */
 static wf_status describe_backward(wfi_kernel *kernel, unsigned flags, const char **reason_out) {
-    wfi_md x = wfi_operand_md(kernel, 0);
+    wfi_md x = wfi_operand_md(kernel, 1);
     dnnl_primitive_desc_t forward, backward;
     WF_TRY(describe_pair(&wfi_onednn_of(kernel)->lib, &x, (float)kernel->node->attr.norm.eps, flags,
                          &forward, &backward));
     wfi_primitive *primitive;
     WF_TRY(wfi_add_primitive(kernel, backward, forward, reason_out, &primitive));
     int first_out = kernel->node->n_in;
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 0));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SCALE, 1));
-    if (WFI_BATCH_NORM_BACKWARD_TAKES_SHIFT)
-        WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SHIFT, 1, 0)); /* the scale's values do */
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 0));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 1));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_MEAN, 2));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_VARIANCE, 3));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 4));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SCALE, 4));
+    if (WFI_BATCH_NORM_BACKWARD_TAKES_SHIFT)
+        WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SHIFT, 4, 0)); /* the scale's values do */
     if (kernel->node->attr.norm.relu) WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_WORKSPACE, 5));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SRC, first_out));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SCALE, first_out + 1));
@@ -89,43 +89,50 @@ wf_status wfi_describe_bn(wfi_kernel *kernel, const wfi_kernel_options *options,
     return describe_backward(kernel, flags, reason_out);
 }
 
-/* x, scale, shift -> y, mean, variance; x, scale, mean, variance, dy -> dx, dscale, dshift */
+/* x, scale, shift -> y, mean, variance */
+static wf_status bind_layer_norm(wfi_kernel *kernel, wfi_primitive *primitive) {
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 0));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SCALE, 1));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SHIFT, 2));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DST, 3));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_MEAN, 4));
+    return wfi_bind(kernel, primitive, DNNL_ARG_VARIANCE, 5);
+}
+
+/* dy, x, mean, variance, scale -> dx, dscale, dshift */
+static wf_status bind_layer_norm_backward(wfi_kernel *kernel, wfi_primitive *primitive) {
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 0));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 1));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_MEAN, 2));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_VARIANCE, 3));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SCALE, 4));
+    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SHIFT, 4, 0));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SRC, 5));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SCALE, 6));
+    return wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SHIFT, 7);
+}
+
 wf_status wfi_describe_ln(wfi_kernel *kernel, const wfi_kernel_options *options,
                           const char **reason_out) {
     (void)options;
     const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
     bool is_forward = kernel->node->op == &wfi_op_layer_norm;
-    const wf_shape *shape = &wfi_operand_value(kernel, 0)->shape;
-    int64_t n = shape->dim[shape->n_dims - 1], n_rows = wf_shape_n_elem(shape) / n;
-    wfi_md data = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){n_rows, n});
-    wfi_md stat = wfi_md_make(WFI_MD_STRIDED, 1, &n_rows);
+    wfi_md data = wfi_operand_rows(kernel, 0);
+    wfi_md stat = wfi_md_make(WFI_MD_STRIDED, 1, data.dim);
     unsigned flags = dnnl_use_scale | dnnl_use_shift;
     float eps = (float)kernel->node->attr.norm.eps;
     dnnl_primitive_desc_t forward, desc;
+    wfi_primitive *primitive;
     WF_TRY(wfi_describe_layer_norm(lib, dnnl_forward_training, &data, &stat, eps, flags, NULL,
                                    &forward));
-    desc = forward;
-    if (!is_forward) {
-        wf_status status =
-            wfi_describe_layer_norm(lib, dnnl_backward, &data, &stat, eps, flags, forward, &desc);
-        if (status != WF_OK) dnnl_primitive_desc_destroy(forward);
-        WF_TRY(status);
-    }
-    wfi_primitive *primitive;
-    WF_TRY(wfi_add_primitive(kernel, desc, is_forward ? NULL : forward, reason_out, &primitive));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 0));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SCALE, 1));
     if (is_forward) {
-        WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SHIFT, 2));
-        WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DST, 3));
-        WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_MEAN, 4));
-        return wfi_bind(kernel, primitive, DNNL_ARG_VARIANCE, 5);
+        WF_TRY(wfi_add_primitive(kernel, forward, NULL, reason_out, &primitive));
+        return bind_layer_norm(kernel, primitive);
     }
-    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SHIFT, 1, 0));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_MEAN, 2));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_VARIANCE, 3));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 4));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SRC, 5));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SCALE, 6));
-    return wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SHIFT, 7);
+    wf_status status =
+        wfi_describe_layer_norm(lib, dnnl_backward, &data, &stat, eps, flags, forward, &desc);
+    if (status != WF_OK) dnnl_primitive_desc_destroy(forward);
+    WF_TRY(status);
+    WF_TRY(wfi_add_primitive(kernel, desc, forward, reason_out, &primitive));
+    return bind_layer_norm_backward(kernel, primitive);
 }

@@ -72,6 +72,14 @@ wfi_md wfi_operand_md(const wfi_kernel *kernel, int operand) {
                        value->shape.dim);
 }
 
+wfi_md wfi_operand_rows(const wfi_kernel *kernel, int operand) {
+    const wfi_value *value = wfi_operand_value(kernel, operand);
+    if (!value) return (wfi_md){.kind = WFI_MD_ABSENT};
+    const wf_shape *shape = &value->shape;
+    int64_t n = shape->n_dims > 0 ? shape->dim[shape->n_dims - 1] : 1;
+    return wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){wf_shape_n_elem(shape) / n, n});
+}
+
 wfi_md wfi_operand_row(const wfi_kernel *kernel, int operand) {
     const wfi_value *value = wfi_operand_value(kernel, operand);
     if (!value) return (wfi_md){.kind = WFI_MD_ABSENT};
@@ -170,18 +178,18 @@ static wf_status onednn_prepare(wfi_kernel *kernel) {
     if (state->stream) return WF_OK;
     WF_TRY(wfi_library_check(
         ctx, dnnl_stream_create(&state->stream, state->lib.engine, dnnl_stream_default_flags),
-        "create a stream"));
+        "create", "a stream"));
     for (int p = 0; p < state->n_primitives; p++) {
         wfi_primitive *primitive = &state->primitives[p];
         WF_TRY(wfi_library_check(ctx, dnnl_primitive_create(&primitive->primitive, primitive->desc),
-                                 "build a kernel"));
+                                 "build", "a kernel"));
         for (int i = 0; i < primitive->n_args; i++)
             WF_TRY(wfi_library_check(
                 ctx,
                 dnnl_memory_create(&primitive->args[i].memory,
                                    wfi_desc_md(primitive->desc, primitive->args[i].arg),
                                    state->lib.engine, DNNL_MEMORY_NONE),
-                "create a memory"));
+                "create", "a memory"));
     }
     return WF_OK;
 }
@@ -197,13 +205,13 @@ wf_status wfi_run_primitive(wfi_kernel *kernel, int index, void *const operands[
         if (handle == primitive->bound[i]) continue;
         WF_TRY(wfi_library_check(kernel->ctx,
                                  dnnl_memory_set_data_handle(primitive->args[i].memory, handle),
-                                 "take an address"));
+                                 "take", "an address"));
         primitive->bound[i] = handle;
     }
     return wfi_library_check(kernel->ctx,
                              dnnl_primitive_execute(primitive->primitive, state->stream,
                                                     primitive->n_args, primitive->args),
-                             kernel->label);
+                             "run", kernel->label);
 }
 
 static wf_status onednn_run(wfi_kernel *kernel, void *const operands[], void *scratch,
@@ -214,7 +222,7 @@ static wf_status onednn_run(wfi_kernel *kernel, void *const operands[], void *sc
     else
         for (int p = 0; p < state->n_primitives; p++)
             WF_TRY(wfi_run_primitive(kernel, p, operands, scratch));
-    return wfi_library_check(kernel->ctx, dnnl_stream_wait(state->stream), kernel->label);
+    return wfi_library_check(kernel->ctx, dnnl_stream_wait(state->stream), "run", kernel->label);
 }
 
 static void destroy_primitive(wfi_primitive *primitive) {

@@ -75,9 +75,10 @@ wf_status wfi_onednn_open(wfi_kernel *kernel, int n_threads);
 
 /* The value behind an operand, NULL if it is absent. */
 const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand);
-/* How an operand's value lies in memory: of its shape, or as one long row (for what
- * treats all elements alike). ABSENT if it is. */
+/* How an operand's value lies in memory: of its shape; as [rows, last dim]; or as one
+ * long row, for what treats all elements alike. ABSENT if it is. */
 wfi_md wfi_operand_md(const wfi_kernel *kernel, int operand);
+wfi_md wfi_operand_rows(const wfi_kernel *kernel, int operand);
 wfi_md wfi_operand_row(const wfi_kernel *kernel, int operand);
 
 /* Appends a primitive; `desc` and `hint` (may be NULL) are the kernel's from here

@@ -10,9 +10,7 @@ wf_status wfi_describe_softmaxes(wfi_kernel *kernel, const wfi_kernel_options *o
     const wfi_op *op = kernel->node->op;
     bool is_forward = op == &wfi_op_softmax || op == &wfi_op_log_softmax;
     bool logarithm = op == &wfi_op_log_softmax || op == &wfi_op_log_softmax_backward;
-    const wf_shape *shape = &wfi_operand_value(kernel, 0)->shape;
-    int64_t n = shape->dim[shape->n_dims - 1];
-    wfi_md data = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){wf_shape_n_elem(shape) / n, n});
+    wfi_md data = wfi_operand_rows(kernel, 0);
     dnnl_primitive_desc_t forward, desc;
     WF_TRY(wfi_describe_softmax(lib, dnnl_forward_training, logarithm, &data, NULL, &forward));
     desc = forward;
