@@ -3,16 +3,30 @@
 #   WEFT         the command line program        WEFT_SOURCE  the root of the repository
 #   WEFT_BUILD   the build folder                CC           the compiler
 # A test that cannot run here prints why and exits with 77: it counts as skipped.
-# Tests labelled "tree" look at the sources and not at the build.
+# Tests labelled "once" would learn nothing from a sanitizer: they run without only.
 
 enable_testing()
 add_custom_target(tests)
 set(WEFT_TEST_TIMEOUT 120 CACHE STRING "Seconds after which a test has failed")
 
+set(test_environment WEFT=${PROJECT_BINARY_DIR}/weft WEFT_SOURCE=${PROJECT_SOURCE_DIR}
+  WEFT_BUILD=${PROJECT_BINARY_DIR} CC=${CMAKE_C_COMPILER})
+set(timeout ${WEFT_TEST_TIMEOUT})
+if(WEFT_SANITIZE MATCHES "thread")
+  # The sanitizer sees weft's code, not that of libraries which were built without it: what
+  # those do with each other (OpenMP's workers above all) looks like races and is none.
+  list(APPEND test_environment OMP_NUM_THREADS=1
+    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1")
+  math(EXPR timeout "${timeout} * 5")
+elseif(WEFT_SANITIZE)
+  list(APPEND test_environment UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+    ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1)
+  math(EXPR timeout "${timeout} * 3")
+endif()
+
 function(weft_register name label)
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT} SKIP_RETURN_CODE 77
-    LABELS ${label} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT
-    "WEFT=${PROJECT_BINARY_DIR}/weft;WEFT_SOURCE=${PROJECT_SOURCE_DIR};WEFT_BUILD=${PROJECT_BINARY_DIR};CC=${CMAKE_C_COMPILER}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+    LABELS ${label} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${test_environment}")
 endfunction()
 
 # Adds a program that is built by the target `tests`, into the build folder's `folder`.
@@ -48,10 +62,10 @@ endforeach()
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*.sh)
 foreach(source IN LISTS sources)
   get_filename_component(name ${source} NAME_WE)
-  file(STRINGS ${source} tree REGEX "^# *label: *tree$")
+  file(STRINGS ${source} once REGEX "^# *label: *once$")
   add_test(NAME ${name} COMMAND bash ${source})
-  if(tree)
-    weft_register(${name} tree)
+  if(once)
+    weft_register(${name} once)
   else()
     weft_register(${name} program)
   endif()

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# scripts/run-tests counts what passes, fails and is skipped, and its exit status tells.
+# label: once
+set -uo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+echo "WEFT_SANITIZE:STRING=" >"$folder/CMakeCache.txt"
+
+failed=0
+expect() { # STATUS CLOSING-LINE, tests on standard input
+    cat >"$folder/CTestTestfile.cmake"
+    said=$(scripts/run-tests "$folder" 2>&1)
+    status=$?
+    [[ $((status != 0)) == "$1" && $(tail -n 1 <<<"$said") == "$2" ]] && return
+    echo "wanted '$2', status $1; got status $status and:"
+    echo "$said"
+    failed=1
+}
+expect 0 "1 passed, 0 failed" <<'TESTS'
+add_test(good true)
+TESTS
+expect 0 "3 passed, 0 failed, 1 skipped" <<'TESTS'
+add_test(good true)
+add_test(cases printf "[       OK ] one\n[       OK ] two\n[  PASSED  ] 2 test(s).\n")
+add_test(other sh -c "exit 77")
+set_tests_properties(other PROPERTIES SKIP_RETURN_CODE 77)
+TESTS
+expect 1 "2 passed, 4 failed" <<'TESTS'
+add_test(good true)
+add_test(bad false)
+add_test(slow sleep 20)
+set_tests_properties(slow PROPERTIES TIMEOUT 1)
+add_test(gone /no/such/program)
+add_test(cases sh -c "printf '[       OK ] one\n[  FAILED  ] two\n[  FAILED  ] tests: 1 test(s), listed below:\n[  FAILED  ] two\n'; exit 1")
+TESTS
+grep -q '^  ctest --test-dir .* -R "^bad$"' <<<"$said" || { echo "no line repeats 'bad'"; failed=1; }
+expect 1 "0 passed, 0 failed" </dev/null
+exit $failed

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# scripts/setup with a pretended package manager: silent when all is there, else it says
+# what is missing and why, asks for it once, through sudo when not root.
+# label: once
+set -uo pipefail
+fake=$(mktemp -d)
+trap 'rm -rf "$fake"' EXIT
+cat >"$fake/dpkg-query" <<'SH'
+#!/bin/sh
+for name; do :; done
+case " $MISSING " in *" $name "*) exit 1 ;; esac
+echo installed
+SH
+cat >"$fake/apt-get" <<'SH'
+#!/bin/sh
+echo "$VIA apt-get $*" >>"$FAKE/calls"
+[ -z "$BROKEN" ]
+SH
+cat >"$fake/sudo" <<'SH'
+#!/bin/sh
+VIA=sudo exec "$@"
+SH
+echo 'echo ${USER_ID:-0}' >"$fake/id"
+chmod +x "$fake"/*
+export FAKE=$fake MISSING= BROKEN= VIA= PATH=$fake:$PATH
+
+failed=0
+expect() { # STATUS NAME, wanted text in $said or $calls as further patterns
+    [[ $status == "$1" ]] || { echo "$2: exit status $status, should be $1"; failed=1; }
+    for pattern in "${@:3}"; do
+        [[ "$said$calls" == *"$pattern"* ]] || { echo "$2: no '$pattern' in: $said$calls"; failed=1; }
+    done
+}
+setup() {
+    : >"$fake/calls"
+    said=$(scripts/setup "$@" 2>&1)
+    status=$?
+    calls=$(<"$fake/calls")
+}
+setup
+expect 0 "all there"
+[[ -z $said$calls ]] || { echo "all there, yet: $said$calls"; failed=1; }
+
+MISSING="gnuplot-nox zlib1g-dev" setup
+expect 0 "two missing" "gnuplot: pictures" "zlib: compressed" " apt-get -q update" "recommends zlib1g-dev gnuplot-nox"
+[[ $calls != *sudo* ]] || { echo "sudo although root"; failed=1; }
+
+MISSING=cmake USER_ID=1000 setup
+expect 0 "not root" "sudo apt-get -q update" "sudo apt-get -q install"
+
+MISSING=clang setup --fuzz
+expect 0 "fuzz" "libFuzzer" "recommends clang"
+MISSING=clang setup
+expect 0 "no fuzz"
+[[ -z $calls ]] || { echo "clang without --fuzz"; failed=1; }
+
+MISSING=cmake BROKEN=1 setup
+expect 1 "apt-get fails" "could not install: cmake"
+setup --nonsense
+expect 2 "unknown option" "usage"
+exit $failed
