@@ -27,6 +27,17 @@ string(REGEX REPLACE "/$" "" pc_to_prefix ${pc_to_prefix})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/weft.pc @ONLY)
 install(FILES ${generated}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-if(TARGET weft_cli)
-  install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# The program, and what it prints of its table of options: man page and completion.
+if(NOT TARGET weft_cli)
+  return()
+endif()
+install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(NOT WEFT_SANITIZE)
+  add_custom_command(OUTPUT ${generated}/weft.1 ${generated}/weft.bash DEPENDS weft_cli VERBATIM
+    COMMAND weft_cli help --man > ${generated}/weft.1
+    COMMAND weft_cli help --completion bash > ${generated}/weft.bash)
+  add_custom_target(weft_help ALL DEPENDS ${generated}/weft.1 ${generated}/weft.bash)
+  install(FILES ${generated}/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${generated}/weft.bash RENAME weft
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 endif()

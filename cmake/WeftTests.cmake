@@ -35,7 +35,7 @@ function(weft_add_test_program target name folder)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name}
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${target} PRIVATE weft_static)
+  target_link_libraries(${target} PRIVATE weft_cli_static)
   add_dependencies(tests ${target})
 endfunction()
 
