@@ -7,6 +7,8 @@
 
 enable_testing()
 add_custom_target(tests)
+add_custom_target(fuzzers)
+add_dependencies(tests fuzzers)
 set(WEFT_TEST_TIMEOUT 120 CACHE STRING "Seconds after which a test has failed")
 
 set(test_environment WEFT=${PROJECT_BINARY_DIR}/weft WEFT_SOURCE=${PROJECT_SOURCE_DIR}
@@ -29,14 +31,13 @@ function(weft_register name label)
     LABELS ${label} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${test_environment}")
 endfunction()
 
-# Adds a program that is built by the target `tests`, into the build folder's `folder`.
+# Adds a program of the build folder's `folder` that is not built by default.
 function(weft_add_test_program target name folder)
   add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name}
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE weft_cli_static)
-  add_dependencies(tests ${target})
 endfunction()
 
 # ---- tests in C ----
@@ -52,6 +53,7 @@ foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME_WE)
     weft_add_test_program(test_${name} ${name} tests ${source})
     target_link_libraries(test_${name} PRIVATE PkgConfig::CMOCKA)
+    add_dependencies(tests test_${name})
     add_test(NAME ${name} COMMAND test_${name})
     weft_register(${name} program)
   endif()
@@ -85,4 +87,5 @@ foreach(source IN LISTS sources)
     add_test(NAME ${target} COMMAND ${target} ${PROJECT_SOURCE_DIR}/fuzz/corpus/${name})
     weft_register(${target} program)
   endif()
+  add_dependencies(fuzzers ${target})
 endforeach()
