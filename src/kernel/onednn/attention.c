@@ -63,16 +63,6 @@ static wf_status add_product(const attention *a, place x, place y, place z, doub
     return wfi_bind_at(a->kernel, primitive, DNNL_ARG_DST, z.operand, z.offset_bytes);
 }
 
-/* The extents are the values' own: all of each is used. */
-static void set_extents(wfi_kernel *kernel) {
-    for (int i = 0; i < kernel->n_operands; i++) {
-        const wfi_value *value = wfi_operand_value(kernel, i);
-        if (value)
-            kernel->bytes[i] =
-                (size_t)wf_shape_n_elem(&value->shape) * wf_dtype_bytes(value->dtype);
-    }
-}
-
 static wfi_md softmax_md(const attention *a) {
     return wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){a->n * a->h * a->t, a->t});
 }
@@ -109,7 +99,7 @@ static wf_status describe_forward(wfi_kernel *kernel, const char **reason_out) {
     WF_TRY(wfi_bind_at(kernel, softmax, DNNL_ARG_DST, 2, 0));
     WF_TRY(add_product(&a, p, part_of(&a, 0, VALUE, false), y, 1));
     state->run = run_forward;
-    set_extents(kernel);
+    wfi_use_whole_values(kernel);
     return WF_OK;
 }
 
@@ -139,7 +129,7 @@ static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) 
     WF_TRY(add_product(&a, ds_turned, part_of(&a, 1, QUERY, false), part_of(&a, 3, KEY, false),
                        factor));
     WF_TRY(add_product(&a, p_turned, dy, part_of(&a, 3, VALUE, false), 1));
-    set_extents(kernel);
+    wfi_use_whole_values(kernel);
     return WF_OK;
 }
 

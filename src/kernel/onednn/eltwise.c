@@ -29,7 +29,7 @@ static wf_status describe_forward(wfi_kernel *kernel, dnnl_alg_kind_t alg, float
     return wfi_bind(kernel, primitive, DNNL_ARG_DST, 1);
 }
 
-/* x or y, dy -> dx */
+/* dy, x or y -> dx */
 static wf_status describe_backward(wfi_kernel *kernel, dnnl_alg_kind_t alg, int data_arg,
                                    const char **reason_out) {
     const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
@@ -42,8 +42,8 @@ static wf_status describe_backward(wfi_kernel *kernel, dnnl_alg_kind_t alg, int 
     WF_TRY(status);
     wfi_primitive *primitive;
     WF_TRY(wfi_add_primitive(kernel, desc, forward, reason_out, &primitive));
-    WF_TRY(wfi_bind(kernel, primitive, data_arg, 0));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 1));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 0));
+    WF_TRY(wfi_bind(kernel, primitive, data_arg, 1));
     return wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SRC, 2);
 }
 

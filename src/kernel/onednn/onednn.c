@@ -44,6 +44,8 @@ static const struct {
     {&wfi_op_softmax_backward, wfi_describe_softmaxes},
     {&wfi_op_log_softmax, wfi_describe_softmaxes},
     {&wfi_op_log_softmax_backward, wfi_describe_softmaxes},
+    {&wfi_op_cross_entropy, wfi_describe_cross_entropy},
+    {&wfi_op_cross_entropy_backward, wfi_describe_cross_entropy},
     {&wfi_op_self_attention, wfi_describe_attention},
     {&wfi_op_self_attention_backward, wfi_describe_attention},
     {&wfi_op_reorder, wfi_describe_layout},
@@ -106,6 +108,14 @@ wf_status wfi_bind(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int op
                         kernel->label, arg);
     kernel->bytes[operand] = n_bytes;
     return wfi_bind_at(kernel, primitive, arg, operand, 0);
+}
+
+void wfi_use_whole_values(wfi_kernel *kernel) {
+    for (int i = 0; i < kernel->n_operands; i++) {
+        const wfi_value *value = wfi_operand_value(kernel, i);
+        if (!value) continue;
+        kernel->bytes[i] = (size_t)wf_shape_n_elem(&value->shape) * wf_dtype_bytes(value->dtype);
+    }
 }
 
 wf_status wfi_bind_format(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,

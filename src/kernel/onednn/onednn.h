@@ -59,6 +59,7 @@ wf_status wfi_describe_linear_backward_weight(wfi_kernel *, const wfi_kernel_opt
                                               const char **);
 wf_status wfi_describe_product(wfi_kernel *, const wfi_kernel_options *, const char **);
 wf_status wfi_describe_softmaxes(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_cross_entropy(wfi_kernel *, const wfi_kernel_options *, const char **);
 wf_status wfi_describe_attention(wfi_kernel *, const wfi_kernel_options *, const char **);
 wf_status wfi_describe_layout(wfi_kernel *, const wfi_kernel_options *, const char **);
 
@@ -92,6 +93,8 @@ wf_status wfi_bind(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int op
 /* The same somewhere inside it; the extent is left alone. */
 wf_status wfi_bind_at(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
                       size_t offset_bytes);
+/* For kernels that bind pieces: all of each value is used. */
+void wfi_use_whole_values(wfi_kernel *kernel);
 /* Binds a parameter or its gradient, publishing the format the primitive asks for
  * if it is not `plain`. */
 wf_status wfi_bind_format(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,

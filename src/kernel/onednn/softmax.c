@@ -2,7 +2,7 @@
 #include "kernel/onednn/onednn.h"
 #include "op/op_table.h"
 
-/* x -> y; y, dy -> dx */
+/* x -> y; dy, y -> dx */
 wf_status wfi_describe_softmaxes(wfi_kernel *kernel, const wfi_kernel_options *options,
                                  const char **reason_out) {
     (void)options;
@@ -26,7 +26,7 @@ wf_status wfi_describe_softmaxes(wfi_kernel *kernel, const wfi_kernel_options *o
         WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 0));
         return wfi_bind(kernel, primitive, DNNL_ARG_DST, 1);
     }
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DST, 0));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 1));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 0));
+    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DST, 1));
     return wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SRC, 2);
 }

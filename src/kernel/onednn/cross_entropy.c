@@ -1,0 +1,118 @@
+/* Cross entropy over many classes (50257 for GPT-2): the exponentials are the
+ * library's softmax, a few rows at a time so that they are still in the cache when
+ * the loss is read off them. */
+#include "kernel/onednn/onednn.h"
+#include "op/op_table.h"
+
+#include <math.h>
+
+#define CACHE_BYTES (256 << 10) /* for one thread's rows; a fraction of the second level */
+
+typedef struct table {
+    int64_t n_rows, n; /* n classes */
+    int64_t n_at_once; /* divides n_rows */
+} table;
+
+static table table_of(const wfi_kernel *kernel) {
+    wfi_md rows = wfi_operand_rows(kernel, 0);
+    table t = {rows.dim[0], rows.dim[1], 0};
+    int64_t most = wfi_onednn_of(kernel)->n_threads * CACHE_BYTES / (int64_t)sizeof(float) / t.n;
+    t.n_at_once = wfi_min_i64(wfi_max_i64(most, 1), t.n_rows);
+    while (t.n_rows % t.n_at_once) t.n_at_once--;
+    return t;
+}
+
+/* Whether the label is the first of the largest. */
+static bool is_hit(const float *x, int64_t n, int32_t label) {
+    if (label < 0 || label >= n) return false;
+    int64_t n_better = 0;
+    for (int64_t i = 0; i < label; i++) n_better += !(x[i] < x[label]);
+    for (int64_t i = label + 1; i < n; i++) n_better += x[i] > x[label];
+    return n_better == 0;
+}
+
+static wf_status run_forward(wfi_kernel *kernel, void *const operands[], void *scratch,
+                             const wfi_step_args *step) {
+    (void)step;
+    table t = table_of(kernel);
+    const float *logits = operands[0], *log_p = scratch;
+    const int32_t *label = operands[1];
+    float *loss = operands[2];
+    int32_t *hit = operands[3];
+    for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
+        const float *x = logits + first * t.n;
+        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){(void *)x}, scratch));
+        for (int64_t i = 0; i < t.n_at_once; i++) {
+            int64_t r = first + i;
+            hit[r] = is_hit(x + i * t.n, t.n, label[r]);
+            if (label[r] < 0)
+                loss[r] = 0;
+            else
+                loss[r] = label[r] < t.n ? -log_p[i * t.n + label[r]] : NAN;
+        }
+    }
+    return WF_OK;
+}
+
+/* logits, labels -> loss, hits */
+static wf_status describe_forward(wfi_kernel *kernel, const char **reason_out) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    table t = table_of(kernel);
+    wfi_md data = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){t.n_at_once, t.n});
+    state->own_scratch_bytes = wfi_round_up(wfi_md_row_major_bytes(&data), WFI_ALIGN_BYTES);
+    state->run = run_forward;
+    dnnl_primitive_desc_t desc;
+    wfi_primitive *primitive;
+    WF_TRY(wfi_describe_softmax(&state->lib, dnnl_forward_training, true, &data, NULL, &desc));
+    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
+    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, 0, 0));
+    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_DST, WFI_SCRATCH, 0));
+    wfi_use_whole_values(kernel);
+    return WF_OK;
+}
+
+/* dx holds the softmax of one row. */
+static void finish_gradient(float *dx, int64_t n, int32_t label, float dloss) {
+    float factor = label < 0 ? 0 : label < n ? dloss : NAN;
+    if (label >= 0 && label < n) dx[label] -= 1;
+    for (int64_t i = 0; i < n; i++) dx[i] *= factor;
+}
+
+static wf_status run_backward(wfi_kernel *kernel, void *const operands[], void *scratch,
+                              const wfi_step_args *step) {
+    (void)step;
+    table t = table_of(kernel);
+    float *logits = operands[0], *dlogits = operands[3];
+    const int32_t *label = operands[1];
+    const float *dloss = operands[2];
+    for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
+        float *x = logits + first * t.n, *dx = dlogits + first * t.n;
+        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x, NULL, NULL, dx}, scratch));
+        for (int64_t i = 0; i < t.n_at_once; i++)
+            finish_gradient(dx + i * t.n, t.n, label[first + i], dloss[first + i]);
+    }
+    return WF_OK;
+}
+
+/* logits, labels, dloss -> dlogits = dloss (softmax(logits) - one at the label) */
+static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    table t = table_of(kernel);
+    wfi_md data = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){t.n_at_once, t.n});
+    state->run = run_backward;
+    dnnl_primitive_desc_t desc;
+    wfi_primitive *primitive;
+    WF_TRY(wfi_describe_softmax(&state->lib, dnnl_forward_training, false, &data, NULL, &desc));
+    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
+    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, 0, 0));
+    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_DST, 3, 0));
+    wfi_use_whole_values(kernel);
+    return WF_OK;
+}
+
+wf_status wfi_describe_cross_entropy(wfi_kernel *kernel, const wfi_kernel_options *options,
+                                     const char **reason_out) {
+    (void)options;
+    return kernel->node->op == &wfi_op_cross_entropy ? describe_forward(kernel, reason_out)
+                                                     : describe_backward(kernel, reason_out);
+}

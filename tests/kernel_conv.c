@@ -1,0 +1,115 @@
+/* oneDNN's convolutions, batch norms and poolings against the plain C reference,
+ * over odd shapes in both layouts. */
+#include "kernel_harness.h"
+
+#include <weft/nn.h>
+
+typedef struct conv_case {
+    int64_t batch, c_in, c_out, h, w, kernel, stride, pad, groups;
+    int bias;
+} conv_case;
+
+/* Before the convolution stands something trained, so that its data gradient is asked for. */
+static wf_tensor trained_input(wf_graph *g, int64_t c, int64_t h, int64_t w) {
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(c, h, w));
+    return wf_add(x, wf_parameter(g, "offset", WF_SHAPE(c, h, w), (wf_init){0}));
+}
+
+static void end_with_mse(wf_graph *g, wf_tensor y) {
+    wf_shape shape = wf_tensor_shape(y), sample = {shape.n_dims - 1, {0}};
+    for (int i = 1; i < shape.n_dims; i++) sample.dim[i - 1] = shape.dim[i];
+    wf_loss(wf_mse(y, wf_input(g, "target", WF_F32, sample)));
+}
+
+static void conv_model(wf_graph *g, const void *config) {
+    const conv_case *c = config;
+    wf_tensor x = trained_input(g, c->c_in, c->h, c->w), bias = {g, -1};
+    wf_tensor weight = wf_parameter(
+        g, "weight", WF_SHAPE(c->c_out, c->c_in / c->groups, c->kernel, c->kernel), (wf_init){0});
+    if (c->bias) bias = wf_parameter(g, "bias", WF_SHAPE(c->c_out), (wf_init){0});
+    end_with_mse(g,
+                 wf_conv2d_with(x, weight, bias, (wf_conv2d_shape){c->stride, c->pad, c->groups}));
+}
+
+static void test_conv(void **state) {
+    (void)state;
+    static const conv_case cases[] = {
+        {2, 16, 32, 9, 7, 3, 1, 1, 1, 0},  {1, 32, 16, 5, 5, 1, 1, 0, 1, 0},
+        {3, 32, 48, 9, 9, 3, 2, 1, 1, 0},  {2, 48, 32, 7, 8, 1, 2, 0, 1, 1},
+        {2, 3, 16, 15, 13, 7, 2, 3, 1, 0}, {5, 1, 32, 11, 11, 5, 1, 2, 1, 1},
+        {2, 17, 5, 8, 9, 3, 1, 1, 1, 1},   {1, 6, 16, 10, 10, 5, 1, 0, 1, 1},
+        {2, 16, 10, 6, 6, 3, 1, 1, 1, 1},  {2, 32, 32, 6, 7, 3, 1, 1, 2, 0},
+        {2, 32, 32, 7, 7, 3, 2, 1, 32, 1}, {1, 32, 64, 5, 6, 3, 1, 1, 8, 0},
+        {2, 6, 9, 5, 5, 3, 1, 0, 3, 1},    {4, 16, 16, 1, 1, 1, 1, 0, 1, 0},
+        {1, 16, 16, 2, 3, 5, 1, 2, 1, 1},  {2, 16, 16, 8, 8, 3, 3, 0, 1, 0},
+    };
+    for (size_t i = 0; i < WFI_COUNT(cases); i++) {
+        const conv_case *c = &cases[i];
+        int n_fast = check_graph(conv_model, c, c->batch, true, WFI_CONV_DIRECT, 1);
+        assert_true(n_fast >= 3); /* the convolution in three directions */
+    }
+}
+
+static void test_winograd(void **state) {
+    (void)state;
+    static const conv_case cases[] = {
+        {2, 32, 32, 12, 12, 3, 1, 1, 1, 0},
+        {3, 64, 32, 7, 9, 3, 1, 1, 1, 1},
+        {4, 16, 48, 16, 16, 3, 1, 1, 1, 0},
+    };
+    for (size_t i = 0; i < WFI_COUNT(cases); i++)
+        check_graph(conv_model, &cases[i], cases[i].batch, true, WFI_CONV_WINOGRAD, 10);
+    check_graph(conv_model, &cases[2], cases[2].batch, true, WFI_CONV_AUTO, 10);
+}
+
+/* A residual block: fused batch norm + ReLU and add + ReLU. */
+static void block_model(wf_graph *g, const void *config) {
+    const int64_t *c = config; /* channels, size */
+    wf_tensor x = trained_input(g, c[0], c[1], c[1]);
+    wf_conv2d_shape same = {1, 1, 1};
+    x = wf_relu(wf_batch_norm(wf_conv2d(x, "conv1", c[0], 3, same), "bn1"));
+    wf_tensor y = wf_relu(wf_batch_norm(wf_conv2d(x, "conv2", c[0], 3, same), "bn2"));
+    y = wf_batch_norm(wf_conv2d(y, "conv3", c[0], 3, same), "bn3");
+    y = wf_relu(wf_add(x, y));
+    end_with_mse(g, wf_global_avg_pool(y));
+}
+
+static void test_block(void **state) {
+    (void)state;
+    static const int64_t cases[][2] = {{32, 5}, {16, 8}, {17, 6}, {3, 4}};
+    for (size_t i = 0; i < WFI_COUNT(cases); i++)
+        for (int training = 0; training < 2; training++)
+            assert_true(check_graph(block_model, cases[i], 3, training, WFI_CONV_DIRECT, 1) > 5);
+}
+
+typedef struct pool_case {
+    int64_t c, h, w, kernel, stride, pad;
+} pool_case;
+
+static void pool_model(wf_graph *g, const void *config) {
+    const pool_case *c = config;
+    wf_tensor x = trained_input(g, c->c, c->h, c->w);
+    wf_tensor a = wf_max_pool(x, c->kernel, c->stride, c->pad);
+    wf_tensor b = wf_avg_pool(x, c->kernel, c->stride, c->pad);
+    end_with_mse(g, wf_mul(wf_add(a, b), wf_sigmoid(b)));
+}
+
+static void test_pool(void **state) {
+    (void)state;
+    static const pool_case cases[] = {
+        {16, 9, 9, 3, 2, 1}, {32, 8, 7, 2, 2, 0}, {17, 9, 8, 3, 2, 1}, {3, 5, 5, 5, 1, 0},
+        {48, 6, 6, 3, 1, 1}, {1, 7, 7, 2, 3, 0},  {16, 4, 5, 2, 1, 1},
+    };
+    for (size_t i = 0; i < WFI_COUNT(cases); i++)
+        assert_true(check_graph(pool_model, &cases[i], 2, true, WFI_CONV_AUTO, 1) >= 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_winograd),
+        cmocka_unit_test(test_block),
+        cmocka_unit_test(test_pool),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,266 @@
+/* Walks a graph twice side by side: each node with the plain C reference, and with
+ * the kernel that the ordered list gives, on the same inputs. Compares what both
+ * write (relative RMS error against the op's tolerance), checks that a second run
+ * gives the same bits, and that formats survive packing and accumulation.
+ * For tests only; included by one file each. */
+#ifndef WFI_KERNEL_HARNESS_H
+#define WFI_KERNEL_HARNESS_H
+
+#include "base/random.h"
+#include "kernel/kernel.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct harness {
+    wf_context *ctx;
+    wf_graph *graph;
+    wfi_kernel_options options;
+    double slack;  /* allowed error, in tolerances of the op */
+    void **slow;   /* [value] what the reference computed */
+    void **fast;   /* [value] opaque values of the fast kernels */
+    int n_fast;    /* nodes that had a fast kernel */
+    int n_formats; /* operands in a format of the library's */
+    uint64_t seed;
+} harness;
+
+/* Extra bytes behind every buffer that must stay as they are. */
+#define GUARD_BYTES 64
+#define GUARD       0x5a
+
+static void *buffer_create(size_t bytes) {
+    unsigned char *buffer = aligned_alloc(64, wfi_round_up(bytes, 64) + GUARD_BYTES);
+    assert_non_null(buffer);
+    memset(buffer, 0xff, bytes); /* NaN: what is not written shows */
+    memset(buffer + bytes, GUARD, wfi_round_up(bytes, 64) - bytes + GUARD_BYTES);
+    return buffer;
+}
+
+static void buffer_check(const void *buffer, size_t bytes) {
+    const unsigned char *byte = buffer;
+    for (size_t i = bytes; i < wfi_round_up(bytes, 64) + GUARD_BYTES; i++)
+        assert_int_equal(byte[i], GUARD);
+}
+
+static double next_uniform(harness *h) { /* in [-1, 1) */
+    h->seed = h->seed * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int32_t)(h->seed >> 32) / 2147483648.0;
+}
+
+static void fill(harness *h, void *buffer, wf_dtype dtype, int64_t n_elem, bool positive) {
+    for (int64_t i = 0; i < n_elem; i++) {
+        double u = next_uniform(h);
+        if (dtype == WF_F32) ((float *)buffer)[i] = (float)(positive ? u * u + 0.1 : u);
+        if (dtype == WF_I32) ((int32_t *)buffer)[i] = (int32_t)((u + 1) * 2);
+        if (dtype == WF_I64) ((int64_t *)buffer)[i] = 0;
+    }
+}
+
+static void **slot(harness *h, void **table, int32_t v) {
+    return &table[wfi_value_root(h->graph, v)];
+}
+
+static double rms_error(const float *x, const float *reference, int64_t n_elem) {
+    double error = 0, norm = 0;
+    for (int64_t i = 0; i < n_elem; i++) {
+        double d = (double)x[i] - reference[i];
+        error += d * d;
+        norm += (double)reference[i] * reference[i];
+    }
+    return norm > 0 ? sqrt(error / norm) : sqrt(error);
+}
+
+static void run_helper(harness *h, wfi_kernel *kernel, void *from, void *to) {
+    void *scratch = buffer_create(kernel->scratch_bytes + 1);
+    assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
+    assert_int_equal(wfi_kernel_run(kernel, (void *[]){from, to}, scratch, NULL), WF_OK);
+    buffer_check(scratch, kernel->scratch_bytes + 1);
+    buffer_check(to, kernel->bytes[1]);
+    wfi_kernel_destroy(kernel);
+    free(scratch);
+    (void)h;
+}
+
+static void *pack(harness *h, const wfi_format *format, const wf_shape *shape, void *plain) {
+    wfi_kernel *kernel;
+    assert_int_equal(wfi_kernel_create_pack(h->ctx, &h->options, format, shape, &kernel), WF_OK);
+    assert_int_equal(kernel->bytes[1], format->bytes);
+    void *packed = buffer_create(format->bytes);
+    run_helper(h, kernel, plain, packed);
+    return packed;
+}
+
+static void accumulate(harness *h, const wfi_format *format, const wf_shape *shape, bool add,
+                       void *gradient, float *accumulator) {
+    wfi_kernel *kernel;
+    assert_int_equal(wfi_kernel_create_accumulate(h->ctx, &h->options, format, shape, add, &kernel),
+                     WF_OK);
+    run_helper(h, kernel, gradient, accumulator);
+}
+
+/* The gradient in plain order; on the way, that `add` is exactly old + gradient. */
+static void *unpack(harness *h, const wfi_format *format, const wf_shape *shape, void *gradient) {
+    int64_t n_elem = wf_shape_n_elem(shape);
+    size_t bytes = (size_t)n_elem * sizeof(float);
+    float *plain = buffer_create(bytes), *sum = buffer_create(bytes), *old = buffer_create(bytes);
+    accumulate(h, format, shape, false, gradient, plain);
+    fill(h, old, WF_F32, n_elem, false);
+    memcpy(sum, old, bytes);
+    accumulate(h, format, shape, true, gradient, sum);
+    for (int64_t i = 0; i < n_elem; i++) assert_true(sum[i] == old[i] + plain[i]);
+    free(sum);
+    free(old);
+    return plain;
+}
+
+static void run_reference(harness *h, const wfi_node *node, const wfi_step_args *step) {
+    wfi_kernel_options options = {.n_threads = 1, .reference = true};
+    wfi_kernel *kernel;
+    assert_int_equal(wfi_kernel_create(h->ctx, h->graph, node, &options, &kernel), WF_OK);
+    void *operands[WFI_MAX_OPERANDS] = {NULL};
+    for (int i = 0; i < kernel->n_operands; i++) {
+        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        if (v < 0) continue;
+        void **place = slot(h, h->slow, v);
+        if (!*place) *place = buffer_create(kernel->bytes[i]);
+        operands[i] = *place;
+    }
+    void *scratch = buffer_create(kernel->scratch_bytes + 1);
+    assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
+    assert_int_equal(wfi_kernel_run(kernel, operands, scratch, step), WF_OK);
+    free(scratch);
+    wfi_kernel_destroy(kernel);
+}
+
+static void compare(harness *h, const wfi_kernel *kernel, int operand, void *result,
+                    const float *reference) {
+    const wfi_node *node = kernel->node;
+    const wfi_value *value = wfi_value_at(h->graph, node->out[operand - node->n_in]);
+    int64_t n_elem = wf_shape_n_elem(&value->shape);
+    const wfi_format *format = kernel->format[operand];
+    float *plain = format ? unpack(h, format, &value->shape, result) : result;
+    double error = rms_error(plain, reference, n_elem), allowed = h->slack * node->op->tolerance;
+    if (!(error <= allowed)) {
+        char text[WFI_SHAPE_TEXT];
+        fail_msg("%s (%s), output %d %s: relative error %.2e, allowed %.2e", node->op->name,
+                 kernel->detail, operand - node->n_in, wfi_shape_text(&value->shape, text), error,
+                 allowed);
+    }
+    if (format) free(plain);
+}
+
+static void run_fast(harness *h, wfi_kernel *kernel, const wfi_step_args *step) {
+    const wfi_node *node = kernel->node;
+    void *operands[WFI_MAX_OPERANDS] = {NULL}, *owned[WFI_MAX_OPERANDS] = {NULL};
+    for (int i = 0; i < node->n_in; i++) {
+        if (node->in[i] < 0) continue;
+        const wfi_value *value = wfi_value_at(h->graph, node->in[i]);
+        operands[i] =
+            value->opaque ? *slot(h, h->fast, node->in[i]) : *slot(h, h->slow, node->in[i]);
+        if (!kernel->format[i]) continue;
+        h->n_formats++;
+        assert_int_equal(kernel->bytes[i], kernel->format[i]->bytes);
+        operands[i] = owned[i] = pack(h, kernel->format[i], &value->shape, operands[i]);
+    }
+    void *first[WFI_MAX_OUTPUTS] = {NULL}, *scratch = buffer_create(kernel->scratch_bytes + 1);
+    assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
+    for (int repeat = 0; repeat < 2; repeat++) {
+        for (int i = node->n_in; i < kernel->n_operands; i++) {
+            if (node->out[i - node->n_in] < 0) continue;
+            first[i - node->n_in] = operands[i];
+            operands[i] = buffer_create(kernel->bytes[i]);
+        }
+        assert_int_equal(wfi_kernel_run(kernel, operands, scratch, step), WF_OK);
+    }
+    buffer_check(scratch, kernel->scratch_bytes + 1);
+    for (int i = node->n_in; i < kernel->n_operands; i++) {
+        int32_t v = node->out[i - node->n_in];
+        if (v < 0) continue;
+        buffer_check(operands[i], kernel->bytes[i]);
+        h->n_formats += kernel->format[i] != NULL;
+        if (wfi_value_at(h->graph, v)->opaque) {
+            *slot(h, h->fast, v) = operands[i];
+        } else {
+            assert_memory_equal(operands[i], first[i - node->n_in], kernel->bytes[i]);
+            compare(h, kernel, i, operands[i], *slot(h, h->slow, v));
+            free(operands[i]);
+        }
+        free(first[i - node->n_in]);
+    }
+    for (int i = 0; i < node->n_in; i++) free(owned[i]);
+    free(scratch);
+}
+
+static void walk(harness *h) {
+    wfi_step_args step = {.seed = 1, .loss_scale = 1.0 / (double)h->graph->batch};
+    for (int32_t n = 0; n < h->graph->n_nodes; n++) {
+        const wfi_node *node = &h->graph->nodes[n];
+        if (node->dead) continue;
+        run_reference(h, node, &step);
+        wfi_kernel *kernel;
+        assert_int_equal(wfi_kernel_create(h->ctx, h->graph, node, &h->options, &kernel), WF_OK);
+        if (getenv("WEFT_TEST_VERBOSE"))
+            print_message("%s: %s %s\n", node->op->name, kernel->impl->name, kernel->detail);
+        if (kernel->impl != &wfi_kernel_reference) {
+            h->n_fast++;
+            run_fast(h, kernel, &step);
+        }
+        wfi_kernel_destroy(kernel);
+    }
+}
+
+/* Everything that does not come out of a node. */
+static void fill_leaves(harness *h) {
+    for (int32_t v = 0; v < h->graph->n_values; v++) {
+        const wfi_value *value = wfi_value_at(h->graph, v);
+        if (value->kind == WFI_VALUE_NODE || value->alias >= 0) continue;
+        h->slow[v] = buffer_create(wfi_value_bytes(h->graph, v));
+        fill(h, h->slow[v], value->dtype, wf_shape_n_elem(&value->shape),
+             value->kind == WFI_VALUE_BUFFER);
+    }
+}
+
+static int check_in_layout(wf_model_function model, const void *config,
+                           const wf_graph_config *graph_config, bool blocked, wfi_conv_choice conv,
+                           double slack) {
+    harness h = {.options = {.n_threads = 1, .conv = conv}, .slack = slack, .seed = 7};
+    assert_int_equal(wf_context_create(NULL, &h.ctx), WF_OK);
+    if (wf_graph_create(h.ctx, graph_config, model, config, &h.graph) != WF_OK)
+        fail_msg("%s", wf_context_error(h.ctx));
+    if (blocked) assert_int_equal(wfi_graph_layout(h.graph), WF_OK);
+    assert_int_equal(wfi_kernel_thread_enter(h.ctx, 1), WF_OK);
+    size_t n_values = (size_t)h.graph->n_values;
+    h.slow = calloc(n_values, sizeof *h.slow);
+    h.fast = calloc(n_values, sizeof *h.fast);
+    fill_leaves(&h);
+    walk(&h);
+    for (size_t v = 0; v < n_values; v++) {
+        free(h.slow[v]);
+        free(h.fast[v]);
+    }
+    free(h.slow);
+    free(h.fast);
+    wf_graph_destroy(h.graph);
+    assert_int_equal(wf_context_memory(h.ctx).n_live, 0);
+    wf_context_destroy(h.ctx);
+    return h.n_fast;
+}
+
+/* In row-major order throughout, and in the layouts that weft chooses. `slack` in
+ * tolerances. Returns the number of nodes that oneDNN took, in the worse case. */
+static int check_graph(wf_model_function model, const void *config, int64_t batch, bool training,
+                       wfi_conv_choice conv, double slack) {
+    wf_graph_config graph_config = WF_GRAPH_CONFIG_INIT;
+    graph_config.batch = batch;
+    graph_config.training = training;
+    int plain = check_in_layout(model, config, &graph_config, false, conv, slack);
+    int blocked = check_in_layout(model, config, &graph_config, true, conv, slack);
+    return plain < blocked ? plain : blocked;
+}
+
+#endif

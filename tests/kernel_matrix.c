@@ -1,0 +1,108 @@
+/* oneDNN's products, norms, activations, softmaxes and attention against the plain
+ * C reference, over odd shapes. */
+#include "kernel_harness.h"
+
+#include <weft/nn.h>
+
+static wf_tensor trained_input(wf_graph *g, wf_shape sample) {
+    return wf_add(wf_input(g, "x", WF_F32, sample),
+                  wf_parameter(g, "offset", sample, (wf_init){0}));
+}
+
+static void end_with_mse(wf_graph *g, wf_tensor y) {
+    wf_shape shape = wf_tensor_shape(y), sample = {shape.n_dims - 1, {0}};
+    for (int i = 1; i < shape.n_dims; i++) sample.dim[i - 1] = shape.dim[i];
+    wf_loss(wf_mse(y, wf_input(g, "target", WF_F32, sample)));
+}
+
+static void linear_model(wf_graph *g, const void *config) {
+    const int64_t *n = config; /* tokens, in, hidden, out */
+    wf_tensor x = trained_input(g, WF_SHAPE(n[0], n[1]));
+    x = wf_gelu_tanh(wf_linear(x, "fc1", n[2]));
+    x = wf_gelu(wf_linear_in_out(x, "fc2", n[2], 0.02f));
+    x = wf_tanh(wf_linear_with(x, wf_parameter(g, "w", WF_SHAPE(n[3], n[2]), (wf_init){0}),
+                               (wf_tensor){g, -1}));
+    end_with_mse(g, wf_scale(wf_mul(x, wf_sigmoid(x)), 0.7f));
+}
+
+static void test_linear(void **state) {
+    (void)state;
+    static const int64_t cases[][4] = {
+        {1, 10, 10, 5}, {3, 17, 33, 1}, {7, 64, 48, 31}, {1, 1, 1, 1}};
+    for (size_t i = 0; i < WFI_COUNT(cases); i++)
+        for (int64_t batch = 1; batch < 6; batch += 2)
+            assert_true(check_graph(linear_model, cases[i], batch, true, WFI_CONV_AUTO, 1) >= 9);
+}
+
+static void norm_model(wf_graph *g, const void *config) {
+    const int64_t *n = config;
+    wf_tensor x = trained_input(g, WF_SHAPE(n[0], n[1]));
+    x = wf_relu(wf_layer_norm(x, "ln"));
+    wf_tensor p = wf_softmax(x), q = wf_log_softmax(x);
+    end_with_mse(g,
+                 wf_mul(wf_matmul(p, wf_transpose(q, 1, 2)), wf_matmul(q, wf_transpose(q, 1, 2))));
+}
+
+static void test_norm(void **state) {
+    (void)state;
+    static const int64_t cases[][2] = {{3, 16}, {5, 33}, {1, 7}, {4, 130}};
+    for (size_t i = 0; i < WFI_COUNT(cases); i++)
+        assert_true(check_graph(norm_model, cases[i], 3, true, WFI_CONV_AUTO, 1) >= 8);
+}
+
+static void batch_norm_model(wf_graph *g, const void *config) {
+    (void)config;
+    /* No bias: a norm takes it out again, and its gradient is rounding alone. */
+    wf_tensor x = wf_linear_with(trained_input(g, WF_SHAPE(9)),
+                                 wf_parameter(g, "weight", WF_SHAPE(21, 9), (wf_init){0}),
+                                 (wf_tensor){g, -1});
+    end_with_mse(g, wf_relu(wf_batch_norm(x, "bn")));
+}
+
+static void test_flat_batch_norm(void **state) {
+    (void)state;
+    for (int training = 0; training < 2; training++)
+        check_graph(batch_norm_model, NULL, 8, training, WFI_CONV_AUTO, 1);
+}
+
+typedef struct attention_case {
+    int64_t t, c, n_heads;
+    int causal;
+} attention_case;
+
+static void attention_model(wf_graph *g, const void *config) {
+    const attention_case *c = config;
+    wf_tensor qkv = wf_linear(trained_input(g, WF_SHAPE(c->t, c->c)), "qkv", 3 * c->c);
+    end_with_mse(g, wf_self_attention(qkv, c->n_heads, c->causal));
+}
+
+static void test_attention(void **state) {
+    (void)state;
+    static const attention_case cases[] = {
+        {8, 16, 2, 0}, {8, 16, 2, 1}, {13, 33, 3, 1}, {32, 64, 1, 1}, {1, 6, 2, 1}, {21, 24, 4, 0},
+    };
+    for (size_t i = 0; i < WFI_COUNT(cases); i++)
+        assert_true(check_graph(attention_model, &cases[i], 2, true, WFI_CONV_AUTO, 1) >= 5);
+}
+
+static void classifier_model(wf_graph *g, const void *config) {
+    const int64_t *n = config;
+    wf_tensor x = wf_linear(trained_input(g, WF_SHAPE(n[0], n[1])), "fc", n[2]);
+    wf_loss(wf_cross_entropy(x, wf_input(g, "labels", WF_I32, WF_SHAPE(n[0]))));
+}
+
+static void test_classifier(void **state) {
+    (void)state;
+    static const int64_t cases[][3] = {{1, 5, 10}, {3, 8, 101}, {4, 16, 4}};
+    for (size_t i = 0; i < WFI_COUNT(cases); i++)
+        check_graph(classifier_model, cases[i], 3, true, WFI_CONV_AUTO, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear),          cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_flat_batch_norm), cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_classifier),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
