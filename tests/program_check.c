@@ -59,12 +59,16 @@ static const struct {
 
 /* ---- brute force ---- */
 
-static bool conflict(const wf_program *p, const wfi_instruction *a, const wfi_instruction *b) {
+/* `swapped`: whether it matters which of the two runs first. Two frames may share
+ * bytes then, because nothing is left in a frame. */
+static bool conflict(const wf_program *p, const wfi_instruction *a, const wfi_instruction *b,
+                     bool swapped) {
     for (int32_t i = 0; i < a->n_references; i++)
         for (int32_t j = 0; j < b->n_references; j++) {
             const wfi_reference *r = &a->references[i], *s = &b->references[j];
             const wfi_block *x = &p->blocks[r->block], *y = &p->blocks[s->block];
             if (!((r->access | s->access) & WFI_WRITE)) continue;
+            if (swapped && x->kind == WFI_BLOCK_FRAME && y->kind == WFI_BLOCK_FRAME) continue;
             if (x->rank == y->rank && x->offset < y->offset + y->bytes &&
                 y->offset < x->offset + x->bytes)
                 return true;
@@ -76,7 +80,7 @@ static bool has_race(const wf_program *p) {
     for (int32_t i = 0; i < p->n_instructions; i++)
         for (int32_t j = 0; j < i; j++)
             if (!wfi_happens_before(p, i, j) && !wfi_happens_before(p, j, i) &&
-                conflict(p, &p->instructions[i], &p->instructions[j]))
+                conflict(p, &p->instructions[i], &p->instructions[j], false))
                 return true;
     return false;
 }
@@ -199,7 +203,7 @@ static void every_order_that_matters(void **state) {
                     int32_t *list = b.p->ranks[r].stream[s], first = list[k];
                     const wfi_instruction *x = &b.p->instructions[first],
                                           *y = &b.p->instructions[list[k + 1]];
-                    bool matters = conflict(b.p, x, y);
+                    bool matters = conflict(b.p, x, y, true);
                     list[k] = list[k + 1];
                     list[k + 1] = first;
                     renumber(b.p, r, (wfi_stream)s);

@@ -64,6 +64,30 @@ static wf_status find_temporary(builder *b, int32_t value, size_t bytes, int32_t
     return WF_OK;
 }
 
+static bool part_has(wfi_part part, wfi_phase phase) {
+    switch (part) {
+    case WFI_PART_F:
+        return phase == WFI_F;
+    case WFI_PART_B:
+        return phase == WFI_B;
+    case WFI_PART_W:
+        return phase == WFI_W;
+    case WFI_PART_BW:
+        return phase != WFI_F;
+    case WFI_N_PARTS:
+        break;
+    }
+    return false;
+}
+
+/* What a segment makes itself it does not read from outside. */
+static bool is_made_here(const builder *b, int32_t r) {
+    const wf_graph *g = b->code->g;
+    int32_t producer = g->values[r].node;
+    return producer >= 0 && g->nodes[producer].unit == b->segment->unit &&
+           part_has(b->segment->part, g->nodes[producer].phase);
+}
+
 /* Address of value v as an operand; `end` is how far the kernel reaches into it. For
  * temporaries the offset is their index until the frame is packed. */
 static wf_status address_value(builder *b, int32_t v, size_t end, int access, wfi_address *out) {
@@ -80,6 +104,7 @@ static wf_status address_value(builder *b, int32_t v, size_t end, int access, wf
         out->offset = (size_t)t;
         return WF_OK;
     }
+    if (is_made_here(b, r)) access &= ~WFI_READ;
     return find_slot(b, b->segment, place->kind, id, place->offset + end, access, &out->slot);
 }
 
@@ -231,22 +256,6 @@ static wf_status finish_frame(builder *b) {
 }
 
 /* ---- all segments ---- */
-
-static bool part_has(wfi_part part, wfi_phase phase) {
-    switch (part) {
-    case WFI_PART_F:
-        return phase == WFI_F;
-    case WFI_PART_B:
-        return phase == WFI_B;
-    case WFI_PART_W:
-        return phase == WFI_W;
-    case WFI_PART_BW:
-        return phase != WFI_F;
-    case WFI_N_PARTS:
-        break;
-    }
-    return false;
-}
 
 static void segment_destroy(wf_context *ctx, wfi_segment *segment) {
     if (!segment) return;

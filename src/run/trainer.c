@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_TIMEOUT_MS 600000
-
 /* "cpu", "cpu:N" (N ranks) or a list "cpu:0,cpu:1" (one rank each). */
 static wf_status parse_devices(wf_context *ctx, const char *text, char kind_out[16], int *n_out) {
     size_t n_kind = strcspn(text, ":,");
@@ -54,8 +52,8 @@ static wf_status create_device(wf_trainer *t, const wf_trainer_config *config) {
                         config->devices, n_devices, wf_plan_text(t->plan), n_ranks,
                         n_ranks == 1 ? "" : "s");
     wfi_device_config device = {.kind = kind, .index = 0, .n_ranks = n_ranks};
-    device.timeout_ms = config->timeout_ms ? config->timeout_ms
-                                           : wfi_env_int(WFI_ENV_TIMEOUT_MS, DEFAULT_TIMEOUT_MS);
+    device.timeout_ms = config->timeout_ms;
+    if (!device.timeout_ms) WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_TIMEOUT_MS, &device.timeout_ms));
     if (device.timeout_ms < 1)
         return wfi_fail(t->ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
                         (long long)device.timeout_ms);
@@ -184,8 +182,18 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
 
 /* ---- life ---- */
 
+/* Two variables with which tests shake the trainer; neither changes a result. */
+static wf_status read_environment(wf_trainer *t) {
+    int64_t shift_bytes;
+    WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_DELAY_US, &t->delay_us));
+    WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_ARENA_SHIFT, &shift_bytes));
+    t->arena_shift_bytes = wfi_round_up((size_t)shift_bytes, WFI_ALIGN_BYTES);
+    return WF_OK;
+}
+
 static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, const wf_trainer_config *config) {
+    WF_TRY(read_environment(t));
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     WF_TRY(wf_recipe_resolve(t->ctx, recipe, plan, &t->recipe));
@@ -208,9 +216,6 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     t->ctx = ctx;
     t->device_memory_bytes = config->device_memory_bytes;
     t->keep_gradients = config->keep_gradients;
-    t->delay_us = wfi_env_int(WFI_ENV_DELAY_US, 0);
-    t->arena_shift_bytes =
-        wfi_round_up((size_t)wfi_max_i64(wfi_env_int(WFI_ENV_ARENA_SHIFT, 0), 0), WFI_ALIGN_BYTES);
     wfi_profile_init(&t->profile, ctx, config->profile);
     wf_status status = create_all(t, model, recipe, plan, config);
     if (status != WF_OK) {

@@ -1,0 +1,100 @@
+/* Small models and batches for tests of training. */
+#ifndef TESTS_SMALL_MODELS_H
+#define TESTS_SMALL_MODELS_H
+
+#include "base/random.h"
+#include "test.h"
+
+#include <weft/nn.h>
+#include <weft/trainer.h>
+
+/* Convolutions with batch norm, a residual, a tied weight: 3 x 8 x 8 images, 10 classes. */
+static inline void small_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_conv2d_shape same = {1, 1, 1};
+    wf_tensor h = wf_relu(wf_batch_norm(wf_conv2d(x, "conv1", 16, 3, same), "bn1"));
+    wf_cut(h, "block");
+    wf_tensor r = wf_relu(wf_batch_norm(wf_conv2d(h, "conv2", 16, 3, same), "bn2"));
+    r = wf_batch_norm(wf_conv2d(r, "conv3", 16, 3, same), "bn3");
+    h = wf_relu(wf_add(r, h));
+    wf_cut(h, "head");
+    h = wf_global_avg_pool(h);
+    wf_tensor tied = wf_parameter(g, "tied", WF_SHAPE(16, 16), (wf_init){WF_INIT_NORMAL, 0.2f});
+    wf_tensor none = {g, -1};
+    h = wf_gelu(wf_linear_with(h, tied, none));
+    wf_cut(h, "last");
+    h = wf_linear_with(h, tied, none);
+    wf_tensor logits = wf_linear(h, "fc", 10);
+    wf_output(logits, "logits");
+    wf_loss(wf_cross_entropy(logits, y));
+}
+
+/* No batch norm: its gradients do not depend on how the batch is divided. */
+static inline void plain_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_relu(wf_conv2d(x, "conv1", 16, 3, (wf_conv2d_shape){2, 1, 1}));
+    h = wf_cut(wf_dropout(wf_reshape(h, WF_SHAPE(-1, 256)), "drop", 0.2f), "head");
+    wf_loss(wf_cross_entropy(wf_linear(wf_tanh(wf_linear(h, "fc1", 20)), "fc2", 10), y));
+}
+
+#define SMALL_BATCH 16
+#define SMALL_IMAGE (3 * 8 * 8)
+
+typedef struct small_batch {
+    float x[SMALL_BATCH * SMALL_IMAGE];
+    int32_t y[SMALL_BATCH];
+} small_batch;
+
+/* The same for the same step. */
+static inline void small_batch_fill(small_batch *b, int step) {
+    wfi_random_key key = {11, 22};
+    for (int i = 0; i < SMALL_BATCH; i++) {
+        b->y[i] = (i * 7 + step) % 10;
+        for (int k = 0; k < SMALL_IMAGE; k++)
+            b->x[i * SMALL_IMAGE + k] =
+                wfi_random_normal(key, (uint64_t)step, (uint64_t)(i * SMALL_IMAGE + k)) +
+                0.3f * (float)(b->y[i] - 5) * (float)(k % 3);
+    }
+}
+
+static inline wf_recipe small_recipe(void) {
+    wf_recipe recipe = WF_RECIPE_INIT;
+    recipe.batch = SMALL_BATCH;
+    recipe.n_micro = 2;
+    recipe.n_lanes = 1;
+    recipe.seed = 5;
+    recipe.lr = 0.05;
+    recipe.momentum = 0.9;
+    return recipe;
+}
+
+static inline wf_trainer *small_trainer(wf_context *ctx, wf_model_function function,
+                                        const wf_recipe *recipe, int keep_gradients) {
+    wf_model *model;
+    wf_plan *plan;
+    wf_trainer *trainer;
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    config.keep_gradients = keep_gradients;
+    config.timeout_ms = 60000;
+    TEST_OK(ctx, wf_model_create(ctx, "small", function, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    TEST_OK(ctx, wf_trainer_create(ctx, model, recipe, plan, &config, &trainer));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return trainer;
+}
+
+static inline double small_step(wf_context *ctx, wf_trainer *trainer, int step) {
+    static small_batch batch;
+    small_batch_fill(&batch, step);
+    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+    wf_step_result result;
+    TEST_OK(ctx, wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, &result));
+    return result.loss;
+}
+
+#endif

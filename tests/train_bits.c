@@ -1,0 +1,146 @@
+/* The same recipe gives the same bits: again, under random delays, at other
+ * addresses, stopped and resumed; and the loss goes down. */
+#include "small_models.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define N_STEPS 8
+
+static void run(const wf_recipe *recipe, wf_model_function function, char hex[65], double *losses) {
+    wf_context *ctx = test_context();
+    wf_trainer *trainer = small_trainer(ctx, function, recipe, 0);
+    for (int s = 0; s < N_STEPS; s++) losses[s] = small_step(ctx, trainer, s % 2);
+    TEST_OK(ctx, wf_trainer_weights_sha256(trainer, hex));
+    wf_trainer_destroy(trainer);
+    test_context_end(ctx);
+}
+
+static void again(void **state) {
+    (void)state;
+    wf_model_function functions[] = {small_net, plain_net};
+    for (int f = 0; f < 2; f++)
+        for (int lanes = 1; lanes <= 4; lanes *= 2)
+            for (int kernels = 0; kernels < 2; kernels++) {
+                wf_recipe recipe = small_recipe();
+                recipe.n_micro = 4;
+                recipe.n_lanes = lanes;
+                recipe.kernels = kernels ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
+                char first[65], second[65];
+                double losses[N_STEPS], losses2[N_STEPS];
+                run(&recipe, functions[f], first, losses);
+                setenv("WEFT_DELAY_US", "300", 1);
+                setenv("WEFT_ARENA_SHIFT", "4160", 1);
+                run(&recipe, functions[f], second, losses2);
+                unsetenv("WEFT_DELAY_US");
+                unsetenv("WEFT_ARENA_SHIFT");
+                assert_string_equal(first, second);
+                assert_memory_equal(losses, losses2, sizeof losses);
+                assert_true(losses[N_STEPS - 2] < losses[0]); /* the same batch, later */
+            }
+}
+
+static void other_seed_other_bits(void **state) {
+    (void)state;
+    wf_recipe recipe = small_recipe();
+    char first[65], second[65];
+    double losses[N_STEPS];
+    run(&recipe, small_net, first, losses);
+    recipe.seed++;
+    run(&recipe, small_net, second, losses);
+    assert_string_not_equal(first, second);
+}
+
+/* Fast kernels and plain C agree within rounding. */
+static void fast_equals_reference(void **state) {
+    (void)state;
+    char hex[65];
+    double fast[N_STEPS], reference[N_STEPS];
+    wf_recipe recipe = small_recipe();
+    run(&recipe, small_net, hex, fast);
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    run(&recipe, small_net, hex, reference);
+    for (int s = 0; s < N_STEPS; s++) {
+        double difference = fast[s] - reference[s];
+        if (difference > 1e-3 * reference[s] || difference < -1e-3 * reference[s])
+            fail_msg("step %d: loss %.9g with fast kernels, %.9g with plain C", s, fast[s],
+                     reference[s]);
+    }
+}
+
+static void resumed(void **state) {
+    (void)state;
+    static const wf_optimizer optimizers[] = {WF_SGD, WF_ADAM, WF_ADAMW};
+    char folder[] = "/tmp/weft-test-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/state.safetensors", folder);
+    for (int o = 0; o < 3; o++) {
+        wf_recipe recipe = small_recipe();
+        recipe.optimizer = optimizers[o];
+        recipe.lr = o ? 0.01 : 0.05;
+        recipe.weight_decay = 0.01;
+        recipe.clip_norm = 0.5;
+        recipe.lr_schedule = WF_LR_COSINE;
+        recipe.warmup_steps = 3;
+        recipe.schedule_steps = 12;
+        wf_context *ctx = test_context();
+        wf_trainer *straight = small_trainer(ctx, small_net, &recipe, 0);
+        for (int s = 0; s < 12; s++) (void)small_step(ctx, straight, s);
+        wf_trainer *first = small_trainer(ctx, small_net, &recipe, 0);
+        for (int s = 0; s < 5; s++) (void)small_step(ctx, first, s);
+        wf_note note = {"where", "here"};
+        TEST_OK(ctx, wf_trainer_save_state(first, path, &note, 1));
+        wf_trainer *second = small_trainer(ctx, small_net, &recipe, 0);
+        TEST_OK(ctx, wf_trainer_load_state(second, path));
+        assert_int_equal(wf_trainer_n_steps(second), 5);
+        for (int s = 5; s < 12; s++) (void)small_step(ctx, second, s);
+        char a[65], b[65], *value;
+        TEST_OK(ctx, wf_trainer_weights_sha256(straight, a));
+        TEST_OK(ctx, wf_trainer_weights_sha256(second, b));
+        assert_string_equal(a, b);
+        TEST_OK(ctx, wf_trainer_state_note(ctx, path, "where", &value));
+        assert_string_equal(value, "here");
+        wf_text_free(ctx, value);
+        wf_trainer_destroy(straight);
+        wf_trainer_destroy(first);
+        wf_trainer_destroy(second);
+        test_context_end(ctx);
+    }
+    unlink(path);
+    rmdir(folder);
+}
+
+/* Without batch norm, dividing the batch changes gradients by rounding only. */
+static void microbatches_only_round(void **state) {
+    (void)state;
+    float want[20 * 256], got[20 * 256];
+    for (int micro = 1; micro <= 4; micro *= 2) {
+        wf_recipe recipe = small_recipe();
+        recipe.n_micro = micro;
+        wf_context *ctx = test_context();
+        wf_trainer *trainer = small_trainer(ctx, plain_net, &recipe, 1);
+        (void)small_step(ctx, trainer, 0);
+        TEST_OK(ctx, wf_trainer_read_gradient(trainer, "fc1.weight", micro == 1 ? want : got,
+                                              sizeof got));
+        double error = 0, size = 0;
+        for (int i = 0; i < 20 * 256 && micro > 1; i++) {
+            error += (double)(got[i] - want[i]) * (got[i] - want[i]);
+            size += (double)want[i] * want[i];
+        }
+        if (micro > 1 && !(error < 1e-12 * size))
+            fail_msg("%d microbatches: relative error %g of the gradient", micro, error / size);
+        wf_trainer_destroy(trainer);
+        test_context_end(ctx);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(again),
+        cmocka_unit_test(other_seed_other_bits),
+        cmocka_unit_test(fast_equals_reference),
+        cmocka_unit_test(resumed),
+        cmocka_unit_test(microbatches_only_round),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
