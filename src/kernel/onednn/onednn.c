@@ -218,21 +218,21 @@ wf_status wfi_run_primitive(wfi_kernel *kernel, int index, void *const operands[
                                  "take", "an address"));
         primitive->bound[i] = handle;
     }
-    return wfi_library_check(kernel->ctx,
+    WF_TRY(wfi_library_check(kernel->ctx,
                              dnnl_primitive_execute(primitive->primitive, state->stream,
                                                     primitive->n_args, primitive->args),
-                             "run", kernel->label);
+                             "run", kernel->label));
+    /* At once on OpenMP; other runtimes may still be at work. */
+    return wfi_library_check(kernel->ctx, dnnl_stream_wait(state->stream), "run", kernel->label);
 }
 
 static wf_status onednn_run(wfi_kernel *kernel, void *const operands[], void *scratch,
                             const wfi_step_args *step) {
     wfi_onednn *state = wfi_onednn_of(kernel);
-    if (state->run)
-        WF_TRY(state->run(kernel, operands, scratch, step));
-    else
-        for (int p = 0; p < state->n_primitives; p++)
-            WF_TRY(wfi_run_primitive(kernel, p, operands, scratch));
-    return wfi_library_check(kernel->ctx, dnnl_stream_wait(state->stream), "run", kernel->label);
+    if (state->run) return state->run(kernel, operands, scratch, step);
+    for (int p = 0; p < state->n_primitives; p++)
+        WF_TRY(wfi_run_primitive(kernel, p, operands, scratch));
+    return WF_OK;
 }
 
 static void destroy_primitive(wfi_primitive *primitive) {
