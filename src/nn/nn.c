@@ -43,10 +43,12 @@ wf_tensor wf_conv2d(wf_tensor x, const char *name, int64_t n_out, int64_t kernel
                     wf_conv2d_shape shape) {
     wf_graph *g = x.graph;
     int64_t groups = shape.groups > 0 ? shape.groups : 1;
-    float std = (float)sqrt(2.0 / (double)(n_out * kernel * kernel));
+    double fan_out = (double)n_out * (double)kernel * (double)kernel;
+    float std = fan_out > 0 ? (float)sqrt(2 / fan_out) : 0;
     wf_scope(g, "%s", name);
-    wf_tensor weight = wf_parameter(g, "weight", WF_SHAPE(n_out, dim_of(x, 1) / groups, kernel, kernel),
-                                    (wf_init){WF_INIT_NORMAL, std});
+    wf_tensor weight =
+        wf_parameter(g, "weight", WF_SHAPE(n_out, dim_of(x, 1) / groups, kernel, kernel),
+                     (wf_init){WF_INIT_NORMAL, std});
     wf_scope_end(g);
     return wf_conv2d_with(x, weight, wfi_inert(g), shape);
 }
@@ -83,6 +85,14 @@ wf_tensor wf_batch_norm(wf_tensor x, const char *name) {
     const wfi_node *node =
         wfi_graph_add(g, &wfi_op_batch_norm, &attr, NULL, 3, (wf_tensor[]){x, scale, shift});
     if (!node) return wfi_inert(g);
+    wf_shape shape = wf_tensor_shape(x);
+    if (wf_shape_n_elem(&shape) == shape.dim[1]) {
+        wfi_graph_fail(g, WF_SHAPE,
+                       "batch_norm '%s': one value a channel has no variance; train with a larger "
+                       "microbatch or a larger image",
+                       name);
+        return wfi_inert(g);
+    }
     note_statistics(g, node, x, mean, var, n_batches);
     return wfi_tensor(g, node->out[0]);
 }
