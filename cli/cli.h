@@ -1,0 +1,66 @@
+/* What every command shares: exit statuses, where to write, errors. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "options.h"
+
+#include <stdio.h>
+
+typedef enum exit_status {
+    EXIT_DONE = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_DOES_NOT_FIT = 3,
+    EXIT_RANK = 4, /* a rank died, stalled or disagreed */
+    EXIT_INTERRUPTED = 130,
+    EXIT_TERMINATED = 143
+} exit_status;
+
+typedef struct cli {
+    wf_context *ctx;
+    options o;
+    unsigned command; /* FOR_TRAIN, ... */
+    FILE *say;        /* results for people: standard output, unless the report goes there */
+} cli;
+
+typedef struct command {
+    const char *name, *summary;
+    unsigned flag;
+    exit_status (*run)(cli *c);
+} command;
+
+/* The last one has no name. */
+extern const command commands[];
+
+exit_status run_train(cli *c);
+exit_status run_eval(cli *c);
+exit_status run_plan(cli *c);
+exit_status run_bench(cli *c);
+exit_status run_info(cli *c);
+
+/* "weft: " and the sentence, on standard error. Returns `status`. */
+exit_status complain(exit_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The same with the context's last error. */
+exit_status complain_of(const cli *c, wf_status status);
+
+/* Prints to c->say unless --quiet. */
+void say(const cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whether escape codes are wanted there: a terminal, TERM is not dumb, no NO_COLOR. */
+bool has_color(FILE *file);
+
+/* ---- help.c ---- */
+
+void print_help(FILE *out);
+void print_command_help(FILE *out, const command *about);
+exit_status run_help(int argc, char *const *argv);
+
+/* ---- interrupt.c ---- */
+
+/* From now on SIGINT and SIGTERM are remembered; a second one ends the process. */
+void interrupt_watch(void);
+/* EXIT_DONE, or the exit status of the signal that came. */
+exit_status interrupt_status(void);
+
+#endif

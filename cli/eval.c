@@ -1,0 +1,34 @@
+/* weft eval: loss and accuracy of saved weights. */
+#include "report.h"
+
+#include <math.h>
+
+static exit_status evaluate(cli *c, const job *j, wf_trainer *trainer) {
+    double loss, accuracy;
+    wf_data_split split = j->about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN;
+    wf_status status = wf_trainer_load_weights(trainer, c->o.init);
+    if (status == WF_OK) status = job_eval(j, trainer, split, &loss, &accuracy);
+    if (status == WF_INTERRUPTED) return complain(interrupt_status(), "interrupted");
+    if (status != WF_OK) return complain_of(c, status);
+    say(c, "%s split: loss %.4f", split == WF_DATA_TEST ? "test" : "training", loss);
+    if (isfinite(accuracy)) say(c, ", accuracy %.2f %%", 100 * accuracy);
+    say(c, "\n");
+    return report_write(c, json_pack("{s:s, s:o, s:o, s:o}", "split",
+                                     split == WF_DATA_TEST ? "test" : "train", "loss",
+                                     json_number(loss), "accuracy", json_number(accuracy), "recipe",
+                                     options_recipe(&c->o)));
+}
+
+exit_status run_eval(cli *c) {
+    job j;
+    wf_trainer *trainer = NULL;
+    if (!c->o.init) return complain(EXIT_USAGE, "--init is missing: the weights to evaluate");
+    interrupt_watch();
+    exit_status bad = job_open(c, 0, &j);
+    if (bad) return bad;
+    wf_status status = job_trainer(&j, &trainer);
+    bad = status == WF_OK ? evaluate(c, &j, trainer) : complain_of(c, status);
+    wf_trainer_destroy(trainer);
+    job_close(&j);
+    return bad;
+}

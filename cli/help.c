@@ -1,0 +1,202 @@
+/* Help, man page and completion: the option table in three forms. */
+#include "cli.h"
+#include "text.h"
+
+#include <string.h>
+
+static const char exit_text[] =
+    "0 done; 1 the run failed; 2 usage; 3 the plan does not fit into the memory given; 4 a rank "
+    "died, stalled or disagreed; 130, 143 interrupted";
+
+/* Prints words, wrapped at 79 columns, every line but the first indented. */
+static void print_wrapped(FILE *out, const char *text, int column, int indent) {
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (column + n > 79 && column > indent) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+        }
+        fprintf(out, "%.*s", n, text);
+        text += n;
+        column += n + 1;
+        while (*text == ' ') text++;
+        if (*text && column + (int)strcspn(text, " ") <= 79) fputc(' ', out);
+    }
+    fputc('\n', out);
+}
+
+static void describe(option_id id, char *text, size_t bytes) {
+    const option *about = &option_table[id];
+    bool has_default = about->fallback && *about->fallback && strcmp(about->fallback, "0");
+    snprintf(text, bytes, "%s%s%s%s", about->help, has_default ? " (" : "",
+             has_default ? about->fallback : "", has_default ? ")" : "");
+}
+
+void print_help(FILE *out) {
+    fputs("weft trains neural networks: write the model once, choose in one line how it is\n"
+          "spread, know what it costs before it runs, get the same numbers.\n\nCommands:\n",
+          out);
+    for (const command *about = commands; about->name; about++)
+        fprintf(out, "  weft %-12s %s\n", about->name, about->summary);
+    fputs("\nweft COMMAND --help lists a command's options. For example:\n"
+          "  weft train --model resnet18 --data fashion-mnist --epochs 2 --batch 128 \\\n"
+          "      --lr 0.1 --momentum 0.9 --out run\n\nExit status: ",
+          out);
+    print_wrapped(out, exit_text, 13, 0);
+}
+
+void print_command_help(FILE *out, const command *about) {
+    char text[500], name[TEXT_BYTES];
+    fprintf(out, "weft %s: %s.\n", about->name, about->summary);
+    for (int group = 0; group < N_GROUPS; group++) {
+        bool is_first = true;
+        for (option_id id = 0; id < N_OPTIONS; id++) {
+            const option *o = &option_table[id];
+            if ((int)o->group != group || !(o->commands & about->flag)) continue;
+            if (is_first) fprintf(out, "\n%s:\n", option_group_names[group]);
+            is_first = false;
+            int n = fprintf(out, "  %s%s%s", option_name(name, id), o->argument ? " " : "",
+                            o->argument ? o->argument : "");
+            if (n > 26)
+                fprintf(out, "\n%28s", "");
+            else
+                fprintf(out, "%*s", 28 - n, "");
+            describe(id, text, sizeof text);
+            print_wrapped(out, text, 28, 28);
+        }
+    }
+    fputs("\nExit status: ", out);
+    print_wrapped(out, exit_text, 13, 0);
+}
+
+/* ---- man page ---- */
+
+static void print_roff(FILE *out, const char *text) {
+    for (; *text; text++) {
+        if (*text == '-' || *text == '\\') fputc('\\', out);
+        fputc(*text, out);
+    }
+}
+
+static void print_man_option(FILE *out, option_id id) {
+    char text[500], name[TEXT_BYTES];
+    const option *about = &option_table[id];
+    fputs(".TP\n\\fB", out);
+    print_roff(out, option_name(name, id));
+    fputs("\\fR", out);
+    if (about->argument) {
+        fputs(" \\fI", out);
+        print_roff(out, about->argument);
+        fputs("\\fR", out);
+    }
+    fputc('\n', out);
+    describe(id, text, sizeof text);
+    print_roff(out, text);
+    fputs("\n[", out);
+    for (const command *c = commands; c->name; c++)
+        if (about->commands & c->flag) fprintf(out, " %s", c->name);
+    fputs("]\n", out);
+}
+
+static void print_man(FILE *out) {
+    fprintf(out, ".TH WEFT 1 \"\" \"weft %s\" \"User Commands\"\n", WEFT_VERSION);
+    fputs(".SH NAME\nweft \\- trains neural networks in parallel\n.SH SYNOPSIS\n", out);
+    for (const command *about = commands; about->name; about++)
+        fprintf(out, "%s\\fBweft %s\\fR [\\fIOPTION\\fR]...\n", about == commands ? "" : ".br\n",
+                about->name);
+    fputs(".SH COMMANDS\n", out);
+    for (const command *about = commands; about->name; about++) {
+        fprintf(out, ".TP\n\\fBweft %s\\fR\n", about->name);
+        print_roff(out, about->summary);
+        fputc('\n', out);
+    }
+    fputs(".SH OPTIONS\nThe commands that take an option stand behind it in brackets.\n", out);
+    for (int group = 0; group < N_GROUPS; group++) {
+        fprintf(out, ".SS %s\n", option_group_names[group]);
+        for (option_id id = 0; id < N_OPTIONS; id++)
+            if ((int)option_table[id].group == group) print_man_option(out, id);
+    }
+    fputs(".SH ENVIRONMENT\n", out);
+    wf_variable variable;
+    for (int i = 0; wf_info_variable(i, &variable); i++) {
+        fprintf(out, ".TP\n\\fB%s\\fR\n", variable.name);
+        print_roff(out, variable.help);
+        fputc('\n', out);
+    }
+    fputs(".TP\n\\fBNO_COLOR\\fR\nno colours, even on a terminal\n.SH EXIT STATUS\n", out);
+    fprintf(out, "%s.\n", exit_text);
+    fputs(
+        ".SH EXAMPLES\n.nf\n"
+        "weft train \\-\\-model resnet18 \\-\\-data fashion\\-mnist \\-\\-epochs 2 \\-\\-out run\n"
+        "weft plan \\-\\-model resnet50 \\-\\-batch 120 \\-\\-plan pp=2 \\-\\-micro 8\n"
+        "weft bench train \\-\\-model resnet50 \\-\\-threads 1 \\-\\-json \\-\n.fi\n",
+        out);
+}
+
+/* ---- completion ---- */
+
+static void print_bash(FILE *out) {
+    char name[TEXT_BYTES];
+    fputs("# bash completion of weft; made by `weft help --completion bash`\n"
+          "_weft() {\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+          "    COMPREPLY=()\n    case $before in\n",
+          out);
+    for (option_id id = 0; id < N_OPTIONS; id++) {
+        const option *about = &option_table[id];
+        if (about->kind == OPTION_CHOICE) {
+            fprintf(out, "    %s) COMPREPLY=($(compgen -W '", option_name(name, id));
+            for (const char *c = about->argument; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
+            fputs("' -- \"$word\")); return ;;\n", out);
+        } else if (id == OPT_model) {
+            fputs("    --model) COMPREPLY=($(compgen -W '", out);
+            for (int i = 0; wf_model_zoo_name(i); i++) fprintf(out, "%s ", wf_model_zoo_name(i));
+            fputs("' -- \"$word\")); return ;;\n", out);
+        } else if (id == OPT_data) {
+            fputs(
+                "    --data) COMPREPLY=($(compgen -f -W 'synthetic fashion-mnist' -- \"$word\")); "
+                "return ;;\n",
+                out);
+        } else if (about->argument && strstr("FILE DIR", about->argument)) {
+            fprintf(out, "    %s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n",
+                    option_name(name, id));
+        } else if (about->argument) {
+            fprintf(out, "    %s) return ;;\n", option_name(name, id));
+        }
+    }
+    fputs("    esac\n    case ${COMP_WORDS[1]} in\n", out);
+    for (const command *c = commands; c->name; c++) {
+        fprintf(out, "    %.*s) COMPREPLY=($(compgen -W '--help ", (int)strcspn(c->name, " "),
+                c->name);
+        if (strchr(c->name, ' ')) fprintf(out, "%s ", strchr(c->name, ' ') + 1);
+        for (option_id id = 0; id < N_OPTIONS; id++)
+            if (option_table[id].commands & c->flag) fprintf(out, "%s ", option_name(name, id));
+        fputs("' -- \"$word\")) ;;\n", out);
+    }
+    fputs("    *) COMPREPLY=($(compgen -W 'help --help --version", out);
+    for (const command *c = commands; c->name; c++)
+        fprintf(out, " %.*s", (int)strcspn(c->name, " "), c->name);
+    fputs("' -- \"$word\")) ;;\n    esac\n}\ncomplete -F _weft weft\n", out);
+}
+
+exit_status run_help(int argc, char *const *argv) {
+    if (argc == 0) {
+        print_help(stdout);
+        return EXIT_DONE;
+    }
+    if (argc == 1 && !strcmp(argv[0], "--man")) {
+        print_man(stdout);
+        return EXIT_DONE;
+    }
+    if (argc == 2 && !strcmp(argv[0], "--completion") && !strcmp(argv[1], "bash")) {
+        print_bash(stdout);
+        return EXIT_DONE;
+    }
+    for (const command *about = commands; about->name; about++)
+        if (!strncmp(argv[0], about->name, strcspn(about->name, " ")) &&
+            !argv[0][strcspn(about->name, " ")]) {
+            print_command_help(stdout, about);
+            return EXIT_DONE;
+        }
+    return complain(EXIT_USAGE, "there is no help on '%.60s'; weft help lists the commands",
+                    argv[0]);
+}

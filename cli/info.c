@@ -1,0 +1,105 @@
+/* weft info: the machine, devices, libraries and environment. */
+#include "report.h"
+#include "text.h"
+
+#include <hwloc.h>
+#include <sched.h>
+#include <string.h>
+
+static json_t *caches(hwloc_topology_t topology) {
+    json_t *list = json_array();
+    hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PU, 0);
+    for (hwloc_obj_t o = core; o; o = o->parent) {
+        char name[64];
+        if (!hwloc_obj_type_is_dcache(o->type)) continue;
+        hwloc_obj_type_snprintf(name, sizeof name, o, 0);
+        json_array_append_new(list, json_pack("{s:s, s:I, s:i}", "name", name, "bytes",
+                                              (json_int_t)o->attr->cache.size, "shared_by",
+                                              hwloc_bitmap_weight(o->cpuset)));
+    }
+    return list;
+}
+
+static json_t *machine(void) {
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology)) return NULL;
+    if (hwloc_topology_load(topology)) {
+        hwloc_topology_destroy(topology);
+        return NULL;
+    }
+    hwloc_obj_t root = hwloc_get_root_obj(topology);
+    hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
+    const char *model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
+    if (!model) model = hwloc_obj_get_info_by_name(root, "CPUModel");
+    json_t *found =
+        json_pack("{s:s, s:i, s:i, s:i, s:I, s:o}", "cpu", model ? model : "unknown", "packages",
+                  hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE), "cores",
+                  hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE), "hardware_threads",
+                  hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU), "memory_bytes",
+                  (json_int_t)root->total_memory, "caches", caches(topology));
+    hwloc_topology_destroy(topology);
+    return found;
+}
+
+static int allowed_cores(void) {
+    cpu_set_t cores;
+    return sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+}
+
+static json_t *libraries(void) {
+    json_t *list = json_array();
+    for (int i = 0; wf_info_library(i); i++)
+        json_array_append_new(list, json_string(wf_info_library(i)));
+    return list;
+}
+
+static json_t *variables(void) {
+    json_t *list = json_array();
+    wf_variable v;
+    for (int i = 0; wf_info_variable(i, &v); i++)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "name", v.name, "value",
+                                              v.value, "is_set", v.is_set, "help", v.help));
+    return list;
+}
+
+static void say_machine(const cli *c, const json_t *m) {
+    char memory[TEXT_BYTES], size[TEXT_BYTES];
+    size_t i;
+    const json_t *cache;
+    say(c, "machine    %s\n", json_string_value(json_object_get(m, "cpu")));
+    say(c, "           %lld packages, %lld cores, %lld hardware threads, %s\n",
+        (long long)json_integer_value(json_object_get(m, "packages")),
+        (long long)json_integer_value(json_object_get(m, "cores")),
+        (long long)json_integer_value(json_object_get(m, "hardware_threads")),
+        text_of_bytes(memory, (double)json_integer_value(json_object_get(m, "memory_bytes"))));
+    json_array_foreach(json_object_get(m, "caches"), i, cache) {
+        int n_sharing = (int)json_integer_value(json_object_get(cache, "shared_by"));
+        say(c, "           %s %s, shared by %d hardware thread%s\n",
+            json_string_value(json_object_get(cache, "name")),
+            text_of_bytes(size, (double)json_integer_value(json_object_get(cache, "bytes"))),
+            n_sharing, n_sharing == 1 ? "" : "s");
+    }
+}
+
+exit_status run_info(cli *c) {
+    json_t *found = machine(), *libs = libraries(), *environment = variables(), *entry;
+    size_t i;
+    int n_cores = allowed_cores();
+    say(c, "weft       %s\n", WEFT_VERSION);
+    if (found) say_machine(c, found);
+    say(c, "devices    cpu: this process may use %d hardware thread%s\n", n_cores,
+        n_cores == 1 ? "" : "s");
+    json_array_foreach(libs, i, entry)
+        say(c, "%-10s %s\n", i ? "" : "libraries", json_string_value(entry));
+    json_array_foreach(environment, i, entry) {
+        const char *value = json_string_value(json_object_get(entry, "value"));
+        say(c, "%-10s %s=%s (%s)\n           %s\n", i ? "" : "variables",
+            json_string_value(json_object_get(entry, "name")), value,
+            json_is_true(json_object_get(entry, "is_set")) ? "set" : "not set",
+            json_string_value(json_object_get(entry, "help")));
+    }
+    return report_write(c,
+                        json_pack("{s:s, s:o, s:[{s:s, s:i}], s:o, s:o}", "weft", WEFT_VERSION,
+                                  "machine", found ? found : json_null(), "devices", "name", "cpu",
+                                  "cores", n_cores, "libraries", libs, "environment", environment));
+}

@@ -1,0 +1,26 @@
+/* Ctrl-C: remembered, so that a step can end and files stay whole. */
+#include "cli.h"
+
+#include <signal.h>
+#include <string.h>
+
+/* The one mutable global: a signal handler has nowhere else to write. */
+static volatile sig_atomic_t signal_seen;
+
+static void remember(int number) {
+    signal_seen = number;
+}
+
+void interrupt_watch(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = remember;
+    action.sa_flags = (int)(SA_RESETHAND | SA_RESTART); /* the second one kills */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+exit_status interrupt_status(void) {
+    if (!signal_seen) return EXIT_DONE;
+    return signal_seen == SIGTERM ? EXIT_TERMINATED : EXIT_INTERRUPTED;
+}

@@ -1,0 +1,163 @@
+/* From options to data, model, plan and recipe. */
+#include "job.h"
+#include "text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What the options leave open, by model. */
+static const struct {
+    const char *model;
+    int64_t image, tokens, n_classes; /* of synthetic data; tokens of any */
+} sizes[] = {{"mlp", 28, 0, 1000},       {"resnet18", 128, 0, 1000}, {"resnet34", 128, 0, 1000},
+             {"resnet50", 128, 0, 1000}, {"gpt2", 0, 256, 50257},    {"gpt2-tiny", 0, 32, 256}};
+
+/* Synthetic training samples: whole batches, at least so many. */
+#define N_SYNTHETIC 3840
+
+/* Below this an ImageNet stem and four stages leave nothing of an image. */
+#define SMALL_IMAGE 16
+
+static exit_status check_model(const cli *c) {
+    const options *o = &c->o;
+    if (!o->model) return complain(EXIT_USAGE, "--model is missing, for example --model resnet18");
+    for (int i = 0; wf_model_zoo_name(i); i++)
+        if (!strcmp(wf_model_zoo_name(i), o->model)) return EXIT_DONE;
+    wf_model *none;
+    return complain_of(c, wf_model_find(c->ctx, o->model, NULL, &none));
+}
+
+static exit_status check_use(const options *o) {
+    for (option_id id = 0; id < N_OPTIONS; id++) {
+        char name[TEXT_BYTES];
+        const char *why = option_is_given(o, id) ? option_no_use(o, id) : NULL;
+        if (why)
+            return complain(EXIT_USAGE, "%s has no effect here: %s", option_name(name, id), why);
+    }
+    return EXIT_DONE;
+}
+
+static void resolve_options(options *o, bool is_tokens, bool wants_mse) {
+    size_t m = 0;
+    while (strcmp(sizes[m].model, o->model)) m++;
+    if (!o->image) o->image = sizes[m].image;
+    if (!o->tokens) o->tokens = sizes[m].tokens;
+    if (!option_is_given(o, OPT_loss) && wants_mse && !is_tokens) o->loss = WF_LOSS_MSE;
+    bool sgd = o->recipe.optimizer == WF_SGD;
+    if (!option_is_given(o, OPT_lr)) o->recipe.lr = sgd ? 0.1 : 0.001;
+    if (!option_is_given(o, OPT_weight_decay))
+        o->recipe.weight_decay = o->recipe.optimizer == WF_ADAMW ? 0.01 : 0;
+}
+
+/* A benchmark sees each sample once. */
+static int64_t synthetic_samples(const options *o, int64_t n_steps) {
+    int64_t batch = o->recipe.batch > 0 && o->recipe.batch < 1 << 24 ? o->recipe.batch : 1;
+    int64_t n_batches = (N_SYNTHETIC + batch - 1) / batch;
+    if (n_steps > n_batches && n_steps < 1 << 20) n_batches = n_steps;
+    return batch * n_batches;
+}
+
+static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
+    const options *o = &j->c->o;
+    wf_data_config config = WF_DATA_CONFIG_INIT;
+    size_t m = 0;
+    while (strcmp(sizes[m].model, o->model)) m++;
+    config.name = o->data;
+    config.kind = j->is_tokens ? WF_DATA_TOKENS : WF_DATA_IMAGES;
+    config.height = config.width = o->image;
+    config.n_classes = is_synthetic ? sizes[m].n_classes : 0;
+    config.n_tokens = o->tokens;
+    config.n_synthetic = synthetic_samples(o, n_steps);
+    config.targets = o->loss == WF_LOSS_MSE ? WF_TARGETS_ONE_HOT : WF_TARGETS_LABELS;
+    config.text = o->words ? WF_TEXT_WORDS : WF_TEXT_BYTES;
+    config.normalize = (wf_data_normalize)o->normalize;
+    config.seed = o->recipe.seed;
+    wf_status status = wf_data_open(j->c->ctx, &config, &j->data);
+    if (status == WF_OK) j->about = *wf_data_describe(j->data);
+    return status;
+}
+
+static wf_status find_model(job *j) {
+    options *o = &j->c->o;
+    const wf_data_description *about = &j->about;
+    wf_zoo_config config = WF_ZOO_CONFIG_INIT;
+    config.n_classes = about->n_classes;
+    if (j->is_tokens) {
+        config.n_tokens = about->n_tokens;
+        config.dropout = o->dropout;
+    } else {
+        config.channels = about->channels;
+        config.height = about->height;
+        config.width = about->width;
+        config.loss = (wf_loss_kind)o->loss;
+        if (!option_no_use(o, OPT_stem)) {
+            if (o->stem == STEM_AUTO)
+                o->stem = about->width < SMALL_IMAGE ? STEM_SMALL : STEM_IMAGENET;
+            config.small_stem = o->stem == STEM_SMALL;
+        }
+    }
+    return wf_model_find(j->c->ctx, o->model, &config, &j->model);
+}
+
+/* How many steps there are, what a schedule's end is, and the rest of the recipe. */
+static wf_status resolve_recipe(job *j, int64_t n_steps) {
+    options *o = &j->c->o;
+    wf_recipe *r = &o->recipe;
+    int64_t batch = r->batch > 0 ? r->batch : 1; /* else the resolving below refuses */
+    int64_t n_full = j->about.n_train / batch;
+    bool is_steps = option_is_given(o, OPT_steps);
+    j->n_epoch = n_full + (j->about.n_train % batch != 0);
+    j->n_steps = n_steps >= 0 ? n_steps
+                 : is_steps   ? o->steps
+                              : (o->epochs ? o->epochs : 1) * j->n_epoch;
+    if (r->lr_schedule == WF_LR_COSINE && !r->schedule_steps)
+        r->schedule_steps = j->n_steps > 0 ? j->n_steps : 1;
+    wf_status status = wf_recipe_resolve(j->c->ctx, r, j->plan, r);
+    if (status != WF_OK) return status;
+    if (n_full && (j->about.n_train % r->batch) % r->n_micro) {
+        j->drop_last = true;
+        j->n_epoch = n_full;
+        if (n_steps < 0 && !is_steps) j->n_steps = (o->epochs ? o->epochs : 1) * j->n_epoch;
+    }
+    return WF_OK;
+}
+
+exit_status job_open(cli *c, int64_t n_steps, job *j) {
+    options *o = &c->o;
+    memset(j, 0, sizeof *j);
+    j->c = c;
+    exit_status bad = check_model(c);
+    if (bad) return bad;
+    if (!o->data && c->command & (FOR_TRAIN | FOR_EVAL))
+        return complain(EXIT_USAGE, "--data is missing, for example --data fashion-mnist");
+    if (!o->data && !option_set(o, OPT_data, "synthetic"))
+        return complain(EXIT_FAILED, "%s", o->error);
+    if ((bad = check_use(o))) return bad;
+    if (option_is_given(o, OPT_steps) && option_is_given(o, OPT_epochs))
+        return complain(EXIT_USAGE, "--steps and --epochs both say when to stop; give one");
+    bool is_synthetic = !strcmp(o->data, "synthetic");
+    j->is_tokens = wf_model_zoo_takes_tokens(o->model);
+    resolve_options(o, j->is_tokens, c->command == FOR_BENCH && is_synthetic);
+    if (o->loss == WF_LOSS_MSE && !is_synthetic)
+        return complain(EXIT_USAGE,
+                        "--loss mse wants one-hot targets; only --data synthetic has them");
+    wf_status status = wf_plan_parse(c->ctx, o->plan, &j->plan);
+    if (status == WF_OK) status = open_data(j, is_synthetic, n_steps);
+    if (status == WF_OK) status = find_model(j);
+    if (status == WF_OK) status = resolve_recipe(j, n_steps);
+    if (status == WF_OK) return EXIT_DONE;
+    bad = complain_of(c, status);
+    job_close(j);
+    return bad;
+}
+
+void job_close(job *j) {
+    wf_model_destroy(j->model);
+    wf_plan_destroy(j->plan);
+    wf_data_close(j->data);
+    memset(j, 0, sizeof *j);
+}
+
+double job_items(const job *j, int64_t n_samples) {
+    return (double)n_samples * (j->is_tokens ? (double)j->about.n_tokens : 1);
+}

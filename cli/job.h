@@ -1,0 +1,42 @@
+/* A job: the options, turned into data, model, plan and resolved recipe. */
+#ifndef CLI_JOB_H
+#define CLI_JOB_H
+
+#include "cli.h"
+
+typedef struct job {
+    cli *c;
+    wf_data *data;
+    wf_data_description about;
+    wf_model *model;
+    wf_plan *plan;
+    bool is_tokens;  /* the model reads tokens */
+    bool drop_last;  /* the smaller batch at an epoch's end cannot be divided into microbatches */
+    int64_t n_epoch; /* steps in an epoch */
+    int64_t n_steps; /* in the whole run */
+} job;
+
+/* Fills *j and resolves c->o: what is 0 or not given gets its value. `n_steps` < 0: from
+ * --steps and --epochs. Complains and returns the exit status if that is impossible. */
+exit_status job_open(cli *c, int64_t n_steps, job *j);
+void job_close(job *j);
+
+/* The first lines of a run: what is trained, how, and how to repeat it. */
+void job_describe(const job *j);
+
+wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int64_t first_sample,
+                     wf_loader **loader_out);
+wf_status job_trainer(const job *j, wf_trainer **trainer_out);
+
+/* A batch as the trainer wants it. */
+wf_status job_step(wf_trainer *trainer, const wf_batch *batch, wf_step_result *result_out);
+
+/* Forward over the whole split: mean loss and share of hits (NAN without labels).
+ * Errors: INTERRUPTED; those of the trainer. */
+wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, double *loss_out,
+                   double *accuracy_out);
+
+/* Samples, or tokens, of `n_samples` samples. */
+double job_items(const job *j, int64_t n_samples);
+
+#endif

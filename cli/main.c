@@ -1,0 +1,180 @@
+/* weft: which command, its options, its context. */
+#include "cli.h"
+#include "text.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const command commands[] = {
+    {"train", "trains a model, with checkpoints, a log and a picture", FOR_TRAIN, run_train},
+    {"eval", "loss and accuracy of saved weights", FOR_EVAL, run_eval},
+    {"plan", "what a plan costs: parameters, FLOPs, bytes by unit; runs nothing", FOR_PLAN,
+     run_plan},
+    {"bench train", "times training steps on synthetic data", FOR_BENCH, run_bench},
+    {"info", "the machine, devices, libraries and environment", FOR_INFO, run_info},
+    {0},
+};
+
+exit_status complain(exit_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fputs(has_color(stderr) ? "\033[31mweft:\033[0m " : "weft: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return status;
+}
+
+exit_status complain_of(const cli *c, wf_status status) {
+    exit_status exit = EXIT_FAILED;
+    switch (status) {
+    case WF_OK:
+        return EXIT_DONE;
+    case WF_INVALID_ARG:
+    case WF_UNSUPPORTED:
+        exit = EXIT_USAGE;
+        break;
+    case WF_DOES_NOT_FIT:
+        exit = EXIT_DOES_NOT_FIT;
+        break;
+    case WF_TIMEOUT:
+    case WF_REMOTE:
+        exit = EXIT_RANK;
+        break;
+    default:
+        break;
+    }
+    const char *sentence = wf_context_error(c->ctx);
+    return complain(exit, "%s", *sentence ? sentence : wf_status_meaning(status));
+}
+
+void say(const cli *c, const char *format, ...) {
+    if (c->o.quiet) return;
+    va_list args;
+    va_start(args, format);
+    vfprintf(c->say, format, args);
+    va_end(args);
+    fflush(c->say);
+}
+
+bool has_color(FILE *file) {
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fileno(file)) && !(no && *no) && term && strcmp(term, "dumb");
+}
+
+/* ---- log ---- */
+
+/* WEFT_LOG=level[:topic,topic] */
+static const char *log_topics;
+
+static void log_line(void *self, wf_log_level level, const char *topic, const char *line) {
+    (void)self;
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    if (log_topics) {
+        size_t n = strlen(topic);
+        const char *at = log_topics;
+        while (*at && (strncmp(at, topic, n) || (at[n] && at[n] != ','))) {
+            at += strcspn(at, ",");
+            at += *at == ',';
+        }
+        if (!*at) return;
+    }
+    fprintf(stderr, "weft %s %s: %s\n", names[level], topic, line);
+}
+
+static bool configure_log(wf_context_config *config) {
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    const char *text = wf_info_variable_value("WEFT_LOG");
+    if (!text || !*text) return true;
+    size_t n = strcspn(text, ":");
+    for (int level = WF_LOG_ERROR; level <= WF_LOG_DEBUG; level++) {
+        if (strlen(names[level]) != n || strncmp(names[level], text, n)) continue;
+        config->log = log_line;
+        config->log_level = (wf_log_level)level;
+        log_topics = text[n] ? text + n + 1 : NULL;
+        return true;
+    }
+    complain(EXIT_USAGE, "WEFT_LOG='%.60s'; it takes error, warn, info or debug, then :topic,topic",
+             text);
+    return false;
+}
+
+/* ---- commands ---- */
+
+static exit_status run_command(const command *about, int argc, char *const *argv) {
+    for (int i = 0; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            print_command_help(stdout, about);
+            return EXIT_DONE;
+        }
+    cli c = {.command = about->flag, .say = stdout};
+    options_init(&c.o);
+    exit_status status = EXIT_DONE;
+    if (!options_parse(&c.o, about->flag, argc, argv)) {
+        status = complain(EXIT_USAGE, "%s", c.o.error);
+    } else {
+        wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+        if (c.o.json && !strcmp(c.o.json, "-")) c.say = stderr;
+        if (!configure_log(&config))
+            status = EXIT_USAGE;
+        else if (wf_context_create(&config, &c.ctx) != WF_OK)
+            status = complain(EXIT_FAILED, "no memory left");
+        else
+            status = about->run(&c);
+    }
+    options_release(&c.o);
+    wf_context_destroy(c.ctx);
+    if (fflush(stdout) && status == EXIT_DONE)
+        status = complain(EXIT_FAILED, "standard output cannot be written");
+    return status;
+}
+
+/* "bench train" is two words. */
+static const command *find_command(int argc, char *const *argv, int *n_words_out) {
+    for (const command *about = commands; about->name; about++) {
+        const char *second = strchr(about->name, ' ');
+        size_t n = second ? (size_t)(second - about->name) : strlen(about->name);
+        if (strlen(argv[1]) != n || strncmp(argv[1], about->name, n)) continue;
+        if (second && (argc < 3 || strcmp(argv[2], second + 1))) continue;
+        *n_words_out = second ? 3 : 2;
+        return about;
+    }
+    return NULL;
+}
+
+static exit_status unknown_command(const char *name) {
+    const char *near = NULL;
+    int least = 4;
+    if (!strcmp(name, "bench"))
+        return complain(EXIT_USAGE, "weft bench: what? There is bench train");
+    for (const command *about = commands; about->name; about++) {
+        int distance = text_distance(name, about->name);
+        if (distance < least) near = about->name, least = distance;
+    }
+    if (near)
+        return complain(EXIT_USAGE, "there is no command '%.60s'; did you mean %s?", name, near);
+    return complain(EXIT_USAGE, "there is no command '%.60s'; weft --help lists those there are",
+                    name);
+}
+
+int main(int argc, char **argv) {
+    int n_words = 0;
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("weft %s\n", WEFT_VERSION);
+        return EXIT_DONE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        print_help(stdout);
+        return EXIT_DONE;
+    }
+    if (!strcmp(argv[1], "help")) return (int)run_help(argc - 2, argv + 2);
+    const command *about = find_command(argc, argv, &n_words);
+    if (!about) return (int)unknown_command(argv[1]);
+    return (int)run_command(about, argc - n_words, argv + n_words);
+}

@@ -1,0 +1,178 @@
+/* Values of options: from text, to text, and which of them mean something together. */
+#include "options.h"
+#include "text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *field_of(options *o, option_id id) {
+    return (char *)o + option_table[id].offset;
+}
+
+static const void *value_of(const options *o, option_id id) {
+    return (const char *)o + option_table[id].offset;
+}
+
+/* Place of `text` in "a|b|c"; -1. */
+static int choice_find(const char *list, const char *text) {
+    size_t n = strlen(text);
+    for (int i = 0;; i++) {
+        size_t length = strcspn(list, "|");
+        if (length == n && !strncmp(list, text, n)) return i;
+        if (!list[length]) return -1;
+        list += length + 1;
+    }
+}
+
+static const char *choice_text(const char *list, int place, char *text) {
+    for (; place > 0; place--) list += strcspn(list, "|") + 1;
+    snprintf(text, TEXT_BYTES, "%.*s", (int)strcspn(list, "|"), list);
+    return text;
+}
+
+static bool set_text(options *o, option_id id, const char *value) {
+    char **field = field_of(o, id), *copy = strdup(value);
+    if (!copy) return options_fail(o, "no memory left");
+    free(*field);
+    *field = copy;
+    return true;
+}
+
+bool option_set(options *o, option_id id, const char *value) {
+    const option *about = &option_table[id];
+    char name[TEXT_BYTES];
+    int64_t n;
+    int i;
+    option_name(name, id);
+    switch (about->kind) {
+    case OPTION_TEXT:
+        return set_text(o, id, value);
+    case OPTION_FLAG:
+        i = !strcmp(value, "true");
+        if (!i && strcmp(value, "false"))
+            return options_fail(o, "%s takes no value, but got '%.60s'", name, value);
+        memcpy(field_of(o, id), &i, sizeof i);
+        return true;
+    case OPTION_CHOICE:
+        i = choice_find(about->argument, value);
+        if (i < 0)
+            return options_fail(o, "%s: '%.60s' is none of %s", name, value, about->argument);
+        memcpy(field_of(o, id), &i, sizeof i);
+        return true;
+    case OPTION_INT:
+    case OPTION_COUNT:
+        if (!text_to_int(value, &n) || n < 0 || (about->kind == OPTION_INT && n > 1 << 20))
+            return options_fail(o, "%s: '%.60s' is not a whole number from 0", name, value);
+        i = (int)n;
+        if (about->kind == OPTION_INT)
+            memcpy(field_of(o, id), &i, sizeof i);
+        else
+            memcpy(field_of(o, id), &n, sizeof n);
+        return true;
+    case OPTION_REAL:
+        if (!text_to_real(value, field_of(o, id)))
+            return options_fail(o, "%s: '%.60s' is not a number", name, value);
+        return true;
+    case OPTION_SIZE:
+        if (!text_to_bytes(value, field_of(o, id)))
+            return options_fail(o, "%s: '%.60s' is not a size such as 2GiB, 512MB or 4096", name,
+                                value);
+        return true;
+    }
+    return false;
+}
+
+const char *option_text(const options *o, option_id id, char *text) {
+    const void *value = value_of(o, id);
+    int64_t n;
+    int i;
+    switch (option_table[id].kind) {
+    case OPTION_TEXT:
+        return *(char *const *)value ? *(char *const *)value : "";
+    case OPTION_FLAG:
+        memcpy(&i, value, sizeof i);
+        return i ? "true" : "false";
+    case OPTION_CHOICE:
+        memcpy(&i, value, sizeof i);
+        return choice_text(option_table[id].argument, i, text);
+    case OPTION_INT:
+        memcpy(&i, value, sizeof i);
+        snprintf(text, TEXT_BYTES, "%d", i);
+        return text;
+    case OPTION_COUNT:
+    case OPTION_SIZE:
+        memcpy(&n, value, sizeof n);
+        snprintf(text, TEXT_BYTES, "%lld", (long long)n);
+        return text;
+    case OPTION_REAL:
+        return text_of_real(text, *(const double *)value);
+    }
+    return "";
+}
+
+const char *option_no_use(const options *o, option_id id) {
+    bool tokens = o->model && wf_model_zoo_takes_tokens(o->model);
+    bool synthetic = o->data && !strcmp(o->data, "synthetic");
+    bool sgd = o->recipe.optimizer == WF_SGD;
+    switch (id) {
+    case OPT_image:
+        if (tokens) return "the model reads tokens";
+        return synthetic ? NULL : "images have their size from the data set";
+    case OPT_tokens:
+        return tokens ? NULL : "the model reads images";
+    case OPT_words:
+        if (!tokens) return "the model reads images";
+        return synthetic ? "synthetic tokens are neither words nor bytes" : NULL;
+    case OPT_normalize:
+        if (tokens) return "the model reads tokens";
+        return synthetic ? "synthetic images are normal already" : NULL;
+    case OPT_stem:
+        return o->model && !strncmp(o->model, "resnet", 6) ? NULL : "only resnets have a stem";
+    case OPT_loss:
+        return tokens ? "token models use cross entropy" : NULL;
+    case OPT_dropout:
+        return tokens ? NULL : "only gpt2 has dropout";
+    case OPT_momentum:
+    case OPT_nesterov:
+        return sgd ? NULL : "it is an option of --optimizer sgd";
+    case OPT_beta1:
+    case OPT_beta2:
+    case OPT_epsilon:
+        return sgd ? "it is an option of --optimizer adam and adamw" : NULL;
+    case OPT_lr_step:
+        return o->recipe.lr_schedule == WF_LR_CONSTANT ? "--lr-schedule is constant" : NULL;
+    case OPT_lr_gamma:
+        return o->recipe.lr_schedule == WF_LR_STEP ? NULL : "--lr-schedule is not step";
+    default:
+        return NULL;
+    }
+}
+
+static json_t *json_of(const options *o, option_id id) {
+    char text[TEXT_BYTES];
+    int64_t n = 0;
+    switch (option_table[id].kind) {
+    case OPTION_FLAG:
+        return json_boolean(!strcmp(option_text(o, id, text), "true"));
+    case OPTION_INT:
+    case OPTION_COUNT:
+    case OPTION_SIZE:
+        (void)text_to_int(option_text(o, id, text), &n);
+        return json_integer(n);
+    case OPTION_REAL:
+        return json_real(*(const double *)value_of(o, id));
+    case OPTION_TEXT:
+    case OPTION_CHOICE:
+        break;
+    }
+    return json_string(option_text(o, id, text));
+}
+
+json_t *options_recipe(const options *o) {
+    json_t *recipe = json_object();
+    for (option_id id = 0; id < N_OPTIONS; id++)
+        if (option_table[id].is_recipe && !option_no_use(o, id))
+            json_object_set_new(recipe, option_table[id].key, json_of(o, id));
+    return recipe;
+}

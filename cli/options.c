@@ -1,0 +1,183 @@
+/* The table, and the command line. */
+#include "options.h"
+#include "text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CONFIG_BYTES (1 << 20)
+
+const option option_table[N_OPTIONS] = {
+#define ROW(name, kind, field, group, commands, recipe, argument, fallback, help)                  \
+    [OPT_##name] = {#name,         argument,      fallback, help,  offsetof(options, field),       \
+                    OPTION_##kind, GROUP_##group, commands, recipe},
+    OPTION_LIST(ROW)
+#undef ROW
+};
+_Static_assert(N_OPTIONS <= 64, "options.given has a bit for each");
+
+const char *const option_group_names[N_GROUPS] = {
+    [GROUP_MODEL] = "Model and data",
+    [GROUP_RECIPE] = "Recipe (what the numbers depend on)",
+    [GROUP_OPTIMIZER] = "Optimizer",
+    [GROUP_PLAN] = "Plan (where and when the work is done)",
+    [GROUP_RUN] = "Run",
+};
+
+static const struct {
+    unsigned command;
+    const char *name;
+} command_names[] = {{FOR_TRAIN, "train"},
+                     {FOR_EVAL, "eval"},
+                     {FOR_PLAN, "plan"},
+                     {FOR_BENCH, "bench train"},
+                     {FOR_INFO, "info"}};
+
+bool options_fail(options *o, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(o->error, sizeof o->error, format, args);
+    va_end(args);
+    return false;
+}
+
+void options_init(options *o) {
+    const wf_recipe recipe = WF_RECIPE_INIT;
+    memset(o, 0, sizeof *o);
+    o->recipe = recipe;
+    for (option_id id = 0; id < N_OPTIONS; id++)
+        if (option_table[id].fallback) (void)option_set(o, id, option_table[id].fallback);
+    o->given = 0;
+}
+
+void options_release(options *o) {
+    for (option_id id = 0; id < N_OPTIONS; id++)
+        if (option_table[id].kind == OPTION_TEXT)
+            free(*(char **)((char *)o + option_table[id].offset));
+    memset(o, 0, sizeof *o);
+}
+
+bool option_is_given(const options *o, option_id id) {
+    return o->given >> id & 1;
+}
+
+char *option_name(char *text, option_id id) {
+    snprintf(text, TEXT_BYTES, "--%s", option_table[id].key);
+    for (char *c = text; *c; c++)
+        if (*c == '_') *c = '-';
+    return text;
+}
+
+static bool is_name(const char *typed, const char *key) {
+    for (; *typed && *key; typed++, key++)
+        if (*typed != *key && !(*typed == '-' && *key == '_')) return false;
+    return !*typed && !*key;
+}
+
+option_id option_find(const char *name) {
+    for (option_id id = 0; id < N_OPTIONS; id++)
+        if (is_name(name, option_table[id].key)) return id;
+    return N_OPTIONS;
+}
+
+option_id option_nearest(const char *name, unsigned command) {
+    option_id best = N_OPTIONS;
+    int least = 4; /* further away is no typing mistake */
+    for (option_id id = 0; id < N_OPTIONS; id++) {
+        char text[TEXT_BYTES];
+        int distance = text_distance(name, option_name(text, id) + 2);
+        if (!(option_table[id].commands & command) || distance >= least) continue;
+        best = id;
+        least = distance;
+    }
+    return best;
+}
+
+static bool unknown_option(options *o, unsigned command, const char *name) {
+    char text[TEXT_BYTES];
+    option_id near = option_nearest(name, command);
+    if (near == N_OPTIONS)
+        return options_fail(o, "there is no option --%.40s; --help lists those there are", name);
+    return options_fail(o, "there is no option --%.40s; did you mean %s?", name,
+                        option_name(text, near));
+}
+
+/* The option `name` of `command`. */
+static bool find_for(options *o, unsigned command, const char *name, option_id *id_out) {
+    char text[TEXT_BYTES];
+    option_id id = option_find(name);
+    if (id == N_OPTIONS) return unknown_option(o, command, name);
+    if (!(option_table[id].commands & command)) {
+        const char *has = "", *lacks = "this command";
+        for (size_t c = 0; c < sizeof command_names / sizeof *command_names; c++) {
+            if (command_names[c].command == command)
+                lacks = command_names[c].name;
+            else if (option_table[id].commands & command_names[c].command && !*has)
+                has = command_names[c].name;
+        }
+        return options_fail(o, "weft %s has no option %s; weft %s has", lacks,
+                            option_name(text, id), has);
+    }
+    *id_out = id;
+    return true;
+}
+
+static bool parse_words(options *o, unsigned command, int argc, char *const *argv) {
+    for (int i = 0; i < argc; i++) {
+        char name[TEXT_BYTES], text[TEXT_BYTES];
+        option_id id;
+        if (!strcmp(argv[i], "--") && i + 1 == argc) return true;
+        if (strncmp(argv[i], "--", 2) || !argv[i][2])
+            return options_fail(o, "'%.60s' is not an option; options begin with --", argv[i]);
+        const char *equals = strchr(argv[i], '=');
+        size_t n = equals ? (size_t)(equals - argv[i] - 2) : strlen(argv[i] + 2);
+        snprintf(name, sizeof name, "%.*s", (int)(n < TEXT_BYTES ? n : TEXT_BYTES), argv[i] + 2);
+        if (!find_for(o, command, name, &id)) return false;
+        const char *value = equals ? equals + 1 : "true";
+        if (!equals && option_table[id].kind != OPTION_FLAG) {
+            if (i + 1 == argc)
+                return options_fail(o, "%s wants a value: %s", option_name(text, id),
+                                    option_table[id].argument);
+            value = argv[++i];
+        }
+        if (!option_set(o, id, value)) return false;
+        o->given |= UINT64_C(1) << id;
+    }
+    return true;
+}
+
+static bool read_config(options *o, unsigned command, const char *path) {
+    char *text = malloc(MAX_CONFIG_BYTES + 1);
+    FILE *file = text ? fopen(path, "rb") : NULL;
+    size_t n = file ? fread(text, 1, MAX_CONFIG_BYTES + 1, file) : 0;
+    bool good;
+    if (!file || ferror(file))
+        good = options_fail(o, "--config: %.200s cannot be read", path);
+    else if (n > MAX_CONFIG_BYTES)
+        good = options_fail(o, "--config: %.200s has more than %d bytes", path, MAX_CONFIG_BYTES);
+    else
+        good = options_read_json(o, command, text, n, path);
+    if (file) fclose(file);
+    free(text);
+    return good;
+}
+
+bool options_parse(options *o, unsigned command, int argc, char *const *argv) {
+    options typed;
+    options_init(&typed);
+    bool good = parse_words(&typed, command, argc, argv);
+    if (good && typed.config) {
+        /* What was typed goes on top of the file. */
+        good = read_config(o, command, typed.config) && parse_words(o, command, argc, argv);
+    } else if (good) {
+        options_release(o);
+        *o = typed;
+        return true;
+    } else {
+        memcpy(o->error, typed.error, sizeof o->error);
+    }
+    options_release(&typed);
+    return good;
+}

@@ -1,0 +1,184 @@
+/* The option table. This one list parses the command line and the configuration file,
+ * prints help, man page and completion, and writes the recipe into reports and
+ * checkpoints, so none of them can drift from the others.
+ */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <weft/weft.h>
+
+/* Which commands take an option. */
+enum { FOR_TRAIN = 1, FOR_EVAL = 2, FOR_PLAN = 4, FOR_BENCH = 8, FOR_INFO = 16 };
+#define TPB  (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
+#define TPBE (TPB | FOR_EVAL)
+
+typedef enum option_kind {
+    OPTION_FLAG,   /* int */
+    OPTION_TEXT,   /* char *, owned */
+    OPTION_CHOICE, /* int or enum: place in the argument's list a|b|c */
+    OPTION_INT,    /* int, 0 or more */
+    OPTION_COUNT,  /* int64_t, 0 or more */
+    OPTION_REAL,   /* double */
+    OPTION_SIZE    /* size_t, bytes */
+} option_kind;
+
+typedef enum option_group {
+    GROUP_MODEL,
+    GROUP_RECIPE,
+    GROUP_OPTIMIZER,
+    GROUP_PLAN,
+    GROUP_RUN,
+    N_GROUPS
+} option_group;
+
+enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
+
+/* name (with _ for -), kind, field, group, commands, part of the recipe, argument,
+ * default, help */
+#define OPTION_LIST(X)                                                                             \
+    X(model, TEXT, model, MODEL, TPBE, 1, "NAME", NULL,                                            \
+      "mlp, resnet18, resnet34, resnet50, gpt2 (124M) or gpt2-tiny")                               \
+    X(data, TEXT, data, MODEL, TPBE, 1, "NAME|PATH", NULL,                                         \
+      "synthetic, fashion-mnist, a folder with MNIST's or CIFAR-10's files, or a text file "       \
+      "(bench and plan: synthetic)")                                                               \
+    X(image, COUNT, image, MODEL, TPBE, 1, "N", NULL, "synthetic images are N x N (128; mlp: 28)") \
+    X(tokens, COUNT, tokens, MODEL, TPBE, 1, "N", NULL,                                            \
+      "tokens in a sample (gpt2: 256, gpt2-tiny: 32)")                                             \
+    X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "a text file's tokens are words, not bytes") \
+    X(normalize, CHOICE, normalize, MODEL, TPBE, 1, "default|none", "default",                     \
+      "pixels: zero mean and unit variance, or / 255 only")                                        \
+    X(no_shuffle, FLAG, no_shuffle, MODEL, TPB, 1, NULL, NULL,                                     \
+      "samples in the order of the files")                                                         \
+    X(no_augment, FLAG, no_augment, MODEL, TPB, 1, NULL, NULL,                                     \
+      "no random shifts and mirror images")                                                        \
+    X(stem, CHOICE, stem, MODEL, TPBE, 1, "auto|imagenet|small", "auto",                           \
+      "resnets begin with 7x7 stride 2 and a pool, or 3x3 stride 1; auto: small below 16 pixels")  \
+    X(loss, CHOICE, loss, MODEL, TPBE, 1, "cross-entropy|mse", NULL,                               \
+      "mse: against one-hot targets, synthetic images only (bench: mse for images)")               \
+    X(dropout, REAL, dropout, MODEL, TPB, 1, "P", "0", "gpt2: probability of zeroing a value")     \
+                                                                                                   \
+    X(batch, COUNT, recipe.batch, RECIPE, TPBE, 1, "N", "32", "samples per optimizer step")        \
+    X(micro, COUNT, recipe.n_micro, RECIPE, TPB, 1, "N", "0",                                      \
+      "microbatches per step, over all ranks; 0: one a lane")                                      \
+    X(lanes, COUNT, recipe.n_lanes, RECIPE, TPB, 1, "N", "0",                                      \
+      "independent gradient sums; 0: the plan's dp")                                               \
+    X(seed, COUNT, recipe.seed, RECIPE, TPBE, 1, "N", "0", "of weights, order and augmentation")   \
+    X(threads, INT, recipe.n_threads, RECIPE, TPBE, 1, "N", "0", "per rank; 0: all cores / ranks") \
+    X(dtype, CHOICE, recipe.dtype, RECIPE, TPBE, 1, "f32|f64|bf16", "f32",                         \
+      "of weights and activations; this version has f32")                                          \
+    X(conv, CHOICE, recipe.conv, RECIPE, TPBE, 1, "auto|direct|winograd", "auto",                  \
+      "how 3x3 convolutions are computed; auto decides by shape")                                  \
+    X(kernels, CHOICE, recipe.kernels, RECIPE, TPBE, 1, "fast|reference", "fast",                  \
+      "reference: plain C, slow, an oracle")                                                       \
+                                                                                                   \
+    X(optimizer, CHOICE, recipe.optimizer, OPTIMIZER, TPB, 1, "sgd|adam|adamw", "sgd",             \
+      "the rule of the update")                                                                    \
+    X(lr, REAL, recipe.lr, OPTIMIZER, TPB, 1, "X", NULL,                                           \
+      "learning rate at its highest (sgd: 0.1, adam and adamw: 0.001)")                            \
+    X(momentum, REAL, recipe.momentum, OPTIMIZER, TPB, 1, "X", "0", "sgd")                         \
+    X(nesterov, FLAG, recipe.nesterov, OPTIMIZER, TPB, 1, NULL, NULL,                              \
+      "sgd: look ahead by momentum")                                                               \
+    X(weight_decay, REAL, recipe.weight_decay, OPTIMIZER, TPB, 1, "X", NULL, "0 (adamw: 0.01)")    \
+    X(beta1, REAL, recipe.beta1, OPTIMIZER, TPB, 1, "X", "0.9", "adam, adamw")                     \
+    X(beta2, REAL, recipe.beta2, OPTIMIZER, TPB, 1, "X", "0.999", "adam, adamw")                   \
+    X(epsilon, REAL, recipe.epsilon, OPTIMIZER, TPB, 1, "X", "1e-08", "adam, adamw")               \
+    X(clip_norm, REAL, recipe.clip_norm, OPTIMIZER, TPB, 1, "X", "0",                              \
+      "scales gradients down to this global norm; 0: never")                                       \
+    X(lr_schedule, CHOICE, recipe.lr_schedule, OPTIMIZER, TPB, 1, "constant|step|cosine",          \
+      "constant", "how the learning rate falls")                                                   \
+    X(warmup, COUNT, recipe.warmup_steps, OPTIMIZER, TPB, 1, "N", "0",                             \
+      "the learning rate rises linearly for N steps")                                              \
+    X(lr_step, COUNT, recipe.schedule_steps, OPTIMIZER, TPB, 1, "N", NULL,                         \
+      "step: it falls every N steps; cosine: it reaches 0 at step N (the last one)")               \
+    X(lr_gamma, REAL, recipe.lr_gamma, OPTIMIZER, TPB, 1, "X", "0.1", "step: by this factor")      \
+                                                                                                   \
+    X(plan, TEXT, plan, PLAN, TPB, 0, "PLAN", "", "how the work is spread: dp=2,pp=2,cut=layer3")  \
+    X(devices, TEXT, devices, PLAN, FOR_TRAIN | FOR_BENCH | FOR_EVAL, 0, "LIST", "cpu:1",          \
+      "cpu:N: N ranks as threads")                                                                 \
+    X(ranks, COUNT, ranks, PLAN, FOR_TRAIN | FOR_BENCH, 0, "N", "1", "ranks as processes")         \
+    X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
+      "cap per rank: 2GiB, 512MB, bytes")                                                          \
+                                                                                                   \
+    X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                                \
+      "stop after N optimizer steps, those before --resume included")                              \
+    X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "the same in epochs (1)")    \
+    X(repeat, COUNT, repeat, RUN, FOR_BENCH, 0, "N", "5", "timed steps, after an untimed one")     \
+    X(init, TEXT, init, RUN, FOR_TRAIN | FOR_BENCH | FOR_EVAL, 0, "FILE", NULL,                    \
+      "weights to begin with, safetensors")                                                        \
+    X(out, TEXT, out, RUN, FOR_TRAIN, 0, "DIR", NULL, "where checkpoints, log and picture go")     \
+    X(save_every, COUNT, save_every, RUN, FOR_TRAIN, 0, "N", NULL,                                 \
+      "a checkpoint every N steps, not every epoch")                                               \
+    X(resume, FLAG, resume, RUN, FOR_TRAIN, 0, NULL, NULL, "go on from the checkpoint in --out")   \
+    X(profile, FLAG, profile, RUN, FOR_TRAIN | FOR_BENCH, 0, NULL, NULL,                           \
+      "time by kind of op and by kernel")                                                          \
+    X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
+    X(json, TEXT, json, RUN, TPBE | FOR_INFO, 0, "FILE", NULL,                                     \
+      "write the report there; - is standard output")                                              \
+    X(config, TEXT, config, RUN, TPBE, 0, "FILE", NULL,                                            \
+      "JSON object with options by name; the command line overrides it")                           \
+    X(quiet, FLAG, quiet, RUN, TPBE, 0, NULL, NULL, "print errors and the report only")
+
+typedef enum option_id {
+#define OPTION_ENUM(name, kind, field, group, commands, recipe, argument, fallback, help)          \
+    OPT_##name,
+    OPTION_LIST(OPTION_ENUM)
+#undef OPTION_ENUM
+        N_OPTIONS
+} option_id;
+
+typedef struct option {
+    const char *key; /* with underscores; see option_name */
+    const char *argument, *fallback, *help;
+    size_t offset; /* into struct options */
+    option_kind kind;
+    option_group group;
+    unsigned commands;
+    bool is_recipe;
+} option;
+
+typedef struct options {
+    char *model, *data, *plan, *devices, *init, *out, *json, *config;
+    int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
+    size_t device_memory;
+    double dropout;
+    int words, no_shuffle, no_augment, normalize, stem, loss;
+    int resume, profile, program, quiet;
+    wf_recipe recipe;
+    uint64_t given;  /* bit i: option i was given */
+    char error[600]; /* the sentence, after a function has returned false */
+} options;
+
+extern const option option_table[N_OPTIONS];
+extern const char *const option_group_names[N_GROUPS];
+
+void options_init(options *o);
+void options_release(options *o);
+
+/* argv[0] is the first word after the command. Reads --config too. */
+bool options_parse(options *o, unsigned command, int argc, char *const *argv);
+/* A JSON object; untrusted. `where` names it in errors. */
+bool options_read_json(options *o, unsigned command, const char *text, size_t n, const char *where);
+/* Writes o->error; returns false. */
+bool options_fail(options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "--lr-step"; `text` has room for TEXT_BYTES. */
+char *option_name(char *text, option_id id);
+/* The option called `name`, - and _ being the same; N_OPTIONS if there is none. */
+option_id option_find(const char *name);
+bool option_is_given(const options *o, option_id id);
+bool option_set(options *o, option_id id, const char *text);
+/* The value as one would type it; true, false for flags. Returns `text` or the value itself. */
+const char *option_text(const options *o, option_id id, char *text);
+/* Why the option would have no effect beside the others; NULL if it has one. */
+const char *option_no_use(const options *o, option_id id);
+
+/* Everything the numbers depend on, by option name with _ for -. */
+json_t *options_recipe(const options *o);
+
+/* The option of `command` whose name resembles `name` most; N_OPTIONS if none does. */
+option_id option_nearest(const char *name, unsigned command);
+
+#endif

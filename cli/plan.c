@@ -1,0 +1,151 @@
+/* weft plan: what a plan costs, before anything runs. */
+#include "job.h"
+#include "report.h"
+#include "text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void say_rank(const cli *c, const wf_program *p, int rank) {
+    wf_rank_summary r = wf_program_rank(p, rank);
+    char n[TEXT_BYTES], peak[TEXT_BYTES], bound[TEXT_BYTES], state[TEXT_BYTES];
+    say(c, "\nrank %d: %s parameters, %d instructions\n", rank,
+        text_of_count(n, (double)r.n_parameters), r.n_instructions);
+    say(c, "  %-14s %12s %14s %14s %16s\n", "unit", "parameters", "forward FLOP", "backward FLOP",
+        "activations");
+    for (int u = 0; u < r.n_units; u++) {
+        wf_unit_summary s = wf_program_unit(p, rank, u);
+        char params[TEXT_BYTES], forward[TEXT_BYTES], backward[TEXT_BYTES], kept[TEXT_BYTES];
+        say(c, "  %-14s %12s %14s %14s %16s\n", s.name,
+            text_of_count(params, (double)s.n_parameters), text_of_count(forward, s.forward_flops),
+            text_of_count(backward, s.backward_flops),
+            text_of_bytes(kept, (double)s.activation_bytes));
+    }
+    say(c, "  peak %s in unit %s; alive at once at most %s; parameters and state %s\n",
+        text_of_bytes(peak, (double)r.peak_bytes), r.peak_unit,
+        text_of_bytes(bound, (double)r.bound_bytes), text_of_bytes(state, (double)r.state_bytes));
+}
+
+static json_t *rank_json(const wf_program *p, int rank) {
+    wf_rank_summary r = wf_program_rank(p, rank);
+    json_t *units = json_array();
+    for (int u = 0; u < r.n_units; u++) {
+        wf_unit_summary s = wf_program_unit(p, rank, u);
+        json_array_append_new(units,
+                              json_pack("{s:s, s:I, s:f, s:f, s:I}", "name", s.name, "parameters",
+                                        (json_int_t)s.n_parameters, "forward_flops",
+                                        s.forward_flops, "backward_flops", s.backward_flops,
+                                        "activation_bytes", (json_int_t)s.activation_bytes));
+    }
+    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "parameters",
+                     (json_int_t)r.n_parameters, "peak_bytes", (json_int_t)r.peak_bytes,
+                     "bound_bytes", (json_int_t)r.bound_bytes, "state_bytes",
+                     (json_int_t)r.state_bytes, "peak_unit", r.peak_unit, "instructions",
+                     r.n_instructions, "units", units);
+}
+
+/* ---- what would fit ---- */
+
+static size_t worst_peak(const wf_program *p) {
+    size_t worst = 0;
+    for (int r = 0; r < wf_program_n_ranks(p); r++) {
+        size_t peak = wf_program_rank(p, r).peak_bytes;
+        if (peak > worst) worst = peak;
+    }
+    return worst;
+}
+
+static bool plan_fits(const job *j, const char *text) {
+    wf_plan *plan;
+    wf_program *program;
+    if (wf_plan_parse(j->c->ctx, text, &plan) != WF_OK) return false;
+    wf_status status =
+        wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, plan, WF_PROGRAM_TRAIN, &program);
+    wf_plan_destroy(plan);
+    if (status != WF_OK) return false;
+    bool fits = worst_peak(program) <= j->c->o.device_memory;
+    wf_program_destroy(program);
+    return fits;
+}
+
+/* More microbatches, or the same recipe on more stages. */
+static json_t *find_fitting(const job *j, const wf_program *p) {
+    json_t *found = json_array();
+    char text[TEXT_BYTES];
+    int64_t micro = wf_program_micro_that_fits(p, j->c->o.device_memory);
+    if (micro) {
+        snprintf(text, sizeof text, "--micro %lld", (long long)micro);
+        json_array_append_new(found, json_string(text));
+    }
+    for (int pp = 2; pp <= 8 && wf_plan_n_ranks(j->plan) == 1; pp *= 2) {
+        snprintf(text, sizeof text, "pp=%d", pp);
+        if (!plan_fits(j, text)) continue;
+        json_array_append_new(found, json_string(text));
+        break;
+    }
+    return found;
+}
+
+static void say_fitting(const cli *c, const json_t *found) {
+    size_t i;
+    const json_t *entry;
+    json_array_foreach(found, i, entry)
+        say(c, "would fit: %s%s\n", json_string_value(entry)[0] == '-' ? "" : "--plan ",
+            json_string_value(entry));
+}
+
+/* ---- the command ---- */
+
+static exit_status show(cli *c, const job *j, const wf_program *p) {
+    json_t *ranks = json_array(), *would_fit = json_array();
+    char *text = NULL, flops[TEXT_BYTES], sent[TEXT_BYTES];
+    wf_walk walk;
+    wf_status status = wf_program_walk(p, &walk);
+    if (status == WF_OK && c->o.program) status = wf_program_text(p, &text);
+    if (status != WF_OK) {
+        json_decref(ranks);
+        json_decref(would_fit);
+        return complain_of(c, status);
+    }
+    for (int r = 0; r < wf_program_n_ranks(p); r++) {
+        say_rank(c, p, r);
+        json_array_append_new(ranks, rank_json(p, r));
+    }
+    say(c, "\none step: %s FLOP, %s between ranks\n", text_of_count(flops, walk.flops),
+        text_of_bytes(sent, (double)walk.sent_bytes));
+    if (text) say(c, "\n%s", text);
+    exit_status fits = EXIT_DONE;
+    status = wf_program_fits(p, c->o.device_memory);
+    if (status != WF_OK) {
+        fits = complain_of(c, status);
+        json_decref(would_fit);
+        would_fit = find_fitting(j, p);
+        say_fitting(c, would_fit);
+    }
+    json_t *report = json_pack("{s:s, s:s, s:o, s:o, s:b, s:o, s:f, s:I}", "weft", WEFT_VERSION,
+                               "plan", wf_plan_text(j->plan), "recipe", options_recipe(&c->o),
+                               "ranks", ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit,
+                               "flops", walk.flops, "sent_bytes", (json_int_t)walk.sent_bytes);
+    if (text) json_object_set_new(report, "program", json_string(text));
+    wf_text_free(c->ctx, text);
+    exit_status written = report_write(c, report);
+    return fits ? fits : written;
+}
+
+exit_status run_plan(cli *c) {
+    job j;
+    wf_program *program;
+    exit_status bad = job_open(c, -1, &j);
+    if (bad) return bad;
+    job_describe(&j);
+    wf_status status =
+        wf_program_create(c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &program);
+    if (status != WF_OK) {
+        bad = complain_of(c, status);
+    } else {
+        bad = show(c, &j, program);
+        wf_program_destroy(program);
+    }
+    job_close(&j);
+    return bad;
+}

@@ -1,0 +1,150 @@
+/* The learning curve: log.jsonl -> curve.csv -> gnuplot -> curve.png. */
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+#define SMOOTHING 0.05 /* of the bold line: about the last 20 steps */
+
+typedef struct table {
+    FILE *csv;
+    double loss, accuracy; /* smoothed */
+    int n_steps;
+    bool has_accuracy, has_test;
+} table;
+
+static void write_cell(FILE *csv, double value) {
+    if (isfinite(value))
+        fprintf(csv, ",%.17g", value);
+    else
+        fputc(',', csv);
+}
+
+static double member(const json_t *entry, const char *key) {
+    const json_t *value = json_object_get(entry, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static double smooth(double *average, double value) {
+    if (isnan(value)) return NAN;
+    *average = isnan(*average) ? value : *average + SMOOTHING * (value - *average);
+    return *average;
+}
+
+static void write_row(table *t, const json_t *entry) {
+    double loss = member(entry, "loss"), accuracy = member(entry, "accuracy");
+    double test_loss = member(entry, "test_loss"), test_accuracy = member(entry, "test_accuracy");
+    fprintf(t->csv, "%.0f", member(entry, "step"));
+    write_cell(t->csv, loss);
+    write_cell(t->csv, smooth(&t->loss, loss));
+    write_cell(t->csv, accuracy);
+    write_cell(t->csv, smooth(&t->accuracy, accuracy));
+    write_cell(t->csv, test_loss);
+    write_cell(t->csv, test_accuracy);
+    fputc('\n', t->csv);
+    t->n_steps += isfinite(loss);
+    t->has_accuracy |= isfinite(accuracy);
+    t->has_test |= isfinite(test_loss);
+}
+
+static bool write_table(const char *dir, table *t) {
+    char path[4096], *line = NULL;
+    size_t bytes = 0;
+    *t = (table){.loss = NAN, .accuracy = NAN};
+    snprintf(path, sizeof path, "%s/log.jsonl", dir);
+    FILE *log = fopen(path, "r");
+    snprintf(path, sizeof path, "%s/curve.csv", dir);
+    t->csv = log ? fopen(path, "w") : NULL;
+    if (t->csv)
+        fputs("step,loss,smooth_loss,accuracy,smooth_accuracy,test_loss,test_accuracy\n", t->csv);
+    while (t->csv && getline(&line, &bytes, log) > 0) {
+        json_t *entry = json_loads(line, 0, NULL);
+        if (json_is_object(entry)) write_row(t, entry);
+        json_decref(entry);
+    }
+    free(line);
+    if (log) fclose(log);
+    return t->csv && fclose(t->csv) == 0;
+}
+
+/* A panel: the raw values faint, smoothed ones bold, the test set's as points. `column` of
+ * the raw values; the smoothed follow. */
+static int panel(char *text, size_t bytes, const char *label, int column, int test_column,
+                 const char *color, const char *factor, bool has_test) {
+    int n = snprintf(text, bytes,
+                     "set ylabel '%s';"
+                     "plot 'curve.csv' using 1:($%d*%s) with lines lc rgb '#%s%s' lw 1 notitle,"
+                     "'' using 1:($%d*%s) with lines lc rgb '#%s' lw 2.5 title 'training'",
+                     label, column, factor, "b0", color, column + 1, factor, color);
+    if (has_test)
+        n += snprintf(text + n, bytes - (size_t)n,
+                      ",'' using ($%d==$%d?$1:1/0):($%d*%s) with linespoints lc rgb '#d95f02' lw 2 "
+                      "pt 7 ps 1.4 title 'test'",
+                      test_column, test_column, test_column, factor);
+    n += snprintf(text + n, bytes - (size_t)n, ";");
+    return n;
+}
+
+static void write_script(const table *t, const char *title, char *script, size_t bytes) {
+    int n = snprintf(script, bytes,
+                     "set terminal pngcairo size 1000,%d font 'sans,12' background rgb 'white';"
+                     "set output 'curve.png'; set datafile separator ','; set datafile missing '';"
+                     "set border 3 lc rgb '#555555'; set tics nomirror out;"
+                     "set grid lc rgb '#dddddd' lw 1; set lmargin 10; set rmargin 3;"
+                     "set multiplot layout %d,1 title \"%s\" font 'sans,14';",
+                     t->has_accuracy ? 760 : 460, t->has_accuracy ? 2 : 1, title);
+    n += snprintf(script + n, bytes - (size_t)n, "set key top right; set xlabel 'step';");
+    n += panel(script + n, bytes - (size_t)n, "loss", 2, 6, "1f77b4", "1", t->has_test);
+    if (t->has_accuracy) {
+        n += snprintf(script + n, bytes - (size_t)n, "set key bottom right;");
+        n +=
+            panel(script + n, bytes - (size_t)n, "accuracy, %", 4, 7, "2ca02c", "100", t->has_test);
+    }
+    snprintf(script + n, bytes - (size_t)n, "unset multiplot;");
+}
+
+/* Runs gnuplot in `dir`; its exit status, -1 if it cannot be started. */
+static int run_gnuplot(const char *dir, char *script) {
+    char program[] = "gnuplot", execute[] = "-e";
+    char *const argv[] = {program, execute, script, NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status = -1;
+    if (posix_spawn_file_actions_init(&actions)) return -1;
+    posix_spawn_file_actions_addchdir_np(&actions, dir);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    int failed = posix_spawnp(&child, program, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed) return -1;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+bool plot_curve(const char *dir, const char *title, char *note, size_t note_bytes) {
+    table t;
+    char script[4096];
+    *note = 0;
+    if (!write_table(dir, &t)) return false;
+    if (t.n_steps < 2) return true; /* one point is no curve */
+    write_script(&t, title, script, sizeof script);
+    int status = run_gnuplot(dir, script);
+    if (status == -1)
+        snprintf(note, note_bytes,
+                 "gnuplot is not installed, so there is no picture; %s/curve.csv has "
+                 "the numbers",
+                 dir);
+    else if (status)
+        snprintf(note, note_bytes,
+                 "gnuplot failed (status %d), so there is no picture; %s/curve.csv "
+                 "has the numbers",
+                 status, dir);
+    return true;
+}

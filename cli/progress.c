@@ -1,0 +1,100 @@
+/* Progress on standard error: a bar on a terminal, a line every few seconds elsewhere. */
+#include "progress.h"
+#include "text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BAR_EVERY_S  0.1
+#define LINE_EVERY_S 5.0
+#define BAR_CELLS    24
+#define SMOOTHING    0.05
+
+double now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static bool has_utf8(void) {
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value) return strstr(value, "UTF-8") || strstr(value, "utf8");
+    }
+    return false;
+}
+
+void progress_begin(progress *p, const job *j, int64_t first_step) {
+    *p = (progress){.j = j, .first_step = first_step, .loss = NAN, .accuracy = NAN};
+    const char *term = getenv("TERM");
+    p->is_on = !j->c->o.quiet;
+    p->is_bar = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
+    p->has_color = has_color(stderr);
+    p->is_utf8 = has_utf8();
+    p->start_s = p->shown_s = now_seconds();
+}
+
+/* "epoch 1/2  step 230/938", and what is left after it. */
+static int status_text(const progress *p, int64_t step, int64_t epoch, char *text, size_t bytes) {
+    const job *j = p->j;
+    char left[TEXT_BYTES], rate[TEXT_BYTES], accuracy[TEXT_BYTES] = "";
+    double elapsed = now_seconds() - p->start_s;
+    int64_t done = step - p->first_step, n_epochs = (j->n_steps + j->n_epoch - 1) / j->n_epoch;
+    double left_s = done > 0 ? elapsed / (double)done * (double)(j->n_steps - step) : NAN;
+    double per_second = elapsed > 0 ? p->items / elapsed : 0;
+    if (!isnan(p->accuracy))
+        snprintf(accuracy, sizeof accuracy, "  acc %.1f %%", 100 * p->accuracy);
+    snprintf(rate, sizeof rate, "%.*f", per_second < 100 ? 1 : 0, per_second);
+    return snprintf(text, bytes, "epoch %lld/%lld  step %lld/%lld  loss %.4f%s  %s %s/s  %s left",
+                    (long long)epoch + 1, (long long)(n_epochs > epoch ? n_epochs : epoch + 1),
+                    (long long)step, (long long)j->n_steps, p->loss, accuracy, rate,
+                    j->is_tokens ? "tokens" : "images", text_of_seconds(left, left_s));
+}
+
+static void draw_bar(progress *p, int64_t step, int64_t epoch) {
+    char text[200];
+    struct winsize size = {0};
+    int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+    int n = status_text(p, step, epoch, text, sizeof text);
+    int cells = columns - n - 4 < BAR_CELLS ? columns - n - 4 : BAR_CELLS;
+    int full = cells > 0 ? (int)((double)cells * (double)step / (double)p->j->n_steps) : 0;
+    fputs("\r\033[K", stderr);
+    if (cells >= 6) {
+        if (p->has_color) fputs("\033[36m", stderr);
+        for (int i = 0; i < cells; i++)
+            fputs(i < full ? (p->is_utf8 ? "━" : "#") : (p->is_utf8 ? "╌" : "."), stderr);
+        if (p->has_color) fputs("\033[0m", stderr);
+        fputs("  ", stderr);
+    }
+    fprintf(stderr, "%.*s", columns - 1, text);
+    fflush(stderr);
+    p->is_drawn = true;
+}
+
+void progress_step(progress *p, int64_t step, int64_t epoch, double loss, double accuracy,
+                   double items) {
+    p->loss = isnan(p->loss) ? loss : p->loss + SMOOTHING * (loss - p->loss);
+    p->accuracy =
+        isnan(p->accuracy) ? accuracy : p->accuracy + SMOOTHING * (accuracy - p->accuracy);
+    p->items += items;
+    double now = now_seconds();
+    if (!p->is_on || now - p->shown_s < (p->is_bar ? BAR_EVERY_S : LINE_EVERY_S)) return;
+    p->shown_s = now;
+    if (p->is_bar) {
+        draw_bar(p, step, epoch);
+    } else {
+        char text[200];
+        status_text(p, step, epoch, text, sizeof text);
+        fprintf(stderr, "%s\n", text);
+    }
+}
+
+void progress_clear(progress *p) {
+    if (p->is_drawn) fputs("\r\033[K", stderr);
+    p->is_drawn = false;
+}

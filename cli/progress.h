@@ -1,0 +1,25 @@
+/* Progress on standard error: a bar on a terminal, a line every few seconds elsewhere. */
+#ifndef CLI_PROGRESS_H
+#define CLI_PROGRESS_H
+
+#include "job.h"
+
+typedef struct progress {
+    const job *j;
+    bool is_on, is_bar, is_utf8, has_color, is_drawn;
+    double start_s, shown_s; /* when it began, when it was last shown */
+    double loss, accuracy;   /* smoothed over about 20 steps; NAN before the first */
+    double items;            /* since start_s */
+    int64_t first_step;      /* steps done before */
+} progress;
+
+double now_seconds(void); /* a clock that never goes back */
+
+void progress_begin(progress *p, const job *j, int64_t first_step);
+/* After each step: `step` of j->n_steps are done. `accuracy` may be NAN. */
+void progress_step(progress *p, int64_t step, int64_t epoch, double loss, double accuracy,
+                   double items);
+/* Takes the bar away, so that something else can be printed. */
+void progress_clear(progress *p);
+
+#endif

@@ -1,0 +1,119 @@
+/* The report of a run. Numbers are written with 17 digits: read back, they are the same. */
+#include "report.h"
+#include "text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool record_add(record *r, double loss, double ms, double items) {
+    if (r->n_steps == r->capacity) {
+        size_t more = r->capacity ? 2 * r->capacity : 1024;
+        double *a = realloc(r->loss, more * sizeof *a);
+        if (a) r->loss = a;
+        double *b = realloc(r->ms, more * sizeof *b);
+        if (b) r->ms = b;
+        if (!a || !b) return false;
+        r->capacity = more;
+    }
+    if (r->n_steps) {
+        r->items += items;
+        r->seconds += ms / 1e3;
+    }
+    r->loss[r->n_steps] = loss;
+    r->ms[r->n_steps++] = ms;
+    return true;
+}
+
+void record_release(record *r) {
+    free(r->loss);
+    free(r->ms);
+    memset(r, 0, sizeof *r);
+}
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double record_median_ms(const record *r, size_t first) {
+    size_t n = r->n_steps > first ? r->n_steps - first : 0;
+    double *sorted = n ? malloc(n * sizeof *sorted) : NULL;
+    if (!sorted) return NAN;
+    memcpy(sorted, r->ms + first, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare);
+    double median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+    free(sorted);
+    return median;
+}
+
+double record_min_ms(const record *r, size_t first) {
+    double least = NAN;
+    for (size_t i = first; i < r->n_steps; i++) least = fmin(least, r->ms[i]);
+    return least;
+}
+
+json_t *json_number(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *memory_of(wf_trainer *trainer, int n_ranks) {
+    json_t *planned = json_array(), *measured = json_array();
+    for (int rank = 0; rank < n_ranks; rank++) {
+        wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);
+        json_array_append_new(planned, json_integer((json_int_t)memory.planned_peak_bytes));
+        json_array_append_new(measured, json_integer((json_int_t)memory.measured_peak_bytes));
+    }
+    return json_pack("{s:o, s:o}", "planned", planned, "measured", measured);
+}
+
+wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size_t first,
+                        json_t **report_out) {
+    char sha[65];
+    int n_ranks = wf_plan_n_ranks(j->plan);
+    wf_status status = wf_trainer_weights_sha256(trainer, sha);
+    if (status != WF_OK) return status;
+    json_t *losses = json_array();
+    for (size_t i = 0; i < r->n_steps; i++) json_array_append_new(losses, json_number(r->loss[i]));
+    json_t *report = json_object();
+    json_object_set_new(report, "weft", json_string(WEFT_VERSION));
+    json_object_set_new(report, "plan", json_string(wf_plan_text(j->plan)));
+    json_object_set_new(report, "recipe", options_recipe(&j->c->o));
+    json_object_set_new(report, "ranks", json_integer(n_ranks));
+    json_object_set_new(report, "steps", json_integer((json_int_t)wf_trainer_n_steps(trainer)));
+    json_object_set_new(report, "losses", losses);
+    double rate = r->seconds > 0 ? r->items / r->seconds : NAN;
+    if (!r->seconds && r->n_steps) rate = job_items(j, j->c->o.recipe.batch) / r->ms[0] * 1e3;
+    if (first) rate = job_items(j, j->c->o.recipe.batch) / record_median_ms(r, first) * 1e3;
+    json_object_set_new(report, j->is_tokens ? "tokens_per_second" : "images_per_second",
+                        json_number(rate));
+    json_object_set_new(report, "step_ms",
+                        json_pack("{s:o, s:o}", "median", json_number(record_median_ms(r, first)),
+                                  "min", json_number(record_min_ms(r, first))));
+    json_object_set_new(report, "peak_bytes", memory_of(trainer, n_ranks));
+    json_object_set_new(report, "weights_sha256", json_string(sha));
+    *report_out = report;
+    return WF_OK;
+}
+
+exit_status report_write(const cli *c, json_t *report) {
+    const char *path = c->o.json;
+    exit_status status = EXIT_DONE;
+    if (path && report) {
+        bool to_stdout = !strcmp(path, "-");
+        FILE *out = to_stdout ? stdout : fopen(path, "w");
+        bool good = out && json_dumpf(report, out, JSON_INDENT(1)) == 0 && fputc('\n', out) != EOF;
+        if (out && (to_stdout ? fflush(out) : fclose(out))) good = false;
+        if (!good) status = complain(EXIT_FAILED, "the report %.200s cannot be written", path);
+    }
+    json_decref(report);
+    return status;
+}
+
+void report_say_memory(const cli *c, wf_trainer *trainer) {
+    char planned[TEXT_BYTES], measured[TEXT_BYTES];
+    wf_trainer_memory memory = wf_trainer_memory_of(trainer, 0);
+    say(c, "peak    %s planned, %s measured\n",
+        text_of_bytes(planned, (double)memory.planned_peak_bytes),
+        text_of_bytes(measured, (double)memory.measured_peak_bytes));
+}

@@ -1,0 +1,35 @@
+/* The report of a run: what --json writes. */
+#ifndef CLI_REPORT_H
+#define CLI_REPORT_H
+
+#include "job.h"
+
+/* What the steps of a run gave, in their order. */
+typedef struct record {
+    double *loss, *ms; /* [n_steps] */
+    size_t n_steps, capacity;
+    double items, seconds; /* after the first step: samples or tokens, and their time */
+} record;
+
+bool record_add(record *r, double loss, double ms, double items);
+void record_release(record *r);
+double record_median_ms(const record *r, size_t first); /* of steps from `first` on; NAN if none */
+double record_min_ms(const record *r, size_t first);
+
+/* The fields that all runs have. `first`: the first step that is timed. Errors: those of
+ * reading the weights. */
+wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size_t first,
+                        json_t **report_out);
+
+/* A number, or null where it is none. */
+json_t *json_number(double value);
+/* Writes to o->json, if it was given, and releases the report. */
+exit_status report_write(const cli *c, json_t *report);
+
+/* The profile as a table on c->say and as "profile" in the report. */
+void report_profile(const cli *c, wf_trainer *trainer, json_t *report);
+
+/* "peak 312.4 MiB planned, 312.4 MiB measured" */
+void report_say_memory(const cli *c, wf_trainer *trainer);
+
+#endif

@@ -1,0 +1,26 @@
+/* Numbers as people read and type them. */
+#ifndef CLI_TEXT_H
+#define CLI_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TEXT_BYTES 40 /* room for any of the texts below */
+
+/* Each writes into `text` and returns it. */
+char *text_of_bytes(char text[TEXT_BYTES], double n);      /* "312.4 MiB" */
+char *text_of_count(char text[TEXT_BYTES], double n);      /* "11.69 M", also for FLOPs */
+char *text_of_seconds(char text[TEXT_BYTES], double s);    /* "2:07", "1:04:10" */
+char *text_of_real(char text[TEXT_BYTES], double value);   /* shortest that reads back equal */
+char *text_of_thousands(char text[TEXT_BYTES], int64_t n); /* "60,000" */
+
+/* "2GiB", "512MB", "1.5G" (= GiB), "4096": bytes. */
+bool text_to_bytes(const char *text, size_t *bytes_out);
+bool text_to_int(const char *text, int64_t *value_out);
+bool text_to_real(const char *text, double *value_out); /* finite */
+
+/* How many letters must change to turn a into b. */
+int text_distance(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,226 @@
+/* weft train: steps, tests, checkpoints, log, picture and report. */
+#include "checkpoint.h"
+#include "log.h"
+#include "progress.h"
+#include "report.h"
+#include "text.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct run {
+    cli *c;
+    job j;
+    wf_trainer *trainer;
+    wf_loader *loader;
+    record record;
+    run_log log;
+    progress bar;
+    position next;       /* the batch after the last step */
+    int64_t n_done;      /* steps, those before a resume included */
+    int64_t saved_step;  /* of the last checkpoint; -1: there is none */
+    int64_t tested_step; /* of the last test; -1 */
+    double test_loss, test_accuracy;
+} run;
+
+static exit_status check(const cli *c) {
+    const options *o = &c->o;
+    if (o->ranks != 1)
+        return complain(EXIT_USAGE,
+                        "--ranks %lld: this version trains on one rank; weft plan shows "
+                        "what more would do",
+                        (long long)o->ranks);
+    if (option_is_given(o, OPT_save_every) && (!o->out || o->save_every == 0))
+        return complain(EXIT_USAGE, "--save-every wants --out and at least 1 step");
+    if (o->config && o->resume)
+        return complain(EXIT_USAGE,
+                        "--resume takes the recipe from the checkpoint, not from --config");
+    return EXIT_DONE;
+}
+
+static exit_status check_ranks(const job *j) {
+    int n_ranks = wf_plan_n_ranks(j->plan);
+    if (n_ranks == 1) return EXIT_DONE;
+    return complain(EXIT_USAGE,
+                    "--plan %s wants %d ranks: this version trains on one; weft plan shows "
+                    "what more would do",
+                    wf_plan_text(j->plan), n_ranks);
+}
+
+/* ---- saving and testing ---- */
+
+static exit_status save(run *r) {
+    if (!r->c->o.out || r->saved_step == r->n_done) return EXIT_DONE;
+    wf_status status = checkpoint_save(&r->j, r->trainer, r->next);
+    if (status != WF_OK) {
+        progress_clear(&r->bar);
+        return complain_of(r->c, status);
+    }
+    r->saved_step = r->n_done;
+    return EXIT_DONE;
+}
+
+/* Loss and accuracy on the test split, if there is one. */
+static exit_status test(run *r, int64_t epoch) {
+    if (!r->j.about.n_test || r->tested_step == r->n_done) return EXIT_DONE;
+    wf_status status = job_eval(&r->j, r->trainer, WF_DATA_TEST, &r->test_loss, &r->test_accuracy);
+    progress_clear(&r->bar);
+    if (status == WF_INTERRUPTED) return interrupt_status();
+    if (status != WF_OK) return complain_of(r->c, status);
+    r->tested_step = r->n_done;
+    say(r->c, "epoch %-3lld step %-7lld test loss %.4f, accuracy %.2f %%\n", (long long)epoch + 1,
+        (long long)r->n_done, r->test_loss, 100 * r->test_accuracy);
+    if (!log_test(&r->log, r->n_done, epoch, r->test_loss, r->test_accuracy))
+        return complain(EXIT_FAILED, "%s/log.jsonl cannot be written", r->c->o.out);
+    return EXIT_DONE;
+}
+
+static exit_status interrupted(run *r) {
+    progress_clear(&r->bar);
+    if (r->saved_step < 0)
+        return complain(interrupt_status(), "interrupted after step %lld; nothing has been saved",
+                        (long long)r->n_done);
+    return complain(interrupt_status(),
+                    "interrupted after step %lld; the last checkpoint is %s/state.safetensors, of "
+                    "step %lld: --resume goes on from there",
+                    (long long)r->n_done, r->c->o.out, (long long)r->saved_step);
+}
+
+/* ---- the loop ---- */
+
+static exit_status step(run *r, const wf_batch *batch) {
+    wf_step_result result;
+    double start = now_seconds();
+    wf_status status = job_step(r->trainer, batch, &result);
+    double ms = (now_seconds() - start) * 1e3;
+    if (status != WF_OK) {
+        progress_clear(&r->bar);
+        return complain_of(r->c, status);
+    }
+    bool has_labels = r->j.about.targets == WF_TARGETS_LABELS || r->j.is_tokens;
+    double items = job_items(&r->j, batch->n_samples);
+    r->n_done++;
+    r->next = batch->last_of_epoch
+                  ? (position){batch->epoch + 1, 0}
+                  : (position){batch->epoch, batch->first_sample + batch->n_samples};
+    if (!record_add(&r->record, result.loss, ms, items))
+        return complain(EXIT_FAILED, "no memory left");
+    if (!log_step(&r->log, r->n_done, batch->epoch, &result, ms, has_labels))
+        return complain(EXIT_FAILED, "%s/log.jsonl cannot be written", r->c->o.out);
+    if (!isfinite(result.loss)) {
+        progress_clear(&r->bar);
+        return complain(EXIT_FAILED,
+                        "the loss of step %lld is %g; try a smaller --lr, --warmup or "
+                        "--clip-norm",
+                        (long long)r->n_done, result.loss);
+    }
+    progress_step(&r->bar, r->n_done, batch->epoch, result.loss,
+                  has_labels && result.n_rows ? (double)result.n_hits / (double)result.n_rows : NAN,
+                  items);
+    return EXIT_DONE;
+}
+
+static exit_status loop(run *r) {
+    const options *o = &r->c->o;
+    exit_status bad = EXIT_DONE;
+    while (!bad && r->n_done < r->j.n_steps) {
+        const wf_batch *batch;
+        if (interrupt_status()) return interrupted(r);
+        wf_status status = wf_loader_next(r->loader, &batch);
+        if (status != WF_OK) return complain_of(r->c, status);
+        int64_t epoch = batch->epoch;
+        bool ends_epoch = batch->last_of_epoch;
+        bad = step(r, batch);
+        bool saves = o->save_every ? r->n_done % o->save_every == 0 : ends_epoch;
+        if (!bad && saves) bad = save(r);
+        if (!bad && ends_epoch) {
+            bad = test(r, epoch);
+            if (bad && bad == interrupt_status()) return interrupted(r);
+        }
+    }
+    if (bad) return bad;
+    bad = save(r);
+    if (bad) return bad;
+    bad = test(r, r->next.sample ? r->next.epoch : r->next.epoch - 1);
+    return bad && bad == interrupt_status() ? interrupted(r) : bad;
+}
+
+/* ---- before and after ---- */
+
+static exit_status prepare(run *r) {
+    const options *o = &r->c->o;
+    exit_status bad = check(r->c);
+    if (!bad && o->resume) bad = checkpoint_read_recipe(r->c);
+    if (!bad) bad = job_open(r->c, -1, &r->j);
+    if (!bad) bad = check_ranks(&r->j);
+    if (!bad && o->out) bad = checkpoint_folder(r->c);
+    if (bad) return bad;
+    job_describe(&r->j);
+    wf_status status = job_trainer(&r->j, &r->trainer);
+    if (status == WF_OK && o->init && !o->resume)
+        status = wf_trainer_load_weights(r->trainer, o->init);
+    if (status != WF_OK) return complain_of(r->c, status);
+    if (o->resume) {
+        bad = checkpoint_load(&r->j, r->trainer, &r->next);
+        if (bad) return bad;
+        r->n_done = r->saved_step = wf_trainer_n_steps(r->trainer);
+        say(r->c, "resume  step %lld of %lld\n", (long long)r->n_done, (long long)r->j.n_steps);
+    }
+    status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
+    if (status != WF_OK) return complain_of(r->c, status);
+    if (!log_open(&r->log, o->out, r->n_done))
+        return complain(EXIT_FAILED, "%s/log.jsonl cannot be written", o->out);
+    report_say_memory(r->c, r->trainer);
+    return EXIT_DONE;
+}
+
+static void draw(run *r) {
+    char title[200], note[400];
+    const options *o = &r->c->o;
+    if (!log_close(&r->log) || !o->out) return;
+    snprintf(title, sizeof title, "%.40s on %.80s", o->model, o->data);
+    for (char *t = title; *t; t++) /* no quoting inside gnuplot's strings */
+        if (strchr("\"\\`@{}_^&~$", *t) || (unsigned char)*t < ' ') *t = ' ';
+    if (!plot_curve(o->out, title, note, sizeof note))
+        complain(EXIT_FAILED, "%s/curve.csv cannot be written", o->out);
+    else if (*note)
+        say(r->c, "%s\n", note);
+}
+
+static exit_status finish(run *r) {
+    const options *o = &r->c->o;
+    json_t *report;
+    wf_status status = report_create(&r->j, r->trainer, &r->record, 0, &report);
+    if (status != WF_OK) return complain_of(r->c, status);
+    json_object_set_new(report, "test_loss", json_number(r->test_loss));
+    json_object_set_new(report, "test_accuracy", json_number(r->test_accuracy));
+    if (o->profile) report_profile(r->c, r->trainer, report);
+    double rate = json_number_value(
+        json_object_get(report, r->j.is_tokens ? "tokens_per_second" : "images_per_second"));
+    if (r->record.n_steps)
+        say(r->c, "done    step %lld, loss %.4f, %.1f %s/s, median step %.1f ms\n",
+            (long long)r->n_done, r->record.loss[r->record.n_steps - 1], rate,
+            r->j.is_tokens ? "tokens" : "images", record_median_ms(&r->record, 0));
+    report_say_memory(r->c, r->trainer);
+    if (o->out) say(r->c, "saved   %s/model.safetensors\n", o->out);
+    return report_write(r->c, report);
+}
+
+exit_status run_train(cli *c) {
+    run r = {.c = c, .saved_step = -1, .tested_step = -1, .test_loss = NAN, .test_accuracy = NAN};
+    interrupt_watch();
+    exit_status bad = prepare(&r);
+    if (!bad) {
+        progress_begin(&r.bar, &r.j, r.n_done);
+        bad = loop(&r);
+        progress_clear(&r.bar);
+        draw(&r);
+    }
+    if (!bad) bad = finish(&r);
+    log_close(&r.log);
+    wf_loader_destroy(r.loader);
+    wf_trainer_destroy(r.trainer);
+    job_close(&r.j);
+    record_release(&r.record);
+    return bad;
+}

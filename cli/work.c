@@ -1,0 +1,129 @@
+/* A job at work: loader, trainer, steps, evaluation, and what is said before. */
+#include "job.h"
+#include "text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int64_t first_sample,
+                     wf_loader **loader_out) {
+    const options *o = &j->c->o;
+    wf_loader_config config = WF_LOADER_CONFIG_INIT;
+    bool trains = split == WF_DATA_TRAIN && j->c->command != FOR_EVAL;
+    bool from_files = j->about.kind == WF_DATA_IMAGES && strcmp(o->data, "synthetic") != 0;
+    config.split = split;
+    config.batch = o->recipe.batch;
+    config.shuffle = trains && !o->no_shuffle;
+    config.augment = trains && !o->no_augment && from_files;
+    config.drop_last = trains && j->drop_last;
+    config.first_epoch = first_epoch;
+    config.first_sample = first_sample;
+    return wf_loader_create(j->data, &config, loader_out);
+}
+
+wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
+    const options *o = &j->c->o;
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    config.devices = o->devices;
+    config.device_memory_bytes = o->device_memory;
+    config.profile = o->profile;
+    return wf_trainer_create(j->c->ctx, j->model, &o->recipe, j->plan, &config, trainer_out);
+}
+
+static void feeds_of(const wf_batch *batch, wf_feed feeds[2]) {
+    feeds[0] = (wf_feed){"x", batch->x, batch->x_bytes};
+    feeds[1] = (wf_feed){"y", batch->y, batch->y_bytes};
+}
+
+wf_status job_step(wf_trainer *trainer, const wf_batch *batch, wf_step_result *result_out) {
+    wf_feed feeds[2];
+    feeds_of(batch, feeds);
+    return wf_trainer_step(trainer, feeds, 2, batch->n_samples, result_out);
+}
+
+wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, double *loss_out,
+                   double *accuracy_out) {
+    wf_loader *loader;
+    const wf_batch *batch;
+    double loss = 0;
+    int64_t n_rows = 0, n_hits = 0, n_batches = 0;
+    wf_status status = job_loader(j, split, 0, 0, &loader);
+    if (status != WF_OK) return status;
+    for (;;) {
+        wf_step_result result;
+        wf_feed feeds[2];
+        status = wf_loader_next(loader, &batch);
+        if (status != WF_OK || !batch) break;
+        if (interrupt_status()) status = WF_INTERRUPTED;
+        feeds_of(batch, feeds);
+        if (status == WF_OK) status = wf_trainer_eval(trainer, feeds, 2, batch->n_samples, &result);
+        if (status != WF_OK) break;
+        loss += result.loss * (double)result.n_rows;
+        n_rows += result.n_rows;
+        n_hits += result.n_hits;
+        n_batches++;
+        if (split == WF_DATA_TRAIN && batch->last_of_epoch) break; /* that split has no end */
+    }
+    wf_loader_destroy(loader);
+    if (status != WF_OK) return status;
+    bool has_labels = j->about.targets == WF_TARGETS_LABELS || j->is_tokens;
+    *loss_out = n_rows ? loss / (double)n_rows : NAN;
+    *accuracy_out = n_rows && has_labels ? (double)n_hits / (double)n_rows : NAN;
+    return WF_OK;
+}
+
+/* ---- what is said before ---- */
+
+static void say_wrapped(const job *j, const char *label, const char *const *words, int n) {
+    int column = 0;
+    for (int i = 0; i < n; i++) {
+        if (i == 0 || column + (int)strlen(words[i]) > 90) {
+            say(j->c, "%s%-8s", i ? "\n" : "", i ? "" : label);
+            column = 8;
+        }
+        say(j->c, "%s ", words[i]);
+        column += (int)strlen(words[i]) + 1;
+    }
+    say(j->c, "\n");
+}
+
+/* The recipe as the options that would give it again. */
+static void say_recipe(const job *j) {
+    const options *o = &j->c->o;
+    char *words[2 * N_OPTIONS];
+    int n = 0;
+    for (option_id id = 0; id < N_OPTIONS; id++) {
+        char name[TEXT_BYTES], text[TEXT_BYTES];
+        const option *about = &option_table[id];
+        const char *value = option_text(o, id, text);
+        bool is_flag = about->kind == OPTION_FLAG;
+        if (!about->is_recipe || option_no_use(o, id) || !(about->commands & j->c->command))
+            continue;
+        if (is_flag && !strcmp(value, "false")) continue;
+        size_t bytes = TEXT_BYTES + strlen(value) + 2;
+        if (!(words[n] = malloc(bytes))) break;
+        snprintf(words[n++], bytes, "%s%s%s", option_name(name, id), is_flag ? "" : " ",
+                 is_flag ? "" : value);
+    }
+    say_wrapped(j, "recipe", (const char *const *)words, n);
+    while (n > 0) free(words[--n]);
+}
+
+void job_describe(const job *j) {
+    const wf_data_description *about = &j->about;
+    char train[TEXT_BYTES], test[TEXT_BYTES], classes[TEXT_BYTES];
+    text_of_thousands(train, about->n_train);
+    text_of_thousands(test, about->n_test);
+    text_of_thousands(classes, about->n_classes);
+    say(j->c, "%-8s%s: %s training and %s test samples of ", "data", j->c->o.data, train, test);
+    if (j->is_tokens)
+        say(j->c, "%lld tokens, vocabulary %s\n", (long long)about->n_tokens, classes);
+    else
+        say(j->c, "%lld x %lld x %lld, %s classes\n", (long long)about->channels,
+            (long long)about->height, (long long)about->width, classes);
+    say_recipe(j);
+    int n_ranks = wf_plan_n_ranks(j->plan);
+    say(j->c, "%-8s%s (%d rank%s)\n", "plan", wf_plan_text(j->plan), n_ranks,
+        n_ranks == 1 ? "" : "s");
+}
