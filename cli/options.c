@@ -127,7 +127,7 @@ static bool find_for(options *o, unsigned command, const char *name, option_id *
 static bool parse_words(options *o, unsigned command, int argc, char *const *argv) {
     for (int i = 0; i < argc; i++) {
         char name[TEXT_BYTES], text[TEXT_BYTES];
-        option_id id;
+        option_id id = N_OPTIONS;
         if (!strcmp(argv[i], "--") && i + 1 == argc) return true;
         if (strncmp(argv[i], "--", 2) || !argv[i][2])
             return options_fail(o, "'%.60s' is not an option; options begin with --", argv[i]);
