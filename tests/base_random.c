@@ -29,6 +29,15 @@ static void moments(void **state) {
     assert_true(uniform / n > 0.49 && uniform / n < 0.51);
 }
 
+static void filled_is_element_by_element(void **state) {
+    (void)state;
+    wfi_random_key key = {9, wfi_random_name("x")};
+    float filled[37];
+    wfi_random_fill_normal(key, 2, 0.5f, 37, filled);
+    for (int i = 0; i < 37; i++)
+        assert_true(filled[i] == 0.5f * wfi_random_normal(key, 2, (uint64_t)i));
+}
+
 static void names_and_seeds_differ(void **state) {
     (void)state;
     wfi_random_key a = {1, wfi_random_name("a")}, b = {1, wfi_random_name("b")},
@@ -55,6 +64,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_answer),
         cmocka_unit_test(moments),
+        cmocka_unit_test(filled_is_element_by_element),
         cmocka_unit_test(names_and_seeds_differ),
         cmocka_unit_test(shuffle_is_a_permutation),
     };

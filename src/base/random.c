@@ -39,12 +39,33 @@ float wfi_random_uniform(wfi_random_key key, uint64_t high, uint64_t index) {
     return (float)(words[index & 3] >> 8) * 0x1p-24f;
 }
 
-float wfi_random_normal(wfi_random_key key, uint64_t high, uint64_t index) {
+/* Two words give two normals. */
+static void box_muller(const uint32_t pair[2], float out[2]) {
+    float radius = sqrtf(-2 * logf(((float)pair[0] + 0.5f) * 0x1p-32f));
+    float angle = 6.2831853f * ((float)pair[1] * 0x1p-32f);
+    out[0] = radius * cosf(angle);
+    out[1] = radius * sinf(angle);
+}
+
+static void four_normals(wfi_random_key key, uint64_t high, uint64_t block, float out[4]) {
     uint32_t words[4];
-    wfi_random_words(key, high, index >> 1, words);
-    const uint32_t *pair = words + 2 * (index & 1);
-    double radius = sqrt(-2 * log((pair[0] + 0.5) * 0x1p-32));
-    return (float)(radius * cos(6.283185307179586 * pair[1] * 0x1p-32));
+    wfi_random_words(key, high, block, words);
+    box_muller(words, out);
+    box_muller(words + 2, out + 2);
+}
+
+float wfi_random_normal(wfi_random_key key, uint64_t high, uint64_t index) {
+    float four[4];
+    four_normals(key, high, index >> 2, four);
+    return four[index & 3];
+}
+
+void wfi_random_fill_normal(wfi_random_key key, uint64_t high, float scale, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i += 4) {
+        float four[4];
+        four_normals(key, high, (uint64_t)i >> 2, four);
+        for (int64_t k = i; k < n && k < i + 4; k++) out[k] = four[k - i] * scale;
+    }
 }
 
 void wfi_random_shuffle(wfi_random_key key, uint64_t high, int64_t n, int64_t *order_out) {

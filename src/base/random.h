@@ -18,9 +18,12 @@ uint64_t wfi_random_name(const char *name);
 void wfi_random_words(wfi_random_key key, uint64_t high, uint64_t low, uint32_t words_out[4]);
 
 /* Element `index` of the stream: uniform in [0, 1) with 24 bits, and standard
- * normal (Box-Muller in double precision). */
+ * normal (Box-Muller). */
 float wfi_random_uniform(wfi_random_key key, uint64_t high, uint64_t index);
 float wfi_random_normal(wfi_random_key key, uint64_t high, uint64_t index);
+
+/* The first n elements at once, times `scale`: the same numbers, four times as fast. */
+void wfi_random_fill_normal(wfi_random_key key, uint64_t high, float scale, int64_t n, float *out);
 
 /* A permutation of [0, n): order_out[i] is the element at place i. */
 void wfi_random_shuffle(wfi_random_key key, uint64_t high, int64_t n, int64_t *order_out);

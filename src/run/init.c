@@ -34,21 +34,19 @@ static void fill(const wf_trainer *t, const wfi_value *value, void *data) {
         for (int64_t i = 0; i < n; i++) integers[i] = (int64_t)value->init.value;
         return;
     }
-    float *floats = data;
+    float *floats = data, a = value->init.value;
     wfi_random_key key = {t->recipe.seed, wfi_random_name(value->name)};
-    for (int64_t i = 0; i < n; i++) {
-        float a = value->init.value;
-        switch (value->init.kind) {
-        case WF_INIT_CONSTANT:
-            floats[i] = a;
-            break;
-        case WF_INIT_UNIFORM:
+    switch (value->init.kind) {
+    case WF_INIT_CONSTANT:
+        for (int64_t i = 0; i < n; i++) floats[i] = a;
+        break;
+    case WF_INIT_UNIFORM:
+        for (int64_t i = 0; i < n; i++)
             floats[i] = (2 * wfi_random_uniform(key, 0, (uint64_t)i) - 1) * a;
-            break;
-        case WF_INIT_NORMAL:
-            floats[i] = wfi_random_normal(key, 0, (uint64_t)i) * a;
-            break;
-        }
+        break;
+    case WF_INIT_NORMAL:
+        wfi_random_fill_normal(key, 0, a, n, floats);
+        break;
     }
 }
 
