@@ -208,7 +208,10 @@ static void walk(harness *h) {
             print_message("%s: %s %s\n", node->op->name, kernel->impl->name, kernel->detail);
         if (kernel->impl != &wfi_kernel_reference) {
             h->n_fast++;
+            /* Described above on a thread that was told nothing. */
+            assert_int_equal(wfi_kernel_thread_enter(h->ctx, h->options.n_threads), WF_OK);
             run_fast(h, kernel, &step);
+            assert_int_equal(wfi_kernel_thread_enter(h->ctx, 1), WF_OK);
         }
         wfi_kernel_destroy(kernel);
     }
@@ -226,9 +229,9 @@ static void fill_leaves(harness *h) {
 }
 
 static int check_in_layout(wf_model_function model, const void *config,
-                           const wf_graph_config *graph_config, bool blocked, wfi_conv_choice conv,
-                           double slack) {
-    harness h = {.options = {.n_threads = 1, .conv = conv}, .slack = slack, .seed = 7};
+                           const wf_graph_config *graph_config, bool blocked, int n_threads,
+                           wfi_conv_choice conv, double slack) {
+    harness h = {.options = {.n_threads = n_threads, .conv = conv}, .slack = slack, .seed = 7};
     assert_int_equal(wf_context_create(NULL, &h.ctx), WF_OK);
     if (wf_graph_create(h.ctx, graph_config, model, config, &h.graph) != WF_OK)
         fail_msg("%s", wf_context_error(h.ctx));
@@ -251,6 +254,13 @@ static int check_in_layout(wf_model_function model, const void *config,
     return h.n_fast;
 }
 
+/* OpenMP's own hand-overs look like races to the thread sanitizer. */
+#if defined(__SANITIZE_THREAD__)
+#define MOST_THREADS 1
+#else
+#define MOST_THREADS 2
+#endif
+
 /* In row-major order throughout, and in the layouts that weft chooses. `slack` in
  * tolerances. Returns the number of nodes that oneDNN took, in the worse case. */
 static int check_graph(wf_model_function model, const void *config, int64_t batch, bool training,
@@ -258,9 +268,12 @@ static int check_graph(wf_model_function model, const void *config, int64_t batc
     wf_graph_config graph_config = WF_GRAPH_CONFIG_INIT;
     graph_config.batch = batch;
     graph_config.training = training;
-    int plain = check_in_layout(model, config, &graph_config, false, conv, slack);
-    int blocked = check_in_layout(model, config, &graph_config, true, conv, slack);
-    return plain < blocked ? plain : blocked;
+    int least = check_in_layout(model, config, &graph_config, false, 1, conv, slack);
+    for (int n_threads = 1; n_threads <= MOST_THREADS; n_threads++) {
+        int n = check_in_layout(model, config, &graph_config, true, n_threads, conv, slack);
+        if (n < least) least = n;
+    }
+    return least;
 }
 
 #endif
