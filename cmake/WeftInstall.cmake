@@ -28,9 +28,6 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/weft.pc @ONLY
 install(FILES ${generated}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # The program, and what it prints of its table of options: man page and completion.
-if(NOT TARGET weft_cli)
-  return()
-endif()
 install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(NOT WEFT_SANITIZE)
   add_custom_command(OUTPUT ${generated}/weft.1 ${generated}/weft.bash DEPENDS weft_cli VERBATIM
