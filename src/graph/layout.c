@@ -164,6 +164,7 @@ wf_status wfi_graph_layout(wf_graph *g) {
         g->n_nodes = pass.n_nodes;
         g->node_capacity = pass.capacity;
         pass.nodes = NULL;
+        for (int32_t v = 0; v < g->n_values; v++) g->values[v].node = -1;
         for (int32_t n = 0; n < g->n_nodes; n++)
             for (int i = 0; i < g->nodes[n].n_out; i++)
                 if (g->nodes[n].out[i] >= 0) g->values[g->nodes[n].out[i]].node = n;
