@@ -104,12 +104,76 @@ static void test_pool(void **state) {
         assert_true(check_graph(pool_model, &cases[i], 2, true, WFI_CONV_AUTO, 1) >= 4);
 }
 
+/* ---- memory that runs out ---- */
+
+typedef struct scarce { /* the n-th allocation fails */
+    int n_left;
+} scarce;
+
+static void *scarce_alloc(void *self, size_t bytes) {
+    scarce *s = self;
+    return s->n_left-- == 0 ? NULL : aligned_alloc(64, wfi_round_up(bytes, 64));
+}
+
+static void scarce_free(void *self, void *block) {
+    (void)self;
+    free(block);
+}
+
+static wf_status describe_all(wf_context *ctx, wf_graph *graph) {
+    wfi_kernel_options options = {.n_threads = 1};
+    for (int32_t n = 0; n < graph->n_nodes; n++) {
+        wfi_kernel *kernel;
+        if (graph->nodes[n].dead) continue;
+        WF_TRY(wfi_kernel_create(ctx, graph, &graph->nodes[n], &options, &kernel));
+        for (int i = 0; i < kernel->n_operands; i++) {
+            wfi_kernel *pack = NULL;
+            wf_status status = WF_OK;
+            if (kernel->format[i] && i < graph->nodes[n].n_in)
+                status = wfi_kernel_create_pack(ctx, &options, kernel->format[i],
+                                                &wfi_value_at(graph, graph->nodes[n].in[i])->shape,
+                                                &pack);
+            wfi_kernel_destroy(pack);
+            if (status != WF_OK) wfi_kernel_destroy(kernel);
+            WF_TRY(status);
+        }
+        wfi_kernel_destroy(kernel);
+    }
+    return WF_OK;
+}
+
+/* Every allocation fails once: a clean error, and nothing is left behind. */
+static void test_no_memory(void **state) {
+    (void)state;
+    static const conv_case cases[] = {{1, 16, 32, 5, 5, 3, 1, 1, 1, 0},
+                                      {1, 6, 16, 5, 5, 3, 1, 1, 1, 1}};
+    for (size_t i = 0; i < WFI_COUNT(cases); i++) {
+        scarce memory = {-1};
+        wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+        config.allocator = (wf_allocator){scarce_alloc, scarce_free, &memory};
+        wf_context *ctx;
+        assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+        wf_graph_config graph_config = WF_GRAPH_CONFIG_INIT;
+        wf_graph *graph;
+        assert_int_equal(wf_graph_create(ctx, &graph_config, conv_model, &cases[i], &graph), WF_OK);
+        assert_int_equal(wfi_graph_layout(graph), WF_OK);
+        uint64_t n_live = wf_context_memory(ctx).n_live;
+        wf_status status = WF_NO_MEMORY;
+        for (int n = 0; status != WF_OK; n++) {
+            memory.n_left = n;
+            status = describe_all(ctx, graph);
+            assert_true(status == WF_OK || status == WF_NO_MEMORY);
+            assert_int_equal(wf_context_memory(ctx).n_live, n_live);
+        }
+        wf_graph_destroy(graph);
+        wf_context_destroy(ctx);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_winograd),
-        cmocka_unit_test(test_block),
-        cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_conv), cmocka_unit_test(test_winograd),  cmocka_unit_test(test_block),
+        cmocka_unit_test(test_pool), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

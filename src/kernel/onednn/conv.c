@@ -103,13 +103,13 @@ static wf_status describe_through_scratch(wfi_kernel *kernel, const convolution 
     size_t y_bytes = moves_y ? wfi_md_row_major_bytes(&plain.y_md) : 0;
     size_t y_place = wfi_round_up(x_bytes, WFI_ALIGN_BYTES);
     state->own_scratch_bytes = wfi_round_up(y_place + y_bytes, WFI_ALIGN_BYTES);
-    dnnl_primitive_desc_t hint, desc;
-    wfi_primitive *primitive;
-    WF_TRY(describe_with(kernel, &plain, dnnl_convolution_direct, &hint, &desc));
     if (moves_x && !writes_x)
         WF_TRY(wfi_add_move(kernel, &conv->x_md, conv->x, 0, &plain.x_md, WFI_SCRATCH, 0));
     if (moves_y && !writes_y)
         WF_TRY(wfi_add_move(kernel, &conv->y_md, conv->y, 0, &plain.y_md, WFI_SCRATCH, y_place));
+    dnnl_primitive_desc_t hint, desc;
+    wfi_primitive *primitive;
+    WF_TRY(describe_with(kernel, &plain, dnnl_convolution_direct, &hint, &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
     kernel->detail = wfi_desc_name(desc);
     int x_arg = args_of[conv->direction].x, y_arg = args_of[conv->direction].y;
