@@ -112,7 +112,7 @@ BUILD(attention) {
     UNUSED;
     return wf_self_attention(p[0], arg[0], (int)arg[1]);
 }
-BUILD(block) { /* an image through most image ops, with a fused add and norm */
+BUILD(block) { /* an image through most image ops */
     UNUSED;
     wf_tensor x = wf_conv2d_with(p[0], p[1], wfi_inert(g), (wf_conv2d_shape){1, 1, 1});
     wf_tensor norm[3] = {wf_tanh(x), p[2], p[2]};
