@@ -32,9 +32,11 @@ static double member(const json_t *entry, const char *key) {
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static double smooth(double *average, double value) {
+/* The mean of the first values, then an exponential one. */
+static double smooth(double *average, int n_before, double value) {
     if (isnan(value)) return NAN;
-    *average = isnan(*average) ? value : *average + SMOOTHING * (value - *average);
+    double weight = n_before * SMOOTHING < 1 ? 1.0 / (n_before + 1) : SMOOTHING;
+    *average = n_before ? *average + weight * (value - *average) : value;
     return *average;
 }
 
@@ -43,9 +45,9 @@ static void write_row(table *t, const json_t *entry) {
     double test_loss = member(entry, "test_loss"), test_accuracy = member(entry, "test_accuracy");
     fprintf(t->csv, "%.0f", member(entry, "step"));
     write_cell(t->csv, loss);
-    write_cell(t->csv, smooth(&t->loss, loss));
+    write_cell(t->csv, smooth(&t->loss, t->n_steps, loss));
     write_cell(t->csv, accuracy);
-    write_cell(t->csv, smooth(&t->accuracy, accuracy));
+    write_cell(t->csv, smooth(&t->accuracy, t->n_steps, accuracy));
     write_cell(t->csv, test_loss);
     write_cell(t->csv, test_accuracy);
     fputc('\n', t->csv);
@@ -57,7 +59,7 @@ static void write_row(table *t, const json_t *entry) {
 static bool write_table(const char *dir, table *t) {
     char path[4096], *line = NULL;
     size_t bytes = 0;
-    *t = (table){.loss = NAN, .accuracy = NAN};
+    *t = (table){0};
     snprintf(path, sizeof path, "%s/log.jsonl", dir);
     FILE *log = fopen(path, "r");
     snprintf(path, sizeof path, "%s/curve.csv", dir);
@@ -97,7 +99,7 @@ static void write_script(const table *t, const char *title, char *script, size_t
                      "set terminal pngcairo size 1000,%d font 'sans,12' background rgb 'white';"
                      "set output 'curve.png'; set datafile separator ','; set datafile missing '';"
                      "set border 3 lc rgb '#555555'; set tics nomirror out;"
-                     "set grid lc rgb '#dddddd' lw 1; set lmargin 10; set rmargin 3;"
+                     "set grid lt 1 lc rgb '#e0e0e0' lw 1; set lmargin 10; set rmargin 3;"
                      "set multiplot layout %d,1 title \"%s\" font 'sans,14';",
                      t->has_accuracy ? 760 : 460, t->has_accuracy ? 2 : 1, title);
     n += snprintf(script + n, bytes - (size_t)n, "set key top right; set xlabel 'step';");

@@ -30,7 +30,7 @@ static bool has_utf8(void) {
 }
 
 void progress_begin(progress *p, const job *j, int64_t first_step) {
-    *p = (progress){.j = j, .first_step = first_step, .loss = NAN, .accuracy = NAN};
+    *p = (progress){.j = j, .first_step = first_step};
     const char *term = getenv("TERM");
     p->is_on = !j->c->o.quiet;
     p->is_bar = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
@@ -78,9 +78,10 @@ static void draw_bar(progress *p, int64_t step, int64_t epoch) {
 
 void progress_step(progress *p, int64_t step, int64_t epoch, double loss, double accuracy,
                    double items) {
-    p->loss = isnan(p->loss) ? loss : p->loss + SMOOTHING * (loss - p->loss);
-    p->accuracy =
-        isnan(p->accuracy) ? accuracy : p->accuracy + SMOOTHING * (accuracy - p->accuracy);
+    double n_before = (double)(step - p->first_step - 1);
+    double weight = n_before * SMOOTHING < 1 ? 1 / (n_before + 1) : SMOOTHING;
+    p->loss += weight * (loss - p->loss);
+    p->accuracy += weight * (accuracy - p->accuracy);
     p->items += items;
     double now = now_seconds();
     if (!p->is_on || now - p->shown_s < (p->is_bar ? BAR_EVERY_S : LINE_EVERY_S)) return;

@@ -8,7 +8,7 @@ typedef struct progress {
     const job *j;
     bool is_on, is_bar, is_utf8, has_color, is_drawn;
     double start_s, shown_s; /* when it began, when it was last shown */
-    double loss, accuracy;   /* smoothed over about 20 steps; NAN before the first */
+    double loss, accuracy;   /* smoothed over about 20 steps */
     double items;            /* since start_s */
     int64_t first_step;      /* steps done before */
 } progress;

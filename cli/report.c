@@ -113,7 +113,8 @@ exit_status report_write(const cli *c, json_t *report) {
 void report_say_memory(const cli *c, wf_trainer *trainer) {
     char planned[TEXT_BYTES], measured[TEXT_BYTES];
     wf_trainer_memory memory = wf_trainer_memory_of(trainer, 0);
-    say(c, "peak    %s planned, %s measured\n",
-        text_of_bytes(planned, (double)memory.planned_peak_bytes),
-        text_of_bytes(measured, (double)memory.measured_peak_bytes));
+    say(c, "peak    %s planned", text_of_bytes(planned, (double)memory.planned_peak_bytes));
+    if (memory.measured_peak_bytes) /* 0 before the first step */
+        say(c, ", %s measured", text_of_bytes(measured, (double)memory.measured_peak_bytes));
+    say(c, "\n");
 }
