@@ -1,0 +1,235 @@
+/* ResNet-50 and GPT-2 against PyTorch's float64, judged by what PyTorch's own float32
+ * loses (golden/README.md says how): loss, every gradient, ten steps of SGD, logits
+ * with running statistics.
+ */
+#include "golden/formula.h"
+#include "run/trainer.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <weft/checkpoint.h>
+
+#ifndef GOLDEN_FOLDER
+#define GOLDEN_FOLDER "tests/golden"
+#endif
+
+typedef struct golden {
+    wf_context *ctx;
+    wf_safetensors *file;
+    wf_trainer *trainer;
+    double factor; /* of PyTorch's float32 error; 2, or 10 for Winograd */
+    int n_compared, n_beyond;
+    double worst; /* error / limit */
+    char worst_name[128];
+} golden;
+
+/* Reads an F64 tensor into memory of the caller's; returns its length, 0 if absent. */
+static size_t read_golden(const golden *g, const char *key, double *out, size_t most) {
+    int i = wf_safetensors_find(g->file, key);
+    if (i < 0) return 0;
+    const wf_safetensors_entry *entry = wf_safetensors_get(g->file, i);
+    size_t n = (size_t)entry->n_bytes / sizeof(double);
+    assert_true(entry->dtype == WF_F64 && n <= most);
+    TEST_OK(g->ctx, wf_safetensors_read(g->file, i, out, n * sizeof *out));
+    return n;
+}
+
+/* The larger of PyTorch's errors for this key. */
+static double peer_error(const golden *g, const char *key) {
+    char name[256];
+    double errors[32], most = 0;
+    snprintf(name, sizeof name, "%s.err32", key);
+    size_t n = read_golden(g, name, errors, 32);
+    assert_true(n > 0);
+    for (size_t i = 0; i < n; i++) most = errors[i] > most ? errors[i] : most;
+    return most;
+}
+
+static void judge(golden *g, const char *what, double error, double limit) {
+    g->n_compared++;
+    if (!(error <= limit)) {
+        g->n_beyond++;
+        print_error("%s: relative error %.3g, the limit is %.3g\n", what, error, limit);
+    }
+    if (!(error / limit <= g->worst)) {
+        g->worst = error / limit;
+        snprintf(g->worst_name, sizeof g->worst_name, "%s", what);
+    }
+}
+
+static double relative_error(const float *got, const double *want, const size_t *index, size_t n) {
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = got[index ? index[i] : i] - want[i];
+        difference += d * d;
+        size += want[i] * want[i];
+    }
+    return sqrt(difference / size);
+}
+
+/* Compares a whole tensor by its norm and by its samples. */
+static void compare(golden *g, const char *prefix, const char *name, const float *got, size_t n,
+                    double factor) {
+    char key[256];
+    double want[GOLDEN_N_SAMPLES], norm, square = 0;
+    size_t index[GOLDEN_N_SAMPLES];
+    snprintf(key, sizeof key, "%s.%s.samples", prefix, name);
+    size_t n_samples = read_golden(g, key, want, GOLDEN_N_SAMPLES);
+    assert_int_equal(n_samples, golden_n_samples(n));
+    for (size_t i = 0; i < n_samples; i++) index[i] = golden_sample_index(name, n, i);
+    judge(g, key, relative_error(got, want, index, n_samples), factor * peer_error(g, key) + 1e-7);
+    snprintf(key, sizeof key, "%s.%s.norm", prefix, name);
+    assert_int_equal(read_golden(g, key, &norm, 1), 1);
+    for (size_t i = 0; i < n; i++) square += (double)got[i] * got[i];
+    snprintf(key, sizeof key, "%s.%s", prefix, name);
+    judge(g, key, fabs(sqrt(square) - norm) / norm, factor * peer_error(g, key) + 1e-7);
+}
+
+static void fill_weights(const golden *g) {
+    const wf_graph *graph = wfi_trainer_graph(g->trainer);
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        const wfi_value *value = wfi_value_at(graph, v);
+        if (value->kind != WFI_VALUE_PARAM) continue;
+        golden_fill_parameter(value->name, value->shape.dim, value->shape.n_dims,
+                              wfi_trainer_address(g->trainer, v));
+    }
+}
+
+static void compare_gradients(golden *g) {
+    const wf_graph *graph = wfi_trainer_graph(g->trainer);
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        const wfi_value *value = wfi_value_at(graph, v);
+        if (value->kind != WFI_VALUE_PARAM) continue;
+        size_t bytes = wfi_value_bytes(graph, v);
+        float *gradient = test_malloc(bytes);
+        TEST_OK(g->ctx, wf_trainer_read_gradient(g->trainer, value->name, gradient, bytes));
+        compare(g, "grad", value->name, gradient, bytes / sizeof *gradient, g->factor);
+        test_free(gradient);
+    }
+}
+
+static void compare_state(golden *g) {
+    const wf_graph *graph = wfi_trainer_graph(g->trainer);
+    for (int32_t v = 0; v < graph->n_values; v++) {
+        const wfi_value *value = wfi_value_at(graph, v);
+        bool is_state = value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_BUFFER;
+        if (!is_state || value->dtype != WF_F32) continue;
+        compare(g, "after", value->name, wfi_trainer_address(g->trainer, v),
+                wfi_value_bytes(graph, v) / sizeof(float), 5 * g->factor);
+    }
+}
+
+static void compare_losses(golden *g, const double *got) {
+    double want[10], most = peer_error(g, "losses");
+    assert_int_equal(read_golden(g, "losses", want, 10), 10);
+    for (int s = 0; s < 10; s++) {
+        char what[32];
+        snprintf(what, sizeof what, "losses[%d]", s);
+        judge(g, what, fabs(got[s] - want[s]) / want[s], g->factor * most + 1e-7);
+    }
+}
+
+static void compare_logits(golden *g, const wf_feed *feeds, int64_t n_samples) {
+    static double want[2 * 32 * 256];
+    static float got[2 * 32 * 256];
+    size_t n = read_golden(g, "eval_logits", want, sizeof want / sizeof *want);
+    assert_true(n > 0);
+    TEST_OK(g->ctx,
+            wf_trainer_forward(g->trainer, feeds, 2, n_samples, "logits", got, n * sizeof *got));
+    judge(g, "eval_logits", relative_error(got, want, NULL, n),
+          5 * g->factor * peer_error(g, "eval_logits") + 1e-7);
+}
+
+static golden begin(const char *file, const char *model_name, const wf_zoo_config *zoo,
+                    wf_recipe recipe, double factor) {
+    golden g = {.ctx = test_context(), .factor = factor};
+    wf_model *model;
+    wf_plan *plan;
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    config.keep_gradients = 1;
+    TEST_OK(g.ctx, wf_safetensors_open(g.ctx, file, &g.file));
+    TEST_OK(g.ctx, wf_model_find(g.ctx, model_name, zoo, &model));
+    TEST_OK(g.ctx, wf_plan_parse(g.ctx, "", &plan));
+    TEST_OK(g.ctx, wf_trainer_create(g.ctx, model, &recipe, plan, &config, &g.trainer));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    fill_weights(&g);
+    return g;
+}
+
+static void run(golden *g, const wf_feed *feeds, int64_t n_samples, int n_least) {
+    double losses[10];
+    for (int s = 0; s < 10; s++) {
+        wf_step_result result;
+        TEST_OK(g->ctx, wf_trainer_step(g->trainer, feeds, 2, n_samples, &result));
+        losses[s] = result.loss;
+        if (s == 0) compare_gradients(g);
+    }
+    compare_losses(g, losses);
+    compare_state(g);
+    compare_logits(g, feeds, n_samples);
+    print_message("%d compared, worst %s at %.2f of its limit\n", g->n_compared, g->worst_name,
+                  g->worst);
+    assert_true(g->n_compared >= n_least);
+    assert_int_equal(g->n_beyond, 0);
+    wf_trainer_destroy(g->trainer);
+    wf_safetensors_close(g->file);
+    test_context_end(g->ctx);
+}
+
+static void resnet50(wf_conv conv, double factor) {
+    static float x[4 * 3 * 36 * 36];
+    int32_t y[4];
+    golden_fill("input.176", 2, 0, x, sizeof x / sizeof *x);
+    golden_fill_integers("label", 1000, y, 4);
+    wf_zoo_config zoo = WF_ZOO_CONFIG_INIT;
+    zoo.height = zoo.width = 36;
+    wf_recipe recipe = WF_RECIPE_INIT;
+    recipe.batch = 4;
+    recipe.lr = 1e-4;
+    recipe.momentum = 0.9;
+    recipe.conv = conv;
+    wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
+    golden g = begin(GOLDEN_FOLDER "/resnet50.safetensors", "resnet50", &zoo, recipe, factor);
+    run(&g, feeds, 4, 2 * (161 + 161 + 106) + 11);
+}
+
+static void resnet50_direct(void **state) {
+    (void)state;
+    resnet50(WF_CONV_DIRECT, 2);
+}
+
+static void resnet50_winograd(void **state) {
+    (void)state;
+    resnet50(WF_CONV_WINOGRAD, 10);
+}
+
+static void gpt2_tiny(void **state) {
+    (void)state;
+    int32_t x[64], y[64];
+    golden_fill_integers("input", 256, x, 64);
+    golden_fill_integers("label", 256, y, 64);
+    wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
+    for (int kernels = 0; kernels < 2; kernels++) {
+        wf_zoo_config zoo = WF_ZOO_CONFIG_INIT;
+        zoo.n_classes = 256;
+        zoo.n_tokens = 32;
+        wf_recipe recipe = WF_RECIPE_INIT;
+        recipe.batch = 2;
+        recipe.lr = 0.1;
+        recipe.momentum = 0.9;
+        recipe.kernels = kernels ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
+        golden g = begin(GOLDEN_FOLDER "/gpt2-tiny.safetensors", "gpt2-tiny", &zoo, recipe, 2);
+        run(&g, feeds, 2, 2 * 2 * 28 + 11);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt2_tiny),
+        cmocka_unit_test(resnet50_direct),
+        cmocka_unit_test(resnet50_winograd),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

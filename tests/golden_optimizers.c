@@ -1,0 +1,78 @@
+/* The optimizers against PyTorch's, step by step (golden/README.md has the cases). */
+#include "golden/formula.h"
+#include "run/optimizer.h"
+#include "test.h"
+
+#include <math.h>
+#include <weft/checkpoint.h>
+
+#ifndef GOLDEN_FOLDER
+#define GOLDEN_FOLDER "tests/golden"
+#endif
+
+static wf_recipe make_recipe(wf_optimizer optimizer, double lr, double decay, int nesterov) {
+    wf_recipe r = WF_RECIPE_INIT;
+    r.optimizer = optimizer;
+    r.lr = lr;
+    r.momentum = optimizer == WF_SGD ? 0.9 : 0;
+    r.nesterov = nesterov;
+    r.weight_decay = decay;
+    return r;
+}
+
+static void cases(void **state) {
+    (void)state;
+    const struct {
+        const char *name;
+        wf_recipe recipe;
+    } all[] = {
+        {"sgd_momentum", make_recipe(WF_SGD, 0.1, 0.01, 0)},
+        {"sgd_nesterov", make_recipe(WF_SGD, 0.1, 0, 1)},
+        {"adam", make_recipe(WF_ADAM, 0.01, 0, 0)},
+        {"adam_decay", make_recipe(WF_ADAM, 0.01, 0.01, 0)},
+        {"adamw", make_recipe(WF_ADAMW, 0.01, 0.01, 0)},
+    };
+    wf_context *ctx = test_context();
+    wf_safetensors *file;
+    TEST_OK(ctx, wf_safetensors_open(ctx, GOLDEN_FOLDER "/optimizers.safetensors", &file));
+    for (size_t c = 0; c < sizeof all / sizeof *all; c++) {
+        char key[64];
+        double want[5][7];
+        snprintf(key, sizeof key, "%s.f64", all[c].name);
+        int i = wf_safetensors_find(file, key);
+        assert_true(i >= 0);
+        TEST_OK(ctx, wf_safetensors_read(file, i, want, sizeof want));
+        float param[7], optimizer_state[14] = {0};
+        golden_fill("optimizer.weight", 1, 0, param, 7);
+        for (int step = 0; step < 5; step++) {
+            float gradient[7];
+            snprintf(key, sizeof key, "optimizer.grad.%d", step);
+            golden_fill(key, 1, 0, gradient, 7);
+            wfi_optimizer_update(&all[c].recipe, all[c].recipe.lr, step, 1, param, gradient,
+                                 optimizer_state, 7);
+            for (int k = 0; k < 7; k++)
+                if (!(fabs(param[k] - want[step][k]) <= 3e-7 * (1 + fabs(want[step][k]))))
+                    fail_msg("%s, step %d, element %d: %.9g, PyTorch has %.9g", all[c].name, step,
+                             k, (double)param[k], want[step][k]);
+        }
+    }
+    wf_safetensors_close(file);
+    test_context_end(ctx);
+}
+
+/* Squares of blocks add up to the square of the whole; a tree of any length. */
+static void norms(void **state) {
+    (void)state;
+    static float gradient[5000];
+    double squares[5], want = 0;
+    golden_fill("gradient", 1, 0, gradient, 5000);
+    wfi_gradient_squares(gradient, 5000, squares);
+    for (int i = 0; i < 5000; i++) want += (double)gradient[i] * gradient[i];
+    assert_true(fabs(wfi_tree_sum(squares, 5) - want) < 1e-9 * want);
+    assert_true(wfi_tree_sum(squares, 0) == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cases), cmocka_unit_test(norms)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
