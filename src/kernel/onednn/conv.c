@@ -35,11 +35,12 @@ static bool winograd_pays(const convolution *conv) {
     return n_outputs >= enough[conv->direction] && n_outputs >= 8 * n_tiles;
 }
 
+/* oneDNN 3 has none any more: it declines, and direct is taken. */
 static bool winograd_possible(const convolution *conv) {
     const wfi_window *window = &conv->window;
-    return DNNL_VERSION_MAJOR < 3 && conv->weight_md.n_dims == 4 && window->kernel[0] == 3 &&
-           window->kernel[1] == 3 && window->stride == 1 && window->pad == 1 &&
-           conv->x_md.kind == WFI_MD_C16 && conv->y_md.kind == WFI_MD_C16;
+    return conv->weight_md.n_dims == 4 && window->kernel[0] == 3 && window->kernel[1] == 3 &&
+           window->stride == 1 && window->pad == 1 && conv->x_md.kind == WFI_MD_C16 &&
+           conv->y_md.kind == WFI_MD_C16;
 }
 
 static wf_status describe_with(const wfi_kernel *kernel, const convolution *conv,
