@@ -7,7 +7,7 @@
 
 #define MAX_ELEMENTS 60 /* of a parameter that are tried; larger ones are sampled */
 
-static const char *only; /* the name to run, or NULL */
+static const char *program, *only; /* the name to run, or NULL */
 
 /* ---- the ops ---- */
 
@@ -171,9 +171,9 @@ static void check_parameter(const op_case *c, graph_walk *w, int p) {
     char text[WFI_SHAPE_TEXT];
     if (!(error <= allowed))
         fail_msg("%s, gradient of p%d %s: largest difference %.3g at element %lld (%g, but the "
-                 "slope is %g), allowed %.3g\n  again: op_gradient '%s'",
+                 "slope is %g), allowed %.3g\n  again: %s '%s'",
                  c->name, p, wfi_shape_text(&c->shape[p], text), error, (long long)worst,
-                 gradient[worst], found, allowed, c->name);
+                 gradient[worst], found, allowed, program, c->name);
     free(gradient);
 }
 
@@ -193,8 +193,8 @@ static void check_layout(wf_context *ctx, const op_case *c, const graph_walk *pl
         if (memcmp(walk_gradient(&w, case_param(p)), walk_gradient(plain, case_param(p)),
                    (size_t)wf_shape_n_elem(&c->shape[p]) * sizeof(float)))
             fail_msg("%s: the gradient of p%d has other bits in blocked layout\n"
-                     "  again: op_gradient '%s'",
-                     c->name, p, c->name);
+                     "  again: %s '%s'",
+                     c->name, p, program, c->name);
     walk_destroy(&w);
     wf_graph_destroy(g);
 }
@@ -455,6 +455,7 @@ static void blocks(void **state) {
 }
 
 int main(int argc, char **argv) {
+    program = argv[0];
     if (argc > 1) only = argv[1];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products),   cmocka_unit_test(convolutions),

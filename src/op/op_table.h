@@ -1,39 +1,67 @@
-/* Every op, by family. One list: adding an op touches its file and one line. */
+/* Every op, by family. One list: adding an op touches its file and one line. An op
+ * lies in the file of its family (conv2d_backward_data in conv.c, add in arithmetic.c). */
 #ifndef WFI_OP_TABLE_H
 #define WFI_OP_TABLE_H
 
 #include "graph/op.h"
 
-#define WFI_OP_LIST(X)                                                                        \
-    /* linear.c */                                                                            \
-    X(linear) X(linear_backward_data) X(linear_backward_weight)                               \
-    X(matmul)                                                                                 \
-    /* conv.c */                                                                              \
-    X(conv2d) X(conv2d_backward_data) X(conv2d_backward_weight)                               \
-    /* batch_norm.c, layer_norm.c */                                                          \
-    X(batch_norm) X(batch_norm_inference) X(batch_norm_backward)                              \
-    X(layer_norm) X(layer_norm_backward)                                                      \
-    /* activation.c */                                                                        \
-    X(relu) X(relu_backward) X(gelu) X(gelu_backward)                                         \
-    X(tanh) X(tanh_backward) X(sigmoid) X(sigmoid_backward)                                   \
-    /* arithmetic.c */                                                                        \
-    X(add) X(add_relu) X(add_broadcast) X(mul) X(scale) X(sum_leading)                        \
-    /* softmax.c */                                                                           \
-    X(softmax) X(softmax_backward) X(log_softmax) X(log_softmax_backward)                     \
-    /* loss.c */                                                                              \
-    X(cross_entropy) X(cross_entropy_backward) X(mse) X(mse_backward)                         \
-    X(loss_record) X(loss_gradient)                                                           \
-    /* pool.c */                                                                              \
-    X(max_pool) X(max_pool_backward) X(avg_pool) X(avg_pool_backward)                         \
-    X(global_avg_pool) X(global_avg_pool_backward)                                            \
-    /* embedding.c, dropout.c */                                                              \
-    X(embedding) X(embedding_backward) X(dropout) X(dropout_backward)                         \
-    /* shape.c */                                                                             \
-    X(reshape) X(reorder) X(transpose) X(concat) X(slice) X(slice_backward)                   \
-    /* reduce.c */                                                                            \
-    X(reduce) X(reduce_backward)                                                              \
-    /* attention.c */                                                                         \
-    X(self_attention) X(self_attention_backward)
+#define WFI_OP_LIST(X)                                                                             \
+    X(linear)                                                                                      \
+    X(linear_backward_data)                                                                        \
+    X(linear_backward_weight)                                                                      \
+    X(matmul)                                                                                      \
+    X(conv2d)                                                                                      \
+    X(conv2d_backward_data)                                                                        \
+    X(conv2d_backward_weight)                                                                      \
+    X(batch_norm)                                                                                  \
+    X(batch_norm_inference)                                                                        \
+    X(batch_norm_backward)                                                                         \
+    X(layer_norm)                                                                                  \
+    X(layer_norm_backward)                                                                         \
+    X(relu)                                                                                        \
+    X(relu_backward)                                                                               \
+    X(gelu)                                                                                        \
+    X(gelu_backward)                                                                               \
+    X(tanh)                                                                                        \
+    X(tanh_backward)                                                                               \
+    X(sigmoid)                                                                                     \
+    X(sigmoid_backward)                                                                            \
+    X(add)                                                                                         \
+    X(add_relu)                                                                                    \
+    X(add_broadcast)                                                                               \
+    X(mul)                                                                                         \
+    X(scale)                                                                                       \
+    X(sum_leading)                                                                                 \
+    X(softmax)                                                                                     \
+    X(softmax_backward)                                                                            \
+    X(log_softmax)                                                                                 \
+    X(log_softmax_backward)                                                                        \
+    X(cross_entropy)                                                                               \
+    X(cross_entropy_backward)                                                                      \
+    X(mse)                                                                                         \
+    X(mse_backward)                                                                                \
+    X(loss_record)                                                                                 \
+    X(loss_gradient)                                                                               \
+    X(max_pool)                                                                                    \
+    X(max_pool_backward)                                                                           \
+    X(avg_pool)                                                                                    \
+    X(avg_pool_backward)                                                                           \
+    X(global_avg_pool)                                                                             \
+    X(global_avg_pool_backward)                                                                    \
+    X(embedding)                                                                                   \
+    X(embedding_backward)                                                                          \
+    X(dropout)                                                                                     \
+    X(dropout_backward)                                                                            \
+    X(reshape)                                                                                     \
+    X(reorder)                                                                                     \
+    X(transpose)                                                                                   \
+    X(concat)                                                                                      \
+    X(slice)                                                                                       \
+    X(slice_backward)                                                                              \
+    X(reduce)                                                                                      \
+    X(reduce_backward)                                                                             \
+    X(self_attention)                                                                              \
+    X(self_attention_backward)
 
 #define WFI_OP_EXTERN(name) extern const wfi_op wfi_op_##name;
 WFI_OP_LIST(WFI_OP_EXTERN)
