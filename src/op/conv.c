@@ -7,8 +7,6 @@
  * x [n, c, h, w], weight [out, c / groups, kh, kw], y [n, out, oh, ow]. */
 #include "op/check.h"
 
-#include <string.h>
-
 /* ---- checks ---- */
 
 /* The extent of y for `size` pixels, or -1 where the kernel does not fit. */
