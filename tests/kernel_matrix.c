@@ -93,7 +93,7 @@ static void classifier_model(wf_graph *g, const void *config) {
 
 static void test_classifier(void **state) {
     (void)state;
-    static const int64_t cases[][3] = {{1, 5, 10}, {3, 8, 101}, {4, 16, 4}};
+    static const int64_t cases[][3] = {{1, 5, 10}, {3, 8, 101}, {2, 4, 20011}, {1, 3, 70001}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
         check_graph(classifier_model, cases[i], 3, true, WFI_CONV_AUTO, 1);
 }
