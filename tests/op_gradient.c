@@ -27,6 +27,13 @@ BUILD(conv) {
     UNUSED;
     return wf_conv2d_with(p[0], p[1], p[2], (wf_conv2d_shape){arg[0], arg[1], arg[2]});
 }
+/* Weights that are computed, and a parameter that looks like an image. */
+BUILD(conv_of_values) {
+    UNUSED;
+    wf_tensor weight = wf_reshape(p[1], WF_SHAPE(16, 16, 3, 3));
+    wf_tensor x = wf_conv2d_with(p[0], weight, wfi_inert(g), (wf_conv2d_shape){1, 1, 1});
+    return wf_mul(wf_tanh(x), p[2]);
+}
 BUILD(batch_norm) {
     UNUSED;
     wfi_attr attr = {.norm = {.eps = 1e-5}};
@@ -253,6 +260,11 @@ static void convolutions(void **state) {
          conv,
          {1, 2, 2},
          SHAPES(S(1, 32, 3, 3), S(16, 16, 3, 3)),
+         .blocked = true},
+        {"conv2d of values",
+         conv_of_values,
+         {0},
+         SHAPES(S(1, 16, 3, 2), S(16 * 16 * 9), S(1, 16, 3, 2)),
          .blocked = true},
         {"conv2d first", conv, {1, 1, 1}, SHAPES(S(2, 3, 6, 6), S(16, 3, 3, 3)), .blocked = true},
     };

@@ -28,6 +28,13 @@ static bool may_be_c16(const wf_graph *g, int32_t v) {
            (value->kind == WFI_VALUE_NODE || value->kind == WFI_VALUE_INPUT);
 }
 
+/* Looks like an image, but is a convolution's weight or its gradient: row-major. */
+static bool is_weight(const wfi_node *node, int operand) {
+    const wfi_op *op = node->op;
+    if (op == &wfi_op_conv2d || op == &wfi_op_conv2d_backward_data) return operand == 1;
+    return op == &wfi_op_conv2d_backward_weight && operand == node->n_in;
+}
+
 static void classify(layout_pass *pass) {
     wf_graph *g = pass->g;
     for (int32_t v = 0; v < g->n_values; v++) pass->parent[v] = v;
@@ -38,7 +45,8 @@ static void classify(layout_pass *pass) {
         for (int i = 0; i < node->n_in + node->n_out; i++) {
             int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
             if (v < 0 || !may_be_c16(g, v)) continue;
-            if (node->op->flags & WFI_OP_IMAGE) pass->is_image[find_class(pass, v)] = true;
+            if ((node->op->flags & WFI_OP_IMAGE) && !is_weight(node, i))
+                pass->is_image[find_class(pass, v)] = true;
             if (!(node->op->flags & WFI_OP_ELEMENTWISE)) continue;
             if (first < 0) {
                 first = v;
@@ -136,6 +144,24 @@ static wf_status rewrite(layout_pass *pass) {
     return WF_OK;
 }
 
+/* Weights that are computed stay row-major, and so does what is added to or multiplied
+ * with a parameter of an image's shape. */
+static void pin_parameters(layout_pass *pass) {
+    const wf_graph *g = pass->g;
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *node = &g->nodes[n];
+        bool has_plain = false;
+        for (int i = 0; i < node->n_in + node->n_out && !node->dead; i++) {
+            int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+            if (v < 0) continue;
+            if (is_weight(node, i) && may_be_c16(g, v)) pass->is_image[find_class(pass, v)] = false;
+            has_plain |= !may_be_c16(g, v) && (node->op->flags & WFI_OP_ELEMENTWISE);
+        }
+        if (has_plain && may_be_c16(g, node->out[0]))
+            pass->is_image[find_class(pass, node->out[0])] = false;
+    }
+}
+
 /* Inputs come from the host row-major, outputs go to it so. */
 static void pin_host_values(layout_pass *pass) {
     wf_graph *g = pass->g;
@@ -155,6 +181,7 @@ wf_status wfi_graph_layout(wf_graph *g) {
     if (status == WF_OK) {
         classify(&pass);
         pin_host_values(&pass);
+        pin_parameters(&pass);
         /* rewrite adds values; the classes are looked up for old ones only. */
         status = rewrite(&pass);
     }
