@@ -36,6 +36,9 @@ static void filled_is_element_by_element(void **state) {
     wfi_random_fill_normal(key, 2, 0.5f, 37, filled);
     for (int i = 0; i < 37; i++)
         assert_true(filled[i] == 0.5f * wfi_random_normal(key, 2, (uint64_t)i));
+    wfi_random_fill_uniform(key, 2, 3, 37, filled);
+    for (int i = 0; i < 37; i++)
+        assert_true(filled[i] == wfi_random_uniform(key, 2, (uint64_t)i + 3));
 }
 
 static void names_and_seeds_differ(void **state) {

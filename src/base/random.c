@@ -39,6 +39,16 @@ float wfi_random_uniform(wfi_random_key key, uint64_t high, uint64_t index) {
     return (float)(words[index & 3] >> 8) * 0x1p-24f;
 }
 
+void wfi_random_fill_uniform(wfi_random_key key, uint64_t high, uint64_t first, int64_t n,
+                             float *out) {
+    uint32_t words[4];
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t index = first + (uint64_t)i;
+        if (i == 0 || (index & 3) == 0) wfi_random_words(key, high, index >> 2, words);
+        out[i] = (float)(words[index & 3] >> 8) * 0x1p-24f;
+    }
+}
+
 /* Two words give two normals. */
 static void box_muller(const uint32_t pair[2], float out[2]) {
     float radius = sqrtf(-2 * logf(((float)pair[0] + 0.5f) * 0x1p-32f));

@@ -4,6 +4,8 @@
  * dropout(x) -> y, dropout_backward(dy) -> dx; attr.dropout */
 #include "op/check.h"
 
+#define DRAWN_AT_ONCE 256
+
 static wf_status dropout_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "f"));
     wf_shape x = wfi_in_shape(g, node, 0);
@@ -38,9 +40,11 @@ static void dropout_reference(const wfi_call *call) {
     double p = call->attr->dropout.p, factor = 1 / (1 - p);
     int64_t n_total = wf_shape_n_elem(shape), sample_size = n_total / shape->dim[0];
     uint64_t first = (uint64_t)step->first_sample * (uint64_t)sample_size;
-    for (int64_t i = 0; i < n_total; i++) {
-        bool kept = wfi_random_uniform(key, step->step, first + (uint64_t)i) >= p;
-        y[i] = kept ? (float)(x[i] * factor) : 0;
+    float uniform[DRAWN_AT_ONCE];
+    for (int64_t i = 0; i < n_total; i += DRAWN_AT_ONCE) {
+        int64_t n = wfi_min_i64(DRAWN_AT_ONCE, n_total - i);
+        wfi_random_fill_uniform(key, step->step, first + (uint64_t)i, n, uniform);
+        for (int64_t k = 0; k < n; k++) y[i + k] = uniform[k] >= p ? (float)(x[i + k] * factor) : 0;
     }
 }
 
@@ -70,7 +74,7 @@ static bool name_is_taken(const wf_graph *g, uint64_t name) {
 
 wf_tensor wf_dropout(wf_tensor x, const char *name, float p) {
     wf_graph *g = x.graph;
-    if (!g || x.id < 0 || g->status != WF_OK || !g->training) return x;
+    if (!g || x.id < 0 || g->status != WF_OK || !g->training || p == 0) return x;
     char *full = wfi_pool_format(&g->pool, "%s%s", g->scope, name);
     if (!full) {
         g->status = WF_NO_MEMORY;

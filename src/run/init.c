@@ -41,8 +41,8 @@ static void fill(const wf_trainer *t, const wfi_value *value, void *data) {
         for (int64_t i = 0; i < n; i++) floats[i] = a;
         break;
     case WF_INIT_UNIFORM:
-        for (int64_t i = 0; i < n; i++)
-            floats[i] = (2 * wfi_random_uniform(key, 0, (uint64_t)i) - 1) * a;
+        wfi_random_fill_uniform(key, 0, 0, n, floats);
+        for (int64_t i = 0; i < n; i++) floats[i] = (2 * floats[i] - 1) * a;
         break;
     case WF_INIT_NORMAL:
         wfi_random_fill_normal(key, 0, a, n, floats);
