@@ -1,0 +1,193 @@
+/* The ready-made models: names, shapes and numbers of parameters are those of torchvision
+ * and Hugging Face, units are where a plan can cut, what makes no sense is refused. */
+#include "graph/graph.h"
+#include "nn/model.h"
+#include "test.h"
+
+#include <weft/nn.h>
+
+typedef struct census {
+    int n_params, n_buffers, n_units;
+    int64_t n_values; /* elements of all parameters */
+} census;
+
+static wf_graph *build(wf_context *ctx, const char *name, const wf_zoo_config *config) {
+    wf_model *model;
+    wf_graph *g;
+    wf_graph_config graph = WF_GRAPH_CONFIG_INIT;
+    TEST_OK(ctx, wf_model_find(ctx, name, config, &model));
+    TEST_OK(ctx, wf_graph_create(ctx, &graph, model->function, model->config, &g));
+    wf_model_destroy(model);
+    return g;
+}
+
+static census count(const wf_graph *g) {
+    census c = {.n_units = g->n_units};
+    for (int32_t v = 0; v < g->n_values; v++) {
+        c.n_buffers += g->values[v].kind == WFI_VALUE_BUFFER;
+        if (g->values[v].kind != WFI_VALUE_PARAM) continue;
+        c.n_params++;
+        c.n_values += wf_shape_n_elem(&g->values[v].shape);
+    }
+    return c;
+}
+
+/* Fails unless a parameter or buffer of that name and shape is there. */
+static void expect(const wf_graph *g, const char *name, wf_shape shape) {
+    char is[WFI_SHAPE_TEXT], wanted[WFI_SHAPE_TEXT];
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *value = &g->values[v];
+        if (value->kind != WFI_VALUE_PARAM && value->kind != WFI_VALUE_BUFFER) continue;
+        if (strcmp(value->name, name)) continue;
+        if (!wfi_shape_equal(&value->shape, &shape))
+            fail_msg("%s is %s, not %s", name, wfi_shape_text(&value->shape, is),
+                     wfi_shape_text(&shape, wanted));
+        return;
+    }
+    fail_msg("there is no %s", name);
+}
+
+static void resnet50(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_graph *g = build(ctx, "resnet50", NULL);
+    census c = count(g);
+    assert_int_equal(c.n_params, 161);
+    assert_int_equal(c.n_values, 25557032);
+    assert_int_equal(c.n_buffers, 159);
+    assert_int_equal(c.n_units, 18); /* stem, 3 + 4 + 6 + 3 blocks, head */
+    expect(g, "conv1.weight", WF_SHAPE(64, 3, 7, 7));
+    expect(g, "bn1.running_var", WF_SHAPE(64));
+    expect(g, "bn1.num_batches_tracked", WF_SCALAR);
+    expect(g, "layer1.0.downsample.0.weight", WF_SHAPE(256, 64, 1, 1));
+    expect(g, "layer1.0.downsample.1.running_mean", WF_SHAPE(256));
+    expect(g, "layer2.0.conv2.weight", WF_SHAPE(128, 128, 3, 3));
+    expect(g, "layer4.2.bn3.bias", WF_SHAPE(2048));
+    expect(g, "fc.weight", WF_SHAPE(1000, 2048));
+    expect(g, "fc.bias", WF_SHAPE(1000));
+    assert_string_equal(g->units[0].name, "stem");
+    assert_string_equal(g->units[1].name, "layer1.0");
+    assert_string_equal(g->units[17].name, "head");
+    wf_graph_destroy(g);
+    test_context_end(ctx);
+}
+
+static void basic_resnets(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_graph *g = build(ctx, "resnet18", NULL);
+    assert_int_equal(count(g).n_params, 62);
+    assert_int_equal(count(g).n_values, 11689512);
+    expect(g, "layer2.0.downsample.0.weight", WF_SHAPE(128, 64, 1, 1));
+    expect(g, "layer4.1.conv2.weight", WF_SHAPE(512, 512, 3, 3));
+    wf_graph_destroy(g);
+    g = build(ctx, "resnet34", NULL);
+    assert_int_equal(count(g).n_params, 110);
+    assert_int_equal(count(g).n_values, 21797672);
+    wf_graph_destroy(g);
+
+    wf_zoo_config small = WF_ZOO_CONFIG_INIT;
+    small.channels = 1;
+    small.height = small.width = 28;
+    small.n_classes = 10;
+    small.small_stem = 1;
+    g = build(ctx, "resnet18", &small);
+    expect(g, "conv1.weight", WF_SHAPE(64, 1, 3, 3));
+    expect(g, "fc.weight", WF_SHAPE(10, 512));
+    wf_graph_destroy(g);
+    test_context_end(ctx);
+}
+
+static void gpt2(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_zoo_config config = WF_ZOO_CONFIG_INIT;
+    config.n_classes = 0; /* the model's own vocabulary */
+    config.n_tokens = 32;
+    wf_graph *g = build(ctx, "gpt2", &config);
+    census c = count(g);
+    assert_int_equal(c.n_params, 148);
+    assert_int_equal(c.n_values, 124439808);
+    assert_int_equal(c.n_units, 14);
+    expect(g, "wte.weight", WF_SHAPE(50257, 768));
+    expect(g, "wpe.weight", WF_SHAPE(1024, 768));
+    expect(g, "h.0.attn.c_attn.weight", WF_SHAPE(768, 2304)); /* [in, out] */
+    expect(g, "h.11.mlp.c_proj.weight", WF_SHAPE(3072, 768));
+    expect(g, "h.11.mlp.c_proj.bias", WF_SHAPE(768));
+    expect(g, "h.5.ln_2.bias", WF_SHAPE(768));
+    expect(g, "ln_f.weight", WF_SHAPE(768));
+    assert_string_equal(g->units[0].name, "embed");
+    assert_string_equal(g->units[1].name, "h.0");
+    assert_string_equal(g->units[13].name, "head");
+    wf_graph_destroy(g);
+
+    g = build(ctx, "gpt2-tiny", &config);
+    expect(g, "wte.weight", WF_SHAPE(256, 64));
+    expect(g, "wpe.weight", WF_SHAPE(64, 64));
+    assert_int_equal(count(g).n_units, 4);
+    wf_graph_destroy(g);
+    test_context_end(ctx);
+}
+
+static void mlp(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_zoo_config config = WF_ZOO_CONFIG_INIT;
+    config.channels = 1;
+    config.height = config.width = 28;
+    config.n_classes = 10;
+    wf_graph *g = build(ctx, "mlp", &config);
+    expect(g, "net1.weight", WF_SHAPE(256, 784));
+    expect(g, "net3.bias", WF_SHAPE(10));
+    assert_int_equal(count(g).n_values, 784 * 256 + 256 + 256 * 256 + 256 + 2560 + 10);
+    wf_graph_destroy(g);
+    test_context_end(ctx);
+}
+
+static wf_status try_model(wf_context *ctx, const char *name, const wf_zoo_config *config) {
+    wf_model *model;
+    wf_status status = wf_model_find(ctx, name, config, &model);
+    if (status == WF_OK) wf_model_destroy(model);
+    return status;
+}
+
+static void refusals(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_zoo_config c = WF_ZOO_CONFIG_INIT;
+    TEST_REFUSED(ctx, try_model(ctx, "resnet19", &c), WF_INVALID_ARG, "resnet18, resnet34");
+    c.n_tokens = 8;
+    TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "no use for n_tokens");
+    c.n_tokens = 0, c.dropout = 0.1;
+    TEST_REFUSED(ctx, try_model(ctx, "resnet18", &c), WF_INVALID_ARG, "no use for dropout");
+    c.dropout = 1;
+    TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG, "dropout is 1");
+    c.dropout = 0, c.small_stem = 1;
+    TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "small_stem");
+    c.small_stem = 0, c.height = 32;
+    TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG, "image size");
+    c.height = 0;
+    TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "images of 3 x 0");
+    c.height = 224, c.n_classes = -1;
+    TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "classes");
+
+    /* More tokens than there are positions: known when the graph is built. */
+    wf_zoo_config long_text = WF_ZOO_CONFIG_INIT;
+    wf_graph_config graph = WF_GRAPH_CONFIG_INIT;
+    wf_model *model;
+    wf_graph *g;
+    long_text.n_tokens = 65;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &long_text, &model));
+    TEST_REFUSED(ctx, wf_graph_create(ctx, &graph, model->function, model->config, &g),
+                 WF_INVALID_ARG, "at most 64");
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resnet50), cmocka_unit_test(basic_resnets), cmocka_unit_test(gpt2),
+        cmocka_unit_test(mlp),      cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
