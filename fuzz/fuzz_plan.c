@@ -1,0 +1,37 @@
+/* Plan strings. What is accepted must parse again, from its own text, to the same plan. */
+#include "base/base.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <weft/plan.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
+
+static void parse(wf_context *ctx, const char *text) {
+    wf_plan *plan, *again;
+    if (wf_plan_parse(ctx, text, &plan) != WF_OK) {
+        if (!*wf_context_error(ctx)) abort(); /* no refusal without a sentence */
+        return;
+    }
+    if (wf_plan_parse(ctx, wf_plan_text(plan), &again) != WF_OK) abort();
+    if (strcmp(wf_plan_text(plan), wf_plan_text(again)) != 0) abort();
+    if (wf_plan_n_ranks(plan) != wf_plan_dp(plan) * wf_plan_pp(plan)) abort();
+    wf_plan_destroy(again);
+    wf_plan_destroy(plan);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes) {
+    wf_context *ctx;
+    char *text = malloc(n_bytes + 1);
+    if (!text || wf_context_create(NULL, &ctx) != WF_OK) {
+        free(text);
+        return 0;
+    }
+    memcpy(text, bytes, n_bytes);
+    text[n_bytes] = 0;
+    parse(ctx, text);
+    if (wf_context_memory(ctx).n_live) abort();
+    wf_context_destroy(ctx);
+    free(text);
+    return 0;
+}
