@@ -135,6 +135,8 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
     if ((bad = check_use(o))) return bad;
     if (option_is_given(o, OPT_steps) && option_is_given(o, OPT_epochs))
         return complain(EXIT_USAGE, "--steps and --epochs both say when to stop; give one");
+    if (o->recipe.lr_schedule == WF_LR_STEP && !o->recipe.schedule_steps)
+        return complain(EXIT_USAGE, "--lr-schedule step wants --lr-step N: how often it falls");
     bool is_synthetic = !strcmp(o->data, "synthetic");
     j->is_tokens = wf_model_zoo_takes_tokens(o->model);
     resolve_options(o, j->is_tokens, c->command == FOR_BENCH && is_synthetic);

@@ -1,0 +1,45 @@
+# Sourced by the tests of the command line program.
+set -uo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# field NAME: of the report on standard input, one line per value.
+field() { sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}$/\1/p"; }
+
+# report COMMAND...: its report; complains if it fails.
+report() {
+    "$WEFT" "$@" --quiet --json - 2>"$folder/said" || fail "weft $*: exit $?: $(tail -1 "$folder/said")"
+}
+
+# expect STATUS WORDS COMMAND...: the exit status, and words in what it says on standard error.
+expect() {
+    local status=$1 words=$2 got=0
+    shift 2
+    "$WEFT" "$@" >"$folder/out" 2>"$folder/said" || got=$?
+    [[ $got == "$status" ]] || fail "weft $*: exit $got, expected $status: $(tail -1 "$folder/said")"
+    grep -qF -- "$words" "$folder/said" || fail "weft $*: does not say '$words': $(cat "$folder/said")"
+}
+
+# images FOLDER: a small set in MNIST's format, 64 training and 16 test images of 8 x 8.
+images() {
+    mkdir -p "$1"
+    local n name
+    for name in train:64:100 t10k:16:20; do
+        n=$(cut -d: -f2 <<<"$name")
+        name=${name%%:*}
+        { printf "\\x00\\x00\\x08\\x03\\x00\\x00\\x00\\x$(printf %02x "$n")\\x00\\x00\\x00\\x08\\x00\\x00\\x00\\x08"
+          seq 1 9999 | head -c $((n * 64)); } >"$1/$name-images-idx3-ubyte"
+        { printf "\\x00\\x00\\x08\\x01\\x00\\x00\\x00\\x$(printf %02x "$n")"
+          for ((i = 0; i < n; i++)); do printf "\\x0$((i * 7 % 10))"; done; } >"$1/$name-labels-idx1-ubyte"
+    done
+}
+
+finish() {
+    [[ $failures == 0 ]] || { echo "$failures wrong"; exit 1; }
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Every option of --help changes what happens. Each line below names one; at the end the
+# help texts are searched for options that no line names.
+source tests/cli_helpers.bash
+images "$folder/images"
+seq 1 3000 >"$folder/text"
+
+tested=()
+sha() { report "$@" | field weights_sha256; }
+
+# differs OPTION "COMMAND" "WITHOUT" "WITH": other weights.
+differs() {
+    tested+=("$1")
+    # shellcheck disable=SC2086 # words
+    local without with
+    without=$(sha $2 $3) with=$(sha $2 $4)
+    [[ $without && $with && $without != "$with" ]] || fail "$1: '$4' gives the same weights as '$3'"
+}
+
+# gives OPTION FIELD VALUE "COMMAND": the report's field has that value.
+gives() {
+    tested+=("$1")
+    # shellcheck disable=SC2086
+    local value
+    value=$(report $4 | field "$2" | head -1)
+    [[ $value == "$3" ]] || fail "$1: $2 is '$value', not '$3'"
+}
+
+# refuses OPTION STATUS WORDS "COMMAND"
+refuses() {
+    tested+=("$1")
+    # shellcheck disable=SC2086
+    expect "$2" "$3" $4
+}
+
+mlp="train --model mlp --data synthetic --image 6 --threads 1 --batch 8 --steps 2"
+adam="$mlp --optimizer adam --steps 3"
+folder_run="train --model mlp --data $folder/images --threads 1 --batch 32 --steps 2"
+gpt="train --model gpt2-tiny --data synthetic --threads 1 --batch 4 --tokens 8 --steps 2"
+text_run="train --model gpt2-tiny --data $folder/text --threads 1 --batch 4 --steps 2"
+resnet="plan --model resnet18 --image 32 --batch 4 --threads 1"
+
+# ---- model and data ----
+differs --model "train --data synthetic --image 32 --threads 1 --batch 2 --steps 1" "--model mlp" "--model resnet18"
+differs --data "train --model mlp --threads 1 --batch 8 --steps 1" "--data synthetic --image 8" "--data $folder/images"
+differs --image "$mlp" "" "--image 7"
+differs --tokens "$gpt" "" "--tokens 9"
+differs --words "$text_run --tokens 8" "" "--words"
+differs --normalize "$folder_run" "" "--normalize none"
+differs --no-shuffle "$folder_run" "" "--no-shuffle"
+differs --no-augment "$folder_run" "" "--no-augment"
+differs --loss "$mlp" "" "--loss mse"
+differs --dropout "$gpt" "" "--dropout 0.5"
+[[ $(report $resnet | field flops) != $(report $resnet --stem small | field flops) ]] || fail "--stem: the same FLOPs"
+tested+=(--stem)
+
+# ---- recipe ----
+differs --batch "$mlp" "" "--batch 16"
+differs --micro "$mlp" "" "--micro 2"
+differs --lanes "$mlp --batch 16 --micro 8" "" "--lanes 8"
+differs --seed "$mlp" "" "--seed 1"
+gives --threads threads 2 "$mlp --threads 2"
+differs --kernels "$mlp" "" "--kernels reference"
+refuses --dtype 2 "F32" "$mlp --dtype bf16"
+differs --conv "bench train --model resnet18 --image 32 --batch 8 --threads 1 --repeat 1" "--conv direct" "--conv winograd"
+
+# ---- optimizer ----
+differs --optimizer "$mlp --lr 0.01" "" "--optimizer adam"
+differs --lr "$mlp" "" "--lr 0.05"
+differs --momentum "$mlp" "" "--momentum 0.9"
+differs --nesterov "$mlp --momentum 0.9" "" "--nesterov"
+differs --weight-decay "$mlp" "" "--weight-decay 0.1"
+differs --beta1 "$adam" "" "--beta1 0.5"
+differs --beta2 "$adam" "" "--beta2 0.9"
+differs --epsilon "$adam" "" "--epsilon 0.01"
+differs --clip-norm "$mlp" "" "--clip-norm 0.01"
+differs --lr-schedule "$mlp" "" "--lr-schedule cosine"
+differs --lr-step "$mlp" "--lr-schedule step --lr-step 2" "--lr-schedule step --lr-step 1"
+differs --lr-gamma "$mlp --lr-schedule step --lr-step 1" "" "--lr-gamma 0.5"
+differs --warmup "$mlp" "" "--warmup 5"
+
+# ---- plan ----
+refuses --plan 2 "2 ranks" "$mlp --plan dp=2"
+refuses --devices 2 "cpu:2" "$mlp --devices cpu:2"
+refuses --ranks 2 "one rank" "$mlp --ranks 2"
+refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
+
+# ---- run ----
+gives --steps steps 3 "$mlp --steps 3"
+gives --epochs steps 4 "train --model mlp --data $folder/images --threads 1 --batch 32 --epochs 2"
+[[ $(report bench train --model mlp --image 6 --threads 1 --repeat 3 | sed -n '/losses/,/]/p' | wc -l) == 6 ]] ||
+    fail "--repeat 3: not four losses"
+tested+=(--repeat)
+report $mlp --out "$folder/run" >/dev/null
+[[ -s $folder/run/model.safetensors && -s $folder/run/state.safetensors && -s $folder/run/log.jsonl ]] ||
+    fail "--out: files are missing"
+tested+=(--out)
+differs --init "$mlp --image 6" "" "--init $folder/run/model.safetensors"
+gives --resume steps 4 "train --resume --out $folder/run --steps 4"
+"$WEFT" $mlp --steps 3 --save-every 2 --out "$folder/every" >"$folder/said" 2>&1
+[[ $(grep -c '"step":' "$folder/every/log.jsonl") == 3 ]] || fail "--save-every: the log has not three steps"
+expect 2 "--save-every wants --out" $mlp --save-every 2
+tested+=(--save-every)
+report $mlp --profile | grep -q '"gflop_per_second"' || fail "--profile: no table"
+tested+=(--profile)
+report plan --model mlp --image 6 --program | grep -q 'compute.0 forward' || fail "--program: no program"
+tested+=(--program)
+"$WEFT" $mlp --quiet --json "$folder/report.json" >"$folder/said" 2>&1
+[[ ! -s $folder/said ]] || fail "--quiet: says something"
+grep -q weights_sha256 "$folder/report.json" || fail "--json: no report"
+tested+=(--quiet --json)
+echo '{"model": "mlp", "data": "synthetic", "image": 6, "threads": 1, "batch": 8, "steps": 2, "lr": 0.2}' >"$folder/config.json"
+[[ $(sha train --config "$folder/config.json") == $(sha $mlp --lr 0.2) ]] || fail "--config: another run than its options"
+[[ $(sha train --config "$folder/config.json" --lr 0.3) == $(sha $mlp --lr 0.3) ]] || fail "--config: not overridden"
+tested+=(--config)
+
+# ---- none was forgotten ----
+for command in train eval plan "bench train" info; do
+    # shellcheck disable=SC2086
+    for option in $("$WEFT" $command --help | grep -o '^  --[a-z0-9-]*'); do
+        [[ " ${tested[*]} " == *" $option "* ]] || fail "$option of weft $command has no test"
+    done
+done
+finish

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Runs and what they leave: same bits again, in pieces, with tests between, interrupted.
+source tests/cli_helpers.bash
+images "$folder/images"
+run="train --model mlp --data $folder/images --threads 1 --batch 12 --micro 4 --seed 3 --optimizer adamw --lr 0.001"
+sha() { report "$@" | field weights_sha256; }
+
+# ---- 8 steps at once = 3 and 5 more = in another folder; over an epoch's end (5.33 steps) ----
+whole=$(sha $run --steps 8 --out "$folder/a")
+[[ $(sha $run --steps 8) == "$whole" ]] || fail "the same command gives other bits"
+report $run --steps 3 --out "$folder/b" >/dev/null
+[[ $(sha $run --steps 8 --resume --out "$folder/b") == "$whole" ]] || fail "resumed: other bits"
+[[ $(sha train --resume --out "$folder/b" --steps 8) == "$whole" ]] || fail "resumed at the end: other bits"
+[[ $(grep -c '"loss"' "$folder/b/log.jsonl") == 8 ]] || fail "the log of a resumed run has not 8 steps"
+cmp -s "$folder/a/model.safetensors" "$folder/b/model.safetensors" || fail "resumed: another file"
+expect 2 "--lr 0.001, not 0.01" train --resume --out "$folder/b" --steps 9 --lr 0.01
+[[ $(sha train --resume --out "$folder/b" --steps 9 --seed 3 --micro 4) ]] || fail "an option that agrees is refused"
+
+# a longer run is cut short, then goes on from an earlier checkpoint: the log follows
+report $run --steps 3 --out "$folder/c" >/dev/null
+echo '{"step":4,"epoch":0,"loss":1}' >>"$folder/c/log.jsonl"
+report train --resume --out "$folder/c" --steps 4 >/dev/null
+[[ $(grep -c '"step":4,.*"ms"' "$folder/c/log.jsonl") == 1 && $(grep -c '"step":4,"epoch":0,"loss":1}' "$folder/c/log.jsonl") == 0 ]] ||
+    fail "the log keeps steps that the checkpoint does not have"
+
+# ---- a cosine's end is part of the recipe ----
+report $run --steps 3 --lr-schedule cosine --lr-step 8 --out "$folder/d" >/dev/null
+[[ $(sha train --resume --out "$folder/d" --steps 8) == $(sha $run --steps 8 --lr-schedule cosine) ]] ||
+    fail "cosine: resumed gives other bits"
+
+# ---- the report can be read back as a configuration ----
+report $run --steps 2 >"$folder/report.json"
+sed -n '/"recipe": {/,/}/p' "$folder/report.json" | sed '1s/.*/{/; $s/.*/}/' >"$folder/recipe.json"
+[[ $(sha train --config "$folder/recipe.json" --steps 2) == $(field weights_sha256 <"$folder/report.json") ]] ||
+    fail "the report's recipe gives another run"
+
+# ---- the last batch, of 4 samples, is no multiple of 8 microbatches: left out ----
+[[ $(report train --model mlp --data "$folder/images" --threads 1 --batch 40 --micro 8 --epochs 1 | field steps) == 2 ]] ||
+    fail "64 samples in batches of 40: not 2 steps"
+[[ $(report train --model mlp --data "$folder/images" --threads 1 --batch 40 --micro 20 --epochs 1 | field steps) == 1 ]] ||
+    fail "24 samples in 20 microbatches: the batch was not left out"
+
+# ---- eval says what train said ----
+trained=$(report $run --steps 6 --out "$folder/e" | field test_accuracy)
+[[ $(report eval --model mlp --data "$folder/images" --threads 1 --init "$folder/e/model.safetensors" | field accuracy) == "$trained" ]] ||
+    fail "eval finds another accuracy than train"
+
+# ---- the picture ----
+if command -v gnuplot >/dev/null; then
+    head -c 4 "$folder/e/curve.png" 2>/dev/null | grep -q PNG || fail "no curve.png"
+fi
+[[ $(head -1 "$folder/e/curve.csv") == step,loss,* ]] || fail "no curve.csv"
+
+# ---- interrupted: the step ends, the last checkpoint is named ----
+for signal in INT:130 TERM:143; do
+    "$WEFT" $run --steps 1000000 --save-every 2 --out "$folder/i" >/dev/null 2>"$folder/said" &
+    pid=$!
+    for ((i = 0; i < 600; i++)); do
+        [[ -s $folder/i/model.safetensors ]] && break
+        sleep 0.1
+    done
+    kill -"${signal%:*}" $pid
+    wait $pid
+    got=$?
+    [[ $got == "${signal#*:}" ]] || fail "${signal%:*}: exit $got"
+    grep -q "interrupted after step [0-9]*; the last checkpoint is .*/i/state.safetensors, of step [0-9]*" "$folder/said" ||
+        fail "interrupted, but says: $(tail -1 "$folder/said")"
+    rm -rf "$folder/i"
+done
+
+# ---- profile, plans of more ranks ----
+report plan --model gpt2-tiny --batch 8 --threads 1 --plan dp=2,pp=2 --micro 4 >"$folder/plan.json"
+[[ $(grep -c '"peak_bytes"' "$folder/plan.json") == 4 ]] || fail "dp=2,pp=2 has not four ranks"
+[[ $(field fits <"$folder/plan.json") == true ]] || fail "a plan without a cap does not fit"
+report plan --model resnet18 --image 64 --batch 32 --threads 1 >"$folder/plan.json"
+peak=$(field peak_bytes <"$folder/plan.json")
+report plan --model resnet18 --image 64 --batch 32 --threads 1 --device-memory "$peak" >/dev/null
+expect 3 "1 more than" plan --model resnet18 --image 64 --batch 32 --threads 1 --device-memory $((peak - 1))
+
+finish

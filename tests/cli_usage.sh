@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Bad input: a sentence and the right exit status; help and version; what is written where.
+source tests/cli_helpers.bash
+mlp="train --model mlp --data synthetic --image 6 --threads 1 --batch 8 --steps 1"
+
+# ---- usage: exit status 2 ----
+expect 2 "did you mean train?" trian
+expect 2 "Commands:"
+expect 2 "did you mean --batch?" $mlp --bacth 3
+expect 2 "has no option --steps; weft train has" eval --steps 3
+expect 2 "--model is missing" train --data synthetic
+expect 2 "--data is missing" train --model mlp
+expect 2 "there are mlp, resnet18" train --model resnet19 --data synthetic
+expect 2 "no data set and no file" train --model mlp --data "$folder/none"
+expect 2 "not a whole number" $mlp --batch eight
+expect 2 "not a whole number" $mlp --batch -8
+expect 2 "not a whole number" $mlp --batch 99999999999999999999
+expect 2 "batch is 0" $mlp --batch 0
+expect 2 "not a number" $mlp --lr nan
+expect 2 "none of sgd|adam|adamw" $mlp --optimizer lion
+expect 2 "not a size" $mlp --device-memory 2QB
+expect 2 "wants a value" $mlp --seed
+expect 2 "takes no value" $mlp --profile=yes
+expect 2 "is not an option" $mlp stray
+expect 2 "unknown key 'qq'" $mlp --plan qq=1
+expect 2 "do not divide" $mlp --micro 3
+expect 2 "give one" $mlp --epochs 1
+expect 2 "--optimizer sgd" $mlp --optimizer adam --momentum 0.9
+expect 2 "the model reads images" $mlp --tokens 8
+expect 2 "only resnets" $mlp --stem small
+expect 2 "--lr-schedule is constant" $mlp --lr-step 3
+expect 2 "wants --lr-step" $mlp --lr-schedule step
+expect 2 "nesterov needs a momentum" $mlp --nesterov
+expect 2 "only --data synthetic has" train --model mlp --data "$folder" --loss mse
+expect 2 "at most 64" train --model gpt2-tiny --data synthetic --tokens 65
+expect 2 "--init is missing" eval --model mlp --data synthetic
+expect 2 "--resume wants --out" train --resume
+WEFT_LOG=loud expect 2 "WEFT_LOG='loud'" $mlp
+
+# ---- configuration files ----
+config() { printf '%s' "$1" >"$folder/c.json"; }
+config '{"modl": "mlp"}'; expect 2 "did you mean 'model'?" train --config "$folder/c.json"
+config '{"lr": 1, "lr": 2}'; expect 2 "duplicate" train --config "$folder/c.json"
+config '{"lr_step": 1, "lr-step": 2}'; expect 2 "given twice" train --config "$folder/c.json"
+config '{"batch": [1]}'; expect 2 "neither text, number" train --config "$folder/c.json"
+config '[1]'; expect 2 "not a JSON object" train --config "$folder/c.json"
+config '{"batch": 8'; expect 2 "line 1" train --config "$folder/c.json"
+config '{"config": "x"}'; expect 2 "not for here" train --config "$folder/c.json"
+head -c 1100000 /dev/zero >"$folder/c.json"; expect 2 "more than 1048576 bytes" train --config "$folder/c.json"
+expect 2 "cannot be read" train --config "$folder/none.json"
+
+# ---- the run fails: 1 ----
+expect 1 "cannot be opened" train --resume --out "$folder/none"
+expect 1 "cannot be written" $mlp --json /dev/full
+expect 1 "cannot be made" $mlp --out /dev/null/run
+expect 1 "none.safetensors" $mlp --init "$folder/none.safetensors"
+expect 1 "the loss of step" $mlp --lr 1e6 --steps 50
+
+# ---- it does not fit: 3, with what would ----
+expect 3 "would fit" plan --model resnet50 --batch 32 --threads 1 --device-memory 1GiB
+expect 3 "no microbatch count fits" $mlp --device-memory 1KiB
+
+# ---- help, version, streams ----
+[[ $("$WEFT" --version) =~ ^weft\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version"
+"$WEFT" --help >"$folder/out" 2>"$folder/said" || fail "--help: exit $?"
+[[ -s $folder/out && ! -s $folder/said ]] || fail "--help does not go to standard output"
+for command in train eval plan "bench train" info; do
+    # shellcheck disable=SC2086
+    "$WEFT" $command --help | awk 'length > 79 { exit 1 }' || fail "$command --help is wider than 79 columns"
+done
+grep -q '^.TH WEFT 1' <("$WEFT" help --man) || fail "no man page"
+if command -v man >/dev/null; then
+    "$WEFT" help --man | LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l - 2>&1 >/dev/null | grep -q . && fail "the man page has warnings"
+fi
+"$WEFT" help --completion bash | bash -n || fail "the completion is no bash"
+"$WEFT" $mlp --json - 2>/dev/null | head -1 | grep -qx '{' || fail "--json -: something stands before the report"
+grep -q $'\033' <("$WEFT" trian 2>&1) && fail "colours where there is no terminal"
+"$WEFT" info --json - 2>/dev/null | grep -q WEFT_LOG || fail "info: no variables"
+
+finish
