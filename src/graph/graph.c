@@ -70,7 +70,7 @@ static int32_t current_unit(wf_graph *g) {
     return g->n_units - 1;
 }
 
-static void add_unit(wf_graph *g, const char *name) {
+void wfi_graph_add_unit(wf_graph *g, const char *name) {
     if (g->status != WF_OK) return;
     for (int32_t u = 0; u < g->n_units; u++)
         if (!strcmp(g->units[u].name, name)) {
@@ -103,7 +103,7 @@ wf_tensor wf_cut(wf_tensor x, const char *name) {
         else
             g->units[u].name = copy;
     } else {
-        add_unit(g, name);
+        wfi_graph_add_unit(g, name);
     }
     return x;
 }
@@ -116,21 +116,26 @@ void wf_scope(wf_graph *g, const char *format, ...) {
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
     if (g->n_scopes == WFI_MAX_SCOPES) {
-        wfi_graph_fail(g, WF_INVALID_ARG, "scope '%s': more than %d are open", name, WFI_MAX_SCOPES);
+        wfi_graph_fail(g, WF_INVALID_ARG, "scope '%s': more than %d are open", name,
+                       WFI_MAX_SCOPES);
         return;
     }
     g->outer_scope[g->n_scopes++] = strlen(g->scope);
     char *scope = wfi_pool_format(&g->pool, "%s%s.", g->scope, name);
-    if (!scope) g->status = WF_NO_MEMORY;
-    else g->scope = scope;
+    if (!scope)
+        g->status = WF_NO_MEMORY;
+    else
+        g->scope = scope;
 }
 
 void wf_scope_end(wf_graph *g) {
     if (g->status != WF_OK || !g->n_scopes) return;
     int n = (int)g->outer_scope[--g->n_scopes]; /* a name may hold dots of its own */
     char *scope = wfi_pool_format(&g->pool, "%.*s", n, g->scope);
-    if (!scope) g->status = WF_NO_MEMORY;
-    else g->scope = scope;
+    if (!scope)
+        g->status = WF_NO_MEMORY;
+    else
+        g->scope = scope;
 }
 
 static int32_t find_declared(const wf_graph *g, const char *name) {
@@ -297,50 +302,4 @@ void wf_output(wf_tensor x, const char *name) {
     }
     g->values[x.id].name = copy;
     g->outputs[g->n_outputs++] = x.id;
-}
-
-/* ---- life ---- */
-
-wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_model_function model,
-                          const void *model_config, wf_graph **graph_out) {
-    if (config->struct_size != sizeof *config)
-        return wfi_fail(ctx, WF_INVALID_ARG, "wf_graph_config has another header's size");
-    if (config->batch < 1)
-        return wfi_fail(ctx, WF_INVALID_ARG, "a microbatch of %lld samples; it takes at least one",
-                        (long long)config->batch);
-    wf_graph *g = wfi_alloc(ctx, 1, sizeof *g, "a graph");
-    if (!g) return WF_NO_MEMORY;
-    g->ctx = ctx;
-    g->batch = config->batch;
-    g->training = config->training;
-    g->loss = g->labels = g->record = -1;
-    g->scope = "";
-    wfi_pool_init(&g->pool, ctx);
-    add_unit(g, "first");
-    if (g->status == WF_OK) model(g, model_config);
-    if (g->training && g->loss < 0)
-        wfi_graph_fail(g, WF_INVALID_ARG,
-                       "the model never calls wf_loss, so nothing can be trained");
-    if (g->status == WF_OK) g->status = wfi_graph_fuse(g);
-    if (g->status == WF_OK && g->training) g->status = wfi_graph_autodiff(g);
-    if (g->status != WF_OK) {
-        wf_status status = g->status;
-        wf_graph_destroy(g);
-        return status;
-    }
-    *graph_out = g;
-    return WF_OK;
-}
-
-void wf_graph_destroy(wf_graph *g) {
-    if (!g) return;
-    wf_context *ctx = g->ctx;
-    wfi_free(ctx, g->values);
-    wfi_free(ctx, g->nodes);
-    wfi_free(ctx, g->units);
-    wfi_free(ctx, g->stats);
-    wfi_free(ctx, g->weight_gradients);
-    wfi_free(ctx, g->outputs);
-    wfi_pool_release(&g->pool);
-    wfi_free(ctx, g);
 }

@@ -144,10 +144,10 @@ struct wf_graph {
     size_t value_capacity, node_capacity, unit_capacity, stat_capacity, weight_gradient_capacity,
         output_capacity;
 
-    int32_t loss;   /* [rows], or -1 */
-    int32_t labels; /* the labels behind the loss, or -1: negative ones do not count */
-    int32_t record; /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
-    int64_t n_rows; /* rows of the loss in one microbatch */
+    int32_t loss;      /* [rows], or -1 */
+    int32_t labels;    /* the labels behind the loss, or -1: negative ones do not count */
+    int32_t record;    /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
+    int64_t n_rows;    /* rows of the loss in one microbatch */
     const char *scope; /* of all that are open, with a dot after each */
     size_t outer_scope[WFI_MAX_SCOPES]; /* length of `scope` before each was opened */
     int n_scopes;
@@ -183,6 +183,8 @@ static inline wf_tensor wfi_tensor(wf_graph *g, int32_t id) {
 static inline wf_tensor wfi_inert(wf_graph *g) {
     return (wf_tensor){g, -1};
 }
+/* Begins a unit. */
+void wfi_graph_add_unit(wf_graph *g, const char *name);
 /* A buffer (no gradient) of the current unit under the current scope. */
 wf_tensor wfi_buffer(wf_graph *g, const char *name, wf_dtype dtype, wf_shape shape, float start);
 void wfi_graph_add_stat(wf_graph *g, wfi_stat stat);

@@ -6,6 +6,7 @@
 #include "plan/schedule/schedule.h"
 
 #include <weft/plan.h>
+#include <weft/recipe.h>
 
 /* More would not be wrong, only useless on any machine this runs on. */
 #define WFI_MAX_AXIS 4096
@@ -17,6 +18,9 @@ struct wf_plan {
     char *cut;  /* "A+B" as given, NULL = balance */
     char *text; /* canonical */
 };
+
+/* How many buffers of a parameter's size the optimizer keeps. */
+int wfi_recipe_n_states(const wf_recipe *recipe);
 
 /* A copy that the caller destroys. */
 wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);

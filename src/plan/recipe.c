@@ -1,10 +1,16 @@
 /* The recipe: checked and resolved. */
 #include "base/base.h"
 #include "plan/lanes.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <sched.h>
 #include <weft/recipe.h>
+
+int wfi_recipe_n_states(const wf_recipe *recipe) {
+    if (recipe->optimizer == WF_SGD) return recipe->momentum != 0;
+    return 2;
+}
 
 double wf_recipe_lr(const wf_recipe *r, int64_t step) {
     if (step < r->warmup_steps) return r->lr * (double)(step + 1) / (double)r->warmup_steps;

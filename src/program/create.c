@@ -2,11 +2,6 @@
 #include "nn/model.h"
 #include "program/program.h"
 
-int wfi_recipe_n_states(const wf_recipe *recipe) {
-    if (recipe->optimizer == WF_SGD) return recipe->momentum != 0;
-    return 2;
-}
-
 static wf_status create_graph(wf_program *p) {
     const wf_recipe *r = &p->recipe;
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;

@@ -248,7 +248,6 @@ static inline int64_t wfi_program_micro_per_replica(const wf_program *p) {
 static inline int64_t wfi_program_lanes_per_replica(const wf_program *p) {
     return p->recipe.n_lanes / p->n_replicas;
 }
-int wfi_recipe_n_states(const wf_recipe *recipe); /* optimizer buffers a parameter */
 #define WFI_NORM_BLOCK_ELEMENTS 1024
 /* Index of the first sum of squares of the unit, in units of one. */
 size_t wfi_norm_begin(const wf_graph *g, int32_t unit);

@@ -1,0 +1,46 @@
+/* From a model function to a finished graph: build, fuse, differentiate. */
+#include "graph/graph.h"
+
+wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_model_function model,
+                          const void *model_config, wf_graph **graph_out) {
+    if (config->struct_size != sizeof *config)
+        return wfi_fail(ctx, WF_INVALID_ARG, "wf_graph_config has another header's size");
+    if (config->batch < 1)
+        return wfi_fail(ctx, WF_INVALID_ARG, "a microbatch of %lld samples; it takes at least one",
+                        (long long)config->batch);
+    wf_graph *g = wfi_alloc(ctx, 1, sizeof *g, "a graph");
+    if (!g) return WF_NO_MEMORY;
+    g->ctx = ctx;
+    g->batch = config->batch;
+    g->training = config->training;
+    g->loss = g->labels = g->record = -1;
+    g->scope = "";
+    wfi_pool_init(&g->pool, ctx);
+    wfi_graph_add_unit(g, "first");
+    if (g->status == WF_OK) model(g, model_config);
+    if (g->training && g->loss < 0)
+        wfi_graph_fail(g, WF_INVALID_ARG,
+                       "the model never calls wf_loss, so nothing can be trained");
+    if (g->status == WF_OK) g->status = wfi_graph_fuse(g);
+    if (g->status == WF_OK && g->training) g->status = wfi_graph_autodiff(g);
+    if (g->status != WF_OK) {
+        wf_status status = g->status;
+        wf_graph_destroy(g);
+        return status;
+    }
+    *graph_out = g;
+    return WF_OK;
+}
+
+void wf_graph_destroy(wf_graph *g) {
+    if (!g) return;
+    wf_context *ctx = g->ctx;
+    wfi_free(ctx, g->values);
+    wfi_free(ctx, g->nodes);
+    wfi_free(ctx, g->units);
+    wfi_free(ctx, g->stats);
+    wfi_free(ctx, g->weight_gradients);
+    wfi_free(ctx, g->outputs);
+    wfi_pool_release(&g->pool);
+    wfi_free(ctx, g);
+}
