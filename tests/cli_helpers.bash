@@ -1,5 +1,6 @@
 # Sourced by the tests of the command line program.
 set -uo pipefail
+WEFT=${WEFT:-build/weft}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failures=0

@@ -11,12 +11,18 @@
 
 const char *wf_info_library(int i) {
     switch (i) {
-    case 0: return wfi_kernel_library();
-    case 1: return "hwloc " HWLOC_VERSION;
-    case 2: return "jansson " JANSSON_VERSION;
-    case 3: return "libsodium " SODIUM_VERSION_STRING;
-    case 4: return "zlib " ZLIB_VERSION;
-    default: return NULL;
+    case 0:
+        return wfi_kernel_library();
+    case 1:
+        return "hwloc " HWLOC_VERSION;
+    case 2:
+        return "jansson " JANSSON_VERSION;
+    case 3:
+        return "libsodium " SODIUM_VERSION_STRING;
+    case 4:
+        return "zlib " ZLIB_VERSION;
+    default:
+        return NULL;
     }
 }
 
