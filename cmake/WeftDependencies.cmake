@@ -4,7 +4,7 @@
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
-find_package(dnnl REQUIRED CONFIG) # oneDNN 2.6 or later, 3.x too
+find_package(dnnl 2.6 REQUIRED) # oneDNN, 3.x too
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
