@@ -72,8 +72,9 @@ static inline wf_recipe small_recipe(void) {
     return recipe;
 }
 
-static inline wf_trainer *small_trainer(wf_context *ctx, wf_model_function function,
-                                        const wf_recipe *recipe, int keep_gradients) {
+static inline wf_trainer *planned_trainer(wf_context *ctx, wf_model_function function,
+                                          const wf_recipe *recipe, const char *plan_text,
+                                          const char *devices, int keep_gradients) {
     wf_model *model;
     wf_plan *plan;
     wf_trainer *trainer;
@@ -81,11 +82,17 @@ static inline wf_trainer *small_trainer(wf_context *ctx, wf_model_function funct
     config.keep_gradients = keep_gradients;
     config.timeout_ms = 60000;
     TEST_OK(ctx, wf_model_create(ctx, "small", function, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    config.devices = devices;
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     TEST_OK(ctx, wf_trainer_create(ctx, model, recipe, plan, &config, &trainer));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return trainer;
+}
+
+static inline wf_trainer *small_trainer(wf_context *ctx, wf_model_function function,
+                                        const wf_recipe *recipe, int keep_gradients) {
+    return planned_trainer(ctx, function, recipe, "", "cpu:1", keep_gradients);
 }
 
 static inline double small_step(wf_context *ctx, wf_trainer *trainer, int step) {

@@ -155,11 +155,16 @@ static wf_status cpu_stream_create(wfi_device *device, wfi_stream_queue *stream)
                     stream->name, strerror(error));
 }
 
-static void cpu_stream_destroy(wfi_stream_queue *stream) {
+static void cpu_stream_finish(wfi_stream_queue *stream) {
     cpu_stream *s = stream->state;
+    if (s->ends) return;
     __atomic_store_n(&s->ends, 1, __ATOMIC_SEQ_CST);
     wake(s);
     pthread_join(s->thread, NULL);
+}
+
+static void cpu_stream_destroy(wfi_stream_queue *stream) {
+    cpu_stream *s = stream->state;
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
     wfi_free(stream->device->ctx, s);
@@ -218,6 +223,7 @@ const wfi_device_class wfi_device_cpu = {
     .arena_create = cpu_arena_create,
     .arena_destroy = cpu_arena_destroy,
     .stream_create = cpu_stream_create,
+    .stream_finish = cpu_stream_finish,
     .stream_destroy = cpu_stream_destroy,
     .push = cpu_push,
     .wait = cpu_wait,

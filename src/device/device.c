@@ -80,8 +80,13 @@ wf_status wfi_stream_create(wfi_device *device, const char *name, wfi_stream_que
     return WF_OK;
 }
 
+void wfi_stream_finish(wfi_stream_queue *stream) {
+    if (stream) stream->device->kind->stream_finish(stream);
+}
+
 void wfi_stream_destroy(wfi_stream_queue *stream) {
     if (!stream) return;
+    wfi_stream_finish(stream);
     stream->device->kind->stream_destroy(stream);
     wfi_free(stream->device->ctx, stream);
 }

@@ -47,7 +47,10 @@ void wfi_arena_destroy(wfi_device *device, void *base, size_t bytes, size_t shif
 
 /* `name` appears in errors and traces; static. */
 wf_status wfi_stream_create(wfi_device *device, const char *name, wfi_stream_queue **stream_out);
-/* Finishes what was pushed, ends the thread. NULL is allowed. */
+/* Finishes what was pushed and ends the thread; nothing may be pushed any more. Streams
+ * that wait for each other are all finished before the first is destroyed. NULL is
+ * allowed in both. */
+void wfi_stream_finish(wfi_stream_queue *stream);
 void wfi_stream_destroy(wfi_stream_queue *stream);
 
 /* Appends a task. Errors: TIMEOUT if the queue stays full. */
@@ -69,6 +72,7 @@ typedef struct wfi_device_class {
     wf_status (*arena_create)(wfi_device *device, size_t bytes, void **base_out);
     void (*arena_destroy)(wfi_device *device, void *base, size_t bytes);
     wf_status (*stream_create)(wfi_device *device, wfi_stream_queue *stream);
+    void (*stream_finish)(wfi_stream_queue *stream);
     void (*stream_destroy)(wfi_stream_queue *stream);
     wf_status (*push)(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
     wf_status (*wait)(wfi_stream_queue *stream, wfi_event event);

@@ -50,6 +50,7 @@ const wfi_device_class wfi_device_null = {
     .arena_create = null_arena_create,
     .arena_destroy = null_arena_destroy,
     .stream_create = null_stream_create,
+    .stream_finish = null_stream_destroy, /* there is nothing to wait for */
     .stream_destroy = null_stream_destroy,
     .push = null_push,
     .wait = null_wait,

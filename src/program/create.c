@@ -11,7 +11,7 @@ static wf_status create_graph(wf_program *p) {
     return r->kernels == WF_KERNELS_FAST ? wfi_graph_layout(p->graph) : WF_OK;
 }
 
-static wf_status create_code(wf_program *p) {
+wf_status wfi_program_copy_code(const wf_program *p, wfi_code **code_out) {
     const wf_recipe *r = &p->recipe;
     static const wfi_conv_choice convs[] = {[WF_CONV_AUTO] = WFI_CONV_AUTO,
                                             [WF_CONV_DIRECT] = WFI_CONV_DIRECT,
@@ -20,7 +20,7 @@ static wf_status create_code(wf_program *p) {
                                   .conv = convs[r->conv],
                                   .reference = r->kernels == WF_KERNELS_REFERENCE};
     bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
-    return wfi_code_create(p->ctx, p->graph, splits, &options, &p->code);
+    return wfi_code_create(p->ctx, p->graph, splits, &options, code_out);
 }
 
 static wf_status create_all(wf_program *p, const wf_model *model, const wf_plan *plan) {
@@ -34,7 +34,7 @@ static wf_status create_all(wf_program *p, const wf_model *model, const wf_plan 
     p->ranks = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *p->ranks, "ranks");
     if (!p->first_unit || !p->ranks) return WF_NO_MEMORY;
     WF_TRY(wfi_plan_stages(plan, p->graph, p->first_unit));
-    WF_TRY(create_code(p));
+    WF_TRY(wfi_program_copy_code(p, &p->code));
     WF_TRY(wfi_program_lower(p));
     WF_TRY(wfi_program_depend(p));
     WF_TRY(wfi_program_order(p));

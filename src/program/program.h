@@ -270,6 +270,12 @@ static inline bool wfi_happens_before(const wf_program *p, int32_t a, int32_t b)
 /* One instruction as text, without its newline. */
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
 
+/* Ranks in one process; more would be of no use. */
+#define WFI_MAX_RANKS 64
+
+/* The same code once more, for a replica that needs kernels of its own. */
+wf_status wfi_program_copy_code(const wf_program *p, wfi_code **code_out);
+
 /* Like wf_program_create, for a trainer. */
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                              const wf_plan *plan, wf_program_kind kind, bool keep_gradients,

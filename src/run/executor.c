@@ -1,5 +1,7 @@
 #include "run/executor.h"
 
+/* ---- kernels ---- */
+
 static wf_status prepare_segment(const wfi_segment *segment) {
     if (!segment) return WF_OK;
     for (int32_t s = 0; s < segment->n_steps; s++) {
@@ -9,51 +11,127 @@ static wf_status prepare_segment(const wfi_segment *segment) {
     return WF_OK;
 }
 
-static wf_status prepare_all(void *self, void *argument) {
-    (void)argument;
-    wfi_executor *e = self;
+static wf_status prepare_rank(void *self, void *argument) {
+    const wfi_executor *e = self;
     const wf_program *p = e->p;
-    const wfi_rank *r = &p->ranks[e->rank];
+    const wfi_rank *r = &p->ranks[(intptr_t)argument];
+    const wfi_code *code = e->code[r->replica];
     WF_TRY(wfi_kernel_thread_enter(p->ctx, p->recipe.n_threads));
     for (int32_t u = p->first_unit[r->stage]; u < p->first_unit[r->stage + 1]; u++)
         for (int part = 0; part < WFI_N_PARTS; part++) {
-            WF_TRY(prepare_segment(p->code->units[u].part[part]));
-            WF_TRY(prepare_segment(p->code->units[u].pack[part]));
+            WF_TRY(prepare_segment(code->units[u].part[part]));
+            WF_TRY(prepare_segment(code->units[u].pack[part]));
         }
     return WF_OK;
 }
 
-wf_status wfi_executor_prepare(wfi_executor *e) {
-    return wfi_stream_call(e->streams[WFI_STREAM_COMPUTE], prepare_all, e, NULL);
+static wf_status prepare_all(wfi_executor *e) {
+    const wf_program *p = e->p;
+    /* A kernel is bound to one thread: replicas of a stage have kernels of their own. */
+    for (int32_t d = 1; d < p->n_replicas; d++) WF_TRY(wfi_program_copy_code(p, &e->code[d]));
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        WF_TRY(wfi_stream_push(e->workers[r].streams[WFI_STREAM_COMPUTE], prepare_rank, e,
+                               (void *)(intptr_t)r));
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        WF_TRY(wfi_event_wait(wfi_stream_record(e->workers[r].streams[WFI_STREAM_COMPUTE])));
+    return WF_OK;
 }
 
-static wf_status issue(wfi_executor *e, const wfi_event *begin) {
+/* ---- life ---- */
+
+static bool is_exchange(const wfi_instruction *i) {
+    return i->kind == WFI_SEND || i->kind == WFI_RECEIVE || i->stream == WFI_STREAM_REDUCE;
+}
+
+/* Those that run together stand side by side in the order. */
+static void find_groups(wfi_executor *e) {
+    const wf_program *p = e->p;
+    for (int32_t k = 0; k < p->n_instructions;) {
+        const wfi_instruction *now = &p->instructions[p->order[k]];
+        int32_t n = 1;
+        if (now->kind == WFI_SEND || now->kind == WFI_RECEIVE)
+            n = 2;
+        else if (now->kind == WFI_GATHER_NORM)
+            n = p->n_stages;
+        else if (now->stream == WFI_STREAM_REDUCE)
+            n = p->n_replicas;
+        for (int32_t m = 0; m < n; m++) {
+            e->first[p->order[k + m]] = k;
+            e->n_group[p->order[k + m]] = n;
+        }
+        k += n;
+    }
+}
+
+wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,
+                              int64_t delay_us, wfi_executor **executor_out) {
+    size_t n = (size_t)p->n_instructions;
+    wfi_executor *e = wfi_alloc(p->ctx, 1, sizeof *e, "an executor");
+    if (!e) return WF_NO_MEMORY;
+    *e = (wfi_executor){.p = p, .workers = workers, .profile = profile, .delay_us = delay_us};
+    e->code = wfi_alloc(p->ctx, (size_t)p->n_replicas, sizeof(wfi_code *), "an executor");
+    e->done = wfi_alloc(p->ctx, n, sizeof *e->done, "an executor");
+    e->first = wfi_alloc(p->ctx, n, sizeof *e->first, "an executor");
+    e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
+    wf_status status = e->code && e->done && e->first && e->n_group ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) {
+        e->code[0] = p->code;
+        find_groups(e);
+        status = prepare_all(e);
+    }
+    if (status != WF_OK) {
+        wfi_executor_destroy(e);
+        return status;
+    }
+    *executor_out = e;
+    return WF_OK;
+}
+
+void wfi_executor_destroy(wfi_executor *e) {
+    if (!e) return;
+    wf_context *ctx = e->p->ctx;
+    for (int32_t d = 1; d < e->p->n_replicas && e->code; d++) wfi_code_destroy(e->code[d]);
+    wfi_free(ctx, e->code);
+    wfi_free(ctx, e->done);
+    wfi_free(ctx, e->first);
+    wfi_free(ctx, e->n_group);
+    wfi_free(ctx, e);
+}
+
+/* ---- a step ---- */
+
+wf_status wfi_executor_wait_depends(const wfi_executor *e, int32_t i, wfi_stream_queue *stream) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    for (int32_t d = 0; d < now->n_depends; d++)
+        WF_TRY(wfi_stream_wait(stream, e->done[now->depends[d]]));
+    return WF_OK;
+}
+
+static wf_status issue(wfi_executor *e) {
     const wf_program *p = e->p;
     for (int32_t k = 0; k < p->n_instructions; k++) {
-        const wfi_instruction *now = &p->instructions[p->order[k]];
-        if (now->rank != e->rank) continue;
-        wfi_stream_queue *stream = e->streams[now->stream];
-        for (int32_t d = 0; d < now->n_depends; d++) {
-            const wfi_instruction *before = &p->instructions[now->depends[d]];
-            wfi_event event = begin[before->stream];
-            event.epoch += (uint64_t)before->position + 1;
-            WF_TRY(wfi_stream_wait(stream, event));
+        int32_t i = p->order[k];
+        if (is_exchange(&p->instructions[i])) {
+            if (e->first[i] == k) WF_TRY(wfi_executor_exchange(e, k));
+            continue;
         }
-        WF_TRY(wfi_stream_push(stream, wfi_executor_instruction, e, (void *)(intptr_t)p->order[k]));
+        wfi_stream_queue *stream = wfi_executor_stream(e, i);
+        WF_TRY(wfi_executor_wait_depends(e, i, stream));
+        WF_TRY(wfi_stream_push(stream, wfi_executor_instruction, e, (void *)(intptr_t)i));
+        e->done[i] = wfi_stream_record(stream);
     }
     return WF_OK;
 }
 
 wf_status wfi_executor_run(wfi_executor *e, wfi_step *step) {
     e->step = step;
-    wfi_event begin[WFI_N_STREAMS];
-    for (int s = 0; s < WFI_N_STREAMS; s++) begin[s] = wfi_stream_record(e->streams[s]);
-    wf_status status = issue(e, begin);
+    wf_status status = issue(e);
     /* Also after a failure: nothing may run on when this returns. */
-    for (int s = 0; s < WFI_N_STREAMS; s++) {
-        wf_status waited = wfi_event_wait(wfi_stream_record(e->streams[s]));
-        if (status == WF_OK) status = waited;
-    }
+    for (int32_t r = 0; r < e->p->n_ranks; r++)
+        for (int s = 0; s < WFI_N_STREAMS; s++) {
+            wf_status waited = wfi_event_wait(wfi_stream_record(e->workers[r].streams[s]));
+            if (status == WF_OK) status = waited;
+        }
     e->step = NULL;
     return status;
 }

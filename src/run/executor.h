@@ -1,15 +1,14 @@
-/* The executor: walks one rank of a program on a device. Private.
+/* The executor: runs a program on workers. Private.
  *
- * The host issues instructions to the device's streams in the program's order, with
- * the waits that its dependencies ask for; it does not wait itself until the end.
+ * The host issues instructions to the workers' streams in the program's order, with
+ * the waits that their dependencies ask for; it does not wait itself until the end.
+ * All ranks of the program live in this process.
  */
 #ifndef WFI_EXECUTOR_H
 #define WFI_EXECUTOR_H
 
-#include "device/device.h"
-#include "program/program.h"
-#include "run/observer.h"
 #include "run/profile.h"
+#include "run/worker.h"
 
 /* What one step is given and gives back. */
 typedef struct wfi_step {
@@ -23,22 +22,45 @@ typedef struct wfi_step {
 
 typedef struct wfi_executor {
     const wf_program *p;
-    int32_t rank;
-    wfi_device *device;
-    wfi_stream_queue *const *streams; /* [WFI_N_STREAMS], borrowed */
-    char *base;                       /* of the arena; may change between steps */
-    wfi_observer *observer;
+    wfi_worker *workers; /* [n_ranks], borrowed */
+    wfi_code **code;     /* [n_replicas] kernels of their own; [0] is the program's */
+    wfi_event *done;     /* [n_instructions] of the step that runs */
+    int32_t *first;      /* [n_instructions] place in the order of the instruction's group */
+    int32_t *n_group;    /* [n_instructions] how many ranks take part in it together */
     wfi_profile *profile;
     int64_t delay_us; /* > 0: random delays before each instruction, for tests */
     wfi_step *step;   /* while one runs */
 } wfi_executor;
 
-/* Prepares every kernel of the rank, on the compute stream. */
-wf_status wfi_executor_prepare(wfi_executor *e);
+/* Prepares every kernel, on the compute streams of their ranks. */
+wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,
+                              int64_t delay_us, wfi_executor **executor_out);
+void wfi_executor_destroy(wfi_executor *e); /* NULL is allowed; the streams are idle */
+
 /* One step, to its end. */
 wf_status wfi_executor_run(wfi_executor *e, wfi_step *step);
 
-/* instructions.c: runs instruction (intptr_t)argument on the calling thread. */
+/* ---- shared by executor.c, instructions.c and exchange.c ---- */
+
+static inline void *wfi_executor_at(const wfi_executor *e, const wfi_reference *r) {
+    const wfi_block *block = &e->p->blocks[r->block];
+    return e->workers[block->rank].base + block->offset + r->offset;
+}
+/* The reference's bytes, told to the observer. */
+void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r, size_t bytes);
+
+/* Runs instruction (intptr_t)argument, in which one rank takes part. A task. */
 wf_status wfi_executor_instruction(void *self, void *argument);
+/* Before an instruction, if delays are on. */
+void wfi_executor_delay(const wfi_executor *e, int32_t i);
+
+static inline wfi_stream_queue *wfi_executor_stream(const wfi_executor *e, int32_t i) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    return e->workers[now->rank].streams[now->stream];
+}
+/* What `stream` runs from now on comes after the dependencies of instruction i. */
+wf_status wfi_executor_wait_depends(const wfi_executor *e, int32_t i, wfi_stream_queue *stream);
+/* Issues a send with its receive, or a collective; `at` is their place in the order. */
+wf_status wfi_executor_exchange(wfi_executor *e, int32_t at);
 
 #endif

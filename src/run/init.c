@@ -6,25 +6,41 @@
 
 #include <string.h>
 
-static const wfi_block *find_block(const wf_program *p, wfi_block_kind kind, int32_t unit) {
+/* The block on the first replica's rank of the unit's stage. */
+static const wfi_block *find_home(const wf_program *p, wfi_block_kind kind, int32_t unit) {
+    int32_t home = wfi_program_rank_of(p, 0, wfi_program_stage_of(p, unit));
     for (int32_t b = 0; b < p->n_blocks; b++)
-        if (p->blocks[b].kind == kind && p->blocks[b].id == unit && p->blocks[b].is_state)
+        if (p->blocks[b].rank == home && p->blocks[b].kind == kind && p->blocks[b].id == unit &&
+            p->blocks[b].is_state)
             return &p->blocks[b];
     return NULL;
+}
+
+static char *block_address(const wf_trainer *t, const wfi_block *block) {
+    return t->workers[block->rank].base + block->offset;
 }
 
 void *wfi_trainer_address(const wf_trainer *t, int32_t v) {
     const wf_program *p = t->ready[0]->program;
     const wfi_value *value = wfi_value_at(p->graph, v);
     wfi_block_kind kind = value->kind == WFI_VALUE_PARAM ? WFI_BLOCK_PARAM : WFI_BLOCK_BUFFER;
-    return t->base + find_block(p, kind, value->unit)->offset + value->offset;
+    return block_address(t, find_home(p, kind, value->unit)) + value->offset;
 }
 
 void *wfi_trainer_state_address(const wf_trainer *t, int32_t v, int i) {
     const wf_program *p = t->ready[0]->program;
     const wfi_value *value = wfi_value_at(p->graph, v);
-    return t->base + find_block(p, WFI_BLOCK_STATE, value->unit)->offset +
+    return block_address(t, find_home(p, WFI_BLOCK_STATE, value->unit)) +
            (size_t)i * p->graph->units[value->unit].param_bytes + value->offset;
+}
+
+void wfi_trainer_spread(const wf_trainer *t) {
+    const wf_program *p = t->ready[0]->program;
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        const wfi_block *home = block->is_state ? find_home(p, block->kind, block->id) : block;
+        if (home != block) memcpy(block_address(t, block), block_address(t, home), block->bytes);
+    }
 }
 
 static void fill(const wf_trainer *t, const wfi_value *value, void *data) {
@@ -57,16 +73,17 @@ static wf_status initialise(void *self, void *argument) {
     const wf_graph *g = p->graph;
     for (int32_t b = 0; b < p->n_blocks; b++) {
         if (!p->blocks[b].is_state) continue;
-        memset(t->base + p->blocks[b].offset, 0, p->blocks[b].bytes);
+        memset(block_address(t, &p->blocks[b]), 0, p->blocks[b].bytes);
     }
     for (int32_t v = 0; v < g->n_values; v++) {
         const wfi_value *value = wfi_value_at(g, v);
         if (value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_BUFFER)
             fill(t, value, wfi_trainer_address(t, v));
     }
+    wfi_trainer_spread(t);
     return WF_OK;
 }
 
 wf_status wfi_trainer_initialise(wf_trainer *t) {
-    return wfi_stream_call(t->streams[WFI_STREAM_COPY], initialise, t, NULL);
+    return wfi_stream_call(t->workers[0].streams[WFI_STREAM_COPY], initialise, t, NULL);
 }

@@ -7,23 +7,20 @@
 #include <string.h>
 #include <time.h>
 
-static void *at(const wfi_executor *e, const wfi_reference *r) {
-    return e->base + e->p->blocks[r->block].offset + r->offset;
-}
-
-/* The reference's bytes, told to the observer. */
-static void *touch(const wfi_executor *e, const wfi_reference *r, size_t bytes) {
-    void *data = at(e, r);
-    wfi_observe(e->observer, data, bytes, r->access & WFI_WRITE, true);
+void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r, size_t bytes) {
+    void *data = wfi_executor_at(e, r);
+    wfi_observe(&e->workers[e->p->blocks[r->block].rank].observer, data, bytes,
+                r->access & WFI_WRITE, true);
     return data;
 }
 
-static wf_status run_kernel(const wfi_executor *e, wfi_kernel *kernel, void *const *operands,
-                            void *scratch, const wfi_step_args *args) {
+static wf_status run_kernel(const wfi_executor *e, int32_t rank, wfi_kernel *kernel,
+                            void *const *operands, void *scratch, const wfi_step_args *args) {
+    wfi_observer *observer = &e->workers[rank].observer;
     bool seen = kernel->impl->instrumented;
     for (int i = 0; i < kernel->n_operands; i++)
-        wfi_observe(e->observer, operands[i], kernel->bytes[i], kernel->writes[i], seen);
-    wfi_observe(e->observer, scratch, kernel->scratch_bytes, true, seen);
+        wfi_observe(observer, operands[i], kernel->bytes[i], kernel->writes[i], seen);
+    wfi_observe(observer, scratch, kernel->scratch_bytes, true, seen);
     if (!e->profile->is_on) return wfi_kernel_run(kernel, operands, scratch, args);
     int64_t begin = wfi_now_ns();
     WF_TRY(wfi_kernel_run(kernel, operands, scratch, args));
@@ -32,9 +29,32 @@ static wf_status run_kernel(const wfi_executor *e, wfi_kernel *kernel, void *con
                            wfi_now_ns() - begin, kernel->flops);
 }
 
+/* Replicas run the same segment with kernels of their own. */
+static const wfi_segment *segment_of(const wfi_executor *e, const wfi_instruction *now) {
+    const wfi_unit_code *unit = &e->code[e->p->ranks[now->rank].replica]->units[now->unit];
+    return now->segment->is_pack ? unit->pack[now->part] : unit->part[now->part];
+}
+
+/* Parameters begin at multiples of a cache line. What lies between them is no gradient,
+ * but the norm and the sums over ranks run over it: it is zero. */
+static void clear_gaps(const wfi_executor *e, const wfi_instruction *now) {
+    const wf_graph *g = e->p->graph;
+    char *gradient = NULL;
+    for (int32_t s = 0; s < now->n_references && !gradient; s++)
+        if (now->segment->slots[s].kind == WFI_BLOCK_GRADIENT)
+            gradient = wfi_executor_at(e, &now->references[s]);
+    for (int32_t i = 0; i < g->n_weight_gradients && gradient; i++) {
+        const wfi_weight_gradient *w = &g->weight_gradients[i];
+        if (w->unit != now->unit) continue;
+        size_t end = e->p->code->tied_offset[i] + wfi_value_bytes(g, w->param);
+        memset(gradient + end, 0, wfi_round_up(end, WFI_ALIGN_BYTES) - end);
+    }
+}
+
 static wf_status run_segment(const wfi_executor *e, const wfi_instruction *now) {
-    const wfi_segment *segment = now->segment;
+    const wfi_segment *segment = segment_of(e, now);
     wfi_step_args args = e->step->args;
+    if (now->first) clear_gaps(e, now);
     args.first_sample = now->micro * e->p->graph->batch;
     for (int32_t s = 0; s < segment->n_steps; s++) {
         const wfi_segment_step *step = &segment->steps[s];
@@ -42,13 +62,14 @@ static wf_status run_segment(const wfi_executor *e, const wfi_instruction *now) 
         void *operands[WFI_MAX_OPERANDS] = {NULL};
         for (int i = 0; i < kernel->n_operands; i++) {
             const wfi_address *a = &step->operand[i];
-            if (a->slot >= 0) operands[i] = (char *)at(e, &now->references[a->slot]) + a->offset;
+            if (a->slot >= 0)
+                operands[i] = (char *)wfi_executor_at(e, &now->references[a->slot]) + a->offset;
         }
-        void *scratch =
-            step->scratch.slot < 0 || !kernel->scratch_bytes
-                ? NULL
-                : (char *)at(e, &now->references[step->scratch.slot]) + step->scratch.offset;
-        WF_TRY(run_kernel(e, kernel, operands, scratch, &args));
+        void *scratch = step->scratch.slot < 0 || !kernel->scratch_bytes
+                            ? NULL
+                            : (char *)wfi_executor_at(e, &now->references[step->scratch.slot]) +
+                                  step->scratch.offset;
+        WF_TRY(run_kernel(e, now->rank, kernel, operands, scratch, &args));
     }
     return WF_OK;
 }
@@ -60,14 +81,15 @@ static void add_floats(float *restrict sum, const float *restrict summand, size_
 static wf_status run_load(const wfi_executor *e, const wfi_instruction *now) {
     size_t bytes = wfi_value_bytes(e->p->graph, now->id);
     const char *batch = e->step->inputs[now->id];
-    memcpy(touch(e, &now->references[0], bytes), batch + (size_t)now->micro * bytes, bytes);
+    memcpy(wfi_executor_touch(e, &now->references[0], bytes), batch + (size_t)now->micro * bytes,
+           bytes);
     return WF_OK;
 }
 
 static wf_status run_fold(const wfi_executor *e, const wfi_instruction *now) {
     size_t bytes = e->p->code->units[now->unit].gradient_bytes;
-    float *below = touch(e, &now->references[0], bytes);
-    add_floats(below, touch(e, &now->references[1], bytes), bytes / sizeof *below);
+    float *below = wfi_executor_touch(e, &now->references[0], bytes);
+    add_floats(below, wfi_executor_touch(e, &now->references[1], bytes), bytes / sizeof *below);
     return WF_OK;
 }
 
@@ -75,8 +97,10 @@ static wf_status run_tie(const wfi_executor *e, const wfi_instruction *now) {
     const wf_graph *g = e->p->graph;
     const wfi_weight_gradient *w = &g->weight_gradients[now->id];
     size_t bytes = wfi_value_bytes(g, w->param);
-    float *owner = touch(e, &now->references[0], e->p->code->units[now->unit].gradient_bytes);
-    const char *other = touch(e, &now->references[1], e->p->code->units[w->unit].gradient_bytes);
+    float *owner =
+        wfi_executor_touch(e, &now->references[0], e->p->code->units[now->unit].gradient_bytes);
+    const char *other =
+        wfi_executor_touch(e, &now->references[1], e->p->code->units[w->unit].gradient_bytes);
     add_floats(owner + g->values[w->param].offset / sizeof *owner,
                (const float *)(const void *)(other + e->p->code->tied_offset[now->id]),
                bytes / sizeof *owner);
@@ -85,21 +109,24 @@ static wf_status run_tie(const wfi_executor *e, const wfi_instruction *now) {
 
 static wf_status run_norm(const wfi_executor *e, const wfi_instruction *now) {
     size_t bytes = e->p->graph->units[now->unit].param_bytes;
-    const float *gradient = touch(e, &now->references[0], bytes);
+    const float *gradient = wfi_executor_touch(e, &now->references[0], bytes);
     size_t n = bytes / sizeof *gradient;
     size_t n_sums = (n + WFI_NORM_BLOCK_ELEMENTS - 1) / WFI_NORM_BLOCK_ELEMENTS;
-    wfi_gradient_squares(gradient, n, touch(e, &now->references[1], n_sums * sizeof(double)));
+    wfi_gradient_squares(gradient, n,
+                         wfi_executor_touch(e, &now->references[1], n_sums * sizeof(double)));
     return WF_OK;
 }
 
 /* The global norm: the tree over a unit's sums, then over units, both in fixed order. */
-static float clip_scale(const wfi_executor *e, const wfi_reference *norms, int32_t n) {
+static float clip_scale(const wfi_executor *e, int32_t rank, const wfi_reference *norms,
+                        int32_t n) {
     double sum = 0;
     for (int32_t u = 0; u < n; u++)
-        sum += wfi_tree_sum(norms[u].bytes ? touch(e, &norms[u], norms[u].bytes) : NULL,
-                            norms[u].bytes / sizeof(double));
+        sum +=
+            wfi_tree_sum(norms[u].bytes ? wfi_executor_touch(e, &norms[u], norms[u].bytes) : NULL,
+                         norms[u].bytes / sizeof(double));
     double norm = sqrt(sum), limit = e->p->recipe.clip_norm;
-    e->step->gradient_norm = norm;
+    if (rank == 0) e->step->gradient_norm = norm; /* the same on all ranks */
     /* PyTorch adds 1e-6 to the norm so that a zero gradient divides well. */
     return norm > limit ? (float)(limit / (norm + 1e-6)) : 1.0f;
 }
@@ -111,10 +138,11 @@ static wf_status run_update(const wfi_executor *e, const wfi_instruction *now) {
     size_t bytes = p->graph->units[now->unit].param_bytes;
     float scale = 1;
     int32_t n_fixed = 2 + (n_states > 0);
-    if (p->recipe.clip_norm > 0) scale = clip_scale(e, r + n_fixed, now->n_references - n_fixed);
-    float *param = touch(e, &r[0], bytes);
-    const float *gradient = touch(e, &r[1], bytes);
-    float *state = n_states ? touch(e, &r[2], bytes * (size_t)n_states) : NULL;
+    if (p->recipe.clip_norm > 0)
+        scale = clip_scale(e, now->rank, r + n_fixed, now->n_references - n_fixed);
+    float *param = wfi_executor_touch(e, &r[0], bytes);
+    const float *gradient = wfi_executor_touch(e, &r[1], bytes);
+    float *state = n_states ? wfi_executor_touch(e, &r[2], bytes * (size_t)n_states) : NULL;
     wfi_optimizer_update(&p->recipe, e->step->lr, (int64_t)e->step->args.step, scale, param,
                          gradient, state, bytes / sizeof *param);
     return WF_OK;
@@ -142,9 +170,10 @@ static void fold_stat(const wf_program *p, const wfi_stat *stat, char *buffers, 
 
 static wf_status run_fold_stats(const wfi_executor *e, const wfi_instruction *now) {
     const wf_graph *g = e->p->graph;
-    char *buffers = touch(e, &now->references[0], g->units[now->unit].buffer_bytes);
+    char *buffers = wfi_executor_touch(e, &now->references[0], g->units[now->unit].buffer_bytes);
     for (int32_t k = 1; k < now->n_references; k++) {
-        const char *batch = touch(e, &now->references[k], e->p->code->units[now->unit].stats_bytes);
+        const char *batch =
+            wfi_executor_touch(e, &now->references[k], e->p->code->units[now->unit].stats_bytes);
         for (int32_t s = 0; s < g->n_stats; s++)
             if (g->stats[s].unit == now->unit) fold_stat(e->p, &g->stats[s], buffers, batch);
     }
@@ -154,24 +183,25 @@ static wf_status run_fold_stats(const wfi_executor *e, const wfi_instruction *no
 static wf_status run_report(const wfi_executor *e, const wfi_instruction *now) {
     for (int32_t k = 0; k < now->n_references; k++) {
         int64_t m = e->p->blocks[now->references[k].block].micro;
-        memcpy(e->step->records + 2 * m, touch(e, &now->references[k], 2 * sizeof(double)),
-               2 * sizeof(double));
+        memcpy(e->step->records + 2 * m,
+               wfi_executor_touch(e, &now->references[k], 2 * sizeof(double)), 2 * sizeof(double));
     }
     return WF_OK;
 }
 
 static wf_status run_store(const wfi_executor *e, const wfi_instruction *now) {
     size_t bytes = wfi_value_bytes(e->p->graph, e->p->graph->outputs[now->id]);
-    const void *value = touch(e, &now->references[0], bytes);
+    const void *value = wfi_executor_touch(e, &now->references[0], bytes);
     void *host = e->step->outputs ? e->step->outputs[now->id] : NULL;
     if (host) memcpy(host, value, bytes);
     return WF_OK;
 }
 
 /* Random, so that a dependency which is missing cannot hide behind good timing. */
-static void delay(const wfi_executor *e, int32_t i) {
+void wfi_executor_delay(const wfi_executor *e, int32_t i) {
+    if (e->delay_us <= 0) return;
     uint32_t words[4];
-    wfi_random_key key = {(uint64_t)wfi_now_ns(), (uint64_t)e->rank};
+    wfi_random_key key = {(uint64_t)wfi_now_ns(), (uint64_t)e->p->instructions[i].rank};
     wfi_random_words(key, 0, (uint64_t)i, words);
     int64_t us = words[0] % (uint64_t)(e->delay_us + 1);
     struct timespec time = {us / 1000000, us % 1000000 * 1000};
@@ -210,7 +240,7 @@ static wf_status dispatch(const wfi_executor *e, const wfi_instruction *now) {
     case WFI_N_INSTRUCTION_KINDS:
         break;
     }
-    return wfi_fail(e->p->ctx, WF_BUG, "instruction %s reached an executor of one rank",
+    return wfi_fail(e->p->ctx, WF_BUG, "instruction %s takes more than one rank",
                     wfi_instruction_kind_name(now->kind));
 }
 
@@ -218,7 +248,7 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     const wfi_executor *e = self;
     int32_t i = (int32_t)(intptr_t)argument;
     const wfi_instruction *now = &e->p->instructions[i];
-    if (e->delay_us > 0) delay(e, i);
+    wfi_executor_delay(e, i);
     if (!e->profile->is_on || now->segment) return dispatch(e, now);
     int64_t begin = wfi_now_ns();
     WF_TRY(dispatch(e, now));

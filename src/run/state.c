@@ -128,6 +128,7 @@ static wf_status load(wf_trainer *t, const wf_safetensors *file, bool all) {
         status = wfi_match_weights(t->ctx, file, wanted, n, WFI_MATCH_ALL, index);
     }
     if (status == WF_OK) status = read_all(t, file, tensors, index, n);
+    if (status == WF_OK) wfi_trainer_spread(t);
     wfi_free(t->ctx, wanted);
     wfi_free(t->ctx, index);
     wfi_free(t->ctx, tensors);
@@ -218,7 +219,9 @@ wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, s
     for (int32_t b = 0; b < p->n_blocks && value->kind == WFI_VALUE_PARAM; b++) {
         const wfi_block *block = &p->blocks[b];
         if (block->kind != WFI_BLOCK_GRADIENT || block->id != value->unit || block->depth) continue;
-        memcpy(dst, t->base + block->offset + value->offset, dst_bytes);
+        if (block->rank != wfi_program_rank_of(p, 0, wfi_program_stage_of(p, value->unit)))
+            continue;
+        memcpy(dst, t->workers[block->rank].base + block->offset + value->offset, dst_bytes);
         return WF_OK;
     }
     return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is a buffer and has no gradient", name);

@@ -49,7 +49,7 @@ static wf_status run(wf_trainer *t, wfi_ready *r, double lr, wf_step_result *res
                      .inputs = r->inputs,
                      .outputs = r->outputs,
                      .records = r->records};
-    WF_TRY(wfi_executor_run(&r->executor, &step));
+    WF_TRY(wfi_executor_run(r->executor, &step));
     wf_step_result result = {.n_rows = n_rows, .lr = lr, .gradient_norm = step.gradient_norm};
     double loss = 0, hits = 0;
     bool has_record = r->program->graph->record >= 0;

@@ -7,119 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "cpu", "cpu:N" (N ranks) or a list "cpu:0,cpu:1" (one rank each). */
-static wf_status parse_devices(wf_context *ctx, const char *text, char kind_out[16], int *n_out) {
-    size_t n_kind = strcspn(text, ":,");
-    if (n_kind == 0 || n_kind > 15)
-        return wfi_fail(ctx, WF_INVALID_ARG, "devices '%s': expected a kind such as cpu:1", text);
-    memcpy(kind_out, text, n_kind);
-    kind_out[n_kind] = 0;
-    int n_entries = 0;
-    long n_given = 1;
-    for (const char *at = text; *at; n_entries++) {
-        size_t n = strcspn(at, ",");
-        char *end = (char *)at + n;
-        if (strncmp(at, kind_out, n_kind))
-            return wfi_fail(ctx, WF_UNSUPPORTED,
-                            "devices '%s': devices of different kinds in one trainer", text);
-        if (at[n_kind] == ':')
-            n_given = strtol(at + n_kind + 1, &end, 10);
-        else if (n != n_kind)
-            end = NULL;
-        if (end != at + n || n == n_kind + 1 || n_given < 0 || n_given > 4096 ||
-            (at[n] && !at[n + 1]))
-            return wfi_fail(ctx, WF_INVALID_ARG,
-                            "devices '%s': expected KIND:N, or a list such as cpu:0,cpu:1", text);
-        at += n + (at[n] == ',');
-    }
-    *n_out = n_entries > 1 ? n_entries : (int)n_given;
-    if (*n_out < 1) return wfi_fail(ctx, WF_INVALID_ARG, "devices '%s': no device", text);
-    return WF_OK;
-}
-
-static wf_status create_device(wf_trainer *t, const wf_trainer_config *config) {
+static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
+                                size_t shift_bytes) {
     char kind[16];
+    const char *devices = config->devices ? config->devices : "cpu:1";
     int n_devices, n_ranks = wf_plan_n_ranks(t->plan);
-    WF_TRY(parse_devices(t->ctx, config->devices ? config->devices : "cpu:1", kind, &n_devices));
-    if (n_ranks > 1)
-        return wfi_fail(t->ctx, WF_UNSUPPORTED,
-                        "the plan %s has %d ranks; this version plans, checks and simulates many "
-                        "ranks, and runs one",
-                        wf_plan_text(t->plan), n_ranks);
+    WF_TRY(wfi_devices_parse(t->ctx, devices, kind, &n_devices));
     if (n_devices != n_ranks)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "devices '%s' are %d, but the plan %s has %d rank%s; give one a rank",
-                        config->devices, n_devices, wf_plan_text(t->plan), n_ranks,
-                        n_ranks == 1 ? "" : "s");
-    wfi_device_config device = {.kind = kind, .index = 0, .n_ranks = n_ranks};
-    device.timeout_ms = config->timeout_ms;
-    if (!device.timeout_ms) WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_TIMEOUT_MS, &device.timeout_ms));
-    if (device.timeout_ms < 1)
+                        "devices '%s' are %d, but the plan %s has %d rank%s: give --devices %s:%d",
+                        devices, n_devices, wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s",
+                        kind, n_ranks);
+    if (n_ranks > WFI_MAX_RANKS)
+        return wfi_fail(t->ctx, WF_UNSUPPORTED, "%d ranks in one process; it takes at most %d",
+                        n_ranks, WFI_MAX_RANKS);
+    int64_t timeout_ms = config->timeout_ms;
+    if (!timeout_ms) WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_TIMEOUT_MS, &timeout_ms));
+    if (timeout_ms < 1)
         return wfi_fail(t->ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
-                        (long long)device.timeout_ms);
-    WF_TRY(wfi_device_create(t->ctx, &device, &t->device));
-    if (!wfi_device_has_memory(t->device))
-        return wfi_fail(
-            t->ctx, WF_UNSUPPORTED,
-            "the null device has no memory to train in; `weft plan` walks programs on it");
-    return WF_OK;
-}
-
-static wf_status create_streams(wf_trainer *t) {
-    /* One rank has nobody to send to or reduce with: those streams need no thread. */
-    for (int s = 0; s < WFI_N_STREAMS; s++) {
-        if (s == WFI_STREAM_COMPUTE || s == WFI_STREAM_COPY)
-            WF_TRY(wfi_stream_create(t->device, wfi_stream_name((wfi_stream)s), &t->streams[s]));
-        else
-            t->streams[s] = NULL;
+                        (long long)timeout_ms);
+    t->workers = wfi_alloc(t->ctx, (size_t)n_ranks, sizeof *t->workers, "ranks");
+    if (!t->workers) return WF_NO_MEMORY;
+    t->n_workers = n_ranks;
+    for (int r = 0; r < n_ranks; r++) {
+        wfi_device_config device = {
+            .kind = kind, .index = r, .n_ranks = n_ranks, .timeout_ms = timeout_ms};
+        WF_TRY(wfi_worker_create(t->ctx, &device, shift_bytes, &t->workers[r]));
     }
-    for (int s = 0; s < WFI_N_STREAMS; s++)
-        if (!t->streams[s]) t->streams[s] = t->streams[WFI_STREAM_COPY];
-    return WF_OK;
-}
-
-static void destroy_streams(wf_trainer *t) {
-    for (int s = WFI_STREAM_COMPUTE; s <= WFI_STREAM_COPY; s++) {
-        wfi_stream_destroy(t->streams[s]);
-        t->streams[s] = NULL;
-    }
-}
-
-/* ---- the arena ---- */
-
-typedef struct move {
-    char *to;
-    const char *from;
-    size_t bytes;
-} move;
-
-static wf_status move_state(void *self, void *argument) {
-    (void)argument;
-    const move *m = self;
-    memcpy(m->to, m->from, m->bytes);
-    return WF_OK;
-}
-
-/* Grown, never shrunk: the programs of a trainer take turns in it. Called with the
- * streams idle. */
-static wf_status grow_arena(wf_trainer *t, const wf_program *p) {
-    size_t bytes = p->ranks[0].peak_bytes;
-    if (bytes <= t->arena_bytes) return WF_OK;
-    void *base;
-    WF_TRY(wfi_arena_create(t->device, bytes, t->arena_shift_bytes, &base));
-    if (t->base) {
-        move m = {base, t->base, p->ranks[0].state_bytes};
-        wf_status status = wfi_stream_call(t->streams[WFI_STREAM_COPY], move_state, &m, NULL);
-        if (status != WF_OK) {
-            wfi_arena_destroy(t->device, base, bytes, t->arena_shift_bytes);
-            return status;
-        }
-        wfi_arena_destroy(t->device, t->base, t->arena_bytes, t->arena_shift_bytes);
-    }
-    t->base = base;
-    t->arena_bytes = bytes;
-    t->observer.base = t->base;
-    for (int32_t i = 0; i < t->n_ready; i++) t->ready[i]->executor.base = t->base;
     return WF_OK;
 }
 
@@ -127,6 +41,7 @@ static wf_status grow_arena(wf_trainer *t, const wf_program *p) {
 
 static void ready_destroy(wf_context *ctx, wfi_ready *r) {
     if (!r) return;
+    wfi_executor_destroy(r->executor);
     wf_program_destroy(r->program);
     wfi_free(ctx, r->inputs);
     wfi_free(ctx, r->outputs);
@@ -146,16 +61,10 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     r->records =
         wfi_alloc(t->ctx, (size_t)r->program->recipe.n_micro, 2 * sizeof(double), "records");
     if (!r->inputs || !r->outputs || !r->records) return WF_NO_MEMORY;
-    WF_TRY(grow_arena(t, r->program));
-    r->executor = (wfi_executor){.p = r->program,
-                                 .rank = 0,
-                                 .device = t->device,
-                                 .streams = t->streams,
-                                 .base = t->base,
-                                 .observer = &t->observer,
-                                 .profile = &t->profile,
-                                 .delay_us = t->delay_us};
-    return wfi_executor_prepare(&r->executor);
+    for (int32_t k = 0; k < r->program->n_ranks; k++)
+        WF_TRY(wfi_worker_grow(&t->workers[k], r->program->ranks[k].peak_bytes,
+                               r->program->ranks[k].state_bytes));
+    return wfi_executor_create(r->program, t->workers, &t->profile, t->delay_us, &r->executor);
 }
 
 wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_samples,
@@ -183,22 +92,22 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
 /* ---- life ---- */
 
 /* Two variables with which tests shake the trainer; neither changes a result. */
-static wf_status read_environment(wf_trainer *t) {
+static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
     int64_t shift_bytes;
     WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_DELAY_US, &t->delay_us));
     WF_TRY(wfi_env_count(t->ctx, WFI_WEFT_ARENA_SHIFT, &shift_bytes));
-    t->arena_shift_bytes = wfi_round_up((size_t)shift_bytes, WFI_ALIGN_BYTES);
+    *shift_bytes_out = wfi_round_up((size_t)shift_bytes, WFI_ALIGN_BYTES);
     return WF_OK;
 }
 
 static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, const wf_trainer_config *config) {
-    WF_TRY(read_environment(t));
+    size_t shift_bytes;
+    WF_TRY(read_environment(t, &shift_bytes));
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     WF_TRY(wf_recipe_resolve(t->ctx, recipe, plan, &t->recipe));
-    WF_TRY(create_device(t, config));
-    WF_TRY(create_streams(t));
+    WF_TRY(create_workers(t, config, shift_bytes));
     wfi_ready *ignored;
     WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_TRAIN, t->recipe.batch, &ignored));
     return wfi_trainer_initialise(t);
@@ -228,11 +137,12 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
 
 void wf_trainer_destroy(wf_trainer *t) {
     if (!t) return;
-    destroy_streams(t);
+    /* First what runs, then what it runs on. */
+    for (int r = 0; r < t->n_workers; r++) wfi_worker_stop(&t->workers[r]);
     for (int32_t i = 0; i < t->n_ready; i++) ready_destroy(t->ctx, t->ready[i]);
     wfi_free(t->ctx, t->ready);
-    if (t->device) wfi_arena_destroy(t->device, t->base, t->arena_bytes, t->arena_shift_bytes);
-    wfi_device_destroy(t->device);
+    for (int r = 0; r < t->n_workers; r++) wfi_worker_destroy(&t->workers[r]);
+    wfi_free(t->ctx, t->workers);
     wfi_profile_release(&t->profile);
     wf_model_destroy(t->model);
     wf_plan_destroy(t->plan);
@@ -252,10 +162,12 @@ int64_t wf_trainer_n_steps(const wf_trainer *t) {
 wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     wf_trainer_memory memory = {.host_bytes = wf_context_memory(t->ctx).live_bytes};
     for (int32_t i = 0; i < t->n_ready; i++) {
-        size_t peak = t->ready[i]->program->ranks[rank].peak_bytes;
+        const wf_program *p = t->ready[i]->program;
+        size_t peak = rank < p->n_ranks ? p->ranks[rank].peak_bytes : 0;
         if (peak > memory.planned_peak_bytes) memory.planned_peak_bytes = peak;
     }
-    memory.measured_peak_bytes = __atomic_load_n(&t->observer.peak_bytes, __ATOMIC_ACQUIRE);
+    memory.measured_peak_bytes =
+        __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
     return memory;
 }
 

@@ -11,7 +11,7 @@ typedef struct wfi_ready {
     wf_program_kind kind;
     int64_t n_samples;
     wf_program *program;
-    wfi_executor executor;
+    wfi_executor *executor;
     const void **inputs; /* [n_values] */
     void **outputs;      /* [n_outputs] */
     double *records;     /* [n_micro][2] */
@@ -25,13 +25,9 @@ struct wf_trainer {
     size_t device_memory_bytes;
     bool keep_gradients;
     int64_t delay_us;
-    size_t arena_shift_bytes;
 
-    wfi_device *device;
-    wfi_stream_queue *streams[WFI_N_STREAMS];
-    char *base; /* the arena: state first, at the same offsets in every program */
-    size_t arena_bytes;
-    wfi_observer observer;
+    wfi_worker *workers; /* [n_workers] one a rank */
+    int n_workers;
     wfi_profile profile;
     int64_t n_steps;
 
@@ -48,10 +44,13 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
 /* Fills parameters and buffers from the seed, zeroes optimizer state. */
 wf_status wfi_trainer_initialise(wf_trainer *t);
 
-/* Where value v (parameter or buffer) lies in the arena. */
+/* Where value v (parameter or buffer) lies, on the first replica's rank of its stage. */
 void *wfi_trainer_address(const wf_trainer *t, int32_t v);
 /* The optimizer's i-th buffer of parameter v. */
 void *wfi_trainer_state_address(const wf_trainer *t, int32_t v, int i);
+
+/* Copies the state from there to every other rank that holds it. */
+void wfi_trainer_spread(const wf_trainer *t);
 
 static inline const wf_graph *wfi_trainer_graph(const wf_trainer *t) {
     return t->ready[0]->program->graph;

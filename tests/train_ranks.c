@@ -1,0 +1,140 @@
+/* Many ranks as threads: every plan gives the bits of one rank, also under random
+ * delays; the planned peak of every rank is the measured one; state moves between plans.
+ */
+#include "small_models.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define N_STEPS 4
+
+static const struct {
+    const char *plan, *devices;
+} plans[] = {
+    {"pp=2", "cpu:2"},
+    {"pp=2,schedule=gpipe", "cpu:0,cpu:1"},
+    {"pp=3,cut=block+last", "cpu:3"},
+    {"pp=4,schedule=gpipe", "cpu:4"},
+    {"dp=2", "cpu:2"},
+    {"dp=4", "cpu:4"},
+    {"dp=2,pp=2", "cpu:4"},
+    {"dp=2,pp=3,schedule=gpipe", "cpu:6"},
+};
+#define N_PLANS (sizeof plans / sizeof *plans)
+
+static wf_recipe ranks_recipe(int optimizer) {
+    wf_recipe recipe = small_recipe();
+    recipe.n_micro = 8;
+    recipe.n_lanes = 4;
+    recipe.clip_norm = 0.5;
+    recipe.n_threads = 1;
+    recipe.optimizer = optimizer ? WF_ADAMW : WF_SGD;
+    return recipe;
+}
+
+static void run(const char *plan, const char *devices, wf_model_function function, int optimizer,
+                char hex[65], double *losses) {
+    wf_context *ctx = test_context();
+    wf_recipe recipe = ranks_recipe(optimizer);
+    wf_trainer *trainer = planned_trainer(ctx, function, &recipe, plan, devices, 0);
+    for (int s = 0; s < N_STEPS; s++) losses[s] = small_step(ctx, trainer, s);
+    TEST_OK(ctx, wf_trainer_weights_sha256(trainer, hex));
+    for (int r = 0; r < wf_program_n_ranks(wf_trainer_program(trainer)); r++) {
+        wf_trainer_memory memory = wf_trainer_memory_of(trainer, r);
+        if (memory.planned_peak_bytes != memory.measured_peak_bytes)
+            fail_msg("plan '%s', rank %d: %zu bytes planned, %zu measured", plan, r,
+                     memory.planned_peak_bytes, memory.measured_peak_bytes);
+    }
+    wf_trainer_destroy(trainer);
+    test_context_end(ctx);
+}
+
+static void bits_of_one_rank(void **state) {
+    (void)state;
+    wf_model_function functions[] = {small_net, plain_net};
+    for (int f = 0; f < 2; f++)
+        for (int optimizer = 0; optimizer < 2; optimizer++) {
+            char one[65], hex[65];
+            double losses[N_STEPS], got[N_STEPS];
+            run("", "cpu:1", functions[f], optimizer, one, losses);
+            for (size_t k = 0; k < N_PLANS; k++) {
+                if (f == 1 && strstr(plans[k].plan, "pp=3")) continue; /* it has two units */
+                if (f == 1 && strstr(plans[k].plan, "pp=4")) continue;
+                run(plans[k].plan, plans[k].devices, functions[f], optimizer, hex, got);
+                if (strcmp(one, hex) || memcmp(losses, got, sizeof losses))
+                    fail_msg("net %d, plan '%s': loss %.17g, one rank has %.17g", f, plans[k].plan,
+                             got[N_STEPS - 1], losses[N_STEPS - 1]);
+            }
+        }
+}
+
+static void bits_under_delays(void **state) {
+    (void)state;
+    char one[65], hex[65];
+    double losses[N_STEPS], got[N_STEPS];
+    run("", "cpu:1", small_net, 0, one, losses);
+    setenv("WEFT_DELAY_US", "400", 1);
+    for (size_t k = 0; k < N_PLANS; k++) {
+        run(plans[k].plan, plans[k].devices, small_net, 0, hex, got);
+        assert_string_equal(one, hex);
+    }
+    unsetenv("WEFT_DELAY_US");
+}
+
+/* Saved by two stages, loaded by one rank and by two replicas. */
+static void state_moves_between_plans(void **state) {
+    (void)state;
+    char folder[] = "/tmp/weft-test-XXXXXX", path[64], want[65], hex[65];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/state.safetensors", folder);
+    wf_context *ctx = test_context();
+    wf_recipe recipe = ranks_recipe(1);
+    wf_trainer *first = planned_trainer(ctx, small_net, &recipe, "pp=2", "cpu:2", 0);
+    for (int s = 0; s < 2; s++) (void)small_step(ctx, first, s);
+    TEST_OK(ctx, wf_trainer_save_state(first, path, NULL, 0));
+    for (int s = 2; s < 4; s++) (void)small_step(ctx, first, s);
+    TEST_OK(ctx, wf_trainer_weights_sha256(first, want));
+    wf_trainer_destroy(first);
+    const char *other[][2] = {{"", "cpu:1"}, {"dp=2", "cpu:2"}, {"dp=2,pp=2", "cpu:4"}};
+    for (int k = 0; k < 3; k++) {
+        wf_trainer *second = planned_trainer(ctx, small_net, &recipe, other[k][0], other[k][1], 0);
+        TEST_OK(ctx, wf_trainer_load_state(second, path));
+        for (int s = 2; s < 4; s++) (void)small_step(ctx, second, s);
+        TEST_OK(ctx, wf_trainer_weights_sha256(second, hex));
+        assert_string_equal(hex, want);
+        wf_trainer_destroy(second);
+    }
+    test_context_end(ctx);
+    unlink(path);
+    rmdir(folder);
+}
+
+static void eval_on_stages(void **state) {
+    (void)state;
+    static small_batch batch;
+    small_batch_fill(&batch, 3);
+    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+    float logits[2][SMALL_BATCH * 10];
+    wf_context *ctx = test_context();
+    wf_recipe recipe = ranks_recipe(0);
+    for (int k = 0; k < 2; k++) {
+        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, k ? "dp=2,pp=2" : "",
+                                        k ? "cpu:4" : "cpu:1", 0);
+        (void)small_step(ctx, t, 0);
+        TEST_OK(ctx, wf_trainer_forward(t, feeds, 2, SMALL_BATCH, "logits", logits[k],
+                                        sizeof logits[k]));
+        wf_trainer_destroy(t);
+    }
+    assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_of_one_rank),
+        cmocka_unit_test(bits_under_delays),
+        cmocka_unit_test(state_moves_between_plans),
+        cmocka_unit_test(eval_on_stages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
