@@ -32,6 +32,9 @@ static exit_status check(const cli *c) {
                         (long long)o->ranks);
     if (option_is_given(o, OPT_save_every) && (!o->out || o->save_every == 0))
         return complain(EXIT_USAGE, "--save-every wants --out and at least 1 step");
+    if (o->init && o->resume)
+        return complain(EXIT_USAGE,
+                        "--resume takes the weights from the checkpoint, not from --init");
     if (o->config && o->resume)
         return complain(EXIT_USAGE,
                         "--resume takes the recipe from the checkpoint, not from --config");

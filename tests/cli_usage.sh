@@ -35,6 +35,8 @@ expect 2 "only --data synthetic has" train --model mlp --data "$folder" --loss m
 expect 2 "at most 64" train --model gpt2-tiny --data synthetic --tokens 65
 expect 2 "--init is missing" eval --model mlp --data synthetic
 expect 2 "--resume wants --out" train --resume
+expect 2 "not from --init" train --resume --out "$folder/none" --init x
+expect 2 "not from --config" train --resume --out "$folder/none" --config <(echo '{}')
 WEFT_LOG=loud expect 2 "WEFT_LOG='loud'" $mlp
 
 # ---- configuration files ----
