@@ -96,8 +96,8 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
     X(lr_gamma, REAL, recipe.lr_gamma, OPTIMIZER, TPB, 1, "X", "0.1", "step: by this factor")      \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPB, 0, "PLAN", "", "how the work is spread: dp=2,pp=2,cut=layer3")  \
-    X(devices, TEXT, devices, PLAN, FOR_TRAIN | FOR_BENCH | FOR_EVAL, 0, "LIST", "cpu:1",          \
-      "cpu:N: N ranks as threads")                                                                 \
+    X(devices, TEXT, devices, PLAN, FOR_TRAIN | FOR_BENCH | FOR_EVAL, 0, "LIST", NULL,             \
+      "cpu:N: N ranks as threads, cores divided (as many as the plan has)")                        \
     X(ranks, COUNT, ranks, PLAN, FOR_TRAIN | FOR_BENCH, 0, "N", "1", "ranks as processes")         \
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
       "cap per rank: 2GiB, 512MB, bytes")                                                          \

@@ -26,10 +26,11 @@ typedef struct run {
 static exit_status check(const cli *c) {
     const options *o = &c->o;
     if (o->ranks != 1)
-        return complain(EXIT_USAGE,
-                        "--ranks %lld: this version trains on one rank; weft plan shows "
-                        "what more would do",
-                        (long long)o->ranks);
+        return complain(
+            EXIT_USAGE,
+            "--ranks %lld: ranks as processes are not there yet; --devices cpu:%lld runs "
+            "them as threads",
+            (long long)o->ranks, (long long)o->ranks);
     if (option_is_given(o, OPT_save_every) && (!o->out || o->save_every == 0))
         return complain(EXIT_USAGE, "--save-every wants --out and at least 1 step");
     if (o->init && o->resume)
@@ -39,15 +40,6 @@ static exit_status check(const cli *c) {
         return complain(EXIT_USAGE,
                         "--resume takes the recipe from the checkpoint, not from --config");
     return EXIT_DONE;
-}
-
-static exit_status check_ranks(const job *j) {
-    int n_ranks = wf_plan_n_ranks(j->plan);
-    if (n_ranks == 1) return EXIT_DONE;
-    return complain(EXIT_USAGE,
-                    "--plan %s wants %d ranks: this version trains on one; weft plan shows "
-                    "what more would do",
-                    wf_plan_text(j->plan), n_ranks);
 }
 
 /* ---- saving and testing ---- */
@@ -155,7 +147,6 @@ static exit_status prepare(run *r) {
     exit_status bad = check(r->c);
     if (!bad && o->resume) bad = checkpoint_read_recipe(r->c);
     if (!bad) bad = job_open(r->c, -1, &r->j);
-    if (!bad) bad = check_ranks(&r->j);
     if (!bad && o->out) bad = checkpoint_folder(r->c);
     if (bad) return bad;
     job_describe(&r->j);

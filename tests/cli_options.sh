@@ -80,9 +80,9 @@ differs --lr-gamma "$mlp --lr-schedule step --lr-step 1" "" "--lr-gamma 0.5"
 differs --warmup "$mlp" "" "--warmup 5"
 
 # ---- plan ----
-refuses --plan 2 "2 ranks" "$mlp --plan dp=2"
-refuses --devices 2 "cpu:2" "$mlp --devices cpu:2"
-refuses --ranks 2 "one rank" "$mlp --ranks 2"
+gives --plan ranks 2 "$mlp --plan dp=2"
+refuses --devices 2 "are 3, but the plan" "$mlp --plan dp=2 --devices cpu:3"
+refuses --ranks 2 "as threads" "$mlp --ranks 2"
 refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
 
 # ---- run ----

@@ -16,7 +16,7 @@ typedef struct wf_trainer wf_trainer;
 
 typedef struct wf_trainer_config {
     size_t struct_size;
-    const char *devices;        /* "cpu:1" (the default): one CPU rank */
+    const char *devices;        /* "cpu:2": two CPU ranks, as threads; NULL: one a rank of the plan */
     size_t device_memory_bytes; /* per rank; 0 = no cap */
     int64_t timeout_ms;         /* of every wait; 0 = 600,000 */
     int profile;                /* count time per kernel */

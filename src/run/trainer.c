@@ -10,9 +10,10 @@
 static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
                                 size_t shift_bytes) {
     char kind[16];
-    const char *devices = config->devices ? config->devices : "cpu:1";
+    const char *devices = config->devices ? config->devices : "cpu";
     int n_devices, n_ranks = wf_plan_n_ranks(t->plan);
     WF_TRY(wfi_devices_parse(t->ctx, devices, kind, &n_devices));
+    if (!config->devices) n_devices = n_ranks;
     if (n_devices != n_ranks)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "devices '%s' are %d, but the plan %s has %d rank%s: give --devices %s:%d",
