@@ -21,9 +21,10 @@ typedef struct wf_trainer_config {
     int64_t timeout_ms;         /* of every wait; 0 = 600,000 */
     int profile;                /* count time per kernel */
     int keep_gradients;         /* for wf_trainer_read_gradient; costs memory */
+    int forward_only;           /* only wf_trainer_eval and _forward: nothing backward is planned */
 } wf_trainer_config;
 
-#define WF_TRAINER_CONFIG_INIT {sizeof(wf_trainer_config), 0, 0, 0, 0, 0}
+#define WF_TRAINER_CONFIG_INIT {sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0}
 
 /* One input of the global batch, row-major on the host, dim 0 = samples. */
 typedef struct wf_feed {
@@ -76,6 +77,10 @@ WF_API void wf_trainer_destroy(wf_trainer *trainer);
 WF_API WF_NODISCARD wf_status wf_trainer_step(wf_trainer *trainer, const wf_feed *feeds,
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
+
+/* Makes the program for forward runs of `n_samples` now, so that its memory is planned,
+ * and refused if it does not fit, before the first step. Errors: DOES_NOT_FIT. */
+WF_API WF_NODISCARD wf_status wf_trainer_prepare_eval(wf_trainer *trainer, int64_t n_samples);
 
 /* Forward only, with running statistics and without dropout; changes no state. */
 WF_API WF_NODISCARD wf_status wf_trainer_eval(wf_trainer *trainer, const wf_feed *feeds,

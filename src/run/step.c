@@ -49,6 +49,7 @@ static wf_status run(wf_trainer *t, wfi_ready *r, double lr, wf_step_result *res
                      .inputs = r->inputs,
                      .outputs = r->outputs,
                      .records = r->records};
+    t->ran_last = r;
     WF_TRY(wfi_executor_run(r->executor, &step));
     wf_step_result result = {.n_rows = n_rows, .lr = lr, .gradient_norm = step.gradient_norm};
     double loss = 0, hits = 0;
@@ -68,6 +69,8 @@ wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int6
     if (n_samples < 1 || n_samples > t->recipe.batch)
         return wfi_fail(t->ctx, WF_SHAPE, "a step of %lld samples; the recipe's batch is %lld",
                         (long long)n_samples, (long long)t->recipe.batch);
+    if (t->forward_only)
+        return wfi_fail(t->ctx, WF_INVALID_ARG, "a step of a trainer made for forward runs only");
     wfi_ready *r;
     WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_TRAIN, n_samples, &r));
     WF_TRY(bind_feeds(t, r, feeds, n_feeds));
@@ -100,6 +103,11 @@ static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64
         r->outputs[found] = dst;
     }
     return run(t, r, 0, result_out);
+}
+
+wf_status wf_trainer_prepare_eval(wf_trainer *t, int64_t n_samples) {
+    wfi_ready *ignored;
+    return wfi_trainer_ready(t, WF_PROGRAM_FORWARD, n_samples, &ignored);
 }
 
 wf_status wf_trainer_eval(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,

@@ -110,7 +110,8 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     WF_TRY(wf_recipe_resolve(t->ctx, recipe, plan, &t->recipe));
     WF_TRY(create_workers(t, config, shift_bytes));
     wfi_ready *ignored;
-    WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_TRAIN, t->recipe.batch, &ignored));
+    WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
+                             t->recipe.batch, &ignored));
     return wfi_trainer_initialise(t);
 }
 
@@ -126,6 +127,7 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     t->ctx = ctx;
     t->device_memory_bytes = config->device_memory_bytes;
     t->keep_gradients = config->keep_gradients;
+    t->forward_only = config->forward_only;
     wfi_profile_init(&t->profile, ctx, config->profile);
     wf_status status = create_all(t, model, recipe, plan, config);
     if (status != WF_OK) {

@@ -23,7 +23,8 @@ struct wf_trainer {
     wf_plan *plan;
     wf_recipe recipe; /* resolved */
     size_t device_memory_bytes;
-    bool keep_gradients;
+    bool keep_gradients, forward_only;
+    const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;
 
     wfi_worker *workers; /* [n_workers] one a rank */
