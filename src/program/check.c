@@ -1,5 +1,7 @@
 /* The checker: proves that a program computes what one rank computes.
  *
+ * 0. Inside each unit, kernels stay within their operands, and a temporary is read
+ *    only while it holds what was written into it (check_code.c).
  * 1. The lists are sound, and running them cannot deadlock (order.c).
  * 2. Any two accesses to the same bytes, one of them a write, are ordered by the
  *    dependencies. This covers races and every reuse of memory.
@@ -9,22 +11,29 @@
  */
 #include "program/term.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct access_history {
     int32_t reads[WFI_N_STREAMS], writes[WFI_N_STREAMS]; /* positions + 1 of the latest */
 } access_history;
 
+/* A stretch of a rank's memory that no block's border divides. */
+typedef struct stretch {
+    size_t begin;
+    access_history history;
+    int32_t owner; /* the block that wrote it last, or -1 */
+} stretch;
+
 typedef struct checker {
     wf_program *p;
     wfi_ideal *ideal;
-    wfi_term *term;          /* [block] */
-    access_history *history; /* [block] */
-    int32_t *overlap_begin;  /* [n_blocks + 1] into overlap */
-    int32_t *overlap;        /* blocks that share bytes with the block, itself excluded */
-    bool *reported;          /* [n_micro] */
-    bool *stored;            /* [n_outputs] */
-    wfi_term *scratch;       /* large enough for any instruction's references, twice */
+    wfi_term *term;        /* [block] of its latest write */
+    stretch *stretches;    /* of all ranks, each rank's in order of addresses */
+    int32_t *first, *last; /* [block] its stretches: first to last - 1 */
+    bool *reported;        /* [n_micro] */
+    bool *stored;          /* [n_outputs] */
+    wfi_term *scratch;     /* large enough for any instruction's references, twice */
 } checker;
 
 static wf_status refuse(const checker *c, int32_t i, const char *what) {
@@ -39,6 +48,15 @@ static wf_status refuse(const checker *c, int32_t i, const char *what) {
 
 /* ---- 1. sound lists ---- */
 
+/* A segment's slots lie within what the instruction binds to them. */
+static bool binds_slots(const wfi_instruction *now) {
+    if (!now->segment) return true;
+    if (now->n_references != now->segment->n_slots) return false;
+    for (int32_t s = 0; s < now->n_references; s++)
+        if (now->references[s].bytes < now->segment->slots[s].bytes) return false;
+    return true;
+}
+
 static wf_status check_lists(const checker *c) {
     const wf_program *p = c->p;
     int32_t n = 0;
@@ -49,6 +67,7 @@ static wf_status check_lists(const checker *c) {
                 const wfi_instruction *now = &p->instructions[i];
                 if (now->rank != r || (int)now->stream != s || now->position != k)
                     return refuse(c, i, "stands in another place than it says");
+                if (!binds_slots(now)) return refuse(c, i, "binds less memory than its code uses");
                 for (int32_t d = 0; d < now->n_depends; d++)
                     if (p->instructions[now->depends[d]].rank != r)
                         return refuse(c, i, "depends on another rank's instruction directly");
@@ -68,23 +87,50 @@ static wf_status check_lists(const checker *c) {
 
 /* ---- 2. ordered accesses ---- */
 
-static bool overlaps(const wfi_block *a, const wfi_block *b) {
-    return a->rank == b->rank && a->offset < b->offset + b->bytes &&
-           b->offset < a->offset + a->bytes;
+static int compare_sizes(const void *a, const void *b) {
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    return (x > y) - (x < y);
 }
 
-static wf_status find_overlaps(checker *c) {
+/* Index of the stretch of this rank that begins at `at`. */
+static int32_t find_stretch(const checker *c, int32_t low, int32_t high, size_t at) {
+    while (high - low > 1) {
+        int32_t middle = low + (high - low) / 2;
+        if (c->stretches[middle].begin <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Divides each rank's memory at every border of a block. Memory is reused at the same
+ * places, so there are far fewer stretches than blocks. */
+static wf_status find_stretches(checker *c) {
     const wf_program *p = c->p;
-    size_t n = 0, capacity = 0;
-    for (int32_t a = 0; a < p->n_blocks; a++) {
-        c->overlap_begin[a] = (int32_t)n;
+    size_t *borders = wfi_alloc(p->ctx, 2 * (size_t)p->n_blocks, sizeof *borders, "the check");
+    if (!borders) return WF_NO_MEMORY;
+    int32_t n = 0;
+    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+        size_t n_borders = 0;
+        int32_t begin = n;
         for (int32_t b = 0; b < p->n_blocks; b++) {
-            if (a == b || !overlaps(&p->blocks[a], &p->blocks[b])) continue;
-            WF_TRY(WFI_GROW(p->ctx, c->overlap, n, capacity, "the program check"));
-            c->overlap[n++] = b;
+            if (p->blocks[b].rank != rank || !p->blocks[b].bytes) continue;
+            borders[n_borders++] = p->blocks[b].offset;
+            borders[n_borders++] = p->blocks[b].offset + p->blocks[b].bytes;
+        }
+        qsort(borders, n_borders, sizeof *borders, compare_sizes);
+        for (size_t k = 0; k < n_borders; k++)
+            if (k == 0 || borders[k] != borders[k - 1])
+                c->stretches[n++] = (stretch){.begin = borders[k], .owner = -1};
+        for (int32_t b = 0; b < p->n_blocks; b++) {
+            const wfi_block *block = &p->blocks[b];
+            if (block->rank != rank || !block->bytes) continue;
+            c->first[b] = find_stretch(c, begin, n, block->offset);
+            c->last[b] = find_stretch(c, begin, n, block->offset + block->bytes);
         }
     }
-    c->overlap_begin[p->n_blocks] = (int32_t)n;
+    wfi_free(p->ctx, borders);
     return WF_OK;
 }
 
@@ -104,18 +150,19 @@ static wf_status check_access(checker *c, int32_t i) {
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         bool writes = r->access & WFI_WRITE;
-        if (!is_ordered(&c->history[r->block], clock, now->stream, writes))
-            return refuse(
-                c, i, "touches a block that another stream may be using (a dependency is missing)");
-        for (int32_t o = c->overlap_begin[r->block]; o < c->overlap_begin[r->block + 1]; o++)
-            if (!is_ordered(&c->history[c->overlap[o]], clock, now->stream, writes))
-                return refuse(c, i, "touches bytes that another block may still be using");
+        for (int32_t at = c->first[r->block]; at < c->last[r->block]; at++)
+            if (!is_ordered(&c->stretches[at].history, clock, now->stream, writes))
+                return refuse(c, i,
+                              "touches bytes that another stream or another block may be using (a "
+                              "dependency is missing)");
     }
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
-        access_history *h = &c->history[r->block];
-        if (r->access & WFI_READ) h->reads[now->stream] = now->position + 1;
-        if (r->access & WFI_WRITE) h->writes[now->stream] = now->position + 1;
+        for (int32_t at = c->first[r->block]; at < c->last[r->block]; at++) {
+            access_history *h = &c->stretches[at].history;
+            if (r->access & WFI_READ) h->reads[now->stream] = now->position + 1;
+            if (r->access & WFI_WRITE) h->writes[now->stream] = now->position + 1;
+        }
     }
     return WF_OK;
 }
@@ -123,9 +170,15 @@ static wf_status check_access(checker *c, int32_t i) {
 /* ---- 3. meaning ---- */
 
 static void write_term(checker *c, int32_t block, wfi_term term) {
-    for (int32_t o = c->overlap_begin[block]; o < c->overlap_begin[block + 1]; o++)
-        c->term[c->overlap[o]] = 0;
+    for (int32_t at = c->first[block]; at < c->last[block]; at++) c->stretches[at].owner = block;
     c->term[block] = term;
+}
+
+/* Whether the block still holds all of what was written into it. */
+static bool is_whole(const checker *c, int32_t block) {
+    for (int32_t at = c->first[block]; at < c->last[block]; at++)
+        if (c->stretches[at].owner != block) return false;
+    return c->term[block] != 0;
 }
 
 static wf_status check_reads(checker *c, int32_t i) {
@@ -133,7 +186,7 @@ static wf_status check_reads(checker *c, int32_t i) {
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         bool temporary = c->p->blocks[r->block].kind == WFI_BLOCK_FRAME;
-        if (r->access & WFI_READ && r->bytes && !temporary && !c->term[r->block])
+        if (r->access & WFI_READ && r->bytes && !temporary && !is_whole(c, r->block))
             return refuse(c, i, "reads bytes that nobody has written, or that were overwritten");
     }
     return WF_OK;
@@ -309,7 +362,7 @@ static wf_status run_all(checker *c) {
     const wf_program *p = c->p;
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].is_state)
-            c->term[b] = wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0, -1);
+            write_term(c, b, wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0, -1));
     for (int32_t at = 0, n = 1; at < p->n_instructions; at += n) {
         int32_t i = p->order[at];
         int32_t members = p->instructions[i].stream == WFI_STREAM_REDUCE ? count_members(c, at) : 1;
@@ -330,13 +383,17 @@ static wf_status check_end(const checker *c) {
         wfi_term want = p->kind == WF_PROGRAM_TRAIN
                             ? wfi_ideal_after(c->ideal, block->kind, block->id)
                             : wfi_ideal_find(c->ideal, block->kind, block->id, 0, -1);
-        if (c->term[b] != want)
+        if (c->term[b] != want || !is_whole(c, b))
             return wfi_fail(
                 p->ctx, WF_BUG,
                 "check: rank %d ends with another %s of unit %s than one rank would (an "
                 "instruction is missing, doubled or out of order)",
                 block->rank, wfi_block_kind_name(block->kind), p->graph->units[block->id].name);
     }
+    for (int32_t b = 0; b < p->n_blocks && p->keep_gradients; b++)
+        if (p->blocks[b].kind == WFI_BLOCK_GRADIENT && p->blocks[b].depth == 0 && !is_whole(c, b))
+            return wfi_fail(p->ctx, WF_BUG, "check: the gradient of unit %s is not kept",
+                            p->graph->units[p->blocks[b].id].name);
     for (int64_t m = 0; m < p->recipe.n_micro && p->graph->record >= 0; m++)
         if (!c->reported[m])
             return wfi_fail(p->ctx, WF_BUG, "check: the loss of microbatch %lld is never reported",
@@ -349,10 +406,11 @@ static wf_status check_end(const checker *c) {
 }
 
 static wf_status check_all(checker *c) {
+    WF_TRY(wfi_code_check(c->p->code));
     WF_TRY(check_lists(c));
     WF_TRY(wfi_program_order(c->p));
     WF_TRY(wfi_ideal_create(c->p, &c->ideal));
-    WF_TRY(find_overlaps(c));
+    WF_TRY(find_stretches(c));
     WF_TRY(run_all(c));
     return check_end(c);
 }
@@ -365,18 +423,20 @@ wf_status wf_program_check(const wf_program *program) {
     for (int32_t i = 0; i < p->n_instructions; i++)
         if (p->instructions[i].n_references > most) most = p->instructions[i].n_references;
     c.term = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.term, "the program check");
-    c.history = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.history, "the program check");
-    c.overlap_begin = wfi_alloc(ctx, (size_t)p->n_blocks + 1, sizeof(int32_t), "the program check");
+    size_t n_blocks = (size_t)p->n_blocks;
+    c.stretches = wfi_alloc(ctx, 2 * n_blocks, sizeof *c.stretches, "the program check");
+    c.first = wfi_alloc(ctx, n_blocks, sizeof *c.first, "the program check");
+    c.last = wfi_alloc(ctx, n_blocks, sizeof *c.last, "the program check");
     c.reported = wfi_alloc(ctx, (size_t)p->recipe.n_micro, sizeof(bool), "the program check");
     c.stored = wfi_alloc(ctx, (size_t)p->graph->n_outputs, sizeof(bool), "the program check");
     c.scratch = wfi_alloc(ctx, 2 * (size_t)most, sizeof *c.scratch, "the program check");
-    bool ok = c.term && c.history && c.overlap_begin && c.reported && c.stored && c.scratch;
+    bool ok = c.term && c.stretches && c.first && c.last && c.reported && c.stored && c.scratch;
     wf_status status = ok ? check_all(&c) : WF_NO_MEMORY;
     wfi_ideal_destroy(c.ideal);
     wfi_free(ctx, c.term);
-    wfi_free(ctx, c.history);
-    wfi_free(ctx, c.overlap_begin);
-    wfi_free(ctx, c.overlap);
+    wfi_free(ctx, c.stretches);
+    wfi_free(ctx, c.first);
+    wfi_free(ctx, c.last);
     wfi_free(ctx, c.reported);
     wfi_free(ctx, c.stored);
     wfi_free(ctx, c.scratch);

@@ -106,6 +106,8 @@ typedef struct wfi_code {
 wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight,
                           const wfi_kernel_options *options, wfi_code **code_out);
 void wfi_code_destroy(wfi_code *code);
+/* Errors: BUG; the sentence names the unit and the kernel. */
+wf_status wfi_code_check(const wfi_code *code);
 
 /* place.c */
 wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels);
