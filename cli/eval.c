@@ -24,10 +24,14 @@ exit_status run_eval(cli *c) {
     wf_trainer *trainer = NULL;
     if (!c->o.init) return complain(EXIT_USAGE, "--init is missing: the weights to evaluate");
     interrupt_watch();
-    exit_status bad = job_open(c, 0, &j);
+    exit_status bad = report_check(c);
+    if (!bad) bad = job_open(c, 0, &j);
     if (bad) return bad;
     wf_status status = job_trainer(&j, &trainer);
-    bad = status == WF_OK ? evaluate(c, &j, trainer) : complain_of(c, status);
+    if (status == WF_OK)
+        status = job_prepare_eval(&j, trainer, j.about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);
+    bad = status == WF_OK ? evaluate(c, &j, trainer)
+                          : job_complain_of_eval(&j, status, "a smaller --batch needs less");
     wf_trainer_destroy(trainer);
     job_close(&j);
     return bad;

@@ -6,6 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An evaluation takes as many samples at once as a microbatch has. */
+static int64_t eval_samples(const job *j, wf_data_split split) {
+    const wf_recipe *r = &j->c->o.recipe;
+    int64_t n = split == WF_DATA_TEST ? j->about.n_test : j->about.n_train;
+    int64_t piece = r->batch / r->n_micro;
+    return piece < n ? piece : n;
+}
+
 wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int64_t first_sample,
                      wf_loader **loader_out) {
     const options *o = &j->c->o;
@@ -13,7 +21,7 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
     bool trains = split == WF_DATA_TRAIN && j->c->command != FOR_EVAL;
     bool from_files = j->about.kind == WF_DATA_IMAGES && strcmp(o->data, "synthetic") != 0;
     config.split = split;
-    config.batch = o->recipe.batch;
+    config.batch = trains ? o->recipe.batch : eval_samples(j, split);
     config.shuffle = trains && !o->no_shuffle;
     config.augment = trains && !o->no_augment && from_files;
     config.drop_last = trains && j->drop_last;
@@ -28,7 +36,26 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     config.devices = o->devices;
     config.device_memory_bytes = o->device_memory;
     config.profile = o->profile;
+    config.forward_only = j->c->command == FOR_EVAL;
     return wf_trainer_create(j->c->ctx, j->model, &o->recipe, j->plan, &config, trainer_out);
+}
+
+wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split split) {
+    int64_t n = split == WF_DATA_TEST ? j->about.n_test : j->about.n_train;
+    if (!n) return WF_OK;
+    int64_t piece = eval_samples(j, split);
+    wf_status status = wf_trainer_prepare_eval(trainer, piece);
+    if (status == WF_OK && n % piece) status = wf_trainer_prepare_eval(trainer, n % piece);
+    return status;
+}
+
+exit_status job_complain_of_eval(const job *j, wf_status status, const char *advice) {
+    char sentence[600];
+    if (status != WF_DOES_NOT_FIT) return complain_of(j->c, status);
+    snprintf(sentence, sizeof sentence, "%s", wf_context_error(j->c->ctx));
+    char *end = strrchr(sentence, ';'); /* there the advice for training begins */
+    if (end) *end = 0;
+    return complain(EXIT_DOES_NOT_FIT, "%s; %s", sentence, advice);
 }
 
 static void feeds_of(const wf_batch *batch, wf_feed feeds[2]) {
