@@ -30,7 +30,7 @@ static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const recor
     say(c, "median  %.2f %s/s, %.2f ms a step; fastest step %.2f ms\n",
         json_number_value(json_object_get(report, key)), j->is_tokens ? "tokens" : "images",
         record_median_ms(r, 1), record_min_ms(r, 1));
-    report_say_memory(c, trainer);
+    report_say_memory(c, trainer, true);
     if (c->o.profile) report_profile(c, trainer, report);
     return report_write(c, report);
 }
@@ -55,7 +55,8 @@ static exit_status measure(cli *c, const job *j) {
 
 exit_status run_bench(cli *c) {
     job j;
-    if (c->o.repeat < 1) return complain(EXIT_USAGE, "--repeat wants at least 1");
+    if (c->o.repeat < 1 || c->o.repeat == INT64_MAX)
+        return complain(EXIT_USAGE, "--repeat wants at least 1, and a number that can be reached");
     if (c->o.ranks != 1)
         return complain(
             EXIT_USAGE,
@@ -63,7 +64,8 @@ exit_status run_bench(cli *c) {
             "them as threads",
             (long long)c->o.ranks, (long long)c->o.ranks);
     interrupt_watch();
-    exit_status bad = job_open(c, c->o.repeat + 1, &j);
+    exit_status bad = report_check(c);
+    if (!bad) bad = job_open(c, c->o.repeat + 1, &j);
     if (bad) return bad;
     if (!bad) bad = measure(c, &j);
     job_close(&j);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static void path_in(const cli *c, const char *name, char *path, size_t bytes) {
     snprintf(path, bytes, "%s/%s", c->o.out, name);
@@ -25,6 +26,18 @@ exit_status checkpoint_folder(const cli *c) {
         if (!was) break;
     }
     return EXIT_DONE;
+}
+
+exit_status checkpoint_refuse_old(const cli *c) {
+    char path[4096], *steps = NULL;
+    path_in(c, "state.safetensors", path, sizeof path);
+    if (access(path, F_OK)) return EXIT_DONE;
+    bool is_known = wf_trainer_state_note(c->ctx, path, "weft.n_steps", &steps) == WF_OK && steps;
+    complain(EXIT_USAGE,
+             "--out: %s holds a run of %.20s steps: go on with --resume, or choose another folder",
+             c->o.out, is_known ? steps : "unknown");
+    wf_text_free(c->ctx, steps);
+    return EXIT_USAGE;
 }
 
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next) {

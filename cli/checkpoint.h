@@ -12,6 +12,9 @@ typedef struct position {
 /* Makes the folder and those above it. */
 exit_status checkpoint_folder(const cli *c);
 
+/* A new run: complains if the folder holds one already. */
+exit_status checkpoint_refuse_old(const cli *c);
+
 /* DIR/state.safetensors, then DIR/model.safetensors; an error leaves the old files. */
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next);
 

@@ -110,8 +110,8 @@ static wf_status resolve_recipe(job *j, int64_t n_steps) {
     j->n_steps = n_steps >= 0 ? n_steps
                  : is_steps   ? o->steps
                               : (o->epochs ? o->epochs : 1) * j->n_epoch;
-    if (r->lr_schedule == WF_LR_COSINE && !r->schedule_steps)
-        r->schedule_steps = j->n_steps > 0 ? j->n_steps : 1;
+    bool is_open = r->lr_schedule == WF_LR_COSINE && !r->schedule_steps;
+    if (is_open) r->schedule_steps = 1; /* for now: how many steps there are is not known yet */
     wf_status status = wf_recipe_resolve(j->c->ctx, r, j->plan, r);
     if (status != WF_OK) return status;
     if (n_full && (j->about.n_train % r->batch) % r->n_micro) {
@@ -119,6 +119,7 @@ static wf_status resolve_recipe(job *j, int64_t n_steps) {
         j->n_epoch = n_full;
         if (n_steps < 0 && !is_steps) j->n_steps = (o->epochs ? o->epochs : 1) * j->n_epoch;
     }
+    if (is_open) r->schedule_steps = j->n_steps > 0 ? j->n_steps : 1;
     return WF_OK;
 }
 
@@ -135,6 +136,8 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
     if ((bad = check_use(o))) return bad;
     if (option_is_given(o, OPT_steps) && option_is_given(o, OPT_epochs))
         return complain(EXIT_USAGE, "--steps and --epochs both say when to stop; give one");
+    if (option_is_given(o, OPT_epochs) && !o->epochs)
+        return complain(EXIT_USAGE, "--epochs wants at least 1");
     if (o->recipe.lr_schedule == WF_LR_STEP && !o->recipe.schedule_steps)
         return complain(EXIT_USAGE, "--lr-schedule step wants --lr-step N: how often it falls");
     bool is_synthetic = !strcmp(o->data, "synthetic");
@@ -145,6 +148,11 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
                         "--loss mse wants one-hot targets; only --data synthetic has them");
     wf_status status = wf_plan_parse(c->ctx, o->plan, &j->plan);
     if (status == WF_OK) status = open_data(j, is_synthetic, n_steps);
+    if (status == WF_OK && o->epochs > INT64_MAX / (j->about.n_train + 1)) {
+        bad = complain(EXIT_USAGE, "--epochs %lld: too many steps to count", (long long)o->epochs);
+        job_close(j);
+        return bad;
+    }
     if (status == WF_OK) status = find_model(j);
     if (status == WF_OK) status = resolve_recipe(j, n_steps);
     if (status == WF_OK) return EXIT_DONE;

@@ -68,6 +68,10 @@ bool log_test(run_log *log, int64_t step, int64_t epoch, double loss, double acc
     return write_line(log, entry) && fflush(log->file) == 0;
 }
 
+bool log_flush(run_log *log) {
+    return !log->file || fflush(log->file) == 0;
+}
+
 bool log_close(run_log *log) {
     bool good = !log->file || fclose(log->file) == 0;
     log->file = NULL;

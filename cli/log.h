@@ -15,6 +15,8 @@ bool log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_result *r
               bool has_accuracy);
 /* `accuracy` may be NAN. */
 bool log_test(run_log *log, int64_t step, int64_t epoch, double loss, double accuracy);
+/* Before a checkpoint: what it counts as done is then in the log. */
+bool log_flush(run_log *log);
 bool log_close(run_log *log);
 
 /* Draws DIR/curve.csv and DIR/curve.png from DIR/log.jsonl. Where gnuplot is missing it

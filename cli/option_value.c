@@ -78,6 +78,8 @@ bool option_set(options *o, option_id id, const char *value) {
         if (!text_to_bytes(value, field_of(o, id)))
             return options_fail(o, "%s: '%.60s' is not a size such as 2GiB, 512MB or 4096", name,
                                 value);
+        if (!*(const size_t *)value_of(o, id))
+            return options_fail(o, "%s: '%.60s' is less than a byte", name, value);
         return true;
     }
     return false;
@@ -127,6 +129,9 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_normalize:
         if (tokens) return "the model reads tokens";
         return synthetic ? "synthetic images are normal already" : NULL;
+    case OPT_no_augment:
+        if (tokens) return "the model reads tokens";
+        return synthetic ? "synthetic images are never augmented" : NULL;
     case OPT_stem:
         return o->model && !strncmp(o->model, "resnet", 6) ? NULL : "only resnets have a stem";
     case OPT_loss:

@@ -44,7 +44,7 @@ static int status_text(const progress *p, int64_t step, int64_t epoch, char *tex
     const job *j = p->j;
     char left[TEXT_BYTES], rate[TEXT_BYTES], accuracy[TEXT_BYTES] = "";
     double elapsed = now_seconds() - p->start_s;
-    int64_t done = step - p->first_step, n_epochs = (j->n_steps + j->n_epoch - 1) / j->n_epoch;
+    int64_t done = step - p->first_step, n_epochs = (j->n_steps - 1) / j->n_epoch + 1;
     double left_s = done > 0 ? elapsed / (double)done * (double)(j->n_steps - step) : NAN;
     double per_second = elapsed > 0 ? p->items / elapsed : 0;
     if (!isnan(p->accuracy))

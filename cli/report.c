@@ -2,9 +2,12 @@
 #include "report.h"
 #include "text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 bool record_add(record *r, double loss, double ms, double items) {
     if (r->n_steps == r->capacity) {
@@ -96,6 +99,26 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
     return WF_OK;
 }
 
+static bool is_file(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+exit_status report_check(const cli *c) {
+    const char *path = c->o.json;
+    if (!path || !strcmp(path, "-")) return EXIT_DONE;
+    bool is_there = access(path, F_OK) == 0, good;
+    if (is_there && !is_file(path)) { /* opening a pipe would be seen on its other side */
+        good = access(path, W_OK) == 0;
+    } else {
+        FILE *file = fopen(path, "a");
+        good = file && fclose(file) == 0;
+        if (good && !is_there) (void)remove(path);
+    }
+    if (good) return EXIT_DONE;
+    return complain(EXIT_FAILED, "the report %.200s cannot be written: %s", path, strerror(errno));
+}
+
 exit_status report_write(const cli *c, json_t *report) {
     const char *path = c->o.json;
     exit_status status = EXIT_DONE;
@@ -104,17 +127,23 @@ exit_status report_write(const cli *c, json_t *report) {
         FILE *out = to_stdout ? stdout : fopen(path, "w");
         bool good = out && json_dumpf(report, out, JSON_INDENT(1)) == 0 && fputc('\n', out) != EOF;
         if (out && (to_stdout ? fflush(out) : fclose(out))) good = false;
+        if (!good && out && !to_stdout && is_file(path)) (void)remove(path);
         if (!good) status = complain(EXIT_FAILED, "the report %.200s cannot be written", path);
     }
     json_decref(report);
     return status;
 }
 
-void report_say_memory(const cli *c, wf_trainer *trainer) {
-    char planned[TEXT_BYTES], measured[TEXT_BYTES];
-    wf_trainer_memory memory = wf_trainer_memory_of(trainer, 0);
-    say(c, "peak    %s planned", text_of_bytes(planned, (double)memory.planned_peak_bytes));
-    if (memory.measured_peak_bytes) /* 0 before the first step */
-        say(c, ", %s measured", text_of_bytes(measured, (double)memory.measured_peak_bytes));
-    say(c, "\n");
+void report_say_memory(const cli *c, wf_trainer *trainer, bool has_run) {
+    int n_ranks = wf_program_n_ranks(wf_trainer_program(trainer));
+    for (int rank = 0; rank < n_ranks; rank++) {
+        char planned[TEXT_BYTES], measured[TEXT_BYTES];
+        wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);
+        say(c, "%-8s", rank ? "" : "peak");
+        if (n_ranks > 1) say(c, "rank %d: ", rank);
+        say(c, "%s planned", text_of_bytes(planned, (double)memory.planned_peak_bytes));
+        if (has_run)
+            say(c, ", %s measured", text_of_bytes(measured, (double)memory.measured_peak_bytes));
+        say(c, "\n");
+    }
 }

@@ -23,13 +23,15 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
 
 /* A number, or null where it is none. */
 json_t *json_number(double value);
-/* Writes to o->json, if it was given, and releases the report. */
+/* Whether o->json can be written, before the work; leaves the file as it is. */
+exit_status report_check(const cli *c);
+/* Writes to o->json, if it was given, and releases the report; leaves no half of one. */
 exit_status report_write(const cli *c, json_t *report);
 
 /* The profile as a table on c->say and as "profile" in the report. */
 void report_profile(const cli *c, wf_trainer *trainer, json_t *report);
 
-/* "peak 312.4 MiB planned, 312.4 MiB measured" */
-void report_say_memory(const cli *c, wf_trainer *trainer);
+/* "peak 312.4 MiB planned, 312.4 MiB measured", a line a rank. */
+void report_say_memory(const cli *c, wf_trainer *trainer, bool has_run);
 
 #endif

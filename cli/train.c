@@ -46,6 +46,8 @@ static exit_status check(const cli *c) {
 
 static exit_status save(run *r) {
     if (!r->c->o.out || r->saved_step == r->n_done) return EXIT_DONE;
+    if (!log_flush(&r->log))
+        return complain(EXIT_FAILED, "%s/log.jsonl cannot be written", r->c->o.out);
     wf_status status = checkpoint_save(&r->j, r->trainer, r->next);
     if (status != WF_OK) {
         progress_clear(&r->bar);
@@ -83,9 +85,9 @@ static exit_status interrupted(run *r) {
 
 /* ---- the loop ---- */
 
-static exit_status step(run *r, const wf_batch *batch) {
+/* Waiting for the batch, from `start` on, belongs to the step. */
+static exit_status step(run *r, const wf_batch *batch, double start) {
     wf_step_result result;
-    double start = now_seconds();
     wf_status status = job_step(r->trainer, batch, &result);
     double ms = (now_seconds() - start) * 1e3;
     if (status != WF_OK) {
@@ -121,11 +123,12 @@ static exit_status loop(run *r) {
     while (!bad && r->n_done < r->j.n_steps) {
         const wf_batch *batch;
         if (interrupt_status()) return interrupted(r);
+        double start = now_seconds();
         wf_status status = wf_loader_next(r->loader, &batch);
         if (status != WF_OK) return complain_of(r->c, status);
         int64_t epoch = batch->epoch;
         bool ends_epoch = batch->last_of_epoch;
-        bad = step(r, batch);
+        bad = step(r, batch, start);
         bool saves = o->save_every ? r->n_done % o->save_every == 0 : ends_epoch;
         if (!bad && saves) bad = save(r);
         if (!bad && ends_epoch) {
@@ -146,13 +149,19 @@ static exit_status prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
     if (!bad && o->resume) bad = checkpoint_read_recipe(r->c);
+    if (!bad && o->out && !o->resume) bad = checkpoint_refuse_old(r->c);
     if (!bad) bad = job_open(r->c, -1, &r->j);
     if (!bad && o->out) bad = checkpoint_folder(r->c);
+    if (!bad) bad = report_check(r->c);
     if (bad) return bad;
     job_describe(&r->j);
     wf_status status = job_trainer(&r->j, &r->trainer);
-    if (status == WF_OK && o->init && !o->resume)
-        status = wf_trainer_load_weights(r->trainer, o->init);
+    if (status != WF_OK) return complain_of(r->c, status);
+    status = job_prepare_eval(&r->j, r->trainer, WF_DATA_TEST);
+    if (status != WF_OK)
+        return job_complain_of_eval(&r->j, status,
+                                    "that is for testing; a higher --micro makes it smaller");
+    if (o->init && !o->resume) status = wf_trainer_load_weights(r->trainer, o->init);
     if (status != WF_OK) return complain_of(r->c, status);
     if (o->resume) {
         bad = checkpoint_load(&r->j, r->trainer, &r->next);
@@ -164,7 +173,7 @@ static exit_status prepare(run *r) {
     if (status != WF_OK) return complain_of(r->c, status);
     if (!log_open(&r->log, o->out, r->n_done))
         return complain(EXIT_FAILED, "%s/log.jsonl cannot be written", o->out);
-    report_say_memory(r->c, r->trainer);
+    report_say_memory(r->c, r->trainer, false);
     return EXIT_DONE;
 }
 
@@ -195,7 +204,7 @@ static exit_status finish(run *r) {
         say(r->c, "done    step %lld, loss %.4f, %.1f %s/s, median step %.1f ms\n",
             (long long)r->n_done, r->record.loss[r->record.n_steps - 1], rate,
             r->j.is_tokens ? "tokens" : "images", record_median_ms(&r->record, 0));
-    report_say_memory(r->c, r->trainer);
+    report_say_memory(r->c, r->trainer, true);
     if (o->out) say(r->c, "saved   %s/model.safetensors\n", o->out);
     return report_write(r->c, report);
 }

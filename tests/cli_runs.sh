@@ -16,6 +16,9 @@ cmp -s "$folder/a/model.safetensors" "$folder/b/model.safetensors" || fail "resu
 expect 2 "--lr 0.001, not 0.01" train --resume --out "$folder/b" --steps 9 --lr 0.01
 [[ $(sha train --resume --out "$folder/b" --steps 9 --seed 3 --micro 4) ]] || fail "an option that agrees is refused"
 
+# ---- a new run does not replace an old one ----
+expect 2 "b holds a run of 9 steps: go on with --resume, or choose another folder" $run --steps 1 --out "$folder/b"
+
 # a longer run is cut short, then goes on from an earlier checkpoint: the log follows
 report $run --steps 3 --out "$folder/c" >/dev/null
 echo '{"step":4,"epoch":0,"loss":1}' >>"$folder/c/log.jsonl"
@@ -39,6 +42,42 @@ sed -n '/"recipe": {/,/}/p' "$folder/report.json" | sed '1s/.*/{/; $s/.*/}/' >"$
     fail "64 samples in batches of 40: not 2 steps"
 [[ $(report train --model mlp --data "$folder/images" --threads 1 --batch 40 --micro 20 --epochs 1 | field steps) == 1 ]] ||
     fail "24 samples in 20 microbatches: the batch was not left out"
+
+# ---- a cosine's end counts the steps there are: here one, the last batch being left out ----
+[[ $(report train --model mlp --data "$folder/images" --threads 1 --batch 40 --micro 20 --epochs 1 --lr-schedule cosine | field lr_step) == 1 ]] ||
+    fail "cosine: it ends after the last step"
+
+# ---- the log has what a checkpoint counts as done ----
+"$WEFT" $run --steps 1000000 --save-every 1 --out "$folder/l" >/dev/null 2>&1 &
+pid=$!
+for ((i = 0; i < 600; i++)); do
+    [[ -s $folder/l/model.safetensors ]] && break
+    sleep 0.1
+done
+kill -KILL $pid
+wait $pid 2>/dev/null
+saved=$(head -c 20000 "$folder/l/state.safetensors" | grep -ao '"weft.n_steps":"[0-9]*"' | grep -o '[0-9]*')
+((saved > 0 && $(grep -c '"loss"' "$folder/l/log.jsonl") >= saved)) || fail "killed: the log lacks steps of the checkpoint"
+
+# ---- tests take a microbatch at a time; their memory is planned and printed before the run ----
+seq 1 3000 >"$folder/text"
+gpt="--model gpt2-tiny --data $folder/text --threads 1"
+"$WEFT" train $gpt --batch 32 --micro 32 --steps 1 >"$folder/said" 2>&1 || fail "gpt2-tiny: exit $?"
+peaks=$(sed -n 's/.*  *\([0-9.]* [KM]iB\) planned.*/\1/p' "$folder/said")
+[[ $(wc -l <<<"$peaks") == 2 && $(uniq <<<"$peaks" | wc -l) == 1 ]] || fail "the peaks before and after the run: $peaks"
+grep '^peak' "$folder/said" | head -1 | grep -q measured && fail "a peak is measured before the run"
+peak=$(report train $gpt --batch 32 --micro 32 --steps 1 --out "$folder/g" | sed -n '/"planned"/{n;p}' | tr -d ' ')
+report train $gpt --batch 32 --micro 32 --steps 1 --device-memory "$peak" >/dev/null
+expect 3 "1 more than" train $gpt --batch 32 --micro 32 --steps 1 --device-memory $((peak - 1))
+
+# ---- eval needs no room for training; where it does not fit, it advises what it has ----
+expect 3 "more than" train $gpt --batch 1 --steps 1 --device-memory $((peak / 2))
+report eval $gpt --batch 1 --init "$folder/g/model.safetensors" --device-memory $((peak / 2)) >/dev/null
+expect 3 "; a smaller --batch needs less" eval $gpt --init "$folder/g/model.safetensors" --device-memory 10KB
+
+# ---- all ranks ----
+"$WEFT" $run --steps 1 --plan dp=2 >"$folder/said" 2>&1
+[[ $(grep -c 'rank [01]: .* planned' "$folder/said") == 4 ]] || fail "dp=2: not two peaks before and two after"
 
 # ---- eval says what train said ----
 trained=$(report $run --steps 6 --out "$folder/e" | field test_accuracy)

@@ -19,12 +19,18 @@ expect 2 "batch is 0" $mlp --batch 0
 expect 2 "not a number" $mlp --lr nan
 expect 2 "none of sgd|adam|adamw" $mlp --optimizer lion
 expect 2 "not a size" $mlp --device-memory 2QB
+expect 2 "less than a byte" $mlp --device-memory 0
+expect 2 "less than a byte" $mlp --device-memory 0.5
 expect 2 "wants a value" $mlp --seed
 expect 2 "takes no value" $mlp --profile=yes
 expect 2 "is not an option" $mlp stray
 expect 2 "unknown key 'qq'" $mlp --plan qq=1
 expect 2 "do not divide" $mlp --micro 3
 expect 2 "give one" $mlp --epochs 1
+expect 2 "--epochs wants at least 1" train --model mlp --data synthetic --epochs 0
+expect 2 "too many steps" train --model mlp --data synthetic --image 6 --epochs 9223372036854775807
+expect 2 "never augmented" $mlp --no-augment
+expect 2 "the model reads tokens" train --model gpt2-tiny --data synthetic --no-augment
 expect 2 "--optimizer sgd" $mlp --optimizer adam --momentum 0.9
 expect 2 "the model reads images" $mlp --tokens 8
 expect 2 "only resnets" $mlp --stem small
@@ -54,6 +60,10 @@ expect 2 "cannot be read" train --config "$folder/none.json"
 # ---- the run fails: 1 ----
 expect 1 "cannot be opened" train --resume --out "$folder/none"
 expect 1 "cannot be written" $mlp --json /dev/full
+expect 1 "none/r.json cannot be written: No such" $mlp --json "$folder/none/r.json"
+grep -q loss "$folder/out" && fail "--json in no folder: said after the run"
+expect 1 "the loss of step" $mlp --lr 1e6 --steps 50 --json "$folder/half.json"
+[[ ! -e $folder/half.json ]] || fail "a failed run leaves a report"
 expect 1 "cannot be made" $mlp --out /dev/null/run
 expect 1 "none.safetensors" $mlp --init "$folder/none.safetensors"
 expect 1 "the loss of step" $mlp --lr 1e6 --steps 50
