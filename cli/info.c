@@ -57,8 +57,10 @@ static json_t *variables(void) {
     json_t *list = json_array();
     wf_variable v;
     for (int i = 0; wf_info_variable(i, &v); i++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "name", v.name, "value",
-                                              v.value, "is_set", v.is_set, "help", v.help));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:b, s:s, s:s}", "name", v.name, "value",
+                                        v.value, "is_set", v.is_set, "set_by",
+                                        v.is_set ? "environment" : "default", "help", v.help));
     return list;
 }
 
@@ -93,9 +95,9 @@ exit_status run_info(cli *c) {
         say(c, "%-10s %s\n", i ? "" : "libraries", json_string_value(entry));
     json_array_foreach(environment, i, entry) {
         const char *value = json_string_value(json_object_get(entry, "value"));
-        say(c, "%-10s %s=%s (%s)\n           %s\n", i ? "" : "variables",
+        say(c, "%-10s %s=%s (by %s)\n           %s\n", i ? "" : "variables",
             json_string_value(json_object_get(entry, "name")), value,
-            json_is_true(json_object_get(entry, "is_set")) ? "set" : "not set",
+            json_string_value(json_object_get(entry, "set_by")),
             json_string_value(json_object_get(entry, "help")));
     }
     return report_write(c,

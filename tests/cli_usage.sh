@@ -88,5 +88,8 @@ fi
 "$WEFT" $mlp --json - 2>/dev/null | head -1 | grep -qx '{' || fail "--json -: something stands before the report"
 grep -q $'\033' <("$WEFT" trian 2>&1) && fail "colours where there is no terminal"
 "$WEFT" info --json - 2>/dev/null | grep -q WEFT_LOG || fail "info: no variables"
+env -u OMP_WAIT_POLICY "$WEFT" info | grep -qF "OMP_WAIT_POLICY= (by default)" || fail "info: not who set OMP_WAIT_POLICY"
+OMP_WAIT_POLICY=passive "$WEFT" info | grep -qF 'OMP_WAIT_POLICY=passive (by environment)' || fail "info: not who set OMP_WAIT_POLICY"
+"$WEFT" info --json - 2>/dev/null | grep -q '"zlib 1' || fail "info: no zlib"
 
 finish

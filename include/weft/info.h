@@ -15,11 +15,11 @@ typedef struct wf_variable {
 extern "C" {
 #endif
 
-/* The i-th library that weft is built on, such as "oneDNN 2.6.3 (avx512_core)". Static;
+/* The i-th library that weft runs on, such as "oneDNN 2.6.3 (avx512_core)". Static;
  * NULL past the last. */
 WF_API const char *wf_info_library(int i);
 
-/* The i-th variable that weft reads; 0 past the last. */
+/* The i-th variable that weft or a library under it reads; 0 past the last. */
 WF_API int wf_info_variable(int i, wf_variable *variable_out);
 
 /* The value of a variable that weft reads, or its default; NULL for any other name. */

@@ -4,30 +4,57 @@
 
 #include <hwloc.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <weft/info.h>
 #include <zlib.h>
 
-const char *wf_info_library(int i) {
-    switch (i) {
-    case 0:
-        return wfi_kernel_library();
-    case 1:
-        return "hwloc " HWLOC_VERSION;
-    case 2:
-        return "jansson " JANSSON_VERSION;
-    case 3:
-        return "libsodium " SODIUM_VERSION_STRING;
-    case 4:
-        return "zlib " ZLIB_VERSION;
-    default:
-        return NULL;
-    }
+/* Versions of what is loaded, not of the headers weft was built with. */
+static struct { char hwloc[48], jansson[48], sodium[48], zlib[48]; } versions;
+
+static void ask_versions(void) {
+    unsigned api = hwloc_get_api_version();
+    snprintf(versions.hwloc, sizeof versions.hwloc, "hwloc (interface %u.%u.%u)", api >> 16,
+             api >> 8 & 255, api & 255);
+    snprintf(versions.jansson, sizeof versions.jansson, "jansson %.30s", jansson_version_str());
+    snprintf(versions.sodium, sizeof versions.sodium, "libsodium %.30s", sodium_version_string());
+    snprintf(versions.zlib, sizeof versions.zlib, "zlib %.30s", zlibVersion());
 }
 
+const char *wf_info_library(int i) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const char *const names[] = {wfi_kernel_library(), versions.hwloc, versions.jansson,
+                                 versions.sodium, versions.zlib};
+    pthread_once(&once, ask_versions);
+    return i >= 0 && (size_t)i < sizeof names / sizeof *names ? names[i] : NULL;
+}
+
+/* Read by the libraries, not by weft. */
+static const struct {
+    const char *name, *help;
+} of_libraries[] = {
+    {"OMP_NUM_THREADS", "OpenMP: threads; weft sets its own, --threads"},
+    {"OMP_WAIT_POLICY", "OpenMP: whether threads that wait spin (active) or sleep (passive)"},
+    {"OMP_PROC_BIND", "OpenMP: whether threads stay on their cores"},
+    {"OMP_PLACES", "OpenMP: which cores"},
+    {"ONEDNN_VERBOSE", "oneDNN: 1 or 2 prints every kernel to standard output"},
+    {"DNNL_VERBOSE", "oneDNN: the same, by its older name"},
+};
+
 int wf_info_variable(int i, wf_variable *variable_out) {
-    if (i < 0 || i >= WFI_N_ENV) return 0;
+    int k = i - WFI_N_ENV;
+    if (i < 0 || k >= (int)(sizeof of_libraries / sizeof *of_libraries)) return 0;
+    if (k >= 0) {
+        const char *value = getenv(of_libraries[k].name);
+        *variable_out = (wf_variable){.name = of_libraries[k].name,
+                                      .help = of_libraries[k].help,
+                                      .value = value ? value : "",
+                                      .is_set = value && *value};
+        return 1;
+    }
     const wfi_env *about = &wfi_env_table[i];
     *variable_out = (wf_variable){.name = about->name,
                                   .help = about->help,
