@@ -96,9 +96,9 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
     X(lr_gamma, REAL, recipe.lr_gamma, OPTIMIZER, TPB, 1, "X", "0.1", "step: by this factor")      \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPB, 0, "PLAN", "", "how the work is spread: dp=2,pp=2,cut=layer3")  \
-    X(devices, TEXT, devices, PLAN, FOR_TRAIN | FOR_BENCH | FOR_EVAL, 0, "LIST", NULL,             \
+    X(devices, TEXT, devices, PLAN, TPBE, 0, "LIST", NULL,                                         \
       "cpu:N: N ranks as threads, cores divided (as many as the plan has)")                        \
-    X(ranks, COUNT, ranks, PLAN, FOR_TRAIN | FOR_BENCH, 0, "N", "1", "ranks as processes")         \
+    X(ranks, COUNT, ranks, PLAN, TPB, 0, "N", "1", "ranks as processes")                           \
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
       "cap per rank: 2GiB, 512MB, bytes")                                                          \
                                                                                                    \
@@ -106,14 +106,14 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
       "stop after N optimizer steps, those before --resume included")                              \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "the same in epochs (1)")    \
     X(repeat, COUNT, repeat, RUN, FOR_BENCH, 0, "N", "5", "timed steps, after an untimed one")     \
-    X(init, TEXT, init, RUN, FOR_TRAIN | FOR_BENCH | FOR_EVAL, 0, "FILE", NULL,                    \
-      "weights to begin with, safetensors")                                                        \
-    X(out, TEXT, out, RUN, FOR_TRAIN, 0, "DIR", NULL, "where checkpoints, log and picture go")     \
-    X(save_every, COUNT, save_every, RUN, FOR_TRAIN, 0, "N", NULL,                                 \
+    X(init, TEXT, init, RUN, TPBE, 0, "FILE", NULL, "weights to begin with, safetensors")          \
+    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN, 0, "DIR", NULL,                                   \
+      "where checkpoints, log and picture go")                                                     \
+    X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
       "a checkpoint every N steps, not every epoch")                                               \
-    X(resume, FLAG, resume, RUN, FOR_TRAIN, 0, NULL, NULL, "go on from the checkpoint in --out")   \
-    X(profile, FLAG, profile, RUN, FOR_TRAIN | FOR_BENCH, 0, NULL, NULL,                           \
-      "time by kind of op and by kernel")                                                          \
+    X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
+      "go on from the checkpoint in --out")                                                        \
+    X(profile, FLAG, profile, RUN, TPB, 0, NULL, NULL, "time by kind of op and by kernel")         \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
     X(json, TEXT, json, RUN, TPBE | FOR_INFO, 0, "FILE", NULL,                                     \
       "write the report there; - is standard output")                                              \

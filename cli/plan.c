@@ -1,4 +1,5 @@
 /* weft plan: what a plan costs, before anything runs. */
+#include "checkpoint.h"
 #include "job.h"
 #include "report.h"
 #include "text.h"
@@ -132,11 +133,34 @@ static exit_status show(cli *c, const job *j, const wf_program *p) {
     return fits ? fits : written;
 }
 
+/* What a run would refuse. Other options of weft train are taken and change nothing here. */
+static exit_status check_ranks(const job *j) {
+    const options *o = &j->c->o;
+    int n_ranks = wf_plan_n_ranks(j->plan);
+    const char *colon = o->devices ? strchr(o->devices, ':') : NULL;
+    int64_t n_devices = o->devices ? 1 : n_ranks;
+    if (colon && !text_to_int(colon + 1, &n_devices))
+        return complain(EXIT_USAGE, "--devices: '%.60s' is not cpu:N", o->devices);
+    if (n_devices != n_ranks)
+        return complain(EXIT_USAGE, "--devices %.60s: the plan %s has %d rank%s", o->devices,
+                        wf_plan_text(j->plan), n_ranks, n_ranks == 1 ? "" : "s");
+    if (o->ranks != 1 && o->ranks != n_ranks)
+        return complain(EXIT_USAGE, "--ranks %lld: the plan %s has %d rank%s", (long long)o->ranks,
+                        wf_plan_text(j->plan), n_ranks, n_ranks == 1 ? "" : "s");
+    return EXIT_DONE;
+}
+
 exit_status run_plan(cli *c) {
     job j;
     wf_program *program;
-    exit_status bad = job_open(c, -1, &j);
+    exit_status bad = c->o.resume ? checkpoint_read_recipe(c) : EXIT_DONE;
+    if (!bad) bad = job_open(c, -1, &j);
     if (bad) return bad;
+    bad = check_ranks(&j);
+    if (bad) {
+        job_close(&j);
+        return bad;
+    }
     job_describe(&j);
     wf_status status =
         wf_program_create(c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &program);

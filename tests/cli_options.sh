@@ -85,6 +85,15 @@ refuses --devices 2 "are 3, but the plan" "$mlp --plan dp=2 --devices cpu:3"
 refuses --ranks 2 "as threads" "$mlp --ranks 2"
 refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
 
+# weft plan takes what weft train takes, so that a command's word can be exchanged
+for extra in "--ranks 1" "--devices cpu" "--devices cpu:1" "--out $folder/none" "--init $folder/none" "--save-every 3" --profile; do
+    [[ $(report ${mlp/train/plan} $extra | field fits) == true ]] || fail "weft plan $extra"
+done
+[[ ! -e $folder/none ]] || fail "weft plan makes a folder"
+refuses --devices 2 "the plan dp=1,pp=1,schedule=1f1b has 1 rank" "${mlp/train/plan} --devices cpu:2"
+refuses --devices 2 "is not cpu:N" "${mlp/train/plan} --devices cpu:x"
+refuses --ranks 2 "has 2 ranks" "${mlp/train/plan} --plan dp=2 --ranks 3"
+
 # ---- run ----
 gives --steps steps 3 "$mlp --steps 3"
 gives --epochs steps 4 "train --model mlp --data $folder/images --threads 1 --batch 32 --epochs 2"
@@ -96,6 +105,7 @@ report $mlp --out "$folder/run" >/dev/null
     fail "--out: files are missing"
 tested+=(--out)
 differs --init "$mlp --image 6" "" "--init $folder/run/model.safetensors"
+gives --resume batch 8 "plan --resume --out $folder/run"
 gives --resume steps 4 "train --resume --out $folder/run --steps 4"
 "$WEFT" $mlp --steps 3 --save-every 2 --out "$folder/every" >"$folder/said" 2>&1
 [[ $(grep -c '"step":' "$folder/every/log.jsonl") == 3 ]] || fail "--save-every: the log has not three steps"
