@@ -28,8 +28,11 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
                      wf_loader **loader_out);
 wf_status job_trainer(const job *j, wf_trainer **trainer_out);
 
+/* An evaluation takes as many samples at once as a microbatch has, or all there are. */
+int64_t job_eval_samples(const job *j, wf_data_split split);
 /* Plans the memory of job_eval on that split, if it has samples. Errors: DOES_NOT_FIT. */
 wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split split);
+#define JOB_EVAL_ADVICE "that is for testing; a higher --micro makes it smaller"
 /* Like complain_of, but with `advice` where an evaluation does not fit. */
 exit_status job_complain_of_eval(const job *j, wf_status status, const char *advice);
 

@@ -7,8 +7,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say_rank(const cli *c, const wf_program *p, int rank) {
-    wf_rank_summary r = wf_program_rank(p, rank);
+/* The program of a step, and those of a test: of whole pieces, and of what is left. */
+typedef struct programs {
+    wf_program *step, *test[2]; /* NULL: the data has no such test */
+} programs;
+
+/* Of a step, but with the peak of a test where that is higher. */
+static wf_rank_summary summary_of(const programs *all, int rank) {
+    wf_rank_summary r = wf_program_rank(all->step, rank);
+    for (int t = 0; t < 2; t++) {
+        if (!all->test[t] || rank >= wf_program_n_ranks(all->test[t])) continue;
+        wf_rank_summary test = wf_program_rank(all->test[t], rank);
+        if (test.peak_bytes <= r.peak_bytes) continue;
+        r.peak_bytes = test.peak_bytes;
+        r.bound_bytes = test.bound_bytes;
+        r.peak_unit = test.peak_unit;
+    }
+    return r;
+}
+
+static wf_status create_tests(const job *j, programs *all) {
+    int64_t n = j->about.n_test, piece = n ? job_eval_samples(j, WF_DATA_TEST) : 1;
+    const int64_t n_samples[2] = {n ? piece : 0, n % piece};
+    wf_status status = WF_OK;
+    for (int t = 0; t < 2 && status == WF_OK; t++) {
+        wf_recipe recipe = j->c->o.recipe;
+        recipe.batch = n_samples[t];
+        if (recipe.batch)
+            status = wf_program_create(j->c->ctx, j->model, &recipe, j->plan, WF_PROGRAM_FORWARD,
+                                       &all->test[t]);
+    }
+    return status;
+}
+
+static void say_rank(const cli *c, const programs *all, int rank) {
+    const wf_program *p = all->step;
+    wf_rank_summary r = summary_of(all, rank);
     char n[TEXT_BYTES], peak[TEXT_BYTES], bound[TEXT_BYTES], state[TEXT_BYTES];
     say(c, "\nrank %d: %s parameters, %d instructions\n", rank,
         text_of_count(n, (double)r.n_parameters), r.n_instructions);
@@ -27,8 +61,9 @@ static void say_rank(const cli *c, const wf_program *p, int rank) {
         text_of_bytes(bound, (double)r.bound_bytes), text_of_bytes(state, (double)r.state_bytes));
 }
 
-static json_t *rank_json(const wf_program *p, int rank) {
-    wf_rank_summary r = wf_program_rank(p, rank);
+static json_t *rank_json(const programs *all, int rank) {
+    const wf_program *p = all->step;
+    wf_rank_summary r = summary_of(all, rank);
     json_t *units = json_array();
     for (int u = 0; u < r.n_units; u++) {
         wf_unit_summary s = wf_program_unit(p, rank, u);
@@ -97,7 +132,8 @@ static void say_fitting(const cli *c, const json_t *found) {
 
 /* ---- the command ---- */
 
-static exit_status show(cli *c, const job *j, const wf_program *p) {
+static exit_status show(cli *c, const job *j, const programs *all) {
+    const wf_program *p = all->step;
     json_t *ranks = json_array(), *would_fit = json_array();
     char *text = NULL, flops[TEXT_BYTES], sent[TEXT_BYTES];
     wf_walk walk;
@@ -109,8 +145,8 @@ static exit_status show(cli *c, const job *j, const wf_program *p) {
         return complain_of(c, status);
     }
     for (int r = 0; r < wf_program_n_ranks(p); r++) {
-        say_rank(c, p, r);
-        json_array_append_new(ranks, rank_json(p, r));
+        say_rank(c, all, r);
+        json_array_append_new(ranks, rank_json(all, r));
     }
     say(c, "\none step: %s FLOP, %s between ranks\n", text_of_count(flops, walk.flops),
         text_of_bytes(sent, (double)walk.sent_bytes));
@@ -122,6 +158,11 @@ static exit_status show(cli *c, const job *j, const wf_program *p) {
         json_decref(would_fit);
         would_fit = find_fitting(j, p);
         say_fitting(c, would_fit);
+    }
+    for (int t = 0; t < 2 && status == WF_OK; t++) {
+        if (!all->test[t]) continue;
+        status = wf_program_fits(all->test[t], c->o.device_memory);
+        if (status != WF_OK) fits = job_complain_of_eval(j, status, JOB_EVAL_ADVICE);
     }
     json_t *report = json_pack("{s:s, s:s, s:o, s:o, s:b, s:o, s:f, s:I}", "weft", WEFT_VERSION,
                                "plan", wf_plan_text(j->plan), "recipe", options_recipe(&c->o),
@@ -152,7 +193,7 @@ static exit_status check_ranks(const job *j) {
 
 exit_status run_plan(cli *c) {
     job j;
-    wf_program *program;
+    programs all = {0};
     exit_status bad = c->o.resume ? checkpoint_read_recipe(c) : EXIT_DONE;
     if (!bad) bad = job_open(c, -1, &j);
     if (bad) return bad;
@@ -163,13 +204,11 @@ exit_status run_plan(cli *c) {
     }
     job_describe(&j);
     wf_status status =
-        wf_program_create(c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &program);
-    if (status != WF_OK) {
-        bad = complain_of(c, status);
-    } else {
-        bad = show(c, &j, program);
-        wf_program_destroy(program);
-    }
+        wf_program_create(c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &all.step);
+    if (status == WF_OK) status = create_tests(&j, &all);
+    bad = status == WF_OK ? show(c, &j, &all) : complain_of(c, status);
+    wf_program_destroy(all.step);
+    for (int t = 0; t < 2; t++) wf_program_destroy(all.test[t]);
     job_close(&j);
     return bad;
 }

@@ -158,9 +158,7 @@ static exit_status prepare(run *r) {
     wf_status status = job_trainer(&r->j, &r->trainer);
     if (status != WF_OK) return complain_of(r->c, status);
     status = job_prepare_eval(&r->j, r->trainer, WF_DATA_TEST);
-    if (status != WF_OK)
-        return job_complain_of_eval(&r->j, status,
-                                    "that is for testing; a higher --micro makes it smaller");
+    if (status != WF_OK) return job_complain_of_eval(&r->j, status, JOB_EVAL_ADVICE);
     if (o->init && !o->resume) status = wf_trainer_load_weights(r->trainer, o->init);
     if (status != WF_OK) return complain_of(r->c, status);
     if (o->resume) {

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An evaluation takes as many samples at once as a microbatch has. */
-static int64_t eval_samples(const job *j, wf_data_split split) {
+int64_t job_eval_samples(const job *j, wf_data_split split) {
     const wf_recipe *r = &j->c->o.recipe;
     int64_t n = split == WF_DATA_TEST ? j->about.n_test : j->about.n_train;
     int64_t piece = r->batch / r->n_micro;
@@ -21,7 +20,7 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
     bool trains = split == WF_DATA_TRAIN && j->c->command != FOR_EVAL;
     bool from_files = j->about.kind == WF_DATA_IMAGES && strcmp(o->data, "synthetic") != 0;
     config.split = split;
-    config.batch = trains ? o->recipe.batch : eval_samples(j, split);
+    config.batch = trains ? o->recipe.batch : job_eval_samples(j, split);
     config.shuffle = trains && !o->no_shuffle;
     config.augment = trains && !o->no_augment && from_files;
     config.drop_last = trains && j->drop_last;
@@ -43,7 +42,7 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
 wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split split) {
     int64_t n = split == WF_DATA_TEST ? j->about.n_test : j->about.n_train;
     if (!n) return WF_OK;
-    int64_t piece = eval_samples(j, split);
+    int64_t piece = job_eval_samples(j, split);
     wf_status status = wf_trainer_prepare_eval(trainer, piece);
     if (status == WF_OK && n % piece) status = wf_trainer_prepare_eval(trainer, n % piece);
     return status;

@@ -67,6 +67,7 @@ peaks=$(sed -n 's/.*  *\([0-9.]* [KM]iB\) planned.*/\1/p' "$folder/said")
 [[ $(wc -l <<<"$peaks") == 2 && $(uniq <<<"$peaks" | wc -l) == 1 ]] || fail "the peaks before and after the run: $peaks"
 grep '^peak' "$folder/said" | head -1 | grep -q measured && fail "a peak is measured before the run"
 peak=$(report train $gpt --batch 32 --micro 32 --steps 1 --out "$folder/g" | sed -n '/"planned"/{n;p}' | tr -d ' ')
+[[ $(report plan $gpt --batch 32 --micro 32 | field peak_bytes) == "$peak" ]] || fail "weft plan has another peak than the run"
 report train $gpt --batch 32 --micro 32 --steps 1 --device-memory "$peak" >/dev/null
 expect 3 "1 more than" train $gpt --batch 32 --micro 32 --steps 1 --device-memory $((peak - 1))
 
