@@ -32,10 +32,11 @@ exit_status checkpoint_refuse_old(const cli *c) {
     char path[4096], *steps = NULL;
     path_in(c, "state.safetensors", path, sizeof path);
     if (access(path, F_OK)) return EXIT_DONE;
-    bool is_known = wf_trainer_state_note(c->ctx, path, "weft.n_steps", &steps) == WF_OK && steps;
+    if (wf_trainer_state_note(c->ctx, path, "weft.n_steps", &steps) != WF_OK || !steps)
+        return complain(EXIT_USAGE, "--out: %s is there already; choose another folder", path);
     complain(EXIT_USAGE,
              "--out: %s holds a run of %.20s steps: go on with --resume, or choose another folder",
-             c->o.out, is_known ? steps : "unknown");
+             c->o.out, steps);
     wf_text_free(c->ctx, steps);
     return EXIT_USAGE;
 }

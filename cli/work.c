@@ -36,7 +36,10 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     config.device_memory_bytes = o->device_memory;
     config.profile = o->profile;
     config.forward_only = j->c->command == FOR_EVAL;
-    return wf_trainer_create(j->c->ctx, j->model, &o->recipe, j->plan, &config, trainer_out);
+    wf_recipe recipe = o->recipe;
+    if (config.forward_only)
+        recipe.batch = job_eval_samples(j, j->about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);
+    return wf_trainer_create(j->c->ctx, j->model, &recipe, j->plan, &config, trainer_out);
 }
 
 wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split split) {

@@ -19,6 +19,10 @@ expect 2 "--lr 0.001, not 0.01" train --resume --out "$folder/b" --steps 9 --lr 
 # ---- a new run does not replace an old one ----
 expect 2 "b holds a run of 9 steps: go on with --resume, or choose another folder" $run --steps 1 --out "$folder/b"
 
+mkdir "$folder/junk"
+echo junk >"$folder/junk/state.safetensors"
+expect 2 "state.safetensors is there already" $run --steps 1 --out "$folder/junk"
+
 # a longer run is cut short, then goes on from an earlier checkpoint: the log follows
 report $run --steps 3 --out "$folder/c" >/dev/null
 echo '{"step":4,"epoch":0,"loss":1}' >>"$folder/c/log.jsonl"
@@ -74,6 +78,8 @@ expect 3 "1 more than" train $gpt --batch 32 --micro 32 --steps 1 --device-memor
 # ---- eval needs no room for training; where it does not fit, it advises what it has ----
 expect 3 "more than" train $gpt --batch 1 --steps 1 --device-memory $((peak / 2))
 report eval $gpt --batch 1 --init "$folder/g/model.safetensors" --device-memory $((peak / 2)) >/dev/null
+small="--model mlp --data $folder/images --threads 1 --init $folder/a/model.safetensors"
+report eval $small --batch 100000 --device-memory 1MB >/dev/null # there are 16 images
 expect 3 "; a smaller --batch needs less" eval $gpt --init "$folder/g/model.safetensors" --device-memory 10KB
 
 # ---- all ranks ----
