@@ -11,7 +11,8 @@ add_custom_target(fuzzers)
 add_dependencies(tests fuzzers)
 set(WEFT_TEST_TIMEOUT 120 CACHE STRING "Seconds after which a test has failed")
 
-set(test_environment WEFT=${PROJECT_BINARY_DIR}/weft WEFT_SOURCE=${PROJECT_SOURCE_DIR}
+# Several tests share the cores, so OpenMP's threads had better not spin for long.
+set(test_environment GOMP_SPINCOUNT=1000 WEFT=${PROJECT_BINARY_DIR}/weft WEFT_SOURCE=${PROJECT_SOURCE_DIR}
   WEFT_BUILD=${PROJECT_BINARY_DIR} CC=${CMAKE_C_COMPILER})
 set(timeout ${WEFT_TEST_TIMEOUT})
 if(WEFT_SANITIZE MATCHES "thread")
