@@ -80,7 +80,8 @@ static void failure_is_sticky(void **state) {
     int list[3] = {0};
     TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
     TEST_OK(ctx, wfi_stream_push(stream, fails, ctx, NULL));
-    TEST_OK(ctx, wfi_stream_push(stream, append, list, (void *)1));
+    /* Refused if the failure is known by now, skipped if not. */
+    (void)!wfi_stream_push(stream, append, list, (void *)1);
     TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_DEVICE, "this task fails");
     assert_int_equal(list[0], 0);
     wfi_stream_destroy(stream);
@@ -96,7 +97,7 @@ static void waits_have_deadlines(void **state) {
     TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
     TEST_OK(ctx, wfi_stream_push(stream, nap, NULL, (void *)300));
     TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_TIMEOUT,
-                 "waited 20 ms for stream compute, which has done 0 of 1 tasks");
+                 "waited 20 ms for stream compute of rank 0, which has done 0 of 1 tasks");
     wfi_stream_destroy(stream);
     wfi_device_destroy(device);
     test_context_end(ctx);

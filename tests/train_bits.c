@@ -134,6 +134,128 @@ static void microbatches_only_round(void **state) {
     }
 }
 
+/* The norm is that of the gradients, though their buffer has gaps (fc2's bias of 10). */
+static void norm_is_of_gradients(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int n;
+    } all[] = {{"conv1.weight", 16 * 27},
+               {"fc1.weight", 20 * 256},
+               {"fc1.bias", 20},
+               {"fc2.weight", 200},
+               {"fc2.bias", 10}};
+    static float gradient[20 * 256];
+    wf_recipe recipe = small_recipe();
+    recipe.clip_norm = 1000;
+    wf_context *ctx = test_context();
+    wf_trainer *trainer = small_trainer(ctx, plain_net, &recipe, 1);
+    static small_batch batch;
+    small_batch_fill(&batch, 0);
+    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+    wf_step_result result;
+    TEST_OK(ctx, wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, &result));
+    double squares = 0;
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        TEST_OK(ctx, wf_trainer_read_gradient(trainer, all[k].name, gradient,
+                                              (size_t)all[k].n * sizeof *gradient));
+        for (int i = 0; i < all[k].n; i++) squares += (double)gradient[i] * gradient[i];
+    }
+    double ratio = result.gradient_norm * result.gradient_norm / squares;
+    if (!(ratio > 0.999999 && ratio < 1.000001))
+        fail_msg("norm %.9g, squared over the gradients' %.9g", result.gradient_norm, ratio);
+    /* After a forward run the gradients are gone, and that is said. */
+    TEST_OK(ctx, wf_trainer_eval(trainer, feeds, 2, SMALL_BATCH, &result));
+    TEST_REFUSED(ctx, wf_trainer_read_gradient(trainer, "fc2.bias", gradient, 40), WF_INVALID_ARG,
+                 "right after a step");
+    wf_trainer_destroy(trainer);
+    test_context_end(ctx);
+}
+
+static void scaled_loss_net(wf_graph *g, const void *config) {
+    const float *factor = config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor logits = wf_linear(wf_reshape(x, WF_SHAPE(-1, 192)), "fc", 10);
+    wf_output(logits, "logits");
+    wf_tensor loss = wf_cross_entropy(logits, y);
+    wf_loss(*factor == 1 ? loss : wf_scale(loss, *factor));
+}
+
+/* Ignored labels do not count, whatever is done to the rows; outputs need no labels. */
+static void ignored_labels(void **state) {
+    (void)state;
+    static small_batch batch;
+    small_batch_fill(&batch, 0);
+    for (int i = 0; i < 5; i++) batch.y[i] = -1;
+    double loss[2];
+    for (int k = 0; k < 2; k++) {
+        wf_context *ctx = test_context();
+        wf_model *model;
+        wf_plan *plan;
+        wf_trainer *trainer;
+        wf_recipe recipe = small_recipe();
+        wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+        config.forward_only = 1;
+        float factor = k ? 2 : 1, logits[SMALL_BATCH * 10];
+        TEST_OK(ctx,
+                wf_model_create(ctx, "scaled", scaled_loss_net, &factor, sizeof factor, &model));
+        TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+        TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
+        wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+        wf_step_result result;
+        TEST_OK(ctx, wf_trainer_eval(trainer, feeds, 2, SMALL_BATCH, &result));
+        assert_int_equal(result.n_rows, SMALL_BATCH - 5);
+        loss[k] = result.loss;
+        TEST_OK(ctx, wf_trainer_forward(trainer, feeds, 1, SMALL_BATCH, "logits", logits,
+                                        sizeof logits));
+        TEST_REFUSED(ctx, wf_trainer_eval(trainer, feeds, 1, SMALL_BATCH, &result), WF_SHAPE,
+                     "'y' was not given");
+        TEST_REFUSED(ctx, wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, &result), WF_INVALID_ARG,
+                     "forward runs only");
+        wf_trainer_destroy(trainer);
+        wf_model_destroy(model);
+        wf_plan_destroy(plan);
+        test_context_end(ctx);
+    }
+    assert_true(loss[1] > 1.999999 * loss[0] && loss[1] < 2.000001 * loss[0]);
+}
+
+/* A deadline that is over is an error, on one rank and on many; nothing crashes. */
+static void deadlines(void **state) {
+    (void)state;
+    static const char *const plans[][2] = {{"", "cpu:1"}, {"dp=2,pp=2", "cpu:4"}};
+    setenv("WEFT_DELAY_US", "200000", 1);
+    for (int k = 0; k < 2; k++) {
+        wf_context *ctx = test_context();
+        wf_model *model;
+        wf_plan *plan;
+        wf_trainer *trainer;
+        wf_recipe recipe = small_recipe();
+        recipe.n_micro = recipe.n_lanes = 2;
+        wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+        config.devices = plans[k][1];
+        config.timeout_ms = 30;
+        TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+        TEST_OK(ctx, wf_plan_parse(ctx, plans[k][0], &plan));
+        wf_status status = wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer);
+        if (status == WF_OK) {
+            static small_batch batch;
+            small_batch_fill(&batch, 0);
+            wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+            wf_step_result result;
+            status = wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, &result);
+            wf_trainer_destroy(trainer);
+        }
+        assert_int_equal(status, WF_TIMEOUT);
+        assert_non_null(strstr(wf_context_error(ctx), "waited 30 ms for stream"));
+        wf_model_destroy(model);
+        wf_plan_destroy(plan);
+        test_context_end(ctx);
+    }
+    unsetenv("WEFT_DELAY_US");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(again),
@@ -141,6 +263,9 @@ int main(void) {
         cmocka_unit_test(fast_equals_reference),
         cmocka_unit_test(resumed),
         cmocka_unit_test(microbatches_only_round),
+        cmocka_unit_test(norm_is_of_gradients),
+        cmocka_unit_test(ignored_labels),
+        cmocka_unit_test(deadlines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

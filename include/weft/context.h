@@ -40,10 +40,8 @@ typedef struct wf_context_config {
     wf_log_level log_level; /* lines above this level are dropped */
 } wf_context_config;
 
-#define WF_CONTEXT_CONFIG_INIT                                       \
-    {                                                                \
-        sizeof(wf_context_config), {0, 0, 0}, 0, 0, WF_LOG_INFO      \
-    }
+#define WF_CONTEXT_CONFIG_INIT                                                                     \
+    { sizeof(wf_context_config), {0, 0, 0}, 0, 0, WF_LOG_INFO }
 
 /* What the context's allocator has handed out so far. */
 typedef struct wf_memory_count {
@@ -59,7 +57,8 @@ extern "C" {
 
 /* `config` NULL means WF_CONTEXT_CONFIG_INIT. Errors: NO_MEMORY, INVALID_ARG
  * (struct_size is not this header's). */
-WF_API WF_NODISCARD wf_status wf_context_create(const wf_context_config *config, wf_context **ctx_out);
+WF_API WF_NODISCARD wf_status wf_context_create(const wf_context_config *config,
+                                                wf_context **ctx_out);
 
 /* NULL is allowed. Blocks that are still live are reported to the log. */
 WF_API void wf_context_destroy(wf_context *ctx);

@@ -35,7 +35,8 @@ typedef struct wf_graph_config {
     int training;  /* 0: forward only, batch norm uses running statistics, no dropout */
 } wf_graph_config;
 
-#define WF_GRAPH_CONFIG_INIT {sizeof(wf_graph_config), 1, 1}
+#define WF_GRAPH_CONFIG_INIT                                                                       \
+    { sizeof(wf_graph_config), 1, 1 }
 
 /* How a parameter starts; element i is a function of (seed, name, i) alone. */
 typedef enum wf_init_kind { WF_INIT_CONSTANT, WF_INIT_UNIFORM, WF_INIT_NORMAL } wf_init_kind;
@@ -94,7 +95,8 @@ WF_API void wf_loss(wf_tensor loss);
 
 /* ---- ops; x is [..., n] unless said; F32 unless said ---- */
 
-WF_API wf_tensor wf_matmul(wf_tensor a, wf_tensor b); /* [.., m, k] x [.., k, n], equal batch dims */
+WF_API wf_tensor wf_matmul(wf_tensor a,
+                           wf_tensor b); /* [.., m, k] x [.., k, n], equal batch dims */
 /* x [..., in], weight [out, in], bias [out] or inert: x weight^T + bias, [..., out] */
 WF_API wf_tensor wf_linear_with(wf_tensor x, wf_tensor weight, wf_tensor bias);
 /* the same with weight [in, out] */

@@ -20,7 +20,8 @@ typedef struct wf_zoo_config {
     double dropout;                  /* gpt2: after embedding, attention and MLP; 0 = none */
 } wf_zoo_config;
 
-#define WF_ZOO_CONFIG_INIT {sizeof(wf_zoo_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0}
+#define WF_ZOO_CONFIG_INIT                                                                         \
+    { sizeof(wf_zoo_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0 }
 
 #ifdef __cplusplus
 extern "C" {

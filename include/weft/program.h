@@ -15,26 +15,26 @@ typedef enum wf_program_kind { WF_PROGRAM_TRAIN, WF_PROGRAM_FORWARD } wf_program
 
 /* One unit on one rank. */
 typedef struct wf_unit_summary {
-    const char *name;         /* borrowed from the program */
-    int64_t n_parameters;     /* elements */
-    double forward_flops;     /* of one microbatch */
-    double backward_flops;    /* of one microbatch, both gradients */
-    size_t activation_bytes;  /* kept from forward to backward for one microbatch */
+    const char *name;        /* borrowed from the program */
+    int64_t n_parameters;    /* elements */
+    double forward_flops;    /* of one microbatch */
+    double backward_flops;   /* of one microbatch, both gradients */
+    size_t activation_bytes; /* kept from forward to backward for one microbatch */
 } wf_unit_summary;
 
 typedef struct wf_rank_summary {
-    int64_t n_parameters;    /* elements held */
-    size_t peak_bytes;       /* of device memory */
-    size_t bound_bytes;      /* alive at once at the worst moment: what perfect packing would reach */
-    size_t state_bytes;      /* parameters, buffers, optimizer state: live for ever */
-    const char *peak_unit;   /* at work in the worst moment */
+    int64_t n_parameters;  /* elements held */
+    size_t peak_bytes;     /* of device memory */
+    size_t bound_bytes;    /* alive at once at the worst moment: what perfect packing would reach */
+    size_t state_bytes;    /* parameters, buffers, optimizer state: live for ever */
+    const char *peak_unit; /* at work in the worst moment */
     int n_units, n_instructions;
 } wf_rank_summary;
 
 /* What walking the program without a device adds up to. */
 typedef struct wf_walk {
-    double flops;          /* of all ranks, one step */
-    size_t sent_bytes;     /* over all sends and reductions */
+    double flops;      /* of all ranks, one step */
+    size_t sent_bytes; /* over all sends and reductions */
     int64_t n_instructions;
 } wf_walk;
 

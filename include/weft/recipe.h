@@ -20,18 +20,18 @@ typedef struct wf_recipe {
     int64_t n_micro; /* microbatches per step, over all ranks; 0 = n_lanes */
     int64_t n_lanes; /* independent gradient sums, added in a fixed tree; 0 = the plan's dp */
     uint64_t seed;
-    wf_dtype dtype;  /* WF_F32 */
-    int n_threads;   /* of each rank's kernels; 0 = this process's cores / the plan's ranks */
+    wf_dtype dtype; /* WF_F32 */
+    int n_threads;  /* of each rank's kernels; 0 = this process's cores / the plan's ranks */
     wf_conv conv;
     wf_kernels kernels;
 
     wf_optimizer optimizer;
-    double lr;           /* learning rate at its highest */
-    double momentum;     /* SGD */
-    int nesterov;        /* SGD */
-    double weight_decay; /* SGD and Adam: added to the gradient; AdamW: decoupled */
+    double lr;                    /* learning rate at its highest */
+    double momentum;              /* SGD */
+    int nesterov;                 /* SGD */
+    double weight_decay;          /* SGD and Adam: added to the gradient; AdamW: decoupled */
     double beta1, beta2, epsilon; /* Adam, AdamW */
-    double clip_norm;    /* > 0: gradients are scaled down to this global norm */
+    double clip_norm;             /* > 0: gradients are scaled down to this global norm */
 
     wf_lr_schedule lr_schedule;
     int64_t warmup_steps;   /* linear from 0 to lr */
@@ -39,9 +39,11 @@ typedef struct wf_recipe {
     double lr_gamma;        /* ... times this */
 } wf_recipe;
 
-#define WF_RECIPE_INIT                                                                        \
-    {sizeof(wf_recipe), 32, 0,   0, 0,     WF_F32, 1, WF_CONV_AUTO, WF_KERNELS_FAST, WF_SGD, \
-     0.1,               0,  0,   0, 0.9,   0.999,  1e-8, 0, WF_LR_CONSTANT, 0, 0, 0.1}
+#define WF_RECIPE_INIT                                                                             \
+    {                                                                                              \
+        sizeof(wf_recipe), 32, 0, 0, 0, WF_F32, 1, WF_CONV_AUTO, WF_KERNELS_FAST, WF_SGD, 0.1, 0,  \
+            0, 0, 0.9, 0.999, 1e-8, 0, WF_LR_CONSTANT, 0, 0, 0.1                                   \
+    }
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,8 +52,9 @@ extern "C" {
 /* Learning rate of step `step`, counted from 0. */
 WF_API double wf_recipe_lr(const wf_recipe *recipe, int64_t step);
 
-/* Checks every field and resolves what is 0 for `plan`, giving *resolved_out. Errors: INVALID_ARG; the sentence names the field, its value and
- * the nearest legal ones (e.g. which microbatch counts divide the batch). */
+/* Checks every field and resolves what is 0 for `plan`, giving *resolved_out. Errors: INVALID_ARG;
+ * the sentence names the field, its value and the nearest legal ones (e.g. which microbatch counts
+ * divide the batch). */
 WF_API WF_NODISCARD wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe,
                                                 const wf_plan *plan, wf_recipe *resolved_out);
 

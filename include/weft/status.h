@@ -8,7 +8,7 @@
 #define WEFT_STATUS_H
 
 #if defined(__GNUC__)
-#define WF_API __attribute__((visibility("default")))
+#define WF_API       __attribute__((visibility("default")))
 #define WF_NODISCARD __attribute__((warn_unused_result))
 #else
 #define WF_API
@@ -16,19 +16,19 @@
 #endif
 
 /* name, value, meaning */
-#define WF_STATUS_LIST(X)                                                     \
-    X(OK, 0, "done")                                                          \
-    X(INVALID_ARG, -1, "an argument has a value that is not allowed")         \
-    X(SHAPE, -2, "shapes or dtypes do not fit together")                      \
-    X(UNSUPPORTED, -3, "legal, but not available in this build or combination") \
-    X(NO_MEMORY, -4, "host memory could not be allocated")                    \
-    X(DOES_NOT_FIT, -5, "the plan needs more device memory than it was given") \
-    X(IO, -6, "a file could not be read or written")                          \
-    X(CORRUPT, -7, "a file or message does not follow its format")            \
-    X(TIMEOUT, -8, "a wait reached its deadline")                             \
-    X(REMOTE, -9, "another rank failed")                                      \
-    X(DEVICE, -10, "a device or its library reported an error")               \
-    X(INTERRUPTED, -11, "the caller asked to stop")                           \
+#define WF_STATUS_LIST(X)                                                                          \
+    X(OK, 0, "done")                                                                               \
+    X(INVALID_ARG, -1, "an argument has a value that is not allowed")                              \
+    X(SHAPE, -2, "shapes or dtypes do not fit together")                                           \
+    X(UNSUPPORTED, -3, "legal, but not available in this build or combination")                    \
+    X(NO_MEMORY, -4, "host memory could not be allocated")                                         \
+    X(DOES_NOT_FIT, -5, "the plan needs more device memory than it was given")                     \
+    X(IO, -6, "a file could not be read or written")                                               \
+    X(CORRUPT, -7, "a file or message does not follow its format")                                 \
+    X(TIMEOUT, -8, "a wait reached its deadline")                                                  \
+    X(REMOTE, -9, "another rank failed")                                                           \
+    X(DEVICE, -10, "a device or its library reported an error")                                    \
+    X(INTERRUPTED, -11, "the caller asked to stop")                                                \
     X(BUG, -12, "weft broke one of its own rules; please report it")
 
 typedef enum wf_status {

@@ -16,7 +16,7 @@ typedef struct wf_trainer wf_trainer;
 
 typedef struct wf_trainer_config {
     size_t struct_size;
-    const char *devices;        /* "cpu:2": two CPU ranks, as threads; NULL: one a rank of the plan */
+    const char *devices; /* "cpu:2": two CPU ranks, as threads; NULL: one a rank of the plan */
     size_t device_memory_bytes; /* per rank; 0 = no cap */
     int64_t timeout_ms;         /* of every wait; 0 = 600,000 */
     int profile;                /* count time per kernel */
@@ -24,7 +24,8 @@ typedef struct wf_trainer_config {
     int forward_only;           /* only wf_trainer_eval and _forward: nothing backward is planned */
 } wf_trainer_config;
 
-#define WF_TRAINER_CONFIG_INIT {sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0}
+#define WF_TRAINER_CONFIG_INIT                                                                     \
+    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0 }
 
 /* One input of the global batch, row-major on the host, dim 0 = samples. */
 typedef struct wf_feed {
@@ -34,9 +35,9 @@ typedef struct wf_feed {
 } wf_feed;
 
 typedef struct wf_step_result {
-    double loss;          /* mean over the rows that count */
-    int64_t n_rows;       /* that count: samples or tokens, ignored labels left out */
-    int64_t n_hits;       /* rows whose largest logit is the label; 0 without labels */
+    double loss;    /* mean over the rows that count */
+    int64_t n_rows; /* that count: samples or tokens, ignored labels left out */
+    int64_t n_hits; /* rows whose largest logit is the label; 0 without labels */
     double lr;
     double gradient_norm; /* before clipping; 0 unless clipping is on */
 } wf_step_result;
@@ -56,7 +57,6 @@ typedef struct wf_profile_row {
     int64_t time_ns;
     double flops;
 } wf_profile_row;
-
 
 #ifdef __cplusplus
 extern "C" {

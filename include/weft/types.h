@@ -7,19 +7,19 @@
 #include <weft/status.h>
 
 /* name, bytes per element, name in safetensors files */
-#define WF_DTYPE_LIST(X) \
-    X(F32, 4, "F32")     \
-    X(F64, 8, "F64")     \
-    X(BF16, 2, "BF16")   \
-    X(I32, 4, "I32")     \
-    X(I64, 8, "I64")     \
+#define WF_DTYPE_LIST(X)                                                                           \
+    X(F32, 4, "F32")                                                                               \
+    X(F64, 8, "F64")                                                                               \
+    X(BF16, 2, "BF16")                                                                             \
+    X(I32, 4, "I32")                                                                               \
+    X(I64, 8, "I64")                                                                               \
     X(U8, 1, "U8")
 
 typedef enum wf_dtype {
 #define WF_DTYPE_ENUM(name, bytes, file_name) WF_##name,
     WF_DTYPE_LIST(WF_DTYPE_ENUM)
 #undef WF_DTYPE_ENUM
-    WF_N_DTYPES
+        WF_N_DTYPES
 } wf_dtype;
 
 #define WF_MAX_DIMS 6
@@ -45,7 +45,7 @@ WF_API int64_t wf_shape_n_elem(const wf_shape *shape);
 #endif
 
 /* WF_SHAPE(3, 224, 224) builds a shape in place (C only). */
-#define WF_SHAPE(...)                                                             \
+#define WF_SHAPE(...)                                                                              \
     ((wf_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 #define WF_SCALAR ((wf_shape){0, {0}})
 

@@ -87,16 +87,20 @@ static bool wait_for(cpu_stream *s, const uint64_t *counter, uint64_t target, co
     return in_time || __atomic_load_n(counter, __ATOMIC_ACQUIRE) >= target;
 }
 
+/* The deadline is one of progress: it begins anew whenever the stream has done a task. */
 static wf_status wait_event(wfi_event event, const char *who) {
     wfi_device *device = event.stream->device;
     cpu_stream *s = event.stream->state;
-    if (wait_for(s, &s->epoch, event.epoch, NULL, device->config.timeout_ms)) return WF_OK;
+    uint64_t before, now = __atomic_load_n(&s->epoch, __ATOMIC_ACQUIRE);
+    do {
+        before = now;
+        if (wait_for(s, &s->epoch, event.epoch, NULL, device->config.timeout_ms)) return WF_OK;
+        now = __atomic_load_n(&s->epoch, __ATOMIC_ACQUIRE);
+    } while (now > before);
     return wfi_fail(device->ctx, WF_TIMEOUT,
-                    "%s of rank %d waited %lld ms for stream %s, which has done %llu of %llu tasks",
-                    who, device->config.index, (long long)device->config.timeout_ms,
-                    event.stream->name,
-                    (unsigned long long)__atomic_load_n(&s->epoch, __ATOMIC_ACQUIRE),
-                    (unsigned long long)event.epoch);
+                    "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu tasks",
+                    who, (long long)device->config.timeout_ms, event.stream->name,
+                    device->config.index, (unsigned long long)now, (unsigned long long)event.epoch);
 }
 
 /* ---- the thread ---- */
@@ -172,6 +176,7 @@ static void cpu_stream_destroy(wfi_stream_queue *stream) {
 
 static wf_status push_command(wfi_stream_queue *stream, command c) {
     cpu_stream *s = stream->state;
+    WF_TRY(wfi_device_status(stream->device));
     int64_t timeout_ms = stream->device->config.timeout_ms;
     if (s->n_queued >= N_COMMANDS &&
         !wait_for(s, &s->n_started, s->n_queued - N_COMMANDS + 1, NULL, timeout_ms))
@@ -193,7 +198,8 @@ static wf_status cpu_wait(wfi_stream_queue *stream, wfi_event event) {
 }
 
 static wf_status cpu_event_wait(wfi_event event) {
-    WF_TRY(wait_event(event, "the host"));
+    wf_status status = wait_event(event, "the host");
+    if (status != WF_OK) wfi_device_fail(event.stream->device, status);
     return wfi_device_status(event.stream->device);
 }
 

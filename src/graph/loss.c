@@ -2,10 +2,37 @@
 #include "graph/graph.h"
 #include "op/op_table.h"
 
+/* The cross entropies that the loss is made of. Their labels decide which rows count:
+ * all of them must look at the same ones. */
+typedef struct search {
+    const wfi_node *found; /* the last one */
+    int32_t labels;        /* the input behind them; -1: none yet, -2: several */
+} search;
+
+static void find_cross_entropy(const wf_graph *g, int32_t v, search *s) {
+    if (v < 0 || g->values[v].node < 0) return;
+    const wfi_node *node = &g->nodes[g->values[v].node];
+    if (node->op == &wfi_op_cross_entropy) {
+        int32_t labels = wfi_value_root(g, node->in[1]);
+        s->labels = s->labels == -1 || s->labels == labels ? labels : -2;
+        s->found = node;
+        return;
+    }
+    for (int i = 0; i < node->n_in; i++) {
+        const wfi_value *in = node->in[i] < 0 ? NULL : wfi_value_at(g, node->in[i]);
+        /* Only values with one number a row: what is behind logits is no loss. */
+        if (in && in->shape.n_dims <= 1) find_cross_entropy(g, node->in[i], s);
+    }
+}
+
 void wf_loss(wf_tensor loss) {
     wf_graph *g = loss.graph;
-    if (g->status != WF_OK) return;
+    if (!g || g->status != WF_OK) return;
     char text[WFI_SHAPE_TEXT];
+    if (loss.id < 0) {
+        wfi_graph_fail(g, WF_INVALID_ARG, "wf_loss of a tensor that does not exist");
+        return;
+    }
     if (g->loss >= 0) {
         wfi_graph_fail(g, WF_INVALID_ARG, "wf_loss is called twice; add the two losses instead");
         return;
@@ -18,14 +45,17 @@ void wf_loss(wf_tensor loss) {
     }
     g->loss = loss.id;
     g->n_rows = value->shape.dim[0];
-    /* Hits and ignored labels are known where the loss is a cross entropy. */
-    wf_tensor hits = wfi_inert(g);
-    const wfi_node *producer = &g->nodes[value->node];
-    if (producer->op == &wfi_op_cross_entropy) {
-        hits = wfi_tensor(g, producer->out[1]);
-        int32_t labels = wfi_value_root(g, producer->in[1]);
-        if (g->values[labels].kind == WFI_VALUE_INPUT) g->labels = labels;
+    search s = {NULL, -1};
+    find_cross_entropy(g, loss.id, &s);
+    if (s.labels == -2) {
+        wfi_graph_fail(g, WF_UNSUPPORTED,
+                       "the loss adds cross entropies with different labels, so it is not clear "
+                       "which rows count");
+        return;
     }
+    wf_tensor hits = wfi_inert(g);
+    if (s.found) hits = wfi_tensor(g, s.found->out[1]);
+    if (s.labels >= 0 && g->values[s.labels].kind == WFI_VALUE_INPUT) g->labels = s.labels;
     wf_tensor record =
         wfi_graph_op(g, &wfi_op_loss_record, NULL, NULL, 2, (wf_tensor[]){loss, hits});
     g->record = record.id;

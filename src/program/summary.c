@@ -87,10 +87,9 @@ wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
     if (micro)
         snprintf(advice, sizeof advice, "--micro %lld would fit", (long long)micro);
     else
-        snprintf(
-            advice, sizeof advice,
-            "no microbatch count fits: parameters, gradients and optimizer state alone take %zu",
-            p->ranks[worst].state_bytes);
+        snprintf(advice, sizeof advice,
+                 "no microbatch count fits: parameters, buffers and optimizer state alone take %zu",
+                 p->ranks[worst].state_bytes);
     return wfi_fail(
         p->ctx, WF_DOES_NOT_FIT,
         "rank %d needs %zu bytes, %zu more than the %zu given; the peak is in unit %s; %s", worst,

@@ -80,6 +80,9 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
         status = prepare_all(e);
     }
     if (status != WF_OK) {
+        /* A thread may still be preparing a kernel that is about to be freed. */
+        for (int32_t r = 0; r < p->n_ranks; r++) wfi_device_fail(workers[r].device, status);
+        for (int32_t r = 0; r < p->n_ranks; r++) wfi_worker_stop(&workers[r]);
         wfi_executor_destroy(e);
         return status;
     }
@@ -123,15 +126,24 @@ static wf_status issue(wfi_executor *e) {
     return WF_OK;
 }
 
-wf_status wfi_executor_run(wfi_executor *e, wfi_step *step) {
-    e->step = step;
-    wf_status status = issue(e);
-    /* Also after a failure: nothing may run on when this returns. */
+static wf_status wait_all(const wfi_executor *e) {
+    wf_status status = WF_OK;
     for (int32_t r = 0; r < e->p->n_ranks; r++)
         for (int s = 0; s < WFI_N_STREAMS; s++) {
             wf_status waited = wfi_event_wait(wfi_stream_record(e->workers[r].streams[s]));
             if (status == WF_OK) status = waited;
         }
-    e->step = NULL;
+    return status;
+}
+
+wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
+    e->step = *step;
+    wf_status status = issue(e);
+    if (status == WF_OK) status = wait_all(e);
+    if (status == WF_OK) return WF_OK;
+    /* What is still queued is skipped on every rank, and the threads end: nothing runs on
+     * when this returns. The first sentence is the one to tell. */
+    for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_device_fail(e->workers[r].device, status);
+    for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_worker_stop(&e->workers[r]);
     return status;
 }

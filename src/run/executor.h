@@ -29,7 +29,7 @@ typedef struct wfi_executor {
     int32_t *n_group;    /* [n_instructions] how many ranks take part in it together */
     wfi_profile *profile;
     int64_t delay_us; /* > 0: random delays before each instruction, for tests */
-    wfi_step *step;   /* while one runs */
+    wfi_step step;    /* that runs, or ran last */
 } wfi_executor;
 
 /* Prepares every kernel, on the compute streams of their ranks. */
@@ -37,8 +37,9 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
                               int64_t delay_us, wfi_executor **executor_out);
 void wfi_executor_destroy(wfi_executor *e); /* NULL is allowed; the streams are idle */
 
-/* One step, to its end. */
-wf_status wfi_executor_run(wfi_executor *e, wfi_step *step);
+/* One step, to its end; what it gives back is in e->step. After a failure the trainer's
+ * devices stay failed. */
+wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step);
 
 /* ---- shared by executor.c, instructions.c and exchange.c ---- */
 

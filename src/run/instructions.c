@@ -53,7 +53,7 @@ static void clear_gaps(const wfi_executor *e, const wfi_instruction *now) {
 
 static wf_status run_segment(const wfi_executor *e, const wfi_instruction *now) {
     const wfi_segment *segment = segment_of(e, now);
-    wfi_step_args args = e->step->args;
+    wfi_step_args args = e->step.args;
     if (now->first) clear_gaps(e, now);
     args.first_sample = now->micro * e->p->graph->batch;
     for (int32_t s = 0; s < segment->n_steps; s++) {
@@ -80,7 +80,7 @@ static void add_floats(float *restrict sum, const float *restrict summand, size_
 
 static wf_status run_load(const wfi_executor *e, const wfi_instruction *now) {
     size_t bytes = wfi_value_bytes(e->p->graph, now->id);
-    const char *batch = e->step->inputs[now->id];
+    const char *batch = e->step.inputs[now->id];
     memcpy(wfi_executor_touch(e, &now->references[0], bytes), batch + (size_t)now->micro * bytes,
            bytes);
     return WF_OK;
@@ -118,20 +118,19 @@ static wf_status run_norm(const wfi_executor *e, const wfi_instruction *now) {
 }
 
 /* The global norm: the tree over a unit's sums, then over units, both in fixed order. */
-static float clip_scale(const wfi_executor *e, int32_t rank, const wfi_reference *norms,
-                        int32_t n) {
+static float clip_scale(wfi_executor *e, int32_t rank, const wfi_reference *norms, int32_t n) {
     double sum = 0;
     for (int32_t u = 0; u < n; u++)
         sum +=
             wfi_tree_sum(norms[u].bytes ? wfi_executor_touch(e, &norms[u], norms[u].bytes) : NULL,
                          norms[u].bytes / sizeof(double));
     double norm = sqrt(sum), limit = e->p->recipe.clip_norm;
-    if (rank == 0) e->step->gradient_norm = norm; /* the same on all ranks */
+    if (rank == 0) e->step.gradient_norm = norm; /* the same on all ranks */
     /* PyTorch adds 1e-6 to the norm so that a zero gradient divides well. */
     return norm > limit ? (float)(limit / (norm + 1e-6)) : 1.0f;
 }
 
-static wf_status run_update(const wfi_executor *e, const wfi_instruction *now) {
+static wf_status run_update(wfi_executor *e, const wfi_instruction *now) {
     const wf_program *p = e->p;
     const wfi_reference *r = now->references;
     int n_states = wfi_recipe_n_states(&p->recipe);
@@ -143,8 +142,8 @@ static wf_status run_update(const wfi_executor *e, const wfi_instruction *now) {
     float *param = wfi_executor_touch(e, &r[0], bytes);
     const float *gradient = wfi_executor_touch(e, &r[1], bytes);
     float *state = n_states ? wfi_executor_touch(e, &r[2], bytes * (size_t)n_states) : NULL;
-    wfi_optimizer_update(&p->recipe, e->step->lr, (int64_t)e->step->args.step, scale, param,
-                         gradient, state, bytes / sizeof *param);
+    wfi_optimizer_update(&p->recipe, e->step.lr, (int64_t)e->step.args.step, scale, param, gradient,
+                         state, bytes / sizeof *param);
     return WF_OK;
 }
 
@@ -183,7 +182,7 @@ static wf_status run_fold_stats(const wfi_executor *e, const wfi_instruction *no
 static wf_status run_report(const wfi_executor *e, const wfi_instruction *now) {
     for (int32_t k = 0; k < now->n_references; k++) {
         int64_t m = e->p->blocks[now->references[k].block].micro;
-        memcpy(e->step->records + 2 * m,
+        memcpy(e->step.records + 2 * m,
                wfi_executor_touch(e, &now->references[k], 2 * sizeof(double)), 2 * sizeof(double));
     }
     return WF_OK;
@@ -192,7 +191,7 @@ static wf_status run_report(const wfi_executor *e, const wfi_instruction *now) {
 static wf_status run_store(const wfi_executor *e, const wfi_instruction *now) {
     size_t bytes = wfi_value_bytes(e->p->graph, e->p->graph->outputs[now->id]);
     const void *value = wfi_executor_touch(e, &now->references[0], bytes);
-    void *host = e->step->outputs ? e->step->outputs[now->id] : NULL;
+    void *host = e->step.outputs ? e->step.outputs[now->id] : NULL;
     if (host) memcpy(host, value, bytes);
     return WF_OK;
 }
@@ -208,7 +207,7 @@ void wfi_executor_delay(const wfi_executor *e, int32_t i) {
     nanosleep(&time, NULL);
 }
 
-static wf_status dispatch(const wfi_executor *e, const wfi_instruction *now) {
+static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
     switch (now->kind) {
     case WFI_LOAD:
         return run_load(e, now);
@@ -245,7 +244,7 @@ static wf_status dispatch(const wfi_executor *e, const wfi_instruction *now) {
 }
 
 wf_status wfi_executor_instruction(void *self, void *argument) {
-    const wfi_executor *e = self;
+    wfi_executor *e = self;
     int32_t i = (int32_t)(intptr_t)argument;
     const wfi_instruction *now = &e->p->instructions[i];
     wfi_executor_delay(e, i);

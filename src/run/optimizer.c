@@ -2,8 +2,6 @@
 
 #include <math.h>
 
-#define NORM_BLOCK 1024
-
 static void sgd(const wf_recipe *r, float lr, float scale, float *restrict param,
                 const float *restrict gradient, float *restrict momentum, size_t n) {
     float decay = (float)r->weight_decay, mu = (float)r->momentum;
@@ -57,11 +55,11 @@ void wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step, floa
 }
 
 void wfi_gradient_squares(const float *gradient, size_t n, double *squares_out) {
-    for (size_t begin = 0; begin < n; begin += NORM_BLOCK) {
-        size_t end = begin + NORM_BLOCK < n ? begin + NORM_BLOCK : n;
+    for (size_t begin = 0; begin < n; begin += WFI_NORM_BLOCK_ELEMENTS) {
+        size_t end = begin + WFI_NORM_BLOCK_ELEMENTS < n ? begin + WFI_NORM_BLOCK_ELEMENTS : n;
         double sum = 0;
         for (size_t i = begin; i < end; i++) sum += (double)gradient[i] * (double)gradient[i];
-        squares_out[begin / NORM_BLOCK] = sum;
+        squares_out[begin / WFI_NORM_BLOCK_ELEMENTS] = sum;
     }
 }
 

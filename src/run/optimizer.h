@@ -2,7 +2,7 @@
 #ifndef WFI_OPTIMIZER_H
 #define WFI_OPTIMIZER_H
 
-#include "base/base.h"
+#include "program/program.h"
 
 #include <weft/recipe.h>
 
@@ -11,7 +11,8 @@
 void wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step, float gradient_scale,
                           float *param, const float *gradient, float *state, size_t n);
 
-/* One sum of squares for every 1,024 elements of `gradient` [n], inner order fixed. */
+/* One sum of squares for every WFI_NORM_BLOCK_ELEMENTS elements of `gradient` [n], inner order
+ * fixed. */
 void wfi_gradient_squares(const float *gradient, size_t n, double *squares_out);
 
 /* Adds n doubles over a fixed balanced tree. */

@@ -210,11 +210,12 @@ wf_status wf_trainer_read(wf_trainer *t, const char *name, void *dst, size_t dst
 
 wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, size_t dst_bytes) {
     int32_t v;
-    if (!t->keep_gradients || t->n_steps == 0)
+    const wfi_ready *last = t->ran_last;
+    if (!t->keep_gradients || !last || last->kind != WF_PROGRAM_TRAIN)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "gradients are read after a step of a trainer with keep_gradients");
+                        "gradients are read right after a step, of a trainer with keep_gradients");
     WF_TRY(find_saved(t, name, dst_bytes, &v));
-    const wf_program *p = t->ready[0]->program;
+    const wf_program *p = last->program;
     const wfi_value *value = wfi_value_at(p->graph, v);
     for (int32_t b = 0; b < p->n_blocks && value->kind == WFI_VALUE_PARAM; b++) {
         const wfi_block *block = &p->blocks[b];

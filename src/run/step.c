@@ -9,7 +9,19 @@ static int32_t find_input(const wf_graph *g, const char *name) {
     return -1;
 }
 
-static wf_status bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int n_feeds) {
+/* Whether value v is computed from `input`. */
+static bool depends_on(const wf_graph *g, int32_t v, int32_t input) {
+    if (v == input) return true;
+    if (v < 0 || g->values[v].node < 0) return false;
+    const wfi_node *node = &g->nodes[g->values[v].node];
+    for (int i = 0; i < node->n_in; i++)
+        if (depends_on(g, node->in[i], input)) return true;
+    return false;
+}
+
+/* `output`: the value that is wanted, or -1 for the loss. */
+static wf_status bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int n_feeds,
+                            int32_t output) {
     const wf_graph *g = r->program->graph;
     size_t n_micro = (size_t)r->program->recipe.n_micro;
     memset(r->inputs, 0, (size_t)g->n_values * sizeof *r->inputs);
@@ -23,9 +35,16 @@ static wf_status bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, i
                             feeds[i].bytes, (long long)r->n_samples, want);
         r->inputs[v] = feeds[i].data;
     }
-    for (int32_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == WFI_VALUE_INPUT && !r->inputs[v])
+    for (int32_t v = 0; v < g->n_values; v++) {
+        if (g->values[v].kind != WFI_VALUE_INPUT || r->inputs[v]) continue;
+        if (output < 0 || depends_on(g, output, v))
             return wfi_fail(t->ctx, WF_SHAPE, "input '%s' was not given", g->values[v].name);
+        /* Labels, say, of which the output knows nothing: zeros do. */
+        if (!r->zeros[v])
+            r->zeros[v] = wfi_alloc(t->ctx, n_micro, wfi_value_bytes(g, v), "an input");
+        if (!r->zeros[v]) return WF_NO_MEMORY;
+        r->inputs[v] = r->zeros[v];
+    }
     return WF_OK;
 }
 
@@ -51,7 +70,8 @@ static wf_status run(wf_trainer *t, wfi_ready *r, double lr, wf_step_result *res
                      .records = r->records};
     t->ran_last = r;
     WF_TRY(wfi_executor_run(r->executor, &step));
-    wf_step_result result = {.n_rows = n_rows, .lr = lr, .gradient_norm = step.gradient_norm};
+    wf_step_result result = {
+        .n_rows = n_rows, .lr = lr, .gradient_norm = r->executor->step.gradient_norm};
     double loss = 0, hits = 0;
     bool has_record = r->program->graph->record >= 0;
     for (int64_t m = 0; m < r->program->recipe.n_micro && has_record; m++) {
@@ -73,7 +93,7 @@ wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int6
         return wfi_fail(t->ctx, WF_INVALID_ARG, "a step of a trainer made for forward runs only");
     wfi_ready *r;
     WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_TRAIN, n_samples, &r));
-    WF_TRY(bind_feeds(t, r, feeds, n_feeds));
+    WF_TRY(bind_feeds(t, r, feeds, n_feeds, -1));
     WF_TRY(run(t, r, wf_recipe_lr(&t->recipe, t->n_steps), result_out));
     t->n_steps++;
     return WF_OK;
@@ -85,7 +105,6 @@ static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64
     if (n_samples < 1) return wfi_fail(t->ctx, WF_SHAPE, "a forward run of no samples");
     wfi_ready *r;
     WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_FORWARD, n_samples, &r));
-    WF_TRY(bind_feeds(t, r, feeds, n_feeds));
     const wf_graph *g = r->program->graph;
     int32_t found = -1;
     for (int32_t k = 0; k < g->n_outputs; k++) {
@@ -102,6 +121,7 @@ static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64
                             (long long)n_samples, want, dst_bytes);
         r->outputs[found] = dst;
     }
+    WF_TRY(bind_feeds(t, r, feeds, n_feeds, found < 0 ? -1 : g->outputs[found]));
     return run(t, r, 0, result_out);
 }
 

@@ -43,6 +43,9 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
 static void ready_destroy(wf_context *ctx, wfi_ready *r) {
     if (!r) return;
     wfi_executor_destroy(r->executor);
+    for (int32_t v = 0; r->zeros && v < r->program->graph->n_values; v++)
+        wfi_free(ctx, r->zeros[v]);
+    wfi_free(ctx, r->zeros);
     wf_program_destroy(r->program);
     wfi_free(ctx, r->inputs);
     wfi_free(ctx, r->outputs);
@@ -61,7 +64,8 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     r->outputs = wfi_alloc(t->ctx, (size_t)g->n_outputs, sizeof *r->outputs, "a program's outputs");
     r->records =
         wfi_alloc(t->ctx, (size_t)r->program->recipe.n_micro, 2 * sizeof(double), "records");
-    if (!r->inputs || !r->outputs || !r->records) return WF_NO_MEMORY;
+    r->zeros = wfi_alloc(t->ctx, (size_t)g->n_values, sizeof *r->zeros, "a program's inputs");
+    if (!r->inputs || !r->outputs || !r->records || !r->zeros) return WF_NO_MEMORY;
     for (int32_t k = 0; k < r->program->n_ranks; k++)
         WF_TRY(wfi_worker_grow(&t->workers[k], r->program->ranks[k].peak_bytes,
                                r->program->ranks[k].state_bytes));

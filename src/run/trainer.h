@@ -14,6 +14,7 @@ typedef struct wfi_ready {
     wfi_executor *executor;
     const void **inputs; /* [n_values] */
     void **outputs;      /* [n_outputs] */
+    void **zeros;        /* [n_values] for inputs that may be left out, made when needed */
     double *records;     /* [n_micro][2] */
 } wfi_ready;
 

@@ -33,8 +33,8 @@ int main(int argc, char **argv) {
         json_t *offsets = json_object_get(entry, "data_offsets");
         json_t *shape_entry = json_object_get(header, shape_key);
         json_t *shape_offsets = json_object_get(shape_entry, "data_offsets");
-        int n_dims = (int)json_integer_value(
-            json_array_get(json_object_get(shape_entry, "shape"), 0));
+        int n_dims =
+            (int)json_integer_value(json_array_get(json_object_get(shape_entry, "shape"), 0));
         int64_t shape[4], n = 1, wanted;
         fseek(file, (long)(8 + header_bytes) + json_integer_value(json_array_get(shape_offsets, 0)),
               SEEK_SET);

@@ -39,8 +39,7 @@ static inline void golden_fill(const char *name, float scale, float base, float 
 static inline void golden_fill_integers(const char *name, uint32_t n_values, int32_t *out,
                                         size_t n) {
     uint64_t seed = golden_seed(name);
-    for (size_t i = 0; i < n; i++)
-        out[i] = (int32_t)((golden_hash(seed, i) >> 32) % n_values);
+    for (size_t i = 0; i < n; i++) out[i] = (int32_t)((golden_hash(seed, i) >> 32) % n_values);
 }
 
 /* A parameter of ResNet-50 or GPT-2 by its name and shape. */
