@@ -5,16 +5,50 @@ static bool is_state(wfi_block_kind kind) {
     return kind == WFI_BLOCK_PARAM || kind == WFI_BLOCK_BUFFER || kind == WFI_BLOCK_STATE;
 }
 
+static size_t hash_of(wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro) {
+    uint64_t x = (uint64_t)kind * 0x9E3779B97F4A7C15u ^ (uint64_t)id * 0xBF58476D1CE4E5B9u ^
+                 (uint64_t)depth * 0x94D049BB133111EBu ^ (uint64_t)micro * 0xD6E8FEB86659FD93u;
+    return (size_t)(x ^ x >> 32);
+}
+
+/* Where the block of that name stands in the table, or would. */
+static int32_t *find_entry(const wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
+                           int64_t micro) {
+    size_t at = hash_of(kind, id, depth, micro) % l->n_table;
+    for (;; at = (at + 1) % l->n_table) {
+        if (!l->table[at]) return &l->table[at];
+        const wfi_block *b = &l->p->blocks[l->table[at] - 1];
+        if (b->kind == kind && b->id == id && b->depth == depth && b->micro == micro)
+            return &l->table[at];
+    }
+}
+
+static wf_status grow_table(wfi_lowering *l) {
+    if (l->n_table > 2 * l->n_named) return WF_OK;
+    wf_context *ctx = l->p->ctx;
+    wfi_lowering larger = *l;
+    larger.n_table = l->n_table ? 2 * l->n_table : 256;
+    larger.table = wfi_alloc(ctx, larger.n_table, sizeof *larger.table, "lowering");
+    if (!larger.table) return WF_NO_MEMORY;
+    for (size_t k = 0; k < l->n_table; k++) {
+        if (!l->table[k]) continue;
+        const wfi_block *b = &l->p->blocks[l->table[k] - 1];
+        *find_entry(&larger, b->kind, b->id, b->depth, b->micro) = l->table[k];
+    }
+    wfi_free(ctx, l->table);
+    *l = larger;
+    return WF_OK;
+}
+
 wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
                          int64_t micro, size_t bytes, int32_t *block_out) {
     wf_program *p = l->p;
-    for (int32_t b = p->n_blocks - 1; b >= 0 && p->blocks[b].rank == l->rank; b--) {
-        wfi_block *block = &p->blocks[b];
-        if (block->kind != kind || block->id != id || block->depth != depth ||
-            block->micro != micro)
-            continue;
+    WF_TRY(grow_table(l));
+    int32_t *entry = find_entry(l, kind, id, depth, micro);
+    if (*entry) {
+        wfi_block *block = &p->blocks[*entry - 1];
         if (bytes > block->bytes) block->bytes = bytes;
-        *block_out = b;
+        *block_out = *entry - 1;
         return WF_OK;
     }
     WF_TRY(WFI_GROW(p->ctx, p->blocks, p->n_blocks, p->block_capacity, "blocks"));
@@ -26,6 +60,8 @@ wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32
                                          .is_state = is_state(kind),
                                          .bytes = bytes};
     *block_out = p->n_blocks++;
+    *entry = p->n_blocks;
+    l->n_named++;
     return WF_OK;
 }
 

@@ -264,6 +264,7 @@ wf_status wfi_program_lower(wf_program *p) {
         l.packed = wfi_alloc(p->ctx, n_units * WFI_N_PARTS, sizeof *l.packed, "lowering");
         status = l.packed ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_free(p->ctx, l.packed);
+        wfi_free(p->ctx, l.table);
     }
     return status;
 }

@@ -61,6 +61,9 @@ wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
 
 int64_t wf_program_micro_that_fits(const wf_program *p, size_t memory_bytes) {
     const wf_recipe *r = &p->recipe;
+    /* State does not depend on microbatches. */
+    for (int32_t k = 0; k < p->n_ranks; k++)
+        if (p->ranks[k].state_bytes > memory_bytes) return 0;
     for (int64_t m = r->n_micro + 1; m <= r->batch && p->kind == WF_PROGRAM_TRAIN; m++) {
         if (r->batch % m || m % r->n_lanes) continue;
         wf_recipe more = *r;
