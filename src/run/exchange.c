@@ -48,8 +48,13 @@ static wf_status exchange_pair(wfi_executor *e, int32_t at) {
     WF_TRY(wfi_executor_wait_depends(e, send, to));
     WF_TRY(wfi_stream_wait(to, wfi_stream_record(from))); /* earlier sends go first */
     WF_TRY(wfi_stream_push(to, copy_received, e, (void *)(intptr_t)receive));
-    e->done[send] = e->done[receive] = wfi_stream_record(to);
-    return wfi_stream_wait(from, e->done[send]);
+    e->done[receive] = wfi_stream_record(to);
+    /* The send is a task of its own stream, too: what comes later there, to whatever
+     * rank, may count on it and on all that it waited for. */
+    WF_TRY(wfi_stream_wait(from, e->done[receive]));
+    WF_TRY(wfi_stream_push(from, do_nothing, e, NULL));
+    e->done[send] = wfi_stream_record(from);
+    return WF_OK;
 }
 
 /* ---- collectives ---- */
