@@ -18,7 +18,7 @@ typedef struct wf_trainer_config {
     size_t struct_size;
     const char *devices; /* "cpu:2": two CPU ranks, as threads; NULL: one a rank of the plan */
     size_t device_memory_bytes; /* per rank; 0 = no cap */
-    int64_t timeout_ms;         /* of every wait; 0 = 600,000 */
+    int64_t timeout_ms;         /* of a wait without progress; 0 = 600,000 */
     int profile;                /* count time per kernel */
     int keep_gradients;         /* for wf_trainer_read_gradient; costs memory */
     int forward_only;           /* only wf_trainer_eval and _forward: nothing backward is planned */
@@ -73,7 +73,8 @@ WF_API void wf_trainer_destroy(wf_trainer *trainer);
 
 /* One optimizer step on `n_samples` samples (<= the recipe's batch, a multiple of
  * its microbatches). Returns when the loss is known. Errors: SHAPE (a feed is
- * missing, unknown or of the wrong size), TIMEOUT, DEVICE. */
+ * missing, unknown or of the wrong size), TIMEOUT, DEVICE. After the last two the trainer
+ * can only be destroyed. */
 WF_API WF_NODISCARD wf_status wf_trainer_step(wf_trainer *trainer, const wf_feed *feeds,
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);

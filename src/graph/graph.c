@@ -52,14 +52,12 @@ static bool shape_is_sane(const wf_shape *shape) {
 /* ---- values, units ---- */
 
 static int32_t add_value(wf_graph *g, wfi_value value) {
-    char text[WFI_SHAPE_TEXT];
     if (g->status != WF_OK) return -1;
     if (!shape_is_sane(&value.shape)) {
         wfi_graph_fail(g, WF_SHAPE, "%s has a shape that is negative or far too large",
                        value.name ? value.name : "an op's output");
         return -1;
     }
-    (void)text;
     g->status = WFI_GROW(g->ctx, g->values, g->n_values, g->value_capacity, "a graph's values");
     if (g->status != WF_OK) return -1;
     g->values[g->n_values] = value;

@@ -205,6 +205,4 @@ wf_status wfi_graph_autodiff(wf_graph *g); /* appends B and W nodes */
 /* Chooses C16 for images where every op allows it; inserts reorders elsewhere. */
 wf_status wfi_graph_layout(wf_graph *g);
 
-/* Nodes of a unit and phase pair in order are found by scanning g->nodes. */
-
 #endif

@@ -25,7 +25,9 @@ wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_no
         kernel->label = node->op->name;
         kernel->n_operands = node->n_in + node->n_out;
         for (int k = node->n_in; k < kernel->n_operands; k++) kernel->writes[k] = true;
-        kernel->flops = node->op->flops ? node->op->flops(graph, node) : 0;
+        kernel->flops = node->op->flops
+                            ? node->op->flops(graph, node)
+                            : (double)wf_shape_n_elem(&graph->values[node->out[0]].shape);
         const char *reason = "";
         wf_status status = implementations[i]->describe(kernel, options, &reason);
         if (status == WF_OK) {
