@@ -77,7 +77,7 @@ static exit_status merge(cli *c, const options *recorded) {
         if (!option_is_given(o, id) || is_open(id, option_text(o, id, typed))) {
             if (!option_is_given(recorded, id)) continue;
             if (!option_set(o, id, old)) return complain(EXIT_FAILED, "%s", o->error);
-            o->given |= UINT64_C(1) << id;
+            o->given[id] = true;
             continue;
         }
         const char *new = option_text(o, id, typed);

@@ -53,7 +53,7 @@ static bool read_member(options *o, unsigned command, const char *key, const jso
         memcpy(why, o->error, sizeof why);
         return options_fail(o, "%.200s: %.300s", where, why);
     }
-    o->given |= UINT64_C(1) << id;
+    o->given[id] = true;
     return true;
 }
 

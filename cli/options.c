@@ -16,7 +16,6 @@ const option option_table[N_OPTIONS] = {
     OPTION_LIST(ROW)
 #undef ROW
 };
-_Static_assert(N_OPTIONS <= 64, "options.given has a bit for each");
 
 const char *const option_group_names[N_GROUPS] = {
     [GROUP_MODEL] = "Model and data",
@@ -49,7 +48,7 @@ void options_init(options *o) {
     o->recipe = recipe;
     for (option_id id = 0; id < N_OPTIONS; id++)
         if (option_table[id].fallback) (void)option_set(o, id, option_table[id].fallback);
-    o->given = 0;
+    memset(o->given, 0, sizeof o->given);
 }
 
 void options_release(options *o) {
@@ -60,7 +59,7 @@ void options_release(options *o) {
 }
 
 bool option_is_given(const options *o, option_id id) {
-    return o->given >> id & 1;
+    return o->given[id];
 }
 
 char *option_name(char *text, option_id id) {
@@ -143,7 +142,7 @@ static bool parse_words(options *o, unsigned command, int argc, char *const *arg
             value = argv[++i];
         }
         if (!option_set(o, id, value)) return false;
-        o->given |= UINT64_C(1) << id;
+        o->given[id] = true;
     }
     return true;
 }

@@ -147,7 +147,7 @@ typedef struct options {
     int words, no_shuffle, no_augment, normalize, stem, loss;
     int resume, profile, program, quiet;
     wf_recipe recipe;
-    uint64_t given;  /* bit i: option i was given */
+    bool given[N_OPTIONS];
     char error[600]; /* the sentence, after a function has returned false */
 } options;
 

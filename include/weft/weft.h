@@ -7,6 +7,7 @@
 
 #include <weft/checkpoint.h>
 #include <weft/context.h>
+#include <weft/costs.h>
 #include <weft/data.h>
 #include <weft/graph.h>
 #include <weft/info.h>

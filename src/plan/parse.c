@@ -57,10 +57,18 @@ static wf_status parse_cut(wf_plan *plan, const field *f) {
     return plan->cut ? WF_OK : WF_NO_MEMORY;
 }
 
+static wf_status parse_hold(wf_plan *plan, const field *f) {
+    return parse_axis(plan, f, &plan->hold);
+}
+
 static const struct {
     const char *key;
     wf_status (*parse)(wf_plan *plan, const field *f);
-} keys[] = {{"dp", parse_dp}, {"pp", parse_pp}, {"schedule", parse_schedule}, {"cut", parse_cut}};
+} keys[] = {{"dp", parse_dp},
+            {"pp", parse_pp},
+            {"schedule", parse_schedule},
+            {"cut", parse_cut},
+            {"hold", parse_hold}};
 
 static wf_status parse_field(wf_plan *plan, const field *f, unsigned *seen) {
     for (unsigned k = 0; k < WFI_COUNT(keys); k++) {
@@ -71,9 +79,10 @@ static wf_status parse_field(wf_plan *plan, const field *f, unsigned *seen) {
         *seen |= 1u << k;
         return keys[k].parse(plan, f);
     }
-    return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                    "plan: unknown key '%s' at position %d; the keys are dp, pp, schedule, cut",
-                    f->key, f->position);
+    return wfi_fail(
+        plan->ctx, WF_INVALID_ARG,
+        "plan: unknown key '%s' at position %d; the keys are dp, pp, schedule, cut, hold", f->key,
+        f->position);
 }
 
 static wf_status parse_text(wf_plan *plan, char *scratch) {
@@ -96,15 +105,22 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
     if (plan->cut && plan->pp == 1)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: cut=%s needs stages to cut into; add pp=2 or more", plan->cut);
+    if (plan->hold && !plan->schedule->search)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: hold=%d has no effect on schedule=%s, which needs what it needs; "
+                        "schedule=auto heeds it",
+                        plan->hold, plan->schedule->name);
     return WF_OK;
 }
 
 static wf_status canonical_text(wf_plan *plan) {
-    plan->text = plan->cut ? wfi_sprintf(plan->ctx, "dp=%d,pp=%d,schedule=%s,cut=%s", plan->dp,
-                                         plan->pp, plan->schedule->name, plan->cut)
-                           : wfi_sprintf(plan->ctx, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp,
-                                         plan->schedule->name);
-    return plan->text ? WF_OK : WF_NO_MEMORY;
+    wfi_text text;
+    wfi_text_init(&text, plan->ctx);
+    wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
+    if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
+    if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
+    plan->text = text.data;
+    return wfi_text_status(&text);
 }
 
 wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
@@ -122,7 +138,7 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
     if (status == WF_OK) {
         plan->ctx = ctx;
         plan->dp = plan->pp = 1;
-        plan->schedule = &wfi_schedule_1f1b;
+        plan->schedule = wfi_schedule_find("1f1b");
         status = parse_text(plan, scratch);
     }
     if (status == WF_OK) status = canonical_text(plan);
@@ -137,13 +153,25 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
 }
 
 wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out) {
-    return wf_plan_parse(plan->ctx, plan->text, plan_out);
+    WF_TRY(wf_plan_parse(plan->ctx, plan->text, plan_out));
+    wf_status status = plan->costs ? wf_plan_use_costs(*plan_out, plan->costs) : WF_OK;
+    if (status != WF_OK) wf_plan_destroy(*plan_out);
+    return status;
+}
+
+wf_status wf_plan_use_costs(wf_plan *plan, const wf_costs *costs) {
+    wf_costs *copy;
+    WF_TRY(wfi_costs_copy(plan->ctx, costs, &copy));
+    wf_costs_destroy(plan->costs);
+    plan->costs = copy;
+    return WF_OK;
 }
 
 void wf_plan_destroy(wf_plan *plan) {
     if (!plan) return;
     wfi_free(plan->ctx, plan->cut);
     wfi_free(plan->ctx, plan->text);
+    wf_costs_destroy(plan->costs);
     wfi_free(plan->ctx, plan);
 }
 

@@ -3,6 +3,7 @@
 #define WFI_PLAN_H
 
 #include "graph/graph.h"
+#include "plan/costs.h"
 #include "plan/schedule/schedule.h"
 
 #include <weft/plan.h>
@@ -15,8 +16,10 @@ struct wf_plan {
     wf_context *ctx;
     int dp, pp;
     const wfi_schedule *schedule;
-    char *cut;  /* "A+B" as given, NULL = balance */
-    char *text; /* canonical */
+    int hold;        /* most microbatches a stage may hold, for auto; 0 = not given */
+    char *cut;       /* "A+B" as given, NULL = balance */
+    char *text;      /* canonical */
+    wf_costs *costs; /* NULL: computed from the graph */
 };
 
 /* How many buffers of a parameter's size the optimizer keeps. */
@@ -26,7 +29,13 @@ int wfi_recipe_n_states(const wf_recipe *recipe);
 wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);
 
 /* Which unit begins each stage: first_unit_out[pp + 1], the last one n_units.
- * Errors: INVALID_ARG: more stages than units, an unknown or disordered cut. */
-wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, int32_t *first_unit_out);
+ * `costs` are those of the graph's units. Errors: INVALID_ARG: more stages than units, an
+ * unknown or disordered cut. */
+wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,
+                          int32_t *first_unit_out);
+
+/* The plan's costs, or computed ones; a copy that the caller destroys. Errors: INVALID_ARG:
+ * they are of another model. */
+wf_status wfi_plan_costs(const wf_plan *plan, const wf_graph *g, wf_costs **costs_out);
 
 #endif

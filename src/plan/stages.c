@@ -1,5 +1,4 @@
-/* Which units form which pipeline stage: by the cuts given, or balanced by FLOPs. */
-#include "graph/op.h"
+/* Which units form which pipeline stage: by the cuts given, or balanced by their costs. */
 #include "plan/plan.h"
 
 #include <string.h>
@@ -40,32 +39,24 @@ static wf_status stages_by_cut(const wf_plan *plan, const wf_graph *g, int32_t *
     return WF_OK;
 }
 
-static void unit_flops(const wf_graph *g, double *flops_out) {
-    for (int32_t u = 0; u < g->n_units; u++) flops_out[u] = 0;
-    for (int32_t n = 0; n < g->n_nodes; n++) {
-        const wfi_node *node = &g->nodes[n];
-        if (!node->dead && node->op->flops) flops_out[node->unit] += node->op->flops(g, node);
-    }
-}
-
 /* Smallest possible heaviest stage, by dynamic programming over (stages, units). */
-static wf_status stages_balanced(const wf_plan *plan, const wf_graph *g, int32_t *first_unit_out) {
-    int32_t n = g->n_units;
+static wf_status stages_balanced(const wf_plan *plan, const wf_costs *costs,
+                                 int32_t *first_unit_out) {
+    int32_t n = costs->n_units;
+    wf_context *ctx = plan->ctx;
     int pp = plan->pp;
     size_t row = (size_t)n + 1;
-    double *flops = wfi_alloc(g->ctx, row, sizeof *flops, "stages");
-    double *best = wfi_alloc(g->ctx, row * ((size_t)pp + 1), sizeof *best, "stages");
-    int32_t *from = wfi_alloc(g->ctx, row * ((size_t)pp + 1), sizeof *from, "stages");
-    wf_status status = flops && best && from ? WF_OK : WF_NO_MEMORY;
+    double *best = wfi_alloc(ctx, row * ((size_t)pp + 1), sizeof *best, "stages");
+    int32_t *from = wfi_alloc(ctx, row * ((size_t)pp + 1), sizeof *from, "stages");
+    wf_status status = best && from ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
-        unit_flops(g, flops);
         for (size_t i = 0; i < row * ((size_t)pp + 1); i++) best[i] = 1e300;
         best[0] = 0;
         for (int s = 1; s <= pp; s++)
             for (int32_t end = s; end <= n - (pp - s); end++) {
                 double sum = 0;
                 for (int32_t begin = end - 1; begin >= s - 1; begin--) {
-                    sum += flops[begin];
+                    sum += costs->units[begin].forward_us + costs->units[begin].backward_weight_us;
                     double before = best[(size_t)(s - 1) * row + (size_t)begin];
                     double worst = before > sum ? before : sum;
                     if (worst < best[(size_t)s * row + (size_t)end]) {
@@ -79,13 +70,13 @@ static wf_status stages_balanced(const wf_plan *plan, const wf_graph *g, int32_t
             first_unit_out[s - 1] = end;
         }
     }
-    wfi_free(g->ctx, flops);
-    wfi_free(g->ctx, best);
-    wfi_free(g->ctx, from);
+    wfi_free(ctx, best);
+    wfi_free(ctx, from);
     return status;
 }
 
-wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, int32_t *first_unit_out) {
+wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,
+                          int32_t *first_unit_out) {
     if (plan->pp > g->n_units)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: pp=%d stages, but the model has %d units; pp can be at most that",
@@ -93,5 +84,15 @@ wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, int32_t *first
     first_unit_out[0] = 0;
     first_unit_out[plan->pp] = g->n_units;
     return plan->cut ? stages_by_cut(plan, g, first_unit_out)
-                     : stages_balanced(plan, g, first_unit_out);
+                     : stages_balanced(plan, costs, first_unit_out);
+}
+
+wf_status wfi_plan_costs(const wf_plan *plan, const wf_graph *g, wf_costs **costs_out) {
+    if (!plan->costs) return wfi_costs_compute(g, costs_out);
+    bool same = plan->costs->n_units == g->n_units;
+    for (int32_t u = 0; u < g->n_units && same; u++)
+        same = !strcmp(plan->costs->units[u].name, g->units[u].name);
+    if (!same)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: its costs are of another model's units");
+    return wfi_costs_copy(g->ctx, plan->costs, costs_out);
 }

@@ -33,7 +33,8 @@ static wf_status create_all(wf_program *p, const wf_model *model, const wf_plan 
     p->first_unit = wfi_alloc(p->ctx, (size_t)p->n_stages + 1, sizeof *p->first_unit, "stages");
     p->ranks = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *p->ranks, "ranks");
     if (!p->first_unit || !p->ranks) return WF_NO_MEMORY;
-    WF_TRY(wfi_plan_stages(plan, p->graph, p->first_unit));
+    WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
+    WF_TRY(wfi_plan_stages(plan, p->graph, p->costs, p->first_unit));
     WF_TRY(wfi_program_copy_code(p, &p->code));
     WF_TRY(wfi_program_lower(p));
     WF_TRY(wfi_program_depend(p));
@@ -85,6 +86,7 @@ void wf_program_destroy(wf_program *p) {
     wf_graph_destroy(p->graph);
     wf_model_destroy(p->model);
     wf_plan_destroy(p->plan);
+    wf_costs_destroy(p->costs);
     wfi_free(p->ctx, p->first_unit);
     wfi_free(p->ctx, p->ranks);
     wfi_free(p->ctx, p->blocks);

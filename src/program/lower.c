@@ -225,38 +225,23 @@ static wf_status add_state_blocks(wfi_lowering *l) {
     return WF_OK;
 }
 
-static wf_status lower_actions(wfi_lowering *l) {
-    wf_program *p = l->p;
-    int n_micro = (int)wfi_program_micro_per_replica(p);
-    wfi_action *actions = wfi_alloc(p->ctx, 3 * (size_t)n_micro, sizeof *actions, "a schedule");
-    if (!actions) return WF_NO_MEMORY;
-    int n = 0;
-    if (p->kind == WF_PROGRAM_TRAIN)
-        n = p->plan->schedule->make(p->n_stages, l->stage, n_micro, actions);
-    else
-        for (; n < n_micro; n++) actions[n] = (wfi_action){WFI_ACTION_F, l->stage, 0, n};
-    wf_status status = WF_OK;
-    for (int k = 0; k < n && status == WF_OK; k++) status = emit_action(l, &actions[k]);
-    wfi_free(p->ctx, actions);
-    return status;
-}
-
 static wf_status lower_rank(wfi_lowering *l) {
     wf_program *p = l->p;
     l->lookahead[0] = l->lookahead[1] = -1;
     WF_TRY(add_state_blocks(l));
-    WF_TRY(lower_actions(l));
+    for (int k = 0; k < l->actions->n; k++) WF_TRY(emit_action(l, &l->actions->actions[k]));
     WF_TRY(wfi_lower_report(l));
     if (p->kind == WF_PROGRAM_FORWARD) return emit_outputs(l);
     return wfi_lower_finish(l);
 }
 
-wf_status wfi_program_lower(wf_program *p) {
+static wf_status lower_lists(wf_program *p, const wfi_action_list *lists) {
     size_t n_units = (size_t)p->graph->n_units;
     wf_status status = WF_OK;
     for (int32_t rank = 0; rank < p->n_ranks && status == WF_OK; rank++) {
         wfi_lowering l = {
             .p = p, .rank = rank, .stage = rank % p->n_stages, .replica = rank / p->n_stages};
+        l.actions = &lists[l.stage];
         l.first_unit = p->first_unit[l.stage];
         l.end_unit = p->first_unit[l.stage + 1];
         p->ranks[rank].stage = l.stage;
@@ -266,5 +251,13 @@ wf_status wfi_program_lower(wf_program *p) {
         wfi_free(p->ctx, l.packed);
         wfi_free(p->ctx, l.table);
     }
+    return status;
+}
+
+wf_status wfi_program_lower(wf_program *p) {
+    wfi_action_list *lists;
+    WF_TRY(wfi_program_schedule(p, &lists));
+    wf_status status = lower_lists(p, lists);
+    wfi_schedule_free(p->ctx, lists, p->n_stages);
     return status;
 }

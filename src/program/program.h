@@ -218,6 +218,7 @@ struct wf_program {
 
     int32_t n_ranks, n_stages, n_replicas;
     int32_t *first_unit; /* [n_stages + 1] */
+    wf_costs *costs;     /* of the graph's units */
     wfi_rank *ranks;
     wfi_block *blocks;
     wfi_instruction *instructions;
@@ -256,6 +257,8 @@ size_t wfi_norm_begin(const wf_graph *g, int32_t unit);
 
 /* ---- passes ---- */
 
+/* The actions of each stage [n_stages]; free with wfi_schedule_free. */
+wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out);
 wf_status wfi_program_lower(wf_program *p);
 /* Reads and writes -> dependencies; drops those that others imply. */
 wf_status wfi_program_depend(wf_program *p);

@@ -3,16 +3,14 @@
  * stage microbatches. On one stage it is plain gradient accumulation. */
 #include "plan/schedule/schedule.h"
 
-static int make(int n_stages, int stage, int n_micro, wfi_action *actions_out) {
-    int n_warm = n_stages - 1 - stage < n_micro ? n_stages - 1 - stage : n_micro, n = 0;
-    for (int m = 0; m < n_warm; m++) actions_out[n++] = (wfi_action){WFI_ACTION_F, stage, 0, m};
+static void rule(int n_stages, int stage, int n_micro, wfi_action_list *list) {
+    int n_warm = (int)wfi_min_i64(n_stages - 1 - stage, n_micro);
+    for (int m = 0; m < n_warm; m++) wfi_action_push(list, WFI_ACTION_F, stage, m);
     for (int m = n_warm; m < n_micro; m++) {
-        actions_out[n++] = (wfi_action){WFI_ACTION_F, stage, 0, m};
-        actions_out[n++] = (wfi_action){WFI_ACTION_BW, stage, 0, m - n_warm};
+        wfi_action_push(list, WFI_ACTION_F, stage, m);
+        wfi_action_push(list, WFI_ACTION_BW, stage, m - n_warm);
     }
-    for (int m = n_micro - n_warm; m < n_micro; m++)
-        actions_out[n++] = (wfi_action){WFI_ACTION_BW, stage, 0, m};
-    return n;
+    for (int m = n_micro - n_warm; m < n_micro; m++) wfi_action_push(list, WFI_ACTION_BW, stage, m);
 }
 
-const wfi_schedule wfi_schedule_1f1b = {"1f1b", "one forward, one backward", false, make};
+const wfi_schedule wfi_schedule_1f1b = {"1f1b", "one forward, one backward", false, rule, NULL};

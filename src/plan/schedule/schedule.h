@@ -1,13 +1,14 @@
-/* A pipeline schedule is data: for one stage, an ordered list of actions. Private.
+/* A pipeline schedule is data: for each stage, an ordered list of actions. Private.
  *
  * F runs a stage forward on a microbatch, B gives the gradient of its input, W
  * the gradient of its weights, BW both at once. Each schedule is a pure function in
- * a file of its own; a pass (program/lower.c) adds sends and receives.
+ * a file of its own; a pass (program/lower.c) adds sends and receives. Most follow a
+ * rule that looks at one stage only; auto searches over all stages, with their times.
  */
 #ifndef WFI_SCHEDULE_H
 #define WFI_SCHEDULE_H
 
-#include <stdbool.h>
+#include "base/base.h"
 
 typedef enum wfi_action_kind {
     WFI_ACTION_F,
@@ -21,20 +22,53 @@ typedef struct wfi_action {
     int stage, chunk, micro; /* micro counts from 0 within the replica */
 } wfi_action;
 
+typedef struct wfi_action_list {
+    wfi_action *actions; /* room for 3 * n_micro */
+    int n;
+} wfi_action_list;
+
+/* Of one microbatch on one stage, in any one unit of time. BW takes backward + weight. */
+typedef struct wfi_stage_times {
+    double forward, backward, weight;
+} wfi_stage_times;
+
+/* What a schedule is made for. */
+typedef struct wfi_schedule_request {
+    int n_stages, n_micro;
+    const wfi_stage_times *times; /* [n_stages] */
+    double transfer;              /* from a stage to its neighbour; takes no compute */
+    /* Most microbatches that a stage may hold, from the begin of F to the end of W (or
+     * BW); at least 1. Only auto heeds it, the others have a fixed need. */
+    int hold;
+    /* What auto makes small: 0, the time from the first begin to the last end; 1, the longest
+     * time that any one stage takes, as where steps overlap (Zero Bubble's measure). */
+    int by_stage_span;
+} wfi_schedule_request;
+
 typedef struct wfi_schedule {
     const char *name;
     const char *help;
     bool splits_weight; /* uses B and W instead of BW */
-    /* Writes stage `stage`'s actions; room for 3 * n_micro. Returns how many. */
-    int (*make)(int n_stages, int stage, int n_micro, wfi_action *actions_out);
+    /* Appends stage `stage`'s actions. NULL for a schedule that searches. */
+    void (*rule)(int n_stages, int stage, int n_micro, wfi_action_list *list);
+    /* Appends all stages' actions to lists [n_stages]. NULL for one with a rule. */
+    wf_status (*search)(wf_context *ctx, const wfi_schedule_request *request,
+                        wfi_action_list *lists);
 } wfi_schedule;
-
-extern const wfi_schedule wfi_schedule_gpipe;
-extern const wfi_schedule wfi_schedule_1f1b;
 
 /* All of them, NULL-terminated. */
 extern const wfi_schedule *const wfi_schedules[];
 /* NULL if there is none of that name. */
 const wfi_schedule *wfi_schedule_find(const char *name);
+
+/* One list a stage; the caller frees them. */
+wf_status wfi_schedule_make(wf_context *ctx, const wfi_schedule *schedule,
+                            const wfi_schedule_request *request, wfi_action_list **lists_out);
+void wfi_schedule_free(wf_context *ctx, wfi_action_list *lists, int n_stages);
+
+static inline void wfi_action_push(wfi_action_list *list, wfi_action_kind kind, int stage,
+                                   int micro) {
+    list->actions[list->n++] = (wfi_action){kind, stage, 0, micro};
+}
 
 #endif

@@ -1,0 +1,61 @@
+/* A timeline: what each stream of each rank did when, in one step; measured or simulated.
+ * Drawings, traces and the division of a rank's time are made from it.
+ */
+#ifndef WEFT_TIMELINE_H
+#define WEFT_TIMELINE_H
+
+#include <weft/costs.h>
+#include <weft/program.h>
+
+typedef struct wf_timeline wf_timeline;
+
+typedef enum wf_span_kind {
+    WF_SPAN_FORWARD,
+    WF_SPAN_BACKWARD,        /* gradient of what goes in */
+    WF_SPAN_WEIGHT,          /* gradient of the weights */
+    WF_SPAN_BACKWARD_WEIGHT, /* both */
+    WF_SPAN_UPDATE,          /* optimizer, statistics, sums within a rank, packing */
+    WF_SPAN_TRANSFER,        /* send, receive */
+    WF_SPAN_REDUCE,          /* sums and gathers over ranks */
+    WF_SPAN_HOST             /* to and from the host */
+} wf_span_kind;
+
+/* One instruction. Times in microseconds from the begin of the step. */
+typedef struct wf_span {
+    wf_span_kind kind;
+    int rank;
+    const char *stream; /* "compute", "copy", "send", "receive" or "reduce"; static */
+    const char *name;   /* "forward layer3.0"; borrowed from the timeline */
+    const char *unit;   /* or ""; borrowed */
+    int64_t micro;      /* global microbatch, or -1 */
+    double begin_us, end_us;
+} wf_span;
+
+/* How a rank spends the step; the four add up to it. Compute: its compute stream works.
+ * Of the rest: transfer: what it needs next is on its way; bubble: what it needs next does
+ * not exist yet, or it has nothing left to do; wait: everything is there, and still it does
+ * not work (waking up, queues, the host). */
+typedef struct wf_rank_time {
+    double compute_us, transfer_us, bubble_us, wait_us;
+} wf_rank_time;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Walks the program with a clock for each stream. `costs` NULL: the program's own. */
+WF_API WF_NODISCARD wf_status wf_program_simulate(const wf_program *program, const wf_costs *costs,
+                                                  wf_timeline **timeline_out);
+
+WF_API double wf_timeline_step_us(const wf_timeline *timeline);
+WF_API int wf_timeline_n_ranks(const wf_timeline *timeline);
+WF_API int wf_timeline_n_spans(const wf_timeline *timeline);
+/* Spans of one stream stand in the order of time. */
+WF_API wf_span wf_timeline_span(const wf_timeline *timeline, int i);
+WF_API wf_rank_time wf_timeline_rank(const wf_timeline *timeline, int rank);
+WF_API void wf_timeline_destroy(wf_timeline *timeline); /* NULL is allowed */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

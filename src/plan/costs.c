@@ -1,0 +1,131 @@
+#include "plan/costs.h"
+#include "graph/op.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A core of 2020 or later: what a convolution and what a copy reach. Computed costs serve
+ * to compare units and schedules, so only the ratio of these matters much. */
+#define FLOPS_PER_US 100e3
+#define BYTES_PER_US 10e3
+#define MESSAGE_US   20
+
+static wf_status allocate(wf_context *ctx, int32_t n_units, wf_costs **costs_out) {
+    wf_costs *costs = wfi_alloc(ctx, 1, sizeof *costs, "costs");
+    if (!costs) return WF_NO_MEMORY;
+    *costs = (wf_costs){.ctx = ctx, .n_units = n_units};
+    costs->units = wfi_alloc(ctx, (size_t)n_units, sizeof *costs->units, "costs");
+    if (!costs->units) {
+        wf_costs_destroy(costs);
+        return WF_NO_MEMORY;
+    }
+    *costs_out = costs;
+    return WF_OK;
+}
+
+static wf_status name_unit(wf_costs *costs, int32_t u, const char *name) {
+    costs->units[u].name = wfi_strdup(costs->ctx, name);
+    return costs->units[u].name ? WF_OK : WF_NO_MEMORY;
+}
+
+wf_status wfi_costs_create(wf_context *ctx, const wf_graph *g, wf_costs **costs_out) {
+    wf_costs *costs;
+    WF_TRY(allocate(ctx, g->n_units, &costs));
+    for (int32_t u = 0; u < g->n_units; u++)
+        if (name_unit(costs, u, g->units[u].name) != WF_OK) {
+            wf_costs_destroy(costs);
+            return WF_NO_MEMORY;
+        }
+    costs->rates = (wf_rates){MESSAGE_US, 1 / BYTES_PER_US, 1 / BYTES_PER_US};
+    *costs_out = costs;
+    return WF_OK;
+}
+
+/* As long as its arithmetic, and as moving its operands through memory. */
+static double node_us(const wf_graph *g, const wfi_node *node) {
+    double bytes = 0, flops = node->op->flops ? node->op->flops(g, node) : 0;
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i] >= 0) bytes += (double)wfi_value_bytes(g, node->in[i]);
+    for (int i = 0; i < node->n_out; i++)
+        if (node->out[i] >= 0) bytes += (double)wfi_value_bytes(g, node->out[i]);
+    return flops / FLOPS_PER_US + bytes / BYTES_PER_US;
+}
+
+wf_status wfi_costs_compute(const wf_graph *g, wf_costs **costs_out) {
+    WF_TRY(wfi_costs_create(g->ctx, g, costs_out));
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *node = &g->nodes[n];
+        if (node->dead) continue;
+        if (node->op->flags & WFI_OP_ALIAS && g->values[node->out[0]].alias >= 0) continue;
+        wf_unit_cost *unit = &(*costs_out)->units[node->unit];
+        double us = node_us(g, node);
+        if (node->phase == WFI_F) {
+            unit->forward_us += us;
+            continue;
+        }
+        *(node->phase == WFI_B ? &unit->backward_us : &unit->weight_us) += us;
+        unit->backward_weight_us += us;
+    }
+    return WF_OK;
+}
+
+wf_status wfi_costs_copy(wf_context *ctx, const wf_costs *costs, wf_costs **copy_out) {
+    wf_costs *copy;
+    WF_TRY(allocate(ctx, costs->n_units, &copy));
+    copy->rates = costs->rates;
+    copy->is_measured = costs->is_measured;
+    wf_status status = WF_OK;
+    for (int32_t u = 0; u < costs->n_units && status == WF_OK; u++) {
+        copy->units[u] = costs->units[u];
+        status = name_unit(copy, u, costs->units[u].name);
+    }
+    if (status != WF_OK) {
+        wf_costs_destroy(copy);
+        return status;
+    }
+    *copy_out = copy;
+    return WF_OK;
+}
+
+wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs) {
+    wf_costs *computed;
+    WF_TRY(wfi_costs_compute(g, &computed));
+    for (int32_t u = 0; u < costs->n_units; u++) {
+        wf_unit_cost *unit = &costs->units[u];
+        const wf_unit_cost *model = &computed->units[u];
+        double share =
+            model->backward_weight_us > 0 ? model->weight_us / model->backward_weight_us : 0;
+        if (isnan(unit->backward_us)) unit->backward_us = (1 - share) * unit->backward_weight_us;
+        if (isnan(unit->weight_us)) unit->weight_us = share * unit->backward_weight_us;
+        if (isnan(unit->backward_weight_us))
+            unit->backward_weight_us = unit->backward_us + unit->weight_us;
+    }
+    wf_costs_destroy(computed);
+    return WF_OK;
+}
+
+/* ---- public ---- */
+
+int wf_costs_n_units(const wf_costs *costs) {
+    return costs->n_units;
+}
+
+wf_unit_cost wf_costs_unit(const wf_costs *costs, int unit) {
+    return costs->units[unit];
+}
+
+wf_rates wf_costs_rates(const wf_costs *costs) {
+    return costs->rates;
+}
+
+int wf_costs_is_measured(const wf_costs *costs) {
+    return costs->is_measured;
+}
+
+void wf_costs_destroy(wf_costs *costs) {
+    if (!costs) return;
+    for (int32_t u = 0; u < costs->n_units && costs->units; u++)
+        wfi_free(costs->ctx, (void *)(uintptr_t)costs->units[u].name);
+    wfi_free(costs->ctx, costs->units);
+    wfi_free(costs->ctx, costs);
+}

@@ -1,0 +1,26 @@
+/* What each unit costs. Private. */
+#ifndef WFI_COSTS_H
+#define WFI_COSTS_H
+
+#include "graph/graph.h"
+
+#include <weft/costs.h>
+
+struct wf_costs {
+    wf_context *ctx;
+    int32_t n_units;
+    wf_unit_cost *units; /* names are owned */
+    wf_rates rates;
+    bool is_measured;
+};
+
+/* All zero, to be filled. */
+wf_status wfi_costs_create(wf_context *ctx, const wf_graph *g, wf_costs **costs_out);
+/* From FLOPs and bytes; only ratios mean something. */
+wf_status wfi_costs_compute(const wf_graph *g, wf_costs **costs_out);
+wf_status wfi_costs_copy(wf_context *ctx, const wf_costs *costs, wf_costs **copy_out);
+/* What was not measured (NAN) is derived: both gradients take as long as one after the
+ * other; what they take together is divided as computed costs are. */
+wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs);
+
+#endif

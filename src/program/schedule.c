@@ -1,0 +1,53 @@
+/* The order of work on each stage: the plan's schedule, made for this program's costs. */
+#include "program/program.h"
+
+static void stage_times(const wf_program *p, int32_t stage, wfi_stage_times *out) {
+    *out = (wfi_stage_times){0, 0, 0};
+    for (int32_t u = p->first_unit[stage]; u < p->first_unit[stage + 1]; u++) {
+        const wf_unit_cost *unit = &p->costs->units[u];
+        out->forward += unit->forward_us;
+        out->backward += unit->backward_us;
+        out->weight += unit->weight_us;
+    }
+}
+
+/* The slowest boundary's: a schedule sees one number for all of them. */
+static double transfer_time(const wf_program *p) {
+    const wf_graph *g = p->graph;
+    size_t most = 0;
+    for (int32_t s = 1; s < p->n_stages; s++) {
+        size_t bytes = 0;
+        for (int32_t v = 0; v < g->n_values; v++) {
+            const wfi_place *place = &p->code->place[v];
+            bool leaves = g->values[v].kind == WFI_VALUE_NODE && wfi_value_root(g, v) == v &&
+                          g->values[v].node >= 0 && place->kind == WFI_BLOCK_VALUE &&
+                          place->unit == p->first_unit[s] - 1 &&
+                          g->nodes[g->values[v].node].phase == WFI_F;
+            if (leaves) bytes += place->bytes;
+        }
+        if (bytes > most) most = bytes;
+    }
+    return p->costs->rates.message_us + (double)most * p->costs->rates.copy_us_per_byte;
+}
+
+static void forward_only(int n_stages, int stage, int n_micro, wfi_action_list *list) {
+    (void)n_stages;
+    for (int m = 0; m < n_micro; m++) wfi_action_push(list, WFI_ACTION_F, stage, m);
+}
+
+wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out) {
+    static const wfi_schedule forward = {"forward", "", false, forward_only, NULL};
+    wfi_stage_times *times =
+        wfi_alloc(p->ctx, (size_t)p->n_stages, sizeof *times, "a schedule's times");
+    if (!times) return WF_NO_MEMORY;
+    for (int32_t s = 0; s < p->n_stages; s++) stage_times(p, s, &times[s]);
+    wfi_schedule_request request = {.n_stages = p->n_stages,
+                                    .n_micro = (int)wfi_program_micro_per_replica(p),
+                                    .times = times,
+                                    .transfer = transfer_time(p),
+                                    .hold = p->plan->hold ? p->plan->hold : 2 * p->n_stages - 1};
+    wf_status status = wfi_schedule_make(
+        p->ctx, p->kind == WF_PROGRAM_TRAIN ? p->plan->schedule : &forward, &request, lists_out);
+    wfi_free(p->ctx, times);
+    return status;
+}
