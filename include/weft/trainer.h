@@ -10,7 +10,9 @@
 #ifndef WEFT_TRAINER_H
 #define WEFT_TRAINER_H
 
+#include <weft/costs.h>
 #include <weft/program.h>
+#include <weft/timeline.h>
 
 typedef struct wf_trainer wf_trainer;
 
@@ -20,12 +22,13 @@ typedef struct wf_trainer_config {
     size_t device_memory_bytes; /* per rank; 0 = no cap */
     int64_t timeout_ms;         /* of a wait without progress; 0 = 600,000 */
     int profile;                /* count time per kernel */
+    int trace;                  /* for wf_trainer_timeline and wf_trainer_costs */
     int keep_gradients;         /* for wf_trainer_read_gradient; costs memory */
     int forward_only;           /* only wf_trainer_eval and _forward: nothing backward is planned */
 } wf_trainer_config;
 
 #define WF_TRAINER_CONFIG_INIT                                                                     \
-    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0 }
 
 /* One input of the global batch, row-major on the host, dim 0 = samples. */
 typedef struct wf_feed {
@@ -136,6 +139,21 @@ WF_API wf_trainer_memory wf_trainer_memory_of(const wf_trainer *trainer, int ran
 /* The i-th row, largest time first; 0 past the last. */
 WF_API int wf_trainer_profile(wf_trainer *trainer, int i, wf_profile_row *row_out);
 WF_API void wf_trainer_profile_reset(wf_trainer *trainer);
+
+/* When each instruction of the last step ran. Needs config.trace and a step of the full
+ * batch. Errors: INVALID_ARG. */
+WF_API WF_NODISCARD wf_status wf_trainer_timeline(const wf_trainer *trainer,
+                                                  wf_timeline **timeline_out);
+/* What each unit took, in the mean over all steps of the full batch but the first; a program
+ * of the same microbatches is simulated well with it. Needs config.trace and two steps. */
+WF_API WF_NODISCARD wf_status wf_trainer_costs(const wf_trainer *trainer, wf_costs **costs_out);
+
+/* Measures the costs of `model` at the recipe's microbatch size: runs some microbatches of
+ * zeros on the plan's stages with all ranks at work, B and W apart. `config` as for a trainer. */
+WF_API WF_NODISCARD wf_status wf_costs_measure(wf_context *ctx, const wf_model *model,
+                                               const wf_recipe *recipe, const wf_plan *plan,
+                                               const wf_trainer_config *config,
+                                               wf_costs **costs_out);
 
 #ifdef __cplusplus
 }

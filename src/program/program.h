@@ -255,6 +255,13 @@ static inline int64_t wfi_program_lanes_per_replica(const wf_program *p) {
 /* Index of the first sum of squares of the unit, in units of one. */
 size_t wfi_norm_begin(const wf_graph *g, int32_t unit);
 
+/* That an instruction reads or writes. */
+static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {
+    size_t bytes = 0;
+    for (int32_t r = 0; r < i->n_references; r++) bytes += i->references[r].bytes;
+    return bytes;
+}
+
 /* ---- passes ---- */
 
 /* The actions of each stage [n_stages]; free with wfi_schedule_free. */

@@ -33,9 +33,11 @@ static wf_status copy_received(void *self, void *argument) {
     const wfi_instruction *receive = &e->p->instructions[i];
     const wfi_instruction *send = member(e, k, member(e, k, 0)->kind == WFI_SEND ? 0 : 1);
     wfi_executor_delay(e, i);
+    wfi_executor_begin(e, i);
     size_t bytes = send->references[0].bytes;
     void *to = wfi_executor_touch(e, &receive->references[0], bytes);
     memcpy(to, wfi_executor_touch(e, &send->references[0], bytes), bytes);
+    wfi_executor_end(e, i);
     return WF_OK;
 }
 
@@ -98,6 +100,7 @@ static wf_status reduce_slice(void *self, void *argument) {
     const float *part[WFI_MAX_RANKS];
     int64_t n, begin, end;
     wfi_executor_delay(e, i);
+    wfi_executor_begin(e, i);
     const wfi_instruction *now = &e->p->instructions[i];
     wfi_executor_touch(e, &now->references[0], now->references[0].bytes);
     int32_t count = gather_gradients(e, i, gradient, &n), own = e->p->ranks[now->rank].replica;
@@ -126,6 +129,7 @@ static wf_status collect_slices(void *self, void *argument) {
             memcpy(gradient[own] + begin, gradient[m] + begin,
                    (size_t)(end - begin) * sizeof(float));
     }
+    wfi_executor_end(e, i);
     return WF_OK;
 }
 
@@ -135,6 +139,7 @@ static wf_status gather_blocks(void *self, void *argument) {
     int32_t i = (int32_t)(intptr_t)argument;
     const wfi_instruction *now = &e->p->instructions[i];
     wfi_executor_delay(e, i);
+    wfi_executor_begin(e, i);
     for (int32_t k = 0; k < now->n_references; k++)
         for (int32_t m = 0; m < e->n_group[i]; m++) {
             const wfi_reference *from = &member(e, e->first[i], m)->references[k];
@@ -142,6 +147,7 @@ static wf_status gather_blocks(void *self, void *argument) {
             memcpy(wfi_executor_touch(e, &now->references[k], from->bytes),
                    wfi_executor_touch(e, from, from->bytes), from->bytes);
         }
+    wfi_executor_end(e, i);
     return WF_OK;
 }
 

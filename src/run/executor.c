@@ -64,7 +64,7 @@ static void find_groups(wfi_executor *e) {
 }
 
 wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,
-                              int64_t delay_us, wfi_executor **executor_out) {
+                              int64_t delay_us, bool traces, wfi_executor **executor_out) {
     size_t n = (size_t)p->n_instructions;
     wfi_executor *e = wfi_alloc(p->ctx, 1, sizeof *e, "an executor");
     if (!e) return WF_NO_MEMORY;
@@ -74,6 +74,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     e->first = wfi_alloc(p->ctx, n, sizeof *e->first, "an executor");
     e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
     wf_status status = e->code && e->done && e->first && e->n_group ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK && traces) status = wfi_trace_create(p, &e->trace);
     if (status == WF_OK) {
         e->code[0] = p->code;
         find_groups(e);
@@ -94,6 +95,7 @@ void wfi_executor_destroy(wfi_executor *e) {
     if (!e) return;
     wf_context *ctx = e->p->ctx;
     for (int32_t d = 1; d < e->p->n_replicas && e->code; d++) wfi_code_destroy(e->code[d]);
+    wfi_trace_destroy(e->trace);
     wfi_free(ctx, e->code);
     wfi_free(ctx, e->done);
     wfi_free(ctx, e->first);
@@ -138,9 +140,10 @@ static wf_status wait_all(const wfi_executor *e) {
 
 wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
     e->step = *step;
+    if (e->trace) wfi_trace_start(e->trace);
     wf_status status = issue(e);
     if (status == WF_OK) status = wait_all(e);
-    if (status == WF_OK) return WF_OK;
+    if (status == WF_OK) return e->trace ? wfi_trace_finish(e->trace) : WF_OK;
     /* What is still queued is skipped on every rank, and the threads end: nothing runs on
      * when this returns. The first sentence is the one to tell. */
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_device_fail(e->workers[r].device, status);

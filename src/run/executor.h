@@ -8,6 +8,7 @@
 #define WFI_EXECUTOR_H
 
 #include "run/profile.h"
+#include "run/trace.h"
 #include "run/worker.h"
 
 /* What one step is given and gives back. */
@@ -28,13 +29,14 @@ typedef struct wfi_executor {
     int32_t *first;      /* [n_instructions] place in the order of the instruction's group */
     int32_t *n_group;    /* [n_instructions] how many ranks take part in it together */
     wfi_profile *profile;
+    wfi_trace *trace; /* NULL: not wanted */
     int64_t delay_us; /* > 0: random delays before each instruction, for tests */
     wfi_step step;    /* that runs, or ran last */
 } wfi_executor;
 
 /* Prepares every kernel, on the compute streams of their ranks. */
 wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,
-                              int64_t delay_us, wfi_executor **executor_out);
+                              int64_t delay_us, bool traces, wfi_executor **executor_out);
 void wfi_executor_destroy(wfi_executor *e); /* NULL is allowed; the streams are idle */
 
 /* One step, to its end; what it gives back is in e->step. After a failure the trainer's
@@ -52,6 +54,13 @@ void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r, size_t b
 
 /* Runs instruction (intptr_t)argument, in which one rank takes part. A task. */
 wf_status wfi_executor_instruction(void *self, void *argument);
+/* Around what instruction i does, if it is traced. */
+static inline void wfi_executor_begin(const wfi_executor *e, int32_t i) {
+    if (e->trace) e->trace->begin_ns[i] = wfi_now_ns();
+}
+static inline void wfi_executor_end(const wfi_executor *e, int32_t i) {
+    if (e->trace) e->trace->end_ns[i] = wfi_now_ns();
+}
 /* Before an instruction, if delays are on. */
 void wfi_executor_delay(const wfi_executor *e, int32_t i);
 

@@ -248,9 +248,11 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     int32_t i = (int32_t)(intptr_t)argument;
     const wfi_instruction *now = &e->p->instructions[i];
     wfi_executor_delay(e, i);
-    if (!e->profile->is_on || now->segment) return dispatch(e, now);
-    int64_t begin = wfi_now_ns();
+    wfi_executor_begin(e, i);
+    int64_t begin = e->profile->is_on ? wfi_now_ns() : 0;
     WF_TRY(dispatch(e, now));
+    wfi_executor_end(e, i);
+    if (!e->profile->is_on || now->segment) return WF_OK;
     return wfi_profile_add(e->profile, wfi_instruction_kind_name(now->kind), "weft",
                            wfi_now_ns() - begin, 0);
 }

@@ -69,7 +69,10 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     for (int32_t k = 0; k < r->program->n_ranks; k++)
         WF_TRY(wfi_worker_grow(&t->workers[k], r->program->ranks[k].peak_bytes,
                                r->program->ranks[k].state_bytes));
-    return wfi_executor_create(r->program, t->workers, &t->profile, t->delay_us, &r->executor);
+    /* The timeline is one of full steps. */
+    bool traces = t->traces && t->n_ready == 0;
+    return wfi_executor_create(r->program, t->workers, &t->profile, t->delay_us, traces,
+                               &r->executor);
 }
 
 wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_samples,
@@ -132,6 +135,7 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     t->device_memory_bytes = config->device_memory_bytes;
     t->keep_gradients = config->keep_gradients;
     t->forward_only = config->forward_only;
+    t->traces = config->trace;
     wfi_profile_init(&t->profile, ctx, config->profile);
     wf_status status = create_all(t, model, recipe, plan, config);
     if (status != WF_OK) {
@@ -195,4 +199,27 @@ int wf_trainer_profile(wf_trainer *t, int i, wf_profile_row *row_out) {
 
 void wf_trainer_profile_reset(wf_trainer *t) {
     t->profile.n_rows = 0;
+}
+
+/* NULL, with a sentence, if so many steps have not been traced. */
+static const wfi_trace *find_trace(const wf_trainer *t, int64_t n_steps) {
+    const wfi_trace *trace = t->ready[0]->executor->trace;
+    if (!trace)
+        (void)wfi_fail(t->ctx, WF_INVALID_ARG,
+                       "the trainer does not trace; set wf_trainer_config.trace");
+    else if (trace->n_steps < n_steps)
+        (void)wfi_fail(t->ctx, WF_INVALID_ARG,
+                       "too little to see yet: %lld of %lld steps of the full batch have run",
+                       (long long)trace->n_steps, (long long)n_steps);
+    return trace && trace->n_steps >= n_steps ? trace : NULL;
+}
+
+wf_status wf_trainer_timeline(const wf_trainer *t, wf_timeline **timeline_out) {
+    const wfi_trace *trace = find_trace(t, 1);
+    return trace ? wfi_trace_timeline(trace, timeline_out) : WF_INVALID_ARG;
+}
+
+wf_status wf_trainer_costs(const wf_trainer *t, wf_costs **costs_out) {
+    const wfi_trace *trace = find_trace(t, 2);
+    return trace ? wfi_trace_costs(trace, costs_out) : WF_INVALID_ARG;
 }

@@ -24,7 +24,7 @@ struct wf_trainer {
     wf_plan *plan;
     wf_recipe recipe; /* resolved */
     size_t device_memory_bytes;
-    bool keep_gradients, forward_only;
+    bool keep_gradients, forward_only, traces;
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;
 

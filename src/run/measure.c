@@ -1,0 +1,74 @@
+/* Costs measured: a trainer of its own runs microbatches of zeros, traced. */
+#include "nn/model.h"
+#include "run/trainer.h"
+
+#include <stdlib.h>
+
+/* Steps, the first of which does not count. */
+#define N_STEPS 3
+
+/* As many microbatches as keep all stages busy for a while, B and W apart. */
+static wf_status make_plan(wf_context *ctx, const wf_plan *plan, wf_plan **plan_out) {
+    wfi_text text;
+    wfi_text_init(&text, ctx);
+    wfi_text_add(&text, "dp=%d,pp=%d,schedule=zb1", plan->dp, plan->pp);
+    if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
+    wf_status status = wfi_text_status(&text);
+    if (status == WF_OK) status = wf_plan_parse(ctx, text.data, plan_out);
+    wfi_free(ctx, text.data);
+    if (status == WF_OK && plan->costs) status = wf_plan_use_costs(*plan_out, plan->costs);
+    return status;
+}
+
+static wf_recipe make_recipe(const wf_recipe *recipe, const wf_plan *plan) {
+    wf_recipe r = *recipe;
+    int64_t size = r.batch / r.n_micro,
+            per_replica = wfi_min_i64(r.n_micro / plan->dp, 2 * plan->pp);
+    r.n_micro = per_replica * plan->dp;
+    r.batch = size * r.n_micro;
+    r.n_lanes = plan->dp;
+    return r;
+}
+
+static wf_status run_steps(wf_trainer *t) {
+    const wf_graph *g = wfi_trainer_graph(t);
+    size_t n_values = (size_t)g->n_values;
+    wf_feed *feeds = wfi_alloc(t->ctx, n_values, sizeof *feeds, "inputs");
+    if (!feeds) return WF_NO_MEMORY;
+    wf_status status = WF_OK;
+    int n = 0;
+    for (int32_t v = 0; v < g->n_values && status == WF_OK; v++) {
+        if (g->values[v].kind != WFI_VALUE_INPUT) continue;
+        size_t bytes = wfi_value_bytes(g, v) * (size_t)t->recipe.n_micro;
+        feeds[n] = (wf_feed){g->values[v].name, wfi_alloc(t->ctx, 1, bytes, "inputs"), bytes};
+        if (!feeds[n++].data) status = WF_NO_MEMORY;
+    }
+    wf_step_result ignored;
+    for (int s = 0; s < N_STEPS && status == WF_OK; s++)
+        status = wf_trainer_step(t, feeds, n, t->recipe.batch, &ignored);
+    for (int k = 0; k < n; k++) wfi_free(t->ctx, (void *)(uintptr_t)feeds[k].data);
+    wfi_free(t->ctx, feeds);
+    return status;
+}
+
+wf_status wf_costs_measure(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                           const wf_plan *plan, const wf_trainer_config *config,
+                           wf_costs **costs_out) {
+    const wf_trainer_config defaults = WF_TRAINER_CONFIG_INIT;
+    wf_trainer_config traced = config ? *config : defaults;
+    wf_recipe r;
+    WF_TRY(wf_recipe_resolve(ctx, recipe, plan, &r));
+    r = make_recipe(&r, plan);
+    traced.trace = 1;
+    traced.profile = traced.keep_gradients = traced.forward_only = 0;
+    wf_plan *split;
+    wf_trainer *trainer;
+    WF_TRY(make_plan(ctx, plan, &split));
+    wf_status status = wf_trainer_create(ctx, model, &r, split, &traced, &trainer);
+    wf_plan_destroy(split);
+    if (status != WF_OK) return status;
+    status = run_steps(trainer);
+    if (status == WF_OK) status = wf_trainer_costs(trainer, costs_out);
+    wf_trainer_destroy(trainer);
+    return status;
+}

@@ -1,0 +1,145 @@
+#include "run/trace.h"
+#include "run/profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+wf_status wfi_trace_create(const wf_program *p, wfi_trace **trace_out) {
+    size_t n = (size_t)p->n_instructions, n_units = (size_t)p->graph->n_units;
+    wfi_trace *t = wfi_alloc(p->ctx, 1, sizeof *t, "a trace");
+    if (!t) return WF_NO_MEMORY;
+    t->p = p;
+    t->begin_ns = wfi_alloc(p->ctx, n, sizeof *t->begin_ns, "a trace");
+    t->end_ns = wfi_alloc(p->ctx, n, sizeof *t->end_ns, "a trace");
+    t->samples = wfi_alloc(p->ctx, n_units * WFI_N_PARTS, sizeof *t->samples, "a trace");
+    if (!t->begin_ns || !t->end_ns || !t->samples) {
+        wfi_trace_destroy(t);
+        return WF_NO_MEMORY;
+    }
+    *trace_out = t;
+    return WF_OK;
+}
+
+void wfi_trace_destroy(wfi_trace *t) {
+    if (!t) return;
+    wf_context *ctx = t->p->ctx;
+    for (int32_t k = 0; t->samples && k < t->p->graph->n_units * WFI_N_PARTS; k++)
+        wfi_free(ctx, t->samples[k].us);
+    wfi_free(ctx, t->samples);
+    wfi_free(ctx, t->begin_ns);
+    wfi_free(ctx, t->end_ns);
+    wfi_free(ctx, t);
+}
+
+void wfi_trace_start(wfi_trace *t) {
+    t->start_ns = wfi_now_ns();
+}
+
+/* ---- what units took ---- */
+
+/* A send takes as long as its receive: one copy serves both. */
+static void copy_to_sends(wfi_trace *t) {
+    const wf_program *p = t->p;
+    for (int32_t k = 0; k + 1 < p->n_instructions; k++) {
+        int32_t a = p->order[k], b = p->order[k + 1];
+        bool sends = p->instructions[a].kind == WFI_SEND;
+        int32_t send = sends ? a : b, receive = sends ? b : a;
+        if (p->instructions[send].kind != WFI_SEND || p->instructions[receive].kind != WFI_RECEIVE)
+            continue;
+        t->begin_ns[send] = t->begin_ns[receive];
+        t->end_ns[send] = t->end_ns[receive];
+        k++;
+    }
+}
+
+static bool is_copy(wfi_instruction_kind kind) {
+    return kind == WFI_LOAD || kind == WFI_STORE || kind == WFI_RECEIVE || kind == WFI_PACK;
+}
+
+wf_status wfi_trace_finish(wfi_trace *t) {
+    const wf_program *p = t->p;
+    copy_to_sends(t);
+    bool is_warm = t->n_steps++ > 0; /* the first step fills caches and wakes cores */
+    for (int32_t i = 0; i < p->n_instructions && is_warm; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        double us = (double)(t->end_ns[i] - t->begin_ns[i]) / 1e3;
+        double bytes = (double)wfi_instruction_bytes(now);
+        if (now->segment && !now->segment->is_pack) {
+            wfi_samples *s = &t->samples[now->unit * WFI_N_PARTS + (int)now->part];
+            WF_TRY(WFI_GROW(p->ctx, s->us, s->n, s->capacity, "a trace"));
+            s->us[s->n++] = us;
+        } else if (is_copy(now->kind)) {
+            t->copy_us += us;
+            t->copy_bytes += bytes;
+        } else if (now->kind != WFI_SEND && now->kind != WFI_REPORT) {
+            t->update_us += us;
+            t->update_bytes += bytes;
+        }
+    }
+    return WF_OK;
+}
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Mean of the middle half: neither an interrupted microbatch nor a lucky one counts.
+ * NAN: the part never ran. */
+static double middle_mean(const wfi_samples *s) {
+    if (!s->n) return NAN;
+    qsort(s->us, s->n, sizeof *s->us, compare);
+    size_t begin = s->n / 4, end = s->n - s->n / 4;
+    double sum = 0;
+    for (size_t k = begin; k < end; k++) sum += s->us[k];
+    return sum / (double)(end - begin);
+}
+
+wf_status wfi_trace_costs(const wfi_trace *t, wf_costs **costs_out) {
+    const wf_graph *g = t->p->graph;
+    wf_costs *costs;
+    WF_TRY(wfi_costs_create(t->p->ctx, g, &costs));
+    costs->is_measured = true;
+    for (int32_t u = 0; u < g->n_units; u++) {
+        const wfi_samples *s = &t->samples[u * WFI_N_PARTS];
+        wf_unit_cost *unit = &costs->units[u];
+        unit->forward_us = middle_mean(&s[WFI_PART_F]);
+        unit->backward_us = middle_mean(&s[WFI_PART_B]);
+        unit->weight_us = middle_mean(&s[WFI_PART_W]);
+        unit->backward_weight_us = middle_mean(&s[WFI_PART_BW]);
+        if (isnan(unit->forward_us)) unit->forward_us = 0;
+        /* A unit may lack one of the parts: the first has no B. */
+        if (t->p->code->splits_weight) {
+            if (isnan(unit->backward_us)) unit->backward_us = 0;
+            if (isnan(unit->weight_us)) unit->weight_us = 0;
+        } else if (isnan(unit->backward_weight_us)) {
+            unit->backward_weight_us = 0;
+        }
+    }
+    if (t->copy_bytes > 0) costs->rates.copy_us_per_byte = t->copy_us / t->copy_bytes;
+    if (t->update_bytes > 0) costs->rates.update_us_per_byte = t->update_us / t->update_bytes;
+    wf_status status = wfi_costs_complete(g, costs);
+    if (status != WF_OK) {
+        wf_costs_destroy(costs);
+        return status;
+    }
+    *costs_out = costs;
+    return WF_OK;
+}
+
+/* ---- the last step ---- */
+
+wf_status wfi_trace_timeline(const wfi_trace *t, wf_timeline **timeline_out) {
+    size_t n = (size_t)t->p->n_instructions;
+    double *begin_us = wfi_alloc(t->p->ctx, n, sizeof *begin_us, "a timeline");
+    double *end_us = wfi_alloc(t->p->ctx, n, sizeof *end_us, "a timeline");
+    wf_status status = begin_us && end_us ? WF_OK : WF_NO_MEMORY;
+    for (size_t i = 0; i < n && status == WF_OK; i++) {
+        begin_us[i] = (double)(t->begin_ns[i] - t->start_ns) / 1e3;
+        end_us[i] = (double)(t->end_ns[i] - t->start_ns) / 1e3;
+    }
+    if (status == WF_OK) status = wfi_timeline_create(t->p, begin_us, end_us, timeline_out);
+    wfi_free(t->p->ctx, begin_us);
+    wfi_free(t->p->ctx, end_us);
+    return status;
+}
