@@ -6,9 +6,34 @@
 
 #include <weft/timeline.h>
 
+struct wf_timeline {
+    wf_context *ctx;
+    wfi_pool pool;       /* names */
+    wf_span *spans;      /* [n_spans] by rank, stream and time */
+    wf_rank_time *times; /* [n_ranks] */
+    int n_ranks, n_spans;
+    double step_us;
+};
+
 /* begin_us, end_us [n_instructions]: by instruction, from the begin of the step. The timeline
  * keeps nothing of the program. */
 wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const double *end_us,
                               wf_timeline **timeline_out);
+
+/* All zero, to be filled. */
+wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int n_spans,
+                                wf_timeline **timeline_out);
+
+/* Divides the step of each rank; times_out [n_ranks]. */
+wf_status wfi_timeline_divide(const wf_program *p, const double *begin_us, const double *end_us,
+                              double step_us, wf_rank_time *times_out);
+
+/* How many instructions, from place k of the program's order on, run together. */
+static inline int32_t wfi_n_together(const wf_program *p, int32_t k) {
+    const wfi_instruction *i = &p->instructions[p->order[k]];
+    if (i->kind == WFI_SEND || i->kind == WFI_RECEIVE) return 2;
+    if (i->kind == WFI_GATHER_NORM) return p->n_stages;
+    return i->stream == WFI_STREAM_REDUCE ? p->n_replicas : 1;
+}
 
 #endif

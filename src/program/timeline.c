@@ -1,0 +1,136 @@
+#include "program/timeline.h"
+
+wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int n_spans,
+                                wf_timeline **timeline_out) {
+    wf_timeline *t = wfi_alloc(ctx, 1, sizeof *t, "a timeline");
+    if (!t) return WF_NO_MEMORY;
+    *t = (wf_timeline){.ctx = ctx, .n_ranks = n_ranks, .n_spans = n_spans};
+    wfi_pool_init(&t->pool, ctx);
+    t->spans = wfi_alloc(ctx, (size_t)n_spans, sizeof *t->spans, "a timeline");
+    t->times = wfi_alloc(ctx, (size_t)n_ranks, sizeof *t->times, "a timeline");
+    if (!t->spans || !t->times) {
+        wf_timeline_destroy(t);
+        return WF_NO_MEMORY;
+    }
+    *timeline_out = t;
+    return WF_OK;
+}
+
+static wf_span_kind span_kind(wfi_instruction_kind kind) {
+    switch (kind) {
+    case WFI_FORWARD:
+        return WF_SPAN_FORWARD;
+    case WFI_BACKWARD:
+        return WF_SPAN_BACKWARD;
+    case WFI_WEIGHT:
+        return WF_SPAN_WEIGHT;
+    case WFI_BACKWARD_WEIGHT:
+        return WF_SPAN_BACKWARD_WEIGHT;
+    case WFI_SEND:
+    case WFI_RECEIVE:
+        return WF_SPAN_TRANSFER;
+    case WFI_ALL_REDUCE:
+    case WFI_GATHER_NORM:
+    case WFI_GATHER_STATS:
+        return WF_SPAN_REDUCE;
+    case WFI_LOAD:
+    case WFI_STORE:
+    case WFI_REPORT:
+        return WF_SPAN_HOST;
+    default:
+        return WF_SPAN_UPDATE;
+    }
+}
+
+/* Names are shared: there are as many as kinds of instructions and units. */
+typedef struct naming {
+    wf_timeline *t;
+    const char **units; /* [n_units] */
+    const char **names; /* [n_kinds][n_units + 1], NULL: not made yet */
+} naming;
+
+static const char *unit_name(const naming *n, const wf_graph *g, int32_t unit) {
+    if (unit < 0) return "";
+    if (!n->units[unit]) n->units[unit] = wfi_pool_format(&n->t->pool, "%s", g->units[unit].name);
+    return n->units[unit];
+}
+
+static const char *full_name(const naming *n, const wf_graph *g, wfi_instruction_kind kind,
+                             int32_t unit) {
+    const char **name = &n->names[(int)kind * (g->n_units + 1) + unit + 1];
+    if (!*name)
+        *name = wfi_pool_format(&n->t->pool, unit < 0 ? "%s" : "%s %s",
+                                wfi_instruction_kind_name(kind), unit_name(n, g, unit));
+    return *name;
+}
+
+static wf_status fill(const wf_program *p, const double *begin_us, const double *end_us,
+                      const naming *n) {
+    wf_timeline *t = n->t;
+    int k = 0;
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        for (int s = 0; s < WFI_N_STREAMS; s++)
+            for (int32_t at = 0; at < p->ranks[r].n_stream[s]; at++) {
+                int32_t i = p->ranks[r].stream[s][at];
+                const wfi_instruction *now = &p->instructions[i];
+                wf_span span = {.kind = span_kind(now->kind), .rank = r, .micro = now->micro};
+                span.stream = wfi_stream_name(now->stream);
+                span.unit = unit_name(n, p->graph, now->unit);
+                span.name = full_name(n, p->graph, now->kind, now->unit);
+                span.begin_us = begin_us[i];
+                span.end_us = end_us[i];
+                if (!span.unit || !span.name) return WF_NO_MEMORY;
+                if (span.end_us > t->step_us) t->step_us = span.end_us;
+                t->spans[k++] = span;
+            }
+    return wfi_timeline_divide(p, begin_us, end_us, t->step_us, t->times);
+}
+
+wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const double *end_us,
+                              wf_timeline **timeline_out) {
+    wf_timeline *t;
+    size_t n_units = (size_t)p->graph->n_units;
+    WF_TRY(wfi_timeline_allocate(p->ctx, p->n_ranks, p->n_instructions, &t));
+    naming n = {.t = t};
+    n.units = wfi_alloc(p->ctx, n_units, sizeof *n.units, "a timeline");
+    n.names =
+        wfi_alloc(p->ctx, WFI_N_INSTRUCTION_KINDS * (n_units + 1), sizeof *n.names, "a timeline");
+    wf_status status = n.units && n.names ? fill(p, begin_us, end_us, &n) : WF_NO_MEMORY;
+    wfi_free(p->ctx, n.units);
+    wfi_free(p->ctx, n.names);
+    if (status == WF_OK)
+        *timeline_out = t;
+    else
+        wf_timeline_destroy(t);
+    return status;
+}
+
+/* ---- public ---- */
+
+double wf_timeline_step_us(const wf_timeline *timeline) {
+    return timeline->step_us;
+}
+
+int wf_timeline_n_ranks(const wf_timeline *timeline) {
+    return timeline->n_ranks;
+}
+
+int wf_timeline_n_spans(const wf_timeline *timeline) {
+    return timeline->n_spans;
+}
+
+wf_span wf_timeline_span(const wf_timeline *timeline, int i) {
+    return timeline->spans[i];
+}
+
+wf_rank_time wf_timeline_rank(const wf_timeline *timeline, int rank) {
+    return timeline->times[rank];
+}
+
+void wf_timeline_destroy(wf_timeline *timeline) {
+    if (!timeline) return;
+    wfi_pool_release(&timeline->pool);
+    wfi_free(timeline->ctx, timeline->spans);
+    wfi_free(timeline->ctx, timeline->times);
+    wfi_free(timeline->ctx, timeline);
+}
