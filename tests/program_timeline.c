@@ -1,0 +1,164 @@
+/* A timeline says what ran when, and divides each rank's step without a remainder. */
+#include "program/timeline.h"
+#include "small_models.h"
+
+#include <math.h>
+
+static wf_program *small_program(wf_context *ctx, const char *plan_text) {
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    wf_recipe recipe = small_recipe();
+    recipe.n_micro = 4;
+    recipe.n_lanes = 2;
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return p;
+}
+
+typedef struct instants {
+    double *begin, *end;
+} instants;
+
+static instants make_instants(const wf_program *p) {
+    size_t bytes = (size_t)p->n_instructions * sizeof(double);
+    return (instants){test_calloc(1, bytes), test_calloc(1, bytes)};
+}
+
+static void free_instants(instants at) {
+    test_free(at.begin);
+    test_free(at.end);
+}
+
+/* Each instruction, or group of them, takes 10 us after all before it has ended: nothing
+ * overlaps. What is not compute of a rank is not compute. */
+static void one_after_the_other(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = small_program(ctx, "pp=2,schedule=gpipe");
+    instants at = make_instants(p);
+    wf_timeline *t;
+    double now = 0, compute[2] = {0, 0};
+    for (int32_t k = 0; k < p->n_instructions; now += 10) {
+        int32_t n = wfi_n_together(p, k);
+        for (int32_t m = 0; m < n; m++) {
+            at.begin[p->order[k + m]] = now;
+            at.end[p->order[k + m]] = now + 10;
+        }
+        const wfi_instruction *i = &p->instructions[p->order[k]];
+        if (i->stream == WFI_STREAM_COMPUTE) compute[i->rank] += 10;
+        k += n;
+    }
+    TEST_OK(ctx, wfi_timeline_create(p, at.begin, at.end, &t));
+    assert_int_equal(wf_timeline_n_ranks(t), 2);
+    assert_int_equal(wf_timeline_n_spans(t), p->n_instructions);
+    assert_float_equal(wf_timeline_step_us(t), now, 0);
+    for (int r = 0; r < 2; r++) {
+        wf_rank_time time = wf_timeline_rank(t, r);
+        assert_float_equal(time.compute_us, compute[r], 1e-9);
+        assert_float_equal(time.compute_us + time.transfer_us + time.bubble_us + time.wait_us, now,
+                           1e-9);
+    }
+    wf_program_destroy(p); /* the timeline keeps nothing of it */
+    int n_forward = 0;
+    for (int i = 0; i < wf_timeline_n_spans(t); i++) {
+        wf_span span = wf_timeline_span(t, i), before = wf_timeline_span(t, i ? i - 1 : 0);
+        if (i && span.rank == before.rank && span.stream == before.stream)
+            assert_true(span.begin_us >= before.end_us);
+        if (span.kind != WF_SPAN_FORWARD) continue;
+        n_forward++;
+        assert_string_equal(span.stream, "compute");
+        assert_true(!strncmp(span.name, "forward ", 8) && !strcmp(span.name + 8, span.unit));
+        assert_in_range(span.micro, 0, 3);
+    }
+    assert_int_equal(n_forward, 4 * 4);
+    wf_timeline_destroy(t);
+    free_instants(at);
+    test_context_end(ctx);
+}
+
+static int32_t find(const wf_program *p, int32_t rank, wfi_instruction_kind kind) {
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        if (p->instructions[i].rank == rank && p->instructions[i].kind == kind) return i;
+    fail_msg("rank %d has no %s", rank, wfi_instruction_kind_name(kind));
+    return -1;
+}
+
+/* Everything at 0, but for the first microbatch's way to rank 1: its value exists at 10, the
+ * copy begins at 12 and ends at 17, the compute stream takes it up at 20 and is through at 30;
+ * the step ends at 40. */
+static void a_gap_by_hand(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = small_program(ctx, "pp=2,schedule=gpipe");
+    instants at = make_instants(p);
+    wf_timeline *t;
+    int32_t send = find(p, 0, WFI_SEND), receive = find(p, 1, WFI_RECEIVE);
+    int32_t forward = find(p, 1, WFI_FORWARD), first = find(p, 0, WFI_FORWARD);
+    assert_int_equal(p->instructions[send].n_depends, 1);
+    int32_t value = p->instructions[send].depends[0];
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        if (p->instructions[i].rank == 1 && p->instructions[i].stream == WFI_STREAM_COMPUTE)
+            at.begin[i] = at.end[i] =
+                p->instructions[i].position < p->instructions[forward].position ? 0 : 30;
+    at.begin[first] = 0;
+    at.end[value] = 10;
+    at.begin[send] = at.begin[receive] = 12;
+    at.end[send] = at.end[receive] = 17;
+    at.begin[forward] = 20;
+    int32_t last = p->ranks[0].stream[WFI_STREAM_COMPUTE][p->ranks[0].n_stream[0] - 1];
+    at.begin[last] = at.end[last] = 40;
+    TEST_OK(ctx, wfi_timeline_create(p, at.begin, at.end, &t));
+    wf_rank_time time = wf_timeline_rank(t, 1);
+    assert_float_equal(wf_timeline_step_us(t), 40, 0);
+    assert_float_equal(time.compute_us, 10, 1e-9);
+    assert_float_equal(time.transfer_us, 7, 1e-9); /* from 10 to 17 */
+    assert_float_equal(time.wait_us, 3, 1e-9);     /* from 17 to 20 */
+    assert_float_equal(time.bubble_us, 20, 1e-9);  /* to 10, and from 30 on */
+    wf_timeline_destroy(t);
+    wf_program_destroy(p);
+    free_instants(at);
+    test_context_end(ctx);
+}
+
+/* Whatever the clocks say, even nonsense, the four add up to the step. */
+static void always_adds_up(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "dp=2", "pp=2", "pp=4,schedule=zb1", "dp=2,pp=2"};
+    for (size_t which = 0; which < sizeof plans / sizeof *plans; which++) {
+        wf_context *ctx = test_context();
+        wf_program *p = small_program(ctx, plans[which]);
+        instants at = make_instants(p);
+        wfi_random_key key = {3, which};
+        for (int32_t i = 0; i < p->n_instructions; i++) {
+            at.begin[i] = 1000 * fabs((double)wfi_random_normal(key, 0, (uint64_t)i));
+            at.end[i] = at.begin[i] + 50 * fabs((double)wfi_random_normal(key, 1, (uint64_t)i));
+        }
+        wf_timeline *t;
+        TEST_OK(ctx, wfi_timeline_create(p, at.begin, at.end, &t));
+        for (int r = 0; r < p->n_ranks; r++) {
+            wf_rank_time time = wf_timeline_rank(t, r);
+            double sum = time.compute_us + time.transfer_us + time.bubble_us + time.wait_us;
+            assert_float_equal(sum, wf_timeline_step_us(t), 1e-6);
+            assert_true(time.compute_us >= 0 && time.transfer_us >= 0 && time.bubble_us >= 0 &&
+                        time.wait_us >= 0);
+        }
+        wf_timeline_destroy(t);
+        wf_program_destroy(p);
+        free_instants(at);
+        test_context_end(ctx);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_after_the_other),
+        cmocka_unit_test(a_gap_by_hand),
+        cmocka_unit_test(always_adds_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
