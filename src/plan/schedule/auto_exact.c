@@ -1,0 +1,101 @@
+/* Branch and bound over all active schedules (Giffler and Thompson, 1960): of all actions
+ * that could come next take the one that ends first; one of those that its stage could begin
+ * before that end comes next. Some active schedule is optimal. Exponential: small ones only. */
+#include "plan/schedule/auto.h"
+
+#include <math.h>
+
+#define MAX_STAGES 3
+#define MAX_MICRO  4
+
+typedef struct node {
+    double free[MAX_STAGES];
+    double forward_end[MAX_STAGES][MAX_MICRO], backward_end[MAX_STAGES][MAX_MICRO];
+    int n[MAX_STAGES][3]; /* F, B and W done */
+} node;
+
+/* When stage `s` could begin its next action of `kind`; INFINITY: not before others are done. */
+static double begin_of(const wfi_auto *a, const node *at, int s, wfi_action_kind kind) {
+    const wfi_schedule_request *r = a->request;
+    const int *n = at->n[s];
+    int m = n[kind], last = r->n_stages - 1;
+    if (m == r->n_micro) return INFINITY;
+    if (kind == WFI_ACTION_W) return m < n[WFI_ACTION_B] ? at->free[s] : INFINITY;
+    if (kind == WFI_ACTION_F) {
+        if (m - n[WFI_ACTION_W] >= a->hold) return INFINITY;
+        if (s == 0) return at->free[s];
+        if (at->n[s - 1][WFI_ACTION_F] <= m) return INFINITY;
+        return fmax(at->free[s], at->forward_end[s - 1][m] + r->transfer);
+    }
+    if (m == n[WFI_ACTION_F] || (s < last && at->n[s + 1][WFI_ACTION_B] <= m)) return INFINITY;
+    return s == last ? at->free[s] : fmax(at->free[s], at->backward_end[s + 1][m] + r->transfer);
+}
+
+/* What the rest costs at least: a stage's own work; and after its last B, which all F, B and
+ * all but `hold` W precede, the way to each earlier stage. */
+static double bound_of(const wfi_auto *a, const node *at) {
+    const wfi_schedule_request *r = a->request;
+    double most = 0;
+    for (int s = 0; s < r->n_stages; s++) {
+        const wfi_stage_times *times = &r->times[s];
+        const int *n = at->n[s];
+        int m = r->n_micro;
+        double work = at->free[s] + (m - n[WFI_ACTION_F]) * times->forward +
+                      (m - n[WFI_ACTION_B]) * times->backward;
+        most = fmax(most, work + (m - n[WFI_ACTION_W]) * times->weight - a->offset[s]);
+        if (n[WFI_ACTION_B] == m) continue;
+        int first = m - a->hold - n[WFI_ACTION_W];
+        if (first > 0) work += first * times->weight;
+        for (int k = s;; k--) {
+            most = fmax(most, work + r->times[k].weight - a->offset[k]);
+            if (k == 0) break;
+            work += r->transfer + r->times[k - 1].backward;
+        }
+    }
+    return most;
+}
+
+static wf_status branch(wfi_auto *a, const node *at);
+
+static wf_status take(wfi_auto *a, const node *at, int s, wfi_action_kind kind, double begin) {
+    node next = *at;
+    int m = next.n[s][kind]++;
+    next.free[s] = begin + wfi_auto_duration(&a->request->times[s], kind);
+    if (kind == WFI_ACTION_F) next.forward_end[s][m] = next.free[s];
+    if (kind == WFI_ACTION_B) next.backward_end[s][m] = next.free[s];
+    if (bound_of(a, &next) >= a->cost) return WF_OK;
+    wfi_action_push(&a->trial[s], kind, s, m);
+    wf_status status = branch(a, &next);
+    a->trial[s].n--;
+    return status;
+}
+
+static wf_status branch(wfi_auto *a, const node *at) {
+    static const wfi_action_kind kinds[] = {WFI_ACTION_B, WFI_ACTION_F, WFI_ACTION_W};
+    int stage = -1;
+    wfi_action_kind kind = WFI_ACTION_F;
+    double end = INFINITY;
+    for (int s = 0; s < a->request->n_stages; s++)
+        for (int k = 0; k < 3; k++) {
+            double e =
+                begin_of(a, at, s, kinds[k]) + wfi_auto_duration(&a->request->times[s], kinds[k]);
+            if (e < end) end = e, stage = s, kind = kinds[k];
+        }
+    if (stage < 0) return wfi_auto_offer(a);
+    for (int k = 0; k < 3 && !wfi_auto_is_done(a); k++) {
+        double begin = begin_of(a, at, stage, kinds[k]);
+        if (begin < end || (begin < INFINITY && kinds[k] == kind))
+            WF_TRY(take(a, at, stage, kinds[k], begin));
+    }
+    return WF_OK;
+}
+
+bool wfi_auto_is_small(const wfi_schedule_request *request) {
+    return request->n_stages <= MAX_STAGES && request->n_micro <= MAX_MICRO;
+}
+
+wf_status wfi_auto_exact(wfi_auto *a) {
+    node root = {0};
+    for (int s = 0; s < a->request->n_stages; s++) a->trial[s].n = 0;
+    return branch(a, &root);
+}

@@ -1,0 +1,55 @@
+/* Candidates that follow a rule: the fixed schedules, BW as B and W, and those that lie
+ * between them. One of them is often the best there is where all stages take equally long. */
+#include "plan/schedule/auto.h"
+#include "plan/schedule/zero_bubble.h"
+
+static void clear(wfi_auto *a) {
+    for (int s = 0; s < a->request->n_stages; s++) a->trial[s].n = 0;
+}
+
+/* From the end, as a list with B and W is longer. */
+static void split(wfi_action_list *list) {
+    int n = list->n, n_split = 0;
+    for (int i = 0; i < n; i++) n_split += list->actions[i].kind == WFI_ACTION_BW;
+    list->n += n_split;
+    for (int i = n - 1, to = list->n; i >= 0; i--) {
+        wfi_action action = list->actions[i];
+        if (action.kind == WFI_ACTION_BW) {
+            action.kind = WFI_ACTION_W;
+            list->actions[--to] = action;
+            action.kind = WFI_ACTION_B;
+        }
+        list->actions[--to] = action;
+    }
+}
+
+static wf_status offer_fixed(wfi_auto *a, const wfi_schedule *schedule) {
+    const wfi_schedule_request *r = a->request;
+    clear(a);
+    for (int s = 0; s < r->n_stages; s++) {
+        schedule->rule(r->n_stages, s, r->n_micro, &a->trial[s]);
+        split(&a->trial[s]);
+    }
+    return wfi_auto_offer(a);
+}
+
+/* `factor` times as many forwards before the first B as 1F1B has; what is left of the memory
+ * goes to W that wait. */
+static wf_status offer_between(wfi_auto *a, double factor) {
+    const wfi_schedule_request *r = a->request;
+    clear(a);
+    for (int s = 0; s < r->n_stages; s++) {
+        int warm = 1 + (int)(factor * (r->n_stages - 1 - s));
+        if (warm > a->hold) warm = a->hold;
+        wfi_zero_bubble(s, r->n_micro, warm, a->hold - warm, &a->trial[s]);
+    }
+    return wfi_auto_offer(a);
+}
+
+wf_status wfi_auto_rules(wfi_auto *a) {
+    for (int i = 0; wfi_schedules[i]; i++)
+        if (wfi_schedules[i]->rule) WF_TRY(offer_fixed(a, wfi_schedules[i]));
+    for (int eighths = 8; eighths <= 24 && !wfi_auto_is_done(a); eighths++)
+        WF_TRY(offer_between(a, eighths / 8.0));
+    return WF_OK;
+}

@@ -1,0 +1,41 @@
+/* When each action of a schedule begins and ends, if every list runs strictly in order and
+ * as early as it can; and whether the lists are legal. Pure; O(number of actions). Private.
+ */
+#ifndef WFI_TIMING_H
+#define WFI_TIMING_H
+
+#include "plan/schedule/schedule.h"
+
+/* In the unit of the request's times; 0 is the begin of the step. */
+typedef struct wfi_moment {
+    double begin, end;
+} wfi_moment;
+
+typedef struct wfi_timing {
+    wf_context *ctx;
+    int n_stages, n_micro;
+    wfi_moment *moments; /* [n_stages][3 * n_micro], by place in the stage's list */
+    double *span;        /* [n_stages] last end minus first begin */
+    int *peak;           /* [n_stages] microbatches held: F begun, W or BW not ended */
+    double longest_span, makespan;
+    struct wfi_clock *clocks;           /* [n_stages] */
+    double *forward_end, *backward_end; /* [n_stages][n_micro]; negative: not yet */
+    bool *has_weight;                   /* [n_stages][n_micro] */
+    int *ready;                         /* stages that may go on; a stack */
+} wfi_timing;
+
+/* Room for schedules of this size. */
+wf_status wfi_timing_init(wf_context *ctx, int n_stages, int n_micro, wfi_timing *timing);
+void wfi_timing_release(wfi_timing *timing);
+
+/* May be called again and again; allocates nothing. request->hold is not looked at. Errors:
+ * INVALID_ARG: an action is missing, doubled, of another stage, or before one that it needs on
+ * its own stage; or stages wait for each other. The sentence names stage and microbatch. */
+wf_status wfi_timing_run(const wfi_schedule_request *request, const wfi_action_list *lists,
+                         wfi_timing *timing);
+
+static inline const wfi_moment *wfi_timing_moment(const wfi_timing *timing, int stage, int place) {
+    return &timing->moments[(size_t)stage * 3 * (size_t)timing->n_micro + (size_t)place];
+}
+
+#endif
