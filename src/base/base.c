@@ -1,12 +1,10 @@
 /* Context: allocator, errors, log; pools and growing text. */
 #include "base/base.h"
+#include "base/sentence.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define ERROR_BYTES 1024
 
 /* In front of every block, so that free knows what to subtract. 64 bytes keep
  * the block's own alignment. */
@@ -22,7 +20,7 @@ struct wf_context {
     wf_log_level log_level;
     pthread_mutex_t lock; /* protects everything below and calls of the sink */
     wf_memory_count memory;
-    char error[ERROR_BYTES];
+    wfi_sentences errors;
 };
 
 static void *libc_alloc(void *self, size_t bytes) {
@@ -87,7 +85,11 @@ void wf_context_destroy(wf_context *ctx) {
 }
 
 const char *wf_context_error(const wf_context *ctx) {
-    return ctx ? ctx->error : "";
+    if (!ctx) return "";
+    pthread_mutex_lock((pthread_mutex_t *)&ctx->lock);
+    const char *sentence = wfi_sentences_get(&ctx->errors);
+    pthread_mutex_unlock((pthread_mutex_t *)&ctx->lock);
+    return sentence;
 }
 
 wf_memory_count wf_context_memory(const wf_context *ctx) {
@@ -97,17 +99,32 @@ wf_memory_count wf_context_memory(const wf_context *ctx) {
     return count;
 }
 
+static wf_status record(wf_context *ctx, wf_status status, const char line[WFI_SENTENCE_BYTES]) {
+    pthread_mutex_lock(&ctx->lock);
+    wfi_sentences_put(&ctx->errors, line);
+    pthread_mutex_unlock(&ctx->lock);
+    wfi_log(ctx, WF_LOG_DEBUG, "error", "%s: %s", wf_status_name(status), line);
+    return status;
+}
+
 wf_status wfi_fail(wf_context *ctx, wf_status status, const char *format, ...) {
-    char line[ERROR_BYTES];
+    char line[WFI_SENTENCE_BYTES] = "";
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    pthread_mutex_lock(&ctx->lock);
-    memcpy(ctx->error, line, sizeof line);
-    pthread_mutex_unlock(&ctx->lock);
-    wfi_log(ctx, WF_LOG_DEBUG, "error", "%s: %s", wf_status_name(status), line);
-    return status;
+    return record(ctx, status, line);
+}
+
+wf_status wfi_fail_at(wf_context *ctx, wf_status status, const char *format, ...) {
+    char line[WFI_SENTENCE_BYTES] = "";
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (n >= 0 && (size_t)n < sizeof line)
+        snprintf(line + n, sizeof line - (size_t)n, ": %s", wf_context_error(ctx));
+    return record(ctx, status, line);
 }
 
 wf_status wfi_no_memory(wf_context *ctx, size_t bytes, const char *what) {
@@ -121,7 +138,7 @@ bool wfi_log_enabled(const wf_context *ctx, wf_log_level level) {
 
 void wfi_log(wf_context *ctx, wf_log_level level, const char *topic, const char *format, ...) {
     if (!wfi_log_enabled(ctx, level)) return;
-    char line[ERROR_BYTES];
+    char line[WFI_SENTENCE_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);

@@ -24,8 +24,12 @@
 #define WFI_PRINTF(text, first)
 #endif
 
-/* Records a sentence as the context's latest error and returns `status`. */
+/* A longer sentence is cut off. */
+#define WFI_SENTENCE_BYTES 1024
+/* Records a sentence as this thread's latest error and returns `status`. */
 wf_status wfi_fail(wf_context *ctx, wf_status status, const char *format, ...) WFI_PRINTF(3, 4);
+/* The same, in front of this thread's latest sentence and a colon: where it happened. */
+wf_status wfi_fail_at(wf_context *ctx, wf_status status, const char *format, ...) WFI_PRINTF(3, 4);
 wf_status wfi_no_memory(wf_context *ctx, size_t bytes, const char *what);
 
 void wfi_log(wf_context *ctx, wf_log_level level, const char *topic, const char *format, ...)

@@ -10,7 +10,10 @@
     X(WEFT_TIMEOUT_MS, COUNT, "600000", "deadline of every wait, in milliseconds")                 \
     X(WEFT_DELAY_US, COUNT, "0",                                                                   \
       "tests: a random delay of up to so many microseconds before each instruction")               \
-    X(WEFT_ARENA_SHIFT, COUNT, "0", "tests: moves device memory by so many bytes, a multiple of 64")
+    X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \
+      "tests: moves device memory by so many bytes, a multiple of 64")                             \
+    X(WEFT_CHECK_EVENTS, COUNT, "0",                                                               \
+      "1: proves in each step that streams touch only what an event has released to them")
 
 typedef enum wfi_env_type { WFI_ENV_TEXT, WFI_ENV_COUNT } wfi_env_type;
 

@@ -176,7 +176,7 @@ static void cpu_stream_destroy(wfi_stream_queue *stream) {
 
 static wf_status push_command(wfi_stream_queue *stream, command c) {
     cpu_stream *s = stream->state;
-    WF_TRY(wfi_device_status(stream->device));
+    WF_TRY(wfi_device_check(stream->device));
     int64_t timeout_ms = stream->device->config.timeout_ms;
     if (s->n_queued >= N_COMMANDS &&
         !wait_for(s, &s->n_started, s->n_queued - N_COMMANDS + 1, NULL, timeout_ms))
@@ -200,7 +200,7 @@ static wf_status cpu_wait(wfi_stream_queue *stream, wfi_event event) {
 static wf_status cpu_event_wait(wfi_event event) {
     wf_status status = wait_event(event, "the host");
     if (status != WF_OK) wfi_device_fail(event.stream->device, status);
-    return wfi_device_status(event.stream->device);
+    return wfi_device_check(event.stream->device);
 }
 
 static wf_status cpu_arena_create(wfi_device *device, size_t bytes, void **base_out) {

@@ -22,8 +22,11 @@ wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
     device->kind = kind;
     device->config = *config;
     device->n_cores = 1;
+    wfi_failure_init(&device->own_failure);
+    device->failure = config->failure ? config->failure : &device->own_failure;
     wf_status status = kind->has_memory ? wfi_cpu_find_cores(device) : WF_OK;
     if (status != WF_OK) {
+        wfi_failure_release(&device->own_failure);
         wfi_free(ctx, device);
         return status;
     }
@@ -34,6 +37,7 @@ wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
 void wfi_device_destroy(wfi_device *device) {
     if (!device) return;
     if (device->kind->has_memory) wfi_cpu_release_cores(device);
+    wfi_failure_release(&device->own_failure);
     wfi_free(device->ctx, device);
 }
 
@@ -46,13 +50,16 @@ int wfi_device_n_cores(const wfi_device *device) {
 }
 
 wf_status wfi_device_status(const wfi_device *device) {
-    return (wf_status)__atomic_load_n(&device->failure, __ATOMIC_ACQUIRE);
+    return wfi_failure_status(device->failure);
+}
+
+wf_status wfi_device_check(const wfi_device *device) {
+    wf_status status = wfi_device_status(device);
+    return status == WF_OK ? WF_OK : wfi_fail(device->ctx, status, "%s", device->failure->sentence);
 }
 
 void wfi_device_fail(wfi_device *device, wf_status status) {
-    int expected = WF_OK;
-    __atomic_compare_exchange_n(&device->failure, &expected, (int)status, false, __ATOMIC_ACQ_REL,
-                                __ATOMIC_ACQUIRE);
+    wfi_failure_set(device->failure, status, wf_context_error(device->ctx));
 }
 
 wf_status wfi_arena_create(wfi_device *device, size_t bytes, size_t shift_bytes, void **base_out) {

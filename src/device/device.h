@@ -11,7 +11,7 @@
 #ifndef WFI_DEVICE_H
 #define WFI_DEVICE_H
 
-#include "base/base.h"
+#include "device/failure.h"
 
 typedef struct wfi_device wfi_device;
 typedef struct wfi_stream_queue wfi_stream_queue;
@@ -27,6 +27,8 @@ typedef struct wfi_device_config {
     const char *kind;   /* "cpu" or "null" */
     int index, n_ranks; /* this rank of those in the process: cores are divided */
     int64_t timeout_ms; /* of every wait */
+    /* Devices that share one stop together. Borrowed; NULL: the device has its own. */
+    wfi_failure *failure;
 } wfi_device_config;
 
 wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
@@ -36,8 +38,12 @@ void wfi_device_destroy(wfi_device *device);
 bool wfi_device_has_memory(const wfi_device *device); /* false: null */
 int wfi_device_n_cores(const wfi_device *device);
 
-/* The first failure of any task or wait; sticky, all later tasks are skipped. */
+/* The first failure of any task or wait, on this device or on one that shares its fate;
+ * sticky: all later tasks are skipped. */
 wf_status wfi_device_status(const wfi_device *device);
+/* The same, and its sentence becomes the calling thread's. */
+wf_status wfi_device_check(const wfi_device *device);
+/* With this thread's latest sentence. */
 void wfi_device_fail(wfi_device *device, wf_status status);
 
 /* An arena: one range of device memory, page-aligned, zeroed, touched. `shift_bytes`
@@ -87,7 +93,8 @@ struct wfi_device {
     const wfi_device_class *kind;
     wfi_device_config config;
     int n_cores;
-    int failure;    /* wf_status; atomic access */
+    wfi_failure *failure; /* given, or &own_failure */
+    wfi_failure own_failure;
     void *topology; /* cpu: cores of this rank */
 };
 

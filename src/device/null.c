@@ -15,14 +15,14 @@ static void null_stream_destroy(wfi_stream_queue *stream) {
 }
 
 static wf_status null_push(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {
-    if (wfi_device_status(stream->device) != WF_OK) return wfi_device_status(stream->device);
+    WF_TRY(wfi_device_check(stream->device));
     wf_status status = task(self, argument);
     if (status != WF_OK) wfi_device_fail(stream->device, status);
     return status;
 }
 
 static wf_status null_event_wait(wfi_event event) {
-    if (event.epoch <= event.stream->n_pushed) return wfi_device_status(event.stream->device);
+    if (event.epoch <= event.stream->n_pushed) return wfi_device_check(event.stream->device);
     return wfi_fail(event.stream->device->ctx, WF_BUG,
                     "rank %d waits for task %llu of stream %s, which has %llu",
                     event.stream->device->config.index, (unsigned long long)event.epoch,

@@ -5,7 +5,7 @@
  * all-reduce lets each rank sum one slice of everybody's gradient, in the order of the
  * tree, and then copies the other slices from their owners.
  */
-#include "run/executor.h"
+#include "run/issue.h"
 
 #include "plan/lanes.h"
 
@@ -25,13 +25,20 @@ static wf_status do_nothing(void *self, void *argument) {
     return WF_OK;
 }
 
+/* Work only for the sake of its place: what follows it follows all that came before. */
+static const wfi_work place = {do_nothing, NULL};
+
 /* ---- send and receive ---- */
+
+static const wfi_instruction *send_of(const wfi_executor *e, int32_t receive) {
+    int32_t k = e->first[receive];
+    return member(e, k, member(e, k, 0)->kind == WFI_SEND ? 0 : 1);
+}
 
 static wf_status copy_received(void *self, void *argument) {
     const wfi_executor *e = self;
-    int32_t i = (int32_t)(intptr_t)argument, k = e->first[i];
-    const wfi_instruction *receive = &e->p->instructions[i];
-    const wfi_instruction *send = member(e, k, member(e, k, 0)->kind == WFI_SEND ? 0 : 1);
+    int32_t i = (int32_t)(intptr_t)argument;
+    const wfi_instruction *receive = &e->p->instructions[i], *send = send_of(e, i);
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
     size_t bytes = send->references[0].bytes;
@@ -41,21 +48,28 @@ static wf_status copy_received(void *self, void *argument) {
     return WF_OK;
 }
 
+static wf_status touch_received(const wfi_executor *e, int32_t i) {
+    const wfi_reference *from = &send_of(e, i)->references[0];
+    const wfi_reference *to = &e->p->instructions[i].references[0];
+    WF_TRY(wfi_release_touch(e->release, from, 0, from->bytes, WFI_READ));
+    return wfi_release_touch(e->release, to, 0, from->bytes, WFI_WRITE);
+}
+
 static wf_status exchange_pair(wfi_executor *e, int32_t at) {
+    static const wfi_work copy = {copy_received, touch_received};
     int32_t a = e->p->order[at], b = e->p->order[at + 1];
     bool sends = e->p->instructions[a].kind == WFI_SEND;
     int32_t send = sends ? a : b, receive = sends ? b : a;
-    wfi_stream_queue *to = wfi_executor_stream(e, receive), *from = wfi_executor_stream(e, send);
-    WF_TRY(wfi_executor_wait_depends(e, receive, to));
-    WF_TRY(wfi_executor_wait_depends(e, send, to));
-    WF_TRY(wfi_stream_wait(to, wfi_stream_record(from))); /* earlier sends go first */
-    WF_TRY(wfi_stream_push(to, copy_received, e, (void *)(intptr_t)receive));
-    e->done[receive] = wfi_stream_record(to);
+    WF_TRY(wfi_issue_depends(e, receive, receive));
+    WF_TRY(wfi_issue_depends(e, receive, send));
+    WF_TRY(wfi_issue_wait(e, receive, wfi_issue_event(e, send))); /* earlier sends go first */
+    WF_TRY(wfi_issue(e, receive, &copy));
+    e->done[receive] = wfi_issue_event(e, receive);
     /* The send is a task of its own stream, too: what comes later there, to whatever
      * rank, may count on it and on all that it waited for. */
-    WF_TRY(wfi_stream_wait(from, e->done[receive]));
-    WF_TRY(wfi_stream_push(from, do_nothing, e, NULL));
-    e->done[send] = wfi_stream_record(from);
+    WF_TRY(wfi_issue_wait(e, send, e->done[receive]));
+    WF_TRY(wfi_issue(e, send, &place));
+    e->done[send] = wfi_issue_event(e, send);
     return WF_OK;
 }
 
@@ -115,6 +129,19 @@ static wf_status reduce_slice(void *self, void *argument) {
     return WF_OK;
 }
 
+static wf_status touch_reduced(const wfi_executor *e, int32_t i) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    int32_t count = e->n_group[i];
+    int64_t n = (int64_t)(now->references[0].bytes / sizeof(float)), begin, end;
+    slice_of(n, count, e->p->ranks[now->rank].replica, &begin, &end);
+    size_t offset = (size_t)begin * sizeof(float), bytes = (size_t)(end - begin) * sizeof(float);
+    for (int32_t m = 0; m < count; m++) {
+        const wfi_reference *r = &member(e, e->first[i], m)->references[0];
+        WF_TRY(wfi_release_touch(e->release, r, offset, bytes, WFI_READ));
+    }
+    return wfi_release_touch(e->release, &now->references[0], offset, bytes, WFI_WRITE);
+}
+
 /* Second half: the other slices come from their owners. */
 static wf_status collect_slices(void *self, void *argument) {
     const wfi_executor *e = self;
@@ -130,6 +157,22 @@ static wf_status collect_slices(void *self, void *argument) {
                    (size_t)(end - begin) * sizeof(float));
     }
     wfi_executor_end(e, i);
+    return WF_OK;
+}
+
+static wf_status touch_collected(const wfi_executor *e, int32_t i) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    int32_t count = e->n_group[i];
+    int64_t n = (int64_t)(now->references[0].bytes / sizeof(float)), begin, end;
+    for (int32_t m = 0; m < count; m++) {
+        const wfi_instruction *peer = member(e, e->first[i], m);
+        if (peer == now) continue;
+        slice_of(n, count, e->p->ranks[peer->rank].replica, &begin, &end);
+        size_t offset = (size_t)begin * sizeof(float);
+        size_t bytes = (size_t)(end - begin) * sizeof(float);
+        WF_TRY(wfi_release_touch(e->release, &peer->references[0], offset, bytes, WFI_READ));
+        WF_TRY(wfi_release_touch(e->release, &now->references[0], offset, bytes, WFI_WRITE));
+    }
     return WF_OK;
 }
 
@@ -151,38 +194,52 @@ static wf_status gather_blocks(void *self, void *argument) {
     return WF_OK;
 }
 
-/* Each member runs `task` after every member has come this far. */
-static wf_status issue_together(wfi_executor *e, int32_t at, int32_t n, wfi_task task) {
+static wf_status touch_gathered(const wfi_executor *e, int32_t i) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    for (int32_t k = 0; k < now->n_references; k++)
+        for (int32_t m = 0; m < e->n_group[i]; m++) {
+            const wfi_reference *from = &member(e, e->first[i], m)->references[k];
+            if (now->references[k].access != WFI_WRITE || !(from->access & WFI_READ)) continue;
+            WF_TRY(wfi_release_touch(e->release, from, 0, from->bytes, WFI_READ));
+            WF_TRY(wfi_release_touch(e->release, &now->references[k], 0, from->bytes, WFI_WRITE));
+        }
+    return WF_OK;
+}
+
+/* Each member does `work` after every member has come this far. */
+static wf_status issue_together(wfi_executor *e, int32_t at, int32_t n, const wfi_work *work) {
     wfi_event here[WFI_MAX_RANKS];
-    for (int32_t m = 0; m < n; m++)
-        here[m] = wfi_stream_record(wfi_executor_stream(e, e->p->order[at + m]));
+    for (int32_t m = 0; m < n; m++) here[m] = wfi_issue_event(e, e->p->order[at + m]);
     for (int32_t m = 0; m < n; m++) {
         int32_t i = e->p->order[at + m];
-        wfi_stream_queue *stream = wfi_executor_stream(e, i);
-        for (int32_t k = 0; k < n; k++) WF_TRY(wfi_stream_wait(stream, here[k]));
-        WF_TRY(wfi_stream_push(stream, task, e, (void *)(intptr_t)i));
+        for (int32_t k = 0; k < n; k++)
+            if (k != m) WF_TRY(wfi_issue_wait(e, i, here[k]));
+        WF_TRY(wfi_issue(e, i, work));
     }
     return WF_OK;
 }
 
 static wf_status exchange_all(wfi_executor *e, int32_t at) {
+    static const wfi_work reduce = {reduce_slice, touch_reduced};
+    static const wfi_work collect = {collect_slices, touch_collected};
+    static const wfi_work gather = {gather_blocks, touch_gathered};
     int32_t i = e->p->order[at], n = e->n_group[i];
     for (int32_t m = 0; m < n; m++) {
         int32_t k = e->p->order[at + m];
-        WF_TRY(wfi_executor_wait_depends(e, k, wfi_executor_stream(e, k)));
-        WF_TRY(wfi_stream_push(wfi_executor_stream(e, k), do_nothing, e, NULL)); /* "I am here" */
+        WF_TRY(wfi_issue_depends(e, k, k));
+        WF_TRY(wfi_issue(e, k, &place)); /* "I am here" */
     }
     if (e->p->instructions[i].kind == WFI_ALL_REDUCE) {
-        WF_TRY(issue_together(e, at, n, reduce_slice));
-        WF_TRY(issue_together(e, at, n, collect_slices));
+        WF_TRY(issue_together(e, at, n, &reduce));
+        WF_TRY(issue_together(e, at, n, &collect));
     } else {
-        WF_TRY(issue_together(e, at, n, gather_blocks));
+        WF_TRY(issue_together(e, at, n, &gather));
     }
     /* Nobody goes on while another may still read its memory. */
-    WF_TRY(issue_together(e, at, n, do_nothing));
+    WF_TRY(issue_together(e, at, n, &place));
     for (int32_t m = 0; m < n; m++) {
         int32_t k = e->p->order[at + m];
-        e->done[k] = wfi_stream_record(wfi_executor_stream(e, k));
+        e->done[k] = wfi_issue_event(e, k);
     }
     return WF_OK;
 }

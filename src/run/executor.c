@@ -1,5 +1,8 @@
 #include "run/executor.h"
 
+#include "base/env.h"
+#include "run/issue.h"
+
 /* ---- kernels ---- */
 
 static wf_status prepare_segment(const wfi_segment *segment) {
@@ -63,6 +66,12 @@ static void find_groups(wfi_executor *e) {
     }
 }
 
+static wf_status create_release(wfi_executor *e) {
+    int64_t checks;
+    WF_TRY(wfi_env_count(e->p->ctx, WFI_WEFT_CHECK_EVENTS, &checks));
+    return checks ? wfi_release_create(e->p, e->workers, &e->release) : WF_OK;
+}
+
 wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,
                               int64_t delay_us, bool traces, wfi_executor **executor_out) {
     size_t n = (size_t)p->n_instructions;
@@ -75,6 +84,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
     wf_status status = e->code && e->done && e->first && e->n_group ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && traces) status = wfi_trace_create(p, &e->trace);
+    if (status == WF_OK) status = create_release(e);
     if (status == WF_OK) {
         e->code[0] = p->code;
         find_groups(e);
@@ -96,6 +106,7 @@ void wfi_executor_destroy(wfi_executor *e) {
     wf_context *ctx = e->p->ctx;
     for (int32_t d = 1; d < e->p->n_replicas && e->code; d++) wfi_code_destroy(e->code[d]);
     wfi_trace_destroy(e->trace);
+    wfi_release_destroy(e->release);
     wfi_free(ctx, e->code);
     wfi_free(ctx, e->done);
     wfi_free(ctx, e->first);
@@ -105,14 +116,17 @@ void wfi_executor_destroy(wfi_executor *e) {
 
 /* ---- a step ---- */
 
-wf_status wfi_executor_wait_depends(const wfi_executor *e, int32_t i, wfi_stream_queue *stream) {
+static wf_status touch_references(const wfi_executor *e, int32_t i) {
     const wfi_instruction *now = &e->p->instructions[i];
-    for (int32_t d = 0; d < now->n_depends; d++)
-        WF_TRY(wfi_stream_wait(stream, e->done[now->depends[d]]));
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *r = &now->references[k];
+        WF_TRY(wfi_release_touch(e->release, r, 0, r->bytes, r->access));
+    }
     return WF_OK;
 }
 
-static wf_status issue(wfi_executor *e) {
+static wf_status issue_all(wfi_executor *e) {
+    static const wfi_work instruction = {wfi_executor_instruction, touch_references};
     const wf_program *p = e->p;
     for (int32_t k = 0; k < p->n_instructions; k++) {
         int32_t i = p->order[k];
@@ -120,33 +134,23 @@ static wf_status issue(wfi_executor *e) {
             if (e->first[i] == k) WF_TRY(wfi_executor_exchange(e, k));
             continue;
         }
-        wfi_stream_queue *stream = wfi_executor_stream(e, i);
-        WF_TRY(wfi_executor_wait_depends(e, i, stream));
-        WF_TRY(wfi_stream_push(stream, wfi_executor_instruction, e, (void *)(intptr_t)i));
-        e->done[i] = wfi_stream_record(stream);
+        WF_TRY(wfi_issue_depends(e, i, i));
+        WF_TRY(wfi_issue(e, i, &instruction));
+        e->done[i] = wfi_issue_event(e, i);
     }
     return WF_OK;
-}
-
-static wf_status wait_all(const wfi_executor *e) {
-    wf_status status = WF_OK;
-    for (int32_t r = 0; r < e->p->n_ranks; r++)
-        for (int s = 0; s < WFI_N_STREAMS; s++) {
-            wf_status waited = wfi_event_wait(wfi_stream_record(e->workers[r].streams[s]));
-            if (status == WF_OK) status = waited;
-        }
-    return status;
 }
 
 wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
     e->step = *step;
     if (e->trace) wfi_trace_start(e->trace);
-    wf_status status = issue(e);
-    if (status == WF_OK) status = wait_all(e);
+    wfi_issue_begin(e);
+    wf_status status = issue_all(e);
+    if (status == WF_OK) status = wfi_issue_end(e);
     if (status == WF_OK) return e->trace ? wfi_trace_finish(e->trace) : WF_OK;
     /* What is still queued is skipped on every rank, and the threads end: nothing runs on
-     * when this returns. The first sentence is the one to tell. */
+     * when this returns. What failed first is what to tell. */
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_device_fail(e->workers[r].device, status);
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_worker_stop(&e->workers[r]);
-    return status;
+    return wfi_device_check(e->workers[0].device);
 }

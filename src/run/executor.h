@@ -8,6 +8,7 @@
 #define WFI_EXECUTOR_H
 
 #include "run/profile.h"
+#include "run/release.h"
 #include "run/trace.h"
 #include "run/worker.h"
 
@@ -29,9 +30,12 @@ typedef struct wfi_executor {
     int32_t *first;      /* [n_instructions] place in the order of the instruction's group */
     int32_t *n_group;    /* [n_instructions] how many ranks take part in it together */
     wfi_profile *profile;
-    wfi_trace *trace; /* NULL: not wanted */
-    int64_t delay_us; /* > 0: random delays before each instruction, for tests */
-    wfi_step step;    /* that runs, or ran last */
+    wfi_trace *trace;      /* NULL: not wanted */
+    wfi_release *release;  /* NULL: events are not checked */
+    int64_t delay_us;      /* > 0: random delays before each instruction, for tests */
+    int64_t n_waits;       /* issued in this step */
+    int64_t left_out_wait; /* for tests: that one, counted from 1, is not issued; 0 = none */
+    wfi_step step;         /* that runs, or ran last */
 } wfi_executor;
 
 /* Prepares every kernel, on the compute streams of their ranks. */
@@ -64,12 +68,6 @@ static inline void wfi_executor_end(const wfi_executor *e, int32_t i) {
 /* Before an instruction, if delays are on. */
 void wfi_executor_delay(const wfi_executor *e, int32_t i);
 
-static inline wfi_stream_queue *wfi_executor_stream(const wfi_executor *e, int32_t i) {
-    const wfi_instruction *now = &e->p->instructions[i];
-    return e->workers[now->rank].streams[now->stream];
-}
-/* What `stream` runs from now on comes after the dependencies of instruction i. */
-wf_status wfi_executor_wait_depends(const wfi_executor *e, int32_t i, wfi_stream_queue *stream);
 /* Issues a send with its receive, or a collective; `at` is their place in the order. */
 wf_status wfi_executor_exchange(wfi_executor *e, int32_t at);
 

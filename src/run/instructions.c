@@ -4,8 +4,12 @@
 #include "run/optimizer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+/* The longest that a delay sleeps without looking up. */
+#define N_US_ASLEEP 10000
 
 void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r, size_t bytes) {
     void *data = wfi_executor_at(e, r);
@@ -203,8 +207,12 @@ void wfi_executor_delay(const wfi_executor *e, int32_t i) {
     wfi_random_key key = {(uint64_t)wfi_now_ns(), (uint64_t)e->p->instructions[i].rank};
     wfi_random_words(key, 0, (uint64_t)i, words);
     int64_t us = words[0] % (uint64_t)(e->delay_us + 1);
-    struct timespec time = {us / 1000000, us % 1000000 * 1000};
-    nanosleep(&time, NULL);
+    /* In pieces: a rank that fails does not wait for the others to sleep enough. */
+    const wfi_device *device = e->workers[e->p->instructions[i].rank].device;
+    for (; us > 0 && wfi_device_status(device) == WF_OK; us -= N_US_ASLEEP) {
+        struct timespec time = {0, (long)wfi_min_i64(us, N_US_ASLEEP) * 1000};
+        nanosleep(&time, NULL);
+    }
 }
 
 static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
@@ -243,6 +251,15 @@ static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
                     wfi_instruction_kind_name(now->kind));
 }
 
+/* Where it failed, in front of what failed. */
+static wf_status fail_at(const wfi_executor *e, const wfi_instruction *now, wf_status status) {
+    const char *unit = now->unit < 0 ? "" : e->p->graph->units[now->unit].name;
+    char micro[48] = "";
+    if (now->micro >= 0) snprintf(micro, sizeof micro, ", microbatch %lld", (long long)now->micro);
+    return wfi_fail_at(e->p->ctx, status, "rank %d, %s%s%s%s", now->rank,
+                       wfi_instruction_kind_name(now->kind), *unit ? " " : "", unit, micro);
+}
+
 wf_status wfi_executor_instruction(void *self, void *argument) {
     wfi_executor *e = self;
     int32_t i = (int32_t)(intptr_t)argument;
@@ -250,7 +267,8 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
     int64_t begin = e->profile->is_on ? wfi_now_ns() : 0;
-    WF_TRY(dispatch(e, now));
+    wf_status status = dispatch(e, now);
+    if (status != WF_OK) return fail_at(e, now, status);
     wfi_executor_end(e, i);
     if (!e->profile->is_on || now->segment) return WF_OK;
     return wfi_profile_add(e->profile, wfi_instruction_kind_name(now->kind), "weft",

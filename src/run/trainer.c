@@ -31,8 +31,11 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     if (!t->workers) return WF_NO_MEMORY;
     t->n_workers = n_ranks;
     for (int r = 0; r < n_ranks; r++) {
-        wfi_device_config device = {
-            .kind = kind, .index = r, .n_ranks = n_ranks, .timeout_ms = timeout_ms};
+        wfi_device_config device = {.kind = kind,
+                                    .index = r,
+                                    .n_ranks = n_ranks,
+                                    .timeout_ms = timeout_ms,
+                                    .failure = &t->failure};
         WF_TRY(wfi_worker_create(t->ctx, &device, shift_bytes, &t->workers[r]));
     }
     return WF_OK;
@@ -132,6 +135,7 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     wf_trainer *t = wfi_alloc(ctx, 1, sizeof *t, "a trainer");
     if (!t) return WF_NO_MEMORY;
     t->ctx = ctx;
+    wfi_failure_init(&t->failure);
     t->device_memory_bytes = config->device_memory_bytes;
     t->keep_gradients = config->keep_gradients;
     t->forward_only = config->forward_only;
@@ -154,6 +158,7 @@ void wf_trainer_destroy(wf_trainer *t) {
     wfi_free(t->ctx, t->ready);
     for (int r = 0; r < t->n_workers; r++) wfi_worker_destroy(&t->workers[r]);
     wfi_free(t->ctx, t->workers);
+    wfi_failure_release(&t->failure);
     wfi_profile_release(&t->profile);
     wf_model_destroy(t->model);
     wf_plan_destroy(t->plan);

@@ -28,6 +28,7 @@ struct wf_trainer {
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;
 
+    wfi_failure failure; /* of any rank: all stop */
     wfi_worker *workers; /* [n_workers] one a rank */
     int n_workers;
     wfi_profile profile;

@@ -1,0 +1,49 @@
+#include "run/issue.h"
+
+static wfi_stream_queue *stream_of(const wfi_executor *e, int32_t i) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    return e->workers[now->rank].streams[now->stream];
+}
+
+wf_status wfi_issue(wfi_executor *e, int32_t i, const wfi_work *work) {
+    if (e->release) {
+        WF_TRY(wfi_release_task(e->release, i));
+        if (work->touch) WF_TRY(work->touch(e, i));
+    }
+    return wfi_stream_push(stream_of(e, i), work->run, e, (void *)(intptr_t)i);
+}
+
+wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event) {
+    if (++e->n_waits == e->left_out_wait) return WF_OK;
+    if (e->release) wfi_release_wait(e->release, i, event);
+    return wfi_stream_wait(stream_of(e, i), event);
+}
+
+wf_status wfi_issue_depends(wfi_executor *e, int32_t i, int32_t of) {
+    const wfi_instruction *now = &e->p->instructions[of];
+    for (int32_t d = 0; d < now->n_depends; d++)
+        WF_TRY(wfi_issue_wait(e, i, e->done[now->depends[d]]));
+    return WF_OK;
+}
+
+wfi_event wfi_issue_event(const wfi_executor *e, int32_t i) {
+    return wfi_stream_record(stream_of(e, i));
+}
+
+void wfi_issue_begin(wfi_executor *e) {
+    e->n_waits = 0;
+    if (e->release) wfi_release_begin(e->release);
+}
+
+wf_status wfi_issue_end(wfi_executor *e) {
+    wf_status status = WF_OK;
+    for (int32_t r = 0; r < e->p->n_ranks; r++)
+        for (int s = 0; s < WFI_N_STREAMS; s++) {
+            wfi_event event = wfi_stream_record(e->workers[r].streams[s]);
+            wf_status waited = wfi_event_wait(event);
+            if (e->release) wfi_release_host_wait(e->release, event);
+            if (status == WF_OK) status = waited;
+        }
+    if (status == WF_OK && e->release) status = wfi_release_end(e->release);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* How a step's work reaches the streams. Private.
+ *
+ * While a program runs, all of its tasks and waits pass through here and nowhere else, so
+ * that the tracker of events (release.h) misses none; it notices if one went past it.
+ */
+#ifndef WFI_ISSUE_H
+#define WFI_ISSUE_H
+
+#include "run/executor.h"
+
+/* A task of an instruction, and what it touches. */
+typedef struct wfi_work {
+    wfi_task run; /* with the executor and (intptr_t) the instruction */
+    /* Tells the tracker of all device memory that `run` reads or writes. NULL: none. */
+    wf_status (*touch)(const wfi_executor *e, int32_t i);
+} wfi_work;
+
+/* Appends the work to the stream of instruction i. */
+wf_status wfi_issue(wfi_executor *e, int32_t i, const wfi_work *work);
+/* What the stream of instruction i runs from now on comes after the event. */
+wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event);
+/* What the stream of i runs from now on comes after the dependencies of `of`. */
+wf_status wfi_issue_depends(wfi_executor *e, int32_t i, int32_t of);
+/* The event of all that the stream of i was given so far. */
+wfi_event wfi_issue_event(const wfi_executor *e, int32_t i);
+
+/* Around a step: when all streams are idle, and until they are again. */
+void wfi_issue_begin(wfi_executor *e);
+wf_status wfi_issue_end(wfi_executor *e);
+
+#endif

@@ -1,0 +1,41 @@
+/* The tracker of events: proves, while a step is issued, that a stream touches only what an
+ * event has released to it. Private. On with WEFT_CHECK_EVENTS=1.
+ *
+ * The program check proves that a program's dependencies are enough. This proves that
+ * the events which were really issued are: it knows nothing of the program's lists of
+ * dependencies, and nothing of timing. Every stream has a vector clock: how many tasks
+ * of each other stream are known to be done. A task advances its own stream's, a wait
+ * takes in the clock of the event. Whoever touches bytes must know of their latest writer,
+ * and to write them, also of all readers since.
+ *
+ * It works on bytes of the arenas, not on blocks, so it sees memory that is reused, and
+ * the slices in which ranks read each other's memory. Streams are idle when a step ends;
+ * that the host waited for all of them is checked, and so steps follow each other.
+ */
+#ifndef WFI_RELEASE_H
+#define WFI_RELEASE_H
+
+#include "run/worker.h"
+
+typedef struct wfi_release wfi_release;
+
+wf_status wfi_release_create(const wf_program *p, const wfi_worker *workers,
+                             wfi_release **release_out);
+void wfi_release_destroy(wfi_release *release); /* NULL is allowed */
+
+/* A step begins; all streams are idle. */
+void wfi_release_begin(wfi_release *release);
+/* The stream of instruction i is about to be given a task of it. */
+wf_status wfi_release_task(wfi_release *release, int32_t i);
+/* That task touches `bytes` bytes, `offset` after the begin of the reference. Errors: BUG: no
+ * event orders this after an earlier task; the sentence names both and the bytes. */
+wf_status wfi_release_touch(wfi_release *release, const wfi_reference *reference, size_t offset,
+                            size_t bytes, int access);
+/* The stream of instruction i waits for the event. */
+void wfi_release_wait(wfi_release *release, int32_t i, wfi_event event);
+void wfi_release_host_wait(wfi_release *release, wfi_event event);
+/* The step is over. Errors: BUG: a stream was not waited for, or was given a task that
+ * the tracker did not see. */
+wf_status wfi_release_end(wfi_release *release);
+
+#endif
