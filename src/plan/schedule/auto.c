@@ -63,12 +63,22 @@ static double bound_at_begin(const wfi_auto *a, int stage, double round_trip) {
     return fmax(waits, works) + n * (times->backward + times->weight) - a->offset[stage];
 }
 
+/* Microbatches 0, hold, 2 hold, ... follow each other: the next F comes after W. */
+static double bound_of_chain(const wfi_auto *a, int stage, double round_trip) {
+    const wfi_schedule_request *r = a->request;
+    const wfi_stage_times *times = &r->times[stage];
+    double one = times->forward + round_trip + times->backward + times->weight;
+    int n_links = (r->n_micro - 1) / a->hold + 1;
+    return first_begin(r, stage) + n_links * one - a->offset[stage];
+}
+
 static void find_bound(wfi_auto *a) {
     const wfi_schedule_request *r = a->request;
     double round_trip = 0; /* from the end of F to the begin of B of the same microbatch */
     for (int s = r->n_stages - 1; s >= 0; s--) {
         a->bound = fmax(a->bound, bound_at_begin(a, s, round_trip));
         a->bound = fmax(a->bound, bound_at_end(a, s));
+        a->bound = fmax(a->bound, bound_of_chain(a, s, round_trip));
         round_trip += r->times[s].forward + r->times[s].backward + 2 * r->transfer;
     }
 }

@@ -30,8 +30,8 @@ bool wfi_auto_is_done(const wfi_auto *search); /* the best costs as little as th
 wf_status wfi_auto_rules(wfi_auto *search);   /* fixed schedules and their relatives */
 wf_status wfi_auto_greedy(wfi_auto *search);  /* event by event, by several policies */
 wf_status wfi_auto_improve(wfi_auto *search); /* neighbours of the best */
-wf_status wfi_auto_exact(wfi_auto *search);   /* all that could be best */
-bool wfi_auto_is_small(const wfi_schedule_request *request); /* so that exact ends soon */
+wf_status wfi_auto_exact(wfi_auto *search);   /* all that could be best, within limits */
+bool wfi_auto_is_small(const wfi_schedule_request *request); /*/* enough for exact */
 
 static inline double wfi_auto_duration(const wfi_stage_times *times, wfi_action_kind kind) {
     return kind == WFI_ACTION_F   ? times->forward

@@ -1,17 +1,20 @@
 /* Branch and bound over all active schedules (Giffler and Thompson, 1960): of all actions
  * that could come next take the one that ends first; one of those that its stage could begin
- * before that end comes next. Some active schedule is optimal. Exponential: small ones only. */
+ * before that end comes next. Some active schedule is optimal. Exponential, so for small ones
+ * only; up to 3 stages and 4 microbatches it comes to its end long before MAX_NODES. */
 #include "plan/schedule/auto.h"
 
 #include <math.h>
 
-#define MAX_STAGES 3
-#define MAX_MICRO  4
+#define MAX_STAGES 4
+#define MAX_MICRO  8
+#define MAX_NODES  500000
 
 typedef struct node {
     double free[MAX_STAGES];
     double forward_end[MAX_STAGES][MAX_MICRO], backward_end[MAX_STAGES][MAX_MICRO];
     int n[MAX_STAGES][3]; /* F, B and W done */
+    int *n_nodes;
 } node;
 
 /* When stage `s` could begin its next action of `kind`; INFINITY: not before others are done. */
@@ -59,6 +62,7 @@ static wf_status branch(wfi_auto *a, const node *at);
 
 static wf_status take(wfi_auto *a, const node *at, int s, wfi_action_kind kind, double begin) {
     node next = *at;
+    ++*at->n_nodes;
     int m = next.n[s][kind]++;
     next.free[s] = begin + wfi_auto_duration(&a->request->times[s], kind);
     if (kind == WFI_ACTION_F) next.forward_end[s][m] = next.free[s];
@@ -82,7 +86,7 @@ static wf_status branch(wfi_auto *a, const node *at) {
             if (e < end) end = e, stage = s, kind = kinds[k];
         }
     if (stage < 0) return wfi_auto_offer(a);
-    for (int k = 0; k < 3 && !wfi_auto_is_done(a); k++) {
+    for (int k = 0; k < 3 && !wfi_auto_is_done(a) && *at->n_nodes < MAX_NODES; k++) {
         double begin = begin_of(a, at, stage, kinds[k]);
         if (begin < end || (begin < INFINITY && kinds[k] == kind))
             WF_TRY(take(a, at, stage, kinds[k], begin));
@@ -95,7 +99,8 @@ bool wfi_auto_is_small(const wfi_schedule_request *request) {
 }
 
 wf_status wfi_auto_exact(wfi_auto *a) {
-    node root = {0};
+    int n_nodes = 0;
+    node root = {.n_nodes = &n_nodes};
     for (int s = 0; s < a->request->n_stages; s++) a->trial[s].n = 0;
     return branch(a, &root);
 }
