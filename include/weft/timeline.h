@@ -17,7 +17,8 @@ typedef enum wf_span_kind {
     WF_SPAN_UPDATE,          /* optimizer, statistics, sums within a rank, packing */
     WF_SPAN_TRANSFER,        /* send, receive */
     WF_SPAN_REDUCE,          /* sums and gathers over ranks */
-    WF_SPAN_HOST             /* to and from the host */
+    WF_SPAN_HOST,            /* to and from the host */
+    WF_N_SPAN_KINDS
 } wf_span_kind;
 
 /* One instruction. Times in microseconds from the begin of the step. */
@@ -43,7 +44,11 @@ typedef struct wf_rank_time {
 extern "C" {
 #endif
 
-/* Walks the program with a clock for each stream. `costs` NULL: the program's own. */
+/* "forward", "backward", "weight", "backward+weight", "update", "transfer", "reduce", "host". */
+WF_API const char *wf_span_kind_name(wf_span_kind kind);
+
+/* Walks the program with a clock for each stream. `costs` NULL: the program's own. Errors:
+ * INVALID_ARG: they are of another model. */
 WF_API WF_NODISCARD wf_status wf_program_simulate(const wf_program *program, const wf_costs *costs,
                                                   wf_timeline **timeline_out);
 

@@ -17,6 +17,8 @@
 #include <weft/program.h>
 #include <weft/recipe.h>
 #include <weft/status.h>
+#include <weft/timeline.h>
+#include <weft/trace.h>
 #include <weft/trainer.h>
 #include <weft/types.h>
 

@@ -1,0 +1,34 @@
+/* Trace files as Chrome trace JSON. Private.
+ *
+ * Rank r of part k is process (ranks of the parts before) + r; stream s is thread s. What
+ * Chrome's format has no place for stands in otherData: the title, and of each part its
+ * name, the step, and how the ranks spent it.
+ */
+#ifndef WFI_CHROME_H
+#define WFI_CHROME_H
+
+#include "program/timeline.h"
+
+#include <weft/trace.h>
+
+#define WFI_CHROME_FORMAT "weft-timeline-1"
+
+/* What a reader takes; jansson's tree of that much text is some ten times as large. */
+#define WFI_CHROME_MAX_BYTES (64 << 20)
+/* A century: what is longer is no time of a step. */
+#define WFI_CHROME_MAX_US    3e15
+#define WFI_CHROME_MAX_RANKS 65536
+
+struct wf_trace {
+    wf_context *ctx;
+    char *title;
+    char *names[WF_TRACE_MAX_PARTS];
+    wf_timeline *timelines[WF_TRACE_MAX_PARTS];
+    int n_parts;
+};
+
+/* `path` names the bytes in sentences. */
+wf_status wfi_chrome_parse(wf_context *ctx, const char *path, const char *bytes, size_t n_bytes,
+                           wf_trace **trace_out);
+
+#endif

@@ -1,0 +1,297 @@
+/* Trace files come from anywhere: everything in them is checked before it is used. */
+#include "checkpoint/header.h"
+#include "sim/chrome.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_NAME 512
+
+typedef struct reader {
+    wf_context *ctx;
+    const char *path;
+    wf_trace *trace;
+    const json_t *events;
+    int first_pid[WF_TRACE_MAX_PARTS + 1];
+} reader;
+
+/* ---- values; `where` says in which event or timeline ---- */
+
+typedef struct place {
+    const reader *r;
+    const char *what; /* "event" or "timeline" */
+    size_t i;
+} place;
+
+static WFI_PRINTF(2, 3) wf_status bad(const place *at, const char *format, ...) {
+    char why[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    return wfi_fail(at->r->ctx, WF_CORRUPT, "%s: %s %zu %s", at->r->path, at->what, at->i, why);
+}
+
+static wf_status get_us(const place *at, const json_t *object, const char *key, double *out) {
+    const json_t *value = json_object_get(object, key);
+    double us = json_is_number(value) ? json_number_value(value) : -1;
+    if (!(us >= 0 && us <= WFI_CHROME_MAX_US))
+        return bad(at, "has no %s that is a time in microseconds", key);
+    *out = us;
+    return WF_OK;
+}
+
+static wf_status get_int(const place *at, const json_t *object, const char *key, int64_t low,
+                         int64_t high, int64_t *out) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value)) return bad(at, "has no %s that is a whole number", key);
+    *out = json_integer_value(value);
+    if (*out < low || *out > high)
+        return bad(at, "has %s %lld, which is not from %lld to %lld", key, (long long)*out,
+                   (long long)low, (long long)high);
+    return WF_OK;
+}
+
+/* Borrowed from the tree. */
+static wf_status get_string(const place *at, const json_t *object, const char *key,
+                            const char **out) {
+    const char *text = json_string_value(json_object_get(object, key));
+    if (!text) return bad(at, "has no %s that is a text", key);
+    if (strlen(text) > MAX_NAME) return bad(at, "has a %s of more than %d bytes", key, MAX_NAME);
+    *out = text;
+    return WF_OK;
+}
+
+/* ---- events ---- */
+
+static bool is_span(const json_t *event) {
+    const char *phase = json_string_value(json_object_get(event, "ph"));
+    return phase && !strcmp(phase, "X");
+}
+
+static wf_status read_kind(const place *at, const json_t *args, wf_span_kind *out) {
+    const char *name;
+    WF_TRY(get_string(at, args, "kind", &name));
+    for (int k = 0; k < WF_N_SPAN_KINDS; k++)
+        if (!strcmp(name, wf_span_kind_name((wf_span_kind)k))) {
+            *out = (wf_span_kind)k;
+            return WF_OK;
+        }
+    return bad(at, "is of an unknown kind");
+}
+
+static wf_status read_span(const reader *r, size_t i, const json_t *event) {
+    place at = {r, "event", i};
+    const json_t *args = json_object_get(event, "args");
+    const char *name, *unit;
+    int64_t pid, tid;
+    double us;
+    wf_span span = {0};
+    WF_TRY(get_int(&at, event, "pid", 0, r->first_pid[r->trace->n_parts] - 1, &pid));
+    WF_TRY(get_int(&at, event, "tid", 0, WFI_N_STREAMS - 1, &tid));
+    WF_TRY(get_us(&at, event, "ts", &span.begin_us));
+    WF_TRY(get_us(&at, event, "dur", &us));
+    WF_TRY(get_string(&at, event, "name", &name));
+    WF_TRY(get_string(&at, args, "unit", &unit));
+    WF_TRY(get_int(&at, args, "micro", -1, INT64_MAX, &span.micro));
+    WF_TRY(read_kind(&at, args, &span.kind));
+    int part = 0;
+    while (r->first_pid[part + 1] <= pid) part++;
+    wf_timeline *t = r->trace->timelines[part];
+    span.rank = (int)pid - r->first_pid[part];
+    span.stream = wfi_stream_name((wfi_stream)tid);
+    span.end_us = span.begin_us + us;
+    if (span.end_us > t->step_us + 0.01)
+        return bad(&at, "ends at %.3f us, after its step of %.3f us", span.end_us, t->step_us);
+    span.name = wfi_pool_format(&t->pool, "%s", name);
+    span.unit = wfi_pool_format(&t->pool, "%s", unit);
+    if (!span.name || !span.unit) return WF_NO_MEMORY;
+    t->spans[t->n_spans++] = span;
+    return WF_OK;
+}
+
+static int stream_order(const char *name) {
+    int s = 0;
+    while (strcmp(name, wfi_stream_name((wfi_stream)s))) s++;
+    return s;
+}
+
+static int compare_spans(const void *a, const void *b) {
+    const wf_span *x = a, *y = b;
+    if (x->rank != y->rank) return x->rank - y->rank;
+    if (x->stream != y->stream) return stream_order(x->stream) - stream_order(y->stream);
+    if (x->begin_us != y->begin_us) return x->begin_us < y->begin_us ? -1 : 1;
+    return (x->end_us > y->end_us) - (x->end_us < y->end_us);
+}
+
+static wf_status read_events(reader *r) {
+    size_t i;
+    json_t *event;
+    json_array_foreach(r->events, i, event) {
+        if (!json_is_object(event)) return bad(&(place){r, "event", i}, "is no object");
+        if (is_span(event)) WF_TRY(read_span(r, i, event));
+    }
+    for (int k = 0; k < r->trace->n_parts; k++) {
+        wf_timeline *t = r->trace->timelines[k];
+        if (t->n_spans) qsort(t->spans, (size_t)t->n_spans, sizeof *t->spans, compare_spans);
+    }
+    return WF_OK;
+}
+
+/* ---- what stands before them ---- */
+
+/* How many spans each process has; room for no more is made. */
+static wf_status count_spans(const reader *r, int64_t n_spans[WF_TRACE_MAX_PARTS]) {
+    size_t i;
+    json_t *event;
+    json_array_foreach(r->events, i, event) {
+        int64_t pid;
+        if (!is_span(event)) continue;
+        WF_TRY(get_int(&(place){r, "event", i}, event, "pid", 0,
+                       r->first_pid[r->trace->n_parts] - 1, &pid));
+        int part = 0;
+        while (r->first_pid[part + 1] <= pid) part++;
+        n_spans[part]++;
+    }
+    return WF_OK;
+}
+
+static wf_status read_ranks(const place *at, const json_t *ranks, wf_timeline *t) {
+    for (int k = 0; k < t->n_ranks; k++) {
+        const json_t *rank = json_array_get(ranks, (size_t)k);
+        wf_rank_time *time = &t->times[k];
+        WF_TRY(get_us(at, rank, "compute_us", &time->compute_us));
+        WF_TRY(get_us(at, rank, "transfer_us", &time->transfer_us));
+        WF_TRY(get_us(at, rank, "bubble_us", &time->bubble_us));
+        WF_TRY(get_us(at, rank, "wait_us", &time->wait_us));
+    }
+    return WF_OK;
+}
+
+static wf_status read_about(reader *r, const json_t *timelines) {
+    int64_t n_spans[WF_TRACE_MAX_PARTS] = {0};
+    for (int k = 0; k < r->trace->n_parts; k++) {
+        size_t n = json_array_size(json_object_get(json_array_get(timelines, (size_t)k), "ranks"));
+        if (n < 1 || n > WFI_CHROME_MAX_RANKS)
+            return bad(&(place){r, "timeline", (size_t)k}, "has %zu ranks, not 1 to %d", n,
+                       WFI_CHROME_MAX_RANKS);
+        r->first_pid[k + 1] = r->first_pid[k] + (int)n;
+    }
+    WF_TRY(count_spans(r, n_spans));
+    for (int k = 0; k < r->trace->n_parts; k++) {
+        place at = {r, "timeline", (size_t)k};
+        const json_t *about = json_array_get(timelines, (size_t)k);
+        const char *name;
+        wf_timeline **t = &r->trace->timelines[k];
+        WF_TRY(get_string(&at, about, "name", &name));
+        r->trace->names[k] = wfi_strdup(r->ctx, name);
+        if (!r->trace->names[k]) return WF_NO_MEMORY;
+        WF_TRY(wfi_timeline_allocate(r->ctx, r->first_pid[k + 1] - r->first_pid[k], (int)n_spans[k],
+                                     t));
+        (*t)->n_spans = 0;
+        WF_TRY(get_us(&at, about, "step_us", &(*t)->step_us));
+        WF_TRY(read_ranks(&at, json_object_get(about, "ranks"), *t));
+    }
+    return WF_OK;
+}
+
+static wf_status read_trace(reader *r, const json_t *root) {
+    const json_t *other = json_object_get(root, "otherData");
+    const char *format = json_string_value(json_object_get(other, "format"));
+    const char *title = json_string_value(json_object_get(other, "title"));
+    const json_t *timelines = json_object_get(other, "timelines");
+    r->events = json_object_get(root, "traceEvents");
+    if (!format || strcmp(format, WFI_CHROME_FORMAT))
+        return wfi_fail(r->ctx, WF_CORRUPT,
+                        "%s: otherData.format is not \"" WFI_CHROME_FORMAT
+                        "\": it is no trace that weft has written",
+                        r->path);
+    if (!title || strlen(title) > MAX_NAME)
+        return wfi_fail(r->ctx, WF_CORRUPT, "%s: otherData.title is no text of at most %d bytes",
+                        r->path, MAX_NAME);
+    size_t n_parts = json_array_size(timelines);
+    if (n_parts < 1 || n_parts > WF_TRACE_MAX_PARTS)
+        return wfi_fail(r->ctx, WF_CORRUPT, "%s: otherData.timelines has %zu entries, not 1 to %d",
+                        r->path, n_parts, WF_TRACE_MAX_PARTS);
+    if (!json_is_array(r->events))
+        return wfi_fail(r->ctx, WF_CORRUPT, "%s: traceEvents is no array", r->path);
+    r->trace->n_parts = (int)n_parts;
+    r->trace->title = wfi_strdup(r->ctx, title);
+    if (!r->trace->title) return WF_NO_MEMORY;
+    WF_TRY(read_about(r, timelines));
+    return read_events(r);
+}
+
+wf_status wfi_chrome_parse(wf_context *ctx, const char *path, const char *bytes, size_t n_bytes,
+                           wf_trace **trace_out) {
+    json_error_t error;
+    json_t *root = json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!root) {
+        char shown[WFI_NAME_TEXT];
+        return wfi_fail(ctx, WF_CORRUPT, "%s: line %d, column %d: %s", path, error.line,
+                        error.column, wfi_name_text(error.text, shown));
+    }
+    reader r = {.ctx = ctx, .path = path};
+    r.trace = wfi_alloc(ctx, 1, sizeof *r.trace, "a trace");
+    wf_status status = r.trace ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) {
+        r.trace->ctx = ctx;
+        status = read_trace(&r, root);
+    }
+    json_decref(root);
+    if (status == WF_OK)
+        *trace_out = r.trace;
+    else
+        wf_trace_destroy(r.trace);
+    return status;
+}
+
+/* ---- public ---- */
+
+wf_status wf_trace_read(wf_context *ctx, const char *path, wf_trace **trace_out) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return wfi_fail(ctx, WF_IO, "%s cannot be read: %s", path, strerror(errno));
+    size_t n = 0, capacity = 0;
+    char *bytes = NULL;
+    wf_status status = WF_OK;
+    while (status == WF_OK && n <= WFI_CHROME_MAX_BYTES) {
+        status = WFI_GROW(ctx, bytes, n, capacity, "a trace");
+        size_t got = status == WF_OK ? fread(bytes + n, 1, capacity - n, file) : 0;
+        n += got;
+        if (!got) break;
+    }
+    if (status == WF_OK && ferror(file))
+        status = wfi_fail(ctx, WF_IO, "%s cannot be read: %s", path, strerror(errno));
+    else if (status == WF_OK && n > WFI_CHROME_MAX_BYTES)
+        status = wfi_fail(ctx, WF_CORRUPT, "%s: a trace of more than %d MiB is not read", path,
+                          WFI_CHROME_MAX_BYTES >> 20);
+    fclose(file);
+    if (status == WF_OK) status = wfi_chrome_parse(ctx, path, bytes, n, trace_out);
+    wfi_free(ctx, bytes);
+    return status;
+}
+
+const char *wf_trace_title(const wf_trace *trace) {
+    return trace->title;
+}
+
+int wf_trace_n_parts(const wf_trace *trace) {
+    return trace->n_parts;
+}
+
+wf_trace_part wf_trace_get_part(const wf_trace *trace, int i) {
+    return (wf_trace_part){trace->names[i], trace->timelines[i]};
+}
+
+void wf_trace_destroy(wf_trace *trace) {
+    if (!trace) return;
+    for (int k = 0; k < trace->n_parts; k++) {
+        wfi_free(trace->ctx, trace->names[k]);
+        wf_timeline_destroy(trace->timelines[k]);
+    }
+    wfi_free(trace->ctx, trace->title);
+    wfi_free(trace->ctx, trace);
+}

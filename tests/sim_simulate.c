@@ -1,0 +1,242 @@
+/* The simulator against what one can compute by hand: stages of equal units, costs of round
+ * numbers, transfers that take no time. */
+#include "plan/costs.h"
+#include "program/timeline.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <weft/nn.h>
+#include <weft/trace.h>
+
+#define FORWARD  30.0
+#define BACKWARD 40.0
+#define WEIGHT   20.0
+
+/* Four units of one linear layer. */
+static void four(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_cut(wf_relu(wf_linear(x, "a", 8)), "b");
+    h = wf_cut(wf_relu(wf_linear(h, "b", 8)), "c");
+    h = wf_cut(wf_relu(wf_linear(h, "c", 8)), "d");
+    wf_loss(wf_cross_entropy(wf_linear(h, "d", 5), y));
+}
+
+static wf_program *make_program(wf_context *ctx, const char *plan_text, int64_t n_micro) {
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    wf_recipe recipe = WF_RECIPE_INIT;
+    recipe.batch = recipe.n_micro = n_micro;
+    recipe.n_lanes = 1;
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return p;
+}
+
+/* Every unit the same; a message takes `message_us`, bytes take none. */
+static wf_costs *equal_costs(wf_context *ctx, const wf_program *p, double message_us) {
+    wf_costs *costs;
+    TEST_OK(ctx, wfi_costs_create(ctx, p->graph, &costs));
+    for (int32_t u = 0; u < costs->n_units; u++) {
+        costs->units[u].forward_us = FORWARD;
+        costs->units[u].backward_us = BACKWARD;
+        costs->units[u].weight_us = WEIGHT;
+        costs->units[u].backward_weight_us = BACKWARD + WEIGHT;
+    }
+    costs->rates = (wf_rates){message_us, 0, 0};
+    return costs;
+}
+
+static wf_timeline *simulate(wf_context *ctx, const char *plan_text, int64_t n_micro,
+                             double message_us) {
+    wf_program *p = make_program(ctx, plan_text, n_micro);
+    wf_costs *costs = equal_costs(ctx, p, message_us);
+    wf_timeline *t;
+    TEST_OK(ctx, wf_program_simulate(p, costs, &t));
+    wf_costs_destroy(costs);
+    wf_program_destroy(p);
+    return t;
+}
+
+/* (m + stages - 1) (F + B) of a stage, for gpipe and for 1f1b; a rank computes m of them. */
+static void closed_formula(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"gpipe", "1f1b"};
+    for (int s = 0; s < 2; s++)
+        for (int stages = 1; stages <= 4; stages *= 2)
+            for (int64_t m = 1; m <= 8; m += m < 2 ? 1 : 3) {
+                wf_context *ctx = test_context();
+                char plan[60];
+                snprintf(plan, sizeof plan, "pp=%d,schedule=%s%s", stages, schedules[s],
+                         stages == 2 ? ",cut=c" : "");
+                wf_timeline *t = simulate(ctx, plan, m, 0);
+                double one = 4.0 / stages * (FORWARD + BACKWARD + WEIGHT);
+                assert_float_equal(wf_timeline_step_us(t), (double)(m + stages - 1) * one, 1e-6);
+                for (int r = 0; r < stages; r++) {
+                    wf_rank_time time = wf_timeline_rank(t, r);
+                    assert_float_equal(time.compute_us, (double)m * one, 1e-6);
+                    assert_float_equal(time.bubble_us, (double)(stages - 1) * one, 1e-6);
+                    assert_float_equal(time.wait_us + time.transfer_us, 0, 1e-6);
+                }
+                wf_timeline_destroy(t);
+                test_context_end(ctx);
+            }
+}
+
+/* One microbatch after the other: the two ranks never compute at once. */
+static void naive_does_not_overlap(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_timeline *t = simulate(ctx, "pp=2,cut=c,schedule=naive", 3, 0);
+    double work = 3 * 4 * (FORWARD + BACKWARD + WEIGHT);
+    assert_float_equal(wf_timeline_step_us(t), work, 1e-6);
+    for (int i = 0; i < wf_timeline_n_spans(t); i++)
+        for (int k = 0; k < i; k++) {
+            wf_span a = wf_timeline_span(t, i), b = wf_timeline_span(t, k);
+            if (a.rank == b.rank || strcmp(a.stream, "compute") || strcmp(b.stream, "compute"))
+                continue;
+            assert_true(fmin(a.end_us, b.end_us) - fmax(a.begin_us, b.begin_us) < 1e-6);
+        }
+    wf_timeline_destroy(t);
+    test_context_end(ctx);
+}
+
+/* One microbatch on two stages: each of the two transfers on its way is waited for, by the one
+ * that needs it. Loading the input and reporting the loss are messages as well. */
+static void transfers(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_timeline *t = simulate(ctx, "pp=2,cut=c,schedule=1f1b", 1, 7);
+    double work = 4 * (FORWARD + BACKWARD + WEIGHT);
+    wf_rank_time first = wf_timeline_rank(t, 0), second = wf_timeline_rank(t, 1);
+    assert_float_equal(wf_timeline_step_us(t), 7 + work + 7 + 7, 1e-6);
+    assert_float_equal(first.transfer_us, 7 + 7, 1e-6); /* input, gradient */
+    assert_float_equal(first.bubble_us, 7 + 2 * (FORWARD + BACKWARD + WEIGHT), 1e-6);
+    assert_float_equal(second.transfer_us, 7 + 7, 1e-6); /* activation; then the gradient leaves */
+    assert_float_equal(second.bubble_us, wf_timeline_step_us(t) - second.compute_us - 14, 1e-6);
+    wf_timeline_destroy(t);
+    test_context_end(ctx);
+}
+
+/* Gradients are summed after the last microbatch, by both replicas at once. */
+static void replicas_reduce_together(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    wf_timeline *t;
+    wf_recipe recipe = WF_RECIPE_INIT;
+    recipe.batch = recipe.n_micro = 4;
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2", &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_costs *costs = equal_costs(ctx, p, 5);
+    TEST_OK(ctx, wf_program_simulate(p, costs, &t));
+    int n_spans = wf_timeline_n_spans(t), n_reduce = 0;
+    for (int i = 0; i < n_spans / 2; i++) {
+        wf_span a = wf_timeline_span(t, i), b = wf_timeline_span(t, i + n_spans / 2);
+        if (a.kind != WF_SPAN_REDUCE) continue;
+        n_reduce++;
+        assert_string_equal(a.name, b.name);
+        assert_float_equal(a.begin_us, b.begin_us, 1e-9);
+        assert_float_equal(a.end_us - a.begin_us, 5, 1e-9);
+    }
+    assert_int_equal(n_reduce, 4);
+    wf_timeline_destroy(t);
+    wf_costs_destroy(costs);
+    wf_program_destroy(p);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
+static void costs_of_another_model(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = make_program(ctx, "", 1);
+    wf_costs *costs = equal_costs(ctx, p, 0);
+    wf_timeline *t;
+    costs->n_units--;
+    TEST_REFUSED(ctx, wf_program_simulate(p, costs, &t), WF_INVALID_ARG, "3 units");
+    costs->n_units++;
+    wf_costs_destroy(costs);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+/* ---- traces ---- */
+
+static void same(const wf_timeline *a, const wf_timeline *b) {
+    assert_int_equal(wf_timeline_n_ranks(a), wf_timeline_n_ranks(b));
+    assert_int_equal(wf_timeline_n_spans(a), wf_timeline_n_spans(b));
+    assert_float_equal(wf_timeline_step_us(a), wf_timeline_step_us(b), 1e-3);
+    for (int r = 0; r < wf_timeline_n_ranks(a); r++) {
+        assert_float_equal(wf_timeline_rank(a, r).compute_us, wf_timeline_rank(b, r).compute_us,
+                           1e-3);
+        assert_float_equal(wf_timeline_rank(a, r).bubble_us, wf_timeline_rank(b, r).bubble_us,
+                           1e-3);
+    }
+    for (int i = 0; i < wf_timeline_n_spans(a); i++) {
+        wf_span x = wf_timeline_span(a, i), y = wf_timeline_span(b, i);
+        assert_int_equal(x.rank, y.rank);
+        assert_string_equal(x.stream, y.stream);
+        assert_float_equal(x.begin_us, y.begin_us, 2e-3);
+        assert_float_equal(x.end_us, y.end_us, 2e-3);
+        if (x.end_us <= x.begin_us) continue; /* instants may change places */
+        assert_int_equal(x.kind, y.kind);
+        assert_string_equal(x.name, y.name);
+        assert_string_equal(x.unit, y.unit);
+        assert_int_equal(x.micro, y.micro);
+    }
+}
+
+static void traces_are_read_back(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    char path[200];
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%.150s/weft-trace-%d.json", folder ? folder : "/tmp",
+             (int)getpid());
+    wf_timeline *gpipe = simulate(ctx, "pp=2,cut=c,schedule=gpipe", 3, 1.2345);
+    wf_timeline *zb1 = simulate(ctx, "pp=4,schedule=zb1", 5, 2);
+    wf_trace_part parts[] = {{"measured", gpipe}, {"say \"what\"\n\x01", zb1}};
+    TEST_OK(ctx, wf_trace_write(ctx, path, "a \\ title", parts, 2));
+    wf_trace *trace;
+    TEST_OK(ctx, wf_trace_read(ctx, path, &trace));
+    assert_string_equal(wf_trace_title(trace), "a \\ title");
+    assert_int_equal(wf_trace_n_parts(trace), 2);
+    for (int k = 0; k < 2; k++) {
+        assert_string_equal(wf_trace_get_part(trace, k).name, parts[k].name);
+        same(parts[k].timeline, wf_trace_get_part(trace, k).timeline);
+    }
+    wf_trace_destroy(trace);
+    assert_int_equal(unlink(path), 0);
+    TEST_REFUSED(ctx, wf_trace_read(ctx, path, &trace), WF_IO, path);
+    TEST_REFUSED(ctx, wf_trace_write(ctx, path, "", parts, 0), WF_INVALID_ARG, "1 to 8");
+    TEST_REFUSED(ctx, wf_trace_write(ctx, "/nowhere/t.json", "", parts, 1), WF_IO, "/nowhere");
+    wf_timeline_destroy(gpipe);
+    wf_timeline_destroy(zb1);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(closed_formula),
+        cmocka_unit_test(naive_does_not_overlap),
+        cmocka_unit_test(transfers),
+        cmocka_unit_test(replicas_reduce_together),
+        cmocka_unit_test(costs_of_another_model),
+        cmocka_unit_test(traces_are_read_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
