@@ -1,15 +1,9 @@
 /* The learning curve: log.jsonl -> curve.csv -> gnuplot -> curve.png. */
+#include "gnuplot.h"
 #include "log.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <spawn.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-
-extern char **environ;
 
 #define SMOOTHING 0.05 /* of the bold line: about the last 20 steps */
 
@@ -112,24 +106,6 @@ static void write_script(const table *t, const char *title, char *script, size_t
     snprintf(script + n, bytes - (size_t)n, "unset multiplot;");
 }
 
-/* Runs gnuplot in `dir`; its exit status, -1 if it cannot be started. */
-static int run_gnuplot(const char *dir, char *script) {
-    char program[] = "gnuplot", execute[] = "-e";
-    char *const argv[] = {program, execute, script, NULL};
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-    int status = -1;
-    if (posix_spawn_file_actions_init(&actions)) return -1;
-    posix_spawn_file_actions_addchdir_np(&actions, dir);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    int failed = posix_spawnp(&child, program, &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (failed) return -1;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
 bool plot_curve(const char *dir, const char *title, char *note, size_t note_bytes) {
     table t;
     char script[4096];
@@ -137,8 +113,8 @@ bool plot_curve(const char *dir, const char *title, char *note, size_t note_byte
     if (!write_table(dir, &t)) return false;
     if (t.n_steps < 2) return true; /* one point is no curve */
     write_script(&t, title, script, sizeof script);
-    int status = run_gnuplot(dir, script);
-    if (status == -1)
+    int status = gnuplot_run(dir, script);
+    if (status == GNUPLOT_MISSING)
         snprintf(note, note_bytes,
                  "gnuplot is not installed, so there is no picture; %s/curve.csv has "
                  "the numbers",

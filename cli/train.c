@@ -1,12 +1,12 @@
 /* weft train: steps, tests, checkpoints, log, picture and report. */
 #include "checkpoint.h"
+#include "gnuplot.h"
 #include "log.h"
 #include "progress.h"
 #include "report.h"
 #include "text.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef struct run {
     cli *c;
@@ -180,9 +180,7 @@ static void draw(run *r) {
     const options *o = &r->c->o;
     if (!log_close(&r->log) || !o->out) return;
     snprintf(title, sizeof title, "%.40s on %.80s", o->model, o->data);
-    for (char *t = title; *t; t++) /* no quoting inside gnuplot's strings */
-        if (strchr("\"\\`@{}_^&~$", *t) || (unsigned char)*t < ' ') *t = ' ';
-    if (!plot_curve(o->out, title, note, sizeof note))
+    if (!plot_curve(o->out, gnuplot_plain(title), note, sizeof note))
         complain(EXIT_FAILED, "%s/curve.csv cannot be written", o->out);
     else if (*note)
         say(r->c, "%s\n", note);
