@@ -55,6 +55,7 @@ static exit_status measure(cli *c, const job *j) {
 
 exit_status run_bench(cli *c) {
     job j;
+    if (!option_is_given(&c->o, OPT_repeat)) c->o.repeat = 5;
     if (c->o.repeat < 1 || c->o.repeat == INT64_MAX)
         return complain(EXIT_USAGE, "--repeat wants at least 1, and a number that can be reached");
     if (c->o.ranks != 1)

@@ -36,6 +36,7 @@ exit_status run_train(cli *c);
 exit_status run_eval(cli *c);
 exit_status run_plan(cli *c);
 exit_status run_bench(cli *c);
+exit_status run_bench_model_parallel(cli *c);
 exit_status run_info(cli *c);
 
 /* "weft: " and the sentence, on standard error. Returns `status`. */

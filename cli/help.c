@@ -37,7 +37,7 @@ void print_help(FILE *out) {
           "spread, know what it costs before it runs, get the same numbers.\n\nCommands:\n",
           out);
     for (const command *about = commands; about->name; about++)
-        fprintf(out, "  weft %-12s %s\n", about->name, about->summary);
+        fprintf(out, "  weft %-20s %s\n", about->name, about->summary);
     fputs("\nweft COMMAND --help lists a command's options. For example:\n"
           "  weft train --model resnet18 --data fashion-mnist --epochs 2 --batch 128 \\\n"
           "      --lr 0.1 --momentum 0.9 --out run\n\nExit status: ",

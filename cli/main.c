@@ -13,6 +13,8 @@ const command commands[] = {
     {"plan", "what a plan costs: parameters, FLOPs, bytes by unit; runs nothing", FOR_PLAN,
      run_plan},
     {"bench train", "times training steps on synthetic data", FOR_BENCH, run_bench},
+    {"bench model-parallel", "times one device, two in turn, and pipelines", FOR_BENCH_PARALLEL,
+     run_bench_model_parallel},
     {"info", "the machine, devices, libraries and environment", FOR_INFO, run_info},
     {0},
 };
@@ -148,7 +150,8 @@ static exit_status unknown_command(const char *name) {
     const char *near = NULL;
     int least = 4;
     if (!strcmp(name, "bench"))
-        return complain(EXIT_USAGE, "weft bench: what? There is bench train");
+        return complain(EXIT_USAGE,
+                        "weft bench: what? There are bench train and bench model-parallel");
     for (const command *about = commands; about->name; about++) {
         int distance = text_distance(name, about->name);
         if (distance < least) near = about->name, least = distance;

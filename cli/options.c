@@ -28,11 +28,10 @@ const char *const option_group_names[N_GROUPS] = {
 static const struct {
     unsigned command;
     const char *name;
-} command_names[] = {{FOR_TRAIN, "train"},
-                     {FOR_EVAL, "eval"},
-                     {FOR_PLAN, "plan"},
-                     {FOR_BENCH, "bench train"},
-                     {FOR_INFO, "info"}};
+} command_names[] = {
+    {FOR_TRAIN, "train"},       {FOR_EVAL, "eval"}, {FOR_PLAN, "plan"},
+    {FOR_BENCH, "bench train"}, {FOR_INFO, "info"}, {FOR_BENCH_PARALLEL, "bench model-parallel"},
+};
 
 bool options_fail(options *o, const char *format, ...) {
     va_list args;

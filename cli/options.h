@@ -11,9 +11,17 @@
 #include <weft/weft.h>
 
 /* Which commands take an option. */
-enum { FOR_TRAIN = 1, FOR_EVAL = 2, FOR_PLAN = 4, FOR_BENCH = 8, FOR_INFO = 16 };
+enum {
+    FOR_TRAIN = 1,
+    FOR_EVAL = 2,
+    FOR_PLAN = 4,
+    FOR_BENCH = 8,
+    FOR_INFO = 16,
+    FOR_BENCH_PARALLEL = 256
+};
 #define TPB  (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
 #define TPBE (TPB | FOR_EVAL)
+#define ALL  (TPBE | FOR_BENCH_PARALLEL)
 
 typedef enum option_kind {
     OPTION_FLAG,   /* int */
@@ -39,12 +47,13 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
 /* name (with _ for -), kind, field, group, commands, part of the recipe, argument,
  * default, help */
 #define OPTION_LIST(X)                                                                             \
-    X(model, TEXT, model, MODEL, TPBE, 1, "NAME", NULL,                                            \
+    X(model, TEXT, model, MODEL, ALL, 1, "NAME", NULL,                                             \
       "mlp, resnet18, resnet34, resnet50, gpt2 (124M) or gpt2-tiny")                               \
     X(data, TEXT, data, MODEL, TPBE, 1, "NAME|PATH", NULL,                                         \
       "synthetic, fashion-mnist, a folder with MNIST's or CIFAR-10's files, or a text file "       \
       "(bench and plan: synthetic)")                                                               \
-    X(image, COUNT, image, MODEL, TPBE, 1, "N", NULL, "synthetic images are N x N (128; mlp: 28)") \
+    X(image, COUNT, image, MODEL, ALL, 1, "N", NULL,                                               \
+      "synthetic images are N x N (128; mlp: 28; --quick: 96)")                                    \
     X(tokens, COUNT, tokens, MODEL, TPBE, 1, "N", NULL,                                            \
       "tokens in a sample (gpt2: 256, gpt2-tiny: 32)")                                             \
     X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "a text file's tokens are words, not bytes") \
@@ -60,12 +69,13 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
       "mse: against one-hot targets, synthetic images only (bench: mse for images)")               \
     X(dropout, REAL, dropout, MODEL, TPB, 1, "P", "0", "gpt2: probability of zeroing a value")     \
                                                                                                    \
-    X(batch, COUNT, recipe.batch, RECIPE, TPBE, 1, "N", "32", "samples per optimizer step")        \
+    X(batch, COUNT, recipe.batch, RECIPE, ALL, 1, "N", NULL,                                       \
+      "samples per optimizer step (32; bench model-parallel: 120, --quick: 40)")                   \
     X(micro, COUNT, recipe.n_micro, RECIPE, TPB, 1, "N", "0",                                      \
       "microbatches per step, over all ranks; 0: one a lane")                                      \
     X(lanes, COUNT, recipe.n_lanes, RECIPE, TPB, 1, "N", "0",                                      \
       "independent gradient sums; 0: the plan's dp")                                               \
-    X(seed, COUNT, recipe.seed, RECIPE, TPBE, 1, "N", "0", "of weights, order and augmentation")   \
+    X(seed, COUNT, recipe.seed, RECIPE, ALL, 1, "N", "0", "of weights, order and augmentation")    \
     X(threads, INT, recipe.n_threads, RECIPE, TPBE, 1, "N", "0", "per rank; 0: all cores / ranks") \
     X(dtype, CHOICE, recipe.dtype, RECIPE, TPBE, 1, "f32|f64|bf16", "f32",                         \
       "of weights and activations; this version has f32")                                          \
@@ -105,21 +115,26 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
     X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                                \
       "stop after N optimizer steps, those before --resume included")                              \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "the same in epochs (1)")    \
-    X(repeat, COUNT, repeat, RUN, FOR_BENCH, 0, "N", "5", "timed steps, after an untimed one")     \
+    X(repeat, COUNT, repeat, RUN, FOR_BENCH | FOR_BENCH_PARALLEL, 0, "N", NULL,                    \
+      "bench train: timed steps, after an untimed one (5); bench model-parallel: how often all "   \
+      "is timed (10, --quick: 3)")                                                                 \
     X(init, TEXT, init, RUN, TPBE, 0, "FILE", NULL, "weights to begin with, safetensors")          \
-    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN, 0, "DIR", NULL,                                   \
-      "where checkpoints, log and picture go")                                                     \
+    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL, 0, "DIR", NULL,              \
+      "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \
+      "model-parallel: model-parallel)")                                                           \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
       "a checkpoint every N steps, not every epoch")                                               \
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "go on from the checkpoint in --out")                                                        \
     X(profile, FLAG, profile, RUN, TPB, 0, NULL, NULL, "time by kind of op and by kernel")         \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
-    X(json, TEXT, json, RUN, TPBE | FOR_INFO, 0, "FILE", NULL,                                     \
+    X(json, TEXT, json, RUN, ALL | FOR_INFO, 0, "FILE", NULL,                                      \
       "write the report there; - is standard output")                                              \
     X(config, TEXT, config, RUN, TPBE, 0, "FILE", NULL,                                            \
       "JSON object with options by name; the command line overrides it")                           \
-    X(quiet, FLAG, quiet, RUN, TPBE, 0, NULL, NULL, "print errors and the report only")
+    X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
+      "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
+    X(quiet, FLAG, quiet, RUN, ALL, 0, NULL, NULL, "print errors and the report only")
 
 typedef enum option_id {
 #define OPTION_ENUM(name, kind, field, group, commands, recipe, argument, fallback, help)          \
@@ -145,7 +160,7 @@ typedef struct options {
     size_t device_memory;
     double dropout;
     int words, no_shuffle, no_augment, normalize, stem, loss;
-    int resume, profile, program, quiet;
+    int resume, profile, program, quick, quiet;
     wf_recipe recipe;
     bool given[N_OPTIONS];
     char error[600]; /* the sentence, after a function has returned false */

@@ -29,14 +29,19 @@ static bool has_utf8(void) {
     return false;
 }
 
-void progress_begin(progress *p, const job *j, int64_t first_step) {
-    *p = (progress){.j = j, .first_step = first_step};
+void progress_open(progress *p, bool is_on) {
+    *p = (progress){.is_on = is_on};
     const char *term = getenv("TERM");
-    p->is_on = !j->c->o.quiet;
     p->is_bar = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
     p->has_color = has_color(stderr);
     p->is_utf8 = has_utf8();
     p->start_s = p->shown_s = now_seconds();
+}
+
+void progress_begin(progress *p, const job *j, int64_t first_step) {
+    progress_open(p, !j->c->o.quiet);
+    p->j = j;
+    p->first_step = first_step;
 }
 
 /* "epoch 1/2  step 230/938", and what is left after it. */
@@ -56,13 +61,12 @@ static int status_text(const progress *p, int64_t step, int64_t epoch, char *tex
                     j->is_tokens ? "tokens" : "images", text_of_seconds(left, left_s));
 }
 
-static void draw_bar(progress *p, int64_t step, int64_t epoch) {
-    char text[200];
+static void draw_bar(progress *p, double part, const char *text) {
     struct winsize size = {0};
     int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
-    int n = status_text(p, step, epoch, text, sizeof text);
+    int n = (int)strlen(text);
     int cells = columns - n - 4 < BAR_CELLS ? columns - n - 4 : BAR_CELLS;
-    int full = cells > 0 ? (int)((double)cells * (double)step / (double)p->j->n_steps) : 0;
+    int full = cells > 0 ? (int)((double)cells * part) : 0;
     fputs("\r\033[K", stderr);
     if (cells >= 6) {
         if (p->has_color) fputs("\033[36m", stderr);
@@ -76,6 +80,20 @@ static void draw_bar(progress *p, int64_t step, int64_t epoch) {
     p->is_drawn = true;
 }
 
+static bool is_due(progress *p) {
+    double now = now_seconds();
+    if (!p->is_on || now - p->shown_s < (p->is_bar ? BAR_EVERY_S : LINE_EVERY_S)) return false;
+    p->shown_s = now;
+    return true;
+}
+
+static void draw(progress *p, double part, const char *text) {
+    if (p->is_bar)
+        draw_bar(p, part, text);
+    else
+        fprintf(stderr, "%s\n", text);
+}
+
 void progress_step(progress *p, int64_t step, int64_t epoch, double loss, double accuracy,
                    double items) {
     double n_before = (double)(step - p->first_step - 1);
@@ -83,16 +101,19 @@ void progress_step(progress *p, int64_t step, int64_t epoch, double loss, double
     p->loss += weight * (loss - p->loss);
     p->accuracy += weight * (accuracy - p->accuracy);
     p->items += items;
-    double now = now_seconds();
-    if (!p->is_on || now - p->shown_s < (p->is_bar ? BAR_EVERY_S : LINE_EVERY_S)) return;
-    p->shown_s = now;
-    if (p->is_bar) {
-        draw_bar(p, step, epoch);
-    } else {
-        char text[200];
-        status_text(p, step, epoch, text, sizeof text);
-        fprintf(stderr, "%s\n", text);
-    }
+    if (!is_due(p)) return;
+    char text[200];
+    status_text(p, step, epoch, text, sizeof text);
+    draw(p, (double)step / (double)p->j->n_steps, text);
+}
+
+void progress_show(progress *p, double part, const char *text) {
+    char line[200], left[TEXT_BYTES];
+    double elapsed = now_seconds() - p->start_s;
+    if (!is_due(p)) return;
+    text_of_seconds(left, part > 0 ? elapsed / part * (1 - part) : NAN);
+    snprintf(line, sizeof line, "%.150s  %s left", text, left);
+    draw(p, part, line);
 }
 
 void progress_clear(progress *p) {

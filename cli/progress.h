@@ -19,6 +19,10 @@ void progress_begin(progress *p, const job *j, int64_t first_step);
 /* After each step: `step` of j->n_steps are done. `accuracy` may be NAN. */
 void progress_step(progress *p, int64_t step, int64_t epoch, double loss, double accuracy,
                    double items);
+/* For work that is no training: begins, and shows that `part` of it (0 to 1) is done, beside
+ * `text` and the time that is left. */
+void progress_open(progress *p, bool is_on);
+void progress_show(progress *p, double part, const char *text);
 /* Takes the bar away, so that something else can be printed. */
 void progress_clear(progress *p);
 

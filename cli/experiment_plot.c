@@ -1,0 +1,198 @@
+/* The tutorial's pictures: two bar charts, and time against the split. Each is drawn by
+ * gnuplot from a CSV file that stays beside it. Colours: Okabe and Ito's, which people who
+ * see colours differently can tell apart.
+ */
+#include "experiment.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+#define GREY  0x999999u
+#define BLUE  0x0072b2u
+#define RED   0xd55e00u
+#define GREEN 0x009e73u
+
+#define STYLE                                                                                      \
+    "set terminal pngcairo size 1280,720 font 'sans,18' background rgb 'white';"                   \
+    "set datafile separator ','; set border 3 lc rgb '#555555'; set tics nomirror out;"            \
+    "set grid ytics lt 1 lc rgb '#e0e0e0' lw 1; set ylabel 'execution time (s)';"                  \
+    "set bars 1.5; set tmargin 3.5; set rmargin 4;"
+
+typedef struct picture {
+    const experiment *e;
+    const char *name; /* of both files, without their ends */
+    FILE *csv;
+} picture;
+
+static exit_status failed(const picture *p) {
+    return complain(EXIT_FAILED, "--out: %s/%s.csv cannot be written: %s", p->e->c->o.out, p->name,
+                    strerror(errno));
+}
+
+static exit_status begin(picture *p, const experiment *e, const char *name, const char *header) {
+    char path[4096];
+    *p = (picture){e, name, NULL};
+    snprintf(path, sizeof path, "%s/%s.csv", e->c->o.out, name);
+    p->csv = fopen(path, "w");
+    if (!p->csv) return failed(p);
+    fprintf(p->csv, "%s\n", header);
+    return EXIT_DONE;
+}
+
+/* Runs gnuplot in `dir`; its exit status, -1 if it cannot be started. */
+static int run_gnuplot(const char *dir, char *script) {
+    char program[] = "gnuplot", execute[] = "-e";
+    char *const argv[] = {program, execute, script, NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status = -1;
+    if (posix_spawn_file_actions_init(&actions)) return -1;
+    posix_spawn_file_actions_addchdir_np(&actions, dir);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    int failed = posix_spawnp(&child, program, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed) return -1;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static exit_status end(picture *p, char *script) {
+    if (fclose(p->csv)) return failed(p);
+    int status = run_gnuplot(p->e->c->o.out, script);
+    if (status == 0)
+        say(p->e->c, "drawn   %s/%s.png\n", p->e->c->o.out, p->name);
+    else
+        say(p->e->c, "%s, so there is no %s.png; %s/%s.csv has the numbers\n",
+            status == -1 ? "gnuplot is not installed" : "gnuplot failed", p->name, p->e->c->o.out,
+            p->name);
+    return EXIT_DONE;
+}
+
+/* ---- bars ---- */
+
+/* `what` may have a second line, after a |. */
+static void bar(const picture *p, const row *r, unsigned color, const char *what) {
+    char label[80];
+    if (!r) return;
+    snprintf(label, sizeof label, "%s", what);
+    char *line = strchr(label, '|');
+    fprintf(p->csv, "\"%.*s%s%s\",%.17g,%.17g,%u\n", line ? (int)(line - label) : 80, label,
+            line ? "\\n" : "", line ? line + 1 : "", row_mean(r), row_std(r), color);
+}
+
+static exit_status end_bars(picture *p, double ideal) {
+    const options *o = &p->e->c->o;
+    char script[4096], line[400] = "";
+    if (ideal > 0)
+        snprintf(line, sizeof line,
+                 "set arrow from graph 0,first %.9g to graph 1,first %.9g nohead back dt 2 lw 2 lc "
+                 "rgb '#333333';"
+                 "set label sprintf('ideal %%.2f s', %.9g) at graph 1,first %.9g right offset "
+                 "0,-0.7 textcolor rgb '#333333' font ',15' front;",
+                 ideal, ideal, ideal, ideal);
+    snprintf(script, sizeof script,
+             STYLE
+             "set output '%s.png'; set yrange [0:*<%.9g]; unset xtics;"
+             "set xtics nomirror scale 0; set style fill solid 0.9 noborder; set boxwidth 0.6;"
+             "stats '%s.csv' using ($2+$3) nooutput name 'T';"
+             "set yrange [0:T_max*1.18]; set offsets 0.5,0.5,0,0; set bmargin 3.5;"
+             "set title '%s: %d batches of %lld images of {/=18 %lld x %lld}'; %s"
+             "plot '%s.csv' using 0:2:4:xtic(1) with boxes lc rgb variable notitle,"
+             "'' using 0:2:3 with yerrorbars lc rgb 'black' lw 2 pt 0 notitle,"
+             "'' using 0:($2+$3):(sprintf('%%.2f s',$2)) with labels offset 0,0.9 notitle;",
+             p->name, 1e9, p->name, o->model, ROW_BATCHES, (long long)o->recipe.batch,
+             (long long)o->image, (long long)o->image, line, p->name);
+    return end(p, script);
+}
+
+static const row *row_of(const experiment *e, const char *name, const char *cut, int64_t split,
+                         const char *schedule) {
+    for (const row *r = e->rows; r < e->rows + e->n_rows; r++)
+        if (r->split == split && !strcmp(r->name, name) && !strcmp(r->cut, cut) &&
+            !strcmp(r->schedule, schedule))
+            return r;
+    return NULL;
+}
+
+static exit_status plot_two(const experiment *e, const char *cut) {
+    int64_t batch = e->c->o.recipe.batch;
+    picture p;
+    exit_status bad = begin(&p, e, "mp_vs_rn", "label,seconds_mean,seconds_std,color");
+    if (bad) return bad;
+    bar(&p, row_of(e, "model parallel", cut, batch, "naive"), RED, "model parallel");
+    bar(&p, row_of(e, "single device", "", batch, "none"), GREY, "single device");
+    return end_bars(&p, 0);
+}
+
+static exit_status plot_three(const experiment *e, int64_t split, const char *cut) {
+    const row *single = experiment_best(e, "single device", NULL, NULL);
+    const row *pipeline = experiment_best(e, "pipeline", NULL, NULL);
+    int64_t batch = e->c->o.recipe.batch;
+    char label[100];
+    picture p;
+    exit_status bad = begin(&p, e, "mp_vs_rn_vs_pp", "label,seconds_mean,seconds_std,color");
+    if (bad) return bad;
+    bar(&p, row_of(e, "model parallel", cut, batch, "naive"), RED, "model parallel|unsplit");
+    bar(&p, row_of(e, "single device", "", batch, "none"), GREY, "single device|unsplit");
+    snprintf(label, sizeof label, "single device|best split, %lld", (long long)single->split);
+    bar(&p, single, GREY, label);
+    snprintf(label, sizeof label, "pipeline|split %lld, cut at %s", (long long)split, cut);
+    bar(&p, row_of(e, "pipeline", cut, split, "1f1b"), BLUE, label);
+    snprintf(label, sizeof label, "best pipeline|split %lld, %s", (long long)pipeline->split,
+             pipeline->schedule);
+    bar(&p, pipeline, GREEN, label);
+    return end_bars(&p, row_mean(single) / 2);
+}
+
+/* ---- time against the split ---- */
+
+static exit_status plot_splits(const experiment *e) {
+    const row *single = experiment_best(e, "single device", NULL, NULL);
+    const options *o = &e->c->o;
+    char script[4096], tics[600] = "";
+    picture p;
+    exit_status bad = begin(&p, e, "split_size_tradeoff",
+                            "split,single_mean,single_std,pipeline_mean,pipeline_std,ideal");
+    if (bad) return bad;
+    for (const row *r = e->rows; r < e->rows + e->n_rows; r++) {
+        if (r->n_ranks != 1) continue;
+        const row *pipeline = row_of(e, "pipeline", "", r->split, "1f1b");
+        fprintf(p.csv, "%lld,%.17g,%.17g,", (long long)r->split, row_mean(r), row_std(r));
+        if (pipeline)
+            fprintf(p.csv, "%.17g,%.17g,", row_mean(pipeline), row_std(pipeline));
+        else
+            fputs("nan,nan,", p.csv);
+        fprintf(p.csv, "%.17g\n", row_mean(single) / 2);
+        size_t n = strlen(tics);
+        snprintf(tics + n, sizeof tics - n, "%s%lld", n ? "," : "", (long long)r->split);
+    }
+    snprintf(script, sizeof script,
+             STYLE
+             "set output '%s.png'; set logscale x; set xtics (%s) scale 0.5; set xrange "
+             "[*:*]; set offsets graph 0.03, graph 0.03, 0, 0;"
+             "set xlabel 'split size (images in a microbatch)'; set key top center horizontal;"
+             "set yrange [0:*]; set title '%s: %d batches of %lld images of %lld x %lld';"
+             "plot '%s.csv' using 1:2:3 with yerrorlines lc rgb '#777777' lw 3 pt 5 ps 1.3 title "
+             "'single device',"
+             "'' using 1:4:5 with yerrorlines lc rgb '#0072b2' lw 3 pt 7 ps 1.5 title "
+             "'pipeline on 2 devices (1f1b)',"
+             "'' using 1:6 with lines dt 2 lw 2.5 lc rgb '#333333' title 'ideal: best single / 2';",
+             p.name, tics, o->model, ROW_BATCHES, (long long)o->recipe.batch, (long long)o->image,
+             (long long)o->image, p.name);
+    return end(&p, script);
+}
+
+exit_status experiment_plot(const experiment *e, int64_t tutorial_split, const char *tutorial_cut) {
+    exit_status bad = plot_two(e, tutorial_cut);
+    if (!bad) bad = plot_three(e, tutorial_split, tutorial_cut);
+    if (!bad) bad = plot_splits(e);
+    return bad;
+}
