@@ -5,7 +5,7 @@
 #include <time.h>
 
 static wfi_device *make_device(wf_context *ctx, const char *kind, int64_t timeout_ms) {
-    wfi_device_config config = {.kind = kind, .n_ranks = 1, .timeout_ms = timeout_ms};
+    wfi_device_config config = {.kind = kind, .n_places = 1, .timeout_ms = timeout_ms};
     wfi_device *device;
     TEST_OK(ctx, wfi_device_create(ctx, &config, &device));
     return device;

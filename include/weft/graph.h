@@ -6,7 +6,7 @@
  *     static void toy(wf_graph *g, const void *config) {
  *         wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(10));
  *         wf_tensor y = wf_input(g, "y", WF_F32, WF_SHAPE(5));
- *         x = wf_cut(wf_relu(wf_linear(x, "net1", 10)), "second");
+ *         x = wf_next_stage(wf_relu(wf_linear(x, "net1", 10)), "second");
  *         wf_loss(wf_mse(wf_linear(x, "net2", 5), y));
  *     }
  *
@@ -85,6 +85,10 @@ WF_API void wf_scope_end(wf_graph *graph);
 /* What follows belongs to the unit `name`: a place where the model may be cut.
  * Returns `x` as it is. */
 WF_API wf_tensor wf_cut(wf_tensor x, const char *name);
+
+/* A cut where the next pipeline stage begins: the tutorials' .to('cuda:1'). A plan with as
+ * many stages as the model marks this way, and no cut= of its own, takes the model's. */
+WF_API wf_tensor wf_next_stage(wf_tensor x, const char *name);
 
 /* Gives a value a name under which a forward run returns it. */
 WF_API void wf_output(wf_tensor x, const char *name);

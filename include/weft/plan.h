@@ -3,8 +3,10 @@
  * Text form: comma-separated key=value, e.g. "dp=2,pp=2,schedule=1f1b,cut=layer3".
  *   dp=N         data-parallel replicas
  *   pp=N         pipeline stages
- *   cut=A+B      units that begin the second, third, ... stage; balanced if absent
- *   schedule=S   gpipe (all forward, then all backward) or 1f1b (the default)
+ *   cut=A+B      units that begin the second, third, ... stage; "balanced": by costs. If
+ *                absent, the stages that the model marks (wf_next_stage), else balanced
+ *   schedule=S   naive, gpipe, 1f1b (the default), zb1, zb2 or auto
+ *   hold=N       auto: most microbatches that a stage may hold
  */
 #ifndef WEFT_PLAN_H
 #define WEFT_PLAN_H

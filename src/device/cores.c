@@ -14,12 +14,12 @@ static wf_status divide(wfi_device *device, hwloc_topology_t topology, cpu_set_t
     if (hwloc_get_cpubind(topology, allowed, HWLOC_CPUBIND_PROCESS) || hwloc_bitmap_iszero(allowed))
         hwloc_bitmap_copy(allowed, hwloc_topology_get_allowed_cpuset(topology));
     int n_pus = hwloc_get_nbobjs_inside_cpuset_by_type(topology, allowed, HWLOC_OBJ_PU);
-    int n_ranks = device->config.n_ranks > 0 ? device->config.n_ranks : 1;
-    int share = n_pus / n_ranks > 1 ? n_pus / n_ranks : 1;
+    int n_places = device->config.n_places > 0 ? device->config.n_places : 1;
+    int share = n_pus / n_places > 1 ? n_pus / n_places : 1;
     CPU_ZERO(cores);
     for (int k = 0; k < share; k++) {
-        /* More ranks than cores: they take turns. */
-        int at = (device->config.index * share + k) % (n_pus > 0 ? n_pus : 1);
+        /* More devices than cores: they take turns. */
+        int at = (device->config.place * share + k) % (n_pus > 0 ? n_pus : 1);
         hwloc_obj_t pu =
             hwloc_get_obj_inside_cpuset_by_type(topology, allowed, HWLOC_OBJ_PU, (unsigned)at);
         if (pu && pu->os_index < CPU_SETSIZE) CPU_SET(pu->os_index, cores);

@@ -24,9 +24,10 @@ typedef struct wfi_event {
 typedef wf_status (*wfi_task)(void *self, void *argument);
 
 typedef struct wfi_device_config {
-    const char *kind;   /* "cpu" or "null" */
-    int index, n_ranks; /* this rank of those in the process: cores are divided */
-    int64_t timeout_ms; /* of every wait */
+    const char *kind;    /* "cpu" or "null" */
+    int index;           /* the rank, for sentences */
+    int place, n_places; /* cores are divided into n_places shares; this is its share */
+    int64_t timeout_ms;  /* of every wait */
     /* Devices that share one stop together. Borrowed; NULL: the device has its own. */
     wfi_failure *failure;
 } wfi_device_config;

@@ -106,6 +106,12 @@ wf_tensor wf_cut(wf_tensor x, const char *name) {
     return x;
 }
 
+wf_tensor wf_next_stage(wf_tensor x, const char *name) {
+    (void)wf_cut(x, name);
+    if (x.graph->status == WF_OK) x.graph->units[current_unit(x.graph)].begins_stage = true;
+    return x;
+}
+
 void wf_scope(wf_graph *g, const char *format, ...) {
     if (g->status != WF_OK) return;
     char name[256];

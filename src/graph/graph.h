@@ -125,6 +125,7 @@ typedef struct wfi_unit {
     const char *name;
     size_t param_bytes;  /* flat storage of its own parameters, each aligned to 64 */
     size_t buffer_bytes; /* flat storage of its buffers */
+    bool begins_stage;   /* the model says so (wf_next_stage) */
 } wfi_unit;
 
 struct wf_graph {

@@ -12,12 +12,15 @@
 /* More would not be wrong, only useless on any machine this runs on. */
 #define WFI_MAX_AXIS 4096
 
+/* As a cut: balanced by costs, whatever the model marks. */
+#define WFI_CUT_BALANCED "balanced"
+
 struct wf_plan {
     wf_context *ctx;
     int dp, pp;
     const wfi_schedule *schedule;
     int hold;        /* most microbatches a stage may hold, for auto; 0 = not given */
-    char *cut;       /* "A+B" as given, NULL = balance */
+    char *cut;       /* "A+B" as given, or NULL */
     char *text;      /* canonical */
     wf_costs *costs; /* NULL: computed from the graph */
 };

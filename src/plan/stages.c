@@ -39,6 +39,14 @@ static wf_status stages_by_cut(const wf_plan *plan, const wf_graph *g, int32_t *
     return WF_OK;
 }
 
+/* As the model marks them; false if it marks another number of stages. */
+static bool stages_marked(const wf_plan *plan, const wf_graph *g, int32_t *first_unit_out) {
+    int n = 1;
+    for (int32_t u = 1; u < g->n_units; u++)
+        if (g->units[u].begins_stage && n++ < plan->pp) first_unit_out[n - 1] = u;
+    return n == plan->pp;
+}
+
 /* Smallest possible heaviest stage, by dynamic programming over (stages, units). */
 static wf_status stages_balanced(const wf_plan *plan, const wf_costs *costs,
                                  int32_t *first_unit_out) {
@@ -83,8 +91,10 @@ wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs
                         plan->pp, g->n_units);
     first_unit_out[0] = 0;
     first_unit_out[plan->pp] = g->n_units;
-    return plan->cut ? stages_by_cut(plan, g, first_unit_out)
-                     : stages_balanced(plan, costs, first_unit_out);
+    if (plan->cut && strcmp(plan->cut, WFI_CUT_BALANCED))
+        return stages_by_cut(plan, g, first_unit_out);
+    if (!plan->cut && stages_marked(plan, g, first_unit_out)) return WF_OK;
+    return stages_balanced(plan, costs, first_unit_out);
 }
 
 wf_status wfi_plan_costs(const wf_plan *plan, const wf_graph *g, wf_costs **costs_out) {

@@ -4,21 +4,23 @@
 #include "base/env.h"
 #include "nn/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
                                 size_t shift_bytes) {
-    char kind[16];
-    const char *devices = config->devices ? config->devices : "cpu";
-    int n_devices, n_ranks = wf_plan_n_ranks(t->plan);
-    WF_TRY(wfi_devices_parse(t->ctx, devices, kind, &n_devices));
-    if (!config->devices) n_devices = n_ranks;
-    if (n_devices != n_ranks)
+    wfi_device_list list;
+    char all[24];
+    int n_ranks = wf_plan_n_ranks(t->plan);
+    snprintf(all, sizeof all, "cpu:%d", (int)wfi_min_i64(n_ranks, WFI_MAX_DEVICES));
+    const char *devices = config->devices ? config->devices : all;
+    WF_TRY(wfi_devices_parse(t->ctx, devices, &list));
+    if (list.n != n_ranks)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "devices '%s' are %d, but the plan %s has %d rank%s: give --devices %s:%d",
-                        devices, n_devices, wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s",
-                        kind, n_ranks);
+                        devices, list.n, wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s",
+                        list.kind, n_ranks);
     if (n_ranks > WFI_MAX_RANKS)
         return wfi_fail(t->ctx, WF_UNSUPPORTED, "%d ranks in one process; it takes at most %d",
                         n_ranks, WFI_MAX_RANKS);
@@ -31,9 +33,10 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     if (!t->workers) return WF_NO_MEMORY;
     t->n_workers = n_ranks;
     for (int r = 0; r < n_ranks; r++) {
-        wfi_device_config device = {.kind = kind,
+        wfi_device_config device = {.kind = list.kind,
                                     .index = r,
-                                    .n_ranks = n_ranks,
+                                    .place = list.place[r],
+                                    .n_places = list.n_places,
                                     .timeout_ms = timeout_ms,
                                     .failure = &t->failure};
         WF_TRY(wfi_worker_create(t->ctx, &device, shift_bytes, &t->workers[r]));

@@ -1,37 +1,7 @@
 /* One rank's share of a device. */
 #include "run/worker.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-wf_status wfi_devices_parse(wf_context *ctx, const char *text, char kind_out[16], int *n_out) {
-    size_t n_kind = strcspn(text, ":,");
-    if (n_kind == 0 || n_kind > 15)
-        return wfi_fail(ctx, WF_INVALID_ARG, "devices '%s': expected a kind such as cpu:1", text);
-    memcpy(kind_out, text, n_kind);
-    kind_out[n_kind] = 0;
-    int n_entries = 0;
-    long n_given = 1;
-    for (const char *at = text; *at; n_entries++) {
-        size_t n = strcspn(at, ",");
-        char *end = (char *)at + n;
-        if (strncmp(at, kind_out, n_kind))
-            return wfi_fail(ctx, WF_UNSUPPORTED,
-                            "devices '%s': devices of different kinds in one trainer", text);
-        if (at[n_kind] == ':')
-            n_given = strtol(at + n_kind + 1, &end, 10);
-        else if (n != n_kind)
-            end = NULL;
-        if (end != at + n || n == n_kind + 1 || n_given < 0 || n_given > 4096 ||
-            (at[n] && !at[n + 1]))
-            return wfi_fail(ctx, WF_INVALID_ARG,
-                            "devices '%s': expected KIND:N, or a list such as cpu:0,cpu:1", text);
-        at += n + (at[n] == ',');
-    }
-    *n_out = n_entries > 1 ? n_entries : (int)n_given;
-    if (*n_out < 1) return wfi_fail(ctx, WF_INVALID_ARG, "devices '%s': no device", text);
-    return WF_OK;
-}
 
 static wf_status create_streams(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++)

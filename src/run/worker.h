@@ -14,9 +14,18 @@ typedef struct wfi_worker {
     wfi_observer observer;
 } wfi_worker;
 
-/* "cpu", "cpu:N" (N ranks) or a list "cpu:0,cpu:1" (one rank each): kind and number.
- * Errors: INVALID_ARG, UNSUPPORTED (two kinds). */
-wf_status wfi_devices_parse(wf_context *ctx, const char *text, char kind_out[16], int *n_out);
+#define WFI_MAX_DEVICES 4096
+
+/* Where ranks live: rank r on the device `place[r]` of `n_places`, which divide the cores. */
+typedef struct wfi_device_list {
+    char kind[16];
+    int n, n_places;
+    int place[WFI_MAX_DEVICES];
+} wfi_device_list;
+
+/* "cpu", "cpu:N" (N ranks, a device each) or a list such as "cpu:1,cpu:0" (rank 0 on device
+ * 1; two ranks may name the same). Errors: INVALID_ARG, UNSUPPORTED (two kinds). */
+wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *list_out);
 
 /* Errors: UNSUPPORTED for a device without memory. `worker` is zeroed before. */
 wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, size_t shift_bytes,

@@ -1,0 +1,59 @@
+/* Lists of devices, as users type them. */
+#include "run/worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static wf_status refuse(wf_context *ctx, const char *text) {
+    return wfi_fail(ctx, WF_INVALID_ARG,
+                    "devices '%.80s': expected KIND:N, or a list such as cpu:0,cpu:1", text);
+}
+
+/* One entry of `n` characters: "cpu" or "cpu:3"; *index_out -1 without a number. */
+static wf_status parse_entry(wf_context *ctx, const char *text, const char *at, size_t n,
+                             const wfi_device_list *list, int *index_out) {
+    size_t n_kind = strlen(list->kind);
+    *index_out = -1;
+    if (n < n_kind || strncmp(at, list->kind, n_kind) || (n > n_kind && at[n_kind] != ':'))
+        return wfi_fail(ctx, WF_UNSUPPORTED,
+                        "devices '%.80s': devices of different kinds in one trainer", text);
+    if (n == n_kind) return WF_OK;
+    char *end;
+    long index = strtol(at + n_kind + 1, &end, 10);
+    if (n == n_kind + 1 || end != at + n || index < 0 || index > WFI_MAX_DEVICES)
+        return refuse(ctx, text);
+    *index_out = (int)index;
+    return WF_OK;
+}
+
+/* A single entry's number is how many there are. */
+static wf_status fill_single(wf_context *ctx, const char *text, int n, wfi_device_list *list) {
+    if (n == 0) return wfi_fail(ctx, WF_INVALID_ARG, "devices '%.80s': no device", text);
+    list->n = list->n_places = n < 0 ? 1 : n;
+    for (int r = 0; r < list->n; r++) list->place[r] = r;
+    return WF_OK;
+}
+
+wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *list) {
+    size_t n_kind = strcspn(text, ":,");
+    if (n_kind == 0 || n_kind >= sizeof list->kind)
+        return wfi_fail(ctx, WF_INVALID_ARG, "devices '%.80s': expected a kind such as cpu:1",
+                        text);
+    memcpy(list->kind, text, n_kind);
+    list->kind[n_kind] = 0;
+    list->n = list->n_places = 0;
+    bool is_list = strchr(text, ',');
+    for (const char *at = text; *at;) {
+        size_t n = strcspn(at, ",");
+        int index;
+        if (list->n == WFI_MAX_DEVICES || (at[n] && !at[n + 1])) return refuse(ctx, text);
+        WF_TRY(parse_entry(ctx, text, at, n, list, &index));
+        if (!is_list) return fill_single(ctx, text, index, list);
+        if (index < 0) index = list->n;
+        if (index >= WFI_MAX_DEVICES) return refuse(ctx, text);
+        if (index >= list->n_places) list->n_places = index + 1;
+        list->place[list->n++] = index;
+        at += n + (at[n] == ',');
+    }
+    return WF_OK;
+}
