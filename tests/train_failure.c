@@ -1,0 +1,167 @@
+/* A rank that fails in the middle of a step: all stop at once, what failed first is told,
+ * and the trainer can be destroyed.
+ */
+#include "run/trainer.h"
+#include "small_models.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define N_REPEATS 20
+/* Each instruction sleeps half of that on average. */
+#define DELAY_US "15000"
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int count_threads(void) {
+    DIR *folder = opendir("/proc/self/task");
+    if (!folder) return 0;
+    int n = 0;
+    for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
+        n += entry->d_name[0] != '.';
+    closedir(folder);
+    return n;
+}
+
+/* ---- kernels that fail ---- */
+
+/* In place of a kernel of one rank. */
+typedef struct broken_kernel {
+    wfi_kernel_impl impl; /* first: found from the kernel */
+    const wfi_kernel_impl *sound;
+    const wfi_device *after; /* fails only when this one has failed; NULL: by itself */
+    int n_good;              /* calls before the one that fails */
+    int64_t failed_ms;
+} broken_kernel;
+
+static wf_status broken_run(wfi_kernel *kernel, void *const operands[], void *scratch,
+                            const wfi_step_args *step) {
+    broken_kernel *b = (broken_kernel *)(uintptr_t)kernel->impl;
+    if (b->n_good-- > 0) return b->sound->run(kernel, operands, scratch, step);
+    while (b->after && wfi_device_status(b->after) == WF_OK) {
+        struct timespec nap = {0, 1000000};
+        nanosleep(&nap, NULL);
+    }
+    b->failed_ms = now_ms();
+    return wfi_fail(kernel->ctx, WF_DEVICE, b->after ? "a consequence" : "the library says no");
+}
+
+/* The first kernel of the unit's part, of the replica that the rank belongs to. */
+static void break_kernel(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part,
+                         broken_kernel *b) {
+    const wfi_executor *e = t->ready[0]->executor;
+    wfi_kernel *kernel =
+        e->code[e->p->ranks[rank].replica]->units[unit].part[part]->steps[0].kernel;
+    b->sound = kernel->impl;
+    b->impl = *kernel->impl;
+    b->impl.run = broken_run;
+    kernel->impl = &b->impl;
+}
+
+/* ---- steps ---- */
+
+static wf_trainer *make_trainer(wf_context *ctx, const char *plan) {
+    wf_recipe recipe = small_recipe();
+    recipe.n_micro = 8;
+    recipe.n_lanes = 4;
+    recipe.n_threads = 1;
+    return planned_trainer(ctx, small_net, &recipe, plan, NULL, 0);
+}
+
+static wf_status try_step(wf_trainer *t) {
+    static small_batch batch;
+    small_batch_fill(&batch, 0);
+    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+    wf_step_result result;
+    return wf_trainer_step(t, feeds, 2, SMALL_BATCH, &result);
+}
+
+static int64_t whole_step_ms(const char *plan) {
+    wf_context *ctx = test_context();
+    wf_trainer *t = make_trainer(ctx, plan);
+    int64_t begin = now_ms();
+    TEST_OK(ctx, try_step(t));
+    int64_t ms = now_ms() - begin;
+    wf_trainer_destroy(t);
+    test_context_end(ctx);
+    return ms;
+}
+
+static const struct {
+    const char *plan;
+    int32_t rank, unit;
+    wfi_part part;
+    int n_good;
+    const char *sentence;
+} failures[] = {
+    {"pp=3,cut=block+last", 1, 1, WFI_PART_F, 2,
+     "rank 1, forward block, microbatch 2: the library says no"},
+    {"pp=3,cut=block+last", 2, 3, WFI_PART_BW, 1,
+     "rank 2, backward+weight last, microbatch 1: the library says no"},
+    {"dp=2", 1, 2, WFI_PART_F, 1, "rank 1, forward head, microbatch 5: the library says no"},
+};
+
+static void all_stop_at_once(void **state) {
+    (void)state;
+    setenv("WEFT_DELAY_US", DELAY_US, 1);
+    for (size_t k = 0; k < sizeof failures / sizeof *failures; k++) {
+        int64_t whole_ms = whole_step_ms(failures[k].plan);
+        for (int n = 0; n < N_REPEATS; n++) {
+            int n_threads = count_threads();
+            wf_context *ctx = test_context();
+            wf_trainer *t = make_trainer(ctx, failures[k].plan);
+            broken_kernel broken = {.n_good = failures[k].n_good};
+            break_kernel(t, failures[k].rank, failures[k].unit, failures[k].part, &broken);
+            int64_t begin = now_ms();
+            TEST_REFUSED(ctx, try_step(t), WF_DEVICE, failures[k].sentence);
+            int64_t end = now_ms();
+            if (end - broken.failed_ms > 1000 || end - begin > whole_ms * 3 / 4)
+                fail_msg("plan '%s': over %lld ms after the failure, %lld ms after the begin; a "
+                         "whole step takes %lld ms",
+                         failures[k].plan, (long long)(end - broken.failed_ms),
+                         (long long)(end - begin), (long long)whole_ms);
+            /* It stays failed, and says why. */
+            TEST_REFUSED(ctx, try_step(t), WF_DEVICE, failures[k].sentence);
+            wf_trainer_destroy(t);
+            test_context_end(ctx);
+            assert_int_equal(count_threads(), n_threads);
+        }
+    }
+    unsetenv("WEFT_DELAY_US");
+}
+
+/* Ranks that fail because of the first do not write over its sentence. */
+static void first_is_told(void **state) {
+    (void)state;
+    static const char *const plans[] = {"dp=2", "dp=4"};
+    for (int n = 0; n < N_REPEATS; n++) {
+        wf_context *ctx = test_context();
+        wf_trainer *t = make_trainer(ctx, plans[n % 2]);
+        broken_kernel broken[4] = {{.n_good = 0}};
+        for (int32_t r = 0; r < t->n_workers; r++) {
+            int32_t first = t->n_workers - 1;
+            broken[r].after = r == first ? NULL : t->workers[r].device;
+            break_kernel(t, r, 1, WFI_PART_F, &broken[r]);
+        }
+        char sentence[80];
+        int last = t->n_workers - 1;
+        snprintf(sentence, sizeof sentence, "rank %d, forward block, microbatch %d: the library",
+                 last, last * 8 / t->n_workers);
+        TEST_REFUSED(ctx, try_step(t), WF_DEVICE, sentence);
+        wf_trainer_destroy(t);
+        test_context_end(ctx);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_stop_at_once),
+        cmocka_unit_test(first_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
