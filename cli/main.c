@@ -15,6 +15,8 @@ const command commands[] = {
     {"bench train", "times training steps on synthetic data", FOR_BENCH, run_bench},
     {"bench model-parallel", "times one device, two in turn, and pipelines", FOR_BENCH_PARALLEL,
      run_bench_model_parallel},
+    {"simulate", "what a pipeline schedule costs for given times; runs nothing", FOR_SIMULATE,
+     run_simulate},
     {"info", "the machine, devices, libraries and environment", FOR_INFO, run_info},
     {0},
 };

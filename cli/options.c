@@ -18,11 +18,9 @@ const option option_table[N_OPTIONS] = {
 };
 
 const char *const option_group_names[N_GROUPS] = {
-    [GROUP_MODEL] = "Model and data",
-    [GROUP_RECIPE] = "Recipe (what the numbers depend on)",
-    [GROUP_OPTIMIZER] = "Optimizer",
-    [GROUP_PLAN] = "Plan (where and when the work is done)",
-    [GROUP_RUN] = "Run",
+    [GROUP_MODEL] = "Model and data", [GROUP_RECIPE] = "Recipe (what the numbers depend on)",
+    [GROUP_OPTIMIZER] = "Optimizer",  [GROUP_PLAN] = "Plan (where and when the work is done)",
+    [GROUP_SCHEDULE] = "Schedule",    [GROUP_RUN] = "Run",
 };
 
 static const struct {
@@ -31,6 +29,7 @@ static const struct {
 } command_names[] = {
     {FOR_TRAIN, "train"},       {FOR_EVAL, "eval"}, {FOR_PLAN, "plan"},
     {FOR_BENCH, "bench train"}, {FOR_INFO, "info"}, {FOR_BENCH_PARALLEL, "bench model-parallel"},
+    {FOR_SIMULATE, "simulate"},
 };
 
 bool options_fail(options *o, const char *format, ...) {

@@ -17,6 +17,7 @@ enum {
     FOR_PLAN = 4,
     FOR_BENCH = 8,
     FOR_INFO = 16,
+    FOR_SIMULATE = 32,
     FOR_BENCH_PARALLEL = 256
 };
 #define TPB  (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
@@ -38,6 +39,7 @@ typedef enum option_group {
     GROUP_RECIPE,
     GROUP_OPTIMIZER,
     GROUP_PLAN,
+    GROUP_SCHEDULE,
     GROUP_RUN,
     N_GROUPS
 } option_group;
@@ -71,7 +73,7 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
                                                                                                    \
     X(batch, COUNT, recipe.batch, RECIPE, ALL, 1, "N", NULL,                                       \
       "samples per optimizer step (32; bench model-parallel: 120, --quick: 40)")                   \
-    X(micro, COUNT, recipe.n_micro, RECIPE, TPB, 1, "N", "0",                                      \
+    X(micro, COUNT, recipe.n_micro, RECIPE, TPB | FOR_SIMULATE, 1, "N", "0",                       \
       "microbatches per step, over all ranks; 0: one a lane")                                      \
     X(lanes, COUNT, recipe.n_lanes, RECIPE, TPB, 1, "N", "0",                                      \
       "independent gradient sums; 0: the plan's dp")                                               \
@@ -112,6 +114,20 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
       "cap per rank: 2GiB, 512MB, bytes")                                                          \
                                                                                                    \
+    X(stages, COUNT, stages, SCHEDULE, FOR_SIMULATE, 0, "N", NULL, "pipeline stages")              \
+    X(forward_ms, TEXT, forward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                  \
+      "of one microbatch: one time for all stages, or one a stage")                                \
+    X(backward_ms, TEXT, backward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                \
+      "the same of the gradient of what goes in")                                                  \
+    X(weight_ms, TEXT, weight_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                    \
+      "the same of the gradient of the weights")                                                   \
+    X(transfer_ms, REAL, transfer_ms, SCHEDULE, FOR_SIMULATE, 0, "X", "0",                         \
+      "from a stage to its neighbour; takes no compute")                                           \
+    X(schedule, TEXT, schedule, SCHEDULE, FOR_SIMULATE, 0, "NAME", "1f1b",                         \
+      "naive, gpipe, 1f1b, zb1, zb2 or auto, which builds the best it finds")                      \
+    X(memory_limit, COUNT, memory_limit, SCHEDULE, FOR_SIMULATE, 0, "N", NULL,                     \
+      "most microbatches that a stage may hold (any number; auto: 2 stages - 1)")                  \
+                                                                                                   \
     X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                                \
       "stop after N optimizer steps, those before --resume included")                              \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "the same in epochs (1)")    \
@@ -128,13 +144,14 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
       "go on from the checkpoint in --out")                                                        \
     X(profile, FLAG, profile, RUN, TPB, 0, NULL, NULL, "time by kind of op and by kernel")         \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
-    X(json, TEXT, json, RUN, ALL | FOR_INFO, 0, "FILE", NULL,                                      \
+    X(json, TEXT, json, RUN, ALL | FOR_INFO | FOR_SIMULATE, 0, "FILE", NULL,                       \
       "write the report there; - is standard output")                                              \
     X(config, TEXT, config, RUN, TPBE, 0, "FILE", NULL,                                            \
       "JSON object with options by name; the command line overrides it")                           \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
       "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
-    X(quiet, FLAG, quiet, RUN, ALL, 0, NULL, NULL, "print errors and the report only")
+    X(quiet, FLAG, quiet, RUN, ALL | FOR_SIMULATE, 0, NULL, NULL,                                  \
+      "print errors and the report only")
 
 typedef enum option_id {
 #define OPTION_ENUM(name, kind, field, group, commands, recipe, argument, fallback, help)          \
@@ -156,6 +173,9 @@ typedef struct option {
 
 typedef struct options {
     char *model, *data, *plan, *devices, *init, *out, *json, *config;
+    char *forward_ms, *backward_ms, *weight_ms, *schedule;
+    int64_t stages, memory_limit;
+    double transfer_ms;
     int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
     size_t device_memory;
     double dropout;

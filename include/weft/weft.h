@@ -16,6 +16,7 @@
 #include <weft/plan.h>
 #include <weft/program.h>
 #include <weft/recipe.h>
+#include <weft/schedule.h>
 #include <weft/status.h>
 #include <weft/timeline.h>
 #include <weft/trace.h>

@@ -5,6 +5,10 @@
 #include <math.h>
 #include <string.h>
 
+/* So many actions at most, all policies together, but one policy at least; the most promising
+ * policies come first. */
+#define MAX_ACTIONS 8e6
+
 typedef struct policy {
     double ahead; /* forwards before the first B, in what keeps the pipeline full */
     double gap;   /* W begins if nothing else does within this part of its time */
@@ -115,12 +119,15 @@ static wf_status offer(greedy *g) {
 static wf_status offer_all(greedy *g) {
     static const double ahead[] = {1, 2, 1.5, 3, 1.25, 1.75, 2.5, 1e9};
     static const double gap[] = {0, 1, 0.5};
+    double n = 3.0 * g->a->request->n_stages * g->a->request->n_micro, left = MAX_ACTIONS;
     for (size_t i = 0; i < WFI_COUNT(ahead); i++)
         for (size_t j = 0; j < WFI_COUNT(gap); j++)
             for (int first = 0; first < 2; first++) {
                 if (wfi_auto_is_done(g->a)) return WF_OK;
                 g->policy = (policy){ahead[i], gap[j], first};
                 WF_TRY(offer(g));
+                left -= n;
+                if (left < 0) return WF_OK;
             }
     return WF_OK;
 }

@@ -1,0 +1,191 @@
+/* Answers the public question: what does a schedule cost for these times? */
+#include "plan/schedule/timing.h"
+
+#include <math.h>
+#include <string.h>
+#include <weft/schedule.h>
+
+struct wf_schedule_answer {
+    wf_context *ctx;
+    wfi_schedule_request request;
+    wfi_stage_times *times; /* [n_stages] */
+    wfi_action_list *lists; /* [n_stages] */
+    wfi_timing timing;
+};
+
+const char *wf_schedule_name(int i) {
+    for (int k = 0; k < i && k >= 0; k++)
+        if (!wfi_schedules[k]) return NULL;
+    return i >= 0 && wfi_schedules[i] ? wfi_schedules[i]->name : NULL;
+}
+
+/* ---- what is asked ---- */
+
+static wf_status check_counts(wf_context *ctx, const wf_schedule_question *q) {
+    if (q->struct_size != sizeof *q || !q->schedule || !q->times)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "a schedule question needs a schedule and times; begin with "
+                        "WF_SCHEDULE_QUESTION_INIT");
+    if (q->n_stages < 1 || q->n_stages > WF_SCHEDULE_MAX_STAGES)
+        return wfi_fail(ctx, WF_INVALID_ARG, "%d stages; a schedule has 1 to %d", q->n_stages,
+                        WF_SCHEDULE_MAX_STAGES);
+    if (q->n_micro < 1 || q->n_micro > WF_SCHEDULE_MAX_CELLS / q->n_stages)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "%d microbatches; a schedule of %d stage%s has 1 to %d", q->n_micro,
+                        q->n_stages, q->n_stages == 1 ? "" : "s",
+                        WF_SCHEDULE_MAX_CELLS / q->n_stages);
+    if (q->hold < 0)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "a stage cannot hold %d microbatches; give 1 or more, or 0 for any number",
+                        q->hold);
+    return WF_OK;
+}
+
+static wf_status check_time(wf_context *ctx, double time, const char *of, int stage) {
+    if (time >= 0 && time <= WF_SCHEDULE_MAX_TIME_MS) return WF_OK;
+    return wfi_fail(ctx, WF_INVALID_ARG, "%s of stage %d takes %g ms; a time is from 0 to %g", of,
+                    stage, time, WF_SCHEDULE_MAX_TIME_MS);
+}
+
+static wf_status check_times(wf_context *ctx, const wf_schedule_question *q) {
+    for (int s = 0; s < q->n_stages; s++) {
+        WF_TRY(check_time(ctx, q->times[s].forward_ms, "forward", s));
+        WF_TRY(check_time(ctx, q->times[s].backward_ms, "backward", s));
+        WF_TRY(check_time(ctx, q->times[s].weight_ms, "the weight gradient", s));
+    }
+    if (q->transfer_ms >= 0 && q->transfer_ms <= WF_SCHEDULE_MAX_TIME_MS) return WF_OK;
+    return wfi_fail(ctx, WF_INVALID_ARG, "a transfer takes %g ms; a time is from 0 to %g",
+                    q->transfer_ms, WF_SCHEDULE_MAX_TIME_MS);
+}
+
+static wf_status find_schedule(wf_context *ctx, const char *name, const wfi_schedule **found_out) {
+    *found_out = wfi_schedule_find(name);
+    if (*found_out) return WF_OK;
+    wfi_text all;
+    wfi_text_init(&all, ctx);
+    for (int i = 0; wfi_schedules[i]; i++)
+        wfi_text_add(&all, "%s%s", i ? ", " : "", wfi_schedules[i]->name);
+    wf_status status = wfi_text_status(&all);
+    if (status == WF_OK)
+        status = wfi_fail(ctx, WF_INVALID_ARG, "there is no schedule '%.60s'; there are %s", name,
+                          all.data);
+    wfi_free(ctx, all.data);
+    return status;
+}
+
+/* ---- what fits ---- */
+
+static int fullest(const wfi_timing *t) {
+    int stage = 0;
+    for (int s = 1; s < t->n_stages; s++)
+        if (t->peak[s] > t->peak[stage]) stage = s;
+    return stage;
+}
+
+/* The names of all schedules that keep the limit; auto always does. */
+static wf_status list_fitting(wf_schedule_answer *a, int hold, wfi_text *names) {
+    for (int i = 0; wfi_schedules[i]; i++) {
+        bool fits = wfi_schedules[i]->search != NULL;
+        if (!fits) {
+            wfi_schedule_free(a->ctx, a->lists, a->request.n_stages);
+            a->lists = NULL;
+            WF_TRY(wfi_schedule_make(a->ctx, wfi_schedules[i], &a->request, &a->lists));
+            WF_TRY(wfi_timing_run(&a->request, a->lists, &a->timing));
+            fits = a->timing.peak[fullest(&a->timing)] <= hold;
+        }
+        if (fits) wfi_text_add(names, "%s%s", names->n ? ", " : "", wfi_schedules[i]->name);
+    }
+    return wfi_text_status(names);
+}
+
+static wf_status check_hold(wf_schedule_answer *a, const wfi_schedule *schedule, int hold) {
+    int stage = fullest(&a->timing), peak = a->timing.peak[stage];
+    if (hold == 0 || peak <= hold) return WF_OK;
+    wfi_text names;
+    wfi_text_init(&names, a->ctx);
+    wf_status status = list_fitting(a, hold, &names);
+    if (status == WF_OK)
+        status = wfi_fail(a->ctx, WF_DOES_NOT_FIT,
+                          "schedule %s needs stage %d to hold %d microbatches, but it may hold %d; "
+                          "these would fit: %s",
+                          schedule->name, stage, peak, hold, names.data);
+    wfi_free(a->ctx, names.data);
+    return status;
+}
+
+/* ---- the answer ---- */
+
+static wf_status answer_question(wf_schedule_answer *a, const wfi_schedule *schedule,
+                                 const wf_schedule_question *q) {
+    a->times = wfi_alloc(a->ctx, (size_t)q->n_stages, sizeof *a->times, "a schedule's times");
+    if (!a->times) return WF_NO_MEMORY;
+    for (int s = 0; s < q->n_stages; s++)
+        a->times[s] = (wfi_stage_times){q->times[s].forward_ms, q->times[s].backward_ms,
+                                        q->times[s].weight_ms};
+    a->request = (wfi_schedule_request){.n_stages = q->n_stages,
+                                        .n_micro = q->n_micro,
+                                        .times = a->times,
+                                        .transfer = q->transfer_ms,
+                                        .hold = q->hold ? q->hold : 2 * q->n_stages - 1,
+                                        .by_stage_span = q->goal == WF_SCHEDULE_STEP};
+    WF_TRY(wfi_timing_init(a->ctx, q->n_stages, q->n_micro, &a->timing));
+    WF_TRY(wfi_schedule_make(a->ctx, schedule, &a->request, &a->lists));
+    WF_TRY(wfi_timing_run(&a->request, a->lists, &a->timing));
+    return check_hold(a, schedule, q->hold);
+}
+
+wf_status wf_schedule_simulate(wf_context *ctx, const wf_schedule_question *question,
+                               wf_schedule_answer **answer_out) {
+    const wfi_schedule *schedule;
+    WF_TRY(check_counts(ctx, question));
+    WF_TRY(check_times(ctx, question));
+    WF_TRY(find_schedule(ctx, question->schedule, &schedule));
+    wf_schedule_answer *answer = wfi_alloc(ctx, 1, sizeof *answer, "a schedule's answer");
+    if (!answer) return WF_NO_MEMORY;
+    answer->ctx = ctx;
+    wf_status status = answer_question(answer, schedule, question);
+    if (status == WF_OK)
+        *answer_out = answer;
+    else
+        wf_schedule_answer_destroy(answer);
+    return status;
+}
+
+void wf_schedule_answer_destroy(wf_schedule_answer *a) {
+    if (!a) return;
+    wfi_schedule_free(a->ctx, a->lists, a->request.n_stages);
+    wfi_timing_release(&a->timing);
+    wfi_free(a->ctx, a->times);
+    wfi_free(a->ctx, a);
+}
+
+static double work_of(const wf_schedule_answer *a, int stage) {
+    const wfi_stage_times *times = &a->times[stage];
+    return a->request.n_micro * (times->forward + times->backward + times->weight);
+}
+
+wf_schedule_summary wf_schedule_answer_summary(const wf_schedule_answer *a) {
+    wf_schedule_summary s = {a->timing.longest_span, a->timing.makespan, 0};
+    double work = 0;
+    for (int i = 0; i < a->request.n_stages; i++) work = fmax(work, work_of(a, i));
+    /* Sums in another order may differ by rounding; a bubble is not negative. */
+    if (s.step_ms > 0) s.bubble = fmax(0, (s.step_ms - work) / s.step_ms);
+    return s;
+}
+
+wf_schedule_stage wf_schedule_answer_stage(const wf_schedule_answer *a, int stage) {
+    return (wf_schedule_stage){a->timing.span[stage], work_of(a, stage), a->timing.peak[stage],
+                               a->lists[stage].n};
+}
+
+wf_schedule_action wf_schedule_answer_action(const wf_schedule_answer *a, int stage, int i) {
+    static const wf_span_kind kinds[] = {
+        [WFI_ACTION_F] = WF_SPAN_FORWARD,
+        [WFI_ACTION_B] = WF_SPAN_BACKWARD,
+        [WFI_ACTION_W] = WF_SPAN_WEIGHT,
+        [WFI_ACTION_BW] = WF_SPAN_BACKWARD_WEIGHT,
+    };
+    const wfi_action *action = &a->lists[stage].actions[i];
+    const wfi_moment *moment = wfi_timing_moment(&a->timing, stage, i);
+    return (wf_schedule_action){kinds[action->kind], action->micro, moment->begin, moment->end};
+}
