@@ -1,0 +1,179 @@
+/* Pipelines of real models: every schedule, on any number of stages, with any number of
+ * microbatches, gives the losses and the weights of one rank, bit for bit; also under random
+ * delays. Every rank's planned peak is the measured one.
+ *
+ * WEFT_TEST_FULL=1 runs the whole matrix; without, ResNet-18 runs each schedule once.
+ */
+#include "base/random.h"
+#include "plan/schedule/schedule.h"
+#include "test.h"
+
+#include <stdlib.h>
+#include <weft/trainer.h>
+
+#define N_STEPS      5
+#define MOST_SAMPLES 16
+#define IMAGE        (3 * 8 * 8)
+#define N_TOKENS     6
+#define N_CLASSES    10
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define IS_SLOW 1
+#else
+#define IS_SLOW 0
+#endif
+
+typedef enum net { RESNET, GPT2, N_NETS } net;
+static const char *const net_names[N_NETS] = {"resnet18", "gpt2-tiny"};
+
+static const int stages[] = {1, 2, 3, 4}, micros[] = {1, 2, 5, 8};
+#define N_STAGES 4
+#define N_MICROS 4
+
+/* ---- one run ---- */
+
+typedef struct result {
+    char hex[65];
+    double losses[N_STEPS];
+} result;
+
+static wf_model *find_model(wf_context *ctx, net which) {
+    wf_zoo_config config = WF_ZOO_CONFIG_INIT;
+    wf_model *model;
+    if (which == RESNET) {
+        config.height = config.width = 8;
+        config.n_classes = N_CLASSES;
+        config.small_stem = 1;
+    } else {
+        config.n_classes = N_CLASSES;
+        config.n_tokens = N_TOKENS;
+        config.dropout = 0.1;
+    }
+    TEST_OK(ctx, wf_model_find(ctx, net_names[which], &config, &model));
+    return model;
+}
+
+static double take_step(wf_context *ctx, wf_trainer *t, net which, int n_samples, int step) {
+    static float images[MOST_SAMPLES * IMAGE];
+    static int32_t tokens[MOST_SAMPLES * N_TOKENS], labels[MOST_SAMPLES * N_TOKENS];
+    wfi_random_key key = {3, 4};
+    size_t n = (size_t)n_samples, n_labels = which == GPT2 ? n * N_TOKENS : n;
+    for (size_t i = 0; i < n * IMAGE; i++) images[i] = wfi_random_normal(key, (uint64_t)step, i);
+    for (size_t i = 0; i < n_labels; i++) {
+        tokens[i] = (int32_t)((i * 7 + (size_t)step) % N_CLASSES);
+        labels[i] = (int32_t)((i * 3 + (size_t)step) % N_CLASSES);
+    }
+    wf_feed feeds[] = {{"x", images, n * IMAGE * sizeof *images},
+                       {"y", labels, n_labels * sizeof *labels}};
+    if (which == GPT2) feeds[0] = (wf_feed){"x", tokens, n_labels * sizeof *tokens};
+    wf_step_result out;
+    TEST_OK(ctx, wf_trainer_step(t, feeds, 2, n_samples, &out));
+    return out.loss;
+}
+
+static void check_peaks(const wf_trainer *t, const char *plan) {
+    for (int r = 0; r < wf_program_n_ranks(wf_trainer_program(t)); r++) {
+        wf_trainer_memory memory = wf_trainer_memory_of(t, r);
+        if (memory.planned_peak_bytes != memory.measured_peak_bytes)
+            fail_msg("plan '%s', rank %d: %zu bytes planned, %zu measured", plan, r,
+                     memory.planned_peak_bytes, memory.measured_peak_bytes);
+    }
+}
+
+static result run(net which, const char *plan_text, int micro) {
+    wf_context *ctx = test_context();
+    wf_recipe recipe = WF_RECIPE_INIT;
+    recipe.batch = 2 * micro;
+    recipe.n_micro = micro;
+    recipe.n_lanes = 1;
+    recipe.n_threads = 1;
+    recipe.seed = 9;
+    recipe.lr = 0.02;
+    recipe.momentum = 0.9;
+    recipe.clip_norm = 2;
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_model *model = find_model(ctx, which);
+    wf_plan *plan;
+    wf_trainer *trainer;
+    result out;
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
+    for (int s = 0; s < N_STEPS; s++) out.losses[s] = take_step(ctx, trainer, which, 2 * micro, s);
+    TEST_OK(ctx, wf_trainer_weights_sha256(trainer, out.hex));
+    check_peaks(trainer, plan_text);
+    wf_trainer_destroy(trainer);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+    return out;
+}
+
+/* One rank's, kept. */
+static const result *oracle(net which, int m) {
+    static result all[N_NETS][N_MICROS];
+    result *kept = &all[which][m];
+    if (!*kept->hex) *kept = run(which, "", micros[m]);
+    return kept;
+}
+
+static void compare(net which, int schedule, int n_stages, int m) {
+    char plan[64];
+    snprintf(plan, sizeof plan, "pp=%d,schedule=%s", n_stages, wfi_schedules[schedule]->name);
+    result got = run(which, plan, micros[m]);
+    const result *want = oracle(which, m);
+    if (strcmp(got.hex, want->hex) || memcmp(got.losses, want->losses, sizeof got.losses))
+        fail_msg("%s, plan '%s', %d microbatches: last loss %.17g, one rank has %.17g",
+                 net_names[which], plan, micros[m], got.losses[N_STEPS - 1],
+                 want->losses[N_STEPS - 1]);
+}
+
+/* ---- tests ---- */
+
+static bool is_full(void) {
+    const char *text = getenv("WEFT_TEST_FULL");
+    return text && !strcmp(text, "1");
+}
+
+static void whole_matrix(net which) {
+    for (int s = 0; wfi_schedules[s]; s++)
+        for (int p = 0; p < N_STAGES; p++)
+            for (int m = 0; m < N_MICROS; m++) compare(which, s, stages[p], m);
+}
+
+static void gpt2(void **state) {
+    (void)state;
+    if (!IS_SLOW || is_full())
+        whole_matrix(GPT2);
+    else
+        for (int s = 0; wfi_schedules[s]; s++) compare(GPT2, s, stages[1 + s % 3], 2);
+}
+
+static void resnet18(void **state) {
+    (void)state;
+    if (is_full())
+        whole_matrix(RESNET);
+    else
+        for (int s = 0; wfi_schedules[s] && s < (IS_SLOW ? 2 : 99); s++)
+            compare(RESNET, s, stages[1 + s % 3], 1);
+}
+
+/* With events checked, too: what timing hides is an error there. */
+static void under_delays(void **state) {
+    (void)state;
+    setenv("WEFT_CHECK_EVENTS", "1", 1);
+    for (int m = 1; m < 3; m++) (void)oracle(GPT2, m);
+    setenv("WEFT_DELAY_US", "300", 1);
+    for (int n = 0; n < (IS_SLOW ? 2 : 10); n++)
+        for (int s = 0; wfi_schedules[s]; s++) compare(GPT2, s, stages[1 + (n + s) % 3], 1 + n % 2);
+    unsetenv("WEFT_DELAY_US");
+    unsetenv("WEFT_CHECK_EVENTS");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt2),
+        cmocka_unit_test(resnet18),
+        cmocka_unit_test(under_delays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
