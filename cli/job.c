@@ -114,7 +114,8 @@ static wf_status resolve_recipe(job *j, int64_t n_steps) {
     if (is_open) r->schedule_steps = 1; /* for now: how many steps there are is not known yet */
     wf_status status = wf_recipe_resolve(j->c->ctx, r, j->plan, r);
     if (status != WF_OK) return status;
-    if (n_full && (j->about.n_train % r->batch) % r->n_micro) {
+    int64_t n_rest = j->about.n_train % r->batch;
+    if (n_full && n_rest && n_rest < r->n_micro) {
         j->drop_last = true;
         j->n_epoch = n_full;
         if (n_steps < 0 && !is_steps) j->n_steps = (o->epochs ? o->epochs : 1) * j->n_epoch;

@@ -25,7 +25,8 @@ expect 2 "wants a value" $mlp --seed
 expect 2 "takes no value" $mlp --profile=yes
 expect 2 "is not an option" $mlp stray
 expect 2 "unknown key 'qq'" $mlp --plan qq=1
-expect 2 "do not divide" $mlp --micro 3
+expect 2 "at most" $mlp --micro 3000
+expect 2 "do not divide" $mlp --micro 3 --lanes 2
 expect 2 "give one" $mlp --epochs 1
 expect 2 "--epochs wants at least 1" train --model mlp --data synthetic --epochs 0
 expect 2 "too many steps" train --model mlp --data synthetic --image 6 --epochs 9223372036854775807

@@ -64,8 +64,11 @@ static void resolves(void **state) {
     TEST_OK(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got));
     assert_int_equal(got.n_lanes, 4);
     assert_int_equal(got.n_micro, 4);
-    recipe.n_micro = 3;
-    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG, "2 or 4 would");
+    recipe.n_micro = 9;
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG, "8 at most");
+    recipe.n_micro = 5;
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG,
+                 "lanes do not divide");
     recipe.n_micro = 8;
     recipe.n_lanes = 3;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG,

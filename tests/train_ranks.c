@@ -3,6 +3,7 @@
  */
 #include "small_models.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -21,6 +22,15 @@ static const struct {
     {"dp=2,pp=3,schedule=gpipe", "cpu:6"},
 };
 #define N_PLANS (sizeof plans / sizeof *plans)
+
+/* Neither batch norm nor dropout: samples do not see each other. */
+static void even_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_relu(wf_conv2d(x, "conv1", 16, 3, (wf_conv2d_shape){2, 1, 1}));
+    wf_loss(wf_cross_entropy(wf_linear(wf_reshape(h, WF_SHAPE(-1, 256)), "fc", 10), y));
+}
 
 static wf_recipe ranks_recipe(int optimizer) {
     wf_recipe recipe = small_recipe();
@@ -81,6 +91,44 @@ static void bits_under_delays(void **state) {
     unsetenv("WEFT_DELAY_US");
 }
 
+/* 16 samples in 6 microbatches: 3, 3, 3, 3, 2, 2. Every plan gives one rank's bits, and where
+ * the division does not matter (no batch norm, no dropout), the loss of other divisions. */
+static void uneven_microbatches(void **state) {
+    (void)state;
+    const char *uneven[][2] = {{"pp=2,schedule=zb2", "cpu:2"},
+                               {"pp=3,schedule=gpipe", "cpu:3"},
+                               {"dp=2", "cpu:2"},
+                               {"dp=2,pp=2,schedule=zb1", "cpu:4"}};
+    char one[65], hex[65];
+    wf_context *ctx = test_context();
+    wf_recipe recipe = ranks_recipe(1);
+    recipe.n_micro = 6;
+    recipe.n_lanes = 2;
+    for (int k = -1; k < 4; k++) {
+        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, k < 0 ? "" : uneven[k][0],
+                                        k < 0 ? "cpu:1" : uneven[k][1], 0);
+        for (int s = 0; s < 3; s++) (void)small_step(ctx, t, s);
+        TEST_OK(ctx, wf_trainer_weights_sha256(t, hex));
+        if (k < 0) memcpy(one, hex, sizeof one);
+        assert_string_equal(one, hex);
+        for (int r = 0; r < wf_program_n_ranks(wf_trainer_program(t)); r++) {
+            wf_trainer_memory memory = wf_trainer_memory_of(t, r);
+            assert_int_equal(memory.planned_peak_bytes, memory.measured_peak_bytes);
+        }
+        wf_trainer_destroy(t);
+    }
+    recipe = small_recipe();
+    double losses[2];
+    for (int k = 0; k < 2; k++) {
+        recipe.n_micro = k ? 5 : 1;
+        wf_trainer *t = planned_trainer(ctx, even_net, &recipe, "", "cpu:1", 0);
+        for (int s = 0; s < 3; s++) losses[k] = small_step(ctx, t, s);
+        wf_trainer_destroy(t);
+    }
+    assert_true(fabs(losses[0] - losses[1]) < 1e-6 * fabs(losses[0]));
+    test_context_end(ctx);
+}
+
 /* Saved by two stages, loaded by one rank and by two replicas. */
 static void state_moves_between_plans(void **state) {
     (void)state;
@@ -131,9 +179,8 @@ static void eval_on_stages(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),
-        cmocka_unit_test(bits_under_delays),
-        cmocka_unit_test(state_moves_between_plans),
+        cmocka_unit_test(bits_of_one_rank),    cmocka_unit_test(bits_under_delays),
+        cmocka_unit_test(uneven_microbatches), cmocka_unit_test(state_moves_between_plans),
         cmocka_unit_test(eval_on_stages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,8 @@ typedef enum wf_kernels { WF_KERNELS_FAST, WF_KERNELS_REFERENCE } wf_kernels;
 typedef struct wf_recipe {
     size_t struct_size;
     int64_t batch;   /* samples per optimizer step, over all ranks */
-    int64_t n_micro; /* microbatches per step, over all ranks; 0 = n_lanes */
+    int64_t n_micro; /* microbatches per step, over all ranks; 0 = n_lanes. If they do not divide
+                      * the batch, the last ones are a sample smaller */
     int64_t n_lanes; /* independent gradient sums, added in a fixed tree; 0 = the plan's dp */
     uint64_t seed;
     wf_dtype dtype; /* WF_F32 */

@@ -88,13 +88,10 @@ wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_p
     if (r.n_micro == 0) r.n_micro = r.n_lanes;
     if (r.n_threads == 0) r.n_threads = cores_per_rank(plan);
     int64_t below, above;
-    if (r.batch % r.n_micro) {
-        nearest_divisors(r.batch, r.n_micro, &below, &above);
-        return wfi_fail(
-            ctx, WF_INVALID_ARG,
-            "recipe: %lld microbatches do not divide a batch of %lld; %lld or %lld would",
-            (long long)r.n_micro, (long long)r.batch, (long long)below, (long long)above);
-    }
+    if (r.n_micro > r.batch)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "recipe: %lld microbatches of a batch of %lld; there can be %lld at most",
+                        (long long)r.n_micro, (long long)r.batch, (long long)r.batch);
     if (r.n_micro % r.n_lanes) {
         nearest_divisors(r.n_micro, r.n_lanes, &below, &above);
         return wfi_fail(ctx, WF_INVALID_ARG,

@@ -407,6 +407,7 @@ static wf_status check_end(const checker *c) {
 
 static wf_status check_all(checker *c) {
     WF_TRY(wfi_code_check(c->p->code));
+    if (c->p->rest_code) WF_TRY(wfi_code_check(c->p->rest_code));
     WF_TRY(check_lists(c));
     WF_TRY(wfi_program_order(c->p));
     WF_TRY(wfi_ideal_create(c->p, &c->ideal));

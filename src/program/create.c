@@ -2,16 +2,39 @@
 #include "nn/model.h"
 #include "program/program.h"
 
-static wf_status create_graph(wf_program *p) {
-    const wf_recipe *r = &p->recipe;
+static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph_out) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
-    config.batch = r->batch / r->n_micro;
+    config.batch = n_samples;
     config.training = p->kind == WF_PROGRAM_TRAIN;
-    WF_TRY(wf_graph_create(p->ctx, &config, p->model->function, p->model->config, &p->graph));
-    return r->kernels == WF_KERNELS_FAST ? wfi_graph_layout(p->graph) : WF_OK;
+    WF_TRY(wf_graph_create(p->ctx, &config, p->model->function, p->model->config, graph_out));
+    return p->recipe.kernels == WF_KERNELS_FAST ? wfi_graph_layout(*graph_out) : WF_OK;
 }
 
-wf_status wfi_program_copy_code(const wf_program *p, wfi_code **code_out) {
+/* The same model gives the same graph for every size, as long as it does not look at it. */
+static bool same_graph(const wf_graph *a, const wf_graph *b) {
+    bool same = a->n_nodes == b->n_nodes && a->n_values == b->n_values && a->n_units == b->n_units;
+    for (int32_t n = 0; n < a->n_nodes && same; n++)
+        same = a->nodes[n].op == b->nodes[n].op && a->nodes[n].unit == b->nodes[n].unit &&
+               a->nodes[n].dead == b->nodes[n].dead;
+    return same;
+}
+
+/* The graph of a microbatch, and of the last ones if these are smaller. */
+static wf_status create_graphs(wf_program *p) {
+    const wf_recipe *r = &p->recipe;
+    int64_t n_least = r->batch / r->n_micro, n_larger = r->batch % r->n_micro;
+    WF_TRY(create_graph(p, n_least + (n_larger > 0), &p->graph));
+    if (!n_larger) return WF_OK;
+    WF_TRY(create_graph(p, n_least, &p->rest_graph));
+    if (same_graph(p->graph, p->rest_graph)) return WF_OK;
+    return wfi_fail(
+        p->ctx, WF_UNSUPPORTED,
+        "the model builds other ops for %lld samples than for %lld, so its microbatches "
+        "have to be equal: choose --micro so that it divides the batch of %lld",
+        (long long)n_least, (long long)n_least + 1, (long long)r->batch);
+}
+
+wf_status wfi_program_copy_code(const wf_program *p, bool is_rest, wfi_code **code_out) {
     const wf_recipe *r = &p->recipe;
     static const wfi_conv_choice convs[] = {[WF_CONV_AUTO] = WFI_CONV_AUTO,
                                             [WF_CONV_DIRECT] = WFI_CONV_DIRECT,
@@ -20,7 +43,8 @@ wf_status wfi_program_copy_code(const wf_program *p, wfi_code **code_out) {
                                   .conv = convs[r->conv],
                                   .reference = r->kernels == WF_KERNELS_REFERENCE};
     bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
-    return wfi_code_create(p->ctx, p->graph, splits, &options, code_out);
+    return wfi_code_create(p->ctx, is_rest ? p->rest_graph : p->graph, splits, is_rest, &options,
+                           code_out);
 }
 
 static wf_status create_all(wf_program *p, const wf_model *model, const wf_plan *plan) {
@@ -29,13 +53,14 @@ static wf_status create_all(wf_program *p, const wf_model *model, const wf_plan 
     p->n_stages = plan->pp;
     p->n_replicas = p->kind == WF_PROGRAM_TRAIN ? plan->dp : 1;
     p->n_ranks = p->n_stages * p->n_replicas;
-    WF_TRY(create_graph(p));
+    WF_TRY(create_graphs(p));
     p->first_unit = wfi_alloc(p->ctx, (size_t)p->n_stages + 1, sizeof *p->first_unit, "stages");
     p->ranks = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *p->ranks, "ranks");
     if (!p->first_unit || !p->ranks) return WF_NO_MEMORY;
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
     WF_TRY(wfi_plan_stages(plan, p->graph, p->costs, p->first_unit));
-    WF_TRY(wfi_program_copy_code(p, &p->code));
+    WF_TRY(wfi_program_copy_code(p, false, &p->code));
+    if (p->rest_graph) WF_TRY(wfi_program_copy_code(p, true, &p->rest_code));
     WF_TRY(wfi_program_lower(p));
     WF_TRY(wfi_program_depend(p));
     WF_TRY(wfi_program_order(p));
@@ -83,7 +108,9 @@ wf_status wf_program_create(wf_context *ctx, const wf_model *model, const wf_rec
 void wf_program_destroy(wf_program *p) {
     if (!p) return;
     wfi_code_destroy(p->code);
+    wfi_code_destroy(p->rest_code);
     wf_graph_destroy(p->graph);
+    wf_graph_destroy(p->rest_graph);
     wf_model_destroy(p->model);
     wf_plan_destroy(p->plan);
     wf_costs_destroy(p->costs);

@@ -72,7 +72,7 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
         wfi_alloc(ideal->p->ctx, (size_t)segment->n_slots, 2 * sizeof *terms, "the program check");
     if (!terms) return WF_NO_MEMORY;
     wfi_term *out = terms + segment->n_slots;
-    int32_t packed = (int32_t)segment->part;
+    int32_t packed = wfi_packed_depth(segment);
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
         bool is_packed = slot->kind == WFI_BLOCK_PACKED;
@@ -93,8 +93,10 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
 }
 
 static wf_status run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t micro) {
-    const wfi_unit_code *code = &ideal->p->code->units[unit];
-    if (micro == 0) WF_TRY(run_segment(ideal, code->pack[part], -1));
+    const wf_program *p = ideal->p;
+    const wfi_unit_code *code = &wfi_program_code_of(p, micro)->units[unit];
+    bool is_first = micro == 0 || (micro == p->recipe.batch % p->recipe.n_micro && p->rest_code);
+    if (is_first) WF_TRY(run_segment(ideal, code->pack[part], -1));
     return run_segment(ideal, code->part[part], micro);
 }
 

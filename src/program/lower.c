@@ -28,7 +28,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
             micro = -1;
             break;
         case WFI_BLOCK_PACKED:
-            micro = -1, d = segment->part;
+            micro = -1, d = wfi_packed_depth(segment);
             break;
         case WFI_BLOCK_GRADIENT:
             micro = -1, d = depth;
@@ -47,10 +47,11 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
     return WF_OK;
 }
 
-static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part) {
-    const wfi_segment *pack = l->p->code->units[unit].pack[part];
-    bool *done = &l->packed[unit * WFI_N_PARTS + (int)part];
-    if (!pack || *done) return WF_OK;
+static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t micro) {
+    const wfi_segment *pack = wfi_program_code_of(l->p, micro)->units[unit].pack[part];
+    if (!pack) return WF_OK;
+    bool *done = &l->packed[2 * unit * WFI_N_PARTS + wfi_packed_depth(pack)];
+    if (*done) return WF_OK;
     *done = true;
     return emit_segment(l, wfi_make(WFI_PACK, WFI_STREAM_COMPUTE, unit, 0, -1), pack, 0);
 }
@@ -88,8 +89,8 @@ static wf_status emit_arrivals(wfi_lowering *l, const wfi_segment *segment, int6
         if (!is_input && home == l->stage) continue;
         int32_t block;
         int32_t n_before = p->n_blocks;
-        WF_TRY(wfi_find_block(l, slot->kind, slot->id, 0, micro, p->code->place[slot->id].bytes,
-                              &block));
+        size_t bytes = wfi_program_code_of(p, micro)->place[slot->id].bytes;
+        WF_TRY(wfi_find_block(l, slot->kind, slot->id, 0, micro, bytes, &block));
         if (p->n_blocks == n_before) continue; /* it is here already */
         wfi_instruction i = wfi_make(is_input ? WFI_LOAD : WFI_RECEIVE,
                                      is_input ? WFI_STREAM_COPY : WFI_STREAM_RECEIVE, segment->unit,
@@ -97,8 +98,7 @@ static wf_status emit_arrivals(wfi_lowering *l, const wfi_segment *segment, int6
         if (!is_input) i.peer = wfi_program_rank_of(p, l->replica, home);
         int32_t index;
         WF_TRY(wfi_emit(l, i, 1, &index));
-        p->instructions[index].references[0] =
-            (wfi_reference){block, 0, p->code->place[slot->id].bytes, WFI_WRITE};
+        p->instructions[index].references[0] = (wfi_reference){block, 0, bytes, WFI_WRITE};
         WF_TRY(wfi_depend_on_lookahead(l, index));
     }
     return WF_OK;
@@ -114,7 +114,7 @@ static wf_status emit_departures(wfi_lowering *l, const wfi_segment *segment, in
             wfi_instruction i = wfi_make(WFI_SEND, WFI_STREAM_SEND, segment->unit, slot->id, micro);
             i.peer = wfi_program_rank_of(p, l->replica, stage);
             WF_TRY(wfi_emit_one(l, i, WFI_BLOCK_VALUE, slot->id, 0, micro,
-                                p->code->place[slot->id].bytes, WFI_READ));
+                                wfi_program_code_of(p, micro)->place[slot->id].bytes, WFI_READ));
         }
     }
     return WF_OK;
@@ -142,10 +142,10 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
                                                  [WFI_PART_W] = WFI_WEIGHT,
                                                  [WFI_PART_BW] = WFI_BACKWARD_WEIGHT};
     wf_program *p = l->p;
-    const wfi_segment *segment = p->code->units[unit].part[part];
+    const wfi_segment *segment = wfi_program_code_of(p, micro)->units[unit].part[part];
     if (!segment) return WF_OK;
     WF_TRY(emit_arrivals(l, segment, micro));
-    WF_TRY(emit_pack(l, unit, part));
+    WF_TRY(emit_pack(l, unit, part, micro));
     int64_t per_lane = p->recipe.n_micro / p->recipe.n_lanes;
     int64_t lane = micro / per_lane - l->replica * wfi_program_lanes_per_replica(p);
     int depth = 0;
@@ -246,7 +246,7 @@ static wf_status lower_lists(wf_program *p, const wfi_action_list *lists) {
         l.end_unit = p->first_unit[l.stage + 1];
         p->ranks[rank].stage = l.stage;
         p->ranks[rank].replica = l.replica;
-        l.packed = wfi_alloc(p->ctx, n_units * WFI_N_PARTS, sizeof *l.packed, "lowering");
+        l.packed = wfi_alloc(p->ctx, 2 * n_units * WFI_N_PARTS, sizeof *l.packed, "lowering");
         status = l.packed ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_free(p->ctx, l.packed);
         wfi_free(p->ctx, l.table);

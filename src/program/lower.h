@@ -11,8 +11,8 @@ typedef struct wfi_lowering {
     int32_t rank, stage, replica;
     int32_t first_unit, end_unit;
     const wfi_action_list *actions; /* of the stage */
-    bool *packed;                   /* [n_units * WFI_N_PARTS] the pack instruction exists */
-    int32_t *table;                 /* [n_table] open addressing: block + 1 by its name, 0 = free */
+    bool *packed;   /* [n_units * 2 * WFI_N_PARTS] by wfi_packed_depth: the pack exists */
+    int32_t *table; /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;

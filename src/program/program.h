@@ -71,6 +71,7 @@ typedef struct wfi_segment {
     int32_t unit;
     wfi_part part;
     bool is_pack; /* packs the parameters that `part` wants packed */
+    bool is_rest; /* of the smaller microbatches */
     wfi_slot *slots;
     wfi_segment_step *steps;
     int32_t n_slots, n_steps;
@@ -97,13 +98,14 @@ typedef struct wfi_code {
     wf_context *ctx;
     const wf_graph *g;
     bool splits_weight;
+    bool is_rest;         /* for the smaller microbatches */
     wfi_unit_code *units; /* [n_units] */
     wfi_place *place;     /* [n_values], of alias roots */
     size_t *tied_offset;  /* [n_weight_gradients] into the unit's gradient block */
 } wfi_code;
 
 /* Describes a kernel for every node, decides where every value lives. */
-wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight,
+wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, bool is_rest,
                           const wfi_kernel_options *options, wfi_code **code_out);
 void wfi_code_destroy(wfi_code *code);
 /* Errors: BUG; the sentence names the unit and the kernel. */
@@ -214,6 +216,10 @@ struct wf_program {
     wf_model *model; /* for programs of other batch sizes */
     wf_graph *graph;
     wfi_code *code;
+    /* If the batch is no multiple of the microbatches, the last ones are a sample smaller:
+     * the same graph and code for that size. Otherwise NULL. */
+    wf_graph *rest_graph;
+    wfi_code *rest_code;
     wfi_pool pool; /* instructions' arrays */
 
     int32_t n_ranks, n_stages, n_replicas;
@@ -286,7 +292,27 @@ void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
 #define WFI_MAX_RANKS 64
 
 /* The same code once more, for a replica that needs kernels of its own. */
-wf_status wfi_program_copy_code(const wf_program *p, wfi_code **code_out);
+wf_status wfi_program_copy_code(const wf_program *p, bool is_rest, wfi_code **code_out);
+
+/* Whether microbatch `micro` is one of the smaller ones. */
+static inline bool wfi_program_is_rest(const wf_program *p, int64_t micro) {
+    return p->rest_code && micro >= p->recipe.batch % p->recipe.n_micro;
+}
+static inline const wf_graph *wfi_program_graph_of(const wf_program *p, int64_t micro) {
+    return wfi_program_is_rest(p, micro) ? p->rest_graph : p->graph;
+}
+static inline const wfi_code *wfi_program_code_of(const wf_program *p, int64_t micro) {
+    return wfi_program_is_rest(p, micro) ? p->rest_code : p->code;
+}
+/* Of a microbatch, counted in the global batch. */
+static inline int64_t wfi_program_first_sample(const wf_program *p, int64_t micro) {
+    int64_t n_larger = wfi_min_i64(micro, p->recipe.batch % p->recipe.n_micro);
+    return micro * (p->recipe.batch / p->recipe.n_micro) + n_larger;
+}
+/* Which PACKED block of its unit a segment reads or packs. */
+static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
+    return (int32_t)segment->part + segment->is_rest * WFI_N_PARTS;
+}
 
 /* Like wf_program_create, for a trainer. */
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,

@@ -277,6 +277,7 @@ static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_par
     segment->unit = pack->unit = unit;
     segment->part = pack->part = part;
     pack->is_pack = true;
+    segment->is_rest = pack->is_rest = code->is_rest;
     b->segment = segment;
     b->pack = pack;
     b->n_temporaries = 0;
@@ -324,13 +325,14 @@ static wf_status build_all(wfi_code *code, builder *b) {
     return WF_OK;
 }
 
-wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight,
+wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, bool is_rest,
                           const wfi_kernel_options *options, wfi_code **code_out) {
     wfi_code *code = wfi_alloc(ctx, 1, sizeof *code, "a program's code");
     if (!code) return WF_NO_MEMORY;
     code->ctx = ctx;
     code->g = g;
     code->splits_weight = splits_weight;
+    code->is_rest = is_rest;
     builder b = {.code = code, .options = options};
     code->units = wfi_alloc(ctx, (size_t)g->n_units, sizeof *code->units, "units");
     code->place = wfi_alloc(ctx, (size_t)g->n_values, sizeof *code->place, "places");

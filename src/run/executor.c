@@ -18,20 +18,25 @@ static wf_status prepare_rank(void *self, void *argument) {
     const wfi_executor *e = self;
     const wf_program *p = e->p;
     const wfi_rank *r = &p->ranks[(intptr_t)argument];
-    const wfi_code *code = e->code[r->replica];
     WF_TRY(wfi_kernel_thread_enter(p->ctx, p->recipe.n_threads));
-    for (int32_t u = p->first_unit[r->stage]; u < p->first_unit[r->stage + 1]; u++)
-        for (int part = 0; part < WFI_N_PARTS; part++) {
-            WF_TRY(prepare_segment(code->units[u].part[part]));
-            WF_TRY(prepare_segment(code->units[u].pack[part]));
-        }
+    for (int k = 0; k < 2; k++) {
+        const wfi_code *code = e->code[2 * r->replica + k];
+        for (int32_t u = p->first_unit[r->stage]; code && u < p->first_unit[r->stage + 1]; u++)
+            for (int part = 0; part < WFI_N_PARTS; part++) {
+                WF_TRY(prepare_segment(code->units[u].part[part]));
+                WF_TRY(prepare_segment(code->units[u].pack[part]));
+            }
+    }
     return WF_OK;
 }
 
 static wf_status prepare_all(wfi_executor *e) {
     const wf_program *p = e->p;
     /* A kernel is bound to one thread: replicas of a stage have kernels of their own. */
-    for (int32_t d = 1; d < p->n_replicas; d++) WF_TRY(wfi_program_copy_code(p, &e->code[d]));
+    for (int32_t d = 1; d < p->n_replicas; d++) {
+        WF_TRY(wfi_program_copy_code(p, false, &e->code[2 * d]));
+        if (p->rest_code) WF_TRY(wfi_program_copy_code(p, true, &e->code[2 * d + 1]));
+    }
     for (int32_t r = 0; r < p->n_ranks; r++)
         WF_TRY(wfi_stream_push(e->workers[r].streams[WFI_STREAM_COMPUTE], prepare_rank, e,
                                (void *)(intptr_t)r));
@@ -78,7 +83,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     wfi_executor *e = wfi_alloc(p->ctx, 1, sizeof *e, "an executor");
     if (!e) return WF_NO_MEMORY;
     *e = (wfi_executor){.p = p, .workers = workers, .profile = profile, .delay_us = delay_us};
-    e->code = wfi_alloc(p->ctx, (size_t)p->n_replicas, sizeof(wfi_code *), "an executor");
+    e->code = wfi_alloc(p->ctx, 2 * (size_t)p->n_replicas, sizeof(wfi_code *), "an executor");
     e->done = wfi_alloc(p->ctx, n, sizeof *e->done, "an executor");
     e->first = wfi_alloc(p->ctx, n, sizeof *e->first, "an executor");
     e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
@@ -87,6 +92,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     if (status == WF_OK) status = create_release(e);
     if (status == WF_OK) {
         e->code[0] = p->code;
+        e->code[1] = p->rest_code;
         find_groups(e);
         status = prepare_all(e);
     }
@@ -104,7 +110,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
 void wfi_executor_destroy(wfi_executor *e) {
     if (!e) return;
     wf_context *ctx = e->p->ctx;
-    for (int32_t d = 1; d < e->p->n_replicas && e->code; d++) wfi_code_destroy(e->code[d]);
+    for (int32_t d = 2; d < 2 * e->p->n_replicas && e->code; d++) wfi_code_destroy(e->code[d]);
     wfi_trace_destroy(e->trace);
     wfi_release_destroy(e->release);
     wfi_free(ctx, e->code);

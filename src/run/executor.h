@@ -25,7 +25,8 @@ typedef struct wfi_step {
 typedef struct wfi_executor {
     const wf_program *p;
     wfi_worker *workers; /* [n_ranks], borrowed */
-    wfi_code **code;     /* [n_replicas] kernels of their own; [0] is the program's */
+    wfi_code **code;     /* [n_replicas][2] kernels of their own, [1] for smaller microbatches
+                          * or NULL; those of replica 0 are the program's */
     wfi_event *done;     /* [n_instructions] of the step that runs */
     int32_t *first;      /* [n_instructions] place in the order of the instruction's group */
     int32_t *n_group;    /* [n_instructions] how many ranks take part in it together */

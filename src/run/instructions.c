@@ -35,7 +35,8 @@ static wf_status run_kernel(const wfi_executor *e, int32_t rank, wfi_kernel *ker
 
 /* Replicas run the same segment with kernels of their own. */
 static const wfi_segment *segment_of(const wfi_executor *e, const wfi_instruction *now) {
-    const wfi_unit_code *unit = &e->code[e->p->ranks[now->rank].replica]->units[now->unit];
+    int32_t replica = e->p->ranks[now->rank].replica;
+    const wfi_unit_code *unit = &e->code[2 * replica + now->segment->is_rest]->units[now->unit];
     return now->segment->is_pack ? unit->pack[now->part] : unit->part[now->part];
 }
 
@@ -59,7 +60,7 @@ static wf_status run_segment(const wfi_executor *e, const wfi_instruction *now) 
     const wfi_segment *segment = segment_of(e, now);
     wfi_step_args args = e->step.args;
     if (now->first) clear_gaps(e, now);
-    args.first_sample = now->micro * e->p->graph->batch;
+    args.first_sample = now->micro < 0 ? 0 : wfi_program_first_sample(e->p, now->micro);
     for (int32_t s = 0; s < segment->n_steps; s++) {
         const wfi_segment_step *step = &segment->steps[s];
         wfi_kernel *kernel = step->kernel_add && !now->first ? step->kernel_add : step->kernel;
@@ -83,10 +84,11 @@ static void add_floats(float *restrict sum, const float *restrict summand, size_
 }
 
 static wf_status run_load(const wfi_executor *e, const wfi_instruction *now) {
-    size_t bytes = wfi_value_bytes(e->p->graph, now->id);
+    const wf_graph *g = wfi_program_graph_of(e->p, now->micro);
+    size_t bytes = wfi_value_bytes(g, now->id), sample_bytes = bytes / (size_t)g->batch;
     const char *batch = e->step.inputs[now->id];
-    memcpy(wfi_executor_touch(e, &now->references[0], bytes), batch + (size_t)now->micro * bytes,
-           bytes);
+    memcpy(wfi_executor_touch(e, &now->references[0], bytes),
+           batch + (size_t)wfi_program_first_sample(e->p, now->micro) * sample_bytes, bytes);
     return WF_OK;
 }
 
@@ -153,16 +155,16 @@ static wf_status run_update(wfi_executor *e, const wfi_instruction *now) {
 
 /* running = (1 - momentum) running + momentum batch, microbatch by microbatch in
  * global order; the variance of the batch is made unbiased first. */
-static void fold_stat(const wf_program *p, const wfi_stat *stat, char *buffers, const char *batch) {
-    const wf_graph *g = p->graph;
+static void fold_stat(const wf_program *p, int64_t micro, const wfi_stat *stat, char *buffers,
+                      const char *batch) {
+    const wf_graph *g = wfi_program_graph_of(p, micro);
+    const wfi_place *place = wfi_program_code_of(p, micro)->place;
     int64_t n = wf_shape_n_elem(&g->values[stat->mean].shape);
     float *mean = (float *)(void *)(buffers + g->values[stat->running_mean].offset);
     float *var = (float *)(void *)(buffers + g->values[stat->running_var].offset);
     int64_t *n_batches = (int64_t *)(void *)(buffers + g->values[stat->n_batches].offset);
-    const float *batch_mean =
-        (const float *)(const void *)(batch + p->code->place[stat->mean].offset);
-    const float *batch_var =
-        (const float *)(const void *)(batch + p->code->place[stat->var].offset);
+    const float *batch_mean = (const float *)(const void *)(batch + place[stat->mean].offset);
+    const float *batch_var = (const float *)(const void *)(batch + place[stat->var].offset);
     double rest = stat->n_reduced > 1 ? (double)stat->n_reduced / (double)(stat->n_reduced - 1) : 1;
     for (int64_t i = 0; i < n; i++) {
         mean[i] = (float)((1 - stat->momentum) * mean[i] + stat->momentum * batch_mean[i]);
@@ -172,13 +174,15 @@ static void fold_stat(const wf_program *p, const wfi_stat *stat, char *buffers, 
 }
 
 static wf_status run_fold_stats(const wfi_executor *e, const wfi_instruction *now) {
-    const wf_graph *g = e->p->graph;
-    char *buffers = wfi_executor_touch(e, &now->references[0], g->units[now->unit].buffer_bytes);
+    char *buffers =
+        wfi_executor_touch(e, &now->references[0], e->p->graph->units[now->unit].buffer_bytes);
     for (int32_t k = 1; k < now->n_references; k++) {
         const char *batch =
             wfi_executor_touch(e, &now->references[k], e->p->code->units[now->unit].stats_bytes);
+        int64_t micro = e->p->blocks[now->references[k].block].micro;
+        const wf_graph *g = wfi_program_graph_of(e->p, micro);
         for (int32_t s = 0; s < g->n_stats; s++)
-            if (g->stats[s].unit == now->unit) fold_stat(e->p, &g->stats[s], buffers, batch);
+            if (g->stats[s].unit == now->unit) fold_stat(e->p, micro, &g->stats[s], buffers, batch);
     }
     return WF_OK;
 }

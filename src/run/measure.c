@@ -22,7 +22,7 @@ static wf_status make_plan(wf_context *ctx, const wf_plan *plan, wf_plan **plan_
 
 static wf_recipe make_recipe(const wf_recipe *recipe, const wf_plan *plan) {
     wf_recipe r = *recipe;
-    int64_t size = r.batch / r.n_micro,
+    int64_t size = (r.batch + r.n_micro - 1) / r.n_micro,
             per_replica = wfi_min_i64(r.n_micro / plan->dp, 2 * plan->pp);
     r.n_micro = per_replica * plan->dp;
     r.batch = size * r.n_micro;

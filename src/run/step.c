@@ -19,16 +19,21 @@ static bool depends_on(const wf_graph *g, int32_t v, int32_t input) {
     return false;
 }
 
+/* Of all samples of the step. */
+static size_t input_bytes(const wfi_ready *r, int32_t v) {
+    const wf_graph *g = r->program->graph;
+    return wfi_value_bytes(g, v) / (size_t)g->batch * (size_t)r->n_samples;
+}
+
 /* `output`: the value that is wanted, or -1 for the loss. */
 static wf_status bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int n_feeds,
                             int32_t output) {
     const wf_graph *g = r->program->graph;
-    size_t n_micro = (size_t)r->program->recipe.n_micro;
     memset(r->inputs, 0, (size_t)g->n_values * sizeof *r->inputs);
     for (int i = 0; i < n_feeds; i++) {
         int32_t v = find_input(g, feeds[i].name);
         if (v < 0) return wfi_fail(t->ctx, WF_SHAPE, "the model has no input '%s'", feeds[i].name);
-        size_t want = wfi_value_bytes(g, v) * n_micro;
+        size_t want = input_bytes(r, v);
         if (feeds[i].bytes != want)
             return wfi_fail(t->ctx, WF_SHAPE,
                             "input '%s' was given %zu bytes; %lld samples take %zu", feeds[i].name,
@@ -40,8 +45,7 @@ static wf_status bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, i
         if (output < 0 || depends_on(g, output, v))
             return wfi_fail(t->ctx, WF_SHAPE, "input '%s' was not given", g->values[v].name);
         /* Labels, say, of which the output knows nothing: zeros do. */
-        if (!r->zeros[v])
-            r->zeros[v] = wfi_alloc(t->ctx, n_micro, wfi_value_bytes(g, v), "an input");
+        if (!r->zeros[v]) r->zeros[v] = wfi_alloc(t->ctx, 1, input_bytes(r, v), "an input");
         if (!r->zeros[v]) return WF_NO_MEMORY;
         r->inputs[v] = r->zeros[v];
     }
@@ -51,7 +55,7 @@ static wf_status bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, i
 /* Rows whose label is not negative: the divisor of the mean, known before the step. */
 static int64_t count_rows(const wfi_ready *r) {
     const wf_graph *g = r->program->graph;
-    int64_t n = g->n_rows * r->program->recipe.n_micro;
+    int64_t n = g->n_rows / g->batch * r->n_samples;
     if (g->labels < 0) return n;
     const int32_t *labels = r->inputs[g->labels];
     int64_t n_counted = 0;
