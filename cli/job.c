@@ -155,6 +155,11 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
         return bad;
     }
     if (status == WF_OK) status = find_model(j);
+    if (status == WF_OK && c->command != FOR_EVAL) status = job_measure(j);
+    if (status == WF_INTERRUPTED) {
+        job_close(j);
+        return complain(interrupt_status(), "interrupted while measuring");
+    }
     if (status == WF_OK) status = resolve_recipe(j, n_steps);
     if (status == WF_OK) return EXIT_DONE;
     bad = complain_of(c, status);

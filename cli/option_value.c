@@ -60,6 +60,13 @@ bool option_set(options *o, option_id id, const char *value) {
             return options_fail(o, "%s: '%.60s' is none of %s", name, value, about->argument);
         memcpy(field_of(o, id), &i, sizeof i);
         return true;
+    case OPTION_MICRO:
+        n = MICRO_AUTO;
+        if (strcmp(value, "auto") && (!text_to_int(value, &n) || n < 0))
+            return options_fail(o, "%s: '%.60s' is neither a whole number from 0 nor auto", name,
+                                value);
+        memcpy(field_of(o, id), &n, sizeof n);
+        return true;
     case OPTION_INT:
     case OPTION_COUNT:
         if (!text_to_int(value, &n) || n < 0 || (about->kind == OPTION_INT && n > 1 << 20))
@@ -102,9 +109,11 @@ const char *option_text(const options *o, option_id id, char *text) {
         memcpy(&i, value, sizeof i);
         snprintf(text, TEXT_BYTES, "%d", i);
         return text;
+    case OPTION_MICRO:
     case OPTION_COUNT:
     case OPTION_SIZE:
         memcpy(&n, value, sizeof n);
+        if (option_table[id].kind == OPTION_MICRO && n == MICRO_AUTO) return "auto";
         snprintf(text, TEXT_BYTES, "%lld", (long long)n);
         return text;
     case OPTION_REAL:
@@ -161,6 +170,7 @@ static json_t *json_of(const options *o, option_id id) {
     case OPTION_FLAG:
         return json_boolean(!strcmp(option_text(o, id, text), "true"));
     case OPTION_INT:
+    case OPTION_MICRO:
     case OPTION_COUNT:
     case OPTION_SIZE:
         (void)text_to_int(option_text(o, id, text), &n);

@@ -30,6 +30,7 @@ static const struct {
     {FOR_TRAIN, "train"},       {FOR_EVAL, "eval"}, {FOR_PLAN, "plan"},
     {FOR_BENCH, "bench train"}, {FOR_INFO, "info"}, {FOR_BENCH_PARALLEL, "bench model-parallel"},
     {FOR_SIMULATE, "simulate"},
+    {FOR_DRAW, "draw"},
 };
 
 bool options_fail(options *o, const char *format, ...) {
@@ -126,6 +127,11 @@ static bool parse_words(options *o, unsigned command, int argc, char *const *arg
         char name[TEXT_BYTES], text[TEXT_BYTES];
         option_id id = N_OPTIONS;
         if (!strcmp(argv[i], "--") && i + 1 == argc) return true;
+        if (command == FOR_DRAW && argv[i][0] != '-' && !o->given[OPT_trace]) {
+            if (!option_set(o, OPT_trace, argv[i])) return false;
+            o->given[OPT_trace] = true;
+            continue;
+        }
         if (strncmp(argv[i], "--", 2) || !argv[i][2])
             return options_fail(o, "'%.60s' is not an option; options begin with --", argv[i]);
         const char *equals = strchr(argv[i], '=');

@@ -18,6 +18,7 @@ enum {
     FOR_BENCH = 8,
     FOR_INFO = 16,
     FOR_SIMULATE = 32,
+    FOR_DRAW = 128,
     FOR_BENCH_PARALLEL = 256
 };
 #define TPB  (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
@@ -30,6 +31,7 @@ typedef enum option_kind {
     OPTION_CHOICE, /* int or enum: place in the argument's list a|b|c */
     OPTION_INT,    /* int, 0 or more */
     OPTION_COUNT,  /* int64_t, 0 or more */
+    OPTION_MICRO,  /* the same, or "auto": MICRO_AUTO */
     OPTION_REAL,   /* double */
     OPTION_SIZE    /* size_t, bytes */
 } option_kind;
@@ -45,6 +47,8 @@ typedef enum option_group {
 } option_group;
 
 enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
+enum { COSTS_COMPUTED, COSTS_MEASURED };
+#define MICRO_AUTO (-1)
 
 /* name (with _ for -), kind, field, group, commands, part of the recipe, argument,
  * default, help */
@@ -73,8 +77,10 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
                                                                                                    \
     X(batch, COUNT, recipe.batch, RECIPE, ALL, 1, "N", NULL,                                       \
       "samples per optimizer step (32; bench model-parallel: 120, --quick: 40)")                   \
-    X(micro, COUNT, recipe.n_micro, RECIPE, TPB | FOR_SIMULATE, 1, "N", "0",                       \
-      "microbatches per step, over all ranks; 0: one a lane")                                      \
+    X(micro, MICRO, recipe.n_micro, RECIPE, TPB | FOR_SIMULATE, 1, "N|auto", "0",                  \
+      "microbatches per step, over all ranks; 0: one a lane; auto: the fastest by simulation "     \
+      "with "                                                                                      \
+      "measured times")                                                                            \
     X(lanes, COUNT, recipe.n_lanes, RECIPE, TPB, 1, "N", "0",                                      \
       "independent gradient sums; 0: the plan's dp")                                               \
     X(seed, COUNT, recipe.seed, RECIPE, ALL, 1, "N", "0", "of weights, order and augmentation")    \
@@ -108,6 +114,8 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
     X(lr_gamma, REAL, recipe.lr_gamma, OPTIMIZER, TPB, 1, "X", "0.1", "step: by this factor")      \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPB, 0, "PLAN", "", "how the work is spread: dp=2,pp=2,cut=layer3")  \
+    X(costs, CHOICE, costs, PLAN, TPB, 0, "computed|measured", "computed",                         \
+      "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
     X(devices, TEXT, devices, PLAN, TPBE, 0, "LIST", NULL,                                         \
       "cpu:N: N ranks as threads, cores divided (as many as the plan has)")                        \
     X(ranks, COUNT, ranks, PLAN, TPB, 0, "N", "1", "ranks as processes")                           \
@@ -143,14 +151,19 @@ enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "go on from the checkpoint in --out")                                                        \
     X(profile, FLAG, profile, RUN, TPB, 0, NULL, NULL, "time by kind of op and by kernel")         \
+    X(trace, TEXT, trace, RUN, FOR_TRAIN | FOR_BENCH | FOR_DRAW, 0, "FILE", NULL,                  \
+      "write when what ran in the last step of the full batch, for Perfetto and weft draw (draw: " \
+      "the file to draw; --trace may be left out)")                                                \
+    X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
+      "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
-    X(json, TEXT, json, RUN, ALL | FOR_INFO | FOR_SIMULATE, 0, "FILE", NULL,                       \
+    X(json, TEXT, json, RUN, ALL | FOR_INFO | FOR_SIMULATE | FOR_DRAW, 0, "FILE", NULL,            \
       "write the report there; - is standard output")                                              \
     X(config, TEXT, config, RUN, TPBE, 0, "FILE", NULL,                                            \
       "JSON object with options by name; the command line overrides it")                           \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
       "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
-    X(quiet, FLAG, quiet, RUN, ALL | FOR_SIMULATE, 0, NULL, NULL,                                  \
+    X(quiet, FLAG, quiet, RUN, ALL | FOR_SIMULATE | FOR_DRAW, 0, NULL, NULL,                       \
       "print errors and the report only")
 
 typedef enum option_id {
@@ -172,14 +185,14 @@ typedef struct option {
 } option;
 
 typedef struct options {
-    char *model, *data, *plan, *devices, *init, *out, *json, *config;
+    char *model, *data, *plan, *devices, *init, *out, *trace, *draw, *json, *config;
     char *forward_ms, *backward_ms, *weight_ms, *schedule;
     int64_t stages, memory_limit;
     double transfer_ms;
     int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
     size_t device_memory;
     double dropout;
-    int words, no_shuffle, no_augment, normalize, stem, loss;
+    int words, no_shuffle, no_augment, normalize, stem, loss, costs;
     int resume, profile, program, quick, quiet;
     wf_recipe recipe;
     bool given[N_OPTIONS];

@@ -1,0 +1,110 @@
+/* What is measured before a run: unit times, from which stages are balanced, the schedule
+ * auto is made, and --micro auto is chosen. */
+#include "job.h"
+#include "text.h"
+
+#include <math.h>
+
+static wf_status measure(const job *j, const wf_recipe *recipe, wf_costs **costs_out) {
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    config.devices = j->c->o.devices;
+    config.device_memory_bytes = j->c->o.device_memory;
+    return wf_costs_measure(j->c->ctx, j->model, recipe, j->plan, &config, costs_out);
+}
+
+/* The plan's program with these costs: how long a step takes; NAN if it does not fit. */
+static wf_status predict(const job *j, const wf_recipe *recipe, const wf_costs *costs,
+                         double *ms_out) {
+    wf_context *ctx = j->c->ctx;
+    wf_timeline *timeline;
+    wf_program *program;
+    wf_plan *plan;
+    *ms_out = NAN;
+    wf_status status = wf_plan_parse(ctx, j->c->o.plan, &plan);
+    if (status != WF_OK) return status;
+    status = wf_plan_use_costs(plan, costs);
+    if (status == WF_OK)
+        status = wf_program_create(ctx, j->model, recipe, plan, WF_PROGRAM_TRAIN, &program);
+    wf_plan_destroy(plan);
+    if (status != WF_OK) return status;
+    bool fits = true;
+    for (int r = 0; r < wf_program_n_ranks(program) && j->c->o.device_memory; r++)
+        fits &= wf_program_rank(program, r).peak_bytes <= j->c->o.device_memory;
+    if (fits) status = wf_program_simulate(program, NULL, &timeline);
+    if (fits && status == WF_OK) {
+        *ms_out = wf_timeline_step_us(timeline) / 1e3;
+        wf_timeline_destroy(timeline);
+    }
+    wf_program_destroy(program);
+    return status;
+}
+
+static wf_status use_measured(job *j) {
+    wf_costs *costs;
+    wf_recipe recipe;
+    wf_status status = wf_recipe_resolve(j->c->ctx, &j->c->o.recipe, j->plan, &recipe);
+    if (status == WF_OK) status = measure(j, &recipe, &costs);
+    if (status != WF_OK) return status;
+    status = wf_plan_use_costs(j->plan, costs);
+    wf_costs_destroy(costs);
+    return status;
+}
+
+/* ---- --micro auto ---- */
+
+/* Fewer leave stages idle, more are small and gain nothing. */
+#define LEAST_PER_STAGE 1
+#define MOST_PER_STAGE  16
+/* So much slower than the best: even smaller ones will not be faster. */
+#define ENOUGH 1.3
+
+/* Tries one count. One that the model or the memory refuses is passed over: *ms_out NAN. */
+static wf_status try_micro(const job *j, int64_t n_micro, double *ms_out) {
+    wf_recipe recipe = j->c->o.recipe;
+    wf_costs *costs;
+    *ms_out = NAN;
+    recipe.n_micro = n_micro;
+    wf_status status = wf_recipe_resolve(j->c->ctx, &recipe, j->plan, &recipe);
+    if (status == WF_OK) status = measure(j, &recipe, &costs);
+    if (status == WF_OK) {
+        status = predict(j, &recipe, costs, ms_out);
+        wf_costs_destroy(costs);
+    }
+    if (status == WF_OK && !isnan(*ms_out))
+        say(j->c, "micro   %lld would take %.1f ms a step\n", (long long)n_micro, *ms_out);
+    else if (status == WF_OK || status == WF_DOES_NOT_FIT)
+        say(j->c, "micro   %lld would not fit\n", (long long)n_micro);
+    else if (status == WF_INVALID_ARG || status == WF_SHAPE)
+        say(j->c, "micro   %lld: %s\n", (long long)n_micro, wf_context_error(j->c->ctx));
+    else
+        return status;
+    return WF_OK;
+}
+
+/* Those that divide the batch and are divided by the lanes. */
+static wf_status choose_micro(job *j) {
+    wf_recipe *r = &j->c->o.recipe;
+    int64_t dp = wf_plan_dp(j->plan), pp = wf_plan_pp(j->plan), best = 0;
+    int64_t n_lanes = r->n_lanes > 0 ? r->n_lanes : dp;
+    double ms, best_ms = NAN;
+    for (int64_t m = n_lanes; m <= r->batch && m <= MOST_PER_STAGE * pp * dp; m += n_lanes) {
+        if (r->batch % m || m < LEAST_PER_STAGE * pp * dp) continue;
+        if (interrupt_status()) return WF_INTERRUPTED;
+        wf_status status = try_micro(j, m, &ms);
+        if (status != WF_OK) return status;
+        if (ms > ENOUGH * best_ms) break;
+        if (isnan(ms) || ms >= best_ms) continue;
+        best_ms = ms;
+        best = m;
+    }
+    /* No candidate: one a lane says what is wrong with it. */
+    r->n_micro = best;
+    if (best) say(j->c, "micro   auto: %lld\n", (long long)best);
+    return WF_OK;
+}
+
+wf_status job_measure(job *j) {
+    const options *o = &j->c->o;
+    wf_status status = o->recipe.n_micro == MICRO_AUTO ? choose_micro(j) : WF_OK;
+    return status == WF_OK && o->costs == COSTS_MEASURED ? use_measured(j) : status;
+}
