@@ -47,7 +47,7 @@ wf_status wfi_program_copy_code(const wf_program *p, bool is_rest, wfi_code **co
                            code_out);
 }
 
-static wf_status create_all(wf_program *p, const wf_model *model, const wf_plan *plan) {
+static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan) {
     WF_TRY(wfi_model_copy(model, &p->model));
     WF_TRY(wfi_plan_copy(plan, &p->plan));
     p->n_stages = plan->pp;
@@ -60,17 +60,20 @@ static wf_status create_all(wf_program *p, const wf_model *model, const wf_plan 
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
     WF_TRY(wfi_plan_stages(plan, p->graph, p->costs, p->first_unit));
     WF_TRY(wfi_program_copy_code(p, false, &p->code));
-    if (p->rest_graph) WF_TRY(wfi_program_copy_code(p, true, &p->rest_code));
-    WF_TRY(wfi_program_lower(p));
+    return p->rest_graph ? wfi_program_copy_code(p, true, &p->rest_code) : WF_OK;
+}
+
+wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
+    WF_TRY(wfi_program_lower(p, lists));
     WF_TRY(wfi_program_depend(p));
     WF_TRY(wfi_program_order(p));
     WF_TRY(wfi_program_place(p));
     return wf_program_check(p);
 }
 
-wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                             const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
-                             wf_program **program_out) {
+wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                            const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
+                            wf_program **program_out) {
     wf_recipe resolved;
     if (kind == WF_PROGRAM_FORWARD) {
         /* One microbatch, whatever the training recipe says. */
@@ -91,7 +94,30 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
     p->recipe = resolved;
     p->keep_gradients = keep_gradients;
     wfi_pool_init(&p->pool, ctx);
-    wf_status status = create_all(p, model, plan);
+    wf_status status = begin(p, model, plan);
+    if (status != WF_OK) {
+        wf_program_destroy(p);
+        return status;
+    }
+    *program_out = p;
+    return WF_OK;
+}
+
+static wf_status schedule_and_compile(wf_program *p) {
+    wfi_action_list *lists;
+    WF_TRY(wfi_program_schedule(p, &lists));
+    wf_status status = wfi_program_check_actions(p, lists);
+    if (status == WF_OK) status = wfi_program_compile(p, lists);
+    wfi_schedule_free(p->ctx, lists, p->n_stages);
+    return status;
+}
+
+wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                             const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
+                             wf_program **program_out) {
+    wf_program *p;
+    WF_TRY(wfi_program_begin(ctx, model, recipe, plan, kind, keep_gradients, &p));
+    wf_status status = schedule_and_compile(p);
     if (status != WF_OK) {
         wf_program_destroy(p);
         return status;

@@ -235,7 +235,7 @@ static wf_status lower_rank(wfi_lowering *l) {
     return wfi_lower_finish(l);
 }
 
-static wf_status lower_lists(wf_program *p, const wfi_action_list *lists) {
+wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
     size_t n_units = (size_t)p->graph->n_units;
     wf_status status = WF_OK;
     for (int32_t rank = 0; rank < p->n_ranks && status == WF_OK; rank++) {
@@ -251,13 +251,5 @@ static wf_status lower_lists(wf_program *p, const wfi_action_list *lists) {
         wfi_free(p->ctx, l.packed);
         wfi_free(p->ctx, l.table);
     }
-    return status;
-}
-
-wf_status wfi_program_lower(wf_program *p) {
-    wfi_action_list *lists;
-    WF_TRY(wfi_program_schedule(p, &lists));
-    wf_status status = lower_lists(p, lists);
-    wfi_schedule_free(p->ctx, lists, p->n_stages);
     return status;
 }

@@ -272,7 +272,11 @@ static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {
 
 /* The actions of each stage [n_stages]; free with wfi_schedule_free. */
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out);
-wf_status wfi_program_lower(wf_program *p);
+/* That each stage's actions are those of a step: F, B and W (or BW) of each microbatch once
+ * and in this order, gradients in ascending order. What stages do to each other is left to
+ * order.c. Errors: BUG; the sentence names the stage and the action. */
+wf_status wfi_program_check_actions(const wf_program *p, const wfi_action_list *lists);
+wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists);
 /* Reads and writes -> dependencies; drops those that others imply. */
 wf_status wfi_program_depend(wf_program *p);
 /* Fills clock and order. Errors: BUG: a deadlock; the sentence names who waits. */
@@ -313,6 +317,14 @@ static inline int64_t wfi_program_first_sample(const wf_program *p, int64_t micr
 static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
     return (int32_t)segment->part + segment->is_rest * WFI_N_PARTS;
 }
+
+/* What comes before the schedule: the recipe is resolved, the graph is made, stages are cut,
+ * kernels are described. Nothing else of the program may be used yet. */
+wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                            const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
+                            wf_program **program_out);
+/* The passes from lowering to the proof. Errors: BUG: the actions do not make a step. */
+wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists);
 
 /* Like wf_program_create, for a trainer. */
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
