@@ -1,6 +1,7 @@
 /* weft bench train: an untimed step, then timed ones. */
 #include "progress.h"
 #include "report.h"
+#include "timeline_report.h"
 
 /* Waiting for a batch belongs to the step; setting up and the first step do not. */
 static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *loader, record *r) {
@@ -32,7 +33,9 @@ static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const recor
         record_median_ms(r, 1), record_min_ms(r, 1));
     report_say_memory(c, trainer, true);
     if (c->o.profile) report_profile(c, trainer, report);
-    return report_write(c, report);
+    exit_status traced = c->o.trace ? timeline_trace(c, j->plan, trainer, report) : EXIT_DONE;
+    exit_status written = report_write(c, report);
+    return traced ? traced : written;
 }
 
 static exit_status measure(cli *c, const job *j) {
@@ -66,6 +69,7 @@ exit_status run_bench(cli *c) {
             (long long)c->o.ranks, (long long)c->o.ranks);
     interrupt_watch();
     exit_status bad = report_check(c);
+    if (!bad) bad = timeline_check(c);
     if (!bad) bad = job_open(c, c->o.repeat + 1, &j);
     if (bad) return bad;
     if (!bad) bad = measure(c, &j);

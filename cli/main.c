@@ -17,6 +17,7 @@ const command commands[] = {
      run_bench_model_parallel},
     {"simulate", "what a pipeline schedule costs for given times; runs nothing", FOR_SIMULATE,
      run_simulate},
+    {"draw", "draws a trace that weft train has written: weft draw TRACE.json", FOR_DRAW, run_draw},
     {"info", "the machine, devices, libraries and environment", FOR_INFO, run_info},
     {0},
 };

@@ -3,6 +3,7 @@
 #include "job.h"
 #include "report.h"
 #include "text.h"
+#include "timeline_report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -170,8 +171,8 @@ static exit_status show(cli *c, const job *j, const programs *all) {
                                "flops", walk.flops, "sent_bytes", (json_int_t)walk.sent_bytes);
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
-    exit_status written = report_write(c, report);
-    return fits ? fits : written;
+    exit_status drawn = timeline_plan(c, j->plan, p, report), written = report_write(c, report);
+    return fits ? fits : drawn ? drawn : written;
 }
 
 /* What a run would refuse. Other options of weft train are taken and change nothing here. */
@@ -194,7 +195,8 @@ static exit_status check_ranks(const job *j) {
 exit_status run_plan(cli *c) {
     job j;
     programs all = {0};
-    exit_status bad = c->o.resume ? checkpoint_read_recipe(c) : EXIT_DONE;
+    exit_status bad = c->o.draw ? draw_check(c->o.draw) : EXIT_DONE;
+    if (!bad && c->o.resume) bad = checkpoint_read_recipe(c);
     if (!bad) bad = job_open(c, -1, &j);
     if (bad) return bad;
     bad = check_ranks(&j);

@@ -5,6 +5,7 @@
 #include "progress.h"
 #include "report.h"
 #include "text.h"
+#include "timeline_report.h"
 
 #include <math.h>
 
@@ -153,6 +154,7 @@ static exit_status prepare(run *r) {
     if (!bad) bad = job_open(r->c, -1, &r->j);
     if (!bad && o->out) bad = checkpoint_folder(r->c);
     if (!bad) bad = report_check(r->c);
+    if (!bad) bad = timeline_check(r->c);
     if (bad) return bad;
     job_describe(&r->j);
     wf_status status = job_trainer(&r->j, &r->trainer);
@@ -194,6 +196,8 @@ static exit_status finish(run *r) {
     json_object_set_new(report, "test_loss", json_number(r->test_loss));
     json_object_set_new(report, "test_accuracy", json_number(r->test_accuracy));
     if (o->profile) report_profile(r->c, r->trainer, report);
+    exit_status traced = EXIT_DONE;
+    if (o->trace) traced = timeline_trace(r->c, r->j.plan, r->trainer, report);
     double rate = json_number_value(
         json_object_get(report, r->j.is_tokens ? "tokens_per_second" : "images_per_second"));
     if (r->record.n_steps)
@@ -202,7 +206,8 @@ static exit_status finish(run *r) {
             r->j.is_tokens ? "tokens" : "images", record_median_ms(&r->record, 0));
     report_say_memory(r->c, r->trainer, true);
     if (o->out) say(r->c, "saved   %s/model.safetensors\n", o->out);
-    return report_write(r->c, report);
+    exit_status written = report_write(r->c, report);
+    return traced ? traced : written;
 }
 
 exit_status run_train(cli *c) {

@@ -35,6 +35,7 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     config.devices = o->devices;
     config.device_memory_bytes = o->device_memory;
     config.profile = o->profile;
+    config.trace = o->trace != NULL;
     config.forward_only = j->c->command == FOR_EVAL;
     wf_recipe recipe = o->recipe;
     if (config.forward_only)

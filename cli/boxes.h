@@ -1,0 +1,34 @@
+/* Boxes of a picture: what a rank does over a while, made of the instructions of a timeline. */
+#ifndef CLI_BOXES_H
+#define CLI_BOXES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <weft/weft.h>
+
+typedef struct box {
+    wf_span_kind kind;
+    int rank;
+    bool is_move;  /* beside the compute stream: a transfer, a reduction, the host */
+    int64_t micro; /* or -1 */
+    double begin_us, end_us;
+} box;
+
+typedef struct boxes {
+    box *items; /* by rank; of each, first those of compute, in the order of time */
+    size_t n, capacity;
+    double hair_us;
+} boxes;
+
+/* Successive instructions of one kind and microbatch are one box. `hair_us`: what nobody can
+ * see; gaps, updates and moves as short as that are left out. False: no memory left. */
+bool boxes_create(const wf_timeline *timeline, double hair_us, boxes *b);
+void boxes_release(boxes *b);
+
+/* Share of the step, in the mean over the ranks, and in percent. */
+typedef struct shares {
+    double compute, transfer, bubble, wait;
+} shares;
+shares shares_of(const wf_timeline *timeline);
+
+#endif
