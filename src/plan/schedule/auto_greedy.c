@@ -7,7 +7,7 @@
 
 /* So many actions at most, all policies together, but one policy at least; the most promising
  * policies come first. */
-#define MAX_ACTIONS 8e6
+#define MAX_ACTIONS 5e6
 
 typedef struct policy {
     double ahead; /* forwards before the first B, in what keeps the pipeline full */
@@ -117,8 +117,9 @@ static wf_status offer(greedy *g) {
 }
 
 static wf_status offer_all(greedy *g) {
-    static const double ahead[] = {1, 2, 1.5, 3, 1.25, 1.75, 2.5, 1e9};
-    static const double gap[] = {0, 1, 0.5};
+    static const double ahead[] = {1,   2,   1.5,  3,    1.25, 1.75, 2.5, 1e9, 1.1, 1.4,
+                                   1.6, 1.9, 2.25, 2.75, 1.2,  1.3,  1.7, 1.8, 4,   2.1};
+    static const double gap[] = {0, 1, 0.5, 0.75, 0.25, 1.5, 2};
     double n = 3.0 * g->a->request->n_stages * g->a->request->n_micro, left = MAX_ACTIONS;
     for (size_t i = 0; i < WFI_COUNT(ahead); i++)
         for (size_t j = 0; j < WFI_COUNT(gap); j++)

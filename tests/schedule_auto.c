@@ -1,0 +1,195 @@
+/* The schedule auto against all schedules there are, for few stages and microbatches; and
+ * against the fixed ones for more. */
+#include "schedule_case.h"
+
+#include <math.h>
+
+#define MAX_STAGES 8
+#define MAX_MICRO  4
+
+/* ---- is there a better one? ---- */
+
+/* Tries every order of begins: whatever schedule there is, its actions can be listed by begin
+ * and stage. It shares nothing with auto, and cuts only what is already too late. */
+typedef struct state {
+    const wfi_schedule_request *request;
+    double target;             /* look for one that costs less */
+    double offset[3], free[3]; /* by stage */
+    double forward[3][MAX_MICRO], backward[3][MAX_MICRO];
+    int n[3][3]; /* F, B, W done */
+} state;
+
+static double duration(const state *at, int s, int kind) {
+    const wfi_stage_times *times = &at->request->times[s];
+    return kind == 0 ? times->forward : kind == 1 ? times->backward : times->weight;
+}
+
+/* When stage s could begin; negative: it cannot yet. */
+static double begin_of(const state *at, int s, int kind) {
+    const wfi_schedule_request *r = at->request;
+    const int *n = at->n[s];
+    double there = 0;
+    if (n[kind] == r->n_micro || (kind && n[kind] == n[kind - 1])) return -1;
+    if (kind == 0 && n[0] - n[2] == r->hold) return -1;
+    if (kind == 0 && s > 0) {
+        if (at->n[s - 1][0] == n[0]) return -1;
+        there = at->forward[s - 1][n[0]] + r->transfer;
+    }
+    if (kind == 1 && s < r->n_stages - 1) {
+        if (at->n[s + 1][1] == n[1]) return -1;
+        there = at->backward[s + 1][n[1]] + r->transfer;
+    }
+    return fmax(there, at->free[s]);
+}
+
+/* No stage can end before it has done what is left, beginning now. */
+static bool is_too_late(const state *at, double now) {
+    for (int s = 0; s < at->request->n_stages; s++) {
+        double end = fmax(at->free[s], 0);
+        bool has_work = at->n[s][2] < at->request->n_micro;
+        if (has_work) end = fmax(end, now);
+        for (int k = 0; k < 3; k++)
+            end += (at->request->n_micro - at->n[s][k]) * duration(at, s, k);
+        if (end - at->offset[s] >= at->target) return true;
+    }
+    return false;
+}
+
+static bool is_better_from(state *at, double last, int last_stage) {
+    const wfi_schedule_request *r = at->request;
+    bool is_done = true;
+    if (is_too_late(at, last)) return false;
+    for (int s = 0; s < r->n_stages; s++) {
+        is_done = is_done && at->n[s][2] == r->n_micro;
+        for (int kind = 0; kind < 3; kind++) {
+            double begin = begin_of(at, s, kind), free = at->free[s];
+            if (begin < last || (begin <= last && s < last_stage)) continue;
+            int m = at->n[s][kind]++;
+            at->free[s] = begin + duration(at, s, kind);
+            if (kind == 0) at->forward[s][m] = at->free[s];
+            if (kind == 1) at->backward[s][m] = at->free[s];
+            bool found = is_better_from(at, begin, s);
+            at->n[s][kind]--;
+            at->free[s] = free;
+            if (found) return true;
+        }
+    }
+    return is_done;
+}
+
+static bool is_there_a_better(const wfi_schedule_request *request, double cost) {
+    state at = {.request = request, .target = cost * (1 - 1e-9)};
+    for (int s = 1; s < request->n_stages && request->by_stage_span; s++)
+        at.offset[s] = at.offset[s - 1] + request->times[s - 1].forward + request->transfer;
+    return is_better_from(&at, 0, 0);
+}
+
+static const wfi_stage_times small_times[][3] = {
+    {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}}, {{2, 2, 1}, {2, 2, 1}, {2, 2, 1}},
+    {{3, 4, 2}, {5, 4, 3}, {2, 3, 2}}, {{5, 1, 4}, {2, 6, 1}, {3, 3, 3}},
+    {{1, 2, 7}, {1, 5, 2}, {4, 1, 6}}, {{1.25, 1.5, 0.75}, {1, 2.125, 1}, {1.75, 1, 0.5}},
+};
+
+static void small_are_optimal(void **unused) {
+    (void)unused;
+    wf_context *ctx = test_context();
+    int n_cases = 0;
+    for (size_t t = 0; t < WFI_COUNT(small_times); t++)
+        for (int i = 0; i < 3 * MAX_MICRO * MAX_MICRO * 2 * 2; i++) {
+            schedule_case c;
+            wfi_schedule_request r = {1 + i % 3,      1 + i / 3 % 4,
+                                      small_times[t], i / 48 % 2 ? 0.5 : 0,
+                                      1 + i / 12 % 4, i / 96};
+            if (r.hold > r.n_micro) continue;
+            schedule_case_begin(ctx, "auto", &r, &c);
+            assert_true(schedule_case_peak(&c) <= r.hold);
+            double cost = schedule_case_cost(&c);
+            if (is_there_a_better(&r, cost))
+                fail_msg("times %d, %d stages, %d microbatches, hold %d, transfer %g, goal %d: "
+                         "there is a better one than %g",
+                         (int)t, r.n_stages, r.n_micro, r.hold, r.transfer, r.by_stage_span, cost);
+            /* and the search does find what is there */
+            assert_true(is_there_a_better(&r, cost * (1 + 1e-6)));
+            schedule_case_end(&c);
+            n_cases++;
+        }
+    assert_int_equal(n_cases, 6 * 120);
+    test_context_end(ctx);
+}
+
+/* ---- never worse than a fixed one ---- */
+
+static void check_fixed(wf_context *ctx, const wfi_schedule_request *request) {
+    schedule_case best, fixed;
+    schedule_case_begin(ctx, "auto", request, &best);
+    assert_true(schedule_case_peak(&best) <= request->hold);
+    for (int i = 0; wfi_schedules[i]; i++) {
+        if (wfi_schedules[i]->search) continue;
+        schedule_case_begin(ctx, wfi_schedules[i]->name, request, &fixed);
+        if (schedule_case_peak(&fixed) <= request->hold &&
+            schedule_case_cost(&best) > schedule_case_cost(&fixed) * (1 + 1e-12))
+            fail_msg("%d stages, %d microbatches, hold %d: %g, but %s %g", request->n_stages,
+                     request->n_micro, request->hold, schedule_case_cost(&best),
+                     wfi_schedules[i]->name, schedule_case_cost(&fixed));
+        schedule_case_end(&fixed);
+    }
+    schedule_case_end(&best);
+}
+
+static void never_worse(void **unused) {
+    (void)unused;
+    wf_context *ctx = test_context();
+    wfi_stage_times times[MAX_STAGES];
+    for (int n_stages = 1; n_stages <= MAX_STAGES; n_stages++)
+        for (int i = 0; i < 8; i++) {
+            for (int s = 0; s < n_stages; s++)
+                times[s] = (wfi_stage_times){2 + (s * i) % 5, 3 + (s + i) % 3, 1 + (s + 2 * i) % 4};
+            wfi_schedule_request r = {n_stages, 1 + 3 * i, times, 0.3 * (i % 3), 0, i & 1};
+            const int holds[] = {1, n_stages, 2 * n_stages - 1, 100};
+            r.hold = holds[(i + n_stages) % 4];
+            check_fixed(ctx, &r);
+        }
+    test_context_end(ctx);
+}
+
+/* The same request gives the same lists, and one large search ends. */
+static void is_repeatable(void **unused) {
+    (void)unused;
+    wf_context *ctx = test_context();
+    wfi_stage_times times[MAX_STAGES];
+    for (int s = 0; s < MAX_STAGES; s++)
+        times[s] = (wfi_stage_times){7 + s % 3, 8 - s % 2, 5 + s % 4};
+    wfi_schedule_request r = {MAX_STAGES, 32, times, 0.5, MAX_STAGES, 0};
+    schedule_case first, again;
+    schedule_case_begin(ctx, "auto", &r, &first);
+    schedule_case_begin(ctx, "auto", &r, &again);
+    for (int s = 0; s < MAX_STAGES; s++)
+        assert_memory_equal(first.lists[s].actions, again.lists[s].actions,
+                            (size_t)first.lists[s].n * sizeof(wfi_action));
+    schedule_case_end(&first);
+    schedule_case_end(&again);
+    test_context_end(ctx);
+}
+
+/* Times of zero make stages wait for each other in other orders; none may be chosen. */
+static void zero_times(void **unused) {
+    (void)unused;
+    wf_context *ctx = test_context();
+    wfi_stage_times times[MAX_STAGES] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 1}, {0, 0, 1}, {1, 1, 0}};
+    for (int n_stages = 1; n_stages <= MAX_STAGES; n_stages++)
+        for (int hold = 1; hold < 6; hold += 2) {
+            wfi_schedule_request r = {n_stages, 5, times, 0, hold, hold == 3};
+            check_fixed(ctx, &r);
+        }
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_are_optimal),
+        cmocka_unit_test(never_worse),
+        cmocka_unit_test(is_repeatable),
+        cmocka_unit_test(zero_times),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
