@@ -162,9 +162,8 @@ static exit_status finish(experiment *e) {
     experiment_sort(e);
     experiment_say(e);
     if (loss_of(e, &account)) loss_say(e, &account);
-    exit_status bad = experiment_plot(e, s.tutorial, TUTORIAL_CUT);
-    if (bad) return bad;
-    return report_write(e->c, experiment_json(e));
+    exit_status bad = experiment_write(e);
+    return bad ? bad : experiment_plot(e, s.tutorial, TUTORIAL_CUT);
 }
 
 exit_status run_bench_model_parallel(cli *c) {
@@ -176,7 +175,7 @@ exit_status run_bench_model_parallel(cli *c) {
     if (bad) return bad;
     interrupt_watch();
     e.n_repeats = (int)c->o.repeat;
-    say(c, "%s, batches of %lld images of %lld x %lld, %d repeats of %d batches\n", c->o.model,
+    say(c, "%s, batches of %lld images of %lld x %lld, %d times %d batches\n", c->o.model,
         (long long)c->o.recipe.batch, (long long)c->o.image, (long long)c->o.image, e.n_repeats,
         ROW_BATCHES);
     wf_status status = experiment_draw(&e);

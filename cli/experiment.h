@@ -103,7 +103,8 @@ void loss_say(const experiment *e, const loss_account *a);
 json_t *loss_json(const loss_account *a);
 
 void experiment_say(const experiment *e);
-json_t *experiment_json(const experiment *e);
+/* Into DIR/results.json and where --json says. Complains. */
+exit_status experiment_write(const experiment *e);
 
 /* CSV files and pictures into c->o.out. Complains. */
 exit_status experiment_plot(const experiment *e, int64_t tutorial_split, const char *tutorial_cut);

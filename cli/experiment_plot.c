@@ -3,16 +3,10 @@
  * see colours differently can tell apart.
  */
 #include "experiment.h"
-#include "text.h"
+#include "gnuplot.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <math.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/wait.h>
-
-extern char **environ;
 
 #define GREY  0x999999u
 #define BLUE  0x0072b2u
@@ -46,70 +40,59 @@ static exit_status begin(picture *p, const experiment *e, const char *name, cons
     return EXIT_DONE;
 }
 
-/* Runs gnuplot in `dir`; its exit status, -1 if it cannot be started. */
-static int run_gnuplot(const char *dir, char *script) {
-    char program[] = "gnuplot", execute[] = "-e";
-    char *const argv[] = {program, execute, script, NULL};
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-    int status = -1;
-    if (posix_spawn_file_actions_init(&actions)) return -1;
-    posix_spawn_file_actions_addchdir_np(&actions, dir);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    int failed = posix_spawnp(&child, program, &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (failed) return -1;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
-static exit_status end(picture *p, char *script) {
+static exit_status end(picture *p, const char *drawing) {
+    const options *o = &p->e->c->o;
+    char script[4096];
     if (fclose(p->csv)) return failed(p);
-    int status = run_gnuplot(p->e->c->o.out, script);
+    snprintf(script, sizeof script,
+             STYLE
+             "set output '%s.png'; set title '%s: %d batches of %lld images, %lld x %lld'; %s",
+             p->name, o->model, ROW_BATCHES, (long long)o->recipe.batch, (long long)o->image,
+             (long long)o->image, drawing);
+    int status = gnuplot_run(o->out, script);
     if (status == 0)
         say(p->e->c, "drawn   %s/%s.png\n", p->e->c->o.out, p->name);
     else
         say(p->e->c, "%s, so there is no %s.png; %s/%s.csv has the numbers\n",
-            status == -1 ? "gnuplot is not installed" : "gnuplot failed", p->name, p->e->c->o.out,
-            p->name);
+            status == GNUPLOT_MISSING ? "gnuplot is not installed" : "gnuplot failed", p->name,
+            p->e->c->o.out, p->name);
     return EXIT_DONE;
 }
 
 /* ---- bars ---- */
 
-/* `what` may have a second line, after a |. */
+/* `what`: lines with | between them. */
 static void bar(const picture *p, const row *r, unsigned color, const char *what) {
-    char label[80];
-    if (!r) return;
-    snprintf(label, sizeof label, "%s", what);
-    char *line = strchr(label, '|');
-    fprintf(p->csv, "\"%.*s%s%s\",%.17g,%.17g,%u\n", line ? (int)(line - label) : 80, label,
-            line ? "\\n" : "", line ? line + 1 : "", row_mean(r), row_std(r), color);
+    fputc('"', p->csv);
+    for (; *what; what++)
+        if (*what == '|')
+            fputs("\\n", p->csv);
+        else
+            fputc(*what, p->csv);
+    fprintf(p->csv, "\",%.17g,%.17g,%u\n", row_mean(r), row_std(r), color);
 }
 
-static exit_status end_bars(picture *p, double ideal) {
-    const options *o = &p->e->c->o;
-    char script[4096], line[400] = "";
+/* `ideal` > 0: a line there. */
+static exit_status end_bars(picture *p, int n_bars, double ideal) {
+    char script[3000], line[400] = "";
     if (ideal > 0)
         snprintf(line, sizeof line,
                  "set arrow from graph 0,first %.9g to graph 1,first %.9g nohead back dt 2 lw 2 lc "
                  "rgb '#333333';"
-                 "set label sprintf('ideal %%.2f s', %.9g) at graph 1,first %.9g right offset "
-                 "0,-0.7 textcolor rgb '#333333' font ',15' front;",
+                 "set label sprintf(\"ideal\\n%%.2f s\", %.9g) at graph 1,first %.9g right "
+                 "offset 0,0.6 textcolor rgb '#333333';",
                  ideal, ideal, ideal, ideal);
     snprintf(script, sizeof script,
-             STYLE
-             "set output '%s.png'; set yrange [0:*<%.9g]; unset xtics;"
-             "set xtics nomirror scale 0; set style fill solid 0.9 noborder; set boxwidth 0.6;"
-             "stats '%s.csv' using ($2+$3) nooutput name 'T';"
-             "set yrange [0:T_max*1.18]; set offsets 0.5,0.5,0,0; set bmargin 3.5;"
-             "set title '%s: %d batches of %lld images of {/=18 %lld x %lld}'; %s"
-             "plot '%s.csv' using 0:2:4:xtic(1) with boxes lc rgb variable notitle,"
-             "'' using 0:2:3 with yerrorbars lc rgb 'black' lw 2 pt 0 notitle,"
-             "'' using 0:($2+$3):(sprintf('%%.2f s',$2)) with labels offset 0,0.9 notitle;",
-             p->name, 1e9, p->name, o->model, ROW_BATCHES, (long long)o->recipe.batch,
-             (long long)o->image, (long long)o->image, line, p->name);
+             "set xtics nomirror scale 0; set bmargin 4.5; set style fill solid 1 noborder; set "
+             "boxwidth 0.6;"
+             "stats '%s.csv' skip 1 using ($2+$3) nooutput name 'top';"
+             "set yrange [0:top_max*1.12]; set xrange [-0.6:%.9g]; %s"
+             "plot '%s.csv' skip 1 using 0:2:4:xtic(1) with boxes lc rgb variable notitle,"
+             "'' skip 1 using 0:($2-$3):(0):(2*$3) with vectors heads size screen 0.007,90 fixed "
+             "lc rgb 'black' lw 2 notitle,"
+             "'' skip 1 using 0:($2+$3):(sprintf('%%.2f s',$2)) with labels offset 0,0.9 "
+             "notitle;",
+             p->name, n_bars - (ideal > 0 ? 0.05 : 0.4), line, p->name);
     return end(p, script);
 }
 
@@ -129,7 +112,7 @@ static exit_status plot_two(const experiment *e, const char *cut) {
     if (bad) return bad;
     bar(&p, row_of(e, "model parallel", cut, batch, "naive"), RED, "model parallel");
     bar(&p, row_of(e, "single device", "", batch, "none"), GREY, "single device");
-    return end_bars(&p, 0);
+    return end_bars(&p, 2, 0);
 }
 
 static exit_status plot_three(const experiment *e, int64_t split, const char *cut) {
@@ -142,14 +125,15 @@ static exit_status plot_three(const experiment *e, int64_t split, const char *cu
     if (bad) return bad;
     bar(&p, row_of(e, "model parallel", cut, batch, "naive"), RED, "model parallel|unsplit");
     bar(&p, row_of(e, "single device", "", batch, "none"), GREY, "single device|unsplit");
-    snprintf(label, sizeof label, "single device|best split, %lld", (long long)single->split);
+    snprintf(label, sizeof label, "single device|at its best,|split %lld",
+             (long long)single->split);
     bar(&p, single, GREY, label);
-    snprintf(label, sizeof label, "pipeline|split %lld, cut at %s", (long long)split, cut);
+    snprintf(label, sizeof label, "pipeline|split %lld,|cut at %s", (long long)split, cut);
     bar(&p, row_of(e, "pipeline", cut, split, "1f1b"), BLUE, label);
-    snprintf(label, sizeof label, "best pipeline|split %lld, %s", (long long)pipeline->split,
-             pipeline->schedule);
+    snprintf(label, sizeof label, "best pipeline|split %lld,|%s, balanced",
+             (long long)pipeline->split, pipeline->schedule);
     bar(&p, pipeline, GREEN, label);
-    return end_bars(&p, row_mean(single) / 2);
+    return end_bars(&p, 5, row_mean(single) / 2);
 }
 
 /* ---- time against the split ---- */
@@ -157,7 +141,8 @@ static exit_status plot_three(const experiment *e, int64_t split, const char *cu
 static exit_status plot_splits(const experiment *e) {
     const row *single = experiment_best(e, "single device", NULL, NULL);
     const options *o = &e->c->o;
-    char script[4096], tics[600] = "";
+    char script[3000], tics[600] = "";
+    int64_t first = o->recipe.batch;
     picture p;
     exit_status bad = begin(&p, e, "split_size_tradeoff",
                             "split,single_mean,single_std,pipeline_mean,pipeline_std,ideal");
@@ -165,6 +150,7 @@ static exit_status plot_splits(const experiment *e) {
     for (const row *r = e->rows; r < e->rows + e->n_rows; r++) {
         if (r->n_ranks != 1) continue;
         const row *pipeline = row_of(e, "pipeline", "", r->split, "1f1b");
+        if (r->split < first) first = r->split;
         fprintf(p.csv, "%lld,%.17g,%.17g,", (long long)r->split, row_mean(r), row_std(r));
         if (pipeline)
             fprintf(p.csv, "%.17g,%.17g,", row_mean(pipeline), row_std(pipeline));
@@ -175,18 +161,16 @@ static exit_status plot_splits(const experiment *e) {
         snprintf(tics + n, sizeof tics - n, "%s%lld", n ? "," : "", (long long)r->split);
     }
     snprintf(script, sizeof script,
-             STYLE
-             "set output '%s.png'; set logscale x; set xtics (%s) scale 0.5; set xrange "
-             "[*:*]; set offsets graph 0.03, graph 0.03, 0, 0;"
-             "set xlabel 'split size (images in a microbatch)'; set key top center horizontal;"
-             "set yrange [0:*]; set title '%s: %d batches of %lld images of %lld x %lld';"
-             "plot '%s.csv' using 1:2:3 with yerrorlines lc rgb '#777777' lw 3 pt 5 ps 1.3 title "
-             "'single device',"
-             "'' using 1:4:5 with yerrorlines lc rgb '#0072b2' lw 3 pt 7 ps 1.5 title "
-             "'pipeline on 2 devices (1f1b)',"
-             "'' using 1:6 with lines dt 2 lw 2.5 lc rgb '#333333' title 'ideal: best single / 2';",
-             p.name, tics, o->model, ROW_BATCHES, (long long)o->recipe.batch, (long long)o->image,
-             (long long)o->image, p.name);
+             "set logscale x; set xtics (%s) scale 0.5; set xrange [%.9g:%.9g];"
+             "set xlabel 'split size (images in a microbatch)'; set key bottom right;"
+             "set yrange [0:*];"
+             "plot '%s.csv' skip 1 using 1:2:3 with yerrorlines lc rgb '#777777' lw 3 pt 5 ps 1.3 "
+             "title 'single device',"
+             "'' skip 1 using 1:4:5 with yerrorlines lc rgb '#0072b2' lw 3 pt 7 ps 1.5 "
+             "title 'pipeline on 2 devices (1f1b, balanced cut)',"
+             "'' skip 1 using 1:6 with lines dt 2 lw 2.5 lc rgb '#333333' "
+             "title 'ideal: best single device / 2';",
+             tics, (double)first / 1.15, (double)o->recipe.batch * 1.15, p.name);
     return end(&p, script);
 }
 
