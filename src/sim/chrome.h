@@ -27,6 +27,13 @@ struct wf_trace {
     int n_parts;
 };
 
+/* Whether byte i of a text would control a terminal; U+0080 to U+009F do, too. */
+static inline bool wfi_chrome_is_control(const char *text, size_t i) {
+    unsigned char c = (unsigned char)text[i];
+    return c < 0x20 || c == 0x7f ||
+           (c >= 0x80 && c < 0xa0 && i && (unsigned char)text[i - 1] == 0xc2);
+}
+
 /* `path` names the bytes in sentences. */
 wf_status wfi_chrome_parse(wf_context *ctx, const char *path, const char *bytes, size_t n_bytes,
                            wf_trace **trace_out);

@@ -2,9 +2,7 @@
 #include "checkpoint/header.h"
 #include "sim/chrome.h"
 
-#include <errno.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +20,8 @@ typedef struct reader {
 
 typedef struct place {
     const reader *r;
-    const char *what; /* "event" or "timeline" */
-    size_t i;
+    const char *what; /* "event", "timeline", "otherData" */
+    size_t i;         /* which; SIZE_MAX: there is one only */
 } place;
 
 static WFI_PRINTF(2, 3) wf_status bad(const place *at, const char *format, ...) {
@@ -32,6 +30,8 @@ static WFI_PRINTF(2, 3) wf_status bad(const place *at, const char *format, ...) 
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
+    if (at->i == SIZE_MAX)
+        return wfi_fail(at->r->ctx, WF_CORRUPT, "%s: %s %s", at->r->path, at->what, why);
     return wfi_fail(at->r->ctx, WF_CORRUPT, "%s: %s %zu %s", at->r->path, at->what, at->i, why);
 }
 
@@ -61,6 +61,8 @@ static wf_status get_string(const place *at, const json_t *object, const char *k
     const char *text = json_string_value(json_object_get(object, key));
     if (!text) return bad(at, "has no %s that is a text", key);
     if (strlen(text) > MAX_NAME) return bad(at, "has a %s of more than %d bytes", key, MAX_NAME);
+    for (size_t i = 0; text[i]; i++)
+        if (wfi_chrome_is_control(text, i)) return bad(at, "has control characters in its %s", key);
     *out = text;
     return WF_OK;
 }
@@ -201,7 +203,7 @@ static wf_status read_about(reader *r, const json_t *timelines) {
 static wf_status read_trace(reader *r, const json_t *root) {
     const json_t *other = json_object_get(root, "otherData");
     const char *format = json_string_value(json_object_get(other, "format"));
-    const char *title = json_string_value(json_object_get(other, "title"));
+    const char *title;
     const json_t *timelines = json_object_get(other, "timelines");
     r->events = json_object_get(root, "traceEvents");
     if (!format || strcmp(format, WFI_CHROME_FORMAT))
@@ -209,9 +211,7 @@ static wf_status read_trace(reader *r, const json_t *root) {
                         "%s: otherData.format is not \"" WFI_CHROME_FORMAT
                         "\": it is no trace that weft has written",
                         r->path);
-    if (!title || strlen(title) > MAX_NAME)
-        return wfi_fail(r->ctx, WF_CORRUPT, "%s: otherData.title is no text of at most %d bytes",
-                        r->path, MAX_NAME);
+    WF_TRY(get_string(&(place){r, "otherData", SIZE_MAX}, other, "title", &title));
     size_t n_parts = json_array_size(timelines);
     if (n_parts < 1 || n_parts > WF_TRACE_MAX_PARTS)
         return wfi_fail(r->ctx, WF_CORRUPT, "%s: otherData.timelines has %zu entries, not 1 to %d",
@@ -247,51 +247,4 @@ wf_status wfi_chrome_parse(wf_context *ctx, const char *path, const char *bytes,
     else
         wf_trace_destroy(r.trace);
     return status;
-}
-
-/* ---- public ---- */
-
-wf_status wf_trace_read(wf_context *ctx, const char *path, wf_trace **trace_out) {
-    FILE *file = fopen(path, "rb");
-    if (!file) return wfi_fail(ctx, WF_IO, "%s cannot be read: %s", path, strerror(errno));
-    size_t n = 0, capacity = 0;
-    char *bytes = NULL;
-    wf_status status = WF_OK;
-    while (status == WF_OK && n <= WFI_CHROME_MAX_BYTES) {
-        status = WFI_GROW(ctx, bytes, n, capacity, "a trace");
-        size_t got = status == WF_OK ? fread(bytes + n, 1, capacity - n, file) : 0;
-        n += got;
-        if (!got) break;
-    }
-    if (status == WF_OK && ferror(file))
-        status = wfi_fail(ctx, WF_IO, "%s cannot be read: %s", path, strerror(errno));
-    else if (status == WF_OK && n > WFI_CHROME_MAX_BYTES)
-        status = wfi_fail(ctx, WF_CORRUPT, "%s: a trace of more than %d MiB is not read", path,
-                          WFI_CHROME_MAX_BYTES >> 20);
-    fclose(file);
-    if (status == WF_OK) status = wfi_chrome_parse(ctx, path, bytes, n, trace_out);
-    wfi_free(ctx, bytes);
-    return status;
-}
-
-const char *wf_trace_title(const wf_trace *trace) {
-    return trace->title;
-}
-
-int wf_trace_n_parts(const wf_trace *trace) {
-    return trace->n_parts;
-}
-
-wf_trace_part wf_trace_get_part(const wf_trace *trace, int i) {
-    return (wf_trace_part){trace->names[i], trace->timelines[i]};
-}
-
-void wf_trace_destroy(wf_trace *trace) {
-    if (!trace) return;
-    for (int k = 0; k < trace->n_parts; k++) {
-        wfi_free(trace->ctx, trace->names[k]);
-        wf_timeline_destroy(trace->timelines[k]);
-    }
-    wfi_free(trace->ctx, trace->title);
-    wfi_free(trace->ctx, trace);
 }

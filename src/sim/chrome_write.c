@@ -6,13 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Quoted as JSON wants it; what is no UTF-8 loses its bytes above 127. */
+static bool has_control(const char *value) {
+    for (size_t i = 0; value[i]; i++)
+        if (wfi_chrome_is_control(value, i)) return true;
+    return false;
+}
+
+/* Quoted as JSON wants it. What is no UTF-8, or would control a terminal, loses all that is
+ * not plain ASCII. */
 static void add_string(wfi_text *text, const char *value) {
-    json_t *string = json_string(value);
+    json_t *string = has_control(value) ? NULL : json_string(value);
     if (!string) {
         char *plain = wfi_strdup(text->ctx, value);
         for (char *c = plain; c && *c; c++)
-            if ((unsigned char)*c > 127) *c = '?';
+            if ((unsigned char)*c > 126 || (unsigned char)*c < 0x20) *c = '?';
         string = json_string(plain ? plain : "");
         wfi_free(text->ctx, plain);
     }

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Timelines: simulated by weft plan, measured by weft train, drawn by both and by weft draw.
+source tests/cli_helpers.bash
+model="--model mlp --image 8 --data synthetic --batch 16 --micro 4 --threads 1"
+here=$folder/pictures
+mkdir "$here"
+
+left_over() { find "$folder" -name '.weft-*' | grep -q . && fail "$1 leaves its working files behind"; }
+is_png() { [[ $(head -c 4 "$1" | tail -c 3) == PNG ]] || fail "$1 is no PNG"; }
+is_svg() {
+    { head -c 200 "$1" | grep -q '<?xml' && grep -q '</svg>' "$1"; } || fail "$1 is no whole SVG"
+}
+
+# ---- weft plan: text for several ranks, none for one; numbers in the report for all ----
+"$WEFT" plan $model --plan pp=2,schedule=gpipe >"$folder/out" || fail "plan: exit $?"
+grep -q '^simulated: .* ms a step; compute .* %, bubble' "$folder/out" || fail "plan: no heading"
+grep -q '^rank 0  |.*F0.*F1.*F2.*F3.*B0.*B1' "$folder/out" || fail "plan: no picture: $(cat "$folder/out")"
+grep -q '^rank 1  | .*F0.*B0' "$folder/out" || fail "plan: the second stage does not begin later"
+"$WEFT" plan $model >"$folder/out"
+grep -q '^rank 0  |' "$folder/out" && fail "plan: a picture of one rank"
+report plan $model --plan pp=2 >"$folder/report"
+[[ $(grep -c '"bubble_ms"' "$folder/report") == 2 ]] || fail "plan: the report has not two ranks' bubbles"
+awk '/"simulated"/ { on = 1 } on && /"(compute|bubble|transfer|wait)_ms"/ { sum += $2 }
+     /"step_ms"/ { step = $2 + 0 } END { exit !(step > 0 && sum / step > 1.999 && sum / step < 2.001) }' \
+    "$folder/report" || fail "plan: the parts of a step do not add up: $(cat "$folder/report")"
+
+# ---- a schedule that splits the backward pass is drawn with W ----
+"$WEFT" plan $model --plan pp=2,schedule=zb1 --draw "$here/zb1.txt" >/dev/null || fail "plan --draw .txt"
+grep -q 'W gradient of weights' "$here/zb1.txt" || fail "zb1.txt does not say what W is"
+grep -q $'\033' "$here/zb1.txt" && fail "a file with colours of a terminal"
+
+# ---- train --trace, weft draw ----
+report train $model --plan pp=2 --devices cpu:2 --steps 3 --trace "$here/trace.json" >"$folder/report"
+grep -q '"timeline": {' "$folder/report" || fail "train --trace: no timeline in the report"
+for words in '"name":"rank 0"' '"name":"rank 1 simulated"' '"thread_name"' '"ph":"X"' '"kind":"forward"'; do
+    tr -d ' ' <"$here/trace.json" | grep -q "${words// /}" || fail "the trace has no $words"
+done
+report train $model --steps 1 --trace "$here/one.json" >/dev/null
+report bench train $model --repeat 1 --trace "$here/bench.json" >"$folder/report"
+grep -q '"timeline": {' "$folder/report" || fail "bench train --trace: no timeline in the report"
+"$WEFT" draw "$here/trace.json" >"$folder/out" || fail "draw: exit $?"
+[[ $(grep -c '^rank . *|' "$folder/out") == 4 ]] || fail "draw: not two ranks, measured and simulated"
+report draw --trace "$here/trace.json" | grep -q '"measured": {' || fail "draw: no measured times in the report"
+"$WEFT" draw "$here/one.json" --draw "$here/one.txt" >/dev/null || fail "draw of a single step"
+grep -q '^simulated' "$here/one.txt" && fail "one step cannot tell what units take"
+
+# ---- pictures ----
+if command -v gnuplot >/dev/null; then
+    "$WEFT" draw "$here/trace.json" --draw "$here/a.svg" --quiet || fail "draw .svg"
+    "$WEFT" plan $model --plan pp=2 --draw "$here/b.png" --quiet || fail "plan --draw .png"
+    is_svg "$here/a.svg"
+    is_png "$here/b.png"
+    for words in measured simulated 'time in the step, ms' 'rank 1' forward '#E69F00\|230, 159,   0'; do
+        grep -qi "$words" "$here/a.svg" || fail "a.svg has no $words"
+    done
+    touch "$here/old.svg" && "$WEFT" draw "$here/trace.json" --draw "$here/old.svg" --quiet
+    is_svg "$here/old.svg"
+    expect 1 "cannot be written: No such file" draw "$here/trace.json" --draw "$folder/nowhere/a.png"
+fi
+mkdir "$folder/bin"
+for tool in bash; do ln -s "$(command -v $tool)" "$folder/bin"; done
+PATH=$folder/bin "$WEFT" draw "$here/trace.json" --draw "$here/c.png" --quiet 2>"$folder/said"
+[[ $? == 1 ]] || fail "without gnuplot: not exit 1"
+grep -q 'needs gnuplot, which is not installed' "$folder/said" || fail "without gnuplot: $(cat "$folder/said")"
+[[ -e $here/c.png ]] && fail "without gnuplot: half a picture"
+PATH=$folder/bin "$WEFT" draw "$here/trace.json" --draw "$here/c.txt" --quiet || fail "text wants gnuplot"
+left_over "drawing"
+
+# ---- bad input ----
+expect 2 "a picture is a file .svg, .png or .txt" draw "$here/trace.json" --draw "$here/a.gif"
+expect 2 "a picture is a file .svg, .png or .txt" plan $model --draw svg
+expect 2 "which trace?" draw --draw "$here/a.svg"
+expect 2 "is not an option" draw "$here/trace.json" "$here/one.json"
+expect 2 "weft eval has no option --trace" eval --model mlp --trace "$here/x.json"
+expect 1 "nothing.json cannot be read" draw "$here/nothing.json"
+head -c 3000 "$here/trace.json" >"$here/half.json"
+expect 1 "half.json: line" draw "$here/half.json"
+sed 's/"kind":"forward"/"kind":"sideways"/' "$here/trace.json" >"$here/kind.json"
+expect 1 "is of an unknown kind" draw "$here/kind.json" --draw "$here/kind.txt"
+[[ -e $here/kind.txt ]] && fail "a picture of a corrupt trace"
+echo '{"traceEvents": []}' >"$here/chrome.json"
+expect 1 "no trace that weft has written" draw "$here/chrome.json"
+expect 1 "cannot be written: No such file" train $model --steps 2 --trace "$folder/nowhere/t.json"
+expect 1 "is no regular file" train $model --steps 2 --trace "$here/."
+left_over "bad input"
+finish
