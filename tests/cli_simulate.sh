@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# weft simulate: the published figures, the picture, limits, bad input, and every option.
+source tests/cli_helpers.bash
+unset NO_COLOR
+
+equal="simulate --stages 4 --micro 8 --forward-ms 1 --backward-ms 1 --weight-ms 1"
+tested=()
+
+# gives OPTION FIELD VALUE ARGUMENTS: the report's field, rounded to 4 digits, has that value.
+gives() {
+    tested+=("$1")
+    local value
+    # shellcheck disable=SC2086 # words
+    value=$(report $4 | field "$2" | sed -n 1p)
+    [[ $(printf %.4f "$value") == "$3" ]] || fail "$1: $2 is '$value', not $3: weft $4"
+}
+
+# ---- the paper's table (arXiv 2401.10241, Table 5): its first row, as one types it ----
+row="simulate --stages 8 --micro 24 --forward-ms 18.522 --backward-ms 18.086 --weight-ms 9.337 --transfer-ms 0.601"
+gives --schedule bubble 0.2431 "$row --schedule 1f1b"
+gives --schedule bubble 0.1585 "$row --schedule zb1"
+gives --schedule bubble 0.1083 "$row --schedule zb2"
+[[ $(report $row --schedule zb2 | sed -n '/peak_activations/,/]/p' | grep -c 15) == 8 ]] || fail "zb2: not 15 held on each stage"
+
+# ---- each option changes what happens ----
+gives --stages step_ms 33.0000 "$equal"
+gives --stages step_ms 39.0000 "$equal --stages 6"
+gives --micro step_ms 36.0000 "$equal --micro 9"
+gives --forward-ms step_ms 44.0000 "$equal --forward-ms 2"
+gives --backward-ms step_ms 44.0000 "$equal --backward-ms 2"
+gives --weight-ms step_ms 44.0000 "$equal --weight-ms 2"
+gives --forward-ms step_ms 49.0000 "$equal --forward-ms 1,3,1,1 --schedule gpipe --weight-ms 1,1,1,1"
+gives --schedule step_ms 96.0000 "$equal --schedule naive"
+gives --schedule makespan_ms 27.0000 "$equal --schedule zb2"
+gives --transfer-ms step_ms 36.0000 "$equal --transfer-ms 0.5 --schedule gpipe"
+gives --memory-limit bubble 0.0000 "$equal --schedule auto"
+gives --memory-limit bubble 0.1111 "$equal --schedule auto --memory-limit 4"
+[[ $(report $equal --schedule auto --memory-limit 3 | sed -n '/peak_activations/,/]/p' | grep -c '[4-9]') == 0 ]] ||
+    fail "--memory-limit 3: auto holds more"
+for field in schedule stages micro bubble step_ms makespan_ms peak_activations; do
+    report $equal | grep "\"$field\":" >/dev/null || fail "--json: no $field"
+done
+"$WEFT" $equal --quiet --json "$folder/report.json" >"$folder/said" 2>&1
+[[ ! -s $folder/said && -s $folder/report.json ]] || fail "--quiet: says something, or --json writes nothing"
+tested+=(--quiet --json)
+
+# ---- the picture ----
+"$WEFT" $equal --schedule zb1 >"$folder/out" || fail "exit $?"
+grep -E '^3 \.+F0-B0-?F1' "$folder/out" >/dev/null || fail "no picture of stage 3: $(cat "$folder/out")"
+grep -q $'\033' "$folder/out" && fail "colours where there is no terminal"
+awk 'length > 80 { exit 1 }' "$folder/out" || fail "wider than 80 columns"
+"$WEFT" $equal --stages 100 | grep -F "the first 64 of 100 stages" >/dev/null || fail "100 stages: all are drawn"
+"$WEFT" $equal --forward-ms 0 --backward-ms 0 --weight-ms 0 | grep -F "step 0.000 ms" >/dev/null || fail "times of zero"
+if command -v script >/dev/null; then
+    TERM=xterm script -qec "stty cols 60; $WEFT $equal" /dev/null >"$folder/terminal" </dev/null
+    grep -q $'\033\\[30;44m' "$folder/terminal" || fail "no colours on a terminal"
+    sed $'s/\033\\[[0-9;]*m//g; s/\r//' "$folder/terminal" | grep '^[0-3] ' | awk 'length > 60 { exit 1 }' ||
+        fail "wider than the terminal"
+fi
+
+# ---- too little memory: 3, and what would fit ----
+expect 3 "needs stage 0 to hold 7 microbatches, but it may hold 4; these would fit: naive, 1f1b, zb1, auto" \
+    $equal --schedule zb2 --memory-limit 4
+expect 3 "these would fit: naive, auto" $equal --schedule gpipe --memory-limit 1
+gives --memory-limit step_ms 33.0000 "$equal --schedule gpipe --memory-limit 8"
+gives --memory-limit step_ms 96.0000 "$equal --schedule naive --memory-limit 1"
+
+# ---- bad input: 2 ----
+expect 2 "--stages is missing" simulate
+expect 2 "--weight-ms is missing" simulate --stages 2 --micro 2 --forward-ms 1 --backward-ms 1
+expect 2 "a pipeline has 1 to 4096" $equal --stages 0
+expect 2 "a pipeline has 1 to 4096" $equal --stages 4097
+expect 2 "there may be 1 to 250000" $equal --micro 0
+expect 2 "there may be 1 to 250000" $equal --micro 250001
+expect 2 "a whole number" $equal --micro -1
+expect 2 "not a whole number" $equal --stages 1e3
+for time in nan inf -1 1e300 2e9 "" , 1,,1,1 1,2,x,4 "$(printf '%070d' 1)"; do
+    expect 2 "is not a time from 0 to 1e+09 ms" $equal --forward-ms "$time"
+done
+expect 2 "--weight-ms has 3 times for 4 stages" $equal --weight-ms 1,2,3
+expect 2 "--weight-ms has 5 times for 4 stages" $equal --weight-ms 1,2,3,4,5
+expect 2 "--transfer-ms: -1" $equal --transfer-ms -1
+expect 2 "not a number" $equal --transfer-ms nan
+expect 2 "there is no schedule 'fast'; there are naive, gpipe, 1f1b, zb1, zb2, auto" $equal --schedule fast
+expect 2 "must hold 1 microbatch at least" $equal --memory-limit 0
+expect 2 "weft simulate has no option --model" $equal --model mlp
+expect 1 "cannot be written" $equal --json "$folder/none/r.json"
+
+# ---- none was forgotten ----
+"$WEFT" simulate --help | awk 'length > 79 { exit 1 }' || fail "--help is wider than 79 columns"
+for option in $("$WEFT" simulate --help | grep -o '^  --[a-z0-9-]*'); do
+    [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
+done
+finish
