@@ -73,6 +73,7 @@ expect 2 "a pipeline has 1 to 4096" $equal --stages 4097
 expect 2 "there may be 1 to 250000" $equal --micro 0
 expect 2 "there may be 1 to 250000" $equal --micro 250001
 expect 2 "a whole number" $equal --micro -1
+expect 2 "--micro: auto; with 4 stages" $equal --micro auto
 expect 2 "not a whole number" $equal --stages 1e3
 for time in nan inf -1 1e300 2e9 "" , 1,,1,1 1,2,x,4 "$(printf '%070d' 1)"; do
     expect 2 "is not a time from 0 to 1e+09 ms" $equal --forward-ms "$time"
