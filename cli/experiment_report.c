@@ -100,7 +100,10 @@ static exit_status write_results(const cli *c, const json_t *report) {
     char path[4096], part[4096];
     snprintf(path, sizeof path, "%s/results.json", c->o.out);
     snprintf(part, sizeof part, "%s/results.json.part", c->o.out);
-    if (!json_dump_file(report, part, JSON_INDENT(1)) && !rename(part, path)) return EXIT_DONE;
+    FILE *file = fopen(part, "w");
+    bool good = file && !json_dumpf(report, file, JSON_INDENT(1)) && fputc('\n', file) != EOF;
+    if (file && fclose(file)) good = false;
+    if (good && !rename(part, path)) return EXIT_DONE;
     (void)remove(part);
     return complain(EXIT_FAILED, "--out: %s cannot be written", path);
 }

@@ -191,12 +191,14 @@ exit_status run_help(int argc, char *const *argv) {
         print_bash(stdout);
         return EXIT_DONE;
     }
-    for (const command *about = commands; about->name; about++)
-        if (!strncmp(argv[0], about->name, strcspn(about->name, " ")) &&
-            !argv[0][strcspn(about->name, " ")]) {
-            print_command_help(stdout, about);
-            return EXIT_DONE;
-        }
+    int n_found = 0; /* "bench" has several */
+    for (const command *about = commands; about->name; about++) {
+        size_t n = strcspn(about->name, " ");
+        if (strncmp(argv[0], about->name, n) || argv[0][n]) continue;
+        if (n_found++) fputc('\n', stdout);
+        print_command_help(stdout, about);
+    }
+    if (n_found) return EXIT_DONE;
     return complain(EXIT_USAGE, "there is no help on '%.60s'; weft help lists the commands",
                     argv[0]);
 }

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# weft bench model-parallel: rows, report, pictures and bad input. How long anything takes is not
+# looked at. Every option that its help names is tried below.
+source tests/cli_helpers.bash
+bench=(bench model-parallel)
+small=("${bench[@]}" --model resnet18 --image 64 --batch 4 --repeat 1)
+values() { field "$1" <"$folder/report.json" | sort -u | tr '\n' ' '; }
+
+# ---- one run ----
+"$WEFT" "${small[@]}" --out "$folder/run/here" --json "$folder/report.json" >"$folder/said" 2>"$folder/progress" ||
+    fail "exit $?: $(tail -1 "$folder/progress")"
+for file in results.json mp_vs_rn.csv mp_vs_rn_vs_pp.csv split_size_tradeoff.csv; do
+    [[ -s $folder/run/here/$file ]] || fail "--out: no $file"
+done
+ls "$folder/run/here" | grep -q part && fail "--out: half a file is left"
+if command -v gnuplot >/dev/null; then
+    for picture in mp_vs_rn mp_vs_rn_vs_pp split_size_tradeoff; do
+        head -c 4 "$folder/run/here/$picture.png" 2>/dev/null | grep -q PNG || fail "no $picture.png"
+    done
+fi
+diff <(cat "$folder/run/here/results.json") "$folder/report.json" >/dev/null || fail "--json differs from results.json"
+[[ $(values name) == "model parallel pipeline single device " ]] || fail "the rows are called $(values name)"
+[[ $(values schedule) == "1f1b auto gpipe naive none zb1 zb2 " ]] || fail "the schedules are $(values schedule)"
+[[ $(values split) == "1 2 4 " ]] || fail "the splits are $(values split)"
+[[ $(field image <"$folder/report.json") == 64 ]] || fail "--image is not in the report"
+[[ $(field batch <"$folder/report.json") == 4 ]] || fail "--batch is not in the report"
+[[ $(field model <"$folder/report.json") == resnet18 ]] || fail "--model is not in the report"
+[[ $(field lr <"$folder/report.json") == 0.001 ]] || fail "the learning rate is not the tutorial's"
+
+# Each row has each field, each time is a positive number, and no peak but the planned one.
+rows=$(field seconds_mean <"$folder/report.json" | grep -c .)
+for name in split seconds_mean seconds_std speedup predicted_seconds images_per_second micro second_stage; do
+    [[ $(sed '/^ "loss"/,$d' "$folder/report.json" | field "$name" | wc -l) == "$rows" ]] || fail "not every row has $name"
+done
+[[ $(grep -c '^   "plan": "dp=1,pp=[12],schedule=' "$folder/report.json") == "$rows" ]] || fail "not every row has its plan"
+[[ $(grep -c '"rank_times"' "$folder/report.json") == "$rows" ]] || fail "not every row has rank_times"
+{ field seconds_mean; } <"$folder/report.json" | awk '!($1 > 0) { exit 1 }' || fail "a time is not positive"
+awk '/"planned"/ { list = 1; a = b = "" } /"measured"/ { list = 2 }
+     /^ *[0-9]+,?$/ { gsub(/[ ,]/, ""); if (list == 1) a = a " " $0; if (list == 2) b = b " " $0 }
+     /^   }/ && list == 2 { if (a != b) exit 1; list = 0 }' "$folder/report.json" || fail "a measured peak is not the planned one"
+
+# One split, one loss, whatever the plan; and another one with another seed.
+losses() { sed '/^ "loss"/,$d' "$1" | awk '/"split":/ { images = $2 } /"loss": [0-9]/ { print images, $2 }' | sort -u; }
+[[ $(losses "$folder/report.json" | wc -l) == 3 ]] || fail "plans change the loss: $(losses "$folder/report.json")"
+
+# The account adds up to what was measured.
+sed -n '/^ "loss"/,$p' "$folder/report.json" | tr -d '",' | awk '
+    $1 == "seconds:" { seconds = $2 } $1 == "ideal_seconds:" { sum += $2 }
+    /bubble|imbalance|small_micro|shared_mem|transfer|waiting|single_idle/ { sum += $2; n++ }
+    END { d = sum - seconds; exit !(n == 7 && d * d < 1e-12) }' || fail "the account of the loss does not add up"
+grep -q '^single device' "$folder/said" || fail "no table"
+grep -q 'bubble: the pipeline' "$folder/said" || fail "no account of the loss"
+tested=(--model --image --batch --out --json)
+
+# ---- --seed, --repeat, --quick, --quiet, --config ----
+"$WEFT" "${small[@]}" --seed 1 --repeat 2 --quick --quiet --out "$folder/other" --json "$folder/other.json" >"$folder/said" 2>&1 ||
+    fail "--quick: exit $?"
+[[ ! -s $folder/said ]] || fail "--quiet: says $(head -1 "$folder/said")"
+[[ $(losses "$folder/report.json") != $(losses "$folder/other.json") ]] || fail "--seed: the same losses"
+[[ $(sed -n '/"seconds": \[/,/\]/p' "$folder/other.json" | grep -c '[0-9]') == $((2 * $(field seconds_mean <"$folder/other.json" | wc -l))) ]] ||
+    fail "--repeat 2: a row has not two times"
+(($(field seconds_mean <"$folder/other.json" | wc -l) < rows)) || fail "--quick: not fewer rows"
+tested+=(--seed --repeat --quick --quiet)
+
+# ---- bad input ----
+expect 2 "which resnets have" "${bench[@]}" --model gpt2-tiny
+expect 2 "there are mlp, resnet18" "${bench[@]}" --model resnet19
+expect 2 "can be split" "${bench[@]}" --batch 1
+expect 2 "--repeat wants" "${bench[@]}" --repeat 0
+expect 2 "has no option --plan" "${bench[@]}" --plan pp=2
+expect 1 "cannot be made" "${small[@]}" --out /dev/null/run
+expect 1 "cannot be written" "${small[@]}" --json "$folder/none/r.json"
+expect 2 "bench model-parallel" bench
+expect 1 "larger microbatch" "${small[@]}" --image 32 --out "$folder/tiny"
+
+# ---- interrupted: no results ----
+"$WEFT" "${bench[@]}" --model resnet18 --batch 4 --image 64 --repeat 1000 --out "$folder/cut" --json "$folder/cut.json" >/dev/null 2>"$folder/said" &
+pid=$!
+sleep 1
+kill -INT $pid
+wait $pid
+[[ $? == 130 ]] || fail "interrupted: another exit status"
+grep -q "no results have been written" "$folder/said" || fail "interrupted, but says: $(tail -1 "$folder/said")"
+[[ ! -e $folder/cut/results.json && ! -e $folder/cut.json ]] || fail "interrupted: results were written"
+
+# ---- none was forgotten ----
+"$WEFT" "${bench[@]}" --help | awk 'length > 79 { exit 1 }' || fail "--help is wider than 79 columns"
+for option in $("$WEFT" "${bench[@]}" --help | grep -o '^  --[a-z0-9-]*'); do
+    [[ " ${tested[*]} " == *" $option "* ]] || fail "$option has no test"
+done
+finish
