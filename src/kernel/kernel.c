@@ -1,5 +1,5 @@
 /* The ordered list of implementations. */
-#include "kernel/kernel.h"
+#include "kernel/accumulate.h"
 
 #include <string.h>
 
@@ -43,54 +43,6 @@ wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_no
     return wfi_fail(ctx, WF_BUG, "no kernel for op %s", node->op->name);
 }
 
-/* ---- the plain accumulate, used where a gradient has no library format ---- */
-
-typedef struct plain_accumulate {
-    int64_t n_elem;
-    bool add;
-} plain_accumulate;
-
-static wf_status plain_run(wfi_kernel *kernel, void *const operands[], void *scratch,
-                           const wfi_step_args *step) {
-    (void)scratch, (void)step;
-    const plain_accumulate *state = kernel->state;
-    const float *gradient = operands[0];
-    float *accumulator = operands[1];
-    if (!state->add) {
-        memcpy(accumulator, gradient, (size_t)state->n_elem * sizeof *gradient);
-        return WF_OK;
-    }
-    for (int64_t i = 0; i < state->n_elem; i++) accumulator[i] += gradient[i];
-    return WF_OK;
-}
-
-static wf_status plain_prepare(wfi_kernel *kernel) {
-    (void)kernel;
-    return WF_OK;
-}
-
-static void plain_destroy(wfi_kernel *kernel) {
-    wfi_free(kernel->ctx, kernel->state);
-}
-
-static const wfi_kernel_impl plain_impl = {
-    .name = "plain",
-    .instrumented = true,
-    .prepare = plain_prepare,
-    .run = plain_run,
-    .destroy = plain_destroy,
-};
-
-static wf_status plain_create(wfi_kernel *kernel, const wf_shape *shape, bool add) {
-    plain_accumulate *state = wfi_alloc(kernel->ctx, 1, sizeof *state, "a kernel");
-    if (!state) return WF_NO_MEMORY;
-    *state = (plain_accumulate){wf_shape_n_elem(shape), add};
-    kernel->state = state;
-    kernel->impl = &plain_impl;
-    kernel->bytes[0] = kernel->bytes[1] = (size_t)state->n_elem * sizeof(float);
-    return WF_OK;
-}
-
 static wf_status create_on_format(wf_context *ctx, const wfi_format *format, const wf_shape *shape,
                                   bool is_pack, bool add, wfi_kernel **kernel_out) {
     wfi_kernel *kernel = kernel_alloc(ctx, NULL, NULL);
@@ -100,7 +52,7 @@ static wf_status create_on_format(wf_context *ctx, const wfi_format *format, con
     kernel->writes[1] = true;
     wf_status status = is_pack  ? format->kind->pack(kernel, format, shape)
                        : format ? format->kind->accumulate(kernel, format, shape, add)
-                                : plain_create(kernel, shape, add);
+                                : wfi_accumulate_plain(kernel, shape, add);
     if (status != WF_OK) {
         if (kernel->impl) kernel->impl->destroy(kernel);
         wfi_free(ctx, kernel);

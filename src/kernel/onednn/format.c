@@ -1,5 +1,6 @@
 /* How a primitive wants a parameter, or gives its gradient: a memory description
  * beside the plain one, and the two reorders between them. */
+#include "kernel/accumulate.h"
 #include "kernel/onednn/onednn.h"
 
 typedef struct wfi_onednn_format {
@@ -52,8 +53,26 @@ static wf_status pack(wfi_kernel *kernel, const wfi_format *format, const wf_sha
                            (wfi_after){WFI_NOTHING, 0});
 }
 
+/* Whether it holds a convolution's weights in whole blocks of 16 x 16. */
+static wf_status is_blocked(wf_context *ctx, const wfi_onednn_format *format, const wf_shape *shape,
+                            bool *yes_out) {
+    *yes_out = false;
+    if (shape->n_dims != 4 || shape->dim[0] % 16 || shape->dim[1] % 16) return WF_OK;
+    wfi_library lib = {.ctx = ctx}; /* a description needs no engine */
+    wfi_md blocked = wfi_md_make(WFI_MD_16I16O, 4, shape->dim);
+    wfi_owned_md native;
+    WF_TRY(wfi_md_own(&lib, &blocked, &native));
+    *yes_out = dnnl_memory_desc_equal(native, format->packed);
+    wfi_md_disown(&lib, native);
+    return WF_OK;
+}
+
 static wf_status accumulate(wfi_kernel *kernel, const wfi_format *format, const wf_shape *shape,
                             bool add) {
+    const wfi_onednn_format *own = (const wfi_onednn_format *)format;
+    bool blocked;
+    WF_TRY(is_blocked(kernel->ctx, own, shape, &blocked));
+    if (blocked && own->n_threads == 1) return wfi_accumulate_blocked(kernel, shape, add);
     return describe_kernel(kernel, (const wfi_onednn_format *)format, shape, false,
                            (wfi_after){add ? WFI_ADD_OLD : WFI_NOTHING, 0});
 }

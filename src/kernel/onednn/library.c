@@ -81,14 +81,19 @@ size_t wfi_md_row_major_bytes(const wfi_md *md) {
     return n_elem * sizeof(float);
 }
 
+static dnnl_format_tag_t tag_of(wfi_md_kind kind) {
+    return kind == WFI_MD_C16      ? dnnl_nChw16c
+           : kind == WFI_MD_16I16O ? dnnl_OIhw16i16o
+                                   : dnnl_format_tag_any;
+}
+
 #if DNNL_VERSION_MAJOR >= 3
 static dnnl_status_t make_native(const wfi_md *md, dnnl_memory_desc_t *native_out) {
     if (md->kind == WFI_MD_STRIDED)
         return dnnl_memory_desc_create_with_strides(native_out, md->n_dims, md->dim, dnnl_f32,
                                                     md->stride);
     return dnnl_memory_desc_create_with_tag(native_out, md->n_dims, md->dim, dnnl_f32,
-                                            md->kind == WFI_MD_C16 ? dnnl_nChw16c
-                                                                   : dnnl_format_tag_any);
+                                            tag_of(md->kind));
 }
 
 wf_status wfi_md_own(const wfi_library *lib, const wfi_md *md, wfi_owned_md *md_out) {
@@ -109,8 +114,7 @@ static dnnl_status_t make_native(const wfi_md *md, dnnl_memory_desc_t *native_ou
         return dnnl_memory_desc_init_by_strides(native_out, md->n_dims, md->dim, dnnl_f32,
                                                 md->stride);
     return dnnl_memory_desc_init_by_tag(native_out, md->n_dims, md->dim, dnnl_f32,
-                                        md->kind == WFI_MD_C16 ? dnnl_nChw16c
-                                                               : dnnl_format_tag_any);
+                                        tag_of(md->kind));
 }
 
 wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_out) {

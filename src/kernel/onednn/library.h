@@ -20,8 +20,9 @@
 typedef enum wfi_md_kind {
     WFI_MD_ABSENT,
     WFI_MD_STRIDED,
-    WFI_MD_C16, /* nChw16c */
-    WFI_MD_ANY  /* the library chooses */
+    WFI_MD_C16,    /* nChw16c */
+    WFI_MD_16I16O, /* OIhw16i16o, of convolution weights */
+    WFI_MD_ANY     /* the library chooses */
 } wfi_md_kind;
 
 typedef struct wfi_md {

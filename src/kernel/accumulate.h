@@ -1,0 +1,17 @@
+/* Our own kernels that add a weight's gradient to its accumulator. Private. Both fill a
+ * kernel of two operands: gradient, and plain F32 accumulator; the latter is overwritten or,
+ * with `add`, added to.
+ */
+#ifndef WFI_ACCUMULATE_H
+#define WFI_ACCUMULATE_H
+
+#include "kernel/kernel.h"
+
+/* The gradient is plain, too. */
+wf_status wfi_accumulate_plain(wfi_kernel *kernel, const wf_shape *shape, bool add);
+
+/* The gradient [out, in, ...] is held as [out / 16][in / 16][...][in % 16][out % 16], as
+ * convolutions like it; out and in are multiples of 16. */
+wf_status wfi_accumulate_blocked(wfi_kernel *kernel, const wf_shape *shape, bool add);
+
+#endif
