@@ -97,7 +97,8 @@ typedef struct breaker {
     wf_program saved;
     wfi_instruction *instructions;
     int32_t **streams;
-    int32_t *spare;
+    int32_t *spare; /* room for all dependencies */
+    wfi_reference spare_reference;
     int n_refused, n_accepted;
 } breaker;
 

@@ -1,0 +1,406 @@
+/* Schedules broken by hand, and programs broken behind the compiler's back: each is refused
+ * with the reason. Broken schedules meet two walls: the check of their actions, and, when
+ * that is left out, lowering, order and proof.
+ */
+#include "broken_program.h"
+
+#define N_STAGES     3
+#define N_MICRO      4
+#define MOST_ACTIONS (3 * N_MICRO + 1)
+
+static const char *const grids[] = {"", "pp=2,", "pp=3,"};
+
+/* ---- schedules ---- */
+
+typedef struct schedule {
+    wfi_action_list list[N_STAGES];
+    wfi_action room[N_STAGES][MOST_ACTIONS];
+} schedule;
+
+static wf_program *begin(wf_context *ctx, const char *plan_text) {
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    wf_recipe recipe = mixed_recipe(1);
+    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wfi_program_begin(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, false, &p));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return p;
+}
+
+static void copy_schedule(const wf_program *p, const wfi_action_list *lists, schedule *out) {
+    for (int s = 0; s < p->n_stages; s++) {
+        out->list[s] = (wfi_action_list){out->room[s], lists[s].n};
+        memcpy(out->room[s], lists[s].actions, (size_t)lists[s].n * sizeof(wfi_action));
+    }
+}
+
+static int find(const wfi_action_list *list, wfi_action_kind kind, int micro) {
+    for (int k = 0; k < list->n; k++)
+        if (list->actions[k].kind == kind && list->actions[k].micro == micro) return k;
+    return -1;
+}
+
+static void take_away(wfi_action_list *list, int at) {
+    memmove(list->actions + at, list->actions + at + 1,
+            (size_t)(--list->n - at) * sizeof *list->actions);
+}
+
+static void put_in(wfi_action_list *list, int at, wfi_action action) {
+    memmove(list->actions + at + 1, list->actions + at,
+            (size_t)(list->n++ - at) * sizeof *list->actions);
+    list->actions[at] = action;
+}
+
+/* Moves what stands at `from` to before what stands at `to` < from. */
+static void move_up(wfi_action_list *list, int from, int to) {
+    wfi_action action = list->actions[from];
+    take_away(list, from);
+    put_in(list, to, action);
+}
+
+static void swap(wfi_action_list *list, int a, int b) {
+    wfi_action kept = list->actions[a];
+    list->actions[a] = list->actions[b];
+    list->actions[b] = kept;
+}
+
+/* How a schedule is broken: at action k of the stage. False: it cannot be, there. */
+typedef bool (*breaking)(wfi_action_list *list, int k);
+
+static bool miss(wfi_action_list *list, int k) {
+    take_away(list, k);
+    return true;
+}
+
+static bool repeat(wfi_action_list *list, int k) {
+    wfi_action again = list->actions[k];
+    put_in(list, list->n, again);
+    return true;
+}
+
+static bool before(wfi_action_list *list, int k, wfi_action_kind kind, wfi_action_kind earlier) {
+    if (list->actions[k].kind != kind) return false;
+    move_up(list, k, find(list, earlier, list->actions[k].micro));
+    return true;
+}
+
+static bool weight_before_backward(wfi_action_list *list, int k) {
+    return before(list, k, WFI_ACTION_W, WFI_ACTION_B);
+}
+
+static bool backward_before_forward(wfi_action_list *list, int k) {
+    return before(list, k, WFI_ACTION_B, WFI_ACTION_F) ||
+           before(list, k, WFI_ACTION_BW, WFI_ACTION_F);
+}
+
+/* Both gradients are there; only the order of the sum is another. */
+static bool later_gradient_first(wfi_action_list *list, int k) {
+    wfi_action_kind kind = list->actions[k].kind;
+    if (kind != WFI_ACTION_W && kind != WFI_ACTION_BW) return false;
+    int next = find(list, kind, list->actions[k].micro + 1);
+    if (next < 0 || find(list, WFI_ACTION_F, list->actions[next].micro) > k) return false;
+    if (kind == WFI_ACTION_W && find(list, WFI_ACTION_B, list->actions[next].micro) > k)
+        return false;
+    swap(list, k, next);
+    return true;
+}
+
+static bool swapped(wfi_action_list *list, int k, wfi_action_kind kind) {
+    if (list->actions[k].kind != kind) return false;
+    int micro = list->actions[k].micro, next = find(list, kind, micro + 1);
+    if (next < 0) return false;
+    /* Only where the stage by itself stays legal. */
+    if (kind == WFI_ACTION_B && find(list, WFI_ACTION_F, micro + 1) > k) return false;
+    for (int a = k + 1; a < next; a++)
+        if (list->actions[a].micro == micro) return false;
+    swap(list, k, next);
+    return true;
+}
+
+static bool forwards_swapped(wfi_action_list *list, int k) {
+    return swapped(list, k, WFI_ACTION_F);
+}
+
+static bool backwards_swapped(wfi_action_list *list, int k) {
+    return swapped(list, k, WFI_ACTION_B);
+}
+
+static bool strange_micro(wfi_action_list *list, int k) {
+    list->actions[k].micro = k % 2 ? N_MICRO : -1;
+    return true;
+}
+
+static bool strange_stage(wfi_action_list *list, int k) {
+    list->actions[k].stage++;
+    return true;
+}
+
+static bool strange_kind(wfi_action_list *list, int k) {
+    wfi_action_kind kind = list->actions[k].kind;
+    if (kind == WFI_ACTION_F) return false;
+    list->actions[k].kind = kind == WFI_ACTION_BW ? WFI_ACTION_W : WFI_ACTION_BW;
+    return true;
+}
+
+static const struct {
+    const char *name;
+    breaking apply;
+    const char *words;        /* of the first wall; NULL: only the second can see it */
+    const char *deeper_words; /* of the second wall; NULL: it is not asked */
+    int first_stages;         /* on fewer stages it is no break */
+} breaks[] = {
+    {"an action is missing", miss, "is missing", "", 1},
+    {"an action stands there twice", repeat, "stands there twice", "", 1},
+    {"W before its B", weight_before_backward, "stands before its B", "", 1},
+    {"B before its F", backward_before_forward, "stands before its F", "", 1},
+    {"a later gradient first", later_gradient_first, "ascending order", "", 1},
+    {"two F swapped on one stage", forwards_swapped, NULL, "deadlocks", 2},
+    {"two B swapped on one stage", backwards_swapped, NULL, "deadlocks", 2},
+    {"a strange microbatch", strange_micro, "that the step does not have", NULL, 1},
+    {"another stage's action", strange_stage, "belongs to another stage", NULL, 1},
+    {"an action of another kind", strange_kind, "is no action of this schedule", NULL, 1},
+};
+#define N_BREAKS (sizeof breaks / sizeof *breaks)
+
+/* One break of one schedule. */
+static void refuse_schedule(wf_context *ctx, const char *plan, const wfi_action_list *lists,
+                            size_t which, int stage, int k, int *n_refused) {
+    wf_program *p = begin(ctx, plan);
+    schedule broken;
+    copy_schedule(p, lists, &broken);
+    if (!breaks[which].apply(&broken.list[stage], k)) {
+        wf_program_destroy(p);
+        return;
+    }
+    const char *words = breaks[which].words, *deeper = breaks[which].deeper_words;
+    wf_status status = wfi_program_check_actions(p, broken.list);
+    if (words ? status != WF_BUG || !strstr(wf_context_error(ctx), words) : status != WF_OK)
+        fail_msg("plan '%s', stage %d, action %d, %s: '%s' instead of '%s'", plan, stage, k,
+                 breaks[which].name, wf_context_error(ctx), words ? words : "");
+    if (deeper) {
+        status = wfi_program_compile(p, broken.list);
+        bool told = status == WF_BUG && strstr(wf_context_error(ctx), deeper) &&
+                    (strstr(wf_context_error(ctx), "check: ") ||
+                     strstr(wf_context_error(ctx), "deadlocks"));
+        /* What is done twice may give the same twice: work is wasted, the result is right. */
+        if (!told && (status != WF_OK || breaks[which].apply != repeat))
+            fail_msg("plan '%s', stage %d, action %d, %s: the proof says '%s'", plan, stage, k,
+                     breaks[which].name, status ? wf_context_error(ctx) : "it is right");
+    }
+    ++*n_refused;
+    wf_program_destroy(p);
+}
+
+static void broken_schedules(void **state) {
+    (void)state;
+    int n_refused[N_BREAKS] = {0};
+    for (int s = 0; wfi_schedules[s]; s++)
+        for (int g = 0; g < N_STAGES; g++) {
+            char plan[64];
+            snprintf(plan, sizeof plan, "%sschedule=%s", grids[g], wfi_schedules[s]->name);
+            wf_context *ctx = test_context();
+            wf_program *p = begin(ctx, plan);
+            wfi_action_list *lists;
+            TEST_OK(ctx, wfi_program_schedule(p, &lists));
+            TEST_OK(ctx, wfi_program_check_actions(p, lists));
+            for (size_t which = 0; which < N_BREAKS; which++)
+                for (int stage = 0; stage < p->n_stages; stage++)
+                    for (int k = 0; k < lists[stage].n; k++)
+                        if (p->n_stages >= breaks[which].first_stages)
+                            refuse_schedule(ctx, plan, lists, which, stage, k, &n_refused[which]);
+            TEST_OK(ctx, wfi_program_compile(p, lists));
+            wfi_schedule_free(ctx, lists, p->n_stages);
+            wf_program_destroy(p);
+            test_context_end(ctx);
+        }
+    for (size_t which = 0; which < N_BREAKS; which++)
+        if (n_refused[which] < 5)
+            fail_msg("%s: tried %d times only", breaks[which].name, n_refused[which]);
+}
+
+/* ---- programs ---- */
+
+/* How a program is broken: at instruction i. False: it cannot be, there. */
+typedef bool (*sabotage)(breaker *b, int32_t i);
+
+static bool drop(breaker *b, int32_t i, wfi_instruction_kind kind) {
+    if (b->p->instructions[i].kind != kind) return false;
+    take_out(b->p, i, b->spare);
+    return true;
+}
+
+static bool drop_send(breaker *b, int32_t i) {
+    return drop(b, i, WFI_SEND);
+}
+
+static bool drop_receive(breaker *b, int32_t i) {
+    return drop(b, i, WFI_RECEIVE);
+}
+
+/* With the next one on the stream that has the same peer. */
+static bool swap_with_next(breaker *b, int32_t i, wfi_instruction_kind kind) {
+    const wfi_instruction *now = &b->p->instructions[i];
+    if (now->kind != kind) return false;
+    const wfi_rank *rank = &b->p->ranks[now->rank];
+    int32_t *list = rank->stream[now->stream], k = now->position + 1;
+    while (k < rank->n_stream[now->stream] && b->p->instructions[list[k]].peer != now->peer) k++;
+    if (k == rank->n_stream[now->stream]) return false;
+    list[now->position] = list[k];
+    list[k] = i;
+    renumber(b->p, now->rank, now->stream);
+    return true;
+}
+
+static bool swap_sends(breaker *b, int32_t i) {
+    return swap_with_next(b, i, WFI_SEND);
+}
+
+static bool swap_receives(breaker *b, int32_t i) {
+    return swap_with_next(b, i, WFI_RECEIVE);
+}
+
+static bool is_transfer(const wfi_instruction *now) {
+    return now->kind == WFI_SEND || now->kind == WFI_RECEIVE;
+}
+
+static bool wrong_peer(breaker *b, int32_t i) {
+    wfi_instruction *now = &b->p->instructions[i];
+    now->peer = (now->peer + 1) % b->p->n_ranks;
+    return is_transfer(now);
+}
+
+static bool no_peer(breaker *b, int32_t i) {
+    b->p->instructions[i].peer = i % 2 ? -1 : b->p->n_ranks;
+    return is_transfer(&b->p->instructions[i]);
+}
+
+static bool wrong_micro(breaker *b, int32_t i) {
+    b->p->instructions[i].micro++;
+    return is_transfer(&b->p->instructions[i]);
+}
+
+static bool wrong_value(breaker *b, int32_t i) {
+    b->p->instructions[i].id++;
+    return is_transfer(&b->p->instructions[i]);
+}
+
+/* What the receive brings goes where another one's should. */
+static bool wrong_block(breaker *b, int32_t i) {
+    wf_program *p = b->p;
+    wfi_instruction *now = &p->instructions[i];
+    for (int32_t k = 0; k < p->n_instructions && now->kind == WFI_RECEIVE; k++) {
+        const wfi_instruction *other = &p->instructions[k];
+        if (other->kind != WFI_RECEIVE || other->rank != now->rank || other->id != now->id ||
+            other->micro == now->micro)
+            continue;
+        wfi_reference *kept = &b->spare_reference;
+        *kept = now->references[0];
+        kept->block = other->references[0].block;
+        now->references = kept;
+        return true;
+    }
+    return false;
+}
+
+/* The one by which a reader waits for the receive of what it reads. */
+static bool drop_dependency(breaker *b, int32_t i) {
+    wfi_instruction *now = &b->p->instructions[i];
+    for (int32_t d = 0; d < now->n_depends; d++) {
+        const wfi_instruction *before = &b->p->instructions[now->depends[d]];
+        bool reads = false;
+        for (int32_t r = 0; r < now->n_references && before->kind == WFI_RECEIVE; r++)
+            reads |= now->references[r].block == before->references[0].block;
+        if (!reads) continue;
+        int32_t n = 0;
+        for (int32_t k = 0; k < now->n_depends; k++)
+            if (k != d) b->spare[n++] = now->depends[k];
+        now->depends = b->spare;
+        now->n_depends = n;
+        return true;
+    }
+    return false;
+}
+
+/* The receive waits for its own reader. */
+static bool circle(breaker *b, int32_t i) {
+    wf_program *p = b->p;
+    wfi_instruction *now = &p->instructions[i];
+    for (int32_t k = 0; k < p->n_instructions && now->kind == WFI_RECEIVE; k++)
+        for (int32_t d = 0; d < p->instructions[k].n_depends; d++)
+            if (p->instructions[k].depends[d] == i) {
+                b->spare[0] = k;
+                now->depends = b->spare;
+                now->n_depends = 1;
+                return true;
+            }
+    return false;
+}
+
+static bool sum_or_assign(breaker *b, int32_t i) {
+    wfi_instruction *now = &b->p->instructions[i];
+    now->first = !now->first;
+    return now->kind == WFI_WEIGHT || now->kind == WFI_BACKWARD_WEIGHT;
+}
+
+static const struct {
+    const char *name;
+    sabotage apply;
+    const char *words, *or_words; /* one or the other */
+} sabotages[] = {
+    {"a send is dropped", drop_send, "deadlocks", "deadlocks"},
+    {"a receive is dropped", drop_receive, "deadlocks", "deadlocks"},
+    {"two sends to one peer are swapped", swap_sends, "deadlocks", "deadlocks"},
+    {"two receives from one peer are swapped", swap_receives, "deadlocks", "deadlocks"},
+    {"a wrong peer", wrong_peer, "deadlocks", "deadlocks"},
+    {"no peer", no_peer, "deadlocks", "deadlocks"},
+    {"a wrong microbatch", wrong_micro, "deadlocks", "deadlocks"},
+    {"a wrong value", wrong_value, "deadlocks", "deadlocks"},
+    {"a receive into another's block", wrong_block, "check: ", "check: "},
+    {"a reader does not wait for its receive", drop_dependency, "a dependency is missing",
+     "nobody has written"},
+    {"a circle of dependencies", circle, "deadlocks", "deadlocks"},
+    {"a gradient is assigned instead of added, or added to nothing", sum_or_assign,
+     "check: ", "check: "},
+};
+#define N_SABOTAGES (sizeof sabotages / sizeof *sabotages)
+
+static void broken_programs(void **state) {
+    (void)state;
+    int n_refused[N_SABOTAGES] = {0};
+    for (int s = 0; wfi_schedules[s]; s++)
+        for (int g = 1; g < N_STAGES; g++) {
+            char plan[64];
+            snprintf(plan, sizeof plan, "%sschedule=%s", grids[g], wfi_schedules[s]->name);
+            wf_context *ctx = test_context();
+            breaker b = break_program(ctx, make_program(ctx, plan, 1));
+            for (size_t which = 0; which < N_SABOTAGES; which++)
+                for (int32_t i = 0; i < b.saved.n_instructions; i++) {
+                    restore(b.p, &b.saved, b.instructions, b.streams);
+                    if (!sabotages[which].apply(&b, i)) continue;
+                    wf_status status = wf_program_check(b.p);
+                    const char *sentence = wf_context_error(ctx);
+                    if (status != WF_BUG || (!strstr(sentence, sabotages[which].words) &&
+                                             !strstr(sentence, sabotages[which].or_words)))
+                        fail_msg("plan '%s', instruction %d, %s: '%s' instead of '%s'", plan, i,
+                                 sabotages[which].name, status ? sentence : "it is right",
+                                 sabotages[which].words);
+                    n_refused[which]++;
+                }
+            end_breaker(&b);
+            test_context_end(ctx);
+        }
+    for (size_t which = 0; which < N_SABOTAGES; which++)
+        if (n_refused[which] < 20)
+            fail_msg("%s: tried %d times only", sabotages[which].name, n_refused[which]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(broken_schedules),
+        cmocka_unit_test(broken_programs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
