@@ -22,13 +22,17 @@ double draw_width_us(const drawing *d) {
     return width;
 }
 
+int draw_decimals(double ms) {
+    return ms >= 1000 ? 0 : ms >= 100 ? 1 : ms >= 1 ? 2 : 4;
+}
+
 void draw_heading(const wf_trace_part *part, char *text, size_t bytes) {
     shares s = shares_of(part->timeline);
+    double ms = wf_timeline_step_us(part->timeline) / 1e3;
     snprintf(text, bytes,
-             "%.60s: %.4g ms a step; compute %.1f %%, bubble %.1f %%, transfer %.1f %%, "
+             "%.60s: %.*f ms a step; compute %.1f %%, bubble %.1f %%, transfer %.1f %%, "
              "wait %.1f %%",
-             part->name, wf_timeline_step_us(part->timeline) / 1e3, s.compute, s.bubble, s.transfer,
-             s.wait);
+             part->name, draw_decimals(ms), ms, s.compute, s.bubble, s.transfer, s.wait);
 }
 
 bool draw_is_split(const drawing *d) {

@@ -28,6 +28,7 @@ typedef struct layout {
     double ms_per_pixel;
     int row, thin, gap, heading; /* heights; thin 0: nothing moves that one could see */
     int height;                  /* of the plot */
+    int n_digits;                /* of the highest microbatch: all are numbered, or none */
     bool seen[WF_N_SPAN_KINDS];
     boxes boxes[WF_TRACE_MAX_PARTS];
 } layout;
@@ -50,6 +51,8 @@ static bool lay_out(const drawing *d, layout *l) {
         for (size_t i = 0; i < l->boxes[k].n; i++) {
             l->seen[l->boxes[k].items[i].kind] = true;
             if (l->boxes[k].items[i].is_move) l->thin = 1;
+            int n = snprintf(NULL, 0, "%lld", (long long)l->boxes[k].items[i].micro);
+            if (n > l->n_digits && l->boxes[k].items[i].micro >= 0) l->n_digits = n;
         }
     }
     l->row = n_rows <= 16 ? 40 : n_rows <= 40 ? 22 : 12;
@@ -76,8 +79,7 @@ static void add_compute(const sheet *s, const box *now, double top) {
     double middle = top + (both ? l->row * 0.74 : l->row);
     add_rectangle(s->boxes, begin, end, top, middle, colors[now->kind]);
     if (both) add_rectangle(s->boxes, begin, end, middle, top + l->row, colors[WF_SPAN_WEIGHT]);
-    int n_digits = snprintf(NULL, 0, "%lld", (long long)now->micro);
-    if (now->micro >= 0 && pixels > 7 * n_digits + 5 && l->row > 12)
+    if (now->micro >= 0 && pixels > 7 * l->n_digits + 4 && l->row > 12)
         fprintf(s->labels, "%.6f,%.1f,%lld\n", (begin + end) / 2, (top + middle) / 2,
                 (long long)now->micro);
 }
@@ -125,7 +127,7 @@ static void add_legend(const sheet *s, int height) {
                     1 - (y + 7) / height, colors[WF_SPAN_WEIGHT]);
         fprintf(s->script, "set label '%s' at screen %.5f,%.5f left noenhanced;\n", help,
                 (x + 28) / WIDTH, 1 - y / height);
-        x += 28 + 8.0 * (double)strlen(help) + 24;
+        x += 28 + 8.4 * (double)strlen(help) + 24;
     }
 }
 

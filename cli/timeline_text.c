@@ -86,7 +86,8 @@ static void print_row(canvas *v, const boxes *b, int rank) {
 
 static void print_axis(const canvas *v) {
     char end[40];
-    int n = snprintf(end, sizeof end, "%.4g ms", v->column_us * v->columns / 1e3);
+    double ms = v->column_us * v->columns / 1e3;
+    int n = snprintf(end, sizeof end, "%.*f ms", draw_decimals(ms), ms);
     fprintf(v->out, "%8s0%*s%s\n", "", v->columns - n, "", end);
 }
 
