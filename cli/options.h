@@ -151,9 +151,9 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "go on from the checkpoint in --out")                                                        \
     X(profile, FLAG, profile, RUN, TPB, 0, NULL, NULL, "time by kind of op and by kernel")         \
-    X(trace, TEXT, trace, RUN, FOR_TRAIN | FOR_BENCH | FOR_DRAW, 0, "FILE", NULL,                  \
-      "write when what ran in the last step of the full batch, for Perfetto and weft draw (draw: " \
-      "the file to draw; --trace may be left out)")                                                \
+    X(trace, TEXT, trace, RUN, TPB | FOR_DRAW, 0, "FILE", NULL,                                    \
+      "write when what ran in the last step of the full batch, for Perfetto and weft draw (plan: " \
+      "when it would run; draw: the file to draw, without the word --trace, too)")                 \
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \

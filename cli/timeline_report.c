@@ -71,7 +71,11 @@ exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_program *p
     drawing d = {title, &part, 1};
     if (wf_program_n_ranks(program) > 1) timeline_say(c, &d);
     json_object_set_new(report, "simulated", timeline_json(simulated));
-    if (c->o.draw) bad = draw_file(c, c->o.draw, &d);
+    if (c->o.trace) {
+        status = wf_trace_write(c->ctx, c->o.trace, title, &part, 1);
+        bad = complain_of(c, status);
+    }
+    if (!bad && c->o.draw) bad = draw_file(c, c->o.draw, &d);
     wf_timeline_destroy(simulated);
     return bad;
 }

@@ -11,7 +11,7 @@ void timeline_say(const cli *c, const drawing *d);
 json_t *timeline_json(const wf_timeline *timeline);
 
 /* weft plan: simulates, adds "simulated" to the report, prints if there are several ranks,
- * draws to --draw. */
+ * writes --trace and draws --draw. */
 exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_program *program,
                           json_t *report);
 /* Whether --trace, if given, can be written: before the work. */

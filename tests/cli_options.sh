@@ -124,8 +124,15 @@ echo '{"model": "mlp", "data": "synthetic", "image": 6, "threads": 1, "batch": 8
 [[ $(sha train --config "$folder/config.json" --lr 0.3) == $(sha $mlp --lr 0.3) ]] || fail "--config: not overridden"
 tested+=(--config)
 
+report $mlp --trace "$folder/trace.json" | grep '"timeline"' >/dev/null || fail "--trace: no timeline in the report"
+grep -q '"ph":"X"' "$folder/trace.json" || fail "--trace: no trace"
+report ${mlp/train/plan} --trace "$folder/plan.json" --draw "$folder/plan.txt" >/dev/null
+grep -q '"ph":"X"' "$folder/plan.json" || fail "plan --trace: no trace"
+grep -q '^rank 0' "$folder/plan.txt" || fail "--draw: no picture"
+tested+=(--trace --draw)
+
 # ---- none was forgotten ----
-for command in train eval plan "bench train" info; do
+for command in train eval plan draw "bench train" info; do
     # shellcheck disable=SC2086
     for option in $("$WEFT" $command --help | grep -o '^  --[a-z0-9-]*'); do
         [[ " ${tested[*]} " == *" $option "* ]] || fail "$option of weft $command has no test"
