@@ -33,8 +33,7 @@ def options():
     parser.add_argument("--model", default="resnet50", choices=("resnet18", "resnet50"))
     parser.add_argument("--batch", type=int, default=120)
     parser.add_argument("--image", type=int, default=128, help="height and width")
-    parser.add_argument("--batches", type=int, default=3, help="timed in a repeat")
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--batches", type=int, default=3, help="timed ones")
     parser.add_argument("--cores", default="", metavar="LIST", help="one a process, such as 0,1")
     parser.add_argument("--channels-last", action="store_true")
     args = parser.parse_args()
@@ -107,17 +106,15 @@ def optimizer_of(module):
 
 
 def measure(args, step, meet):
-    """Seconds of args.batches batches, for each repeat. `meet`: waits for the other process."""
+    """Seconds of each batch, after an untimed one. `meet`: waits for the other process."""
     seconds = []
-    for _ in range(args.repeat):
-        step(0)
+    for n in range(args.batches + 1):
         meet()
         start = time.perf_counter()
-        for n in range(1, args.batches + 1):
-            step(n)
+        step(n)
         meet()
         seconds.append(time.perf_counter() - start)
-    return seconds
+    return seconds[1:]
 
 
 def prepare(args, rank):
@@ -188,11 +185,16 @@ def run_pipeline(args):
 def main():
     args = options()
     seconds, losses = run_single(args) if args.schedule == "none" else run_pipeline(args)
-    json.dump({"schedule": args.schedule, "split": args.split,
-               "cut": args.cut if args.schedule != "none" else "",
-               "seconds": seconds, "seconds_mean": statistics.mean(seconds),
-               "images_per_second": args.batch * args.batches / statistics.median(seconds),
-               "losses": losses, "torch": torch.__version__}, sys.stdout, indent=1)
+    median = statistics.median(seconds)
+    json.dump({
+        "schedule": args.schedule,
+        "split": args.split,
+        "cut": args.cut if args.schedule != "none" else "",
+        "images_per_second": args.batch / median,
+        "step_ms": {"median": median * 1e3, "min": min(seconds) * 1e3},
+        "losses": losses,
+        "torch": torch.__version__,
+    }, sys.stdout, indent=1)
     print()
 
 
