@@ -200,13 +200,16 @@ static void same(const wf_timeline *a, const wf_timeline *b) {
     }
 }
 
+static void trace_path(char *path, size_t bytes) {
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, bytes, "%.150s/weft-trace-%d.json", folder ? folder : "/tmp", (int)getpid());
+}
+
 static void traces_are_read_back(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     char path[200];
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%.150s/weft-trace-%d.json", folder ? folder : "/tmp",
-             (int)getpid());
+    trace_path(path, sizeof path);
     wf_timeline *gpipe = simulate(ctx, "pp=2,cut=c,schedule=gpipe", 3, 1.2345);
     wf_timeline *zb1 = simulate(ctx, "pp=4,schedule=zb1", 5, 2);
     wf_trace_part parts[] = {{"measured", gpipe}, {"say \"what\"\n\x01", zb1}};
@@ -229,6 +232,61 @@ static void traces_are_read_back(void **state) {
     test_context_end(ctx);
 }
 
+/* ---- the n-th allocation fails ---- */
+
+typedef struct faulty {
+    int64_t n_left; /* before the one that fails; < 0: none does */
+} faulty;
+
+static void *faulty_alloc(void *self, size_t bytes) {
+    faulty *f = self;
+    if (f->n_left == 0) return NULL;
+    f->n_left--;
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void faulty_free(void *self, void *block) {
+    (void)self;
+    free(block);
+}
+
+static wf_status simulate_and_trace(wf_context *ctx, const wf_program *p, const char *path) {
+    wf_timeline *t;
+    wf_trace *trace;
+    wf_status status = wf_program_simulate(p, NULL, &t);
+    if (status != WF_OK) return status;
+    status = wf_trace_write(ctx, path, "title", &(wf_trace_part){"simulated", t}, 1);
+    wf_timeline_destroy(t);
+    if (status == WF_OK) status = wf_trace_read(ctx, path, &trace);
+    if (status == WF_OK) wf_trace_destroy(trace);
+    return status;
+}
+
+static void memory_runs_out(void **state) {
+    (void)state;
+    faulty f = {-1};
+    wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+    wf_context *ctx;
+    char path[200];
+    trace_path(path, sizeof path);
+    config.allocator = (wf_allocator){faulty_alloc, faulty_free, &f};
+    assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+    wf_program *p = make_program(ctx, "pp=2", 2);
+    uint64_t n_live = wf_context_memory(ctx).n_live;
+    wf_status status = WF_NO_MEMORY;
+    int n;
+    for (n = 0; status != WF_OK; n++) {
+        f.n_left = n;
+        status = simulate_and_trace(ctx, p, path);
+        if (status != WF_OK) assert_int_equal(status, WF_NO_MEMORY);
+        assert_int_equal(wf_context_memory(ctx).n_live, n_live);
+    }
+    assert_true(n > 20);
+    unlink(path);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(closed_formula),
@@ -237,6 +295,7 @@ int main(void) {
         cmocka_unit_test(replicas_reduce_together),
         cmocka_unit_test(costs_of_another_model),
         cmocka_unit_test(traces_are_read_back),
+        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
