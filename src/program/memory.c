@@ -2,16 +2,47 @@
  * last use of one happens before the first use of the other by the program's
  * dependencies. State comes first, in a fixed order; then largest first, each at
  * the lowest offset that is free.
+ *
+ * Thousands of microbatches' blocks come to lie at the same few places. Blocks of one
+ * place (the same bytes) follow each other in time; whether another one fits between
+ * them, its two neighbours in time can tell. So time grows with blocks x places.
  */
 #include "program/program.h"
 
 #include <string.h>
 
 typedef struct life {
-    int32_t first;                   /* instruction that touches it first */
+    int32_t first;                   /* instruction that touches it first, or -1 */
     int32_t first_order, last_order; /* places in p->order */
+    int32_t before[WFI_N_STREAMS];   /* how many of each stream happen before the first use */
     int32_t last[WFI_N_STREAMS];     /* positions + 1 of the latest use; 0 = none */
 } life;
+
+/* Bytes that blocks share one after the other. */
+typedef struct slot {
+    size_t begin, end;
+    int32_t *blocks; /* in order of their first use */
+    int32_t n;
+    size_t capacity;
+} slot;
+
+typedef struct placement {
+    wf_program *p;
+    life *lives; /* [n_blocks] */
+    slot *slots; /* of one rank, in order of their begin */
+    int32_t n_slots;
+    size_t capacity;
+} placement;
+
+static void begin_life(const wf_program *p, life *l, int32_t i, int32_t order) {
+    const wfi_instruction *first = &p->instructions[i];
+    const int32_t *clock =
+        p->clock + (size_t)i * (size_t)p->n_clocks + (size_t)first->rank * WFI_N_STREAMS;
+    l->first = i;
+    l->first_order = order;
+    memcpy(l->before, clock, sizeof l->before);
+    l->before[first->stream]--; /* it is not before itself */
+}
 
 static void find_lives(const wf_program *p, life *lives) {
     for (int32_t b = 0; b < p->n_blocks; b++) lives[b] = (life){.first = -1};
@@ -20,10 +51,7 @@ static void find_lives(const wf_program *p, life *lives) {
         const wfi_instruction *now = &p->instructions[i];
         for (int32_t r = 0; r < now->n_references; r++) {
             life *l = &lives[now->references[r].block];
-            if (l->first < 0) {
-                l->first = i;
-                l->first_order = k;
-            }
+            if (l->first < 0) begin_life(p, l, i, k);
             l->last_order = k;
             l->last[now->stream] = now->position + 1;
         }
@@ -37,14 +65,9 @@ static void find_lives(const wf_program *p, life *lives) {
 }
 
 /* Whether every use of a happens before the first of b; both of one rank. */
-static bool ends_before(const wf_program *p, const life *a, const life *b, int32_t rank) {
-    const int32_t *clock =
-        p->clock + (size_t)b->first * (size_t)p->n_clocks + (size_t)rank * WFI_N_STREAMS;
-    const wfi_instruction *first = &p->instructions[b->first];
-    for (int s = 0; s < WFI_N_STREAMS; s++) {
-        int32_t before = clock[s] - (s == (int)first->stream); /* b's first is not before itself */
-        if (a->last[s] > before) return false;
-    }
+static bool ends_before(const life *a, const life *b) {
+    for (int s = 0; s < WFI_N_STREAMS; s++)
+        if (a->last[s] > b->before[s]) return false;
     return true;
 }
 
@@ -65,24 +88,72 @@ static void sort_by_size(const wf_program *p, int32_t *list, int32_t n, int32_t 
     memcpy(list, spare, (size_t)n * sizeof *list);
 }
 
-/* `placed` holds n blocks in order of their offsets. */
-static void place_block(wf_program *p, const life *lives, int32_t b, size_t base, int32_t *placed,
-                        int32_t n) {
-    wfi_block *block = &p->blocks[b];
+/* How many of the slot's blocks are used first before b is. */
+static int32_t find_earlier(const placement *m, const slot *s, int32_t b) {
+    int32_t low = 0, high = s->n;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (m->lives[s->blocks[middle]].first_order < m->lives[b].first_order)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* What is further away in time than the neighbours is ordered with b by way of them. */
+static bool is_free(const placement *m, const slot *s, int32_t b) {
+    int32_t k = find_earlier(m, s, b);
+    const life *life_of_b = &m->lives[b];
+    return (k == 0 || ends_before(&m->lives[s->blocks[k - 1]], life_of_b)) &&
+           (k == s->n || ends_before(life_of_b, &m->lives[s->blocks[k]]));
+}
+
+/* Index of the slot [begin, end), made if it is not there. */
+static wf_status find_slot(placement *m, size_t begin, size_t end, int32_t *index_out) {
+    int32_t low = 0, high = m->n_slots;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (m->slots[middle].begin < begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *index_out = low;
+    for (int32_t k = low; k < m->n_slots && m->slots[k].begin == begin; k++)
+        if (m->slots[k].end == end) {
+            *index_out = k;
+            return WF_OK;
+        }
+    WF_TRY(WFI_GROW(m->p->ctx, m->slots, m->n_slots, m->capacity, "the memory plan"));
+    memmove(m->slots + low + 1, m->slots + low, (size_t)(m->n_slots++ - low) * sizeof *m->slots);
+    m->slots[low] = (slot){.begin = begin, .end = end};
+    return WF_OK;
+}
+
+static wf_status fill_slot(placement *m, int32_t b) {
+    const wfi_block *block = &m->p->blocks[b];
+    int32_t index;
+    WF_TRY(find_slot(m, block->offset, block->offset + block->bytes, &index));
+    slot *s = &m->slots[index];
+    WF_TRY(WFI_GROW(m->p->ctx, s->blocks, s->n, s->capacity, "the memory plan"));
+    int32_t at = find_earlier(m, s, b);
+    memmove(s->blocks + at + 1, s->blocks + at, (size_t)(s->n++ - at) * sizeof *s->blocks);
+    s->blocks[at] = b;
+    return WF_OK;
+}
+
+static wf_status place_block(placement *m, int32_t b, size_t base) {
+    wfi_block *block = &m->p->blocks[b];
     size_t offset = base;
-    for (int32_t k = 0; k < n; k++) {
-        const wfi_block *other = &p->blocks[placed[k]];
-        if (other->offset >= offset + block->bytes) break;
-        if (other->offset + other->bytes <= offset) continue;
-        if (ends_before(p, &lives[placed[k]], &lives[b], block->rank) ||
-            ends_before(p, &lives[b], &lives[placed[k]], block->rank))
-            continue;
-        offset = wfi_round_up(other->offset + other->bytes, WFI_ALIGN_BYTES);
+    for (int32_t k = 0; k < m->n_slots; k++) {
+        const slot *s = &m->slots[k];
+        if (s->begin >= offset + block->bytes) break;
+        if (s->end <= offset || is_free(m, s, b)) continue;
+        offset = wfi_round_up(s->end, WFI_ALIGN_BYTES);
     }
     block->offset = offset;
-    int32_t k = n;
-    for (; k > 0 && p->blocks[placed[k - 1]].offset > offset; k--) placed[k] = placed[k - 1];
-    placed[k] = b;
+    return fill_slot(m, b);
 }
 
 /* Bytes alive at once: what no packing can go below. */
@@ -107,8 +178,13 @@ static void find_bound(wf_program *p, const life *lives, int32_t rank, size_t *a
     r->bound_bytes = r->state_bytes + most;
 }
 
-static void place_rank(wf_program *p, const life *lives, int32_t rank, int32_t *list,
-                       int32_t *spare) {
+static void empty_slots(placement *m) {
+    for (int32_t k = 0; k < m->n_slots; k++) wfi_free(m->p->ctx, m->slots[k].blocks);
+    m->n_slots = 0;
+}
+
+static wf_status place_rank(placement *m, int32_t rank, int32_t *list, int32_t *spare) {
+    wf_program *p = m->p;
     wfi_rank *r = &p->ranks[rank];
     r->state_bytes = r->peak_bytes = 0;
     int32_t n = 0;
@@ -116,7 +192,7 @@ static void place_rank(wf_program *p, const life *lives, int32_t rank, int32_t *
         wfi_block *block = &p->blocks[b];
         if (block->rank != rank) continue;
         if (!block->is_state) {
-            if (lives[b].first >= 0) list[n++] = b;
+            if (m->lives[b].first >= 0) list[n++] = b;
             continue;
         }
         block->offset = wfi_round_up(r->state_bytes, WFI_ALIGN_BYTES);
@@ -124,32 +200,35 @@ static void place_rank(wf_program *p, const life *lives, int32_t rank, int32_t *
     }
     sort_by_size(p, list, n, spare);
     size_t base = wfi_round_up(r->state_bytes, WFI_ALIGN_BYTES);
+    empty_slots(m);
     for (int32_t k = 0; k < n; k++) {
         const wfi_block *block = &p->blocks[list[k]];
-        place_block(p, lives, list[k], base, spare, k);
+        WF_TRY(place_block(m, list[k], base));
         if (block->offset + block->bytes > r->peak_bytes)
             r->peak_bytes = block->offset + block->bytes;
     }
+    return WF_OK;
 }
 
 wf_status wfi_program_place(wf_program *p) {
+    placement m = {.p = p};
     size_t n_blocks = (size_t)p->n_blocks;
-    life *lives = wfi_alloc(p->ctx, n_blocks, sizeof *lives, "the memory plan");
+    m.lives = wfi_alloc(p->ctx, n_blocks, sizeof *m.lives, "the memory plan");
     int32_t *list = wfi_alloc(p->ctx, n_blocks, sizeof *list, "the memory plan");
     int32_t *spare = wfi_alloc(p->ctx, n_blocks, sizeof *spare, "the memory plan");
     size_t *alive =
         wfi_alloc(p->ctx, (size_t)p->n_instructions + 1, sizeof *alive, "the memory plan");
-    bool ok = lives && list && spare && alive;
-    if (ok) {
-        find_lives(p, lives);
-        for (int32_t r = 0; r < p->n_ranks; r++) {
-            place_rank(p, lives, r, list, spare);
-            find_bound(p, lives, r, alive);
-        }
+    wf_status status = m.lives && list && spare && alive ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) find_lives(p, m.lives);
+    for (int32_t r = 0; r < p->n_ranks && status == WF_OK; r++) {
+        status = place_rank(&m, r, list, spare);
+        if (status == WF_OK) find_bound(p, m.lives, r, alive);
     }
-    wfi_free(p->ctx, lives);
+    empty_slots(&m);
+    wfi_free(p->ctx, m.slots);
+    wfi_free(p->ctx, m.lives);
     wfi_free(p->ctx, list);
     wfi_free(p->ctx, spare);
     wfi_free(p->ctx, alive);
-    return ok ? WF_OK : WF_NO_MEMORY;
+    return status;
 }
