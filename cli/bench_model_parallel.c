@@ -13,7 +13,7 @@
 #define TUTORIAL_CUT   "layer3"
 #define QUICK_BATCH    40
 #define QUICK_IMAGE    96
-#define QUICK_SPLIT    4 /* smaller ones are left out */
+#define QUICK_SPLIT    5 /* smaller ones are left out */
 #define MAX_BATCH      4096
 #define MAX_SPLITS     64
 
