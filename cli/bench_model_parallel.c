@@ -6,6 +6,7 @@
 #include "experiment.h"
 #include "report.h"
 
+#include <sched.h>
 #include <string.h>
 
 #define TUTORIAL_BATCH 120
@@ -166,6 +167,15 @@ static exit_status finish(experiment *e) {
     return bad ? bad : experiment_plot(e, s.tutorial, TUTORIAL_CUT);
 }
 
+static void describe(const experiment *e) {
+    const options *o = &e->c->o;
+    cpu_set_t cores;
+    say(e->c, "%s: %d batches of %lld images, %lld x %lld; repeats: %d\n", o->model, ROW_BATCHES,
+        (long long)o->recipe.batch, (long long)o->image, (long long)o->image, e->n_repeats);
+    if (!sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) < 2)
+        say(e->c, "there is one core only: two devices take turns on it, and gain nothing\n");
+}
+
 exit_status run_bench_model_parallel(cli *c) {
     experiment e = {.c = c};
     exit_status bad = resolve(c);
@@ -175,9 +185,7 @@ exit_status run_bench_model_parallel(cli *c) {
     if (bad) return bad;
     interrupt_watch();
     e.n_repeats = (int)c->o.repeat;
-    say(c, "%s, batches of %lld images of %lld x %lld, %d times %d batches\n", c->o.model,
-        (long long)c->o.recipe.batch, (long long)c->o.image, (long long)c->o.image, e.n_repeats,
-        ROW_BATCHES);
+    describe(&e);
     wf_status status = experiment_draw(&e);
     if (status != WF_OK) bad = complain_of(c, status);
     progress_open(&e.bar, !c->o.quiet);

@@ -47,15 +47,16 @@ static void say_rank(const cli *c, const programs *all, int rank) {
     char n[TEXT_BYTES], peak[TEXT_BYTES], bound[TEXT_BYTES], state[TEXT_BYTES];
     say(c, "\nrank %d: %s parameters, %d instructions\n", rank,
         text_of_count(n, (double)r.n_parameters), r.n_instructions);
-    say(c, "  %-14s %12s %14s %14s %16s\n", "unit", "parameters", "forward FLOP", "backward FLOP",
-        "activations");
+    say(c, "  %-14s %12s %14s %14s %16s %12s\n", "unit", "parameters", "forward FLOP",
+        "backward FLOP", "activations", costs_text(p));
     for (int u = 0; u < r.n_units; u++) {
         wf_unit_summary s = wf_program_unit(p, rank, u);
         char params[TEXT_BYTES], forward[TEXT_BYTES], backward[TEXT_BYTES], kept[TEXT_BYTES];
-        say(c, "  %-14s %12s %14s %14s %16s\n", s.name,
+        say(c, "  %-14s %12s %14s %14s %16s %9.2f ms\n", s.name,
             text_of_count(params, (double)s.n_parameters), text_of_count(forward, s.forward_flops),
             text_of_count(backward, s.backward_flops),
-            text_of_bytes(kept, (double)s.activation_bytes));
+            text_of_bytes(kept, (double)s.activation_bytes),
+            (s.forward_us + s.backward_us + s.weight_us) / 1e3);
     }
     say(c, "  peak %s in unit %s; alive at once at most %s; parameters and state %s\n",
         text_of_bytes(peak, (double)r.peak_bytes), r.peak_unit,
@@ -68,11 +69,12 @@ static json_t *rank_json(const programs *all, int rank) {
     json_t *units = json_array();
     for (int u = 0; u < r.n_units; u++) {
         wf_unit_summary s = wf_program_unit(p, rank, u);
-        json_array_append_new(units,
-                              json_pack("{s:s, s:I, s:f, s:f, s:I}", "name", s.name, "parameters",
-                                        (json_int_t)s.n_parameters, "forward_flops",
-                                        s.forward_flops, "backward_flops", s.backward_flops,
-                                        "activation_bytes", (json_int_t)s.activation_bytes));
+        json_array_append_new(
+            units, json_pack("{s:s, s:I, s:f, s:f, s:I, s:f, s:f, s:f}", "name", s.name,
+                             "parameters", (json_int_t)s.n_parameters, "forward_flops",
+                             s.forward_flops, "backward_flops", s.backward_flops,
+                             "activation_bytes", (json_int_t)s.activation_bytes, "forward_us",
+                             s.forward_us, "backward_us", s.backward_us, "weight_us", s.weight_us));
     }
     return json_pack("{s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "parameters",
                      (json_int_t)r.n_parameters, "peak_bytes", (json_int_t)r.peak_bytes,
@@ -83,43 +85,20 @@ static json_t *rank_json(const programs *all, int rank) {
 
 /* ---- what would fit ---- */
 
-static size_t worst_peak(const wf_program *p) {
-    size_t worst = 0;
-    for (int r = 0; r < wf_program_n_ranks(p); r++) {
-        size_t peak = wf_program_rank(p, r).peak_bytes;
-        if (peak > worst) worst = peak;
-    }
-    return worst;
-}
-
-static bool plan_fits(const job *j, const char *text) {
-    wf_plan *plan;
-    wf_program *program;
-    if (wf_plan_parse(j->c->ctx, text, &plan) != WF_OK) return false;
-    wf_status status =
-        wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, plan, WF_PROGRAM_TRAIN, &program);
-    wf_plan_destroy(plan);
-    if (status != WF_OK) return false;
-    bool fits = worst_peak(program) <= j->c->o.device_memory;
-    wf_program_destroy(program);
-    return fits;
-}
-
-/* More microbatches, or the same recipe on more stages. */
+/* More microbatches, or other plans. */
 static json_t *find_fitting(const job *j, const wf_program *p) {
     json_t *found = json_array();
-    char text[TEXT_BYTES];
+    char text[TEXT_BYTES], *plans;
     int64_t micro = wf_program_micro_that_fits(p, j->c->o.device_memory);
     if (micro) {
         snprintf(text, sizeof text, "--micro %lld", (long long)micro);
         json_array_append_new(found, json_string(text));
     }
-    for (int pp = 2; pp <= 8 && wf_plan_n_ranks(j->plan) == 1; pp *= 2) {
-        snprintf(text, sizeof text, "pp=%d", pp);
-        if (!plan_fits(j, text)) continue;
-        json_array_append_new(found, json_string(text));
-        break;
-    }
+    if (wf_program_plans_that_fit(p, j->c->o.device_memory, &plans) != WF_OK) return found;
+    char *rest = plans;
+    for (char *plan; (plan = strtok_r(rest, " ", &rest));)
+        json_array_append_new(found, json_string(plan));
+    wf_text_free(j->c->ctx, plans);
     return found;
 }
 
@@ -165,10 +144,11 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         status = wf_program_fits(all->test[t], c->o.device_memory);
         if (status != WF_OK) fits = job_complain_of_eval(j, status, JOB_EVAL_ADVICE);
     }
-    json_t *report = json_pack("{s:s, s:s, s:o, s:o, s:b, s:o, s:f, s:I}", "weft", WEFT_VERSION,
-                               "plan", wf_plan_text(j->plan), "recipe", options_recipe(&c->o),
-                               "ranks", ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit,
-                               "flops", walk.flops, "sent_bytes", (json_int_t)walk.sent_bytes);
+    json_t *report =
+        json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:f, s:I}", "weft", WEFT_VERSION, "costs",
+                  costs_text(p), "plan", wf_plan_text(j->plan), "recipe", options_recipe(&c->o),
+                  "ranks", ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit, "flops",
+                  walk.flops, "sent_bytes", (json_int_t)walk.sent_bytes);
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
     exit_status drawn = timeline_plan(c, j->plan, p, report), written = report_write(c, report);

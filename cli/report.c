@@ -56,6 +56,10 @@ double record_min_ms(const record *r, size_t first) {
     return least;
 }
 
+const char *costs_text(const wf_program *program) {
+    return wf_costs_is_measured(wf_program_costs(program)) ? "measured" : "computed";
+}
+
 json_t *json_number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
@@ -82,6 +86,7 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
     json_object_set_new(report, "weft", json_string(WEFT_VERSION));
     json_object_set_new(report, "plan", json_string(wf_plan_text(j->plan)));
     json_object_set_new(report, "recipe", options_recipe(&j->c->o));
+    json_object_set_new(report, "costs", json_string(costs_text(wf_trainer_program(trainer))));
     json_object_set_new(report, "ranks", json_integer(n_ranks));
     json_object_set_new(report, "steps", json_integer((json_int_t)wf_trainer_n_steps(trainer)));
     json_object_set_new(report, "losses", losses);

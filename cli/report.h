@@ -23,6 +23,8 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
 
 /* A number, or null where it is none. */
 json_t *json_number(double value);
+/* "computed" or "measured". */
+const char *costs_text(const wf_program *program);
 /* Whether o->json can be written, before the work; leaves the file as it is. */
 exit_status report_check(const cli *c);
 /* Writes to o->json, if it was given, and releases the report; leaves no half of one. */

@@ -57,6 +57,13 @@ tested+=(--stem)
 # ---- recipe ----
 differs --batch "$mlp" "" "--batch 16"
 differs --micro "$mlp" "" "--micro 2"
+for command in "train --data synthetic --steps 1" "bench train --repeat 1" plan; do
+    gives --costs costs measured "$command --model mlp --image 6 --batch 8 --plan pp=2 --costs measured"
+    gives --costs costs computed "$command --model mlp --image 6 --batch 8 --plan pp=2"
+    [[ $(report $command --model mlp --image 6 --batch 8 --micro auto --plan pp=2 | field micro) =~ ^[2-8]$ ]] ||
+        fail "--micro auto of weft $command chooses no number of microbatches"
+done
+refuses --micro 2 "neither a whole number from 0 nor auto" "$mlp --micro many"
 differs --lanes "$mlp --batch 16 --micro 8" "" "--lanes 8"
 differs --seed "$mlp" "" "--seed 1"
 gives --threads threads 2 "$mlp --threads 2"

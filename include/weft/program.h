@@ -5,6 +5,7 @@
 #ifndef WEFT_PROGRAM_H
 #define WEFT_PROGRAM_H
 
+#include <weft/costs.h>
 #include <weft/model.h>
 #include <weft/plan.h>
 #include <weft/recipe.h>
@@ -20,6 +21,8 @@ typedef struct wf_unit_summary {
     double forward_flops;    /* of one microbatch */
     double backward_flops;   /* of one microbatch, both gradients */
     size_t activation_bytes; /* kept from forward to backward for one microbatch */
+    /* Of one microbatch, from the program's costs. */
+    double forward_us, backward_us, weight_us;
 } wf_unit_summary;
 
 typedef struct wf_rank_summary {
@@ -61,11 +64,17 @@ WF_API WF_NODISCARD wf_status wf_program_check(const wf_program *program);
 WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t memory_bytes);
 /* The smallest microbatch count above the program's whose peak fits; 0 if none does. */
 WF_API int64_t wf_program_micro_that_fits(const wf_program *program, size_t memory_bytes);
+/* Plans of the same recipe that fit: a schedule that holds less, or more stages. Separated by
+ * spaces, empty if none does; free with wf_text_free. */
+WF_API WF_NODISCARD wf_status wf_program_plans_that_fit(const wf_program *program,
+                                                        size_t memory_bytes, char **plans_out);
 
 WF_API int wf_program_n_ranks(const wf_program *program);
 WF_API wf_rank_summary wf_program_rank(const wf_program *program, int rank);
 WF_API wf_unit_summary wf_program_unit(const wf_program *program, int rank, int unit);
 WF_API const wf_recipe *wf_program_recipe(const wf_program *program); /* resolved */
+/* Of all its units, in order: those of the plan, or computed. Borrowed. */
+WF_API const wf_costs *wf_program_costs(const wf_program *program);
 
 /* Walks the program on the null device: shapes, bytes and FLOPs only. */
 WF_API WF_NODISCARD wf_status wf_program_walk(const wf_program *program, wf_walk *walk_out);

@@ -32,10 +32,10 @@ int wfi_recipe_n_states(const wf_recipe *recipe);
 wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);
 
 /* Which unit begins each stage: first_unit_out[pp + 1], the last one n_units.
- * `costs` are those of the graph's units. Errors: INVALID_ARG: more stages than units, an
- * unknown or disordered cut. */
+ * `costs` are those of the graph's units; a replica takes n_micro microbatches. Errors:
+ * INVALID_ARG: more stages than units, an unknown or disordered cut. */
 wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,
-                          int32_t *first_unit_out);
+                          int n_micro, int32_t *first_unit_out);
 
 /* The plan's costs, or computed ones; a copy that the caller destroys. Errors: INVALID_ARG:
  * they are of another model. */

@@ -1,5 +1,5 @@
 /* Which units form which pipeline stage: by the cuts given, or balanced by their costs. */
-#include "plan/plan.h"
+#include "plan/balance.h"
 
 #include <string.h>
 
@@ -47,44 +47,8 @@ static bool stages_marked(const wf_plan *plan, const wf_graph *g, int32_t *first
     return n == plan->pp;
 }
 
-/* Smallest possible heaviest stage, by dynamic programming over (stages, units). */
-static wf_status stages_balanced(const wf_plan *plan, const wf_costs *costs,
-                                 int32_t *first_unit_out) {
-    int32_t n = costs->n_units;
-    wf_context *ctx = plan->ctx;
-    int pp = plan->pp;
-    size_t row = (size_t)n + 1;
-    double *best = wfi_alloc(ctx, row * ((size_t)pp + 1), sizeof *best, "stages");
-    int32_t *from = wfi_alloc(ctx, row * ((size_t)pp + 1), sizeof *from, "stages");
-    wf_status status = best && from ? WF_OK : WF_NO_MEMORY;
-    if (status == WF_OK) {
-        for (size_t i = 0; i < row * ((size_t)pp + 1); i++) best[i] = 1e300;
-        best[0] = 0;
-        for (int s = 1; s <= pp; s++)
-            for (int32_t end = s; end <= n - (pp - s); end++) {
-                double sum = 0;
-                for (int32_t begin = end - 1; begin >= s - 1; begin--) {
-                    sum += costs->units[begin].forward_us + costs->units[begin].backward_weight_us;
-                    double before = best[(size_t)(s - 1) * row + (size_t)begin];
-                    double worst = before > sum ? before : sum;
-                    if (worst < best[(size_t)s * row + (size_t)end]) {
-                        best[(size_t)s * row + (size_t)end] = worst;
-                        from[(size_t)s * row + (size_t)end] = begin;
-                    }
-                }
-            }
-        for (int32_t s = pp, end = n; s > 0; s--) {
-            end = from[(size_t)s * row + (size_t)end];
-            first_unit_out[s - 1] = end;
-        }
-    }
-    wfi_free(ctx, best);
-    wfi_free(ctx, from);
-    return status;
-}
-
 wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,
-                          int32_t *first_unit_out) {
+                          int n_micro, int32_t *first_unit_out) {
     if (plan->pp > g->n_units)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: pp=%d stages, but the model has %d units; pp can be at most that",
@@ -94,7 +58,7 @@ wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs
     if (plan->cut && strcmp(plan->cut, WFI_CUT_BALANCED))
         return stages_by_cut(plan, g, first_unit_out);
     if (!plan->cut && stages_marked(plan, g, first_unit_out)) return WF_OK;
-    return stages_balanced(plan, costs, first_unit_out);
+    return wfi_balance(plan, costs, n_micro, first_unit_out);
 }
 
 wf_status wfi_plan_costs(const wf_plan *plan, const wf_graph *g, wf_costs **costs_out) {

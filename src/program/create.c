@@ -58,7 +58,8 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
     p->ranks = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *p->ranks, "ranks");
     if (!p->first_unit || !p->ranks) return WF_NO_MEMORY;
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
-    WF_TRY(wfi_plan_stages(plan, p->graph, p->costs, p->first_unit));
+    WF_TRY(wfi_plan_stages(plan, p->graph, p->costs, (int)wfi_program_micro_per_replica(p),
+                           p->first_unit));
     WF_TRY(wfi_program_copy_code(p, false, &p->code));
     return p->rest_graph ? wfi_program_copy_code(p, true, &p->rest_code) : WF_OK;
 }

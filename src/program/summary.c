@@ -1,9 +1,5 @@
-/* What a program will cost: parameters, FLOPs and bytes by rank and unit; whether it
- * fits, and what would.
- */
+/* What a program will cost: parameters, FLOPs and bytes by rank and unit. */
 #include "program/program.h"
-
-#include <stdio.h>
 
 int wf_program_n_ranks(const wf_program *p) {
     return p->n_ranks;
@@ -11,6 +7,10 @@ int wf_program_n_ranks(const wf_program *p) {
 
 const wf_recipe *wf_program_recipe(const wf_program *p) {
     return &p->recipe;
+}
+
+const wf_costs *wf_program_costs(const wf_program *p) {
+    return p->costs;
 }
 
 static int64_t count_parameters(const wf_graph *g, int32_t begin, int32_t end) {
@@ -43,7 +43,10 @@ wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
     const wfi_unit_code *code = &p->code->units[u];
     wf_unit_summary s = {.name = g->units[u].name,
                          .n_parameters = count_parameters(g, u, u + 1),
-                         .activation_bytes = code->stash_bytes + code->stash_w_bytes};
+                         .activation_bytes = code->stash_bytes + code->stash_w_bytes,
+                         .forward_us = p->costs->units[u].forward_us,
+                         .backward_us = p->costs->units[u].backward_us,
+                         .weight_us = p->costs->units[u].weight_us};
     for (int part = 0; part < WFI_N_PARTS; part++) {
         if (!code->part[part]) continue;
         double *flops = part == WFI_PART_F ? &s.forward_flops : &s.backward_flops;
@@ -57,44 +60,4 @@ wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
             s.activation_bytes += place->bytes;
     }
     return s;
-}
-
-int64_t wf_program_micro_that_fits(const wf_program *p, size_t memory_bytes) {
-    const wf_recipe *r = &p->recipe;
-    /* State does not depend on microbatches. */
-    for (int32_t k = 0; k < p->n_ranks; k++)
-        if (p->ranks[k].state_bytes > memory_bytes) return 0;
-    for (int64_t m = r->n_micro + 1; m <= r->batch && p->kind == WF_PROGRAM_TRAIN; m++) {
-        if (r->batch % m || m % r->n_lanes) continue;
-        wf_recipe more = *r;
-        more.n_micro = m;
-        wf_program *other;
-        if (wf_program_create(p->ctx, p->model, &more, p->plan, p->kind, &other) != WF_OK) continue;
-        size_t worst = 0;
-        for (int32_t k = 0; k < other->n_ranks; k++)
-            if (other->ranks[k].peak_bytes > worst) worst = other->ranks[k].peak_bytes;
-        wf_program_destroy(other);
-        if (worst <= memory_bytes) return m;
-    }
-    return 0;
-}
-
-wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
-    int32_t worst = 0;
-    for (int32_t r = 1; r < p->n_ranks; r++)
-        if (p->ranks[r].peak_bytes > p->ranks[worst].peak_bytes) worst = r;
-    size_t peak = p->ranks[worst].peak_bytes;
-    if (!memory_bytes || peak <= memory_bytes) return WF_OK;
-    char advice[160];
-    int64_t micro = wf_program_micro_that_fits(p, memory_bytes);
-    if (micro)
-        snprintf(advice, sizeof advice, "--micro %lld would fit", (long long)micro);
-    else
-        snprintf(advice, sizeof advice,
-                 "no microbatch count fits: parameters, buffers and optimizer state alone take %zu",
-                 p->ranks[worst].state_bytes);
-    return wfi_fail(
-        p->ctx, WF_DOES_NOT_FIT,
-        "rank %d needs %zu bytes, %zu more than the %zu given; the peak is in unit %s; %s", worst,
-        peak, peak - memory_bytes, memory_bytes, wf_program_rank(p, worst).peak_unit, advice);
 }
