@@ -68,10 +68,10 @@ static void too_small_a_cap(void **state) {
     config.device_memory_bytes = peak - 1;
     TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer),
                  WF_DOES_NOT_FIT, "1 more than the");
-    assert_non_null(strstr(wf_context_error(ctx), "--micro 2 would fit"));
+    assert_non_null(strstr(wf_context_error(ctx), "--micro 2 or the plan dp=1,pp=2"));
     config.device_memory_bytes = 1000;
     TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer),
-                 WF_DOES_NOT_FIT, "no microbatch count fits");
+                 WF_DOES_NOT_FIT, "neither more microbatches nor more stages");
     config.device_memory_bytes = peak;
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
     wf_trainer_destroy(trainer);
