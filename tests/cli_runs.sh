@@ -41,14 +41,16 @@ sed -n '/"recipe": {/,/}/p' "$folder/report.json" | sed '1s/.*/{/; $s/.*/}/' >"$
 [[ $(sha train --config "$folder/recipe.json" --steps 2) == $(field weights_sha256 <"$folder/report.json") ]] ||
     fail "the report's recipe gives another run"
 
-# ---- the last batch, of 4 samples, is no multiple of 8 microbatches: left out ----
+# ---- the last batch, of 24 samples: divided unevenly, or left out if some would be empty ----
 [[ $(report train --model mlp --data "$folder/images" --threads 1 --batch 40 --micro 8 --epochs 1 | field steps) == 2 ]] ||
     fail "64 samples in batches of 40: not 2 steps"
-[[ $(report train --model mlp --data "$folder/images" --threads 1 --batch 40 --micro 20 --epochs 1 | field steps) == 1 ]] ||
-    fail "24 samples in 20 microbatches: the batch was not left out"
+[[ $(report train --model mlp --data "$folder/images" --threads 1 --batch 40 --micro 20 --epochs 1 | field steps) == 2 ]] ||
+    fail "24 samples in 20 microbatches: not 2 steps"
+[[ $(report train --model mlp --data "$folder/images" --threads 1 --batch 40 --micro 30 --epochs 1 | field steps) == 1 ]] ||
+    fail "24 samples in 30 microbatches: the batch was not left out"
 
 # ---- a cosine's end counts the steps there are: here one, the last batch being left out ----
-[[ $(report train --model mlp --data "$folder/images" --threads 1 --batch 40 --micro 20 --epochs 1 --lr-schedule cosine | field lr_step) == 1 ]] ||
+[[ $(report train --model mlp --data "$folder/images" --threads 1 --batch 40 --micro 30 --epochs 1 --lr-schedule cosine | field lr_step) == 1 ]] ||
     fail "cosine: it ends after the last step"
 
 # ---- the log has what a checkpoint counts as done ----

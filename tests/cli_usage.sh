@@ -71,7 +71,7 @@ expect 1 "the loss of step" $mlp --lr 1e6 --steps 50
 
 # ---- it does not fit: 3, with what would ----
 expect 3 "would fit" plan --model resnet50 --batch 32 --threads 1 --device-memory 1GiB
-expect 3 "no microbatch count fits" $mlp --device-memory 1KiB
+expect 3 "neither more microbatches nor more stages" $mlp --device-memory 1KiB
 
 # ---- help, version, streams ----
 [[ $("$WEFT" --version) =~ ^weft\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version"

@@ -56,7 +56,7 @@ static void break_kernel(wf_trainer *t, int32_t rank, int32_t unit, wfi_part par
                          broken_kernel *b) {
     const wfi_executor *e = t->ready[0]->executor;
     wfi_kernel *kernel =
-        e->code[e->p->ranks[rank].replica]->units[unit].part[part]->steps[0].kernel;
+        e->code[2 * e->p->ranks[rank].replica]->units[unit].part[part]->steps[0].kernel;
     b->sound = kernel->impl;
     b->impl = *kernel->impl;
     b->impl.run = broken_run;
