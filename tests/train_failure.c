@@ -55,8 +55,8 @@ static wf_status broken_run(wfi_kernel *kernel, void *const operands[], void *sc
 static void break_kernel(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part,
                          broken_kernel *b) {
     const wfi_executor *e = t->ready[0]->executor;
-    wfi_kernel *kernel =
-        e->code[2 * e->p->ranks[rank].replica]->units[unit].part[part]->steps[0].kernel;
+    const wfi_code *code = e->code[2 * e->p->ranks[rank].replica];
+    wfi_kernel *kernel = code->units[unit].part[part]->steps[0].kernel;
     b->sound = kernel->impl;
     b->impl = *kernel->impl;
     b->impl.run = broken_run;
