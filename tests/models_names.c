@@ -55,7 +55,7 @@ static void resnet50(void **state) {
     assert_int_equal(c.n_params, 161);
     assert_int_equal(c.n_values, 25557032);
     assert_int_equal(c.n_buffers, 159);
-    assert_int_equal(c.n_units, 18); /* stem, 3 + 4 + 6 + 3 blocks, head */
+    assert_int_equal(c.n_units, 34); /* stem, two a block of 3 + 4 + 6 + 3, head */
     expect(g, "conv1.weight", WF_SHAPE(64, 3, 7, 7));
     expect(g, "bn1.running_var", WF_SHAPE(64));
     expect(g, "bn1.num_batches_tracked", WF_SCALAR);
@@ -67,7 +67,8 @@ static void resnet50(void **state) {
     expect(g, "fc.bias", WF_SHAPE(1000));
     assert_string_equal(g->units[0].name, "stem");
     assert_string_equal(g->units[1].name, "layer1.0");
-    assert_string_equal(g->units[17].name, "head");
+    assert_string_equal(g->units[2].name, "layer1.0.conv3");
+    assert_string_equal(g->units[33].name, "head");
     wf_graph_destroy(g);
     test_context_end(ctx);
 }

@@ -56,70 +56,6 @@ static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     return emit_segment(l, wfi_make(WFI_PACK, WFI_STREAM_COMPUTE, unit, 0, -1), pack, 0);
 }
 
-/* ---- values that cross units, stages or the host's border ---- */
-
-static bool reads(const wfi_segment *segment, wfi_block_kind kind, int32_t id) {
-    for (int32_t s = 0; s < segment->n_slots; s++)
-        if (segment->slots[s].kind == kind && segment->slots[s].id == id &&
-            segment->slots[s].access & WFI_READ)
-            return true;
-    return false;
-}
-
-static bool stage_reads(const wfi_lowering *l, int32_t stage, int32_t value) {
-    const wf_program *p = l->p;
-    for (int32_t u = p->first_unit[stage]; u < p->first_unit[stage + 1]; u++)
-        for (int part = 0; part < WFI_N_PARTS; part++) {
-            const wfi_segment *segment = p->code->units[u].part[part];
-            if (segment && reads(segment, WFI_BLOCK_VALUE, value)) return true;
-        }
-    return false;
-}
-
-/* What a segment needs and this rank does not compute: inputs are loaded, values of
- * other stages received; each once a microbatch. */
-static wf_status emit_arrivals(wfi_lowering *l, const wfi_segment *segment, int64_t micro) {
-    wf_program *p = l->p;
-    for (int32_t s = 0; s < segment->n_slots; s++) {
-        const wfi_slot *slot = &segment->slots[s];
-        bool is_input = slot->kind == WFI_BLOCK_INPUT;
-        if (!is_input && slot->kind != WFI_BLOCK_VALUE) continue;
-        if (!(slot->access & WFI_READ)) continue;
-        int32_t home = is_input ? l->stage : wfi_program_stage_of(p, p->code->place[slot->id].unit);
-        if (!is_input && home == l->stage) continue;
-        int32_t block;
-        int32_t n_before = p->n_blocks;
-        size_t bytes = wfi_program_code_of(p, micro)->place[slot->id].bytes;
-        WF_TRY(wfi_find_block(l, slot->kind, slot->id, 0, micro, bytes, &block));
-        if (p->n_blocks == n_before) continue; /* it is here already */
-        wfi_instruction i = wfi_make(is_input ? WFI_LOAD : WFI_RECEIVE,
-                                     is_input ? WFI_STREAM_COPY : WFI_STREAM_RECEIVE, segment->unit,
-                                     slot->id, micro);
-        if (!is_input) i.peer = wfi_program_rank_of(p, l->replica, home);
-        int32_t index;
-        WF_TRY(wfi_emit(l, i, 1, &index));
-        p->instructions[index].references[0] = (wfi_reference){block, 0, bytes, WFI_WRITE};
-        WF_TRY(wfi_depend_on_lookahead(l, index));
-    }
-    return WF_OK;
-}
-
-static wf_status emit_departures(wfi_lowering *l, const wfi_segment *segment, int64_t micro) {
-    wf_program *p = l->p;
-    for (int32_t s = 0; s < segment->n_slots; s++) {
-        const wfi_slot *slot = &segment->slots[s];
-        if (slot->kind != WFI_BLOCK_VALUE || !(slot->access & WFI_WRITE)) continue;
-        for (int32_t stage = 0; stage < p->n_stages; stage++) {
-            if (stage == l->stage || !stage_reads(l, stage, slot->id)) continue;
-            wfi_instruction i = wfi_make(WFI_SEND, WFI_STREAM_SEND, segment->unit, slot->id, micro);
-            i.peer = wfi_program_rank_of(p, l->replica, stage);
-            WF_TRY(wfi_emit_one(l, i, WFI_BLOCK_VALUE, slot->id, 0, micro,
-                                wfi_program_code_of(p, micro)->place[slot->id].bytes, WFI_READ));
-        }
-    }
-    return WF_OK;
-}
-
 /* ---- one action of the schedule ---- */
 
 static wf_status emit_folds(wfi_lowering *l, int32_t unit, int64_t lane, int depth) {
@@ -144,7 +80,7 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     wf_program *p = l->p;
     const wfi_segment *segment = wfi_program_code_of(p, micro)->units[unit].part[part];
     if (!segment) return WF_OK;
-    WF_TRY(emit_arrivals(l, segment, micro));
+    WF_TRY(wfi_lower_loads(l, segment, micro));
     WF_TRY(emit_pack(l, unit, part, micro));
     int64_t per_lane = p->recipe.n_micro / p->recipe.n_lanes;
     int64_t lane = micro / per_lane - l->replica * wfi_program_lanes_per_replica(p);
@@ -157,7 +93,7 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
         i.id = depth;
     }
     WF_TRY(emit_segment(l, i, segment, depth));
-    WF_TRY(emit_departures(l, segment, micro));
+    WF_TRY(wfi_lower_sends(l, segment, micro));
     if (sums && (micro + 1) % per_lane == 0) WF_TRY(emit_folds(l, unit, lane, depth));
     return WF_OK;
 }
@@ -170,6 +106,7 @@ static wf_status emit_action(wfi_lowering *l, const wfi_action *action) {
                                      [WFI_ACTION_W] = WFI_PART_W,
                                      [WFI_ACTION_BW] = WFI_PART_BW};
     int32_t begin = p->n_instructions;
+    WF_TRY(wfi_lower_receives(l, parts[action->kind], micro));
     for (int32_t k = 0; k < l->end_unit - l->first_unit; k++) {
         int32_t unit = action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
         WF_TRY(emit_part(l, unit, parts[action->kind], micro));
@@ -211,7 +148,7 @@ static wf_status add_state_blocks(wfi_lowering *l) {
                 const wfi_segment *segments[] = {p->code->units[k].part[part],
                                                  p->code->units[k].pack[part]};
                 for (int i = 0; i < 2; i++)
-                    borrowed |= segments[i] && reads(segments[i], WFI_BLOCK_PARAM, u);
+                    borrowed |= segments[i] && wfi_segment_reads(segments[i], WFI_BLOCK_PARAM, u);
             }
         const wfi_unit *unit = &g->units[u];
         if ((own || borrowed) && unit->param_bytes)
@@ -250,6 +187,7 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
         status = l.packed ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_free(p->ctx, l.packed);
         wfi_free(p->ctx, l.table);
+        wfi_free(p->ctx, l.arrivals);
     }
     return status;
 }

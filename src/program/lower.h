@@ -14,6 +14,9 @@ typedef struct wfi_lowering {
     bool *packed;   /* [n_units * 2 * WFI_N_PARTS] by wfi_packed_depth: the pack exists */
     int32_t *table; /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
+    int32_t *arrivals; /* [n_arrivals] values that the action at hand receives */
+    int32_t n_arrivals;
+    size_t arrival_capacity;
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
 
@@ -35,6 +38,13 @@ wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_k
 /* A transfer into memory may begin one action ahead of the one that needs it, not
  * earlier: otherwise every microbatch would want its buffers at the start. */
 wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction);
+
+/* cross.c: before a unit's segment, what it reads of the host's; before an action, what it
+ * reads of other stages'; after a segment, what other stages read of it. */
+wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
+wf_status wfi_lower_receives(wfi_lowering *l, wfi_part part, int64_t micro);
+wf_status wfi_lower_sends(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
+bool wfi_segment_reads(const wfi_segment *segment, wfi_block_kind kind, int32_t id);
 
 /* finish.c: what follows the microbatches. */
 wf_status wfi_lower_finish(wfi_lowering *l);

@@ -27,33 +27,37 @@ static wf_tensor stem(wf_tensor x, int is_small) {
     return is_small ? x : wf_max_pool(x, 3, 2, 1);
 }
 
-/* relu(f(x) + x), or relu(f(x) + projection of x) where the shapes differ */
-static wf_tensor block(wf_tensor x, const resnet *net, int64_t n_inner, int64_t stride) {
+/* relu(f(x) + x), or relu(f(x) + projection of x) where the shapes differ. It is cut before its
+ * last convolution, too: a whole block is too coarse a grain to balance stages with. */
+static wf_tensor block(wf_tensor x, const resnet *net, int64_t n_inner, int64_t stride,
+                       const char *last_unit) {
     int64_t n_in = wf_tensor_shape(x).dim[1];
     int64_t n_out = net->is_bottleneck ? n_inner * EXPANSION : n_inner;
     wf_tensor f;
     if (net->is_bottleneck) {
         f = wf_relu(conv_bn(x, "conv1", "bn1", n_inner, 1, 1));
         f = wf_relu(conv_bn(f, "conv2", "bn2", n_inner, 3, stride));
-        f = conv_bn(f, "conv3", "bn3", n_out, 1, 1);
+        f = conv_bn(wf_cut(f, last_unit), "conv3", "bn3", n_out, 1, 1);
     } else {
         f = wf_relu(conv_bn(x, "conv1", "bn1", n_inner, 3, stride));
-        f = conv_bn(f, "conv2", "bn2", n_out, 3, 1);
+        f = conv_bn(wf_cut(f, last_unit), "conv2", "bn2", n_out, 3, 1);
     }
     if (stride != 1 || n_in != n_out)
         x = conv_bn(x, "downsample.0", "downsample.1", n_out, 1, stride);
     return wf_relu(wf_add(f, x));
 }
 
-/* The units are "layer1.0", "layer1.1", ...: a plan's cut=layer3 means layer3.0. */
+/* The units are "layer1.0", "layer1.0.conv3", "layer1.1", ...: a plan's cut=layer3 means
+ * layer3.0. */
 static wf_tensor layer(wf_tensor x, const resnet *net, int i) {
-    char unit[32];
+    char unit[32], last_unit[48];
     wf_scope(x.graph, "layer%d", i + 1);
     for (int b = 0; b < net->n_blocks[i]; b++) {
         snprintf(unit, sizeof unit, "layer%d.%d", i + 1, b);
+        snprintf(last_unit, sizeof last_unit, "%s.conv%d", unit, net->is_bottleneck ? 3 : 2);
         x = wf_cut(x, unit);
         wf_scope(x.graph, "%d", b);
-        x = block(x, net, INT64_C(64) << i, b == 0 && i > 0 ? 2 : 1);
+        x = block(x, net, INT64_C(64) << i, b == 0 && i > 0 ? 2 : 1, last_unit);
         wf_scope_end(x.graph);
     }
     wf_scope_end(x.graph);
