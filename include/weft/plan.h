@@ -1,4 +1,5 @@
-/* The plan: where and when the work is done. It changes no number.
+/* The plan: where and when the work is done. It changes no number (unless order=free says
+ * that it may).
  *
  * Text form: comma-separated key=value, e.g. "dp=2,pp=2,schedule=1f1b,cut=layer3".
  *   dp=N         data-parallel replicas
@@ -7,6 +8,12 @@
  *                absent, the stages that the model marks (wf_next_stage), else balanced
  *   schedule=S   naive, gpipe, 1f1b (the default), zb1, zb2 or auto
  *   hold=N       auto: most microbatches that a stage may hold
+ *   allreduce=A  how gradients are summed over replicas: root, ring, tree, pairwise, direct or
+ *                auto (the default)
+ *   order=O      fixed (the default): over one tree, so that the bits are one rank's; free:
+ *                ring may rotate the order, the one way in which a plan changes numbers
+ *   bucket=SIZE  gradients that are summed together, such as 25MiB (4MiB by default)
+ *   overlap=on   sum while backward still runs (the default); off: after it
  */
 #ifndef WEFT_PLAN_H
 #define WEFT_PLAN_H

@@ -1,6 +1,6 @@
 /* Plan strings: "dp=2,pp=2,schedule=1f1b,cut=layer3". Input may be hostile: bounded,
  * every word is checked, every error says where. */
-#include "plan/plan.h"
+#include "plan/parse.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -8,12 +8,7 @@
 
 #define MAX_TEXT 4096
 
-typedef struct field {
-    const char *key, *value; /* into a scratch copy of the text */
-    int position;            /* of the key, counted from 1 */
-} field;
-
-static wf_status parse_axis(wf_plan *plan, const field *f, int *axis_out) {
+static wf_status parse_axis(wf_plan *plan, const wfi_plan_field *f, int *axis_out) {
     char *end;
     long n = isdigit((unsigned char)*f->value) ? strtol(f->value, &end, 10) : 0;
     if (n < 1 || n > WFI_MAX_AXIS || *end)
@@ -24,15 +19,15 @@ static wf_status parse_axis(wf_plan *plan, const field *f, int *axis_out) {
     return WF_OK;
 }
 
-static wf_status parse_dp(wf_plan *plan, const field *f) {
+static wf_status parse_dp(wf_plan *plan, const wfi_plan_field *f) {
     return parse_axis(plan, f, &plan->dp);
 }
 
-static wf_status parse_pp(wf_plan *plan, const field *f) {
+static wf_status parse_pp(wf_plan *plan, const wfi_plan_field *f) {
     return parse_axis(plan, f, &plan->pp);
 }
 
-static wf_status parse_schedule(wf_plan *plan, const field *f) {
+static wf_status parse_schedule(wf_plan *plan, const wfi_plan_field *f) {
     plan->schedule = wfi_schedule_find(f->value);
     if (plan->schedule) return WF_OK;
     wfi_text names;
@@ -48,7 +43,7 @@ static wf_status parse_schedule(wf_plan *plan, const field *f) {
     return status;
 }
 
-static wf_status parse_cut(wf_plan *plan, const field *f) {
+static wf_status parse_cut(wf_plan *plan, const wfi_plan_field *f) {
     if (!*f->value)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: cut= at position %d names no unit; write cut=A or cut=A+B",
@@ -57,20 +52,24 @@ static wf_status parse_cut(wf_plan *plan, const field *f) {
     return plan->cut ? WF_OK : WF_NO_MEMORY;
 }
 
-static wf_status parse_hold(wf_plan *plan, const field *f) {
+static wf_status parse_hold(wf_plan *plan, const wfi_plan_field *f) {
     return parse_axis(plan, f, &plan->hold);
 }
 
 static const struct {
     const char *key;
-    wf_status (*parse)(wf_plan *plan, const field *f);
+    wf_status (*parse)(wf_plan *plan, const wfi_plan_field *f);
 } keys[] = {{"dp", parse_dp},
             {"pp", parse_pp},
             {"schedule", parse_schedule},
             {"cut", parse_cut},
-            {"hold", parse_hold}};
+            {"hold", parse_hold},
+            {"allreduce", wfi_plan_parse_allreduce},
+            {"order", wfi_plan_parse_order},
+            {"bucket", wfi_plan_parse_bucket},
+            {"overlap", wfi_plan_parse_overlap}};
 
-static wf_status parse_field(wf_plan *plan, const field *f, unsigned *seen) {
+static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f, unsigned *seen) {
     for (unsigned k = 0; k < WFI_COUNT(keys); k++) {
         if (strcmp(keys[k].key, f->key)) continue;
         if (*seen & 1u << k)
@@ -79,10 +78,10 @@ static wf_status parse_field(wf_plan *plan, const field *f, unsigned *seen) {
         *seen |= 1u << k;
         return keys[k].parse(plan, f);
     }
-    return wfi_fail(
-        plan->ctx, WF_INVALID_ARG,
-        "plan: unknown key '%s' at position %d; the keys are dp, pp, schedule, cut, hold", f->key,
-        f->position);
+    return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                    "plan: unknown key '%s' at position %d; the keys are dp, pp, schedule, cut, "
+                    "hold, allreduce, order, bucket, overlap",
+                    f->key, f->position);
 }
 
 static wf_status parse_text(wf_plan *plan, char *scratch) {
@@ -92,7 +91,7 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
         bool more = *end == ',';
         *end = 0;
         char *equals = strchr(at, '=');
-        field f = {at, equals ? equals + 1 : "", (int)(at - scratch) + 1};
+        wfi_plan_field f = {at, equals ? equals + 1 : "", (int)(at - scratch) + 1};
         if (equals) *equals = 0;
         if (!equals || !*f.key || (more && !end[1]))
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
@@ -110,7 +109,7 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
                         "plan: hold=%d has no effect on schedule=%s, which needs what it needs; "
                         "schedule=auto heeds it",
                         plan->hold, plan->schedule->name);
-    return WF_OK;
+    return wfi_plan_check_reduction(plan);
 }
 
 static wf_status canonical_text(wf_plan *plan) {
@@ -119,6 +118,7 @@ static wf_status canonical_text(wf_plan *plan) {
     wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
+    wfi_plan_reduction_text(plan, &text);
     plan->text = text.data;
     return wfi_text_status(&text);
 }
@@ -139,6 +139,7 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
         plan->ctx = ctx;
         plan->dp = plan->pp = 1;
         plan->schedule = wfi_schedule_find("1f1b");
+        wfi_plan_default_reduction(plan);
         status = parse_text(plan, scratch);
     }
     if (status == WF_OK) status = canonical_text(plan);

@@ -3,6 +3,7 @@
 #define WFI_PLAN_H
 
 #include "graph/graph.h"
+#include "plan/allreduce/allreduce.h"
 #include "plan/costs.h"
 #include "plan/schedule/schedule.h"
 
@@ -19,10 +20,14 @@ struct wf_plan {
     wf_context *ctx;
     int dp, pp;
     const wfi_schedule *schedule;
-    int hold;        /* most microbatches a stage may hold, for auto; 0 = not given */
-    char *cut;       /* "A+B" as given, or NULL */
-    char *text;      /* canonical */
-    wf_costs *costs; /* NULL: computed from the graph */
+    int hold; /* most microbatches a stage may hold, for auto; 0 = not given */
+    const wfi_allreduce *allreduce;
+    size_t bucket_bytes; /* of gradients that are reduced together */
+    bool overlaps;       /* reductions begin while backward runs */
+    bool is_order_free;  /* sums over replicas may be made in another order than one rank's */
+    char *cut;           /* "A+B" as given, or NULL */
+    char *text;          /* canonical */
+    wf_costs *costs;     /* NULL: computed from the graph */
 };
 
 /* How many buffers of a parameter's size the optimizer keeps. */
@@ -30,6 +35,9 @@ int wfi_recipe_n_states(const wf_recipe *recipe);
 
 /* A copy that the caller destroys. */
 wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);
+
+/* Adds what is not by default in how gradients are summed: ",allreduce=tree,bucket=25MiB". */
+void wfi_plan_reduction_text(const wf_plan *plan, wfi_text *text);
 
 /* Which unit begins each stage: first_unit_out[pp + 1], the last one n_units.
  * `costs` are those of the graph's units; a replica takes n_micro microbatches. Errors:

@@ -1,0 +1,34 @@
+/* pairwise: each replica copies the others' raw parts of its slice beside each other, sums them
+ * in the tree's order, then collects the other slices. The bytes are the ring's, the order is
+ * fixed, and it needs no more of the memory between replicas than copies. */
+#include "plan/allreduce/allreduce.h"
+
+static int32_t n_phases(int32_t n) {
+    (void)n;
+    return 2;
+}
+
+/* To sum right after staging is safe: nobody else reads or writes this slice of ours. */
+static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
+    if (part->phase == 1) return wfi_reduce_collect(part, steps);
+    wfi_reduce_step step = {.kind = WFI_REDUCE_STAGE};
+    int32_t i = 0;
+    wfi_reduce_slice(part->n_elem, part->n, part->own, &step.begin, &step.end);
+    for (step.left = 0; step.left < part->n; step.left++)
+        if (step.left != part->own) i = wfi_reduce_push(steps, i, step);
+    step.kind = WFI_REDUCE_STAGED;
+    return wfi_reduce_push(steps, i, step);
+}
+
+static int64_t n_staged(int32_t n, int32_t own, int64_t n_elem) {
+    int64_t begin, end;
+    wfi_reduce_slice(n_elem, n, own, &begin, &end);
+    return (n - 1) * (end - begin);
+}
+
+const wfi_allreduce wfi_allreduce_pairwise = {
+    .name = "pairwise",
+    .n_phases = n_phases,
+    .steps = list_steps,
+    .n_staged = n_staged,
+};

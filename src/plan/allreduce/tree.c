@@ -1,0 +1,116 @@
+/* tree: recursive halving and doubling along the tree of lanes.
+ *
+ * The replicas are the leaves. In a subtree each replica holds one slice of the subtree's sum,
+ * a leaf all of its own gradient. Where two subtrees become one, every replica adds one slice of
+ * the left one's sum to that of the right one's, so the partial sums are the tree's own. Then the
+ * same way back: from a slice of the larger subtree's to one of the smaller.
+ *
+ * The slices of both sides are shuffled into each other (left, right, left, ...), so that of
+ * each pair one keeps the first half of what both hold, the other the second. It works for any
+ * number of replicas; where that is no power of two, slices overlap a neighbour's, too.
+ */
+#include "plan/allreduce/allreduce.h"
+#include "plan/lanes.h"
+
+/* Replicas `first` to first + n - 1. */
+typedef struct subtree {
+    int32_t first, n;
+} subtree;
+
+static subtree left_of(subtree t) {
+    return (subtree){t.first, (int32_t)wfi_lane_split(t.n)};
+}
+
+static subtree right_of(subtree t) {
+    int32_t n_left = (int32_t)wfi_lane_split(t.n);
+    return (subtree){t.first + n_left, t.n - n_left};
+}
+
+static bool has(subtree t, int32_t replica) {
+    return replica >= t.first && replica < t.first + t.n;
+}
+
+/* The subtree of that depth which the replica is in; a leaf if it lies higher. */
+static subtree subtree_at(int32_t n, int32_t replica, int32_t depth) {
+    subtree t = {0, n};
+    for (; depth > 0 && t.n > 1; depth--) t = has(left_of(t), replica) ? left_of(t) : right_of(t);
+    return t;
+}
+
+static int32_t depth_of(int32_t n) {
+    int32_t depth = 0;
+    for (; n > 1; n = (int32_t)wfi_lane_split(n)) depth++;
+    return depth;
+}
+
+/* Which of the t.n slices the replica holds, and who holds slice k. */
+static int32_t slice_of(subtree t, int32_t replica) {
+    if (t.n == 1) return 0;
+    bool is_left = has(left_of(t), replica);
+    return 2 * slice_of(is_left ? left_of(t) : right_of(t), replica) + !is_left;
+}
+
+static int32_t holder_of(subtree t, int32_t k) {
+    if (t.n == 1) return t.first;
+    return holder_of(k % 2 ? right_of(t) : left_of(t), k / 2);
+}
+
+static void range_of(subtree t, int32_t replica, int64_t n_elem, int64_t *begin_out,
+                     int64_t *end_out) {
+    wfi_reduce_slice(n_elem, t.n, slice_of(t, replica), begin_out, end_out);
+}
+
+/* Who holds element `at`, and in *end_out the end of that range, if it is before. */
+static int32_t holder_at(subtree t, int64_t n_elem, int64_t at, int64_t *end_out) {
+    int64_t begin, end = 0;
+    int32_t k = -1;
+    while (end <= at) wfi_reduce_slice(n_elem, t.n, ++k, &begin, &end);
+    *end_out = wfi_min_i64(*end_out, end);
+    return holder_of(t, k);
+}
+
+static int32_t halve(const wfi_reduce_part *part, int32_t depth, wfi_reduce_step *steps) {
+    subtree t = subtree_at(part->n, part->own, depth);
+    int64_t at, end;
+    int32_t n = 0;
+    if (t.n == 1) return 0;
+    for (range_of(t, part->own, part->n_elem, &at, &end); at < end; at = steps[n - 1].end) {
+        wfi_reduce_step add = {.kind = WFI_REDUCE_ADD, .begin = at, .end = end};
+        add.left = holder_at(left_of(t), part->n_elem, at, &add.end);
+        add.right = holder_at(right_of(t), part->n_elem, at, &add.end);
+        n = wfi_reduce_push(steps, n, add);
+    }
+    return n;
+}
+
+static int32_t redouble(const wfi_reduce_part *part, int32_t depth, wfi_reduce_step *steps) {
+    subtree from = subtree_at(part->n, part->own, depth);
+    subtree to = subtree_at(part->n, part->own, depth + 1);
+    int64_t at, end;
+    int32_t n = 0;
+    if (from.n == 1) return 0;
+    range_of(to, part->own, part->n_elem, &at, &end);
+    while (at < end) {
+        wfi_reduce_step copy = {.kind = WFI_REDUCE_COPY, .begin = at, .end = end};
+        copy.left = holder_at(from, part->n_elem, at, &copy.end);
+        if (copy.left != part->own) n = wfi_reduce_push(steps, n, copy);
+        at = copy.end;
+    }
+    return n;
+}
+
+static int32_t n_phases(int32_t n) {
+    return 2 * depth_of(n);
+}
+
+static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
+    int32_t depth = depth_of(part->n);
+    return part->phase < depth ? halve(part, depth - 1 - part->phase, steps)
+                               : redouble(part, part->phase - depth, steps);
+}
+
+const wfi_allreduce wfi_allreduce_tree = {
+    .name = "tree",
+    .n_phases = n_phases,
+    .steps = list_steps,
+};

@@ -1,0 +1,108 @@
+/* The keys of a plan that say how gradients are summed over its replicas. */
+#include "plan/parse.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+/* Large enough that a reduction takes longer than its streams take to wake up, small enough
+ * that the first ones are done early. */
+#define DEFAULT_BUCKET_BYTES ((size_t)4 << 20)
+/* More would not be wrong, only a slip of the pen. */
+#define MOST_BUCKET_BYTES ((size_t)1 << 40)
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} units[] = {{"TiB", (size_t)1 << 40}, /* the first that divides is how a size is written */
+             {"GiB", (size_t)1 << 30},
+             {"MiB", (size_t)1 << 20},
+             {"KiB", (size_t)1 << 10},
+             {"", 1},
+             {"B", 1},
+             {"KB", 1000},
+             {"MB", 1000000},
+             {"GB", 1000000000},
+             {"TB", 1000000000000}};
+
+void wfi_plan_default_reduction(wf_plan *plan) {
+    plan->allreduce = wfi_allreduce_find("auto");
+    plan->bucket_bytes = DEFAULT_BUCKET_BYTES;
+    plan->overlaps = true;
+}
+
+wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_plan_field *f) {
+    plan->allreduce = wfi_allreduce_find(f->value);
+    if (plan->allreduce) return WF_OK;
+    wfi_text names;
+    wfi_text_init(&names, plan->ctx);
+    for (int i = 0; wfi_allreduces[i]; i++)
+        wfi_text_add(&names, "%s%s", i ? ", " : "", wfi_allreduces[i]->name);
+    wf_status status = wfi_text_status(&names);
+    if (status == WF_OK)
+        status = wfi_fail(plan->ctx, WF_INVALID_ARG,
+                          "plan: there is no allreduce '%s' (position %d); there are %s", f->value,
+                          f->position, names.data);
+    wfi_free(plan->ctx, names.data);
+    return status;
+}
+
+/* One of two words. */
+static wf_status parse_choice(const wf_plan *plan, const wfi_plan_field *f, const char *no,
+                              const char *yes, bool *is_yes_out) {
+    *is_yes_out = !strcmp(f->value, yes);
+    if (*is_yes_out || !strcmp(f->value, no)) return WF_OK;
+    return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s='%s' at position %d; it takes %s or %s",
+                    f->key, f->value, f->position, no, yes);
+}
+
+wf_status wfi_plan_parse_order(wf_plan *plan, const wfi_plan_field *f) {
+    return parse_choice(plan, f, "fixed", "free", &plan->is_order_free);
+}
+
+wf_status wfi_plan_parse_overlap(wf_plan *plan, const wfi_plan_field *f) {
+    return parse_choice(plan, f, "off", "on", &plan->overlaps);
+}
+
+/* A whole number and a unit; 0 if it is none or too large. */
+static size_t read_size(const char *text) {
+    size_t n = 0;
+    for (; isdigit((unsigned char)*text); text++) {
+        n = 10 * n + (size_t)(*text - '0');
+        if (n > MOST_BUCKET_BYTES) return 0;
+    }
+    for (size_t u = 0; u < WFI_COUNT(units); u++)
+        if (!strcasecmp(units[u].name, text))
+            return n <= MOST_BUCKET_BYTES / units[u].bytes ? n * units[u].bytes : 0;
+    return 0;
+}
+
+wf_status wfi_plan_parse_bucket(wf_plan *plan, const wfi_plan_field *f) {
+    plan->bucket_bytes = read_size(f->value);
+    if (plan->bucket_bytes) return WF_OK;
+    return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                    "plan: bucket='%s' at position %d; it takes a size from 1 to 1TiB such as "
+                    "25MiB, 100MB or 4096 (bytes)",
+                    f->value, f->position);
+}
+
+wf_status wfi_plan_check_reduction(const wf_plan *plan) {
+    if (!plan->allreduce->rotates || plan->is_order_free || plan->dp <= 2) return WF_OK;
+    return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                    "plan: allreduce=%s sums in an order that rotates, so dp=%d would not give one "
+                    "rank's bits; add order=free to allow that, or choose allreduce=pairwise, "
+                    "which moves as many bytes",
+                    plan->allreduce->name, plan->dp);
+}
+
+void wfi_plan_reduction_text(const wf_plan *plan, wfi_text *text) {
+    if (plan->allreduce != wfi_allreduce_find("auto"))
+        wfi_text_add(text, ",allreduce=%s", plan->allreduce->name);
+    if (plan->is_order_free) wfi_text_add(text, ",order=free");
+    if (plan->bucket_bytes != DEFAULT_BUCKET_BYTES) {
+        int u = 0;
+        while (plan->bucket_bytes % units[u].bytes) u++;
+        wfi_text_add(text, ",bucket=%zu%s", plan->bucket_bytes / units[u].bytes, units[u].name);
+    }
+    if (!plan->overlaps) wfi_text_add(text, ",overlap=off");
+}
