@@ -32,12 +32,13 @@ typedef struct wf_rank_summary {
     size_t state_bytes;    /* parameters, buffers, optimizer state: live for ever */
     const char *peak_unit; /* at work in the worst moment */
     int n_units, n_instructions;
+    size_t sent_bytes, received_bytes; /* to and from other ranks, in one step */
 } wf_rank_summary;
 
 /* What walking the program without a device adds up to. */
 typedef struct wf_walk {
     double flops;      /* of all ranks, one step */
-    size_t sent_bytes; /* over all sends and reductions */
+    size_t sent_bytes; /* from rank to rank */
     int64_t n_instructions;
 } wf_walk;
 

@@ -7,7 +7,8 @@
  *    dependencies. This covers races and every reuse of memory.
  * 3. Interpreted with terms instead of numbers, every instruction reads what the
  *    ideal step has there, and the state ends as the ideal's: each microbatch
- *    passed each unit, each gradient was summed once and in the recipe's order.
+ *    passed each unit, each gradient was summed once and in the recipe's order (over
+ *    replicas in any, if the plan allows it).
  */
 #include "program/term.h"
 
@@ -217,17 +218,13 @@ static wf_status run_segment(checker *c, int32_t i) {
     return WF_OK;
 }
 
-static bool same_collective(const wfi_instruction *a, const wfi_instruction *b) {
-    return b->stream == WFI_STREAM_REDUCE && a->kind == b->kind && a->unit == b->unit;
-}
-
 /* Members of a collective stand side by side in the order. Returns how many. */
 static int32_t count_members(const checker *c, int32_t at) {
     const wf_program *p = c->p;
     const wfi_instruction *now = &p->instructions[p->order[at]];
     int32_t n = now->kind == WFI_GATHER_NORM ? p->n_stages : p->n_replicas, found = 0;
     while (found < n && at + found < p->n_instructions &&
-           same_collective(now, &p->instructions[p->order[at + found]]))
+           wfi_same_collective(p, now, &p->instructions[p->order[at + found]]))
         found++;
     return found;
 }
@@ -237,16 +234,19 @@ static void run_collective(checker *c, int32_t at, int32_t n) {
     const wfi_instruction *first = &p->instructions[p->order[at]];
     for (int32_t k = 0; k < first->n_references; k++) {
         wfi_term *leaves = c->scratch;
-        wfi_term whole = 0;
+        wfi_term whole = wfi_term_start(WFI_ALL_REDUCE, first->unit, 0); /* of what is staged */
+        bool sums = p->blocks[first->references[k].block].kind == WFI_BLOCK_GRADIENT;
         for (int32_t m = 0; m < n; m++) {
             const wfi_instruction *member = &p->instructions[p->order[at + m]];
             const wfi_reference *r = &member->references[k];
-            if (first->kind == WFI_ALL_REDUCE)
+            if (sums)
                 leaves[p->ranks[member->rank].replica] = c->term[r->block];
             else if (r->access & WFI_READ)
                 whole = c->term[r->block];
         }
-        if (first->kind == WFI_ALL_REDUCE) whole = wfi_term_tree(leaves, n);
+        if (sums)
+            whole =
+                wfi_program_rotates(p) ? wfi_term_any_order(leaves, n) : wfi_term_tree(leaves, n);
         for (int32_t m = 0; m < n; m++) {
             const wfi_reference *r = &p->instructions[p->order[at + m]].references[k];
             if (r->access & WFI_WRITE) write_term(c, r->block, whole);

@@ -1,20 +1,9 @@
-/* The end of a step: gradients are reduced, tied, measured and applied; statistics are
- * folded; the loss is reported. */
+/* The end of a step: the last gradients are reduced, all are tied, measured and applied;
+ * statistics are folded; the loss is reported. */
 #include "program/lower.h"
 
 static bool is_tied_owner(const wf_graph *g, const wfi_weight_gradient *w, int32_t unit) {
     return g->values[w->param].unit == unit && w->unit != unit;
-}
-
-static wf_status emit_reductions(wfi_lowering *l) {
-    wf_program *p = l->p;
-    for (int32_t u = l->end_unit - 1; u >= l->first_unit && p->n_replicas > 1; u--) {
-        size_t bytes = p->code->units[u].gradient_bytes;
-        if (!bytes) continue;
-        WF_TRY(wfi_emit_one(l, wfi_make(WFI_ALL_REDUCE, WFI_STREAM_REDUCE, u, 0, -1),
-                            WFI_BLOCK_GRADIENT, u, 0, -1, bytes, WFI_READ | WFI_WRITE));
-    }
-    return WF_OK;
 }
 
 /* A tied weight's other uses come to its owner, in ascending order of units. */
@@ -169,7 +158,7 @@ wf_status wfi_lower_report(wfi_lowering *l) {
 }
 
 wf_status wfi_lower_finish(wfi_lowering *l) {
-    WF_TRY(emit_reductions(l));
+    WF_TRY(wfi_lower_reductions(l));
     WF_TRY(emit_ties(l));
     WF_TRY(emit_norms(l));
     WF_TRY(emit_updates(l));

@@ -114,7 +114,8 @@ static wf_status run_microbatches(wfi_ideal *ideal) {
     return WF_OK;
 }
 
-/* The gradient of a unit: summed along each lane, then over the tree of lanes. */
+/* The gradient of a unit: summed along each lane, then over the tree of lanes. If the plan
+ * lets replicas be summed in any order, only over the subtrees that they own. */
 static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *lanes) {
     const wf_recipe *r = &ideal->p->recipe;
     int64_t per_lane = r->n_micro / r->n_lanes;
@@ -126,7 +127,10 @@ static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *lan
                 ? summand
                 : wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), *lane), summand);
     }
-    return wfi_term_tree(lanes, r->n_lanes);
+    if (!wfi_program_rotates(ideal->p)) return wfi_term_tree(lanes, r->n_lanes);
+    int64_t n_replicas = ideal->p->n_replicas, n_own = r->n_lanes / n_replicas;
+    for (int64_t k = 0; k < n_replicas; k++) lanes[k] = wfi_term_tree(lanes + k * n_own, n_own);
+    return wfi_term_any_order(lanes, n_replicas);
 }
 
 static void finish_step(wfi_ideal *ideal, wfi_term *gradient, wfi_term *norms, wfi_term *micro) {

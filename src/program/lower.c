@@ -95,7 +95,8 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     WF_TRY(emit_segment(l, i, segment, depth));
     WF_TRY(wfi_lower_sends(l, segment, micro));
     if (sums && (micro + 1) % per_lane == 0) WF_TRY(emit_folds(l, unit, lane, depth));
-    return WF_OK;
+    bool is_last = (micro + 1) % wfi_program_micro_per_replica(p) == 0;
+    return sums && is_last ? wfi_lower_finished(l, unit) : WF_OK;
 }
 
 static wf_status emit_action(wfi_lowering *l, const wfi_action *action) {
@@ -188,6 +189,7 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
         wfi_free(p->ctx, l.packed);
         wfi_free(p->ctx, l.table);
         wfi_free(p->ctx, l.arrivals);
+        wfi_free(p->ctx, l.finished);
     }
     return status;
 }

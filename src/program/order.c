@@ -37,6 +37,22 @@ static bool is_pair(const wfi_instruction *send, const wfi_instruction *receive,
                p->blocks[receive->references[0].block].kind;
 }
 
+bool wfi_same_collective(const wf_program *p, const wfi_instruction *a, const wfi_instruction *b) {
+    if (b->stream != WFI_STREAM_REDUCE || a->kind != b->kind || a->unit != b->unit ||
+        a->n_references != b->n_references)
+        return false;
+    for (int32_t k = 0; k < a->n_references; k++) {
+        const wfi_reference *r = &a->references[k], *s = &b->references[k];
+        const wfi_block *x = &p->blocks[r->block], *y = &p->blocks[s->block];
+        if (x->kind != y->kind || x->id != y->id || x->depth != y->depth || x->micro != y->micro)
+            return false;
+        /* Slices differ in size by a line. */
+        if (x->kind != WFI_BLOCK_STAGING && (r->offset != s->offset || r->bytes != s->bytes))
+            return false;
+    }
+    return true;
+}
+
 /* The instructions that run together with i, i included; 0 if not all are there yet. */
 static int32_t gather_group(const ordering *o, int32_t i, int32_t *group_out) {
     const wf_program *p = o->p;
@@ -64,8 +80,7 @@ static int32_t gather_group(const ordering *o, int32_t i, int32_t *group_out) {
         if (!member) continue;
         int32_t other = head(o, r, WFI_STREAM_REDUCE);
         if (other < 0 || !is_ready(o, other)) return 0;
-        const wfi_instruction *peer = &p->instructions[other];
-        if (peer->kind != now->kind || peer->unit != now->unit) return 0;
+        if (!wfi_same_collective(p, now, &p->instructions[other])) return 0;
         group_out[n++] = other;
     }
     return n;

@@ -35,6 +35,7 @@ typedef enum wfi_part { WFI_PART_F, WFI_PART_B, WFI_PART_W, WFI_PART_BW, WFI_N_P
     X(FRAME, "frame")     /* temporaries and scratchpads of one instruction */                     \
     X(STATS, "stats")     /* batch statistics of one microbatch */                                 \
     X(RECORD, "record")   /* loss and hits of one microbatch */                                    \
+    X(STAGING, "staging") /* what an all-reduce copies of other ranks' gradients */                \
     X(NORM, "norm")       /* sums of squares of gradients, by 1,024 elements */
 
 typedef enum wfi_block_kind {
@@ -146,7 +147,7 @@ const char *wfi_stream_name(wfi_stream stream);
     X(WEIGHT, "weight")     /* gradient of the unit's weights */                                   \
     X(BACKWARD_WEIGHT, "backward+weight")                                                          \
     X(FOLD, "fold")                 /* gradient depth d-1 += depth d */                            \
-    X(ALL_REDUCE, "all_reduce")     /* gradients of the unit over the replicas */                  \
+    X(ALL_REDUCE, "all_reduce")     /* gradients of some units over the replicas */                \
     X(TIE, "tie")                   /* owner's gradient += another use's */                        \
     X(NORM, "norm")                 /* sums of squares of the unit's gradient */                   \
     X(GATHER_NORM, "gather_norm")   /* of all stages */                                            \
@@ -205,6 +206,7 @@ typedef struct wfi_rank {
     int32_t *stream[WFI_N_STREAMS]; /* instruction indices */
     int32_t n_stream[WFI_N_STREAMS];
     size_t state_bytes, peak_bytes, bound_bytes;
+    size_t sent_bytes, received_bytes; /* in one step, to and from other ranks */
     int32_t peak_instruction;
 } wfi_rank;
 
@@ -257,6 +259,14 @@ static inline int64_t wfi_program_micro_per_replica(const wf_program *p) {
 static inline int64_t wfi_program_lanes_per_replica(const wf_program *p) {
     return p->recipe.n_lanes / p->n_replicas;
 }
+/* How many gradients an all-reduce sums: its references but the staging, which is the last. */
+static inline int32_t wfi_n_reduced(const wf_program *p, const wfi_instruction *now) {
+    return now->n_references - (p->plan->allreduce->n_staged != NULL);
+}
+/* Whether gradients are summed over replicas in another order than the recipe's tree. */
+static inline bool wfi_program_rotates(const wf_program *p) {
+    return p->plan->allreduce->rotates && p->n_replicas > 2;
+}
 #define WFI_NORM_BLOCK_ELEMENTS 1024
 /* Index of the first sum of squares of the unit, in units of one. */
 size_t wfi_norm_begin(const wf_graph *g, int32_t unit);
@@ -282,6 +292,11 @@ wf_status wfi_program_depend(wf_program *p);
 /* Fills clock and order. Errors: BUG: a deadlock; the sentence names who waits. */
 wf_status wfi_program_order(wf_program *p);
 wf_status wfi_program_place(wf_program *p);
+/* Bytes that each rank sends and receives. */
+wf_status wfi_program_count_traffic(wf_program *p);
+
+/* Whether b is a's part on another rank: they do the same to blocks of the same names. */
+bool wfi_same_collective(const wf_program *p, const wfi_instruction *a, const wfi_instruction *b);
 
 static inline bool wfi_happens_before(const wf_program *p, int32_t a, int32_t b) {
     const wfi_instruction *i = &p->instructions[a];
@@ -289,6 +304,8 @@ static inline bool wfi_happens_before(const wf_program *p, int32_t a, int32_t b)
                               (size_t)(i->rank * WFI_N_STREAMS + i->stream)] > i->position;
 }
 
+/* The units that it is about, joined by "+"; nothing if there are none. */
+void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *text);
 /* One instruction as text, without its newline. */
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
 

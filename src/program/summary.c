@@ -29,6 +29,8 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
                          .peak_bytes = r->peak_bytes,
                          .bound_bytes = r->bound_bytes,
                          .state_bytes = r->state_bytes,
+                         .sent_bytes = r->sent_bytes,
+                         .received_bytes = r->received_bytes,
                          .peak_unit = "",
                          .n_units = end - begin};
     for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];

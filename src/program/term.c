@@ -8,6 +8,12 @@ wfi_term wfi_term_tree(const wfi_term *leaves, int64_t n) {
     return wfi_term_fold(wfi_term_tree(leaves, left), wfi_term_tree(leaves + left, n - left));
 }
 
+wfi_term wfi_term_any_order(const wfi_term *leaves, int64_t n) {
+    uint64_t sum = 0;
+    for (int64_t k = 0; k < n; k++) sum += wfi_term_mix(leaves[k], WFI_TERM_ANY_ORDER);
+    return wfi_term_mix(wfi_term_start(WFI_TERM_ANY_ORDER, 0, n), sum);
+}
+
 void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term *in,
                       wfi_term *out) {
     wfi_term made = wfi_term_start((int)segment->part + (segment->is_pack ? 100 : 200),

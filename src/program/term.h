@@ -24,13 +24,15 @@ static inline wfi_term wfi_term_start(int what, int32_t id, int64_t micro) {
 }
 
 /* The kinds of terms that are no instruction's name. */
-enum { WFI_TERM_INITIAL = 1000, WFI_TERM_ADD, WFI_TERM_SLOT };
+enum { WFI_TERM_INITIAL = 1000, WFI_TERM_ADD, WFI_TERM_ANY_ORDER, WFI_TERM_SLOT };
 
 static inline wfi_term wfi_term_fold(wfi_term left, wfi_term right) {
     return wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_FOLD, 0, 0), left), right);
 }
 /* Sums `n` terms over the tree of lanes.h. */
 wfi_term wfi_term_tree(const wfi_term *leaves, int64_t n);
+/* The same for a sum that is made in some other order, the same on all ranks. */
+wfi_term wfi_term_any_order(const wfi_term *leaves, int64_t n);
 
 /* What a segment makes of the terms in its slots: `in` is read, `out` gets the term of
  * every slot that is written, and keeps the others. For GRADIENT it is the summand. */

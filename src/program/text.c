@@ -1,12 +1,20 @@
 /* The program as text: one instruction a line, as `weft plan --program` prints it. */
 #include "program/program.h"
 
+void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *text) {
+    const wf_graph *g = p->graph;
+    if (now->unit >= 0) wfi_text_add(text, "%s", g->units[now->unit].name);
+    for (int32_t k = 1; now->kind == WFI_ALL_REDUCE && k < wfi_n_reduced(p, now); k++)
+        wfi_text_add(text, "+%s", g->units[p->blocks[now->references[k].block].id].name);
+}
+
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
     const wfi_instruction *now = &p->instructions[i];
     const wf_graph *g = p->graph;
     wfi_text_add(text, "r%d %s.%d %s", now->rank, wfi_stream_name(now->stream), now->position,
                  wfi_instruction_kind_name(now->kind));
-    if (now->unit >= 0) wfi_text_add(text, " %s", g->units[now->unit].name);
+    if (now->unit >= 0) wfi_text_add(text, " ");
+    wfi_units_text(p, now, text);
     switch (now->kind) {
     case WFI_LOAD:
         wfi_text_add(text, " input=%s", g->values[now->id].name);
@@ -25,6 +33,9 @@ void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
         break;
     case WFI_PACK:
         wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward");
+        break;
+    case WFI_ALL_REDUCE:
+        wfi_text_add(text, " by=%s", p->plan->allreduce->name);
         break;
     case WFI_WEIGHT:
     case WFI_BACKWARD_WEIGHT:

@@ -55,12 +55,16 @@ static const char *unit_name(const naming *n, const wf_graph *g, int32_t unit) {
     return n->units[unit];
 }
 
-static const char *full_name(const naming *n, const wf_graph *g, wfi_instruction_kind kind,
-                             int32_t unit) {
-    const char **name = &n->names[(int)kind * (g->n_units + 1) + unit + 1];
-    if (!*name)
-        *name = wfi_pool_format(&n->t->pool, unit < 0 ? "%s" : "%s %s",
-                                wfi_instruction_kind_name(kind), unit_name(n, g, unit));
+/* A reduction of several units goes by the first, which is in no other. */
+static const char *full_name(const naming *n, const wf_program *p, const wfi_instruction *now) {
+    const char **name = &n->names[(int)now->kind * (p->graph->n_units + 1) + now->unit + 1];
+    if (*name) return *name;
+    wfi_text text;
+    wfi_text_init(&text, p->ctx);
+    wfi_text_add(&text, now->unit < 0 ? "%s" : "%s ", wfi_instruction_kind_name(now->kind));
+    wfi_units_text(p, now, &text);
+    if (wfi_text_status(&text) == WF_OK) *name = wfi_pool_format(&n->t->pool, "%s", text.data);
+    wfi_free(p->ctx, text.data);
     return *name;
 }
 
@@ -76,7 +80,7 @@ static wf_status fill(const wf_program *p, const double *begin_us, const double 
                 wf_span span = {.kind = span_kind(now->kind), .rank = r, .micro = now->micro};
                 span.stream = wfi_stream_name(now->stream);
                 span.unit = unit_name(n, p->graph, now->unit);
-                span.name = full_name(n, p->graph, now->kind, now->unit);
+                span.name = full_name(n, p, now);
                 span.begin_us = begin_us[i];
                 span.end_us = end_us[i];
                 if (!span.unit || !span.name) return WF_NO_MEMORY;

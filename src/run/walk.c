@@ -17,9 +17,6 @@ static wf_status count(void *self, void *argument) {
     const wfi_instruction *now = argument;
     w->total.n_instructions++;
     if (now->segment) w->total.flops += now->segment->flops;
-    bool sends = now->kind == WFI_SEND || now->stream == WFI_STREAM_REDUCE;
-    for (int32_t r = 0; r < now->n_references && sends; r++)
-        if (now->references[r].access & WFI_READ) w->total.sent_bytes += now->references[r].bytes;
     return WF_OK;
 }
 
@@ -44,6 +41,7 @@ static wf_status walk_all(walker *w) {
     }
     for (int32_t k = 0; k < p->n_instructions; k++)
         WF_TRY(walk_one(w, &p->instructions[p->order[k]]));
+    for (int32_t r = 0; r < p->n_ranks; r++) w->total.sent_bytes += p->ranks[r].sent_bytes;
     return WF_OK;
 }
 
