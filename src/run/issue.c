@@ -13,6 +13,26 @@ wf_status wfi_issue(wfi_executor *e, int32_t i, const wfi_work *work) {
     return wfi_stream_push(stream_of(e, i), work->run, e, (void *)(intptr_t)i);
 }
 
+wf_status wfi_issue_phase(wfi_executor *e, int32_t i, int32_t phase, const wfi_phase_work *work) {
+    intptr_t argument = (intptr_t)phase << 31 | i;
+    if (e->release) {
+        WF_TRY(wfi_release_task(e->release, i));
+        WF_TRY(work->touch(e, i, phase));
+    }
+    return wfi_stream_push(stream_of(e, i), work->run, e, (void *)argument);
+}
+
+wf_status wfi_issue_meet(wfi_executor *e, int32_t at) {
+    wfi_event here[WFI_MAX_RANKS];
+    const int32_t *group = e->p->order + at;
+    int32_t n = e->n_group[group[0]];
+    for (int32_t m = 0; m < n; m++) here[m] = wfi_issue_event(e, group[m]);
+    for (int32_t m = 0; m < n; m++)
+        for (int32_t k = 0; k < n; k++)
+            if (k != m) WF_TRY(wfi_issue_wait(e, group[m], here[k]));
+    return WF_OK;
+}
+
 wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event) {
     if (++e->n_waits == e->left_out_wait) return WF_OK;
     if (e->release) wfi_release_wait(e->release, i, event);

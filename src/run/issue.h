@@ -15,12 +15,32 @@ typedef struct wfi_work {
     wf_status (*touch)(const wfi_executor *e, int32_t i);
 } wfi_work;
 
+/* The same for one of several phases of an instruction. */
+typedef struct wfi_phase_work {
+    wfi_task run; /* with the executor, and instruction and phase as one argument */
+    wf_status (*touch)(const wfi_executor *e, int32_t i, int32_t phase);
+} wfi_phase_work;
+
+static inline int32_t wfi_argument_instruction(void *argument) {
+    return (int32_t)((intptr_t)argument & INT32_MAX);
+}
+static inline int32_t wfi_argument_phase(void *argument) {
+    return (int32_t)((intptr_t)argument >> 31);
+}
+
 /* Appends the work to the stream of instruction i. */
 wf_status wfi_issue(wfi_executor *e, int32_t i, const wfi_work *work);
+wf_status wfi_issue_phase(wfi_executor *e, int32_t i, int32_t phase, const wfi_phase_work *work);
 /* What the stream of instruction i runs from now on comes after the event. */
 wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event);
 /* What the stream of i runs from now on comes after the dependencies of `of`. */
 wf_status wfi_issue_depends(wfi_executor *e, int32_t i, int32_t of);
+/* What the ranks of the group at that place of the order are given from now on comes after
+ * all that any of them was given so far. */
+wf_status wfi_issue_meet(wfi_executor *e, int32_t at);
+/* reduce.c: the phases of the all-reduce at that place, from where all have met to where the
+ * last is under way. */
+wf_status wfi_issue_reduce(wfi_executor *e, int32_t at);
 /* The event of all that the stream of i was given so far. */
 wfi_event wfi_issue_event(const wfi_executor *e, int32_t i);
 
