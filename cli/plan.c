@@ -61,6 +61,9 @@ static void say_rank(const cli *c, const programs *all, int rank) {
     say(c, "  peak %s in unit %s; alive at once at most %s; parameters and state %s\n",
         text_of_bytes(peak, (double)r.peak_bytes), r.peak_unit,
         text_of_bytes(bound, (double)r.bound_bytes), text_of_bytes(state, (double)r.state_bytes));
+    if (wf_program_n_ranks(p) > 1)
+        say(c, "  sends %s and receives %s a step\n", text_of_bytes(peak, (double)r.sent_bytes),
+            text_of_bytes(bound, (double)r.received_bytes));
 }
 
 static json_t *rank_json(const programs *all, int rank) {
@@ -76,11 +79,12 @@ static json_t *rank_json(const programs *all, int rank) {
                              "activation_bytes", (json_int_t)s.activation_bytes, "forward_us",
                              s.forward_us, "backward_us", s.backward_us, "weight_us", s.weight_us));
     }
-    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "parameters",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "parameters",
                      (json_int_t)r.n_parameters, "peak_bytes", (json_int_t)r.peak_bytes,
                      "bound_bytes", (json_int_t)r.bound_bytes, "state_bytes",
-                     (json_int_t)r.state_bytes, "peak_unit", r.peak_unit, "instructions",
-                     r.n_instructions, "units", units);
+                     (json_int_t)r.state_bytes, "sent_bytes", (json_int_t)r.sent_bytes,
+                     "received_bytes", (json_int_t)r.received_bytes, "peak_unit", r.peak_unit,
+                     "instructions", r.n_instructions, "units", units);
 }
 
 /* ---- what would fit ---- */
