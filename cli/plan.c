@@ -45,6 +45,7 @@ static void say_rank(const cli *c, const programs *all, int rank) {
     const wf_program *p = all->step;
     wf_rank_summary r = summary_of(all, rank);
     char n[TEXT_BYTES], peak[TEXT_BYTES], bound[TEXT_BYTES], state[TEXT_BYTES];
+    char sent[TEXT_BYTES], received[TEXT_BYTES];
     say(c, "\nrank %d: %s parameters, %d instructions\n", rank,
         text_of_count(n, (double)r.n_parameters), r.n_instructions);
     say(c, "  %-14s %12s %14s %14s %16s %12s\n", "unit", "parameters", "forward FLOP",
@@ -62,8 +63,8 @@ static void say_rank(const cli *c, const programs *all, int rank) {
         text_of_bytes(peak, (double)r.peak_bytes), r.peak_unit,
         text_of_bytes(bound, (double)r.bound_bytes), text_of_bytes(state, (double)r.state_bytes));
     if (wf_program_n_ranks(p) > 1)
-        say(c, "  sends %s and receives %s a step\n", text_of_bytes(peak, (double)r.sent_bytes),
-            text_of_bytes(bound, (double)r.received_bytes));
+        say(c, "  sends %s and receives %s a step\n", text_of_bytes(sent, (double)r.sent_bytes),
+            text_of_bytes(received, (double)r.received_bytes));
 }
 
 static json_t *rank_json(const programs *all, int rank) {

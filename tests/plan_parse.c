@@ -3,6 +3,8 @@
 
 #include <weft/plan.h>
 
+#define PAIRWISE "dp=1,pp=1,schedule=1f1b,allreduce=pairwise,bucket="
+
 static void good(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -14,6 +16,19 @@ static void good(void **state) {
         {"dp=2", "dp=2,pp=1,schedule=1f1b", 2},
         {"pp=2,schedule=gpipe", "dp=1,pp=2,schedule=gpipe", 2},
         {"schedule=1f1b,pp=3,dp=4,cut=a+b", "dp=4,pp=3,schedule=1f1b,cut=a+b", 12},
+        {"allreduce=auto,order=fixed,bucket=4MiB,overlap=on", "dp=1,pp=1,schedule=1f1b", 1},
+        {"allreduce=direct", "dp=1,pp=1,schedule=1f1b,allreduce=direct", 1},
+        {"dp=2,allreduce=ring", "dp=2,pp=1,schedule=1f1b,allreduce=ring", 2},
+        {"allreduce=ring,order=free,dp=3", "dp=3,pp=1,schedule=1f1b,allreduce=ring,order=free", 3},
+        {"overlap=off,allreduce=root", "dp=1,pp=1,schedule=1f1b,allreduce=root,overlap=off", 1},
+        {"allreduce=tree,bucket=1", "dp=1,pp=1,schedule=1f1b,allreduce=tree,bucket=1", 1},
+        {"allreduce=pairwise,bucket=3kb", PAIRWISE "3000", 1},
+        {"allreduce=pairwise,bucket=25MiB", PAIRWISE "25MiB", 1},
+        {"allreduce=pairwise,bucket=100MB", PAIRWISE "100000000", 1},
+        {"allreduce=pairwise,bucket=2048", PAIRWISE "2KiB", 1},
+        {"allreduce=pairwise,bucket=512B", PAIRWISE "512", 1},
+        {"allreduce=pairwise,bucket=3gib", PAIRWISE "3GiB", 1},
+        {"allreduce=pairwise,bucket=1TiB", PAIRWISE "1TiB", 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wf_plan *plan, *again;
@@ -50,6 +65,23 @@ static void bad(void **state) {
         {"cut=layer3", "add pp=2"},
         {"pp=2,cut=", "names no unit"},
         {"dp=2\n", "is not text"},
+        {"dp=2,allreduce=nccl", "no allreduce 'nccl' (position 6); there are root, ring, tree, "},
+        {"allreduce=", "no allreduce ''"},
+        {"dp=3,allreduce=ring", "dp=3 would not give one rank's bits; add order=free"},
+        {"allreduce=ring,dp=4,order=fixed", "add order=free"},
+        {"order=any", "order='any' at position 1; it takes fixed or free"},
+        {"dp=2,overlap=yes", "overlap='yes' at position 6; it takes off or on"},
+        {"bucket=", "bucket='' at position 1; it takes a size from 1 to 1TiB"},
+        {"bucket=0", "bucket='0'"},
+        {"bucket=-1", "bucket='-1'"},
+        {"bucket=1.5MiB", "bucket='1.5MiB'"},
+        {"bucket=MiB", "bucket='MiB'"},
+        {"bucket=4 MiB", "bucket='4 MiB'"},
+        {"bucket=4MiBs", "bucket='4MiBs'"},
+        {"bucket=2TiB", "bucket='2TiB'"},
+        {"bucket=1025GiB", "bucket='1025GiB'"},
+        {"bucket=18446744073709551617", "such as 25MiB"},
+        {"bucket=1,bucket=2", "given twice"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wf_plan *plan;

@@ -14,6 +14,7 @@ static const struct {
     {"", 4},
     {"schedule=gpipe", 2},
     {"dp=2", 4},
+    {"dp=2,allreduce=pairwise,bucket=400", 2},
     {"pp=2", 2},
     {"pp=3,schedule=gpipe", 2},
     {"dp=2,pp=2", 2},

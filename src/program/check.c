@@ -229,24 +229,29 @@ static int32_t count_members(const checker *c, int32_t at) {
     return found;
 }
 
+/* What reference k of the n members holds when the collective is through. */
+static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t k) {
+    const wf_program *p = c->p;
+    const wfi_instruction *first = &p->instructions[p->order[at]];
+    wfi_block_kind kind = p->blocks[first->references[k].block].kind;
+    wfi_term *leaves = c->scratch, whole = 0;
+    for (int32_t m = 0; m < n; m++) {
+        const wfi_instruction *member = &p->instructions[p->order[at + m]];
+        const wfi_reference *r = &member->references[k];
+        if (first->kind == WFI_ALL_REDUCE)
+            leaves[p->ranks[member->rank].replica] = c->term[r->block];
+        if (r->access & WFI_READ) whole = c->term[r->block];
+    }
+    if (kind == WFI_BLOCK_STAGING) return wfi_term_start(WFI_ALL_REDUCE, first->unit, 0);
+    if (first->kind != WFI_ALL_REDUCE) return whole;
+    return wfi_program_rotates(p) ? wfi_term_any_order(leaves, n) : wfi_term_tree(leaves, n);
+}
+
 static void run_collective(checker *c, int32_t at, int32_t n) {
     const wf_program *p = c->p;
     const wfi_instruction *first = &p->instructions[p->order[at]];
     for (int32_t k = 0; k < first->n_references; k++) {
-        wfi_term *leaves = c->scratch;
-        wfi_term whole = wfi_term_start(WFI_ALL_REDUCE, first->unit, 0); /* of what is staged */
-        bool sums = p->blocks[first->references[k].block].kind == WFI_BLOCK_GRADIENT;
-        for (int32_t m = 0; m < n; m++) {
-            const wfi_instruction *member = &p->instructions[p->order[at + m]];
-            const wfi_reference *r = &member->references[k];
-            if (sums)
-                leaves[p->ranks[member->rank].replica] = c->term[r->block];
-            else if (r->access & WFI_READ)
-                whole = c->term[r->block];
-        }
-        if (sums)
-            whole =
-                wfi_program_rotates(p) ? wfi_term_any_order(leaves, n) : wfi_term_tree(leaves, n);
+        wfi_term whole = collective_term(c, at, n, k);
         for (int32_t m = 0; m < n; m++) {
             const wfi_reference *r = &p->instructions[p->order[at + m]].references[k];
             if (r->access & WFI_WRITE) write_term(c, r->block, whole);

@@ -1,0 +1,162 @@
+/* The algorithms of an all-reduce, as lists of steps and without a device: for any number of
+ * replicas and elements everybody ends with the sum, made in the order of the tree; in no phase
+ * does a replica read what another writes; and the bytes are those that the algorithm is known for.
+ */
+#include "plan/allreduce/allreduce.h"
+#include "program/term.h"
+#include "test.h"
+
+#define MOST_REPLICAS 33
+#define MOST_ELEMENTS 2112
+
+/* What one element of one replica's gradient holds: a term, and whose parts are in it. */
+typedef struct element {
+    wfi_term term;
+    uint64_t parts;
+} element;
+
+typedef struct machine {
+    const wfi_allreduce *how;
+    int32_t n;
+    int64_t n_elem;
+    element own[MOST_REPLICAS][MOST_ELEMENTS];
+    element staged[MOST_REPLICAS][MOST_ELEMENTS]; /* of the replica at work */
+    int32_t writer[MOST_REPLICAS][MOST_ELEMENTS]; /* in this phase, -1 = nobody */
+    int64_t n_received[MOST_REPLICAS], n_sent[MOST_REPLICAS], n_staged;
+} machine;
+
+static machine m; /* large */
+
+static element add(element left, element right) {
+    assert_int_equal(left.parts & right.parts, 0); /* nothing is summed twice */
+    return (element){wfi_term_fold(left.term, right.term), left.parts | right.parts};
+}
+
+static element sum_tree(const element *leaves, int32_t n) {
+    wfi_term terms[MOST_REPLICAS];
+    element sum = {0, 0};
+    for (int32_t k = 0; k < n; k++) {
+        terms[k] = leaves[k].term;
+        assert_int_equal(sum.parts & leaves[k].parts, 0);
+        sum.parts |= leaves[k].parts;
+    }
+    sum.term = wfi_term_tree(terms, n);
+    return sum;
+}
+
+static element from(int32_t reader, int32_t replica, int64_t at) {
+    if (replica != reader) {
+        m.n_received[reader]++;
+        m.n_sent[replica]++;
+        if (m.writer[replica][at] >= 0)
+            fail_msg("%s, %d replicas: %d reads what %d writes in the same phase", m.how->name, m.n,
+                     reader, replica);
+    }
+    return m.own[replica][at];
+}
+
+static element run_step(int32_t own, const wfi_reduce_step *step, int64_t at) {
+    element leaves[MOST_REPLICAS];
+    switch (step->kind) {
+    case WFI_REDUCE_SUM:
+        for (int32_t k = 0; k < m.n; k++) leaves[k] = from(own, k, at);
+        return sum_tree(leaves, m.n);
+    case WFI_REDUCE_ADD:
+        return add(from(own, step->left, at), from(own, step->right, at));
+    case WFI_REDUCE_STAGE:
+        m.staged[step->left][at] = from(own, step->left, at);
+        m.n_staged++;
+        return m.own[own][at];
+    case WFI_REDUCE_STAGED:
+        for (int32_t k = 0; k < m.n; k++) leaves[k] = k == own ? m.own[own][at] : m.staged[k][at];
+        return sum_tree(leaves, m.n);
+    case WFI_REDUCE_COPY:
+        break;
+    }
+    return from(own, step->left, at);
+}
+
+/* Twice: marks what is written, then does it. A value is read before or after, never both:
+ * nobody reads what is marked by another. */
+static void run_phase(int32_t phase) {
+    wfi_reduce_step steps[MOST_REPLICAS + 1];
+    memset(m.writer, -1, sizeof m.writer);
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t own = 0; own < m.n; own++) {
+            wfi_reduce_part part = {m.n, own, phase, m.n_elem};
+            int32_t n_steps = m.how->steps(&part, steps);
+            assert_in_range(n_steps, 0, m.n);
+            m.n_staged = 0;
+            for (int32_t k = 0; k < n_steps; k++) {
+                assert_true(steps[k].begin < steps[k].end && steps[k].begin % 16 == 0);
+                assert_true(steps[k].begin >= 0 && steps[k].end <= m.n_elem);
+                for (int64_t at = steps[k].begin; at < steps[k].end; at++) {
+                    if (pass)
+                        m.own[own][at] = run_step(own, &steps[k], at);
+                    else if (steps[k].kind != WFI_REDUCE_STAGE)
+                        m.writer[own][at] = own;
+                }
+            }
+            if (pass && phase == 0 && m.how->n_staged)
+                assert_int_equal(m.n_staged, m.how->n_staged(m.n, own, m.n_elem));
+        }
+}
+
+static void run(const wfi_allreduce *how, int32_t n, int64_t n_elem) {
+    memset(&m, 0, sizeof m);
+    m.how = how;
+    m.n = n;
+    m.n_elem = n_elem;
+    wfi_term leaves[MOST_REPLICAS];
+    for (int32_t k = 0; k < n; k++) {
+        leaves[k] = wfi_term_start(WFI_TERM_INITIAL, k, 0);
+        for (int64_t at = 0; at < n_elem; at++) m.own[k][at] = (element){leaves[k], 1ull << k};
+    }
+    for (int32_t phase = 0; phase < how->n_phases(n); phase++) run_phase(phase);
+    for (int32_t k = 0; k < n; k++)
+        for (int64_t at = 0; at < n_elem; at++) {
+            assert_true(m.own[k][at].parts == (1ull << n) - 1);
+            assert_true(m.own[k][at].term == m.own[0][at].term);
+            /* a + b = b + a, so the ring of two is right, too; here it would be another term. */
+            if (!how->rotates && m.own[k][at].term != wfi_term_tree(leaves, n))
+                fail_msg("%s sums element %d of %d in another order", how->name, (int)at, n);
+        }
+}
+
+static void everybody_has_the_sum(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {0, 1, 16, 17, 100, 500, 1056};
+    for (int i = 0; wfi_allreduces[i]; i++)
+        for (int32_t n = 2; n <= MOST_REPLICAS; n = n < 9 ? n + 1 : 2 * n - 1)
+            for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+                run(wfi_allreduces[i], n, sizes[k]);
+}
+
+/* Where slices are even: ring, tree, pairwise and direct move (n - 1) / n of the gradient twice
+ * over each rank's wire; at the root all of it passes n - 1 times. */
+static void bytes_are_known(void **state) {
+    (void)state;
+    const int64_t n_elem = 960;
+    for (int i = 0; wfi_allreduces[i]; i++)
+        for (int32_t n = 2; n <= 8; n++) {
+            const wfi_allreduce *how = wfi_allreduces[i];
+            bool is_root = !strcmp(how->name, "root"), is_tree = !strcmp(how->name, "tree");
+            if (n == 7 || (is_tree && (n & (n - 1)))) continue; /* uneven */
+            run(how, n, n_elem);
+            for (int32_t k = 0; k < n; k++) {
+                int64_t want = 2 * (n - 1) * n_elem / n;
+                if (is_root) want = k == 0 ? (n - 1) * n_elem : n_elem;
+                if (m.n_received[k] != want || m.n_sent[k] != want)
+                    fail_msg("%s, replica %d of %d: %d received, %d sent, not %d", how->name, k, n,
+                             (int)m.n_received[k], (int)m.n_sent[k], (int)want);
+            }
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everybody_has_the_sum),
+        cmocka_unit_test(bytes_are_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,216 @@
+/* Reductions as the program has them: in buckets, begun while backward runs, with the bytes that
+ * each rank sends and receives; and what the check says if ranks disagree.
+ */
+#include "broken_program.h"
+
+#include <weft/timeline.h>
+
+/* The all-reduces of a rank, in the order of its stream. */
+typedef struct reductions {
+    const wfi_instruction *list[16];
+    int n;
+} reductions;
+
+static reductions reductions_of(const wf_program *p, int32_t rank) {
+    reductions r = {.n = 0};
+    for (int32_t k = 0; k < p->ranks[rank].n_stream[WFI_STREAM_REDUCE]; k++) {
+        const wfi_instruction *now = &p->instructions[p->ranks[rank].stream[WFI_STREAM_REDUCE][k]];
+        if (now->kind != WFI_ALL_REDUCE) continue;
+        assert_true(r.n < 16);
+        r.list[r.n++] = now;
+    }
+    return r;
+}
+
+static int32_t unit_of(const wf_program *p, const wfi_instruction *now, int32_t k) {
+    return p->blocks[now->references[k].block].id;
+}
+
+/* ---- buckets ---- */
+
+/* Every unit once, from the last to the first; a bucket is closed when it is full, or when a
+ * unit comes that would fill one alone. */
+static void check_buckets(const wf_program *p, size_t limit, int32_t rank) {
+    reductions r = reductions_of(p, rank);
+    int32_t next = p->first_unit[p->ranks[rank].stage + 1] - 1;
+    for (int i = 0; i < r.n; i++) {
+        size_t bytes = 0, last = 0;
+        assert_int_equal(unit_of(p, r.list[i], 0), r.list[i]->unit);
+        for (int32_t k = 0; k < wfi_n_reduced(p, r.list[i]); k++) {
+            assert_true(bytes < limit);
+            assert_int_equal(unit_of(p, r.list[i], k), next--);
+            bytes += last = r.list[i]->references[k].bytes;
+        }
+        assert_true(last < limit || last == bytes);
+        if (bytes >= limit || i + 1 == r.n) continue;
+        assert_true(r.list[i + 1]->references[0].bytes >= limit);
+    }
+    assert_int_equal(next, p->first_unit[p->ranks[rank].stage] - 1);
+}
+
+static void units_share_buckets(void **state) {
+    (void)state;
+    static const char *const grids[] = {"dp=2", "dp=2,pp=2,schedule=zb1", "dp=4,pp=3"};
+    static const char *const hows[] = {"direct", "pairwise,overlap=off", "tree"};
+    static const size_t limits[] = {1, 256, 400, 600, 1000, 1 << 20};
+    for (size_t g = 0; g < 3; g++)
+        for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
+            char plan[96];
+            wf_context *ctx = test_context();
+            snprintf(plan, sizeof plan, "%s,allreduce=%s,bucket=%zu", grids[g], hows[(g + k) % 3],
+                     limits[k]);
+            wf_program *p = make_program(ctx, plan, 4);
+            for (int32_t r = 0; r < p->n_ranks; r++) check_buckets(p, limits[k], r);
+            int n = reductions_of(p, 0).n;
+            if (limits[k] == 1) assert_int_equal(n, p->first_unit[1]);
+            if (limits[k] == 1 << 20) assert_int_equal(n, 1);
+            wf_program_destroy(p);
+            test_context_end(ctx);
+        }
+}
+
+static void buckets_in_the_text(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = make_program(ctx, "dp=2,allreduce=tree", 2);
+    char *text;
+    TEST_OK(ctx, wf_program_text(p, &text));
+    assert_non_null(strstr(text, "all_reduce late+middle+input by=tree"));
+    wf_text_free(ctx, text);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+/* ---- overlap ---- */
+
+/* The first begin of a reduction and the last end of a backward on that rank, simulated. */
+static void find_instants(const wf_timeline *t, int rank, double *reduce_out, double *back_out) {
+    *reduce_out = wf_timeline_step_us(t);
+    *back_out = 0;
+    for (int i = 0; i < wf_timeline_n_spans(t); i++) {
+        wf_span span = wf_timeline_span(t, i);
+        bool is_back = span.kind == WF_SPAN_BACKWARD || span.kind == WF_SPAN_WEIGHT ||
+                       span.kind == WF_SPAN_BACKWARD_WEIGHT;
+        if (span.rank != rank) continue;
+        if (is_back && span.end_us > *back_out) *back_out = span.end_us;
+        if (span.kind == WF_SPAN_REDUCE && span.begin_us < *reduce_out) *reduce_out = span.begin_us;
+    }
+}
+
+static void reductions_overlap(void **state) {
+    (void)state;
+    static const char *const grids[] = {"dp=2", "dp=4", "dp=2,pp=2", "dp=2,pp=2,schedule=zb2"};
+    for (int g = 0; g < 4; g++)
+        for (int overlaps = 0; overlaps < 2; overlaps++) {
+            char plan[96];
+            wf_context *ctx = test_context();
+            wf_timeline *t;
+            snprintf(plan, sizeof plan, "%s,bucket=1,overlap=%s", grids[g],
+                     overlaps ? "on" : "off");
+            wf_program *p = make_program(ctx, plan, 4);
+            TEST_OK(ctx, wf_program_simulate(p, NULL, &t));
+            for (int r = 0; r < p->n_ranks; r++) {
+                double reduce, back;
+                find_instants(t, r, &reduce, &back);
+                bool has_two = reductions_of(p, r).n > 1;
+                if (has_two && (reduce < back) != overlaps)
+                    fail_msg("plan '%s', rank %d: the first reduction begins at %g us, the last "
+                             "backward ends at %g us",
+                             plan, r, reduce, back);
+            }
+            wf_timeline_destroy(t);
+            wf_program_destroy(p);
+            test_context_end(ctx);
+        }
+}
+
+/* ---- bytes ---- */
+
+static void bytes_add_up(void **state) {
+    (void)state;
+    static const char *const plans[] = {
+        "dp=4,allreduce=root", "dp=4,allreduce=direct",          "dp=4,allreduce=tree",
+        "dp=4,pp=2",           "dp=4,allreduce=ring,order=free", "dp=4,allreduce=pairwise"};
+    size_t root[2] = {0, 0};
+    for (int k = 0; k < 6; k++) {
+        wf_context *ctx = test_context();
+        wf_program *p = make_program(ctx, plans[k], 4);
+        wf_walk walk;
+        TEST_OK(ctx, wf_program_walk(p, &walk));
+        size_t sent = 0, received = 0;
+        for (int r = 0; r < p->n_ranks; r++) {
+            wf_rank_summary s = wf_program_rank(p, r);
+            sent += s.sent_bytes;
+            received += s.received_bytes;
+            if (k == 0 && r < 2) root[r] = s.sent_bytes;
+        }
+        assert_true(sent > 0);
+        assert_int_equal(sent, received);
+        assert_int_equal(sent, walk.sent_bytes);
+        wf_program_destroy(p);
+        test_context_end(ctx);
+    }
+    assert_true(root[0] > 2 * root[1]); /* hot, as the parameter device is */
+}
+
+/* ---- disagreement ---- */
+
+static bool swap_units(breaker *b, wfi_instruction *now, wfi_reference *spare) {
+    if (wfi_n_reduced(b->p, now) < 2) return false;
+    memcpy(spare, now->references, (size_t)now->n_references * sizeof *spare);
+    spare[0] = now->references[1];
+    spare[1] = now->references[0];
+    now->references = spare;
+    return true;
+}
+
+static bool lose_unit(breaker *b, wfi_instruction *now, wfi_reference *spare) {
+    if (wfi_n_reduced(b->p, now) < 2) return false;
+    memcpy(spare, now->references, (size_t)now->n_references * sizeof *spare);
+    spare[now->n_references - 2] = spare[now->n_references - 1];
+    now->n_references--;
+    now->references = spare;
+    return true;
+}
+
+static bool lose_bytes(breaker *b, wfi_instruction *now, wfi_reference *spare) {
+    (void)b;
+    memcpy(spare, now->references, (size_t)now->n_references * sizeof *spare);
+    spare[0].bytes -= 64;
+    now->references = spare;
+    return true;
+}
+
+/* One replica's bucket is another than the others'. */
+static void ranks_disagree(void **state) {
+    (void)state;
+    bool (*const breaks[])(breaker *, wfi_instruction *, wfi_reference *) = {swap_units, lose_unit,
+                                                                             lose_bytes};
+    static const char *const plans[] = {"dp=2", "dp=4,allreduce=pairwise,bucket=400", "dp=2,pp=2"};
+    for (int k = 0; k < 3; k++) {
+        wf_context *ctx = test_context();
+        breaker b = break_program(ctx, make_program(ctx, plans[k], 4));
+        int n_refused = 0;
+        for (int32_t i = 0; i < b.saved.n_instructions; i++)
+            for (int which = 0; which < 3; which++) {
+                wfi_reference spare[8];
+                restore(b.p, &b.saved, b.instructions, b.streams);
+                wfi_instruction *now = &b.p->instructions[i];
+                if (now->kind != WFI_ALL_REDUCE || !breaks[which](&b, now, spare)) continue;
+                TEST_REFUSED(ctx, wf_program_check(b.p), WF_BUG, "deadlocks");
+                n_refused++;
+            }
+        assert_true(n_refused >= 4);
+        end_breaker(&b);
+        test_context_end(ctx);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(units_share_buckets), cmocka_unit_test(buckets_in_the_text),
+        cmocka_unit_test(reductions_overlap),  cmocka_unit_test(bytes_add_up),
+        cmocka_unit_test(ranks_disagree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
