@@ -1,0 +1,89 @@
+/* Ranks as processes: starting them, and telling a process which rank it is. Linux.
+ *
+ * A launched process finds its place in its environment: RANK, WORLD_SIZE, LOCAL_RANK and
+ * LOCAL_WORLD_SIZE as torchrun sets them, or the variables of Open MPI, MPICH or Slurm. On
+ * one machine ranks need nothing else: wf_launch hands them a descriptor to meet over.
+ *
+ *     char *const program[] = {"./train", "--fast", NULL};
+ *     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
+ *     wf_launch_result result;
+ *     config.n_ranks = 4;
+ *     config.argv = program;
+ *     if (wf_launch(ctx, &config, &result)) return 1;
+ *     if (result.failed_rank >= 0) fprintf(stderr, "%s\n", result.sentence);
+ */
+#ifndef WEFT_LAUNCH_H
+#define WEFT_LAUNCH_H
+
+#include <weft/context.h>
+
+#define WF_LAUNCH_MAX_RANKS 64
+
+/* A process's place in its job. */
+typedef struct wf_place {
+    int rank, n_ranks;             /* of the job; 0 of 1 if nothing was said */
+    int local_rank, n_local_ranks; /* on this machine */
+    const char *source;            /* "torchrun", "Open MPI", "PMI", "Slurm" or ""; static */
+    char job[96];                  /* the same in all processes of the job, and in no other
+                                    * job of this machine; "" if it has one rank */
+} wf_place;
+
+typedef struct wf_launch_config {
+    size_t struct_size;
+    int n_ranks;
+    const char *program; /* the file to run; NULL: argv[0], found in PATH */
+    char *const *argv;   /* the program's arguments, its name first; NULL-terminated */
+    int64_t timeout_ms;  /* the whole run; 0 = as long as it takes */
+    int64_t grace_ms;    /* from asking ranks to stop to killing them; 0 = 2,000 */
+    int out, err;        /* descriptors that the ranks' merged lines go to, usually 1 and 2 */
+} wf_launch_config;
+
+#define WF_LAUNCH_CONFIG_INIT                                                                      \
+    { sizeof(wf_launch_config), 1, 0, 0, 0, 0, 1, 2 }
+
+typedef struct wf_launch_result {
+    int failed_rank;    /* the first that failed, or -1 */
+    int exit_status;    /* its exit status, or 128 + signal; 0 */
+    int signal;         /* that killed it, or 0 */
+    int interrupted_by; /* SIGINT, SIGTERM, ...: the launcher was told to stop; or 0 */
+    char sentence[512]; /* what went wrong, or "" */
+} wf_launch_result;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where this process stands, from its environment. Several launchers may have left their
+ * variables: RANK and its like count before Open MPI's, those before PMI's, those before Slurm's
+ * (of a job step: those of an allocation say nothing about a process). All must agree. Errors:
+ * INVALID_ARG: variables are incomplete, no numbers, out of range, or contradict each other; the
+ * sentence names them and what they say. */
+WF_API WF_NODISCARD wf_status wf_launch_place(wf_context *ctx, wf_place *place_out);
+
+/* Starts n_ranks processes and waits for all of them. When this returns, no process, descriptor
+ * or segment of theirs is left, whatever happened:
+ *
+ *  - Each rank leads a session and process group; what it has started, and has not itself left
+ *    the group, ends with it. Rank 0 has this process's standard input, unless that is a
+ *    terminal; the others have /dev/null.
+ *  - Their lines are merged: whole lines, cut at 64 KiB, in the order in which they come, a few
+ *    hundredths of a second late. A line that several ranks print within 2 s is printed once.
+ *  - If a rank fails (a status other than 0, or a signal), the others are sent SIGTERM, and
+ *    SIGKILL when grace_ms have gone; what the failed rank had printed last goes first. Of ranks
+ *    that fail within a tenth of a second, one killed by a signal counts as the first, and one
+ *    that ends with status 4 ("another rank ...") as the last.
+ *  - If this process gets SIGINT, SIGTERM, SIGHUP or SIGQUIT (the last two unless they are
+ *    ignored), so do the ranks; at the second, SIGKILL. Other threads had better block these.
+ *  - If this process dies, all ranks and their process groups are killed.
+ *
+ * A failed rank and an interruption are no errors of this function: look at the result. Errors:
+ * INVALID_ARG (also: there is no such program); TIMEOUT: the ranks were stopped after timeout_ms;
+ * IO: their lines cannot be written, so they were stopped; DEVICE: a process could not be started.
+ */
+WF_API WF_NODISCARD wf_status wf_launch(wf_context *ctx, const wf_launch_config *config,
+                                        wf_launch_result *result_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

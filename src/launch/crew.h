@@ -1,0 +1,104 @@
+/* A running launch: its ranks, and what has happened to them. Private to src/launch. */
+#ifndef WFI_CREW_H
+#define WFI_CREW_H
+
+#include "launch/guard.h"
+#include "launch/merge.h"
+
+#include <signal.h>
+#include <weft/launch.h>
+
+typedef enum wfi_rank_state {
+    WFI_RANK_GONE, /* or not started */
+    WFI_RANK_RUNS,
+    WFI_RANK_LEAVES /* a zombie: what it started may still print, and its number is taken */
+} wfi_rank_state;
+
+typedef struct wfi_rank_process {
+    wfi_rank_state state;
+    pid_t pid; /* and number of its session and process group */
+    int pidfd; /* -1: this kernel has none; it is asked now and then */
+    int pipes[WFI_N_STREAMS];
+    int exit_status, signal; /* once it leaves */
+    int64_t leaves_ms;       /* when its group is killed at the latest */
+} wfi_rank_process;
+
+typedef struct wfi_crew {
+    wf_context *ctx;
+    const wf_launch_config *config;
+    int n_ranks;
+    wfi_rank_process ranks[WF_LAUNCH_MAX_RANKS];
+    wfi_merge merge;
+    wfi_guard guard;
+    int segment_fd, signal_fd; /* -1: not yet */
+    sigset_t old_mask;
+
+    int64_t deadline_ms; /* of the run; INT64_MAX */
+    int64_t oom_kills;   /* by the kernel, before the start */
+    int failed_rank;     /* the first, as far as is known; -1 */
+    int64_t decide_ms;   /* until then it may turn out to have been another */
+    bool is_decided;
+    bool others_stopped; /* because it failed */
+    bool is_stopping;    /* what fails now fails because it was asked to */
+    int64_t kill_ms;     /* when those that were asked are killed; INT64_MAX */
+    int interrupted_by;
+    wf_status status; /* of the launch itself: TIMEOUT, IO, NO_MEMORY */
+} wfi_crew;
+
+int64_t wfi_now_ms(void);
+
+/* ---- signals.c ---- */
+
+/* From here on signals to this process wait in crew->signal_fd. Errors: DEVICE, INVALID_ARG. */
+wf_status wfi_signals_catch(wfi_crew *crew);
+void wfi_signals_restore(wfi_crew *crew);
+/* The next that has come, or 0. */
+int wfi_signals_next(wfi_crew *crew);
+
+/* ---- spawn.c ---- */
+
+/* Starts the next rank. Errors: INVALID_ARG: there is no such program; DEVICE. */
+wf_status wfi_rank_spawn(wfi_crew *crew, int rank);
+
+/* ---- environment.c ---- */
+
+/* The environment of `rank`: ours, without what other launchers have said. Free with
+ * wfi_environment_free. NULL: no memory. */
+char **wfi_environment_create(wf_context *ctx, int rank, int n_ranks, int control_fd);
+void wfi_environment_free(wf_context *ctx, char **environment);
+
+/* ---- stop.c ---- */
+
+/* Some rank's process is there, be it as a zombie. */
+bool wfi_crew_is_alive(const wfi_crew *crew);
+/* Looks whether the rank has ended, and what that means for the others. */
+void wfi_crew_look(wfi_crew *crew, int rank, int64_t now_ms);
+/* Asks all ranks to stop by this signal; after the grace they are killed. */
+void wfi_crew_stop(wfi_crew *crew, int signal_number, int64_t now_ms);
+void wfi_crew_kill(wfi_crew *crew);
+/* The launcher got this signal. */
+void wfi_crew_interrupt(wfi_crew *crew, int signal_number, int64_t now_ms);
+/* The launch itself has failed, and said why. */
+void wfi_crew_fail(wfi_crew *crew, wf_status status, int64_t now_ms);
+/* Does what is due; returns when to come back, INT64_MAX: only if something happens. */
+int64_t wfi_crew_keep_time(wfi_crew *crew, int64_t now_ms);
+
+/* ---- reap.c ---- */
+
+/* Takes what the rank has printed; at the end of the stream closes it. */
+void wfi_rank_read(wfi_crew *crew, int rank, int stream, int64_t now_ms);
+/* Takes all that it has printed so far. */
+void wfi_rank_drain(wfi_crew *crew, int rank, int64_t now_ms);
+/* Of a rank that leaves: kills what it has started, takes its last lines, forgets it. */
+void wfi_rank_reap(wfi_crew *crew, int rank, int64_t now_ms);
+
+/* ---- sentence.c ---- */
+
+/* The kernel's count of processes killed for want of memory; -1: unknown. */
+int64_t wfi_oom_kills(void);
+/* "rank 2 (process 1234) was killed by ..." */
+void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes);
+/* "rank 0, 2 and 3" of those that run. */
+void wfi_say_running(const wfi_crew *crew, char *text, size_t bytes);
+
+#endif

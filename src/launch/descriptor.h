@@ -1,0 +1,18 @@
+/* Descriptors of the launcher: closed in what it starts, and never 0, 1 or 2, which may be
+ * free and are about to be given to ranks. Private to src/launch.
+ */
+#ifndef WFI_DESCRIPTOR_H
+#define WFI_DESCRIPTOR_H
+
+#include "base/base.h"
+
+/* Moves `fd`, which `made_by` returned, above 2. Takes -1 too. Errors: DEVICE. */
+wf_status wfi_descriptor_high(wf_context *ctx, int fd, const char *made_by, int *fd_out);
+/* [0] to read from, [1] to write to. Errors: DEVICE. */
+wf_status wfi_descriptor_pipe(wf_context *ctx, int ends[2]);
+/* A segment of `bytes` zero bytes whose size nobody can change. Errors: DEVICE. */
+wf_status wfi_descriptor_segment(wf_context *ctx, size_t bytes, int *fd_out);
+/* Closes *fd unless it is -1, which it becomes. */
+void wfi_descriptor_close(int *fd);
+
+#endif

@@ -1,0 +1,183 @@
+/* Starting ranks, and serving them until the last has gone. */
+#include "comm/control.h"
+#include "launch/crew.h"
+#include "launch/descriptor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ASK_MS      20  /* how often ranks are asked where nothing wakes us */
+#define MANY_WRITES 256 /* before other things are looked after */
+
+int64_t wfi_now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- what may happen ---- */
+
+typedef struct wakers {
+    struct pollfd fds[2 + WF_LAUNCH_MAX_RANKS * (1 + WFI_N_STREAMS)];
+    struct {
+        int rank, stream; /* stream -1: the process */
+    } who[2 + WF_LAUNCH_MAX_RANKS * (1 + WFI_N_STREAMS)];
+    nfds_t n;
+    int timeout_ms;
+} wakers;
+
+static void add(wakers *w, int fd, short events, int rank, int stream) {
+    w->fds[w->n] = (struct pollfd){.fd = fd, .events = events};
+    w->who[w->n].rank = rank;
+    w->who[w->n].stream = stream;
+    w->n++;
+}
+
+static void sooner(wakers *w, int64_t in_ms) {
+    int ms = (int)wfi_max_i64(0, wfi_min_i64(in_ms, 1000000));
+    if (w->timeout_ms < 0 || ms < w->timeout_ms) w->timeout_ms = ms;
+}
+
+static void gather(const wfi_crew *crew, int64_t next_ms, int64_t now_ms, wakers *w) {
+    int64_t due_ms = wfi_merge_due_ms(&crew->merge, now_ms);
+    w->n = 0;
+    w->timeout_ms = -1;
+    if (next_ms < INT64_MAX) sooner(w, next_ms - now_ms);
+    if (due_ms > 0) sooner(w, due_ms);
+    add(w, crew->signal_fd, POLLIN, -1, -1);
+    add(w, due_ms == 0 ? wfi_merge_fd(&crew->merge) : -1, POLLOUT, -1, -1);
+    for (int rank = 0; rank < crew->n_ranks; rank++) {
+        const wfi_rank_process *process = &crew->ranks[rank];
+        if (process->state == WFI_RANK_GONE) continue;
+        if (process->state == WFI_RANK_RUNS) {
+            add(w, process->pidfd, POLLIN, rank, -1);
+            if (process->pidfd < 0) sooner(w, ASK_MS);
+        }
+        for (int stream = 0; stream < WFI_N_STREAMS; stream++)
+            if (process->pipes[stream] >= 0 && !wfi_merge_is_full(&crew->merge))
+                add(w, process->pipes[stream], POLLIN, rank, stream);
+    }
+}
+
+/* ---- what is done then ---- */
+
+static void write_lines(wfi_crew *crew, int64_t now_ms) {
+    for (int i = 0; i < MANY_WRITES && wfi_merge_due_ms(&crew->merge, now_ms) == 0; i++) {
+        struct pollfd to = {.fd = wfi_merge_fd(&crew->merge), .events = POLLOUT};
+        if (poll(&to, 1, 0) <= 0) return;
+        wf_status status = wfi_merge_write(&crew->merge);
+        if (status != WF_OK) wfi_crew_fail(crew, status, now_ms);
+    }
+}
+
+/* Ends are looked at before lines are read, so that what a failed rank says goes first. */
+static void serve(wfi_crew *crew) {
+    wakers w;
+    while (wfi_crew_is_alive(crew) || crew->merge.first) {
+        int64_t now_ms = wfi_now_ms();
+        gather(crew, wfi_crew_keep_time(crew, now_ms), now_ms, &w);
+        if (!wfi_crew_is_alive(crew) && !crew->merge.first) break;
+        int n_ready = poll(w.fds, w.n, w.timeout_ms);
+        now_ms = wfi_now_ms();
+        for (nfds_t i = 2; i < w.n; i++)
+            if (w.who[i].stream < 0 && (w.fds[i].fd < 0 || (n_ready > 0 && w.fds[i].revents)))
+                wfi_crew_look(crew, w.who[i].rank, now_ms);
+        for (nfds_t i = 2; n_ready > 0 && i < w.n; i++)
+            if (w.who[i].stream >= 0 && w.fds[i].revents)
+                wfi_rank_read(crew, w.who[i].rank, w.who[i].stream, now_ms);
+        for (int number; (number = wfi_signals_next(crew)) != 0;)
+            wfi_crew_interrupt(crew, number, now_ms);
+        write_lines(crew, now_ms);
+    }
+}
+
+/* ---- before and after ---- */
+
+static wf_status check(wf_context *ctx, const wf_launch_config *config) {
+    if (config->struct_size != sizeof *config)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "launch: the configuration has %zu bytes, this library's has %zu; begin it "
+                        "with WF_LAUNCH_CONFIG_INIT and compile against this version",
+                        config->struct_size, sizeof *config);
+    if (config->n_ranks < 1 || config->n_ranks > WF_LAUNCH_MAX_RANKS)
+        return wfi_fail(ctx, WF_INVALID_ARG, "launch: %d ranks; there can be 1 to %d",
+                        config->n_ranks, WF_LAUNCH_MAX_RANKS);
+    if (!config->argv || !config->argv[0] || !*config->argv[0])
+        return wfi_fail(ctx, WF_INVALID_ARG, "launch: no program is named");
+    if (config->timeout_ms < 0 || config->grace_ms < 0 || config->timeout_ms > INT64_MAX / 4 ||
+        config->grace_ms > INT64_MAX / 4)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "launch: a timeout of %lld ms, a grace of %lld ms; they begin at 0",
+                        (long long)config->timeout_ms, (long long)config->grace_ms);
+    for (int i = 0; i < 2; i++) {
+        int fd = i ? config->err : config->out;
+        if (fcntl(fd, F_GETFD) < 0)
+            return wfi_fail(ctx, WF_IO,
+                            "launch: the ranks' lines have nowhere to go: standard %s (descriptor "
+                            "%d) is closed",
+                            i ? "error" : "output", fd);
+    }
+    return WF_OK;
+}
+
+static wf_status begin(wfi_crew *crew) {
+    const wf_launch_config *config = crew->config;
+    if (config->timeout_ms) crew->deadline_ms = wfi_now_ms() + config->timeout_ms;
+    crew->oom_kills = wfi_oom_kills();
+    WF_TRY(wfi_signals_catch(crew));
+    WF_TRY(wfi_descriptor_segment(crew->ctx, wfi_control_bytes(), &crew->segment_fd));
+    WF_TRY(wfi_guard_start(crew->ctx, &crew->guard));
+    for (int rank = 0; rank < crew->n_ranks; rank++) WF_TRY(wfi_rank_spawn(crew, rank));
+    return WF_OK;
+}
+
+static void fill_result(const wfi_crew *crew, wf_launch_result *result) {
+    *result = (wf_launch_result){.failed_rank = crew->failed_rank,
+                                 .interrupted_by = crew->interrupted_by};
+    if (crew->failed_rank >= 0) {
+        result->exit_status = crew->ranks[crew->failed_rank].exit_status;
+        result->signal = crew->ranks[crew->failed_rank].signal;
+        wfi_say_failure(crew, result->sentence, sizeof result->sentence);
+    } else if (crew->interrupted_by) {
+        snprintf(result->sentence, sizeof result->sentence,
+                 "interrupted by signal %d (%s); all ranks have ended", crew->interrupted_by,
+                 strsignal(crew->interrupted_by));
+    }
+}
+
+wf_status wf_launch(wf_context *ctx, const wf_launch_config *config,
+                    wf_launch_result *result_out) {
+    WF_TRY(check(ctx, config));
+    wfi_crew *crew = wfi_alloc(ctx, 1, sizeof *crew, "a launch");
+    if (!crew) return WF_NO_MEMORY;
+    *crew = (wfi_crew){.ctx = ctx,
+                       .config = config,
+                       .n_ranks = config->n_ranks,
+                       .segment_fd = -1,
+                       .signal_fd = -1,
+                       .failed_rank = -1,
+                       .deadline_ms = INT64_MAX,
+                       .kill_ms = INT64_MAX};
+    for (int rank = 0; rank < WF_LAUNCH_MAX_RANKS; rank++)
+        crew->ranks[rank] = (wfi_rank_process){.pidfd = -1, .pipes = {-1, -1}};
+    wfi_merge_init(&crew->merge, ctx, config->out, config->err);
+    wf_status status = begin(crew);
+    if (status != WF_OK) {
+        wfi_crew_fail(crew, status, wfi_now_ms());
+        wfi_crew_kill(crew);
+    }
+    serve(crew);
+    wfi_guard_end(&crew->guard);
+    wfi_descriptor_close(&crew->segment_fd);
+    wfi_signals_restore(crew);
+    wfi_merge_release(&crew->merge);
+    status = crew->status;
+    if (status == WF_OK) fill_result(crew, result_out);
+    wfi_free(ctx, crew);
+    return status;
+}

@@ -1,0 +1,195 @@
+/* Lines in, lines out. */
+#include "launch/merge.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_BYTES   65536 /* longer ones are cut */
+#define HOLD_MS      60    /* a rank's failure is known by then */
+#define TWIN_MS      2000  /* lines further apart are not the same news */
+#define TWIN_BYTES   4096  /* longer ones are not remembered */
+#define HOLD_BYTES   (256 << 10)
+#define FULL_BYTES   (1 << 20)
+
+void wfi_merge_init(wfi_merge *m, wf_context *ctx, int out, int err) {
+    memset(m, 0, sizeof *m);
+    m->ctx = ctx;
+    m->fds[WFI_STREAM_OUT] = out;
+    m->fds[WFI_STREAM_ERR] = err;
+}
+
+static void free_waiting(wfi_merge *m) {
+    for (wfi_line *line = m->first, *next; line; line = next) {
+        next = line->next;
+        wfi_free(m->ctx, line);
+    }
+    m->first = m->last = NULL;
+    m->n_bytes = 0;
+}
+
+void wfi_merge_release(wfi_merge *m) {
+    for (int rank = 0; rank < WFI_MERGE_RANKS; rank++)
+        for (int stream = 0; stream < WFI_N_STREAMS; stream++)
+            wfi_free(m->ctx, m->partial[rank][stream].text);
+    for (size_t i = 0; i < WFI_MERGE_SEEN; i++) wfi_free(m->ctx, m->seen[i]);
+    free_waiting(m);
+}
+
+/* ---- in ---- */
+
+static wf_status add_line(wfi_merge *m, int rank, int stream, const char *text, size_t n,
+                          int64_t now_ms) {
+    if (m->is_abandoned) return WF_OK;
+    wfi_line *line = wfi_alloc(m->ctx, 1, sizeof *line + n + 1, "a rank's line");
+    if (!line) return WF_NO_MEMORY;
+    memcpy(line->text, text, n);
+    line->text[n] = '\n';
+    line->n = n + 1;
+    line->at_ms = now_ms;
+    line->ranks = UINT64_C(1) << rank;
+    line->stream = stream;
+    if (m->last)
+        m->last->next = line;
+    else
+        m->first = line;
+    m->last = line;
+    m->n_bytes += line->n;
+    return WF_OK;
+}
+
+static wf_status add_whole_lines(wfi_merge *m, int rank, int stream, int64_t now_ms) {
+    wfi_partial *partial = &m->partial[rank][stream];
+    char *at = partial->text, *end = partial->text + partial->n, *newline;
+    while ((newline = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+        WF_TRY(add_line(m, rank, stream, at, (size_t)(newline - at), now_ms));
+        at = newline + 1;
+    }
+    if (end - at == LINE_BYTES) {
+        WF_TRY(add_line(m, rank, stream, at, LINE_BYTES, now_ms));
+        at = end;
+    }
+    partial->n = (size_t)(end - at);
+    memmove(partial->text, at, partial->n);
+    return WF_OK;
+}
+
+wf_status wfi_merge_read(wfi_merge *m, int rank, int stream, int fd, int64_t now_ms,
+                         bool *is_open_out) {
+    wfi_partial *partial = &m->partial[rank][stream];
+    if (!partial->text) partial->text = wfi_alloc(m->ctx, LINE_BYTES, 1, "a rank's line");
+    if (!partial->text) return WF_NO_MEMORY;
+    ssize_t n = read(fd, partial->text + partial->n, LINE_BYTES - partial->n);
+    *is_open_out = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+    if (n <= 0) return WF_OK;
+    partial->n += (size_t)n;
+    return add_whole_lines(m, rank, stream, now_ms);
+}
+
+wf_status wfi_merge_end(wfi_merge *m, int rank, int stream, int64_t now_ms) {
+    wfi_partial *partial = &m->partial[rank][stream];
+    size_t n = partial->n;
+    partial->n = 0;
+    return n ? add_line(m, rank, stream, partial->text, n, now_ms) : WF_OK;
+}
+
+bool wfi_merge_is_full(const wfi_merge *m) {
+    return m->n_bytes >= FULL_BYTES;
+}
+
+/* ---- order ---- */
+
+void wfi_merge_hold(wfi_merge *m) {
+    m->is_held = true;
+}
+
+void wfi_merge_put_first(wfi_merge *m, int rank) {
+    wfi_line *others = NULL, **end = &m->first, **others_end = &others;
+    wfi_line *line = m->first;
+    m->last = NULL;
+    while (line) {
+        wfi_line *next = line->next;
+        bool goes_first = line->ranks >> rank & 1 || line->n_written;
+        wfi_line ***to = goes_first ? &end : &others_end;
+        if (goes_first) m->last = line;
+        line->next = NULL;
+        **to = line;
+        *to = &line->next;
+        line = next;
+    }
+    *end = others;
+    for (line = others; line; line = line->next) m->last = line;
+    m->is_held = false;
+    m->is_hurried = true;
+}
+
+void wfi_merge_hurry(wfi_merge *m) {
+    m->is_hurried = true;
+}
+
+void wfi_merge_abandon(wfi_merge *m) {
+    free_waiting(m);
+    m->is_abandoned = true;
+}
+
+int64_t wfi_merge_due_ms(const wfi_merge *m, int64_t now_ms) {
+    if (!m->first || m->is_held) return -1;
+    if (m->is_hurried || m->first->n_written || m->n_bytes > HOLD_BYTES) return 0;
+    return wfi_max_i64(0, m->first->at_ms + HOLD_MS - now_ms);
+}
+
+int wfi_merge_fd(const wfi_merge *m) {
+    return m->fds[m->first->stream];
+}
+
+/* ---- out ---- */
+
+/* Whether another rank has just printed the same; a rank's own lines are all printed. */
+static bool is_twin(wfi_merge *m, const wfi_line *line) {
+    size_t oldest = m->n_seen > WFI_MERGE_SEEN ? m->n_seen - WFI_MERGE_SEEN : 0;
+    for (size_t i = oldest; i < m->n_seen; i++) {
+        wfi_line *seen = m->seen[i % WFI_MERGE_SEEN];
+        if (seen->n != line->n || seen->stream != line->stream || seen->ranks & line->ranks ||
+            line->at_ms - seen->at_ms > TWIN_MS || memcmp(seen->text, line->text, line->n))
+            continue;
+        seen->ranks |= line->ranks;
+        return true;
+    }
+    return false;
+}
+
+static void finish_first(wfi_merge *m, bool is_printed) {
+    wfi_line *line = m->first;
+    m->first = line->next;
+    if (!m->first) m->last = NULL;
+    m->n_bytes -= line->n;
+    line->next = NULL;
+    if (!is_printed || line->n > TWIN_BYTES) {
+        wfi_free(m->ctx, line);
+        return;
+    }
+    wfi_line **place = &m->seen[m->n_seen++ % WFI_MERGE_SEEN];
+    wfi_free(m->ctx, *place);
+    *place = line;
+}
+
+wf_status wfi_merge_write(wfi_merge *m) {
+    wfi_line *line = m->first;
+    if (!line->n_written && line->n <= TWIN_BYTES && is_twin(m, line)) {
+        finish_first(m, false);
+        return WF_OK;
+    }
+    /* poll() promised room for so much; more could block. */
+    size_t n = line->n - line->n_written;
+    ssize_t n_written =
+        write(m->fds[line->stream], line->text + line->n_written, n < PIPE_BUF ? n : PIPE_BUF);
+    if (n_written < 0 && (errno == EINTR || errno == EAGAIN)) return WF_OK;
+    if (n_written < 0)
+        return wfi_fail(m->ctx, WF_IO, "the ranks' lines cannot be written to %s: %s",
+                        line->stream == WFI_STREAM_ERR ? "standard error" : "standard output",
+                        strerror(errno));
+    line->n_written += (size_t)n_written;
+    if (line->n_written == line->n) finish_first(m, true);
+    return WF_OK;
+}

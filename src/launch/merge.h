@@ -1,0 +1,71 @@
+/* The lines of many ranks become one stream. Private to src/launch.
+ *
+ * A line waits a moment before it is printed: if a rank fails in that time, its lines go
+ * first, before what others say about its failure.
+ */
+#ifndef WFI_MERGE_H
+#define WFI_MERGE_H
+
+#include "base/base.h"
+
+#define WFI_MERGE_RANKS 64
+#define WFI_MERGE_SEEN  512 /* lines that are remembered */
+
+enum { WFI_STREAM_OUT, WFI_STREAM_ERR, WFI_N_STREAMS };
+
+typedef struct wfi_line {
+    struct wfi_line *next;
+    int64_t at_ms;
+    uint64_t ranks; /* bits: who has printed it */
+    int stream;
+    size_t n, n_written;
+    char text[];
+} wfi_line;
+
+/* What a rank has printed since its last newline. */
+typedef struct wfi_partial {
+    char *text;
+    size_t n;
+} wfi_partial;
+
+typedef struct wfi_merge {
+    wf_context *ctx;
+    int fds[WFI_N_STREAMS];
+    wfi_partial partial[WFI_MERGE_RANKS][WFI_N_STREAMS];
+    wfi_line *first, *last; /* waiting */
+    size_t n_bytes;         /* of those */
+    bool is_hurried;        /* nothing need wait any more */
+    bool is_held;           /* until it is known whose lines go first */
+    bool is_abandoned;
+    wfi_line *seen[WFI_MERGE_SEEN];
+    size_t n_seen; /* ever */
+} wfi_merge;
+
+void wfi_merge_init(wfi_merge *m, wf_context *ctx, int out, int err);
+void wfi_merge_release(wfi_merge *m);
+
+/* Reads once from a pipe that does not block. `is_open_out`: whether more may come. */
+wf_status wfi_merge_read(wfi_merge *m, int rank, int stream, int fd, int64_t now_ms,
+                         bool *is_open_out);
+/* A rank will print no more: its last line need not end. */
+wf_status wfi_merge_end(wfi_merge *m, int rank, int stream, int64_t now_ms);
+/* So much waits that ranks should. */
+bool wfi_merge_is_full(const wfi_merge *m);
+
+/* Some rank has failed: nothing is due until one has been put first. */
+void wfi_merge_hold(wfi_merge *m);
+/* What this rank has printed goes first, and nothing waits from here on. */
+void wfi_merge_put_first(wfi_merge *m, int rank);
+/* Nothing waits from here on. */
+void wfi_merge_hurry(wfi_merge *m);
+/* What waits, and all that comes, is for nobody. */
+void wfi_merge_abandon(wfi_merge *m);
+
+/* How long until a line is to be written: 0 now, -1 there is none. */
+int64_t wfi_merge_due_ms(const wfi_merge *m, int64_t now_ms);
+/* The descriptor that the next line goes to. */
+int wfi_merge_fd(const wfi_merge *m);
+/* Writes a piece of the line that is due. Errors: IO. */
+wf_status wfi_merge_write(wfi_merge *m);
+
+#endif

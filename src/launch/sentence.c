@@ -1,0 +1,48 @@
+/* What to say of ranks that failed. */
+#include "launch/crew.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int64_t wfi_oom_kills(void) {
+    char line[128];
+    long long n = -1;
+    FILE *file = fopen("/proc/vmstat", "re");
+    while (file && n < 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "oom_kill %lld", &n) != 1) n = -1;
+    if (file) fclose(file);
+    return n;
+}
+
+void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes) {
+    int rank = crew->failed_rank;
+    const wfi_rank_process *process = &crew->ranks[rank];
+    char end[160];
+    if (!process->signal) {
+        snprintf(end, sizeof end, "ended with exit status %d", process->exit_status);
+    } else {
+        const char *why = "";
+        if (process->signal == SIGKILL)
+            why = wfi_oom_kills() > crew->oom_kills
+                      ? " while the kernel killed processes because memory ran out"
+                      : ", which the launcher did not send: did memory run out?";
+        snprintf(end, sizeof end, "was killed by signal %d (%s)%s", process->signal,
+                 strsignal(process->signal), why);
+    }
+    snprintf(text, bytes, "rank %d (process %d) %s%s", rank, (int)process->pid, end,
+             crew->others_stopped ? "; the other ranks were stopped" : "");
+}
+
+void wfi_say_running(const wfi_crew *crew, char *text, size_t bytes) {
+    int last = -1, n_said = 0;
+    size_t n = 0;
+    *text = 0;
+    for (int rank = 0; rank < crew->n_ranks; rank++)
+        if (crew->ranks[rank].state == WFI_RANK_RUNS) last = rank;
+    for (int rank = 0; rank <= last && n < bytes; rank++) {
+        if (crew->ranks[rank].state != WFI_RANK_RUNS) continue;
+        const char *before = !n_said ? "rank " : rank == last ? " and " : ", ";
+        n += (size_t)snprintf(text + n, bytes - n, "%s%d", before, rank);
+        n_said++;
+    }
+}

@@ -1,0 +1,58 @@
+/* Signals to the launcher wait to be read, so that nothing of it runs inside a handler. */
+#include "launch/descriptor.h"
+#include "launch/crew.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool is_ignored(int number) {
+    struct sigaction action;
+    return !sigaction(number, NULL, &action) && action.sa_handler == SIG_IGN;
+}
+
+/* SIGINT and SIGTERM are always ours: scripts start what they put into the background with
+ * SIGINT ignored, and still send it. nohup means what it says. */
+static void wanted(sigset_t *set) {
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    if (!is_ignored(SIGHUP)) sigaddset(set, SIGHUP);
+    if (!is_ignored(SIGQUIT)) sigaddset(set, SIGQUIT);
+}
+
+wf_status wfi_signals_catch(wfi_crew *crew) {
+    struct sigaction action;
+    sigset_t set;
+    if (!sigaction(SIGCHLD, NULL, &action) &&
+        (action.sa_handler == SIG_IGN || action.sa_flags & SA_NOCLDWAIT))
+        return wfi_fail(crew->ctx, WF_INVALID_ARG,
+                        "launch: this process ignores SIGCHLD, so nothing tells it how ranks end; "
+                        "set it to SIG_DFL");
+    wanted(&set);
+    WF_TRY(wfi_descriptor_high(crew->ctx, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd",
+                               &crew->signal_fd));
+    sigaddset(&set, SIGPIPE); /* a reader that has gone away is an error of write() */
+    pthread_sigmask(SIG_BLOCK, &set, &crew->old_mask);
+    return WF_OK;
+}
+
+void wfi_signals_restore(wfi_crew *crew) {
+    if (crew->signal_fd < 0) return;
+    const struct timespec now = {0, 0};
+    sigset_t pipe_only;
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    while (wfi_signals_next(crew)) {} /* they have been obeyed: all ranks are gone */
+    if (!sigismember(&crew->old_mask, SIGPIPE)) (void)sigtimedwait(&pipe_only, NULL, &now);
+    pthread_sigmask(SIG_SETMASK, &crew->old_mask, NULL);
+    wfi_descriptor_close(&crew->signal_fd);
+}
+
+int wfi_signals_next(wfi_crew *crew) {
+    struct signalfd_siginfo info;
+    ssize_t n = read(crew->signal_fd, &info, sizeof info);
+    return n == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
+}

@@ -1,0 +1,134 @@
+/* Starting a rank: fork, a few system calls, exec.
+ *
+ * A process that has computed must not go on computing after fork (OpenMP's workers are not
+ * copied, and are waited for). Between fork and exec, ours makes system calls only.
+ */
+#include "launch/descriptor.h"
+#include "launch/crew.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct start {
+    const wfi_crew *crew;
+    pid_t launcher;
+    char **environment;
+    int in;                  /* to become its standard input */
+    int pipes[WFI_N_STREAMS]; /* its ends */
+    int report;              /* where it writes errno if exec fails */
+} start;
+
+static _Noreturn void become_rank(const start *s) {
+    const wf_launch_config *config = s->crew->config;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != s->launcher) _exit(127); /* it died before that was said */
+    setsid(); /* a group of its own, and no terminal that stops who reads or writes */
+    bool is_ready = dup2(s->in, STDIN_FILENO) >= 0 &&
+                    dup2(s->pipes[WFI_STREAM_OUT], STDOUT_FILENO) >= 0 &&
+                    dup2(s->pipes[WFI_STREAM_ERR], STDERR_FILENO) >= 0 &&
+                    fcntl(s->crew->segment_fd, F_SETFD, 0) >= 0;
+    signal(SIGINT, SIG_DFL); /* what we ask it to stop by, it had better not ignore from birth */
+    signal(SIGTERM, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &s->crew->old_mask, NULL);
+    if (is_ready && config->program) execve(config->program, config->argv, s->environment);
+    if (is_ready && !config->program) execvpe(config->argv[0], config->argv, s->environment);
+    int number = errno;
+    while (write(s->report, &number, sizeof number) < 0 && errno == EINTR) {}
+    _exit(127);
+}
+
+static wf_status fail_exec(const wfi_crew *crew, int number) {
+    const char *program = crew->config->program ? crew->config->program : crew->config->argv[0];
+    const char *where =
+        crew->config->program || strchr(program, '/') ? "" : " (it was looked for in PATH)";
+    bool is_callers = number == ENOENT || number == EACCES || number == ENOEXEC ||
+                      number == ENOTDIR || number == EISDIR || number == ELOOP;
+    return wfi_fail(crew->ctx, is_callers ? WF_INVALID_ARG : WF_DEVICE,
+                    "launch: %.200s cannot be started%s: %s", program, where, strerror(number));
+}
+
+/* The pipe closes when exec succeeds. */
+static wf_status await_exec(const wfi_crew *crew, pid_t pid, int report) {
+    int number = 0;
+    ssize_t n;
+    while ((n = read(report, &number, sizeof number)) < 0 && errno == EINTR) {}
+    if (n <= 0) return WF_OK;
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
+    return fail_exec(crew, number);
+}
+
+static wf_status open_input(const wfi_crew *crew, int rank, int *fd_out) {
+    /* A terminal would stop a rank that reads from it: it belongs to another group. */
+    if (rank == 0 && !isatty(STDIN_FILENO) && fcntl(STDIN_FILENO, F_GETFD) >= 0)
+        return wfi_descriptor_high(crew->ctx, fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), "dup",
+                                   fd_out);
+    return wfi_descriptor_high(crew->ctx, open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null",
+                               fd_out);
+}
+
+static int open_pidfd(pid_t pid) {
+    int fd = -1;
+#ifdef SYS_pidfd_open
+    fd = (int)syscall(SYS_pidfd_open, pid, 0); /* close-on-exec by nature */
+    if (fd >= 0 && fd <= 2) {
+        int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        close(fd);
+        return moved;
+    }
+#endif
+    (void)pid;
+    return fd;
+}
+
+/* `ends` has read and write end of both streams and of the report. */
+static wf_status start_process(wfi_crew *crew, int rank, start *s, int report) {
+    wfi_rank_process *process = &crew->ranks[rank];
+    s->launcher = getpid();
+    pid_t pid = fork();
+    if (pid == 0) become_rank(s);
+    if (pid < 0)
+        return wfi_fail(crew->ctx, WF_DEVICE, "launch: rank %d of %d could not be started: %s", rank,
+                        crew->n_ranks, strerror(errno));
+    wfi_guard_watch(&crew->guard, pid);
+    wfi_descriptor_close(&s->report);
+    wf_status status = await_exec(crew, pid, report);
+    if (status != WF_OK) {
+        wfi_guard_forget(&crew->guard, pid);
+        return status;
+    }
+    process->pid = pid;
+    process->pidfd = open_pidfd(pid);
+    process->state = WFI_RANK_RUNS;
+    return WF_OK;
+}
+
+wf_status wfi_rank_spawn(wfi_crew *crew, int rank) {
+    wfi_rank_process *process = &crew->ranks[rank];
+    int ends[WFI_N_STREAMS + 1][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
+    start s = {.crew = crew, .in = -1, .report = -1};
+    wf_status status = open_input(crew, rank, &s.in);
+    for (int i = 0; i <= WFI_N_STREAMS && status == WF_OK; i++)
+        status = wfi_descriptor_pipe(crew->ctx, ends[i]);
+    for (int i = 0; i < WFI_N_STREAMS; i++) s.pipes[i] = ends[i][1];
+    s.report = ends[WFI_N_STREAMS][1];
+    if (status == WF_OK) {
+        s.environment = wfi_environment_create(crew->ctx, rank, crew->n_ranks, crew->segment_fd);
+        status = s.environment ? start_process(crew, rank, &s, ends[WFI_N_STREAMS][0]) : WF_NO_MEMORY;
+    }
+    wfi_environment_free(crew->ctx, s.environment);
+    wfi_descriptor_close(&s.in);
+    wfi_descriptor_close(&s.report);
+    wfi_descriptor_close(&ends[WFI_N_STREAMS][0]);
+    for (int i = 0; i < WFI_N_STREAMS; i++) {
+        wfi_descriptor_close(&ends[i][1]);
+        if (status != WF_OK) wfi_descriptor_close(&ends[i][0]);
+        process->pipes[i] = ends[i][0];
+        if (ends[i][0] >= 0) fcntl(ends[i][0], F_SETFL, O_NONBLOCK);
+    }
+    return status;
+}
