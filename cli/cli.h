@@ -27,6 +27,7 @@ typedef struct command {
     const char *name, *summary;
     unsigned flag;
     exit_status (*run)(cli *c);
+    exit_status (*run_words)(int argc, char *const *argv); /* instead: reads them itself */
 } command;
 
 /* The last one has no name. */
@@ -40,6 +41,7 @@ exit_status run_bench_model_parallel(cli *c);
 exit_status run_info(cli *c);
 exit_status run_draw(cli *c);
 exit_status run_simulate(cli *c);
+exit_status run_run(int argc, char *const *argv);
 
 /* "weft: " and the sentence, on standard error. Returns `status`. */
 exit_status complain(exit_status status, const char *format, ...)
@@ -58,6 +60,12 @@ bool has_color(FILE *file);
 void print_help(FILE *out);
 void print_command_help(FILE *out, const command *about);
 exit_status run_help(int argc, char *const *argv);
+
+/* ---- launch_self.c ---- */
+
+/* Starts this very program, with the words it was called with, as --ranks processes, and waits
+ * for them. EXIT_RANK if one was killed, else the exit status of the first that failed. */
+exit_status launch_self(cli *c);
 
 /* ---- interrupt.c ---- */
 

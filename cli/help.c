@@ -6,7 +6,7 @@
 
 static const char exit_text[] =
     "0 done; 1 the run failed; 2 usage; 3 the plan does not fit into the memory given; 4 a rank "
-    "died, stalled or disagreed; 130, 143 interrupted";
+    "died, stalled or disagreed; 130, 143 interrupted; run: that of the first rank that failed";
 
 /* Prints words, wrapped at 79 columns, every line but the first indented. */
 static void print_wrapped(FILE *out, const char *text, int column, int indent) {

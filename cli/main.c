@@ -8,17 +8,20 @@
 #include <unistd.h>
 
 const command commands[] = {
-    {"train", "trains a model, with checkpoints, a log and a picture", FOR_TRAIN, run_train},
-    {"eval", "loss and accuracy of saved weights", FOR_EVAL, run_eval},
+    {"train", "trains a model, with checkpoints, a log and a picture", FOR_TRAIN, run_train, NULL},
+    {"eval", "loss and accuracy of saved weights", FOR_EVAL, run_eval, NULL},
     {"plan", "what a plan costs: parameters, FLOPs, bytes by unit; runs nothing", FOR_PLAN,
-     run_plan},
-    {"bench train", "times training steps on synthetic data", FOR_BENCH, run_bench},
+     run_plan, NULL},
+    {"bench train", "times training steps on synthetic data", FOR_BENCH, run_bench, NULL},
     {"bench model-parallel", "times one device, two in turn, and pipelines", FOR_BENCH_PARALLEL,
-     run_bench_model_parallel},
+     run_bench_model_parallel, NULL},
     {"simulate", "what a pipeline schedule costs for given times; runs nothing", FOR_SIMULATE,
-     run_simulate},
-    {"draw", "draws a trace that weft train has written: weft draw TRACE.json", FOR_DRAW, run_draw},
-    {"info", "the machine, devices, libraries and environment", FOR_INFO, run_info},
+     run_simulate, NULL},
+    {"draw", "draws a trace that weft train has written: weft draw TRACE.json", FOR_DRAW, run_draw,
+     NULL},
+    {"info", "the machine, devices, libraries and environment", FOR_INFO, run_info, NULL},
+    {"run", "starts a program as ranks: weft run -n N [--] PROGRAM ARGUMENTS...", FOR_RUN, NULL,
+     run_run},
     {0},
 };
 
@@ -182,5 +185,8 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "help")) return (int)run_help(argc - 2, argv + 2);
     const command *about = find_command(argc, argv, &n_words);
     if (!about) return (int)unknown_command(argv[1]);
-    return (int)run_command(about, argc - n_words, argv + n_words);
+    argc -= n_words;
+    argv += n_words;
+    if (about->run_words) return (int)about->run_words(argc, argv);
+    return (int)run_command(about, argc, argv);
 }

@@ -29,7 +29,7 @@ static const struct {
 } command_names[] = {
     {FOR_TRAIN, "train"},       {FOR_EVAL, "eval"}, {FOR_PLAN, "plan"},
     {FOR_BENCH, "bench train"}, {FOR_INFO, "info"}, {FOR_BENCH_PARALLEL, "bench model-parallel"},
-    {FOR_SIMULATE, "simulate"}, {FOR_DRAW, "draw"},
+    {FOR_SIMULATE, "simulate"}, {FOR_DRAW, "draw"}, {FOR_RUN, "run"},
 };
 
 bool options_fail(options *o, const char *format, ...) {

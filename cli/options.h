@@ -19,7 +19,8 @@ enum {
     FOR_INFO = 16,
     FOR_SIMULATE = 32,
     FOR_DRAW = 128,
-    FOR_BENCH_PARALLEL = 256
+    FOR_BENCH_PARALLEL = 256,
+    FOR_RUN = 512
 };
 #define TPB  (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
 #define TPBE (TPB | FOR_EVAL)
@@ -118,7 +119,8 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
     X(devices, TEXT, devices, PLAN, TPBE, 0, "LIST", NULL,                                         \
       "cpu:N: N ranks as threads, cores divided (as many as the plan has)")                        \
-    X(ranks, COUNT, ranks, PLAN, TPB, 0, "N", "1", "ranks as processes")                           \
+    X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN, 0, "N", "1",                                       \
+      "ranks as processes (run: -n N is the same)")                                                \
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
       "cap per rank: 2GiB, 512MB, bytes")                                                          \
                                                                                                    \
@@ -161,6 +163,8 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
       "write the report there; - is standard output")                                              \
     X(config, TEXT, config, RUN, TPBE, 0, "FILE", NULL,                                            \
       "JSON object with options by name; the command line overrides it")                           \
+    X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
+      "stop all ranks when so much time has gone, and end with status 4")                          \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
       "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
     X(quiet, FLAG, quiet, RUN, ALL | FOR_SIMULATE | FOR_DRAW, 0, NULL, NULL,                       \
@@ -188,7 +192,7 @@ typedef struct options {
     char *model, *data, *plan, *devices, *init, *out, *trace, *draw, *json, *config;
     char *forward_ms, *backward_ms, *weight_ms, *schedule;
     int64_t stages, memory_limit;
-    double transfer_ms;
+    double transfer_ms, timeout;
     int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
     size_t device_memory;
     double dropout;

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LINE_BYTES   65536 /* longer ones are cut */
-#define HOLD_MS      60    /* a rank's failure is known by then */
-#define TWIN_MS      2000  /* lines further apart are not the same news */
-#define TWIN_BYTES   4096  /* longer ones are not remembered */
-#define HOLD_BYTES   (256 << 10)
-#define FULL_BYTES   (1 << 20)
+#define LINE_BYTES 65536 /* longer ones are cut */
+#define HOLD_MS    60    /* a rank's failure is known by then */
+#define TWIN_MS    2000  /* lines further apart are not the same news */
+#define TWIN_BYTES 4096  /* longer ones are not remembered */
+#define HOLD_BYTES (256 << 10)
+#define FULL_BYTES (1 << 20)
 
 void wfi_merge_init(wfi_merge *m, wf_context *ctx, int out, int err) {
     memset(m, 0, sizeof *m);

@@ -1,0 +1,74 @@
+/* --ranks N: this very program, N times. */
+#include "cli.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+/* A rank ends its step, and perhaps writes a checkpoint, before it stops. */
+#define GRACE_MS 10000
+
+/* The words this program was called with, in one block; *words_out points into it. */
+static char *read_words(char ***words_out) {
+    size_t n = 0, capacity = 0, n_words = 0;
+    char *block = NULL, **words = NULL;
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    if (!file) return NULL;
+    for (;;) {
+        if (n + 1 >= capacity) {
+            char *larger = realloc(block, capacity = capacity ? 2 * capacity : 4096);
+            if (!larger) break;
+            block = larger;
+        }
+        size_t n_read = fread(block + n, 1, capacity - n - 1, file);
+        n += n_read;
+        if (!n_read) break;
+    }
+    bool is_whole = feof(file) && n > 0;
+    fclose(file);
+    for (size_t i = 0; i < n; i++) n_words += !block[i];
+    if (is_whole) words = calloc(n_words + 1, sizeof *words);
+    if (!words) {
+        free(block);
+        return NULL;
+    }
+    char *at = block;
+    for (size_t i = 0; i < n_words; i++) {
+        words[i] = at;
+        while (*at++) {
+        }
+    }
+    *words_out = words;
+    return block;
+}
+
+/* What went wrong a rank has said itself, unless it was killed. */
+static exit_status tell(const wf_launch_result *result) {
+    if (result->failed_rank < 0)
+        return result->interrupted_by ? (exit_status)(128 + result->interrupted_by) : EXIT_DONE;
+    exit_status status = result->signal ? EXIT_RANK : (exit_status)result->exit_status;
+    if (result->signal || status == EXIT_FAILED || status == EXIT_RANK)
+        return complain(status, "%s", result->sentence);
+    return status;
+}
+
+exit_status launch_self(cli *c) {
+    wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
+    wf_launch_result result;
+    char **words = NULL, *block = NULL;
+    if (c->o.ranks < 1 || c->o.ranks > WF_LAUNCH_MAX_RANKS)
+        return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)c->o.ranks,
+                        WF_LAUNCH_MAX_RANKS);
+    block = read_words(&words);
+    if (!block)
+        return complain(EXIT_FAILED, "/proc/self/cmdline cannot be read, so this program cannot "
+                                     "start itself; weft run -n N starts ranks as well");
+    config.n_ranks = (int)c->o.ranks;
+    config.program = "/proc/self/exe";
+    config.argv = words;
+    config.grace_ms = GRACE_MS;
+    signal(SIGCHLD, SIG_DFL);
+    wf_status status = wf_launch(c->ctx, &config, &result);
+    free(words);
+    free(block);
+    return status == WF_OK ? tell(&result) : complain_of(c, status);
+}

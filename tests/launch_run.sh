@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# weft run: what ranks find, how their lines and their ends come through, and that nothing of
+# them is left, whoever is killed.
+source tests/cli_helpers.bash
+unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+export D=$folder
+
+# until SECONDS COMMAND...: whether it succeeds within that time.
+until_true() {
+    local end=$((SECONDS + $1 + 1))
+    shift
+    until "$@"; do
+        ((SECONDS > end)) && return 1
+        sleep 0.02
+    done
+}
+# A zombie is gone: nobody may be there to reap it.
+is_gone() {
+    local pid state
+    for pid; do
+        state=$(sed 's/.*) //; s/ .*//' "/proc/$pid/stat" 2>/dev/null)
+        [[ -z $state || $state == Z ]] || return 1
+    done
+}
+have() {
+    local name
+    for name; do [[ -s $folder/$name ]] || return 1; done
+}
+# says WORDS: in what the last command wrote to standard error.
+says() { grep -qF -- "$1" "$folder/said" || fail "does not say '$1': $(cat "$folder/said")"; }
+# run STATUS ARGUMENTS...: weft run with those, its exit status, its streams in out and said.
+run() {
+    local status=$1 got=0
+    shift
+    "$WEFT" run "$@" >"$folder/out" 2>"$folder/said" </dev/null || got=$?
+    [[ $got == "$status" ]] || fail "weft run ${*:1:6}: exit $got, expected $status: $(tail -2 "$folder/said")"
+}
+# start ARGUMENTS...: the same in the background; $launcher.
+start() {
+    rm -f "$folder"/rank.* "$folder"/child.*
+    "$WEFT" run "$@" >"$folder/out" 2>"$folder/said" </dev/null &
+    launcher=$!
+}
+# finishes STATUS: the background launcher ends with it.
+finishes() {
+    local got=0
+    wait "$launcher" || got=$?
+    [[ $got == "$1" ]] || fail "exit $got, expected $1: $(cat "$folder/said")"
+}
+pids() { cat "$folder"/rank.* "$folder"/child.* 2>/dev/null; }
+none_left() {
+    # shellcheck disable=SC2046
+    until_true 1 is_gone $(pids) || fail "$1: left: $(ps -o pid,stat,args -p "$(pids | paste -sd,)")"
+}
+# Tells its process number and its child's, and stays.
+stay='sleep 60 & echo $! >$D/child.new.$RANK; mv $D/child.new.$RANK $D/child.$RANK
+      echo $$ >$D/rank.new.$RANK; mv $D/rank.new.$RANK $D/rank.$RANK; wait'
+
+# ---- what a rank finds ----
+run 0 -n 3 -- sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE'
+[[ $(sort "$folder/out") == $'0/3 0/3\n1/3 1/3\n2/3 2/3' ]] || fail "places: $(cat "$folder/out")"
+OMPI_COMM_WORLD_RANK=1 PMI_SIZE=7 PMIX_RANK=1 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_JOB_ID=17 RANK=9 GROUP_RANK=1 \
+    run 0 -n 1 env
+grep -E '^(OMPI|PMI|SLURM_(STEP|PROC)|GROUP)' "$folder/out" && fail "another launcher's variables reach a rank"
+grep -qx SLURM_JOB_ID=17 "$folder/out" || fail "a variable that says nothing of ranks is lost"
+run 0 -n 2 -- sh -c 'case $(readlink /proc/self/fd/$WEFT_CONTROL_FD) in /memfd:weft*) echo shared;; esac'
+[[ $(cat "$folder/out") == shared ]] || fail "no segment is inherited: $(cat "$folder/out")"
+n_open=$(ls /proc/self/fd </dev/null 2>&1 | wc -l)
+run 0 -n 2 -- sh -c 'ls /proc/self/fd | wc -l'
+[[ $(cat "$folder/out") == $((n_open + 1)) ]] || fail "ranks inherit more than one more descriptor: $(cat "$folder/out"), not $n_open + 1"
+got=$(printf 'in\n' | "$WEFT" run -n 2 -- sh -c 'echo $RANK $(cat)' | sort | paste -sd,)
+[[ $got == "0 in,1" ]] || fail "standard input: $got"
+run 0 -n 2 --timeout 60 -- sh -c '[ "$1" = --help ] && [ $# = 2 ]' sh --help -n
+run 0 --ranks=1 true
+
+# ---- exit statuses, in words ----
+run 7 -n 3 -- sh -c '[ $RANK != 1 ] || exit 7; exec sleep 60'
+says "weft: rank 1 (process "
+says "ended with exit status 7; the other ranks were stopped"
+run 137 -n 3 -- sh -c '[ $RANK != 2 ] || kill -9 $$; exec sleep 60'
+says "was killed by signal 9 (Killed)"
+says "memory"
+run 139 -n 1 -- sh -c 'kill -SEGV $$'
+says "rank 0 (process "
+says "was killed by signal 11 (Segmentation fault)"
+grep -q "other ranks" "$folder/said" && fail "there were no other ranks"
+run 143 -n 1 -- sh -c 'kill -TERM $$'
+
+# ---- who failed first: not the one that blames another, though it ended earlier ----
+start -n 3 -- sh -c 'echo $$ >$D/rank.new.$RANK; mv $D/rank.new.$RANK $D/rank.$RANK
+    until [ -e $D/go.$RANK ]; do sleep 0.01; done
+    if [ $RANK = 0 ]; then echo "rank 2 has died" >&2; exit 4; fi; echo cause >&2; exit 9'
+until_true 5 have rank.0 rank.1 rank.2 || fail "ranks do not start"
+kill -STOP "$launcher"
+for rank in 0 2; do
+    touch "$folder/go.$rank"
+    until_true 5 is_gone "$(cat "$folder/rank.$rank")" || fail "rank $rank does not end"
+done
+kill -CONT "$launcher"
+finishes 9
+[[ $(head -n 2 "$folder/said") == $'cause\nrank 2 has died' ]] || fail "the cause does not come first: $(cat "$folder/said")"
+says "rank 2 (process $(cat "$folder/rank.2")) ended with exit status 9; the other ranks were stopped"
+none_left "one blames another"
+
+# ---- time is up: 4 ----
+run 4 -n 2 --timeout 0.3 -- sleep 60
+says "has not ended after 0.3 s: rank 0 and 1 still ran"
+run 4 -n 1 --timeout 0.3 -- sh -c 'trap "" TERM; while :; do sleep 60; done'
+
+# ---- lines: equal ones once, long ones whole, the last without its end ----
+run 0 -n 3 -- sh -c 'echo same; echo same; echo $RANK; printf last'
+[[ $(sort "$folder/out" | paste -sd,) == 0,1,2,last,same,same ]] || fail "equal lines: $(paste -sd, "$folder/out")"
+long=$(head -c 20000 /dev/zero | tr '\0' x)
+export long
+run 0 -n 3 -- sh -c 'for i in 1 2 3 4 5; do echo "$RANK$i$long"; done'
+[[ $(grep -cE '^[0-2][1-5]x{20000}$' "$folder/out") == 15 ]] || fail "long lines are torn"
+for rank in 0 1 2; do
+    [[ $(grep -oE "^$rank[1-5]" "$folder/out" | paste -sd,) == "${rank}1,${rank}2,${rank}3,${rank}4,${rank}5" ]] ||
+        fail "the lines of rank $rank are out of order"
+done
+run 0 -n 1 -- sh -c 'head -c 150000 /dev/zero | tr "\0" y'
+[[ $(awk '{ print length }' "$folder/out" | paste -sd,) == 65536,65536,18928 ]] || fail "longer lines are not cut at 64 KiB"
+run 0 -n 2 -- sh -c 'seq 1 30000 | sed "s/^/$RANK /"'
+[[ $(grep -c '^0 ' "$folder/out") == 30000 && $(grep -c '^1 ' "$folder/out") == 30000 ]] || fail "many lines: some are lost"
+run 0 -n 2 -- sh -c 'echo out; echo err >&2'
+[[ $(cat "$folder/out") == out && $(cat "$folder/said") == err ]] || fail "the streams are mixed"
+run 0 -n 1 -- sh -c '(echo late) &'
+[[ $(cat "$folder/out") == late ]] || fail "what a rank's child prints at the end is lost"
+
+# ---- nobody reads ----
+"$WEFT" run -n 2 -- sh -c 'while echo y; do :; done' 2>"$folder/said" | head -n 1 >/dev/null
+[[ ${PIPESTATUS[0]} == 1 ]] || fail "the reader has gone: no status 1"
+says "cannot be written to standard output: Broken pipe"
+"$WEFT" run -n 2 true >&- 2>"$folder/said" && fail "closed standard output: no failure"
+says "standard output (descriptor 1) is closed"
+"$WEFT" run -n 2 -- sh -c 'cat; echo $RANK' <&- >"$folder/out" 2>"$folder/said" || fail "closed standard input: $(cat "$folder/said")"
+[[ $(wc -l <"$folder/out") == 2 ]] || fail "closed standard input: $(cat "$folder/out")"
+
+# ---- many ----
+run 0 -n 64 true
+run 0 -n 64 -- sh -c 'echo $WORLD_SIZE'
+[[ $(cat "$folder/out") == 64 ]] || fail "64 ranks: $(cat "$folder/out")"
+
+# ---- usage ----
+run 2 -n 2 /no/such/program
+says "/no/such/program cannot be started: No such file or directory"
+run 2 -n 2 no-such-program-anywhere
+says "looked for in PATH"
+run 2 -n 2 /
+says "/ cannot be started: Permission denied"
+run 2 true
+says "-n is missing"
+run 2 -n 0 true
+says "1 to 64"
+run 2 -n 65 true
+says "1 to 64"
+run 2 -n two true
+says "not a whole number"
+run 2 -n 2
+says "no program is named"
+run 2 -n
+says "wants a value"
+run 2 -n 2 --timeout 0 true
+says "more than 0"
+run 2 -n 2 --timout 3 true
+says "did you mean --timeout?"
+"$WEFT" run --help | grep -q -- '--timeout SECONDS' || fail "run --help"
+
+# ---- interrupted ----
+for signal in INT:130 TERM:143; do
+    start -n 3 -- sh -c "$stay"
+    until_true 5 have rank.0 rank.1 rank.2 || fail "ranks do not start"
+    kill -"${signal%:*}" "$launcher"
+    finishes "${signal#*:}"
+    none_left "SIG${signal%:*}"
+    says "all ranks have ended"
+done
+start -n 2 -- sh -c "trap '' INT TERM; $stay; wait; wait" # a second one kills
+until_true 5 have rank.0 rank.1 || fail "ranks do not start"
+kill -INT "$launcher"
+sleep 0.2
+kill -INT "$launcher"
+finishes 130
+none_left "SIGINT twice"
+start -n 2 -- sh -c "trap 'echo \$RANK saved; exit 0' INT; $stay" # who ends its work is let
+until_true 5 have rank.0 rank.1 || fail "ranks do not start"
+kill -INT "$launcher"
+finishes 130
+[[ $(sort "$folder/out" | paste -sd,) == "0 saved,1 saved" ]] || fail "interrupted ranks: $(cat "$folder/out")"
+none_left "SIGINT, then exit 0"
+
+# ---- killed: the launcher, a rank ----
+start -n 3 -- sh -c "$stay"
+until_true 5 have rank.0 rank.1 rank.2 || fail "ranks do not start"
+kill -KILL "$launcher"
+wait "$launcher" 2>/dev/null
+none_left "the launcher is killed"
+start -n 3 -- sh -c "$stay"
+until_true 5 have rank.0 rank.1 rank.2 || fail "ranks do not start"
+kill -KILL "$(cat "$folder/rank.1")"
+finishes 137
+says "rank 1 (process $(cat "$folder/rank.1")) was killed by signal 9 (Killed)"
+none_left "a rank is killed"
+start -n 1 -- sh -c "${stay%wait}" # the shell ends, its child stays behind
+finishes 0
+none_left "a rank leaves children"
+
+finish
