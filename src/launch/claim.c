@@ -103,9 +103,8 @@ static wf_status check_pair(wf_context *ctx, const source *from, const wfi_claim
     int missing = claim->by[one] ? other : one, there = claim->by[one] ? one : other;
     if (!claim->by[one] == !claim->by[other]) return WF_OK;
     return wfi_fail(ctx, WF_INVALID_ARG,
-                    "environment: %s=%.64s, but %s is not set; a rank needs both",
-                    claim->by[there], wfi_claim_text(claim->by[there]),
-                    from->variables[missing][0]);
+                    "environment: %s=%.64s, but %s is not set; a rank needs both", claim->by[there],
+                    wfi_claim_text(claim->by[there]), from->variables[missing][0]);
 }
 
 static wf_status check_range(wf_context *ctx, const wfi_claim *claim, int rank, int n_ranks) {
@@ -129,8 +128,7 @@ static wf_status check(wf_context *ctx, const source *from, const wfi_claim *cla
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "environment: %s=%.64s says that this machine has %d ranks, %s=%.64s that "
                         "the job has %d",
-                        claim->by[WFI_N_LOCAL_RANKS],
-                        wfi_claim_text(claim->by[WFI_N_LOCAL_RANKS]),
+                        claim->by[WFI_N_LOCAL_RANKS], wfi_claim_text(claim->by[WFI_N_LOCAL_RANKS]),
                         claim->said[WFI_N_LOCAL_RANKS], claim->by[WFI_N_RANKS],
                         wfi_claim_text(claim->by[WFI_N_RANKS]), claim->said[WFI_N_RANKS]);
     return WF_OK;

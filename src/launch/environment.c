@@ -5,11 +5,23 @@
 #include <unistd.h>
 
 /* Who else may have launched us has said so to us, not to our ranks. */
-static const char *const hidden[] = {
-    "RANK",           "WORLD_SIZE",     "LOCAL_RANK",     "LOCAL_WORLD_SIZE", "GROUP_RANK",
-    "ROLE_RANK",      "ROLE_NAME",      "SLURM_PROCID",   "SLURM_LOCALID",    "SLURM_NODEID",
-    "SLURM_STEP_ID",  "SLURM_STEPID",   "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "GROUP_WORLD_SIZE",
-    "ROLE_WORLD_SIZE", "WEFT_CONTROL_FD"};
+static const char *const hidden[] = {"RANK",
+                                     "WORLD_SIZE",
+                                     "LOCAL_RANK",
+                                     "LOCAL_WORLD_SIZE",
+                                     "GROUP_RANK",
+                                     "ROLE_RANK",
+                                     "ROLE_NAME",
+                                     "SLURM_PROCID",
+                                     "SLURM_LOCALID",
+                                     "SLURM_NODEID",
+                                     "SLURM_STEP_ID",
+                                     "SLURM_STEPID",
+                                     "MPI_LOCALRANKID",
+                                     "MPI_LOCALNRANKS",
+                                     "GROUP_WORLD_SIZE",
+                                     "ROLE_WORLD_SIZE",
+                                     "WEFT_CONTROL_FD"};
 static const char *const hidden_families[] = {"OMPI_COMM_WORLD_", "PMI_", "PMIX_", "TORCHELASTIC_"};
 
 static bool is_hidden(const char *entry) {

@@ -64,7 +64,8 @@ wf_status wfi_guard_start(wf_context *ctx, wfi_guard *guard_out) {
 
 /* If the guard has been killed, the ranks are still bound to the launcher by the kernel. */
 static void send_order(const wfi_guard *guard, order o) {
-    while (guard->pid && write(guard->fd, &o, sizeof o) < 0 && errno == EINTR) {}
+    while (guard->pid && write(guard->fd, &o, sizeof o) < 0 && errno == EINTR) {
+    }
 }
 
 void wfi_guard_watch(const wfi_guard *guard, pid_t group) {
@@ -78,6 +79,7 @@ void wfi_guard_forget(const wfi_guard *guard, pid_t group) {
 void wfi_guard_end(wfi_guard *guard) {
     if (!guard->pid) return;
     close(guard->fd);
-    while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {}
+    while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
     guard->pid = 0;
 }

@@ -150,8 +150,7 @@ static void fill_result(const wfi_crew *crew, wf_launch_result *result) {
     }
 }
 
-wf_status wf_launch(wf_context *ctx, const wf_launch_config *config,
-                    wf_launch_result *result_out) {
+wf_status wf_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_result *result_out) {
     WF_TRY(check(ctx, config));
     wfi_crew *crew = wfi_alloc(ctx, 1, sizeof *crew, "a launch");
     if (!crew) return WF_NO_MEMORY;

@@ -35,7 +35,8 @@ void wfi_rank_reap(wfi_crew *crew, int rank, int64_t now_ms) {
         wfi_descriptor_close(&process->pipes[stream]);
     }
     wfi_guard_forget(&crew->guard, process->pid);
-    while (waitpid(process->pid, NULL, 0) < 0 && errno == EINTR) {}
+    while (waitpid(process->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
     wfi_descriptor_close(&process->pidfd);
     process->state = WFI_RANK_GONE;
 }

@@ -1,6 +1,6 @@
 /* Signals to the launcher wait to be read, so that nothing of it runs inside a handler. */
-#include "launch/descriptor.h"
 #include "launch/crew.h"
+#include "launch/descriptor.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,8 +32,8 @@ wf_status wfi_signals_catch(wfi_crew *crew) {
                         "launch: this process ignores SIGCHLD, so nothing tells it how ranks end; "
                         "set it to SIG_DFL");
     wanted(&set);
-    WF_TRY(wfi_descriptor_high(crew->ctx, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd",
-                               &crew->signal_fd));
+    WF_TRY(wfi_descriptor_high(crew->ctx, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+                               "signalfd", &crew->signal_fd));
     sigaddset(&set, SIGPIPE); /* a reader that has gone away is an error of write() */
     pthread_sigmask(SIG_BLOCK, &set, &crew->old_mask);
     return WF_OK;
@@ -45,7 +45,8 @@ void wfi_signals_restore(wfi_crew *crew) {
     sigset_t pipe_only;
     sigemptyset(&pipe_only);
     sigaddset(&pipe_only, SIGPIPE);
-    while (wfi_signals_next(crew)) {} /* they have been obeyed: all ranks are gone */
+    while (wfi_signals_next(crew)) {
+    } /* they have been obeyed: all ranks are gone */
     if (!sigismember(&crew->old_mask, SIGPIPE)) (void)sigtimedwait(&pipe_only, NULL, &now);
     pthread_sigmask(SIG_SETMASK, &crew->old_mask, NULL);
     wfi_descriptor_close(&crew->signal_fd);

@@ -3,8 +3,8 @@
  * A process that has computed must not go on computing after fork (OpenMP's workers are not
  * copied, and are waited for). Between fork and exec, ours makes system calls only.
  */
-#include "launch/descriptor.h"
 #include "launch/crew.h"
+#include "launch/descriptor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +18,9 @@ typedef struct start {
     const wfi_crew *crew;
     pid_t launcher;
     char **environment;
-    int in;                  /* to become its standard input */
+    int in;                   /* to become its standard input */
     int pipes[WFI_N_STREAMS]; /* its ends */
-    int report;              /* where it writes errno if exec fails */
+    int report;               /* where it writes errno if exec fails */
 } start;
 
 static _Noreturn void become_rank(const start *s) {
@@ -38,7 +38,8 @@ static _Noreturn void become_rank(const start *s) {
     if (is_ready && config->program) execve(config->program, config->argv, s->environment);
     if (is_ready && !config->program) execvpe(config->argv[0], config->argv, s->environment);
     int number = errno;
-    while (write(s->report, &number, sizeof number) < 0 && errno == EINTR) {}
+    while (write(s->report, &number, sizeof number) < 0 && errno == EINTR) {
+    }
     _exit(127);
 }
 
@@ -56,9 +57,11 @@ static wf_status fail_exec(const wfi_crew *crew, int number) {
 static wf_status await_exec(const wfi_crew *crew, pid_t pid, int report) {
     int number = 0;
     ssize_t n;
-    while ((n = read(report, &number, sizeof number)) < 0 && errno == EINTR) {}
+    while ((n = read(report, &number, sizeof number)) < 0 && errno == EINTR) {
+    }
     if (n <= 0) return WF_OK;
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
     return fail_exec(crew, number);
 }
 
@@ -92,8 +95,8 @@ static wf_status start_process(wfi_crew *crew, int rank, start *s, int report) {
     pid_t pid = fork();
     if (pid == 0) become_rank(s);
     if (pid < 0)
-        return wfi_fail(crew->ctx, WF_DEVICE, "launch: rank %d of %d could not be started: %s", rank,
-                        crew->n_ranks, strerror(errno));
+        return wfi_fail(crew->ctx, WF_DEVICE, "launch: rank %d of %d could not be started: %s",
+                        rank, crew->n_ranks, strerror(errno));
     wfi_guard_watch(&crew->guard, pid);
     wfi_descriptor_close(&s->report);
     wf_status status = await_exec(crew, pid, report);
@@ -118,7 +121,8 @@ wf_status wfi_rank_spawn(wfi_crew *crew, int rank) {
     s.report = ends[WFI_N_STREAMS][1];
     if (status == WF_OK) {
         s.environment = wfi_environment_create(crew->ctx, rank, crew->n_ranks, crew->segment_fd);
-        status = s.environment ? start_process(crew, rank, &s, ends[WFI_N_STREAMS][0]) : WF_NO_MEMORY;
+        status =
+            s.environment ? start_process(crew, rank, &s, ends[WFI_N_STREAMS][0]) : WF_NO_MEMORY;
     }
     wfi_environment_free(crew->ctx, s.environment);
     wfi_descriptor_close(&s.in);

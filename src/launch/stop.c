@@ -8,7 +8,7 @@
 #define SETTLE_MS 100 /* within this time, failures may have one cause */
 #define LEAVE_MS  200 /* what a rank has started may finish its lines */
 #define AGAIN_MS  1000
-#define BLAMES    4   /* weft's exit status for "another rank has died" */
+#define BLAMES    4 /* weft's exit status for "another rank has died" */
 
 static void send_all(const wfi_crew *crew, int signal_number) {
     for (int rank = 0; rank < crew->n_ranks; rank++)
@@ -61,9 +61,10 @@ void wfi_crew_fail(wfi_crew *crew, wf_status status, int64_t now_ms) {
 static void time_out(wfi_crew *crew, int64_t now_ms) {
     char who[300];
     wfi_say_running(crew, who, sizeof who);
-    crew->status = wfi_fail(crew->ctx, WF_TIMEOUT,
-                            "the run has not ended after %.3g s: %s still ran and had to be stopped",
-                            (double)crew->config->timeout_ms / 1000, who);
+    crew->status =
+        wfi_fail(crew->ctx, WF_TIMEOUT,
+                 "the run has not ended after %.3g s: %s still ran and had to be stopped",
+                 (double)crew->config->timeout_ms / 1000, who);
     wfi_crew_stop(crew, SIGTERM, now_ms);
 }
 
@@ -133,8 +134,7 @@ int64_t wfi_crew_keep_time(wfi_crew *crew, int64_t now_ms) {
     next = wfi_min_i64(next, crew->kill_ms);
     for (int rank = 0; rank < crew->n_ranks; rank++) {
         wfi_rank_process *process = &crew->ranks[rank];
-        bool is_silent =
-            process->pipes[WFI_STREAM_OUT] < 0 && process->pipes[WFI_STREAM_ERR] < 0;
+        bool is_silent = process->pipes[WFI_STREAM_OUT] < 0 && process->pipes[WFI_STREAM_ERR] < 0;
         if (process->state != WFI_RANK_LEAVES) continue;
         if (is_silent || now_ms >= process->leaves_ms)
             wfi_rank_reap(crew, rank, now_ms);
