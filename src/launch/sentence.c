@@ -25,7 +25,7 @@ void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes) {
         if (process->signal == SIGKILL)
             why = wfi_oom_kills() > crew->oom_kills
                       ? " while the kernel killed processes because memory ran out"
-                      : ", which the launcher did not send: did memory run out?";
+                      : ", not by the launcher: memory may have run out";
         snprintf(end, sizeof end, "was killed by signal %d (%s)%s", process->signal,
                  strsignal(process->signal), why);
     }
