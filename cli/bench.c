@@ -61,14 +61,11 @@ exit_status run_bench(cli *c) {
     if (!option_is_given(&c->o, OPT_repeat)) c->o.repeat = 5;
     if (c->o.repeat < 1 || c->o.repeat == INT64_MAX)
         return complain(EXIT_USAGE, "--repeat wants at least 1, and a number that can be reached");
-    if (c->o.ranks != 1)
-        return complain(
-            EXIT_USAGE,
-            "--ranks %lld: ranks as processes are not there yet; --devices cpu:%lld runs "
-            "them as threads",
-            (long long)c->o.ranks, (long long)c->o.ranks);
     interrupt_watch();
-    exit_status bad = report_check(c);
+    bool done;
+    exit_status bad = processes_begin(c, &done);
+    if (bad || done) return bad;
+    bad = report_check(c);
     if (!bad) bad = timeline_check(c);
     if (!bad) bad = job_open(c, c->o.repeat + 1, &j);
     if (bad) return bad;

@@ -20,6 +20,8 @@ typedef struct cli {
     wf_context *ctx;
     options o;
     unsigned command; /* FOR_TRAIN, ... */
+    wf_job *job;      /* of this process, or NULL */
+    bool is_root;     /* the process that talks and writes files: rank 0, or the only one */
     FILE *say;        /* results for people: standard output, unless the report goes there */
 } cli;
 
@@ -60,6 +62,12 @@ bool has_color(FILE *file);
 void print_help(FILE *out);
 void print_command_help(FILE *out, const command *about);
 exit_status run_help(int argc, char *const *argv);
+
+/* ---- processes.c ---- */
+
+/* Finds out which rank of which job this process is, and joins it; with --ranks N > 1 and no
+ * job, starts itself N times instead: then *done_out, and the run's exit status. */
+exit_status processes_begin(cli *c, bool *done_out);
 
 /* ---- launch_self.c ---- */
 

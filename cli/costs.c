@@ -8,6 +8,7 @@
 static wf_status measure(const job *j, const wf_recipe *recipe, wf_costs **costs_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.devices = j->c->o.devices;
+    config.job = j->c->job;
     config.device_memory_bytes = j->c->o.device_memory;
     return wf_costs_measure(j->c->ctx, j->model, recipe, j->plan, &config, costs_out);
 }

@@ -117,7 +117,7 @@ static exit_status run_command(const command *about, int argc, char *const *argv
             print_command_help(stdout, about);
             return EXIT_DONE;
         }
-    cli c = {.command = about->flag, .say = stdout};
+    cli c = {.command = about->flag, .say = stdout, .is_root = true};
     options_init(&c.o);
     exit_status status = EXIT_DONE;
     if (!options_parse(&c.o, about->flag, argc, argv)) {
@@ -133,6 +133,7 @@ static exit_status run_command(const command *about, int argc, char *const *argv
             status = about->run(&c);
     }
     options_release(&c.o);
+    wf_job_leave(c.job);
     wf_context_destroy(c.ctx);
     if (fflush(stdout) && status == EXIT_DONE)
         status = complain(EXIT_FAILED, "standard output cannot be written");

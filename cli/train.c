@@ -26,12 +26,6 @@ typedef struct run {
 
 static exit_status check(const cli *c) {
     const options *o = &c->o;
-    if (o->ranks != 1)
-        return complain(
-            EXIT_USAGE,
-            "--ranks %lld: ranks as processes are not there yet; --devices cpu:%lld runs "
-            "them as threads",
-            (long long)o->ranks, (long long)o->ranks);
     if (option_is_given(o, OPT_save_every) && (!o->out || o->save_every == 0))
         return complain(EXIT_USAGE, "--save-every wants --out and at least 1 step");
     if (o->init && o->resume)
@@ -150,9 +144,9 @@ static exit_status prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
     if (!bad && o->resume) bad = checkpoint_read_recipe(r->c);
-    if (!bad && o->out && !o->resume) bad = checkpoint_refuse_old(r->c);
+    if (!bad && o->out && !o->resume && r->c->is_root) bad = checkpoint_refuse_old(r->c);
     if (!bad) bad = job_open(r->c, -1, &r->j);
-    if (!bad && o->out) bad = checkpoint_folder(r->c);
+    if (!bad && o->out && r->c->is_root) bad = checkpoint_folder(r->c);
     if (!bad) bad = report_check(r->c);
     if (!bad) bad = timeline_check(r->c);
     if (bad) return bad;
@@ -171,7 +165,7 @@ static exit_status prepare(run *r) {
     }
     status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
     if (status != WF_OK) return complain_of(r->c, status);
-    if (!log_open(&r->log, o->out, r->n_done))
+    if (!log_open(&r->log, r->c->is_root ? o->out : NULL, r->n_done))
         return complain(EXIT_FAILED, "%s/log.jsonl cannot be written", o->out);
     report_say_memory(r->c, r->trainer, false);
     return EXIT_DONE;
@@ -180,7 +174,7 @@ static exit_status prepare(run *r) {
 static void draw(run *r) {
     char title[200], note[400];
     const options *o = &r->c->o;
-    if (!log_close(&r->log) || !o->out) return;
+    if (!log_close(&r->log) || !o->out || !r->c->is_root) return;
     snprintf(title, sizeof title, "%.40s on %.80s", o->model, o->data);
     if (!plot_curve(o->out, gnuplot_plain(title), note, sizeof note))
         complain(EXIT_FAILED, "%s/curve.csv cannot be written", o->out);
@@ -213,7 +207,10 @@ static exit_status finish(run *r) {
 exit_status run_train(cli *c) {
     run r = {.c = c, .saved_step = -1, .tested_step = -1, .test_loss = NAN, .test_accuracy = NAN};
     interrupt_watch();
-    exit_status bad = prepare(&r);
+    bool done;
+    exit_status bad = processes_begin(c, &done);
+    if (bad || done) return bad;
+    bad = prepare(&r);
     if (!bad) {
         progress_begin(&r.bar, &r.j, r.n_done);
         bad = loop(&r);

@@ -33,6 +33,7 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     const options *o = &j->c->o;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.devices = o->devices;
+    config.job = j->c->job;
     config.device_memory_bytes = o->device_memory;
     config.profile = o->profile;
     config.trace = o->trace != NULL;

@@ -11,6 +11,7 @@
 #define WEFT_TRAINER_H
 
 #include <weft/costs.h>
+#include <weft/job.h>
 #include <weft/program.h>
 #include <weft/timeline.h>
 
@@ -25,10 +26,13 @@ typedef struct wf_trainer_config {
     int trace;                  /* for wf_trainer_timeline and wf_trainer_costs */
     int keep_gradients;         /* for wf_trainer_read_gradient; costs memory */
     int forward_only;           /* only wf_trainer_eval and _forward: nothing backward is planned */
+    /* The plan's ranks are the processes of this job, one each; borrowed, outlives the trainer.
+     * NULL: all are threads of this process. */
+    wf_job *job;
 } wf_trainer_config;
 
 #define WF_TRAINER_CONFIG_INIT                                                                     \
-    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* One input of the global batch, row-major on the host, dim 0 = samples. */
 typedef struct wf_feed {

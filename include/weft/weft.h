@@ -11,6 +11,7 @@
 #include <weft/data.h>
 #include <weft/graph.h>
 #include <weft/info.h>
+#include <weft/job.h>
 #include <weft/launch.h>
 #include <weft/model.h>
 #include <weft/nn.h>

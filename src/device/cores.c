@@ -5,9 +5,6 @@
 #include <hwloc.h>
 #include <hwloc/glibc-sched.h>
 
-wf_status wfi_cpu_find_cores(wfi_device *device);
-void wfi_cpu_release_cores(wfi_device *device);
-
 static wf_status divide(wfi_device *device, hwloc_topology_t topology, cpu_set_t *cores) {
     hwloc_cpuset_t allowed = hwloc_bitmap_alloc();
     if (!allowed) return wfi_no_memory(device->ctx, sizeof *cores, "a set of cores");

@@ -32,7 +32,9 @@ typedef struct cpu_stream {
     int n_sleeping;
     uint64_t n_queued;  /* commands ever pushed */
     uint64_t n_started; /* commands ever taken */
-    uint64_t epoch;     /* tasks done */
+    uint64_t own_epoch;
+    uint64_t *epoch;          /* tasks done: own_epoch, or where other processes see it */
+    wfi_shared_epoch *shared; /* NULL: no other process waits */
     int ends;
     command commands[N_COMMANDS];
 } cpu_stream;
@@ -88,14 +90,14 @@ static bool wait_for(cpu_stream *s, const uint64_t *counter, uint64_t target, co
 }
 
 /* The deadline is one of progress: it begins anew whenever the stream has done a task. */
-static wf_status wait_event(wfi_event event, const char *who) {
+static wf_status cpu_event_wait(wfi_event event, const char *who) {
     wfi_device *device = event.stream->device;
     cpu_stream *s = event.stream->state;
-    uint64_t before, now = __atomic_load_n(&s->epoch, __ATOMIC_ACQUIRE);
+    uint64_t before, now = __atomic_load_n(s->epoch, __ATOMIC_ACQUIRE);
     do {
         before = now;
-        if (wait_for(s, &s->epoch, event.epoch, NULL, device->config.timeout_ms)) return WF_OK;
-        now = __atomic_load_n(&s->epoch, __ATOMIC_ACQUIRE);
+        if (wait_for(s, s->epoch, event.epoch, NULL, device->config.timeout_ms)) return WF_OK;
+        now = __atomic_load_n(s->epoch, __ATOMIC_ACQUIRE);
     } while (now > before);
     return wfi_fail(device->ctx, WF_TIMEOUT,
                     "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu tasks",
@@ -127,10 +129,12 @@ static void *run_stream(void *argument) {
         wf_status status = WF_OK;
         bool skips = wfi_device_status(device) != WF_OK;
         if (!now.task) {
-            if (!skips) status = wait_event(now.event, s->stream->name);
+            if (!skips)
+                status = now.event.stream->device->kind->event_wait(now.event, s->stream->name);
         } else {
             if (!skips) status = now.task(now.self, now.argument);
-            __atomic_store_n(&s->epoch, s->epoch + 1, __ATOMIC_SEQ_CST);
+            __atomic_store_n(s->epoch, *s->epoch + 1, __ATOMIC_SEQ_CST);
+            if (s->shared) wfi_shared_epoch_wake(s->shared);
         }
         if (status != WF_OK) wfi_device_fail(device, status);
         wake(s);
@@ -143,6 +147,12 @@ static wf_status cpu_stream_create(wfi_device *device, wfi_stream_queue *stream)
     cpu_stream *s = wfi_alloc(device->ctx, 1, sizeof *s, "a stream");
     if (!s) return WF_NO_MEMORY;
     s->stream = stream;
+    s->epoch = &s->own_epoch;
+    if (device->config.epochs) {
+        s->shared = &device->config.epochs[device->n_streams];
+        s->epoch = &s->shared->epoch;
+        __atomic_store_n(s->epoch, 0, __ATOMIC_SEQ_CST);
+    }
     stream->state = s;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -197,12 +207,6 @@ static wf_status cpu_wait(wfi_stream_queue *stream, wfi_event event) {
     return push_command(stream, (command){NULL, NULL, NULL, event});
 }
 
-static wf_status cpu_event_wait(wfi_event event) {
-    wf_status status = wait_event(event, "the host");
-    if (status != WF_OK) wfi_device_fail(event.stream->device, status);
-    return wfi_device_check(event.stream->device);
-}
-
 static wf_status cpu_arena_create(wfi_device *device, size_t bytes, void **base_out) {
     void *base =
         mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -226,6 +230,8 @@ static void cpu_arena_destroy(wfi_device *device, void *base, size_t bytes) {
 const wfi_device_class wfi_device_cpu = {
     .kind = "cpu",
     .has_memory = true,
+    .create = wfi_cpu_find_cores,
+    .destroy = wfi_cpu_release_cores,
     .arena_create = cpu_arena_create,
     .arena_destroy = cpu_arena_destroy,
     .stream_create = cpu_stream_create,

@@ -3,10 +3,8 @@
 
 #include <string.h>
 
-static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null};
-
-wf_status wfi_cpu_find_cores(wfi_device *device);
-void wfi_cpu_release_cores(wfi_device *device);
+static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null,
+                                                &wfi_device_remote};
 
 wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
                             wfi_device **device_out) {
@@ -22,11 +20,9 @@ wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
     device->kind = kind;
     device->config = *config;
     device->n_cores = 1;
-    wfi_failure_init(&device->own_failure);
     device->failure = config->failure ? config->failure : &device->own_failure;
-    wf_status status = kind->has_memory ? wfi_cpu_find_cores(device) : WF_OK;
+    wf_status status = kind->create ? kind->create(device) : WF_OK;
     if (status != WF_OK) {
-        wfi_failure_release(&device->own_failure);
         wfi_free(ctx, device);
         return status;
     }
@@ -36,8 +32,7 @@ wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
 
 void wfi_device_destroy(wfi_device *device) {
     if (!device) return;
-    if (device->kind->has_memory) wfi_cpu_release_cores(device);
-    wfi_failure_release(&device->own_failure);
+    if (device->kind->destroy) device->kind->destroy(device);
     wfi_free(device->ctx, device);
 }
 
@@ -114,7 +109,11 @@ wfi_event wfi_stream_record(const wfi_stream_queue *stream) {
 }
 
 wf_status wfi_event_wait(wfi_event event) {
-    return event.stream ? event.stream->device->kind->event_wait(event) : WF_OK;
+    if (!event.stream) return WF_OK;
+    wfi_device *device = event.stream->device;
+    wf_status status = device->kind->event_wait(event, "the host");
+    if (status != WF_OK) wfi_device_fail(device, status);
+    return wfi_device_check(device);
 }
 
 wf_status wfi_stream_call(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {

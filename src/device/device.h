@@ -5,13 +5,15 @@
  * stream are done". Pushing never waits for work to finish, only for room in the
  * queue.
  *
- *   cpu   an arena of host memory; each stream has its own thread
- *   null  no memory and no threads: tasks run inline, as a proof of the order
+ *   cpu      an arena of host memory; each stream has its own thread
+ *   remote   a rank of another process: its streams run there
+ *   null     no memory and no threads: tasks run inline, as a proof of the order
  */
 #ifndef WFI_DEVICE_H
 #define WFI_DEVICE_H
 
 #include "device/failure.h"
+#include "device/shared_epoch.h"
 
 typedef struct wfi_device wfi_device;
 typedef struct wfi_stream_queue wfi_stream_queue;
@@ -24,12 +26,18 @@ typedef struct wfi_event {
 typedef wf_status (*wfi_task)(void *self, void *argument);
 
 typedef struct wfi_device_config {
-    const char *kind;    /* "cpu" or "null" */
+    const char *kind;    /* "cpu", "null" or "remote" */
     int index;           /* the rank, for sentences */
     int place, n_places; /* cores are divided into n_places shares; this is its share */
     int64_t timeout_ms;  /* of every wait */
     /* Devices that share one stop together. Borrowed; NULL: the device has its own. */
     wfi_failure *failure;
+    /* What the rank's streams, in the order of their making, have done, if other processes are
+     * to see it; on the remote side, the same memory. Borrowed; NULL: private. */
+    wfi_shared_epoch *epochs;
+    /* remote: whether that rank's process is gone. */
+    bool (*is_lost)(const void *self, int index);
+    const void *self;
 } wfi_device_config;
 
 wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
@@ -66,7 +74,7 @@ wf_status wfi_stream_push(wfi_stream_queue *stream, wfi_task task, void *self, v
 wf_status wfi_stream_wait(wfi_stream_queue *stream, wfi_event event);
 /* The event of everything pushed so far. */
 wfi_event wfi_stream_record(const wfi_stream_queue *stream);
-/* Stops the calling thread until the event or the deadline. */
+/* Stops the calling thread, the host's, until the event or the deadline. */
 wf_status wfi_event_wait(wfi_event event);
 /* push + wait. */
 wf_status wfi_stream_call(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
@@ -76,6 +84,8 @@ wf_status wfi_stream_call(wfi_stream_queue *stream, wfi_task task, void *self, v
 typedef struct wfi_device_class {
     const char *kind;
     bool has_memory;
+    wf_status (*create)(wfi_device *device); /* NULL: nothing to prepare, nothing to undo */
+    void (*destroy)(wfi_device *device);
     wf_status (*arena_create)(wfi_device *device, size_t bytes, void **base_out);
     void (*arena_destroy)(wfi_device *device, void *base, size_t bytes);
     wf_status (*stream_create)(wfi_device *device, wfi_stream_queue *stream);
@@ -83,21 +93,28 @@ typedef struct wfi_device_class {
     void (*stream_destroy)(wfi_stream_queue *stream);
     wf_status (*push)(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
     wf_status (*wait)(wfi_stream_queue *stream, wfi_event event);
-    wf_status (*event_wait)(wfi_event event);
+    /* Errors: TIMEOUT; the sentence says that `who` waited. */
+    wf_status (*event_wait)(wfi_event event, const char *who);
 } wfi_device_class;
 
 extern const wfi_device_class wfi_device_cpu;
 extern const wfi_device_class wfi_device_null;
+extern const wfi_device_class wfi_device_remote;
 
 struct wfi_device {
     wf_context *ctx;
     const wfi_device_class *kind;
     wfi_device_config config;
     int n_cores;
+    int n_streams;        /* made so far */
     wfi_failure *failure; /* given, or &own_failure */
     wfi_failure own_failure;
     void *topology; /* cpu: cores of this rank */
 };
+
+/* cores.c: which cores a CPU device gets. */
+wf_status wfi_cpu_find_cores(wfi_device *device);
+void wfi_cpu_release_cores(wfi_device *device);
 
 struct wfi_stream_queue {
     wfi_device *device;

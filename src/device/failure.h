@@ -2,23 +2,19 @@
  *
  * One rank's failure makes what the others still do worthless, so they share this cell:
  * all streams look here before each task. The first to fail leaves its sentence; what
- * fails later, most likely because of it, leaves none.
+ * fails later, most likely because of it, leaves none. It holds no lock and no address, so
+ * it can lie in memory that several processes share; all zero is its beginning.
  */
 #ifndef WFI_FAILURE_H
 #define WFI_FAILURE_H
 
 #include "base/base.h"
 
-#include <pthread.h>
-
 typedef struct wfi_failure {
-    int status; /* wf_status; atomic access */
-    pthread_mutex_t lock;
-    char sentence[WFI_SENTENCE_BYTES]; /* written once, before status */
+    int is_claimed; /* atomic access: somebody is the first */
+    int status;     /* wf_status; atomic access, written after the sentence */
+    char sentence[WFI_SENTENCE_BYTES];
 } wfi_failure;
-
-void wfi_failure_init(wfi_failure *failure);
-void wfi_failure_release(wfi_failure *failure);
 
 wf_status wfi_failure_status(const wfi_failure *failure);
 /* Keeps `status` and `sentence` if nothing has failed before. */

@@ -21,7 +21,8 @@ static wf_status null_push(wfi_stream_queue *stream, wfi_task task, void *self, 
     return status;
 }
 
-static wf_status null_event_wait(wfi_event event) {
+static wf_status null_event_wait(wfi_event event, const char *who) {
+    (void)who;
     if (event.epoch <= event.stream->n_pushed) return wfi_device_check(event.stream->device);
     return wfi_fail(event.stream->device->ctx, WF_BUG,
                     "rank %d waits for task %llu of stream %s, which has %llu",
@@ -30,8 +31,7 @@ static wf_status null_event_wait(wfi_event event) {
 }
 
 static wf_status null_wait(wfi_stream_queue *stream, wfi_event event) {
-    (void)stream;
-    return null_event_wait(event);
+    return null_event_wait(event, stream->name);
 }
 
 static wf_status null_arena_create(wfi_device *device, size_t bytes, void **base_out) {

@@ -30,13 +30,31 @@ static wf_status prepare_rank(void *self, void *argument) {
     return WF_OK;
 }
 
-static wf_status prepare_all(wfi_executor *e) {
+/* A kernel is bound to one thread: replicas of a stage have kernels of their own. The first
+ * replica that lives here takes the program's. */
+static wf_status find_code(wfi_executor *e) {
     const wf_program *p = e->p;
-    /* A kernel is bound to one thread: replicas of a stage have kernels of their own. */
-    for (int32_t d = 1; d < p->n_replicas; d++) {
+    bool is_taken = false;
+    for (int32_t d = 0; d < p->n_replicas; d++) {
+        bool is_here = false;
+        for (int32_t s = 0; s < p->n_stages; s++)
+            is_here |= e->workers[wfi_program_rank_of(p, d, s)].is_local;
+        if (!is_here) continue;
+        if (!is_taken) {
+            e->code[2 * d] = p->code;
+            e->code[2 * d + 1] = p->rest_code;
+            is_taken = true;
+            continue;
+        }
         WF_TRY(wfi_program_copy_code(p, false, &e->code[2 * d]));
         if (p->rest_code) WF_TRY(wfi_program_copy_code(p, true, &e->code[2 * d + 1]));
     }
+    return WF_OK;
+}
+
+static wf_status prepare_all(wfi_executor *e) {
+    const wf_program *p = e->p;
+    WF_TRY(find_code(e));
     for (int32_t r = 0; r < p->n_ranks; r++)
         WF_TRY(wfi_stream_push(e->workers[r].streams[WFI_STREAM_COMPUTE], prepare_rank, e,
                                (void *)(intptr_t)r));
@@ -91,8 +109,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     if (status == WF_OK && traces) status = wfi_trace_create(p, &e->trace);
     if (status == WF_OK) status = create_release(e);
     if (status == WF_OK) {
-        e->code[0] = p->code;
-        e->code[1] = p->rest_code;
+        while (!workers[e->first_local].is_local) e->first_local++;
         find_groups(e);
         status = prepare_all(e);
     }
@@ -110,7 +127,8 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
 void wfi_executor_destroy(wfi_executor *e) {
     if (!e) return;
     wf_context *ctx = e->p->ctx;
-    for (int32_t d = 2; d < 2 * e->p->n_replicas && e->code; d++) wfi_code_destroy(e->code[d]);
+    for (int32_t d = 0; d < 2 * e->p->n_replicas && e->code; d++)
+        if (e->code[d] != e->p->code && e->code[d] != e->p->rest_code) wfi_code_destroy(e->code[d]);
     wfi_trace_destroy(e->trace);
     wfi_release_destroy(e->release);
     wfi_free(ctx, e->code);

@@ -26,10 +26,12 @@ typedef struct wfi_executor {
     const wf_program *p;
     wfi_worker *workers; /* [n_ranks], borrowed */
     wfi_code **code;     /* [n_replicas][2] kernels of their own, [1] for smaller microbatches
-                          * or NULL; those of replica 0 are the program's */
+                          * or NULL; those of the first replica here are the program's,
+                          * those of replicas in other processes NULL */
     wfi_event *done;     /* [n_instructions] of the step that runs */
     int32_t *first;      /* [n_instructions] place in the order of the instruction's group */
     int32_t *n_group;    /* [n_instructions] how many ranks take part in it together */
+    int32_t first_local; /* rank */
     wfi_profile *profile;
     wfi_trace *trace;      /* NULL: not wanted */
     wfi_release *release;  /* NULL: events are not checked */

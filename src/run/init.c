@@ -1,6 +1,5 @@
 /* Initial state: element i of a parameter is a function of (seed, name, i) alone, so
- * it is the same under every plan. Runs on the copy stream, like all that writes the
- * arena. */
+ * it is the same under every plan. The streams are idle meanwhile. */
 #include "base/random.h"
 #include "run/trainer.h"
 
@@ -66,8 +65,7 @@ static void fill(const wf_trainer *t, const wfi_value *value, void *data) {
     }
 }
 
-static wf_status initialise(void *self, void *argument) {
-    (void)argument;
+static wf_status initialise(void *self) {
     wf_trainer *t = self;
     const wf_program *p = t->ready[0]->program;
     const wf_graph *g = p->graph;
@@ -85,5 +83,5 @@ static wf_status initialise(void *self, void *argument) {
 }
 
 wf_status wfi_trainer_initialise(wf_trainer *t) {
-    return wfi_stream_call(t->workers[0].streams[WFI_STREAM_COPY], initialise, t, NULL);
+    return wfi_trainer_alone(t, "initialise", initialise, t);
 }

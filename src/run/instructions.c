@@ -131,7 +131,7 @@ static float clip_scale(wfi_executor *e, int32_t rank, const wfi_reference *norm
             wfi_tree_sum(norms[u].bytes ? wfi_executor_touch(e, &norms[u], norms[u].bytes) : NULL,
                          norms[u].bytes / sizeof(double));
     double norm = sqrt(sum), limit = e->p->recipe.clip_norm;
-    if (rank == 0) e->step.gradient_norm = norm; /* the same on all ranks */
+    if (rank == e->first_local) e->step.gradient_norm = norm; /* the same on all ranks */
     /* PyTorch adds 1e-6 to the norm so that a zero gradient divides well. */
     return norm > limit ? (float)(limit / (norm + 1e-6)) : 1.0f;
 }

@@ -49,7 +49,7 @@ static wf_status list_tensors(wf_trainer *t, bool all, wfi_pool *pool, wf_tensor
     return WF_OK;
 }
 
-wf_status wf_trainer_save(wf_trainer *t, const char *path) {
+static wf_status save(wf_trainer *t, const char *path) {
     wfi_pool pool;
     wfi_pool_init(&pool, t->ctx);
     wf_tensor_data *tensors;
@@ -63,8 +63,7 @@ wf_status wf_trainer_save(wf_trainer *t, const char *path) {
     return status;
 }
 
-wf_status wf_trainer_save_state(wf_trainer *t, const char *path, const wf_note *notes,
-                                int n_notes) {
+static wf_status save_state(wf_trainer *t, const char *path, const wf_note *notes, int n_notes) {
     wfi_pool pool;
     wfi_pool_init(&pool, t->ctx);
     wf_metadata *metadata = wfi_alloc(t->ctx, (size_t)n_notes + 1, sizeof *metadata, "notes");
@@ -136,7 +135,7 @@ static wf_status load(wf_trainer *t, const wf_safetensors *file, bool all) {
     return status;
 }
 
-wf_status wf_trainer_load_weights(wf_trainer *t, const char *path) {
+static wf_status load_weights(wf_trainer *t, const char *path) {
     wf_safetensors *file;
     WF_TRY(wf_safetensors_open(t->ctx, path, &file));
     wf_status status = load(t, file, false);
@@ -144,7 +143,7 @@ wf_status wf_trainer_load_weights(wf_trainer *t, const char *path) {
     return status;
 }
 
-wf_status wf_trainer_load_state(wf_trainer *t, const char *path) {
+static wf_status load_state(wf_trainer *t, const char *path, int64_t *n_steps_out) {
     wf_safetensors *file;
     WF_TRY(wf_safetensors_open(t->ctx, path, &file));
     const char *steps = wf_safetensors_metadata(file, STEPS_KEY);
@@ -158,9 +157,65 @@ wf_status wf_trainer_load_state(wf_trainer *t, const char *path) {
                           path);
     else
         status = load(t, file, true);
-    if (status == WF_OK) t->n_steps = n_steps;
+    if (status == WF_OK) *n_steps_out = n_steps;
     wf_safetensors_close(file);
     return status;
+}
+
+/* ---- files, by one process ---- */
+
+typedef struct transfer {
+    wf_trainer *t;
+    const char *path;
+    const wf_note *notes;
+    int n_notes;
+    int64_t n_steps;
+} transfer;
+
+static wf_status save_one(void *self) {
+    const transfer *x = self;
+    return save(x->t, x->path);
+}
+
+static wf_status save_state_one(void *self) {
+    const transfer *x = self;
+    return save_state(x->t, x->path, x->notes, x->n_notes);
+}
+
+static wf_status load_weights_one(void *self) {
+    const transfer *x = self;
+    return load_weights(x->t, x->path);
+}
+
+static wf_status load_state_one(void *self) {
+    transfer *x = self;
+    WF_TRY(load_state(x->t, x->path, &x->n_steps));
+    x->t->n_steps = x->n_steps;
+    /* For the other processes: a number that nobody needs until the next run. */
+    if (x->t->job) wfi_control_records(x->t->job, (int)(x->t->n_runs & 1))[0] = (double)x->n_steps;
+    return WF_OK;
+}
+
+wf_status wf_trainer_save(wf_trainer *t, const char *path) {
+    return wfi_trainer_alone(t, "save weights", save_one, &(transfer){.t = t, .path = path});
+}
+
+wf_status wf_trainer_save_state(wf_trainer *t, const char *path, const wf_note *notes,
+                                int n_notes) {
+    transfer x = {.t = t, .path = path, .notes = notes, .n_notes = n_notes};
+    return wfi_trainer_alone(t, "save its state", save_state_one, &x);
+}
+
+wf_status wf_trainer_load_weights(wf_trainer *t, const char *path) {
+    return wfi_trainer_alone(t, "load weights", load_weights_one,
+                             &(transfer){.t = t, .path = path});
+}
+
+wf_status wf_trainer_load_state(wf_trainer *t, const char *path) {
+    transfer x = {.t = t, .path = path};
+    WF_TRY(wfi_trainer_alone(t, "load its state", load_state_one, &x));
+    if (t->job) t->n_steps = (int64_t)wfi_control_records(t->job, (int)(t->n_runs & 1))[0];
+    return wfi_trainer_meet(t, "go on");
 }
 
 wf_status wf_trainer_state_note(wf_context *ctx, const char *path, const char *key,
@@ -183,7 +238,7 @@ wf_status wf_trainer_weights_sha256(wf_trainer *t, char hex_out[65]) {
     WF_TRY(list_tensors(t, false, &pool, &tensors, &n));
     wf_status status = wfi_weights_sha256(t->ctx, tensors, n, hex_out);
     wfi_free(t->ctx, tensors);
-    return status;
+    return status == WF_OK ? wfi_trainer_meet(t, "read weights") : status;
 }
 
 /* ---- single tensors ---- */
@@ -205,7 +260,7 @@ wf_status wf_trainer_read(wf_trainer *t, const char *name, void *dst, size_t dst
     int32_t v;
     WF_TRY(find_saved(t, name, dst_bytes, &v));
     memcpy(dst, wfi_trainer_address(t, v), dst_bytes);
-    return WF_OK;
+    return wfi_trainer_meet(t, "read a tensor");
 }
 
 wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, size_t dst_bytes) {
@@ -223,7 +278,7 @@ wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, s
         if (block->rank != wfi_program_rank_of(p, 0, wfi_program_stage_of(p, value->unit)))
             continue;
         memcpy(dst, t->workers[block->rank].base + block->offset + value->offset, dst_bytes);
-        return WF_OK;
+        return wfi_trainer_meet(t, "read a gradient");
     }
     return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is a buffer and has no gradient", name);
 }

@@ -63,24 +63,35 @@ static int64_t count_rows(const wfi_ready *r) {
     return n_counted;
 }
 
+/* For the report: what other processes cannot observe. */
+static void publish_peak(const wf_trainer *t) {
+    int rank = wf_job_rank(t->job);
+    wfi_control_rank_at(t->job, rank)->peak_bytes =
+        __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
+}
+
 static wf_status run(wf_trainer *t, wfi_ready *r, double lr, wf_step_result *result_out) {
     int64_t n_rows = count_rows(r);
+    /* Another process may still be reading what the last run reported. */
+    double *records = t->job ? wfi_control_records(t->job, (int)(t->n_runs & 1)) : r->records;
+    t->n_runs++;
     wfi_step step = {.args = {.seed = t->recipe.seed,
                               .step = (uint64_t)t->n_steps,
                               .loss_scale = n_rows ? 1.0 / (double)n_rows : 0},
                      .lr = lr,
                      .inputs = r->inputs,
                      .outputs = r->outputs,
-                     .records = r->records};
+                     .records = records};
     t->ran_last = r;
     WF_TRY(wfi_executor_run(r->executor, &step));
+    if (t->job) publish_peak(t);
     wf_step_result result = {
         .n_rows = n_rows, .lr = lr, .gradient_norm = r->executor->step.gradient_norm};
     double loss = 0, hits = 0;
     bool has_record = r->program->graph->record >= 0;
     for (int64_t m = 0; m < r->program->recipe.n_micro && has_record; m++) {
-        loss += r->records[2 * m];
-        hits += r->records[2 * m + 1];
+        loss += records[2 * m];
+        hits += records[2 * m + 1];
     }
     result.loss = n_rows ? loss / (double)n_rows : 0;
     result.n_hits = (int64_t)hits;
@@ -107,6 +118,9 @@ static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64
                          const char *output, void *dst, size_t dst_bytes,
                          wf_step_result *result_out) {
     if (n_samples < 1) return wfi_fail(t->ctx, WF_SHAPE, "a forward run of no samples");
+    if (output && t->job)
+        return wfi_fail(t->ctx, WF_UNSUPPORTED,
+                        "outputs of ranks in processes; run it with ranks as threads");
     wfi_ready *r;
     WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_FORWARD, n_samples, &r));
     const wf_graph *g = r->program->graph;

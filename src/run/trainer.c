@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/weft.h>
 
 static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
                                 size_t shift_bytes) {
@@ -32,6 +33,8 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     t->workers = wfi_alloc(t->ctx, (size_t)n_ranks, sizeof *t->workers, "ranks");
     if (!t->workers) return WF_NO_MEMORY;
     t->n_workers = n_ranks;
+    /* Streams begin to count anew: nobody may still be waiting for those of an earlier trainer. */
+    WF_TRY(wfi_trainer_meet(t, "make a trainer"));
     for (int r = 0; r < n_ranks; r++) {
         wfi_device_config device = {.kind = list.kind,
                                     .index = r,
@@ -39,9 +42,9 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
                                     .n_places = list.n_places,
                                     .timeout_ms = timeout_ms,
                                     .failure = &t->failure};
-        WF_TRY(wfi_worker_create(t->ctx, &device, shift_bytes, &t->workers[r]));
+        WF_TRY(wfi_worker_create(t->ctx, &device, t->job, shift_bytes, &t->workers[r]));
     }
-    return WF_OK;
+    return wfi_trainer_meet(t, "begin");
 }
 
 /* ---- programs ---- */
@@ -59,6 +62,20 @@ static void ready_destroy(wf_context *ctx, wfi_ready *r) {
     wfi_free(ctx, r);
 }
 
+/* Room for the program on every rank. All processes of a job come to the same decision. */
+static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
+    bool grows = false;
+    for (int32_t k = 0; k < p->n_ranks; k++)
+        grows |= p->ranks[k].peak_bytes > t->workers[k].arena_bytes;
+    if (!grows) return WF_OK;
+    WF_TRY(wfi_trainer_meet(t, "make room"));
+    for (int32_t k = 0; k < p->n_ranks; k++)
+        WF_TRY(wfi_worker_grow(&t->workers[k], p->ranks[k].peak_bytes, p->ranks[k].state_bytes));
+    WF_TRY(wfi_trainer_meet(t, "open memory"));
+    for (int32_t k = 0; k < t->n_workers; k++) WF_TRY(wfi_worker_open(&t->workers[k]));
+    return wfi_trainer_meet(t, "go on");
+}
+
 static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     wf_recipe recipe = t->recipe;
     recipe.batch = r->n_samples;
@@ -72,9 +89,7 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
         wfi_alloc(t->ctx, (size_t)r->program->recipe.n_micro, 2 * sizeof(double), "records");
     r->zeros = wfi_alloc(t->ctx, (size_t)g->n_values, sizeof *r->zeros, "a program's inputs");
     if (!r->inputs || !r->outputs || !r->records || !r->zeros) return WF_NO_MEMORY;
-    for (int32_t k = 0; k < r->program->n_ranks; k++)
-        WF_TRY(wfi_worker_grow(&t->workers[k], r->program->ranks[k].peak_bytes,
-                               r->program->ranks[k].state_bytes));
+    WF_TRY(grow_workers(t, r->program));
     /* The timeline is one of full steps. */
     bool traces = t->traces && t->n_ready == 0;
     return wfi_executor_create(r->program, t->workers, &t->profile, t->delay_us, traces,
@@ -114,6 +129,64 @@ static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
     return WF_OK;
 }
 
+static wf_status check_job(const wf_trainer *t) {
+    int n_ranks = wf_plan_n_ranks(t->plan);
+    if (wf_job_n_ranks(t->job) != n_ranks)
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "the plan %s has %d rank%s, but %d processes have come; each takes one",
+                        wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s",
+                        wf_job_n_ranks(t->job));
+    if (t->traces)
+        return wfi_fail(t->ctx, WF_UNSUPPORTED,
+                        "ranks in processes are not traced; as threads (--devices) they are");
+    if (t->recipe.n_micro > WFI_CONTROL_RECORDS)
+        return wfi_fail(t->ctx, WF_UNSUPPORTED, "%lld microbatches; processes take at most %d",
+                        (long long)t->recipe.n_micro, WFI_CONTROL_RECORDS);
+    return WF_OK;
+}
+
+/* What all processes of a job have to have in common, as a number. */
+static uint64_t fingerprint(const wf_trainer *t) {
+    const wf_program *p = t->ready[0]->program;
+    const void *parts[] = {WEFT_VERSION, wfi_kernel_library(), wf_plan_text(t->plan),
+                           wf_model_name(t->model)};
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (size_t k = 0; k < WFI_COUNT(parts); k++)
+        for (const char *c = parts[k]; *c; c++)
+            hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
+    const uint64_t numbers[] = {(uint64_t)t->recipe.batch,     (uint64_t)t->recipe.n_micro,
+                                (uint64_t)t->recipe.n_lanes,   t->recipe.seed,
+                                (uint64_t)t->recipe.conv,      (uint64_t)t->recipe.optimizer,
+                                (uint64_t)t->recipe.n_threads, (uint64_t)p->n_instructions};
+    for (size_t k = 0; k < WFI_COUNT(numbers); k++)
+        hash = (hash ^ numbers[k]) * UINT64_C(0x100000001B3);
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        hash = (hash ^ p->ranks[r].peak_bytes) * UINT64_C(0x100000001B3);
+    double rates[] = {t->recipe.lr,        t->recipe.momentum, t->recipe.weight_decay,
+                      t->recipe.beta1,     t->recipe.beta2,    t->recipe.epsilon,
+                      t->recipe.clip_norm, t->recipe.lr_gamma};
+    for (size_t k = 0; k < WFI_COUNT(rates); k++) {
+        uint64_t bits;
+        memcpy(&bits, &rates[k], sizeof bits);
+        hash = (hash ^ bits) * UINT64_C(0x100000001B3);
+    }
+    return hash;
+}
+
+wf_status wfi_trainer_alone(wf_trainer *t, const char *what, wf_status (*act)(void *self),
+                            void *self) {
+    if (!t->job) return act(self);
+    WF_TRY(wfi_control_meet(t->job, what));
+    if (wf_job_rank(t->job) == 0) {
+        wf_status status = act(self);
+        if (status != WF_OK) {
+            wfi_failure_set(wfi_control_failure(t->job), status, wf_context_error(t->ctx));
+            return status;
+        }
+    }
+    return wfi_control_meet(t->job, "go on");
+}
+
 static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, const wf_trainer_config *config) {
     size_t shift_bytes;
@@ -121,10 +194,12 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     WF_TRY(wf_recipe_resolve(t->ctx, recipe, plan, &t->recipe));
+    if (t->job) WF_TRY(check_job(t));
     WF_TRY(create_workers(t, config, shift_bytes));
     wfi_ready *ignored;
     WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
                              t->recipe.batch, &ignored));
+    if (t->job) WF_TRY(wfi_control_agree(t->job, fingerprint(t)));
     return wfi_trainer_initialise(t);
 }
 
@@ -138,7 +213,7 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     wf_trainer *t = wfi_alloc(ctx, 1, sizeof *t, "a trainer");
     if (!t) return WF_NO_MEMORY;
     t->ctx = ctx;
-    wfi_failure_init(&t->failure);
+    t->job = config->job;
     t->device_memory_bytes = config->device_memory_bytes;
     t->keep_gradients = config->keep_gradients;
     t->forward_only = config->forward_only;
@@ -146,6 +221,8 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     wfi_profile_init(&t->profile, ctx, config->profile);
     wf_status status = create_all(t, model, recipe, plan, config);
     if (status != WF_OK) {
+        /* The job's other processes must not wait for this one. */
+        if (t->job) wfi_failure_set(wfi_control_failure(t->job), status, wf_context_error(t->ctx));
         wf_trainer_destroy(t);
         return status;
     }
@@ -161,7 +238,6 @@ void wf_trainer_destroy(wf_trainer *t) {
     wfi_free(t->ctx, t->ready);
     for (int r = 0; r < t->n_workers; r++) wfi_worker_destroy(&t->workers[r]);
     wfi_free(t->ctx, t->workers);
-    wfi_failure_release(&t->failure);
     wfi_profile_release(&t->profile);
     wf_model_destroy(t->model);
     wf_plan_destroy(t->plan);
@@ -186,7 +262,9 @@ wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
         if (peak > memory.planned_peak_bytes) memory.planned_peak_bytes = peak;
     }
     memory.measured_peak_bytes =
-        __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
+        t->workers[rank].is_local
+            ? __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE)
+            : wfi_control_rank_at(t->job, rank)->peak_bytes;
     return memory;
 }
 

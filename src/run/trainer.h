@@ -28,6 +28,8 @@ struct wf_trainer {
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;
 
+    wf_job *job;         /* NULL: all ranks are threads of this process */
+    int64_t n_runs;      /* of programs; a job's records alternate between two halves */
     wfi_failure failure; /* of any rank: all stop */
     wfi_worker *workers; /* [n_workers] one a rank */
     int n_workers;
@@ -54,6 +56,15 @@ void *wfi_trainer_state_address(const wf_trainer *t, int32_t v, int i);
 
 /* Copies the state from there to every other rank that holds it. */
 void wfi_trainer_spread(const wf_trainer *t);
+
+/* Calls `act` while no rank of any process works; in a job, on rank 0's process only, and the
+ * others wait for it. All processes get its status. */
+wf_status wfi_trainer_alone(wf_trainer *t, const char *what, wf_status (*act)(void *self),
+                            void *self);
+/* Returns when the job's other processes have come here, too. */
+static inline wf_status wfi_trainer_meet(const wf_trainer *t, const char *what) {
+    return t->job ? wfi_control_meet(t->job, what) : WF_OK;
+}
 
 static inline const wf_graph *wfi_trainer_graph(const wf_trainer *t) {
     return t->ready[0]->program->graph;

@@ -2,6 +2,7 @@
 #include "run/worker.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 static wf_status create_streams(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++)
@@ -9,10 +10,21 @@ static wf_status create_streams(wfi_worker *w) {
     return WF_OK;
 }
 
-wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, size_t shift_bytes,
-                            wfi_worker *w) {
-    w->shift_bytes = shift_bytes;
-    WF_TRY(wfi_device_create(ctx, config, &w->device));
+wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wfi_control *job,
+                            size_t shift_bytes, wfi_worker *w) {
+    wfi_device_config here = *config;
+    w->job = job;
+    w->rank = config->index;
+    w->is_local = !job || wfi_control_rank_number(job) == w->rank;
+    w->shift_bytes = job ? 0 : shift_bytes;
+    if (job) {
+        here.failure = wfi_control_failure(job);
+        here.epochs = wfi_control_rank_at(job, w->rank)->epochs;
+        here.is_lost = wfi_control_is_lost;
+        here.self = job;
+        if (!w->is_local) here.kind = "remote";
+    }
+    WF_TRY(wfi_device_create(ctx, &here, &w->device));
     if (!wfi_device_has_memory(w->device))
         return wfi_fail(
             ctx, WF_UNSUPPORTED,
@@ -24,39 +36,43 @@ void wfi_worker_stop(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_finish(w->streams[s]);
 }
 
+static void release_arena(wfi_worker *w) {
+    if (!w->base) return;
+    if (w->job)
+        munmap(w->base, w->arena_bytes);
+    else
+        wfi_arena_destroy(w->device, w->base, w->arena_bytes, w->shift_bytes);
+    w->base = NULL;
+}
+
 void wfi_worker_destroy(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_destroy(w->streams[s]);
-    if (w->device) wfi_arena_destroy(w->device, w->base, w->arena_bytes, w->shift_bytes);
+    if (w->device) release_arena(w);
     wfi_device_destroy(w->device);
     *w = (wfi_worker){0};
 }
 
-typedef struct move {
-    char *to;
-    const char *from;
-    size_t bytes;
-} move;
-
-static wf_status move_state(void *self, void *argument) {
-    (void)argument;
-    const move *m = self;
-    memcpy(m->to, m->from, m->bytes);
+wf_status wfi_worker_grow(wfi_worker *w, size_t bytes, size_t state_bytes) {
+    if (!w->is_local || bytes <= w->arena_bytes) return WF_OK;
+    void *base;
+    if (w->job)
+        WF_TRY(wfi_control_arena_create(w->job, bytes, &base));
+    else
+        WF_TRY(wfi_arena_create(w->device, bytes, w->shift_bytes, &base));
+    if (w->base) memcpy(base, w->base, state_bytes);
+    release_arena(w);
+    w->base = base;
+    w->arena_bytes = bytes;
+    w->observer.base = w->base;
     return WF_OK;
 }
 
-wf_status wfi_worker_grow(wfi_worker *w, size_t bytes, size_t state_bytes) {
-    if (bytes <= w->arena_bytes) return WF_OK;
+wf_status wfi_worker_open(wfi_worker *w) {
+    if (w->is_local) return WF_OK;
     void *base;
-    WF_TRY(wfi_arena_create(w->device, bytes, w->shift_bytes, &base));
-    if (w->base) {
-        move m = {base, w->base, state_bytes};
-        wf_status status = wfi_stream_call(w->streams[WFI_STREAM_COPY], move_state, &m, NULL);
-        if (status != WF_OK) {
-            wfi_arena_destroy(w->device, base, bytes, w->shift_bytes);
-            return status;
-        }
-        wfi_arena_destroy(w->device, w->base, w->arena_bytes, w->shift_bytes);
-    }
+    size_t bytes;
+    WF_TRY(wfi_control_arena_open(w->job, w->rank, &bytes, &base));
+    release_arena(w);
     w->base = base;
     w->arena_bytes = bytes;
     w->observer.base = w->base;

@@ -2,11 +2,15 @@
 #ifndef WFI_WORKER_H
 #define WFI_WORKER_H
 
+#include "comm/control.h"
 #include "device/device.h"
 #include "program/program.h"
 #include "run/observer.h"
 
 typedef struct wfi_worker {
+    wfi_control *job; /* NULL: the only process */
+    int rank;
+    bool is_local; /* its streams run here, not in another process of the job */
     wfi_device *device;
     wfi_stream_queue *streams[WFI_N_STREAMS];
     char *base; /* of the arena: state first, at the same offsets in every program */
@@ -27,14 +31,17 @@ typedef struct wfi_device_list {
  * 1; two ranks may name the same). Errors: INVALID_ARG, UNSUPPORTED (two kinds). */
 wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *list_out);
 
-/* Errors: UNSUPPORTED for a device without memory. `worker` is zeroed before. */
-wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, size_t shift_bytes,
-                            wfi_worker *worker);
+/* Errors: UNSUPPORTED for a device without memory. `worker` is zeroed before. In a job, the
+ * config's index tells which rank it is, and whether that lives here. */
+wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wfi_control *job,
+                            size_t shift_bytes, wfi_worker *worker);
 /* Ends the threads; of all workers before the first is destroyed. */
 void wfi_worker_stop(wfi_worker *worker);
 void wfi_worker_destroy(wfi_worker *worker);
 
-/* Makes room for `bytes`, keeping the first `state_bytes`. The streams are idle. */
+/* Makes room for `bytes`, keeping the first `state_bytes`. The streams are idle. In a job, the
+ * arenas of other processes are opened afterwards, when all have grown their own. */
 wf_status wfi_worker_grow(wfi_worker *worker, size_t bytes, size_t state_bytes);
+wf_status wfi_worker_open(wfi_worker *worker);
 
 #endif

@@ -1,0 +1,39 @@
+/* Ranks as processes: which of them this one is. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Only rank 0 talks and writes files. */
+static exit_status be_silent(cli *c) {
+    options *o = &c->o;
+    c->is_root = false;
+    o->quiet = 1;
+    free(o->json);
+    o->json = NULL;
+    return EXIT_DONE;
+}
+
+exit_status processes_begin(cli *c, bool *done_out) {
+    options *o = &c->o;
+    wf_place place;
+    *done_out = false;
+    wf_status status = wf_launch_place(c->ctx, &place);
+    if (status != WF_OK) return complain_of(c, status);
+    if (place.n_ranks == 1) {
+        if (o->ranks == 1) return EXIT_DONE;
+        *done_out = true;
+        return launch_self(c);
+    }
+    if (option_is_given(o, OPT_devices))
+        return complain(EXIT_USAGE,
+                        "--devices %.60s puts ranks on threads, but this is rank %d of %d "
+                        "processes (%s); each process takes one rank",
+                        o->devices, place.rank, place.n_ranks, place.source);
+    if (option_is_given(o, OPT_ranks) && o->ranks != place.n_ranks)
+        return complain(EXIT_USAGE, "--ranks %lld, but %s says that there are %d processes",
+                        (long long)o->ranks, place.source, place.n_ranks);
+    status = wf_job_join(c->ctx, place.job, place.rank, place.n_ranks, 0, &c->job);
+    if (status != WF_OK) return complain_of(c, status);
+    return place.rank ? be_silent(c) : EXIT_DONE;
+}

@@ -1,0 +1,263 @@
+#include "comm/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAGIC      UINT64_C(0x7765667431000001) /* changes with the layout */
+#define NAP_MS     50
+#define PAGE_BYTES 4096
+
+typedef struct segment {
+    uint64_t magic; /* atomic access; 0 until rank 0 has come */
+    int32_t n_ranks;
+    wfi_failure failure;
+    wfi_control_rank ranks[WFI_CONTROL_RANKS];
+    double records[2][WFI_CONTROL_RECORDS][2];
+} segment;
+
+struct wf_job {
+    wf_context *ctx;
+    int rank, n_ranks;
+    int64_t timeout_ms;
+    segment *shared;
+    int arena_fd;                      /* of the arena published last, or -1 */
+    int process_fd[WFI_CONTROL_RANKS]; /* readable when that process has ended; -1: unknown */
+};
+
+size_t wfi_control_bytes(void) {
+    return sizeof(segment);
+}
+
+int wfi_control_rank_number(const wfi_control *c) {
+    return c->rank;
+}
+
+int wfi_control_n_ranks(const wfi_control *c) {
+    return c->n_ranks;
+}
+
+wfi_control_rank *wfi_control_rank_at(const wfi_control *c, int rank) {
+    return &c->shared->ranks[rank];
+}
+
+wfi_failure *wfi_control_failure(const wfi_control *c) {
+    return &c->shared->failure;
+}
+
+double *wfi_control_records(const wfi_control *c, int half) {
+    return &c->shared->records[half & 1][0][0];
+}
+
+/* ---- meeting ---- */
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+bool wfi_control_is_lost(const void *self, int rank) {
+    const wfi_control *c = self;
+    if (c->process_fd[rank] < 0) return false;
+    struct pollfd ended = {.fd = c->process_fd[rank], .events = POLLIN};
+    return poll(&ended, 1, 0) == 1;
+}
+
+/* Says it to everybody. */
+static wf_status fail_all(wfi_control *c, wf_status status) {
+    wfi_failure_set(&c->shared->failure, status, wf_context_error(c->ctx));
+    return status;
+}
+
+static wf_status absent(wfi_control *c, int rank, const char *what) {
+    const wfi_control_rank *other = &c->shared->ranks[rank];
+    if (!__atomic_load_n(&other->pid, __ATOMIC_ACQUIRE))
+        return wfi_fail(c->ctx, WF_TIMEOUT, "rank %d waited %lld ms, but rank %d has not come",
+                        c->rank, (long long)c->timeout_ms, rank);
+    return wfi_fail(
+        c->ctx, WF_TIMEOUT,
+        "rank %d waited %lld ms to %s, but rank %d (process %lld) has not come; it last "
+        "came to %.*s",
+        c->rank, (long long)c->timeout_ms, what, rank, (long long)other->pid, WFI_CONTROL_DOING,
+        other->doing);
+}
+
+static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const char *what,
+                          int64_t deadline_ms) {
+    wfi_control_rank *other = &c->shared->ranks[rank];
+    for (;;) {
+        uint64_t seen = __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE);
+        if (seen >= n_meetings) return WF_OK;
+        wf_status failed = wfi_failure_status(&c->shared->failure);
+        if (failed != WF_OK) return wfi_fail(c->ctx, failed, "%s", c->shared->failure.sentence);
+        if (wfi_control_is_lost(c, rank))
+            return fail_all(c,
+                            wfi_fail(c->ctx, WF_REMOTE,
+                                     "rank %d (process %lld) has died; it last came to %.*s", rank,
+                                     (long long)other->pid, WFI_CONTROL_DOING, other->doing));
+        if (now_ms() > deadline_ms) return fail_all(c, absent(c, rank, what));
+        wfi_shared_epoch_sleep(&other->meetings, seen, NAP_MS);
+    }
+}
+
+wf_status wfi_control_meet(wfi_control *c, const char *what) {
+    wfi_control_rank *own = &c->shared->ranks[c->rank];
+    snprintf(own->doing, sizeof own->doing, "%s", what);
+    uint64_t n = own->meetings.epoch + 1;
+    __atomic_store_n(&own->meetings.epoch, n, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(&own->meetings);
+    int64_t deadline_ms = now_ms() + c->timeout_ms;
+    for (int r = 0; r < c->n_ranks; r++) WF_TRY(wait_for(c, r, n, what, deadline_ms));
+    return WF_OK;
+}
+
+wf_status wfi_control_agree(wfi_control *c, uint64_t fingerprint) {
+    c->shared->ranks[c->rank].fingerprint = fingerprint;
+    WF_TRY(wfi_control_meet(c, "compare programs"));
+    for (int r = 1; r < c->n_ranks; r++)
+        if (c->shared->ranks[r].fingerprint != c->shared->ranks[0].fingerprint)
+            return fail_all(
+                c,
+                wfi_fail(c->ctx, WF_REMOTE,
+                         "rank %d runs another program, recipe, library or processor than rank 0 "
+                         "(%016llx and %016llx); all ranks need the same command line",
+                         r, (unsigned long long)c->shared->ranks[r].fingerprint,
+                         (unsigned long long)c->shared->ranks[0].fingerprint));
+    return wfi_control_meet(c, "begin");
+}
+
+/* ---- arenas ---- */
+
+wf_status wfi_control_arena_create(wfi_control *c, size_t bytes, void **base_out) {
+    size_t size = bytes ? bytes : 1;
+    int fd = memfd_create("weft-arena", MFD_CLOEXEC);
+    void *base = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, (off_t)size) == 0)
+        base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        int error = errno;
+        if (fd >= 0) close(fd);
+        return wfi_fail(c->ctx, WF_NO_MEMORY, "the system refused %zu shared bytes for rank %d: %s",
+                        bytes, c->rank, strerror(error));
+    }
+    madvise(base, size, MADV_HUGEPAGE);
+    for (size_t at = 0; at < size; at += PAGE_BYTES) ((volatile char *)base)[at] = 0;
+    if (c->arena_fd >= 0) close(c->arena_fd);
+    c->arena_fd = fd;
+    c->shared->ranks[c->rank].arena_fd = fd;
+    c->shared->ranks[c->rank].arena_bytes = size;
+    *base_out = base;
+    return WF_OK;
+}
+
+wf_status wfi_control_arena_open(wfi_control *c, int rank, size_t *bytes_out, void **base_out) {
+    const wfi_control_rank *other = &c->shared->ranks[rank];
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)other->pid, other->arena_fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *base = MAP_FAILED;
+    if (fd >= 0) base = mmap(NULL, other->arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int error = errno;
+    if (fd >= 0) close(fd);
+    if (base == MAP_FAILED)
+        return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot see rank %d's memory (%s): %s", c->rank,
+                        rank, path, strerror(error));
+    *bytes_out = other->arena_bytes;
+    *base_out = base;
+    return WF_OK;
+}
+
+/* ---- joining and leaving ---- */
+
+/* The descriptor that the launcher left open for us; -1 if there is none. */
+static wf_status inherited(wf_context *ctx, int *fd_out) {
+    const char *text = getenv(WFI_CONTROL_ENV);
+    *fd_out = -1;
+    if (!text || !*text) return WF_OK;
+    char *end;
+    long fd = strtol(text, &end, 10);
+    struct stat about;
+    if (*end || fd < 0 || fd > 1 << 20 || fstat((int)fd, &about) ||
+        (size_t)about.st_size != sizeof(segment))
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "environment: " WFI_CONTROL_ENV "='%.40s' is no segment of this version's "
+                        "launcher; start ranks by weft run",
+                        text);
+    fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+    *fd_out = (int)fd;
+    return WF_OK;
+}
+
+/* Takes this rank's place in the segment. */
+static wf_status take_place(wfi_control *c) {
+    wfi_control_rank *own = &c->shared->ranks[c->rank];
+    int64_t nobody = 0;
+    if (!__atomic_compare_exchange_n(&own->pid, &nobody, (int64_t)getpid(), false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        return wfi_fail(c->ctx, WF_INVALID_ARG,
+                        "two processes (%lld and %lld) say that they are rank %d",
+                        (long long)nobody, (long long)getpid(), c->rank);
+    if (c->rank == 0) {
+        c->shared->n_ranks = c->n_ranks;
+        __atomic_store_n(&c->shared->magic, MAGIC, __ATOMIC_RELEASE);
+    }
+    WF_TRY(wfi_control_meet(c, "start"));
+    if (__atomic_load_n(&c->shared->magic, __ATOMIC_ACQUIRE) != MAGIC ||
+        c->shared->n_ranks != c->n_ranks)
+        return fail_all(c, wfi_fail(c->ctx, WF_REMOTE,
+                                    "rank %d is one of %d, rank 0 of %d, or of another version",
+                                    c->rank, c->n_ranks, c->shared->n_ranks));
+    for (int r = 0; r < c->n_ranks; r++)
+        if (r != c->rank)
+            c->process_fd[r] = (int)syscall(SYS_pidfd_open, (pid_t)c->shared->ranks[r].pid, 0);
+    return WF_OK;
+}
+
+wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ranks,
+                           int64_t timeout_ms, wfi_control **control_out) {
+    if (n_ranks < 1 || n_ranks > WFI_CONTROL_RANKS || rank < 0 || rank >= n_ranks)
+        return wfi_fail(ctx, WF_INVALID_ARG, "rank %d of %d processes; there can be %d", rank,
+                        n_ranks, WFI_CONTROL_RANKS);
+    int fd;
+    WF_TRY(inherited(ctx, &fd));
+    if (fd < 0) WF_TRY(wfi_rendezvous(ctx, name, rank, n_ranks, timeout_ms, &fd));
+    wfi_control *c = wfi_alloc(ctx, 1, sizeof *c, "a job's control");
+    void *shared =
+        c ? mmap(NULL, sizeof(segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    int error = errno;
+    close(fd);
+    if (!c) return WF_NO_MEMORY;
+    *c = (wfi_control){
+        .ctx = ctx, .rank = rank, .n_ranks = n_ranks, .timeout_ms = timeout_ms, .arena_fd = -1};
+    for (int r = 0; r < WFI_CONTROL_RANKS; r++) c->process_fd[r] = -1;
+    if (shared == MAP_FAILED) {
+        wfi_free(ctx, c);
+        return wfi_fail(ctx, WF_DEVICE, "the job's segment cannot be mapped: %s", strerror(error));
+    }
+    c->shared = shared;
+    wf_status status = take_place(c);
+    if (status != WF_OK) {
+        wfi_control_leave(c);
+        return status;
+    }
+    *control_out = c;
+    return WF_OK;
+}
+
+void wfi_control_leave(wfi_control *c) {
+    if (!c) return;
+    if (c->arena_fd >= 0) close(c->arena_fd);
+    for (int r = 0; r < WFI_CONTROL_RANKS; r++)
+        if (c->process_fd[r] >= 0) close(c->process_fd[r]);
+    munmap(c->shared, sizeof(segment));
+    wfi_free(c->ctx, c);
+}

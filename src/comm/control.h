@@ -1,0 +1,73 @@
+/* What the processes of a job share beside their arenas: one segment of memory in which they
+ * find each other, count the work of their streams, report failures and meet. Private.
+ *
+ * The segment is a memfd: no name, no port, gone with the last process. It is handed over by
+ * wf_launch (descriptor in WEFT_CONTROL_FD), or, to processes started by something else, by
+ * rank 0 through an abstract socket named after the job (rendezvous.c). Arenas are memfds as
+ * well; a rank publishes its own, the others open it through /proc/PID/fd.
+ */
+#ifndef WFI_CONTROL_H
+#define WFI_CONTROL_H
+
+#include "device/device.h"
+
+#include <weft/job.h>
+
+#define WFI_CONTROL_ENV     "WEFT_CONTROL_FD"
+#define WFI_CONTROL_RANKS   64
+#define WFI_CONTROL_STREAMS 8
+#define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
+#define WFI_CONTROL_DOING   64
+
+/* One rank's own part. Only its process writes it. */
+typedef struct wfi_control_rank {
+    wfi_shared_epoch meetings; /* how many it has come to */
+    wfi_shared_epoch epochs[WFI_CONTROL_STREAMS];
+    int64_t pid;                   /* atomic access; 0: has not come yet */
+    uint64_t fingerprint;          /* of what it runs */
+    uint64_t peak_bytes;           /* measured, at its last meeting */
+    uint64_t arena_bytes;          /* and in its process ... */
+    int32_t arena_fd;              /* ... the descriptor */
+    char doing[WFI_CONTROL_DOING]; /* what it last came to do */
+} wfi_control_rank;
+
+typedef wf_job wfi_control;
+
+/* The size of the segment; it begins as zeros. */
+size_t wfi_control_bytes(void);
+
+/* Joins the job as `rank`: by descriptor if WEFT_CONTROL_FD names one, else through the
+ * socket of the job `name`. Returns when all have come. Errors: TIMEOUT: the sentence names
+ * who did not come; INVALID_ARG; DEVICE. */
+wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ranks,
+                           int64_t timeout_ms, wfi_control **control_out);
+void wfi_control_leave(wfi_control *control); /* NULL is allowed */
+
+int wfi_control_rank_number(const wfi_control *control);
+int wfi_control_n_ranks(const wfi_control *control);
+wfi_control_rank *wfi_control_rank_at(const wfi_control *control, int rank);
+/* The failure that all ranks share. */
+wfi_failure *wfi_control_failure(const wfi_control *control);
+/* [WFI_CONTROL_RECORDS][2] what the microbatches of a step report; steps take turns. */
+double *wfi_control_records(const wfi_control *control, int half);
+
+/* Waits until all ranks have come to as many meetings; `what` they come to do is for
+ * sentences. Errors: TIMEOUT, REMOTE (a rank has died), or the failure of another; they become
+ * everybody's. The sentence names the rank and what it was last doing. */
+wf_status wfi_control_meet(wfi_control *control, const char *what);
+/* Meets, and finds that all bring the same. Errors: those, REMOTE. */
+wf_status wfi_control_agree(wfi_control *control, uint64_t fingerprint);
+/* Whether the process of that rank is gone. A wfi_device_config's is_lost. */
+bool wfi_control_is_lost(const void *control, int rank);
+
+/* Makes an arena that others can open, and publishes it as this rank's. munmap ends it. */
+wf_status wfi_control_arena_create(wfi_control *control, size_t bytes, void **base_out);
+/* Maps the arena that `rank` published. */
+wf_status wfi_control_arena_open(wfi_control *control, int rank, size_t *bytes_out,
+                                 void **base_out);
+
+/* rendezvous.c: the segment's descriptor. Rank 0 makes it and hands it to the others. */
+wf_status wfi_rendezvous(wf_context *ctx, const char *name, int rank, int n_ranks,
+                         int64_t timeout_ms, int *fd_out);
+
+#endif

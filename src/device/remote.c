@@ -1,0 +1,90 @@
+/* A rank of another process, as a device: its streams run there. All processes issue the
+ * same program in the same order, so each knows which task of a stream comes next without
+ * being told; here tasks are only counted, and events looked up in the counters that the
+ * other process shares.
+ */
+#include "device/device.h"
+
+#include <time.h>
+
+/* How often a waiter looks before it sleeps: a few microseconds. */
+#define N_SPINS 2000
+/* How long it sleeps before it asks whether the other process is still there. */
+#define NAP_MS 50
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static wf_status remote_stream_create(wfi_device *device, wfi_stream_queue *stream) {
+    stream->state = &device->config.epochs[device->n_streams];
+    return WF_OK;
+}
+
+static void remote_stream_end(wfi_stream_queue *stream) {
+    (void)stream;
+}
+
+static wf_status remote_push(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {
+    (void)task, (void)self, (void)argument;
+    return wfi_device_status(stream->device);
+}
+
+static wf_status remote_wait(wfi_stream_queue *stream, wfi_event event) {
+    (void)event;
+    return wfi_device_status(stream->device);
+}
+
+static wf_status too_late(const wfi_event *event, uint64_t now, const char *who) {
+    const wfi_device_config *config = &event->stream->device->config;
+    return wfi_fail(event->stream->device->ctx, WF_TIMEOUT,
+                    "%s waited %lld ms for stream %s of rank %d (another process), which has done "
+                    "%llu of %llu tasks",
+                    who, (long long)config->timeout_ms, event->stream->name, config->index,
+                    (unsigned long long)now, (unsigned long long)event->epoch);
+}
+
+/* The deadline is one of progress, as the CPU's. */
+static wf_status remote_event_wait(wfi_event event, const char *who) {
+    wfi_device *device = event.stream->device;
+    wfi_shared_epoch *shared = event.stream->state;
+    uint64_t now = 0;
+    for (int spin = 0; spin < N_SPINS; spin++) {
+        now = __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE);
+        if (now >= event.epoch) return WF_OK;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    for (int64_t begin = now_ms();;) {
+        wfi_shared_epoch_sleep(shared, now, NAP_MS);
+        uint64_t before = now;
+        now = __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE);
+        if (now >= event.epoch) return WF_OK;
+        if (wfi_device_status(device) != WF_OK) return wfi_device_check(device);
+        if (device->config.is_lost &&
+            device->config.is_lost(device->config.self, device->config.index))
+            return wfi_fail(device->ctx, WF_REMOTE,
+                            "rank %d has died: %s waited for its stream %s, which has done %llu of "
+                            "%llu tasks",
+                            device->config.index, who, event.stream->name, (unsigned long long)now,
+                            (unsigned long long)event.epoch);
+        if (now > before)
+            begin = now_ms();
+        else if (now_ms() - begin > device->config.timeout_ms)
+            return too_late(&event, now, who);
+    }
+}
+
+const wfi_device_class wfi_device_remote = {
+    .kind = "remote",
+    .has_memory = true,
+    .stream_create = remote_stream_create,
+    .stream_finish = remote_stream_end,
+    .stream_destroy = remote_stream_end,
+    .push = remote_push,
+    .wait = remote_wait,
+    .event_wait = remote_event_wait,
+};

@@ -1,0 +1,235 @@
+/* Ranks as processes: every plan gives the bits of one rank and of threads, on every process;
+ * the planned peak is the measured one; who dies, stalls or disagrees is named, and the others
+ * stop. The test starts itself again for each rank. */
+#include "comm/control.h"
+#include "small_models.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define N_STEPS       3
+#define MAX_PROCESSES 8
+
+extern char **environ;
+
+static wf_recipe job_recipe(void) {
+    wf_recipe recipe = small_recipe();
+    recipe.n_micro = 8;
+    recipe.n_lanes = 4;
+    recipe.clip_norm = 0.5;
+    recipe.n_threads = 1;
+    recipe.optimizer = WF_ADAMW;
+    return recipe;
+}
+
+/* ---- a rank ---- */
+
+static int say_error(wf_context *ctx) {
+    printf("error %s\n", wf_context_error(ctx));
+    return 1;
+}
+
+static wf_status make_trainer(wf_context *ctx, const char *plan_text, wf_job *job,
+                              const wf_recipe *recipe, wf_trainer **trainer_out) {
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_model *model;
+    wf_plan *plan;
+    config.job = job;
+    config.timeout_ms = 20000;
+    wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
+    if (status == WF_OK) status = wf_plan_parse(ctx, plan_text, &plan);
+    if (status == WF_OK) status = wf_trainer_create(ctx, model, recipe, plan, &config, trainer_out);
+    return status;
+}
+
+static wf_status step(wf_trainer *trainer, int s, double *loss_out) {
+    static small_batch batch;
+    small_batch_fill(&batch, s);
+    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+    wf_step_result result;
+    wf_status status = wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, &result);
+    *loss_out = result.loss;
+    return status;
+}
+
+/* Train, save, load into another trainer, train on; say loss, weights and peaks. */
+static int run_rank(wf_context *ctx, wf_job *job, const char *plan, const char *path) {
+    wf_recipe recipe = job_recipe();
+    wf_trainer *trainer, *second;
+    double loss = 0;
+    char sha[65];
+    if (make_trainer(ctx, plan, job, &recipe, &trainer)) return say_error(ctx);
+    for (int s = 0; s < N_STEPS; s++)
+        if (step(trainer, s, &loss)) return say_error(ctx);
+    if (wf_trainer_save_state(trainer, path, NULL, 0)) return say_error(ctx);
+    wf_trainer_destroy(trainer);
+    if (make_trainer(ctx, plan, job, &recipe, &second)) return say_error(ctx);
+    if (wf_trainer_load_state(second, path)) return say_error(ctx);
+    for (int s = N_STEPS; s < 2 * N_STEPS; s++)
+        if (step(second, s, &loss)) return say_error(ctx);
+    if (wf_trainer_weights_sha256(second, sha)) return say_error(ctx);
+    printf("%.17g %s", loss, sha);
+    for (int r = 0; r < wf_job_n_ranks(job); r++) {
+        wf_trainer_memory memory = wf_trainer_memory_of(second, r);
+        printf(" %s", memory.planned_peak_bytes == memory.measured_peak_bytes ? "=" : "!");
+    }
+    printf("\n");
+    wf_trainer_destroy(second);
+    return 0;
+}
+
+static int run_alone(wf_context *ctx, wf_job *job, const char *what, const char *plan) {
+    wf_recipe recipe = job_recipe();
+    wf_trainer *trainer;
+    int rank = wf_job_rank(job);
+    double loss;
+    if (!strcmp(what, "disagree") && rank == 1) recipe.lr *= 2;
+    if (make_trainer(ctx, plan, job, &recipe, &trainer)) return say_error(ctx);
+    for (int s = 0; s < 1000; s++) {
+        if (!strcmp(what, "die") && rank == 1 && s == 2) kill(getpid(), SIGKILL);
+        if (!strcmp(what, "stall") && rank == 1 && s == 2) pause();
+        if (step(trainer, s, &loss)) {
+            wf_trainer_destroy(trainer);
+            return say_error(ctx);
+        }
+    }
+    return 0;
+}
+
+static int be_rank(char **argv) {
+    int rank = atoi(argv[2]), n_ranks = atoi(argv[3]);
+    wf_context *ctx = test_context();
+    wf_job *job;
+    if (wf_job_join(ctx, argv[4], rank, n_ranks, atoi(argv[5]), &job)) return say_error(ctx);
+    int status = !strcmp(argv[1], "train") ? run_rank(ctx, job, argv[6], argv[7])
+                                           : run_alone(ctx, job, argv[1], argv[6]);
+    wf_job_leave(job);
+    return status;
+}
+
+/* ---- the test ---- */
+
+typedef struct process {
+    pid_t pid;
+    int out;
+    char said[600];
+    int status;
+} process;
+
+static void start(process *p, char *const *argv) {
+    int ends[2];
+    posix_spawn_file_actions_t actions;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    assert_int_equal(posix_spawn(&p->pid, "/proc/self/exe", &actions, NULL, argv, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    p->out = ends[0];
+}
+
+static void finish(process *p) {
+    size_t n = 0;
+    ssize_t got;
+    while ((got = read(p->out, p->said + n, sizeof p->said - 1 - n)) > 0) n += (size_t)got;
+    p->said[n] = 0;
+    close(p->out);
+    waitpid(p->pid, &p->status, 0);
+}
+
+static void run_job(process *p, int n_ranks, const char *what, const char *plan, const char *path,
+                    int timeout_ms) {
+    static int n_jobs;
+    char name[64], rank[8], size[8], timeout[16];
+    snprintf(name, sizeof name, "test-%d-%d", (int)getpid(), n_jobs++);
+    snprintf(size, sizeof size, "%d", n_ranks);
+    snprintf(timeout, sizeof timeout, "%d", timeout_ms);
+    for (int r = n_ranks - 1; r >= 0; r--) {
+        snprintf(rank, sizeof rank, "%d", r);
+        char *argv[] = {"train_processes",       (char *)(uintptr_t)what, rank, size, name, timeout,
+                        (char *)(uintptr_t)plan, (char *)(uintptr_t)path, NULL};
+        start(&p[r], argv);
+    }
+    for (int r = 0; r < n_ranks; r++) finish(&p[r]);
+}
+
+static void bits_of_one_rank(void **state) {
+    (void)state;
+    const struct {
+        const char *plan;
+        int n_ranks;
+    } plans[] = {{"dp=2", 2}, {"pp=2", 2}, {"pp=3,schedule=zb2", 3}, {"dp=4", 4}, {"dp=2,pp=2", 4}};
+    char folder[] = "/tmp/weft-test-XXXXXX", path[64], want[200], sha[65];
+    wf_context *ctx = test_context();
+    wf_recipe recipe = job_recipe();
+    wf_trainer *one = planned_trainer(ctx, small_net, &recipe, "", "cpu:1", 0);
+    double loss = 0;
+    for (int s = 0; s < 2 * N_STEPS; s++) loss = small_step(ctx, one, s);
+    TEST_OK(ctx, wf_trainer_weights_sha256(one, sha));
+    snprintf(want, sizeof want, "%.17g %s", loss, sha);
+    wf_trainer_destroy(one);
+    test_context_end(ctx);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/state", folder);
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        static process p[MAX_PROCESSES];
+        run_job(p, plans[k].n_ranks, "train", plans[k].plan, path, 30000);
+        for (int r = 0; r < plans[k].n_ranks; r++)
+            if (p[r].status || strncmp(p[r].said, want, strlen(want)) || strchr(p[r].said, '!'))
+                fail_msg("plan '%s', rank %d: '%s', one rank says '%s'", plans[k].plan, r,
+                         p[r].said, want);
+    }
+    unlink(path);
+    rmdir(folder);
+}
+
+static void expect(const char *what, int timeout_ms, int rank, const char *words) {
+    static process p[MAX_PROCESSES];
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    run_job(p, 3, what, "dp=1,pp=3", "", timeout_ms);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    for (int r = 0; r < 3; r++) {
+        if (r == rank) continue;
+        if (!strstr(p[r].said, words))
+            fail_msg("%s: rank %d says '%s', not '%s'", what, r, p[r].said, words);
+    }
+    assert_true(end.tv_sec - begin.tv_sec < 15);
+}
+
+static void who_dies_is_named(void **state) {
+    (void)state;
+    expect("die", 20000, 1, "rank 1");
+}
+
+static void who_disagrees_is_named(void **state) {
+    (void)state;
+    expect("disagree", 20000, -1, "rank 1 runs another program");
+}
+
+static void who_does_not_come_is_named(void **state) {
+    (void)state;
+    process p;
+    char *argv[] = {"train_processes", "train", "0", "2", "test-nobody", "300", "dp=2", "", NULL};
+    start(&p, argv);
+    finish(&p);
+    assert_non_null(strstr(p.said, "1 of them have not come"));
+}
+
+int main(int argc, char **argv) {
+    if (argc > 7) return be_rank(argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_of_one_rank),
+        cmocka_unit_test(who_dies_is_named),
+        cmocka_unit_test(who_disagrees_is_named),
+        cmocka_unit_test(who_does_not_come_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
