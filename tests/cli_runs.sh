@@ -128,6 +128,11 @@ before=$(cat "$folder/full/"*.safetensors | cksum)
 report plan --model gpt2-tiny --batch 8 --threads 1 --plan dp=2,pp=2 --micro 4 >"$folder/plan.json"
 [[ $(grep -c '"peak_bytes"' "$folder/plan.json") == 4 ]] || fail "dp=2,pp=2 has not four ranks"
 [[ $(field fits <"$folder/plan.json") == true ]] || fail "a plan without a cap does not fit"
+report plan --model mlp --image 8 --batch 6 --threads 1 --plan dp=3,allreduce=root >"$folder/plan.json"
+read -r -d '' root other another total < <(field sent_bytes <"$folder/plan.json"; printf '\0')
+[[ $root == $((2 * other)) && $other == "$another" && $total == $((4 * other)) ]] ||
+    fail "the root of 3 sends $root bytes, the others $other and $another, all $total"
+expect 2 "add order=free" plan --model mlp --plan dp=3,allreduce=ring
 report plan --model resnet18 --image 64 --batch 32 --threads 1 >"$folder/plan.json"
 peak=$(field peak_bytes <"$folder/plan.json")
 report plan --model resnet18 --image 64 --batch 32 --threads 1 --device-memory "$peak" >/dev/null
