@@ -29,9 +29,9 @@ static const char *const schedules[] = {"gpipe", "1f1b", "zb1", "zb2", "auto"};
 
 /* ---- what is asked for ---- */
 
-/* The tutorial's, or for another batch all that divide it. */
+/* The tutorial's, and 15, or for another batch all that divide it. */
 static void find_splits(const options *o, splits *s) {
-    static const int64_t tutorial[] = {1, 3, 5, 8, 10, 12, 20, 40, 60};
+    static const int64_t tutorial[] = {1, 3, 5, 8, 10, 12, 15, 20, 40, 60};
     int64_t batch = o->recipe.batch;
     *s = (splits){.tutorial = 1};
     if (batch == TUTORIAL_BATCH && !o->quick) {

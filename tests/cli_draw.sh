@@ -5,10 +5,10 @@ model="--model mlp --image 8 --data synthetic --batch 16 --micro 4 --threads 1"
 here=$folder/pictures
 mkdir "$here"
 
-left_over() { find "$folder" -name '.weft-*' | grep -q . && fail "$1 leaves its working files behind"; }
+left_over() { find "$folder" -name '.weft-*' | grep -c . >/dev/null && fail "$1 leaves its working files behind"; }
 is_png() { [[ $(head -c 4 "$1" | tail -c 3) == PNG ]] || fail "$1 is no PNG"; }
 is_svg() {
-    { head -c 200 "$1" | grep -q '<?xml' && grep -q '</svg>' "$1"; } || fail "$1 is no whole SVG"
+    { head -c 200 "$1" | grep -c '<?xml' >/dev/null && grep -q '</svg>' "$1"; } || fail "$1 is no whole SVG"
 }
 
 # ---- weft plan: text for several ranks, none for one; numbers in the report for all ----
@@ -33,14 +33,14 @@ grep -q $'\033' "$here/zb1.txt" && fail "a file with colours of a terminal"
 report train $model --plan pp=2 --devices cpu:2 --steps 3 --trace "$here/trace.json" >"$folder/report"
 grep -q '"timeline": {' "$folder/report" || fail "train --trace: no timeline in the report"
 for words in '"name":"rank 0"' '"name":"rank 1 simulated"' '"thread_name"' '"ph":"X"' '"kind":"forward"'; do
-    tr -d ' ' <"$here/trace.json" | grep -q "${words// /}" || fail "the trace has no $words"
+    tr -d ' ' <"$here/trace.json" | grep -c "${words// /}" >/dev/null || fail "the trace has no $words"
 done
 report train $model --steps 1 --trace "$here/one.json" >/dev/null
 report bench train $model --repeat 1 --trace "$here/bench.json" >"$folder/report"
 grep -q '"timeline": {' "$folder/report" || fail "bench train --trace: no timeline in the report"
 "$WEFT" draw "$here/trace.json" >"$folder/out" || fail "draw: exit $?"
 [[ $(grep -c '^rank . *|' "$folder/out") == 4 ]] || fail "draw: not two ranks, measured and simulated"
-report draw --trace "$here/trace.json" | grep -q '"measured": {' || fail "draw: no measured times in the report"
+report draw --trace "$here/trace.json" | grep -c '"measured": {' >/dev/null || fail "draw: no measured times in the report"
 "$WEFT" draw "$here/one.json" --draw "$here/one.txt" >/dev/null || fail "draw of a single step"
 grep -q '^simulated' "$here/one.txt" && fail "one step cannot tell what units take"
 

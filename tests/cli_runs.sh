@@ -71,7 +71,7 @@ gpt="--model gpt2-tiny --data $folder/text --threads 1"
 "$WEFT" train $gpt --batch 32 --micro 32 --steps 1 >"$folder/said" 2>&1 || fail "gpt2-tiny: exit $?"
 peaks=$(sed -n 's/.*  *\([0-9.]* [KM]iB\) planned.*/\1/p' "$folder/said")
 [[ $(wc -l <<<"$peaks") == 2 && $(uniq <<<"$peaks" | wc -l) == 1 ]] || fail "the peaks before and after the run: $peaks"
-grep '^peak' "$folder/said" | head -1 | grep -q measured && fail "a peak is measured before the run"
+grep '^peak' "$folder/said" | sed -n 1p | grep -c measured >/dev/null && fail "a peak is measured before the run"
 peak=$(report train $gpt --batch 32 --micro 32 --steps 1 --out "$folder/g" | sed -n '/"planned"/{n;p}' | tr -d ' ')
 [[ $(report plan $gpt --batch 32 --micro 32 | field peak_bytes) == "$peak" ]] || fail "weft plan has another peak than the run"
 report train $gpt --batch 32 --micro 32 --steps 1 --device-memory "$peak" >/dev/null
@@ -95,7 +95,7 @@ trained=$(report $run --steps 6 --out "$folder/e" | field test_accuracy)
 
 # ---- the picture ----
 if command -v gnuplot >/dev/null; then
-    head -c 4 "$folder/e/curve.png" 2>/dev/null | grep -q PNG || fail "no curve.png"
+    head -c 4 "$folder/e/curve.png" 2>/dev/null | grep -c PNG >/dev/null || fail "no curve.png"
 fi
 [[ $(head -1 "$folder/e/curve.csv") == step,loss,* ]] || fail "no curve.csv"
 

@@ -16,7 +16,7 @@ for file in bin/weft share/man/man1/weft.1 share/bash-completion/completions/wef
 done
 "$prefix/bin/weft" --version >/dev/null
 bash -n "$prefix/share/bash-completion/completions/weft"
-ldd "$prefix/bin/weft" | grep -q "=> $prefix/.*/libweft\.so\.0 " ||
+ldd "$prefix/bin/weft" | grep -c "=> $prefix/.*/libweft\.so\.0 " >/dev/null ||
     { echo "the program does not use the library beside it:"; ldd "$prefix/bin/weft"; exit 1; }
 
 mkdir "$root/user"

@@ -24,28 +24,63 @@ typedef struct command {
     wfi_event event;
 } command;
 
+/* A counter that threads sleep on until it has come far enough. They share a core with the
+ * thread that counts, so none is woken before its time. */
+typedef struct gate {
+    uint64_t own_count;
+    uint64_t *count;      /* atomic access; grows: own_count, or in memory that is shared */
+    uint64_t next;        /* atomic access: the least count that a sleeper waits for */
+    pthread_mutex_t lock; /* for sleeping only */
+    pthread_cond_t changed;
+} gate;
+
 typedef struct cpu_stream {
     wfi_stream_queue *stream;
     pthread_t thread;
-    pthread_mutex_t lock; /* for sleeping only; the counters below are atomic */
-    pthread_cond_t changed;
-    int n_sleeping;
-    uint64_t n_queued;  /* commands ever pushed */
-    uint64_t n_started; /* commands ever taken */
-    uint64_t own_epoch;
-    uint64_t *epoch;          /* tasks done: own_epoch, or where other processes see it */
-    wfi_shared_epoch *shared; /* NULL: no other process waits */
+    gate queued;              /* commands ever pushed */
+    gate started;             /* commands ever taken */
+    gate done;                /* tasks: the epoch */
+    wfi_shared_epoch *shared; /* the epoch, if other processes wait for it */
     int ends;
     command commands[N_COMMANDS];
 } cpu_stream;
 
 /* ---- sleeping until a counter moves ---- */
 
-static void wake(cpu_stream *s) {
-    if (__atomic_load_n(&s->n_sleeping, __ATOMIC_SEQ_CST) == 0) return;
-    pthread_mutex_lock(&s->lock);
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+#define NOBODY UINT64_MAX
+
+static void gate_init(gate *g) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    g->next = NOBODY;
+    g->count = &g->own_count;
+}
+
+static void gate_release(gate *g) {
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->lock);
+}
+
+static uint64_t gate_count(const gate *g) {
+    return __atomic_load_n(g->count, __ATOMIC_ACQUIRE);
+}
+
+static void gate_wake(gate *g) {
+    pthread_mutex_lock(&g->lock);
+    __atomic_store_n(&g->next, NOBODY, __ATOMIC_SEQ_CST); /* who sleeps on says so again */
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* One thread counts. Either it sees the sleeper, or the sleeper its count. */
+static void gate_add(gate *g) {
+    uint64_t count = *g->count + 1;
+    __atomic_store_n(g->count, count, __ATOMIC_SEQ_CST);
+    if (count >= __atomic_load_n(&g->next, __ATOMIC_SEQ_CST)) gate_wake(g);
 }
 
 typedef struct deadline {
@@ -64,11 +99,10 @@ static deadline deadline_in(int64_t ms) {
     return d;
 }
 
-/* Waits until *counter >= target or *ends is set (ends may be NULL). False: too late. */
-static bool wait_for(cpu_stream *s, const uint64_t *counter, uint64_t target, const int *ends,
-                     int64_t timeout_ms) {
+/* Waits until the count is `target` or *ends is set (ends may be NULL). False: too late. */
+static bool gate_wait(gate *g, uint64_t target, const int *ends, int64_t timeout_ms) {
     for (int spin = 0; spin < N_SPINS; spin++) {
-        if (__atomic_load_n(counter, __ATOMIC_ACQUIRE) >= target) return true;
+        if (gate_count(g) >= target) return true;
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #endif
@@ -76,28 +110,27 @@ static bool wait_for(cpu_stream *s, const uint64_t *counter, uint64_t target, co
     deadline until = {{0, 0}};
     if (timeout_ms > 0) until = deadline_in(timeout_ms);
     bool in_time = true;
-    pthread_mutex_lock(&s->lock);
-    __atomic_fetch_add(&s->n_sleeping, 1, __ATOMIC_SEQ_CST);
-    while (in_time && __atomic_load_n(counter, __ATOMIC_SEQ_CST) < target &&
-           !(ends && __atomic_load_n(ends, __ATOMIC_SEQ_CST))) {
-        int error = timeout_ms > 0 ? pthread_cond_timedwait(&s->changed, &s->lock, &until.at)
-                                   : pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_lock(&g->lock);
+    while (in_time && !(ends && __atomic_load_n(ends, __ATOMIC_SEQ_CST))) {
+        if (g->next > target) __atomic_store_n(&g->next, target, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(g->count, __ATOMIC_SEQ_CST) >= target) break;
+        int error = timeout_ms > 0 ? pthread_cond_timedwait(&g->changed, &g->lock, &until.at)
+                                   : pthread_cond_wait(&g->changed, &g->lock);
         in_time = error != ETIMEDOUT;
     }
-    __atomic_fetch_sub(&s->n_sleeping, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&s->lock);
-    return in_time || __atomic_load_n(counter, __ATOMIC_ACQUIRE) >= target;
+    pthread_mutex_unlock(&g->lock);
+    return in_time || gate_count(g) >= target;
 }
 
 /* The deadline is one of progress: it begins anew whenever the stream has done a task. */
 static wf_status cpu_event_wait(wfi_event event, const char *who) {
     wfi_device *device = event.stream->device;
     cpu_stream *s = event.stream->state;
-    uint64_t before, now = __atomic_load_n(s->epoch, __ATOMIC_ACQUIRE);
+    uint64_t before, now = gate_count(&s->done);
     do {
         before = now;
-        if (wait_for(s, s->epoch, event.epoch, NULL, device->config.timeout_ms)) return WF_OK;
-        now = __atomic_load_n(s->epoch, __ATOMIC_ACQUIRE);
+        if (gate_wait(&s->done, event.epoch, NULL, device->config.timeout_ms)) return WF_OK;
+        now = gate_count(&s->done);
     } while (now > before);
     return wfi_fail(device->ctx, WF_TIMEOUT,
                     "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu tasks",
@@ -120,51 +153,53 @@ static void *run_stream(void *argument) {
     wfi_device *device = s->stream->device;
     bind_thread(device);
     for (;;) {
-        if (s->n_started == __atomic_load_n(&s->n_queued, __ATOMIC_ACQUIRE)) {
-            wait_for(s, &s->n_queued, s->n_started + 1, &s->ends, 0);
-            if (s->n_started == __atomic_load_n(&s->n_queued, __ATOMIC_ACQUIRE)) return NULL;
+        uint64_t n = *s->started.count;
+        if (n == gate_count(&s->queued)) {
+            gate_wait(&s->queued, n + 1, &s->ends, 0);
+            if (n == gate_count(&s->queued)) return NULL;
         }
-        command now = s->commands[s->n_started % N_COMMANDS];
-        __atomic_store_n(&s->n_started, s->n_started + 1, __ATOMIC_SEQ_CST);
+        command now = s->commands[n % N_COMMANDS];
+        gate_add(&s->started);
         wf_status status = WF_OK;
         bool skips = wfi_device_status(device) != WF_OK;
         if (!now.task) {
             if (!skips)
                 status = now.event.stream->device->kind->event_wait(now.event, s->stream->name);
-        } else {
-            if (!skips) status = now.task(now.self, now.argument);
-            __atomic_store_n(s->epoch, *s->epoch + 1, __ATOMIC_SEQ_CST);
-            if (s->shared) wfi_shared_epoch_wake(s->shared);
+            if (status != WF_OK) wfi_device_fail(device, status);
+            continue;
         }
+        if (!skips) status = now.task(now.self, now.argument);
         if (status != WF_OK) wfi_device_fail(device, status);
-        wake(s);
+        gate_add(&s->done);
+        if (s->shared) wfi_shared_epoch_wake(s->shared);
     }
 }
 
 /* ---- the class ---- */
 
+static void release(cpu_stream *s) {
+    gate_release(&s->queued);
+    gate_release(&s->started);
+    gate_release(&s->done);
+    wfi_free(s->stream->device->ctx, s);
+}
+
 static wf_status cpu_stream_create(wfi_device *device, wfi_stream_queue *stream) {
     cpu_stream *s = wfi_alloc(device->ctx, 1, sizeof *s, "a stream");
     if (!s) return WF_NO_MEMORY;
     s->stream = stream;
-    s->epoch = &s->own_epoch;
+    stream->state = s;
+    gate_init(&s->queued);
+    gate_init(&s->started);
+    gate_init(&s->done);
     if (device->config.epochs) {
         s->shared = &device->config.epochs[device->n_streams];
-        s->epoch = &s->shared->epoch;
-        __atomic_store_n(s->epoch, 0, __ATOMIC_SEQ_CST);
+        s->done.count = &s->shared->epoch;
+        __atomic_store_n(s->done.count, 0, __ATOMIC_SEQ_CST);
     }
-    stream->state = s;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
     int error = pthread_create(&s->thread, NULL, run_stream, s);
     if (!error) return WF_OK;
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
-    wfi_free(device->ctx, s);
+    release(s);
     return wfi_fail(device->ctx, WF_DEVICE, "the thread of stream %s could not be started: %s",
                     stream->name, strerror(error));
 }
@@ -173,29 +208,25 @@ static void cpu_stream_finish(wfi_stream_queue *stream) {
     cpu_stream *s = stream->state;
     if (s->ends) return;
     __atomic_store_n(&s->ends, 1, __ATOMIC_SEQ_CST);
-    wake(s);
+    gate_wake(&s->queued);
     pthread_join(s->thread, NULL);
 }
 
 static void cpu_stream_destroy(wfi_stream_queue *stream) {
-    cpu_stream *s = stream->state;
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
-    wfi_free(stream->device->ctx, s);
+    release(stream->state);
 }
 
 static wf_status push_command(wfi_stream_queue *stream, command c) {
     cpu_stream *s = stream->state;
     WF_TRY(wfi_device_check(stream->device));
     int64_t timeout_ms = stream->device->config.timeout_ms;
-    if (s->n_queued >= N_COMMANDS &&
-        !wait_for(s, &s->n_started, s->n_queued - N_COMMANDS + 1, NULL, timeout_ms))
+    uint64_t n = *s->queued.count;
+    if (n >= N_COMMANDS && !gate_wait(&s->started, n - N_COMMANDS + 1, NULL, timeout_ms))
         return wfi_fail(stream->device->ctx, WF_TIMEOUT,
                         "the queue of stream %s of rank %d stayed full for %lld ms", stream->name,
                         stream->device->config.index, (long long)timeout_ms);
-    s->commands[s->n_queued % N_COMMANDS] = c;
-    __atomic_store_n(&s->n_queued, s->n_queued + 1, __ATOMIC_SEQ_CST);
-    wake(s);
+    s->commands[n % N_COMMANDS] = c;
+    gate_add(&s->queued);
     return WF_OK;
 }
 
