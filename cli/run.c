@@ -52,7 +52,7 @@ static exit_status run_program(const options *o, char *const *program) {
         return complain(EXIT_USAGE, "no program is named: weft run -n %lld PROGRAM ARGUMENTS...",
                         (long long)o->ranks);
     config.n_ranks = (int)o->ranks;
-    config.timeout_ms = o->timeout > 0 ? (int64_t)(o->timeout * 1000) + 1 : 0;
+    config.timeout_ms = o->timeout > 0 ? (int64_t)(o->timeout * 1000 + 0.999) : 0;
     config.argv = program;
     if (wf_context_create(NULL, &ctx) != WF_OK) return complain(EXIT_FAILED, "no memory left");
     signal(SIGCHLD, SIG_DFL); /* who started us may have ignored it */

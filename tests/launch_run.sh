@@ -65,7 +65,7 @@ grep -E '^(OMPI|PMI|SLURM_(STEP|PROC)|GROUP)' "$folder/out" && fail "another lau
 grep -qx SLURM_JOB_ID=17 "$folder/out" || fail "a variable that says nothing of ranks is lost"
 run 0 -n 2 -- sh -c 'case $(readlink /proc/self/fd/$WEFT_CONTROL_FD) in /memfd:weft*) echo shared;; esac'
 [[ $(cat "$folder/out") == shared ]] || fail "no segment is inherited: $(cat "$folder/out")"
-n_open=$(ls /proc/self/fd </dev/null 2>&1 | wc -l)
+n_open=$(ls /proc/self/fd | wc -l)
 run 0 -n 2 -- sh -c 'ls /proc/self/fd | wc -l'
 [[ $(cat "$folder/out") == $((n_open + 1)) ]] || fail "ranks inherit more than one more descriptor: $(cat "$folder/out"), not $n_open + 1"
 got=$(printf 'in\n' | "$WEFT" run -n 2 -- sh -c 'echo $RANK $(cat)' | sort | paste -sd,)
@@ -115,7 +115,7 @@ export long
 run 0 -n 3 -- sh -c 'for i in 1 2 3 4 5; do echo "$RANK$i$long"; done'
 [[ $(grep -cE '^[0-2][1-5]x{20000}$' "$folder/out") == 15 ]] || fail "long lines are torn"
 for rank in 0 1 2; do
-    [[ $(grep -oE "^$rank[1-5]" "$folder/out" | paste -sd,) == "${rank}1,${rank}2,${rank}3,${rank}4,${rank}5" ]] ||
+    [[ $(grep -oE "^${rank}[1-5]" "$folder/out" | paste -sd,) == "${rank}1,${rank}2,${rank}3,${rank}4,${rank}5" ]] ||
         fail "the lines of rank $rank are out of order"
 done
 run 0 -n 1 -- sh -c 'head -c 150000 /dev/zero | tr "\0" y'

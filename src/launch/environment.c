@@ -1,33 +1,22 @@
 /* What a rank finds in its environment. */
+#include "comm/control.h"
 #include "launch/crew.h"
 
 #include <string.h>
 #include <unistd.h>
 
 /* Who else may have launched us has said so to us, not to our ranks. */
-static const char *const hidden[] = {"RANK",
-                                     "WORLD_SIZE",
-                                     "LOCAL_RANK",
-                                     "LOCAL_WORLD_SIZE",
-                                     "GROUP_RANK",
-                                     "ROLE_RANK",
-                                     "ROLE_NAME",
-                                     "SLURM_PROCID",
-                                     "SLURM_LOCALID",
-                                     "SLURM_NODEID",
-                                     "SLURM_STEP_ID",
-                                     "SLURM_STEPID",
-                                     "MPI_LOCALRANKID",
-                                     "MPI_LOCALNRANKS",
-                                     "GROUP_WORLD_SIZE",
-                                     "ROLE_WORLD_SIZE",
-                                     "WEFT_CONTROL_FD"};
+static const char hidden[] =
+    " " WFI_CONTROL_ENV " RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK"
+    " GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME"
+    " MPI_LOCALRANKID MPI_LOCALNRANKS SLURM_PROCID SLURM_LOCALID"
+    " SLURM_NODEID SLURM_STEP_ID SLURM_STEPID ";
 static const char *const hidden_families[] = {"OMPI_COMM_WORLD_", "PMI_", "PMIX_", "TORCHELASTIC_"};
 
 static bool is_hidden(const char *entry) {
     size_t n = strcspn(entry, "=");
-    for (size_t i = 0; i < WFI_COUNT(hidden); i++)
-        if (strlen(hidden[i]) == n && !strncmp(hidden[i], entry, n)) return true;
+    for (const char *at = hidden; n && (at = strchr(at, ' ')) != NULL && *++at;)
+        if (!strncmp(at, entry, n) && at[n] == ' ') return true;
     for (size_t i = 0; i < WFI_COUNT(hidden_families); i++)
         if (!strncmp(hidden_families[i], entry, strlen(hidden_families[i]))) return true;
     return false;
@@ -41,7 +30,7 @@ char **wfi_environment_create(wf_context *ctx, int rank, int n_ranks, int contro
                {"WORLD_SIZE", n_ranks},
                {"LOCAL_RANK", rank},
                {"LOCAL_WORLD_SIZE", n_ranks},
-               {"WEFT_CONTROL_FD", control_fd}};
+               {WFI_CONTROL_ENV, control_fd}};
     size_t n = 0;
     while (environ && environ[n]) n++;
     char **made = wfi_alloc(ctx, n + WFI_COUNT(own) + 1, sizeof *made, "an environment");
