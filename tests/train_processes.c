@@ -147,7 +147,7 @@ static void finish(process *p) {
 static void run_job(process *p, int n_ranks, const char *what, const char *plan, const char *path,
                     int timeout_ms) {
     static int n_jobs;
-    char name[64], rank[8], size[8], timeout[16];
+    char name[64], rank[16], size[16], timeout[16];
     snprintf(name, sizeof name, "test-%d-%d", (int)getpid(), n_jobs++);
     snprintf(size, sizeof size, "%d", n_ranks);
     snprintf(timeout, sizeof timeout, "%d", timeout_ms);

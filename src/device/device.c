@@ -78,6 +78,7 @@ wf_status wfi_stream_create(wfi_device *device, const char *name, wfi_stream_que
         wfi_free(device->ctx, stream);
         return status;
     }
+    device->n_streams++;
     *stream_out = stream;
     return WF_OK;
 }
