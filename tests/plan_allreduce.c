@@ -90,6 +90,8 @@ static void run_phase(int32_t phase) {
             for (int32_t k = 0; k < n_steps; k++) {
                 assert_true(steps[k].begin < steps[k].end && steps[k].begin % 16 == 0);
                 assert_true(steps[k].begin >= 0 && steps[k].end <= m.n_elem);
+                assert_in_range(steps[k].left, 0, m.n - 1);
+                assert_in_range(steps[k].right, 0, m.n - 1);
                 for (int64_t at = steps[k].begin; at < steps[k].end; at++) {
                     if (pass)
                         m.own[own][at] = run_step(own, &steps[k], at);
@@ -136,7 +138,7 @@ static void everybody_has_the_sum(void **state) {
  * over each rank's wire; at the root all of it passes n - 1 times. */
 static void bytes_are_known(void **state) {
     (void)state;
-    const int64_t n_elem = 960;
+    const int64_t n_elem = 1920;
     for (int i = 0; wfi_allreduces[i]; i++)
         for (int32_t n = 2; n <= 8; n++) {
             const wfi_allreduce *how = wfi_allreduces[i];

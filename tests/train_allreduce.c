@@ -144,7 +144,7 @@ static void ring_is_a_sum(void **state) {
 
 static int turn_on(void **state) {
     (void)state;
-    return setenv("WEFT_CHECK_EVENTS", "1", 1) || setenv("WEFT_DELAY_US", "100", 1);
+    return setenv("WEFT_CHECK_EVENTS", "1", 1) || setenv("WEFT_DELAY_US", "60", 1);
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* The end of a step: the last gradients are reduced, all are tied, measured and applied;
+/* The end of a step: gradients are reduced, tied, measured and applied;
  * statistics are folded; the loss is reported. */
 #include "program/lower.h"
 

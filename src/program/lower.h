@@ -18,7 +18,7 @@ typedef struct wfi_lowering {
     int32_t n_arrivals;
     size_t arrival_capacity;
     int32_t *finished; /* [n_finished] units whose gradient is complete, in this order */
-    int32_t n_finished, n_reduced; /* the first n_reduced are summed over the replicas */
+    int32_t n_finished;
     size_t finished_capacity;
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
@@ -49,7 +49,7 @@ wf_status wfi_lower_receives(wfi_lowering *l, wfi_part part, int64_t micro);
 wf_status wfi_lower_sends(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
 bool wfi_segment_reads(const wfi_segment *segment, wfi_block_kind kind, int32_t id);
 
-/* reduce.c: the unit's gradient of this replica is complete; all of them are. */
+/* reduce.c: the unit's gradient of this replica is complete; sums them over the replicas. */
 wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit);
 wf_status wfi_lower_reductions(wfi_lowering *l);
 

@@ -1,7 +1,8 @@
-/* When gradients are summed over the replicas: as soon as a unit's is complete here, together
- * with those that were complete shortly before, so that the sums are made while backward runs
- * on the units in front. All replicas of a stage follow one schedule, so they agree on the
- * buckets and on their order.
+/* Gradients are summed over the replicas in buckets: units that are complete on this replica one
+ * after the other share an instruction. That it stands behind the last action does not matter:
+ * it depends on the gradients that it sums and runs on a stream of its own, so it begins while
+ * backward still runs on the units in front. All replicas of a stage follow one schedule, so they
+ * agree on the buckets and on their order.
  */
 #include "program/lower.h"
 
@@ -27,37 +28,45 @@ static wf_status emit_bucket(wfi_lowering *l, int32_t first, int32_t end) {
                      (size_t)n_staged * sizeof(float), WFI_WRITE);
 }
 
-/* Reduces the buckets that are full; what is left, too, if nothing more will come. */
-static wf_status emit_buckets(wfi_lowering *l, bool is_end) {
-    const wf_program *p = l->p;
-    size_t limit = p->plan->bucket_bytes, bytes = 0;
-    for (int32_t k = l->n_reduced; k < l->n_finished; k++) {
-        size_t own = p->code->units[l->finished[k]].gradient_bytes;
-        if (own >= limit && bytes > 0) { /* a bucket of its own */
-            WF_TRY(emit_bucket(l, l->n_reduced, k));
-            l->n_reduced = k;
-            bytes = 0;
-        }
-        bytes += own;
-        if (bytes < limit) continue;
-        WF_TRY(emit_bucket(l, l->n_reduced, k + 1));
-        l->n_reduced = k + 1;
-        bytes = 0;
-    }
-    if (!is_end || l->n_reduced == l->n_finished) return WF_OK;
-    WF_TRY(emit_bucket(l, l->n_reduced, l->n_finished));
-    l->n_reduced = l->n_finished;
+/* Not before the rank is through with its last action. */
+static wf_status hold_back(wfi_lowering *l, int32_t instruction, int32_t last) {
+    wfi_instruction *i = &l->p->instructions[instruction];
+    i->depends = wfi_pool_alloc(&l->p->pool, 1, sizeof *i->depends);
+    if (!i->depends) return WF_NO_MEMORY;
+    i->depends[0] = last;
+    i->n_depends = 1;
     return WF_OK;
 }
 
 wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit) {
-    wf_program *p = l->p;
-    if (p->n_replicas == 1) return WF_OK;
-    WF_TRY(WFI_GROW(p->ctx, l->finished, l->n_finished, l->finished_capacity, "lowering"));
+    WF_TRY(WFI_GROW(l->p->ctx, l->finished, l->n_finished, l->finished_capacity, "lowering"));
     l->finished[l->n_finished++] = unit;
-    return p->plan->overlaps ? emit_buckets(l, false) : WF_OK;
+    return WF_OK;
+}
+
+/* How many of the finished units from `first` on are one bucket. */
+static int32_t fill_bucket(const wfi_lowering *l, int32_t first) {
+    const wf_program *p = l->p;
+    size_t limit = p->plan->bucket_bytes, bytes = 0;
+    int32_t k = first;
+    for (; k < l->n_finished && bytes < limit; k++) {
+        size_t own = p->code->units[l->finished[k]].gradient_bytes;
+        if (own >= limit && k > first) break; /* a bucket of its own */
+        bytes += own;
+    }
+    return k - first;
 }
 
 wf_status wfi_lower_reductions(wfi_lowering *l) {
-    return emit_buckets(l, true);
+    wf_program *p = l->p;
+    if (p->n_replicas == 1 || !l->n_finished) return WF_OK;
+    int32_t last = p->n_instructions - 1;
+    while (p->instructions[last].stream != WFI_STREAM_COMPUTE) last--;
+    for (int32_t k = 0, n; k < l->n_finished; k += n) {
+        int32_t i = p->n_instructions;
+        n = fill_bucket(l, k);
+        WF_TRY(emit_bucket(l, k, k + n));
+        if (!p->plan->overlaps) WF_TRY(hold_back(l, i, last));
+    }
+    return WF_OK;
 }

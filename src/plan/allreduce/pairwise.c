@@ -16,8 +16,8 @@ static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
     wfi_reduce_slice(part->n_elem, part->n, part->own, &step.begin, &step.end);
     for (step.left = 0; step.left < part->n; step.left++)
         if (step.left != part->own) i = wfi_reduce_push(steps, i, step);
-    step.kind = WFI_REDUCE_STAGED;
-    return wfi_reduce_push(steps, i, step);
+    wfi_reduce_step sum = {.kind = WFI_REDUCE_STAGED, .begin = step.begin, .end = step.end};
+    return wfi_reduce_push(steps, i, sum);
 }
 
 static int64_t n_staged(int32_t n, int32_t own, int64_t n_elem) {
