@@ -126,7 +126,7 @@ static void transfers(void **state) {
     test_context_end(ctx);
 }
 
-/* Gradients are summed after the last microbatch, by both replicas at once. */
+/* Each unit's gradient is summed after its last microbatch, by both replicas at once. */
 static void replicas_reduce_together(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -138,7 +138,7 @@ static void replicas_reduce_together(void **state) {
     recipe.batch = recipe.n_micro = 4;
     recipe.kernels = WF_KERNELS_REFERENCE;
     TEST_OK(ctx, wf_model_create(ctx, "four", four, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2", &plan));
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2,bucket=1", &plan));
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     wf_costs *costs = equal_costs(ctx, p, 5);
     TEST_OK(ctx, wf_program_simulate(p, costs, &t));

@@ -21,7 +21,7 @@ static const struct {
     {"dp=4", 4, 8},
     {"dp=2,pp=2", 2, 6},
     {"dp=2,pp=2,schedule=zb1", 2, 4},
-    {"dp=3,pp=3,schedule=gpipe", 3, 6},
+    {"dp=3,pp=2,schedule=gpipe", 3, 6},
 };
 static const char *const algorithms[] = {"root", "tree", "pairwise", "direct", "auto"};
 /* small_net has 28 KB of gradients in 4 units. */

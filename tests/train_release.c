@@ -66,7 +66,7 @@ static void all_plans_are_clean(void **state) {
 /* ---- broken ---- */
 
 static const char *const plans[] = {
-    "", "pp=2", "pp=2,schedule=zb1", "dp=2,bucket=1", "dp=2,pp=2", "dp=2,allreduce=tree",
+    "", "pp=2", "pp=2,schedule=zb1", "dp=2,allreduce=tree,bucket=1", "dp=2,pp=2",
 };
 #define N_PLANS (sizeof plans / sizeof *plans)
 
