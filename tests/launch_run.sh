@@ -192,8 +192,7 @@ none_left "SIGINT, then exit 0"
 # ---- killed: the launcher, a rank ----
 start -n 3 -- sh -c "$stay"
 until_true 5 have rank.0 rank.1 rank.2 || fail "ranks do not start"
-kill -KILL "$launcher"
-wait "$launcher" 2>/dev/null
+{ kill -KILL "$launcher"; wait "$launcher"; } 2>/dev/null
 none_left "the launcher is killed"
 start -n 3 -- sh -c "$stay"
 until_true 5 have rank.0 rank.1 rank.2 || fail "ranks do not start"
