@@ -1,6 +1,7 @@
 /* The ideal step: one rank, one microbatch after the other, nothing reused, nothing
  * overlapped. It follows the recipe and the compiled units only; it knows nothing
- * of schedules, streams, blocks or ranks, so that it can judge them.
+ * of schedules, streams, blocks or ranks, so that it can judge them. (Only where the plan frees
+ * the order of sums does it ask how many replicas there are.)
  */
 #include "program/term.h"
 

@@ -35,7 +35,9 @@ void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
         wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward");
         break;
     case WFI_ALL_REDUCE:
-        wfi_text_add(text, " by=%s", p->plan->allreduce->name);
+        wfi_text_add(text, " by=%s",
+                     p->plan->allreduce->alias ? p->plan->allreduce->alias
+                                               : p->plan->allreduce->name);
         break;
     case WFI_WEIGHT:
     case WFI_BACKWARD_WEIGHT:

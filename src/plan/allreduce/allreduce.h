@@ -36,7 +36,8 @@ typedef struct wfi_reduce_part {
 
 typedef struct wfi_allreduce {
     const char *name;
-    bool rotates; /* beyond two replicas it adds in another order than the tree's */
+    const char *alias; /* the algorithm that it stands for, or NULL: it is one */
+    bool rotates;      /* beyond two replicas it adds in another order than the tree's */
     int32_t (*n_phases)(int32_t n);
     /* Fills steps [at most n] and returns how many. */
     int32_t (*steps)(const wfi_reduce_part *part, wfi_reduce_step *steps);

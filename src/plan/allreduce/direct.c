@@ -23,6 +23,7 @@ const wfi_allreduce wfi_allreduce_direct = {
 /* While all ranks of a program share memory, nothing is better than direct. */
 const wfi_allreduce wfi_allreduce_auto = {
     .name = "auto",
+    .alias = "direct",
     .n_phases = n_phases,
     .steps = list_steps,
 };
