@@ -20,7 +20,7 @@ const command commands[] = {
     {"draw", "draws a trace that weft train has written: weft draw TRACE.json", FOR_DRAW, run_draw,
      NULL},
     {"info", "the machine, devices, libraries and environment", FOR_INFO, run_info, NULL},
-    {"run", "starts a program as ranks: weft run -n N [--] PROGRAM ARGUMENTS...", FOR_RUN, NULL,
+    {"run", "starts a program as N ranks: weft run -n N [--] PROGRAM [ARGUMENTS]", FOR_RUN, NULL,
      run_run},
     {0},
 };

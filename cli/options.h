@@ -120,7 +120,7 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
     X(devices, TEXT, devices, PLAN, TPBE, 0, "LIST", NULL,                                         \
       "cpu:N: N ranks as threads, cores divided (as many as the plan has)")                        \
     X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN, 0, "N", "1",                                       \
-      "ranks as processes (run: -n N is the same)")                                                \
+      "ranks as processes (run: also -n N, and it must be given)")                                 \
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
       "cap per rank: 2GiB, 512MB, bytes")                                                          \
                                                                                                    \

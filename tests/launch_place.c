@@ -167,7 +167,7 @@ static void long_names_differ(void **state) {
     TEST_OK(ctx, wf_launch_place(ctx, &b));
     assert_string_equal(a.job, again.job);
     assert_string_not_equal(a.job, b.job);
-    assert_int_equal(strlen(a.job), sizeof a.job - 1);
+    assert_int_equal(strlen(a.job), 87); /* and fit into the address of a socket */
     test_context_end(ctx);
 }
 

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define NAME_BYTES 96
+#define NAME_BYTES 88 /* of 96: it becomes part of a socket's address, which has 107 */
 
 /* What tells jobs of a launcher apart; the first `n_needed` have to be set. */
 static const struct {
