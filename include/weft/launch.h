@@ -67,7 +67,8 @@ WF_API WF_NODISCARD wf_status wf_launch_place(wf_context *ctx, wf_place *place_o
  *    the group, ends with it. Rank 0 has this process's standard input, unless that is a
  *    terminal; the others have /dev/null.
  *  - Their lines are merged: whole lines, cut at 64 KiB, in the order in which they come, a few
- *    hundredths of a second late. A line that several ranks print within 2 s is printed once.
+ *    hundredths of a second late. A line that several ranks print within 2 s, with at most 512
+ *    others in between, is printed once.
  *  - If a rank fails (a status other than 0, or a signal), the others are sent SIGTERM, and
  *    SIGKILL when grace_ms have gone; what the failed rank had printed last goes first. Of ranks
  *    that fail within a tenth of a second, one killed by a signal counts as the first, and one
