@@ -31,13 +31,10 @@ static wf_status create_tests(const job *j, programs *all) {
     int64_t n = j->about.n_test, piece = n ? job_eval_samples(j, WF_DATA_TEST) : 1;
     const int64_t n_samples[2] = {n ? piece : 0, n % piece};
     wf_status status = WF_OK;
-    for (int t = 0; t < 2 && status == WF_OK; t++) {
-        wf_recipe recipe = j->c->o.recipe;
-        recipe.batch = n_samples[t];
-        if (recipe.batch)
-            status = wf_program_create(j->c->ctx, j->model, &recipe, j->plan, WF_PROGRAM_FORWARD,
-                                       &all->test[t]);
-    }
+    for (int t = 0; t < 2 && status == WF_OK; t++)
+        if (n_samples[t])
+            status =
+                wf_program_create_like(all->step, WF_PROGRAM_FORWARD, n_samples[t], &all->test[t]);
     return status;
 }
 

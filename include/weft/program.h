@@ -53,6 +53,10 @@ WF_API WF_NODISCARD wf_status wf_program_create(wf_context *ctx, const wf_model 
                                                 const wf_recipe *recipe, const wf_plan *plan,
                                                 wf_program_kind kind, wf_program **program_out);
 WF_API void wf_program_destroy(wf_program *program);
+/* A program of the same model, recipe and plan for another kind or number of samples, which
+ * can work on the same state: it has the same stages. */
+WF_API WF_NODISCARD wf_status wf_program_create_like(const wf_program *like, wf_program_kind kind,
+                                                     int64_t n_samples, wf_program **program_out);
 
 /* Proves that the program computes what one rank would: no deadlock, no two
  * unordered accesses to the same bytes, every gradient summed once in the recipe's

@@ -2,6 +2,8 @@
 #include "nn/model.h"
 #include "program/program.h"
 
+#include <string.h>
+
 static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph_out) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     config.batch = n_samples;
@@ -47,7 +49,8 @@ wf_status wfi_program_copy_code(const wf_program *p, bool is_rest, wfi_code **co
                            code_out);
 }
 
-static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan) {
+static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan,
+                       const wf_program *like) {
     WF_TRY(wfi_model_copy(model, &p->model));
     WF_TRY(wfi_plan_copy(plan, &p->plan));
     p->n_stages = plan->pp;
@@ -58,8 +61,11 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
     p->ranks = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *p->ranks, "ranks");
     if (!p->first_unit || !p->ranks) return WF_NO_MEMORY;
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
-    WF_TRY(wfi_plan_stages(plan, p->graph, p->costs, (int)wfi_program_micro_per_replica(p),
-                           p->first_unit));
+    if (like)
+        memcpy(p->first_unit, like->first_unit, ((size_t)p->n_stages + 1) * sizeof *p->first_unit);
+    else
+        WF_TRY(wfi_plan_stages(plan, p->graph, p->costs, (int)wfi_program_micro_per_replica(p),
+                               p->first_unit));
     WF_TRY(wfi_program_copy_code(p, false, &p->code));
     return p->rest_graph ? wfi_program_copy_code(p, true, &p->rest_code) : WF_OK;
 }
@@ -75,7 +81,7 @@ wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
 
 wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
-                            wf_program **program_out) {
+                            const wf_program *like, wf_program **program_out) {
     wf_recipe resolved;
     if (kind == WF_PROGRAM_FORWARD) {
         /* One microbatch, whatever the training recipe says. */
@@ -96,12 +102,31 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
     p->recipe = resolved;
     p->keep_gradients = keep_gradients;
     wfi_pool_init(&p->pool, ctx);
-    wf_status status = begin(p, model, plan);
+    wf_status status = begin(p, model, plan, like);
     if (status != WF_OK) {
         wf_program_destroy(p);
         return status;
     }
     *program_out = p;
+    return WF_OK;
+}
+
+/* Programs that work on the same arena have their state in the same places. */
+static wf_status same_state(const wf_program *p, const wf_program *like) {
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        bool found = !block->is_state;
+        for (int32_t k = 0; k < like->n_blocks && !found; k++) {
+            const wfi_block *other = &like->blocks[k];
+            found = other->is_state && other->rank == block->rank && other->kind == block->kind &&
+                    other->id == block->id && other->offset == block->offset &&
+                    other->bytes == block->bytes;
+        }
+        if (!found)
+            return wfi_fail(p->ctx, WF_BUG, "rank %d has the %s of unit %s at another place",
+                            block->rank, wfi_block_kind_name(block->kind),
+                            p->graph->units[block->id].name);
+    }
     return WF_OK;
 }
 
@@ -116,10 +141,11 @@ static wf_status schedule_and_compile(wf_program *p) {
 
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                              const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
-                             wf_program **program_out) {
+                             const wf_program *like, wf_program **program_out) {
     wf_program *p;
-    WF_TRY(wfi_program_begin(ctx, model, recipe, plan, kind, keep_gradients, &p));
+    WF_TRY(wfi_program_begin(ctx, model, recipe, plan, kind, keep_gradients, like, &p));
     wf_status status = schedule_and_compile(p);
+    if (status == WF_OK && like) status = same_state(p, like);
     if (status != WF_OK) {
         wf_program_destroy(p);
         return status;
@@ -130,7 +156,15 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
 
 wf_status wf_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, wf_program_kind kind, wf_program **program_out) {
-    return wfi_program_create(ctx, model, recipe, plan, kind, false, program_out);
+    return wfi_program_create(ctx, model, recipe, plan, kind, false, NULL, program_out);
+}
+
+wf_status wf_program_create_like(const wf_program *like, wf_program_kind kind, int64_t n_samples,
+                                 wf_program **program_out) {
+    wf_recipe recipe = like->recipe;
+    recipe.batch = n_samples;
+    return wfi_program_create(like->ctx, like->model, &recipe, like->plan, kind,
+                              like->keep_gradients, like, program_out);
 }
 
 void wf_program_destroy(wf_program *p) {

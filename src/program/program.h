@@ -336,16 +336,17 @@ static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
 }
 
 /* What comes before the schedule: the recipe is resolved, the graph is made, stages are cut,
- * kernels are described. Nothing else of the program may be used yet. */
+ * kernels are described. Nothing else of the program may be used yet. `like`: a program whose
+ * stages it takes, because both will work on the same state; NULL: it finds its own. */
 wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
-                            wf_program **program_out);
+                            const wf_program *like, wf_program **program_out);
 /* The passes from lowering to the proof. Errors: BUG: the actions do not make a step. */
 wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists);
 
 /* Like wf_program_create, for a trainer. */
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                              const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
-                             wf_program **program_out);
+                             const wf_program *like, wf_program **program_out);
 
 #endif

@@ -79,7 +79,9 @@ static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
 static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     wf_recipe recipe = t->recipe;
     recipe.batch = r->n_samples;
-    WF_TRY(wfi_program_create(t->ctx, t->model, &recipe, t->plan, r->kind, t->keep_gradients,
+    /* All programs find the state where the first one has it. */
+    const wf_program *like = t->n_ready ? t->ready[0]->program : NULL;
+    WF_TRY(wfi_program_create(t->ctx, t->model, &recipe, t->plan, r->kind, t->keep_gradients, like,
                               &r->program));
     WF_TRY(wf_program_fits(r->program, t->device_memory_bytes));
     const wf_graph *g = r->program->graph;
