@@ -64,6 +64,7 @@ wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next) {
 /* Whether the value leaves the choice to weft, which is then no contradiction. */
 static bool is_open(option_id id, const char *text) {
     if (id == OPT_stem) return !strcmp(text, "auto");
+    if (id == OPT_micro && !strcmp(text, "auto")) return true;
     return (id == OPT_micro || id == OPT_lanes || id == OPT_threads) && !strcmp(text, "0");
 }
 

@@ -59,17 +59,22 @@ static wf_status use_measured(job *j) {
 /* So much slower than the best: even smaller ones will not be faster. */
 #define ENOUGH 1.3
 
-/* Tries one count. One that the model or the memory refuses is passed over: *ms_out NAN. */
-static wf_status try_micro(const job *j, int64_t n_micro, double *ms_out) {
+/* Tries one count. One that the model or the memory refuses is passed over: *ms_out NAN.
+ * Otherwise *costs_out is the caller's. */
+static wf_status try_micro(const job *j, int64_t n_micro, double *ms_out, wf_costs **costs_out) {
     wf_recipe recipe = j->c->o.recipe;
     wf_costs *costs;
     *ms_out = NAN;
+    *costs_out = NULL;
     recipe.n_micro = n_micro;
     wf_status status = wf_recipe_resolve(j->c->ctx, &recipe, j->plan, &recipe);
     if (status == WF_OK) status = measure(j, &recipe, &costs);
     if (status == WF_OK) {
         status = predict(j, &recipe, costs, ms_out);
-        wf_costs_destroy(costs);
+        if (status == WF_OK && !isnan(*ms_out))
+            *costs_out = costs;
+        else
+            wf_costs_destroy(costs);
     }
     if (status == WF_OK && !isnan(*ms_out))
         say(j->c, "micro   %lld would take %.1f ms a step\n", (long long)n_micro, *ms_out);
@@ -82,30 +87,42 @@ static wf_status try_micro(const job *j, int64_t n_micro, double *ms_out) {
     return WF_OK;
 }
 
-/* Those that divide the batch and are divided by the lanes. */
-static wf_status choose_micro(job *j) {
+/* Those that divide the batch first; if there are none, any. The plan keeps the costs of the one
+ * that is chosen: what was predicted is what will run. */
+static exit_status choose_micro(job *j) {
     wf_recipe *r = &j->c->o.recipe;
     int64_t dp = wf_plan_dp(j->plan), pp = wf_plan_pp(j->plan), best = 0;
     int64_t n_lanes = r->n_lanes > 0 ? r->n_lanes : dp;
     double ms, best_ms = NAN;
-    for (int64_t m = n_lanes; m <= r->batch && m <= MOST_PER_STAGE * pp * dp; m += n_lanes) {
-        if (r->batch % m || m < LEAST_PER_STAGE * pp * dp) continue;
-        if (interrupt_status()) return WF_INTERRUPTED;
-        wf_status status = try_micro(j, m, &ms);
-        if (status != WF_OK) return status;
-        if (ms > ENOUGH * best_ms) break;
-        if (isnan(ms) || ms >= best_ms) continue;
-        best_ms = ms;
-        best = m;
-    }
-    /* No candidate: one a lane says what is wrong with it. */
+    for (int uneven = 0; uneven < 2 && !best; uneven++)
+        for (int64_t m = n_lanes; m <= r->batch && m <= MOST_PER_STAGE * pp * dp; m += n_lanes) {
+            if ((r->batch % m != 0) != uneven || m < LEAST_PER_STAGE * pp * dp) continue;
+            if (uneven && m % (pp * dp)) continue; /* a sample of them */
+            if (interrupt_status())
+                return complain(interrupt_status(), "interrupted while measuring");
+            wf_costs *costs;
+            wf_status status = try_micro(j, m, &ms, &costs);
+            bool is_better = status == WF_OK && !isnan(ms) && !(ms >= best_ms);
+            if (is_better) status = wf_plan_use_costs(j->plan, costs);
+            wf_costs_destroy(costs);
+            if (status != WF_OK) return complain_of(j->c, status);
+            if (ms > ENOUGH * best_ms) break;
+            if (!is_better) continue;
+            best_ms = ms;
+            best = m;
+        }
+    if (!best)
+        return complain(EXIT_USAGE,
+                        "--micro auto: no number of microbatches of a batch of %lld works by the "
+                        "plan %s; give --micro N to hear why",
+                        (long long)r->batch, wf_plan_text(j->plan));
     r->n_micro = best;
-    if (best) say(j->c, "micro   auto: %lld\n", (long long)best);
-    return WF_OK;
+    say(j->c, "micro   auto: %lld\n", (long long)best);
+    return EXIT_DONE;
 }
 
-wf_status job_measure(job *j) {
+exit_status job_measure(job *j) {
     const options *o = &j->c->o;
-    wf_status status = o->recipe.n_micro == MICRO_AUTO ? choose_micro(j) : WF_OK;
-    return status == WF_OK && o->costs == COSTS_MEASURED ? use_measured(j) : status;
+    if (o->recipe.n_micro == MICRO_AUTO) return choose_micro(j);
+    return o->costs == COSTS_MEASURED ? complain_of(j->c, use_measured(j)) : EXIT_DONE;
 }

@@ -155,10 +155,9 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
         return bad;
     }
     if (status == WF_OK) status = find_model(j);
-    if (status == WF_OK && c->command != FOR_EVAL) status = job_measure(j);
-    if (status == WF_INTERRUPTED) {
+    if (status == WF_OK && c->command != FOR_EVAL && (bad = job_measure(j))) {
         job_close(j);
-        return complain(interrupt_status(), "interrupted while measuring");
+        return bad;
     }
     if (status == WF_OK) status = resolve_recipe(j, n_steps);
     if (status == WF_OK) return EXIT_DONE;

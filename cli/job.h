@@ -22,8 +22,8 @@ exit_status job_open(cli *c, int64_t n_steps, job *j);
 void job_close(job *j);
 
 /* Measures what --micro auto and --costs measured ask for: chooses the former, gives the
- * plan the latter. Errors: INTERRUPTED; those of a trainer. */
-wf_status job_measure(job *j);
+ * plan the latter. Complains and returns the exit status if that is impossible. */
+exit_status job_measure(job *j);
 
 /* The first lines of a run: what is trained, how, and how to repeat it. */
 void job_describe(const job *j);

@@ -118,7 +118,7 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
     X(costs, CHOICE, costs, PLAN, TPB, 0, "computed|measured", "computed",                         \
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
     X(devices, TEXT, devices, PLAN, TPBE, 0, "LIST", NULL,                                         \
-      "cpu:N: N ranks as threads, cores divided (as many as the plan has)")                        \
+      "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0")         \
     X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN, 0, "N", "1",                                       \
       "ranks as processes (run: also -n N, and it must be given)")                                 \
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \

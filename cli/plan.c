@@ -157,14 +157,14 @@ static exit_status show(cli *c, const job *j, const programs *all) {
     return fits ? fits : drawn ? drawn : written;
 }
 
-/* What a run would refuse. Other options of weft train are taken and change nothing here. */
+/* Devices that are not the plan's. Other options of weft train are taken and change nothing
+ * here; a plan may also have more ranks than this machine could run. */
 static exit_status check_ranks(const job *j) {
     const options *o = &j->c->o;
     int n_ranks = wf_plan_n_ranks(j->plan);
-    const char *colon = o->devices ? strchr(o->devices, ':') : NULL;
-    int64_t n_devices = o->devices ? 1 : n_ranks;
-    if (colon && !text_to_int(colon + 1, &n_devices))
-        return complain(EXIT_USAGE, "--devices: '%.60s' is not cpu:N", o->devices);
+    int n_devices = n_ranks;
+    wf_status status = o->devices ? wf_devices_count(j->c->ctx, o->devices, &n_devices) : WF_OK;
+    if (status != WF_OK) return complain_of(j->c, status);
     if (n_devices != n_ranks)
         return complain(EXIT_USAGE, "--devices %.60s: the plan %s has %d rank%s", o->devices,
                         wf_plan_text(j->plan), n_ranks, n_ranks == 1 ? "" : "s");

@@ -33,6 +33,11 @@ exit_status processes_begin(cli *c, bool *done_out) {
     if (option_is_given(o, OPT_ranks) && o->ranks != place.n_ranks)
         return complain(EXIT_USAGE, "--ranks %lld, but %s says that there are %d processes",
                         (long long)o->ranks, place.source, place.n_ranks);
+    if (place.n_local_ranks < place.n_ranks)
+        return complain(EXIT_USAGE,
+                        "%s says that %d of %d ranks are on this machine; for now all ranks have "
+                        "to be",
+                        place.source, place.n_local_ranks, place.n_ranks);
     status = wf_job_join(c->ctx, place.job, place.rank, place.n_ranks, 0, &c->job);
     if (status != WF_OK) return complain_of(c, status);
     return place.rank ? be_silent(c) : EXIT_DONE;

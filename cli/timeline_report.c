@@ -111,6 +111,11 @@ exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *
     wf_timeline *measured = NULL, *simulated = NULL;
     char title[400];
     wf_status status = wf_trainer_timeline(trainer, &measured);
+    if (status == WF_INVALID_ARG) {
+        /* Nothing ran: a resumed run that was over, or no full batch. */
+        say(c, "trace   none: %s\n", wf_context_error(c->ctx));
+        return EXIT_DONE;
+    }
     /* A run of one step has no costs to simulate with: its first step does not count. */
     if (status == WF_OK && simulate_like(trainer, &simulated) == WF_NO_MEMORY)
         status = WF_NO_MEMORY;

@@ -3,6 +3,7 @@
 #   WEFT         the command line program        WEFT_SOURCE  the root of the repository
 #   WEFT_BUILD   the build folder                CC           the compiler
 # A test that cannot run here prints why and exits with 77: it counts as skipped.
+# C tests labelled "serial" start no threads: the thread sanitizer leaves them out.
 # Tests labelled "once" would learn nothing from a sanitizer: they run without only.
 
 enable_testing()
@@ -56,7 +57,12 @@ foreach(source IN LISTS sources)
     target_link_libraries(test_${name} PRIVATE PkgConfig::CMOCKA)
     add_dependencies(tests test_${name})
     add_test(NAME ${name} COMMAND test_${name})
-    weft_register(${name} program)
+    file(STRINGS ${source} label REGEX "^ \\* label: serial$")
+    if(label)
+      weft_register(${name} serial)
+    else()
+      weft_register(${name} program)
+    endif()
   endif()
 endforeach()
 

@@ -89,7 +89,8 @@ differs --warmup "$mlp" "" "--warmup 5"
 # ---- plan ----
 gives --plan ranks 2 "$mlp --plan dp=2"
 refuses --devices 2 "are 3, but the plan" "$mlp --plan dp=2 --devices cpu:3"
-refuses --ranks 2 "as threads" "$mlp --ranks 2"
+gives --ranks ranks 2 "$mlp --plan dp=2 --ranks 2"
+refuses --ranks 2 "2 processes have come" "$mlp --ranks 2"
 refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
 
 # weft plan takes what weft train takes, so that a command's word can be exchanged

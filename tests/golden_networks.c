@@ -1,6 +1,8 @@
 /* ResNet-50 and GPT-2 against PyTorch's float64, judged by what PyTorch's own float32
  * loses (golden/README.md says how): loss, every gradient, ten steps of SGD, logits
  * with running statistics.
+ *
+ * label: serial
  */
 #include "golden/formula.h"
 #include "run/trainer.h"

@@ -1,5 +1,8 @@
 /* Every op's gradient against central differences of its forward, element by element.
- * op_gradient NAME runs the cases whose names contain NAME. */
+ * op_gradient NAME runs the cases whose names contain NAME.
+ *
+ * label: serial
+ */
 #include "op/op_table.h"
 #include "op_case.h"
 

@@ -1,5 +1,7 @@
 /* Schedules broken by hand: each is refused with the reason. They meet two walls: the check of
  * their actions, and, when that is left out, lowering, order and proof.
+ *
+ * label: serial
  */
 #include "broken_program.h"
 

@@ -3,6 +3,8 @@
  * Instructions are taken out, neighbours in a stream are swapped, dependencies are
  * dropped. Whether a break matters is decided here by brute force, over all pairs of
  * instructions, in another way than the checker works.
+ *
+ * label: serial
  */
 #include "broken_program.h"
 

@@ -1,5 +1,7 @@
 /* Programs broken behind the compiler's back, mostly where ranks meet: each is refused with the
  * reason. program_check.c takes out and swaps everything; this bends what is left in place.
+ *
+ * label: serial
  */
 #include "broken_program.h"
 

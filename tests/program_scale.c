@@ -2,6 +2,8 @@
  * under every schedule, in a time that grows with their size and not faster.
  *
  * WEFT_TEST_FULL=1 runs the whole grid up to 64 stages x 256 microbatches.
+ *
+ * label: serial
  */
 #include "plan/schedule/schedule.h"
 #include "test.h"

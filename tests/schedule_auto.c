@@ -1,5 +1,8 @@
 /* The schedule auto against all schedules there are, for few stages and microbatches; and
- * against the fixed ones for more. */
+ * against the fixed ones for more.
+ *
+ * label: serial
+ */
 #include "schedule_case.h"
 
 #include <math.h>

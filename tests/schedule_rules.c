@@ -1,5 +1,8 @@
 /* Every schedule over stages x microbatches: legal, free of deadlock, gradients in ascending
- * order, and no more held than it says. And lists that were broken by hand are refused. */
+ * order, and no more held than it says. And lists that were broken by hand are refused.
+ *
+ * label: serial
+ */
 #include "schedule_case.h"
 
 #define MAX_STAGES 64

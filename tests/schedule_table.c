@@ -1,6 +1,9 @@
 /* The published bubbles: Qi et al., "Zero Bubble Pipeline Parallelism" (2023, arXiv
  * 2401.10241), Table 5, which its authors computed from the times in Table 9. And auto is at
- * least as good as any of them in the same memory. */
+ * least as good as any of them in the same memory.
+ *
+ * label: serial
+ */
 #include "test.h"
 
 #include <math.h>

@@ -31,8 +31,7 @@ static double run_step(wf_context *ctx, wf_trainer *t, int64_t n, bool trains) {
     static int32_t y[BATCH];
     for (int i = 0; i < BATCH * PIXEL; i++) x[i] = (float)(i * 37 % 101) / 50 - 1;
     for (int i = 0; i < BATCH; i++) y[i] = i * 3 % 10;
-    wf_feed feeds[] = {{"x", x, (size_t)n * PIXEL * sizeof *x},
-                       {"y", y, (size_t)n * sizeof *y}};
+    wf_feed feeds[] = {{"x", x, (size_t)n * PIXEL * sizeof *x}, {"y", y, (size_t)n * sizeof *y}};
     wf_step_result result;
     if (trains)
         TEST_OK(ctx, wf_trainer_step(t, feeds, 2, n, &result));

@@ -69,6 +69,10 @@ typedef struct wf_profile_row {
 extern "C" {
 #endif
 
+/* How many ranks a list of devices is for: "cpu:4" or "cpu:1,cpu:0". Errors: INVALID_ARG,
+ * UNSUPPORTED. */
+WF_API WF_NODISCARD wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out);
+
 /* Lowers, checks, allocates and initialises from the seed. `config` NULL means the
  * defaults. Errors: those of wf_program_create; DOES_NOT_FIT; DEVICE. */
 WF_API WF_NODISCARD wf_status wf_trainer_create(wf_context *ctx, const wf_model *model,
@@ -148,7 +152,8 @@ WF_API void wf_trainer_profile_reset(wf_trainer *trainer);
  * batch. Errors: INVALID_ARG. */
 WF_API WF_NODISCARD wf_status wf_trainer_timeline(const wf_trainer *trainer,
                                                   wf_timeline **timeline_out);
-/* What each unit took, in the mean over all steps of the full batch but the first; a program
+/* What each unit took: the mean of the middle half of its latest 256 microbatches, those of
+ * the first step left out; a program
  * of the same microbatches is simulated well with it. Needs config.trace and two steps. */
 WF_API WF_NODISCARD wf_status wf_trainer_costs(const wf_trainer *trainer, wf_costs **costs_out);
 

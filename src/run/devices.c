@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <weft/trainer.h>
 
 static wf_status refuse(wf_context *ctx, const char *text) {
     return wfi_fail(ctx, WF_INVALID_ARG,
@@ -55,5 +56,12 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *
         list->place[list->n++] = index;
         at += n + (at[n] == ',');
     }
+    return WF_OK;
+}
+
+wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out) {
+    wfi_device_list list;
+    WF_TRY(wfi_devices_parse(ctx, devices, &list));
+    *n_out = list.n;
     return WF_OK;
 }

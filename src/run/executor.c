@@ -171,7 +171,10 @@ wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
     wfi_issue_begin(e);
     wf_status status = issue_all(e);
     if (status == WF_OK) status = wfi_issue_end(e);
-    if (status == WF_OK) return e->trace ? wfi_trace_finish(e->trace) : WF_OK;
+    if (status == WF_OK) {
+        if (e->trace) wfi_trace_finish(e->trace);
+        return WF_OK;
+    }
     /* What is still queued is skipped on every rank, and the threads end: nothing runs on
      * when this returns. What failed first is what to tell. */
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_device_fail(e->workers[r].device, status);

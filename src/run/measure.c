@@ -61,6 +61,7 @@ wf_status wf_costs_measure(wf_context *ctx, const wf_model *model, const wf_reci
     r = make_recipe(&r, plan);
     traced.trace = 1;
     traced.profile = traced.keep_gradients = traced.forward_only = 0;
+    traced.device_memory_bytes = 0; /* the cap is the plan's, whose schedule may hold less */
     wf_plan *split;
     wf_trainer *trainer;
     WF_TRY(make_plan(ctx, plan, &split));

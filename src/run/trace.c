@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 wf_status wfi_trace_create(const wf_program *p, wfi_trace **trace_out) {
     size_t n = (size_t)p->n_instructions, n_units = (size_t)p->graph->n_units;
@@ -23,8 +24,6 @@ wf_status wfi_trace_create(const wf_program *p, wfi_trace **trace_out) {
 void wfi_trace_destroy(wfi_trace *t) {
     if (!t) return;
     wf_context *ctx = t->p->ctx;
-    for (int32_t k = 0; t->samples && k < t->p->graph->n_units * WFI_N_PARTS; k++)
-        wfi_free(ctx, t->samples[k].us);
     wfi_free(ctx, t->samples);
     wfi_free(ctx, t->begin_ns);
     wfi_free(ctx, t->end_ns);
@@ -56,7 +55,7 @@ static bool is_copy(wfi_instruction_kind kind) {
     return kind == WFI_LOAD || kind == WFI_STORE || kind == WFI_RECEIVE || kind == WFI_PACK;
 }
 
-wf_status wfi_trace_finish(wfi_trace *t) {
+void wfi_trace_finish(wfi_trace *t) {
     const wf_program *p = t->p;
     copy_to_sends(t);
     bool is_warm = t->n_steps++ > 0; /* the first step fills caches and wakes cores */
@@ -66,8 +65,7 @@ wf_status wfi_trace_finish(wfi_trace *t) {
         double bytes = (double)wfi_instruction_bytes(now);
         if (now->segment && !now->segment->is_pack) {
             wfi_samples *s = &t->samples[now->unit * WFI_N_PARTS + (int)now->part];
-            WF_TRY(WFI_GROW(p->ctx, s->us, s->n, s->capacity, "a trace"));
-            s->us[s->n++] = us;
+            s->us[s->n++ % WFI_N_SAMPLES] = us;
         } else if (is_copy(now->kind)) {
             t->copy_us += us;
             t->copy_bytes += bytes;
@@ -76,7 +74,6 @@ wf_status wfi_trace_finish(wfi_trace *t) {
             t->update_bytes += bytes;
         }
     }
-    return WF_OK;
 }
 
 static int compare(const void *a, const void *b) {
@@ -87,11 +84,13 @@ static int compare(const void *a, const void *b) {
 /* Mean of the middle half: neither an interrupted microbatch nor a lucky one counts.
  * NAN: the part never ran. */
 static double middle_mean(const wfi_samples *s) {
-    if (!s->n) return NAN;
-    qsort(s->us, s->n, sizeof *s->us, compare);
-    size_t begin = s->n / 4, end = s->n - s->n / 4;
-    double sum = 0;
-    for (size_t k = begin; k < end; k++) sum += s->us[k];
+    double sorted[WFI_N_SAMPLES], sum = 0;
+    size_t n = s->n < WFI_N_SAMPLES ? (size_t)s->n : WFI_N_SAMPLES;
+    if (!n) return NAN;
+    memcpy(sorted, s->us, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare);
+    size_t begin = n / 4, end = n - n / 4;
+    for (size_t k = begin; k < end; k++) sum += sorted[k];
     return sum / (double)(end - begin);
 }
 

@@ -9,10 +9,11 @@
 #include "program/program.h"
 #include "program/timeline.h"
 
-/* Of one unit's part: the time of each microbatch of each step. */
+/* The latest times of one unit's part, a microbatch each. */
+#define WFI_N_SAMPLES 256
 typedef struct wfi_samples {
-    double *us;
-    size_t n, capacity;
+    double us[WFI_N_SAMPLES];
+    uint64_t n; /* ever; the latest WFI_N_SAMPLES are kept */
 } wfi_samples;
 
 typedef struct wfi_trace {
@@ -30,7 +31,7 @@ void wfi_trace_destroy(wfi_trace *trace); /* NULL is allowed */
 
 /* At the begin and at the end of a step, by the host. */
 void wfi_trace_start(wfi_trace *trace);
-wf_status wfi_trace_finish(wfi_trace *trace);
+void wfi_trace_finish(wfi_trace *trace);
 
 wf_status wfi_trace_timeline(const wfi_trace *trace, wf_timeline **timeline_out);
 wf_status wfi_trace_costs(const wfi_trace *trace, wf_costs **costs_out);
