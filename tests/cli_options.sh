@@ -99,7 +99,7 @@ for extra in "--ranks 1" "--devices cpu" "--devices cpu:1" "--out $folder/none" 
 done
 [[ ! -e $folder/none ]] || fail "weft plan makes a folder"
 refuses --devices 2 "the plan dp=1,pp=1,schedule=1f1b has 1 rank" "${mlp/train/plan} --devices cpu:2"
-refuses --devices 2 "is not cpu:N" "${mlp/train/plan} --devices cpu:x"
+refuses --devices 2 "expected KIND:N" "${mlp/train/plan} --devices cpu:x"
 refuses --ranks 2 "has 2 ranks" "${mlp/train/plan} --plan dp=2 --ranks 3"
 
 # ---- run ----

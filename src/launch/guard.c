@@ -4,6 +4,7 @@
 #include "launch/descriptor.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -58,11 +59,10 @@ wf_status wfi_guard_start(wf_context *ctx, wfi_guard *guard_out) {
         close(ends[1]);
         return wfi_fail(ctx, WF_DEVICE, "launch: no process could be started: %s", strerror(errno));
     }
-    *guard_out = (wfi_guard){pid, ends[1]};
+    *guard_out = (wfi_guard){pid, ends[1], (int)syscall(SYS_pidfd_open, pid, 0)};
     return WF_OK;
 }
 
-/* If the guard has been killed, the ranks are still bound to the launcher by the kernel. */
 static void send_order(const wfi_guard *guard, order o) {
     while (guard->pid && write(guard->fd, &o, sizeof o) < 0 && errno == EINTR) {
     }
@@ -76,9 +76,15 @@ void wfi_guard_forget(const wfi_guard *guard, pid_t group) {
     send_order(guard, (order){group, 0});
 }
 
+bool wfi_guard_is_lost(const wfi_guard *guard) {
+    struct pollfd ended = {.fd = guard->pidfd, .events = POLLIN};
+    return guard->pid && guard->pidfd >= 0 && poll(&ended, 1, 0) == 1;
+}
+
 void wfi_guard_end(wfi_guard *guard) {
     if (!guard->pid) return;
     close(guard->fd);
+    if (guard->pidfd >= 0) close(guard->pidfd);
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) {
     }
     guard->pid = 0;

@@ -14,6 +14,7 @@
 typedef struct wfi_guard {
     pid_t pid; /* 0: there is none */
     int fd;
+    int pidfd; /* readable when it has ended; -1: unknown */
 } wfi_guard;
 
 /* Errors: DEVICE. */
@@ -21,6 +22,8 @@ wf_status wfi_guard_start(wf_context *ctx, wfi_guard *guard_out);
 void wfi_guard_watch(const wfi_guard *guard, pid_t group);
 /* The group is gone; its number may become another's. */
 void wfi_guard_forget(const wfi_guard *guard, pid_t group);
+/* Whether it has ended before it was told to. */
+bool wfi_guard_is_lost(const wfi_guard *guard);
 void wfi_guard_end(wfi_guard *guard);
 
 #endif

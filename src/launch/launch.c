@@ -23,10 +23,10 @@ int64_t wfi_now_ms(void) {
 /* ---- what may happen ---- */
 
 typedef struct wakers {
-    struct pollfd fds[2 + WF_LAUNCH_MAX_RANKS * (1 + WFI_N_STREAMS)];
+    struct pollfd fds[3 + WF_LAUNCH_MAX_RANKS * (1 + WFI_N_STREAMS)];
     struct {
         int rank, stream; /* stream -1: the process */
-    } who[2 + WF_LAUNCH_MAX_RANKS * (1 + WFI_N_STREAMS)];
+    } who[3 + WF_LAUNCH_MAX_RANKS * (1 + WFI_N_STREAMS)];
     nfds_t n;
     int timeout_ms;
 } wakers;
@@ -51,6 +51,7 @@ static void gather(const wfi_crew *crew, int64_t next_ms, int64_t now_ms, wakers
     if (due_ms > 0) sooner(w, due_ms);
     add(w, crew->signal_fd, POLLIN, -1, -1);
     add(w, due_ms == 0 ? wfi_merge_fd(&crew->merge) : -1, POLLOUT, -1, -1);
+    add(w, crew->is_stopping ? -1 : crew->guard.pidfd, POLLIN, -1, -1);
     for (int rank = 0; rank < crew->n_ranks; rank++) {
         const wfi_rank_process *process = &crew->ranks[rank];
         if (process->state == WFI_RANK_GONE) continue;
@@ -75,6 +76,17 @@ static void write_lines(wfi_crew *crew, int64_t now_ms) {
     }
 }
 
+/* Without the guard, what ranks have started could survive us: nothing goes on then. */
+static void look_after_guard(wfi_crew *crew, int64_t now_ms) {
+    if (crew->is_stopping || !wfi_guard_is_lost(&crew->guard)) return;
+    wf_status status =
+        wfi_fail(crew->ctx, WF_REMOTE,
+                 "launch: the guard (process %d) of rank 0 to rank %d was killed, so "
+                 "all ranks were stopped",
+                 (int)crew->guard.pid, crew->n_ranks - 1);
+    wfi_crew_fail(crew, status, now_ms);
+}
+
 /* Ends are looked at before lines are read, so that what a failed rank says goes first. */
 static void serve(wfi_crew *crew) {
     wakers w;
@@ -84,14 +96,15 @@ static void serve(wfi_crew *crew) {
         if (!wfi_crew_is_alive(crew) && !crew->merge.first) break;
         int n_ready = poll(w.fds, w.n, w.timeout_ms);
         now_ms = wfi_now_ms();
-        for (nfds_t i = 2; i < w.n; i++)
+        for (nfds_t i = 3; i < w.n; i++)
             if (w.who[i].stream < 0 && (w.fds[i].fd < 0 || (n_ready > 0 && w.fds[i].revents)))
                 wfi_crew_look(crew, w.who[i].rank, now_ms);
-        for (nfds_t i = 2; n_ready > 0 && i < w.n; i++)
+        for (nfds_t i = 3; n_ready > 0 && i < w.n; i++)
             if (w.who[i].stream >= 0 && w.fds[i].revents)
                 wfi_rank_read(crew, w.who[i].rank, w.who[i].stream, now_ms);
         for (int number; (number = wfi_signals_next(crew)) != 0;)
             wfi_crew_interrupt(crew, number, now_ms);
+        look_after_guard(crew, now_ms);
         write_lines(crew, now_ms);
     }
 }
