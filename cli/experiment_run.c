@@ -172,7 +172,8 @@ static wf_status run_row(experiment *e, row *r, double *seconds_out, double *los
 /* The same recipe gives the same bits under every plan: rows of one split agree. */
 static exit_status check_loss(const experiment *e, const row *r, double loss) {
     for (const row *other = e->rows; other < e->rows + e->n_rows; other++)
-        if (other->split == r->split && other->n_seconds && other->loss != loss)
+        if (other->split == r->split && other->n_seconds &&
+            memcmp(&other->loss, &loss, sizeof loss))
             return complain(EXIT_FAILED,
                             "split %lld: the loss is %.17g under plan %s and %.17g under plan %s; "
                             "this is a bug of weft",

@@ -39,13 +39,15 @@ static int say_error(wf_context *ctx) {
 static wf_status make_trainer(wf_context *ctx, const char *plan_text, wf_job *job,
                               const wf_recipe *recipe, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_model *model;
-    wf_plan *plan;
+    wf_model *model = NULL;
+    wf_plan *plan = NULL;
     config.job = job;
     config.timeout_ms = 20000;
     wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
     if (status == WF_OK) status = wf_plan_parse(ctx, plan_text, &plan);
     if (status == WF_OK) status = wf_trainer_create(ctx, model, recipe, plan, &config, trainer_out);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
     return status;
 }
 
@@ -66,15 +68,18 @@ static int run_rank(wf_context *ctx, wf_job *job, const char *plan, const char *
     double loss = 0;
     char sha[65];
     if (make_trainer(ctx, plan, job, &recipe, &trainer)) return say_error(ctx);
-    for (int s = 0; s < N_STEPS; s++)
-        if (step(trainer, s, &loss)) return say_error(ctx);
-    if (wf_trainer_save_state(trainer, path, NULL, 0)) return say_error(ctx);
+    wf_status status = WF_OK;
+    for (int s = 0; s < N_STEPS && !status; s++) status = step(trainer, s, &loss);
+    if (!status) status = wf_trainer_save_state(trainer, path, NULL, 0);
     wf_trainer_destroy(trainer);
-    if (make_trainer(ctx, plan, job, &recipe, &second)) return say_error(ctx);
-    if (wf_trainer_load_state(second, path)) return say_error(ctx);
-    for (int s = N_STEPS; s < 2 * N_STEPS; s++)
-        if (step(second, s, &loss)) return say_error(ctx);
-    if (wf_trainer_weights_sha256(second, sha)) return say_error(ctx);
+    if (status || make_trainer(ctx, plan, job, &recipe, &second)) return say_error(ctx);
+    status = wf_trainer_load_state(second, path);
+    for (int s = N_STEPS; s < 2 * N_STEPS && !status; s++) status = step(second, s, &loss);
+    if (!status) status = wf_trainer_weights_sha256(second, sha);
+    if (status) {
+        wf_trainer_destroy(second);
+        return say_error(ctx);
+    }
     printf("%.17g %s", loss, sha);
     for (int r = 0; r < wf_job_n_ranks(job); r++) {
         wf_trainer_memory memory = wf_trainer_memory_of(second, r);
@@ -104,13 +109,17 @@ static int run_alone(wf_context *ctx, wf_job *job, const char *what, const char 
 }
 
 static int be_rank(char **argv) {
-    int rank = atoi(argv[2]), n_ranks = atoi(argv[3]);
+    int rank = atoi(argv[2]), n_ranks = atoi(argv[3]), status;
     wf_context *ctx = test_context();
-    wf_job *job;
-    if (wf_job_join(ctx, argv[4], rank, n_ranks, atoi(argv[5]), &job)) return say_error(ctx);
-    int status = !strcmp(argv[1], "train") ? run_rank(ctx, job, argv[6], argv[7])
-                                           : run_alone(ctx, job, argv[1], argv[6]);
+    wf_job *job = NULL;
+    if (wf_job_join(ctx, argv[4], rank, n_ranks, atoi(argv[5]), &job))
+        status = say_error(ctx);
+    else if (!strcmp(argv[1], "train"))
+        status = run_rank(ctx, job, argv[6], argv[7]);
+    else
+        status = run_alone(ctx, job, argv[1], argv[6]);
     wf_job_leave(job);
+    wf_context_destroy(ctx);
     return status;
 }
 

@@ -98,6 +98,16 @@ wf_status wfi_costs_copy(wf_context *ctx, const wf_costs *costs, wf_costs **copy
     return WF_OK;
 }
 
+wf_status wfi_costs_match(wf_context *ctx, const wf_costs *costs, const wf_graph *g) {
+    bool same = costs->n_units == g->n_units;
+    for (int32_t u = 0; u < g->n_units && same; u++)
+        same = !strcmp(costs->units[u].name, g->units[u].name);
+    return same ? WF_OK
+                : wfi_fail(ctx, WF_INVALID_ARG,
+                           "the costs are of a model with %d units, but not of this one with %d",
+                           costs->n_units, g->n_units);
+}
+
 wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs) {
     wf_costs *computed;
     WF_TRY(wfi_costs_compute(g, &computed));

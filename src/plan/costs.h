@@ -19,6 +19,8 @@ wf_status wfi_costs_create(wf_context *ctx, const wf_graph *g, wf_costs **costs_
 /* From FLOPs and bytes; only ratios mean something. */
 wf_status wfi_costs_compute(const wf_graph *g, wf_costs **costs_out);
 wf_status wfi_costs_copy(wf_context *ctx, const wf_costs *costs, wf_costs **copy_out);
+/* Errors: INVALID_ARG: they are of another model's units. */
+wf_status wfi_costs_match(wf_context *ctx, const wf_costs *costs, const wf_graph *g);
 /* What was not measured (NAN) is derived: both gradients take as long as one after the
  * other; what they take together is divided as computed costs are. */
 wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs);

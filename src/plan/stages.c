@@ -63,10 +63,6 @@ wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs
 
 wf_status wfi_plan_costs(const wf_plan *plan, const wf_graph *g, wf_costs **costs_out) {
     if (!plan->costs) return wfi_costs_compute(g, costs_out);
-    bool same = plan->costs->n_units == g->n_units;
-    for (int32_t u = 0; u < g->n_units && same; u++)
-        same = !strcmp(plan->costs->units[u].name, g->units[u].name);
-    if (!same)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: its costs are of another model's units");
+    WF_TRY(wfi_costs_match(plan->ctx, plan->costs, g));
     return wfi_costs_copy(g->ctx, plan->costs, costs_out);
 }

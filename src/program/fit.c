@@ -2,6 +2,7 @@
 #include "program/program.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static int32_t largest_rank(const wf_program *p) {
     int32_t worst = 0;
@@ -86,6 +87,13 @@ wf_status wf_program_plans_that_fit(const wf_program *p, size_t memory_bytes, ch
 
 /* ---- the verdict ---- */
 
+/* "A B" -> "A or B" */
+static char *join_plans(wf_context *ctx, const char *plans) {
+    const char *space = strchr(plans, ' ');
+    return space ? wfi_sprintf(ctx, "%.*s or %s", (int)(space - plans), plans, space + 1)
+                 : wfi_strdup(ctx, plans);
+}
+
 wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
     int32_t worst = largest_rank(p);
     size_t peak = p->ranks[worst].peak_bytes;
@@ -96,15 +104,18 @@ wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
     char *plans = NULL;
     if (p->kind == WF_PROGRAM_TRAIN) WF_TRY(wf_program_plans_that_fit(p, memory_bytes, &plans));
     bool has_plans = plans && *plans;
+    char *listed = has_plans ? join_plans(p->ctx, plans) : NULL;
+    wfi_free(p->ctx, plans);
+    if (has_plans && !listed) return WF_NO_MEMORY;
     const char * or = micro && has_plans ? " or the plan " : has_plans ? "the plan " : "";
     char *advice =
         micro || has_plans
-            ? wfi_sprintf(p->ctx, "%s%s%s would fit", micro_text, or, has_plans ? plans : "")
+            ? wfi_sprintf(p->ctx, "%s%s%s would fit", micro_text, or, has_plans ? listed : "")
             : wfi_sprintf(p->ctx,
                           "neither more microbatches nor more stages would fit: "
                           "parameters, buffers and optimizer state alone take %zu",
                           p->ranks[worst].state_bytes);
-    wfi_free(p->ctx, plans);
+    wfi_free(p->ctx, listed);
     if (!advice) return WF_NO_MEMORY;
     (void)wfi_fail(p->ctx, WF_DOES_NOT_FIT,
                    "rank %d needs %zu bytes, %zu more than the %zu given; the peak is in unit %s; "

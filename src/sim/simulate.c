@@ -65,10 +65,7 @@ wf_status wf_program_simulate(const wf_program *p, const wf_costs *costs,
                               wf_timeline **timeline_out) {
     simulation s = {.p = p, .costs = costs ? costs : p->costs};
     size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
-    if (s.costs->n_units != p->graph->n_units)
-        return wfi_fail(p->ctx, WF_INVALID_ARG,
-                        "the costs are of a model with %d units, but the program's has %d",
-                        s.costs->n_units, p->graph->n_units);
+    WF_TRY(wfi_costs_match(p->ctx, s.costs, p->graph));
     s.free_us = wfi_alloc(p->ctx, n_streams, sizeof *s.free_us, "a simulation");
     s.begin_us = wfi_alloc(p->ctx, n, sizeof *s.begin_us, "a simulation");
     s.end_us = wfi_alloc(p->ctx, n, sizeof *s.end_us, "a simulation");
