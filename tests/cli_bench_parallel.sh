@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # weft bench model-parallel: rows, report, pictures and bad input. How long anything takes is not
+# label: once
 # looked at. Every option that its help names is tried below.
 source tests/cli_helpers.bash
 bench=(bench model-parallel)
