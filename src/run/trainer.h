@@ -57,6 +57,11 @@ void *wfi_trainer_state_address(const wf_trainer *t, int32_t v, int i);
 /* Copies the state from there to every other rank that holds it. */
 void wfi_trainer_spread(const wf_trainer *t);
 
+/* Whether this plan and recipe can run as the processes of t->job. Errors: INVALID_ARG,
+ * UNSUPPORTED. */
+wf_status wfi_trainer_check_job(const wf_trainer *t);
+/* What all processes of a job have to have in common, as a number. */
+uint64_t wfi_trainer_fingerprint(const wf_trainer *t);
 /* Calls `act` while no rank of any process works; in a job, on rank 0's process only, and the
  * others wait for it. All processes get its status. */
 wf_status wfi_trainer_alone(wf_trainer *t, const char *what, wf_status (*act)(void *self),
