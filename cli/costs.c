@@ -5,6 +5,15 @@
 
 #include <math.h>
 
+/* How the learning rate falls, and how many steps there are, does not matter here, and is
+ * not known yet. */
+static wf_recipe recipe_to_measure(const job *j) {
+    wf_recipe recipe = j->c->o.recipe;
+    recipe.lr_schedule = WF_LR_CONSTANT;
+    recipe.schedule_steps = 0;
+    return recipe;
+}
+
 static wf_status measure(const job *j, const wf_recipe *recipe, wf_costs **costs_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.devices = j->c->o.devices;
@@ -42,8 +51,8 @@ static wf_status predict(const job *j, const wf_recipe *recipe, const wf_costs *
 
 static wf_status use_measured(job *j) {
     wf_costs *costs;
-    wf_recipe recipe;
-    wf_status status = wf_recipe_resolve(j->c->ctx, &j->c->o.recipe, j->plan, &recipe);
+    wf_recipe recipe = recipe_to_measure(j);
+    wf_status status = wf_recipe_resolve(j->c->ctx, &recipe, j->plan, &recipe);
     if (status == WF_OK) status = measure(j, &recipe, &costs);
     if (status != WF_OK) return status;
     status = wf_plan_use_costs(j->plan, costs);
@@ -62,7 +71,7 @@ static wf_status use_measured(job *j) {
 /* Tries one count. One that the model or the memory refuses is passed over: *ms_out NAN.
  * Otherwise *costs_out is the caller's. */
 static wf_status try_micro(const job *j, int64_t n_micro, double *ms_out, wf_costs **costs_out) {
-    wf_recipe recipe = j->c->o.recipe;
+    wf_recipe recipe = recipe_to_measure(j);
     wf_costs *costs;
     *ms_out = NAN;
     *costs_out = NULL;

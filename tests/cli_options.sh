@@ -63,6 +63,8 @@ for command in "train --data synthetic --steps 1" "bench train --repeat 1" plan;
     [[ $(report $command --model mlp --image 6 --batch 8 --micro auto --plan pp=2 | field micro) =~ ^[2-8]$ ]] ||
         fail "--micro auto of weft $command chooses no number of microbatches"
 done
+gives --costs costs measured "$mlp --plan pp=2 --costs measured --lr-schedule cosine"
+[[ $(report $mlp --plan pp=2 --micro auto --lr-schedule cosine | field micro) =~ ^[2-8]$ ]] || fail "--micro auto with a cosine"
 refuses --micro 2 "neither a whole number from 0 nor auto" "$mlp --micro many"
 differs --lanes "$mlp --batch 16 --micro 8" "" "--lanes 8"
 differs --seed "$mlp" "" "--seed 1"
