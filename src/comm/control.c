@@ -1,4 +1,5 @@
 #include "comm/control.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +10,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAGIC      UINT64_C(0x7765667431000001) /* changes with the layout */
@@ -59,12 +59,6 @@ double *wfi_control_records(const wfi_control *c, int half) {
 
 /* ---- meeting ---- */
 
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 bool wfi_control_is_lost(const void *self, int rank) {
     const wfi_control *c = self;
     if (c->process_fd[rank] < 0) return false;
@@ -104,7 +98,7 @@ static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const c
                             wfi_fail(c->ctx, WF_REMOTE,
                                      "rank %d (process %lld) has died; it last came to %.*s", rank,
                                      (long long)other->pid, WFI_CONTROL_DOING, other->doing));
-        if (now_ms() > deadline_ms) return fail_all(c, absent(c, rank, what));
+        if (wfi_now_ms() > deadline_ms) return fail_all(c, absent(c, rank, what));
         wfi_shared_epoch_sleep(&other->meetings, seen, NAP_MS);
     }
 }
@@ -115,7 +109,7 @@ wf_status wfi_control_meet(wfi_control *c, const char *what) {
     uint64_t n = own->meetings.epoch + 1;
     __atomic_store_n(&own->meetings.epoch, n, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&own->meetings);
-    int64_t deadline_ms = now_ms() + c->timeout_ms;
+    int64_t deadline_ms = wfi_now_ms() + c->timeout_ms;
     for (int r = 0; r < c->n_ranks; r++) WF_TRY(wait_for(c, r, n, what, deadline_ms));
     return WF_OK;
 }

@@ -1,6 +1,7 @@
 /* How processes that nobody introduced to each other find the job's segment: rank 0 listens
  * on an abstract socket, a name that is no file and goes with the process, and hands everyone
  * who knows the job's name, and is the same user, the descriptor. */
+#include "base/clock.h"
 #include "comm/control.h"
 
 #include <errno.h>
@@ -15,12 +16,6 @@
 #include <unistd.h>
 
 #define RETRY_MS 20
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static socklen_t address_of(const char *name, struct sockaddr_un *address) {
     memset(address, 0, sizeof *address);
@@ -59,10 +54,10 @@ static bool send_descriptor(int socket, int fd) {
 }
 
 static wf_status serve(wf_context *ctx, int listener, int fd, int n_ranks, int64_t timeout_ms) {
-    int64_t deadline_ms = now_ms() + timeout_ms;
+    int64_t deadline_ms = wfi_now_ms() + timeout_ms;
     for (int n_served = 1; n_served < n_ranks;) {
         struct pollfd ready = {.fd = listener, .events = POLLIN};
-        int64_t left_ms = deadline_ms - now_ms();
+        int64_t left_ms = deadline_ms - wfi_now_ms();
         if (left_ms <= 0)
             return wfi_fail(ctx, WF_TIMEOUT,
                             "rank 0 waited %lld ms for %d processes; %d of them have not come",
@@ -141,11 +136,11 @@ static wf_status guest(wf_context *ctx, const char *name, int rank, int64_t time
     struct sockaddr_un address;
     socklen_t bytes = address_of(name, &address);
     struct timespec nap = {0, RETRY_MS * 1000000};
-    int64_t deadline_ms = now_ms() + timeout_ms;
+    int64_t deadline_ms = wfi_now_ms() + timeout_ms;
     for (;;) {
         *fd_out = visit(&address, bytes, timeout_ms);
         if (*fd_out >= 0) return WF_OK;
-        if (now_ms() > deadline_ms)
+        if (wfi_now_ms() > deadline_ms)
             return wfi_fail(ctx, WF_TIMEOUT,
                             "rank %d waited %lld ms for rank 0 of the job '%s'; ranks of one job "
                             "have to be started on one machine, by one user",

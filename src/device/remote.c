@@ -3,20 +3,13 @@
  * being told; here tasks are only counted, and events looked up in the counters that the
  * other process shares.
  */
+#include "base/clock.h"
 #include "device/device.h"
-
-#include <time.h>
 
 /* How often a waiter looks before it sleeps: a few microseconds. */
 #define N_SPINS 2000
 /* How long it sleeps before it asks whether the other process is still there. */
 #define NAP_MS 50
-
-static int64_t now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static wf_status remote_stream_create(wfi_device *device, wfi_stream_queue *stream) {
     stream->state = &device->config.epochs[device->n_streams];
@@ -58,7 +51,7 @@ static wf_status remote_event_wait(wfi_event event, const char *who) {
         __builtin_ia32_pause();
 #endif
     }
-    for (int64_t begin = now_ms();;) {
+    for (int64_t begin = wfi_now_ms();;) {
         wfi_shared_epoch_sleep(shared, now, NAP_MS);
         uint64_t before = now;
         now = __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE);
@@ -72,8 +65,8 @@ static wf_status remote_event_wait(wfi_event event, const char *who) {
                             device->config.index, who, event.stream->name, (unsigned long long)now,
                             (unsigned long long)event.epoch);
         if (now > before)
-            begin = now_ms();
-        else if (now_ms() - begin > device->config.timeout_ms)
+            begin = wfi_now_ms();
+        else if (wfi_now_ms() - begin > device->config.timeout_ms)
             return too_late(&event, now, who);
     }
 }

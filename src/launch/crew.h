@@ -2,6 +2,7 @@
 #ifndef WFI_CREW_H
 #define WFI_CREW_H
 
+#include "base/clock.h"
 #include "launch/guard.h"
 #include "launch/merge.h"
 
@@ -44,8 +45,6 @@ typedef struct wfi_crew {
     int interrupted_by;
     wf_status status; /* of the launch itself: TIMEOUT, IO, NO_MEMORY */
 } wfi_crew;
-
-int64_t wfi_now_ms(void);
 
 /* ---- signals.c ---- */
 

@@ -8,17 +8,10 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ASK_MS      20  /* how often ranks are asked where nothing wakes us */
 #define MANY_WRITES 256 /* before other things are looked after */
-
-int64_t wfi_now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* ---- what may happen ---- */
 

@@ -1,7 +1,6 @@
 #include "run/profile.h"
 
 #include <string.h>
-#include <time.h>
 
 void wfi_profile_init(wfi_profile *profile, wf_context *ctx, bool is_on) {
     *profile = (wfi_profile){.ctx = ctx, .is_on = is_on};
@@ -11,12 +10,6 @@ void wfi_profile_init(wfi_profile *profile, wf_context *ctx, bool is_on) {
 void wfi_profile_release(wfi_profile *profile) {
     wfi_free(profile->ctx, profile->rows);
     pthread_mutex_destroy(&profile->lock);
-}
-
-int64_t wfi_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 wf_status wfi_profile_add(wfi_profile *profile, const char *label, const char *kernel,

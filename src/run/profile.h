@@ -3,6 +3,7 @@
 #define WFI_PROFILE_H
 
 #include "base/base.h"
+#include "base/clock.h"
 
 #include <pthread.h>
 #include <weft/trainer.h>
@@ -17,7 +18,6 @@ typedef struct wfi_profile {
 
 void wfi_profile_init(wfi_profile *profile, wf_context *ctx, bool is_on);
 void wfi_profile_release(wfi_profile *profile);
-int64_t wfi_now_ns(void);
 /* `label` and `kernel` must outlive the profile's rows. */
 wf_status wfi_profile_add(wfi_profile *profile, const char *label, const char *kernel,
                           int64_t time_ns, double flops);

@@ -1,0 +1,49 @@
+/* Where stages begin: where the model marks them, unless the plan says otherwise. */
+#include "test.h"
+
+#include <weft/weft.h>
+
+/* Four layers; the second stage begins before the last, which is no balance. */
+static void marked(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(64));
+    wf_tensor y = wf_input(g, "y", WF_F32, WF_SHAPE(8));
+    x = wf_relu(wf_linear(wf_cut(x, "one"), "one", 64));
+    x = wf_relu(wf_linear(wf_cut(x, "two"), "two", 64));
+    x = wf_relu(wf_linear(wf_cut(x, "three"), "three", 64));
+    x = wf_next_stage(x, "four");
+    wf_loss(wf_mse(wf_linear(x, "four", 8), y));
+}
+
+static const char *second_stage(wf_context *ctx, const char *plan_text, char *name, size_t bytes) {
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_program *program;
+    wf_model *model;
+    wf_plan *plan;
+    recipe.n_threads = 1;
+    TEST_OK(ctx, wf_model_create(ctx, "marked", marked, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &program));
+    snprintf(name, bytes, "%s", wf_program_unit(program, 1, 0).name);
+    wf_program_destroy(program);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    return name;
+}
+
+static void who_decides(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    char name[32];
+    assert_string_equal(second_stage(ctx, "pp=2", name, sizeof name), "four");
+    assert_string_equal(second_stage(ctx, "pp=2,cut=two", name, sizeof name), "two");
+    assert_string_not_equal(second_stage(ctx, "pp=2,cut=balanced", name, sizeof name), "four");
+    /* Another number of stages than the model marks. */
+    assert_string_not_equal(second_stage(ctx, "pp=3", name, sizeof name), "four");
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(who_decides)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
