@@ -38,7 +38,11 @@ exit_status processes_begin(cli *c, bool *done_out) {
                         "%s says that %d of %d ranks are on this machine; for now all ranks have "
                         "to be",
                         place.source, place.n_local_ranks, place.n_ranks);
-    status = wf_job_join(c->ctx, place.job, place.rank, place.n_ranks, 0, &c->job);
+    wf_job_config meeting = WF_JOB_CONFIG_INIT;
+    meeting.rank = place.rank;
+    meeting.n_ranks = place.n_ranks;
+    meeting.name = place.job;
+    status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status != WF_OK) return complain_of(c, status);
     return place.rank ? be_silent(c) : EXIT_DONE;
 }

@@ -1,4 +1,5 @@
 /* Recipes: the lane tree, what resolves to what, learning rates. */
+#include "base/tree.h"
 #include "plan/lanes.h"
 #include "test.h"
 
@@ -11,9 +12,9 @@ static void by_recursion(int64_t begin, int64_t n, char *out) {
         return;
     }
     strcat(out, "(");
-    by_recursion(begin, wfi_lane_split(n), out);
+    by_recursion(begin, wfi_tree_split(n), out);
     strcat(out, "+");
-    by_recursion(begin + wfi_lane_split(n), n - wfi_lane_split(n), out);
+    by_recursion(begin + wfi_tree_split(n), n - wfi_tree_split(n), out);
     strcat(out, ")");
 }
 

@@ -109,10 +109,11 @@ static int run_alone(wf_context *ctx, wf_job *job, const char *what, const char 
 }
 
 static int be_rank(char **argv) {
-    int rank = atoi(argv[2]), n_ranks = atoi(argv[3]), status;
+    wf_job_config meeting = {sizeof meeting, atoi(argv[2]), atoi(argv[3]), argv[4], atoi(argv[5])};
+    int status;
     wf_context *ctx = test_context();
     wf_job *job = NULL;
-    if (wf_job_join(ctx, argv[4], rank, n_ranks, atoi(argv[5]), &job))
+    if (wf_job_join(ctx, &meeting, &job))
         status = say_error(ctx);
     else if (!strcmp(argv[1], "train"))
         status = run_rank(ctx, job, argv[6], argv[7]);

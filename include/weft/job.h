@@ -2,7 +2,9 @@
  * port, no file, no name is left behind.
  *
  *     wf_launch_place(ctx, &place);                       // which rank am I?
- *     wf_job_join(ctx, place.job, place.rank, place.n_ranks, 0, &job);
+ *     wf_job_config meeting = WF_JOB_CONFIG_INIT;
+ *     meeting.rank = place.rank, meeting.n_ranks = place.n_ranks, meeting.name = place.job;
+ *     wf_job_join(ctx, &meeting, &job);
  *     config.job = job;
  *     wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer);
  *
@@ -17,16 +19,26 @@
 
 typedef struct wf_job wf_job;
 
+typedef struct wf_job_config {
+    size_t struct_size;
+    int rank, n_ranks; /* this process's, and of all */
+    /* The same in all processes of the job and in no other job of this machine. Not needed by
+     * processes that wf_launch started. */
+    const char *name;
+    int64_t timeout_ms; /* of every wait for another process; 0 = WEFT_TIMEOUT_MS, or 600,000 */
+} wf_job_config;
+
+#define WF_JOB_CONFIG_INIT                                                                         \
+    { sizeof(wf_job_config), 0, 1, 0, 0 }
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Meets the job's other processes. `name` is the same in all of them and in no other job; it
- * is not needed for processes that wf_launch started. timeout_ms: of every wait for another
- * process; 0 = WEFT_TIMEOUT_MS, or 600,000. Errors: TIMEOUT: the sentence names who did not
- * come; INVALID_ARG; REMOTE: they do not agree on what the job is. */
-WF_API WF_NODISCARD wf_status wf_job_join(wf_context *ctx, const char *name, int rank, int n_ranks,
-                                          int64_t timeout_ms, wf_job **job_out);
+/* Meets the job's other processes. Errors: TIMEOUT: the sentence names who did not come;
+ * INVALID_ARG; REMOTE: they do not agree on what the job is. */
+WF_API WF_NODISCARD wf_status wf_job_join(wf_context *ctx, const wf_job_config *config,
+                                          wf_job **job_out);
 /* Its trainers have been destroyed. NULL is allowed. */
 WF_API void wf_job_leave(wf_job *job);
 WF_API int wf_job_rank(const wf_job *job);

@@ -2,8 +2,8 @@
 #ifndef WFI_PLAN_H
 #define WFI_PLAN_H
 
+#include "comm/algorithm/allreduce.h"
 #include "graph/graph.h"
-#include "plan/allreduce/allreduce.h"
 #include "plan/costs.h"
 #include "plan/schedule/schedule.h"
 

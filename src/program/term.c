@@ -1,10 +1,11 @@
 #include "program/term.h"
 
+#include "base/tree.h"
 #include "plan/lanes.h"
 
 wfi_term wfi_term_tree(const wfi_term *leaves, int64_t n) {
     if (n == 1) return leaves[0];
-    int64_t left = wfi_lane_split(n);
+    int64_t left = wfi_tree_split(n);
     return wfi_term_fold(wfi_term_tree(leaves, left), wfi_term_tree(leaves + left, n - left));
 }
 

@@ -1,16 +1,13 @@
-/* The all-reduce on a device with memory: runs the steps of the plan's algorithm (plan/allreduce)
+/* The all-reduce on a device with memory: runs the steps of the plan's algorithm (comm/algorithm)
  * on the reduce streams of a stage's replicas. Each reads the others' arenas where they lie, so it
  * is for ranks that share memory. Every phase is a task of its own on each stream; between two of
  * them the streams wait for each other's events.
  */
 #include "run/issue.h"
 
-#include "plan/lanes.h"
+#include "comm/sum.h"
 
 #include <string.h>
-
-/* Elements summed at a time: a tree of buffers of this size stays in the cache. */
-#define N_AT_ONCE 1024
 
 /* One rank's part in one phase. */
 typedef struct phase {
@@ -50,50 +47,6 @@ static int64_t staged_at(const phase *f, const wfi_reduce_step *step, int32_t k)
     return (k - (k > f->part.own)) * (step->end - step->begin);
 }
 
-/* ---- arithmetic ---- */
-
-static void accumulate(float *restrict sum, const float *restrict summand, int64_t n) {
-    for (int64_t i = 0; i < n; i++) sum[i] += summand[i];
-}
-
-/* `out` may be one of both; which comes first makes no difference. */
-static void add(float *out, const float *left, const float *right, int64_t n) {
-    if (out == left || out == right) {
-        accumulate(out, out == left ? right : left, n);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) out[i] = left[i] + right[i];
-}
-
-/* Sums n elements of `count` arrays over the tree of lanes.h into `out`. */
-static void sum_tree(const float *const *in, int32_t count, int64_t n, float *out) {
-    if (count == 1) {
-        memcpy(out, in[0], (size_t)n * sizeof *out);
-        return;
-    }
-    float right[N_AT_ONCE];
-    int32_t left = (int32_t)wfi_lane_split(count);
-    sum_tree(in, left, n, out);
-    sum_tree(in + left, count - left, n, right);
-    accumulate(out, right, n);
-}
-
-/* in [count]: the first element of each array; `out` may be one of them. */
-static void sum_all(const float *const *in, int32_t count, int64_t n, float *out) {
-    const float *part[WFI_MAX_RANKS];
-    float sum[N_AT_ONCE];
-    if (count == 2) {
-        add(out, in[0], in[1], n);
-        return;
-    }
-    for (int64_t k = 0; k < n; k += N_AT_ONCE) {
-        int64_t size = wfi_min_i64(N_AT_ONCE, n - k);
-        for (int32_t m = 0; m < count; m++) part[m] = in[m] + k;
-        sum_tree(part, count, size, sum);
-        memcpy(out + k, sum, (size_t)size * sizeof *sum);
-    }
-}
-
 /* ---- a step ---- */
 
 static float *element(const phase *f, int32_t r, int32_t replica, int64_t at) {
@@ -113,10 +66,10 @@ static void run_step(const phase *f, int32_t r, const wfi_reduce_step *step) {
     switch (step->kind) {
     case WFI_REDUCE_SUM:
         for (int32_t k = 0; k < f->part.n; k++) in[k] = element(f, r, k, step->begin);
-        sum_all(in, f->part.n, n, own);
+        wfi_sum_all(in, f->part.n, n, own);
         break;
     case WFI_REDUCE_ADD:
-        add(own, left, element(f, r, step->right, step->begin), n);
+        wfi_sum_pair(left, element(f, r, step->right, step->begin), n, own);
         break;
     case WFI_REDUCE_COPY:
         memcpy(own, left, (size_t)n * sizeof *own);
@@ -129,7 +82,7 @@ static void run_step(const phase *f, int32_t r, const wfi_reduce_step *step) {
             in[k] = k == f->part.own ? own : staging(f, step, k);
         wfi_executor_touch(f->e, &f->now->references[f->n_units],
                            (size_t)((f->part.n - 1) * n) * sizeof *own);
-        sum_all(in, f->part.n, n, own);
+        wfi_sum_all(in, f->part.n, n, own);
         break;
     }
 }

@@ -1,4 +1,4 @@
-#include "plan/allreduce/allreduce.h"
+#include "comm/algorithm/allreduce.h"
 
 #include <string.h>
 

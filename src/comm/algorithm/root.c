@@ -1,6 +1,6 @@
 /* root: the first replica is the parameter device: it sums everything, the others copy the
  * result. Simple, and the first replica's memory is where all the traffic goes. */
-#include "plan/allreduce/allreduce.h"
+#include "comm/algorithm/allreduce.h"
 
 static int32_t n_phases(int32_t n) {
     (void)n;

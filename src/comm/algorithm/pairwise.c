@@ -1,7 +1,7 @@
 /* pairwise: each replica copies the others' raw parts of its slice beside each other, sums them
  * in the tree's order, then collects the other slices. The bytes are the ring's, the order is
  * fixed, and it needs no more of the memory between replicas than copies. */
-#include "plan/allreduce/allreduce.h"
+#include "comm/algorithm/allreduce.h"
 
 static int32_t n_phases(int32_t n) {
     (void)n;

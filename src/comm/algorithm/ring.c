@@ -2,7 +2,7 @@
  * adds its part to the chunk that its left neighbour added to before; in the others the sums go
  * around once more. Chunk k is summed from replica k on, so the order rotates: it is the tree's
  * only where two replicas have but one sum to make. */
-#include "plan/allreduce/allreduce.h"
+#include "comm/algorithm/allreduce.h"
 
 static int32_t n_phases(int32_t n) {
     return 2 * (n - 1);

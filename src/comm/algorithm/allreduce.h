@@ -14,11 +14,11 @@
 #include "base/base.h"
 
 typedef enum wfi_reduce_kind {
-    WFI_REDUCE_SUM,   /* own = everybody's, over the tree of lanes.h */
+    WFI_REDUCE_SUM,   /* own = everybody's, over the tree of base/tree.h */
     WFI_REDUCE_ADD,   /* own = left's + right's */
     WFI_REDUCE_COPY,  /* own = left's */
     WFI_REDUCE_STAGE, /* into the own staging: left's */
-    WFI_REDUCE_STAGED /* own = own and what is staged, over the tree of lanes.h */
+    WFI_REDUCE_STAGED /* own = own and what is staged, over the tree of base/tree.h */
 } wfi_reduce_kind;
 
 typedef struct wfi_reduce_step {

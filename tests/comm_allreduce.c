@@ -2,7 +2,7 @@
  * replicas and elements everybody ends with the sum, made in the order of the tree; in no phase
  * does a replica read what another writes; and the bytes are those that the algorithm is known for.
  */
-#include "plan/allreduce/allreduce.h"
+#include "comm/algorithm/allreduce.h"
 #include "program/term.h"
 #include "test.h"
 

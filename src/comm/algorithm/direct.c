@@ -1,6 +1,6 @@
 /* direct: each replica sums its slice of everybody's gradient where it lies, then collects the
  * other slices. Needs memory that all can read; copies nothing that is not part of the result. */
-#include "plan/allreduce/allreduce.h"
+#include "comm/algorithm/allreduce.h"
 
 static int32_t n_phases(int32_t n) {
     (void)n;

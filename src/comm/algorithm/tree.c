@@ -1,4 +1,4 @@
-/* tree: recursive halving and doubling along the tree of lanes.
+/* tree: recursive halving and doubling along the tree of base/tree.h.
  *
  * The replicas are the leaves. In a subtree each replica holds one slice of the subtree's sum,
  * a leaf all of its own gradient. Where two subtrees become one, every replica adds one slice of
@@ -9,8 +9,8 @@
  * each pair one keeps the first half of what both hold, the other the second. It works for any
  * number of replicas; where that is no power of two, slices overlap a neighbour's, too.
  */
-#include "plan/allreduce/allreduce.h"
-#include "plan/lanes.h"
+#include "base/tree.h"
+#include "comm/algorithm/allreduce.h"
 
 /* Replicas `first` to first + n - 1. */
 typedef struct subtree {
@@ -18,11 +18,11 @@ typedef struct subtree {
 } subtree;
 
 static subtree left_of(subtree t) {
-    return (subtree){t.first, (int32_t)wfi_lane_split(t.n)};
+    return (subtree){t.first, (int32_t)wfi_tree_split(t.n)};
 }
 
 static subtree right_of(subtree t) {
-    int32_t n_left = (int32_t)wfi_lane_split(t.n);
+    int32_t n_left = (int32_t)wfi_tree_split(t.n);
     return (subtree){t.first + n_left, t.n - n_left};
 }
 
@@ -39,7 +39,7 @@ static subtree subtree_at(int32_t n, int32_t replica, int32_t depth) {
 
 static int32_t depth_of(int32_t n) {
     int32_t depth = 0;
-    for (; n > 1; n = (int32_t)wfi_lane_split(n)) depth++;
+    for (; n > 1; n = (int32_t)wfi_tree_split(n)) depth++;
     return depth;
 }
 

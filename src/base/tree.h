@@ -1,0 +1,16 @@
+/* The tree over which everything is summed whose order counts. Private.
+ *
+ * Over n leaves it splits into the first ceil(n / 2) and the rest. Who owns a whole subtree can
+ * sum it alone, so the result has the same bits for any number of owners that divides the tree.
+ */
+#ifndef WFI_TREE_H
+#define WFI_TREE_H
+
+#include <stdint.h>
+
+/* How many of n leaves are the left subtree's. */
+static inline int64_t wfi_tree_split(int64_t n) {
+    return (n + 1) / 2;
+}
+
+#endif
