@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAGIC      UINT64_C(0x7765667431000001) /* changes with the layout */
+#define MAGIC      UINT64_C(0x7765667431000002) /* changes with the layout */
 #define NAP_MS     50
 #define PAGE_BYTES 4096
 
@@ -43,6 +43,18 @@ int wfi_control_rank_number(const wfi_control *c) {
 
 int wfi_control_n_ranks(const wfi_control *c) {
     return c->n_ranks;
+}
+
+wf_context *wfi_control_context(const wfi_control *c) {
+    return c->ctx;
+}
+
+int64_t wfi_control_timeout_ms(const wfi_control *c) {
+    return c->timeout_ms;
+}
+
+bool wfi_control_is_here(const wfi_control *c, int rank) {
+    return c->shared->ranks[rank].pid == c->shared->ranks[c->rank].pid;
 }
 
 wfi_control_rank *wfi_control_rank_at(const wfi_control *c, int rank) {
@@ -127,6 +139,22 @@ wf_status wfi_control_agree(wfi_control *c, uint64_t fingerprint) {
                          r, (unsigned long long)c->shared->ranks[r].fingerprint,
                          (unsigned long long)c->shared->ranks[0].fingerprint));
     return wfi_control_meet(c, "begin");
+}
+
+wf_status wfi_control_exchange(wfi_control *c, const char *what, const void *own_mail, size_t bytes,
+                               void *all) {
+    wfi_control_rank *ranks = c->shared->ranks, *own = &ranks[c->rank];
+    memcpy(own->mail, own_mail, bytes);
+    own->n_exchanges++;
+    WF_TRY(wfi_control_meet(c, what));
+    for (int r = 0; r < c->n_ranks; r++) {
+        if (ranks[r].n_exchanges != own->n_exchanges)
+            return fail_all(c, wfi_fail(c->ctx, WF_REMOTE,
+                                        "rank %d came to %s, but rank %d came to %.*s", c->rank,
+                                        what, r, WFI_CONTROL_DOING, ranks[r].doing));
+        memcpy((char *)all + (size_t)r * bytes, ranks[r].mail, bytes);
+    }
+    return wfi_control_meet(c, what); /* all have read */
 }
 
 /* ---- arenas ---- */

@@ -18,6 +18,7 @@
 #define WFI_CONTROL_STREAMS 8
 #define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
 #define WFI_CONTROL_DOING   64
+#define WFI_CONTROL_MAIL    64
 
 /* One rank's own part. Only its process writes it. */
 typedef struct wfi_control_rank {
@@ -29,6 +30,8 @@ typedef struct wfi_control_rank {
     uint64_t arena_bytes;          /* and in its process ... */
     int32_t arena_fd;              /* ... the descriptor */
     char doing[WFI_CONTROL_DOING]; /* what it last came to do */
+    uint64_t n_exchanges;          /* and the last one's: */
+    char mail[WFI_CONTROL_MAIL];
 } wfi_control_rank;
 
 typedef wf_job wfi_control;
@@ -45,6 +48,8 @@ void wfi_control_leave(wfi_control *control); /* NULL is allowed */
 
 int wfi_control_rank_number(const wfi_control *control);
 int wfi_control_n_ranks(const wfi_control *control);
+wf_context *wfi_control_context(const wfi_control *control);
+int64_t wfi_control_timeout_ms(const wfi_control *control);
 wfi_control_rank *wfi_control_rank_at(const wfi_control *control, int rank);
 /* The failure that all ranks share. */
 wfi_failure *wfi_control_failure(const wfi_control *control);
@@ -57,6 +62,12 @@ double *wfi_control_records(const wfi_control *control, int half);
 wf_status wfi_control_meet(wfi_control *control, const char *what);
 /* Meets, and finds that all bring the same. Errors: those, REMOTE. */
 wf_status wfi_control_agree(wfi_control *control, uint64_t fingerprint);
+/* Gathers `bytes` of each rank, at most WFI_CONTROL_MAIL, into all[n_ranks]. Errors: those, REMOTE:
+ * a rank has met for something else. */
+wf_status wfi_control_exchange(wfi_control *control, const char *what, const void *own,
+                               size_t bytes, void *all);
+/* Whether that rank is a thread of this process. */
+bool wfi_control_is_here(const wfi_control *control, int rank);
 /* Whether the process of that rank is gone. A wfi_device_config's is_lost. */
 bool wfi_control_is_lost(const void *control, int rank);
 
