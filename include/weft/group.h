@@ -103,7 +103,8 @@ WF_API WF_NODISCARD wf_status wf_barrier(wf_group *group, wf_work **work_out);
 WF_API WF_NODISCARD wf_status wf_broadcast(wf_group *group, const void *in, void *out,
                                            int64_t n_elem, wf_dtype dtype, int root,
                                            wf_work **work_out);
-/* out[n_elem] on root = the reduction of all in[n_elem]. Elsewhere `out` is not written. */
+/* out[n_elem] on root = the reduction of all in[n_elem]; there in == out is allowed. Elsewhere
+ * `out` is not written. */
 WF_API WF_NODISCARD wf_status wf_reduce(wf_group *group, const void *in, void *out, int64_t n_elem,
                                         wf_dtype dtype, wf_reduction op, int root,
                                         wf_work **work_out);
