@@ -114,9 +114,9 @@ static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, i
             continue;
         }
         if (has_come(e, value)) return WF_OK; /* it came before it went */
-        return wfi_memory_fail(m, is_dead    ? lost(m, rank, "died")
-                                  : has_left ? lost(m, rank, "left the group")
-                                             : too_late(m, e, value, rank));
+        return wfi_memory_fail(m, has_left  ? lost(m, rank, "left the group")
+                                  : is_dead ? lost(m, rank, "died")
+                                            : too_late(m, e, value, rank));
     }
 }
 
