@@ -62,10 +62,12 @@ wf_status wfi_memory_check(wfi_memory *m) {
     return status == WF_OK ? WF_OK : wfi_fail(m->group->ctx, status, "%s", job->sentence);
 }
 
-static wf_status lost(wfi_memory *m, int32_t rank, const char *how) {
+wf_status wfi_memory_lost(wfi_memory *m, int32_t rank) {
+    const wfi_member *member = &m->segment->members[rank];
+    bool has_left = __atomic_load_n(&member->has_left, __ATOMIC_ACQUIRE) != 0;
     char last[WFI_NOTE_TEXT];
-    return wfi_fail(m->group->ctx, WF_REMOTE, "rank %d has %s; it last called %s", rank, how,
-                    wfi_note_name(&m->segment->members[rank].note, last));
+    return wfi_fail(m->group->ctx, WF_REMOTE, "rank %d has %s; it last called %s", rank,
+                    has_left ? "left the group" : "died", wfi_note_name(&member->note, last));
 }
 
 static bool has_come(const wfi_shared_epoch *e, uint64_t value) {
@@ -114,9 +116,8 @@ static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, i
             continue;
         }
         if (has_come(e, value)) return WF_OK; /* it came before it went */
-        return wfi_memory_fail(m, has_left  ? lost(m, rank, "left the group")
-                                  : is_dead ? lost(m, rank, "died")
-                                            : too_late(m, e, value, rank));
+        bool is_gone = has_left || is_dead;
+        return wfi_memory_fail(m, is_gone ? wfi_memory_lost(m, rank) : too_late(m, e, value, rank));
     }
 }
 

@@ -85,6 +85,8 @@ static inline const uint64_t *wfi_memory_says(const wfi_memory *m, int32_t rank)
 wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank);
 /* The failure becomes the group's. */
 wf_status wfi_memory_fail(wfi_memory *m, wf_status status);
+/* REMOTE: that rank has left or died. */
+wf_status wfi_memory_lost(wfi_memory *m, int32_t rank);
 /* The group's failure, as this thread's. */
 wf_status wfi_memory_check(wfi_memory *m);
 
