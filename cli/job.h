@@ -40,8 +40,9 @@ wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split spli
 /* Like complain_of, but with `advice` where an evaluation does not fit. */
 exit_status job_complain_of_eval(const job *j, wf_status status, const char *advice);
 
-/* A batch as the trainer wants it. */
-wf_status job_step(wf_trainer *trainer, const wf_batch *batch, wf_step_result *result_out);
+/* A step, which may tell c->stop. */
+wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
+                   wf_step_result *result_out);
 
 /* Forward over the whole split: mean loss and share of hits (NAN without labels).
  * Errors: INTERRUPTED; those of the trainer. */

@@ -67,10 +67,13 @@ static void feeds_of(const wf_batch *batch, wf_feed feeds[2]) {
     feeds[1] = (wf_feed){"y", batch->y, batch->y_bytes};
 }
 
-wf_status job_step(wf_trainer *trainer, const wf_batch *batch, wf_step_result *result_out) {
+wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
+                   wf_step_result *result_out) {
     wf_feed feeds[2];
     feeds_of(batch, feeds);
-    return wf_trainer_step(trainer, feeds, 2, batch->n_samples, result_out);
+    wf_status status = wf_trainer_step(trainer, feeds, 2, batch->n_samples, result_out);
+    if (status == WF_OK) j->c->stop = (exit_status)result_out->stop_reason;
+    return status;
 }
 
 wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, double *loss_out,
@@ -86,10 +89,11 @@ wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, doubl
         wf_feed feeds[2];
         status = wf_loader_next(loader, &batch);
         if (status != WF_OK || !batch) break;
-        if (interrupt_status()) status = WF_INTERRUPTED;
+        if (interrupt_agreed(j->c)) status = WF_INTERRUPTED;
         feeds_of(batch, feeds);
         if (status == WF_OK) status = wf_trainer_eval(trainer, feeds, 2, batch->n_samples, &result);
         if (status != WF_OK) break;
+        j->c->stop = (exit_status)result.stop_reason;
         loss += result.loss * (double)result.n_rows;
         n_rows += result.n_rows;
         n_hits += result.n_hits;

@@ -46,6 +46,10 @@ WF_API int wf_job_n_ranks(const wf_job *job);
 /* Returns when all processes have come here. Errors: TIMEOUT, REMOTE: who did not, and what it
  * was last doing. */
 WF_API WF_NODISCARD wf_status wf_job_barrier(wf_job *job);
+/* This process would like all to stop; `reason` > 0, such as a signal's number. The next run of
+ * a trainer tells the others, and its wf_step_result.stop_reason tells all of them: so they stop
+ * after the same step. Any thread may call it, and a signal handler. */
+WF_API void wf_job_request_stop(wf_job *job, int reason);
 
 #ifdef __cplusplus
 }

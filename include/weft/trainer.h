@@ -47,6 +47,8 @@ typedef struct wf_step_result {
     int64_t n_hits; /* rows whose largest logit is the label; 0 without labels */
     double lr;
     double gradient_norm; /* before clipping; 0 unless clipping is on */
+    int stop_reason;      /* in a job: the largest that a process gave to wf_job_request_stop
+                           * before it began this run; the same in all. 0: go on */
 } wf_step_result;
 
 typedef struct wf_trainer_memory {

@@ -15,6 +15,8 @@
 #define MAGIC      UINT64_C(0x7765667431000001) /* changes with the layout */
 #define NAP_MS     50
 #define PAGE_BYTES 4096
+#define UNKNOWN    (-1) /* has not come yet */
+#define GONE       (-2)
 
 typedef struct segment {
     uint64_t magic; /* atomic access; 0 until rank 0 has come */
@@ -29,8 +31,10 @@ struct wf_job {
     int rank, n_ranks;
     int64_t timeout_ms;
     segment *shared;
+    uint64_t n_runs;                   /* of programs, begun */
+    int stop;                          /* atomic access: this rank's reason to stop, or 0 */
     int arena_fd;                      /* of the arena published last, or -1 */
-    int process_fd[WFI_CONTROL_RANKS]; /* readable when that process has ended; -1: unknown */
+    int process_fd[WFI_CONTROL_RANKS]; /* readable when that process has ended; or: */
 };
 
 size_t wfi_control_bytes(void) {
@@ -57,13 +61,57 @@ double *wfi_control_records(const wfi_control *c, int half) {
     return &c->shared->records[half & 1][0][0];
 }
 
+/* ---- runs ---- */
+
+/* A rank writes a half again two runs later, and by then all have read it: they have begun the
+ * run between, or there would be nothing to read for it. */
+void wfi_control_begin_run(wfi_control *c, const char *what) {
+    wfi_control_rank *own = &c->shared->ranks[c->rank];
+    snprintf(own->doing, sizeof own->doing, "%s", what);
+    int stop = __atomic_load_n(&c->stop, __ATOMIC_RELAXED);
+    __atomic_store_n(&own->stop[c->n_runs & 1], stop, __ATOMIC_RELEASE);
+    __atomic_store_n(&own->n_runs, ++c->n_runs, __ATOMIC_RELEASE);
+}
+
+int wfi_control_stop_reason(const wfi_control *c) {
+    int largest = 0;
+    for (int r = 0; r < c->n_ranks && c->n_runs; r++) {
+        const int32_t *stop = &c->shared->ranks[r].stop[(c->n_runs - 1) & 1];
+        largest = (int)wfi_max_i64(largest, __atomic_load_n(stop, __ATOMIC_ACQUIRE));
+    }
+    return largest;
+}
+
+bool wfi_control_has_begun(const wfi_control *c, int rank) {
+    return __atomic_load_n(&c->shared->ranks[rank].n_runs, __ATOMIC_ACQUIRE) >= c->n_runs;
+}
+
+void wfi_control_request_stop(wfi_control *c, int reason) {
+    __atomic_store_n(&c->stop, reason, __ATOMIC_RELAXED);
+}
+
+void wfi_control_tell(int segment_fd, const char *sentence) {
+    segment *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, segment_fd, 0);
+    if (shared == MAP_FAILED) return; /* its ranks find out by themselves, a little later */
+    wfi_failure_set(&shared->failure, WF_REMOTE, sentence);
+    munmap(shared, sizeof *shared);
+}
+
 /* ---- meeting ---- */
 
 bool wfi_control_is_lost(const void *self, int rank) {
     const wfi_control *c = self;
-    if (c->process_fd[rank] < 0) return false;
+    if (c->process_fd[rank] < 0) return c->process_fd[rank] == GONE;
     struct pollfd ended = {.fd = c->process_fd[rank], .events = POLLIN};
     return poll(&ended, 1, 0) == 1;
+}
+
+/* Once it has come: keeps an eye on its process. */
+static void find_process(wfi_control *c, int rank) {
+    int64_t pid = __atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE);
+    if (c->process_fd[rank] != UNKNOWN || rank == c->rank || !pid) return;
+    c->process_fd[rank] = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    if (c->process_fd[rank] < 0) c->process_fd[rank] = errno == ESRCH ? GONE : UNKNOWN;
 }
 
 /* Says it to everybody. */
@@ -93,6 +141,7 @@ static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const c
         if (seen >= n_meetings) return WF_OK;
         wf_status failed = wfi_failure_status(&c->shared->failure);
         if (failed != WF_OK) return wfi_fail(c->ctx, failed, "%s", c->shared->failure.sentence);
+        find_process(c, rank);
         if (wfi_control_is_lost(c, rank))
             return fail_all(c,
                             wfi_fail(c->ctx, WF_REMOTE,
@@ -210,9 +259,7 @@ static wf_status take_place(wfi_control *c) {
         return fail_all(c, wfi_fail(c->ctx, WF_REMOTE,
                                     "rank %d is one of %d, rank 0 of %d, or of another version",
                                     c->rank, c->n_ranks, c->shared->n_ranks));
-    for (int r = 0; r < c->n_ranks; r++)
-        if (r != c->rank)
-            c->process_fd[r] = (int)syscall(SYS_pidfd_open, (pid_t)c->shared->ranks[r].pid, 0);
+    for (int r = 0; r < c->n_ranks; r++) find_process(c, r);
     return WF_OK;
 }
 
@@ -232,7 +279,7 @@ wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ra
     if (!c) return WF_NO_MEMORY;
     *c = (wfi_control){
         .ctx = ctx, .rank = rank, .n_ranks = n_ranks, .timeout_ms = timeout_ms, .arena_fd = -1};
-    for (int r = 0; r < WFI_CONTROL_RANKS; r++) c->process_fd[r] = -1;
+    for (int r = 0; r < WFI_CONTROL_RANKS; r++) c->process_fd[r] = UNKNOWN;
     if (shared == MAP_FAILED) {
         wfi_free(ctx, c);
         return wfi_fail(ctx, WF_DEVICE, "the job's segment cannot be mapped: %s", strerror(error));

@@ -23,6 +23,8 @@
 typedef struct wfi_control_rank {
     wfi_shared_epoch meetings; /* how many it has come to */
     wfi_shared_epoch epochs[WFI_CONTROL_STREAMS];
+    uint64_t n_runs;               /* atomic access: of programs, begun */
+    int32_t stop[2];               /* its reason to stop, or 0; runs take turns */
     int64_t pid;                   /* atomic access; 0: has not come yet */
     uint64_t fingerprint;          /* of what it runs */
     uint64_t peak_bytes;           /* measured, at its last meeting */
@@ -51,12 +53,25 @@ wfi_failure *wfi_control_failure(const wfi_control *control);
 /* [WFI_CONTROL_RECORDS][2] what the microbatches of a step report; steps take turns. */
 double *wfi_control_records(const wfi_control *control, int half);
 
+/* Before each run of a program: tells the others that it begins, what it is, and whether this
+ * rank has been asked to stop. */
+void wfi_control_begin_run(wfi_control *control, const char *what);
+/* After it, before the next: the largest reason to stop of any rank; the same on all. 0: none. */
+int wfi_control_stop_reason(const wfi_control *control);
+/* Whether that rank has begun the run that this one is in. */
+bool wfi_control_has_begun(const wfi_control *control, int rank);
+/* From the next run on. Any thread, also a signal handler. */
+void wfi_control_request_stop(wfi_control *control, int reason);
+
 /* Waits until all ranks have come to as many meetings; `what` they come to do is for
  * sentences. Errors: TIMEOUT, REMOTE (a rank has died), or the failure of another; they become
  * everybody's. The sentence names the rank and what it was last doing. */
 wf_status wfi_control_meet(wfi_control *control, const char *what);
 /* Meets, and finds that all bring the same. Errors: those, REMOTE. */
 wf_status wfi_control_agree(wfi_control *control, uint64_t fingerprint);
+/* By the launcher: one of its ranks has ended, whoever may be waiting for it. The segment's
+ * ranks fail as REMOTE, unless something has failed before. */
+void wfi_control_tell(int segment_fd, const char *sentence);
 /* Whether the process of that rank is gone. A wfi_device_config's is_lost. */
 bool wfi_control_is_lost(const void *control, int rank);
 

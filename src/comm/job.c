@@ -26,6 +26,10 @@ int wf_job_n_ranks(const wf_job *job) {
     return wfi_control_n_ranks(job);
 }
 
+void wf_job_request_stop(wf_job *job, int reason) {
+    wfi_control_request_stop(job, reason);
+}
+
 wf_status wf_job_barrier(wf_job *job) {
     return wfi_control_meet(job, "a barrier");
 }

@@ -96,6 +96,8 @@ void wfi_rank_reap(wfi_crew *crew, int rank, int64_t now_ms);
 /* The kernel's count of processes killed for want of memory; -1: unknown. */
 int64_t wfi_oom_kills(void);
 /* "rank 2 (process 1234) was killed by ..." */
+void wfi_say_end(const wfi_crew *crew, int rank, char *text, size_t bytes);
+/* The same of the rank that failed first, and what became of the others. */
 void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes);
 /* "rank 0, 2 and 3" of those that run. */
 void wfi_say_running(const wfi_crew *crew, char *text, size_t bytes);

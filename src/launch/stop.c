@@ -1,4 +1,5 @@
 /* When ranks end: which of them failed first, and what becomes of the others. */
+#include "comm/control.h"
 #include "launch/crew.h"
 
 #include <errno.h>
@@ -75,6 +76,13 @@ static int weight(const wfi_rank_process *process) {
     return process->signal ? 2 : process->exit_status != BLAMES;
 }
 
+/* Weft's own ranks share a cell that all of their waits look at. */
+static void tell_ranks(const wfi_crew *crew, int rank) {
+    char text[300];
+    wfi_say_end(crew, rank, text, sizeof text);
+    wfi_control_tell(crew->segment_fd, text);
+}
+
 static void note_failure(wfi_crew *crew, int rank, int64_t now_ms) {
     if (crew->failed_rank < 0) {
         crew->failed_rank = rank;
@@ -102,7 +110,10 @@ void wfi_crew_look(wfi_crew *crew, int rank, int64_t now_ms) {
     process->leaves_ms = now_ms + LEAVE_MS;
     process->signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
     process->exit_status = process->signal ? 128 + process->signal : info.si_status;
-    if (process->exit_status && !crew->is_stopping) note_failure(crew, rank, now_ms);
+    if (process->exit_status && !crew->is_stopping) {
+        tell_ranks(crew, rank);
+        note_failure(crew, rank, now_ms);
+    }
 }
 
 static void decide(wfi_crew *crew, int64_t now_ms) {

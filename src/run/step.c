@@ -1,6 +1,7 @@
 /* One step: feeds in, program through, loss out. */
 #include "run/trainer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int32_t find_input(const wf_graph *g, const char *name) {
@@ -70,6 +71,13 @@ static void publish_peak(const wf_trainer *t) {
         __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
 }
 
+static void begin_in_job(const wf_trainer *t, const wfi_ready *r) {
+    char what[WFI_CONTROL_DOING] = "a forward run";
+    if (r->kind == WF_PROGRAM_TRAIN)
+        snprintf(what, sizeof what, "step %lld", (long long)t->n_steps + 1);
+    wfi_control_begin_run(t->job, what);
+}
+
 static wf_status run(wf_trainer *t, wfi_ready *r, double lr, wf_step_result *result_out) {
     int64_t n_rows = count_rows(r);
     /* Another process may still be reading what the last run reported. */
@@ -83,10 +91,12 @@ static wf_status run(wf_trainer *t, wfi_ready *r, double lr, wf_step_result *res
                      .outputs = r->outputs,
                      .records = records};
     t->ran_last = r;
+    if (t->job) begin_in_job(t, r);
     WF_TRY(wfi_executor_run(r->executor, &step));
     if (t->job) publish_peak(t);
     wf_step_result result = {
         .n_rows = n_rows, .lr = lr, .gradient_norm = r->executor->step.gradient_norm};
+    if (t->job) result.stop_reason = wfi_control_stop_reason(t->job);
     double loss = 0, hits = 0;
     bool has_record = r->program->graph->record >= 0;
     for (int64_t m = 0; m < r->program->recipe.n_micro && has_record; m++) {
