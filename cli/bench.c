@@ -15,7 +15,7 @@ static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *l
         if (status == WF_OK) status = job_step(j, trainer, batch, &result);
         if (status != WF_OK) return complain_of(c, status);
         double ms = (now_seconds() - start) * 1e3;
-        if (!record_add(r, result.loss, ms, job_items(j, batch->n_samples)))
+        if (!record_add(r, result.loss, ms, job_items(j, batch->n_all)))
             return complain(EXIT_FAILED, "no memory left");
         say(c, "step %-3lld %9.2f ms   loss %.5f%s\n", (long long)n, ms, result.loss,
             n ? "" : "   (not timed)");

@@ -94,11 +94,10 @@ static exit_status step(run *r, const wf_batch *batch, double start) {
         return complain_of(r->c, status);
     }
     bool has_labels = r->j.about.targets == WF_TARGETS_LABELS || r->j.is_tokens;
-    double items = job_items(&r->j, batch->n_samples);
+    double items = job_items(&r->j, batch->n_all);
     r->n_done++;
-    r->next = batch->last_of_epoch
-                  ? (position){batch->epoch + 1, 0}
-                  : (position){batch->epoch, batch->first_sample + batch->n_samples};
+    r->next = batch->last_of_epoch ? (position){batch->epoch + 1, 0}
+                                   : (position){batch->epoch, batch->first_sample + batch->n_all};
     if (!record_add(&r->record, result.loss, ms, items))
         return complain(EXIT_FAILED, "no memory left");
     if (!log_step(&r->log, r->n_done, batch->epoch, &result, ms, has_labels))

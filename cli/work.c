@@ -13,6 +13,11 @@ int64_t job_eval_samples(const job *j, wf_data_split split) {
     return piece < n ? piece : n;
 }
 
+/* Whether this process reads its replica's samples only. */
+static bool has_parts(const job *j) {
+    return j->c->job && wf_plan_dp(j->plan) > 1;
+}
+
 wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int64_t first_sample,
                      wf_loader **loader_out) {
     const options *o = &j->c->o;
@@ -24,6 +29,11 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
     config.shuffle = trains && !o->no_shuffle;
     config.augment = trains && !o->no_augment && from_files;
     config.drop_last = trains && j->drop_last;
+    if (trains && has_parts(j)) {
+        config.n_parts = wf_plan_dp(j->plan);
+        config.part = wf_job_rank(j->c->job) / wf_plan_pp(j->plan);
+        config.n_micro = o->recipe.n_micro;
+    }
     config.first_epoch = first_epoch;
     config.first_sample = first_sample;
     return wf_loader_create(j->data, &config, loader_out);
@@ -34,6 +44,7 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.devices = o->devices;
     config.job = j->c->job;
+    config.own_batch = has_parts(j);
     config.device_memory_bytes = o->device_memory;
     config.profile = o->profile;
     config.trace = o->trace != NULL;

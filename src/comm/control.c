@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAGIC      UINT64_C(0x7765667431000001) /* changes with the layout */
+#define MAGIC      UINT64_C(0x7765667431000002) /* changes with the layout */
 #define NAP_MS     50
 #define PAGE_BYTES 4096
 #define UNKNOWN    (-1) /* has not come yet */
@@ -30,6 +30,7 @@ struct wf_job {
     wf_context *ctx;
     int rank, n_ranks;
     int64_t timeout_ms;
+    uint64_t n_told; /* how often numbers were told: the halves take turns */
     segment *shared;
     uint64_t n_runs;                   /* of programs, begun */
     int stop;                          /* atomic access: this rank's reason to stop, or 0 */
@@ -176,6 +177,18 @@ wf_status wfi_control_agree(wfi_control *c, uint64_t fingerprint) {
                          r, (unsigned long long)c->shared->ranks[r].fingerprint,
                          (unsigned long long)c->shared->ranks[0].fingerprint));
     return wfi_control_meet(c, "begin");
+}
+
+/* Nobody begins to tell for the second time from now before all have read this time's. */
+wf_status wfi_control_exchange(wfi_control *c, const char *what,
+                               const int64_t own[WFI_CONTROL_NUMBERS],
+                               int64_t (*all_out)[WFI_CONTROL_NUMBERS]) {
+    int half = (int)(c->n_told++ & 1);
+    memcpy(c->shared->ranks[c->rank].numbers[half], own, sizeof *all_out);
+    WF_TRY(wfi_control_meet(c, what));
+    for (int r = 0; r < c->n_ranks; r++)
+        memcpy(all_out[r], c->shared->ranks[r].numbers[half], sizeof *all_out);
+    return WF_OK;
 }
 
 /* ---- arenas ---- */

@@ -18,19 +18,21 @@
 #define WFI_CONTROL_STREAMS 8
 #define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
 #define WFI_CONTROL_DOING   64
+#define WFI_CONTROL_NUMBERS 2
 
 /* One rank's own part. Only its process writes it. */
 typedef struct wfi_control_rank {
     wfi_shared_epoch meetings; /* how many it has come to */
     wfi_shared_epoch epochs[WFI_CONTROL_STREAMS];
-    uint64_t n_runs;               /* atomic access: of programs, begun */
-    int32_t stop[2];               /* its reason to stop, or 0; runs take turns */
-    int64_t pid;                   /* atomic access; 0: has not come yet */
-    uint64_t fingerprint;          /* of what it runs */
-    uint64_t peak_bytes;           /* measured, at its last meeting */
-    uint64_t arena_bytes;          /* and in its process ... */
-    int32_t arena_fd;              /* ... the descriptor */
-    char doing[WFI_CONTROL_DOING]; /* what it last came to do */
+    int64_t numbers[2][WFI_CONTROL_NUMBERS]; /* that it tells the others, every other time */
+    uint64_t n_runs;                         /* atomic access: of programs, begun */
+    int32_t stop[2];                         /* its reason to stop, or 0; runs take turns */
+    int64_t pid;                             /* atomic access; 0: has not come yet */
+    uint64_t fingerprint;                    /* of what it runs */
+    uint64_t peak_bytes;                     /* measured, at its last meeting */
+    uint64_t arena_bytes;                    /* and in its process ... */
+    int32_t arena_fd;                        /* ... the descriptor */
+    char doing[WFI_CONTROL_DOING];           /* what it last came to do */
 } wfi_control_rank;
 
 typedef wf_job wfi_control;
@@ -72,6 +74,10 @@ wf_status wfi_control_agree(wfi_control *control, uint64_t fingerprint);
 /* By the launcher: one of its ranks has ended, whoever may be waiting for it. The segment's
  * ranks fail as REMOTE, unless something has failed before. */
 void wfi_control_tell(int segment_fd, const char *sentence);
+/* Meets, and gives everybody what each rank tells: all_out [n_ranks]. */
+wf_status wfi_control_exchange(wfi_control *control, const char *what,
+                               const int64_t own[WFI_CONTROL_NUMBERS],
+                               int64_t (*all_out)[WFI_CONTROL_NUMBERS]);
 /* Whether the process of that rank is gone. A wfi_device_config's is_lost. */
 bool wfi_control_is_lost(const void *control, int rank);
 

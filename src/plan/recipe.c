@@ -1,6 +1,7 @@
 /* The recipe: checked and resolved. */
 #include "base/base.h"
 #include "plan/lanes.h"
+#include "plan/part.h"
 #include "plan/plan.h"
 
 #include <math.h>
@@ -106,4 +107,11 @@ wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_p
                         (long long)r.n_lanes, dp, dp, dp);
     *resolved_out = r;
     return WF_OK;
+}
+
+void wf_recipe_part(const wf_recipe *recipe, int64_t n_samples, int n_parts, int part,
+                    int64_t *first_out, int64_t *n_out) {
+    int64_t n_micro = recipe->n_micro / n_parts;
+    *first_out = wfi_first_sample(n_samples, recipe->n_micro, part * n_micro);
+    *n_out = wfi_first_sample(n_samples, recipe->n_micro, (part + 1) * n_micro) - *first_out;
 }

@@ -11,6 +11,7 @@
 #define WFI_PROGRAM_H
 
 #include "kernel/kernel.h"
+#include "plan/part.h"
 #include "plan/plan.h"
 
 #include <weft/program.h>
@@ -327,8 +328,7 @@ static inline const wfi_code *wfi_program_code_of(const wf_program *p, int64_t m
 }
 /* Of a microbatch, counted in the global batch. */
 static inline int64_t wfi_program_first_sample(const wf_program *p, int64_t micro) {
-    int64_t n_larger = wfi_min_i64(micro, p->recipe.batch % p->recipe.n_micro);
-    return micro * (p->recipe.batch / p->recipe.n_micro) + n_larger;
+    return wfi_first_sample(p->recipe.batch, p->recipe.n_micro, micro);
 }
 /* Which PACKED block of its unit a segment reads or packs. */
 static inline int32_t wfi_packed_depth(const wfi_segment *segment) {

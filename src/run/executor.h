@@ -14,9 +14,10 @@
 
 /* What one step is given and gives back. */
 typedef struct wfi_step {
-    wfi_step_args args; /* first_sample is filled by the executor */
+    wfi_step_args args; /* its first_sample is filled by the executor */
     double lr;
-    const void *const *inputs; /* [n_values] the global batch, by input value */
+    const void *const *inputs; /* [n_values] by input value, from the step's ... */
+    int64_t first_sample;      /* ... sample on */
     void *const *outputs;      /* [n_outputs] where to copy outputs, NULL = not wanted */
     double *records;           /* [n_micro][2] loss sums and hits */
     double gradient_norm;      /* out, if clipping */

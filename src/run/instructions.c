@@ -86,9 +86,9 @@ static void add_floats(float *restrict sum, const float *restrict summand, size_
 static wf_status run_load(const wfi_executor *e, const wfi_instruction *now) {
     const wf_graph *g = wfi_program_graph_of(e->p, now->micro);
     size_t bytes = wfi_value_bytes(g, now->id), sample_bytes = bytes / (size_t)g->batch;
-    const char *batch = e->step.inputs[now->id];
-    memcpy(wfi_executor_touch(e, &now->references[0], bytes),
-           batch + (size_t)wfi_program_first_sample(e->p, now->micro) * sample_bytes, bytes);
+    const char *given = e->step.inputs[now->id];
+    size_t first = (size_t)(wfi_program_first_sample(e->p, now->micro) - e->step.first_sample);
+    memcpy(wfi_executor_touch(e, &now->references[0], bytes), given + first * sample_bytes, bytes);
     return WF_OK;
 }
 

@@ -31,7 +31,8 @@ uint64_t wfi_trainer_fingerprint(const wf_trainer *t) {
     const uint64_t numbers[] = {(uint64_t)t->recipe.batch,     (uint64_t)t->recipe.n_micro,
                                 (uint64_t)t->recipe.n_lanes,   t->recipe.seed,
                                 (uint64_t)t->recipe.conv,      (uint64_t)t->recipe.optimizer,
-                                (uint64_t)t->recipe.n_threads, (uint64_t)p->n_instructions};
+                                (uint64_t)t->recipe.n_threads, (uint64_t)p->n_instructions,
+                                (uint64_t)t->own_batch};
     for (size_t k = 0; k < WFI_COUNT(numbers); k++)
         hash = (hash ^ numbers[k]) * UINT64_C(0x100000001B3);
     for (int32_t r = 0; r < p->n_ranks; r++)

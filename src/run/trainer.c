@@ -142,6 +142,7 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     wfi_ready *ignored;
     WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
                              t->recipe.batch, &ignored));
+    WF_TRY(wfi_trainer_check_parts(t));
     if (t->job) WF_TRY(wfi_control_agree(t->job, wfi_trainer_fingerprint(t)));
     return wfi_trainer_initialise(t);
 }
@@ -160,6 +161,7 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     t->device_memory_bytes = config->device_memory_bytes;
     t->keep_gradients = config->keep_gradients;
     t->forward_only = config->forward_only;
+    t->own_batch = config->own_batch;
     t->traces = config->trace;
     wfi_profile_init(&t->profile, ctx, config->profile);
     wf_status status = create_all(t, model, recipe, plan, config);
