@@ -59,13 +59,15 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
     WF_TRY(create_graphs(p));
     p->first_unit = wfi_alloc(p->ctx, (size_t)p->n_stages + 1, sizeof *p->first_unit, "stages");
     p->ranks = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *p->ranks, "ranks");
-    if (!p->first_unit || !p->ranks) return WF_NO_MEMORY;
+    p->stages = wfi_alloc(p->ctx, (size_t)p->n_stages, sizeof *p->stages, "stages");
+    if (!p->first_unit || !p->ranks || !p->stages) return WF_NO_MEMORY;
+    WF_TRY(wfi_program_map(p));
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
     if (like)
         memcpy(p->first_unit, like->first_unit, ((size_t)p->n_stages + 1) * sizeof *p->first_unit);
     else
-        WF_TRY(wfi_plan_stages(plan, p->graph, p->costs, (int)wfi_program_micro_per_replica(p),
-                               p->first_unit));
+        WF_TRY(
+            wfi_plan_stages(plan, p->graph, p->costs, (int)wfi_stage_n_micro(p, 0), p->first_unit));
     WF_TRY(wfi_program_copy_code(p, false, &p->code));
     return p->rest_graph ? wfi_program_copy_code(p, true, &p->rest_code) : WF_OK;
 }
@@ -135,7 +137,7 @@ static wf_status schedule_and_compile(wf_program *p) {
     WF_TRY(wfi_program_schedule(p, &lists));
     wf_status status = wfi_program_check_actions(p, lists);
     if (status == WF_OK) status = wfi_program_compile(p, lists);
-    wfi_schedule_free(p->ctx, lists, p->n_stages);
+    wfi_schedule_free(p->ctx, lists, p->n_ranks);
     return status;
 }
 
@@ -177,6 +179,7 @@ void wf_program_destroy(wf_program *p) {
     wf_plan_destroy(p->plan);
     wf_costs_destroy(p->costs);
     wfi_free(p->ctx, p->first_unit);
+    wfi_free(p->ctx, p->stages);
     wfi_free(p->ctx, p->ranks);
     wfi_free(p->ctx, p->blocks);
     wfi_free(p->ctx, p->instructions);

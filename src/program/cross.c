@@ -74,7 +74,8 @@ wf_status wfi_lower_receives(wfi_lowering *l, wfi_part part, int64_t micro) {
     for (int32_t k = 0; k < l->n_arrivals; k++) {
         int32_t home = code->place[l->arrivals[k]].unit;
         wfi_instruction i = wfi_make(WFI_RECEIVE, WFI_STREAM_RECEIVE, home, l->arrivals[k], micro);
-        i.peer = wfi_program_rank_of(p, l->replica, wfi_program_stage_of(p, home));
+        i.peer = wfi_stage_rank_of(p, wfi_program_stage_of(p, home), micro);
+        if (i.peer == l->rank) continue;
         WF_TRY(emit_arrival(l, i, WFI_BLOCK_VALUE));
     }
     return WF_OK;
@@ -82,15 +83,24 @@ wf_status wfi_lower_receives(wfi_lowering *l, wfi_part part, int64_t micro) {
 
 /* ---- departures ---- */
 
+/* Whether an earlier stage of that rank reads the value, too: it is sent once. */
+static bool is_sent(const wfi_lowering *l, int32_t stage, int32_t value, int64_t micro) {
+    int32_t rank = wfi_stage_rank_of(l->p, stage, micro);
+    for (int32_t s = 0; s < stage; s++)
+        if (wfi_stage_rank_of(l->p, s, micro) == rank && stage_reads(l, s, value)) return true;
+    return false;
+}
+
 wf_status wfi_lower_sends(wfi_lowering *l, const wfi_segment *segment, int64_t micro) {
     wf_program *p = l->p;
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
         if (slot->kind != WFI_BLOCK_VALUE || !(slot->access & WFI_WRITE)) continue;
         for (int32_t stage = 0; stage < p->n_stages; stage++) {
-            if (stage == l->stage || !stage_reads(l, stage, slot->id)) continue;
             wfi_instruction i = wfi_make(WFI_SEND, WFI_STREAM_SEND, segment->unit, slot->id, micro);
-            i.peer = wfi_program_rank_of(p, l->replica, stage);
+            i.peer = wfi_stage_rank_of(p, stage, micro);
+            if (i.peer == l->rank || !stage_reads(l, stage, slot->id)) continue;
+            if (is_sent(l, stage, slot->id, micro)) continue;
             WF_TRY(wfi_emit_one(l, i, WFI_BLOCK_VALUE, slot->id, 0, micro,
                                 wfi_program_code_of(p, micro)->place[slot->id].bytes, WFI_READ));
         }

@@ -82,8 +82,17 @@ wf_status wfi_emit(wfi_lowering *l, wfi_instruction instruction, int32_t n_refer
 
 wfi_instruction wfi_make(wfi_instruction_kind kind, wfi_stream stream, int32_t unit, int32_t id,
                          int64_t micro) {
-    return (wfi_instruction){
-        .kind = kind, .stream = stream, .unit = unit, .id = id, .micro = micro, .peer = -1};
+    return (wfi_instruction){.kind = kind,
+                             .stream = stream,
+                             .unit = unit,
+                             .id = id,
+                             .micro = micro,
+                             .peer = -1,
+                             .group = -1};
+}
+
+void wfi_join(wfi_lowering *l, int32_t instruction, int32_t group) {
+    l->p->instructions[instruction].group = group;
 }
 
 wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_kind kind,

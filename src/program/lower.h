@@ -5,12 +5,13 @@
 
 #include "program/program.h"
 
-/* What is being lowered: one rank. */
+/* What is being lowered: one rank, and one of its stages at a time. */
 typedef struct wfi_lowering {
     wf_program *p;
-    int32_t rank, stage, replica;
+    int32_t rank;
+    int32_t stage, replica; /* at hand */
     int32_t first_unit, end_unit;
-    const wfi_action_list *actions; /* of the stage */
+    const wfi_action_list *actions; /* of the rank */
     bool *packed;   /* [n_units * 2 * WFI_N_PARTS] by wfi_packed_depth: the pack exists */
     int32_t *table; /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
@@ -22,6 +23,9 @@ typedef struct wfi_lowering {
     size_t finished_capacity;
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
+
+/* Takes the stage in hand. Returns whether the rank is on it. */
+bool wfi_take_stage(wfi_lowering *l, int32_t stage);
 
 /* The block of that name on this rank; made if it is not there, enlarged if it is smaller. */
 wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
@@ -35,6 +39,8 @@ wfi_instruction wfi_make(wfi_instruction_kind kind, wfi_stream stream, int32_t u
 /* Fills reference k. */
 wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_kind kind,
                     int32_t id, int32_t depth, int64_t micro, size_t bytes, int access);
+/* Makes it one of a group's. */
+void wfi_join(wfi_lowering *l, int32_t instruction, int32_t group);
 /* An instruction that touches one block. */
 wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
                        int32_t id, int32_t depth, int64_t micro, size_t bytes, int access);
@@ -55,7 +61,7 @@ wf_status wfi_lower_reductions(wfi_lowering *l);
 
 /* finish.c: what follows the microbatches. */
 wf_status wfi_lower_finish(wfi_lowering *l);
-/* Loss and hits to the host. */
+/* Loss and hits to the host, if the rank has them. */
 wf_status wfi_lower_report(wfi_lowering *l);
 
 #endif

@@ -1,4 +1,4 @@
-/* The order of work on each stage: the plan's schedule, made for this program's costs. */
+/* The order of work on each rank: the plan's schedule, made for this program's costs. */
 #include "program/program.h"
 
 static void stage_times(const wf_program *p, int32_t stage, wfi_stage_times *out) {
@@ -35,19 +35,47 @@ static void forward_only(int n_stages, int stage, int n_micro, wfi_action_list *
     for (int m = 0; m < n_micro; m++) wfi_action_push(list, WFI_ACTION_F, stage, m);
 }
 
+/* The stages' lists of one replica for all ranks, whose microbatches are counted in the step. */
+static wf_status copy_to_ranks(const wf_program *p, const wfi_action_list *stages,
+                               wfi_action_list **lists_out) {
+    wfi_action_list *lists = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *lists, "a schedule");
+    if (!lists) return WF_NO_MEMORY;
+    for (int32_t s = 0; s < p->n_stages; s++)
+        for (int32_t d = 0; d < p->stages[s].n_replicas; d++) {
+            wfi_action_list *list = &lists[wfi_program_rank_of(p, d, s)];
+            list->actions =
+                wfi_alloc(p->ctx, (size_t)stages[s].n, sizeof *list->actions, "a schedule");
+            if (!list->actions) {
+                wfi_schedule_free(p->ctx, lists, p->n_ranks);
+                return WF_NO_MEMORY;
+            }
+            for (int k = 0; k < stages[s].n; k++) {
+                wfi_action action = stages[s].actions[k];
+                action.micro += d * (int)wfi_stage_n_micro(p, s);
+                list->actions[list->n++] = action;
+            }
+        }
+    *lists_out = lists;
+    return WF_OK;
+}
+
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out) {
+    wfi_action_list *stages;
     static const wfi_schedule forward = {"forward", "", false, forward_only, NULL};
     wfi_stage_times *times =
         wfi_alloc(p->ctx, (size_t)p->n_stages, sizeof *times, "a schedule's times");
     if (!times) return WF_NO_MEMORY;
     for (int32_t s = 0; s < p->n_stages; s++) stage_times(p, s, &times[s]);
     wfi_schedule_request request = {.n_stages = p->n_stages,
-                                    .n_micro = (int)wfi_program_micro_per_replica(p),
+                                    .n_micro = (int)wfi_stage_n_micro(p, 0),
                                     .times = times,
                                     .transfer = transfer_time(p),
                                     .hold = p->plan->hold ? p->plan->hold : 2 * p->n_stages - 1};
     wf_status status = wfi_schedule_make(
-        p->ctx, p->kind == WF_PROGRAM_TRAIN ? p->plan->schedule : &forward, &request, lists_out);
+        p->ctx, p->kind == WF_PROGRAM_TRAIN ? p->plan->schedule : &forward, &request, &stages);
     wfi_free(p->ctx, times);
+    if (status != WF_OK) return status;
+    status = copy_to_ranks(p, stages, lists_out);
+    wfi_schedule_free(p->ctx, stages, p->n_stages);
     return status;
 }

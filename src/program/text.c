@@ -67,8 +67,12 @@ wf_status wf_program_text(const wf_program *p, char **text_out) {
         "# rank stream.position instruction | after: other streams | memory: kind@offset:bytes, "
         "= written, + updated\n");
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        wfi_text_add(&text, "# rank %d: stage %d, replica %d, %zu bytes\n", r, p->ranks[r].stage,
-                     p->ranks[r].replica, p->ranks[r].peak_bytes);
+        wfi_text_add(&text, "# rank %d:", r);
+        for (int32_t s = 0; s < p->n_stages; s++) {
+            int32_t replica = wfi_stage_replica_on(p, s, r);
+            if (replica >= 0) wfi_text_add(&text, " stage %d, replica %d,", s, replica);
+        }
+        wfi_text_add(&text, " %zu bytes\n", p->ranks[r].peak_bytes);
         for (int32_t k = 0; k < p->n_instructions; k++) {
             int32_t i = p->order[k];
             const wfi_instruction *now = &p->instructions[i];

@@ -33,10 +33,10 @@ static wf_status run_kernel(const wfi_executor *e, int32_t rank, wfi_kernel *ker
                            wfi_now_ns() - begin, kernel->flops);
 }
 
-/* Replicas run the same segment with kernels of their own. */
+/* Replicas run the same segment with other kernels. */
 static const wfi_segment *segment_of(const wfi_executor *e, const wfi_instruction *now) {
-    int32_t replica = e->p->ranks[now->rank].replica;
-    const wfi_unit_code *unit = &e->code[2 * replica + now->segment->is_rest]->units[now->unit];
+    int32_t set = wfi_program_kernel_set(e->p, now->rank);
+    const wfi_unit_code *unit = &e->code[2 * set + now->segment->is_rest]->units[now->unit];
     return now->segment->is_pack ? unit->pack[now->part] : unit->part[now->part];
 }
 

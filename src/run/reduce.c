@@ -21,13 +21,14 @@ typedef struct phase {
 static phase find_phase(const wfi_executor *e, int32_t i, int32_t number) {
     const wf_program *p = e->p;
     phase f = {.e = e, .now = &p->instructions[i]};
+    const wfi_group *group = &p->groups[f.now->group];
     for (int32_t m = 0; m < e->n_group[i]; m++) {
         const wfi_instruction *peer = &p->instructions[p->order[e->first[i] + m]];
-        f.peer[p->ranks[peer->rank].replica] = peer;
+        f.peer[wfi_group_find(group, peer->rank)] = peer;
     }
     f.n_units = wfi_n_reduced(p, f.now);
     f.part.n = e->n_group[i];
-    f.part.own = p->ranks[f.now->rank].replica;
+    f.part.own = wfi_group_find(group, f.now->rank);
     f.part.phase = number;
     return f;
 }
