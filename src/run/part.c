@@ -28,13 +28,28 @@ bool wfi_trainer_loads(const wf_trainer *t, const wf_program *p, int32_t input) 
     return rank < p->n_ranks && loads(p, rank, input);
 }
 
+/* Which replica the rank belongs to: of the first of its stages that is spread as widely as any. */
+static int32_t replica_on(const wf_program *p, int32_t rank, int32_t *stage_out) {
+    for (int32_t s = 0; s < p->n_stages; s++) {
+        int32_t replica = wfi_stage_replica_on(p, s, rank);
+        *stage_out = s;
+        if (replica >= 0 && p->stages[s].n_replicas == p->n_replicas) return replica;
+    }
+    return 0;
+}
+
+static int32_t replica_of(const wf_program *p, int32_t rank) {
+    int32_t ignored;
+    return replica_on(p, rank, &ignored);
+}
+
 void wfi_trainer_own_part(const wf_trainer *t, const wf_program *p, int64_t *first_out,
                           int64_t *n_out) {
     *first_out = 0;
     *n_out = p->recipe.batch;
     if (p->kind != WF_PROGRAM_TRAIN || !wfi_trainer_is_part(t)) return;
-    wf_recipe_part(&p->recipe, p->recipe.batch, p->n_replicas,
-                   p->ranks[wf_job_rank(t->job)].replica, first_out, n_out);
+    wf_recipe_part(&p->recipe, p->recipe.batch, p->n_replicas, replica_of(p, wf_job_rank(t->job)),
+                   first_out, n_out);
 }
 
 void wf_trainer_part(const wf_trainer *t, int64_t n_samples, int64_t *first_out, int64_t *n_out) {
@@ -42,7 +57,7 @@ void wf_trainer_part(const wf_trainer *t, int64_t n_samples, int64_t *first_out,
     *first_out = 0;
     *n_out = n_samples;
     if (!wfi_trainer_is_part(t) || t->forward_only) return;
-    wf_recipe_part(&t->recipe, n_samples, p->n_replicas, p->ranks[wf_job_rank(t->job)].replica,
+    wf_recipe_part(&t->recipe, n_samples, p->n_replicas, replica_of(p, wf_job_rank(t->job)),
                    first_out, n_out);
 }
 
@@ -50,9 +65,9 @@ void wf_trainer_part(const wf_trainer *t, int64_t n_samples, int64_t *first_out,
 static bool counts(const wf_trainer *t, const wf_program *p) {
     int32_t labels = p->graph->labels;
     if (labels < 0 || !wfi_trainer_loads(t, p, labels)) return false;
-    const wfi_rank *own = &p->ranks[wf_job_rank(t->job)];
-    for (int32_t s = 0; s < own->stage; s++)
-        if (loads(p, wfi_program_rank_of(p, own->replica, s), labels)) return false;
+    int32_t stage, replica = replica_on(p, wf_job_rank(t->job), &stage);
+    for (int32_t s = 0; s < stage; s++)
+        if (loads(p, wfi_program_rank_of(p, replica, s), labels)) return false;
     return true;
 }
 
@@ -97,7 +112,7 @@ static wf_status add_parts(const wf_trainer *t, const wf_program *p, const told 
                         (long long)n, (long long)t->recipe.batch, (long long)t->recipe.n_micro);
     for (int32_t k = 0; k < p->n_ranks; k++) {
         int64_t first, part;
-        wf_recipe_part(&t->recipe, n, p->n_replicas, p->ranks[k].replica, &first, &part);
+        wf_recipe_part(&t->recipe, n, p->n_replicas, replica_of(p, k), &first, &part);
         if (all[k][0] != part)
             return wfi_fail(t->ctx, WF_SHAPE,
                             "rank %d brings %lld samples to a step of %lld, of which its part is "
@@ -147,8 +162,9 @@ wf_status wfi_trainer_check_parts(const wf_trainer *t) {
     if (!wfi_trainer_is_part(t) || p->kind != WF_PROGRAM_TRAIN) return WF_OK;
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *now = &p->instructions[i];
-        int64_t replica = now->micro / wfi_program_micro_per_replica(p);
-        if (now->kind == WFI_LOAD && p->ranks[now->rank].replica != replica)
+        if (now->kind != WFI_LOAD) continue;
+        int64_t replica = now->micro / (p->recipe.n_micro / p->n_replicas);
+        if (replica_of(p, now->rank) != replica)
             return wfi_fail(t->ctx, WF_UNSUPPORTED,
                             "own_batch: under the plan %s rank %d loads samples of other ranks; "
                             "give each process the whole batch",
