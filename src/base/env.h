@@ -8,6 +8,8 @@
 #define WFI_ENV_LIST(X)                                                                            \
     X(WEFT_LOG, TEXT, "", "log to standard error: error, warn, info or debug, then :topic,topic")  \
     X(WEFT_TIMEOUT_MS, COUNT, "600000", "deadline of every wait, in milliseconds")                 \
+    X(WEFT_STALL_MS, COUNT, "10000",                                                               \
+      "when nothing has moved for so many milliseconds, a line says who is waited for; 0: never")  \
     X(WEFT_DELAY_US, COUNT, "0",                                                                   \
       "tests: a random delay of up to so many microseconds before each instruction")               \
     X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \

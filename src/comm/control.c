@@ -1,5 +1,6 @@
 #include "comm/control.h"
 #include "base/clock.h"
+#include "base/env.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,7 @@ typedef struct segment {
 struct wf_job {
     wf_context *ctx;
     int rank, n_ranks;
-    int64_t timeout_ms;
+    int64_t timeout_ms, stall_ms;
     uint64_t n_told; /* how often numbers were told: the halves take turns */
     segment *shared;
     uint64_t n_runs;                   /* of programs, begun */
@@ -122,21 +123,26 @@ static wf_status fail_all(wfi_control *c, wf_status status) {
 }
 
 static wf_status absent(wfi_control *c, int rank, const char *what) {
-    const wfi_control_rank *other = &c->shared->ranks[rank];
-    if (!__atomic_load_n(&other->pid, __ATOMIC_ACQUIRE))
-        return wfi_fail(c->ctx, WF_TIMEOUT, "rank %d waited %lld ms, but rank %d has not come",
-                        c->rank, (long long)c->timeout_ms, rank);
-    return wfi_fail(
-        c->ctx, WF_TIMEOUT,
-        "rank %d waited %lld ms to %s, but rank %d (process %lld) has not come; it last "
-        "came to %.*s",
-        c->rank, (long long)c->timeout_ms, what, rank, (long long)other->pid, WFI_CONTROL_DOING,
-        other->doing);
+    char text[256];
+    wfi_control_say_absent(c, rank, "", text, sizeof text);
+    return wfi_fail(c->ctx, WF_TIMEOUT, "rank %d waited %lld ms to %s, but %s", c->rank,
+                    (long long)c->timeout_ms, what, text);
+}
+
+/* Before the deadline: a line to whoever looks on, when it is due; then less and less often. */
+static void warn(const wfi_control *c, int rank, int64_t begin_ms, int64_t *due_ms) {
+    char text[256], how_long[48];
+    if (!*due_ms || wfi_now_ms() - begin_ms < *due_ms) return;
+    snprintf(how_long, sizeof how_long, " for %g s", (double)*due_ms / 1000);
+    wfi_control_say_absent(c, rank, how_long, text, sizeof text);
+    wfi_log(c->ctx, WF_LOG_WARN, "wait", "%s", text);
+    *due_ms *= 6;
 }
 
 static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const char *what,
-                          int64_t deadline_ms) {
+                          int64_t begin_ms) {
     wfi_control_rank *other = &c->shared->ranks[rank];
+    int64_t due_ms = c->stall_ms;
     for (;;) {
         uint64_t seen = __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE);
         if (seen >= n_meetings) return WF_OK;
@@ -148,7 +154,8 @@ static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const c
                             wfi_fail(c->ctx, WF_REMOTE,
                                      "rank %d (process %lld) has died; it last came to %.*s", rank,
                                      (long long)other->pid, WFI_CONTROL_DOING, other->doing));
-        if (wfi_now_ms() > deadline_ms) return fail_all(c, absent(c, rank, what));
+        if (wfi_now_ms() - begin_ms > c->timeout_ms) return fail_all(c, absent(c, rank, what));
+        warn(c, rank, begin_ms, &due_ms);
         wfi_shared_epoch_sleep(&other->meetings, seen, NAP_MS);
     }
 }
@@ -159,8 +166,8 @@ wf_status wfi_control_meet(wfi_control *c, const char *what) {
     uint64_t n = own->meetings.epoch + 1;
     __atomic_store_n(&own->meetings.epoch, n, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&own->meetings);
-    int64_t deadline_ms = wfi_now_ms() + c->timeout_ms;
-    for (int r = 0; r < c->n_ranks; r++) WF_TRY(wait_for(c, r, n, what, deadline_ms));
+    int64_t begin_ms = wfi_now_ms();
+    for (int r = 0; r < c->n_ranks; r++) WF_TRY(wait_for(c, r, n, what, begin_ms));
     return WF_OK;
 }
 
@@ -282,6 +289,8 @@ wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ra
         return wfi_fail(ctx, WF_INVALID_ARG, "rank %d of %d processes; there can be %d", rank,
                         n_ranks, WFI_CONTROL_RANKS);
     int fd;
+    int64_t stall_ms;
+    WF_TRY(wfi_env_count(ctx, WFI_WEFT_STALL_MS, &stall_ms));
     WF_TRY(inherited(ctx, &fd));
     if (fd < 0) WF_TRY(wfi_rendezvous(ctx, name, rank, n_ranks, timeout_ms, &fd));
     wfi_control *c = wfi_alloc(ctx, 1, sizeof *c, "a job's control");
@@ -290,8 +299,12 @@ wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ra
     int error = errno;
     close(fd);
     if (!c) return WF_NO_MEMORY;
-    *c = (wfi_control){
-        .ctx = ctx, .rank = rank, .n_ranks = n_ranks, .timeout_ms = timeout_ms, .arena_fd = -1};
+    *c = (wfi_control){.ctx = ctx,
+                       .rank = rank,
+                       .n_ranks = n_ranks,
+                       .timeout_ms = timeout_ms,
+                       .stall_ms = stall_ms,
+                       .arena_fd = -1};
     for (int r = 0; r < WFI_CONTROL_RANKS; r++) c->process_fd[r] = UNKNOWN;
     if (shared == MAP_FAILED) {
         wfi_free(ctx, c);

@@ -42,7 +42,8 @@ size_t wfi_control_bytes(void);
 
 /* Joins the job as `rank`: by descriptor if WEFT_CONTROL_FD names one, else through the
  * socket of the job `name`. Returns when all have come. Errors: TIMEOUT: the sentence names
- * who did not come; INVALID_ARG; DEVICE. */
+ * who did not come; INVALID_ARG; DEVICE. Whoever lets the others wait for WEFT_STALL_MS is named
+ * in a line of the log, here as in all meetings. */
 wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ranks,
                            int64_t timeout_ms, wfi_control **control_out);
 void wfi_control_leave(wfi_control *control); /* NULL is allowed */
@@ -80,6 +81,13 @@ wf_status wfi_control_exchange(wfi_control *control, const char *what,
                                int64_t (*all_out)[WFI_CONTROL_NUMBERS]);
 /* Whether the process of that rank is gone. A wfi_device_config's is_lost. */
 bool wfi_control_is_lost(const void *control, int rank);
+
+/* absent.c: "rank 2 (process 4711) has not come; it last came to step 12", and whether the
+ * process is stopped. `how_long` is "" or " for 10 s". */
+void wfi_control_say_absent(const wfi_control *control, int rank, const char *how_long, char *text,
+                            size_t bytes);
+/* "; the process is stopped ..." or "". */
+const char *wfi_process_state(int64_t pid);
 
 /* Makes an arena that others can open, and publishes it as this rank's. munmap ends it. */
 wf_status wfi_control_arena_create(wfi_control *control, size_t bytes, void **base_out);

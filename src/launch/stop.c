@@ -7,13 +7,17 @@
 #include <sys/wait.h>
 
 #define SETTLE_MS 100 /* within this time, failures may have one cause */
+#define BLAMED_MS 500 /* so long whom a rank blames may take to end, too */
 #define LEAVE_MS  200 /* what a rank has started may finish its lines */
 #define AGAIN_MS  1000
 #define BLAMES    4 /* weft's exit status for "another rank has died" */
 
 static void send_all(const wfi_crew *crew, int signal_number) {
     for (int rank = 0; rank < crew->n_ranks; rank++)
-        if (crew->ranks[rank].state != WFI_RANK_GONE) kill(-crew->ranks[rank].pid, signal_number);
+        if (crew->ranks[rank].state != WFI_RANK_GONE) {
+            kill(-crew->ranks[rank].pid, signal_number);
+            kill(-crew->ranks[rank].pid, SIGCONT); /* a stopped process does not hear the other */
+        }
 }
 
 static bool has_running(const wfi_crew *crew) {
@@ -84,13 +88,15 @@ static void tell_ranks(const wfi_crew *crew, int rank) {
 }
 
 static void note_failure(wfi_crew *crew, int rank, int64_t now_ms) {
+    int64_t settled_ms = now_ms + (weight(&crew->ranks[rank]) ? SETTLE_MS : BLAMED_MS);
     if (crew->failed_rank < 0) {
         crew->failed_rank = rank;
-        crew->decide_ms = now_ms + SETTLE_MS;
+        crew->decide_ms = settled_ms;
         wfi_merge_hold(&crew->merge);
     } else if (!crew->is_decided &&
                weight(&crew->ranks[rank]) > weight(&crew->ranks[crew->failed_rank])) {
         crew->failed_rank = rank;
+        crew->decide_ms = wfi_min_i64(crew->decide_ms, settled_ms);
     }
 }
 

@@ -60,6 +60,7 @@ static wf_status find_code(wfi_executor *e) {
 static wf_status prepare_all(wfi_executor *e) {
     const wf_program *p = e->p;
     WF_TRY(find_code(e));
+    wfi_stall_begin(e->stall, NULL);
     for (int32_t r = 0; r < p->n_ranks; r++)
         WF_TRY(wfi_stream_push(e->workers[r].streams[WFI_STREAM_COMPUTE], prepare_rank, e,
                                (void *)(intptr_t)r));
@@ -99,11 +100,13 @@ static wf_status create_release(wfi_executor *e) {
 }
 
 wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,
-                              int64_t delay_us, bool traces, wfi_executor **executor_out) {
+                              int64_t delay_us, bool traces, wfi_stall *stall,
+                              wfi_executor **executor_out) {
     size_t n = (size_t)p->n_instructions;
     wfi_executor *e = wfi_alloc(p->ctx, 1, sizeof *e, "an executor");
     if (!e) return WF_NO_MEMORY;
-    *e = (wfi_executor){.p = p, .workers = workers, .profile = profile, .delay_us = delay_us};
+    *e = (wfi_executor){
+        .p = p, .workers = workers, .profile = profile, .delay_us = delay_us, .stall = stall};
     e->code = wfi_alloc(p->ctx, 2 * (size_t)n_kernel_sets(p), sizeof(wfi_code *), "an executor");
     e->done = wfi_alloc(p->ctx, n, sizeof *e->done, "an executor");
     e->first = wfi_alloc(p->ctx, n, sizeof *e->first, "an executor");
@@ -172,8 +175,11 @@ wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
     e->step = *step;
     if (e->trace) wfi_trace_start(e->trace);
     wfi_issue_begin(e);
+    wfi_stall_begin(e->stall, e);
     wf_status status = issue_all(e);
+    wfi_stall_issued(e->stall);
     if (status == WF_OK) status = wfi_issue_end(e);
+    if (status == WF_OK) wfi_stall_end(e->stall);
     if (status == WF_OK) {
         if (e->trace) wfi_trace_finish(e->trace);
         return WF_OK;
@@ -182,5 +188,6 @@ wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
      * when this returns. What failed first is what to tell. */
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_device_fail(e->workers[r].device, status);
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_worker_stop(&e->workers[r]);
+    wfi_stall_end(e->stall);
     return wfi_device_check(e->workers[0].device);
 }

@@ -9,6 +9,7 @@
 
 #include "run/profile.h"
 #include "run/release.h"
+#include "run/stall.h"
 #include "run/trace.h"
 #include "run/worker.h"
 
@@ -35,6 +36,7 @@ typedef struct wfi_executor {
     int32_t first_local; /* rank */
     wfi_profile *profile;
     wfi_trace *trace;      /* NULL: not wanted */
+    wfi_stall *stall;      /* NULL: nobody looks whether things move */
     wfi_release *release;  /* NULL: events are not checked */
     int64_t delay_us;      /* > 0: random delays before each instruction, for tests */
     int64_t n_waits;       /* issued in this step */
@@ -44,7 +46,8 @@ typedef struct wfi_executor {
 
 /* Prepares every kernel, on the compute streams of their ranks. */
 wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,
-                              int64_t delay_us, bool traces, wfi_executor **executor_out);
+                              int64_t delay_us, bool traces, wfi_stall *stall,
+                              wfi_executor **executor_out);
 void wfi_executor_destroy(wfi_executor *e); /* NULL is allowed; the streams are idle */
 
 /* One step, to its end; what it gives back is in e->step. After a failure the trainer's
@@ -60,6 +63,8 @@ static inline void *wfi_executor_at(const wfi_executor *e, const wfi_reference *
 /* The reference's bytes, told to the observer. */
 void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r, size_t bytes);
 
+/* "forward layer3.0, microbatch 2" */
+void wfi_executor_name(const wfi_executor *e, int32_t i, char *text, size_t bytes);
 /* Runs instruction (intptr_t)argument, in which one rank takes part. A task. */
 wf_status wfi_executor_instruction(void *self, void *argument);
 /* Around what instruction i does, if it is traced. */

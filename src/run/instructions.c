@@ -256,12 +256,19 @@ static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
 }
 
 /* Where it failed, in front of what failed. */
-static wf_status fail_at(const wfi_executor *e, const wfi_instruction *now, wf_status status) {
+static wf_status fail_at(const wfi_executor *e, int32_t i, wf_status status) {
+    char name[256];
+    wfi_executor_name(e, i, name, sizeof name);
+    return wfi_fail_at(e->p->ctx, status, "rank %d, %s", e->p->instructions[i].rank, name);
+}
+
+void wfi_executor_name(const wfi_executor *e, int32_t i, char *text, size_t bytes) {
+    const wfi_instruction *now = &e->p->instructions[i];
     const char *unit = now->unit < 0 ? "" : e->p->graph->units[now->unit].name;
     char micro[48] = "";
     if (now->micro >= 0) snprintf(micro, sizeof micro, ", microbatch %lld", (long long)now->micro);
-    return wfi_fail_at(e->p->ctx, status, "rank %d, %s%s%s%s", now->rank,
-                       wfi_instruction_kind_name(now->kind), *unit ? " " : "", unit, micro);
+    snprintf(text, bytes, "%s%s%s%s", wfi_instruction_kind_name(now->kind), *unit ? " " : "", unit,
+             micro);
 }
 
 wf_status wfi_executor_instruction(void *self, void *argument) {
@@ -272,7 +279,7 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     wfi_executor_begin(e, i);
     int64_t begin = e->profile->is_on ? wfi_now_ns() : 0;
     wf_status status = dispatch(e, now);
-    if (status != WF_OK) return fail_at(e, now, status);
+    if (status != WF_OK) return fail_at(e, i, status);
     wfi_executor_end(e, i);
     if (!e->profile->is_on || now->segment) return WF_OK;
     return wfi_profile_add(e->profile, wfi_instruction_kind_name(now->kind), "weft",

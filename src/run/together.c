@@ -1,6 +1,7 @@
 /* A trainer among the processes of a job. */
 #include "run/trainer.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
 
@@ -50,6 +51,7 @@ uint64_t wfi_trainer_fingerprint(const wf_trainer *t) {
 
 wf_status wfi_trainer_alone(wf_trainer *t, const char *what, wf_status (*act)(void *self),
                             void *self) {
+    char after[WFI_CONTROL_DOING];
     if (!t->job) return act(self);
     WF_TRY(wfi_control_meet(t->job, what));
     if (wf_job_rank(t->job) == 0) {
@@ -59,5 +61,6 @@ wf_status wfi_trainer_alone(wf_trainer *t, const char *what, wf_status (*act)(vo
             return status;
         }
     }
-    return wfi_control_meet(t->job, "go on");
+    snprintf(after, sizeof after, "go on after '%s'", what);
+    return wfi_control_meet(t->job, after);
 }

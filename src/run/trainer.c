@@ -32,6 +32,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     t->workers = wfi_alloc(t->ctx, (size_t)n_ranks, sizeof *t->workers, "ranks");
     if (!t->workers) return WF_NO_MEMORY;
     t->n_workers = n_ranks;
+    WF_TRY(wfi_stall_init(&t->stall, t->ctx, t->job));
     /* Streams begin to count anew: nobody may still be waiting for those of an earlier trainer. */
     WF_TRY(wfi_trainer_meet(t, "make a trainer"));
     for (int r = 0; r < n_ranks; r++) {
@@ -40,9 +41,12 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
                                     .place = list.place[r],
                                     .n_places = list.n_places,
                                     .timeout_ms = timeout_ms,
-                                    .failure = &t->failure};
+                                    .failure = &t->failure,
+                                    .watch = n_ranks > 1 ? &t->stall.watch : NULL};
         WF_TRY(wfi_worker_create(t->ctx, &device, t->job, shift_bytes, &t->workers[r]));
     }
+    t->stall.workers = t->workers;
+    t->stall.n_workers = n_ranks;
     return wfi_trainer_meet(t, "begin");
 }
 
@@ -93,7 +97,7 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     WF_TRY(grow_workers(t, r->program));
     /* The timeline is one of full steps. */
     bool traces = t->traces && t->n_ready == 0;
-    return wfi_executor_create(r->program, t->workers, &t->profile, t->delay_us, traces,
+    return wfi_executor_create(r->program, t->workers, &t->profile, t->delay_us, traces, &t->stall,
                                &r->executor);
 }
 

@@ -31,6 +31,7 @@ struct wf_trainer {
     wf_job *job;         /* NULL: all ranks are threads of this process */
     int64_t n_runs;      /* of programs; a job's records alternate between two halves */
     wfi_failure failure; /* of any rank: all stop */
+    wfi_stall stall;     /* of any rank: it is named */
     wfi_worker *workers; /* [n_workers] one a rank */
     int n_workers;
     wfi_profile profile;
