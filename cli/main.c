@@ -89,7 +89,8 @@ static void log_line(void *self, wf_log_level level, const char *topic, const ch
         }
         if (!*at) return;
     }
-    if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr); /* a bar may stand there */
+    bool is_shown = isatty(STDERR_FILENO) || getenv(WF_LAUNCH_TERMINAL);
+    if (is_shown) fputs("\r\033[K", stderr); /* a bar may stand there */
     fprintf(stderr, "weft %s %s: %s\n", names[level], topic, line);
 }
 

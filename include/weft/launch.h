@@ -18,6 +18,10 @@
 #include <weft/context.h>
 
 #define WF_LAUNCH_MAX_RANKS 64
+/* The environment variable by which rank 0 learns that what it writes to standard error is shown
+ * on a terminal, and how many columns that has; otherwise it is not set. Text that begins with a
+ * carriage return and has no newline is then shown at once, in one place: a progress bar. */
+#define WF_LAUNCH_TERMINAL "WEFT_TERMINAL"
 
 /* A process's place in its job. */
 typedef struct wf_place {

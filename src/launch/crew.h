@@ -63,7 +63,8 @@ wf_status wfi_rank_spawn(wfi_crew *crew, int rank);
 
 /* The environment of `rank`: ours, without what other launchers have said. Free with
  * wfi_environment_free. NULL: no memory. */
-char **wfi_environment_create(wf_context *ctx, int rank, int n_ranks, int control_fd);
+char **wfi_environment_create(wf_context *ctx, int rank, const wf_launch_config *config,
+                              int control_fd);
 void wfi_environment_free(wf_context *ctx, char **environment);
 
 /* ---- stop.c ---- */
