@@ -129,7 +129,11 @@ static int run_alone(wf_context *ctx, wf_job *job, const char *what, const char 
 }
 
 static int be_rank(char **argv) {
-    wf_job_config meeting = {sizeof meeting, atoi(argv[2]), atoi(argv[3]), argv[4], atoi(argv[5])};
+    wf_job_config meeting = WF_JOB_CONFIG_INIT;
+    meeting.rank = atoi(argv[2]);
+    meeting.n_ranks = atoi(argv[3]);
+    meeting.name = argv[4];
+    meeting.timeout_ms = atoi(argv[5]);
     int status;
     wf_context *ctx = test_context();
     wf_job *job = NULL;
@@ -263,7 +267,7 @@ static void who_does_not_come_is_named(void **state) {
     char *argv[] = {"train_processes", "train", "0", "2", "test-nobody", "300", "dp=2", "", NULL};
     start(&p, argv);
     finish(&p);
-    assert_non_null(strstr(p.said, "1 of them have not come"));
+    assert_non_null(strstr(p.said, "rank 1 of 2 has not come"));
 }
 
 int main(int argc, char **argv) {

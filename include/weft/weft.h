@@ -20,6 +20,7 @@
 #include <weft/recipe.h>
 #include <weft/schedule.h>
 #include <weft/status.h>
+#include <weft/store.h>
 #include <weft/timeline.h>
 #include <weft/trace.h>
 #include <weft/trainer.h>

@@ -11,9 +11,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-#define MAGIC      UINT64_C(0x7765667431000002) /* changes with the layout */
+#define MAGIC      UINT64_C(0x7765667431000003) /* changes with the layout */
 #define NAP_MS     50
 #define PAGE_BYTES 4096
 #define UNKNOWN    (-1) /* has not come yet */
@@ -22,6 +23,7 @@
 typedef struct segment {
     uint64_t magic; /* atomic access; 0 until rank 0 has come */
     int32_t n_ranks;
+    int32_t n_left; /* atomic access */
     wfi_failure failure;
     wfi_control_rank ranks[WFI_CONTROL_RANKS];
     double records[2][WFI_CONTROL_RECORDS][2];
@@ -31,6 +33,7 @@ struct wf_job {
     wf_context *ctx;
     int rank, n_ranks;
     int64_t timeout_ms, stall_ms;
+    bool has_place;  /* in the segment */
     uint64_t n_told; /* how often numbers were told: the halves take turns */
     segment *shared;
     uint64_t n_runs;                   /* of programs, begun */
@@ -111,7 +114,7 @@ bool wfi_control_is_lost(const void *self, int rank) {
 /* Once it has come: keeps an eye on its process. */
 static void find_process(wfi_control *c, int rank) {
     int64_t pid = __atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE);
-    if (c->process_fd[rank] != UNKNOWN || rank == c->rank || !pid) return;
+    if (c->process_fd[rank] != UNKNOWN || pid <= 0 || pid == getpid()) return;
     c->process_fd[rank] = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
     if (c->process_fd[rank] < 0) c->process_fd[rank] = errno == ESRCH ? GONE : UNKNOWN;
 }
@@ -139,6 +142,22 @@ static void warn(const wfi_control *c, int rank, int64_t begin_ms, int64_t *due_
     *due_ms *= 6;
 }
 
+/* Without coming to this meeting. */
+static bool has_left(const wfi_control *c, int rank, uint64_t n_meetings) {
+    const wfi_control_rank *other = &c->shared->ranks[rank];
+    return __atomic_load_n(&other->pid, __ATOMIC_ACQUIRE) < 0 &&
+           __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE) < n_meetings;
+}
+
+/* Who leaves because of a failure has said it before. */
+static wf_status say_left(wfi_control *c, int rank) {
+    const wfi_control_rank *other = &c->shared->ranks[rank];
+    wf_status failed = wfi_failure_status(&c->shared->failure);
+    if (failed != WF_OK) return wfi_fail(c->ctx, failed, "%s", c->shared->failure.sentence);
+    return fail_all(c, wfi_fail(c->ctx, WF_REMOTE, "rank %d has left the job; it last came to %.*s",
+                                rank, WFI_CONTROL_DOING, other->doing));
+}
+
 static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const char *what,
                           int64_t begin_ms) {
     wfi_control_rank *other = &c->shared->ranks[rank];
@@ -149,6 +168,7 @@ static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const c
         wf_status failed = wfi_failure_status(&c->shared->failure);
         if (failed != WF_OK) return wfi_fail(c->ctx, failed, "%s", c->shared->failure.sentence);
         find_process(c, rank);
+        if (has_left(c, rank, n_meetings)) return say_left(c, rank);
         if (wfi_control_is_lost(c, rank))
             return fail_all(c,
                             wfi_fail(c->ctx, WF_REMOTE,
@@ -260,15 +280,36 @@ static wf_status inherited(wf_context *ctx, int *fd_out) {
     return WF_OK;
 }
 
+/* A segment that ranks have inherited serves one job after the other: who joins again may have
+ * to wait until the last has left the one before. */
+static wf_status enter(wfi_control *c) {
+    wfi_control_rank *own = &c->shared->ranks[c->rank];
+    const struct timespec nap = {0, 1000000};
+    int64_t deadline_ms = wfi_now_ms() + c->timeout_ms;
+    for (;;) {
+        int64_t pid = 0;
+        c->has_place = __atomic_compare_exchange_n(&own->pid, &pid, (int64_t)getpid(), false,
+                                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        if (c->has_place) return WF_OK;
+        if (pid > 0)
+            return wfi_fail(c->ctx, WF_INVALID_ARG,
+                            "two processes (%lld and %lld) say that they are rank %d",
+                            (long long)pid, (long long)getpid(), c->rank);
+        wf_status failed = wfi_failure_status(&c->shared->failure);
+        if (failed != WF_OK)
+            return wfi_fail(c->ctx, failed, "an earlier job of these ranks has failed: %s",
+                            c->shared->failure.sentence);
+        if (wfi_now_ms() > deadline_ms)
+            return wfi_fail(c->ctx, WF_TIMEOUT,
+                            "rank %d waited %lld ms, but not all ranks have left the earlier job",
+                            c->rank, (long long)c->timeout_ms);
+        nanosleep(&nap, NULL);
+    }
+}
+
 /* Takes this rank's place in the segment. */
 static wf_status take_place(wfi_control *c) {
-    wfi_control_rank *own = &c->shared->ranks[c->rank];
-    int64_t nobody = 0;
-    if (!__atomic_compare_exchange_n(&own->pid, &nobody, (int64_t)getpid(), false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE))
-        return wfi_fail(c->ctx, WF_INVALID_ARG,
-                        "two processes (%lld and %lld) say that they are rank %d",
-                        (long long)nobody, (long long)getpid(), c->rank);
+    WF_TRY(enter(c));
     if (c->rank == 0) {
         c->shared->n_ranks = c->n_ranks;
         __atomic_store_n(&c->shared->magic, MAGIC, __ATOMIC_RELEASE);
@@ -283,21 +324,11 @@ static wf_status take_place(wfi_control *c) {
     return WF_OK;
 }
 
-wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ranks,
-                           int64_t timeout_ms, wfi_control **control_out) {
-    if (n_ranks < 1 || n_ranks > WFI_CONTROL_RANKS || rank < 0 || rank >= n_ranks)
-        return wfi_fail(ctx, WF_INVALID_ARG, "rank %d of %d processes; there can be %d", rank,
-                        n_ranks, WFI_CONTROL_RANKS);
-    int fd;
+wf_status wfi_control_attach(wf_context *ctx, int fd, int rank, int n_ranks, int64_t timeout_ms,
+                             wfi_control **control_out) {
     int64_t stall_ms;
     WF_TRY(wfi_env_count(ctx, WFI_WEFT_STALL_MS, &stall_ms));
-    WF_TRY(inherited(ctx, &fd));
-    if (fd < 0) WF_TRY(wfi_rendezvous(ctx, name, rank, n_ranks, timeout_ms, &fd));
     wfi_control *c = wfi_alloc(ctx, 1, sizeof *c, "a job's control");
-    void *shared =
-        c ? mmap(NULL, sizeof(segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-    int error = errno;
-    close(fd);
     if (!c) return WF_NO_MEMORY;
     *c = (wfi_control){.ctx = ctx,
                        .rank = rank,
@@ -306,7 +337,9 @@ wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ra
                        .stall_ms = stall_ms,
                        .arena_fd = -1};
     for (int r = 0; r < WFI_CONTROL_RANKS; r++) c->process_fd[r] = UNKNOWN;
+    void *shared = mmap(NULL, sizeof(segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shared == MAP_FAILED) {
+        int error = errno;
         wfi_free(ctx, c);
         return wfi_fail(ctx, WF_DEVICE, "the job's segment cannot be mapped: %s", strerror(error));
     }
@@ -320,8 +353,40 @@ wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ra
     return WF_OK;
 }
 
+wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ranks,
+                           int64_t timeout_ms, wfi_control **control_out) {
+    int fd, inherited_fd;
+    WF_TRY(inherited(ctx, &inherited_fd));
+    if (inherited_fd >= 0)
+        return wfi_control_attach(ctx, inherited_fd, rank, n_ranks, timeout_ms, control_out);
+    WF_TRY(wfi_rendezvous(ctx, name, rank, n_ranks, timeout_ms, &fd));
+    wf_status status = wfi_control_attach(ctx, fd, rank, n_ranks, timeout_ms, control_out);
+    close(fd);
+    return status;
+}
+
+/* The last who leaves makes the segment as it was in the beginning, a rank's number at last. */
+static void give_up_place(wfi_control *c) {
+    segment *shared = c->shared;
+    wfi_control_rank *own = &shared->ranks[c->rank];
+    __atomic_store_n(&own->pid, -own->pid, __ATOMIC_RELEASE);
+    wfi_shared_epoch_wake(&own->meetings);
+    if (__atomic_add_fetch(&shared->n_left, 1, __ATOMIC_ACQ_REL) != shared->n_ranks) return;
+    __atomic_store_n(&shared->magic, 0, __ATOMIC_RELAXED);
+    shared->n_left = 0;
+    shared->failure = (wfi_failure){0};
+    memset(shared->records, 0, sizeof shared->records);
+    int n_ranks = shared->n_ranks;
+    for (int r = 0; r < n_ranks; r++) {
+        int64_t pid = shared->ranks[r].pid;
+        shared->ranks[r] = (wfi_control_rank){.pid = pid};
+    }
+    for (int r = 0; r < n_ranks; r++) __atomic_store_n(&shared->ranks[r].pid, 0, __ATOMIC_RELEASE);
+}
+
 void wfi_control_leave(wfi_control *c) {
     if (!c) return;
+    if (c->has_place) give_up_place(c);
     if (c->arena_fd >= 0) close(c->arena_fd);
     for (int r = 0; r < WFI_CONTROL_RANKS; r++)
         if (c->process_fd[r] >= 0) close(c->process_fd[r]);

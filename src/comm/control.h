@@ -27,7 +27,7 @@ typedef struct wfi_control_rank {
     int64_t numbers[2][WFI_CONTROL_NUMBERS]; /* that it tells the others, every other time */
     uint64_t n_runs;                         /* atomic access: of programs, begun */
     int32_t stop[2];                         /* its reason to stop, or 0; runs take turns */
-    int64_t pid;                             /* atomic access; 0: has not come yet */
+    int64_t pid;                             /* atomic access; 0: not come yet; < 0: left */
     uint64_t fingerprint;                    /* of what it runs */
     uint64_t peak_bytes;                     /* measured, at its last meeting */
     uint64_t arena_bytes;                    /* and in its process ... */
@@ -40,12 +40,17 @@ typedef wf_job wfi_control;
 /* The size of the segment; it begins as zeros. */
 size_t wfi_control_bytes(void);
 
-/* Joins the job as `rank`: by descriptor if WEFT_CONTROL_FD names one, else through the
- * socket of the job `name`. Returns when all have come. Errors: TIMEOUT: the sentence names
- * who did not come; INVALID_ARG; DEVICE. Whoever lets the others wait for WEFT_STALL_MS is named
- * in a line of the log, here as in all meetings. */
+/* Joins the job as `rank` (checked before): by descriptor if WEFT_CONTROL_FD names one, else
+ * through the socket of the job `name`. Returns when all have come. Errors: TIMEOUT: the sentence
+ * names who did not come; INVALID_ARG; REMOTE; DEVICE. Whoever lets the others wait for
+ * WEFT_STALL_MS is named in a line of the log, here as in all meetings. */
 wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ranks,
                            int64_t timeout_ms, wfi_control **control_out);
+/* The same with the segment at hand; its descriptor stays the caller's. Ranks may also be threads
+ * of one process, with a control each. */
+wf_status wfi_control_attach(wf_context *ctx, int segment_fd, int rank, int n_ranks,
+                             int64_t timeout_ms, wfi_control **control_out);
+/* When all have left, the segment is as in the beginning. */
 void wfi_control_leave(wfi_control *control); /* NULL is allowed */
 
 int wfi_control_rank_number(const wfi_control *control);
@@ -95,8 +100,15 @@ wf_status wfi_control_arena_create(wfi_control *control, size_t bytes, void **ba
 wf_status wfi_control_arena_open(wfi_control *control, int rank, size_t *bytes_out,
                                  void **base_out);
 
-/* rendezvous.c: the segment's descriptor. Rank 0 makes it and hands it to the others. */
+/* rendezvous.c: the segment's descriptor. Rank 0 makes it and hands it to the others. Errors:
+ * TIMEOUT: the sentence names who did not come; INVALID_ARG: two processes are one rank, or do
+ * not agree on their number, or the name is in use; DEVICE. */
 wf_status wfi_rendezvous(wf_context *ctx, const char *name, int rank, int n_ranks,
                          int64_t timeout_ms, int *fd_out);
+/* meet.c: joins as the configuration says, which is checked. */
+wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
+                               wfi_control **control_out);
+/* An empty segment, which nobody can make smaller. Errors: NO_MEMORY. */
+wf_status wfi_control_segment(wf_context *ctx, int *fd_out);
 
 #endif
