@@ -62,6 +62,21 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *
     return WF_OK;
 }
 
+wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list) {
+    int index;
+    if (!name || strcspn(name, ":") != 3 || strncmp(name, "cpu", 3))
+        return wfi_fail(ctx, WF_UNSUPPORTED,
+                        "device '%.80s': arrays and modules live on CPU devices, such as cpu:0",
+                        name ? name : "");
+    memcpy(list->kind, "cpu", sizeof "cpu");
+    WF_TRY(parse_entry(ctx, name, name, strlen(name), list, &index));
+    if (index >= WFI_MAX_DEVICES) return refuse(ctx, name);
+    list->n = 1;
+    list->place[0] = index < 0 ? 0 : index;
+    list->n_places = list->place[0] + 1;
+    return WF_OK;
+}
+
 wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out) {
     wfi_device_list list;
     WF_TRY(wfi_devices_parse(ctx, devices, &list));
