@@ -25,6 +25,9 @@ void job_close(job *j);
  * plan the latter. Complains and returns the exit status if that is impossible. */
 exit_status job_measure(job *j);
 
+/* The name of the rank's device. */
+const char *job_device(const job *j, int rank, char name[WF_DEVICE_NAME_BYTES]);
+
 /* The first lines of a run: what is trained, how, and how to repeat it. */
 void job_describe(const job *j);
 

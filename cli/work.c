@@ -156,6 +156,33 @@ static void say_recipe(const job *j) {
     while (n > 0) free(words[--n]);
 }
 
+const char *job_device(const job *j, int rank, char name[WF_DEVICE_NAME_BYTES]) {
+    const char *devices = j->c->o.devices;
+    /* Without a list, and in a process of its own, each rank has one. */
+    if (!devices || wf_devices_name(j->c->ctx, devices, rank, name) != WF_OK)
+        snprintf(name, WF_DEVICE_NAME_BYTES, "cpu:%d", rank);
+    return name;
+}
+
+/* "cpu:0 is shared by ranks 0, 2; cpu:1 by ranks 1, 3" */
+static void say_shared(const job *j) {
+    int n_ranks = wf_plan_n_ranks(j->plan);
+    bool any = false;
+    for (int r = 0; r < n_ranks && j->c->o.devices; r++) {
+        char name[WF_DEVICE_NAME_BYTES], other[WF_DEVICE_NAME_BYTES];
+        int n_before = 0, n_after = 0;
+        job_device(j, r, name);
+        for (int k = 0; k < r; k++) n_before += !strcmp(job_device(j, k, other), name);
+        for (int k = r + 1; k < n_ranks; k++) n_after += !strcmp(job_device(j, k, other), name);
+        if (n_before || !n_after) continue;
+        say(j->c, any ? "; %s by ranks %d" : "devices %s is shared by ranks %d", name, r);
+        any = true;
+        for (int k = r + 1; k < n_ranks; k++)
+            if (!strcmp(job_device(j, k, other), name)) say(j->c, ", %d", k);
+    }
+    if (any) say(j->c, "\n");
+}
+
 void job_describe(const job *j) {
     const wf_data_description *about = &j->about;
     char train[TEXT_BYTES], test[TEXT_BYTES], classes[TEXT_BYTES];
@@ -172,4 +199,5 @@ void job_describe(const job *j) {
     int n_ranks = wf_plan_n_ranks(j->plan);
     say(j->c, "%-8s%s (%d rank%s)\n", "plan", wf_plan_text(j->plan), n_ranks,
         n_ranks == 1 ? "" : "s");
+    say_shared(j);
 }

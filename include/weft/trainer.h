@@ -17,6 +17,8 @@
 
 typedef struct wf_trainer wf_trainer;
 
+#define WF_DEVICE_NAME_BYTES 32
+
 typedef struct wf_trainer_config {
     size_t struct_size;
     const char *devices; /* "cpu:2": two CPU ranks, as threads; NULL: one a rank of the plan */
@@ -77,6 +79,10 @@ extern "C" {
 /* How many ranks a list of devices is for: "cpu:4" or "cpu:1,cpu:0". Errors: INVALID_ARG,
  * UNSUPPORTED. */
 WF_API WF_NODISCARD wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out);
+/* The device of that rank, such as "cpu:1". Ranks may share one: they share its cores, each with
+ * its own memory and streams. Errors: those, INVALID_ARG (no such rank). */
+WF_API WF_NODISCARD wf_status wf_devices_name(wf_context *ctx, const char *devices, int rank,
+                                              char name_out[WF_DEVICE_NAME_BYTES]);
 
 /* Lowers, checks, allocates and initialises from the seed. `config` NULL means the
  * defaults. Errors: those of wf_program_create; DOES_NOT_FIT; DEVICE. */

@@ -5,6 +5,7 @@
 
 #define WEFT_VERSION "0.1.0"
 
+#include <weft/array.h>
 #include <weft/checkpoint.h>
 #include <weft/context.h>
 #include <weft/costs.h>
@@ -14,6 +15,7 @@
 #include <weft/job.h>
 #include <weft/launch.h>
 #include <weft/model.h>
+#include <weft/module.h>
 #include <weft/nn.h>
 #include <weft/plan.h>
 #include <weft/program.h>

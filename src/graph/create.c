@@ -23,6 +23,7 @@ wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_mod
                        "the model never calls wf_loss, so nothing can be trained");
     if (g->status == WF_OK) g->status = wfi_graph_fuse(g);
     if (g->status == WF_OK && g->training) g->status = wfi_graph_autodiff(g);
+    if (g->status == WF_OK && g->training) g->status = wfi_graph_check_used(g);
     if (g->status != WF_OK) {
         wf_status status = g->status;
         wf_graph_destroy(g);

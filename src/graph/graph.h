@@ -203,6 +203,8 @@ bool wfi_shape_equal(const wf_shape *a, const wf_shape *b);
 
 wf_status wfi_graph_fuse(wf_graph *g);     /* batch norm + ReLU, add + ReLU */
 wf_status wfi_graph_autodiff(wf_graph *g); /* appends B and W nodes */
+/* Errors: INVALID_ARG: parameters without a gradient, inputs that nothing reads; all are named. */
+wf_status wfi_graph_check_used(const wf_graph *g);
 /* Chooses C16 for images where every op allows it; inserts reorders elsewhere. */
 wf_status wfi_graph_layout(wf_graph *g);
 

@@ -10,13 +10,12 @@ static int32_t find_input(const wf_graph *g, const char *name) {
     return -1;
 }
 
-/* Whether value v is computed from `input`. */
-static bool depends_on(const wf_graph *g, int32_t v, int32_t input) {
+bool wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input) {
     if (v == input) return true;
     if (v < 0 || g->values[v].node < 0) return false;
     const wfi_node *node = &g->nodes[g->values[v].node];
     for (int i = 0; i < node->n_in; i++)
-        if (depends_on(g, node->in[i], input)) return true;
+        if (wfi_value_depends_on(g, node->in[i], input)) return true;
     return false;
 }
 
@@ -46,7 +45,7 @@ wf_status wfi_bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int 
     for (int32_t v = 0; v < g->n_values; v++) {
         if (g->values[v].kind != WFI_VALUE_INPUT || r->inputs[v]) continue;
         if (!wfi_trainer_loads(t, r->program, v)) continue;
-        if (output < 0 || depends_on(g, output, v))
+        if (output < 0 || wfi_value_depends_on(g, output, v))
             return wfi_fail(t->ctx, WF_SHAPE, "input '%s' was not given", g->values[v].name);
         /* Labels, say, of which the output knows nothing: zeros do. */
         size_t bytes = sample_bytes(g, v) * (size_t)r->n_samples;

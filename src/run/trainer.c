@@ -9,13 +9,16 @@
 #include <string.h>
 
 static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
-                                size_t shift_bytes) {
+                                const wfi_device_list *given, size_t shift_bytes) {
     wfi_device_list list;
     char all[24];
     int n_ranks = wf_plan_n_ranks(t->plan);
     snprintf(all, sizeof all, "cpu:%d", (int)wfi_min_i64(n_ranks, WFI_MAX_DEVICES));
     const char *devices = config->devices ? config->devices : all;
-    WF_TRY(wfi_devices_parse(t->ctx, devices, &list));
+    if (given)
+        list = *given;
+    else
+        WF_TRY(wfi_devices_parse(t->ctx, devices, &list));
     if (list.n != n_ranks)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "devices '%s' are %d, but the plan %s has %d rank%s: give --devices %s:%d",
@@ -135,14 +138,15 @@ static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
 }
 
 static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recipe *recipe,
-                            const wf_plan *plan, const wf_trainer_config *config) {
+                            const wf_plan *plan, const wf_trainer_config *config,
+                            const wfi_device_list *list) {
     size_t shift_bytes;
     WF_TRY(read_environment(t, &shift_bytes));
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     WF_TRY(wf_recipe_resolve(t->ctx, recipe, plan, &t->recipe));
     if (t->job) WF_TRY(wfi_trainer_check_job(t));
-    WF_TRY(create_workers(t, config, shift_bytes));
+    WF_TRY(create_workers(t, config, list, shift_bytes));
     wfi_ready *ignored;
     WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
                              t->recipe.batch, &ignored));
@@ -151,9 +155,9 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     return wfi_trainer_initialise(t);
 }
 
-wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                            const wf_plan *plan, const wf_trainer_config *config,
-                            wf_trainer **trainer_out) {
+wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                                const wf_plan *plan, const wf_trainer_config *config,
+                                const wfi_device_list *list, wf_trainer **trainer_out) {
     const wf_trainer_config defaults = WF_TRAINER_CONFIG_INIT;
     if (!config) config = &defaults;
     if (config->struct_size != sizeof *config)
@@ -168,7 +172,7 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     t->own_batch = config->own_batch;
     t->traces = config->trace;
     wfi_profile_init(&t->profile, ctx, config->profile);
-    wf_status status = create_all(t, model, recipe, plan, config);
+    wf_status status = create_all(t, model, recipe, plan, config, list);
     if (status != WF_OK) {
         /* The job's other processes must not wait for this one. */
         if (t->job) wfi_failure_set(wfi_control_failure(t->job), status, wf_context_error(t->ctx));
@@ -177,6 +181,12 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     }
     *trainer_out = t;
     return WF_OK;
+}
+
+wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                            const wf_plan *plan, const wf_trainer_config *config,
+                            wf_trainer **trainer_out) {
+    return wfi_trainer_create_on(ctx, model, recipe, plan, config, NULL, trainer_out);
 }
 
 void wf_trainer_destroy(wf_trainer *t) {

@@ -42,6 +42,11 @@ struct wf_trainer {
     size_t ready_capacity;
 };
 
+/* wf_trainer_create with devices that are a list already; NULL: config->devices. */
+wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                                const wf_plan *plan, const wf_trainer_config *config,
+                                const wfi_device_list *list, wf_trainer **trainer_out);
+
 /* The program for this kind and number of samples; made, and the arena grown, if it
  * is not there yet. */
 wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_samples,
@@ -68,6 +73,9 @@ uint64_t wfi_trainer_fingerprint(const wf_trainer *t);
 wf_status wfi_trainer_alone(wf_trainer *t, const char *what, wf_status (*act)(void *self),
                             void *self);
 /* ---- step.c ---- */
+
+/* Whether value v is computed from `input`. */
+bool wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input);
 
 /* Points the program's inputs to the feeds, of `n_samples` samples each. `output`: the value that
  * is wanted, or -1 for the loss. Errors: SHAPE. */
