@@ -8,14 +8,14 @@ static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *l
     for (int64_t n = 0; n < j->n_steps; n++) {
         const wf_batch *batch;
         wf_step_result result;
-        if (interrupt_status()) return complain(interrupt_status(), "interrupted");
+        if (interrupt_agreed(c)) return complain(interrupt_agreed(c), "interrupted");
         if (n == 1) wf_trainer_profile_reset(trainer);
         double start = now_seconds();
         wf_status status = wf_loader_next(loader, &batch);
-        if (status == WF_OK) status = job_step(trainer, batch, &result);
+        if (status == WF_OK) status = job_step(j, trainer, batch, &result);
         if (status != WF_OK) return complain_of(c, status);
         double ms = (now_seconds() - start) * 1e3;
-        if (!record_add(r, result.loss, ms, job_items(j, batch->n_samples)))
+        if (!record_add(r, result.loss, ms, job_items(j, batch->n_all)))
             return complain(EXIT_FAILED, "no memory left");
         say(c, "step %-3lld %9.2f ms   loss %.5f%s\n", (long long)n, ms, result.loss,
             n ? "" : "   (not timed)");

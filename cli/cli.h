@@ -21,6 +21,7 @@ typedef struct cli {
     options o;
     unsigned command; /* FOR_TRAIN, ... */
     wf_job *job;      /* of this process, or NULL */
+    exit_status stop; /* of a job: how its ranks have agreed to end; EXIT_DONE: to go on */
     bool is_root;     /* the process that talks and writes files: rank 0, or the only one */
     FILE *say;        /* results for people: standard output, unless the report goes there */
 } cli;
@@ -81,5 +82,8 @@ exit_status launch_self(cli *c);
 void interrupt_watch(void);
 /* EXIT_DONE, or the exit status of the signal that came. */
 exit_status interrupt_status(void);
+/* The same where ranks train together: of the signal that any of them got, told to all by the
+ * last step; this rank's own is told with the next. So all stop at the same place. */
+exit_status interrupt_agreed(const cli *c);
 
 #endif

@@ -24,3 +24,9 @@ exit_status interrupt_status(void) {
     if (!signal_seen) return EXIT_DONE;
     return signal_seen == SIGTERM ? EXIT_TERMINATED : EXIT_INTERRUPTED;
 }
+
+exit_status interrupt_agreed(const cli *c) {
+    if (!c->job) return interrupt_status();
+    if (interrupt_status()) wf_job_request_stop(c->job, (int)interrupt_status());
+    return c->stop;
+}

@@ -25,6 +25,9 @@ void job_close(job *j);
  * plan the latter. Complains and returns the exit status if that is impossible. */
 exit_status job_measure(job *j);
 
+/* The name of the rank's device. */
+const char *job_device(const job *j, int rank, char name[WF_DEVICE_NAME_BYTES]);
+
 /* The first lines of a run: what is trained, how, and how to repeat it. */
 void job_describe(const job *j);
 
@@ -40,8 +43,9 @@ wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split spli
 /* Like complain_of, but with `advice` where an evaluation does not fit. */
 exit_status job_complain_of_eval(const job *j, wf_status status, const char *advice);
 
-/* A batch as the trainer wants it. */
-wf_status job_step(wf_trainer *trainer, const wf_batch *batch, wf_step_result *result_out);
+/* A step, which may tell c->stop. */
+wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
+                   wf_step_result *result_out);
 
 /* Forward over the whole split: mean loss and share of hits (NAN without labels).
  * Errors: INTERRUPTED; those of the trainer. */

@@ -89,17 +89,20 @@ static void log_line(void *self, wf_log_level level, const char *topic, const ch
         }
         if (!*at) return;
     }
+    bool is_shown = isatty(STDERR_FILENO) || getenv(WF_LAUNCH_TERMINAL);
+    if (is_shown) fputs("\r\033[K", stderr); /* a bar may stand there */
     fprintf(stderr, "weft %s %s: %s\n", names[level], topic, line);
 }
 
 static bool configure_log(wf_context_config *config) {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     const char *text = wf_info_variable_value("WEFT_LOG");
+    config->log = log_line;
+    config->log_level = WF_LOG_WARN;
     if (!text || !*text) return true;
     size_t n = strcspn(text, ":");
     for (int level = WF_LOG_ERROR; level <= WF_LOG_DEBUG; level++) {
         if (strlen(names[level]) != n || strncmp(names[level], text, n)) continue;
-        config->log = log_line;
         config->log_level = (wf_log_level)level;
         log_topics = text[n] ? text + n + 1 : NULL;
         return true;

@@ -29,11 +29,20 @@ static bool has_utf8(void) {
     return false;
 }
 
+/* Of the terminal that standard error is, or that a launcher shows it on; 0: there is none. */
+static int terminal_columns(void) {
+    struct winsize size = {0};
+    if (isatty(STDERR_FILENO))
+        return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+    const char *columns = getenv(WF_LAUNCH_TERMINAL);
+    return columns ? atoi(columns) : 0;
+}
+
 void progress_open(progress *p, bool is_on) {
     *p = (progress){.is_on = is_on};
-    const char *term = getenv("TERM");
-    p->is_bar = isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
-    p->has_color = has_color(stderr);
+    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+    p->is_bar = terminal_columns() > 0 && term && strcmp(term, "dumb");
+    p->has_color = p->is_bar && !(no_color && *no_color);
     p->is_utf8 = has_utf8();
     p->start_s = p->shown_s = now_seconds();
 }
@@ -61,21 +70,23 @@ static int status_text(const progress *p, int64_t step, int64_t epoch, char *tex
                     j->is_tokens ? "tokens" : "images", text_of_seconds(left, left_s));
 }
 
+/* In one piece: what shows it must not show the half. */
 static void draw_bar(progress *p, double part, const char *text) {
-    struct winsize size = {0};
-    int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
-    int n = (int)strlen(text);
+    char bar[600];
+    int columns = terminal_columns(), n = (int)strlen(text), n_bar = 0;
     int cells = columns - n - 4 < BAR_CELLS ? columns - n - 4 : BAR_CELLS;
     int full = cells > 0 ? (int)((double)cells * part) : 0;
-    fputs("\r\033[K", stderr);
+    n_bar = snprintf(bar, sizeof bar, "\r\033[K");
     if (cells >= 6) {
-        if (p->has_color) fputs("\033[36m", stderr);
+        if (p->has_color) n_bar += snprintf(bar + n_bar, sizeof bar - (size_t)n_bar, "\033[36m");
         for (int i = 0; i < cells; i++)
-            fputs(i < full ? (p->is_utf8 ? "━" : "#") : (p->is_utf8 ? "╌" : "."), stderr);
-        if (p->has_color) fputs("\033[0m", stderr);
-        fputs("  ", stderr);
+            n_bar += snprintf(bar + n_bar, sizeof bar - (size_t)n_bar, "%s",
+                              i < full ? (p->is_utf8 ? "━" : "#") : (p->is_utf8 ? "╌" : "."));
+        n_bar += snprintf(bar + n_bar, sizeof bar - (size_t)n_bar, "%s  ",
+                          p->has_color ? "\033[0m" : "");
     }
-    fprintf(stderr, "%.*s", columns - 1, text);
+    snprintf(bar + n_bar, sizeof bar - (size_t)n_bar, "%.*s", columns - 1, text);
+    fputs(bar, stderr);
     fflush(stderr);
     p->is_drawn = true;
 }

@@ -57,7 +57,7 @@ static exit_status test(run *r, int64_t epoch) {
     if (!r->j.about.n_test || r->tested_step == r->n_done) return EXIT_DONE;
     wf_status status = job_eval(&r->j, r->trainer, WF_DATA_TEST, &r->test_loss, &r->test_accuracy);
     progress_clear(&r->bar);
-    if (status == WF_INTERRUPTED) return interrupt_status();
+    if (status == WF_INTERRUPTED) return interrupt_agreed(r->c);
     if (status != WF_OK) return complain_of(r->c, status);
     r->tested_step = r->n_done;
     say(r->c, "epoch %-3lld step %-7lld test loss %.4f, accuracy %.2f %%\n", (long long)epoch + 1,
@@ -67,12 +67,16 @@ static exit_status test(run *r, int64_t epoch) {
     return EXIT_DONE;
 }
 
+/* All ranks stop here; what has been done is saved. */
 static exit_status interrupted(run *r) {
+    exit_status why = interrupt_agreed(r->c), bad = r->n_done ? save(r) : EXIT_DONE;
     progress_clear(&r->bar);
+    if (bad) return bad;
+    if (!r->c->is_root) return why;
     if (r->saved_step < 0)
-        return complain(interrupt_status(), "interrupted after step %lld; nothing has been saved",
+        return complain(why, "interrupted after step %lld; nothing has been saved",
                         (long long)r->n_done);
-    return complain(interrupt_status(),
+    return complain(why,
                     "interrupted after step %lld; the last checkpoint is %s/state.safetensors, of "
                     "step %lld: --resume goes on from there",
                     (long long)r->n_done, r->c->o.out, (long long)r->saved_step);
@@ -83,18 +87,17 @@ static exit_status interrupted(run *r) {
 /* Waiting for the batch, from `start` on, belongs to the step. */
 static exit_status step(run *r, const wf_batch *batch, double start) {
     wf_step_result result;
-    wf_status status = job_step(r->trainer, batch, &result);
+    wf_status status = job_step(&r->j, r->trainer, batch, &result);
     double ms = (now_seconds() - start) * 1e3;
     if (status != WF_OK) {
         progress_clear(&r->bar);
         return complain_of(r->c, status);
     }
     bool has_labels = r->j.about.targets == WF_TARGETS_LABELS || r->j.is_tokens;
-    double items = job_items(&r->j, batch->n_samples);
+    double items = job_items(&r->j, batch->n_all);
     r->n_done++;
-    r->next = batch->last_of_epoch
-                  ? (position){batch->epoch + 1, 0}
-                  : (position){batch->epoch, batch->first_sample + batch->n_samples};
+    r->next = batch->last_of_epoch ? (position){batch->epoch + 1, 0}
+                                   : (position){batch->epoch, batch->first_sample + batch->n_all};
     if (!record_add(&r->record, result.loss, ms, items))
         return complain(EXIT_FAILED, "no memory left");
     if (!log_step(&r->log, r->n_done, batch->epoch, &result, ms, has_labels))
@@ -117,7 +120,7 @@ static exit_status loop(run *r) {
     exit_status bad = EXIT_DONE;
     while (!bad && r->n_done < r->j.n_steps) {
         const wf_batch *batch;
-        if (interrupt_status()) return interrupted(r);
+        if (interrupt_agreed(r->c)) return interrupted(r);
         double start = now_seconds();
         wf_status status = wf_loader_next(r->loader, &batch);
         if (status != WF_OK) return complain_of(r->c, status);
@@ -128,14 +131,14 @@ static exit_status loop(run *r) {
         if (!bad && saves) bad = save(r);
         if (!bad && ends_epoch) {
             bad = test(r, epoch);
-            if (bad && bad == interrupt_status()) return interrupted(r);
+            if (bad && bad == interrupt_agreed(r->c)) return interrupted(r);
         }
     }
     if (bad) return bad;
     bad = save(r);
     if (bad) return bad;
     bad = test(r, r->next.sample ? r->next.epoch : r->next.epoch - 1);
-    return bad && bad == interrupt_status() ? interrupted(r) : bad;
+    return bad && bad == interrupt_agreed(r->c) ? interrupted(r) : bad;
 }
 
 /* ---- before and after ---- */

@@ -13,6 +13,11 @@ int64_t job_eval_samples(const job *j, wf_data_split split) {
     return piece < n ? piece : n;
 }
 
+/* Whether this process reads its replica's samples only. */
+static bool has_parts(const job *j) {
+    return j->c->job && wf_plan_dp(j->plan) > 1;
+}
+
 wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int64_t first_sample,
                      wf_loader **loader_out) {
     const options *o = &j->c->o;
@@ -24,6 +29,11 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
     config.shuffle = trains && !o->no_shuffle;
     config.augment = trains && !o->no_augment && from_files;
     config.drop_last = trains && j->drop_last;
+    if (trains && has_parts(j)) {
+        config.n_parts = wf_plan_dp(j->plan);
+        config.part = wf_job_rank(j->c->job) / wf_plan_pp(j->plan);
+        config.n_micro = o->recipe.n_micro;
+    }
     config.first_epoch = first_epoch;
     config.first_sample = first_sample;
     return wf_loader_create(j->data, &config, loader_out);
@@ -34,6 +44,7 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.devices = o->devices;
     config.job = j->c->job;
+    config.own_batch = has_parts(j);
     config.device_memory_bytes = o->device_memory;
     config.profile = o->profile;
     config.trace = o->trace != NULL;
@@ -67,10 +78,13 @@ static void feeds_of(const wf_batch *batch, wf_feed feeds[2]) {
     feeds[1] = (wf_feed){"y", batch->y, batch->y_bytes};
 }
 
-wf_status job_step(wf_trainer *trainer, const wf_batch *batch, wf_step_result *result_out) {
+wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
+                   wf_step_result *result_out) {
     wf_feed feeds[2];
     feeds_of(batch, feeds);
-    return wf_trainer_step(trainer, feeds, 2, batch->n_samples, result_out);
+    wf_status status = wf_trainer_step(trainer, feeds, 2, batch->n_samples, result_out);
+    if (status == WF_OK) j->c->stop = (exit_status)result_out->stop_reason;
+    return status;
 }
 
 wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, double *loss_out,
@@ -86,10 +100,11 @@ wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, doubl
         wf_feed feeds[2];
         status = wf_loader_next(loader, &batch);
         if (status != WF_OK || !batch) break;
-        if (interrupt_status()) status = WF_INTERRUPTED;
+        if (interrupt_agreed(j->c)) status = WF_INTERRUPTED;
         feeds_of(batch, feeds);
         if (status == WF_OK) status = wf_trainer_eval(trainer, feeds, 2, batch->n_samples, &result);
         if (status != WF_OK) break;
+        j->c->stop = (exit_status)result.stop_reason;
         loss += result.loss * (double)result.n_rows;
         n_rows += result.n_rows;
         n_hits += result.n_hits;
@@ -141,6 +156,33 @@ static void say_recipe(const job *j) {
     while (n > 0) free(words[--n]);
 }
 
+const char *job_device(const job *j, int rank, char name[WF_DEVICE_NAME_BYTES]) {
+    const char *devices = j->c->o.devices;
+    /* Without a list, and in a process of its own, each rank has one. */
+    if (!devices || wf_devices_name(j->c->ctx, devices, rank, name) != WF_OK)
+        snprintf(name, WF_DEVICE_NAME_BYTES, "cpu:%d", rank);
+    return name;
+}
+
+/* "cpu:0 is shared by ranks 0, 2; cpu:1 by ranks 1, 3" */
+static void say_shared(const job *j) {
+    int n_ranks = wf_plan_n_ranks(j->plan);
+    bool any = false;
+    for (int r = 0; r < n_ranks && j->c->o.devices; r++) {
+        char name[WF_DEVICE_NAME_BYTES], other[WF_DEVICE_NAME_BYTES];
+        int n_before = 0, n_after = 0;
+        job_device(j, r, name);
+        for (int k = 0; k < r; k++) n_before += !strcmp(job_device(j, k, other), name);
+        for (int k = r + 1; k < n_ranks; k++) n_after += !strcmp(job_device(j, k, other), name);
+        if (n_before || !n_after) continue;
+        say(j->c, any ? "; %s by ranks %d" : "devices %s is shared by ranks %d", name, r);
+        any = true;
+        for (int k = r + 1; k < n_ranks; k++)
+            if (!strcmp(job_device(j, k, other), name)) say(j->c, ", %d", k);
+    }
+    if (any) say(j->c, "\n");
+}
+
 void job_describe(const job *j) {
     const wf_data_description *about = &j->about;
     char train[TEXT_BYTES], test[TEXT_BYTES], classes[TEXT_BYTES];
@@ -157,4 +199,5 @@ void job_describe(const job *j) {
     int n_ranks = wf_plan_n_ranks(j->plan);
     say(j->c, "%-8s%s (%d rank%s)\n", "plan", wf_plan_text(j->plan), n_ranks,
         n_ranks == 1 ? "" : "s");
+    say_shared(j);
 }

@@ -105,6 +105,55 @@ static void resumes(void **state) {
     wf_data_close(data);
 }
 
+/* Parts of a batch, put together, are the batch: what each process reads is what one would. */
+static void divides(void **state) {
+    folder *f = *state;
+    wf_data *data = open_synthetic(f->ctx, 3);
+    wf_loader_config config = WF_LOADER_CONFIG_INIT;
+    for (int n_parts = 2; n_parts <= 4; n_parts++) {
+        wf_loader *whole = start(data, config), *part[4];
+        config.n_parts = n_parts;
+        config.n_micro = n_parts == 2 ? 2 : 0;
+        for (config.part = 0; config.part < n_parts; config.part++)
+            part[config.part] = start(data, config);
+        for (int i = 0; i < 9; i++) {
+            const wf_batch *all = next(whole);
+            if (all->n_samples < n_parts) all = next(whole); /* too few: left out */
+            size_t at = 0;
+            int64_t first = 0;
+            for (int p = 0; p < n_parts; p++) {
+                const wf_batch *own = next(part[p]);
+                int64_t left = all->n_samples - first,
+                        share = (left + n_parts - p - 1) / (n_parts - p);
+                assert_int_equal(own->n_all, all->n_samples);
+                assert_int_equal(own->n_samples, share);
+                assert_int_equal(own->epoch, all->epoch);
+                assert_int_equal(own->first_sample, all->first_sample);
+                assert_memory_equal(own->index, all->index + first,
+                                    (size_t)share * sizeof *own->index);
+                assert_memory_equal(own->x, (const char *)all->x + at, own->x_bytes);
+                first += own->n_samples;
+                at += own->x_bytes;
+            }
+            assert_int_equal(at, all->x_bytes);
+        }
+        for (int p = 0; p < n_parts; p++) wf_loader_destroy(part[p]);
+        wf_loader_destroy(whole);
+        config = (wf_loader_config)WF_LOADER_CONFIG_INIT;
+    }
+    wf_loader *none;
+    config.batch = BATCH;
+    config.part = config.n_parts = 2;
+    expect_failure(f->ctx, wf_loader_create(data, &config, &none), WF_INVALID_ARG, "part 2 of 2");
+    config.part = 1;
+    config.n_micro = 3;
+    expect_failure(f->ctx, wf_loader_create(data, &config, &none), WF_INVALID_ARG, "not divided");
+    config.n_parts = BATCH + 1;
+    config.n_micro = 0;
+    expect_failure(f->ctx, wf_loader_create(data, &config, &none), WF_INVALID_ARG, "more than");
+    wf_data_close(data);
+}
+
 static void ends_test_passes(void **state) {
     folder *f = *state;
     char text[400];
@@ -284,6 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(orders),
         TEST_IN_FOLDER(resumes),
+        TEST_IN_FOLDER(divides),
         TEST_IN_FOLDER(ends_test_passes),
         TEST_IN_FOLDER(stops_anywhere),
         TEST_IN_FOLDER(keeps_the_heap),

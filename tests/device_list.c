@@ -1,6 +1,6 @@
 /* Lists of devices as users type them. */
 #include "run/worker.h"
-#include "test.h"
+#include "small_models.h"
 
 static wfi_device_list list;
 
@@ -45,6 +45,8 @@ static void bad(void **state) {
         {"cpu:0,", WF_INVALID_ARG, "expected KIND:N"},
         {"cpu:0,,cpu:1", WF_UNSUPPORTED, "different kinds"},
         {"cpu:0,gpu:1", WF_UNSUPPORTED, "different kinds"},
+        {"cpu:0,null:0", WF_UNSUPPORTED, "'null:0' beside 'cpu': devices of different kinds"},
+        {"null,cpu", WF_UNSUPPORTED, "'cpu' beside 'null'"},
         {"cpu:0,cpux:1", WF_UNSUPPORTED, "different kinds"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -53,7 +55,57 @@ static void bad(void **state) {
     test_context_end(ctx);
 }
 
+static void names(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    char name[WF_DEVICE_NAME_BYTES];
+    TEST_OK(ctx, wf_devices_name(ctx, "cpu:3", 2, name));
+    assert_string_equal(name, "cpu:2");
+    TEST_OK(ctx, wf_devices_name(ctx, "cpu:4,cpu:1,cpu:4", 2, name));
+    assert_string_equal(name, "cpu:4");
+    TEST_REFUSED(ctx, wf_devices_name(ctx, "cpu:3", 3, name), WF_INVALID_ARG, "no rank 3");
+    TEST_REFUSED(ctx, wf_devices_name(ctx, "cpu:3", -1, name), WF_INVALID_ARG, "no rank -1");
+    TEST_REFUSED(ctx, wf_devices_name(ctx, "cpu:x", 0, name), WF_INVALID_ARG, "KIND:N");
+    test_context_end(ctx);
+}
+
+/* Ranks that share a device have the bits of ranks that do not, and of one. */
+static void shared(void **state) {
+    (void)state;
+    static const char *const devices[] = {"cpu:0,cpu:0,cpu:0,cpu:0", "cpu:0,cpu:1,cpu:0,cpu:1",
+                                          "cpu:3,cpu:0,cpu:3,cpu:1"};
+    wf_context *ctx = test_context();
+    wf_recipe recipe = small_recipe();
+    char want[65], sha[65];
+    recipe.n_micro = 4;
+    recipe.n_lanes = 2;
+    wf_trainer *one = planned_trainer(ctx, small_net, &recipe, "", "cpu", 0);
+    for (int s = 0; s < 2; s++) small_step(ctx, one, s);
+    TEST_OK(ctx, wf_trainer_weights_sha256(one, want));
+    wf_trainer_destroy(one);
+    for (size_t k = 0; k < sizeof devices / sizeof *devices; k++) {
+        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, "dp=2,pp=2", devices[k], 0);
+        for (int s = 0; s < 2; s++) small_step(ctx, t, s);
+        TEST_OK(ctx, wf_trainer_weights_sha256(t, sha));
+        assert_string_equal(sha, want);
+        wf_trainer_destroy(t);
+    }
+    wf_plan *plan;
+    wf_model *model;
+    wf_trainer *none;
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    config.devices = "cpu:0,null:0,cpu:0,null:0";
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=2,pp=2", &plan));
+    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &none), WF_UNSUPPORTED,
+                 "different kinds");
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    test_context_end(ctx);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(good), cmocka_unit_test(bad)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(good), cmocka_unit_test(bad),
+                                       cmocka_unit_test(names), cmocka_unit_test(shared)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

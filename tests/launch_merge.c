@@ -148,11 +148,72 @@ static void much_does_not_wait(void **state) {
     end(&b);
 }
 
+/* On a terminal a bar of rank 0 stands below the lines. */
+static void bar_of_rank_0(void **state) {
+    (void)state;
+    bench b;
+    begin(&b);
+    b.m.is_terminal = true;
+    say(&b, 0, ERR, "\r\033[K## 1", 0);
+    wfi_merge_draw(&b.m);
+    expect(&b, 0, "\r\033[K## 1"); /* at once */
+    wfi_merge_draw(&b.m);
+    expect(&b, 0, ""); /* and once */
+    say(&b, 1, OUT, "news\n", 0);
+    expect(&b, 100, "\r\033[Knews\n");
+    wfi_merge_draw(&b.m);
+    expect(&b, 100, "\r\033[K## 1"); /* again */
+    say(&b, 0, ERR, "\r\033[K### 2\r\033[K#### 3", 100);
+    wfi_merge_draw(&b.m);
+    expect(&b, 100, "\r\033[K#### 3");
+    say(&b, 0, ERR, "\r\033[K", 100);
+    wfi_merge_draw(&b.m);
+    expect(&b, 100, "\r\033[K");
+    say(&b, 0, ERR, "weft: end\n", 100); /* as other ranks say it: printed once */
+    say(&b, 1, ERR, "weft: end\n", 100);
+    expect(&b, 200, "\r\033[Kweft: end\n");
+    say(&b, 0, ERR, "\r\033[K## 4\r\033[Kweft: late\n", 200);
+    expect(&b, 300, "weft: late\n");
+    /* a carriage return at the end may be half of a line's end */
+    say(&b, 0, ERR, "one\r", 200);
+    wfi_merge_draw(&b.m);
+    say(&b, 0, ERR, "\n\r5 %", 200);
+    expect(&b, 300, "one\r\n");
+    wfi_merge_draw(&b.m);
+    expect(&b, 300, "\r5 %");
+    say(&b, 0, ERR, " done\n", 300); /* what was drawn becomes a line */
+    expect(&b, 400, "\r\033[K\r5 % done\n");
+    say(&b, 1, ERR, "\rmine", 400);
+    say(&b, 0, OUT, "\rmine", 400);
+    wfi_merge_draw(&b.m);
+    expect(&b, 500, "");
+    say(&b, 0, ERR, "\r\033[K#", 500);
+    wfi_merge_draw(&b.m);
+    expect(&b, 500, "\r\033[K#");
+    say(&b, 0, ERR, "\r\033[K", 500);
+    TEST_OK(b.ctx, wfi_merge_end(&b.m, 0, ERR, 500));
+    expect(&b, 600, "\r\033[K"); /* and no line of nothing */
+    end(&b);
+}
+
+static void no_bar_elsewhere(void **state) {
+    (void)state;
+    bench b;
+    begin(&b);
+    say(&b, 0, ERR, "\r\033[K## 1", 0);
+    wfi_merge_draw(&b.m);
+    expect(&b, 100, "");
+    say(&b, 0, ERR, "\n", 100);
+    expect(&b, 200, "\r\033[K## 1\n");
+    end(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_wait_a_moment), cmocka_unit_test(equal_lines_once),
         cmocka_unit_test(failed_rank_first),   cmocka_unit_test(begun_line_first),
-        cmocka_unit_test(much_does_not_wait),
+        cmocka_unit_test(much_does_not_wait),  cmocka_unit_test(bar_of_rank_0),
+        cmocka_unit_test(no_bar_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

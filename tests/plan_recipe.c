@@ -5,7 +5,7 @@
 
 #include <weft/recipe.h>
 
-/* Sums by the stack rule of wfi_lane_folds and by recursion; formulas as text. */
+/* Sums by the accumulators of wfi_lanes_sum and by recursion; formulas as text. */
 static void by_recursion(int64_t begin, int64_t n, char *out) {
     if (n == 1) {
         sprintf(out + strlen(out), "%d", (int)begin);
@@ -18,30 +18,44 @@ static void by_recursion(int64_t begin, int64_t n, char *out) {
     strcat(out, ")");
 }
 
-static void stack_equals_tree(void **state) {
-    (void)state;
-    for (int64_t n = 1; n <= 33; n++) {
-        char stack[8][2100], want[2100] = "";
-        int most = 0;
-        for (int64_t lane = 0; lane < n; lane++) {
-            int depth, folds = wfi_lane_folds(n, lane, &depth);
-            assert_true(depth < 8);
-            if (depth > most) most = depth;
-            sprintf(stack[depth], "%d", (int)lane);
-            for (; folds > 0; folds--, depth--) {
-                char sum[4300];
-                snprintf(sum, sizeof sum, "(%s+%s)", stack[depth - 1], stack[depth]);
-                memcpy(stack[depth - 1], sum, strlen(sum) + 1);
-            }
+/* One lane after the other, or those of some groups at once. */
+static void check_sums(wf_context *ctx, int64_t n, int64_t n_groups) {
+    char sum[33][2100], want[2100] = "";
+    int64_t n_own = n / n_groups;
+    wfi_lane_sums sums;
+    wfi_pool pool;
+    wfi_pool_init(&pool, ctx);
+    TEST_OK(ctx, wfi_lanes_sum(&pool, n, n_groups, &sums));
+    for (int64_t k = 0; k < n_own; k++) {
+        for (int64_t g = 0; g < n_groups; g++) {
+            int64_t lane = g * n_own + k;
+            sprintf(sum[sums.accumulator[lane]], "%d", (int)lane);
         }
-        by_recursion(0, n, want);
-        assert_string_equal(stack[0], want);
-        /* ceil(log2 n) + 1 accumulators are enough. */
-        int64_t power = 1;
-        int log = 0;
-        for (; power < n; power *= 2) log++;
-        assert_true(most <= log);
+        for (int64_t lane = k; lane < n; lane += n_own)
+            for (int32_t f = sums.first_fold[lane]; f < sums.first_fold[lane + 1]; f++) {
+                const wfi_lane_fold *fold = &sums.folds[f];
+                char both[4300];
+                snprintf(both, sizeof both, "(%s+%s)", sum[fold->into], sum[fold->from]);
+                memcpy(sum[fold->into], both, strlen(both) + 1);
+                strcpy(sum[fold->from], "free");
+            }
     }
+    by_recursion(0, n, want);
+    assert_string_equal(sum[0], want);
+    /* ceil(log2) + 1 accumulators are enough for each group. */
+    int log = 0;
+    for (int64_t power = 1; power < n_own; power *= 2) log++;
+    assert_true(sums.n_accumulators <= n_groups * (log + 1));
+    wfi_pool_release(&pool);
+}
+
+static void sums_follow_the_tree(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (int64_t n = 1; n <= 33; n++)
+        for (int64_t n_groups = 1; n_groups <= n; n_groups++)
+            if (n % n_groups == 0) check_sums(ctx, n, n_groups);
+    test_context_end(ctx);
 }
 
 static void whole_subtrees(void **state) {
@@ -105,7 +119,7 @@ static void learning_rates(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stack_equals_tree),
+        cmocka_unit_test(sums_follow_the_tree),
         cmocka_unit_test(whole_subtrees),
         cmocka_unit_test(resolves),
         cmocka_unit_test(learning_rates),

@@ -159,7 +159,7 @@ static const struct {
     {"two F swapped on one stage", forwards_swapped, NULL, "deadlocks", 2},
     {"two B swapped on one stage", backwards_swapped, NULL, "deadlocks", 2},
     {"a strange microbatch", strange_micro, "that the step does not have", NULL, 1},
-    {"another stage's action", strange_stage, "belongs to another stage", NULL, 1},
+    {"another stage's action", strange_stage, "belongs to a stage of another rank", NULL, 1},
     {"an action of another kind", strange_kind, "is no action of this schedule", NULL, 1},
 };
 #define N_BREAKS (sizeof breaks / sizeof *breaks)

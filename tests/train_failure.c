@@ -57,7 +57,7 @@ static wf_status broken_run(wfi_kernel *kernel, void *const operands[], void *sc
 static void break_kernel(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part,
                          broken_kernel *b) {
     const wfi_executor *e = t->ready[0]->executor;
-    const wfi_code *code = e->code[2 * e->p->ranks[rank].replica];
+    const wfi_code *code = e->code[2 * wfi_program_kernel_set(e->p, rank)];
     wfi_kernel *kernel = code->units[unit].part[part]->steps[0].kernel;
     b->sound = kernel->impl;
     b->impl = *kernel->impl;

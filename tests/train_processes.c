@@ -2,6 +2,7 @@
  * the planned peak is the measured one; who dies, stalls or disagrees is named, and the others
  * stop. The test starts itself again for each rank. */
 #include "comm/control.h"
+#include "run/trainer.h"
 #include "small_models.h"
 
 #include <errno.h>
@@ -34,6 +35,22 @@ static wf_recipe job_recipe(void) {
 static int say_error(wf_context *ctx) {
     printf("error %s\n", wf_context_error(ctx));
     return 1;
+}
+
+static wf_status refuse(wfi_kernel *kernel, void *const operands[], void *scratch,
+                        const wfi_step_args *step) {
+    (void)operands, (void)scratch, (void)step;
+    return wfi_fail(kernel->ctx, WF_DEVICE, "the library says no");
+}
+
+/* The first kernel of the unit's forward, on this process. */
+static void break_kernel(wf_trainer *t, int32_t unit) {
+    static wfi_kernel_impl broken;
+    wfi_kernel *kernel =
+        t->ready[0]->executor->code[0]->units[unit].part[WFI_PART_F]->steps[0].kernel;
+    broken = *kernel->impl;
+    broken.run = refuse;
+    kernel->impl = &broken;
 }
 
 static wf_status make_trainer(wf_context *ctx, const char *plan_text, wf_job *job,
@@ -97,10 +114,13 @@ static int run_alone(wf_context *ctx, wf_job *job, const char *what, const char 
     double loss;
     if (!strcmp(what, "disagree") && rank == 1) recipe.lr *= 2;
     if (make_trainer(ctx, plan, job, &recipe, &trainer)) return say_error(ctx);
+    if (!strcmp(what, "fail") && rank == 1) break_kernel(trainer, 1);
     for (int s = 0; s < 1000; s++) {
         if (!strcmp(what, "die") && rank == 1 && s == 2) kill(getpid(), SIGKILL);
         if (!strcmp(what, "stall") && rank == 1 && s == 2) pause();
-        if (step(trainer, s, &loss)) {
+        wf_status status = step(trainer, s, &loss);
+        if (status) {
+            if (!strcmp(what, "fail")) printf("%s ", wf_status_name(status));
             wf_trainer_destroy(trainer);
             return say_error(ctx);
         }
@@ -109,7 +129,11 @@ static int run_alone(wf_context *ctx, wf_job *job, const char *what, const char 
 }
 
 static int be_rank(char **argv) {
-    wf_job_config meeting = {sizeof meeting, atoi(argv[2]), atoi(argv[3]), argv[4], atoi(argv[5])};
+    wf_job_config meeting = WF_JOB_CONFIG_INIT;
+    meeting.rank = atoi(argv[2]);
+    meeting.n_ranks = atoi(argv[3]);
+    meeting.name = argv[4];
+    meeting.timeout_ms = atoi(argv[5]);
     int status;
     wf_context *ctx = test_context();
     wf_job *job = NULL;
@@ -175,7 +199,13 @@ static void bits_of_one_rank(void **state) {
     const struct {
         const char *plan;
         int n_ranks;
-    } plans[] = {{"dp=2", 2}, {"pp=2", 2}, {"pp=3,schedule=zb2", 3}, {"dp=4", 4}, {"dp=2,pp=2", 4}};
+    } plans[] = {{"dp=2", 2},
+                 {"pp=2", 2},
+                 {"pp=3,schedule=zb2", 3},
+                 {"dp=4", 4},
+                 {"dp=2,pp=2", 4},
+                 {"dataparallel=2", 2},
+                 {"block:dp=2,head:dataparallel=2", 2}};
     char folder[] = "/tmp/weft-test-XXXXXX", path[64], want[200], sha[65];
     wf_context *ctx = test_context();
     wf_recipe recipe = job_recipe();
@@ -219,6 +249,19 @@ static void who_dies_is_named(void **state) {
     expect("die", 20000, 1, "rank 1");
 }
 
+/* The error is that of rank 1's own work; to the others it is another rank's. */
+static void who_fails_says_why(void **state) {
+    (void)state;
+    static process p[MAX_PROCESSES];
+    run_job(p, 3, "fail", "dp=1,pp=3", "", 20000);
+    for (int r = 0; r < 3; r++) {
+        const char *status =
+            r == 1 ? "DEVICE error rank 1, forward" : "REMOTE error rank 1, forward";
+        if (strncmp(p[r].said, status, strlen(status)) || !strstr(p[r].said, "the library says no"))
+            fail_msg("rank %d says '%s', not '%s'", r, p[r].said, status);
+    }
+}
+
 static void who_disagrees_is_named(void **state) {
     (void)state;
     expect("disagree", 20000, -1, "rank 1 runs another program");
@@ -230,15 +273,14 @@ static void who_does_not_come_is_named(void **state) {
     char *argv[] = {"train_processes", "train", "0", "2", "test-nobody", "300", "dp=2", "", NULL};
     start(&p, argv);
     finish(&p);
-    assert_non_null(strstr(p.said, "1 of them have not come"));
+    assert_non_null(strstr(p.said, "rank 1 of 2 has not come"));
 }
 
 int main(int argc, char **argv) {
     if (argc > 7) return be_rank(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),
-        cmocka_unit_test(who_dies_is_named),
-        cmocka_unit_test(who_disagrees_is_named),
+        cmocka_unit_test(bits_of_one_rank),           cmocka_unit_test(who_dies_is_named),
+        cmocka_unit_test(who_fails_says_why),         cmocka_unit_test(who_disagrees_is_named),
         cmocka_unit_test(who_does_not_come_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,21 +91,27 @@ typedef struct wf_loader_config {
     int n_prefetch;       /* batches filled ahead, 1 to 64 */
     int64_t first_epoch;  /* where the stream starts: the epoch ... */
     int64_t first_sample; /* ... and the place in it, as wf_batch counts them */
+    /* A process of several reads only its own samples of each batch: with n_parts > 1 those of
+     * part `part`, as wf_recipe_part divides a step of n_micro microbatches. All parts have one
+     * order, whatever their number. A batch that is too small for n_micro is left out. */
+    int part, n_parts;
+    int64_t n_micro; /* 0: n_parts */
 } wf_loader_config;
 
 #define WF_LOADER_CONFIG_INIT                                                                      \
-    { sizeof(wf_loader_config), WF_DATA_TRAIN, 32, 1, 0, 0, 2, 0, 0 }
+    { sizeof(wf_loader_config), WF_DATA_TRAIN, 32, 1, 0, 0, 2, 0, 0, 0, 1, 0 }
 
-/* The stream goes on at (epoch, first_sample + n_samples), or after last_of_epoch at
+/* The stream goes on at (epoch, first_sample + n_all), or after last_of_epoch at
  * (epoch + 1, 0): give that to a new loader and it continues where this one was. */
 typedef struct wf_batch {
     const void *x;           /* [n_samples, x_shape], 64-byte aligned */
     const void *y;           /* [n_samples, y_shape], 64-byte aligned */
     size_t x_bytes, y_bytes; /* of n_samples */
     const int64_t *index;    /* [n_samples], which sample of the split each one is */
-    int64_t n_samples;       /* the batch, or fewer at the end of an epoch */
+    int64_t n_samples;       /* of this part */
+    int64_t n_all;           /* of all parts: the batch, or fewer at the end of an epoch */
     int64_t epoch;
-    int64_t first_sample; /* place of the batch's first sample in the epoch's order */
+    int64_t first_sample; /* place of the first sample of all parts in the epoch's order */
     int last_of_epoch;
 } wf_batch;
 

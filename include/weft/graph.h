@@ -53,8 +53,10 @@ typedef struct wf_conv2d_shape {
 extern "C" {
 #endif
 
-/* Runs `model` on an empty graph. With `training`, also derives the backward.
- * The graph belongs to the caller. Errors: whatever the first failing op said. */
+/* Runs `model` on an empty graph. With `training`, also derives the backward; then every
+ * parameter has to reach the loss, and every input has to be read.
+ * The graph belongs to the caller. Errors: whatever the first failing op said; INVALID_ARG: the
+ * sentence names all parameters and inputs that are of no use. */
 WF_API WF_NODISCARD wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config,
                                               wf_model_function model, const void *model_config,
                                               wf_graph **graph_out);

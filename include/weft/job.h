@@ -1,12 +1,10 @@
 /* A job: processes of one machine that train together, one rank each. They share memory; no
  * port, no file, no name is left behind.
  *
- *     wf_launch_place(ctx, &place);                       // which rank am I?
  *     wf_job_config meeting = WF_JOB_CONFIG_INIT;
- *     meeting.rank = place.rank, meeting.n_ranks = place.n_ranks, meeting.name = place.job;
- *     wf_job_join(ctx, &meeting, &job);
- *     config.job = job;
- *     wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer);
+ *     meeting.init = "env://";                            // which rank am I, and where are the
+ * others? wf_job_join(ctx, &meeting, &job); config.job = job; wf_trainer_create(ctx, model,
+ * &recipe, plan, &config, &trainer);
  *
  * All processes call the same functions of the trainer in the same order, with the same
  * arguments: each call is one of the whole job. Files are written by rank 0, and losses and
@@ -26,26 +24,48 @@ typedef struct wf_job_config {
      * processes that wf_launch started. */
     const char *name;
     int64_t timeout_ms; /* of every wait for another process; 0 = WEFT_TIMEOUT_MS, or 600,000 */
+    /* How the processes find each other:
+     *   NULL                  by rank, n_ranks and name
+     *   env://                rank, n_ranks and name are those of the environment, by the rules of
+     *                         wf_launch_place; so one line is right for every launcher, and for
+     *                         programs started by hand with RANK, WORLD_SIZE, MASTER_ADDR and
+     *                         MASTER_PORT. No port is opened: the last two only name the job. If
+     *                         n_ranks is given as well, rank and n_ranks have to be the same there
+     *   tcp://127.0.0.1:PORT  over a store (wf_store_open) that rank 0 serves while they meet.
+     *   file:///path          over a store in a file.
+     *                         With these two, rank and n_ranks are the environment's if n_ranks is
+     *                         1, and name is not used. */
+    const char *init;
+    const char *token; /* tcp: that of the store; NULL: WEFT_TOKEN */
 } wf_job_config;
 
 #define WF_JOB_CONFIG_INIT                                                                         \
-    { sizeof(wf_job_config), 0, 1, 0, 0 }
+    { sizeof(wf_job_config), 0, 1, 0, 0, 0, 0 }
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Meets the job's other processes. Errors: TIMEOUT: the sentence names who did not come;
- * INVALID_ARG; REMOTE: they do not agree on what the job is. */
+/* Meets the job's other processes. A process may join, leave and join again as often as it likes,
+ * as long as all do. Errors: TIMEOUT: the sentence names who did not come; INVALID_ARG: also what
+ * is wrong in the environment, a port or a name that is taken, a file of an earlier run, two
+ * processes of one rank; REMOTE: they do not agree on what the job is; those of wf_store_open. */
 WF_API WF_NODISCARD wf_status wf_job_join(wf_context *ctx, const wf_job_config *config,
                                           wf_job **job_out);
 /* Its trainers have been destroyed. NULL is allowed. */
 WF_API void wf_job_leave(wf_job *job);
 WF_API int wf_job_rank(const wf_job *job);
 WF_API int wf_job_n_ranks(const wf_job *job);
-/* Returns when all processes have come here. Errors: TIMEOUT, REMOTE: who did not, and what it
- * was last doing. */
+/* The same on this machine. */
+WF_API int wf_job_local_rank(const wf_job *job);
+WF_API int wf_job_n_local_ranks(const wf_job *job);
+/* Returns when all ranks have come here. Errors: TIMEOUT, REMOTE: who did not, and what it was last
+ * doing. */
 WF_API WF_NODISCARD wf_status wf_job_barrier(wf_job *job);
+/* This process would like all to stop; `reason` > 0, such as a signal's number. The next run of
+ * a trainer tells the others, and its wf_step_result.stop_reason tells all of them: so they stop
+ * after the same step. Any thread may call it, and a signal handler. */
+WF_API void wf_job_request_stop(wf_job *job, int reason);
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,10 @@
 #include <weft/context.h>
 
 #define WF_LAUNCH_MAX_RANKS 64
+/* The environment variable by which rank 0 learns that what it writes to standard error is shown
+ * on a terminal, and how many columns that has; otherwise it is not set. Text that begins with a
+ * carriage return and has no newline is then shown at once, in one place: a progress bar. */
+#define WF_LAUNCH_TERMINAL "WEFT_TERMINAL"
 
 /* A process's place in its job. */
 typedef struct wf_place {
@@ -71,8 +75,9 @@ WF_API WF_NODISCARD wf_status wf_launch_place(wf_context *ctx, wf_place *place_o
  *    others in between, is printed once.
  *  - If a rank fails (a status other than 0, or a signal), the others are sent SIGTERM, and
  *    SIGKILL when grace_ms have gone; what the failed rank had printed last goes first. Of ranks
- *    that fail within a tenth of a second, one killed by a signal counts as the first, and one
- *    that ends with status 4 ("another rank ...") as the last.
+ *    that fail within a tenth of a second, one killed by a signal counts as the first; one that
+ *    ends with status 4 ("another rank ...") as the last, and of the next half second.
+ *  - Ranks that have joined a job (weft/job.h) are told of a failed one: their waits end at once.
  *  - If this process gets SIGINT, SIGTERM, SIGHUP or SIGQUIT (the last two unless they are
  *    ignored), so do the ranks; at the second, SIGKILL. Other threads had better block these.
  *  - If this process dies, all ranks and their process groups are killed.

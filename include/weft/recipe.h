@@ -59,6 +59,11 @@ WF_API double wf_recipe_lr(const wf_recipe *recipe, int64_t step);
 WF_API WF_NODISCARD wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe,
                                                 const wf_plan *plan, wf_recipe *resolved_out);
 
+/* Which samples of a step of `n_samples` are part `part` of `n_parts`, such as a replica of
+ * dp=n_parts: those of its microbatches. `recipe` is resolved, and n_parts divides n_micro. */
+WF_API void wf_recipe_part(const wf_recipe *recipe, int64_t n_samples, int n_parts, int part,
+                           int64_t *first_out, int64_t *n_out);
+
 #ifdef __cplusplus
 }
 #endif

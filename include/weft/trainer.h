@@ -17,6 +17,8 @@
 
 typedef struct wf_trainer wf_trainer;
 
+#define WF_DEVICE_NAME_BYTES 32
+
 typedef struct wf_trainer_config {
     size_t struct_size;
     const char *devices; /* "cpu:2": two CPU ranks, as threads; NULL: one a rank of the plan */
@@ -29,10 +31,13 @@ typedef struct wf_trainer_config {
     /* The plan's ranks are the processes of this job, one each; borrowed, outlives the trainer.
      * NULL: all are threads of this process. */
     wf_job *job;
+    /* In a job, each process brings its own part of a step's samples (wf_trainer_part) and
+     * those inputs only that its rank reads; 0: each brings the whole batch. */
+    int own_batch;
 } wf_trainer_config;
 
 #define WF_TRAINER_CONFIG_INIT                                                                     \
-    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* One input of the global batch, row-major on the host, dim 0 = samples. */
 typedef struct wf_feed {
@@ -47,6 +52,8 @@ typedef struct wf_step_result {
     int64_t n_hits; /* rows whose largest logit is the label; 0 without labels */
     double lr;
     double gradient_norm; /* before clipping; 0 unless clipping is on */
+    int stop_reason;      /* in a job: the largest that a process gave to wf_job_request_stop
+                           * before it began this run; the same in all. 0: go on */
 } wf_step_result;
 
 typedef struct wf_trainer_memory {
@@ -72,6 +79,10 @@ extern "C" {
 /* How many ranks a list of devices is for: "cpu:4" or "cpu:1,cpu:0". Errors: INVALID_ARG,
  * UNSUPPORTED. */
 WF_API WF_NODISCARD wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out);
+/* The device of that rank, such as "cpu:1". Ranks may share one: they share its cores, each with
+ * its own memory and streams. Errors: those, INVALID_ARG (no such rank). */
+WF_API WF_NODISCARD wf_status wf_devices_name(wf_context *ctx, const char *devices, int rank,
+                                              char name_out[WF_DEVICE_NAME_BYTES]);
 
 /* Lowers, checks, allocates and initialises from the seed. `config` NULL means the
  * defaults. Errors: those of wf_program_create; DOES_NOT_FIT; DEVICE. */
@@ -82,24 +93,35 @@ WF_API WF_NODISCARD wf_status wf_trainer_create(wf_context *ctx, const wf_model 
 /* Waits for what is in flight; NULL is allowed. */
 WF_API void wf_trainer_destroy(wf_trainer *trainer);
 
-/* One optimizer step on `n_samples` samples (<= the recipe's batch, a multiple of
- * its microbatches). Returns when the loss is known. Errors: SHAPE (a feed is
- * missing, unknown or of the wrong size), TIMEOUT, DEVICE. After the last two the trainer
- * can only be destroyed. */
+/* One optimizer step on `n_samples` samples (from the recipe's microbatches to its batch).
+ * Returns when the loss is known. With own_batch, feeds and n_samples are this process's part
+ * of the step: the numbers of all processes have to be what wf_trainer_part says for their
+ * sum, and loss and weights are those of one rank given all parts in the order of ranks.
+ * Errors: SHAPE (a feed is missing, unknown or of the wrong size; parts that do not fit
+ * together, on all processes, and none has stepped), TIMEOUT, DEVICE. After the last two the
+ * trainer can only be destroyed. */
 WF_API WF_NODISCARD wf_status wf_trainer_step(wf_trainer *trainer, const wf_feed *feeds,
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
+
+/* Which samples of a step of `n_samples` over all ranks this process brings: with own_batch in a
+ * job those of its replica's microbatches, else all. Stages of one replica have the same part. */
+WF_API void wf_trainer_part(const wf_trainer *trainer, int64_t n_samples, int64_t *first_out,
+                            int64_t *n_out);
 
 /* Makes the program for forward runs of `n_samples` now, so that its memory is planned,
  * and refused if it does not fit, before the first step. Errors: DOES_NOT_FIT. */
 WF_API WF_NODISCARD wf_status wf_trainer_prepare_eval(wf_trainer *trainer, int64_t n_samples);
 
-/* Forward only, with running statistics and without dropout; changes no state. */
+/* Forward only, with running statistics and without dropout; changes no state. n_samples and
+ * feeds are of the whole run, also with own_batch; there a process may leave out what its rank
+ * does not read. */
 WF_API WF_NODISCARD wf_status wf_trainer_eval(wf_trainer *trainer, const wf_feed *feeds,
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
 
-/* The same, and copies the output named `name` (wf_output) to `dst`. */
+/* The same, and copies the output named `name` (wf_output) to `dst`, in a job on every
+ * process. */
 WF_API WF_NODISCARD wf_status wf_trainer_forward(wf_trainer *trainer, const wf_feed *feeds,
                                                  int n_feeds, int64_t n_samples, const char *name,
                                                  void *dst, size_t dst_bytes);

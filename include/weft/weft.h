@@ -5,6 +5,7 @@
 
 #define WEFT_VERSION "0.1.0"
 
+#include <weft/array.h>
 #include <weft/checkpoint.h>
 #include <weft/context.h>
 #include <weft/costs.h>
@@ -15,12 +16,14 @@
 #include <weft/job.h>
 #include <weft/launch.h>
 #include <weft/model.h>
+#include <weft/module.h>
 #include <weft/nn.h>
 #include <weft/plan.h>
 #include <weft/program.h>
 #include <weft/recipe.h>
 #include <weft/schedule.h>
 #include <weft/status.h>
+#include <weft/store.h>
 #include <weft/timeline.h>
 #include <weft/trace.h>
 #include <weft/trainer.h>

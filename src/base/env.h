@@ -8,6 +8,10 @@
 #define WFI_ENV_LIST(X)                                                                            \
     X(WEFT_LOG, TEXT, "", "log to standard error: error, warn, info or debug, then :topic,topic")  \
     X(WEFT_TIMEOUT_MS, COUNT, "600000", "deadline of every wait, in milliseconds")                 \
+    X(WEFT_STALL_MS, COUNT, "10000",                                                               \
+      "when nothing has moved for so many milliseconds, a line says who is waited for; 0: never")  \
+    X(WEFT_TOKEN, SECRET, "",                                                                      \
+      "what the ranks of a job show each other over tcp://; the same in all")                      \
     X(WEFT_DELAY_US, COUNT, "0",                                                                   \
       "tests: a random delay of up to so many microseconds before each instruction")               \
     X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \
@@ -15,7 +19,8 @@
     X(WEFT_CHECK_EVENTS, COUNT, "0",                                                               \
       "1: proves in each step that streams touch only what an event has released to them")
 
-typedef enum wfi_env_type { WFI_ENV_TEXT, WFI_ENV_COUNT } wfi_env_type;
+/* SECRET: text that no report shows. */
+typedef enum wfi_env_type { WFI_ENV_TEXT, WFI_ENV_COUNT, WFI_ENV_SECRET } wfi_env_type;
 
 typedef enum wfi_env_id {
 #define WFI_ENV_ENUM(name, type, fallback, help) WFI_##name,

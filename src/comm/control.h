@@ -18,20 +18,21 @@
 #define WFI_CONTROL_STREAMS 8
 #define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
 #define WFI_CONTROL_DOING   64
-#define WFI_CONTROL_MAIL    64
+#define WFI_CONTROL_NUMBERS 8
 
 /* One rank's own part. Only its process writes it. */
 typedef struct wfi_control_rank {
     wfi_shared_epoch meetings; /* how many it has come to */
     wfi_shared_epoch epochs[WFI_CONTROL_STREAMS];
-    int64_t pid;                   /* atomic access; 0: has not come yet */
-    uint64_t fingerprint;          /* of what it runs */
-    uint64_t peak_bytes;           /* measured, at its last meeting */
-    uint64_t arena_bytes;          /* and in its process ... */
-    int32_t arena_fd;              /* ... the descriptor */
-    char doing[WFI_CONTROL_DOING]; /* what it last came to do */
-    uint64_t n_exchanges;          /* and the last one's: */
-    char mail[WFI_CONTROL_MAIL];
+    int64_t numbers[2][WFI_CONTROL_NUMBERS]; /* that it tells the others, every other time */
+    uint64_t n_runs;                         /* atomic access: of programs, begun */
+    int32_t stop[2];                         /* its reason to stop, or 0; runs take turns */
+    int64_t pid;                             /* atomic access; 0: not come yet; < 0: left */
+    uint64_t fingerprint;                    /* of what it runs */
+    uint64_t peak_bytes;                     /* measured, at its last meeting */
+    uint64_t arena_bytes;                    /* and in its process ... */
+    int32_t arena_fd;                        /* ... the descriptor */
+    char doing[WFI_CONTROL_DOING];           /* what it last came to do */
 } wfi_control_rank;
 
 typedef wf_job wfi_control;
@@ -39,11 +40,17 @@ typedef wf_job wfi_control;
 /* The size of the segment; it begins as zeros. */
 size_t wfi_control_bytes(void);
 
-/* Joins the job as `rank`: by descriptor if WEFT_CONTROL_FD names one, else through the
- * socket of the job `name`. Returns when all have come. Errors: TIMEOUT: the sentence names
- * who did not come; INVALID_ARG; DEVICE. */
+/* Joins the job as `rank` (checked before): by descriptor if WEFT_CONTROL_FD names one, else
+ * through the socket of the job `name`. Returns when all have come. Errors: TIMEOUT: the sentence
+ * names who did not come; INVALID_ARG; REMOTE; DEVICE. Whoever lets the others wait for
+ * WEFT_STALL_MS is named in a line of the log, here as in all meetings. */
 wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ranks,
                            int64_t timeout_ms, wfi_control **control_out);
+/* The same with the segment at hand; its descriptor stays the caller's. Ranks may also be threads
+ * of one process, with a control each. */
+wf_status wfi_control_attach(wf_context *ctx, int segment_fd, int rank, int n_ranks,
+                             int64_t timeout_ms, wfi_control **control_out);
+/* When all have left, the segment is as in the beginning. */
 void wfi_control_leave(wfi_control *control); /* NULL is allowed */
 
 int wfi_control_rank_number(const wfi_control *control);
@@ -56,20 +63,40 @@ wfi_failure *wfi_control_failure(const wfi_control *control);
 /* [WFI_CONTROL_RECORDS][2] what the microbatches of a step report; steps take turns. */
 double *wfi_control_records(const wfi_control *control, int half);
 
+/* Before each run of a program: tells the others that it begins, what it is, and whether this
+ * rank has been asked to stop. */
+void wfi_control_begin_run(wfi_control *control, const char *what);
+/* After it, before the next: the largest reason to stop of any rank; the same on all. 0: none. */
+int wfi_control_stop_reason(const wfi_control *control);
+/* Whether that rank has begun the run that this one is in. */
+bool wfi_control_has_begun(const wfi_control *control, int rank);
+/* From the next run on. Any thread, also a signal handler. */
+void wfi_control_request_stop(wfi_control *control, int reason);
+
 /* Waits until all ranks have come to as many meetings; `what` they come to do is for
  * sentences. Errors: TIMEOUT, REMOTE (a rank has died), or the failure of another; they become
  * everybody's. The sentence names the rank and what it was last doing. */
 wf_status wfi_control_meet(wfi_control *control, const char *what);
 /* Meets, and finds that all bring the same. Errors: those, REMOTE. */
 wf_status wfi_control_agree(wfi_control *control, uint64_t fingerprint);
-/* Gathers `bytes` of each rank, at most WFI_CONTROL_MAIL, into all[n_ranks]. Errors: those, REMOTE:
- * a rank has met for something else. */
-wf_status wfi_control_exchange(wfi_control *control, const char *what, const void *own,
-                               size_t bytes, void *all);
 /* Whether that rank is a thread of this process. */
 bool wfi_control_is_here(const wfi_control *control, int rank);
+/* By the launcher: one of its ranks has ended, whoever may be waiting for it. The segment's
+ * ranks fail as REMOTE, unless something has failed before. */
+void wfi_control_tell(int segment_fd, const char *sentence);
+/* Meets, and gives everybody what each rank tells: all_out [n_ranks]. */
+wf_status wfi_control_exchange(wfi_control *control, const char *what,
+                               const int64_t own[WFI_CONTROL_NUMBERS],
+                               int64_t (*all_out)[WFI_CONTROL_NUMBERS]);
 /* Whether the process of that rank is gone. A wfi_device_config's is_lost. */
 bool wfi_control_is_lost(const void *control, int rank);
+
+/* absent.c: "rank 2 (process 4711) has not come; it last came to step 12", and whether the
+ * process is stopped. `how_long` is "" or " for 10 s". */
+void wfi_control_say_absent(const wfi_control *control, int rank, const char *how_long, char *text,
+                            size_t bytes);
+/* "; the process is stopped ..." or "". */
+const char *wfi_process_state(int64_t pid);
 
 /* Makes an arena that others can open, and publishes it as this rank's. munmap ends it. */
 wf_status wfi_control_arena_create(wfi_control *control, size_t bytes, void **base_out);
@@ -77,8 +104,15 @@ wf_status wfi_control_arena_create(wfi_control *control, size_t bytes, void **ba
 wf_status wfi_control_arena_open(wfi_control *control, int rank, size_t *bytes_out,
                                  void **base_out);
 
-/* rendezvous.c: the segment's descriptor. Rank 0 makes it and hands it to the others. */
+/* rendezvous.c: the segment's descriptor. Rank 0 makes it and hands it to the others. Errors:
+ * TIMEOUT: the sentence names who did not come; INVALID_ARG: two processes are one rank, or do
+ * not agree on their number, or the name is in use; DEVICE. */
 wf_status wfi_rendezvous(wf_context *ctx, const char *name, int rank, int n_ranks,
                          int64_t timeout_ms, int *fd_out);
+/* meet.c: joins as the configuration says, which is checked. */
+wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
+                               wfi_control **control_out);
+/* An empty segment, which nobody can make smaller. Errors: NO_MEMORY. */
+wf_status wfi_control_segment(wf_context *ctx, int *fd_out);
 
 #endif

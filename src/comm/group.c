@@ -94,7 +94,7 @@ typedef struct card {
 } card;
 
 static wf_status show_card(wfi_meeting *meeting, const card *own) {
-    char bytes[WFI_CARD_BYTES] = {0};
+    int64_t bytes[WFI_CONTROL_NUMBERS] = {0};
     memcpy(bytes, own, sizeof *own);
     return meeting->exchange(meeting->self, bytes, meeting->all);
 }
@@ -128,7 +128,8 @@ static wf_status compare_ready(const wf_group *g, const wfi_meeting *meeting) {
 /* Opens the wire of `g`, which is NULL if this rank is in no group: who meets, meets twice more,
  * whatever happens. `status` is how it went so far, and of this rank alone. */
 static wf_status open_group(wf_group *g, wfi_meeting *meeting, wf_status status) {
-    char nothing[WFI_CARD_BYTES] = {0}, sentence[WFI_SENTENCE_BYTES] = "";
+    int64_t nothing[WFI_CONTROL_NUMBERS] = {0};
+    char sentence[WFI_SENTENCE_BYTES] = "";
     card ready = {0};
     if (g && status == WF_OK)
         status = g->wire->open(g, meeting);
@@ -145,7 +146,7 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting, wf_status status)
 /* ---- all ranks of the job ---- */
 
 static wf_status exchange_in_job(void *self, const void *own, void *all) {
-    return wfi_control_exchange(self, "make a group", own, WFI_CARD_BYTES, all);
+    return wfi_control_exchange(self, "make a group", own, all);
 }
 
 /* The group, or its end. */

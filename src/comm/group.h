@@ -62,14 +62,14 @@ const wfi_allreduce *wfi_choose(wfi_collective collective, size_t bytes, int32_t
                                 const char *wire);
 
 /* A group's members, while it is made, tell each other so many bytes. */
-#define WFI_CARD_BYTES 64
+#define WFI_CARD_BYTES (WFI_CONTROL_NUMBERS * sizeof(int64_t))
 typedef struct wfi_meeting {
     wf_context *ctx;
-    /* all[n of those who meet][WFI_CARD_BYTES], gathered; collective. */
+    /* Gathers WFI_CARD_BYTES of each into all[who meets]; collective. */
     wf_status (*exchange)(void *self, const void *own, void *all);
     void *self;
     const int32_t *place; /* where rank k of the new group stands among them */
-    char all[WFI_CONTROL_RANKS][WFI_CARD_BYTES];
+    int64_t all[WFI_CONTROL_RANKS][WFI_CONTROL_NUMBERS];
 } wfi_meeting;
 
 /* ---- wires ---- */

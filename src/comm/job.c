@@ -10,8 +10,7 @@ wf_status wf_job_join(wf_context *ctx, const wf_job_config *config, wf_job **job
     if (timeout_ms < 1)
         return wfi_fail(ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
                         (long long)timeout_ms);
-    return wfi_control_join(ctx, config->name ? config->name : "", config->rank, config->n_ranks,
-                            timeout_ms, job_out);
+    return wfi_control_meet_job(ctx, config, timeout_ms, job_out);
 }
 
 void wf_job_leave(wf_job *job) {
@@ -23,6 +22,19 @@ int wf_job_rank(const wf_job *job) {
 }
 
 int wf_job_n_ranks(const wf_job *job) {
+    return wfi_control_n_ranks(job);
+}
+
+void wf_job_request_stop(wf_job *job, int reason) {
+    wfi_control_request_stop(job, reason);
+}
+
+/* All ranks of a job are on one machine. */
+int wf_job_local_rank(const wf_job *job) {
+    return wfi_control_rank_number(job);
+}
+
+int wf_job_n_local_ranks(const wf_job *job) {
     return wfi_control_n_ranks(job);
 }
 

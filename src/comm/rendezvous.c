@@ -5,6 +5,7 @@
 #include "comm/control.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -53,44 +54,103 @@ static bool send_descriptor(int socket, int fd) {
     return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
 }
 
-static wf_status serve(wf_context *ctx, int listener, int fd, int n_ranks, int64_t timeout_ms) {
+/* What a guest says first, and the one byte that it hears. */
+typedef struct introduction {
+    int32_t rank, n_ranks;
+} introduction;
+enum { WELCOME = 'w', RANK_IS_TAKEN = 'r', OTHER_NUMBER = 'n' };
+
+typedef struct guest_list {
+    bool has_come[WFI_CONTROL_RANKS];
+    int n_ranks, n_missing;
+} guest_list;
+
+static wf_status receive_guest(wf_context *ctx, const char *name, int socket, int fd,
+                               guest_list *list) {
+    struct timeval patience = {1, 0};
+    introduction who = {-1, 0};
+    char refusal = RANK_IS_TAKEN;
+    if (setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) ||
+        recv(socket, &who, sizeof who, MSG_WAITALL) != (ssize_t)sizeof who || who.rank < 1)
+        return WF_OK; /* none of ours */
+    if (who.n_ranks != list->n_ranks) {
+        refusal = OTHER_NUMBER;
+        (void)send(socket, &refusal, 1, MSG_NOSIGNAL);
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "rank %d says that the job '%s' has %d ranks, rank 0 that it has %d",
+                        who.rank, name, who.n_ranks, list->n_ranks);
+    }
+    if (who.rank >= who.n_ranks || list->has_come[who.rank]) {
+        (void)send(socket, &refusal, 1, MSG_NOSIGNAL);
+        return WF_OK;
+    }
+    if (!send_descriptor(socket, fd)) return WF_OK;
+    list->has_come[who.rank] = true;
+    list->n_missing--;
+    return WF_OK;
+}
+
+static wf_status give_up(wf_context *ctx, const char *name, const guest_list *list,
+                         int64_t timeout_ms) {
+    wfi_text missing;
+    wfi_text_init(&missing, ctx);
+    int n = 0;
+    for (int r = 1; r < list->n_ranks; r++)
+        if (!list->has_come[r]) wfi_text_add(&missing, "%s%d", n++ ? ", " : "", r);
+    wf_status status = wfi_fail(
+        ctx, WF_TIMEOUT, "rank 0 waited %lld ms for the job '%s': rank%s %s of %d %s not come",
+        (long long)timeout_ms, name, n == 1 ? "" : "s", missing.data ? missing.data : "",
+        list->n_ranks, n == 1 ? "has" : "have");
+    wfi_free(ctx, missing.data);
+    return status;
+}
+
+static wf_status serve(wf_context *ctx, const char *name, int listener, int fd, int n_ranks,
+                       int64_t timeout_ms) {
     int64_t deadline_ms = wfi_now_ms() + timeout_ms;
-    for (int n_served = 1; n_served < n_ranks;) {
+    guest_list list = {.n_ranks = n_ranks, .n_missing = n_ranks - 1};
+    while (list.n_missing) {
         struct pollfd ready = {.fd = listener, .events = POLLIN};
         int64_t left_ms = deadline_ms - wfi_now_ms();
-        if (left_ms <= 0)
-            return wfi_fail(ctx, WF_TIMEOUT,
-                            "rank 0 waited %lld ms for %d processes; %d of them have not come",
-                            (long long)timeout_ms, n_ranks, n_ranks - n_served);
+        if (left_ms <= 0) return give_up(ctx, name, &list, timeout_ms);
         if (poll(&ready, 1, (int)wfi_min_i64(left_ms, 1000)) <= 0) continue;
         int other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (other < 0) continue;
-        n_served += is_same_user(other) && send_descriptor(other, fd);
+        wf_status status = is_same_user(other) ? receive_guest(ctx, name, other, fd, &list) : WF_OK;
         close(other);
+        if (status != WF_OK) return status;
     }
     return WF_OK;
+}
+
+wf_status wfi_control_segment(wf_context *ctx, int *fd_out) {
+    int fd = memfd_create("weft-control", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd >= 0 && ftruncate(fd, (off_t)wfi_control_bytes()) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+        *fd_out = fd;
+        return WF_OK;
+    }
+    int error = errno;
+    if (fd >= 0) close(fd);
+    return wfi_fail(ctx, WF_NO_MEMORY, "no memory for the job's segment: %s", strerror(error));
 }
 
 static wf_status host(wf_context *ctx, const char *name, int n_ranks, int64_t timeout_ms,
                       int *fd_out) {
     struct sockaddr_un address;
     socklen_t bytes = address_of(name, &address);
-    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = -1, listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 || bind(listener, (struct sockaddr *)&address, bytes) ||
         listen(listener, n_ranks)) {
         int error = errno;
         if (listener >= 0) close(listener);
-        return wfi_fail(ctx, WF_DEVICE,
+        return wfi_fail(ctx, error == EADDRINUSE ? WF_INVALID_ARG : WF_DEVICE,
                         "rank 0 cannot listen for the job '%s': %s; is another job of that name "
                         "running?",
                         name, strerror(error));
     }
-    int fd = memfd_create("weft-control", MFD_CLOEXEC);
-    wf_status status = WF_OK;
-    if (fd < 0 || ftruncate(fd, (off_t)wfi_control_bytes()))
-        status =
-            wfi_fail(ctx, WF_NO_MEMORY, "no memory for the job's segment: %s", strerror(errno));
-    if (status == WF_OK) status = serve(ctx, listener, fd, n_ranks, timeout_ms);
+    wf_status status = wfi_control_segment(ctx, &fd);
+    if (status == WF_OK) status = serve(ctx, name, listener, fd, n_ranks, timeout_ms);
     close(listener);
     if (status == WF_OK)
         *fd_out = fd;
@@ -101,56 +161,71 @@ static wf_status host(wf_context *ctx, const char *name, int n_ranks, int64_t ti
 
 /* ---- the others ---- */
 
-static int receive_descriptor(int socket) {
+/* Returns what was said; *fd_out: the descriptor, or -1. 0: nothing. */
+static char receive_descriptor(int socket, int *fd_out) {
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    char byte;
+    char byte = 0;
     struct iovec data = {&byte, 1};
     struct msghdr message = {.msg_iov = &data,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
-    int fd = -1;
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
+    *fd_out = -1;
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return 0;
     const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof fd))
-        memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    return fd;
+    if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof *fd_out))
+        memcpy(fd_out, CMSG_DATA(header), sizeof *fd_out);
+    return byte;
 }
 
-static int visit(const struct sockaddr_un *address, socklen_t bytes, int64_t timeout_ms) {
+static char visit(const struct sockaddr_un *address, socklen_t bytes, const introduction *who,
+                  int64_t timeout_ms, int *fd_out) {
     struct timeval patience = {timeout_ms / 1000, timeout_ms % 1000 * 1000 + 1000};
-    int fd = -1, host = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (host < 0) return -1;
+    char said = 0;
+    int host = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *fd_out = -1;
+    if (host < 0) return 0;
     if (connect(host, (const struct sockaddr *)address, bytes) == 0 && is_same_user(host) &&
-        setsockopt(host, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0)
-        fd = receive_descriptor(host);
+        setsockopt(host, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
+        send(host, who, sizeof *who, MSG_NOSIGNAL) == (ssize_t)sizeof *who)
+        said = receive_descriptor(host, fd_out);
     close(host);
-    return fd;
+    return said;
 }
 
-static wf_status guest(wf_context *ctx, const char *name, int rank, int64_t timeout_ms,
-                       int *fd_out) {
+static wf_status guest(wf_context *ctx, const char *name, const introduction *who,
+                       int64_t timeout_ms, int *fd_out) {
     struct sockaddr_un address;
     socklen_t bytes = address_of(name, &address);
     struct timespec nap = {0, RETRY_MS * 1000000};
     int64_t deadline_ms = wfi_now_ms() + timeout_ms;
     for (;;) {
-        *fd_out = visit(&address, bytes, timeout_ms);
+        char said = visit(&address, bytes, who, timeout_ms, fd_out);
         if (*fd_out >= 0) return WF_OK;
+        if (said == RANK_IS_TAKEN)
+            return wfi_fail(
+                ctx, WF_INVALID_ARG,
+                "another process is rank %d of the job '%s'; has another job that name?", who->rank,
+                name);
+        if (said == OTHER_NUMBER)
+            return wfi_fail(ctx, WF_INVALID_ARG,
+                            "rank %d is one of %d, but rank 0 of the job '%s' says another number",
+                            who->rank, who->n_ranks, name);
         if (wfi_now_ms() > deadline_ms)
             return wfi_fail(ctx, WF_TIMEOUT,
                             "rank %d waited %lld ms for rank 0 of the job '%s'; ranks of one job "
                             "have to be started on one machine, by one user",
-                            rank, (long long)timeout_ms, name);
+                            who->rank, (long long)timeout_ms, name);
         nanosleep(&nap, NULL);
     }
 }
 
 wf_status wfi_rendezvous(wf_context *ctx, const char *name, int rank, int n_ranks,
                          int64_t timeout_ms, int *fd_out) {
+    introduction who = {rank, n_ranks};
     return rank == 0 ? host(ctx, name, n_ranks, timeout_ms, fd_out)
-                     : guest(ctx, name, rank, timeout_ms, fd_out);
+                     : guest(ctx, name, &who, timeout_ms, fd_out);
 }

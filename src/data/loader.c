@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/random.h"
 #include "data/source.h"
+#include "plan/part.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -47,7 +48,8 @@ struct wf_loader {
 
 /* Whether another batch of the epoch begins at `place`. */
 static bool goes_on(const wf_loader *loader, int64_t place) {
-    int64_t least = loader->config.drop_last ? loader->config.batch : 1;
+    const wf_loader_config *c = &loader->config;
+    int64_t least = c->drop_last ? c->batch : c->n_parts > 1 ? c->n_micro : 1;
     return loader->n_samples - place >= least;
 }
 
@@ -63,6 +65,14 @@ static void start_epoch(wf_loader *loader) {
     loader->place = 0;
 }
 
+/* Which samples of a batch of n_all are this part. */
+static void find_part(const wf_loader_config *c, int64_t n_all, int64_t *first_out,
+                      int64_t *n_out) {
+    int64_t mine = c->n_micro / c->n_parts;
+    *first_out = wfi_first_sample(n_all, c->n_micro, c->part * mine);
+    *n_out = wfi_first_sample(n_all, c->n_micro, (c->part + 1) * mine) - *first_out;
+}
+
 /* Fills the slot with the batch at the position and moves on; gives up at `stop`. */
 static void fill(wf_loader *loader, slot *s) {
     wf_batch *batch = &s->batch;
@@ -76,7 +86,9 @@ static void fill(wf_loader *loader, slot *s) {
     make_order(loader);
     batch->epoch = loader->epoch;
     batch->first_sample = loader->place;
-    batch->n_samples = wfi_min_i64(loader->config.batch, loader->n_samples - loader->place);
+    batch->n_all = wfi_min_i64(loader->config.batch, loader->n_samples - loader->place);
+    int64_t first;
+    find_part(&loader->config, batch->n_all, &first, &batch->n_samples);
     batch->x_bytes = (size_t)batch->n_samples * about->x_bytes;
     batch->y_bytes = (size_t)batch->n_samples * about->y_bytes;
     wfi_sample sample = {.split = loader->config.split,
@@ -84,12 +96,12 @@ static void fill(wf_loader *loader, slot *s) {
                          .augment = loader->config.augment != 0};
     for (int64_t i = 0; i < batch->n_samples; i++) {
         if (atomic_load_explicit(&loader->stop, memory_order_relaxed)) return;
-        int64_t place = loader->place + i;
+        int64_t place = loader->place + first + i;
         s->index[i] = sample.index = loader->order ? loader->order[place] : place;
         loader->data->source->fill(loader->data, &sample, (char *)s->x + (size_t)i * about->x_bytes,
                                    (char *)s->y + (size_t)i * about->y_bytes);
     }
-    loader->place += batch->n_samples;
+    loader->place += batch->n_all;
     batch->last_of_epoch = !goes_on(loader, loader->place);
 }
 
@@ -130,7 +142,7 @@ wf_status wf_loader_next(wf_loader *loader, const wf_batch **batch_out) {
     while (loader->n_filled == loader->n_taken) pthread_cond_wait(&loader->filled, &loader->lock);
     const wf_batch *batch = &loader->slots[loader->n_taken++ % (uint64_t)loader->n_slots].batch;
     pthread_mutex_unlock(&loader->lock);
-    *batch_out = batch->n_samples ? batch : NULL;
+    *batch_out = batch->n_all ? batch : NULL;
     return WF_OK;
 }
 
@@ -155,6 +167,19 @@ static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loa
                         "loader: a batch of %" PRId64 " is more than the %" PRId64
                         " %s samples, and smaller batches are dropped",
                         c->batch, n, split);
+    if (c->n_parts < 1 || c->part < 0 || c->part >= c->n_parts)
+        return wfi_fail(ctx, WF_INVALID_ARG, "loader: part %d of %d", c->part, c->n_parts);
+    int64_t n_micro = c->n_micro ? c->n_micro : c->n_parts;
+    if (n_micro < 0 || n_micro % c->n_parts || n_micro > c->batch)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "loader: %" PRId64 " microbatches are not divided by %d parts, or are more "
+                        "than a batch of %" PRId64,
+                        n_micro, c->n_parts, c->batch);
+    if (c->n_parts > 1 && c->split == WF_DATA_TRAIN && n < n_micro)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "loader: %" PRId64 " training samples are too few for %" PRId64
+                        " microbatches",
+                        n, n_micro);
     if (c->n_prefetch < 1 || c->n_prefetch > MAX_PREFETCH)
         return wfi_fail(ctx, WF_INVALID_ARG, "loader: n_prefetch is %d, but must be 1 to %d",
                         c->n_prefetch, MAX_PREFETCH);
@@ -169,7 +194,10 @@ static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loa
 static wf_status allocate(wf_loader *loader) {
     wf_context *ctx = loader->data->ctx;
     const wf_data_description *about = &loader->data->about;
-    size_t n_batch = (size_t)wfi_min_i64(loader->config.batch, loader->n_samples);
+    int64_t ignored, n_part;
+    find_part(&loader->config, wfi_min_i64(loader->config.batch, loader->n_samples), &ignored,
+              &n_part);
+    size_t n_batch = (size_t)n_part;
     for (int i = 0; i < loader->n_slots; i++) {
         slot *s = &loader->slots[i];
         s->x = wfi_alloc(ctx, n_batch, about->x_bytes, "the inputs of a batch");
@@ -211,6 +239,7 @@ wf_status wf_loader_create(const wf_data *data, const wf_loader_config *config,
     bool train = config->split == WF_DATA_TRAIN;
     loader->data = data;
     loader->config = *config;
+    if (!config->n_micro) loader->config.n_micro = config->n_parts;
     loader->n_samples = train ? data->about.n_train : data->about.n_test;
     loader->n_slots = config->n_prefetch + 1; /* and the one that the caller holds */
     loader->epoch = config->first_epoch;

@@ -2,6 +2,7 @@
  * a thread of their own. A missing event is therefore a race, which the thread
  * sanitizer reports, long before a GPU would show a wrong number.
  */
+#include "base/clock.h"
 #include "device/device.h"
 
 #include <errno.h>
@@ -122,20 +123,41 @@ static bool gate_wait(gate *g, uint64_t target, const int *ends, int64_t timeout
     return in_time || gate_count(g) >= target;
 }
 
+/* The same with a watch, which looks now and then. `event` is what the wait is for. */
+static bool gate_wait_watched(gate *g, uint64_t target, int64_t timeout_ms, wfi_watch *watch,
+                              const wfi_event *event) {
+    int64_t end_ms = wfi_now_ms() + timeout_ms, nap_ms = wfi_watch_nap_ms(watch, timeout_ms);
+    for (;;) {
+        if (gate_wait(g, target, NULL, nap_ms)) return true;
+        int64_t left_ms = end_ms - wfi_now_ms();
+        if (left_ms <= 0) return false;
+        nap_ms = wfi_min_i64(nap_ms, left_ms);
+        wfi_watch_look(watch, event);
+    }
+}
+
+static uint64_t cpu_n_done(const wfi_stream_queue *stream) {
+    return gate_count(&((const cpu_stream *)stream->state)->done);
+}
+
 /* The deadline is one of progress: it begins anew whenever the stream has done a task. */
-static wf_status cpu_event_wait(wfi_event event, const char *who) {
+static wf_status cpu_event_wait(wfi_event event, const char *who, wfi_watch *watch) {
     wfi_device *device = event.stream->device;
     cpu_stream *s = event.stream->state;
+    int64_t timeout_ms = device->config.timeout_ms;
     uint64_t before, now = gate_count(&s->done);
+    char why[512];
     do {
         before = now;
-        if (gate_wait(&s->done, event.epoch, NULL, device->config.timeout_ms)) return WF_OK;
+        if (gate_wait_watched(&s->done, event.epoch, timeout_ms, watch, &event)) return WF_OK;
         now = gate_count(&s->done);
     } while (now > before);
+    wfi_device_explain(&event, watch != NULL, why, sizeof why);
     return wfi_fail(device->ctx, WF_TIMEOUT,
-                    "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu tasks",
-                    who, (long long)device->config.timeout_ms, event.stream->name,
-                    device->config.index, (unsigned long long)now, (unsigned long long)event.epoch);
+                    "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu "
+                    "tasks%s",
+                    who, (long long)timeout_ms, event.stream->name, device->config.index,
+                    (unsigned long long)now, (unsigned long long)event.epoch, why);
 }
 
 /* ---- the thread ---- */
@@ -164,7 +186,8 @@ static void *run_stream(void *argument) {
         bool skips = wfi_device_status(device) != WF_OK;
         if (!now.task) {
             if (!skips)
-                status = now.event.stream->device->kind->event_wait(now.event, s->stream->name);
+                status =
+                    now.event.stream->device->kind->event_wait(now.event, s->stream->name, NULL);
             if (status != WF_OK) wfi_device_fail(device, status);
             continue;
         }
@@ -221,7 +244,9 @@ static wf_status push_command(wfi_stream_queue *stream, command c) {
     WF_TRY(wfi_device_check(stream->device));
     int64_t timeout_ms = stream->device->config.timeout_ms;
     uint64_t n = *s->queued.count;
-    if (n >= N_COMMANDS && !gate_wait(&s->started, n - N_COMMANDS + 1, NULL, timeout_ms))
+    wfi_event own = {stream, stream->n_pushed};
+    if (n >= N_COMMANDS && !gate_wait_watched(&s->started, n - N_COMMANDS + 1, timeout_ms,
+                                              stream->device->config.watch, &own))
         return wfi_fail(stream->device->ctx, WF_TIMEOUT,
                         "the queue of stream %s of rank %d stayed full for %lld ms", stream->name,
                         stream->device->config.index, (long long)timeout_ms);
@@ -271,4 +296,5 @@ const wfi_device_class wfi_device_cpu = {
     .push = cpu_push,
     .wait = cpu_wait,
     .event_wait = cpu_event_wait,
+    .n_done = cpu_n_done,
 };

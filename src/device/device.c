@@ -1,6 +1,7 @@
 /* What all kinds of devices share. */
 #include "device/device.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null,
@@ -112,9 +113,19 @@ wfi_event wfi_stream_record(const wfi_stream_queue *stream) {
 wf_status wfi_event_wait(wfi_event event) {
     if (!event.stream) return WF_OK;
     wfi_device *device = event.stream->device;
-    wf_status status = device->kind->event_wait(event, "the host");
+    wf_status status = device->kind->event_wait(event, "the host", device->config.watch);
     if (status != WF_OK) wfi_device_fail(device, status);
     return wfi_device_check(device);
+}
+
+uint64_t wfi_stream_n_done(const wfi_stream_queue *stream) {
+    return stream->device->kind->n_done(stream);
+}
+
+void wfi_device_explain(const wfi_event *event, bool is_host, char *text, size_t bytes) {
+    const wfi_watch *watch = event->stream->device->config.watch;
+    snprintf(text, bytes, "%s", watch ? ": " : "");
+    if (watch && bytes > 2) watch->explain(watch->self, event, is_host, "", text + 2, bytes - 2);
 }
 
 wf_status wfi_stream_call(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {

@@ -14,6 +14,7 @@
 
 #include "device/failure.h"
 #include "device/shared_epoch.h"
+#include "device/watch.h"
 
 typedef struct wfi_device wfi_device;
 typedef struct wfi_stream_queue wfi_stream_queue;
@@ -32,6 +33,8 @@ typedef struct wfi_device_config {
     int64_t timeout_ms;  /* of every wait */
     /* Devices that share one stop together. Borrowed; NULL: the device has its own. */
     wfi_failure *failure;
+    /* Of the host's waits; also explains a missed deadline. Borrowed; NULL: none. */
+    wfi_watch *watch;
     /* What the rank's streams, in the order of their making, have done, if other processes are
      * to see it; on the remote side, the same memory. Borrowed; NULL: private. */
     wfi_shared_epoch *epochs;
@@ -76,6 +79,8 @@ wf_status wfi_stream_wait(wfi_stream_queue *stream, wfi_event event);
 wfi_event wfi_stream_record(const wfi_stream_queue *stream);
 /* Stops the calling thread, the host's, until the event or the deadline. */
 wf_status wfi_event_wait(wfi_event event);
+/* How many tasks the stream has done. Any thread. */
+uint64_t wfi_stream_n_done(const wfi_stream_queue *stream);
 /* push + wait. */
 wf_status wfi_stream_call(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
 
@@ -93,9 +98,13 @@ typedef struct wfi_device_class {
     void (*stream_destroy)(wfi_stream_queue *stream);
     wf_status (*push)(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
     wf_status (*wait)(wfi_stream_queue *stream, wfi_event event);
-    /* Errors: TIMEOUT; the sentence says that `who` waited. */
-    wf_status (*event_wait)(wfi_event event, const char *who);
+    /* Errors: TIMEOUT; the sentence says that `who` waited. `watch` is NULL but for the host. */
+    wf_status (*event_wait)(wfi_event event, const char *who, wfi_watch *watch);
+    uint64_t (*n_done)(const wfi_stream_queue *stream);
 } wfi_device_class;
+
+/* For the sentence of a missed deadline: a colon and who does not move, or "". */
+void wfi_device_explain(const wfi_event *event, bool is_host, char *text, size_t bytes);
 
 extern const wfi_device_class wfi_device_cpu;
 extern const wfi_device_class wfi_device_null;

@@ -1,9 +1,17 @@
 #include "device/failure.h"
 
 #include <stdio.h>
+#include <unistd.h>
+
+static bool is_shared_by_all(wf_status status) {
+    return status == WF_INVALID_ARG || status == WF_SHAPE || status == WF_UNSUPPORTED ||
+           status == WF_DOES_NOT_FIT || status == WF_TIMEOUT;
+}
 
 wf_status wfi_failure_status(const wfi_failure *failure) {
-    return (wf_status)__atomic_load_n(&failure->status, __ATOMIC_ACQUIRE);
+    wf_status status = (wf_status)__atomic_load_n(&failure->status, __ATOMIC_ACQUIRE);
+    if (status == WF_OK || is_shared_by_all(status)) return status;
+    return failure->pid == getpid() ? status : WF_REMOTE;
 }
 
 void wfi_failure_set(wfi_failure *failure, wf_status status, const char *sentence) {
@@ -11,6 +19,7 @@ void wfi_failure_set(wfi_failure *failure, wf_status status, const char *sentenc
     if (!__atomic_compare_exchange_n(&failure->is_claimed, &nobody, 1, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
         return;
+    failure->pid = getpid();
     snprintf(failure->sentence, sizeof failure->sentence, "%s", sentence);
     __atomic_store_n(&failure->status, (int)status, __ATOMIC_RELEASE);
 }

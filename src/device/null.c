@@ -21,8 +21,8 @@ static wf_status null_push(wfi_stream_queue *stream, wfi_task task, void *self, 
     return status;
 }
 
-static wf_status null_event_wait(wfi_event event, const char *who) {
-    (void)who;
+static wf_status null_event_wait(wfi_event event, const char *who, wfi_watch *watch) {
+    (void)who, (void)watch;
     if (event.epoch <= event.stream->n_pushed) return wfi_device_check(event.stream->device);
     return wfi_fail(event.stream->device->ctx, WF_BUG,
                     "rank %d waits for task %llu of stream %s, which has %llu",
@@ -31,7 +31,11 @@ static wf_status null_event_wait(wfi_event event, const char *who) {
 }
 
 static wf_status null_wait(wfi_stream_queue *stream, wfi_event event) {
-    return null_event_wait(event, stream->name);
+    return null_event_wait(event, stream->name, NULL);
+}
+
+static uint64_t null_n_done(const wfi_stream_queue *stream) {
+    return stream->n_pushed;
 }
 
 static wf_status null_arena_create(wfi_device *device, size_t bytes, void **base_out) {
@@ -55,4 +59,5 @@ const wfi_device_class wfi_device_null = {
     .push = null_push,
     .wait = null_wait,
     .event_wait = null_event_wait,
+    .n_done = null_n_done,
 };

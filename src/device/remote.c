@@ -30,17 +30,23 @@ static wf_status remote_wait(wfi_stream_queue *stream, wfi_event event) {
     return wfi_device_status(stream->device);
 }
 
-static wf_status too_late(const wfi_event *event, uint64_t now, const char *who) {
+static uint64_t remote_n_done(const wfi_stream_queue *stream) {
+    return __atomic_load_n(&((const wfi_shared_epoch *)stream->state)->epoch, __ATOMIC_ACQUIRE);
+}
+
+static wf_status too_late(const wfi_event *event, uint64_t now, const char *who, bool is_host) {
     const wfi_device_config *config = &event->stream->device->config;
+    char why[512];
+    wfi_device_explain(event, is_host, why, sizeof why);
     return wfi_fail(event->stream->device->ctx, WF_TIMEOUT,
                     "%s waited %lld ms for stream %s of rank %d (another process), which has done "
-                    "%llu of %llu tasks",
+                    "%llu of %llu tasks%s",
                     who, (long long)config->timeout_ms, event->stream->name, config->index,
-                    (unsigned long long)now, (unsigned long long)event->epoch);
+                    (unsigned long long)now, (unsigned long long)event->epoch, why);
 }
 
 /* The deadline is one of progress, as the CPU's. */
-static wf_status remote_event_wait(wfi_event event, const char *who) {
+static wf_status remote_event_wait(wfi_event event, const char *who, wfi_watch *watch) {
     wfi_device *device = event.stream->device;
     wfi_shared_epoch *shared = event.stream->state;
     uint64_t now = 0;
@@ -52,7 +58,7 @@ static wf_status remote_event_wait(wfi_event event, const char *who) {
 #endif
     }
     for (int64_t begin = wfi_now_ms();;) {
-        wfi_shared_epoch_sleep(shared, now, NAP_MS);
+        wfi_shared_epoch_sleep(shared, now, wfi_watch_nap_ms(watch, NAP_MS));
         uint64_t before = now;
         now = __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE);
         if (now >= event.epoch) return WF_OK;
@@ -67,7 +73,8 @@ static wf_status remote_event_wait(wfi_event event, const char *who) {
         if (now > before)
             begin = wfi_now_ms();
         else if (wfi_now_ms() - begin > device->config.timeout_ms)
-            return too_late(&event, now, who);
+            return too_late(&event, now, who, watch != NULL);
+        wfi_watch_look(watch, &event);
     }
 }
 
@@ -80,4 +87,5 @@ const wfi_device_class wfi_device_remote = {
     .push = remote_push,
     .wait = remote_wait,
     .event_wait = remote_event_wait,
+    .n_done = remote_n_done,
 };

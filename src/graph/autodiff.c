@@ -121,15 +121,6 @@ static wf_status differentiate(wfi_autodiff *ad) {
         WF_TRY(node.op->gradient(ad, &node));
         if (g->status != WF_OK) return g->status;
     }
-    for (int32_t v = 0; v < ad->n_forward; v++) {
-        if (g->values[v].kind != WFI_VALUE_PARAM) continue;
-        bool used = false;
-        for (int32_t i = 0; i < g->n_weight_gradients; i++)
-            used |= g->weight_gradients[i].param == v;
-        if (!used)
-            return wfi_fail(g->ctx, WF_INVALID_ARG, "parameter '%s' does not reach the loss",
-                            g->values[v].name);
-    }
     return WF_OK;
 }
 

@@ -63,7 +63,8 @@ wf_status wfi_rank_spawn(wfi_crew *crew, int rank);
 
 /* The environment of `rank`: ours, without what other launchers have said. Free with
  * wfi_environment_free. NULL: no memory. */
-char **wfi_environment_create(wf_context *ctx, int rank, int n_ranks, int control_fd);
+char **wfi_environment_create(wf_context *ctx, int rank, const wf_launch_config *config,
+                              int control_fd);
 void wfi_environment_free(wf_context *ctx, char **environment);
 
 /* ---- stop.c ---- */
@@ -96,6 +97,8 @@ void wfi_rank_reap(wfi_crew *crew, int rank, int64_t now_ms);
 /* The kernel's count of processes killed for want of memory; -1: unknown. */
 int64_t wfi_oom_kills(void);
 /* "rank 2 (process 1234) was killed by ..." */
+void wfi_say_end(const wfi_crew *crew, int rank, char *text, size_t bytes);
+/* The same of the rank that failed first, and what became of the others. */
 void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes);
 /* "rank 0, 2 and 3" of those that run. */
 void wfi_say_running(const wfi_crew *crew, char *text, size_t bytes);

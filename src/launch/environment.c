@@ -3,14 +3,15 @@
 #include "launch/crew.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* Who else may have launched us has said so to us, not to our ranks. */
-static const char hidden[] =
-    " " WFI_CONTROL_ENV " RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK"
-    " GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME"
-    " MPI_LOCALRANKID MPI_LOCALNRANKS SLURM_PROCID SLURM_LOCALID"
-    " SLURM_NODEID SLURM_STEP_ID SLURM_STEPID ";
+static const char hidden[] = " " WFI_CONTROL_ENV " " WF_LAUNCH_TERMINAL
+                             " RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK"
+                             " GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME"
+                             " MPI_LOCALRANKID MPI_LOCALNRANKS SLURM_PROCID SLURM_LOCALID"
+                             " SLURM_NODEID SLURM_STEP_ID SLURM_STEPID ";
 static const char *const hidden_families[] = {"OMPI_COMM_WORLD_", "PMI_", "PMIX_", "TORCHELASTIC_"};
 
 static bool is_hidden(const char *entry) {
@@ -22,7 +23,16 @@ static bool is_hidden(const char *entry) {
     return false;
 }
 
-char **wfi_environment_create(wf_context *ctx, int rank, int n_ranks, int control_fd) {
+/* 0: nothing is shown on a terminal. */
+static int columns_of(int fd) {
+    struct winsize size = {0};
+    if (!isatty(fd)) return 0;
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+char **wfi_environment_create(wf_context *ctx, int rank, const wf_launch_config *config,
+                              int control_fd) {
+    int n_ranks = config->n_ranks, columns = rank == 0 ? columns_of(config->err) : 0;
     const struct {
         const char *name;
         int value;
@@ -30,12 +40,13 @@ char **wfi_environment_create(wf_context *ctx, int rank, int n_ranks, int contro
                {"WORLD_SIZE", n_ranks},
                {"LOCAL_RANK", rank},
                {"LOCAL_WORLD_SIZE", n_ranks},
-               {WFI_CONTROL_ENV, control_fd}};
-    size_t n = 0;
+               {WFI_CONTROL_ENV, control_fd},
+               {WF_LAUNCH_TERMINAL, columns}};
+    size_t n = 0, n_own = WFI_COUNT(own) - !columns;
     while (environ && environ[n]) n++;
-    char **made = wfi_alloc(ctx, n + WFI_COUNT(own) + 1, sizeof *made, "an environment");
+    char **made = wfi_alloc(ctx, n + n_own + 1, sizeof *made, "an environment");
     size_t n_made = 0;
-    for (size_t i = 0; made && i < n + WFI_COUNT(own); i++) {
+    for (size_t i = 0; made && i < n + n_own; i++) {
         if (i < n && is_hidden(environ[i])) continue;
         made[n_made] = i < n ? wfi_strdup(ctx, environ[i])
                              : wfi_sprintf(ctx, "%s=%d", own[i - n].name, own[i - n].value);

@@ -99,6 +99,7 @@ static void serve(wfi_crew *crew) {
             wfi_crew_interrupt(crew, number, now_ms);
         look_after_guard(crew, now_ms);
         write_lines(crew, now_ms);
+        wfi_merge_draw(&crew->merge);
     }
 }
 
@@ -171,6 +172,7 @@ wf_status wf_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_r
     for (int rank = 0; rank < WF_LAUNCH_MAX_RANKS; rank++)
         crew->ranks[rank] = (wfi_rank_process){.pidfd = -1, .pipes = {-1, -1}};
     wfi_merge_init(&crew->merge, ctx, config->out, config->err);
+    crew->merge.is_terminal = isatty(config->err);
     wf_status status = begin(crew);
     if (status != WF_OK) {
         wfi_crew_fail(crew, status, wfi_now_ms());

@@ -3,13 +3,15 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LINE_BYTES 65536 /* longer ones are cut */
-#define HOLD_MS    60    /* a rank's failure is known by then */
-#define TWIN_MS    2000  /* lines further apart are not the same news */
-#define TWIN_BYTES 4096  /* longer ones are not remembered */
+#define ERASE      "\r\033[K" /* the terminal's line */
+#define LINE_BYTES 65536      /* longer ones are cut */
+#define HOLD_MS    60         /* a rank's failure is known by then */
+#define TWIN_MS    2000       /* lines further apart are not the same news */
+#define TWIN_BYTES 4096       /* longer ones are not remembered */
 #define HOLD_BYTES (256 << 10)
 #define FULL_BYTES (1 << 20)
 
@@ -37,11 +39,42 @@ void wfi_merge_release(wfi_merge *m) {
     free_waiting(m);
 }
 
+/* ---- drawing ---- */
+
+static void erase(wfi_merge *m) {
+    if (m->is_drawn) (void)!write(m->fds[WFI_STREAM_ERR], ERASE, sizeof ERASE - 1);
+    m->is_drawn = false;
+}
+
+void wfi_merge_draw(wfi_merge *m) {
+    const wfi_partial *partial = &m->partial[0][WFI_STREAM_ERR];
+    struct pollfd to = {.fd = m->fds[WFI_STREAM_ERR], .events = POLLOUT};
+    if (!m->draws || m->is_abandoned || poll(&to, 1, 0) <= 0) return;
+    m->draws = false;
+    if (!partial->n || *partial->text != '\r' || partial->n > PIPE_BUF) return;
+    m->is_drawn = write(to.fd, partial->text, partial->n) > 0;
+}
+
 /* ---- in ---- */
+
+static bool may_draw(const wfi_merge *m, int rank, int stream) {
+    return m->is_terminal && rank == 0 && stream == WFI_STREAM_ERR;
+}
+
+/* What is left of a text that erases what it has drawn. */
+static size_t without_erased(const char **text, size_t n) {
+    const char *at;
+    while ((at = memmem(*text, n, ERASE, sizeof ERASE - 1)) != NULL) {
+        n -= (size_t)(at - *text) + sizeof ERASE - 1;
+        *text = at + sizeof ERASE - 1;
+    }
+    return n;
+}
 
 static wf_status add_line(wfi_merge *m, int rank, int stream, const char *text, size_t n,
                           int64_t now_ms) {
     if (m->is_abandoned) return WF_OK;
+    if (may_draw(m, rank, stream)) n = without_erased(&text, n);
     wfi_line *line = wfi_alloc(m->ctx, 1, sizeof *line + n + 1, "a rank's line");
     if (!line) return WF_NO_MEMORY;
     memcpy(line->text, text, n);
@@ -70,6 +103,11 @@ static wf_status add_whole_lines(wfi_merge *m, int rank, int stream, int64_t now
         WF_TRY(add_line(m, rank, stream, at, LINE_BYTES, now_ms));
         at = end;
     }
+    if (may_draw(m, rank, stream) && end - at > 1) {
+        char *last = memrchr(at, '\r', (size_t)(end - at - 1)); /* the end's may be a line's */
+        if (last) at = last;
+        m->draws |= last != NULL;
+    }
     partial->n = (size_t)(end - at);
     memmove(partial->text, at, partial->n);
     return WF_OK;
@@ -91,6 +129,8 @@ wf_status wfi_merge_end(wfi_merge *m, int rank, int stream, int64_t now_ms) {
     wfi_partial *partial = &m->partial[rank][stream];
     size_t n = partial->n;
     partial->n = 0;
+    if (may_draw(m, rank, stream)) erase(m);
+    if (n == sizeof ERASE - 1 && !memcmp(partial->text, ERASE, n)) return WF_OK;
     return n ? add_line(m, rank, stream, partial->text, n, now_ms) : WF_OK;
 }
 
@@ -179,6 +219,10 @@ wf_status wfi_merge_write(wfi_merge *m) {
     if (!line->n_written && line->n <= TWIN_BYTES && is_twin(m, line)) {
         finish_first(m, false);
         return WF_OK;
+    }
+    if (!line->n_written && m->is_drawn) {
+        erase(m);
+        m->draws = true; /* again, below the line */
     }
     /* poll() promised room for so much; more could block. */
     size_t n = line->n - line->n_written;

@@ -37,6 +37,9 @@ typedef struct wfi_merge {
     bool is_hurried;        /* nothing need wait any more */
     bool is_held;           /* until it is known whose lines go first */
     bool is_abandoned;
+    bool is_terminal; /* standard error is one: rank 0 may draw there */
+    bool draws;       /* what rank 0 has begun is to be drawn */
+    bool is_drawn;    /* and stands there, where a line would go */
     wfi_line *seen[WFI_MERGE_SEEN];
     size_t n_seen; /* ever */
 } wfi_merge;
@@ -67,5 +70,7 @@ int64_t wfi_merge_due_ms(const wfi_merge *m, int64_t now_ms);
 int wfi_merge_fd(const wfi_merge *m);
 /* Writes a piece of the line that is due. Errors: IO. */
 wf_status wfi_merge_write(wfi_merge *m);
+/* On a terminal: draws what rank 0 has begun by a carriage return, as far as there is room. */
+void wfi_merge_draw(wfi_merge *m);
 
 #endif

@@ -14,8 +14,7 @@ int64_t wfi_oom_kills(void) {
     return n;
 }
 
-void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes) {
-    int rank = crew->failed_rank;
+void wfi_say_end(const wfi_crew *crew, int rank, char *text, size_t bytes) {
     const wfi_rank_process *process = &crew->ranks[rank];
     char end[160];
     if (!process->signal) {
@@ -29,7 +28,13 @@ void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes) {
         snprintf(end, sizeof end, "was killed by signal %d (%s)%s", process->signal,
                  strsignal(process->signal), why);
     }
-    snprintf(text, bytes, "rank %d (process %d) %s%s", rank, (int)process->pid, end,
+    snprintf(text, bytes, "rank %d (process %d) %s", rank, (int)process->pid, end);
+}
+
+void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes) {
+    char end[300];
+    wfi_say_end(crew, crew->failed_rank, end, sizeof end);
+    snprintf(text, bytes, "%s%s", end,
              crew->others_stopped ? "; the other ranks were stopped" : "");
 }
 

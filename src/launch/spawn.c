@@ -120,7 +120,7 @@ wf_status wfi_rank_spawn(wfi_crew *crew, int rank) {
     for (int i = 0; i < WFI_N_STREAMS; i++) s.pipes[i] = ends[i][1];
     s.report = ends[WFI_N_STREAMS][1];
     if (status == WF_OK) {
-        s.environment = wfi_environment_create(crew->ctx, rank, crew->n_ranks, crew->segment_fd);
+        s.environment = wfi_environment_create(crew->ctx, rank, crew->config, crew->segment_fd);
         status =
             s.environment ? start_process(crew, rank, &s, ends[WFI_N_STREAMS][0]) : WF_NO_MEMORY;
     }

@@ -1,4 +1,5 @@
 /* When ranks end: which of them failed first, and what becomes of the others. */
+#include "comm/control.h"
 #include "launch/crew.h"
 
 #include <errno.h>
@@ -6,13 +7,17 @@
 #include <sys/wait.h>
 
 #define SETTLE_MS 100 /* within this time, failures may have one cause */
+#define BLAMED_MS 500 /* so long whom a rank blames may take to end, too */
 #define LEAVE_MS  200 /* what a rank has started may finish its lines */
 #define AGAIN_MS  1000
 #define BLAMES    4 /* weft's exit status for "another rank has died" */
 
 static void send_all(const wfi_crew *crew, int signal_number) {
     for (int rank = 0; rank < crew->n_ranks; rank++)
-        if (crew->ranks[rank].state != WFI_RANK_GONE) kill(-crew->ranks[rank].pid, signal_number);
+        if (crew->ranks[rank].state != WFI_RANK_GONE) {
+            kill(-crew->ranks[rank].pid, signal_number);
+            kill(-crew->ranks[rank].pid, SIGCONT); /* a stopped process does not hear the other */
+        }
 }
 
 static bool has_running(const wfi_crew *crew) {
@@ -75,14 +80,23 @@ static int weight(const wfi_rank_process *process) {
     return process->signal ? 2 : process->exit_status != BLAMES;
 }
 
+/* Weft's own ranks share a cell that all of their waits look at. */
+static void tell_ranks(const wfi_crew *crew, int rank) {
+    char text[300];
+    wfi_say_end(crew, rank, text, sizeof text);
+    wfi_control_tell(crew->segment_fd, text);
+}
+
 static void note_failure(wfi_crew *crew, int rank, int64_t now_ms) {
+    int64_t settled_ms = now_ms + (weight(&crew->ranks[rank]) ? SETTLE_MS : BLAMED_MS);
     if (crew->failed_rank < 0) {
         crew->failed_rank = rank;
-        crew->decide_ms = now_ms + SETTLE_MS;
+        crew->decide_ms = settled_ms;
         wfi_merge_hold(&crew->merge);
     } else if (!crew->is_decided &&
                weight(&crew->ranks[rank]) > weight(&crew->ranks[crew->failed_rank])) {
         crew->failed_rank = rank;
+        crew->decide_ms = wfi_min_i64(crew->decide_ms, settled_ms);
     }
 }
 
@@ -102,7 +116,10 @@ void wfi_crew_look(wfi_crew *crew, int rank, int64_t now_ms) {
     process->leaves_ms = now_ms + LEAVE_MS;
     process->signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
     process->exit_status = process->signal ? 128 + process->signal : info.si_status;
-    if (process->exit_status && !crew->is_stopping) note_failure(crew, rank, now_ms);
+    if (process->exit_status && !crew->is_stopping) {
+        tell_ranks(crew, rank);
+        note_failure(crew, rank, now_ms);
+    }
 }
 
 static void decide(wfi_crew *crew, int64_t now_ms) {

@@ -8,8 +8,9 @@
 
 typedef struct walk {
     const wf_program *p;
-    const wfi_action_list *list;
-    int stage, n_micro;
+    const wfi_action_list *list; /* of a rank */
+    int32_t stage;               /* one of its stages */
+    int64_t first_micro, n_micro;
     bool splits;
     unsigned char *done; /* [n_micro] a bit an action's kind */
 } walk;
@@ -30,57 +31,95 @@ static bool is_known(const walk *w, wfi_action_kind kind) {
     return w->splits ? kind == WFI_ACTION_B || kind == WFI_ACTION_W : kind == WFI_ACTION_BW;
 }
 
+static bool is_other_stage(const walk *w, const wfi_action *a) {
+    return a->stage != w->stage;
+}
+
+static unsigned char *done_of(const walk *w, const wfi_action *a) {
+    return &w->done[a->micro - w->first_micro];
+}
+
 /* Each action once, and no others. */
 static wf_status check_set(walk *w) {
     for (int k = 0; k < w->list->n; k++) {
         const wfi_action *a = &w->list->actions[k];
-        if (a->stage != w->stage) return refuse(w, a->kind, a->micro, "belongs to another stage");
-        if (a->micro < 0 || a->micro >= w->n_micro)
+        if (is_other_stage(w, a)) continue;
+        if (a->micro < w->first_micro || a->micro >= w->first_micro + w->n_micro)
             return refuse(w, a->kind, a->micro, "is of a microbatch that the step does not have");
         if (!is_known(w, a->kind))
             return refuse(w, a->kind, a->micro, "is no action of this schedule");
-        if (w->done[a->micro] & BIT(a->kind))
+        if (*done_of(w, a) & BIT(a->kind))
             return refuse(w, a->kind, a->micro, "stands there twice");
-        w->done[a->micro] |= BIT(a->kind);
+        *done_of(w, a) |= BIT(a->kind);
     }
-    for (int m = 0; m < w->n_micro; m++)
+    for (int64_t m = 0; m < w->n_micro; m++)
         for (int kind = WFI_ACTION_F; kind <= WFI_ACTION_BW; kind++)
             if (is_known(w, (wfi_action_kind)kind) && !(w->done[m] & BIT(kind)))
-                return refuse(w, (wfi_action_kind)kind, m, "is missing");
+                return refuse(w, (wfi_action_kind)kind, (int)(w->first_micro + m), "is missing");
     return WF_OK;
 }
 
+/* Whether the microbatch in front of it, if it is of the same lane, has been summed. */
+static bool is_next_in_lane(const walk *w, const wfi_action *a) {
+    int64_t per_lane = w->p->recipe.n_micro / w->p->recipe.n_lanes;
+    return a->micro % per_lane == 0 ||
+           *(done_of(w, a) - 1) & (BIT(WFI_ACTION_W) | BIT(WFI_ACTION_BW));
+}
+
 static wf_status check_order(walk *w) {
-    int n_summed = 0; /* microbatches whose weight gradient is there */
     memset(w->done, 0, (size_t)w->n_micro);
     for (int k = 0; k < w->list->n; k++) {
         const wfi_action *a = &w->list->actions[k];
+        if (is_other_stage(w, a)) continue;
         bool sums = a->kind == WFI_ACTION_W || a->kind == WFI_ACTION_BW;
-        if (a->kind != WFI_ACTION_F && !(w->done[a->micro] & BIT(WFI_ACTION_F)))
+        if (a->kind != WFI_ACTION_F && !(*done_of(w, a) & BIT(WFI_ACTION_F)))
             return refuse(w, a->kind, a->micro, "stands before its F");
-        if (a->kind == WFI_ACTION_W && !(w->done[a->micro] & BIT(WFI_ACTION_B)))
+        if (a->kind == WFI_ACTION_W && !(*done_of(w, a) & BIT(WFI_ACTION_B)))
             return refuse(w, a->kind, a->micro, "stands before its B");
-        if (sums && a->micro != n_summed++)
+        if (sums && !is_next_in_lane(w, a))
             return refuse(w, a->kind, a->micro,
-                          "stands before that of an earlier one; gradients are summed in "
-                          "ascending order");
-        w->done[a->micro] |= BIT(a->kind);
+                          "stands before that of an earlier one; the gradients of a lane are "
+                          "summed in ascending order");
+        *done_of(w, a) |= BIT(a->kind);
+    }
+    return WF_OK;
+}
+
+static wf_status check_stage(const wf_program *p, const wfi_action_list *list, int32_t stage,
+                             int32_t replica) {
+    int64_t n_micro = wfi_stage_n_micro(p, stage);
+    walk w = {.p = p,
+              .list = list,
+              .stage = stage,
+              .first_micro = replica * n_micro,
+              .n_micro = n_micro,
+              .splits = p->code->splits_weight};
+    w.done = wfi_alloc(p->ctx, (size_t)w.n_micro, sizeof *w.done, "a schedule");
+    wf_status status = w.done ? check_set(&w) : WF_NO_MEMORY;
+    if (status == WF_OK) status = check_order(&w);
+    wfi_free(p->ctx, w.done);
+    return status;
+}
+
+static wf_status check_stages_known(const wf_program *p, int32_t rank,
+                                    const wfi_action_list *list) {
+    for (int k = 0; k < list->n; k++) {
+        const wfi_action *a = &list->actions[k];
+        walk w = {.p = p, .stage = a->stage};
+        bool exists = a->stage >= 0 && a->stage < p->n_stages;
+        if (!exists || wfi_stage_replica_on(p, a->stage, rank) < 0)
+            return refuse(&w, a->kind, a->micro, "belongs to a stage of another rank");
     }
     return WF_OK;
 }
 
 wf_status wfi_program_check_actions(const wf_program *p, const wfi_action_list *lists) {
-    wf_status status = WF_OK;
-    for (int s = 0; s < p->n_stages && status == WF_OK; s++) {
-        walk w = {.p = p,
-                  .list = &lists[s],
-                  .stage = s,
-                  .n_micro = (int)wfi_program_micro_per_replica(p),
-                  .splits = p->code->splits_weight};
-        w.done = wfi_alloc(p->ctx, (size_t)w.n_micro, sizeof *w.done, "a schedule");
-        status = w.done ? check_set(&w) : WF_NO_MEMORY;
-        if (status == WF_OK) status = check_order(&w);
-        wfi_free(p->ctx, w.done);
+    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+        WF_TRY(check_stages_known(p, rank, &lists[rank]));
+        for (int32_t s = 0; s < p->n_stages; s++) {
+            int32_t replica = wfi_stage_replica_on(p, s, rank);
+            if (replica >= 0) WF_TRY(check_stage(p, &lists[rank], s, replica));
+        }
     }
-    return status;
+    return WF_OK;
 }

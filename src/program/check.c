@@ -222,7 +222,7 @@ static wf_status run_segment(checker *c, int32_t i) {
 static int32_t count_members(const checker *c, int32_t at) {
     const wf_program *p = c->p;
     const wfi_instruction *now = &p->instructions[p->order[at]];
-    int32_t n = now->kind == WFI_GATHER_NORM ? p->n_stages : p->n_replicas, found = 0;
+    int32_t n = p->groups[now->group].n, found = 0;
     while (found < n && at + found < p->n_instructions &&
            wfi_same_collective(p, now, &p->instructions[p->order[at + found]]))
         found++;
@@ -238,13 +238,14 @@ static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t
     for (int32_t m = 0; m < n; m++) {
         const wfi_instruction *member = &p->instructions[p->order[at + m]];
         const wfi_reference *r = &member->references[k];
-        if (first->kind == WFI_ALL_REDUCE)
-            leaves[p->ranks[member->rank].replica] = c->term[r->block];
+        if (wfi_is_reduction(first))
+            leaves[wfi_group_find(&p->groups[first->group], member->rank)] = c->term[r->block];
         if (r->access & WFI_READ) whole = c->term[r->block];
     }
     if (kind == WFI_BLOCK_STAGING) return wfi_term_start(WFI_ALL_REDUCE, first->unit, 0);
-    if (first->kind != WFI_ALL_REDUCE) return whole;
-    return wfi_program_rotates(p) ? wfi_term_any_order(leaves, n) : wfi_term_tree(leaves, n);
+    if (!wfi_is_reduction(first)) return whole;
+    return wfi_stage_rotates(p, first->group) ? wfi_term_any_order(leaves, n)
+                                              : wfi_term_tree(leaves, n);
 }
 
 static void run_collective(checker *c, int32_t at, int32_t n) {
@@ -327,7 +328,9 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
     case WFI_FOLD:
         write_term(c, r[0].block, wfi_term_fold(c->term[r[0].block], c->term[r[1].block]));
         break;
+    case WFI_BROADCAST:
     case WFI_ALL_REDUCE:
+    case WFI_REDUCE:
     case WFI_GATHER_NORM:
     case WFI_GATHER_STATS:
         *n_out = count_members(c, at);
@@ -425,7 +428,7 @@ wf_status wf_program_check(const wf_program *program) {
     wf_program *p = (wf_program *)program; /* order.c rewrites the same order */
     checker c = {.p = p};
     wf_context *ctx = p->ctx;
-    int32_t most = p->n_replicas;
+    int32_t most = p->n_ranks;
     for (int32_t i = 0; i < p->n_instructions; i++)
         if (p->instructions[i].n_references > most) most = p->instructions[i].n_references;
     c.term = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.term, "the program check");

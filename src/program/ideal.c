@@ -128,8 +128,9 @@ static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *lan
                 ? summand
                 : wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), *lane), summand);
     }
-    if (!wfi_program_rotates(ideal->p)) return wfi_term_tree(lanes, r->n_lanes);
-    int64_t n_replicas = ideal->p->n_replicas, n_own = r->n_lanes / n_replicas;
+    int32_t stage = wfi_program_stage_of(ideal->p, unit);
+    if (!wfi_stage_rotates(ideal->p, stage)) return wfi_term_tree(lanes, r->n_lanes);
+    int64_t n_replicas = ideal->p->stages[stage].n_replicas, n_own = r->n_lanes / n_replicas;
     for (int64_t k = 0; k < n_replicas; k++) lanes[k] = wfi_term_tree(lanes + k * n_own, n_own);
     return wfi_term_any_order(lanes, n_replicas);
 }

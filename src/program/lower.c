@@ -1,9 +1,8 @@
-/* Lowering: follows each stage's schedule and emits, rank by rank, the instructions
+/* Lowering: follows each rank's schedule and emits, rank by rank, the instructions
  * of one step and the blocks they work on. The order of emission is a correct
  * order on one thread; depend.c turns it into streams with dependencies.
  */
 #include "program/lower.h"
-#include "plan/lanes.h"
 
 #include <string.h>
 
@@ -58,16 +57,18 @@ static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
 
 /* ---- one action of the schedule ---- */
 
-static wf_status emit_folds(wfi_lowering *l, int32_t unit, int64_t lane, int depth) {
+/* What follows a lane of the replica that is complete. */
+static wf_status emit_folds(wfi_lowering *l, int32_t unit, int64_t lane) {
     wf_program *p = l->p;
+    const wfi_lane_sums *sums = &p->stages[l->stage].sums;
     size_t bytes = p->code->units[unit].gradient_bytes;
-    int ignored, folds = wfi_lane_folds(wfi_program_lanes_per_replica(p), lane, &ignored);
-    for (; folds > 0; folds--, depth--) {
+    for (int32_t k = sums->first_fold[lane]; k < sums->first_fold[lane + 1]; k++) {
+        const wfi_lane_fold *fold = &sums->folds[k];
         int32_t i;
-        WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD, WFI_STREAM_COMPUTE, unit, depth, -1), 2, &i));
-        WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_GRADIENT, unit, depth - 1, -1, bytes,
+        WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD, WFI_STREAM_COMPUTE, unit, fold->from, -1), 2, &i));
+        WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_GRADIENT, unit, fold->into, -1, bytes,
                          WFI_READ | WFI_WRITE));
-        WF_TRY(wfi_refer(l, i, 1, WFI_BLOCK_GRADIENT, unit, depth, -1, bytes, WFI_READ));
+        WF_TRY(wfi_refer(l, i, 1, WFI_BLOCK_GRADIENT, unit, fold->from, -1, bytes, WFI_READ));
     }
     return WF_OK;
 }
@@ -83,30 +84,31 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     WF_TRY(wfi_lower_loads(l, segment, micro));
     WF_TRY(emit_pack(l, unit, part, micro));
     int64_t per_lane = p->recipe.n_micro / p->recipe.n_lanes;
-    int64_t lane = micro / per_lane - l->replica * wfi_program_lanes_per_replica(p);
-    int depth = 0;
+    int64_t n_own = wfi_stage_n_micro(p, l->stage), lane = micro % n_own / per_lane;
+    int32_t depth = 0;
     wfi_instruction i = wfi_make(kinds[part], WFI_STREAM_COMPUTE, unit, 0, micro);
     bool sums = (part == WFI_PART_W || part == WFI_PART_BW) && p->code->units[unit].gradient_bytes;
     if (sums) {
-        (void)wfi_lane_folds(wfi_program_lanes_per_replica(p), lane, &depth);
+        depth = p->stages[l->stage].sums.accumulator[lane];
         i.first = micro % per_lane == 0;
         i.id = depth;
     }
     WF_TRY(emit_segment(l, i, segment, depth));
     WF_TRY(wfi_lower_sends(l, segment, micro));
-    if (sums && (micro + 1) % per_lane == 0) WF_TRY(emit_folds(l, unit, lane, depth));
-    bool is_last = (micro + 1) % wfi_program_micro_per_replica(p) == 0;
+    if (sums && (micro + 1) % per_lane == 0) WF_TRY(emit_folds(l, unit, lane));
+    bool is_last = (micro + 1) % n_own == 0;
     return sums && is_last ? wfi_lower_finished(l, unit) : WF_OK;
 }
 
 static wf_status emit_action(wfi_lowering *l, const wfi_action *action) {
     wf_program *p = l->p;
-    int64_t micro = l->replica * wfi_program_micro_per_replica(p) + action->micro;
+    int64_t micro = action->micro;
     static const wfi_part parts[] = {[WFI_ACTION_F] = WFI_PART_F,
                                      [WFI_ACTION_B] = WFI_PART_B,
                                      [WFI_ACTION_W] = WFI_PART_W,
                                      [WFI_ACTION_BW] = WFI_PART_BW};
     int32_t begin = p->n_instructions;
+    (void)wfi_take_stage(l, action->stage);
     WF_TRY(wfi_lower_receives(l, parts[action->kind], micro));
     for (int32_t k = 0; k < l->end_unit - l->first_unit; k++) {
         int32_t unit = action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
@@ -128,11 +130,23 @@ static wf_status emit_outputs(wfi_lowering *l) {
     const wf_graph *g = p->graph;
     for (int32_t k = 0; k < g->n_outputs; k++) {
         int32_t v = wfi_value_root(g, g->outputs[k]);
-        if (wfi_program_stage_of(p, p->code->place[v].unit) != l->stage) continue;
+        if (!wfi_take_stage(l, wfi_program_stage_of(p, p->code->place[v].unit))) continue;
         WF_TRY(wfi_emit_one(l, wfi_make(WFI_STORE, WFI_STREAM_COPY, -1, k, 0), WFI_BLOCK_VALUE, v,
                             0, 0, p->code->place[v].bytes, WFI_READ));
     }
     return WF_OK;
+}
+
+bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
+    for (int32_t k = p->first_unit[stage]; k < p->first_unit[stage + 1]; k++)
+        for (int part = 0; part < WFI_N_PARTS; part++) {
+            const wfi_segment *segments[] = {p->code->units[k].part[part],
+                                             p->code->units[k].pack[part]};
+            for (int i = 0; i < 2; i++)
+                if (segments[i] && wfi_segment_reads(segments[i], WFI_BLOCK_PARAM, unit))
+                    return true;
+        }
+    return false;
 }
 
 /* State comes first and in one order, so that all programs of a trainer agree on it. */
@@ -142,15 +156,10 @@ static wf_status add_state_blocks(wfi_lowering *l) {
     size_t n_states = (size_t)wfi_recipe_n_states(&p->recipe);
     int32_t ignored;
     for (int32_t u = 0; u < g->n_units; u++) {
-        bool own = u >= l->first_unit && u < l->end_unit;
+        bool own = wfi_stage_is_held(p, wfi_program_stage_of(p, u), l->rank);
         bool borrowed = false; /* a tied weight of another stage */
-        for (int32_t k = l->first_unit; k < l->end_unit && !own; k++)
-            for (int part = 0; part < WFI_N_PARTS; part++) {
-                const wfi_segment *segments[] = {p->code->units[k].part[part],
-                                                 p->code->units[k].pack[part]};
-                for (int i = 0; i < 2; i++)
-                    borrowed |= segments[i] && wfi_segment_reads(segments[i], WFI_BLOCK_PARAM, u);
-            }
+        for (int32_t s = 0; s < p->n_stages && !own; s++)
+            borrowed |= wfi_stage_is_held(p, s, l->rank) && wfi_stage_reads_parameters(p, s, u);
         const wfi_unit *unit = &g->units[u];
         if ((own || borrowed) && unit->param_bytes)
             WF_TRY(wfi_find_block(l, WFI_BLOCK_PARAM, u, 0, -1, unit->param_bytes, &ignored));
@@ -163,11 +172,28 @@ static wf_status add_state_blocks(wfi_lowering *l) {
     return WF_OK;
 }
 
+bool wfi_take_stage(wfi_lowering *l, int32_t stage) {
+    int32_t replica = wfi_stage_replica_on(l->p, stage, l->rank);
+    l->stage = stage;
+    l->replica = replica;
+    l->first_unit = l->p->first_unit[stage];
+    l->end_unit = l->p->first_unit[stage + 1];
+    return replica >= 0;
+}
+
 static wf_status lower_rank(wfi_lowering *l) {
     wf_program *p = l->p;
     l->lookahead[0] = l->lookahead[1] = -1;
+    l->adds_state = true;
     WF_TRY(add_state_blocks(l));
-    for (int k = 0; k < l->actions->n; k++) WF_TRY(emit_action(l, &l->actions->actions[k]));
+    l->adds_state = false;
+    WF_TRY(wfi_lower_broadcasts(l));
+    for (int k = 0; k < l->actions->n; k++) {
+        int64_t round = l->actions->actions[k].micro % (p->recipe.n_micro / p->n_replicas);
+        while (p->is_spread && l->n_scattered <= round)
+            WF_TRY(wfi_lower_scatter(l, l->n_scattered++));
+        WF_TRY(emit_action(l, &l->actions->actions[k]));
+    }
     WF_TRY(wfi_lower_report(l));
     if (p->kind == WF_PROGRAM_FORWARD) return emit_outputs(l);
     return wfi_lower_finish(l);
@@ -177,13 +203,7 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
     size_t n_units = (size_t)p->graph->n_units;
     wf_status status = WF_OK;
     for (int32_t rank = 0; rank < p->n_ranks && status == WF_OK; rank++) {
-        wfi_lowering l = {
-            .p = p, .rank = rank, .stage = rank % p->n_stages, .replica = rank / p->n_stages};
-        l.actions = &lists[l.stage];
-        l.first_unit = p->first_unit[l.stage];
-        l.end_unit = p->first_unit[l.stage + 1];
-        p->ranks[rank].stage = l.stage;
-        p->ranks[rank].replica = l.replica;
+        wfi_lowering l = {.p = p, .rank = rank, .actions = &lists[rank]};
         l.packed = wfi_alloc(p->ctx, 2 * n_units * WFI_N_PARTS, sizeof *l.packed, "lowering");
         status = l.packed ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_free(p->ctx, l.packed);

@@ -39,7 +39,7 @@ static bool is_pair(const wfi_instruction *send, const wfi_instruction *receive,
 
 bool wfi_same_collective(const wf_program *p, const wfi_instruction *a, const wfi_instruction *b) {
     if (b->stream != WFI_STREAM_REDUCE || a->kind != b->kind || a->unit != b->unit ||
-        a->n_references != b->n_references)
+        a->group != b->group || a->n_references != b->n_references)
         return false;
     for (int32_t k = 0; k < a->n_references; k++) {
         const wfi_reference *r = &a->references[k], *s = &b->references[k];
@@ -73,12 +73,11 @@ static int32_t gather_group(const ordering *o, int32_t i, int32_t *group_out) {
         group_out[n++] = i;
         return n;
     }
-    const wfi_rank *mine = &p->ranks[now->rank];
-    for (int32_t r = 0; r < p->n_ranks; r++) {
-        bool member = now->kind == WFI_GATHER_NORM ? p->ranks[r].replica == mine->replica
-                                                   : p->ranks[r].stage == mine->stage;
-        if (!member) continue;
-        int32_t other = head(o, r, WFI_STREAM_REDUCE);
+    if (now->group < 0 || now->group >= p->n_groups) return 0;
+    const wfi_group *group = &p->groups[now->group];
+    if (wfi_group_find(group, now->rank) < 0) return 0;
+    for (int32_t m = 0; m < group->n; m++) {
+        int32_t other = head(o, group->ranks[m], WFI_STREAM_REDUCE);
         if (other < 0 || !is_ready(o, other)) return 0;
         if (!wfi_same_collective(p, now, &p->instructions[other])) return 0;
         group_out[n++] = other;

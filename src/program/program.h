@@ -11,6 +11,8 @@
 #define WFI_PROGRAM_H
 
 #include "kernel/kernel.h"
+#include "plan/lanes.h"
+#include "plan/part.h"
 #include "plan/plan.h"
 
 #include <weft/program.h>
@@ -33,7 +35,7 @@ typedef enum wfi_part { WFI_PART_F, WFI_PART_B, WFI_PART_W, WFI_PART_BW, WFI_N_P
     X(STASH_W, "stash_w") /* kept from forward to the weight gradient */                           \
     X(CARRY, "carry")     /* from the input gradient to the weight gradient */                     \
     X(FRAME, "frame")     /* temporaries and scratchpads of one instruction */                     \
-    X(STATS, "stats")     /* batch statistics of one microbatch */                                 \
+    X(STATS, "stats")     /* batch statistics of one microbatch of a unit */                       \
     X(RECORD, "record")   /* loss and hits of one microbatch */                                    \
     X(STAGING, "staging") /* what an all-reduce copies of other ranks' gradients */                \
     X(NORM, "norm")       /* sums of squares of gradients, by 1,024 elements */
@@ -147,7 +149,9 @@ const char *wfi_stream_name(wfi_stream stream);
     X(WEIGHT, "weight")     /* gradient of the unit's weights */                                   \
     X(BACKWARD_WEIGHT, "backward+weight")                                                          \
     X(FOLD, "fold")                 /* gradient depth d-1 += depth d */                            \
+    X(BROADCAST, "broadcast")       /* parameters of the unit from the root to its replicas */     \
     X(ALL_REDUCE, "all_reduce")     /* gradients of some units over the replicas */                \
+    X(REDUCE, "reduce")             /* the same, onto the root alone */                            \
     X(TIE, "tie")                   /* owner's gradient += another use's */                        \
     X(NORM, "norm")                 /* sums of squares of the unit's gradient */                   \
     X(GATHER_NORM, "gather_norm")   /* of all stages */                                            \
@@ -192,6 +196,7 @@ typedef struct wfi_instruction {
     int32_t id;       /* value, depth, tied weight: by kind */
     int64_t micro;    /* global, or -1 */
     int32_t peer;     /* rank, or -1 */
+    int32_t group;    /* of a collective, otherwise -1 */
     wfi_part part;
     bool first; /* WEIGHT, BACKWARD_WEIGHT: the first of its lane assigns */
     const wfi_segment *segment;
@@ -201,8 +206,21 @@ typedef struct wfi_instruction {
     int32_t n_depends;
 } wfi_instruction;
 
+/* A run of units, and the ranks that it is on. A rank may be on several stages. */
+typedef struct wfi_stage {
+    int32_t n_replicas;            /* each has an equal part of the microbatches, in their order */
+    int32_t first_rank, rank_step; /* replica k is on rank first_rank + k * rank_step */
+    wfi_lane_sums sums;            /* of a replica's lanes */
+    bool is_rooted; /* state lives with the first replica alone, the others get copies */
+} wfi_stage;
+
+/* Ranks that take part in collectives together. */
+typedef struct wfi_group {
+    int32_t *ranks; /* ascending */
+    int32_t n;
+} wfi_group;
+
 typedef struct wfi_rank {
-    int32_t stage, replica;
     int32_t *stream[WFI_N_STREAMS]; /* instruction indices */
     int32_t n_stream[WFI_N_STREAMS];
     size_t state_bytes, peak_bytes, bound_bytes;
@@ -224,9 +242,15 @@ struct wf_program {
     wfi_code *rest_code;
     wfi_pool pool; /* instructions' arrays */
 
-    int32_t n_ranks, n_stages, n_replicas;
+    int32_t n_ranks, n_stages;
+    int32_t n_replicas;  /* of the stage that has most */
+    bool is_spread;      /* stages have numbers of replicas of their own; what no other rank has to
+                          * have is on rank 0, inputs too */
     int32_t *first_unit; /* [n_stages + 1] */
-    wf_costs *costs;     /* of the graph's units */
+    wfi_stage *stages;   /* [n_stages] */
+    wfi_group *groups;   /* [n_groups] the replicas of each stage; then who shares the norm */
+    int32_t n_groups;
+    wf_costs *costs; /* of the graph's units */
     wfi_rank *ranks;
     wfi_block *blocks;
     wfi_instruction *instructions;
@@ -247,25 +271,46 @@ static inline int32_t wfi_program_stage_of(const wf_program *p, int32_t unit) {
     return s;
 }
 static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, int32_t stage) {
-    return replica * p->n_stages + stage;
+    return p->stages[stage].first_rank + replica * p->stages[stage].rank_step;
 }
 /* Microbatches of one step and of one replica. */
 static inline int64_t wfi_program_n_micro(const wf_program *p) {
     return p->recipe.n_micro;
 }
-static inline int64_t wfi_program_micro_per_replica(const wf_program *p) {
-    return p->recipe.n_micro / p->n_replicas;
+static inline int64_t wfi_stage_n_micro(const wf_program *p, int32_t stage) {
+    return p->recipe.n_micro / p->stages[stage].n_replicas;
 }
-static inline int64_t wfi_program_lanes_per_replica(const wf_program *p) {
-    return p->recipe.n_lanes / p->n_replicas;
+static inline int32_t wfi_stage_replica_of(const wf_program *p, int32_t stage, int64_t micro) {
+    return (int32_t)(micro / wfi_stage_n_micro(p, stage));
 }
-/* How many gradients an all-reduce sums: its references but the staging, which is the last. */
+/* Where the stage is done for a microbatch. */
+static inline int32_t wfi_stage_rank_of(const wf_program *p, int32_t stage, int64_t micro) {
+    return wfi_program_rank_of(p, wfi_stage_replica_of(p, stage, micro), stage);
+}
+/* Which replica of the stage is on the rank; -1: none. */
+int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);
+/* Whether the rank has the stage's state, and its gradients once they are summed. */
+bool wfi_stage_is_held(const wf_program *p, int32_t stage, int32_t rank);
+/* The place of the rank in the group; -1: none. */
+int32_t wfi_group_find(const wfi_group *group, int32_t rank);
+/* Ranks are different threads, and a kernel is bound to one: ranks on the same stage have kernels
+ * of different sets. */
+int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank);
+static inline bool wfi_is_reduction(const wfi_instruction *now) {
+    return now->kind == WFI_ALL_REDUCE || now->kind == WFI_REDUCE;
+}
+static inline const wfi_allreduce *wfi_reduction_of(const wf_program *p,
+                                                    const wfi_instruction *now) {
+    return now->kind == WFI_REDUCE ? &wfi_reduce_to_root : p->plan->allreduce;
+}
+/* How many gradients a reduction sums: its references but the staging, which is the last. */
 static inline int32_t wfi_n_reduced(const wf_program *p, const wfi_instruction *now) {
-    return now->n_references - (p->plan->allreduce->n_staged != NULL);
+    return now->n_references - (wfi_reduction_of(p, now)->n_staged != NULL);
 }
-/* Whether gradients are summed over replicas in another order than the recipe's tree. */
-static inline bool wfi_program_rotates(const wf_program *p) {
-    return p->plan->allreduce->rotates && p->n_replicas > 2;
+/* Whether its gradients are summed over replicas in another order than the recipe's tree. */
+static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
+    const wfi_stage *s = &p->stages[stage];
+    return p->plan->allreduce->rotates && !s->is_rooted && s->n_replicas > 2;
 }
 #define WFI_NORM_BLOCK_ELEMENTS 1024
 /* Index of the first sum of squares of the unit, in units of one. */
@@ -280,11 +325,15 @@ static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {
 
 /* ---- passes ---- */
 
-/* The actions of each stage [n_stages]; free with wfi_schedule_free. */
+/* map.c: which rank is on which stage, and in which group; where stages begin. `like`: see
+ * wfi_program_begin. */
+wf_status wfi_program_map(wf_program *p, const wf_program *like);
+/* The actions of each rank [n_ranks], microbatches counted in the step; free with
+ * wfi_schedule_free. */
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out);
-/* That each stage's actions are those of a step: F, B and W (or BW) of each microbatch once
- * and in this order, gradients in ascending order. What stages do to each other is left to
- * order.c. Errors: BUG; the sentence names the stage and the action. */
+/* That each rank's actions are those of a step on its stages: F, B and W (or BW) of each microbatch
+ * once and in this order, gradients of a lane in ascending order. What ranks do to each other is
+ * left to order.c. Errors: BUG; the sentence names the stage and the action. */
 wf_status wfi_program_check_actions(const wf_program *p, const wfi_action_list *lists);
 wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists);
 /* Reads and writes -> dependencies; drops those that others imply. */
@@ -327,8 +376,7 @@ static inline const wfi_code *wfi_program_code_of(const wf_program *p, int64_t m
 }
 /* Of a microbatch, counted in the global batch. */
 static inline int64_t wfi_program_first_sample(const wf_program *p, int64_t micro) {
-    int64_t n_larger = wfi_min_i64(micro, p->recipe.batch % p->recipe.n_micro);
-    return micro * (p->recipe.batch / p->recipe.n_micro) + n_larger;
+    return wfi_first_sample(p->recipe.batch, p->recipe.n_micro, micro);
 }
 /* Which PACKED block of its unit a segment reads or packs. */
 static inline int32_t wfi_packed_depth(const wfi_segment *segment) {

@@ -1,27 +1,33 @@
 /* Gradients are summed over the replicas in buckets: units that are complete on this replica one
- * after the other share an instruction. That it stands behind the last action does not matter:
- * it depends on the gradients that it sums and runs on a stream of its own, so it begins while
- * backward still runs on the units in front. All replicas of a stage follow one schedule, so they
- * agree on the buckets and on their order.
+ * after the other share an instruction, if they are of one stage. That it stands behind the last
+ * action does not matter: it depends on the gradients that it sums and runs on a stream of its own,
+ * so it begins while backward still runs on the units in front. All replicas of a stage follow one
+ * schedule, so they agree on the buckets and on their order.
  */
 #include "program/lower.h"
 
 /* Reduces finished units first to end - 1 by one instruction. */
 static wf_status emit_bucket(wfi_lowering *l, int32_t first, int32_t end) {
     wf_program *p = l->p;
-    const wfi_allreduce *how = p->plan->allreduce;
     int32_t n_units = end - first, named = l->finished[first], i;
     int64_t n_staged = 0;
-    WF_TRY(wfi_emit(l, wfi_make(WFI_ALL_REDUCE, WFI_STREAM_REDUCE, named, 0, -1),
-                    n_units + (how->n_staged != NULL), &i));
+    (void)wfi_take_stage(l, wfi_program_stage_of(p, named));
+    bool is_rooted = p->stages[l->stage].is_rooted;
+    int access = is_rooted && l->replica ? WFI_READ : WFI_READ | WFI_WRITE;
+    wfi_instruction reduce =
+        wfi_make(is_rooted ? WFI_REDUCE : WFI_ALL_REDUCE, WFI_STREAM_REDUCE, named, 0, -1);
+    const wfi_allreduce *how = wfi_reduction_of(p, &reduce);
+    WF_TRY(wfi_emit(l, reduce, n_units + (how->n_staged != NULL), &i));
+    wfi_join(l, i, l->stage);
     for (int32_t k = 0; k < n_units; k++) {
         int32_t unit = l->finished[first + k];
         size_t bytes = p->code->units[unit].gradient_bytes;
         int64_t n_elem = (int64_t)(bytes / sizeof(float));
-        WF_TRY(wfi_refer(l, i, k, WFI_BLOCK_GRADIENT, unit, 0, -1, bytes, WFI_READ | WFI_WRITE));
+        WF_TRY(wfi_refer(l, i, k, WFI_BLOCK_GRADIENT, unit, 0, -1, bytes, access));
         /* One unit after the other: they share the staging. */
         if (how->n_staged)
-            n_staged = wfi_max_i64(n_staged, how->n_staged(p->n_replicas, l->replica, n_elem));
+            n_staged = wfi_max_i64(
+                n_staged, how->n_staged(p->stages[l->stage].n_replicas, l->replica, n_elem));
     }
     if (!how->n_staged) return WF_OK;
     return wfi_refer(l, i, n_units, WFI_BLOCK_STAGING, named, 0, -1,
@@ -48,8 +54,9 @@ wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit) {
 static int32_t fill_bucket(const wfi_lowering *l, int32_t first) {
     const wf_program *p = l->p;
     size_t limit = p->plan->bucket_bytes, bytes = 0;
-    int32_t k = first;
+    int32_t k = first, stage = wfi_program_stage_of(p, l->finished[first]);
     for (; k < l->n_finished && bytes < limit; k++) {
+        if (wfi_program_stage_of(p, l->finished[k]) != stage) break;
         size_t own = p->code->units[l->finished[k]].gradient_bytes;
         if (own >= limit && k > first) break; /* a bucket of its own */
         bytes += own;
@@ -59,12 +66,13 @@ static int32_t fill_bucket(const wfi_lowering *l, int32_t first) {
 
 wf_status wfi_lower_reductions(wfi_lowering *l) {
     wf_program *p = l->p;
-    if (p->n_replicas == 1 || !l->n_finished) return WF_OK;
+    if (!l->n_finished) return WF_OK;
     int32_t last = p->n_instructions - 1;
     while (p->instructions[last].stream != WFI_STREAM_COMPUTE) last--;
     for (int32_t k = 0, n; k < l->n_finished; k += n) {
         int32_t i = p->n_instructions;
         n = fill_bucket(l, k);
+        if (p->stages[wfi_program_stage_of(p, l->finished[k])].n_replicas == 1) continue;
         WF_TRY(emit_bucket(l, k, k + n));
         if (!p->plan->overlaps) WF_TRY(hold_back(l, i, last));
     }

@@ -24,24 +24,43 @@ static int64_t count_parameters(const wf_graph *g, int32_t begin, int32_t end) {
 
 wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     const wfi_rank *r = &p->ranks[rank];
-    int32_t begin = p->first_unit[r->stage], end = p->first_unit[r->stage + 1];
-    wf_rank_summary s = {.n_parameters = count_parameters(p->graph, begin, end),
-                         .peak_bytes = r->peak_bytes,
+    wf_rank_summary s = {.peak_bytes = r->peak_bytes,
                          .bound_bytes = r->bound_bytes,
                          .state_bytes = r->state_bytes,
                          .sent_bytes = r->sent_bytes,
                          .received_bytes = r->received_bytes,
-                         .peak_unit = "",
-                         .n_units = end - begin};
+                         .peak_unit = ""};
+    for (int32_t k = 0; k < p->n_stages; k++) {
+        if (wfi_stage_replica_on(p, k, rank) < 0) continue;
+        s.n_parameters += count_parameters(p->graph, p->first_unit[k], p->first_unit[k + 1]);
+        s.n_units += p->first_unit[k + 1] - p->first_unit[k];
+    }
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        if (block->rank != rank) continue;
+        if (block->kind == WFI_BLOCK_STATE) s.optimizer_bytes += block->bytes;
+        if (block->kind == WFI_BLOCK_PARAM && !block->is_state) s.copied_bytes += block->bytes;
+    }
     for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];
     int32_t unit = r->peak_instruction < 0 ? -1 : p->instructions[r->peak_instruction].unit;
     if (unit >= 0) s.peak_unit = p->graph->units[unit].name;
     return s;
 }
 
+/* Unit number `unit` of those on the rank. */
+static int32_t find_unit(const wf_program *p, int32_t rank, int32_t unit) {
+    for (int32_t k = 0; k < p->n_stages; k++) {
+        int32_t n = p->first_unit[k + 1] - p->first_unit[k];
+        if (wfi_stage_replica_on(p, k, rank) < 0) continue;
+        if (unit < n) return p->first_unit[k] + unit;
+        unit -= n;
+    }
+    return p->graph->n_units - 1;
+}
+
 wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
     const wf_graph *g = p->graph;
-    int32_t u = p->first_unit[p->ranks[rank].stage] + unit;
+    int32_t u = find_unit(p, rank, unit);
     const wfi_unit_code *code = &p->code->units[u];
     wf_unit_summary s = {.name = g->units[u].name,
                          .n_parameters = count_parameters(g, u, u + 1),

@@ -32,8 +32,7 @@ wf_status wfi_timeline_divide(const wf_program *p, const double *begin_us, const
 static inline int32_t wfi_n_together(const wf_program *p, int32_t k) {
     const wfi_instruction *i = &p->instructions[p->order[k]];
     if (i->kind == WFI_SEND || i->kind == WFI_RECEIVE) return 2;
-    if (i->kind == WFI_GATHER_NORM) return p->n_stages;
-    return i->stream == WFI_STREAM_REDUCE ? p->n_replicas : 1;
+    return i->stream == WFI_STREAM_REDUCE ? p->groups[i->group].n : 1;
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* Lists of devices, as users type them. */
 #include "run/worker.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/trainer.h>
@@ -17,7 +18,9 @@ static wf_status parse_entry(wf_context *ctx, const char *text, const char *at, 
     *index_out = -1;
     if (n < n_kind || strncmp(at, list->kind, n_kind) || (n > n_kind && at[n_kind] != ':'))
         return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "devices '%.80s': devices of different kinds in one trainer", text);
+                        "devices '%.80s': '%.*s' beside '%s': devices of different kinds in one "
+                        "trainer; its ranks can be on any devices of one kind, such as cpu:0,cpu:1",
+                        text, (int)n, at, list->kind);
     if (n == n_kind) return WF_OK;
     char *end;
     long index = strtol(at + n_kind + 1, &end, 10);
@@ -59,9 +62,36 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *
     return WF_OK;
 }
 
+wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list) {
+    int index;
+    if (!name || strcspn(name, ":") != 3 || strncmp(name, "cpu", 3))
+        return wfi_fail(ctx, WF_UNSUPPORTED,
+                        "device '%.80s': arrays and modules live on CPU devices, such as cpu:0",
+                        name ? name : "");
+    memcpy(list->kind, "cpu", sizeof "cpu");
+    WF_TRY(parse_entry(ctx, name, name, strlen(name), list, &index));
+    if (index >= WFI_MAX_DEVICES) return refuse(ctx, name);
+    list->n = 1;
+    list->place[0] = index < 0 ? 0 : index;
+    list->n_places = list->place[0] + 1;
+    return WF_OK;
+}
+
 wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out) {
     wfi_device_list list;
     WF_TRY(wfi_devices_parse(ctx, devices, &list));
     *n_out = list.n;
+    return WF_OK;
+}
+
+wf_status wf_devices_name(wf_context *ctx, const char *devices, int rank,
+                          char name_out[WF_DEVICE_NAME_BYTES]) {
+    wfi_device_list list;
+    WF_TRY(wfi_devices_parse(ctx, devices, &list));
+    if (rank < 0 || rank >= list.n)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "devices '%.80s' are for %d rank%s; there is no rank %d", devices, list.n,
+                        list.n == 1 ? "" : "s", rank);
+    snprintf(name_out, WF_DEVICE_NAME_BYTES, "%s:%d", list.kind, list.place[rank]);
     return WF_OK;
 }

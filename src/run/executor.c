@@ -17,28 +17,33 @@ static wf_status prepare_segment(const wfi_segment *segment) {
 static wf_status prepare_rank(void *self, void *argument) {
     const wfi_executor *e = self;
     const wf_program *p = e->p;
-    const wfi_rank *r = &p->ranks[(intptr_t)argument];
+    int32_t rank = (int32_t)(intptr_t)argument;
     WF_TRY(wfi_kernel_thread_enter(p->ctx, p->recipe.n_threads));
     for (int k = 0; k < 2; k++) {
-        const wfi_code *code = e->code[2 * r->replica + k];
-        for (int32_t u = p->first_unit[r->stage]; code && u < p->first_unit[r->stage + 1]; u++)
+        const wfi_code *code = e->code[2 * wfi_program_kernel_set(p, rank) + k];
+        for (int32_t u = 0; code && u < p->graph->n_units; u++) {
+            if (wfi_stage_replica_on(p, wfi_program_stage_of(p, u), rank) < 0) continue;
             for (int part = 0; part < WFI_N_PARTS; part++) {
                 WF_TRY(prepare_segment(code->units[u].part[part]));
                 WF_TRY(prepare_segment(code->units[u].pack[part]));
             }
+        }
     }
     return WF_OK;
 }
 
-/* A kernel is bound to one thread: replicas of a stage have kernels of their own. The first
- * replica that lives here takes the program's. */
+static int32_t n_kernel_sets(const wf_program *p) {
+    return wfi_program_kernel_set(p, p->n_ranks - 1) + 1;
+}
+
+/* The first set whose ranks live here is the program's own. */
 static wf_status find_code(wfi_executor *e) {
     const wf_program *p = e->p;
     bool is_taken = false;
-    for (int32_t d = 0; d < p->n_replicas; d++) {
+    for (int32_t d = 0; d < n_kernel_sets(p); d++) {
         bool is_here = false;
-        for (int32_t s = 0; s < p->n_stages; s++)
-            is_here |= e->workers[wfi_program_rank_of(p, d, s)].is_local;
+        for (int32_t r = 0; r < p->n_ranks; r++)
+            is_here |= wfi_program_kernel_set(p, r) == d && e->workers[r].is_local;
         if (!is_here) continue;
         if (!is_taken) {
             e->code[2 * d] = p->code;
@@ -55,6 +60,7 @@ static wf_status find_code(wfi_executor *e) {
 static wf_status prepare_all(wfi_executor *e) {
     const wf_program *p = e->p;
     WF_TRY(find_code(e));
+    wfi_stall_begin(e->stall, NULL);
     for (int32_t r = 0; r < p->n_ranks; r++)
         WF_TRY(wfi_stream_push(e->workers[r].streams[WFI_STREAM_COMPUTE], prepare_rank, e,
                                (void *)(intptr_t)r));
@@ -77,10 +83,8 @@ static void find_groups(wfi_executor *e) {
         int32_t n = 1;
         if (now->kind == WFI_SEND || now->kind == WFI_RECEIVE)
             n = 2;
-        else if (now->kind == WFI_GATHER_NORM)
-            n = p->n_stages;
         else if (now->stream == WFI_STREAM_REDUCE)
-            n = p->n_replicas;
+            n = p->groups[now->group].n;
         for (int32_t m = 0; m < n; m++) {
             e->first[p->order[k + m]] = k;
             e->n_group[p->order[k + m]] = n;
@@ -96,12 +100,14 @@ static wf_status create_release(wfi_executor *e) {
 }
 
 wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,
-                              int64_t delay_us, bool traces, wfi_executor **executor_out) {
+                              int64_t delay_us, bool traces, wfi_stall *stall,
+                              wfi_executor **executor_out) {
     size_t n = (size_t)p->n_instructions;
     wfi_executor *e = wfi_alloc(p->ctx, 1, sizeof *e, "an executor");
     if (!e) return WF_NO_MEMORY;
-    *e = (wfi_executor){.p = p, .workers = workers, .profile = profile, .delay_us = delay_us};
-    e->code = wfi_alloc(p->ctx, 2 * (size_t)p->n_replicas, sizeof(wfi_code *), "an executor");
+    *e = (wfi_executor){
+        .p = p, .workers = workers, .profile = profile, .delay_us = delay_us, .stall = stall};
+    e->code = wfi_alloc(p->ctx, 2 * (size_t)n_kernel_sets(p), sizeof(wfi_code *), "an executor");
     e->done = wfi_alloc(p->ctx, n, sizeof *e->done, "an executor");
     e->first = wfi_alloc(p->ctx, n, sizeof *e->first, "an executor");
     e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
@@ -127,7 +133,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
 void wfi_executor_destroy(wfi_executor *e) {
     if (!e) return;
     wf_context *ctx = e->p->ctx;
-    for (int32_t d = 0; d < 2 * e->p->n_replicas && e->code; d++)
+    for (int32_t d = 0; d < 2 * n_kernel_sets(e->p) && e->code; d++)
         if (e->code[d] != e->p->code && e->code[d] != e->p->rest_code) wfi_code_destroy(e->code[d]);
     wfi_trace_destroy(e->trace);
     wfi_release_destroy(e->release);
@@ -169,8 +175,11 @@ wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
     e->step = *step;
     if (e->trace) wfi_trace_start(e->trace);
     wfi_issue_begin(e);
+    wfi_stall_begin(e->stall, e);
     wf_status status = issue_all(e);
+    wfi_stall_issued(e->stall);
     if (status == WF_OK) status = wfi_issue_end(e);
+    if (status == WF_OK) wfi_stall_end(e->stall);
     if (status == WF_OK) {
         if (e->trace) wfi_trace_finish(e->trace);
         return WF_OK;
@@ -179,5 +188,6 @@ wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
      * when this returns. What failed first is what to tell. */
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_device_fail(e->workers[r].device, status);
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_worker_stop(&e->workers[r]);
+    wfi_stall_end(e->stall);
     return wfi_device_check(e->workers[0].device);
 }

@@ -9,14 +9,16 @@
 
 #include "run/profile.h"
 #include "run/release.h"
+#include "run/stall.h"
 #include "run/trace.h"
 #include "run/worker.h"
 
 /* What one step is given and gives back. */
 typedef struct wfi_step {
-    wfi_step_args args; /* first_sample is filled by the executor */
+    wfi_step_args args; /* its first_sample is filled by the executor */
     double lr;
-    const void *const *inputs; /* [n_values] the global batch, by input value */
+    const void *const *inputs; /* [n_values] by input value, from the step's ... */
+    int64_t first_sample;      /* ... sample on */
     void *const *outputs;      /* [n_outputs] where to copy outputs, NULL = not wanted */
     double *records;           /* [n_micro][2] loss sums and hits */
     double gradient_norm;      /* out, if clipping */
@@ -25,15 +27,16 @@ typedef struct wfi_step {
 typedef struct wfi_executor {
     const wf_program *p;
     wfi_worker *workers; /* [n_ranks], borrowed */
-    wfi_code **code;     /* [n_replicas][2] kernels of their own, [1] for smaller microbatches
-                          * or NULL; those of the first replica here are the program's,
-                          * those of replicas in other processes NULL */
+    wfi_code **code;     /* [n_kernel_sets][2] [1] for smaller microbatches or NULL; those of
+                          * the first set here are the program's, those of ranks in other
+                          * processes NULL */
     wfi_event *done;     /* [n_instructions] of the step that runs */
     int32_t *first;      /* [n_instructions] place in the order of the instruction's group */
     int32_t *n_group;    /* [n_instructions] how many ranks take part in it together */
     int32_t first_local; /* rank */
     wfi_profile *profile;
     wfi_trace *trace;      /* NULL: not wanted */
+    wfi_stall *stall;      /* NULL: nobody looks whether things move */
     wfi_release *release;  /* NULL: events are not checked */
     int64_t delay_us;      /* > 0: random delays before each instruction, for tests */
     int64_t n_waits;       /* issued in this step */
@@ -43,7 +46,8 @@ typedef struct wfi_executor {
 
 /* Prepares every kernel, on the compute streams of their ranks. */
 wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,
-                              int64_t delay_us, bool traces, wfi_executor **executor_out);
+                              int64_t delay_us, bool traces, wfi_stall *stall,
+                              wfi_executor **executor_out);
 void wfi_executor_destroy(wfi_executor *e); /* NULL is allowed; the streams are idle */
 
 /* One step, to its end; what it gives back is in e->step. After a failure the trainer's
@@ -59,6 +63,8 @@ static inline void *wfi_executor_at(const wfi_executor *e, const wfi_reference *
 /* The reference's bytes, told to the observer. */
 void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r, size_t bytes);
 
+/* "forward layer3.0, microbatch 2" */
+void wfi_executor_name(const wfi_executor *e, int32_t i, char *text, size_t bytes);
 /* Runs instruction (intptr_t)argument, in which one rank takes part. A task. */
 wf_status wfi_executor_instruction(void *self, void *argument);
 /* Around what instruction i does, if it is traced. */

@@ -56,10 +56,12 @@ int wf_info_variable(int i, wf_variable *variable_out) {
         return 1;
     }
     const wfi_env *about = &wfi_env_table[i];
-    *variable_out = (wf_variable){.name = about->name,
-                                  .help = about->help,
-                                  .value = wfi_env_text((wfi_env_id)i),
-                                  .is_set = wfi_env_is_set((wfi_env_id)i)};
+    bool is_set = wfi_env_is_set((wfi_env_id)i), is_secret = about->type == WFI_ENV_SECRET;
+    *variable_out =
+        (wf_variable){.name = about->name,
+                      .help = about->help,
+                      .value = is_set && is_secret ? "(not shown)" : wfi_env_text((wfi_env_id)i),
+                      .is_set = is_set};
     return 1;
 }
 

@@ -33,10 +33,10 @@ static wf_status run_kernel(const wfi_executor *e, int32_t rank, wfi_kernel *ker
                            wfi_now_ns() - begin, kernel->flops);
 }
 
-/* Replicas run the same segment with kernels of their own. */
+/* Replicas run the same segment with other kernels. */
 static const wfi_segment *segment_of(const wfi_executor *e, const wfi_instruction *now) {
-    int32_t replica = e->p->ranks[now->rank].replica;
-    const wfi_unit_code *unit = &e->code[2 * replica + now->segment->is_rest]->units[now->unit];
+    int32_t set = wfi_program_kernel_set(e->p, now->rank);
+    const wfi_unit_code *unit = &e->code[2 * set + now->segment->is_rest]->units[now->unit];
     return now->segment->is_pack ? unit->pack[now->part] : unit->part[now->part];
 }
 
@@ -86,9 +86,9 @@ static void add_floats(float *restrict sum, const float *restrict summand, size_
 static wf_status run_load(const wfi_executor *e, const wfi_instruction *now) {
     const wf_graph *g = wfi_program_graph_of(e->p, now->micro);
     size_t bytes = wfi_value_bytes(g, now->id), sample_bytes = bytes / (size_t)g->batch;
-    const char *batch = e->step.inputs[now->id];
-    memcpy(wfi_executor_touch(e, &now->references[0], bytes),
-           batch + (size_t)wfi_program_first_sample(e->p, now->micro) * sample_bytes, bytes);
+    const char *given = e->step.inputs[now->id];
+    size_t first = (size_t)(wfi_program_first_sample(e->p, now->micro) - e->step.first_sample);
+    memcpy(wfi_executor_touch(e, &now->references[0], bytes), given + first * sample_bytes, bytes);
     return WF_OK;
 }
 
@@ -243,7 +243,9 @@ static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
         return run_report(e, now);
     case WFI_STORE:
         return run_store(e, now);
+    case WFI_BROADCAST:
     case WFI_ALL_REDUCE:
+    case WFI_REDUCE:
     case WFI_GATHER_NORM:
     case WFI_GATHER_STATS:
     case WFI_SEND:
@@ -256,12 +258,19 @@ static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
 }
 
 /* Where it failed, in front of what failed. */
-static wf_status fail_at(const wfi_executor *e, const wfi_instruction *now, wf_status status) {
+static wf_status fail_at(const wfi_executor *e, int32_t i, wf_status status) {
+    char name[256];
+    wfi_executor_name(e, i, name, sizeof name);
+    return wfi_fail_at(e->p->ctx, status, "rank %d, %s", e->p->instructions[i].rank, name);
+}
+
+void wfi_executor_name(const wfi_executor *e, int32_t i, char *text, size_t bytes) {
+    const wfi_instruction *now = &e->p->instructions[i];
     const char *unit = now->unit < 0 ? "" : e->p->graph->units[now->unit].name;
     char micro[48] = "";
     if (now->micro >= 0) snprintf(micro, sizeof micro, ", microbatch %lld", (long long)now->micro);
-    return wfi_fail_at(e->p->ctx, status, "rank %d, %s%s%s%s", now->rank,
-                       wfi_instruction_kind_name(now->kind), *unit ? " " : "", unit, micro);
+    snprintf(text, bytes, "%s%s%s%s", wfi_instruction_kind_name(now->kind), *unit ? " " : "", unit,
+             micro);
 }
 
 wf_status wfi_executor_instruction(void *self, void *argument) {
@@ -272,7 +281,7 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     wfi_executor_begin(e, i);
     int64_t begin = e->profile->is_on ? wfi_now_ns() : 0;
     wf_status status = dispatch(e, now);
-    if (status != WF_OK) return fail_at(e, now, status);
+    if (status != WF_OK) return fail_at(e, i, status);
     wfi_executor_end(e, i);
     if (!e->profile->is_on || now->segment) return WF_OK;
     return wfi_profile_add(e->profile, wfi_instruction_kind_name(now->kind), "weft",

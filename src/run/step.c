@@ -1,6 +1,7 @@
 /* One step: feeds in, program through, loss out. */
 #include "run/trainer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int32_t find_input(const wf_graph *g, const char *name) {
@@ -9,53 +10,55 @@ static int32_t find_input(const wf_graph *g, const char *name) {
     return -1;
 }
 
-/* Whether value v is computed from `input`. */
-static bool depends_on(const wf_graph *g, int32_t v, int32_t input) {
+bool wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input) {
     if (v == input) return true;
     if (v < 0 || g->values[v].node < 0) return false;
     const wfi_node *node = &g->nodes[g->values[v].node];
     for (int i = 0; i < node->n_in; i++)
-        if (depends_on(g, node->in[i], input)) return true;
+        if (wfi_value_depends_on(g, node->in[i], input)) return true;
     return false;
 }
 
-/* Of all samples of the step. */
-static size_t input_bytes(const wfi_ready *r, int32_t v) {
-    const wf_graph *g = r->program->graph;
-    return wfi_value_bytes(g, v) / (size_t)g->batch * (size_t)r->n_samples;
+static size_t sample_bytes(const wf_graph *g, int32_t v) {
+    return wfi_value_bytes(g, v) / (size_t)g->batch;
 }
 
-/* `output`: the value that is wanted, or -1 for the loss. */
-static wf_status bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int n_feeds,
-                            int32_t output) {
+static wf_status bind_feed(wf_trainer *t, wfi_ready *r, const wf_feed *feed, int64_t n_samples) {
+    const wf_graph *g = r->program->graph;
+    int32_t v = find_input(g, feed->name);
+    if (v < 0) return wfi_fail(t->ctx, WF_SHAPE, "the model has no input '%s'", feed->name);
+    size_t want = sample_bytes(g, v) * (size_t)n_samples;
+    if (feed->bytes != want)
+        return wfi_fail(t->ctx, WF_SHAPE, "input '%s' was given %zu bytes; %lld samples take %zu",
+                        feed->name, feed->bytes, (long long)n_samples, want);
+    r->inputs[v] = feed->data;
+    return WF_OK;
+}
+
+wf_status wfi_bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int n_feeds,
+                         int64_t n_samples, int32_t output) {
     const wf_graph *g = r->program->graph;
     memset(r->inputs, 0, (size_t)g->n_values * sizeof *r->inputs);
-    for (int i = 0; i < n_feeds; i++) {
-        int32_t v = find_input(g, feeds[i].name);
-        if (v < 0) return wfi_fail(t->ctx, WF_SHAPE, "the model has no input '%s'", feeds[i].name);
-        size_t want = input_bytes(r, v);
-        if (feeds[i].bytes != want)
-            return wfi_fail(t->ctx, WF_SHAPE,
-                            "input '%s' was given %zu bytes; %lld samples take %zu", feeds[i].name,
-                            feeds[i].bytes, (long long)r->n_samples, want);
-        r->inputs[v] = feeds[i].data;
-    }
+    if (n_samples < 1)
+        return wfi_fail(t->ctx, WF_SHAPE, "a run of %lld samples", (long long)n_samples);
+    for (int i = 0; i < n_feeds; i++) WF_TRY(bind_feed(t, r, &feeds[i], n_samples));
     for (int32_t v = 0; v < g->n_values; v++) {
         if (g->values[v].kind != WFI_VALUE_INPUT || r->inputs[v]) continue;
-        if (output < 0 || depends_on(g, output, v))
+        if (!wfi_trainer_loads(t, r->program, v)) continue;
+        if (output < 0 || wfi_value_depends_on(g, output, v))
             return wfi_fail(t->ctx, WF_SHAPE, "input '%s' was not given", g->values[v].name);
         /* Labels, say, of which the output knows nothing: zeros do. */
-        if (!r->zeros[v]) r->zeros[v] = wfi_alloc(t->ctx, 1, input_bytes(r, v), "an input");
+        size_t bytes = sample_bytes(g, v) * (size_t)r->n_samples;
+        if (!r->zeros[v]) r->zeros[v] = wfi_alloc(t->ctx, 1, bytes, "an input");
         if (!r->zeros[v]) return WF_NO_MEMORY;
         r->inputs[v] = r->zeros[v];
     }
     return WF_OK;
 }
 
-/* Rows whose label is not negative: the divisor of the mean, known before the step. */
-static int64_t count_rows(const wfi_ready *r) {
+int64_t wfi_count_rows(const wfi_ready *r, int64_t n_samples) {
     const wf_graph *g = r->program->graph;
-    int64_t n = g->n_rows / g->batch * r->n_samples;
+    int64_t n = g->n_rows / g->batch * n_samples;
     if (g->labels < 0) return n;
     const int32_t *labels = r->inputs[g->labels];
     int64_t n_counted = 0;
@@ -70,8 +73,15 @@ static void publish_peak(const wf_trainer *t) {
         __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
 }
 
-static wf_status run(wf_trainer *t, wfi_ready *r, double lr, wf_step_result *result_out) {
-    int64_t n_rows = count_rows(r);
+static void begin_in_job(const wf_trainer *t, const wfi_ready *r) {
+    char what[WFI_CONTROL_DOING] = "a forward run";
+    if (r->kind == WF_PROGRAM_TRAIN)
+        snprintf(what, sizeof what, "step %lld", (long long)t->n_steps + 1);
+    wfi_control_begin_run(t->job, what);
+}
+
+static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
+                     wf_step_result *result_out) {
     /* Another process may still be reading what the last run reported. */
     double *records = t->job ? wfi_control_records(t->job, (int)(t->n_runs & 1)) : r->records;
     t->n_runs++;
@@ -82,11 +92,15 @@ static wf_status run(wf_trainer *t, wfi_ready *r, double lr, wf_step_result *res
                      .inputs = r->inputs,
                      .outputs = r->outputs,
                      .records = records};
+    int64_t ignored;
+    wfi_trainer_own_part(t, r->program, &step.first_sample, &ignored);
     t->ran_last = r;
+    if (t->job) begin_in_job(t, r);
     WF_TRY(wfi_executor_run(r->executor, &step));
     if (t->job) publish_peak(t);
     wf_step_result result = {
         .n_rows = n_rows, .lr = lr, .gradient_norm = r->executor->step.gradient_norm};
+    if (t->job) result.stop_reason = wfi_control_stop_reason(t->job);
     double loss = 0, hits = 0;
     bool has_record = r->program->graph->record >= 0;
     for (int64_t m = 0; m < r->program->recipe.n_micro && has_record; m++) {
@@ -101,46 +115,76 @@ static wf_status run(wf_trainer *t, wfi_ready *r, double lr, wf_step_result *res
 
 wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
                           wf_step_result *result_out) {
-    if (n_samples < 1 || n_samples > t->recipe.batch)
-        return wfi_fail(t->ctx, WF_SHAPE, "a step of %lld samples; the recipe's batch is %lld",
-                        (long long)n_samples, (long long)t->recipe.batch);
+    bool is_part = wfi_trainer_is_part(t);
+    int64_t n_all = n_samples, n_rows;
     if (t->forward_only)
         return wfi_fail(t->ctx, WF_INVALID_ARG, "a step of a trainer made for forward runs only");
+    if (is_part) WF_TRY(wfi_trainer_join_step(t, feeds, n_feeds, n_samples, &n_all, &n_rows));
+    if (n_all < 1 || n_all > t->recipe.batch)
+        return wfi_fail(t->ctx, WF_SHAPE, "a step of %lld samples; the recipe's batch is %lld",
+                        (long long)n_all, (long long)t->recipe.batch);
     wfi_ready *r;
-    WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_TRAIN, n_samples, &r));
-    WF_TRY(bind_feeds(t, r, feeds, n_feeds, -1));
-    WF_TRY(run(t, r, wf_recipe_lr(&t->recipe, t->n_steps), result_out));
+    WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_TRAIN, n_all, &r));
+    WF_TRY(wfi_bind_feeds(t, r, feeds, n_feeds, n_samples, -1));
+    if (!is_part) n_rows = wfi_count_rows(r, n_all);
+    WF_TRY(run(t, r, n_rows, wf_recipe_lr(&t->recipe, t->n_steps), result_out));
     t->n_steps++;
     return WF_OK;
+}
+
+/* The value named `name`. */
+static wf_status find_output(const wf_trainer *t, const wfi_ready *r, const char *name,
+                             size_t bytes, int32_t *k_out) {
+    const wf_graph *g = r->program->graph;
+    for (int32_t k = 0; k < g->n_outputs; k++) {
+        if (strcmp(g->values[g->outputs[k]].name, name)) continue;
+        size_t want = wfi_value_bytes(g, g->outputs[k]);
+        if (want != bytes)
+            return wfi_fail(t->ctx, WF_SHAPE,
+                            "output '%s' of %lld samples takes %zu bytes, not %zu", name,
+                            (long long)r->n_samples, want, bytes);
+        *k_out = k;
+        return WF_OK;
+    }
+    return wfi_fail(t->ctx, WF_INVALID_ARG, "the model has no output '%s'", name);
+}
+
+/* Output k has been stored on the process of its rank; the others copy it from that rank's
+ * memory, where it stays until the next run, and wait for each other. */
+static wf_status spread_output(const wf_trainer *t, const wfi_ready *r, int32_t k, void *dst) {
+    const wf_program *p = r->program;
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *store = &p->instructions[i];
+        if (store->kind != WFI_STORE || store->id != k || t->workers[store->rank].is_local)
+            continue;
+        memcpy(dst, wfi_executor_at(r->executor, &store->references[0]),
+               wfi_value_bytes(p->graph, p->graph->outputs[k]));
+    }
+    return wfi_trainer_meet(t, "read an output");
 }
 
 static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
                          const char *output, void *dst, size_t dst_bytes,
                          wf_step_result *result_out) {
+    if (wfi_trainer_is_part(t)) WF_TRY(wfi_trainer_join_forward(t, n_samples));
     if (n_samples < 1) return wfi_fail(t->ctx, WF_SHAPE, "a forward run of no samples");
-    if (output && t->job)
-        return wfi_fail(t->ctx, WF_UNSUPPORTED,
-                        "outputs of ranks in processes; run it with ranks as threads");
     wfi_ready *r;
     WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_FORWARD, n_samples, &r));
     const wf_graph *g = r->program->graph;
     int32_t found = -1;
-    for (int32_t k = 0; k < g->n_outputs; k++) {
-        r->outputs[k] = NULL;
-        if (output && !strcmp(g->values[g->outputs[k]].name, output)) found = k;
-    }
-    if (output && found < 0)
-        return wfi_fail(t->ctx, WF_INVALID_ARG, "the model has no output '%s'", output);
-    if (output) {
-        size_t want = wfi_value_bytes(g, g->outputs[found]);
-        if (want != dst_bytes)
-            return wfi_fail(t->ctx, WF_SHAPE,
-                            "output '%s' of %lld samples takes %zu bytes, not %zu", output,
-                            (long long)n_samples, want, dst_bytes);
-        r->outputs[found] = dst;
-    }
-    WF_TRY(bind_feeds(t, r, feeds, n_feeds, found < 0 ? -1 : g->outputs[found]));
-    return run(t, r, 0, result_out);
+    if (output) WF_TRY(find_output(t, r, output, dst_bytes, &found));
+    for (int32_t k = 0; k < g->n_outputs; k++) r->outputs[k] = k == found ? dst : NULL;
+    wf_status given =
+        wfi_bind_feeds(t, r, feeds, n_feeds, n_samples, found < 0 ? -1 : g->outputs[found]);
+    int64_t n_rows;
+    if (wfi_trainer_is_part(t))
+        WF_TRY(wfi_trainer_join_rows(t, r, given, &n_rows));
+    else if (given != WF_OK)
+        return given;
+    else
+        n_rows = wfi_count_rows(r, n_samples);
+    WF_TRY(run(t, r, n_rows, 0, result_out));
+    return found >= 0 && t->job ? spread_output(t, r, found, dst) : WF_OK;
 }
 
 wf_status wf_trainer_prepare_eval(wf_trainer *t, int64_t n_samples) {

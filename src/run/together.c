@@ -1,6 +1,7 @@
 /* A trainer among the processes of a job. */
 #include "run/trainer.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <weft/weft.h>
 
@@ -31,7 +32,8 @@ uint64_t wfi_trainer_fingerprint(const wf_trainer *t) {
     const uint64_t numbers[] = {(uint64_t)t->recipe.batch,     (uint64_t)t->recipe.n_micro,
                                 (uint64_t)t->recipe.n_lanes,   t->recipe.seed,
                                 (uint64_t)t->recipe.conv,      (uint64_t)t->recipe.optimizer,
-                                (uint64_t)t->recipe.n_threads, (uint64_t)p->n_instructions};
+                                (uint64_t)t->recipe.n_threads, (uint64_t)p->n_instructions,
+                                (uint64_t)t->own_batch};
     for (size_t k = 0; k < WFI_COUNT(numbers); k++)
         hash = (hash ^ numbers[k]) * UINT64_C(0x100000001B3);
     for (int32_t r = 0; r < p->n_ranks; r++)
@@ -49,6 +51,7 @@ uint64_t wfi_trainer_fingerprint(const wf_trainer *t) {
 
 wf_status wfi_trainer_alone(wf_trainer *t, const char *what, wf_status (*act)(void *self),
                             void *self) {
+    char after[WFI_CONTROL_DOING];
     if (!t->job) return act(self);
     WF_TRY(wfi_control_meet(t->job, what));
     if (wf_job_rank(t->job) == 0) {
@@ -58,5 +61,6 @@ wf_status wfi_trainer_alone(wf_trainer *t, const char *what, wf_status (*act)(vo
             return status;
         }
     }
-    return wfi_control_meet(t->job, "go on");
+    snprintf(after, sizeof after, "go on after '%s'", what);
+    return wfi_control_meet(t->job, after);
 }

@@ -9,13 +9,16 @@
 #include <string.h>
 
 static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
-                                size_t shift_bytes) {
+                                const wfi_device_list *given, size_t shift_bytes) {
     wfi_device_list list;
     char all[24];
     int n_ranks = wf_plan_n_ranks(t->plan);
     snprintf(all, sizeof all, "cpu:%d", (int)wfi_min_i64(n_ranks, WFI_MAX_DEVICES));
     const char *devices = config->devices ? config->devices : all;
-    WF_TRY(wfi_devices_parse(t->ctx, devices, &list));
+    if (given)
+        list = *given;
+    else
+        WF_TRY(wfi_devices_parse(t->ctx, devices, &list));
     if (list.n != n_ranks)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "devices '%s' are %d, but the plan %s has %d rank%s: give --devices %s:%d",
@@ -32,6 +35,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     t->workers = wfi_alloc(t->ctx, (size_t)n_ranks, sizeof *t->workers, "ranks");
     if (!t->workers) return WF_NO_MEMORY;
     t->n_workers = n_ranks;
+    WF_TRY(wfi_stall_init(&t->stall, t->ctx, t->job));
     /* Streams begin to count anew: nobody may still be waiting for those of an earlier trainer. */
     WF_TRY(wfi_trainer_meet(t, "make a trainer"));
     for (int r = 0; r < n_ranks; r++) {
@@ -40,9 +44,12 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
                                     .place = list.place[r],
                                     .n_places = list.n_places,
                                     .timeout_ms = timeout_ms,
-                                    .failure = &t->failure};
+                                    .failure = &t->failure,
+                                    .watch = n_ranks > 1 ? &t->stall.watch : NULL};
         WF_TRY(wfi_worker_create(t->ctx, &device, t->job, shift_bytes, &t->workers[r]));
     }
+    t->stall.workers = t->workers;
+    t->stall.n_workers = n_ranks;
     return wfi_trainer_meet(t, "begin");
 }
 
@@ -68,8 +75,13 @@ static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
         grows |= p->ranks[k].peak_bytes > t->workers[k].arena_bytes;
     if (!grows) return WF_OK;
     WF_TRY(wfi_trainer_meet(t, "make room"));
-    for (int32_t k = 0; k < p->n_ranks; k++)
-        WF_TRY(wfi_worker_grow(&t->workers[k], p->ranks[k].peak_bytes, p->ranks[k].state_bytes));
+    for (int32_t k = 0; k < t->n_workers; k++) {
+        /* The others open every rank's memory, even that of one which has nothing to do. */
+        const wfi_rank *rank = k < p->n_ranks ? &p->ranks[k] : NULL;
+        size_t bytes = rank ? rank->peak_bytes : 0;
+        WF_TRY(wfi_worker_grow(&t->workers[k], bytes ? bytes : WFI_ALIGN_BYTES,
+                               rank ? rank->state_bytes : 0));
+    }
     WF_TRY(wfi_trainer_meet(t, "open memory"));
     for (int32_t k = 0; k < t->n_workers; k++) WF_TRY(wfi_worker_open(&t->workers[k]));
     return wfi_trainer_meet(t, "go on");
@@ -93,7 +105,7 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     WF_TRY(grow_workers(t, r->program));
     /* The timeline is one of full steps. */
     bool traces = t->traces && t->n_ready == 0;
-    return wfi_executor_create(r->program, t->workers, &t->profile, t->delay_us, traces,
+    return wfi_executor_create(r->program, t->workers, &t->profile, t->delay_us, traces, &t->stall,
                                &r->executor);
 }
 
@@ -131,24 +143,26 @@ static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
 }
 
 static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recipe *recipe,
-                            const wf_plan *plan, const wf_trainer_config *config) {
+                            const wf_plan *plan, const wf_trainer_config *config,
+                            const wfi_device_list *list) {
     size_t shift_bytes;
     WF_TRY(read_environment(t, &shift_bytes));
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     WF_TRY(wf_recipe_resolve(t->ctx, recipe, plan, &t->recipe));
     if (t->job) WF_TRY(wfi_trainer_check_job(t));
-    WF_TRY(create_workers(t, config, shift_bytes));
+    WF_TRY(create_workers(t, config, list, shift_bytes));
     wfi_ready *ignored;
     WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
                              t->recipe.batch, &ignored));
+    WF_TRY(wfi_trainer_check_parts(t));
     if (t->job) WF_TRY(wfi_control_agree(t->job, wfi_trainer_fingerprint(t)));
     return wfi_trainer_initialise(t);
 }
 
-wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                            const wf_plan *plan, const wf_trainer_config *config,
-                            wf_trainer **trainer_out) {
+wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                                const wf_plan *plan, const wf_trainer_config *config,
+                                const wfi_device_list *list, wf_trainer **trainer_out) {
     const wf_trainer_config defaults = WF_TRAINER_CONFIG_INIT;
     if (!config) config = &defaults;
     if (config->struct_size != sizeof *config)
@@ -160,9 +174,10 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     t->device_memory_bytes = config->device_memory_bytes;
     t->keep_gradients = config->keep_gradients;
     t->forward_only = config->forward_only;
+    t->own_batch = config->own_batch;
     t->traces = config->trace;
     wfi_profile_init(&t->profile, ctx, config->profile);
-    wf_status status = create_all(t, model, recipe, plan, config);
+    wf_status status = create_all(t, model, recipe, plan, config, list);
     if (status != WF_OK) {
         /* The job's other processes must not wait for this one. */
         if (t->job) wfi_failure_set(wfi_control_failure(t->job), status, wf_context_error(t->ctx));
@@ -171,6 +186,12 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
     }
     *trainer_out = t;
     return WF_OK;
+}
+
+wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                            const wf_plan *plan, const wf_trainer_config *config,
+                            wf_trainer **trainer_out) {
+    return wfi_trainer_create_on(ctx, model, recipe, plan, config, NULL, trainer_out);
 }
 
 void wf_trainer_destroy(wf_trainer *t) {

@@ -24,13 +24,14 @@ struct wf_trainer {
     wf_plan *plan;
     wf_recipe recipe; /* resolved */
     size_t device_memory_bytes;
-    bool keep_gradients, forward_only, traces;
+    bool keep_gradients, forward_only, traces, own_batch;
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;
 
     wf_job *job;         /* NULL: all ranks are threads of this process */
     int64_t n_runs;      /* of programs; a job's records alternate between two halves */
     wfi_failure failure; /* of any rank: all stop */
+    wfi_stall stall;     /* of any rank: it is named */
     wfi_worker *workers; /* [n_workers] one a rank */
     int n_workers;
     wfi_profile profile;
@@ -40,6 +41,11 @@ struct wf_trainer {
     int32_t n_ready;
     size_t ready_capacity;
 };
+
+/* wf_trainer_create with devices that are a list already; NULL: config->devices. */
+wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
+                                const wf_plan *plan, const wf_trainer_config *config,
+                                const wfi_device_list *list, wf_trainer **trainer_out);
 
 /* The program for this kind and number of samples; made, and the arena grown, if it
  * is not there yet. */
@@ -66,6 +72,40 @@ uint64_t wfi_trainer_fingerprint(const wf_trainer *t);
  * others wait for it. All processes get its status. */
 wf_status wfi_trainer_alone(wf_trainer *t, const char *what, wf_status (*act)(void *self),
                             void *self);
+/* ---- step.c ---- */
+
+/* Whether value v is computed from `input`. */
+bool wfi_value_depends_on(const wf_graph *g, int32_t v, int32_t input);
+
+/* Points the program's inputs to the feeds, of `n_samples` samples each. `output`: the value that
+ * is wanted, or -1 for the loss. Errors: SHAPE. */
+wf_status wfi_bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int n_feeds,
+                         int64_t n_samples, int32_t output);
+/* Rows of `n_samples` bound samples whose label is not negative: the divisor of the mean. */
+int64_t wfi_count_rows(const wfi_ready *r, int64_t n_samples);
+
+/* ---- part.c: processes that bring different samples ---- */
+
+static inline bool wfi_trainer_is_part(const wf_trainer *t) {
+    return t->job && t->own_batch;
+}
+/* Whether this process has to be given that input. */
+bool wfi_trainer_loads(const wf_trainer *t, const wf_program *p, int32_t input);
+/* Which samples of the program this process is given. */
+void wfi_trainer_own_part(const wf_trainer *t, const wf_program *p, int64_t *first_out,
+                          int64_t *n_out);
+/* Checks the feeds of all processes against each other: how many samples the step has, and how
+ * many of its rows count. All get the same status. Errors: SHAPE. */
+wf_status wfi_trainer_join_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_own,
+                                int64_t *n_samples_out, int64_t *n_rows_out);
+/* The same for a forward run: first how many samples, then, when feeds have been bound with status
+ * `given`, how many rows count. */
+wf_status wfi_trainer_join_forward(wf_trainer *t, int64_t n_samples);
+wf_status wfi_trainer_join_rows(wf_trainer *t, const wfi_ready *r, wf_status given,
+                                int64_t *n_rows_out);
+/* Errors: UNSUPPORTED: the plan does not give each process a range of samples. */
+wf_status wfi_trainer_check_parts(const wf_trainer *t);
+
 /* Returns when the job's other processes have come here, too. */
 static inline wf_status wfi_trainer_meet(const wf_trainer *t, const char *what) {
     return t->job ? wfi_control_meet(t->job, what) : WF_OK;

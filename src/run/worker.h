@@ -31,6 +31,10 @@ typedef struct wfi_device_list {
  * 1; two ranks may name the same). Errors: INVALID_ARG, UNSUPPORTED (two kinds). */
 wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *list_out);
 
+/* One device by its own name: "cpu" (the first) or "cpu:3", in a list of one rank. Errors:
+ * INVALID_ARG, UNSUPPORTED (no such kind, or one without memory). */
+wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list_out);
+
 /* Errors: UNSUPPORTED for a device without memory. `worker` is zeroed before. In a job, the
  * config's index tells which rank it is, and whether that lives here. */
 wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wfi_control *job,

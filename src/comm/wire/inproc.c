@@ -26,7 +26,7 @@ static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **
  * segment is mapped once. */
 static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
     size_t bytes = wfi_segment_bytes(g->n);
-    char card[WFI_CARD_BYTES] = {0};
+    int64_t card[WFI_CONTROL_NUMBERS] = {0};
     void *segment = MAP_FAILED;
     wfi_memory *m = NULL;
     if (g->rank == 0) {

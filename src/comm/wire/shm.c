@@ -168,7 +168,7 @@ typedef struct card {
 /* The segment that rank 0 makes; *fd_out is its descriptor there. */
 static wf_status open_segment(wf_group *g, wfi_meeting *meeting, int *fd_out, void **base_out) {
     size_t bytes = wfi_segment_bytes(g->n);
-    char own[WFI_CARD_BYTES] = {0};
+    int64_t own[WFI_CONTROL_NUMBERS] = {0};
     card c = {.pid = pid_of(g, g->rank), .fd = -1};
     if (g->rank == 0) c.fd = *fd_out = make_shared(bytes);
     memcpy(own, &c, sizeof c);

@@ -1,5 +1,5 @@
 /* Which rank this process is: what launchers claim, compared. */
-#include "launch/claim.h"
+#include "comm/place/claim.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* A name for the job: the same in all of its processes, and no other job's. */
-#include "launch/claim.h"
+#include "comm/place/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* What the environment claims about this process's place, one claim a launcher. Private to
- * src/launch.
+ * src/comm/place.
  */
 #ifndef WFI_CLAIM_H
 #define WFI_CLAIM_H

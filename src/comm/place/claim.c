@@ -1,5 +1,5 @@
 /* Reading one launcher's variables. */
-#include "launch/claim.h"
+#include "comm/place/claim.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,0 +1,270 @@
+/* The table of a tcp store, on a thread of rank 0.
+ *
+ * It believes nobody: a connection has to show the token in its first message, a message has a
+ * bound, and who sends half of one, or does not take its reply, is cut off after PATIENCE_MS. A
+ * connection that breaks a rule is closed with a line in the log; nothing else happens.
+ */
+#include "base/clock.h"
+#include "comm/store/store.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PATIENCE_MS   5000
+#define MAX_GUESTS    256
+#define STRANGER_SIZE (4 + WFI_STORE_HEAD + WFI_STORE_PROOF) /* room for a HELLO and its reply */
+#define GUEST_SIZE    (4 + WFI_STORE_MAX_MESSAGE)
+
+typedef struct guest {
+    int fd;
+    bool is_known;
+    uint8_t challenge[WFI_STORE_CHALLENGE];
+    uint8_t *in, *out; /* STRANGER_SIZE, once it is known GUEST_SIZE */
+    size_t n_in, n_out, n_sent;
+    int64_t since_ms; /* that it owes us something; 0: it does not */
+    char name[64];    /* for the log */
+} guest;
+
+struct wfi_store_server {
+    wf_context *ctx;
+    int listener, wake;
+    char *token;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of the table */
+    wfi_store_table table;
+    guest guests[MAX_GUESTS];
+    int n_guests;
+};
+
+/* ---- one message ---- */
+
+size_t wfi_store_converse(wfi_store_table *table, const char *token,
+                          const uint8_t challenge[WFI_STORE_CHALLENGE], bool *is_known,
+                          const uint8_t *bytes, size_t n, uint8_t *reply_bytes,
+                          const char **why_out) {
+    wfi_store_request r;
+    wfi_store_reply reply = {.answer = WFI_STORE_DONE};
+    if (!wfi_store_request_read(bytes, n, &r) || (r.verb == WFI_STORE_HELLO) == *is_known) {
+        *why_out = "it speaks another protocol";
+        return 0;
+    }
+    if (r.verb == WFI_STORE_HELLO) {
+        uint8_t proof[WFI_STORE_PROOF];
+        wfi_store_prove(token, challenge, proof);
+        *is_known = r.n_value == sizeof proof && !sodium_memcmp(r.value, proof, sizeof proof);
+        if (!*is_known) reply.answer = WFI_STORE_UNKNOWN;
+    } else {
+        wfi_store_table_act(table, &r, &reply);
+    }
+    return wfi_store_reply_write(&reply, reply_bytes);
+}
+
+void wfi_store_server_act(wfi_store_server *s, const wfi_store_request *request,
+                          wfi_store_reply *reply_out, uint8_t *value_out) {
+    pthread_mutex_lock(&s->lock);
+    wfi_store_table_act(&s->table, request, reply_out);
+    if (reply_out->n_value) memcpy(value_out, reply_out->value, reply_out->n_value);
+    reply_out->value = value_out;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- a connection ---- */
+
+static void release(wfi_store_server *s, guest *g) {
+    close(g->fd);
+    wfi_free(s->ctx, g->in);
+    wfi_free(s->ctx, g->out);
+}
+
+static void dismiss(wfi_store_server *s, guest *g, const char *why) {
+    if (why)
+        wfi_log(s->ctx, WF_LOG_WARN, "store", "the connection from %s is closed: %s", g->name, why);
+    release(s, g);
+    *g = s->guests[--s->n_guests];
+}
+
+static bool make_room(wfi_store_server *s, guest *g, size_t bytes) {
+    uint8_t *in = wfi_alloc(s->ctx, bytes, 1, "a connection"),
+            *out = wfi_alloc(s->ctx, bytes, 1, "a connection");
+    if (in && g->n_in) memcpy(in, g->in, g->n_in);
+    if (out && g->n_out) memcpy(out, g->out, g->n_out);
+    wfi_free(s->ctx, g->in);
+    wfi_free(s->ctx, g->out);
+    g->in = in;
+    g->out = out;
+    return in && out;
+}
+
+/* The challenge is the first thing on each connection. */
+static void welcome(wfi_store_server *s, int fd, const struct sockaddr_storage *who) {
+    guest *g = &s->guests[s->n_guests];
+    char address[INET6_ADDRSTRLEN] = "?";
+    bool is_v6 = who->ss_family == AF_INET6;
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)who;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)who;
+    inet_ntop(who->ss_family, is_v6 ? (const void *)&v6->sin6_addr : &v4->sin_addr, address,
+              sizeof address);
+    *g = (guest){.fd = fd, .since_ms = wfi_now_ms()};
+    snprintf(g->name, sizeof g->name, "%s port %d", address,
+             ntohs(is_v6 ? v6->sin6_port : v4->sin_port));
+    s->n_guests++;
+    if (!make_room(s, g, STRANGER_SIZE)) {
+        dismiss(s, g, "no memory left");
+        return;
+    }
+    randombytes_buf(g->challenge, sizeof g->challenge);
+    memcpy(g->out, g->challenge, sizeof g->challenge);
+    g->n_out = sizeof g->challenge;
+}
+
+static void accept_guest(wfi_store_server *s) {
+    struct sockaddr_storage who = {0};
+    socklen_t bytes = sizeof who;
+    int fd = accept4(s->listener, (struct sockaddr *)&who, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return;
+    if (s->n_guests < MAX_GUESTS) {
+        welcome(s, fd, &who);
+        return;
+    }
+    wfi_log(s->ctx, WF_LOG_WARN, "store", "a connection is closed: there are %d already",
+            MAX_GUESTS);
+    close(fd);
+}
+
+/* Answers the message that has come, if it is whole. */
+static const char *answer(wfi_store_server *s, guest *g) {
+    const char *why = NULL;
+    bool was_known = g->is_known;
+    size_t most = (g->is_known ? GUEST_SIZE : STRANGER_SIZE) - 4;
+    if (g->n_in < 4 || g->n_out) return NULL;
+    size_t n = wfi_store_get_u32(g->in);
+    if (n < WFI_STORE_HEAD || n > most) return "it speaks another protocol";
+    if (g->n_in < 4 + n) return NULL;
+    pthread_mutex_lock(&s->lock);
+    size_t n_reply = wfi_store_converse(&s->table, s->token, g->challenge, &g->is_known, g->in + 4,
+                                        n, g->out + 4, &why);
+    pthread_mutex_unlock(&s->lock);
+    if (!n_reply) return why;
+    if (g->is_known) g->since_ms = 0; /* patience begins anew */
+    wfi_store_put_u32(g->out, (uint32_t)n_reply);
+    g->n_out = 4 + n_reply;
+    g->n_in -= 4 + n;
+    memmove(g->in, g->in + 4 + n, g->n_in);
+    if (!was_known && g->is_known && !make_room(s, g, GUEST_SIZE)) return "no memory left";
+    return NULL;
+}
+
+/* Returns why the connection ends: "" for no fault of its own; NULL: it does not. */
+static const char *receive(wfi_store_server *s, guest *g) {
+    size_t room = (g->is_known ? GUEST_SIZE : STRANGER_SIZE) - g->n_in;
+    ssize_t n = recv(g->fd, g->in + g->n_in, room, 0);
+    if (n < 0) return errno == EAGAIN || errno == EINTR ? NULL : strerror(errno);
+    if (n == 0) return g->n_in || !g->is_known ? "it ended within a message" : "";
+    g->n_in += (size_t)n;
+    return answer(s, g);
+}
+
+static const char *deliver(wfi_store_server *s, guest *g) {
+    ssize_t n = send(g->fd, g->out + g->n_sent, g->n_out - g->n_sent, MSG_NOSIGNAL);
+    if (n < 0) return errno == EAGAIN || errno == EINTR ? NULL : strerror(errno);
+    g->n_sent += (size_t)n;
+    if (g->n_sent < g->n_out) return NULL;
+    bool was_greeting = g->n_out == WFI_STORE_CHALLENGE;
+    g->n_sent = g->n_out = 0;
+    if (was_greeting) return NULL;
+    if (!g->is_known) return "it does not know the token";
+    return answer(s, g);
+}
+
+static void look_at_time(guest *g, int64_t now_ms) {
+    bool owes = !g->is_known || g->n_in || g->n_out;
+    if (!owes)
+        g->since_ms = 0;
+    else if (!g->since_ms)
+        g->since_ms = now_ms;
+}
+
+static void serve_guest(wfi_store_server *s, guest *g, short events) {
+    const char *why = NULL;
+    int64_t now_ms = wfi_now_ms();
+    if (events && g->n_out)
+        why = deliver(s, g);
+    else if (events)
+        why = receive(s, g);
+    if (!why) look_at_time(g, now_ms);
+    if (!why && g->since_ms && now_ms - g->since_ms > PATIENCE_MS)
+        why = g->n_out ? "it does not take its reply" : "it stopped within a message";
+    if (why) dismiss(s, g, *why ? why : NULL);
+}
+
+/* ---- the thread ---- */
+
+static void *serve(void *self) {
+    wfi_store_server *s = self;
+    struct pollfd fds[2 + MAX_GUESTS];
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL); /* they are the program's */
+    for (;;) {
+        int n = s->n_guests;
+        fds[0] = (struct pollfd){.fd = s->wake, .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = s->listener, .events = POLLIN};
+        for (int i = 0; i < n; i++)
+            fds[2 + i] = (struct pollfd){.fd = s->guests[i].fd,
+                                         .events = s->guests[i].n_out ? POLLOUT : POLLIN};
+        int n_ready = poll(fds, (nfds_t)(2 + n), n ? 1000 : -1);
+        if (fds[0].revents) return NULL;
+        /* From behind: who goes is replaced by the last. */
+        for (int i = n - 1; i >= 0; i--)
+            serve_guest(s, &s->guests[i], n_ready > 0 ? fds[2 + i].revents : 0);
+        if (n_ready > 0 && fds[1].revents) accept_guest(s);
+    }
+}
+
+wf_status wfi_store_server_start(wf_context *ctx, int listener, const char *token,
+                                 wfi_store_server **server_out) {
+    wfi_store_server *s = wfi_alloc(ctx, 1, sizeof *s, "a store's server");
+    char *copy = s ? wfi_strdup(ctx, token) : NULL;
+    int wake = copy ? eventfd(0, EFD_CLOEXEC) : -1;
+    if (wake >= 0) {
+        *s = (wfi_store_server){.ctx = ctx, .listener = listener, .wake = wake, .token = copy};
+        pthread_mutex_init(&s->lock, NULL);
+        wfi_store_table_init(&s->table, ctx);
+        if (pthread_create(&s->thread, NULL, serve, s) == 0) {
+            *server_out = s;
+            return WF_OK;
+        }
+        pthread_mutex_destroy(&s->lock);
+        close(wake);
+    }
+    wf_status status =
+        copy ? wfi_fail(ctx, WF_DEVICE, "a store's server cannot start: %s", strerror(errno))
+             : WF_NO_MEMORY;
+    close(listener);
+    wfi_free(ctx, copy);
+    wfi_free(ctx, s);
+    return status;
+}
+
+void wfi_store_server_stop(wfi_store_server *s) {
+    uint64_t one = 1;
+    while (write(s->wake, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+    pthread_join(s->thread, NULL);
+    for (int i = 0; i < s->n_guests; i++) release(s, &s->guests[i]);
+    close(s->listener);
+    close(s->wake);
+    pthread_mutex_destroy(&s->lock);
+    wfi_store_table_release(&s->table);
+    sodium_memzero(s->token, strlen(s->token));
+    wfi_free(s->ctx, s->token);
+    wfi_free(s->ctx, s);
+}

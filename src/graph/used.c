@@ -1,0 +1,57 @@
+/* What a training graph declares, it uses.
+ *
+ * A parameter without a gradient would stay as it is, or shrink by weight decay alone; it is a
+ * mistake in the model, and among replicas elsewhere the cause of a hang. It is told when the
+ * graph is made, before any rank exists.
+ */
+#include "graph/graph.h"
+
+#define MAX_NAMED 8
+
+static bool has_gradient(const wf_graph *g, int32_t param) {
+    for (int32_t i = 0; i < g->n_weight_gradients; i++)
+        if (g->weight_gradients[i].param == param) return true;
+    return false;
+}
+
+static bool is_read(const wf_graph *g, int32_t input) {
+    for (int32_t n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++)
+            if (g->nodes[n].in[i] >= 0 && wfi_value_root(g, g->nodes[n].in[i]) == input)
+                return true;
+    for (int32_t k = 0; k < g->n_outputs; k++)
+        if (wfi_value_root(g, g->outputs[k]) == input) return true;
+    return false;
+}
+
+static bool is_unused(const wf_graph *g, int32_t v, wfi_value_kind kind) {
+    if (g->values[v].kind != kind) return false;
+    return kind == WFI_VALUE_PARAM ? !has_gradient(g, v) : !is_read(g, v);
+}
+
+static wf_status check_kind(const wf_graph *g, wfi_value_kind kind) {
+    int n = 0;
+    wfi_text names;
+    wfi_text_init(&names, g->ctx);
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (is_unused(g, v, kind) && n++ < MAX_NAMED)
+            wfi_text_add(&names, "%s'%s'", n > 1 ? ", " : "", g->values[v].name);
+    if (n > MAX_NAMED) wfi_text_add(&names, " and %d more", n - MAX_NAMED);
+    wf_status status = n ? wfi_text_status(&names) : WF_OK;
+    if (n && status == WF_OK && kind == WFI_VALUE_PARAM)
+        status = wfi_fail(g->ctx, WF_INVALID_ARG,
+                          "the loss does not depend on parameter%s %s: nothing would train %s; "
+                          "leave %s out, or let the loss depend on %s",
+                          n > 1 ? "s" : "", names.data, n > 1 ? "them" : "it",
+                          n > 1 ? "them" : "it", n > 1 ? "them" : "it");
+    else if (n && status == WF_OK)
+        status = wfi_fail(g->ctx, WF_INVALID_ARG, "nothing reads input%s %s; leave %s out",
+                          n > 1 ? "s" : "", names.data, n > 1 ? "them" : "it");
+    wfi_free(g->ctx, names.data);
+    return status;
+}
+
+wf_status wfi_graph_check_used(const wf_graph *g) {
+    WF_TRY(check_kind(g, WFI_VALUE_PARAM));
+    return check_kind(g, WFI_VALUE_INPUT);
+}

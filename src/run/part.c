@@ -1,0 +1,174 @@
+/* Runs to which each process brings what its own ranks load, and nothing else.
+ *
+ * All have to know before the first instruction what nobody has alone: how many samples the
+ * step has, and how many of its rows count, because the loss of each sample is divided by that.
+ * So processes tell each other these numbers and meet; whoever was given the wrong feeds says so
+ * here, and then nobody runs.
+ */
+#include "run/trainer.h"
+
+#include <stdio.h>
+
+typedef int64_t told[WFI_CONTROL_NUMBERS]; /* how many samples, and rows that count */
+
+/* What a process tells whose feeds were refused. */
+#define REFUSED (-1)
+
+static bool loads(const wf_program *p, int32_t rank, int32_t input) {
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        if (p->instructions[i].kind == WFI_LOAD && p->instructions[i].rank == rank &&
+            p->instructions[i].id == input)
+            return true;
+    return false;
+}
+
+bool wfi_trainer_loads(const wf_trainer *t, const wf_program *p, int32_t input) {
+    if (!wfi_trainer_is_part(t)) return true;
+    int32_t rank = wf_job_rank(t->job);
+    return rank < p->n_ranks && loads(p, rank, input);
+}
+
+/* Which replica the rank belongs to: of the first of its stages that is spread as widely as any. */
+static int32_t replica_on(const wf_program *p, int32_t rank, int32_t *stage_out) {
+    for (int32_t s = 0; s < p->n_stages; s++) {
+        int32_t replica = wfi_stage_replica_on(p, s, rank);
+        *stage_out = s;
+        if (replica >= 0 && p->stages[s].n_replicas == p->n_replicas) return replica;
+    }
+    return 0;
+}
+
+static int32_t replica_of(const wf_program *p, int32_t rank) {
+    int32_t ignored;
+    return replica_on(p, rank, &ignored);
+}
+
+void wfi_trainer_own_part(const wf_trainer *t, const wf_program *p, int64_t *first_out,
+                          int64_t *n_out) {
+    *first_out = 0;
+    *n_out = p->recipe.batch;
+    if (p->kind != WF_PROGRAM_TRAIN || !wfi_trainer_is_part(t)) return;
+    wf_recipe_part(&p->recipe, p->recipe.batch, p->n_replicas, replica_of(p, wf_job_rank(t->job)),
+                   first_out, n_out);
+}
+
+void wf_trainer_part(const wf_trainer *t, int64_t n_samples, int64_t *first_out, int64_t *n_out) {
+    const wf_program *p = t->ready[0]->program;
+    *first_out = 0;
+    *n_out = n_samples;
+    if (!wfi_trainer_is_part(t) || t->forward_only) return;
+    wf_recipe_part(&t->recipe, n_samples, p->n_replicas, replica_of(p, wf_job_rank(t->job)),
+                   first_out, n_out);
+}
+
+/* Of a replica's ranks that load the labels, one counts. */
+static bool counts(const wf_trainer *t, const wf_program *p) {
+    int32_t labels = p->graph->labels;
+    if (labels < 0 || !wfi_trainer_loads(t, p, labels)) return false;
+    int32_t stage, replica = replica_on(p, wf_job_rank(t->job), &stage);
+    for (int32_t s = 0; s < stage; s++)
+        if (loads(p, wfi_program_rank_of(p, replica, s), labels)) return false;
+    return true;
+}
+
+/* Tells, and hears; everybody finds the same. A process whose feeds were refused has its
+ * sentence already. */
+static wf_status tell(wf_trainer *t, wf_status given, const told own, told *all) {
+    char refused[WFI_SENTENCE_BYTES];
+    if (given != WF_OK) snprintf(refused, sizeof refused, "%s", wf_context_error(t->ctx));
+    WF_TRY(wfi_control_exchange(t->job, "share a step's samples", own, all));
+    if (given != WF_OK) return wfi_fail(t->ctx, given, "%s", refused);
+    for (int k = 0; k < wf_job_n_ranks(t->job); k++)
+        if (all[k][0] == REFUSED)
+            return wfi_fail(t->ctx, WF_SHAPE, "the feeds of rank %d were refused; no rank ran", k);
+    return WF_OK;
+}
+
+/* With the rows that count, of feeds that have been bound with status `given`. */
+static wf_status tell_rows(wf_trainer *t, const wfi_ready *r, wf_status given, int64_t n_samples,
+                           told *all) {
+    told own = {given == WF_OK ? n_samples : REFUSED, 0};
+    if (given == WF_OK && counts(t, r->program)) own[1] = wfi_count_rows(r, n_samples);
+    return tell(t, given, own, all);
+}
+
+static int64_t sum_rows(const wf_trainer *t, const wf_program *p, int64_t n_samples,
+                        const told *all) {
+    int64_t n = 0;
+    if (p->graph->labels < 0) return p->graph->n_rows / p->graph->batch * n_samples;
+    for (int k = 0; k < wf_job_n_ranks(t->job); k++) n += all[k][1];
+    return n;
+}
+
+/* All ranks of a replica say the same, and replicas have the parts of their sum. */
+static wf_status add_parts(const wf_trainer *t, const wf_program *p, const told *all,
+                           int64_t *n_samples_out) {
+    int64_t n = 0;
+    for (int32_t d = 0; d < p->n_replicas; d++) n += all[wfi_program_rank_of(p, d, 0)][0];
+    if (n < t->recipe.n_micro || n > t->recipe.batch)
+        return wfi_fail(t->ctx, WF_SHAPE,
+                        "a step of %lld samples over all ranks; the recipe's batch is %lld, in "
+                        "%lld microbatches",
+                        (long long)n, (long long)t->recipe.batch, (long long)t->recipe.n_micro);
+    for (int32_t k = 0; k < p->n_ranks; k++) {
+        int64_t first, part;
+        wf_recipe_part(&t->recipe, n, p->n_replicas, replica_of(p, k), &first, &part);
+        if (all[k][0] != part)
+            return wfi_fail(t->ctx, WF_SHAPE,
+                            "rank %d brings %lld samples to a step of %lld, of which its part is "
+                            "%lld (%lld microbatches over %d replicas)",
+                            k, (long long)all[k][0], (long long)n, (long long)part,
+                            (long long)t->recipe.n_micro, p->n_replicas);
+    }
+    *n_samples_out = n;
+    return WF_OK;
+}
+
+wf_status wfi_trainer_join_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_own,
+                                int64_t *n_samples_out, int64_t *n_rows_out) {
+    told all[WFI_CONTROL_RANKS];
+    wfi_ready *r = t->ready[0];
+    wf_status given = wfi_bind_feeds(t, r, feeds, n_feeds, n_own, -1);
+    WF_TRY(tell_rows(t, r, given, n_own, all));
+    WF_TRY(add_parts(t, r->program, all, n_samples_out));
+    *n_rows_out = sum_rows(t, r->program, *n_samples_out, all);
+    return WF_OK;
+}
+
+wf_status wfi_trainer_join_forward(wf_trainer *t, int64_t n_samples) {
+    told all[WFI_CONTROL_RANKS], own = {n_samples, 0};
+    WF_TRY(tell(t, WF_OK, own, all));
+    for (int k = 1; k < wf_job_n_ranks(t->job); k++)
+        if (all[k][0] != all[0][0])
+            return wfi_fail(t->ctx, WF_SHAPE,
+                            "a forward run of %lld samples on rank 0 and of %lld on rank %d; all "
+                            "ranks are given the same number",
+                            (long long)all[0][0], (long long)all[k][0], k);
+    return WF_OK;
+}
+
+wf_status wfi_trainer_join_rows(wf_trainer *t, const wfi_ready *r, wf_status given,
+                                int64_t *n_rows_out) {
+    told all[WFI_CONTROL_RANKS];
+    WF_TRY(tell_rows(t, r, given, r->n_samples, all));
+    *n_rows_out = sum_rows(t, r->program, r->n_samples, all);
+    return WF_OK;
+}
+
+/* With placements in which one rank loads what others compute with, a process's part would be
+ * no range of samples. */
+wf_status wfi_trainer_check_parts(const wf_trainer *t) {
+    const wf_program *p = t->ready[0]->program;
+    if (!wfi_trainer_is_part(t) || p->kind != WF_PROGRAM_TRAIN) return WF_OK;
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        if (now->kind != WFI_LOAD) continue;
+        int64_t replica = now->micro / (p->recipe.n_micro / p->n_replicas);
+        if (replica_of(p, now->rank) != replica)
+            return wfi_fail(t->ctx, WF_UNSUPPORTED,
+                            "own_batch: under the plan %s rank %d loads samples of other ranks; "
+                            "give each process the whole batch",
+                            wf_plan_text(t->plan), now->rank);
+    }
+    return WF_OK;
+}

@@ -1,0 +1,34 @@
+/* Who keeps everybody waiting. Private.
+ *
+ * Every process has the whole program and sees how many tasks each stream of each rank has done,
+ * so it can tell what any stream is at, and follow what that waits for from rank to rank to the
+ * one which could go on and does not. This costs nothing until somebody asks.
+ */
+#ifndef WFI_STALL_H
+#define WFI_STALL_H
+
+#include "run/worker.h"
+
+struct wfi_executor;
+
+typedef struct wfi_stall {
+    wfi_watch watch;
+    wfi_control *job; /* or NULL */
+    const wfi_worker *workers;
+    int n_workers;
+    const struct wfi_executor *running; /* whose step it is, for the host; NULL: none's */
+    const struct wfi_executor *issued;  /* atomic access: the same when all of it is issued */
+} wfi_stall;
+
+/* Errors: INVALID_ARG: WEFT_STALL_MS is no number. */
+wf_status wfi_stall_init(wfi_stall *stall, wf_context *ctx, wfi_control *job);
+/* A step begins, is issued, is over. NULL is allowed. */
+void wfi_stall_begin(wfi_stall *stall, const struct wfi_executor *e);
+void wfi_stall_issued(wfi_stall *stall);
+void wfi_stall_end(wfi_stall *stall);
+
+/* The instruction that stream is at, or whatever that waits for; -1: it is at none. Begins with
+ * the stream of `event`. */
+int32_t wfi_stall_culprit(const struct wfi_executor *e, const wfi_event *event);
+
+#endif

@@ -1,0 +1,162 @@
+/* A rank that lets the others wait: while it does, a line of the log names it and what it is at,
+ * whoever waits for whom; at the deadline the sentence does. Ranks as threads; processes that are
+ * stopped: train_stop.
+ */
+#include "run/trainer.h"
+#include "small_models.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define N_MICRO 8
+
+static void nap(void) {
+    struct timespec time = {0, 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* ---- the log ---- */
+
+typedef struct notice {
+    const char *wanted;
+    int n_lines;    /* that have the wanted words */
+    int is_told;    /* atomic access */
+    char last[600]; /* line of the log */
+} notice;
+
+static void listen(void *self, wf_log_level level, const char *topic, const char *line) {
+    notice *t = self;
+    (void)level;
+    if (strcmp(topic, "wait")) return;
+    snprintf(t->last, sizeof t->last, "%s", line);
+    if (!strstr(line, t->wanted)) return;
+    t->n_lines++;
+    __atomic_store_n(&t->is_told, 1, __ATOMIC_RELEASE);
+}
+
+/* ---- a kernel that takes its time ---- */
+
+typedef struct slow_kernel {
+    wfi_kernel_impl impl; /* first: found from the kernel */
+    const wfi_kernel_impl *sound;
+    const wfi_device *device;
+    notice *told;
+    int n_good; /* calls before the one that waits until it is told of, or the run fails */
+} slow_kernel;
+
+static wf_status slow_run(wfi_kernel *kernel, void *const operands[], void *scratch,
+                          const wfi_step_args *step) {
+    slow_kernel *s = (slow_kernel *)(uintptr_t)kernel->impl;
+    for (int n = 0; s->n_good == 0 && n < 30000; n++) {
+        if (__atomic_load_n(&s->told->is_told, __ATOMIC_ACQUIRE)) break;
+        if (wfi_device_status(s->device) != WF_OK) break;
+        nap();
+    }
+    s->n_good--;
+    return s->sound->run(kernel, operands, scratch, step);
+}
+
+static void slow_down(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part, slow_kernel *s) {
+    const wfi_executor *e = t->ready[0]->executor;
+    const wfi_code *code = e->code[2 * wfi_program_kernel_set(e->p, rank)];
+    wfi_kernel *kernel = code->units[unit].part[part]->steps[0].kernel;
+    s->sound = kernel->impl;
+    s->impl = *kernel->impl;
+    s->impl.run = slow_run;
+    s->device = t->workers[rank].device;
+    kernel->impl = &s->impl;
+}
+
+/* ---- steps ---- */
+
+static wf_trainer *make_trainer(wf_context *ctx, const char *plan_text, int64_t timeout_ms) {
+    wf_recipe recipe = small_recipe();
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_model *model;
+    wf_plan *plan;
+    wf_trainer *trainer;
+    recipe.n_micro = N_MICRO;
+    recipe.n_lanes = 4;
+    recipe.n_threads = 1;
+    config.timeout_ms = timeout_ms;
+    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return trainer;
+}
+
+static wf_status try_step(wf_trainer *t) {
+    static small_batch batch;
+    small_batch_fill(&batch, 0);
+    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+    wf_step_result result;
+    return wf_trainer_step(t, feeds, 2, SMALL_BATCH, &result);
+}
+
+static const struct {
+    const char *plan;
+    int32_t rank, unit;
+    wfi_part part;
+    int n_good;
+    const char *rank_name, *doing;
+} stalls[] = {
+    {"pp=3,cut=block+last", 1, 1, WFI_PART_F, 2, "rank 1", "forward block, microbatch 2"},
+    {"pp=3,cut=block+last", 2, 3, WFI_PART_BW, 1, "rank 2", "backward+weight last, microbatch 1"},
+    {"pp=3,cut=block+last", 0, 0, WFI_PART_F, 0, "rank 0", "forward first, microbatch 0"},
+    {"dp=2", 1, 2, WFI_PART_F, 1, "rank 1", "forward head, microbatch 5"},
+    {"dp=4", 2, 1, WFI_PART_BW, 1, "rank 2", "backward+weight block, microbatch 5"},
+    {"dp=2,pp=2,cut=head", 3, 3, WFI_PART_F, 0, "rank 3", "forward last, microbatch 4"},
+};
+
+static void who_stalls_is_named(void **state) {
+    (void)state;
+    for (int misses_deadline = 0; misses_deadline < 2; misses_deadline++)
+        for (size_t k = 0; k < sizeof stalls / sizeof *stalls; k += 1 + (size_t)misses_deadline) {
+            char wanted[200];
+            snprintf(wanted, sizeof wanted, "%s has not moved%s; it was last doing %s",
+                     stalls[k].rank_name, misses_deadline ? "" : " for 0.05 s", stalls[k].doing);
+            notice told = {.wanted = wanted};
+            wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+            config.log = listen;
+            config.log_self = &told;
+            config.log_level = WF_LOG_WARN;
+            wf_context *ctx;
+            setenv("WEFT_STALL_MS", misses_deadline ? "0" : "50", 1);
+            assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+            wf_trainer *t = make_trainer(ctx, stalls[k].plan, misses_deadline ? 600 : 60000);
+            slow_kernel slow = {.n_good = stalls[k].n_good, .told = &told};
+            slow_down(t, stalls[k].rank, stalls[k].unit, stalls[k].part, &slow);
+            if (misses_deadline) {
+                TEST_REFUSED(ctx, try_step(t), WF_TIMEOUT, wanted);
+                assert_string_equal(told.last, "");
+            } else {
+                TEST_OK(ctx, try_step(t));
+                if (told.n_lines != 1)
+                    fail_msg("plan '%s': %d lines say '%s'; the last says '%s'", stalls[k].plan,
+                             told.n_lines, wanted, told.last);
+            }
+            wf_trainer_destroy(t);
+            test_context_end(ctx);
+        }
+    unsetenv("WEFT_STALL_MS");
+}
+
+static void period_is_a_number(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_stall stall;
+    setenv("WEFT_STALL_MS", "soon", 1);
+    TEST_REFUSED(ctx, wfi_stall_init(&stall, ctx, NULL), WF_INVALID_ARG, "WEFT_STALL_MS='soon'");
+    unsetenv("WEFT_STALL_MS");
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_stalls_is_named),
+        cmocka_unit_test(period_is_a_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

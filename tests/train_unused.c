@@ -1,0 +1,93 @@
+/* Parameters that no loss depends on and inputs that nothing reads are named when the plan is
+ * made: by wf_program_create and by wf_trainer_create, on one rank and on several. */
+#include "small_models.h"
+
+static wf_tensor base(wf_graph *g) {
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(6));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_cut(wf_relu(wf_linear(x, "fc1", 8)), "second");
+    wf_loss(wf_cross_entropy(wf_linear(h, "fc2", 4), y));
+    return h;
+}
+
+/* A head that is an output, but no part of the loss. */
+static void second_head(wf_graph *g, const void *config) {
+    (void)config;
+    wf_output(wf_linear(base(g), "head", 3), "scores");
+}
+
+static void ten_alone(wf_graph *g, const void *config) {
+    (void)config;
+    (void)base(g);
+    for (int i = 0; i < 10; i++) {
+        wf_scope(g, "extra%d", i);
+        wf_parameter(g, "w", WF_SHAPE(2), (wf_init){WF_INIT_CONSTANT, 1});
+        wf_scope_end(g);
+    }
+}
+
+static void spare_input(wf_graph *g, const void *config) {
+    (void)config;
+    wf_input(g, "mask", WF_F32, WF_SHAPE(6));
+    (void)base(g);
+}
+
+/* An input that is only an output, through a reshape, is read. */
+static void shown_input(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor shown = wf_input(g, "shown", WF_F32, WF_SHAPE(6));
+    wf_output(wf_reshape(shown, WF_SHAPE(-1, 2, 3)), "same");
+    (void)base(g);
+}
+
+static void expect(wf_model_function function, const char *says) {
+    static const char *const plans[] = {"", "dp=2", "pp=2"};
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        wf_recipe recipe = small_recipe();
+        wf_model *model;
+        wf_plan *plan;
+        wf_program *program;
+        wf_trainer *trainer;
+        recipe.n_lanes = 2;
+        TEST_OK(ctx, wf_model_create(ctx, "unused", function, NULL, 0, &model));
+        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
+        TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &program),
+                     WF_INVALID_ARG, says);
+        TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer),
+                     WF_INVALID_ARG, says);
+        /* Without a backward there is nothing to miss. */
+        TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_FORWARD, &program));
+        wf_program_destroy(program);
+        wf_plan_destroy(plan);
+        wf_model_destroy(model);
+    }
+    test_context_end(ctx);
+}
+
+static void parameters_are_named(void **state) {
+    (void)state;
+    expect(second_head, "depend on parameters 'head.weight', 'head.bias': nothing would train");
+    expect(ten_alone, "'extra0.w', 'extra1.w', 'extra2.w', 'extra3.w', 'extra4.w', 'extra5.w', "
+                      "'extra6.w', 'extra7.w' and 2 more");
+}
+
+static void inputs_are_named(void **state) {
+    (void)state;
+    expect(spare_input, "nothing reads input 'mask'");
+}
+
+static void outputs_count(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_recipe recipe = small_recipe();
+    wf_trainer_destroy(planned_trainer(ctx, shown_input, &recipe, "", "cpu:1", 0));
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parameters_are_named),
+                                       cmocka_unit_test(inputs_are_named),
+                                       cmocka_unit_test(outputs_count)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
