@@ -162,6 +162,36 @@ static void who_is_late_is_named(void **state) {
     on_both(2, &config, check_absent_sender, 0);
 }
 
+/* Long before the deadline a line says whom the others wait for. */
+static void hear(void *self, wf_log_level level, const char *topic, const char *line) {
+    common *c = self;
+    if (level == WF_LOG_WARN && !strcmp(topic, "wait") &&
+        strstr(line, "rank 1 has not come for 0.05 s; it last called wf_broadcast at "))
+        __atomic_fetch_add(&c->n_failed, 1, __ATOMIC_SEQ_CST);
+}
+
+static const char *check_stall(ranks_one *one) {
+    int32_t x = 1;
+    RANKS_TRY(one, wf_broadcast(one->group, &x, &x, 1, WF_I32, 0, NULL));
+    if (one->rank == 1) wait_until_failed(one->self, 1); /* the line is there */
+    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    return NULL;
+}
+
+static void who_lets_others_wait_is_told(void **state) {
+    (void)state;
+    common c = {0, 0};
+    wf_context *ctx;
+    wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+    config.log = hear;
+    config.log_self = &c;
+    assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+    setenv("WEFT_STALL_MS", "50", 1);
+    ranks_threads_in(ctx, 2, NULL, check_stall, &c);
+    unsetenv("WEFT_STALL_MS");
+    test_context_end(ctx);
+}
+
 static const char *check_leaver(ranks_one *one) {
     RANKS_TRY(one, wf_barrier(one->group, NULL));
     if (one->rank == 1) return NULL;
@@ -206,8 +236,11 @@ static void who_dies_is_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(disagreement_is_told), cmocka_unit_test(messages_that_disagree_are_told),
-        cmocka_unit_test(who_is_late_is_named), cmocka_unit_test(who_leaves_is_named),
+        cmocka_unit_test(disagreement_is_told),
+        cmocka_unit_test(messages_that_disagree_are_told),
+        cmocka_unit_test(who_lets_others_wait_is_told),
+        cmocka_unit_test(who_is_late_is_named),
+        cmocka_unit_test(who_leaves_is_named),
         cmocka_unit_test(who_dies_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,13 +89,12 @@ static inline void ranks_name(char name[64]) {
     snprintf(name, 64, "test-%d-%d", (int)getpid(), ++number);
 }
 
-/* Runs `body` on n ranks that are threads. */
-static inline void ranks_threads(int n, const wf_group_config *config, ranks_body body,
-                                 void *self) {
+/* Runs `body` on n ranks that are threads and share a context. */
+static inline void ranks_threads_in(wf_context *ctx, int n, const wf_group_config *config,
+                                    ranks_body body, void *self) {
     ranks_call calls[RANKS_MOST];
     pthread_t threads[RANKS_MOST];
     char name[64];
-    wf_context *ctx = test_context();
     ranks_name(name);
     for (int r = 0; r < n; r++) {
         calls[r] = (ranks_call){{ctx, NULL, NULL, r, n, self}, name, config, body, NULL};
@@ -104,6 +103,12 @@ static inline void ranks_threads(int n, const wf_group_config *config, ranks_bod
     for (int r = 0; r < n; r++) pthread_join(threads[r], NULL);
     for (int r = 0; r < n; r++)
         if (calls[r].wrong) fail_msg("%d threads: %s", n, calls[r].wrong);
+}
+
+static inline void ranks_threads(int n, const wf_group_config *config, ranks_body body,
+                                 void *self) {
+    wf_context *ctx = test_context();
+    ranks_threads_in(ctx, n, config, body, self);
     test_context_end(ctx);
 }
 

@@ -1,5 +1,7 @@
 #include "comm/group.h"
 
+#include "base/env.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -81,7 +83,7 @@ static wf_status configure(wf_group *g, const wf_group_config *c) {
     g->is_order_free = c->order_free != 0;
     g->n_roots = c->n_roots ? c->n_roots : 1;
     g->timeout_ms = c->timeout_ms ? c->timeout_ms : wfi_control_timeout_ms(g->job);
-    return WF_OK;
+    return wfi_env_count(g->ctx, WFI_WEFT_STALL_MS, &g->stall_ms);
 }
 
 /* ---- meeting ---- */

@@ -24,7 +24,7 @@ struct wf_group {
     const wfi_allreduce *how; /* "auto": the table decides */
     bool is_order_free;
     int32_t n_roots;
-    int64_t timeout_ms;
+    int64_t timeout_ms, stall_ms; /* of every wait; after which it is told; 0: never */
 
     const wfi_wire *wire;
     void *state; /* the wire's */

@@ -74,19 +74,39 @@ static bool has_come(const wfi_shared_epoch *e, uint64_t value) {
     return __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE) >= value;
 }
 
+/* "rank 2 has not come for 10 s; it last called wf_barrier at toy.c:31" */
+static void say_absent(const wfi_memory *m, int32_t rank, const char *how_long, char *text,
+                       size_t bytes) {
+    const wf_group *g = m->group;
+    char last[WFI_NOTE_TEXT];
+    snprintf(text, bytes, "rank %d has not come%s; it last called %s%s", rank, how_long,
+             wfi_note_name(&m->segment->members[rank].note, last),
+             wfi_process_state(wfi_control_rank_at(g->job, g->job_rank[rank])->pid));
+}
+
+/* Long before the deadline: a line to whoever looks on; then less and less often. */
+static void warn(const wfi_memory *m, int32_t rank, int64_t waited_ms, int64_t *due_ms) {
+    char text[WFI_SENTENCE_BYTES], how_long[48];
+    if (!*due_ms || waited_ms < *due_ms) return;
+    snprintf(how_long, sizeof how_long, " for %g s", (double)*due_ms / 1000);
+    say_absent(m, rank, how_long, text, sizeof text);
+    wfi_log(m->group->ctx, WF_LOG_WARN, "wait", "%s", text);
+    *due_ms *= 6;
+}
+
 /* All ranks of whom `e` is the count that has not come so far; e is `rank`'s. */
 static wf_status too_late(wfi_memory *m, const wfi_shared_epoch *e, uint64_t value, int32_t rank) {
     wf_group *g = m->group;
     const wfi_member *members = m->segment->members;
     bool is_arrival = e == &members[rank].arrival[m->epoch & 1];
-    char absent[WFI_SENTENCE_BYTES] = "", own[WFI_NOTE_TEXT], last[WFI_NOTE_TEXT];
-    int n = 0;
-    for (int32_t r = 0; r < g->n && n < (int)sizeof absent; r++) {
+    char absent[WFI_SENTENCE_BYTES] = "", own[WFI_NOTE_TEXT];
+    size_t n = 0;
+    for (int32_t r = 0; r < g->n && n + 1 < sizeof absent; r++) {
         const wfi_shared_epoch *other = is_arrival ? &members[r].arrival[m->epoch & 1] : e;
         if ((!is_arrival && r != rank) || has_come(other, value)) continue;
-        n += snprintf(absent + n, sizeof absent - (size_t)n,
-                      "%s rank %d has not come; it last called %s", n ? "," : "", r,
-                      wfi_note_name(&members[r].note, last));
+        n += (size_t)snprintf(absent + n, sizeof absent - n, n ? ", " : " ");
+        say_absent(m, r, "", absent + n, sizeof absent - n);
+        n += strlen(absent + n);
     }
     return wfi_fail(g->ctx, WF_TIMEOUT, "rank %d waited %lld ms in %s, but%s", g->rank,
                     (long long)g->timeout_ms, wfi_note_describe(&members[g->rank].note, own),
@@ -103,15 +123,16 @@ static void pause_core(void) {
 
 static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank) {
     wf_group *g = m->group;
-    int64_t deadline_ms = wfi_now_ms() + g->timeout_ms;
+    int64_t begin_ms = wfi_now_ms(), due_ms = g->stall_ms;
     for (;;) {
         uint64_t seen = __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE);
         if (seen >= value) return WF_OK;
         WF_TRY(wfi_memory_check(m));
         bool has_left = __atomic_load_n(&m->segment->members[rank].has_left, __ATOMIC_ACQUIRE) != 0;
         bool is_dead = wfi_control_is_lost(g->job, g->job_rank[rank]);
-        bool is_late = wfi_now_ms() >= deadline_ms;
-        if (!has_left && !is_dead && !is_late) {
+        int64_t waited_ms = wfi_now_ms() - begin_ms;
+        if (!has_left && !is_dead && waited_ms < g->timeout_ms) {
+            warn(m, rank, waited_ms, &due_ms);
             wfi_shared_epoch_sleep(e, seen, NAP_MS);
             continue;
         }
