@@ -1,62 +1,31 @@
 /* The tutorial's pictures: two bar charts, and time against the split. Each is drawn by
- * gnuplot from a CSV file that stays beside it. Colours: Okabe and Ito's, which people who
- * see colours differently can tell apart.
+ * gnuplot from a CSV file that stays beside it.
  */
+#include "chart.h"
 #include "experiment.h"
-#include "gnuplot.h"
 
-#include <errno.h>
 #include <string.h>
-
-#define GREY  0x999999u
-#define BLUE  0x0072b2u
-#define RED   0xd55e00u
-#define GREEN 0x009e73u
-
-#define STYLE                                                                                      \
-    "set terminal pngcairo size 1280,720 font 'sans,18' background rgb 'white';"                   \
-    "set datafile separator ','; set border 3 lc rgb '#555555'; set tics nomirror out;"            \
-    "set grid ytics lt 1 lc rgb '#e0e0e0' lw 1; set ylabel 'execution time (s)';"                  \
-    "set bars 1.5; set tmargin 3.5; set rmargin 4;"
 
 typedef struct picture {
     const experiment *e;
-    const char *name; /* of both files, without their ends */
+    chart chart;
     FILE *csv;
 } picture;
 
-static exit_status failed(const picture *p) {
-    return complain(EXIT_FAILED, "--out: %s/%s.csv cannot be written: %s", p->e->c->o.out, p->name,
-                    strerror(errno));
-}
-
 static exit_status begin(picture *p, const experiment *e, const char *name, const char *header) {
-    char path[4096];
-    *p = (picture){e, name, NULL};
-    snprintf(path, sizeof path, "%s/%s.csv", e->c->o.out, name);
-    p->csv = fopen(path, "w");
-    if (!p->csv) return failed(p);
-    fprintf(p->csv, "%s\n", header);
-    return EXIT_DONE;
+    p->e = e;
+    exit_status bad = chart_begin(&p->chart, e->c, name, header);
+    p->csv = p->chart.csv;
+    return bad;
 }
 
 static exit_status end(picture *p, const char *drawing) {
     const options *o = &p->e->c->o;
-    char script[4096];
-    if (fclose(p->csv)) return failed(p);
-    snprintf(script, sizeof script,
-             STYLE
-             "set output '%s.png'; set title '%s: %d batches of %lld images, %lld x %lld'; %s",
-             p->name, o->model, ROW_BATCHES, (long long)o->recipe.batch, (long long)o->image,
-             (long long)o->image, drawing);
-    int status = gnuplot_run(o->out, script);
-    if (status == 0)
-        say(p->e->c, "drawn   %s/%s.png\n", p->e->c->o.out, p->name);
-    else
-        say(p->e->c, "%s, so there is no %s.png; %s/%s.csv has the numbers\n",
-            status == GNUPLOT_MISSING ? "gnuplot is not installed" : "gnuplot failed", p->name,
-            p->e->c->o.out, p->name);
-    return EXIT_DONE;
+    char title[200], script[4096];
+    snprintf(title, sizeof title, "%.40s: %d batches of %lld images, %lld x %lld", o->model,
+             ROW_BATCHES, (long long)o->recipe.batch, (long long)o->image, (long long)o->image);
+    snprintf(script, sizeof script, "set ylabel 'execution time (s)'; %s", drawing);
+    return chart_end(&p->chart, title, script);
 }
 
 /* ---- bars ---- */
@@ -92,7 +61,7 @@ static exit_status end_bars(picture *p, int n_bars, double ideal) {
              "lc rgb 'black' lw 2 notitle,"
              "'' skip 1 using 0:($2+$3):(sprintf('%%.2f s',$2)) with labels offset 0,0.9 "
              "notitle;",
-             p->name, n_bars - (ideal > 0 ? 0.05 : 0.4), line, p->name);
+             p->chart.name, n_bars - (ideal > 0 ? 0.05 : 0.4), line, p->chart.name);
     return end(p, script);
 }
 
@@ -110,8 +79,8 @@ static exit_status plot_two(const experiment *e, const char *cut) {
     picture p;
     exit_status bad = begin(&p, e, "mp_vs_rn", "label,seconds_mean,seconds_std,color");
     if (bad) return bad;
-    bar(&p, row_of(e, "model parallel", cut, batch, "naive"), RED, "model parallel");
-    bar(&p, row_of(e, "single device", "", batch, "none"), GREY, "single device");
+    bar(&p, row_of(e, "model parallel", cut, batch, "naive"), CHART_RED, "model parallel");
+    bar(&p, row_of(e, "single device", "", batch, "none"), CHART_GREY, "single device");
     return end_bars(&p, 2, 0);
 }
 
@@ -123,16 +92,16 @@ static exit_status plot_three(const experiment *e, int64_t split, const char *cu
     picture p;
     exit_status bad = begin(&p, e, "mp_vs_rn_vs_pp", "label,seconds_mean,seconds_std,color");
     if (bad) return bad;
-    bar(&p, row_of(e, "model parallel", cut, batch, "naive"), RED, "model parallel|unsplit");
-    bar(&p, row_of(e, "single device", "", batch, "none"), GREY, "single device|unsplit");
+    bar(&p, row_of(e, "model parallel", cut, batch, "naive"), CHART_RED, "model parallel|unsplit");
+    bar(&p, row_of(e, "single device", "", batch, "none"), CHART_GREY, "single device|unsplit");
     snprintf(label, sizeof label, "single device|at its best,|split %lld",
              (long long)single->split);
-    bar(&p, single, GREY, label);
+    bar(&p, single, CHART_GREY, label);
     snprintf(label, sizeof label, "pipeline|split %lld,|cut at %s", (long long)split, cut);
-    bar(&p, row_of(e, "pipeline", cut, split, "1f1b"), BLUE, label);
+    bar(&p, row_of(e, "pipeline", cut, split, "1f1b"), CHART_BLUE, label);
     snprintf(label, sizeof label, "best pipeline|split %lld,|%s, balanced",
              (long long)pipeline->split, pipeline->schedule);
-    bar(&p, pipeline, GREEN, label);
+    bar(&p, pipeline, CHART_GREEN, label);
     return end_bars(&p, 5, row_mean(single) / 2);
 }
 
@@ -170,7 +139,7 @@ static exit_status plot_splits(const experiment *e) {
              "title 'pipeline on 2 devices (1f1b, balanced cut)',"
              "'' skip 1 using 1:6 with lines dt 2 lw 2.5 lc rgb '#333333' "
              "title 'ideal: best single device / 2';",
-             tics, (double)first / 1.15, (double)o->recipe.batch * 1.15, p.name);
+             tics, (double)first / 1.15, (double)o->recipe.batch * 1.15, p.chart.name);
     return end(&p, script);
 }
 

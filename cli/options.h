@@ -20,11 +20,15 @@ enum {
     FOR_SIMULATE = 32,
     FOR_DRAW = 128,
     FOR_BENCH_PARALLEL = 256,
-    FOR_RUN = 512
+    FOR_RUN = 512,
+    FOR_BENCH_DDP = 1024,
+    FOR_BENCH_ALLREDUCE = 2048
 };
 #define TPB  (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
 #define TPBE (TPB | FOR_EVAL)
-#define ALL  (TPBE | FOR_BENCH_PARALLEL)
+#define ALL  (TPBE | FOR_BENCH_PARALLEL | FOR_BENCH_DDP)
+#define DDP  FOR_BENCH_DDP
+#define BOTH (FOR_BENCH_DDP | FOR_BENCH_ALLREDUCE) /* measured in rounds, with peers beside */
 
 typedef enum option_kind {
     OPTION_FLAG,   /* int */
@@ -61,7 +65,7 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
       "(bench and plan: synthetic)")                                                               \
     X(image, COUNT, image, MODEL, ALL, 1, "N", NULL,                                               \
       "synthetic images are N x N (128; mlp: 28; --quick: 96)")                                    \
-    X(tokens, COUNT, tokens, MODEL, TPBE, 1, "N", NULL,                                            \
+    X(tokens, COUNT, tokens, MODEL, TPBE | DDP, 1, "N", NULL,                                      \
       "tokens in a sample (gpt2: 256, gpt2-tiny: 32)")                                             \
     X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "a text file's tokens are words, not bytes") \
     X(normalize, CHOICE, normalize, MODEL, TPBE, 1, "default|none", "default",                     \
@@ -77,7 +81,8 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
     X(dropout, REAL, dropout, MODEL, TPB, 1, "P", "0", "gpt2: probability of zeroing a value")     \
                                                                                                    \
     X(batch, COUNT, recipe.batch, RECIPE, ALL, 1, "N", NULL,                                       \
-      "samples per optimizer step (32; bench model-parallel: 120, --quick: 40)")                   \
+      "samples per optimizer step (32; bench model-parallel: 120, --quick: 40; bench ddp: per "    \
+      "rank)")                                                                                     \
     X(micro, MICRO, recipe.n_micro, RECIPE, TPB | FOR_SIMULATE, 1, "N|auto", "0",                  \
       "microbatches per step, over all ranks; 0: one a lane; auto: the fastest by simulation "     \
       "with "                                                                                      \
@@ -85,17 +90,18 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
     X(lanes, COUNT, recipe.n_lanes, RECIPE, TPB, 1, "N", "0",                                      \
       "independent gradient sums; 0: the plan's dp")                                               \
     X(seed, COUNT, recipe.seed, RECIPE, ALL, 1, "N", "0", "of weights, order and augmentation")    \
-    X(threads, INT, recipe.n_threads, RECIPE, TPBE, 1, "N", "0", "per rank; 0: all cores / ranks") \
+    X(threads, INT, recipe.n_threads, RECIPE, TPBE | DDP, 1, "N", "0",                             \
+      "per rank; 0: all cores / ranks (bench ddp: 1)")                                             \
     X(dtype, CHOICE, recipe.dtype, RECIPE, TPBE, 1, "f32|f64|bf16", "f32",                         \
       "of weights and activations; this version has f32")                                          \
-    X(conv, CHOICE, recipe.conv, RECIPE, TPBE, 1, "auto|direct|winograd", "auto",                  \
+    X(conv, CHOICE, recipe.conv, RECIPE, TPBE | DDP, 1, "auto|direct|winograd", "auto",            \
       "how 3x3 convolutions are computed; auto decides by shape")                                  \
     X(kernels, CHOICE, recipe.kernels, RECIPE, TPBE, 1, "fast|reference", "fast",                  \
       "reference: plain C, slow, an oracle")                                                       \
                                                                                                    \
-    X(optimizer, CHOICE, recipe.optimizer, OPTIMIZER, TPB, 1, "sgd|adam|adamw", "sgd",             \
+    X(optimizer, CHOICE, recipe.optimizer, OPTIMIZER, TPB | DDP, 1, "sgd|adam|adamw", "sgd",       \
       "the rule of the update")                                                                    \
-    X(lr, REAL, recipe.lr, OPTIMIZER, TPB, 1, "X", NULL,                                           \
+    X(lr, REAL, recipe.lr, OPTIMIZER, TPB | DDP, 1, "X", NULL,                                     \
       "learning rate at its highest (sgd: 0.1, adam and adamw: 0.001)")                            \
     X(momentum, REAL, recipe.momentum, OPTIMIZER, TPB, 1, "X", "0", "sgd")                         \
     X(nesterov, FLAG, recipe.nesterov, OPTIMIZER, TPB, 1, NULL, NULL,                              \
@@ -114,13 +120,16 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
       "step: it falls every N steps; cosine: it reaches 0 at step N (the last one)")               \
     X(lr_gamma, REAL, recipe.lr_gamma, OPTIMIZER, TPB, 1, "X", "0.1", "step: by this factor")      \
                                                                                                    \
-    X(plan, TEXT, plan, PLAN, TPB, 0, "PLAN", "", "how the work is spread: dp=2,pp=2,cut=layer3")  \
+    X(plan, TEXT, plan, PLAN, TPB | DDP, 0, "PLAN", "",                                            \
+      "how the work is spread: dp=2,pp=2,cut=layer3 (bench ddp: what else than dp and overlap: "   \
+      "bucket=1MiB)")                                                                              \
     X(costs, CHOICE, costs, PLAN, TPB, 0, "computed|measured", "computed",                         \
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
     X(devices, TEXT, devices, PLAN, TPBE, 0, "LIST", NULL,                                         \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0")         \
-    X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN, 0, "N", "1",                                       \
-      "ranks as processes (run: also -n N, and it must be given)")                                 \
+    X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN | BOTH, 0, "N", "1",                                \
+      "ranks as processes (run: also -n N, and it must be given; bench allreduce: as many, "       \
+      "bench ddp: up to so many; not given: one a core)")                                          \
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
       "cap per rank: 2GiB, 512MB, bytes")                                                          \
                                                                                                    \
@@ -138,14 +147,15 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
     X(memory_limit, COUNT, memory_limit, SCHEDULE, FOR_SIMULATE, 0, "N", NULL,                     \
       "most microbatches that a stage may hold (any number; auto: 2 stages - 1)")                  \
                                                                                                    \
-    X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                                \
-      "stop after N optimizer steps, those before --resume included")                              \
+    X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | DDP, 0, "N", NULL,                          \
+      "stop after N optimizer steps, those before --resume included (bench ddp: timed steps of a " \
+      "run, 5)")                                                                                   \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "the same in epochs (1)")    \
-    X(repeat, COUNT, repeat, RUN, FOR_BENCH | FOR_BENCH_PARALLEL, 0, "N", NULL,                    \
-      "bench train: timed steps, after an untimed one (5); bench model-parallel: how often all "   \
-      "is timed (10, --quick: 3)")                                                                 \
+    X(repeat, COUNT, repeat, RUN, FOR_BENCH | FOR_BENCH_PARALLEL | BOTH, 0, "N", NULL,             \
+      "bench train: timed steps, after an untimed one (5); other benches: rounds in which all is " \
+      "timed once (5; model-parallel: 10, --quick: 3)")                                            \
     X(init, TEXT, init, RUN, TPBE, 0, "FILE", NULL, "weights to begin with, safetensors")          \
-    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL, 0, "DIR", NULL,              \
+    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | BOTH, 0, "DIR", NULL,       \
       "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \
       "model-parallel: model-parallel)")                                                           \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
@@ -159,15 +169,20 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
-    X(json, TEXT, json, RUN, ALL | FOR_INFO | FOR_SIMULATE | FOR_DRAW, 0, "FILE", NULL,            \
+    X(json, TEXT, json, RUN, ALL | BOTH | FOR_INFO | FOR_SIMULATE | FOR_DRAW, 0, "FILE", NULL,     \
       "write the report there; - is standard output")                                              \
     X(config, TEXT, config, RUN, TPBE, 0, "FILE", NULL,                                            \
       "JSON object with options by name; the command line overrides it")                           \
     X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
       "stop all ranks when so much time has gone, and end with status 4")                          \
+    X(peers, FLAG, peers, RUN, BOTH, 0, NULL, NULL,                                                \
+      "measure others beside weft, in the same rounds: PyTorch over gloo (bench allreduce: also "  \
+      "Open MPI)")                                                                                 \
+    X(python, TEXT, python, RUN, BOTH, 0, "PATH", NULL,                                            \
+      "one that has PyTorch, for --peers (what bench/setup-peers installs, else python3)")         \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
       "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
-    X(quiet, FLAG, quiet, RUN, ALL | FOR_SIMULATE | FOR_DRAW, 0, NULL, NULL,                       \
+    X(quiet, FLAG, quiet, RUN, ALL | BOTH | FOR_SIMULATE | FOR_DRAW, 0, NULL, NULL,                \
       "print errors and the report only")
 
 typedef enum option_id {
@@ -190,14 +205,14 @@ typedef struct option {
 
 typedef struct options {
     char *model, *data, *plan, *devices, *init, *out, *trace, *draw, *json, *config;
-    char *forward_ms, *backward_ms, *weight_ms, *schedule;
+    char *forward_ms, *backward_ms, *weight_ms, *schedule, *python;
     int64_t stages, memory_limit;
     double transfer_ms, timeout;
     int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
     size_t device_memory;
     double dropout;
     int words, no_shuffle, no_augment, normalize, stem, loss, costs;
-    int resume, profile, program, quick, quiet;
+    int resume, profile, program, quick, quiet, peers;
     wf_recipe recipe;
     bool given[N_OPTIONS];
     char error[600]; /* the sentence, after a function has returned false */

@@ -61,30 +61,40 @@ def fused(optimizer, parameters, **options):
         return optimizer(parameters, **options)
 
 
+MODELS = ("resnet18", "resnet34", "resnet50", "gpt2")
+
+
 def setup(args):
-    """Model, loss function, optimizer, input, targets."""
-    if args.model == "resnet50":
-        from torchvision.models import resnet50
-        model = resnet50()
+    """Model, loss function, optimizer (the one asked for, if any), input, targets."""
+    wanted = getattr(args, "optimizer", None)
+
+    def optimize(parameters, default):
+        if (wanted or default) == "adamw":
+            return fused(torch.optim.AdamW, parameters, lr=3e-4)
+        return fused(torch.optim.SGD, parameters, lr=0.001)
+
+    if args.model.startswith("resnet"):
+        import torchvision
+        model = getattr(torchvision.models, args.model)()
         x = torch.randn(args.batch, 3, args.image, args.image)
         y = F.one_hot(torch.randint(1000, (args.batch,)), 1000).float()
-        optimizer = fused(torch.optim.SGD, model.parameters(), lr=0.001)
+        optimizer = optimize(model.parameters(), "sgd")
         if args.channels_last:
             model = model.to(memory_format=torch.channels_last)
             x = x.to(memory_format=torch.channels_last)
         return model, F.mse_loss, optimizer, x, y
     model = GPT2()
     x, y = torch.randint(50257, (2, args.batch, args.tokens))
-    optimizer = fused(torch.optim.AdamW, model.parameters(), lr=3e-4)
+    optimizer = optimize(model.parameters(), "adamw")
     return model, lambda a, b: F.cross_entropy(a.flatten(0, 1), b.flatten()), optimizer, x, y
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=("resnet50", "gpt2"), default="resnet50")
+    parser.add_argument("--model", choices=MODELS, default="resnet50")
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--image", type=int, default=128, help="height and width, resnet50")
+    parser.add_argument("--image", type=int, default=128, help="height and width, resnets")
     parser.add_argument("--tokens", type=int, default=256, help="per sample, gpt2")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=5, help="timed steps, after two others")
@@ -121,7 +131,7 @@ def main():
     usage = resource.getrusage(resource.RUSAGE_SELF)
 
     median = statistics.median(times)
-    unit, n = ("images", args.batch) if args.model == "resnet50" else \
+    unit, n = ("images", args.batch) if args.model != "gpt2" else \
         ("tokens", args.batch * args.tokens)
     json.dump({
         f"{unit}_per_second": n / median,

@@ -1,0 +1,55 @@
+/* A measurement in processes of its own: what is measured starts fresh every time, with as many
+ * cores as it has ranks, and leaves a report. weft itself and those it is compared with run so.
+ */
+#ifndef CLI_APART_H
+#define CLI_APART_H
+
+#include "cli.h"
+
+#define APART_MAX_WORDS 96
+
+/* A command that grows word by word; the first that finds no memory makes it `broken`. */
+typedef struct words {
+    char *word[APART_MAX_WORDS + 1];
+    int n;
+    bool broken;
+} words;
+
+void words_add(words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Options of this command that were given and that `other`, a command, has, too, as one would type
+ * them. */
+void words_add_options(words *w, const options *o, unsigned other, const option_id *without,
+                       int n_without);
+void words_release(words *w);
+
+typedef struct apart {
+    cli *c;
+    char folder[200]; /* for reports; removed by apart_close */
+    char last[300];   /* the last line that a run which failed has said */
+} apart;
+
+exit_status apart_open(cli *c, apart *a);
+void apart_close(apart *a);
+/* FOLDER/name */
+const char *apart_path(const apart *a, const char *name, char path[300]);
+
+#define APART_SELF "/proc/self/exe" /* this very program */
+
+/* Runs `program` (NULL: what PATH has by the first word's name) with the words as n_ranks processes
+ * (0: as one that starts its own) on n_cores cores, and reads the report that it wrote to
+ * apart_path(a, "report.json"). What it prints is shown only if it fails, and not even then if
+ * `is_peer`: then a->last has a line of it. */
+exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks, int n_cores,
+                      bool is_peer, json_t **report_out);
+
+/* Cores that this process may use, at least 1. */
+int apart_n_cores(void);
+
+/* ---- peers: what weft is measured against ---- */
+
+/* The file of bench/peers, wherever this program was built or installed; NULL: there is none. */
+const char *peer_file(const char *name, char path[4096]);
+/* --python, or what bench/setup-peers installs, or python3. */
+const char *peer_python(const options *o, char path[4096]);
+
+#endif

@@ -1,0 +1,29 @@
+/* A chart: a CSV file and the picture that gnuplot draws from it, side by side in --out. */
+#ifndef CLI_CHART_H
+#define CLI_CHART_H
+
+#include "cli.h"
+
+/* Okabe and Ito's colours, which people who see colours differently can tell apart. */
+#define CHART_GREY   0x999999u
+#define CHART_BLUE   0x0072b2u
+#define CHART_SKY    0x56b4e9u
+#define CHART_RED    0xd55e00u
+#define CHART_ORANGE 0xe69f00u
+#define CHART_GREEN  0x009e73u
+#define CHART_PINK   0xcc79a7u
+#define CHART_BLACK  0x333333u
+
+typedef struct chart {
+    const cli *c;
+    const char *name; /* of both files, without their ends */
+    FILE *csv;
+} chart;
+
+/* Opens DIR/name.csv and writes its first line. Complains. */
+exit_status chart_begin(chart *p, const cli *c, const char *name, const char *header);
+/* Closes it, draws DIR/name.png by `drawing`, a gnuplot script, and says so; or why not, which is
+ * no error. Complains if the CSV file could not be written. */
+exit_status chart_end(chart *p, const char *title, const char *drawing);
+
+#endif
