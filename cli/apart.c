@@ -137,7 +137,7 @@ exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks
     wf_launch_result result;
     cpu_set_t cores;
     char path[300];
-    *report_out = NULL;
+    if (report_out) *report_out = NULL;
     if (w->broken) return complain(EXIT_FAILED, "no memory left, or too many options");
     (void)unlink(apart_path(a, "report.json", path));
     int log = open(apart_path(a, "log", path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -156,7 +156,7 @@ exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks
     if (status != WF_OK) return is_peer ? EXIT_FAILED : complain_of(a->c, status);
     if (result.failed_rank >= 0) show_log(a, is_peer);
     exit_status bad = outcome(a, &result, is_peer);
-    return bad ? bad : read_report(a, w->word[0], report_out);
+    return bad || !report_out ? bad : read_report(a, w->word[0], report_out);
 }
 
 /* ---- peers ---- */

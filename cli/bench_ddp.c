@@ -96,6 +96,8 @@ static exit_status round_of(bench_ddp *b, int repeat) {
     for (int i = 0; i < b->n_rows && !bad; i++) {
         ddp_row *r = &b->rows[repeat % 2 ? b->n_rows - 1 - i : i];
         if (r->is_slow || (r->peer && *b->no_peer)) continue;
+        if (interrupt_status())
+            return complain(interrupt_status(), "interrupted; no results have been written");
         show(b, r, "run");
         bad = ddp_run(b, r);
         b->n_runs_done++;
@@ -212,6 +214,7 @@ exit_status run_bench_ddp(cli *c) {
     if (bad) return bad;
     b.n_repeats = (int)c->o.repeat;
     b.unit = wf_model_zoo_takes_tokens(c->o.model) ? "tokens" : "images";
+    interrupt_watch();
     describe(&b);
     bad = run_all(&b);
     if (!bad) ddp_say(&b);

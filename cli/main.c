@@ -15,6 +15,8 @@ const command commands[] = {
     {"bench train", "times training steps on synthetic data", FOR_BENCH, run_bench, NULL},
     {"bench model-parallel", "times one device, two in turn, and pipelines", FOR_BENCH_PARALLEL,
      run_bench_model_parallel, NULL},
+    {"bench allreduce", "times sums over ranks, by size, algorithm and wire", FOR_BENCH_ALLREDUCE,
+     run_bench_allreduce, NULL},
     {"bench ddp", "times replicas: how speed grows with ranks, and what overlapping brings",
      FOR_BENCH_DDP, run_bench_ddp, NULL},
     {"simulate", "what a pipeline schedule costs for given times; runs nothing", FOR_SIMULATE,
@@ -162,9 +164,8 @@ static exit_status unknown_command(const char *name) {
     const char *near = NULL;
     int least = 4;
     if (!strcmp(name, "bench"))
-        return complain(
-            EXIT_USAGE,
-            "weft bench: what? There are bench train, bench model-parallel and bench ddp");
+        return complain(EXIT_USAGE, "weft bench: what? There are bench train, bench "
+                                    "model-parallel, bench allreduce and bench ddp");
     for (const command *about = commands; about->name; about++) {
         int distance = text_distance(name, about->name);
         if (distance < least) near = about->name, least = distance;

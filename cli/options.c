@@ -27,10 +27,17 @@ static const struct {
     unsigned command;
     const char *name;
 } command_names[] = {
-    {FOR_TRAIN, "train"},         {FOR_EVAL, "eval"}, {FOR_PLAN, "plan"},
-    {FOR_BENCH, "bench train"},   {FOR_INFO, "info"}, {FOR_BENCH_PARALLEL, "bench model-parallel"},
-    {FOR_SIMULATE, "simulate"},   {FOR_DRAW, "draw"}, {FOR_RUN, "run"},
+    {FOR_TRAIN, "train"},
+    {FOR_EVAL, "eval"},
+    {FOR_PLAN, "plan"},
+    {FOR_BENCH, "bench train"},
+    {FOR_INFO, "info"},
+    {FOR_BENCH_PARALLEL, "bench model-parallel"},
+    {FOR_SIMULATE, "simulate"},
+    {FOR_DRAW, "draw"},
+    {FOR_RUN, "run"},
     {FOR_BENCH_DDP, "bench ddp"},
+    {FOR_BENCH_ALLREDUCE, "bench allreduce"},
 };
 
 bool options_fail(options *o, const char *format, ...) {

@@ -52,6 +52,7 @@ typedef enum option_group {
 } option_group;
 
 enum { STEM_AUTO, STEM_IMAGENET, STEM_SMALL };
+enum { MEMORY_SHARED, MEMORY_PLAIN };
 enum { COSTS_COMPUTED, COSTS_MEASURED };
 #define MICRO_AUTO (-1)
 
@@ -154,6 +155,14 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
     X(repeat, COUNT, repeat, RUN, FOR_BENCH | FOR_BENCH_PARALLEL | BOTH, 0, "N", NULL,             \
       "bench train: timed steps, after an untimed one (5); other benches: rounds in which all is " \
       "timed once (5; model-parallel: 10, --quick: 3)")                                            \
+    X(bytes, TEXT, bytes, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                               \
+      "sizes of the buffers (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                   \
+    X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
+      "root, ring, tree, pairwise, direct, engine, auto (direct,pairwise,tree,ring,root)")         \
+    X(wire, TEXT, wire, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                                 \
+      "inproc: ranks are threads; shm: processes; mpi: processes of mpirun (inproc,shm)")          \
+    X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
+      "buffers that the other ranks can read, or any")                                             \
     X(init, TEXT, init, RUN, TPBE, 0, "FILE", NULL, "weights to begin with, safetensors")          \
     X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | BOTH, 0, "DIR", NULL,       \
       "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \
@@ -205,14 +214,15 @@ typedef struct option {
 
 typedef struct options {
     char *model, *data, *plan, *devices, *init, *out, *trace, *draw, *json, *config;
-    char *forward_ms, *backward_ms, *weight_ms, *schedule, *python;
+    char *forward_ms, *backward_ms, *weight_ms, *schedule;
+    char *python, *bytes, *algorithm, *wire;
     int64_t stages, memory_limit;
     double transfer_ms, timeout;
     int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
     size_t device_memory;
     double dropout;
     int words, no_shuffle, no_augment, normalize, stem, loss, costs;
-    int resume, profile, program, quick, quiet, peers;
+    int resume, profile, program, quick, quiet, peers, memory;
     wf_recipe recipe;
     bool given[N_OPTIONS];
     char error[600]; /* the sentence, after a function has returned false */

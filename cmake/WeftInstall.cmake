@@ -38,3 +38,8 @@ if(NOT WEFT_SANITIZE)
   install(FILES ${generated}/weft.bash RENAME weft
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 endif()
+
+# What weft bench ... --peers runs beside weft, found from the program's own place.
+file(GLOB WEFT_PEERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/peers/*.py
+  ${PROJECT_SOURCE_DIR}/bench/peers/*.c)
+install(FILES ${WEFT_PEERS} DESTINATION share/weft/peers)

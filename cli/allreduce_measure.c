@@ -1,0 +1,166 @@
+/* weft bench allreduce: what every rank does, be it a thread or a process. */
+#include "bench_allreduce.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUDGET_US  20000.0 /* of one row in one round; longer if one call takes longer */
+#define MOST_CALLS 4096
+#define COPY_BYTES ((size_t)128 << 20) /* of all ranks together */
+#define N_COPIES   3
+
+/* All ranks take the largest of their values, and so decide alike. */
+static wf_status agree(wf_group *group, double *value) {
+    return wf_all_reduce(group, value, value, 1, WF_F64, WF_MAX, NULL);
+}
+
+/* ---- calls ---- */
+
+static wf_status call(wf_group *group, float *x, int64_t n_elem, bool by_work) {
+    wf_work *work;
+    if (!by_work) return wf_all_reduce(group, x, x, n_elem, WF_F32, WF_SUM, NULL);
+    wf_status status = wf_all_reduce(group, x, x, n_elem, WF_F32, WF_SUM, &work);
+    return status == WF_OK ? wf_work_wait(work) : status;
+}
+
+static wf_status timed(wf_group *group, float *x, int64_t n_elem, bool by_work, int n_calls,
+                       double *us_out) {
+    wf_status status = wf_barrier(group, NULL);
+    double start = now_seconds();
+    for (int i = 0; i < n_calls && status == WF_OK; i++) status = call(group, x, n_elem, by_work);
+    *us_out = (now_seconds() - start) * 1e6 / n_calls;
+    return status == WF_OK ? agree(group, us_out) : status;
+}
+
+/* As many calls as the budget has room for; some untimed ones go before. */
+static wf_status repeated(wf_group *group, float *x, int64_t n_elem, bool by_work, double *us_out) {
+    double us = 0;
+    wf_status status = timed(group, x, n_elem, by_work, 1, &us);
+    if (status == WF_OK && us < BUDGET_US / 16) status = timed(group, x, n_elem, by_work, 8, &us);
+    if (status != WF_OK) return status;
+    int n_calls = us * MOST_CALLS < BUDGET_US ? MOST_CALLS : (int)ceil(BUDGET_US / us);
+    return timed(group, x, n_elem, by_work, n_calls, us_out);
+}
+
+/* ---- the result ---- */
+
+/* Whole numbers, whose sums are exact in any order. */
+static float value_at(int64_t i, int rank) {
+    return (float)(i % 251 + rank);
+}
+
+/* An all-reduce of known numbers. A rank that sees a wrong one goes on with the others, else they
+ * would wait for it. */
+static wf_status check(wf_group *group, const reduce_row *r, float *x, bool by_work,
+                       char wrong_out[300]) {
+    int rank = wf_group_rank(group), n = wf_group_n_ranks(group);
+    int64_t n_elem = r->bytes / (int64_t)sizeof *x, at = -1;
+    float got = 0;
+    for (int64_t i = 0; i < n_elem; i++) x[i] = value_at(i, rank);
+    wf_status status = call(group, x, n_elem, by_work);
+    for (int64_t i = 0; i < n_elem && at < 0 && status == WF_OK; i++)
+        if (x[i] != (float)n * value_at(i, 0) + (float)(n * (n - 1) / 2)) at = i, got = x[i];
+    double is_wrong = at >= 0;
+    if (status == WF_OK) status = agree(group, &is_wrong);
+    if (status != WF_OK || is_wrong == 0) return status;
+    snprintf(wrong_out, 300, "%s on %s%s, %lld bytes, %d ranks: ", r->algorithm, r->wire,
+             by_work ? ", by stream" : "", (long long)r->bytes, n);
+    size_t said = strlen(wrong_out);
+    if (at >= 0)
+        snprintf(wrong_out + said, 300 - said, "element %lld is %g on rank %d", (long long)at, got,
+                 rank);
+    else
+        snprintf(wrong_out + said, 300 - said, "another rank than %d has a wrong sum", rank);
+    return WF_BUG;
+}
+
+/* What one call moves, of every rank. */
+static wf_status count(wf_group *group, float *x, int64_t n_elem, reduce_sample *s) {
+    wf_traffic before = wf_group_traffic(group);
+    wf_status status = call(group, x, n_elem, false);
+    wf_traffic after = wf_group_traffic(group);
+    double sent = (double)(after.sent_bytes - before.sent_bytes);
+    double received = (double)(after.received_bytes - before.received_bytes);
+    if (status == WF_OK) status = wf_all_gather(group, &sent, s->sent_bytes, 1, WF_F64, NULL);
+    if (status == WF_OK)
+        status = wf_all_gather(group, &received, s->received_bytes, 1, WF_F64, NULL);
+    return status;
+}
+
+/* ---- a row ---- */
+
+static wf_status measure_row(const bench_allreduce *b, wf_group *group, const reduce_row *r,
+                             reduce_sample *s, char wrong_out[300]) {
+    int64_t n_elem = r->bytes / (int64_t)sizeof(float);
+    size_t bytes = ((size_t)r->bytes + 63) & ~(size_t)63;
+    bool is_shared = b->c->o.memory == MEMORY_SHARED;
+    void *x = NULL;
+    wf_status status = WF_OK;
+    if (is_shared)
+        status = wf_group_alloc(group, bytes, &x);
+    else if (!(x = aligned_alloc(64, bytes)))
+        status = WF_NO_MEMORY;
+    if (status == WF_OK) status = check(group, r, x, true, wrong_out);
+    if (status == WF_OK) status = check(group, r, x, false, wrong_out);
+    /* Sums of sums would overflow; what is timed adds zeros, which takes as long. */
+    if (status == WF_OK) memset(x, 0, bytes);
+    if (status == WF_OK) status = count(group, x, n_elem, s);
+    if (status == WF_OK) status = repeated(group, x, n_elem, false, &s->time_us);
+    if (status == WF_OK) status = repeated(group, x, n_elem, true, &s->stream_us);
+    if (is_shared)
+        wf_group_free(group, x);
+    else
+        free(x);
+    return status;
+}
+
+static wf_status create_group(wf_job *ranks, const reduce_row *r, wf_group **group_out) {
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    config.algorithm = r->algorithm;
+    config.wire = r->wire;
+    config.order_free = !strcmp(r->algorithm, "ring") || !strcmp(r->algorithm, "engine");
+    return wf_group_create(ranks, &config, group_out);
+}
+
+/* ---- what memory can do ---- */
+
+/* GB/s that memcpy reads and writes in all ranks at once, as the STREAM benchmark counts them. */
+static wf_status copy_rate(wf_group *group, double *gb_s_out) {
+    int n = wf_group_n_ranks(group);
+    size_t bytes = COPY_BYTES / (size_t)n;
+    char *from = malloc(bytes), *to = malloc(bytes);
+    double fastest = INFINITY;
+    wf_status status = from && to ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) memset(from, 1, bytes), memset(to, 2, bytes);
+    for (int i = 0; i < N_COPIES && status == WF_OK; i++) {
+        status = wf_barrier(group, NULL);
+        double start = now_seconds();
+        memcpy(to, from, bytes);
+        double seconds = now_seconds() - start + 0 * (double)*(volatile char *)(to + bytes / 2);
+        if (status == WF_OK) status = agree(group, &seconds);
+        fastest = fmin(fastest, seconds);
+    }
+    free(from);
+    free(to);
+    *gb_s_out = 2.0 * (double)bytes * n / fastest / 1e9;
+    return status;
+}
+
+wf_status reduce_measure(const bench_allreduce *b, wf_job *ranks, int first, int n_rows, int repeat,
+                         reduce_sample *samples, double *copy_gb_s_out, char wrong_out[300]) {
+    wf_group *groups[REDUCE_MAX_LIST] = {NULL}; /* one an algorithm */
+    wf_status status = WF_OK;
+    *wrong_out = 0;
+    for (int a = 0; a < b->n_algorithms && status == WF_OK; a++)
+        status = create_group(ranks, &b->rows[first + a], &groups[a]);
+    if (status == WF_OK) status = copy_rate(groups[0], copy_gb_s_out);
+    /* Every other round runs backwards, so that no row always follows the same one. */
+    for (int i = 0; i < n_rows && status == WF_OK; i++) {
+        int k = repeat % 2 ? n_rows - 1 - i : i;
+        status = measure_row(b, groups[k % b->n_algorithms], &b->rows[first + k], &samples[k],
+                             wrong_out);
+    }
+    for (int a = 0; a < b->n_algorithms; a++) wf_group_destroy(groups[a]);
+    return status;
+}

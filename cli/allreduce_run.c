@@ -1,0 +1,306 @@
+/* weft bench allreduce: a round of one wire or peer, in threads or processes. */
+#include "bench_allreduce.h"
+#include "report.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- cores ---- */
+
+/* Rank r's share of the cores, as the devices of a trainer have it. More ranks than cores: where
+ * the system likes. */
+static void take_share(int rank, int n_ranks) {
+    cpu_set_t all, own;
+    if (sched_getaffinity(0, sizeof all, &all)) return;
+    int n = CPU_COUNT(&all), share = n / n_ranks, at = 0;
+    if (!share) return;
+    CPU_ZERO(&own);
+    for (int core = 0; core < CPU_SETSIZE; core++) {
+        if (!CPU_ISSET(core, &all)) continue;
+        if (at / share == rank) CPU_SET(core, &own);
+        at++;
+    }
+    (void)sched_setaffinity(0, sizeof own, &own);
+}
+
+/* ---- samples ---- */
+
+static exit_status keep(bench_allreduce *b, int first, int n_rows, const reduce_sample *samples,
+                        double copy_gb_s) {
+    for (int k = 0; k < n_rows; k++) {
+        reduce_row *r = &b->rows[first + k];
+        if (r->n_rounds == b->n_repeats) return complain(EXIT_FAILED, "a round too many");
+        r->time_us[r->n_rounds] = samples[k].time_us;
+        r->stream_us[r->n_rounds++] = samples[k].stream_us;
+        memcpy(r->sent_bytes, samples[k].sent_bytes, sizeof r->sent_bytes);
+        memcpy(r->received_bytes, samples[k].received_bytes, sizeof r->received_bytes);
+    }
+    b->copy_gb_s[b->n_copies++] = copy_gb_s;
+    return EXIT_DONE;
+}
+
+static exit_status failed(wf_context *ctx, wf_status status, const char *wrong) {
+    const cli c = {.ctx = ctx};
+    if (*wrong) return complain(EXIT_FAILED, "%s; this is a bug of weft", wrong);
+    return complain_of(&c, status);
+}
+
+/* ---- this process is a rank ---- */
+
+exit_status reduce_run_here(bench_allreduce *b, int first, int n_rows, int repeat) {
+    reduce_sample *samples = calloc((size_t)n_rows, sizeof *samples);
+    char wrong[300] = "";
+    double copy_gb_s;
+    if (!samples) return complain(EXIT_FAILED, "no memory left");
+    if (!repeat) take_share(wf_job_rank(b->c->job), b->n_ranks);
+    wf_status status =
+        reduce_measure(b, b->c->job, first, n_rows, repeat, samples, &copy_gb_s, wrong);
+    exit_status bad = status == WF_OK ? keep(b, first, n_rows, samples, copy_gb_s)
+                                      : failed(b->c->ctx, status, wrong);
+    free(samples);
+    return bad;
+}
+
+/* ---- ranks as threads ---- */
+
+typedef struct rank_thread {
+    const bench_allreduce *b;
+    pthread_t thread;
+    wf_context *ctx; /* its own: the last error is one of a thread */
+    char name[60];
+    int rank, first, n_rows, repeat;
+    reduce_sample *samples;
+    double copy_gb_s;
+    char wrong[300];
+    wf_status status;
+} rank_thread;
+
+static void *run_rank(void *self) {
+    rank_thread *t = self;
+    wf_job_config config = WF_JOB_CONFIG_INIT;
+    wf_job *joined = NULL;
+    take_share(t->rank, t->b->n_ranks);
+    config.rank = t->rank;
+    config.n_ranks = t->b->n_ranks;
+    config.name = t->name;
+    t->status = wf_job_join(t->ctx, &config, &joined);
+    if (t->status == WF_OK)
+        t->status = reduce_measure(t->b, joined, t->first, t->n_rows, t->repeat, t->samples,
+                                   &t->copy_gb_s, t->wrong);
+    wf_job_leave(joined);
+    return NULL;
+}
+
+/* The ranks of a job whose threads all have begun, or none: one alone would wait for the rest. */
+static bool begin(rank_thread *t, int n) {
+    bool good = true;
+    for (int r = 0; r < n && good; r++) {
+        t[r].samples = calloc((size_t)t[r].n_rows, sizeof *t[r].samples);
+        good = t[r].samples && wf_context_create(NULL, &t[r].ctx) == WF_OK;
+    }
+    for (int r = 0; r < n && good; r++)
+        if (pthread_create(&t[r].thread, NULL, run_rank, &t[r]))
+            exit((int)complain(EXIT_FAILED, "a thread for rank %d could not be started", r));
+    return good;
+}
+
+static const rank_thread *first_failed(const rank_thread *t, int n) {
+    const rank_thread *failed = NULL;
+    for (int r = 0; r < n; r++) {
+        if (t[r].status == WF_OK) continue;
+        if (!failed || (failed->status == WF_REMOTE && t[r].status != WF_REMOTE)) failed = &t[r];
+    }
+    return failed;
+}
+
+exit_status reduce_run_threads(bench_allreduce *b, int first, int n_rows, int repeat) {
+    int n = b->n_ranks;
+    rank_thread *t = calloc((size_t)n, sizeof *t);
+    exit_status bad = EXIT_DONE;
+    for (int r = 0; r < n && t; r++) {
+        t[r] = (rank_thread){.b = b, .rank = r, .first = first, .n_rows = n_rows, .repeat = repeat};
+        snprintf(t[r].name, sizeof t[r].name, "bench-%d-%d", (int)getpid(), repeat);
+    }
+    if (t && begin(t, n)) {
+        for (int r = 0; r < n; r++) (void)pthread_join(t[r].thread, NULL);
+        const rank_thread *wrong = first_failed(t, n);
+        bad = wrong ? failed(wrong->ctx, wrong->status, wrong->wrong)
+                    : keep(b, first, n_rows, t[0].samples, t[0].copy_gb_s);
+    } else {
+        bad = complain(EXIT_FAILED, "no memory left");
+    }
+    for (int r = 0; r < n && t; r++) {
+        wf_context_destroy(t[r].ctx);
+        free(t[r].samples);
+    }
+    free(t);
+    return bad;
+}
+
+/* ---- ranks as processes ---- */
+
+static double number(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void read_list(const json_t *row, const char *key, int n, double *list) {
+    const json_t *from = json_object_get(row, key);
+    for (int i = 0; i < n; i++) {
+        const json_t *value = json_array_get(from, (size_t)i);
+        list[i] = value ? json_number_value(value) : NAN;
+    }
+}
+
+/* The rows of a report, which has them in our order. */
+static exit_status read_rows(bench_allreduce *b, int first, int n_rows, const json_t *report,
+                             const char *who) {
+    const json_t *rows = json_object_get(report, "rows");
+    for (int k = 0; k < n_rows; k++) {
+        reduce_row *r = &b->rows[first + k];
+        const json_t *row = json_array_get(rows, (size_t)k);
+        double time_us = number(row, "time_us");
+        if (!(time_us > 0) || json_integer_value(json_object_get(row, "bytes")) != r->bytes)
+            return complain(EXIT_FAILED, "%s: its report has no time for %lld bytes", who,
+                            (long long)r->bytes);
+        r->time_us[r->n_rounds] = time_us;
+        r->stream_us[r->n_rounds++] = number(row, "stream_time_us");
+        read_list(row, "sent_bytes", b->n_ranks, r->sent_bytes);
+        read_list(row, "received_bytes", b->n_ranks, r->received_bytes);
+    }
+    double copy = number(report, "copy_gb_s");
+    if (copy > 0) b->copy_gb_s[b->n_copies++] = copy;
+    return EXIT_DONE;
+}
+
+static void add_list(words *w, const bench_allreduce *b) {
+    char list[REDUCE_MAX_LIST * 24] = "";
+    for (int i = 0; i < b->n_bytes; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%lld", i ? "," : "",
+                 (long long)b->bytes[i]);
+    words_add(w, "--bytes=%s", list);
+}
+
+/* A launcher's variables are not ours to hand on: mpirun sets its own. */
+static void add_mpirun(words *w, int n_ranks) {
+    static const char *const ours[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                                       "WEFT_CONTROL_FD"};
+    words_add(w, "env");
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        words_add(w, "-u");
+        words_add(w, "%s", ours[i]);
+    }
+    words_add(w, "OMPI_ALLOW_RUN_AS_ROOT=1");
+    words_add(w, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+    words_add(w, "mpirun");
+    words_add(w, "-n");
+    words_add(w, "%d", n_ranks);
+    if (n_ranks > apart_n_cores()) {
+        words_add(w, "--oversubscribe");
+        words_add(w, "--bind-to");
+        words_add(w, "none");
+    }
+}
+
+exit_status reduce_run_processes(bench_allreduce *b, int first, int n_rows) {
+    static const option_id own[] = {OPT_bytes, OPT_wire,  OPT_repeat, OPT_out,  OPT_json,
+                                    OPT_quiet, OPT_peers, OPT_python, OPT_ranks};
+    const char *wire = b->rows[first].wire;
+    bool is_mpi = !strcmp(wire, "mpi");
+    char self[4096] = "", path[300];
+    words w = {0};
+    json_t *report;
+    if (is_mpi) add_mpirun(&w, b->n_ranks);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    words_add(&w, "%s", n > 0 ? self : "weft");
+    words_add(&w, "bench");
+    words_add(&w, "allreduce");
+    words_add_options(&w, &b->c->o, FOR_BENCH_ALLREDUCE, own, sizeof own / sizeof *own);
+    add_list(&w, b);
+    words_add(&w, "--wire=%s", wire);
+    words_add(&w, "--ranks=%d", b->n_ranks);
+    words_add(&w, "--repeat=1");
+    words_add(&w, "--quiet");
+    words_add(&w, "--json=%s", apart_path(&b->run, "report.json", path));
+    exit_status bad = apart_run(&b->run, is_mpi ? NULL : APART_SELF, &w, is_mpi ? 0 : b->n_ranks,
+                                apart_n_cores(), false, &report);
+    words_release(&w);
+    if (bad) return bad;
+    bad = read_rows(b, first, n_rows, report, wire);
+    json_decref(report);
+    return bad;
+}
+
+/* ---- peers ---- */
+
+/* Compiles the program once. */
+static bool compile_mpi(bench_allreduce *b, char program[300]) {
+    char source[4096];
+    words w = {0};
+    apart_path(&b->run, "peer", program);
+    if (access(program, X_OK) == 0) return true;
+    if (!peer_file("mpi_allreduce.c", source)) {
+        snprintf(b->no_mpi, sizeof b->no_mpi, "mpi_allreduce.c is not installed beside weft");
+        return false;
+    }
+    const char *const compile[] = {"mpicc", "-O2", "-o", program, source};
+    for (size_t i = 0; i < sizeof compile / sizeof *compile; i++) words_add(&w, "%s", compile[i]);
+    (void)apart_run(&b->run, NULL, &w, 0, apart_n_cores(), true, NULL);
+    words_release(&w);
+    if (access(program, X_OK) == 0) return true;
+    snprintf(b->no_mpi, sizeof b->no_mpi, "mpicc: %.300s", b->run.last);
+    return false;
+}
+
+static bool mpi_words(bench_allreduce *b, words *w) {
+    char program[300];
+    if (!compile_mpi(b, program)) return false;
+    add_mpirun(w, b->n_ranks);
+    words_add(w, "%s", program);
+    return true;
+}
+
+static bool gloo_words(bench_allreduce *b, words *w) {
+    char file[4096], python[4096], path[300];
+    if (!peer_file("gloo_allreduce.py", file)) {
+        snprintf(b->no_gloo, sizeof b->no_gloo, "gloo_allreduce.py is not installed beside weft");
+        return false;
+    }
+    (void)remove(apart_path(&b->run, "store", path));
+    words_add(w, "env");
+    words_add(w, "OMP_NUM_THREADS=1");
+    words_add(w, "GLOO_SOCKET_IFNAME=lo");
+    words_add(w, "%s", peer_python(&b->c->o, python));
+    words_add(w, "%s", file);
+    words_add(w, "--store=%s", path);
+    return true;
+}
+
+exit_status reduce_run_peer(bench_allreduce *b, int first, int n_rows) {
+    bool is_mpi = !strcmp(b->rows[first].algorithm, "mpi");
+    char *why = is_mpi ? b->no_mpi : b->no_gloo, path[300];
+    words w = {0};
+    json_t *report;
+    if (*why) return EXIT_DONE;
+    if (!(is_mpi ? mpi_words(b, &w) : gloo_words(b, &w))) {
+        words_release(&w);
+        return EXIT_DONE;
+    }
+    add_list(&w, b);
+    words_add(&w, "--json=%s", apart_path(&b->run, "report.json", path));
+    exit_status bad =
+        apart_run(&b->run, NULL, &w, is_mpi ? 0 : b->n_ranks, apart_n_cores(), true, &report);
+    words_release(&w);
+    if (bad > EXIT_RANK) return bad;
+    if (bad) {
+        snprintf(why, sizeof b->no_mpi, "%.390s", b->run.last);
+        return EXIT_DONE;
+    }
+    bad = read_rows(b, first, n_rows, report, is_mpi ? "Open MPI" : "gloo");
+    json_decref(report);
+    return bad;
+}
