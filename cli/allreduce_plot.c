@@ -14,11 +14,11 @@ static const struct {
     {"pairwise", "pairwise", CHART_GREEN, 5},
     {"tree", "tree", CHART_PINK, 9},
     {"ring", "ring", CHART_SKY, 11},
-    {"root", "root (parameter device)", CHART_RED, 13},
+    {"root", "root", CHART_RED, 13},
     {"engine", "engine", CHART_BLACK, 4},
     {"auto", "auto", CHART_BLACK, 6},
-    {"mpi", "Open MPI's MPI\\\\_Allreduce", CHART_GREY, 4},
-    {"gloo", "gloo, by PyTorch", CHART_ORANGE, 6},
+    {"mpi", "Open MPI", CHART_GREY, 4},
+    {"gloo", "gloo (PyTorch)", CHART_ORANGE, 6},
 };
 #define N_LOOKS (sizeof looks / sizeof *looks)
 
@@ -29,18 +29,18 @@ static bool is_in(const reduce_row *r, const char *algorithm, const char *wire) 
            (r->is_peer ? strcmp(wire, "inproc") != 0 : !strcmp(r->wire, wire));
 }
 
-/* Returns how many there are. */
-static int write_series(const bench_allreduce *b, FILE *csv, const char *algorithm,
-                        const char *wire) {
-    int n = 0;
+/* False if there are none. */
+static bool write_series(const bench_allreduce *b, FILE *csv, const char *algorithm,
+                         const char *wire) {
+    bool has_rows = false;
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
         if (!is_in(r, algorithm, wire)) continue;
         fprintf(csv, "%s,%s,%lld,%d,%.17g,%.17g,%.17g,%.17g\n", algorithm, r->wire,
                 (long long)r->bytes, b->n_ranks, reduce_time_us(r), reduce_stream_us(r),
                 reduce_algbw_gb_s(r), reduce_busbw_gb_s(b, r));
-        n++;
+        has_rows = true;
     }
-    return n;
+    return has_rows;
 }
 
 static void write_tics(const bench_allreduce *b, char *tics, size_t bytes) {
@@ -53,7 +53,7 @@ static void write_tics(const bench_allreduce *b, char *tics, size_t bytes) {
 
 static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
     char name[40], title[120], tics[1500], lines[2500] = "", script[5000];
-    int64_t least = b->bytes[0], most = b->bytes[0];
+    double limit = reduce_limit_gb_s(b);
     chart p;
     snprintf(name, sizeof name, "allreduce_%s", wire);
     exit_status bad = chart_begin(
@@ -66,18 +66,16 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
                  "%d ps 1.6 lc rgb '#%06x' title \"%s\",",
                  name, looks[k].algorithm, looks[k].point, looks[k].color, looks[k].title);
     }
-    for (int i = 1; i < b->n_bytes; i++) {
-        if (b->bytes[i] < least) least = b->bytes[i];
-        if (b->bytes[i] > most) most = b->bytes[i];
-    }
     write_tics(b, tics, sizeof tics);
     snprintf(script, sizeof script,
              "set ylabel 'bus bandwidth (GB/s)'; set xlabel 'buffer of a rank'; set logscale x 2;"
-             "set xtics (%s) scale 0.5; set xrange [%.9g:%.9g]; set yrange [0:*];"
-             "set key outside right center Left reverse samplen 2 spacing 1.3; set rmargin 34;"
-             "plot %s %.9g with lines dt 2 lw 2.5 lc rgb '#333333' title 'memory: (n-1)/n² of a "
-             "copy';",
-             tics, (double)least / 1.4, (double)most * 1.4, lines, reduce_limit_gb_s(b));
+             "set logscale y; set xtics (%s) scale 0.5; set xrange [%.9g:%.9g];"
+             "stats '%s.csv' skip 1 using 8 nooutput name 'y';"
+             "set yrange [y_min/1.6:(y_max>%.9g?y_max:%.9g)*1.6];"
+             "set key outside right center Left reverse samplen 2 spacing 1.3; set rmargin 24;"
+             "plot %s %.9g with lines dt 2 lw 2.5 lc rgb '#333333' title 'memory limit';",
+             tics, (double)b->bytes[0] / 1.4, (double)b->bytes[b->n_bytes - 1] * 1.4, name, limit,
+             limit, lines, limit);
     snprintf(title, sizeof title, "all-reduce of %d ranks, %s", b->n_ranks,
              !strcmp(wire, "inproc") ? "threads"
              : !strcmp(wire, "shm")  ? "processes that share memory"
@@ -118,6 +116,7 @@ static exit_status plot_traffic(const bench_allreduce *b) {
                     r->received_bytes[rank] / (double)r->bytes, x);
         x += 1.2;
     }
+    bool is_full = b->n_ranks * b->n_algorithms > 48; /* no room for numbers */
     snprintf(
         script, sizeof script,
         "set ylabel 'moved by a rank (buffers)'; set xtics (%s) scale 0 font ',20' offset "
@@ -125,12 +124,16 @@ static exit_status plot_traffic(const bench_allreduce *b) {
         "set xrange [-1:%.9g]; set key top right horizontal samplen 1.5;"
         "stats 'allreduce_traffic.csv' skip 1 using ($3+$4) nooutput name 'top';"
         "set yrange [0:top_max*1.22];"
+        "hot(x)=(strcol(1) eq 'root' && $3>1 ? $5 : NaN);"
         "plot 'allreduce_traffic.csv' skip 1 using 5:($3+$4) with boxes lc rgb '#56b4e9' title "
         "'receives','' skip 1 using 5:3 with boxes lc rgb '#0072b2' title 'sends',"
-        "'' skip 1 using 5:($3+$4):(sprintf('%%.3g',$3+$4)) with labels offset 0,0.7 notitle,"
-        "'' skip 1 using 5:(0):(sprintf('%%d',$2)) with labels offset 0,-0.7 textcolor rgb "
+        /* The hot device stands out. */
+        "'' skip 1 using (hot(0)):($3+$4) with boxes lc rgb '#f2ae8a' notitle,"
+        "'' skip 1 using (hot(0)):3 with boxes lc rgb '#d55e00' notitle,"
+        "'' skip 1 using 5:($3+$4):(sprintf('%s',$3+$4)) with labels offset 0,0.7 notitle,"
+        "'' skip 1 using 5:(0):(sprintf('%s',$2)) with labels offset 0,-0.7 textcolor rgb "
         "'#777777' font ',14' notitle;",
-        tics, 0.9 * width, x - 1.2 + 0.4 * width);
+        tics, 0.9 * width, x - 1.2 + 0.4 * width, is_full ? "" : "%.3g", is_full ? "" : "%d");
     snprintf(title, sizeof title, "what each of %d ranks moves in an all-reduce", b->n_ranks);
     return chart_end(&p, title, script);
 }

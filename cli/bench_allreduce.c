@@ -120,7 +120,9 @@ static exit_status read_bytes(bench_allreduce *b, const char *list) {
         for (int i = 0; i < b->n_bytes; i++)
             if (b->bytes[i] == (int64_t)bytes)
                 return complain(EXIT_USAGE, "--bytes: %s stands there twice", word);
-        b->bytes[b->n_bytes++] = (int64_t)bytes;
+        int at = b->n_bytes++; /* smaller ones first */
+        for (; at > 0 && b->bytes[at - 1] > (int64_t)bytes; at--) b->bytes[at] = b->bytes[at - 1];
+        b->bytes[at] = (int64_t)bytes;
     }
     return EXIT_DONE;
 }

@@ -8,8 +8,6 @@
 #include "progress.h"
 #include "text.h"
 
-#include <weft/group.h>
-
 #define REDUCE_MAX_ROWS    512
 #define REDUCE_MAX_LIST    32
 #define REDUCE_MAX_REPEATS 1000
