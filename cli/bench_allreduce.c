@@ -56,7 +56,7 @@ double reduce_copy_gb_s(const bench_allreduce *b) {
 
 /* Each rank reads its slice of all n buffers, and writes it to all: 2 n bytes through memory for
  * one of the buffer, of which busbw counts 2 (n - 1) / n. */
-double reduce_limit_gb_s(const bench_allreduce *b) {
+double reduce_copy_busbw_gb_s(const bench_allreduce *b) {
     return reduce_copy_gb_s(b) * (b->n_ranks - 1) / b->n_ranks / b->n_ranks;
 }
 

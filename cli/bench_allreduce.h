@@ -44,9 +44,9 @@ double reduce_time_us(const reduce_row *r); /* median of the rounds; NAN: none *
 double reduce_stream_us(const reduce_row *r);
 double reduce_algbw_gb_s(const reduce_row *r); /* bytes of a buffer over time */
 double reduce_busbw_gb_s(const bench_allreduce *b, const reduce_row *r); /* as nccl-tests */
-double reduce_copy_gb_s(const bench_allreduce *b); /* the most of any round: it is a limit */
-/* Most that memory lets busbw be for buffers larger than the caches. */
-double reduce_limit_gb_s(const bench_allreduce *b);
+double reduce_copy_gb_s(const bench_allreduce *b);                       /* the most of any round */
+/* The busbw at which an all-reduce of large buffers moves as many bytes a second as copies do. */
+double reduce_copy_busbw_gb_s(const bench_allreduce *b);
 /* The fastest of such a wire (NULL: any of weft's) at so many bytes; NULL: none. */
 const reduce_row *reduce_best(const bench_allreduce *b, int64_t bytes, const char *wire);
 
