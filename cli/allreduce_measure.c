@@ -174,19 +174,32 @@ static wf_status copy_rate(wf_group *group, double *gb_s_out) {
     return status;
 }
 
-wf_status reduce_measure(const bench_allreduce *b, wf_job *ranks, int first, int n_rows, int repeat,
-                         reduce_sample *samples, double *copy_gb_s_out, char wrong_out[300]) {
-    wf_group *groups[REDUCE_MAX_LIST] = {NULL}; /* one an algorithm */
-    wf_status status = WF_OK;
+/* A group an algorithm; those that cannot be leave a sentence in their samples. */
+static wf_status create_groups(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
+                               int n_rows, reduce_sample *samples, wf_group **groups) {
+    for (int a = 0; a < b->n_algorithms; a++) {
+        wf_status status = create_group(ranks, &b->rows[first + a], &groups[a]);
+        if (status != WF_OK && status != WF_UNSUPPORTED) return status;
+        for (int k = a; k < n_rows && status != WF_OK; k += b->n_algorithms)
+            snprintf(samples[k].why, sizeof samples[k].why, "%.290s", wf_context_error(ctx));
+    }
+    return WF_OK;
+}
+
+wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
+                         int n_rows, int repeat, reduce_sample *samples, double *copy_gb_s_out,
+                         char wrong_out[300]) {
+    wf_group *groups[REDUCE_MAX_LIST] = {NULL}, *any = NULL;
     *wrong_out = 0;
-    for (int a = 0; a < b->n_algorithms && status == WF_OK; a++)
-        status = create_group(ranks, &b->rows[first + a], &groups[a]);
-    if (status == WF_OK) status = copy_rate(groups[0], copy_gb_s_out);
+    *copy_gb_s_out = NAN;
+    wf_status status = create_groups(b, ctx, ranks, first, n_rows, samples, groups);
+    for (int a = 0; a < b->n_algorithms; a++) any = groups[a] ? groups[a] : any;
+    if (status == WF_OK && any) status = copy_rate(any, copy_gb_s_out);
     /* Every other round runs backwards, so that no row always follows the same one. */
     for (int i = 0; i < n_rows && status == WF_OK; i++) {
         int k = repeat % 2 ? n_rows - 1 - i : i;
-        status = measure_row(b, groups[k % b->n_algorithms], &b->rows[first + k], &samples[k],
-                             wrong_out);
+        wf_group *group = groups[k % b->n_algorithms];
+        if (group) status = measure_row(b, group, &b->rows[first + k], &samples[k], wrong_out);
     }
     for (int a = 0; a < b->n_algorithms; a++) wf_group_destroy(groups[a]);
     return status;

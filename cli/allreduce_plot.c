@@ -89,7 +89,7 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
 static const reduce_row *row_of(const bench_allreduce *b, const char *algorithm) {
     const reduce_row *found = NULL;
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++)
-        if (!r->is_peer && !strcmp(r->algorithm, algorithm) &&
+        if (!r->is_peer && r->n_rounds && !strcmp(r->algorithm, algorithm) &&
             (!found || (!strcmp(r->wire, found->wire) && r->bytes > found->bytes)))
             found = r;
     return found;
@@ -140,6 +140,7 @@ static exit_status plot_traffic(const bench_allreduce *b) {
 
 exit_status reduce_plot(const bench_allreduce *b) {
     exit_status bad = EXIT_DONE;
-    for (int w = 0; w < b->n_wires && !bad; w++) bad = plot_wire(b, b->wires[w]);
+    for (int w = 0; w < b->n_wires && !bad; w++)
+        if (reduce_best(b, b->bytes[0], b->wires[w])) bad = plot_wire(b, b->wires[w]);
     return bad ? bad : plot_traffic(b);
 }

@@ -73,6 +73,11 @@ static void say_ratios(const bench_allreduce *b, int64_t bytes) {
             text);
 }
 
+/* The first row of each wire and algorithm has what is to be told of all sizes. */
+static bool is_left_out(const bench_allreduce *b, const reduce_row *r) {
+    return *r->why && r->bytes == b->bytes[0];
+}
+
 void reduce_say(const bench_allreduce *b) {
     say(b->c, "\n%9s  %-10s%-9s%12s%12s%9s%9s%10s%10s\n%9s  %-10s%-9s%12s%12s%9s%9s%10s%10s\n", "",
         "", "", "time", "by stream", "algbw", "busbw", "sent", "received", "bytes", "algorithm",
@@ -89,6 +94,8 @@ void reduce_say(const bench_allreduce *b) {
         reduce_copy_gb_s(b), reduce_copy_busbw_gb_s(b));
     say(b->c, "every sum was checked\n");
     for (int s = 0; s < b->n_bytes; s++) say_ratios(b, b->bytes[s]);
+    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++)
+        if (is_left_out(b, r)) say(b->c, "left out: %s on %s: %s\n", r->algorithm, r->wire, r->why);
     if (*b->no_mpi) say(b->c, "no figures of Open MPI's: %s\n", b->no_mpi);
     if (*b->no_gloo) say(b->c, "no figures of gloo's: %s\n", b->no_gloo);
 }
@@ -131,9 +138,13 @@ static json_t *ratios_json(const bench_allreduce *b) {
 }
 
 json_t *reduce_report(const bench_allreduce *b) {
-    json_t *report = json_object(), *rows = json_array();
-    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++)
+    json_t *report = json_object(), *rows = json_array(), *left_out = json_array();
+    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
         if (r->n_rounds) json_array_append_new(rows, row_json(b, r));
+        if (is_left_out(b, r))
+            json_array_append_new(left_out, json_pack("{s:s, s:s, s:s}", "algorithm", r->algorithm,
+                                                      "wire", r->wire, "why", r->why));
+    }
     json_object_set_new(report, "weft", json_string(WEFT_VERSION));
     json_object_set_new(report, "ranks", json_integer(b->n_ranks));
     json_object_set_new(report, "cores", json_integer(apart_n_cores()));
@@ -144,6 +155,7 @@ json_t *reduce_report(const bench_allreduce *b) {
     json_object_set_new(report, "copy_busbw_gb_s", json_number(reduce_copy_busbw_gb_s(b)));
     json_object_set_new(report, "checked", json_true()); /* else the run has failed */
     json_object_set_new(report, "rows", rows);
+    json_object_set_new(report, "left_out", left_out);
     if (!b->c->o.peers) return report;
     json_object_set_new(report, "weft_over_peer", ratios_json(b));
     if (*b->no_mpi) json_object_set_new(report, "no_open_mpi", json_string(b->no_mpi));

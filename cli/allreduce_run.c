@@ -29,18 +29,20 @@ static void take_share(int rank, int n_ranks) {
 
 /* ---- samples ---- */
 
-static exit_status keep(bench_allreduce *b, int first, int n_rows, const reduce_sample *samples,
-                        double copy_gb_s) {
+static void keep(bench_allreduce *b, int first, int n_rows, const reduce_sample *samples,
+                 double copy_gb_s) {
     for (int k = 0; k < n_rows; k++) {
         reduce_row *r = &b->rows[first + k];
-        if (r->n_rounds == b->n_repeats) return complain(EXIT_FAILED, "a round too many");
+        if (*samples[k].why) {
+            memcpy(r->why, samples[k].why, sizeof r->why);
+            continue;
+        }
         r->time_us[r->n_rounds] = samples[k].time_us;
         r->stream_us[r->n_rounds++] = samples[k].stream_us;
         memcpy(r->sent_bytes, samples[k].sent_bytes, sizeof r->sent_bytes);
         memcpy(r->received_bytes, samples[k].received_bytes, sizeof r->received_bytes);
     }
-    b->copy_gb_s[b->n_copies++] = copy_gb_s;
-    return EXIT_DONE;
+    if (copy_gb_s > 0) b->copy_gb_s[b->n_copies++] = copy_gb_s;
 }
 
 static exit_status failed(wf_context *ctx, wf_status status, const char *wrong) {
@@ -58,9 +60,9 @@ exit_status reduce_run_here(bench_allreduce *b, int first, int n_rows, int repea
     if (!samples) return complain(EXIT_FAILED, "no memory left");
     if (!repeat) take_share(wf_job_rank(b->c->job), b->n_ranks);
     wf_status status =
-        reduce_measure(b, b->c->job, first, n_rows, repeat, samples, &copy_gb_s, wrong);
-    exit_status bad = status == WF_OK ? keep(b, first, n_rows, samples, copy_gb_s)
-                                      : failed(b->c->ctx, status, wrong);
+        reduce_measure(b, b->c->ctx, b->c->job, first, n_rows, repeat, samples, &copy_gb_s, wrong);
+    exit_status bad = status == WF_OK ? EXIT_DONE : failed(b->c->ctx, status, wrong);
+    if (!bad) keep(b, first, n_rows, samples, copy_gb_s);
     free(samples);
     return bad;
 }
@@ -89,7 +91,7 @@ static void *run_rank(void *self) {
     config.name = t->name;
     t->status = wf_job_join(t->ctx, &config, &joined);
     if (t->status == WF_OK)
-        t->status = reduce_measure(t->b, joined, t->first, t->n_rows, t->repeat, t->samples,
+        t->status = reduce_measure(t->b, t->ctx, joined, t->first, t->n_rows, t->repeat, t->samples,
                                    &t->copy_gb_s, t->wrong);
     wf_job_leave(joined);
     return NULL;
@@ -128,8 +130,10 @@ exit_status reduce_run_threads(bench_allreduce *b, int first, int n_rows, int re
     if (t && begin(t, n)) {
         for (int r = 0; r < n; r++) (void)pthread_join(t[r].thread, NULL);
         const rank_thread *wrong = first_failed(t, n);
-        bad = wrong ? failed(wrong->ctx, wrong->status, wrong->wrong)
-                    : keep(b, first, n_rows, t[0].samples, t[0].copy_gb_s);
+        if (wrong)
+            bad = failed(wrong->ctx, wrong->status, wrong->wrong);
+        else
+            keep(b, first, n_rows, t[0].samples, t[0].copy_gb_s);
     } else {
         bad = complain(EXIT_FAILED, "no memory left");
     }
@@ -156,15 +160,36 @@ static void read_list(const json_t *row, const char *key, int n, double *list) {
     }
 }
 
-/* The rows of a report, which has them in our order. */
+static bool is_text(const json_t *object, const char *key, const char *text) {
+    const json_t *value = json_object_get(object, key);
+    return !json_is_string(value) ||
+           !strcmp(json_string_value(value), text); /* peers' reports have no names */
+}
+
+/* The entry of the report's list that is about the row; NULL. */
+static const json_t *find(const json_t *report, const char *list, const reduce_row *r) {
+    const json_t *entries = json_object_get(report, list);
+    for (size_t i = 0; i < json_array_size(entries); i++) {
+        const json_t *entry = json_array_get(entries, i), *bytes = json_object_get(entry, "bytes");
+        if (is_text(entry, "algorithm", r->algorithm) &&
+            (!bytes || json_integer_value(bytes) == r->bytes))
+            return entry;
+    }
+    return NULL;
+}
+
 static exit_status read_rows(bench_allreduce *b, int first, int n_rows, const json_t *report,
                              const char *who) {
-    const json_t *rows = json_object_get(report, "rows");
     for (int k = 0; k < n_rows; k++) {
         reduce_row *r = &b->rows[first + k];
-        const json_t *row = json_array_get(rows, (size_t)k);
+        const json_t *row = find(report, "rows", r);
+        const json_t *why = json_object_get(find(report, "left_out", r), "why");
         double time_us = number(row, "time_us");
-        if (!(time_us > 0) || json_integer_value(json_object_get(row, "bytes")) != r->bytes)
+        if (why) {
+            snprintf(r->why, sizeof r->why, "%.290s", json_string_value(why));
+            continue;
+        }
+        if (!(time_us > 0))
             return complain(EXIT_FAILED, "%s: its report has no time for %lld bytes", who,
                             (long long)r->bytes);
         r->time_us[r->n_rounds] = time_us;

@@ -128,7 +128,8 @@ static exit_status outcome(const apart *a, const wf_launch_result *result, bool 
     if (result->failed_rank < 0) return EXIT_DONE;
     if (is_peer) return EXIT_FAILED;
     if (result->signal || !*a->last) complain(EXIT_FAILED, "%s", result->sentence);
-    return result->signal ? EXIT_RANK : (exit_status)result->exit_status;
+    if (result->signal) return EXIT_RANK;
+    return result->exit_status > EXIT_RANK ? EXIT_FAILED : (exit_status)result->exit_status;
 }
 
 exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks, int n_cores,

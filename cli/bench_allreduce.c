@@ -250,8 +250,19 @@ static exit_status prepare(bench_allreduce *b) {
     return bad;
 }
 
+/* Whoever asks only for what cannot be is told so; a rank tells its launcher in its report. */
+static exit_status check_rows(const bench_allreduce *b) {
+    const char *why = NULL;
+    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+        if (!r->is_peer && r->n_rounds) return EXIT_DONE;
+        if (*r->why && !why) why = r->why;
+    }
+    return b->is_worker || !why ? EXIT_DONE : complain(EXIT_USAGE, "%s", why);
+}
+
 static exit_status finish(bench_allreduce *b) {
     if (!b->c->is_root) return EXIT_DONE;
+    if (check_rows(b)) return EXIT_USAGE;
     reduce_say(b);
     exit_status bad = b->c->o.out ? reduce_plot(b) : EXIT_DONE;
     return bad ? bad : report_write(b->c, reduce_report(b));

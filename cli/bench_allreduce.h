@@ -20,6 +20,7 @@ typedef struct reduce_row {
     double *stream_us; /* the same by a work handle; NAN: a peer's */
     int n_rounds;
     double sent_bytes[WF_LAUNCH_MAX_RANKS], received_bytes[WF_LAUNCH_MAX_RANKS]; /* by one call */
+    char why[300]; /* there can be none: the algorithm cannot do it on this wire; "": it can */
 } reduce_row;
 
 typedef struct bench_allreduce {
@@ -55,14 +56,16 @@ const reduce_row *reduce_best(const bench_allreduce *b, int64_t bytes, const cha
 /* What a rank measured; the same on all ranks, but sent and received, which rank 0 has. */
 typedef struct reduce_sample {
     double time_us, stream_us;
+    char why[300]; /* the algorithm cannot do it on this wire, so nothing was measured; or "" */
     double sent_bytes[WF_LAUNCH_MAX_RANKS], received_bytes[WF_LAUNCH_MAX_RANKS];
 } reduce_sample;
 
 /* Times all rows of the wire once, in an order that `repeat` decides. samples[n_rows] for the rows
  * from `first` on. Collective. A wrong result is an error: *wrong_out then says which, and the
  * status is BUG. */
-wf_status reduce_measure(const bench_allreduce *b, wf_job *ranks, int first, int n_rows, int repeat,
-                         reduce_sample *samples, double *copy_gb_s_out, char wrong_out[300]);
+wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
+                         int n_rows, int repeat, reduce_sample *samples, double *copy_gb_s_out,
+                         char wrong_out[300]);
 
 /* ---- allreduce_run.c: a round of one wire or peer. Complains. ---- */
 

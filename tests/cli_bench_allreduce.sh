@@ -87,6 +87,14 @@ tested+=(--peers --python)
 "$WEFT" "${bench[@]}" --ranks 2 --json - 2>"$folder/said" | sed -n '1p;$p' | tr -d '\n' | grep -cx '{}' >/dev/null || fail "--json -: more than the report"
 tested+=(--quiet)
 
+# ---- what an algorithm cannot do on a wire is left out, and said; alone it is refused ----
+run other --ranks 2 --algorithm engine,root --wire shm
+[[ $(values other algorithm) == "root engine " ]] || fail "engine on shm: $(values other algorithm)"
+grep -c '"why": "' "$folder/other.json" >/dev/null || fail "engine on shm: no reason in the report"
+grep -c "left out: engine on shm: " "$folder/other.out" >/dev/null || fail "engine on shm: not said"
+expect 2 "engine" "${bench[@]}" --ranks 2 --algorithm engine --wire shm
+expect 2 "engine" "${bench[@]}" --ranks 2 --algorithm engine --wire inproc
+
 # ---- bad lists ----
 expect 2 "'4 apples' is not a size" "${bench[@]}" --bytes "4KiB,4 apples"
 expect 2 "a multiple of 4" "${bench[@]}" --bytes 4095
