@@ -46,7 +46,7 @@ const ddp_row *ddp_best_peer(const bench_ddp *b, int n_ranks);
 
 /* Runs the row once and adds what came out. Complains. */
 exit_status ddp_run(bench_ddp *b, ddp_row *r);
-/* Runs weft's row once more, as threads, to see when its reductions ran. Complains. */
+/* Runs weft's row once more, traced, to see when its reductions ran. Complains. */
 exit_status ddp_trace(bench_ddp *b, ddp_row *r);
 
 void ddp_say(const bench_ddp *b);

@@ -43,12 +43,10 @@ void ddp_say(const bench_ddp *b) {
     for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++)
         if (r->n_runs) say_row(b, r);
     say(b->c,
-        "\nefficiency is speed over ranks times the speed of one; beside: of the time in which "
-        "sums "
-        "are\nunder way, waits included, the part in which backward computes (one traced step, "
-        "ranks as threads)\n");
-    if (b->c->o.ranks > 1)
-        say(b->c, "overlap on and off, processes and threads: the same weights, bit for bit\n");
+        "\nefficiency is speed over ranks times the speed of one; reduce: how long sums are under "
+        "way in a traced\nstep, waits included; beside: the part of it in which backward "
+        "computes\n");
+    if (b->c->o.ranks > 1) say(b->c, "overlap on and off: the same weights, bit for bit\n");
     if (*b->no_peer) say(b->c, "no figure of PyTorch's: %s\n", b->no_peer);
     for (const ddp_row *r = next_ranks(b, NULL); r; r = next_ranks(b, r))
         if (!isnan(ratio(b, r->n_ranks)))

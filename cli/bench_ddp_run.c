@@ -172,12 +172,13 @@ exit_status ddp_trace(bench_ddp *b, ddp_row *r) {
     wf_trace *trace;
     char path[300];
     weft_words(b, r, &w);
-    words_add(&w, "--devices=cpu:%d", r->n_ranks);
+    words_add(&w, "--ranks=%d", r->n_ranks);
     words_add(&w, "--trace=%s", apart_path(&b->run, "trace.json", path));
-    exit_status bad = apart_run(&b->run, APART_SELF, &w, 0, n_cores_of(b, r), false, &report);
+    exit_status bad =
+        apart_run(&b->run, APART_SELF, &w, r->n_ranks, n_cores_of(b, r), false, &report);
     words_release(&w);
     if (bad) return bad;
-    bad = check_sha(r, report); /* threads and processes have the same bits */
+    bad = check_sha(r, report);
     json_decref(report);
     if (bad) return bad;
     wf_status status = wf_trace_read(b->c->ctx, path, &trace);
