@@ -171,7 +171,8 @@ WF_API int wf_trainer_profile(wf_trainer *trainer, int i, wf_profile_row *row_ou
 WF_API void wf_trainer_profile_reset(wf_trainer *trainer);
 
 /* When each instruction of the last step ran. Needs config.trace and a step of the full
- * batch. Errors: INVALID_ARG. */
+ * batch. In a job, all processes call this and wf_trainer_costs, and get the same. Errors:
+ * INVALID_ARG; those of waits. */
 WF_API WF_NODISCARD wf_status wf_trainer_timeline(const wf_trainer *trainer,
                                                   wf_timeline **timeline_out);
 /* What each unit took: the mean of the middle half of its latest 256 microbatches, those of
