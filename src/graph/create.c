@@ -1,8 +1,9 @@
 /* From a model function to a finished graph: build, fuse, differentiate. */
 #include "graph/graph.h"
 
-wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_model_function model,
-                          const void *model_config, wf_graph **graph_out) {
+wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool splits_loss,
+                           wf_model_function model, const void *model_config,
+                           wf_graph **graph_out) {
     if (config->struct_size != sizeof *config)
         return wfi_fail(ctx, WF_INVALID_ARG, "wf_graph_config has another header's size");
     if (config->batch < 1)
@@ -13,7 +14,7 @@ wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_mod
     g->ctx = ctx;
     g->batch = config->batch;
     g->training = config->training;
-    g->loss = g->labels = g->record = -1;
+    g->loss = g->labels = g->record = g->loss_unit = -1;
     g->scope = "";
     wfi_pool_init(&g->pool, ctx);
     wfi_graph_add_unit(g, "first");
@@ -22,6 +23,7 @@ wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_mod
         wfi_graph_fail(g, WF_INVALID_ARG,
                        "the model never calls wf_loss, so nothing can be trained");
     if (g->status == WF_OK) g->status = wfi_graph_fuse(g);
+    if (g->status == WF_OK && splits_loss) g->status = wfi_graph_split_loss(g);
     if (g->status == WF_OK && g->training) g->status = wfi_graph_autodiff(g);
     if (g->status == WF_OK && g->training) g->status = wfi_graph_check_used(g);
     if (g->status != WF_OK) {
@@ -31,6 +33,11 @@ wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_mod
     }
     *graph_out = g;
     return WF_OK;
+}
+
+wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_model_function model,
+                          const void *model_config, wf_graph **graph_out) {
+    return wfi_graph_create(ctx, config, false, model, model_config, graph_out);
 }
 
 void wf_graph_destroy(wf_graph *g) {

@@ -148,6 +148,7 @@ struct wf_graph {
     int32_t loss;      /* [rows], or -1 */
     int32_t labels;    /* the labels behind the loss, or -1: negative ones do not count */
     int32_t record;    /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
+    int32_t loss_unit; /* the unit of the loss alone, or -1: it is part of the last one */
     int64_t n_rows;    /* rows of the loss in one microbatch */
     const char *scope; /* of all that are open, with a dot after each */
     size_t outer_scope[WFI_MAX_SCOPES]; /* length of `scope` before each was opened */
@@ -199,7 +200,15 @@ wf_status wfi_node_opaque_output(wf_graph *g, wfi_node *node, int64_t n_bytes);
 const char *wfi_shape_text(const wf_shape *shape, char *text);
 bool wfi_shape_equal(const wf_shape *a, const wf_shape *b);
 
+/* wf_graph_create, with the loss as a unit of its own: it may live elsewhere than the model. */
+wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool splits_loss,
+                           wf_model_function model, const void *model_config, wf_graph **graph_out);
+
 /* ---- passes, in this order; each keeps the node order legal ---- */
+
+/* Moves the loss, from the last values that have more than one number a row on, into a unit
+ * behind all others. Nothing if there is no loss. */
+wf_status wfi_graph_split_loss(wf_graph *g);
 
 wf_status wfi_graph_fuse(wf_graph *g);     /* batch norm + ReLU, add + ReLU */
 wf_status wfi_graph_autodiff(wf_graph *g); /* appends B and W nodes */

@@ -8,15 +8,19 @@
 
 #define MAX_TEXT 4096
 
-static wf_status parse_axis(wf_plan *plan, const wfi_plan_field *f, int *axis_out) {
-    char *end;
-    long n = isdigit((unsigned char)*f->value) ? strtol(f->value, &end, 10) : 0;
-    if (n < 1 || n > WFI_MAX_AXIS || *end)
+wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, int low, int *out) {
+    char *end = "x";
+    long n = isdigit((unsigned char)*f->value) ? strtol(f->value, &end, 10) : -1;
+    if (n < low || n > WFI_MAX_AXIS || *end)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "plan: %s='%s' at position %d; it takes a whole number from 1 to %d",
-                        f->key, f->value, f->position, WFI_MAX_AXIS);
-    *axis_out = (int)n;
+                        "plan: %s='%s' at position %d; it takes a whole number from %d to %d",
+                        f->key, f->value, f->position, low, WFI_MAX_AXIS);
+    *out = (int)n;
     return WF_OK;
+}
+
+static wf_status parse_axis(wf_plan *plan, const wfi_plan_field *f, int *axis_out) {
+    return wfi_plan_parse_number(plan, f, 1, axis_out);
 }
 
 static wf_status parse_dp(wf_plan *plan, const wfi_plan_field *f) {
@@ -56,36 +60,44 @@ static wf_status parse_hold(wf_plan *plan, const wfi_plan_field *f) {
     return parse_axis(plan, f, &plan->hold);
 }
 
+enum { DP, PP, SCHEDULE, CUT, HOLD, ALLREDUCE, OUTPUT, ORDER, BUCKET, OVERLAP, N_KEYS };
+
 static const struct {
     const char *key;
     wf_status (*parse)(wf_plan *plan, const wfi_plan_field *f);
-} keys[] = {{"dp", parse_dp},
-            {"pp", parse_pp},
-            {"schedule", parse_schedule},
-            {"cut", parse_cut},
-            {"hold", parse_hold},
-            {"allreduce", wfi_plan_parse_allreduce},
-            {"order", wfi_plan_parse_order},
-            {"bucket", wfi_plan_parse_bucket},
-            {"overlap", wfi_plan_parse_overlap}};
+} keys[N_KEYS] = {[DP] = {"dp", parse_dp},
+                  [PP] = {"pp", parse_pp},
+                  [SCHEDULE] = {"schedule", parse_schedule},
+                  [CUT] = {"cut", parse_cut},
+                  [HOLD] = {"hold", parse_hold},
+                  [ALLREDUCE] = {"allreduce", wfi_plan_parse_allreduce},
+                  [OUTPUT] = {"output", wfi_plan_parse_output},
+                  [ORDER] = {"order", wfi_plan_parse_order},
+                  [BUCKET] = {"bucket", wfi_plan_parse_bucket},
+                  [OVERLAP] = {"overlap", wfi_plan_parse_overlap}};
 
-static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f, unsigned *seen) {
-    for (unsigned k = 0; k < WFI_COUNT(keys); k++) {
+/* position [N_KEYS]: of the keys so far, 0: not given. */
+static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f, int *position) {
+    bool is_spread;
+    for (int k = 0; k < N_KEYS; k++) {
         if (strcmp(keys[k].key, f->key)) continue;
-        if (*seen & 1u << k)
+        if (position[k])
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
                             "plan: %s is given twice, again at position %d", f->key, f->position);
-        *seen |= 1u << k;
+        position[k] = f->position;
         return keys[k].parse(plan, f);
     }
+    WF_TRY(wfi_plan_parse_spread(plan, f, &is_spread));
+    if (is_spread) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: unknown key '%s' at position %d; the keys are dp, pp, schedule, cut, "
-                    "hold, allreduce, order, bucket, overlap",
+                    "hold, allreduce, order, bucket, overlap, dataparallel, output, UNIT:dp, "
+                    "UNIT:dataparallel",
                     f->key, f->position);
 }
 
 static wf_status parse_text(wf_plan *plan, char *scratch) {
-    unsigned seen = 0;
+    int position[N_KEYS] = {0};
     for (char *at = scratch; *at;) {
         char *end = at + strcspn(at, ",");
         bool more = *end == ',';
@@ -98,9 +110,19 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
                             "plan: expected key=value at position %d, found '%s'",
                             more && equals && *f.key ? (int)(end - scratch) + 2 : f.position,
                             equals && *f.key ? "" : at);
-        WF_TRY(parse_field(plan, &f, &seen));
+        WF_TRY(parse_field(plan, &f, position));
         at = more ? end + 1 : end;
     }
+    const wfi_plan_positions given = {
+        .dp = position[DP],
+        .pp = position[PP],
+        .schedule = position[SCHEDULE],
+        .cut = position[CUT],
+        .hold = position[HOLD],
+        .allreduce = position[ALLREDUCE],
+        .output = position[OUTPUT],
+    };
+    WF_TRY(wfi_plan_check_spreads(plan, &given));
     if (plan->cut && plan->pp == 1)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: cut=%s needs stages to cut into; add pp=2 or more", plan->cut);
@@ -115,7 +137,10 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
 static wf_status canonical_text(wf_plan *plan) {
     wfi_text text;
     wfi_text_init(&text, plan->ctx);
-    wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
+    if (plan->n_spreads)
+        wfi_plan_spread_text(plan, &text);
+    else
+        wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
     wfi_plan_reduction_text(plan, &text);
@@ -170,6 +195,8 @@ wf_status wf_plan_use_costs(wf_plan *plan, const wf_costs *costs) {
 
 void wf_plan_destroy(wf_plan *plan) {
     if (!plan) return;
+    for (int k = 0; k < plan->n_spreads; k++) wfi_free(plan->ctx, plan->spreads[k].unit);
+    wfi_free(plan->ctx, plan->spreads);
     wfi_free(plan->ctx, plan->cut);
     wfi_free(plan->ctx, plan->text);
     wf_costs_destroy(plan->costs);

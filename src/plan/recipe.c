@@ -78,6 +78,26 @@ static int cores_per_rank(const wf_plan *plan) {
     return n / wf_plan_n_ranks(plan) > 1 ? n / wf_plan_n_ranks(plan) : 1;
 }
 
+static wf_status refuse_lanes(wf_context *ctx, const wf_recipe *r, const char *unit,
+                              const char *key, int n, int width) {
+    return wfi_fail(ctx, WF_INVALID_ARG,
+                    "recipe: the summation tree over %lld lanes has no %d whole subtrees for "
+                    "%s%s%s=%d; %d lanes would do",
+                    (long long)r->n_lanes, width, unit ? unit : "", unit ? ":" : "", key, n, width);
+}
+
+static wf_status check_lanes(wf_context *ctx, const wf_recipe *r, const wf_plan *plan) {
+    if (!plan->n_spreads && !wfi_lanes_allow(r->n_lanes, plan->dp))
+        return refuse_lanes(ctx, r, NULL, "dp", plan->dp, plan->dp);
+    for (int k = 0; k < plan->n_spreads; k++) {
+        const wfi_spread *s = &plan->spreads[k];
+        int width = wfi_spread_width(s, r->n_micro);
+        if (!wfi_lanes_allow(r->n_lanes, width))
+            return refuse_lanes(ctx, r, s->unit, s->is_rooted ? "dataparallel" : "dp", s->n, width);
+    }
+    return WF_OK;
+}
+
 wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_plan *plan,
                             wf_recipe *resolved_out) {
     if (recipe->struct_size != sizeof *recipe)
@@ -85,7 +105,9 @@ wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_p
     wf_recipe r = *recipe;
     int dp = wf_plan_dp(plan);
     WF_TRY(check_numbers(ctx, &r));
-    if (r.n_lanes == 0) r.n_lanes = dp;
+    /* A spread has no more replicas than microbatches. */
+    if (r.n_lanes == 0)
+        r.n_lanes = plan->n_spreads ? wfi_min_i64(dp, r.n_micro ? r.n_micro : r.batch) : dp;
     if (r.n_micro == 0) r.n_micro = r.n_lanes;
     if (r.n_threads == 0) r.n_threads = cores_per_rank(plan);
     int64_t below, above;
@@ -100,11 +122,7 @@ wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_p
                         (long long)r.n_lanes, (long long)r.n_micro, (long long)below,
                         (long long)above);
     }
-    if (!wfi_lanes_allow(r.n_lanes, dp))
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "recipe: the summation tree over %lld lanes has no %d whole subtrees for "
-                        "dp=%d; %d lanes would do",
-                        (long long)r.n_lanes, dp, dp, dp);
+    WF_TRY(check_lanes(ctx, &r, plan));
     *resolved_out = r;
     return WF_OK;
 }

@@ -238,12 +238,12 @@ static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t
     for (int32_t m = 0; m < n; m++) {
         const wfi_instruction *member = &p->instructions[p->order[at + m]];
         const wfi_reference *r = &member->references[k];
-        if (first->kind == WFI_ALL_REDUCE)
+        if (wfi_is_reduction(first))
             leaves[wfi_group_find(&p->groups[first->group], member->rank)] = c->term[r->block];
         if (r->access & WFI_READ) whole = c->term[r->block];
     }
     if (kind == WFI_BLOCK_STAGING) return wfi_term_start(WFI_ALL_REDUCE, first->unit, 0);
-    if (first->kind != WFI_ALL_REDUCE) return whole;
+    if (!wfi_is_reduction(first)) return whole;
     return wfi_stage_rotates(p, first->group) ? wfi_term_any_order(leaves, n)
                                               : wfi_term_tree(leaves, n);
 }
@@ -328,7 +328,9 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
     case WFI_FOLD:
         write_term(c, r[0].block, wfi_term_fold(c->term[r[0].block], c->term[r[1].block]));
         break;
+    case WFI_BROADCAST:
     case WFI_ALL_REDUCE:
+    case WFI_REDUCE:
     case WFI_GATHER_NORM:
     case WFI_GATHER_STATS:
         *n_out = count_members(c, at);

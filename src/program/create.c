@@ -8,7 +8,8 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     config.batch = n_samples;
     config.training = p->kind == WF_PROGRAM_TRAIN;
-    WF_TRY(wf_graph_create(p->ctx, &config, p->model->function, p->model->config, graph_out));
+    WF_TRY(wfi_graph_create(p->ctx, &config, p->plan->n_spreads > 0, p->model->function,
+                            p->model->config, graph_out));
     return p->recipe.kernels == WF_KERNELS_FAST ? wfi_graph_layout(*graph_out) : WF_OK;
 }
 
@@ -53,21 +54,9 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
                        const wf_program *like) {
     WF_TRY(wfi_model_copy(model, &p->model));
     WF_TRY(wfi_plan_copy(plan, &p->plan));
-    p->n_stages = plan->pp;
-    p->n_replicas = p->kind == WF_PROGRAM_TRAIN ? plan->dp : 1;
-    p->n_ranks = p->n_stages * p->n_replicas;
     WF_TRY(create_graphs(p));
-    p->first_unit = wfi_alloc(p->ctx, (size_t)p->n_stages + 1, sizeof *p->first_unit, "stages");
-    p->ranks = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *p->ranks, "ranks");
-    p->stages = wfi_alloc(p->ctx, (size_t)p->n_stages, sizeof *p->stages, "stages");
-    if (!p->first_unit || !p->ranks || !p->stages) return WF_NO_MEMORY;
-    WF_TRY(wfi_program_map(p));
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
-    if (like)
-        memcpy(p->first_unit, like->first_unit, ((size_t)p->n_stages + 1) * sizeof *p->first_unit);
-    else
-        WF_TRY(
-            wfi_plan_stages(plan, p->graph, p->costs, (int)wfi_stage_n_micro(p, 0), p->first_unit));
+    WF_TRY(wfi_program_map(p, like));
     WF_TRY(wfi_program_copy_code(p, false, &p->code));
     return p->rest_graph ? wfi_program_copy_code(p, true, &p->rest_code) : WF_OK;
 }
@@ -178,9 +167,6 @@ void wf_program_destroy(wf_program *p) {
     wf_model_destroy(p->model);
     wf_plan_destroy(p->plan);
     wf_costs_destroy(p->costs);
-    wfi_free(p->ctx, p->first_unit);
-    wfi_free(p->ctx, p->stages);
-    wfi_free(p->ctx, p->ranks);
     wfi_free(p->ctx, p->blocks);
     wfi_free(p->ctx, p->instructions);
     wfi_free(p->ctx, p->clock);

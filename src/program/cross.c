@@ -3,6 +3,9 @@
  * A pair of ranks exchanges in the order of its streams, so both sides have to name the
  * values in one order: that in which the graph makes them. A receive may therefore stand
  * before units that do not need its value yet.
+ *
+ * Where units are spread over ranks, rank 0 loads all inputs. It sends those of a round of
+ * microbatches before the round begins, in an order that both sides know.
  */
 #include "program/lower.h"
 
@@ -14,12 +17,12 @@ bool wfi_segment_reads(const wfi_segment *segment, wfi_block_kind kind, int32_t 
     return false;
 }
 
-static bool stage_reads(const wfi_lowering *l, int32_t stage, int32_t value) {
+static bool stage_reads(const wfi_lowering *l, int32_t stage, wfi_block_kind kind, int32_t value) {
     const wf_program *p = l->p;
     for (int32_t u = p->first_unit[stage]; u < p->first_unit[stage + 1]; u++)
         for (int part = 0; part < WFI_N_PARTS; part++) {
             const wfi_segment *segment = p->code->units[u].part[part];
-            if (segment && wfi_segment_reads(segment, WFI_BLOCK_VALUE, value)) return true;
+            if (segment && wfi_segment_reads(segment, kind, value)) return true;
         }
     return false;
 }
@@ -84,10 +87,12 @@ wf_status wfi_lower_receives(wfi_lowering *l, wfi_part part, int64_t micro) {
 /* ---- departures ---- */
 
 /* Whether an earlier stage of that rank reads the value, too: it is sent once. */
-static bool is_sent(const wfi_lowering *l, int32_t stage, int32_t value, int64_t micro) {
+static bool is_sent(const wfi_lowering *l, int32_t stage, wfi_block_kind kind, int32_t value,
+                    int64_t micro) {
     int32_t rank = wfi_stage_rank_of(l->p, stage, micro);
     for (int32_t s = 0; s < stage; s++)
-        if (wfi_stage_rank_of(l->p, s, micro) == rank && stage_reads(l, s, value)) return true;
+        if (wfi_stage_rank_of(l->p, s, micro) == rank && stage_reads(l, s, kind, value))
+            return true;
     return false;
 }
 
@@ -99,11 +104,45 @@ wf_status wfi_lower_sends(wfi_lowering *l, const wfi_segment *segment, int64_t m
         for (int32_t stage = 0; stage < p->n_stages; stage++) {
             wfi_instruction i = wfi_make(WFI_SEND, WFI_STREAM_SEND, segment->unit, slot->id, micro);
             i.peer = wfi_stage_rank_of(p, stage, micro);
-            if (i.peer == l->rank || !stage_reads(l, stage, slot->id)) continue;
-            if (is_sent(l, stage, slot->id, micro)) continue;
+            if (i.peer == l->rank || !stage_reads(l, stage, slot->kind, slot->id)) continue;
+            if (is_sent(l, stage, slot->kind, slot->id, micro)) continue;
             WF_TRY(wfi_emit_one(l, i, WFI_BLOCK_VALUE, slot->id, 0, micro,
                                 wfi_program_code_of(p, micro)->place[slot->id].bytes, WFI_READ));
         }
     }
+    return WF_OK;
+}
+
+/* ---- inputs of other ranks ---- */
+
+/* The stage's part of a round, for one input. */
+static wf_status scatter_input(wfi_lowering *l, int32_t stage, int32_t value, int64_t micro) {
+    wf_program *p = l->p;
+    int32_t rank = wfi_stage_rank_of(p, stage, micro), unit = p->first_unit[stage];
+    if (rank == 0 || (l->rank != 0 && l->rank != rank)) return WF_OK;
+    if (!stage_reads(l, stage, WFI_BLOCK_INPUT, value)) return WF_OK;
+    if (is_sent(l, stage, WFI_BLOCK_INPUT, value, micro)) return WF_OK;
+    if (l->rank != 0) {
+        wfi_instruction receive = wfi_make(WFI_RECEIVE, WFI_STREAM_RECEIVE, unit, value, micro);
+        receive.peer = 0;
+        return emit_arrival(l, receive, WFI_BLOCK_INPUT);
+    }
+    WF_TRY(
+        emit_arrival(l, wfi_make(WFI_LOAD, WFI_STREAM_COPY, unit, value, micro), WFI_BLOCK_INPUT));
+    wfi_instruction send = wfi_make(WFI_SEND, WFI_STREAM_SEND, unit, value, micro);
+    send.peer = rank;
+    return wfi_emit_one(l, send, WFI_BLOCK_INPUT, value, 0, micro,
+                        wfi_program_code_of(p, micro)->place[value].bytes, WFI_READ);
+}
+
+wf_status wfi_lower_scatter(wfi_lowering *l, int64_t round) {
+    const wf_program *p = l->p;
+    const wf_graph *g = p->graph;
+    int64_t n_rounds = p->recipe.n_micro / p->n_replicas;
+    for (int32_t s = 0; s < p->n_stages; s++)
+        for (int32_t k = 0; k < p->n_replicas; k++)
+            for (int32_t v = 0; v < g->n_values; v++)
+                if (g->values[v].kind == WFI_VALUE_INPUT)
+                    WF_TRY(scatter_input(l, s, v, k * n_rounds + round));
     return WF_OK;
 }

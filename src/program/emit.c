@@ -1,10 +1,6 @@
 /* Blocks and instructions of the rank at hand. */
 #include "program/lower.h"
 
-static bool is_state(wfi_block_kind kind) {
-    return kind == WFI_BLOCK_PARAM || kind == WFI_BLOCK_BUFFER || kind == WFI_BLOCK_STATE;
-}
-
 static size_t hash_of(wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro) {
     uint64_t x = (uint64_t)kind * 0x9E3779B97F4A7C15u ^ (uint64_t)id * 0xBF58476D1CE4E5B9u ^
                  (uint64_t)depth * 0x94D049BB133111EBu ^ (uint64_t)micro * 0xD6E8FEB86659FD93u;
@@ -57,7 +53,7 @@ wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32
                                          .id = id,
                                          .depth = depth,
                                          .micro = micro,
-                                         .is_state = is_state(kind),
+                                         .is_state = l->adds_state,
                                          .bytes = bytes};
     *block_out = p->n_blocks++;
     *entry = p->n_blocks;

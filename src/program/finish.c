@@ -6,20 +6,26 @@ static bool is_tied_owner(const wf_graph *g, const wfi_weight_gradient *w, int32
     return g->values[w->param].unit == unit && w->unit != unit;
 }
 
+/* Takes the stage in hand. Returns whether the rank holds its state and sums. */
+static bool take_held(wfi_lowering *l, int32_t stage) {
+    return wfi_take_stage(l, stage) && wfi_stage_is_held(l->p, stage, l->rank);
+}
+
 /* Which rank of stage `from` has for replica `replica` of another stage what all its replicas
  * have: the one beside it, or the first. */
 static int32_t source_of(const wf_program *p, int32_t from, int32_t replica) {
-    return wfi_program_rank_of(p, replica < p->stages[from].n_replicas ? replica : 0, from);
+    int32_t beside = wfi_program_rank_of(p, replica, from);
+    return wfi_stage_is_held(p, from, beside) ? beside : wfi_program_rank_of(p, 0, from);
 }
 
-/* From stage `from` to every replica of stage `to`, if this rank has it and they lack it. */
+/* From stage `from` to every rank that holds stage `to` and lacks it. */
 static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send,
                             wfi_block_kind kind, size_t bytes) {
     const wf_program *p = l->p;
     for (int32_t k = 0; k < p->stages[to].n_replicas; k++) {
         send.peer = wfi_program_rank_of(p, k, to);
-        if (source_of(p, from, k) != l->rank || wfi_stage_replica_on(p, from, send.peer) >= 0)
-            continue;
+        bool wants = wfi_stage_is_held(p, to, send.peer) && !wfi_stage_is_held(p, from, send.peer);
+        if (!wants || source_of(p, from, k) != l->rank) continue;
         WF_TRY(wfi_emit_one(l, send, kind, send.unit, 0, -1, bytes, WFI_READ));
     }
     return WF_OK;
@@ -36,12 +42,12 @@ static wf_status emit_ties(wfi_lowering *l) {
         int32_t from = wfi_program_stage_of(p, w->unit), to = wfi_program_stage_of(p, owner);
         size_t bytes = p->code->units[w->unit].gradient_bytes;
         int32_t n;
-        bool is_here = wfi_take_stage(l, from);
+        bool is_here = take_held(l, from);
         if (is_here)
             WF_TRY(emit_sends(l, from, to,
                               wfi_make(WFI_SEND, WFI_STREAM_SEND, w->unit, w->value, -1),
                               WFI_BLOCK_GRADIENT, bytes));
-        if (!wfi_take_stage(l, to)) continue;
+        if (!take_held(l, to)) continue;
         if (!is_here) {
             wfi_instruction receive =
                 wfi_make(WFI_RECEIVE, WFI_STREAM_RECEIVE, w->unit, w->value, -1);
@@ -72,9 +78,8 @@ static size_t norm_bytes(const wf_graph *g, int32_t unit) {
     return (wfi_norm_begin(g, unit + 1) - wfi_norm_begin(g, unit)) * sizeof(double);
 }
 
-/* Takes the unit's stage in hand. Returns whether the unit's gradient is complete here. */
 static bool has_unit(wfi_lowering *l, int32_t unit) {
-    return wfi_take_stage(l, wfi_program_stage_of(l->p, unit));
+    return take_held(l, wfi_program_stage_of(l->p, unit));
 }
 
 static wf_status emit_norms(wfi_lowering *l) {
@@ -133,11 +138,11 @@ static wf_status emit_tied_weights(wfi_lowering *l) {
         if (!is_tied_owner(g, w, owner)) continue;
         int32_t from = wfi_program_stage_of(p, owner), to = wfi_program_stage_of(p, w->unit);
         size_t bytes = g->units[owner].param_bytes;
-        bool is_here = wfi_take_stage(l, from);
+        bool is_here = take_held(l, from);
         if (is_here)
             WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, WFI_STREAM_SEND, owner, w->param, -1),
                               WFI_BLOCK_PARAM, bytes));
-        if (is_here || !wfi_take_stage(l, to)) continue;
+        if (is_here || !take_held(l, to)) continue;
         wfi_instruction receive = wfi_make(WFI_RECEIVE, WFI_STREAM_RECEIVE, owner, w->param, -1);
         receive.peer = source_of(p, from, l->replica);
         WF_TRY(wfi_emit_one(l, receive, WFI_BLOCK_PARAM, owner, 0, -1, bytes, WFI_WRITE));
@@ -151,6 +156,7 @@ static wf_status gather_statistics(wfi_lowering *l, int32_t unit) {
     int64_t n_micro = wfi_program_n_micro(p);
     int32_t i;
     if (p->stages[l->stage].n_replicas == 1) return WF_OK;
+    if (p->stages[l->stage].is_rooted) return wfi_lower_statistics_to_root(l, unit);
     WF_TRY(wfi_emit(l, wfi_make(WFI_GATHER_STATS, WFI_STREAM_REDUCE, unit, 0, -1), (int32_t)n_micro,
                     &i));
     wfi_join(l, i, l->stage);
@@ -167,9 +173,10 @@ static wf_status emit_statistics(wfi_lowering *l) {
     int64_t n_micro = wfi_program_n_micro(p);
     for (int32_t u = 0; u < g->n_units; u++) {
         size_t bytes = p->code->units[u].stats_bytes;
-        if (!bytes || !has_unit(l, u)) continue;
+        if (!bytes || !wfi_take_stage(l, wfi_program_stage_of(p, u))) continue;
         int32_t i;
         WF_TRY(gather_statistics(l, u));
+        if (!has_unit(l, u)) continue;
         WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD_STATS, WFI_STREAM_COMPUTE, u, 0, -1),
                         (int32_t)n_micro + 1, &i));
         WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_BUFFER, u, 0, -1, g->units[u].buffer_bytes,

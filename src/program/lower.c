@@ -137,8 +137,7 @@ static wf_status emit_outputs(wfi_lowering *l) {
     return WF_OK;
 }
 
-/* Whether a unit of the stage reads those parameters. */
-static bool stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
+bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
     for (int32_t k = p->first_unit[stage]; k < p->first_unit[stage + 1]; k++)
         for (int part = 0; part < WFI_N_PARTS; part++) {
             const wfi_segment *segments[] = {p->code->units[k].part[part],
@@ -157,10 +156,10 @@ static wf_status add_state_blocks(wfi_lowering *l) {
     size_t n_states = (size_t)wfi_recipe_n_states(&p->recipe);
     int32_t ignored;
     for (int32_t u = 0; u < g->n_units; u++) {
-        bool own = wfi_take_stage(l, wfi_program_stage_of(p, u));
+        bool own = wfi_stage_is_held(p, wfi_program_stage_of(p, u), l->rank);
         bool borrowed = false; /* a tied weight of another stage */
         for (int32_t s = 0; s < p->n_stages && !own; s++)
-            borrowed |= wfi_take_stage(l, s) && stage_reads_parameters(p, s, u);
+            borrowed |= wfi_stage_is_held(p, s, l->rank) && wfi_stage_reads_parameters(p, s, u);
         const wfi_unit *unit = &g->units[u];
         if ((own || borrowed) && unit->param_bytes)
             WF_TRY(wfi_find_block(l, WFI_BLOCK_PARAM, u, 0, -1, unit->param_bytes, &ignored));
@@ -185,8 +184,16 @@ bool wfi_take_stage(wfi_lowering *l, int32_t stage) {
 static wf_status lower_rank(wfi_lowering *l) {
     wf_program *p = l->p;
     l->lookahead[0] = l->lookahead[1] = -1;
+    l->adds_state = true;
     WF_TRY(add_state_blocks(l));
-    for (int k = 0; k < l->actions->n; k++) WF_TRY(emit_action(l, &l->actions->actions[k]));
+    l->adds_state = false;
+    WF_TRY(wfi_lower_broadcasts(l));
+    for (int k = 0; k < l->actions->n; k++) {
+        int64_t round = l->actions->actions[k].micro % (p->recipe.n_micro / p->n_replicas);
+        while (p->is_spread && l->n_scattered <= round)
+            WF_TRY(wfi_lower_scatter(l, l->n_scattered++));
+        WF_TRY(emit_action(l, &l->actions->actions[k]));
+    }
     WF_TRY(wfi_lower_report(l));
     if (p->kind == WF_PROGRAM_FORWARD) return emit_outputs(l);
     return wfi_lower_finish(l);

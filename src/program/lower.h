@@ -21,6 +21,8 @@ typedef struct wfi_lowering {
     int32_t *finished; /* [n_finished] units whose gradient is complete, in this order */
     int32_t n_finished;
     size_t finished_capacity;
+    int64_t n_scattered;  /* rounds whose inputs have been scattered */
+    bool adds_state;      /* blocks that are made now live for ever */
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
 
@@ -50,6 +52,8 @@ wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction);
 
 /* cross.c: before a unit's segment, what it reads of the host's; before an action, what it
  * reads of other stages'; after a segment, what other stages read of it. */
+/* Inputs of other ranks' microbatches: in each round from rank 0 to them. */
+wf_status wfi_lower_scatter(wfi_lowering *l, int64_t round);
 wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
 wf_status wfi_lower_receives(wfi_lowering *l, wfi_part part, int64_t micro);
 wf_status wfi_lower_sends(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
@@ -58,6 +62,13 @@ bool wfi_segment_reads(const wfi_segment *segment, wfi_block_kind kind, int32_t 
 /* reduce.c: the unit's gradient of this replica is complete; sums them over the replicas. */
 wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit);
 wf_status wfi_lower_reductions(wfi_lowering *l);
+
+/* Whether a unit of the stage reads those parameters. */
+bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit);
+/* root.c: copies of parameters for replicas that hold none; what these give back, beside
+ * gradients. */
+wf_status wfi_lower_broadcasts(wfi_lowering *l);
+wf_status wfi_lower_statistics_to_root(wfi_lowering *l, int32_t unit);
 
 /* finish.c: what follows the microbatches. */
 wf_status wfi_lower_finish(wfi_lowering *l);

@@ -35,7 +35,7 @@ typedef enum wfi_part { WFI_PART_F, WFI_PART_B, WFI_PART_W, WFI_PART_BW, WFI_N_P
     X(STASH_W, "stash_w") /* kept from forward to the weight gradient */                           \
     X(CARRY, "carry")     /* from the input gradient to the weight gradient */                     \
     X(FRAME, "frame")     /* temporaries and scratchpads of one instruction */                     \
-    X(STATS, "stats")     /* batch statistics of one microbatch */                                 \
+    X(STATS, "stats")     /* batch statistics of one microbatch of a unit */                       \
     X(RECORD, "record")   /* loss and hits of one microbatch */                                    \
     X(STAGING, "staging") /* what an all-reduce copies of other ranks' gradients */                \
     X(NORM, "norm")       /* sums of squares of gradients, by 1,024 elements */
@@ -149,7 +149,9 @@ const char *wfi_stream_name(wfi_stream stream);
     X(WEIGHT, "weight")     /* gradient of the unit's weights */                                   \
     X(BACKWARD_WEIGHT, "backward+weight")                                                          \
     X(FOLD, "fold")                 /* gradient depth d-1 += depth d */                            \
+    X(BROADCAST, "broadcast")       /* parameters of the unit from the root to its replicas */     \
     X(ALL_REDUCE, "all_reduce")     /* gradients of some units over the replicas */                \
+    X(REDUCE, "reduce")             /* the same, onto the root alone */                            \
     X(TIE, "tie")                   /* owner's gradient += another use's */                        \
     X(NORM, "norm")                 /* sums of squares of the unit's gradient */                   \
     X(GATHER_NORM, "gather_norm")   /* of all stages */                                            \
@@ -209,6 +211,7 @@ typedef struct wfi_stage {
     int32_t n_replicas;            /* each has an equal part of the microbatches, in their order */
     int32_t first_rank, rank_step; /* replica k is on rank first_rank + k * rank_step */
     wfi_lane_sums sums;            /* of a replica's lanes */
+    bool is_rooted; /* state lives with the first replica alone, the others get copies */
 } wfi_stage;
 
 /* Ranks that take part in collectives together. */
@@ -241,6 +244,8 @@ struct wf_program {
 
     int32_t n_ranks, n_stages;
     int32_t n_replicas;  /* of the stage that has most */
+    bool is_spread;      /* stages have numbers of replicas of their own; what no other rank has to
+                          * have is on rank 0, inputs too */
     int32_t *first_unit; /* [n_stages + 1] */
     wfi_stage *stages;   /* [n_stages] */
     wfi_group *groups;   /* [n_groups] the replicas of each stage; then who shares the norm */
@@ -284,18 +289,28 @@ static inline int32_t wfi_stage_rank_of(const wf_program *p, int32_t stage, int6
 }
 /* Which replica of the stage is on the rank; -1: none. */
 int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);
+/* Whether the rank has the stage's state, and its gradients once they are summed. */
+bool wfi_stage_is_held(const wf_program *p, int32_t stage, int32_t rank);
 /* The place of the rank in the group; -1: none. */
 int32_t wfi_group_find(const wfi_group *group, int32_t rank);
 /* Ranks are different threads, and a kernel is bound to one: ranks on the same stage have kernels
  * of different sets. */
 int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank);
-/* How many gradients an all-reduce sums: its references but the staging, which is the last. */
+static inline bool wfi_is_reduction(const wfi_instruction *now) {
+    return now->kind == WFI_ALL_REDUCE || now->kind == WFI_REDUCE;
+}
+static inline const wfi_allreduce *wfi_reduction_of(const wf_program *p,
+                                                    const wfi_instruction *now) {
+    return now->kind == WFI_REDUCE ? &wfi_reduce_to_root : p->plan->allreduce;
+}
+/* How many gradients a reduction sums: its references but the staging, which is the last. */
 static inline int32_t wfi_n_reduced(const wf_program *p, const wfi_instruction *now) {
-    return now->n_references - (p->plan->allreduce->n_staged != NULL);
+    return now->n_references - (wfi_reduction_of(p, now)->n_staged != NULL);
 }
 /* Whether its gradients are summed over replicas in another order than the recipe's tree. */
 static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
-    return p->plan->allreduce->rotates && p->stages[stage].n_replicas > 2;
+    const wfi_stage *s = &p->stages[stage];
+    return p->plan->allreduce->rotates && !s->is_rooted && s->n_replicas > 2;
 }
 #define WFI_NORM_BLOCK_ELEMENTS 1024
 /* Index of the first sum of squares of the unit, in units of one. */
@@ -310,8 +325,9 @@ static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {
 
 /* ---- passes ---- */
 
-/* Which rank is on which stage, and in which group. */
-wf_status wfi_program_map(wf_program *p);
+/* map.c: which rank is on which stage, and in which group; where stages begin. `like`: see
+ * wfi_program_begin. */
+wf_status wfi_program_map(wf_program *p, const wf_program *like);
 /* The actions of each rank [n_ranks], microbatches counted in the step; free with
  * wfi_schedule_free. */
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out);

@@ -9,18 +9,21 @@
 /* Reduces finished units first to end - 1 by one instruction. */
 static wf_status emit_bucket(wfi_lowering *l, int32_t first, int32_t end) {
     wf_program *p = l->p;
-    const wfi_allreduce *how = p->plan->allreduce;
     int32_t n_units = end - first, named = l->finished[first], i;
     int64_t n_staged = 0;
-    WF_TRY(wfi_emit(l, wfi_make(WFI_ALL_REDUCE, WFI_STREAM_REDUCE, named, 0, -1),
-                    n_units + (how->n_staged != NULL), &i));
     (void)wfi_take_stage(l, wfi_program_stage_of(p, named));
+    bool is_rooted = p->stages[l->stage].is_rooted;
+    int access = is_rooted && l->replica ? WFI_READ : WFI_READ | WFI_WRITE;
+    wfi_instruction reduce =
+        wfi_make(is_rooted ? WFI_REDUCE : WFI_ALL_REDUCE, WFI_STREAM_REDUCE, named, 0, -1);
+    const wfi_allreduce *how = wfi_reduction_of(p, &reduce);
+    WF_TRY(wfi_emit(l, reduce, n_units + (how->n_staged != NULL), &i));
     wfi_join(l, i, l->stage);
     for (int32_t k = 0; k < n_units; k++) {
         int32_t unit = l->finished[first + k];
         size_t bytes = p->code->units[unit].gradient_bytes;
         int64_t n_elem = (int64_t)(bytes / sizeof(float));
-        WF_TRY(wfi_refer(l, i, k, WFI_BLOCK_GRADIENT, unit, 0, -1, bytes, WFI_READ | WFI_WRITE));
+        WF_TRY(wfi_refer(l, i, k, WFI_BLOCK_GRADIENT, unit, 0, -1, bytes, access));
         /* One unit after the other: they share the staging. */
         if (how->n_staged)
             n_staged = wfi_max_i64(

@@ -4,8 +4,19 @@
 void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *text) {
     const wf_graph *g = p->graph;
     if (now->unit >= 0) wfi_text_add(text, "%s", g->units[now->unit].name);
-    for (int32_t k = 1; now->kind == WFI_ALL_REDUCE && k < wfi_n_reduced(p, now); k++)
+    for (int32_t k = 1; wfi_is_reduction(now) && k < wfi_n_reduced(p, now); k++)
         wfi_text_add(text, "+%s", g->units[p->blocks[now->references[k].block].id].name);
+}
+
+static void add_transfer(const wf_program *p, const wfi_instruction *now, wfi_text *text) {
+    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
+    if (kind == WFI_BLOCK_INPUT && now->id >= 0 && now->id < p->graph->n_values)
+        wfi_text_add(text, " input=%s", p->graph->values[now->id].name);
+    else if (kind == WFI_BLOCK_STATS)
+        wfi_text_add(text, " stats");
+    else
+        wfi_text_add(text, " v%d", now->id);
+    wfi_text_add(text, now->kind == WFI_SEND ? " to=r%d" : " from=r%d", now->peer);
 }
 
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
@@ -26,10 +37,8 @@ void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
         wfi_text_add(text, " depth=%d", now->id);
         break;
     case WFI_SEND:
-        wfi_text_add(text, " v%d to=r%d", now->id, now->peer);
-        break;
     case WFI_RECEIVE:
-        wfi_text_add(text, " v%d from=r%d", now->id, now->peer);
+        add_transfer(p, now, text);
         break;
     case WFI_PACK:
         wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward");

@@ -29,7 +29,9 @@ static wf_span_kind span_kind(wfi_instruction_kind kind) {
     case WFI_SEND:
     case WFI_RECEIVE:
         return WF_SPAN_TRANSFER;
+    case WFI_BROADCAST:
     case WFI_ALL_REDUCE:
+    case WFI_REDUCE:
     case WFI_GATHER_NORM:
     case WFI_GATHER_STATS:
         return WF_SPAN_REDUCE;

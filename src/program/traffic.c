@@ -21,7 +21,7 @@ static void count_step(wf_program *p, const wfi_instruction *now, const wfi_redu
 }
 
 static void count_reduction(wf_program *p, const wfi_instruction *now, wfi_reduce_step *steps) {
-    const wfi_allreduce *how = p->plan->allreduce;
+    const wfi_allreduce *how = wfi_reduction_of(p, now);
     const wfi_group *group = &p->groups[now->group];
     wfi_reduce_part part = {.n = group->n, .own = wfi_group_find(group, now->rank)};
     for (int32_t r = 0; r < wfi_n_reduced(p, now); r++) {
@@ -59,8 +59,8 @@ wf_status wfi_program_count_traffic(wf_program *p) {
     for (int32_t at = 0; at < p->n_instructions; at++) {
         const wfi_instruction *now = &p->instructions[p->order[at]];
         if (now->kind == WFI_SEND) count(p, now->rank, now->peer, now->references[0].bytes);
-        if (now->kind == WFI_ALL_REDUCE) count_reduction(p, now, steps);
-        bool gathers = now->kind == WFI_GATHER_NORM || now->kind == WFI_GATHER_STATS;
+        if (wfi_is_reduction(now)) count_reduction(p, now, steps);
+        bool gathers = now->stream == WFI_STREAM_REDUCE && !wfi_is_reduction(now);
         if (gathers && p->groups[now->group].ranks[0] == now->rank) count_gather(p, at);
     }
     wfi_free(p->ctx, steps);

@@ -67,33 +67,40 @@ static wf_status exchange_pair(wfi_executor *e, int32_t at) {
 
 /* ---- collectives ---- */
 
-/* Every block that this rank lacks comes from the one that has it. */
+/* What member `i` lacks of reference k comes from the first that has it; NULL: it lacks nothing. */
+static const wfi_reference *find_source(const wfi_executor *e, int32_t i, int32_t k) {
+    if (e->p->instructions[i].references[k].access != WFI_WRITE) return NULL;
+    for (int32_t m = 0; m < e->n_group[i]; m++) {
+        const wfi_reference *from = &member(e, e->first[i], m)->references[k];
+        if (from->access & WFI_READ) return from;
+    }
+    return NULL;
+}
+
 static wf_status gather_blocks(void *self, void *argument) {
     const wfi_executor *e = self;
     int32_t i = (int32_t)(intptr_t)argument;
     const wfi_instruction *now = &e->p->instructions[i];
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
-    for (int32_t k = 0; k < now->n_references; k++)
-        for (int32_t m = 0; m < e->n_group[i]; m++) {
-            const wfi_reference *from = &member(e, e->first[i], m)->references[k];
-            if (now->references[k].access != WFI_WRITE || !(from->access & WFI_READ)) continue;
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *from = find_source(e, i, k);
+        if (from)
             memcpy(wfi_executor_touch(e, &now->references[k], from->bytes),
                    wfi_executor_touch(e, from, from->bytes), from->bytes);
-        }
+    }
     wfi_executor_end(e, i);
     return WF_OK;
 }
 
 static wf_status touch_gathered(const wfi_executor *e, int32_t i) {
     const wfi_instruction *now = &e->p->instructions[i];
-    for (int32_t k = 0; k < now->n_references; k++)
-        for (int32_t m = 0; m < e->n_group[i]; m++) {
-            const wfi_reference *from = &member(e, e->first[i], m)->references[k];
-            if (now->references[k].access != WFI_WRITE || !(from->access & WFI_READ)) continue;
-            WF_TRY(wfi_release_touch(e->release, from, 0, from->bytes, WFI_READ));
-            WF_TRY(wfi_release_touch(e->release, &now->references[k], 0, from->bytes, WFI_WRITE));
-        }
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *from = find_source(e, i, k);
+        if (!from) continue;
+        WF_TRY(wfi_release_touch(e->release, from, 0, from->bytes, WFI_READ));
+        WF_TRY(wfi_release_touch(e->release, &now->references[k], 0, from->bytes, WFI_WRITE));
+    }
     return WF_OK;
 }
 
@@ -108,7 +115,7 @@ static wf_status issue_together(wfi_executor *e, int32_t at, const wfi_work *wor
 static wf_status exchange_all(wfi_executor *e, int32_t at) {
     static const wfi_work gather = {gather_blocks, touch_gathered};
     int32_t i = e->p->order[at], n = e->n_group[i];
-    bool sums = e->p->instructions[i].kind == WFI_ALL_REDUCE;
+    bool sums = wfi_is_reduction(&e->p->instructions[i]);
     for (int32_t m = 0; m < n; m++) {
         int32_t k = e->p->order[at + m];
         WF_TRY(wfi_issue_depends(e, k, k));

@@ -243,7 +243,9 @@ static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
         return run_report(e, now);
     case WFI_STORE:
         return run_store(e, now);
+    case WFI_BROADCAST:
     case WFI_ALL_REDUCE:
+    case WFI_REDUCE:
     case WFI_GATHER_NORM:
     case WFI_GATHER_STATS:
     case WFI_SEND:

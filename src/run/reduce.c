@@ -36,11 +36,11 @@ static phase find_phase(const wfi_executor *e, int32_t i, int32_t number) {
 /* The steps for the gradient in reference r. */
 static int32_t list_steps(phase *f, int32_t r, wfi_reduce_step *steps) {
     f->part.n_elem = (int64_t)(f->now->references[r].bytes / sizeof(float));
-    return f->e->p->plan->allreduce->steps(&f->part, steps);
+    return wfi_reduction_of(f->e->p, f->now)->steps(&f->part, steps);
 }
 
 static bool is_last(const phase *f) {
-    return f->part.phase == f->e->p->plan->allreduce->n_phases(f->part.n) - 1;
+    return f->part.phase == wfi_reduction_of(f->e->p, f->now)->n_phases(f->part.n) - 1;
 }
 
 /* Where replica k's part of a step is staged, in elements: those of the others in their order. */
@@ -143,8 +143,8 @@ static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
 
 wf_status wfi_issue_reduce(wfi_executor *e, int32_t at) {
     static const wfi_phase_work work = {run_phase, touch_phase};
-    int32_t n = e->n_group[e->p->order[at]];
-    int32_t n_phases = e->p->plan->allreduce->n_phases(n);
+    int32_t first = e->p->order[at], n = e->n_group[first];
+    int32_t n_phases = wfi_reduction_of(e->p, &e->p->instructions[first])->n_phases(n);
     for (int32_t number = 0; number < n_phases; number++) {
         WF_TRY(wfi_issue_meet(e, at));
         for (int32_t m = 0; m < n; m++)

@@ -75,8 +75,13 @@ static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
         grows |= p->ranks[k].peak_bytes > t->workers[k].arena_bytes;
     if (!grows) return WF_OK;
     WF_TRY(wfi_trainer_meet(t, "make room"));
-    for (int32_t k = 0; k < p->n_ranks; k++)
-        WF_TRY(wfi_worker_grow(&t->workers[k], p->ranks[k].peak_bytes, p->ranks[k].state_bytes));
+    for (int32_t k = 0; k < t->n_workers; k++) {
+        /* The others open every rank's memory, even that of one which has nothing to do. */
+        const wfi_rank *rank = k < p->n_ranks ? &p->ranks[k] : NULL;
+        size_t bytes = rank ? rank->peak_bytes : 0;
+        WF_TRY(wfi_worker_grow(&t->workers[k], bytes ? bytes : WFI_ALIGN_BYTES,
+                               rank ? rank->state_bytes : 0));
+    }
     WF_TRY(wfi_trainer_meet(t, "open memory"));
     for (int32_t k = 0; k < t->n_workers; k++) WF_TRY(wfi_worker_open(&t->workers[k]));
     return wfi_trainer_meet(t, "go on");

@@ -48,6 +48,8 @@ typedef struct wfi_allreduce {
 
 /* All of them, NULL-terminated. */
 extern const wfi_allreduce *const wfi_allreduces[];
+/* Half of `root`: only the first replica has the sum. In no list. */
+extern const wfi_allreduce wfi_reduce_to_root;
 /* NULL if there is none of that name. */
 const wfi_allreduce *wfi_allreduce_find(const char *name);
 

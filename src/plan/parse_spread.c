@@ -1,0 +1,133 @@
+/* The keys of a plan that spread the model, or units of it, from rank 0 over others:
+ * dataparallel=N, UNIT:dp=N, UNIT:dataparallel=N, output=R. */
+#include "plan/parse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* More than the units of any model that is named by hand. */
+#define MOST_SPREADS 256
+
+/* "dataparallel", "dp" or "UNIT:" and one of both. */
+static bool read_key(const char *key, size_t *n_unit_out, bool *is_rooted_out) {
+    const char *colon = strrchr(key, ':'), *what = colon ? colon + 1 : key;
+    *n_unit_out = colon ? (size_t)(colon - key) : 0;
+    *is_rooted_out = !strcmp(what, "dataparallel");
+    return *is_rooted_out || (colon && !strcmp(what, "dp"));
+}
+
+/* As a user types it. */
+static wf_status name_spread(const wf_plan *plan, const wfi_spread *s, char **name_out) {
+    *name_out = wfi_sprintf(plan->ctx, "%s%s%s=%d", s->unit ? s->unit : "", s->unit ? ":" : "",
+                            s->is_rooted ? "dataparallel" : "dp", s->n);
+    return *name_out ? WF_OK : WF_NO_MEMORY;
+}
+
+static bool same_unit(const wfi_spread *s, const char *unit, size_t n) {
+    return s->unit ? strlen(s->unit) == n && n && !strncmp(s->unit, unit, n) : n == 0;
+}
+
+wf_status wfi_plan_parse_spread(wf_plan *plan, const wfi_plan_field *f, bool *found_out) {
+    size_t n_unit;
+    wfi_spread s = {.position = f->position};
+    *found_out = read_key(f->key, &n_unit, &s.is_rooted);
+    if (!*found_out) return WF_OK;
+    if (strchr(f->key, ':') && !n_unit)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: '%s' at position %d names no unit; write UNIT%s", f->key,
+                        f->position, f->key);
+    WF_TRY(wfi_plan_parse_number(plan, f, 1, &s.n));
+    for (int k = 0; k < plan->n_spreads; k++)
+        if (same_unit(&plan->spreads[k], f->key, n_unit))
+            return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                            "plan: how %.*s is spread is given twice, again at position %d",
+                            n_unit ? (int)n_unit : 9, n_unit ? f->key : "the model", f->position);
+    if (plan->n_spreads == MOST_SPREADS)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: more than %d units are named",
+                        MOST_SPREADS);
+    if (!plan->spreads)
+        plan->spreads = wfi_alloc(plan->ctx, MOST_SPREADS, sizeof *plan->spreads, "a plan");
+    if (!plan->spreads) return WF_NO_MEMORY;
+    if (n_unit) s.unit = wfi_sprintf(plan->ctx, "%.*s", (int)n_unit, f->key);
+    if (n_unit && !s.unit) return WF_NO_MEMORY;
+    plan->spreads[plan->n_spreads++] = s;
+    return WF_OK;
+}
+
+wf_status wfi_plan_parse_output(wf_plan *plan, const wfi_plan_field *f) {
+    return wfi_plan_parse_number(plan, f, 0, &plan->output);
+}
+
+/* ---- what goes together ---- */
+
+static wf_status refuse_with(const wf_plan *plan, const char *key, int position,
+                             const char *advice) {
+    char *name;
+    WF_TRY(name_spread(plan, &plan->spreads[0], &name));
+    wf_status status =
+        wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s at position %d does not go with %s; %s", key,
+                 position, name, advice);
+    wfi_free(plan->ctx, name);
+    return status;
+}
+
+static wf_status check_other_keys(const wf_plan *plan, const wfi_plan_positions *given) {
+    bool sums_to_all = false;
+    for (int k = 0; k < plan->n_spreads; k++) sums_to_all |= !plan->spreads[k].is_rooted;
+    char stages[64];
+    snprintf(stages, sizeof stages, "dp=%d,pp=%d replicates all of a pipeline", plan->spreads[0].n,
+             plan->pp > 1 ? plan->pp : 2);
+    if (plan->dp > 1)
+        return refuse_with(plan, "dp", given->dp,
+                           "dp replicates the whole model with all of its state: leave one out");
+    if (plan->pp > 1) return refuse_with(plan, "pp", given->pp, stages);
+    if (given->cut) return refuse_with(plan, "cut", given->cut, stages);
+    if (given->schedule)
+        return refuse_with(plan, "schedule", given->schedule,
+                           "it has an order of its own, a round of microbatches after the other: "
+                           "leave schedule out");
+    if (given->hold) return refuse_with(plan, "hold", given->hold, "schedule=auto,pp=2 heeds it");
+    if (given->allreduce && !sums_to_all && plan->allreduce != wfi_allreduce_find("root") &&
+        plan->allreduce != wfi_allreduce_find("auto"))
+        return refuse_with(plan, "allreduce", given->allreduce,
+                           "gradients are summed on the root alone: leave it out, or choose dp");
+    return WF_OK;
+}
+
+static wf_status check_output(const wf_plan *plan, const wfi_plan_positions *given) {
+    if (!given->output) return WF_OK;
+    if (!plan->n_spreads || plan->spreads[0].unit)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: output at position %d chooses the rank of the loss of a model that "
+                        "is spread as a whole; add dataparallel=N",
+                        given->output);
+    if (plan->output < plan->spreads[0].n) return WF_OK;
+    return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                    "plan: output=%d at position %d, but dataparallel=%d has ranks 0 to %d",
+                    plan->output, given->output, plan->spreads[0].n, plan->spreads[0].n - 1);
+}
+
+wf_status wfi_plan_check_spreads(wf_plan *plan, const wfi_plan_positions *given) {
+    WF_TRY(check_output(plan, given));
+    if (!plan->n_spreads) return WF_OK;
+    WF_TRY(check_other_keys(plan, given));
+    for (int k = 0; k < plan->n_spreads; k++) {
+        const wfi_spread *s = &plan->spreads[k];
+        if (!s->unit && plan->n_spreads > 1)
+            return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                            "plan: dataparallel=%d at position %d spreads all units; leave it out, "
+                            "or those that are named",
+                            s->n, s->position);
+        if (s->n > plan->dp) plan->dp = s->n;
+    }
+    return WF_OK;
+}
+
+void wfi_plan_spread_text(const wf_plan *plan, wfi_text *text) {
+    for (int k = 0; k < plan->n_spreads; k++) {
+        const wfi_spread *s = &plan->spreads[k];
+        wfi_text_add(text, "%s%s%s%s=%d", k ? "," : "", s->unit ? s->unit : "", s->unit ? ":" : "",
+                     s->is_rooted ? "dataparallel" : "dp", s->n);
+    }
+    if (plan->output) wfi_text_add(text, ",output=%d", plan->output);
+}
