@@ -64,6 +64,23 @@ static void say_rank(const cli *c, const programs *all, int rank) {
             text_of_bytes(received, (double)r.received_bytes));
 }
 
+/* Side by side: where the work is divided unevenly, it shows. */
+static void say_ranks(const cli *c, const programs *all) {
+    say(c, "\n%4s %12s %12s %12s %12s %12s %12s\n", "rank", "held", "optimizer", "copied", "peak",
+        "sends", "receives");
+    for (int rank = 0; rank < wf_program_n_ranks(all->step); rank++) {
+        wf_rank_summary r = summary_of(all, rank);
+        char held[TEXT_BYTES], optimizer[TEXT_BYTES], copied[TEXT_BYTES], peak[TEXT_BYTES];
+        char sent[TEXT_BYTES], received[TEXT_BYTES];
+        say(c, "%4d %12s %12s %12s %12s %12s %12s\n", rank,
+            text_of_bytes(held, (double)(r.state_bytes - r.optimizer_bytes)),
+            text_of_bytes(optimizer, (double)r.optimizer_bytes),
+            text_of_bytes(copied, (double)r.copied_bytes),
+            text_of_bytes(peak, (double)r.peak_bytes), text_of_bytes(sent, (double)r.sent_bytes),
+            text_of_bytes(received, (double)r.received_bytes));
+    }
+}
+
 static json_t *rank_json(const job *j, const programs *all, int rank) {
     const wf_program *p = all->step;
     wf_rank_summary r = summary_of(all, rank);
@@ -79,11 +96,13 @@ static json_t *rank_json(const job *j, const programs *all, int rank) {
                              s.forward_us, "backward_us", s.backward_us, "weight_us", s.weight_us));
     }
     return json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "device", job_device(j, rank, device),
-        "parameters", (json_int_t)r.n_parameters, "peak_bytes", (json_int_t)r.peak_bytes,
-        "bound_bytes", (json_int_t)r.bound_bytes, "state_bytes", (json_int_t)r.state_bytes,
-        "sent_bytes", (json_int_t)r.sent_bytes, "received_bytes", (json_int_t)r.received_bytes,
-        "peak_unit", r.peak_unit, "instructions", r.n_instructions, "units", units);
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "device",
+        job_device(j, rank, device), "parameters", (json_int_t)r.n_parameters, "peak_bytes",
+        (json_int_t)r.peak_bytes, "bound_bytes", (json_int_t)r.bound_bytes, "state_bytes",
+        (json_int_t)r.state_bytes, "optimizer_bytes", (json_int_t)r.optimizer_bytes,
+        "copied_bytes", (json_int_t)r.copied_bytes, "sent_bytes", (json_int_t)r.sent_bytes,
+        "received_bytes", (json_int_t)r.received_bytes, "peak_unit", r.peak_unit, "instructions",
+        r.n_instructions, "units", units);
 }
 
 /* ---- what would fit ---- */
@@ -131,6 +150,7 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         say_rank(c, all, r);
         json_array_append_new(ranks, rank_json(j, all, r));
     }
+    if (wf_program_n_ranks(p) > 1) say_ranks(c, all);
     say(c, "\none step: %s FLOP, %s between ranks\n", text_of_count(flops, walk.flops),
         text_of_bytes(sent, (double)walk.sent_bytes));
     if (text) say(c, "\n%s", text);

@@ -14,6 +14,11 @@
  *                ring may rotate the order, the one way in which a plan changes numbers
  *   bucket=SIZE  gradients that are summed together, such as 25MiB (4MiB by default)
  *   overlap=on   sum while backward still runs (the default); off: after it
+ *   dataparallel=N  rank 0 holds the model and the loss; in each step N ranks get a copy of the
+ *                parameters and a share of the batch, and give back outputs and gradients
+ *   output=R     dataparallel: the rank on which outputs are gathered for the loss (0 by default)
+ *   UNIT:dp=N, UNIT:dataparallel=N  that unit (or UNIT.0, UNIT.1, ...) on N ranks, all else on
+ *                rank 0; with dp each of them keeps parameters and state of its own
  */
 #ifndef WEFT_PLAN_H
 #define WEFT_PLAN_H
@@ -34,6 +39,7 @@ WF_API void wf_plan_destroy(wf_plan *plan);
 /* The whole plan with nothing left out; parsing it gives the same plan. Borrowed. */
 WF_API const char *wf_plan_text(const wf_plan *plan);
 WF_API int wf_plan_n_ranks(const wf_plan *plan);
+/* The number of replicas; of units that have several, the largest. */
 WF_API int wf_plan_dp(const wf_plan *plan);
 WF_API int wf_plan_pp(const wf_plan *plan);
 

@@ -26,11 +26,13 @@ typedef struct wf_unit_summary {
 } wf_unit_summary;
 
 typedef struct wf_rank_summary {
-    int64_t n_parameters;  /* elements held */
-    size_t peak_bytes;     /* of device memory */
-    size_t bound_bytes;    /* alive at once at the worst moment: what perfect packing would reach */
-    size_t state_bytes;    /* parameters, buffers, optimizer state: live for ever */
-    const char *peak_unit; /* at work in the worst moment */
+    int64_t n_parameters; /* elements held, if only during a step */
+    size_t peak_bytes;    /* of device memory */
+    size_t bound_bytes;   /* alive at once at the worst moment: what perfect packing would reach */
+    size_t state_bytes;   /* parameters, buffers, optimizer state: live for ever */
+    size_t optimizer_bytes; /* of it, the optimizer's */
+    size_t copied_bytes;    /* of parameters that another rank holds: a copy for each step */
+    const char *peak_unit;  /* at work in the worst moment */
     int n_units, n_instructions;
     size_t sent_bytes, received_bytes; /* to and from other ranks, in one step */
 } wf_rank_summary;

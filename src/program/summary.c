@@ -35,6 +35,12 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
         s.n_parameters += count_parameters(p->graph, p->first_unit[k], p->first_unit[k + 1]);
         s.n_units += p->first_unit[k + 1] - p->first_unit[k];
     }
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        if (block->rank != rank) continue;
+        if (block->kind == WFI_BLOCK_STATE) s.optimizer_bytes += block->bytes;
+        if (block->kind == WFI_BLOCK_PARAM && !block->is_state) s.copied_bytes += block->bytes;
+    }
     for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];
     int32_t unit = r->peak_instruction < 0 ? -1 : p->instructions[r->peak_instruction].unit;
     if (unit >= 0) s.peak_unit = p->graph->units[unit].name;

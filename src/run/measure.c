@@ -7,11 +7,15 @@
 /* Steps, the first of which does not count. */
 #define N_STEPS 3
 
-/* As many microbatches as keep all stages busy for a while, B and W apart. */
+/* As many microbatches as keep all stages busy for a while, B and W apart where the plan has a
+ * schedule. */
 static wf_status make_plan(wf_context *ctx, const wf_plan *plan, wf_plan **plan_out) {
     wfi_text text;
     wfi_text_init(&text, ctx);
-    wfi_text_add(&text, "dp=%d,pp=%d,schedule=zb1", plan->dp, plan->pp);
+    if (plan->n_spreads)
+        wfi_text_add(&text, "%s", plan->text);
+    else
+        wfi_text_add(&text, "dp=%d,pp=%d,schedule=zb1", plan->dp, plan->pp);
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     wf_status status = wfi_text_status(&text);
     if (status == WF_OK) status = wf_plan_parse(ctx, text.data, plan_out);
@@ -23,10 +27,11 @@ static wf_status make_plan(wf_context *ctx, const wf_plan *plan, wf_plan **plan_
 static wf_recipe make_recipe(const wf_recipe *recipe, const wf_plan *plan) {
     wf_recipe r = *recipe;
     int64_t size = (r.batch + r.n_micro - 1) / r.n_micro,
-            per_replica = wfi_min_i64(r.n_micro / plan->dp, 2 * plan->pp);
-    r.n_micro = per_replica * plan->dp;
+            n_replicas = wfi_min_i64(plan->dp, r.n_micro),
+            per_replica = wfi_min_i64(r.n_micro / n_replicas, 2 * plan->pp);
+    r.n_micro = per_replica * n_replicas;
     r.batch = size * r.n_micro;
-    r.n_lanes = plan->dp;
+    r.n_lanes = n_replicas;
     return r;
 }
 
