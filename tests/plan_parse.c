@@ -29,12 +29,21 @@ static void good(void **state) {
         {"allreduce=pairwise,bucket=512B", PAIRWISE "512", 1},
         {"allreduce=pairwise,bucket=3gib", PAIRWISE "3GiB", 1},
         {"allreduce=pairwise,bucket=1TiB", PAIRWISE "1TiB", 1},
+        {"dataparallel=3", "dataparallel=3", 3},
+        {"dp=1,pp=1,dataparallel=1", "dataparallel=1", 1},
+        {"overlap=off,output=1,dataparallel=2", "dataparallel=2,output=1,overlap=off", 2},
+        {"dataparallel=2,output=0,allreduce=root", "dataparallel=2,allreduce=root", 2},
+        {"block2:dp=2", "block2:dp=2", 2},
+        {"a:dp=2,allreduce=tree,b.0:dataparallel=4", "a:dp=2,b.0:dataparallel=4,allreduce=tree", 4},
+        {"order=free,a:dp=3,allreduce=ring", "a:dp=3,allreduce=ring,order=free", 3},
+        {"a:dataparallel=4,b:dp=2,allreduce=ring", "a:dataparallel=4,b:dp=2,allreduce=ring", 4},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wf_plan *plan, *again;
         TEST_OK(ctx, wf_plan_parse(ctx, cases[i].text, &plan));
         assert_string_equal(wf_plan_text(plan), cases[i].canonical);
         assert_int_equal(wf_plan_n_ranks(plan), cases[i].n_ranks);
+        assert_int_equal(wf_plan_dp(plan) * wf_plan_pp(plan), cases[i].n_ranks);
         TEST_OK(ctx, wf_plan_parse(ctx, wf_plan_text(plan), &again));
         assert_string_equal(wf_plan_text(again), wf_plan_text(plan));
         wf_plan_destroy(plan);
@@ -82,6 +91,26 @@ static void bad(void **state) {
         {"bucket=1025GiB", "bucket='1025GiB'"},
         {"bucket=18446744073709551617", "such as 25MiB"},
         {"bucket=1,bucket=2", "given twice"},
+        {"dataparallel=0", "dataparallel='0' at position 1"},
+        {"pp=1,block2:dp=x", "block2:dp='x' at position 6"},
+        {"dataparallel=2,dataparallel=2",
+         "the model is spread is given twice, again at position 16"},
+        {"a:dp=2,a:dataparallel=3", "how a is spread is given twice, again at position 8"},
+        {":dp=2", "':dp' at position 1 names no unit; write UNIT:dp"},
+        {"a:pp=2", "unknown key 'a:pp'"},
+        {"dataparallel=2,pp=3", "pp at position 16 does not go with dataparallel=2; dp=2,pp=3 "},
+        {"dp=2,dataparallel=2", "dp at position 1 does not go with dataparallel=2"},
+        {"a:dp=2,dp=2", "dp at position 8 does not go with a:dp=2"},
+        {"cut=b,dataparallel=2", "cut at position 1 does not go with dataparallel=2; dp=2,pp=2 "},
+        {"dataparallel=2,schedule=gpipe", "leave schedule out"},
+        {"dataparallel=2,hold=2", "schedule=auto,pp=2 heeds it"},
+        {"dataparallel=2,allreduce=tree", "allreduce at position 16 does not go with"},
+        {"a:dp=3,allreduce=ring", "dp=3 would not give one rank's bits; add order=free"},
+        {"dataparallel=2,a:dp=2", "dataparallel=2 at position 1 spreads all units"},
+        {"output=1", "output at position 1 chooses the rank of the loss"},
+        {"a:dp=2,output=1", "add dataparallel=N"},
+        {"dataparallel=2,output=2", "output=2 at position 16, but dataparallel=2 has ranks 0 to 1"},
+        {"dataparallel=2,output=-1", "output='-1' at position 16; it takes a whole number from 0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wf_plan *plan;

@@ -21,6 +21,11 @@ static const struct {
     {"pp=3,schedule=gpipe", 2},
     {"dp=2,pp=2", 2},
     {"dp=4,pp=2,schedule=gpipe", 4},
+    {"dataparallel=2", 4},
+    {"dataparallel=2,output=1", 2},
+    {"first:dataparallel=2", 2},
+    {"middle:dp=2,late:dataparallel=2", 2},
+    {"late:dp=2", 4},
 };
 
 /* ---- brute force ---- */

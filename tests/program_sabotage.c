@@ -7,6 +7,8 @@
 
 static const char *const grids[] = {"pp=2,", "pp=3,"};
 #define N_GRIDS 2
+static const char *const spreads[] = {"dataparallel=2", "middle:dp=2,late:dataparallel=4"};
+#define N_SPREADS 2
 
 /* How a program is broken: at instruction i. False: it cannot be, there. */
 typedef bool (*sabotage)(breaker *b, int32_t i);
@@ -127,6 +129,8 @@ static bool circle(breaker *b, int32_t i) {
 static bool sum_or_assign(breaker *b, int32_t i) {
     wfi_instruction *now = &b->p->instructions[i];
     now->first = !now->first;
+    bool sums = now->unit >= 0 && b->p->code->units[now->unit].gradient_bytes;
+    if (!sums) return false; /* the loss alone */
     return now->kind == WFI_WEIGHT || now->kind == WFI_BACKWARD_WEIGHT;
 }
 
@@ -152,6 +156,26 @@ static const struct {
 };
 #define N_SABOTAGES (sizeof sabotages / sizeof *sabotages)
 
+static void break_plan(const char *plan, int64_t lanes, int *n_refused) {
+    wf_context *ctx = test_context();
+    breaker b = break_program(ctx, make_program(ctx, plan, lanes));
+    for (size_t which = 0; which < N_SABOTAGES; which++)
+        for (int32_t i = 0; i < b.saved.n_instructions; i++) {
+            restore(b.p, &b.saved, b.instructions, b.streams);
+            if (!sabotages[which].apply(&b, i)) continue;
+            wf_status status = wf_program_check(b.p);
+            const char *sentence = wf_context_error(ctx);
+            if (status != WF_BUG || (!strstr(sentence, sabotages[which].words) &&
+                                     !strstr(sentence, sabotages[which].or_words)))
+                fail_msg("plan '%s', instruction %d, %s: '%s' instead of '%s'", plan, i,
+                         sabotages[which].name, status ? sentence : "it is right",
+                         sabotages[which].words);
+            n_refused[which]++;
+        }
+    end_breaker(&b);
+    test_context_end(ctx);
+}
+
 static void broken_programs(void **state) {
     (void)state;
     int n_refused[N_SABOTAGES] = {0};
@@ -159,24 +183,9 @@ static void broken_programs(void **state) {
         for (int g = 0; g < N_GRIDS; g++) {
             char plan[64];
             snprintf(plan, sizeof plan, "%sschedule=%s", grids[g], wfi_schedules[s]->name);
-            wf_context *ctx = test_context();
-            breaker b = break_program(ctx, make_program(ctx, plan, 1));
-            for (size_t which = 0; which < N_SABOTAGES; which++)
-                for (int32_t i = 0; i < b.saved.n_instructions; i++) {
-                    restore(b.p, &b.saved, b.instructions, b.streams);
-                    if (!sabotages[which].apply(&b, i)) continue;
-                    wf_status status = wf_program_check(b.p);
-                    const char *sentence = wf_context_error(ctx);
-                    if (status != WF_BUG || (!strstr(sentence, sabotages[which].words) &&
-                                             !strstr(sentence, sabotages[which].or_words)))
-                        fail_msg("plan '%s', instruction %d, %s: '%s' instead of '%s'", plan, i,
-                                 sabotages[which].name, status ? sentence : "it is right",
-                                 sabotages[which].words);
-                    n_refused[which]++;
-                }
-            end_breaker(&b);
-            test_context_end(ctx);
+            break_plan(plan, 1, n_refused);
         }
+    for (int g = 0; g < N_SPREADS; g++) break_plan(spreads[g], 4, n_refused);
     for (size_t which = 0; which < N_SABOTAGES; which++)
         if (n_refused[which] < 20)
             fail_msg("%s: tried %d times only", sabotages[which].name, n_refused[which]);

@@ -199,7 +199,13 @@ static void bits_of_one_rank(void **state) {
     const struct {
         const char *plan;
         int n_ranks;
-    } plans[] = {{"dp=2", 2}, {"pp=2", 2}, {"pp=3,schedule=zb2", 3}, {"dp=4", 4}, {"dp=2,pp=2", 4}};
+    } plans[] = {{"dp=2", 2},
+                 {"pp=2", 2},
+                 {"pp=3,schedule=zb2", 3},
+                 {"dp=4", 4},
+                 {"dp=2,pp=2", 4},
+                 {"dataparallel=2", 2},
+                 {"block:dp=2,head:dataparallel=2", 2}};
     char folder[] = "/tmp/weft-test-XXXXXX", path[64], want[200], sha[65];
     wf_context *ctx = test_context();
     wf_recipe recipe = job_recipe();

@@ -20,6 +20,11 @@ static const struct {
     {"dp=4", "cpu:4"},
     {"dp=2,pp=2", "cpu:4"},
     {"dp=2,pp=3,schedule=gpipe", "cpu:6"},
+    {"dataparallel=2", "cpu:2"},
+    {"dataparallel=4,output=3,bucket=1,overlap=off", "cpu:4"},
+    {"head:dp=2", "cpu:2"}, /* owns the tied weight; of plain_net the last unit */
+    {"head:dataparallel=2", "cpu:2"},
+    {"first:dp=4,head:dataparallel=2", "cpu:4"},
 };
 #define N_PLANS (sizeof plans / sizeof *plans)
 
@@ -98,13 +103,15 @@ static void uneven_microbatches(void **state) {
     const char *uneven[][2] = {{"pp=2,schedule=zb2", "cpu:2"},
                                {"pp=3,schedule=gpipe", "cpu:3"},
                                {"dp=2", "cpu:2"},
-                               {"dp=2,pp=2,schedule=zb1", "cpu:4"}};
+                               {"dp=2,pp=2,schedule=zb1", "cpu:4"},
+                               {"dataparallel=2", "cpu:2"},
+                               {"block:dp=2,last:dataparallel=2", "cpu:2"}};
     char one[65], hex[65];
     wf_context *ctx = test_context();
     wf_recipe recipe = ranks_recipe(1);
     recipe.n_micro = 6;
     recipe.n_lanes = 2;
-    for (int k = -1; k < 4; k++) {
+    for (int k = -1; k < 6; k++) {
         wf_trainer *t = planned_trainer(ctx, small_net, &recipe, k < 0 ? "" : uneven[k][0],
                                         k < 0 ? "cpu:1" : uneven[k][1], 0);
         for (int s = 0; s < 3; s++) (void)small_step(ctx, t, s);
@@ -143,8 +150,12 @@ static void state_moves_between_plans(void **state) {
     for (int s = 2; s < 4; s++) (void)small_step(ctx, first, s);
     TEST_OK(ctx, wf_trainer_weights_sha256(first, want));
     wf_trainer_destroy(first);
-    const char *other[][2] = {{"", "cpu:1"}, {"dp=2", "cpu:2"}, {"dp=2,pp=2", "cpu:4"}};
-    for (int k = 0; k < 3; k++) {
+    const char *other[][2] = {{"", "cpu:1"},
+                              {"dp=2", "cpu:2"},
+                              {"dp=2,pp=2", "cpu:4"},
+                              {"dataparallel=2", "cpu:2"},
+                              {"last:dp=2", "cpu:2"}};
+    for (int k = 0; k < 5; k++) {
         wf_trainer *second = planned_trainer(ctx, small_net, &recipe, other[k][0], other[k][1], 0);
         TEST_OK(ctx, wf_trainer_load_state(second, path));
         for (int s = 2; s < 4; s++) (void)small_step(ctx, second, s);
@@ -162,18 +173,21 @@ static void eval_on_stages(void **state) {
     static small_batch batch;
     small_batch_fill(&batch, 3);
     wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
-    float logits[2][SMALL_BATCH * 10];
+    const char *eval[][2] = {{"", "cpu:1"},
+                             {"dp=2,pp=2", "cpu:4"},
+                             {"dataparallel=2", "cpu:2"},
+                             {"block:dp=2", "cpu:2"}};
+    float logits[4][SMALL_BATCH * 10];
     wf_context *ctx = test_context();
     wf_recipe recipe = ranks_recipe(0);
-    for (int k = 0; k < 2; k++) {
-        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, k ? "dp=2,pp=2" : "",
-                                        k ? "cpu:4" : "cpu:1", 0);
+    for (int k = 0; k < 4; k++) {
+        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, eval[k][0], eval[k][1], 0);
         (void)small_step(ctx, t, 0);
         TEST_OK(ctx, wf_trainer_forward(t, feeds, 2, SMALL_BATCH, "logits", logits[k],
                                         sizeof logits[k]));
         wf_trainer_destroy(t);
+        assert_memory_equal(logits[0], logits[k], sizeof logits[0]);
     }
-    assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
     test_context_end(ctx);
 }
 

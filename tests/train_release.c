@@ -61,12 +61,22 @@ static void all_plans_are_clean(void **state) {
             wf_trainer_destroy(t);
             test_context_end(ctx);
         }
+    static const char *const spreads[] = {"dataparallel=2", "dataparallel=2,output=1,overlap=off",
+                                          "head:dp=2", "block:dataparallel=2,last:dp=2"};
+    for (size_t k = 0; k < sizeof spreads / sizeof *spreads; k++) {
+        wf_context *ctx = test_context();
+        wf_trainer *t = make_trainer(ctx, small_net, spreads[k]);
+        for (int step = 0; step < 3; step++) TEST_OK(ctx, try_step(t, step));
+        wf_trainer_destroy(t);
+        test_context_end(ctx);
+    }
 }
 
 /* ---- broken ---- */
 
 static const char *const plans[] = {
-    "", "pp=2", "pp=2,schedule=zb1", "dp=2,allreduce=tree,bucket=1", "dp=2,pp=2",
+    "",          "pp=2",           "pp=2,schedule=zb1", "dp=2,allreduce=tree,bucket=1",
+    "dp=2,pp=2", "dataparallel=2", "second:dp=2",
 };
 #define N_PLANS (sizeof plans / sizeof *plans)
 

@@ -82,26 +82,42 @@ static bool has_unit(wfi_lowering *l, int32_t unit) {
     return take_held(l, wfi_program_stage_of(l->p, unit));
 }
 
+/* The ranks that share the norm with this one; NULL: it is alone, or needs none. */
+static const wfi_group *find_norm_group(const wfi_lowering *l) {
+    const wf_program *p = l->p;
+    for (int32_t k = p->n_stages; k < p->n_groups; k++)
+        if (wfi_group_find(&p->groups[k], l->rank) >= 0)
+            return p->groups[k].n > 1 ? &p->groups[k] : NULL;
+    return NULL;
+}
+
+/* One of them measures the unit: the first that holds it. */
+static bool measures_unit(wfi_lowering *l, const wfi_group *group, int32_t unit) {
+    int32_t stage = wfi_program_stage_of(l->p, unit);
+    for (int32_t k = 0; group && k < group->n; k++)
+        if (wfi_stage_is_held(l->p, stage, group->ranks[k])) return group->ranks[k] == l->rank;
+    return !group && has_unit(l, unit);
+}
+
 static wf_status emit_norms(wfi_lowering *l) {
     wf_program *p = l->p;
     const wf_graph *g = p->graph;
+    const wfi_group *group = find_norm_group(l);
     if (p->recipe.clip_norm <= 0) return WF_OK;
     int32_t n;
     for (int32_t u = 0; u < g->n_units; u++) {
-        if (!g->units[u].param_bytes || !has_unit(l, u)) continue;
+        if (!g->units[u].param_bytes || !measures_unit(l, group, u)) continue;
         WF_TRY(wfi_emit(l, wfi_make(WFI_NORM, WFI_STREAM_COMPUTE, u, 0, -1), 2, &n));
         WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, u, 0, -1, p->code->units[u].gradient_bytes,
                          WFI_READ));
         WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_NORM, u, 0, -1, norm_bytes(g, u), WFI_WRITE));
     }
-    int32_t group = p->n_stages;
-    while (group < p->n_groups && wfi_group_find(&p->groups[group], l->rank) < 0) group++;
-    if (group == p->n_groups || p->groups[group].n == 1) return WF_OK;
+    if (!group) return WF_OK;
     WF_TRY(wfi_emit(l, wfi_make(WFI_GATHER_NORM, WFI_STREAM_REDUCE, -1, 0, -1), g->n_units, &n));
-    wfi_join(l, n, group);
+    wfi_join(l, n, (int32_t)(group - p->groups));
     for (int32_t u = 0; u < g->n_units; u++)
         WF_TRY(wfi_refer(l, n, u, WFI_BLOCK_NORM, u, 0, -1, norm_bytes(g, u),
-                         has_unit(l, u) ? WFI_READ : WFI_WRITE));
+                         measures_unit(l, group, u) ? WFI_READ : WFI_WRITE));
     return WF_OK;
 }
 
