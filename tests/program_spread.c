@@ -1,0 +1,268 @@
+/* Programs of units that are spread from rank 0 over others: what lives where, what is moved, and
+ * what the proof says where a collective is missing on all of its ranks.
+ *
+ * label: serial
+ */
+#include "broken_program.h"
+
+#define N_MICRO 4 /* of two samples, see mixed_recipe */
+
+static int count_blocks(const wf_program *p, int32_t rank, wfi_block_kind kind, bool is_state) {
+    int n = 0;
+    for (int32_t b = 0; b < p->n_blocks; b++)
+        n += p->blocks[b].rank == rank && p->blocks[b].kind == kind &&
+             p->blocks[b].is_state == is_state;
+    return n;
+}
+
+static int count_kind(const wf_program *p, int32_t rank, wfi_instruction_kind kind) {
+    int n = 0;
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        n += p->instructions[i].rank == rank && p->instructions[i].kind == kind;
+    return n;
+}
+
+static size_t sum_units(const wf_program *p, bool gradients) {
+    size_t bytes = 0;
+    for (int32_t u = 0; u < p->graph->n_units; u++)
+        bytes += gradients ? p->code->units[u].gradient_bytes : p->graph->units[u].param_bytes;
+    return bytes;
+}
+
+/* ---- what lives where ---- */
+
+static void the_loss_is_a_unit(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *one = make_program(ctx, "", 4), *p = make_program(ctx, "dataparallel=4", 4);
+    const wf_graph *g = p->graph;
+    assert_int_equal(one->graph->loss_unit, -1);
+    assert_int_equal(g->n_units, one->graph->n_units + 1);
+    assert_int_equal(g->n_nodes, one->graph->n_nodes);
+    assert_int_equal(g->loss_unit, g->n_units - 1);
+    assert_string_equal(g->units[g->loss_unit].name, "loss");
+    assert_int_equal(g->units[g->loss_unit].param_bytes, 0);
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        bool moved = g->nodes[n].unit != one->graph->nodes[n].unit;
+        assert_true(!moved || g->nodes[n].unit == g->loss_unit);
+        assert_ptr_equal(g->nodes[n].op, one->graph->nodes[n].op);
+    }
+    wf_program_destroy(one);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+/* The root has all state and the loss, the others copies and their microbatches. */
+static void the_root_holds_everything(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = make_program(ctx, "dataparallel=4", 4);
+    assert_int_equal(p->n_stages, 2);
+    for (int32_t r = 0; r < 4; r++) {
+        bool is_root = r == 0;
+        wf_rank_summary s = wf_program_rank(p, r);
+        assert_int_equal(count_blocks(p, r, WFI_BLOCK_PARAM, true), is_root ? 3 : 0);
+        assert_int_equal(count_blocks(p, r, WFI_BLOCK_PARAM, false), is_root ? 0 : 3);
+        assert_int_equal(count_blocks(p, r, WFI_BLOCK_STATE, true), is_root ? 3 : 0);
+        assert_int_equal(count_blocks(p, r, WFI_BLOCK_BUFFER, true), is_root ? 1 : 0);
+        assert_int_equal(s.state_bytes > 0, is_root);
+        assert_int_equal(s.optimizer_bytes, is_root ? sum_units(p, false) : 0);
+        assert_int_equal(s.copied_bytes, is_root ? 0 : sum_units(p, false));
+        assert_int_equal(s.n_units, is_root ? 4 : 3);
+        assert_int_equal(count_kind(p, r, WFI_LOAD), is_root ? 2 * N_MICRO : 0);
+        assert_int_equal(count_kind(p, r, WFI_UPDATE), is_root ? 3 : 0);
+        assert_int_equal(count_kind(p, r, WFI_FOLD_STATS), is_root ? 1 : 0);
+        assert_int_equal(count_kind(p, r, WFI_REPORT), is_root ? 1 : 0);
+        assert_int_equal(count_kind(p, r, WFI_FORWARD), is_root ? 3 + N_MICRO : 3);
+        assert_int_equal(count_kind(p, r, WFI_BROADCAST), 3);
+        if (!is_root) assert_true(s.peak_bytes < wf_program_rank(p, 0).peak_bytes);
+    }
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+/* With dp each replica of the unit has all that belongs to it, and nothing else. */
+static void replicas_hold_their_own(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = make_program(ctx, "middle:dp=2", 2);
+    assert_int_equal(p->n_stages, 3); /* what is in front, the unit, what is behind */
+    for (int s = 0; s < 3; s++) assert_int_equal(p->stages[s].n_replicas, 1 + (s == 1));
+    size_t bytes = p->graph->units[1].param_bytes;
+    for (int32_t r = 0; r < 2; r++) {
+        assert_int_equal(count_blocks(p, r, WFI_BLOCK_PARAM, true), r ? 1 : 3);
+        assert_int_equal(count_blocks(p, r, WFI_BLOCK_PARAM, false), 0);
+        assert_int_equal(count_blocks(p, r, WFI_BLOCK_BUFFER, true), 1);
+        assert_int_equal(count_kind(p, r, WFI_ALL_REDUCE), 1);
+        assert_int_equal(count_kind(p, r, WFI_UPDATE), r ? 1 : 3);
+        assert_int_equal(count_kind(p, r, WFI_FORWARD), r ? 2 : 4 * N_MICRO - 2);
+    }
+    assert_int_equal(wf_program_rank(p, 1).optimizer_bytes, bytes);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+/* Outputs are gathered there, and the labels with them; all else stays with the root. */
+static void output_moves_the_loss(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (int output = 0; output < 4; output++) {
+        char plan[40];
+        snprintf(plan, sizeof plan, "dataparallel=4,output=%d", output);
+        wf_program *p = make_program(ctx, plan, 4);
+        for (int32_t r = 0; r < 4; r++) {
+            assert_int_equal(count_kind(p, r, WFI_REPORT), r == output);
+            assert_int_equal(count_kind(p, r, WFI_FORWARD), r == output ? 3 + N_MICRO : 3);
+            assert_int_equal(count_kind(p, r, WFI_UPDATE), r == 0 ? 3 : 0);
+            assert_int_equal(count_kind(p, r, WFI_LOAD), r == 0 ? 2 * N_MICRO : 0);
+        }
+        wf_program_destroy(p);
+    }
+    test_context_end(ctx);
+}
+
+/* Fewer microbatches than devices: the rest has nothing to do, and needs no memory. */
+static void some_ranks_idle(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = make_program(ctx, "dataparallel=7", 4);
+    assert_int_equal(p->n_ranks, 7);
+    assert_int_equal(p->n_replicas, N_MICRO);
+    for (int r = 0; r < 7; r++) {
+        wf_rank_summary s = wf_program_rank(p, r);
+        assert_int_equal(s.n_instructions > 0, r < N_MICRO);
+        assert_int_equal(s.peak_bytes > 0, r < N_MICRO);
+        assert_int_equal(s.sent_bytes > 0, r < N_MICRO);
+    }
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+/* ---- what is moved ---- */
+
+static void traffic_to_the_byte(void **state) {
+    (void)state;
+    static const int64_t n_devices[] = {2, 4};
+    for (int k = 0; k < 2; k++) {
+        char plan[40];
+        int64_t n = n_devices[k], each = N_MICRO / n, n_far = N_MICRO - each;
+        snprintf(plan, sizeof plan, "dataparallel=%d,bucket=400", (int)n);
+        wf_context *ctx = test_context();
+        wf_program *p = make_program(ctx, plan, 4);
+        size_t params = sum_units(p, false), gradients = sum_units(p, true);
+        size_t x = 2 * 8 * sizeof(float), logits = 2 * 5 * sizeof(float), stats = 0;
+        for (int32_t u = 0; u < p->graph->n_units; u++) stats += p->code->units[u].stats_bytes;
+        size_t out = (size_t)(n - 1) * params + (size_t)n_far * (x + logits);
+        size_t in = (size_t)(n - 1) * gradients + (size_t)n_far * (logits + stats);
+        assert_true(stats > 0);
+        assert_int_equal(wf_program_rank(p, 0).sent_bytes, out);
+        assert_int_equal(wf_program_rank(p, 0).received_bytes, in);
+        for (int r = 1; r < n; r++) {
+            wf_rank_summary s = wf_program_rank(p, r);
+            assert_int_equal(s.sent_bytes, in / (size_t)(n - 1));
+            assert_int_equal(s.received_bytes, out / (size_t)(n - 1));
+        }
+        wf_program_destroy(p);
+        test_context_end(ctx);
+    }
+}
+
+static void text_names_what_moves(void **state) {
+    (void)state;
+    static const char *const words[] = {
+        "broadcast first", "reduce late+middle+first", "send first input=x to=r1 m=2",
+        "receive middle stats from=r1 m=3", "# rank 0: stage 0, replica 0, stage 1, replica 0,"};
+    wf_context *ctx = test_context();
+    wf_program *p = make_program(ctx, "dataparallel=2", 2);
+    char *text;
+    TEST_OK(ctx, wf_program_text(p, &text));
+    for (size_t k = 0; k < WFI_COUNT(words); k++)
+        if (!strstr(text, words[k])) fail_msg("the text does not say '%s'", words[k]);
+    wf_text_free(ctx, text);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+/* ---- the proof ---- */
+
+/* Takes a collective from all of its ranks: nobody waits, but what it brings is missing. */
+static void take_out_group(breaker *b, wfi_instruction_kind kind, int32_t unit) {
+    for (int32_t i = b->p->n_instructions - 1; i >= 0; i--)
+        if (b->p->instructions[i].kind == kind && b->p->instructions[i].unit == unit) {
+            take_out(b->p, i, b->spare);
+            for (int32_t k = 0; k < b->p->n_instructions; k++)
+                b->spare += b->p->instructions[k].n_depends;
+        }
+}
+
+static void collectives_are_needed(void **state) {
+    (void)state;
+    static const struct {
+        const char *plan;
+        wfi_instruction_kind kind;
+        int32_t unit;
+        const char *says;
+    } cases[] = {
+        {"dataparallel=2", WFI_BROADCAST, 1, "nobody has written"},
+        {"dataparallel=4,bucket=1", WFI_BROADCAST, 0, "nobody has written"},
+        {"dataparallel=2,bucket=1", WFI_REDUCE, 1, "than one rank would"},
+        {"dataparallel=4,bucket=1", WFI_REDUCE, 2, "than one rank would"},
+        {"middle:dataparallel=2", WFI_BROADCAST, 1, "nobody has written"},
+        {"middle:dp=2", WFI_ALL_REDUCE, 1, "check: "},
+        {"middle:dp=2", WFI_GATHER_NORM, -1, "nobody has written"},
+        {"middle:dp=2", WFI_GATHER_STATS, 1, "nobody has written"},
+    };
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        wf_context *ctx = test_context();
+        breaker b = break_program(ctx, make_program(ctx, cases[k].plan, 4));
+        int32_t *spare = b.spare, n_before = b.p->n_instructions;
+        b.spare = test_malloc(64 * (size_t)n_before * sizeof *b.spare);
+        int32_t *room = b.spare;
+        take_out_group(&b, cases[k].kind, cases[k].unit);
+        assert_true(b.p->n_instructions < n_before);
+        TEST_REFUSED(ctx, wf_program_check(b.p), WF_BUG, cases[k].says);
+        b.spare = spare;
+        end_breaker(&b);
+        test_free(room);
+        test_context_end(ctx);
+    }
+}
+
+/* ---- refused ---- */
+
+static void refuse(const char *text, int64_t lanes, const char *says) {
+    wf_context *ctx = test_context();
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    wf_recipe recipe = mixed_recipe(lanes);
+    recipe.n_micro = 12;
+    recipe.batch = 24;
+    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p),
+                 WF_INVALID_ARG, says);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    test_context_end(ctx);
+}
+
+static void what_does_not_go(void **state) {
+    (void)state;
+    refuse("midle:dp=2", 2, "no unit is called 'midle' (position 1); the units are first, middle,");
+    refuse("late:dp=2,mid:dp=2", 2, "'mid' (position 11)");
+    refuse("dataparallel=3", 4, "has no 3 whole subtrees for dataparallel=3; 3 lanes would do");
+    refuse("middle:dp=2,late:dp=3", 6, "has no 3 whole subtrees for late:dp=3");
+    refuse("middle:dataparallel=2", 1, "for middle:dataparallel=2; 2 lanes would do");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_loss_is_a_unit),      cmocka_unit_test(the_root_holds_everything),
+        cmocka_unit_test(replicas_hold_their_own), cmocka_unit_test(output_moves_the_loss),
+        cmocka_unit_test(some_ranks_idle),         cmocka_unit_test(traffic_to_the_byte),
+        cmocka_unit_test(text_names_what_moves),   cmocka_unit_test(collectives_are_needed),
+        cmocka_unit_test(what_does_not_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

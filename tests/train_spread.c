@@ -1,0 +1,129 @@
+/* Units spread from rank 0 over others: one rank's bits also where the batch is smaller than the
+ * devices, where the last one is shorter, and for gradients that are read. tests/train_ranks.c and
+ * tests/train_processes.c train such plans, too.
+ */
+#include "small_models.h"
+
+#include <stdbool.h>
+
+static wf_recipe spread_recipe(int64_t batch, int64_t n_micro, int64_t n_lanes) {
+    wf_recipe recipe = small_recipe();
+    recipe.batch = batch;
+    recipe.n_micro = n_micro;
+    recipe.n_lanes = n_lanes;
+    recipe.clip_norm = 0.5;
+    recipe.n_threads = 1;
+    return recipe;
+}
+
+static wf_step_result step_of(wf_context *ctx, wf_trainer *t, int step, int64_t n) {
+    static small_batch batch;
+    small_batch_fill(&batch, step);
+    wf_feed feeds[] = {{"x", batch.x, (size_t)n * SMALL_IMAGE * sizeof *batch.x},
+                       {"y", batch.y, (size_t)n * sizeof *batch.y}};
+    wf_step_result result;
+    TEST_OK(ctx, wf_trainer_step(t, feeds, 2, n, &result));
+    return result;
+}
+
+static void check_peaks(const wf_trainer *t, const char *plan) {
+    for (int r = 0; r < wf_program_n_ranks(wf_trainer_program(t)); r++) {
+        wf_trainer_memory memory = wf_trainer_memory_of(t, r);
+        if (memory.planned_peak_bytes != memory.measured_peak_bytes)
+            fail_msg("plan '%s', rank %d: %zu bytes planned, %zu measured", plan, r,
+                     memory.planned_peak_bytes, memory.measured_peak_bytes);
+    }
+}
+
+/* 3 samples for 4 devices, and a batch that is one microbatch: who gets none rests. */
+static void fewer_samples_than_devices(void **state) {
+    (void)state;
+    const struct {
+        const char *plan, *devices;
+    } plans[] = {{"", "cpu:1"},
+                 {"dataparallel=1", "cpu:1"},
+                 {"dataparallel=4", "cpu:4"},
+                 {"dataparallel=4,output=3", "cpu:4"},
+                 {"head:dp=4,block:dataparallel=4", "cpu:4"}};
+    for (int64_t n_micro = 1; n_micro <= 3; n_micro += 2) {
+        char one[65], hex[65];
+        for (size_t k = 0; k < 5; k++) {
+            wf_context *ctx = test_context();
+            /* Not given: as many as there are samples, or devices. */
+            bool is_left_open = k > 1 && n_micro == 3;
+            wf_recipe recipe =
+                spread_recipe(3, is_left_open ? 0 : n_micro, is_left_open ? 0 : n_micro);
+            wf_trainer *t =
+                planned_trainer(ctx, small_net, &recipe, plans[k].plan, plans[k].devices, 0);
+            for (int s = 0; s < 3; s++) (void)step_of(ctx, t, s, 3);
+            TEST_OK(ctx, wf_trainer_weights_sha256(t, k ? hex : one));
+            if (k && strcmp(one, hex)) fail_msg("plan '%s': other bits", plans[k].plan);
+            check_peaks(t, plans[k].plan);
+            wf_trainer_destroy(t);
+            test_context_end(ctx);
+        }
+    }
+}
+
+/* Full batches and shorter ones, whose microbatches are not equal. */
+static void shorter_batches(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {16, 11, 16, 9};
+    static const char *const plans[][2] = {{"", "cpu:1"},
+                                           {"dataparallel=2", "cpu:2"},
+                                           {"dataparallel=4,output=2", "cpu:4"},
+                                           {"block:dp=2,head:dataparallel=4", "cpu:4"}};
+    char one[65], hex[65];
+    double losses[4];
+    for (int k = 0; k < 4; k++) {
+        wf_context *ctx = test_context();
+        wf_recipe recipe = spread_recipe(16, 8, 4);
+        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, plans[k][0], plans[k][1], 0);
+        for (int s = 0; s < 4; s++) {
+            wf_step_result result = step_of(ctx, t, s, sizes[s]);
+            if (k == 0) losses[s] = result.loss;
+            if (memcmp(&losses[s], &result.loss, sizeof result.loss))
+                fail_msg("plan '%s', step %d: loss %.17g, one rank has %.17g", plans[k][0], s,
+                         result.loss, losses[s]);
+        }
+        TEST_OK(ctx, wf_trainer_weights_sha256(t, k ? hex : one));
+        if (k) assert_string_equal(one, hex);
+        check_peaks(t, plans[k][0]);
+        wf_trainer_destroy(t);
+        test_context_end(ctx);
+    }
+}
+
+/* The root has the sum, and every replica of a unit that each keeps for itself. */
+static void gradients_are_summed(void **state) {
+    (void)state;
+    static const char *const plans[][2] = {{"", "cpu:1"},
+                                           {"dataparallel=4", "cpu:4"},
+                                           {"block:dp=4", "cpu:4"},
+                                           {"block:dataparallel=2", "cpu:2"}};
+    static float conv[4][16 * 16 * 9], fc[4][160];
+    double norm = 0;
+    for (int k = 0; k < 4; k++) {
+        wf_context *ctx = test_context();
+        wf_recipe recipe = spread_recipe(16, 8, 4);
+        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, plans[k][0], plans[k][1], 1);
+        wf_step_result result = step_of(ctx, t, 0, 16);
+        TEST_OK(ctx, wf_trainer_read_gradient(t, "conv2.weight", conv[k], sizeof conv[k]));
+        TEST_OK(ctx, wf_trainer_read_gradient(t, "fc.weight", fc[k], sizeof fc[k]));
+        if (k == 0) norm = result.gradient_norm;
+        assert_true(norm > 0 && result.gradient_norm == norm);
+        assert_memory_equal(conv[0], conv[k], sizeof conv[0]);
+        assert_memory_equal(fc[0], fc[k], sizeof fc[0]);
+        wf_trainer_destroy(t);
+        test_context_end(ctx);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fewer_samples_than_devices),
+        cmocka_unit_test(shorter_batches),
+        cmocka_unit_test(gradients_are_summed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
