@@ -95,14 +95,14 @@ static json_t *rank_json(const job *j, const programs *all, int rank) {
                              "activation_bytes", (json_int_t)s.activation_bytes, "forward_us",
                              s.forward_us, "backward_us", s.backward_us, "weight_us", s.weight_us));
     }
-    return json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "device",
-        job_device(j, rank, device), "parameters", (json_int_t)r.n_parameters, "peak_bytes",
-        (json_int_t)r.peak_bytes, "bound_bytes", (json_int_t)r.bound_bytes, "state_bytes",
-        (json_int_t)r.state_bytes, "optimizer_bytes", (json_int_t)r.optimizer_bytes,
-        "copied_bytes", (json_int_t)r.copied_bytes, "sent_bytes", (json_int_t)r.sent_bytes,
-        "received_bytes", (json_int_t)r.received_bytes, "peak_unit", r.peak_unit, "instructions",
-        r.n_instructions, "units", units);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "device",
+                     job_device(j, rank, device), "parameters", (json_int_t)r.n_parameters,
+                     "peak_bytes", (json_int_t)r.peak_bytes, "bound_bytes",
+                     (json_int_t)r.bound_bytes, "state_bytes", (json_int_t)r.state_bytes,
+                     "optimizer_bytes", (json_int_t)r.optimizer_bytes, "copied_bytes",
+                     (json_int_t)r.copied_bytes, "sent_bytes", (json_int_t)r.sent_bytes,
+                     "received_bytes", (json_int_t)r.received_bytes, "peak_unit", r.peak_unit,
+                     "instructions", r.n_instructions, "units", units);
 }
 
 /* ---- what would fit ---- */
