@@ -118,10 +118,13 @@ static void leave_out_slow(bench_ddp *b) {
 
 static exit_status trace_all(bench_ddp *b) {
     exit_status bad = EXIT_DONE;
+    for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++)
+        b->n_runs += !r->peer && r->n_ranks > 1;
     for (ddp_row *r = b->rows; r < b->rows + b->n_rows && !bad; r++) {
         if (r->peer || r->n_ranks == 1) continue;
         show(b, r, "trace");
         bad = ddp_trace(b, r);
+        b->n_runs_done++;
     }
     return bad;
 }
