@@ -122,7 +122,8 @@ exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *
     describe(c, plan, title, sizeof title);
     const wf_trace_part parts[] = {{"measured", measured}, {"simulated", simulated}};
     int n_parts = simulated ? 2 : 1;
-    if (status == WF_OK) status = wf_trace_write(c->ctx, c->o.trace, title, parts, n_parts);
+    if (status == WF_OK && c->is_root)
+        status = wf_trace_write(c->ctx, c->o.trace, title, parts, n_parts);
     if (status == WF_OK) {
         drawing d = {title, parts, n_parts};
         timeline_say(c, &d);

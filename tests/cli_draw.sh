@@ -35,6 +35,11 @@ grep -q '"timeline": {' "$folder/report" || fail "train --trace: no timeline in 
 for words in '"name":"rank 0"' '"name":"rank 1 simulated"' '"thread_name"' '"ph":"X"' '"kind":"forward"'; do
     tr -d ' ' <"$here/trace.json" | grep -c "${words// /}" >/dev/null || fail "the trace has no $words"
 done
+report train $model --plan pp=2 --ranks 2 --steps 3 --trace "$here/processes.json" >"$folder/report"
+grep -q '"timeline": {' "$folder/report" || fail "train --trace of processes: no timeline in the report"
+n_events() { tr -d ' ' <"$1" | grep -o '"ph":"X"' | wc -l; }
+[[ $(n_events "$here/processes.json") == $(n_events "$here/trace.json") && $(n_events "$here/trace.json") -gt 10 ]] ||
+    fail "processes are traced as $(n_events "$here/processes.json") events, threads as $(n_events "$here/trace.json")"
 report train $model --steps 1 --trace "$here/one.json" >/dev/null
 report bench train $model --repeat 1 --trace "$here/bench.json" >"$folder/report"
 grep -q '"timeline": {' "$folder/report" || fail "bench train --trace: no timeline in the report"

@@ -111,7 +111,7 @@ for signal in INT:130 TERM:143; do
     wait $pid
     got=$?
     [[ $got == "${signal#*:}" ]] || fail "${signal%:*}: exit $got"
-    grep -q "interrupted after step [0-9]*; the last checkpoint is .*/i/state.safetensors, of step [0-9]*" "$folder/said" ||
+    grep -q "interrupted after step \([0-9]*\); the last checkpoint is .*/i/state.safetensors, of step \1:" "$folder/said" ||
         fail "interrupted, but says: $(tail -1 "$folder/said")"
     rm -rf "$folder/i"
 done

@@ -53,9 +53,10 @@ static void break_kernel(wf_trainer *t, int32_t unit) {
     kernel->impl = &broken;
 }
 
-static wf_status make_trainer(wf_context *ctx, const char *plan_text, wf_job *job,
+static wf_status make_trainer(wf_context *ctx, const char *plan_text, wf_job *job, bool traces,
                               const wf_recipe *recipe, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    config.trace = traces;
     wf_model *model = NULL;
     wf_plan *plan = NULL;
     config.job = job;
@@ -84,12 +85,12 @@ static int run_rank(wf_context *ctx, wf_job *job, const char *plan, const char *
     wf_trainer *trainer, *second;
     double loss = 0;
     char sha[65];
-    if (make_trainer(ctx, plan, job, &recipe, &trainer)) return say_error(ctx);
+    if (make_trainer(ctx, plan, job, false, &recipe, &trainer)) return say_error(ctx);
     wf_status status = WF_OK;
     for (int s = 0; s < N_STEPS && !status; s++) status = step(trainer, s, &loss);
     if (!status) status = wf_trainer_save_state(trainer, path, NULL, 0);
     wf_trainer_destroy(trainer);
-    if (status || make_trainer(ctx, plan, job, &recipe, &second)) return say_error(ctx);
+    if (status || make_trainer(ctx, plan, job, false, &recipe, &second)) return say_error(ctx);
     status = wf_trainer_load_state(second, path);
     for (int s = N_STEPS; s < 2 * N_STEPS && !status; s++) status = step(second, s, &loss);
     if (!status) status = wf_trainer_weights_sha256(second, sha);
@@ -113,7 +114,7 @@ static int run_alone(wf_context *ctx, wf_job *job, const char *what, const char 
     int rank = wf_job_rank(job);
     double loss;
     if (!strcmp(what, "disagree") && rank == 1) recipe.lr *= 2;
-    if (make_trainer(ctx, plan, job, &recipe, &trainer)) return say_error(ctx);
+    if (make_trainer(ctx, plan, job, false, &recipe, &trainer)) return say_error(ctx);
     if (!strcmp(what, "fail") && rank == 1) break_kernel(trainer, 1);
     for (int s = 0; s < 1000; s++) {
         if (!strcmp(what, "die") && rank == 1 && s == 2) kill(getpid(), SIGKILL);
@@ -125,6 +126,47 @@ static int run_alone(wf_context *ctx, wf_job *job, const char *what, const char 
             return say_error(ctx);
         }
     }
+    return 0;
+}
+
+/* How many instructions of the last step began before what they depend on had ended, on whichever
+ * rank, or ended before they began. */
+static int count_too_early(const wfi_trace *trace) {
+    const wf_program *p = trace->p;
+    int n = 0;
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        n += trace->begin_ns[i] < trace->start_ns || trace->end_ns[i] < trace->begin_ns[i];
+        for (int32_t d = 0; d < p->instructions[i].n_depends; d++)
+            n += trace->begin_ns[i] < trace->end_ns[p->instructions[i].depends[d]];
+    }
+    return n;
+}
+
+/* A traced run: what all processes then know. */
+static int run_traced(wf_context *ctx, wf_job *job, const char *plan) {
+    wf_recipe recipe = job_recipe();
+    wf_trainer *trainer;
+    wf_timeline *timeline = NULL;
+    wf_costs *costs = NULL;
+    double loss, least = 1e9, sum = 0;
+    if (make_trainer(ctx, plan, job, true, &recipe, &trainer)) return say_error(ctx);
+    wf_status status = WF_OK;
+    for (int s = 0; s < N_STEPS && !status; s++) status = step(trainer, s, &loss);
+    if (!status) status = wf_trainer_timeline(trainer, &timeline);
+    if (!status) status = wf_trainer_costs(trainer, &costs);
+    if (status) return say_error(ctx);
+    for (int u = 0; u < wf_costs_n_units(costs); u++) {
+        double us = wf_costs_unit(costs, u).forward_us;
+        least = us < least ? us : least;
+        sum += us + wf_costs_unit(costs, u).backward_weight_us;
+    }
+    const wfi_trace *trace = trainer->ready[0]->executor->trace;
+    printf("%d of %d too early, %s, step of %.17g us, costs of %.17g us\n", count_too_early(trace),
+           trace->p->n_instructions, least > 0 ? "all units ran" : "a unit cost nothing",
+           wf_timeline_step_us(timeline), sum);
+    wf_timeline_destroy(timeline);
+    wf_costs_destroy(costs);
+    wf_trainer_destroy(trainer);
     return 0;
 }
 
@@ -141,6 +183,8 @@ static int be_rank(char **argv) {
         status = say_error(ctx);
     else if (!strcmp(argv[1], "train"))
         status = run_rank(ctx, job, argv[6], argv[7]);
+    else if (!strcmp(argv[1], "trace"))
+        status = run_traced(ctx, job, argv[6]);
     else
         status = run_alone(ctx, job, argv[1], argv[6]);
     wf_job_leave(job);
@@ -230,6 +274,20 @@ static void bits_of_one_rank(void **state) {
     rmdir(folder);
 }
 
+static void all_are_traced(void **state) {
+    (void)state;
+    static const char *const plans[] = {"dp=2,pp=2,cut=head", "dp=4", "dp=1,pp=4,schedule=zb1"};
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        static process p[MAX_PROCESSES];
+        run_job(p, 4, "trace", plans[k], "", 30000);
+        for (int r = 0; r < 4; r++)
+            if (p[r].status || strncmp(p[r].said, "0 of ", 5) || strcmp(p[r].said, p[0].said) ||
+                !strstr(p[r].said, "all units ran"))
+                fail_msg("plan '%s', rank %d: '%s', rank 0 says '%s'", plans[k], r, p[r].said,
+                         p[0].said);
+    }
+}
+
 static void expect(const char *what, int timeout_ms, int rank, const char *words) {
     static process p[MAX_PROCESSES];
     struct timespec begin, end;
@@ -279,9 +337,9 @@ static void who_does_not_come_is_named(void **state) {
 int main(int argc, char **argv) {
     if (argc > 7) return be_rank(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),           cmocka_unit_test(who_dies_is_named),
-        cmocka_unit_test(who_fails_says_why),         cmocka_unit_test(who_disagrees_is_named),
-        cmocka_unit_test(who_does_not_come_is_named),
+        cmocka_unit_test(bits_of_one_rank),       cmocka_unit_test(all_are_traced),
+        cmocka_unit_test(who_dies_is_named),      cmocka_unit_test(who_fails_says_why),
+        cmocka_unit_test(who_disagrees_is_named), cmocka_unit_test(who_does_not_come_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,8 @@ typedef struct wf_step_result {
     int64_t n_rows; /* that count: samples or tokens, ignored labels left out */
     int64_t n_hits; /* rows whose largest logit is the label; 0 without labels */
     double lr;
-    double gradient_norm; /* before clipping; 0 unless clipping is on */
+    double gradient_norm; /* before clipping; 0 unless clipping is on, and in a process whose
+                           * ranks update nothing (dataparallel=N: all but rank 0's) */
     int stop_reason;      /* in a job: the largest that a process gave to wf_job_request_stop
                            * before it began this run; the same in all. 0: go on */
 } wf_step_result;
@@ -171,7 +172,8 @@ WF_API int wf_trainer_profile(wf_trainer *trainer, int i, wf_profile_row *row_ou
 WF_API void wf_trainer_profile_reset(wf_trainer *trainer);
 
 /* When each instruction of the last step ran. Needs config.trace and a step of the full
- * batch. Errors: INVALID_ARG. */
+ * batch. In a job, all processes call this and wf_trainer_costs, and get the same. Errors:
+ * INVALID_ARG; those of waits. */
 WF_API WF_NODISCARD wf_status wf_trainer_timeline(const wf_trainer *trainer,
                                                   wf_timeline **timeline_out);
 /* What each unit took: the mean of the middle half of its latest 256 microbatches, those of

@@ -21,6 +21,7 @@ void wfi_control_say_absent(const wfi_control *c, int rank, const char *how_long
                             size_t bytes) {
     const wfi_control_rank *other = wfi_control_rank_at(c, rank);
     int64_t pid = __atomic_load_n(&other->pid, __ATOMIC_ACQUIRE);
+    if (pid < 0) pid = -pid; /* it is leaving */
     if (!pid)
         snprintf(text, bytes, "rank %d has not come%s", rank, how_long);
     else

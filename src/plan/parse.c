@@ -212,6 +212,9 @@ int wf_plan_dp(const wf_plan *plan) {
 int wf_plan_pp(const wf_plan *plan) {
     return plan->pp;
 }
+int wf_plan_is_spread(const wf_plan *plan) {
+    return plan->n_spreads > 0;
+}
 int wf_plan_n_ranks(const wf_plan *plan) {
     return plan->dp * plan->pp;
 }

@@ -1,7 +1,7 @@
 /* The program: blocks of device memory and instructions on streams. Private.
  *
  * How it comes about: place.c decides where values live, segment.c compiles each
- * unit's nodes into segments with a frame (frame.c); lower.c
+ * unit's nodes into segments with a frame (frame.c); map.c puts stages on ranks; lower.c
  * follows the schedule and emits blocks and instructions; depend.c derives the
  * dependencies from what each instruction reads and writes; order.c finds what
  * happens before what; memory.c gives blocks their offsets. check.c proves the

@@ -99,6 +99,13 @@ static wf_status create_release(wfi_executor *e) {
     return checks ? wfi_release_create(e->p, e->workers, &e->release) : WF_OK;
 }
 
+/* -1: all are here. */
+static int32_t traced_rank(const wf_program *p, const wfi_worker *workers) {
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        if (workers[r].job && workers[r].is_local) return r;
+    return -1;
+}
+
 wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,
                               int64_t delay_us, bool traces, wfi_stall *stall,
                               wfi_executor **executor_out) {
@@ -112,7 +119,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     e->first = wfi_alloc(p->ctx, n, sizeof *e->first, "an executor");
     e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
     wf_status status = e->code && e->done && e->first && e->n_group ? WF_OK : WF_NO_MEMORY;
-    if (status == WF_OK && traces) status = wfi_trace_create(p, &e->trace);
+    if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
     if (status == WF_OK) status = create_release(e);
     if (status == WF_OK) {
         while (!workers[e->first_local].is_local) e->first_local++;

@@ -12,9 +12,6 @@ wf_status wfi_trainer_check_job(const wf_trainer *t) {
                         "the plan %s has %d rank%s, but %d processes have come; each takes one",
                         wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s",
                         wf_job_n_ranks(t->job));
-    if (t->traces)
-        return wfi_fail(t->ctx, WF_UNSUPPORTED,
-                        "ranks in processes are not traced; as threads (--devices) they are");
     if (t->recipe.n_micro > WFI_CONTROL_RECORDS)
         return wfi_fail(t->ctx, WF_UNSUPPORTED, "%lld microbatches; processes take at most %d",
                         (long long)t->recipe.n_micro, WFI_CONTROL_RECORDS);

@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-wf_status wfi_trace_create(const wf_program *p, wfi_trace **trace_out) {
+wf_status wfi_trace_create(const wf_program *p, int32_t rank, wfi_trace **trace_out) {
     size_t n = (size_t)p->n_instructions, n_units = (size_t)p->graph->n_units;
     wfi_trace *t = wfi_alloc(p->ctx, 1, sizeof *t, "a trace");
     if (!t) return WF_NO_MEMORY;
     t->p = p;
+    t->rank = rank;
     t->begin_ns = wfi_alloc(p->ctx, n, sizeof *t->begin_ns, "a trace");
     t->end_ns = wfi_alloc(p->ctx, n, sizeof *t->end_ns, "a trace");
     t->samples = wfi_alloc(p->ctx, n_units * WFI_N_PARTS, sizeof *t->samples, "a trace");
@@ -37,7 +38,7 @@ void wfi_trace_start(wfi_trace *t) {
 /* ---- what units took ---- */
 
 /* A send takes as long as its receive: one copy serves both. */
-static void copy_to_sends(wfi_trace *t) {
+void wfi_trace_complete(wfi_trace *t) {
     const wf_program *p = t->p;
     for (int32_t k = 0; k + 1 < p->n_instructions; k++) {
         int32_t a = p->order[k], b = p->order[k + 1];
@@ -57,10 +58,11 @@ static bool is_copy(wfi_instruction_kind kind) {
 
 void wfi_trace_finish(wfi_trace *t) {
     const wf_program *p = t->p;
-    copy_to_sends(t);
+    if (t->rank < 0) wfi_trace_complete(t);
     bool is_warm = t->n_steps++ > 0; /* the first step fills caches and wakes cores */
     for (int32_t i = 0; i < p->n_instructions && is_warm; i++) {
         const wfi_instruction *now = &p->instructions[i];
+        if (t->rank >= 0 && now->rank != t->rank) continue;
         double us = (double)(t->end_ns[i] - t->begin_ns[i]) / 1e3;
         double bytes = (double)wfi_instruction_bytes(now);
         if (now->segment && !now->segment->is_pack) {
@@ -94,30 +96,26 @@ static double middle_mean(const wfi_samples *s) {
     return sum / (double)(end - begin);
 }
 
-wf_status wfi_trace_costs(const wfi_trace *t, wf_costs **costs_out) {
-    const wf_graph *g = t->p->graph;
+/* A unit may lack one of the parts: the first has no B. */
+static void fill_unit(const double *mean_us, bool splits_weight, wf_unit_cost *unit) {
+    double forward = mean_us[WFI_PART_F], backward = mean_us[WFI_PART_B];
+    double weight = mean_us[WFI_PART_W], both = mean_us[WFI_PART_BW];
+    unit->forward_us = isnan(forward) ? 0 : forward;
+    unit->backward_us = isnan(backward) && splits_weight ? 0 : backward;
+    unit->weight_us = isnan(weight) && splits_weight ? 0 : weight;
+    unit->backward_weight_us = isnan(both) && !splits_weight ? 0 : both;
+}
+
+static wf_status costs_of(const wf_program *p, const wfi_trace_sums *sums, wf_costs **costs_out) {
     wf_costs *costs;
-    WF_TRY(wfi_costs_create(t->p->ctx, g, &costs));
+    WF_TRY(wfi_costs_create(p->ctx, p->graph, &costs));
     costs->is_measured = true;
-    for (int32_t u = 0; u < g->n_units; u++) {
-        const wfi_samples *s = &t->samples[u * WFI_N_PARTS];
-        wf_unit_cost *unit = &costs->units[u];
-        unit->forward_us = middle_mean(&s[WFI_PART_F]);
-        unit->backward_us = middle_mean(&s[WFI_PART_B]);
-        unit->weight_us = middle_mean(&s[WFI_PART_W]);
-        unit->backward_weight_us = middle_mean(&s[WFI_PART_BW]);
-        if (isnan(unit->forward_us)) unit->forward_us = 0;
-        /* A unit may lack one of the parts: the first has no B. */
-        if (t->p->code->splits_weight) {
-            if (isnan(unit->backward_us)) unit->backward_us = 0;
-            if (isnan(unit->weight_us)) unit->weight_us = 0;
-        } else if (isnan(unit->backward_weight_us)) {
-            unit->backward_weight_us = 0;
-        }
-    }
-    if (t->copy_bytes > 0) costs->rates.copy_us_per_byte = t->copy_us / t->copy_bytes;
-    if (t->update_bytes > 0) costs->rates.update_us_per_byte = t->update_us / t->update_bytes;
-    wf_status status = wfi_costs_complete(g, costs);
+    for (int32_t u = 0; u < p->graph->n_units; u++)
+        fill_unit(&sums->mean_us[u * WFI_N_PARTS], p->code->splits_weight, &costs->units[u]);
+    if (sums->copy_bytes > 0) costs->rates.copy_us_per_byte = sums->copy_us / sums->copy_bytes;
+    if (sums->update_bytes > 0)
+        costs->rates.update_us_per_byte = sums->update_us / sums->update_bytes;
+    wf_status status = wfi_costs_complete(p->graph, costs);
     if (status != WF_OK) {
         wf_costs_destroy(costs);
         return status;
@@ -126,9 +124,25 @@ wf_status wfi_trace_costs(const wfi_trace *t, wf_costs **costs_out) {
     return WF_OK;
 }
 
+wf_status wfi_trace_costs(const wfi_trace *t, wf_job *job, wf_costs **costs_out) {
+    int32_t n = t->p->graph->n_units * WFI_N_PARTS;
+    wfi_trace_sums sums = {.copy_us = t->copy_us,
+                           .copy_bytes = t->copy_bytes,
+                           .update_us = t->update_us,
+                           .update_bytes = t->update_bytes};
+    sums.mean_us = wfi_alloc(t->p->ctx, (size_t)n, sizeof *sums.mean_us, "costs");
+    if (!sums.mean_us) return WF_NO_MEMORY;
+    for (int32_t k = 0; k < n; k++) sums.mean_us[k] = middle_mean(&t->samples[k]);
+    wf_status status = job ? wfi_trace_share_sums(t->p, job, &sums) : WF_OK;
+    if (status == WF_OK) status = costs_of(t->p, &sums, costs_out);
+    wfi_free(t->p->ctx, sums.mean_us);
+    return status;
+}
+
 /* ---- the last step ---- */
 
-wf_status wfi_trace_timeline(const wfi_trace *t, wf_timeline **timeline_out) {
+wf_status wfi_trace_timeline(wfi_trace *t, wf_job *job, wf_timeline **timeline_out) {
+    if (job) WF_TRY(wfi_trace_share(t, job));
     size_t n = (size_t)t->p->n_instructions;
     double *begin_us = wfi_alloc(t->p->ctx, n, sizeof *begin_us, "a timeline");
     double *end_us = wfi_alloc(t->p->ctx, n, sizeof *end_us, "a timeline");

@@ -1,4 +1,5 @@
 /* When each instruction of a step ran, and what units took over many steps. Private.
+ * A process of a job traces its own rank.
  *
  * Every instruction has its own two places to write to, so ranks record without a lock;
  * the host reads after a step, when all streams are idle.
@@ -9,6 +10,8 @@
 #include "program/program.h"
 #include "program/timeline.h"
 
+#include <weft/job.h>
+
 /* The latest times of one unit's part, a microbatch each. */
 #define WFI_N_SAMPLES 256
 typedef struct wfi_samples {
@@ -18,6 +21,7 @@ typedef struct wfi_samples {
 
 typedef struct wfi_trace {
     const wf_program *p;
+    int32_t rank;               /* whose instructions are traced here; -1: all ranks' */
     int64_t start_ns;           /* of the step */
     int64_t *begin_ns, *end_ns; /* [n_instructions] */
     wfi_samples *samples;       /* [n_units * WFI_N_PARTS] */
@@ -26,14 +30,28 @@ typedef struct wfi_trace {
     int64_t n_steps;
 } wfi_trace;
 
-wf_status wfi_trace_create(const wf_program *p, wfi_trace **trace_out);
+/* What a program's costs are made of. */
+typedef struct wfi_trace_sums {
+    double *mean_us; /* [n_units * WFI_N_PARTS]; NAN: never ran */
+    double copy_us, copy_bytes, update_us, update_bytes;
+} wfi_trace_sums;
+
+/* `rank`: of the job's process, or -1. */
+wf_status wfi_trace_create(const wf_program *p, int32_t rank, wfi_trace **trace_out);
 void wfi_trace_destroy(wfi_trace *trace); /* NULL is allowed */
 
 /* At the begin and at the end of a step, by the host. */
 void wfi_trace_start(wfi_trace *trace);
 void wfi_trace_finish(wfi_trace *trace);
 
-wf_status wfi_trace_timeline(const wfi_trace *trace, wf_timeline **timeline_out);
-wf_status wfi_trace_costs(const wfi_trace *trace, wf_costs **costs_out);
+/* With `job`, all of its processes call these, and get the same. */
+wf_status wfi_trace_timeline(wfi_trace *trace, wf_job *job, wf_timeline **timeline_out);
+wf_status wfi_trace_costs(const wfi_trace *trace, wf_job *job, wf_costs **costs_out);
+
+/* trace_share.c: adds what the job's other processes have traced. */
+wf_status wfi_trace_share(wfi_trace *trace, wf_job *job);
+wf_status wfi_trace_share_sums(const wf_program *p, wf_job *job, wfi_trace_sums *sums);
+/* When the times of all ranks are there: those of sends. */
+void wfi_trace_complete(wfi_trace *trace);
 
 #endif

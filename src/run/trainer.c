@@ -252,8 +252,8 @@ void wf_trainer_profile_reset(wf_trainer *t) {
 }
 
 /* NULL, with a sentence, if so many steps have not been traced. */
-static const wfi_trace *find_trace(const wf_trainer *t, int64_t n_steps) {
-    const wfi_trace *trace = t->ready[0]->executor->trace;
+static wfi_trace *find_trace(const wf_trainer *t, int64_t n_steps) {
+    wfi_trace *trace = t->ready[0]->executor->trace;
     if (!trace)
         (void)wfi_fail(t->ctx, WF_INVALID_ARG,
                        "the trainer does not trace; set wf_trainer_config.trace");
@@ -265,11 +265,11 @@ static const wfi_trace *find_trace(const wf_trainer *t, int64_t n_steps) {
 }
 
 wf_status wf_trainer_timeline(const wf_trainer *t, wf_timeline **timeline_out) {
-    const wfi_trace *trace = find_trace(t, 1);
-    return trace ? wfi_trace_timeline(trace, timeline_out) : WF_INVALID_ARG;
+    wfi_trace *trace = find_trace(t, 1);
+    return trace ? wfi_trace_timeline(trace, t->job, timeline_out) : WF_INVALID_ARG;
 }
 
 wf_status wf_trainer_costs(const wf_trainer *t, wf_costs **costs_out) {
     const wfi_trace *trace = find_trace(t, 2);
-    return trace ? wfi_trace_costs(trace, costs_out) : WF_INVALID_ARG;
+    return trace ? wfi_trace_costs(trace, t->job, costs_out) : WF_INVALID_ARG;
 }

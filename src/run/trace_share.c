@@ -1,0 +1,115 @@
+/* A trace of processes: each knows when its own rank's instructions ran and what its units took;
+ * here all get to know all, over the board that a step's records are written to. Their clocks are
+ * one: CLOCK_MONOTONIC of one machine.
+ */
+#include "comm/control.h"
+#include "run/trace.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Pairs of numbers, of which each is some rank's. */
+typedef struct pairs {
+    double (*rows)[2];
+    bool *is_own;
+    int64_t n;
+} pairs;
+
+static wf_status pairs_create(wf_context *ctx, int64_t n, pairs *out) {
+    *out = (pairs){.n = n};
+    out->rows = wfi_alloc(ctx, (size_t)n, sizeof *out->rows, "a trace");
+    out->is_own = wfi_alloc(ctx, (size_t)n, sizeof *out->is_own, "a trace");
+    return out->rows && out->is_own ? WF_OK : WF_NO_MEMORY;
+}
+
+static void pairs_release(wf_context *ctx, pairs *p) {
+    wfi_free(ctx, p->rows);
+    wfi_free(ctx, p->is_own);
+}
+
+static void put(pairs *p, int64_t i, double a, double b) {
+    p->rows[i][0] = a;
+    p->rows[i][1] = b;
+    p->is_own[i] = true;
+}
+
+/* A board full at a time. */
+static wf_status exchange(wf_job *job, pairs *p) {
+    double *board = wfi_control_records(job, 0);
+    for (int64_t at = 0; at < p->n; at += WFI_CONTROL_RECORDS) {
+        int64_t n = wfi_min_i64(p->n - at, WFI_CONTROL_RECORDS);
+        WF_TRY(wfi_control_meet(job, "share a trace"));
+        for (int64_t i = 0; i < n; i++)
+            if (p->is_own[at + i]) memcpy(board + 2 * i, p->rows[at + i], sizeof *p->rows);
+        WF_TRY(wfi_control_meet(job, "read a trace"));
+        memcpy(p->rows[at], board, (size_t)n * sizeof *p->rows);
+    }
+    return wfi_control_meet(job, "go on after a trace");
+}
+
+/* ---- when instructions ran ---- */
+
+static void take_times(wfi_trace *t, const pairs *x) {
+    int32_t n = t->p->n_instructions;
+    for (int32_t i = 0; i < n; i++) {
+        t->begin_ns[i] = (int64_t)x->rows[i][0];
+        t->end_ns[i] = (int64_t)x->rows[i][1];
+    }
+    for (int32_t r = 0; r < t->p->n_ranks; r++)
+        t->start_ns = wfi_min_i64(t->start_ns, (int64_t)x->rows[n + r][0]);
+    wfi_trace_complete(t);
+}
+
+wf_status wfi_trace_share(wfi_trace *t, wf_job *job) {
+    const wf_program *p = t->p;
+    int32_t n = p->n_instructions, own = wfi_control_rank_number(job);
+    pairs x;
+    wf_status status = pairs_create(p->ctx, n + p->n_ranks, &x);
+    if (status == WF_OK) {
+        for (int32_t i = 0; i < n; i++)
+            if (p->instructions[i].rank == own)
+                put(&x, i, (double)t->begin_ns[i], (double)t->end_ns[i]);
+        put(&x, n + own, (double)t->start_ns, 0);
+        status = exchange(job, &x);
+    }
+    if (status == WF_OK) take_times(t, &x);
+    pairs_release(p->ctx, &x);
+    return status;
+}
+
+/* ---- what units took ---- */
+
+/* Of ranks that have the same unit, the mean. */
+static void take_sums(wfi_trace_sums *sums, const pairs *x, int32_t n_parts, int32_t n_ranks) {
+    for (int32_t k = 0; k < n_parts + 2; k++) {
+        double a = 0, b = 0;
+        for (int32_t r = 0; r < n_ranks; r++) {
+            a += x->rows[r * (n_parts + 2) + k][0];
+            b += x->rows[r * (n_parts + 2) + k][1];
+        }
+        if (k < n_parts)
+            sums->mean_us[k] = b > 0 ? a / b : NAN;
+        else if (k == n_parts)
+            sums->copy_us = a, sums->copy_bytes = b;
+        else
+            sums->update_us = a, sums->update_bytes = b;
+    }
+}
+
+wf_status wfi_trace_share_sums(const wf_program *p, wf_job *job, wfi_trace_sums *sums) {
+    int32_t n = p->graph->n_units * WFI_N_PARTS, at = wfi_control_rank_number(job) * (n + 2);
+    pairs x;
+    wf_status status = pairs_create(p->ctx, (int64_t)(n + 2) * p->n_ranks, &x);
+    if (status == WF_OK) {
+        for (int32_t k = 0; k < n; k++) {
+            bool ran = !isnan(sums->mean_us[k]);
+            put(&x, at + k, ran ? sums->mean_us[k] : 0, ran);
+        }
+        put(&x, at + n, sums->copy_us, sums->copy_bytes);
+        put(&x, at + n + 1, sums->update_us, sums->update_bytes);
+        status = exchange(job, &x);
+    }
+    if (status == WF_OK) take_sums(sums, &x, n, p->n_ranks);
+    pairs_release(p->ctx, &x);
+    return status;
+}
