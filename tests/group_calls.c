@@ -64,6 +64,7 @@ static const char *check_refusals(ranks_one *one) {
         {"fast", NULL, "no algorithm 'fast'; there are root, ring", 0, 0, WF_UNSUPPORTED},
         {"engine", NULL, "'engine' is a wire's own sum", 1, 0, WF_UNSUPPORTED},
         {NULL, "tin can", "no wire 'tin can' here; there are inproc, shm", 0, 0, WF_UNSUPPORTED},
+        {"tree", NULL, "2 roots are given, but the algorithm is 'tree'", 0, 2, WF_INVALID_ARG},
         {"root", NULL, "4 roots in a group of 3", 0, 4, WF_INVALID_ARG},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -307,7 +307,7 @@ static void run_matrix(bool is_processes) {
             wf_group_config config = WF_GROUP_CONFIG_INIT;
             config.algorithm = algorithms[a];
             config.order_free = !strcmp(algorithms[a], "ring");
-            config.n_roots = sizes[s] > 2 ? 2 : 1;
+            config.n_roots = sizes[s] > 2 && !strcmp(algorithms[a], "root") ? 2 : 1;
             if (is_processes)
                 ranks_processes(sizes[s], &config, check_all, (void *)algorithms[a], 0);
             else

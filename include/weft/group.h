@@ -47,7 +47,7 @@ typedef struct wf_group_config {
     /* 0: sums are made over one fixed tree of the ranks, so the bits depend on nothing else.
      * 1: the order may rotate; beyond two ranks ring and engine need it. */
     int order_free;
-    int n_roots;        /* root: the first so many ranks sum a slice each; 0 = 1 */
+    int n_roots;        /* "root": the first so many ranks sum a slice each; 0 = 1 */
     const char *wire;   /* "inproc", "shm", "mpi"; NULL: the best that reaches all ranks */
     int64_t timeout_ms; /* of every wait; 0 = the job's */
 } wf_group_config;
@@ -142,7 +142,8 @@ WF_API WF_NODISCARD wf_status wf_recv(wf_group *group, void *out, int64_t n_elem
 
 /* ---- works ---- */
 
-/* Waits, frees the handle, and gives the collective's status. Any thread, once. */
+/* Waits, frees the handle, and gives the collective's status. Any thread, once, before the group is
+ * destroyed. */
 WF_API WF_NODISCARD wf_status wf_work_wait(wf_work *work);
 /* Whether waiting would return at once. */
 WF_API int wf_work_is_done(const wf_work *work);

@@ -34,6 +34,10 @@ static wf_status find_algorithm(wf_group *g, const wf_group_config *c) {
                         "there is no algorithm '%s'; there are root, ring, tree, pairwise, direct, "
                         "engine and auto",
                         name);
+    if (c->n_roots > 1 && g->how != &wfi_allreduce_root)
+        return wfi_fail(g->ctx, WF_INVALID_ARG,
+                        "%d roots are given, but the algorithm is '%s'; only root has any",
+                        c->n_roots, name);
     if (g->how->rotates && g->n > 2 && !c->order_free)
         return wfi_fail(g->ctx, WF_UNSUPPORTED,
                         "the algorithm '%s' adds in an order that rotates, so %d ranks would not "

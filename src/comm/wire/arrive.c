@@ -30,7 +30,7 @@ wf_status wfi_memory_create(wf_group *g, wfi_segment *segment, wfi_memory **memo
     m->segment = segment;
     m->segment_bytes = wfi_segment_bytes(g->n);
     m->channels = (wfi_channel *)(void *)((char *)segment + wfi_round_up(bytes, 64));
-    m->n_spins = spins_of(g->n);
+    m->n_spins = spins_of(wf_job_n_ranks(g->job)); /* other groups' ranks wait, too */
     *memory_out = m;
     return WF_OK;
 }
