@@ -96,6 +96,9 @@ void reduce_say(const bench_allreduce *b) {
     for (int s = 0; s < b->n_bytes; s++) say_ratios(b, b->bytes[s]);
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++)
         if (is_left_out(b, r)) say(b->c, "left out: %s on %s: %s\n", r->algorithm, r->wire, r->why);
+    if (*b->mpi_version || *b->gloo_version)
+        say(b->c, "beside: %s%s%s\n", b->mpi_version,
+            *b->mpi_version && *b->gloo_version ? ", " : "", b->gloo_version);
     if (*b->no_mpi) say(b->c, "no figures of Open MPI's: %s\n", b->no_mpi);
     if (*b->no_gloo) say(b->c, "no figures of gloo's: %s\n", b->no_gloo);
 }
@@ -158,6 +161,9 @@ json_t *reduce_report(const bench_allreduce *b) {
     json_object_set_new(report, "left_out", left_out);
     if (!b->c->o.peers) return report;
     json_object_set_new(report, "weft_over_peer", ratios_json(b));
+    json_object_set_new(
+        report, "versions",
+        json_pack("{s:s, s:s}", "open_mpi", b->mpi_version, "gloo", b->gloo_version));
     if (*b->no_mpi) json_object_set_new(report, "no_open_mpi", json_string(b->no_mpi));
     if (*b->no_gloo) json_object_set_new(report, "no_gloo", json_string(b->no_gloo));
     return report;

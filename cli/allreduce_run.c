@@ -325,7 +325,13 @@ exit_status reduce_run_peer(bench_allreduce *b, int first, int n_rows) {
         snprintf(why, sizeof b->no_mpi, "%.390s", b->run.last);
         return EXIT_DONE;
     }
-    bad = read_rows(b, first, n_rows, report, is_mpi ? "Open MPI" : "gloo");
+    const char *version = json_string_value(json_object_get(report, "version"));
+    snprintf(is_mpi ? b->mpi_version : b->gloo_version, sizeof b->mpi_version, "%.99s",
+             version ? version : "");
+    if (is_mpi && strncmp(b->mpi_version, "Open MPI", 8) != 0)
+        snprintf(why, sizeof b->no_mpi, "mpirun and mpicc are of another MPI: %s", b->mpi_version);
+    else
+        bad = read_rows(b, first, n_rows, report, is_mpi ? "Open MPI" : "gloo");
     json_decref(report);
     return bad;
 }

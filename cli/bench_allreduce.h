@@ -36,6 +36,7 @@ typedef struct bench_allreduce {
     int n_rows;
     double *copy_gb_s; /* [n_copies] */
     int n_copies;
+    char mpi_version[100], gloo_version[100];
     char no_mpi[400], no_gloo[400]; /* why there are no figures of theirs, or "" */
     progress bar;
     int n_runs_done, n_runs;

@@ -30,8 +30,9 @@ typedef struct bench_ddp {
     apart run;
     ddp_row rows[DDP_MAX_ROWS];
     int n_rows, n_repeats;
-    const char *unit;  /* "images" or "tokens" */
-    json_t *recipe;    /* of the one rank */
+    const char *unit; /* "images" or "tokens" */
+    json_t *recipe;   /* of the one rank */
+    char peer_version[100];
     char no_peer[400]; /* why there is no figure of PyTorch's, or "" */
     progress bar;
     int n_runs_done, n_runs;

@@ -102,6 +102,7 @@ static json_t *report_of(const bench_ddp *b) {
     json_object_set_new(report, "rows", rows);
     if (b->c->o.peers) {
         json_object_set_new(report, "peers", peers);
+        json_object_set_new(report, "peer_version", json_string(b->peer_version));
         json_object_set_new(report, "weft_over_peer", ratios);
         if (*b->no_peer) json_object_set_new(report, "no_peer", json_string(b->no_peer));
     }

@@ -132,6 +132,8 @@ static exit_status run_peer(bench_ddp *b, ddp_row *r) {
         return EXIT_DONE;
     }
     bad = keep(b, r, report);
+    const char *version = json_string_value(json_object_get(report, "version"));
+    snprintf(b->peer_version, sizeof b->peer_version, "%.99s", version ? version : "");
     json_decref(report);
     return bad;
 }

@@ -60,7 +60,8 @@ cat >"$folder/bin/python" <<'SCRIPT'
 #!/bin/sh
 for word; do case $word in --json=*) report=${word#--json=} ;; esac; done
 case $0 in *python) [ "${RANK:-0}" = 0 ] || exit 0 ;; esac
-echo '{"rows": [{"bytes": 4096, "time_us": 500}]}' >"$report"
+case $0 in *python*) version="Open MPI v1" ;; esac
+echo "{\"version\": \"${VERSION-$version}\", \"rows\": [{\"bytes\": 4096, \"time_us\": 500}]}" >"$report"
 SCRIPT
 cat >"$folder/bin/mpicc" <<'SCRIPT'
 #!/bin/sh
@@ -76,6 +77,8 @@ PATH=$folder/bin:$PATH run peers --algorithm direct --wire shm --ranks 2 --peers
 [[ $(values peers wire) == "shm open-mpi gloo " && $(values peers algorithm) == "direct mpi gloo " ]] || fail "--peers: rows of $(values peers wire): $(cat "$folder/peers.out")"
 [[ $(field open_mpi <"$folder/peers.json" | awk '$1 > 0' | wc -l) == 1 ]] || fail "--peers: no ratio"
 grep -c "as fast as Open MPI, .* as fast as gloo" "$folder/peers.out" >/dev/null || fail "--peers: no ratio is said"
+VERSION="MPICH 9" PATH=$folder/bin:$PATH run peers --algorithm direct --wire shm --ranks 2 --peers --python "$folder/bin/python"
+[[ $(values peers wire) == "shm gloo " && $(values peers no_open_mpi) == *MPICH* ]] || fail "--peers: takes MPICH for Open MPI"
 printf '#!/bin/sh\necho "mpi.h: there is none" >&2\nexit 1\n' >"$folder/bin/mpicc"
 PATH=$folder/bin:$PATH run peers --algorithm direct --wire shm --ranks 2 --peers --python "$folder/bin/none"
 [[ $(values peers wire) == "shm " ]] || fail "--peers: rows of peers that are not there"

@@ -61,7 +61,7 @@ def main():
     dist.destroy_process_group()
     if rank == 0:
         with open(args.json, "w") as out:
-            json.dump({"rows": rows, "torch": torch.__version__}, out)
+            json.dump({"rows": rows, "version": f"PyTorch {torch.__version__}"}, out)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ static double timed(float *x, int n_elem, int n_calls) {
 
 static double measure(size_t bytes, int rank, int n_ranks) {
     int n_elem = (int)(bytes / sizeof(float));
+    if (bytes / sizeof(float) > 2147483647) MPI_Abort(MPI_COMM_WORLD, 1); /* a count is an int */
     float *x = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
     if (!x) MPI_Abort(MPI_COMM_WORLD, 1);
     for (int i = 0; i < n_elem; i++) x[i] = (float)(i % 251 + rank);
@@ -47,8 +48,8 @@ static double measure(size_t bytes, int rank, int n_ranks) {
 }
 
 int main(int argc, char **argv) {
-    int rank, n_ranks;
-    char *list = NULL, *json = NULL;
+    int rank, n_ranks, length;
+    char *list = NULL, *json = NULL, library[MPI_MAX_LIBRARY_VERSION_STRING];
     FILE *out = NULL;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -61,7 +62,9 @@ int main(int argc, char **argv) {
         if (rank == 0) fprintf(stderr, "usage: mpi_allreduce --bytes=N,N,... --json=FILE\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    if (out) fprintf(out, "{\"rows\": [");
+    MPI_Get_library_version(library, &length);
+    library[strcspn(library, ",\n\"\\")] = 0;
+    if (out) fprintf(out, "{\"version\": \"%s\", \"rows\": [", library);
     for (char *word = strtok(list, ","), *before = ""; word;
          word = strtok(NULL, ","), before = ", ") {
         unsigned long long bytes = strtoull(word, NULL, 10);

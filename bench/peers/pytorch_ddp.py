@@ -86,7 +86,7 @@ def main():
     with open(args.json, "w") as out:
         json.dump({f"{'tokens' if args.model == 'gpt2' else 'images'}_per_second": items / median,
                    "step_ms": {"median": median * 1e3, "min": min(times) * 1e3},
-                   "losses": losses, "torch": torch.__version__}, out, indent=1)
+                   "losses": losses, "version": f"PyTorch {torch.__version__}"}, out, indent=1)
 
 
 if __name__ == "__main__":
