@@ -193,6 +193,8 @@ wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *rank
     *wrong_out = 0;
     *copy_gb_s_out = NAN;
     wf_status status = create_groups(b, ctx, ranks, first, n_rows, samples, groups);
+    /* A rank that has nothing to do must not leave before the others have found that out, too. */
+    if (status == WF_OK) status = wf_job_barrier(ranks);
     for (int a = 0; a < b->n_algorithms; a++) any = groups[a] ? groups[a] : any;
     if (status == WF_OK && any) status = copy_rate(any, copy_gb_s_out);
     /* Every other round runs backwards, so that no row always follows the same one. */
