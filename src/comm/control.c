@@ -102,6 +102,14 @@ void wfi_control_tell(int segment_fd, const char *sentence) {
     munmap(shared, sizeof *shared);
 }
 
+void wfi_control_peek(int segment_fd, wfi_failure *failure_out) {
+    segment *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, segment_fd, 0);
+    *failure_out = (wfi_failure){0};
+    if (shared == MAP_FAILED) return;
+    if (__atomic_load_n(&shared->failure.status, __ATOMIC_ACQUIRE)) *failure_out = shared->failure;
+    munmap(shared, sizeof *shared);
+}
+
 /* ---- meeting ---- */
 
 bool wfi_control_is_lost(const void *self, int rank) {
@@ -392,4 +400,9 @@ void wfi_control_leave(wfi_control *c) {
         if (c->process_fd[r] >= 0) close(c->process_fd[r]);
     munmap(c->shared, sizeof(segment));
     wfi_free(c->ctx, c);
+}
+
+void wfi_control_abandon(wfi_control *c) {
+    c->has_place = false;
+    wfi_control_leave(c);
 }

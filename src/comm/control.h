@@ -52,6 +52,8 @@ wf_status wfi_control_attach(wf_context *ctx, int segment_fd, int rank, int n_ra
                              int64_t timeout_ms, wfi_control **control_out);
 /* When all have left, the segment is as in the beginning. */
 void wfi_control_leave(wfi_control *control); /* NULL is allowed */
+/* Leaves without a word: the segment keeps what has happened. */
+void wfi_control_abandon(wfi_control *control);
 
 int wfi_control_rank_number(const wfi_control *control);
 int wfi_control_n_ranks(const wfi_control *control);
@@ -80,6 +82,8 @@ wf_status wfi_control_agree(wfi_control *control, uint64_t fingerprint);
 /* By the launcher: one of its ranks has ended, whoever may be waiting for it. The segment's
  * ranks fail as REMOTE, unless something has failed before. */
 void wfi_control_tell(int segment_fd, const char *sentence);
+/* By the launcher, when they have ended: the failure that they shared. */
+void wfi_control_peek(int segment_fd, wfi_failure *failure_out);
 /* Meets, and gives everybody what each rank tells: all_out [n_ranks]. */
 wf_status wfi_control_exchange(wfi_control *control, const char *what,
                                const int64_t own[WFI_CONTROL_NUMBERS],
