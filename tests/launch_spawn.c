@@ -79,7 +79,8 @@ static wf_recipe train_recipe(void) {
     return recipe;
 }
 
-static wf_status train_plan(wf_context *ctx, wf_job *job, const char *plan_text, char sha_out[65]) {
+static wf_status train_plan(wf_context *ctx, wf_job *job, const char *plan_text, int n_steps,
+                            char sha_out[65]) {
     wf_recipe recipe = train_recipe();
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_model *model = NULL;
@@ -89,7 +90,7 @@ static wf_status train_plan(wf_context *ctx, wf_job *job, const char *plan_text,
     wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
     if (!status) status = wf_plan_parse(ctx, plan_text, &plan);
     if (!status) status = wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer);
-    for (int s = 0; s < N_STEPS && !status; s++) {
+    for (int s = 0; s < n_steps && !status; s++) {
         small_batch batch;
         wf_step_result result;
         small_batch_fill(&batch, s);
@@ -106,8 +107,9 @@ static wf_status train_plan(wf_context *ctx, wf_job *job, const char *plan_text,
 static wf_status train(wf_context *ctx, wf_job *job, void *arg) {
     const order *o = arg;
     char sha[65];
-    wf_status status = train_plan(ctx, job, wf_job_n_ranks(job) == 2 ? "dp=2" : "dp=2,pp=2", sha);
-    if (!status && strcmp(sha, o->sha) != 0)
+    wf_status status = train_plan(ctx, job, wf_job_n_ranks(job) == 2 ? "dp=2" : "dp=2,pp=2",
+                                  wf_job_rank(job) == o->who ? N_STEPS - 1 : N_STEPS, sha);
+    if (!status && wf_job_rank(job) != o->who && strcmp(sha, o->sha) != 0)
         status = wf_context_fail(ctx, WF_BUG, "not the bits of one rank");
     return status;
 }
@@ -185,10 +187,14 @@ static void bits_of_one_rank(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     order o = {.who = -1};
-    TEST_OK(ctx, train_plan(ctx, NULL, "", o.sha));
+    TEST_OK(ctx, train_plan(ctx, NULL, "", N_STEPS, o.sha));
     for (int how = WF_SPAWN_THREADS; how <= WF_SPAWN_PROCESSES; how++)
         for (int n_ranks = 2; n_ranks <= 4; n_ranks += 2)
             TEST_OK(ctx, spawn(ctx, how, n_ranks, entry_of("train"), &o, NULL));
+    order early = o;
+    early.who = 1; /* takes a step less */
+    for (int how = WF_SPAWN_THREADS; how <= WF_SPAWN_PROCESSES; how++)
+        TEST_REFUSED(ctx, spawn(ctx, how, 2, entry_of("train"), &early, NULL), WF_REMOTE, "rank 1");
     o.sha[0] ^= 1;
     TEST_REFUSED(ctx, spawn(ctx, WF_SPAWN_THREADS, 2, entry_of("train"), &o, NULL), WF_BUG,
                  "not the bits of one rank");

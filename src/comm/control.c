@@ -114,6 +114,7 @@ void wfi_control_peek(int segment_fd, wfi_failure *failure_out) {
 
 bool wfi_control_is_lost(const void *self, int rank) {
     const wfi_control *c = self;
+    if (__atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE) < 0) return true;
     if (c->process_fd[rank] < 0) return c->process_fd[rank] == GONE;
     struct pollfd ended = {.fd = c->process_fd[rank], .events = POLLIN};
     return poll(&ended, 1, 0) == 1;
@@ -177,7 +178,8 @@ static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const c
         if (failed != WF_OK) return wfi_fail(c->ctx, failed, "%s", c->shared->failure.sentence);
         find_process(c, rank);
         if (has_left(c, rank, n_meetings)) return say_left(c, rank);
-        if (wfi_control_is_lost(c, rank))
+        if (wfi_control_is_lost(c, rank) &&
+            __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE) < n_meetings)
             return fail_all(c,
                             wfi_fail(c->ctx, WF_REMOTE,
                                      "rank %d (process %lld) has died; it last came to %.*s", rank,

@@ -88,7 +88,7 @@ void wfi_control_peek(int segment_fd, wfi_failure *failure_out);
 wf_status wfi_control_exchange(wfi_control *control, const char *what,
                                const int64_t own[WFI_CONTROL_NUMBERS],
                                int64_t (*all_out)[WFI_CONTROL_NUMBERS]);
-/* Whether the process of that rank is gone. A wfi_device_config's is_lost. */
+/* Whether that rank has left, or its process is gone. A wfi_device_config's is_lost. */
 bool wfi_control_is_lost(const void *control, int rank);
 
 /* absent.c: "rank 2 (process 4711) has not come; it last came to step 12", and whether the
