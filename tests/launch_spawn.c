@@ -97,7 +97,7 @@ static wf_status train_plan(wf_context *ctx, wf_job *job, const char *plan_text,
         wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
         status = wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, &result);
     }
-    if (!status) status = wf_trainer_weights_sha256(trainer, sha_out);
+    if (!status && n_steps == N_STEPS) status = wf_trainer_weights_sha256(trainer, sha_out);
     wf_trainer_destroy(trainer);
     wf_plan_destroy(plan);
     wf_model_destroy(model);
