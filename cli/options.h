@@ -121,7 +121,7 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0")         \
     X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN, 0, "N", "1",                                       \
       "ranks as processes (run: also -n N, and it must be given)")                                 \
-    X(rendezvous, TEXT, rendezvous, PLAN, TPB, 0, "URL", NULL,                                     \
+    X(rendezvous, TEXT, rendezvous, PLAN, FOR_TRAIN | FOR_BENCH, 0, "URL", NULL,                   \
       "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
       "file:///path")                                                                              \
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
