@@ -4,76 +4,69 @@
  *     self.block2 = nn.DataParallel(nn.Linear(20, 20))
  *     self.block3 = nn.Linear(20, 20)
  *
- * and, as there, the same program without any device.
+ * The model names its blocks, the plan spreads the second; without a plan the same program runs on
+ * one device, and learns the same.
  *
- *     build/examples/data_parallel_block
+ *     build/examples/data_parallel_block [PLAN...]
  */
 #include <stdio.h>
-#include <string.h>
 #include <weft/weft.h>
 
-#define N_SAMPLES 30
+#define BATCH   30
+#define N_STEPS 5
 
-typedef struct block_config {
-    const char *name;
-    int64_t n_in, n_out;
-} block_config;
+#define TRY(call)                                                                                  \
+    if ((status = (call)) != WF_OK) goto end
 
-static void block(wf_graph *g, const void *config) {
-    const block_config *c = config;
-    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(c->n_in));
-    wf_output(wf_linear(x, c->name, c->n_out), "y");
+static void blocks(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(10));
+    wf_tensor labels = wf_input(g, "labels", WF_F32, WF_SHAPE(20));
+    x = wf_linear(wf_cut(x, "block1"), "block1", 20);
+    x = wf_linear(wf_cut(x, "block2"), "block2", 20);
+    x = wf_linear(wf_cut(x, "block3"), "block3", 20);
+    wf_loss(wf_mse(x, labels));
 }
 
-static wf_status make_block(wf_context *ctx, const block_config *config, wf_module **module_out) {
-    wf_model *model;
-    wf_status status = wf_model_create(ctx, config->name, block, config, sizeof *config, &model);
-    if (status) return status;
-    status = wf_module_create(ctx, model, NULL, module_out);
+static wf_status train(wf_context *ctx, const char *plan_text) {
+    float x[BATCH * 10], labels[BATCH * 20];
+    const wf_feed feeds[] = {{"x", x, sizeof x}, {"labels", labels, sizeof labels}};
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_model *model = NULL;
+    wf_plan *plan = NULL;
+    wf_trainer *trainer = NULL;
+    wf_step_result result = {0};
+    wf_status status;
+    for (int i = 0; i < BATCH * 10; i++) x[i] = (float)(i % 11) / 11 - 0.5f;
+    for (int i = 0; i < BATCH * 20; i++) labels[i] = (float)(i % 7) / 7;
+    recipe.batch = BATCH;
+    recipe.n_lanes = 2; /* as many as share the work, for the same bits */
+    TRY(wf_model_create(ctx, "blocks", blocks, NULL, 0, &model));
+    TRY(wf_plan_parse(ctx, plan_text, &plan));
+    TRY(wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer));
+    for (int step = 0; step < N_STEPS; step++)
+        TRY(wf_trainer_step(trainer, feeds, 2, BATCH, &result));
+    printf("%s: loss %.17g", *plan_text ? plan_text : "one device", result.loss);
+    const wf_program *program = wf_trainer_program(trainer);
+    for (int r = 0; r < wf_program_n_ranks(program); r++)
+        printf(", %lld parameters on rank %d", (long long)wf_program_rank(program, r).n_parameters,
+               r);
+    printf("\n");
+end:
+    wf_trainer_destroy(trainer);
+    wf_plan_destroy(plan);
     wf_model_destroy(model);
     return status;
 }
 
-/* x = block1(x); x = block2(x), over the devices; x = block3(x) */
-static wf_status forward(wf_module *const blocks[3], const wf_array *x, const char *const *devices,
-                         int n_devices, wf_array **y_out) {
-    wf_array *h1 = NULL, *h2 = NULL;
-    wf_status status = wf_module_apply(blocks[0], x, &h1);
-    if (!status) status = wf_data_parallel(blocks[1], h1, devices, n_devices, "cpu:0", &h2);
-    if (!status) status = wf_module_apply(blocks[2], h2, y_out);
-    wf_array_destroy(h1);
-    wf_array_destroy(h2);
-    return status;
-}
-
-int main(void) {
-    static const block_config configs[] = {
-        {"block1", 10, 20}, {"block2", 20, 20}, {"block3", 20, 20}};
-    static const char *const devices[] = {"cpu:0", "cpu:1", "cpu:2"};
-    float numbers[N_SAMPLES * 10], y[N_SAMPLES * 20], first[N_SAMPLES * 20];
-    wf_module *blocks[3] = {NULL, NULL, NULL};
-    wf_array *x = NULL;
-    wf_context *ctx;
+int main(int argc, char **argv) {
+    static const char *const plans[] = {"", "block2:dataparallel=2", "block2:dp=2"};
     wf_status status = WF_OK;
+    wf_context *ctx;
     if (wf_context_create(NULL, &ctx)) return 1;
-    for (int i = 0; i < N_SAMPLES * 10; i++) numbers[i] = (float)(i % 11) / 11 - 0.5f;
-    for (int b = 0; b < 3 && !status; b++) status = make_block(ctx, &configs[b], &blocks[b]);
-    if (!status)
-        status = wf_array_create(ctx, WF_F32, &WF_SHAPE(N_SAMPLES, 10), "cpu:0", numbers, &x);
-    for (int n = 0; n <= 3 && !status; n++) {
-        wf_array *output;
-        status = forward(blocks, x, devices, n, &output);
-        if (status) break;
-        status = wf_array_read(output, n ? y : first, sizeof y);
-        wf_array_destroy(output);
-        printf("block2 over %d devices: y begins with %.6f%s\n", n, (double)(n ? y : first)[0],
-               !n                                ? ""
-               : memcmp(y, first, sizeof y) == 0 ? ", the same bits"
-                                                 : ", OTHER BITS");
-    }
+    for (int k = 1; k < argc && !status; k++) status = train(ctx, argv[k]);
+    for (int k = 0; k < 3 && argc == 1 && !status; k++) status = train(ctx, plans[k]);
     if (status) fprintf(stderr, "%s\n", wf_context_error(ctx));
-    wf_array_destroy(x);
-    for (int b = 0; b < 3; b++) wf_module_destroy(blocks[b]);
     wf_context_destroy(ctx);
     return status != WF_OK;
 }

@@ -36,7 +36,6 @@ int main(void) {
     wf_model *model = NULL;
     wf_plan *plan = NULL;
     wf_trainer *trainer = NULL;
-    wf_place place;
     wf_status status;
     char text[32];
     float x[N_OWN * 10], labels[N_OWN * 5], bias[5];
@@ -45,21 +44,17 @@ int main(void) {
     if (wf_context_create(NULL, &ctx)) return 1;
 
     /* dist.init_process_group: who am I, and where are the others? */
-    TRY(wf_launch_place(ctx, &place));
-    printf("Running basic DDP example on rank %d.\n", place.rank);
-    if (place.n_ranks > 1) {
-        wf_job_config meeting = WF_JOB_CONFIG_INIT;
-        meeting.rank = place.rank;
-        meeting.n_ranks = place.n_ranks;
-        meeting.name = place.job;
-        TRY(wf_job_join(ctx, &meeting, &job));
-    }
+    wf_job_config meeting = WF_JOB_CONFIG_INIT;
+    meeting.init = "env://";
+    TRY(wf_job_join(ctx, &meeting, &job));
+    int rank = wf_job_rank(job), n_ranks = wf_job_n_ranks(job);
+    printf("Running basic DDP example on rank %d.\n", rank);
 
     /* DDP(model): the plan says it. */
-    snprintf(text, sizeof text, "dp=%d", place.n_ranks);
+    snprintf(text, sizeof text, "dp=%d", n_ranks);
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    recipe.batch = N_OWN * place.n_ranks;
+    recipe.batch = N_OWN * n_ranks;
     recipe.lr = 0.001;
     config.job = job;
     config.own_batch = 1;
@@ -67,16 +62,16 @@ int main(void) {
     TRY(wf_plan_parse(ctx, text, &plan));
     TRY(wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
 
-    fill_random(x, N_OWN * 10, 2 * (uint32_t)place.rank);
-    fill_random(labels, N_OWN * 5, 2 * (uint32_t)place.rank + 1);
+    fill_random(x, N_OWN * 10, 2 * (uint32_t)rank);
+    fill_random(labels, N_OWN * 5, 2 * (uint32_t)rank + 1);
     for (int step = 1; step <= N_STEPS; step++) {
         TRY(wf_trainer_step(trainer, feeds, 2, N_OWN, &result));
-        if (place.rank == 0)
+        if (rank == 0)
             printf("step %d: loss %.6f over %lld samples\n", step, result.loss,
                    (long long)result.n_rows);
     }
     TRY(wf_trainer_read(trainer, "net2.bias", bias, sizeof bias));
-    printf("rank %d: net2.bias begins with %.6f\n", place.rank, bias[0]);
+    printf("rank %d: net2.bias begins with %.6f\n", rank, bias[0]);
 
 end:
     if (status) fprintf(stderr, "%s\n", wf_context_error(ctx));

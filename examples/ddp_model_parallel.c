@@ -68,24 +68,20 @@ end:
 int main(int argc, char **argv) {
     wf_context *ctx;
     wf_job *job = NULL;
-    wf_place place = {0, 1, 0, 1, "", ""};
     wf_status status;
     char devices[100];
     int n = argc > 1 ? atoi(argv[1]) : 2;
     if (n < 1 || wf_context_create(NULL, &ctx)) return 1;
-    TRY(wf_launch_place(ctx, &place));
-    if (place.n_ranks > 1) {
-        wf_job_config meeting = WF_JOB_CONFIG_INIT;
-        meeting.rank = place.rank;
-        meeting.n_ranks = place.n_ranks;
-        meeting.name = place.job;
-        TRY(wf_job_join(ctx, &meeting, &job));
+    wf_job_config meeting = WF_JOB_CONFIG_INIT;
+    meeting.init = "env://";
+    TRY(wf_job_join(ctx, &meeting, &job));
+    if (wf_job_n_ranks(job) > 1) {
         TRY(train(ctx, "dp=2,pp=2", NULL, job));
     } else {
         snprintf(devices, sizeof devices, "cpu:%d,cpu:%d,cpu:%d,cpu:%d", 0, 1 % n, 2 % n, 3 % n);
         TRY(train(ctx, "dp=2,pp=2", devices, NULL));
     }
-    if (place.rank == 0) TRY(train(ctx, "", "cpu", NULL));
+    if (wf_job_rank(job) == 0) TRY(train(ctx, "", "cpu", NULL));
 end:
     if (status) fprintf(stderr, "%s\n", wf_context_error(ctx));
     wf_job_leave(job);
