@@ -92,6 +92,7 @@ differs --warmup "$mlp" "" "--warmup 5"
 gives --plan ranks 2 "$mlp --plan dp=2"
 refuses --devices 2 "are 3, but the plan" "$mlp --plan dp=2 --devices cpu:3"
 gives --ranks ranks 2 "$mlp --plan dp=2 --ranks 2"
+gives --ranks ranks 2 "$mlp --plan dataparallel=2 --ranks 2"
 refuses --ranks 2 "2 processes have come" "$mlp --ranks 2"
 # (tests/launch_by_hand.sh has the meetings themselves)
 refuses --rendezvous 2 "each process has to be told which rank it is" "$mlp --rendezvous env://"
