@@ -83,7 +83,7 @@ static void run_phase(int32_t phase) {
     memset(m.writer, -1, sizeof m.writer);
     for (int pass = 0; pass < 2; pass++)
         for (int32_t own = 0; own < m.n; own++) {
-            wfi_reduce_part part = {m.n, own, phase, m.n_elem};
+            wfi_reduce_part part = {.n = m.n, .own = own, .phase = phase, .n_elem = m.n_elem};
             int32_t n_steps = m.how->steps(&part, steps);
             assert_in_range(n_steps, 0, m.n);
             m.n_staged = 0;

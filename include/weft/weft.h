@@ -11,6 +11,7 @@
 #include <weft/costs.h>
 #include <weft/data.h>
 #include <weft/graph.h>
+#include <weft/group.h>
 #include <weft/info.h>
 #include <weft/job.h>
 #include <weft/launch.h>

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC      UINT64_C(0x7765667431000003) /* changes with the layout */
+#define MAGIC      UINT64_C(0x7765667431000004) /* changes with the layout */
 #define NAP_MS     50
 #define PAGE_BYTES 4096
 #define UNKNOWN    (-1) /* has not come yet */
@@ -52,6 +52,18 @@ int wfi_control_rank_number(const wfi_control *c) {
 
 int wfi_control_n_ranks(const wfi_control *c) {
     return c->n_ranks;
+}
+
+wf_context *wfi_control_context(const wfi_control *c) {
+    return c->ctx;
+}
+
+int64_t wfi_control_timeout_ms(const wfi_control *c) {
+    return c->timeout_ms;
+}
+
+bool wfi_control_is_here(const wfi_control *c, int rank) {
+    return c->shared->ranks[rank].pid == c->shared->ranks[c->rank].pid;
 }
 
 wfi_control_rank *wfi_control_rank_at(const wfi_control *c, int rank) {

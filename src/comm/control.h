@@ -18,7 +18,7 @@
 #define WFI_CONTROL_STREAMS 8
 #define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
 #define WFI_CONTROL_DOING   64
-#define WFI_CONTROL_NUMBERS 2
+#define WFI_CONTROL_NUMBERS 8
 
 /* One rank's own part. Only its process writes it. */
 typedef struct wfi_control_rank {
@@ -57,6 +57,8 @@ void wfi_control_abandon(wfi_control *control);
 
 int wfi_control_rank_number(const wfi_control *control);
 int wfi_control_n_ranks(const wfi_control *control);
+wf_context *wfi_control_context(const wfi_control *control);
+int64_t wfi_control_timeout_ms(const wfi_control *control);
 wfi_control_rank *wfi_control_rank_at(const wfi_control *control, int rank);
 /* The failure that all ranks share. */
 wfi_failure *wfi_control_failure(const wfi_control *control);
@@ -79,6 +81,8 @@ void wfi_control_request_stop(wfi_control *control, int reason);
 wf_status wfi_control_meet(wfi_control *control, const char *what);
 /* Meets, and finds that all bring the same. Errors: those, REMOTE. */
 wf_status wfi_control_agree(wfi_control *control, uint64_t fingerprint);
+/* Whether that rank is a thread of this process. */
+bool wfi_control_is_here(const wfi_control *control, int rank);
 /* By the launcher: one of its ranks has ended, whoever may be waiting for it. The segment's
  * ranks fail as REMOTE, unless something has failed before. */
 void wfi_control_tell(int segment_fd, const char *sentence);

@@ -11,7 +11,8 @@
 typedef struct wfi_shared_epoch {
     uint64_t epoch;      /* atomic access */
     uint32_t n_sleeping; /* atomic access: processes that want to be woken */
-    char padding[52];    /* a cache line of its own */
+    uint32_t padding;
+    uint64_t says[6]; /* what its owner tells with it, in the same cache line */
 } wfi_shared_epoch;
 
 /* Wakes those who sleep; after the epoch has changed. */

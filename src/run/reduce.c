@@ -5,7 +5,7 @@
  */
 #include "run/issue.h"
 
-#include "comm/sum.h"
+#include "comm/typed.h"
 
 #include <string.h>
 
@@ -59,18 +59,23 @@ static float *staging(const phase *f, const wfi_reduce_step *step, int32_t repli
     return (float *)wfi_executor_at(f->e, reference) + staged_at(f, step, replica);
 }
 
+static const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
+
 static void run_step(const phase *f, int32_t r, const wfi_reduce_step *step) {
-    const float *in[WFI_MAX_RANKS];
+    const void *in[WFI_MAX_RANKS];
     int64_t n = step->end - step->begin;
     float *own = element(f, r, f->part.own, step->begin);
     const float *left = element(f, r, step->left, step->begin);
+    void *to[] = {own};
+    const wfi_result out = {.data = to, .n = 1};
     switch (step->kind) {
     case WFI_REDUCE_SUM:
         for (int32_t k = 0; k < f->part.n; k++) in[k] = element(f, r, k, step->begin);
-        wfi_sum_all(in, f->part.n, n, own);
+        wfi_reduce_all(&sums, in, f->part.n, n, &out);
         break;
     case WFI_REDUCE_ADD:
-        wfi_sum_pair(left, element(f, r, step->right, step->begin), n, own);
+        wfi_reduce_pair(&sums, (wfi_summand){left, true},
+                        (wfi_summand){element(f, r, step->right, step->begin), true}, n, &out);
         break;
     case WFI_REDUCE_COPY:
         memcpy(own, left, (size_t)n * sizeof *own);
@@ -83,7 +88,7 @@ static void run_step(const phase *f, int32_t r, const wfi_reduce_step *step) {
             in[k] = k == f->part.own ? own : staging(f, step, k);
         wfi_executor_touch(f->e, &f->now->references[f->n_units],
                            (size_t)((f->part.n - 1) * n) * sizeof *own);
-        wfi_sum_all(in, f->part.n, n, own);
+        wfi_reduce_all(&sums, in, f->part.n, n, &out);
         break;
     }
 }

@@ -2,14 +2,6 @@
 
 #include <string.h>
 
-#define DECLARE(name) extern const wfi_allreduce wfi_allreduce_##name
-DECLARE(root);
-DECLARE(ring);
-DECLARE(tree);
-DECLARE(pairwise);
-DECLARE(direct);
-DECLARE(auto);
-
 const wfi_allreduce *const wfi_allreduces[] = {&wfi_allreduce_root,
                                                &wfi_allreduce_ring,
                                                &wfi_allreduce_tree,
@@ -18,19 +10,23 @@ const wfi_allreduce *const wfi_allreduces[] = {&wfi_allreduce_root,
                                                &wfi_allreduce_auto,
                                                NULL};
 
-/* A slice begins at a multiple of a cache line, so that two replicas never write to one. */
-#define N_LINE 16
-
 const wfi_allreduce *wfi_allreduce_find(const char *name) {
     for (int i = 0; wfi_allreduces[i]; i++)
         if (!strcmp(wfi_allreduces[i]->name, name)) return wfi_allreduces[i];
     return NULL;
 }
 
-void wfi_reduce_slice(int64_t n_elem, int32_t n, int32_t k, int64_t *begin_out, int64_t *end_out) {
-    int64_t n_lines = (n_elem + N_LINE - 1) / N_LINE;
-    *begin_out = wfi_min_i64(n_lines * k / n * N_LINE, n_elem);
-    *end_out = wfi_min_i64(n_lines * (k + 1) / n * N_LINE, n_elem);
+/* A slice begins at a multiple of a cache line, so that two ranks never write to one. */
+#define N_LINE 16
+
+void wfi_reduce_slice(const wfi_reduce_part *part, int32_t count, int32_t k, int64_t *begin_out,
+                      int64_t *end_out) {
+    int64_t n_line = part->n_line ? part->n_line : N_LINE;
+    bool by_rank = part->collective == WFI_COLLECTIVE_REDUCE_SCATTER && count == part->n;
+    if (by_rank) n_line = wfi_max_i64(part->n_elem / part->n, 1);
+    int64_t n_lines = (part->n_elem + n_line - 1) / n_line;
+    *begin_out = wfi_min_i64(n_lines * k / count * n_line, part->n_elem);
+    *end_out = wfi_min_i64(n_lines * (k + 1) / count * n_line, part->n_elem);
 }
 
 int32_t wfi_reduce_push(wfi_reduce_step *steps, int32_t i, wfi_reduce_step step) {
@@ -39,12 +35,40 @@ int32_t wfi_reduce_push(wfi_reduce_step *steps, int32_t i, wfi_reduce_step step)
     return i + 1;
 }
 
-int32_t wfi_reduce_collect(const wfi_reduce_part *part, wfi_reduce_step *steps) {
+void wfi_reduce_complete(const wfi_allreduce *how, const wfi_reduce_part *part,
+                         wfi_reduce_step *step) {
+    bool is_all = part->collective == WFI_COLLECTIVE_ALL_REDUCE;
+    bool is_scatter = part->collective == WFI_COLLECTIVE_REDUCE_SCATTER;
+    step->ends = is_all || how->is_home(part);
+    step->to = step->ends ? WFI_WINDOW_OUT : WFI_WINDOW_WORK;
+    step->at = step->begin;
+    if (step->ends && is_scatter) step->at -= part->n_elem / part->n * part->own;
+}
+
+int32_t wfi_reduce_collect(const wfi_allreduce *how, const wfi_reduce_part *part,
+                           wfi_reduce_step *steps) {
     int32_t i = 0;
     for (int32_t k = 0; k < part->n; k++) {
-        wfi_reduce_step step = {.kind = WFI_REDUCE_COPY, .left = k};
-        wfi_reduce_slice(part->n_elem, part->n, k, &step.begin, &step.end);
+        wfi_reduce_step step = {
+            .kind = WFI_REDUCE_COPY, .left = k, .left_in = WFI_WINDOW_OUT, .to = WFI_WINDOW_OUT};
+        how->holds(part, k, &step.begin, &step.end);
+        step.at = step.begin;
         if (k != part->own) i = wfi_reduce_push(steps, i, step);
     }
     return i;
+}
+
+void wfi_reduce_holds_own(const wfi_reduce_part *part, int32_t k, int64_t *begin_out,
+                          int64_t *end_out) {
+    wfi_reduce_slice(part, part->n, k, begin_out, end_out);
+}
+
+int32_t wfi_reduce_one_phase(int32_t n) {
+    (void)n;
+    return 1;
+}
+
+int32_t wfi_reduce_two_phases(int32_t n) {
+    (void)n;
+    return 2;
 }

@@ -1,51 +1,101 @@
-/* How gradients are summed over the replicas of a stage. Private.
+/* How elements are summed over ranks, or over the replicas of a stage. Private.
  *
- * An algorithm is data, as a schedule is: for each replica and phase a short list of steps, made
- * by a pure function in a file of its own. In a step a replica reads a range of elements from
- * others and writes the same range of its own; nobody sends. Between two phases everybody waits
- * for everybody, so within one nobody may read what another replica writes.
+ * An algorithm is data, as a schedule is: for each rank and phase a short list of steps, made
+ * by a pure function in a file of its own. In a step a rank reads a range of elements of others
+ * and writes a range of its own (`direct` also writes others'); nobody sends. Between two phases
+ * everybody waits for everybody, so within one nobody may read what another rank writes.
  *
- * Lowering asks how much has to be staged, the executor runs the steps, the tracker of events
- * is told of them, and the bytes that each rank sends and receives are counted from them.
+ * Who runs them: the trainer (run/reduce.c, in place in gradients), groups (wire/, with buffers of
+ * their callers). Lowering asks how much has to be staged, the tracker of events is told of them,
+ * and the bytes that each rank sends and receives are counted from them. A wire without shared
+ * memory makes the lists of all ranks, and so knows what to send to whom in each phase.
+ *
+ * Windows: each rank has what it brought (IN), what it has summed so far (WORK) and the result
+ * (OUT). The trainer's three are one.
  */
 #ifndef WFI_ALLREDUCE_H
 #define WFI_ALLREDUCE_H
 
 #include "base/base.h"
 
+/* id, name in the interface */
+#define WFI_COLLECTIVE_LIST(X)                                                                     \
+    X(ALL_REDUCE, "all_reduce")                                                                    \
+    X(REDUCE, "reduce")                                                                            \
+    X(REDUCE_SCATTER, "reduce_scatter")                                                            \
+    X(BROADCAST, "broadcast")                                                                      \
+    X(ALL_GATHER, "all_gather")                                                                    \
+    X(GATHER, "gather")                                                                            \
+    X(SCATTER, "scatter")                                                                          \
+    X(ALL_TO_ALL, "all_to_all")                                                                    \
+    X(BARRIER, "barrier")                                                                          \
+    X(SEND, "send")                                                                                \
+    X(RECV, "recv")
+
+typedef enum wfi_collective {
+#define WFI_COLLECTIVE_ENUM(id, name) WFI_COLLECTIVE_##id,
+    WFI_COLLECTIVE_LIST(WFI_COLLECTIVE_ENUM)
+#undef WFI_COLLECTIVE_ENUM
+} wfi_collective;
+
 typedef enum wfi_reduce_kind {
-    WFI_REDUCE_SUM,   /* own = everybody's, over the tree of base/tree.h */
+    WFI_REDUCE_SUM,   /* own = everybody's IN, over the tree of base/tree.h */
     WFI_REDUCE_ADD,   /* own = left's + right's */
     WFI_REDUCE_COPY,  /* own = left's */
-    WFI_REDUCE_STAGE, /* into the own staging: left's */
-    WFI_REDUCE_STAGED /* own = own and what is staged, over the tree of base/tree.h */
+    WFI_REDUCE_STAGE, /* into the own staging: left's IN */
+    WFI_REDUCE_STAGED /* own = own IN and what is staged, over the tree of base/tree.h */
 } wfi_reduce_kind;
+
+typedef enum wfi_window { WFI_WINDOW_IN, WFI_WINDOW_WORK, WFI_WINDOW_OUT } wfi_window;
+typedef enum wfi_reduce_target { WFI_TO_OWN, WFI_TO_ALL, WFI_TO_ROOT } wfi_reduce_target;
 
 typedef struct wfi_reduce_step {
     wfi_reduce_kind kind;
-    int32_t left, right; /* replicas, by kind */
-    int64_t begin, end;  /* elements; never empty */
+    int32_t left, right; /* ranks, by kind */
+    int64_t begin, end;  /* elements of what is read; never empty */
+    wfi_window left_in, right_in;
+    /* Where it is written: to whose window, from which element on. */
+    wfi_reduce_target target;
+    wfi_window to;
+    int64_t at;
+    bool ends; /* makes the result of a sum: here it is divided and rounded */
 } wfi_reduce_step;
 
-/* One replica's part in one phase. */
+/* One rank's part in one phase. The trainer, which only all-reduces, leaves the rest zero. */
 typedef struct wfi_reduce_part {
-    int32_t n; /* replicas */
+    int32_t n; /* ranks */
     int32_t own, phase;
-    int64_t n_elem;
+    int64_t n_elem; /* that are summed: of a reduce-scatter those of all ranks */
+    wfi_collective collective;
+    int32_t root;
+    int32_t n_roots; /* root: how many ranks sum; 0 = 1 */
+    int32_t n_line;  /* elements of a cache line; 0 = 16 */
+    bool pushes;     /* a rank can write others' windows */
 } wfi_reduce_part;
 
 typedef struct wfi_allreduce {
     const char *name;
     const char *alias; /* the algorithm that it stands for, or NULL: it is one */
-    bool rotates;      /* beyond two replicas it adds in another order than the tree's */
+    bool rotates;      /* beyond two ranks it adds in another order than the tree's */
+    /* Of an all-reduce without pushing; the first n_sums of them make the sums. */
     int32_t (*n_phases)(int32_t n);
+    int32_t (*n_sums)(int32_t n);
     /* Fills steps [at most n] and returns how many. */
     int32_t (*steps)(const wfi_reduce_part *part, wfi_reduce_step *steps);
-    /* Elements that replica `own` has staged at once, NULL: none. Those of the others lie
+    /* Elements that rank `own` has staged at once, NULL: none. Those of the others lie
      * side by side, in their order. */
     int64_t (*n_staged)(int32_t n, int32_t own, int64_t n_elem);
+    /* Which elements are summed at rank k in the end. */
+    void (*holds)(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out);
+    bool is_partial; /* between phases there are sums of some ranks */
+    bool pushes;     /* where it can, it writes sums to those who need them */
+    /* Whether the sums of a reduce, or reduce-scatter, are made where they belong; if not, a
+     * phase more brings them there. */
+    bool (*is_home)(const wfi_reduce_part *part);
 } wfi_allreduce;
 
+extern const wfi_allreduce wfi_allreduce_root, wfi_allreduce_ring, wfi_allreduce_tree,
+    wfi_allreduce_pairwise, wfi_allreduce_direct, wfi_allreduce_auto;
 /* All of them, NULL-terminated. */
 extern const wfi_allreduce *const wfi_allreduces[];
 /* Half of `root`: only the first replica has the sum. In no list. */
@@ -55,11 +105,22 @@ const wfi_allreduce *wfi_allreduce_find(const char *name);
 
 /* ---- shared by the algorithms ---- */
 
-/* Slice k of n: cut at multiples of a cache line; it may be empty. */
-void wfi_reduce_slice(int64_t n_elem, int32_t n, int32_t k, int64_t *begin_out, int64_t *end_out);
+/* Slice k of count: cut at multiples of a cache line, in a reduce-scatter where ranks' elements
+ * end; it may be empty. */
+void wfi_reduce_slice(const wfi_reduce_part *part, int32_t count, int32_t k, int64_t *begin_out,
+                      int64_t *end_out);
 /* Writes step i unless it is empty. Returns how many there are then. */
 int32_t wfi_reduce_push(wfi_reduce_step *steps, int32_t i, wfi_reduce_step step);
-/* Every slice but the own from its owner: replica k has slice k. */
-int32_t wfi_reduce_collect(const wfi_reduce_part *part, wfi_reduce_step *steps);
+/* Sets where a step that completes a sum writes it. */
+void wfi_reduce_complete(const wfi_allreduce *how, const wfi_reduce_part *part,
+                         wfi_reduce_step *step);
+/* An all-reduce's second half: every other rank's sums from their place. */
+int32_t wfi_reduce_collect(const wfi_allreduce *how, const wfi_reduce_part *part,
+                           wfi_reduce_step *steps);
+/* holds: rank k has slice k. */
+void wfi_reduce_holds_own(const wfi_reduce_part *part, int32_t k, int64_t *begin_out,
+                          int64_t *end_out);
+int32_t wfi_reduce_one_phase(int32_t n);
+int32_t wfi_reduce_two_phases(int32_t n);
 
 #endif

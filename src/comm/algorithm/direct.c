@@ -1,29 +1,41 @@
-/* direct: each replica sums its slice of everybody's gradient where it lies, then collects the
- * other slices. Needs memory that all can read; copies nothing that is not part of the result. */
+/* direct: each rank sums its slice of everybody's elements where they lie, and writes it to
+ * everybody; where ranks cannot write each other's memory, they collect the slices in a second
+ * phase. Needs memory that all can see; copies nothing that is not part of the result. */
 #include "comm/algorithm/allreduce.h"
 
-static int32_t n_phases(int32_t n) {
-    (void)n;
-    return 2;
+static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
+    const wfi_allreduce *how = &wfi_allreduce_direct;
+    if (part->phase == 1) return wfi_reduce_collect(how, part, steps);
+    wfi_reduce_step sum = {.kind = WFI_REDUCE_SUM};
+    wfi_reduce_slice(part, part->n, part->own, &sum.begin, &sum.end);
+    wfi_reduce_complete(how, part, &sum);
+    if (part->pushes && part->collective == WFI_COLLECTIVE_ALL_REDUCE) sum.target = WFI_TO_ALL;
+    if (part->pushes && part->collective == WFI_COLLECTIVE_REDUCE) sum.target = WFI_TO_ROOT;
+    return wfi_reduce_push(steps, 0, sum);
 }
 
-static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
-    if (part->phase == 1) return wfi_reduce_collect(part, steps);
-    wfi_reduce_step sum = {.kind = WFI_REDUCE_SUM};
-    wfi_reduce_slice(part->n_elem, part->n, part->own, &sum.begin, &sum.end);
-    return wfi_reduce_push(steps, 0, sum);
+static bool is_home(const wfi_reduce_part *part) {
+    return part->collective == WFI_COLLECTIVE_REDUCE_SCATTER || part->pushes;
 }
 
 const wfi_allreduce wfi_allreduce_direct = {
     .name = "direct",
-    .n_phases = n_phases,
+    .n_phases = wfi_reduce_two_phases,
+    .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
+    .holds = wfi_reduce_holds_own,
+    .is_home = is_home,
+    .pushes = true,
 };
 
 /* While all ranks of a program share memory, nothing is better than direct. */
 const wfi_allreduce wfi_allreduce_auto = {
     .name = "auto",
     .alias = "direct",
-    .n_phases = n_phases,
+    .n_phases = wfi_reduce_two_phases,
+    .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
+    .holds = wfi_reduce_holds_own,
+    .is_home = is_home,
+    .pushes = true,
 };

@@ -1,34 +1,39 @@
-/* pairwise: each replica copies the others' raw parts of its slice beside each other, sums them
+/* pairwise: each rank copies the others' raw parts of its slice beside each other, sums them
  * in the tree's order, then collects the other slices. The bytes are the ring's, the order is
- * fixed, and it needs no more of the memory between replicas than copies. */
+ * fixed, and it needs no more of the memory between ranks than copies. */
 #include "comm/algorithm/allreduce.h"
-
-static int32_t n_phases(int32_t n) {
-    (void)n;
-    return 2;
-}
 
 /* To sum right after staging is safe: nobody else reads or writes this slice of ours. */
 static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
-    if (part->phase == 1) return wfi_reduce_collect(part, steps);
+    const wfi_allreduce *how = &wfi_allreduce_pairwise;
+    if (part->phase == 1) return wfi_reduce_collect(how, part, steps);
     wfi_reduce_step step = {.kind = WFI_REDUCE_STAGE};
     int32_t i = 0;
-    wfi_reduce_slice(part->n_elem, part->n, part->own, &step.begin, &step.end);
+    wfi_reduce_slice(part, part->n, part->own, &step.begin, &step.end);
     for (step.left = 0; step.left < part->n; step.left++)
         if (step.left != part->own) i = wfi_reduce_push(steps, i, step);
     wfi_reduce_step sum = {.kind = WFI_REDUCE_STAGED, .begin = step.begin, .end = step.end};
+    wfi_reduce_complete(how, part, &sum);
     return wfi_reduce_push(steps, i, sum);
 }
 
 static int64_t n_staged(int32_t n, int32_t own, int64_t n_elem) {
+    wfi_reduce_part part = {.n = n, .own = own, .n_elem = n_elem};
     int64_t begin, end;
-    wfi_reduce_slice(n_elem, n, own, &begin, &end);
+    wfi_reduce_slice(&part, n, own, &begin, &end);
     return (n - 1) * (end - begin);
+}
+
+static bool is_home(const wfi_reduce_part *part) {
+    return part->collective == WFI_COLLECTIVE_REDUCE_SCATTER;
 }
 
 const wfi_allreduce wfi_allreduce_pairwise = {
     .name = "pairwise",
-    .n_phases = n_phases,
+    .n_phases = wfi_reduce_two_phases,
+    .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
     .n_staged = n_staged,
+    .holds = wfi_reduce_holds_own,
+    .is_home = is_home,
 };

@@ -1,20 +1,36 @@
-/* root: the first replica is the parameter device: it sums everything, the others copy the
- * result. Simple, and the first replica's memory is where all the traffic goes. */
+/* root: the first rank is the parameter device: it sums everything, the others copy the result.
+ * Simple, and the first rank's memory is where all the traffic goes. With k roots each of the first
+ * k ranks is one for a slice. */
 #include "comm/algorithm/allreduce.h"
 
-static int32_t n_phases(int32_t n) {
-    (void)n;
-    return 2;
+/* A reduce has its root already. */
+static void holds(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out) {
+    bool is_reduce = part->collective == WFI_COLLECTIVE_REDUCE;
+    int32_t n_roots = part->n_roots > 1 && !is_reduce ? part->n_roots : 1;
+    int32_t number = is_reduce ? k - part->root : k;
+    *begin_out = *end_out = 0;
+    if (number >= 0 && number < n_roots)
+        wfi_reduce_slice(part, n_roots, number, begin_out, end_out);
 }
 
 static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
-    bool is_root = part->own == 0, sums = part->phase == 0;
-    wfi_reduce_step step = {.kind = sums ? WFI_REDUCE_SUM : WFI_REDUCE_COPY, .end = part->n_elem};
-    return is_root == sums ? wfi_reduce_push(steps, 0, step) : 0;
+    const wfi_allreduce *how = &wfi_allreduce_root;
+    if (part->phase == 1) return wfi_reduce_collect(how, part, steps);
+    wfi_reduce_step sum = {.kind = WFI_REDUCE_SUM};
+    holds(part, part->own, &sum.begin, &sum.end);
+    wfi_reduce_complete(how, part, &sum);
+    return wfi_reduce_push(steps, 0, sum);
+}
+
+static bool is_home(const wfi_reduce_part *part) {
+    return part->collective == WFI_COLLECTIVE_REDUCE;
 }
 
 const wfi_allreduce wfi_allreduce_root = {
     .name = "root",
-    .n_phases = n_phases,
+    .n_phases = wfi_reduce_two_phases,
+    .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
+    .holds = holds,
+    .is_home = is_home,
 };

@@ -1,18 +1,18 @@
 /* tree: recursive halving and doubling along the tree of base/tree.h.
  *
- * The replicas are the leaves. In a subtree each replica holds one slice of the subtree's sum,
- * a leaf all of its own gradient. Where two subtrees become one, every replica adds one slice of
+ * The ranks are the leaves. In a subtree each rank holds one slice of the subtree's sum,
+ * a leaf all of its own gradient. Where two subtrees become one, every rank adds one slice of
  * the left one's sum to that of the right one's, so the partial sums are the tree's own. Then the
  * same way back: from a slice of the larger subtree's to one of the smaller.
  *
  * The slices of both sides are shuffled into each other (left, right, left, ...), so that of
  * each pair one keeps the first half of what both hold, the other the second. It works for any
- * number of replicas; where that is no power of two, slices overlap a neighbour's, too.
+ * number of ranks; where that is no power of two, slices overlap a neighbour's, too.
  */
 #include "base/tree.h"
 #include "comm/algorithm/allreduce.h"
 
-/* Replicas `first` to first + n - 1. */
+/* Ranks `first` to first + n - 1. */
 typedef struct subtree {
     int32_t first, n;
 } subtree;
@@ -26,14 +26,14 @@ static subtree right_of(subtree t) {
     return (subtree){t.first + n_left, t.n - n_left};
 }
 
-static bool has(subtree t, int32_t replica) {
-    return replica >= t.first && replica < t.first + t.n;
+static bool has(subtree t, int32_t rank) {
+    return rank >= t.first && rank < t.first + t.n;
 }
 
-/* The subtree of that depth which the replica is in; a leaf if it lies higher. */
-static subtree subtree_at(int32_t n, int32_t replica, int32_t depth) {
+/* The subtree of that depth which the rank is in; a leaf if it lies higher. */
+static subtree subtree_at(int32_t n, int32_t rank, int32_t depth) {
     subtree t = {0, n};
-    for (; depth > 0 && t.n > 1; depth--) t = has(left_of(t), replica) ? left_of(t) : right_of(t);
+    for (; depth > 0 && t.n > 1; depth--) t = has(left_of(t), rank) ? left_of(t) : right_of(t);
     return t;
 }
 
@@ -43,11 +43,11 @@ static int32_t depth_of(int32_t n) {
     return depth;
 }
 
-/* Which of the t.n slices the replica holds, and who holds slice k. */
-static int32_t slice_of(subtree t, int32_t replica) {
+/* Which of the t.n slices the rank holds, and who holds slice k. */
+static int32_t slice_of(subtree t, int32_t rank) {
     if (t.n == 1) return 0;
-    bool is_left = has(left_of(t), replica);
-    return 2 * slice_of(is_left ? left_of(t) : right_of(t), replica) + !is_left;
+    bool is_left = has(left_of(t), rank);
+    return 2 * slice_of(is_left ? left_of(t) : right_of(t), rank) + !is_left;
 }
 
 static int32_t holder_of(subtree t, int32_t k) {
@@ -55,18 +55,29 @@ static int32_t holder_of(subtree t, int32_t k) {
     return holder_of(k % 2 ? right_of(t) : left_of(t), k / 2);
 }
 
-static void range_of(subtree t, int32_t replica, int64_t n_elem, int64_t *begin_out,
+/* Slices are cut at cache lines also where a reduce-scatter's other algorithms cut by rank. */
+static void slice(const wfi_reduce_part *part, int32_t count, int32_t k, int64_t *begin_out,
+                  int64_t *end_out) {
+    wfi_reduce_part lines = {.n = part->n, .n_elem = part->n_elem, .n_line = part->n_line};
+    wfi_reduce_slice(&lines, count, k, begin_out, end_out);
+}
+
+static void range_of(const wfi_reduce_part *part, subtree t, int32_t rank, int64_t *begin_out,
                      int64_t *end_out) {
-    wfi_reduce_slice(n_elem, t.n, slice_of(t, replica), begin_out, end_out);
+    slice(part, t.n, slice_of(t, rank), begin_out, end_out);
 }
 
 /* Who holds element `at`, and in *end_out the end of that range, if it is before. */
-static int32_t holder_at(subtree t, int64_t n_elem, int64_t at, int64_t *end_out) {
+static int32_t holder_at(const wfi_reduce_part *part, subtree t, int64_t at, int64_t *end_out) {
     int64_t begin, end = 0;
     int32_t k = -1;
-    while (end <= at) wfi_reduce_slice(n_elem, t.n, ++k, &begin, &end);
+    while (end <= at) slice(part, t.n, ++k, &begin, &end);
     *end_out = wfi_min_i64(*end_out, end);
     return holder_of(t, k);
+}
+
+static wfi_window window_of(subtree t) {
+    return t.n == 1 ? WFI_WINDOW_IN : WFI_WINDOW_WORK;
 }
 
 static int32_t halve(const wfi_reduce_part *part, int32_t depth, wfi_reduce_step *steps) {
@@ -74,10 +85,17 @@ static int32_t halve(const wfi_reduce_part *part, int32_t depth, wfi_reduce_step
     int64_t at, end;
     int32_t n = 0;
     if (t.n == 1) return 0;
-    for (range_of(t, part->own, part->n_elem, &at, &end); at < end; at = steps[n - 1].end) {
-        wfi_reduce_step add = {.kind = WFI_REDUCE_ADD, .begin = at, .end = end};
-        add.left = holder_at(left_of(t), part->n_elem, at, &add.end);
-        add.right = holder_at(right_of(t), part->n_elem, at, &add.end);
+    for (range_of(part, t, part->own, &at, &end); at < end; at = steps[n - 1].end) {
+        wfi_reduce_step add = {.kind = WFI_REDUCE_ADD,
+                               .begin = at,
+                               .end = end,
+                               .left_in = window_of(left_of(t)),
+                               .right_in = window_of(right_of(t)),
+                               .to = WFI_WINDOW_WORK,
+                               .at = at};
+        add.left = holder_at(part, left_of(t), at, &add.end);
+        add.right = holder_at(part, right_of(t), at, &add.end);
+        if (depth == 0) wfi_reduce_complete(&wfi_allreduce_tree, part, &add);
         n = wfi_reduce_push(steps, n, add);
     }
     return n;
@@ -89,10 +107,15 @@ static int32_t redouble(const wfi_reduce_part *part, int32_t depth, wfi_reduce_s
     int64_t at, end;
     int32_t n = 0;
     if (from.n == 1) return 0;
-    range_of(to, part->own, part->n_elem, &at, &end);
+    range_of(part, to, part->own, &at, &end);
     while (at < end) {
-        wfi_reduce_step copy = {.kind = WFI_REDUCE_COPY, .begin = at, .end = end};
-        copy.left = holder_at(from, part->n_elem, at, &copy.end);
+        wfi_reduce_step copy = {.kind = WFI_REDUCE_COPY,
+                                .begin = at,
+                                .end = end,
+                                .left_in = WFI_WINDOW_OUT,
+                                .to = WFI_WINDOW_OUT,
+                                .at = at};
+        copy.left = holder_at(part, from, at, &copy.end);
         if (copy.left != part->own) n = wfi_reduce_push(steps, n, copy);
         at = copy.end;
     }
@@ -109,8 +132,21 @@ static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
                                : redouble(part, part->phase - depth, steps);
 }
 
+static void holds(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out) {
+    range_of(part, (subtree){0, part->n}, k, begin_out, end_out);
+}
+
+static bool is_home(const wfi_reduce_part *part) {
+    (void)part;
+    return false;
+}
+
 const wfi_allreduce wfi_allreduce_tree = {
     .name = "tree",
     .n_phases = n_phases,
+    .n_sums = depth_of,
     .steps = list_steps,
+    .holds = holds,
+    .is_partial = true,
+    .is_home = is_home,
 };

@@ -1,0 +1,12 @@
+/* scatter: everybody copies its block of what the root has. */
+#include "comm/algorithm/collective.h"
+
+int32_t wfi_scatter_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
+    return wfi_reduce_push(steps, 0,
+                           (wfi_reduce_step){.kind = WFI_REDUCE_COPY,
+                                             .left = part->root,
+                                             .begin = part->own * part->n_elem,
+                                             .end = (part->own + 1) * part->n_elem,
+                                             .left_in = WFI_WINDOW_IN,
+                                             .to = WFI_WINDOW_OUT});
+}

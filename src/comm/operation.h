@@ -1,0 +1,37 @@
+/* One call of a collective: what a rank asks for, and what the others compare. Private. */
+#ifndef WFI_OPERATION_H
+#define WFI_OPERATION_H
+
+#include "comm/algorithm/collective.h"
+#include "comm/typed.h"
+
+typedef struct wfi_operation {
+    wfi_collective collective;
+    wf_dtype dtype;
+    wf_reduction op;
+    int32_t root; /* of those that have one; send, recv: the other rank; otherwise 0 */
+    int64_t n_elem;
+    const wfi_allreduce *how; /* of those that sum, otherwise NULL */
+    uint64_t number;          /* of the group's collectives, from 1 on */
+    const char *site;
+    const void *in;
+    void *out;
+} wfi_operation;
+
+/* The same for calls that belong together. */
+uint64_t wfi_operation_fingerprint(const wfi_operation *operation);
+
+/* What an operation was, in memory that other ranks read at any time: so words, each atomic. */
+#define WFI_NOTE_WORDS 12
+typedef struct wfi_note {
+    uint64_t word[WFI_NOTE_WORDS];
+} wfi_note;
+void wfi_note_write(wfi_note *note, const wfi_operation *operation);
+
+#define WFI_NOTE_TEXT 192
+/* "wf_all_reduce of 5 F32 (sum, direct) at toy.c:31"; "nothing" before the first. Returns text. */
+const char *wfi_note_describe(const wfi_note *note, char text[WFI_NOTE_TEXT]);
+/* "wf_all_reduce at toy.c:31" */
+const char *wfi_note_name(const wfi_note *note, char text[WFI_NOTE_TEXT]);
+
+#endif

@@ -1,0 +1,168 @@
+/* Meeting in shared memory: who waits looks for a while, then lets others run, then sleeps. */
+#include "base/clock.h"
+#include "comm/wire/memory.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#define N_SPINS         2000 /* some 50 us: longer than ranks of equal work are apart */
+#define N_SPINS_CROWDED 50   /* more ranks than cores: somebody else needs this one */
+#define N_YIELDS        100
+#define NAP_MS          50
+
+size_t wfi_segment_bytes(int32_t n) {
+    size_t members = (size_t)n, bytes = sizeof(wfi_segment) + members * sizeof(wfi_member);
+    return wfi_round_up(bytes, 64) + members * members * sizeof(wfi_channel);
+}
+
+static int32_t spins_of(int32_t n) {
+    cpu_set_t cores;
+    bool is_known = sched_getaffinity(0, sizeof cores, &cores) == 0;
+    return is_known && CPU_COUNT(&cores) < n ? N_SPINS_CROWDED : N_SPINS;
+}
+
+wf_status wfi_memory_create(wf_group *g, wfi_segment *segment, wfi_memory **memory_out) {
+    wfi_memory *m = wfi_alloc(g->ctx, 1, sizeof *m, "a group's wire");
+    if (!m) return WF_NO_MEMORY;
+    size_t bytes = sizeof(wfi_segment) + (size_t)g->n * sizeof(wfi_member);
+    m->group = g;
+    m->segment = segment;
+    m->segment_bytes = wfi_segment_bytes(g->n);
+    m->channels = (wfi_channel *)(void *)((char *)segment + wfi_round_up(bytes, 64));
+    m->n_spins = spins_of(wf_job_n_ranks(g->job)); /* other groups' ranks wait, too */
+    *memory_out = m;
+    return WF_OK;
+}
+
+bool wfi_memory_leave(wfi_memory *m) {
+    wfi_member *own = &m->segment->members[m->group->rank];
+    __atomic_store_n(&own->has_left, 1, __ATOMIC_RELEASE);
+    return __atomic_add_fetch(&m->segment->n_left, 1, __ATOMIC_ACQ_REL) == m->group->n;
+}
+
+void wfi_memory_destroy(wfi_memory *m) {
+    wfi_free(m->group->ctx, m->staging);
+    wfi_free(m->group->ctx, m);
+}
+
+/* ---- failures ---- */
+
+wf_status wfi_memory_fail(wfi_memory *m, wf_status status) {
+    wf_status told = status == WF_TIMEOUT ? status : WF_REMOTE;
+    wfi_failure_set(&m->segment->failure, told, wf_context_error(m->group->ctx));
+    return status;
+}
+
+wf_status wfi_memory_check(wfi_memory *m) {
+    wfi_failure *own = &m->segment->failure, *job = wfi_control_failure(m->group->job);
+    wf_status status = wfi_failure_status(own);
+    if (status != WF_OK) return wfi_fail(m->group->ctx, status, "%s", own->sentence);
+    status = wfi_failure_status(job);
+    return status == WF_OK ? WF_OK : wfi_fail(m->group->ctx, status, "%s", job->sentence);
+}
+
+wf_status wfi_memory_lost(wfi_memory *m, int32_t rank) {
+    const wfi_member *member = &m->segment->members[rank];
+    bool has_left = __atomic_load_n(&member->has_left, __ATOMIC_ACQUIRE) != 0;
+    char last[WFI_NOTE_TEXT];
+    return wfi_fail(m->group->ctx, WF_REMOTE, "rank %d has %s; it last called %s", rank,
+                    has_left ? "left the group" : "died", wfi_note_name(&member->note, last));
+}
+
+static bool has_come(const wfi_shared_epoch *e, uint64_t value) {
+    return __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE) >= value;
+}
+
+/* "rank 2 has not come for 10 s; it last called wf_barrier at toy.c:31" */
+static void say_absent(const wfi_memory *m, int32_t rank, const char *how_long, char *text,
+                       size_t bytes) {
+    const wf_group *g = m->group;
+    char last[WFI_NOTE_TEXT];
+    snprintf(text, bytes, "rank %d has not come%s; it last called %s%s", rank, how_long,
+             wfi_note_name(&m->segment->members[rank].note, last),
+             wfi_process_state(wfi_control_rank_at(g->job, g->job_rank[rank])->pid));
+}
+
+/* Long before the deadline: a line to whoever looks on; then less and less often. */
+static void warn(const wfi_memory *m, int32_t rank, int64_t waited_ms, int64_t *due_ms) {
+    char text[WFI_SENTENCE_BYTES], how_long[48];
+    if (!*due_ms || waited_ms < *due_ms) return;
+    snprintf(how_long, sizeof how_long, " for %g s", (double)*due_ms / 1000);
+    say_absent(m, rank, how_long, text, sizeof text);
+    wfi_log(m->group->ctx, WF_LOG_WARN, "wait", "%s", text);
+    *due_ms *= 6;
+}
+
+/* All ranks of whom `e` is the count that has not come so far; e is `rank`'s. */
+static wf_status too_late(wfi_memory *m, const wfi_shared_epoch *e, uint64_t value, int32_t rank) {
+    wf_group *g = m->group;
+    const wfi_member *members = m->segment->members;
+    bool is_arrival = e == &members[rank].arrival[m->epoch & 1];
+    char absent[WFI_SENTENCE_BYTES] = "", own[WFI_NOTE_TEXT];
+    size_t n = 0;
+    for (int32_t r = 0; r < g->n && n + 1 < sizeof absent; r++) {
+        const wfi_shared_epoch *other = is_arrival ? &members[r].arrival[m->epoch & 1] : e;
+        if ((!is_arrival && r != rank) || has_come(other, value)) continue;
+        n += (size_t)snprintf(absent + n, sizeof absent - n, n ? ", " : " ");
+        say_absent(m, r, "", absent + n, sizeof absent - n);
+        n += strlen(absent + n);
+    }
+    return wfi_fail(g->ctx, WF_TIMEOUT, "rank %d waited %lld ms in %s, but%s", g->rank,
+                    (long long)g->timeout_ms, wfi_note_describe(&members[g->rank].note, own),
+                    absent);
+}
+
+/* ---- waiting ---- */
+
+static void pause_core(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank) {
+    wf_group *g = m->group;
+    int64_t begin_ms = wfi_now_ms(), due_ms = g->stall_ms;
+    for (;;) {
+        uint64_t seen = __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE);
+        if (seen >= value) return WF_OK;
+        WF_TRY(wfi_memory_check(m));
+        bool has_left = __atomic_load_n(&m->segment->members[rank].has_left, __ATOMIC_ACQUIRE) != 0;
+        bool is_dead = wfi_control_is_lost(g->job, g->job_rank[rank]);
+        int64_t waited_ms = wfi_now_ms() - begin_ms;
+        if (!has_left && !is_dead && waited_ms < g->timeout_ms) {
+            warn(m, rank, waited_ms, &due_ms);
+            wfi_shared_epoch_sleep(e, seen, NAP_MS);
+            continue;
+        }
+        if (has_come(e, value)) return WF_OK; /* it came before it went */
+        bool is_gone = has_left || is_dead;
+        return wfi_memory_fail(m, is_gone ? wfi_memory_lost(m, rank) : too_late(m, e, value, rank));
+    }
+}
+
+wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank) {
+    for (int32_t i = 0; i < m->n_spins; i++) {
+        if (has_come(e, value)) return WF_OK;
+        pause_core();
+    }
+    for (int32_t i = 0; i < N_YIELDS; i++) {
+        if (has_come(e, value)) return WF_OK;
+        sched_yield();
+    }
+    return sleep_for(m, e, value, rank);
+}
+
+void wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says) {
+    wfi_shared_epoch *own = &m->segment->members[m->group->rank].arrival[++m->epoch & 1];
+    if (n_says) memcpy(own->says, says, (size_t)n_says * sizeof *says);
+    __atomic_store_n(&own->epoch, m->epoch, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(own);
+}
+
+wf_status wfi_memory_wait(wfi_memory *m) {
+    for (int32_t r = 0; r < m->group->n; r++)
+        WF_TRY(wfi_memory_wait_for(m, &m->segment->members[r].arrival[m->epoch & 1], m->epoch, r));
+    return WF_OK;
+}

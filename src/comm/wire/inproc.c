@@ -1,0 +1,81 @@
+/* inproc: the ranks are threads of one process, and any memory will do. */
+#include "comm/wire/memory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static bool reaches(const wf_group *g) {
+    for (int32_t r = 0; r < g->n; r++)
+        if (!wfi_control_is_here(g->job, g->job_rank[r])) return false;
+    return true;
+}
+
+static wfi_handle find(wfi_memory *m, const void *data, size_t bytes) {
+    (void)m, (void)bytes;
+    return (wfi_handle)(uintptr_t)data;
+}
+
+static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **data_out) {
+    (void)m, (void)rank;
+    *data_out = (char *)(uintptr_t)handle;
+    return WF_OK;
+}
+
+/* Sanitizers know what happens before what only if all ranks see a word at one address, so the
+ * segment is mapped once. */
+static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
+    size_t bytes = wfi_segment_bytes(g->n);
+    int64_t card[WFI_CONTROL_NUMBERS] = {0};
+    void *segment = MAP_FAILED;
+    wfi_memory *m = NULL;
+    if (g->rank == 0) {
+        segment = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        memcpy(card, &segment, sizeof segment);
+    }
+    WF_TRY(meeting->exchange(meeting->self, card, meeting->all));
+    memcpy(&segment, meeting->all[meeting->place[0]], sizeof segment);
+    if (segment == MAP_FAILED)
+        return wfi_fail(g->ctx, WF_NO_MEMORY, "the system refused %zu bytes for a group", bytes);
+    WF_TRY(wfi_memory_create(g, segment, &m));
+    m->find = find;
+    m->resolve = resolve;
+    g->state = m;
+    return WF_OK;
+}
+
+static void close_group(wf_group *g) {
+    wfi_memory *m = g->state;
+    if (!m) return;
+    wfi_free(g->ctx, m->window);
+    wfi_segment *segment = m->segment;
+    size_t bytes = m->segment_bytes;
+    bool is_last = wfi_memory_leave(m);
+    wfi_memory_destroy(m);
+    if (is_last) munmap(segment, bytes);
+}
+
+static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
+    void *block = wfi_alloc(g->ctx, 1, bytes, "a group's memory");
+    if (!block) return WF_NO_MEMORY;
+    *block_out = block;
+    return WF_OK;
+}
+
+static void free_block(wf_group *g, void *block) {
+    wfi_free(g->ctx, block);
+}
+
+const wfi_wire wfi_wire_inproc = {
+    .name = "inproc",
+    .pushes = true,
+    .reaches = reaches,
+    .open = open_group,
+    .close = close_group,
+    .alloc = alloc_block,
+    .free = free_block,
+    .run = wfi_memory_run,
+    .pass = wfi_memory_pass,
+};
+
+const wfi_wire *const wfi_wires[] = {&wfi_wire_inproc, &wfi_wire_shm, NULL};

@@ -1,0 +1,105 @@
+/* Ranks that see each other's memory: what the wires `inproc` and `shm` have in common. Private.
+ *
+ * A group shares a segment. In it each rank counts how often it has arrived, and beside the count
+ * leaves what it came for: the operation's fingerprint and where its buffers lie. So comparing
+ * costs no message of its own. Two counts take turns: a rank that is ahead by one arrival does not
+ * write over what others still read, and it cannot be ahead by two.
+ *
+ * A buffer that the others cannot see, or that has to outlive being overwritten, goes through a
+ * window of bounded size, chunk by chunk.
+ */
+#ifndef WFI_WIRE_MEMORY_H
+#define WFI_WIRE_MEMORY_H
+
+#include "comm/group.h"
+
+#define WFI_GROUP_BLOCKS 256 /* of memory that one rank shares */
+
+/* Where something lies, for all ranks: inproc: an address; shm: block and offset. */
+typedef uint64_t wfi_handle;
+#define WFI_HANDLE_NONE UINT64_MAX
+
+enum { WFI_SAYS_FINGERPRINT, WFI_SAYS_IN, WFI_SAYS_OUT };
+
+/* shm: what one rank shares. */
+typedef struct wfi_shared_block {
+    uint64_t bytes;
+    uint32_t serial; /* changes with every block that takes this place */
+    int32_t fd;
+} wfi_shared_block;
+
+/* One rank's part of the segment. Only that rank writes it. */
+typedef struct wfi_member {
+    wfi_shared_epoch arrival[2];
+    wfi_note note;     /* what it does */
+    wfi_handle window; /* atomic access; 0: none yet */
+    int32_t has_left;  /* atomic access */
+    wfi_shared_block blocks[WFI_GROUP_BLOCKS];
+} __attribute__((aligned(64))) wfi_member;
+
+/* What one rank sends to one other. */
+typedef struct wfi_channel {
+    wfi_shared_epoch sent, received; /* chunks */
+} wfi_channel;
+
+typedef struct wfi_segment {
+    wfi_failure failure;
+    int32_t n_left; /* atomic access */
+    wfi_member members[];
+} wfi_segment;
+
+typedef struct wfi_memory {
+    wf_group *group;
+    wfi_segment *segment;
+    size_t segment_bytes;
+    wfi_channel *channels; /* [from][to] */
+    uint64_t epoch;        /* how often this rank has arrived */
+    int32_t n_spins;
+    char *window;  /* own, NULL: not made yet */
+    void *staging; /* pairwise's, or NULL */
+    size_t staging_bytes;
+    void *own; /* of the wire */
+    /* The handle of a range of this rank's memory; WFI_HANDLE_NONE: others cannot see it. */
+    wfi_handle (*find)(struct wfi_memory *m, const void *data, size_t bytes);
+    /* Where another rank's handle lies for us. */
+    wf_status (*resolve)(struct wfi_memory *m, int32_t rank, wfi_handle handle, char **data_out);
+} wfi_memory;
+
+size_t wfi_segment_bytes(int32_t n);
+wf_status wfi_memory_create(wf_group *group, wfi_segment *segment, wfi_memory **memory_out);
+/* Says that this rank has left. Returns whether it is the last. */
+bool wfi_memory_leave(wfi_memory *m);
+void wfi_memory_destroy(wfi_memory *m);
+
+/* ---- arrive.c ---- */
+
+/* Says that this rank has come once more, and for what. */
+void wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says);
+/* Returns when all have come as often. Errors: REMOTE, TIMEOUT: the sentence names who did not
+ * come; they become the group's. */
+wf_status wfi_memory_wait(wfi_memory *m);
+static inline const uint64_t *wfi_memory_says(const wfi_memory *m, int32_t rank) {
+    return m->segment->members[rank].arrival[m->epoch & 1].says;
+}
+/* Waits for one count of another rank. */
+wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank);
+/* The failure becomes the group's. */
+wf_status wfi_memory_fail(wfi_memory *m, wf_status status);
+/* REMOTE: that rank has left or died. */
+wf_status wfi_memory_lost(wfi_memory *m, int32_t rank);
+/* The group's failure, as this thread's. */
+wf_status wfi_memory_check(wfi_memory *m);
+
+/* ---- run.c, pass.c ---- */
+
+wf_status wfi_memory_run(wf_group *group, const wfi_operation *operation);
+wf_status wfi_memory_pass(wf_group *group, const wfi_operation *operation);
+
+/* window.c: four parts of WFI_WINDOW_BYTES: IN, OUT, and WORK, whose elements may be twice as
+ * large. */
+#define WFI_WINDOW_BYTES ((size_t)512 << 10)
+wf_status wfi_memory_make_window(wfi_memory *m);
+/* Another rank's, or the own one. */
+wf_status wfi_memory_window(wfi_memory *m, int32_t rank, wfi_window part, char **data_out);
+
+#endif

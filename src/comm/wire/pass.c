@@ -1,0 +1,82 @@
+/* send and recv: the receiver copies what the sender shows, whole or window by window, and the
+ * sender waits until it has. */
+#include "comm/wire/memory.h"
+
+#include <string.h>
+
+enum { SAYS_HANDLE, SAYS_N_ELEM, SAYS_DTYPE, SAYS_IS_WINDOW };
+
+static wfi_channel *channel(wfi_memory *m, int32_t from, int32_t to) {
+    return &m->channels[from * m->group->n + to];
+}
+
+static size_t chunk_bytes(const wfi_operation *o, size_t at, bool is_window) {
+    size_t left = (size_t)o->n_elem * wf_dtype_bytes(o->dtype) - at;
+    return is_window && left > WFI_WINDOW_BYTES ? WFI_WINDOW_BYTES : left;
+}
+
+static wf_status send_all(wfi_memory *m, const wfi_operation *o) {
+    wfi_channel *c = channel(m, m->group->rank, o->root);
+    size_t bytes = (size_t)o->n_elem * wf_dtype_bytes(o->dtype), at = 0, n;
+    wfi_handle handle = bytes ? m->find(m, o->in, bytes) : 0;
+    bool is_window = handle == WFI_HANDLE_NONE;
+    if (is_window) WF_TRY(wfi_memory_make_window(m));
+    do {
+        n = chunk_bytes(o, at, is_window);
+        if (is_window) memcpy(m->window, (const char *)o->in + at, n);
+        c->sent.says[SAYS_HANDLE] = handle;
+        c->sent.says[SAYS_N_ELEM] = (uint64_t)o->n_elem;
+        c->sent.says[SAYS_DTYPE] = o->dtype;
+        c->sent.says[SAYS_IS_WINDOW] = is_window;
+        uint64_t number = c->sent.epoch + 1;
+        __atomic_store_n(&c->sent.epoch, number, __ATOMIC_SEQ_CST);
+        wfi_shared_epoch_wake(&c->sent);
+        WF_TRY(wfi_memory_wait_for(m, &c->received, number, o->root));
+        at += n;
+    } while (at < bytes);
+    return WF_OK;
+}
+
+static wf_status disagree(wfi_memory *m, const wfi_operation *o) {
+    char own[WFI_NOTE_TEXT], theirs[WFI_NOTE_TEXT];
+    const wfi_member *members = m->segment->members;
+    return wfi_fail(m->group->ctx, WF_REMOTE, "ranks disagree: rank %d calls %s, rank %d calls %s",
+                    m->group->rank, wfi_note_describe(&members[m->group->rank].note, own), o->root,
+                    wfi_note_describe(&members[o->root].note, theirs));
+}
+
+static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
+    wfi_channel *c = channel(m, o->root, m->group->rank);
+    size_t bytes = (size_t)o->n_elem * wf_dtype_bytes(o->dtype), at = 0, n;
+    do {
+        uint64_t number = c->received.epoch + 1;
+        char *from = NULL;
+        WF_TRY(wfi_memory_wait_for(m, &c->sent, number, o->root));
+        const uint64_t *says = c->sent.says;
+        bool is_window = says[SAYS_IS_WINDOW];
+        if (says[SAYS_N_ELEM] != (uint64_t)o->n_elem || says[SAYS_DTYPE] != o->dtype)
+            return disagree(m, o);
+        n = chunk_bytes(o, at, is_window);
+        if (is_window)
+            WF_TRY(wfi_memory_window(m, o->root, WFI_WINDOW_IN, &from));
+        else if (n)
+            WF_TRY(m->resolve(m, o->root, says[SAYS_HANDLE], &from));
+        if (n) memcpy((char *)o->out + at, from, n);
+        __atomic_store_n(&c->received.epoch, number, __ATOMIC_SEQ_CST);
+        wfi_shared_epoch_wake(&c->received);
+        at += n;
+    } while (at < bytes);
+    return WF_OK;
+}
+
+wf_status wfi_memory_pass(wf_group *g, const wfi_operation *o) {
+    wfi_memory *m = g->state;
+    bool sends = o->collective == WFI_COLLECTIVE_SEND;
+    WF_TRY(wfi_memory_check(m));
+    wfi_note_write(&m->segment->members[g->rank].note, o);
+    wf_status status = sends ? send_all(m, o) : receive_all(m, o);
+    if (status != WF_OK) return wfi_memory_fail(m, status);
+    uint64_t bytes = (uint64_t)o->n_elem * wf_dtype_bytes(o->dtype);
+    wfi_group_add_traffic(g, sends ? (wf_traffic){bytes, 0} : (wf_traffic){0, bytes});
+    return WF_OK;
+}

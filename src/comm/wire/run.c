@@ -1,0 +1,341 @@
+/* Runs collectives in memory that all ranks see: the steps of all phases, and between them
+ * everybody waits for everybody. */
+#include "comm/wire/memory.h"
+
+#include <string.h>
+
+/* Results beyond this size leave the caches alone. */
+#define STREAM_BYTES ((size_t)512 << 10)
+
+/* What a rank says of a buffer that goes through its window. */
+#define HANDLE_WINDOW (WFI_HANDLE_NONE - 1)
+
+/* A rank's elements: blocks of n_elem, of which a chunk is some of each. */
+typedef struct view {
+    char *base;     /* of the chunk's first element */
+    int64_t stride; /* elements from block to block */
+    size_t elem_bytes;
+    bool is_sum;
+} view;
+
+typedef struct run {
+    wfi_memory *m;
+    const wfi_operation *o;
+    wfi_arithmetic a;
+    wfi_reduce_part part; /* of the chunk */
+    size_t elem_bytes;
+    bool has_work, work_is_out, has_staging;
+    bool is_chunked;
+    int64_t n_most;      /* elements of a block in a chunk */
+    int64_t at, n_chunk; /* this chunk's */
+    uint64_t says[3];    /* own; SAYS_* */
+    char *in[WFI_CONTROL_RANKS], *out[WFI_CONTROL_RANKS], *work[WFI_CONTROL_RANKS];
+    bool in_window[WFI_CONTROL_RANKS], out_window[WFI_CONTROL_RANKS]; /* whether chunked there */
+    bool has_streamed;
+} run;
+
+static bool is_root(const run *r) {
+    return r->o->root == r->m->group->rank;
+}
+
+static int32_t n_in(const run *r) {
+    return wfi_collective_n_in(r->o->collective, r->part.n, is_root(r));
+}
+
+static int32_t n_out(const run *r) {
+    return wfi_collective_n_out(r->o->collective, r->part.n, is_root(r));
+}
+
+/* ---- where buffers lie ---- */
+
+/* How others are to find a buffer of this rank. */
+static uint64_t say(const run *r, const void *data, int32_t n_blocks) {
+    if (!n_blocks || !r->o->n_elem) return WFI_HANDLE_NONE;
+    size_t bytes = (size_t)n_blocks * (size_t)r->o->n_elem * r->elem_bytes;
+    wfi_handle handle = r->m->find(r->m, data, bytes);
+    return handle == WFI_HANDLE_NONE ? HANDLE_WINDOW : handle;
+}
+
+static void say_all(run *r) {
+    bool is_swap = r->o->collective == WFI_COLLECTIVE_ALL_TO_ALL && r->o->in == r->o->out;
+    bool is_alone = r->part.n == 1;
+    r->says[WFI_SAYS_FINGERPRINT] = wfi_operation_fingerprint(r->o);
+    r->says[WFI_SAYS_IN] = is_alone  ? WFI_HANDLE_NONE
+                           : is_swap ? HANDLE_WINDOW /* others write where we still have to read */
+                                     : say(r, r->o->in, n_in(r));
+    if (is_swap && !r->o->n_elem) r->says[WFI_SAYS_IN] = WFI_HANDLE_NONE;
+    r->says[WFI_SAYS_OUT] = WFI_HANDLE_NONE;
+    if (!is_alone && wfi_collective_shares_out(r->o->how, &r->part))
+        r->says[WFI_SAYS_OUT] = say(r, r->o->out, n_out(r));
+}
+
+static wf_status find_buffer(run *r, int32_t rank, uint64_t handle, wfi_window part, char **out,
+                             bool *is_window_out) {
+    *is_window_out = handle == HANDLE_WINDOW;
+    if (handle == HANDLE_WINDOW) return wfi_memory_window(r->m, rank, part, out);
+    return handle == WFI_HANDLE_NONE ? WF_OK : r->m->resolve(r->m, rank, handle, out);
+}
+
+/* After all have come. */
+static wf_status find_buffers(run *r) {
+    for (int32_t k = 0; k < r->part.n; k++) {
+        const uint64_t *says = wfi_memory_says(r->m, k);
+        WF_TRY(find_buffer(r, k, says[WFI_SAYS_IN], WFI_WINDOW_IN, &r->in[k], &r->in_window[k]));
+        WF_TRY(
+            find_buffer(r, k, says[WFI_SAYS_OUT], WFI_WINDOW_OUT, &r->out[k], &r->out_window[k]));
+        if (r->has_work && !r->work_is_out)
+            WF_TRY(wfi_memory_window(r->m, k, WFI_WINDOW_WORK, &r->work[k]));
+        r->is_chunked |= r->in_window[k] || r->out_window[k];
+    }
+    int32_t own = r->part.own; /* what nobody else looks at is where the caller has it */
+    if (!r->in[own]) r->in[own] = (char *)r->o->in;
+    if (!r->out[own]) r->out[own] = r->o->out;
+    return WF_OK;
+}
+
+static view view_of(const run *r, int32_t rank, wfi_window which) {
+    view v = {.elem_bytes = r->elem_bytes, .stride = r->o->n_elem};
+    bool is_window = true;
+    if (which == WFI_WINDOW_WORK && !r->work_is_out) {
+        v.base = r->work[rank];
+        v.elem_bytes = wf_dtype_bytes(wfi_sum_dtype(r->o->dtype));
+    } else {
+        bool is_in = which == WFI_WINDOW_IN;
+        v.base = is_in ? r->in[rank] : r->out[rank];
+        is_window = is_in ? r->in_window[rank] : r->out_window[rank];
+    }
+    v.is_sum = which == WFI_WINDOW_WORK;
+    if (is_window)
+        v.stride = r->n_chunk;
+    else
+        v.base += (size_t)r->at * v.elem_bytes;
+    return v;
+}
+
+/* Element `at` of the chunk. */
+static char *address(const run *r, int32_t rank, wfi_window which, int64_t at) {
+    view v = view_of(r, rank, which);
+    if (v.stride != r->n_chunk) at = at / r->n_chunk * v.stride + at % r->n_chunk;
+    return v.base + (size_t)at * v.elem_bytes;
+}
+
+static wfi_summand summand(const run *r, int32_t rank, wfi_window which, int64_t at) {
+    return (wfi_summand){address(r, rank, which, at), which == WFI_WINDOW_WORK};
+}
+
+/* ---- steps ---- */
+
+static char *staged(const run *r, const wfi_reduce_step *step, int32_t k) {
+    int64_t n = step->end - step->begin, number = k - (k > r->part.own);
+    return (char *)r->m->staging + (size_t)(number * n) * r->elem_bytes;
+}
+
+static void copy(run *r, const wfi_reduce_step *step, const wfi_result *out, int64_t n) {
+    wfi_summand from = summand(r, step->left, step->left_in, step->begin);
+    size_t bytes = (size_t)n * r->elem_bytes;
+    if (step->left_in == WFI_WINDOW_WORK)
+        wfi_reduce_copy(&r->a, from, n, out);
+    else if (from.data == out->data[0])
+        return;
+    else if (out->streams)
+        wfi_stream_copy(out->data[0], from.data, bytes);
+    else
+        memcpy(out->data[0], from.data, bytes);
+}
+
+static void run_step(run *r, const wfi_reduce_step *step) {
+    const void *in[WFI_CONTROL_RANKS];
+    void *to[WFI_CONTROL_RANKS];
+    int32_t own = r->part.own;
+    int64_t n = step->end - step->begin;
+    wfi_result out = {.data = to, .n = 1, .is_sum = !step->ends};
+    out.streams = (size_t)n * r->elem_bytes >= STREAM_BYTES;
+    r->has_streamed |= out.streams;
+    if (step->target == WFI_TO_ALL)
+        for (out.n = 0; out.n < r->part.n; out.n++)
+            to[out.n] = address(r, out.n, step->to, step->at);
+    else
+        to[0] = address(r, step->target == WFI_TO_ROOT ? r->part.root : own, step->to, step->at);
+    switch (step->kind) {
+    case WFI_REDUCE_SUM:
+        for (int32_t k = 0; k < r->part.n; k++) in[k] = address(r, k, WFI_WINDOW_IN, step->begin);
+        wfi_reduce_all(&r->a, in, r->part.n, n, &out);
+        break;
+    case WFI_REDUCE_ADD:
+        wfi_reduce_pair(&r->a, summand(r, step->left, step->left_in, step->begin),
+                        summand(r, step->right, step->right_in, step->begin), n, &out);
+        break;
+    case WFI_REDUCE_COPY:
+        copy(r, step, &out, n);
+        break;
+    case WFI_REDUCE_STAGE:
+        memcpy(staged(r, step, step->left), address(r, step->left, WFI_WINDOW_IN, step->begin),
+               (size_t)n * r->elem_bytes);
+        break;
+    case WFI_REDUCE_STAGED:
+        for (int32_t k = 0; k < r->part.n; k++)
+            in[k] = k == own ? address(r, own, WFI_WINDOW_IN, step->begin) : staged(r, step, k);
+        wfi_reduce_all(&r->a, in, r->part.n, n, &out);
+        break;
+    }
+}
+
+/* A reduce-scatter's `in` lies in blocks that need not follow each other. */
+static void run_in_pieces(run *r, const wfi_reduce_step *step) {
+    wfi_reduce_step piece = *step;
+    while (piece.begin < step->end) {
+        int64_t end = (piece.begin / r->n_chunk + 1) * r->n_chunk;
+        piece.end = wfi_min_i64(end, step->end);
+        run_step(r, &piece);
+        piece.at += piece.end - piece.begin;
+        piece.begin = piece.end;
+    }
+}
+
+static wf_status run_phases(run *r) {
+    wfi_reduce_step steps[WFI_CONTROL_RANKS + 1];
+    bool has_blocks = r->part.collective == WFI_COLLECTIVE_REDUCE_SCATTER && r->is_chunked &&
+                      r->n_chunk != r->o->n_elem;
+    int32_t n_phases = wfi_collective_n_phases(r->o->how, &r->part);
+    for (r->part.phase = 0; r->part.phase < n_phases; r->part.phase++) {
+        int32_t n = wfi_collective_steps(r->o->how, &r->part, steps);
+        for (int32_t i = 0; i < n; i++)
+            has_blocks ? run_in_pieces(r, &steps[i]) : run_step(r, &steps[i]);
+        if (r->has_streamed) wfi_stream_fence();
+        r->has_streamed = false;
+        if (r->part.n == 1) continue;
+        wfi_memory_arrive(r->m, NULL, 0);
+        WF_TRY(wfi_memory_wait(r->m));
+    }
+    return WF_OK;
+}
+
+/* ---- chunks ---- */
+
+static void choose_chunk(run *r, int64_t at) {
+    const wfi_operation *o = r->o;
+    bool is_scatter = o->collective == WFI_COLLECTIVE_REDUCE_SCATTER;
+    r->at = at;
+    r->n_chunk = r->is_chunked ? wfi_min_i64(o->n_elem - at, r->n_most) : o->n_elem;
+    r->part.n_elem = r->n_chunk * (is_scatter ? r->part.n : 1);
+}
+
+/* Between the caller's buffers and the windows. */
+static void fill_window(run *r) {
+    if (r->says[WFI_SAYS_IN] != HANDLE_WINDOW) return;
+    size_t bytes = (size_t)r->n_chunk * r->elem_bytes, block = (size_t)r->o->n_elem * r->elem_bytes;
+    const char *from = (const char *)r->o->in + (size_t)r->at * r->elem_bytes;
+    char *to = r->m->window; /* IN is its first part */
+    for (int32_t b = 0; b < n_in(r); b++)
+        memcpy(to + (size_t)b * bytes, from + (size_t)b * block, bytes);
+}
+
+static void empty_window(run *r) {
+    if (r->says[WFI_SAYS_OUT] != HANDLE_WINDOW) return;
+    memcpy((char *)r->o->out + (size_t)r->at * r->elem_bytes, r->out[r->part.own],
+           (size_t)r->n_chunk * r->elem_bytes);
+}
+
+static wf_status make_staging(run *r) {
+    int64_t begin, end;
+    wfi_memory *m = r->m;
+    wfi_reduce_part most = r->part;
+    most.n_elem = r->n_most * (r->part.collective == WFI_COLLECTIVE_REDUCE_SCATTER ? most.n : 1);
+    r->o->how->holds(&most, most.own, &begin, &end);
+    size_t bytes = (size_t)((most.n - 1) * (end - begin + 64)) * r->elem_bytes;
+    if (bytes <= m->staging_bytes) return WF_OK;
+    wfi_free(m->group->ctx, m->staging);
+    m->staging_bytes = 0;
+    m->staging = wfi_alloc(m->group->ctx, 1, bytes, "a group's staging");
+    if (!m->staging) return WF_NO_MEMORY;
+    m->staging_bytes = bytes;
+    return WF_OK;
+}
+
+static run prepare(wfi_memory *m, const wfi_operation *o) {
+    run r = {.m = m, .o = o, .elem_bytes = wf_dtype_bytes(o->dtype)};
+    wf_group *g = m->group;
+    int32_t n_blocks = 1;
+    r.a = (wfi_arithmetic){o->dtype, o->op, g->n};
+    r.part = wfi_group_part(g, o);
+    if (wfi_collective_sums(o->collective)) {
+        bool keeps_type = wfi_sum_dtype(o->dtype) == o->dtype;
+        r.has_work = wfi_collective_has_work(o->how, &r.part);
+        r.work_is_out = keeps_type && o->collective == WFI_COLLECTIVE_ALL_REDUCE;
+        r.has_staging = o->how->n_staged != NULL;
+    }
+    if (wfi_collective_n_in(o->collective, g->n, true) > 1 ||
+        wfi_collective_n_out(o->collective, g->n, true) > 1)
+        n_blocks = g->n;
+    int64_t n_most = (int64_t)(WFI_WINDOW_BYTES / ((size_t)n_blocks * r.elem_bytes));
+    r.n_most = n_most > 64 ? n_most / 64 * 64 : n_most;
+    r.is_chunked = (r.has_work && !r.work_is_out) || r.has_staging;
+    return r;
+}
+
+/* What this rank needs before it comes. */
+static wf_status make_ready(run *r) {
+    bool goes_through =
+        r->says[WFI_SAYS_IN] == HANDLE_WINDOW || r->says[WFI_SAYS_OUT] == HANDLE_WINDOW;
+    if (goes_through || (r->has_work && !r->work_is_out)) WF_TRY(wfi_memory_make_window(r->m));
+    if (r->has_staging) WF_TRY(make_staging(r));
+    if (!goes_through) return WF_OK;
+    r->is_chunked = true;
+    choose_chunk(r, 0);
+    fill_window(r);
+    return WF_OK;
+}
+
+/* ---- coming together ---- */
+
+static wf_status disagree(run *r, int32_t other) {
+    char own[WFI_NOTE_TEXT], theirs[WFI_NOTE_TEXT];
+    const wfi_member *members = r->m->segment->members;
+    return wfi_fail(r->m->group->ctx, WF_REMOTE,
+                    "ranks disagree: rank %d calls %s, rank %d calls %s", r->part.own,
+                    wfi_note_describe(&members[r->part.own].note, own), other,
+                    wfi_note_describe(&members[other].note, theirs));
+}
+
+static wf_status come(run *r) {
+    wfi_memory *m = r->m;
+    wfi_memory_arrive(m, r->says, 3);
+    for (int32_t k = 0; k < r->part.n; k++) {
+        wfi_shared_epoch *arrival = &m->segment->members[k].arrival[m->epoch & 1];
+        WF_TRY(wfi_memory_wait_for(m, arrival, m->epoch, k));
+        if (arrival->says[WFI_SAYS_FINGERPRINT] != r->says[WFI_SAYS_FINGERPRINT])
+            return wfi_memory_fail(m, disagree(r, k));
+    }
+    return WF_OK;
+}
+
+static wf_status run_all(run *r) {
+    WF_TRY(come(r));
+    if (!r->o->n_elem || r->o->collective == WFI_COLLECTIVE_BARRIER) return WF_OK;
+    WF_TRY(find_buffers(r));
+    for (int64_t at = 0; at < r->o->n_elem; at += r->n_chunk) {
+        choose_chunk(r, at);
+        if (at) {
+            fill_window(r);
+            if (r->part.n > 1) {
+                wfi_memory_arrive(r->m, NULL, 0);
+                WF_TRY(wfi_memory_wait(r->m));
+            }
+        }
+        WF_TRY(run_phases(r));
+        empty_window(r);
+        wfi_group_count(r->m->group, r->o, &r->part);
+    }
+    return WF_OK;
+}
+
+wf_status wfi_memory_run(wf_group *g, const wfi_operation *o) {
+    wfi_memory *m = g->state;
+    WF_TRY(wfi_memory_check(m));
+    run r = prepare(m, o);
+    wfi_note_write(&m->segment->members[g->rank].note, o);
+    say_all(&r);
+    wf_status status = make_ready(&r);
+    if (status == WF_OK) status = run_all(&r);
+    return status == WF_OK ? WF_OK : wfi_memory_fail(m, status);
+}

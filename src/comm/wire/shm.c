@@ -1,0 +1,243 @@
+/* shm: the ranks are processes of one machine. What they share are memfds, which have no name and
+ * go with the last process; the others open them through /proc/PID/fd when they first use them. */
+#include "comm/wire/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A handle: the block's place, and the offset in it. */
+#define OFFSET_BITS 48
+
+/* One block as this process sees it. */
+typedef struct mapping {
+    char *base; /* NULL: not mapped */
+    size_t bytes;
+    uint32_t serial;
+} mapping;
+
+typedef struct shm {
+    mapping own[WFI_GROUP_BLOCKS];
+    mapping *others[WFI_CONTROL_RANKS]; /* [WFI_GROUP_BLOCKS], NULL: none yet */
+    int32_t n_own;                      /* all used places are before this one */
+    int fd;                             /* the segment's, while others still open it, or -1 */
+} shm;
+
+static bool reaches(const wf_group *g) {
+    (void)g;
+    return true;
+}
+
+static wfi_shared_block *shared_block(const wfi_memory *m, int32_t rank, int32_t place) {
+    return &m->segment->members[rank].blocks[place];
+}
+
+static void *map_shared(int fd, size_t bytes) {
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base != MAP_FAILED) madvise(base, bytes, MADV_HUGEPAGE);
+    return base;
+}
+
+/* A memfd of that size, or -1. */
+static int make_shared(size_t bytes) {
+    int fd = memfd_create("weft-group", MFD_CLOEXEC);
+    if (fd >= 0 && ftruncate(fd, (off_t)bytes)) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+static void *map_foreign(int64_t pid, int32_t fd, size_t bytes) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)pid, (int)fd);
+    int own = open(path, O_RDWR | O_CLOEXEC);
+    void *base = own >= 0 ? map_shared(own, bytes) : MAP_FAILED;
+    int error = errno;
+    if (own >= 0) close(own);
+    errno = error;
+    return base;
+}
+
+static int64_t pid_of(const wf_group *g, int32_t rank) {
+    return wfi_control_rank_at(g->job, g->job_rank[rank])->pid;
+}
+
+/* ---- blocks ---- */
+
+static wfi_handle find(wfi_memory *m, const void *data, size_t bytes) {
+    const shm *s = m->own;
+    const char *at = data;
+    for (int32_t i = 0; i < s->n_own; i++) {
+        const mapping *b = &s->own[i];
+        if (!b->base || at < b->base || (size_t)(at - b->base) > b->bytes ||
+            bytes > b->bytes - (size_t)(at - b->base))
+            continue;
+        return (uint64_t)i << OFFSET_BITS | (uint64_t)(at - b->base);
+    }
+    return WFI_HANDLE_NONE;
+}
+
+static wf_status map_block(wfi_memory *m, int32_t rank, int32_t place, mapping *out) {
+    const wfi_shared_block *block = shared_block(m, rank, place);
+    if (out->base) munmap(out->base, out->bytes);
+    out->base = NULL;
+    void *base = map_foreign(pid_of(m->group, rank), block->fd, block->bytes);
+    if (base == MAP_FAILED && errno == ENOENT) return wfi_memory_lost(m, rank);
+    if (base == MAP_FAILED)
+        return wfi_fail(m->group->ctx, WF_DEVICE, "rank %d cannot see rank %d's memory: %s",
+                        m->group->rank, rank, strerror(errno));
+    *out = (mapping){base, block->bytes, block->serial};
+    return WF_OK;
+}
+
+static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **data_out) {
+    shm *s = m->own;
+    int32_t place = (int32_t)(handle >> OFFSET_BITS);
+    size_t offset = (size_t)(handle & ((UINT64_C(1) << OFFSET_BITS) - 1));
+    mapping *b = &s->own[place];
+    if (rank != m->group->rank) {
+        if (!s->others[rank])
+            s->others[rank] =
+                wfi_alloc(m->group->ctx, WFI_GROUP_BLOCKS, sizeof(mapping), "a group's wire");
+        if (!s->others[rank]) return WF_NO_MEMORY;
+        b = &s->others[rank][place];
+        if (b->serial != shared_block(m, rank, place)->serial) WF_TRY(map_block(m, rank, place, b));
+    }
+    *data_out = b->base + offset;
+    return WF_OK;
+}
+
+static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
+    wfi_memory *m = g->state;
+    shm *s = m->own;
+    int32_t place = 0;
+    while (place < WFI_GROUP_BLOCKS && s->own[place].base) place++;
+    if (place == WFI_GROUP_BLOCKS)
+        return wfi_fail(g->ctx, WF_NO_MEMORY,
+                        "a rank can have %d blocks of a group's memory; make larger ones and "
+                        "divide them",
+                        WFI_GROUP_BLOCKS);
+    wfi_shared_block *block = shared_block(m, g->rank, place);
+    int fd = make_shared(bytes);
+    void *base = fd >= 0 ? map_shared(fd, bytes) : MAP_FAILED;
+    if (base == MAP_FAILED) {
+        int error = errno;
+        if (fd >= 0) close(fd);
+        return wfi_fail(g->ctx, WF_NO_MEMORY, "the system refused %zu shared bytes: %s", bytes,
+                        strerror(error));
+    }
+    block->fd = fd;
+    block->bytes = bytes;
+    block->serial++;
+    s->own[place] = (mapping){base, bytes, block->serial};
+    if (place >= s->n_own) s->n_own = place + 1;
+    *block_out = base;
+    return WF_OK;
+}
+
+/* The others may still have it mapped, so its memory is given back through the descriptor. */
+static void end_block(wfi_memory *m, int32_t place) {
+    mapping *b = &((shm *)m->own)->own[place];
+    int fd = shared_block(m, m->group->rank, place)->fd;
+    munmap(b->base, b->bytes);
+    if (ftruncate(fd, 0)) wfi_log(m->group->ctx, WF_LOG_WARN, "memory", "a block cannot be cut");
+    close(fd);
+    b->base = NULL;
+}
+
+static void free_block(wf_group *g, void *block) {
+    wfi_memory *m = g->state;
+    shm *s = m->own;
+    for (int32_t i = 0; i < s->n_own; i++)
+        if (s->own[i].base == block) end_block(m, i);
+}
+
+/* ---- the group ---- */
+
+typedef struct card {
+    int64_t pid;
+    int32_t fd;
+} card;
+
+/* The segment that rank 0 makes; *fd_out is its descriptor there. */
+static wf_status open_segment(wf_group *g, wfi_meeting *meeting, int *fd_out, void **base_out) {
+    size_t bytes = wfi_segment_bytes(g->n);
+    int64_t own[WFI_CONTROL_NUMBERS] = {0};
+    card c = {.pid = pid_of(g, g->rank), .fd = -1};
+    if (g->rank == 0) c.fd = *fd_out = make_shared(bytes);
+    memcpy(own, &c, sizeof c);
+    WF_TRY(meeting->exchange(meeting->self, own, meeting->all));
+    memcpy(&c, meeting->all[meeting->place[0]], sizeof c);
+    *base_out = c.fd < 0       ? MAP_FAILED
+                : g->rank == 0 ? map_shared(c.fd, bytes)
+                               : map_foreign(c.pid, c.fd, bytes);
+    if (*base_out != MAP_FAILED) return WF_OK;
+    return wfi_fail(g->ctx, WF_NO_MEMORY, "the %zu bytes that a group shares cannot be mapped: %s",
+                    bytes, strerror(errno));
+}
+
+static void close_group(wf_group *g) {
+    wfi_memory *m = g->state;
+    if (!m) return;
+    shm *s = m->own;
+    wfi_memory_leave(m);
+    for (int32_t i = 0; s && i < s->n_own; i++)
+        if (s->own[i].base) end_block(m, i);
+    for (int32_t r = 0; s && r < g->n; r++) {
+        for (int32_t i = 0; s->others[r] && i < WFI_GROUP_BLOCKS; i++)
+            if (s->others[r][i].base) munmap(s->others[r][i].base, s->others[r][i].bytes);
+        wfi_free(g->ctx, s->others[r]);
+    }
+    if (s && s->fd >= 0) close(s->fd);
+    wfi_free(g->ctx, s);
+    munmap(m->segment, m->segment_bytes);
+    wfi_memory_destroy(m);
+}
+
+static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
+    wfi_memory *m = NULL;
+    void *segment;
+    int fd = -1;
+    wf_status status = open_segment(g, meeting, &fd, &segment);
+    shm *s = wfi_alloc(g->ctx, 1, sizeof *s, "a group's wire");
+    if (status == WF_OK) status = s ? wfi_memory_create(g, segment, &m) : WF_NO_MEMORY;
+    if (status != WF_OK) {
+        wfi_free(g->ctx, s);
+        if (fd >= 0) close(fd);
+        return status;
+    }
+    s->fd = fd;
+    m->own = s;
+    m->find = find;
+    m->resolve = resolve;
+    g->state = m;
+    return WF_OK;
+}
+
+/* All have it mapped, so nobody needs the descriptor any more. */
+static void opened(wf_group *g) {
+    wfi_memory *m = g->state;
+    shm *s = m ? m->own : NULL;
+    if (!s || s->fd < 0) return;
+    close(s->fd);
+    s->fd = -1;
+}
+
+const wfi_wire wfi_wire_shm = {
+    .name = "shm",
+    .pushes = true,
+    .reaches = reaches,
+    .open = open_group,
+    .opened = opened,
+    .close = close_group,
+    .alloc = alloc_block,
+    .free = free_block,
+    .run = wfi_memory_run,
+    .pass = wfi_memory_pass,
+};

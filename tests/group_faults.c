@@ -1,0 +1,247 @@
+/* What goes wrong among ranks: who disagrees, is late, dies or leaves is named on all of them, with
+ * what it last called; buffers stay as they were; and the group stays broken. */
+#include "group_ranks.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+/* What ranks, threads or processes, have in common beside the group. */
+typedef struct common {
+    int n_failed; /* atomic access */
+    int number;   /* of a case */
+} common;
+
+static common *make_common(int number) {
+    common *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(c, MAP_FAILED);
+    c->number = number;
+    return c;
+}
+
+static void wait_until_failed(common *c, int n) {
+    while (__atomic_load_n(&c->n_failed, __ATOMIC_ACQUIRE) < n) sched_yield();
+}
+
+static void on_both(int n, const wf_group_config *config, ranks_body body, int number) {
+    common *c = make_common(number);
+    ranks_processes(n, config, body, c, 0);
+    c->n_failed = 0;
+    ranks_threads(n, config, body, c);
+    munmap(c, sizeof *c);
+}
+
+/* ---- ranks that disagree ---- */
+
+enum { COUNT, DTYPE, OP, COLLECTIVE, ROOT, BARRIER, AHEAD, N_DISAGREEMENTS };
+
+typedef struct buffers {
+    float in[64], out[64];
+} buffers;
+
+static wf_status usual_call(wf_group *g, buffers *b, int number) {
+    return number == ROOT ? wf_broadcast(g, b->in, b->out, 5, WF_F32, 0, NULL)
+                          : wf_all_reduce(g, b->in, b->out, 5, WF_F32, WF_SUM, NULL);
+}
+
+static wf_status other_call(wf_group *g, buffers *b, int number) {
+    switch (number) {
+    case COUNT:
+        return wf_all_reduce(g, b->in, b->out, 6, WF_F32, WF_SUM, NULL);
+    case DTYPE:
+        return wf_all_reduce(g, b->in, b->out, 5, WF_I32, WF_SUM, NULL);
+    case OP:
+        return wf_all_reduce(g, b->in, b->out, 5, WF_F32, WF_MAX, NULL);
+    case COLLECTIVE:
+        return wf_all_gather(g, b->in, b->out, 5, WF_F32, NULL);
+    case ROOT:
+        return wf_broadcast(g, b->in, b->out, 5, WF_F32, 1, NULL);
+    case BARRIER:
+        return wf_barrier(g, NULL);
+    default: /* one barrier less than the others */
+        return usual_call(g, b, number);
+    }
+}
+
+static const char *check_disagreement(ranks_one *one) {
+    static const char *const usual[] = {
+        [ROOT] = " calls wf_broadcast of 5 F32 with root 0 at ", [AHEAD] = " calls wf_barrier at "};
+    static const char *const others[] = {
+        "rank 1 calls wf_all_reduce of 6 F32 (sum, direct) at ",
+        "rank 1 calls wf_all_reduce of 5 I32 (sum, direct) at ",
+        "rank 1 calls wf_all_reduce of 5 F32 (max, direct) at ",
+        "rank 1 calls wf_all_gather of 5 F32 at ",
+        "rank 1 calls wf_broadcast of 5 F32 with root 1 at ",
+        "rank 1 calls wf_barrier at ",
+        "rank 1 calls wf_all_reduce of 5 F32 (sum, direct) at ",
+    };
+    const common *c = one->self;
+    const char *mine =
+        usual[c->number] ? usual[c->number] : " calls wf_all_reduce of 5 F32 (sum, direct) at ";
+    wf_group *g = one->group;
+    buffers *b, before;
+    RANKS_TRY(one, wf_group_alloc(g, sizeof *b, (void **)&b));
+    for (int i = 0; i < 64; i++) b->in[i] = (float)i, b->out[i] = -1;
+    before = *b;
+    RANKS_TRY(one, wf_barrier(g, NULL));
+    bool is_ahead = c->number == AHEAD && one->rank != 1;
+    wf_status status = one->rank == 1 ? other_call(g, b, c->number)
+                       : is_ahead     ? wf_barrier(g, NULL)
+                                      : usual_call(g, b, c->number);
+    RANKS_CHECK(one, status == WF_REMOTE);
+    const char *sentence = wf_context_error(one->ctx);
+    if (!strstr(sentence, mine) || !strstr(sentence, others[c->number]) ||
+        !strstr(sentence, "group_faults.c:"))
+        return ranks_text("'%s' does not say '%s' and '%s'", sentence, mine, others[c->number]);
+    RANKS_CHECK(one, !memcmp(b, &before, sizeof before));
+    /* The group is broken for good, and says why. */
+    RANKS_REFUSED(one, wf_barrier(g, NULL), WF_REMOTE, others[c->number]);
+    wf_work *work;
+    RANKS_TRY(one, wf_all_reduce(g, b->in, b->out, 5, WF_F32, WF_SUM, &work));
+    RANKS_REFUSED(one, wf_work_wait(work), WF_REMOTE, others[c->number]);
+    RANKS_REFUSED(one, wf_send(g, b->in, 5, WF_F32, (one->rank + 1) % one->n, NULL), WF_REMOTE,
+                  "disagree");
+    RANKS_CHECK(one, !memcmp(b, &before, sizeof before));
+    wf_group_free(g, b);
+    return NULL;
+}
+
+static void disagreement_is_told(void **state) {
+    (void)state;
+    for (int number = 0; number < N_DISAGREEMENTS; number++)
+        on_both(3, NULL, check_disagreement, number);
+}
+
+static const char *check_message(ranks_one *one) {
+    float x[8] = {0};
+    wf_status status = one->rank == 0 ? wf_send(one->group, x, 5, WF_F32, 1, NULL)
+                                      : wf_recv(one->group, x, 6, WF_F32, 0, NULL);
+    const char *sentence = wf_context_error(one->ctx);
+    if (status != WF_REMOTE || !strstr(sentence, "rank 1 calls wf_recv of 6 F32 at ") ||
+        !strstr(sentence, "rank 0 calls wf_send of 5 F32 at "))
+        return ranks_text("%s: %s", wf_status_name(status), sentence);
+    return NULL;
+}
+
+static void messages_that_disagree_are_told(void **state) {
+    (void)state;
+    on_both(2, NULL, check_message, 0);
+}
+
+/* ---- who does not come ---- */
+
+static const char *check_late(ranks_one *one) {
+    common *c = one->self;
+    float x[4] = {1, 2, 3, 4};
+    RANKS_TRY(one, wf_broadcast(one->group, x, x, 4, WF_F32, 0, NULL));
+    if (one->rank == 2) wait_until_failed(c, 2);
+    RANKS_REFUSED(one, wf_all_reduce(one->group, x, x, 4, WF_F32, WF_SUM, NULL), WF_TIMEOUT,
+                  "waited 150 ms in wf_all_reduce of 4 F32 (sum, direct) at");
+    RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_TIMEOUT,
+                  "but rank 2 has not come; it last called wf_broadcast at");
+    __atomic_fetch_add(&c->n_failed, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static const char *check_absent_sender(ranks_one *one) {
+    common *c = one->self;
+    int32_t x;
+    if (one->rank == 0)
+        wait_until_failed(c, 1);
+    else
+        RANKS_REFUSED(one, wf_recv(one->group, &x, 1, WF_I32, 0, NULL), WF_TIMEOUT,
+                      "but rank 0 has not come; it last called nothing");
+    __atomic_fetch_add(&c->n_failed, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static void who_is_late_is_named(void **state) {
+    (void)state;
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    config.timeout_ms = 150;
+    on_both(3, &config, check_late, 0);
+    on_both(2, &config, check_absent_sender, 0);
+}
+
+/* Long before the deadline a line says whom the others wait for. */
+static void hear(void *self, wf_log_level level, const char *topic, const char *line) {
+    common *c = self;
+    if (level == WF_LOG_WARN && !strcmp(topic, "wait") &&
+        strstr(line, "rank 1 has not come for 0.05 s; it last called wf_broadcast at "))
+        __atomic_fetch_add(&c->n_failed, 1, __ATOMIC_SEQ_CST);
+}
+
+static const char *check_stall(ranks_one *one) {
+    int32_t x = 1;
+    RANKS_TRY(one, wf_broadcast(one->group, &x, &x, 1, WF_I32, 0, NULL));
+    if (one->rank == 1) wait_until_failed(one->self, 1); /* the line is there */
+    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    return NULL;
+}
+
+static void who_lets_others_wait_is_told(void **state) {
+    (void)state;
+    common c = {0, 0};
+    wf_context *ctx;
+    wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+    config.log = hear;
+    config.log_self = &c;
+    assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+    setenv("WEFT_STALL_MS", "50", 1);
+    ranks_threads_in(ctx, 2, NULL, check_stall, &c);
+    unsetenv("WEFT_STALL_MS");
+    test_context_end(ctx);
+}
+
+static const char *check_leaver(ranks_one *one) {
+    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    if (one->rank == 1) return NULL;
+    RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_REMOTE,
+                  "rank 1 has left the group; it last called wf_barrier at");
+    return NULL;
+}
+
+static void who_leaves_is_named(void **state) {
+    (void)state;
+    on_both(3, NULL, check_leaver, 0);
+}
+
+/* ---- who dies ---- */
+
+static const char *check_death(ranks_one *one) {
+    static float x[100000];
+    const common *c = one->self;
+    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    /* The one that dies: before a call, or while its thread is in the middle of one. */
+    wf_work *work = NULL;
+    if (one->rank == 1 && c->number)
+        RANKS_TRY(one, wf_all_reduce(one->group, x, x, 100000, WF_F32, WF_SUM, &work));
+    if (one->rank == 1) kill(getpid(), SIGKILL);
+    wf_status status = WF_OK;
+    for (int i = 0; i < 2 && status == WF_OK; i++)
+        status = wf_all_reduce(one->group, x, x, 100000, WF_F32, WF_SUM, NULL);
+    const char *sentence = wf_context_error(one->ctx);
+    if (status != WF_REMOTE || !strstr(sentence, "rank 1 has died; it last called wf_"))
+        return ranks_text("%s: %s", wf_status_name(status), sentence);
+    return NULL;
+}
+
+static void who_dies_is_named(void **state) {
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        common *c = make_common(i % 2);
+        ranks_processes(3, NULL, check_death, c, 1);
+        munmap(c, sizeof *c);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(disagreement_is_told),
+        cmocka_unit_test(messages_that_disagree_are_told),
+        cmocka_unit_test(who_lets_others_wait_is_told),
+        cmocka_unit_test(who_is_late_is_named),
+        cmocka_unit_test(who_leaves_is_named),
+        cmocka_unit_test(who_dies_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* Ranks of a job as threads of the test, or as processes that it starts. */
+#ifndef TESTS_GROUP_RANKS_H
+#define TESTS_GROUP_RANKS_H
+
+#include "test.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <weft/group.h>
+
+#define RANKS_MOST 11
+
+typedef struct ranks_one {
+    wf_context *ctx;
+    wf_job *job;
+    wf_group *group;
+    int rank, n;
+    void *self;
+} ranks_one;
+
+/* One rank's part: NULL, or what went wrong (static or leaked; the test is over). */
+typedef const char *(*ranks_body)(ranks_one *one);
+
+typedef struct ranks_call {
+    ranks_one one;
+    const char *name;
+    const wf_group_config *config;
+    ranks_body body;
+    const char *wrong;
+} ranks_call;
+
+static inline const char *ranks_text(const char *format, ...) {
+    static __thread char text[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return strdup(text);
+}
+
+#define RANKS_TRY(one, call)                                                                       \
+    do {                                                                                           \
+        wf_status ranks_status_ = (call);                                                          \
+        if (ranks_status_ != WF_OK)                                                                \
+            return ranks_text("%s:%d: rank %d: %s: %s", __FILE__, __LINE__, (one)->rank,           \
+                              wf_status_name(ranks_status_), wf_context_error((one)->ctx));        \
+    } while (0)
+
+/* The call is refused with `status` and a sentence that contains `words`. */
+#define RANKS_REFUSED(one, call, status, words)                                                    \
+    do {                                                                                           \
+        wf_status ranks_status_ = (call);                                                          \
+        if (ranks_status_ != (status) || !strstr(wf_context_error((one)->ctx), words))             \
+            return ranks_text("%s:%d: rank %d: %s: %s, not %s: '%s'", __FILE__, __LINE__,          \
+                              (one)->rank, wf_status_name(ranks_status_),                          \
+                              wf_context_error((one)->ctx), wf_status_name(status), words);        \
+    } while (0)
+
+#define RANKS_CHECK(one, condition)                                                                \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return ranks_text("%s:%d: rank %d: not %s", __FILE__, __LINE__, (one)->rank,           \
+                              #condition);                                                         \
+    } while (0)
+
+/* Joins, makes the group, and does the body's work. */
+static inline void *ranks_run(void *self) {
+    ranks_call *call = self;
+    ranks_one *one = &call->one;
+    wf_job_config meeting = WF_JOB_CONFIG_INIT;
+    meeting.rank = one->rank;
+    meeting.n_ranks = one->n;
+    meeting.name = call->name;
+    meeting.timeout_ms = 30000;
+    wf_status status = wf_job_join(one->ctx, &meeting, &one->job);
+    if (status == WF_OK) status = wf_group_create(one->job, call->config, &one->group);
+    call->wrong = status == WF_OK ? call->body(one) : ranks_text("%s", wf_context_error(one->ctx));
+    wf_group_destroy(one->group);
+    wf_job_leave(one->job);
+    return NULL;
+}
+
+static inline void ranks_name(char name[64]) {
+    static int number; /* tests start their ranks one set after the other */
+    snprintf(name, 64, "test-%d-%d", (int)getpid(), ++number);
+}
+
+/* Runs `body` on n ranks that are threads and share a context. */
+static inline void ranks_threads_in(wf_context *ctx, int n, const wf_group_config *config,
+                                    ranks_body body, void *self) {
+    ranks_call calls[RANKS_MOST];
+    pthread_t threads[RANKS_MOST];
+    char name[64];
+    ranks_name(name);
+    for (int r = 0; r < n; r++) {
+        calls[r] = (ranks_call){{ctx, NULL, NULL, r, n, self}, name, config, body, NULL};
+        assert_int_equal(pthread_create(&threads[r], NULL, ranks_run, &calls[r]), 0);
+    }
+    for (int r = 0; r < n; r++) pthread_join(threads[r], NULL);
+    for (int r = 0; r < n; r++)
+        if (calls[r].wrong) fail_msg("%d threads: %s", n, calls[r].wrong);
+}
+
+static inline void ranks_threads(int n, const wf_group_config *config, ranks_body body,
+                                 void *self) {
+    wf_context *ctx = test_context();
+    ranks_threads_in(ctx, n, config, body, self);
+    test_context_end(ctx);
+}
+
+/* Runs `body` on n ranks that are processes; `n_killed` of them end by a signal. The test has no
+ * other threads then. */
+static inline void ranks_processes(int n, const wf_group_config *config, ranks_body body,
+                                   void *self, int n_killed) {
+    pid_t processes[RANKS_MOST];
+    char name[64], wrong[4096] = "";
+    int says[2], status, n_signals = 0;
+    ranks_name(name);
+    assert_int_equal(pipe(says), 0);
+    for (int r = 0; r < n; r++) {
+        processes[r] = fork();
+        assert_true(processes[r] >= 0);
+        if (processes[r]) continue;
+        ranks_call call = {{test_context(), NULL, NULL, r, n, self}, name, config, body, NULL};
+        ranks_run(&call);
+        if (!call.wrong && wf_context_memory(call.one.ctx).n_live)
+            call.wrong = "blocks were never freed";
+        if (call.wrong && write(says[1], call.wrong, strlen(call.wrong)) < 0) _exit(2);
+        _exit(call.wrong ? 1 : 0);
+    }
+    close(says[1]);
+    for (int r = 0; r < n; r++) {
+        assert_int_equal(waitpid(processes[r], &status, 0), processes[r]);
+        n_signals += WIFSIGNALED(status) != 0;
+    }
+    ssize_t n_wrong = read(says[0], wrong, sizeof wrong - 1);
+    close(says[0]);
+    if (n_wrong > 0) fail_msg("%d processes: %s", n, wrong);
+    assert_int_equal(n_signals, n_killed);
+}
+
+#endif
