@@ -161,9 +161,8 @@ json_t *reduce_report(const bench_allreduce *b) {
     json_object_set_new(report, "left_out", left_out);
     if (!b->c->o.peers) return report;
     json_object_set_new(report, "weft_over_peer", ratios_json(b));
-    json_object_set_new(
-        report, "versions",
-        json_pack("{s:s, s:s}", "open_mpi", b->mpi_version, "gloo", b->gloo_version));
+    json_object_set_new(report, "open_mpi_version", json_string(b->mpi_version));
+    json_object_set_new(report, "gloo_version", json_string(b->gloo_version));
     if (*b->no_mpi) json_object_set_new(report, "no_open_mpi", json_string(b->no_mpi));
     if (*b->no_gloo) json_object_set_new(report, "no_gloo", json_string(b->no_gloo));
     return report;
