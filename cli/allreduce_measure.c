@@ -55,8 +55,8 @@ static float value_at(int64_t i, int rank) {
 
 /* An all-reduce of known numbers. A rank that sees a wrong one goes on with the others, else they
  * would wait for it. */
-static wf_status check(wf_group *group, const reduce_row *r, float *x, bool by_work,
-                       char wrong_out[300]) {
+static wf_status check(wf_context *ctx, wf_group *group, const reduce_row *r, float *x,
+                       bool by_work) {
     int rank = wf_group_rank(group), n = wf_group_n_ranks(group);
     int64_t n_elem = r->bytes / (int64_t)sizeof *x, at = -1;
     float got = 0;
@@ -67,15 +67,13 @@ static wf_status check(wf_group *group, const reduce_row *r, float *x, bool by_w
     double is_wrong = at >= 0;
     if (status == WF_OK) status = agree(group, &is_wrong);
     if (status != WF_OK || is_wrong == 0) return status;
-    snprintf(wrong_out, 300, "%s on %s%s, %lld bytes, %d ranks: ", r->algorithm, r->wire,
-             by_work ? ", by stream" : "", (long long)r->bytes, n);
-    size_t said = strlen(wrong_out);
-    if (at >= 0)
-        snprintf(wrong_out + said, 300 - said, "element %lld is %g on rank %d", (long long)at, got,
-                 rank);
-    else
-        snprintf(wrong_out + said, 300 - said, "another rank than %d has a wrong sum", rank);
-    return WF_BUG;
+    char said[100], sentence[300];
+    snprintf(said, sizeof said, "element %lld is %g on rank %d", (long long)at, got, rank);
+    snprintf(sentence, sizeof sentence,
+             "%s on %s%s, %lld bytes, %d ranks: %s; this is a bug of weft", r->algorithm, r->wire,
+             by_work ? ", by stream" : "", (long long)r->bytes, n,
+             at >= 0 ? said : "another rank has a wrong sum");
+    return wf_context_fail(ctx, at >= 0 ? WF_BUG : WF_REMOTE, sentence);
 }
 
 /* What one call moves, of every rank. */
@@ -93,8 +91,8 @@ static wf_status count(wf_group *group, float *x, int64_t n_elem, reduce_sample 
 
 /* ---- a row ---- */
 
-static wf_status measure_row(const bench_allreduce *b, wf_group *group, const reduce_row *r,
-                             reduce_sample *s, char wrong_out[300]) {
+static wf_status measure_row(const bench_allreduce *b, wf_context *ctx, wf_group *group,
+                             const reduce_row *r, reduce_sample *s) {
     int64_t n_elem = r->bytes / (int64_t)sizeof(float);
     size_t bytes = ((size_t)r->bytes + 63) & ~(size_t)63;
     bool is_shared = b->c->o.memory == MEMORY_SHARED;
@@ -104,8 +102,8 @@ static wf_status measure_row(const bench_allreduce *b, wf_group *group, const re
         status = wf_group_alloc(group, bytes, &x);
     else if (!(x = aligned_alloc(64, bytes)))
         status = WF_NO_MEMORY;
-    if (status == WF_OK) status = check(group, r, x, true, wrong_out);
-    if (status == WF_OK) status = check(group, r, x, false, wrong_out);
+    if (status == WF_OK) status = check(ctx, group, r, x, true);
+    if (status == WF_OK) status = check(ctx, group, r, x, false);
     /* Sums of sums would overflow; what is timed adds zeros, which takes as long. */
     if (status == WF_OK) memset(x, 0, bytes);
     if (status == WF_OK) status = count(group, x, n_elem, s);
@@ -187,10 +185,8 @@ static wf_status create_groups(const bench_allreduce *b, wf_context *ctx, wf_job
 }
 
 wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
-                         int n_rows, int repeat, reduce_sample *samples, double *copy_gb_s_out,
-                         char wrong_out[300]) {
+                         int n_rows, int repeat, reduce_sample *samples, double *copy_gb_s_out) {
     wf_group *groups[REDUCE_MAX_LIST] = {NULL}, *any = NULL;
-    *wrong_out = 0;
     *copy_gb_s_out = NAN;
     wf_status status = create_groups(b, ctx, ranks, first, n_rows, samples, groups);
     /* A rank that has nothing to do must not leave before the others have found that out, too. */
@@ -201,7 +197,7 @@ wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *rank
     for (int i = 0; i < n_rows && status == WF_OK; i++) {
         int k = repeat % 2 ? n_rows - 1 - i : i;
         wf_group *group = groups[k % b->n_algorithms];
-        if (group) status = measure_row(b, group, &b->rows[first + k], &samples[k], wrong_out);
+        if (group) status = measure_row(b, ctx, group, &b->rows[first + k], &samples[k]);
     }
     for (int a = 0; a < b->n_algorithms; a++) wf_group_destroy(groups[a]);
     return status;

@@ -3,7 +3,6 @@
 #include "report.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,104 +44,51 @@ static void keep(bench_allreduce *b, int first, int n_rows, const reduce_sample 
     if (copy_gb_s > 0) b->copy_gb_s[b->n_copies++] = copy_gb_s;
 }
 
-static exit_status failed(wf_context *ctx, wf_status status, const char *wrong) {
-    const cli c = {.ctx = ctx};
-    if (*wrong) return complain(EXIT_FAILED, "%s; this is a bug of weft", wrong);
-    return complain_of(&c, status);
-}
-
 /* ---- this process is a rank ---- */
 
 exit_status reduce_run_here(bench_allreduce *b, int first, int n_rows, int repeat) {
+    cli *c = b->c;
     reduce_sample *samples = calloc((size_t)n_rows, sizeof *samples);
-    char wrong[300] = "";
     double copy_gb_s;
     if (!samples) return complain(EXIT_FAILED, "no memory left");
-    if (!repeat) take_share(wf_job_rank(b->c->job), b->n_ranks);
+    if (!repeat) take_share(wf_job_rank(c->job), b->n_ranks);
     wf_status status =
-        reduce_measure(b, b->c->ctx, b->c->job, first, n_rows, repeat, samples, &copy_gb_s, wrong);
-    exit_status bad = status == WF_OK ? EXIT_DONE : failed(b->c->ctx, status, wrong);
-    if (!bad) keep(b, first, n_rows, samples, copy_gb_s);
+        reduce_measure(b, c->ctx, c->job, first, n_rows, repeat, samples, &copy_gb_s);
+    if (status == WF_OK) keep(b, first, n_rows, samples, copy_gb_s);
     free(samples);
-    return bad;
+    return status == WF_OK ? EXIT_DONE : complain_of(c, status);
 }
 
 /* ---- ranks as threads ---- */
 
-typedef struct rank_thread {
-    const bench_allreduce *b;
-    pthread_t thread;
-    wf_context *ctx; /* its own: the last error is one of a thread */
-    char name[60];
-    int rank, first, n_rows, repeat;
-    reduce_sample *samples;
+typedef struct thread_round {
+    bench_allreduce *b;
+    int first, n_rows, repeat;
+} thread_round;
+
+static wf_status run_rank(wf_context *ctx, wf_job *ranks, void *argument) {
+    const thread_round *t = argument;
+    reduce_sample *samples = calloc((size_t)t->n_rows, sizeof *samples);
     double copy_gb_s;
-    char wrong[300];
-    wf_status status;
-} rank_thread;
-
-static void *run_rank(void *self) {
-    rank_thread *t = self;
-    wf_job_config config = WF_JOB_CONFIG_INIT;
-    wf_job *joined = NULL;
-    take_share(t->rank, t->b->n_ranks);
-    config.rank = t->rank;
-    config.n_ranks = t->b->n_ranks;
-    config.name = t->name;
-    t->status = wf_job_join(t->ctx, &config, &joined);
-    if (t->status == WF_OK)
-        t->status = reduce_measure(t->b, t->ctx, joined, t->first, t->n_rows, t->repeat, t->samples,
-                                   &t->copy_gb_s, t->wrong);
-    wf_job_leave(joined);
-    return NULL;
-}
-
-/* The ranks of a job whose threads all have begun, or none: one alone would wait for the rest. */
-static bool begin(rank_thread *t, int n) {
-    bool good = true;
-    for (int r = 0; r < n && good; r++) {
-        t[r].samples = calloc((size_t)t[r].n_rows, sizeof *t[r].samples);
-        good = t[r].samples && wf_context_create(NULL, &t[r].ctx) == WF_OK;
-    }
-    for (int r = 0; r < n && good; r++)
-        if (pthread_create(&t[r].thread, NULL, run_rank, &t[r]))
-            exit((int)complain(EXIT_FAILED, "a thread for rank %d could not be started", r));
-    return good;
-}
-
-static const rank_thread *first_failed(const rank_thread *t, int n) {
-    const rank_thread *failed = NULL;
-    for (int r = 0; r < n; r++) {
-        if (t[r].status == WF_OK) continue;
-        if (!failed || (failed->status == WF_REMOTE && t[r].status != WF_REMOTE)) failed = &t[r];
-    }
-    return failed;
+    if (!samples) return wf_context_fail(ctx, WF_NO_MEMORY, "no memory left");
+    take_share(wf_job_rank(ranks), t->b->n_ranks);
+    wf_status status =
+        reduce_measure(t->b, ctx, ranks, t->first, t->n_rows, t->repeat, samples, &copy_gb_s);
+    /* The rows change when nobody reads them any more. */
+    if (status == WF_OK) status = wf_job_barrier(ranks);
+    if (status == WF_OK && !wf_job_rank(ranks)) keep(t->b, t->first, t->n_rows, samples, copy_gb_s);
+    free(samples);
+    return status;
 }
 
 exit_status reduce_run_threads(bench_allreduce *b, int first, int n_rows, int repeat) {
-    int n = b->n_ranks;
-    rank_thread *t = calloc((size_t)n, sizeof *t);
-    exit_status bad = EXIT_DONE;
-    for (int r = 0; r < n && t; r++) {
-        t[r] = (rank_thread){.b = b, .rank = r, .first = first, .n_rows = n_rows, .repeat = repeat};
-        snprintf(t[r].name, sizeof t[r].name, "bench-%d-%d", (int)getpid(), repeat);
-    }
-    if (t && begin(t, n)) {
-        for (int r = 0; r < n; r++) (void)pthread_join(t[r].thread, NULL);
-        const rank_thread *wrong = first_failed(t, n);
-        if (wrong)
-            bad = failed(wrong->ctx, wrong->status, wrong->wrong);
-        else
-            keep(b, first, n_rows, t[0].samples, t[0].copy_gb_s);
-    } else {
-        bad = complain(EXIT_FAILED, "no memory left");
-    }
-    for (int r = 0; r < n && t; r++) {
-        wf_context_destroy(t[r].ctx);
-        free(t[r].samples);
-    }
-    free(t);
-    return bad;
+    static const wf_rank_entry entry = {"allreduce", run_rank};
+    thread_round round = {b, first, n_rows, repeat};
+    wf_spawn_config config = WF_SPAWN_CONFIG_INIT;
+    config.n_ranks = b->n_ranks;
+    config.entry = &entry;
+    config.arg = &round;
+    return complain_of(b->c, wf_spawn(b->c->ctx, &config, NULL));
 }
 
 /* ---- ranks as processes ---- */

@@ -61,12 +61,11 @@ typedef struct reduce_sample {
     double sent_bytes[WF_LAUNCH_MAX_RANKS], received_bytes[WF_LAUNCH_MAX_RANKS];
 } reduce_sample;
 
-/* Times all rows of the wire once, in an order that `repeat` decides. samples[n_rows] for the rows
- * from `first` on. Collective. A wrong result is an error: *wrong_out then says which, and the
- * status is BUG. */
+/* Times all rows of the wire once, in an order that `repeat` decides. samples[n_rows], zeroed, for
+ * the rows from `first` on. Collective. Errors: BUG: a sum is wrong, the sentence says which; those
+ * of groups. */
 wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
-                         int n_rows, int repeat, reduce_sample *samples, double *copy_gb_s_out,
-                         char wrong_out[300]);
+                         int n_rows, int repeat, reduce_sample *samples, double *copy_gb_s_out);
 
 /* ---- allreduce_run.c: a round of one wire or peer. Complains. ---- */
 

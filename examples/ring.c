@@ -8,10 +8,8 @@
  * In the picture a chunk shows whose parts are in it; [ ] is what has just come. At the end the
  * result is compared with wf_all_reduce's, bit for bit.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <weft/weft.h>
 
 #define N       4 /* ranks, and chunks of a vector */
@@ -25,12 +23,9 @@ typedef struct state {
 } state;
 
 typedef struct rank {
-    pthread_t thread;
-    wf_context *ctx;
     int rank;
     state states[N_STEPS + 1];
     float expected[N][CHUNK];
-    wf_status status;
 } rank;
 
 /* Rank r counts by tens: a sum's r-th digit says whether its part is in it. */
@@ -66,26 +61,22 @@ static wf_status ring(wf_group *group, rank *self) {
     return WF_OK;
 }
 
-static void *run(void *argument) {
-    rank *self = argument;
-    wf_job_config meeting = WF_JOB_CONFIG_INIT;
-    wf_job *job = NULL;
-    wf_group *group = NULL;
-    char name[40];
-    snprintf(name, sizeof name, "ring-%d", (int)getpid());
-    meeting.rank = self->rank, meeting.n_ranks = N, meeting.name = name;
+static wf_status run(wf_context *ctx, wf_job *job, void *ranks) {
+    rank *self = (rank *)ranks + wf_job_rank(job);
+    wf_group *group;
+    (void)ctx;
+    self->rank = wf_job_rank(job);
     self->states[0].came = -1;
     for (int i = 0; i < N * CHUNK; i++)
         self->states[0].x[i / CHUNK][i % CHUNK] = part_of(self->rank);
-    self->status = wf_job_join(self->ctx, &meeting, &job);
-    if (!self->status) self->status = wf_group_create(job, NULL, &group);
-    if (!self->status) self->status = ring(group, self);
-    if (!self->status)
-        self->status = wf_all_reduce(group, self->states[0].x, self->expected, (int64_t)N * CHUNK,
-                                     WF_F32, WF_SUM, NULL);
+    wf_status status = wf_group_create(job, NULL, &group);
+    if (status != WF_OK) return status;
+    status = ring(group, self);
+    if (status == WF_OK)
+        status = wf_all_reduce(group, self->states[0].x, self->expected, (int64_t)N * CHUNK, WF_F32,
+                               WF_SUM, NULL);
     wf_group_destroy(group);
-    wf_job_leave(job);
-    return NULL;
+    return status;
 }
 
 /* "01.3": the parts of ranks 0, 1 and 3 have been added up. */
@@ -115,28 +106,23 @@ static void print_picture(const rank *ranks) {
 
 int main(void) {
     static rank ranks[N];
+    static const wf_rank_entry entry = {"ring", run};
+    wf_spawn_config config = WF_SPAWN_CONFIG_INIT; /* threads */
+    wf_context *ctx;
     int n_wrong = 0;
-    for (int r = 0; r < N; r++) {
-        ranks[r].rank = r;
-        if (wf_context_create(NULL, &ranks[r].ctx)) return 1;
-    }
+    config.n_ranks = N, config.entry = &entry, config.arg = ranks;
+    if (wf_context_create(NULL, &ctx)) return 1;
+    if (wf_spawn(ctx, &config, NULL)) return fprintf(stderr, "%s\n", wf_context_error(ctx)), 1;
+    print_picture(ranks);
     for (int r = 0; r < N; r++)
-        if (pthread_create(&ranks[r].thread, NULL, run, &ranks[r])) return 1;
-    for (int r = 0; r < N; r++) pthread_join(ranks[r].thread, NULL);
-    for (int r = 0; r < N; r++) {
-        if (ranks[r].status) fprintf(stderr, "rank %d: %s\n", r, wf_context_error(ranks[r].ctx));
-        n_wrong += ranks[r].status != WF_OK;
-    }
-    if (!n_wrong) print_picture(ranks);
-    for (int r = 0; r < N && !n_wrong; r++)
         n_wrong +=
             memcmp(ranks[r].states[N_STEPS].x, ranks[r].expected, sizeof ranks[r].expected) != 0;
-    if (!n_wrong)
+    if (n_wrong)
+        printf("%d ranks have other sums than wf_all_reduce\n", n_wrong);
+    else
         printf(
             "each rank has sent %d chunks of %d, %g of its vector; all have wf_all_reduce's bits\n",
             N_STEPS, N, (double)N_STEPS / N);
-    else
-        printf("wrong\n");
-    for (int r = 0; r < N; r++) wf_context_destroy(ranks[r].ctx);
+    wf_context_destroy(ctx);
     return n_wrong != 0;
 }
