@@ -121,6 +121,9 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0")         \
     X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN, 0, "N", "1",                                       \
       "ranks as processes (run: also -n N, and it must be given)")                                 \
+    X(rendezvous, TEXT, rendezvous, PLAN, FOR_TRAIN | FOR_BENCH, 0, "URL", NULL,                   \
+      "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
+      "file:///path")                                                                              \
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
       "cap per rank: 2GiB, 512MB, bytes")                                                          \
                                                                                                    \
@@ -190,7 +193,7 @@ typedef struct option {
 
 typedef struct options {
     char *model, *data, *plan, *devices, *init, *out, *trace, *draw, *json, *config;
-    char *forward_ms, *backward_ms, *weight_ms, *schedule;
+    char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     int64_t stages, memory_limit;
     double transfer_ms, timeout;
     int64_t image, tokens, steps, epochs, save_every, repeat, ranks;

@@ -20,6 +20,12 @@ exit_status processes_begin(cli *c, bool *done_out) {
     *done_out = false;
     wf_status status = wf_launch_place(c->ctx, &place);
     if (status != WF_OK) return complain_of(c, status);
+    if (place.n_ranks == 1 && o->rendezvous)
+        return complain(
+            EXIT_USAGE,
+            "--rendezvous %.200s: each process has to be told which rank it is, by RANK "
+            "and WORLD_SIZE or another launcher's variables",
+            o->rendezvous);
     if (place.n_ranks == 1) {
         if (o->ranks == 1) return EXIT_DONE;
         *done_out = true;
@@ -42,6 +48,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
     meeting.rank = place.rank;
     meeting.n_ranks = place.n_ranks;
     meeting.name = place.job;
+    meeting.init = o->rendezvous;
     status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status != WF_OK) return complain_of(c, status);
     return place.rank ? be_silent(c) : EXIT_DONE;

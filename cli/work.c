@@ -87,29 +87,40 @@ wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
     return status;
 }
 
+/* The first replica evaluates; processes of the others have nothing to read. */
+static bool reads_eval(const job *j) {
+    return !has_parts(j) || wf_job_rank(j->c->job) < wf_plan_pp(j->plan);
+}
+
+static wf_status eval_piece(wf_trainer *trainer, wf_loader *loader, int64_t n_samples,
+                            wf_step_result *result_out) {
+    wf_feed feeds[2];
+    const wf_batch *batch;
+    if (!loader) return wf_trainer_eval(trainer, NULL, 0, n_samples, result_out);
+    wf_status status = wf_loader_next(loader, &batch);
+    if (status != WF_OK) return status;
+    feeds_of(batch, feeds);
+    return wf_trainer_eval(trainer, feeds, 2, n_samples, result_out);
+}
+
 wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, double *loss_out,
                    double *accuracy_out) {
-    wf_loader *loader;
-    const wf_batch *batch;
+    wf_loader *loader = NULL;
     double loss = 0;
-    int64_t n_rows = 0, n_hits = 0, n_batches = 0;
-    wf_status status = job_loader(j, split, 0, 0, &loader);
-    if (status != WF_OK) return status;
-    for (;;) {
+    int64_t n_rows = 0, n_hits = 0, piece = job_eval_samples(j, split);
+    int64_t n_samples = split == WF_DATA_TEST ? j->about.n_test : j->about.n_train;
+    wf_status status = reads_eval(j) ? job_loader(j, split, 0, 0, &loader) : WF_OK;
+    for (int64_t first = 0; first < n_samples && status == WF_OK; first += piece) {
         wf_step_result result;
-        wf_feed feeds[2];
-        status = wf_loader_next(loader, &batch);
-        if (status != WF_OK || !batch) break;
+        int64_t n_left = n_samples - first;
         if (interrupt_agreed(j->c)) status = WF_INTERRUPTED;
-        feeds_of(batch, feeds);
-        if (status == WF_OK) status = wf_trainer_eval(trainer, feeds, 2, batch->n_samples, &result);
+        if (status == WF_OK)
+            status = eval_piece(trainer, loader, n_left < piece ? n_left : piece, &result);
         if (status != WF_OK) break;
         j->c->stop = (exit_status)result.stop_reason;
         loss += result.loss * (double)result.n_rows;
         n_rows += result.n_rows;
         n_hits += result.n_hits;
-        n_batches++;
-        if (split == WF_DATA_TRAIN && batch->last_of_epoch) break; /* that split has no end */
     }
     wf_loader_destroy(loader);
     if (status != WF_OK) return status;

@@ -298,6 +298,11 @@ static void refuses(void **state) {
                  "input 'x' is F32 [1, 20], and F32 [3, 3, 8, 8] was given");
     TEST_OK(ctx, wf_module_replicate(module, cpus, 2, pair));
     TEST_REFUSED(ctx, wf_parallel_apply(pair, ins, 2, outs), WF_SHAPE, "replica 1: module: input");
+    TEST_REFUSED(ctx,
+                 wf_parallel_apply((wf_module *[]){pair[0], pair[0]},
+                                   (wf_array *[]){ins[0], ins[0]}, 2, outs),
+                 WF_INVALID_ARG, "replicas 0 and 1 are one module");
+    assert_int_equal(wf_array_gather(ins, 0, "cpu", &out), WF_INVALID_ARG);
     const char *const bad[] = {"cpu:0", "disk:1"};
     TEST_REFUSED(ctx, wf_data_parallel(module, ins[0], bad, 2, NULL, &out), WF_UNSUPPORTED,
                  "disk:1");

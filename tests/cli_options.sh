@@ -92,7 +92,12 @@ differs --warmup "$mlp" "" "--warmup 5"
 gives --plan ranks 2 "$mlp --plan dp=2"
 refuses --devices 2 "are 3, but the plan" "$mlp --plan dp=2 --devices cpu:3"
 gives --ranks ranks 2 "$mlp --plan dp=2 --ranks 2"
+gives --ranks ranks 2 "$mlp --plan dataparallel=2 --ranks 2"
 refuses --ranks 2 "2 processes have come" "$mlp --ranks 2"
+# (tests/launch_by_hand.sh has the meetings themselves)
+refuses --rendezvous 2 "each process has to be told which rank it is" "$mlp --rendezvous env://"
+RANK=0 WORLD_SIZE=2 refuses --rendezvous 2 "joined by env://" "$mlp --rendezvous http://x"
+RANK=0 WORLD_SIZE=2 refuses --rendezvous 2 "joined by env://" "bench train --model mlp --data synthetic --batch 8 --rendezvous http://x"
 refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
 
 # weft plan takes what weft train takes, so that a command's word can be exchanged

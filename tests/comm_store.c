@@ -441,6 +441,22 @@ static void strangers_do_no_harm(void **state) {
     test_context_end(ctx);
 }
 
+/* Who says nothing, or half of something, is cut off; who has said everything is not. */
+static void who_is_slow_is_cut_off(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_store *two[2];
+    int64_t n;
+    open_two(ctx, TCP, 100, two);
+    int silent = connect_to(port_of(two[0])), slow = connect_to(port_of(two[0]));
+    assert_int_equal(write(slow, "\x38", 1), 1);
+    read_to_end(silent);
+    read_to_end(slow);
+    TEST_OK(ctx, wf_store_n_keys(two[1], &n));
+    close_two(two);
+    test_context_end(ctx);
+}
+
 static void tokens(void **state) {
     (void)state;
     static log_lines log;
@@ -562,6 +578,7 @@ int main(void) {
         cmocka_unit_test(files_that_are_refused),
         cmocka_unit_test(torn_and_damaged_logs),
         cmocka_unit_test(strangers_do_no_harm),
+        cmocka_unit_test(who_is_slow_is_cut_off),
         cmocka_unit_test(tokens),
         cmocka_unit_test(ports),
         cmocka_unit_test(other_addresses_are_not_bound),

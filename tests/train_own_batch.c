@@ -102,6 +102,7 @@ static wf_trainer *make_trainer(wf_context *ctx, const char *plan_text, wf_job *
     config.timeout_ms = 30000;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    assert_int_equal(wf_plan_is_spread(plan), 0);
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &t));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
@@ -114,9 +115,31 @@ static void say_weights(wf_context *ctx, wf_trainer *t) {
     printf("%s", sha);
 }
 
+/* Plans that pass samples on want them all on every process. */
+static int be_refused(wf_context *ctx, const char *plan_text, wf_job *job) {
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_recipe recipe = own_recipe();
+    wf_model *model;
+    wf_plan *plan;
+    wf_trainer *t;
+    config.job = job;
+    config.own_batch = 1;
+    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    assert_int_equal(wf_plan_is_spread(plan), 1);
+    TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &t), WF_UNSUPPORTED,
+                 "give each process the whole batch");
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    wf_job_leave(job);
+    test_context_end(ctx);
+    return 0;
+}
+
 static int be_rank(char **argv) {
     wf_context *ctx = test_context();
     wf_job *job = join_ranks(ctx, argv);
+    if (!strcmp(argv[5], "refused")) return be_refused(ctx, argv[4], job);
     int rank = wf_job_rank(job), pp = atoi(argv[5]);
     wf_trainer *t = make_trainer(ctx, argv[4], job);
     rank_place at = {rank % pp == 0, rank % pp == pp - 1, rank < pp};
@@ -200,8 +223,21 @@ static void bits_of_one_rank(void **state) {
     }
 }
 
+static void needs_a_divided_batch(void **state) {
+    (void)state;
+    static const char *const plans[] = {"dataparallel=2", "block:dp=2"};
+    static rank_process p[MAX_PROCESSES];
+    for (int k = 0; k < 2; k++) {
+        const char *words[MAX_WORDS] = {plans[k], "refused"};
+        run_ranks(p, 2, words);
+        for (int r = 0; r < 2; r++)
+            if (p[r].status) fail_msg("%s, rank %d: '%s'", plans[k], r, p[r].said);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc > 4) return be_rank(argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_of_one_rank)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_of_one_rank),
+                                       cmocka_unit_test(needs_a_divided_batch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

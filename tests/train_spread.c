@@ -119,11 +119,56 @@ static void gradients_are_summed(void **state) {
     }
 }
 
+/* Values that are read far behind where they are made; a cut right in front of the loss. */
+static void skips(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    x = wf_reshape(wf_cut(x, "a"), WF_SHAPE(-1, 192));
+    wf_tensor early = wf_relu(wf_batch_norm(wf_linear(x, "a1", 24), "bn1"));
+    wf_tensor h = wf_cut(wf_relu(wf_linear(early, "a2", 24)), "b");
+    h = wf_cut(wf_relu(wf_add(wf_linear(h, "b1", 24), wf_linear(x, "b2", 24))), "c");
+    wf_tensor late = wf_relu(wf_batch_norm(wf_linear(wf_add(h, early), "c1", 24), "bn2"));
+    h = wf_cut(wf_dropout(wf_linear(late, "c2", 24), "drop", 0.3f), "d");
+    h = wf_linear(wf_add(wf_add(h, early), late), "d", 10);
+    wf_loss(wf_cross_entropy(wf_cut(h, "criterion"), y));
+}
+
+static void any_spread(void **state) {
+    (void)state;
+    static const char *const plans[] = {
+        "",
+        "a:dp=2",
+        "b:dataparallel=4",
+        "a:dp=4,d:dp=2",
+        "b:dp=2,d:dataparallel=4",
+        "a:dataparallel=4,b:dp=4,c:dataparallel=2,d:dp=2",
+        "c:dataparallel=2,b:dp=4",
+        "a:dp=2,c:dp=4,loss:dp=2",
+        "criterion:dp=2,d:dp=2",
+        "loss:dataparallel=4",
+        "dataparallel=4,output=1",
+    };
+    char one[65], hex[65];
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        wf_context *ctx = test_context();
+        wf_recipe recipe = spread_recipe(16, 4, 4);
+        wf_trainer *t = planned_trainer(ctx, skips, &recipe, plans[k], NULL, 0);
+        for (int s = 0; s < 3; s++) (void)step_of(ctx, t, s, s == 1 ? 13 : 16);
+        TEST_OK(ctx, wf_trainer_weights_sha256(t, k ? hex : one));
+        if (k && strcmp(one, hex)) fail_msg("plan '%s': other bits", plans[k]);
+        check_peaks(t, plans[k]);
+        wf_trainer_destroy(t);
+        test_context_end(ctx);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fewer_samples_than_devices),
         cmocka_unit_test(shorter_batches),
         cmocka_unit_test(gradients_are_summed),
+        cmocka_unit_test(any_spread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ WF_API WF_NODISCARD wf_status wf_array_copy(const wf_array *array, const char *d
 WF_API WF_NODISCARD wf_status wf_array_scatter(const wf_array *array, const char *const *devices,
                                                int n_devices, wf_array **arrays_out, int *n_out);
 /* Joins arrays of one dtype that are equal but for dim 0 along it, in their order, on `device`.
- * Errors: SHAPE; the sentence shows both shapes. */
+ * Errors: SHAPE: the sentence shows both shapes; INVALID_ARG: no arrays. */
 WF_API WF_NODISCARD wf_status wf_array_gather(wf_array *const *arrays, int n_arrays,
                                               const char *device, wf_array **array_out);
 

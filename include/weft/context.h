@@ -68,6 +68,10 @@ WF_API void wf_context_destroy(wf_context *ctx);
  * failed yet. Valid until the next failure. */
 WF_API const char *wf_context_error(const wf_context *ctx);
 
+/* For functions of one's own that weft calls: records `sentence` as the calling thread's latest
+ * error, and returns `status`. */
+WF_API wf_status wf_context_fail(wf_context *ctx, wf_status status, const char *sentence);
+
 WF_API wf_memory_count wf_context_memory(const wf_context *ctx);
 
 #ifdef __cplusplus

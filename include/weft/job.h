@@ -2,9 +2,10 @@
  * port, no file, no name is left behind.
  *
  *     wf_job_config meeting = WF_JOB_CONFIG_INIT;
- *     meeting.init = "env://";                            // which rank am I, and where are the
- * others? wf_job_join(ctx, &meeting, &job); config.job = job; wf_trainer_create(ctx, model,
- * &recipe, plan, &config, &trainer);
+ *     meeting.init = "env://"; // which rank is this, and where are the others?
+ *     wf_job_join(ctx, &meeting, &job);
+ *     config.job = job;
+ *     wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer);
  *
  * All processes call the same functions of the trainer in the same order, with the same
  * arguments: each call is one of the whole job. Files are written by rank 0, and losses and

@@ -1,4 +1,4 @@
-/* Ranks as processes: starting them, and telling a process which rank it is. Linux.
+/* Ranks as processes or threads: starting them, and telling a process which rank it is. Linux.
  *
  * A launched process finds its place in its environment: RANK, WORLD_SIZE, LOCAL_RANK and
  * LOCAL_WORLD_SIZE as torchrun sets them, or the variables of Open MPI, MPICH or Slurm. On
@@ -15,7 +15,7 @@
 #ifndef WEFT_LAUNCH_H
 #define WEFT_LAUNCH_H
 
-#include <weft/context.h>
+#include <weft/job.h>
 
 #define WF_LAUNCH_MAX_RANKS 64
 /* The environment variable by which rank 0 learns that what it writes to standard error is shown
@@ -53,6 +53,37 @@ typedef struct wf_launch_result {
     char sentence[512]; /* what went wrong, or "" */
 } wf_launch_result;
 
+/* What each rank of wf_spawn runs. The job is joined; it is left when this returns. */
+typedef wf_status (*wf_rank_function)(wf_context *ctx, wf_job *job, void *arg);
+
+typedef struct wf_rank_entry {
+    const char *name; /* letters, digits, - and _ */
+    wf_rank_function function;
+} wf_rank_entry;
+
+typedef enum wf_spawn_how {
+    WF_SPAWN_THREADS,  /* of this process */
+    WF_SPAWN_PROCESSES /* this program, started again: see wf_spawn_main */
+} wf_spawn_how;
+
+#define WF_SPAWN_MAX_ARG 32768
+
+typedef struct wf_spawn_config {
+    size_t struct_size;
+    wf_spawn_how how;
+    int n_ranks;
+    const wf_rank_entry *entry; /* threads need no name */
+    /* Threads get this pointer. Processes get a copy of what it points to, so that has to mean
+     * something there: no addresses, no descriptors. At most WF_SPAWN_MAX_ARG bytes. */
+    void *arg;
+    size_t arg_bytes;
+    int64_t timeout_ms; /* of waits within the job; 0 = WEFT_TIMEOUT_MS, or 600,000 */
+    int out, err;       /* processes: descriptors for their merged lines */
+} wf_spawn_config;
+
+#define WF_SPAWN_CONFIG_INIT                                                                       \
+    { sizeof(wf_spawn_config), WF_SPAWN_THREADS, 1, 0, 0, 0, 0, 1, 2 }
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -88,6 +119,30 @@ WF_API WF_NODISCARD wf_status wf_launch_place(wf_context *ctx, wf_place *place_o
  */
 WF_API WF_NODISCARD wf_status wf_launch(wf_context *ctx, const wf_launch_config *config,
                                         wf_launch_result *result_out);
+
+/* Runs a function of one's own as the ranks of a job, and returns when all have ended. The first
+ * failure becomes this function's: its status, and its sentence with the rank in front; *failed_
+ * rank_out (may be NULL) is that rank, or -1. The others are told: their next wait for it fails;
+ * processes are stopped as wf_launch stops them. Processes never go on from a fork, which a
+ * program that has computed does not survive: they begin at main.
+ *
+ *     static const wf_rank_entry functions[] = {{"train", train}};
+ *     int main(int argc, char **argv) {
+ *         int status;
+ *         if (wf_spawn_main(argc, argv, functions, 1, &status)) return status;
+ *         ...
+ *         config.entry = &functions[0];
+ *         if (wf_spawn(ctx, &config, NULL)) fprintf(stderr, "%s\n", wf_context_error(ctx));
+ *
+ * Errors: INVALID_ARG, those of wf_launch, those of the function. */
+WF_API WF_NODISCARD wf_status wf_spawn(wf_context *ctx, const wf_spawn_config *config,
+                                       int *failed_rank_out);
+
+/* The first line of main of a program that spawns processes. If this process is one of them,
+ * runs its function and returns 1: main then returns *status_out (0; 4: another rank is to blame;
+ * 1). If not, returns 0 at once. */
+WF_API int wf_spawn_main(int argc, char **argv, const wf_rank_entry *table, int n_entries,
+                         int *status_out);
 
 #ifdef __cplusplus
 }

@@ -65,7 +65,8 @@ WF_API WF_NODISCARD wf_status wf_module_apply(wf_module *module, const wf_array 
 WF_API WF_NODISCARD wf_status wf_module_replicate(wf_module *module, const char *const *devices,
                                                   int n_devices, wf_module **replicas_out);
 /* Applies replicas[i] to inputs[i], all at the same time, each on its own device. Errors: those of
- * wf_module_apply, the first replica's that failed; nothing is left in outputs_out then. */
+ * wf_module_apply, the first replica's that failed; INVALID_ARG: a replica that is given twice.
+ * Nothing is left in outputs_out then. */
 WF_API WF_NODISCARD wf_status wf_parallel_apply(wf_module *const *replicas, wf_array *const *inputs,
                                                 int n, wf_array **outputs_out);
 /* replicate, scatter, parallel_apply, gather. No devices: module(input). `output_device` NULL:

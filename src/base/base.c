@@ -116,6 +116,10 @@ wf_status wfi_fail(wf_context *ctx, wf_status status, const char *format, ...) {
     return record(ctx, status, line);
 }
 
+wf_status wf_context_fail(wf_context *ctx, wf_status status, const char *sentence) {
+    return wfi_fail(ctx, status, "%s", sentence);
+}
+
 wf_status wfi_fail_at(wf_context *ctx, wf_status status, const char *format, ...) {
     char line[WFI_SENTENCE_BYTES] = "";
     va_list args;

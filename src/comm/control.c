@@ -114,10 +114,19 @@ void wfi_control_tell(int segment_fd, const char *sentence) {
     munmap(shared, sizeof *shared);
 }
 
+void wfi_control_peek(int segment_fd, wfi_failure *failure_out) {
+    segment *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, segment_fd, 0);
+    *failure_out = (wfi_failure){0};
+    if (shared == MAP_FAILED) return;
+    if (__atomic_load_n(&shared->failure.status, __ATOMIC_ACQUIRE)) *failure_out = shared->failure;
+    munmap(shared, sizeof *shared);
+}
+
 /* ---- meeting ---- */
 
 bool wfi_control_is_lost(const void *self, int rank) {
     const wfi_control *c = self;
+    if (__atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE) < 0) return true;
     if (c->process_fd[rank] < 0) return c->process_fd[rank] == GONE;
     struct pollfd ended = {.fd = c->process_fd[rank], .events = POLLIN};
     return poll(&ended, 1, 0) == 1;
@@ -181,7 +190,8 @@ static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const c
         if (failed != WF_OK) return wfi_fail(c->ctx, failed, "%s", c->shared->failure.sentence);
         find_process(c, rank);
         if (has_left(c, rank, n_meetings)) return say_left(c, rank);
-        if (wfi_control_is_lost(c, rank))
+        if (wfi_control_is_lost(c, rank) &&
+            __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE) < n_meetings)
             return fail_all(c,
                             wfi_fail(c->ctx, WF_REMOTE,
                                      "rank %d (process %lld) has died; it last came to %.*s", rank,
@@ -404,4 +414,9 @@ void wfi_control_leave(wfi_control *c) {
         if (c->process_fd[r] >= 0) close(c->process_fd[r]);
     munmap(c->shared, sizeof(segment));
     wfi_free(c->ctx, c);
+}
+
+void wfi_control_abandon(wfi_control *c) {
+    c->has_place = false;
+    wfi_control_leave(c);
 }

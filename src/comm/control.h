@@ -52,6 +52,8 @@ wf_status wfi_control_attach(wf_context *ctx, int segment_fd, int rank, int n_ra
                              int64_t timeout_ms, wfi_control **control_out);
 /* When all have left, the segment is as in the beginning. */
 void wfi_control_leave(wfi_control *control); /* NULL is allowed */
+/* Leaves without a word: the segment keeps what has happened. */
+void wfi_control_abandon(wfi_control *control);
 
 int wfi_control_rank_number(const wfi_control *control);
 int wfi_control_n_ranks(const wfi_control *control);
@@ -84,11 +86,13 @@ bool wfi_control_is_here(const wfi_control *control, int rank);
 /* By the launcher: one of its ranks has ended, whoever may be waiting for it. The segment's
  * ranks fail as REMOTE, unless something has failed before. */
 void wfi_control_tell(int segment_fd, const char *sentence);
+/* By the launcher, when they have ended: the failure that they shared. */
+void wfi_control_peek(int segment_fd, wfi_failure *failure_out);
 /* Meets, and gives everybody what each rank tells: all_out [n_ranks]. */
 wf_status wfi_control_exchange(wfi_control *control, const char *what,
                                const int64_t own[WFI_CONTROL_NUMBERS],
                                int64_t (*all_out)[WFI_CONTROL_NUMBERS]);
-/* Whether the process of that rank is gone. A wfi_device_config's is_lost. */
+/* Whether that rank has left, or its process is gone. A wfi_device_config's is_lost. */
 bool wfi_control_is_lost(const void *control, int rank);
 
 /* absent.c: "rank 2 (process 4711) has not come; it last came to step 12", and whether the

@@ -63,13 +63,16 @@ static wf_status remote_event_wait(wfi_event event, const char *who, wfi_watch *
         now = __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE);
         if (now >= event.epoch) return WF_OK;
         if (wfi_device_status(device) != WF_OK) return wfi_device_check(device);
+        /* It may have done the last task, and gone, since we looked. */
         if (device->config.is_lost &&
-            device->config.is_lost(device->config.self, device->config.index))
-            return wfi_fail(device->ctx, WF_REMOTE,
-                            "rank %d has died: %s waited for its stream %s, which has done %llu of "
-                            "%llu tasks",
-                            device->config.index, who, event.stream->name, (unsigned long long)now,
-                            (unsigned long long)event.epoch);
+            device->config.is_lost(device->config.self, device->config.index) &&
+            __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE) < event.epoch)
+            return wfi_fail(
+                device->ctx, WF_REMOTE,
+                "rank %d has died or left: %s waited for its stream %s, which has done %llu of "
+                "%llu tasks",
+                device->config.index, who, event.stream->name, (unsigned long long)now,
+                (unsigned long long)event.epoch);
         if (now > before)
             begin = wfi_now_ms();
         else if (wfi_now_ms() - begin > device->config.timeout_ms)

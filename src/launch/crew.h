@@ -3,6 +3,7 @@
 #define WFI_CREW_H
 
 #include "base/clock.h"
+#include "device/failure.h"
 #include "launch/guard.h"
 #include "launch/merge.h"
 
@@ -45,6 +46,12 @@ typedef struct wfi_crew {
     int interrupted_by;
     wf_status status; /* of the launch itself: TIMEOUT, IO, NO_MEMORY */
 } wfi_crew;
+
+/* ---- launch.c ---- */
+
+/* wf_launch; *failure_out (may be NULL) is the ranks' own first failure, if they shared one. */
+wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_result *result_out,
+                     wfi_failure *failure_out);
 
 /* ---- signals.c ---- */
 

@@ -158,6 +158,11 @@ static void fill_result(const wfi_crew *crew, wf_launch_result *result) {
 }
 
 wf_status wf_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_result *result_out) {
+    return wfi_launch(ctx, config, result_out, NULL);
+}
+
+wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_result *result_out,
+                     wfi_failure *failure_out) {
     WF_TRY(check(ctx, config));
     wfi_crew *crew = wfi_alloc(ctx, 1, sizeof *crew, "a launch");
     if (!crew) return WF_NO_MEMORY;
@@ -180,6 +185,7 @@ wf_status wf_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_r
     }
     serve(crew);
     wfi_guard_end(&crew->guard);
+    if (failure_out && crew->segment_fd >= 0) wfi_control_peek(crew->segment_fd, failure_out);
     wfi_descriptor_close(&crew->segment_fd);
     wfi_signals_restore(crew);
     wfi_merge_release(&crew->merge);

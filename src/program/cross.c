@@ -4,8 +4,8 @@
  * values in one order: that in which the graph makes them. A receive may therefore stand
  * before units that do not need its value yet.
  *
- * Where units are spread over ranks, rank 0 loads all inputs. It sends those of a round of
- * microbatches before the round begins, in an order that both sides know.
+ * Where units are spread over ranks, a receive stands where the send does in the order of all
+ * ranks' actions. Rank 0 loads all inputs, and sends those of a round of microbatches before it.
  */
 #include "program/lower.h"
 
@@ -109,6 +109,24 @@ wf_status wfi_lower_sends(wfi_lowering *l, const wfi_segment *segment, int64_t m
             WF_TRY(wfi_emit_one(l, i, WFI_BLOCK_VALUE, slot->id, 0, micro,
                                 wfi_program_code_of(p, micro)->place[slot->id].bytes, WFI_READ));
         }
+    }
+    return WF_OK;
+}
+
+wf_status wfi_lower_arrivals(wfi_lowering *l, const wfi_segment *segment, int64_t micro,
+                             int32_t rank) {
+    const wf_program *p = l->p;
+    for (int32_t s = 0; s < segment->n_slots; s++) {
+        const wfi_slot *slot = &segment->slots[s];
+        if (slot->kind != WFI_BLOCK_VALUE || !(slot->access & WFI_WRITE)) continue;
+        bool is_read = false;
+        for (int32_t stage = 0; stage < p->n_stages; stage++)
+            is_read |= wfi_stage_rank_of(p, stage, micro) == l->rank &&
+                       stage_reads(l, stage, slot->kind, slot->id);
+        wfi_instruction i =
+            wfi_make(WFI_RECEIVE, WFI_STREAM_RECEIVE, segment->unit, slot->id, micro);
+        i.peer = rank;
+        if (is_read) WF_TRY(emit_arrival(l, i, WFI_BLOCK_VALUE));
     }
     return WF_OK;
 }

@@ -100,26 +100,57 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     return sums && is_last ? wfi_lower_finished(l, unit) : WF_OK;
 }
 
+static const wfi_part parts[] = {[WFI_ACTION_F] = WFI_PART_F,
+                                 [WFI_ACTION_B] = WFI_PART_B,
+                                 [WFI_ACTION_W] = WFI_PART_W,
+                                 [WFI_ACTION_BW] = WFI_PART_BW};
+
+/* Number k of the units of the stage at hand, in the order of the action. */
+static int32_t unit_of(const wfi_lowering *l, const wfi_action *action, int32_t k) {
+    return action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
+}
+
 static wf_status emit_action(wfi_lowering *l, const wfi_action *action) {
     wf_program *p = l->p;
     int64_t micro = action->micro;
-    static const wfi_part parts[] = {[WFI_ACTION_F] = WFI_PART_F,
-                                     [WFI_ACTION_B] = WFI_PART_B,
-                                     [WFI_ACTION_W] = WFI_PART_W,
-                                     [WFI_ACTION_BW] = WFI_PART_BW};
     int32_t begin = p->n_instructions;
     (void)wfi_take_stage(l, action->stage);
-    WF_TRY(wfi_lower_receives(l, parts[action->kind], micro));
-    for (int32_t k = 0; k < l->end_unit - l->first_unit; k++) {
-        int32_t unit = action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
-        WF_TRY(emit_part(l, unit, parts[action->kind], micro));
-    }
+    if (!p->is_spread) WF_TRY(wfi_lower_receives(l, parts[action->kind], micro));
+    for (int32_t k = 0; k < l->end_unit - l->first_unit; k++)
+        WF_TRY(emit_part(l, unit_of(l, action, k), parts[action->kind], micro));
     for (int32_t i = begin; i < p->n_instructions; i++)
         if (p->instructions[i].stream == WFI_STREAM_COMPUTE) {
             l->lookahead[0] = l->lookahead[1];
             l->lookahead[1] = i;
             break;
         }
+    return WF_OK;
+}
+
+/* Of another rank's action, what comes here. */
+static wf_status emit_arrivals(wfi_lowering *l, const wfi_action *action, int32_t rank) {
+    (void)wfi_take_stage(l, action->stage);
+    for (int32_t k = 0; k < l->end_unit - l->first_unit; k++) {
+        const wfi_unit_code *code =
+            &wfi_program_code_of(l->p, action->micro)->units[unit_of(l, action, k)];
+        const wfi_segment *segment = code->part[parts[action->kind]];
+        if (segment) WF_TRY(wfi_lower_arrivals(l, segment, action->micro, rank));
+    }
+    return WF_OK;
+}
+
+/* Where units are spread, all ranks walk through all actions in one order, so they name what they
+ * exchange in one order: nobody waits for a transfer that stands behind one that waits for him. */
+static wf_status emit_all_actions(wfi_lowering *l) {
+    const wf_program *p = l->p;
+    int64_t n_rounds = p->recipe.n_micro / p->n_replicas;
+    for (int32_t k = 0; k < l->n_all; k++) {
+        const wfi_action *action = &l->all[k];
+        int32_t rank = wfi_stage_rank_of(p, action->stage, action->micro);
+        while (l->n_scattered <= action->micro % n_rounds)
+            WF_TRY(wfi_lower_scatter(l, l->n_scattered++));
+        WF_TRY(rank == l->rank ? emit_action(l, action) : emit_arrivals(l, action, rank));
+    }
     return WF_OK;
 }
 
@@ -188,22 +219,41 @@ static wf_status lower_rank(wfi_lowering *l) {
     WF_TRY(add_state_blocks(l));
     l->adds_state = false;
     WF_TRY(wfi_lower_broadcasts(l));
-    for (int k = 0; k < l->actions->n; k++) {
-        int64_t round = l->actions->actions[k].micro % (p->recipe.n_micro / p->n_replicas);
-        while (p->is_spread && l->n_scattered <= round)
-            WF_TRY(wfi_lower_scatter(l, l->n_scattered++));
+    for (int k = 0; k < l->actions->n && !p->is_spread; k++)
         WF_TRY(emit_action(l, &l->actions->actions[k]));
-    }
+    if (p->is_spread) WF_TRY(emit_all_actions(l));
     WF_TRY(wfi_lower_report(l));
     if (p->kind == WF_PROGRAM_FORWARD) return emit_outputs(l);
     return wfi_lower_finish(l);
 }
 
+/* All ranks' actions in their order. */
+static wf_status merge_lists(const wf_program *p, const wfi_action_list *lists,
+                             wfi_action **all_out, int32_t *n_out) {
+    int32_t n = 0;
+    for (int32_t rank = 0; rank < p->n_ranks; rank++) n += lists[rank].n;
+    wfi_action *all = wfi_alloc(p->ctx, (size_t)n, sizeof *all, "lowering");
+    if (!all) return WF_NO_MEMORY;
+    bool fits = true;
+    for (int32_t rank = 0; rank < p->n_ranks; rank++)
+        for (int k = 0; k < lists[rank].n; k++) {
+            const wfi_action *action = &lists[rank].actions[k];
+            fits &= action->order >= 0 && action->order < n;
+            if (fits) all[action->order] = *action;
+        }
+    *all_out = all;
+    *n_out = n;
+    return fits ? WF_OK : wfi_fail(p->ctx, WF_BUG, "the ranks' actions have no common order");
+}
+
 wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
     size_t n_units = (size_t)p->graph->n_units;
-    wf_status status = WF_OK;
+    wfi_action *all = NULL;
+    int32_t n_all = 0;
+    wf_status status = p->is_spread ? merge_lists(p, lists, &all, &n_all) : WF_OK;
     for (int32_t rank = 0; rank < p->n_ranks && status == WF_OK; rank++) {
-        wfi_lowering l = {.p = p, .rank = rank, .actions = &lists[rank]};
+        wfi_lowering l = {
+            .p = p, .rank = rank, .actions = &lists[rank], .all = all, .n_all = n_all};
         l.packed = wfi_alloc(p->ctx, 2 * n_units * WFI_N_PARTS, sizeof *l.packed, "lowering");
         status = l.packed ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_free(p->ctx, l.packed);
@@ -211,5 +261,6 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
         wfi_free(p->ctx, l.arrivals);
         wfi_free(p->ctx, l.finished);
     }
+    wfi_free(p->ctx, all);
     return status;
 }

@@ -12,6 +12,8 @@ typedef struct wfi_lowering {
     int32_t stage, replica; /* at hand */
     int32_t first_unit, end_unit;
     const wfi_action_list *actions; /* of the rank */
+    const wfi_action *all;          /* [n_all] of all ranks, where units are spread */
+    int32_t n_all;
     bool *packed;   /* [n_units * 2 * WFI_N_PARTS] by wfi_packed_depth: the pack exists */
     int32_t *table; /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
@@ -57,6 +59,9 @@ wf_status wfi_lower_scatter(wfi_lowering *l, int64_t round);
 wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
 wf_status wfi_lower_receives(wfi_lowering *l, wfi_part part, int64_t micro);
 wf_status wfi_lower_sends(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
+/* The other side of it: what the segment makes on that rank and a stage here reads. */
+wf_status wfi_lower_arrivals(wfi_lowering *l, const wfi_segment *segment, int64_t micro,
+                             int32_t rank);
 bool wfi_segment_reads(const wfi_segment *segment, wfi_block_kind kind, int32_t id);
 
 /* reduce.c: the unit's gradient of this replica is complete; sums them over the replicas. */

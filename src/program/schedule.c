@@ -65,19 +65,22 @@ typedef struct rounds {
     const wf_program *p;
     wfi_action_list *lists; /* [n_ranks] */
     int64_t n_rounds;
+    int n_actions; /* so far, of all ranks */
 } rounds;
 
 /* In each round the widest stage's replicas have a microbatch each. */
-static void push_stage(const rounds *r, int64_t round, int32_t stage, wfi_action_kind kind) {
+static void push_stage(rounds *r, int64_t round, int32_t stage, wfi_action_kind kind) {
     for (int32_t k = 0; k < r->p->n_replicas; k++) {
         int64_t micro = k * r->n_rounds + round;
-        wfi_action_push(&r->lists[wfi_stage_rank_of(r->p, stage, micro)], kind, stage, (int)micro);
+        wfi_action_list *list = &r->lists[wfi_stage_rank_of(r->p, stage, micro)];
+        wfi_action_push(list, kind, stage, (int)micro);
+        list->actions[list->n - 1].order = r->n_actions++;
     }
 }
 
 /* All stages forward, then all backward: what is gathered is there as a whole before the loss is
  * computed, and before its gradient is scattered. */
-static void push_round(const rounds *r, int64_t round) {
+static void push_round(rounds *r, int64_t round) {
     const wf_program *p = r->p;
     for (int32_t s = 0; s < p->n_stages; s++) push_stage(r, round, s, WFI_ACTION_F);
     for (int32_t s = p->n_stages - 1; s >= 0 && p->kind == WF_PROGRAM_TRAIN; s--)

@@ -137,6 +137,7 @@ static bool can_follow(const wf_array *a, const wf_array *b) {
 
 wf_status wf_array_gather(wf_array *const *arrays, int n_arrays, const char *device,
                           wf_array **array_out) {
+    if (n_arrays < 1) return WF_INVALID_ARG; /* and no array knows a context for a sentence */
     const wf_array *first = arrays[0];
     wf_shape shape = first->shape;
     char name[WF_DEVICE_NAME_BYTES], one[WFI_SHAPE_TEXT], other[WFI_SHAPE_TEXT];

@@ -74,10 +74,22 @@ static void apply_all(application *all, int n) {
     }
 }
 
+/* A module serves one thread at a time. */
+static wf_status check_distinct(wf_module *const *replicas, int n) {
+    for (int k = 1; k < n; k++)
+        for (int i = 0; i < k; i++)
+            if (replicas[i] == replicas[k])
+                return wfi_fail(replicas[0]->ctx, WF_INVALID_ARG,
+                                "replicas %d and %d are one module; wf_module_replicate makes more",
+                                i, k);
+    return WF_OK;
+}
+
 wf_status wf_parallel_apply(wf_module *const *replicas, wf_array *const *inputs, int n,
                             wf_array **outputs_out) {
     if (n < 1) return WF_OK;
     wf_context *ctx = replicas[0]->ctx;
+    WF_TRY(check_distinct(replicas, n));
     application *all = wfi_alloc(ctx, (size_t)n, sizeof *all, "replicas at work");
     if (!all) return WF_NO_MEMORY;
     for (int k = 0; k < n; k++) all[k] = (application){.replica = replicas[k], .input = inputs[k]};

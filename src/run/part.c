@@ -155,20 +155,11 @@ wf_status wfi_trainer_join_rows(wf_trainer *t, const wfi_ready *r, wf_status giv
     return WF_OK;
 }
 
-/* With placements in which one rank loads what others compute with, a process's part would be
- * no range of samples. */
+/* Where a rank passes on others' samples, a process's part would be no range of them. */
 wf_status wfi_trainer_check_parts(const wf_trainer *t) {
-    const wf_program *p = t->ready[0]->program;
-    if (!wfi_trainer_is_part(t) || p->kind != WF_PROGRAM_TRAIN) return WF_OK;
-    for (int32_t i = 0; i < p->n_instructions; i++) {
-        const wfi_instruction *now = &p->instructions[i];
-        if (now->kind != WFI_LOAD) continue;
-        int64_t replica = now->micro / (p->recipe.n_micro / p->n_replicas);
-        if (replica_of(p, now->rank) != replica)
-            return wfi_fail(t->ctx, WF_UNSUPPORTED,
-                            "own_batch: under the plan %s rank %d loads samples of other ranks; "
-                            "give each process the whole batch",
-                            wf_plan_text(t->plan), now->rank);
-    }
-    return WF_OK;
+    if (!wfi_trainer_is_part(t) || t->forward_only || !wf_plan_is_spread(t->plan)) return WF_OK;
+    return wfi_fail(t->ctx, WF_UNSUPPORTED,
+                    "own_batch: under the plan %s ranks load samples of other ranks; give each "
+                    "process the whole batch",
+                    wf_plan_text(t->plan));
 }

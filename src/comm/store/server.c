@@ -1,7 +1,7 @@
 /* The table of a tcp store, on a thread of rank 0.
  *
  * It believes nobody: a connection has to show the token in its first message, a message has a
- * bound, and who sends half of one, or does not take its reply, is cut off after PATIENCE_MS. A
+ * bound, and who sends half of one, or does not take its reply, is cut off after a while. A
  * connection that breaks a rule is closed with a line in the log; nothing else happens.
  */
 #include "base/clock.h"
@@ -18,7 +18,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PATIENCE_MS   5000
 #define MAX_GUESTS    256
 #define STRANGER_SIZE (4 + WFI_STORE_HEAD + WFI_STORE_PROOF) /* room for a HELLO and its reply */
 #define GUEST_SIZE    (4 + WFI_STORE_MAX_MESSAGE)
@@ -37,6 +36,7 @@ struct wfi_store_server {
     wf_context *ctx;
     int listener, wake;
     char *token;
+    int64_t patience_ms;
     pthread_t thread;
     pthread_mutex_t lock; /* of the table */
     wfi_store_table table;
@@ -200,7 +200,7 @@ static void serve_guest(wfi_store_server *s, guest *g, short events) {
     else if (events)
         why = receive(s, g);
     if (!why) look_at_time(g, now_ms);
-    if (!why && g->since_ms && now_ms - g->since_ms > PATIENCE_MS)
+    if (!why && g->since_ms && now_ms - g->since_ms > s->patience_ms)
         why = g->n_out ? "it does not take its reply" : "it stopped within a message";
     if (why) dismiss(s, g, *why ? why : NULL);
 }
@@ -220,7 +220,7 @@ static void *serve(void *self) {
         for (int i = 0; i < n; i++)
             fds[2 + i] = (struct pollfd){.fd = s->guests[i].fd,
                                          .events = s->guests[i].n_out ? POLLOUT : POLLIN};
-        int n_ready = poll(fds, (nfds_t)(2 + n), n ? 1000 : -1);
+        int n_ready = poll(fds, (nfds_t)(2 + n), n ? (int)s->patience_ms / 4 + 1 : -1);
         if (fds[0].revents) return NULL;
         /* From behind: who goes is replaced by the last. */
         for (int i = n - 1; i >= 0; i--)
@@ -230,12 +230,16 @@ static void *serve(void *self) {
 }
 
 wf_status wfi_store_server_start(wf_context *ctx, int listener, const char *token,
-                                 wfi_store_server **server_out) {
+                                 int64_t patience_ms, wfi_store_server **server_out) {
     wfi_store_server *s = wfi_alloc(ctx, 1, sizeof *s, "a store's server");
     char *copy = s ? wfi_strdup(ctx, token) : NULL;
     int wake = copy ? eventfd(0, EFD_CLOEXEC) : -1;
     if (wake >= 0) {
-        *s = (wfi_store_server){.ctx = ctx, .listener = listener, .wake = wake, .token = copy};
+        *s = (wfi_store_server){.ctx = ctx,
+                                .listener = listener,
+                                .wake = wake,
+                                .token = copy,
+                                .patience_ms = patience_ms};
         pthread_mutex_init(&s->lock, NULL);
         wfi_store_table_init(&s->table, ctx);
         if (pthread_create(&s->thread, NULL, serve, s) == 0) {

@@ -127,9 +127,10 @@ void wfi_store_nap(int64_t *nap_us);
 
 typedef struct wfi_store_server wfi_store_server;
 
-/* Takes over the listening socket, also if it fails. */
+/* Takes over the listening socket, also if it fails. Who owes half a message, or the token, for
+ * longer than `patience_ms` is cut off. */
 wf_status wfi_store_server_start(wf_context *ctx, int listener, const char *token,
-                                 wfi_store_server **server_out);
+                                 int64_t patience_ms, wfi_store_server **server_out);
 void wfi_store_server_stop(wfi_store_server *server);
 /* The same as a message from outside; the reply's value is copied to `value_out`, which has room
  * for WF_STORE_MAX_VALUE. */

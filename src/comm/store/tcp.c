@@ -14,7 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BACKLOG 128
+#define BACKLOG     128
+#define PATIENCE_MS 5000 /* with who stops within a message */
 
 typedef struct address {
     struct sockaddr_storage at;
@@ -115,7 +116,8 @@ static wf_status host(wf_store *store, const address *where, const char *token, 
         close(fd);
         return status;
     }
-    return wfi_store_server_start(store->ctx, fd, token, &t->server);
+    return wfi_store_server_start(store->ctx, fd, token,
+                                  wfi_min_i64(PATIENCE_MS, store->timeout_ms), &t->server);
 }
 
 /* ---- the others ---- */

@@ -1,0 +1,382 @@
+/* How ranks find each other: by the environment, a port or a file; again and again; and what is
+ * said to those who do not. Ranks are threads here, each with a job of its own, and processes
+ * where the environment has to differ. */
+#include "test.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <weft/weft.h>
+
+#define N_ROUNDS 20
+#define N_RANKS  3
+
+extern char **environ;
+static char folder[64], port_url[64], file_url[128];
+
+static int count_descriptors(void) {
+    DIR *listing = opendir("/proc/self/fd");
+    int n = 0;
+    assert_non_null(listing);
+    while (readdir(listing)) n++;
+    closedir(listing);
+    return n;
+}
+
+/* ---- ranks as threads ---- */
+
+typedef struct rank {
+    wf_context *ctx;
+    wf_job_config config;
+    int n_rounds;
+    wf_status status;
+    char sentence[400];
+    int is_done; /* atomic access */
+} rank;
+
+static wf_status join_often(rank *r) {
+    for (int round = 0; round < r->n_rounds; round++) {
+        wf_job *job;
+        wf_status status = wf_job_join(r->ctx, &r->config, &job);
+        if (status) return status;
+        status = wf_job_rank(job) == r->config.rank && wf_job_n_ranks(job) == r->config.n_ranks &&
+                         wf_job_local_rank(job) == r->config.rank &&
+                         wf_job_n_local_ranks(job) == r->config.n_ranks
+                     ? wf_job_barrier(job)
+                     : WF_BUG;
+        wf_job_leave(job);
+        if (status) return status;
+    }
+    return WF_OK;
+}
+
+static void *be_thread(void *self) {
+    rank *r = self;
+    r->status = join_often(r);
+    if (r->status) snprintf(r->sentence, sizeof r->sentence, "%s", wf_context_error(r->ctx));
+    __atomic_store_n(&r->is_done, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void prepare(wf_context *ctx, rank *ranks, int n, const char *init, const char *name) {
+    for (int r = 0; r < n; r++) {
+        wf_job_config config = WF_JOB_CONFIG_INIT;
+        config.rank = r;
+        config.n_ranks = n;
+        config.init = init;
+        config.name = name;
+        config.timeout_ms = 20000;
+        ranks[r] = (rank){.ctx = ctx, .config = config, .n_rounds = 1};
+    }
+}
+
+static void run(rank *ranks, int n) {
+    pthread_t threads[8];
+    for (int r = n - 1; r >= 0; r--)
+        assert_int_equal(pthread_create(&threads[r], NULL, be_thread, &ranks[r]), 0);
+    for (int r = 0; r < n; r++) pthread_join(threads[r], NULL);
+}
+
+static void expect_ok(const rank *ranks, int n) {
+    for (int r = 0; r < n; r++)
+        if (ranks[r].status) fail_msg("rank %d: %s", r, ranks[r].sentence);
+}
+
+static void expect(const rank *r, wf_status status, const char *words) {
+    if (r->status != status || !strstr(r->sentence, words))
+        fail_msg("rank %d: %s '%s', not %s '%s'", r->config.rank, wf_status_name(r->status),
+                 r->sentence, wf_status_name(status), words);
+}
+
+static void again_and_again(void **state) {
+    (void)state;
+    const char *const ways[] = {NULL, port_url, file_url};
+    wf_context *ctx = test_context();
+    for (int way = 0; way < 3; way++) {
+        rank ranks[N_RANKS];
+        char name[64];
+        int n_open = count_descriptors();
+        snprintf(name, sizeof name, "meet-%d", (int)getpid());
+        prepare(ctx, ranks, N_RANKS, ways[way], ways[way] ? NULL : name);
+        for (int r = 0; r < N_RANKS; r++) ranks[r].n_rounds = N_ROUNDS;
+        run(ranks, N_RANKS);
+        expect_ok(ranks, N_RANKS);
+        assert_int_equal(count_descriptors(), n_open);
+        assert_int_equal(access(file_url + strlen("file://"), F_OK), -1);
+    }
+    test_context_end(ctx);
+}
+
+static void a_job_of_one(void **state) {
+    (void)state;
+    const char *const ways[] = {NULL, "env://", port_url, file_url};
+    wf_context *ctx = test_context();
+    for (int way = 0; way < 4; way++) {
+        rank one;
+        prepare(ctx, &one, 1, ways[way], NULL);
+        one.n_rounds = 3;
+        run(&one, 1);
+        expect_ok(&one, 1);
+    }
+    test_context_end(ctx);
+}
+
+static void who_does_not_come_is_named(void **state) {
+    (void)state;
+    const char *const ways[] = {NULL, port_url, file_url};
+    wf_context *ctx = test_context();
+    for (int way = 0; way < 3; way++) {
+        rank ranks[4];
+        char name[64];
+        snprintf(name, sizeof name, "absent-%d", (int)getpid());
+        prepare(ctx, ranks, 4, ways[way], name);
+        for (int r = 0; r < 4; r++) ranks[r].config.timeout_ms = 150;
+        run(ranks, 2);
+        expect(&ranks[0], WF_TIMEOUT, "ranks 2, 3 of 4 have not come");
+        assert_int_not_equal(ranks[1].status, WF_OK);
+        ranks[3].config.timeout_ms = 60;
+        (void)be_thread(&ranks[3]);
+        expect(&ranks[3], WF_TIMEOUT, "rank 3 waited 60 ms");
+        assert_int_equal(access(file_url + strlen("file://"), F_OK), -1);
+    }
+    test_context_end(ctx);
+}
+
+static void two_of_one_rank(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    rank ranks[3], twin;
+    pthread_t threads[3];
+    char name[64];
+    snprintf(name, sizeof name, "twice-%d", (int)getpid());
+    prepare(ctx, ranks, 3, NULL, name);
+    twin = ranks[1];
+    assert_int_equal(pthread_create(&threads[0], NULL, be_thread, &ranks[1]), 0);
+    assert_int_equal(pthread_create(&threads[1], NULL, be_thread, &twin), 0);
+    assert_int_equal(pthread_create(&threads[2], NULL, be_thread, &ranks[0]), 0);
+    while (!__atomic_load_n(&ranks[1].is_done, __ATOMIC_ACQUIRE) &&
+           !__atomic_load_n(&twin.is_done, __ATOMIC_ACQUIRE))
+        usleep(1000);
+    (void)be_thread(&ranks[2]);
+    for (int k = 0; k < 3; k++) pthread_join(threads[k], NULL);
+    expect(ranks[1].status ? &ranks[1] : &twin, WF_INVALID_ARG,
+           "another process is rank 1 of the job");
+    expect_ok(ranks[1].status ? &twin : &ranks[1], 1);
+    expect_ok(&ranks[0], 1);
+    expect_ok(&ranks[2], 1);
+    test_context_end(ctx);
+}
+
+static void they_disagree_on_their_number(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    rank ranks[2];
+    prepare(ctx, ranks, 2, port_url, NULL);
+    ranks[1].config.n_ranks = 3;
+    run(ranks, 2);
+    expect(&ranks[0], WF_INVALID_ARG, "rank 1 says that the job");
+    expect(&ranks[1], WF_INVALID_ARG, "rank 1 is one of 3");
+    prepare(ctx, ranks, 2, file_url, NULL);
+    ranks[1].config.n_ranks = 3;
+    ranks[0].config.timeout_ms = ranks[1].config.timeout_ms = 150;
+    run(ranks, 2);
+    assert_true(strstr(ranks[0].sentence, "in use by a job of 3 ranks") ||
+                strstr(ranks[1].sentence, "in use by a job of 2 ranks"));
+    test_context_end(ctx);
+}
+
+/* Both jobs' rank 0 come: one is refused at once, the other waits for its rank 1, and gets it. */
+static void two_jobs_at_one_place(void **state) {
+    (void)state;
+    const char *const ways[] = {NULL, port_url, file_url};
+    const char *const words[] = {"is another job of that name running?",
+                                 "port 29500 is taken, by another job or another program",
+                                 "another process is rank 0 there; do two jobs use this file?"};
+    wf_context *ctx = test_context();
+    for (int way = 0; way < 3; way++) {
+        rank ranks[2], second[2];
+        pthread_t threads[2];
+        char name[64];
+        snprintf(name, sizeof name, "both-%d", (int)getpid());
+        prepare(ctx, ranks, 2, ways[way], name);
+        prepare(ctx, second, 2, ways[way], name);
+        assert_int_equal(pthread_create(&threads[0], NULL, be_thread, &ranks[0]), 0);
+        assert_int_equal(pthread_create(&threads[1], NULL, be_thread, &second[0]), 0);
+        while (!__atomic_load_n(&ranks[0].is_done, __ATOMIC_ACQUIRE) &&
+               !__atomic_load_n(&second[0].is_done, __ATOMIC_ACQUIRE))
+            usleep(1000);
+        (void)be_thread(&ranks[1]);
+        for (int k = 0; k < 2; k++) pthread_join(threads[k], NULL);
+        expect_ok(&ranks[1], 1);
+        expect(ranks[0].status ? &ranks[0] : &second[0], WF_INVALID_ARG, words[way]);
+        expect_ok(ranks[0].status ? &second[0] : &ranks[0], 1);
+    }
+    test_context_end(ctx);
+}
+
+static void tokens(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    rank ranks[2];
+    prepare(ctx, ranks, 2, port_url, NULL);
+    ranks[0].config.token = ranks[1].config.token = "one";
+    run(ranks, 2);
+    expect_ok(ranks, 2);
+    ranks[1].config.token = "other";
+    ranks[0].config.timeout_ms = 300;
+    run(ranks, 2);
+    expect(&ranks[0], WF_TIMEOUT, "rank 1 of 2 has not come");
+    expect(&ranks[1], WF_INVALID_ARG, "refused rank 1's token");
+    prepare(ctx, ranks, 2, file_url, NULL);
+    ranks[0].config.token = "one";
+    (void)be_thread(&ranks[0]);
+    expect(&ranks[0], WF_INVALID_ARG, "only tcp:// asks for one");
+    test_context_end(ctx);
+}
+
+static void what_is_refused(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    rank one;
+    prepare(ctx, &one, 1, "mpi://", NULL);
+    (void)be_thread(&one);
+    expect(&one, WF_INVALID_ARG, "joined by env://, tcp://127.0.0.1:PORT or file:///path");
+    prepare(ctx, &one, 1, "env://", NULL);
+    one.config.n_ranks = 2;
+    (void)be_thread(&one);
+    expect(&one, WF_INVALID_ARG, "nothing says which job it belongs to");
+    setenv("RANK", "1", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    (void)be_thread(&one);
+    expect(&one, WF_INVALID_ARG,
+           "rank 0 of 2 is given, but torchrun says that this is rank 1 of 2");
+    setenv("WORLD_SIZE", "x", 1);
+    (void)be_thread(&one);
+    expect(&one, WF_INVALID_ARG, "WORLD_SIZE='x' is no place in a job");
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    test_context_end(ctx);
+}
+
+static void who_leaves_early_is_named(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    rank ranks[2];
+    pthread_t other;
+    wf_job *job;
+    prepare(ctx, ranks, 2, file_url, NULL);
+    assert_int_equal(pthread_create(&other, NULL, be_thread, &ranks[1]), 0);
+    TEST_OK(ctx, wf_job_join(ctx, &ranks[0].config, &job));
+    TEST_OK(ctx, wf_job_barrier(job));
+    TEST_REFUSED(ctx, wf_job_barrier(job), WF_REMOTE,
+                 "rank 1 has left the job; it last came to a barrier");
+    wf_job_leave(job);
+    pthread_join(other, NULL);
+    expect_ok(&ranks[1], 1);
+    test_context_end(ctx);
+}
+
+/* ---- ranks as processes that somebody starts by hand ---- */
+
+static int be_process(const char *init) {
+    wf_context *ctx = test_context();
+    wf_job_config config = WF_JOB_CONFIG_INIT;
+    int n_open = count_descriptors();
+    config.init = init;
+    config.timeout_ms = 20000;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        wf_job *job;
+        wf_status status = wf_job_join(ctx, &config, &job);
+        if (status == WF_OK) status = wf_job_barrier(job);
+        if (status != WF_OK) {
+            fprintf(stderr, "%s\n", wf_context_error(ctx));
+            return 1;
+        }
+        if (wf_job_n_ranks(job) != N_RANKS || wf_job_rank(job) != atoi(getenv("RANK"))) return 2;
+        wf_job_leave(job);
+    }
+    test_context_end(ctx);
+    return count_descriptors() == n_open ? 0 : 3;
+}
+
+static void programs_started_by_hand(void **state) {
+    (void)state;
+    const char *const ways[] = {"env://", port_url, file_url};
+    char port[16], number[16];
+    snprintf(port, sizeof port, "%d", 20000 + (int)(getpid() % 20000));
+    setenv("MASTER_ADDR", "localhost", 1);
+    setenv("MASTER_PORT", port, 1);
+    setenv("WORLD_SIZE", "3", 1);
+    for (int way = 0; way < 3; way++) {
+        pid_t pids[N_RANKS];
+        for (int r = 0; r < N_RANKS; r++) {
+            char *argv[] = {(char *)(uintptr_t) "meet", (char *)(uintptr_t)ways[way], NULL};
+            snprintf(number, sizeof number, "%d", r);
+            setenv("RANK", number, 1);
+            assert_int_equal(posix_spawn(&pids[r], "/proc/self/exe", NULL, NULL, argv, environ), 0);
+        }
+        for (int r = 0; r < N_RANKS; r++) {
+            int status;
+            assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+            if (status) fail_msg("%s: rank %d ended with %d", ways[way], r, status);
+        }
+    }
+    unsetenv("MASTER_ADDR");
+    unsetenv("MASTER_PORT");
+    unsetenv("WORLD_SIZE");
+    unsetenv("RANK");
+}
+
+/* The launcher's segment serves one job after the other. */
+static void ranks_of_a_launcher(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    char *argv[] = {(char *)(uintptr_t) "meet", (char *)(uintptr_t) "env://", NULL};
+    wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
+    wf_launch_result result;
+    config.n_ranks = N_RANKS;
+    config.program = "/proc/self/exe";
+    config.argv = argv;
+    TEST_OK(ctx, wf_launch(ctx, &config, &result));
+    if (result.failed_rank >= 0) fail_msg("%s", result.sentence);
+    test_context_end(ctx);
+}
+
+static int make_places(void **state) {
+    (void)state;
+    int pid = (int)getpid();
+    snprintf(folder, sizeof folder, "/tmp/weft-test-XXXXXX");
+    if (!mkdtemp(folder)) return -1;
+    snprintf(file_url, sizeof file_url, "file://%s/job", folder);
+    /* All of 127.0.0.0/8 is this machine: an address of one's own needs no free port. */
+    snprintf(port_url, sizeof port_url, "tcp://127.%d.%d.%d:29500", 64 + (pid >> 16) % 64,
+             pid >> 8 & 255, 1 + pid % 250);
+    return 0;
+}
+
+/* Fails if a job has left its file. */
+static int remove_places(void **state) {
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) return be_process(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(again_and_again),
+        cmocka_unit_test(a_job_of_one),
+        cmocka_unit_test(who_does_not_come_is_named),
+        cmocka_unit_test(two_of_one_rank),
+        cmocka_unit_test(they_disagree_on_their_number),
+        cmocka_unit_test(two_jobs_at_one_place),
+        cmocka_unit_test(tokens),
+        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(who_leaves_early_is_named),
+        cmocka_unit_test(programs_started_by_hand),
+        cmocka_unit_test(ranks_of_a_launcher),
+    };
+    return cmocka_run_group_tests(tests, make_places, remove_places);
+}
