@@ -239,6 +239,7 @@ static const char *check_case(ranks_one *one, const kind_case *c, char *a, char 
 
 typedef struct matrix {
     bool is_short;      /* fewer dtypes and reductions */
+    bool sums_only;     /* the others have no algorithm to choose */
     bool is_exact;      /* of this algorithm, sums have to be */
     char *memory[2][2]; /* [the group's or plain][a, b] */
     int n_cases;
@@ -275,6 +276,7 @@ static const char *check_kinds(ranks_one *one, matrix *m) {
                 c.dtype = (wf_dtype)dtype;
                 c.op = (wf_reduction)op;
                 if ((op == WF_MEAN && !is_float && sums) || (op && !sums)) continue;
+                if (m->sums_only && !sums) continue;
                 if (m->is_short && (dtype + op + c.kind) % 3) continue;
                 const char *wrong = check_counts(one, m, c);
                 if (wrong) return wrong;
@@ -286,6 +288,7 @@ static const char *check_all(ranks_one *one) {
     const char *algorithm = one->self;
     size_t most = (size_t)(one->n <= 2 ? LARGER : LARGE) * 8 * (size_t)one->n + GUARD;
     matrix m = {.is_short = strcmp(wf_group_wire(one->group), "inproc") != 0 || one->n > 5,
+                .sums_only = strcmp(algorithm, "auto") != 0,
                 .is_exact = !strcmp(algorithm, "ring")};
     for (int i = 0; i < 2; i++) {
         RANKS_TRY(one, wf_group_alloc(one->group, most, (void **)&m.memory[0][i]));

@@ -38,6 +38,11 @@ meet 1 --rendezvous "tcp://$own:29500"
 meet 1 --rendezvous "file://$folder/meet"
 [[ ! -e $folder/meet ]] || fail "a file is left"
 
+# The token keeps strangers away, and nothing shows it.
+WEFT_TOKEN=hush meet 1 --rendezvous "tcp://$own:29500"
+WEFT_TOKEN=hush "$WEFT" info | grep -c hush >/dev/null && fail "weft info shows the token"
+WEFT_TOKEN=hush "$WEFT" info | grep -c WEFT_TOKEN >/dev/null || fail "weft info: no WEFT_TOKEN"
+
 refused() { # WORDS ARGUMENTS...
     local words=$1
     shift

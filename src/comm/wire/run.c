@@ -1,136 +1,24 @@
 /* Runs collectives in memory that all ranks see: the steps of all phases, and between them
  * everybody waits for everybody. */
-#include "comm/wire/memory.h"
+#include "comm/wire/run.h"
 
 #include <string.h>
 
 /* Results beyond this size leave the caches alone. */
 #define STREAM_BYTES ((size_t)512 << 10)
 
-/* What a rank says of a buffer that goes through its window. */
-#define HANDLE_WINDOW (WFI_HANDLE_NONE - 1)
-
-/* A rank's elements: blocks of n_elem, of which a chunk is some of each. */
-typedef struct view {
-    char *base;     /* of the chunk's first element */
-    int64_t stride; /* elements from block to block */
-    size_t elem_bytes;
-    bool is_sum;
-} view;
-
-typedef struct run {
-    wfi_memory *m;
-    const wfi_operation *o;
-    wfi_arithmetic a;
-    wfi_reduce_part part; /* of the chunk */
-    size_t elem_bytes;
-    bool has_work, work_is_out, has_staging;
-    bool is_chunked;
-    int64_t n_most;      /* elements of a block in a chunk */
-    int64_t at, n_chunk; /* this chunk's */
-    uint64_t says[3];    /* own; SAYS_* */
-    char *in[WFI_CONTROL_RANKS], *out[WFI_CONTROL_RANKS], *work[WFI_CONTROL_RANKS];
-    bool in_window[WFI_CONTROL_RANKS], out_window[WFI_CONTROL_RANKS]; /* whether chunked there */
-    bool has_streamed;
-} run;
-
-static bool is_root(const run *r) {
-    return r->o->root == r->m->group->rank;
-}
-
-static int32_t n_in(const run *r) {
-    return wfi_collective_n_in(r->o->collective, r->part.n, is_root(r));
-}
-
-static int32_t n_out(const run *r) {
-    return wfi_collective_n_out(r->o->collective, r->part.n, is_root(r));
-}
-
-/* ---- where buffers lie ---- */
-
-/* How others are to find a buffer of this rank. */
-static uint64_t say(const run *r, const void *data, int32_t n_blocks) {
-    if (!n_blocks || !r->o->n_elem) return WFI_HANDLE_NONE;
-    size_t bytes = (size_t)n_blocks * (size_t)r->o->n_elem * r->elem_bytes;
-    wfi_handle handle = r->m->find(r->m, data, bytes);
-    return handle == WFI_HANDLE_NONE ? HANDLE_WINDOW : handle;
-}
-
-static void say_all(run *r) {
-    bool is_swap = r->o->collective == WFI_COLLECTIVE_ALL_TO_ALL && r->o->in == r->o->out;
-    bool is_alone = r->part.n == 1;
-    r->says[WFI_SAYS_FINGERPRINT] = wfi_operation_fingerprint(r->o);
-    r->says[WFI_SAYS_IN] = is_alone  ? WFI_HANDLE_NONE
-                           : is_swap ? HANDLE_WINDOW /* others write where we still have to read */
-                                     : say(r, r->o->in, n_in(r));
-    if (is_swap && !r->o->n_elem) r->says[WFI_SAYS_IN] = WFI_HANDLE_NONE;
-    r->says[WFI_SAYS_OUT] = WFI_HANDLE_NONE;
-    if (!is_alone && wfi_collective_shares_out(r->o->how, &r->part))
-        r->says[WFI_SAYS_OUT] = say(r, r->o->out, n_out(r));
-}
-
-static wf_status find_buffer(run *r, int32_t rank, uint64_t handle, wfi_window part, char **out,
-                             bool *is_window_out) {
-    *is_window_out = handle == HANDLE_WINDOW;
-    if (handle == HANDLE_WINDOW) return wfi_memory_window(r->m, rank, part, out);
-    return handle == WFI_HANDLE_NONE ? WF_OK : r->m->resolve(r->m, rank, handle, out);
-}
-
-/* After all have come. */
-static wf_status find_buffers(run *r) {
-    for (int32_t k = 0; k < r->part.n; k++) {
-        const uint64_t *says = wfi_memory_says(r->m, k);
-        WF_TRY(find_buffer(r, k, says[WFI_SAYS_IN], WFI_WINDOW_IN, &r->in[k], &r->in_window[k]));
-        WF_TRY(
-            find_buffer(r, k, says[WFI_SAYS_OUT], WFI_WINDOW_OUT, &r->out[k], &r->out_window[k]));
-        if (r->has_work && !r->work_is_out)
-            WF_TRY(wfi_memory_window(r->m, k, WFI_WINDOW_WORK, &r->work[k]));
-        r->is_chunked |= r->in_window[k] || r->out_window[k];
-    }
-    int32_t own = r->part.own; /* what nobody else looks at is where the caller has it */
-    if (!r->in[own]) r->in[own] = (char *)r->o->in;
-    if (!r->out[own]) r->out[own] = r->o->out;
-    return WF_OK;
-}
-
-static view view_of(const run *r, int32_t rank, wfi_window which) {
-    view v = {.elem_bytes = r->elem_bytes, .stride = r->o->n_elem};
-    bool is_window = true;
-    if (which == WFI_WINDOW_WORK && !r->work_is_out) {
-        v.base = r->work[rank];
-        v.elem_bytes = wf_dtype_bytes(wfi_sum_dtype(r->o->dtype));
-    } else {
-        bool is_in = which == WFI_WINDOW_IN;
-        v.base = is_in ? r->in[rank] : r->out[rank];
-        is_window = is_in ? r->in_window[rank] : r->out_window[rank];
-    }
-    v.is_sum = which == WFI_WINDOW_WORK;
-    if (is_window)
-        v.stride = r->n_chunk;
-    else
-        v.base += (size_t)r->at * v.elem_bytes;
-    return v;
-}
-
-/* Element `at` of the chunk. */
-static char *address(const run *r, int32_t rank, wfi_window which, int64_t at) {
-    view v = view_of(r, rank, which);
-    if (v.stride != r->n_chunk) at = at / r->n_chunk * v.stride + at % r->n_chunk;
-    return v.base + (size_t)at * v.elem_bytes;
-}
-
-static wfi_summand summand(const run *r, int32_t rank, wfi_window which, int64_t at) {
-    return (wfi_summand){address(r, rank, which, at), which == WFI_WINDOW_WORK};
-}
-
 /* ---- steps ---- */
 
-static char *staged(const run *r, const wfi_reduce_step *step, int32_t k) {
+static wfi_summand summand(const wfi_run *r, int32_t rank, wfi_window which, int64_t at) {
+    return (wfi_summand){wfi_run_address(r, rank, which, at), which == WFI_WINDOW_WORK};
+}
+
+static char *staged(const wfi_run *r, const wfi_reduce_step *step, int32_t k) {
     int64_t n = step->end - step->begin, number = k - (k > r->part.own);
     return (char *)r->m->staging + (size_t)(number * n) * r->elem_bytes;
 }
 
-static void copy(run *r, const wfi_reduce_step *step, const wfi_result *out, int64_t n) {
+static void copy(wfi_run *r, const wfi_reduce_step *step, const wfi_result *out, int64_t n) {
     wfi_summand from = summand(r, step->left, step->left_in, step->begin);
     size_t bytes = (size_t)n * r->elem_bytes;
     if (step->left_in == WFI_WINDOW_WORK)
@@ -143,7 +31,7 @@ static void copy(run *r, const wfi_reduce_step *step, const wfi_result *out, int
         memcpy(out->data[0], from.data, bytes);
 }
 
-static void run_step(run *r, const wfi_reduce_step *step) {
+static void run_step(wfi_run *r, const wfi_reduce_step *step) {
     const void *in[WFI_CONTROL_RANKS];
     void *to[WFI_CONTROL_RANKS];
     int32_t own = r->part.own;
@@ -153,12 +41,14 @@ static void run_step(run *r, const wfi_reduce_step *step) {
     r->has_streamed |= out.streams;
     if (step->target == WFI_TO_ALL)
         for (out.n = 0; out.n < r->part.n; out.n++)
-            to[out.n] = address(r, out.n, step->to, step->at);
+            to[out.n] = wfi_run_address(r, out.n, step->to, step->at);
     else
-        to[0] = address(r, step->target == WFI_TO_ROOT ? r->part.root : own, step->to, step->at);
+        to[0] = wfi_run_address(r, step->target == WFI_TO_ROOT ? r->part.root : own, step->to,
+                                step->at);
     switch (step->kind) {
     case WFI_REDUCE_SUM:
-        for (int32_t k = 0; k < r->part.n; k++) in[k] = address(r, k, WFI_WINDOW_IN, step->begin);
+        for (int32_t k = 0; k < r->part.n; k++)
+            in[k] = wfi_run_address(r, k, WFI_WINDOW_IN, step->begin);
         wfi_reduce_all(&r->a, in, r->part.n, n, &out);
         break;
     case WFI_REDUCE_ADD:
@@ -169,19 +59,21 @@ static void run_step(run *r, const wfi_reduce_step *step) {
         copy(r, step, &out, n);
         break;
     case WFI_REDUCE_STAGE:
-        memcpy(staged(r, step, step->left), address(r, step->left, WFI_WINDOW_IN, step->begin),
+        memcpy(staged(r, step, step->left),
+               wfi_run_address(r, step->left, WFI_WINDOW_IN, step->begin),
                (size_t)n * r->elem_bytes);
         break;
     case WFI_REDUCE_STAGED:
         for (int32_t k = 0; k < r->part.n; k++)
-            in[k] = k == own ? address(r, own, WFI_WINDOW_IN, step->begin) : staged(r, step, k);
+            in[k] =
+                k == own ? wfi_run_address(r, own, WFI_WINDOW_IN, step->begin) : staged(r, step, k);
         wfi_reduce_all(&r->a, in, r->part.n, n, &out);
         break;
     }
 }
 
 /* A reduce-scatter's `in` lies in blocks that need not follow each other. */
-static void run_in_pieces(run *r, const wfi_reduce_step *step) {
+static void run_in_pieces(wfi_run *r, const wfi_reduce_step *step) {
     wfi_reduce_step piece = *step;
     while (piece.begin < step->end) {
         int64_t end = (piece.begin / r->n_chunk + 1) * r->n_chunk;
@@ -192,7 +84,7 @@ static void run_in_pieces(run *r, const wfi_reduce_step *step) {
     }
 }
 
-static wf_status run_phases(run *r) {
+static wf_status run_phases(wfi_run *r) {
     wfi_reduce_step steps[WFI_CONTROL_RANKS + 1];
     bool has_blocks = r->part.collective == WFI_COLLECTIVE_REDUCE_SCATTER && r->is_chunked &&
                       r->n_chunk != r->o->n_elem;
@@ -210,33 +102,9 @@ static wf_status run_phases(run *r) {
     return WF_OK;
 }
 
-/* ---- chunks ---- */
+/* ---- before this rank comes ---- */
 
-static void choose_chunk(run *r, int64_t at) {
-    const wfi_operation *o = r->o;
-    bool is_scatter = o->collective == WFI_COLLECTIVE_REDUCE_SCATTER;
-    r->at = at;
-    r->n_chunk = r->is_chunked ? wfi_min_i64(o->n_elem - at, r->n_most) : o->n_elem;
-    r->part.n_elem = r->n_chunk * (is_scatter ? r->part.n : 1);
-}
-
-/* Between the caller's buffers and the windows. */
-static void fill_window(run *r) {
-    if (r->says[WFI_SAYS_IN] != HANDLE_WINDOW) return;
-    size_t bytes = (size_t)r->n_chunk * r->elem_bytes, block = (size_t)r->o->n_elem * r->elem_bytes;
-    const char *from = (const char *)r->o->in + (size_t)r->at * r->elem_bytes;
-    char *to = r->m->window; /* IN is its first part */
-    for (int32_t b = 0; b < n_in(r); b++)
-        memcpy(to + (size_t)b * bytes, from + (size_t)b * block, bytes);
-}
-
-static void empty_window(run *r) {
-    if (r->says[WFI_SAYS_OUT] != HANDLE_WINDOW) return;
-    memcpy((char *)r->o->out + (size_t)r->at * r->elem_bytes, r->out[r->part.own],
-           (size_t)r->n_chunk * r->elem_bytes);
-}
-
-static wf_status make_staging(run *r) {
+static wf_status make_staging(wfi_run *r) {
     int64_t begin, end;
     wfi_memory *m = r->m;
     wfi_reduce_part most = r->part;
@@ -252,8 +120,8 @@ static wf_status make_staging(run *r) {
     return WF_OK;
 }
 
-static run prepare(wfi_memory *m, const wfi_operation *o) {
-    run r = {.m = m, .o = o, .elem_bytes = wf_dtype_bytes(o->dtype)};
+static wfi_run prepare(wfi_memory *m, const wfi_operation *o) {
+    wfi_run r = {.m = m, .o = o, .elem_bytes = wf_dtype_bytes(o->dtype)};
     wf_group *g = m->group;
     int32_t n_blocks = 1;
     r.a = (wfi_arithmetic){o->dtype, o->op, g->n};
@@ -274,21 +142,21 @@ static run prepare(wfi_memory *m, const wfi_operation *o) {
 }
 
 /* What this rank needs before it comes. */
-static wf_status make_ready(run *r) {
+static wf_status make_ready(wfi_run *r) {
     bool goes_through =
-        r->says[WFI_SAYS_IN] == HANDLE_WINDOW || r->says[WFI_SAYS_OUT] == HANDLE_WINDOW;
+        r->says[WFI_SAYS_IN] == WFI_HANDLE_WINDOW || r->says[WFI_SAYS_OUT] == WFI_HANDLE_WINDOW;
     if (goes_through || (r->has_work && !r->work_is_out)) WF_TRY(wfi_memory_make_window(r->m));
     if (r->has_staging) WF_TRY(make_staging(r));
     if (!goes_through) return WF_OK;
     r->is_chunked = true;
-    choose_chunk(r, 0);
-    fill_window(r);
+    wfi_run_choose_chunk(r, 0);
+    wfi_run_fill_window(r);
     return WF_OK;
 }
 
 /* ---- coming together ---- */
 
-static wf_status disagree(run *r, int32_t other) {
+static wf_status disagree(wfi_run *r, int32_t other) {
     char own[WFI_NOTE_TEXT], theirs[WFI_NOTE_TEXT];
     const wfi_member *members = r->m->segment->members;
     return wfi_fail(r->m->group->ctx, WF_REMOTE,
@@ -297,7 +165,7 @@ static wf_status disagree(run *r, int32_t other) {
                     wfi_note_describe(&members[other].note, theirs));
 }
 
-static wf_status come(run *r) {
+static wf_status come(wfi_run *r) {
     wfi_memory *m = r->m;
     wfi_memory_arrive(m, r->says, 3);
     for (int32_t k = 0; k < r->part.n; k++) {
@@ -309,21 +177,21 @@ static wf_status come(run *r) {
     return WF_OK;
 }
 
-static wf_status run_all(run *r) {
+static wf_status run_all(wfi_run *r) {
     WF_TRY(come(r));
     if (!r->o->n_elem || r->o->collective == WFI_COLLECTIVE_BARRIER) return WF_OK;
-    WF_TRY(find_buffers(r));
+    WF_TRY(wfi_run_find(r));
     for (int64_t at = 0; at < r->o->n_elem; at += r->n_chunk) {
-        choose_chunk(r, at);
+        wfi_run_choose_chunk(r, at);
         if (at) {
-            fill_window(r);
+            wfi_run_fill_window(r);
             if (r->part.n > 1) {
                 wfi_memory_arrive(r->m, NULL, 0);
                 WF_TRY(wfi_memory_wait(r->m));
             }
         }
         WF_TRY(run_phases(r));
-        empty_window(r);
+        wfi_run_empty_window(r);
         wfi_group_count(r->m->group, r->o, &r->part);
     }
     return WF_OK;
@@ -332,9 +200,9 @@ static wf_status run_all(run *r) {
 wf_status wfi_memory_run(wf_group *g, const wfi_operation *o) {
     wfi_memory *m = g->state;
     WF_TRY(wfi_memory_check(m));
-    run r = prepare(m, o);
+    wfi_run r = prepare(m, o);
     wfi_note_write(&m->segment->members[g->rank].note, o);
-    say_all(&r);
+    wfi_run_say(&r);
     wf_status status = make_ready(&r);
     if (status == WF_OK) status = run_all(&r);
     return status == WF_OK ? WF_OK : wfi_memory_fail(m, status);

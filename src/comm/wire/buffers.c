@@ -1,0 +1,117 @@
+/* Where the buffers of an operation lie: what ranks tell each other, windows, chunks. */
+#include "comm/wire/run.h"
+
+#include <string.h>
+
+static bool is_root(const wfi_run *r) {
+    return r->o->root == r->m->group->rank;
+}
+
+static int32_t n_in(const wfi_run *r) {
+    return wfi_collective_n_in(r->o->collective, r->part.n, is_root(r));
+}
+
+static int32_t n_out(const wfi_run *r) {
+    return wfi_collective_n_out(r->o->collective, r->part.n, is_root(r));
+}
+
+/* ---- where buffers lie ---- */
+
+/* How others are to find a buffer of this rank. */
+static uint64_t say(const wfi_run *r, const void *data, int32_t n_blocks) {
+    if (!n_blocks || !r->o->n_elem) return WFI_HANDLE_NONE;
+    size_t bytes = (size_t)n_blocks * (size_t)r->o->n_elem * r->elem_bytes;
+    wfi_handle handle = r->m->find(r->m, data, bytes);
+    return handle == WFI_HANDLE_NONE ? WFI_HANDLE_WINDOW : handle;
+}
+
+void wfi_run_say(wfi_run *r) {
+    /* In place, others write where we still have to read. */
+    bool is_swap = r->o->collective == WFI_COLLECTIVE_ALL_TO_ALL && r->o->in == r->o->out;
+    bool is_alone = r->part.n == 1;
+    r->says[WFI_SAYS_FINGERPRINT] = wfi_operation_fingerprint(r->o);
+    r->says[WFI_SAYS_IN] = is_alone ? WFI_HANDLE_NONE : say(r, r->o->in, n_in(r));
+    if (is_swap && r->says[WFI_SAYS_IN] != WFI_HANDLE_NONE)
+        r->says[WFI_SAYS_IN] = WFI_HANDLE_WINDOW;
+    r->says[WFI_SAYS_OUT] = WFI_HANDLE_NONE;
+    if (!is_alone && wfi_collective_shares_out(r->o->how, &r->part))
+        r->says[WFI_SAYS_OUT] = say(r, r->o->out, n_out(r));
+}
+
+static wf_status find_buffer(wfi_run *r, int32_t rank, uint64_t handle, wfi_window part, char **out,
+                             bool *is_window_out) {
+    *is_window_out = handle == WFI_HANDLE_WINDOW;
+    if (handle == WFI_HANDLE_WINDOW) return wfi_memory_window(r->m, rank, part, out);
+    return handle == WFI_HANDLE_NONE ? WF_OK : r->m->resolve(r->m, rank, handle, out);
+}
+
+wf_status wfi_run_find(wfi_run *r) {
+    for (int32_t k = 0; k < r->part.n; k++) {
+        const uint64_t *says = wfi_memory_says(r->m, k);
+        WF_TRY(find_buffer(r, k, says[WFI_SAYS_IN], WFI_WINDOW_IN, &r->in[k], &r->in_window[k]));
+        WF_TRY(
+            find_buffer(r, k, says[WFI_SAYS_OUT], WFI_WINDOW_OUT, &r->out[k], &r->out_window[k]));
+        if (r->has_work && !r->work_is_out)
+            WF_TRY(wfi_memory_window(r->m, k, WFI_WINDOW_WORK, &r->work[k]));
+        r->is_chunked |= r->in_window[k] || r->out_window[k];
+    }
+    int32_t own = r->part.own; /* what nobody else looks at is where the caller has it */
+    if (!r->in[own]) r->in[own] = (char *)r->o->in;
+    if (!r->out[own]) r->out[own] = r->o->out;
+    return WF_OK;
+}
+
+typedef struct view {
+    char *base;     /* of the chunk's first element */
+    int64_t stride; /* elements from block to block */
+    size_t elem_bytes;
+} view;
+
+static view view_of(const wfi_run *r, int32_t rank, wfi_window which) {
+    view v = {.elem_bytes = r->elem_bytes, .stride = r->o->n_elem};
+    bool is_window = true;
+    if (which == WFI_WINDOW_WORK && !r->work_is_out) {
+        v.base = r->work[rank];
+        v.elem_bytes = wf_dtype_bytes(wfi_sum_dtype(r->o->dtype));
+    } else {
+        bool is_in = which == WFI_WINDOW_IN;
+        v.base = is_in ? r->in[rank] : r->out[rank];
+        is_window = is_in ? r->in_window[rank] : r->out_window[rank];
+    }
+    if (is_window)
+        v.stride = r->n_chunk;
+    else
+        v.base += (size_t)r->at * v.elem_bytes;
+    return v;
+}
+
+char *wfi_run_address(const wfi_run *r, int32_t rank, wfi_window which, int64_t at) {
+    view v = view_of(r, rank, which);
+    if (v.stride != r->n_chunk) at = at / r->n_chunk * v.stride + at % r->n_chunk;
+    return v.base + (size_t)at * v.elem_bytes;
+}
+
+/* ---- chunks ---- */
+
+void wfi_run_choose_chunk(wfi_run *r, int64_t at) {
+    const wfi_operation *o = r->o;
+    bool is_scatter = o->collective == WFI_COLLECTIVE_REDUCE_SCATTER;
+    r->at = at;
+    r->n_chunk = r->is_chunked ? wfi_min_i64(o->n_elem - at, r->n_most) : o->n_elem;
+    r->part.n_elem = r->n_chunk * (is_scatter ? r->part.n : 1);
+}
+
+void wfi_run_fill_window(const wfi_run *r) {
+    if (r->says[WFI_SAYS_IN] != WFI_HANDLE_WINDOW) return;
+    size_t bytes = (size_t)r->n_chunk * r->elem_bytes, block = (size_t)r->o->n_elem * r->elem_bytes;
+    const char *from = (const char *)r->o->in + (size_t)r->at * r->elem_bytes;
+    char *to = r->m->window; /* IN is its first part */
+    for (int32_t b = 0; b < n_in(r); b++)
+        memcpy(to + (size_t)b * bytes, from + (size_t)b * block, bytes);
+}
+
+void wfi_run_empty_window(const wfi_run *r) {
+    if (r->says[WFI_SAYS_OUT] != WFI_HANDLE_WINDOW) return;
+    memcpy((char *)r->o->out + (size_t)r->at * r->elem_bytes, r->out[r->part.own],
+           (size_t)r->n_chunk * r->elem_bytes);
+}
