@@ -162,8 +162,11 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
       "sizes of the buffers (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                   \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
       "root, ring, tree, pairwise, direct, engine, auto (direct,pairwise,tree,ring,root)")         \
-    X(wire, TEXT, wire, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                                 \
-      "inproc: ranks are threads; shm: processes; mpi: processes of mpirun (inproc,shm)")          \
+    X(wire, TEXT, wire, RUN, FOR_TRAIN | FOR_BENCH | FOR_BENCH_ALLREDUCE, 0, "WIRE", NULL,         \
+      "how processes reach each other: shm (shared memory), mpi (messages through an MPI "         \
+      "library) or "                                                                               \
+      "auto, which is mpi if they are on several machines; bench allreduce: inproc: ranks are "    \
+      "threads; shm: processes; mpi: processes of mpirun (inproc,shm)")                            \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers that the other ranks can read, or any")                                             \
     X(init, TEXT, init, RUN, TPBE, 0, "FILE", NULL, "weights to begin with, safetensors")          \

@@ -27,6 +27,11 @@ exit_status processes_begin(cli *c, bool *done_out) {
             "and WORLD_SIZE or another launcher's variables",
             o->rendezvous);
     if (place.n_ranks == 1) {
+        if (o->wire && !strcmp(o->wire, "mpi"))
+            return complain(EXIT_USAGE, "--wire mpi wants ranks that MPI has started: mpirun -np N "
+                                        "weft ..., without --ranks");
+        if (o->wire && o->ranks == 1)
+            return complain(EXIT_USAGE, "--wire has no effect here: there are no other processes");
         if (o->ranks == 1) return EXIT_DONE;
         *done_out = true;
         return launch_self(c);
@@ -39,16 +44,9 @@ exit_status processes_begin(cli *c, bool *done_out) {
     if (option_is_given(o, OPT_ranks) && o->ranks != place.n_ranks)
         return complain(EXIT_USAGE, "--ranks %lld, but %s says that there are %d processes",
                         (long long)o->ranks, place.source, place.n_ranks);
-    if (place.n_local_ranks < place.n_ranks)
-        return complain(EXIT_USAGE,
-                        "%s says that %d of %d ranks are on this machine; for now all ranks have "
-                        "to be",
-                        place.source, place.n_local_ranks, place.n_ranks);
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
-    meeting.rank = place.rank;
-    meeting.n_ranks = place.n_ranks;
-    meeting.name = place.job;
-    meeting.init = o->rendezvous;
+    meeting.init = o->rendezvous ? o->rendezvous : "env://";
+    meeting.wire = o->wire;
     status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status != WF_OK) return complain_of(c, status);
     return place.rank ? be_silent(c) : EXIT_DONE;

@@ -65,13 +65,14 @@ json_t *json_number(double value) {
 }
 
 static json_t *memory_of(wf_trainer *trainer, int n_ranks) {
-    json_t *planned = json_array(), *measured = json_array();
+    json_t *planned = json_array(), *measured = json_array(), *wire = json_array();
     for (int rank = 0; rank < n_ranks; rank++) {
         wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);
         json_array_append_new(planned, json_integer((json_int_t)memory.planned_peak_bytes));
         json_array_append_new(measured, json_integer((json_int_t)memory.measured_peak_bytes));
+        json_array_append_new(wire, json_integer((json_int_t)memory.wire_bytes));
     }
-    return json_pack("{s:o, s:o}", "planned", planned, "measured", measured);
+    return json_pack("{s:o, s:o, s:o}", "planned", planned, "measured", measured, "wire", wire);
 }
 
 wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size_t first,
@@ -149,6 +150,9 @@ void report_say_memory(const cli *c, wf_trainer *trainer, bool has_run) {
         say(c, "%s planned", text_of_bytes(planned, (double)memory.planned_peak_bytes));
         if (has_run)
             say(c, ", %s measured", text_of_bytes(measured, (double)memory.measured_peak_bytes));
+        if (memory.wire_bytes)
+            say(c, ", beside it %s of other ranks",
+                text_of_bytes(measured, (double)memory.wire_bytes));
         say(c, "\n");
     }
 }

@@ -98,6 +98,10 @@ refuses --ranks 2 "2 processes have come" "$mlp --ranks 2"
 refuses --rendezvous 2 "each process has to be told which rank it is" "$mlp --rendezvous env://"
 RANK=0 WORLD_SIZE=2 refuses --rendezvous 2 "joined by env://" "$mlp --rendezvous http://x"
 RANK=0 WORLD_SIZE=2 refuses --rendezvous 2 "joined by env://" "bench train --model mlp --data synthetic --batch 8 --rendezvous http://x"
+gives --wire ranks 2 "$mlp --plan dp=2 --ranks 2 --wire shm"
+for command in "${mlp}" "${mlp/train/bench train}"; do
+    refuses --wire 2 "--wire mpi wants ranks that MPI has started" "${command/--steps 2/} --wire mpi"
+done
 refuses --device-memory 3 "more than the" "$mlp --device-memory 10KB"
 
 # weft plan takes what weft train takes, so that a command's word can be exchanged

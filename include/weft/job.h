@@ -1,5 +1,6 @@
-/* A job: processes of one machine that train together, one rank each. They share memory; no
- * port, no file, no name is left behind.
+/* A job: processes that train together, one rank each. Those of one machine share memory; no
+ * port, no file, no name is left behind. Those of several machines send each other messages
+ * through an MPI library, which is found when they run (docs/launch.md).
  *
  *     wf_job_config meeting = WF_JOB_CONFIG_INIT;
  *     meeting.init = "env://"; // which rank is this, and where are the others?
@@ -38,10 +39,14 @@ typedef struct wf_job_config {
      *                         1, and name is not used. */
     const char *init;
     const char *token; /* tcp: that of the store; NULL: WEFT_TOKEN */
+    /* How the ranks reach each other afterwards: "shm", shared memory; "mpi", and then that
+     * library's mpirun has started them, and init is NULL or env://; "auto" or NULL: shm, or mpi if
+     * env:// says that they are on several machines. */
+    const char *wire;
 } wf_job_config;
 
 #define WF_JOB_CONFIG_INIT                                                                         \
-    { sizeof(wf_job_config), 0, 1, 0, 0, 0, 0 }
+    { sizeof(wf_job_config), 0, 1, 0, 0, 0, 0, 0 }
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,10 +55,13 @@ extern "C" {
 /* Meets the job's other processes. A process may join, leave and join again as often as it likes,
  * as long as all do. Errors: TIMEOUT: the sentence names who did not come; INVALID_ARG: also what
  * is wrong in the environment, a port or a name that is taken, a file of an earlier run, two
- * processes of one rank; REMOTE: they do not agree on what the job is; those of wf_store_open. */
+ * processes of one rank; REMOTE: they do not agree on what the job is; UNSUPPORTED: there is no
+ * MPI library: the sentence says what to install or set; those of wf_store_open. */
 WF_API WF_NODISCARD wf_status wf_job_join(wf_context *ctx, const wf_job_config *config,
                                           wf_job **job_out);
-/* Its trainers have been destroyed. NULL is allowed. */
+/* Its trainers have been destroyed. Over mpi it waits for the others to leave, and ends MPI if
+ * wf_job_join has started it: a program that joins several jobs starts MPI itself. NULL is
+ * allowed. */
 WF_API void wf_job_leave(wf_job *job);
 WF_API int wf_job_rank(const wf_job *job);
 WF_API int wf_job_n_ranks(const wf_job *job);

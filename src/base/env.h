@@ -12,6 +12,8 @@
       "when nothing has moved for so many milliseconds, a line says who is waited for; 0: never")  \
     X(WEFT_TOKEN, SECRET, "",                                                                      \
       "what the ranks of a job show each other over tcp://; the same in all")                      \
+    X(WEFT_MPI_LIBRARY, TEXT, "",                                                                  \
+      "path of the MPI library (else the launcher's: Open MPI's, or MPICH's)")                     \
     X(WEFT_DELAY_US, COUNT, "0",                                                                   \
       "tests: a random delay of up to so many microseconds before each instruction")               \
     X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \

@@ -22,9 +22,11 @@ void wfi_control_say_absent(const wfi_control *c, int rank, const char *how_long
     const wfi_control_rank *other = wfi_control_rank_at(c, rank);
     int64_t pid = __atomic_load_n(&other->pid, __ATOMIC_ACQUIRE);
     if (pid < 0) pid = -pid; /* it is leaving */
+    char doing[WFI_CONTROL_DOING];
+    wfi_control_doing(c, rank, doing);
     if (!pid)
         snprintf(text, bytes, "rank %d has not come%s", rank, how_long);
     else
-        snprintf(text, bytes, "rank %d (process %lld) has not come%s; it last came to %.*s%s", rank,
-                 (long long)pid, how_long, WFI_CONTROL_DOING, other->doing, wfi_process_state(pid));
+        snprintf(text, bytes, "rank %d (process %lld) has not come%s; it last came to %s%s", rank,
+                 (long long)pid, how_long, doing, wfi_control_process_state(c, rank));
 }

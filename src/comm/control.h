@@ -5,10 +5,15 @@
  * wf_launch (descriptor in WEFT_CONTROL_FD), or, to processes started by something else, by
  * rank 0 through an abstract socket named after the job (rendezvous.c). Arenas are memfds as
  * well; a rank publishes its own, the others open it through /proc/PID/fd.
+ *
+ * Processes of several machines share no memory. Each has a segment of its own there, in which
+ * the courier (courier.h) keeps what the others say of themselves; and in place of another rank's
+ * arena a mirror: as large, and only what a task reads comes into it, just before (run/carry.h).
  */
 #ifndef WFI_CONTROL_H
 #define WFI_CONTROL_H
 
+#include "comm/mail.h"
 #include "device/device.h"
 
 #include <weft/job.h>
@@ -19,6 +24,7 @@
 #define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
 #define WFI_CONTROL_DOING   64
 #define WFI_CONTROL_NUMBERS 8
+#define WFI_CONTROL_TOLD    512
 
 /* One rank's own part. Only its process writes it. */
 typedef struct wfi_control_rank {
@@ -30,6 +36,8 @@ typedef struct wfi_control_rank {
     int64_t pid;                             /* atomic access; 0: not come yet; < 0: left */
     uint64_t fingerprint;                    /* of what it runs */
     uint64_t peak_bytes;                     /* measured, at its last meeting */
+    uint64_t mirror_bytes;                   /* of others' arenas that it has, at that time */
+    uint64_t host;                           /* the same on one machine */
     uint64_t arena_bytes;                    /* and in its process ... */
     int32_t arena_fd;                        /* ... the descriptor */
     char doing[WFI_CONTROL_DOING];           /* what it last came to do */
@@ -50,6 +58,9 @@ wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ra
  * of one process, with a control each. */
 wf_status wfi_control_attach(wf_context *ctx, int segment_fd, int rank, int n_ranks,
                              int64_t timeout_ms, wfi_control **control_out);
+/* The same without shared memory: by messages of `mail`, which is the control's from here on. */
+wf_status wfi_control_join_mail(wf_context *ctx, const wfi_mail *mail, int rank, int n_ranks,
+                                int64_t timeout_ms, wfi_control **control_out);
 /* When all have left, the segment is as in the beginning. */
 void wfi_control_leave(wfi_control *control); /* NULL is allowed */
 /* Leaves without a word: the segment keeps what has happened. */
@@ -101,12 +112,41 @@ void wfi_control_say_absent(const wfi_control *control, int rank, const char *ho
                             size_t bytes);
 /* "; the process is stopped ..." or "". */
 const char *wfi_process_state(int64_t pid);
+const char *wfi_control_process_state(const wfi_control *control, int rank);
+/* What that rank last came to do. */
+void wfi_control_doing(const wfi_control *control, int rank, char doing_out[WFI_CONTROL_DOING]);
+/* Of the ranks below `below`, how many are on this one's machine. */
+int wfi_control_n_local(const wfi_control *control, int below);
 
-/* Makes an arena that others can open, and publishes it as this rank's. munmap ends it. */
+/* What this rank says of itself (its wfi_control_rank) has changed; meetings say it, too. */
+void wfi_control_publish(wfi_control *control);
+/* Rank 0's bytes, at most WFI_CONTROL_TOLD, to all. Errors: as in a meeting. */
+wf_status wfi_control_broadcast(wfi_control *control, const char *what, void *data, size_t bytes);
+
+/* Makes an arena that others can open, and publishes it as this rank's. */
 wf_status wfi_control_arena_create(wfi_control *control, size_t bytes, void **base_out);
-/* Maps the arena that `rank` published. */
+/* Maps the arena that `rank` published, or a mirror of its size. */
 wf_status wfi_control_arena_open(wfi_control *control, int rank, size_t *bytes_out,
                                  void **base_out);
+/* Ends an arena or a mirror. */
+void wfi_control_arena_release(wfi_control *control, void *base, size_t bytes);
+
+/* ---- without shared memory; with it, all these do nothing ---- */
+
+/* Not NULL: processes share no memory, and this carries what they read of each other. */
+struct wfi_courier *wfi_control_courier(const wfi_control *control);
+/* Streams have been made, and count anew; before the meeting after which they are used. */
+wf_status wfi_control_reset(wfi_control *control);
+/* A wfi_device_config's promise. */
+wf_status wfi_control_promise(const void *control, int rank, int stream, uint64_t epoch);
+/* Bytes at `from` in the process of rank `from_rank` to `to` in that of `to_rank`. All processes
+ * call it in the same order; done when wfi_control_moved returns. */
+wf_status wfi_control_move(wfi_control *control, int from_rank, int to_rank, const void *from,
+                           void *to, size_t bytes);
+wf_status wfi_control_moved(wfi_control *control);
+/* How much of a mirror is there; and gives that memory back. */
+size_t wfi_control_mirror_bytes(const void *base, size_t bytes);
+void wfi_control_mirror_empty(void *base, size_t bytes);
 
 /* rendezvous.c: the segment's descriptor. Rank 0 makes it and hands it to the others. Errors:
  * TIMEOUT: the sentence names who did not come; INVALID_ARG: two processes are one rank, or do

@@ -64,8 +64,14 @@ static wf_status find_wire(wf_group *g, const char *name) {
                         known);
     if (named) g->wire = named->reaches(g) ? named : NULL;
     if (g->wire) return WF_OK;
+    if (!*able)
+        return wfi_fail(
+            g->ctx, WF_UNSUPPORTED,
+            "the ranks of this job share no memory (it was joined over mpi), and groups "
+            "have only the wires %s so far",
+            known);
     return wfi_fail(g->ctx, WF_UNSUPPORTED, "the wire '%s' does not reach all ranks; %s can",
-                    name ? name : "", able[0] ? able : "none");
+                    name ? name : "", able);
 }
 
 static wf_status check_config(wf_context *ctx, const wf_group_config *c, int32_t n) {

@@ -29,13 +29,12 @@ void wf_job_request_stop(wf_job *job, int reason) {
     wfi_control_request_stop(job, reason);
 }
 
-/* All ranks of a job are on one machine. */
 int wf_job_local_rank(const wf_job *job) {
-    return wfi_control_rank_number(job);
+    return wfi_control_n_local(job, wfi_control_rank_number(job));
 }
 
 int wf_job_n_local_ranks(const wf_job *job) {
-    return wfi_control_n_ranks(job);
+    return wfi_control_n_local(job, wfi_control_n_ranks(job));
 }
 
 wf_status wf_job_barrier(wf_job *job) {

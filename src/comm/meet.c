@@ -1,6 +1,7 @@
 /* How the processes of a job find each other: what the configuration, the environment or a store
  * says becomes a segment that all of them have. */
 #include "comm/control.h"
+#include "comm/wire/mpi_mail.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 
 typedef struct meeting {
     int rank, n_ranks;
+    int n_local_ranks; /* on this machine; 0: nothing says so */
     char name[96];
 } meeting;
 
@@ -58,11 +60,7 @@ static wf_status read_environment(wf_context *ctx, const wf_job_config *config, 
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "env://: rank %d of %d is given, but %s says that this is rank %d of %d",
                         config->rank, config->n_ranks, place.source, place.rank, place.n_ranks);
-    if (place.n_local_ranks < place.n_ranks)
-        return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "env://: %s says that %d of %d ranks are on this machine; for now all have "
-                        "to be",
-                        place.source, place.n_local_ranks, place.n_ranks);
+    m->n_local_ranks = place.n_local_ranks;
     m->rank = place.rank;
     m->n_ranks = place.n_ranks;
     snprintf(m->name, sizeof m->name, "%s", place.job);
@@ -140,6 +138,35 @@ static wf_status attach(wf_context *ctx, int fd, const meeting *m, int64_t timeo
     return status;
 }
 
+/* Whether they reach each other over MPI. */
+static wf_status choose_wire(wf_context *ctx, const wf_job_config *config, bool uses_store,
+                             const meeting *m, bool *is_mpi_out) {
+    const char *wire = config->wire ? config->wire : "auto";
+    bool is_auto = !strcmp(wire, "auto"), is_mpi = !strcmp(wire, "mpi");
+    bool is_spread = m->n_local_ranks && m->n_local_ranks < m->n_ranks;
+    if (!is_auto && !is_mpi && strcmp(wire, "shm") != 0)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "there is no wire '%.40s'; there are auto, shm and mpi", wire);
+    if (is_mpi && uses_store)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "the wire mpi meets by mpirun, not by %.200s: init is NULL or env://",
+                        config->init);
+    if (is_spread && !is_auto && !is_mpi)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "%d of %d ranks are on this machine, but the wire shm is shared memory; "
+                        "ranks of several machines take mpi",
+                        m->n_local_ranks, m->n_ranks);
+    *is_mpi_out = m->n_ranks > 1 && (is_mpi || is_spread);
+    return WF_OK;
+}
+
+static wf_status join_mpi(wf_context *ctx, const meeting *m, int64_t timeout_ms,
+                          wfi_control **control_out) {
+    wfi_mail mail;
+    WF_TRY(wfi_mpi_mail(ctx, &mail));
+    return wfi_control_join_mail(ctx, &mail, m->rank, m->n_ranks, timeout_ms, control_out);
+}
+
 wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
                                wfi_control **control_out) {
     const char *init = config->init;
@@ -155,6 +182,9 @@ wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int
     else
         snprintf(m.name, sizeof m.name, "%s", config->name ? config->name : "");
     WF_TRY(check_ranks(ctx, m.rank, m.n_ranks));
+    bool is_mpi = false;
+    WF_TRY(choose_wire(ctx, config, uses_store, &m, &is_mpi));
+    if (is_mpi) return join_mpi(ctx, &m, timeout_ms, control_out);
     if (m.n_ranks == 1) {
         WF_TRY(wfi_control_segment(ctx, &fd));
         return attach(ctx, fd, &m, timeout_ms, control_out);

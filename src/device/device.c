@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null,
-                                                &wfi_device_remote};
+                                                &wfi_device_remote, &wfi_device_arrivals};
 
 wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
                             wfi_device **device_out) {
@@ -74,6 +74,7 @@ wf_status wfi_stream_create(wfi_device *device, const char *name, wfi_stream_que
     if (!stream) return WF_NO_MEMORY;
     stream->device = device;
     stream->name = name;
+    stream->number = device->n_streams;
     wf_status status = device->kind->stream_create(device, stream);
     if (status != WF_OK) {
         wfi_free(device->ctx, stream);
@@ -110,9 +111,17 @@ wfi_event wfi_stream_record(const wfi_stream_queue *stream) {
     return (wfi_event){(wfi_stream_queue *)stream, stream->n_pushed};
 }
 
+wf_status wfi_event_announce(wfi_event event) {
+    if (!event.stream) return WF_OK;
+    const wfi_device_config *config = &event.stream->device->config;
+    if (!config->promise || event.stream->device->kind == &wfi_device_remote) return WF_OK;
+    return config->promise(config->self, -1, event.stream->number, event.epoch);
+}
+
 wf_status wfi_event_wait(wfi_event event) {
     if (!event.stream) return WF_OK;
     wfi_device *device = event.stream->device;
+    WF_TRY(wfi_event_announce(event));
     wf_status status = device->kind->event_wait(event, "the host", device->config.watch);
     if (status != WF_OK) wfi_device_fail(device, status);
     return wfi_device_check(device);

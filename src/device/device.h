@@ -7,6 +7,7 @@
  *
  *   cpu      an arena of host memory; each stream has its own thread
  *   remote   a rank of another process: its streams run there
+ *   arrivals what other processes send, counted by the courier (comm/courier.h)
  *   null     no memory and no threads: tasks run inline, as a proof of the order
  */
 #ifndef WFI_DEVICE_H
@@ -27,7 +28,7 @@ typedef struct wfi_event {
 typedef wf_status (*wfi_task)(void *self, void *argument);
 
 typedef struct wfi_device_config {
-    const char *kind;    /* "cpu", "null" or "remote" */
+    const char *kind;    /* "cpu", "null", "remote" or "arrivals" */
     int index;           /* the rank, for sentences */
     int place, n_places; /* cores are divided into n_places shares; this is its share */
     int64_t timeout_ms;  /* of every wait */
@@ -41,6 +42,11 @@ typedef struct wfi_device_config {
     /* remote: whether that rank's process is gone. */
     bool (*is_lost)(const void *self, int index);
     const void *self;
+    /* cpu, remote: called when somebody elsewhere will wait for the event of a local stream (by
+     * its number): `rank`, or -1: every process's host. NULL: the counters are shared. */
+    wf_status (*promise)(const void *self, int rank, int stream, uint64_t epoch);
+    /* arrivals: who has not sent yet what the stream waits for. */
+    int (*awaited_rank)(const void *self, int stream);
 } wfi_device_config;
 
 wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
@@ -77,6 +83,9 @@ wf_status wfi_stream_push(wfi_stream_queue *stream, wfi_task task, void *self, v
 wf_status wfi_stream_wait(wfi_stream_queue *stream, wfi_event event);
 /* The event of everything pushed so far. */
 wfi_event wfi_stream_record(const wfi_stream_queue *stream);
+/* All processes' hosts are going to wait for the event, sooner or later: who owns the stream may
+ * say already when it comes. wfi_event_wait does it, too. */
+wf_status wfi_event_announce(wfi_event event);
 /* Stops the calling thread, the host's, until the event or the deadline. */
 wf_status wfi_event_wait(wfi_event event);
 /* How many tasks the stream has done. Any thread. */
@@ -109,6 +118,7 @@ void wfi_device_explain(const wfi_event *event, bool is_host, char *text, size_t
 extern const wfi_device_class wfi_device_cpu;
 extern const wfi_device_class wfi_device_null;
 extern const wfi_device_class wfi_device_remote;
+extern const wfi_device_class wfi_device_arrivals;
 
 struct wfi_device {
     wf_context *ctx;
@@ -128,6 +138,7 @@ void wfi_cpu_release_cores(wfi_device *device);
 struct wfi_stream_queue {
     wfi_device *device;
     const char *name;
+    int number;        /* among the device's, in the order of their making */
     uint64_t n_pushed; /* tasks; written by the pushing thread only */
     void *state;       /* of the kind */
 };

@@ -8,10 +8,14 @@ static bool is_shared_by_all(wf_status status) {
            status == WF_DOES_NOT_FIT || status == WF_TIMEOUT;
 }
 
+wf_status wfi_failure_elsewhere(wf_status status) {
+    return is_shared_by_all(status) ? status : WF_REMOTE;
+}
+
 wf_status wfi_failure_status(const wfi_failure *failure) {
     wf_status status = (wf_status)__atomic_load_n(&failure->status, __ATOMIC_ACQUIRE);
-    if (status == WF_OK || is_shared_by_all(status)) return status;
-    return failure->pid == getpid() ? status : WF_REMOTE;
+    if (status == WF_OK) return status;
+    return failure->pid == getpid() ? status : wfi_failure_elsewhere(status);
 }
 
 void wfi_failure_set(wfi_failure *failure, wf_status status, const char *sentence) {

@@ -25,8 +25,12 @@ static wf_status remote_push(wfi_stream_queue *stream, wfi_task task, void *self
     return wfi_device_status(stream->device);
 }
 
+/* The other process will wait for a stream of this one: it is told when. */
 static wf_status remote_wait(wfi_stream_queue *stream, wfi_event event) {
-    (void)event;
+    const wfi_device *owner = event.stream->device;
+    if (owner->config.promise && owner->kind != stream->device->kind)
+        WF_TRY(owner->config.promise(owner->config.self, stream->device->config.index,
+                                     event.stream->number, event.epoch));
     return wfi_device_status(stream->device);
 }
 
@@ -36,6 +40,13 @@ static uint64_t remote_n_done(const wfi_stream_queue *stream) {
 
 static wf_status too_late(const wfi_event *event, uint64_t now, const char *who, bool is_host) {
     const wfi_device_config *config = &event->stream->device->config;
+    if (config->awaited_rank)
+        return wfi_fail(event->stream->device->ctx, WF_TIMEOUT,
+                        "%s of rank %d waited %lld ms for bytes of rank %d: %llu of %llu parcels "
+                        "have come",
+                        who, config->index, (long long)config->timeout_ms,
+                        config->awaited_rank(config->self, event->stream->number),
+                        (unsigned long long)now, (unsigned long long)event->epoch);
     char why[512];
     wfi_device_explain(event, is_host, why, sizeof why);
     return wfi_fail(event->stream->device->ctx, WF_TIMEOUT,
@@ -80,6 +91,18 @@ static wf_status remote_event_wait(wfi_event event, const char *who, wfi_watch *
         wfi_watch_look(watch, &event);
     }
 }
+
+/* Not a rank: what has come for the streams of this one. */
+const wfi_device_class wfi_device_arrivals = {
+    .kind = "arrivals",
+    .stream_create = remote_stream_create,
+    .stream_finish = remote_stream_end,
+    .stream_destroy = remote_stream_end,
+    .push = remote_push,
+    .wait = remote_wait,
+    .event_wait = remote_event_wait,
+    .n_done = remote_n_done,
+};
 
 const wfi_device_class wfi_device_remote = {
     .kind = "remote",

@@ -1,4 +1,4 @@
-/* Instructions in which several ranks take part, over shared memory of one process.
+/* Instructions in which several ranks take part, over memory that all of them see.
  *
  * Nobody stops a thread to meet another: the parts of an exchange are tasks on the
  * ranks' streams, ordered by events. A receive copies from the sender's arena; so does
@@ -43,8 +43,8 @@ static wf_status copy_received(void *self, void *argument) {
 static wf_status touch_received(const wfi_executor *e, int32_t i) {
     const wfi_reference *from = &send_of(e, i)->references[0];
     const wfi_reference *to = &e->p->instructions[i].references[0];
-    WF_TRY(wfi_release_touch(e->release, from, 0, from->bytes, WFI_READ));
-    return wfi_release_touch(e->release, to, 0, from->bytes, WFI_WRITE);
+    WF_TRY(wfi_issue_touch(e, from, 0, from->bytes, WFI_READ));
+    return wfi_issue_touch(e, to, 0, from->bytes, WFI_WRITE);
 }
 
 static wf_status exchange_pair(wfi_executor *e, int32_t at) {
@@ -98,8 +98,8 @@ static wf_status touch_gathered(const wfi_executor *e, int32_t i) {
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *from = find_source(e, i, k);
         if (!from) continue;
-        WF_TRY(wfi_release_touch(e->release, from, 0, from->bytes, WFI_READ));
-        WF_TRY(wfi_release_touch(e->release, &now->references[k], 0, from->bytes, WFI_WRITE));
+        WF_TRY(wfi_issue_touch(e, from, 0, from->bytes, WFI_READ));
+        WF_TRY(wfi_issue_touch(e, &now->references[k], 0, from->bytes, WFI_WRITE));
     }
     return WF_OK;
 }

@@ -121,6 +121,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     wf_status status = e->code && e->done && e->first && e->n_group ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
     if (status == WF_OK) status = create_release(e);
+    if (status == WF_OK) status = wfi_carry_create(p, workers, &e->carry);
     if (status == WF_OK) {
         while (!workers[e->first_local].is_local) e->first_local++;
         find_groups(e);
@@ -144,6 +145,7 @@ void wfi_executor_destroy(wfi_executor *e) {
         if (e->code[d] != e->p->code && e->code[d] != e->p->rest_code) wfi_code_destroy(e->code[d]);
     wfi_trace_destroy(e->trace);
     wfi_release_destroy(e->release);
+    wfi_carry_destroy(e->carry);
     wfi_free(ctx, e->code);
     wfi_free(ctx, e->done);
     wfi_free(ctx, e->first);
@@ -157,7 +159,7 @@ static wf_status touch_references(const wfi_executor *e, int32_t i) {
     const wfi_instruction *now = &e->p->instructions[i];
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
-        WF_TRY(wfi_release_touch(e->release, r, 0, r->bytes, r->access));
+        WF_TRY(wfi_issue_touch(e, r, 0, r->bytes, r->access));
     }
     return WF_OK;
 }

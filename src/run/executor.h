@@ -7,6 +7,7 @@
 #ifndef WFI_EXECUTOR_H
 #define WFI_EXECUTOR_H
 
+#include "run/carry.h"
 #include "run/profile.h"
 #include "run/release.h"
 #include "run/stall.h"
@@ -38,6 +39,7 @@ typedef struct wfi_executor {
     wfi_trace *trace;      /* NULL: not wanted */
     wfi_stall *stall;      /* NULL: nobody looks whether things move */
     wfi_release *release;  /* NULL: events are not checked */
+    wfi_carry *carry;      /* NULL: ranks see each other's memory */
     int64_t delay_us;      /* > 0: random delays before each instruction, for tests */
     int64_t n_waits;       /* issued in this step */
     int64_t left_out_wait; /* for tests: that one, counted from 1, is not issued; 0 = none */

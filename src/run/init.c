@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* The block on the first replica's rank of the unit's stage. */
-static const wfi_block *find_home(const wf_program *p, wfi_block_kind kind, int32_t unit) {
+const wfi_block *wfi_state_home(const wf_program *p, wfi_block_kind kind, int32_t unit) {
     int32_t home = wfi_program_rank_of(p, 0, wfi_program_stage_of(p, unit));
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].rank == home && p->blocks[b].kind == kind && p->blocks[b].id == unit &&
@@ -23,23 +22,14 @@ void *wfi_trainer_address(const wf_trainer *t, int32_t v) {
     const wf_program *p = t->ready[0]->program;
     const wfi_value *value = wfi_value_at(p->graph, v);
     wfi_block_kind kind = value->kind == WFI_VALUE_PARAM ? WFI_BLOCK_PARAM : WFI_BLOCK_BUFFER;
-    return block_address(t, find_home(p, kind, value->unit)) + value->offset;
+    return block_address(t, wfi_state_home(p, kind, value->unit)) + value->offset;
 }
 
 void *wfi_trainer_state_address(const wf_trainer *t, int32_t v, int i) {
     const wf_program *p = t->ready[0]->program;
     const wfi_value *value = wfi_value_at(p->graph, v);
-    return block_address(t, find_home(p, WFI_BLOCK_STATE, value->unit)) +
+    return block_address(t, wfi_state_home(p, WFI_BLOCK_STATE, value->unit)) +
            (size_t)i * p->graph->units[value->unit].param_bytes + value->offset;
-}
-
-void wfi_trainer_spread(const wf_trainer *t) {
-    const wf_program *p = t->ready[0]->program;
-    for (int32_t b = 0; b < p->n_blocks; b++) {
-        const wfi_block *block = &p->blocks[b];
-        const wfi_block *home = block->is_state ? find_home(p, block->kind, block->id) : block;
-        if (home != block) memcpy(block_address(t, block), block_address(t, home), block->bytes);
-    }
 }
 
 static void fill(const wf_trainer *t, const wfi_value *value, void *data) {
@@ -70,18 +60,18 @@ static wf_status initialise(void *self) {
     const wf_program *p = t->ready[0]->program;
     const wf_graph *g = p->graph;
     for (int32_t b = 0; b < p->n_blocks; b++) {
-        if (!p->blocks[b].is_state) continue;
-        memset(block_address(t, &p->blocks[b]), 0, p->blocks[b].bytes);
+        const wfi_block *block = &p->blocks[b];
+        if (!block->is_state || wfi_state_home(p, block->kind, block->id) != block) continue;
+        memset(block_address(t, block), 0, block->bytes);
     }
     for (int32_t v = 0; v < g->n_values; v++) {
         const wfi_value *value = wfi_value_at(g, v);
         if (value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_BUFFER)
             fill(t, value, wfi_trainer_address(t, v));
     }
-    wfi_trainer_spread(t);
     return WF_OK;
 }
 
 wf_status wfi_trainer_initialise(wf_trainer *t) {
-    return wfi_trainer_alone(t, "initialise", initialise, t);
+    return wfi_trainer_alone(t, "initialise", WFI_STATE_WRITE, initialise, t);
 }

@@ -5,19 +5,42 @@ static wfi_stream_queue *stream_of(const wfi_executor *e, int32_t i) {
     return e->workers[now->rank].streams[now->stream];
 }
 
+static bool is_followed(const wfi_executor *e) {
+    return e->release || e->carry;
+}
+
+static wf_status begin_task(wfi_executor *e, int32_t i) {
+    if (e->release) WF_TRY(wfi_release_task(e->release, i));
+    if (e->carry) WF_TRY(wfi_carry_task(e->carry, i));
+    return WF_OK;
+}
+
+wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference, size_t offset,
+                          size_t bytes, int access) {
+    if (e->release) WF_TRY(wfi_release_touch(e->release, reference, offset, bytes, access));
+    if (e->carry && access & WFI_READ) WF_TRY(wfi_carry_read(e->carry, reference, offset, bytes));
+    return WF_OK;
+}
+
+static wf_status end_touches(wfi_executor *e, int32_t i) {
+    return e->carry ? wfi_carry_arrive(e->carry, i) : WF_OK;
+}
+
 wf_status wfi_issue(wfi_executor *e, int32_t i, const wfi_work *work) {
-    if (e->release) {
-        WF_TRY(wfi_release_task(e->release, i));
+    if (is_followed(e)) {
+        WF_TRY(begin_task(e, i));
         if (work->touch) WF_TRY(work->touch(e, i));
+        WF_TRY(end_touches(e, i));
     }
     return wfi_stream_push(stream_of(e, i), work->run, e, (void *)(intptr_t)i);
 }
 
 wf_status wfi_issue_phase(wfi_executor *e, int32_t i, int32_t phase, const wfi_phase_work *work) {
     intptr_t argument = (intptr_t)phase << 31 | i;
-    if (e->release) {
-        WF_TRY(wfi_release_task(e->release, i));
+    if (is_followed(e)) {
+        WF_TRY(begin_task(e, i));
         WF_TRY(work->touch(e, i, phase));
+        WF_TRY(end_touches(e, i));
     }
     return wfi_stream_push(stream_of(e, i), work->run, e, (void *)argument);
 }
@@ -36,6 +59,7 @@ wf_status wfi_issue_meet(wfi_executor *e, int32_t at) {
 wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event) {
     if (++e->n_waits == e->left_out_wait) return WF_OK;
     if (e->release) wfi_release_wait(e->release, i, event);
+    if (e->carry) wfi_carry_wait(e->carry, i, event);
     return wfi_stream_wait(stream_of(e, i), event);
 }
 
@@ -53,10 +77,14 @@ wfi_event wfi_issue_event(const wfi_executor *e, int32_t i) {
 void wfi_issue_begin(wfi_executor *e) {
     e->n_waits = 0;
     if (e->release) wfi_release_begin(e->release);
+    if (e->carry) wfi_carry_begin(e->carry);
 }
 
 wf_status wfi_issue_end(wfi_executor *e) {
     wf_status status = WF_OK;
+    for (int32_t r = 0; r < e->p->n_ranks && status == WF_OK; r++)
+        for (int s = 0; s < WFI_N_STREAMS && status == WF_OK; s++)
+            status = wfi_event_announce(wfi_stream_record(e->workers[r].streams[s]));
     for (int32_t r = 0; r < e->p->n_ranks; r++)
         for (int s = 0; s < WFI_N_STREAMS; s++) {
             wfi_event event = wfi_stream_record(e->workers[r].streams[s]);

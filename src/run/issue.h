@@ -1,7 +1,8 @@
 /* How a step's work reaches the streams. Private.
  *
  * While a program runs, all of its tasks and waits pass through here and nowhere else, so
- * that the tracker of events (release.h) misses none; it notices if one went past it.
+ * that the tracker of events (release.h) misses none, nor who carries what tasks read of other
+ * processes (carry.h); the tracker notices if one went past it.
  */
 #ifndef WFI_ISSUE_H
 #define WFI_ISSUE_H
@@ -11,7 +12,7 @@
 /* A task of an instruction, and what it touches. */
 typedef struct wfi_work {
     wfi_task run; /* with the executor and (intptr_t) the instruction */
-    /* Tells the tracker of all device memory that `run` reads or writes. NULL: none. */
+    /* Tells, by wfi_issue_touch, of all device memory that `run` reads or writes. NULL: none. */
     wf_status (*touch)(const wfi_executor *e, int32_t i);
 } wfi_work;
 
@@ -27,6 +28,10 @@ static inline int32_t wfi_argument_instruction(void *argument) {
 static inline int32_t wfi_argument_phase(void *argument) {
     return (int32_t)((intptr_t)argument >> 31);
 }
+
+/* The work that is being issued touches `bytes` bytes, `offset` after the reference's begin. */
+wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference, size_t offset,
+                          size_t bytes, int access);
 
 /* Appends the work to the stream of instruction i. */
 wf_status wfi_issue(wfi_executor *e, int32_t i, const wfi_work *work);

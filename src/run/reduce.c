@@ -1,7 +1,7 @@
 /* The all-reduce on a device with memory: runs the steps of the plan's algorithm (comm/algorithm)
- * on the reduce streams of a stage's replicas. Each reads the others' arenas where they lie, so it
- * is for ranks that share memory. Every phase is a task of its own on each stream; between two of
- * them the streams wait for each other's events.
+ * on the reduce streams of a stage's replicas. Each reads the others' arenas where they lie, or
+ * what was carried here of them (carry.h). Every phase is a task of its own on each stream; between
+ * two of them the streams wait for each other's events.
  */
 #include "run/issue.h"
 
@@ -113,8 +113,8 @@ static wf_status run_phase(void *self, void *argument) {
 
 static wf_status touch(const phase *f, const wfi_reference *reference, int64_t begin, int64_t end,
                        int access) {
-    return wfi_release_touch(f->e->release, reference, (size_t)begin * sizeof(float),
-                             (size_t)(end - begin) * sizeof(float), access);
+    return wfi_issue_touch(f->e, reference, (size_t)begin * sizeof(float),
+                           (size_t)(end - begin) * sizeof(float), access);
 }
 
 static wf_status touch_step(const phase *f, int32_t r, const wfi_reduce_step *step) {

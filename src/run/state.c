@@ -127,7 +127,6 @@ static wf_status load(wf_trainer *t, const wf_safetensors *file, bool all) {
         status = wfi_match_weights(t->ctx, file, wanted, n, WFI_MATCH_ALL, index);
     }
     if (status == WF_OK) status = read_all(t, file, tensors, index, n);
-    if (status == WF_OK) wfi_trainer_spread(t);
     wfi_free(t->ctx, wanted);
     wfi_free(t->ctx, index);
     wfi_free(t->ctx, tensors);
@@ -191,31 +190,31 @@ static wf_status load_state_one(void *self) {
     transfer *x = self;
     WF_TRY(load_state(x->t, x->path, &x->n_steps));
     x->t->n_steps = x->n_steps;
-    /* For the other processes: a number that nobody needs until the next run. */
-    if (x->t->job) wfi_control_records(x->t->job, (int)(x->t->n_runs & 1))[0] = (double)x->n_steps;
     return WF_OK;
 }
 
 wf_status wf_trainer_save(wf_trainer *t, const char *path) {
-    return wfi_trainer_alone(t, "save weights", save_one, &(transfer){.t = t, .path = path});
+    return wfi_trainer_alone(t, "save weights", WFI_STATE_READ, save_one,
+                             &(transfer){.t = t, .path = path});
 }
 
 wf_status wf_trainer_save_state(wf_trainer *t, const char *path, const wf_note *notes,
                                 int n_notes) {
     transfer x = {.t = t, .path = path, .notes = notes, .n_notes = n_notes};
-    return wfi_trainer_alone(t, "save its state", save_state_one, &x);
+    return wfi_trainer_alone(t, "save its state", WFI_STATE_READ, save_state_one, &x);
 }
 
 wf_status wf_trainer_load_weights(wf_trainer *t, const char *path) {
-    return wfi_trainer_alone(t, "load weights", load_weights_one,
+    return wfi_trainer_alone(t, "load weights", WFI_STATE_READ | WFI_STATE_WRITE, load_weights_one,
                              &(transfer){.t = t, .path = path});
 }
 
 wf_status wf_trainer_load_state(wf_trainer *t, const char *path) {
     transfer x = {.t = t, .path = path};
-    WF_TRY(wfi_trainer_alone(t, "load its state", load_state_one, &x));
-    if (t->job) t->n_steps = (int64_t)wfi_control_records(t->job, (int)(t->n_runs & 1))[0];
-    return wfi_trainer_meet(t, "go on");
+    WF_TRY(wfi_trainer_alone(t, "load its state", WFI_STATE_READ | WFI_STATE_WRITE, load_state_one,
+                             &x));
+    return t->job ? wfi_control_broadcast(t->job, "hear the step", &t->n_steps, sizeof t->n_steps)
+                  : WF_OK;
 }
 
 wf_status wf_trainer_state_note(wf_context *ctx, const char *path, const char *key,
@@ -230,15 +229,31 @@ wf_status wf_trainer_state_note(wf_context *ctx, const char *path, const char *k
     return WF_OK;
 }
 
-wf_status wf_trainer_weights_sha256(wf_trainer *t, char hex_out[65]) {
+typedef struct fingerprint {
+    wf_trainer *t;
+    char hex[65];
+} fingerprint;
+
+static wf_status hash_one(void *self) {
+    fingerprint *x = self;
     wfi_pool pool;
-    wfi_pool_init(&pool, t->ctx);
+    wfi_pool_init(&pool, x->t->ctx);
     wf_tensor_data *tensors;
     int n;
-    WF_TRY(list_tensors(t, false, &pool, &tensors, &n));
-    wf_status status = wfi_weights_sha256(t->ctx, tensors, n, hex_out);
-    wfi_free(t->ctx, tensors);
-    return status == WF_OK ? wfi_trainer_meet(t, "read weights") : status;
+    WF_TRY(list_tensors(x->t, false, &pool, &tensors, &n));
+    wf_status status = wfi_weights_sha256(x->t->ctx, tensors, n, x->hex);
+    wfi_free(x->t->ctx, tensors);
+    wfi_pool_release(&pool);
+    return status;
+}
+
+wf_status wf_trainer_weights_sha256(wf_trainer *t, char hex_out[65]) {
+    fingerprint x = {.t = t};
+    WF_TRY(wfi_trainer_alone(t, "read weights", WFI_STATE_READ, hash_one, &x));
+    if (t->job)
+        WF_TRY(wfi_control_broadcast(t->job, "hear the weights' hash", x.hex, sizeof x.hex));
+    memcpy(hex_out, x.hex, sizeof x.hex);
+    return WF_OK;
 }
 
 /* ---- single tensors ---- */
@@ -256,11 +271,22 @@ static wf_status find_saved(wf_trainer *t, const char *name, size_t dst_bytes, i
     return wfi_fail(t->ctx, WF_INVALID_ARG, "the model has no parameter or buffer '%s'", name);
 }
 
+/* All processes read the same. */
+static wf_status read_bytes(wf_trainer *t, int rank, const void *data, void *dst, size_t bytes) {
+    WF_TRY(wfi_trainer_show(t, rank, data, bytes));
+    memcpy(dst, data, bytes);
+    WF_TRY(wfi_trainer_meet(t, "read a tensor"));
+    wfi_trainer_forget(t);
+    return WF_OK;
+}
+
 wf_status wf_trainer_read(wf_trainer *t, const char *name, void *dst, size_t dst_bytes) {
     int32_t v;
     WF_TRY(find_saved(t, name, dst_bytes, &v));
-    memcpy(dst, wfi_trainer_address(t, v), dst_bytes);
-    return wfi_trainer_meet(t, "read a tensor");
+    const wf_program *p = t->ready[0]->program;
+    int32_t stage = wfi_program_stage_of(p, wfi_value_at(p->graph, v)->unit);
+    return read_bytes(t, wfi_program_rank_of(p, 0, stage), wfi_trainer_address(t, v), dst,
+                      dst_bytes);
 }
 
 wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, size_t dst_bytes) {
@@ -277,8 +303,9 @@ wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, s
         if (block->kind != WFI_BLOCK_GRADIENT || block->id != value->unit || block->depth) continue;
         if (block->rank != wfi_program_rank_of(p, 0, wfi_program_stage_of(p, value->unit)))
             continue;
-        memcpy(dst, t->workers[block->rank].base + block->offset + value->offset, dst_bytes);
-        return wfi_trainer_meet(t, "read a gradient");
+        return read_bytes(t, block->rank,
+                          t->workers[block->rank].base + block->offset + value->offset, dst,
+                          dst_bytes);
     }
     return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is a buffer and has no gradient", name);
 }

@@ -67,10 +67,37 @@ int64_t wfi_count_rows(const wfi_ready *r, int64_t n_samples) {
 }
 
 /* For the report: what other processes cannot observe. */
-static void publish_peak(const wf_trainer *t) {
+static void publish_memory(wf_trainer *t) {
     int rank = wf_job_rank(t->job);
-    wfi_control_rank_at(t->job, rank)->peak_bytes =
-        __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
+    wfi_control_rank *own = wfi_control_rank_at(t->job, rank);
+    own->peak_bytes = __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
+    size_t mirror_bytes = wfi_trainer_mirror_bytes(t);
+    if (mirror_bytes > t->mirror_bytes) t->mirror_bytes = mirror_bytes;
+    own->mirror_bytes = t->mirror_bytes;
+    wfi_control_publish(t->job);
+}
+
+/* What each microbatch has reported, from the rank that knows it to all; runs of microbatches of
+ * one rank at once. */
+static wf_status share_records(const wf_trainer *t, const wfi_ready *ready, double *records) {
+    const wf_program *p = ready->program;
+    if (p->graph->record < 0) return WF_OK;
+    for (int64_t first = 0, end; first < p->recipe.n_micro; first = end) {
+        int32_t rank = ready->reporter[first];
+        for (end = first + 1; end < p->recipe.n_micro && ready->reporter[end] == rank;) end++;
+        for (int r = 0; r < t->n_workers; r++)
+            WF_TRY(wfi_control_move(t->job, rank, r, records + 2 * first, records + 2 * first,
+                                    (size_t)(end - first) * 2 * sizeof *records));
+    }
+    return wfi_control_moved(t->job);
+}
+
+/* What is seen at once in a shared segment is told: then all know all reasons to stop, too. */
+static wf_status share_step(wf_trainer *t, const wfi_ready *r, double *records) {
+    publish_memory(t);
+    if (!wfi_control_courier(t->job)) return WF_OK;
+    WF_TRY(share_records(t, r, records));
+    return wfi_control_meet(t->job, "end its step");
 }
 
 static void begin_in_job(const wf_trainer *t, const wfi_ready *r) {
@@ -97,7 +124,7 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     t->ran_last = r;
     if (t->job) begin_in_job(t, r);
     WF_TRY(wfi_executor_run(r->executor, &step));
-    if (t->job) publish_peak(t);
+    if (t->job) WF_TRY(share_step(t, r, records));
     wf_step_result result = {
         .n_rows = n_rows, .lr = lr, .gradient_norm = r->executor->step.gradient_norm};
     if (t->job) result.stop_reason = wfi_control_stop_reason(t->job);
@@ -155,10 +182,12 @@ static wf_status spread_output(const wf_trainer *t, const wfi_ready *r, int32_t 
     const wf_program *p = r->program;
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *store = &p->instructions[i];
-        if (store->kind != WFI_STORE || store->id != k || t->workers[store->rank].is_local)
-            continue;
-        memcpy(dst, wfi_executor_at(r->executor, &store->references[0]),
-               wfi_value_bytes(p->graph, p->graph->outputs[k]));
+        if (store->kind != WFI_STORE || store->id != k) continue;
+        size_t bytes = wfi_value_bytes(p->graph, p->graph->outputs[k]);
+        const void *data = wfi_executor_at(r->executor, &store->references[0]);
+        WF_TRY(wfi_trainer_show(t, store->rank, data, bytes));
+        if (t->workers[store->rank].is_local) continue;
+        memcpy(dst, data, bytes);
     }
     return wfi_trainer_meet(t, "read an output");
 }

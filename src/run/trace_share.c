@@ -1,6 +1,6 @@
 /* A trace of processes: each knows when its own rank's instructions ran and what its units took;
  * here all get to know all, over the board that a step's records are written to. Their clocks are
- * one: CLOCK_MONOTONIC of one machine.
+ * one: CLOCK_MONOTONIC of one machine (wfi_trainer_check_job).
  */
 #include "comm/control.h"
 #include "run/trace.h"
@@ -33,8 +33,33 @@ static void put(pairs *p, int64_t i, double a, double b) {
     p->is_own[i] = true;
 }
 
+/* Without a board each says all that it knows, one after the other. */
+static wf_status say(wf_job *job, int speaker, pairs *p, double (*said)[3]) {
+    bool speaks = wfi_control_rank_number(job) == speaker;
+    for (int64_t i = 0; i < p->n && speaks; i++) {
+        memcpy(said[i], p->rows[i], sizeof *p->rows);
+        said[i][2] = p->is_own[i];
+    }
+    for (int r = 0; r < wfi_control_n_ranks(job); r++)
+        WF_TRY(wfi_control_move(job, speaker, r, said, said, (size_t)p->n * sizeof *said));
+    WF_TRY(wfi_control_moved(job));
+    for (int64_t i = 0; i < p->n && !speaks; i++)
+        if (said[i][2] > 0) memcpy(p->rows[i], said[i], sizeof *p->rows);
+    return WF_OK;
+}
+
+static wf_status exchange_messages(wf_context *ctx, wf_job *job, pairs *p) {
+    double(*said)[3] = wfi_alloc(ctx, (size_t)p->n, sizeof *said, "a trace");
+    wf_status status = said ? WF_OK : WF_NO_MEMORY;
+    for (int r = 0; r < wfi_control_n_ranks(job) && status == WF_OK; r++)
+        status = say(job, r, p, said);
+    if (status == WF_OK) wfi_free(ctx, said); /* else it may still be written to */
+    return status;
+}
+
 /* A board full at a time. */
-static wf_status exchange(wf_job *job, pairs *p) {
+static wf_status exchange(wf_context *ctx, wf_job *job, pairs *p) {
+    if (wfi_control_courier(job)) return exchange_messages(ctx, job, p);
     double *board = wfi_control_records(job, 0);
     for (int64_t at = 0; at < p->n; at += WFI_CONTROL_RECORDS) {
         int64_t n = wfi_min_i64(p->n - at, WFI_CONTROL_RECORDS);
@@ -70,7 +95,7 @@ wf_status wfi_trace_share(wfi_trace *t, wf_job *job) {
             if (p->instructions[i].rank == own)
                 put(&x, i, (double)t->begin_ns[i], (double)t->end_ns[i]);
         put(&x, n + own, (double)t->start_ns, 0);
-        status = exchange(job, &x);
+        status = exchange(p->ctx, job, &x);
     }
     if (status == WF_OK) take_times(t, &x);
     pairs_release(p->ctx, &x);
@@ -107,7 +132,7 @@ wf_status wfi_trace_share_sums(const wf_program *p, wf_job *job, wfi_trace_sums 
         }
         put(&x, at + n, sums->copy_us, sums->copy_bytes);
         put(&x, at + n + 1, sums->update_us, sums->update_bytes);
-        status = exchange(job, &x);
+        status = exchange(p->ctx, job, &x);
     }
     if (status == WF_OK) take_sums(sums, &x, n, p->n_ranks);
     pairs_release(p->ctx, &x);

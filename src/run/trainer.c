@@ -46,10 +46,15 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
                                     .timeout_ms = timeout_ms,
                                     .failure = &t->failure,
                                     .watch = n_ranks > 1 ? &t->stall.watch : NULL};
+        if (t->job && !config->devices) { /* the cores of a machine are divided among its ranks */
+            device.place = wf_job_local_rank(t->job);
+            device.n_places = wf_job_n_local_ranks(t->job);
+        }
         WF_TRY(wfi_worker_create(t->ctx, &device, t->job, shift_bytes, &t->workers[r]));
     }
     t->stall.workers = t->workers;
     t->stall.n_workers = n_ranks;
+    if (t->job) WF_TRY(wfi_control_reset(t->job));
     return wfi_trainer_meet(t, "begin");
 }
 
@@ -65,6 +70,7 @@ static void ready_destroy(wf_context *ctx, wfi_ready *r) {
     wfi_free(ctx, r->inputs);
     wfi_free(ctx, r->outputs);
     wfi_free(ctx, r->records);
+    wfi_free(ctx, r->reporter);
     wfi_free(ctx, r);
 }
 
@@ -87,6 +93,14 @@ static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
     return wfi_trainer_meet(t, "go on");
 }
 
+static void find_reporters(const wf_program *p, int32_t *reporter) {
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        for (int32_t k = 0; k < now->n_references && now->kind == WFI_REPORT; k++)
+            reporter[p->blocks[now->references[k].block].micro] = now->rank;
+    }
+}
+
 static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     wf_recipe recipe = t->recipe;
     recipe.batch = r->n_samples;
@@ -101,7 +115,10 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     r->records =
         wfi_alloc(t->ctx, (size_t)r->program->recipe.n_micro, 2 * sizeof(double), "records");
     r->zeros = wfi_alloc(t->ctx, (size_t)g->n_values, sizeof *r->zeros, "a program's inputs");
-    if (!r->inputs || !r->outputs || !r->records || !r->zeros) return WF_NO_MEMORY;
+    r->reporter = wfi_alloc(t->ctx, (size_t)r->program->recipe.n_micro, sizeof *r->reporter,
+                            "a program's reports");
+    if (!r->inputs || !r->outputs || !r->records || !r->zeros || !r->reporter) return WF_NO_MEMORY;
+    find_reporters(r->program, r->reporter);
     WF_TRY(grow_workers(t, r->program));
     /* The timeline is one of full steps. */
     bool traces = t->traces && t->n_ready == 0;
@@ -228,7 +245,10 @@ wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     memory.measured_peak_bytes =
         t->workers[rank].is_local
             ? __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE)
-            : wfi_control_rank_at(t->job, rank)->peak_bytes;
+            : __atomic_load_n(&wfi_control_rank_at(t->job, rank)->peak_bytes, __ATOMIC_RELAXED);
+    if (t->job)
+        memory.wire_bytes =
+            __atomic_load_n(&wfi_control_rank_at(t->job, rank)->mirror_bytes, __ATOMIC_RELAXED);
     return memory;
 }
 

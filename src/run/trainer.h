@@ -16,14 +16,15 @@ typedef struct wfi_ready {
     void **outputs;      /* [n_outputs] */
     void **zeros;        /* [n_values] for inputs that may be left out, made when needed */
     double *records;     /* [n_micro][2] */
+    int32_t *reporter;   /* [n_micro] the rank that reports it */
 } wfi_ready;
 
 struct wf_trainer {
     wf_context *ctx;
     wf_model *model;
     wf_plan *plan;
-    wf_recipe recipe; /* resolved */
-    size_t device_memory_bytes;
+    wf_recipe recipe;                         /* resolved */
+    size_t device_memory_bytes, mirror_bytes; /* the latter: the most after any run */
     bool keep_gradients, forward_only, traces, own_batch;
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;
@@ -55,23 +56,38 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
 /* Fills parameters and buffers from the seed, zeroes optimizer state. */
 wf_status wfi_trainer_initialise(wf_trainer *t);
 
+/* The block of a unit's state on the first replica's rank of its stage: the one that files are
+ * made of. */
+const wfi_block *wfi_state_home(const wf_program *p, wfi_block_kind kind, int32_t unit);
 /* Where value v (parameter or buffer) lies, on the first replica's rank of its stage. */
 void *wfi_trainer_address(const wf_trainer *t, int32_t v);
 /* The optimizer's i-th buffer of parameter v. */
 void *wfi_trainer_state_address(const wf_trainer *t, int32_t v, int i);
 
-/* Copies the state from there to every other rank that holds it. */
-void wfi_trainer_spread(const wf_trainer *t);
+/* ---- together.c ---- */
+
+/* The same bytes of `rank`'s memory on all processes, for a moment; all call it. */
+wf_status wfi_trainer_show(const wf_trainer *t, int rank, const void *data, size_t bytes);
+/* What this process has of other ranks' memory, where it is not shared; and gives that memory
+ * back. The streams are idle. */
+size_t wfi_trainer_mirror_bytes(const wf_trainer *t);
+void wfi_trainer_forget(const wf_trainer *t);
 
 /* Whether this plan and recipe can run as the processes of t->job. Errors: INVALID_ARG,
  * UNSUPPORTED. */
 wf_status wfi_trainer_check_job(const wf_trainer *t);
 /* What all processes of a job have to have in common, as a number. */
 uint64_t wfi_trainer_fingerprint(const wf_trainer *t);
+/* What `act` does with the state. */
+typedef enum wfi_state_access {
+    WFI_STATE_READ = 1, /* it finds it where wfi_trainer_address says ... */
+    WFI_STATE_WRITE = 2 /* ... and what it leaves there goes to every rank that holds it */
+} wfi_state_access;
 /* Calls `act` while no rank of any process works; in a job, on rank 0's process only, and the
  * others wait for it. All processes get its status. */
-wf_status wfi_trainer_alone(wf_trainer *t, const char *what, wf_status (*act)(void *self),
-                            void *self);
+wf_status wfi_trainer_alone(wf_trainer *t, const char *what, int access,
+                            wf_status (*act)(void *self), void *self);
+
 /* ---- step.c ---- */
 
 /* Whether value v is computed from `input`. */

@@ -2,7 +2,6 @@
 #include "run/worker.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 static wf_status create_streams(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++)
@@ -22,6 +21,8 @@ wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wf
         here.epochs = wfi_control_rank_at(job, w->rank)->epochs;
         here.is_lost = wfi_control_is_lost;
         here.self = job;
+        w->is_mirror = wfi_control_courier(job) && !w->is_local;
+        if (wfi_control_courier(job)) here.promise = wfi_control_promise;
         if (!w->is_local) here.kind = "remote";
     }
     WF_TRY(wfi_device_create(ctx, &here, &w->device));
@@ -39,7 +40,7 @@ void wfi_worker_stop(wfi_worker *w) {
 static void release_arena(wfi_worker *w) {
     if (!w->base) return;
     if (w->job)
-        munmap(w->base, w->arena_bytes);
+        wfi_control_arena_release(w->job, w->base, w->arena_bytes);
     else
         wfi_arena_destroy(w->device, w->base, w->arena_bytes, w->shift_bytes);
     w->base = NULL;
@@ -77,4 +78,12 @@ wf_status wfi_worker_open(wfi_worker *w) {
     w->arena_bytes = bytes;
     w->observer.base = w->base;
     return WF_OK;
+}
+
+size_t wfi_worker_mirror_bytes(const wfi_worker *w) {
+    return w->is_mirror ? wfi_control_mirror_bytes(w->base, w->arena_bytes) : 0;
+}
+
+void wfi_worker_empty_mirror(wfi_worker *w) {
+    if (w->is_mirror) wfi_control_mirror_empty(w->base, w->arena_bytes);
 }

@@ -15,6 +15,7 @@ typedef struct wfi_worker {
     wfi_stream_queue *streams[WFI_N_STREAMS];
     char *base; /* of the arena: state first, at the same offsets in every program */
     size_t arena_bytes, shift_bytes;
+    bool is_mirror; /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
     wfi_observer observer;
 } wfi_worker;
 
@@ -47,5 +48,9 @@ void wfi_worker_destroy(wfi_worker *worker);
  * arenas of other processes are opened afterwards, when all have grown their own. */
 wf_status wfi_worker_grow(wfi_worker *worker, size_t bytes, size_t state_bytes);
 wf_status wfi_worker_open(wfi_worker *worker);
+
+/* How much of the rank's memory is mirrored here; and gives it back. */
+size_t wfi_worker_mirror_bytes(const wfi_worker *worker);
+void wfi_worker_empty_mirror(wfi_worker *worker);
 
 #endif

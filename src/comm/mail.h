@@ -1,0 +1,43 @@
+/* Messages of bytes between the processes of a job: what a network has to bring. Private.
+ *
+ * One thread, the courier's, makes all calls. Nothing here waits: a message is under way until
+ * `test` says that it is done. Messages of one tag between two processes arrive in the order in
+ * which they were sent, and meet receives in the order in which those were posted.
+ *
+ *     wire/mpi_mail.c    by an MPI library that is found at run time
+ *     tests/             between threads of one process
+ */
+#ifndef WFI_MAIL_H
+#define WFI_MAIL_H
+
+#include "base/base.h"
+
+/* What is under way, in the network's own words. */
+typedef union wfi_mail_ticket {
+    void *pointer;
+    int number;
+} wfi_mail_ticket;
+
+/* The most bytes of one message, and the highest tag. */
+#define WFI_MAIL_BYTES ((size_t)256 << 20)
+#define WFI_MAIL_TAG   ((1 << 19) - 1)
+
+typedef struct wfi_mail {
+    const char *name;
+    void *self;
+    /* Meets the others; may wait. Sentences are `ctx`'s from here on. */
+    wf_status (*start)(void *self, wf_context *ctx, int *rank_out, int *n_ranks_out);
+    wf_status (*send)(void *self, int to, int tag, const void *data, size_t bytes,
+                      wfi_mail_ticket *ticket_out);
+    wf_status (*receive)(void *self, int from, int tag, void *data, size_t bytes,
+                         wfi_mail_ticket *ticket_out);
+    wf_status (*test)(void *self, wfi_mail_ticket *ticket, bool *done_out);
+    /* Asks that a message ends without having been carried; `test` says when it has ended. What is
+     * sent may stay under way nevertheless. */
+    void (*cancel)(void *self, wfi_mail_ticket *ticket);
+    /* The last call, also after a start that failed. `together`: all processes are about to make
+     * it, and nothing is under way. */
+    void (*finish)(void *self, bool together);
+} wfi_mail;
+
+#endif

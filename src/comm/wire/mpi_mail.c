@@ -1,0 +1,112 @@
+#include "comm/wire/mpi_mail.h"
+
+#include "comm/wire/mpi_library.h"
+
+#include <stdlib.h>
+
+typedef struct mpi_mail {
+    wfi_mpi mpi;
+    wfi_mpi_handle comm;    /* our own messages never meet the program's */
+    bool has_comm, is_host; /* is_host: we have started MPI, so we end it */
+} mpi_mail;
+
+static wf_status check(const mpi_mail *m, const char *call, int error) {
+    return error ? wfi_mpi_fail(&m->mpi, call, error) : WF_OK;
+}
+
+/* A program that uses MPI itself has started it, and goes on using it beside us. */
+static wf_status begin(mpi_mail *m) {
+    wfi_mpi_common *call = &m->mpi.common;
+    int is_on = 0, is_off = 0, level = 0;
+    WF_TRY(check(m, "MPI_Initialized", call->initialized(&is_on)));
+    WF_TRY(check(m, "MPI_Finalized", call->finalized(&is_off)));
+    if (is_off)
+        return wfi_fail(m->mpi.ctx, WF_UNSUPPORTED,
+                        "this process has ended MPI, which can be started once: to join several "
+                        "jobs, call MPI_Init_thread with MPI_THREAD_MULTIPLE before the first");
+    if (!is_on) {
+        m->is_host = true;
+        return check(m, "MPI_Init_thread", call->init_thread(NULL, NULL, WFI_MPI_FUNNELED, &level));
+    }
+    WF_TRY(check(m, "MPI_Query_thread", call->query_thread(&level)));
+    if (level >= WFI_MPI_MULTIPLE) return WF_OK;
+    return wfi_fail(m->mpi.ctx, WF_UNSUPPORTED,
+                    "this process has started MPI without MPI_THREAD_MULTIPLE, but weft uses MPI "
+                    "from a thread of its own");
+}
+
+static wf_status mpi_start(void *self, wf_context *ctx, int *rank_out, int *n_ranks_out) {
+    mpi_mail *m = self;
+    m->mpi.ctx = ctx;
+    WF_TRY(begin(m));
+    const wfi_mpi *mpi = &m->mpi;
+    if (m->is_host)
+        WF_TRY(check(m, "MPI_Comm_set_errhandler", mpi->abi->return_errors(mpi, mpi->world)));
+    WF_TRY(check(m, "MPI_Comm_dup", mpi->abi->comm_dup(mpi, mpi->world, &m->comm)));
+    m->has_comm = true;
+    WF_TRY(check(m, "MPI_Comm_set_errhandler", mpi->abi->return_errors(mpi, m->comm)));
+    WF_TRY(check(m, "MPI_Comm_rank", mpi->abi->comm_rank(mpi, m->comm, rank_out)));
+    return check(m, "MPI_Comm_size", mpi->abi->comm_size(mpi, m->comm, n_ranks_out));
+}
+
+static wf_status mpi_send(void *self, int to, int tag, const void *data, size_t bytes,
+                          wfi_mail_ticket *ticket_out) {
+    mpi_mail *m = self;
+    wfi_mpi_handle request = {0};
+    int error = m->mpi.abi->isend(&m->mpi, data, (int)bytes, to, tag, m->comm, &request);
+    ticket_out->pointer = request.pointer;
+    return check(m, "MPI_Isend", error);
+}
+
+static wf_status mpi_receive(void *self, int from, int tag, void *data, size_t bytes,
+                             wfi_mail_ticket *ticket_out) {
+    mpi_mail *m = self;
+    wfi_mpi_handle request = {0};
+    int error = m->mpi.abi->irecv(&m->mpi, data, (int)bytes, from, tag, m->comm, &request);
+    ticket_out->pointer = request.pointer;
+    return check(m, "MPI_Irecv", error);
+}
+
+static wf_status mpi_test(void *self, wfi_mail_ticket *ticket, bool *done_out) {
+    mpi_mail *m = self;
+    wfi_mpi_handle request = {.pointer = ticket->pointer};
+    int done = 0, error = m->mpi.abi->test(&m->mpi, &request, &done);
+    ticket->pointer = request.pointer;
+    *done_out = done;
+    return check(m, "MPI_Test", error);
+}
+
+/* Only receives: nothing can take back what has been sent. */
+static void mpi_cancel(void *self, wfi_mail_ticket *ticket) {
+    mpi_mail *m = self;
+    wfi_mpi_handle request = {.pointer = ticket->pointer};
+    m->mpi.abi->cancel(&m->mpi, &request);
+}
+
+/* Without the others, ending MPI would wait for them: the process ends without it then, and
+ * mpirun, which notices, stops what is left of the job. */
+static void mpi_finish(void *self, bool together) {
+    mpi_mail *m = self;
+    if (together && m->has_comm) m->mpi.abi->comm_free(&m->mpi, &m->comm);
+    if (together && m->is_host) m->mpi.common.finalize();
+    free(m);
+}
+
+wf_status wfi_mpi_mail(wf_context *ctx, wfi_mail *mail_out) {
+    mpi_mail *m = calloc(1, sizeof *m); /* no context's: it may outlive this one */
+    if (!m) return wfi_no_memory(ctx, sizeof *m, "MPI");
+    wf_status status = wfi_mpi_load(ctx, &m->mpi);
+    if (status != WF_OK) {
+        free(m);
+        return status;
+    }
+    *mail_out = (wfi_mail){.name = m->mpi.family,
+                           .self = m,
+                           .start = mpi_start,
+                           .send = mpi_send,
+                           .receive = mpi_receive,
+                           .test = mpi_test,
+                           .cancel = mpi_cancel,
+                           .finish = mpi_finish};
+    return WF_OK;
+}

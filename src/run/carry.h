@@ -1,0 +1,33 @@
+/* Carries what tasks read of other processes' memory, where ranks cannot see it. Private.
+ *
+ * Every process issues the whole program, so both sides know of each such read when it is
+ * issued: the reader's process orders the bytes of the owner's, and lets the task wait for them;
+ * the owner's sends them. No question is asked. They are sent as soon as the owner's streams have
+ * done what the reader's stream will have waited for by then; vector clocks, as the tracker of
+ * events has them, say what that is. They come into the reader's mirror of the owner's arena, at
+ * the place that they have there; a task reads them as if it were the arena.
+ */
+#ifndef WFI_CARRY_H
+#define WFI_CARRY_H
+
+#include "run/worker.h"
+
+typedef struct wfi_carry wfi_carry;
+
+/* *carry_out is NULL if all ranks see each other's memory. */
+wf_status wfi_carry_create(const wf_program *p, const wfi_worker *workers, wfi_carry **carry_out);
+void wfi_carry_destroy(wfi_carry *carry); /* NULL is allowed */
+
+/* A step begins; all streams are idle. */
+void wfi_carry_begin(wfi_carry *carry);
+/* The stream of instruction i is about to be given a task of it ... */
+wf_status wfi_carry_task(wfi_carry *carry, int32_t i);
+/* ... which reads `bytes` bytes, `offset` after the begin of the reference. */
+wf_status wfi_carry_read(wfi_carry *carry, const wfi_reference *reference, size_t offset,
+                         size_t bytes);
+/* The stream waits for what that task reads of others. */
+wf_status wfi_carry_arrive(wfi_carry *carry, int32_t i);
+/* The stream of instruction i waits for the event. */
+void wfi_carry_wait(wfi_carry *carry, int32_t i, wfi_event event);
+
+#endif

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# label: once
+# Two hosts: network namespaces with names and addresses of their own. Ranks on both train together
+# over TCP, with the bits of one rank, and nobody says how they reach each other.
+source tests/cli_helpers.bash
+unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE WEFT_CONTROL_FD
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+# ---- this very test once more, in namespaces of its own; as the system allows ----
+if [[ ! ${WEFT_TEST_HOST:-} ]]; then
+    for tool in unshare nsenter ip mpirun; do
+        command -v $tool >/dev/null || skip "$tool is missing"
+    done
+    mpirun --version 2>/dev/null | grep -c "Open MPI" >/dev/null || skip "mpirun is not Open MPI's"
+    for how in "" "--user --map-root-user"; do
+        # shellcheck disable=SC2086
+        if unshare $how --net --uts sh -c 'hostname weft-a && ip link set lo up' 2>/dev/null; then
+            exec env WEFT_TEST_HOST=a unshare $how --net --uts bash "$0"
+        fi
+    done
+    skip "this system allows no network namespaces"
+fi
+
+# ---- host b, and a wire between both ----
+hostname weft-a
+unshare --net --uts sh -c 'hostname weft-b; echo up; exec sleep 120' >"$folder/b" &
+b=$!
+trap 'kill $b; rm -rf "$folder"' EXIT
+for ((i = 0; i < 500; i++)); do
+    [[ -s $folder/b ]] && break
+    sleep 0.01
+done
+ip link add weft-a type veth peer name weft-b netns $b || skip "this system has no veth"
+ip addr add 10.77.0.1/24 dev weft-a && ip link set weft-a up && ip link set lo up
+nsenter --target $b --net sh -c 'ip addr add 10.77.0.2/24 dev weft-b && ip link set weft-b up && ip link set lo up'
+
+# What ssh would do: agent HOST COMMAND...
+printf '#!/bin/sh\nshift\nexec nsenter --target %s --net --uts sh -c "$*"\n' $b >"$folder/agent"
+chmod +x "$folder/agent"
+hosts=(timeout 60 mpirun --allow-run-as-root --host 10.77.0.1:1,10.77.0.2:1 -np 2 --mca plm_rsh_agent "$folder/agent"
+    --mca btl tcp,self --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24)
+"${hosts[@]}" hostname >"$folder/out" 2>"$folder/said"
+[[ $(sort "$folder/out") == $'weft-a\nweft-b' ]] || fail "there are no two hosts: $(cat "$folder/out" "$folder/said")"
+
+run="train --model mlp --image 8 --threads 1 --batch 16 --micro 4 --lanes 2 --seed 3 --optimizer adamw --data synthetic --steps 3"
+one=$(report $run | field weights_sha256)
+for plan in dp=2 pp=2; do
+    "${hosts[@]}" "$WEFT" $run --plan $plan --quiet --json - >"$folder/report" 2>"$folder/said" ||
+        fail "$plan: exit $?: $(cat "$folder/said")"
+    [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$plan: other bits"
+done
+"${hosts[@]}" "$WEFT" $run --plan dp=2 --quiet --wire shm >"$folder/out" 2>"$folder/said" && fail "shared memory across hosts"
+grep -c "ranks of several machines take mpi" "$folder/said" >/dev/null || fail "--wire shm: $(cat "$folder/said")"
+finish

@@ -1,0 +1,77 @@
+/* A program that uses MPI itself, under Open MPI's mpirun: it starts MPI, joins one job after the
+ * other and ends MPI. A program that does not may join once, and is told so. Groups refuse. */
+#include "comm/wire/mpi_library.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <weft/group.h>
+#include <weft/job.h>
+
+static int say(wf_context *ctx, const char *what) {
+    printf("%s: %s\n", what, wf_context_error(ctx));
+    return 1;
+}
+
+static wf_status join_once(wf_context *ctx) {
+    wf_job_config config = WF_JOB_CONFIG_INIT;
+    wf_job *job;
+    config.init = "env://";
+    config.wire = "mpi";
+    config.timeout_ms = 20000;
+    wf_status status = wf_job_join(ctx, &config, &job);
+    if (status != WF_OK) return status;
+    status = wf_job_barrier(job);
+    if (wf_job_n_local_ranks(job) != 2 || wf_job_local_rank(job) != wf_job_rank(job))
+        status = WF_BUG;
+    wf_group *group;
+    if (wf_group_create(job, NULL, &group) != WF_UNSUPPORTED ||
+        !strstr(wf_context_error(ctx), "share no memory"))
+        status = WF_BUG;
+    wf_job_leave(job);
+    return status;
+}
+
+static int be_rank(bool starts_mpi) {
+    wf_context *ctx;
+    wfi_mpi mpi;
+    int level = 0;
+    if (wf_context_create(NULL, &ctx)) return 1;
+    if (starts_mpi) {
+        if (wfi_mpi_load(ctx, &mpi)) return say(ctx, "loading");
+        if (mpi.common.init_thread(NULL, NULL, WFI_MPI_MULTIPLE, &level)) return 1;
+        for (int k = 0; k < 3; k++)
+            if (join_once(ctx)) return say(ctx, "joining again");
+        if (mpi.common.finalize()) return 1;
+    } else {
+        if (join_once(ctx)) return say(ctx, "joining");
+        if (join_once(ctx) != WF_UNSUPPORTED ||
+            !strstr(wf_context_error(ctx), "call MPI_Init_thread with MPI_THREAD_MULTIPLE"))
+            return say(ctx, "joining a second time");
+    }
+    wf_context_destroy(ctx);
+    return 0;
+}
+
+static int skip(const char *why) {
+    printf("skipped: %s\n", why);
+    return 77;
+}
+
+int main(int argc, char **argv) {
+    char command[4096];
+    if (argc > 1) return be_rank(!strcmp(argv[1], "own"));
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return skip("a sanitizer finds fault with MPI libraries");
+#endif
+    if (system("mpirun --version 2>/dev/null | grep -c 'Open MPI' >/dev/null"))
+        return skip("mpirun is not there, or not Open MPI's");
+    for (int own = 0; own < 2; own++) {
+        snprintf(command, sizeof command,
+                 "timeout 60 mpirun --allow-run-as-root --oversubscribe -np 2 '%s' %s", argv[0],
+                 own ? "own" : "ours");
+        if (system(command)) return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# label: once
+# mpirun starts ranks that share no memory: every plan gives one rank's bits, over Open MPI and over
+# MPICH, whichever is there; who disagrees or falls silent is named, and so is what is missing.
+source tests/cli_helpers.bash
+unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE WEFT_CONTROL_FD
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# One copy of what a rank sends, or two: containers may forbid the former, with a warning each.
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_rmaps_base_oversubscribe=1
+run="train --model mlp --image 8 --threads 1 --batch 16 --micro 8 --lanes 4 --seed 3 --optimizer adamw --clip-norm 0.5 --data synthetic"
+
+# ---- without mpirun ----
+expect 2 "start" $run --steps 1 --plan dp=2 --ranks 2 --wire mpi
+expect 2 "no other processes" $run --steps 1 --wire shm
+RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 expect 2 "ranks of several machines take mpi" \
+    $run --steps 1 --plan dp=2 --wire shm
+RANK=0 WORLD_SIZE=2 WEFT_MPI_LIBRARY=libmpi.so expect 2 "it takes an absolute path" $run --steps 1 --plan dp=2 --wire mpi
+RANK=0 WORLD_SIZE=2 WEFT_MPI_LIBRARY=/nonexistent/libmpi.so expect 2 "/nonexistent/libmpi.so" $run --steps 1 --plan dp=2 --wire mpi
+
+# mpi NAME: the mpirun of that family.
+mpi() {
+    case $1 in
+    openmpi) for name in mpirun.openmpi mpirun; do "$name" --version 2>/dev/null | grep -c "Open MPI" >/dev/null && echo "$name" && return; done ;;
+    mpich) for name in mpirun.mpich mpirun; do "$name" --version 2>/dev/null | grep -c HYDRA >/dev/null && echo "$name" && return; done ;;
+    esac
+}
+
+# agree MPIRUN N PLAN...: N ranks with those plans give the bits of one.
+one=$(report $run --steps 3 | tee "$folder/one" | field weights_sha256)
+agree() {
+    local mpirun=$1 n=$2 plan
+    shift 2
+    for plan; do
+        timeout 60 "$mpirun" -np "$n" "$WEFT" $run --steps 3 --wire mpi --plan "$plan" --quiet --json - \
+            >"$folder/report" 2>"$folder/said" || fail "$mpirun -np $n, $plan: exit $?: $(cat "$folder/said")"
+        [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$mpirun -np $n, $plan: other bits"
+        sed -n '/"losses"/,/]/p' "$folder/report" | cmp -s - <(sed -n '/"losses"/,/]/p' "$folder/one") ||
+            fail "$mpirun -np $n, $plan: other losses"
+        [[ $(sed -n '/"planned"/,/]/p' "$folder/report" | tail -n +2) == $(sed -n '/"measured"/,/]/p' "$folder/report" | tail -n +2) ]] ||
+            fail "$mpirun -np $n, $plan: the planned peak is not the measured one"
+        [[ $(sed -n '/"wire"/,/]/p' "$folder/report" | grep -c '[1-9]') == "$n" ]] || fail "$mpirun, $plan: nothing was carried"
+    done
+}
+
+n_families=0
+for family in openmpi mpich; do
+    mpirun=$(mpi $family) && [[ $mpirun ]] || continue
+    n_families=$((n_families + 1))
+    agree "$mpirun" 2 dp=2 pp=2
+
+    # saved by all, resumed by one
+    timeout 60 "$mpirun" -np 2 "$WEFT" $run --steps 2 --wire mpi --plan pp=2 --quiet --out "$folder/$family" 2>"$folder/said" ||
+        fail "$family: --out: $(cat "$folder/said")"
+    [[ $(report $run --resume --out "$folder/$family" --steps 3 | field weights_sha256) == "$one" ]] ||
+        fail "$family: another run than one rank's from its checkpoint"
+
+    # a rank with another command line
+    timeout 60 "$mpirun" -np 2 sh -c "exec $WEFT $run --wire mpi --plan dp=2 --steps 2 --quiet \
+        --lr 0.00\$((1 + \${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}))" >"$folder/out" 2>"$folder/said"
+    [[ $? == 4 ]] || fail "$family: disagreement: not exit 4: $(cat "$folder/said")"
+    grep -c "rank 1 runs another program" "$folder/said" >/dev/null || fail "$family: disagreement: $(cat "$folder/said")"
+done
+
+# ---- every way to sum, over one of them ----
+mpirun=$(mpi openmpi)
+if [[ $mpirun ]]; then
+    RANK=0 WORLD_SIZE=2 expect 2 "start the ranks by that library's own mpirun" $run --steps 1 --plan dp=2 --wire mpi
+    agree "$mpirun" 2 dp=2,allreduce=root dp=2,allreduce=ring,order=free
+    agree "$mpirun" 4 dp=2,pp=2,allreduce=pairwise dp=4,allreduce=tree,bucket=1KiB
+
+    # a rank that stops
+    WEFT_TIMEOUT_MS=500 timeout 60 "$mpirun" -np 2 sh -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] ||
+        { (sleep 1; kill -STOP \$\$; sleep 1.5; kill -CONT \$\$) & }
+        exec $WEFT $run --wire mpi --plan dp=2 --steps 1000000 --quiet" >"$folder/out" 2>"$folder/said"
+    [[ $? != 0 ]] || fail "silence: exit 0"
+    grep -c "rank 1 (process" "$folder/said" >/dev/null || fail "silence: $(cat "$folder/said")"
+fi
+
+finish
+if [[ $n_families == 0 ]]; then
+    echo "skipped: neither Open MPI nor MPICH is installed (Debian: openmpi-bin, mpich)"
+    exit 77
+fi

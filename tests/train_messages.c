@@ -1,0 +1,259 @@
+/* Ranks that share no memory: what they read of each other is carried by messages. Every plan gives
+ * the bits of one rank, on every rank; states, tensors and gradients are read and loaded
+ * everywhere; who does not come, disagrees or falls silent is named. The ranks are threads of this
+ * process, the messages are between threads; all memory but the mail's is each rank's own.
+ */
+#include "comm/control.h"
+#include "fake_mail.h"
+#include "run/trainer.h"
+#include "small_models.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define N_STEPS   2
+#define MAX_RANKS 4
+
+static wf_recipe message_recipe(void) {
+    wf_recipe recipe = small_recipe();
+    recipe.n_micro = 8;
+    recipe.n_lanes = 4;
+    recipe.clip_norm = 0.5;
+    recipe.n_threads = 1;
+    recipe.optimizer = WF_ADAMW;
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    return recipe;
+}
+
+typedef struct rank {
+    fake_box box;
+    const char *what, *plan, *path;
+    int timeout_ms;
+    char said[800];
+    pthread_t thread;
+} rank;
+
+static wf_status make_trainer(wf_context *ctx, const rank *self, wf_job *job,
+                              const wf_recipe *recipe, wf_trainer **trainer_out) {
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_model *model = NULL;
+    wf_plan *plan = NULL;
+    config.job = job;
+    config.timeout_ms = self->timeout_ms;
+    config.keep_gradients = 1;
+    config.trace = !strcmp(self->what, "trace");
+    wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
+    if (status == WF_OK) status = wf_plan_parse(ctx, self->plan, &plan);
+    if (status == WF_OK) status = wf_trainer_create(ctx, model, recipe, plan, &config, trainer_out);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return status;
+}
+
+static wf_status step(wf_trainer *trainer, int s, wf_step_result *result_out) {
+    small_batch batch;
+    small_batch_fill(&batch, s);
+    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+    return wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, result_out);
+}
+
+static wf_status forward(wf_trainer *trainer, float *logits_out, size_t bytes) {
+    small_batch batch;
+    small_batch_fill(&batch, 9);
+    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+    return wf_trainer_forward(trainer, feeds, 2, SMALL_BATCH, "logits", logits_out, bytes);
+}
+
+/* Trains, saves, loads into another trainer, trains on, and says what came out; `job` may be NULL:
+ * what one rank says. */
+static wf_status train(wf_context *ctx, rank *self, wf_job *job) {
+    wf_recipe recipe = message_recipe();
+    wf_trainer *first, *second;
+    wf_step_result result = {0};
+    char sha[65], wrong[80] = "";
+    float bias[10], gradient[10], logits[SMALL_BATCH * 10];
+    WF_TRY(make_trainer(ctx, self, job, &recipe, &first));
+    wf_status status = WF_OK;
+    for (int s = 0; s < N_STEPS && !status; s++) status = step(first, s, &result);
+    if (!status) status = wf_trainer_save_state(first, self->path, NULL, 0);
+    wf_trainer_destroy(first);
+    if (status) return status;
+    WF_TRY(make_trainer(ctx, self, job, &recipe, &second));
+    status = wf_trainer_load_state(second, self->path);
+    if (job && self->box.rank == 1) wf_job_request_stop(job, 7);
+    for (int s = N_STEPS; s < 2 * N_STEPS && !status; s++) status = step(second, s, &result);
+    if (job && result.stop_reason != 7) strcat(wrong, " stop!");
+    if (!status) status = wf_trainer_read(second, "fc.bias", bias, sizeof bias);
+    if (!status) status = wf_trainer_read_gradient(second, "fc.bias", gradient, sizeof gradient);
+    if (!status) status = forward(second, logits, sizeof logits);
+    if (!status) status = wf_trainer_weights_sha256(second, sha);
+    for (int r = 0; job && !status && r < wf_job_n_ranks(job); r++) {
+        wf_trainer_memory m = wf_trainer_memory_of(second, r);
+        if (m.planned_peak_bytes != m.measured_peak_bytes) strcat(wrong, " peak!");
+        if (m.wire_bytes == 0) strcat(wrong, " wire!");
+    }
+    if (!status)
+        snprintf(self->said, sizeof self->said, "%lld steps %.17g %s %a %a %a%s",
+                 (long long)wf_trainer_n_steps(second), result.loss, sha, (double)bias[3],
+                 (double)gradient[3], (double)logits[155], wrong);
+    wf_trainer_destroy(second);
+    return status;
+}
+
+/* All know how long the step took on all of them. */
+static wf_status trace(wf_context *ctx, rank *self, wf_job *job) {
+    wf_recipe recipe = message_recipe();
+    wf_trainer *trainer;
+    wf_timeline *timeline = NULL;
+    wf_step_result result;
+    WF_TRY(make_trainer(ctx, self, job, &recipe, &trainer));
+    wf_status status = step(trainer, 0, &result);
+    if (!status) status = wf_trainer_timeline(trainer, &timeline);
+    if (!status) snprintf(self->said, sizeof self->said, "%.17g us", wf_timeline_step_us(timeline));
+    wf_timeline_destroy(timeline);
+    wf_trainer_destroy(trainer);
+    return status;
+}
+
+static wf_status misbehave(wf_context *ctx, rank *self, wf_job *job) {
+    wf_recipe recipe = message_recipe();
+    wf_trainer *trainer;
+    wf_step_result result;
+    bool is_bad = self->box.rank == 1;
+    if (!strcmp(self->what, "disagree") && is_bad) recipe.lr *= 2;
+    WF_TRY(make_trainer(ctx, self, job, &recipe, &trainer));
+    wf_status status = WF_OK;
+    for (int s = 0; s < 4 && !status; s++) {
+        if (!strcmp(self->what, "silent") && is_bad && s == 2)
+            while (wfi_failure_status(wfi_control_failure(job)) == WF_OK) usleep(1000);
+        if (!strcmp(self->what, "fail") && is_bad && s == 2) {
+            small_batch batch;
+            wf_feed feed = {"x", batch.x, 4};
+            status = wf_trainer_step(trainer, &feed, 1, SMALL_BATCH, &result);
+        } else {
+            status = step(trainer, s, &result);
+        }
+    }
+    wf_trainer_destroy(trainer);
+    return status;
+}
+
+static void *run_rank(void *argument) {
+    rank *self = argument;
+    wf_context *ctx = test_context();
+    wf_job *job = NULL;
+    wfi_mail mail = fake_mail(&self->box);
+    wf_status status = wfi_control_join_mail(ctx, &mail, self->box.rank, self->box.net->n_ranks,
+                                             self->timeout_ms, &job);
+    if (!status && !strcmp(self->what, "train"))
+        status = train(ctx, self, job);
+    else if (!status && !strcmp(self->what, "trace"))
+        status = trace(ctx, self, job);
+    else if (!status)
+        status = misbehave(ctx, self, job);
+    if (status) snprintf(self->said, sizeof self->said, "error: %.700s", wf_context_error(ctx));
+    wf_job_leave(job);
+    test_context_end(ctx);
+    return NULL;
+}
+
+static void run_job(rank *ranks, int n_ranks, const char *what, const char *plan, const char *path,
+                    int timeout_ms) {
+    fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = n_ranks};
+    for (int r = 0; r < n_ranks; r++) {
+        ranks[r] = (rank){{&net, r}, what, plan, path, timeout_ms, "", 0};
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]), 0);
+    }
+    for (int r = 0; r < n_ranks; r++) pthread_join(ranks[r].thread, NULL);
+    if (net.first) fail_msg("%s, plan '%s': messages are left under way", what, plan);
+    if (!strcmp(what, "train")) assert_true(net.n_carried > 100);
+}
+
+static void bits_of_one_rank(void **state) {
+    (void)state;
+    const struct {
+        const char *plan;
+        int n_ranks;
+    } plans[] = {{"dp=2", 2},
+                 {"pp=2", 2},
+                 {"dp=2,allreduce=root", 2},
+                 {"dp=4,allreduce=tree,bucket=1KiB", 4},
+                 {"dp=4,allreduce=pairwise,bucket=12KiB", 4},
+                 {"dp=2,allreduce=ring,order=free", 2},
+                 {"pp=3,schedule=zb2", 3},
+                 {"dp=2,pp=2", 4},
+                 {"dataparallel=2", 2},
+                 {"block:dp=2,head:dataparallel=2", 2}};
+    char folder[] = "/tmp/weft-test-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/state", folder);
+    rank one = {.what = "train", .plan = "", .path = path, .timeout_ms = 30000};
+    wf_context *ctx = test_context();
+    TEST_OK(ctx, train(ctx, &one, NULL));
+    test_context_end(ctx);
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        rank ranks[MAX_RANKS];
+        run_job(ranks, plans[k].n_ranks, "train", plans[k].plan, path, 30000);
+        for (int r = 0; r < plans[k].n_ranks; r++)
+            if (strcmp(ranks[r].said, one.said))
+                fail_msg("plan '%s', rank %d: '%s', one rank says '%s'", plans[k].plan, r,
+                         ranks[r].said, one.said);
+    }
+    unlink(path);
+    rmdir(folder);
+}
+
+static void all_are_traced(void **state) {
+    (void)state;
+    rank ranks[MAX_RANKS];
+    run_job(ranks, 4, "trace", "dp=2,pp=2", "", 20000);
+    for (int r = 0; r < 4; r++)
+        if (atof(ranks[r].said) <= 0 || strcmp(ranks[r].said, ranks[0].said))
+            fail_msg("rank %d: '%s', rank 0: '%s'", r, ranks[r].said, ranks[0].said);
+}
+
+/* All say the words, rank 1 `own` words. */
+static void expect(const char *what, int timeout_ms, const char *words, const char *own) {
+    rank ranks[MAX_RANKS];
+    run_job(ranks, 3, what, "dp=1,pp=3", "", timeout_ms);
+    for (int r = 0; r < 3; r++)
+        if (!strstr(ranks[r].said, r == 1 ? own : words))
+            fail_msg("%s: rank %d says '%s', not '%s'", what, r, ranks[r].said,
+                     r == 1 ? own : words);
+}
+
+static void who_disagrees_is_named(void **state) {
+    (void)state;
+    expect("disagree", 20000, "rank 1 runs another program", "rank 1 runs another program");
+}
+
+static void who_falls_silent_is_named(void **state) {
+    (void)state;
+    expect("silent", 500, "rank 1 (process", "rank 1 (process");
+}
+
+static void who_leaves_is_named(void **state) {
+    (void)state;
+    expect("fail", 20000, "rank 1 has left the job", "input 'x' was given 4 bytes");
+}
+
+static void who_does_not_come_is_named(void **state) {
+    (void)state;
+    fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 2};
+    rank self = {.box = {&net, 0}, .what = "train", .plan = "dp=2", .timeout_ms = 200};
+    run_rank(&self);
+    if (!strstr(self.said, "rank 1 has not come")) fail_msg("'%s'", self.said);
+    assert_null(net.first);
+}
+
+int main(void) {
+    setenv("WEFT_CHECK_EVENTS", "1", 1);
+    setenv("WEFT_DELAY_US", "300", 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_of_one_rank),       cmocka_unit_test(all_are_traced),
+        cmocka_unit_test(who_disagrees_is_named), cmocka_unit_test(who_falls_silent_is_named),
+        cmocka_unit_test(who_leaves_is_named),    cmocka_unit_test(who_does_not_come_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
