@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -122,7 +123,7 @@ wf_status wfi_control_moved(wfi_control *c) {
 /* ---- joining and leaving ---- */
 
 static void leave(wfi_control *c) {
-    if (!c->courier || wfi_courier_destroy(c->courier)) wfi_free(c->ctx, c->shared);
+    if (!c->courier || wfi_courier_destroy(c->courier)) free(c->shared);
 }
 
 const wfi_control_kind wfi_control_messages = {
@@ -138,11 +139,11 @@ wf_status wfi_control_join_mail(wf_context *ctx, const wfi_mail *mail, int rank,
     int64_t stall_ms;
     wf_status status = wfi_env_count(ctx, WFI_WEFT_STALL_MS, &stall_ms);
     wfi_control *c = status == WF_OK ? wfi_alloc(ctx, 1, sizeof *c, "a job's control") : NULL;
-    wfi_job_segment *own = c ? wfi_alloc(ctx, 1, sizeof *own, "a job's control") : NULL;
+    wfi_job_segment *own = c ? calloc(1, sizeof *own) : NULL; /* it may outlive the context */
     if (!own) {
         wfi_free(ctx, c);
         mail->finish(mail->self, false);
-        return status == WF_OK ? WF_NO_MEMORY : status;
+        return status == WF_OK ? wfi_no_memory(ctx, sizeof *own, "a job's control") : status;
     }
     *c = (wfi_control){.ctx = ctx,
                        .kind = &wfi_control_messages,
