@@ -27,10 +27,10 @@ exit_status processes_begin(cli *c, bool *done_out) {
             "and WORLD_SIZE or another launcher's variables",
             o->rendezvous);
     if (place.n_ranks == 1) {
-        if (o->wire && !strcmp(o->wire, "mpi"))
+        if (o->wire && !strcmp(o->wire, "mpi") && c->command & (FOR_TRAIN | FOR_BENCH))
             return complain(EXIT_USAGE, "--wire mpi wants ranks that MPI has started: mpirun -np N "
                                         "weft ..., without --ranks");
-        if (o->wire && o->ranks == 1)
+        if (o->wire && o->ranks == 1 && c->command & (FOR_TRAIN | FOR_BENCH))
             return complain(EXIT_USAGE, "--wire has no effect here: there are no other processes");
         if (o->ranks == 1) return EXIT_DONE;
         *done_out = true;
@@ -46,7 +46,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
                         (long long)o->ranks, place.source, place.n_ranks);
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
     meeting.init = o->rendezvous ? o->rendezvous : "env://";
-    meeting.wire = o->wire;
+    if (c->command & (FOR_TRAIN | FOR_BENCH)) meeting.wire = o->wire; /* else a list to measure */
     status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status != WF_OK) return complain_of(c, status);
     return place.rank ? be_silent(c) : EXIT_DONE;
