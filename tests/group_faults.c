@@ -1,5 +1,6 @@
 /* What goes wrong among ranks: who disagrees, is late, dies or leaves is named on all of them, with
  * what it last called; buffers stay as they were; and the group stays broken. */
+#include "comm/operation.h"
 #include "group_ranks.h"
 
 #include <sched.h>
@@ -282,6 +283,22 @@ static void a_broken_group_keeps_its_memory(void **state) {
     munmap(c, sizeof *c);
 }
 
+/* What it reads of a rank that is something else, or was killed while it wrote. */
+static void a_torn_note_is_told(void **state) {
+    (void)state;
+    char text[WFI_NOTE_TEXT];
+    for (unsigned collective = 0; collective < 256; collective++)
+        for (unsigned rest = 0; rest < 256; rest++) {
+            wfi_note note;
+            memset(&note, (int)(0x55 + rest), sizeof note);
+            note.word[0] = collective | (uint64_t)rest << 8 | (uint64_t)rest << 16 |
+                           (uint64_t)rest << 24 | (uint64_t)rest << 32;
+            note.word[2] = 1;
+            assert_memory_equal(wfi_note_describe(&note, text), "wf_", 3);
+            assert_memory_equal(wfi_note_name(&note, text), "wf_", 3);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(disagreement_is_told),
@@ -291,6 +308,7 @@ int main(void) {
         cmocka_unit_test(who_leaves_is_named),
         cmocka_unit_test(who_dies_is_named),
         cmocka_unit_test(a_broken_group_keeps_its_memory),
+        cmocka_unit_test(a_torn_note_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
