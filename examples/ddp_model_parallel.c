@@ -71,7 +71,8 @@ int main(int argc, char **argv) {
     wf_status status;
     char devices[100];
     int n = argc > 1 ? atoi(argv[1]) : 2;
-    if (n < 1 || wf_context_create(NULL, &ctx)) return 1;
+    if (n < 1) return fprintf(stderr, "usage: ddp_model_parallel [NUMBER OF DEVICES]\n"), 2;
+    if (wf_context_create(NULL, &ctx)) return 1;
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
     meeting.init = "env://";
     TRY(wf_job_join(ctx, &meeting, &job));

@@ -333,6 +333,44 @@ static void memory_can_be_seen_by_all(void **state) {
     on_both(3, NULL, check_memory, NULL);
 }
 
+/* Blocks come and go while a work finds its buffers, and makes its window, on another thread. */
+static const char *check_beside(ranks_one *one) {
+    enum { COUNT = 2000, N = 8 };
+    float *x = calloc(COUNT, sizeof *x), *blocks[N];
+    for (int i = 0; i < 60; i++) {
+        wf_group *g;
+        wf_work *work;
+        RANKS_TRY(one, wf_group_split(one->group, 0, 0, NULL, &g));
+        for (int k = 0; k < COUNT; k++) x[k] = (float)one->rank;
+        RANKS_TRY(one, wf_all_reduce(g, x, x, COUNT, WF_F32, WF_SUM, &work));
+        for (int b = 0; b < N; b++) {
+            RANKS_TRY(one, wf_group_alloc(g, sizeof *x * COUNT, (void **)&blocks[b]));
+            for (int k = 0; k < COUNT; k++) blocks[b][k] = (float)(b + one->rank);
+        }
+        wf_group_free(g, blocks[0]);
+        RANKS_TRY(one, wf_work_wait(work));
+        for (int b = 1; b < N; b++)
+            RANKS_TRY(one, wf_all_reduce(g, blocks[b], blocks[b], COUNT, WF_F32, WF_SUM, NULL));
+        int n = one->n, ranks = n * (n - 1) / 2;
+        for (int k = 0; k < COUNT; k++) RANKS_CHECK(one, x[k] == (float)ranks);
+        for (int b = 1; b < N; b++)
+            for (int k = 0; k < COUNT; k++)
+                RANKS_CHECK(one, blocks[b][k] == (float)(n * b + ranks));
+        for (int b = 1; b < N; b++) wf_group_free(g, blocks[b]);
+        wf_group_destroy(g);
+    }
+    free(x);
+    return NULL;
+}
+
+static void memory_is_made_beside_works(void **state) {
+    (void)state;
+    wf_group_config shm = WF_GROUP_CONFIG_INIT;
+    shm.wire = "shm";
+    on_both(2, NULL, check_beside, NULL);
+    ranks_threads(2, &shm, check_beside, NULL);
+}
+
 /* ---- bytes ---- */
 
 #define BYTES (1920 * 16)
@@ -403,6 +441,7 @@ int main(void) {
         cmocka_unit_test(a_group_has_parts),
         cmocka_unit_test(a_group_can_be_made_many_times),
         cmocka_unit_test(memory_can_be_seen_by_all),
+        cmocka_unit_test(memory_is_made_beside_works),
         cmocka_unit_test(bytes_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* What goes wrong among ranks: who disagrees, is late, dies or leaves is named on all of them, with
  * what it last called; buffers stay as they were; and the group stays broken. */
+#include "comm/operation.h"
 #include "group_ranks.h"
 
 #include <sched.h>
@@ -234,6 +235,70 @@ static void who_dies_is_named(void **state) {
     }
 }
 
+/* One rank dies in the middle of a broadcast, the root hears of it and ends its group, and the
+ * third is still copying from the root's memory: it has to get through, and be told. */
+static struct {
+    char *out;
+    common *c;
+    int rank;
+} slow;
+
+enum { SLOW_BYTES = 64 << 10 };
+
+static void on_first_write(int number) {
+    (void)number;
+    if (slow.rank == 2) kill(getpid(), SIGKILL);
+    wait_until_failed(slow.c, 1);
+    mprotect(slow.out, SLOW_BYTES, PROT_READ | PROT_WRITE);
+}
+
+static const char *check_end_amid(ranks_one *one) {
+    char *in, *out;
+    wf_group *g;
+    out = mmap(NULL, SLOW_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    RANKS_TRY(one, wf_group_split(one->group, 0, 0, NULL, &g));
+    RANKS_TRY(one, wf_group_alloc(g, SLOW_BYTES, (void **)&in));
+    memset(in, 7, SLOW_BYTES);
+    if (one->rank) {
+        slow.out = out, slow.c = one->self, slow.rank = one->rank;
+        signal(SIGSEGV, on_first_write);
+        RANKS_REFUSED(one, wf_broadcast(g, in, out, SLOW_BYTES, WF_U8, 0, NULL), WF_REMOTE,
+                      "rank 2 has died");
+        for (int i = 0; i < SLOW_BYTES; i++) RANKS_CHECK(one, out[i] == 7);
+    } else {
+        RANKS_REFUSED(one, wf_broadcast(g, in, in, SLOW_BYTES, WF_U8, 0, NULL), WF_REMOTE,
+                      "rank 2 has died");
+    }
+    wf_group_free(g, in);
+    wf_group_destroy(g);
+    __atomic_fetch_add(&((common *)one->self)->n_failed, 1, __ATOMIC_SEQ_CST);
+    munmap(out, SLOW_BYTES);
+    return NULL;
+}
+
+static void a_broken_group_keeps_its_memory(void **state) {
+    (void)state;
+    common *c = make_common(0);
+    ranks_processes(3, NULL, check_end_amid, c, 1);
+    munmap(c, sizeof *c);
+}
+
+/* What it reads of a rank that is something else, or was killed while it wrote. */
+static void a_torn_note_is_told(void **state) {
+    (void)state;
+    char text[WFI_NOTE_TEXT];
+    for (unsigned collective = 0; collective < 256; collective++)
+        for (unsigned rest = 0; rest < 256; rest++) {
+            wfi_note note;
+            memset(&note, (int)(0x55 + rest), sizeof note);
+            note.word[0] = collective | (uint64_t)rest << 8 | (uint64_t)rest << 16 |
+                           (uint64_t)rest << 24 | (uint64_t)rest << 32;
+            note.word[2] = 1;
+            assert_memory_equal(wfi_note_describe(&note, text), "wf_", 3);
+            assert_memory_equal(wfi_note_name(&note, text), "wf_", 3);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(disagreement_is_told),
@@ -242,6 +307,8 @@ int main(void) {
         cmocka_unit_test(who_is_late_is_named),
         cmocka_unit_test(who_leaves_is_named),
         cmocka_unit_test(who_dies_is_named),
+        cmocka_unit_test(a_broken_group_keeps_its_memory),
+        cmocka_unit_test(a_torn_note_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

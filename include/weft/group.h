@@ -21,6 +21,9 @@
  * buffers belong to the group until then. The works of a group run one after another, in the
  * order of the calls, on a stream of their own; a call without a handle first waits for those.
  *
+ * One thread at a time calls a group's functions, but any thread may wait for a work. A group, its
+ * memory and its works end before the job is left.
+ *
  * Errors of all collectives: INVALID_ARG (this rank's arguments; nobody else is told, and nothing
  * has happened), REMOTE (ranks disagree, or one has died: the sentence names it), TIMEOUT (the
  * sentence names who did not come and what each was last doing). After REMOTE or TIMEOUT the group
@@ -134,7 +137,8 @@ WF_API WF_NODISCARD wf_status wf_scatter(wf_group *group, const void *in, void *
 WF_API WF_NODISCARD wf_status wf_all_to_all(wf_group *group, const void *in, void *out,
                                             int64_t n_elem, wf_dtype dtype, wf_work **work_out);
 /* To or from one other rank. Between two ranks messages arrive in the order in which they were
- * sent, and each has the count and type of its receive. A send may wait for it. */
+ * sent, and each has the count and type of its receive. A send may wait for it, also as a work, and
+ * the works behind it with it: of two ranks that send to each other, one calls wf_recv first. */
 WF_API WF_NODISCARD wf_status wf_send(wf_group *group, const void *in, int64_t n_elem,
                                       wf_dtype dtype, int to, wf_work **work_out);
 WF_API WF_NODISCARD wf_status wf_recv(wf_group *group, void *out, int64_t n_elem, wf_dtype dtype,

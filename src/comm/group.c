@@ -15,6 +15,7 @@ static uint64_t mix_text(uint64_t hash, const char *text) {
 /* All ranks have to ask for the same. */
 static uint64_t fingerprint_of(const wf_group_config *c) {
     char numbers[64];
+    if (c->struct_size != sizeof *c) return 0; /* refused once all have met */
     snprintf(numbers, sizeof numbers, "%d %d", c->order_free != 0, c->n_roots);
     const char *algorithm = c->algorithm ? c->algorithm : "auto";
     return mix_text(mix_text(mix_text(UINT64_C(14695981039346656037), algorithm), numbers),

@@ -3,9 +3,9 @@
 #include "comm/control.h"
 
 wf_status wf_job_join(wf_context *ctx, const wf_job_config *config, wf_job **job_out) {
-    int64_t timeout_ms = config->timeout_ms;
     if (config->struct_size != sizeof *config)
         return wfi_fail(ctx, WF_INVALID_ARG, "wf_job_config has another header's size");
+    int64_t timeout_ms = config->timeout_ms;
     if (!timeout_ms) WF_TRY(wfi_env_count(ctx, WFI_WEFT_TIMEOUT_MS, &timeout_ms));
     if (timeout_ms < 1)
         return wfi_fail(ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",

@@ -8,6 +8,13 @@
 
 static const char *const op_names[] = {"sum", "mean", "min", "max"};
 
+/* Notes are read from memory of other processes, so a number may be none of ours. */
+static const char *algorithm_name(uint64_t number) {
+    uint64_t i = 1;
+    while (i < number && wfi_allreduces[i - 1]) i++;
+    return number && wfi_allreduces[i - 1] ? wfi_allreduces[i - 1]->name : "?";
+}
+
 /* Which algorithm, counted from 1. */
 static uint64_t number_of(const wfi_allreduce *how) {
     uint64_t i = 0;
@@ -74,8 +81,7 @@ const char *wfi_note_describe(const wfi_note *note, char text[WFI_NOTE_TEXT]) {
                       wf_dtype_name((wf_dtype)(r.word[0] >> 8 & 0xff)));
     if (wfi_collective_sums(collective))
         n += snprintf(text + n, (size_t)(WFI_NOTE_TEXT - n), " (%s, %s)",
-                      op_names[r.word[0] >> 16 & 3],
-                      wfi_allreduces[(r.word[0] >> 24 & 0xff) - 1]->name);
+                      op_names[r.word[0] >> 16 & 3], algorithm_name(r.word[0] >> 24 & 0xff));
     if (wfi_collective_has_root(collective))
         n += snprintf(text + n, (size_t)(WFI_NOTE_TEXT - n), " with root %d",
                       (int)(r.word[0] >> 32));

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -161,6 +162,17 @@ static wf_status host(wf_context *ctx, const char *name, int n_ranks, int64_t ti
 
 /* ---- the others ---- */
 
+/* Another version's segment is another size, and reading past the end of one kills. */
+static wf_status check_segment(wf_context *ctx, const char *name, int *fd) {
+    struct stat about;
+    if (fstat(*fd, &about) == 0 && (size_t)about.st_size == wfi_control_bytes()) return WF_OK;
+    close(*fd);
+    *fd = -1;
+    return wfi_fail(ctx, WF_REMOTE,
+                    "rank 0 of the job '%s' uses another version of weft: all ranks need the same",
+                    name);
+}
+
 /* Returns what was said; *fd_out: the descriptor, or -1. 0: nothing. */
 static char receive_descriptor(int socket, int *fd_out) {
     union {
@@ -204,7 +216,7 @@ static wf_status guest(wf_context *ctx, const char *name, const introduction *wh
     int64_t deadline_ms = wfi_now_ms() + timeout_ms;
     for (;;) {
         char said = visit(&address, bytes, who, timeout_ms, fd_out);
-        if (*fd_out >= 0) return WF_OK;
+        if (*fd_out >= 0) return check_segment(ctx, name, fd_out);
         if (said == RANK_IS_TAKEN)
             return wfi_fail(
                 ctx, WF_INVALID_ARG,

@@ -6,7 +6,7 @@ const char *wfi_collective_name(wfi_collective collective) {
         WFI_COLLECTIVE_LIST(NAME)
 #undef NAME
     };
-    return names[collective];
+    return (size_t)collective < WFI_COUNT(names) ? names[collective] : "?";
 }
 
 bool wfi_collective_sums(wfi_collective c) {

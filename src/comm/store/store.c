@@ -42,8 +42,8 @@ static wf_status check(wf_context *ctx, const wf_store_config *config) {
 
 wf_status wf_store_open(wf_context *ctx, const wf_store_config *config, wf_store **store_out) {
     const wfi_store_class *kind = NULL;
-    int64_t timeout_ms = config->timeout_ms;
     WF_TRY(check(ctx, config));
+    int64_t timeout_ms = config->timeout_ms;
     WF_TRY(find_kind(ctx, config->url, &kind));
     if (!timeout_ms) WF_TRY(wfi_env_count(ctx, WFI_WEFT_TIMEOUT_MS, &timeout_ms));
     if (timeout_ms < 1)

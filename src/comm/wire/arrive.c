@@ -94,16 +94,21 @@ static void warn(const wfi_memory *m, int32_t rank, int64_t waited_ms, int64_t *
     *due_ms *= 6;
 }
 
+/* Whether `e`, of which all ranks have one, is this rank's arrival. */
+static bool is_arrival(const wfi_memory *m, const wfi_shared_epoch *e, int32_t rank) {
+    return e == &m->segment->members[rank].arrival[m->epoch & 1];
+}
+
 /* All ranks of whom `e` is the count that has not come so far; e is `rank`'s. */
 static wf_status too_late(wfi_memory *m, const wfi_shared_epoch *e, uint64_t value, int32_t rank) {
     wf_group *g = m->group;
     const wfi_member *members = m->segment->members;
-    bool is_arrival = e == &members[rank].arrival[m->epoch & 1];
+    bool waits_for_all = is_arrival(m, e, rank);
     char absent[WFI_SENTENCE_BYTES] = "", own[WFI_NOTE_TEXT];
     size_t n = 0;
-    for (int32_t r = 0; r < g->n && n + 1 < sizeof absent; r++) {
-        const wfi_shared_epoch *other = is_arrival ? &members[r].arrival[m->epoch & 1] : e;
-        if ((!is_arrival && r != rank) || has_come(other, value)) continue;
+    for (int32_t r = 0; r < g->n && n + 3 < sizeof absent; r++) {
+        const wfi_shared_epoch *other = waits_for_all ? &members[r].arrival[m->epoch & 1] : e;
+        if ((!waits_for_all && r != rank) || has_come(other, value)) continue;
         n += (size_t)snprintf(absent + n, sizeof absent - n, n ? ", " : " ");
         say_absent(m, r, "", absent + n, sizeof absent - n);
         n += strlen(absent + n);
@@ -121,6 +126,24 @@ static void pause_core(void) {
 #endif
 }
 
+static bool is_gone(const wfi_memory *m, int32_t rank) {
+    return __atomic_load_n(&m->segment->members[rank].has_left, __ATOMIC_ACQUIRE) != 0 ||
+           wfi_control_is_lost(m->group->job, m->group->job_rank[rank]);
+}
+
+/* Who will not come: `rank`, or another who is waited for as well; -1: nobody is known. */
+static int32_t find_gone(const wfi_memory *m, const wfi_shared_epoch *e, uint64_t value,
+                         int32_t rank) {
+    bool waits_for_all = is_arrival(m, e, rank);
+    for (int32_t r = 0; r < m->group->n; r++) {
+        if (!waits_for_all && r != rank) continue;
+        const wfi_shared_epoch *its = r == rank ? e : &m->segment->members[r].arrival[m->epoch & 1];
+        /* It may have come before it went. */
+        if (!has_come(its, value) && is_gone(m, r) && !has_come(its, value)) return r;
+    }
+    return -1;
+}
+
 static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank) {
     wf_group *g = m->group;
     int64_t begin_ms = wfi_now_ms(), due_ms = g->stall_ms;
@@ -128,17 +151,15 @@ static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, i
         uint64_t seen = __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE);
         if (seen >= value) return WF_OK;
         WF_TRY(wfi_memory_check(m));
-        bool has_left = __atomic_load_n(&m->segment->members[rank].has_left, __ATOMIC_ACQUIRE) != 0;
-        bool is_dead = wfi_control_is_lost(g->job, g->job_rank[rank]);
+        int32_t gone = find_gone(m, e, value, rank);
+        if (gone >= 0) return wfi_memory_fail(m, wfi_memory_lost(m, gone));
         int64_t waited_ms = wfi_now_ms() - begin_ms;
-        if (!has_left && !is_dead && waited_ms < g->timeout_ms) {
-            warn(m, rank, waited_ms, &due_ms);
-            wfi_shared_epoch_sleep(e, seen, NAP_MS);
-            continue;
+        if (waited_ms >= g->timeout_ms) {
+            if (has_come(e, value)) return WF_OK;
+            return wfi_memory_fail(m, too_late(m, e, value, rank));
         }
-        if (has_come(e, value)) return WF_OK; /* it came before it went */
-        bool is_gone = has_left || is_dead;
-        return wfi_memory_fail(m, is_gone ? wfi_memory_lost(m, rank) : too_late(m, e, value, rank));
+        warn(m, rank, waited_ms, &due_ms);
+        wfi_shared_epoch_sleep(e, seen, NAP_MS);
     }
 }
 

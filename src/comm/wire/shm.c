@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,7 @@ typedef struct mapping {
 } mapping;
 
 typedef struct shm {
+    pthread_mutex_t lock; /* of the own blocks: works look for them on a thread of their own */
     mapping own[WFI_GROUP_BLOCKS];
     mapping *others[WFI_CONTROL_RANKS]; /* [WFI_GROUP_BLOCKS], NULL: none yet */
     int32_t n_own;                      /* all used places are before this one */
@@ -70,16 +72,19 @@ static int64_t pid_of(const wf_group *g, int32_t rank) {
 /* ---- blocks ---- */
 
 static wfi_handle find(wfi_memory *m, const void *data, size_t bytes) {
-    const shm *s = m->own;
+    shm *s = m->own;
     const char *at = data;
-    for (int32_t i = 0; i < s->n_own; i++) {
+    wfi_handle found = WFI_HANDLE_NONE;
+    pthread_mutex_lock(&s->lock);
+    for (int32_t i = 0; i < s->n_own && found == WFI_HANDLE_NONE; i++) {
         const mapping *b = &s->own[i];
         if (!b->base || at < b->base || (size_t)(at - b->base) > b->bytes ||
             bytes > b->bytes - (size_t)(at - b->base))
             continue;
-        return (uint64_t)i << OFFSET_BITS | (uint64_t)(at - b->base);
+        found = (uint64_t)i << OFFSET_BITS | (uint64_t)(at - b->base);
     }
-    return WFI_HANDLE_NONE;
+    pthread_mutex_unlock(&s->lock);
+    return found;
 }
 
 static wf_status map_block(wfi_memory *m, int32_t rank, int32_t place, mapping *out) {
@@ -95,33 +100,39 @@ static wf_status map_block(wfi_memory *m, int32_t rank, int32_t place, mapping *
     return WF_OK;
 }
 
+static wf_status refuse_handle(const wfi_memory *m, int32_t rank) {
+    return wfi_fail(m->group->ctx, WF_REMOTE,
+                    "what rank %d says of its memory is damaged: there is no such block", rank);
+}
+
+/* What another rank says may be torn or worse: it is followed within its block only. */
 static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **data_out) {
     shm *s = m->own;
-    int32_t place = (int32_t)(handle >> OFFSET_BITS);
+    uint64_t place = handle >> OFFSET_BITS;
     size_t offset = (size_t)(handle & ((UINT64_C(1) << OFFSET_BITS) - 1));
-    mapping *b = &s->own[place];
-    if (rank != m->group->rank) {
-        if (!s->others[rank])
-            s->others[rank] =
-                wfi_alloc(m->group->ctx, WFI_GROUP_BLOCKS, sizeof(mapping), "a group's wire");
-        if (!s->others[rank]) return WF_NO_MEMORY;
-        b = &s->others[rank][place];
-        if (b->serial != shared_block(m, rank, place)->serial) WF_TRY(map_block(m, rank, place, b));
+    if (place >= WFI_GROUP_BLOCKS) return refuse_handle(m, rank);
+    if (rank == m->group->rank) {
+        pthread_mutex_lock(&s->lock);
+        *data_out = s->own[place].base + offset;
+        pthread_mutex_unlock(&s->lock);
+        return WF_OK;
     }
+    if (!s->others[rank])
+        s->others[rank] =
+            wfi_alloc(m->group->ctx, WFI_GROUP_BLOCKS, sizeof(mapping), "a group's wire");
+    if (!s->others[rank]) return WF_NO_MEMORY;
+    mapping *b = &s->others[rank][place];
+    if (b->serial != shared_block(m, rank, (int32_t)place)->serial)
+        WF_TRY(map_block(m, rank, (int32_t)place, b));
+    if (!b->base || offset >= b->bytes) return refuse_handle(m, rank);
     *data_out = b->base + offset;
     return WF_OK;
 }
 
-static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
+/* Fills a place that is free. The blocks are locked. */
+static wf_status make_block(wf_group *g, int32_t place, size_t bytes, void **block_out) {
     wfi_memory *m = g->state;
     shm *s = m->own;
-    int32_t place = 0;
-    while (place < WFI_GROUP_BLOCKS && s->own[place].base) place++;
-    if (place == WFI_GROUP_BLOCKS)
-        return wfi_fail(g->ctx, WF_NO_MEMORY,
-                        "a rank can have %d blocks of a group's memory; make larger ones and "
-                        "divide them",
-                        WFI_GROUP_BLOCKS);
     wfi_shared_block *block = shared_block(m, g->rank, place);
     int fd = make_shared(bytes);
     void *base = fd >= 0 ? map_shared(fd, bytes) : MAP_FAILED;
@@ -140,12 +151,33 @@ static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
     return WF_OK;
 }
 
-/* The others may still have it mapped, so its memory is given back through the descriptor. */
+static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
+    shm *s = ((wfi_memory *)g->state)->own;
+    int32_t place = 0;
+    pthread_mutex_lock(&s->lock);
+    while (place < WFI_GROUP_BLOCKS && s->own[place].base) place++;
+    wf_status status =
+        place < WFI_GROUP_BLOCKS
+            ? make_block(g, place, bytes, block_out)
+            : wfi_fail(g->ctx, WF_NO_MEMORY,
+                       "a rank can have %d blocks of a group's memory; make larger ones and "
+                       "divide them",
+                       WFI_GROUP_BLOCKS);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+/* The others may still have it mapped, so its memory is given back through the descriptor; not
+ * from a broken group, where one of them may be in the middle of reading it, and would be killed.
+ */
 static void end_block(wfi_memory *m, int32_t place) {
     mapping *b = &((shm *)m->own)->own[place];
     int fd = shared_block(m, m->group->rank, place)->fd;
+    bool is_broken = wfi_failure_status(&m->segment->failure) != WF_OK ||
+                     wfi_failure_status(wfi_control_failure(m->group->job)) != WF_OK;
     munmap(b->base, b->bytes);
-    if (ftruncate(fd, 0)) wfi_log(m->group->ctx, WF_LOG_WARN, "memory", "a block cannot be cut");
+    if (!is_broken && ftruncate(fd, 0))
+        wfi_log(m->group->ctx, WF_LOG_WARN, "memory", "a block cannot be cut");
     close(fd);
     b->base = NULL;
 }
@@ -153,8 +185,10 @@ static void end_block(wfi_memory *m, int32_t place) {
 static void free_block(wf_group *g, void *block) {
     wfi_memory *m = g->state;
     shm *s = m->own;
+    pthread_mutex_lock(&s->lock);
     for (int32_t i = 0; i < s->n_own; i++)
         if (s->own[i].base == block) end_block(m, i);
+    pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- the group ---- */
@@ -194,6 +228,7 @@ static void close_group(wf_group *g) {
         wfi_free(g->ctx, s->others[r]);
     }
     if (s && s->fd >= 0) close(s->fd);
+    if (s) pthread_mutex_destroy(&s->lock);
     wfi_free(g->ctx, s);
     munmap(m->segment, m->segment_bytes);
     wfi_memory_destroy(m);
@@ -212,6 +247,7 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
         return status;
     }
     s->fd = fd;
+    pthread_mutex_init(&s->lock, NULL);
     m->own = s;
     m->find = find;
     m->resolve = resolve;
