@@ -54,19 +54,7 @@ def main():
                                 world_size=n_ranks)
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
 
-    def forward(x, y):
-        return loss_of(model(x), y)
-
-    if args.compile:
-        forward = torch.compile(forward)
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        loss = forward(x, y)
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
+    step = pytorch_train.stepper(model, loss_of, optimizer, x, y, args.compile)
     losses, times = [step(), step()], []
     for _ in range(args.repeat):
         if n_ranks > 1:

@@ -89,6 +89,24 @@ def setup(args):
     return model, lambda a, b: F.cross_entropy(a.flatten(0, 1), b.flatten()), optimizer, x, y
 
 
+def stepper(model, loss_of, optimizer, x, y, compiles):
+    """A function that trains one step and returns its loss."""
+    def forward(x, y):
+        return loss_of(model(x), y)
+
+    if compiles:
+        forward = torch.compile(forward)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = forward(x, y)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -106,19 +124,7 @@ def main():
     torch.manual_seed(0)
     model, loss_of, optimizer, x, y = setup(args)
 
-    def forward(x, y):
-        return loss_of(model(x), y)
-
-    if args.compile:
-        forward = torch.compile(forward)
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        loss = forward(x, y)
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
+    step = stepper(model, loss_of, optimizer, x, y, args.compile)
     start = time.perf_counter()
     losses = [step()]
     first = time.perf_counter() - start
