@@ -33,6 +33,11 @@ exit_status processes_begin(cli *c, bool *done_out) {
         if (o->wire && o->ranks == 1 && c->command & (FOR_TRAIN | FOR_BENCH))
             return complain(EXIT_USAGE, "--wire has no effect here: there are no other processes");
         if (o->ranks == 1) return EXIT_DONE;
+        if (option_is_given(o, OPT_devices))
+            return complain(EXIT_USAGE,
+                            "--devices %.60s puts ranks on threads, --ranks %lld starts processes; "
+                            "give one of them",
+                            o->devices, (long long)o->ranks);
         *done_out = true;
         return launch_self(c);
     }

@@ -18,6 +18,7 @@ expect 2 "not a whole number" $mlp --batch 99999999999999999999
 expect 2 "batch is 0" $mlp --batch 0
 expect 2 "not a number" $mlp --lr nan
 expect 2 "none of sgd|adam|adamw" $mlp --optimizer lion
+expect 2 "give one of them" $mlp --devices cpu:2 --ranks 2 --plan dp=2
 expect 2 "not a size" $mlp --device-memory 2QB
 expect 2 "less than a byte" $mlp --device-memory 0
 expect 2 "less than a byte" $mlp --device-memory 0.5

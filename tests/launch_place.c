@@ -30,6 +30,7 @@ static const place_case cases[] = {
      {5, 8, 1, 4, "torchrun", ""},
      "torchrun:127.0.0.1:29500:x:2"},
     {"RANK=1 WORLD_SIZE=2", {1, 2, 1, 2, "torchrun", ""}, "process:"},
+    {"RANK=1 WORLD_SIZE=2 WEFT_CONTROL_FD=3", {1, 2, 1, 2, "weft run", ""}, "process:"},
     {"RANK=0 WORLD_SIZE=1 " MASTER, {0, 1, 0, 1, "torchrun", ""}, ""},
     {"RANK=1", {0}, "RANK=1, but WORLD_SIZE is not set"},
     {"WORLD_SIZE=2", {0}, "WORLD_SIZE=2, but RANK is not set"},

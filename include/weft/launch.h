@@ -27,7 +27,8 @@
 typedef struct wf_place {
     int rank, n_ranks;             /* of the job; 0 of 1 if nothing was said */
     int local_rank, n_local_ranks; /* on this machine */
-    const char *source;            /* "torchrun", "Open MPI", "PMI", "Slurm" or ""; static */
+    const char *source;            /* "weft run", "torchrun" (or who sets its variables),
+                                    * "Open MPI", "PMI", "Slurm" or ""; static */
     char job[96];                  /* the same in all processes of the job, and in no other
                                     * job of this machine; "" if it has one rank */
 } wf_place;

@@ -1,4 +1,5 @@
 /* Which rank this process is: what launchers claim, compared. */
+#include "comm/control.h"
 #include "comm/place/claim.h"
 
 #include <stdio.h>
@@ -75,7 +76,8 @@ wf_status wf_launch_place(wf_context *ctx, wf_place *place_out) {
             if (claim != first && claim->is_made) WF_TRY(compare(ctx, first, claim));
         place.rank = first->said[WFI_RANK];
         place.n_ranks = first->said[WFI_N_RANKS];
-        place.source = first->source;
+        bool is_ours = first == &claims[WFI_TORCHRUN] && wfi_claim_text(WFI_CONTROL_ENV);
+        place.source = is_ours ? "weft run" : first->source;
         find_local(claims, first, &place);
         if (place.n_ranks > 1) wfi_job_name(claims, place.job);
     }
