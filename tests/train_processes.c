@@ -2,23 +2,16 @@
  * the planned peak is the measured one; who dies, stalls or disagrees is named, and the others
  * stop. The test starts itself again for each rank. */
 #include "comm/control.h"
+#include "rank_processes.h"
 #include "run/trainer.h"
 #include "small_models.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-#define N_STEPS       3
-#define MAX_PROCESSES 8
-
-extern char **environ;
+#define N_STEPS 3
 
 static wf_recipe job_recipe(void) {
     wf_recipe recipe = small_recipe();
@@ -194,36 +187,8 @@ static int be_rank(char **argv) {
 
 /* ---- the test ---- */
 
-typedef struct process {
-    pid_t pid;
-    int out;
-    char said[600];
-    int status;
-} process;
-
-static void start(process *p, char *const *argv) {
-    int ends[2];
-    posix_spawn_file_actions_t actions;
-    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    assert_int_equal(posix_spawn(&p->pid, "/proc/self/exe", &actions, NULL, argv, environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    p->out = ends[0];
-}
-
-static void finish(process *p) {
-    size_t n = 0;
-    ssize_t got;
-    while ((got = read(p->out, p->said + n, sizeof p->said - 1 - n)) > 0) n += (size_t)got;
-    p->said[n] = 0;
-    close(p->out);
-    waitpid(p->pid, &p->status, 0);
-}
-
-static void run_job(process *p, int n_ranks, const char *what, const char *plan, const char *path,
-                    int timeout_ms) {
+static void run_job(rank_process *p, int n_ranks, const char *what, const char *plan,
+                    const char *path, int timeout_ms) {
     static int n_jobs;
     char name[64], rank[16], size[16], timeout[16];
     snprintf(name, sizeof name, "test-%d-%d", (int)getpid(), n_jobs++);
@@ -233,9 +198,9 @@ static void run_job(process *p, int n_ranks, const char *what, const char *plan,
         snprintf(rank, sizeof rank, "%d", r);
         char *argv[] = {"train_processes",       (char *)(uintptr_t)what, rank, size, name, timeout,
                         (char *)(uintptr_t)plan, (char *)(uintptr_t)path, NULL};
-        start(&p[r], argv);
+        rank_start(&p[r], argv);
     }
-    for (int r = 0; r < n_ranks; r++) finish(&p[r]);
+    for (int r = 0; r < n_ranks; r++) rank_finish(&p[r]);
 }
 
 static void bits_of_one_rank(void **state) {
@@ -263,7 +228,7 @@ static void bits_of_one_rank(void **state) {
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/state", folder);
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        static process p[MAX_PROCESSES];
+        static rank_process p[MAX_PROCESSES];
         run_job(p, plans[k].n_ranks, "train", plans[k].plan, path, 30000);
         for (int r = 0; r < plans[k].n_ranks; r++)
             if (p[r].status || strncmp(p[r].said, want, strlen(want)) || strchr(p[r].said, '!'))
@@ -278,7 +243,7 @@ static void all_are_traced(void **state) {
     (void)state;
     static const char *const plans[] = {"dp=2,pp=2,cut=head", "dp=4", "dp=1,pp=4,schedule=zb1"};
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        static process p[MAX_PROCESSES];
+        static rank_process p[MAX_PROCESSES];
         run_job(p, 4, "trace", plans[k], "", 30000);
         for (int r = 0; r < 4; r++)
             if (p[r].status || strncmp(p[r].said, "0 of ", 5) || strcmp(p[r].said, p[0].said) ||
@@ -289,7 +254,7 @@ static void all_are_traced(void **state) {
 }
 
 static void expect(const char *what, int timeout_ms, int rank, const char *words) {
-    static process p[MAX_PROCESSES];
+    static rank_process p[MAX_PROCESSES];
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     run_job(p, 3, what, "dp=1,pp=3", "", timeout_ms);
@@ -310,7 +275,7 @@ static void who_dies_is_named(void **state) {
 /* The error is that of rank 1's own work; to the others it is another rank's. */
 static void who_fails_says_why(void **state) {
     (void)state;
-    static process p[MAX_PROCESSES];
+    static rank_process p[MAX_PROCESSES];
     run_job(p, 3, "fail", "dp=1,pp=3", "", 20000);
     for (int r = 0; r < 3; r++) {
         const char *status =
@@ -327,10 +292,10 @@ static void who_disagrees_is_named(void **state) {
 
 static void who_does_not_come_is_named(void **state) {
     (void)state;
-    process p;
+    rank_process p;
     char *argv[] = {"train_processes", "train", "0", "2", "test-nobody", "300", "dp=2", "", NULL};
-    start(&p, argv);
-    finish(&p);
+    rank_start(&p, argv);
+    rank_finish(&p);
     assert_non_null(strstr(p.said, "rank 1 of 2 has not come"));
 }
 
