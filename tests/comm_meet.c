@@ -3,7 +3,6 @@
  * where the environment has to differ. */
 #include "test.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -16,15 +15,6 @@
 
 extern char **environ;
 static char folder[64], port_url[64], file_url[128];
-
-static int count_descriptors(void) {
-    DIR *listing = opendir("/proc/self/fd");
-    int n = 0;
-    assert_non_null(listing);
-    while (readdir(listing)) n++;
-    closedir(listing);
-    return n;
-}
 
 /* ---- ranks as threads ---- */
 
@@ -98,13 +88,13 @@ static void again_and_again(void **state) {
     for (int way = 0; way < 3; way++) {
         rank ranks[N_RANKS];
         char name[64];
-        int n_open = count_descriptors();
+        int n_open = test_descriptors();
         snprintf(name, sizeof name, "meet-%d", (int)getpid());
         prepare(ctx, ranks, N_RANKS, ways[way], ways[way] ? NULL : name);
         for (int r = 0; r < N_RANKS; r++) ranks[r].n_rounds = N_ROUNDS;
         run(ranks, N_RANKS);
         expect_ok(ranks, N_RANKS);
-        assert_int_equal(count_descriptors(), n_open);
+        assert_int_equal(test_descriptors(), n_open);
         assert_int_equal(access(file_url + strlen("file://"), F_OK), -1);
     }
     test_context_end(ctx);
@@ -284,7 +274,7 @@ static void who_leaves_early_is_named(void **state) {
 static int be_process(const char *init) {
     wf_context *ctx = test_context();
     wf_job_config config = WF_JOB_CONFIG_INIT;
-    int n_open = count_descriptors();
+    int n_open = test_descriptors();
     config.init = init;
     config.timeout_ms = 20000;
     for (int round = 0; round < N_ROUNDS; round++) {
@@ -299,7 +289,7 @@ static int be_process(const char *init) {
         wf_job_leave(job);
     }
     test_context_end(ctx);
-    return count_descriptors() == n_open ? 0 : 3;
+    return test_descriptors() == n_open ? 0 : 3;
 }
 
 static void programs_started_by_hand(void **state) {

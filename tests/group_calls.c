@@ -2,7 +2,6 @@
  * parts of a group, memory, bytes counted; and that it can be made a thousand times. */
 #include "group_ranks.h"
 
-#include <dirent.h>
 #include <math.h>
 
 static void on_both(int n, const wf_group_config *config, ranks_body body, void *self) {
@@ -264,14 +263,6 @@ static void a_group_has_parts(void **state) {
     on_both(7, NULL, check_split, NULL);
 }
 
-static int n_descriptors(void) {
-    DIR *folder = opendir("/proc/self/fd");
-    int n = 0;
-    while (readdir(folder)) n++;
-    closedir(folder);
-    return n;
-}
-
 static const char *check_life(ranks_one *one) {
     int before = 0;
     for (int i = 0; i < 1000; i++) {
@@ -285,10 +276,10 @@ static const char *check_life(ranks_one *one) {
         wf_group_free(g, x);
         wf_group_destroy(g);
         RANKS_TRY(one, wf_barrier(one->group, NULL));
-        if (i == 10) before = n_descriptors();
+        if (i == 10) before = test_descriptors();
     }
     RANKS_TRY(one, wf_barrier(one->group, NULL));
-    int after = n_descriptors();
+    int after = test_descriptors();
     if (after > before + 2 * one->n) /* threads share them, and may be in the middle of it */
         return ranks_text("%d descriptors have become %d", before, after);
     return NULL;

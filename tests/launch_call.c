@@ -1,7 +1,6 @@
 /* wf_launch as a library: what it refuses, what it leaves as it was, and memory that runs out. */
 #include "test.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -10,15 +9,6 @@
 #include <weft/launch.h>
 
 static char *const shell[] = {"sh", "-c", "echo $RANK; exit $RANK", NULL};
-
-static int count_descriptors(void) {
-    DIR *folder = opendir("/proc/self/fd");
-    int n = 0;
-    assert_non_null(folder);
-    while (readdir(folder)) n++;
-    closedir(folder);
-    return n;
-}
 
 static wf_launch_config config_of(int n_ranks, char *const *argv, int fd) {
     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
@@ -65,7 +55,7 @@ static void nothing_is_left(void **state) {
     int ends[2], n_open;
     char text[100];
     assert_int_equal(pipe(ends), 0);
-    n_open = count_descriptors();
+    n_open = test_descriptors();
     sigprocmask(SIG_SETMASK, NULL, &before);
     wf_launch_config config = config_of(3, shell, ends[1]);
     TEST_OK(ctx, wf_launch(ctx, &config, &result));
@@ -75,7 +65,7 @@ static void nothing_is_left(void **state) {
     assert_int_equal(result.interrupted_by, 0);
     assert_non_null(strstr(result.sentence, "ended with exit status"));
     assert_true(read(ends[0], text, sizeof text) >= 2);
-    assert_int_equal(count_descriptors(), n_open);
+    assert_int_equal(test_descriptors(), n_open);
     sigprocmask(SIG_SETMASK, NULL, &after);
     for (int i = 1; i < 32; i++) assert_int_equal(sigismember(&before, i), sigismember(&after, i));
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child */
@@ -103,7 +93,7 @@ static void scarce_free(void *self, void *block) {
 static void memory_runs_out(void **state) {
     (void)state;
     char *const program[] = {"sh", "-c", "echo $RANK", NULL};
-    int n = 0, fd = open("/dev/null", O_WRONLY), n_open = count_descriptors();
+    int n = 0, fd = open("/dev/null", O_WRONLY), n_open = test_descriptors();
     clearenv(); /* each variable is an allocation */
     setenv("PATH", "/usr/bin:/bin", 1);
     for (wf_status status = WF_NO_MEMORY; status != WF_OK; n++) {
@@ -119,7 +109,7 @@ static void memory_runs_out(void **state) {
             assert_int_equal(status, WF_NO_MEMORY);
             assert_non_null(strstr(wf_context_error(ctx), "no host memory left"));
         }
-        assert_int_equal(count_descriptors(), n_open);
+        assert_int_equal(test_descriptors(), n_open);
         assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
         test_context_end(ctx);
     }

@@ -2,7 +2,6 @@
  * told, nothing is left behind, and what they train has one rank's bits. */
 #include "small_models.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -18,15 +17,6 @@ typedef struct order {
     char sha[65];  /* of one rank's weights */
     int who;       /* fails, dies or leaves */
 } order;
-
-static int count_descriptors(void) {
-    DIR *listing = opendir("/proc/self/fd");
-    int n = 0;
-    assert_non_null(listing);
-    while (readdir(listing)) n++;
-    closedir(listing);
-    return n;
-}
 
 /* ---- what ranks do ---- */
 
@@ -145,11 +135,11 @@ static void they_meet(void **state) {
     for (int how = WF_SPAWN_THREADS; how <= WF_SPAWN_PROCESSES; how++)
         for (int round = 0; round < 3; round++) {
             order o = {.who = -1};
-            int failed = 7, n_open = count_descriptors();
+            int failed = 7, n_open = test_descriptors();
             snprintf(o.url, sizeof o.url, "file:///tmp/weft-test-spawn-%d", (int)getpid());
             TEST_OK(ctx, spawn(ctx, how, N_RANKS, entry_of("add_up"), &o, &failed));
             assert_int_equal(failed, -1);
-            assert_int_equal(count_descriptors(), n_open);
+            assert_int_equal(test_descriptors(), n_open);
             assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child */
         }
     test_context_end(ctx);
@@ -161,13 +151,13 @@ static void failures_are_told(void **state) {
     for (int how = WF_SPAWN_THREADS; how <= WF_SPAWN_PROCESSES; how++)
         for (int who = 0; who < N_RANKS; who++) {
             order o = {.who = who};
-            int failed = 7, n_open = count_descriptors();
+            int failed = 7, n_open = test_descriptors();
             char words[64];
             snprintf(words, sizeof words, "rank %d: a sentence of its own", who);
             TEST_REFUSED(ctx, spawn(ctx, how, N_RANKS, entry_of("fail"), &o, &failed), WF_SHAPE,
                          words);
             assert_int_equal(failed, who);
-            assert_int_equal(count_descriptors(), n_open);
+            assert_int_equal(test_descriptors(), n_open);
         }
     order o = {.who = 2};
     int failed;

@@ -2,6 +2,7 @@
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,6 +38,16 @@ static inline wf_context *test_context(void) {
             fail_msg("%s: the sentence '%s' does not say '%s'", #call, wf_context_error(ctx),      \
                      words);                                                                       \
     } while (0)
+
+/* How many descriptors this process has open; with the one that counts. */
+static inline int test_descriptors(void) {
+    DIR *listing = opendir("/proc/self/fd");
+    int n = 0;
+    assert_non_null(listing);
+    while (readdir(listing)) n++;
+    closedir(listing);
+    return n;
+}
 
 /* Destroys the context; nothing that was made from it may be left. */
 static inline void test_context_end(wf_context *ctx) {
