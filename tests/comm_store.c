@@ -259,7 +259,8 @@ static void urls_that_are_refused(void **state) {
     config = config_of("memory:", 2, 2);
     TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG, "rank 2 of 2");
     config.struct_size--;
-    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG, "header's size");
+    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG,
+                 "begin it with its _INIT");
     test_context_end(ctx);
 }
 

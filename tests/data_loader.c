@@ -272,7 +272,7 @@ static void refuses_bad_configurations(void **state) {
                    "n_prefetch is 0");
     config.struct_size = 1;
     expect_failure(f->ctx, wf_loader_create(data, &config, &loader), WF_INVALID_ARG,
-                   "WF_LOADER_CONFIG_INIT");
+                   "begin it with its _INIT");
     wf_data_close(data);
 }
 

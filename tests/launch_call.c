@@ -34,7 +34,7 @@ static void refused(void **state) {
     TEST_REFUSED(ctx, wf_launch(ctx, &config, &result), WF_INVALID_ARG, "no program");
     config = config_of(2, shell, 1);
     config.struct_size--;
-    TEST_REFUSED(ctx, wf_launch(ctx, &config, &result), WF_INVALID_ARG, "WF_LAUNCH_CONFIG_INIT");
+    TEST_REFUSED(ctx, wf_launch(ctx, &config, &result), WF_INVALID_ARG, "begin it with its _INIT");
     config = config_of(2, shell, 1000);
     TEST_REFUSED(ctx, wf_launch(ctx, &config, &result), WF_IO, "(descriptor 1000) is closed");
     config = config_of(2, shell, 1);

@@ -216,7 +216,7 @@ static void what_is_refused(void **state) {
     config.arg_bytes = WF_SPAWN_MAX_ARG + 1;
     TEST_REFUSED(ctx, wf_spawn(ctx, &config, NULL), WF_INVALID_ARG, "32769 bytes");
     config.struct_size--;
-    TEST_REFUSED(ctx, wf_spawn(ctx, &config, NULL), WF_INVALID_ARG, "header's size");
+    TEST_REFUSED(ctx, wf_spawn(ctx, &config, NULL), WF_INVALID_ARG, "begin it with its _INIT");
     test_context_end(ctx);
 }
 

@@ -136,6 +136,16 @@ wf_status wfi_no_memory(wf_context *ctx, size_t bytes, const char *what) {
                     what);
 }
 
+wf_status wfi_check_struct(wf_context *ctx, const void *config, size_t bytes, const char *name) {
+    if (!config) return wfi_fail(ctx, WF_INVALID_ARG, "%s is NULL", name);
+    size_t given = *(const size_t *)config;
+    if (given == bytes) return WF_OK;
+    return wfi_fail(ctx, WF_INVALID_ARG,
+                    "%s has %zu bytes, this library's has %zu; begin it with its _INIT and compile "
+                    "against this version's header",
+                    name, given, bytes);
+}
+
 bool wfi_log_enabled(const wf_context *ctx, wf_log_level level) {
     return ctx->log && level <= ctx->log_level;
 }

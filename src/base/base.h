@@ -32,6 +32,10 @@ wf_status wfi_fail(wf_context *ctx, wf_status status, const char *format, ...) W
 wf_status wfi_fail_at(wf_context *ctx, wf_status status, const char *format, ...) WFI_PRINTF(3, 4);
 wf_status wfi_no_memory(wf_context *ctx, size_t bytes, const char *what);
 
+/* That a caller's configuration is there, and was begun with this header's ..._INIT; its first
+ * member is its struct_size. Nothing else of it may be read before. Errors: INVALID_ARG. */
+wf_status wfi_check_struct(wf_context *ctx, const void *config, size_t bytes, const char *name);
+
 void wfi_log(wf_context *ctx, wf_log_level level, const char *topic, const char *format, ...)
     WFI_PRINTF(4, 5);
 bool wfi_log_enabled(const wf_context *ctx, wf_log_level level);

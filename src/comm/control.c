@@ -116,8 +116,7 @@ static bool has_left(const wfi_control *c, int rank, uint64_t n_meetings) {
 
 /* Who leaves because of a failure has said it before. */
 static wf_status say_left(wfi_control *c, int rank) {
-    wf_status failed = wfi_failure_status(&c->shared->failure);
-    if (failed != WF_OK) return wfi_fail(c->ctx, failed, "%s", c->shared->failure.sentence);
+    WF_TRY(wfi_failure_check(c->ctx, &c->shared->failure));
     char doing[WFI_CONTROL_DOING];
     wfi_control_doing(c, rank, doing);
     return wfi_control_fail_all(
@@ -132,8 +131,7 @@ static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const c
     for (;;) {
         uint64_t seen = __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE);
         if (seen >= n_meetings) return WF_OK;
-        wf_status failed = wfi_failure_status(&c->shared->failure);
-        if (failed != WF_OK) return wfi_fail(c->ctx, failed, "%s", c->shared->failure.sentence);
+        WF_TRY(wfi_failure_check(c->ctx, &c->shared->failure));
         if (c->kind->find_process) c->kind->find_process(c, rank);
         if (has_left(c, rank, n_meetings)) return say_left(c, rank);
         if (wfi_control_is_lost(c, rank) &&

@@ -168,10 +168,9 @@ static wf_status enter(wfi_control *c) {
             return wfi_fail(c->ctx, WF_INVALID_ARG,
                             "two processes (%lld and %lld) say that they are rank %d",
                             (long long)pid, (long long)getpid(), c->rank);
-        wf_status failed = wfi_failure_status(&c->shared->failure);
+        wf_status failed = wfi_failure_check(c->ctx, &c->shared->failure);
         if (failed != WF_OK)
-            return wfi_fail(c->ctx, failed, "an earlier job of these ranks has failed: %s",
-                            c->shared->failure.sentence);
+            return wfi_fail_at(c->ctx, failed, "an earlier job of these ranks has failed");
         if (wfi_now_ms() > deadline_ms)
             return wfi_fail(c->ctx, WF_TIMEOUT,
                             "rank %d waited %lld ms, but not all ranks have left the earlier job",

@@ -76,8 +76,7 @@ static wf_status find_wire(wf_group *g, const char *name) {
 }
 
 static wf_status check_config(wf_context *ctx, const wf_group_config *c, int32_t n) {
-    if (c->struct_size != sizeof *c)
-        return wfi_fail(ctx, WF_INVALID_ARG, "wf_group_config has another header's size");
+    WF_TRY(wfi_check_struct(ctx, c, sizeof *c, "wf_group_config"));
     if (c->n_roots < 0 || c->n_roots > n)
         return wfi_fail(ctx, WF_INVALID_ARG, "%d roots in a group of %d ranks", c->n_roots, n);
     if (c->timeout_ms < 0)

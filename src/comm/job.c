@@ -3,8 +3,7 @@
 #include "comm/control.h"
 
 wf_status wf_job_join(wf_context *ctx, const wf_job_config *config, wf_job **job_out) {
-    if (config->struct_size != sizeof *config)
-        return wfi_fail(ctx, WF_INVALID_ARG, "wf_job_config has another header's size");
+    WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_job_config"));
     int64_t timeout_ms = config->timeout_ms;
     if (!timeout_ms) WF_TRY(wfi_env_count(ctx, WFI_WEFT_TIMEOUT_MS, &timeout_ms));
     if (timeout_ms < 1)

@@ -21,9 +21,7 @@ static wf_status check_field(wf_context *ctx, const char *field, int64_t value, 
 }
 
 static wf_status check_config(wf_context *ctx, const wf_data_config *c) {
-    if (c->struct_size != sizeof *c)
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "data: the configuration was not made with WF_DATA_CONFIG_INIT");
+    WF_TRY(wfi_check_struct(ctx, c, sizeof *c, "wf_data_config"));
     if (!c->name || !*c->name) return wfi_fail(ctx, WF_INVALID_ARG, "data: no name is given");
     WF_TRY(check_field(ctx, "kind", c->kind, WF_DATA_IMAGES, WF_DATA_TOKENS));
     WF_TRY(check_field(ctx, "targets", c->targets, WF_TARGETS_LABELS, WF_TARGETS_ONE_HOT));

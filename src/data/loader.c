@@ -149,9 +149,7 @@ wf_status wf_loader_next(wf_loader *loader, const wf_batch **batch_out) {
 /* ---- life ---- */
 
 static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loader_config *c) {
-    if (c->struct_size != sizeof *c)
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "loader: the configuration was not made with WF_LOADER_CONFIG_INIT");
+    WF_TRY(wfi_check_struct(ctx, c, sizeof *c, "wf_loader_config"));
     if (c->split != WF_DATA_TRAIN && c->split != WF_DATA_TEST)
         return wfi_fail(ctx, WF_INVALID_ARG, "loader: there is no split %d", (int)c->split);
     const char *split = c->split == WF_DATA_TRAIN ? "training" : "test";

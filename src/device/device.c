@@ -50,8 +50,7 @@ wf_status wfi_device_status(const wfi_device *device) {
 }
 
 wf_status wfi_device_check(const wfi_device *device) {
-    wf_status status = wfi_device_status(device);
-    return status == WF_OK ? WF_OK : wfi_fail(device->ctx, status, "%s", device->failure->sentence);
+    return wfi_failure_check(device->ctx, device->failure);
 }
 
 void wfi_device_fail(wfi_device *device, wf_status status) {

@@ -18,6 +18,13 @@ wf_status wfi_failure_status(const wfi_failure *failure) {
     return failure->pid == getpid() ? status : wfi_failure_elsewhere(status);
 }
 
+/* The sentence may be another process's, cut off where that died. */
+wf_status wfi_failure_check(wf_context *ctx, const wfi_failure *failure) {
+    wf_status status = wfi_failure_status(failure);
+    if (status == WF_OK) return WF_OK;
+    return wfi_fail(ctx, status, "%.*s", (int)sizeof failure->sentence - 1, failure->sentence);
+}
+
 void wfi_failure_set(wfi_failure *failure, wf_status status, const char *sentence) {
     int nobody = 0;
     if (!__atomic_compare_exchange_n(&failure->is_claimed, &nobody, 1, false, __ATOMIC_ACQ_REL,

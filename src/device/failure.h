@@ -20,6 +20,8 @@ typedef struct wfi_failure {
 } wfi_failure;
 
 wf_status wfi_failure_status(const wfi_failure *failure);
+/* The same, and its sentence becomes the calling thread's. */
+wf_status wfi_failure_check(wf_context *ctx, const wfi_failure *failure);
 /* What a failure is to the others. */
 wf_status wfi_failure_elsewhere(wf_status status);
 /* Keeps `status` and `sentence` if nothing has failed before. */

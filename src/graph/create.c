@@ -4,8 +4,7 @@
 wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool splits_loss,
                            wf_model_function model, const void *model_config,
                            wf_graph **graph_out) {
-    if (config->struct_size != sizeof *config)
-        return wfi_fail(ctx, WF_INVALID_ARG, "wf_graph_config has another header's size");
+    WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_graph_config"));
     if (config->batch < 1)
         return wfi_fail(ctx, WF_INVALID_ARG, "a microbatch of %lld samples; it takes at least one",
                         (long long)config->batch);

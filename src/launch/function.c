@@ -110,9 +110,8 @@ static wf_status check_name(wf_context *ctx, const wf_spawn_config *config) {
 }
 
 static wf_status check(wf_context *ctx, const wf_spawn_config *config, int64_t *timeout_ms_out) {
+    WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_spawn_config"));
     *timeout_ms_out = config->timeout_ms;
-    if (config->struct_size != sizeof *config)
-        return wfi_fail(ctx, WF_INVALID_ARG, "wf_spawn_config has another header's size");
     if (config->n_ranks < 1 || config->n_ranks > WF_LAUNCH_MAX_RANKS)
         return wfi_fail(ctx, WF_INVALID_ARG, "spawn: %d ranks; there can be 1 to %d",
                         config->n_ranks, WF_LAUNCH_MAX_RANKS);

@@ -106,11 +106,7 @@ static void serve(wfi_crew *crew) {
 /* ---- before and after ---- */
 
 static wf_status check(wf_context *ctx, const wf_launch_config *config) {
-    if (config->struct_size != sizeof *config)
-        return wfi_fail(ctx, WF_INVALID_ARG,
-                        "launch: the configuration has %zu bytes, this library's has %zu; begin it "
-                        "with WF_LAUNCH_CONFIG_INIT and compile against this version",
-                        config->struct_size, sizeof *config);
+    WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_launch_config"));
     if (config->n_ranks < 1 || config->n_ranks > WF_LAUNCH_MAX_RANKS)
         return wfi_fail(ctx, WF_INVALID_ARG, "launch: %d ranks; there can be 1 to %d",
                         config->n_ranks, WF_LAUNCH_MAX_RANKS);

@@ -91,8 +91,7 @@ wf_status wf_model_find(wf_context *ctx, const char *name, const wf_zoo_config *
                         wf_model **model_out) {
     const wf_zoo_config init = WF_ZOO_CONFIG_INIT;
     wf_zoo_config c = config ? *config : init;
-    if (c.struct_size != sizeof c)
-        return wfi_fail(ctx, WF_INVALID_ARG, "wf_zoo_config has another header's size");
+    WF_TRY(wfi_check_struct(ctx, &c, sizeof c, "wf_zoo_config"));
     const struct zoo_model *m = find(name);
     if (!m) return unknown(ctx, name);
     WF_TRY(check_fields(ctx, m, &c));

@@ -100,8 +100,7 @@ static wf_status check_lanes(wf_context *ctx, const wf_recipe *r, const wf_plan 
 
 wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_plan *plan,
                             wf_recipe *resolved_out) {
-    if (recipe->struct_size != sizeof *recipe)
-        return wfi_fail(ctx, WF_INVALID_ARG, "wf_recipe has another header's size");
+    WF_TRY(wfi_check_struct(ctx, recipe, sizeof *recipe, "wf_recipe"));
     wf_recipe r = *recipe;
     int dp = wf_plan_dp(plan);
     WF_TRY(check_numbers(ctx, &r));

@@ -89,8 +89,7 @@ wf_status wf_module_create(wf_context *ctx, const wf_model *model, const wf_modu
     const wf_module_config defaults = WF_MODULE_CONFIG_INIT;
     wfi_device_list list;
     if (!config) config = &defaults;
-    if (config->struct_size != sizeof *config)
-        return wfi_fail(ctx, WF_INVALID_ARG, "wf_module_config has another header's size");
+    WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_module_config"));
     if (config->grain < 0)
         return wfi_fail(ctx, WF_INVALID_ARG, "module: a grain of %lld samples",
                         (long long)config->grain);

@@ -182,8 +182,7 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
                                 const wfi_device_list *list, wf_trainer **trainer_out) {
     const wf_trainer_config defaults = WF_TRAINER_CONFIG_INIT;
     if (!config) config = &defaults;
-    if (config->struct_size != sizeof *config)
-        return wfi_fail(ctx, WF_INVALID_ARG, "wf_trainer_config has another header's size");
+    WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_trainer_config"));
     wf_trainer *t = wfi_alloc(ctx, 1, sizeof *t, "a trainer");
     if (!t) return WF_NO_MEMORY;
     t->ctx = ctx;

@@ -31,8 +31,7 @@ static wf_status find_kind(wf_context *ctx, const char *url, const wfi_store_cla
 }
 
 static wf_status check(wf_context *ctx, const wf_store_config *config) {
-    if (config->struct_size != sizeof *config)
-        return wfi_fail(ctx, WF_INVALID_ARG, "wf_store_config has another header's size");
+    WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_store_config"));
     if (config->n_ranks < 1 || config->n_ranks > 65536 || config->rank < 0 ||
         config->rank >= config->n_ranks)
         return wfi_fail(ctx, WF_INVALID_ARG, "store %.200s: rank %d of %d; ranks count from 0",

@@ -1,0 +1,40 @@
+/* A configuration that is missing, or of another version, is a sentence and no crash. */
+#include "small_models.h"
+
+#include <weft/weft.h>
+
+#define EXPECT(words, call)                                                                        \
+    do {                                                                                           \
+        assert_int_equal(call, WF_INVALID_ARG);                                                    \
+        assert_non_null(strstr(wf_context_error(ctx), words));                                     \
+    } while (0)
+
+static void missing(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_job *job;
+    wf_store *store;
+    wf_launch_result result;
+    EXPECT("wf_job_config is NULL", wf_job_join(ctx, NULL, &job));
+    EXPECT("wf_store_config is NULL", wf_store_open(ctx, NULL, &store));
+    EXPECT("wf_launch_config is NULL", wf_launch(ctx, NULL, &result));
+    wf_context_destroy(ctx);
+}
+
+static void of_another_version(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_job_config config = WF_JOB_CONFIG_INIT;
+    wf_job *job;
+    config.struct_size--;
+    EXPECT("begin it with its _INIT", wf_job_join(ctx, &config, &job));
+    wf_context_destroy(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(missing),
+        cmocka_unit_test(of_another_version),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
