@@ -302,36 +302,46 @@ static const char *check_all(ranks_one *one) {
     return wrong;
 }
 
-static void run_matrix(bool is_processes) {
-    static const char *const algorithms[] = {"auto", "root", "ring", "tree", "pairwise"};
+typedef void (*run_ranks)(int n, const wf_group_config *config, ranks_body body, void *self);
+
+static void ranks_as_processes(int n, const wf_group_config *config, ranks_body body, void *self) {
+    ranks_processes(n, config, body, self, 0);
+}
+
+static void run_matrix(run_ranks run, int most) {
+    static const char *const algorithms[] = {"auto", "root", "ring", "tree", "pairwise", "direct"};
+    int n_algorithms = run == ranks_messages ? 6 : 5; /* elsewhere, auto is direct */
     static const int sizes[] = {1, 2, 3, 5, 8, 11};
-    for (int a = 0; a < 5; a++)
-        for (int s = 0; s < 6; s++) {
+    for (int a = 0; a < n_algorithms; a++)
+        for (int s = 0; s < 6 && sizes[s] <= most; s++) {
             wf_group_config config = WF_GROUP_CONFIG_INIT;
             config.algorithm = algorithms[a];
             config.order_free = !strcmp(algorithms[a], "ring");
             config.n_roots = sizes[s] > 2 && !strcmp(algorithms[a], "root") ? 2 : 1;
-            if (is_processes)
-                ranks_processes(sizes[s], &config, check_all, (void *)algorithms[a], 0);
-            else
-                ranks_threads(sizes[s], &config, check_all, (void *)algorithms[a]);
+            run(sizes[s], &config, check_all, (void *)algorithms[a]);
         }
 }
 
 static void threads(void **state) {
     (void)state;
-    run_matrix(false);
+    run_matrix(ranks_threads, 11);
 }
 
 static void processes(void **state) {
     (void)state;
-    run_matrix(true);
+    run_matrix(ranks_as_processes, 11);
+}
+
+static void messages(void **state) {
+    (void)state;
+    run_matrix(ranks_messages, 5);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes), /* first: a process is forked before there are threads */
         cmocka_unit_test(threads),
+        cmocka_unit_test(messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

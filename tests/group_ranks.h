@@ -2,6 +2,8 @@
 #ifndef TESTS_GROUP_RANKS_H
 #define TESTS_GROUP_RANKS_H
 
+#include "comm/control.h"
+#include "fake_mail.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -31,6 +33,7 @@ typedef struct ranks_call {
     const wf_group_config *config;
     ranks_body body;
     const char *wrong;
+    fake_net *net; /* that carries messages between ranks that share nothing; or NULL */
 } ranks_call;
 
 static inline const char *ranks_text(const char *format, ...) {
@@ -67,16 +70,29 @@ static inline const char *ranks_text(const char *format, ...) {
                               #condition);                                                         \
     } while (0)
 
-/* Joins, makes the group, and does the body's work. */
-static inline void *ranks_run(void *self) {
-    ranks_call *call = self;
+static inline wf_status ranks_join(ranks_call *call) {
     ranks_one *one = &call->one;
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
     meeting.rank = one->rank;
     meeting.n_ranks = one->n;
     meeting.name = call->name;
     meeting.timeout_ms = 30000;
-    wf_status status = wf_job_join(one->ctx, &meeting, &one->job);
+    return wf_job_join(one->ctx, &meeting, &one->job);
+}
+
+static inline wf_status ranks_join_mail(ranks_call *call, fake_box *box) {
+    ranks_one *one = &call->one;
+    *box = (fake_box){call->net, one->rank};
+    wfi_mail mail = fake_mail(box);
+    return wfi_control_join_mail(one->ctx, &mail, one->rank, one->n, 30000, &one->job);
+}
+
+/* Joins, makes the group, and does the body's work. */
+static inline void *ranks_run(void *self) {
+    ranks_call *call = self;
+    ranks_one *one = &call->one;
+    fake_box box;
+    wf_status status = call->net ? ranks_join_mail(call, &box) : ranks_join(call);
     if (status == WF_OK) status = wf_group_create(one->job, call->config, &one->group);
     call->wrong = status == WF_OK ? call->body(one) : ranks_text("%s", wf_context_error(one->ctx));
     wf_group_destroy(one->group);
@@ -89,20 +105,39 @@ static inline void ranks_name(char name[64]) {
     snprintf(name, 64, "test-%d-%d", (int)getpid(), ++number);
 }
 
-/* Runs `body` on n ranks that are threads and share a context. */
-static inline void ranks_threads_in(wf_context *ctx, int n, const wf_group_config *config,
-                                    ranks_body body, void *self) {
+/* Runs `body` on n ranks that are threads and share a context; with a net, nothing else. */
+static inline void ranks_run_threads(wf_context *ctx, int n, const wf_group_config *config,
+                                     ranks_body body, void *self, fake_net *net) {
     ranks_call calls[RANKS_MOST];
     pthread_t threads[RANKS_MOST];
     char name[64];
     ranks_name(name);
     for (int r = 0; r < n; r++) {
-        calls[r] = (ranks_call){{ctx, NULL, NULL, r, n, self}, name, config, body, NULL};
+        calls[r] = (ranks_call){{ctx, NULL, NULL, r, n, self}, name, config, body, NULL, net};
         assert_int_equal(pthread_create(&threads[r], NULL, ranks_run, &calls[r]), 0);
     }
     for (int r = 0; r < n; r++) pthread_join(threads[r], NULL);
     for (int r = 0; r < n; r++)
-        if (calls[r].wrong) fail_msg("%d threads: %s", n, calls[r].wrong);
+        if (calls[r].wrong)
+            fail_msg("%d threads%s: %s", n, net ? " by messages" : "", calls[r].wrong);
+}
+
+static inline void ranks_threads_in(wf_context *ctx, int n, const wf_group_config *config,
+                                    ranks_body body, void *self) {
+    ranks_run_threads(ctx, n, config, body, self, NULL);
+}
+
+/* The same without shared memory: the wire is `mpi`, and a net of the test carries its messages. */
+static inline void ranks_messages(int n, const wf_group_config *config, ranks_body body,
+                                  void *self) {
+    const wf_group_config defaults = WF_GROUP_CONFIG_INIT;
+    wf_group_config own = config ? *config : defaults;
+    fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = n};
+    wf_context *ctx = test_context();
+    own.wire = "mpi";
+    ranks_run_threads(ctx, n, &own, body, self, &net);
+    if (net.first) fail_msg("%d threads: messages are left under way", n);
+    test_context_end(ctx);
 }
 
 static inline void ranks_threads(int n, const wf_group_config *config, ranks_body body,
@@ -125,7 +160,8 @@ static inline void ranks_processes(int n, const wf_group_config *config, ranks_b
         processes[r] = fork();
         assert_true(processes[r] >= 0);
         if (processes[r]) continue;
-        ranks_call call = {{test_context(), NULL, NULL, r, n, self}, name, config, body, NULL};
+        ranks_call call = {
+            {test_context(), NULL, NULL, r, n, self}, name, config, body, NULL, NULL};
         ranks_run(&call);
         if (!call.wrong && wf_context_memory(call.one.ctx).n_live)
             call.wrong = "blocks were never freed";

@@ -17,7 +17,7 @@ int wfi_control_n_ranks(const wfi_control *c) {
     return c->n_ranks;
 }
 
-static bool is_local(const wfi_control *c, int rank) {
+bool wfi_control_is_local(const wfi_control *c, int rank) {
     const wfi_control_rank *ranks = c->shared->ranks;
     return __atomic_load_n(&ranks[rank].host, __ATOMIC_RELAXED) == ranks[c->rank].host;
 }
@@ -33,7 +33,7 @@ int64_t wfi_control_timeout_ms(const wfi_control *c) {
 bool wfi_control_is_here(const wfi_control *c, int rank) {
     const wfi_control_rank *ranks = c->shared->ranks;
     int64_t pid = __atomic_load_n(&ranks[rank].pid, __ATOMIC_ACQUIRE);
-    return is_local(c, rank) && pid == ranks[c->rank].pid;
+    return wfi_control_is_local(c, rank) && pid == ranks[c->rank].pid;
 }
 
 wfi_control_rank *wfi_control_rank_at(const wfi_control *c, int rank) {
@@ -218,13 +218,13 @@ void wfi_control_publish(wfi_control *c) {
 }
 
 const char *wfi_control_process_state(const wfi_control *c, int rank) {
-    if (!is_local(c, rank)) return "";
+    if (!wfi_control_is_local(c, rank)) return "";
     return wfi_process_state(__atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE));
 }
 
 int wfi_control_n_local(const wfi_control *c, int below) {
     int n = 0;
-    for (int r = 0; r < below; r++) n += is_local(c, r);
+    for (int r = 0; r < below; r++) n += wfi_control_is_local(c, r);
     return n;
 }
 

@@ -115,6 +115,8 @@ const char *wfi_process_state(int64_t pid);
 const char *wfi_control_process_state(const wfi_control *control, int rank);
 /* What that rank last came to do. */
 void wfi_control_doing(const wfi_control *control, int rank, char doing_out[WFI_CONTROL_DOING]);
+/* Whether that rank is on this one's machine. */
+bool wfi_control_is_local(const wfi_control *control, int rank);
 /* Of the ranks below `below`, how many are on this one's machine. */
 int wfi_control_n_local(const wfi_control *control, int below);
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -11,6 +12,8 @@
 #define NAP_US         20
 #define LONG_NAP_US    200
 #define LONGEST_NAP_US 2000
+/* How long it does not sleep in the middle of a collective: naps are longer than its phases. */
+#define HURRY_US 300
 /* After so many looks in vain it sleeps twice as long. */
 #define N_LOOKS 8
 /* How often the others are told how far our streams are, if nobody has asked. */
@@ -49,11 +52,11 @@ static void free_orders(wfi_courier *c, wfi_order_list *list) {
     for (wfi_order *order; (order = wfi_order_take(list)) != NULL;) wfi_free(c->own, order);
 }
 
-static void wake(wfi_courier *c) {
+void wfi_courier_wake(wfi_courier *c) {
     if (c->sleeps) pthread_cond_signal(&c->changed);
 }
 
-static wf_status give(wfi_courier *c, const wfi_order *what) {
+wf_status wfi_courier_give(wfi_courier *c, const wfi_order *what) {
     pthread_mutex_lock(&c->lock);
     wfi_order *order = wfi_order_take(&c->unused);
     pthread_mutex_unlock(&c->lock);
@@ -62,7 +65,7 @@ static wf_status give(wfi_courier *c, const wfi_order *what) {
     *order = *what;
     pthread_mutex_lock(&c->lock);
     wfi_order_put(&c->orders, order);
-    wake(c);
+    wfi_courier_wake(c);
     pthread_mutex_unlock(&c->lock);
     return WF_OK;
 }
@@ -89,6 +92,10 @@ static void carry_out(wfi_courier *c, wfi_order *order) {
         wfi_courier_forget_streams(c);
         wfi_courier_reuse(c, order);
         break;
+    case WFI_ORDER_WORD:
+        (void)wfi_courier_tell_sent(c, order->peer, order->word);
+        wfi_courier_reuse(c, order);
+        break;
     }
 }
 
@@ -111,7 +118,7 @@ static bool take_orders(wfi_courier *c, bool *ends_out) {
 
 /* Somebody is waiting, or will be. */
 static bool expects(const wfi_courier *c) {
-    if (wfi_courier_has_parcels(c)) return true;
+    if (wfi_courier_has_parcels(c) || __atomic_load_n(&c->n_hurried, __ATOMIC_RELAXED)) return true;
     for (int r = 0; r < c->config.n_ranks; r++) {
         const wfi_control_rank *rank = &c->config.ranks[r];
         if (__atomic_load_n(&rank->meetings.n_sleeping, __ATOMIC_RELAXED)) return true;
@@ -133,7 +140,7 @@ static void nap(wfi_courier *c, int64_t us) {
     struct timespec until = after_us(us);
     pthread_mutex_lock(&c->lock);
     c->sleeps = true;
-    if (!c->orders.first && !c->is_state_due && (!c->ends || c->is_leaving))
+    if (!c->orders.first && !c->posted && !c->is_state_due && (!c->ends || c->is_leaving))
         pthread_cond_timedwait(&c->changed, &c->lock, &until);
     c->sleeps = false;
     pthread_mutex_unlock(&c->lock);
@@ -150,6 +157,7 @@ static bool look(wfi_courier *c, bool pulse, bool *ends_out) {
         worked |= wfi_courier_move_parcels(c);
         wfi_courier_see_off(c);
     }
+    worked |= wfi_courier_move_letters(c);
     return wfi_courier_finish_notes(c) || worked;
 }
 
@@ -160,7 +168,7 @@ static bool all_have_left(const wfi_courier *c) {
 }
 
 static void work(wfi_courier *c) {
-    int64_t next_pulse_ms = wfi_now_ms() + PULSE_MS, end_ms = 0;
+    int64_t next_pulse_ms = wfi_now_ms() + PULSE_MS, end_ms = 0, busy_ns = 0;
     for (int64_t n_vain = 0, us = NAP_US;;) {
         bool ends, pulse = wfi_now_ms() >= next_pulse_ms;
         if (pulse) next_pulse_ms = wfi_now_ms() + PULSE_MS;
@@ -174,8 +182,14 @@ static void work(wfi_courier *c) {
             c->is_leaving = true;
         }
         if (ends && (all_have_left(c) || c->is_broken || wfi_now_ms() > end_ms)) return;
+        bool hurries = __atomic_load_n(&c->n_hurried, __ATOMIC_RELAXED) != 0;
+        if (worked) busy_ns = hurries ? wfi_now_ns() : 0;
         if (worked) {
             n_vain = 0, us = NAP_US;
+            continue;
+        }
+        if (hurries && wfi_now_ns() - busy_ns < HURRY_US * 1000) {
+            sched_yield();
             continue;
         }
         int64_t most_us = ends || expects(c) ? LONG_NAP_US : LONGEST_NAP_US;
@@ -190,6 +204,7 @@ static bool clear_up(wfi_courier *c) {
     int64_t end_ms = wfi_now_ms() + CLEAR_MS;
     for (bool first = true;; first = false) {
         bool all = wfi_courier_drop_parcels(c, first);
+        all &= wfi_courier_drop_letters(c, first);
         all &= wfi_courier_drop_notes(c, first);
         if (all || c->is_broken || wfi_now_ms() > end_ms) return all;
         nap(c, NAP_US);
@@ -246,9 +261,12 @@ static void release(wfi_courier *c) {
             p->notes_first = next;
         }
     }
+    for (const wfi_order *order = c->orders.first; order; order = order->next)
+        wfi_free(own, order->word);
     free_orders(c, &c->orders);
     free_orders(c, &c->unused);
     wfi_free(own, c->peers);
+    pthread_mutex_destroy(&c->groups_lock);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     wfi_free(own, c);
@@ -299,6 +317,7 @@ static void init_lock(wfi_courier *c) {
     pthread_cond_init(&c->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->groups_lock, NULL);
 }
 
 static wf_status fill(wfi_courier *c) {
@@ -314,7 +333,7 @@ static wf_status fill(wfi_courier *c) {
 static void end(wfi_courier *c) {
     pthread_mutex_lock(&c->lock);
     c->ends = true;
-    wake(c);
+    wfi_courier_wake(c);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -393,18 +412,18 @@ void wfi_courier_publish(wfi_courier *c) {
     memcpy(c->state.numbers, own->numbers, sizeof c->state.numbers);
     memcpy(c->state.doing, own->doing, sizeof c->state.doing);
     c->is_state_due = true;
-    wake(c);
+    wfi_courier_wake(c);
     pthread_mutex_unlock(&c->lock);
 }
 
 wf_status wfi_courier_reset(wfi_courier *c) {
-    return give(c, &(wfi_order){.kind = WFI_ORDER_RESET});
+    return wfi_courier_give(c, &(wfi_order){.kind = WFI_ORDER_RESET});
 }
 
 wf_status wfi_courier_promise(wfi_courier *c, int rank, int stream, uint64_t epoch) {
     for (int r = 0; r < c->config.n_ranks; r++)
         if (r != c->config.rank && (rank < 0 || rank == r))
-            WF_TRY(give(
+            WF_TRY(wfi_courier_give(
                 c, &(wfi_order){
                        .kind = WFI_ORDER_PROMISE, .peer = r, .stream = stream, .epoch = epoch}));
     return WF_OK;
@@ -412,7 +431,7 @@ wf_status wfi_courier_promise(wfi_courier *c, int rank, int stream, uint64_t epo
 
 /* Tag 0 is the notes'. */
 static int next_tag(uint32_t *n) {
-    return 1 + (int)((*n)++ % WFI_MAIL_TAG);
+    return 1 + (int)((*n)++ % WFI_MAIL_PARCELS);
 }
 
 wf_status wfi_courier_send(wfi_courier *c, int to, int stream, uint64_t epoch, const uint64_t *need,
@@ -424,7 +443,7 @@ wf_status wfi_courier_send(wfi_courier *c, int to, int stream, uint64_t epoch, c
         order.bytes = bytes - at < WFI_MAIL_BYTES ? bytes - at : WFI_MAIL_BYTES;
         order.tag = next_tag(&c->peers[to].n_sent);
         if (stream == WFI_COURIER_HOST) __atomic_add_fetch(&c->n_host_sends, 1, __ATOMIC_RELAXED);
-        WF_TRY(give(c, &order));
+        WF_TRY(wfi_courier_give(c, &order));
     }
     return WF_OK;
 }
@@ -437,7 +456,7 @@ wf_status wfi_courier_receive(wfi_courier *c, int from, int stream, void *data, 
         order.tag = next_tag(&c->peers[from].n_received);
         WF_TRY(wfi_stream_push(c->streams[stream], NULL, NULL, NULL));
         order.epoch = wfi_stream_record(c->streams[stream]).epoch;
-        WF_TRY(give(c, &order));
+        WF_TRY(wfi_courier_give(c, &order));
     }
     return WF_OK;
 }

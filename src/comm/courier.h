@@ -11,6 +11,8 @@
  *   parcels    bytes of an arena, sent when they are ready: as soon as the local streams have
  *              done what the reader has waited for. Both sides give their orders in the
  *              program's order, and that says which parcel is which
+ *   words      what a group's rank says to another: heard in the order in which they were said
+ *   letters    bytes of a group's collectives, straight from buffer to buffer
  */
 #ifndef WFI_COURIER_H
 #define WFI_COURIER_H
@@ -57,5 +59,56 @@ wf_status wfi_courier_receive(wfi_courier *courier, int from, int stream, void *
 wf_status wfi_courier_flush(wfi_courier *courier);
 /* The event of all parcels that were ordered for that local stream so far. */
 wfi_event wfi_courier_arrival(const wfi_courier *courier, int stream);
+
+/* ---- groups: courier_letters.c ---- */
+
+#define WFI_COURIER_WORD_BYTES (WFI_SENTENCE_BYTES + 256)
+#define WFI_COURIER_SLOTS      448 /* groups that a process can be in at once */
+
+enum { WFI_LETTERS_RECEIVED, WFI_LETTERS_SENT };
+
+/* A group, as the courier knows it. */
+typedef struct wfi_courier_group {
+    struct wfi_courier_group *next;
+    uint64_t serial; /* the same on all of its ranks, and no other group's */
+    /* On the courier's thread: rank `rank` of the job has said so. */
+    void (*hear)(void *self, int rank, const void *word);
+    void *self;
+    wfi_shared_epoch done[2]; /* letters received and sent so far */
+    bool is_recalled;         /* atomic access */
+} wfi_courier_group;
+
+/* One message of a group's: stays where it is until it is counted as done. */
+typedef struct wfi_letter {
+    struct wfi_letter *next;
+    wfi_courier_group *group;
+    int peer, tag; /* of the job; from WFI_MAIL_PARCELS + 1 on */
+    bool is_send, is_under_way, is_asked;
+    bool is_done; /* atomic access */
+    void *data;
+    size_t bytes;
+    wfi_mail_ticket ticket;
+} wfi_letter;
+
+/* Places that this process's groups have taken: one bit each. Each gives tags of its own. */
+typedef struct wfi_courier_slots {
+    uint64_t taken[WFI_COURIER_SLOTS / 64];
+    uint64_t n_groups; /* ever made */
+} wfi_courier_slots;
+wfi_courier_slots *wfi_courier_slots_of(wfi_courier *courier);
+
+/* From here on, until it departs, the group hears words. */
+void wfi_courier_enter(wfi_courier *courier, wfi_courier_group *group);
+void wfi_courier_depart(wfi_courier *courier, wfi_courier_group *group);
+/* Says it to rank `to` of the job, if it is in a group of that serial. */
+wf_status wfi_courier_say(wfi_courier *courier, uint64_t serial, int to, const void *word,
+                          size_t bytes);
+/* Letters of one tag between two ranks meet in the order in which they are posted. */
+void wfi_courier_post(wfi_courier *courier, wfi_letter *letters, int32_t n);
+/* Ends all letters of the group, if they can be within a moment. False: one that was sent is
+ * still under way, so its bytes have to stay. */
+bool wfi_courier_recall(wfi_courier *courier, wfi_courier_group *group);
+/* While somebody is in a collective, the courier looks without sleeping, for a while. */
+void wfi_courier_hurry(wfi_courier *courier, bool begins);
 
 #endif

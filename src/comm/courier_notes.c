@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAGIC UINT32_C(0x77656601) /* changes with the notes */
+#define MAGIC UINT32_C(0x77656602) /* changes with the notes */
 
 static bool is_other(const wfi_courier *c, int rank) {
     return rank != c->config.rank;
@@ -17,7 +17,9 @@ static size_t note_bytes(const wfi_courier_note *note) {
     case WFI_NOTE_EPOCHS:
         return offsetof(wfi_courier_note, streams) + sizeof note->streams;
     case WFI_NOTE_FAILURE:
-        return sizeof *note;
+        return offsetof(wfi_courier_note, failure) + sizeof note->failure;
+    case WFI_NOTE_WORD:
+        return offsetof(wfi_courier_note, word.bytes) + note->word.n_bytes;
     case WFI_NOTE_BYE:
         break;
     }
@@ -26,19 +28,17 @@ static size_t note_bytes(const wfi_courier_note *note) {
 
 /* ---- telling ---- */
 
-bool wfi_courier_tell(wfi_courier *c, int peer, const wfi_courier_note *note) {
+bool wfi_courier_tell_sent(wfi_courier *c, int peer, wfi_courier_sent *sent) {
     wfi_peer *p = &c->peers[peer];
     /* Nobody listens to who has said farewell. */
-    wfi_courier_sent *sent =
-        c->is_broken || c->is_leaving ? NULL : wfi_alloc(c->own, 1, sizeof *sent, "a note");
-    if (!sent) return false;
-    sent->note = *note;
+    bool is_mute = c->is_broken || c->is_leaving;
     sent->note.magic = MAGIC;
-    wf_status status = c->config.mail.send(c->config.mail.self, peer, 0, &sent->note,
-                                           note_bytes(note), &sent->ticket);
-    if (status != WF_OK) {
+    wf_status status = is_mute ? WF_OK
+                               : c->config.mail.send(c->config.mail.self, peer, 0, &sent->note,
+                                                     note_bytes(&sent->note), &sent->ticket);
+    if (status != WF_OK) wfi_courier_break(c, status);
+    if (is_mute || status != WF_OK) {
         wfi_free(c->own, sent);
-        wfi_courier_break(c, status);
         return false;
     }
     if (p->notes_last)
@@ -47,6 +47,13 @@ bool wfi_courier_tell(wfi_courier *c, int peer, const wfi_courier_note *note) {
         p->notes_first = sent;
     p->notes_last = sent;
     return true;
+}
+
+bool wfi_courier_tell(wfi_courier *c, int peer, const wfi_courier_note *note) {
+    wfi_courier_sent *sent = wfi_alloc(c->own, 1, sizeof *sent, "a note");
+    if (!sent) return false;
+    sent->note = *note;
+    return wfi_courier_tell_sent(c, peer, sent);
 }
 
 bool wfi_courier_tell_all(wfi_courier *c, const wfi_courier_note *note) {
@@ -204,6 +211,9 @@ static void hear_note(wfi_courier *c, int peer, const wfi_courier_note *note) {
     case WFI_NOTE_FAILURE:
         p->knows_failure = true;
         wfi_failure_set(c->config.failure, (wf_status)note->failure.status, note->failure.sentence);
+        break;
+    case WFI_NOTE_WORD:
+        wfi_courier_hear_word(c, peer, note);
         break;
     case WFI_NOTE_BYE:
         p->has_left = true;

@@ -12,6 +12,7 @@ typedef enum wfi_courier_note_kind {
     WFI_NOTE_STATE,
     WFI_NOTE_EPOCHS,
     WFI_NOTE_FAILURE,
+    WFI_NOTE_WORD,
     WFI_NOTE_BYE
 } wfi_courier_note_kind;
 
@@ -37,6 +38,10 @@ typedef struct wfi_courier_note {
             int32_t status;
             char sentence[WFI_SENTENCE_BYTES];
         } failure;
+        struct {
+            uint64_t serial, n_bytes;
+            char bytes[WFI_COURIER_WORD_BYTES];
+        } word;
     };
 } wfi_courier_note;
 
@@ -52,7 +57,8 @@ typedef enum wfi_order_kind {
     WFI_ORDER_SEND,
     WFI_ORDER_RECEIVE,
     WFI_ORDER_PROMISE,
-    WFI_ORDER_RESET
+    WFI_ORDER_RESET,
+    WFI_ORDER_WORD
 } wfi_order_kind;
 
 typedef struct wfi_order {
@@ -65,6 +71,7 @@ typedef struct wfi_order {
     size_t bytes;
     wfi_mail_ticket ticket;
     bool is_under_way;
+    wfi_courier_sent *word;
 } wfi_order;
 
 typedef struct wfi_order_list {
@@ -101,10 +108,19 @@ struct wfi_courier {
     bool is_broken;  /* the mail has failed */
     bool is_leaving; /* has said farewell: the last note */
 
+    /* courier_letters.c */
+    pthread_mutex_t groups_lock; /* of the groups and of their letters */
+    wfi_courier_group *groups;
+    wfi_letter *letters, *letters_last; /* under way */
+    wfi_letter *lost;                   /* under way, and nobody waits for them any more */
+    int n_hurried;                      /* atomic access: collectives that somebody is in */
+    wfi_courier_slots slots;            /* the host's */
+
     pthread_t thread;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     wfi_order_list orders, unused;
+    wfi_letter *posted, *posted_last; /* not under way yet */
     wfi_courier_state state;
     bool is_state_due, ends, is_started, is_given_up, sleeps;
     wf_status start_status;
@@ -119,7 +135,13 @@ void wfi_courier_reuse(wfi_courier *c, wfi_order *order);
 /* The mail has failed: everybody's failure, and nothing more is sent. */
 void wfi_courier_break(wfi_courier *c, wf_status status);
 
+/* Looks, if it sleeps. With the lock. */
+void wfi_courier_wake(wfi_courier *c);
+/* An order of the host's. */
+wf_status wfi_courier_give(wfi_courier *c, const wfi_order *what);
+
 /* courier_notes.c; each returns whether anything happened. */
+bool wfi_courier_tell_sent(wfi_courier *c, int peer, wfi_courier_sent *sent);
 bool wfi_courier_tell(wfi_courier *c, int peer, const wfi_courier_note *note);
 bool wfi_courier_tell_all(wfi_courier *c, const wfi_courier_note *note);
 bool wfi_courier_hear(wfi_courier *c);
@@ -139,5 +161,10 @@ bool wfi_courier_has_parcels(const wfi_courier *c);
  * whether all of it has ended. */
 bool wfi_courier_drop_parcels(wfi_courier *c, bool ask);
 bool wfi_courier_drop_notes(wfi_courier *c, bool ask);
+
+/* courier_letters.c */
+bool wfi_courier_move_letters(wfi_courier *c);
+void wfi_courier_hear_word(wfi_courier *c, int peer, const wfi_courier_note *note);
+bool wfi_courier_drop_letters(wfi_courier *c, bool ask);
 
 #endif

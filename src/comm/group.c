@@ -65,12 +65,6 @@ static wf_status find_wire(wf_group *g, const char *name) {
                         known);
     if (named) g->wire = named->reaches(g) ? named : NULL;
     if (g->wire) return WF_OK;
-    if (!*able)
-        return wfi_fail(
-            g->ctx, WF_UNSUPPORTED,
-            "the ranks of this job share no memory (it was joined over mpi), and groups "
-            "have only the wires %s so far",
-            known);
     return wfi_fail(g->ctx, WF_UNSUPPORTED, "the wire '%s' does not reach all ranks; %s can",
                     name ? name : "", able);
 }
@@ -255,12 +249,18 @@ int wf_group_n_ranks(const wf_group *g) {
     return g->n;
 }
 
+static int32_t n_local(const wf_group *g, int32_t below) {
+    int32_t n = 0;
+    for (int32_t r = 0; r < below; r++) n += wfi_control_is_local(g->job, g->job_rank[r]);
+    return n;
+}
+
 int wf_group_local_rank(const wf_group *g) {
-    return g->rank; /* both wires end at the machine's border */
+    return n_local(g, g->rank);
 }
 
 int wf_group_n_local_ranks(const wf_group *g) {
-    return g->n;
+    return n_local(g, g->n);
 }
 
 int wf_group_job_rank(const wf_group *g, int rank) {

@@ -94,6 +94,6 @@ struct wfi_wire {
 
 /* From the best on, NULL-terminated. */
 extern const wfi_wire *const wfi_wires[];
-extern const wfi_wire wfi_wire_inproc, wfi_wire_shm;
+extern const wfi_wire wfi_wire_inproc, wfi_wire_shm, wfi_wire_mpi;
 
 #endif

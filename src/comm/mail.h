@@ -18,9 +18,11 @@ typedef union wfi_mail_ticket {
     int number;
 } wfi_mail_ticket;
 
-/* The most bytes of one message, and the highest tag. */
-#define WFI_MAIL_BYTES ((size_t)256 << 20)
-#define WFI_MAIL_TAG   ((1 << 19) - 1)
+/* The most bytes of one message, and the highest tag. Notes have tag 0, parcels those up to
+ * WFI_MAIL_PARCELS, groups' letters the ones above. */
+#define WFI_MAIL_BYTES   ((size_t)256 << 20)
+#define WFI_MAIL_TAG     ((1 << 19) - 1)
+#define WFI_MAIL_PARCELS ((1 << 18) - 1)
 
 typedef struct wfi_mail {
     const char *name;

@@ -30,7 +30,8 @@ wf_status wfi_memory_create(wf_group *g, wfi_segment *segment, wfi_memory **memo
     m->segment = segment;
     m->segment_bytes = wfi_segment_bytes(g->n);
     m->channels = (wfi_channel *)(void *)((char *)segment + wfi_round_up(bytes, 64));
-    m->n_spins = spins_of(wf_job_n_ranks(g->job)); /* other groups' ranks wait, too */
+    int32_t n_waiting = wf_job_n_local_ranks(g->job); /* other groups' ranks wait, too */
+    m->n_spins = spins_of(wfi_control_courier(g->job) ? 2 * n_waiting : n_waiting);
     *memory_out = m;
     return WF_OK;
 }
@@ -51,6 +52,7 @@ void wfi_memory_destroy(wfi_memory *m) {
 wf_status wfi_memory_fail(wfi_memory *m, wf_status status) {
     wf_status told = status == WF_TIMEOUT ? status : WF_REMOTE;
     wfi_failure_set(&m->segment->failure, told, wf_context_error(m->group->ctx));
+    if (m->carriage) m->carriage->tell_failure(m);
     return status;
 }
 
@@ -144,6 +146,11 @@ static int32_t find_gone(const wfi_memory *m, const wfi_shared_epoch *e, uint64_
     return -1;
 }
 
+/* What has been sent comes also when the sender has gone since. */
+static bool is_letters(const wfi_memory *m, const wfi_shared_epoch *e) {
+    return m->moved && (e == &m->moved[0] || e == &m->moved[1]);
+}
+
 static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank) {
     wf_group *g = m->group;
     int64_t begin_ms = wfi_now_ms(), due_ms = g->stall_ms;
@@ -151,7 +158,9 @@ static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, i
         uint64_t seen = __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE);
         if (seen >= value) return WF_OK;
         WF_TRY(wfi_memory_check(m));
-        int32_t gone = find_gone(m, e, value, rank);
+        bool comes = is_letters(m, e);
+        if (comes) rank = m->carriage->awaited(m, e);
+        int32_t gone = comes ? -1 : find_gone(m, e, value, rank);
         if (gone >= 0) return wfi_memory_fail(m, wfi_memory_lost(m, gone));
         int64_t waited_ms = wfi_now_ms() - begin_ms;
         if (waited_ms >= g->timeout_ms) {
@@ -175,11 +184,13 @@ wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value
     return sleep_for(m, e, value, rank);
 }
 
-void wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says) {
+wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says) {
     wfi_shared_epoch *own = &m->segment->members[m->group->rank].arrival[++m->epoch & 1];
     if (n_says) memcpy(own->says, says, (size_t)n_says * sizeof *says);
     __atomic_store_n(&own->epoch, m->epoch, __ATOMIC_SEQ_CST);
+    if (m->carriage) return m->carriage->tell_arrival(m);
     wfi_shared_epoch_wake(own);
+    return WF_OK;
 }
 
 wf_status wfi_memory_wait(wfi_memory *m) {

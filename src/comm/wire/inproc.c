@@ -78,4 +78,4 @@ const wfi_wire wfi_wire_inproc = {
     .pass = wfi_memory_pass,
 };
 
-const wfi_wire *const wfi_wires[] = {&wfi_wire_inproc, &wfi_wire_shm, NULL};
+const wfi_wire *const wfi_wires[] = {&wfi_wire_inproc, &wfi_wire_shm, &wfi_wire_mpi, NULL};

@@ -1,4 +1,4 @@
-/* Ranks that see each other's memory: what the wires `inproc` and `shm` have in common. Private.
+/* What a group's ranks share, and how they come together. Private.
  *
  * A group shares a segment. In it each rank counts how often it has arrived, and beside the count
  * leaves what it came for: the operation's fingerprint and where its buffers lie. So comparing
@@ -7,6 +7,9 @@
  *
  * A buffer that the others cannot see, or that has to outlive being overwritten, goes through a
  * window of bounded size, chunk by chunk.
+ *
+ * Ranks that share no memory (wire `mpi`) have a copy each of the segment, which the courier keeps;
+ * what a phase reads of others is carried to them before (wfi_carriage).
  */
 #ifndef WFI_WIRE_MEMORY_H
 #define WFI_WIRE_MEMORY_H
@@ -48,6 +51,26 @@ typedef struct wfi_segment {
     wfi_member members[];
 } wfi_segment;
 
+struct wfi_run;
+struct wfi_memory;
+
+/* What shared memory does by itself, and others by messages. */
+typedef struct wfi_carriage {
+    /* Says to the others' copies what this rank's part of the own one has become. */
+    wf_status (*tell_arrival)(struct wfi_memory *m);
+    wf_status (*tell_channel)(struct wfi_memory *m, int32_t rank, bool is_sender);
+    void (*tell_failure)(struct wfi_memory *m);
+    /* Around the steps of a phase: brings what they read of others, and what others read of us. */
+    wf_status (*begin)(struct wfi_run *run, const wfi_reduce_step *steps, int32_t n_steps);
+    wf_status (*end)(struct wfi_run *run);
+    /* Where an element of another rank is that has been brought. */
+    char *(*find)(const struct wfi_run *run, int32_t rank, wfi_window which, int64_t at);
+    /* "send" and "recv", when both know of each other. */
+    wf_status (*pass)(struct wfi_memory *m, const wfi_operation *operation);
+    /* Of the letters that are counted there, whose is the next. */
+    int32_t (*awaited)(const struct wfi_memory *m, const wfi_shared_epoch *done);
+} wfi_carriage;
+
 typedef struct wfi_memory {
     wf_group *group;
     wfi_segment *segment;
@@ -58,7 +81,9 @@ typedef struct wfi_memory {
     char *window;  /* own, NULL: not made yet */
     void *staging; /* pairwise's, or NULL */
     size_t staging_bytes;
-    void *own; /* of the wire */
+    void *own;                     /* of the wire */
+    const wfi_carriage *carriage;  /* NULL: memory is shared */
+    const wfi_shared_epoch *moved; /* [2] counts of letters, or NULL */
     /* The handle of a range of this rank's memory; WFI_HANDLE_NONE: others cannot see it. */
     wfi_handle (*find)(struct wfi_memory *m, const void *data, size_t bytes);
     /* Where another rank's handle lies for us. */
@@ -74,7 +99,7 @@ void wfi_memory_destroy(wfi_memory *m);
 /* ---- arrive.c ---- */
 
 /* Says that this rank has come once more, and for what. */
-void wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says);
+wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says);
 /* Returns when all have come as often. Errors: REMOTE, TIMEOUT: the sentence names who did not
  * come; they become the group's. */
 wf_status wfi_memory_wait(wfi_memory *m);

@@ -30,8 +30,12 @@ static wf_status send_all(wfi_memory *m, const wfi_operation *o) {
         c->sent.says[SAYS_IS_WINDOW] = is_window;
         uint64_t number = c->sent.epoch + 1;
         __atomic_store_n(&c->sent.epoch, number, __ATOMIC_SEQ_CST);
-        wfi_shared_epoch_wake(&c->sent);
+        if (m->carriage)
+            WF_TRY(m->carriage->tell_channel(m, o->root, true));
+        else
+            wfi_shared_epoch_wake(&c->sent);
         WF_TRY(wfi_memory_wait_for(m, &c->received, number, o->root));
+        if (m->carriage && n) WF_TRY(m->carriage->pass(m, o));
         at += n;
     } while (at < bytes);
     return WF_OK;
@@ -43,6 +47,13 @@ static wf_status disagree(wfi_memory *m, const wfi_operation *o) {
     return wfi_fail(m->group->ctx, WF_REMOTE, "ranks disagree: rank %d calls %s, rank %d calls %s",
                     m->group->rank, wfi_note_describe(&members[m->group->rank].note, own), o->root,
                     wfi_note_describe(&members[o->root].note, theirs));
+}
+
+/* Without shared memory the receiver says that it is ready, and then the bytes come. */
+static wf_status take(wfi_memory *m, wfi_channel *c, uint64_t number, const wfi_operation *o) {
+    __atomic_store_n(&c->received.epoch, number, __ATOMIC_SEQ_CST);
+    WF_TRY(m->carriage->tell_channel(m, o->root, false));
+    return o->n_elem ? m->carriage->pass(m, o) : WF_OK;
 }
 
 static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
@@ -57,6 +68,7 @@ static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
         if (says[SAYS_N_ELEM] != (uint64_t)o->n_elem || says[SAYS_DTYPE] != o->dtype)
             return disagree(m, o);
         n = chunk_bytes(o, at, is_window);
+        if (m->carriage) return take(m, c, number, o);
         if (is_window)
             WF_TRY(wfi_memory_window(m, o->root, WFI_WINDOW_IN, &from));
         else if (n)

@@ -1,5 +1,5 @@
-/* Runs collectives in memory that all ranks see: the steps of all phases, and between them
- * everybody waits for everybody. */
+/* Runs collectives: the steps of all phases. Between them everybody waits for everybody, or, where
+ * no memory is shared, for what the next one reads. */
 #include "comm/wire/run.h"
 
 #include <string.h>
@@ -13,9 +13,15 @@ static wfi_summand summand(const wfi_run *r, int32_t rank, wfi_window which, int
     return (wfi_summand){wfi_run_address(r, rank, which, at), which == WFI_WINDOW_WORK};
 }
 
-static char *staged(const wfi_run *r, const wfi_reduce_step *step, int32_t k) {
+char *wfi_run_staged(const wfi_run *r, const wfi_reduce_step *step, int32_t k) {
     int64_t n = step->end - step->begin, number = k - (k > r->part.own);
     return (char *)r->m->staging + (size_t)(number * n) * r->elem_bytes;
+}
+
+static void stage(const wfi_run *r, const wfi_reduce_step *step, size_t bytes) {
+    const char *from = wfi_run_address(r, step->left, WFI_WINDOW_IN, step->begin);
+    char *to = wfi_run_staged(r, step, step->left);
+    if (from != to) memcpy(to, from, bytes);
 }
 
 static void copy(wfi_run *r, const wfi_reduce_step *step, const wfi_result *out, int64_t n) {
@@ -59,14 +65,12 @@ static void run_step(wfi_run *r, const wfi_reduce_step *step) {
         copy(r, step, &out, n);
         break;
     case WFI_REDUCE_STAGE:
-        memcpy(staged(r, step, step->left),
-               wfi_run_address(r, step->left, WFI_WINDOW_IN, step->begin),
-               (size_t)n * r->elem_bytes);
+        stage(r, step, (size_t)n * r->elem_bytes);
         break;
     case WFI_REDUCE_STAGED:
         for (int32_t k = 0; k < r->part.n; k++)
-            in[k] =
-                k == own ? wfi_run_address(r, own, WFI_WINDOW_IN, step->begin) : staged(r, step, k);
+            in[k] = k == own ? wfi_run_address(r, own, WFI_WINDOW_IN, step->begin)
+                             : wfi_run_staged(r, step, k);
         wfi_reduce_all(&r->a, in, r->part.n, n, &out);
         break;
     }
@@ -84,20 +88,25 @@ static void run_in_pieces(wfi_run *r, const wfi_reduce_step *step) {
     }
 }
 
+static wf_status meet(wfi_memory *m) {
+    WF_TRY(wfi_memory_arrive(m, NULL, 0));
+    return wfi_memory_wait(m);
+}
+
 static wf_status run_phases(wfi_run *r) {
+    const wfi_carriage *carriage = r->m->carriage;
     wfi_reduce_step steps[WFI_CONTROL_RANKS + 1];
     bool has_blocks = r->part.collective == WFI_COLLECTIVE_REDUCE_SCATTER && r->is_chunked &&
                       r->n_chunk != r->o->n_elem;
     int32_t n_phases = wfi_collective_n_phases(r->o->how, &r->part);
     for (r->part.phase = 0; r->part.phase < n_phases; r->part.phase++) {
         int32_t n = wfi_collective_steps(r->o->how, &r->part, steps);
+        if (r->part.n > 1 && carriage) WF_TRY(carriage->begin(r, steps, n));
         for (int32_t i = 0; i < n; i++)
             has_blocks ? run_in_pieces(r, &steps[i]) : run_step(r, &steps[i]);
         if (r->has_streamed) wfi_stream_fence();
         r->has_streamed = false;
-        if (r->part.n == 1) continue;
-        wfi_memory_arrive(r->m, NULL, 0);
-        WF_TRY(wfi_memory_wait(r->m));
+        if (r->part.n > 1) WF_TRY(carriage ? carriage->end(r) : meet(r->m));
     }
     return WF_OK;
 }
@@ -137,7 +146,8 @@ static wfi_run prepare(wfi_memory *m, const wfi_operation *o) {
         n_blocks = g->n;
     int64_t n_most = (int64_t)(WFI_WINDOW_BYTES / ((size_t)n_blocks * r.elem_bytes));
     r.n_most = n_most > 64 ? n_most / 64 * 64 : n_most;
-    r.is_chunked = (r.has_work && !r.work_is_out) || r.has_staging;
+    bool lands = m->carriage && wfi_collective_sums(o->collective) && g->n > 1;
+    r.is_chunked = (r.has_work && !r.work_is_out) || r.has_staging || lands;
     return r;
 }
 
@@ -167,7 +177,7 @@ static wf_status disagree(wfi_run *r, int32_t other) {
 
 static wf_status come(wfi_run *r) {
     wfi_memory *m = r->m;
-    wfi_memory_arrive(m, r->says, 3);
+    WF_TRY(wfi_memory_arrive(m, r->says, 3));
     for (int32_t k = 0; k < r->part.n; k++) {
         wfi_shared_epoch *arrival = &m->segment->members[k].arrival[m->epoch & 1];
         WF_TRY(wfi_memory_wait_for(m, arrival, m->epoch, k));
@@ -185,10 +195,7 @@ static wf_status run_all(wfi_run *r) {
         wfi_run_choose_chunk(r, at);
         if (at) {
             wfi_run_fill_window(r);
-            if (r->part.n > 1) {
-                wfi_memory_arrive(r->m, NULL, 0);
-                WF_TRY(wfi_memory_wait(r->m));
-            }
+            if (r->part.n > 1 && !r->m->carriage) WF_TRY(meet(r->m));
         }
         WF_TRY(run_phases(r));
         wfi_run_empty_window(r);

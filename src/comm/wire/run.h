@@ -29,12 +29,18 @@ typedef struct wfi_run {
     bool has_streamed;
 } wfi_run;
 
+/* The own staging of what rank k has. */
+char *wfi_run_staged(const wfi_run *run, const wfi_reduce_step *step, int32_t k);
+
 /* Fills run->says: what this rank tells the others of its buffers. */
 void wfi_run_say(wfi_run *run);
 /* Finds everybody's buffers, after all have come. */
 wf_status wfi_run_find(wfi_run *run);
 /* Element `at` of the chunk. */
 char *wfi_run_address(const wfi_run *run, int32_t rank, wfi_window which, int64_t at);
+/* How many elements from `at` on, at most n, lie side by side there; and how large they are. */
+int64_t wfi_run_n_side(const wfi_run *run, int32_t rank, wfi_window which, int64_t at, int64_t n);
+size_t wfi_run_elem_bytes(const wfi_run *run, wfi_window which);
 
 /* The chunk that begins at element `at` of each block. */
 void wfi_run_choose_chunk(wfi_run *run, int64_t at);

@@ -1,0 +1,261 @@
+/* mpi: ranks that share no memory. Each has a copy of the group's segment, in which the others'
+ * parts are kept by what they say; their buffers are carried phase by phase (mpi_letters.c). All of
+ * it goes by the job's courier, which makes the calls of MPI. */
+#include "comm/wire/mpi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- words ---- */
+
+typedef enum word_kind { ARRIVED, SENT, RECEIVED, FAILED, LEFT } word_kind;
+
+typedef struct word {
+    int32_t kind, status;
+    uint64_t epoch, says[3];
+    wfi_note note; /* what the rank does */
+    char sentence[WFI_SENTENCE_BYTES];
+} word;
+
+_Static_assert(sizeof(word) <= WFI_COURIER_WORD_BYTES, "a word fits into a note");
+
+static wf_status say(const wfi_memory *m, int32_t rank, const word *w) {
+    const wfi_mpi_group *g = wfi_mpi_of(m);
+    size_t bytes = w->kind == FAILED ? sizeof *w : offsetof(word, sentence);
+    return wfi_courier_say(g->courier, g->known.serial, m->group->job_rank[rank], w, bytes);
+}
+
+static wf_status say_all(const wfi_memory *m, const word *w) {
+    wf_status status = WF_OK;
+    for (int32_t k = 0; k < m->group->n && status == WF_OK; k++)
+        if (k != m->group->rank) status = say(m, k, w);
+    return status;
+}
+
+static wf_status tell_arrival(wfi_memory *m) {
+    const wfi_member *own = &m->segment->members[m->group->rank];
+    const wfi_shared_epoch *arrival = &own->arrival[m->epoch & 1];
+    word w = {.kind = ARRIVED, .epoch = m->epoch, .note = own->note};
+    memcpy(w.says, arrival->says, sizeof w.says);
+    return say_all(m, &w);
+}
+
+static wfi_channel *channel(const wfi_memory *m, int32_t from, int32_t to) {
+    return &m->channels[from * m->group->n + to];
+}
+
+static wf_status tell_channel(wfi_memory *m, int32_t rank, bool is_sender) {
+    int32_t own = m->group->rank;
+    const wfi_shared_epoch *e =
+        is_sender ? &channel(m, own, rank)->sent : &channel(m, rank, own)->received;
+    word w = {.kind = is_sender ? SENT : RECEIVED,
+              .epoch = e->epoch,
+              .note = m->segment->members[own].note};
+    memcpy(w.says, e->says, sizeof w.says);
+    return say(m, rank, &w);
+}
+
+/* Once: whoever hears it fails as well. */
+static void tell_failure(wfi_memory *m) {
+    wfi_mpi_group *g = wfi_mpi_of(m);
+    const wfi_failure *failure = &m->segment->failure;
+    word w = {.kind = FAILED, .status = (int32_t)wfi_failure_status(failure)};
+    if (g->has_told) return;
+    g->has_told = true;
+    snprintf(w.sentence, sizeof w.sentence, "%s", failure->sentence);
+    (void)say_all(m, &w);
+}
+
+/* ---- hearing: on the courier's thread ---- */
+
+static void show(wfi_shared_epoch *e, const word *w) {
+    memcpy(e->says, w->says, sizeof w->says);
+    __atomic_store_n(&e->epoch, w->epoch, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(e);
+}
+
+static void copy_note(wfi_note *to, const wfi_note *from) {
+    for (int k = 0; k < WFI_NOTE_WORDS; k++)
+        __atomic_store_n(&to->word[k], from->word[k], __ATOMIC_RELAXED);
+}
+
+static void hear(void *self, int job_rank, const void *said) {
+    wfi_memory *m = self;
+    const wf_group *g = m->group;
+    const word *w = said;
+    int32_t rank = 0;
+    while (rank < g->n && g->job_rank[rank] != job_rank) rank++;
+    if (rank == g->n) return;
+    wfi_member *member = &m->segment->members[rank];
+    if (w->kind <= RECEIVED) copy_note(&member->note, &w->note);
+    switch ((word_kind)w->kind) {
+    case ARRIVED:
+        show(&member->arrival[w->epoch & 1], w);
+        break;
+    case SENT:
+        show(&channel(m, rank, g->rank)->sent, w);
+        break;
+    case RECEIVED:
+        show(&channel(m, g->rank, rank)->received, w);
+        break;
+    case FAILED:
+        wfi_failure_set(&m->segment->failure, (wf_status)w->status, w->sentence);
+        break;
+    case LEFT:
+        __atomic_store_n(&member->has_left, 1, __ATOMIC_RELEASE);
+        break;
+    }
+}
+
+/* ---- buffers: everybody has only its own ---- */
+
+static wfi_handle find(wfi_memory *m, const void *data, size_t bytes) {
+    (void)m, (void)data, (void)bytes;
+    return 0;
+}
+
+static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **data_out) {
+    (void)m, (void)rank, (void)handle;
+    *data_out = NULL;
+    return WF_OK;
+}
+
+/* ---- the group ---- */
+
+static const wfi_carriage carriage = {
+    .tell_arrival = tell_arrival,
+    .tell_channel = tell_channel,
+    .tell_failure = tell_failure,
+    .begin = wfi_mpi_begin,
+    .end = wfi_mpi_end,
+    .find = wfi_mpi_find,
+    .pass = wfi_mpi_pass,
+    .awaited = wfi_mpi_awaited,
+};
+
+static bool reaches(const wf_group *g) {
+    return wfi_control_courier(g->job) != NULL;
+}
+
+/* The first slot that is free at all of its ranks. */
+static int32_t choose_slot(const wf_group *g, const wfi_meeting *meeting) {
+    for (int32_t slot = 0; slot < WFI_COURIER_SLOTS; slot++) {
+        uint64_t bit = UINT64_C(1) << (slot % 64), taken = 0;
+        for (int32_t k = 0; k < g->n; k++)
+            taken |= (uint64_t)meeting->all[meeting->place[k]][slot / 64] & bit;
+        if (!taken) return slot;
+    }
+    return -1;
+}
+
+static wf_status enter(wfi_memory *m, int32_t slot, uint64_t serial) {
+    wfi_courier *courier = wfi_control_courier(m->group->job);
+    wfi_mpi_group *g = wfi_alloc(m->group->ctx, 1, sizeof *g, "a group's wire");
+    if (!g) return WF_NO_MEMORY;
+    *g = (wfi_mpi_group){.courier = courier,
+                         .known = {.serial = serial, .hear = hear, .self = m},
+                         .slot = slot,
+                         .has_entered = true};
+    wfi_courier_slots_of(courier)->taken[slot / 64] |= UINT64_C(1) << (slot % 64);
+    m->find = find;
+    m->resolve = resolve;
+    m->own = g;
+    m->carriage = &carriage;
+    m->moved = g->known.done;
+    wfi_courier_enter(courier, &g->known);
+    return WF_OK;
+}
+
+static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
+    wfi_courier_slots *slots = wfi_courier_slots_of(wfi_control_courier(g->job));
+    int64_t own[WFI_CONTROL_NUMBERS];
+    _Static_assert(sizeof slots->taken < sizeof own, "a card has room for the slots and a serial");
+    memcpy(own, slots->taken, sizeof slots->taken);
+    own[WFI_CONTROL_NUMBERS - 1] =
+        (int64_t)((uint64_t)wf_job_rank(g->job) << 48 | ++slots->n_groups);
+    WF_TRY(meeting->exchange(meeting->self, own, meeting->all));
+    int32_t slot = choose_slot(g, meeting);
+    uint64_t serial = (uint64_t)meeting->all[meeting->place[0]][WFI_CONTROL_NUMBERS - 1];
+    if (slot < 0)
+        return wfi_fail(g->ctx, WF_UNSUPPORTED,
+                        "ranks that share no memory can be in %d groups at once; destroy some",
+                        WFI_COURIER_SLOTS);
+    wfi_segment *segment = calloc(1, wfi_round_up(wfi_segment_bytes(g->n), 64));
+    wfi_memory *m = NULL;
+    if (!segment) return wfi_no_memory(g->ctx, wfi_segment_bytes(g->n), "a group");
+    wf_status status = wfi_memory_create(g, segment, &m);
+    if (status != WF_OK) {
+        free(segment);
+        return status;
+    }
+    g->state = m;
+    return enter(m, slot, serial);
+}
+
+/* What a broken group had under way may still be: nobody gets its tags again. */
+static void leave(wfi_memory *m) {
+    wfi_mpi_group *g = wfi_mpi_of(m);
+    (void)say_all(m, &(word){.kind = LEFT});
+    wfi_courier_depart(g->courier, &g->known);
+    if (wfi_failure_status(&m->segment->failure) == WF_OK && !g->is_torn)
+        wfi_courier_slots_of(g->courier)->taken[g->slot / 64] &= ~(UINT64_C(1) << (g->slot % 64));
+    if (g->is_torn) /* there is still reading or writing going on */
+        m->window = NULL, m->staging = NULL;
+    else
+        free(g->landing);
+    wfi_free(m->group->ctx, g->letters);
+    wfi_free(m->group->ctx, g->brought);
+    wfi_free(m->group->ctx, g);
+}
+
+static void close_group(wf_group *g) {
+    wfi_memory *m = g->state;
+    if (m->own) leave(m);
+    wfi_free(g->ctx, m->window);
+    free(m->segment);
+    wfi_memory_destroy(m);
+}
+
+static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
+    void *block = wfi_alloc(g->ctx, 1, bytes, "a group's memory");
+    if (!block) return WF_NO_MEMORY;
+    *block_out = block;
+    return WF_OK;
+}
+
+static void free_block(wf_group *g, void *block) {
+    wfi_free(g->ctx, block);
+}
+
+/* ---- operations ---- */
+
+static wf_status hurry(wf_group *group, const wfi_operation *o,
+                       wf_status (*run)(wf_group *group, const wfi_operation *o)) {
+    wfi_mpi_group *g = wfi_mpi_of(group->state);
+    wfi_courier_hurry(g->courier, true);
+    wf_status status = run(group, o);
+    /* The caller's buffers are the caller's again. */
+    if (status != WF_OK && !wfi_courier_recall(g->courier, &g->known)) g->is_torn = true;
+    wfi_courier_hurry(g->courier, false);
+    return status;
+}
+
+static wf_status run(wf_group *g, const wfi_operation *o) {
+    return hurry(g, o, wfi_memory_run);
+}
+
+static wf_status pass(wf_group *g, const wfi_operation *o) {
+    return hurry(g, o, wfi_memory_pass);
+}
+
+const wfi_wire wfi_wire_mpi = {
+    .name = "mpi",
+    .reaches = reaches,
+    .open = open_group,
+    .close = close_group,
+    .alloc = alloc_block,
+    .free = free_block,
+    .run = run,
+    .pass = pass,
+};

@@ -1,0 +1,199 @@
+/* What a phase moves. Every rank lists the steps of all: so each knows what it reads of whom, and
+ * who reads what of it, and nobody asks for anything. A copy's bytes come straight to their place.
+ */
+#include "comm/wire/mpi.h"
+
+#include <stdlib.h>
+
+enum { TAG_DATA, TAG_PASS, N_TAGS };
+
+/* ---- what a step reads ---- */
+
+/* The ranks and windows; at most one of each rank and window. */
+static int32_t list_reads(const wfi_reduce_part *part, const wfi_reduce_step *step,
+                          wfi_brought *reads) {
+    int32_t n = 0;
+    wfi_brought read = {.in = WFI_WINDOW_IN, .begin = step->begin, .end = step->end};
+    if (step->kind == WFI_REDUCE_SUM)
+        for (read.rank = 0; read.rank < part->n; read.rank++)
+            if (read.rank != part->own) reads[n++] = read;
+    if (step->kind == WFI_REDUCE_STAGED || step->kind == WFI_REDUCE_SUM) return n;
+    read.rank = step->left;
+    read.in = step->kind == WFI_REDUCE_STAGE ? WFI_WINDOW_IN : step->left_in;
+    if (read.rank != part->own) reads[n++] = read;
+    read.rank = step->right;
+    read.in = step->right_in;
+    if (step->kind == WFI_REDUCE_ADD && read.rank != part->own) reads[n++] = read;
+    return n;
+}
+
+/* Where a step that only copies wants its bytes; NULL: they have to be worked on. */
+static char *destination(const wfi_run *r, const wfi_reduce_step *step) {
+    int32_t own = r->part.own;
+    int64_t n = step->end - step->begin;
+    if (step->kind == WFI_REDUCE_STAGE) {
+        bool is_whole = wfi_run_n_side(r, step->left, WFI_WINDOW_IN, step->begin, n) == n;
+        return is_whole ? wfi_run_staged(r, step, step->left) : NULL;
+    }
+    bool is_plain = step->kind == WFI_REDUCE_COPY && step->left_in != WFI_WINDOW_WORK &&
+                    step->target == WFI_TO_OWN && step->to != WFI_WINDOW_WORK;
+    if (!is_plain || wfi_run_n_side(r, own, step->to, step->at, n) != n) return NULL;
+    return wfi_run_address(r, own, step->to, step->at);
+}
+
+/* ---- letters ---- */
+
+static wf_status add_letter(wfi_memory *m, int32_t rank, bool is_send, int tag, char *data,
+                            size_t bytes) {
+    wfi_mpi_group *g = wfi_mpi_of(m);
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < WFI_MAIL_BYTES ? bytes - at : WFI_MAIL_BYTES;
+        WF_TRY(WFI_GROW(m->group->ctx, g->letters, g->n_letters, g->letter_capacity, "letters"));
+        g->letters[g->n_letters++] =
+            (wfi_letter){.group = &g->known,
+                         .peer = m->group->job_rank[rank],
+                         .tag = WFI_MAIL_PARCELS + 1 + g->slot * N_TAGS + tag,
+                         .is_send = is_send,
+                         .data = data + at,
+                         .bytes = n};
+    }
+    return WF_OK;
+}
+
+/* Both sides cut a range where it lies apart at its owner. */
+static wf_status add_range(wfi_run *r, const wfi_brought *range, int32_t owner, int32_t other,
+                           bool is_send) {
+    char *data = range->data;
+    for (int64_t at = range->begin, n; at < range->end; at += n) {
+        n = wfi_run_n_side(r, owner, range->in, at, range->end - at);
+        size_t bytes = (size_t)n * range->elem_bytes;
+        if (is_send) data = wfi_run_address(r, owner, range->in, at);
+        WF_TRY(add_letter(r->m, other, is_send, TAG_DATA, data, bytes));
+        data += bytes;
+    }
+    return WF_OK;
+}
+
+static void post(wfi_mpi_group *g) {
+    for (int32_t i = 0; i < g->n_letters; i++)
+        g->n_posted[g->letters[i].is_send ? WFI_LETTERS_SENT : WFI_LETTERS_RECEIVED]++;
+    wfi_courier_post(g->courier, g->letters, g->n_letters);
+}
+
+static wf_status wait_for_letters(wfi_memory *m, int which) {
+    wfi_mpi_group *g = wfi_mpi_of(m);
+    return wfi_memory_wait_for(m, &g->known.done[which], g->n_posted[which], m->group->rank);
+}
+
+int32_t wfi_mpi_awaited(const wfi_memory *m, const wfi_shared_epoch *done) {
+    const wfi_mpi_group *g = wfi_mpi_of(m);
+    bool is_send = done == &g->known.done[WFI_LETTERS_SENT];
+    int32_t i = 0, rank = 0;
+    while (i < g->n_letters && (g->letters[i].is_send != is_send ||
+                                __atomic_load_n(&g->letters[i].is_done, __ATOMIC_ACQUIRE)))
+        i++;
+    while (i < g->n_letters && rank + 1 < m->group->n &&
+           m->group->job_rank[rank] != g->letters[i].peer)
+        rank++;
+    return rank;
+}
+
+/* ---- a phase ---- */
+
+static size_t bytes_of(const wfi_brought *range) {
+    return (size_t)(range->end - range->begin) * range->elem_bytes;
+}
+
+static wf_status list_own(wfi_run *r, const wfi_reduce_step *steps, int32_t n_steps) {
+    wfi_brought reads[WFI_CONTROL_RANKS];
+    wfi_mpi_group *g = wfi_mpi_of(r->m);
+    g->n_brought = 0;
+    for (int32_t i = 0; i < n_steps; i++) {
+        int32_t n = list_reads(&r->part, &steps[i], reads);
+        for (int32_t k = 0; k < n; k++) {
+            WF_TRY(WFI_GROW(r->m->group->ctx, g->brought, g->n_brought, g->brought_capacity,
+                            "what ranks read of each other"));
+            reads[k].elem_bytes = wfi_run_elem_bytes(r, reads[k].in);
+            reads[k].data = destination(r, &steps[i]);
+            g->brought[g->n_brought++] = reads[k];
+        }
+    }
+    return WF_OK;
+}
+
+/* Places for what has none yet. */
+static wf_status make_landing(wfi_run *r) {
+    wfi_mpi_group *g = wfi_mpi_of(r->m);
+    size_t bytes = 0;
+    for (int32_t i = 0; i < g->n_brought; i++)
+        if (!g->brought[i].data) bytes += wfi_round_up(bytes_of(&g->brought[i]), 64);
+    if (bytes > g->landing_bytes) {
+        free(g->landing);
+        g->landing_bytes = 0;
+        g->landing = aligned_alloc(64, bytes);
+        if (!g->landing) return wfi_no_memory(r->m->group->ctx, bytes, "what ranks sum");
+        g->landing_bytes = bytes;
+    }
+    char *at = g->landing;
+    for (int32_t i = 0; i < g->n_brought; i++) {
+        if (g->brought[i].data) continue;
+        g->brought[i].data = at;
+        at += wfi_round_up(bytes_of(&g->brought[i]), 64);
+    }
+    return WF_OK;
+}
+
+/* What rank part.own reads of us. */
+static wf_status send_to(wfi_run *r, wfi_reduce_part part) {
+    wfi_reduce_step steps[WFI_CONTROL_RANKS + 1];
+    wfi_brought reads[WFI_CONTROL_RANKS];
+    int32_t n_steps = wfi_collective_steps(r->o->how, &part, steps);
+    for (int32_t i = 0; i < n_steps; i++) {
+        int32_t n = list_reads(&part, &steps[i], reads);
+        for (int32_t k = 0; k < n; k++) {
+            if (reads[k].rank != r->part.own) continue;
+            reads[k].elem_bytes = wfi_run_elem_bytes(r, reads[k].in);
+            WF_TRY(add_range(r, &reads[k], r->part.own, part.own, true));
+        }
+    }
+    return WF_OK;
+}
+
+wf_status wfi_mpi_begin(wfi_run *r, const wfi_reduce_step *steps, int32_t n_steps) {
+    wfi_mpi_group *g = wfi_mpi_of(r->m);
+    wfi_reduce_part part = r->part;
+    g->n_letters = 0;
+    WF_TRY(list_own(r, steps, n_steps));
+    WF_TRY(make_landing(r));
+    for (int32_t i = 0; i < g->n_brought; i++)
+        WF_TRY(add_range(r, &g->brought[i], g->brought[i].rank, g->brought[i].rank, false));
+    for (part.own = 0; part.own < part.n; part.own++)
+        if (part.own != r->part.own) WF_TRY(send_to(r, part));
+    post(g);
+    return wait_for_letters(r->m, WFI_LETTERS_RECEIVED);
+}
+
+/* What has been sent may be written again. */
+wf_status wfi_mpi_end(wfi_run *r) {
+    return wait_for_letters(r->m, WFI_LETTERS_SENT);
+}
+
+char *wfi_mpi_find(const wfi_run *r, int32_t rank, wfi_window which, int64_t at) {
+    const wfi_mpi_group *g = wfi_mpi_of(r->m);
+    const wfi_brought *b = g->brought;
+    while (b->rank != rank || b->in != which || at < b->begin || at >= b->end) b++;
+    return b->data + (size_t)(at - b->begin) * b->elem_bytes;
+}
+
+/* ---- send and recv ---- */
+
+wf_status wfi_mpi_pass(wfi_memory *m, const wfi_operation *o) {
+    wfi_mpi_group *g = wfi_mpi_of(m);
+    bool is_send = o->collective == WFI_COLLECTIVE_SEND;
+    char *data = is_send ? (char *)(uintptr_t)o->in : o->out;
+    g->n_letters = 0;
+    WF_TRY(add_letter(m, o->root, is_send, TAG_PASS, data,
+                      (size_t)o->n_elem * wf_dtype_bytes(o->dtype)));
+    post(g);
+    return wait_for_letters(m, is_send ? WFI_LETTERS_SENT : WFI_LETTERS_RECEIVED);
+}
