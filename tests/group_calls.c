@@ -9,6 +9,11 @@ static void on_both(int n, const wf_group_config *config, ranks_body body, void 
     ranks_threads(n, config, body, self);
 }
 
+static void on_all(int n, ranks_body body) {
+    on_both(n, NULL, body, NULL);
+    ranks_messages(n, NULL, body, NULL);
+}
+
 /* ---- arguments ---- */
 
 static const char *check_arguments(ranks_one *one) {
@@ -49,7 +54,7 @@ static const char *check_arguments(ranks_one *one) {
 
 static void arguments_are_checked(void **state) {
     (void)state;
-    on_both(2, NULL, check_arguments, NULL);
+    on_all(2, check_arguments);
 }
 
 static const char *check_refusals(ranks_one *one) {
@@ -62,7 +67,8 @@ static const char *check_refusals(ranks_one *one) {
          WF_UNSUPPORTED},
         {"fast", NULL, "no algorithm 'fast'; there are root, ring", 0, 0, WF_UNSUPPORTED},
         {"engine", NULL, "'engine' is a wire's own sum", 1, 0, WF_UNSUPPORTED},
-        {NULL, "tin can", "no wire 'tin can' here; there are inproc, shm", 0, 0, WF_UNSUPPORTED},
+        {NULL, "tin can", "no wire 'tin can' here; there are inproc, shm, mpi", 0, 0,
+         WF_UNSUPPORTED},
         {"tree", NULL, "2 roots are given, but the algorithm is 'tree'", 0, 2, WF_INVALID_ARG},
         {"root", NULL, "4 roots in a group of 3", 0, 4, WF_INVALID_ARG},
     };
@@ -85,6 +91,9 @@ static const char *check_refusals(ranks_one *one) {
     if (!strcmp(wf_group_wire(one->group), "shm"))
         RANKS_REFUSED(one, wf_group_create(one->job, &config, &group), WF_UNSUPPORTED,
                       "'inproc' does not reach all ranks; shm can");
+    config.wire = "mpi";
+    RANKS_REFUSED(one, wf_group_create(one->job, &config, &group), WF_UNSUPPORTED,
+                  "'mpi' does not reach all ranks; ");
     config = (wf_group_config)WF_GROUP_CONFIG_INIT;
     config.algorithm = one->rank == 1 ? "tree" : "root";
     RANKS_REFUSED(one, wf_group_create(one->job, &config, &group), WF_REMOTE,
@@ -112,11 +121,34 @@ static const char *check_shm_threads(ranks_one *one) {
     return NULL;
 }
 
+/* Ranks that share no memory. */
+static const char *check_wire_of_messages(ranks_one *one) {
+    static const char *const wires[] = {"inproc", "shm"};
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    wf_group *group, *alone;
+    RANKS_TRY(one, wf_group_create(one->job, NULL, &group));
+    RANKS_CHECK(one, !strcmp(wf_group_wire(group), "mpi"));
+    RANKS_CHECK(one, wf_group_local_rank(group) == one->rank);
+    RANKS_CHECK(one, !strcmp(wf_group_algorithm(group, 1000), "tree"));
+    RANKS_CHECK(one, !strcmp(wf_group_algorithm(group, 1 << 20), "pairwise"));
+    RANKS_TRY(one, wf_group_split(group, one->rank, 0, NULL, &alone));
+    RANKS_CHECK(one, !strcmp(wf_group_wire(alone), "inproc"));
+    wf_group_destroy(alone);
+    for (int i = 0; i < 2; i++) {
+        config.wire = wires[i];
+        RANKS_REFUSED(one, wf_group_create(one->job, &config, &alone), WF_UNSUPPORTED,
+                      "does not reach all ranks; mpi can");
+    }
+    wf_group_destroy(group);
+    return NULL;
+}
+
 static void a_wire_can_be_named(void **state) {
     (void)state;
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     config.wire = "shm";
     on_both(3, &config, check_shm_threads, NULL);
+    ranks_messages(3, NULL, check_wire_of_messages, NULL);
 }
 
 /* ---- numbers ---- */
@@ -137,7 +169,7 @@ static const char *check_nan(ranks_one *one) {
 
 static void a_nan_stays(void **state) {
     (void)state;
-    on_both(3, NULL, check_nan, NULL);
+    on_all(3, check_nan);
 }
 
 /* ---- works ---- */
@@ -169,7 +201,7 @@ static const char *check_works(ranks_one *one) {
 
 static void works_run_in_order(void **state) {
     (void)state;
-    on_both(3, NULL, check_works, NULL);
+    on_all(3, check_works);
 }
 
 /* ---- messages ---- */
@@ -221,8 +253,8 @@ static const char *check_order(ranks_one *one) {
 
 static void messages_arrive_in_order(void **state) {
     (void)state;
-    on_both(4, NULL, check_messages, NULL);
-    on_both(3, NULL, check_order, NULL);
+    on_all(4, check_messages);
+    on_all(3, check_order);
 }
 
 /* ---- parts of a group ---- */
@@ -260,7 +292,7 @@ static const char *check_split(ranks_one *one) {
 
 static void a_group_has_parts(void **state) {
     (void)state;
-    on_both(7, NULL, check_split, NULL);
+    on_all(7, check_split);
 }
 
 static const char *check_life(ranks_one *one) {
@@ -287,7 +319,7 @@ static const char *check_life(ranks_one *one) {
 
 static void a_group_can_be_made_many_times(void **state) {
     (void)state;
-    on_both(2, NULL, check_life, NULL);
+    on_all(2, check_life);
 }
 
 /* ---- memory ---- */
@@ -321,7 +353,7 @@ static const char *check_memory(ranks_one *one) {
 
 static void memory_can_be_seen_by_all(void **state) {
     (void)state;
-    on_both(3, NULL, check_memory, NULL);
+    on_all(3, check_memory);
 }
 
 /* Blocks come and go while a work finds its buffers, and makes its window, on another thread. */
@@ -418,7 +450,7 @@ static void bytes_are_counted(void **state) {
             config.order_free = 1;
             ranks_threads(n, &config, check_traffic, (void *)algorithms[i]);
         }
-    on_both(4, NULL, check_other_traffic, NULL);
+    on_all(4, check_other_traffic);
 }
 
 int main(void) {

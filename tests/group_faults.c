@@ -23,11 +23,16 @@ static void wait_until_failed(common *c, int n) {
     while (__atomic_load_n(&c->n_failed, __ATOMIC_ACQUIRE) < n) sched_yield();
 }
 
-static void on_both(int n, const wf_group_config *config, ranks_body body, int number) {
+static void on_all(int n, const wf_group_config *config, ranks_body body, int number) {
     common *c = make_common(number);
     ranks_processes(n, config, body, c, 0);
     c->n_failed = 0;
     ranks_threads(n, config, body, c);
+    c->n_failed = 0;
+    wf_group_config direct = WF_GROUP_CONFIG_INIT;
+    if (config) direct = *config;
+    direct.algorithm = "direct"; /* as "auto" is where memory is shared */
+    ranks_messages(n, &direct, body, c);
     munmap(c, sizeof *c);
 }
 
@@ -109,7 +114,7 @@ static const char *check_disagreement(ranks_one *one) {
 static void disagreement_is_told(void **state) {
     (void)state;
     for (int number = 0; number < N_DISAGREEMENTS; number++)
-        on_both(3, NULL, check_disagreement, number);
+        on_all(3, NULL, check_disagreement, number);
 }
 
 static const char *check_message(ranks_one *one) {
@@ -125,7 +130,7 @@ static const char *check_message(ranks_one *one) {
 
 static void messages_that_disagree_are_told(void **state) {
     (void)state;
-    on_both(2, NULL, check_message, 0);
+    on_all(2, NULL, check_message, 0);
 }
 
 /* ---- who does not come ---- */
@@ -159,8 +164,8 @@ static void who_is_late_is_named(void **state) {
     (void)state;
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     config.timeout_ms = 150;
-    on_both(3, &config, check_late, 0);
-    on_both(2, &config, check_absent_sender, 0);
+    on_all(3, &config, check_late, 0);
+    on_all(2, &config, check_absent_sender, 0);
 }
 
 /* Long before the deadline a line says whom the others wait for. */
@@ -203,7 +208,7 @@ static const char *check_leaver(ranks_one *one) {
 
 static void who_leaves_is_named(void **state) {
     (void)state;
-    on_both(3, NULL, check_leaver, 0);
+    on_all(3, NULL, check_leaver, 0);
 }
 
 /* ---- who dies ---- */

@@ -1,0 +1,166 @@
+/* Groups of processes that share no memory, under mpirun, Open MPI's and MPICH's, whichever is
+ * there: every collective has the bits of a plain loop over one tree; groups are made, split and
+ * ended many times; who disagrees or does not come is named; and a rank that dies ends the job.
+ * label: serial */
+#include "group_cases.h"
+
+#include <weft/launch.h>
+
+static const char *check_algorithms(ranks_one *one) {
+    static const char *const algorithms[] = {"auto", "direct", "ring", "pairwise"};
+    const char *wrong = NULL;
+    for (int i = 0; i < 4 && !wrong; i++) {
+        wf_group_config config = WF_GROUP_CONFIG_INIT;
+        config.algorithm = algorithms[i];
+        config.order_free = 1;
+        RANKS_TRY(one, wf_group_create(one->job, &config, &one->group));
+        RANKS_CHECK(one, !strcmp(wf_group_wire(one->group), "mpi"));
+        one->self = (void *)algorithms[i];
+        wrong = check_all(one);
+        wf_group_destroy(one->group);
+    }
+    return wrong;
+}
+
+static const char *check_life(ranks_one *one) {
+    wf_group *all, *g;
+    RANKS_TRY(one, wf_group_create(one->job, NULL, &all));
+    RANKS_CHECK(one, wf_group_local_rank(all) == one->rank);
+    RANKS_CHECK(one, wf_group_n_local_ranks(all) == one->n);
+    for (int i = 0; i < 20; i++) {
+        int32_t x = one->rank;
+        RANKS_TRY(one, wf_group_split(all, one->rank > 0, -one->rank, NULL, &g));
+        RANKS_TRY(one, wf_all_reduce(g, &x, &x, 1, WF_I32, WF_SUM, NULL));
+        RANKS_CHECK(one, x == (one->rank ? one->n * (one->n - 1) / 2 : 0));
+        wf_group_destroy(g);
+    }
+    static int64_t big[300000], got[300000]; /* more than what MPI sends at once without asking */
+    int right = (one->rank + 1) % one->n, left = (one->rank + one->n - 1) % one->n;
+    wf_work *work;
+    big[299999] = one->rank;
+    if (one->rank == 0) RANKS_TRY(one, wf_recv(all, got, 300000, WF_I64, left, NULL));
+    RANKS_TRY(one, wf_send(all, big, 300000, WF_I64, right, &work));
+    RANKS_TRY(one, wf_work_wait(work));
+    if (one->rank) RANKS_TRY(one, wf_recv(all, got, 300000, WF_I64, left, NULL));
+    RANKS_CHECK(one, got[299999] == left);
+    wf_group_destroy(all);
+    return NULL;
+}
+
+static const char *check_faults(ranks_one *one) {
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    float x[4] = {1, 2, 3, 4};
+    config.timeout_ms = 150;
+    config.algorithm = "tree";
+    for (int k = 0; k < 3; k++) {
+        RANKS_TRY(one, wf_group_create(one->job, &config, &one->group));
+        if (k == 0) { /* too late */
+            if (one->rank == 1) usleep(250 * 1000);
+            RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_TIMEOUT,
+                          "rank 1 has not come; it last called nothing");
+        } else if (k == 1) {
+            RANKS_REFUSED(
+                one, wf_all_reduce(one->group, x, x, one->rank == 1 ? 3 : 4, WF_F32, WF_SUM, NULL),
+                WF_REMOTE, "rank 1 calls wf_all_reduce of 3 F32 (sum, tree) at ");
+            RANKS_CHECK(one, x[0] == 1 && x[2] == 3);
+        } else if (one->rank != 1) { /* has gone before */
+            RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_REMOTE,
+                          "rank 1 has left the group; it last called nothing");
+        }
+        wf_group_destroy(one->group);
+    }
+    return NULL;
+}
+
+static const char *die(ranks_one *one) {
+    RANKS_TRY(one, wf_group_create(one->job, NULL, &one->group));
+    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    if (one->rank == 1) kill(getpid(), SIGKILL);
+    if (wf_barrier(one->group, NULL) == WF_OK) return "a barrier without rank 1";
+    _exit(3);
+}
+
+static int be_rank(const char *what) {
+    ranks_one one = {.ctx = test_context()};
+    wf_job_config config = WF_JOB_CONFIG_INIT;
+    config.init = "env://";
+    config.wire = "mpi";
+    config.timeout_ms = 20000;
+    wf_status status = wf_job_join(one.ctx, &config, &one.job);
+    if (status != WF_OK) {
+        printf("joining: %s\n", wf_context_error(one.ctx));
+        return 1;
+    }
+    one.rank = wf_job_rank(one.job);
+    one.n = wf_job_n_ranks(one.job);
+    const char *wrong = !strcmp(what, "all") ? check_algorithms(&one) : die(&one);
+    if (!wrong) wrong = check_life(&one);
+    if (!wrong) wrong = check_faults(&one);
+    if (wrong) printf("rank %d of %d: %s\n", one.rank, one.n, wrong);
+    fflush(stdout);
+    if (wrong) _exit(1);
+    wf_job_leave(one.job);
+    test_context_end(one.ctx);
+    return 0;
+}
+
+/* ---- starting them ---- */
+
+static const char *self;
+
+/* The mpirun of that family, or NULL. */
+static const char *find_mpirun(const char *const *names, const char *family) {
+    char command[256];
+    for (; *names; names++) {
+        snprintf(command, sizeof command, "%s --version 2>/dev/null | grep -c '%s' >/dev/null",
+                 *names, family);
+        if (system(command) == 0) return *names;
+    }
+    return NULL;
+}
+
+static int start(const char *mpirun, int n, const char *what) {
+    char command[4096];
+    snprintf(command, sizeof command, "timeout 60 %s -np %d '%s' %s%s", mpirun, n, self, what,
+             strcmp(what, "die") ? "" : " >/dev/null 2>&1");
+    return system(command);
+}
+
+static void run_family(const char *const *names, const char *family) {
+    const char *mpirun = find_mpirun(names, family);
+    if (!mpirun) {
+        print_message("skipped: there is no mpirun of %s\n", family);
+        skip();
+    }
+    for (int n = 2; n <= 3; n++)
+        if (start(mpirun, n, "all")) fail_msg("%s -np %d", mpirun, n);
+    int status = start(mpirun, 2, "die");
+    if (status == 0 || WEXITSTATUS(status) == 124) fail_msg("%s: a dead rank: %d", mpirun, status);
+}
+
+static void open_mpi(void **state) {
+    static const char *const names[] = {"mpirun.openmpi", "mpirun", NULL};
+    (void)state;
+    run_family(names, "Open MPI");
+}
+
+static void mpich(void **state) {
+    static const char *const names[] = {"mpirun.mpich", "mpirun", NULL};
+    (void)state;
+    run_family(names, "HYDRA");
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) return be_rank(argv[1]);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    printf("skipped: a sanitizer finds fault with MPI libraries\n");
+    return 77;
+#endif
+    self = argv[0];
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(open_mpi), cmocka_unit_test(mpich)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
