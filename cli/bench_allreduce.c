@@ -127,7 +127,7 @@ static exit_status read_bytes(bench_allreduce *b, const char *list) {
     return EXIT_DONE;
 }
 
-static exit_status resolve(bench_allreduce *b) {
+static exit_status resolve(bench_allreduce *b, const wf_place *place) {
     options *o = &b->c->o;
     if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores() < 2 ? 2 : apart_n_cores();
     if (!option_is_given(o, OPT_repeat)) o->repeat = 5;
@@ -145,7 +145,8 @@ static exit_status resolve(bench_allreduce *b) {
         bad =
             read_names("--algorithm", o->algorithm ? o->algorithm : DEFAULT_ALGORITHMS, algorithms,
                        sizeof algorithms / sizeof *algorithms, b->algorithms, &b->n_algorithms);
-    const char *default_wires = b->is_worker ? "shm" : DEFAULT_WIRES;
+    bool is_spread = place->n_local_ranks && place->n_local_ranks < place->n_ranks;
+    const char *default_wires = !b->is_worker ? DEFAULT_WIRES : is_spread ? "mpi" : "shm";
     if (!bad)
         bad = read_names("--wire", o->wire ? o->wire : default_wires, wires,
                          sizeof wires / sizeof *wires, b->wires, &b->n_wires);
@@ -241,7 +242,7 @@ static exit_status prepare(bench_allreduce *b) {
         c->o.ranks = place.n_ranks;
         c->o.given[OPT_ranks] = true;
     }
-    exit_status bad = resolve(b);
+    exit_status bad = resolve(b, &place);
     if (!bad && b->is_worker) bad = check_worker(b, &place);
     if (!bad && b->is_worker) bad = processes_begin(c, &done);
     if (!bad && c->is_root) bad = report_check(c);

@@ -51,7 +51,9 @@ exit_status processes_begin(cli *c, bool *done_out) {
                         (long long)o->ranks, place.source, place.n_ranks);
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
     meeting.init = o->rendezvous ? o->rendezvous : "env://";
-    if (c->command & (FOR_TRAIN | FOR_BENCH)) meeting.wire = o->wire; /* else a list to measure */
+    /* Of a list to measure, a job has one: shared memory, where there is any, unless it is mpi. */
+    bool is_wire = c->command & (FOR_TRAIN | FOR_BENCH) || (o->wire && !strcmp(o->wire, "mpi"));
+    if (is_wire) meeting.wire = o->wire;
     status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status != WF_OK) return complain_of(c, status);
     return place.rank ? be_silent(c) : EXIT_DONE;

@@ -14,6 +14,8 @@
 #define LONGEST_NAP_US 2000
 /* How long it does not sleep in the middle of a collective: naps are longer than its phases. */
 #define HURRY_US 300
+/* And after one: the next may follow. */
+#define LINGER_US 50
 /* After so many looks in vain it sleeps twice as long. */
 #define N_LOOKS 8
 /* How often the others are told how far our streams are, if nobody has asked. */
@@ -183,12 +185,12 @@ static void work(wfi_courier *c) {
         }
         if (ends && (all_have_left(c) || c->is_broken || wfi_now_ms() > end_ms)) return;
         bool hurries = __atomic_load_n(&c->n_hurried, __ATOMIC_RELAXED) != 0;
-        if (worked) busy_ns = hurries ? wfi_now_ns() : 0;
+        if (worked && hurries) busy_ns = wfi_now_ns();
         if (worked) {
             n_vain = 0, us = NAP_US;
             continue;
         }
-        if (hurries && wfi_now_ns() - busy_ns < HURRY_US * 1000) {
+        if (wfi_now_ns() - busy_ns < (hurries ? HURRY_US : LINGER_US) * 1000) {
             sched_yield();
             continue;
         }

@@ -6,20 +6,27 @@
 #include <stdio.h>
 #include <string.h>
 
-#define N_SPINS         2000 /* some 50 us: longer than ranks of equal work are apart */
-#define N_SPINS_CROWDED 50   /* more ranks than cores: somebody else needs this one */
-#define N_YIELDS        100
-#define NAP_MS          50
+#define N_SPINS          2000 /* some 50 us: longer than ranks of equal work are apart */
+#define N_SPINS_CROWDED  50   /* more ranks than cores: somebody else needs this one */
+#define N_YIELDS         100
+#define N_YIELDS_COURIER 10 /* where it runs on this very core: yielding costs it its turn */
+#define NAP_MS           50
 
 size_t wfi_segment_bytes(int32_t n) {
     size_t members = (size_t)n, bytes = sizeof(wfi_segment) + members * sizeof(wfi_member);
     return wfi_round_up(bytes, 64) + members * members * sizeof(wfi_channel);
 }
 
-static int32_t spins_of(int32_t n) {
+/* Other groups' ranks wait, too, and so do couriers. */
+static void choose_patience(wfi_memory *m) {
+    wf_job *job = m->group->job;
     cpu_set_t cores;
+    bool has_courier = wfi_control_courier(job) != NULL;
+    int32_t n = wf_job_n_local_ranks(job) * (has_courier ? 2 : 1);
     bool is_known = sched_getaffinity(0, sizeof cores, &cores) == 0;
-    return is_known && CPU_COUNT(&cores) < n ? N_SPINS_CROWDED : N_SPINS;
+    bool is_crowded = is_known && CPU_COUNT(&cores) < n;
+    m->n_spins = !is_crowded ? N_SPINS : has_courier ? 0 : N_SPINS_CROWDED;
+    m->n_yields = is_crowded && has_courier ? N_YIELDS_COURIER : N_YIELDS;
 }
 
 wf_status wfi_memory_create(wf_group *g, wfi_segment *segment, wfi_memory **memory_out) {
@@ -30,8 +37,7 @@ wf_status wfi_memory_create(wf_group *g, wfi_segment *segment, wfi_memory **memo
     m->segment = segment;
     m->segment_bytes = wfi_segment_bytes(g->n);
     m->channels = (wfi_channel *)(void *)((char *)segment + wfi_round_up(bytes, 64));
-    int32_t n_waiting = wf_job_n_local_ranks(g->job); /* other groups' ranks wait, too */
-    m->n_spins = spins_of(wfi_control_courier(g->job) ? 2 * n_waiting : n_waiting);
+    choose_patience(m);
     *memory_out = m;
     return WF_OK;
 }
@@ -177,7 +183,7 @@ wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value
         if (has_come(e, value)) return WF_OK;
         pause_core();
     }
-    for (int32_t i = 0; i < N_YIELDS; i++) {
+    for (int32_t i = 0; i < m->n_yields; i++) {
         if (has_come(e, value)) return WF_OK;
         sched_yield();
     }

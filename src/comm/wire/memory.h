@@ -77,7 +77,7 @@ typedef struct wfi_memory {
     size_t segment_bytes;
     wfi_channel *channels; /* [from][to] */
     uint64_t epoch;        /* how often this rank has arrived */
-    int32_t n_spins;
+    int32_t n_spins, n_yields;
     char *window;  /* own, NULL: not made yet */
     void *staging; /* pairwise's, or NULL */
     size_t staging_bytes;
