@@ -134,6 +134,10 @@ static const char *check_wire_of_messages(ranks_one *one) {
     RANKS_TRY(one, wf_group_split(group, one->rank, 0, NULL, &alone));
     RANKS_CHECK(one, !strcmp(wf_group_wire(alone), "inproc"));
     wf_group_destroy(alone);
+    config.algorithm = "engine"; /* what carries the messages of this test cannot add */
+    RANKS_REFUSED(one, wf_group_create(one->job, &config, &alone), WF_UNSUPPORTED,
+                  "'engine' is a wire's own sum, and 'mpi' has none here");
+    config.algorithm = NULL;
     for (int i = 0; i < 2; i++) {
         config.wire = wires[i];
         RANKS_REFUSED(one, wf_group_create(one->job, &config, &alone), WF_UNSUPPORTED,

@@ -292,7 +292,7 @@ static const char *check_all(ranks_one *one) {
     size_t most = (size_t)(one->n <= 2 ? LARGER : LARGE) * 8 * (size_t)one->n + GUARD;
     matrix m = {.is_short = strcmp(wf_group_wire(one->group), "inproc") != 0 || one->n > 5,
                 .sums_only = strcmp(algorithm, "auto") != 0,
-                .is_exact = !strcmp(algorithm, "ring")};
+                .is_exact = !strcmp(algorithm, "ring") || !strcmp(algorithm, "engine")};
     for (int i = 0; i < 2; i++) {
         RANKS_TRY(one, wf_group_alloc(one->group, most, (void **)&m.memory[0][i]));
         m.memory[1][i] = malloc(most);

@@ -7,14 +7,15 @@
 #include <weft/launch.h>
 
 static const char *check_algorithms(ranks_one *one) {
-    static const char *const algorithms[] = {"auto", "direct", "ring", "pairwise"};
+    static const char *const algorithms[] = {"auto", "direct", "ring", "pairwise", "engine"};
     const char *wrong = NULL;
-    for (int i = 0; i < 4 && !wrong; i++) {
+    for (int i = 0; i < 5 && !wrong; i++) {
         wf_group_config config = WF_GROUP_CONFIG_INIT;
         config.algorithm = algorithms[i];
         config.order_free = 1;
         RANKS_TRY(one, wf_group_create(one->job, &config, &one->group));
         RANKS_CHECK(one, !strcmp(wf_group_wire(one->group), "mpi"));
+        RANKS_CHECK(one, i < 2 || !strcmp(wf_group_algorithm(one->group, 9), algorithms[i]));
         one->self = (void *)algorithms[i];
         wrong = check_all(one);
         wf_group_destroy(one->group);
@@ -43,6 +44,14 @@ static const char *check_life(ranks_one *one) {
     RANKS_TRY(one, wf_work_wait(work));
     if (one->rank) RANKS_TRY(one, wf_recv(all, got, 300000, WF_I64, left, NULL));
     RANKS_CHECK(one, got[299999] == left);
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    config.algorithm = "engine";
+    RANKS_REFUSED(one, wf_group_split(all, one->rank > 0, 0, &config, &g), WF_UNSUPPORTED,
+                  one->n == 2 || !one->rank ? "'inproc' has none"
+                                            : "only a group of all ranks of the job can have it");
+    if (one->n > 2)
+        RANKS_REFUSED(one, wf_group_create(one->job, &config, &g), WF_UNSUPPORTED,
+                      "'engine' adds in an order that rotates");
     wf_group_destroy(all);
     return NULL;
 }

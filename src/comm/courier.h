@@ -63,7 +63,7 @@ wfi_event wfi_courier_arrival(const wfi_courier *courier, int stream);
 /* ---- groups: courier_letters.c ---- */
 
 #define WFI_COURIER_WORD_BYTES (WFI_SENTENCE_BYTES + 256)
-#define WFI_COURIER_SLOTS      448 /* groups that a process can be in at once */
+#define WFI_COURIER_SLOTS      WFI_MAIL_ENGINES /* groups that a process can be in at once */
 
 enum { WFI_LETTERS_RECEIVED, WFI_LETTERS_SENT };
 
@@ -78,24 +78,37 @@ typedef struct wfi_courier_group {
     bool is_recalled;         /* atomic access */
 } wfi_courier_group;
 
+typedef enum wfi_letter_kind {
+    WFI_LETTER_RECEIVE,
+    WFI_LETTER_SEND,
+    WFI_LETTER_ENGINE, /* opens the network's own sums, counted as received */
+    WFI_LETTER_SUM     /* one of them */
+} wfi_letter_kind;
+
 /* One message of a group's: stays where it is until it is counted as done. */
 typedef struct wfi_letter {
     struct wfi_letter *next;
     wfi_courier_group *group;
-    int peer, tag; /* of the job; from WFI_MAIL_PARCELS + 1 on */
-    bool is_send, is_under_way, is_asked;
+    wfi_letter_kind kind;
+    int peer, tag; /* of the job; from WFI_MAIL_PARCELS + 1 on. Sums: -1 and the engine */
+    bool is_under_way, is_asked;
     bool is_done; /* atomic access */
     void *data;
     size_t bytes;
+    wfi_mail_sum sum;
     wfi_mail_ticket ticket;
 } wfi_letter;
 
 /* Places that this process's groups have taken: one bit each. Each gives tags of its own. */
 typedef struct wfi_courier_slots {
     uint64_t taken[WFI_COURIER_SLOTS / 64];
-    uint64_t n_groups; /* ever made */
+    uint64_t engines[WFI_COURIER_SLOTS / 64]; /* those that have opened one */
+    uint64_t n_groups;                        /* ever made */
 } wfi_courier_slots;
 wfi_courier_slots *wfi_courier_slots_of(wfi_courier *courier);
+
+/* Whether the network has sums of its own. */
+bool wfi_courier_has_engine(const wfi_courier *courier);
 
 /* From here on, until it departs, the group hears words. */
 void wfi_courier_enter(wfi_courier *courier, wfi_courier_group *group);

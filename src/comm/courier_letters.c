@@ -40,6 +40,10 @@ wfi_courier_slots *wfi_courier_slots_of(wfi_courier *c) {
     return &c->slots;
 }
 
+bool wfi_courier_has_engine(const wfi_courier *c) {
+    return c->config.mail.sum != NULL;
+}
+
 void wfi_courier_enter(wfi_courier *c, wfi_courier_group *group) {
     pthread_mutex_lock(&c->groups_lock);
     group->next = c->groups;
@@ -84,19 +88,29 @@ void wfi_courier_post(wfi_courier *c, wfi_letter *letters, int32_t n) {
  * depart under the lock that we have. */
 static void end_letter(wfi_letter *letter) {
     wfi_shared_epoch *done =
-        &letter->group->done[letter->is_send ? WFI_LETTERS_SENT : WFI_LETTERS_RECEIVED];
+        &letter->group
+             ->done[letter->kind == WFI_LETTER_SEND ? WFI_LETTERS_SENT : WFI_LETTERS_RECEIVED];
     __atomic_store_n(&letter->is_done, true, __ATOMIC_RELEASE);
     __atomic_add_fetch(&done->epoch, 1, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(done);
 }
 
+static wf_status begin(const wfi_mail *mail, wfi_letter *l) {
+    switch (l->kind) {
+    case WFI_LETTER_SEND:
+        return mail->send(mail->self, l->peer, l->tag, l->data, l->bytes, &l->ticket);
+    case WFI_LETTER_RECEIVE:
+        return mail->receive(mail->self, l->peer, l->tag, l->data, l->bytes, &l->ticket);
+    case WFI_LETTER_ENGINE:
+        return mail->open_engine(mail->self, l->tag, &l->ticket);
+    case WFI_LETTER_SUM:
+        return mail->sum(mail->self, l->tag, &l->sum, &l->ticket);
+    }
+    return WF_BUG;
+}
+
 static void dispatch(wfi_courier *c, wfi_letter *letter) {
-    const wfi_mail *mail = &c->config.mail;
-    wf_status status = letter->is_send
-                           ? mail->send(mail->self, letter->peer, letter->tag, letter->data,
-                                        letter->bytes, &letter->ticket)
-                           : mail->receive(mail->self, letter->peer, letter->tag, letter->data,
-                                           letter->bytes, &letter->ticket);
+    wf_status status = begin(&c->config.mail, letter);
     letter->is_under_way = status == WF_OK;
     if (status != WF_OK) wfi_courier_break(c, status);
 }
@@ -107,7 +121,7 @@ static bool has_ended(wfi_courier *c, wfi_letter *letter, bool is_recalled) {
     bool done = false;
     if (!letter->is_under_way) return is_recalled;
     if (c->is_broken) return false;
-    if (is_recalled && !letter->is_asked && !letter->is_send)
+    if (is_recalled && !letter->is_asked && letter->kind == WFI_LETTER_RECEIVE)
         mail->cancel(mail->self, &letter->ticket);
     letter->is_asked |= is_recalled;
     wf_status status = mail->test(mail->self, &letter->ticket, &done);
@@ -214,7 +228,7 @@ bool wfi_courier_drop_letters(wfi_courier *c, bool ask) {
     for (wfi_letter *letter = c->lost; letter; letter = next) {
         bool done = false;
         next = letter->next;
-        if (ask) mail->cancel(mail->self, &letter->ticket);
+        if (ask && letter->peer >= 0) mail->cancel(mail->self, &letter->ticket);
         if (!c->is_broken && mail->test(mail->self, &letter->ticket, &done) == WF_OK && done) {
             wfi_free(c->own, letter);
             continue;

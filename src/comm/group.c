@@ -22,14 +22,21 @@ static uint64_t fingerprint_of(const wf_group_config *c) {
                     c->wire);
 }
 
+static wf_status check_engine(const wf_group *g) {
+    char none[64];
+    snprintf(none, sizeof none, "'%s' has none", g->wire->name);
+    const char *why = g->wire->no_engine ? g->wire->no_engine(g) : none;
+    if (!why) return WF_OK;
+    return wfi_fail(g->ctx, WF_UNSUPPORTED,
+                    "the algorithm 'engine' is a wire's own sum, and %s; choose direct, pairwise, "
+                    "tree or root",
+                    why);
+}
+
 static wf_status find_algorithm(wf_group *g, const wf_group_config *c) {
     const char *name = c->algorithm ? c->algorithm : "auto";
-    if (!strcmp(name, "engine"))
-        return wfi_fail(g->ctx, WF_UNSUPPORTED,
-                        "the algorithm 'engine' is a wire's own sum, and '%s' has none; choose "
-                        "direct, pairwise, tree or root",
-                        g->wire->name);
-    g->how = wfi_allreduce_find(name);
+    if (!strcmp(name, "engine")) WF_TRY(check_engine(g));
+    g->how = strcmp(name, "engine") ? wfi_allreduce_find(name) : &wfi_allreduce_engine;
     if (!g->how)
         return wfi_fail(g->ctx, WF_UNSUPPORTED,
                         "there is no algorithm '%s'; there are root, ring, tree, pairwise, direct, "
@@ -272,7 +279,8 @@ const char *wf_group_wire(const wf_group *g) {
 }
 
 const char *wf_group_algorithm(const wf_group *g, size_t bytes) {
-    return wfi_group_algorithm(g, WFI_COLLECTIVE_ALL_REDUCE, bytes)->name;
+    const wfi_operation o = {.collective = WFI_COLLECTIVE_ALL_REDUCE};
+    return wfi_group_algorithm(g, &o, bytes)->name;
 }
 
 wf_traffic wf_group_traffic(const wf_group *g) {

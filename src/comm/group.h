@@ -38,7 +38,7 @@ struct wf_group {
 };
 
 /* What a sum of so many bytes is made by. */
-const wfi_allreduce *wfi_group_algorithm(const wf_group *group, wfi_collective collective,
+const wfi_allreduce *wfi_group_algorithm(const wf_group *group, const wfi_operation *operation,
                                          size_t bytes);
 /* The rank's part in an operation; phase 0. */
 wfi_reduce_part wfi_group_part(const wf_group *group, const wfi_operation *operation);
@@ -79,6 +79,8 @@ struct wfi_wire {
     bool pushes; /* a rank can write others' memory */
     /* Whether it reaches all ranks of the group. */
     bool (*reaches)(const wf_group *group);
+    /* Why it cannot sum by itself, or NULL: it can. No function: none of its groups can. */
+    const char *(*no_engine)(const wf_group *group);
     /* Collective: makes what the group shares, in exactly one exchange, also if it fails. */
     wf_status (*open)(wf_group *group, wfi_meeting *meeting);
     void (*opened)(wf_group *group); /* all have come through open; NULL: nothing to do */

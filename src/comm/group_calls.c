@@ -77,7 +77,7 @@ static wf_status call(wf_group *g, wfi_operation o, wf_work **work_out) {
     if (wfi_collective_sums(o.collective)) {
         int64_t n = o.collective == WFI_COLLECTIVE_REDUCE_SCATTER ? g->n : 1;
         size_t bytes = (size_t)(n * o.n_elem) * wf_dtype_bytes(o.dtype);
-        o.how = wfi_group_algorithm(g, o.collective, bytes);
+        o.how = wfi_group_algorithm(g, &o, bytes);
     }
     if (work_out) return wfi_works_add(g, &o, work_out);
     if (g->works) wfi_works_drain(g->works);

@@ -3,11 +3,17 @@
 
 #include <string.h>
 
-const wfi_allreduce *wfi_group_algorithm(const wf_group *g, wfi_collective collective,
-                                         size_t bytes) {
+/* All-reduces. Of bytes only sums: MPICH 4.0 takes those above 127 for negative. */
+static bool has_engine(const wfi_operation *o) {
+    return o->collective == WFI_COLLECTIVE_ALL_REDUCE && (o->dtype != WF_U8 || o->op == WF_SUM);
+}
+
+const wfi_allreduce *wfi_group_algorithm(const wf_group *g, const wfi_operation *o, size_t bytes) {
     /* One rank sums alone: any algorithm would. */
     if (g->n == 1) return &wfi_allreduce_direct;
-    return g->how->alias ? wfi_choose(collective, bytes, g->n, g->wire->name) : g->how;
+    bool is_left = g->how == &wfi_allreduce_engine && !has_engine(o);
+    if (!g->how->alias && !is_left) return g->how;
+    return wfi_choose(o->collective, bytes, g->n, g->wire->name);
 }
 
 wfi_reduce_part wfi_group_part(const wf_group *g, const wfi_operation *o) {
@@ -78,7 +84,7 @@ static bool is_counted(const wf_group *g, const wfi_operation *o, int64_t n_elem
 
 /* Calls are often like the one before. */
 void wfi_group_count(wf_group *g, const wfi_operation *o, const wfi_reduce_part *part) {
-    if (g->n == 1) return;
+    if (g->n == 1 || o->how == &wfi_allreduce_engine) return; /* whose bytes are MPI's own */
     if (!is_counted(g, o, part->n_elem)) {
         g->counted = *o;
         g->counted.n_elem = part->n_elem;

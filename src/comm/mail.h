@@ -12,6 +12,8 @@
 
 #include "base/base.h"
 
+#include <weft/group.h>
+
 /* What is under way, in the network's own words. */
 typedef union wfi_mail_ticket {
     void *pointer;
@@ -23,6 +25,16 @@ typedef union wfi_mail_ticket {
 #define WFI_MAIL_BYTES   ((size_t)256 << 20)
 #define WFI_MAIL_TAG     ((1 << 19) - 1)
 #define WFI_MAIL_PARCELS ((1 << 18) - 1)
+
+/* An all-reduce by what the network brings; `in` NULL: in place. */
+typedef struct wfi_mail_sum {
+    const void *in;
+    void *out;
+    int n_elem;
+    wf_dtype dtype;  /* not BF16 */
+    wf_reduction op; /* MEAN: the sum */
+} wfi_mail_sum;
+#define WFI_MAIL_ENGINES 448
 
 typedef struct wfi_mail {
     const char *name;
@@ -37,6 +49,10 @@ typedef struct wfi_mail {
     /* Asks that a message ends without having been carried; `test` says when it has ended. What is
      * sent may stay under way nevertheless. */
     void (*cancel)(void *self, wfi_mail_ticket *ticket);
+    /* NULL: the network has no sums. All processes open the same engines (by number) in the same
+     * order, once, and call the same sums of each; `test` says when they are done. */
+    wf_status (*open_engine)(void *self, int engine, wfi_mail_ticket *ticket_out);
+    wf_status (*sum)(void *self, int engine, const wfi_mail_sum *sum, wfi_mail_ticket *ticket_out);
     /* The last call, also after a start that failed. `together`: all processes are about to make
      * it, and nothing is under way. */
     void (*finish)(void *self, bool together);

@@ -8,9 +8,12 @@
 
 static const char *const op_names[] = {"sum", "mean", "min", "max"};
 
+#define ENGINE 255
+
 /* Notes are read from memory of other processes, so a number may be none of ours. */
 static const char *algorithm_name(uint64_t number) {
     uint64_t i = 1;
+    if (number == ENGINE) return wfi_allreduce_engine.name;
     while (i < number && wfi_allreduces[i - 1]) i++;
     return number && wfi_allreduces[i - 1] ? wfi_allreduces[i - 1]->name : "?";
 }
@@ -18,6 +21,7 @@ static const char *algorithm_name(uint64_t number) {
 /* Which algorithm, counted from 1. */
 static uint64_t number_of(const wfi_allreduce *how) {
     uint64_t i = 0;
+    if (how == &wfi_allreduce_engine) return ENGINE;
     while (how && wfi_allreduces[i] && wfi_allreduces[i] != how) i++;
     return how ? i + 1 : 0;
 }

@@ -95,7 +95,7 @@ static void say_absent(const wfi_memory *m, int32_t rank, const char *how_long, 
 /* Long before the deadline: a line to whoever looks on; then less and less often. */
 static void warn(const wfi_memory *m, int32_t rank, int64_t waited_ms, int64_t *due_ms) {
     char text[WFI_SENTENCE_BYTES], how_long[48];
-    if (!*due_ms || waited_ms < *due_ms) return;
+    if (!*due_ms || waited_ms < *due_ms || rank < 0) return;
     snprintf(how_long, sizeof how_long, " for %g s", (double)*due_ms / 1000);
     say_absent(m, rank, how_long, text, sizeof text);
     wfi_log(m->group->ctx, WF_LOG_WARN, "wait", "%s", text);
@@ -107,10 +107,21 @@ static bool is_arrival(const wfi_memory *m, const wfi_shared_epoch *e, int32_t r
     return e == &m->segment->members[rank].arrival[m->epoch & 1];
 }
 
+static wf_status engine_too_late(const wfi_memory *m) {
+    char own[WFI_NOTE_TEXT];
+    const wf_group *g = m->group;
+    return wfi_fail(g->ctx, WF_TIMEOUT,
+                    "rank %d waited %lld ms in %s, but MPI's own sum has not ended, and it does "
+                    "not say whom it waits for; another algorithm would",
+                    g->rank, (long long)g->timeout_ms,
+                    wfi_note_describe(&m->segment->members[g->rank].note, own));
+}
+
 /* All ranks of whom `e` is the count that has not come so far; e is `rank`'s. */
 static wf_status too_late(wfi_memory *m, const wfi_shared_epoch *e, uint64_t value, int32_t rank) {
     wf_group *g = m->group;
     const wfi_member *members = m->segment->members;
+    if (rank < 0) return engine_too_late(m);
     bool waits_for_all = is_arrival(m, e, rank);
     char absent[WFI_SENTENCE_BYTES] = "", own[WFI_NOTE_TEXT];
     size_t n = 0;

@@ -65,9 +65,11 @@ typedef struct wfi_carriage {
     wf_status (*end)(struct wfi_run *run);
     /* Where an element of another rank is that has been brought. */
     char *(*find)(const struct wfi_run *run, int32_t rank, wfi_window which, int64_t at);
+    /* The algorithm "engine", after all have come. */
+    wf_status (*engine)(struct wfi_run *run);
     /* "send" and "recv", when both know of each other. */
     wf_status (*pass)(struct wfi_memory *m, const wfi_operation *operation);
-    /* Of the letters that are counted there, whose is the next. */
+    /* Of the letters that are counted there, whose is the next; -1: unknown. */
     int32_t (*awaited)(const struct wfi_memory *m, const wfi_shared_epoch *done);
 } wfi_carriage;
 

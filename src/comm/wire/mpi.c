@@ -130,6 +130,7 @@ static const wfi_carriage carriage = {
     .begin = wfi_mpi_begin,
     .end = wfi_mpi_end,
     .find = wfi_mpi_find,
+    .engine = wfi_mpi_engine,
     .pass = wfi_mpi_pass,
     .awaited = wfi_mpi_awaited,
 };
@@ -190,15 +191,25 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
         return status;
     }
     g->state = m;
-    return enter(m, slot, serial);
+    WF_TRY(enter(m, slot, serial));
+    return g->how == &wfi_allreduce_engine ? wfi_mpi_open_engine(m) : WF_OK;
+}
+
+/* One that some ranks of the job make cannot be opened without keeping all waiting. */
+static const char *no_engine(const wf_group *g) {
+    if (!wfi_courier_has_engine(wfi_control_courier(g->job))) return "'mpi' has none here";
+    return g->n < wf_job_n_ranks(g->job) ? "only a group of all ranks of the job can have it"
+                                         : NULL;
 }
 
 /* What a broken group had under way may still be: nobody gets its tags again. */
 static void leave(wfi_memory *m) {
     wfi_mpi_group *g = wfi_mpi_of(m);
+    bool is_broken = wfi_failure_status(&m->segment->failure) != WF_OK;
     (void)say_all(m, &(word){.kind = LEFT});
+    if (is_broken && !wfi_courier_recall(g->courier, &g->known)) g->is_torn = true;
     wfi_courier_depart(g->courier, &g->known);
-    if (wfi_failure_status(&m->segment->failure) == WF_OK && !g->is_torn)
+    if (!is_broken)
         wfi_courier_slots_of(g->courier)->taken[g->slot / 64] &= ~(UINT64_C(1) << (g->slot % 64));
     if (g->is_torn) /* there is still reading or writing going on */
         m->window = NULL, m->staging = NULL;
@@ -252,6 +263,7 @@ static wf_status pass(wf_group *g, const wfi_operation *o) {
 const wfi_wire wfi_wire_mpi = {
     .name = "mpi",
     .reaches = reaches,
+    .no_engine = no_engine,
     .open = open_group,
     .close = close_group,
     .alloc = alloc_block,

@@ -1,4 +1,4 @@
-/* A group of ranks that share no memory. Private to mpi.c and mpi_letters.c. */
+/* A group of ranks that share no memory. Private to mpi.c, mpi_letters.c and mpi_engine.c. */
 #ifndef WFI_WIRE_MPI_H
 #define WFI_WIRE_MPI_H
 
@@ -40,6 +40,17 @@ wf_status wfi_mpi_begin(wfi_run *run, const wfi_reduce_step *steps, int32_t n_st
 wf_status wfi_mpi_end(wfi_run *run);
 char *wfi_mpi_find(const wfi_run *run, int32_t rank, wfi_window which, int64_t at);
 wf_status wfi_mpi_pass(wfi_memory *m, const wfi_operation *operation);
+/* After all have come; of an all-reduce. */
+wf_status wfi_mpi_engine(wfi_run *run);
 int32_t wfi_mpi_awaited(const wfi_memory *m, const wfi_shared_epoch *done);
+
+/* Of the next call of post; and waits until all of a kind, WFI_LETTERS_*, are done. */
+wf_status wfi_mpi_put(wfi_memory *m, wfi_letter letter);
+void wfi_mpi_post(wfi_mpi_group *g);
+wf_status wfi_mpi_wait(wfi_memory *m, int which);
+wf_status wfi_mpi_grow_landing(wfi_memory *m, size_t bytes);
+
+/* When all ranks of the job make a group that sums by it. */
+wf_status wfi_mpi_open_engine(wfi_memory *m);
 
 #endif

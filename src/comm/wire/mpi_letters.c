@@ -43,19 +43,24 @@ static char *destination(const wfi_run *r, const wfi_reduce_step *step) {
 
 /* ---- letters ---- */
 
+wf_status wfi_mpi_put(wfi_memory *m, wfi_letter letter) {
+    wfi_mpi_group *g = wfi_mpi_of(m);
+    WF_TRY(WFI_GROW(m->group->ctx, g->letters, g->n_letters, g->letter_capacity, "letters"));
+    letter.group = &g->known;
+    g->letters[g->n_letters++] = letter;
+    return WF_OK;
+}
+
 static wf_status add_letter(wfi_memory *m, int32_t rank, bool is_send, int tag, char *data,
                             size_t bytes) {
-    wfi_mpi_group *g = wfi_mpi_of(m);
+    int first = WFI_MAIL_PARCELS + 1 + wfi_mpi_of(m)->slot * N_TAGS;
     for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < WFI_MAIL_BYTES ? bytes - at : WFI_MAIL_BYTES;
-        WF_TRY(WFI_GROW(m->group->ctx, g->letters, g->n_letters, g->letter_capacity, "letters"));
-        g->letters[g->n_letters++] =
-            (wfi_letter){.group = &g->known,
-                         .peer = m->group->job_rank[rank],
-                         .tag = WFI_MAIL_PARCELS + 1 + g->slot * N_TAGS + tag,
-                         .is_send = is_send,
-                         .data = data + at,
-                         .bytes = n};
+        WF_TRY(wfi_mpi_put(m, (wfi_letter){.peer = m->group->job_rank[rank],
+                                           .tag = first + tag,
+                                           .kind = is_send ? WFI_LETTER_SEND : WFI_LETTER_RECEIVE,
+                                           .data = data + at,
+                                           .bytes = n}));
     }
     return WF_OK;
 }
@@ -74,27 +79,29 @@ static wf_status add_range(wfi_run *r, const wfi_brought *range, int32_t owner, 
     return WF_OK;
 }
 
-static void post(wfi_mpi_group *g) {
-    for (int32_t i = 0; i < g->n_letters; i++)
-        g->n_posted[g->letters[i].is_send ? WFI_LETTERS_SENT : WFI_LETTERS_RECEIVED]++;
+static int count_of(const wfi_letter *letter) {
+    return letter->kind == WFI_LETTER_SEND ? WFI_LETTERS_SENT : WFI_LETTERS_RECEIVED;
+}
+
+void wfi_mpi_post(wfi_mpi_group *g) {
+    for (int32_t i = 0; i < g->n_letters; i++) g->n_posted[count_of(&g->letters[i])]++;
     wfi_courier_post(g->courier, g->letters, g->n_letters);
 }
 
-static wf_status wait_for_letters(wfi_memory *m, int which) {
+wf_status wfi_mpi_wait(wfi_memory *m, int which) {
     wfi_mpi_group *g = wfi_mpi_of(m);
     return wfi_memory_wait_for(m, &g->known.done[which], g->n_posted[which], m->group->rank);
 }
 
+/* Nobody knows whom a sum of MPI's waits for: -1. */
 int32_t wfi_mpi_awaited(const wfi_memory *m, const wfi_shared_epoch *done) {
     const wfi_mpi_group *g = wfi_mpi_of(m);
-    bool is_send = done == &g->known.done[WFI_LETTERS_SENT];
     int32_t i = 0, rank = 0;
-    while (i < g->n_letters && (g->letters[i].is_send != is_send ||
+    while (i < g->n_letters && (done != &g->known.done[count_of(&g->letters[i])] ||
                                 __atomic_load_n(&g->letters[i].is_done, __ATOMIC_ACQUIRE)))
         i++;
-    while (i < g->n_letters && rank + 1 < m->group->n &&
-           m->group->job_rank[rank] != g->letters[i].peer)
-        rank++;
+    if (i == g->n_letters || g->letters[i].peer < 0) return -1;
+    while (m->group->job_rank[rank] != g->letters[i].peer) rank++;
     return rank;
 }
 
@@ -121,19 +128,24 @@ static wf_status list_own(wfi_run *r, const wfi_reduce_step *steps, int32_t n_st
     return WF_OK;
 }
 
+wf_status wfi_mpi_grow_landing(wfi_memory *m, size_t bytes) {
+    wfi_mpi_group *g = wfi_mpi_of(m);
+    if (bytes <= g->landing_bytes) return WF_OK;
+    free(g->landing);
+    g->landing_bytes = 0;
+    g->landing = aligned_alloc(64, wfi_round_up(bytes, 64));
+    if (!g->landing) return wfi_no_memory(m->group->ctx, bytes, "what ranks sum");
+    g->landing_bytes = bytes;
+    return WF_OK;
+}
+
 /* Places for what has none yet. */
 static wf_status make_landing(wfi_run *r) {
     wfi_mpi_group *g = wfi_mpi_of(r->m);
     size_t bytes = 0;
     for (int32_t i = 0; i < g->n_brought; i++)
         if (!g->brought[i].data) bytes += wfi_round_up(bytes_of(&g->brought[i]), 64);
-    if (bytes > g->landing_bytes) {
-        free(g->landing);
-        g->landing_bytes = 0;
-        g->landing = aligned_alloc(64, bytes);
-        if (!g->landing) return wfi_no_memory(r->m->group->ctx, bytes, "what ranks sum");
-        g->landing_bytes = bytes;
-    }
+    WF_TRY(wfi_mpi_grow_landing(r->m, bytes));
     char *at = g->landing;
     for (int32_t i = 0; i < g->n_brought; i++) {
         if (g->brought[i].data) continue;
@@ -169,13 +181,13 @@ wf_status wfi_mpi_begin(wfi_run *r, const wfi_reduce_step *steps, int32_t n_step
         WF_TRY(add_range(r, &g->brought[i], g->brought[i].rank, g->brought[i].rank, false));
     for (part.own = 0; part.own < part.n; part.own++)
         if (part.own != r->part.own) WF_TRY(send_to(r, part));
-    post(g);
-    return wait_for_letters(r->m, WFI_LETTERS_RECEIVED);
+    wfi_mpi_post(g);
+    return wfi_mpi_wait(r->m, WFI_LETTERS_RECEIVED);
 }
 
 /* What has been sent may be written again. */
 wf_status wfi_mpi_end(wfi_run *r) {
-    return wait_for_letters(r->m, WFI_LETTERS_SENT);
+    return wfi_mpi_wait(r->m, WFI_LETTERS_SENT);
 }
 
 char *wfi_mpi_find(const wfi_run *r, int32_t rank, wfi_window which, int64_t at) {
@@ -194,6 +206,6 @@ wf_status wfi_mpi_pass(wfi_memory *m, const wfi_operation *o) {
     g->n_letters = 0;
     WF_TRY(add_letter(m, o->root, is_send, TAG_PASS, data,
                       (size_t)o->n_elem * wf_dtype_bytes(o->dtype)));
-    post(g);
-    return wait_for_letters(m, is_send ? WFI_LETTERS_SENT : WFI_LETTERS_RECEIVED);
+    wfi_mpi_post(g);
+    return wfi_mpi_wait(m, is_send ? WFI_LETTERS_SENT : WFI_LETTERS_RECEIVED);
 }

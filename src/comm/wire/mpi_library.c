@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANK, SIZE, DUP, FREE, ERRHANDLER, ISEND, IRECV, TEST, CANCEL };
+enum { RANK, SIZE, DUP, FREE, ERRHANDLER, ISEND, IRECV, TEST, CANCEL, IDUP, IALLREDUCE };
 static const char *const symbol_names[WFI_MPI_N_SYMBOLS] = {
     "MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_dup", "MPI_Comm_free", "MPI_Comm_set_errhandler",
-    "MPI_Isend",     "MPI_Irecv",     "MPI_Test",     "MPI_Cancel"};
+    "MPI_Isend",     "MPI_Irecv",     "MPI_Test",     "MPI_Cancel",    "MPI_Comm_idup",
+    "MPI_Iallreduce"};
 
 /* The functions that take handles: `handle` is their type, `field` where one is kept, and
  * `no_status` what says that no status is wanted. */
@@ -51,12 +52,27 @@ static const char *const symbol_names[WFI_MPI_N_SYMBOLS] = {
         return ((int (*)(handle *))m->symbols[CANCEL])(&request->field);                           \
     }
 
+#define DEFINE_ENGINE(prefix, handle, field, in_place)                                             \
+    static int prefix##_comm_idup(const wfi_mpi *m, wfi_mpi_handle comm, wfi_mpi_handle *out,      \
+                                  wfi_mpi_handle *request) {                                       \
+        return ((int (*)(handle, handle *, handle *))m->symbols[IDUP])(comm.field, &out->field,    \
+                                                                       &request->field);           \
+    }                                                                                              \
+    static int prefix##_iallreduce(const wfi_mpi *m, const void *in, void *out, int n,             \
+                                   wf_dtype dtype, wf_reduction op, wfi_mpi_handle comm,           \
+                                   wfi_mpi_handle *request) {                                      \
+        return ((int (*)(const void *, void *, int, handle, handle, handle, handle *))             \
+                    m->symbols[IALLREDUCE])(in ? in : (in_place), out, n, m->types[dtype].field,   \
+                                            m->ops[op].field, comm.field, &request->field);        \
+    }
+
 #define ABI_FUNCTIONS(prefix)                                                                      \
     .find_constants = prefix##_find_constants, .comm_rank = prefix##_comm_rank,                    \
     .comm_size = prefix##_comm_size, .comm_dup = prefix##_comm_dup,                                \
     .comm_free = prefix##_comm_free, .return_errors = prefix##_return_errors,                      \
     .isend = prefix##_isend, .irecv = prefix##_irecv, .test = prefix##_test,                       \
-    .cancel = prefix##_cancel
+    .cancel = prefix##_cancel, .find_engine = prefix##_find_engine,                                \
+    .comm_idup = prefix##_comm_idup, .iallreduce = prefix##_iallreduce
 
 /* ---- Open MPI: predefined handles are the addresses of its variables ---- */
 
@@ -69,6 +85,22 @@ static bool open_find_constants(wfi_mpi *m) {
     return m->world.pointer && m->byte.pointer && m->errors_return.pointer;
 }
 
+DEFINE_ENGINE(open, void *, pointer, (void *)1)
+
+static bool open_find_engine(wfi_mpi *m) {
+    static const char *const types[WF_N_DTYPES] = {
+        [WF_F32] = "ompi_mpi_float",   [WF_F64] = "ompi_mpi_double",  [WF_BF16] = "ompi_mpi_float",
+        [WF_I32] = "ompi_mpi_int32_t", [WF_I64] = "ompi_mpi_int64_t", [WF_U8] = "ompi_mpi_uint8_t"};
+    static const char *const ops[] = {"ompi_mpi_op_sum", "ompi_mpi_op_sum", "ompi_mpi_op_min",
+                                      "ompi_mpi_op_max"};
+    bool found = true;
+    for (int i = 0; i < WF_N_DTYPES && found; i++)
+        found = (m->types[i].pointer = dlsym(m->library, types[i])) != NULL;
+    for (int i = 0; i <= WF_MAX && found; i++)
+        found = (m->ops[i].pointer = dlsym(m->library, ops[i])) != NULL;
+    return found;
+}
+
 /* ---- MPICH: they are numbers that its ABI initiative has fixed ---- */
 
 DEFINE_ABI(mpich, int, number, (void *)(intptr_t)1)
@@ -77,6 +109,19 @@ static bool mpich_find_constants(wfi_mpi *m) {
     m->world.number = 0x44000000;
     m->byte.number = 0x4c00010d;
     m->errors_return.number = 0x54000001;
+    return true;
+}
+
+DEFINE_ENGINE(mpich, int, number, (void *)(intptr_t)-1)
+
+/* float, double, int, long long, uint8_t; sum, minimum, maximum. */
+static bool mpich_find_engine(wfi_mpi *m) {
+    static const int types[WF_N_DTYPES] = {
+        [WF_F32] = 0x4c00040a, [WF_F64] = 0x4c00080b, [WF_BF16] = 0x4c00040a,
+        [WF_I32] = 0x4c000405, [WF_I64] = 0x4c000809, [WF_U8] = 0x4c00013b};
+    static const int ops[] = {0x58000003, 0x58000003, 0x58000002, 0x58000001};
+    for (int i = 0; i < WF_N_DTYPES; i++) m->types[i].number = types[i];
+    for (int i = 0; i <= WF_MAX; i++) m->ops[i].number = ops[i];
     return true;
 }
 
@@ -139,9 +184,13 @@ static bool find_all(wfi_mpi *m) {
                  find(m, "MPI_Query_thread", (void **)&c->query_thread) &&
                  find(m, "MPI_Finalize", (void **)&c->finalize) &&
                  find(m, "MPI_Error_string", (void **)&c->error_string);
-    for (int i = 0; i < WFI_MPI_N_SYMBOLS && found; i++)
+    for (int i = 0; i < WFI_MPI_N_NEEDED && found; i++)
         found = find(m, symbol_names[i], &m->symbols[i]);
-    return found;
+    if (!found) return false;
+    m->has_engine = find(m, symbol_names[IDUP], &m->symbols[IDUP]) &&
+                    find(m, symbol_names[IALLREDUCE], &m->symbols[IALLREDUCE]) &&
+                    m->abi->find_engine(m);
+    return true;
 }
 
 wf_status wfi_mpi_load(wf_context *ctx, wfi_mpi *m) {

@@ -9,6 +9,8 @@
 
 #include "base/base.h"
 
+#include <weft/group.h>
+
 typedef union wfi_mpi_handle {
     void *pointer; /* Open MPI */
     int number;    /* MPICH */
@@ -26,7 +28,8 @@ typedef struct wfi_mpi_common {
     int (*error_string)(int error, char *text_out, int *n_out);
 } wfi_mpi_common;
 
-#define WFI_MPI_N_SYMBOLS 9
+#define WFI_MPI_N_SYMBOLS 11 /* the last two are the engine's, and may be missing */
+#define WFI_MPI_N_NEEDED  9
 
 typedef struct wfi_mpi {
     wf_context *ctx;
@@ -35,6 +38,8 @@ typedef struct wfi_mpi {
     wfi_mpi_common common;
     void *symbols[WFI_MPI_N_SYMBOLS];
     wfi_mpi_handle world, byte, errors_return;
+    wfi_mpi_handle types[WF_N_DTYPES], ops[WF_MAX + 1]; /* of the engine */
+    bool has_engine;
     const struct wfi_mpi_abi *abi;
 } wfi_mpi;
 
@@ -54,6 +59,12 @@ typedef struct wfi_mpi_abi {
                  wfi_mpi_handle *request_out);
     int (*test)(const wfi_mpi *m, wfi_mpi_handle *request, int *done_out);
     int (*cancel)(const wfi_mpi *m, wfi_mpi_handle *request);
+    bool (*find_engine)(wfi_mpi *m);
+    int (*comm_idup)(const wfi_mpi *m, wfi_mpi_handle comm, wfi_mpi_handle *comm_out,
+                     wfi_mpi_handle *request_out);
+    /* `in` NULL: in place. */
+    int (*iallreduce)(const wfi_mpi *m, const void *in, void *out, int n, wf_dtype dtype,
+                      wf_reduction op, wfi_mpi_handle comm, wfi_mpi_handle *request_out);
 } wfi_mpi_abi;
 
 /* The library that WEFT_MPI_LIBRARY names, or that of the launcher which started this process.

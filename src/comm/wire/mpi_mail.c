@@ -8,6 +8,8 @@ typedef struct mpi_mail {
     wfi_mpi mpi;
     wfi_mpi_handle comm;    /* our own messages never meet the program's */
     bool has_comm, is_host; /* is_host: we have started MPI, so we end it */
+    wfi_mpi_handle engines[WFI_MAIL_ENGINES];
+    bool has_engine[WFI_MAIL_ENGINES];
 } mpi_mail;
 
 static wf_status check(const mpi_mail *m, const char *call, int error) {
@@ -83,10 +85,32 @@ static void mpi_cancel(void *self, wfi_mail_ticket *ticket) {
     m->mpi.abi->cancel(&m->mpi, &request);
 }
 
+/* Sums that overtake each other need communicators of their own. */
+static wf_status mpi_open_engine(void *self, int engine, wfi_mail_ticket *ticket_out) {
+    mpi_mail *m = self;
+    wfi_mpi_handle request = {0};
+    int error = m->mpi.abi->comm_idup(&m->mpi, m->comm, &m->engines[engine], &request);
+    ticket_out->pointer = request.pointer;
+    m->has_engine[engine] = !error;
+    return check(m, "MPI_Comm_idup", error);
+}
+
+static wf_status mpi_sum(void *self, int engine, const wfi_mail_sum *s,
+                         wfi_mail_ticket *ticket_out) {
+    mpi_mail *m = self;
+    wfi_mpi_handle request = {0};
+    int error = m->mpi.abi->iallreduce(&m->mpi, s->in, s->out, s->n_elem, s->dtype, s->op,
+                                       m->engines[engine], &request);
+    ticket_out->pointer = request.pointer;
+    return check(m, "MPI_Iallreduce", error);
+}
+
 /* Without the others, ending MPI would wait for them: the process ends without it then, and
  * mpirun, which notices, stops what is left of the job. */
 static void mpi_finish(void *self, bool together) {
     mpi_mail *m = self;
+    for (int i = 0; i < WFI_MAIL_ENGINES && together; i++)
+        if (m->has_engine[i]) m->mpi.abi->comm_free(&m->mpi, &m->engines[i]);
     if (together && m->has_comm) m->mpi.abi->comm_free(&m->mpi, &m->comm);
     if (together && m->is_host) m->mpi.common.finalize();
     free(m);
@@ -108,5 +132,6 @@ wf_status wfi_mpi_mail(wf_context *ctx, wfi_mail *mail_out) {
                            .test = mpi_test,
                            .cancel = mpi_cancel,
                            .finish = mpi_finish};
+    if (m->mpi.has_engine) mail_out->open_engine = mpi_open_engine, mail_out->sum = mpi_sum;
     return WF_OK;
 }

@@ -190,6 +190,7 @@ static wf_status come(wfi_run *r) {
 static wf_status run_all(wfi_run *r) {
     WF_TRY(come(r));
     if (!r->o->n_elem || r->o->collective == WFI_COLLECTIVE_BARRIER) return WF_OK;
+    if (r->o->how == &wfi_allreduce_engine) return r->m->carriage->engine(r);
     WF_TRY(wfi_run_find(r));
     for (int64_t at = 0; at < r->o->n_elem; at += r->n_chunk) {
         wfi_run_choose_chunk(r, at);
