@@ -97,8 +97,7 @@ static const reduce_row *row_of(const bench_allreduce *b, const char *algorithm)
 
 /* For each algorithm a group of bars, one a rank: what it sends below what it receives. */
 static exit_status plot_traffic(const bench_allreduce *b) {
-    static const char *const order[] = {"root",   "ring",   "tree", "pairwise",
-                                        "direct", "engine", "auto"};
+    static const char *const order[] = {"root", "ring", "tree", "pairwise", "direct", "auto"};
     char tics[600] = "", title[120], script[3000];
     double x = 0, width = b->n_ranks > 8 ? 8.0 / b->n_ranks : 1;
     chart p;

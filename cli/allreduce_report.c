@@ -23,17 +23,21 @@ static double largest(const double *values, int n) {
     return most;
 }
 
+/* What others move inside is theirs. */
+static bool has_traffic(const reduce_row *r) {
+    return !r->is_peer && strcmp(r->algorithm, "engine") != 0;
+}
+
 /* ---- table ---- */
 
 static void say_row(const bench_allreduce *b, const reduce_row *r, bool begins) {
     char size[TEXT_BYTES] = "", stream[TEXT_BYTES] = "-", traffic[TEXT_BYTES] = "";
     if (begins) reduce_size_text(size, r->bytes);
-    if (!r->is_peer) {
-        snprintf(stream, sizeof stream, "%.1f", reduce_stream_us(r));
+    if (!r->is_peer) snprintf(stream, sizeof stream, "%.1f", reduce_stream_us(r));
+    if (has_traffic(r))
         snprintf(traffic, sizeof traffic, "%10.2f%10.2f",
                  largest(r->sent_bytes, b->n_ranks) / (double)r->bytes,
                  largest(r->received_bytes, b->n_ranks) / (double)r->bytes);
-    }
     say(b->c, "%9s  %-10s%-9s%12.1f%12s%9.2f%9.2f%s\n", size, r->algorithm, r->wire,
         reduce_time_us(r), stream, reduce_algbw_gb_s(r), reduce_busbw_gb_s(b, r), traffic);
 }
@@ -123,9 +127,9 @@ static json_t *row_json(const bench_allreduce *b, const reduce_row *r) {
     json_object_set_new(about, "algbw_gb_s", json_number(reduce_algbw_gb_s(r)));
     json_object_set_new(about, "busbw_gb_s", json_number(reduce_busbw_gb_s(b, r)));
     json_object_set_new(about, "sent_bytes",
-                        r->is_peer ? json_null() : list_of(r->sent_bytes, b->n_ranks));
+                        has_traffic(r) ? list_of(r->sent_bytes, b->n_ranks) : json_null());
     json_object_set_new(about, "received_bytes",
-                        r->is_peer ? json_null() : list_of(r->received_bytes, b->n_ranks));
+                        has_traffic(r) ? list_of(r->received_bytes, b->n_ranks) : json_null());
     json_object_set_new(about, "rounds_us", times);
     return about;
 }

@@ -19,7 +19,8 @@ typedef struct reduce_row {
     double *time_us;   /* [n_rounds] of one call, the longest of the ranks' */
     double *stream_us; /* the same by a work handle; NAN: a peer's */
     int n_rounds;
-    double sent_bytes[WF_LAUNCH_MAX_RANKS], received_bytes[WF_LAUNCH_MAX_RANKS]; /* by one call */
+    double sent_bytes[WF_LAUNCH_MAX_RANKS],
+        received_bytes[WF_LAUNCH_MAX_RANKS]; /* by one call; no engine's */
     char why[300]; /* there can be none: the algorithm cannot do it on this wire; "": it can */
 } reduce_row;
 

@@ -98,6 +98,21 @@ grep -c "left out: engine on shm: " "$folder/other.out" >/dev/null || fail "engi
 expect 2 "engine" "${bench[@]}" --ranks 2 --algorithm engine --wire shm
 expect 2 "engine" "${bench[@]}" --ranks 2 --algorithm engine --wire inproc
 
+# ---- over MPI: mpirun starts the ranks ----
+if mpirun --version 2>/dev/null | grep -c "Open MPI" >/dev/null; then
+    OMPI_MCA_btl_vader_single_copy_mechanism=none run mpi --ranks 2 --bytes 4096,1048576 --algorithm pairwise,engine --wire mpi
+    [[ $(values mpi algorithm) == "pairwise engine pairwise engine " && $(values mpi wire) == "mpi mpi mpi mpi " ]] ||
+        fail "mpi: rows of $(values mpi algorithm): $(cat "$folder/mpi.out")"
+    [[ $(field time_us <"$folder/mpi.json" | awk '$1 > 0' | wc -l) == 4 ]] || fail "mpi: times of $(values mpi time_us)"
+    [[ $(grep -c '"sent_bytes": null' "$folder/mpi.json") == 2 && $(sed -n '/"sent_bytes": \[/,/\]/p' "$folder/mpi.json" | tr -dc '0-9\n' | xargs) == "4096 4096 1048576 1048576" ]] ||
+        fail "mpi: what ranks send: $(grep -A3 sent_bytes "$folder/mpi.json")"
+else
+    echo "left out: the wire mpi; mpirun is not there, or not Open MPI's"
+fi
+
+"$WEFT" run -n 2 -- "$WEFT" "${bench[@]}" --algorithm root --wire shm,mpi --json "$folder/both.json" >"$folder/both.out" 2>&1 || fail "shm,mpi: $(cat "$folder/both.out")"
+grep -c "left out: root on mpi: the wire 'mpi' does not reach all ranks; shm can" "$folder/both.out" >/dev/null || fail "shm,mpi: $(cat "$folder/both.out")"
+
 # ---- bad lists ----
 expect 2 "'4 apples' is not a size" "${bench[@]}" --bytes "4KiB,4 apples"
 expect 2 "a multiple of 4" "${bench[@]}" --bytes 4095
