@@ -52,6 +52,9 @@ for plan in dp=2 pp=2; do
         fail "$plan: exit $?: $(cat "$folder/said")"
     [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$plan: other bits"
 done
+"${hosts[@]}" "$WEFT" bench allreduce --bytes 40000 --repeat 1 --algorithm auto,engine --quiet --json - >"$folder/report" 2>"$folder/said" ||
+    fail "groups: exit $?: $(cat "$folder/said")"
+[[ $(field wire <"$folder/report" | xargs) == "mpi mpi" ]] || fail "groups: $(cat "$folder/report")"
 "${hosts[@]}" "$WEFT" $run --plan dp=2 --quiet --wire shm >"$folder/out" 2>"$folder/said" && fail "shared memory across hosts"
 grep -c "ranks of several machines take mpi" "$folder/said" >/dev/null || fail "--wire shm: $(cat "$folder/said")"
 finish

@@ -43,9 +43,9 @@ typedef enum wf_reduction { WF_SUM, WF_MEAN, WF_MIN, WF_MAX } wf_reduction;
 
 typedef struct wf_group_config {
     size_t struct_size;
-    /* How all-reduce, reduce and reduce-scatter sum: "root", "ring", "tree", "pairwise", "direct"
-     * (memory that all ranks can see), "engine" (what MPI brings); NULL or "auto": by a table of
-     * collective, bytes, ranks and wire. */
+    /* How all-reduce, reduce and reduce-scatter sum: "root", "ring", "tree", "pairwise", "direct",
+     * "engine" (MPI's own all-reduce; of groups of all ranks of a job over MPI); NULL or "auto": by
+     * a table of collective, bytes, ranks and wire. */
     const char *algorithm;
     /* 0: sums are made over one fixed tree of the ranks, so the bits depend on nothing else.
      * 1: the order may rotate; beyond two ranks ring and engine need it. */
@@ -58,7 +58,7 @@ typedef struct wf_group_config {
 #define WF_GROUP_CONFIG_INIT                                                                       \
     { sizeof(wf_group_config), 0, 0, 0, 0, 0 }
 
-/* Bytes of collectives that this rank has written to and read from others. */
+/* Bytes of collectives that this rank has written to and read from others; not "engine"'s. */
 typedef struct wf_traffic {
     uint64_t sent_bytes, received_bytes;
 } wf_traffic;
