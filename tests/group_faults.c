@@ -168,6 +168,35 @@ static void who_is_late_is_named(void **state) {
     on_all(2, &config, check_absent_sender, 0);
 }
 
+/* A rank comes, but what it sends does not. */
+static const char *check_silent(ranks_one *one) {
+    float x[96] = {0}; /* a slice for each rank */
+    wf_status status = wf_all_reduce(one->group, x, x, 96, WF_F32, WF_SUM, NULL);
+    const char *sentence = wf_context_error(one->ctx);
+    /* Whoever says it first: one of those that it keeps waiting, or itself. */
+    if (status != WF_TIMEOUT ||
+        !strstr(sentence, "waited 150 ms in wf_all_reduce of 96 F32 (sum, direct) at ") ||
+        (!strstr(sentence, "but rank 1 has not sent its part; it last called wf_all_reduce at") &&
+         !strstr(sentence, "has not taken what it needs; it last called wf_all_reduce at")))
+        return ranks_text("%s: %s", wf_status_name(status), sentence);
+    RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_TIMEOUT, "waited 150 ms in wf_all_reduce");
+    return NULL;
+}
+
+static void who_sends_nothing_is_named(void **state) {
+    (void)state;
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 3};
+    wf_context *ctx = test_context();
+    config.wire = "mpi";
+    config.algorithm = "direct";
+    config.timeout_ms = 150;
+    net.silent_from = WFI_MAIL_PARCELS + 1;
+    ranks_run_threads(ctx, 3, &config, check_silent, NULL, &net);
+    assert_null(net.first);
+    test_context_end(ctx);
+}
+
 /* Long before the deadline a line says whom the others wait for. */
 static void hear(void *self, wf_log_level level, const char *topic, const char *line) {
     common *c = self;
@@ -310,6 +339,7 @@ int main(void) {
         cmocka_unit_test(messages_that_disagree_are_told),
         cmocka_unit_test(who_lets_others_wait_is_told),
         cmocka_unit_test(who_is_late_is_named),
+        cmocka_unit_test(who_sends_nothing_is_named),
         cmocka_unit_test(who_leaves_is_named),
         cmocka_unit_test(who_dies_is_named),
         cmocka_unit_test(a_broken_group_keeps_its_memory),

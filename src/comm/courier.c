@@ -268,6 +268,7 @@ static void release(wfi_courier *c) {
     free_orders(c, &c->orders);
     free_orders(c, &c->unused);
     wfi_free(own, c->peers);
+    wfi_courier_free_kept(c);
     pthread_mutex_destroy(&c->groups_lock);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);

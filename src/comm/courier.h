@@ -121,6 +121,8 @@ void wfi_courier_post(wfi_courier *courier, wfi_letter *letters, int32_t n);
 /* Ends all letters of the group, if they can be within a moment. False: one that was sent is
  * still under way, so its bytes have to stay. */
 bool wfi_courier_recall(wfi_courier *courier, wfi_courier_group *group);
+/* Memory of malloc's, which is freed when nothing is under way any more. */
+void wfi_courier_keep(wfi_courier *courier, void *block);
 /* While somebody is in a collective, the courier looks without sleeping, for a while. */
 void wfi_courier_hurry(wfi_courier *courier, bool begins);
 

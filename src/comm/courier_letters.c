@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -220,6 +221,24 @@ bool wfi_courier_recall(wfi_courier *c, wfi_courier_group *group) {
         nanosleep(&time, NULL);
     }
     return true;
+}
+
+void wfi_courier_keep(wfi_courier *c, void *block) {
+    wfi_courier_kept *kept = wfi_alloc(c->own, 1, sizeof *kept, "what is under way");
+    if (!kept) return;
+    kept->block = block;
+    pthread_mutex_lock(&c->groups_lock);
+    kept->next = c->kept;
+    c->kept = kept;
+    pthread_mutex_unlock(&c->groups_lock);
+}
+
+void wfi_courier_free_kept(wfi_courier *c) {
+    for (wfi_courier_kept *kept = c->kept, *next; kept; kept = next) {
+        next = kept->next;
+        free(kept->block);
+        wfi_free(c->own, kept);
+    }
 }
 
 bool wfi_courier_drop_letters(wfi_courier *c, bool ask) {

@@ -78,6 +78,12 @@ typedef struct wfi_order_list {
     wfi_order *first, *last;
 } wfi_order_list;
 
+/* Memory that may still be read or written. */
+typedef struct wfi_courier_kept {
+    struct wfi_courier_kept *next;
+    void *block;
+} wfi_courier_kept;
+
 /* What the courier has with one other rank. */
 typedef struct wfi_peer {
     wfi_courier_note incoming;
@@ -113,8 +119,9 @@ struct wfi_courier {
     wfi_courier_group *groups;
     wfi_letter *letters, *letters_last; /* under way */
     wfi_letter *lost;                   /* under way, and nobody waits for them any more */
-    int n_hurried;                      /* atomic access: collectives that somebody is in */
-    wfi_courier_slots slots;            /* the host's */
+    wfi_courier_kept *kept;
+    int n_hurried;           /* atomic access: collectives that somebody is in */
+    wfi_courier_slots slots; /* the host's */
 
     pthread_t thread;
     pthread_mutex_t lock; /* of what follows */
@@ -166,5 +173,6 @@ bool wfi_courier_drop_notes(wfi_courier *c, bool ask);
 bool wfi_courier_move_letters(wfi_courier *c);
 void wfi_courier_hear_word(wfi_courier *c, int peer, const wfi_courier_note *note);
 bool wfi_courier_drop_letters(wfi_courier *c, bool ask);
+void wfi_courier_free_kept(wfi_courier *c);
 
 #endif

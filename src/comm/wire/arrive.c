@@ -102,26 +102,40 @@ static void warn(const wfi_memory *m, int32_t rank, int64_t waited_ms, int64_t *
     *due_ms *= 6;
 }
 
+/* What has been sent comes also when the sender has gone since. */
+static bool is_letters(const wfi_memory *m, const wfi_shared_epoch *e) {
+    return m->moved && (e == &m->moved[0] || e == &m->moved[1]);
+}
+
+/* They are `rank`'s, -1: those of a sum that MPI makes. */
+static wf_status letters_too_late(const wfi_memory *m, const wfi_shared_epoch *e, int32_t rank) {
+    char text[WFI_NOTE_TEXT], last[WFI_NOTE_TEXT];
+    const wf_group *g = m->group;
+    const wfi_member *members = m->segment->members;
+    const char *own = wfi_note_describe(&members[g->rank].note, text);
+    long long ms = (long long)g->timeout_ms;
+    if (rank < 0)
+        return wfi_fail(g->ctx, WF_TIMEOUT,
+                        "rank %d waited %lld ms in %s, but MPI's own sum has not ended, and it "
+                        "does not say whom it waits for; another algorithm would",
+                        g->rank, ms, own);
+    return wfi_fail(g->ctx, WF_TIMEOUT,
+                    "rank %d waited %lld ms in %s, but rank %d has not %s; it last called %s%s",
+                    g->rank, ms, own, rank, e == m->moved ? "sent its part" : "taken what it needs",
+                    wfi_note_name(&members[rank].note, last),
+                    wfi_control_process_state(g->job, g->job_rank[rank]));
+}
+
 /* Whether `e`, of which all ranks have one, is this rank's arrival. */
 static bool is_arrival(const wfi_memory *m, const wfi_shared_epoch *e, int32_t rank) {
     return e == &m->segment->members[rank].arrival[m->epoch & 1];
-}
-
-static wf_status engine_too_late(const wfi_memory *m) {
-    char own[WFI_NOTE_TEXT];
-    const wf_group *g = m->group;
-    return wfi_fail(g->ctx, WF_TIMEOUT,
-                    "rank %d waited %lld ms in %s, but MPI's own sum has not ended, and it does "
-                    "not say whom it waits for; another algorithm would",
-                    g->rank, (long long)g->timeout_ms,
-                    wfi_note_describe(&m->segment->members[g->rank].note, own));
 }
 
 /* All ranks of whom `e` is the count that has not come so far; e is `rank`'s. */
 static wf_status too_late(wfi_memory *m, const wfi_shared_epoch *e, uint64_t value, int32_t rank) {
     wf_group *g = m->group;
     const wfi_member *members = m->segment->members;
-    if (rank < 0) return engine_too_late(m);
+    if (is_letters(m, e)) return letters_too_late(m, e, rank);
     bool waits_for_all = is_arrival(m, e, rank);
     char absent[WFI_SENTENCE_BYTES] = "", own[WFI_NOTE_TEXT];
     size_t n = 0;
@@ -161,11 +175,6 @@ static int32_t find_gone(const wfi_memory *m, const wfi_shared_epoch *e, uint64_
         if (!has_come(its, value) && is_gone(m, r) && !has_come(its, value)) return r;
     }
     return -1;
-}
-
-/* What has been sent comes also when the sender has gone since. */
-static bool is_letters(const wfi_memory *m, const wfi_shared_epoch *e) {
-    return m->moved && (e == &m->moved[0] || e == &m->moved[1]);
 }
 
 static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank) {

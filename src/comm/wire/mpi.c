@@ -211,10 +211,12 @@ static void leave(wfi_memory *m) {
     wfi_courier_depart(g->courier, &g->known);
     if (!is_broken)
         wfi_courier_slots_of(g->courier)->taken[g->slot / 64] &= ~(UINT64_C(1) << (g->slot % 64));
-    if (g->is_torn) /* there is still reading or writing going on */
+    if (g->is_torn) { /* there is still reading or writing going on */
         m->window = NULL, m->staging = NULL;
-    else
+        wfi_courier_keep(g->courier, g->landing);
+    } else {
         free(g->landing);
+    }
     wfi_free(m->group->ctx, g->letters);
     wfi_free(m->group->ctx, g->brought);
     wfi_free(m->group->ctx, g);
