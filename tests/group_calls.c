@@ -147,12 +147,28 @@ static const char *check_wire_of_messages(ranks_one *one) {
     return NULL;
 }
 
+/* Each takes tags of its own, which are given back. */
+static const char *check_many_groups(ranks_one *one) {
+    wf_group *groups[448];
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < 447; i++) RANKS_TRY(one, wf_group_create(one->job, NULL, &groups[i]));
+        RANKS_REFUSED(one, wf_group_create(one->job, NULL, &groups[447]), WF_UNSUPPORTED,
+                      "can be in 448 groups at once");
+        int32_t x = one->rank;
+        RANKS_TRY(one, wf_all_reduce(groups[446], &x, &x, 1, WF_I32, WF_SUM, NULL));
+        RANKS_CHECK(one, x == 1);
+        for (int i = 0; i < 447; i++) wf_group_destroy(groups[i]);
+    }
+    return NULL;
+}
+
 static void a_wire_can_be_named(void **state) {
     (void)state;
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     config.wire = "shm";
     on_both(3, &config, check_shm_threads, NULL);
     ranks_messages(3, NULL, check_wire_of_messages, NULL);
+    ranks_messages(2, NULL, check_many_groups, NULL);
 }
 
 /* ---- numbers ---- */
