@@ -24,6 +24,6 @@ wf_status wfi_memory_window(wfi_memory *m, int32_t rank, wfi_window part, char *
         *data_out = m->window;
     else
         WF_TRY(m->resolve(m, rank, handle, data_out));
-    *data_out += part_at(part);
+    if (*data_out) *data_out += part_at(part); /* NULL: no memory is shared */
     return WF_OK;
 }
