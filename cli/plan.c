@@ -1,9 +1,9 @@
 /* weft plan: what a plan costs, before anything runs. */
 #include "checkpoint.h"
+#include "draw/timeline_report.h"
 #include "job.h"
 #include "report.h"
 #include "text.h"
-#include "timeline_report.h"
 
 #include <stdlib.h>
 #include <string.h>

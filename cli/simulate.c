@@ -1,5 +1,5 @@
 /* weft simulate: what a pipeline schedule costs for given times. No model, no devices. */
-#include "picture.h"
+#include "draw/picture.h"
 #include "report.h"
 #include "text.h"
 

@@ -1,11 +1,11 @@
 /* weft train: steps, tests, checkpoints, log, picture and report. */
 #include "checkpoint.h"
-#include "gnuplot.h"
+#include "draw/gnuplot.h"
+#include "draw/timeline_report.h"
 #include "log.h"
 #include "progress.h"
 #include "report.h"
 #include "text.h"
-#include "timeline_report.h"
 
 #include <math.h>
 

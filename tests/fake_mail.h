@@ -4,7 +4,7 @@
 #ifndef TESTS_FAKE_MAIL_H
 #define TESTS_FAKE_MAIL_H
 
-#include "comm/mail.h"
+#include "comm/courier/mail.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What goes wrong among ranks: who disagrees, is late, dies or leaves is named on all of them, with
  * what it last called; buffers stay as they were; and the group stays broken. */
-#include "comm/operation.h"
+#include "comm/group/operation.h"
 #include "group_ranks.h"
 
 #include <sched.h>

@@ -2,7 +2,7 @@
 #ifndef TESTS_GROUP_RANKS_H
 #define TESTS_GROUP_RANKS_H
 
-#include "comm/control.h"
+#include "comm/job/control.h"
 #include "fake_mail.h"
 #include "test.h"
 

@@ -3,7 +3,7 @@
  * everywhere; who does not come, disagrees or falls silent is named. The ranks are threads of this
  * process, the messages are between threads; all memory but the mail's is each rank's own.
  */
-#include "comm/control.h"
+#include "comm/job/control.h"
 #include "fake_mail.h"
 #include "run/trainer.h"
 #include "small_models.h"

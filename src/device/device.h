@@ -7,7 +7,7 @@
  *
  *   cpu      an arena of host memory; each stream has its own thread
  *   remote   a rank of another process: its streams run there
- *   arrivals what other processes send, counted by the courier (comm/courier.h)
+ *   arrivals what other processes send, counted by the courier (comm/courier/courier.h)
  *   null     no memory and no threads: tasks run inline, as a proof of the order
  */
 #ifndef WFI_DEVICE_H

@@ -1,5 +1,5 @@
 /* What a rank finds in its environment. */
-#include "comm/control.h"
+#include "comm/job/control.h"
 #include "launch/crew.h"
 
 #include <string.h>

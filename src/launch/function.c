@@ -1,7 +1,7 @@
 /* A function of one's own as ranks: what both ways have in common, and threads. */
 #include "launch/function.h"
 #include "base/env.h"
-#include "comm/control.h"
+#include "comm/job/control.h"
 
 #include <ctype.h>
 #include <pthread.h>

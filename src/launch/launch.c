@@ -1,5 +1,5 @@
 /* Starting ranks, and serving them until the last has gone. */
-#include "comm/control.h"
+#include "comm/job/control.h"
 #include "launch/crew.h"
 #include "launch/descriptor.h"
 

@@ -1,5 +1,5 @@
 /* When ranks end: which of them failed first, and what becomes of the others. */
-#include "comm/control.h"
+#include "comm/job/control.h"
 #include "launch/crew.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "run/carry.h"
 
-#include "comm/courier.h"
+#include "comm/courier/courier.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * here all get to know all, over the board that a step's records are written to. Their clocks are
  * one: CLOCK_MONOTONIC of one machine (wfi_trainer_check_job).
  */
-#include "comm/control.h"
+#include "comm/job/control.h"
 #include "run/trace.h"
 
 #include <math.h>

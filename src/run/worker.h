@@ -2,7 +2,7 @@
 #ifndef WFI_WORKER_H
 #define WFI_WORKER_H
 
-#include "comm/control.h"
+#include "comm/job/control.h"
 #include "device/device.h"
 #include "program/program.h"
 #include "run/observer.h"

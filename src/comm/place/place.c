@@ -1,5 +1,5 @@
 /* Which rank this process is: what launchers claim, compared. */
-#include "comm/control.h"
+#include "comm/job/control.h"
 #include "comm/place/claim.h"
 
 #include <stdio.h>

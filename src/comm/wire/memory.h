@@ -14,7 +14,7 @@
 #ifndef WFI_WIRE_MEMORY_H
 #define WFI_WIRE_MEMORY_H
 
-#include "comm/group.h"
+#include "comm/group/group.h"
 
 #define WFI_GROUP_BLOCKS 256 /* of memory that one rank shares */
 

@@ -2,7 +2,7 @@
 #ifndef WFI_WIRE_MPI_H
 #define WFI_WIRE_MPI_H
 
-#include "comm/courier.h"
+#include "comm/courier/courier.h"
 #include "comm/wire/run.h"
 
 /* What a phase reads of another rank, and where it has been brought. */

@@ -2,7 +2,7 @@
 #ifndef WFI_MPI_MAIL_H
 #define WFI_MPI_MAIL_H
 
-#include "comm/mail.h"
+#include "comm/courier/mail.h"
 
 /* Loads the library; all calls of MPI are made by the thread that calls the mail's functions.
  * Errors: UNSUPPORTED. */

@@ -1,0 +1,289 @@
+/* weft bench allreduce: what is asked for, and rounds of it. */
+#include "bench/allreduce.h"
+#include "checkpoint.h"
+#include "report.h"
+#include "text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_BYTES      "4KiB,64KiB,1MiB,4MiB,16MiB,100MB"
+#define DEFAULT_ALGORITHMS "direct,pairwise,tree,ring,root"
+#define DEFAULT_WIRES      "inproc,shm"
+#define LARGEST            ((int64_t)1 << 36)
+
+static const char *const algorithms[] = {"root",   "ring",   "tree", "pairwise",
+                                         "direct", "engine", "auto"};
+static const char *const wires[] = {"inproc", "shm", "mpi"};
+
+/* ---- what a row came to ---- */
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, int n) {
+    double sorted[REDUCE_MAX_REPEATS];
+    if (!n) return NAN;
+    memcpy(sorted, values, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare);
+    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+}
+
+double reduce_time_us(const reduce_row *r) {
+    return median(r->time_us, r->n_rounds);
+}
+
+double reduce_stream_us(const reduce_row *r) {
+    return r->is_peer ? NAN : median(r->stream_us, r->n_rounds);
+}
+
+double reduce_algbw_gb_s(const reduce_row *r) {
+    return (double)r->bytes / reduce_time_us(r) / 1e3;
+}
+
+double reduce_busbw_gb_s(const bench_allreduce *b, const reduce_row *r) {
+    return reduce_algbw_gb_s(r) * 2 * (b->n_ranks - 1) / b->n_ranks;
+}
+
+double reduce_copy_gb_s(const bench_allreduce *b) {
+    double most = 0;
+    for (int i = 0; i < b->n_copies; i++) most = fmax(most, b->copy_gb_s[i]);
+    return most;
+}
+
+/* Each rank reads its slice of all n buffers, and writes it to all: 2 n bytes through memory for
+ * one of the buffer, of which busbw counts 2 (n - 1) / n. */
+double reduce_copy_busbw_gb_s(const bench_allreduce *b) {
+    return reduce_copy_gb_s(b) * (b->n_ranks - 1) / b->n_ranks / b->n_ranks;
+}
+
+const reduce_row *reduce_best(const bench_allreduce *b, int64_t bytes, const char *wire) {
+    const reduce_row *best = NULL;
+    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+        if (r->bytes != bytes || !r->n_rounds || (wire ? strcmp(r->wire, wire) != 0 : r->is_peer))
+            continue;
+        if (!best || reduce_time_us(r) < reduce_time_us(best)) best = r;
+    }
+    return best;
+}
+
+/* ---- lists ---- */
+
+/* The next word of a list a,b,c; false at its end. */
+static bool next_word(const char **list, char word[TEXT_BYTES]) {
+    size_t n = strcspn(*list, ",");
+    if (!**list && !n) return false;
+    snprintf(word, TEXT_BYTES, "%.*s", (int)(n < TEXT_BYTES ? n : TEXT_BYTES - 1), *list);
+    *list += n + ((*list)[n] == ',');
+    return true;
+}
+
+/* Words of `known`; their places in it, each once. */
+static exit_status read_names(const char *option_name, const char *list, const char *const *known,
+                              int n_known, const char **out, int *n_out) {
+    char word[TEXT_BYTES], all[200] = "";
+    for (int i = 0; i < n_known; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", known[i]);
+    if (!*list) return complain(EXIT_USAGE, "%s wants a list of %s", option_name, all);
+    while (next_word(&list, word)) {
+        int k = 0;
+        while (k < n_known && strcmp(known[k], word)) k++;
+        if (k == n_known)
+            return complain(EXIT_USAGE, "%s: there is no '%s'; there are %s", option_name, word,
+                            all);
+        for (int i = 0; i < *n_out; i++)
+            if (!strcmp(out[i], word))
+                return complain(EXIT_USAGE, "%s: %s stands there twice", option_name, word);
+        out[(*n_out)++] = known[k];
+    }
+    return EXIT_DONE;
+}
+
+static exit_status read_bytes(bench_allreduce *b, const char *list) {
+    char word[TEXT_BYTES];
+    size_t bytes;
+    if (!*list) return complain(EXIT_USAGE, "--bytes wants a list such as 4KiB,1MiB,100MB");
+    while (next_word(&list, word)) {
+        if (!text_to_bytes(word, &bytes))
+            return complain(EXIT_USAGE, "--bytes: '%s' is not a size such as 4KiB, 100MB or 4096",
+                            word);
+        if (!bytes || bytes % sizeof(float) || bytes > (size_t)LARGEST)
+            return complain(EXIT_USAGE,
+                            "--bytes: %s; a buffer holds floats, so its size is a multiple of 4, "
+                            "from 4 to 64 GiB",
+                            word);
+        if (b->n_bytes == REDUCE_MAX_LIST)
+            return complain(EXIT_USAGE, "--bytes: more than %d sizes", REDUCE_MAX_LIST);
+        for (int i = 0; i < b->n_bytes; i++)
+            if (b->bytes[i] == (int64_t)bytes)
+                return complain(EXIT_USAGE, "--bytes: %s stands there twice", word);
+        int at = b->n_bytes++; /* smaller ones first */
+        for (; at > 0 && b->bytes[at - 1] > (int64_t)bytes; at--) b->bytes[at] = b->bytes[at - 1];
+        b->bytes[at] = (int64_t)bytes;
+    }
+    return EXIT_DONE;
+}
+
+static exit_status resolve(bench_allreduce *b, const wf_place *place) {
+    options *o = &b->c->o;
+    if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores() < 2 ? 2 : apart_n_cores();
+    if (!option_is_given(o, OPT_repeat)) o->repeat = 5;
+    if (o->ranks < 2 || o->ranks > WF_LAUNCH_MAX_RANKS)
+        return complain(EXIT_USAGE, "--ranks %lld: 2 to %d can sum something", (long long)o->ranks,
+                        WF_LAUNCH_MAX_RANKS);
+    if (o->repeat < 1 || o->repeat > REDUCE_MAX_REPEATS)
+        return complain(EXIT_USAGE, "--repeat wants 1 to %d", REDUCE_MAX_REPEATS);
+    if (o->python && !o->peers)
+        return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
+    b->n_ranks = (int)o->ranks;
+    b->n_repeats = (int)o->repeat;
+    exit_status bad = read_bytes(b, o->bytes ? o->bytes : DEFAULT_BYTES);
+    if (!bad)
+        bad =
+            read_names("--algorithm", o->algorithm ? o->algorithm : DEFAULT_ALGORITHMS, algorithms,
+                       sizeof algorithms / sizeof *algorithms, b->algorithms, &b->n_algorithms);
+    bool is_spread = place->n_local_ranks && place->n_local_ranks < place->n_ranks;
+    const char *default_wires = !b->is_worker ? DEFAULT_WIRES : is_spread ? "mpi" : "shm";
+    if (!bad)
+        bad = read_names("--wire", o->wire ? o->wire : default_wires, wires,
+                         sizeof wires / sizeof *wires, b->wires, &b->n_wires);
+    return bad;
+}
+
+/* ---- rows ---- */
+
+static exit_status add(bench_allreduce *b, int64_t bytes, const char *algorithm, const char *wire,
+                       bool is_peer) {
+    if (b->n_rows == REDUCE_MAX_ROWS)
+        return complain(EXIT_USAGE, "more than %d rows; make a list shorter", REDUCE_MAX_ROWS);
+    reduce_row *r = &b->rows[b->n_rows];
+    *r = (reduce_row){.bytes = bytes, .algorithm = algorithm, .wire = wire, .is_peer = is_peer};
+    r->time_us = calloc((size_t)b->n_repeats, sizeof *r->time_us);
+    r->stream_us = calloc((size_t)b->n_repeats, sizeof *r->stream_us);
+    b->n_rows++;
+    return r->time_us && r->stream_us ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
+}
+
+static exit_status add_rows(bench_allreduce *b) {
+    exit_status bad = EXIT_DONE;
+    for (int w = 0; w < b->n_wires; w++)
+        for (int s = 0; s < b->n_bytes; s++)
+            for (int a = 0; a < b->n_algorithms && !bad; a++)
+                bad = add(b, b->bytes[s], b->algorithms[a], b->wires[w], false);
+    for (int s = 0; s < b->n_bytes && b->c->o.peers && !bad; s++)
+        bad = add(b, b->bytes[s], "mpi", "open-mpi", true);
+    for (int s = 0; s < b->n_bytes && b->c->o.peers && !bad; s++)
+        bad = add(b, b->bytes[s], "gloo", "gloo", true);
+    b->copy_gb_s = calloc((size_t)b->n_repeats * 4, sizeof *b->copy_gb_s);
+    return bad || b->copy_gb_s ? bad : complain(EXIT_FAILED, "no memory left");
+}
+
+/* ---- rounds ---- */
+
+/* The rows of one wire or peer, from `first` on, once. */
+static exit_status run_wire(bench_allreduce *b, int first, int n_rows, int repeat) {
+    const reduce_row *r = &b->rows[first];
+    char text[100];
+    if (interrupt_status())
+        return complain(interrupt_status(), "interrupted; no results have been written");
+    snprintf(text, sizeof text, "run %d/%d  %s", b->n_runs_done + 1, b->n_runs, r->wire);
+    progress_show(&b->bar, (double)b->n_runs_done++ / b->n_runs, text);
+    if (b->is_worker) return reduce_run_here(b, first, n_rows, repeat);
+    if (r->is_peer) return reduce_run_peer(b, first, n_rows);
+    if (!strcmp(r->wire, "inproc")) return reduce_run_threads(b, first, n_rows, repeat);
+    return reduce_run_processes(b, first, n_rows);
+}
+
+static exit_status run_all(bench_allreduce *b) {
+    exit_status bad = add_rows(b);
+    int n_blocks = b->n_wires + (b->c->o.peers ? 2 : 0);
+    b->n_runs = n_blocks * b->n_repeats;
+    progress_open(&b->bar, !b->c->o.quiet);
+    for (int repeat = 0; repeat < b->n_repeats; repeat++)
+        for (int first = 0; first < b->n_rows && !bad;) {
+            int n_rows = b->n_bytes * (b->rows[first].is_peer ? 1 : b->n_algorithms);
+            bad = run_wire(b, first, n_rows, repeat);
+            first += n_rows;
+        }
+    progress_clear(&b->bar);
+    return bad;
+}
+
+/* ---- the command ---- */
+
+/* A rank of a job can measure only what spans processes, and cannot start others. */
+static exit_status check_worker(const bench_allreduce *b, const wf_place *place) {
+    for (int w = 0; w < b->n_wires; w++)
+        if (!strcmp(b->wires[w], "inproc"))
+            return complain(
+                EXIT_USAGE,
+                "--wire inproc is for ranks that are threads, but this is rank %d of %d "
+                "processes (%s)",
+                place->rank, place->n_ranks, place->source);
+    if (b->c->o.peers)
+        return complain(EXIT_USAGE,
+                        "--peers are started by weft itself, but this is rank %d of %d (%s); start "
+                        "it once",
+                        place->rank, place->n_ranks, place->source);
+    return EXIT_DONE;
+}
+
+static exit_status prepare(bench_allreduce *b) {
+    cli *c = b->c;
+    wf_place place;
+    bool done;
+    wf_status status = wf_launch_place(c->ctx, &place);
+    if (status != WF_OK) return complain_of(c, status);
+    b->is_worker = place.n_ranks > 1;
+    if (b->is_worker && !option_is_given(&c->o, OPT_ranks)) {
+        c->o.ranks = place.n_ranks;
+        c->o.given[OPT_ranks] = true;
+    }
+    exit_status bad = resolve(b, &place);
+    if (!bad && b->is_worker) bad = check_worker(b, &place);
+    if (!bad && b->is_worker) bad = processes_begin(c, &done);
+    if (!bad && c->is_root) bad = report_check(c);
+    if (!bad && c->is_root && c->o.out) bad = checkpoint_folder(c);
+    if (!bad && !b->is_worker) bad = apart_open(c, &b->run);
+    return bad;
+}
+
+/* Whoever asks only for what cannot be is told so; a rank tells its launcher in its report. */
+static exit_status check_rows(const bench_allreduce *b) {
+    const char *why = NULL;
+    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+        if (!r->is_peer && r->n_rounds) return EXIT_DONE;
+        if (*r->why && !why) why = r->why;
+    }
+    return b->is_worker || !why ? EXIT_DONE : complain(EXIT_USAGE, "%s", why);
+}
+
+static exit_status finish(bench_allreduce *b) {
+    if (!b->c->is_root) return EXIT_DONE;
+    if (check_rows(b)) return EXIT_USAGE;
+    reduce_say(b);
+    exit_status bad = b->c->o.out ? reduce_plot(b) : EXIT_DONE;
+    return bad ? bad : report_write(b->c, reduce_report(b));
+}
+
+exit_status run_bench_allreduce(cli *c) {
+    static bench_allreduce b;
+    b = (bench_allreduce){.c = c};
+    exit_status bad = prepare(&b);
+    if (bad) return bad;
+    interrupt_watch();
+    say(c, "all-reduce of %d ranks, sums of floats in place, %s memory; %d rounds\n", b.n_ranks,
+        c->o.memory == MEMORY_SHARED ? "shared" : "ordinary", b.n_repeats);
+    bad = run_all(&b);
+    if (!bad) bad = finish(&b);
+    for (int i = 0; i < b.n_rows; i++) {
+        free(b.rows[i].time_us);
+        free(b.rows[i].stream_us);
+    }
+    free(b.copy_gb_s);
+    apart_close(&b.run);
+    return bad;
+}

@@ -1,0 +1,145 @@
+/* weft bench allreduce: bus bandwidth against bytes, a picture a wire; and what each rank moves. */
+#include "bench/allreduce.h"
+#include "draw/chart.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    const char *algorithm, *title;
+    unsigned color;
+    int point;
+} looks[] = {
+    {"direct", "direct", CHART_BLUE, 7},
+    {"pairwise", "pairwise", CHART_GREEN, 5},
+    {"tree", "tree", CHART_PINK, 9},
+    {"ring", "ring", CHART_SKY, 11},
+    {"root", "root", CHART_RED, 13},
+    {"engine", "engine", CHART_BLACK, 4},
+    {"auto", "auto", CHART_BLACK, 6},
+    {"mpi", "Open MPI", CHART_GREY, 4},
+    {"gloo", "gloo (PyTorch)", CHART_ORANGE, 6},
+};
+#define N_LOOKS (sizeof looks / sizeof *looks)
+
+/* ---- bandwidth ---- */
+
+static bool is_in(const reduce_row *r, const char *algorithm, const char *wire) {
+    return r->n_rounds && !strcmp(r->algorithm, algorithm) &&
+           (r->is_peer ? strcmp(wire, "inproc") != 0 : !strcmp(r->wire, wire));
+}
+
+/* False if there are none. */
+static bool write_series(const bench_allreduce *b, FILE *csv, const char *algorithm,
+                         const char *wire) {
+    bool has_rows = false;
+    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+        if (!is_in(r, algorithm, wire)) continue;
+        fprintf(csv, "%s,%s,%lld,%d,%.17g,%.17g,%.17g,%.17g\n", algorithm, r->wire,
+                (long long)r->bytes, b->n_ranks, reduce_time_us(r), reduce_stream_us(r),
+                reduce_algbw_gb_s(r), reduce_busbw_gb_s(b, r));
+        has_rows = true;
+    }
+    return has_rows;
+}
+
+static void write_tics(const bench_allreduce *b, char *tics, size_t bytes) {
+    char size[TEXT_BYTES];
+    *tics = 0;
+    for (int i = 0; i < b->n_bytes; i++)
+        snprintf(tics + strlen(tics), bytes - strlen(tics), "%s'%s' %lld", i ? "," : "",
+                 reduce_size_text(size, b->bytes[i]), (long long)b->bytes[i]);
+}
+
+static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
+    char name[40], title[120], tics[1500], lines[2500] = "", script[5000];
+    double copy = reduce_copy_busbw_gb_s(b);
+    chart p;
+    snprintf(name, sizeof name, "allreduce_%s", wire);
+    exit_status bad = chart_begin(
+        &p, b->c, name, "algorithm,wire,bytes,ranks,time_us,stream_time_us,algbw_gb_s,busbw_gb_s");
+    if (bad) return bad;
+    for (size_t k = 0; k < N_LOOKS; k++) {
+        if (!write_series(b, p.csv, looks[k].algorithm, wire)) continue;
+        snprintf(lines + strlen(lines), sizeof lines - strlen(lines),
+                 "'%s.csv' skip 1 using (strcol(1) eq '%s' ? $3 : NaN):8 with linespoints lw 3 pt "
+                 "%d ps 1.6 lc rgb '#%06x' title \"%s\",",
+                 name, looks[k].algorithm, looks[k].point, looks[k].color, looks[k].title);
+    }
+    write_tics(b, tics, sizeof tics);
+    snprintf(script, sizeof script,
+             "set ylabel 'bus bandwidth (GB/s)'; set xlabel 'buffer of a rank'; set logscale x 2;"
+             "set logscale y; set xtics (%s) scale 0.5; set xrange [%.9g:%.9g];"
+             "stats '%s.csv' skip 1 using 8 nooutput name 'y';"
+             "set yrange [y_min/1.6:(y_max>%.9g?y_max:%.9g)*1.6];"
+             "set key outside right center Left reverse samplen 2 spacing 1.3; set rmargin 24;"
+             "plot %s %.9g with lines dt 2 lw 2.5 lc rgb '#333333' title 'as a copy';",
+             tics, (double)b->bytes[0] / 1.4, (double)b->bytes[b->n_bytes - 1] * 1.4, name, copy,
+             copy, lines, copy);
+    snprintf(title, sizeof title, "all-reduce of %d ranks, %s", b->n_ranks,
+             !strcmp(wire, "inproc") ? "threads"
+             : !strcmp(wire, "shm")  ? "processes that share memory"
+                                     : "processes over MPI");
+    return chart_end(&p, title, script);
+}
+
+/* ---- traffic ---- */
+
+/* The largest buffer's row of that algorithm, on whichever wire has it first. */
+static const reduce_row *row_of(const bench_allreduce *b, const char *algorithm) {
+    const reduce_row *found = NULL;
+    for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++)
+        if (!r->is_peer && r->n_rounds && !strcmp(r->algorithm, algorithm) &&
+            (!found || (!strcmp(r->wire, found->wire) && r->bytes > found->bytes)))
+            found = r;
+    return found;
+}
+
+/* For each algorithm a group of bars, one a rank: what it sends below what it receives. */
+static exit_status plot_traffic(const bench_allreduce *b) {
+    static const char *const order[] = {"root", "ring", "tree", "pairwise", "direct", "auto"};
+    char tics[600] = "", title[120], script[3000];
+    double x = 0, width = b->n_ranks > 8 ? 8.0 / b->n_ranks : 1;
+    chart p;
+    exit_status bad = chart_begin(&p, b->c, "allreduce_traffic",
+                                  "algorithm,rank,sent_x_bytes,received_x_bytes,x");
+    if (bad) return bad;
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        const reduce_row *r = row_of(b, order[k]);
+        if (!r) continue;
+        snprintf(tics + strlen(tics), sizeof tics - strlen(tics), "%s'%s' %.9g", *tics ? "," : "",
+                 order[k], x + width * (b->n_ranks - 1) / 2.0);
+        for (int rank = 0; rank < b->n_ranks; rank++, x += width)
+            fprintf(p.csv, "%s,%d,%.17g,%.17g,%.17g\n", order[k], rank,
+                    r->sent_bytes[rank] / (double)r->bytes,
+                    r->received_bytes[rank] / (double)r->bytes, x);
+        x += 1.2;
+    }
+    bool is_full = b->n_ranks * b->n_algorithms > 48; /* no room for numbers */
+    snprintf(
+        script, sizeof script,
+        "set ylabel 'moved by a rank (buffers)'; set xtics (%s) scale 0 font ',20' offset "
+        "0,-0.9; set bmargin 4; set style fill solid 1 noborder; set boxwidth %.9g;"
+        "set xrange [-1:%.9g]; set key top right horizontal samplen 1.5;"
+        "stats 'allreduce_traffic.csv' skip 1 using ($3+$4) nooutput name 'top';"
+        "set yrange [0:top_max*1.22];"
+        "hot(x)=(strcol(1) eq 'root' && $3>1 ? $5 : NaN);"
+        "plot 'allreduce_traffic.csv' skip 1 using 5:($3+$4) with boxes lc rgb '#56b4e9' title "
+        "'receives','' skip 1 using 5:3 with boxes lc rgb '#0072b2' title 'sends',"
+        /* The hot device stands out. */
+        "'' skip 1 using (hot(0)):($3+$4) with boxes lc rgb '#f2ae8a' notitle,"
+        "'' skip 1 using (hot(0)):3 with boxes lc rgb '#d55e00' notitle,"
+        "'' skip 1 using 5:($3+$4):(sprintf('%s',$3+$4)) with labels offset 0,0.7 notitle,"
+        "'' skip 1 using 5:(0):(sprintf('%s',$2)) with labels offset 0,-0.7 textcolor rgb "
+        "'#777777' font ',14' notitle;",
+        tics, 0.9 * width, x - 1.2 + 0.4 * width, is_full ? "" : "%.3g", is_full ? "" : "%d");
+    snprintf(title, sizeof title, "what each of %d ranks moves in an all-reduce", b->n_ranks);
+    return chart_end(&p, title, script);
+}
+
+exit_status reduce_plot(const bench_allreduce *b) {
+    exit_status bad = EXIT_DONE;
+    for (int w = 0; w < b->n_wires && !bad; w++)
+        if (reduce_best(b, b->bytes[0], b->wires[w])) bad = plot_wire(b, b->wires[w]);
+    return bad ? bad : plot_traffic(b);
+}

@@ -1,0 +1,185 @@
+#include "bench/apart.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_LOG 8192
+
+/* ---- words ---- */
+
+void words_add(words *w, const char *format, ...) {
+    char text[4500];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (w->n < APART_MAX_WORDS && (w->word[w->n] = strdup(text)))
+        w->n++;
+    else
+        w->broken = true;
+}
+
+void words_add_options(words *w, const options *o, unsigned other, const option_id *without,
+                       int n_without) {
+    for (option_id id = 0; id < N_OPTIONS; id++) {
+        char name[TEXT_BYTES], text[TEXT_BYTES];
+        bool is_wanted = option_is_given(o, id) && option_table[id].commands & other;
+        for (int i = 0; i < n_without; i++) is_wanted &= without[i] != id;
+        if (is_wanted) words_add(w, "%s=%s", option_name(name, id), option_text(o, id, text));
+    }
+}
+
+void words_release(words *w) {
+    while (w->n > 0) free(w->word[--w->n]);
+    w->broken = false;
+}
+
+/* ---- the folder ---- */
+
+exit_status apart_open(cli *c, apart *a) {
+    const char *parent = getenv("TMPDIR");
+    *a = (apart){.c = c};
+    if (!parent || !*parent || strlen(parent) > 150) parent = "/tmp";
+    snprintf(a->folder, sizeof a->folder, "%s/weft-bench-XXXXXX", parent);
+    if (mkdtemp(a->folder)) return EXIT_DONE;
+    *a->folder = 0;
+    return complain(EXIT_FAILED, "no folder for reports can be made in %s: %s", parent,
+                    strerror(errno));
+}
+
+void apart_close(apart *a) {
+    static const char *const names[] = {"report.json", "trace.json", "log", "store", "peer"};
+    char path[300];
+    if (!*a->folder) return;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        (void)unlink(apart_path(a, names[i], path));
+    (void)rmdir(a->folder);
+}
+
+const char *apart_path(const apart *a, const char *name, char path[300]) {
+    snprintf(path, 300, "%s/%s", a->folder, name);
+    return path;
+}
+
+/* ---- cores ---- */
+
+int apart_n_cores(void) {
+    cpu_set_t cores;
+    int n = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+    return n > 0 ? n : 1;
+}
+
+/* The last n of the cores: the first often has the system's own work. */
+static bool take_cores(int n, cpu_set_t *all_out) {
+    cpu_set_t some;
+    if (sched_getaffinity(0, sizeof *all_out, all_out) || CPU_COUNT(all_out) <= n) return false;
+    CPU_ZERO(&some);
+    for (int core = CPU_SETSIZE - 1; core >= 0 && n > 0; core--) {
+        if (!CPU_ISSET(core, all_out)) continue;
+        CPU_SET(core, &some);
+        n--;
+    }
+    return sched_setaffinity(0, sizeof some, &some) == 0;
+}
+
+/* ---- a run ---- */
+
+/* What the run said, to standard error, or its last line to a->last. */
+static void show_log(apart *a, bool is_peer) {
+    char path[300], text[MAX_LOG + 1];
+    FILE *log = fopen(apart_path(a, "log", path), "r");
+    *a->last = 0;
+    if (!log) return;
+    if (!fseek(log, 0, SEEK_END) && ftell(log) > MAX_LOG)
+        (void)fseek(log, -MAX_LOG, SEEK_END);
+    else
+        rewind(log);
+    size_t n = fread(text, 1, MAX_LOG, log);
+    fclose(log);
+    while (n > 0 && text[n - 1] == '\n') n--;
+    text[n] = 0;
+    const char *line = strrchr(text, '\n');
+    snprintf(a->last, sizeof a->last, "%.250s", line ? line + 1 : text);
+    if (!is_peer && n) fprintf(stderr, "%s\n", text);
+}
+
+static exit_status read_report(apart *a, const char *name, json_t **report_out) {
+    char path[300];
+    json_error_t error;
+    *report_out =
+        json_load_file(apart_path(a, "report.json", path), JSON_REJECT_DUPLICATES, &error);
+    if (*report_out) return EXIT_DONE;
+    snprintf(a->last, sizeof a->last, "its report cannot be read: %.160s", error.text);
+    return complain(EXIT_FAILED, "%s: %s", name, a->last);
+}
+
+static exit_status outcome(const apart *a, const wf_launch_result *result, bool is_peer) {
+    if (result->interrupted_by) {
+        complain(EXIT_FAILED, "interrupted; no results have been written");
+        return (exit_status)(128 + result->interrupted_by);
+    }
+    if (result->failed_rank < 0) return EXIT_DONE;
+    if (is_peer) return EXIT_FAILED;
+    if (result->signal || !*a->last) complain(EXIT_FAILED, "%s", result->sentence);
+    if (result->signal) return EXIT_RANK;
+    return result->exit_status > EXIT_RANK ? EXIT_FAILED : (exit_status)result->exit_status;
+}
+
+exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks, int n_cores,
+                      bool is_peer, json_t **report_out) {
+    wf_launch_config config = WF_LAUNCH_CONFIG_INIT;
+    wf_launch_result result;
+    cpu_set_t cores;
+    char path[300];
+    if (report_out) *report_out = NULL;
+    if (w->broken) return complain(EXIT_FAILED, "no memory left, or too many options");
+    (void)unlink(apart_path(a, "report.json", path));
+    int log = open(apart_path(a, "log", path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (log < 0) return complain(EXIT_FAILED, "%s cannot be written: %s", path, strerror(errno));
+    config.n_ranks = n_ranks > 0 ? n_ranks : 1;
+    config.program = program;
+    config.argv = w->word;
+    config.out = config.err = log;
+    signal(SIGCHLD, SIG_DFL);
+    bool taken = take_cores(n_cores, &cores);
+    wf_status status = wf_launch(a->c->ctx, &config, &result);
+    if (taken) (void)sched_setaffinity(0, sizeof cores, &cores);
+    close(log);
+    if (status != WF_OK && is_peer)
+        snprintf(a->last, sizeof a->last, "%.250s", wf_context_error(a->c->ctx));
+    if (status != WF_OK) return is_peer ? EXIT_FAILED : complain_of(a->c, status);
+    if (result.failed_rank >= 0) show_log(a, is_peer);
+    exit_status bad = outcome(a, &result, is_peer);
+    return bad || !report_out ? bad : read_report(a, w->word[0], report_out);
+}
+
+/* ---- peers ---- */
+
+const char *peer_file(const char *name, char path[4096]) {
+    static const char *const places[] = {"../bench/peers", "../share/weft/peers"};
+    char self[2048];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0) return NULL;
+    self[n] = 0;
+    char *slash = strrchr(self, '/');
+    if (slash) *slash = 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, 4096, "%s/%s/%s", self, places[i], name);
+        if (access(path, R_OK) == 0) return path;
+    }
+    return NULL;
+}
+
+const char *peer_python(const options *o, char path[4096]) {
+    const char *parent = getenv("TMPDIR");
+    if (o->python) return o->python;
+    snprintf(path, 4096, "%.3000s/weft-peers/bin/python", parent && *parent ? parent : "/tmp");
+    return access(path, X_OK) == 0 ? path : "python3";
+}

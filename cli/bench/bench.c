@@ -1,0 +1,75 @@
+/* weft bench train: an untimed step, then timed ones. */
+#include "draw/timeline_report.h"
+#include "progress.h"
+#include "report.h"
+
+/* Waiting for a batch belongs to the step; setting up and the first step do not. */
+static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *loader, record *r) {
+    for (int64_t n = 0; n < j->n_steps; n++) {
+        const wf_batch *batch;
+        wf_step_result result;
+        if (interrupt_agreed(c)) return complain(interrupt_agreed(c), "interrupted");
+        if (n == 1) wf_trainer_profile_reset(trainer);
+        double start = now_seconds();
+        wf_status status = wf_loader_next(loader, &batch);
+        if (status == WF_OK) status = job_step(j, trainer, batch, &result);
+        if (status != WF_OK) return complain_of(c, status);
+        double ms = (now_seconds() - start) * 1e3;
+        if (!record_add(r, result.loss, ms, job_items(j, batch->n_all)))
+            return complain(EXIT_FAILED, "no memory left");
+        say(c, "step %-3lld %9.2f ms   loss %.5f%s\n", (long long)n, ms, result.loss,
+            n ? "" : "   (not timed)");
+    }
+    return EXIT_DONE;
+}
+
+static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const record *r) {
+    json_t *report;
+    wf_status status = report_create(j, trainer, r, 1, &report);
+    if (status != WF_OK) return complain_of(c, status);
+    const char *key = j->is_tokens ? "tokens_per_second" : "images_per_second";
+    say(c, "median  %.2f %s/s, %.2f ms a step; fastest step %.2f ms\n",
+        json_number_value(json_object_get(report, key)), j->is_tokens ? "tokens" : "images",
+        record_median_ms(r, 1), record_min_ms(r, 1));
+    report_say_memory(c, trainer, true);
+    if (c->o.profile) report_profile(c, trainer, report);
+    exit_status traced = c->o.trace ? timeline_trace(c, j->plan, trainer, report) : EXIT_DONE;
+    exit_status written = report_write(c, report);
+    return traced ? traced : written;
+}
+
+static exit_status measure(cli *c, const job *j) {
+    wf_trainer *trainer = NULL;
+    wf_loader *loader = NULL;
+    record r = {0};
+    exit_status bad = EXIT_DONE;
+    job_describe(j);
+    wf_status status = job_trainer(j, &trainer);
+    if (status == WF_OK && c->o.init) status = wf_trainer_load_weights(trainer, c->o.init);
+    if (status == WF_OK) status = job_loader(j, WF_DATA_TRAIN, 0, 0, &loader);
+    if (status != WF_OK) bad = complain_of(c, status);
+    if (!bad) bad = steps(c, j, trainer, loader, &r);
+    if (!bad) bad = finish(c, j, trainer, &r);
+    wf_loader_destroy(loader);
+    wf_trainer_destroy(trainer);
+    record_release(&r);
+    return bad;
+}
+
+exit_status run_bench(cli *c) {
+    job j;
+    if (!option_is_given(&c->o, OPT_repeat)) c->o.repeat = 5;
+    if (c->o.repeat < 1 || c->o.repeat == INT64_MAX)
+        return complain(EXIT_USAGE, "--repeat wants at least 1, and a number that can be reached");
+    interrupt_watch();
+    bool done;
+    exit_status bad = processes_begin(c, &done);
+    if (bad || done) return bad;
+    bad = report_check(c);
+    if (!bad) bad = timeline_check(c);
+    if (!bad) bad = job_open(c, c->o.repeat + 1, &j);
+    if (bad) return bad;
+    if (!bad) bad = measure(c, &j);
+    job_close(&j);
+    return bad;
+}

@@ -1,0 +1,232 @@
+/* weft bench ddp: which rows there are, and rounds of them. */
+#include "bench/ddp.h"
+#include "checkpoint.h"
+#include "report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LARGEST_BATCH (1 << 20)
+
+static const char *const peer_ways[] = {"eager", "eager, tuned malloc", "compiled",
+                                        "compiled, tuned malloc"};
+#define N_PEER_WAYS (sizeof peer_ways / sizeof *peer_ways)
+
+/* ---- what a row came to ---- */
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double ddp_rate(const ddp_row *r) {
+    double sorted[DDP_MAX_REPEATS];
+    int n = r->n_runs;
+    if (!n) return NAN;
+    memcpy(sorted, r->rates, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare);
+    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+}
+
+const ddp_row *ddp_weft(const bench_ddp *b, int n_ranks, bool overlap) {
+    for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++)
+        if (!r->peer && r->n_ranks == n_ranks && r->overlap == overlap) return r;
+    return NULL;
+}
+
+const ddp_row *ddp_best_peer(const bench_ddp *b, int n_ranks) {
+    const ddp_row *best = NULL;
+    for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+        if (!r->peer || r->n_ranks != n_ranks || !r->n_runs || r->is_slow) continue;
+        if (!best || ddp_rate(r) > ddp_rate(best)) best = r;
+    }
+    return best;
+}
+
+double ddp_efficiency(const bench_ddp *b, const ddp_row *r) {
+    const ddp_row *one = r->peer ? ddp_best_peer(b, 1) : ddp_weft(b, 1, false);
+    return one ? ddp_rate(r) / (r->n_ranks * ddp_rate(one)) : NAN;
+}
+
+/* ---- rows ---- */
+
+static exit_status add(bench_ddp *b, const char *peer, int n_ranks, bool overlap) {
+    if (b->n_rows == DDP_MAX_ROWS) return complain(EXIT_FAILED, "too many rows");
+    ddp_row *r = &b->rows[b->n_rows];
+    *r = (ddp_row){.peer = peer, .n_ranks = n_ranks, .overlap = overlap};
+    r->reduce_ms = r->beside_ms = NAN;
+    r->rates = calloc((size_t)b->n_repeats, sizeof *r->rates);
+    if (!r->rates) return complain(EXIT_FAILED, "no memory left");
+    b->n_rows++;
+    return EXIT_DONE;
+}
+
+/* 1, 2, 4, ... and what was asked for. */
+static exit_status add_rows(bench_ddp *b) {
+    int last = (int)b->c->o.ranks;
+    exit_status bad = EXIT_DONE;
+    for (int n = 1; n <= last && !bad; n = n < last && 2 * n > last ? last : 2 * n) {
+        bad = add(b, NULL, n, false);
+        if (!bad && n > 1) bad = add(b, NULL, n, true);
+        for (size_t i = 0; b->c->o.peers && i < N_PEER_WAYS && !bad; i++)
+            bad = add(b, peer_ways[i], n, true);
+    }
+    return bad;
+}
+
+/* ---- rounds ---- */
+
+static void show(bench_ddp *b, const ddp_row *r, const char *doing) {
+    char text[150];
+    snprintf(text, sizeof text, "%s %d/%d  %s, %d rank%s%s%s", doing, b->n_runs_done + 1, b->n_runs,
+             r->peer ? "PyTorch" : "weft", r->n_ranks, r->n_ranks == 1 ? "" : "s",
+             r->peer          ? ", "
+             : r->n_ranks > 1 ? ", overlap "
+                              : "",
+             r->peer          ? r->peer
+             : r->n_ranks > 1 ? r->overlap ? "on" : "off"
+                              : "");
+    progress_show(&b->bar, (double)b->n_runs_done / b->n_runs, text);
+}
+
+/* Every other round runs backwards, so that no row always follows the same one. */
+static exit_status round_of(bench_ddp *b, int repeat) {
+    exit_status bad = EXIT_DONE;
+    for (int i = 0; i < b->n_rows && !bad; i++) {
+        ddp_row *r = &b->rows[repeat % 2 ? b->n_rows - 1 - i : i];
+        if (r->is_slow || (r->peer && *b->no_peer)) continue;
+        if (interrupt_status())
+            return complain(interrupt_status(), "interrupted; no results have been written");
+        show(b, r, "run");
+        bad = ddp_run(b, r);
+        b->n_runs_done++;
+    }
+    return bad;
+}
+
+/* Ways of PyTorch that are far from its best need no second run. */
+static void leave_out_slow(bench_ddp *b) {
+    for (ddp_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+        const ddp_row *best = r->peer ? ddp_best_peer(b, r->n_ranks) : NULL;
+        if (best && r != best) r->is_slow = !(1.1 * ddp_rate(r) >= ddp_rate(best));
+    }
+    b->n_runs = b->n_runs_done;
+    for (ddp_row *r = b->rows; r < b->rows + b->n_rows; r++)
+        b->n_runs += r->is_slow ? 0 : b->n_repeats - 1;
+}
+
+static exit_status trace_all(bench_ddp *b) {
+    exit_status bad = EXIT_DONE;
+    for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++)
+        b->n_runs += !r->peer && r->n_ranks > 1;
+    for (ddp_row *r = b->rows; r < b->rows + b->n_rows && !bad; r++) {
+        if (r->peer || r->n_ranks == 1) continue;
+        show(b, r, "trace");
+        bad = ddp_trace(b, r);
+        b->n_runs_done++;
+    }
+    return bad;
+}
+
+/* The plan says when gradients are summed, and may change no bit of them. */
+static exit_status check_bits(const bench_ddp *b) {
+    for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+        const ddp_row *other = r->peer ? NULL : ddp_weft(b, r->n_ranks, !r->overlap);
+        if (other && strcmp(other->sha, r->sha))
+            return complain(EXIT_FAILED,
+                            "%d ranks: the weights are %.12s... under the plan %s and %.12s... "
+                            "under %s; this is a bug of weft",
+                            r->n_ranks, r->sha, r->plan, other->sha, other->plan);
+    }
+    return EXIT_DONE;
+}
+
+static exit_status run_all(bench_ddp *b) {
+    exit_status bad = add_rows(b);
+    b->n_runs = b->n_rows * b->n_repeats;
+    progress_open(&b->bar, !b->c->o.quiet);
+    for (int repeat = 0; repeat < b->n_repeats && !bad; repeat++) {
+        bad = round_of(b, repeat);
+        if (!repeat) leave_out_slow(b);
+    }
+    if (!bad) bad = trace_all(b);
+    progress_clear(&b->bar);
+    return bad ? bad : check_bits(b);
+}
+
+/* ---- the command ---- */
+
+static exit_status resolve(cli *c) {
+    options *o = &c->o;
+    if (!o->model) return complain(EXIT_USAGE, "--model is missing, for example --model resnet50");
+    if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores();
+    if (!option_is_given(o, OPT_repeat)) o->repeat = 5;
+    if (!option_is_given(o, OPT_steps)) o->steps = 5;
+    if (!o->recipe.n_threads) o->recipe.n_threads = 1;
+    if (o->ranks < 1 || o->ranks > WF_LAUNCH_MAX_RANKS)
+        return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)o->ranks,
+                        WF_LAUNCH_MAX_RANKS);
+    if (o->repeat < 1 || o->repeat > DDP_MAX_REPEATS)
+        return complain(EXIT_USAGE, "--repeat wants 1 to %d", DDP_MAX_REPEATS);
+    if (o->steps < 1 || o->steps > 10000) return complain(EXIT_USAGE, "--steps wants 1 to 10000");
+    if (o->recipe.batch < 1 || o->recipe.batch > LARGEST_BATCH)
+        return complain(EXIT_USAGE, "--batch %lld: a rank takes 1 to %d samples",
+                        (long long)o->recipe.batch, LARGEST_BATCH);
+    if (o->python && !o->peers)
+        return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
+    if (o->peers && strncmp(o->model, "resnet", 6) && strcmp(o->model, "gpt2"))
+        return complain(EXIT_USAGE,
+                        "--peers: PyTorch's side has resnet18, resnet34, resnet50 and gpt2, but no "
+                        "%.40s",
+                        o->model);
+    if (o->peers && o->recipe.optimizer == WF_ADAM)
+        return complain(EXIT_USAGE, "--peers: PyTorch's side has --optimizer sgd and adamw");
+    return EXIT_DONE;
+}
+
+static void describe(const bench_ddp *b) {
+    const options *o = &b->c->o;
+    int n_cores = apart_n_cores();
+    say(b->c, "%s: %lld samples a rank, whatever their number (weak scaling), %d thread%s each\n",
+        o->model, (long long)o->recipe.batch, o->recipe.n_threads,
+        o->recipe.n_threads == 1 ? "" : "s");
+    say(b->c, "%d rounds; a run is an untimed and %lld timed steps, ranks as processes\n",
+        b->n_repeats, (long long)o->steps);
+    if (o->ranks * o->recipe.n_threads > n_cores)
+        say(b->c, "there are %d cores: more ranks than that take turns and gain nothing\n",
+            n_cores);
+}
+
+exit_status run_bench_ddp(cli *c) {
+    static bench_ddp b;
+    b = (bench_ddp){.c = c};
+    wf_place place;
+    exit_status bad = resolve(c);
+    if (bad) return bad;
+    wf_status status = wf_launch_place(c->ctx, &place);
+    if (status != WF_OK) return complain_of(c, status);
+    if (place.n_ranks > 1)
+        return complain(EXIT_USAGE,
+                        "weft bench ddp starts its ranks itself, but this is rank %d of %d (%s); "
+                        "start it once",
+                        place.rank, place.n_ranks, place.source);
+    bad = report_check(c);
+    if (!bad && c->o.out) bad = checkpoint_folder(c);
+    if (!bad) bad = apart_open(c, &b.run);
+    if (bad) return bad;
+    b.n_repeats = (int)c->o.repeat;
+    b.unit = wf_model_zoo_takes_tokens(c->o.model) ? "tokens" : "images";
+    interrupt_watch();
+    describe(&b);
+    bad = run_all(&b);
+    if (!bad) ddp_say(&b);
+    if (!bad) bad = ddp_write(&b);
+    for (int i = 0; i < b.n_rows; i++) {
+        free(b.rows[i].rates);
+        free(b.rows[i].plan);
+    }
+    json_decref(b.recipe);
+    apart_close(&b.run);
+    return bad;
+}

@@ -1,0 +1,102 @@
+/* Rows of an experiment: which there are, in which order they run, what they came to. */
+#include "bench/experiment.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is(const char *wanted, const char *is) {
+    return !wanted || !strcmp(wanted, is);
+}
+
+row *experiment_row(experiment *e, const char *name, const char *schedule, const char *cut,
+                    int64_t split) {
+    for (row *r = e->rows; r < e->rows + e->n_rows; r++)
+        if (is(name, r->name) && is(schedule, r->schedule) && is(cut, r->cut) && r->split == split)
+            return r;
+    if (e->n_rows == MAX_ROWS) return NULL;
+    row *r = &e->rows[e->n_rows];
+    *r = (row){.name = name, .schedule = schedule, .cut = cut, .split = split};
+    r->n_ranks = strcmp(schedule, "none") ? 2 : 1;
+    r->seconds = calloc((size_t)e->n_repeats, sizeof *r->seconds);
+    if (!r->seconds) return NULL;
+    e->n_rows++;
+    return r;
+}
+
+const row *experiment_best(const experiment *e, const char *name, const char *schedule,
+                           const char *cut) {
+    const row *best = NULL;
+    for (const row *r = e->rows; r < e->rows + e->n_rows; r++) {
+        if (!is(name, r->name) || !is(schedule, r->schedule) || !is(cut, r->cut)) continue;
+        if (r->n_seconds && (!best || row_mean(r) < row_mean(best))) best = r;
+    }
+    return best;
+}
+
+/* splitmix64 (Steele, Lea, Flood, 2014): enough to shuffle with, the same everywhere. */
+static uint64_t next_random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+void experiment_shuffle(const experiment *e, int first, int repeat, int *order) {
+    uint64_t state = (uint64_t)repeat;
+    int n = e->n_rows - first;
+    for (int i = 0; i < n; i++) order[i] = first + i;
+    for (int i = n - 1; i > 0; i--) {
+        int k = (int)(next_random(&state) % (uint64_t)(i + 1)), was = order[i];
+        order[i] = order[k];
+        order[k] = was;
+    }
+}
+
+/* "single device" comes before "model parallel" before "pipeline". */
+static int compare(const void *a, const void *b) {
+    static const char order[] = "smp";
+    const row *x = a, *y = b;
+    int by = (int)(strchr(order, *x->name) - strchr(order, *y->name));
+    if (!by) by = -strcmp(x->cut, y->cut); /* the tutorial's cut before the balanced one */
+    if (!by) by = strcmp(x->schedule, y->schedule);
+    return by ? by : (x->split > y->split) - (x->split < y->split);
+}
+
+void experiment_sort(experiment *e) {
+    qsort(e->rows, (size_t)e->n_rows, sizeof *e->rows, compare);
+}
+
+void experiment_release(experiment *e) {
+    for (int i = 0; i < e->n_rows; i++) free(e->rows[i].seconds);
+    for (int i = 0; i < e->n_costs; i++) wf_costs_destroy(e->costs[i].costs);
+    free(e->x);
+    free(e->y);
+    job_close(&e->j);
+}
+
+/* ---- what a row came to ---- */
+
+double row_mean(const row *r) {
+    double sum = 0;
+    for (int i = 0; i < r->n_seconds; i++) sum += r->seconds[i];
+    return r->n_seconds ? sum / r->n_seconds : NAN;
+}
+
+double row_std(const row *r) {
+    double mean = row_mean(r), sum = 0;
+    for (int i = 0; i < r->n_seconds; i++) sum += (r->seconds[i] - mean) * (r->seconds[i] - mean);
+    return r->n_seconds ? sqrt(sum / r->n_seconds) : NAN;
+}
+
+rank_time row_time(const row *r, int rank) {
+    rank_time t = r->time[rank];
+    double n = r->n_seconds;
+    return (rank_time){t.compute / n, t.transfer / n, t.bubble / n, t.wait / n};
+}
+
+double row_compute(const row *r) {
+    double sum = 0;
+    for (int rank = 0; rank < r->n_ranks; rank++) sum += row_time(r, rank).compute;
+    return sum;
+}

@@ -1,0 +1,197 @@
+/* weft bench model-parallel: PyTorch's tutorial "Single-Machine Model Parallel Best Practices"
+ * as one command. A ResNet-50 trains on one device; on two, one after the other; and as a
+ * pipeline, for each split of the batch and each schedule. One core and one thread a device.
+ */
+#include "bench/experiment.h"
+#include "checkpoint.h"
+#include "report.h"
+
+#include <sched.h>
+#include <string.h>
+
+#define TUTORIAL_BATCH 120
+#define TUTORIAL_MICRO 6 /* its split of 20 */
+#define TUTORIAL_CUT   "layer3"
+#define QUICK_BATCH    40
+#define QUICK_IMAGE    96
+#define QUICK_SPLIT    5 /* smaller ones are left out */
+#define MAX_BATCH      4096
+#define MAX_SPLITS     64
+
+typedef struct splits {
+    int64_t n[MAX_SPLITS];
+    int count;
+    int64_t tutorial; /* the one that makes as many microbatches as the tutorial has */
+} splits;
+
+static const char *const schedules[] = {"gpipe", "1f1b", "zb1", "zb2", "auto"};
+#define N_SCHEDULES (int)(sizeof schedules / sizeof *schedules)
+
+/* ---- what is asked for ---- */
+
+/* The tutorial's, and 15, or for another batch all that divide it. */
+static void find_splits(const options *o, splits *s) {
+    static const int64_t tutorial[] = {1, 3, 5, 8, 10, 12, 15, 20, 40, 60};
+    int64_t batch = o->recipe.batch;
+    *s = (splits){.tutorial = 1};
+    if (batch == TUTORIAL_BATCH && !o->quick) {
+        s->count = (int)(sizeof tutorial / sizeof *tutorial);
+        memcpy(s->n, tutorial, sizeof tutorial);
+    } else {
+        for (int64_t n = 1; n <= batch / 2; n++)
+            if (batch % n == 0 && (!o->quick || n >= QUICK_SPLIT || n > batch / 4))
+                s->n[s->count++] = n;
+        if (!s->count) s->n[s->count++] = 1;
+    }
+    for (int i = 0; i < s->count; i++)
+        if (s->n[i] * TUTORIAL_MICRO <= batch || !i) s->tutorial = s->n[i];
+}
+
+static bool set(options *o, option_id id, const char *value) {
+    if (option_is_given(o, id)) return true;
+    o->given[id] = true;
+    return option_set(o, id, value);
+}
+
+/* What the tutorial has, where nothing else is asked for. */
+static exit_status resolve(cli *c) {
+    options *o = &c->o;
+    if (!set(o, OPT_model, "resnet50") || !set(o, OPT_data, "synthetic") ||
+        !set(o, OPT_loss, "mse") || !set(o, OPT_lr, "0.001") || !set(o, OPT_threads, "1") ||
+        !set(o, OPT_out, "model-parallel"))
+        return complain(EXIT_FAILED, "%s", o->error);
+    if (!option_is_given(o, OPT_batch)) o->recipe.batch = o->quick ? QUICK_BATCH : TUTORIAL_BATCH;
+    if (!o->image && o->quick) o->image = QUICK_IMAGE;
+    if (!option_is_given(o, OPT_repeat)) o->repeat = o->quick ? 3 : 10;
+    if (strncmp(o->model, "resnet", 6))
+        return complain(EXIT_USAGE,
+                        "--model %.40s: the experiment cuts at %s, which resnets have: resnet18, "
+                        "resnet34, resnet50",
+                        o->model, TUTORIAL_CUT);
+    if (o->recipe.batch < 2 || o->recipe.batch > MAX_BATCH)
+        return complain(EXIT_USAGE, "--batch %lld: batches of 2 to %d images can be split",
+                        (long long)o->recipe.batch, MAX_BATCH);
+    if (o->repeat < 1 || o->repeat > 1000) return complain(EXIT_USAGE, "--repeat wants 1 to 1000");
+    return EXIT_DONE;
+}
+
+/* ---- rows ---- */
+
+static exit_status add(experiment *e, const char *name, const char *schedule, const char *cut,
+                       int64_t split) {
+    if (experiment_row(e, name, schedule, cut, split)) return EXIT_DONE;
+    return complain(EXIT_FAILED, "no memory left, or more than %d rows", MAX_ROWS);
+}
+
+static exit_status add_tutorial(experiment *e, const splits *s) {
+    int64_t batch = e->c->o.recipe.batch;
+    exit_status bad = add(e, "single device", "none", "", batch);
+    for (int i = 0; i < s->count && !bad; i++) {
+        bad = add(e, "single device", "none", "", s->n[i]);
+        if (!bad) bad = add(e, "pipeline", "1f1b", "", s->n[i]);
+    }
+    if (!bad) bad = add(e, "model parallel", "naive", TUTORIAL_CUT, batch);
+    if (!bad) bad = add(e, "pipeline", "1f1b", TUTORIAL_CUT, s->tutorial);
+    if (!bad) bad = add(e, "pipeline", "gpipe", TUTORIAL_CUT, s->tutorial);
+    if (!bad) bad = add(e, "pipeline", "gpipe", "", s->tutorial);
+    return bad;
+}
+
+/* Each schedule at the splits that are best so far. */
+static exit_status add_schedules(experiment *e, const splits *s, int n_candidates) {
+    const row *single = experiment_best(e, "single device", NULL, NULL);
+    exit_status bad = add(e, "model parallel", "naive", TUTORIAL_CUT, single->split);
+    bool taken[MAX_SPLITS] = {false};
+    for (int n = 0; n < n_candidates && n < s->count && !bad; n++) {
+        int best = -1;
+        double least = 0;
+        for (int i = 0; i < s->count; i++) {
+            double mean = row_mean(experiment_row(e, "pipeline", "1f1b", "", s->n[i]));
+            if (!taken[i] && (best < 0 || mean < least)) best = i, least = mean;
+        }
+        taken[best] = true;
+        for (int k = 0; k < N_SCHEDULES && !bad; k++)
+            bad = add(e, "pipeline", schedules[k], "", s->n[best]);
+    }
+    return bad;
+}
+
+/* ---- rounds ---- */
+
+static void show(experiment *e, const row *r, const char *doing) {
+    char text[150];
+    snprintf(text, sizeof text, "%s %d/%d  %s, %s, split %lld", doing, e->n_runs_done + 1,
+             e->n_runs, r->name, r->schedule, (long long)r->split);
+    progress_show(&e->bar, (double)e->n_runs_done / e->n_runs, text);
+}
+
+/* All rows from `first` on, once. */
+static exit_status round_of(experiment *e, int first, int repeat) {
+    int order[MAX_ROWS];
+    exit_status bad = EXIT_DONE;
+    experiment_shuffle(e, first, repeat, order);
+    for (int i = 0; i < e->n_rows - first && !bad; i++) {
+        row *r = &e->rows[order[i]];
+        show(e, r, "run");
+        bad = experiment_learn(e, r);
+        if (!bad) bad = experiment_run(e, r);
+        e->n_runs_done++;
+    }
+    return bad;
+}
+
+/* The first round tells which splits are worth more rows; these then run as often as all. */
+static exit_status run_all(experiment *e) {
+    splits s;
+    int n_candidates = e->c->o.quick ? 1 : 2;
+    find_splits(&e->c->o, &s);
+    exit_status bad = add_tutorial(e, &s);
+    int n_first = e->n_rows;
+    e->n_runs = (n_first + 1 + n_candidates * (N_SCHEDULES - 1)) * e->n_repeats;
+    if (!bad) bad = round_of(e, 0, 0);
+    if (!bad) bad = add_schedules(e, &s, n_candidates);
+    e->n_runs = e->n_rows * e->n_repeats;
+    if (!bad) bad = round_of(e, n_first, 0);
+    for (int repeat = 1; repeat < e->n_repeats && !bad; repeat++) bad = round_of(e, 0, repeat);
+    return bad;
+}
+
+static exit_status finish(experiment *e) {
+    loss_account account;
+    splits s;
+    find_splits(&e->c->o, &s);
+    experiment_sort(e);
+    experiment_say(e);
+    if (loss_of(e, &account)) loss_say(e, &account);
+    exit_status bad = experiment_write(e);
+    return bad ? bad : experiment_plot(e, s.tutorial, TUTORIAL_CUT);
+}
+
+static void describe(const experiment *e) {
+    const options *o = &e->c->o;
+    cpu_set_t cores;
+    say(e->c, "%s: %d batches of %lld images, %lld x %lld; repeats: %d\n", o->model, ROW_BATCHES,
+        (long long)o->recipe.batch, (long long)o->image, (long long)o->image, e->n_repeats);
+    if (!sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) < 2)
+        say(e->c, "there is one core only: two devices take turns on it, and gain nothing\n");
+}
+
+exit_status run_bench_model_parallel(cli *c) {
+    experiment e = {.c = c};
+    exit_status bad = resolve(c);
+    if (!bad) bad = report_check(c);
+    if (!bad) bad = checkpoint_folder(c);
+    if (!bad) bad = job_open(c, ROW_BATCHES + 1, &e.j);
+    if (bad) return bad;
+    interrupt_watch();
+    e.n_repeats = (int)c->o.repeat;
+    describe(&e);
+    wf_status status = experiment_draw(&e);
+    if (status != WF_OK) bad = complain_of(c, status);
+    progress_open(&e.bar, !c->o.quiet);
+    if (!bad) bad = run_all(&e);
+    progress_clear(&e.bar);
+    if (!bad) bad = finish(&e);
+    experiment_release(&e);
+    return bad;
+}

@@ -1,0 +1,154 @@
+#include "draw/boxes.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool push(boxes *b, const box *new) {
+    if (b->n == b->capacity) {
+        size_t more = b->capacity ? 2 * b->capacity : 256;
+        box *moved = realloc(b->items, more * sizeof *moved);
+        if (!moved) return false;
+        b->items = moved;
+        b->capacity = more;
+    }
+    b->items[b->n++] = *new;
+    return true;
+}
+
+static bool is_move(const wf_span *span) {
+    return strcmp(span->stream, "compute") != 0;
+}
+
+static box box_of(const wf_span *span) {
+    bool moves = is_move(span);
+    return (box){span->kind,     span->rank,  moves, moves ? -1 : span->micro,
+                 span->begin_us, span->end_us};
+}
+
+/* In hairs: gaps and updates in the midst of a microbatch that do not make two boxes of one. A
+ * rank that is woken up late, say, or packs the weights of its next unit. */
+#define GAP_HAIRS   4
+#define BRIEF_HAIRS 6
+
+/* Whether `next` goes on with what `now` does. */
+static bool goes_on(const boxes *b, const box *now, const box *next) {
+    return now->kind == next->kind && now->micro == next->micro &&
+           next->begin_us - now->end_us <= GAP_HAIRS * b->hair_us;
+}
+
+static bool is_visible(const boxes *b, const box *now) {
+    return now->end_us - now->begin_us > b->hair_us;
+}
+
+/* A short update between two units of one microbatch does not part them. It waits in
+ * `brief` until it is clear what follows. */
+typedef struct building {
+    box now, brief;
+    bool has_now, has_brief;
+} building;
+
+static bool is_interruption(const boxes *b, const building *s, const box *next) {
+    box resumed = s->now;
+    resumed.end_us = s->brief.end_us;
+    return goes_on(b, &resumed, next) &&
+           s->brief.begin_us - s->now.end_us <= GAP_HAIRS * b->hair_us &&
+           s->brief.end_us - s->brief.begin_us <= BRIEF_HAIRS * b->hair_us;
+}
+
+static bool flush(boxes *b, building *s) {
+    bool good = !s->has_now || push(b, &s->now);
+    if (good && s->has_brief && is_visible(b, &s->brief)) good = push(b, &s->brief);
+    s->has_now = s->has_brief = false;
+    return good;
+}
+
+static bool add_compute(boxes *b, building *s, const box *next) {
+    bool is_update = next->kind == WF_SPAN_UPDATE;
+    if (s->has_now && goes_on(b, &s->now, next)) {
+        s->now.end_us = next->end_us;
+        s->has_brief = false;
+        return true;
+    }
+    if (s->has_brief && is_interruption(b, s, next)) {
+        s->now.end_us = next->end_us;
+        s->has_brief = false;
+        return true;
+    }
+    if (s->has_brief && goes_on(b, &s->brief, next)) {
+        s->brief.end_us = next->end_us;
+        return true;
+    }
+    if (s->has_now && !s->has_brief && is_update) {
+        s->brief = *next;
+        s->has_brief = true;
+        return true;
+    }
+    if (!flush(b, s)) return false;
+    s->now = *next;
+    s->has_now = true;
+    return true;
+}
+
+/* Moves run on several streams at once: of each kind, what touches becomes one. */
+static bool add_move(boxes *b, size_t first, const box *next) {
+    for (size_t i = b->n; i-- > first;) {
+        box *other = &b->items[i];
+        if (other->kind != next->kind || next->begin_us - other->end_us > b->hair_us ||
+            other->begin_us - next->end_us > b->hair_us)
+            continue;
+        other->begin_us = fmin(other->begin_us, next->begin_us);
+        other->end_us = fmax(other->end_us, next->end_us);
+        return true;
+    }
+    return push(b, next);
+}
+
+static bool add_rank(boxes *b, const wf_timeline *t, int begin, int end) {
+    building s = {0};
+    for (int i = begin; i < end; i++) {
+        wf_span span = wf_timeline_span(t, i);
+        box next = box_of(&span);
+        if (!next.is_move && !add_compute(b, &s, &next)) return false;
+    }
+    if (!flush(b, &s)) return false;
+    size_t first = b->n;
+    for (int i = begin; i < end; i++) {
+        wf_span span = wf_timeline_span(t, i);
+        box next = box_of(&span);
+        if (next.is_move && is_visible(b, &next) && !add_move(b, first, &next)) return false;
+    }
+    return true;
+}
+
+bool boxes_create(const wf_timeline *t, double hair_us, boxes *b) {
+    *b = (boxes){.hair_us = hair_us};
+    int n = wf_timeline_n_spans(t);
+    for (int begin = 0, end; begin < n; begin = end) {
+        int rank = wf_timeline_span(t, begin).rank;
+        for (end = begin; end < n && wf_timeline_span(t, end).rank == rank;) end++;
+        if (!add_rank(b, t, begin, end)) {
+            boxes_release(b);
+            return false;
+        }
+    }
+    return true;
+}
+
+void boxes_release(boxes *b) {
+    free(b->items);
+    memset(b, 0, sizeof *b);
+}
+
+shares shares_of(const wf_timeline *t) {
+    shares s = {0, 0, 0, 0};
+    double percent = 100 / fmax(wf_timeline_step_us(t), 1e-9) / wf_timeline_n_ranks(t);
+    for (int r = 0; r < wf_timeline_n_ranks(t); r++) {
+        wf_rank_time time = wf_timeline_rank(t, r);
+        s.compute += percent * time.compute_us;
+        s.transfer += percent * time.transfer_us;
+        s.bubble += percent * time.bubble_us;
+        s.wait += percent * time.wait_us;
+    }
+    return s;
+}

@@ -1,0 +1,165 @@
+/* Pictures of timelines, and weft draw. A picture is made in a folder beside its place, and
+ * then put there: a file is whole or not there.
+ */
+#include "draw/draw.h"
+#include "draw/gnuplot.h"
+#include "draw/timeline_report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT_COLUMNS 110 /* of a picture in a file */
+
+/* ---- what the kinds of pictures share ---- */
+
+double draw_width_us(const drawing *d) {
+    double width = 0;
+    for (int k = 0; k < d->n_parts; k++)
+        width = fmax(width, wf_timeline_step_us(d->parts[k].timeline));
+    return width;
+}
+
+int draw_decimals(double ms) {
+    return ms >= 1000 ? 0 : ms >= 100 ? 1 : ms >= 1 ? 2 : 4;
+}
+
+void draw_heading(const wf_trace_part *part, char *text, size_t bytes) {
+    shares s = shares_of(part->timeline);
+    double ms = wf_timeline_step_us(part->timeline) / 1e3;
+    snprintf(text, bytes,
+             "%.60s: %.*f ms a step; compute %.1f %%, bubble %.1f %%, transfer %.1f %%, "
+             "wait %.1f %%",
+             part->name, draw_decimals(ms), ms, s.compute, s.bubble, s.transfer, s.wait);
+}
+
+bool draw_is_split(const drawing *d) {
+    for (int k = 0; k < d->n_parts; k++)
+        for (int i = 0; i < wf_timeline_n_spans(d->parts[k].timeline); i++)
+            if (wf_timeline_span(d->parts[k].timeline, i).kind == WF_SPAN_WEIGHT) return true;
+    return false;
+}
+
+const char *draw_kind_help(wf_span_kind kind, bool is_split) {
+    static const char *const help[WF_N_SPAN_KINDS] = {
+        "forward",         "gradient of inputs", "gradient of weights", "backward (both gradients)",
+        "update and sums", "transfer",           "over replicas",       "host"};
+    if (kind == WF_SPAN_BACKWARD && !is_split) return "backward";
+    return help[kind];
+}
+
+/* ---- files ---- */
+
+static const char *const ends[] = {".svg", ".png", ".txt"};
+enum { END_SVG, END_PNG, END_TXT, N_ENDS };
+
+static int end_of(const char *path) {
+    size_t n = strlen(path);
+    for (int k = 0; k < N_ENDS; k++)
+        if (n > 4 && !strcmp(path + n - 4, ends[k])) return k;
+    return N_ENDS;
+}
+
+exit_status draw_check(const char *path) {
+    if (end_of(path) != N_ENDS) return EXIT_DONE;
+    return complain(EXIT_USAGE, "--draw %.200s: a picture is a file .svg, .png or .txt", path);
+}
+
+static exit_status failed(const char *path, int code) {
+    return complain(EXIT_FAILED, "the picture %.200s cannot be written: %s", path, strerror(code));
+}
+
+/* Makes "FOLDER/.weft-draw-XXXXXX" for a file in FOLDER. */
+static bool make_folder(const char *path, char *dir, size_t bytes) {
+    const char *slash = strrchr(path, '/');
+    int n =
+        snprintf(dir, bytes, "%.*s.weft-draw-XXXXXX", slash ? (int)(slash - path + 1) : 0, path);
+    if (n < 0 || (size_t)n >= bytes) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    return mkdtemp(dir) != NULL;
+}
+
+static void remove_folder(const char *dir) {
+    static const char *const names[] = {"boxes.csv", "labels.csv", "rows.csv",
+                                        "names.csv", "script",     "picture"};
+    char path[4200];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(dir);
+}
+
+static exit_status make_text(const char *path, const char *dir, const drawing *d) {
+    char name[4200];
+    snprintf(name, sizeof name, "%s/picture", dir);
+    FILE *out = fopen(name, "w");
+    bool good = out && draw_text(out, d, TEXT_COLUMNS, false);
+    if (out) good &= fclose(out) == 0;
+    return good ? EXIT_DONE : failed(path, errno);
+}
+
+static exit_status make_picture(const char *path, const char *dir, const drawing *d) {
+    int n_rows = 0;
+    for (int k = 0; k < d->n_parts; k++) n_rows += wf_timeline_n_ranks(d->parts[k].timeline);
+    if (n_rows > DRAW_MAX_ROWS)
+        return complain(EXIT_USAGE,
+                        "--draw %.200s: %d rows of ranks are too many for a picture, which takes "
+                        "%d; a file .txt takes all",
+                        path, n_rows, DRAW_MAX_ROWS);
+    if (!draw_picture(dir, d, end_of(path) == END_SVG ? PICTURE_SVG : PICTURE_PNG))
+        return failed(path, errno);
+    int status = gnuplot_run(dir, "load 'script'");
+    if (status == GNUPLOT_MISSING || status == 127)
+        return complain(EXIT_FAILED,
+                        "the picture %.200s needs gnuplot, which is not installed; --draw with a "
+                        "file .txt does without",
+                        path);
+    if (status)
+        return complain(EXIT_FAILED, "gnuplot failed (status %d), so there is no %.200s", status,
+                        path);
+    return EXIT_DONE;
+}
+
+exit_status draw_file(const cli *c, const char *path, const drawing *d) {
+    char dir[4096], name[4200];
+    if (!make_folder(path, dir, sizeof dir)) return failed(path, errno);
+    exit_status bad =
+        end_of(path) == END_TXT ? make_text(path, dir, d) : make_picture(path, dir, d);
+    snprintf(name, sizeof name, "%s/picture", dir);
+    if (!bad && rename(name, path) != 0) bad = failed(path, errno);
+    remove_folder(dir);
+    if (!bad) say(c, "drawn   %s\n", path);
+    return bad;
+}
+
+/* ---- weft draw ---- */
+
+exit_status run_draw(cli *c) {
+    wf_trace *trace;
+    const options *o = &c->o;
+    if (!o->trace)
+        return complain(EXIT_USAGE, "which trace? weft draw TRACE.json, as weft train --trace "
+                                    "writes it");
+    exit_status bad = o->draw ? draw_check(o->draw) : EXIT_DONE;
+    if (!bad) bad = report_check(c);
+    if (bad) return bad;
+    wf_status status = wf_trace_read(c->ctx, o->trace, &trace);
+    if (status != WF_OK) return complain_of(c, status);
+    wf_trace_part parts[WF_TRACE_MAX_PARTS];
+    drawing d = {wf_trace_title(trace), parts, wf_trace_n_parts(trace)};
+    json_t *report = json_pack("{s:s, s:s}", "weft", WEFT_VERSION, "title", d.title);
+    for (int k = 0; k < d.n_parts; k++) {
+        parts[k] = wf_trace_get_part(trace, k);
+        json_object_set_new(report, parts[k].name, timeline_json(parts[k].timeline));
+    }
+    timeline_say(c, &d);
+    if (o->draw) bad = draw_file(c, o->draw, &d);
+    wf_trace_destroy(trace);
+    exit_status written = report_write(c, report);
+    return bad ? bad : written;
+}

@@ -1,0 +1,41 @@
+/* Pictures of timelines: SVG, PNG or text, the same in all three. */
+#ifndef CLI_DRAW_H
+#define CLI_DRAW_H
+
+#include "cli.h"
+#include "draw/boxes.h"
+
+/* What is drawn: timelines one above the other, on one scale of time. */
+typedef struct drawing {
+    const char *title;
+    const wf_trace_part *parts;
+    int n_parts;
+} drawing;
+
+/* Whether `path` ends as one of the kinds of pictures; complains. */
+exit_status draw_check(const char *path);
+/* Draws to `path`, by its end; leaves no half of a picture. */
+exit_status draw_file(const cli *c, const char *path, const drawing *d);
+
+/* The longest step, which is as wide as the picture. */
+double draw_width_us(const drawing *d);
+/* So that a time in ms has about four digits. */
+int draw_decimals(double ms);
+/* "simulated: 812.3 ms a step; bubble 17.2 %, ..." */
+void draw_heading(const wf_trace_part *part, char *text, size_t bytes);
+/* What its boxes mean, for people. */
+const char *draw_kind_help(wf_span_kind kind, bool is_split);
+/* Whether weight gradients are boxes of their own somewhere. */
+bool draw_is_split(const drawing *d);
+
+/* timeline_text.c: `columns` wide; false: it cannot be written, or no memory left. */
+bool draw_text(FILE *out, const drawing *d, int columns, bool has_color);
+
+/* draw_picture.c: writes what gnuplot needs into `dir`, to draw `dir`/picture; false: errno
+ * says why not. */
+typedef enum picture_kind { PICTURE_SVG, PICTURE_PNG } picture_kind;
+bool draw_picture(const char *dir, const drawing *d, picture_kind kind);
+/* More rows of ranks than one can look at. */
+#define DRAW_MAX_ROWS 256
+
+#endif

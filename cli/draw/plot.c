@@ -1,0 +1,128 @@
+/* The learning curve: log.jsonl -> curve.csv -> gnuplot -> curve.png. */
+#include "draw/gnuplot.h"
+#include "log.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define SMOOTHING 0.05 /* of the bold line: about the last 20 steps */
+
+typedef struct table {
+    FILE *csv;
+    double loss, accuracy; /* smoothed */
+    int n_steps;
+    bool has_accuracy, has_test;
+} table;
+
+static void write_cell(FILE *csv, double value) {
+    if (isfinite(value))
+        fprintf(csv, ",%.17g", value);
+    else
+        fputc(',', csv);
+}
+
+static double member(const json_t *entry, const char *key) {
+    const json_t *value = json_object_get(entry, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* The mean of the first values, then an exponential one. */
+static double smooth(double *average, int n_before, double value) {
+    if (isnan(value)) return NAN;
+    double weight = n_before * SMOOTHING < 1 ? 1.0 / (n_before + 1) : SMOOTHING;
+    *average = n_before ? *average + weight * (value - *average) : value;
+    return *average;
+}
+
+static void write_row(table *t, const json_t *entry) {
+    double loss = member(entry, "loss"), accuracy = member(entry, "accuracy");
+    double test_loss = member(entry, "test_loss"), test_accuracy = member(entry, "test_accuracy");
+    fprintf(t->csv, "%.0f", member(entry, "step"));
+    write_cell(t->csv, loss);
+    write_cell(t->csv, smooth(&t->loss, t->n_steps, loss));
+    write_cell(t->csv, accuracy);
+    write_cell(t->csv, smooth(&t->accuracy, t->n_steps, accuracy));
+    write_cell(t->csv, test_loss);
+    write_cell(t->csv, test_accuracy);
+    fputc('\n', t->csv);
+    t->n_steps += isfinite(loss);
+    t->has_accuracy |= isfinite(accuracy);
+    t->has_test |= isfinite(test_loss);
+}
+
+static bool write_table(const char *dir, table *t) {
+    char path[4096], *line = NULL;
+    size_t bytes = 0;
+    *t = (table){0};
+    snprintf(path, sizeof path, "%s/log.jsonl", dir);
+    FILE *log = fopen(path, "r");
+    snprintf(path, sizeof path, "%s/curve.csv", dir);
+    t->csv = log ? fopen(path, "w") : NULL;
+    if (t->csv)
+        fputs("step,loss,smooth_loss,accuracy,smooth_accuracy,test_loss,test_accuracy\n", t->csv);
+    while (t->csv && getline(&line, &bytes, log) > 0) {
+        json_t *entry = json_loads(line, 0, NULL);
+        if (json_is_object(entry)) write_row(t, entry);
+        json_decref(entry);
+    }
+    free(line);
+    if (log) fclose(log);
+    return t->csv && fclose(t->csv) == 0;
+}
+
+/* A panel: the raw values faint, smoothed ones bold, the test set's as points. `column` of
+ * the raw values; the smoothed follow. */
+static int panel(char *text, size_t bytes, const char *label, int column, int test_column,
+                 const char *color, const char *factor, bool has_test) {
+    int n = snprintf(text, bytes,
+                     "set ylabel '%s';"
+                     "plot 'curve.csv' using 1:($%d*%s) with lines lc rgb '#%s%s' lw 1 notitle,"
+                     "'' using 1:($%d*%s) with lines lc rgb '#%s' lw 2.5 title 'training'",
+                     label, column, factor, "b0", color, column + 1, factor, color);
+    if (has_test)
+        n += snprintf(text + n, bytes - (size_t)n,
+                      ",'' using ($%d==$%d?$1:1/0):($%d*%s) with linespoints lc rgb '#d95f02' lw 2 "
+                      "pt 7 ps 1.4 title 'test'",
+                      test_column, test_column, test_column, factor);
+    n += snprintf(text + n, bytes - (size_t)n, ";");
+    return n;
+}
+
+static void write_script(const table *t, const char *title, char *script, size_t bytes) {
+    int n = snprintf(script, bytes,
+                     "set terminal pngcairo size 1000,%d font 'sans,12' background rgb 'white';"
+                     "set output 'curve.png'; set datafile separator ','; set datafile missing '';"
+                     "set border 3 lc rgb '#555555'; set tics nomirror out;"
+                     "set grid lt 1 lc rgb '#e0e0e0' lw 1; set lmargin 10; set rmargin 5;"
+                     "set multiplot layout %d,1 title \"%s\" font 'sans,14';",
+                     t->has_accuracy ? 760 : 460, t->has_accuracy ? 2 : 1, title);
+    n += snprintf(script + n, bytes - (size_t)n, "set key top right; set xlabel 'step';");
+    n += panel(script + n, bytes - (size_t)n, "loss", 2, 6, "1f77b4", "1", t->has_test);
+    if (t->has_accuracy) {
+        n += snprintf(script + n, bytes - (size_t)n, "set key bottom right;");
+        n +=
+            panel(script + n, bytes - (size_t)n, "accuracy, %", 4, 7, "2ca02c", "100", t->has_test);
+    }
+    snprintf(script + n, bytes - (size_t)n, "unset multiplot;");
+}
+
+bool plot_curve(const char *dir, const char *title, char *note, size_t note_bytes) {
+    table t;
+    char script[4096];
+    *note = 0;
+    if (!write_table(dir, &t)) return false;
+    if (t.n_steps < 2) return true; /* one point is no curve */
+    write_script(&t, title, script, sizeof script);
+    int status = gnuplot_run(dir, script);
+    if (status == GNUPLOT_MISSING)
+        snprintf(note, note_bytes,
+                 "gnuplot is not installed, so there is no picture; %s/curve.csv has "
+                 "the numbers",
+                 dir);
+    else if (status)
+        snprintf(note, note_bytes,
+                 "gnuplot failed (status %d), so there is no picture; %s/curve.csv "
+                 "has the numbers",
+                 status, dir);
+    return true;
+}

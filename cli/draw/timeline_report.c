@@ -1,0 +1,137 @@
+#include "draw/timeline_report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* As wide as the terminal, within reason; 80 columns elsewhere. */
+static int picture_columns(FILE *out) {
+    struct winsize size;
+    int columns = 80;
+    if (isatty(fileno(out)) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col)
+        columns = size.ws_col;
+    columns = columns < 60 ? 60 : columns > 200 ? 200 : columns;
+    return columns - 10; /* "rank 0  |" and "|" */
+}
+
+static void say_ranks(const cli *c, const wf_trace_part *part) {
+    double step = wf_timeline_step_us(part->timeline);
+    say(c, "%-10.10s %20s %20s %20s %20s\n", part->name, "compute", "bubble", "transfer", "wait");
+    for (int r = 0; r < wf_timeline_n_ranks(part->timeline); r++) {
+        wf_rank_time time = wf_timeline_rank(part->timeline, r);
+        const double us[] = {time.compute_us, time.bubble_us, time.transfer_us, time.wait_us};
+        say(c, "  rank %-3d ", r);
+        for (int k = 0; k < 4; k++)
+            say(c, " %9.2f ms %4.1f %%", us[k] / 1e3, 100 * us[k] / fmax(step, 1e-9));
+        say(c, "\n");
+    }
+}
+
+void timeline_say(const cli *c, const drawing *d) {
+    if (c->o.quiet) return;
+    say(c, "\n");
+    (void)draw_text(c->say, d, picture_columns(c->say), has_color(c->say));
+    say(c, "\n");
+    for (int k = 0; k < d->n_parts; k++) say_ranks(c, &d->parts[k]);
+}
+
+json_t *timeline_json(const wf_timeline *timeline) {
+    json_t *ranks = json_array();
+    for (int r = 0; r < wf_timeline_n_ranks(timeline); r++) {
+        wf_rank_time time = wf_timeline_rank(timeline, r);
+        json_array_append_new(ranks,
+                              json_pack("{s:f, s:f, s:f, s:f}", "compute_ms", time.compute_us / 1e3,
+                                        "bubble_ms", time.bubble_us / 1e3, "transfer_ms",
+                                        time.transfer_us / 1e3, "wait_ms", time.wait_us / 1e3));
+    }
+    return json_pack("{s:f, s:o}", "step_ms", wf_timeline_step_us(timeline) / 1e3, "ranks", ranks);
+}
+
+/* "resnet50, batch 120 in 10 microbatches, dp=1,pp=2,..." */
+static void describe(const cli *c, const wf_plan *plan, char *title, size_t bytes) {
+    const wf_recipe *r = &c->o.recipe;
+    snprintf(title, bytes, "%.40s, batch %lld in %lld microbatch%s, %.300s", c->o.model,
+             (long long)r->batch, (long long)r->n_micro, r->n_micro == 1 ? "" : "es",
+             wf_plan_text(plan));
+}
+
+exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_program *program,
+                          json_t *report) {
+    wf_timeline *simulated;
+    char title[400];
+    exit_status bad = EXIT_DONE;
+    wf_status status = wf_program_simulate(program, NULL, &simulated);
+    if (status != WF_OK) return complain_of(c, status);
+    describe(c, plan, title, sizeof title);
+    const wf_trace_part part = {"simulated", simulated};
+    drawing d = {title, &part, 1};
+    if (wf_program_n_ranks(program) > 1) timeline_say(c, &d);
+    json_object_set_new(report, "simulated", timeline_json(simulated));
+    if (c->o.trace) {
+        status = wf_trace_write(c->ctx, c->o.trace, title, &part, 1);
+        bad = complain_of(c, status);
+    }
+    if (!bad && c->o.draw) bad = draw_file(c, c->o.draw, &d);
+    wf_timeline_destroy(simulated);
+    return bad;
+}
+
+/* The same program with what its units took in this run. */
+static wf_status simulate_like(const wf_trainer *trainer, wf_timeline **timeline_out) {
+    wf_costs *costs;
+    wf_status status = wf_trainer_costs(trainer, &costs);
+    if (status != WF_OK) return status;
+    status = wf_program_simulate(wf_trainer_program(trainer), costs, timeline_out);
+    wf_costs_destroy(costs);
+    return status;
+}
+
+exit_status timeline_check(const cli *c) {
+    const char *path = c->o.trace, *slash = path ? strrchr(path, '/') : NULL;
+    char folder[4096];
+    struct stat about;
+    if (!path) return EXIT_DONE;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 2,
+             slash ? path : "./");
+    if (access(folder, W_OK | X_OK) != 0)
+        return complain(EXIT_FAILED, "the trace %.200s cannot be written: %s", path,
+                        strerror(errno));
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        return complain(EXIT_FAILED, "the trace %.200s cannot be written: it is no regular file",
+                        path);
+    return EXIT_DONE;
+}
+
+exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *trainer,
+                           json_t *report) {
+    wf_timeline *measured = NULL, *simulated = NULL;
+    char title[400];
+    wf_status status = wf_trainer_timeline(trainer, &measured);
+    if (status == WF_INVALID_ARG) {
+        /* Nothing ran: a resumed run that was over, or no full batch. */
+        say(c, "trace   none: %s\n", wf_context_error(c->ctx));
+        return EXIT_DONE;
+    }
+    /* A run of one step has no costs to simulate with: its first step does not count. */
+    if (status == WF_OK && simulate_like(trainer, &simulated) == WF_NO_MEMORY)
+        status = WF_NO_MEMORY;
+    describe(c, plan, title, sizeof title);
+    const wf_trace_part parts[] = {{"measured", measured}, {"simulated", simulated}};
+    int n_parts = simulated ? 2 : 1;
+    if (status == WF_OK && c->is_root)
+        status = wf_trace_write(c->ctx, c->o.trace, title, parts, n_parts);
+    if (status == WF_OK) {
+        drawing d = {title, parts, n_parts};
+        timeline_say(c, &d);
+        say(c, "trace   %s\n", c->o.trace);
+        json_object_set_new(report, "timeline", timeline_json(measured));
+        if (simulated) json_object_set_new(report, "simulated", timeline_json(simulated));
+    }
+    wf_timeline_destroy(measured);
+    wf_timeline_destroy(simulated);
+    return status == WF_OK ? EXIT_DONE : complain_of(c, status);
+}

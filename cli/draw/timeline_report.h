@@ -1,0 +1,24 @@
+/* Timelines in what commands print, report and write. */
+#ifndef CLI_TIMELINE_REPORT_H
+#define CLI_TIMELINE_REPORT_H
+
+#include "draw/draw.h"
+#include "report.h"
+
+/* The picture as text and, for each rank, how it spends the step. */
+void timeline_say(const cli *c, const drawing *d);
+/* {step_ms, ranks: [{compute_ms, bubble_ms, transfer_ms, wait_ms}]} */
+json_t *timeline_json(const wf_timeline *timeline);
+
+/* weft plan: simulates, adds "simulated" to the report, prints if there are several ranks,
+ * writes --trace and draws --draw. */
+exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_program *program,
+                          json_t *report);
+/* Whether --trace, if given, can be written: before the work. */
+exit_status timeline_check(const cli *c);
+/* weft train and weft bench train with --trace: the last step of the full batch, beside its
+ * simulation, is printed, reported as "timeline" and written. */
+exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *trainer,
+                           json_t *report);
+
+#endif

@@ -1,0 +1,304 @@
+#include "comm/group/group.h"
+
+#include "base/env.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what a group is asked to be ---- */
+
+static uint64_t mix_text(uint64_t hash, const char *text) {
+    for (; text && *text; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    return hash * UINT64_C(1099511628211);
+}
+
+/* All ranks have to ask for the same. */
+static uint64_t fingerprint_of(const wf_group_config *c) {
+    char numbers[64];
+    if (c->struct_size != sizeof *c) return 0; /* refused once all have met */
+    snprintf(numbers, sizeof numbers, "%d %d", c->order_free != 0, c->n_roots);
+    const char *algorithm = c->algorithm ? c->algorithm : "auto";
+    return mix_text(mix_text(mix_text(UINT64_C(14695981039346656037), algorithm), numbers),
+                    c->wire);
+}
+
+static wf_status check_engine(const wf_group *g) {
+    char none[64];
+    snprintf(none, sizeof none, "'%s' has none", g->wire->name);
+    const char *why = g->wire->no_engine ? g->wire->no_engine(g) : none;
+    if (!why) return WF_OK;
+    return wfi_fail(g->ctx, WF_UNSUPPORTED,
+                    "the algorithm 'engine' is a wire's own sum, and %s; choose direct, pairwise, "
+                    "tree or root",
+                    why);
+}
+
+static wf_status find_algorithm(wf_group *g, const wf_group_config *c) {
+    const char *name = c->algorithm ? c->algorithm : "auto";
+    if (!strcmp(name, "engine")) WF_TRY(check_engine(g));
+    g->how = strcmp(name, "engine") ? wfi_allreduce_find(name) : &wfi_allreduce_engine;
+    if (!g->how)
+        return wfi_fail(g->ctx, WF_UNSUPPORTED,
+                        "there is no algorithm '%s'; there are root, ring, tree, pairwise, direct, "
+                        "engine and auto",
+                        name);
+    if (c->n_roots > 1 && g->how != &wfi_allreduce_root)
+        return wfi_fail(g->ctx, WF_INVALID_ARG,
+                        "%d roots are given, but the algorithm is '%s'; only root has any",
+                        c->n_roots, name);
+    if (g->how->rotates && g->n > 2 && !c->order_free)
+        return wfi_fail(g->ctx, WF_UNSUPPORTED,
+                        "the algorithm '%s' adds in an order that rotates, so %d ranks would not "
+                        "get the fixed order's bits; set order_free, or choose direct, pairwise, "
+                        "tree or root",
+                        name, g->n);
+    return WF_OK;
+}
+
+static wf_status find_wire(wf_group *g, const char *name) {
+    char known[64] = "", able[64] = "";
+    const wfi_wire *named = NULL;
+    for (int i = 0; wfi_wires[i]; i++) {
+        const wfi_wire *wire = wfi_wires[i];
+        size_t n_known = strlen(known), n_able = strlen(able);
+        snprintf(known + n_known, sizeof known - n_known, "%s%s", n_known ? ", " : "", wire->name);
+        if (name && !strcmp(name, wire->name)) named = wire;
+        if (!wire->reaches(g)) continue;
+        snprintf(able + n_able, sizeof able - n_able, "%s%s", n_able ? ", " : "", wire->name);
+        if (!g->wire) g->wire = wire;
+    }
+    if (name && !named)
+        return wfi_fail(g->ctx, WF_UNSUPPORTED, "there is no wire '%s' here; there are %s", name,
+                        known);
+    if (named) g->wire = named->reaches(g) ? named : NULL;
+    if (g->wire) return WF_OK;
+    return wfi_fail(g->ctx, WF_UNSUPPORTED, "the wire '%s' does not reach all ranks; %s can",
+                    name ? name : "", able);
+}
+
+static wf_status check_config(wf_context *ctx, const wf_group_config *c, int32_t n) {
+    WF_TRY(wfi_check_struct(ctx, c, sizeof *c, "wf_group_config"));
+    if (c->n_roots < 0 || c->n_roots > n)
+        return wfi_fail(ctx, WF_INVALID_ARG, "%d roots in a group of %d ranks", c->n_roots, n);
+    if (c->timeout_ms < 0)
+        return wfi_fail(ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
+                        (long long)c->timeout_ms);
+    return WF_OK;
+}
+
+/* The wire, the algorithm and the rest, for the ranks g->job_rank. */
+static wf_status configure(wf_group *g, const wf_group_config *c) {
+    WF_TRY(check_config(g->ctx, c, g->n));
+    WF_TRY(find_wire(g, c->wire));
+    WF_TRY(find_algorithm(g, c));
+    g->is_order_free = c->order_free != 0;
+    g->n_roots = c->n_roots ? c->n_roots : 1;
+    g->timeout_ms = c->timeout_ms ? c->timeout_ms : wfi_control_timeout_ms(g->job);
+    return wfi_env_count(g->ctx, WFI_WEFT_STALL_MS, &g->stall_ms);
+}
+
+/* ---- meeting ---- */
+
+/* What each rank shows: first what it wants, in the end whether it is ready. */
+typedef struct card {
+    uint64_t fingerprint;
+    int32_t color, key;
+    int32_t is_ready;
+} card;
+
+static wf_status show_card(wfi_meeting *meeting, const card *own) {
+    int64_t bytes[WFI_CONTROL_NUMBERS] = {0};
+    memcpy(bytes, own, sizeof *own);
+    return meeting->exchange(meeting->self, bytes, meeting->all);
+}
+
+static card card_of(const wfi_meeting *meeting, int32_t place) {
+    card c;
+    memcpy(&c, meeting->all[place], sizeof c);
+    return c;
+}
+
+static wf_status compare_cards(const wf_group *g, const wfi_meeting *meeting) {
+    uint64_t first = card_of(meeting, meeting->place[0]).fingerprint;
+    for (int32_t r = 1; r < g->n; r++)
+        if (card_of(meeting, meeting->place[r]).fingerprint != first)
+            return wfi_fail(g->ctx, WF_REMOTE,
+                            "ranks disagree: rank %d of the group asks for another algorithm, "
+                            "order, number of roots or wire than rank 0",
+                            r);
+    return WF_OK;
+}
+
+/* All ranks of the group are ready, or it is none. */
+static wf_status compare_ready(const wf_group *g, const wfi_meeting *meeting) {
+    for (int32_t r = 0; r < g->n; r++)
+        if (!card_of(meeting, meeting->place[r]).is_ready)
+            return wfi_fail(g->ctx, WF_REMOTE, "rank %d of the group could not make its part of it",
+                            r);
+    return WF_OK;
+}
+
+/* Opens the wire of `g`, which is NULL if this rank is in no group: who meets, meets twice more,
+ * whatever happens. `status` is how it went so far, and of this rank alone. */
+static wf_status open_group(wf_group *g, wfi_meeting *meeting, wf_status status) {
+    int64_t nothing[WFI_CONTROL_NUMBERS] = {0};
+    char sentence[WFI_SENTENCE_BYTES] = "";
+    card ready = {0};
+    if (g && status == WF_OK)
+        status = g->wire->open(g, meeting);
+    else
+        WF_TRY(meeting->exchange(meeting->self, nothing, meeting->all));
+    ready.is_ready = g && status == WF_OK;
+    if (status != WF_OK) snprintf(sentence, sizeof sentence, "%s", wf_context_error(meeting->ctx));
+    WF_TRY(show_card(meeting, &ready));
+    if (g && g->wire && g->wire->opened) g->wire->opened(g);
+    if (status != WF_OK) return wfi_fail(meeting->ctx, status, "%s", sentence);
+    return g ? compare_ready(g, meeting) : WF_OK;
+}
+
+/* ---- all ranks of the job ---- */
+
+static wf_status exchange_in_job(void *self, const void *own, void *all) {
+    return wfi_control_exchange(self, "make a group", own, all);
+}
+
+/* The group, or its end. */
+static wf_status finish(wf_group *g, wf_status status, wf_group **group_out) {
+    if (status == WF_OK)
+        *group_out = g;
+    else
+        wf_group_destroy(g);
+    return status;
+}
+
+wf_status wf_group_create(wf_job *job, const wf_group_config *config, wf_group **group_out) {
+    const wf_group_config defaults = WF_GROUP_CONFIG_INIT;
+    int32_t place[WFI_CONTROL_RANKS];
+    if (!job || !group_out) return WF_INVALID_ARG;
+    if (!config) config = &defaults;
+    wf_context *ctx = wfi_control_context(job);
+    wf_group *g = wfi_alloc(ctx, 1, sizeof *g, "a group");
+    if (!g) return WF_NO_MEMORY;
+    *g = (wf_group){.ctx = ctx, .job = job, .rank = wf_job_rank(job), .n = wf_job_n_ranks(job)};
+    for (int32_t r = 0; r < g->n; r++) g->job_rank[r] = place[r] = r;
+    wfi_meeting meeting = {.ctx = ctx, .exchange = exchange_in_job, .self = job, .place = place};
+    card own = {.fingerprint = fingerprint_of(config)};
+    wf_status status = show_card(&meeting, &own);
+    if (status == WF_OK) status = compare_cards(g, &meeting);
+    if (status == WF_OK) status = configure(g, config);
+    if (status == WF_OK) status = open_group(g, &meeting, WF_OK);
+    return finish(g, status, group_out);
+}
+
+/* ---- some of a group ---- */
+
+static wf_status exchange_in_group(void *self, const void *own, void *all) {
+    return (wf_all_gather)(wf_group_at(self, "wf_group_split"), own, all, WFI_CARD_BYTES, WF_U8,
+                           NULL);
+}
+
+/* Puts the parent's ranks of that color into `g`, by key, then by rank. */
+static void choose_members(wf_group *g, const wf_group *parent, const wfi_meeting *meeting,
+                           int32_t color, int32_t *place) {
+    for (int32_t r = 0; r < parent->n; r++) {
+        card c = card_of(meeting, r);
+        if (c.color != color) continue;
+        int32_t k = g->n++;
+        for (; k > 0 && card_of(meeting, place[k - 1]).key > c.key; k--) place[k] = place[k - 1];
+        place[k] = r;
+    }
+    for (int32_t k = 0; k < g->n; k++) {
+        g->job_rank[k] = parent->job_rank[place[k]];
+        if (place[k] == parent->rank) g->rank = k;
+    }
+}
+
+wf_status wf_group_split(wf_group *parent, int color, int key, const wf_group_config *config,
+                         wf_group **group_out) {
+    const wf_group_config defaults = WF_GROUP_CONFIG_INIT;
+    int32_t place[WFI_CONTROL_RANKS];
+    if (!parent) return WF_INVALID_ARG;
+    if (!group_out) return wfi_fail(parent->ctx, WF_INVALID_ARG, "wf_group_split: NULL");
+    if (!config) config = &defaults;
+    wf_context *ctx = parent->ctx;
+    wfi_meeting meeting = {
+        .ctx = ctx, .exchange = exchange_in_group, .self = parent, .place = place};
+    card own = {.fingerprint = fingerprint_of(config), .color = color < 0 ? -1 : color, .key = key};
+    WF_TRY(show_card(&meeting, &own));
+    if (color < 0) {
+        WF_TRY(open_group(NULL, &meeting, WF_OK));
+        *group_out = NULL;
+        return WF_OK;
+    }
+    wf_group *g = wfi_alloc(ctx, 1, sizeof *g, "a group");
+    if (!g) return open_group(NULL, &meeting, WF_NO_MEMORY);
+    *g = (wf_group){.ctx = ctx, .job = parent->job};
+    choose_members(g, parent, &meeting, color, place);
+    wf_status status = compare_cards(g, &meeting);
+    if (status == WF_OK) status = configure(g, config);
+    return finish(g, open_group(g, &meeting, status), group_out);
+}
+
+/* ---- its end, and what it is ---- */
+
+void wf_group_destroy(wf_group *g) {
+    if (!g) return;
+    wfi_works_destroy(g);
+    if (g->state) g->wire->close(g);
+    wfi_free(g->ctx, g);
+}
+
+int wf_group_rank(const wf_group *g) {
+    return g->rank;
+}
+
+int wf_group_n_ranks(const wf_group *g) {
+    return g->n;
+}
+
+static int32_t n_local(const wf_group *g, int32_t below) {
+    int32_t n = 0;
+    for (int32_t r = 0; r < below; r++) n += wfi_control_is_local(g->job, g->job_rank[r]);
+    return n;
+}
+
+int wf_group_local_rank(const wf_group *g) {
+    return n_local(g, g->rank);
+}
+
+int wf_group_n_local_ranks(const wf_group *g) {
+    return n_local(g, g->n);
+}
+
+int wf_group_job_rank(const wf_group *g, int rank) {
+    return rank >= 0 && rank < g->n ? g->job_rank[rank] : -1;
+}
+
+const char *wf_group_wire(const wf_group *g) {
+    return g->wire->name;
+}
+
+const char *wf_group_algorithm(const wf_group *g, size_t bytes) {
+    const wfi_operation o = {.collective = WFI_COLLECTIVE_ALL_REDUCE};
+    return wfi_group_algorithm(g, &o, bytes)->name;
+}
+
+wf_traffic wf_group_traffic(const wf_group *g) {
+    return (wf_traffic){__atomic_load_n(&g->traffic.sent_bytes, __ATOMIC_RELAXED),
+                        __atomic_load_n(&g->traffic.received_bytes, __ATOMIC_RELAXED)};
+}
+
+wf_status wf_group_alloc(wf_group *g, size_t bytes, void **block_out) {
+    if (!g) return WF_INVALID_ARG;
+    if (!block_out) return wfi_fail(g->ctx, WF_INVALID_ARG, "wf_group_alloc: NULL");
+    return g->wire->alloc(g, bytes ? bytes : 1, block_out);
+}
+
+void wf_group_free(wf_group *g, void *block) {
+    if (g && block) g->wire->free(g, block);
+}
+
+wf_group *wf_group_at(wf_group *g, const char *site) {
+    if (g) g->site = site;
+    return g;
+}

@@ -1,0 +1,99 @@
+/* One operation of a group: its number, its wire, and the bytes that it moves. */
+#include "comm/group/group.h"
+
+#include <string.h>
+
+/* All-reduces. Of bytes only sums: MPICH 4.0 takes those above 127 for negative. */
+static bool has_engine(const wfi_operation *o) {
+    return o->collective == WFI_COLLECTIVE_ALL_REDUCE && (o->dtype != WF_U8 || o->op == WF_SUM);
+}
+
+const wfi_allreduce *wfi_group_algorithm(const wf_group *g, const wfi_operation *o, size_t bytes) {
+    /* One rank sums alone: any algorithm would. */
+    if (g->n == 1) return &wfi_allreduce_direct;
+    bool is_left = g->how == &wfi_allreduce_engine && !has_engine(o);
+    if (!g->how->alias && !is_left) return g->how;
+    return wfi_choose(o->collective, bytes, g->n, g->wire->name);
+}
+
+wfi_reduce_part wfi_group_part(const wf_group *g, const wfi_operation *o) {
+    bool is_scatter = o->collective == WFI_COLLECTIVE_REDUCE_SCATTER;
+    return (wfi_reduce_part){
+        .n = g->n,
+        .own = g->rank,
+        .n_elem = is_scatter ? g->n * o->n_elem : o->n_elem,
+        .collective = o->collective,
+        .root = o->root,
+        .n_roots = g->n_roots,
+        .n_line = (int32_t)(64 / wf_dtype_bytes(o->dtype)),
+        .pushes = g->wire->pushes,
+    };
+}
+
+wf_status wfi_group_run(wf_group *g, wfi_operation *o) {
+    bool is_pair = o->collective == WFI_COLLECTIVE_SEND || o->collective == WFI_COLLECTIVE_RECV;
+    /* Messages between two ranks are no business of the others: they have no number. */
+    o->number = is_pair ? g->n_calls + 1 : ++g->n_calls;
+    return is_pair ? g->wire->pass(g, o) : g->wire->run(g, o);
+}
+
+/* ---- traffic ---- */
+
+static void add(wf_traffic *own, int32_t rank, int32_t from, int32_t to, size_t bytes) {
+    if (from == to) return;
+    if (from == rank) own->sent_bytes += bytes;
+    if (to == rank) own->received_bytes += bytes;
+}
+
+/* A step of rank part->own, as `rank` sees it. */
+static void count_step(wf_traffic *own, int32_t rank, const wfi_reduce_part *part,
+                       const wfi_operation *o, const wfi_reduce_step *step) {
+    int64_t n = step->end - step->begin;
+    size_t elem = wf_dtype_bytes(o->dtype), sum = wf_dtype_bytes(wfi_sum_dtype(o->dtype));
+    size_t bytes = (size_t)n * elem;
+    bool from_all = step->kind == WFI_REDUCE_SUM;
+    bool from_left = !from_all && step->kind != WFI_REDUCE_STAGED;
+    size_t left = (size_t)n * (step->left_in == WFI_WINDOW_WORK ? sum : elem);
+    size_t right = (size_t)n * (step->right_in == WFI_WINDOW_WORK ? sum : elem);
+    for (int32_t k = 0; k < part->n; k++) {
+        if (from_all || (from_left && k == step->left))
+            add(own, rank, k, part->own, from_all ? bytes : left);
+        if (step->kind == WFI_REDUCE_ADD && k == step->right) add(own, rank, k, part->own, right);
+        if (step->target == WFI_TO_ALL || (step->target == WFI_TO_ROOT && k == part->root))
+            add(own, rank, part->own, k, bytes);
+    }
+}
+
+static wf_traffic count(const wf_group *g, const wfi_operation *o, wfi_reduce_part part) {
+    wfi_reduce_step steps[WFI_CONTROL_RANKS + 1];
+    wf_traffic own = {0, 0};
+    int32_t n_phases = wfi_collective_n_phases(o->how, &part);
+    for (part.own = 0; part.own < g->n; part.own++)
+        for (part.phase = 0; part.phase < n_phases; part.phase++) {
+            int32_t n = wfi_collective_steps(o->how, &part, steps);
+            for (int32_t i = 0; i < n; i++) count_step(&own, g->rank, &part, o, &steps[i]);
+        }
+    return own;
+}
+
+static bool is_counted(const wf_group *g, const wfi_operation *o, int64_t n_elem) {
+    const wfi_operation *last = &g->counted;
+    return last->collective == o->collective && last->dtype == o->dtype && last->how == o->how &&
+           last->root == o->root && last->n_elem == n_elem;
+}
+
+/* Calls are often like the one before. */
+void wfi_group_count(wf_group *g, const wfi_operation *o, const wfi_reduce_part *part) {
+    if (g->n == 1 || o->how == &wfi_allreduce_engine) return; /* whose bytes are MPI's own */
+    if (!is_counted(g, o, part->n_elem)) {
+        g->counted = *o;
+        g->counted.n_elem = part->n_elem;
+        g->counted_traffic = count(g, o, *part);
+    }
+    wfi_group_add_traffic(g, g->counted_traffic);
+}
+
+void wfi_group_add_traffic(wf_group *g, wf_traffic more) {
+    __atomic_fetch_add(&g->traffic.sent_bytes, more.sent_bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&g->traffic.received_bytes, more.received_bytes, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,32 @@
+/* What to say of a rank that others wait for. */
+#include "comm/job/control.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *wfi_process_state(int64_t pid) {
+    char path[48], line[512];
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    FILE *file = fopen(path, "re");
+    size_t n = file ? fread(line, 1, sizeof line - 1, file) : 0;
+    if (file) fclose(file);
+    line[n] = 0;
+    const char *end = strrchr(line, ')'); /* the program's name may have parentheses */
+    if (!end || end[1] != ' ') return "";
+    if (end[2] == 'T') return "; the process is stopped (SIGCONT lets it go on)";
+    return end[2] == 't' ? "; the process is stopped by a debugger" : "";
+}
+
+void wfi_control_say_absent(const wfi_control *c, int rank, const char *how_long, char *text,
+                            size_t bytes) {
+    const wfi_control_rank *other = wfi_control_rank_at(c, rank);
+    int64_t pid = __atomic_load_n(&other->pid, __ATOMIC_ACQUIRE);
+    if (pid < 0) pid = -pid; /* it is leaving */
+    char doing[WFI_CONTROL_DOING];
+    wfi_control_doing(c, rank, doing);
+    if (!pid)
+        snprintf(text, bytes, "rank %d has not come%s", rank, how_long);
+    else
+        snprintf(text, bytes, "rank %d (process %lld) has not come%s; it last came to %s%s", rank,
+                 (long long)pid, how_long, doing, wfi_control_process_state(c, rank));
+}

@@ -1,0 +1,164 @@
+/* What the processes of a job share beside their arenas: one segment of memory in which they
+ * find each other, count the work of their streams, report failures and meet. Private.
+ *
+ * The segment is a memfd: no name, no port, gone with the last process. It is handed over by
+ * wf_launch (descriptor in WEFT_CONTROL_FD), or, to processes started by something else, by
+ * rank 0 through an abstract socket named after the job (rendezvous.c). Arenas are memfds as
+ * well; a rank publishes its own, the others open it through /proc/PID/fd.
+ *
+ * Processes of several machines share no memory. Each has a segment of its own there, in which
+ * the courier (courier.h) keeps what the others say of themselves; and in place of another rank's
+ * arena a mirror: as large, and only what a task reads comes into it, just before (run/carry.h).
+ */
+#ifndef WFI_CONTROL_H
+#define WFI_CONTROL_H
+
+#include "comm/courier/mail.h"
+#include "device/device.h"
+
+#include <weft/job.h>
+
+#define WFI_CONTROL_ENV     "WEFT_CONTROL_FD"
+#define WFI_CONTROL_RANKS   64
+#define WFI_CONTROL_STREAMS 8
+#define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
+#define WFI_CONTROL_DOING   64
+#define WFI_CONTROL_NUMBERS 8
+#define WFI_CONTROL_TOLD    512
+
+/* One rank's own part. Only its process writes it. */
+typedef struct wfi_control_rank {
+    wfi_shared_epoch meetings; /* how many it has come to */
+    wfi_shared_epoch epochs[WFI_CONTROL_STREAMS];
+    int64_t numbers[2][WFI_CONTROL_NUMBERS]; /* that it tells the others, every other time */
+    uint64_t n_runs;                         /* atomic access: of programs, begun */
+    int32_t stop[2];                         /* its reason to stop, or 0; runs take turns */
+    int64_t pid;                             /* atomic access; 0: not come yet; < 0: left */
+    uint64_t fingerprint;                    /* of what it runs */
+    uint64_t peak_bytes;                     /* measured, at its last meeting */
+    uint64_t mirror_bytes;                   /* of others' arenas that it has, at that time */
+    uint64_t host;                           /* the same on one machine */
+    uint64_t arena_bytes;                    /* and in its process ... */
+    int32_t arena_fd;                        /* ... the descriptor */
+    char doing[WFI_CONTROL_DOING];           /* what it last came to do */
+} wfi_control_rank;
+
+typedef wf_job wfi_control;
+
+/* The size of the segment; it begins as zeros. */
+size_t wfi_control_bytes(void);
+
+/* Joins the job as `rank` (checked before): by descriptor if WEFT_CONTROL_FD names one, else
+ * through the socket of the job `name`. Returns when all have come. Errors: TIMEOUT: the sentence
+ * names who did not come; INVALID_ARG; REMOTE; DEVICE. Whoever lets the others wait for
+ * WEFT_STALL_MS is named in a line of the log, here as in all meetings. */
+wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ranks,
+                           int64_t timeout_ms, wfi_control **control_out);
+/* The same with the segment at hand; its descriptor stays the caller's. Ranks may also be threads
+ * of one process, with a control each. */
+wf_status wfi_control_attach(wf_context *ctx, int segment_fd, int rank, int n_ranks,
+                             int64_t timeout_ms, wfi_control **control_out);
+/* The same without shared memory: by messages of `mail`, which is the control's from here on. */
+wf_status wfi_control_join_mail(wf_context *ctx, const wfi_mail *mail, int rank, int n_ranks,
+                                int64_t timeout_ms, wfi_control **control_out);
+/* When all have left, the segment is as in the beginning. */
+void wfi_control_leave(wfi_control *control); /* NULL is allowed */
+/* Leaves without a word: the segment keeps what has happened. */
+void wfi_control_abandon(wfi_control *control);
+
+int wfi_control_rank_number(const wfi_control *control);
+int wfi_control_n_ranks(const wfi_control *control);
+wf_context *wfi_control_context(const wfi_control *control);
+int64_t wfi_control_timeout_ms(const wfi_control *control);
+wfi_control_rank *wfi_control_rank_at(const wfi_control *control, int rank);
+/* The failure that all ranks share. */
+wfi_failure *wfi_control_failure(const wfi_control *control);
+/* [WFI_CONTROL_RECORDS][2] what the microbatches of a step report; steps take turns. */
+double *wfi_control_records(const wfi_control *control, int half);
+
+/* Before each run of a program: tells the others that it begins, what it is, and whether this
+ * rank has been asked to stop. */
+void wfi_control_begin_run(wfi_control *control, const char *what);
+/* After it, before the next: the largest reason to stop of any rank; the same on all. 0: none. */
+int wfi_control_stop_reason(const wfi_control *control);
+/* Whether that rank has begun the run that this one is in. */
+bool wfi_control_has_begun(const wfi_control *control, int rank);
+/* From the next run on. Any thread, also a signal handler. */
+void wfi_control_request_stop(wfi_control *control, int reason);
+
+/* Waits until all ranks have come to as many meetings; `what` they come to do is for
+ * sentences. Errors: TIMEOUT, REMOTE (a rank has died), or the failure of another; they become
+ * everybody's. The sentence names the rank and what it was last doing. */
+wf_status wfi_control_meet(wfi_control *control, const char *what);
+/* Meets, and finds that all bring the same. Errors: those, REMOTE. */
+wf_status wfi_control_agree(wfi_control *control, uint64_t fingerprint);
+/* Whether that rank is a thread of this process. */
+bool wfi_control_is_here(const wfi_control *control, int rank);
+/* By the launcher: one of its ranks has ended, whoever may be waiting for it. The segment's
+ * ranks fail as REMOTE, unless something has failed before. */
+void wfi_control_tell(int segment_fd, const char *sentence);
+/* By the launcher, when they have ended: the failure that they shared. */
+void wfi_control_peek(int segment_fd, wfi_failure *failure_out);
+/* Meets, and gives everybody what each rank tells: all_out [n_ranks]. */
+wf_status wfi_control_exchange(wfi_control *control, const char *what,
+                               const int64_t own[WFI_CONTROL_NUMBERS],
+                               int64_t (*all_out)[WFI_CONTROL_NUMBERS]);
+/* Whether that rank has left, or its process is gone. A wfi_device_config's is_lost. */
+bool wfi_control_is_lost(const void *control, int rank);
+
+/* absent.c: "rank 2 (process 4711) has not come; it last came to step 12", and whether the
+ * process is stopped. `how_long` is "" or " for 10 s". */
+void wfi_control_say_absent(const wfi_control *control, int rank, const char *how_long, char *text,
+                            size_t bytes);
+/* "; the process is stopped ..." or "". */
+const char *wfi_process_state(int64_t pid);
+const char *wfi_control_process_state(const wfi_control *control, int rank);
+/* What that rank last came to do. */
+void wfi_control_doing(const wfi_control *control, int rank, char doing_out[WFI_CONTROL_DOING]);
+/* Whether that rank is on this one's machine. */
+bool wfi_control_is_local(const wfi_control *control, int rank);
+/* Of the ranks below `below`, how many are on this one's machine. */
+int wfi_control_n_local(const wfi_control *control, int below);
+
+/* What this rank says of itself (its wfi_control_rank) has changed; meetings say it, too. */
+void wfi_control_publish(wfi_control *control);
+/* Rank 0's bytes, at most WFI_CONTROL_TOLD, to all. Errors: as in a meeting. */
+wf_status wfi_control_broadcast(wfi_control *control, const char *what, void *data, size_t bytes);
+
+/* Makes an arena that others can open, and publishes it as this rank's. */
+wf_status wfi_control_arena_create(wfi_control *control, size_t bytes, void **base_out);
+/* Maps the arena that `rank` published, or a mirror of its size. */
+wf_status wfi_control_arena_open(wfi_control *control, int rank, size_t *bytes_out,
+                                 void **base_out);
+/* Ends an arena or a mirror. */
+void wfi_control_arena_release(wfi_control *control, void *base, size_t bytes);
+
+/* ---- without shared memory; with it, all these do nothing ---- */
+
+/* Not NULL: processes share no memory, and this carries what they read of each other. */
+struct wfi_courier *wfi_control_courier(const wfi_control *control);
+/* Streams have been made, and count anew; before the meeting after which they are used. */
+wf_status wfi_control_reset(wfi_control *control);
+/* A wfi_device_config's promise. */
+wf_status wfi_control_promise(const void *control, int rank, int stream, uint64_t epoch);
+/* Bytes at `from` in the process of rank `from_rank` to `to` in that of `to_rank`. All processes
+ * call it in the same order; done when wfi_control_moved returns. */
+wf_status wfi_control_move(wfi_control *control, int from_rank, int to_rank, const void *from,
+                           void *to, size_t bytes);
+wf_status wfi_control_moved(wfi_control *control);
+/* How much of a mirror is there; and gives that memory back. */
+size_t wfi_control_mirror_bytes(const void *base, size_t bytes);
+void wfi_control_mirror_empty(void *base, size_t bytes);
+
+/* rendezvous.c: the segment's descriptor. Rank 0 makes it and hands it to the others. Errors:
+ * TIMEOUT: the sentence names who did not come; INVALID_ARG: two processes are one rank, or do
+ * not agree on their number, or the name is in use; DEVICE. */
+wf_status wfi_rendezvous(wf_context *ctx, const char *name, int rank, int n_ranks,
+                         int64_t timeout_ms, int *fd_out);
+/* meet.c: joins as the configuration says, which is checked. */
+wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
+                               wfi_control **control_out);
+/* An empty segment, which nobody can make smaller. Errors: NO_MEMORY. */
+wf_status wfi_control_segment(wf_context *ctx, int *fd_out);
+
+#endif

@@ -1,0 +1,54 @@
+/* A job's insides: what is common, and the two ways in which processes show each other what they
+ * say. Private. */
+#ifndef WFI_CONTROL_KINDS_H
+#define WFI_CONTROL_KINDS_H
+
+#include "comm/courier/courier.h"
+
+#define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000005) /* changes with the layout */
+
+typedef struct wfi_job_segment {
+    uint64_t magic; /* atomic access; 0 until rank 0 has come */
+    int32_t n_ranks;
+    int32_t n_left; /* atomic access */
+    wfi_failure failure;
+    wfi_control_rank ranks[WFI_CONTROL_RANKS];
+    char told[WFI_CONTROL_TOLD];
+    double records[2][WFI_CONTROL_RECORDS][2];
+} wfi_job_segment;
+
+typedef struct wfi_control_kind {
+    /* What this rank says has changed. NULL: all see it. */
+    void (*publish)(wfi_control *c);
+    /* Keeps an eye on a rank's process, once it has come. NULL: somebody else does. */
+    void (*find_process)(wfi_control *c, int rank);
+    bool (*is_lost)(const wfi_control *c, int rank);
+    wf_status (*arena_create)(wfi_control *c, size_t bytes, void **base_out);
+    wf_status (*arena_open)(wfi_control *c, int rank, size_t *bytes_out, void **base_out);
+    void (*leave)(wfi_control *c);
+} wfi_control_kind;
+
+extern const wfi_control_kind wfi_control_shared;   /* control_shared.c: one segment for all */
+extern const wfi_control_kind wfi_control_messages; /* control_messages.c: a copy each */
+
+struct wf_job {
+    wf_context *ctx;
+    const wfi_control_kind *kind;
+    int rank, n_ranks;
+    int64_t timeout_ms, stall_ms;
+    wfi_job_segment *shared;
+    uint64_t n_told; /* how often numbers were told: the halves take turns */
+    uint64_t n_runs; /* of programs, begun */
+    int stop;        /* atomic access: this rank's reason to stop, or 0 */
+    /* control_shared.c */
+    bool has_place;                    /* in the segment */
+    int arena_fd;                      /* of the arena published last, or -1 */
+    int process_fd[WFI_CONTROL_RANKS]; /* readable when that process has ended; or < 0 */
+    /* control_messages.c */
+    wfi_courier *courier; /* else NULL */
+};
+
+/* Says it to everybody. */
+wf_status wfi_control_fail_all(wfi_control *c, wf_status status);
+
+#endif

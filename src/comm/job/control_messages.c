@@ -1,0 +1,173 @@
+/* Processes that share no memory: each has a segment of its own, which the courier keeps like the
+ * others', and mirrors of their arenas. */
+#include "base/env.h"
+#include "comm/job/control_kinds.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096
+
+static void publish(wfi_control *c) {
+    if (c->courier) wfi_courier_publish(c->courier);
+}
+
+/* Who has died is seen by MPI, which ends the job; who is silent, by the deadline. Who has left
+ * will not do what a stream waits for. */
+static bool is_lost(const wfi_control *c, int rank) {
+    char sentence[128], doing[WFI_CONTROL_DOING];
+    if (__atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE) >= 0) return false;
+    wfi_control_doing(c, rank, doing);
+    snprintf(sentence, sizeof sentence, "rank %d has left the job; it last came to %s", rank,
+             doing);
+    wfi_failure_set(&c->shared->failure, WF_REMOTE, sentence);
+    return true;
+}
+
+/* A number that no other machine has: its boot, and its name (containers share the boot). */
+static uint64_t find_host(void) {
+    char text[256] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t n = file ? fread(text, 1, 64, file) : 0;
+    if (file) fclose(file);
+    gethostname(text + n, sizeof text - n - 1);
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
+    return hash;
+}
+
+/* ---- memory ---- */
+
+static wf_status map(wfi_control *c, size_t bytes, int rank, void **base_out) {
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return wfi_fail(c->ctx, WF_NO_MEMORY, "the system refused %zu bytes for rank %d: %s", bytes,
+                        rank, strerror(errno));
+    *base_out = base;
+    return WF_OK;
+}
+
+static wf_status arena_create(wfi_control *c, size_t bytes, void **base_out) {
+    size_t size = bytes ? bytes : 1;
+    WF_TRY(map(c, size, c->rank, base_out));
+    madvise(*base_out, size, MADV_HUGEPAGE);
+    for (size_t at = 0; at < size; at += PAGE_BYTES) ((volatile char *)*base_out)[at] = 0;
+    c->shared->ranks[c->rank].arena_bytes = size;
+    return WF_OK;
+}
+
+/* The pages of a mirror come when the first bytes do, and small ones: most of it stays empty. */
+static wf_status arena_open(wfi_control *c, int rank, size_t *bytes_out, void **base_out) {
+    size_t bytes = __atomic_load_n(&c->shared->ranks[rank].arena_bytes, __ATOMIC_RELAXED);
+    WF_TRY(map(c, bytes, rank, base_out));
+    madvise(*base_out, bytes, MADV_NOHUGEPAGE);
+    *bytes_out = bytes;
+    return WF_OK;
+}
+
+void wfi_control_arena_release(wfi_control *c, void *base, size_t bytes) {
+    /* After a failure the mail may still be reading or writing there. */
+    if (c->courier && wfi_failure_status(&c->shared->failure) != WF_OK) return;
+    munmap(base, bytes);
+}
+
+size_t wfi_control_mirror_bytes(const void *base, size_t bytes) {
+    unsigned char pages[4096];
+    size_t n = 0, page = (size_t)sysconf(_SC_PAGESIZE), most = sizeof pages * page;
+    for (size_t at = 0; at < bytes; at += most) {
+        size_t some = bytes - at < most ? bytes - at : most;
+        if (mincore((char *)(uintptr_t)base + at, some, pages)) return n * page;
+        for (size_t k = 0; k < (some + page - 1) / page; k++) n += pages[k] & 1;
+    }
+    return n * page;
+}
+
+void wfi_control_mirror_empty(void *base, size_t bytes) {
+    madvise(base, bytes, MADV_DONTNEED);
+}
+
+/* ---- what the courier carries ---- */
+
+wfi_courier *wfi_control_courier(const wfi_control *c) {
+    return c->courier;
+}
+
+wf_status wfi_control_reset(wfi_control *c) {
+    return c->courier ? wfi_courier_reset(c->courier) : WF_OK;
+}
+
+wf_status wfi_control_promise(const void *self, int rank, int stream, uint64_t epoch) {
+    const wfi_control *c = self;
+    return wfi_courier_promise(c->courier, rank, stream, epoch);
+}
+
+wf_status wfi_control_move(wfi_control *c, int from_rank, int to_rank, const void *from, void *to,
+                           size_t bytes) {
+    if (!c->courier || from_rank == to_rank) return WF_OK;
+    if (from_rank == c->rank)
+        return wfi_courier_send(c->courier, to_rank, WFI_COURIER_HOST, 0, NULL, from, bytes);
+    if (to_rank == c->rank)
+        return wfi_courier_receive(c->courier, from_rank, WFI_COURIER_HOST, to, bytes);
+    return WF_OK;
+}
+
+wf_status wfi_control_moved(wfi_control *c) {
+    return c->courier ? wfi_courier_flush(c->courier) : WF_OK;
+}
+
+/* ---- joining and leaving ---- */
+
+static void leave(wfi_control *c) {
+    if (!c->courier || wfi_courier_destroy(c->courier)) free(c->shared);
+}
+
+const wfi_control_kind wfi_control_messages = {
+    .publish = publish,
+    .is_lost = is_lost,
+    .arena_create = arena_create,
+    .arena_open = arena_open,
+    .leave = leave,
+};
+
+wf_status wfi_control_join_mail(wf_context *ctx, const wfi_mail *mail, int rank, int n_ranks,
+                                int64_t timeout_ms, wfi_control **control_out) {
+    int64_t stall_ms;
+    wf_status status = wfi_env_count(ctx, WFI_WEFT_STALL_MS, &stall_ms);
+    wfi_control *c = status == WF_OK ? wfi_alloc(ctx, 1, sizeof *c, "a job's control") : NULL;
+    wfi_job_segment *own = c ? calloc(1, sizeof *own) : NULL; /* it may outlive the context */
+    if (!own) {
+        wfi_free(ctx, c);
+        mail->finish(mail->self, false);
+        return status == WF_OK ? wfi_no_memory(ctx, sizeof *own, "a job's control") : status;
+    }
+    *c = (wfi_control){.ctx = ctx,
+                       .kind = &wfi_control_messages,
+                       .rank = rank,
+                       .n_ranks = n_ranks,
+                       .timeout_ms = timeout_ms,
+                       .stall_ms = stall_ms,
+                       .shared = own,
+                       .arena_fd = -1};
+    own->n_ranks = n_ranks;
+    own->ranks[rank].pid = (int64_t)getpid();
+    own->ranks[rank].host = find_host();
+    wfi_courier_config config = {.rank = rank,
+                                 .n_ranks = n_ranks,
+                                 .timeout_ms = timeout_ms,
+                                 .failure = &own->failure,
+                                 .ranks = own->ranks,
+                                 .mail = *mail};
+    status = wfi_courier_create(ctx, &config, &c->courier);
+    if (status == WF_OK) status = wfi_control_meet(c, "start");
+    if (status != WF_OK) {
+        wfi_control_leave(c);
+        return status;
+    }
+    *control_out = c;
+    return WF_OK;
+}

@@ -1,0 +1,240 @@
+/* One segment of memory that all processes of a machine map: a memfd that the launcher hands over,
+ * or rank 0 (rendezvous.c). */
+#include "base/clock.h"
+#include "base/env.h"
+#include "comm/job/control_kinds.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096
+#define UNKNOWN    (-1) /* has not come yet */
+#define GONE       (-2)
+
+size_t wfi_control_bytes(void) {
+    return sizeof(wfi_job_segment);
+}
+
+void wfi_control_tell(int segment_fd, const char *sentence) {
+    wfi_job_segment *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, segment_fd, 0);
+    if (shared == MAP_FAILED) return; /* its ranks find out by themselves, a little later */
+    wfi_failure_set(&shared->failure, WF_REMOTE, sentence);
+    munmap(shared, sizeof *shared);
+}
+
+void wfi_control_peek(int segment_fd, wfi_failure *failure_out) {
+    wfi_job_segment *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, segment_fd, 0);
+    *failure_out = (wfi_failure){0};
+    if (shared == MAP_FAILED) return;
+    if (__atomic_load_n(&shared->failure.status, __ATOMIC_ACQUIRE)) *failure_out = shared->failure;
+    munmap(shared, sizeof *shared);
+}
+
+static bool is_lost(const wfi_control *c, int rank) {
+    if (__atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE) < 0) return true;
+    if (c->process_fd[rank] < 0) return c->process_fd[rank] == GONE;
+    struct pollfd ended = {.fd = c->process_fd[rank], .events = POLLIN};
+    return poll(&ended, 1, 0) == 1;
+}
+
+/* Once it has come: keeps an eye on its process. */
+static void find_process(wfi_control *c, int rank) {
+    int64_t pid = __atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE);
+    if (c->process_fd[rank] != UNKNOWN || pid <= 0 || pid == getpid()) return;
+    c->process_fd[rank] = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    if (c->process_fd[rank] < 0) c->process_fd[rank] = errno == ESRCH ? GONE : UNKNOWN;
+}
+
+/* ---- arenas ---- */
+
+static wf_status arena_create(wfi_control *c, size_t bytes, void **base_out) {
+    size_t size = bytes ? bytes : 1;
+    int fd = memfd_create("weft-arena", MFD_CLOEXEC);
+    void *base = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, (off_t)size) == 0)
+        base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        int error = errno;
+        if (fd >= 0) close(fd);
+        return wfi_fail(c->ctx, WF_NO_MEMORY, "the system refused %zu shared bytes for rank %d: %s",
+                        bytes, c->rank, strerror(error));
+    }
+    madvise(base, size, MADV_HUGEPAGE);
+    for (size_t at = 0; at < size; at += PAGE_BYTES) ((volatile char *)base)[at] = 0;
+    if (c->arena_fd >= 0) close(c->arena_fd);
+    c->arena_fd = fd;
+    c->shared->ranks[c->rank].arena_fd = fd;
+    c->shared->ranks[c->rank].arena_bytes = size;
+    *base_out = base;
+    return WF_OK;
+}
+
+static wf_status arena_open(wfi_control *c, int rank, size_t *bytes_out, void **base_out) {
+    const wfi_control_rank *other = &c->shared->ranks[rank];
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)other->pid, other->arena_fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *base = MAP_FAILED;
+    if (fd >= 0) base = mmap(NULL, other->arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int error = errno;
+    if (fd >= 0) close(fd);
+    if (base == MAP_FAILED)
+        return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot see rank %d's memory (%s): %s", c->rank,
+                        rank, path, strerror(error));
+    *bytes_out = other->arena_bytes;
+    *base_out = base;
+    return WF_OK;
+}
+
+/* ---- joining and leaving ---- */
+
+/* The last who leaves makes the segment as it was in the beginning, a rank's number at last. */
+static void give_up_place(wfi_control *c) {
+    wfi_job_segment *shared = c->shared;
+    wfi_control_rank *own = &shared->ranks[c->rank];
+    __atomic_store_n(&own->pid, -own->pid, __ATOMIC_RELEASE);
+    wfi_shared_epoch_wake(&own->meetings);
+    if (__atomic_add_fetch(&shared->n_left, 1, __ATOMIC_ACQ_REL) != shared->n_ranks) return;
+    __atomic_store_n(&shared->magic, 0, __ATOMIC_RELAXED);
+    shared->n_left = 0;
+    shared->failure = (wfi_failure){0};
+    memset(shared->records, 0, sizeof shared->records);
+    int n_ranks = shared->n_ranks;
+    for (int r = 0; r < n_ranks; r++) {
+        int64_t pid = shared->ranks[r].pid;
+        shared->ranks[r] = (wfi_control_rank){.pid = pid};
+    }
+    for (int r = 0; r < n_ranks; r++) __atomic_store_n(&shared->ranks[r].pid, 0, __ATOMIC_RELEASE);
+}
+
+static void leave(wfi_control *c) {
+    if (c->has_place) give_up_place(c);
+    if (c->arena_fd >= 0) close(c->arena_fd);
+    for (int r = 0; r < WFI_CONTROL_RANKS; r++)
+        if (c->process_fd[r] >= 0) close(c->process_fd[r]);
+    munmap(c->shared, sizeof(wfi_job_segment));
+}
+
+const wfi_control_kind wfi_control_shared = {
+    .find_process = find_process,
+    .is_lost = is_lost,
+    .arena_create = arena_create,
+    .arena_open = arena_open,
+    .leave = leave,
+};
+
+/* The descriptor that the launcher left open for us; -1 if there is none. */
+static wf_status inherited(wf_context *ctx, int *fd_out) {
+    const char *text = getenv(WFI_CONTROL_ENV);
+    *fd_out = -1;
+    if (!text || !*text) return WF_OK;
+    char *end;
+    long fd = strtol(text, &end, 10);
+    struct stat about;
+    if (*end || fd < 0 || fd > 1 << 20 || fstat((int)fd, &about) ||
+        (size_t)about.st_size != sizeof(wfi_job_segment))
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "environment: " WFI_CONTROL_ENV "='%.40s' is no segment of this version's "
+                        "launcher; start ranks by weft run",
+                        text);
+    fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+    *fd_out = (int)fd;
+    return WF_OK;
+}
+
+/* A segment that ranks have inherited serves one job after the other: who joins again may have
+ * to wait until the last has left the one before. */
+static wf_status enter(wfi_control *c) {
+    wfi_control_rank *own = &c->shared->ranks[c->rank];
+    const struct timespec nap = {0, 1000000};
+    int64_t deadline_ms = wfi_now_ms() + c->timeout_ms;
+    for (;;) {
+        int64_t pid = 0;
+        c->has_place = __atomic_compare_exchange_n(&own->pid, &pid, (int64_t)getpid(), false,
+                                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        if (c->has_place) return WF_OK;
+        if (pid > 0)
+            return wfi_fail(c->ctx, WF_INVALID_ARG,
+                            "two processes (%lld and %lld) say that they are rank %d",
+                            (long long)pid, (long long)getpid(), c->rank);
+        wf_status failed = wfi_failure_check(c->ctx, &c->shared->failure);
+        if (failed != WF_OK)
+            return wfi_fail_at(c->ctx, failed, "an earlier job of these ranks has failed");
+        if (wfi_now_ms() > deadline_ms)
+            return wfi_fail(c->ctx, WF_TIMEOUT,
+                            "rank %d waited %lld ms, but not all ranks have left the earlier job",
+                            c->rank, (long long)c->timeout_ms);
+        nanosleep(&nap, NULL);
+    }
+}
+
+/* Takes this rank's place in the segment. */
+static wf_status take_place(wfi_control *c) {
+    WF_TRY(enter(c));
+    if (c->rank == 0) {
+        c->shared->n_ranks = c->n_ranks;
+        __atomic_store_n(&c->shared->magic, WFI_CONTROL_MAGIC, __ATOMIC_RELEASE);
+    }
+    WF_TRY(wfi_control_meet(c, "start"));
+    if (__atomic_load_n(&c->shared->magic, __ATOMIC_ACQUIRE) != WFI_CONTROL_MAGIC ||
+        c->shared->n_ranks != c->n_ranks)
+        return wfi_control_fail_all(
+            c,
+            wfi_fail(c->ctx, WF_REMOTE, "rank %d is one of %d, rank 0 of %d, or of another version",
+                     c->rank, c->n_ranks, c->shared->n_ranks));
+    for (int r = 0; r < c->n_ranks; r++) find_process(c, r);
+    return WF_OK;
+}
+
+wf_status wfi_control_attach(wf_context *ctx, int fd, int rank, int n_ranks, int64_t timeout_ms,
+                             wfi_control **control_out) {
+    int64_t stall_ms;
+    WF_TRY(wfi_env_count(ctx, WFI_WEFT_STALL_MS, &stall_ms));
+    wfi_control *c = wfi_alloc(ctx, 1, sizeof *c, "a job's control");
+    if (!c) return WF_NO_MEMORY;
+    *c = (wfi_control){.ctx = ctx,
+                       .kind = &wfi_control_shared,
+                       .rank = rank,
+                       .n_ranks = n_ranks,
+                       .timeout_ms = timeout_ms,
+                       .stall_ms = stall_ms,
+                       .arena_fd = -1};
+    for (int r = 0; r < WFI_CONTROL_RANKS; r++) c->process_fd[r] = UNKNOWN;
+    void *shared = mmap(NULL, sizeof(wfi_job_segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (shared == MAP_FAILED) {
+        int error = errno;
+        wfi_free(ctx, c);
+        return wfi_fail(ctx, WF_DEVICE, "the job's segment cannot be mapped: %s", strerror(error));
+    }
+    c->shared = shared;
+    wf_status status = take_place(c);
+    if (status != WF_OK) {
+        wfi_control_leave(c);
+        return status;
+    }
+    *control_out = c;
+    return WF_OK;
+}
+
+wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ranks,
+                           int64_t timeout_ms, wfi_control **control_out) {
+    int fd, inherited_fd;
+    WF_TRY(inherited(ctx, &inherited_fd));
+    if (inherited_fd >= 0)
+        return wfi_control_attach(ctx, inherited_fd, rank, n_ranks, timeout_ms, control_out);
+    WF_TRY(wfi_rendezvous(ctx, name, rank, n_ranks, timeout_ms, &fd));
+    wf_status status = wfi_control_attach(ctx, fd, rank, n_ranks, timeout_ms, control_out);
+    close(fd);
+    return status;
+}

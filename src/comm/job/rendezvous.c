@@ -1,0 +1,243 @@
+/* How processes that nobody introduced to each other find the job's segment: rank 0 listens
+ * on an abstract socket, a name that is no file and goes with the process, and hands everyone
+ * who knows the job's name, and is the same user, the descriptor. */
+#include "base/clock.h"
+#include "comm/job/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RETRY_MS 20
+
+static socklen_t address_of(const char *name, struct sockaddr_un *address) {
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    int n = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "weft-%u-%s",
+                     (unsigned)getuid(), name);
+    size_t most = sizeof address->sun_path - 2;
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+                       ((size_t)n < most ? (size_t)n : most));
+}
+
+static bool is_same_user(int socket) {
+    struct ucred who;
+    socklen_t bytes = sizeof who;
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == getuid();
+}
+
+/* ---- rank 0 ---- */
+
+static bool send_descriptor(int socket, int fd) {
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char byte = 'w';
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+    return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
+}
+
+/* What a guest says first, and the one byte that it hears. */
+typedef struct introduction {
+    int32_t rank, n_ranks;
+} introduction;
+enum { WELCOME = 'w', RANK_IS_TAKEN = 'r', OTHER_NUMBER = 'n' };
+
+typedef struct guest_list {
+    bool has_come[WFI_CONTROL_RANKS];
+    int n_ranks, n_missing;
+} guest_list;
+
+static wf_status receive_guest(wf_context *ctx, const char *name, int socket, int fd,
+                               guest_list *list) {
+    struct timeval patience = {1, 0};
+    introduction who = {-1, 0};
+    char refusal = RANK_IS_TAKEN;
+    if (setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) ||
+        recv(socket, &who, sizeof who, MSG_WAITALL) != (ssize_t)sizeof who || who.rank < 1)
+        return WF_OK; /* none of ours */
+    if (who.n_ranks != list->n_ranks) {
+        refusal = OTHER_NUMBER;
+        (void)send(socket, &refusal, 1, MSG_NOSIGNAL);
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "rank %d says that the job '%s' has %d ranks, rank 0 that it has %d",
+                        who.rank, name, who.n_ranks, list->n_ranks);
+    }
+    if (who.rank >= who.n_ranks || list->has_come[who.rank]) {
+        (void)send(socket, &refusal, 1, MSG_NOSIGNAL);
+        return WF_OK;
+    }
+    if (!send_descriptor(socket, fd)) return WF_OK;
+    list->has_come[who.rank] = true;
+    list->n_missing--;
+    return WF_OK;
+}
+
+static wf_status give_up(wf_context *ctx, const char *name, const guest_list *list,
+                         int64_t timeout_ms) {
+    wfi_text missing;
+    wfi_text_init(&missing, ctx);
+    int n = 0;
+    for (int r = 1; r < list->n_ranks; r++)
+        if (!list->has_come[r]) wfi_text_add(&missing, "%s%d", n++ ? ", " : "", r);
+    wf_status status = wfi_fail(
+        ctx, WF_TIMEOUT, "rank 0 waited %lld ms for the job '%s': rank%s %s of %d %s not come",
+        (long long)timeout_ms, name, n == 1 ? "" : "s", missing.data ? missing.data : "",
+        list->n_ranks, n == 1 ? "has" : "have");
+    wfi_free(ctx, missing.data);
+    return status;
+}
+
+static wf_status serve(wf_context *ctx, const char *name, int listener, int fd, int n_ranks,
+                       int64_t timeout_ms) {
+    int64_t deadline_ms = wfi_now_ms() + timeout_ms;
+    guest_list list = {.n_ranks = n_ranks, .n_missing = n_ranks - 1};
+    while (list.n_missing) {
+        struct pollfd ready = {.fd = listener, .events = POLLIN};
+        int64_t left_ms = deadline_ms - wfi_now_ms();
+        if (left_ms <= 0) return give_up(ctx, name, &list, timeout_ms);
+        if (poll(&ready, 1, (int)wfi_min_i64(left_ms, 1000)) <= 0) continue;
+        int other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (other < 0) continue;
+        wf_status status = is_same_user(other) ? receive_guest(ctx, name, other, fd, &list) : WF_OK;
+        close(other);
+        if (status != WF_OK) return status;
+    }
+    return WF_OK;
+}
+
+wf_status wfi_control_segment(wf_context *ctx, int *fd_out) {
+    int fd = memfd_create("weft-control", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd >= 0 && ftruncate(fd, (off_t)wfi_control_bytes()) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+        *fd_out = fd;
+        return WF_OK;
+    }
+    int error = errno;
+    if (fd >= 0) close(fd);
+    return wfi_fail(ctx, WF_NO_MEMORY, "no memory for the job's segment: %s", strerror(error));
+}
+
+static wf_status host(wf_context *ctx, const char *name, int n_ranks, int64_t timeout_ms,
+                      int *fd_out) {
+    struct sockaddr_un address;
+    socklen_t bytes = address_of(name, &address);
+    int fd = -1, listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (listener < 0 || bind(listener, (struct sockaddr *)&address, bytes) ||
+        listen(listener, n_ranks)) {
+        int error = errno;
+        if (listener >= 0) close(listener);
+        return wfi_fail(ctx, error == EADDRINUSE ? WF_INVALID_ARG : WF_DEVICE,
+                        "rank 0 cannot listen for the job '%s': %s; is another job of that name "
+                        "running?",
+                        name, strerror(error));
+    }
+    wf_status status = wfi_control_segment(ctx, &fd);
+    if (status == WF_OK) status = serve(ctx, name, listener, fd, n_ranks, timeout_ms);
+    close(listener);
+    if (status == WF_OK)
+        *fd_out = fd;
+    else if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+/* ---- the others ---- */
+
+/* Another version's segment is another size, and reading past the end of one kills. */
+static wf_status check_segment(wf_context *ctx, const char *name, int *fd) {
+    struct stat about;
+    if (fstat(*fd, &about) == 0 && (size_t)about.st_size == wfi_control_bytes()) return WF_OK;
+    close(*fd);
+    *fd = -1;
+    return wfi_fail(ctx, WF_REMOTE,
+                    "rank 0 of the job '%s' uses another version of weft: all ranks need the same",
+                    name);
+}
+
+/* Returns what was said; *fd_out: the descriptor, or -1. 0: nothing. */
+static char receive_descriptor(int socket, int *fd_out) {
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char byte = 0;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    *fd_out = -1;
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return 0;
+    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof *fd_out))
+        memcpy(fd_out, CMSG_DATA(header), sizeof *fd_out);
+    return byte;
+}
+
+static char visit(const struct sockaddr_un *address, socklen_t bytes, const introduction *who,
+                  int64_t timeout_ms, int *fd_out) {
+    struct timeval patience = {timeout_ms / 1000, timeout_ms % 1000 * 1000 + 1000};
+    char said = 0;
+    int host = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *fd_out = -1;
+    if (host < 0) return 0;
+    if (connect(host, (const struct sockaddr *)address, bytes) == 0 && is_same_user(host) &&
+        setsockopt(host, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
+        send(host, who, sizeof *who, MSG_NOSIGNAL) == (ssize_t)sizeof *who)
+        said = receive_descriptor(host, fd_out);
+    close(host);
+    return said;
+}
+
+static wf_status guest(wf_context *ctx, const char *name, const introduction *who,
+                       int64_t timeout_ms, int *fd_out) {
+    struct sockaddr_un address;
+    socklen_t bytes = address_of(name, &address);
+    struct timespec nap = {0, RETRY_MS * 1000000};
+    int64_t deadline_ms = wfi_now_ms() + timeout_ms;
+    for (;;) {
+        char said = visit(&address, bytes, who, timeout_ms, fd_out);
+        if (*fd_out >= 0) return check_segment(ctx, name, fd_out);
+        if (said == RANK_IS_TAKEN)
+            return wfi_fail(
+                ctx, WF_INVALID_ARG,
+                "another process is rank %d of the job '%s'; has another job that name?", who->rank,
+                name);
+        if (said == OTHER_NUMBER)
+            return wfi_fail(ctx, WF_INVALID_ARG,
+                            "rank %d is one of %d, but rank 0 of the job '%s' says another number",
+                            who->rank, who->n_ranks, name);
+        if (wfi_now_ms() > deadline_ms)
+            return wfi_fail(ctx, WF_TIMEOUT,
+                            "rank %d waited %lld ms for rank 0 of the job '%s'; ranks of one job "
+                            "have to be started on one machine, by one user",
+                            who->rank, (long long)timeout_ms, name);
+        nanosleep(&nap, NULL);
+    }
+}
+
+wf_status wfi_rendezvous(wf_context *ctx, const char *name, int rank, int n_ranks,
+                         int64_t timeout_ms, int *fd_out) {
+    introduction who = {rank, n_ranks};
+    return rank == 0 ? host(ctx, name, n_ranks, timeout_ms, fd_out)
+                     : guest(ctx, name, &who, timeout_ms, fd_out);
+}
