@@ -4,11 +4,12 @@
 #include <signal.h>
 #include <string.h>
 
-/* The one mutable global: a signal handler has nowhere else to write. */
-static volatile sig_atomic_t signal_seen;
+/* The one mutable global: a signal handler has nowhere else to write. Atomic access, because any
+ * thread may be the one that the signal interrupts. */
+static int signal_seen;
 
 static void remember(int number) {
-    signal_seen = number;
+    __atomic_store_n(&signal_seen, number, __ATOMIC_RELAXED);
 }
 
 void interrupt_watch(void) {
@@ -21,8 +22,9 @@ void interrupt_watch(void) {
 }
 
 exit_status interrupt_status(void) {
-    if (!signal_seen) return EXIT_DONE;
-    return signal_seen == SIGTERM ? EXIT_TERMINATED : EXIT_INTERRUPTED;
+    int number = __atomic_load_n(&signal_seen, __ATOMIC_RELAXED);
+    if (!number) return EXIT_DONE;
+    return number == SIGTERM ? EXIT_TERMINATED : EXIT_INTERRUPTED;
 }
 
 exit_status interrupt_agreed(const cli *c) {
