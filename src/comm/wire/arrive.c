@@ -187,7 +187,10 @@ static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, i
         bool comes = is_letters(m, e);
         if (comes) rank = m->carriage->awaited(m, e);
         int32_t gone = comes ? -1 : find_gone(m, e, value, rank);
-        if (gone >= 0) return wfi_memory_fail(m, wfi_memory_lost(m, gone));
+        if (gone >= 0) {
+            WF_TRY(wfi_memory_check(m)); /* who leaves because of a failure has told it before */
+            return wfi_memory_fail(m, wfi_memory_lost(m, gone));
+        }
         int64_t waited_ms = wfi_now_ms() - begin_ms;
         if (waited_ms >= g->timeout_ms) {
             if (has_come(e, value)) return WF_OK;
