@@ -92,7 +92,10 @@ static wf_status map_block(wfi_memory *m, int32_t rank, int32_t place, mapping *
     if (out->base) munmap(out->base, out->bytes);
     out->base = NULL;
     void *base = map_foreign(pid_of(m->group, rank), block->fd, block->bytes);
-    if (base == MAP_FAILED && errno == ENOENT) return wfi_memory_lost(m, rank);
+    if (base == MAP_FAILED && errno == ENOENT) {
+        WF_TRY(wfi_memory_check(m)); /* as in arrive.c */
+        return wfi_memory_lost(m, rank);
+    }
     if (base == MAP_FAILED)
         return wfi_fail(m->group->ctx, WF_DEVICE, "rank %d cannot see rank %d's memory: %s",
                         m->group->rank, rank, strerror(errno));
