@@ -75,14 +75,6 @@ static wf_trainer *make_trainer(wf_context *ctx, const char *plan) {
     return planned_trainer(ctx, small_net, &recipe, plan, NULL, 0);
 }
 
-static wf_status try_step(wf_trainer *t) {
-    static small_batch batch;
-    small_batch_fill(&batch, 0);
-    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
-    wf_step_result result;
-    return wf_trainer_step(t, feeds, 2, SMALL_BATCH, &result);
-}
-
 static const struct {
     const char *plan;
     int32_t rank, unit;
@@ -111,7 +103,7 @@ static void all_stop_at_once(void **state) {
             break_kernel(t, failures[k].rank, failures[k].unit, failures[k].part, &broken);
             broken_kernel counted = {.n_good = INT_MAX};
             break_kernel(t, 0, 0, WFI_PART_BW, &counted);
-            TEST_REFUSED(ctx, try_step(t), WF_DEVICE, failures[k].sentence);
+            TEST_REFUSED(ctx, small_try_step(t, 0, NULL), WF_DEVICE, failures[k].sentence);
             int64_t ms = now_ms() - broken.failed_ms;
             int n_calls = INT_MAX - counted.n_good;
             if (ms > 1000 || n_calls > failures[k].most_calls)
@@ -119,7 +111,7 @@ static void all_stop_at_once(void **state) {
                          "%d times",
                          failures[k].plan, (long long)ms, n_calls);
             /* It stays failed, and says why. */
-            TEST_REFUSED(ctx, try_step(t), WF_DEVICE, failures[k].sentence);
+            TEST_REFUSED(ctx, small_try_step(t, 0, NULL), WF_DEVICE, failures[k].sentence);
             wf_trainer_destroy(t);
             test_context_end(ctx);
             if (!n_threads) n_threads = count_threads(); /* a sanitizer may have one of its own */
@@ -146,7 +138,7 @@ static void first_is_told(void **state) {
         int last = t->n_workers - 1;
         snprintf(sentence, sizeof sentence, "rank %d, forward block, microbatch %d: the library",
                  last, last * N_MICRO / t->n_workers);
-        TEST_REFUSED(ctx, try_step(t), WF_DEVICE, sentence);
+        TEST_REFUSED(ctx, small_try_step(t, 0, NULL), WF_DEVICE, sentence);
         wf_trainer_destroy(t);
         test_context_end(ctx);
     }

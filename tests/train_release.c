@@ -38,14 +38,6 @@ static wf_trainer *make_trainer(wf_context *ctx, wf_model_function function, con
     return t;
 }
 
-static wf_status try_step(wf_trainer *t, int step) {
-    static small_batch batch;
-    small_batch_fill(&batch, step);
-    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
-    wf_step_result result;
-    return wf_trainer_step(t, feeds, 2, SMALL_BATCH, &result);
-}
-
 /* ---- clean ---- */
 
 static void all_plans_are_clean(void **state) {
@@ -57,7 +49,7 @@ static void all_plans_are_clean(void **state) {
             snprintf(plan, sizeof plan, "%sschedule=%s", grids[k], wfi_schedules[s]->name);
             wf_context *ctx = test_context();
             wf_trainer *t = make_trainer(ctx, small_net, plan);
-            for (int step = 0; step < 3; step++) TEST_OK(ctx, try_step(t, step));
+            for (int step = 0; step < 3; step++) TEST_OK(ctx, small_try_step(t, step, NULL));
             wf_trainer_destroy(t);
             test_context_end(ctx);
         }
@@ -66,7 +58,7 @@ static void all_plans_are_clean(void **state) {
     for (size_t k = 0; k < sizeof spreads / sizeof *spreads; k++) {
         wf_context *ctx = test_context();
         wf_trainer *t = make_trainer(ctx, small_net, spreads[k]);
-        for (int step = 0; step < 3; step++) TEST_OK(ctx, try_step(t, step));
+        for (int step = 0; step < 3; step++) TEST_OK(ctx, small_try_step(t, step, NULL));
         wf_trainer_destroy(t);
         test_context_end(ctx);
     }
@@ -111,7 +103,7 @@ static void drop_dependency(wf_context *ctx, const char *plan, wf_trainer **t, i
     for (int32_t k = 0; k < kept.n_depends; k++)
         if (k != d) depends[now->n_depends++] = kept.depends[k];
     now->depends = depends;
-    wf_status status = try_step(*t, 0);
+    wf_status status = small_try_step(*t, 0, NULL);
     if (status != WF_OK) {
         assert_int_equal(status, WF_BUG);
         count(n, plan, wf_context_error(ctx));
@@ -154,11 +146,11 @@ static void waits_are_missed(void **state) {
     for (size_t k = 0; k < N_PLANS; k++) {
         wf_context *ctx = test_context();
         wf_trainer *t = make_trainer(ctx, tiny_net, plans[k]);
-        TEST_OK(ctx, try_step(t, 0));
+        TEST_OK(ctx, small_try_step(t, 0, NULL));
         int64_t n_waits = t->ready[0]->executor->n_waits;
         for (int64_t w = 1; w <= n_waits; w++) {
             t->ready[0]->executor->left_out_wait = w;
-            wf_status status = try_step(t, 0);
+            wf_status status = small_try_step(t, 0, NULL);
             n.n_accepted += status == WF_OK;
             if (status == WF_OK) continue;
             assert_int_equal(status, WF_BUG);

@@ -87,14 +87,6 @@ static wf_trainer *make_trainer(wf_context *ctx, const char *plan_text, int64_t 
     return trainer;
 }
 
-static wf_status try_step(wf_trainer *t) {
-    static small_batch batch;
-    small_batch_fill(&batch, 0);
-    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
-    wf_step_result result;
-    return wf_trainer_step(t, feeds, 2, SMALL_BATCH, &result);
-}
-
 static const struct {
     const char *plan;
     int32_t rank, unit;
@@ -129,10 +121,10 @@ static void who_stalls_is_named(void **state) {
             slow_kernel slow = {.n_good = stalls[k].n_good, .told = &told};
             slow_down(t, stalls[k].rank, stalls[k].unit, stalls[k].part, &slow);
             if (misses_deadline) {
-                TEST_REFUSED(ctx, try_step(t), WF_TIMEOUT, wanted);
+                TEST_REFUSED(ctx, small_try_step(t, 0, NULL), WF_TIMEOUT, wanted);
                 assert_string_equal(told.last, "");
             } else {
-                TEST_OK(ctx, try_step(t));
+                TEST_OK(ctx, small_try_step(t, 0, NULL));
                 if (told.n_lines != 1)
                     fail_msg("plan '%s': %d lines say '%s'; the last says '%s'", stalls[k].plan,
                              told.n_lines, wanted, told.last);
