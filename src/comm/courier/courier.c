@@ -25,53 +25,6 @@
 /* And how long for what is under way, which nobody wants any more, to end. */
 #define CLEAR_MS 200
 
-/* ---- orders ---- */
-
-void wfi_order_put(wfi_order_list *list, wfi_order *order) {
-    order->next = NULL;
-    if (list->last)
-        list->last->next = order;
-    else
-        list->first = order;
-    list->last = order;
-}
-
-wfi_order *wfi_order_take(wfi_order_list *list) {
-    wfi_order *first = list->first;
-    if (!first) return NULL;
-    list->first = first->next;
-    if (!list->first) list->last = NULL;
-    return first;
-}
-
-void wfi_courier_reuse(wfi_courier *c, wfi_order *order) {
-    pthread_mutex_lock(&c->lock);
-    wfi_order_put(&c->unused, order);
-    pthread_mutex_unlock(&c->lock);
-}
-
-static void free_orders(wfi_courier *c, wfi_order_list *list) {
-    for (wfi_order *order; (order = wfi_order_take(list)) != NULL;) wfi_free(c->own, order);
-}
-
-void wfi_courier_wake(wfi_courier *c) {
-    if (c->sleeps) pthread_cond_signal(&c->changed);
-}
-
-wf_status wfi_courier_give(wfi_courier *c, const wfi_order *what) {
-    pthread_mutex_lock(&c->lock);
-    wfi_order *order = wfi_order_take(&c->unused);
-    pthread_mutex_unlock(&c->lock);
-    if (!order) order = wfi_alloc(c->own, 1, sizeof *order, "an order of the courier");
-    if (!order) return wfi_no_memory(c->ctx, sizeof *order, "an order of the courier");
-    *order = *what;
-    pthread_mutex_lock(&c->lock);
-    wfi_order_put(&c->orders, order);
-    wfi_courier_wake(c);
-    pthread_mutex_unlock(&c->lock);
-    return WF_OK;
-}
-
 void wfi_courier_break(wfi_courier *c, wf_status status) {
     wfi_failure_set(c->config.failure, status, wf_context_error(c->own));
     c->is_broken = true;
@@ -252,11 +205,11 @@ static void destroy_device(wfi_courier *c) {
 
 static void release(wfi_courier *c) {
     wf_context *own = c->own;
-    for (int s = 0; s < WFI_COURIER_STREAMS; s++) free_orders(c, &c->arrivals[s]);
+    for (int s = 0; s < WFI_COURIER_STREAMS; s++) wfi_courier_free_orders(c, &c->arrivals[s]);
     for (int r = 0; r < c->config.n_ranks && c->peers; r++) {
         wfi_peer *p = &c->peers[r];
-        for (int s = 0; s < WFI_COURIER_STREAMS; s++) free_orders(c, &p->parcels[s]);
-        for (int s = 0; s < WFI_CONTROL_STREAMS; s++) free_orders(c, &p->promises[s]);
+        for (int s = 0; s < WFI_COURIER_STREAMS; s++) wfi_courier_free_orders(c, &p->parcels[s]);
+        for (int s = 0; s < WFI_CONTROL_STREAMS; s++) wfi_courier_free_orders(c, &p->promises[s]);
         while (p->notes_first) {
             wfi_courier_sent *next = p->notes_first->next;
             wfi_free(own, p->notes_first);
@@ -265,8 +218,8 @@ static void release(wfi_courier *c) {
     }
     for (const wfi_order *order = c->orders.first; order; order = order->next)
         wfi_free(own, order->word);
-    free_orders(c, &c->orders);
-    free_orders(c, &c->unused);
+    wfi_courier_free_orders(c, &c->orders);
+    wfi_courier_free_orders(c, &c->unused);
     wfi_free(own, c->peers);
     wfi_courier_free_kept(c);
     pthread_mutex_destroy(&c->groups_lock);
@@ -396,90 +349,4 @@ bool wfi_courier_destroy(wfi_courier *c) {
     destroy_device(c);
     if (is_clean) release(c);
     return is_clean;
-}
-
-/* ---- what the host says ---- */
-
-void wfi_courier_publish(wfi_courier *c) {
-    const wfi_control_rank *own = &c->config.ranks[c->config.rank];
-    pthread_mutex_lock(&c->lock);
-    c->state = (wfi_courier_state){.n_meetings = own->meetings.epoch,
-                                   .n_runs = own->n_runs,
-                                   .host = own->host,
-                                   .stop = {own->stop[0], own->stop[1]},
-                                   .fingerprint = own->fingerprint,
-                                   .peak_bytes = own->peak_bytes,
-                                   .mirror_bytes = own->mirror_bytes,
-                                   .arena_bytes = own->arena_bytes,
-                                   .pid = own->pid};
-    memcpy(c->state.numbers, own->numbers, sizeof c->state.numbers);
-    memcpy(c->state.doing, own->doing, sizeof c->state.doing);
-    c->is_state_due = true;
-    wfi_courier_wake(c);
-    pthread_mutex_unlock(&c->lock);
-}
-
-wf_status wfi_courier_reset(wfi_courier *c) {
-    return wfi_courier_give(c, &(wfi_order){.kind = WFI_ORDER_RESET});
-}
-
-wf_status wfi_courier_promise(wfi_courier *c, int rank, int stream, uint64_t epoch) {
-    for (int r = 0; r < c->config.n_ranks; r++)
-        if (r != c->config.rank && (rank < 0 || rank == r))
-            WF_TRY(wfi_courier_give(
-                c, &(wfi_order){
-                       .kind = WFI_ORDER_PROMISE, .peer = r, .stream = stream, .epoch = epoch}));
-    return WF_OK;
-}
-
-/* Tag 0 is the notes'. */
-static int next_tag(uint32_t *n) {
-    return 1 + (int)((*n)++ % WFI_MAIL_PARCELS);
-}
-
-wf_status wfi_courier_send(wfi_courier *c, int to, int stream, uint64_t epoch, const uint64_t *need,
-                           const void *data, size_t bytes) {
-    wfi_order order = {.kind = WFI_ORDER_SEND, .peer = to, .stream = stream, .epoch = epoch};
-    if (need) memcpy(order.need, need, sizeof order.need);
-    for (size_t at = 0; at < bytes; at += order.bytes) {
-        order.data = (char *)(uintptr_t)data + at;
-        order.bytes = bytes - at < WFI_MAIL_BYTES ? bytes - at : WFI_MAIL_BYTES;
-        order.tag = next_tag(&c->peers[to].n_sent);
-        if (stream == WFI_COURIER_HOST) __atomic_add_fetch(&c->n_host_sends, 1, __ATOMIC_RELAXED);
-        WF_TRY(wfi_courier_give(c, &order));
-    }
-    return WF_OK;
-}
-
-wf_status wfi_courier_receive(wfi_courier *c, int from, int stream, void *data, size_t bytes) {
-    wfi_order order = {.kind = WFI_ORDER_RECEIVE, .peer = from, .stream = stream};
-    for (size_t at = 0; at < bytes; at += order.bytes) {
-        order.data = (char *)data + at;
-        order.bytes = bytes - at < WFI_MAIL_BYTES ? bytes - at : WFI_MAIL_BYTES;
-        order.tag = next_tag(&c->peers[from].n_received);
-        WF_TRY(wfi_stream_push(c->streams[stream], NULL, NULL, NULL));
-        order.epoch = wfi_stream_record(c->streams[stream]).epoch;
-        WF_TRY(wfi_courier_give(c, &order));
-    }
-    return WF_OK;
-}
-
-wfi_event wfi_courier_arrival(const wfi_courier *c, int stream) {
-    return wfi_stream_record(c->streams[stream]);
-}
-
-wf_status wfi_courier_flush(wfi_courier *c) {
-    WF_TRY(wfi_event_wait(wfi_courier_arrival(c, WFI_COURIER_HOST)));
-    struct timespec time = {0, NAP_US * 1000};
-    for (int64_t end_ms = wfi_now_ms() + c->config.timeout_ms;
-         __atomic_load_n(&c->n_host_sends, __ATOMIC_ACQUIRE); nanosleep(&time, NULL)) {
-        WF_TRY(wfi_device_check(c->device));
-        if (wfi_now_ms() < end_ms) continue;
-        wf_status status =
-            wfi_fail(c->ctx, WF_TIMEOUT, "rank %d waited %lld ms for what it sends to be taken",
-                     c->config.rank, (long long)c->config.timeout_ms);
-        wfi_device_fail(c->device, status);
-        return status;
-    }
-    return WF_OK;
 }

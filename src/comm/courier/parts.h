@@ -135,10 +135,12 @@ struct wfi_courier {
     bool is_clean; /* of the thread that has ended: nothing was left under way */
 };
 
+/* orders.c */
 void wfi_order_put(wfi_order_list *list, wfi_order *order);
 wfi_order *wfi_order_take(wfi_order_list *list); /* NULL: empty */
 /* Back among the unused. */
 void wfi_courier_reuse(wfi_courier *c, wfi_order *order);
+void wfi_courier_free_orders(wfi_courier *c, wfi_order_list *list);
 /* The mail has failed: everybody's failure, and nothing more is sent. */
 void wfi_courier_break(wfi_courier *c, wf_status status);
 
