@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "kernel/kernel.h"
+#include "pass/pass.h"
 
 #include <math.h>
 #include <setjmp.h>

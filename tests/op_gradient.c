@@ -5,6 +5,7 @@
  */
 #include "op/op_table.h"
 #include "op_case.h"
+#include "pass/pass.h"
 
 #include <math.h>
 

@@ -307,3 +307,16 @@ void wf_output(wf_tensor x, const char *name) {
     g->values[x.id].name = copy;
     g->outputs[g->n_outputs++] = x.id;
 }
+
+void wf_graph_destroy(wf_graph *g) {
+    if (!g) return;
+    wf_context *ctx = g->ctx;
+    wfi_free(ctx, g->values);
+    wfi_free(ctx, g->nodes);
+    wfi_free(ctx, g->units);
+    wfi_free(ctx, g->stats);
+    wfi_free(ctx, g->weight_gradients);
+    wfi_free(ctx, g->outputs);
+    wfi_pool_release(&g->pool);
+    wfi_free(ctx, g);
+}

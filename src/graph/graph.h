@@ -200,21 +200,4 @@ wf_status wfi_node_opaque_output(wf_graph *g, wfi_node *node, int64_t n_bytes);
 const char *wfi_shape_text(const wf_shape *shape, char *text);
 bool wfi_shape_equal(const wf_shape *a, const wf_shape *b);
 
-/* wf_graph_create, with the loss as a unit of its own: it may live elsewhere than the model. */
-wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool splits_loss,
-                           wf_model_function model, const void *model_config, wf_graph **graph_out);
-
-/* ---- passes, in this order; each keeps the node order legal ---- */
-
-/* Moves the loss, from the last values that have more than one number a row on, into a unit
- * behind all others. Nothing if there is no loss. */
-wf_status wfi_graph_split_loss(wf_graph *g);
-
-wf_status wfi_graph_fuse(wf_graph *g);     /* batch norm + ReLU, add + ReLU */
-wf_status wfi_graph_autodiff(wf_graph *g); /* appends B and W nodes */
-/* Errors: INVALID_ARG: parameters without a gradient, inputs that nothing reads; all are named. */
-wf_status wfi_graph_check_used(const wf_graph *g);
-/* Chooses C16 for images where every op allows it; inserts reorders elsewhere. */
-wf_status wfi_graph_layout(wf_graph *g);
-
 #endif

@@ -35,6 +35,14 @@ typedef struct wfi_call {
 
 typedef struct wfi_autodiff wfi_autodiff;
 
+/* Operands of an op by role: bit i is its input, or its output, i. */
+typedef struct wfi_op_roles {
+    /* Weights and their gradients: row-major, even where they have an image's shape. */
+    uint8_t weight_in, weight_out;
+    /* Class indices, of which negative ones do not count, and how many rows were right. */
+    uint8_t label_in, hit_out;
+} wfi_op_roles;
+
 enum {
     /* Any layout, as long as all operands of full shape have the same one. */
     WFI_OP_ELEMENTWISE = 1,
@@ -49,12 +57,15 @@ enum {
 struct wfi_op {
     const char *name;
     unsigned flags;
+    wfi_op_roles roles;
     /* Relative error (RMS over a tensor) that a kernel may have against float64. */
     float tolerance;
     /* Checks inputs and attributes, declares outputs (wfi_node_output). */
     wf_status (*check)(wf_graph *g, wfi_node *node);
     /* Adds nodes for the gradients of the inputs. NULL: none pass. */
     wf_status (*gradient)(wfi_autodiff *ad, const wfi_node *node);
+    /* Makes the node apply a ReLU to its first output; NULL: it cannot. */
+    wf_status (*with_relu)(wf_graph *g, wfi_node *node);
     double (*flops)(const wf_graph *g, const wfi_node *node); /* NULL: elements of the outputs */
     size_t (*scratch_bytes)(const wf_graph *g,
                             const wfi_node *node); /* of the reference; may be NULL */

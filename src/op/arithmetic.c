@@ -47,12 +47,19 @@ static void add_relu_reference(const wfi_call *call) {
     }
 }
 
+static wf_status add_with_relu(wf_graph *g, wfi_node *node) {
+    (void)g;
+    node->op = &wfi_op_add_relu;
+    return WF_OK;
+}
+
 const wfi_op wfi_op_add = {
     .name = "add",
     .flags = WFI_OP_ELEMENTWISE,
     .tolerance = 1e-7f,
     .check = wfi_check_elementwise,
     .gradient = add_gradient,
+    .with_relu = add_with_relu,
     .reference = add_reference,
 };
 

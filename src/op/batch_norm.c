@@ -185,12 +185,25 @@ static void batch_norm_backward_reference(const wfi_call *call) {
     }
 }
 
+/* The backward learns from a byte an element where the ReLU let the gradient pass. */
+static wf_status batch_norm_with_relu(wf_graph *g, wfi_node *node) {
+    node->attr.norm.relu = 1;
+    return wfi_node_opaque_output(g, node, wf_shape_n_elem(&g->values[node->out[0]].shape));
+}
+
+static wf_status batch_norm_inference_with_relu(wf_graph *g, wfi_node *node) {
+    (void)g;
+    node->attr.norm.relu = 1;
+    return WF_OK;
+}
+
 const wfi_op wfi_op_batch_norm = {
     .name = "batch_norm",
     .flags = WFI_OP_IMAGE,
     .tolerance = 1e-5f,
     .check = batch_norm_check,
     .gradient = batch_norm_gradient,
+    .with_relu = batch_norm_with_relu,
     .flops = batch_norm_flops,
     .reference = batch_norm_reference,
 };
@@ -200,6 +213,7 @@ const wfi_op wfi_op_batch_norm_inference = {
     .flags = WFI_OP_IMAGE,
     .tolerance = 1e-5f,
     .check = batch_norm_inference_check,
+    .with_relu = batch_norm_inference_with_relu,
     .flops = batch_norm_inference_flops,
     .reference = batch_norm_inference_reference,
 };

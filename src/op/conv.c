@@ -293,6 +293,7 @@ static void conv2d_backward_weight_reference(const wfi_call *call) {
 const wfi_op wfi_op_conv2d = {
     .name = "conv2d",
     .flags = WFI_OP_IMAGE,
+    .roles = {.weight_in = 1 << 1},
     .tolerance = 2e-5f,
     .check = conv2d_check,
     .gradient = conv2d_gradient,
@@ -304,6 +305,7 @@ const wfi_op wfi_op_conv2d = {
 const wfi_op wfi_op_conv2d_backward_data = {
     .name = "conv2d_backward_data",
     .flags = WFI_OP_IMAGE,
+    .roles = {.weight_in = 1 << 1},
     .tolerance = 2e-5f,
     .check = conv2d_backward_data_check,
     .flops = conv2d_backward_data_flops,
@@ -314,6 +316,7 @@ const wfi_op wfi_op_conv2d_backward_data = {
 const wfi_op wfi_op_conv2d_backward_weight = {
     .name = "conv2d_backward_weight",
     .flags = WFI_OP_IMAGE | WFI_OP_WEIGHT_GRADIENT,
+    .roles = {.weight_out = 1 << 0},
     .tolerance = 2e-5f,
     .check = conv2d_backward_weight_check,
     .flops = conv2d_backward_weight_flops,

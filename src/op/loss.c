@@ -109,6 +109,7 @@ static void cross_entropy_backward_reference(const wfi_call *call) {
 
 const wfi_op wfi_op_cross_entropy = {
     .name = "cross_entropy",
+    .roles = {.label_in = 1 << 1, .hit_out = 1 << 1},
     .tolerance = 5e-6f,
     .check = cross_entropy_check,
     .gradient = cross_entropy_gradient,

@@ -1,5 +1,6 @@
 /* From model, recipe and plan to a checked program. */
 #include "nn/model.h"
+#include "pass/pass.h"
 #include "program/program.h"
 
 #include <string.h>

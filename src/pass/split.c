@@ -1,5 +1,5 @@
 /* The loss as a unit of its own, so that it can live on another rank than the model. */
-#include "graph/graph.h"
+#include "pass/pass.h"
 
 #include <stdio.h>
 #include <string.h>

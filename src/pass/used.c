@@ -4,7 +4,7 @@
  * mistake in the model, and among replicas elsewhere the cause of a hang. It is told when the
  * graph is made, before any rank exists.
  */
-#include "graph/graph.h"
+#include "pass/pass.h"
 
 #define MAX_NAMED 8
 

@@ -1,21 +1,29 @@
 /* wf_loss: what is trained on, and what is recorded of each microbatch. */
-#include "graph/graph.h"
 #include "op/op_table.h"
+#include "pass/pass.h"
 
 /* The cross entropies that the loss is made of. Their labels decide which rows count:
  * all of them must look at the same ones. */
 typedef struct search {
-    const wfi_node *found; /* the last one */
-    int32_t labels;        /* the input behind them; -1: none yet, -2: several */
+    int32_t hits;   /* of the last one; -1: none */
+    int32_t labels; /* the input behind them; -1: none yet, -2: several */
 } search;
+
+/* The operand that plays the role; -1: none does. */
+static int32_t with_role(const int32_t *operands, int n, unsigned role) {
+    for (int i = 0; i < n; i++)
+        if (role >> i & 1) return operands[i];
+    return -1;
+}
 
 static void find_cross_entropy(const wf_graph *g, int32_t v, search *s) {
     if (v < 0 || g->values[v].node < 0) return;
     const wfi_node *node = &g->nodes[g->values[v].node];
-    if (node->op == &wfi_op_cross_entropy) {
-        int32_t labels = wfi_value_root(g, node->in[1]);
+    if (node->op->roles.label_in) {
+        int32_t labels =
+            wfi_value_root(g, with_role(node->in, node->n_in, node->op->roles.label_in));
         s->labels = s->labels == -1 || s->labels == labels ? labels : -2;
-        s->found = node;
+        s->hits = with_role(node->out, node->n_out, node->op->roles.hit_out);
         return;
     }
     for (int i = 0; i < node->n_in; i++) {
@@ -45,7 +53,7 @@ void wf_loss(wf_tensor loss) {
     }
     g->loss = loss.id;
     g->n_rows = value->shape.dim[0];
-    search s = {NULL, -1};
+    search s = {-1, -1};
     find_cross_entropy(g, loss.id, &s);
     if (s.labels == -2) {
         wfi_graph_fail(g, WF_UNSUPPORTED,
@@ -53,8 +61,7 @@ void wf_loss(wf_tensor loss) {
                        "which rows count");
         return;
     }
-    wf_tensor hits = wfi_inert(g);
-    if (s.found) hits = wfi_tensor(g, s.found->out[1]);
+    wf_tensor hits = wfi_tensor(g, s.hits);
     if (s.labels >= 0 && g->values[s.labels].kind == WFI_VALUE_INPUT) g->labels = s.labels;
     wf_tensor record =
         wfi_graph_op(g, &wfi_op_loss_record, NULL, NULL, 2, (wf_tensor[]){loss, hits});

@@ -1,9 +1,9 @@
-/* Fusion on the forward graph: batch norm + ReLU and add + ReLU become one node,
- * when nothing else reads the value in between. The choice looks at the graph
+/* Fusion on the forward graph: an op that can apply a ReLU itself and the ReLU behind it become
+ * one node, when nothing else reads the value in between. The choice looks at the graph
  * alone, so every plan makes the same one. */
-#include "graph/graph.h"
 #include "graph/op.h"
 #include "op/op_table.h"
+#include "pass/pass.h"
 
 static int32_t count_uses(const wf_graph *g, int32_t v) {
     int32_t n = 0;
@@ -28,19 +28,11 @@ wf_status wfi_graph_fuse(wf_graph *g) {
         if (producer < 0 || g->values[x].name || x == g->loss || count_uses(g, x) != 1) continue;
         wfi_node *before = &g->nodes[producer];
         if (before->unit != relu->unit || before->dead) continue;
-        if (before->op == &wfi_op_add) {
-            before->op = &wfi_op_add_relu;
-            absorb(g, producer, relu);
-        } else if (before->op == &wfi_op_batch_norm_inference) {
-            before->attr.norm.relu = 1;
-            absorb(g, producer, relu);
-        } else if (before->op == &wfi_op_batch_norm) {
-            before->attr.norm.relu = 1;
-            absorb(g, producer, relu);
-            WF_TRY(
-                wfi_node_opaque_output(g, before, wf_shape_n_elem(&g->values[relu->out[0]].shape)));
-            g->values[before->out[before->n_out - 1]].node = producer;
-        }
+        if (!before->op->with_relu) continue;
+        absorb(g, producer, relu);
+        WF_TRY(before->op->with_relu(g, before));
+        for (int i = 0; i < before->n_out; i++)
+            if (before->out[i] >= 0) g->values[before->out[i]].node = producer;
     }
     return WF_OK;
 }

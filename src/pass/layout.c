@@ -3,9 +3,9 @@
  * The choice follows from shapes and ops alone (never from the rank or from what
  * is faster today), so values between units have one layout under every plan.
  */
-#include "graph/graph.h"
 #include "graph/op.h"
 #include "op/op_table.h"
+#include "pass/pass.h"
 
 typedef struct layout_pass {
     wf_graph *g;
@@ -30,9 +30,9 @@ static bool may_be_c16(const wf_graph *g, int32_t v) {
 
 /* Looks like an image, but is a convolution's weight or its gradient: row-major. */
 static bool is_weight(const wfi_node *node, int operand) {
-    const wfi_op *op = node->op;
-    if (op == &wfi_op_conv2d || op == &wfi_op_conv2d_backward_data) return operand == 1;
-    return op == &wfi_op_conv2d_backward_weight && operand == node->n_in;
+    wfi_op_roles roles = node->op->roles;
+    return operand < node->n_in ? roles.weight_in >> operand & 1
+                                : roles.weight_out >> (operand - node->n_in) & 1;
 }
 
 static void classify(layout_pass *pass) {

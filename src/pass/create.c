@@ -1,5 +1,5 @@
 /* From a model function to a finished graph: build, fuse, differentiate. */
-#include "graph/graph.h"
+#include "pass/pass.h"
 
 wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool splits_loss,
                            wf_model_function model, const void *model_config,
@@ -37,17 +37,4 @@ wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool 
 wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_model_function model,
                           const void *model_config, wf_graph **graph_out) {
     return wfi_graph_create(ctx, config, false, model, model_config, graph_out);
-}
-
-void wf_graph_destroy(wf_graph *g) {
-    if (!g) return;
-    wf_context *ctx = g->ctx;
-    wfi_free(ctx, g->values);
-    wfi_free(ctx, g->nodes);
-    wfi_free(ctx, g->units);
-    wfi_free(ctx, g->stats);
-    wfi_free(ctx, g->weight_gradients);
-    wfi_free(ctx, g->outputs);
-    wfi_pool_release(&g->pool);
-    wfi_free(ctx, g);
 }

@@ -6,9 +6,9 @@
  * A weight used in several units keeps one gradient per unit (a tied weight has
  * one accumulator per use).
  */
-#include "graph/graph.h"
 #include "graph/op.h"
 #include "op/op_table.h"
+#include "pass/pass.h"
 
 #include <string.h>
 

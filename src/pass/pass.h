@@ -1,0 +1,29 @@
+/* The passes that make a finished graph of what a model function declares. Private.
+ *
+ * A pass reads and rewrites nodes by what their ops' descriptors say of them; none knows a plan.
+ */
+#ifndef WFI_PASS_H
+#define WFI_PASS_H
+
+#include "graph/graph.h"
+
+/* wf_graph_create, with the loss as a unit of its own if `splits_loss`: it may live elsewhere
+ * than the model. */
+wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool splits_loss,
+                           wf_model_function model, const void *model_config, wf_graph **graph_out);
+
+/* ---- in this order; each keeps the node order legal ---- */
+
+/* A ReLU joins the op before it where that op can apply one (wfi_op.with_relu). */
+wf_status wfi_graph_fuse(wf_graph *g);
+/* Moves the loss, from the last values that have more than one number a row on, into a unit
+ * behind all others. Nothing if there is no loss. */
+wf_status wfi_graph_split_loss(wf_graph *g);
+/* Appends B and W nodes. */
+wf_status wfi_graph_autodiff(wf_graph *g);
+/* Errors: INVALID_ARG: parameters without a gradient, inputs that nothing reads; all are named. */
+wf_status wfi_graph_check_used(const wf_graph *g);
+/* Chooses C16 for images where every op allows it; inserts reorders elsewhere. */
+wf_status wfi_graph_layout(wf_graph *g);
+
+#endif
