@@ -3,12 +3,11 @@
 #include "checkpoint/header.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+#include <weft/file.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "files are little-endian, and so is weft");
@@ -57,17 +56,12 @@ static wf_status read_header(wf_safetensors *file, uint64_t file_bytes) {
     return status;
 }
 
-/* A pipe would block open and has no length: O_NONBLOCK, then the test. */
 static wf_status open_file(wf_safetensors *file, const char *path) {
-    struct stat st;
+    uint64_t file_bytes;
     file->path = wfi_strdup(file->ctx, path);
     if (!file->path) return WF_NO_MEMORY;
-    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file->fd < 0)
-        return wfi_fail(file->ctx, WF_IO, "%s cannot be opened: %s", path, strerror(errno));
-    if (fstat(file->fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return wfi_fail(file->ctx, WF_IO, "%s is not a regular file", path);
-    return read_header(file, (uint64_t)st.st_size);
+    WF_TRY(wf_file_open(file->ctx, path, &file->fd, &file_bytes));
+    return read_header(file, file_bytes);
 }
 
 wf_status wf_safetensors_open(wf_context *ctx, const char *path, wf_safetensors **file_out) {

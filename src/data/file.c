@@ -2,10 +2,10 @@
 #include "base/base.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <weft/file.h>
 #include <zlib.h>
 
 /* Deflate cannot pack tighter than this (zlib's technical notes: 1032 to 1), so a
@@ -18,17 +18,10 @@ bool wfi_file_exists(const char *path) {
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* A pipe would block open and has no size: O_NONBLOCK, then the test for a regular file. */
 static wf_status open_file(wf_context *ctx, const char *path, int *fd_out, size_t *n_bytes_out) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return wfi_fail(ctx, WF_IO, "%s cannot be opened: %s", path, strerror(errno));
-    struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return wfi_fail(ctx, WF_IO, "%s is not a regular file", path);
-    }
-    *fd_out = fd;
-    *n_bytes_out = (size_t)st.st_size;
+    uint64_t n_bytes;
+    WF_TRY(wf_file_open(ctx, path, fd_out, &n_bytes));
+    *n_bytes_out = (size_t)n_bytes;
     return WF_OK;
 }
 

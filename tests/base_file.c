@@ -1,0 +1,52 @@
+/* What is opened to be read is a regular file, and opening anything else neither succeeds nor
+ * waits. */
+#include "data_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+#include <weft/file.h>
+
+static void expect_refused(folder *f, const char *path, const char *words) {
+    int fd = -1;
+    expect_failure(f->ctx, wf_file_open(f->ctx, path, &fd, NULL), WF_IO, words);
+    expect_sentence(f->ctx, path);
+    assert_int_equal(fd, -1);
+}
+
+static void takes_regular_files(void **state) {
+    folder *f = *state;
+    int fd;
+    uint64_t n_bytes;
+    char link_path[4096];
+    const char *path = folder_write(f, "x", "12345", 5);
+    assert_int_equal(wf_file_open(f->ctx, path, &fd, &n_bytes), WF_OK);
+    assert_int_equal(n_bytes, 5);
+    close(fd);
+    /* A data set is often a link to where it really lies. */
+    snprintf(link_path, sizeof link_path, "%s/link", f->path);
+    assert_int_equal(symlink("x", link_path), 0);
+    assert_int_equal(wf_file_open(f->ctx, link_path, &fd, NULL), WF_OK);
+    close(fd);
+    assert_int_equal(unlink(link_path), 0);
+}
+
+static void refuses_the_rest(void **state) {
+    folder *f = *state;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/pipe", f->path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    expect_refused(f, path, "is not a regular file, but a pipe");
+    assert_int_equal(unlink(path), 0);
+    expect_refused(f, path, "cannot be opened: No such file");
+    expect_refused(f, f->path, "is not a regular file, but a folder");
+    expect_refused(f, "/dev/null", "is not a regular file, but a device");
+    expect_refused(f, "/dev/zero", "is not a regular file, but a device");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_IN_FOLDER(takes_regular_files),
+        TEST_IN_FOLDER(refuses_the_rest),
+    };
+    return cmocka_run_group_tests_name("base_file", tests, NULL, NULL);
+}
