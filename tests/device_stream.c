@@ -103,6 +103,88 @@ static void waits_have_deadlines(void **state) {
     test_context_end(ctx);
 }
 
+/* ---- what counts as progress ---- */
+
+#define N_LOOKS                                                                                    \
+    10 /* each comes after a part of the deadline: it is missed if they do not count               \
+        */
+
+typedef struct moving {
+    bool moves;            /* something of the job does, whenever somebody looks */
+    int n_looks;           /* atomic access */
+    wfi_shared_epoch done; /* of a stream elsewhere: one task after so many looks */
+} moving;
+
+static uint64_t progress(const void *self) {
+    moving *m = (moving *)(uintptr_t)self;
+    int n = __atomic_add_fetch(&m->n_looks, 1, __ATOMIC_SEQ_CST);
+    if (m->moves && n >= N_LOOKS) __atomic_store_n(&m->done.epoch, 1, __ATOMIC_SEQ_CST);
+    return m->moves ? (uint64_t)n : 0;
+}
+
+static void explain(const void *self, const wfi_event *event, bool is_host, const char *how_long,
+                    char *text, size_t bytes) {
+    (void)self, (void)event, (void)is_host, (void)how_long;
+    snprintf(text, bytes, "nothing moves");
+}
+
+static wf_status takes_looks(void *self, void *argument) {
+    const moving *m = self;
+    (void)argument;
+    while (__atomic_load_n(&m->n_looks, __ATOMIC_SEQ_CST) < N_LOOKS) nap(NULL, (void *)1);
+    return WF_OK;
+}
+
+/* The awaited stream does nothing for many deadlines: it may, as long as anything of the job moves.
+ * The host waits, or a stream; for a stream of this process, or of another. */
+static void deadline_is_the_jobs(void **state) {
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        const char *kind = k & 1 ? "remote" : "cpu";
+        wf_context *ctx = test_context();
+        moving m = {.moves = k & 2};
+        wfi_watch watch = {.ctx = ctx, .progress = progress, .explain = explain, .self = &m};
+        wfi_device_config config = {.kind = kind, .n_places = 1, .timeout_ms = 20, .watch = &watch};
+        wfi_device *device, *here;
+        wfi_stream_queue *stream, *waits;
+        config.epochs = k & 1 ? &m.done : NULL;
+        TEST_OK(ctx, wfi_device_create(ctx, &config, &device));
+        config.kind = "cpu";
+        config.epochs = NULL;
+        config.failure = device->failure;
+        TEST_OK(ctx, wfi_device_create(ctx, &config, &here));
+        TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
+        TEST_OK(ctx, wfi_stream_create(here, "copy", &waits));
+        TEST_OK(ctx, wfi_stream_push(stream, takes_looks, &m, NULL));
+        wfi_event event = wfi_stream_record(stream);
+        if (k & 4) {
+            TEST_OK(ctx, wfi_stream_wait(waits, event));
+            wfi_stream_finish(waits);
+        }
+        wf_status status = k & 4 ? wfi_device_check(here) : wfi_event_wait(event);
+        if (m.moves)
+            TEST_OK(ctx, status);
+        else
+            TEST_REFUSED(ctx, status, WF_TIMEOUT, "nothing moves");
+        __atomic_store_n(&m.n_looks, N_LOOKS, __ATOMIC_SEQ_CST);
+        wfi_stream_destroy(waits);
+        wfi_stream_destroy(stream);
+        wfi_device_destroy(here);
+        wfi_device_destroy(device);
+        test_context_end(ctx);
+    }
+}
+
+/* Who has been suspended for longer than the deadline has not waited for so long. */
+static void clock_of_waits_knows_suspension(void **state) {
+    (void)state;
+    wfi_wait_clock clock = wfi_wait_begin();
+    clock.read_ms -= 3600 * 1000;
+    assert_int_equal(wfi_wait_ms(&clock), WFI_WAIT_GAP_MS);
+    clock.read_ms -= WFI_WAIT_GAP_MS / 2;
+    assert_true(wfi_wait_ms(&clock) >= WFI_WAIT_GAP_MS + WFI_WAIT_GAP_MS / 2);
+}
+
 static void null_device_sees_missing_events(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -128,6 +210,8 @@ int main(void) {
         cmocka_unit_test(events_order_streams),
         cmocka_unit_test(failure_is_sticky),
         cmocka_unit_test(waits_have_deadlines),
+        cmocka_unit_test(deadline_is_the_jobs),
+        cmocka_unit_test(clock_of_waits_knows_suspension),
         cmocka_unit_test(null_device_sees_missing_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

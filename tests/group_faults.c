@@ -168,6 +168,26 @@ static void who_is_late_is_named(void **state) {
     on_all(2, &config, check_absent_sender, 0);
 }
 
+/* Ranks come one after the other, the last long after the deadline: it is one, whoever is awaited.
+ */
+static const char *check_stragglers(ranks_one *one) {
+    const struct timespec time = {one->rank * 600 / 1000, one->rank * 600 % 1000 * 1000000};
+    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    nanosleep(&time, NULL);
+    wf_status status = wf_barrier(one->group, NULL);
+    if (status != WF_TIMEOUT || !strstr(wf_context_error(one->ctx), "rank 3 has not come"))
+        return ranks_text("rank %d: %s: %s", one->rank, wf_status_name(status),
+                          wf_context_error(one->ctx));
+    return NULL;
+}
+
+static void deadline_is_one(void **state) {
+    (void)state;
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    config.timeout_ms = 1000;
+    ranks_threads(4, &config, check_stragglers, NULL);
+}
+
 /* A rank comes, but what it sends does not. */
 static const char *check_silent(ranks_one *one) {
     float x[96] = {0}; /* a slice for each rank */
@@ -339,6 +359,7 @@ int main(void) {
         cmocka_unit_test(messages_that_disagree_are_told),
         cmocka_unit_test(who_lets_others_wait_is_told),
         cmocka_unit_test(who_is_late_is_named),
+        cmocka_unit_test(deadline_is_one),
         cmocka_unit_test(who_sends_nothing_is_named),
         cmocka_unit_test(who_leaves_is_named),
         cmocka_unit_test(who_dies_is_named),

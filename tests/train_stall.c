@@ -42,11 +42,13 @@ typedef struct slow_kernel {
     const wfi_device *device;
     notice *told;
     int n_good; /* calls before the one that waits until it is told of, or the run fails */
+    int nap_ms; /* each call takes that, and none waits */
 } slow_kernel;
 
 static wf_status slow_run(wfi_kernel *kernel, void *const operands[], void *scratch,
                           const wfi_step_args *step) {
     slow_kernel *s = (slow_kernel *)(uintptr_t)kernel->impl;
+    for (int n = 0; n < s->nap_ms; n++) nap();
     for (int n = 0; s->n_good == 0 && n < 30000; n++) {
         if (__atomic_load_n(&s->told->is_told, __ATOMIC_ACQUIRE)) break;
         if (wfi_device_status(s->device) != WF_OK) break;
@@ -135,6 +137,19 @@ static void who_stalls_is_named(void **state) {
     unsetenv("WEFT_STALL_MS");
 }
 
+/* The first stage has nothing to do for longer than the deadline, while the second computes one
+ * microbatch after the other. */
+static void idle_stage_is_not_dead(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_trainer *t = make_trainer(ctx, "pp=2,cut=last,schedule=gpipe", 800);
+    slow_kernel slow = {.n_good = -1, .nap_ms = 240};
+    slow_down(t, 1, 3, WFI_PART_F, &slow);
+    TEST_OK(ctx, small_try_step(t, 0, NULL));
+    wf_trainer_destroy(t);
+    test_context_end(ctx);
+}
+
 static void period_is_a_number(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -148,6 +163,7 @@ static void period_is_a_number(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_stalls_is_named),
+        cmocka_unit_test(idle_stage_is_not_dead),
         cmocka_unit_test(period_is_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

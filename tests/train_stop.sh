@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A rank that is stopped and lets the others wait is named: first in a line, at the deadline in the
-# sentence that ends the run, which leaves nothing behind. Who is named in which case: train_stall;
-# how killed ranks end: train_kill.
+# sentence that ends the run, which leaves nothing behind. A job that is suspended as a whole goes on
+# afterwards. Who is named in which case: train_stall; how killed ranks end: train_kill.
 # label: once
 source tests/cli_helpers.bash
 source tests/processes.bash
@@ -18,6 +18,18 @@ until_true 20 has_steps $((n + 100)) || fail "after SIGCONT no more steps are ma
 kill -INT $launcher
 finishes 130 "Ctrl-C"
 says "^weft: interrupted after step [0-9]+; the last checkpoint is .*, of step [0-9]+" || fail "Ctrl-C: $(cat "$folder/said")"
+
+# ---- all of them, for longer than the deadline: nobody has let anybody wait ----
+WEFT_TIMEOUT_MS=1500 train --steps 100000000 --plan pp=3
+# shellcheck disable=SC2086
+kill -STOP $launcher $all
+sleep 2.5
+n=$(grep -c loss "$folder/run/log.jsonl")
+# shellcheck disable=SC2086
+kill -CONT $launcher $all
+until_true 20 has_steps $((n + 100)) || fail "suspended and continued: no more steps are made: $(cat "$folder/said")"
+kill -INT $launcher
+finishes 130 "Ctrl-C after a suspension"
 
 # ---- for good: the deadline ends all, the stopped process too ----
 WEFT_STALL_MS=0 WEFT_TIMEOUT_MS=2000 train --steps 100000000 --plan dp=3

@@ -84,20 +84,9 @@ static void gate_add(gate *g) {
     if (count >= __atomic_load_n(&g->next, __ATOMIC_SEQ_CST)) gate_wake(g);
 }
 
-typedef struct deadline {
-    struct timespec at;
-} deadline;
-
-static deadline deadline_in(int64_t ms) {
-    deadline d;
-    clock_gettime(CLOCK_MONOTONIC, &d.at);
-    d.at.tv_sec += ms / 1000;
-    d.at.tv_nsec += ms % 1000 * 1000000;
-    if (d.at.tv_nsec >= 1000000000) {
-        d.at.tv_sec++;
-        d.at.tv_nsec -= 1000000000;
-    }
-    return d;
+static struct timespec time_in(int64_t ms) {
+    int64_t ns = wfi_now_ns() + ms * 1000000;
+    return (struct timespec){ns / 1000000000, ns % 1000000000};
 }
 
 /* Waits until the count is `target` or *ends is set (ends may be NULL). False: too late. */
@@ -108,14 +97,14 @@ static bool gate_wait(gate *g, uint64_t target, const int *ends, int64_t timeout
         __builtin_ia32_pause();
 #endif
     }
-    deadline until = {{0, 0}};
-    if (timeout_ms > 0) until = deadline_in(timeout_ms);
+    struct timespec until = {0, 0};
+    if (timeout_ms > 0) until = time_in(timeout_ms);
     bool in_time = true;
     pthread_mutex_lock(&g->lock);
     while (in_time && !(ends && __atomic_load_n(ends, __ATOMIC_SEQ_CST))) {
         if (g->next > target) __atomic_store_n(&g->next, target, __ATOMIC_SEQ_CST);
         if (__atomic_load_n(g->count, __ATOMIC_SEQ_CST) >= target) break;
-        int error = timeout_ms > 0 ? pthread_cond_timedwait(&g->changed, &g->lock, &until.at)
+        int error = timeout_ms > 0 ? pthread_cond_timedwait(&g->changed, &g->lock, &until)
                                    : pthread_cond_wait(&g->changed, &g->lock);
         in_time = error != ETIMEDOUT;
     }
@@ -123,16 +112,15 @@ static bool gate_wait(gate *g, uint64_t target, const int *ends, int64_t timeout
     return in_time || gate_count(g) >= target;
 }
 
-/* The same with a watch, which looks now and then. `event` is what the wait is for. */
-static bool gate_wait_watched(gate *g, uint64_t target, int64_t timeout_ms, wfi_watch *watch,
-                              const wfi_event *event) {
-    int64_t end_ms = wfi_now_ms() + timeout_ms, nap_ms = wfi_watch_nap_ms(watch, timeout_ms);
+/* The same until nothing of the job has moved for the deadline. `event` is what the wait is for. */
+static bool gate_wait_watched(gate *g, uint64_t target, int64_t timeout_ms,
+                              const wfi_waiter *waiter, const wfi_event *event) {
+    wfi_deadline deadline = wfi_deadline_begin(waiter, timeout_ms, gate_count(g));
     for (;;) {
+        int64_t nap_ms = wfi_deadline_nap_ms(&deadline, waiter, timeout_ms);
         if (gate_wait(g, target, NULL, nap_ms)) return true;
-        int64_t left_ms = end_ms - wfi_now_ms();
-        if (left_ms <= 0) return false;
-        nap_ms = wfi_min_i64(nap_ms, left_ms);
-        wfi_watch_look(watch, event);
+        if (wfi_deadline_is_over(&deadline, gate_count(g))) return false;
+        if (waiter->is_host) wfi_watch_look(waiter->watch, event);
     }
 }
 
@@ -140,24 +128,18 @@ static uint64_t cpu_n_done(const wfi_stream_queue *stream) {
     return gate_count(&((const cpu_stream *)stream->state)->done);
 }
 
-/* The deadline is one of progress: it begins anew whenever the stream has done a task. */
-static wf_status cpu_event_wait(wfi_event event, const char *who, wfi_watch *watch) {
+static wf_status cpu_event_wait(wfi_event event, const wfi_waiter *waiter) {
     wfi_device *device = event.stream->device;
     cpu_stream *s = event.stream->state;
     int64_t timeout_ms = device->config.timeout_ms;
-    uint64_t before, now = gate_count(&s->done);
     char why[512];
-    do {
-        before = now;
-        if (gate_wait_watched(&s->done, event.epoch, timeout_ms, watch, &event)) return WF_OK;
-        now = gate_count(&s->done);
-    } while (now > before);
-    wfi_device_explain(&event, watch != NULL, why, sizeof why);
+    if (gate_wait_watched(&s->done, event.epoch, timeout_ms, waiter, &event)) return WF_OK;
+    wfi_device_explain(&event, waiter, why, sizeof why);
     return wfi_fail(device->ctx, WF_TIMEOUT,
                     "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu "
                     "tasks%s",
-                    who, (long long)timeout_ms, event.stream->name, device->config.index,
-                    (unsigned long long)now, (unsigned long long)event.epoch, why);
+                    waiter->who, (long long)timeout_ms, event.stream->name, device->config.index,
+                    (unsigned long long)gate_count(&s->done), (unsigned long long)event.epoch, why);
 }
 
 /* ---- the thread ---- */
@@ -173,6 +155,7 @@ static void bind_thread(const wfi_device *device) {
 static void *run_stream(void *argument) {
     cpu_stream *s = argument;
     wfi_device *device = s->stream->device;
+    const wfi_waiter own = {s->stream->name, device->config.watch, false};
     bind_thread(device);
     for (;;) {
         uint64_t n = *s->started.count;
@@ -185,9 +168,7 @@ static void *run_stream(void *argument) {
         wf_status status = WF_OK;
         bool skips = wfi_device_status(device) != WF_OK;
         if (!now.task) {
-            if (!skips)
-                status =
-                    now.event.stream->device->kind->event_wait(now.event, s->stream->name, NULL);
+            if (!skips) status = now.event.stream->device->kind->event_wait(now.event, &own);
             if (status != WF_OK) wfi_device_fail(device, status);
             continue;
         }
@@ -244,9 +225,10 @@ static wf_status push_command(wfi_stream_queue *stream, command c) {
     WF_TRY(wfi_device_check(stream->device));
     int64_t timeout_ms = stream->device->config.timeout_ms;
     uint64_t n = *s->queued.count;
+    const wfi_waiter host = {"the host", stream->device->config.watch, true};
     wfi_event own = {stream, stream->n_pushed};
-    if (n >= N_COMMANDS && !gate_wait_watched(&s->started, n - N_COMMANDS + 1, timeout_ms,
-                                              stream->device->config.watch, &own))
+    if (n >= N_COMMANDS &&
+        !gate_wait_watched(&s->started, n - N_COMMANDS + 1, timeout_ms, &host, &own))
         return wfi_fail(stream->device->ctx, WF_TIMEOUT,
                         "the queue of stream %s of rank %d stayed full for %lld ms", stream->name,
                         stream->device->config.index, (long long)timeout_ms);

@@ -121,7 +121,8 @@ wf_status wfi_event_wait(wfi_event event) {
     if (!event.stream) return WF_OK;
     wfi_device *device = event.stream->device;
     WF_TRY(wfi_event_announce(event));
-    wf_status status = device->kind->event_wait(event, "the host", device->config.watch);
+    const wfi_waiter host = {"the host", device->config.watch, true};
+    wf_status status = device->kind->event_wait(event, &host);
     if (status != WF_OK) wfi_device_fail(device, status);
     return wfi_device_check(device);
 }
@@ -130,10 +131,12 @@ uint64_t wfi_stream_n_done(const wfi_stream_queue *stream) {
     return stream->device->kind->n_done(stream);
 }
 
-void wfi_device_explain(const wfi_event *event, bool is_host, char *text, size_t bytes) {
-    const wfi_watch *watch = event->stream->device->config.watch;
+void wfi_device_explain(const wfi_event *event, const wfi_waiter *waiter, char *text,
+                        size_t bytes) {
+    const wfi_watch *watch = waiter->watch;
     snprintf(text, bytes, "%s", watch ? ": " : "");
-    if (watch && bytes > 2) watch->explain(watch->self, event, is_host, "", text + 2, bytes - 2);
+    if (watch && bytes > 2)
+        watch->explain(watch->self, event, waiter->is_host, "", text + 2, bytes - 2);
 }
 
 wf_status wfi_stream_call(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {

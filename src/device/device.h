@@ -34,7 +34,8 @@ typedef struct wfi_device_config {
     int64_t timeout_ms;  /* of every wait */
     /* Devices that share one stop together. Borrowed; NULL: the device has its own. */
     wfi_failure *failure;
-    /* Of the host's waits; also explains a missed deadline. Borrowed; NULL: none. */
+    /* Of the waits of the host and of its streams; also explains a missed deadline. Borrowed;
+     * NULL: none. */
     wfi_watch *watch;
     /* What the rank's streams, in the order of their making, have done, if other processes are
      * to see it; on the remote side, the same memory. Borrowed; NULL: private. */
@@ -107,13 +108,13 @@ typedef struct wfi_device_class {
     void (*stream_destroy)(wfi_stream_queue *stream);
     wf_status (*push)(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
     wf_status (*wait)(wfi_stream_queue *stream, wfi_event event);
-    /* Errors: TIMEOUT; the sentence says that `who` waited. `watch` is NULL but for the host. */
-    wf_status (*event_wait)(wfi_event event, const char *who, wfi_watch *watch);
+    /* Errors: TIMEOUT: nothing has moved for so long; the sentence says who waited. */
+    wf_status (*event_wait)(wfi_event event, const wfi_waiter *waiter);
     uint64_t (*n_done)(const wfi_stream_queue *stream);
 } wfi_device_class;
 
 /* For the sentence of a missed deadline: a colon and who does not move, or "". */
-void wfi_device_explain(const wfi_event *event, bool is_host, char *text, size_t bytes);
+void wfi_device_explain(const wfi_event *event, const wfi_waiter *waiter, char *text, size_t bytes);
 
 extern const wfi_device_class wfi_device_cpu;
 extern const wfi_device_class wfi_device_null;

@@ -21,8 +21,8 @@ static wf_status null_push(wfi_stream_queue *stream, wfi_task task, void *self, 
     return status;
 }
 
-static wf_status null_event_wait(wfi_event event, const char *who, wfi_watch *watch) {
-    (void)who, (void)watch;
+static wf_status null_event_wait(wfi_event event, const wfi_waiter *waiter) {
+    (void)waiter;
     if (event.epoch <= event.stream->n_pushed) return wfi_device_check(event.stream->device);
     return wfi_fail(event.stream->device->ctx, WF_BUG,
                     "rank %d waits for task %llu of stream %s, which has %llu",
@@ -31,7 +31,7 @@ static wf_status null_event_wait(wfi_event event, const char *who, wfi_watch *wa
 }
 
 static wf_status null_wait(wfi_stream_queue *stream, wfi_event event) {
-    return null_event_wait(event, stream->name, NULL);
+    return null_event_wait(event, &(wfi_waiter){.who = stream->name});
 }
 
 static uint64_t null_n_done(const wfi_stream_queue *stream) {

@@ -3,7 +3,6 @@
  * being told; here tasks are only counted, and events looked up in the counters that the
  * other process shares.
  */
-#include "base/clock.h"
 #include "device/device.h"
 
 /* How often a waiter looks before it sleeps: a few microseconds. */
@@ -38,26 +37,25 @@ static uint64_t remote_n_done(const wfi_stream_queue *stream) {
     return __atomic_load_n(&((const wfi_shared_epoch *)stream->state)->epoch, __ATOMIC_ACQUIRE);
 }
 
-static wf_status too_late(const wfi_event *event, uint64_t now, const char *who, bool is_host) {
+static wf_status too_late(const wfi_event *event, uint64_t now, const wfi_waiter *waiter) {
     const wfi_device_config *config = &event->stream->device->config;
     if (config->awaited_rank)
         return wfi_fail(event->stream->device->ctx, WF_TIMEOUT,
                         "%s of rank %d waited %lld ms for bytes of rank %d: %llu of %llu parcels "
                         "have come",
-                        who, config->index, (long long)config->timeout_ms,
+                        waiter->who, config->index, (long long)config->timeout_ms,
                         config->awaited_rank(config->self, event->stream->number),
                         (unsigned long long)now, (unsigned long long)event->epoch);
     char why[512];
-    wfi_device_explain(event, is_host, why, sizeof why);
+    wfi_device_explain(event, waiter, why, sizeof why);
     return wfi_fail(event->stream->device->ctx, WF_TIMEOUT,
                     "%s waited %lld ms for stream %s of rank %d (another process), which has done "
                     "%llu of %llu tasks%s",
-                    who, (long long)config->timeout_ms, event->stream->name, config->index,
+                    waiter->who, (long long)config->timeout_ms, event->stream->name, config->index,
                     (unsigned long long)now, (unsigned long long)event->epoch, why);
 }
 
-/* The deadline is one of progress, as the CPU's. */
-static wf_status remote_event_wait(wfi_event event, const char *who, wfi_watch *watch) {
+static wf_status remote_event_wait(wfi_event event, const wfi_waiter *waiter) {
     wfi_device *device = event.stream->device;
     wfi_shared_epoch *shared = event.stream->state;
     uint64_t now = 0;
@@ -68,9 +66,9 @@ static wf_status remote_event_wait(wfi_event event, const char *who, wfi_watch *
         __builtin_ia32_pause();
 #endif
     }
-    for (int64_t begin = wfi_now_ms();;) {
-        wfi_shared_epoch_sleep(shared, now, wfi_watch_nap_ms(watch, NAP_MS));
-        uint64_t before = now;
+    wfi_deadline deadline = wfi_deadline_begin(waiter, device->config.timeout_ms, now);
+    for (;;) {
+        wfi_shared_epoch_sleep(shared, now, wfi_deadline_nap_ms(&deadline, waiter, NAP_MS));
         now = __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE);
         if (now >= event.epoch) return WF_OK;
         if (wfi_device_status(device) != WF_OK) return wfi_device_check(device);
@@ -82,13 +80,10 @@ static wf_status remote_event_wait(wfi_event event, const char *who, wfi_watch *
                 device->ctx, WF_REMOTE,
                 "rank %d has died or left: %s waited for its stream %s, which has done %llu of "
                 "%llu tasks",
-                device->config.index, who, event.stream->name, (unsigned long long)now,
+                device->config.index, waiter->who, event.stream->name, (unsigned long long)now,
                 (unsigned long long)event.epoch);
-        if (now > before)
-            begin = wfi_now_ms();
-        else if (wfi_now_ms() - begin > device->config.timeout_ms)
-            return too_late(&event, now, who, watch != NULL);
-        wfi_watch_look(watch, &event);
+        if (wfi_deadline_is_over(&deadline, now)) return too_late(&event, now, waiter);
+        if (waiter->is_host) wfi_watch_look(waiter->watch, &event);
     }
 }
 

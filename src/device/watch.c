@@ -1,5 +1,4 @@
 #include "device/watch.h"
-#include "base/clock.h"
 
 #include <stdio.h>
 
@@ -8,7 +7,7 @@
 void wfi_watch_begin(wfi_watch *w) {
     if (!w) return;
     w->seen = w->progress(w->self);
-    w->since_ms = wfi_now_ms();
+    w->since = wfi_wait_begin();
     w->next_ms = w->stall_ms;
 }
 
@@ -16,14 +15,38 @@ void wfi_watch_look(wfi_watch *w, const struct wfi_event *event) {
     char text[512], how_long[48];
     if (!w) return;
     if (w->progress(w->self) != w->seen) wfi_watch_begin(w);
-    if (!w->stall_ms || wfi_now_ms() - w->since_ms < w->next_ms) return;
+    int64_t waited_ms = wfi_wait_ms(&w->since);
+    if (!w->stall_ms || waited_ms < w->next_ms) return;
     snprintf(how_long, sizeof how_long, " for %g s", (double)w->next_ms / 1000);
     w->explain(w->self, event, true, how_long, text, sizeof text);
     wfi_log(w->ctx, WF_LOG_WARN, "wait", "%s", text);
     w->next_ms *= AGAIN;
 }
 
-int64_t wfi_watch_nap_ms(const wfi_watch *w, int64_t timeout_ms) {
-    if (!w || !w->stall_ms) return timeout_ms;
-    return wfi_min_i64(timeout_ms, wfi_max_i64(1, w->stall_ms / 8));
+/* ---- deadlines ---- */
+
+static uint64_t moved(const wfi_deadline *d, uint64_t count) {
+    return count + (d->watch ? d->watch->progress(d->watch->self) : 0);
+}
+
+wfi_deadline wfi_deadline_begin(const wfi_waiter *waiter, int64_t timeout_ms, uint64_t count) {
+    wfi_deadline d = {.watch = waiter->watch, .timeout_ms = timeout_ms, .since = wfi_wait_begin()};
+    d.seen = moved(&d, count);
+    return d;
+}
+
+bool wfi_deadline_is_over(wfi_deadline *d, uint64_t count) {
+    uint64_t now = moved(d, count);
+    if (now != d->seen) {
+        d->seen = now;
+        d->since = wfi_wait_begin();
+    }
+    return wfi_wait_ms(&d->since) >= d->timeout_ms;
+}
+
+int64_t wfi_deadline_nap_ms(const wfi_deadline *d, const wfi_waiter *waiter, int64_t most_ms) {
+    int64_t ms = wfi_min_i64(wfi_min_i64(most_ms, WFI_WAIT_NAP_MS),
+                             wfi_max_i64(1, d->timeout_ms - d->since.waited_ms));
+    if (!waiter->is_host || !waiter->watch || !waiter->watch->stall_ms) return ms;
+    return wfi_min_i64(ms, wfi_max_i64(1, waiter->watch->stall_ms / 8));
 }

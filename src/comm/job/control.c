@@ -98,9 +98,9 @@ static wf_status absent(wfi_control *c, int rank, const char *what) {
 }
 
 /* Before the deadline: a line to whoever looks on, when it is due; then less and less often. */
-static void warn(const wfi_control *c, int rank, int64_t begin_ms, int64_t *due_ms) {
+static void warn(const wfi_control *c, int rank, int64_t waited_ms, int64_t *due_ms) {
     char text[256], how_long[48];
-    if (!*due_ms || wfi_now_ms() - begin_ms < *due_ms) return;
+    if (!*due_ms || waited_ms < *due_ms) return;
     snprintf(how_long, sizeof how_long, " for %g s", (double)*due_ms / 1000);
     wfi_control_say_absent(c, rank, how_long, text, sizeof text);
     wfi_log(c->ctx, WF_LOG_WARN, "wait", "%s", text);
@@ -125,7 +125,7 @@ static wf_status say_left(wfi_control *c, int rank) {
 }
 
 static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const char *what,
-                          int64_t begin_ms) {
+                          wfi_wait_clock *clock) {
     wfi_control_rank *other = &c->shared->ranks[rank];
     int64_t due_ms = c->stall_ms;
     for (;;) {
@@ -140,9 +140,9 @@ static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const c
                 c,
                 wfi_fail(c->ctx, WF_REMOTE, "rank %d (process %lld) has died; it last came to %.*s",
                          rank, (long long)other->pid, WFI_CONTROL_DOING, other->doing));
-        if (wfi_now_ms() - begin_ms > c->timeout_ms)
-            return wfi_control_fail_all(c, absent(c, rank, what));
-        warn(c, rank, begin_ms, &due_ms);
+        int64_t waited_ms = wfi_wait_ms(clock);
+        if (waited_ms > c->timeout_ms) return wfi_control_fail_all(c, absent(c, rank, what));
+        warn(c, rank, waited_ms, &due_ms);
         wfi_shared_epoch_sleep(&other->meetings, seen, NAP_MS);
     }
 }
@@ -154,8 +154,8 @@ wf_status wfi_control_meet(wfi_control *c, const char *what) {
     __atomic_store_n(&own->meetings.epoch, n, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&own->meetings);
     wfi_control_publish(c);
-    int64_t begin_ms = wfi_now_ms();
-    for (int r = 0; r < c->n_ranks; r++) WF_TRY(wait_for(c, r, n, what, begin_ms));
+    wfi_wait_clock clock = wfi_wait_begin();
+    for (int r = 0; r < c->n_ranks; r++) WF_TRY(wait_for(c, r, n, what, &clock));
     return WF_OK;
 }
 

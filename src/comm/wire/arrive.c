@@ -177,9 +177,10 @@ static int32_t find_gone(const wfi_memory *m, const wfi_shared_epoch *e, uint64_
     return -1;
 }
 
-static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank) {
+static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank,
+                           wfi_memory_deadline *d) {
     wf_group *g = m->group;
-    int64_t begin_ms = wfi_now_ms(), due_ms = g->stall_ms;
+    if (!d->has_begun) *d = (wfi_memory_deadline){true, wfi_wait_begin(), g->stall_ms};
     for (;;) {
         uint64_t seen = __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE);
         if (seen >= value) return WF_OK;
@@ -191,17 +192,18 @@ static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, i
             WF_TRY(wfi_memory_check(m)); /* who leaves because of a failure has told it before */
             return wfi_memory_fail(m, wfi_memory_lost(m, gone));
         }
-        int64_t waited_ms = wfi_now_ms() - begin_ms;
+        int64_t waited_ms = wfi_wait_ms(&d->clock);
         if (waited_ms >= g->timeout_ms) {
             if (has_come(e, value)) return WF_OK;
             return wfi_memory_fail(m, too_late(m, e, value, rank));
         }
-        warn(m, rank, waited_ms, &due_ms);
+        warn(m, rank, waited_ms, &d->due_ms);
         wfi_shared_epoch_sleep(e, seen, NAP_MS);
     }
 }
 
-wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank) {
+wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank,
+                              wfi_memory_deadline *deadline) {
     for (int32_t i = 0; i < m->n_spins; i++) {
         if (has_come(e, value)) return WF_OK;
         pause_core();
@@ -210,7 +212,7 @@ wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value
         if (has_come(e, value)) return WF_OK;
         sched_yield();
     }
-    return sleep_for(m, e, value, rank);
+    return sleep_for(m, e, value, rank, deadline);
 }
 
 wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says) {
@@ -223,7 +225,10 @@ wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says)
 }
 
 wf_status wfi_memory_wait(wfi_memory *m) {
-    for (int32_t r = 0; r < m->group->n; r++)
-        WF_TRY(wfi_memory_wait_for(m, &m->segment->members[r].arrival[m->epoch & 1], m->epoch, r));
+    wfi_memory_deadline deadline = {0};
+    for (int32_t r = 0; r < m->group->n; r++) {
+        wfi_shared_epoch *arrival = &m->segment->members[r].arrival[m->epoch & 1];
+        WF_TRY(wfi_memory_wait_for(m, arrival, m->epoch, r, &deadline));
+    }
     return WF_OK;
 }

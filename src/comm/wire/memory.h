@@ -14,6 +14,7 @@
 #ifndef WFI_WIRE_MEMORY_H
 #define WFI_WIRE_MEMORY_H
 
+#include "base/clock.h"
 #include "comm/group/group.h"
 
 #define WFI_GROUP_BLOCKS 256 /* of memory that one rank shares */
@@ -108,8 +109,16 @@ wf_status wfi_memory_wait(wfi_memory *m);
 static inline const uint64_t *wfi_memory_says(const wfi_memory *m, int32_t rank) {
     return m->segment->members[rank].arrival[m->epoch & 1].says;
 }
+/* One deadline, for however many ranks are awaited one after the other; and when the next line
+ * about it is due. It begins when somebody has to be slept for. Zero at first. */
+typedef struct wfi_memory_deadline {
+    bool has_begun;
+    wfi_wait_clock clock;
+    int64_t due_ms;
+} wfi_memory_deadline;
 /* Waits for one count of another rank. */
-wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank);
+wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank,
+                              wfi_memory_deadline *deadline);
 /* The failure becomes the group's. */
 wf_status wfi_memory_fail(wfi_memory *m, wf_status status);
 /* REMOTE: that rank has left or died. */

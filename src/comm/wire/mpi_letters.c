@@ -90,7 +90,9 @@ void wfi_mpi_post(wfi_mpi_group *g) {
 
 wf_status wfi_mpi_wait(wfi_memory *m, int which) {
     wfi_mpi_group *g = wfi_mpi_of(m);
-    return wfi_memory_wait_for(m, &g->known.done[which], g->n_posted[which], m->group->rank);
+    wfi_memory_deadline deadline = {0};
+    return wfi_memory_wait_for(m, &g->known.done[which], g->n_posted[which], m->group->rank,
+                               &deadline);
 }
 
 /* Nobody knows whom a sum of MPI's waits for: -1. */

@@ -34,7 +34,7 @@ static wf_status send_all(wfi_memory *m, const wfi_operation *o) {
             WF_TRY(m->carriage->tell_channel(m, o->root, true));
         else
             wfi_shared_epoch_wake(&c->sent);
-        WF_TRY(wfi_memory_wait_for(m, &c->received, number, o->root));
+        WF_TRY(wfi_memory_wait_for(m, &c->received, number, o->root, &(wfi_memory_deadline){0}));
         if (m->carriage && n) WF_TRY(m->carriage->pass(m, o));
         at += n;
     } while (at < bytes);
@@ -62,7 +62,7 @@ static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
     do {
         uint64_t number = c->received.epoch + 1;
         char *from = NULL;
-        WF_TRY(wfi_memory_wait_for(m, &c->sent, number, o->root));
+        WF_TRY(wfi_memory_wait_for(m, &c->sent, number, o->root, &(wfi_memory_deadline){0}));
         const uint64_t *says = c->sent.says;
         bool is_window = says[SAYS_IS_WINDOW];
         if (says[SAYS_N_ELEM] != (uint64_t)o->n_elem || says[SAYS_DTYPE] != o->dtype)

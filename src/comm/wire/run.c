@@ -178,10 +178,11 @@ static wf_status disagree(wfi_run *r, int32_t other) {
 
 static wf_status come(wfi_run *r) {
     wfi_memory *m = r->m;
+    wfi_memory_deadline deadline = {0};
     WF_TRY(wfi_memory_arrive(m, r->says, 3));
     for (int32_t k = 0; k < r->part.n; k++) {
         wfi_shared_epoch *arrival = &m->segment->members[k].arrival[m->epoch & 1];
-        WF_TRY(wfi_memory_wait_for(m, arrival, m->epoch, k));
+        WF_TRY(wfi_memory_wait_for(m, arrival, m->epoch, k, &deadline));
         if (arrival->says[WFI_SAYS_FINGERPRINT] != r->says[WFI_SAYS_FINGERPRINT])
             return wfi_memory_fail(m, disagree(r, k));
     }
