@@ -267,6 +267,11 @@ static void refuses_bad_configurations(void **state) {
     expect_failure(f->ctx, wf_loader_create(data, &config, &loader), WF_INVALID_ARG,
                    "cannot start at sample 51 of epoch 0");
     config.first_sample = 0;
+    config.first_epoch = INT64_MAX; /* counting on would overflow */
+    expect_failure(f->ctx, wf_loader_create(data, &config, &loader), WF_INVALID_ARG,
+                   "of epoch 9223372036854775807: epochs are 0 to 9007199254740992");
+    config.first_epoch = 0;
+    config.first_sample = 0;
     config.n_prefetch = 0;
     expect_failure(f->ctx, wf_loader_create(data, &config, &loader), WF_INVALID_ARG,
                    "n_prefetch is 0");

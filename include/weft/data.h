@@ -80,6 +80,8 @@ typedef struct wf_data_description {
     double mean[3], std[3];          /* what normalisation took per channel; 0 and 1 for none */
 } wf_data_description;
 
+#define WF_DATA_HASH_BYTES 65
+
 typedef struct wf_loader_config {
     size_t struct_size; /* sizeof(wf_loader_config), set by WF_LOADER_CONFIG_INIT */
     wf_data_split split;
@@ -131,6 +133,10 @@ WF_API void wf_data_close(wf_data *data);
 
 /* Borrowed; lives as long as `data`. */
 WF_API const wf_data_description *wf_data_describe(const wf_data *data);
+
+/* The set's fingerprint, as 64 hex digits and a zero: equal for two sets if all their samples
+ * are, wherever and however packed they lie. Errors: UNSUPPORTED (libsodium does not start). */
+WF_API WF_NODISCARD wf_status wf_data_hash(const wf_data *data, char hex_out[WF_DATA_HASH_BYTES]);
 
 /* Allocates n_prefetch + 1 batches and starts the thread that fills them; from then on
  * nothing is allocated. Errors: INVALID_ARG (a field out of range, an empty split, a

@@ -22,6 +22,19 @@ static void images_fill(const wf_data *data, const wfi_sample *sample, void *x, 
     *(int32_t *)y = split->labels[(size_t)sample->index * split->label_stride];
 }
 
+static void images_hash(const wf_data *data, wfi_data_hash *hash) {
+    const wfi_images *images = data->state;
+    size_t n_pixels = (size_t)(images->channels * images->height * images->width);
+    wfi_data_hash_number(hash, images->mirror);
+    for (int s = 0; s < 2; s++) {
+        const wfi_image_split *split = &images->split[s];
+        for (int64_t i = 0; i < split->n; i++) {
+            wfi_data_hash_add(hash, split->pixels + (size_t)i * split->pixel_stride, n_pixels);
+            wfi_data_hash_add(hash, split->labels + (size_t)i * split->label_stride, 1);
+        }
+    }
+}
+
 static void images_close(wf_data *data) {
     wfi_images *images = data->state;
     for (int s = 0; s < 2; s++)
@@ -29,7 +42,7 @@ static void images_close(wf_data *data) {
     wfi_free(data->ctx, images);
 }
 
-static const wfi_source images_source = {images_fill, images_close};
+static const wfi_source images_source = {images_fill, images_hash, images_close};
 
 wf_status wfi_images_create(wf_data *data, wfi_images **images_out) {
     wfi_images *images = wfi_alloc(data->ctx, 1, sizeof *images, "an image set");

@@ -17,7 +17,8 @@
 
 #define MAX_PREFETCH 64
 #define MAX_BATCH    (INT64_C(1) << 24)
-#define STACK_BYTES  (256 * 1024) /* the thread calls nothing deep */
+#define MAX_EPOCH    (INT64_C(1) << 53) /* no run comes near, and counting on cannot overflow */
+#define STACK_BYTES  (256 * 1024)       /* the thread calls nothing deep */
 
 typedef struct slot {
     void *x, *y;
@@ -181,11 +182,12 @@ static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loa
     if (c->n_prefetch < 1 || c->n_prefetch > MAX_PREFETCH)
         return wfi_fail(ctx, WF_INVALID_ARG, "loader: n_prefetch is %d, but must be 1 to %d",
                         c->n_prefetch, MAX_PREFETCH);
-    if (c->first_epoch < 0 || c->first_sample < 0 || c->first_sample > n)
+    if (c->first_epoch < 0 || c->first_epoch > MAX_EPOCH || c->first_sample < 0 ||
+        c->first_sample > n)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "loader: cannot start at sample %" PRId64 " of epoch %" PRId64
-                        ": an epoch has %" PRId64 " samples",
-                        c->first_sample, c->first_epoch, n);
+                        ": epochs are 0 to %" PRId64 ", and each has %" PRId64 " samples",
+                        c->first_sample, c->first_epoch, MAX_EPOCH, n);
     return WF_OK;
 }
 

@@ -13,10 +13,18 @@ typedef struct wfi_sample {
     bool augment;
 } wfi_sample;
 
+/* What a data set's fingerprint is made of; hash.c. */
+typedef struct wfi_data_hash wfi_data_hash;
+void wfi_data_hash_add(wfi_data_hash *hash, const void *bytes, size_t n_bytes);
+void wfi_data_hash_number(wfi_data_hash *hash, int64_t number);
+
 typedef struct wfi_source {
     /* Writes x_bytes and y_bytes of the description. Called from any thread; allocates
      * nothing and cannot fail: everything is checked when the set is opened. */
     void (*fill)(const wf_data *data, const wfi_sample *sample, void *x, void *y);
+    /* Adds all that a sample's bytes depend on, beside the description and the loader's
+     * configuration. */
+    void (*hash)(const wf_data *data, wfi_data_hash *hash);
     /* Frees `state`, which may be half made. */
     void (*close)(wf_data *data);
 } wfi_source;

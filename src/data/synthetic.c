@@ -53,14 +53,20 @@ static void fill_tokens(const wf_data *data, const wfi_sample *sample, void *x, 
     }
 }
 
+/* Samples are made of the seed and the description. */
+static void synthetic_hash(const wf_data *data, wfi_data_hash *hash) {
+    wfi_data_hash_add(hash, "synthetic", sizeof "synthetic");
+    wfi_data_hash_number(hash, (int64_t)data->seed);
+}
+
 static void synthetic_close(wf_data *data) {
     synthetic *set = data->state;
     wfi_free(data->ctx, set->normals);
     wfi_free(data->ctx, set);
 }
 
-static const wfi_source image_source = {fill_image, synthetic_close};
-static const wfi_source token_source = {fill_tokens, synthetic_close};
+static const wfi_source image_source = {fill_image, synthetic_hash, synthetic_close};
+static const wfi_source token_source = {fill_tokens, synthetic_hash, synthetic_close};
 
 static wf_status make_normals(wf_data *data, synthetic *set) {
     set->n_normals = N_NORMALS;

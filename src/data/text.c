@@ -27,6 +27,15 @@ static void text_fill(const wf_data *data, const wfi_sample *sample, void *x, vo
     }
 }
 
+static void text_hash(const wf_data *data, wfi_data_hash *hash) {
+    const text *t = data->state;
+    size_t n = (size_t)(t->n[WF_DATA_TRAIN] + t->n[WF_DATA_TEST]);
+    if (t->words)
+        wfi_data_hash_add(hash, t->words, n * sizeof *t->words);
+    else
+        wfi_data_hash_add(hash, t->bytes, n);
+}
+
 static void text_close(wf_data *data) {
     text *t = data->state;
     wfi_free(data->ctx, t->bytes);
@@ -34,7 +43,7 @@ static void text_close(wf_data *data) {
     wfi_free(data->ctx, t);
 }
 
-static const wfi_source text_source = {text_fill, text_close};
+static const wfi_source text_source = {text_fill, text_hash, text_close};
 
 static wf_status read_tokens(wf_context *ctx, const char *path, wf_data_text kind, text *t,
                              int64_t *n_out, int64_t *vocabulary_out) {
