@@ -39,6 +39,19 @@ static wf_status add_up(wf_context *ctx, wf_job *job, void *arg) {
     return status;
 }
 
+/* Longer than what a meeting brings at once, and of no length that it divides. */
+static wf_status broadcast(wf_context *ctx, wf_job *job, void *arg) {
+    unsigned char bytes[3001];
+    (void)arg;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(wf_job_rank(job) ? 0 : i * 31 + i / 256);
+    wf_status status = wf_job_broadcast(job, bytes, sizeof bytes);
+    for (size_t i = 0; i < sizeof bytes && !status; i++)
+        if (bytes[i] != (unsigned char)(i * 31 + i / 256))
+            status = wf_context_fail(ctx, WF_BUG, "not the bytes of rank 0");
+    return status;
+}
+
 static wf_status fail_one(wf_context *ctx, wf_job *job, void *arg) {
     const order *o = arg;
     wf_status status = wf_job_barrier(job);
@@ -104,8 +117,9 @@ static wf_status train(wf_context *ctx, wf_job *job, void *arg) {
     return status;
 }
 
-static const wf_rank_entry functions[] = {
-    {"add_up", add_up}, {"fail", fail_one}, {"leave", leave}, {"die", die}, {"train", train}};
+static const wf_rank_entry functions[] = {{"add_up", add_up}, {"broadcast", broadcast},
+                                          {"fail", fail_one}, {"leave", leave},
+                                          {"die", die},       {"train", train}};
 static const wf_rank_entry stranger = {"stranger", add_up};
 
 /* ---- the test ---- */
@@ -138,6 +152,7 @@ static void they_meet(void **state) {
             int failed = 7, n_open = test_descriptors();
             snprintf(o.url, sizeof o.url, "file:///tmp/weft-test-spawn-%d", (int)getpid());
             TEST_OK(ctx, spawn(ctx, how, N_RANKS, entry_of("add_up"), &o, &failed));
+            TEST_OK(ctx, spawn(ctx, how, N_RANKS, entry_of("broadcast"), &o, &failed));
             assert_int_equal(failed, -1);
             assert_int_equal(test_descriptors(), n_open);
             assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child */
@@ -222,7 +237,8 @@ static void what_is_refused(void **state) {
 
 int main(int argc, char **argv) {
     int status;
-    if (wf_spawn_main(argc, argv, functions, 5, &status)) return status;
+    if (wf_spawn_main(argc, argv, functions, sizeof functions / sizeof *functions, &status))
+        return status;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_meet),
         cmocka_unit_test(failures_are_told),

@@ -71,6 +71,9 @@ WF_API int wf_job_n_local_ranks(const wf_job *job);
 /* Returns when all ranks have come here. Errors: TIMEOUT, REMOTE: who did not, and what it was last
  * doing. */
 WF_API WF_NODISCARD wf_status wf_job_barrier(wf_job *job);
+/* Rank 0's bytes become those of all ranks; `n_bytes` is the same in all. Errors: those of the
+ * barrier. */
+WF_API WF_NODISCARD wf_status wf_job_broadcast(wf_job *job, void *data, size_t n_bytes);
 /* This process would like all to stop; `reason` > 0, such as a signal's number. The next run of
  * a trainer tells the others, and its wf_step_result.stop_reason tells all of them: so they stop
  * after the same step. Any thread may call it, and a signal handler. */

@@ -36,6 +36,15 @@ int wf_job_n_local_ranks(const wf_job *job) {
     return wfi_control_n_local(job, wfi_control_n_ranks(job));
 }
 
+wf_status wf_job_broadcast(wf_job *job, void *data, size_t n_bytes) {
+    for (size_t done = 0; done < n_bytes;) {
+        size_t n = n_bytes - done < WFI_CONTROL_TOLD ? n_bytes - done : WFI_CONTROL_TOLD;
+        WF_TRY(wfi_control_broadcast(job, "a broadcast", (char *)data + done, n));
+        done += n;
+    }
+    return WF_OK;
+}
+
 wf_status wf_job_barrier(wf_job *job) {
     return wfi_control_meet(job, "a barrier");
 }
