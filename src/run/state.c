@@ -1,14 +1,20 @@
 /* State in and out: files by name, single tensors, the fingerprint. The streams are
  * idle between steps, so the host may read and write the arena of a CPU device. */
 #include "checkpoint/hash.h"
+#include "checkpoint/header.h"
 #include "checkpoint/match.h"
 #include "run/trainer.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS_KEY "weft.n_steps"
+#define STEPS_KEY     "weft.n_steps"
+#define SECOND_MOMENT "optimizer.second_moment."
+#define MAX_STEPS     (INT64_C(1) << 53) /* no run comes near, and counting on cannot overflow */
 
 static bool is_saved(const wfi_value *value) {
     return value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_BUFFER;
@@ -52,12 +58,12 @@ static wf_status list_tensors(wf_trainer *t, bool all, wfi_pool *pool, wf_tensor
 static wf_status save(wf_trainer *t, const char *path) {
     wfi_pool pool;
     wfi_pool_init(&pool, t->ctx);
-    wf_tensor_data *tensors;
+    wf_tensor_data *tensors = NULL;
     int n;
-    WF_TRY(list_tensors(t, false, &pool, &tensors, &n));
+    wf_status status = list_tensors(t, false, &pool, &tensors, &n);
     /* What transformers and others expect to find. */
     wf_metadata metadata[] = {{"format", "pt"}};
-    wf_status status = wf_safetensors_write(t->ctx, path, tensors, n, metadata, 1);
+    if (status == WF_OK) status = wf_safetensors_write(t->ctx, path, tensors, n, metadata, 1);
     wfi_free(t->ctx, tensors);
     wfi_pool_release(&pool);
     return status;
@@ -84,10 +90,24 @@ static wf_status save_state(wf_trainer *t, const char *path, const wf_note *note
     return status;
 }
 
+/* Refuses numbers that no step can have left. */
+static wf_status check_values(const wf_trainer *t, const wf_safetensors *file,
+                              const wf_tensor_data *tensor, const void *bytes) {
+    const float *values = bytes;
+    bool is_square = !strncmp(tensor->name, SECOND_MOMENT, sizeof SECOND_MOMENT - 1);
+    int64_t n = tensor->dtype == WF_F32 ? wf_shape_n_elem(&tensor->shape) : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(values[i]) || (is_square && values[i] < 0))
+            return wfi_fail(
+                t->ctx, WF_CORRUPT, "%s: element %lld of %s is %g: a run cannot go on from it",
+                wfi_safetensors_path(file), (long long)i, tensor->name, (double)values[i]);
+    return WF_OK;
+}
+
 /* Reads tensor index[i] for tensors[i] into memory of its own, then moves all of it:
  * a file that breaks in the middle changes nothing. */
 static wf_status read_all(wf_trainer *t, const wf_safetensors *file, const wf_tensor_data *tensors,
-                          const int *index, int n) {
+                          const int *index, int n, bool is_state) {
     size_t total = 0;
     for (int i = 0; i < n; i++)
         total += (size_t)wf_shape_n_elem(&tensors[i].shape) * wf_dtype_bytes(tensors[i].dtype);
@@ -100,6 +120,8 @@ static wf_status read_all(wf_trainer *t, const wf_safetensors *file, const wf_te
             size_t bytes =
                 (size_t)wf_shape_n_elem(&tensors[i].shape) * wf_dtype_bytes(tensors[i].dtype);
             if (index[i] >= 0 && pass == 0) status = wf_safetensors_read(file, index[i], at, bytes);
+            if (index[i] >= 0 && pass == 0 && is_state && status == WF_OK)
+                status = check_values(t, file, &tensors[i], at);
             if (index[i] >= 0 && pass == 1) memcpy((void *)(uintptr_t)tensors[i].data, at, bytes);
             at += bytes;
         }
@@ -126,7 +148,7 @@ static wf_status load(wf_trainer *t, const wf_safetensors *file, bool all) {
             wanted[i] = (wfi_wanted){tensors[i].name, tensors[i].dtype, tensors[i].shape};
         status = wfi_match_weights(t->ctx, file, wanted, n, WFI_MATCH_ALL, index);
     }
-    if (status == WF_OK) status = read_all(t, file, tensors, index, n);
+    if (status == WF_OK) status = read_all(t, file, tensors, index, n, all);
     wfi_free(t->ctx, wanted);
     wfi_free(t->ctx, index);
     wfi_free(t->ctx, tensors);
@@ -142,20 +164,32 @@ static wf_status load_weights(wf_trainer *t, const char *path) {
     return status;
 }
 
+/* Digits and nothing else: what a run can have counted. */
+static wf_status read_steps(const wf_trainer *t, const wf_safetensors *file, int64_t *n_out) {
+    const char *text = wf_safetensors_metadata(file, STEPS_KEY);
+    char *end = NULL, shown[WFI_NAME_TEXT];
+    if (!text)
+        return wfi_fail(t->ctx, WF_CORRUPT,
+                        "%s is no training state: it does not say how many steps were taken (load "
+                        "weights alone with --init)",
+                        wfi_safetensors_path(file));
+    errno = 0;
+    long long n = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : -1;
+    if (n < 0 || *end || errno || n > MAX_STEPS)
+        return wfi_fail(t->ctx, WF_CORRUPT,
+                        "%s: its " STEPS_KEY " is '%s', which is no number of steps from 0 to %lld",
+                        wfi_safetensors_path(file), wfi_name_text(text, shown),
+                        (long long)MAX_STEPS);
+    *n_out = n;
+    return WF_OK;
+}
+
 static wf_status load_state(wf_trainer *t, const char *path, int64_t *n_steps_out) {
     wf_safetensors *file;
     WF_TRY(wf_safetensors_open(t->ctx, path, &file));
-    const char *steps = wf_safetensors_metadata(file, STEPS_KEY);
-    char *end = NULL;
-    long long n_steps = steps ? strtoll(steps, &end, 10) : -1;
-    wf_status status;
-    if (!steps || *end || end == steps || n_steps < 0)
-        status = wfi_fail(t->ctx, WF_CORRUPT,
-                          "%s is no training state: it does not say how many steps "
-                          "were taken (load weights alone with --init)",
-                          path);
-    else
-        status = load(t, file, true);
+    int64_t n_steps = 0;
+    wf_status status = read_steps(t, file, &n_steps);
+    if (status == WF_OK) status = load(t, file, true);
     if (status == WF_OK) *n_steps_out = n_steps;
     wf_safetensors_close(file);
     return status;
@@ -238,10 +272,10 @@ static wf_status hash_one(void *self) {
     fingerprint *x = self;
     wfi_pool pool;
     wfi_pool_init(&pool, x->t->ctx);
-    wf_tensor_data *tensors;
+    wf_tensor_data *tensors = NULL;
     int n;
-    WF_TRY(list_tensors(x->t, false, &pool, &tensors, &n));
-    wf_status status = wfi_weights_sha256(x->t->ctx, tensors, n, x->hex);
+    wf_status status = list_tensors(x->t, false, &pool, &tensors, &n);
+    if (status == WF_OK) status = wfi_weights_sha256(x->t->ctx, tensors, n, x->hex);
     wfi_free(x->t->ctx, tensors);
     wfi_pool_release(&pool);
     return status;

@@ -1,0 +1,106 @@
+/* Training states that somebody has written otherwise than weft does: numbers that no run can have
+ * are refused by name, and the trainer is as it was. */
+#include "small_models.h"
+
+#include "data_folder.h"
+#include <math.h>
+#include <weft/weft.h>
+
+#define MAX_TENSORS 64
+
+static wf_trainer *make_trainer(wf_context *ctx) {
+    wf_recipe recipe = small_recipe();
+    wf_model *model;
+    wf_plan *plan;
+    wf_trainer *t;
+    recipe.n_threads = 1;
+    recipe.optimizer = WF_ADAM;
+    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, NULL, &t));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return t;
+}
+
+/* Writes the state "good" again as "bad", with another number of steps or, if `name` is given,
+ * with `value` as that tensor's element `i`. */
+static void rewrite(folder *f, const char *steps, const char *name, int i, float value) {
+    wf_safetensors *file;
+    wf_tensor_data tensors[MAX_TENSORS];
+    const wf_metadata notes = {"weft.n_steps", steps};
+    TEST_OK(f->ctx, wf_safetensors_open(f->ctx, folder_file(f, "good"), &file));
+    int n = wf_safetensors_n_tensors(file), n_changed = 0;
+    assert_in_range(n, 1, MAX_TENSORS);
+    for (int k = 0; k < n; k++) {
+        const wf_safetensors_entry *e = wf_safetensors_get(file, k);
+        char *data = malloc(e->n_bytes);
+        assert_non_null(data);
+        TEST_OK(f->ctx, wf_safetensors_read(file, k, data, e->n_bytes));
+        if (name && !strcmp(e->name, name)) {
+            memcpy(data + (size_t)i * sizeof value, &value, sizeof value);
+            n_changed++;
+        }
+        tensors[k] = (wf_tensor_data){e->name, e->dtype, {e->n_dims, {0}}, data};
+        for (int d = 0; d < e->n_dims; d++) tensors[k].shape.dim[d] = e->dim[d];
+    }
+    assert_int_equal(n_changed, name != NULL);
+    TEST_OK(f->ctx,
+            wf_safetensors_write(f->ctx, folder_file(f, "bad"), tensors, n, &notes, steps ? 1 : 0));
+    for (int k = 0; k < n; k++) free((void *)(uintptr_t)tensors[k].data);
+    wf_safetensors_close(file);
+}
+
+static void numbers_out_of_range(void **state) {
+    static const struct {
+        const char *steps, *name, *sentence;
+        float value;
+        int i;
+    } cases[] = {
+        {NULL, NULL, "it does not say how many steps were taken", 0, 0},
+        {"", NULL, "its weft.n_steps is ''", 0, 0},
+        {"-1", NULL, "its weft.n_steps is '-1'", 0, 0},
+        {" 1", NULL, "its weft.n_steps is ' 1'", 0, 0},
+        {"+1", NULL, "its weft.n_steps is '+1'", 0, 0},
+        {"1x", NULL, "its weft.n_steps is '1x'", 0, 0},
+        {"1.5", NULL, "its weft.n_steps is '1.5'", 0, 0},
+        {"0x10", NULL, "its weft.n_steps is '0x10'", 0, 0},
+        {"9007199254740993", NULL, "no number of steps from 0 to 9007199254740992", 0, 0},
+        {"9223372036854775807", NULL, "no number of steps from 0 to 9007199254740992", 0, 0},
+        {"99999999999999999999999", NULL, "'99999999999999999999999', which is no number", 0, 0},
+        {"\033[31m1", NULL, "its weft.n_steps is '?[31m1'", 0, 0},
+        {"1", "fc.weight", "element 5 of fc.weight is nan", NAN, 5},
+        {"1", "fc.bias", "element 2 of fc.bias is inf", INFINITY, 2},
+        {"1", "optimizer.first_moment.fc.weight",
+         "element 0 of optimizer.first_moment.fc.weight is -inf", -INFINITY, 0},
+        {"1", "optimizer.second_moment.fc.bias",
+         "element 1 of optimizer.second_moment.fc.bias is nan", NAN, 1},
+        {"1", "optimizer.second_moment.fc.weight",
+         "element 3 of optimizer.second_moment.fc.weight is -1e-30", -1e-30f, 3},
+    };
+    folder *f = *state;
+    char before[65], after[65];
+    wf_trainer *t = make_trainer(f->ctx);
+    small_step(f->ctx, t, 0);
+    TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, "good"), NULL, 0));
+    TEST_OK(f->ctx, wf_trainer_weights_sha256(t, before));
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        rewrite(f, cases[k].steps, cases[k].name, cases[k].i, cases[k].value);
+        wf_status status = wf_trainer_load_state(t, folder_file(f, "bad"));
+        expect_failure(f->ctx, status, WF_CORRUPT, cases[k].sentence);
+        expect_sentence(f->ctx, f->file);
+        assert_int_equal(wf_trainer_n_steps(t), 1);
+    }
+    TEST_OK(f->ctx, wf_trainer_weights_sha256(t, after));
+    assert_string_equal(before, after);
+    rewrite(f, "9007199254740992", NULL, 0, 0);
+    TEST_OK(f->ctx, wf_trainer_load_state(t, folder_file(f, "bad")));
+    wf_trainer_destroy(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_IN_FOLDER(numbers_out_of_range),
+    };
+    return cmocka_run_group_tests_name("checkpoint_state", tests, NULL, NULL);
+}
