@@ -271,7 +271,11 @@ wf_status wfi_kernel_thread_enter(wf_context *ctx, int n_threads) {
     return wfi_library_set_threads(ctx, n_threads);
 }
 
-static const char *isa_name(void) {
+#define ISA_NAME_BYTES 40
+
+/* A set without a name here, of a newer library, is said by its number: two machines on which
+ * oneDNN computes in different ways never look alike. */
+static const char *isa_name(char number_text[ISA_NAME_BYTES]) {
     static const struct {
         dnnl_cpu_isa_t isa;
         const char *name;
@@ -279,14 +283,22 @@ static const char *isa_name(void) {
         {dnnl_cpu_isa_sse41, "sse41"},
         {dnnl_cpu_isa_avx, "avx"},
         {dnnl_cpu_isa_avx2, "avx2"},
+        {dnnl_cpu_isa_avx2_vnni, "avx2_vnni"},
         {dnnl_cpu_isa_avx512_core, "avx512_core"},
         {dnnl_cpu_isa_avx512_core_vnni, "avx512_core_vnni"},
         {dnnl_cpu_isa_avx512_core_bf16, "avx512_core_bf16"},
+#if DNNL_VERSION_MAJOR >= 3
+        {dnnl_cpu_isa_avx2_vnni_2, "avx2_vnni_2"},
+        {dnnl_cpu_isa_avx512_core_fp16, "avx512_core_fp16"},
+        {dnnl_cpu_isa_avx512_core_amx_fp16, "avx512_core_amx_fp16"},
+#endif
+        {dnnl_cpu_isa_avx512_core_amx, "avx512_core_amx"},
     };
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     for (size_t i = 0; i < WFI_COUNT(names); i++)
         if (names[i].isa == isa) return names[i].name;
-    return "a newer instruction set";
+    snprintf(number_text, ISA_NAME_BYTES, "instruction set 0x%x", (unsigned)isa);
+    return number_text;
 }
 
 /* Written once, then only read: the version is known only to the library that the
@@ -295,8 +307,9 @@ static char library_text[80];
 
 static void write_library_text(void) {
     const dnnl_version_t *version = dnnl_version();
+    char isa[ISA_NAME_BYTES];
     snprintf(library_text, sizeof library_text, "oneDNN %d.%d.%d (%s)", version->major,
-             version->minor, version->patch, isa_name());
+             version->minor, version->patch, isa_name(isa));
 }
 
 const char *wfi_kernel_library(void) {
