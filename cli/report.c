@@ -89,6 +89,7 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
     json_object_set_new(report, "recipe", options_recipe(&j->c->o));
     json_object_set_new(report, "costs", json_string(costs_text(wf_trainer_program(trainer))));
     json_object_set_new(report, "ranks", json_integer(n_ranks));
+    json_object_set_new(report, "threads_counted", json_integer(wf_trainer_n_threads(trainer)));
     json_object_set_new(report, "steps", json_integer((json_int_t)wf_trainer_n_steps(trainer)));
     json_object_set_new(report, "losses", losses);
     double rate = r->seconds > 0 ? r->items / r->seconds : NAN;

@@ -197,6 +197,11 @@ static void run_fast(harness *h, wfi_kernel *kernel, const wfi_step_args *step) 
     free(scratch);
 }
 
+static wf_status enter(wf_context *ctx, int n_threads) {
+    int n_come;
+    return wfi_kernel_thread_enter(ctx, 0, n_threads, &n_come);
+}
+
 static void walk(harness *h) {
     wfi_step_args step = {.seed = 1, .loss_scale = 1.0 / (double)h->graph->batch};
     for (int32_t n = 0; n < h->graph->n_nodes; n++) {
@@ -210,9 +215,9 @@ static void walk(harness *h) {
         if (kernel->impl != &wfi_kernel_reference) {
             h->n_fast++;
             /* Described above on a thread that was told nothing. */
-            assert_int_equal(wfi_kernel_thread_enter(h->ctx, h->options.n_threads), WF_OK);
+            assert_int_equal(enter(h->ctx, h->options.n_threads), WF_OK);
             run_fast(h, kernel, &step);
-            assert_int_equal(wfi_kernel_thread_enter(h->ctx, 1), WF_OK);
+            assert_int_equal(enter(h->ctx, 1), WF_OK);
         }
         wfi_kernel_destroy(kernel);
     }
@@ -234,14 +239,14 @@ static int check_in_layout(wf_model_function model, const void *config,
                            wfi_conv_choice conv, double slack) {
     harness h = {.options = {.n_threads = n_threads, .conv = conv}, .slack = slack, .seed = 7};
     assert_int_equal(wf_context_create(NULL, &h.ctx), WF_OK);
-    if (wfi_kernel_thread_enter(h.ctx, n_threads) != WF_OK) { /* a library not on OpenMP */
+    if (enter(h.ctx, n_threads) != WF_OK) { /* a library not on OpenMP */
         wf_context_destroy(h.ctx);
         return INT32_MAX;
     }
     if (wf_graph_create(h.ctx, graph_config, model, config, &h.graph) != WF_OK)
         fail_msg("%s", wf_context_error(h.ctx));
     if (blocked) assert_int_equal(wfi_graph_layout(h.graph), WF_OK);
-    assert_int_equal(wfi_kernel_thread_enter(h.ctx, 1), WF_OK);
+    assert_int_equal(enter(h.ctx, 1), WF_OK);
     size_t n_values = (size_t)h.graph->n_values;
     h.slow = calloc(n_values, sizeof *h.slow);
     h.fast = calloc(n_values, sizeof *h.fast);

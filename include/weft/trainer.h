@@ -90,7 +90,8 @@ WF_API WF_NODISCARD wf_status wf_devices_name(wf_context *ctx, const char *devic
                                               char name_out[WF_DEVICE_NAME_BYTES]);
 
 /* Lowers, checks, allocates and initialises from the seed. `config` NULL means the
- * defaults. Errors: those of wf_program_create; DOES_NOT_FIT; DEVICE. */
+ * defaults. Errors: those of wf_program_create; DOES_NOT_FIT; DEVICE; UNSUPPORTED, if OpenMP or
+ * the system starts fewer threads than the recipe says: the sentence names what keeps them away. */
 WF_API WF_NODISCARD wf_status wf_trainer_create(wf_context *ctx, const wf_model *model,
                                                 const wf_recipe *recipe, const wf_plan *plan,
                                                 const wf_trainer_config *config,
@@ -171,6 +172,9 @@ WF_API WF_NODISCARD wf_status wf_trainer_weights_sha256(wf_trainer *trainer, cha
 
 WF_API const wf_program *wf_trainer_program(const wf_trainer *trainer); /* the full batch's */
 WF_API wf_trainer_memory wf_trainer_memory_of(const wf_trainer *trainer, int rank);
+/* The threads that the kernels of each rank in this process compute with, as they were counted when
+ * it began; a trainer for which fewer come than the recipe says is not made (UNSUPPORTED). */
+WF_API int wf_trainer_n_threads(const wf_trainer *trainer);
 /* The i-th row, largest time first; 0 past the last. */
 WF_API int wf_trainer_profile(wf_trainer *trainer, int i, wf_profile_row *row_out);
 WF_API void wf_trainer_profile_reset(wf_trainer *trainer);

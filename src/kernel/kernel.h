@@ -88,9 +88,10 @@ wf_status wfi_kernel_run(wfi_kernel *kernel, void *const operands[], void *scrat
                          const wfi_step_args *step);
 void wfi_kernel_destroy(wfi_kernel *kernel); /* NULL is allowed */
 
-/* To be called on a thread before it prepares or runs kernels: number of library
- * threads, floating-point mode. */
-wf_status wfi_kernel_thread_enter(wf_context *ctx, int n_threads);
+/* To be called on a thread of rank `rank` before it prepares or runs kernels: sets the
+ * floating-point mode, starts the library's threads and counts those that come. Errors:
+ * UNSUPPORTED, if they are fewer than `n_threads`. */
+wf_status wfi_kernel_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_out);
 
 /* "oneDNN 2.6.3 (avx512_core)" for reports. Static. */
 const char *wfi_kernel_library(void);

@@ -18,7 +18,8 @@ static wf_status prepare_rank(void *self, void *argument) {
     const wfi_executor *e = self;
     const wf_program *p = e->p;
     int32_t rank = (int32_t)(intptr_t)argument;
-    WF_TRY(wfi_kernel_thread_enter(p->ctx, p->recipe.n_threads));
+    int *n_threads = &e->workers[rank].n_threads;
+    if (!*n_threads) WF_TRY(wfi_kernel_thread_enter(p->ctx, rank, p->recipe.n_threads, n_threads));
     for (int k = 0; k < 2; k++) {
         const wfi_code *code = e->code[2 * wfi_program_kernel_set(p, rank) + k];
         for (int32_t u = 0; code && u < p->graph->n_units; u++) {

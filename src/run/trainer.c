@@ -251,6 +251,12 @@ wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     return memory;
 }
 
+int wf_trainer_n_threads(const wf_trainer *t) {
+    int n = 0;
+    for (int r = 0; r < t->n_workers && !n; r++) n = t->workers[r].n_threads;
+    return n;
+}
+
 int wf_trainer_profile(wf_trainer *t, int i, wf_profile_row *row_out) {
     wfi_profile *profile = &t->profile;
     if (i < 0 || (size_t)i >= profile->n_rows) return 0;

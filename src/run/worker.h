@@ -17,6 +17,7 @@ typedef struct wfi_worker {
     size_t arena_bytes, shift_bytes;
     bool is_mirror; /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
     wfi_observer observer;
+    int n_threads; /* that its kernels compute with, counted; 0: it has not run any */
 } wfi_worker;
 
 #define WFI_MAX_DEVICES 4096

@@ -2,6 +2,7 @@
  * beside the plain one, and the two reorders between them. */
 #include "kernel/accumulate.h"
 #include "kernel/onednn/onednn.h"
+#include "kernel/onednn/threads.h"
 
 typedef struct wfi_onednn_format {
     wfi_format base; /* first: a wfi_format is cast back */

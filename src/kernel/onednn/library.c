@@ -1,11 +1,10 @@
 #include "kernel/onednn/library.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include <oneapi/dnnl/dnnl_debug.h>
 
-/* ---- engine, threads, errors ---- */
+/* ---- engine, errors ---- */
 
 wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *verb,
                             const char *object) {
@@ -27,29 +26,6 @@ wf_status wfi_library_open(wf_context *ctx, wfi_library *lib_out) {
 void wfi_library_close(wfi_library *lib) {
     if (lib->engine) dnnl_engine_destroy(lib->engine);
     lib->engine = NULL;
-}
-
-/* The OpenMP that counts is the one that oneDNN was linked to (GNU's or another),
- * so it is looked up in the process; linking one here might bring in a second. */
-static void *openmp(const char *name) {
-    return DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP ? dlsym(RTLD_DEFAULT, name) : NULL;
-}
-
-wf_status wfi_library_set_threads(wf_context *ctx, int n_threads) {
-    void (*set)(int) = (void (*)(int))openmp("omp_set_num_threads");
-    if (set) {
-        set(n_threads);
-        return WF_OK;
-    }
-    if (n_threads == 1) return WF_OK;
-    return wfi_fail(ctx, WF_UNSUPPORTED,
-                    "this oneDNN is not built on OpenMP, so %d threads cannot be asked for; use 1",
-                    n_threads);
-}
-
-int wfi_library_threads(void) {
-    int (*get)(void) = (int (*)(void))openmp("omp_get_max_threads");
-    return get ? get() : 1;
 }
 
 /* ---- memory descriptors ---- */

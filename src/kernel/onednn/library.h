@@ -57,11 +57,6 @@ void wfi_library_close(wfi_library *lib);
 wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *verb,
                             const char *object);
 
-/* The library's number of threads on the calling thread; UNSUPPORTED if it is
- * not built on OpenMP and `n_threads` is not 1. */
-wf_status wfi_library_set_threads(wf_context *ctx, int n_threads);
-int wfi_library_threads(void);
-
 wf_status wfi_md_own(const wfi_library *lib, const wfi_md *md, wfi_owned_md *md_out);
 wf_status wfi_md_copy(const wfi_library *lib, wfi_shown_md md, wfi_owned_md *md_out);
 void wfi_md_disown(const wfi_library *lib, wfi_owned_md md); /* NULL is allowed */

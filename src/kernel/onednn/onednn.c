@@ -1,5 +1,6 @@
 /* Preparing and running; which op is described where. */
 #include "kernel/onednn/onednn.h"
+#include "kernel/onednn/threads.h"
 #include "op/op_table.h"
 
 #include <fenv.h>
@@ -264,11 +265,11 @@ const wfi_kernel_impl wfi_kernel_onednn = {
 
 /* ---- threads and versions ---- */
 
-wf_status wfi_kernel_thread_enter(wf_context *ctx, int n_threads) {
+wf_status wfi_kernel_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_out) {
     /* Default rounding, no flush to zero: OpenMP's workers inherit it. */
     if (fesetenv(FE_DFL_ENV) != 0)
         return wfi_fail(ctx, WF_DEVICE, "the floating-point mode could not be set");
-    return wfi_library_set_threads(ctx, n_threads);
+    return wfi_library_start_threads(ctx, rank, n_threads, n_out);
 }
 
 #define ISA_NAME_BYTES 40

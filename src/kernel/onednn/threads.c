@@ -1,0 +1,172 @@
+#include "kernel/onednn/threads.h"
+
+#include "base/clock.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <oneapi/dnnl/dnnl_config.h>
+
+/* The OpenMP that counts is the one that oneDNN was linked to (GNU's or another),
+ * so it is looked up in the process; linking one here might bring in a second. */
+static void *openmp(const char *name) {
+    return DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP ? dlsym(RTLD_DEFAULT, name) : NULL;
+}
+
+static int ask(const char *name, int otherwise) {
+    int (*get)(void) = (int (*)(void))openmp(name);
+    return get ? get() : otherwise;
+}
+
+static void tell(const char *name, int value) {
+    void (*set)(int) = (void (*)(int))openmp(name);
+    if (set) set(value);
+}
+
+wf_status wfi_library_set_threads(wf_context *ctx, int n_threads) {
+    if (n_threads > 1 && ask("omp_in_parallel", 0))
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "%d threads cannot be had inside an OpenMP parallel region, which has one "
+                        "for each of its own; call weft from outside it, or give --threads 1",
+                        n_threads);
+    if (openmp("omp_set_num_threads")) {
+        tell("omp_set_num_threads", n_threads);
+        return WF_OK;
+    }
+    if (n_threads == 1) return WF_OK;
+    return wfi_fail(ctx, WF_UNSUPPORTED,
+                    "this oneDNN is not built on OpenMP, so %d threads cannot be asked for; use 1",
+                    n_threads);
+}
+
+int wfi_library_threads(void) {
+    return ask("omp_get_max_threads", 1);
+}
+
+/* ---- whether the system has room for them ---- */
+
+/* OpenMP ends the process when a thread cannot be made, so as many are made here before. */
+typedef struct probe {
+    pthread_mutex_t hold; /* locked until all have been made */
+    pthread_t *threads;   /* [n_threads - 1] */
+    long *numbers;        /* [n_threads - 1] the kernel's */
+} probe;
+
+typedef struct probed {
+    probe *of;
+    int index;
+} probed;
+
+static void *wait_and_end(void *argument) {
+    probed *r = argument;
+    r->of->numbers[r->index] = syscall(SYS_gettid);
+    pthread_mutex_lock(&r->of->hold);
+    pthread_mutex_unlock(&r->of->hold);
+    return NULL;
+}
+
+/* A thread that has been joined counts a moment longer, until the kernel has let go of it. */
+static void wait_until_gone(long number) {
+    int64_t end_ms = wfi_now_ms() + 1000;
+    struct timespec moment = {0, 20000};
+    while (!syscall(SYS_tgkill, getpid(), number, 0) && wfi_now_ms() < end_ms)
+        nanosleep(&moment, NULL);
+}
+
+static int make_threads(probe *p, probed *each, int n, int *error_out) {
+    int n_made = 0;
+    pthread_mutex_lock(&p->hold);
+    while (n_made < n && !*error_out) {
+        each[n_made] = (probed){p, n_made};
+        *error_out = pthread_create(&p->threads[n_made], NULL, wait_and_end, &each[n_made]);
+        if (!*error_out) n_made++;
+    }
+    pthread_mutex_unlock(&p->hold);
+    for (int i = 0; i < n_made; i++) pthread_join(p->threads[i], NULL);
+    for (int i = 0; i < n_made; i++) wait_until_gone(p->numbers[i]);
+    return n_made;
+}
+
+static wf_status probe_threads(wf_context *ctx, int rank, int n_threads) {
+    size_t n = (size_t)n_threads - 1;
+    probe p = {.hold = PTHREAD_MUTEX_INITIALIZER};
+    probed *each = wfi_alloc(ctx, n + 1, sizeof *each, "threads");
+    p.threads = wfi_alloc(ctx, n + 1, sizeof *p.threads, "threads");
+    p.numbers = wfi_alloc(ctx, n + 1, sizeof *p.numbers, "threads");
+    wf_status status = each && p.threads && p.numbers ? WF_OK : WF_NO_MEMORY;
+    int error = 0, n_made = status == WF_OK ? make_threads(&p, each, (int)n, &error) : 0;
+    wfi_free(ctx, each);
+    wfi_free(ctx, p.threads);
+    wfi_free(ctx, p.numbers);
+    if (!error) return status;
+    return wfi_fail(ctx, WF_UNSUPPORTED,
+                    "rank %d: %d threads are planned, but the system lets only %d start (%s): see "
+                    "ulimit -u and the container's limit of processes, or give --threads %d",
+                    rank, n_threads, n_made + 1, strerror(error), n_made + 1);
+}
+
+/* ---- those that come ---- */
+
+static void count(void *argument) {
+    int *n = argument;
+    __atomic_fetch_add(n, 1, __ATOMIC_RELAXED);
+}
+
+/* What can keep threads away, the likeliest first: "OMP_THREAD_LIMIT is '1': unset it" */
+static void name_cause(char *text, size_t bytes) {
+    static const char *const variables[] = {
+        "OMP_THREAD_LIMIT", "KMP_DEVICE_THREAD_LIMIT", "KMP_ALL_THREADS",
+        "KMP_MAX_THREADS",  "OMP_MAX_ACTIVE_LEVELS",   "OMP_DYNAMIC",
+        "OMP_NESTED",       "GOMP_CPU_AFFINITY",       "OMP_PLACES",
+    };
+    for (size_t i = 0; i < WFI_COUNT(variables); i++) {
+        const char *value = getenv(variables[i]);
+        if (!value) continue;
+        snprintf(text, bytes, "%s is '%.40s': unset it", variables[i], value);
+        return;
+    }
+    snprintf(text, bytes, "no variable of OpenMP's is set that would say why: free some");
+}
+
+wf_status wfi_library_start_threads(wf_context *ctx, int rank, int n_threads, int *n_out) {
+    /* Threads of all ranks count towards one limit: what one has found room for, it takes before
+     * the next one looks. */
+    static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
+    void (*region)(void (*)(void *), void *, unsigned, unsigned) =
+        (void (*)(void (*)(void *), void *, unsigned, unsigned))openmp("GOMP_parallel");
+    int n_come = 0;
+    WF_TRY(wfi_library_set_threads(ctx, n_threads));
+    if (n_threads == 1) {
+        *n_out = 1;
+        return WF_OK;
+    }
+    if (!region)
+        return wfi_fail(ctx, WF_UNSUPPORTED,
+                        "oneDNN's OpenMP does not let its threads be counted, and %d are planned; "
+                        "give --threads 1",
+                        n_threads);
+    tell("omp_set_dynamic", 0);
+    if (ask("omp_get_max_active_levels", 1) < 1) tell("omp_set_max_active_levels", 1);
+    pthread_mutex_lock(&one_by_one);
+    wf_status status = probe_threads(ctx, rank, n_threads);
+    if (status == WF_OK) region(count, &n_come, 0, 0);
+    pthread_mutex_unlock(&one_by_one);
+    WF_TRY(status);
+    if (n_come == n_threads) {
+        *n_out = n_come;
+        return WF_OK;
+    }
+    char cause[160];
+    name_cause(cause, sizeof cause);
+    return wfi_fail(ctx, WF_UNSUPPORTED,
+                    "rank %d: %d threads are planned, but OpenMP starts %d, and oneDNN would leave "
+                    "out the part of the others; %s, or give --threads %d",
+                    rank, n_threads, n_come, cause, n_come);
+}

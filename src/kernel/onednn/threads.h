@@ -1,0 +1,21 @@
+/* The threads that oneDNN computes with: OpenMP's, of whichever OpenMP it was linked to. Private.
+ *
+ * A primitive divides its work by the number of threads it was described with. If fewer come when
+ * it runs, the part of those that are missing is not computed, and the library does not say so.
+ */
+#ifndef WFI_ONEDNN_THREADS_H
+#define WFI_ONEDNN_THREADS_H
+
+#include "base/base.h"
+
+/* The number for regions that the calling thread begins. Errors: UNSUPPORTED if the library is not
+ * built on OpenMP and `n_threads` is not 1; INVALID_ARG inside a parallel region. */
+wf_status wfi_library_set_threads(wf_context *ctx, int n_threads);
+int wfi_library_threads(void);
+
+/* The same for a thread of rank `rank` that is about to compute, and starts them: counts those that
+ * come to a parallel region. Errors: UNSUPPORTED, if they are fewer; the sentence names the
+ * variable or limit that is to blame. */
+wf_status wfi_library_start_threads(wf_context *ctx, int rank, int n_threads, int *n_out);
+
+#endif
