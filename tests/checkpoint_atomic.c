@@ -1,7 +1,10 @@
 /* Saving replaces a file in one step or leaves it as it was, and leaves nothing behind. */
 #include "data_folder.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <weft/checkpoint.h>
@@ -90,19 +93,51 @@ static void aborts(void **state) {
     wf_safetensors_writer_destroy(NULL);
 }
 
-/* A killed process leaves its temporary file; neither that nor a trap laid as a link is
- * written through. */
-static void passes_over_leftovers(void **state) {
+/* A killed process leaves its temporary file; neither what another writes now nor a trap laid as a
+ * link is written through. */
+static void passes_over_what_is_there(void **state) {
     folder *f = *state;
+    wf_safetensors_writer *w;
     char name[64];
-    snprintf(name, sizeof name, ".weft-%ld-0.tmp", (long)getpid());
-    folder_write(f, name, "old", 3);
+    assert_int_equal(wf_safetensors_writer_create(f->ctx, folder_file(f, "model.safetensors"), &w),
+                     WF_OK);
     snprintf(name, sizeof name, ".weft-%ld-1.tmp", (long)getpid());
     assert_int_equal(symlink("target", folder_file(f, name)), 0);
     assert_int_equal(save(f, 3, 1), WF_OK);
     assert_true(saved_value(f) == 3);
     assert_int_not_equal(access(folder_file(f, "target"), F_OK), 0);
-    assert_int_equal(folder_count(f, 0), 3);
+    assert_int_equal(folder_count(f, 0), 3); /* with what the first writer has open */
+    wf_safetensors_writer_destroy(w);
+    assert_int_equal(folder_count(f, 0), 2);
+}
+
+static bool is_there(folder *f, const char *name) {
+    return access(folder_file(f, name), F_OK) == 0;
+}
+
+/* The process that it names may be dead, another one by now, or have this one's number. What has a
+ * writer, which is said by its lock, stays, and so does all that only looks alike. */
+static void removes_leftovers(void **state) {
+    static const char *const alike[] = {".weft-x.tmp", ".weft-7-1.tmp~", ".weft-7-01.tmp",
+                                        ".weft--7-1.tmp", "weft-7-1.tmp"};
+    folder *f = *state;
+    char own[64];
+    snprintf(own, sizeof own, ".weft-%ld-0.tmp", (long)getpid());
+    folder_write(f, own, "old", 3);
+    folder_write(f, ".weft-1-0.tmp", "old", 3);
+    folder_write(f, ".weft-4194304-12.tmp", "old", 3);
+    for (size_t k = 0; k < sizeof alike / sizeof *alike; k++) folder_write(f, alike[k], "old", 3);
+    int fd = open(folder_write(f, ".weft-7-1.tmp", "new", 3), O_WRONLY | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_int_equal(save(f, 1, 1), WF_OK);
+    assert_false(is_there(f, own));
+    assert_false(is_there(f, ".weft-1-0.tmp"));
+    assert_false(is_there(f, ".weft-4194304-12.tmp"));
+    assert_true(is_there(f, ".weft-7-1.tmp"));
+    for (size_t k = 0; k < sizeof alike / sizeof *alike; k++) assert_true(is_there(f, alike[k]));
+    close(fd);
+    assert_int_equal(save(f, 1, 1), WF_OK);
+    assert_false(is_there(f, ".weft-7-1.tmp"));
 }
 
 static void saves_here(void **state) {
@@ -167,7 +202,8 @@ int main(void) {
         TEST_IN_FOLDER(survives_a_full_disk),
         TEST_IN_FOLDER(names_what_is_in_the_way),
         TEST_IN_FOLDER(aborts),
-        TEST_IN_FOLDER(passes_over_leftovers),
+        TEST_IN_FOLDER(passes_over_what_is_there),
+        TEST_IN_FOLDER(removes_leftovers),
         TEST_IN_FOLDER(saves_here),
         TEST_IN_FOLDER(survives_failed_allocations),
     };

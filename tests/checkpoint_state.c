@@ -68,7 +68,7 @@ static void numbers_out_of_range(void **state) {
         {"9007199254740993", NULL, "no number of steps from 0 to 9007199254740992", 0, 0},
         {"9223372036854775807", NULL, "no number of steps from 0 to 9007199254740992", 0, 0},
         {"99999999999999999999999", NULL, "'99999999999999999999999', which is no number", 0, 0},
-        {"\033[31m1", NULL, "its weft.n_steps is '?[31m1'", 0, 0},
+        {"\033[31m1", NULL, "[31m1', which is no number", 0, 0},
         {"1", "fc.weight", "element 5 of fc.weight is nan", NAN, 5},
         {"1", "fc.bias", "element 2 of fc.bias is inf", INFINITY, 2},
         {"1", "optimizer.first_moment.fc.weight",
@@ -89,6 +89,7 @@ static void numbers_out_of_range(void **state) {
         wf_status status = wf_trainer_load_state(t, folder_file(f, "bad"));
         expect_failure(f->ctx, status, WF_CORRUPT, cases[k].sentence);
         expect_sentence(f->ctx, f->file);
+        assert_null(strchr(wf_context_error(f->ctx), '\033'));
         assert_int_equal(wf_trainer_n_steps(t), 1);
     }
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, after));

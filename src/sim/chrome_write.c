@@ -1,10 +1,10 @@
-#include "checkpoint/replace.h"
 #include "sim/chrome.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/file.h>
 
 static bool has_control(const char *value) {
     for (size_t i = 0; value[i]; i++)
@@ -122,15 +122,6 @@ static void add_trace(wfi_text *text, const char *title, const wf_trace_part *pa
     wfi_text_add(text, "\n]}\n");
 }
 
-static wf_status replace_file(wf_context *ctx, const char *path, const wfi_text *text) {
-    wfi_replacement file;
-    WF_TRY(wfi_replacement_begin(ctx, path, &file));
-    wf_status status = wfi_replacement_write(&file, text->data, text->n, 0);
-    if (status == WF_OK) status = wfi_replacement_commit(&file);
-    wfi_replacement_end(&file);
-    return status;
-}
-
 wf_status wf_trace_write(wf_context *ctx, const char *path, const char *title,
                          const wf_trace_part *parts, int n_parts) {
     wfi_text text;
@@ -140,7 +131,7 @@ wf_status wf_trace_write(wf_context *ctx, const char *path, const char *title,
     wfi_text_init(&text, ctx);
     add_trace(&text, title, parts, n_parts);
     wf_status status = wfi_text_status(&text);
-    if (status == WF_OK) status = replace_file(ctx, path, &text);
+    if (status == WF_OK) status = wf_file_replace(ctx, path, text.data, text.n);
     wfi_free(ctx, text.data);
     return status;
 }

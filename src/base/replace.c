@@ -1,4 +1,4 @@
-#include "checkpoint/replace.h"
+#include "base/replace.h"
 #include "base/base.h"
 
 #include <errno.h>
@@ -7,8 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <weft/file.h>
 
-#define MAX_TEMPORARIES 1000 /* names tried; left-overs of killed processes are in the way */
+#define MAX_TEMPORARIES 1000 /* names tried; files that are no leftovers are in the way */
 
 static wf_status io_error(const wfi_replacement *r, const char *what, int code) {
     return wfi_fail(r->ctx, WF_IO, "%s cannot be %s: %s; what was there before is untouched",
@@ -31,21 +32,24 @@ static wf_status open_temporary(wfi_replacement *r) {
     if (stat(r->path, &st) == 0 && !S_ISREG(st.st_mode))
         return wfi_fail(r->ctx, WF_IO, "%s cannot be written: it is there and no regular file",
                         r->path);
+    wfi_leftovers_remove(r->folder);
     for (int i = 0; i < MAX_TEMPORARIES; i++) {
-        char *name = wfi_sprintf(r->ctx, "%s/.weft-%ld-%d.tmp", r->folder, (long)getpid(), i);
+        char *name = wfi_sprintf(r->ctx, "%s/" WFI_TEMPORARY_NAME, r->folder, (long)getpid(), i);
         if (!name) return WF_NO_MEMORY;
         r->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
         int code = errno;
-        if (r->fd >= 0) {
+        if (r->fd >= 0 && wfi_leftovers_spare(r->fd)) {
             r->temporary = name;
             return WF_OK;
         }
+        if (r->fd >= 0) close(r->fd);
+        bool is_taken = r->fd >= 0 || code == EEXIST;
+        r->fd = -1;
         wfi_free(r->ctx, name);
-        if (code != EEXIST) return io_error(r, "written", code);
+        if (!is_taken) return io_error(r, "written", code);
     }
     return wfi_fail(r->ctx, WF_IO,
-                    "%s cannot be written: %d left-over files .weft-*.tmp are in its folder; "
-                    "remove them",
+                    "%s cannot be written: %d files .weft-*.tmp are in its folder; remove them",
                     r->path, MAX_TEMPORARIES);
 }
 
@@ -99,11 +103,19 @@ static wf_status sync_folder(const wfi_replacement *r) {
 
 wf_status wfi_replacement_commit(wfi_replacement *r) {
     if (fsync(r->fd) != 0) return io_error(r, "brought to the disk", errno);
-    int fd = r->fd;
-    r->fd = -1;
-    if (close(fd) != 0) return io_error(r, "closed", errno);
     if (rename(r->temporary, r->path) != 0) return io_error(r, "put in its place", errno);
+    close(r->fd); /* not before: until then it would look like a leftover */
+    r->fd = -1;
     wfi_free(r->ctx, r->temporary);
     r->temporary = NULL;
     return sync_folder(r);
+}
+
+wf_status wf_file_replace(wf_context *ctx, const char *path, const void *bytes, size_t n_bytes) {
+    wfi_replacement r;
+    WF_TRY(wfi_replacement_begin(ctx, path, &r));
+    wf_status status = wfi_replacement_write(&r, bytes, n_bytes, 0);
+    if (status == WF_OK) status = wfi_replacement_commit(&r);
+    wfi_replacement_end(&r);
+    return status;
 }

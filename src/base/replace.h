@@ -1,8 +1,9 @@
 /* Replacing a file in one step: the new bytes go to a temporary file in the same folder,
  * which is renamed over the old one when it is complete and on the disk. Private. */
-#ifndef WFI_CHECKPOINT_REPLACE_H
-#define WFI_CHECKPOINT_REPLACE_H
+#ifndef WFI_REPLACE_H
+#define WFI_REPLACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <weft/context.h>
@@ -13,8 +14,18 @@ typedef struct wfi_replacement {
     int fd;
 } wfi_replacement;
 
-/* Makes the temporary file, with mode 0644 less the umask. Errors: IO, NO_MEMORY; after
- * them there is nothing to end. */
+/* Of the process and the number of the file. */
+#define WFI_TEMPORARY_NAME ".weft-%ld-%d.tmp"
+
+/* Removes what killed processes have left in the folder under such names. What cannot be removed
+ * stays: it is in nobody's way. */
+void wfi_leftovers_remove(const char *folder);
+/* Marks a temporary file, until it is closed, as one that is being written. False: it has been
+ * taken for a leftover meanwhile; make another. */
+bool wfi_leftovers_spare(int fd);
+
+/* Makes the temporary file, with mode 0644 less the umask, and removes leftovers beside it. Errors:
+ * IO, NO_MEMORY; after them there is nothing to end. */
 wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out);
 
 /* Errors: IO; the sentence names `path`, and the file there is as it was. */
