@@ -28,8 +28,8 @@ typedef struct wf_allocator {
 
 typedef enum wf_log_level { WF_LOG_ERROR, WF_LOG_WARN, WF_LOG_INFO, WF_LOG_DEBUG } wf_log_level;
 
-/* Receives one complete line without its newline. `topic` is a short word such
- * as "dispatch" or "memory". Called from any thread, one call at a time. */
+/* Receives one complete line without its newline, escaped as by wf_text_escape. `topic` is a short
+ * word such as "dispatch" or "memory". Called from any thread, one call at a time. */
 typedef void (*wf_log_sink)(void *self, wf_log_level level, const char *topic, const char *line);
 
 typedef struct wf_context_config {
@@ -55,8 +55,8 @@ typedef struct wf_memory_count {
 extern "C" {
 #endif
 
-/* `config` NULL means WF_CONTEXT_CONFIG_INIT. Errors: NO_MEMORY, INVALID_ARG
- * (struct_size is not this header's). */
+/* `config` NULL means WF_CONTEXT_CONFIG_INIT. Errors: NO_MEMORY, INVALID_ARG (struct_size is not
+ * this header's), DEVICE (the system gives libsodium no random numbers). */
 WF_API WF_NODISCARD wf_status wf_context_create(const wf_context_config *config,
                                                 wf_context **ctx_out);
 
@@ -65,8 +65,13 @@ WF_API void wf_context_destroy(wf_context *ctx);
 
 /* The sentence recorded by the calling thread's latest failed call on this
  * context, or by the latest of any thread if this one has none; "" if nothing
- * failed yet. Valid until the next failure. */
+ * failed yet. Escaped as by wf_text_escape. Valid until the next failure. */
 WF_API const char *wf_context_error(const wf_context *ctx);
+
+/* `text` on one line that a terminal can show: names out of files may hold codes that it would
+ * obey. A control character (also U+0080 to U+009F), and a byte that is no UTF-8, becomes \x1b or
+ * \u009b. What does not fit into `dst` is cut off. Returns `dst`. */
+WF_API char *wf_text_escape(const char *text, char *dst, size_t dst_bytes);
 
 /* For functions of one's own that weft calls: records `sentence` as the calling thread's latest
  * error, and returns `status`. */

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "base/sentence.h"
 
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,7 @@ wf_status wf_context_create(const wf_context_config *config, wf_context **ctx_ou
     const wf_context_config defaults = WF_CONTEXT_CONFIG_INIT;
     if (!config) config = &defaults;
     if (!ctx_out || config->struct_size != sizeof *config) return WF_INVALID_ARG;
+    if (sodium_init() < 0) return WF_DEVICE; /* once is enough, and it knows */
     wf_allocator allocator = config->allocator;
     if (!allocator.alloc || !allocator.free)
         allocator = (wf_allocator){libc_alloc, libc_free, NULL};
@@ -99,7 +101,9 @@ wf_memory_count wf_context_memory(const wf_context *ctx) {
     return count;
 }
 
-static wf_status record(wf_context *ctx, wf_status status, const char line[WFI_SENTENCE_BYTES]) {
+static wf_status record(wf_context *ctx, wf_status status, const char *text) {
+    char line[WFI_SENTENCE_BYTES] = "";
+    wf_text_escape(text, line, sizeof line);
     pthread_mutex_lock(&ctx->lock);
     wfi_sentences_put(&ctx->errors, line);
     pthread_mutex_unlock(&ctx->lock);
@@ -152,11 +156,12 @@ bool wfi_log_enabled(const wf_context *ctx, wf_log_level level) {
 
 void wfi_log(wf_context *ctx, wf_log_level level, const char *topic, const char *format, ...) {
     if (!wfi_log_enabled(ctx, level)) return;
-    char line[WFI_SENTENCE_BYTES];
+    char text[WFI_SENTENCE_BYTES], line[WFI_SENTENCE_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    wf_text_escape(text, line, sizeof line);
     pthread_mutex_lock(&ctx->lock);
     ctx->log(ctx->log_self, level, topic, line);
     pthread_mutex_unlock(&ctx->lock);

@@ -26,13 +26,8 @@ typedef struct parser {
 } parser;
 
 const char *wfi_name_text(const char *name, char text[WFI_NAME_TEXT]) {
-    size_t n = 0;
-    for (; name[n] && n < WFI_NAME_TEXT - 4; n++) {
-        unsigned char c = (unsigned char)name[n];
-        /* Also the second half of U+0080 to U+009F, which terminals obey as well. */
-        bool c1 = c >= 0x80 && c < 0xa0 && n && (unsigned char)name[n - 1] == 0xc2;
-        text[n] = c < 0x20 || c == 0x7f || c1 ? '?' : (char)c;
-    }
+    size_t n = strnlen(name, WFI_NAME_TEXT - 4);
+    memcpy(text, name, n);
     if (name[n]) {
         while (n && ((unsigned char)name[n] & 0xc0) == 0x80) n--; /* not inside a character */
         memcpy(text + n, "...", 3);

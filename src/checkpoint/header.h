@@ -36,8 +36,7 @@ const char *wfi_safetensors_path(const wf_safetensors *file);
 wf_status wfi_safetensors_read_piece(const wf_safetensors *file, int i, uint64_t offset, void *dst,
                                      size_t n_bytes);
 
-/* A name from a file, fit for a sentence: control characters become '?', a long name is
- * cut. Returns `text`. */
+/* A name from a file, fit for a sentence: a long one is cut. Returns `text`. */
 #define WFI_NAME_TEXT 80
 const char *wfi_name_text(const char *name, char text[WFI_NAME_TEXT]);
 
