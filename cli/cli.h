@@ -24,6 +24,7 @@ typedef struct cli {
     exit_status stop; /* of a job: how its ranks have agreed to end; EXIT_DONE: to go on */
     bool is_root;     /* the process that talks and writes files: rank 0, or the only one */
     FILE *say;        /* results for people: standard output, unless the report goes there */
+    int *say_error;   /* why the first of them did not get through: errno, or 0 */
 } cli;
 
 typedef struct command {
@@ -48,13 +49,14 @@ exit_status run_draw(cli *c);
 exit_status run_simulate(cli *c);
 exit_status run_run(int argc, char *const *argv);
 
-/* "weft: " and the sentence, on standard error. Returns `status`. */
+/* "weft: " and the sentence, escaped, on standard error. Returns `status`. */
 exit_status complain(exit_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The same with the context's last error. */
 exit_status complain_of(const cli *c, wf_status status);
 
-/* Prints to c->say unless --quiet. */
+/* Prints to c->say unless --quiet; all but ends of lines is escaped, so that names out of files
+ * cannot command a terminal. */
 void say(const cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Whether escape codes are wanted there: a terminal, TERM is not dumb, no NO_COLOR. */

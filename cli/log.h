@@ -7,20 +7,25 @@
 
 typedef struct run_log {
     FILE *file; /* NULL: no --out, nothing is logged */
+    char path[4000];
 } run_log;
 
-/* Keeps what an earlier run logged up to and with step `keep_steps`; 0: nothing. */
-bool log_open(run_log *log, const char *dir, int64_t keep_steps);
-bool log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_result *result, double ms,
-              bool has_accuracy);
-/* `accuracy` may be NAN. */
-bool log_test(run_log *log, int64_t step, int64_t epoch, double loss, double accuracy);
-/* Before a checkpoint: what it counts as done is then in the log. */
-bool log_flush(run_log *log);
-bool log_close(run_log *log);
+/* All of them complain, with the reason. */
 
-/* Draws DIR/curve.csv and DIR/curve.png from DIR/log.jsonl. Where gnuplot is missing it
- * writes the table only and says so in `note`, else `note` is "". */
-bool plot_curve(const char *dir, const char *title, char *note, size_t note_bytes);
+/* Keeps what an earlier run logged up to and with step `keep_steps`; 0: nothing. Lines are only
+ * added from then on; the last one may be half a line after a kill, and is dropped when the log is
+ * opened again. `dir` NULL: nothing is logged. */
+exit_status log_open(run_log *log, const cli *c, const char *dir, int64_t keep_steps);
+exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_result *result,
+                     double ms, bool has_accuracy);
+/* `accuracy` may be NAN. */
+exit_status log_test(run_log *log, int64_t step, int64_t epoch, double loss, double accuracy);
+/* Before a checkpoint: what it counts as done is then in the log. */
+exit_status log_flush(run_log *log);
+exit_status log_close(run_log *log);
+
+/* Draws --out's curve.csv and curve.png from the log. Where gnuplot is missing it writes the table
+ * only and says so. Complains. */
+exit_status plot_curve(const cli *c, const char *log_path, const char *title);
 
 #endif

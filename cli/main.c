@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "text.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +31,13 @@ const command commands[] = {
 };
 
 exit_status complain(exit_status status, const char *format, ...) {
+    char text[4096], shown[4096];
     va_list args;
     va_start(args, format);
-    fputs(has_color(stderr) ? "\033[31mweft:\033[0m " : "weft: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    fprintf(stderr, "%s %s\n", has_color(stderr) ? "\033[31mweft:\033[0m" : "weft:",
+            wf_text_escape(text, shown, sizeof shown));
     return status;
 }
 
@@ -63,12 +65,21 @@ exit_status complain_of(const cli *c, wf_status status) {
 }
 
 void say(const cli *c, const char *format, ...) {
-    if (c->o.quiet) return;
+    char *text = NULL, shown[4096];
     va_list args;
+    if (c->o.quiet) return;
     va_start(args, format);
-    vfprintf(c->say, format, args);
+    int n = vasprintf(&text, format, args);
     va_end(args);
-    fflush(c->say);
+    if (n < 0) return; /* no memory left, which others will say */
+    for (char *line = text, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        fputs(wf_text_escape(line, shown, sizeof shown), c->say);
+        if (next) fputc('\n', c->say);
+    }
+    free(text);
+    if (fflush(c->say) && c->say == stdout && !*c->say_error) *c->say_error = errno;
 }
 
 bool has_color(FILE *file) {
@@ -118,13 +129,34 @@ static bool configure_log(wf_context_config *config) {
 
 /* ---- commands ---- */
 
+/* What was printed may not have got through, to a full disk for one. `code`: why, if it is known.
+ */
+static exit_status close_output(exit_status status, int code) {
+    bool good = !ferror(stdout);
+    if (fflush(stdout) && !code) code = errno;
+    clearerr(stdout);
+    if ((good && !code) || status != EXIT_DONE) return status;
+    return complain(EXIT_FAILED, "standard output cannot be written%s%s", code ? ": " : "",
+                    code ? strerror(code) : "");
+}
+
+static exit_status run_in_context(const command *about, const wf_context_config *config, cli *c) {
+    wf_status status = wf_context_create(config, &c->ctx);
+    if (status == WF_OK) return about->run(c);
+    return complain(EXIT_FAILED, "%s",
+                    status == WF_DEVICE
+                        ? "libsodium cannot begin: the system gives no random numbers"
+                        : "no memory left");
+}
+
 static exit_status run_command(const command *about, int argc, char *const *argv) {
     for (int i = 0; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             print_command_help(stdout, about);
             return EXIT_DONE;
         }
-    cli c = {.command = about->flag, .say = stdout, .is_root = true};
+    int say_error = 0;
+    cli c = {.command = about->flag, .say = stdout, .say_error = &say_error, .is_root = true};
     options_init(&c.o);
     exit_status status = EXIT_DONE;
     if (!options_parse(&c.o, about->flag, argc, argv)) {
@@ -134,17 +166,13 @@ static exit_status run_command(const command *about, int argc, char *const *argv
         if (c.o.json && !strcmp(c.o.json, "-")) c.say = stderr;
         if (!configure_log(&config))
             status = EXIT_USAGE;
-        else if (wf_context_create(&config, &c.ctx) != WF_OK)
-            status = complain(EXIT_FAILED, "no memory left");
         else
-            status = about->run(&c);
+            status = run_in_context(about, &config, &c);
     }
     options_release(&c.o);
     wf_job_leave(c.job);
     wf_context_destroy(c.ctx);
-    if (fflush(stdout) && status == EXIT_DONE)
-        status = complain(EXIT_FAILED, "standard output cannot be written");
-    return status;
+    return close_output(status, say_error);
 }
 
 /* "bench train" is two words. */
@@ -176,12 +204,8 @@ static exit_status unknown_command(const char *name) {
                     name);
 }
 
-int main(int argc, char **argv) {
+static exit_status run_first_word(int argc, char *const *argv) {
     int n_words = 0;
-    if (argc < 2) {
-        print_help(stderr);
-        return EXIT_USAGE;
-    }
     if (!strcmp(argv[1], "--version")) {
         printf("weft %s\n", WEFT_VERSION);
         return EXIT_DONE;
@@ -190,11 +214,18 @@ int main(int argc, char **argv) {
         print_help(stdout);
         return EXIT_DONE;
     }
-    if (!strcmp(argv[1], "help")) return (int)run_help(argc - 2, argv + 2);
+    if (!strcmp(argv[1], "help")) return run_help(argc - 2, argv + 2);
     const command *about = find_command(argc, argv, &n_words);
-    if (!about) return (int)unknown_command(argv[1]);
+    if (!about) return unknown_command(argv[1]);
     argc -= n_words;
     argv += n_words;
-    if (about->run_words) return (int)about->run_words(argc, argv);
-    return (int)run_command(about, argc, argv);
+    return about->run_words ? about->run_words(argc, argv) : run_command(about, argc, argv);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    return (int)close_output(run_first_word(argc, argv), 0);
 }

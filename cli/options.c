@@ -10,9 +10,9 @@
 #define MAX_CONFIG_BYTES (1 << 20)
 
 const option option_table[N_OPTIONS] = {
-#define ROW(name, kind, field, group, commands, scope, argument, fallback, help)                   \
-    [OPT_##name] = {#name,         argument,      fallback, help, offsetof(options, field),        \
-                    OPTION_##kind, GROUP_##group, commands, scope},
+#define ROW(name, kind, field, group, commands, recipe, argument, fallback, help)                  \
+    [OPT_##name] = {#name,         argument,      fallback, help,  offsetof(options, field),       \
+                    OPTION_##kind, GROUP_##group, commands, recipe},
     OPTION_LIST(ROW)
 #undef ROW
 };
@@ -158,16 +158,30 @@ static bool parse_words(options *o, unsigned command, int argc, char *const *arg
     return true;
 }
 
+/* As a stream; NULL after the sentence, why it is no file that can be read. */
+static FILE *open_config(options *o, const char *path) {
+    wf_context *ctx;
+    int fd = -1;
+    if (wf_context_create(NULL, &ctx) != WF_OK) {
+        options_fail(o, "--config: no memory left");
+        return NULL;
+    }
+    if (wf_file_open(ctx, path, &fd, NULL) != WF_OK)
+        options_fail(o, "--config: %.300s", wf_context_error(ctx));
+    wf_context_destroy(ctx);
+    return fd < 0 ? NULL : fdopen(fd, "rb");
+}
+
 static bool read_config(options *o, unsigned command, const char *path) {
     char *text = malloc(MAX_CONFIG_BYTES + 1);
-    FILE *file = text ? fopen(path, "rb") : NULL;
+    FILE *file = text ? open_config(o, path) : NULL;
     size_t n = file ? fread(text, 1, MAX_CONFIG_BYTES + 1, file) : 0;
-    bool good;
-    if (!file || ferror(file))
+    bool good = file != NULL;
+    if (good && ferror(file))
         good = options_fail(o, "--config: %.200s cannot be read", path);
     else if (n > MAX_CONFIG_BYTES)
         good = options_fail(o, "--config: %.200s has more than %d bytes", path, MAX_CONFIG_BYTES);
-    else
+    else if (good)
         good = options_read_json(o, command, text, n, path);
     if (file) fclose(file);
     free(text);

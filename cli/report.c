@@ -1,13 +1,11 @@
 /* The report of a run. Numbers are written with 17 digits: read back, they are the same. */
 #include "report.h"
+#include "output.h"
 #include "text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 bool record_add(record *r, double loss, double ms, double items) {
     if (r->n_steps == r->capacity) {
@@ -106,39 +104,25 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
     return WF_OK;
 }
 
-static bool is_file(const char *path) {
-    struct stat about;
-    return stat(path, &about) == 0 && S_ISREG(about.st_mode);
-}
-
 exit_status report_check(const cli *c) {
-    const char *path = c->o.json;
-    if (!path || !strcmp(path, "-")) return EXIT_DONE;
-    bool is_there = access(path, F_OK) == 0, good;
-    if (is_there && !is_file(path)) { /* opening a pipe would be seen on its other side */
-        good = access(path, W_OK) == 0;
-    } else {
-        FILE *file = fopen(path, "a");
-        good = file && fclose(file) == 0;
-        if (good && !is_there) (void)remove(path);
-    }
-    if (good) return EXIT_DONE;
-    return complain(EXIT_FAILED, "the report %.200s cannot be written: %s", path, strerror(errno));
+    return c->o.json ? output_check("the report", c->o.json) : EXIT_DONE;
 }
 
+/* In ASCII, because a terminal may be at the other end, and obeys more than C0. */
 exit_status report_write(const cli *c, json_t *report) {
-    const char *path = c->o.json;
-    exit_status status = EXIT_DONE;
-    if (path && report) {
-        bool to_stdout = !strcmp(path, "-");
-        FILE *out = to_stdout ? stdout : fopen(path, "w");
-        bool good = out && json_dumpf(report, out, JSON_INDENT(1)) == 0 && fputc('\n', out) != EOF;
-        if (out && (to_stdout ? fflush(out) : fclose(out))) good = false;
-        if (!good && out && !to_stdout && is_file(path)) (void)remove(path);
-        if (!good) status = complain(EXIT_FAILED, "the report %.200s cannot be written", path);
+    output out;
+    exit_status bad = EXIT_DONE;
+    if (c->o.json && report) {
+        bad = output_begin(&out, c, "the report", c->o.json);
+        if (!bad && (json_dumpf(report, out.stream, JSON_INDENT(1) | JSON_ENSURE_ASCII) ||
+                     fputc('\n', out.stream) == EOF)) {
+            output_drop(&out);
+            bad = complain(EXIT_FAILED, "no memory left");
+        }
+        if (!bad) bad = output_end(&out);
     }
     json_decref(report);
-    return status;
+    return bad;
 }
 
 void report_say_memory(const cli *c, wf_trainer *trainer, bool has_run) {

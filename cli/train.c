@@ -1,5 +1,4 @@
 /* weft train: steps, tests, checkpoints, log, picture and report. */
-#include "agree.h"
 #include "checkpoint.h"
 #include "draw/gnuplot.h"
 #include "draw/timeline_report.h"
@@ -42,8 +41,8 @@ static exit_status check(const cli *c) {
 
 static exit_status save(run *r) {
     if (!r->c->o.out || r->saved_step == r->n_done) return EXIT_DONE;
-    if (!log_flush(&r->log))
-        return complain(EXIT_FAILED, "%s/log.jsonl cannot be written", r->c->o.out);
+    exit_status bad = log_flush(&r->log);
+    if (bad) return bad;
     wf_status status = checkpoint_save(&r->j, r->trainer, r->next);
     if (status != WF_OK) {
         progress_clear(&r->bar);
@@ -63,9 +62,7 @@ static exit_status test(run *r, int64_t epoch) {
     r->tested_step = r->n_done;
     say(r->c, "epoch %-3lld step %-7lld test loss %.4f, accuracy %.2f %%\n", (long long)epoch + 1,
         (long long)r->n_done, r->test_loss, 100 * r->test_accuracy);
-    if (!log_test(&r->log, r->n_done, epoch, r->test_loss, r->test_accuracy))
-        return complain(EXIT_FAILED, "%s/log.jsonl cannot be written", r->c->o.out);
-    return EXIT_DONE;
+    return log_test(&r->log, r->n_done, epoch, r->test_loss, r->test_accuracy);
 }
 
 /* All ranks stop here; what has been done is saved. */
@@ -101,8 +98,8 @@ static exit_status step(run *r, const wf_batch *batch, double start) {
                                    : (position){batch->epoch, batch->first_sample + batch->n_all};
     if (!record_add(&r->record, result.loss, ms, items))
         return complain(EXIT_FAILED, "no memory left");
-    if (!log_step(&r->log, r->n_done, batch->epoch, &result, ms, has_labels))
-        return complain(EXIT_FAILED, "%s/log.jsonl cannot be written", r->c->o.out);
+    exit_status bad = log_step(&r->log, r->n_done, batch->epoch, &result, ms, has_labels);
+    if (bad) return bad;
     if (!isfinite(result.loss)) {
         progress_clear(&r->bar);
         return complain(EXIT_FAILED,
@@ -169,23 +166,19 @@ static exit_status prepare(run *r) {
     }
     status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
     if (status != WF_OK) return complain_of(r->c, status);
-    bad = agree_on_place(&r->j, r->n_done, r->next.epoch, r->next.sample);
+    bad = log_open(&r->log, r->c, r->c->is_root ? o->out : NULL, r->n_done);
     if (bad) return bad;
-    if (!log_open(&r->log, r->c->is_root ? o->out : NULL, r->n_done))
-        return complain(EXIT_FAILED, "%s/log.jsonl cannot be written", o->out);
     report_say_memory(r->c, r->trainer, false);
     return EXIT_DONE;
 }
 
 static void draw(run *r) {
-    char title[200], note[400];
+    char title[200];
     const options *o = &r->c->o;
-    if (!log_close(&r->log) || !o->out || !r->c->is_root) return;
+    if (log_close(&r->log) || !o->out || !r->c->is_root) return;
     snprintf(title, sizeof title, "%.40s on %.80s", o->model, o->data);
-    if (!plot_curve(o->out, gnuplot_plain(title), note, sizeof note))
-        complain(EXIT_FAILED, "%s/curve.csv cannot be written", o->out);
-    else if (*note)
-        say(r->c, "%s\n", note);
+    (void)plot_curve(r->c, r->log.path,
+                     gnuplot_plain(title)); /* the model is saved, all the same */
 }
 
 static exit_status finish(run *r) {

@@ -1,5 +1,5 @@
 /* What is opened to be read is a regular file, and opening anything else neither succeeds nor
- * waits. */
+ * waits. What is written replaces a file as a whole, or leaves all as it was. */
 #include "data_folder.h"
 
 #include <sys/stat.h>
@@ -43,10 +43,49 @@ static void refuses_the_rest(void **state) {
     expect_refused(f, "/dev/zero", "is not a regular file, but a device");
 }
 
+static void expect_content(folder *f, const char *name, const char *content) {
+    char text[64] = "";
+    FILE *file = fopen(folder_file(f, name), "r");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, sizeof text - 1, file), strlen(content));
+    fclose(file);
+    assert_string_equal(text, content);
+}
+
+static void replaces_as_a_whole(void **state) {
+    folder *f = *state;
+    assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "one", 3), WF_OK);
+    expect_content(f, "x", "one");
+    assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "", 0), WF_OK);
+    expect_content(f, "x", "");
+    assert_int_equal(folder_count(f, 0), 1);
+}
+
+/* A link may have been laid by somebody else, to a file of this user. */
+static void does_not_follow_links(void **state) {
+    folder *f = *state;
+    folder_write(f, "victim", "precious", 8);
+    assert_int_equal(symlink("victim", folder_file(f, "x")), 0);
+    assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "new", 3), WF_OK);
+    expect_content(f, "victim", "precious");
+    expect_content(f, "x", "new");
+}
+
+static void replaces_files_only(void **state) {
+    folder *f = *state;
+    char pipe[4096];
+    snprintf(pipe, sizeof pipe, "%s/pipe", f->path);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    expect_failure(f->ctx, wf_file_replace(f->ctx, pipe, "new", 3), WF_IO, "no regular file");
+    expect_failure(f->ctx, wf_file_replace(f->ctx, f->path, "new", 3), WF_IO, "no regular file");
+    assert_int_equal(folder_count(f, 0), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(takes_regular_files),
-        TEST_IN_FOLDER(refuses_the_rest),
+        TEST_IN_FOLDER(takes_regular_files), TEST_IN_FOLDER(refuses_the_rest),
+        TEST_IN_FOLDER(replaces_as_a_whole), TEST_IN_FOLDER(does_not_follow_links),
+        TEST_IN_FOLDER(replaces_files_only),
     };
     return cmocka_run_group_tests_name("base_file", tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ expect 2 "a picture is a file .svg, .png or .txt" plan $model --draw svg
 expect 2 "which trace?" draw --draw "$here/a.svg"
 expect 2 "is not an option" draw "$here/trace.json" "$here/one.json"
 expect 2 "weft eval has no option --trace" eval --model mlp --trace "$here/x.json"
-expect 1 "nothing.json cannot be read" draw "$here/nothing.json"
+expect 1 "nothing.json cannot be opened" draw "$here/nothing.json"
 head -c 3000 "$here/trace.json" >"$here/half.json"
 expect 1 "half.json: line" draw "$here/half.json"
 sed 's/"kind":"forward"/"kind":"sideways"/' "$here/trace.json" >"$here/kind.json"

@@ -44,7 +44,8 @@ expect 2 "at most 64" train --model gpt2-tiny --data synthetic --tokens 65
 expect 2 "--init is missing" eval --model mlp --data synthetic
 expect 2 "--resume wants --out" train --resume
 expect 2 "not from --init" train --resume --out "$folder/none" --init x
-expect 2 "not from --config" train --resume --out "$folder/none" --config <(echo '{}')
+echo '{}' >"$folder/c.json"
+expect 2 "not from --config" train --resume --out "$folder/none" --config "$folder/c.json"
 WEFT_LOG=loud expect 2 "WEFT_LOG='loud'" $mlp
 
 # ---- configuration files ----
@@ -57,7 +58,7 @@ config '[1]'; expect 2 "not a JSON object" train --config "$folder/c.json"
 config '{"batch": 8'; expect 2 "line 1" train --config "$folder/c.json"
 config '{"config": "x"}'; expect 2 "not for here" train --config "$folder/c.json"
 head -c 1100000 /dev/zero >"$folder/c.json"; expect 2 "more than 1048576 bytes" train --config "$folder/c.json"
-expect 2 "cannot be read" train --config "$folder/none.json"
+expect 2 "none.json cannot be opened: No such file" train --config "$folder/none.json"
 
 # ---- the run fails: 1 ----
 expect 1 "cannot be opened" train --resume --out "$folder/none"

@@ -106,7 +106,7 @@ static void show_log(apart *a, bool is_peer) {
     while (n > 0 && text[n - 1] == '\n') n--;
     text[n] = 0;
     const char *line = strrchr(text, '\n');
-    snprintf(a->last, sizeof a->last, "%.250s", line ? line + 1 : text);
+    wf_text_escape(line ? line + 1 : text, a->last, sizeof a->last);
     if (!is_peer && n) fprintf(stderr, "%s\n", text);
 }
 

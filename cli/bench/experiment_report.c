@@ -1,5 +1,6 @@
 /* The rows as a table and as JSON. */
 #include "bench/experiment.h"
+#include "output.h"
 #include "report.h"
 
 #include <string.h>
@@ -95,17 +96,17 @@ static json_t *report_of(const experiment *e) {
     return report;
 }
 
-/* Beside its place, then moved: a half one never stands there. */
 static exit_status write_results(const cli *c, const json_t *report) {
-    char path[4096], part[4096];
+    char path[4096];
+    output out;
     snprintf(path, sizeof path, "%s/results.json", c->o.out);
-    snprintf(part, sizeof part, "%s/results.json.part", c->o.out);
-    FILE *file = fopen(part, "w");
-    bool good = file && !json_dumpf(report, file, JSON_INDENT(1)) && fputc('\n', file) != EOF;
-    if (file && fclose(file)) good = false;
-    if (good && !rename(part, path)) return EXIT_DONE;
-    (void)remove(part);
-    return complain(EXIT_FAILED, "--out: %s cannot be written", path);
+    exit_status bad = output_begin(&out, c, "--out:", path);
+    if (bad) return bad;
+    if (!json_dumpf(report, out.stream, JSON_INDENT(1) | JSON_ENSURE_ASCII) &&
+        fputc('\n', out.stream) != EOF)
+        return output_end(&out);
+    output_drop(&out);
+    return complain(EXIT_FAILED, "no memory left");
 }
 
 exit_status experiment_write(const experiment *e) {

@@ -1,38 +1,34 @@
 #include "draw/chart.h"
 #include "draw/gnuplot.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define STYLE                                                                                      \
     "set terminal pngcairo size 1280,720 font 'sans,18' background rgb 'white';"                   \
     "set datafile separator ','; set border 3 lc rgb '#555555'; set tics nomirror out;"            \
     "set grid ytics lt 1 lc rgb '#e0e0e0' lw 1; set bars 1.5; set tmargin 3.5; set rmargin 4;"
 
-static exit_status failed(const chart *p) {
-    return complain(EXIT_FAILED, "--out: %s/%s.csv cannot be written: %s", p->c->o.out, p->name,
-                    strerror(errno));
-}
-
 exit_status chart_begin(chart *p, const cli *c, const char *name, const char *header) {
     char path[4096];
-    *p = (chart){c, name, NULL};
+    *p = (chart){.c = c, .name = name};
     snprintf(path, sizeof path, "%s/%s.csv", c->o.out, name);
-    p->csv = fopen(path, "w");
-    if (!p->csv) return failed(p);
+    exit_status bad = output_begin(&p->out, c, "--out:", path);
+    if (bad) return bad;
+    p->csv = p->out.stream;
     fprintf(p->csv, "%s\n", header);
     return EXIT_DONE;
 }
 
 exit_status chart_end(chart *p, const char *title, const char *drawing) {
     const char *out = p->c->o.out;
-    char script[6000];
-    if (fclose(p->csv)) return failed(p);
-    snprintf(script, sizeof script, STYLE "set output '%s.png'; set title \"%s\"; %s", p->name,
-             title, drawing);
-    int status = gnuplot_run(out, script);
+    char script[6000], path[4096];
+    int status;
+    exit_status bad = output_end(&p->out);
+    if (bad) return bad;
+    snprintf(path, sizeof path, "%s/%s.png", out, p->name);
+    snprintf(script, sizeof script, STYLE "set title \"%s\"; %s", title, drawing);
+    bad = gnuplot_draw(p->c, out, script, path, &status);
+    if (bad) return bad;
     if (status == 0)
-        say(p->c, "drawn   %s/%s.png\n", out, p->name);
+        say(p->c, "drawn   %s\n", path);
     else
         say(p->c, "%s, so there is no %s.png; %s/%s.csv has the numbers\n",
             status == GNUPLOT_MISSING ? "gnuplot is not installed" : "gnuplot failed", p->name, out,

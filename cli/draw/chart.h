@@ -2,7 +2,7 @@
 #ifndef CLI_CHART_H
 #define CLI_CHART_H
 
-#include "cli.h"
+#include "output.h"
 
 /* Okabe and Ito's colours, which people who see colours differently can tell apart. */
 #define CHART_GREY   0x999999u
@@ -17,13 +17,14 @@
 typedef struct chart {
     const cli *c;
     const char *name; /* of both files, without their ends */
+    output out;
     FILE *csv;
 } chart;
 
-/* Opens DIR/name.csv and writes its first line. Complains. */
+/* Begins DIR/name.csv with its first line. Complains. */
 exit_status chart_begin(chart *p, const cli *c, const char *name, const char *header);
-/* Closes it, draws DIR/name.png by `drawing`, a gnuplot script, and says so; or why not, which is
- * no error. Complains if the CSV file could not be written. */
+/* Writes it, draws DIR/name.png by `drawing`, a gnuplot script, and says so; or why not, which is
+ * no error. Complains if a file could not be written. */
 exit_status chart_end(chart *p, const char *title, const char *drawing);
 
 #endif

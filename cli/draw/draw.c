@@ -1,9 +1,10 @@
-/* Pictures of timelines, and weft draw. A picture is made in a folder beside its place, and
- * then put there: a file is whole or not there.
+/* Pictures of timelines, and weft draw. What gnuplot needs is written to a folder beside the
+ * picture, of which this user alone has the key.
  */
 #include "draw/draw.h"
 #include "draw/gnuplot.h"
 #include "draw/timeline_report.h"
+#include "output.h"
 
 #include <errno.h>
 #include <math.h>
@@ -84,8 +85,8 @@ static bool make_folder(const char *path, char *dir, size_t bytes) {
 }
 
 static void remove_folder(const char *dir) {
-    static const char *const names[] = {"boxes.csv", "labels.csv", "rows.csv",
-                                        "names.csv", "script",     "picture"};
+    static const char *const names[] = {"boxes.csv", "labels.csv", "rows.csv", "names.csv",
+                                        "script"};
     char path[4200];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
@@ -94,17 +95,17 @@ static void remove_folder(const char *dir) {
     (void)rmdir(dir);
 }
 
-static exit_status make_text(const char *path, const char *dir, const drawing *d) {
-    char name[4200];
-    snprintf(name, sizeof name, "%s/picture", dir);
-    FILE *out = fopen(name, "w");
-    bool good = out && draw_text(out, d, TEXT_COLUMNS, false);
-    if (out) good &= fclose(out) == 0;
-    return good ? EXIT_DONE : failed(path, errno);
+static exit_status draw_as_text(const cli *c, const char *path, const drawing *d) {
+    output out;
+    exit_status bad = output_begin(&out, c, "the picture", path);
+    if (bad) return bad;
+    if (draw_text(out.stream, d, TEXT_COLUMNS, false)) return output_end(&out);
+    output_drop(&out);
+    return complain(EXIT_FAILED, "no memory left");
 }
 
-static exit_status make_picture(const char *path, const char *dir, const drawing *d) {
-    int n_rows = 0;
+static exit_status draw_in(const cli *c, const char *path, const char *dir, const drawing *d) {
+    int n_rows = 0, status;
     for (int k = 0; k < d->n_parts; k++) n_rows += wf_timeline_n_ranks(d->parts[k].timeline);
     if (n_rows > DRAW_MAX_ROWS)
         return complain(EXIT_USAGE,
@@ -113,7 +114,8 @@ static exit_status make_picture(const char *path, const char *dir, const drawing
                         path, n_rows, DRAW_MAX_ROWS);
     if (!draw_picture(dir, d, end_of(path) == END_SVG ? PICTURE_SVG : PICTURE_PNG))
         return failed(path, errno);
-    int status = gnuplot_run(dir, "load 'script'");
+    exit_status bad = gnuplot_draw(c, dir, "load 'script'", path, &status);
+    if (bad) return bad;
     if (status == GNUPLOT_MISSING || status == 127)
         return complain(EXIT_FAILED,
                         "the picture %.200s needs gnuplot, which is not installed; --draw with a "
@@ -125,14 +127,17 @@ static exit_status make_picture(const char *path, const char *dir, const drawing
     return EXIT_DONE;
 }
 
-exit_status draw_file(const cli *c, const char *path, const drawing *d) {
-    char dir[4096], name[4200];
+static exit_status draw_by_gnuplot(const cli *c, const char *path, const drawing *d) {
+    char dir[4096];
     if (!make_folder(path, dir, sizeof dir)) return failed(path, errno);
-    exit_status bad =
-        end_of(path) == END_TXT ? make_text(path, dir, d) : make_picture(path, dir, d);
-    snprintf(name, sizeof name, "%s/picture", dir);
-    if (!bad && rename(name, path) != 0) bad = failed(path, errno);
+    exit_status bad = draw_in(c, path, dir, d);
     remove_folder(dir);
+    return bad;
+}
+
+exit_status draw_file(const cli *c, const char *path, const drawing *d) {
+    exit_status bad =
+        end_of(path) == END_TXT ? draw_as_text(c, path, d) : draw_by_gnuplot(c, path, d);
     if (!bad) say(c, "drawn   %s\n", path);
     return bad;
 }

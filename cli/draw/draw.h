@@ -31,7 +31,7 @@ bool draw_is_split(const drawing *d);
 /* timeline_text.c: `columns` wide; false: it cannot be written, or no memory left. */
 bool draw_text(FILE *out, const drawing *d, int columns, bool has_color);
 
-/* draw_picture.c: writes what gnuplot needs into `dir`, to draw `dir`/picture; false: errno
+/* draw_picture.c: writes what gnuplot needs into `dir`, to load `dir`/script; false: errno
  * says why not. */
 typedef enum picture_kind { PICTURE_SVG, PICTURE_PNG } picture_kind;
 bool draw_picture(const char *dir, const drawing *d, picture_kind kind);

@@ -137,7 +137,7 @@ static void write_script(const sheet *s, picture_kind kind) {
     char title[200];
     snprintf(title, sizeof title, "%.160s%s", s->d->title, strlen(s->d->title) > 160 ? " ..." : "");
     fprintf(out,
-            "set terminal %s size %d,%d font '%s,12' background rgb 'white'; set output 'picture'\n"
+            "set terminal %s size %d,%d font '%s,12' background rgb 'white'\n"
             "set datafile separator ','; unset key; unset ytics\n"
             "set lmargin at screen %.5f; set rmargin at screen %.5f\n"
             "set tmargin at screen %.5f; set bmargin at screen %.5f\n"

@@ -1,15 +1,18 @@
 #include "draw/gnuplot.h"
+#include "output.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 extern char **environ;
 
-int gnuplot_run(const char *dir, const char *script) {
+int gnuplot_run(const char *dir, const char *script, int out) {
     char program[] = "gnuplot", execute[] = "-e";
     char *const argv[] = {program, execute, (char *)(uintptr_t)script, NULL};
     posix_spawn_file_actions_t actions;
@@ -17,13 +20,38 @@ int gnuplot_run(const char *dir, const char *script) {
     int status = -1;
     if (posix_spawn_file_actions_init(&actions)) return GNUPLOT_MISSING;
     posix_spawn_file_actions_addchdir_np(&actions, dir);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out, 1);
     posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
     int failed = posix_spawnp(&child, program, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed) return GNUPLOT_MISSING;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/* How many bytes were drawn; -1: they cannot be read. */
+static ssize_t copy_drawn(int fd, FILE *out) {
+    char piece[65536];
+    ssize_t n, n_all = 0;
+    while ((n = pread(fd, piece, sizeof piece, n_all)) > 0) {
+        fwrite(piece, 1, (size_t)n, out);
+        n_all += n;
+    }
+    return n < 0 ? -1 : n_all;
+}
+
+exit_status gnuplot_draw(const cli *c, const char *dir, const char *script, const char *path,
+                         int *status_out) {
+    output out;
+    exit_status bad = output_begin(&out, c, "the picture", path);
+    if (bad) return bad;
+    int drawn = memfd_create("weft-picture", MFD_CLOEXEC);
+    *status_out = drawn < 0 ? 1 : gnuplot_run(dir, script, drawn);
+    if (*status_out == 0 && copy_drawn(drawn, out.stream) <= 0) *status_out = 1;
+    if (drawn >= 0) close(drawn);
+    if (*status_out == 0) bad = output_end(&out);
+    output_drop(&out);
+    return bad;
 }
 
 char *gnuplot_plain(char *text) {

@@ -2,11 +2,17 @@
 #ifndef CLI_GNUPLOT_H
 #define CLI_GNUPLOT_H
 
-/* What gnuplot_run returns when gnuplot cannot be started. */
+#include "cli.h"
+
+/* The status when gnuplot cannot be started. */
 #define GNUPLOT_MISSING (-1)
 
-/* Runs the script in `dir`, silently; gnuplot's exit status. */
-int gnuplot_run(const char *dir, const char *script);
+/* Runs the script in `dir`, silently; gnuplot's exit status. What it draws goes to `out`. */
+int gnuplot_run(const char *dir, const char *script, int out);
+/* The same, and puts what it draws to `path`, as a whole. *status_out: gnuplot's exit status; not
+ * 0: there is no picture, and the path is as it was. Complains if it cannot be written. */
+exit_status gnuplot_draw(const cli *c, const char *dir, const char *script, const char *path,
+                         int *status_out);
 
 /* `text` as it can stand between quotes in a script: what gnuplot would take for markup, a
  * quote or a command becomes a space. Changes and returns it. */

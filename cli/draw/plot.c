@@ -1,6 +1,7 @@
 /* The learning curve: log.jsonl -> curve.csv -> gnuplot -> curve.png. */
 #include "draw/gnuplot.h"
 #include "log.h"
+#include "output.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -50,24 +51,29 @@ static void write_row(table *t, const json_t *entry) {
     t->has_test |= isfinite(test_loss);
 }
 
-static bool write_table(const char *dir, table *t) {
+static exit_status write_table(const cli *c, const char *log_path, table *t) {
     char path[4096], *line = NULL;
     size_t bytes = 0;
+    output out;
+    int fd;
     *t = (table){0};
-    snprintf(path, sizeof path, "%s/log.jsonl", dir);
-    FILE *log = fopen(path, "r");
-    snprintf(path, sizeof path, "%s/curve.csv", dir);
-    t->csv = log ? fopen(path, "w") : NULL;
-    if (t->csv)
+    wf_status status = wf_file_open(c->ctx, log_path, &fd, NULL);
+    if (status != WF_OK) return complain_of(c, status);
+    FILE *log = fdopen(fd, "r");
+    snprintf(path, sizeof path, "%s/curve.csv", c->o.out);
+    exit_status bad = output_begin(&out, c, "the table", path);
+    if (!bad) {
+        t->csv = out.stream;
         fputs("step,loss,smooth_loss,accuracy,smooth_accuracy,test_loss,test_accuracy\n", t->csv);
-    while (t->csv && getline(&line, &bytes, log) > 0) {
+    }
+    while (!bad && log && getline(&line, &bytes, log) > 0) {
         json_t *entry = json_loads(line, 0, NULL);
         if (json_is_object(entry)) write_row(t, entry);
         json_decref(entry);
     }
     free(line);
     if (log) fclose(log);
-    return t->csv && fclose(t->csv) == 0;
+    return bad ? bad : output_end(&out);
 }
 
 /* A panel: the raw values faint, smoothed ones bold, the test set's as points. `column` of
@@ -91,7 +97,7 @@ static int panel(char *text, size_t bytes, const char *label, int column, int te
 static void write_script(const table *t, const char *title, char *script, size_t bytes) {
     int n = snprintf(script, bytes,
                      "set terminal pngcairo size 1000,%d font 'sans,12' background rgb 'white';"
-                     "set output 'curve.png'; set datafile separator ','; set datafile missing '';"
+                     "set datafile separator ','; set datafile missing '';"
                      "set border 3 lc rgb '#555555'; set tics nomirror out;"
                      "set grid lt 1 lc rgb '#e0e0e0' lw 1; set lmargin 10; set rmargin 5;"
                      "set multiplot layout %d,1 title \"%s\" font 'sans,14';",
@@ -106,23 +112,22 @@ static void write_script(const table *t, const char *title, char *script, size_t
     snprintf(script + n, bytes - (size_t)n, "unset multiplot;");
 }
 
-bool plot_curve(const char *dir, const char *title, char *note, size_t note_bytes) {
+exit_status plot_curve(const cli *c, const char *log_path, const char *title) {
     table t;
-    char script[4096];
-    *note = 0;
-    if (!write_table(dir, &t)) return false;
-    if (t.n_steps < 2) return true; /* one point is no curve */
+    char script[4096], path[4096];
+    const char *dir = c->o.out;
+    int status;
+    exit_status bad = write_table(c, log_path, &t);
+    if (bad || t.n_steps < 2) return bad; /* one point is no curve */
     write_script(&t, title, script, sizeof script);
-    int status = gnuplot_run(dir, script);
+    snprintf(path, sizeof path, "%s/curve.png", dir);
+    bad = gnuplot_draw(c, dir, script, path, &status);
+    if (bad) return bad;
     if (status == GNUPLOT_MISSING)
-        snprintf(note, note_bytes,
-                 "gnuplot is not installed, so there is no picture; %s/curve.csv has "
-                 "the numbers",
-                 dir);
+        say(c, "gnuplot is not installed, so there is no picture; %s/curve.csv has the numbers\n",
+            dir);
     else if (status)
-        snprintf(note, note_bytes,
-                 "gnuplot failed (status %d), so there is no picture; %s/curve.csv "
-                 "has the numbers",
-                 status, dir);
-    return true;
+        say(c, "gnuplot failed (status %d), so there is no picture; %s/curve.csv has the numbers\n",
+            status, dir);
+    return EXIT_DONE;
 }

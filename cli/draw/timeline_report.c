@@ -1,11 +1,10 @@
 #include "draw/timeline_report.h"
+#include "output.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* As wide as the terminal, within reason; 80 columns elsewhere. */
@@ -91,19 +90,7 @@ static wf_status simulate_like(const wf_trainer *trainer, wf_timeline **timeline
 }
 
 exit_status timeline_check(const cli *c) {
-    const char *path = c->o.trace, *slash = path ? strrchr(path, '/') : NULL;
-    char folder[4096];
-    struct stat about;
-    if (!path) return EXIT_DONE;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 2,
-             slash ? path : "./");
-    if (access(folder, W_OK | X_OK) != 0)
-        return complain(EXIT_FAILED, "the trace %.200s cannot be written: %s", path,
-                        strerror(errno));
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-        return complain(EXIT_FAILED, "the trace %.200s cannot be written: it is no regular file",
-                        path);
-    return EXIT_DONE;
+    return c->o.trace ? output_check_file("the trace", c->o.trace) : EXIT_DONE;
 }
 
 exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *trainer,

@@ -115,12 +115,13 @@ static bool print_part(canvas *v, const wf_trace_part *part) {
 }
 
 bool draw_text(FILE *out, const drawing *d, int columns, bool has_color) {
+    char title[1000];
     canvas v = {.d = d, .out = out, .columns = columns, .has_color = has_color};
     v.column_us = fmax(draw_width_us(d), 1e-3) / columns;
     v.row = calloc((size_t)columns, sizeof *v.row);
     v.covered = calloc(2 * (size_t)columns, sizeof *v.covered);
     bool good = v.row && v.covered;
-    if (good) fprintf(out, "%s\n", d->title);
+    if (good) fprintf(out, "%s\n", wf_text_escape(d->title, title, sizeof title));
     for (int k = 0; k < d->n_parts && good; k++) good = print_part(&v, &d->parts[k]);
     if (good) print_axis(&v);
     if (good) print_legend(&v);
