@@ -15,7 +15,7 @@ demo: ## train a ResNet-18 on real images and draw its curves into demo/
 	@scripts/demo $(BUILD)
 
 check: ## build everything and run all tests
-	@scripts/setup
+	@scripts/setup --tests
 	@scripts/check $(BUILD) $(CONFIGURE)
 
 asan: ## the tests under the address and undefined behaviour sanitizers

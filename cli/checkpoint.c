@@ -73,7 +73,7 @@ static exit_status merge(cli *c, const options *recorded) {
     options *o = &c->o;
     for (option_id id = 0; id < N_OPTIONS; id++) {
         char name[TEXT_BYTES], typed[TEXT_BYTES], was[TEXT_BYTES];
-        if (!option_table[id].is_recipe) continue;
+        if (option_table[id].scope != OF_RECIPE) continue;
         const char *old = option_text(recorded, id, was);
         if (!option_is_given(o, id) || is_open(id, option_text(o, id, typed))) {
             if (!option_is_given(recorded, id)) continue;

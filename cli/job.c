@@ -1,5 +1,5 @@
 /* From options to data, model, plan and recipe. */
-#include "job.h"
+#include "agree.h"
 #include "text.h"
 
 #include <math.h>
@@ -151,6 +151,10 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
     if (status == WF_OK) status = open_data(j, is_synthetic, n_steps);
     if (status == WF_OK && o->epochs > INT64_MAX / (j->about.n_train + 1)) {
         bad = complain(EXIT_USAGE, "--epochs %lld: too many steps to count", (long long)o->epochs);
+        job_close(j);
+        return bad;
+    }
+    if (status == WF_OK && (bad = agree_on_data(j))) {
         job_close(j);
         return bad;
     }

@@ -187,7 +187,7 @@ static json_t *json_of(const options *o, option_id id) {
 json_t *options_recipe(const options *o) {
     json_t *recipe = json_object();
     for (option_id id = 0; id < N_OPTIONS; id++)
-        if (option_table[id].is_recipe && !option_no_use(o, id))
+        if (option_table[id].scope == OF_RECIPE && !option_no_use(o, id))
             json_object_set_new(recipe, option_table[id].key, json_of(o, id));
     return recipe;
 }

@@ -10,9 +10,9 @@
 #define MAX_CONFIG_BYTES (1 << 20)
 
 const option option_table[N_OPTIONS] = {
-#define ROW(name, kind, field, group, commands, recipe, argument, fallback, help)                  \
-    [OPT_##name] = {#name,         argument,      fallback, help,  offsetof(options, field),       \
-                    OPTION_##kind, GROUP_##group, commands, recipe},
+#define ROW(name, kind, field, group, commands, scope, argument, fallback, help)                   \
+    [OPT_##name] = {#name,         argument,      fallback, help, offsetof(options, field),        \
+                    OPTION_##kind, GROUP_##group, commands, scope},
     OPTION_LIST(ROW)
 #undef ROW
 };

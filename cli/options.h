@@ -56,8 +56,12 @@ enum { MEMORY_SHARED, MEMORY_PLAIN };
 enum { COSTS_COMPUTED, COSTS_MEASURED };
 #define MICRO_AUTO (-1)
 
-/* name (with _ for -), kind, field, group, commands, part of the recipe, argument,
- * default, help */
+/* Whose an option is, where there are several ranks: all of them need the same, but for those of
+ * one rank alone; of those that name a file of rank 0's, only whether they are given. */
+typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option_scope;
+
+/* name (with _ for -), kind, field, group, commands, scope (1: of the recipe, 0: of the run, or
+ * OF_RANK, OF_ROOT), argument, default, help */
 #define OPTION_LIST(X)                                                                             \
     X(model, TEXT, model, MODEL, ALL, 1, "NAME", NULL,                                             \
       "mlp, resnet18, resnet34, resnet50, gpt2 (124M) or gpt2-tiny")                               \
@@ -128,10 +132,10 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
     X(devices, TEXT, devices, PLAN, TPBE, 0, "LIST", NULL,                                         \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0")         \
-    X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN | BOTH, 0, "N", "1",                                \
+    X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN | BOTH, OF_RANK, "N", "1",                          \
       "ranks as processes (run: also -n N, and it must be given; bench allreduce: as many, "       \
       "bench ddp: up to so many; not given: one a core)")                                          \
-    X(rendezvous, TEXT, rendezvous, PLAN, FOR_TRAIN | FOR_BENCH, 0, "URL", NULL,                   \
+    X(rendezvous, TEXT, rendezvous, PLAN, FOR_TRAIN | FOR_BENCH, OF_RANK, "URL", NULL,             \
       "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
       "file:///path")                                                                              \
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
@@ -169,8 +173,8 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
       "threads; shm: processes; mpi: processes of mpirun (inproc,shm)")                            \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers that the other ranks can read, or any")                                             \
-    X(init, TEXT, init, RUN, TPBE, 0, "FILE", NULL, "weights to begin with, safetensors")          \
-    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | BOTH, 0, "DIR", NULL,       \
+    X(init, TEXT, init, RUN, TPBE, OF_ROOT, "FILE", NULL, "weights to begin with, safetensors")    \
+    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | BOTH, OF_ROOT, "DIR", NULL, \
       "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \
       "model-parallel: model-parallel)")                                                           \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
@@ -178,15 +182,15 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "go on from the checkpoint in --out")                                                        \
     X(profile, FLAG, profile, RUN, TPB, 0, NULL, NULL, "time by kind of op and by kernel")         \
-    X(trace, TEXT, trace, RUN, TPB | FOR_DRAW, 0, "FILE", NULL,                                    \
+    X(trace, TEXT, trace, RUN, TPB | FOR_DRAW, OF_ROOT, "FILE", NULL,                              \
       "write when what ran in the last step of the full batch, for Perfetto and weft draw (plan: " \
       "when it would run; draw: the file to draw, without the word --trace, too)")                 \
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
-    X(json, TEXT, json, RUN, ALL | BOTH | FOR_INFO | FOR_SIMULATE | FOR_DRAW, 0, "FILE", NULL,     \
-      "write the report there; - is standard output")                                              \
-    X(config, TEXT, config, RUN, TPBE, 0, "FILE", NULL,                                            \
+    X(json, TEXT, json, RUN, ALL | BOTH | FOR_INFO | FOR_SIMULATE | FOR_DRAW, OF_RANK, "FILE",     \
+      NULL, "write the report there; - is standard output")                                        \
+    X(config, TEXT, config, RUN, TPBE, OF_RANK, "FILE", NULL,                                      \
       "JSON object with options by name; the command line overrides it")                           \
     X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
       "stop all ranks when so much time has gone, and end with status 4")                          \
@@ -197,12 +201,11 @@ enum { COSTS_COMPUTED, COSTS_MEASURED };
       "one that has PyTorch, for --peers (what bench/setup-peers installs, else python3)")         \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
       "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
-    X(quiet, FLAG, quiet, RUN, ALL | BOTH | FOR_SIMULATE | FOR_DRAW, 0, NULL, NULL,                \
+    X(quiet, FLAG, quiet, RUN, ALL | BOTH | FOR_SIMULATE | FOR_DRAW, OF_RANK, NULL, NULL,          \
       "print errors and the report only")
 
 typedef enum option_id {
-#define OPTION_ENUM(name, kind, field, group, commands, recipe, argument, fallback, help)          \
-    OPT_##name,
+#define OPTION_ENUM(name, kind, field, group, commands, scope, argument, fallback, help) OPT_##name,
     OPTION_LIST(OPTION_ENUM)
 #undef OPTION_ENUM
         N_OPTIONS
@@ -215,7 +218,7 @@ typedef struct option {
     option_kind kind;
     option_group group;
     unsigned commands;
-    bool is_recipe;
+    option_scope scope;
 } option;
 
 typedef struct options {

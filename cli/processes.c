@@ -1,5 +1,5 @@
 /* Ranks as processes: which of them this one is. */
-#include "cli.h"
+#include "agree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,5 +56,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
     if (is_wire) meeting.wire = o->wire;
     status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status != WF_OK) return complain_of(c, status);
+    exit_status bad = agree_on_options(c);
+    if (bad) return bad;
     return place.rank ? be_silent(c) : EXIT_DONE;
 }

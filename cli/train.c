@@ -1,4 +1,5 @@
 /* weft train: steps, tests, checkpoints, log, picture and report. */
+#include "agree.h"
 #include "checkpoint.h"
 #include "draw/gnuplot.h"
 #include "draw/timeline_report.h"
@@ -166,6 +167,8 @@ static exit_status prepare(run *r) {
     }
     status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
     if (status != WF_OK) return complain_of(r->c, status);
+    bad = agree_on_place(&r->j, r->n_done, r->next.epoch, r->next.sample);
+    if (bad) return bad;
     bad = log_open(&r->log, r->c, r->c->is_root ? o->out : NULL, r->n_done);
     if (bad) return bad;
     report_say_memory(r->c, r->trainer, false);

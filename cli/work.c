@@ -155,7 +155,7 @@ static void say_recipe(const job *j) {
         const option *about = &option_table[id];
         const char *value = option_text(o, id, text);
         bool is_flag = about->kind == OPTION_FLAG;
-        if (!about->is_recipe || option_no_use(o, id) || !(about->commands & j->c->command))
+        if (about->scope != OF_RECIPE || option_no_use(o, id) || !(about->commands & j->c->command))
             continue;
         if (is_flag && !strcmp(value, "false")) continue;
         size_t bytes = TEXT_BYTES + strlen(value) + 2;

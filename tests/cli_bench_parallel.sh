@@ -13,7 +13,7 @@ values() { field "$1" <"$folder/report.json" | sort -u | tr '\n' ' '; }
 for file in results.json mp_vs_rn.csv mp_vs_rn_vs_pp.csv split_size_tradeoff.csv; do
     [[ -s $folder/run/here/$file ]] || fail "--out: no $file"
 done
-ls "$folder/run/here" | grep -c part >/dev/null && fail "--out: half a file is left"
+ls -A "$folder/run/here" | grep -c part >/dev/null && fail "--out: half a file is left"
 if command -v gnuplot >/dev/null; then
     for picture in mp_vs_rn mp_vs_rn_vs_pp split_size_tradeoff; do
         head -c 4 "$folder/run/here/$picture.png" 2>/dev/null | grep -c PNG >/dev/null || fail "no $picture.png"

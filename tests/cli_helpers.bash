@@ -2,12 +2,47 @@
 set -uo pipefail
 WEFT=${WEFT:-build/weft}
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
+failures=$(mktemp)
+trap 'end_test $?' EXIT
 
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
+# However deep in subshells and pipes it is called, the test has failed.
+fail() { echo "FAILED: $*" | tee -a "$failures" >&2; }
+
+# end_test STATUS: where the script ends, wherever that is; with that status unless something failed.
+end_test() {
+    local n
+    n=$(grep -c '^FAILED: ' "$failures")
+    rm -rf "$folder" "$failures"
+    ((n == 0)) || { echo "$n wrong"; exit 1; }
+    exit "$1"
+}
+
+# until_true SECONDS COMMAND...: whether it succeeds within that time.
+until_true() {
+    local end=$((SECONDS + $1 + 1))
+    shift
+    until "$@"; do
+        ((SECONDS > end)) && return 1
+        sleep 0.02
+    done
+}
+
+# until_true_of PROCESS COMMAND...: whether it succeeds before the process ends, or two minutes.
+until_true_of() {
+    local pid=$1 end=$((SECONDS + 121))
+    shift
+    until "$@"; do
+        is_gone "$pid" && { "$@"; return; }
+        ((SECONDS > end)) && return 1
+        sleep 0.02
+    done
+}
+
+state_of() { [[ ! $1 ]] || sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null; }
+# A zombie is gone: nobody may be there to reap it.
+is_gone() {
+    local pid
+    for pid; do [[ $(state_of "$pid") == "" || $(state_of "$pid") == Z ]] || return 1; done
 }
 
 # field NAME: of the report on standard input, one line per value.
@@ -41,6 +76,4 @@ images() {
     done
 }
 
-finish() {
-    [[ $failures == 0 ]] || { echo "$failures wrong"; exit 1; }
-}
+finish() { [[ ! -s $failures ]] || exit 1; }

@@ -56,10 +56,7 @@ sed -n '/"recipe": {/,/}/p' "$folder/report.json" | sed '1s/.*/{/; $s/.*/}/' >"$
 # ---- the log has what a checkpoint counts as done ----
 "$WEFT" $run --steps 1000000 --save-every 1 --out "$folder/l" >/dev/null 2>&1 &
 pid=$!
-for ((i = 0; i < 600; i++)); do
-    [[ -s $folder/l/model.safetensors ]] && break
-    sleep 0.1
-done
+until_true_of $pid test -s "$folder/l/model.safetensors" || fail "no checkpoint is written"
 kill -KILL $pid
 wait $pid 2>/dev/null
 saved=$(head -c 20000 "$folder/l/state.safetensors" | grep -ao '"weft.n_steps":"[0-9]*"' | grep -o '[0-9]*')
@@ -103,10 +100,7 @@ fi
 for signal in INT:130 TERM:143; do
     "$WEFT" $run --steps 1000000 --save-every 2 --out "$folder/i" >/dev/null 2>"$folder/said" &
     pid=$!
-    for ((i = 0; i < 600; i++)); do
-        [[ -s $folder/i/model.safetensors ]] && break
-        sleep 0.1
-    done
+    until_true_of $pid test -s "$folder/i/model.safetensors" || fail "no checkpoint is written"
     kill -"${signal%:*}" $pid
     wait $pid
     got=$?
@@ -122,7 +116,7 @@ before=$(cat "$folder/full/"*.safetensors | cksum)
 (trap '' XFSZ; ulimit -f 100; "$WEFT" train --resume --out "$folder/full" --steps 4 >/dev/null 2>"$folder/said")
 [[ $? == 1 && -s $folder/said ]] || fail "no room: exit status, or nothing is said"
 [[ $(cat "$folder/full/"*.safetensors | cksum) == "$before" ]] || fail "no room: the old checkpoint is gone"
-[[ $(ls "$folder/full" | grep -vc 'safetensors$\|log.jsonl$\|curve') == 0 ]] || fail "no room: something is left behind"
+[[ $(ls -A "$folder/full" | grep -vc 'safetensors$\|log.jsonl$\|curve') == 0 ]] || fail "no room: something is left behind"
 
 # ---- profile, plans of more ranks ----
 report plan --model gpt2-tiny --batch 8 --threads 1 --plan dp=2,pp=2 --micro 4 >"$folder/plan.json"

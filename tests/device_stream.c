@@ -24,6 +24,14 @@ static wf_status nap(void *self, void *argument) {
     return WF_OK;
 }
 
+/* Until *self is set. */
+static wf_status hold(void *self, void *argument) {
+    (void)argument;
+    const struct timespec nap = {0, 1000000};
+    while (!__atomic_load_n((int *)self, __ATOMIC_ACQUIRE)) nanosleep(&nap, NULL);
+    return WF_OK;
+}
+
 static wf_status fails(void *self, void *argument) {
     (void)argument;
     return wfi_fail(self, WF_DEVICE, "this task fails");
@@ -94,10 +102,12 @@ static void waits_have_deadlines(void **state) {
     wf_context *ctx = test_context();
     wfi_device *device = make_device(ctx, "cpu", 20);
     wfi_stream_queue *stream;
+    int go_on = 0;
     TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
-    TEST_OK(ctx, wfi_stream_push(stream, nap, NULL, (void *)300));
+    TEST_OK(ctx, wfi_stream_push(stream, hold, &go_on, NULL));
     TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_TIMEOUT,
                  "waited 20 ms for stream compute of rank 0, which has done 0 of 1 tasks");
+    __atomic_store_n(&go_on, 1, __ATOMIC_RELEASE);
     wfi_stream_destroy(stream);
     wfi_device_destroy(device);
     test_context_end(ctx);
@@ -185,6 +195,36 @@ static void clock_of_waits_knows_suspension(void **state) {
     assert_true(wfi_wait_ms(&clock) >= WFI_WAIT_GAP_MS + WFI_WAIT_GAP_MS / 2);
 }
 
+/* What fails elsewhere is told with its sentence by whatever touches a remote stream next. */
+static void remote_failure_is_told(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_failure failure = {0};
+    wfi_shared_epoch epochs[2] = {{0}};
+    wfi_device_config config = {.kind = "remote",
+                                .n_places = 1,
+                                .timeout_ms = 10000,
+                                .failure = &failure,
+                                .epochs = epochs};
+    wfi_device *device;
+    wfi_stream_queue *a, *b;
+    TEST_OK(ctx, wfi_device_create(ctx, &config, &device));
+    TEST_OK(ctx, wfi_stream_create(device, "compute", &a));
+    TEST_OK(ctx, wfi_stream_create(device, "copy", &b));
+    TEST_OK(ctx, wfi_stream_push(a, append, NULL, NULL));
+    wfi_failure_set(&failure, WF_UNSUPPORTED, "the first says why");
+    TEST_REFUSED(ctx, wfi_stream_push(a, append, NULL, NULL), WF_UNSUPPORTED, "the first says why");
+    wfi_fail(ctx, WF_BUG, "something else");
+    TEST_REFUSED(ctx, wfi_stream_wait(b, wfi_stream_record(a)), WF_UNSUPPORTED,
+                 "the first says why");
+    wfi_fail(ctx, WF_BUG, "something else");
+    TEST_REFUSED(ctx, wfi_event_wait((wfi_event){a, 1}), WF_UNSUPPORTED, "the first says why");
+    wfi_stream_destroy(a);
+    wfi_stream_destroy(b);
+    wfi_device_destroy(device);
+    test_context_end(ctx);
+}
+
 static void null_device_sees_missing_events(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -212,6 +252,7 @@ int main(void) {
         cmocka_unit_test(waits_have_deadlines),
         cmocka_unit_test(deadline_is_the_jobs),
         cmocka_unit_test(clock_of_waits_knows_suspension),
+        cmocka_unit_test(remote_failure_is_told),
         cmocka_unit_test(null_device_sees_missing_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

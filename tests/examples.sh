@@ -32,7 +32,7 @@ while read -r command; do
     ((n_losses <= 1)) || fail "$command: other bits: $(cat "$folder/said")"
 done < <(sed -n 's/^    \$ //p' "$page")
 ((n >= 8)) || fail "the page has $n commands"
-[[ -z $(ls "$TMPDIR") ]] || fail "files are left: $(ls "$TMPDIR")"
+[[ -z $(ls -A "$TMPDIR") ]] || fail "files are left: $(ls -A "$TMPDIR")"
 for source in "$WEFT_SOURCE"/examples/*.c; do
     lines=$(wc -l <"$source")
     ((lines < 150)) || fail "$source has $lines lines"

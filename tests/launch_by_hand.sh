@@ -32,7 +32,7 @@ meet() { # PORT ARGUMENTS...
         $(grep -o '"weights_sha256": "[^"]*"' "$folder/two.json") ]] || fail "$*: other weights than one rank's"
 }
 own=127.$((64 + ($$ >> 16) % 64)).$(($$ >> 8 & 255)).$((1 + $$ % 250))
-meet $((20000 + $$ % 20000))
+meet $((20000 + $$ % 12000))
 meet 1 --rendezvous env://
 meet 1 --rendezvous "tcp://$own:29500"
 meet 1 --rendezvous "file://$folder/meet"

@@ -5,23 +5,6 @@ source tests/cli_helpers.bash
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 export D=$folder
 
-# until SECONDS COMMAND...: whether it succeeds within that time.
-until_true() {
-    local end=$((SECONDS + $1 + 1))
-    shift
-    until "$@"; do
-        ((SECONDS > end)) && return 1
-        sleep 0.02
-    done
-}
-# A zombie is gone: nobody may be there to reap it.
-is_gone() {
-    local pid state
-    for pid; do
-        state=$(sed 's/.*) //; s/ .*//' "/proc/$pid/stat" 2>/dev/null)
-        [[ -z $state || $state == Z ]] || return 1
-    done
-}
 have() {
     local name
     for name; do [[ -s $folder/$name ]] || return 1; done
@@ -50,7 +33,7 @@ finishes() {
 pids() { cat "$folder"/rank.* "$folder"/child.* 2>/dev/null; }
 none_left() {
     # shellcheck disable=SC2046
-    until_true 1 is_gone $(pids) || fail "$1: left: $(ps -o pid,stat,args -p "$(pids | paste -sd,)")"
+    until_true 60 is_gone $(pids) || fail "$1: left: $(ps -o pid,stat,args -p "$(pids | paste -sd,)")"
 }
 # Tells its process number and its child's, and stays.
 stay='sleep 60 & echo $! >$D/child.new.$RANK; mv $D/child.new.$RANK $D/child.$RANK
@@ -90,11 +73,11 @@ run 143 -n 1 -- sh -c 'kill -TERM $$'
 start -n 3 -- sh -c 'echo $$ >$D/rank.new.$RANK; mv $D/rank.new.$RANK $D/rank.$RANK
     until [ -e $D/go.$RANK ]; do sleep 0.01; done
     if [ $RANK = 0 ]; then echo "rank 2 has died" >&2; exit 4; fi; echo cause >&2; exit 9'
-until_true 5 have rank.0 rank.1 rank.2 || fail "ranks do not start"
+until_true_of "$launcher" have rank.0 rank.1 rank.2 || fail "ranks do not start"
 kill -STOP "$launcher"
 for rank in 0 2; do
     touch "$folder/go.$rank"
-    until_true 5 is_gone "$(cat "$folder/rank.$rank")" || fail "rank $rank does not end"
+    until_true 60 is_gone "$(cat "$folder/rank.$rank")" || fail "rank $rank does not end"
 done
 kill -CONT "$launcher"
 finishes 9
@@ -169,21 +152,21 @@ says "did you mean --timeout?"
 # ---- interrupted ----
 for signal in INT:130 TERM:143; do
     start -n 3 -- sh -c "$stay"
-    until_true 5 have rank.0 rank.1 rank.2 || fail "ranks do not start"
+    until_true_of "$launcher" have rank.0 rank.1 rank.2 || fail "ranks do not start"
     kill -"${signal%:*}" "$launcher"
     finishes "${signal#*:}"
     none_left "SIG${signal%:*}"
     says "all ranks have ended"
 done
 start -n 2 -- sh -c "trap '' INT TERM; $stay; wait; wait" # a second one kills
-until_true 5 have rank.0 rank.1 || fail "ranks do not start"
+until_true_of "$launcher" have rank.0 rank.1 || fail "ranks do not start"
 kill -INT "$launcher"
 sleep 0.2
 kill -INT "$launcher"
 finishes 130
 none_left "SIGINT twice"
 start -n 2 -- sh -c "trap 'echo \$RANK saved; exit 0' INT; $stay" # who ends its work is let
-until_true 5 have rank.0 rank.1 || fail "ranks do not start"
+until_true_of "$launcher" have rank.0 rank.1 || fail "ranks do not start"
 kill -INT "$launcher"
 finishes 130
 [[ $(sort "$folder/out" | paste -sd,) == "0 saved,1 saved" ]] || fail "interrupted ranks: $(cat "$folder/out")"
@@ -191,11 +174,11 @@ none_left "SIGINT, then exit 0"
 
 # ---- killed: the launcher, a rank ----
 start -n 3 -- sh -c "$stay"
-until_true 5 have rank.0 rank.1 rank.2 || fail "ranks do not start"
+until_true_of "$launcher" have rank.0 rank.1 rank.2 || fail "ranks do not start"
 { kill -KILL "$launcher"; wait "$launcher"; } 2>/dev/null
 none_left "the launcher is killed"
 start -n 3 -- sh -c "$stay"
-until_true 5 have rank.0 rank.1 rank.2 || fail "ranks do not start"
+until_true_of "$launcher" have rank.0 rank.1 rank.2 || fail "ranks do not start"
 kill -KILL "$(cat "$folder/rank.1")"
 finishes 137
 says "rank 1 (process $(cat "$folder/rank.1")) was killed by signal 9 (Killed)"

@@ -2,7 +2,6 @@
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 
 children() { cat /proc/"$1"/task/*/children 2>/dev/null; }
-state_of() { sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null; }
 # pid_of RANK: among the children of $launcher.
 pid_of() {
     local pid
@@ -10,22 +9,9 @@ pid_of() {
         grep -zqx "RANK=$1" "/proc/$pid/environ" 2>/dev/null && echo "$pid" && return
     done
 }
-# until_true SECONDS COMMAND...: whether it succeeds within that time.
-until_true() {
-    local end=$((SECONDS + $1 + 1))
-    shift
-    until "$@"; do
-        ((SECONDS > end)) && return 1
-        sleep 0.02
-    done
-}
 has_rank() { [[ -n $(pid_of "$1") ]]; }
-# none_left WHAT PIDS...: a zombie is gone, nobody may be there to reap it.
-is_gone() {
-    local pid
-    for pid; do [[ $(state_of "$pid") == "" || $(state_of "$pid") == Z ]] || return 1; done
-}
-none_left() { until_true 1 is_gone "${@:2}" || fail "$1: left: $(ps -o pid,stat,args -p "$(tr ' ' , <<<"${*:2}")")"; }
+# none_left WHAT PIDS...
+none_left() { until_true 60 is_gone "${@:2}" || fail "$1: left: $(ps -o pid,stat,args -p "$(tr ' ' , <<<"${*:2}")")"; }
 
 # train ARGUMENTS...: weft train with three ranks in the background, to $folder/run, until its log
 # has steps; $launcher, $all its processes.
@@ -35,7 +21,7 @@ train() {
     # shellcheck disable=SC2086
     "$WEFT" $run --ranks 3 --out "$folder/run" --save-every 1000000 "$@" >"$folder/out" 2>"$folder/said" </dev/null &
     launcher=$!
-    until_true 20 has_steps 2 || fail "no steps are made: $(cat "$folder/said")"
+    until_true_of $launcher has_steps 2 || fail "no steps are made: $(cat "$folder/said")"
     all=$(children $launcher)
 }
 # has_steps N: the log has at least so many.

@@ -48,6 +48,16 @@ expect 0 "two missing" "gnuplot: pictures" "zlib: compressed" " apt-get -q updat
 MISSING=cmake USER_ID=1000 setup
 expect 0 "not root" "sudo apt-get -q update" "sudo apt-get -q install"
 
+MISSING="mpich clang-format-14" setup --tests
+expect 0 "tests" "MPICH: " "recommends mpich clang-format-14"
+MISSING=mpich setup
+expect 0 "no tests"
+[[ -z $calls ]] || { echo "MPICH without --tests"; failed=1; }
+MISSING=mpich BROKEN=1 setup --tests
+expect 0 "tests without a package" "could not install: mpich" "Tests that need these are skipped: mpich"
+MISSING="cmake mpich" BROKEN=1 setup --tests
+expect 1 "tests, apt-get fails" "could not install: cmake"
+
 MISSING=clang setup --fuzz
 expect 0 "fuzz" "libFuzzer" "recommends clang"
 MISSING=clang setup

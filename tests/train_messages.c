@@ -225,7 +225,8 @@ static void expect(const char *what, int timeout_ms, const char *words, const ch
 
 static void who_disagrees_is_named(void **state) {
     (void)state;
-    expect("disagree", 20000, "rank 1 runs another program", "rank 1 runs another program");
+    const char *words = "rank 1 was started with recipe lr 0.1, rank 0 with recipe lr 0.05";
+    expect("disagree", 20000, words, words);
 }
 
 static void who_falls_silent_is_named(void **state) {

@@ -287,7 +287,8 @@ static void who_fails_says_why(void **state) {
 
 static void who_disagrees_is_named(void **state) {
     (void)state;
-    expect("disagree", 20000, -1, "rank 1 runs another program");
+    expect("disagree", 20000, -1,
+           "rank 1 was started with recipe lr 0.1, rank 0 with recipe lr 0.05");
 }
 
 static void who_does_not_come_is_named(void **state) {

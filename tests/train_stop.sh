@@ -10,11 +10,11 @@ source tests/processes.bash
 WEFT_STALL_MS=200 train --steps 100000000 --plan pp=3
 pid=$(pid_of 1)
 kill -STOP "$pid"
-until_true 20 says "^weft warn wait: rank 1 \(process $pid\) has not (moved|come) for 0.2 s; it (was last doing|last came to) .*; the process is stopped" ||
+until_true_of $launcher says "^weft warn wait: rank 1 \(process $pid\) has not (moved|come) for 0.2 s; it (was last doing|last came to) .*; the process is stopped" ||
     fail "no line says that rank 1 is stopped: $(cat "$folder/said")"
 kill -CONT "$pid"
 n=$(grep -c loss "$folder/run/log.jsonl")
-until_true 20 has_steps $((n + 100)) || fail "after SIGCONT no more steps are made"
+until_true_of $launcher has_steps $((n + 100)) || fail "after SIGCONT no more steps are made"
 kill -INT $launcher
 finishes 130 "Ctrl-C"
 says "^weft: interrupted after step [0-9]+; the last checkpoint is .*, of step [0-9]+" || fail "Ctrl-C: $(cat "$folder/said")"

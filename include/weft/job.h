@@ -74,6 +74,15 @@ WF_API WF_NODISCARD wf_status wf_job_barrier(wf_job *job);
 /* Rank 0's bytes become those of all ranks; `n_bytes` is the same in all. Errors: those of the
  * barrier. */
 WF_API WF_NODISCARD wf_status wf_job_broadcast(wf_job *job, void *data, size_t n_bytes);
+/* Something that all ranks of a job need the same, such as an option: {"--warmup", "5"}. An empty
+ * value, or NULL: it is not given; "true": it is, without a value. */
+typedef struct wf_setting {
+    const char *name, *value;
+} wf_setting;
+/* Meets the other ranks, and finds that all bring the same settings. Errors: REMOTE, on all ranks:
+ * the sentence names the first that differs, the rank and both values; those of a barrier. */
+WF_API WF_NODISCARD wf_status wf_job_compare(wf_job *job, const wf_setting *settings,
+                                             int n_settings);
 /* This process would like all to stop; `reason` > 0, such as a signal's number. The next run of
  * a trainer tells the others, and its wf_step_result.stop_reason tells all of them: so they stop
  * after the same step. Any thread may call it, and a signal handler. */

@@ -21,7 +21,7 @@ static void remote_stream_end(wfi_stream_queue *stream) {
 
 static wf_status remote_push(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {
     (void)task, (void)self, (void)argument;
-    return wfi_device_status(stream->device);
+    return wfi_device_check(stream->device);
 }
 
 /* The other process will wait for a stream of this one: it is told when. */
@@ -30,7 +30,7 @@ static wf_status remote_wait(wfi_stream_queue *stream, wfi_event event) {
     if (owner->config.promise && owner->kind != stream->device->kind)
         WF_TRY(owner->config.promise(owner->config.self, stream->device->config.index,
                                      event.stream->number, event.epoch));
-    return wfi_device_status(stream->device);
+    return wfi_device_check(stream->device);
 }
 
 static uint64_t remote_n_done(const wfi_stream_queue *stream) {

@@ -195,6 +195,12 @@ void wfi_graph_add_stat(wf_graph *g, wfi_stat stat);
 wf_status wfi_node_output(wf_graph *g, wfi_node *node, wf_dtype dtype, const wf_shape *shape);
 wf_status wfi_node_opaque_output(wf_graph *g, wfi_node *node, int64_t n_bytes);
 
+/* The same for the same model, batch and passes: every value, node and attribute counts. */
+uint64_t wfi_graph_hash(const wf_graph *g);
+/* An op's attributes as text, "" if it has none: "0.1 12345" for a dropout. */
+#define WFI_ATTR_TEXT 128
+const char *wfi_attr_text(const wfi_op *op, const wfi_attr *attr, char *text);
+
 /* "[4, 3, 28, 28]" into a caller's buffer, which is returned. */
 #define WFI_SHAPE_TEXT 128
 const char *wfi_shape_text(const wf_shape *shape, char *text);

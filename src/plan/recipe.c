@@ -3,6 +3,7 @@
 #include "plan/lanes.h"
 #include "plan/part.h"
 #include "plan/plan.h"
+#include "plan/recipe_fields.h"
 
 #include <math.h>
 #include <sched.h>
@@ -39,31 +40,17 @@ static void nearest_divisors(int64_t n, int64_t near, int64_t *below_out, int64_
     *above_out = above;
 }
 
-static wf_status check_range(wf_context *ctx, const char *field, double value, double low,
-                             double high) {
-    if (value >= low && value <= high) return WF_OK; /* false for NaN */
-    return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s is %g; it must lie between %g and %g", field,
-                    value, low, high);
-}
-
 static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
-    WF_TRY(check_range(ctx, "batch", (double)r->batch, 1, 1e9));
-    WF_TRY(check_range(ctx, "micro", (double)r->n_micro, 0, 1e6));
-    WF_TRY(check_range(ctx, "lanes", (double)r->n_lanes, 0, 1e6));
-    WF_TRY(check_range(ctx, "threads", r->n_threads, 0, 1024));
-    WF_TRY(check_range(ctx, "lr", r->lr, 0, 1e6));
-    WF_TRY(check_range(ctx, "momentum", r->momentum, 0, 1));
-    WF_TRY(check_range(ctx, "weight decay", r->weight_decay, 0, 1e6));
-    WF_TRY(check_range(ctx, "beta1", r->beta1, 0, 0.9999999));
-    WF_TRY(check_range(ctx, "beta2", r->beta2, 0, 0.9999999));
-    WF_TRY(check_range(ctx, "epsilon", r->epsilon, 0, 1));
-    WF_TRY(check_range(ctx, "clip norm", r->clip_norm, 0, 1e30));
-    WF_TRY(check_range(ctx, "warm-up steps", (double)r->warmup_steps, 0, 1e15));
-    WF_TRY(check_range(ctx, "schedule steps", (double)r->schedule_steps, 0, 1e15));
-    WF_TRY(check_range(ctx, "lr gamma", r->lr_gamma, 0, 1e6));
     if (r->dtype != WF_F32)
         return wfi_fail(ctx, WF_UNSUPPORTED, "recipe: dtype %s; this version trains in F32",
                         wf_dtype_name(r->dtype));
+    for (int k = 0; k < wfi_recipe_n_fields; k++) {
+        const wfi_recipe_field *field = &wfi_recipe_fields[k];
+        double value = wfi_recipe_number(r, field);
+        if (value >= field->least && value <= field->most) continue; /* false for NaN */
+        return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s is %g; it must lie between %g and %g",
+                        field->name, value, field->least, field->most);
+    }
     if (r->nesterov && r->momentum == 0)
         return wfi_fail(ctx, WF_INVALID_ARG, "recipe: nesterov needs a momentum above 0");
     if (r->lr_schedule != WF_LR_CONSTANT && r->schedule_steps == 0)

@@ -1,4 +1,6 @@
 /* A trainer among the processes of a job. */
+#include "comm/job/compare.h"
+#include "plan/recipe_fields.h"
 #include "run/trainer.h"
 
 #include <stdio.h>
@@ -21,32 +23,63 @@ wf_status wfi_trainer_check_job(const wf_trainer *t) {
     return WF_OK;
 }
 
-uint64_t wfi_trainer_fingerprint(const wf_trainer *t) {
-    const wf_program *p = t->ready[0]->program;
-    const void *parts[] = {WEFT_VERSION, wfi_kernel_library(), wf_plan_text(t->plan),
-                           wf_model_name(t->model)};
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);
-    for (size_t k = 0; k < WFI_COUNT(parts); k++)
-        for (const char *c = parts[k]; *c; c++)
-            hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
-    const uint64_t numbers[] = {(uint64_t)t->recipe.batch,     (uint64_t)t->recipe.n_micro,
-                                (uint64_t)t->recipe.n_lanes,   t->recipe.seed,
-                                (uint64_t)t->recipe.conv,      (uint64_t)t->recipe.optimizer,
-                                (uint64_t)t->recipe.n_threads, (uint64_t)p->n_instructions,
-                                (uint64_t)t->own_batch};
-    for (size_t k = 0; k < WFI_COUNT(numbers); k++)
-        hash = (hash ^ numbers[k]) * UINT64_C(0x100000001B3);
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        hash = (hash ^ p->ranks[r].peak_bytes) * UINT64_C(0x100000001B3);
-    double rates[] = {t->recipe.lr,        t->recipe.momentum, t->recipe.weight_decay,
-                      t->recipe.beta1,     t->recipe.beta2,    t->recipe.epsilon,
-                      t->recipe.clip_norm, t->recipe.lr_gamma};
-    for (size_t k = 0; k < WFI_COUNT(rates); k++) {
-        uint64_t bits;
-        memcpy(&bits, &rates[k], sizeof bits);
-        hash = (hash ^ bits) * UINT64_C(0x100000001B3);
+static void add_recipe(wfi_text *statement, const wf_recipe *recipe) {
+    char name[64], text[WFI_RECIPE_TEXT];
+    for (int k = 0; k < wfi_recipe_n_fields; k++) {
+        snprintf(name, sizeof name, "recipe %s", wfi_recipe_fields[k].name);
+        wfi_setting_add(statement, name, "%s",
+                        wfi_recipe_text(recipe, &wfi_recipe_fields[k], text));
     }
-    return hash;
+}
+
+/* How calls of the trainer meet, and what they move. */
+static void add_configuration(wfi_text *statement, const wf_trainer *t) {
+    const struct {
+        const char *name;
+        bool is_set;
+    } flags[] = {{"own_batch", t->own_batch},
+                 {"forward_only", t->forward_only},
+                 {"keep_gradients", t->keep_gradients},
+                 {"trace", t->traces}};
+    for (size_t k = 0; k < WFI_COUNT(flags); k++)
+        wfi_setting_add(statement, flags[k].name, "%d", flags[k].is_set);
+}
+
+/* Models of one name may have other configurations, and a library on another processor may choose
+ * other kernels, which need other memory. */
+static void add_program(wfi_text *statement, const wf_program *p) {
+    char name[64];
+    wfi_setting_add(statement, "a model whose hash is", "%016llx",
+                    (unsigned long long)wfi_graph_hash(p->graph));
+    wfi_setting_add(statement, "a program whose instructions are", "%d", (int)p->n_instructions);
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        snprintf(name, sizeof name, "a program whose bytes on rank %d are", (int)r);
+        wfi_setting_add(statement, name, "%zu", p->ranks[r].peak_bytes);
+    }
+}
+
+static wf_status compare(const wf_trainer *t, wfi_text *statement) {
+    wf_status status = wfi_control_compare(t->job, statement);
+    wfi_free(t->ctx, statement->data);
+    return status;
+}
+
+wf_status wfi_trainer_compare_recipe(const wf_trainer *t) {
+    wfi_text statement;
+    wfi_text_init(&statement, t->ctx);
+    wfi_setting_add(&statement, "the library", "%s", wfi_kernel_library());
+    wfi_setting_add(&statement, "plan", "%s", wf_plan_text(t->plan));
+    add_recipe(&statement, &t->recipe);
+    wfi_setting_add(&statement, "model", "%s", wf_model_name(t->model));
+    add_configuration(&statement, t);
+    return compare(t, &statement);
+}
+
+wf_status wfi_trainer_compare_program(const wf_trainer *t) {
+    wfi_text statement;
+    wfi_text_init(&statement, t->ctx);
+    add_program(&statement, t->ready[0]->program);
+    return compare(t, &statement);
 }
 
 /* Whether ranks' memory has to be carried to whoever reads it. */

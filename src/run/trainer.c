@@ -167,13 +167,14 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     WF_TRY(wf_recipe_resolve(t->ctx, recipe, plan, &t->recipe));
+    if (t->job) WF_TRY(wfi_trainer_compare_recipe(t));
     if (t->job) WF_TRY(wfi_trainer_check_job(t));
     WF_TRY(create_workers(t, config, list, shift_bytes));
     wfi_ready *ignored;
     WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
                              t->recipe.batch, &ignored));
     WF_TRY(wfi_trainer_check_parts(t));
-    if (t->job) WF_TRY(wfi_control_agree(t->job, wfi_trainer_fingerprint(t)));
+    if (t->job) WF_TRY(wfi_trainer_compare_program(t));
     return wfi_trainer_initialise(t);
 }
 

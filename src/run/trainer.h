@@ -76,8 +76,10 @@ void wfi_trainer_forget(const wf_trainer *t);
 /* Whether this plan and recipe can run as the processes of t->job. Errors: INVALID_ARG,
  * UNSUPPORTED. */
 wf_status wfi_trainer_check_job(const wf_trainer *t);
-/* What all processes of a job have to have in common, as a number. */
-uint64_t wfi_trainer_fingerprint(const wf_trainer *t);
+/* Finds that all processes of t->job have the same library, plan, recipe and configuration; then,
+ * when there is one, the same program. Errors: those of wfi_control_compare. */
+wf_status wfi_trainer_compare_recipe(const wf_trainer *t);
+wf_status wfi_trainer_compare_program(const wf_trainer *t);
 /* What `act` does with the state. */
 typedef enum wfi_state_access {
     WFI_STATE_READ = 1, /* it finds it where wfi_trainer_address says ... */

@@ -16,13 +16,13 @@ void wfi_courier_publish(wfi_courier *c) {
                                    .n_runs = own->n_runs,
                                    .host = own->host,
                                    .stop = {own->stop[0], own->stop[1]},
-                                   .fingerprint = own->fingerprint,
                                    .peak_bytes = own->peak_bytes,
                                    .mirror_bytes = own->mirror_bytes,
                                    .arena_bytes = own->arena_bytes,
                                    .pid = own->pid};
     memcpy(c->state.numbers, own->numbers, sizeof c->state.numbers);
     memcpy(c->state.doing, own->doing, sizeof c->state.doing);
+    memcpy(c->state.purpose, own->purpose, sizeof c->state.purpose);
     c->is_state_due = true;
     wfi_courier_wake(c);
     pthread_mutex_unlock(&c->lock);

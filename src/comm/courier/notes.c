@@ -157,11 +157,13 @@ bool wfi_courier_keep_promises(wfi_courier *c, bool all_that_is_new) {
 static void hear_state(wfi_courier *c, int peer, const wfi_courier_state *state) {
     wfi_control_rank *rank = &c->config.ranks[peer];
     for (int k = 0; k < WFI_CONTROL_DOING; k++) STORE(rank->doing[k], state->doing[k]);
+    for (int k = 0; k < 2 * WFI_CONTROL_DOING; k++)
+        STORE(rank->purpose[k / WFI_CONTROL_DOING][k % WFI_CONTROL_DOING],
+              state->purpose[k / WFI_CONTROL_DOING][k % WFI_CONTROL_DOING]);
     for (int k = 0; k < 2 * WFI_CONTROL_NUMBERS; k++)
         STORE(rank->numbers[k / WFI_CONTROL_NUMBERS][k % WFI_CONTROL_NUMBERS],
               state->numbers[k / WFI_CONTROL_NUMBERS][k % WFI_CONTROL_NUMBERS]);
     for (int k = 0; k < 2; k++) STORE(rank->stop[k], state->stop[k]);
-    STORE(rank->fingerprint, state->fingerprint);
     STORE(rank->peak_bytes, state->peak_bytes);
     STORE(rank->mirror_bytes, state->mirror_bytes);
     STORE(rank->arena_bytes, state->arena_bytes);

@@ -18,11 +18,11 @@ typedef enum wfi_courier_note_kind {
 
 /* What a rank says of itself: the same fields as in wfi_control_rank. */
 typedef struct wfi_courier_state {
-    uint64_t n_meetings, n_runs, fingerprint, peak_bytes, mirror_bytes, arena_bytes, host;
+    uint64_t n_meetings, n_runs, peak_bytes, mirror_bytes, arena_bytes, host;
     int64_t numbers[2][WFI_CONTROL_NUMBERS];
     int64_t pid;
     int32_t stop[2];
-    char doing[WFI_CONTROL_DOING];
+    char doing[WFI_CONTROL_DOING], purpose[2][WFI_CONTROL_DOING];
 } wfi_courier_state;
 
 typedef struct wfi_courier_note {

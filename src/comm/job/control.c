@@ -1,5 +1,5 @@
-/* What is the same however the processes of a job reach each other: meeting, agreeing, naming who
- * does not come. */
+/* What is the same however the processes of a job reach each other: meeting, naming who does not
+ * come. */
 #include "comm/job/control_kinds.h"
 
 #include "base/clock.h"
@@ -147,34 +147,41 @@ static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const c
     }
 }
 
+/* The courier may be writing there. */
+static void read_text(const char from[WFI_CONTROL_DOING], char text_out[WFI_CONTROL_DOING]) {
+    for (int k = 0; k < WFI_CONTROL_DOING; k++)
+        text_out[k] = __atomic_load_n(&from[k], __ATOMIC_RELAXED);
+    text_out[WFI_CONTROL_DOING - 1] = 0;
+}
+
+/* A rank writes a purpose again two meetings later, and by then all have compared this one: they
+ * have come to the meeting between. */
+static wf_status compare_purposes(wfi_control *c, uint64_t n_meetings) {
+    char first[WFI_CONTROL_DOING], other[WFI_CONTROL_DOING];
+    read_text(c->shared->ranks[0].purpose[n_meetings & 1], first);
+    for (int r = 1; r < c->n_ranks; r++) {
+        read_text(c->shared->ranks[r].purpose[n_meetings & 1], other);
+        if (strcmp(first, other) != 0)
+            return wfi_control_fail_all(
+                c, wfi_fail(c->ctx, WF_REMOTE,
+                            "rank %d has come to %s, rank 0 to %s: all ranks have to do the same "
+                            "in the same order",
+                            r, other, first));
+    }
+    return WF_OK;
+}
+
 wf_status wfi_control_meet(wfi_control *c, const char *what) {
     wfi_control_rank *own = &c->shared->ranks[c->rank];
-    snprintf(own->doing, sizeof own->doing, "%s", what);
     uint64_t n = own->meetings.epoch + 1;
+    snprintf(own->doing, sizeof own->doing, "%s", what);
+    snprintf(own->purpose[n & 1], sizeof own->purpose[0], "%s", what);
     __atomic_store_n(&own->meetings.epoch, n, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&own->meetings);
     wfi_control_publish(c);
     wfi_wait_clock clock = wfi_wait_begin();
     for (int r = 0; r < c->n_ranks; r++) WF_TRY(wait_for(c, r, n, what, &clock));
-    return WF_OK;
-}
-
-wf_status wfi_control_agree(wfi_control *c, uint64_t fingerprint) {
-    wfi_control_rank *ranks = c->shared->ranks;
-    ranks[c->rank].fingerprint = fingerprint;
-    WF_TRY(wfi_control_meet(c, "compare programs"));
-    uint64_t first = __atomic_load_n(&ranks[0].fingerprint, __ATOMIC_RELAXED);
-    for (int r = 1; r < c->n_ranks; r++) {
-        uint64_t other = __atomic_load_n(&ranks[r].fingerprint, __ATOMIC_RELAXED);
-        if (other != first)
-            return wfi_control_fail_all(
-                c,
-                wfi_fail(c->ctx, WF_REMOTE,
-                         "rank %d runs another program, recipe, library or processor than rank 0 "
-                         "(%016llx and %016llx); all ranks need the same command line",
-                         r, (unsigned long long)other, (unsigned long long)first));
-    }
-    return wfi_control_meet(c, "begin");
+    return compare_purposes(c, n);
 }
 
 /* Nobody begins to tell for the second time from now before all have read this time's. */
@@ -205,12 +212,8 @@ wf_status wfi_control_broadcast(wfi_control *c, const char *what, void *data, si
 
 /* ---- how they reach each other ---- */
 
-/* The courier may be writing there. */
 void wfi_control_doing(const wfi_control *c, int rank, char doing_out[WFI_CONTROL_DOING]) {
-    const char *doing = c->shared->ranks[rank].doing;
-    for (int k = 0; k < WFI_CONTROL_DOING; k++)
-        doing_out[k] = __atomic_load_n(&doing[k], __ATOMIC_RELAXED);
-    doing_out[WFI_CONTROL_DOING - 1] = 0;
+    read_text(c->shared->ranks[rank].doing, doing_out);
 }
 
 void wfi_control_publish(wfi_control *c) {

@@ -34,13 +34,13 @@ typedef struct wfi_control_rank {
     uint64_t n_runs;                         /* atomic access: of programs, begun */
     int32_t stop[2];                         /* its reason to stop, or 0; runs take turns */
     int64_t pid;                             /* atomic access; 0: not come yet; < 0: left */
-    uint64_t fingerprint;                    /* of what it runs */
     uint64_t peak_bytes;                     /* measured, at its last meeting */
     uint64_t mirror_bytes;                   /* of others' arenas that it has, at that time */
     uint64_t host;                           /* the same on one machine */
     uint64_t arena_bytes;                    /* and in its process ... */
     int32_t arena_fd;                        /* ... the descriptor */
     char doing[WFI_CONTROL_DOING];           /* what it last came to do */
+    char purpose[2][WFI_CONTROL_DOING];      /* of its meetings, every other one */
 } wfi_control_rank;
 
 typedef wf_job wfi_control;
@@ -86,12 +86,13 @@ bool wfi_control_has_begun(const wfi_control *control, int rank);
 /* From the next run on. Any thread, also a signal handler. */
 void wfi_control_request_stop(wfi_control *control, int reason);
 
-/* Waits until all ranks have come to as many meetings; `what` they come to do is for
- * sentences. Errors: TIMEOUT, REMOTE (a rank has died), or the failure of another; they become
- * everybody's. The sentence names the rank and what it was last doing. */
+/* Waits until all ranks have come to as many meetings, and finds that they come to do the same
+ * thing, `what`. Errors: TIMEOUT, REMOTE (a rank has died, or has come for another purpose), or the
+ * failure of another; they become everybody's. The sentence names the rank and what it was last
+ * doing. */
 wf_status wfi_control_meet(wfi_control *control, const char *what);
-/* Meets, and finds that all bring the same. Errors: those, REMOTE. */
-wf_status wfi_control_agree(wfi_control *control, uint64_t fingerprint);
+/* Makes this rank's failure everybody's, with its latest sentence, and returns it. */
+wf_status wfi_control_fail_all(wfi_control *control, wf_status status);
 /* Whether that rank is a thread of this process. */
 bool wfi_control_is_here(const wfi_control *control, int rank);
 /* By the launcher: one of its ranks has ended, whoever may be waiting for it. The segment's

@@ -5,7 +5,7 @@
 
 #include "comm/courier/courier.h"
 
-#define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000005) /* changes with the layout */
+#define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000006) /* changes with the layout */
 
 typedef struct wfi_job_segment {
     uint64_t magic; /* atomic access; 0 until rank 0 has come */
@@ -47,8 +47,5 @@ struct wf_job {
     /* control_messages.c */
     wfi_courier *courier; /* else NULL */
 };
-
-/* Says it to everybody. */
-wf_status wfi_control_fail_all(wfi_control *c, wf_status status);
 
 #endif

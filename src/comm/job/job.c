@@ -1,6 +1,20 @@
 /* The public face of a job's control segment. */
 #include "base/env.h"
-#include "comm/job/control.h"
+#include "comm/job/compare.h"
+#include "comm/place/identity.h"
+
+#include <weft/weft.h>
+
+/* Two jobs at one port, file or name: their launchers have other names for them. */
+static wf_status compare_identities(wf_context *ctx, wf_job *job) {
+    wfi_text statement;
+    wfi_text_init(&statement, ctx);
+    wfi_setting_add(&statement, "version", WEFT_VERSION);
+    wfi_identity_add(&statement);
+    wf_status status = wfi_control_compare(job, &statement);
+    wfi_free(ctx, statement.data);
+    return status;
+}
 
 wf_status wf_job_join(wf_context *ctx, const wf_job_config *config, wf_job **job_out) {
     WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_job_config"));
@@ -9,7 +23,26 @@ wf_status wf_job_join(wf_context *ctx, const wf_job_config *config, wf_job **job
     if (timeout_ms < 1)
         return wfi_fail(ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
                         (long long)timeout_ms);
-    return wfi_control_meet_job(ctx, config, timeout_ms, job_out);
+    wf_job *job;
+    WF_TRY(wfi_control_meet_job(ctx, config, timeout_ms, &job));
+    wf_status status = compare_identities(ctx, job);
+    if (status != WF_OK) {
+        wf_job_leave(job);
+        return status;
+    }
+    *job_out = job;
+    return WF_OK;
+}
+
+wf_status wf_job_compare(wf_job *job, const wf_setting *settings, int n_settings) {
+    wfi_text statement;
+    wfi_text_init(&statement, wfi_control_context(job));
+    for (int k = 0; k < n_settings; k++)
+        wfi_setting_add(&statement, settings[k].name, "%s",
+                        settings[k].value ? settings[k].value : "");
+    wf_status status = wfi_control_compare(job, &statement);
+    wfi_free(wfi_control_context(job), statement.data);
+    return status;
 }
 
 void wf_job_leave(wf_job *job) {

@@ -1,0 +1,15 @@
+/* What the ranks of a job were started with, compared before anything long begins. */
+#ifndef CLI_AGREE_H
+#define CLI_AGREE_H
+
+#include "job.h"
+
+/* The command and its options, as they were given: all but those of one rank. Complains and returns
+ * the exit status if they differ; so do the others. */
+exit_status agree_on_options(const cli *c);
+/* The samples, by their contents; the path may be another on each machine. */
+exit_status agree_on_data(const job *j);
+/* Where the run begins and ends: after how many steps, at which sample. */
+exit_status agree_on_place(const job *j, int64_t n_steps, int64_t epoch, int64_t sample);
+
+#endif

@@ -1,0 +1,155 @@
+#include "comm/job/compare.h"
+
+#include "base/hash.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Of a value in a sentence; a longer one is shown from a little before the difference. */
+#define SHOWN  100
+#define BEFORE 20
+
+/* ---- statements ---- */
+
+static void add_printable(wfi_text *statement, const char *text) {
+    for (; *text; text++)
+        if (isprint((unsigned char)*text) || (unsigned char)*text >= 128)
+            wfi_text_add(statement, "%c", *text);
+        else
+            wfi_text_add(statement, "\\x%02x", (unsigned char)*text);
+}
+
+void wfi_setting_add(wfi_text *statement, const char *name, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    char *value = n < 0 ? NULL : wfi_alloc(statement->ctx, (size_t)n + 1, 1, "a setting");
+    if (value) {
+        vsnprintf(value, (size_t)n + 1, format, again);
+        add_printable(statement, name);
+        wfi_text_add(statement, "\t");
+        add_printable(statement, value);
+        wfi_text_add(statement, "\n");
+    } else {
+        statement->failed = true;
+    }
+    wfi_free(statement->ctx, value);
+    va_end(again);
+    va_end(args);
+}
+
+typedef struct setting {
+    const char *name, *value;
+    size_t n_name, n_value;
+} setting;
+
+/* The next one; false at the end. */
+static bool setting_next(const char **at, setting *out) {
+    if (!**at) return false;
+    out->name = *at;
+    out->n_name = strcspn(*at, "\t\n");
+    out->value = *at + out->n_name + ((*at)[out->n_name] == '\t');
+    out->n_value = strcspn(out->value, "\n");
+    *at = out->value + out->n_value + (out->value[out->n_value] == '\n');
+    return true;
+}
+
+static bool is_same(const char *a, size_t n_a, const char *b, size_t n_b) {
+    return n_a == n_b && !memcmp(a, b, n_a);
+}
+
+static bool setting_find(const char *statement, const setting *like, setting *out) {
+    while (setting_next(&statement, out))
+        if (is_same(out->name, out->n_name, like->name, like->n_name)) return true;
+    return false;
+}
+
+/* ---- the sentence ---- */
+
+/* "with --steps 5", "with --resume" or "without --resume"; from where two values begin to differ.
+ */
+static void say_setting(const setting *s, size_t n_common, char *text, size_t bytes) {
+    size_t from = n_common > SHOWN - BEFORE ? n_common - BEFORE : 0;
+    if (!s->n_value) {
+        snprintf(text, bytes, "without %.*s", (int)s->n_name, s->name);
+        return;
+    }
+    if (is_same(s->value, s->n_value, "true", 4)) {
+        snprintf(text, bytes, "with %.*s", (int)s->n_name, s->name);
+        return;
+    }
+    size_t n = s->n_value - from;
+    snprintf(text, bytes, "with %.*s %s%.*s%s", (int)s->n_name, s->name, from ? "..." : "",
+             (int)(n < SHOWN ? n : SHOWN), s->value + from, n > SHOWN ? "..." : "");
+}
+
+static void say_both(const setting *first, const setting *own, int rank, char *text, size_t bytes) {
+    char mine[256], theirs[256];
+    size_t n_common = 0;
+    while (n_common < first->n_value && n_common < own->n_value &&
+           first->value[n_common] == own->value[n_common])
+        n_common++;
+    say_setting(own, n_common, mine, sizeof mine);
+    say_setting(first, n_common, theirs, sizeof theirs);
+    snprintf(text, bytes, "rank %d was started %s, rank 0 %s", rank, mine, theirs);
+}
+
+void wfi_difference_say(const char *first, const char *own, int rank, char *text, size_t bytes) {
+    const char *at = first;
+    setting theirs, mine;
+    while (setting_next(&at, &theirs)) {
+        if (!setting_find(own, &theirs, &mine)) mine = (setting){theirs.name, "", theirs.n_name, 0};
+        if (is_same(theirs.value, theirs.n_value, mine.value, mine.n_value)) continue;
+        say_both(&theirs, &mine, rank, text, bytes);
+        return;
+    }
+    for (at = own; setting_next(&at, &mine);) {
+        if (setting_find(first, &mine, &theirs)) continue;
+        theirs = (setting){mine.name, "", mine.n_name, 0};
+        say_both(&theirs, &mine, rank, text, bytes);
+        return;
+    }
+    snprintf(text, bytes, "rank %d was started with the settings of rank 0 in another order", rank);
+}
+
+/* ---- all ranks ---- */
+
+/* Rank 0's statement goes to all; `rank`, the first whose own differs, says what does. */
+static wf_status name_difference(wfi_control *c, const char *own, size_t n_first, int rank) {
+    wf_context *ctx = wfi_control_context(c);
+    char difference[600], part[WFI_CONTROL_TOLD];
+    char *first = wfi_alloc(ctx, n_first + 1, 1, "a statement");
+    if (!first) return wfi_control_fail_all(c, WF_NO_MEMORY);
+    wf_status status = WF_OK;
+    for (size_t at = 0; at < n_first && status == WF_OK; at += sizeof part) {
+        size_t n = n_first - at < sizeof part ? n_first - at : sizeof part;
+        if (wfi_control_rank_number(c) == 0) memcpy(part, own + at, n);
+        status = wfi_control_broadcast(c, "hear how rank 0 was started", part, n);
+        if (status == WF_OK) memcpy(first + at, part, n);
+    }
+    if (status == WF_OK && wfi_control_rank_number(c) == rank) {
+        wfi_difference_say(first, own, rank, difference, sizeof difference);
+        status = wfi_control_fail_all(
+            c, wfi_fail(ctx, WF_REMOTE, "%s: all ranks need the same", difference));
+    }
+    wfi_free(ctx, first);
+    /* The others hear the sentence here: that rank does not come. */
+    return status == WF_OK ? wfi_control_meet(c, "hear what differs") : status;
+}
+
+wf_status wfi_control_compare(wfi_control *c, const wfi_text *statement) {
+    int64_t all[WFI_CONTROL_RANKS][WFI_CONTROL_NUMBERS], own[WFI_CONTROL_NUMBERS] = {0};
+    wf_status status = wfi_text_status(statement);
+    if (status != WF_OK) return wfi_control_fail_all(c, status);
+    const char *text = statement->data ? statement->data : "";
+    own[0] = (int64_t)wfi_hash_add(WFI_HASH_INIT, text, statement->n);
+    own[1] = (int64_t)statement->n;
+    WF_TRY(wfi_control_exchange(c, "compare how they were started", own, all));
+    for (int r = 1; r < wfi_control_n_ranks(c); r++)
+        if (memcmp(all[r], all[0], sizeof all[0]) != 0)
+            return name_difference(c, text, (size_t)all[0][1], r);
+    return WF_OK;
+}

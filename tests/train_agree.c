@@ -1,0 +1,323 @@
+/* What all ranks of a job must have in common: one of them has something else, and all say what,
+ * before the first step; or it does something else than the others. Ranks are threads, which share
+ * a segment or send each other messages. */
+#include "comm/job/compare.h"
+#include "fake_mail.h"
+#include "op/op_table.h"
+#include "plan/recipe_fields.h"
+#include "small_models.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct config {
+    float dropout;
+    double eps;
+    int is_causal, n_heads;
+} config;
+
+static const config model_config = {0.25f, 1e-5, 1, 2};
+
+static void net(wf_graph *g, const void *of) {
+    const config *c = of;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(4, 16));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_layer_norm(wf_linear(x, "in", 48), "norm");
+    h = wf_cut(wf_dropout(wf_self_attention(h, c->n_heads, c->is_causal), "drop", c->dropout),
+               "head");
+    h = wf_scale(wf_reshape(h, WF_SHAPE(-1, 64)), c->eps);
+    wf_loss(wf_cross_entropy(wf_linear(h, "out", 10), y));
+}
+
+/* ---- ranks ---- */
+
+typedef enum way { STEP, SAVE, HASH, BARRIER, COMPARE } way;
+
+/* What a rank does: a trainer with these, or something of the job alone. */
+typedef struct part {
+    wf_recipe recipe;
+    const char *plan;
+    config model;
+    wf_trainer_config trainer;
+    way way;
+} part;
+
+typedef struct rank {
+    fake_box box;
+    bool sends_messages;
+    const char *name;
+    part part;
+    wf_status status;
+    char said[800];
+    pthread_t thread;
+} rank;
+
+static part part_of_all(void) {
+    part p = {.recipe = small_recipe(),
+              .plan = "dp=2",
+              .model = model_config,
+              .trainer = WF_TRAINER_CONFIG_INIT,
+              .way = HASH};
+    p.recipe.n_micro = 8;
+    p.recipe.n_lanes = 4;
+    p.recipe.weight_decay = 0.1;
+    p.recipe.clip_norm = 0.5;
+    p.recipe.lr_schedule = WF_LR_STEP;
+    p.recipe.warmup_steps = 3;
+    p.recipe.schedule_steps = 5;
+    return p;
+}
+
+static wf_status act(wf_trainer *trainer, const part *p) {
+    static const float x[SMALL_BATCH * 64];
+    static const int32_t y[SMALL_BATCH];
+    wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
+    wf_step_result result;
+    char hash[65];
+    if (p->way == SAVE) return wf_trainer_save(trainer, "/dev/null/nothing");
+    if (p->way == HASH) return wf_trainer_weights_sha256(trainer, hash);
+    return wf_trainer_step(trainer, feeds, 2, SMALL_BATCH, &result);
+}
+
+static wf_status train(wf_context *ctx, wf_job *job, const part *p) {
+    wf_trainer_config trainer_config = p->trainer;
+    wf_model *model = NULL;
+    wf_plan *plan = NULL;
+    wf_trainer *trainer = NULL;
+    trainer_config.job = job;
+    wf_status status = wf_model_create(ctx, "net", net, &p->model, sizeof p->model, &model);
+    if (status == WF_OK) status = wf_plan_parse(ctx, p->plan, &plan);
+    if (status == WF_OK)
+        status = wf_trainer_create(ctx, model, &p->recipe, plan, &trainer_config, &trainer);
+    if (status == WF_OK) status = act(trainer, p);
+    wf_trainer_destroy(trainer);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return status;
+}
+
+static wf_status join(wf_context *ctx, rank *self, wf_job **job_out) {
+    wf_job_config meeting = WF_JOB_CONFIG_INIT;
+    wfi_mail mail = fake_mail(&self->box);
+    if (self->sends_messages)
+        return wfi_control_join_mail(ctx, &mail, self->box.rank, 2, 60000, job_out);
+    meeting.rank = self->box.rank;
+    meeting.n_ranks = 2;
+    meeting.name = self->name;
+    meeting.timeout_ms = 60000;
+    return wf_job_join(ctx, &meeting, job_out);
+}
+
+static void *be_rank(void *argument) {
+    rank *self = argument;
+    const wf_setting setting = {"--lr", "0.1"};
+    wf_context *ctx = test_context();
+    wf_job *job = NULL;
+    self->status = join(ctx, self, &job);
+    if (self->status == WF_OK) switch (self->part.way) {
+        case BARRIER:
+            self->status = wf_job_barrier(job);
+            break;
+        case COMPARE:
+            self->status = wf_job_compare(job, &setting, 1);
+            break;
+        default:
+            self->status = train(ctx, job, &self->part);
+        }
+    if (self->status) snprintf(self->said, sizeof self->said, "%.700s", wf_context_error(ctx));
+    wf_job_leave(job);
+    test_context_end(ctx);
+    return NULL;
+}
+
+/* Both ranks end with that status, and with words where there are any. */
+static void expect(const part parts[2], wf_status status, const char *words) {
+    static int n_jobs;
+    for (int kind = 0; kind < 2; kind++) {
+        fake_net mail = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 2};
+        char name[64];
+        rank ranks[2];
+        snprintf(name, sizeof name, "agree-%d-%d", (int)getpid(), n_jobs++);
+        for (int r = 0; r < 2; r++) {
+            ranks[r] = (rank){
+                .box = {&mail, r}, .sends_messages = kind == 1, .name = name, .part = parts[r]};
+            assert_int_equal(pthread_create(&ranks[r].thread, NULL, be_rank, &ranks[r]), 0);
+        }
+        for (int r = 0; r < 2; r++) pthread_join(ranks[r].thread, NULL);
+        for (int r = 0; r < 2; r++)
+            if (ranks[r].status != status || !strstr(ranks[r].said, words))
+                fail_msg("%s: rank %d: %s '%s', not %s '%s'", kind ? "messages" : "memory", r,
+                         wf_status_name(ranks[r].status), ranks[r].said, wf_status_name(status),
+                         words);
+    }
+}
+
+static void who_agrees_runs(void **state) {
+    (void)state;
+    const part parts[2] = {part_of_all(), part_of_all()};
+    expect(parts, WF_OK, "");
+}
+
+/* ---- recipes ---- */
+
+/* Another legal value, as near as there is one. */
+static void change(wf_recipe *recipe, const wfi_recipe_field *field) {
+    void *value = (char *)recipe + field->offset;
+    switch (field->kind) {
+    case WFI_RECIPE_COUNT:
+        *(int64_t *)value *= 2;
+        break;
+    case WFI_RECIPE_SEED:
+        *(uint64_t *)value += 1;
+        break;
+    case WFI_RECIPE_INT:
+        *(int *)value += 1;
+        break;
+    case WFI_RECIPE_FLAG:
+        *(int *)value ^= 1;
+        break;
+    case WFI_RECIPE_REAL:
+        *(double *)value = nextafter(*(double *)value, 0.7);
+        break;
+    case WFI_RECIPE_CHOICE:
+        *(int *)value = *(int *)value < (int)field->most ? *(int *)value + 1 : 0;
+        break;
+    }
+}
+
+static void every_field_of_the_recipe(void **state) {
+    (void)state;
+    int n_left_out = 0;
+    for (int k = 0; k < wfi_recipe_n_fields; k++) {
+        const wfi_recipe_field *field = &wfi_recipe_fields[k];
+        part parts[2] = {part_of_all(), part_of_all()};
+        char words[200], first[WFI_RECIPE_TEXT], second[WFI_RECIPE_TEXT];
+        change(&parts[1].recipe, field);
+        snprintf(words, sizeof words,
+                 "rank 1 was started with recipe %s %s, rank 0 with recipe %s %s: all ranks",
+                 field->name, wfi_recipe_text(&parts[1].recipe, field, second), field->name,
+                 wfi_recipe_text(&parts[0].recipe, field, first));
+        assert_string_not_equal(first, second);
+        if (strcmp(field->name, "dtype") != 0)
+            expect(parts, WF_REMOTE, words);
+        else
+            n_left_out++; /* there is one, and the others are refused */
+    }
+    assert_int_equal(n_left_out, 1);
+}
+
+/* ---- models and the rest ---- */
+
+static void models_of_one_name(void **state) {
+    (void)state;
+    config others[4] = {model_config, model_config, model_config, model_config};
+    others[0].dropout = 0.5f;
+    others[1].eps = 2e-5;
+    others[2].is_causal = 0;
+    others[3].n_heads = 4;
+    for (int k = 0; k < 4; k++) {
+        part parts[2] = {part_of_all(), part_of_all()};
+        parts[1].model = others[k];
+        expect(parts, WF_REMOTE, "rank 1 was started with a model whose hash is ");
+    }
+}
+
+/* An op whose attributes wfi_attr_text does not know would not count. */
+static void every_op_with_attributes(void **state) {
+    (void)state;
+    static const char *const without =
+        " relu relu_backward tanh tanh_backward sigmoid sigmoid_backward add add_relu "
+        "add_broadcast mul sum_leading softmax softmax_backward log_softmax log_softmax_backward "
+        "cross_entropy cross_entropy_backward mse mse_backward loss_record loss_gradient "
+        "global_avg_pool global_avg_pool_backward embedding embedding_backward reshape ";
+    for (int k = 0; wfi_op_table[k]; k++) {
+        wfi_attr attr;
+        char text[WFI_ATTR_TEXT], word[80];
+        memset(&attr, 0, sizeof attr);
+        snprintf(word, sizeof word, " %s ", wfi_op_table[k]->name);
+        bool has_text = *wfi_attr_text(wfi_op_table[k], &attr, text) != 0;
+        if (has_text == (strstr(without, word) != NULL))
+            fail_msg("%s: wfi_attr_text has %s for it", wfi_op_table[k]->name,
+                     has_text ? "attributes" : "none");
+    }
+}
+
+static void plans_and_configurations(void **state) {
+    (void)state;
+    part parts[2] = {part_of_all(), part_of_all()};
+    parts[1].plan = "dp=2,bucket=2KiB";
+    expect(
+        parts, WF_REMOTE,
+        "rank 1 was started with plan dp=2,pp=1,schedule=1f1b,bucket=2KiB, rank 0 with plan dp=2");
+    parts[1].plan = "pp=3";
+    expect(parts, WF_REMOTE, "rank 1 was started with plan ");
+    parts[1] = parts[0];
+    parts[1].trainer.own_batch = 1;
+    expect(parts, WF_REMOTE, "rank 1 was started with own_batch 1, rank 0 with own_batch 0");
+    parts[1] = parts[0];
+    parts[1].trainer.forward_only = 1;
+    expect(parts, WF_REMOTE, "rank 1 was started with forward_only 1");
+    parts[1] = parts[0];
+    parts[1].trainer.trace = 1;
+    expect(parts, WF_REMOTE, "rank 1 was started with trace 1");
+}
+
+/* ---- purposes ---- */
+
+static void meetings_have_one_purpose(void **state) {
+    (void)state;
+    part parts[2] = {part_of_all(), part_of_all()};
+    parts[0].way = BARRIER;
+    parts[1].way = COMPARE;
+    expect(parts, WF_REMOTE,
+           "rank 1 has come to compare how they were started, rank 0 to a barrier");
+    parts[0].way = SAVE;
+    parts[1].way = HASH;
+    expect(parts, WF_REMOTE, "rank 1 has come to read weights, rank 0 to save weights");
+}
+
+/* ---- sentences ---- */
+
+static void expect_said(const char *first, const char *own, const char *words) {
+    char said[600];
+    wfi_difference_say(first, own, 3, said, sizeof said);
+    assert_string_equal(said, words);
+}
+
+static void what_is_said(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_text text;
+    wfi_text_init(&text, ctx);
+    wfi_setting_add(&text, "--data", "%s", "a\tb\n\033[31m");
+    wfi_setting_add(&text, "--out", "%s", "");
+    assert_string_equal(text.data, "--data\ta\\x09b\\x0a\\x1b[31m\n--out\t\n");
+    wfi_free(ctx, text.data);
+    test_context_end(ctx);
+    expect_said("a\t1\nb\t2\n", "a\t1\nb\t3\n", "rank 3 was started with b 3, rank 0 with b 2");
+    expect_said("--out\t\n", "--out\ttrue\n",
+                "rank 3 was started with --out, rank 0 without --out");
+    expect_said("a\t1\n", "a\t1\nc\t4\n", "rank 3 was started with c 4, rank 0 without c");
+    expect_said("a\t1\nc\t4\n", "c\t4\n", "rank 3 was started without a, rank 0 with a 1");
+    char first[400], own[400], said[600];
+    snprintf(first, sizeof first, "plan\t%0300d1\n", 0);
+    snprintf(own, sizeof own, "plan\t%0300d2\n", 0);
+    wfi_difference_say(first, own, 1, said, sizeof said);
+    assert_non_null(
+        strstr(said, "...000000000000000000002, rank 0 with plan ...000000000000000000001"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_agrees_runs),
+        cmocka_unit_test(every_field_of_the_recipe),
+        cmocka_unit_test(models_of_one_name),
+        cmocka_unit_test(every_op_with_attributes),
+        cmocka_unit_test(plans_and_configurations),
+        cmocka_unit_test(meetings_have_one_purpose),
+        cmocka_unit_test(what_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
