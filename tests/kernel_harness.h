@@ -18,15 +18,25 @@
 
 #include <cmocka.h>
 
+/* An op that has to have a fast kernel, so that a test which compares that one compares something.
+ */
+typedef struct fast_op {
+    const char *op, *kernel; /* kernel: a part of what the library calls it; "": any */
+} fast_op;
+
+#define MOST_FAST_OPS 4
+
 typedef struct harness {
     wf_context *ctx;
     wf_graph *graph;
     wfi_kernel_options options;
-    double slack;  /* allowed error, in tolerances of the op */
-    void **slow;   /* [value] what the reference computed */
-    void **fast;   /* [value] opaque values of the fast kernels */
-    int n_fast;    /* nodes that had a fast kernel */
-    int n_formats; /* operands in a format of the library's */
+    double slack;        /* allowed error, in tolerances of the op */
+    void **slow;         /* [value] what the reference computed */
+    void **fast;         /* [value] opaque values of the fast kernels */
+    int n_fast;          /* nodes that had a fast kernel */
+    int n_formats;       /* operands in a format of the library's */
+    const fast_op *must; /* [MOST_FAST_OPS], op NULL behind the last; NULL: none */
+    bool is_met[MOST_FAST_OPS];
     uint64_t seed;
 } harness;
 
@@ -202,6 +212,19 @@ static wf_status enter(wf_context *ctx, int n_threads) {
     return wfi_kernel_thread_enter(ctx, 0, n_threads, &n_come);
 }
 
+static void note_fast(harness *h, const wfi_kernel *kernel) {
+    h->n_fast++;
+    for (int i = 0; h->must && i < MOST_FAST_OPS && h->must[i].op; i++)
+        h->is_met[i] |= !strcmp(h->must[i].op, kernel->node->op->name) &&
+                        strstr(kernel->detail, h->must[i].kernel);
+}
+
+static void check_fast(const harness *h) {
+    for (int i = 0; h->must && i < MOST_FAST_OPS && h->must[i].op; i++)
+        if (!h->is_met[i])
+            fail_msg("no %s kernel for %s: nothing was compared", h->must[i].kernel, h->must[i].op);
+}
+
 static void walk(harness *h) {
     wfi_step_args step = {.seed = 1, .loss_scale = 1.0 / (double)h->graph->batch};
     for (int32_t n = 0; n < h->graph->n_nodes; n++) {
@@ -213,7 +236,7 @@ static void walk(harness *h) {
         if (getenv("WEFT_TEST_VERBOSE"))
             print_message("%s: %s %s\n", node->op->name, kernel->impl->name, kernel->detail);
         if (kernel->impl != &wfi_kernel_reference) {
-            h->n_fast++;
+            note_fast(h, kernel);
             /* Described above on a thread that was told nothing. */
             assert_int_equal(enter(h->ctx, h->options.n_threads), WF_OK);
             run_fast(h, kernel, &step);
@@ -236,8 +259,9 @@ static void fill_leaves(harness *h) {
 
 static int check_in_layout(wf_model_function model, const void *config,
                            const wf_graph_config *graph_config, bool blocked, int n_threads,
-                           wfi_conv_choice conv, double slack) {
-    harness h = {.options = {.n_threads = n_threads, .conv = conv}, .slack = slack, .seed = 7};
+                           wfi_conv_choice conv, double slack, const fast_op *must) {
+    harness h = {
+        .options = {.n_threads = n_threads, .conv = conv}, .slack = slack, .must = must, .seed = 7};
     assert_int_equal(wf_context_create(NULL, &h.ctx), WF_OK);
     if (enter(h.ctx, n_threads) != WF_OK) { /* a library not on OpenMP */
         wf_context_destroy(h.ctx);
@@ -252,6 +276,7 @@ static int check_in_layout(wf_model_function model, const void *config,
     h.fast = calloc(n_values, sizeof *h.fast);
     fill_leaves(&h);
     walk(&h);
+    check_fast(&h);
     for (size_t v = 0; v < n_values; v++) {
         free(h.slow[v]);
         free(h.fast[v]);
@@ -271,19 +296,25 @@ static int check_in_layout(wf_model_function model, const void *config,
 #define MOST_THREADS 2
 #endif
 
-/* In row-major order throughout, and in the layouts that weft chooses. `slack` in
- * tolerances. Returns the number of nodes that oneDNN took, in the worse case. */
-static int check_graph(wf_model_function model, const void *config, int64_t batch, bool training,
-                       wfi_conv_choice conv, double slack) {
+/* In row-major order throughout, and in the layouts that weft chooses; in these what `must` be
+ * fast has to be. `slack` in tolerances. Returns the number of nodes that oneDNN took, in the worse
+ * case. */
+static int check_kernels(wf_model_function model, const void *config, int64_t batch, bool training,
+                         wfi_conv_choice conv, double slack, const fast_op *must) {
     wf_graph_config graph_config = WF_GRAPH_CONFIG_INIT;
     graph_config.batch = batch;
     graph_config.training = training;
-    int least = check_in_layout(model, config, &graph_config, false, 1, conv, slack);
+    int least = check_in_layout(model, config, &graph_config, false, 1, conv, slack, NULL);
     for (int n_threads = 1; n_threads <= MOST_THREADS; n_threads++) {
-        int n = check_in_layout(model, config, &graph_config, true, n_threads, conv, slack);
+        int n = check_in_layout(model, config, &graph_config, true, n_threads, conv, slack, must);
         if (n < least) least = n;
     }
     return least;
+}
+
+static inline int check_graph(wf_model_function model, const void *config, int64_t batch,
+                              bool training, wfi_conv_choice conv, double slack) {
+    return check_kernels(model, config, batch, training, conv, slack, NULL);
 }
 
 #endif

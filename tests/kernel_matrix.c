@@ -61,8 +61,11 @@ static void batch_norm_model(wf_graph *g, const void *config) {
 
 static void test_flat_batch_norm(void **state) {
     (void)state;
+    static const fast_op must[][MOST_FAST_OPS] = {
+        {{"linear", ""}, {"batch_norm_inference", ""}},
+        {{"linear_backward_weight", ""}, {"batch_norm", ""}, {"batch_norm_backward", ""}}};
     for (int training = 0; training < 2; training++)
-        check_graph(batch_norm_model, NULL, 8, training, WFI_CONV_AUTO, 1);
+        check_kernels(batch_norm_model, NULL, 8, training, WFI_CONV_AUTO, 1, must[training]);
 }
 
 typedef struct attention_case {
@@ -94,8 +97,15 @@ static void classifier_model(wf_graph *g, const void *config) {
 static void test_classifier(void **state) {
     (void)state;
     static const int64_t cases[][3] = {{1, 5, 10}, {3, 8, 101}, {2, 4, 20011}, {1, 3, 70001}};
+    static const fast_op must[] = {
+        {"linear", ""}, {"linear_backward_data", ""}, {"linear_backward_weight", ""}, {NULL, ""}};
+    static const fast_op must_with_many_classes[] = {{"linear", ""},
+                                                     {"linear_backward_weight", ""},
+                                                     {"cross_entropy", ""},
+                                                     {"cross_entropy_backward", ""}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
-        check_graph(classifier_model, cases[i], 3, true, WFI_CONV_AUTO, 1);
+        check_kernels(classifier_model, cases[i], 3, true, WFI_CONV_AUTO, 1,
+                      cases[i][2] > 8192 ? must_with_many_classes : must);
 }
 
 int main(void) {
