@@ -98,7 +98,7 @@ typedef struct breaker {
     wfi_instruction *instructions;
     int32_t **streams;
     int32_t *spare; /* room for all dependencies */
-    wfi_reference spare_reference;
+    wfi_reference spare_references[64];
     int n_refused, n_accepted;
 } breaker;
 

@@ -188,6 +188,7 @@ static void ranks_disagree(void **state) {
     (void)state;
     bool (*const breaks[])(breaker *, wfi_instruction *, wfi_reference *) = {swap_units, lose_unit,
                                                                              lose_bytes};
+    static const char *const words[] = {"deadlocks", "deadlocks", "needs"};
     static const char *const plans[] = {"dp=2", "dp=4,allreduce=pairwise,bucket=400", "dp=2,pp=2"};
     for (int k = 0; k < 3; k++) {
         wf_context *ctx = test_context();
@@ -199,7 +200,7 @@ static void ranks_disagree(void **state) {
                 restore(b.p, &b.saved, b.instructions, b.streams);
                 wfi_instruction *now = &b.p->instructions[i];
                 if (now->kind != WFI_ALL_REDUCE || !breaks[which](&b, now, spare)) continue;
-                TEST_REFUSED(ctx, wf_program_check(b.p), WF_BUG, "deadlocks");
+                TEST_REFUSED(ctx, wf_program_check(b.p), WF_BUG, words[which]);
                 n_refused++;
             }
         assert_true(n_refused >= 4);

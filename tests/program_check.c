@@ -2,11 +2,12 @@
  *
  * Instructions are taken out, neighbours in a stream are swapped, dependencies are
  * dropped. Whether a break matters is decided here by brute force, over all pairs of
- * instructions, in another way than the checker works.
+ * instructions, in another way than the checker works: neither by clocks nor by terms.
  *
  * label: serial
  */
 #include "broken_program.h"
+#include "happens_before.h"
 
 static const struct {
     const char *plan;
@@ -48,12 +49,26 @@ static bool conflict(const wf_program *p, const wfi_instruction *a, const wfi_in
 }
 
 static bool has_race(const wf_program *p) {
+    happens_before hb = hb_find(p);
+    bool found = false;
+    for (int32_t i = 0; i < p->n_instructions && !found; i++)
+        for (int32_t j = 0; j < i && !found; j++)
+            found = !hb_is_before(&hb, i, j) && !hb_is_before(&hb, j, i) &&
+                    conflict(p, &p->instructions[i], &p->instructions[j], false);
+    hb_free(&hb);
+    return found;
+}
+
+/* Pairs that the checker's clocks and the search order alike; fails at one that they do not. */
+static int64_t compare_orders(const wf_program *p, const char *plan) {
+    happens_before hb = hb_find(p);
     for (int32_t i = 0; i < p->n_instructions; i++)
-        for (int32_t j = 0; j < i; j++)
-            if (!wfi_happens_before(p, i, j) && !wfi_happens_before(p, j, i) &&
-                conflict(p, &p->instructions[i], &p->instructions[j], false))
-                return true;
-    return false;
+        for (int32_t j = 0; j < p->n_instructions; j++)
+            if (hb_is_before(&hb, i, j) != wfi_happens_before(p, i, j))
+                fail_msg("plan '%s': by the clocks instruction %d does%s happen before %d", plan, i,
+                         wfi_happens_before(p, i, j) ? "" : " not", j);
+    hb_free(&hb);
+    return (int64_t)p->n_instructions * p->n_instructions;
 }
 
 /* ---- breaking ---- */
@@ -116,6 +131,7 @@ static void every_order_that_matters(void **state) {
 static void every_dependency_that_matters(void **state) {
     (void)state;
     int n_refused = 0;
+    int64_t n_compared = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
         breaker b = make_breaker(ctx, which);
@@ -130,6 +146,7 @@ static void every_dependency_that_matters(void **state) {
                 now->n_depends = n;
                 bool passes = wf_program_check(b.p) == WF_OK;
                 bool races = wfi_program_order(b.p) == WF_OK && has_race(b.p);
+                n_compared += compare_orders(b.p, programs[which].plan);
                 if (passes && races)
                     fail_msg(
                         "plan '%s': instruction %d (%s) without its dependency %d races, and the "
@@ -145,6 +162,21 @@ static void every_dependency_that_matters(void **state) {
         test_context_end(ctx);
     }
     assert_true(n_refused > 100);
+    print_message("%lld pairs compared\n", (long long)n_compared);
+}
+
+static void clocks_are_right(void **state) {
+    (void)state;
+    int64_t n_compared = 0;
+    for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
+        wf_context *ctx = test_context();
+        wf_program *p = make_program(ctx, programs[which].plan, programs[which].lanes);
+        n_compared += compare_orders(p, programs[which].plan);
+        wf_program_destroy(p);
+        test_context_end(ctx);
+    }
+    print_message("%lld pairs compared\n", (long long)n_compared);
+    assert_true(n_compared > 50000);
 }
 
 /* Two blocks moved onto each other while both are in use. */
@@ -191,11 +223,9 @@ static void walks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_instruction_matters),
-        cmocka_unit_test(every_order_that_matters),
-        cmocka_unit_test(every_dependency_that_matters),
-        cmocka_unit_test(every_overlap_is_proved),
-        cmocka_unit_test(walks),
+        cmocka_unit_test(clocks_are_right),         cmocka_unit_test(every_instruction_matters),
+        cmocka_unit_test(every_order_that_matters), cmocka_unit_test(every_dependency_that_matters),
+        cmocka_unit_test(every_overlap_is_proved),  cmocka_unit_test(walks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

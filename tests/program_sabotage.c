@@ -83,7 +83,7 @@ static bool wrong_block(breaker *b, int32_t i) {
         if (other->kind != WFI_RECEIVE || other->rank != now->rank || other->id != now->id ||
             other->micro == now->micro)
             continue;
-        wfi_reference *kept = &b->spare_reference;
+        wfi_reference *kept = b->spare_references;
         *kept = now->references[0];
         kept->block = other->references[0].block;
         now->references = kept;
@@ -126,12 +126,21 @@ static bool circle(breaker *b, int32_t i) {
     return false;
 }
 
+/* With the access that belongs to it: only what is computed tells. */
 static bool sum_or_assign(breaker *b, int32_t i) {
     wfi_instruction *now = &b->p->instructions[i];
     now->first = !now->first;
     bool sums = now->unit >= 0 && b->p->code->units[now->unit].gradient_bytes;
     if (!sums) return false; /* the loss alone */
-    return now->kind == WFI_WEIGHT || now->kind == WFI_BACKWARD_WEIGHT;
+    if (now->kind != WFI_WEIGHT && now->kind != WFI_BACKWARD_WEIGHT) return false;
+    assert_true((size_t)now->n_references < WFI_COUNT(b->spare_references));
+    memcpy(b->spare_references, now->references,
+           (size_t)now->n_references * sizeof *now->references);
+    now->references = b->spare_references;
+    for (int32_t k = 0; k < now->n_references; k++)
+        if (now->segment->slots[k].kind == WFI_BLOCK_GRADIENT)
+            now->references[k].access = now->first ? WFI_WRITE : WFI_READ | WFI_WRITE;
+    return true;
 }
 
 static const struct {

@@ -2,14 +2,17 @@
  *
  * 0. Inside each unit, kernels stay within their operands, and a temporary is read
  *    only while it holds what was written into it (check_code.c).
- * 1. The lists are sound, and running them cannot deadlock (order.c).
- * 2. Any two accesses to the same bytes, one of them a write, are ordered by the
+ * 1. The lists are sound (check_lists.c), and running them cannot deadlock (order.c).
+ * 2. Every reference is exactly as large as what its instruction touches, and lies within its
+ *    block (check_sizes.c).
+ * 3. Any two accesses to the same bytes, one of them a write, are ordered by the
  *    dependencies. This covers races and every reuse of memory.
- * 3. Interpreted with terms instead of numbers, every instruction reads what the
+ * 4. Interpreted with terms instead of numbers, every instruction reads what the
  *    ideal step has there, and the state ends as the ideal's: each microbatch
  *    passed each unit, each gradient was summed once and in the recipe's order (over
  *    replicas in any, if the plan allows it).
  */
+#include "program/check.h"
 #include "program/term.h"
 
 #include <stdlib.h>
@@ -26,10 +29,16 @@ typedef struct stretch {
     int32_t owner; /* the block that wrote it last, or -1 */
 } stretch;
 
+/* What the latest write of a block left there, in its bytes `begin` to `end`. */
+typedef struct holding {
+    wfi_term term;
+    size_t begin, end;
+} holding;
+
 typedef struct checker {
     wf_program *p;
     wfi_ideal *ideal;
-    wfi_term *term;        /* [block] of its latest write */
+    holding *held;         /* [block] */
     stretch *stretches;    /* of all ranks, each rank's in order of addresses */
     int32_t *first, *last; /* [block] its stretches: first to last - 1 */
     bool *reported;        /* [n_micro] */
@@ -38,55 +47,10 @@ typedef struct checker {
 } checker;
 
 static wf_status refuse(const checker *c, int32_t i, const char *what) {
-    wfi_text text;
-    wfi_text_init(&text, c->p->ctx);
-    wfi_instruction_text(c->p, i, &text);
-    wf_status status = wfi_text_status(&text);
-    if (status == WF_OK) status = wfi_fail(c->p->ctx, WF_BUG, "check: %s: %s", text.data, what);
-    wfi_free(c->p->ctx, text.data);
-    return status;
+    return wfi_check_refuse(c->p, i, what);
 }
 
-/* ---- 1. sound lists ---- */
-
-/* A segment's slots lie within what the instruction binds to them. */
-static bool binds_slots(const wfi_instruction *now) {
-    if (!now->segment) return true;
-    if (now->n_references != now->segment->n_slots) return false;
-    for (int32_t s = 0; s < now->n_references; s++)
-        if (now->references[s].bytes < now->segment->slots[s].bytes) return false;
-    return true;
-}
-
-static wf_status check_lists(const checker *c) {
-    const wf_program *p = c->p;
-    int32_t n = 0;
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        for (int s = 0; s < WFI_N_STREAMS; s++)
-            for (int32_t k = 0; k < p->ranks[r].n_stream[s]; k++, n++) {
-                int32_t i = p->ranks[r].stream[s][k];
-                const wfi_instruction *now = &p->instructions[i];
-                if (now->rank != r || (int)now->stream != s || now->position != k)
-                    return refuse(c, i, "stands in another place than it says");
-                if (!binds_slots(now)) return refuse(c, i, "binds less memory than its code uses");
-                for (int32_t d = 0; d < now->n_depends; d++)
-                    if (p->instructions[now->depends[d]].rank != r)
-                        return refuse(c, i, "depends on another rank's instruction directly");
-                for (int32_t k2 = 0; k2 < now->n_references; k2++) {
-                    const wfi_reference *ref = &now->references[k2];
-                    const wfi_block *b = &p->blocks[ref->block];
-                    if (b->rank != r || ref->offset + ref->bytes > b->bytes ||
-                        b->offset + b->bytes > p->ranks[r].peak_bytes)
-                        return refuse(c, i, "reaches outside its block, or outside the arena");
-                }
-            }
-    if (n != p->n_instructions)
-        return wfi_fail(p->ctx, WF_BUG, "check: %d instructions stand in streams, %d exist", n,
-                        p->n_instructions);
-    return WF_OK;
-}
-
-/* ---- 2. ordered accesses ---- */
+/* ---- 3. ordered accesses ---- */
 
 static int compare_sizes(const void *a, const void *b) {
     size_t x = *(const size_t *)a, y = *(const size_t *)b;
@@ -168,18 +132,32 @@ static wf_status check_access(checker *c, int32_t i) {
     return WF_OK;
 }
 
-/* ---- 3. meaning ---- */
+/* ---- 4. meaning ---- */
 
-static void write_term(checker *c, int32_t block, wfi_term term) {
+/* A write of some of a block's bytes ends what it held in others. */
+static void write_bytes(checker *c, int32_t block, size_t begin, size_t bytes, wfi_term term) {
     for (int32_t at = c->first[block]; at < c->last[block]; at++) c->stretches[at].owner = block;
-    c->term[block] = term;
+    c->held[block] = (holding){term, begin, begin + bytes};
 }
 
-/* Whether the block still holds all of what was written into it. */
-static bool is_whole(const checker *c, int32_t block) {
+static void write_term(checker *c, const wfi_reference *r, wfi_term term) {
+    write_bytes(c, r->block, r->offset, r->bytes, term);
+}
+
+/* The beginning of what was written stands for all of it: who reads less knows why. Any other
+ * part is something else. */
+static wfi_term read_term(const checker *c, const wfi_reference *r) {
+    const holding *h = &c->held[r->block];
+    if (!r->bytes || r->offset == h->begin) return r->bytes ? h->term : 0;
+    return wfi_term_mix(h->term, WFI_TERM_PART + (uint64_t)(r->offset - h->begin));
+}
+
+/* Whether the block still holds, in these bytes, what was written into them. */
+static bool is_whole(const checker *c, int32_t block, size_t begin, size_t bytes) {
+    const holding *h = &c->held[block];
     for (int32_t at = c->first[block]; at < c->last[block]; at++)
         if (c->stretches[at].owner != block) return false;
-    return c->term[block] != 0;
+    return h->term != 0 && h->begin <= begin && begin + bytes <= h->end;
 }
 
 static wf_status check_reads(checker *c, int32_t i) {
@@ -187,7 +165,8 @@ static wf_status check_reads(checker *c, int32_t i) {
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         bool temporary = c->p->blocks[r->block].kind == WFI_BLOCK_FRAME;
-        if (r->access & WFI_READ && r->bytes && !temporary && !is_whole(c, r->block))
+        if (r->access & WFI_READ && r->bytes && !temporary &&
+            !is_whole(c, r->block, r->offset, r->bytes))
             return refuse(c, i, "reads bytes that nobody has written, or that were overwritten");
     }
     return WF_OK;
@@ -197,7 +176,7 @@ static wf_status run_segment(checker *c, int32_t i) {
     const wf_program *p = c->p;
     const wfi_instruction *now = &p->instructions[i];
     wfi_term *in = c->scratch, *out = c->scratch + now->n_references;
-    for (int32_t s = 0; s < now->n_references; s++) in[s] = c->term[now->references[s].block];
+    for (int32_t s = 0; s < now->n_references; s++) in[s] = read_term(c, &now->references[s]);
     wfi_term_segment(now->segment, now->micro, in, out);
     for (int32_t s = 0; s < now->n_references; s++) {
         const wfi_slot *slot = &now->segment->slots[s];
@@ -206,10 +185,10 @@ static wf_status run_segment(checker *c, int32_t i) {
         if (slot->kind == WFI_BLOCK_GRADIENT) {
             wfi_term sum =
                 wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), in[s]), out[s]);
-            write_term(c, now->references[s].block, now->first ? out[s] : sum);
+            write_term(c, &now->references[s], now->first ? out[s] : sum);
             continue;
         }
-        write_term(c, now->references[s].block, out[s]);
+        write_term(c, &now->references[s], out[s]);
         if (slot->kind == WFI_BLOCK_FRAME) continue;
         if (out[s] != wfi_ideal_find(c->ideal, b->kind, b->id, b->depth, b->micro))
             return refuse(c, i,
@@ -239,8 +218,8 @@ static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t
         const wfi_instruction *member = &p->instructions[p->order[at + m]];
         const wfi_reference *r = &member->references[k];
         if (wfi_is_reduction(first))
-            leaves[wfi_group_find(&p->groups[first->group], member->rank)] = c->term[r->block];
-        if (r->access & WFI_READ) whole = c->term[r->block];
+            leaves[wfi_group_find(&p->groups[first->group], member->rank)] = read_term(c, r);
+        if (r->access & WFI_READ) whole = read_term(c, r);
     }
     if (kind == WFI_BLOCK_STAGING) return wfi_term_start(WFI_ALL_REDUCE, first->unit, 0);
     if (!wfi_is_reduction(first)) return whole;
@@ -255,7 +234,7 @@ static void run_collective(checker *c, int32_t at, int32_t n) {
         wfi_term whole = collective_term(c, at, n, k);
         for (int32_t m = 0; m < n; m++) {
             const wfi_reference *r = &p->instructions[p->order[at + m]].references[k];
-            if (r->access & WFI_WRITE) write_term(c, r->block, whole);
+            if (r->access & WFI_WRITE) write_term(c, r, whole);
         }
     }
 }
@@ -277,18 +256,15 @@ static wf_status run_update(checker *c, const wfi_instruction *now) {
     const wf_program *p = c->p;
     bool has_state = wfi_recipe_n_states(&p->recipe) > 0;
     const wfi_reference *r = now->references;
-    wfi_term param = c->term[r[0].block], gradient = c->term[r[1].block];
-    wfi_term state = has_state ? c->term[r[2].block] : 0;
+    wfi_term param = read_term(c, &r[0]), gradient = read_term(c, &r[1]);
+    wfi_term state = has_state ? read_term(c, &r[2]) : 0;
     int32_t n_norms = now->n_references - 2 - has_state;
-    for (int32_t k = 0; k < n_norms; k++) {
-        const wfi_reference *norm = &r[2 + has_state + k];
-        c->scratch[k] = norm->bytes ? c->term[norm->block] : 0;
-    }
+    for (int32_t k = 0; k < n_norms; k++) c->scratch[k] = read_term(c, &r[2 + has_state + k]);
     write_term(
-        c, r[0].block,
+        c, &r[0],
         wfi_term_update(WFI_BLOCK_PARAM, now->unit, param, gradient, state, c->scratch, n_norms));
     if (has_state)
-        write_term(c, r[2].block,
+        write_term(c, &r[2],
                    wfi_term_update(WFI_BLOCK_STATE, now->unit, param, gradient, state, c->scratch,
                                    n_norms));
     return WF_OK;
@@ -299,7 +275,7 @@ static wf_status run_host(checker *c, int32_t i) {
     const wfi_instruction *now = &p->instructions[i];
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_block *b = &p->blocks[now->references[k].block];
-        if (c->term[now->references[k].block] !=
+        if (read_term(c, &now->references[k]) !=
             wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro))
             return refuse(c, i, "gives the host something else than one rank would");
         if (now->kind == WFI_REPORT) c->reported[b->micro] = true;
@@ -317,7 +293,7 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
     *n_out = 1;
     switch (now->kind) {
     case WFI_LOAD:
-        write_term(c, r[0].block, wfi_term_start(WFI_LOAD, now->id, now->micro));
+        write_term(c, &r[0], wfi_term_start(WFI_LOAD, now->id, now->micro));
         break;
     case WFI_PACK:
     case WFI_FORWARD:
@@ -326,7 +302,7 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
     case WFI_BACKWARD_WEIGHT:
         return run_segment(c, i);
     case WFI_FOLD:
-        write_term(c, r[0].block, wfi_term_fold(c->term[r[0].block], c->term[r[1].block]));
+        write_term(c, &r[0], wfi_term_fold(read_term(c, &r[0]), read_term(c, &r[1])));
         break;
     case WFI_BROADCAST:
     case WFI_ALL_REDUCE:
@@ -337,24 +313,26 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
         run_collective(c, at, *n_out);
         break;
     case WFI_TIE:
-        write_term(c, r[0].block, wfi_term_tie(c->term[r[0].block], c->term[r[1].block], now->id));
+        write_term(c, &r[0], wfi_term_tie(read_term(c, &r[0]), read_term(c, &r[1]), now->id));
         break;
     case WFI_NORM:
-        write_term(c, r[1].block, wfi_term_norm(c->term[r[0].block], now->unit));
+        write_term(c, &r[1], wfi_term_norm(read_term(c, &r[0]), now->unit));
         break;
     case WFI_UPDATE:
         return run_update(c, now);
     case WFI_FOLD_STATS:
-        for (int32_t k = 1; k < now->n_references; k++) c->scratch[k - 1] = c->term[r[k].block];
-        write_term(c, r[0].block,
-                   wfi_term_statistics(c->term[r[0].block], c->scratch, now->n_references - 1));
+        for (int32_t k = 1; k < now->n_references; k++) c->scratch[k - 1] = read_term(c, &r[k]);
+        write_term(c, &r[0],
+                   wfi_term_statistics(read_term(c, &r[0]), c->scratch, now->n_references - 1));
         break;
     case WFI_SEND:
         break;
     case WFI_RECEIVE: {
         const wfi_instruction *send = partner(c, at);
         if (!send) return refuse(c, i, "has no send to receive from");
-        write_term(c, r[0].block, c->term[send->references[0].block]);
+        if (send->references[0].bytes != r[0].bytes)
+            return refuse(c, i, "receives another number of bytes than is sent");
+        write_term(c, &r[0], read_term(c, &send->references[0]));
         break;
     }
     case WFI_REPORT:
@@ -370,7 +348,8 @@ static wf_status run_all(checker *c) {
     const wf_program *p = c->p;
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].is_state)
-            write_term(c, b, wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0, -1));
+            write_bytes(c, b, 0, wfi_state_bytes(p, p->blocks[b].kind, p->blocks[b].id),
+                        wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0, -1));
     for (int32_t at = 0, n = 1; at < p->n_instructions; at += n) {
         int32_t i = p->order[at];
         int32_t members = p->instructions[i].stream == WFI_STREAM_REDUCE ? count_members(c, at) : 1;
@@ -391,7 +370,8 @@ static wf_status check_end(const checker *c) {
         wfi_term want = p->kind == WF_PROGRAM_TRAIN
                             ? wfi_ideal_after(c->ideal, block->kind, block->id)
                             : wfi_ideal_find(c->ideal, block->kind, block->id, 0, -1);
-        if (c->term[b] != want || !is_whole(c, b))
+        size_t bytes = wfi_state_bytes(p, block->kind, block->id);
+        if (c->held[b].term != want || c->held[b].begin || !is_whole(c, b, 0, bytes))
             return wfi_fail(
                 p->ctx, WF_BUG,
                 "check: rank %d ends with another %s of unit %s than one rank would (an "
@@ -399,7 +379,8 @@ static wf_status check_end(const checker *c) {
                 block->rank, wfi_block_kind_name(block->kind), p->graph->units[block->id].name);
     }
     for (int32_t b = 0; b < p->n_blocks && p->keep_gradients; b++)
-        if (p->blocks[b].kind == WFI_BLOCK_GRADIENT && p->blocks[b].depth == 0 && !is_whole(c, b))
+        if (p->blocks[b].kind == WFI_BLOCK_GRADIENT && p->blocks[b].depth == 0 &&
+            !is_whole(c, b, 0, p->code->units[p->blocks[b].id].gradient_bytes))
             return wfi_fail(p->ctx, WF_BUG, "check: the gradient of unit %s is not kept",
                             p->graph->units[p->blocks[b].id].name);
     for (int64_t m = 0; m < p->recipe.n_micro && p->graph->record >= 0; m++)
@@ -416,8 +397,9 @@ static wf_status check_end(const checker *c) {
 static wf_status check_all(checker *c) {
     WF_TRY(wfi_code_check(c->p->code));
     if (c->p->rest_code) WF_TRY(wfi_code_check(c->p->rest_code));
-    WF_TRY(check_lists(c));
+    WF_TRY(wfi_check_lists(c->p));
     WF_TRY(wfi_program_order(c->p));
+    WF_TRY(wfi_check_sizes(c->p));
     WF_TRY(wfi_ideal_create(c->p, &c->ideal));
     WF_TRY(find_stretches(c));
     WF_TRY(run_all(c));
@@ -431,18 +413,18 @@ wf_status wf_program_check(const wf_program *program) {
     int32_t most = p->n_ranks;
     for (int32_t i = 0; i < p->n_instructions; i++)
         if (p->instructions[i].n_references > most) most = p->instructions[i].n_references;
-    c.term = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.term, "the program check");
     size_t n_blocks = (size_t)p->n_blocks;
+    c.held = wfi_alloc(ctx, n_blocks, sizeof *c.held, "the program check");
     c.stretches = wfi_alloc(ctx, 2 * n_blocks, sizeof *c.stretches, "the program check");
     c.first = wfi_alloc(ctx, n_blocks, sizeof *c.first, "the program check");
     c.last = wfi_alloc(ctx, n_blocks, sizeof *c.last, "the program check");
     c.reported = wfi_alloc(ctx, (size_t)p->recipe.n_micro, sizeof(bool), "the program check");
     c.stored = wfi_alloc(ctx, (size_t)p->graph->n_outputs, sizeof(bool), "the program check");
     c.scratch = wfi_alloc(ctx, 2 * (size_t)most, sizeof *c.scratch, "the program check");
-    bool ok = c.term && c.stretches && c.first && c.last && c.reported && c.stored && c.scratch;
+    bool ok = c.held && c.stretches && c.first && c.last && c.reported && c.stored && c.scratch;
     wf_status status = ok ? check_all(&c) : WF_NO_MEMORY;
     wfi_ideal_destroy(c.ideal);
-    wfi_free(ctx, c.term);
+    wfi_free(ctx, c.held);
     wfi_free(ctx, c.stretches);
     wfi_free(ctx, c.first);
     wfi_free(ctx, c.last);

@@ -64,20 +64,8 @@ static wf_status emit_ties(wfi_lowering *l) {
     return WF_OK;
 }
 
-size_t wfi_norm_begin(const wf_graph *g, int32_t unit) {
-    size_t n = 0;
-    for (int32_t u = 0; u < unit; u++)
-        n += (g->units[u].param_bytes / sizeof(float) + WFI_NORM_BLOCK_ELEMENTS - 1) /
-             WFI_NORM_BLOCK_ELEMENTS;
-    return n;
-}
-
 /* Each unit writes its own sums of squares: a block of NORM a unit; clipping reads
  * all of them in order of units. */
-static size_t norm_bytes(const wf_graph *g, int32_t unit) {
-    return (wfi_norm_begin(g, unit + 1) - wfi_norm_begin(g, unit)) * sizeof(double);
-}
-
 static bool has_unit(wfi_lowering *l, int32_t unit) {
     return take_held(l, wfi_program_stage_of(l->p, unit));
 }
@@ -91,12 +79,8 @@ static const wfi_group *find_norm_group(const wfi_lowering *l) {
     return NULL;
 }
 
-/* One of them measures the unit: the first that holds it. */
 static bool measures_unit(wfi_lowering *l, const wfi_group *group, int32_t unit) {
-    int32_t stage = wfi_program_stage_of(l->p, unit);
-    for (int32_t k = 0; group && k < group->n; k++)
-        if (wfi_stage_is_held(l->p, stage, group->ranks[k])) return group->ranks[k] == l->rank;
-    return !group && has_unit(l, unit);
+    return group ? wfi_group_measures(l->p, group, l->rank, unit) : has_unit(l, unit);
 }
 
 static wf_status emit_norms(wfi_lowering *l) {
@@ -108,15 +92,14 @@ static wf_status emit_norms(wfi_lowering *l) {
     for (int32_t u = 0; u < g->n_units; u++) {
         if (!g->units[u].param_bytes || !measures_unit(l, group, u)) continue;
         WF_TRY(wfi_emit(l, wfi_make(WFI_NORM, WFI_STREAM_COMPUTE, u, 0, -1), 2, &n));
-        WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, u, 0, -1, p->code->units[u].gradient_bytes,
-                         WFI_READ));
-        WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_NORM, u, 0, -1, norm_bytes(g, u), WFI_WRITE));
+        WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, u, 0, -1, g->units[u].param_bytes, WFI_READ));
+        WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_NORM, u, 0, -1, wfi_norm_bytes(g, u), WFI_WRITE));
     }
     if (!group) return WF_OK;
     WF_TRY(wfi_emit(l, wfi_make(WFI_GATHER_NORM, WFI_STREAM_REDUCE, -1, 0, -1), g->n_units, &n));
     wfi_join(l, n, (int32_t)(group - p->groups));
     for (int32_t u = 0; u < g->n_units; u++)
-        WF_TRY(wfi_refer(l, n, u, WFI_BLOCK_NORM, u, 0, -1, norm_bytes(g, u),
+        WF_TRY(wfi_refer(l, n, u, WFI_BLOCK_NORM, u, 0, -1, wfi_norm_bytes(g, u),
                          measures_unit(l, group, u) ? WFI_READ : WFI_WRITE));
     return WF_OK;
 }
@@ -133,13 +116,12 @@ static wf_status emit_updates(wfi_lowering *l) {
         WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, WFI_STREAM_COMPUTE, u, 0, -1),
                         2 + (n_states > 0) + (clips ? g->n_units : 0), &i));
         WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, 0, -1, bytes, WFI_READ | WFI_WRITE));
-        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, 0, -1, p->code->units[u].gradient_bytes,
-                         WFI_READ));
+        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, 0, -1, bytes, WFI_READ));
         if (n_states)
             WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_STATE, u, 0, -1, bytes * (size_t)n_states,
                              WFI_READ | WFI_WRITE));
         for (int32_t v = 0; clips && v < g->n_units; v++)
-            WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_NORM, v, 0, -1, norm_bytes(g, v), WFI_READ));
+            WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_NORM, v, 0, -1, wfi_norm_bytes(g, v), WFI_READ));
     }
     return WF_OK;
 }
@@ -177,9 +159,10 @@ static wf_status gather_statistics(wfi_lowering *l, int32_t unit) {
                     &i));
     wfi_join(l, i, l->stage);
     for (int64_t m = 0; m < n_micro; m++)
-        WF_TRY(wfi_refer(
-            l, i, (int32_t)m, WFI_BLOCK_STATS, unit, 0, m, p->code->units[unit].stats_bytes,
-            wfi_stage_replica_of(p, l->stage, m) == l->replica ? WFI_READ : WFI_WRITE));
+        WF_TRY(
+            wfi_refer(l, i, (int32_t)m, WFI_BLOCK_STATS, unit, 0, m,
+                      wfi_program_code_of(p, m)->units[unit].stats_bytes,
+                      wfi_stage_replica_of(p, l->stage, m) == l->replica ? WFI_READ : WFI_WRITE));
     return WF_OK;
 }
 
@@ -188,8 +171,8 @@ static wf_status emit_statistics(wfi_lowering *l) {
     const wf_graph *g = p->graph;
     int64_t n_micro = wfi_program_n_micro(p);
     for (int32_t u = 0; u < g->n_units; u++) {
-        size_t bytes = p->code->units[u].stats_bytes;
-        if (!bytes || !wfi_take_stage(l, wfi_program_stage_of(p, u))) continue;
+        if (!p->code->units[u].stats_bytes || !wfi_take_stage(l, wfi_program_stage_of(p, u)))
+            continue;
         int32_t i;
         WF_TRY(gather_statistics(l, u));
         if (!has_unit(l, u)) continue;
@@ -198,7 +181,8 @@ static wf_status emit_statistics(wfi_lowering *l) {
         WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_BUFFER, u, 0, -1, g->units[u].buffer_bytes,
                          WFI_READ | WFI_WRITE));
         for (int64_t m = 0; m < n_micro; m++)
-            WF_TRY(wfi_refer(l, i, (int32_t)m + 1, WFI_BLOCK_STATS, u, 0, m, bytes, WFI_READ));
+            WF_TRY(wfi_refer(l, i, (int32_t)m + 1, WFI_BLOCK_STATS, u, 0, m,
+                             wfi_program_code_of(p, m)->units[u].stats_bytes, WFI_READ));
     }
     return WF_OK;
 }

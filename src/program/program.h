@@ -5,7 +5,8 @@
  * follows the schedule and emits blocks and instructions; depend.c derives the
  * dependencies from what each instruction reads and writes; order.c finds what
  * happens before what; memory.c gives blocks their offsets. check.c proves the
- * result, without using any of them but order.c.
+ * result, without using any of them but order.c; needs.c says how many bytes of what an
+ * instruction touches.
  */
 #ifndef WFI_PROGRAM_H
 #define WFI_PROGRAM_H
@@ -313,8 +314,24 @@ static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
     return p->plan->allreduce->rotates && !s->is_rooted && s->n_replicas > 2;
 }
 #define WFI_NORM_BLOCK_ELEMENTS 1024
-/* Index of the first sum of squares of the unit, in units of one. */
-size_t wfi_norm_begin(const wf_graph *g, int32_t unit);
+/* Of a unit's sums of squares. */
+size_t wfi_norm_bytes(const wf_graph *g, int32_t unit);
+/* Whether the rank measures the unit for the group: the first that holds it does. */
+bool wfi_group_measures(const wf_program *p, const wfi_group *group, int32_t rank, int32_t unit);
+
+/* needs.c: what a reference of an instruction has to be. */
+typedef struct wfi_need {
+    wfi_block_kind kind;
+    size_t bytes;
+    int access;
+} wfi_need;
+/* How many references; -1: it is no instruction that could be run. */
+int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now);
+/* What reference k, of as many, needs. False: the instruction names what is not there. */
+bool wfi_reference_needs(const wf_program *p, const wfi_instruction *now, int32_t k,
+                         wfi_need *need_out);
+/* Bytes of a unit's PARAM, BUFFER or STATE. */
+size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit);
 
 /* That an instruction reads or writes. */
 static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {

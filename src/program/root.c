@@ -24,7 +24,6 @@ wf_status wfi_lower_broadcasts(wfi_lowering *l) {
 /* Of each microbatch by itself: the root folds them in their order. */
 wf_status wfi_lower_statistics_to_root(wfi_lowering *l, int32_t unit) {
     wf_program *p = l->p;
-    size_t bytes = p->code->units[unit].stats_bytes;
     for (int64_t m = 0; m < p->recipe.n_micro; m++) {
         int32_t replica = wfi_stage_replica_of(p, l->stage, m);
         bool sends = l->replica > 0;
@@ -33,7 +32,8 @@ wf_status wfi_lower_statistics_to_root(wfi_lowering *l, int32_t unit) {
             wfi_make(sends ? WFI_SEND : WFI_RECEIVE, sends ? WFI_STREAM_SEND : WFI_STREAM_RECEIVE,
                      unit, unit, m);
         move.peer = wfi_program_rank_of(p, sends ? 0 : replica, l->stage);
-        WF_TRY(wfi_emit_one(l, move, WFI_BLOCK_STATS, unit, 0, m, bytes,
+        WF_TRY(wfi_emit_one(l, move, WFI_BLOCK_STATS, unit, 0, m,
+                            wfi_program_code_of(p, m)->units[unit].stats_bytes,
                             sends ? WFI_READ : WFI_WRITE));
     }
     return WF_OK;

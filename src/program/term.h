@@ -24,7 +24,13 @@ static inline wfi_term wfi_term_start(int what, int32_t id, int64_t micro) {
 }
 
 /* The kinds of terms that are no instruction's name. */
-enum { WFI_TERM_INITIAL = 1000, WFI_TERM_ADD, WFI_TERM_ANY_ORDER, WFI_TERM_SLOT };
+enum {
+    WFI_TERM_INITIAL = 1000,
+    WFI_TERM_ADD,
+    WFI_TERM_ANY_ORDER,
+    WFI_TERM_SLOT,
+    WFI_TERM_PART = 2000
+};
 
 static inline wfi_term wfi_term_fold(wfi_term left, wfi_term right) {
     return wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_FOLD, 0, 0), left), right);

@@ -4,8 +4,10 @@
 void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *text) {
     const wf_graph *g = p->graph;
     if (now->unit >= 0) wfi_text_add(text, "%s", g->units[now->unit].name);
-    for (int32_t k = 1; wfi_is_reduction(now) && k < wfi_n_reduced(p, now); k++)
-        wfi_text_add(text, "+%s", g->units[p->blocks[now->references[k].block].id].name);
+    for (int32_t k = 1; wfi_is_reduction(now) && k < wfi_n_reduced(p, now); k++) {
+        const wfi_block *b = &p->blocks[now->references[k].block];
+        wfi_text_add(text, "+%s", b->kind == WFI_BLOCK_GRADIENT ? g->units[b->id].name : "?");
+    }
 }
 
 static void add_transfer(const wf_program *p, const wfi_instruction *now, wfi_text *text) {

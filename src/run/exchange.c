@@ -33,9 +33,8 @@ static wf_status copy_received(void *self, void *argument) {
     const wfi_instruction *receive = &e->p->instructions[i], *send = send_of(e, i);
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
-    size_t bytes = send->references[0].bytes;
-    void *to = wfi_executor_touch(e, &receive->references[0], bytes);
-    memcpy(to, wfi_executor_touch(e, &send->references[0], bytes), bytes);
+    void *to = wfi_executor_touch(e, &receive->references[0]);
+    memcpy(to, wfi_executor_touch(e, &send->references[0]), receive->references[0].bytes);
     wfi_executor_end(e, i);
     return WF_OK;
 }
@@ -44,7 +43,7 @@ static wf_status touch_received(const wfi_executor *e, int32_t i) {
     const wfi_reference *from = &send_of(e, i)->references[0];
     const wfi_reference *to = &e->p->instructions[i].references[0];
     WF_TRY(wfi_issue_touch(e, from, 0, from->bytes, WFI_READ));
-    return wfi_issue_touch(e, to, 0, from->bytes, WFI_WRITE);
+    return wfi_issue_touch(e, to, 0, to->bytes, WFI_WRITE);
 }
 
 static wf_status exchange_pair(wfi_executor *e, int32_t at) {
@@ -84,10 +83,8 @@ static wf_status gather_blocks(void *self, void *argument) {
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
     for (int32_t k = 0; k < now->n_references; k++) {
-        const wfi_reference *from = find_source(e, i, k);
-        if (from)
-            memcpy(wfi_executor_touch(e, &now->references[k], from->bytes),
-                   wfi_executor_touch(e, from, from->bytes), from->bytes);
+        const wfi_reference *from = find_source(e, i, k), *to = &now->references[k];
+        if (from) memcpy(wfi_executor_touch(e, to), wfi_executor_touch(e, from), to->bytes);
     }
     wfi_executor_end(e, i);
     return WF_OK;
@@ -96,10 +93,10 @@ static wf_status gather_blocks(void *self, void *argument) {
 static wf_status touch_gathered(const wfi_executor *e, int32_t i) {
     const wfi_instruction *now = &e->p->instructions[i];
     for (int32_t k = 0; k < now->n_references; k++) {
-        const wfi_reference *from = find_source(e, i, k);
+        const wfi_reference *from = find_source(e, i, k), *to = &now->references[k];
         if (!from) continue;
         WF_TRY(wfi_issue_touch(e, from, 0, from->bytes, WFI_READ));
-        WF_TRY(wfi_issue_touch(e, &now->references[k], 0, from->bytes, WFI_WRITE));
+        WF_TRY(wfi_issue_touch(e, to, 0, to->bytes, WFI_WRITE));
     }
     return WF_OK;
 }

@@ -62,8 +62,8 @@ static inline void *wfi_executor_at(const wfi_executor *e, const wfi_reference *
     const wfi_block *block = &e->p->blocks[r->block];
     return e->workers[block->rank].base + block->offset + r->offset;
 }
-/* The reference's bytes, told to the observer. */
-void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r, size_t bytes);
+/* The same; the observer is told of the reference's bytes, all of which are touched. */
+void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r);
 
 /* "forward layer3.0, microbatch 2" */
 void wfi_executor_name(const wfi_executor *e, int32_t i, char *text, size_t bytes);

@@ -11,9 +11,9 @@
 /* The longest that a delay sleeps without looking up. */
 #define N_US_ASLEEP 10000
 
-void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r, size_t bytes) {
+void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r) {
     void *data = wfi_executor_at(e, r);
-    wfi_observe(&e->workers[e->p->blocks[r->block].rank].observer, data, bytes,
+    wfi_observe(&e->workers[e->p->blocks[r->block].rank].observer, data, r->bytes,
                 r->access & WFI_WRITE, true);
     return data;
 }
@@ -85,41 +85,35 @@ static void add_floats(float *restrict sum, const float *restrict summand, size_
 
 static wf_status run_load(const wfi_executor *e, const wfi_instruction *now) {
     const wf_graph *g = wfi_program_graph_of(e->p, now->micro);
-    size_t bytes = wfi_value_bytes(g, now->id), sample_bytes = bytes / (size_t)g->batch;
+    size_t bytes = now->references[0].bytes, sample_bytes = bytes / (size_t)g->batch;
     const char *given = e->step.inputs[now->id];
     size_t first = (size_t)(wfi_program_first_sample(e->p, now->micro) - e->step.first_sample);
-    memcpy(wfi_executor_touch(e, &now->references[0], bytes), given + first * sample_bytes, bytes);
+    memcpy(wfi_executor_touch(e, &now->references[0]), given + first * sample_bytes, bytes);
     return WF_OK;
 }
 
 static wf_status run_fold(const wfi_executor *e, const wfi_instruction *now) {
-    size_t bytes = e->p->code->units[now->unit].gradient_bytes;
-    float *below = wfi_executor_touch(e, &now->references[0], bytes);
-    add_floats(below, wfi_executor_touch(e, &now->references[1], bytes), bytes / sizeof *below);
+    float *below = wfi_executor_touch(e, &now->references[0]);
+    add_floats(below, wfi_executor_touch(e, &now->references[1]),
+               now->references[0].bytes / sizeof *below);
     return WF_OK;
 }
 
 static wf_status run_tie(const wfi_executor *e, const wfi_instruction *now) {
     const wf_graph *g = e->p->graph;
     const wfi_weight_gradient *w = &g->weight_gradients[now->id];
-    size_t bytes = wfi_value_bytes(g, w->param);
-    float *owner =
-        wfi_executor_touch(e, &now->references[0], e->p->code->units[now->unit].gradient_bytes);
-    const char *other =
-        wfi_executor_touch(e, &now->references[1], e->p->code->units[w->unit].gradient_bytes);
+    float *owner = wfi_executor_touch(e, &now->references[0]);
+    const char *other = wfi_executor_touch(e, &now->references[1]);
     add_floats(owner + g->values[w->param].offset / sizeof *owner,
                (const float *)(const void *)(other + e->p->code->tied_offset[now->id]),
-               bytes / sizeof *owner);
+               wfi_value_bytes(g, w->param) / sizeof *owner);
     return WF_OK;
 }
 
 static wf_status run_norm(const wfi_executor *e, const wfi_instruction *now) {
-    size_t bytes = e->p->graph->units[now->unit].param_bytes;
-    const float *gradient = wfi_executor_touch(e, &now->references[0], bytes);
-    size_t n = bytes / sizeof *gradient;
-    size_t n_sums = (n + WFI_NORM_BLOCK_ELEMENTS - 1) / WFI_NORM_BLOCK_ELEMENTS;
-    wfi_gradient_squares(gradient, n,
-                         wfi_executor_touch(e, &now->references[1], n_sums * sizeof(double)));
+    const float *gradient = wfi_executor_touch(e, &now->references[0]);
+    wfi_gradient_squares(gradient, now->references[0].bytes / sizeof *gradient,
+                         wfi_executor_touch(e, &now->references[1]));
     return WF_OK;
 }
 
@@ -127,9 +121,8 @@ static wf_status run_norm(const wfi_executor *e, const wfi_instruction *now) {
 static float clip_scale(wfi_executor *e, int32_t rank, const wfi_reference *norms, int32_t n) {
     double sum = 0;
     for (int32_t u = 0; u < n; u++)
-        sum +=
-            wfi_tree_sum(norms[u].bytes ? wfi_executor_touch(e, &norms[u], norms[u].bytes) : NULL,
-                         norms[u].bytes / sizeof(double));
+        sum += wfi_tree_sum(norms[u].bytes ? wfi_executor_touch(e, &norms[u]) : NULL,
+                            norms[u].bytes / sizeof(double));
     double norm = sqrt(sum), limit = e->p->recipe.clip_norm;
     if (rank == e->first_local) e->step.gradient_norm = norm; /* the same on all ranks */
     /* PyTorch adds 1e-6 to the norm so that a zero gradient divides well. */
@@ -140,16 +133,15 @@ static wf_status run_update(wfi_executor *e, const wfi_instruction *now) {
     const wf_program *p = e->p;
     const wfi_reference *r = now->references;
     int n_states = wfi_recipe_n_states(&p->recipe);
-    size_t bytes = p->graph->units[now->unit].param_bytes;
     float scale = 1;
     int32_t n_fixed = 2 + (n_states > 0);
     if (p->recipe.clip_norm > 0)
         scale = clip_scale(e, now->rank, r + n_fixed, now->n_references - n_fixed);
-    float *param = wfi_executor_touch(e, &r[0], bytes);
-    const float *gradient = wfi_executor_touch(e, &r[1], bytes);
-    float *state = n_states ? wfi_executor_touch(e, &r[2], bytes * (size_t)n_states) : NULL;
+    float *param = wfi_executor_touch(e, &r[0]);
+    const float *gradient = wfi_executor_touch(e, &r[1]);
+    float *state = n_states ? wfi_executor_touch(e, &r[2]) : NULL;
     wfi_optimizer_update(&p->recipe, e->step.lr, (int64_t)e->step.args.step, scale, param, gradient,
-                         state, bytes / sizeof *param);
+                         state, r[0].bytes / sizeof *param);
     return WF_OK;
 }
 
@@ -174,11 +166,9 @@ static void fold_stat(const wf_program *p, int64_t micro, const wfi_stat *stat, 
 }
 
 static wf_status run_fold_stats(const wfi_executor *e, const wfi_instruction *now) {
-    char *buffers =
-        wfi_executor_touch(e, &now->references[0], e->p->graph->units[now->unit].buffer_bytes);
+    char *buffers = wfi_executor_touch(e, &now->references[0]);
     for (int32_t k = 1; k < now->n_references; k++) {
-        const char *batch =
-            wfi_executor_touch(e, &now->references[k], e->p->code->units[now->unit].stats_bytes);
+        const char *batch = wfi_executor_touch(e, &now->references[k]);
         int64_t micro = e->p->blocks[now->references[k].block].micro;
         const wf_graph *g = wfi_program_graph_of(e->p, micro);
         for (int32_t s = 0; s < g->n_stats; s++)
@@ -190,15 +180,15 @@ static wf_status run_fold_stats(const wfi_executor *e, const wfi_instruction *no
 static wf_status run_report(const wfi_executor *e, const wfi_instruction *now) {
     for (int32_t k = 0; k < now->n_references; k++) {
         int64_t m = e->p->blocks[now->references[k].block].micro;
-        memcpy(e->step.records + 2 * m,
-               wfi_executor_touch(e, &now->references[k], 2 * sizeof(double)), 2 * sizeof(double));
+        memcpy(e->step.records + 2 * m, wfi_executor_touch(e, &now->references[k]),
+               2 * sizeof(double));
     }
     return WF_OK;
 }
 
 static wf_status run_store(const wfi_executor *e, const wfi_instruction *now) {
     size_t bytes = wfi_value_bytes(e->p->graph, e->p->graph->outputs[now->id]);
-    const void *value = wfi_executor_touch(e, &now->references[0], bytes);
+    const void *value = wfi_executor_touch(e, &now->references[0]);
     void *host = e->step.outputs ? e->step.outputs[now->id] : NULL;
     if (host) memcpy(host, value, bytes);
     return WF_OK;

@@ -86,8 +86,7 @@ static void run_step(const phase *f, int32_t r, const wfi_reduce_step *step) {
     case WFI_REDUCE_STAGED:
         for (int32_t k = 0; k < f->part.n; k++)
             in[k] = k == f->part.own ? own : staging(f, step, k);
-        wfi_executor_touch(f->e, &f->now->references[f->n_units],
-                           (size_t)((f->part.n - 1) * n) * sizeof *own);
+        wfi_executor_touch(f->e, &f->now->references[f->n_units]);
         wfi_reduce_all(&sums, in, f->part.n, n, &out);
         break;
     }
@@ -101,7 +100,7 @@ static wf_status run_phase(void *self, void *argument) {
     wfi_executor_delay(e, i);
     if (f.part.phase == 0) wfi_executor_begin(e, i);
     for (int32_t r = 0; r < f.n_units; r++) {
-        wfi_executor_touch(e, &f.now->references[r], f.now->references[r].bytes);
+        wfi_executor_touch(e, &f.now->references[r]);
         int32_t n = list_steps(&f, r, steps);
         for (int32_t k = 0; k < n; k++) run_step(&f, r, &steps[k]);
     }

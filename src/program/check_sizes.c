@@ -1,0 +1,64 @@
+/* The checker's part about bytes: every instruction is given exactly the memory that it touches,
+ * within blocks that are large enough, within the arena.
+ */
+#include "program/check.h"
+
+#include <stdio.h>
+
+static wf_status refuse_reference(const wf_program *p, int32_t i, int32_t k, const char *what) {
+    const wfi_reference *r = &p->instructions[i].references[k];
+    const wfi_block *b = &p->blocks[r->block];
+    char text[256];
+    snprintf(text, sizeof text, "reference %d, %zu bytes at %zu of a %s of %zu: %s", k, r->bytes,
+             r->offset, wfi_block_kind_name(b->kind), b->bytes, what);
+    return wfi_check_refuse(p, i, text);
+}
+
+static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
+    const wfi_instruction *now = &p->instructions[i];
+    const wfi_reference *r = &now->references[k];
+    const wfi_block *b = &p->blocks[r->block];
+    char what[64];
+    wfi_need need;
+    if (!wfi_reference_needs(p, now, k, &need))
+        return wfi_check_refuse(p, i, "names a unit, value or microbatch that is not there");
+    if (b->kind != need.kind) {
+        snprintf(what, sizeof what, "it needs a %s", wfi_block_kind_name(need.kind));
+        return refuse_reference(p, i, k, what);
+    }
+    if (r->bytes != need.bytes) {
+        snprintf(what, sizeof what, "it needs %zu bytes", need.bytes);
+        return refuse_reference(p, i, k, what);
+    }
+    if (r->access != need.access)
+        return refuse_reference(p, i, k, "it reads where it should write, or the reverse");
+    if (r->bytes > b->bytes || r->offset > b->bytes - r->bytes)
+        return refuse_reference(p, i, k, "it reaches outside its block");
+    if ((b->offset + r->offset) % WFI_ALIGN_BYTES)
+        return refuse_reference(p, i, k, "it does not begin at a cache line");
+    return WF_OK;
+}
+
+/* What a rank's arena has to hold, whether an instruction touches it or not. */
+static wf_status check_block(const wf_program *p, const wfi_block *b) {
+    size_t peak = p->ranks[b->rank].peak_bytes;
+    const char *unit = b->is_state ? p->graph->units[b->id].name : "";
+    if (b->bytes > peak || b->offset > peak - b->bytes)
+        return wfi_fail(p->ctx, WF_BUG,
+                        "check: rank %d, %s%s%s: %zu bytes at %zu reach outside the arena of %zu",
+                        b->rank, wfi_block_kind_name(b->kind), *unit ? " of unit " : "", unit,
+                        b->bytes, b->offset, peak);
+    if (b->is_state && b->bytes < wfi_state_bytes(p, b->kind, b->id))
+        return wfi_fail(p->ctx, WF_BUG, "check: rank %d, %s of unit %s: %zu bytes, it needs %zu",
+                        b->rank, wfi_block_kind_name(b->kind), unit, b->bytes,
+                        wfi_state_bytes(p, b->kind, b->id));
+    return WF_OK;
+}
+
+wf_status wfi_check_sizes(const wf_program *p) {
+    for (int32_t b = 0; b < p->n_blocks; b++) WF_TRY(check_block(p, &p->blocks[b]));
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        for (int32_t k = 0; k < p->instructions[i].n_references; k++)
+            WF_TRY(check_reference(p, i, k));
+    return WF_OK;
+}
