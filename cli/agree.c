@@ -52,13 +52,12 @@ exit_status agree_on_options(const cli *c) {
     return bad;
 }
 
-exit_status agree_on_data(const job *j) {
-    char hash[WF_DATA_HASH_BYTES];
+exit_status agree_on_data(job *j) {
     settings s = {.n = 0};
     if (!j->c->job) return EXIT_DONE;
-    wf_status status = wf_data_hash(j->data, hash);
+    wf_status status = job_hash_data(j);
     if (status != WF_OK) return complain_of(j->c, status);
-    add(&s, "--data whose samples have the hash", hash);
+    add(&s, "--data whose samples have the hash", j->data_hash);
     add_number(&s, "training samples:", j->about.n_train);
     add_number(&s, "test samples:", j->about.n_test);
     return compare(j->c, &s);

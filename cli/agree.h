@@ -8,7 +8,7 @@
  * the exit status if they differ; so do the others. */
 exit_status agree_on_options(const cli *c);
 /* The samples, by their contents; the path may be another on each machine. */
-exit_status agree_on_data(const job *j);
+exit_status agree_on_data(job *j);
 /* Where the run begins and ends: after how many steps, at which sample. */
 exit_status agree_on_place(const job *j, int64_t n_steps, int64_t epoch, int64_t sample);
 

@@ -177,6 +177,10 @@ void job_close(job *j) {
     memset(j, 0, sizeof *j);
 }
 
+wf_status job_hash_data(job *j) {
+    return *j->data_hash ? WF_OK : wf_data_hash(j->data, j->data_hash);
+}
+
 double job_items(const job *j, int64_t n_samples) {
     return (double)n_samples * (j->is_tokens ? (double)j->about.n_tokens : 1);
 }

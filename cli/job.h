@@ -10,7 +10,8 @@ typedef struct job {
     wf_data_description about;
     wf_model *model;
     wf_plan *plan;
-    bool is_tokens;  /* the model reads tokens */
+    char data_hash[WF_DATA_HASH_BYTES]; /* "" until job_hash_data */
+    bool is_tokens;                     /* the model reads tokens */
     bool drop_last;  /* the smaller batch at an epoch's end cannot be divided into microbatches */
     int64_t n_epoch; /* steps in an epoch */
     int64_t n_steps; /* in the whole run */
@@ -24,6 +25,9 @@ void job_close(job *j);
 /* Measures what --micro auto and --costs measured ask for: chooses the former, gives the
  * plan the latter. Complains and returns the exit status if that is impossible. */
 exit_status job_measure(job *j);
+
+/* Fills j->data_hash, once. */
+wf_status job_hash_data(job *j);
 
 /* The name of the rank's device. */
 const char *job_device(const job *j, int rank, char name[WF_DEVICE_NAME_BYTES]);

@@ -73,6 +73,22 @@ static json_t *memory_of(wf_trainer *trainer, int n_ranks) {
     return json_pack("{s:o, s:o, s:o}", "planned", planned, "measured", measured, "wire", wire);
 }
 
+json_t *report_data(const job *j) {
+    const wf_data_description *about = &j->about;
+    json_t *data = json_pack("{s:I, s:I}", "n_train", (json_int_t)about->n_train, "n_test",
+                             (json_int_t)about->n_test);
+    if (*j->data_hash) json_object_set_new(data, "hash", json_string(j->data_hash));
+    if (about->kind != WF_DATA_IMAGES || !strcmp(j->c->o.data, "synthetic")) return data;
+    json_t *mean = json_array(), *std = json_array();
+    for (int64_t k = 0; k < about->channels; k++) {
+        json_array_append_new(mean, json_real(about->mean[k]));
+        json_array_append_new(std, json_real(about->std[k]));
+    }
+    json_object_set_new(data, "mean", mean);
+    json_object_set_new(data, "std", std);
+    return data;
+}
+
 wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size_t first,
                         json_t **report_out) {
     char sha[65];
@@ -83,8 +99,10 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
     for (size_t i = 0; i < r->n_steps; i++) json_array_append_new(losses, json_number(r->loss[i]));
     json_t *report = json_object();
     json_object_set_new(report, "weft", json_string(WEFT_VERSION));
+    json_object_set_new(report, "library", json_string(wf_info_library(0)));
     json_object_set_new(report, "plan", json_string(wf_plan_text(j->plan)));
     json_object_set_new(report, "recipe", options_recipe(&j->c->o));
+    json_object_set_new(report, "data", report_data(j));
     json_object_set_new(report, "costs", json_string(costs_text(wf_trainer_program(trainer))));
     json_object_set_new(report, "ranks", json_integer(n_ranks));
     json_object_set_new(report, "threads_counted", json_integer(wf_trainer_n_threads(trainer)));

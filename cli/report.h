@@ -21,6 +21,9 @@ double record_min_ms(const record *r, size_t first);
 wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size_t first,
                         json_t **report_out);
 
+/* What was trained on: samples, how pixels were normalised, the hash if there is one yet. */
+json_t *report_data(const job *j);
+
 /* A number, or null where it is none. */
 json_t *json_number(double value);
 /* "computed" or "measured". */

@@ -194,6 +194,18 @@ static void say_shared(const job *j) {
     if (any) say(j->c, "\n");
 }
 
+/* What another program has to do with pixels to see what the model sees. */
+static void say_normalization(const job *j) {
+    const wf_data_description *about = &j->about;
+    bool from_files = about->kind == WF_DATA_IMAGES && strcmp(j->c->o.data, "synthetic") != 0;
+    if (!from_files || j->c->o.normalize == WF_NORMALIZE_NONE) return;
+    say(j->c, "%-8s(pixel / 255 - mean) / std: mean", "");
+    for (int64_t k = 0; k < about->channels; k++) say(j->c, " %.6g", about->mean[k]);
+    say(j->c, ", std");
+    for (int64_t k = 0; k < about->channels; k++) say(j->c, " %.6g", about->std[k]);
+    say(j->c, "\n");
+}
+
 void job_describe(const job *j) {
     const wf_data_description *about = &j->about;
     char train[TEXT_BYTES], test[TEXT_BYTES], classes[TEXT_BYTES];
@@ -206,6 +218,7 @@ void job_describe(const job *j) {
     else
         say(j->c, "%lld x %lld x %lld, %s classes\n", (long long)about->channels,
             (long long)about->height, (long long)about->width, classes);
+    say_normalization(j);
     say_recipe(j);
     int n_ranks = wf_plan_n_ranks(j->plan);
     say(j->c, "%-8s%s (%d rank%s)\n", "plan", wf_plan_text(j->plan), n_ranks,
