@@ -1,27 +1,48 @@
-/* What a run leaves in --out so that it can go on: state.safetensors. */
+/* Checkpoints of a run: what is in --out's folder beside the log. The state is the commit: weights
+ * for others to read (model.safetensors) follow it, and are written again when a run goes on. */
 #ifndef CLI_CHECKPOINT_H
 #define CLI_CHECKPOINT_H
 
 #include "job.h"
 
-/* Where the next batch begins. */
+/* Where in the data a batch begins. */
 typedef struct position {
     int64_t epoch, sample;
 } position;
 
-/* Makes the folder and those above it. */
+/* What a checkpoint says of the run, beside tensors and recipe. */
+typedef struct resumed {
+    position next;
+    int64_t n_steps;
+    char data_hash[WF_DATA_HASH_BYTES];
+    char made_by[200]; /* weft and the library under it, with their versions */
+} resumed;
+
+/* ---- folder.c ---- */
+
+/* Makes --out and the folders above it. */
 exit_status checkpoint_folder(const cli *c);
+/* Makes --out this process's until it ends, however it ends; *lock_out < 0: there is no such
+ * folder yet, or it cannot be locked. Refuses one that another process writes to. */
+exit_status checkpoint_lock(const cli *c, int *lock_out);
+void checkpoint_unlock(int lock);
 
-/* A new run: complains if the folder holds one already. */
+/* ---- checkpoint.c ---- */
+
+/* Refuses --out if a run is there already. */
 exit_status checkpoint_refuse_old(const cli *c);
-
-/* DIR/state.safetensors, then DIR/model.safetensors; an error leaves the old files. */
+/* run.json: what is trained on what, for people and for --resume. */
+exit_status checkpoint_describe(const job *j);
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next);
+/* The text that resumed.made_by is. */
+const char *checkpoint_made_by(const char *version, const char *library, char text[200]);
 
-/* --resume: takes over the recipe in DIR/state.safetensors. An option that was given and
- * says something else is refused. */
-exit_status checkpoint_read_recipe(cli *c);
-/* Then, once there is a trainer: its state, and where its data goes on. */
-exit_status checkpoint_load(const job *j, wf_trainer *trainer, position *next_out);
+/* ---- resume.c ---- */
+
+/* Rank 0 reads what the checkpoint says, all ranks get it: c->o takes the recipe over, and
+ * contradictions are refused. `bad`: what has gone wrong on rank 0 before. */
+exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out);
+/* Compares data, place and versions, then reads the tensors and writes the weights again. */
+exit_status checkpoint_load(job *j, wf_trainer *trainer, const resumed *from);
 
 #endif

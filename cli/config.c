@@ -33,6 +33,8 @@ static bool read_member(options *o, unsigned command, const char *key, const jso
                         const char *where) {
     char text[TEXT_BYTES], name[TEXT_BYTES];
     option_id id = option_find(key);
+    if (text_has_control(key))
+        return options_fail(o, "%.200s: an option's name holds a control character", where);
     if (id == N_OPTIONS) {
         option_id near = option_nearest(key, command);
         return options_fail(o, "%.200s: there is no option '%.40s'%s%s%s", where, key,
@@ -48,6 +50,8 @@ static bool read_member(options *o, unsigned command, const char *key, const jso
     if (!typed)
         return options_fail(o, "%.200s: '%.40s' is neither text, number, true nor false", where,
                             key);
+    if (text_has_control(typed))
+        return options_fail(o, "%.200s: '%.40s' holds a control character", where, key);
     if (!option_set(o, id, typed)) {
         char why[sizeof o->error];
         memcpy(why, o->error, sizeof why);

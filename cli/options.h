@@ -181,6 +181,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "a checkpoint every N steps, not every epoch")                                               \
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "go on from the checkpoint in --out")                                                        \
+    X(strict, FLAG, strict, RUN, FOR_TRAIN, 0, NULL, NULL,                                         \
+      "with --resume: refuse a checkpoint of another processor or other libraries, with which "    \
+      "bits may change")                                                                           \
     X(profile, FLAG, profile, RUN, TPB, 0, NULL, NULL, "time by kind of op and by kernel")         \
     X(trace, TEXT, trace, RUN, TPB | FOR_DRAW, OF_ROOT, "FILE", NULL,                              \
       "write when what ran in the last step of the full batch, for Perfetto and weft draw (plan: " \
@@ -231,7 +234,7 @@ typedef struct options {
     size_t device_memory;
     double dropout;
     int words, no_shuffle, no_augment, normalize, stem, loss, costs;
-    int resume, profile, program, quick, quiet, peers, memory;
+    int resume, strict, profile, program, quick, quiet, peers, memory;
     wf_recipe recipe;
     bool given[N_OPTIONS];
     char error[600]; /* the sentence, after a function has returned false */

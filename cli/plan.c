@@ -197,9 +197,10 @@ static exit_status check_ranks(const job *j) {
 
 exit_status run_plan(cli *c) {
     job j;
+    resumed from;
     programs all = {0};
     exit_status bad = c->o.draw ? draw_check(c->o.draw) : EXIT_DONE;
-    if (!bad && c->o.resume) bad = checkpoint_read_recipe(c);
+    if (!bad && c->o.resume) bad = checkpoint_read(c, EXIT_DONE, &from);
     if (!bad) bad = job_open(c, -1, &j);
     if (bad) return bad;
     bad = check_ranks(&j);

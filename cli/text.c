@@ -109,6 +109,12 @@ bool text_to_bytes(const char *text, size_t *bytes_out) {
     return false;
 }
 
+bool text_has_control(const char *text) {
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+        if (*at < ' ' || *at == 0x7f || (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)) return true;
+    return false;
+}
+
 int text_distance(const char *a, const char *b) {
     int row[64];
     size_t n = strlen(b);

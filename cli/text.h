@@ -20,6 +20,9 @@ bool text_to_bytes(const char *text, size_t *bytes_out);
 bool text_to_int(const char *text, int64_t *value_out);
 bool text_to_real(const char *text, double *value_out); /* finite */
 
+/* Whether it holds a character that a terminal would obey, where the text is repeated. */
+bool text_has_control(const char *text);
+
 /* How many letters must change to turn a into b. */
 int text_distance(const char *a, const char *b);
 

@@ -18,6 +18,8 @@ typedef struct run {
     record record;
     run_log log;
     progress bar;
+    resumed from;        /* what the checkpoint said */
+    int lock;            /* on --out */
     position next;       /* the batch after the last step */
     int64_t n_done;      /* steps, those before a resume included */
     int64_t saved_step;  /* of the last checkpoint; -1: there is none */
@@ -32,6 +34,8 @@ static exit_status check(const cli *c) {
     if (o->init && o->resume)
         return complain(EXIT_USAGE,
                         "--resume takes the weights from the checkpoint, not from --init");
+    if (o->strict && !o->resume)
+        return complain(EXIT_USAGE, "--strict has no effect here: there is no --resume");
     if (o->config && o->resume)
         return complain(EXIT_USAGE,
                         "--resume takes the recipe from the checkpoint, not from --config");
@@ -142,13 +146,29 @@ static exit_status loop(run *r) {
 
 /* ---- before and after ---- */
 
+/* From here on the folder is this run's, and what is in it is what a run goes on from, or nothing.
+ */
+static exit_status own_folder(run *r) {
+    const options *o = &r->c->o;
+    if (!o->out || !r->c->is_root) return EXIT_DONE;
+    exit_status bad = r->lock < 0 ? checkpoint_lock(r->c, &r->lock) : EXIT_DONE;
+    return bad || o->resume ? bad : checkpoint_refuse_old(r->c);
+}
+
+static exit_status make_folder(run *r) {
+    if (!r->c->o.out || !r->c->is_root) return EXIT_DONE;
+    exit_status bad = checkpoint_folder(r->c);
+    return bad ? bad : own_folder(r);
+}
+
 static exit_status prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
-    if (!bad && o->resume) bad = checkpoint_read_recipe(r->c);
-    if (!bad && o->out && !o->resume && r->c->is_root) bad = checkpoint_refuse_old(r->c);
+    if (bad) return bad;
+    bad = own_folder(r);
+    if (o->resume) bad = checkpoint_read(r->c, bad, &r->from);
     if (!bad) bad = job_open(r->c, -1, &r->j);
-    if (!bad && o->out && r->c->is_root) bad = checkpoint_folder(r->c);
+    if (!bad) bad = make_folder(r);
     if (!bad) bad = report_check(r->c);
     if (!bad) bad = timeline_check(r->c);
     if (bad) return bad;
@@ -160,8 +180,9 @@ static exit_status prepare(run *r) {
     if (o->init && !o->resume) status = wf_trainer_load_weights(r->trainer, o->init);
     if (status != WF_OK) return complain_of(r->c, status);
     if (o->resume) {
-        bad = checkpoint_load(&r->j, r->trainer, &r->next);
+        bad = checkpoint_load(&r->j, r->trainer, &r->from);
         if (bad) return bad;
+        r->next = r->from.next;
         r->n_done = r->saved_step = wf_trainer_n_steps(r->trainer);
         say(r->c, "resume  step %lld of %lld\n", (long long)r->n_done, (long long)r->j.n_steps);
     }
@@ -169,6 +190,11 @@ static exit_status prepare(run *r) {
     if (status != WF_OK) return complain_of(r->c, status);
     bad = agree_on_place(&r->j, r->n_done, r->next.epoch, r->next.sample);
     if (bad) return bad;
+    if (o->out && r->c->is_root) {
+        status = job_hash_data(&r->j);
+        bad = status == WF_OK ? checkpoint_describe(&r->j) : complain_of(r->c, status);
+        if (bad) return bad;
+    }
     bad = log_open(&r->log, r->c, r->c->is_root ? o->out : NULL, r->n_done);
     if (bad) return bad;
     report_say_memory(r->c, r->trainer, false);
@@ -207,7 +233,12 @@ static exit_status finish(run *r) {
 }
 
 exit_status run_train(cli *c) {
-    run r = {.c = c, .saved_step = -1, .tested_step = -1, .test_loss = NAN, .test_accuracy = NAN};
+    run r = {.c = c,
+             .lock = -1,
+             .saved_step = -1,
+             .tested_step = -1,
+             .test_loss = NAN,
+             .test_accuracy = NAN};
     interrupt_watch();
     bool done;
     exit_status bad = processes_begin(c, &done);
@@ -225,5 +256,6 @@ exit_status run_train(cli *c) {
     wf_trainer_destroy(r.trainer);
     job_close(&r.j);
     record_release(&r.record);
+    checkpoint_unlock(r.lock);
     return bad;
 }

@@ -130,6 +130,8 @@ tested+=(--out)
 differs --init "$mlp --image 6" "" "--init $folder/run/model.safetensors"
 gives --resume batch 8 "plan --resume --out $folder/run"
 gives --resume steps 4 "train --resume --out $folder/run --steps 4"
+DNNL_MAX_CPU_ISA=SSE41 refuses --strict 1 "made by weft" "train --resume --out $folder/run --steps 4 --strict"
+refuses --strict 2 "there is no --resume" "$mlp --strict"
 "$WEFT" $mlp --steps 3 --save-every 2 --out "$folder/every" >"$folder/said" 2>&1
 [[ $(grep -c '"step":' "$folder/every/log.jsonl") == 3 ]] || fail "--save-every: the log has not three steps"
 expect 2 "--save-every wants --out" $mlp --save-every 2

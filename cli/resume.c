@@ -1,0 +1,240 @@
+/* Going on from a checkpoint. What it says is not trusted: every number has its range, the data is
+ * compared by its hash, and the data's path is not taken from the file of tensors, but from the
+ * run's own run.json or from --data. */
+#include "checkpoint.h"
+#include "text.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_NOTE_BYTES 65536 /* no recipe comes near */
+#define MAX_RUN_BYTES  (1 << 20)
+
+/* What a checkpoint has to say, by its keys in the file. */
+static const char *const keys[] = {"weft.n_steps", "epoch", "sample", "recipe",
+                                   "data_hash",    "weft",  "library"};
+#define N_KEYS (sizeof keys / sizeof *keys)
+
+/* ---- rank 0 reads ---- */
+
+static exit_status read_notes(const char *path, const wf_safetensors *file, json_t *record) {
+    for (size_t k = 0; k < N_KEYS; k++) {
+        const char *text = wf_safetensors_metadata(file, keys[k]);
+        if (!text)
+            return complain(EXIT_FAILED,
+                            "%s does not say its %s: weft train did not write it, or an older one "
+                            "did; a new run may begin with its weights: --init",
+                            path, keys[k]);
+        if (strlen(text) > MAX_NOTE_BYTES)
+            return complain(EXIT_FAILED, "%s: its %s has %zu bytes, more than the %d it may have",
+                            path, keys[k], strlen(text), MAX_NOTE_BYTES);
+        if (text_has_control(text))
+            return complain(EXIT_FAILED, "%s: its %s holds a control character", path, keys[k]);
+        json_object_set_new(record, keys[k], json_string(text));
+    }
+    return EXIT_DONE;
+}
+
+static json_t *read_json(const cli *c, const char *path) {
+    int fd;
+    uint64_t n_bytes;
+    if (wf_file_open(c->ctx, path, &fd, &n_bytes) != WF_OK) return NULL;
+    FILE *file = n_bytes <= MAX_RUN_BYTES ? fdopen(fd, "r") : NULL;
+    json_t *found = file ? json_loadf(file, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (file)
+        fclose(file);
+    else
+        close(fd);
+    return found;
+}
+
+/* Where the run had its data: NULL if --data says so now. */
+static exit_status read_data_path(const cli *c, json_t *record) {
+    char path[4096];
+    if (option_is_given(&c->o, OPT_data)) return EXIT_DONE;
+    snprintf(path, sizeof path, "%s/run.json", c->o.out);
+    json_t *about = read_json(c, path);
+    json_t *data = json_object_get(json_object_get(about, "recipe"), "data");
+    bool good = json_is_string(data) && strlen(json_string_value(data)) == json_string_length(data);
+    if (good) json_object_set(record, "data", data);
+    json_decref(about);
+    if (good) return EXIT_DONE;
+    return complain(EXIT_USAGE, "--resume: there is no %s that says where the data is; give --data",
+                    path);
+}
+
+static exit_status read_record(const cli *c, json_t *record) {
+    char path[4096];
+    wf_safetensors *file;
+    snprintf(path, sizeof path, "%s/state.safetensors", c->o.out);
+    wf_status status = wf_safetensors_open(c->ctx, path, &file);
+    if (status != WF_OK) return complain_of(c, status);
+    exit_status bad = read_notes(path, file, record);
+    wf_safetensors_close(file);
+    return bad ? bad : read_data_path(c, record);
+}
+
+/* ---- all ranks get it ---- */
+
+/* Rank 0's text becomes that of all; or its failure, of which it has said the reason. */
+static exit_status broadcast(const cli *c, exit_status bad, char **text) {
+    if (!c->job) return bad;
+    int64_t head[2] = {bad, *text ? (int64_t)strlen(*text) + 1 : 0};
+    wf_status status = wf_job_broadcast(c->job, head, sizeof head);
+    if (status != WF_OK) return complain_of(c, status);
+    if (head[0] && !c->is_root)
+        complain((exit_status)head[0], "rank 0 cannot go on from its checkpoint, and says why");
+    if (head[0]) return (exit_status)head[0];
+    if (!c->is_root && !(*text = malloc((size_t)head[1])))
+        return complain(EXIT_FAILED, "no memory left");
+    return complain_of(c, wf_job_broadcast(c->job, *text, (size_t)head[1]));
+}
+
+/* Whether the value leaves the choice to weft, which is then no contradiction. */
+static bool is_open(option_id id, const char *text) {
+    if (id == OPT_stem) return !strcmp(text, "auto");
+    if (id == OPT_micro && !strcmp(text, "auto")) return true;
+    return (id == OPT_micro || id == OPT_lanes || id == OPT_threads) && !strcmp(text, "0");
+}
+
+/* What was given must agree with what was recorded; what was not given is taken over. */
+static exit_status merge(cli *c, const options *recorded) {
+    options *o = &c->o;
+    for (option_id id = 0; id < N_OPTIONS; id++) {
+        char name[TEXT_BYTES], typed[TEXT_BYTES], was[TEXT_BYTES];
+        if (option_table[id].scope != OF_RECIPE || id == OPT_data) continue;
+        const char *old = option_text(recorded, id, was);
+        if (!option_is_given(o, id) || is_open(id, option_text(o, id, typed))) {
+            if (!option_is_given(recorded, id)) continue;
+            if (!option_set(o, id, old)) return complain(EXIT_FAILED, "%s", o->error);
+            o->given[id] = true;
+            continue;
+        }
+        const char *new = option_text(o, id, typed);
+        if (strcmp(new, old))
+            return complain(EXIT_USAGE,
+                            "--resume: the run in %s has %s %s, not %s; leave the option out, or "
+                            "start another run",
+                            o->out, option_name(name, id), old, new);
+    }
+    return EXIT_DONE;
+}
+
+static exit_status take_recipe(cli *c, const char *text) {
+    char where[300];
+    options recorded;
+    snprintf(where, sizeof where, "%.200s/state.safetensors", c->o.out);
+    options_init(&recorded);
+    exit_status bad = options_read_json(&recorded, FOR_TRAIN, text, strlen(text), where)
+                          ? merge(c, &recorded)
+                          : complain(EXIT_FAILED, "%s", recorded.error);
+    options_release(&recorded);
+    return bad;
+}
+
+static const char *text_of(const json_t *record, const char *key) {
+    const char *text = json_string_value(json_object_get(record, key));
+    return text ? text : "";
+}
+
+static exit_status take_number(const cli *c, const json_t *record, const char *key,
+                               int64_t *value_out) {
+    const char *text = text_of(record, key);
+    if (isdigit((unsigned char)*text) && text_to_int(text, value_out)) return EXIT_DONE;
+    return complain(EXIT_FAILED,
+                    "%s/state.safetensors: its %s is '%.40s', which is no number of "
+                    "a run",
+                    c->o.out, key, text);
+}
+
+static exit_status take(cli *c, const json_t *record, resumed *resumed_out) {
+    const char *data = text_of(record, "data");
+    resumed from = {0};
+    exit_status bad = take_recipe(c, text_of(record, "recipe"));
+    if (!bad && *data && !option_is_given(&c->o, OPT_data)) {
+        if (!option_set(&c->o, OPT_data, data)) bad = complain(EXIT_FAILED, "%s", c->o.error);
+        c->o.given[OPT_data] = true;
+    }
+    if (!bad) bad = take_number(c, record, "weft.n_steps", &from.n_steps);
+    if (!bad) bad = take_number(c, record, "epoch", &from.next.epoch);
+    if (!bad) bad = take_number(c, record, "sample", &from.next.sample);
+    snprintf(from.data_hash, sizeof from.data_hash, "%s", text_of(record, "data_hash"));
+    checkpoint_made_by(text_of(record, "weft"), text_of(record, "library"), from.made_by);
+    if (!bad) *resumed_out = from;
+    return bad;
+}
+
+exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out) {
+    if (!c->o.out) return complain(EXIT_USAGE, "--resume wants --out, the folder of the run");
+    json_t *record = json_object();
+    if (!bad && c->is_root) bad = read_record(c, record);
+    char *text = !bad && c->is_root ? json_dumps(record, JSON_COMPACT) : NULL;
+    if (!bad && c->is_root && !text) bad = complain(EXIT_FAILED, "no memory left");
+    json_decref(record);
+    bad = broadcast(c, bad, &text);
+    record = bad ? NULL : json_loads(text, 0, NULL);
+    if (!bad) bad = take(c, record, resumed_out);
+    json_decref(record);
+    free(text);
+    return bad;
+}
+
+/* ---- what has to be as it was ---- */
+
+/* Every epoch has the same number of steps, so the place follows from the step. */
+static exit_status check_place(const job *j, const resumed *from) {
+    int64_t batch = j->c->o.recipe.batch;
+    if (from->next.epoch == from->n_steps / j->n_epoch && from->next.sample % batch == 0 &&
+        from->next.sample / batch == from->n_steps % j->n_epoch)
+        return EXIT_DONE;
+    return complain(EXIT_FAILED,
+                    "%s/state.safetensors: after %lld steps of %lld samples no run is at sample "
+                    "%lld of epoch %lld",
+                    j->c->o.out, (long long)from->n_steps, (long long)batch,
+                    (long long)from->next.sample, (long long)from->next.epoch);
+}
+
+static exit_status check_data(job *j, const resumed *from) {
+    wf_status status = job_hash_data(j);
+    if (status != WF_OK) return complain_of(j->c, status);
+    if (!strcmp(j->data_hash, from->data_hash)) return EXIT_DONE;
+    return complain(EXIT_FAILED,
+                    "--resume: %s does not hold the data that the run in %s was trained on (its "
+                    "hash is %.8s..., not %.8s...); say where that is with --data, or begin "
+                    "another run with these weights: --init %s/model.safetensors and another --out",
+                    j->c->o.data, j->c->o.out, j->data_hash, from->data_hash, j->c->o.out);
+}
+
+/* Another processor or another library sums in another order. */
+static exit_status check_builds(const cli *c, const resumed *from) {
+    char made_by[200];
+    if (!strcmp(checkpoint_made_by(WEFT_VERSION, wf_info_library(0), made_by), from->made_by))
+        return EXIT_DONE;
+    if (c->o.strict)
+        return complain(EXIT_FAILED,
+                        "--strict: the checkpoint was made by %s, and this is %s: the run would "
+                        "not go on with the same bits",
+                        from->made_by, made_by);
+    if (c->is_root)
+        complain(EXIT_DONE,
+                 "the checkpoint was made by %s, and this is %s: the run may go on with other bits "
+                 "(--strict refuses that)",
+                 from->made_by, made_by);
+    return EXIT_DONE;
+}
+
+exit_status checkpoint_load(job *j, wf_trainer *trainer, const resumed *from) {
+    char path[4096];
+    exit_status bad = check_data(j, from);
+    if (!bad) bad = check_place(j, from);
+    if (!bad) bad = check_builds(j->c, from);
+    if (bad) return bad;
+    snprintf(path, sizeof path, "%s/state.safetensors", j->c->o.out);
+    wf_status status = wf_trainer_load_state(trainer, path);
+    /* Whoever was stopped between the two files left an older model, or none. */
+    snprintf(path, sizeof path, "%s/model.safetensors", j->c->o.out);
+    if (status == WF_OK) status = wf_trainer_save(trainer, path);
+    return complain_of(j->c, status);
+}
