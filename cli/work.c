@@ -15,7 +15,7 @@ int64_t job_eval_samples(const job *j, wf_data_split split) {
 
 /* Whether this process reads its replica's samples only. */
 static bool has_parts(const job *j) {
-    return j->c->job && wf_plan_dp(j->plan) > 1 && !wf_plan_is_spread(j->plan);
+    return j->c->job && wf_plan_dp(j->plan) > 1 && !wf_plan_loads_at_root(j->plan);
 }
 
 wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int64_t first_sample,

@@ -102,7 +102,7 @@ static wf_trainer *make_trainer(wf_context *ctx, const char *plan_text, wf_job *
     config.timeout_ms = 30000;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    assert_int_equal(wf_plan_is_spread(plan), 0);
+    assert_int_equal(wf_plan_loads_at_root(plan), 0);
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &t));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
@@ -126,7 +126,7 @@ static int be_refused(wf_context *ctx, const char *plan_text, wf_job *job) {
     config.own_batch = 1;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    assert_int_equal(wf_plan_is_spread(plan), 1);
+    assert_int_equal(wf_plan_loads_at_root(plan), 1);
     TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &t), WF_UNSUPPORTED,
                  "give each process the whole batch");
     wf_model_destroy(model);

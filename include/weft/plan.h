@@ -42,9 +42,9 @@ WF_API int wf_plan_n_ranks(const wf_plan *plan);
 /* The number of replicas; of units that have several, the largest. */
 WF_API int wf_plan_dp(const wf_plan *plan);
 WF_API int wf_plan_pp(const wf_plan *plan);
-/* 1 if the model, or units of it, are spread from rank 0 over others, which then loads all inputs
- * (dataparallel=N, UNIT:dp=N, UNIT:dataparallel=N); 0: each replica loads its own. */
-WF_API int wf_plan_is_spread(const wf_plan *plan);
+/* 1 if rank 0 loads the inputs of all replicas (dataparallel=N, UNIT:dp=N, UNIT:dataparallel=N);
+ * 0: each replica loads its own. */
+WF_API int wf_plan_loads_at_root(const wf_plan *plan);
 
 #ifdef __cplusplus
 }

@@ -33,7 +33,7 @@ typedef struct wf_trainer_config {
     wf_job *job;
     /* In a job, each process brings its own part of a step's samples (wf_trainer_part) and
      * those inputs only that its rank reads; 0: each brings the whole batch. UNSUPPORTED
-     * with a plan that is spread from rank 0 (wf_plan_is_spread). */
+     * with a plan that loads all inputs on rank 0 (wf_plan_loads_at_root). */
     int own_batch;
 } wf_trainer_config;
 

@@ -78,7 +78,7 @@ static const struct {
 
 /* position [N_KEYS]: of the keys so far, 0: not given. */
 static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f, int *position) {
-    bool is_spread;
+    bool is_rule;
     for (int k = 0; k < N_KEYS; k++) {
         if (strcmp(keys[k].key, f->key)) continue;
         if (position[k])
@@ -87,8 +87,8 @@ static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f, int *positi
         position[k] = f->position;
         return keys[k].parse(plan, f);
     }
-    WF_TRY(wfi_plan_parse_spread(plan, f, &is_spread));
-    if (is_spread) return WF_OK;
+    WF_TRY(wfi_plan_parse_rule(plan, f, &is_rule));
+    if (is_rule) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: unknown key '%s' at position %d; the keys are dp, pp, schedule, cut, "
                     "hold, allreduce, order, bucket, overlap, dataparallel, output, UNIT:dp, "
@@ -122,7 +122,7 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
         .allreduce = position[ALLREDUCE],
         .output = position[OUTPUT],
     };
-    WF_TRY(wfi_plan_check_spreads(plan, &given));
+    WF_TRY(wfi_plan_check_rules(plan, &given));
     if (plan->cut && plan->pp == 1)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: cut=%s needs stages to cut into; add pp=2 or more", plan->cut);
@@ -137,8 +137,8 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
 static wf_status canonical_text(wf_plan *plan) {
     wfi_text text;
     wfi_text_init(&text, plan->ctx);
-    if (plan->n_spreads)
-        wfi_plan_spread_text(plan, &text);
+    if (plan->n_rules)
+        wfi_plan_rules_text(plan, &text);
     else
         wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
@@ -195,8 +195,8 @@ wf_status wf_plan_use_costs(wf_plan *plan, const wf_costs *costs) {
 
 void wf_plan_destroy(wf_plan *plan) {
     if (!plan) return;
-    for (int k = 0; k < plan->n_spreads; k++) wfi_free(plan->ctx, plan->spreads[k].unit);
-    wfi_free(plan->ctx, plan->spreads);
+    for (int k = 0; k < plan->n_rules; k++) wfi_free(plan->ctx, plan->rules[k].unit);
+    wfi_free(plan->ctx, plan->rules);
     wfi_free(plan->ctx, plan->cut);
     wfi_free(plan->ctx, plan->text);
     wf_costs_destroy(plan->costs);
@@ -212,8 +212,8 @@ int wf_plan_dp(const wf_plan *plan) {
 int wf_plan_pp(const wf_plan *plan) {
     return plan->pp;
 }
-int wf_plan_is_spread(const wf_plan *plan) {
-    return plan->n_spreads > 0;
+int wf_plan_loads_at_root(const wf_plan *plan) {
+    return plan->n_rules > 0;
 }
 int wf_plan_n_ranks(const wf_plan *plan) {
     return plan->dp * plan->pp;

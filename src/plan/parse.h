@@ -9,16 +9,16 @@ typedef struct wfi_plan_field {
     int position;            /* of the key, counted from 1 */
 } wfi_plan_field;
 
-/* parse_spread.c: what is spread, and what is not. The key may be "UNIT:dp". *found_out: whether
+/* parse_rules.c: strategies of the model or of units. The key may be "UNIT:dp". *found_out: whether
  * it is one of these at all. */
-wf_status wfi_plan_parse_spread(wf_plan *plan, const wfi_plan_field *f, bool *found_out);
+wf_status wfi_plan_parse_rule(wf_plan *plan, const wfi_plan_field *f, bool *found_out);
 wf_status wfi_plan_parse_output(wf_plan *plan, const wfi_plan_field *f);
-/* Whether spreads go together, and with the other keys; positions: of those that are given. */
+/* Whether rules go together, and with the other keys; positions: of those that are given. */
 typedef struct wfi_plan_positions {
     int dp, pp, schedule, cut, hold, allreduce, output; /* 0: not given */
 } wfi_plan_positions;
-wf_status wfi_plan_check_spreads(wf_plan *plan, const wfi_plan_positions *given);
-void wfi_plan_spread_text(const wf_plan *plan, wfi_text *text);
+wf_status wfi_plan_check_rules(wf_plan *plan, const wfi_plan_positions *given);
+void wfi_plan_rules_text(const wf_plan *plan, wfi_text *text);
 /* A whole number from `low` on. */
 wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, int low, int *out);
 

@@ -87,9 +87,10 @@ wf_status wfi_plan_parse_bucket(wf_plan *plan, const wfi_plan_field *f) {
 }
 
 wf_status wfi_plan_check_reduction(const wf_plan *plan) {
-    int most = plan->n_spreads ? 1 : plan->dp;
-    for (int k = 0; k < plan->n_spreads; k++)
-        if (!plan->spreads[k].is_rooted && plan->spreads[k].n > most) most = plan->spreads[k].n;
+    int most = plan->n_rules ? 1 : plan->dp;
+    for (int k = 0; k < plan->n_rules; k++)
+        if (plan->rules[k].strategy->gradient == WFI_REPLICATE && plan->rules[k].n > most)
+            most = plan->rules[k].n;
     if (!plan->allreduce->rotates || plan->is_order_free || most <= 2) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: allreduce=%s sums in an order that rotates, so dp=%d would not give one "

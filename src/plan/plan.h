@@ -5,7 +5,9 @@
 #include "comm/algorithm/allreduce.h"
 #include "graph/graph.h"
 #include "plan/costs.h"
+#include "plan/mesh.h"
 #include "plan/schedule/schedule.h"
+#include "plan/strategy/strategy.h"
 
 #include <weft/plan.h>
 #include <weft/recipe.h>
@@ -16,22 +18,21 @@
 /* As a cut: balanced by costs, whatever the model marks. */
 #define WFI_CUT_BALANCED "balanced"
 
-/* Units that are spread over replicas, while all else lives on rank 0. */
-typedef struct wfi_spread {
+/* Some units follow a strategy of their own over ranks 0 to n - 1; what no rule names lives on
+ * rank 0, which loads all inputs. */
+typedef struct wfi_plan_rule {
     char *unit; /* "layer3": it and "layer3.0", ...; NULL: the whole model but the loss */
-    int n;      /* replicas, ranks 0 to n - 1 */
-    /* DataParallel: parameters and all state live on rank 0; the others get a copy of the
-     * parameters in each step. Otherwise each replica has its own, as with dp. */
-    bool is_rooted;
+    const wfi_strategy *strategy;
+    int n;        /* replicas */
     int position; /* in the plan's text */
-} wfi_spread;
+} wfi_plan_rule;
 
 struct wf_plan {
     wf_context *ctx;
-    int dp, pp; /* with spreads, dp is the largest of them */
-    wfi_spread *spreads;
-    int n_spreads;
-    int output; /* with a spread of the whole model: the loss's rank */
+    int dp, pp; /* with rules, dp is the largest of theirs */
+    wfi_plan_rule *rules;
+    int n_rules;
+    int output; /* with a rule for the whole model: the loss's rank */
     const wfi_schedule *schedule;
     int hold; /* most microbatches a stage may hold, for auto; 0 = not given */
     const wfi_allreduce *allreduce;
@@ -52,12 +53,25 @@ wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);
 /* Adds what is not by default in how gradients are summed: ",allreduce=tree,bucket=25MiB". */
 void wfi_plan_reduction_text(const wf_plan *plan, wfi_text *text);
 
-/* Writes the spread of each unit, or -1. Errors: INVALID_ARG: no such unit, or a unit that is in
- * two spreads. */
-wf_status wfi_plan_find_spreads(const wf_plan *plan, const wf_graph *g, int32_t *spread_out);
-/* How many replicas a spread has in a step of n_micro microbatches: a replica without one has
- * nothing to do. */
-int wfi_spread_width(const wfi_spread *spread, int64_t n_micro);
+static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
+    return (wfi_mesh){plan->pp, plan->dp};
+}
+
+/* A unit of a plan: the stage it is in, the strategy it follows and the ranks it is on. */
+typedef struct wfi_unit_placement {
+    const wfi_strategy *strategy;
+    int32_t pp;       /* coordinate */
+    int32_t first_dp; /* coordinate of the first replica */
+    int32_t n_replicas;
+} wfi_unit_placement;
+
+/* Where each unit is in a step of n_micro microbatches: placement_out[n_units]. A replica without
+ * a microbatch does not exist. first_unit [pp + 1]: of the pipeline's stages. Errors: INVALID_ARG:
+ * a rule names no unit, or one that another rule names. */
+wf_status wfi_plan_place(const wf_plan *plan, const wf_graph *g, const int32_t *first_unit,
+                         int64_t n_micro, wfi_unit_placement *placement_out);
+/* How many replicas a rule has in a step of n_micro microbatches. */
+int wfi_plan_rule_width(const wfi_plan_rule *rule, int64_t n_micro);
 
 /* Which unit begins each stage: first_unit_out[pp + 1], the last one n_units.
  * `costs` are those of the graph's units; a replica takes n_micro microbatches. Errors:

@@ -74,13 +74,13 @@ static wf_status refuse_lanes(wf_context *ctx, const wf_recipe *r, const char *u
 }
 
 static wf_status check_lanes(wf_context *ctx, const wf_recipe *r, const wf_plan *plan) {
-    if (!plan->n_spreads && !wfi_lanes_allow(r->n_lanes, plan->dp))
+    if (!plan->n_rules && !wfi_lanes_allow(r->n_lanes, plan->dp))
         return refuse_lanes(ctx, r, NULL, "dp", plan->dp, plan->dp);
-    for (int k = 0; k < plan->n_spreads; k++) {
-        const wfi_spread *s = &plan->spreads[k];
-        int width = wfi_spread_width(s, r->n_micro);
+    for (int k = 0; k < plan->n_rules; k++) {
+        const wfi_plan_rule *s = &plan->rules[k];
+        int width = wfi_plan_rule_width(s, r->n_micro);
         if (!wfi_lanes_allow(r->n_lanes, width))
-            return refuse_lanes(ctx, r, s->unit, s->is_rooted ? "dataparallel" : "dp", s->n, width);
+            return refuse_lanes(ctx, r, s->unit, s->strategy->name, s->n, width);
     }
     return WF_OK;
 }
@@ -91,9 +91,9 @@ wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_p
     wf_recipe r = *recipe;
     int dp = wf_plan_dp(plan);
     WF_TRY(check_numbers(ctx, &r));
-    /* A spread has no more replicas than microbatches. */
+    /* A rule has no more replicas than microbatches. */
     if (r.n_lanes == 0)
-        r.n_lanes = plan->n_spreads ? wfi_min_i64(dp, r.n_micro ? r.n_micro : r.batch) : dp;
+        r.n_lanes = plan->n_rules ? wfi_min_i64(dp, r.n_micro ? r.n_micro : r.batch) : dp;
     if (r.n_micro == 0) r.n_micro = r.n_lanes;
     if (r.n_threads == 0) r.n_threads = cores_per_rank(plan);
     int64_t below, above;

@@ -9,7 +9,7 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     config.batch = n_samples;
     config.training = p->kind == WF_PROGRAM_TRAIN;
-    WF_TRY(wfi_graph_create(p->ctx, &config, p->plan->n_spreads > 0, p->model->function,
+    WF_TRY(wfi_graph_create(p->ctx, &config, p->plan->n_rules > 0, p->model->function,
                             p->model->config, graph_out));
     return p->recipe.kernels == WF_KERNELS_FAST ? wfi_graph_layout(*graph_out) : WF_OK;
 }

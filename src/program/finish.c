@@ -154,7 +154,8 @@ static wf_status gather_statistics(wfi_lowering *l, int32_t unit) {
     int64_t n_micro = wfi_program_n_micro(p);
     int32_t i;
     if (p->stages[l->stage].n_replicas == 1) return WF_OK;
-    if (p->stages[l->stage].is_rooted) return wfi_lower_statistics_to_root(l, unit);
+    if (p->stages[l->stage].strategy->state == WFI_ROOT)
+        return wfi_lower_statistics_to_root(l, unit);
     WF_TRY(wfi_emit(l, wfi_make(WFI_GATHER_STATS, WFI_STREAM_REDUCE, unit, 0, -1), (int32_t)n_micro,
                     &i));
     wfi_join(l, i, l->stage);

@@ -64,7 +64,7 @@ static bool try_plan(const wf_program *p, size_t memory_bytes, int pp, const cha
 }
 
 /* The same stages with a schedule that holds less, then more stages. Instead of units that are
- * spread from one rank, replicas of the whole. */
+ * replicated by unit, replicas of the whole. */
 wf_status wf_program_plans_that_fit(const wf_program *p, size_t memory_bytes, char **plans_out) {
     static const char *const frugal[] = {"1f1b", "naive"};
     const wf_plan *plan = p->plan;
@@ -75,7 +75,7 @@ wf_status wf_program_plans_that_fit(const wf_program *p, size_t memory_bytes, ch
         if (plan->schedule != wfi_schedule_find(frugal[k]) &&
             try_plan(p, memory_bytes, plan->pp, frugal[k], plan->cut, &found))
             break;
-    for (int pp = plan->n_spreads ? 1 : 2 * plan->pp; pp <= 8 * plan->pp && pp <= p->graph->n_units;
+    for (int pp = plan->n_rules ? 1 : 2 * plan->pp; pp <= 8 * plan->pp && pp <= p->graph->n_units;
          pp *= 2)
         if (try_plan(p, memory_bytes, pp, plan->schedule->name, NULL, &found)) break;
     wf_status status = wfi_text_status(&found);

@@ -94,63 +94,32 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
         i.id = depth;
     }
     WF_TRY(emit_segment(l, i, segment, depth));
-    WF_TRY(wfi_lower_sends(l, segment, micro));
     if (sums && (micro + 1) % per_lane == 0) WF_TRY(emit_folds(l, unit, lane));
     bool is_last = (micro + 1) % n_own == 0;
     return sums && is_last ? wfi_lower_finished(l, unit) : WF_OK;
 }
-
-static const wfi_part parts[] = {[WFI_ACTION_F] = WFI_PART_F,
-                                 [WFI_ACTION_B] = WFI_PART_B,
-                                 [WFI_ACTION_W] = WFI_PART_W,
-                                 [WFI_ACTION_BW] = WFI_PART_BW};
 
 /* Number k of the units of the stage at hand, in the order of the action. */
 static int32_t unit_of(const wfi_lowering *l, const wfi_action *action, int32_t k) {
     return action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
 }
 
-static wf_status emit_action(wfi_lowering *l, const wfi_action *action) {
+/* Number k of the rank's. */
+static wf_status emit_action(wfi_lowering *l, int32_t k) {
     wf_program *p = l->p;
-    int64_t micro = action->micro;
+    const wfi_action *action = &l->lists[l->rank].actions[k];
     int32_t begin = p->n_instructions;
+    /* What another rank is to read before this action ends has been made by an earlier one. */
+    WF_TRY(wfi_lower_transfers(l, l->sequence->end[l->rank][k]));
     (void)wfi_take_stage(l, action->stage);
-    if (!p->is_spread) WF_TRY(wfi_lower_receives(l, parts[action->kind], micro));
-    for (int32_t k = 0; k < l->end_unit - l->first_unit; k++)
-        WF_TRY(emit_part(l, unit_of(l, action, k), parts[action->kind], micro));
+    for (int32_t u = 0; u < l->end_unit - l->first_unit; u++)
+        WF_TRY(emit_part(l, unit_of(l, action, u), wfi_part_of(action->kind), action->micro));
     for (int32_t i = begin; i < p->n_instructions; i++)
         if (p->instructions[i].stream == WFI_STREAM_COMPUTE) {
             l->lookahead[0] = l->lookahead[1];
             l->lookahead[1] = i;
             break;
         }
-    return WF_OK;
-}
-
-/* Of another rank's action, what comes here. */
-static wf_status emit_arrivals(wfi_lowering *l, const wfi_action *action, int32_t rank) {
-    (void)wfi_take_stage(l, action->stage);
-    for (int32_t k = 0; k < l->end_unit - l->first_unit; k++) {
-        const wfi_unit_code *code =
-            &wfi_program_code_of(l->p, action->micro)->units[unit_of(l, action, k)];
-        const wfi_segment *segment = code->part[parts[action->kind]];
-        if (segment) WF_TRY(wfi_lower_arrivals(l, segment, action->micro, rank));
-    }
-    return WF_OK;
-}
-
-/* Where units are spread, all ranks walk through all actions in one order, so they name what they
- * exchange in one order: nobody waits for a transfer that stands behind one that waits for him. */
-static wf_status emit_all_actions(wfi_lowering *l) {
-    const wf_program *p = l->p;
-    int64_t n_rounds = p->recipe.n_micro / p->n_replicas;
-    for (int32_t k = 0; k < l->n_all; k++) {
-        const wfi_action *action = &l->all[k];
-        int32_t rank = wfi_stage_rank_of(p, action->stage, action->micro);
-        while (l->n_scattered <= action->micro % n_rounds)
-            WF_TRY(wfi_lower_scatter(l, l->n_scattered++));
-        WF_TRY(rank == l->rank ? emit_action(l, action) : emit_arrivals(l, action, rank));
-    }
     return WF_OK;
 }
 
@@ -168,14 +137,21 @@ static wf_status emit_outputs(wfi_lowering *l) {
     return WF_OK;
 }
 
+static bool segment_reads(const wfi_segment *segment, wfi_block_kind kind, int32_t id) {
+    for (int32_t s = 0; s < segment->n_slots; s++)
+        if (segment->slots[s].kind == kind && segment->slots[s].id == id &&
+            segment->slots[s].access & WFI_READ)
+            return true;
+    return false;
+}
+
 bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
     for (int32_t k = p->first_unit[stage]; k < p->first_unit[stage + 1]; k++)
         for (int part = 0; part < WFI_N_PARTS; part++) {
             const wfi_segment *segments[] = {p->code->units[k].part[part],
                                              p->code->units[k].pack[part]};
             for (int i = 0; i < 2; i++)
-                if (segments[i] && wfi_segment_reads(segments[i], WFI_BLOCK_PARAM, unit))
-                    return true;
+                if (segments[i] && segment_reads(segments[i], WFI_BLOCK_PARAM, unit)) return true;
         }
     return false;
 }
@@ -219,48 +195,36 @@ static wf_status lower_rank(wfi_lowering *l) {
     WF_TRY(add_state_blocks(l));
     l->adds_state = false;
     WF_TRY(wfi_lower_broadcasts(l));
-    for (int k = 0; k < l->actions->n && !p->is_spread; k++)
-        WF_TRY(emit_action(l, &l->actions->actions[k]));
-    if (p->is_spread) WF_TRY(emit_all_actions(l));
+    for (int32_t k = 0; k < l->lists[l->rank].n; k++) WF_TRY(emit_action(l, k));
+    WF_TRY(wfi_lower_transfers(l, INT32_MAX));
     WF_TRY(wfi_lower_report(l));
     if (p->kind == WF_PROGRAM_FORWARD) return emit_outputs(l);
     return wfi_lower_finish(l);
 }
 
-/* All ranks' actions in their order. */
-static wf_status merge_lists(const wf_program *p, const wfi_action_list *lists,
-                             wfi_action **all_out, int32_t *n_out) {
-    int32_t n = 0;
-    for (int32_t rank = 0; rank < p->n_ranks; rank++) n += lists[rank].n;
-    wfi_action *all = wfi_alloc(p->ctx, (size_t)n, sizeof *all, "lowering");
-    if (!all) return WF_NO_MEMORY;
-    bool fits = true;
-    for (int32_t rank = 0; rank < p->n_ranks; rank++)
-        for (int k = 0; k < lists[rank].n; k++) {
-            const wfi_action *action = &lists[rank].actions[k];
-            fits &= action->order >= 0 && action->order < n;
-            if (fits) all[action->order] = *action;
-        }
-    *all_out = all;
-    *n_out = n;
-    return fits ? WF_OK : wfi_fail(p->ctx, WF_BUG, "the ranks' actions have no common order");
-}
-
 wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
     size_t n_units = (size_t)p->graph->n_units;
-    wfi_action *all = NULL;
-    int32_t n_all = 0;
-    wf_status status = p->is_spread ? merge_lists(p, lists, &all, &n_all) : WF_OK;
+    wfi_sequence sequence;
+    wfi_pool pool;
+    wfi_pool_init(&pool, p->ctx);
+    wfi_transfer *transfers = NULL;
+    int32_t n_transfers = 0;
+    wf_status status = wfi_sequence_make(p, &pool, lists, &sequence);
+    if (status == WF_OK) status = wfi_find_transfers(p, lists, &sequence, &transfers, &n_transfers);
     for (int32_t rank = 0; rank < p->n_ranks && status == WF_OK; rank++) {
-        wfi_lowering l = {
-            .p = p, .rank = rank, .actions = &lists[rank], .all = all, .n_all = n_all};
+        wfi_lowering l = {.p = p,
+                          .rank = rank,
+                          .lists = lists,
+                          .sequence = &sequence,
+                          .transfers = transfers,
+                          .n_transfers = n_transfers};
         l.packed = wfi_alloc(p->ctx, 2 * n_units * WFI_N_PARTS, sizeof *l.packed, "lowering");
         status = l.packed ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_free(p->ctx, l.packed);
         wfi_free(p->ctx, l.table);
-        wfi_free(p->ctx, l.arrivals);
         wfi_free(p->ctx, l.finished);
     }
-    wfi_free(p->ctx, all);
+    wfi_free(p->ctx, transfers);
+    wfi_pool_release(&pool);
     return status;
 }

@@ -5,25 +5,48 @@
 
 #include "program/program.h"
 
+/* One order of the begins and ends of all ranks' actions: as they would come if each began as soon
+ * as it could. Ranks name what they exchange in this order, so that none waits for a transfer that
+ * stands behind one that waits for it. */
+typedef struct wfi_sequence {
+    int32_t **begin, **end; /* [n_ranks][list's n] places in the order */
+} wfi_sequence;
+
+/* sequence.c. The arrays are the pool's. */
+wf_status wfi_sequence_make(const wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
+                            wfi_sequence *sequence_out);
+
+/* A value or an input of one microbatch that goes from rank to rank. */
+typedef struct wfi_transfer {
+    wfi_block_kind kind; /* VALUE or INPUT */
+    int32_t value;
+    int64_t micro;
+    int32_t from, to;
+    int32_t place; /* in the sequence: begin of the first action that reads it */
+} wfi_transfer;
+
+/* transfer.c. All of a step, in the order in which each rank names its own; the caller frees them.
+ */
+wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
+                             const wfi_sequence *sequence, wfi_transfer **transfers_out,
+                             int32_t *n_out);
+
 /* What is being lowered: one rank, and one of its stages at a time. */
 typedef struct wfi_lowering {
     wf_program *p;
     int32_t rank;
     int32_t stage, replica; /* at hand */
     int32_t first_unit, end_unit;
-    const wfi_action_list *actions; /* of the rank */
-    const wfi_action *all;          /* [n_all] of all ranks, where units are spread */
-    int32_t n_all;
+    const wfi_action_list *lists; /* [n_ranks] */
+    const wfi_sequence *sequence;
+    const wfi_transfer *transfers; /* [n_transfers] of all ranks */
+    int32_t n_transfers, next_transfer;
     bool *packed;   /* [n_units * 2 * WFI_N_PARTS] by wfi_packed_depth: the pack exists */
     int32_t *table; /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
-    int32_t *arrivals; /* [n_arrivals] values that the action at hand receives */
-    int32_t n_arrivals;
-    size_t arrival_capacity;
     int32_t *finished; /* [n_finished] units whose gradient is complete, in this order */
     int32_t n_finished;
     size_t finished_capacity;
-    int64_t n_scattered;  /* rounds whose inputs have been scattered */
     bool adds_state;      /* blocks that are made now live for ever */
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
@@ -45,6 +68,15 @@ wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_k
                     int32_t id, int32_t depth, int64_t micro, size_t bytes, int access);
 /* Makes it one of a group's. */
 void wfi_join(wfi_lowering *l, int32_t instruction, int32_t group);
+/* Of a unit's segments, the one that an action runs. */
+static inline wfi_part wfi_part_of(wfi_action_kind kind) {
+    static const wfi_part parts[] = {[WFI_ACTION_F] = WFI_PART_F,
+                                     [WFI_ACTION_B] = WFI_PART_B,
+                                     [WFI_ACTION_W] = WFI_PART_W,
+                                     [WFI_ACTION_BW] = WFI_PART_BW};
+    return parts[kind];
+}
+
 /* An instruction that touches one block. */
 wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
                        int32_t id, int32_t depth, int64_t micro, size_t bytes, int access);
@@ -52,17 +84,10 @@ wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_k
  * earlier: otherwise every microbatch would want its buffers at the start. */
 wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction);
 
-/* cross.c: before a unit's segment, what it reads of the host's; before an action, what it
- * reads of other stages'; after a segment, what other stages read of it. */
-/* Inputs of other ranks' microbatches: in each round from rank 0 to them. */
-wf_status wfi_lower_scatter(wfi_lowering *l, int64_t round);
+/* The rank's transfers that stand before `end` in the sequence. */
+wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end);
+/* The inputs that a segment reads and no transfer has brought, from the host. */
 wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
-wf_status wfi_lower_receives(wfi_lowering *l, wfi_part part, int64_t micro);
-wf_status wfi_lower_sends(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
-/* The other side of it: what the segment makes on that rank and a stage here reads. */
-wf_status wfi_lower_arrivals(wfi_lowering *l, const wfi_segment *segment, int64_t micro,
-                             int32_t rank);
-bool wfi_segment_reads(const wfi_segment *segment, wfi_block_kind kind, int32_t id);
 
 /* reduce.c: the unit's gradient of this replica is complete; sums them over the replicas. */
 wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit);

@@ -207,12 +207,13 @@ typedef struct wfi_instruction {
     int32_t n_depends;
 } wfi_instruction;
 
-/* A run of units, and the ranks that it is on. A rank may be on several stages. */
+/* A run of units that are placed alike. Its replicas are ranks of one `pp` coordinate, each with
+ * an equal part of the microbatches, in their order. A rank may be on several stages. */
 typedef struct wfi_stage {
-    int32_t n_replicas;            /* each has an equal part of the microbatches, in their order */
-    int32_t first_rank, rank_step; /* replica k is on rank first_rank + k * rank_step */
-    wfi_lane_sums sums;            /* of a replica's lanes */
-    bool is_rooted; /* state lives with the first replica alone, the others get copies */
+    const wfi_strategy *strategy;
+    int32_t pp, first_dp; /* coordinates of the first replica */
+    int32_t n_replicas;
+    wfi_lane_sums sums; /* of a replica's lanes */
 } wfi_stage;
 
 /* Ranks that take part in collectives together. */
@@ -243,13 +244,12 @@ struct wf_program {
     wfi_code *rest_code;
     wfi_pool pool; /* instructions' arrays */
 
+    wfi_mesh mesh;
     int32_t n_ranks, n_stages;
     int32_t n_replicas;  /* of the stage that has most */
-    bool is_spread;      /* stages have numbers of replicas of their own; what no other rank has to
-                          * have is on rank 0, inputs too */
     int32_t *first_unit; /* [n_stages + 1] */
     wfi_stage *stages;   /* [n_stages] */
-    wfi_group *groups;   /* [n_groups] the replicas of each stage; then who shares the norm */
+    wfi_group *groups;   /* [n_groups] the replicas of each stage; then ranks that share the norm */
     int32_t n_groups;
     wf_costs *costs; /* of the graph's units */
     wfi_rank *ranks;
@@ -272,7 +272,7 @@ static inline int32_t wfi_program_stage_of(const wf_program *p, int32_t unit) {
     return s;
 }
 static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, int32_t stage) {
-    return p->stages[stage].first_rank + replica * p->stages[stage].rank_step;
+    return wfi_mesh_rank(p->mesh, p->stages[stage].pp, p->stages[stage].first_dp + replica);
 }
 /* Microbatches of one step and of one replica. */
 static inline int64_t wfi_program_n_micro(const wf_program *p) {
@@ -296,7 +296,9 @@ bool wfi_stage_is_held(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_group_find(const wfi_group *group, int32_t rank);
 /* Ranks are different threads, and a kernel is bound to one: ranks on the same stage have kernels
  * of different sets. */
-int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank);
+static inline int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank) {
+    return wfi_mesh_dp(p->mesh, rank);
+}
 static inline bool wfi_is_reduction(const wfi_instruction *now) {
     return now->kind == WFI_ALL_REDUCE || now->kind == WFI_REDUCE;
 }
@@ -311,7 +313,8 @@ static inline int32_t wfi_n_reduced(const wf_program *p, const wfi_instruction *
 /* Whether its gradients are summed over replicas in another order than the recipe's tree. */
 static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
     const wfi_stage *s = &p->stages[stage];
-    return p->plan->allreduce->rotates && !s->is_rooted && s->n_replicas > 2;
+    return p->plan->allreduce->rotates && s->strategy->gradient == WFI_REPLICATE &&
+           s->n_replicas > 2;
 }
 #define WFI_NORM_BLOCK_ELEMENTS 1024
 /* Of a unit's sums of squares. */
@@ -342,12 +345,18 @@ static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {
 
 /* ---- passes ---- */
 
-/* map.c: which rank is on which stage, and in which group; where stages begin. `like`: see
+/* map.c: which units are a stage, which rank is on which, and in which group. `like`: see
  * wfi_program_begin. */
 wf_status wfi_program_map(wf_program *p, const wf_program *like);
 /* The actions of each rank [n_ranks], microbatches counted in the step; free with
  * wfi_schedule_free. */
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out);
+/* What a microbatch takes on the stage, and a message between stages (of the slowest pair), in us.
+ */
+void wfi_program_stage_times(const wf_program *p, int32_t stage, wfi_stage_times *times_out);
+double wfi_program_transfer_time(const wf_program *p);
+/* rounds.c: the same where the replicas are no pipelines of their own. */
+wf_status wfi_program_rounds(const wf_program *p, wfi_action_list **lists_out);
 /* That each rank's actions are those of a step on its stages: F, B and W (or BW) of each microbatch
  * once and in this order, gradients of a lane in ascending order. What ranks do to each other is
  * left to order.c. Errors: BUG; the sentence names the stage and the action. */

@@ -12,10 +12,10 @@ static wf_status emit_bucket(wfi_lowering *l, int32_t first, int32_t end) {
     int32_t n_units = end - first, named = l->finished[first], i;
     int64_t n_staged = 0;
     (void)wfi_take_stage(l, wfi_program_stage_of(p, named));
-    bool is_rooted = p->stages[l->stage].is_rooted;
-    int access = is_rooted && l->replica ? WFI_READ : WFI_READ | WFI_WRITE;
+    bool to_root = p->stages[l->stage].strategy->gradient == WFI_ROOT;
+    int access = to_root && l->replica ? WFI_READ : WFI_READ | WFI_WRITE;
     wfi_instruction reduce =
-        wfi_make(is_rooted ? WFI_REDUCE : WFI_ALL_REDUCE, WFI_STREAM_REDUCE, named, 0, -1);
+        wfi_make(to_root ? WFI_REDUCE : WFI_ALL_REDUCE, WFI_STREAM_REDUCE, named, 0, -1);
     const wfi_allreduce *how = wfi_reduction_of(p, &reduce);
     WF_TRY(wfi_emit(l, reduce, n_units + (how->n_staged != NULL), &i));
     wfi_join(l, i, l->stage);

@@ -6,7 +6,7 @@
 wf_status wfi_lower_broadcasts(wfi_lowering *l) {
     wf_program *p = l->p;
     for (int32_t s = 0; s < p->n_stages; s++) {
-        bool shares = p->stages[s].is_rooted && p->stages[s].n_replicas > 1;
+        bool shares = p->stages[s].strategy->parameter == WFI_ROOT && p->stages[s].n_replicas > 1;
         if (!wfi_take_stage(l, s) || !shares) continue;
         for (int32_t u = 0; u < p->graph->n_units; u++) {
             size_t bytes = p->graph->units[u].param_bytes;

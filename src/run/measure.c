@@ -12,7 +12,7 @@
 static wf_status make_plan(wf_context *ctx, const wf_plan *plan, wf_plan **plan_out) {
     wfi_text text;
     wfi_text_init(&text, ctx);
-    if (plan->n_spreads)
+    if (plan->n_rules)
         wfi_text_add(&text, "%s", plan->text);
     else
         wfi_text_add(&text, "dp=%d,pp=%d,schedule=zb1", plan->dp, plan->pp);

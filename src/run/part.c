@@ -28,7 +28,8 @@ bool wfi_trainer_loads(const wf_trainer *t, const wf_program *p, int32_t input) 
     return rank < p->n_ranks && loads(p, rank, input);
 }
 
-/* Which replica the rank belongs to: of the first of its stages that is spread as widely as any. */
+/* Which replica the rank belongs to: of the first of its stages that has as many replicas as any.
+ */
 static int32_t replica_on(const wf_program *p, int32_t rank, int32_t *stage_out) {
     for (int32_t s = 0; s < p->n_stages; s++) {
         int32_t replica = wfi_stage_replica_on(p, s, rank);
@@ -157,7 +158,7 @@ wf_status wfi_trainer_join_rows(wf_trainer *t, const wfi_ready *r, wf_status giv
 
 /* Where a rank passes on others' samples, a process's part would be no range of them. */
 wf_status wfi_trainer_check_parts(const wf_trainer *t) {
-    if (!wfi_trainer_is_part(t) || t->forward_only || !wf_plan_is_spread(t->plan)) return WF_OK;
+    if (!wfi_trainer_is_part(t) || t->forward_only || !wf_plan_loads_at_root(t->plan)) return WF_OK;
     return wfi_fail(t->ctx, WF_UNSUPPORTED,
                     "own_batch: under the plan %s ranks load samples of other ranks; give each "
                     "process the whole batch",

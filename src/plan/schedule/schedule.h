@@ -19,8 +19,7 @@ typedef enum wfi_action_kind {
 
 typedef struct wfi_action {
     wfi_action_kind kind;
-    int stage, chunk, micro; /* micro counts from 0 within the replica */
-    int order;               /* among those of all ranks, where there is one (program/schedule.c) */
+    int stage, micro; /* micro counts from 0 within the replica */
 } wfi_action;
 
 typedef struct wfi_action_list {
@@ -69,7 +68,7 @@ void wfi_schedule_free(wf_context *ctx, wfi_action_list *lists, int n_stages);
 
 static inline void wfi_action_push(wfi_action_list *list, wfi_action_kind kind, int stage,
                                    int micro) {
-    list->actions[list->n++] = (wfi_action){kind, stage, 0, micro, 0};
+    list->actions[list->n++] = (wfi_action){kind, stage, micro};
 }
 
 #endif

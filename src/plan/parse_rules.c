@@ -1,4 +1,4 @@
-/* The keys of a plan that spread the model, or units of it, from rank 0 over others:
+/* The keys of a plan that give the model, or units of it, a strategy over ranks 0 to N - 1:
  * dataparallel=N, UNIT:dp=N, UNIT:dataparallel=N, output=R. */
 #include "plan/parse.h"
 
@@ -6,51 +6,51 @@
 #include <string.h>
 
 /* More than the units of any model that is named by hand. */
-#define MOST_SPREADS 256
+#define MOST_RULES 256
 
-/* "dataparallel", "dp" or "UNIT:" and one of both. */
-static bool read_key(const char *key, size_t *n_unit_out, bool *is_rooted_out) {
-    const char *colon = strrchr(key, ':'), *what = colon ? colon + 1 : key;
+/* A strategy's name, or "UNIT:" and one. NULL: it is none; "dp" alone is an axis of the mesh. */
+static const wfi_strategy *read_key(const char *key, size_t *n_unit_out) {
+    const char *colon = strrchr(key, ':');
+    const wfi_strategy *strategy = wfi_strategy_find(colon ? colon + 1 : key);
     *n_unit_out = colon ? (size_t)(colon - key) : 0;
-    *is_rooted_out = !strcmp(what, "dataparallel");
-    return *is_rooted_out || (colon && !strcmp(what, "dp"));
+    return colon || strategy != &wfi_strategy_dp ? strategy : NULL;
 }
 
 /* As a user types it. */
-static wf_status name_spread(const wf_plan *plan, const wfi_spread *s, char **name_out) {
-    *name_out = wfi_sprintf(plan->ctx, "%s%s%s=%d", s->unit ? s->unit : "", s->unit ? ":" : "",
-                            s->is_rooted ? "dataparallel" : "dp", s->n);
+static wf_status name_rule(const wf_plan *plan, const wfi_plan_rule *r, char **name_out) {
+    *name_out = wfi_sprintf(plan->ctx, "%s%s%s=%d", r->unit ? r->unit : "", r->unit ? ":" : "",
+                            r->strategy->name, r->n);
     return *name_out ? WF_OK : WF_NO_MEMORY;
 }
 
-static bool same_unit(const wfi_spread *s, const char *unit, size_t n) {
-    return s->unit ? strlen(s->unit) == n && n && !strncmp(s->unit, unit, n) : n == 0;
+static bool same_unit(const wfi_plan_rule *r, const char *unit, size_t n) {
+    return r->unit ? strlen(r->unit) == n && n && !strncmp(r->unit, unit, n) : n == 0;
 }
 
-wf_status wfi_plan_parse_spread(wf_plan *plan, const wfi_plan_field *f, bool *found_out) {
+wf_status wfi_plan_parse_rule(wf_plan *plan, const wfi_plan_field *f, bool *found_out) {
     size_t n_unit;
-    wfi_spread s = {.position = f->position};
-    *found_out = read_key(f->key, &n_unit, &s.is_rooted);
+    wfi_plan_rule r = {.position = f->position};
+    r.strategy = read_key(f->key, &n_unit);
+    *found_out = r.strategy;
     if (!*found_out) return WF_OK;
     if (strchr(f->key, ':') && !n_unit)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: '%s' at position %d names no unit; write UNIT%s", f->key,
                         f->position, f->key);
-    WF_TRY(wfi_plan_parse_number(plan, f, 1, &s.n));
-    for (int k = 0; k < plan->n_spreads; k++)
-        if (same_unit(&plan->spreads[k], f->key, n_unit))
+    WF_TRY(wfi_plan_parse_number(plan, f, 1, &r.n));
+    for (int k = 0; k < plan->n_rules; k++)
+        if (same_unit(&plan->rules[k], f->key, n_unit))
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                            "plan: how %.*s is spread is given twice, again at position %d",
+                            "plan: the strategy of %.*s is given twice, again at position %d",
                             n_unit ? (int)n_unit : 9, n_unit ? f->key : "the model", f->position);
-    if (plan->n_spreads == MOST_SPREADS)
+    if (plan->n_rules == MOST_RULES)
         return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: more than %d units are named",
-                        MOST_SPREADS);
-    if (!plan->spreads)
-        plan->spreads = wfi_alloc(plan->ctx, MOST_SPREADS, sizeof *plan->spreads, "a plan");
-    if (!plan->spreads) return WF_NO_MEMORY;
-    if (n_unit) s.unit = wfi_sprintf(plan->ctx, "%.*s", (int)n_unit, f->key);
-    if (n_unit && !s.unit) return WF_NO_MEMORY;
-    plan->spreads[plan->n_spreads++] = s;
+                        MOST_RULES);
+    if (!plan->rules) plan->rules = wfi_alloc(plan->ctx, MOST_RULES, sizeof *plan->rules, "a plan");
+    if (!plan->rules) return WF_NO_MEMORY;
+    if (n_unit) r.unit = wfi_sprintf(plan->ctx, "%.*s", (int)n_unit, f->key);
+    if (n_unit && !r.unit) return WF_NO_MEMORY;
+    plan->rules[plan->n_rules++] = r;
     return WF_OK;
 }
 
@@ -63,7 +63,7 @@ wf_status wfi_plan_parse_output(wf_plan *plan, const wfi_plan_field *f) {
 static wf_status refuse_with(const wf_plan *plan, const char *key, int position,
                              const char *advice) {
     char *name;
-    WF_TRY(name_spread(plan, &plan->spreads[0], &name));
+    WF_TRY(name_rule(plan, &plan->rules[0], &name));
     wf_status status =
         wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s at position %d does not go with %s; %s", key,
                  position, name, advice);
@@ -73,9 +73,10 @@ static wf_status refuse_with(const wf_plan *plan, const char *key, int position,
 
 static wf_status check_other_keys(const wf_plan *plan, const wfi_plan_positions *given) {
     bool sums_to_all = false;
-    for (int k = 0; k < plan->n_spreads; k++) sums_to_all |= !plan->spreads[k].is_rooted;
+    for (int k = 0; k < plan->n_rules; k++)
+        sums_to_all |= plan->rules[k].strategy->gradient == WFI_REPLICATE;
     char stages[64];
-    snprintf(stages, sizeof stages, "dp=%d,pp=%d replicates all of a pipeline", plan->spreads[0].n,
+    snprintf(stages, sizeof stages, "dp=%d,pp=%d replicates all of a pipeline", plan->rules[0].n,
              plan->pp > 1 ? plan->pp : 2);
     if (plan->dp > 1)
         return refuse_with(plan, "dp", given->dp,
@@ -96,38 +97,38 @@ static wf_status check_other_keys(const wf_plan *plan, const wfi_plan_positions 
 
 static wf_status check_output(const wf_plan *plan, const wfi_plan_positions *given) {
     if (!given->output) return WF_OK;
-    if (!plan->n_spreads || plan->spreads[0].unit)
+    if (!plan->n_rules || plan->rules[0].unit)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: output at position %d chooses the rank of the loss of a model that "
-                        "is spread as a whole; add dataparallel=N",
+                        "is replicated as a whole; add dataparallel=N",
                         given->output);
-    if (plan->output < plan->spreads[0].n) return WF_OK;
+    if (plan->output < plan->rules[0].n) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: output=%d at position %d, but dataparallel=%d has ranks 0 to %d",
-                    plan->output, given->output, plan->spreads[0].n, plan->spreads[0].n - 1);
+                    plan->output, given->output, plan->rules[0].n, plan->rules[0].n - 1);
 }
 
-wf_status wfi_plan_check_spreads(wf_plan *plan, const wfi_plan_positions *given) {
+wf_status wfi_plan_check_rules(wf_plan *plan, const wfi_plan_positions *given) {
     WF_TRY(check_output(plan, given));
-    if (!plan->n_spreads) return WF_OK;
+    if (!plan->n_rules) return WF_OK;
     WF_TRY(check_other_keys(plan, given));
-    for (int k = 0; k < plan->n_spreads; k++) {
-        const wfi_spread *s = &plan->spreads[k];
-        if (!s->unit && plan->n_spreads > 1)
+    for (int k = 0; k < plan->n_rules; k++) {
+        const wfi_plan_rule *r = &plan->rules[k];
+        if (!r->unit && plan->n_rules > 1)
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                            "plan: dataparallel=%d at position %d spreads all units; leave it out, "
+                            "plan: dataparallel=%d at position %d is for all units; leave it out, "
                             "or those that are named",
-                            s->n, s->position);
-        if (s->n > plan->dp) plan->dp = s->n;
+                            r->n, r->position);
+        if (r->n > plan->dp) plan->dp = r->n;
     }
     return WF_OK;
 }
 
-void wfi_plan_spread_text(const wf_plan *plan, wfi_text *text) {
-    for (int k = 0; k < plan->n_spreads; k++) {
-        const wfi_spread *s = &plan->spreads[k];
-        wfi_text_add(text, "%s%s%s%s=%d", k ? "," : "", s->unit ? s->unit : "", s->unit ? ":" : "",
-                     s->is_rooted ? "dataparallel" : "dp", s->n);
+void wfi_plan_rules_text(const wf_plan *plan, wfi_text *text) {
+    for (int k = 0; k < plan->n_rules; k++) {
+        const wfi_plan_rule *r = &plan->rules[k];
+        wfi_text_add(text, "%s%s%s%s=%d", k ? "," : "", r->unit ? r->unit : "", r->unit ? ":" : "",
+                     r->strategy->name, r->n);
     }
     if (plan->output) wfi_text_add(text, ",output=%d", plan->output);
 }

@@ -1,0 +1,10 @@
+/* DataParallel: the first replica has the unit and updates it; in each step the others get a copy
+ * of its parameters and give back their gradients. */
+#include "plan/strategy/strategy.h"
+
+const wfi_strategy wfi_strategy_dataparallel = {
+    .name = "dataparallel",
+    .parameter = WFI_ROOT,
+    .gradient = WFI_ROOT,
+    .state = WFI_ROOT,
+};

@@ -1,0 +1,45 @@
+/* The order of work where stages have different numbers of replicas, and a rank may be on several:
+ * rounds of microbatches, one for each replica of the widest stage.
+ */
+#include "program/program.h"
+
+typedef struct rounds {
+    const wf_program *p;
+    wfi_action_list *lists; /* [n_ranks] */
+    int64_t n_rounds;
+} rounds;
+
+/* In each round the widest stage's replicas have a microbatch each. */
+static void push_stage(rounds *r, int64_t round, int32_t stage, wfi_action_kind kind) {
+    for (int32_t k = 0; k < r->p->n_replicas; k++) {
+        int64_t micro = k * r->n_rounds + round;
+        wfi_action_push(&r->lists[wfi_stage_rank_of(r->p, stage, micro)], kind, stage, (int)micro);
+    }
+}
+
+/* All stages forward, then all backward: what is gathered is there as a whole before the loss is
+ * computed, and before its gradient is scattered. */
+static void push_round(rounds *r, int64_t round) {
+    const wf_program *p = r->p;
+    for (int32_t s = 0; s < p->n_stages; s++) push_stage(r, round, s, WFI_ACTION_F);
+    for (int32_t s = p->n_stages - 1; s >= 0 && p->kind == WF_PROGRAM_TRAIN; s--)
+        push_stage(r, round, s, WFI_ACTION_BW);
+}
+
+wf_status wfi_program_rounds(const wf_program *p, wfi_action_list **lists_out) {
+    rounds r = {.p = p, .n_rounds = p->recipe.n_micro / p->n_replicas};
+    size_t most = 2 * (size_t)p->recipe.n_micro * (size_t)p->n_stages;
+    r.lists = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *r.lists, "a schedule");
+    wf_status status = r.lists ? WF_OK : WF_NO_MEMORY;
+    for (int32_t k = 0; k < p->n_ranks && status == WF_OK; k++) {
+        r.lists[k].actions = wfi_alloc(p->ctx, most, sizeof(wfi_action), "a schedule");
+        if (!r.lists[k].actions) status = WF_NO_MEMORY;
+    }
+    if (status != WF_OK) {
+        wfi_schedule_free(p->ctx, r.lists, p->n_ranks);
+        return status;
+    }
+    for (int64_t round = 0; round < r.n_rounds; round++) push_round(&r, round);
+    *lists_out = r.lists;
+    return WF_OK;
+}

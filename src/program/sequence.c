@@ -1,0 +1,141 @@
+/* When all ranks' actions begin and end, by what their units cost: one order for everything that
+ * ranks exchange.
+ */
+#include "program/lower.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* The begin or the end of an action. */
+typedef struct event {
+    double at;
+    bool is_begin;
+    int32_t number; /* of its action, in the order in which they were timed */
+    int32_t *place;
+} event;
+
+typedef struct merge {
+    const wf_program *p;
+    const wfi_action_list *lists;
+    wfi_sequence *sequence;
+    wfi_stage_times *times; /* [n_stages] */
+    double transfer;
+    double *forward_end, *backward_end; /* [n_stages * n_micro], negative: not yet */
+    double *free_at;                    /* [n_ranks] */
+    int32_t *next;                      /* [n_ranks] */
+    event *events;                      /* two an action */
+    int32_t n_events, n_left;
+} merge;
+
+static size_t index_of(const merge *m, int32_t stage, int64_t micro) {
+    return (size_t)stage * (size_t)m->p->recipe.n_micro + (size_t)micro;
+}
+
+/* When what the action needs of another stage is there; negative: not yet. */
+static double ready_at(const merge *m, const wfi_action *a) {
+    double at = 0;
+    if (a->kind == WFI_ACTION_F && a->stage > 0)
+        at = m->forward_end[index_of(m, a->stage - 1, a->micro)];
+    else if ((a->kind == WFI_ACTION_B || a->kind == WFI_ACTION_BW) && a->stage + 1 < m->p->n_stages)
+        at = m->backward_end[index_of(m, a->stage + 1, a->micro)];
+    else
+        return 0;
+    return at < 0 ? at : at + m->transfer;
+}
+
+static double duration(const merge *m, const wfi_action *a) {
+    const wfi_stage_times *t = &m->times[a->stage];
+    switch (a->kind) {
+    case WFI_ACTION_F:
+        return t->forward;
+    case WFI_ACTION_B:
+        return t->backward;
+    case WFI_ACTION_W:
+        return t->weight;
+    default:
+        return t->backward + t->weight;
+    }
+}
+
+static void add_event(merge *m, double at, bool is_begin, int32_t *place) {
+    m->events[m->n_events] = (event){at, is_begin, m->n_events / 2, place};
+    m->n_events++;
+}
+
+static void take(merge *m, int32_t rank, double begin) {
+    int32_t k = m->next[rank]++;
+    const wfi_action *a = &m->lists[rank].actions[k];
+    double end = begin + duration(m, a);
+    m->free_at[rank] = end;
+    if (a->kind == WFI_ACTION_F) m->forward_end[index_of(m, a->stage, a->micro)] = end;
+    if (a->kind == WFI_ACTION_B || a->kind == WFI_ACTION_BW)
+        m->backward_end[index_of(m, a->stage, a->micro)] = end;
+    add_event(m, begin, true, &m->sequence->begin[rank][k]);
+    add_event(m, end, false, &m->sequence->end[rank][k]);
+    m->n_left--;
+}
+
+/* Of all ranks' next actions, the one that begins first. Lists that wait for each other are taken
+ * as they come: the proof will say what is wrong. */
+static void take_next(merge *m) {
+    int32_t first = -1, any = -1;
+    double first_begin = INFINITY;
+    for (int32_t rank = 0; rank < m->p->n_ranks; rank++) {
+        if (m->next[rank] == m->lists[rank].n) continue;
+        if (any < 0) any = rank;
+        double ready = ready_at(m, &m->lists[rank].actions[m->next[rank]]);
+        double begin = fmax(ready, m->free_at[rank]);
+        if (ready < 0 || begin >= first_begin) continue;
+        first = rank;
+        first_begin = begin;
+    }
+    take(m, first < 0 ? any : first, first < 0 ? m->free_at[any] : first_begin);
+}
+
+/* What ends at an instant is there for what begins then. */
+static int by_time(const void *a, const void *b) {
+    const event *x = a, *y = b;
+    if (x->at != y->at) return x->at < y->at ? -1 : 1;
+    if (x->is_begin != y->is_begin) return x->is_begin ? 1 : -1;
+    return x->number < y->number ? -1 : 1;
+}
+
+static wf_status allocate(merge *m, wfi_pool *pool) {
+    const wf_program *p = m->p;
+    wfi_sequence *s = m->sequence;
+    size_t n_ranks = (size_t)p->n_ranks, n_stages = (size_t)p->n_stages;
+    size_t n_micro = (size_t)p->recipe.n_micro;
+    s->begin = wfi_pool_alloc(pool, n_ranks, sizeof *s->begin);
+    s->end = wfi_pool_alloc(pool, n_ranks, sizeof *s->end);
+    m->next = wfi_pool_alloc(pool, n_ranks, sizeof *m->next);
+    m->free_at = wfi_pool_alloc(pool, n_ranks, sizeof *m->free_at);
+    m->times = wfi_pool_alloc(pool, n_stages, sizeof *m->times);
+    m->forward_end = wfi_pool_alloc(pool, n_stages * n_micro, sizeof *m->forward_end);
+    m->backward_end = wfi_pool_alloc(pool, n_stages * n_micro, sizeof *m->backward_end);
+    if (!s->begin || !s->end || !m->next || !m->free_at || !m->times || !m->forward_end ||
+        !m->backward_end)
+        return WF_NO_MEMORY;
+    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+        size_t n = (size_t)wfi_max_i64(m->lists[rank].n, 1);
+        s->begin[rank] = wfi_pool_alloc(pool, n, sizeof(int32_t));
+        s->end[rank] = wfi_pool_alloc(pool, n, sizeof(int32_t));
+        if (!s->begin[rank] || !s->end[rank]) return WF_NO_MEMORY;
+        m->n_left += m->lists[rank].n;
+    }
+    m->events = wfi_pool_alloc(pool, 2 * (size_t)m->n_left + 1, sizeof *m->events);
+    return m->events ? WF_OK : WF_NO_MEMORY;
+}
+
+wf_status wfi_sequence_make(const wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
+                            wfi_sequence *sequence) {
+    merge m = {.p = p, .lists = lists, .sequence = sequence};
+    WF_TRY(allocate(&m, pool));
+    for (int32_t s = 0; s < p->n_stages; s++) wfi_program_stage_times(p, s, &m.times[s]);
+    m.transfer = wfi_program_transfer_time(p);
+    for (size_t k = 0; k < (size_t)p->n_stages * (size_t)p->recipe.n_micro; k++)
+        m.forward_end[k] = m.backward_end[k] = -1;
+    while (m.n_left) take_next(&m);
+    qsort(m.events, (size_t)m.n_events, sizeof *m.events, by_time);
+    for (int32_t k = 0; k < m.n_events; k++) *m.events[k].place = k;
+    return WF_OK;
+}

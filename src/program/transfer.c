@@ -1,0 +1,155 @@
+/* What goes from rank to rank in a step: the values that an action reads and another rank makes,
+ * and the inputs that the root loads for others.
+ *
+ * All ranks name them in one order, that of the actions that read them first: no transfer stands in
+ * a stream behind one that is needed later, so none waits for one that waits for it.
+ */
+#include "program/lower.h"
+
+#include <stdlib.h>
+
+typedef struct search {
+    const wf_program *p;
+    const wfi_action_list *lists;
+    const wfi_sequence *sequence;
+    wfi_transfer *transfers;
+    int32_t n;
+    size_t capacity;
+} search;
+
+static wf_status find_in_slot(search *s, const wfi_slot *slot, int32_t rank, int32_t k) {
+    const wf_program *p = s->p;
+    wfi_transfer t = {.kind = slot->kind,
+                      .value = slot->id,
+                      .micro = s->lists[rank].actions[k].micro,
+                      .to = rank,
+                      .place = s->sequence->begin[rank][k]};
+    if (!(slot->access & WFI_READ)) return WF_OK;
+    if (slot->kind == WFI_BLOCK_VALUE)
+        t.from =
+            wfi_stage_rank_of(p, wfi_program_stage_of(p, p->code->place[t.value].unit), t.micro);
+    else if (slot->kind == WFI_BLOCK_INPUT && wf_plan_loads_at_root(p->plan))
+        t.from = 0;
+    else
+        return WF_OK;
+    if (t.from == rank) return WF_OK;
+    WF_TRY(WFI_GROW(p->ctx, s->transfers, s->n, s->capacity, "lowering"));
+    s->transfers[s->n++] = t;
+    return WF_OK;
+}
+
+static wf_status find_in_action(search *s, int32_t rank, int32_t k) {
+    const wf_program *p = s->p;
+    const wfi_action *action = &s->lists[rank].actions[k];
+    const wfi_code *code = wfi_program_code_of(p, action->micro);
+    for (int32_t u = p->first_unit[action->stage]; u < p->first_unit[action->stage + 1]; u++) {
+        const wfi_segment *segment = code->units[u].part[wfi_part_of(action->kind)];
+        for (int32_t i = 0; segment && i < segment->n_slots; i++)
+            WF_TRY(find_in_slot(s, &segment->slots[i], rank, k));
+    }
+    return WF_OK;
+}
+
+static int compare(int64_t a, int64_t b) {
+    return (a > b) - (a < b);
+}
+
+/* Readings of the same on the same rank stand together, the first in front. */
+static int by_name(const void *a, const void *b) {
+    const wfi_transfer *x = a, *y = b;
+    int c = compare(x->to, y->to);
+    if (!c) c = compare(x->kind, y->kind);
+    if (!c) c = compare(x->value, y->value);
+    if (!c) c = compare(x->micro, y->micro);
+    return c ? c : compare(x->place, y->place);
+}
+
+static bool same_name(const wfi_transfer *x, const wfi_transfer *y) {
+    return x->to == y->to && x->kind == y->kind && x->value == y->value && x->micro == y->micro;
+}
+
+static int by_place(const void *a, const void *b) {
+    const wfi_transfer *x = a, *y = b;
+    return x->place != y->place ? compare(x->place, y->place) : by_name(a, b);
+}
+
+wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
+                             const wfi_sequence *sequence, wfi_transfer **transfers_out,
+                             int32_t *n_out) {
+    search s = {.p = p, .lists = lists, .sequence = sequence};
+    wf_status status = WF_OK;
+    for (int32_t rank = 0; rank < p->n_ranks; rank++)
+        for (int32_t k = 0; k < lists[rank].n && status == WF_OK; k++)
+            status = find_in_action(&s, rank, k);
+    if (status != WF_OK) {
+        wfi_free(p->ctx, s.transfers);
+        return status;
+    }
+    int32_t n = 0;
+    if (s.n) qsort(s.transfers, (size_t)s.n, sizeof *s.transfers, by_name);
+    for (int32_t k = 0; k < s.n; k++)
+        if (!n || !same_name(&s.transfers[n - 1], &s.transfers[k]))
+            s.transfers[n++] = s.transfers[k];
+    if (n) qsort(s.transfers, (size_t)n, sizeof *s.transfers, by_place);
+    *transfers_out = s.transfers;
+    *n_out = n;
+    return WF_OK;
+}
+
+/* ---- of the rank at hand ---- */
+
+/* What an instruction brings here, unless it is here already. */
+static wf_status emit_arrival(wfi_lowering *l, wfi_instruction i, wfi_block_kind kind) {
+    wf_program *p = l->p;
+    int32_t block, index, n_before = p->n_blocks;
+    size_t bytes = wfi_program_code_of(p, i.micro)->place[i.id].bytes;
+    WF_TRY(wfi_find_block(l, kind, i.id, 0, i.micro, bytes, &block));
+    if (p->n_blocks == n_before) return WF_OK;
+    WF_TRY(wfi_emit(l, i, 1, &index));
+    p->instructions[index].references[0] = (wfi_reference){block, 0, bytes, WFI_WRITE};
+    return wfi_depend_on_lookahead(l, index);
+}
+
+wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro) {
+    for (int32_t s = 0; s < segment->n_slots; s++) {
+        const wfi_slot *slot = &segment->slots[s];
+        if (slot->kind != WFI_BLOCK_INPUT) continue;
+        WF_TRY(emit_arrival(l, wfi_make(WFI_LOAD, WFI_STREAM_COPY, segment->unit, slot->id, micro),
+                            slot->kind));
+    }
+    return WF_OK;
+}
+
+/* The unit that declared or makes it. */
+static int32_t unit_of(const wf_program *p, const wfi_transfer *t) {
+    return t->kind == WFI_BLOCK_INPUT ? p->graph->values[t->value].unit
+                                      : p->code->place[t->value].unit;
+}
+
+static wf_status emit_send(wfi_lowering *l, const wfi_transfer *t) {
+    int32_t unit = unit_of(l->p, t);
+    if (t->kind == WFI_BLOCK_INPUT)
+        WF_TRY(emit_arrival(l, wfi_make(WFI_LOAD, WFI_STREAM_COPY, unit, t->value, t->micro),
+                            t->kind));
+    wfi_instruction send = wfi_make(WFI_SEND, WFI_STREAM_SEND, unit, t->value, t->micro);
+    send.peer = t->to;
+    return wfi_emit_one(l, send, t->kind, t->value, 0, t->micro,
+                        wfi_program_code_of(l->p, t->micro)->place[t->value].bytes, WFI_READ);
+}
+
+static wf_status emit_receive(wfi_lowering *l, const wfi_transfer *t) {
+    wfi_instruction receive =
+        wfi_make(WFI_RECEIVE, WFI_STREAM_RECEIVE, unit_of(l->p, t), t->value, t->micro);
+    receive.peer = t->from;
+    return emit_arrival(l, receive, t->kind);
+}
+
+wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end) {
+    for (; l->next_transfer < l->n_transfers; l->next_transfer++) {
+        const wfi_transfer *t = &l->transfers[l->next_transfer];
+        if (t->place >= end) break;
+        if (t->from == l->rank) WF_TRY(emit_send(l, t));
+        if (t->to == l->rank) WF_TRY(emit_receive(l, t));
+    }
+    return WF_OK;
+}
