@@ -3,34 +3,43 @@
 #   WEFT         the command line program        WEFT_SOURCE  the root of the repository
 #   WEFT_BUILD   the build folder                CC           the compiler
 # A test that cannot run here prints why and exits with 77: it counts as skipped.
-# C tests labelled "serial" start no threads: the thread sanitizer leaves them out.
-# Tests labelled "once" would learn nothing from a sanitizer: they run without only.
+# Labels, in a test's first comment, "label: once alone":
+#   serial  a C test that starts no threads: the thread sanitizer leaves it out
+#   once    would learn nothing from a sanitizer: runs without only
+#   alone   needs the machine for itself: no other test runs meanwhile
 
 enable_testing()
 add_custom_target(tests)
 add_custom_target(fuzzers)
 add_dependencies(tests fuzzers)
-set(WEFT_TEST_TIMEOUT 120 CACHE STRING "Seconds after which a test has failed")
 
 # Several tests share the cores, so OpenMP's threads had better not spin for long.
 set(test_environment GOMP_SPINCOUNT=1000 WEFT=${PROJECT_BINARY_DIR}/weft WEFT_SOURCE=${PROJECT_SOURCE_DIR}
   WEFT_BUILD=${PROJECT_BINARY_DIR} CC=${CMAKE_C_COMPILER})
-set(timeout ${WEFT_TEST_TIMEOUT})
+# Seconds after which a test is taken to hang: on the slowest and busiest machine none takes so long.
+set(timeout 900)
 if(WEFT_SANITIZE MATCHES "thread")
   # The sanitizer sees weft's code, not that of libraries which were built without it: what
   # those do with each other (OpenMP's workers above all) looks like races and is none.
   list(APPEND test_environment OMP_NUM_THREADS=1
     "TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:second_deadlock_stack=1")
-  math(EXPR timeout "${timeout} * 5")
+  math(EXPR timeout "${timeout} * 4")
 elseif(WEFT_SANITIZE)
   list(APPEND test_environment UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
     ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1)
-  math(EXPR timeout "${timeout} * 3")
+  math(EXPR timeout "${timeout} * 2")
 endif()
 
-function(weft_register name label)
+# Registers the test `name`, whose source says which labels it has.
+function(weft_register name source)
+  file(STRINGS ${source} line REGEX "^( \\*|#) *label: *[a-z ]+$" LIMIT_COUNT 1)
+  string(REGEX REPLACE ".*label: *" "" labels "${line}")
+  separate_arguments(labels)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77
-    LABELS ${label} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${test_environment}")
+    LABELS "${labels}" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${test_environment}")
+  if("alone" IN_LIST labels)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
 endfunction()
 
 # Adds a program of the build folder's `folder` that is not built by default.
@@ -57,12 +66,7 @@ foreach(source IN LISTS sources)
     target_link_libraries(test_${name} PRIVATE PkgConfig::CMOCKA)
     add_dependencies(tests test_${name})
     add_test(NAME ${name} COMMAND test_${name})
-    file(STRINGS ${source} label REGEX "^ \\* label: serial$")
-    if(label)
-      weft_register(${name} serial)
-    else()
-      weft_register(${name} program)
-    endif()
+    weft_register(${name} ${source})
   endif()
 endforeach()
 
@@ -71,13 +75,8 @@ endforeach()
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*.sh)
 foreach(source IN LISTS sources)
   get_filename_component(name ${source} NAME_WE)
-  file(STRINGS ${source} once REGEX "^# *label: *once$")
   add_test(NAME ${name} COMMAND bash ${source})
-  if(once)
-    weft_register(${name} once)
-  else()
-    weft_register(${name} program)
-  endif()
+  weft_register(${name} ${source})
 endforeach()
 
 # ---- fuzz targets: with WEFT_FUZZ they search, else their corpus is replayed ----
@@ -92,7 +91,7 @@ foreach(source IN LISTS sources)
   else()
     weft_add_test_program(${target} ${target} fuzz ${source} ${PROJECT_SOURCE_DIR}/fuzz/replay.c)
     add_test(NAME ${target} COMMAND ${target} ${PROJECT_SOURCE_DIR}/fuzz/corpus/${name})
-    weft_register(${target} program)
+    weft_register(${target} ${source})
   endif()
   add_dependencies(fuzzers ${target})
 endforeach()

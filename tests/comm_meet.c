@@ -75,10 +75,18 @@ static void expect_ok(const rank *ranks, int n) {
         if (ranks[r].status) fail_msg("rank %d: %s", r, ranks[r].sentence);
 }
 
+/* NULL if the rank was refused with that status and words, else what is wrong. */
+static const char *differs(const rank *r, wf_status status, const char *words) {
+    static char text[1000];
+    if (r->status == status && strstr(r->sentence, words)) return NULL;
+    snprintf(text, sizeof text, "rank %d: %s '%s', not %s '%s'", r->config.rank,
+             wf_status_name(r->status), r->sentence, wf_status_name(status), words);
+    return text;
+}
+
 static void expect(const rank *r, wf_status status, const char *words) {
-    if (r->status != status || !strstr(r->sentence, words))
-        fail_msg("rank %d: %s '%s', not %s '%s'", r->config.rank, wf_status_name(r->status),
-                 r->sentence, wf_status_name(status), words);
+    const char *wrong = differs(r, status, words);
+    if (wrong) fail_msg("%s", wrong);
 }
 
 static void again_and_again(void **state) {
@@ -114,24 +122,34 @@ static void a_job_of_one(void **state) {
     test_context_end(ctx);
 }
 
+/* One of several ways to meet, for attempts with a deadline. */
+typedef struct attempt {
+    wf_context *ctx;
+    const char *way;
+} attempt;
+
+static const char *try_absent(void *self, int timeout_ms) {
+    const attempt *a = self;
+    rank ranks[4];
+    char name[64], waited[64];
+    snprintf(name, sizeof name, "absent-%d", (int)getpid());
+    snprintf(waited, sizeof waited, "rank 3 waited %d ms", timeout_ms);
+    prepare(a->ctx, ranks, 4, a->way, name);
+    for (int r = 0; r < 4; r++) ranks[r].config.timeout_ms = timeout_ms;
+    run(ranks, 2);
+    const char *wrong = differs(&ranks[0], WF_TIMEOUT, "ranks 2, 3 of 4 have not come");
+    if (!wrong && ranks[1].status == WF_OK) wrong = "rank 1 has joined";
+    (void)be_thread(&ranks[3]);
+    if (!wrong) wrong = differs(&ranks[3], WF_TIMEOUT, waited);
+    if (!wrong && access(file_url + strlen("file://"), F_OK) == 0) wrong = "a file is left";
+    return wrong;
+}
+
 static void who_does_not_come_is_named(void **state) {
     (void)state;
     const char *const ways[] = {NULL, port_url, file_url};
     wf_context *ctx = test_context();
-    for (int way = 0; way < 3; way++) {
-        rank ranks[4];
-        char name[64];
-        snprintf(name, sizeof name, "absent-%d", (int)getpid());
-        prepare(ctx, ranks, 4, ways[way], name);
-        for (int r = 0; r < 4; r++) ranks[r].config.timeout_ms = 150;
-        run(ranks, 2);
-        expect(&ranks[0], WF_TIMEOUT, "ranks 2, 3 of 4 have not come");
-        assert_int_not_equal(ranks[1].status, WF_OK);
-        ranks[3].config.timeout_ms = 60;
-        (void)be_thread(&ranks[3]);
-        expect(&ranks[3], WF_TIMEOUT, "rank 3 waited 60 ms");
-        assert_int_equal(access(file_url + strlen("file://"), F_OK), -1);
-    }
+    for (int way = 0; way < 3; way++) test_deadlines(try_absent, &(attempt){ctx, ways[way]});
     test_context_end(ctx);
 }
 
@@ -160,6 +178,17 @@ static void two_of_one_rank(void **state) {
     test_context_end(ctx);
 }
 
+static const char *try_numbers(void *self, int timeout_ms) {
+    const attempt *a = self;
+    rank ranks[2];
+    prepare(a->ctx, ranks, 2, a->way, NULL);
+    ranks[1].config.n_ranks = 3;
+    ranks[0].config.timeout_ms = ranks[1].config.timeout_ms = timeout_ms;
+    run(ranks, 2);
+    const char *wrong = differs(&ranks[0], WF_INVALID_ARG, "in use by a job of 3 ranks");
+    return wrong ? differs(&ranks[1], WF_INVALID_ARG, "in use by a job of 2 ranks") : NULL;
+}
+
 static void they_disagree_on_their_number(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -169,12 +198,7 @@ static void they_disagree_on_their_number(void **state) {
     run(ranks, 2);
     expect(&ranks[0], WF_INVALID_ARG, "rank 1 says that the job");
     expect(&ranks[1], WF_INVALID_ARG, "rank 1 is one of 3");
-    prepare(ctx, ranks, 2, file_url, NULL);
-    ranks[1].config.n_ranks = 3;
-    ranks[0].config.timeout_ms = ranks[1].config.timeout_ms = 150;
-    run(ranks, 2);
-    assert_true(strstr(ranks[0].sentence, "in use by a job of 3 ranks") ||
-                strstr(ranks[1].sentence, "in use by a job of 2 ranks"));
+    test_deadlines(try_numbers, &(attempt){ctx, file_url});
     test_context_end(ctx);
 }
 
@@ -207,6 +231,18 @@ static void two_jobs_at_one_place(void **state) {
     test_context_end(ctx);
 }
 
+static const char *try_tokens(void *self, int timeout_ms) {
+    const attempt *a = self;
+    rank ranks[2];
+    prepare(a->ctx, ranks, 2, a->way, NULL);
+    ranks[0].config.token = "one";
+    ranks[1].config.token = "other";
+    ranks[0].config.timeout_ms = timeout_ms;
+    run(ranks, 2);
+    const char *wrong = differs(&ranks[0], WF_TIMEOUT, "rank 1 of 2 has not come");
+    return wrong ? wrong : differs(&ranks[1], WF_INVALID_ARG, "refused rank 1's token");
+}
+
 static void tokens(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -215,11 +251,7 @@ static void tokens(void **state) {
     ranks[0].config.token = ranks[1].config.token = "one";
     run(ranks, 2);
     expect_ok(ranks, 2);
-    ranks[1].config.token = "other";
-    ranks[0].config.timeout_ms = 300;
-    run(ranks, 2);
-    expect(&ranks[0], WF_TIMEOUT, "rank 1 of 2 has not come");
-    expect(&ranks[1], WF_INVALID_ARG, "refused rank 1's token");
+    test_deadlines(try_tokens, &(attempt){ctx, port_url});
     prepare(ctx, ranks, 2, file_url, NULL);
     ranks[0].config.token = "one";
     (void)be_thread(&ranks[0]);

@@ -28,25 +28,35 @@ static const char *file_url(const char *name) {
     return url;
 }
 
+static void close_two(wf_store *two[2]) {
+    if (two[1] != two[0]) wf_store_close(two[1]);
+    wf_store_close(two[0]);
+}
+
 /* A store with two handles; those of memory are one. */
-static void open_two(wf_context *ctx, store_kind kind, int64_t timeout_ms, wf_store *two[2]) {
+static wf_status try_two(wf_context *ctx, store_kind kind, int64_t timeout_ms, wf_store *two[2]) {
     const char *url = kind == MEMORY       ? "memory:"
                       : kind == FILE_STORE ? file_url("two")
                                            : "tcp://127.0.0.1:0";
+    two[0] = two[1] = NULL;
     for (int rank = 0; rank < 2; rank++) {
         wf_store_config config = config_of(url, rank, 2);
         config.timeout_ms = timeout_ms;
         if (kind == TCP && rank) config.url = wf_store_url(two[0]);
-        if (kind == MEMORY && rank)
+        if (kind == MEMORY && rank) {
             two[1] = two[0];
-        else
-            TEST_OK(ctx, wf_store_open(ctx, &config, &two[rank]));
+            continue;
+        }
+        wf_status status = wf_store_open(ctx, &config, &two[rank]);
+        if (status == WF_OK) continue;
+        wf_store_close(two[0]);
+        return status;
     }
+    return WF_OK;
 }
 
-static void close_two(wf_store *two[2]) {
-    if (two[1] != two[0]) wf_store_close(two[1]);
-    wf_store_close(two[0]);
+static void open_two(wf_context *ctx, store_kind kind, int64_t timeout_ms, wf_store *two[2]) {
+    TEST_OK(ctx, try_two(ctx, kind, timeout_ms, two));
 }
 
 /* ---- alike ---- */
@@ -208,22 +218,36 @@ static void sums_of_threads(void **state) {
     test_context_end(ctx);
 }
 
+static const char *try_missing(void *self, int timeout_ms) {
+    static const char *const keys[] = {"here", "rank/1", "rank/2"};
+    static char text[1000], words[100];
+    wf_context *ctx = test_context();
+    wf_store *two[2];
+    size_t n;
+    if (try_two(ctx, *(store_kind *)self, timeout_ms, two)) {
+        test_context_end(ctx);
+        return "the store is not opened in time";
+    }
+    snprintf(words, sizeof words, "waited %d ms for 3 keys, but nobody has set rank/1, rank/2 in",
+             timeout_ms);
+    wf_status set = wf_store_set(two[0], "here", "", 0);
+    wf_status waited = set ? set : wf_store_wait(two[1], keys, 3);
+    snprintf(text, sizeof text, "%s: %s", wf_status_name(waited), wf_context_error(ctx));
+    const char *wrong = waited == WF_TIMEOUT && strstr(text, words) ? NULL : text;
+    if (!wrong) {
+        wf_status got = wf_store_get(two[1], "there", NULL, 0, &n);
+        snprintf(text, sizeof text, "%s: %s", wf_status_name(got), wf_context_error(ctx));
+        if (got != WF_TIMEOUT || !strstr(text, "for the key there, but nobody has set it"))
+            wrong = text;
+    }
+    close_two(two);
+    test_context_end(ctx);
+    return wrong;
+}
+
 static void waits_end_and_name_what_is_missing(void **state) {
     (void)state;
-    wf_context *ctx = test_context();
-    const char *const keys[] = {"here", "rank/1", "rank/2"};
-    for (store_kind kind = MEMORY; kind < N_KINDS; kind++) {
-        wf_store *two[2];
-        size_t n;
-        open_two(ctx, kind, 60, two);
-        TEST_OK(ctx, wf_store_set(two[0], "here", "", 0));
-        TEST_REFUSED(ctx, wf_store_wait(two[1], keys, 3), WF_TIMEOUT,
-                     "waited 60 ms for 3 keys, but nobody has set rank/1, rank/2 in");
-        TEST_REFUSED(ctx, wf_store_get(two[1], "there", NULL, 0, &n), WF_TIMEOUT,
-                     "for the key there, but nobody has set it");
-        close_two(two);
-    }
-    test_context_end(ctx);
+    for (store_kind kind = MEMORY; kind < N_KINDS; kind++) test_deadlines(try_missing, &kind);
 }
 
 static void urls_that_are_refused(void **state) {

@@ -19,8 +19,43 @@ static common *make_common(int number) {
     return c;
 }
 
+static void add_failed(common *c, int n) {
+    __atomic_fetch_add(&c->n_failed, n, __ATOMIC_SEQ_CST);
+}
+
 static void wait_until_failed(common *c, int n) {
     while (__atomic_load_n(&c->n_failed, __ATOMIC_ACQUIRE) < n) sched_yield();
+}
+
+/* What else is wrong with a rank: nobody waits for it any longer. */
+static const char *give_up(common *c, const char *wrong) {
+    if (wrong) add_failed(c, RANKS_MOST);
+    return wrong;
+}
+
+/* As threads, as processes and by messages, with a group's deadline that is the number. */
+typedef struct late {
+    int n;
+    ranks_body body;
+} late;
+
+static const char *try_late(void *self, int timeout_ms) {
+    const late *l = self;
+    common *c = make_common(timeout_ms);
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    config.timeout_ms = timeout_ms;
+    const char *wrong = ranks_try_processes(l->n, &config, l->body, c, 0);
+    c->n_failed = 0;
+    if (!wrong) {
+        wf_context *ctx = test_context();
+        wrong = ranks_try_threads(ctx, l->n, &config, l->body, c, NULL);
+        test_context_end(ctx);
+    }
+    c->n_failed = 0;
+    config.algorithm = "direct"; /* as "auto" is where memory is shared */
+    if (!wrong) wrong = ranks_try_messages(l->n, &config, l->body, c);
+    munmap(c, sizeof *c);
+    return wrong;
 }
 
 static void on_all(int n, const wf_group_config *config, ranks_body body, int number) {
@@ -135,20 +170,27 @@ static void messages_that_disagree_are_told(void **state) {
 
 /* ---- who does not come ---- */
 
-static const char *check_late(ranks_one *one) {
+static const char *be_late(ranks_one *one) {
     common *c = one->self;
+    char waited[80];
     float x[4] = {1, 2, 3, 4};
+    snprintf(waited, sizeof waited, "waited %d ms in wf_all_reduce of 4 F32 (sum, direct) at",
+             c->number);
     RANKS_TRY(one, wf_broadcast(one->group, x, x, 4, WF_F32, 0, NULL));
     if (one->rank == 2) wait_until_failed(c, 2);
     RANKS_REFUSED(one, wf_all_reduce(one->group, x, x, 4, WF_F32, WF_SUM, NULL), WF_TIMEOUT,
-                  "waited 150 ms in wf_all_reduce of 4 F32 (sum, direct) at");
+                  waited);
     RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_TIMEOUT,
                   "but rank 2 has not come; it last called wf_broadcast at");
-    __atomic_fetch_add(&c->n_failed, 1, __ATOMIC_SEQ_CST);
+    add_failed(c, 1);
     return NULL;
 }
 
-static const char *check_absent_sender(ranks_one *one) {
+static const char *check_late(ranks_one *one) {
+    return give_up(one->self, be_late(one));
+}
+
+static const char *be_absent_sender(ranks_one *one) {
     common *c = one->self;
     int32_t x;
     if (one->rank == 0)
@@ -156,22 +198,25 @@ static const char *check_absent_sender(ranks_one *one) {
     else
         RANKS_REFUSED(one, wf_recv(one->group, &x, 1, WF_I32, 0, NULL), WF_TIMEOUT,
                       "but rank 0 has not come; it last called nothing");
-    __atomic_fetch_add(&c->n_failed, 1, __ATOMIC_SEQ_CST);
+    add_failed(c, 1);
     return NULL;
+}
+
+static const char *check_absent_sender(ranks_one *one) {
+    return give_up(one->self, be_absent_sender(one));
 }
 
 static void who_is_late_is_named(void **state) {
     (void)state;
-    wf_group_config config = WF_GROUP_CONFIG_INIT;
-    config.timeout_ms = 150;
-    on_all(3, &config, check_late, 0);
-    on_all(2, &config, check_absent_sender, 0);
+    test_deadlines(try_late, &(late){3, check_late});
+    test_deadlines(try_late, &(late){2, check_absent_sender});
 }
 
 /* Ranks come one after the other, the last long after the deadline: it is one, whoever is awaited.
  */
 static const char *check_stragglers(ranks_one *one) {
-    const struct timespec time = {one->rank * 600 / 1000, one->rank * 600 % 1000 * 1000000};
+    int64_t ms = (int64_t)one->rank * *(const int *)one->self * 6 / 10;
+    const struct timespec time = {ms / 1000, ms % 1000 * 1000000};
     RANKS_TRY(one, wf_barrier(one->group, NULL));
     nanosleep(&time, NULL);
     wf_status status = wf_barrier(one->group, NULL);
@@ -181,40 +226,56 @@ static const char *check_stragglers(ranks_one *one) {
     return NULL;
 }
 
+static const char *try_stragglers(void *self, int timeout_ms) {
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    wf_context *ctx = test_context();
+    (void)self;
+    config.timeout_ms = timeout_ms;
+    const char *wrong = ranks_try_threads(ctx, 4, &config, check_stragglers, &timeout_ms, NULL);
+    test_context_end(ctx);
+    return wrong;
+}
+
 static void deadline_is_one(void **state) {
     (void)state;
-    wf_group_config config = WF_GROUP_CONFIG_INIT;
-    config.timeout_ms = 1000;
-    ranks_threads(4, &config, check_stragglers, NULL);
+    test_deadlines(try_stragglers, NULL);
 }
 
 /* A rank comes, but what it sends does not. */
 static const char *check_silent(ranks_one *one) {
     float x[96] = {0}; /* a slice for each rank */
+    char waited[80];
+    snprintf(waited, sizeof waited, "waited %d ms in wf_all_reduce of 96 F32 (sum, direct) at ",
+             *(const int *)one->self);
     wf_status status = wf_all_reduce(one->group, x, x, 96, WF_F32, WF_SUM, NULL);
     const char *sentence = wf_context_error(one->ctx);
     /* Whoever says it first: one of those that it keeps waiting, or itself. */
-    if (status != WF_TIMEOUT ||
-        !strstr(sentence, "waited 150 ms in wf_all_reduce of 96 F32 (sum, direct) at ") ||
+    if (status != WF_TIMEOUT || !strstr(sentence, waited) ||
         (!strstr(sentence, "but rank 1 has not sent its part; it last called wf_all_reduce at") &&
          !strstr(sentence, "has not taken what it needs; it last called wf_all_reduce at")))
         return ranks_text("%s: %s", wf_status_name(status), sentence);
-    RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_TIMEOUT, "waited 150 ms in wf_all_reduce");
+    RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_TIMEOUT, waited);
     return NULL;
+}
+
+static const char *try_silent(void *self, int timeout_ms) {
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 3};
+    wf_context *ctx = test_context();
+    (void)self;
+    config.wire = "mpi";
+    config.algorithm = "direct";
+    config.timeout_ms = timeout_ms;
+    net.silent_from = WFI_MAIL_PARCELS + 1;
+    const char *wrong = ranks_try_threads(ctx, 3, &config, check_silent, &timeout_ms, &net);
+    if (!wrong && net.first) wrong = "messages are left under way";
+    test_context_end(ctx);
+    return wrong;
 }
 
 static void who_sends_nothing_is_named(void **state) {
     (void)state;
-    wf_group_config config = WF_GROUP_CONFIG_INIT;
-    fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 3};
-    wf_context *ctx = test_context();
-    config.wire = "mpi";
-    config.algorithm = "direct";
-    config.timeout_ms = 150;
-    net.silent_from = WFI_MAIL_PARCELS + 1;
-    ranks_run_threads(ctx, 3, &config, check_silent, NULL, &net);
-    assert_null(net.first);
-    test_context_end(ctx);
+    test_deadlines(try_silent, NULL);
 }
 
 /* Long before the deadline a line says whom the others wait for. */
@@ -222,7 +283,7 @@ static void hear(void *self, wf_log_level level, const char *topic, const char *
     common *c = self;
     if (level == WF_LOG_WARN && !strcmp(topic, "wait") &&
         strstr(line, "rank 1 has not come for 0.05 s; it last called wf_broadcast at "))
-        __atomic_fetch_add(&c->n_failed, 1, __ATOMIC_SEQ_CST);
+        add_failed(c, 1);
 }
 
 static const char *check_stall(ranks_one *one) {
@@ -325,7 +386,7 @@ static const char *check_end_amid(ranks_one *one) {
     }
     wf_group_free(g, in);
     wf_group_destroy(g);
-    __atomic_fetch_add(&((common *)one->self)->n_failed, 1, __ATOMIC_SEQ_CST);
+    add_failed(one->self, 1);
     munmap(out, SLOW_BYTES);
     return NULL;
 }

@@ -105,9 +105,10 @@ static inline void ranks_name(char name[64]) {
     snprintf(name, 64, "test-%d-%d", (int)getpid(), ++number);
 }
 
-/* Runs `body` on n ranks that are threads and share a context; with a net, nothing else. */
-static inline void ranks_run_threads(wf_context *ctx, int n, const wf_group_config *config,
-                                     ranks_body body, void *self, fake_net *net) {
+/* Runs `body` on n ranks that are threads and share a context; with a net, nothing else. NULL, or
+ * what is wrong. */
+static inline const char *ranks_try_threads(wf_context *ctx, int n, const wf_group_config *config,
+                                            ranks_body body, void *self, fake_net *net) {
     ranks_call calls[RANKS_MOST];
     pthread_t threads[RANKS_MOST];
     char name[64];
@@ -119,25 +120,36 @@ static inline void ranks_run_threads(wf_context *ctx, int n, const wf_group_conf
     for (int r = 0; r < n; r++) pthread_join(threads[r], NULL);
     for (int r = 0; r < n; r++)
         if (calls[r].wrong)
-            fail_msg("%d threads%s: %s", n, net ? " by messages" : "", calls[r].wrong);
+            return ranks_text("%d threads%s: %s", n, net ? " by messages" : "", calls[r].wrong);
+    return NULL;
+}
+
+static inline void ranks_expect(const char *wrong) {
+    if (wrong) fail_msg("%s", wrong);
 }
 
 static inline void ranks_threads_in(wf_context *ctx, int n, const wf_group_config *config,
                                     ranks_body body, void *self) {
-    ranks_run_threads(ctx, n, config, body, self, NULL);
+    ranks_expect(ranks_try_threads(ctx, n, config, body, self, NULL));
 }
 
 /* The same without shared memory: the wire is `mpi`, and a net of the test carries its messages. */
-static inline void ranks_messages(int n, const wf_group_config *config, ranks_body body,
-                                  void *self) {
+static inline const char *ranks_try_messages(int n, const wf_group_config *config, ranks_body body,
+                                             void *self) {
     const wf_group_config defaults = WF_GROUP_CONFIG_INIT;
     wf_group_config own = config ? *config : defaults;
     fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = n};
     wf_context *ctx = test_context();
     own.wire = "mpi";
-    ranks_run_threads(ctx, n, &own, body, self, &net);
-    if (net.first) fail_msg("%d threads: messages are left under way", n);
+    const char *wrong = ranks_try_threads(ctx, n, &own, body, self, &net);
+    if (!wrong && net.first) wrong = "messages are left under way";
     test_context_end(ctx);
+    return wrong;
+}
+
+static inline void ranks_messages(int n, const wf_group_config *config, ranks_body body,
+                                  void *self) {
+    ranks_expect(ranks_try_messages(n, config, body, self));
 }
 
 static inline void ranks_threads(int n, const wf_group_config *config, ranks_body body,
@@ -148,9 +160,9 @@ static inline void ranks_threads(int n, const wf_group_config *config, ranks_bod
 }
 
 /* Runs `body` on n ranks that are processes; `n_killed` of them end by a signal. The test has no
- * other threads then. */
-static inline void ranks_processes(int n, const wf_group_config *config, ranks_body body,
-                                   void *self, int n_killed) {
+ * other threads then. NULL, or what is wrong. */
+static inline const char *ranks_try_processes(int n, const wf_group_config *config, ranks_body body,
+                                              void *self, int n_killed) {
     pid_t processes[RANKS_MOST];
     char name[64], wrong[4096] = "";
     int says[2], status, n_signals = 0;
@@ -175,8 +187,15 @@ static inline void ranks_processes(int n, const wf_group_config *config, ranks_b
     }
     ssize_t n_wrong = read(says[0], wrong, sizeof wrong - 1);
     close(says[0]);
-    if (n_wrong > 0) fail_msg("%d processes: %s", n, wrong);
-    assert_int_equal(n_signals, n_killed);
+    if (n_wrong > 0) return ranks_text("%d processes: %s", n, wrong);
+    if (n_signals != n_killed)
+        return ranks_text("%d of %d processes were killed, not %d", n_signals, n, n_killed);
+    return NULL;
+}
+
+static inline void ranks_processes(int n, const wf_group_config *config, ranks_body body,
+                                   void *self, int n_killed) {
+    ranks_expect(ranks_try_processes(n, config, body, self, n_killed));
 }
 
 #endif

@@ -22,9 +22,10 @@ TESTS
 expect 0 "3 passed, 0 failed, 1 skipped" <<'TESTS'
 add_test(good true)
 add_test(cases printf "[       OK ] one\n[       OK ] two\n[  PASSED  ] 2 test(s).\n")
-add_test(other sh -c "exit 77")
+add_test(other sh -c "echo it is missing; exit 77")
 set_tests_properties(other PROPERTIES SKIP_RETURN_CODE 77)
 TESTS
+grep -q '^  other: it is missing$' <<<"$said" || { echo "no line says why 'other' is skipped: $said"; failed=1; }
 expect 1 "2 passed, 4 failed" <<'TESTS'
 add_test(good true)
 add_test(bad false)

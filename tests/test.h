@@ -39,6 +39,14 @@ static inline wf_context *test_context(void) {
                      words);                                                                       \
     } while (0)
 
+/* Tries a test in which somebody misses a deadline with ever longer ones: on a busy machine a short
+ * one is missed by others, too. The attempt returns NULL, or what is wrong. */
+static inline void test_deadlines(const char *(*attempt)(void *self, int timeout_ms), void *self) {
+    const char *wrong = "";
+    for (int ms = 150; ms < 60000 && wrong; ms *= 4) wrong = attempt(self, ms);
+    if (wrong) fail_msg("%s", wrong);
+}
+
 /* How many descriptors this process has open; with the one that counts. */
 static inline int test_descriptors(void) {
     DIR *listing = opendir("/proc/self/fd");

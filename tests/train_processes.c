@@ -294,7 +294,9 @@ static void who_disagrees_is_named(void **state) {
 static void who_does_not_come_is_named(void **state) {
     (void)state;
     rank_process p;
-    char *argv[] = {"train_processes", "train", "0", "2", "test-nobody", "300", "dp=2", "", NULL};
+    char name[64];
+    snprintf(name, sizeof name, "test-nobody-%d", (int)getpid());
+    char *argv[] = {"train_processes", "train", "0", "2", name, "300", "dp=2", "", NULL};
     rank_start(&p, argv);
     rank_finish(&p);
     assert_non_null(strstr(p.said, "rank 1 of 2 has not come"));
