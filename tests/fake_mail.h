@@ -109,6 +109,7 @@ static inline void fake_finish(void *self, bool together) {
 
 static inline wfi_mail fake_mail(fake_box *box) {
     return (wfi_mail){.name = "the fake",
+                      .seen = -1,
                       .self = box,
                       .start = fake_start,
                       .send = fake_send,

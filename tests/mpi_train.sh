@@ -54,6 +54,15 @@ for family in openmpi mpich; do
     [[ $(report $run --resume --out "$folder/$family" --steps 3 | field weights_sha256) == "$one" ]] ||
         fail "$family: another run than one rank's from its checkpoint"
 
+    # ranks that would wait for each other in different places
+    for which in 0 1; do
+        timeout 60 "$mpirun" -np 2 sh -c "[ \${OMPI_COMM_WORLD_RANK:-\$PMI_RANK} = $which ] && wire=mpi
+            exec $WEFT $run --wire \${wire:-shm} --plan dp=2 --steps 2 --quiet" >"$folder/out" 2>"$folder/said"
+        [[ $? == 4 ]] || fail "$family: two wires: not exit 4: $(cat "$folder/said")"
+        grep -c "rank $which was started with the wire mpi, rank $((1 - which)) with shared memory" "$folder/said" >/dev/null ||
+            fail "$family: two wires: $(cat "$folder/said")"
+    done
+
     # a rank with another command line
     timeout 60 "$mpirun" -np 2 sh -c "exec $WEFT $run --wire mpi --plan dp=2 --steps 2 --quiet \
         --lr 0.00\$((1 + \${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}))" >"$folder/out" 2>"$folder/said"

@@ -18,6 +18,8 @@
 #define LINGER_US 50
 /* After so many looks in vain it sleeps twice as long. */
 #define N_LOOKS 8
+/* How often one that waits for the mail to start looks whether it waits in the wrong place. */
+#define START_LOOK_MS 50
 /* How often the others are told how far our streams are, if nobody has asked. */
 #define PULSE_MS 250
 /* How long a failed job waits for the others to say that they know. */
@@ -251,15 +253,24 @@ static wf_status create_device(wfi_courier *c) {
 
 /* The mail may have to wait for the others before it can say anything. */
 static wf_status wait_for_start(wfi_courier *c) {
-    struct timespec until = after_us(c->config.timeout_ms * 1000);
+    int64_t end_ms = wfi_now_ms() + c->config.timeout_ms;
+    int refused_by = -1;
     pthread_mutex_lock(&c->lock);
-    int error = 0;
-    while (!c->is_started && !error) error = pthread_cond_timedwait(&c->changed, &c->lock, &until);
+    while (!c->is_started && refused_by < 0 && wfi_now_ms() < end_ms) {
+        struct timespec until = after_us(START_LOOK_MS * 1000);
+        (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
+        refused_by = wfi_rendezvous_refused_by(c->config.mail.seen);
+    }
     bool is_started = c->is_started;
     wf_status status = c->is_started ? c->start_status : WF_TIMEOUT;
     pthread_mutex_unlock(&c->lock);
     if (status == WF_OK) return WF_OK;
     if (is_started) return wfi_fail(c->ctx, status, "%s", c->start_sentence);
+    if (refused_by >= 0)
+        return wfi_fail(c->ctx, WF_REMOTE,
+                        "rank %d was started with the wire mpi, rank %d with shared memory: all "
+                        "ranks need the same",
+                        c->config.rank, refused_by);
     return wfi_fail(c->ctx, WF_TIMEOUT,
                     "rank %d waited %lld ms for %s to start: not all of the %d ranks have come",
                     c->config.rank, (long long)c->config.timeout_ms, c->config.mail.name,

@@ -39,6 +39,7 @@ typedef struct wfi_mail_sum {
 typedef struct wfi_mail {
     const char *name;
     void *self;
+    int seen; /* by wfi_rendezvous_by_mpi, until the mail has started; or -1 */
     /* Meets the others; may wait. Sentences are `ctx`'s from here on. */
     wf_status (*start)(void *self, wf_context *ctx, int *rank_out, int *n_ranks_out);
     wf_status (*send)(void *self, int to, int tag, const void *data, size_t bytes,

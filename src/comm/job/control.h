@@ -156,6 +156,11 @@ void wfi_control_mirror_empty(void *base, size_t bytes);
  * not agree on their number, or the name is in use; DEVICE. */
 wf_status wfi_rendezvous(wf_context *ctx, const char *name, int rank, int n_ranks,
                          int64_t timeout_ms, int *fd_out);
+/* A descriptor to close once MPI has started: until then ranks of the job that go by shared memory
+ * find that this one does not, instead of waiting for it. -1: nobody can see it. */
+int wfi_rendezvous_by_mpi(const char *name, int rank);
+/* The rank that has found it, or -1. */
+int wfi_rendezvous_refused_by(int seen);
 /* meet.c: joins as the configuration says, which is checked. */
 wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
                                wfi_control **control_out);

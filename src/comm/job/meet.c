@@ -164,7 +164,11 @@ static wf_status join_mpi(wf_context *ctx, const meeting *m, int64_t timeout_ms,
                           wfi_control **control_out) {
     wfi_mail mail;
     WF_TRY(wfi_mpi_mail(ctx, &mail));
-    return wfi_control_join_mail(ctx, &mail, m->rank, m->n_ranks, timeout_ms, control_out);
+    mail.seen = wfi_rendezvous_by_mpi(m->name, m->rank);
+    wf_status status =
+        wfi_control_join_mail(ctx, &mail, m->rank, m->n_ranks, timeout_ms, control_out);
+    if (mail.seen >= 0) close(mail.seen);
+    return status;
 }
 
 wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define RETRY_MS 20
+#define LOOK_MS  100 /* how often rank 0 looks whether somebody waits elsewhere */
 
 static socklen_t address_of(const char *name, struct sockaddr_un *address) {
     memset(address, 0, sizeof *address);
@@ -29,10 +30,59 @@ static socklen_t address_of(const char *name, struct sockaddr_un *address) {
                        ((size_t)n < most ? (size_t)n : most));
 }
 
+/* Where a rank that goes by MPI can be seen, while it waits there for the others. */
+static socklen_t mpi_address_of(const char *name, int rank, struct sockaddr_un *address) {
+    char own_name[160];
+    snprintf(own_name, sizeof own_name, "mpi%d-%s", rank, name);
+    return address_of(own_name, address);
+}
+
 static bool is_same_user(int socket) {
     struct ucred who;
     socklen_t bytes = sizeof who;
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == getuid();
+}
+
+/* ---- ranks that go by another wire ---- */
+
+int wfi_rendezvous_by_mpi(const char *name, int rank) {
+    struct sockaddr_un address;
+    socklen_t bytes = mpi_address_of(name, rank, &address);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 ||
+        (bind(fd, (struct sockaddr *)&address, bytes) == 0 && listen(fd, WFI_CONTROL_RANKS) == 0))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+int wfi_rendezvous_refused_by(int seen) {
+    int32_t rank = -1;
+    struct pollfd ready = {.fd = seen, .events = POLLIN};
+    if (seen < 0 || poll(&ready, 1, 0) <= 0) return -1;
+    int other = accept4(seen, NULL, NULL, SOCK_CLOEXEC);
+    struct timeval patience = {1, 0};
+    bool is_told = other >= 0 && is_same_user(other) &&
+                   setsockopt(other, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0 &&
+                   recv(other, &rank, sizeof rank, MSG_WAITALL) == (ssize_t)sizeof rank;
+    if (other >= 0) close(other);
+    return is_told ? rank : -1;
+}
+
+/* Whether that rank waits in MPI, where it will not meet us; it is told so. */
+static wf_status refuse_mpi(wf_context *ctx, const char *name, int own_rank, int rank) {
+    struct sockaddr_un address;
+    socklen_t bytes = mpi_address_of(name, rank, &address);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool is_there =
+        fd >= 0 && connect(fd, (struct sockaddr *)&address, bytes) == 0 && is_same_user(fd);
+    if (is_there) (void)send(fd, &(int32_t){own_rank}, sizeof(int32_t), MSG_NOSIGNAL);
+    if (fd >= 0) close(fd);
+    if (!is_there) return WF_OK;
+    return wfi_fail(ctx, WF_REMOTE,
+                    "rank %d was started with the wire mpi, rank %d with shared memory: all ranks "
+                    "need the same",
+                    rank, own_rank);
 }
 
 /* ---- rank 0 ---- */
@@ -114,7 +164,9 @@ static wf_status serve(wf_context *ctx, const char *name, int listener, int fd, 
         struct pollfd ready = {.fd = listener, .events = POLLIN};
         int64_t left_ms = deadline_ms - wfi_now_ms();
         if (left_ms <= 0) return give_up(ctx, name, &list, timeout_ms);
-        if (poll(&ready, 1, (int)wfi_min_i64(left_ms, 1000)) <= 0) continue;
+        for (int r = 1; r < n_ranks; r++)
+            if (!list.has_come[r]) WF_TRY(refuse_mpi(ctx, name, 0, r));
+        if (poll(&ready, 1, (int)wfi_min_i64(left_ms, LOOK_MS)) <= 0) continue;
         int other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (other < 0) continue;
         wf_status status = is_same_user(other) ? receive_guest(ctx, name, other, fd, &list) : WF_OK;
@@ -226,6 +278,7 @@ static wf_status guest(wf_context *ctx, const char *name, const introduction *wh
             return wfi_fail(ctx, WF_INVALID_ARG,
                             "rank %d is one of %d, but rank 0 of the job '%s' says another number",
                             who->rank, who->n_ranks, name);
+        WF_TRY(refuse_mpi(ctx, name, who->rank, 0));
         if (wfi_now_ms() > deadline_ms)
             return wfi_fail(ctx, WF_TIMEOUT,
                             "rank %d waited %lld ms for rank 0 of the job '%s'; ranks of one job "
