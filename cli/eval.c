@@ -9,6 +9,8 @@ static exit_status evaluate(cli *c, const job *j, wf_trainer *trainer) {
     wf_status status = wf_trainer_load_weights(trainer, c->o.init);
     if (status == WF_OK) status = job_eval(j, trainer, split, &loss, &accuracy);
     if (status == WF_INTERRUPTED) return complain(interrupt_agreed(c), "interrupted");
+    if (status == WF_NOT_FINITE)
+        return complain(EXIT_FAILED, "%s: %s", c->o.init, wf_context_error(c->ctx));
     if (status != WF_OK) return complain_of(c, status);
     say(c, "%s split: loss %.4f", split == WF_DATA_TEST ? "test" : "training", loss);
     if (isfinite(accuracy)) say(c, ", accuracy %.2f %%", 100 * accuracy);

@@ -87,15 +87,24 @@ static exit_status interrupted(run *r) {
 
 /* ---- the loop ---- */
 
+/* What the step has left is not saved. */
+static exit_status not_finite(const run *r) {
+    char last[400] = "nothing has been saved";
+    if (r->saved_step >= 0)
+        snprintf(last, sizeof last, "the last checkpoint is %.300s/state.safetensors, of step %lld",
+                 r->c->o.out, (long long)r->saved_step);
+    return complain(EXIT_FAILED, "%s; try a smaller --lr, --warmup or --clip-norm; %s",
+                    wf_context_error(r->c->ctx), last);
+}
+
 /* Waiting for the batch, from `start` on, belongs to the step. */
 static exit_status step(run *r, const wf_batch *batch, double start) {
     wf_step_result result;
     wf_status status = job_step(&r->j, r->trainer, batch, &result);
     double ms = (now_seconds() - start) * 1e3;
-    if (status != WF_OK) {
-        progress_clear(&r->bar);
-        return complain_of(r->c, status);
-    }
+    if (status != WF_OK) progress_clear(&r->bar);
+    if (status == WF_NOT_FINITE) return not_finite(r);
+    if (status != WF_OK) return complain_of(r->c, status);
     bool has_labels = r->j.about.targets == WF_TARGETS_LABELS || r->j.is_tokens;
     double items = job_items(&r->j, batch->n_all);
     r->n_done++;
@@ -105,13 +114,6 @@ static exit_status step(run *r, const wf_batch *batch, double start) {
         return complain(EXIT_FAILED, "no memory left");
     exit_status bad = log_step(&r->log, r->n_done, batch->epoch, &result, ms, has_labels);
     if (bad) return bad;
-    if (!isfinite(result.loss)) {
-        progress_clear(&r->bar);
-        return complain(EXIT_FAILED,
-                        "the loss of step %lld is %g; try a smaller --lr, --warmup or "
-                        "--clip-norm",
-                        (long long)r->n_done, result.loss);
-    }
     progress_step(&r->bar, r->n_done, batch->epoch, result.loss,
                   has_labels && result.n_rows ? (double)result.n_hits / (double)result.n_rows : NAN,
                   items);

@@ -65,11 +65,11 @@ expect 1 "cannot be opened" train --resume --out "$folder/none"
 expect 1 "cannot be written" $mlp --json /dev/full
 expect 1 "none/r.json cannot be written: No such" $mlp --json "$folder/none/r.json"
 grep -q loss "$folder/out" && fail "--json in no folder: said after the run"
-expect 1 "the loss of step" $mlp --lr 1e6 --steps 50 --json "$folder/half.json"
+expect 1 "is not finite" $mlp --lr 1e6 --steps 50 --json "$folder/half.json"
 [[ ! -e $folder/half.json ]] || fail "a failed run leaves a report"
 expect 1 "cannot be made" $mlp --out /dev/null/run
 expect 1 "none.safetensors" $mlp --init "$folder/none.safetensors"
-expect 1 "the loss of step" $mlp --lr 1e6 --steps 50
+expect 1 "is not finite" $mlp --lr 1e6 --steps 50
 
 # ---- it does not fit: 3, with what would ----
 expect 3 "would fit" plan --model resnet50 --batch 32 --threads 1 --device-memory 1GiB

@@ -29,7 +29,8 @@
     X(REMOTE, -9, "another rank failed")                                                           \
     X(DEVICE, -10, "a device or its library reported an error")                                    \
     X(INTERRUPTED, -11, "the caller asked to stop")                                                \
-    X(BUG, -12, "weft broke one of its own rules; please report it")
+    X(BUG, -12, "weft broke one of its own rules; please report it")                               \
+    X(NOT_FINITE, -13, "a loss, gradient or weight is infinite or no number")
 
 typedef enum wf_status {
 #define WF_STATUS_ENUM(name, value, meaning) WF_##name = value,

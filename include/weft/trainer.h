@@ -104,8 +104,12 @@ WF_API void wf_trainer_destroy(wf_trainer *trainer);
  * of the step: the numbers of all processes have to be what wf_trainer_part says for their
  * sum, and loss and weights are those of one rank given all parts in the order of ranks.
  * Errors: SHAPE (a feed is missing, unknown or of the wrong size; parts that do not fit
- * together, on all processes, and none has stepped), TIMEOUT, DEVICE. After the last two the
- * trainer can only be destroyed. */
+ * together, on all processes, and none has stepped); NOT_FINITE: the loss of a microbatch, a
+ * gradient, a new weight or what is kept beside it is infinite or no number, the same on all
+ * processes. The sentence names the unit (of several the last, in which the backward pass begins)
+ * and, if its loss is not finite either, the first such microbatch: gradients are looked at when
+ * they are summed. What the step left can be read but not saved; wf_trainer_load_state makes the
+ * trainer good again. TIMEOUT, DEVICE: the trainer can only be destroyed. */
 WF_API WF_NODISCARD wf_status wf_trainer_step(wf_trainer *trainer, const wf_feed *feeds,
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
@@ -121,7 +125,7 @@ WF_API WF_NODISCARD wf_status wf_trainer_prepare_eval(wf_trainer *trainer, int64
 
 /* Forward only, with running statistics and without dropout; changes no state. n_samples and
  * feeds are of the whole run, also with own_batch; there a process may leave out what its rank
- * does not read. */
+ * does not read. Errors: those of a step; NOT_FINITE: the loss of a microbatch. */
 WF_API WF_NODISCARD wf_status wf_trainer_eval(wf_trainer *trainer, const wf_feed *feeds,
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
@@ -139,7 +143,8 @@ typedef struct wf_note {
     const char *key, *value;
 } wf_note;
 
-/* Writes parameters and buffers (safetensors, atomic) to `path`. */
+/* Writes parameters and buffers (safetensors, atomic) to `path`. Errors: NOT_FINITE after a step
+ * that was. */
 WF_API WF_NODISCARD wf_status wf_trainer_save(wf_trainer *trainer, const char *path);
 /* Writes everything a resumed run needs: parameters, buffers, optimizer state, step
  * and `notes`; one file, atomic. */
@@ -153,7 +158,8 @@ WF_API WF_NODISCARD wf_status wf_trainer_state_note(wf_context *ctx, const char 
                                                     const char *key, char **value_out);
 /* Loads parameters and buffers by name from a safetensors file (torchvision's and
  * Hugging Face's prefixes are understood). Errors: SHAPE; the sentence lists what is
- * missing or unexpected. Nothing is changed then. */
+ * missing or unexpected; CORRUPT, also if a number is not finite: the sentence names the tensor.
+ * Nothing is changed then. */
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights(wf_trainer *trainer, const char *path);
 
 /* Steps taken since initialisation. */

@@ -1,6 +1,8 @@
 /* What each instruction does on a device with memory. */
+#include "base/finite.h"
 #include "base/random.h"
 #include "run/executor.h"
+#include "run/not_finite.h"
 #include "run/optimizer.h"
 
 #include <math.h>
@@ -140,14 +142,22 @@ static wf_status run_update(wfi_executor *e, const wfi_instruction *now) {
     float *param = wfi_executor_touch(e, &r[0]);
     const float *gradient = wfi_executor_touch(e, &r[1]);
     float *state = n_states ? wfi_executor_touch(e, &r[2]) : NULL;
-    wfi_optimizer_update(&p->recipe, e->step.lr, (int64_t)e->step.args.step, scale, param, gradient,
-                         state, r[0].bytes / sizeof *param);
+    size_t n = r[0].bytes / sizeof *param;
+    wfi_update_result result = wfi_optimizer_update(
+        &p->recipe, e->step.lr, (int64_t)e->step.args.step, scale, param, gradient, state, n);
+    if (result == WFI_UPDATE_FINITE) return WF_OK;
+    wfi_not_finite what =
+        wfi_find_not_finite(gradient, n) < n
+            ? WFI_FINITE_NO_GRADIENT
+            : (result == WFI_UPDATE_PARAM ? WFI_FINITE_NO_WEIGHTS : WFI_FINITE_NO_STATE);
+    wfi_not_finite_note(e->workers[now->rank].not_finite, what, now->unit);
     return WF_OK;
 }
 
 /* running = (1 - momentum) running + momentum batch, microbatch by microbatch in
- * global order; the variance of the batch is made unbiased first. */
-static void fold_stat(const wf_program *p, int64_t micro, const wfi_stat *stat, char *buffers,
+ * global order; the variance of the batch is made unbiased first. Returns whether what comes of it
+ * is finite. */
+static bool fold_stat(const wf_program *p, int64_t micro, const wfi_stat *stat, char *buffers,
                       const char *batch) {
     const wf_graph *g = wfi_program_graph_of(p, micro);
     const wfi_place *place = wfi_program_code_of(p, micro)->place;
@@ -163,6 +173,8 @@ static void fold_stat(const wf_program *p, int64_t micro, const wfi_stat *stat, 
         var[i] = (float)((1 - stat->momentum) * var[i] + stat->momentum * rest * batch_var[i]);
     }
     ++*n_batches;
+    return wfi_find_not_finite(mean, (size_t)n) == (size_t)n &&
+           wfi_find_not_finite(var, (size_t)n) == (size_t)n;
 }
 
 static wf_status run_fold_stats(const wfi_executor *e, const wfi_instruction *now) {
@@ -172,7 +184,10 @@ static wf_status run_fold_stats(const wfi_executor *e, const wfi_instruction *no
         int64_t micro = e->p->blocks[now->references[k].block].micro;
         const wf_graph *g = wfi_program_graph_of(e->p, micro);
         for (int32_t s = 0; s < g->n_stats; s++)
-            if (g->stats[s].unit == now->unit) fold_stat(e->p, micro, &g->stats[s], buffers, batch);
+            if (g->stats[s].unit == now->unit &&
+                !fold_stat(e->p, micro, &g->stats[s], buffers, batch))
+                wfi_not_finite_note(e->workers[now->rank].not_finite, WFI_FINITE_NO_STATISTICS,
+                                    now->unit);
     }
     return WF_OK;
 }

@@ -32,6 +32,7 @@ static wf_recipe make_recipe(const wf_recipe *recipe, const wf_plan *plan) {
     r.n_micro = per_replica * n_replicas;
     r.batch = size * r.n_micro;
     r.n_lanes = n_replicas;
+    r.lr = 0; /* zeros are no samples: the model is not to go anywhere */
     return r;
 }
 

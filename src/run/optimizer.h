@@ -6,10 +6,19 @@
 
 #include <weft/recipe.h>
 
+/* What is not finite after an update, the worse the larger. */
+typedef enum wfi_update_result {
+    WFI_UPDATE_FINITE,
+    WFI_UPDATE_STATE,
+    WFI_UPDATE_PARAM
+} wfi_update_result;
+
 /* `state` [n_states][n]: SGD: momentum; Adam, AdamW: first, then second moment.
- * `step` counts from 0; gradients are multiplied by `gradient_scale` first. */
-void wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step, float gradient_scale,
-                          float *param, const float *gradient, float *state, size_t n);
+ * `step` counts from 0; gradients are multiplied by `gradient_scale` first. A gradient that is not
+ * finite makes its parameter so, whatever the rates are. */
+wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step,
+                                       float gradient_scale, float *param, const float *gradient,
+                                       float *state, size_t n);
 
 /* One sum of squares for every WFI_NORM_BLOCK_ELEMENTS elements of `gradient` [n], inner order
  * fixed. */

@@ -1,5 +1,6 @@
 /* State in and out: files by name, single tensors, the fingerprint. The streams are
  * idle between steps, so the host may read and write the arena of a CPU device. */
+#include "base/finite.h"
 #include "checkpoint/hash.h"
 #include "checkpoint/header.h"
 #include "checkpoint/match.h"
@@ -95,19 +96,19 @@ static wf_status check_values(const wf_trainer *t, const wf_safetensors *file,
                               const wf_tensor_data *tensor, const void *bytes) {
     const float *values = bytes;
     bool is_square = !strncmp(tensor->name, SECOND_MOMENT, sizeof SECOND_MOMENT - 1);
-    int64_t n = tensor->dtype == WF_F32 ? wf_shape_n_elem(&tensor->shape) : 0;
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(values[i]) || (is_square && values[i] < 0))
-            return wfi_fail(
-                t->ctx, WF_CORRUPT, "%s: element %lld of %s is %g: a run cannot go on from it",
-                wfi_safetensors_path(file), (long long)i, tensor->name, (double)values[i]);
-    return WF_OK;
+    size_t n = tensor->dtype == WF_F32 ? (size_t)wf_shape_n_elem(&tensor->shape) : 0;
+    size_t bad = wfi_find_not_finite(values, n);
+    for (size_t i = 0; is_square && i < bad; i++)
+        if (values[i] < 0) bad = i;
+    if (bad == n) return WF_OK;
+    return wfi_fail(t->ctx, WF_CORRUPT, "%s: element %zu of %s is %g: a run cannot go on from it",
+                    wfi_safetensors_path(file), bad, tensor->name, (double)values[bad]);
 }
 
 /* Reads tensor index[i] for tensors[i] into memory of its own, then moves all of it:
  * a file that breaks in the middle changes nothing. */
 static wf_status read_all(wf_trainer *t, const wf_safetensors *file, const wf_tensor_data *tensors,
-                          const int *index, int n, bool is_state) {
+                          const int *index, int n) {
     size_t total = 0;
     for (int i = 0; i < n; i++)
         total += (size_t)wf_shape_n_elem(&tensors[i].shape) * wf_dtype_bytes(tensors[i].dtype);
@@ -120,7 +121,7 @@ static wf_status read_all(wf_trainer *t, const wf_safetensors *file, const wf_te
             size_t bytes =
                 (size_t)wf_shape_n_elem(&tensors[i].shape) * wf_dtype_bytes(tensors[i].dtype);
             if (index[i] >= 0 && pass == 0) status = wf_safetensors_read(file, index[i], at, bytes);
-            if (index[i] >= 0 && pass == 0 && is_state && status == WF_OK)
+            if (index[i] >= 0 && pass == 0 && status == WF_OK)
                 status = check_values(t, file, &tensors[i], at);
             if (index[i] >= 0 && pass == 1) memcpy((void *)(uintptr_t)tensors[i].data, at, bytes);
             at += bytes;
@@ -148,7 +149,7 @@ static wf_status load(wf_trainer *t, const wf_safetensors *file, bool all) {
             wanted[i] = (wfi_wanted){tensors[i].name, tensors[i].dtype, tensors[i].shape};
         status = wfi_match_weights(t->ctx, file, wanted, n, WFI_MATCH_ALL, index);
     }
-    if (status == WF_OK) status = read_all(t, file, tensors, index, n, all);
+    if (status == WF_OK) status = read_all(t, file, tensors, index, n);
     wfi_free(t->ctx, wanted);
     wfi_free(t->ctx, index);
     wfi_free(t->ctx, tensors);
@@ -227,7 +228,17 @@ static wf_status load_state_one(void *self) {
     return WF_OK;
 }
 
+/* Known to all ranks of a job alike. */
+static wf_status check_spoiled(const wf_trainer *t, const char *path) {
+    if (!t->is_spoiled) return WF_OK;
+    return wfi_fail(t->ctx, WF_NOT_FINITE,
+                    "%s is not written: a step has left numbers that are not finite; a state that "
+                    "is loaded replaces them",
+                    path);
+}
+
 wf_status wf_trainer_save(wf_trainer *t, const char *path) {
+    WF_TRY(check_spoiled(t, path));
     return wfi_trainer_alone(t, "save weights", WFI_STATE_READ, save_one,
                              &(transfer){.t = t, .path = path});
 }
@@ -235,6 +246,7 @@ wf_status wf_trainer_save(wf_trainer *t, const char *path) {
 wf_status wf_trainer_save_state(wf_trainer *t, const char *path, const wf_note *notes,
                                 int n_notes) {
     transfer x = {.t = t, .path = path, .notes = notes, .n_notes = n_notes};
+    WF_TRY(check_spoiled(t, path));
     return wfi_trainer_alone(t, "save its state", WFI_STATE_READ, save_state_one, &x);
 }
 
@@ -247,6 +259,7 @@ wf_status wf_trainer_load_state(wf_trainer *t, const char *path) {
     transfer x = {.t = t, .path = path};
     WF_TRY(wfi_trainer_alone(t, "load its state", WFI_STATE_READ | WFI_STATE_WRITE, load_state_one,
                              &x));
+    t->is_spoiled = false;
     return t->job ? wfi_control_broadcast(t->job, "hear the step", &t->n_steps, sizeof t->n_steps)
                   : WF_OK;
 }

@@ -1,4 +1,5 @@
 /* One step: feeds in, program through, loss out. */
+#include "run/not_finite.h"
 #include "run/trainer.h"
 
 #include <stdio.h>
@@ -112,6 +113,7 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     /* Another process may still be reading what the last run reported. */
     double *records = t->job ? wfi_control_records(t->job, (int)(t->n_runs & 1)) : r->records;
     t->n_runs++;
+    r->reported = records;
     wfi_step step = {.args = {.seed = t->recipe.seed,
                               .step = (uint64_t)t->n_steps,
                               .loss_scale = n_rows ? 1.0 / (double)n_rows : 0},
@@ -123,6 +125,10 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     wfi_trainer_own_part(t, r->program, &step.first_sample, &ignored);
     t->ran_last = r;
     if (t->job) begin_in_job(t, r);
+    for (int k = 0; k < t->n_workers; k++) {
+        t->workers[k].own_not_finite = 0;
+        if (t->job) t->workers[k].not_finite = wfi_control_own_not_finite(t->job);
+    }
     WF_TRY(wfi_executor_run(r->executor, &step));
     if (t->job) WF_TRY(share_step(t, r, records));
     wf_step_result result = {
@@ -154,8 +160,11 @@ wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int6
     WF_TRY(wfi_trainer_ready(t, WF_PROGRAM_TRAIN, n_all, &r));
     WF_TRY(wfi_bind_feeds(t, r, feeds, n_feeds, n_samples, -1));
     if (!is_part) n_rows = wfi_count_rows(r, n_all);
-    WF_TRY(run(t, r, n_rows, wf_recipe_lr(&t->recipe, t->n_steps), result_out));
+    wf_step_result result;
+    WF_TRY(run(t, r, n_rows, wf_recipe_lr(&t->recipe, t->n_steps), &result));
+    WF_TRY(wfi_not_finite_check(t, r));
     t->n_steps++;
+    *result_out = result;
     return WF_OK;
 }
 
@@ -212,7 +221,10 @@ static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64
         return given;
     else
         n_rows = wfi_count_rows(r, n_samples);
-    WF_TRY(run(t, r, n_rows, 0, result_out));
+    wf_step_result result;
+    WF_TRY(run(t, r, n_rows, 0, &result));
+    if (!output) WF_TRY(wfi_not_finite_check(t, r)); /* who wants an output may not care */
+    *result_out = result;
     return found >= 0 && t->job ? spread_output(t, r, found, dst) : WF_OK;
 }
 

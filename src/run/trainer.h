@@ -12,11 +12,12 @@ typedef struct wfi_ready {
     int64_t n_samples;
     wf_program *program;
     wfi_executor *executor;
-    const void **inputs; /* [n_values] */
-    void **outputs;      /* [n_outputs] */
-    void **zeros;        /* [n_values] for inputs that may be left out, made when needed */
-    double *records;     /* [n_micro][2] */
-    int32_t *reporter;   /* [n_micro] the rank that reports it */
+    const void **inputs;    /* [n_values] */
+    void **outputs;         /* [n_outputs] */
+    void **zeros;           /* [n_values] for inputs that may be left out, made when needed */
+    double *records;        /* [n_micro][2] */
+    const double *reported; /* [n_micro][2] by the latest run: records, or a job's */
+    int32_t *reporter;      /* [n_micro] the rank that reports it */
 } wfi_ready;
 
 struct wf_trainer {
@@ -26,6 +27,7 @@ struct wf_trainer {
     wf_recipe recipe;                         /* resolved */
     size_t device_memory_bytes, mirror_bytes; /* the latter: the most after any run */
     bool keep_gradients, forward_only, traces, own_batch;
+    bool is_spoiled; /* by a step that was not finite: what it left is not to be saved */
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;
 

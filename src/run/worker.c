@@ -14,6 +14,7 @@ wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wf
     wfi_device_config here = *config;
     w->job = job;
     w->rank = config->index;
+    w->not_finite = &w->own_not_finite;
     w->is_local = !job || wfi_control_rank_number(job) == w->rank;
     w->shift_bytes = job ? 0 : shift_bytes;
     if (job) {

@@ -18,6 +18,9 @@ typedef struct wfi_worker {
     bool is_mirror; /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
     wfi_observer observer;
     int n_threads; /* that its kernels compute with, counted; 0: it has not run any */
+    /* Where the rank's updates note what is not finite (not_finite.h): in a job its own place of
+     * the segment, else own_not_finite. */
+    int64_t *not_finite, own_not_finite;
 } wfi_worker;
 
 #define WFI_MAX_DEVICES 4096

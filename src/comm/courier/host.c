@@ -16,6 +16,7 @@ void wfi_courier_publish(wfi_courier *c) {
                                    .n_runs = own->n_runs,
                                    .host = own->host,
                                    .stop = {own->stop[0], own->stop[1]},
+                                   .not_finite = {own->not_finite[0], own->not_finite[1]},
                                    .peak_bytes = own->peak_bytes,
                                    .mirror_bytes = own->mirror_bytes,
                                    .arena_bytes = own->arena_bytes,

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAGIC UINT32_C(0x77656602) /* changes with the notes */
+#define MAGIC UINT32_C(0x77656603) /* changes with the notes */
 
 static bool is_other(const wfi_courier *c, int rank) {
     return rank != c->config.rank;
@@ -164,6 +164,7 @@ static void hear_state(wfi_courier *c, int peer, const wfi_courier_state *state)
         STORE(rank->numbers[k / WFI_CONTROL_NUMBERS][k % WFI_CONTROL_NUMBERS],
               state->numbers[k / WFI_CONTROL_NUMBERS][k % WFI_CONTROL_NUMBERS]);
     for (int k = 0; k < 2; k++) STORE(rank->stop[k], state->stop[k]);
+    for (int k = 0; k < 2; k++) STORE(rank->not_finite[k], state->not_finite[k]);
     STORE(rank->peak_bytes, state->peak_bytes);
     STORE(rank->mirror_bytes, state->mirror_bytes);
     STORE(rank->arena_bytes, state->arena_bytes);

@@ -22,6 +22,7 @@ typedef struct wfi_courier_state {
     int64_t numbers[2][WFI_CONTROL_NUMBERS];
     int64_t pid;
     int32_t stop[2];
+    int64_t not_finite[2];
     char doing[WFI_CONTROL_DOING], purpose[2][WFI_CONTROL_DOING];
 } wfi_courier_state;
 

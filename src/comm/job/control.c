@@ -57,6 +57,7 @@ void wfi_control_begin_run(wfi_control *c, const char *what) {
     snprintf(own->doing, sizeof own->doing, "%s", what);
     int stop = __atomic_load_n(&c->stop, __ATOMIC_RELAXED);
     __atomic_store_n(&own->stop[c->n_runs & 1], stop, __ATOMIC_RELEASE);
+    __atomic_store_n(&own->not_finite[c->n_runs & 1], 0, __ATOMIC_RELEASE);
     __atomic_store_n(&own->n_runs, ++c->n_runs, __ATOMIC_RELEASE);
     wfi_control_publish(c);
 }
@@ -66,6 +67,19 @@ int wfi_control_stop_reason(const wfi_control *c) {
     for (int r = 0; r < c->n_ranks && c->n_runs; r++) {
         const int32_t *stop = &c->shared->ranks[r].stop[(c->n_runs - 1) & 1];
         largest = (int)wfi_max_i64(largest, __atomic_load_n(stop, __ATOMIC_ACQUIRE));
+    }
+    return largest;
+}
+
+int64_t *wfi_control_own_not_finite(wfi_control *c) {
+    return &c->shared->ranks[c->rank].not_finite[(c->n_runs - 1) & 1];
+}
+
+int64_t wfi_control_not_finite(const wfi_control *c) {
+    int64_t largest = 0;
+    for (int r = 0; r < c->n_ranks; r++) {
+        const int64_t *cell = &c->shared->ranks[r].not_finite[(c->n_runs - 1) & 1];
+        largest = wfi_max_i64(largest, __atomic_load_n(cell, __ATOMIC_ACQUIRE));
     }
     return largest;
 }

@@ -33,6 +33,7 @@ typedef struct wfi_control_rank {
     int64_t numbers[2][WFI_CONTROL_NUMBERS]; /* that it tells the others, every other time */
     uint64_t n_runs;                         /* atomic access: of programs, begun */
     int32_t stop[2];                         /* its reason to stop, or 0; runs take turns */
+    int64_t not_finite[2];                   /* run/not_finite.h; runs take turns */
     int64_t pid;                             /* atomic access; 0: not come yet; < 0: left */
     uint64_t peak_bytes;                     /* measured, at its last meeting */
     uint64_t mirror_bytes;                   /* of others' arenas that it has, at that time */
@@ -81,6 +82,10 @@ double *wfi_control_records(const wfi_control *control, int half);
 void wfi_control_begin_run(wfi_control *control, const char *what);
 /* After it, before the next: the largest reason to stop of any rank; the same on all. 0: none. */
 int wfi_control_stop_reason(const wfi_control *control);
+/* Where this rank notes what is not finite in the run that it has begun; 0 in the beginning. */
+int64_t *wfi_control_own_not_finite(wfi_control *control);
+/* After the run, before the next: the largest of all ranks'. */
+int64_t wfi_control_not_finite(const wfi_control *control);
 /* Whether that rank has begun the run that this one is in. */
 bool wfi_control_has_begun(const wfi_control *control, int rank);
 /* From the next run on. Any thread, also a signal handler. */

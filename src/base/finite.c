@@ -1,0 +1,30 @@
+#include "base/finite.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define BLOCK_ELEMENTS 1024
+
+/* By the bits of the exponent, in whole numbers: so the loop becomes vectors, and no rounding mode
+ * or flag of floating point has a part in it. */
+static bool are_finite(const float *values, size_t n) {
+    uint32_t n_bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        n_bad += (bits & UINT32_C(0x7F800000)) == UINT32_C(0x7F800000);
+    }
+    return n_bad == 0;
+}
+
+size_t wfi_find_not_finite(const float *values, size_t n) {
+    for (size_t begin = 0; begin < n; begin += BLOCK_ELEMENTS) {
+        size_t n_block = n - begin < BLOCK_ELEMENTS ? n - begin : BLOCK_ELEMENTS;
+        if (are_finite(values + begin, n_block)) continue;
+        while (isfinite(values[begin])) begin++;
+        return begin;
+    }
+    return n;
+}

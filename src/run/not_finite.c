@@ -1,0 +1,64 @@
+#include "run/not_finite.h"
+
+#include "run/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define N_UNITS ((int64_t)1 << 32)
+
+void wfi_not_finite_note(int64_t *cell, wfi_not_finite what, int32_t unit) {
+    int64_t code = (int64_t)what * N_UNITS + unit;
+    if (code > __atomic_load_n(cell, __ATOMIC_RELAXED))
+        __atomic_store_n(cell, code, __ATOMIC_RELEASE);
+}
+
+/* Of all ranks. */
+static int64_t largest_code(const wf_trainer *t) {
+    int64_t largest = 0;
+    if (t->job) return wfi_control_not_finite(t->job);
+    for (int r = 0; r < t->n_workers; r++)
+        largest = wfi_max_i64(largest, t->workers[r].own_not_finite);
+    return largest;
+}
+
+static int64_t find_micro(const wfi_ready *r) {
+    const wf_program *p = r->program;
+    int64_t n = p->graph->record < 0 ? 0 : p->recipe.n_micro;
+    for (int64_t m = 0; m < n; m++)
+        if (!isfinite(r->reported[2 * m])) return m;
+    return -1;
+}
+
+static const struct {
+    const char *what, *is;
+} words[] = {
+    [WFI_FINITE_NO_STATISTICS] = {"the running statistics", "are not finite"},
+    [WFI_FINITE_NO_STATE] = {"the optimizer's state", "is not finite"},
+    [WFI_FINITE_NO_WEIGHTS] = {"the new weights", "are not finite, though the gradient is"},
+    [WFI_FINITE_NO_GRADIENT] = {"the gradient", "is not finite"},
+};
+
+/* The sign of what is no number means nothing, and may be another one on another processor. */
+static const char *text_of(double loss) {
+    if (isnan(loss)) return "nan";
+    return loss > 0 ? "inf" : "-inf";
+}
+
+wf_status wfi_not_finite_check(wf_trainer *t, const wfi_ready *r) {
+    bool trains = r->kind == WF_PROGRAM_TRAIN;
+    int64_t code = trains ? largest_code(t) : 0, m = find_micro(r);
+    char run[48] = "a forward run", which[128] = "the loss of every microbatch is finite";
+    if (!code && m < 0) return WF_OK;
+    t->is_spoiled |= trains;
+    if (trains) snprintf(run, sizeof run, "step %lld", (long long)t->n_steps + 1);
+    if (!code)
+        return wfi_fail(t->ctx, WF_NOT_FINITE, "%s: the loss of microbatch %lld is %s", run,
+                        (long long)m, text_of(r->reported[2 * m]));
+    if (m >= 0)
+        snprintf(which, sizeof which, "first seen in microbatch %lld, the loss of which is %s",
+                 (long long)m, text_of(r->reported[2 * m]));
+    return wfi_fail(t->ctx, WF_NOT_FINITE, "%s: %s of unit %s %s (%s)", run,
+                    words[code / N_UNITS].what, r->program->graph->units[code % N_UNITS].name,
+                    words[code / N_UNITS].is, which);
+}
