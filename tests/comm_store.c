@@ -315,6 +315,7 @@ static void write_file(const char *path, const void *bytes, size_t n) {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fchmod(fileno(file), 0600), 0); /* whatever the umask */
     fclose(file);
 }
 
@@ -366,6 +367,47 @@ static void files_that_are_refused(void **state) {
 }
 
 /* Half a record is what a killed writer leaves: it counts for nothing. Anything else is damage. */
+/* Who else can write the file could take part in the job, or have it write elsewhere. */
+static void files_of_others_are_refused(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_store *store;
+    struct stat about;
+    char path[128], other[128], url[160];
+    snprintf(path, sizeof path, "%s/laid", folder);
+    snprintf(other, sizeof other, "%s/other", folder);
+    snprintf(url, sizeof url, "file://%s", path);
+    wf_store_config config = config_of(url, 0, 2);
+    write_file(other, "", 0);
+    assert_int_equal(symlink(other, path), 0);
+    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG,
+                 "is refused: it is a link");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(link(other, path), 0);
+    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG, "a hard link");
+    assert_int_equal(unlink(other), 0);
+    assert_int_equal(chmod(path, 0666), 0);
+    TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG,
+                 "other users may write to it");
+    if (geteuid() == 0) { /* only root can give files away */
+        assert_int_equal(chmod(path, 0600), 0);
+        assert_int_equal(chown(path, 65534, 65534), 0);
+        TEST_REFUSED(ctx, wf_store_open(ctx, &config, &store), WF_INVALID_ARG,
+                     "belongs to another user");
+        assert_int_equal(chown(path, 0, 0), 0);
+    }
+    assert_int_equal(stat(path, &about), 0); /* left as it was */
+    assert_int_equal(about.st_size, 0);
+    /* An empty one of one's own, as mktemp makes it, is taken, and nobody else reads it then. */
+    assert_int_equal(chmod(path, 0644), 0);
+    TEST_OK(ctx, wf_store_open(ctx, &config, &store));
+    assert_int_equal(stat(path, &about), 0);
+    assert_int_equal(about.st_mode & 0777, 0600);
+    wf_store_close(store);
+    assert_int_equal(access(path, F_OK), -1);
+    test_context_end(ctx);
+}
+
 static void torn_and_damaged_logs(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -480,6 +522,75 @@ static void who_is_slow_is_cut_off(void **state) {
     TEST_OK(ctx, wf_store_n_keys(two[1], &n));
     close_two(two);
     test_context_end(ctx);
+}
+
+/* Many connections that say nothing do not keep ranks out: neither while they are there, nor from a
+ * server that turns a rank away in favour of others. */
+static void idle_strangers_take_no_place(void **state) {
+    (void)state;
+    enum { N_IDLE = 300 };
+    wf_context *ctx = test_context();
+    wf_store *root, *others[3];
+    int idle[N_IDLE], n_open = 0;
+    int64_t sum = 0;
+    wf_store_config config = config_of("tcp://127.0.0.1:0", 0, 4);
+    TEST_OK(ctx, wf_store_open(ctx, &config, &root));
+    for (int rank = 1; rank < 4; rank++) {
+        while (n_open < rank * N_IDLE / 3) idle[n_open++] = connect_to(port_of(root));
+        config = config_of(wf_store_url(root), rank, 4);
+        TEST_OK(ctx, wf_store_open(ctx, &config, &others[rank - 1]));
+    }
+    for (int rank = 1; rank < 4; rank++) TEST_OK(ctx, wf_store_add(others[rank - 1], "n", 1, &sum));
+    assert_int_equal(sum, 3);
+    while (n_open) close(idle[--n_open]);
+    for (int rank = 1; rank < 4; rank++) wf_store_close(others[rank - 1]);
+    wf_store_close(root);
+    test_context_end(ctx);
+}
+
+typedef struct fickle_root {
+    wf_context *ctx;
+    char url[64];
+    int listener;
+    wf_store *store;
+    wf_status status;
+} fickle_root;
+
+static void *turn_away_at_first(void *self) {
+    fickle_root *root = self;
+    for (int n = 0; n < 3; n++) close(accept(root->listener, NULL, NULL));
+    close(root->listener);
+    wf_store_config config = config_of(root->url, 0, 2);
+    root->status = wf_store_open(root->ctx, &config, &root->store);
+    return NULL;
+}
+
+/* A rank that was turned away asks again until its deadline. */
+static void who_is_turned_away_comes_again(void **state) {
+    (void)state;
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof at;
+    pthread_t thread;
+    wf_store *store;
+    int yes = 1;
+    fickle_root root = {.ctx = test_context()};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    root.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(setsockopt(root.listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes), 0);
+    assert_int_equal(bind(root.listener, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(root.listener, 4), 0);
+    assert_int_equal(getsockname(root.listener, (struct sockaddr *)&at, &bytes), 0);
+    snprintf(root.url, sizeof root.url, "tcp://127.0.0.1:%d", ntohs(at.sin_port));
+    assert_int_equal(pthread_create(&thread, NULL, turn_away_at_first, &root), 0);
+    wf_store_config config = config_of(root.url, 1, 2);
+    wf_status status = wf_store_open(root.ctx, &config, &store);
+    if (status != WF_OK) shutdown(root.listener, SHUT_RDWR); /* or the thread waits for more */
+    pthread_join(thread, NULL);
+    TEST_OK(root.ctx, status);
+    TEST_OK(root.ctx, root.status);
+    wf_store_close(store);
+    wf_store_close(root.store);
+    test_context_end(root.ctx);
 }
 
 static void tokens(void **state) {
@@ -601,9 +712,12 @@ int main(void) {
         cmocka_unit_test(urls_that_are_refused),
         cmocka_unit_test(the_last_removes_the_file),
         cmocka_unit_test(files_that_are_refused),
+        cmocka_unit_test(files_of_others_are_refused),
         cmocka_unit_test(torn_and_damaged_logs),
         cmocka_unit_test(strangers_do_no_harm),
         cmocka_unit_test(who_is_slow_is_cut_off),
+        cmocka_unit_test(idle_strangers_take_no_place),
+        cmocka_unit_test(who_is_turned_away_comes_again),
         cmocka_unit_test(tokens),
         cmocka_unit_test(ports),
         cmocka_unit_test(other_addresses_are_not_bound),

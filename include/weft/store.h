@@ -7,7 +7,8 @@
  *     wf_store_add(store, "ready", 1, &n_ready);
  *
  *   memory:               within this process: the threads that have this handle
- *   file:///path          a file, made by the first who comes and removed by the last who leaves
+ *   file:///path          a file, made by the first who comes and removed by the last who leaves;
+ *                         one that is there already has to be this user's, and no link
  *   tcp://127.0.0.1:port  rank 0 serves on a thread, the others connect. Only addresses of this
  *                         machine; port 0 is for rank 0 alone and lets the system choose
  *
@@ -44,9 +45,10 @@ typedef struct wf_store_config {
 extern "C" {
 #endif
 
-/* Errors: INVALID_ARG (url, rank or token; the file is left from an earlier run, or in use by
- * another job; the port is taken; the token was refused), CORRUPT (the file is no store), IO,
- * UNSUPPORTED (an address of another machine), TIMEOUT (tcp: rank 0 does not listen). */
+/* Errors: INVALID_ARG (url, rank or token; the file is left from an earlier run, in use by another
+ * job, a link, or not this user's alone; the port is taken; the token was refused), CORRUPT (the
+ * file is no store), IO, UNSUPPORTED (an address of another machine), TIMEOUT (tcp: rank 0 does not
+ * listen). */
 WF_API WF_NODISCARD wf_status wf_store_open(wf_context *ctx, const wf_store_config *config,
                                             wf_store **store_out);
 /* NULL is allowed. */

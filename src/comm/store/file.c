@@ -4,7 +4,8 @@
  * Locks are of the open file, not of the process, so threads exclude each other as well, and the
  * kernel takes them back from who dies. One byte is locked while the log is read or written; one
  * byte a rank for as long as it has the store open. A log that nobody holds open was left by a
- * run that was killed: it is refused, as its keys would look like ours.
+ * run that was killed: it is refused, as its keys would look like ours. So is a file of another
+ * user, or one that others may write: who can write the log can join the job.
  */
 #include "base/clock.h"
 #include "comm/store/store.h"
@@ -20,6 +21,7 @@
 #define RANK_BYTES     ((off_t)1 << 41)
 #define MAX_RANKS      65536
 #define MAX_FILE_BYTES (64 << 20)
+#define MAX_TRIES      100
 #define MAGIC          "weft-store 1\n"
 
 typedef struct file_store {
@@ -198,10 +200,28 @@ static wf_status check_head(wf_store *store, int fd) {
     return WF_OK;
 }
 
+/* Whose file it is. Another user's could be read and rewritten by that user while ranks meet, and
+ * so could one that all may write, or that has a second name somewhere. */
+static wf_status check_owner(const wf_store *store, const struct stat *about) {
+    const char *why = NULL;
+    if (!S_ISREG(about->st_mode))
+        why = "it is no regular file";
+    else if (about->st_uid != geteuid())
+        why = "it belongs to another user";
+    else if (about->st_mode & (S_IWGRP | S_IWOTH))
+        why = "other users may write to it";
+    else if (about->st_nlink > 1)
+        why = "it has another name as well (a hard link)";
+    if (!why) return WF_OK;
+    return wfi_fail(store->ctx, WF_INVALID_ARG,
+                    "store %.200s is refused, and the file left as it is: %s; name a file that is "
+                    "not there yet, in a folder of your own",
+                    store->url, why);
+}
+
 /* The log is locked. */
 static wf_status enter(wf_store *store, int fd, const struct stat *about) {
-    if (!S_ISREG(about->st_mode))
-        return wfi_fail(store->ctx, WF_INVALID_ARG, "store %.200s is no regular file", store->url);
+    if (!about->st_size && fchmod(fd, 0600)) return fail_io(store, "the file's mode");
     WF_TRY(about->st_size ? check_head(store, fd) : write_head(store, fd));
     if (set_lock(fd, F_WRLCK, RANK_BYTES + store->rank, 1)) return WF_OK;
     return wfi_fail(store->ctx, WF_INVALID_ARG,
@@ -209,13 +229,30 @@ static wf_status enter(wf_store *store, int fd, const struct stat *about) {
                     store->url, store->rank);
 }
 
+/* A new file is made by nobody else (O_EXCL), and one that is there is not reached by a link. */
+static wf_status open_own(const wf_store *store, const char *path, int *fd_out) {
+    const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    for (int i = 0; i < MAX_TRIES; i++) {
+        *fd_out = open(path, flags | O_CREAT | O_EXCL, 0600);
+        if (*fd_out < 0 && errno == EEXIST) *fd_out = open(path, flags);
+        if (*fd_out >= 0) return WF_OK;
+        if (errno == ELOOP)
+            return wfi_fail(store->ctx, WF_INVALID_ARG,
+                            "store %.200s is refused: it is a link, which is not followed",
+                            store->url);
+        if (errno != ENOENT) break; /* else the last of an earlier job has removed it just now */
+    }
+    return fail_io(store, "the file cannot be opened");
+}
+
 static wf_status open_file(wf_store *store, const char *path, int *fd_out) {
     int64_t nap_us = 0, deadline_ms = wfi_now_ms() + store->timeout_ms;
     for (;;) {
-        struct stat about;
-        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
-        if (fd < 0) return fail_io(store, "the file cannot be opened");
-        wf_status status = lock_log(store, fd, deadline_ms);
+        struct stat about = {0};
+        int fd;
+        WF_TRY(open_own(store, path, &fd));
+        wf_status status = fstat(fd, &about) ? fail_io(store, "fstat") : check_owner(store, &about);
+        if (status == WF_OK) status = lock_log(store, fd, deadline_ms);
         if (status == WF_OK && fstat(fd, &about)) status = fail_io(store, "fstat");
         bool is_removed = status == WF_OK && !about.st_nlink; /* by the last of an earlier job */
         if (status == WF_OK && !is_removed) status = enter(store, fd, &about);
@@ -257,7 +294,7 @@ static void file_close(wf_store *store) {
     struct stat ours, named;
     if (lock_log(store, f->fd, wfi_now_ms() + store->timeout_ms) == WF_OK &&
         !is_locked(f->fd, RANK_BYTES, MAX_RANKS) && fstat(f->fd, &ours) == 0 &&
-        stat(f->path, &named) == 0 && ours.st_ino == named.st_ino && ours.st_dev == named.st_dev)
+        lstat(f->path, &named) == 0 && ours.st_ino == named.st_ino && ours.st_dev == named.st_dev)
         unlink(f->path);
     close(f->fd);
     wfi_store_table_release(&f->table);

@@ -2,7 +2,9 @@
  *
  * It believes nobody: a connection has to show the token in its first message, a message has a
  * bound, and who sends half of one, or does not take its reply, is cut off after a while. A
- * connection that breaks a rule is closed with a line in the log; nothing else happens.
+ * connection that breaks a rule is closed with a line in the log; nothing else happens. Those that
+ * have not shown the token take no place of those that have: they have few of their own, and the
+ * one that has been there longest goes when another comes.
  */
 #include "base/clock.h"
 #include "comm/store/store.h"
@@ -18,12 +20,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAX_GUESTS    256
+#define MAX_KNOWN     256
+#define MAX_STRANGERS 64
+#define MAX_GUESTS    (MAX_KNOWN + MAX_STRANGERS)
 #define STRANGER_SIZE (4 + WFI_STORE_HEAD + WFI_STORE_PROOF) /* room for a HELLO and its reply */
 #define GUEST_SIZE    (4 + WFI_STORE_MAX_MESSAGE)
 
 typedef struct guest {
     int fd;
+    uint64_t number; /* by when they came */
     bool is_known;
     uint8_t challenge[WFI_STORE_CHALLENGE];
     uint8_t *in, *out; /* STRANGER_SIZE, once it is known GUEST_SIZE */
@@ -41,7 +46,8 @@ struct wfi_store_server {
     pthread_mutex_t lock; /* of the table */
     wfi_store_table table;
     guest guests[MAX_GUESTS];
-    int n_guests;
+    int n_guests, n_known;
+    uint64_t n_ever;
 };
 
 /* ---- one message ---- */
@@ -88,6 +94,7 @@ static void dismiss(wfi_store_server *s, guest *g, const char *why) {
     if (why)
         wfi_log(s->ctx, WF_LOG_WARN, "store", "the connection from %s is closed: %s", g->name, why);
     release(s, g);
+    s->n_known -= g->is_known;
     *g = s->guests[--s->n_guests];
 }
 
@@ -112,7 +119,7 @@ static void welcome(wfi_store_server *s, int fd, const struct sockaddr_storage *
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)who;
     inet_ntop(who->ss_family, is_v6 ? (const void *)&v6->sin6_addr : &v4->sin_addr, address,
               sizeof address);
-    *g = (guest){.fd = fd, .since_ms = wfi_now_ms()};
+    *g = (guest){.fd = fd, .number = s->n_ever++, .since_ms = wfi_now_ms()};
     snprintf(g->name, sizeof g->name, "%s port %d", address,
              ntohs(is_v6 ? v6->sin6_port : v4->sin_port));
     s->n_guests++;
@@ -125,18 +132,22 @@ static void welcome(wfi_store_server *s, int fd, const struct sockaddr_storage *
     g->n_out = sizeof g->challenge;
 }
 
+static guest *oldest_stranger(wfi_store_server *s) {
+    guest *oldest = NULL;
+    for (guest *g = s->guests; g < s->guests + s->n_guests; g++)
+        if (!g->is_known && (!oldest || g->number < oldest->number)) oldest = g;
+    return oldest;
+}
+
 static void accept_guest(wfi_store_server *s) {
     struct sockaddr_storage who = {0};
     socklen_t bytes = sizeof who;
     int fd = accept4(s->listener, (struct sockaddr *)&who, &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return;
-    if (s->n_guests < MAX_GUESTS) {
-        welcome(s, fd, &who);
-        return;
-    }
-    wfi_log(s->ctx, WF_LOG_WARN, "store", "a connection is closed: there are %d already",
-            MAX_GUESTS);
-    close(fd);
+    bool has_no_room =
+        fd >= 0 ? s->n_guests - s->n_known >= MAX_STRANGERS : errno == EMFILE || errno == ENFILE;
+    guest *oldest = has_no_room ? oldest_stranger(s) : NULL;
+    if (oldest) dismiss(s, oldest, "others want its place, and it has not said who it is");
+    if (fd >= 0) welcome(s, fd, &who);
 }
 
 /* Answers the message that has come, if it is whole. */
@@ -153,6 +164,11 @@ static const char *answer(wfi_store_server *s, guest *g) {
                                         n, g->out + 4, &why);
     pthread_mutex_unlock(&s->lock);
     if (!n_reply) return why;
+    if (!was_known && g->is_known && s->n_known == MAX_KNOWN) {
+        g->is_known = false;
+        return "there are too many already";
+    }
+    s->n_known += !was_known && g->is_known;
     if (g->is_known) g->since_ms = 0; /* patience begins anew */
     wfi_store_put_u32(g->out, (uint32_t)n_reply);
     g->n_out = 4 + n_reply;

@@ -26,6 +26,7 @@ typedef struct address {
 typedef struct tcp_store {
     wfi_store_server *server; /* rank 0's; NULL: we ask over fd */
     int fd;                   /* -1: nobody answers any more */
+    bool was_closed;          /* by the other end */
     uint8_t message[4 + WFI_STORE_MAX_MESSAGE];
 } tcp_store;
 
@@ -155,6 +156,7 @@ static bool transfer(int fd, uint8_t *bytes, size_t n, bool sends, int64_t deadl
 static wf_status fail_transfer(const wf_store *store, tcp_store *t) {
     if (errno == ETIMEDOUT)
         return lose(store, t, WF_TIMEOUT, "none came; is it another program that has this port?");
+    t->was_closed = true;
     return lose(store, t, WF_REMOTE,
                 errno ? strerror(errno) : "rank 0 has closed it, has ended, or has no use for us");
 }
@@ -203,16 +205,26 @@ static int try_connect(const address *where, int64_t left_ms) {
     return -1;
 }
 
+/* Rank 0 closes a connection that has not said yet who it is when many others come, and all while
+ * it has no place: then it is asked again. */
 static wf_status visit(wf_store *store, const address *where, const char *token, tcp_store *t) {
     int64_t nap_us = 0, deadline_ms = wfi_now_ms() + store->timeout_ms;
-    while ((t->fd = try_connect(where, wfi_max_i64(0, deadline_ms - wfi_now_ms()))) < 0) {
+    for (;;) {
+        t->was_closed = false;
+        t->fd = try_connect(where, wfi_max_i64(0, deadline_ms - wfi_now_ms()));
+        if (t->fd >= 0) {
+            wf_status status = introduce(store, t, token, deadline_ms);
+            if (!t->was_closed) return status;
+        }
         if (wfi_now_ms() >= deadline_ms)
             return wfi_fail(store->ctx, WF_TIMEOUT,
-                            "rank %d waited %lld ms for rank 0, but it does not listen at %.200s",
-                            store->rank, (long long)store->timeout_ms, store->url);
+                            "rank %d waited %lld ms for rank 0, but %s %.200s", store->rank,
+                            (long long)store->timeout_ms,
+                            t->was_closed ? "every connection was closed at once by the program at"
+                                          : "it does not listen at",
+                            store->url);
         wfi_store_nap(&nap_us);
     }
-    return introduce(store, t, token, deadline_ms);
 }
 
 /* ---- both ---- */
