@@ -25,9 +25,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes) {
     if (wf_context_create(NULL, &ctx) != WF_OK) return 0;
     parse(ctx, bytes, n_bytes, 1);
     parse(ctx, bytes, n_bytes, 3);
-    if (wfi_file_unzip(ctx, "input", bytes, n_bytes, &plain, &n_plain) == WF_OK) {
-        parse(ctx, plain, n_plain, 1);
-        parse(ctx, plain, n_plain, 3);
+    for (int n_dims = 1; n_dims <= 3; n_dims += 2) {
+        if (wfi_file_unzip(ctx, "input", bytes, n_bytes, wfi_idx_head_bytes(n_dims),
+                           wfi_idx_announced, &n_dims, &plain, &n_plain) != WF_OK)
+            continue;
+        parse(ctx, plain, n_plain, n_dims);
         wfi_free(ctx, plain);
     }
     if (wf_context_memory(ctx).n_live) abort();

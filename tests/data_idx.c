@@ -185,30 +185,77 @@ static size_t zip(const uint8_t *bytes, size_t n, uint8_t *packed, size_t capaci
     return n_packed;
 }
 
+/* Says what it is told to say; the first bytes have to be those of the file. */
+typedef struct announcement {
+    const uint8_t *head;
+    size_t n_bytes;
+} announcement;
+
+static wf_status announced(wf_context *ctx, const char *path, const uint8_t *head, size_t n_head,
+                           const void *self, size_t *n_bytes_out) {
+    const announcement *a = self;
+    if (memcmp(head, a->head, n_head)) return wfi_fail(ctx, WF_CORRUPT, "%s: other bytes", path);
+    *n_bytes_out = a->n_bytes;
+    return WF_OK;
+}
+
+static wf_status unzip(wf_context *ctx, const uint8_t *packed, size_t n_packed,
+                       const announcement *a, uint8_t **bytes_out, size_t *n_bytes_out) {
+    return wfi_file_unzip(ctx, "x", packed, n_packed, 16, announced, a, bytes_out, n_bytes_out);
+}
+
 static void unpacks_gzip(void **state) {
     folder *f = *state;
     static uint8_t bytes[100000], packed[110000];
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * i >> 7);
     size_t n_packed = zip(bytes, sizeof bytes, packed, sizeof packed - 16), n;
     uint8_t *out;
+    announcement a = {bytes, sizeof bytes};
     wf_context *ctx = f->ctx;
-    assert_int_equal(wfi_file_unzip(ctx, "x", packed, n_packed, &out, &n), WF_OK);
+    assert_int_equal(unzip(ctx, packed, n_packed, &a, &out, &n), WF_OK);
     assert_int_equal(n, sizeof bytes);
     assert_memory_equal(out, bytes, n);
     assert_int_equal(wf_context_memory(ctx).n_live, 1); /* zlib's blocks are gone */
     wfi_free(ctx, out);
     for (size_t shorter = 0; shorter < n_packed; shorter += 97)
-        assert_int_equal(wfi_file_unzip(ctx, "x", packed, shorter, &out, &n), WF_CORRUPT);
+        assert_int_equal(unzip(ctx, packed, shorter, &a, &out, &n), WF_CORRUPT);
+    a.n_bytes--;
+    expect_failure(ctx, unzip(ctx, packed, n_packed, &a, &out, &n), WF_CORRUPT,
+                   "its header announces 99999 bytes, the end of its gzip data 100000");
+    a.n_bytes++;
     packed[n_packed / 2] ^= 1;
-    expect_failure(ctx, wfi_file_unzip(ctx, "x", packed, n_packed, &out, &n), WF_CORRUPT,
+    expect_failure(ctx, unzip(ctx, packed, n_packed, &a, &out, &n), WF_CORRUPT,
                    "x is truncated or damaged");
     packed[n_packed / 2] ^= 1;
     memcpy(packed + n_packed, packed + n_packed - 4, 4); /* garbage that ends like the trailer */
-    expect_failure(ctx, wfi_file_unzip(ctx, "x", packed, n_packed + 4, &out, &n), WF_CORRUPT,
+    expect_failure(ctx, unzip(ctx, packed, n_packed + 4, &a, &out, &n), WF_CORRUPT,
                    "4 bytes after the end");
     memset(packed + n_packed, 0xff, 4); /* claims 4 GiB */
-    expect_failure(ctx, wfi_file_unzip(ctx, "x", packed, n_packed + 4, &out, &n), WF_CORRUPT,
-                   "more than");
+    expect_failure(ctx, unzip(ctx, packed, n_packed + 4, &a, &out, &n), WF_CORRUPT, "more than");
+}
+
+/* A file that announces little and unpacks to much is refused before memory is taken for it. */
+static void bombs_take_no_memory(void **state) {
+    folder *f = *state;
+    enum { N_HELD = 1 << 24, N_PACKED = 1 << 16 };
+    wf_data *data;
+    uint8_t *held = calloc(1, N_HELD), *packed = malloc(N_PACKED);
+    assert_true(held && packed);
+    write_set(f);
+    unlink(folder_file(f, "train-images-idx3-ubyte"));
+    make_idx(held, 3, (uint32_t[]){40, 28, 28}, 40 * 28 * 28);
+    size_t n_packed = zip(held, N_HELD, packed, N_PACKED);
+    folder_write(f, "train-images-idx3-ubyte.gz", packed, n_packed);
+    expect_failure(f->ctx, open_set(f, WF_NORMALIZE_NONE, &data), WF_CORRUPT,
+                   "its header announces 31376 bytes, the end of its gzip data 16777216");
+    /* The end can lie as well. */
+    uint8_t lie[4] = {31376 & 0xff, 31376 >> 8, 0, 0};
+    memcpy(packed + n_packed - 4, lie, 4);
+    folder_write(f, "train-images-idx3-ubyte.gz", packed, n_packed);
+    expect_failure(f->ctx, open_set(f, WF_NORMALIZE_NONE, &data), WF_CORRUPT, "does not unpack");
+    assert_true(wf_context_memory(f->ctx).peak_bytes < N_HELD / 32);
+    free(held);
+    free(packed);
 }
 
 static void opens_packed_files(void **state) {
@@ -298,6 +345,7 @@ int main(void) {
         TEST_IN_FOLDER(refuses_unknown_names),
         TEST_IN_FOLDER(unpacks_gzip),
         TEST_IN_FOLDER(opens_packed_files),
+        TEST_IN_FOLDER(bombs_take_no_memory),
         cmocka_unit_test(augments),
         TEST_IN_FOLDER(augments_by_epoch),
     };

@@ -18,8 +18,16 @@ wf_status wfi_file_read_into(wf_context *ctx, const char *path, uint8_t *dst, si
 wf_status wfi_file_read(wf_context *ctx, const char *path, uint8_t **bytes_out,
                         size_t *n_bytes_out);
 
-/* Unpacks one gzip member that must end where the bytes end. `path` is for sentences. */
+#define WFI_FILE_MAX_HEAD 32 /* no header is longer */
+/* How many bytes the unpacked file has, by its first n_head bytes. Errors: CORRUPT. */
+typedef wf_status (*wfi_file_announced)(wf_context *ctx, const char *path, const uint8_t *head,
+                                        size_t n_head, const void *self, size_t *n_bytes_out);
+
+/* Unpacks one gzip member that must end where the bytes end. Memory is taken for as many bytes as
+ * `announced` makes of the first n_head of them, and only if those are what the member's end claims
+ * and what so many packed bytes can hold. `path` is for sentences. */
 wf_status wfi_file_unzip(wf_context *ctx, const char *path, const uint8_t *packed, size_t n_packed,
+                         size_t n_head, wfi_file_announced announced, const void *self,
                          uint8_t **bytes_out, size_t *n_bytes_out);
 
 #endif
