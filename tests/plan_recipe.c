@@ -3,7 +3,8 @@
 #include "plan/lanes.h"
 #include "test.h"
 
-#include <weft/recipe.h>
+#include <string.h>
+#include <weft/weft.h>
 
 /* Sums by the accumulators of wfi_lanes_sum and by recursion; formulas as text. */
 static void by_recursion(int64_t begin, int64_t n, char *out) {
@@ -117,12 +118,117 @@ static void learning_rates(void **state) {
                 wf_recipe_lr(&r, 25) == 0.25);
 }
 
+static void texts(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    const wf_recipe init = WF_RECIPE_INIT;
+    wf_recipe r, again;
+    char *text, *other; /* of all fields: structs have holes */
+    TEST_OK(ctx, wf_recipe_parse(ctx, NULL, &r));
+    TEST_OK(ctx, wf_recipe_text(ctx, &r, &text));
+    TEST_OK(ctx, wf_recipe_text(ctx, &init, &other));
+    assert_string_equal(text, other);
+    wf_text_free(ctx, text);
+    wf_text_free(ctx, other);
+    TEST_OK(ctx, wf_recipe_parse(ctx,
+                                 "batch=20,lr=0.30000000000000004,optimizer=adamw,nesterov=1,"
+                                 "seed=18446744073709551615,kernels=reference,threads=3,"
+                                 "lr_schedule=cosine,lr_step=9",
+                                 &r));
+    assert_true(r.batch == 20 && r.lr == 0.1 + 0.2 && r.optimizer == WF_ADAMW && r.nesterov == 1);
+    assert_true(r.seed == UINT64_MAX && r.kernels == WF_KERNELS_REFERENCE && r.n_threads == 3);
+    assert_true(r.lr_schedule == WF_LR_COSINE && r.schedule_steps == 9 && r.momentum == 0);
+    TEST_OK(ctx, wf_recipe_text(ctx, &r, &text));
+    TEST_OK(ctx, wf_recipe_parse(ctx, text, &again));
+    TEST_OK(ctx, wf_recipe_text(ctx, &again, &other));
+    assert_string_equal(text, other);
+    assert_true(again.lr == r.lr && again.seed == r.seed);
+    wf_text_free(ctx, text);
+    wf_text_free(ctx, other);
+    test_context_end(ctx);
+}
+
+static void bad_texts(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"batch", "expected key=value at position 1, found 'batch'"},
+        {"batch=2,=3", "expected key=value at position 9"},
+        {"batch=2,", "nothing follows the comma at position 8"},
+        {"batch=2,batch=3", "batch is given twice, again at position 9"},
+        {"gpus=2", "unknown key 'gpus' at position 1; the keys are batch, micro"},
+        {"batch=two", "batch='two' at position 1; it takes a whole number"},
+        {"batch=9223372036854775808", "it takes a whole number"},
+        {"batch=2x", "it takes a whole number"},
+        {"threads=4294967297", "it takes a whole number below 2^31"},
+        {"seed=-1", "it takes a whole number"},
+        {"seed=18446744073709551616", "it takes a whole number below 2^64"},
+        {"lr=", "it takes a number such as 0.1"},
+        {"lr=nan", "it takes a number such as 0.1"},
+        {"lr=1e999", "it takes a number such as 0.1"},
+        {"lr=0x1p3", "it takes a number such as 0.1"},
+        {"lr=0.1.2", "it takes a number such as 0.1"},
+        {"optimizer=lion", "it takes one of sgd|adam|adamw"},
+        {"optimizer=", "it takes one of sgd|adam|adamw"},
+        {"nesterov=yes", "it takes one of 0|1"},
+        {"lr=0.1\n", "byte 0x0a at position 7 is not text"},
+    };
+    wf_context *ctx = test_context();
+    wf_recipe r;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        TEST_REFUSED(ctx, wf_recipe_parse(ctx, cases[i].text, &r), WF_INVALID_ARG, cases[i].words);
+    char long_text[5000];
+    memset(long_text, 'a', sizeof long_text);
+    long_text[sizeof long_text - 1] = 0;
+    TEST_REFUSED(ctx, wf_recipe_parse(ctx, long_text, &r), WF_INVALID_ARG, "longer than");
+    test_context_end(ctx);
+}
+
+static void toy(wf_graph *g, const void *config) {
+    const int *width = config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(4)), y = wf_input(g, "y", WF_F32, WF_SHAPE(2));
+    x = wf_next_stage(wf_relu(wf_linear(x, "net1", *width)), "second");
+    wf_loss(wf_mse(wf_linear(x, "net2", 2), y));
+}
+
+/* One call, two devices, and one rank's bits. */
+static void opened(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "pp=2", "dp=2"};
+    static const float x[8][4] = {{1, 2}, {3}, {4, 5, 6}}, y[8][2] = {{1}, {0, 2}};
+    const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
+    const int width = 6;
+    wf_context *ctx = test_context();
+    char sha[3][65];
+    for (int k = 0; k < 3; k++) {
+        wf_trainer *t;
+        wf_step_result result;
+        TEST_OK(ctx, wf_trainer_open(ctx, toy, &width, "batch=8,lanes=2,lr=0.05", plans[k], &t));
+        for (int step = 0; step < 3; step++) TEST_OK(ctx, wf_trainer_step(t, feeds, 2, 8, &result));
+        TEST_OK(ctx, wf_trainer_weights_sha256(t, sha[k]));
+        assert_string_equal(sha[k], sha[0]);
+        wf_trainer_destroy(t);
+    }
+    wf_trainer *t;
+    TEST_REFUSED(ctx, wf_trainer_open(ctx, toy, &width, "batch=8,lr=a", "", &t), WF_INVALID_ARG,
+                 "lr='a'");
+    TEST_REFUSED(ctx, wf_trainer_open(ctx, toy, &width, "batch=8", "pp", &t), WF_INVALID_ARG,
+                 "plan: ");
+    TEST_REFUSED(ctx, wf_trainer_open(ctx, toy, &width, "batch=8,lr=-1", "", &t), WF_INVALID_ARG,
+                 "lr is -1");
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_follow_the_tree),
         cmocka_unit_test(whole_subtrees),
         cmocka_unit_test(resolves),
         cmocka_unit_test(learning_rates),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(bad_texts),
+        cmocka_unit_test(opened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

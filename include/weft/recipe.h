@@ -73,6 +73,15 @@ typedef struct wf_recipe {
 extern "C" {
 #endif
 
+/* "batch=20,lr=0.001,optimizer=adamw": the rows' names with values; what is not named, or NULL, has
+ * its default. Errors: INVALID_ARG; the sentence names the key or value, its position and the legal
+ * ones. Ranges are checked by wf_recipe_resolve. */
+WF_API WF_NODISCARD wf_status wf_recipe_parse(wf_context *ctx, const char *text,
+                                              wf_recipe *recipe_out);
+/* All fields; parsing it gives the same bits. Free with wf_text_free. */
+WF_API WF_NODISCARD wf_status wf_recipe_text(wf_context *ctx, const wf_recipe *recipe,
+                                             char **text_out);
+
 /* Learning rate of step `step`, counted from 0. */
 WF_API double wf_recipe_lr(const wf_recipe *recipe, int64_t step);
 

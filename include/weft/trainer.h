@@ -1,7 +1,7 @@
 /* A trainer: a model with its state on devices, stepped by a program.
  *
  *     wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer);
- *     for (step...) wf_trainer_step(trainer, feeds, 2, &result);
+ *     for (step...) wf_trainer_step(trainer, feeds, 2, n_samples, &result);
  *     wf_trainer_save(trainer, "run/model.safetensors");
  *
  * One thread at a time may call it. Steps of fewer samples than the recipe's batch
@@ -96,6 +96,13 @@ WF_API WF_NODISCARD wf_status wf_trainer_create(wf_context *ctx, const wf_model 
                                                 const wf_recipe *recipe, const wf_plan *plan,
                                                 const wf_trainer_config *config,
                                                 wf_trainer **trainer_out);
+/* The common case: a model function, a recipe's text (wf_recipe_parse) and a plan's
+ * (wf_plan_parse); the plan's ranks are threads, one CPU device each. `config` is the function's;
+ * it is borrowed and outlives the trainer. Errors: those of both texts, and of wf_trainer_create.
+ */
+WF_API WF_NODISCARD wf_status wf_trainer_open(wf_context *ctx, wf_model_function function,
+                                              const void *config, const char *recipe,
+                                              const char *plan, wf_trainer **trainer_out);
 /* Waits for what is in flight; NULL is allowed. */
 WF_API void wf_trainer_destroy(wf_trainer *trainer);
 
