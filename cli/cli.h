@@ -11,7 +11,8 @@ typedef enum exit_status {
     EXIT_FAILED = 1,
     EXIT_USAGE = 2,
     EXIT_DOES_NOT_FIT = 3,
-    EXIT_RANK = 4, /* a rank died, stalled or disagreed */
+    EXIT_RANK = 4,      /* a rank died, stalled or disagreed */
+    EXIT_HUNG_UP = 129, /* 128 and the signal */
     EXIT_INTERRUPTED = 130,
     EXIT_TERMINATED = 143
 } exit_status;
@@ -22,6 +23,7 @@ typedef struct cli {
     unsigned command; /* FOR_TRAIN, ... */
     wf_job *job;      /* of this process, or NULL */
     exit_status stop; /* of a job: how its ranks have agreed to end; EXIT_DONE: to go on */
+    bool has_begun;   /* to make steps: there is something to lose */
     bool is_root;     /* the process that talks and writes files: rank 0, or the only one */
     FILE *say;        /* results for people: standard output, unless the report goes there */
     int *say_error;   /* why the first of them did not get through: errno, or 0 */
@@ -52,7 +54,8 @@ exit_status run_run(int argc, char *const *argv);
 /* "weft: " and the sentence, escaped, on standard error. Returns `status`. */
 exit_status complain(exit_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The same with the context's last error. */
+/* The same with the context's last error. That another rank is to blame is the interruption's own
+ * doing, if this one has been interrupted before there was anything to lose. */
 exit_status complain_of(const cli *c, wf_status status);
 
 /* Prints to c->say unless --quiet; all but ends of lines is escaped, so that names out of files
@@ -82,8 +85,11 @@ exit_status launch_self(cli *c);
 
 /* ---- interrupt.c ---- */
 
-/* From now on SIGINT and SIGTERM are remembered; a second one ends the process. */
+/* From now on SIGINT, SIGTERM and SIGHUP are remembered; a second one ends the process. Standard
+ * output that nobody reads any more is no reason to end, but a failure in the end. */
 void interrupt_watch(void);
+/* From now on they end the process. */
+void interrupt_unwatch(void);
 /* EXIT_DONE, or the exit status of the signal that came. */
 exit_status interrupt_status(void);
 /* The same where ranks train together: of the signal that any of them got, told to all by the

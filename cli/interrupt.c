@@ -12,19 +12,33 @@ static void remember(int number) {
     __atomic_store_n(&signal_seen, number, __ATOMIC_RELAXED);
 }
 
-void interrupt_watch(void) {
+static bool is_ignored(int number) {
+    struct sigaction action;
+    return !sigaction(number, NULL, &action) && action.sa_handler == SIG_IGN;
+}
+
+static void set(void (*handler)(int number), int flags) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
-    action.sa_handler = remember;
-    action.sa_flags = (int)(SA_RESETHAND | SA_RESTART); /* the second one kills */
+    action.sa_handler = handler;
+    action.sa_flags = flags;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    if (!is_ignored(SIGHUP)) sigaction(SIGHUP, &action, NULL); /* nohup means what it says */
+}
+
+void interrupt_watch(void) {
+    set(remember, (int)(SA_RESETHAND | SA_RESTART)); /* the second one kills */
+    signal(SIGPIPE, SIG_IGN); /* who reads what we say may go: the work goes on */
+}
+
+void interrupt_unwatch(void) {
+    set(SIG_DFL, 0);
 }
 
 exit_status interrupt_status(void) {
     int number = __atomic_load_n(&signal_seen, __ATOMIC_RELAXED);
-    if (!number) return EXIT_DONE;
-    return number == SIGTERM ? EXIT_TERMINATED : EXIT_INTERRUPTED;
+    return number ? (exit_status)(128 + number) : EXIT_DONE;
 }
 
 exit_status interrupt_agreed(const cli *c) {

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-/* A rank ends its step, and perhaps writes a checkpoint, before it stops. */
+/* After a failure of another a rank may still have to notice that. */
 #define GRACE_MS 10000
 
 /* The words this program was called with, in one block; *words_out points into it. */
@@ -41,10 +41,18 @@ static char *read_words(char ***words_out) {
     return block;
 }
 
+/* Ranks have said themselves what they have saved, unless they were killed. One that could not save
+ * has failed. */
+static exit_status tell_interrupted(const wf_launch_result *result) {
+    exit_status status = (exit_status)(128 + result->interrupted_by);
+    if (result->n_killed) return complain(status, "%s", result->sentence);
+    return result->exit_status == EXIT_FAILED ? EXIT_FAILED : status;
+}
+
 /* What went wrong a rank has said itself, unless it was killed. */
 static exit_status tell(const wf_launch_result *result) {
     if (result->failed_rank < 0)
-        return result->interrupted_by ? (exit_status)(128 + result->interrupted_by) : EXIT_DONE;
+        return result->interrupted_by ? tell_interrupted(result) : EXIT_DONE;
     exit_status status = result->signal ? EXIT_RANK : (exit_status)result->exit_status;
     if (result->signal || status == EXIT_FAILED || status == EXIT_RANK)
         return complain(status, "%s", result->sentence);
@@ -67,6 +75,12 @@ exit_status launch_self(cli *c) {
     config.argv = words;
     config.grace_ms = GRACE_MS;
     signal(SIGCHLD, SIG_DFL);
+    interrupt_unwatch(); /* there is nothing to lose until wf_launch catches signals itself */
+    if (interrupt_status()) {
+        free(words);
+        free(block);
+        return complain(interrupt_status(), "interrupted; no rank has been started");
+    }
     wf_status status = wf_launch(c->ctx, &config, &result);
     free(words);
     free(block);

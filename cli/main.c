@@ -3,6 +3,7 @@
 #include "text.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,10 @@ exit_status complain_of(const cli *c, wf_status status) {
         break;
     }
     const char *sentence = wf_context_error(c->ctx);
-    return complain(exit, "%s", *sentence ? sentence : wf_status_meaning(status));
+    if (!*sentence) sentence = wf_status_meaning(status);
+    if (status == WF_REMOTE && !c->has_begun && interrupt_status())
+        return complain(interrupt_status(), "interrupted: %s", sentence);
+    return complain(exit, "%s", sentence);
 }
 
 void say(const cli *c, const char *format, ...) {
@@ -157,6 +161,7 @@ static exit_status run_command(const command *about, int argc, char *const *argv
         }
     int say_error = 0;
     cli c = {.command = about->flag, .say = stdout, .say_error = &say_error, .is_root = true};
+    signal(SIGXFSZ, SIG_IGN); /* a file that may grow no more is an error of write() */
     options_init(&c.o);
     exit_status status = EXIT_DONE;
     if (!options_parse(&c.o, about->flag, argc, argv)) {

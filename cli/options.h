@@ -197,6 +197,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "JSON object with options by name; the command line overrides it")                           \
     X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
       "stop all ranks when so much time has gone, and end with status 4")                          \
+    X(grace, REAL, grace, RUN, FOR_RUN, 0, "SECONDS", NULL,                                        \
+      "ranks that do not stop when they are asked to are killed then (2); those of a weft job "    \
+      "that still moves are not, but a second signal kills them")                                  \
     X(peers, FLAG, peers, RUN, BOTH, 0, NULL, NULL,                                                \
       "measure others beside weft, in the same rounds: PyTorch over gloo (bench allreduce: also "  \
       "Open MPI)")                                                                                 \
@@ -229,7 +232,7 @@ typedef struct options {
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     char *python, *bytes, *algorithm, *wire;
     int64_t stages, memory_limit;
-    double transfer_ms, timeout;
+    double transfer_ms, timeout, grace;
     int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
     size_t device_memory;
     double dropout;

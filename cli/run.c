@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <string.h>
 
-#define MAX_WORDS 8 /* -n N --timeout SECONDS, each twice by mistake */
+#define MAX_WORDS 12 /* -n N --timeout SECONDS --grace SECONDS, each twice by mistake */
 
 /* Everything up to the first word that is no option is ours; -n is short for --ranks. Returns
  * how many words that is, or -1 after a complaint. */
@@ -48,11 +48,14 @@ static exit_status run_program(const options *o, char *const *program) {
                         WF_LAUNCH_MAX_RANKS);
     if (option_is_given(o, OPT_timeout) && !(o->timeout > 0 && o->timeout < 1e9))
         return complain(EXIT_USAGE, "--timeout %g: it wants seconds, more than 0", o->timeout);
+    if (option_is_given(o, OPT_grace) && !(o->grace > 0 && o->grace < 1e9))
+        return complain(EXIT_USAGE, "--grace %g: it wants seconds, more than 0", o->grace);
     if (!*program)
         return complain(EXIT_USAGE, "no program is named: weft run -n %lld PROGRAM ARGUMENTS...",
                         (long long)o->ranks);
     config.n_ranks = (int)o->ranks;
     config.timeout_ms = o->timeout > 0 ? (int64_t)(o->timeout * 1000 + 0.999) : 0;
+    config.grace_ms = o->grace > 0 ? (int64_t)(o->grace * 1000 + 0.999) : 0;
     config.argv = program;
     if (wf_context_create(NULL, &ctx) != WF_OK) return complain(EXIT_FAILED, "no memory left");
     signal(SIGCHLD, SIG_DFL); /* who started us may have ignored it */

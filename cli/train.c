@@ -123,6 +123,7 @@ static exit_status step(run *r, const wf_batch *batch, double start) {
 static exit_status loop(run *r) {
     const options *o = &r->c->o;
     exit_status bad = EXIT_DONE;
+    r->c->has_begun = true;
     while (!bad && r->n_done < r->j.n_steps) {
         const wf_batch *batch;
         if (interrupt_agreed(r->c)) return interrupted(r);
@@ -163,6 +164,14 @@ static exit_status make_folder(run *r) {
     return bad ? bad : own_folder(r);
 }
 
+/* Between the parts of the set-up, each of which may take long. A rank that has been asked leaves;
+ * the others find that out, if they have not been asked as well. */
+static exit_status interrupted_early(const run *r) {
+    exit_status why = interrupt_status();
+    if (!why || !r->c->is_root) return why;
+    return complain(why, "interrupted before the first step; nothing has been lost");
+}
+
 static exit_status prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
@@ -173,10 +182,13 @@ static exit_status prepare(run *r) {
     if (!bad) bad = make_folder(r);
     if (!bad) bad = report_check(r->c);
     if (!bad) bad = timeline_check(r->c);
+    if (!bad) bad = interrupted_early(r);
     if (bad) return bad;
     job_describe(&r->j);
     wf_status status = job_trainer(&r->j, &r->trainer);
     if (status != WF_OK) return complain_of(r->c, status);
+    bad = interrupted_early(r);
+    if (bad) return bad;
     status = job_prepare_eval(&r->j, r->trainer, WF_DATA_TEST);
     if (status != WF_OK) return job_complain_of_eval(&r->j, status, JOB_EVAL_ADVICE);
     if (o->init && !o->resume) status = wf_trainer_load_weights(r->trainer, o->init);
@@ -190,6 +202,8 @@ static exit_status prepare(run *r) {
     }
     status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
     if (status != WF_OK) return complain_of(r->c, status);
+    bad = interrupted_early(r);
+    if (bad) return bad;
     bad = agree_on_place(&r->j, r->n_done, r->next.epoch, r->next.sample);
     if (bad) return bad;
     if (o->out && r->c->is_root) {
@@ -234,6 +248,14 @@ static exit_status finish(run *r) {
     return traced ? traced : written;
 }
 
+/* Everything is done and saved; but for what was interrupted, such as the picture. */
+static exit_status interrupted_late(const run *r) {
+    exit_status why = interrupt_status();
+    if (!why || !r->c->is_root) return why;
+    return complain(why, "interrupted after the last step, %lld%s", (long long)r->n_done,
+                    r->c->o.out ? ", which is saved" : "");
+}
+
 exit_status run_train(cli *c) {
     run r = {.c = c,
              .lock = -1,
@@ -253,6 +275,7 @@ exit_status run_train(cli *c) {
         draw(&r);
     }
     if (!bad) bad = finish(&r);
+    if (!bad) bad = interrupted_late(&r);
     log_close(&r.log);
     wf_loader_destroy(r.loader);
     wf_trainer_destroy(r.trainer);

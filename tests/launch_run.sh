@@ -145,6 +145,8 @@ run 2 -n
 says "wants a value"
 run 2 -n 2 --timeout 0 true
 says "more than 0"
+run 2 -n 2 --grace 0 true
+says "more than 0"
 run 2 -n 2 --timout 3 true
 says "did you mean --timeout?"
 "$WEFT" run --help | grep -q -- '--timeout SECONDS' || fail "run --help"
@@ -171,6 +173,44 @@ kill -INT "$launcher"
 finishes 130
 [[ $(sort "$folder/out" | paste -sd,) == "0 saved,1 saved" ]] || fail "interrupted ranks: $(cat "$folder/out")"
 none_left "SIGINT, then exit 0"
+start -n 2 --grace 0.2 -- sh -c "trap '' INT TERM; $stay; wait; wait" # who does not stop has so long
+until_true 5 have rank.0 rank.1 || fail "ranks do not start"
+kill -TERM "$launcher"
+finishes 143
+says "rank 0 and 1 had to be killed"
+none_left "--grace"
+
+# ---- stopped and continued (Ctrl-Z), suspended as a whole ----
+is_stopped() { for pid; do [[ $(sed 's/.*) //; s/ .*//' "/proc/$pid/stat") == T ]] || return 1; done; }
+is_awake() { for pid; do ! is_stopped "$pid" || return 1; done; }
+start -n 2 -- sh -c "$stay"
+until_true 5 have rank.0 rank.1 || fail "ranks do not start"
+kill -TSTP "$launcher"
+# shellcheck disable=SC2046
+until_true 10 is_stopped "$launcher" $(pids) || fail "Ctrl-Z: $(ps -o pid,stat,args -p "$launcher,$(pids | paste -sd,)")"
+kill -CONT "$launcher"
+# shellcheck disable=SC2046
+until_true 10 is_awake "$launcher" $(pids) || fail "SIGCONT: $(ps -o pid,stat,args -p "$launcher,$(pids | paste -sd,)")"
+kill -INT "$launcher"
+finishes 130
+none_left "Ctrl-Z, then Ctrl-C"
+start -n 1 --timeout 1.5 -- sh -c "echo \$\$ >$folder/rank.new; mv $folder/rank.new $folder/rank.0; until [ -e $folder/go ]; do sleep 0.02; done"
+until_true 5 have rank.0 || fail "ranks do not start"
+kill -STOP "$launcher"
+sleep 2
+touch "$folder/go"
+until_true 5 is_gone "$(cat "$folder/rank.0")" || fail "the rank does not end"
+kill -CONT "$launcher"
+finishes 0 # it has not run for so long
+
+# ---- a program that the system cannot find out about ----
+if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
+    got=0
+    WEFT_TIMEOUT_MS=500 strace -f -o /dev/null -P /bin/true -e inject=execve:delay_enter=3000000 \
+        "$WEFT" run -n 1 /bin/true >"$folder/out" 2>"$folder/said" || got=$?
+    [[ $got == 4 ]] || fail "an exec that hangs: exit $got: $(cat "$folder/said")"
+    says "/bin/true has not been started after 500 ms"
+fi
 
 # ---- killed: the launcher, a rank ----
 start -n 3 -- sh -c "$stay"

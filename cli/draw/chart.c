@@ -30,8 +30,7 @@ exit_status chart_end(chart *p, const char *title, const char *drawing) {
     if (status == 0)
         say(p->c, "drawn   %s\n", path);
     else
-        say(p->c, "%s, so there is no %s.png; %s/%s.csv has the numbers\n",
-            status == GNUPLOT_MISSING ? "gnuplot is not installed" : "gnuplot failed", p->name, out,
-            p->name);
+        say(p->c, "%s, so there is no %s.png; %s/%s.csv has the numbers\n", gnuplot_meaning(status),
+            p->name, out, p->name);
     return EXIT_DONE;
 }

@@ -122,8 +122,7 @@ static exit_status draw_in(const cli *c, const char *path, const char *dir, cons
                         "file .txt does without",
                         path);
     if (status)
-        return complain(EXIT_FAILED, "gnuplot failed (status %d), so there is no %.200s", status,
-                        path);
+        return complain(EXIT_FAILED, "%s, so there is no %.200s", gnuplot_meaning(status), path);
     return EXIT_DONE;
 }
 

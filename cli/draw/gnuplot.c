@@ -3,21 +3,52 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
+
+#define MOST_MS 30000
+#define NAP_MS  10
+
+static long limit_ms(void) {
+    const char *text = wf_info_variable_value("WEFT_TIMEOUT_MS");
+    long ms = text ? strtol(text, NULL, 10) : 0;
+    return ms > 0 && ms < MOST_MS ? ms : MOST_MS;
+}
+
+/* Its time is counted in naps, so that being suspended takes none of it. */
+static int wait_for(pid_t child) {
+    const struct timespec nap = {0, NAP_MS * 1000000L};
+    int status = 0, killed = 0;
+    for (long n_left = limit_ms() / NAP_MS + 1;;) {
+        pid_t ended = waitpid(child, &status, killed ? 0 : WNOHANG);
+        if (ended == child || (ended < 0 && errno != EINTR)) break;
+        if (interrupt_status())
+            killed = GNUPLOT_INTERRUPTED;
+        else if (n_left-- == 0)
+            killed = GNUPLOT_LATE;
+        if (killed)
+            kill(child, SIGKILL);
+        else
+            nanosleep(&nap, NULL);
+    }
+    if (killed) return killed;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
 
 int gnuplot_run(const char *dir, const char *script, int out) {
     char program[] = "gnuplot", execute[] = "-e";
     char *const argv[] = {program, execute, (char *)(uintptr_t)script, NULL};
     posix_spawn_file_actions_t actions;
     pid_t child;
-    int status = -1;
     if (posix_spawn_file_actions_init(&actions)) return GNUPLOT_MISSING;
     posix_spawn_file_actions_addchdir_np(&actions, dir);
     posix_spawn_file_actions_adddup2(&actions, out, 1);
@@ -25,8 +56,14 @@ int gnuplot_run(const char *dir, const char *script, int out) {
     int failed = posix_spawnp(&child, program, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed) return GNUPLOT_MISSING;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    return wait_for(child);
+}
+
+const char *gnuplot_meaning(int status) {
+    return status == GNUPLOT_MISSING || status == 127 ? "gnuplot is not installed"
+           : status == GNUPLOT_LATE                   ? "gnuplot did not end, and was killed"
+           : status == GNUPLOT_INTERRUPTED            ? "gnuplot was interrupted"
+                                                      : "gnuplot failed";
 }
 
 /* How many bytes were drawn; -1: they cannot be read. */

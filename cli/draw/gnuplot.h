@@ -4,8 +4,12 @@
 
 #include "cli.h"
 
-/* The status when gnuplot cannot be started. */
-#define GNUPLOT_MISSING (-1)
+/* The status when gnuplot cannot be started, when it had not ended after half a minute (or
+ * WEFT_TIMEOUT_MS, if that is less), and when somebody asked this process to stop: it was killed
+ * then. */
+#define GNUPLOT_MISSING     (-1)
+#define GNUPLOT_LATE        (-2)
+#define GNUPLOT_INTERRUPTED (-3)
 
 /* Runs the script in `dir`, silently; gnuplot's exit status. What it draws goes to `out`. */
 int gnuplot_run(const char *dir, const char *script, int out);
@@ -13,6 +17,8 @@ int gnuplot_run(const char *dir, const char *script, int out);
  * 0: there is no picture, and the path is as it was. Complains if it cannot be written. */
 exit_status gnuplot_draw(const cli *c, const char *dir, const char *script, const char *path,
                          int *status_out);
+/* Such a status, not 0, in words: "gnuplot is not installed". */
+const char *gnuplot_meaning(int status);
 
 /* `text` as it can stand between quotes in a script: what gnuplot would take for markup, a
  * quote or a command becomes a space. Changes and returns it. */

@@ -123,11 +123,8 @@ exit_status plot_curve(const cli *c, const char *log_path, const char *title) {
     snprintf(path, sizeof path, "%s/curve.png", dir);
     bad = gnuplot_draw(c, dir, script, path, &status);
     if (bad) return bad;
-    if (status == GNUPLOT_MISSING)
-        say(c, "gnuplot is not installed, so there is no picture; %s/curve.csv has the numbers\n",
-            dir);
-    else if (status)
-        say(c, "gnuplot failed (status %d), so there is no picture; %s/curve.csv has the numbers\n",
-            status, dir);
+    if (status)
+        say(c, "%s, so there is no picture; %s/curve.csv has the numbers\n",
+            gnuplot_meaning(status), dir);
     return EXIT_DONE;
 }

@@ -39,7 +39,8 @@ typedef struct wf_launch_config {
     const char *program; /* the file to run; NULL: argv[0], found in PATH */
     char *const *argv;   /* the program's arguments, its name first; NULL-terminated */
     int64_t timeout_ms;  /* the whole run; 0 = as long as it takes */
-    int64_t grace_ms;    /* from asking ranks to stop to killing them; 0 = 2,000 */
+    int64_t grace_ms;    /* from asking ranks to stop to killing them; 0 = 2,000. See below for
+                          * those that have joined a job */
     int out, err;        /* descriptors that the ranks' merged lines go to, usually 1 and 2 */
 } wf_launch_config;
 
@@ -48,10 +49,12 @@ typedef struct wf_launch_config {
 
 typedef struct wf_launch_result {
     int failed_rank;    /* the first that failed, or -1 */
-    int exit_status;    /* its exit status, or 128 + signal; 0 */
+    int exit_status;    /* its exit status, or 128 + signal; 0. Interrupted: that of the first rank
+                         * which ended with one that is neither 0, 4, 130 nor 143 */
     int signal;         /* that killed it, or 0 */
     int interrupted_by; /* SIGINT, SIGTERM, ...: the launcher was told to stop; or 0 */
     char sentence[512]; /* what went wrong, or "" */
+    int n_killed;       /* ranks that were asked to stop, and had to be killed */
 } wf_launch_result;
 
 /* What each rank of wf_spawn runs. The job is joined; it is left when this returns. */
@@ -111,12 +114,18 @@ WF_API WF_NODISCARD wf_status wf_launch_place(wf_context *ctx, wf_place *place_o
  *    ends with status 4 ("another rank ...") as the last, and of the next half second.
  *  - Ranks that have joined a job (weft/job.h) are told of a failed one: their waits end at once.
  *  - If this process gets SIGINT, SIGTERM, SIGHUP or SIGQUIT (the last two unless they are
- *    ignored), so do the ranks; at the second, SIGKILL. Other threads had better block these.
+ *    ignored), the ranks get SIGINT or SIGTERM; at the second, SIGKILL. Ranks that have joined a
+ * job may have work to save: they are killed only when nothing in it has moved for WEFT_TIMEOUT_MS;
+ *    others when grace_ms have gone. So it is at timeout_ms, too. Other threads had better block
+ *    these signals.
+ *  - SIGTSTP (Ctrl-Z) stops the ranks and this process; SIGCONT continues all.
+ *  - If their lines cannot be written, ranks find their ends of the pipes broken (EPIPE, SIGPIPE).
  *  - If this process dies, all ranks and their process groups are killed.
  *
  * A failed rank and an interruption are no errors of this function: look at the result. Errors:
- * INVALID_ARG (also: there is no such program); TIMEOUT: the ranks were stopped after timeout_ms;
- * IO: their lines cannot be written, so they were stopped; DEVICE: a process could not be started.
+ * INVALID_ARG (also: there is no such program); TIMEOUT: the ranks were stopped after timeout_ms,
+ * or the system has not started the program after WEFT_TIMEOUT_MS; IO: the ranks have ended, but
+ * lines of theirs could not be written; DEVICE: a process could not be started.
  */
 WF_API WF_NODISCARD wf_status wf_launch(wf_context *ctx, const wf_launch_config *config,
                                         wf_launch_result *result_out);

@@ -23,6 +23,8 @@ typedef struct wfi_rank_process {
     int pipes[WFI_N_STREAMS];
     int exit_status, signal; /* once it leaves */
     int64_t leaves_ms;       /* when its group is killed at the latest */
+    bool has_joined;         /* a job, as far as we have looked: when it is to stop */
+    bool is_killed;          /* by us: it did not stop in time */
 } wfi_rank_process;
 
 typedef struct wfi_crew {
@@ -35,15 +37,20 @@ typedef struct wfi_crew {
     int segment_fd, signal_fd; /* -1: not yet */
     sigset_t old_mask;
 
-    int64_t deadline_ms; /* of the run; INT64_MAX */
-    int64_t oom_kills;   /* by the kernel, before the start */
-    int failed_rank;     /* the first, as far as is known; -1 */
-    int64_t decide_ms;   /* until then it may turn out to have been another */
+    int64_t stuck_ms;       /* a job in which nothing has moved for so long is given up */
+    wfi_wait_clock running; /* since the start: the run's own deadline */
+    int64_t oom_kills;      /* by the kernel, before the start */
+    int failed_rank;        /* the first, as far as is known; -1 */
+    int64_t decide_ms;      /* until then it may turn out to have been another */
     bool is_decided;
-    bool others_stopped; /* because it failed */
-    bool is_stopping;    /* what fails now fails because it was asked to */
-    int64_t kill_ms;     /* when those that were asked are killed; INT64_MAX */
+    bool others_stopped;  /* because it failed */
+    bool is_stopping;     /* what fails now fails because it was asked to */
+    bool is_killing;      /* nobody is waited for any more */
+    wfi_wait_clock asked; /* since the ranks were asked to stop */
+    wfi_wait_clock still; /* since their job last moved after that */
+    uint64_t moved;       /* wfi_control_progress at that time */
     int interrupted_by;
+    int late_status;  /* of a rank that failed while it stopped; 0 */
     wf_status status; /* of the launch itself: TIMEOUT, IO, NO_MEMORY */
 } wfi_crew;
 
@@ -60,10 +67,13 @@ wf_status wfi_signals_catch(wfi_crew *crew);
 void wfi_signals_restore(wfi_crew *crew);
 /* The next that has come, or 0. */
 int wfi_signals_next(wfi_crew *crew);
+/* Of this process's own. */
+bool wfi_signal_is_ignored(int number);
 
 /* ---- spawn.c ---- */
 
-/* Starts the next rank. Errors: INVALID_ARG: there is no such program; DEVICE. */
+/* Starts the next rank, unless the launch is interrupted meanwhile. Errors: INVALID_ARG: there is
+ * no such program; DEVICE; TIMEOUT: the system does not find out whether there is. */
 wf_status wfi_rank_spawn(wfi_crew *crew, int rank);
 
 /* ---- environment.c ---- */
@@ -80,13 +90,14 @@ void wfi_environment_free(wf_context *ctx, char **environment);
 bool wfi_crew_is_alive(const wfi_crew *crew);
 /* Looks whether the rank has ended, and what that means for the others. */
 void wfi_crew_look(wfi_crew *crew, int rank, int64_t now_ms);
-/* Asks all ranks to stop by this signal; after the grace they are killed. */
-void wfi_crew_stop(wfi_crew *crew, int signal_number, int64_t now_ms);
+/* Asks all ranks to stop by this signal. Who has joined no job is killed after the grace. A job
+ * that was not stopped because of a failure may have work to save: it has as long as it moves. */
+void wfi_crew_stop(wfi_crew *crew, int signal_number);
 void wfi_crew_kill(wfi_crew *crew);
 /* The launcher got this signal. */
-void wfi_crew_interrupt(wfi_crew *crew, int signal_number, int64_t now_ms);
+void wfi_crew_interrupt(wfi_crew *crew, int signal_number);
 /* The launch itself has failed, and said why. */
-void wfi_crew_fail(wfi_crew *crew, wf_status status, int64_t now_ms);
+void wfi_crew_fail(wfi_crew *crew, wf_status status);
 /* Does what is due; returns when to come back, INT64_MAX: only if something happens. */
 int64_t wfi_crew_keep_time(wfi_crew *crew, int64_t now_ms);
 
@@ -107,7 +118,8 @@ int64_t wfi_oom_kills(void);
 void wfi_say_end(const wfi_crew *crew, int rank, char *text, size_t bytes);
 /* The same of the rank that failed first, and what became of the others. */
 void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes);
-/* "rank 0, 2 and 3" of those that run. */
+/* "rank 0, 2 and 3" of those that run, or of those that had to be killed. */
 void wfi_say_running(const wfi_crew *crew, char *text, size_t bytes);
+void wfi_say_killed(const wfi_crew *crew, char *text, size_t bytes);
 
 #endif

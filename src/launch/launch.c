@@ -1,4 +1,5 @@
 /* Starting ranks, and serving them until the last has gone. */
+#include "base/env.h"
 #include "comm/job/control.h"
 #include "launch/crew.h"
 #include "launch/descriptor.h"
@@ -60,24 +61,33 @@ static void gather(const wfi_crew *crew, int64_t next_ms, int64_t now_ms, wakers
 
 /* ---- what is done then ---- */
 
+/* Nobody takes the lines any more: ranks find their own ends of the pipes broken, as without a
+ * launcher. */
+static void close_stream(wfi_crew *crew) {
+    for (int stream = 0; stream < WFI_N_STREAMS; stream++)
+        for (int rank = 0; rank < crew->n_ranks && crew->merge.errors[stream]; rank++)
+            wfi_descriptor_close(&crew->ranks[rank].pipes[stream]);
+}
+
 static void write_lines(wfi_crew *crew, int64_t now_ms) {
     for (int i = 0; i < MANY_WRITES && wfi_merge_due_ms(&crew->merge, now_ms) == 0; i++) {
         struct pollfd to = {.fd = wfi_merge_fd(&crew->merge), .events = POLLOUT};
         if (poll(&to, 1, 0) <= 0) return;
         wf_status status = wfi_merge_write(&crew->merge);
-        if (status != WF_OK) wfi_crew_fail(crew, status, now_ms);
+        if (status == WF_IO) close_stream(crew);
+        if (status != WF_OK && status != WF_IO) wfi_crew_fail(crew, status);
     }
 }
 
 /* Without the guard, what ranks have started could survive us: nothing goes on then. */
-static void look_after_guard(wfi_crew *crew, int64_t now_ms) {
+static void look_after_guard(wfi_crew *crew) {
     if (crew->is_stopping || !wfi_guard_is_lost(&crew->guard)) return;
     wf_status status =
         wfi_fail(crew->ctx, WF_REMOTE,
                  "launch: the guard (process %d) of rank 0 to rank %d was killed, so "
                  "all ranks were stopped",
                  (int)crew->guard.pid, crew->n_ranks - 1);
-    wfi_crew_fail(crew, status, now_ms);
+    wfi_crew_fail(crew, status);
 }
 
 /* Ends are looked at before lines are read, so that what a failed rank says goes first. */
@@ -95,9 +105,8 @@ static void serve(wfi_crew *crew) {
         for (nfds_t i = 3; n_ready > 0 && i < w.n; i++)
             if (w.who[i].stream >= 0 && w.fds[i].revents)
                 wfi_rank_read(crew, w.who[i].rank, w.who[i].stream, now_ms);
-        for (int number; (number = wfi_signals_next(crew)) != 0;)
-            wfi_crew_interrupt(crew, number, now_ms);
-        look_after_guard(crew, now_ms);
+        for (int number; (number = wfi_signals_next(crew)) != 0;) wfi_crew_interrupt(crew, number);
+        look_after_guard(crew);
         write_lines(crew, now_ms);
         wfi_merge_draw(&crew->merge);
     }
@@ -129,27 +138,36 @@ static wf_status check(wf_context *ctx, const wf_launch_config *config) {
 }
 
 static wf_status begin(wfi_crew *crew) {
-    const wf_launch_config *config = crew->config;
-    if (config->timeout_ms) crew->deadline_ms = wfi_now_ms() + config->timeout_ms;
+    crew->running = wfi_wait_begin();
     crew->oom_kills = wfi_oom_kills();
+    WF_TRY(wfi_env_count(crew->ctx, WFI_WEFT_TIMEOUT_MS, &crew->stuck_ms));
     WF_TRY(wfi_signals_catch(crew));
     WF_TRY(wfi_descriptor_segment(crew->ctx, wfi_control_bytes(), &crew->segment_fd));
     WF_TRY(wfi_guard_start(crew->ctx, &crew->guard));
-    for (int rank = 0; rank < crew->n_ranks; rank++) WF_TRY(wfi_rank_spawn(crew, rank));
+    for (int rank = 0; rank < crew->n_ranks && !crew->is_stopping; rank++) {
+        WF_TRY(wfi_rank_spawn(crew, rank));
+        for (int number; (number = wfi_signals_next(crew)) != 0;) wfi_crew_interrupt(crew, number);
+    }
     return WF_OK;
 }
 
 static void fill_result(const wfi_crew *crew, wf_launch_result *result) {
     *result = (wf_launch_result){.failed_rank = crew->failed_rank,
-                                 .interrupted_by = crew->interrupted_by};
+                                 .interrupted_by = crew->interrupted_by,
+                                 .exit_status = crew->late_status};
+    for (int rank = 0; rank < crew->n_ranks; rank++)
+        result->n_killed += crew->ranks[rank].is_killed;
     if (crew->failed_rank >= 0) {
         result->exit_status = crew->ranks[crew->failed_rank].exit_status;
         result->signal = crew->ranks[crew->failed_rank].signal;
         wfi_say_failure(crew, result->sentence, sizeof result->sentence);
     } else if (crew->interrupted_by) {
+        char killed[300];
+        wfi_say_killed(crew, killed, sizeof killed);
         snprintf(result->sentence, sizeof result->sentence,
-                 "interrupted by signal %d (%s); all ranks have ended", crew->interrupted_by,
-                 strsignal(crew->interrupted_by));
+                 *killed ? "interrupted by signal %d (%s); %s had to be killed"
+                         : "interrupted by signal %d (%s); all ranks have ended%s",
+                 crew->interrupted_by, strsignal(crew->interrupted_by), killed);
     }
 }
 
@@ -167,16 +185,14 @@ wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_
                        .n_ranks = config->n_ranks,
                        .segment_fd = -1,
                        .signal_fd = -1,
-                       .failed_rank = -1,
-                       .deadline_ms = INT64_MAX,
-                       .kill_ms = INT64_MAX};
+                       .failed_rank = -1};
     for (int rank = 0; rank < WF_LAUNCH_MAX_RANKS; rank++)
         crew->ranks[rank] = (wfi_rank_process){.pidfd = -1, .pipes = {-1, -1}};
     wfi_merge_init(&crew->merge, ctx, config->out, config->err);
     crew->merge.is_terminal = isatty(config->err);
     wf_status status = begin(crew);
     if (status != WF_OK) {
-        wfi_crew_fail(crew, status, wfi_now_ms());
+        wfi_crew_fail(crew, status);
         wfi_crew_kill(crew);
     }
     serve(crew);
@@ -184,8 +200,9 @@ wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_
     if (failure_out && crew->segment_fd >= 0) wfi_control_peek(crew->segment_fd, failure_out);
     wfi_descriptor_close(&crew->segment_fd);
     wfi_signals_restore(crew);
-    wfi_merge_release(&crew->merge);
     status = crew->status;
+    if (status == WF_OK && !crew->interrupted_by) status = wfi_merge_check(&crew->merge);
+    wfi_merge_release(&crew->merge);
     if (status == WF_OK) fill_result(crew, result_out);
     wfi_free(ctx, crew);
     return status;

@@ -37,6 +37,7 @@ void wfi_merge_release(wfi_merge *m) {
             wfi_free(m->ctx, m->partial[rank][stream].text);
     for (size_t i = 0; i < WFI_MERGE_SEEN; i++) wfi_free(m->ctx, m->seen[i]);
     free_waiting(m);
+    wfi_free(m->ctx, m->known);
 }
 
 /* ---- drawing ---- */
@@ -73,7 +74,7 @@ static size_t without_erased(const char **text, size_t n) {
 
 static wf_status add_line(wfi_merge *m, int rank, int stream, const char *text, size_t n,
                           int64_t now_ms) {
-    if (m->is_abandoned) return WF_OK;
+    if (m->is_abandoned || m->errors[stream]) return WF_OK;
     if (may_draw(m, rank, stream)) n = without_erased(&text, n);
     wfi_line *line = wfi_alloc(m->ctx, 1, sizeof *line + n + 1, "a rank's line");
     if (!line) return WF_NO_MEMORY;
@@ -168,6 +169,11 @@ void wfi_merge_hurry(wfi_merge *m) {
     m->is_hurried = true;
 }
 
+void wfi_merge_know(wfi_merge *m, const char *words) {
+    wfi_free(m->ctx, m->known);
+    m->known = wfi_strdup(m->ctx, words);
+}
+
 void wfi_merge_abandon(wfi_merge *m) {
     free_waiting(m);
     m->is_abandoned = true;
@@ -199,6 +205,10 @@ static bool is_twin(wfi_merge *m, const wfi_line *line) {
     return false;
 }
 
+static bool is_known(const wfi_merge *m, const wfi_line *line) {
+    return m->known && memmem(line->text, line->n, m->known, strlen(m->known));
+}
+
 static void finish_first(wfi_merge *m, bool is_printed) {
     wfi_line *line = m->first;
     m->first = line->next;
@@ -214,9 +224,35 @@ static void finish_first(wfi_merge *m, bool is_printed) {
     *place = line;
 }
 
+static void lose(wfi_merge *m, int stream, int error) {
+    wfi_line **at = &m->first;
+    m->errors[stream] = error;
+    m->last = NULL;
+    while (*at) {
+        wfi_line *line = *at;
+        if (line->stream != stream) {
+            m->last = line;
+            at = &line->next;
+            continue;
+        }
+        *at = line->next;
+        m->n_bytes -= line->n;
+        wfi_free(m->ctx, line);
+    }
+}
+
+wf_status wfi_merge_check(const wfi_merge *m) {
+    for (int stream = 0; stream < WFI_N_STREAMS; stream++)
+        if (m->errors[stream])
+            return wfi_fail(m->ctx, WF_IO, "the ranks' lines cannot be written to %s: %s",
+                            stream == WFI_STREAM_ERR ? "standard error" : "standard output",
+                            strerror(m->errors[stream]));
+    return WF_OK;
+}
+
 wf_status wfi_merge_write(wfi_merge *m) {
     wfi_line *line = m->first;
-    if (!line->n_written && line->n <= TWIN_BYTES && is_twin(m, line)) {
+    if (!line->n_written && line->n <= TWIN_BYTES && (is_twin(m, line) || is_known(m, line))) {
         finish_first(m, false);
         return WF_OK;
     }
@@ -229,10 +265,10 @@ wf_status wfi_merge_write(wfi_merge *m) {
     ssize_t n_written =
         write(m->fds[line->stream], line->text + line->n_written, n < PIPE_BUF ? n : PIPE_BUF);
     if (n_written < 0 && (errno == EINTR || errno == EAGAIN)) return WF_OK;
-    if (n_written < 0)
-        return wfi_fail(m->ctx, WF_IO, "the ranks' lines cannot be written to %s: %s",
-                        line->stream == WFI_STREAM_ERR ? "standard error" : "standard output",
-                        strerror(errno));
+    if (n_written < 0) {
+        lose(m, line->stream, errno);
+        return wfi_merge_check(m);
+    }
     line->n_written += (size_t)n_written;
     if (line->n_written == line->n) finish_first(m, true);
     return WF_OK;

@@ -37,9 +37,11 @@ typedef struct wfi_merge {
     bool is_hurried;        /* nothing need wait any more */
     bool is_held;           /* until it is known whose lines go first */
     bool is_abandoned;
-    bool is_terminal; /* standard error is one: rank 0 may draw there */
-    bool draws;       /* what rank 0 has begun is to be drawn */
-    bool is_drawn;    /* and stands there, where a line would go */
+    int errors[WFI_N_STREAMS]; /* errno, where nothing can be written any more */
+    char *known;               /* lines with these words are not printed */
+    bool is_terminal;          /* standard error is one: rank 0 may draw there */
+    bool draws;                /* what rank 0 has begun is to be drawn */
+    bool is_drawn;             /* and stands there, where a line would go */
     wfi_line *seen[WFI_MERGE_SEEN];
     size_t n_seen; /* ever */
 } wfi_merge;
@@ -59,6 +61,8 @@ bool wfi_merge_is_full(const wfi_merge *m);
 void wfi_merge_hold(wfi_merge *m);
 /* What this rank has printed goes first, and nothing waits from here on. */
 void wfi_merge_put_first(wfi_merge *m, int rank);
+/* Who launches says this in the end, so ranks that have been told it need not say it, too. */
+void wfi_merge_know(wfi_merge *m, const char *words);
 /* Nothing waits from here on. */
 void wfi_merge_hurry(wfi_merge *m);
 /* What waits, and all that comes, is for nobody. */
@@ -68,8 +72,10 @@ void wfi_merge_abandon(wfi_merge *m);
 int64_t wfi_merge_due_ms(const wfi_merge *m, int64_t now_ms);
 /* The descriptor that the next line goes to. */
 int wfi_merge_fd(const wfi_merge *m);
-/* Writes a piece of the line that is due. Errors: IO. */
+/* Writes a piece of the line that is due. Errors: IO: from here on that stream's lines are lost. */
 wf_status wfi_merge_write(wfi_merge *m);
+/* Errors: IO: lines were lost. */
+wf_status wfi_merge_check(const wfi_merge *m);
 /* On a terminal: draws what rank 0 has begun by a carriage return, as far as there is room. */
 void wfi_merge_draw(wfi_merge *m);
 

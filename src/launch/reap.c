@@ -15,7 +15,7 @@ void wfi_rank_read(wfi_crew *crew, int rank, int stream, int64_t now_ms) {
         wfi_descriptor_close(fd);
         status = wfi_merge_end(&crew->merge, rank, stream, now_ms);
     }
-    if (status != WF_OK) wfi_crew_fail(crew, status, now_ms);
+    if (status != WF_OK) wfi_crew_fail(crew, status);
 }
 
 void wfi_rank_drain(wfi_crew *crew, int rank, int64_t now_ms) {
@@ -31,7 +31,7 @@ void wfi_rank_reap(wfi_crew *crew, int rank, int64_t now_ms) {
     wfi_rank_drain(crew, rank, now_ms);
     for (int stream = 0; stream < WFI_N_STREAMS; stream++) {
         wf_status status = wfi_merge_end(&crew->merge, rank, stream, now_ms);
-        if (status != WF_OK) wfi_crew_fail(crew, status, now_ms);
+        if (status != WF_OK) wfi_crew_fail(crew, status);
         wfi_descriptor_close(&process->pipes[stream]);
     }
     wfi_guard_forget(&crew->guard, process->pid);

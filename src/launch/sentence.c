@@ -21,7 +21,9 @@ void wfi_say_end(const wfi_crew *crew, int rank, char *text, size_t bytes) {
         snprintf(end, sizeof end, "ended with exit status %d", process->exit_status);
     } else {
         const char *why = "";
-        if (process->signal == SIGKILL)
+        if (process->is_killed)
+            why = " by the launcher: it did not stop in time";
+        else if (process->signal == SIGKILL)
             why = wfi_oom_kills() > crew->oom_kills
                       ? " while the kernel killed processes because memory ran out"
                       : ", not by the launcher: memory may have run out";
@@ -38,16 +40,33 @@ void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes) {
              crew->others_stopped ? "; the other ranks were stopped" : "");
 }
 
-void wfi_say_running(const wfi_crew *crew, char *text, size_t bytes) {
+static bool runs(const wfi_rank_process *process) {
+    return process->state == WFI_RANK_RUNS;
+}
+
+static bool was_killed(const wfi_rank_process *process) {
+    return process->is_killed;
+}
+
+static void say_ranks(const wfi_crew *crew, bool (*is_meant)(const wfi_rank_process *process),
+                      char *text, size_t bytes) {
     int last = -1, n_said = 0;
     size_t n = 0;
     *text = 0;
     for (int rank = 0; rank < crew->n_ranks; rank++)
-        if (crew->ranks[rank].state == WFI_RANK_RUNS) last = rank;
+        if (is_meant(&crew->ranks[rank])) last = rank;
     for (int rank = 0; rank <= last && n < bytes; rank++) {
-        if (crew->ranks[rank].state != WFI_RANK_RUNS) continue;
+        if (!is_meant(&crew->ranks[rank])) continue;
         const char *before = !n_said ? "rank " : rank == last ? " and " : ", ";
         n += (size_t)snprintf(text + n, bytes - n, "%s%d", before, rank);
         n_said++;
     }
+}
+
+void wfi_say_running(const wfi_crew *crew, char *text, size_t bytes) {
+    say_ranks(crew, runs, text, bytes);
+}
+
+void wfi_say_killed(const wfi_crew *crew, char *text, size_t bytes) {
+    say_ranks(crew, was_killed, text, bytes);
 }

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static bool is_ignored(int number) {
+bool wfi_signal_is_ignored(int number) {
     struct sigaction action;
     return !sigaction(number, NULL, &action) && action.sa_handler == SIG_IGN;
 }
@@ -19,8 +19,9 @@ static void wanted(sigset_t *set) {
     sigemptyset(set);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
-    if (!is_ignored(SIGHUP)) sigaddset(set, SIGHUP);
-    if (!is_ignored(SIGQUIT)) sigaddset(set, SIGQUIT);
+    if (!wfi_signal_is_ignored(SIGHUP)) sigaddset(set, SIGHUP);
+    if (!wfi_signal_is_ignored(SIGQUIT)) sigaddset(set, SIGQUIT);
+    if (!wfi_signal_is_ignored(SIGTSTP)) sigaddset(set, SIGTSTP);
 }
 
 wf_status wfi_signals_catch(wfi_crew *crew) {
@@ -34,7 +35,8 @@ wf_status wfi_signals_catch(wfi_crew *crew) {
     wanted(&set);
     WF_TRY(wfi_descriptor_high(crew->ctx, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
                                "signalfd", &crew->signal_fd));
-    sigaddset(&set, SIGPIPE); /* a reader that has gone away is an error of write() */
+    sigaddset(&set, SIGPIPE); /* a reader that has gone away is an error of write(), and so is */
+    sigaddset(&set, SIGXFSZ); /* a file that may grow no more */
     pthread_sigmask(SIG_BLOCK, &set, &crew->old_mask);
     return WF_OK;
 }
@@ -42,12 +44,15 @@ wf_status wfi_signals_catch(wfi_crew *crew) {
 void wfi_signals_restore(wfi_crew *crew) {
     if (crew->signal_fd < 0) return;
     const struct timespec now = {0, 0};
-    sigset_t pipe_only;
-    sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE);
+    static const int own[] = {SIGPIPE, SIGXFSZ};
     while (wfi_signals_next(crew)) {
     } /* they have been obeyed: all ranks are gone */
-    if (!sigismember(&crew->old_mask, SIGPIPE)) (void)sigtimedwait(&pipe_only, NULL, &now);
+    for (size_t i = 0; i < WFI_COUNT(own); i++) {
+        sigset_t only;
+        sigemptyset(&only);
+        sigaddset(&only, own[i]);
+        if (!sigismember(&crew->old_mask, own[i])) (void)sigtimedwait(&only, NULL, &now);
+    }
     pthread_sigmask(SIG_SETMASK, &crew->old_mask, NULL);
     wfi_descriptor_close(&crew->signal_fd);
 }

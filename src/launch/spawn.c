@@ -8,11 +8,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#define END_MS 1000
 
 typedef struct start {
     const wfi_crew *crew;
@@ -23,6 +27,18 @@ typedef struct start {
     int report;               /* where it writes errno if exec fails */
 } start;
 
+/* What the whole group got before the rank left it (Ctrl-C, Ctrl-Z) the launcher passes on to the
+ * ranks: here it is forgotten. What ranks are asked to stop by they had better not ignore from
+ * birth. */
+static void forget_signals(void) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+    for (size_t i = 0; i < WFI_COUNT(numbers); i++) {
+        bool stays = i >= 2 && wfi_signal_is_ignored(numbers[i]);
+        signal(numbers[i], SIG_IGN);
+        if (!stays) signal(numbers[i], SIG_DFL);
+    }
+}
+
 static _Noreturn void become_rank(const start *s) {
     const wf_launch_config *config = s->crew->config;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -32,8 +48,7 @@ static _Noreturn void become_rank(const start *s) {
                     dup2(s->pipes[WFI_STREAM_OUT], STDOUT_FILENO) >= 0 &&
                     dup2(s->pipes[WFI_STREAM_ERR], STDERR_FILENO) >= 0 &&
                     fcntl(s->crew->segment_fd, F_SETFD, 0) >= 0;
-    signal(SIGINT, SIG_DFL); /* what we ask it to stop by, it had better not ignore from birth */
-    signal(SIGTERM, SIG_DFL);
+    forget_signals();
     sigprocmask(SIG_SETMASK, &s->crew->old_mask, NULL);
     if (is_ready && config->program) execve(config->program, config->argv, s->environment);
     if (is_ready && !config->program) execvpe(config->argv[0], config->argv, s->environment);
@@ -53,16 +68,39 @@ static wf_status fail_exec(const wfi_crew *crew, int number) {
                     "launch: %.200s cannot be started%s: %s", program, where, strerror(number));
 }
 
-/* The pipe closes when exec succeeds. */
-static wf_status await_exec(const wfi_crew *crew, pid_t pid, int report) {
+/* A process in the depths of a dead file system does not end: so long it is waited for. */
+static void end_process(pid_t pid) {
+    wfi_wait_clock clock = wfi_wait_begin();
+    const struct timespec nap = {0, 1000000};
+    kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, WNOHANG) == 0 && wfi_wait_ms(&clock) < END_MS) nanosleep(&nap, NULL);
+}
+
+/* The pipe closes when exec succeeds, which may have to wait for a file system. Once somebody wants
+ * the launch to end it gets a moment. *is_ready_out: false: it did not take place. */
+static wf_status await_exec(const wfi_crew *crew, pid_t pid, int report, bool *is_ready_out) {
     int number = 0;
-    ssize_t n;
-    while ((n = read(report, &number, sizeof number)) < 0 && errno == EINTR) {
+    struct pollfd fds[] = {{.fd = report, .events = POLLIN},
+                           {.fd = crew->signal_fd, .events = POLLIN}};
+    int64_t limit_ms = crew->stuck_ms;
+    wfi_wait_clock clock = wfi_wait_begin();
+    while (!fds[0].revents && wfi_wait_ms(&clock) < limit_ms) {
+        poll(fds, 2, WFI_WAIT_NAP_MS);
+        if (!fds[1].revents) continue;
+        fds[1] = (struct pollfd){.fd = -1};
+        limit_ms = wfi_min_i64(limit_ms, END_MS);
     }
-    if (n <= 0) return WF_OK;
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-    }
-    return fail_exec(crew, number);
+    ssize_t n = fds[0].revents ? read(report, &number, sizeof number) : -1;
+    *is_ready_out = n == 0;
+    if (n == 0) return WF_OK;
+    end_process(pid);
+    if (n > 0) return fail_exec(crew, number);
+    if (fds[1].fd < 0) return WF_OK;
+    return wfi_fail(crew->ctx, WF_TIMEOUT,
+                    "launch: %.200s has not been started after %lld ms: the system does not find "
+                    "out whether it is there",
+                    crew->config->program ? crew->config->program : crew->config->argv[0],
+                    (long long)crew->stuck_ms);
 }
 
 static wf_status open_input(const wfi_crew *crew, int rank, int *fd_out) {
@@ -99,8 +137,9 @@ static wf_status start_process(wfi_crew *crew, int rank, start *s, int report) {
                         rank, crew->n_ranks, strerror(errno));
     wfi_guard_watch(&crew->guard, pid);
     wfi_descriptor_close(&s->report);
-    wf_status status = await_exec(crew, pid, report);
-    if (status != WF_OK) {
+    bool is_ready;
+    wf_status status = await_exec(crew, pid, report, &is_ready);
+    if (!is_ready) {
         wfi_guard_forget(&crew->guard, pid);
         return status;
     }
@@ -130,7 +169,7 @@ wf_status wfi_rank_spawn(wfi_crew *crew, int rank) {
     wfi_descriptor_close(&ends[WFI_N_STREAMS][0]);
     for (int i = 0; i < WFI_N_STREAMS; i++) {
         wfi_descriptor_close(&ends[i][1]);
-        if (status != WF_OK) wfi_descriptor_close(&ends[i][0]);
+        if (process->state != WFI_RANK_RUNS) wfi_descriptor_close(&ends[i][0]);
         process->pipes[i] = ends[i][0];
         if (ends[i][0] >= 0) fcntl(ends[i][0], F_SETFL, O_NONBLOCK);
     }

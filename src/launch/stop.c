@@ -5,19 +5,21 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define SETTLE_MS 100 /* within this time, failures may have one cause */
 #define BLAMED_MS 500 /* so long whom a rank blames may take to end, too */
 #define LEAVE_MS  200 /* what a rank has started may finish its lines */
-#define AGAIN_MS  1000
+#define GRACE_MS  2000
 #define BLAMES    4 /* weft's exit status for "another rank has died" */
+
+static void send(const wfi_crew *crew, int rank, int signal_number) {
+    kill(-crew->ranks[rank].pid, signal_number);
+}
 
 static void send_all(const wfi_crew *crew, int signal_number) {
     for (int rank = 0; rank < crew->n_ranks; rank++)
-        if (crew->ranks[rank].state != WFI_RANK_GONE) {
-            kill(-crew->ranks[rank].pid, signal_number);
-            kill(-crew->ranks[rank].pid, SIGCONT); /* a stopped process does not hear the other */
-        }
+        if (crew->ranks[rank].state != WFI_RANK_GONE) send(crew, rank, signal_number);
 }
 
 static bool has_running(const wfi_crew *crew) {
@@ -34,43 +36,95 @@ bool wfi_crew_is_alive(const wfi_crew *crew) {
 
 /* ---- stopping ---- */
 
-void wfi_crew_stop(wfi_crew *crew, int signal_number, int64_t now_ms) {
+void wfi_crew_stop(wfi_crew *crew, int signal_number) {
     if (crew->is_stopping) return;
     crew->is_stopping = true;
-    crew->kill_ms = now_ms + (crew->config->grace_ms ? crew->config->grace_ms : 2000);
+    crew->asked = crew->still = wfi_wait_begin();
     send_all(crew, signal_number);
+    send_all(crew, SIGCONT); /* a stopped process does not hear the other */
+}
+
+static void kill_rank(wfi_crew *crew, int rank) {
+    crew->ranks[rank].is_killed = true;
+    send(crew, rank, SIGKILL);
 }
 
 void wfi_crew_kill(wfi_crew *crew) {
-    crew->is_stopping = true;
-    crew->kill_ms = INT64_MAX;
-    send_all(crew, SIGKILL);
+    wfi_crew_stop(crew, SIGTERM);
+    crew->is_killing = true;
+    for (int rank = 0; rank < crew->n_ranks; rank++)
+        if (crew->ranks[rank].state == WFI_RANK_RUNS) kill_rank(crew, rank);
 }
 
-void wfi_crew_interrupt(wfi_crew *crew, int signal_number, int64_t now_ms) {
+/* Ctrl-Z: the ranks, in groups of their own, do not hear the terminal's. By SIGSTOP, because none
+ * of them has a shell that could continue it, and so the kernel would ignore SIGTSTP. */
+static void suspend(const wfi_crew *crew) {
+    send_all(crew, SIGSTOP);
+    kill(getpid(), SIGSTOP); /* until somebody continues us */
+    send_all(crew, SIGCONT);
+}
+
+void wfi_crew_interrupt(wfi_crew *crew, int signal_number) {
+    if (signal_number == SIGTSTP) {
+        suspend(crew);
+        return;
+    }
     if (crew->failed_rank < 0 && !crew->interrupted_by && crew->status == WF_OK)
         crew->interrupted_by = signal_number;
     if (crew->is_stopping)
         wfi_crew_kill(crew);
     else
-        wfi_crew_stop(crew, signal_number == SIGINT ? SIGINT : SIGTERM, now_ms);
+        wfi_crew_stop(crew, signal_number == SIGINT ? SIGINT : SIGTERM);
     if (!wfi_crew_is_alive(crew)) wfi_merge_abandon(&crew->merge); /* nobody takes the lines */
 }
 
-void wfi_crew_fail(wfi_crew *crew, wf_status status, int64_t now_ms) {
+void wfi_crew_fail(wfi_crew *crew, wf_status status) {
     if (crew->status == WF_OK) crew->status = status;
     wfi_merge_abandon(&crew->merge);
-    wfi_crew_stop(crew, SIGTERM, now_ms);
+    wfi_crew_stop(crew, SIGTERM);
 }
 
-static void time_out(wfi_crew *crew, int64_t now_ms) {
+static void time_out(wfi_crew *crew) {
     char who[300];
     wfi_say_running(crew, who, sizeof who);
     crew->status =
         wfi_fail(crew->ctx, WF_TIMEOUT,
                  "the run has not ended after %.3g s: %s still ran and had to be stopped",
                  (double)crew->config->timeout_ms / 1000, who);
-    wfi_crew_stop(crew, SIGTERM, now_ms);
+    wfi_crew_stop(crew, SIGTERM);
+}
+
+/* ---- those that have been asked ---- */
+
+/* The last who leaves a job leaves no trace of it, so this is remembered. */
+static bool has_joined(wfi_crew *crew, int rank) {
+    wfi_rank_process *process = &crew->ranks[rank];
+    process->has_joined |= wfi_control_has_joined(crew->segment_fd, rank, process->pid);
+    return process->has_joined;
+}
+
+/* What failed before somebody asked has nothing to save. */
+static bool may_save(wfi_crew *crew, int rank) {
+    return has_joined(crew, rank) && crew->failed_rank < 0 &&
+           (crew->status == WF_OK || crew->status == WF_TIMEOUT);
+}
+
+/* Kills those whose time is up; returns when to look again. */
+static int64_t see_them_end(wfi_crew *crew, int64_t now_ms) {
+    uint64_t moved = wfi_control_progress(crew->segment_fd);
+    if (moved != crew->moved) crew->still = wfi_wait_begin();
+    crew->moved = moved;
+    int64_t still_ms = wfi_wait_ms(&crew->still), asked_ms = wfi_wait_ms(&crew->asked);
+    int64_t grace_ms = crew->config->grace_ms ? crew->config->grace_ms : GRACE_MS;
+    for (int rank = 0; rank < crew->n_ranks; rank++) {
+        bool is_late = may_save(crew, rank) ? still_ms >= crew->stuck_ms : asked_ms >= grace_ms;
+        if (crew->ranks[rank].state == WFI_RANK_RUNS && (is_late || crew->is_killing))
+            kill_rank(crew, rank);
+    }
+    /* Who reads the lines of a failure may take the time; who has stopped the run may not. */
+    bool is_over = !wfi_crew_is_alive(crew) && (asked_ms >= grace_ms || crew->is_killing);
+    if (is_over && !crew->is_decided) wfi_merge_abandon(&crew->merge);
+    return now_ms + WFI_WAIT_NAP_MS;
 }
 
 /* ---- ending ---- */
@@ -100,6 +154,16 @@ static void note_failure(wfi_crew *crew, int rank, int64_t now_ms) {
     }
 }
 
+/* It was asked to stop. Others may wait for what it would have done before. */
+static void note_late(wfi_crew *crew, int rank) {
+    const wfi_rank_process *process = &crew->ranks[rank];
+    if (process->signal || !has_joined(crew, rank)) tell_ranks(crew, rank);
+    bool is_answer = process->exit_status == 128 + SIGINT ||
+                     process->exit_status == 128 + SIGTERM || process->exit_status == BLAMES;
+    if (!process->signal && !is_answer && !crew->late_status)
+        crew->late_status = process->exit_status;
+}
+
 void wfi_crew_look(wfi_crew *crew, int rank, int64_t now_ms) {
     wfi_rank_process *process = &crew->ranks[rank];
     siginfo_t info;
@@ -119,15 +183,27 @@ void wfi_crew_look(wfi_crew *crew, int rank, int64_t now_ms) {
     if (process->exit_status && !crew->is_stopping) {
         tell_ranks(crew, rank);
         note_failure(crew, rank, now_ms);
+    } else if (process->exit_status) {
+        note_late(crew, rank);
     }
 }
 
 static void decide(wfi_crew *crew, int64_t now_ms) {
+    char end[300];
     crew->is_decided = true;
     crew->others_stopped = has_running(crew) && crew->status == WF_OK;
     wfi_rank_drain(crew, crew->failed_rank, now_ms);
     wfi_merge_put_first(&crew->merge, crew->failed_rank);
-    wfi_crew_stop(crew, SIGTERM, now_ms);
+    wfi_say_end(crew, crew->failed_rank, end, sizeof end);
+    wfi_merge_know(&crew->merge, end);
+    wfi_crew_stop(crew, SIGTERM);
+}
+
+/* The run's own deadline; returns when to look again. */
+static int64_t see_run(wfi_crew *crew, int64_t now_ms) {
+    int64_t left_ms = crew->config->timeout_ms - wfi_wait_ms(&crew->running);
+    if (left_ms <= 0) time_out(crew);
+    return now_ms + wfi_min_i64(wfi_max_i64(1, left_ms), WFI_WAIT_NAP_MS);
 }
 
 int64_t wfi_crew_keep_time(wfi_crew *crew, int64_t now_ms) {
@@ -138,17 +214,9 @@ int64_t wfi_crew_keep_time(wfi_crew *crew, int64_t now_ms) {
         else
             next = crew->decide_ms;
     }
-    if (has_running(crew) && !crew->is_stopping) {
-        if (now_ms >= crew->deadline_ms) time_out(crew, now_ms);
-        next = wfi_min_i64(next, crew->deadline_ms);
-    }
-    if (now_ms >= crew->kill_ms) {
-        wfi_crew_kill(crew);
-        crew->kill_ms = now_ms + AGAIN_MS;
-        /* Who reads the lines of a failure may take the time; who has stopped the run may not. */
-        if (!wfi_crew_is_alive(crew) && !crew->is_decided) wfi_merge_abandon(&crew->merge);
-    }
-    next = wfi_min_i64(next, crew->kill_ms);
+    if (has_running(crew) && !crew->is_stopping && crew->config->timeout_ms)
+        next = wfi_min_i64(next, see_run(crew, now_ms));
+    if (crew->is_stopping) next = wfi_min_i64(next, see_them_end(crew, now_ms));
     for (int rank = 0; rank < crew->n_ranks; rank++) {
         wfi_rank_process *process = &crew->ranks[rank];
         bool is_silent = process->pipes[WFI_STREAM_OUT] < 0 && process->pipes[WFI_STREAM_ERR] < 0;
