@@ -10,6 +10,7 @@
 #define N_SPINS_CROWDED  50   /* more ranks than cores: somebody else needs this one */
 #define N_YIELDS         100
 #define N_YIELDS_COURIER 10 /* where it runs on this very core: yielding costs it its turn */
+#define MOST_YIELDING_MS 2  /* on a busy machine each takes as long as others' turns */
 #define NAP_MS           50
 
 size_t wfi_segment_bytes(int32_t n) {
@@ -180,7 +181,6 @@ static int32_t find_gone(const wfi_memory *m, const wfi_shared_epoch *e, uint64_
 static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, int32_t rank,
                            wfi_memory_deadline *d) {
     wf_group *g = m->group;
-    if (!d->has_begun) *d = (wfi_memory_deadline){true, wfi_wait_begin(), g->stall_ms};
     for (;;) {
         uint64_t seen = __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE);
         if (seen >= value) return WF_OK;
@@ -208,7 +208,10 @@ wf_status wfi_memory_wait_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value
         if (has_come(e, value)) return WF_OK;
         pause_core();
     }
-    for (int32_t i = 0; i < m->n_yields; i++) {
+    if (!deadline->has_begun)
+        *deadline = (wfi_memory_deadline){true, wfi_wait_begin(), m->group->stall_ms};
+    int64_t begin_ms = wfi_now_ms();
+    for (int32_t i = 0; i < m->n_yields && wfi_now_ms() - begin_ms < MOST_YIELDING_MS; i++) {
         if (has_come(e, value)) return WF_OK;
         sched_yield();
     }
