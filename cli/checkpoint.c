@@ -35,11 +35,13 @@ exit_status checkpoint_describe(const job *j) {
     json_t *about = json_pack("{s:s, s:s, s:s, s:o, s:o}", "weft", WEFT_VERSION, "library",
                               wf_info_library(0), "plan", wf_plan_text(j->plan), "recipe",
                               options_recipe(&j->c->o), "data", report_data(j));
-    char *text = json_dumps(about, JSON_INDENT(1));
+    char *text = json_dumps(about, JSON_INDENT(1)), *line = NULL;
     json_decref(about);
-    if (!text) return complain(EXIT_FAILED, "%s cannot be written: no memory left", path);
-    wf_status status = wf_file_replace(j->c->ctx, path, text, strlen(text));
+    int n = text ? asprintf(&line, "%s\n", text) : -1;
     free(text);
+    if (n < 0) return complain(EXIT_FAILED, "%s cannot be written: no memory left", path);
+    wf_status status = wf_file_replace(j->c->ctx, path, line, (size_t)n);
+    free(line);
     return complain_of(j->c, status);
 }
 

@@ -51,8 +51,15 @@ for family in openmpi mpich; do
     # saved by all, resumed by one
     timeout 60 "$mpirun" -np 2 "$WEFT" $run --steps 2 --wire mpi --plan pp=2 --quiet --out "$folder/$family" 2>"$folder/said" ||
         fail "$family: --out: $(cat "$folder/said")"
+    cp -r "$folder/$family" "$folder/$family-0"
     [[ $(report $run --resume --out "$folder/$family" --steps 3 | field weights_sha256) == "$one" ]] ||
         fail "$family: another run than one rank's from its checkpoint"
+
+    # resumed over messages: rank 0 reads, and rank 1 has no checkpoint in its folder
+    timeout 60 "$mpirun" -np 2 sh -c "exec $WEFT $run --resume --wire mpi --plan dp=2 --steps 3 --quiet \
+        --json $folder/resumed --out $folder/$family-\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}" >"$folder/out" 2>"$folder/said" ||
+        fail "$family: --resume over messages: exit $?: $(cat "$folder/said")"
+    [[ $(field weights_sha256 <"$folder/resumed") == "$one" ]] || fail "$family: resumed over messages: other bits"
 
     # ranks that would wait for each other in different places
     for which in 0 1; do
