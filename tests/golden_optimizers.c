@@ -1,6 +1,6 @@
 /* The optimizers against PyTorch's, step by step (golden/README.md has the cases). */
 #include "golden/formula.h"
-#include "run/optimizer.h"
+#include "optimizer/optimizer.h"
 #include "test.h"
 
 #include <math.h>

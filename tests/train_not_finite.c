@@ -5,7 +5,7 @@
 #include "base/finite.h"
 #include "comm/job/control.h"
 #include "fake_mail.h"
-#include "run/optimizer.h"
+#include "optimizer/optimizer.h"
 #include "small_models.h"
 
 #include <math.h>

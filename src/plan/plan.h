@@ -4,6 +4,7 @@
 
 #include "comm/algorithm/allreduce.h"
 #include "graph/graph.h"
+#include "optimizer/optimizer.h"
 #include "plan/costs.h"
 #include "plan/mesh.h"
 #include "plan/schedule/schedule.h"
@@ -43,9 +44,6 @@ struct wf_plan {
     char *text;          /* canonical */
     wf_costs *costs;     /* NULL: computed from the graph */
 };
-
-/* How many buffers of a parameter's size the optimizer keeps. */
-int wfi_recipe_n_states(const wf_recipe *recipe);
 
 /* A copy that the caller destroys. */
 wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);

@@ -9,11 +9,6 @@
 #include <sched.h>
 #include <weft/recipe.h>
 
-int wfi_recipe_n_states(const wf_recipe *recipe) {
-    if (recipe->optimizer == WF_SGD) return recipe->momentum != 0;
-    return 2;
-}
-
 double wf_recipe_lr(const wf_recipe *r, int64_t step) {
     if (step < r->warmup_steps) return r->lr * (double)(step + 1) / (double)r->warmup_steps;
     int64_t n = r->schedule_steps;

@@ -316,7 +316,6 @@ static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
     return p->plan->allreduce->rotates && s->strategy->gradient == WFI_REPLICATE &&
            s->n_replicas > 2;
 }
-#define WFI_NORM_BLOCK_ELEMENTS 1024
 /* Of a unit's sums of squares. */
 size_t wfi_norm_bytes(const wf_graph *g, int32_t unit);
 /* Whether the rank measures the unit for the group: the first that holds it does. */

@@ -1,9 +1,9 @@
 /* What each instruction does on a device with memory. */
 #include "base/finite.h"
 #include "base/random.h"
+#include "optimizer/optimizer.h"
 #include "run/executor.h"
 #include "run/not_finite.h"
-#include "run/optimizer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -21,11 +21,6 @@ static bool is_saved(const wfi_value *value) {
     return value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_BUFFER;
 }
 
-/* What the optimizer's buffers are called in a state file. */
-static const char *state_name(const wf_recipe *recipe, int i) {
-    return recipe->optimizer == WF_SGD ? "momentum" : i == 0 ? "first_moment" : "second_moment";
-}
-
 /* Lists the tensors of a file; with `all`, the optimizer's too. Names made for it live
  * in `pool`. */
 static wf_status list_tensors(wf_trainer *t, bool all, wfi_pool *pool, wf_tensor_data **tensors_out,
@@ -41,8 +36,8 @@ static wf_status list_tensors(wf_trainer *t, bool all, wfi_pool *pool, wf_tensor
         tensors[n++] =
             (wf_tensor_data){value->name, value->dtype, value->shape, wfi_trainer_address(t, v)};
         for (int i = 0; i < n_states && value->kind == WFI_VALUE_PARAM; i++) {
-            char *name =
-                wfi_pool_format(pool, "optimizer.%s.%s", state_name(&t->recipe, i), value->name);
+            char *name = wfi_pool_format(pool, "optimizer.%s.%s",
+                                         wfi_optimizer_of(&t->recipe)->states[i], value->name);
             if (!name) {
                 wfi_free(t->ctx, tensors);
                 return WF_NO_MEMORY;

@@ -1,0 +1,56 @@
+/* Adam (Kingma and Ba, 2015), and AdamW, whose weight decay is decoupled (Loshchilov and Hutter,
+ * 2019); PyTorch's formulas. */
+#include "optimizer/optimizer.h"
+
+#include <math.h>
+
+typedef struct adam {
+    const wfi_update *u;
+    float keep, decay, beta1, rest1, beta2, rest2, rate, root, epsilon;
+} adam;
+
+WFI_LOOP void step(const adam *a) {
+    float *restrict param = a->u->param;
+    float *restrict first = a->u->state[0], *restrict second = a->u->state[1];
+    const float *restrict gradient = a->u->gradient;
+    const adam r = *a; /* what is stored below may not change it */
+    float scale = r.u->scale;
+    for (size_t i = 0, n = r.u->n; i < n; i++) {
+        float p = param[i] * r.keep;
+        float g = gradient[i] * scale + r.decay * p;
+        first[i] = r.beta1 * first[i] + r.rest1 * g;
+        second[i] = r.beta2 * second[i] + r.rest2 * g * g;
+        param[i] = p - r.rate * first[i] / (sqrtf(second[i]) / r.root + r.epsilon);
+    }
+}
+
+WFI_VARIANTS(run, adam, step)
+
+static int n_states(const wf_recipe *recipe) {
+    (void)recipe;
+    return 2;
+}
+
+static void update(wfi_variant variant, const wfi_update *u) {
+    const wf_recipe *r = u->recipe;
+    bool decoupled = r->optimizer == WF_ADAMW;
+    double correction1 = 1 - pow(r->beta1, (double)(u->step + 1));
+    double correction2 = 1 - pow(r->beta2, (double)(u->step + 1));
+    const adam a = {.u = u,
+                    .keep = decoupled ? (float)(1 - u->lr * r->weight_decay) : 1.0f,
+                    .decay = decoupled ? 0.0f : (float)r->weight_decay,
+                    .beta1 = (float)r->beta1,
+                    .rest1 = (float)(1 - r->beta1),
+                    .beta2 = (float)r->beta2,
+                    .rest2 = (float)(1 - r->beta2),
+                    .rate = (float)(u->lr / correction1),
+                    .root = (float)sqrt(correction2),
+                    .epsilon = (float)r->epsilon};
+    run(variant, &a);
+}
+
+const wfi_optimizer wfi_optimizer_adam = {
+    .states = {"first_moment", "second_moment"},
+    .n_states = n_states,
+    .update = update,
+};

@@ -1,0 +1,47 @@
+#include "optimizer/optimizer.h"
+
+#include "base/finite.h"
+
+/* What is updated before it is looked at: little enough to be in the cache still. */
+#define BLOCK_ELEMENTS 4096
+
+const wfi_optimizer *wfi_optimizer_of(const wf_recipe *recipe) {
+    static const wfi_optimizer *const optimizers[] = {[WF_SGD] = &wfi_optimizer_sgd,
+                                                      [WF_ADAM] = &wfi_optimizer_adam,
+                                                      [WF_ADAMW] = &wfi_optimizer_adam};
+    return optimizers[recipe->optimizer];
+}
+
+int wfi_recipe_n_states(const wf_recipe *recipe) {
+    return wfi_optimizer_of(recipe)->n_states(recipe);
+}
+
+/* A first state that is not finite makes the parameter so in the same step. */
+static wfi_update_result look(const wfi_update *u) {
+    if (wfi_find_not_finite(u->param, u->n) < u->n) return WFI_UPDATE_PARAM;
+    bool is_lost = u->state[1] && wfi_find_not_finite(u->state[1], u->n) < u->n;
+    return is_lost ? WFI_UPDATE_STATE : WFI_UPDATE_FINITE;
+}
+
+wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step,
+                                       float gradient_scale, float *param, const float *gradient,
+                                       float *state, size_t n) {
+    const wfi_optimizer *optimizer = wfi_optimizer_of(recipe);
+    int n_states = optimizer->n_states(recipe);
+    wfi_variant variant = wfi_best_variant();
+    wfi_update_result worst = WFI_UPDATE_FINITE;
+    for (size_t at = 0; at < n; at += BLOCK_ELEMENTS) {
+        wfi_update u = {.recipe = recipe,
+                        .lr = lr,
+                        .step = step,
+                        .scale = gradient_scale,
+                        .param = param + at,
+                        .gradient = gradient + at,
+                        .n = n - at < BLOCK_ELEMENTS ? n - at : BLOCK_ELEMENTS};
+        for (int k = 0; k < n_states; k++) u.state[k] = state + (size_t)k * n + at;
+        optimizer->update(variant, &u);
+        wfi_update_result now = look(&u);
+        if (now > worst) worst = now;
+    }
+    return worst;
+}

@@ -1,0 +1,64 @@
+/* Optimizers: a descriptor each, in a file of its own. Private.
+ *
+ * An update is elementwise, so a part of a unit's flat buffers is an update by itself.
+ */
+#ifndef WFI_OPTIMIZER_H
+#define WFI_OPTIMIZER_H
+
+#include "base/base.h"
+#include "base/variants.h"
+
+#include <weft/recipe.h>
+
+#define WFI_MAX_STATES 2
+
+/* What an update works on: n elements. */
+typedef struct wfi_update {
+    const wf_recipe *recipe;
+    double lr;
+    int64_t step; /* from 0 */
+    float scale;  /* gradients are multiplied by it first */
+    float *param;
+    const float *gradient;
+    float *state[WFI_MAX_STATES];
+    size_t n;
+} wfi_update;
+
+typedef struct wfi_optimizer {
+    const char *states[WFI_MAX_STATES]; /* names, as in checkpoints; NULL: there is none */
+    /* How many of them a recipe needs. */
+    int (*n_states)(const wf_recipe *recipe);
+    void (*update)(wfi_variant variant, const wfi_update *update);
+} wfi_optimizer;
+
+extern const wfi_optimizer wfi_optimizer_sgd, wfi_optimizer_adam;
+
+const wfi_optimizer *wfi_optimizer_of(const wf_recipe *recipe);
+/* How many buffers of a parameter's size the recipe's optimizer keeps. */
+int wfi_recipe_n_states(const wf_recipe *recipe);
+
+/* What is not finite after an update, the worse the larger. */
+typedef enum wfi_update_result {
+    WFI_UPDATE_FINITE,
+    WFI_UPDATE_STATE,
+    WFI_UPDATE_PARAM
+} wfi_update_result;
+
+/* `state` [n_states][n]. A gradient that is not finite makes its parameter so, whatever the rates
+ * are. */
+wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step,
+                                       float gradient_scale, float *param, const float *gradient,
+                                       float *state, size_t n);
+
+/* ---- the norm of a gradient ---- */
+
+#define WFI_NORM_BLOCK_ELEMENTS 1024
+
+/* One sum of squares for every WFI_NORM_BLOCK_ELEMENTS elements of `gradient` [n], inner order
+ * fixed. */
+void wfi_gradient_squares(const float *gradient, size_t n, double *squares_out);
+
+/* Adds n doubles over a fixed balanced tree. */
+double wfi_tree_sum(const double *values, size_t n);
+
+#endif
