@@ -24,8 +24,32 @@ install(FILES ${generated}/weftConfig.cmake ${generated}/weftConfigVersion.cmake
 # pkg-config weft
 file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" pc_to_prefix ${pc_to_prefix})
-configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/weft.pc @ONLY)
-install(FILES ${generated}/weft.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+set(pc_rpath "")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/system/weft.pc @ONLY)
+set(pc_rpath " -Wl,-rpath,\${libdir}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/own/weft.pc @ONLY)
+
+# The loader finds libraries in the system's prefixes by its cache, which has to be renewed; those
+# anywhere else by the path that pkg-config's flags put into programs.
+install(CODE "set(libdir \"${CMAKE_INSTALL_LIBDIR}\")
+set(generated \"${generated}\")")
+install(CODE [[
+set(kind own)
+if(CMAKE_INSTALL_PREFIX MATCHES "^/usr(/local)?/?$")
+  set(kind system)
+endif()
+file(INSTALL DESTINATION "${CMAKE_INSTALL_PREFIX}/${libdir}/pkgconfig" TYPE FILE
+  FILES "${generated}/${kind}/weft.pc")
+if(kind STREQUAL "system" AND "$ENV{DESTDIR}" STREQUAL "")
+  find_program(LDCONFIG ldconfig HINTS /sbin /usr/sbin)
+  if(LDCONFIG)
+    execute_process(COMMAND "${LDCONFIG}" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  endif()
+  if(NOT LDCONFIG OR failed)
+    message("-- The loader does not know the library yet: run ldconfig as root")
+  endif()
+endif()
+]])
 
 # The program, and what it prints of its table of options: man page and completion.
 install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

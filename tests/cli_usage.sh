@@ -38,6 +38,8 @@ expect 2 "the model reads images" $mlp --tokens 8
 expect 2 "only resnets" $mlp --stem small
 expect 2 "--lr-schedule is constant" $mlp --lr-step 3
 expect 2 "wants --lr-step" $mlp --lr-schedule step
+expect 2 "has 1 rank: give --plan dp=2 for a replica on each, or --devices cpu:1" $mlp --devices cpu:2
+expect 2 "2 processes have come; each takes one: give --plan dp=2" $mlp --ranks 2
 expect 2 "nesterov needs a momentum" $mlp --nesterov
 expect 2 "only --data synthetic has" train --model mlp --data "$folder" --loss mse
 expect 2 "at most 64" train --model gpt2-tiny --data synthetic --tokens 65

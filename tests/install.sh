@@ -33,8 +33,25 @@ export PKG_CONFIG_PATH
 [[ $(pkg-config --modversion weft) == "$(sed -n 's/#define WEFT_VERSION "\(.*\)"/\1/p' include/weft/weft.h)" ]] ||
     { echo "weft.pc and weft.h disagree on the version"; exit 1; }
 read -ra flags <<<"$(pkg-config --cflags --libs weft)"
-"${CC:-cc}" "$root/user/user.c" "${flags[@]}" -Wl,-rpath,"$library" -o "$root/user/by_hand"
+"${CC:-cc}" "$root/user/user.c" "${flags[@]}" -o "$root/user/by_hand"
 [[ $("$root/user/by_hand") == done ]]
+
+# In the system's own prefix the loader's cache is renewed, and no path goes into programs. Nothing of
+# it is seen outside this command.
+if [[ $(command -v cmake) != /usr/local/* ]] && unshare --map-root-user --mount true 2>/dev/null; then
+    ROOT=$root unshare --map-root-user --mount bash -euc '
+        unset PKG_CONFIG_PATH LD_LIBRARY_PATH
+        mount -t tmpfs none /usr/local
+        mkdir "$ROOT/etc"
+        cp -a /etc/. "$ROOT/etc" 2>/dev/null || true
+        mount --bind "$ROOT/etc" /etc
+        cmake --install "$WEFT_BUILD" --prefix /usr/local
+        flags=$(pkg-config --cflags --libs weft)
+        [[ $flags != *rpath* ]]
+        "${CC:-cc}" "$ROOT/user/user.c" $flags -o "$ROOT/user/by_system"
+        [[ $("$ROOT/user/by_system") == done ]]' >"$root/log" 2>&1 ||
+        { cat "$root/log"; echo "a program does not find the library in /usr/local"; exit 1; }
+fi
 
 cat >"$root/user/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.21)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The README's C program compiles as it stands there, without a warning, and learns; the
-# page stays short.
+# The README's C program compiles as it stands there, without a warning, by the README's words,
+# and learns; the page stays short.
 # label: once
 set -euo pipefail
 folder=$(mktemp -d)
@@ -11,8 +11,16 @@ lines=$(wc -l <README.md)
 
 sed -n '/^```c$/,/^```$/{/^```/!p}' README.md >"$folder/toy.c"
 [[ -s $folder/toy.c ]] || { echo "README.md holds no program in C"; exit 1; }
-"${CC:-cc}" -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinclude "$folder/toy.c" -o "$folder/toy" \
-    -L"$WEFT_BUILD" -Wl,-rpath,"$WEFT_BUILD" -lweft
+"${CC:-cc}" -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinclude -c "$folder/toy.c" -o "$folder/toy.o"
+
+# Literally, with a folder for DIR.
+install=$(grep -o '`cmake --install build --prefix DIR`' README.md | tr -d '`')
+compile=$(grep -o '`cc toy\.c [^`]*`' README.md | tr -d '`')
+[[ -n $install && -n $compile ]] || { echo "README.md does not say how to install and to compile"; exit 1; }
+install=${install//DIR/$folder/prefix}
+(eval "${install/ build / $WEFT_BUILD }") >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
+unset LD_LIBRARY_PATH PKG_CONFIG_PATH
+(cd "$folder" && eval "${compile//DIR/$folder/prefix}" && mv a.out toy) || { echo "fails: $compile"; exit 1; }
 "$folder/toy" >"$folder/said"
 awk '{ loss = $4 } NR == 1 { first = loss } END { exit !(NR == 50 && loss < first / 2) }' "$folder/said" ||
     { echo "the loss does not fall:"; cat "$folder/said"; exit 1; }

@@ -68,4 +68,16 @@ MISSING=cmake BROKEN=1 setup
 expect 1 "apt-get fails" "could not install: cmake"
 setup --nonsense
 expect 2 "unknown option" "usage"
+# What scripts/build says where a tool is missing does not lead in a circle.
+mkdir "$fake/bare"
+for tool in bash env dirname; do ln -s "$(command -v "$tool")" "$fake/bare"; done
+calls=
+said=$(PATH=$fake/bare scripts/build "$fake/none" all 2>&1)
+status=$?
+expect 1 "build, no apt-get" "cmake is missing: install it by this system's own means"
+ln -s "$fake/apt-get" "$fake/bare"
+said=$(PATH=$fake/bare scripts/build "$fake/none" all 2>&1)
+status=$?
+expect 1 "build, apt-get" "cmake is missing: scripts/setup installs what weft needs"
+
 exit $failed

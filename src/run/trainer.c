@@ -19,6 +19,11 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
         list = *given;
     else
         WF_TRY(wfi_devices_parse(t->ctx, devices, &list));
+    if (list.n != n_ranks && n_ranks == 1)
+        return wfi_fail(t->ctx, WF_INVALID_ARG,
+                        "devices '%s' are %d, but the plan %s has 1 rank: give --plan dp=%d for a "
+                        "replica on each, or --devices %s:1",
+                        devices, list.n, wf_plan_text(t->plan), list.n, list.kind);
     if (list.n != n_ranks)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "devices '%s' are %d, but the plan %s has %d rank%s: give --devices %s:%d",
