@@ -93,10 +93,11 @@ done
 # ---- control characters ----
 escapes() { LC_ALL=C grep -lP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$folder/out" "$folder/said"; }
 config() { printf '%s' "$1" >"$folder/c.json"; }
-config '{"\u001b[31mmodel": "mlp"}'; run 2 '\x1b[31mmodel' train --config "$folder/c.json"; escapes && fail "a key is printed raw"
-config '{"model": "\u001b]0;owned\u0007"}'; run 2 '\x1b]0;owned\x07' train --config "$folder/c.json"; escapes && fail "a value is printed raw"
-config '{"model": "\u009b2J"}'; run 2 '\u009b2J' train --config "$folder/c.json"; escapes && fail "C1 is printed raw"
-config '{"model": "mlp", "data": "a\u001b[2J"}'; run 2 'a\x1b[2J' train --config "$folder/c.json"; escapes && fail "a path is printed raw"
+config '{"\u001b[31mmodel": "mlp"}'; run 2 'holds a control character' train --config "$folder/c.json"; escapes && fail "a key is printed raw"
+config '{"model": "\u001b]0;owned\u0007"}'; run 2 "'model' holds a control character" train --config "$folder/c.json"; escapes && fail "a value is printed raw"
+config '{"model": "\u009b2J"}'; run 2 "'model' holds a control character" train --config "$folder/c.json"; escapes && fail "C1 is printed raw"
+run 2 'a\x1b[2J' train --model mlp --data $'a\e[2J'; escapes && fail "a path is printed raw"
+run 2 'a\u009b2J' train --model mlp --data $'a\xc2\x9b2J'; escapes && fail "C1 is printed raw"
 header='{"\u001b[31mw":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 { printf "\\x$(printf %02x ${#header})\\0\\0\\0\\0\\0\\0\\0"; printf '%s' "$header"; printf '\0\0\0\0'; } >"$folder/hostile.safetensors"
 run 1 '\x1b[31mw' $mlp --steps 1 --init "$folder/hostile.safetensors"; escapes && fail "a tensor's name is printed raw"
