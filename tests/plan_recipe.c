@@ -1,8 +1,13 @@
 /* Recipes: the lane tree, what resolves to what, learning rates. */
 #include "base/tree.h"
+#include "cli/options.h"
 #include "plan/lanes.h"
+#include "plan/recipe_fields.h"
 #include "test.h"
 
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <weft/weft.h>
 
@@ -220,6 +225,87 @@ static void opened(void **state) {
     test_context_end(ctx);
 }
 
+static const wfi_recipe_field *field_called(const char *name) {
+    for (int k = 0; k < wfi_recipe_n_fields; k++)
+        if (!strcmp(wfi_recipe_fields[k].name, name)) return &wfi_recipe_fields[k];
+    fail_msg("the recipe has no %s", name);
+    return NULL;
+}
+
+/* Reading the text gives the same bits, whatever the locale writes. */
+static void reals_as_text(void **state) {
+    (void)state;
+    const wfi_recipe_field *lr = field_called("lr");
+    const double reals[] = {0.1, 0.1 + 0x1p-56, 1e-8, 1.0 / 3, 5e-324, 1e6, 0, -0.0};
+    char text[WFI_RECIPE_TEXT];
+    for (size_t k = 0; k < WFI_COUNT(reals); k++) {
+        wf_recipe r = WF_RECIPE_INIT;
+        r.lr = reals[k];
+        double again = strtod(wfi_recipe_text(&r, lr, text), NULL);
+        assert_memory_equal(&again, &reals[k], sizeof again);
+    }
+    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8")) return;
+    wf_recipe r = WF_RECIPE_INIT;
+    assert_string_equal(wfi_recipe_text(&r, lr, text), "0.1");
+    setlocale(LC_NUMERIC, "C");
+}
+
+static void words_as_text(void **state) {
+    (void)state;
+    wf_recipe r = WF_RECIPE_INIT;
+    char text[WFI_RECIPE_TEXT];
+    r.optimizer = WF_ADAMW;
+    r.seed = UINT64_MAX;
+    assert_string_equal(wfi_recipe_text(&r, field_called("optimizer"), text), "adamw");
+    assert_string_equal(wfi_recipe_text(&r, field_called("seed"), text), "18446744073709551615");
+    assert_string_equal(wfi_recipe_text(&r, field_called("threads"), text), "1");
+}
+
+/* Every field refuses what lies outside its range; a choice, what is none of its words. */
+static void ranges(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_plan *plan;
+    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    for (int k = 0; k < wfi_recipe_n_fields; k++) {
+        const wfi_recipe_field *field = &wfi_recipe_fields[k];
+        wf_recipe r = WF_RECIPE_INIT, resolved;
+        char words[80], *value = (char *)&r + field->offset;
+        if (field->kind == WFI_RECIPE_SEED || !strcmp(field->name, "dtype")) continue;
+        if (field->kind == WFI_RECIPE_REAL)
+            *(double *)value = NAN;
+        else if (field->kind == WFI_RECIPE_COUNT)
+            *(int64_t *)value = -1;
+        else
+            *(int *)value = (int)field->most + 1;
+        snprintf(words, sizeof words, "recipe: %s is ", field->name);
+        TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, plan, &resolved), WF_INVALID_ARG, words);
+    }
+    wf_plan_destroy(plan);
+    test_context_end(ctx);
+}
+
+/* The program's options of the recipe are its fields: the same names, places and words. */
+static void options_are_the_fields(void **state) {
+    (void)state;
+    int n_options = 0;
+    for (option_id id = 0; id < N_OPTIONS; id++) {
+        size_t begin = offsetof(options, recipe);
+        n_options +=
+            option_table[id].offset >= begin && option_table[id].offset < begin + sizeof(wf_recipe);
+    }
+    assert_int_equal(n_options, wfi_recipe_n_fields);
+    for (int k = 0; k < wfi_recipe_n_fields; k++) {
+        const wfi_recipe_field *field = &wfi_recipe_fields[k];
+        option_id id = option_find(field->name);
+        if (id == N_OPTIONS) fail_msg("there is no option for the recipe's %s", field->name);
+        assert_int_equal(option_table[id].scope, OF_RECIPE);
+        assert_int_equal(option_table[id].offset, offsetof(options, recipe) + field->offset);
+        if (field->kind == WFI_RECIPE_CHOICE)
+            assert_string_equal(option_table[id].argument, field->words);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_follow_the_tree),
@@ -229,6 +315,10 @@ int main(void) {
         cmocka_unit_test(texts),
         cmocka_unit_test(bad_texts),
         cmocka_unit_test(opened),
+        cmocka_unit_test(reals_as_text),
+        cmocka_unit_test(words_as_text),
+        cmocka_unit_test(ranges),
+        cmocka_unit_test(options_are_the_fields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
