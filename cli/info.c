@@ -1,10 +1,13 @@
 /* weft info: the machine, devices, libraries and environment. */
+#include "processor.h"
 #include "report.h"
 #include "text.h"
 
 #include <hwloc.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static json_t *caches(hwloc_topology_t topology) {
     json_t *list = json_array();
@@ -20,24 +23,30 @@ static json_t *caches(hwloc_topology_t topology) {
     return list;
 }
 
+/* hwloc reads it in /sys; 0: nobody says. */
+static json_int_t memory_bytes(hwloc_topology_t topology) {
+    hwloc_obj_t root = hwloc_get_root_obj(topology);
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    if (root->total_memory) return (json_int_t)root->total_memory;
+    return pages > 0 && page > 0 ? (json_int_t)pages * page : 0;
+}
+
 static json_t *machine(void) {
     hwloc_topology_t topology;
+    char name[100];
+    (void)setenv("HWLOC_HIDE_ERRORS", "2", 0); /* it would print what it does not find */
     if (hwloc_topology_init(&topology)) return NULL;
     if (hwloc_topology_load(topology)) {
         hwloc_topology_destroy(topology);
         return NULL;
     }
-    hwloc_obj_t root = hwloc_get_root_obj(topology);
-    hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
-    const char *model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
-    if (!model) model = hwloc_obj_get_info_by_name(root, "CPUModel");
-    json_t *found =
-        json_pack("{s:s, s:i, s:i, s:i, s:I, s:o}", "cpu", model ? model : "unknown", "packages",
-                  hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE), "cores",
-                  hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE), "hardware_threads",
-                  hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU), "memory_bytes",
-                  (json_int_t)root->total_memory, "caches", caches(topology));
+    json_t *found = json_pack("{s:s, s:i, s:i, s:i, s:I, s:o}", "cpu", processor_name(name),
+                              "packages", hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE),
+                              "cores", hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE),
+                              "hardware_threads", hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU),
+                              "memory_bytes", memory_bytes(topology), "caches", caches(topology));
     hwloc_topology_destroy(topology);
+    json_object_set_new(found, "instructions", processor_instructions());
     return found;
 }
 
@@ -65,15 +74,19 @@ static json_t *variables(void) {
 }
 
 static void say_machine(const cli *c, const json_t *m) {
-    char memory[TEXT_BYTES], size[TEXT_BYTES];
+    char memory[TEXT_BYTES] = "memory: unknown", size[TEXT_BYTES], sets[300] = "";
+    double bytes = (double)json_integer_value(json_object_get(m, "memory_bytes"));
     size_t i;
-    const json_t *cache;
+    const json_t *cache, *set;
+    if (bytes > 0) text_of_bytes(memory, bytes);
+    json_array_foreach(json_object_get(m, "instructions"), i, set)
+        snprintf(sets + strlen(sets), sizeof sets - strlen(sets), " %s", json_string_value(set));
     say(c, "machine    %s\n", json_string_value(json_object_get(m, "cpu")));
     say(c, "           %lld packages, %lld cores, %lld hardware threads, %s\n",
         (long long)json_integer_value(json_object_get(m, "packages")),
         (long long)json_integer_value(json_object_get(m, "cores")),
-        (long long)json_integer_value(json_object_get(m, "hardware_threads")),
-        text_of_bytes(memory, (double)json_integer_value(json_object_get(m, "memory_bytes"))));
+        (long long)json_integer_value(json_object_get(m, "hardware_threads")), memory);
+    if (*sets) say(c, "          %s\n", sets);
     json_array_foreach(json_object_get(m, "caches"), i, cache) {
         int n_sharing = (int)json_integer_value(json_object_get(cache, "shared_by"));
         say(c, "           %s %s, shared by %d hardware thread%s\n",

@@ -23,6 +23,9 @@ diff <(cat "$folder/run/here/results.json") "$folder/report.json" >/dev/null || 
 [[ $(values name) == "model parallel pipeline single device " ]] || fail "the rows are called $(values name)"
 [[ $(values schedule) == "1f1b auto gpipe naive none zb1 zb2 " ]] || fail "the schedules are $(values schedule)"
 [[ $(values split) == "1 2 4 " ]] || fail "the splits are $(values split)"
+[[ $(field cpu_seconds <"$folder/report.json" | grep -c '[1-9]') == $(($(field seconds_mean <"$folder/report.json" | grep -c .) + 1)) ]] ||
+    fail "a row has no CPU time, or all together have none"
+[[ $(field processor <"$folder/report.json") ]] || fail "no processor"
 [[ $(field image <"$folder/report.json") == 64 ]] || fail "--image is not in the report"
 [[ $(field batch <"$folder/report.json") == 4 ]] || fail "--batch is not in the report"
 [[ $(field model <"$folder/report.json") == resnet18 ]] || fail "--model is not in the report"

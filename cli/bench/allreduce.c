@@ -262,9 +262,11 @@ static exit_status check_rows(const bench_allreduce *b) {
 }
 
 static exit_status finish(bench_allreduce *b) {
-    if (!b->c->is_root) return EXIT_DONE;
+    exit_status measured = complain_of(b->c, effort_since(b->c, &b->begin, &b->spent));
+    if (measured || !b->c->is_root) return measured;
     if (check_rows(b)) return EXIT_USAGE;
     reduce_say(b);
+    effort_say(b->c, &b->spent);
     exit_status bad = b->c->o.out ? reduce_plot(b) : EXIT_DONE;
     return bad ? bad : report_write(b->c, reduce_report(b));
 }
@@ -277,6 +279,7 @@ exit_status run_bench_allreduce(cli *c) {
     interrupt_watch();
     say(c, "all-reduce of %d ranks, sums of floats in place, %s memory; %d rounds\n", b.n_ranks,
         c->o.memory == MEMORY_SHARED ? "shared" : "ordinary", b.n_repeats);
+    b.begin = effort_now();
     bad = run_all(&b);
     if (!bad) bad = finish(&b);
     for (int i = 0; i < b.n_rows; i++) {

@@ -5,6 +5,7 @@
 #define CLI_BENCH_ALLREDUCE_H
 
 #include "bench/apart.h"
+#include "processor.h"
 #include "progress.h"
 #include "text.h"
 
@@ -41,6 +42,7 @@ typedef struct bench_allreduce {
     char no_mpi[400], no_gloo[400]; /* why there are no figures of theirs, or "" */
     progress bar;
     int n_runs_done, n_runs;
+    effort begin, spent;
 } bench_allreduce;
 
 double reduce_time_us(const reduce_row *r); /* median of the rounds; NAN: none */

@@ -162,6 +162,7 @@ json_t *reduce_report(const bench_allreduce *b) {
     json_object_set_new(report, "copy_busbw_gb_s", json_number(reduce_copy_busbw_gb_s(b)));
     json_object_set_new(report, "checked", json_true()); /* else the run has failed */
     json_object_set_new(report, "rows", rows);
+    effort_report(&b->spent, report);
     json_object_set_new(report, "left_out", left_out);
     if (!b->c->o.peers) return report;
     json_object_set_new(report, "weft_over_peer", ratios_json(b));

@@ -1,15 +1,18 @@
 /* weft bench train: an untimed step, then timed ones. */
 #include "draw/timeline_report.h"
+#include "processor.h"
 #include "progress.h"
 #include "report.h"
 
 /* Waiting for a batch belongs to the step; setting up and the first step do not. */
-static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *loader, record *r) {
+static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *loader, record *r,
+                         effort *begin) {
     for (int64_t n = 0; n < j->n_steps; n++) {
         const wf_batch *batch;
         wf_step_result result;
         if (interrupt_agreed(c)) return complain(interrupt_agreed(c), "interrupted");
         if (n == 1) wf_trainer_profile_reset(trainer);
+        if (n == 1) *begin = effort_now();
         double start = now_seconds();
         wf_status status = wf_loader_next(loader, &batch);
         if (status == WF_OK) status = job_step(j, trainer, batch, &result);
@@ -23,14 +26,22 @@ static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *l
     return EXIT_DONE;
 }
 
-static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const record *r) {
+static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const record *r,
+                          const effort *begin) {
     json_t *report;
+    effort spent;
+    wf_status measured = effort_since(c, begin, &spent);
+    if (measured != WF_OK) return complain_of(c, measured);
     wf_status status = report_create(j, trainer, r, 1, &report);
     if (status != WF_OK) return complain_of(c, status);
     const char *key = j->is_tokens ? "tokens_per_second" : "images_per_second";
     say(c, "median  %.2f %s/s, %.2f ms a step; fastest step %.2f ms\n",
         json_number_value(json_object_get(report, key)), j->is_tokens ? "tokens" : "images",
         record_median_ms(r, 1), record_min_ms(r, 1));
+    effort_say(c, &spent);
+    effort_report(&spent, report);
+    json_object_set_new(report, "cpu_ms",
+                        json_number(spent.cpu_s * 1e3 / (double)(r->n_steps - 1)));
     report_say_memory(c, trainer, true);
     if (c->o.profile) report_profile(c, trainer, report);
     exit_status traced = c->o.trace ? timeline_trace(c, j->plan, trainer, report) : EXIT_DONE;
@@ -42,14 +53,15 @@ static exit_status measure(cli *c, const job *j) {
     wf_trainer *trainer = NULL;
     wf_loader *loader = NULL;
     record r = {0};
+    effort begin = {0};
     exit_status bad = EXIT_DONE;
     job_describe(j);
     wf_status status = job_trainer(j, &trainer);
     if (status == WF_OK && c->o.init) status = wf_trainer_load_weights(trainer, c->o.init);
     if (status == WF_OK) status = job_loader(j, WF_DATA_TRAIN, 0, 0, &loader);
     if (status != WF_OK) bad = complain_of(c, status);
-    if (!bad) bad = steps(c, j, trainer, loader, &r);
-    if (!bad) bad = finish(c, j, trainer, &r);
+    if (!bad) bad = steps(c, j, trainer, loader, &r, &begin);
+    if (!bad) bad = finish(c, j, trainer, &r, &begin);
     wf_loader_destroy(loader);
     wf_trainer_destroy(trainer);
     record_release(&r);

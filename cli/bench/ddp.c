@@ -55,7 +55,7 @@ static exit_status add(bench_ddp *b, const char *peer, int n_ranks, bool overlap
     if (b->n_rows == DDP_MAX_ROWS) return complain(EXIT_FAILED, "too many rows");
     ddp_row *r = &b->rows[b->n_rows];
     *r = (ddp_row){.peer = peer, .n_ranks = n_ranks, .overlap = overlap};
-    r->reduce_ms = r->beside_ms = NAN;
+    r->reduce_ms = r->beside_ms = r->cpu_ms = NAN;
     r->rates = calloc((size_t)b->n_repeats, sizeof *r->rates);
     if (!r->rates) return complain(EXIT_FAILED, "no memory left");
     b->n_rows++;
@@ -219,8 +219,11 @@ exit_status run_bench_ddp(cli *c) {
     b.unit = wf_model_zoo_takes_tokens(c->o.model) ? "tokens" : "images";
     interrupt_watch();
     describe(&b);
+    b.begin = effort_now();
     bad = run_all(&b);
+    if (!bad) bad = complain_of(c, effort_since(c, &b.begin, &b.spent));
     if (!bad) ddp_say(&b);
+    if (!bad) effort_say(c, &b.spent);
     if (!bad) bad = ddp_write(&b);
     for (int i = 0; i < b.n_rows; i++) {
         free(b.rows[i].rates);

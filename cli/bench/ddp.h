@@ -5,6 +5,7 @@
 #define CLI_BENCH_DDP_H
 
 #include "bench/apart.h"
+#include "processor.h"
 #include "progress.h"
 
 #define DDP_MAX_ROWS    64
@@ -18,7 +19,7 @@ typedef struct ddp_row {
     bool is_slow;  /* a peer's way that is left out after the first round */
     double *rates; /* [n_runs] images or tokens a second: from the median step of each run */
     int n_runs;
-    double step_min_ms;
+    double step_min_ms, cpu_ms; /* of a step: the least; CPU time of all ranks, NAN: not known */
     char sha[65]; /* of the weights after a run, the same for all runs; "" of a peer's */
     char *plan;
     double reduce_ms, beside_ms; /* of a traced step, mean of the ranks; NAN: not known */
@@ -35,6 +36,7 @@ typedef struct bench_ddp {
     char peer_version[100];
     char no_peer[400]; /* why there is no figure of PyTorch's, or "" */
     progress bar;
+    effort begin, spent;
     int n_runs_done, n_runs;
 } bench_ddp;
 

@@ -21,7 +21,7 @@ static double ratio(const bench_ddp *b, int n_ranks) {
 /* ---- table ---- */
 
 static void say_row(const bench_ddp *b, const ddp_row *r) {
-    char name[60], reduce[40] = "";
+    char name[60], reduce[40] = "", cpu[20] = "-";
     if (r->peer)
         snprintf(name, sizeof name, "PyTorch, %s", r->peer);
     else
@@ -31,15 +31,16 @@ static void say_row(const bench_ddp *b, const ddp_row *r) {
                                  : ", overlap off");
     if (!isnan(r->reduce_ms))
         snprintf(reduce, sizeof reduce, "%10.2f %10.2f", r->reduce_ms, r->beside_ms);
-    say(b->c, "%5d  %-32s%12.2f%11.1f %%%12.1f%s\n", r->n_ranks, name, ddp_rate(r),
-        100 * ddp_efficiency(b, r), r->step_min_ms, reduce);
+    if (!isnan(r->cpu_ms)) snprintf(cpu, sizeof cpu, "%.1f", r->cpu_ms);
+    say(b->c, "%5d  %-32s%12.2f%11.1f %%%12.1f%10s%s\n", r->n_ranks, name, ddp_rate(r),
+        100 * ddp_efficiency(b, r), r->step_min_ms, cpu, reduce);
 }
 
 void ddp_say(const bench_ddp *b) {
     char rate[40];
     snprintf(rate, sizeof rate, "%s/s", b->unit);
-    say(b->c, "\n%5s  %-32s%12s%13s%12s%10s %10s\n", "ranks", "", rate, "efficiency", "min ms",
-        "reduce ms", "beside ms");
+    say(b->c, "\n%5s  %-32s%12s%13s%12s%10s%10s %10s\n", "ranks", "", rate, "efficiency", "min ms",
+        "cpu ms", "reduce ms", "beside ms");
     for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++)
         if (r->n_runs) say_row(b, r);
     say(b->c,
@@ -74,6 +75,7 @@ static json_t *row_json(const bench_ddp *b, const ddp_row *r) {
     if (r->peer) return about;
     json_object_set_new(about, "plan", json_string(r->plan));
     json_object_set_new(about, "batch", json_integer(b->c->o.recipe.batch * r->n_ranks));
+    json_object_set_new(about, "cpu_ms", json_number(r->cpu_ms));
     json_object_set_new(about, "reduce_ms", json_number(r->reduce_ms));
     json_object_set_new(about, "reduce_beside_backward_ms", json_number(r->beside_ms));
     json_object_set_new(about, "weights_sha256", json_string(r->sha));
@@ -100,6 +102,7 @@ static json_t *report_of(const bench_ddp *b) {
     json_object_set_new(report, "cores", json_integer(apart_n_cores()));
     json_object_set_new(report, "same_weights", json_true()); /* else the run has failed */
     json_object_set_new(report, "rows", rows);
+    effort_report(&b->spent, report);
     if (b->c->o.peers) {
         json_object_set_new(report, "peers", peers);
         json_object_set_new(report, "peer_version", json_string(b->peer_version));

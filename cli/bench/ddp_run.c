@@ -61,6 +61,7 @@ static exit_status keep(bench_ddp *b, ddp_row *r, const json_t *report) {
     if (!(rate > 0))
         return complain(EXIT_FAILED, "a run of %d ranks reports no %s", r->n_ranks, key);
     if (!r->n_runs || min < r->step_min_ms) r->step_min_ms = min;
+    r->cpu_ms = fmin(r->cpu_ms, number(report, "cpu_ms"));
     r->rates[r->n_runs++] = rate;
     return EXIT_DONE;
 }

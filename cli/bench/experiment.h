@@ -5,6 +5,7 @@
 #define CLI_EXPERIMENT_H
 
 #include "job.h"
+#include "processor.h"
 #include "progress.h"
 
 #define MAX_ROWS      160
@@ -26,6 +27,7 @@ typedef struct row {
     double *seconds; /* [n_seconds], of ROW_BATCHES batches each */
     int n_seconds;
     rank_time time[MAX_ROW_RANKS]; /* sums until row_time divides them */
+    double cpu_s;                  /* sum of n_seconds */
     double loss;                   /* of the last batch: what the plan must not change */
     double predicted_s;
     char plan[100];        /* as resolved */
@@ -52,6 +54,7 @@ typedef struct experiment {
     int n_repeats;
     progress bar;
     int n_runs_done, n_runs; /* of rows, for the bar */
+    effort begin, spent;     /* of all of them */
 } experiment;
 
 /* ---- rows: experiment.c ---- */

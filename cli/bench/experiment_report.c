@@ -69,6 +69,7 @@ static json_t *row_json(const experiment *e, const row *r) {
     json_object_set_new(about, "predicted_seconds", json_number(r->predicted_s));
     json_object_set_new(about, "images_per_second", json_number(images_per_second(e, r)));
     json_object_set_new(about, "seconds", seconds);
+    json_object_set_new(about, "cpu_seconds", json_number(r->cpu_s / r->n_seconds));
     json_object_set_new(about, "loss", json_number(r->loss));
     json_object_set_new(about, "plan", json_string(r->plan));
     json_object_set_new(about, "micro", json_integer(e->c->o.recipe.batch / r->split));
@@ -92,6 +93,7 @@ static json_t *report_of(const experiment *e) {
     json_object_set_new(report, "batches", json_integer(ROW_BATCHES));
     json_object_set_new(report, "repeat", json_integer(e->n_repeats));
     json_object_set_new(report, "rows", rows);
+    effort_report(&e->spent, report);
     if (loss_of(e, &account)) json_object_set_new(report, "loss", loss_json(&account));
     return report;
 }

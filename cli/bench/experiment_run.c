@@ -117,9 +117,11 @@ static wf_status run_batches(const experiment *e, row *r, wf_trainer *trainer, d
                            {"y", e->y + n * e->y_bytes, e->y_bytes}};
         wf_step_result result;
         if (interrupt_status()) return WF_INTERRUPTED;
-        double start = now_seconds();
+        effort start = effort_now();
         wf_status status = wf_trainer_step(trainer, feeds, 2, e->c->o.recipe.batch, &result);
-        if (n) seconds += now_seconds() - start;
+        effort end = effort_now();
+        if (n) seconds += end.wall_s - start.wall_s;
+        if (n) r->cpu_s += end.cpu_s - start.cpu_s;
         if (n && status == WF_OK) status = add_time(r, trainer);
         if (status != WF_OK) return status;
         *loss_out = result.loss;

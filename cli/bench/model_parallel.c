@@ -163,6 +163,7 @@ static exit_status finish(experiment *e) {
     experiment_sort(e);
     experiment_say(e);
     if (loss_of(e, &account)) loss_say(e, &account);
+    effort_say(e->c, &e->spent);
     exit_status bad = experiment_write(e);
     return bad ? bad : experiment_plot(e, s.tutorial, TUTORIAL_CUT);
 }
@@ -189,7 +190,9 @@ exit_status run_bench_model_parallel(cli *c) {
     wf_status status = experiment_draw(&e);
     if (status != WF_OK) bad = complain_of(c, status);
     progress_open(&e.bar, !c->o.quiet);
+    e.begin = effort_now();
     if (!bad) bad = run_all(&e);
+    if (!bad) bad = complain_of(c, effort_since(c, &e.begin, &e.spent));
     progress_clear(&e.bar);
     if (!bad) bad = finish(&e);
     experiment_release(&e);

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# weft info says what the processor can do and how much memory there is, also without /proc and /sys; and a
+# bench says which processor ran it, and for how long.
+# label: once
+source tests/cli_helpers.bash
+
+"$WEFT" info --json "$folder/info.json" >"$folder/out" || fail "info: exit $?"
+[[ $(field cpu <"$folder/info.json") != unknown ]] || fail "the processor has no name"
+(($(field memory_bytes <"$folder/info.json") > 1000000)) || fail "memory: $(field memory_bytes <"$folder/info.json")"
+found=$(sed -n '/"instructions": \[/,/\]/p' "$folder/info.json" | grep -o '^ *"[a-z0-9_]*",\{0,1\}$' | tr -d '", ' | sort | tr '\n' ' ')
+flags=$(grep -m 1 '^flags' /proc/cpuinfo)
+if [[ $flags ]]; then
+    want=$(for set in sse4_1 avx fma avx2 avx_vnni avx512f avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_bf16 amx_int8; do
+        [[ " ${flags#*:} " == *" $set "* ]] && echo $set
+    done | sort | tr '\n' ' ')
+    [[ $found == "$want" ]] || fail "instructions: '$found', Linux says '$want'"
+    for set in $want; do grep -qw "$set" "$folder/out" || fail "$set is not shown"; done
+fi
+
+# ---- a bare chroot has neither /proc nor /sys ----
+if unshare -m true 2>/dev/null; then
+    bare=$(unshare -m bash -c "mount -t tmpfs none /sys && mount -t tmpfs none /proc && LD_LIBRARY_PATH='$(realpath "$(dirname "$WEFT")")' exec '$(realpath "$WEFT")' info" 2>&1) ||
+        fail "info without /proc: $bare"
+    grep -q " 0 B" <<<"$bare" && fail "without /sys there is no memory: $(grep " 0 B" <<<"$bare")"
+    grep -qi "hwloc.*\*\|hwloc.*warning\|hwloc has encountered" <<<"$bare" && fail "hwloc speaks: $bare"
+    [[ $(head -1 <<<"$bare") == "weft "* ]] || fail "without /proc: $(head -1 <<<"$bare")"
+fi
+
+# ---- what a bench took ----
+bench=(bench train --model mlp --batch 64 --threads 1 --repeat 3)
+"$WEFT" "${bench[@]}" --json "$folder/bench.json" >"$folder/out" || fail "bench: exit $?"
+[[ $(field processor <"$folder/bench.json") == "$(field cpu <"$folder/info.json")" ]] || fail "not the processor of weft info"
+for name in cpu_seconds wall_seconds cpu_ms; do
+    [[ $(field $name <"$folder/bench.json") == *[1-9]* ]] || fail "$name: $(field $name <"$folder/bench.json")"
+done
+grep -q '"taken_by_others": ' "$folder/bench.json" || fail "not what others have taken"
+grep -q "s of CPU time in" "$folder/out" || fail "says no CPU time"
+"$WEFT" bench allreduce --ranks 2 --bytes 4KiB --wire inproc --repeat 1 --json "$folder/reduce.json" >"$folder/out" || fail "allreduce: exit $?"
+[[ $(field cpu_seconds <"$folder/reduce.json") == *[1-9]* && $(field processor <"$folder/reduce.json") ]] || fail "allreduce: no CPU time"
+# Of ranks as processes it is the time of all.
+report "${bench[@]}" --ranks 2 --plan dp=2 >"$folder/two.json"
+[[ $(field cpu_seconds <"$folder/two.json") == *[1-9]* ]] || fail "two ranks: no CPU time"
+finish
