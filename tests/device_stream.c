@@ -2,6 +2,7 @@
 #include "device/device.h"
 #include "test.h"
 
+#include <pthread.h>
 #include <time.h>
 
 static wfi_device *make_device(wf_context *ctx, const char *kind, int64_t timeout_ms) {
@@ -225,6 +226,87 @@ static void remote_failure_is_told(void **state) {
     test_context_end(ctx);
 }
 
+/* Processes that were killed while they said why they failed: waits still fail. */
+static void a_failure_half_told(void **state) {
+    (void)state;
+    const uint32_t n_killed[] = {1, WFI_FAILURE_ENTRIES, 100};
+    for (size_t k = 0; k < sizeof n_killed / sizeof *n_killed; k++) {
+        wf_context *ctx = test_context();
+        wfi_failure failure = {.n_taken = n_killed[k]};
+        wfi_device_config config = {
+            .kind = "cpu", .n_places = 1, .timeout_ms = 20, .failure = &failure};
+        wfi_device *device;
+        wfi_stream_queue *stream;
+        TEST_OK(ctx, wfi_device_create(ctx, &config, &device));
+        TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
+        TEST_OK(ctx, wfi_stream_push(stream, nap, NULL, (void *)300));
+        if (n_killed[k] < WFI_FAILURE_ENTRIES)
+            TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_TIMEOUT,
+                         "waited 20 ms for stream compute of rank 0");
+        else
+            TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_REMOTE,
+                         "several ranks have died");
+        assert_int_not_equal(wfi_device_status(device), WF_OK);
+        wfi_stream_destroy(stream);
+        wfi_device_destroy(device);
+        test_context_end(ctx);
+    }
+}
+
+typedef struct teller {
+    wfi_failure *failure;
+    pthread_barrier_t *start;
+    int number, n_missed;
+} teller;
+
+#define N_TELLERS 12 /* more than entries */
+#define N_ROUNDS  300
+
+static void *tell(void *self) {
+    teller *t = self;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        char sentence[32];
+        snprintf(sentence, sizeof sentence, "task %d fails", t->number);
+        pthread_barrier_wait(t->start);
+        wfi_failure_set(&t->failure[round], WF_DEVICE, sentence);
+        t->n_missed += wfi_failure_status(&t->failure[round]) != WF_DEVICE;
+    }
+    return NULL;
+}
+
+/* Whoever has said that it fails sees a failure, whether it was the first or not; and the sentence
+ * is that of one of them. */
+static void a_failure_is_seen_at_once(void **state) {
+    (void)state;
+    static wfi_failure failures[N_ROUNDS];
+    pthread_barrier_t start;
+    pthread_t threads[N_TELLERS];
+    teller tellers[N_TELLERS];
+    pthread_barrier_init(&start, NULL, N_TELLERS);
+    for (int k = 0; k < N_TELLERS; k++) {
+        tellers[k] = (teller){.failure = failures, .start = &start, .number = k};
+        assert_int_equal(pthread_create(&threads[k], NULL, tell, &tellers[k]), 0);
+    }
+    for (int k = 0; k < N_TELLERS; k++) {
+        pthread_join(threads[k], NULL);
+        assert_int_equal(tellers[k].n_missed, 0);
+    }
+    for (int round = 0; round < N_ROUNDS; round++)
+        assert_non_null(strstr(wfi_failure_first(&failures[round])->sentence, " fails"));
+    pthread_barrier_destroy(&start);
+}
+
+/* What another machine says of its failure may be anything, but it is a failure. */
+static void a_failure_of_no_status(void **state) {
+    (void)state;
+    const int statuses[] = {WF_OK, 1, WF_BUG - 1, WF_DEVICE};
+    for (size_t k = 0; k < sizeof statuses / sizeof *statuses; k++) {
+        wfi_failure failure = {0};
+        wfi_failure_hear(&failure, statuses[k], "words");
+        assert_int_equal(wfi_failure_status(&failure), WF_REMOTE);
+    }
+}
+
 static void null_device_sees_missing_events(void **state) {
     (void)state;
     wf_context *ctx = test_context();
@@ -253,6 +335,9 @@ int main(void) {
         cmocka_unit_test(deadline_is_the_jobs),
         cmocka_unit_test(clock_of_waits_knows_suspension),
         cmocka_unit_test(remote_failure_is_told),
+        cmocka_unit_test(a_failure_half_told),
+        cmocka_unit_test(a_failure_is_seen_at_once),
+        cmocka_unit_test(a_failure_of_no_status),
         cmocka_unit_test(null_device_sees_missing_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,7 @@ typedef struct rank {
     int timeout_ms;
     char said[800];
     pthread_t thread;
+    wf_status status;
 } rank;
 
 static wf_status make_trainer(wf_context *ctx, const rank *self, wf_job *job,
@@ -116,6 +117,21 @@ static wf_status trace(wf_context *ctx, rank *self, wf_job *job) {
     return status;
 }
 
+static wf_status refuse(wfi_kernel *kernel, void *const operands[], void *scratch,
+                        const wfi_step_args *step) {
+    (void)operands, (void)scratch, (void)step;
+    return wfi_fail(kernel->ctx, WF_DEVICE, "the library says no");
+}
+
+/* The first kernel of the second unit's forward, on this rank. */
+static void break_kernel(wf_trainer *t) {
+    static wfi_kernel_impl broken;
+    wfi_kernel *kernel = t->ready[0]->executor->code[0]->units[1].part[WFI_PART_F]->steps[0].kernel;
+    broken = *kernel->impl;
+    broken.run = refuse;
+    kernel->impl = &broken;
+}
+
 static wf_status misbehave(wf_context *ctx, rank *self, wf_job *job) {
     wf_recipe recipe = message_recipe();
     wf_trainer *trainer;
@@ -124,6 +140,7 @@ static wf_status misbehave(wf_context *ctx, rank *self, wf_job *job) {
     if (!strcmp(self->what, "disagree") && is_bad) recipe.lr *= 2;
     WF_TRY(make_trainer(ctx, self, job, &recipe, &trainer));
     wf_status status = WF_OK;
+    if (!strcmp(self->what, "break") && is_bad) break_kernel(trainer);
     for (int s = 0; s < 4 && !status; s++) {
         if (!strcmp(self->what, "silent") && is_bad && s == 2)
             while (wfi_failure_status(wfi_control_failure(job)) == WF_OK) usleep(1000);
@@ -153,6 +170,7 @@ static void *run_rank(void *argument) {
     else if (!status)
         status = misbehave(ctx, self, job);
     if (status) snprintf(self->said, sizeof self->said, "error: %.700s", wf_context_error(ctx));
+    self->status = status;
     wf_job_leave(job);
     test_context_end(ctx);
     return NULL;
@@ -162,7 +180,8 @@ static void run_job(rank *ranks, int n_ranks, const char *what, const char *plan
                     int timeout_ms) {
     fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = n_ranks};
     for (int r = 0; r < n_ranks; r++) {
-        ranks[r] = (rank){{&net, r}, what, plan, path, timeout_ms, "", 0};
+        ranks[r] = (rank){
+            .box = {&net, r}, .what = what, .plan = plan, .path = path, .timeout_ms = timeout_ms};
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]), 0);
     }
     for (int r = 0; r < n_ranks; r++) pthread_join(ranks[r].thread, NULL);
@@ -239,6 +258,18 @@ static void who_leaves_is_named(void **state) {
     expect("fail", 20000, "rank 1 has left the job", "input 'x' was given 4 bytes");
 }
 
+/* The error is that of rank 1's own work; to the others it is another rank's. */
+static void who_fails_says_why(void **state) {
+    (void)state;
+    rank ranks[MAX_RANKS];
+    run_job(ranks, 3, "break", "dp=1,pp=3", "", 20000);
+    for (int r = 0; r < 3; r++) {
+        if (!strstr(ranks[r].said, "rank 1, forward") || !strstr(ranks[r].said, "library says no"))
+            fail_msg("rank %d says '%s'", r, ranks[r].said);
+        assert_int_equal(ranks[r].status, r == 1 ? WF_DEVICE : WF_REMOTE);
+    }
+}
+
 static void who_does_not_come_is_named(void **state) {
     (void)state;
     fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 2};
@@ -252,9 +283,10 @@ int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
     setenv("WEFT_DELAY_US", "300", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),       cmocka_unit_test(all_are_traced),
-        cmocka_unit_test(who_disagrees_is_named), cmocka_unit_test(who_falls_silent_is_named),
-        cmocka_unit_test(who_leaves_is_named),    cmocka_unit_test(who_does_not_come_is_named),
+        cmocka_unit_test(bits_of_one_rank),           cmocka_unit_test(all_are_traced),
+        cmocka_unit_test(who_disagrees_is_named),     cmocka_unit_test(who_falls_silent_is_named),
+        cmocka_unit_test(who_leaves_is_named),        cmocka_unit_test(who_fails_says_why),
+        cmocka_unit_test(who_does_not_come_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,7 +124,8 @@ wf_status wfi_event_wait(wfi_event event) {
     const wfi_waiter host = {"the host", device->config.watch, true};
     wf_status status = device->kind->event_wait(event, &host);
     if (status != WF_OK) wfi_device_fail(device, status);
-    return wfi_device_check(device);
+    wf_status failed = wfi_device_check(device);
+    return failed != WF_OK ? failed : status;
 }
 
 uint64_t wfi_stream_n_done(const wfi_stream_queue *stream) {

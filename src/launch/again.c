@@ -19,8 +19,9 @@ enum { MARK_WORD = 1, NAME_WORD, TIMEOUT_WORD, ARG_WORD, N_WORDS };
 
 static wf_status fail_as(wf_context *ctx, const wf_launch_result *result,
                          const wfi_failure *failure) {
-    wf_status status = failure->status ? (wf_status)failure->status : WF_REMOTE;
-    const char *sentence = *failure->sentence ? failure->sentence : result->sentence;
+    const wfi_failure_entry *first = wfi_failure_first(failure);
+    wf_status status = first ? (wf_status)first->status : WF_REMOTE;
+    const char *sentence = first && *first->sentence ? first->sentence : result->sentence;
     if (result->failed_rank < 0) return wfi_fail(ctx, WF_INTERRUPTED, "%s", result->sentence);
     if (result->signal) return wfi_fail(ctx, WF_REMOTE, "%s", result->sentence);
     return wfi_fail(ctx, status, "rank %d: %s", result->failed_rank, sentence);
@@ -95,7 +96,7 @@ static int be_rank(wf_context *ctx, const wf_rank_entry *entry, char **argv) {
     }
     wfi_failure *failure = wfi_control_failure(job);
     wfi_failure_set(failure, status, wf_context_error(ctx));
-    bool is_ours = failure->pid == getpid();
+    bool is_ours = wfi_failure_first(failure)->pid == getpid();
     wfi_control_abandon(job);
     return is_ours ? 1 : 4;
 }

@@ -199,5 +199,6 @@ wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_device_fail(e->workers[r].device, status);
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_worker_stop(&e->workers[r]);
     wfi_stall_end(e->stall);
-    return wfi_device_check(e->workers[0].device);
+    wf_status first = wfi_device_check(e->workers[0].device);
+    return first != WF_OK ? first : status;
 }

@@ -82,13 +82,12 @@ bool wfi_courier_finish_notes(wfi_courier *c) {
 }
 
 bool wfi_courier_tell_failure(wfi_courier *c) {
-    wf_status status = wfi_failure_status(c->config.failure);
+    const wfi_failure_entry *first = wfi_failure_first(c->config.failure);
     bool told = false;
-    if (status == WF_OK) return false;
+    if (!first) return false;
     wfi_courier_note note = {.kind = WFI_NOTE_FAILURE};
-    note.failure.status = (int32_t)status;
-    snprintf(note.failure.sentence, sizeof note.failure.sentence, "%s",
-             c->config.failure->sentence);
+    note.failure.status = first->status;
+    snprintf(note.failure.sentence, sizeof note.failure.sentence, "%s", first->sentence);
     for (int r = 0; r < c->config.n_ranks; r++)
         if (is_other(c, r) && !c->peers[r].knows_failure) {
             c->peers[r].knows_failure = true;
@@ -213,7 +212,7 @@ static void hear_note(wfi_courier *c, int peer, const wfi_courier_note *note) {
         break;
     case WFI_NOTE_FAILURE:
         p->knows_failure = true;
-        wfi_failure_set(c->config.failure, (wf_status)note->failure.status, note->failure.sentence);
+        wfi_failure_hear(c->config.failure, note->failure.status, note->failure.sentence);
         break;
     case WFI_NOTE_WORD:
         wfi_courier_hear_word(c, peer, note);

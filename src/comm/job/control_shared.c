@@ -37,7 +37,7 @@ void wfi_control_peek(int segment_fd, wfi_failure *failure_out) {
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, segment_fd, 0);
     *failure_out = (wfi_failure){0};
     if (shared == MAP_FAILED) return;
-    if (__atomic_load_n(&shared->failure.status, __ATOMIC_ACQUIRE)) *failure_out = shared->failure;
+    if (wfi_failure_first(&shared->failure)) *failure_out = shared->failure;
     munmap(shared, sizeof *shared);
 }
 

@@ -65,10 +65,8 @@ wf_status wfi_memory_fail(wfi_memory *m, wf_status status) {
 
 wf_status wfi_memory_check(wfi_memory *m) {
     wfi_failure *own = &m->segment->failure, *job = wfi_control_failure(m->group->job);
-    wf_status status = wfi_failure_status(own);
-    if (status != WF_OK) return wfi_fail(m->group->ctx, status, "%s", own->sentence);
-    status = wfi_failure_status(job);
-    return status == WF_OK ? WF_OK : wfi_fail(m->group->ctx, status, "%s", job->sentence);
+    WF_TRY(wfi_failure_check(m->group->ctx, own));
+    return wfi_failure_check(m->group->ctx, job);
 }
 
 wf_status wfi_memory_lost(wfi_memory *m, int32_t rank) {

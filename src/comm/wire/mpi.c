@@ -59,11 +59,11 @@ static wf_status tell_channel(wfi_memory *m, int32_t rank, bool is_sender) {
 /* Once: whoever hears it fails as well. */
 static void tell_failure(wfi_memory *m) {
     wfi_mpi_group *g = wfi_mpi_of(m);
-    const wfi_failure *failure = &m->segment->failure;
-    word w = {.kind = FAILED, .status = (int32_t)wfi_failure_status(failure)};
-    if (g->has_told) return;
+    const wfi_failure_entry *first = wfi_failure_first(&m->segment->failure);
+    if (g->has_told || !first) return;
+    word w = {.kind = FAILED, .status = first->status};
     g->has_told = true;
-    snprintf(w.sentence, sizeof w.sentence, "%s", failure->sentence);
+    snprintf(w.sentence, sizeof w.sentence, "%s", first->sentence);
     (void)say_all(m, &w);
 }
 
@@ -100,7 +100,7 @@ static void hear(void *self, int job_rank, const void *said) {
         show(&channel(m, g->rank, rank)->received, w);
         break;
     case FAILED:
-        wfi_failure_set(&m->segment->failure, (wf_status)w->status, w->sentence);
+        wfi_failure_hear(&m->segment->failure, w->status, w->sentence);
         break;
     case LEFT:
         __atomic_store_n(&member->has_left, 1, __ATOMIC_RELEASE);
