@@ -1,6 +1,7 @@
 /* How ranks find each other: by the environment, a port or a file; again and again; and what is
  * said to those who do not. Ranks are threads here, each with a job of its own, and processes
  * where the environment has to differ. */
+#include "comm/job/control.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -105,6 +106,85 @@ static void again_and_again(void **state) {
         assert_int_equal(test_descriptors(), n_open);
         assert_int_equal(access(file_url + strlen("file://"), F_OK), -1);
     }
+    test_context_end(ctx);
+}
+
+/* ---- a segment that ranks keep, as those of a launcher do ---- */
+
+#define N_KEPT 8
+
+typedef struct kept {
+    wf_context *ctx;
+    int fd, rank, n_rounds, pause_us;
+    char wrong[400];
+    pthread_t thread;
+} kept;
+
+static wf_status join_kept(kept *k, int round) {
+    wf_job *job;
+    WF_TRY(wfi_control_attach(k->ctx, k->fd, k->rank, N_KEPT, 20000, &job));
+    wf_status status = round % 3 ? wf_job_barrier(job) : WF_OK;
+    wf_job_leave(job);
+    return status;
+}
+
+static void *be_kept(void *self) {
+    kept *k = self;
+    for (int round = 0; round < k->n_rounds && !*k->wrong; round++) {
+        if (k->pause_us && (round * 7 + k->rank * 3) % 11 == 0)
+            usleep((unsigned)((round + k->rank) % 3 * k->pause_us));
+        if (join_kept(k, round))
+            snprintf(k->wrong, sizeof k->wrong, "join %d: %s", round, wf_context_error(k->ctx));
+    }
+    return NULL;
+}
+
+static void left_and_joined_again(void **state) {
+    (void)state;
+    const char *text = getenv("TEST_ROUNDS");
+    for (int pause_us = 0; pause_us <= 500; pause_us += 500) {
+        wf_context *ctx = test_context();
+        kept ranks[N_KEPT];
+        int fd;
+        TEST_OK(ctx, wfi_control_segment(ctx, &fd));
+        for (int r = 0; r < N_KEPT; r++) {
+            ranks[r] = (kept){ctx, fd, r, text ? atoi(text) : 400, pause_us, "", 0};
+            assert_int_equal(pthread_create(&ranks[r].thread, NULL, be_kept, &ranks[r]), 0);
+        }
+        for (int r = 0; r < N_KEPT; r++) pthread_join(ranks[r].thread, NULL);
+        for (int r = 0; r < N_KEPT; r++)
+            if (*ranks[r].wrong) fail_msg("rank %d, %s", r, ranks[r].wrong);
+        close(fd);
+        test_context_end(ctx);
+    }
+}
+
+/* One who has left is not taken for one who has come to the next job, nor for one who has left
+ * that. */
+static void who_comes_again_is_awaited(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    kept ranks[N_KEPT], late;
+    wf_job *job;
+    int fd;
+    TEST_OK(ctx, wfi_control_segment(ctx, &fd));
+    for (int round = 0; round < 2; round++) {
+        for (int r = 0; r < N_KEPT; r++) {
+            ranks[r] = (kept){ctx, fd, r, 1, 0, "", 0};
+            if (r == 1 && round) ranks[r].n_rounds = 0;
+            assert_int_equal(pthread_create(&ranks[r].thread, NULL, be_kept, &ranks[r]), 0);
+        }
+        late = (kept){.ctx = ctx, .fd = fd, .rank = 1};
+        usleep(round * 100000); /* the others look for rank 1, which has left the first job */
+        if (round && join_kept(&late, 0)) fail_msg("%s", wf_context_error(ctx));
+        for (int r = 0; r < N_KEPT; r++) {
+            pthread_join(ranks[r].thread, NULL);
+            if (*ranks[r].wrong) fail_msg("round %d, rank %d, %s", round, r, ranks[r].wrong);
+        }
+    }
+    TEST_REFUSED(ctx, wfi_control_attach(ctx, fd, 0, N_KEPT, 100, &job), WF_TIMEOUT,
+                 "rank 1 has not come");
+    close(fd);
     test_context_end(ctx);
 }
 
@@ -389,6 +469,8 @@ int main(int argc, char **argv) {
     if (argc > 1) return be_process(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(again_and_again),
+        cmocka_unit_test(left_and_joined_again),
+        cmocka_unit_test(who_comes_again_is_awaited),
         cmocka_unit_test(a_job_of_one),
         cmocka_unit_test(who_does_not_come_is_named),
         cmocka_unit_test(two_of_one_rank),

@@ -106,8 +106,12 @@ wf_status wfi_carry_read(wfi_carry *c, const wfi_reference *reference, size_t of
     }
     if (!c->workers[block->rank].is_local) return WF_OK;
     const track *t = track_of(c, c->now);
-    return wfi_courier_send(c->courier, now->rank, (int)now->stream,
-                            t->first + (uint64_t)t->n_tasks, t->clock.done, data, bytes);
+    wfi_parcel parcel = {.to = now->rank,
+                         .trainer = c->workers[now->rank].trainer,
+                         .stream = (int)now->stream,
+                         .epoch = t->first + (uint64_t)t->n_tasks,
+                         .need = t->clock.done};
+    return wfi_courier_send(c->courier, &parcel, data, bytes);
 }
 
 wf_status wfi_carry_arrive(wfi_carry *c, int32_t i) {

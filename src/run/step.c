@@ -70,7 +70,7 @@ int64_t wfi_count_rows(const wfi_ready *r, int64_t n_samples) {
 /* For the report: what other processes cannot observe. */
 static void publish_memory(wf_trainer *t) {
     int rank = wf_job_rank(t->job);
-    wfi_control_rank *own = wfi_control_rank_at(t->job, rank);
+    wfi_control_part *own = wfi_control_part_of(t->job, rank, t->place);
     own->peak_bytes = __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
     size_t mirror_bytes = wfi_trainer_mirror_bytes(t);
     if (mirror_bytes > t->mirror_bytes) t->mirror_bytes = mirror_bytes;
@@ -93,26 +93,34 @@ static wf_status share_records(const wf_trainer *t, const wfi_ready *ready, doub
     return wfi_control_moved(t->job);
 }
 
-/* What is seen at once in a shared segment is told: then all know all reasons to stop, too. */
-static wf_status share_step(wf_trainer *t, const wfi_ready *r, double *records) {
+/* What is seen at once in a shared segment is told. */
+static wf_status end_in_job(wf_trainer *t, const wfi_ready *r, double *records,
+                            int *stop_reason_out) {
     publish_memory(t);
+    WF_TRY(wfi_control_end_run(t->job, stop_reason_out));
     if (!wfi_control_courier(t->job)) return WF_OK;
     WF_TRY(share_records(t, r, records));
     return wfi_control_meet(t->job, "end its step");
 }
 
-static void begin_in_job(const wf_trainer *t, const wfi_ready *r) {
-    char what[WFI_CONTROL_DOING] = "a forward run";
+/* Where the run's microbatches report. */
+static double *begin_in_job(const wf_trainer *t, const wfi_ready *r) {
+    char what[WFI_CONTROL_DOING], whose[32] = "";
+    if (t->serial > 1) snprintf(whose, sizeof whose, " of trainer %llu", (long long)t->serial);
     if (r->kind == WF_PROGRAM_TRAIN)
-        snprintf(what, sizeof what, "step %lld", (long long)t->n_steps + 1);
-    wfi_control_begin_run(t->job, what);
+        snprintf(what, sizeof what, "step %lld%s", (long long)t->n_steps + 1, whose);
+    else
+        snprintf(what, sizeof what, "a forward run%s", whose);
+    const uint64_t parts[] = {t->serial, (uint64_t)r->kind, (uint64_t)r->n_samples};
+    uint64_t run = UINT64_C(0xCBF29CE484222325);
+    for (size_t k = 0; k < WFI_COUNT(parts); k++) run = (run ^ parts[k]) * UINT64_C(0x100000001B3);
+    return wfi_control_begin_run(t->job, run, what);
 }
 
 static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
                      wf_step_result *result_out) {
-    /* Another process may still be reading what the last run reported. */
-    double *records = t->job ? wfi_control_records(t->job, (int)(t->n_runs & 1)) : r->records;
-    t->n_runs++;
+    int stop_reason = 0;
+    double *records = t->job ? begin_in_job(t, r) : r->records;
     r->reported = records;
     wfi_step step = {.args = {.seed = t->recipe.seed,
                               .step = (uint64_t)t->n_steps,
@@ -124,16 +132,16 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     int64_t ignored;
     wfi_trainer_own_part(t, r->program, &step.first_sample, &ignored);
     t->ran_last = r;
-    if (t->job) begin_in_job(t, r);
     for (int k = 0; k < t->n_workers; k++) {
         t->workers[k].own_not_finite = 0;
         if (t->job) t->workers[k].not_finite = wfi_control_own_not_finite(t->job);
     }
     WF_TRY(wfi_executor_run(r->executor, &step));
-    if (t->job) WF_TRY(share_step(t, r, records));
-    wf_step_result result = {
-        .n_rows = n_rows, .lr = lr, .gradient_norm = r->executor->step.gradient_norm};
-    if (t->job) result.stop_reason = wfi_control_stop_reason(t->job);
+    if (t->job) WF_TRY(end_in_job(t, r, records, &stop_reason));
+    wf_step_result result = {.n_rows = n_rows,
+                             .lr = lr,
+                             .gradient_norm = r->executor->step.gradient_norm,
+                             .stop_reason = stop_reason};
     double loss = 0, hits = 0;
     bool has_record = r->program->graph->record >= 0;
     for (int64_t m = 0; m < r->program->recipe.n_micro && has_record; m++) {

@@ -41,8 +41,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     if (!t->workers) return WF_NO_MEMORY;
     t->n_workers = n_ranks;
     WF_TRY(wfi_stall_init(&t->stall, t->ctx, t->job));
-    /* Streams begin to count anew: nobody may still be waiting for those of an earlier trainer. */
-    WF_TRY(wfi_trainer_meet(t, "make a trainer"));
+    if (t->job) WF_TRY(wfi_control_enter_trainer(t->job, &t->place, &t->serial));
     for (int r = 0; r < n_ranks; r++) {
         wfi_device_config device = {.kind = list.kind,
                                     .index = r,
@@ -55,11 +54,11 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
             device.place = wf_job_local_rank(t->job);
             device.n_places = wf_job_n_local_ranks(t->job);
         }
-        WF_TRY(wfi_worker_create(t->ctx, &device, t->job, shift_bytes, &t->workers[r]));
+        WF_TRY(wfi_worker_create(t->ctx, &device, t->job, t->place, shift_bytes, &t->workers[r]));
     }
     t->stall.workers = t->workers;
     t->stall.n_workers = n_ranks;
-    if (t->job) WF_TRY(wfi_control_reset(t->job));
+    if (t->job) WF_TRY(wfi_control_reset(t->job, t->place));
     return wfi_trainer_meet(t, "begin");
 }
 
@@ -193,6 +192,7 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
     if (!t) return WF_NO_MEMORY;
     t->ctx = ctx;
     t->job = config->job;
+    t->place = -1;
     t->device_memory_bytes = config->device_memory_bytes;
     t->keep_gradients = config->keep_gradients;
     t->forward_only = config->forward_only;
@@ -224,6 +224,7 @@ void wf_trainer_destroy(wf_trainer *t) {
     wfi_free(t->ctx, t->ready);
     for (int r = 0; r < t->n_workers; r++) wfi_worker_destroy(&t->workers[r]);
     wfi_free(t->ctx, t->workers);
+    if (t->place >= 0) wfi_control_leave_trainer(t->job, t->place);
     wfi_profile_release(&t->profile);
     wf_model_destroy(t->model);
     wf_plan_destroy(t->plan);
@@ -250,10 +251,11 @@ wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     memory.measured_peak_bytes =
         t->workers[rank].is_local
             ? __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE)
-            : __atomic_load_n(&wfi_control_rank_at(t->job, rank)->peak_bytes, __ATOMIC_RELAXED);
+            : __atomic_load_n(&wfi_control_part_of(t->job, rank, t->place)->peak_bytes,
+                              __ATOMIC_RELAXED);
     if (t->job)
-        memory.wire_bytes =
-            __atomic_load_n(&wfi_control_rank_at(t->job, rank)->mirror_bytes, __ATOMIC_RELAXED);
+        memory.wire_bytes = __atomic_load_n(
+            &wfi_control_part_of(t->job, rank, t->place)->mirror_bytes, __ATOMIC_RELAXED);
     return memory;
 }
 

@@ -32,7 +32,8 @@ struct wf_trainer {
     int64_t delay_us;
 
     wf_job *job;         /* NULL: all ranks are threads of this process */
-    int64_t n_runs;      /* of programs; a job's records alternate between two halves */
+    int place;           /* among the trainers of the job, or -1: none yet */
+    uint64_t serial;     /* its number among all that the job has made */
     wfi_failure failure; /* of any rank: all stop */
     wfi_stall stall;     /* of any rank: it is named */
     wfi_worker *workers; /* [n_workers] one a rank */

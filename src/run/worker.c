@@ -9,21 +9,32 @@ static wf_status create_streams(wfi_worker *w) {
     return WF_OK;
 }
 
+static bool is_lost(const void *self, int rank) {
+    const wfi_worker *w = self;
+    return wfi_control_is_lost(w->job, rank);
+}
+
+static wf_status promise(const void *self, int rank, int stream, uint64_t epoch) {
+    const wfi_worker *w = self;
+    return wfi_control_promise(w->job, w->trainer, rank, stream, epoch);
+}
+
 wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wfi_control *job,
-                            size_t shift_bytes, wfi_worker *w) {
+                            int trainer, size_t shift_bytes, wfi_worker *w) {
     wfi_device_config here = *config;
     w->job = job;
+    w->trainer = trainer;
     w->rank = config->index;
     w->not_finite = &w->own_not_finite;
     w->is_local = !job || wfi_control_rank_number(job) == w->rank;
     w->shift_bytes = job ? 0 : shift_bytes;
     if (job) {
         here.failure = wfi_control_failure(job);
-        here.epochs = wfi_control_rank_at(job, w->rank)->epochs;
-        here.is_lost = wfi_control_is_lost;
-        here.self = job;
+        here.epochs = wfi_control_part_of(job, w->rank, trainer)->epochs;
+        here.is_lost = is_lost;
+        here.self = w;
         w->is_mirror = wfi_control_courier(job) && !w->is_local;
-        if (wfi_control_courier(job)) here.promise = wfi_control_promise;
+        if (wfi_control_courier(job)) here.promise = promise;
         if (!w->is_local) here.kind = "remote";
     }
     WF_TRY(wfi_device_create(ctx, &here, &w->device));
@@ -58,7 +69,7 @@ wf_status wfi_worker_grow(wfi_worker *w, size_t bytes, size_t state_bytes) {
     if (!w->is_local || bytes <= w->arena_bytes) return WF_OK;
     void *base;
     if (w->job)
-        WF_TRY(wfi_control_arena_create(w->job, bytes, &base));
+        WF_TRY(wfi_control_arena_create(w->job, w->trainer, bytes, &base));
     else
         WF_TRY(wfi_arena_create(w->device, bytes, w->shift_bytes, &base));
     if (w->base) memcpy(base, w->base, state_bytes);
@@ -73,7 +84,7 @@ wf_status wfi_worker_open(wfi_worker *w) {
     if (w->is_local) return WF_OK;
     void *base;
     size_t bytes;
-    WF_TRY(wfi_control_arena_open(w->job, w->rank, &bytes, &base));
+    WF_TRY(wfi_control_arena_open(w->job, w->rank, w->trainer, &bytes, &base));
     release_arena(w);
     w->base = base;
     w->arena_bytes = bytes;

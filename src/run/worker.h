@@ -10,6 +10,7 @@
 typedef struct wfi_worker {
     wfi_control *job; /* NULL: the only process */
     int rank;
+    int trainer;   /* its place in the job */
     bool is_local; /* its streams run here, not in another process of the job */
     wfi_device *device;
     wfi_stream_queue *streams[WFI_N_STREAMS];
@@ -41,9 +42,10 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *
 wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list_out);
 
 /* Errors: UNSUPPORTED for a device without memory. `worker` is zeroed before. In a job, the
- * config's index tells which rank it is, and whether that lives here. */
+ * config's index tells which rank it is, and whether that lives here; `trainer` is the place of the
+ * trainer that it works for. */
 wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wfi_control *job,
-                            size_t shift_bytes, wfi_worker *worker);
+                            int trainer, size_t shift_bytes, wfi_worker *worker);
 /* Ends the threads; of all workers before the first is destroyed. */
 void wfi_worker_stop(wfi_worker *worker);
 void wfi_worker_destroy(wfi_worker *worker);

@@ -46,7 +46,7 @@ static void carry_out(wfi_courier *c, wfi_order *order) {
         wfi_courier_add_promise(c, order);
         break;
     case WFI_ORDER_RESET:
-        wfi_courier_forget_streams(c);
+        wfi_courier_forget_streams(c, order->trainer);
         wfi_courier_reuse(c, order);
         break;
     case WFI_ORDER_WORD:
@@ -73,17 +73,28 @@ static bool take_orders(wfi_courier *c, bool *ends_out) {
     return worked;
 }
 
+static bool is_awaited(const wfi_shared_epoch *e) {
+    return __atomic_load_n(&e->n_sleeping, __ATOMIC_RELAXED) != 0;
+}
+
+/* Somebody waits for the rank's streams of that trainer, or it for ours. */
+static bool expects_part(const wfi_courier *c, int rank, int trainer) {
+    const wfi_control_part *part = &c->config.ranks[rank].parts[trainer];
+    for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
+        if (c->peers[rank].parts[trainer].promises[s].first ||
+            (rank != c->config.rank && is_awaited(&part->epochs[s])))
+            return true;
+    return false;
+}
+
 /* Somebody is waiting, or will be. */
 static bool expects(const wfi_courier *c) {
     if (wfi_courier_has_parcels(c) || __atomic_load_n(&c->n_hurried, __ATOMIC_RELAXED)) return true;
     for (int r = 0; r < c->config.n_ranks; r++) {
         const wfi_control_rank *rank = &c->config.ranks[r];
-        if (__atomic_load_n(&rank->meetings.n_sleeping, __ATOMIC_RELAXED)) return true;
-        for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
-            if (c->peers[r].promises[s].first ||
-                (r != c->config.rank &&
-                 __atomic_load_n(&rank->epochs[s].n_sleeping, __ATOMIC_RELAXED)))
-                return true;
+        if (is_awaited(&rank->meetings) || is_awaited(&rank->runs)) return true;
+        for (int t = 0; t < c->n_parts; t++)
+            if (expects_part(c, r, t)) return true;
     }
     return false;
 }
@@ -211,7 +222,9 @@ static void release(wfi_courier *c) {
     for (int r = 0; r < c->config.n_ranks && c->peers; r++) {
         wfi_peer *p = &c->peers[r];
         for (int s = 0; s < WFI_COURIER_STREAMS; s++) wfi_courier_free_orders(c, &p->parcels[s]);
-        for (int s = 0; s < WFI_CONTROL_STREAMS; s++) wfi_courier_free_orders(c, &p->promises[s]);
+        for (int k = 0; k < WFI_CONTROL_TRAINERS * WFI_CONTROL_STREAMS; k++)
+            wfi_courier_free_orders(
+                c, &p->parts[k / WFI_CONTROL_STREAMS].promises[k % WFI_CONTROL_STREAMS]);
         while (p->notes_first) {
             wfi_courier_sent *next = p->notes_first->next;
             wfi_free(own, p->notes_first);

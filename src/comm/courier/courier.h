@@ -39,19 +39,26 @@ bool wfi_courier_destroy(wfi_courier *courier);
 
 /* This rank's words, as they are now, to all. */
 void wfi_courier_publish(wfi_courier *courier);
-/* Streams count anew, here and at the others: between two meetings. */
-wf_status wfi_courier_reset(wfi_courier *courier);
-/* Tells `rank` (-1: all) when the local stream has done so many tasks. */
-wf_status wfi_courier_promise(wfi_courier *courier, int rank, int stream, uint64_t epoch);
+/* The trainer's streams count anew, here and at the others: between two meetings. */
+wf_status wfi_courier_reset(wfi_courier *courier, int trainer);
+/* Tells `rank` (-1: all) when the trainer's local stream has done so many tasks. */
+wf_status wfi_courier_promise(wfi_courier *courier, int rank, int trainer, int stream,
+                              uint64_t epoch);
 
 /* Streams of parcels: the tasks of that stream of the reader need them; HOST: nobody's. */
 #define WFI_COURIER_HOST    WFI_CONTROL_STREAMS
 #define WFI_COURIER_STREAMS (WFI_CONTROL_STREAMS + 1)
 
-/* Sends bytes to a task of `stream` of rank `to`, its epoch-th, once the local streams have done
- * need[WFI_CONTROL_STREAMS] tasks (NULL: now). They stay as they are until that task is done. */
-wf_status wfi_courier_send(wfi_courier *courier, int to, int stream, uint64_t epoch,
-                           const uint64_t *need, const void *data, size_t bytes);
+/* For whom bytes are, and when they are ready. */
+typedef struct wfi_parcel {
+    int to, trainer, stream; /* a task of that rank's stream of the trainer ... */
+    uint64_t epoch;          /* ... its epoch-th */
+    const uint64_t *need;    /* [WFI_CONTROL_STREAMS] tasks of the local streams; NULL: ready now */
+} wfi_parcel;
+
+/* Sends bytes once they are ready. They stay as they are until that task is done. */
+wf_status wfi_courier_send(wfi_courier *courier, const wfi_parcel *parcel, const void *data,
+                           size_t bytes);
 /* Receives the bytes of the sender's next order that is for this rank. */
 wf_status wfi_courier_receive(wfi_courier *courier, int from, int stream, void *data, size_t bytes);
 /* Waits until all that was received and sent for the HOST has come and gone. Errors: TIMEOUT, or

@@ -13,14 +13,17 @@ void wfi_courier_publish(wfi_courier *c) {
     const wfi_control_rank *own = &c->config.ranks[c->config.rank];
     pthread_mutex_lock(&c->lock);
     c->state = (wfi_courier_state){.n_meetings = own->meetings.epoch,
-                                   .n_runs = own->n_runs,
-                                   .host = own->host,
+                                   .n_runs = own->runs.epoch,
+                                   .run = {own->run[0], own->run[1]},
                                    .stop = {own->stop[0], own->stop[1]},
                                    .not_finite = {own->not_finite[0], own->not_finite[1]},
-                                   .peak_bytes = own->peak_bytes,
-                                   .mirror_bytes = own->mirror_bytes,
-                                   .arena_bytes = own->arena_bytes,
+                                   .host = own->host,
                                    .pid = own->pid};
+    for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) {
+        c->state.parts[t].peak_bytes = own->parts[t].peak_bytes;
+        c->state.parts[t].mirror_bytes = own->parts[t].mirror_bytes;
+        c->state.parts[t].arena_bytes = own->parts[t].arena_bytes;
+    }
     memcpy(c->state.numbers, own->numbers, sizeof c->state.numbers);
     memcpy(c->state.doing, own->doing, sizeof c->state.doing);
     memcpy(c->state.purpose, own->purpose, sizeof c->state.purpose);
@@ -29,16 +32,16 @@ void wfi_courier_publish(wfi_courier *c) {
     pthread_mutex_unlock(&c->lock);
 }
 
-wf_status wfi_courier_reset(wfi_courier *c) {
-    return wfi_courier_give(c, &(wfi_order){.kind = WFI_ORDER_RESET});
+wf_status wfi_courier_reset(wfi_courier *c, int trainer) {
+    return wfi_courier_give(c, &(wfi_order){.kind = WFI_ORDER_RESET, .trainer = trainer});
 }
 
-wf_status wfi_courier_promise(wfi_courier *c, int rank, int stream, uint64_t epoch) {
-    for (int r = 0; r < c->config.n_ranks; r++)
-        if (r != c->config.rank && (rank < 0 || rank == r))
-            WF_TRY(wfi_courier_give(
-                c, &(wfi_order){
-                       .kind = WFI_ORDER_PROMISE, .peer = r, .stream = stream, .epoch = epoch}));
+wf_status wfi_courier_promise(wfi_courier *c, int rank, int trainer, int stream, uint64_t epoch) {
+    wfi_order order = {
+        .kind = WFI_ORDER_PROMISE, .trainer = trainer, .stream = stream, .epoch = epoch};
+    for (order.peer = 0; order.peer < c->config.n_ranks; order.peer++)
+        if (order.peer != c->config.rank && (rank < 0 || rank == order.peer))
+            WF_TRY(wfi_courier_give(c, &order));
     return WF_OK;
 }
 
@@ -47,15 +50,20 @@ static int next_tag(uint32_t *n) {
     return 1 + (int)((*n)++ % WFI_MAIL_PARCELS);
 }
 
-wf_status wfi_courier_send(wfi_courier *c, int to, int stream, uint64_t epoch, const uint64_t *need,
-                           const void *data, size_t bytes) {
-    wfi_order order = {.kind = WFI_ORDER_SEND, .peer = to, .stream = stream, .epoch = epoch};
-    if (need) memcpy(order.need, need, sizeof order.need);
+wf_status wfi_courier_send(wfi_courier *c, const wfi_parcel *parcel, const void *data,
+                           size_t bytes) {
+    wfi_order order = {.kind = WFI_ORDER_SEND,
+                       .peer = parcel->to,
+                       .trainer = parcel->trainer,
+                       .stream = parcel->stream,
+                       .epoch = parcel->epoch};
+    if (parcel->need) memcpy(order.need, parcel->need, sizeof order.need);
     for (size_t at = 0; at < bytes; at += order.bytes) {
         order.data = (char *)(uintptr_t)data + at;
         order.bytes = bytes - at < WFI_MAIL_BYTES ? bytes - at : WFI_MAIL_BYTES;
-        order.tag = next_tag(&c->peers[to].n_sent);
-        if (stream == WFI_COURIER_HOST) __atomic_add_fetch(&c->n_host_sends, 1, __ATOMIC_RELAXED);
+        order.tag = next_tag(&c->peers[order.peer].n_sent);
+        if (order.stream == WFI_COURIER_HOST)
+            __atomic_add_fetch(&c->n_host_sends, 1, __ATOMIC_RELAXED);
         WF_TRY(wfi_courier_give(c, &order));
     }
     return WF_OK;

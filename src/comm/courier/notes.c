@@ -98,13 +98,14 @@ bool wfi_courier_tell_failure(wfi_courier *c) {
 
 /* ---- promises ---- */
 
-static uint64_t own_epoch(const wfi_courier *c, int stream) {
-    return __atomic_load_n(&c->config.ranks[c->config.rank].epochs[stream].epoch, __ATOMIC_ACQUIRE);
+static uint64_t own_epoch(const wfi_courier *c, int trainer, int stream) {
+    const wfi_control_part *own = &c->config.ranks[c->config.rank].parts[trainer];
+    return __atomic_load_n(&own->epochs[stream].epoch, __ATOMIC_ACQUIRE);
 }
 
 /* Kept in the order of epochs; mostly they come so. */
 void wfi_courier_add_promise(wfi_courier *c, wfi_order *order) {
-    wfi_peer *p = &c->peers[order->peer];
+    wfi_peer_part *p = &c->peers[order->peer].parts[order->trainer];
     wfi_order_list *list = &p->promises[order->stream];
     if (order->epoch <= p->told[order->stream]) {
         wfi_courier_reuse(c, order);
@@ -121,31 +122,35 @@ void wfi_courier_add_promise(wfi_courier *c, wfi_order *order) {
     *at = order;
 }
 
-static bool is_promise_due(wfi_courier *c, wfi_peer *p) {
+static bool is_promise_due(wfi_courier *c, wfi_peer_part *p, int trainer) {
     bool due = false;
     for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
-        while (p->promises[s].first && p->promises[s].first->epoch <= own_epoch(c, s)) {
+        while (p->promises[s].first && p->promises[s].first->epoch <= own_epoch(c, trainer, s)) {
             due |= p->promises[s].first->epoch > p->told[s];
             wfi_courier_reuse(c, wfi_order_take(&p->promises[s]));
         }
     return due;
 }
 
+static bool keep_promises_to(wfi_courier *c, int peer, int trainer, bool all_that_is_new) {
+    wfi_peer_part *p = &c->peers[peer].parts[trainer];
+    bool due = is_promise_due(c, p, trainer);
+    for (int s = 0; s < WFI_CONTROL_STREAMS && all_that_is_new; s++)
+        due |= own_epoch(c, trainer, s) > p->told[s];
+    if (!due) return false;
+    wfi_courier_note note = {.kind = WFI_NOTE_EPOCHS};
+    note.streams.trainer = (uint64_t)trainer;
+    note.streams.generation = c->generation[trainer];
+    for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
+        note.streams.epochs[s] = p->told[s] = own_epoch(c, trainer, s);
+    return wfi_courier_tell(c, peer, &note);
+}
+
 bool wfi_courier_keep_promises(wfi_courier *c, bool all_that_is_new) {
     bool told = false;
-    for (int r = 0; r < c->config.n_ranks; r++) {
-        wfi_peer *p = &c->peers[r];
-        if (!is_other(c, r) || p->has_left) continue;
-        bool due = is_promise_due(c, p);
-        for (int s = 0; s < WFI_CONTROL_STREAMS && all_that_is_new; s++)
-            due |= own_epoch(c, s) > p->told[s];
-        if (!due) continue;
-        wfi_courier_note note = {.kind = WFI_NOTE_EPOCHS};
-        note.streams.generation = c->generation;
-        for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
-            note.streams.epochs[s] = p->told[s] = own_epoch(c, s);
-        told |= wfi_courier_tell(c, r, &note);
-    }
+    for (int r = 0; r < c->config.n_ranks; r++)
+        for (int t = 0; t < c->n_parts && is_other(c, r) && !c->peers[r].has_left; t++)
+            told |= keep_promises_to(c, r, t, all_that_is_new);
     return told;
 }
 
@@ -162,27 +167,34 @@ static void hear_state(wfi_courier *c, int peer, const wfi_courier_state *state)
     for (int k = 0; k < 2 * WFI_CONTROL_NUMBERS; k++)
         STORE(rank->numbers[k / WFI_CONTROL_NUMBERS][k % WFI_CONTROL_NUMBERS],
               state->numbers[k / WFI_CONTROL_NUMBERS][k % WFI_CONTROL_NUMBERS]);
-    for (int k = 0; k < 2; k++) STORE(rank->stop[k], state->stop[k]);
-    for (int k = 0; k < 2; k++) STORE(rank->not_finite[k], state->not_finite[k]);
-    STORE(rank->peak_bytes, state->peak_bytes);
-    STORE(rank->mirror_bytes, state->mirror_bytes);
-    STORE(rank->arena_bytes, state->arena_bytes);
+    for (int k = 0; k < 2; k++) {
+        STORE(rank->run[k], state->run[k]);
+        STORE(rank->stop[k], state->stop[k]);
+        STORE(rank->not_finite[k], state->not_finite[k]);
+    }
+    for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) {
+        STORE(rank->parts[t].peak_bytes, state->parts[t].peak_bytes);
+        STORE(rank->parts[t].mirror_bytes, state->parts[t].mirror_bytes);
+        STORE(rank->parts[t].arena_bytes, state->parts[t].arena_bytes);
+    }
     STORE(rank->host, state->host);
     __atomic_store_n(&rank->pid, state->pid, __ATOMIC_RELEASE);
-    __atomic_store_n(&rank->n_runs, state->n_runs, __ATOMIC_RELEASE);
+    __atomic_store_n(&rank->runs.epoch, state->n_runs, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(&rank->runs);
     __atomic_store_n(&rank->meetings.epoch, state->n_meetings, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&rank->meetings);
 }
 
 /* A task that is done has read what we sent to it, but until the mail says so, too, the bytes are
  * its own: the epoch is shown afterwards. */
-bool wfi_courier_show_epochs(wfi_courier *c, int peer) {
-    wfi_peer *p = &c->peers[peer];
+bool wfi_courier_show_epochs(wfi_courier *c, int peer, int trainer) {
+    const wfi_peer *p = &c->peers[peer];
     bool shown = false;
     for (int s = 0; s < WFI_CONTROL_STREAMS; s++) {
-        wfi_shared_epoch *epoch = &c->config.ranks[peer].epochs[s];
-        uint64_t n = p->heard[s];
+        wfi_shared_epoch *epoch = &c->config.ranks[peer].parts[trainer].epochs[s];
+        uint64_t n = p->parts[trainer].heard[s];
         const wfi_order *oldest = p->parcels[s].first;
+        while (oldest && oldest->trainer != trainer) oldest = oldest->next;
         if (oldest && oldest->epoch <= n) n = oldest->epoch - 1;
         if (n <= __atomic_load_n(&epoch->epoch, __ATOMIC_RELAXED)) continue;
         __atomic_store_n(&epoch->epoch, n, __ATOMIC_SEQ_CST);
@@ -190,6 +202,16 @@ bool wfi_courier_show_epochs(wfi_courier *c, int peer) {
         shown = true;
     }
     return shown;
+}
+
+static void hear_epochs(wfi_courier *c, int peer, const wfi_courier_note *note) {
+    uint64_t trainer = note->streams.trainer;
+    if (trainer >= WFI_CONTROL_TRAINERS || note->streams.generation != c->generation[trainer])
+        return; /* of an earlier trainer at that place */
+    wfi_peer_part *p = &c->peers[peer].parts[trainer];
+    for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
+        if (note->streams.epochs[s] > p->heard[s]) p->heard[s] = note->streams.epochs[s];
+    wfi_courier_show_epochs(c, peer, (int)trainer);
 }
 
 static void hear_note(wfi_courier *c, int peer, const wfi_courier_note *note) {
@@ -205,10 +227,7 @@ static void hear_note(wfi_courier *c, int peer, const wfi_courier_note *note) {
         hear_state(c, peer, &note->state);
         break;
     case WFI_NOTE_EPOCHS:
-        if (note->streams.generation != c->generation) break; /* of an earlier trainer */
-        for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
-            if (note->streams.epochs[s] > p->heard[s]) p->heard[s] = note->streams.epochs[s];
-        wfi_courier_show_epochs(c, peer);
+        hear_epochs(c, peer, note);
         break;
     case WFI_NOTE_FAILURE:
         p->knows_failure = true;
@@ -245,14 +264,16 @@ bool wfi_courier_hear(wfi_courier *c) {
     return heard;
 }
 
-void wfi_courier_forget_streams(wfi_courier *c) {
-    c->generation++;
+void wfi_courier_forget_streams(wfi_courier *c, int trainer) {
+    c->generation[trainer]++;
+    if (trainer >= c->n_parts) c->n_parts = trainer + 1;
     for (int r = 0; r < c->config.n_ranks; r++)
         for (int s = 0; s < WFI_CONTROL_STREAMS && is_other(c, r); s++) {
-            wfi_peer *p = &c->peers[r];
+            wfi_peer_part *p = &c->peers[r].parts[trainer];
+            wfi_shared_epoch *epoch = &c->config.ranks[r].parts[trainer].epochs[s];
             p->told[s] = p->heard[s] = 0;
             while (p->promises[s].first) wfi_courier_reuse(c, wfi_order_take(&p->promises[s]));
-            __atomic_store_n(&c->config.ranks[r].epochs[s].epoch, 0, __ATOMIC_SEQ_CST);
+            __atomic_store_n(&epoch->epoch, 0, __ATOMIC_SEQ_CST);
         }
 }
 

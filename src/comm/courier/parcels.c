@@ -15,7 +15,7 @@ static bool test(wfi_courier *c, wfi_order *parcel) {
 /* ---- out ---- */
 
 static bool is_ready(const wfi_courier *c, const wfi_order *parcel) {
-    const wfi_control_rank *own = &c->config.ranks[c->config.rank];
+    const wfi_control_part *own = &c->config.ranks[c->config.rank].parts[parcel->trainer];
     for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
         if (parcel->need[s] > __atomic_load_n(&own->epochs[s].epoch, __ATOMIC_ACQUIRE))
             return false;
@@ -88,7 +88,8 @@ bool wfi_courier_move_parcels(wfi_courier *c) {
             worked |= send_parcels(c, list);
             if (!finish_parcels(c, list)) continue;
             worked = true;
-            if (s < WFI_CONTROL_STREAMS) wfi_courier_show_epochs(c, r);
+            for (int t = 0; t < c->n_parts && s < WFI_CONTROL_STREAMS; t++)
+                wfi_courier_show_epochs(c, r, t);
         }
     for (int s = 0; s < WFI_COURIER_STREAMS; s++) {
         worked |= ask_for_parcels(c, &c->arrivals[s]);
@@ -115,10 +116,11 @@ void wfi_courier_see_off(wfi_courier *c) {
             waits |= p->parcels[s].first && p->parcels[s].first->is_under_way;
         if (!p->has_left || p->is_gone || waits) continue;
         wfi_control_rank *rank = &c->config.ranks[r];
-        wfi_courier_show_epochs(c, r);
+        for (int t = 0; t < c->n_parts; t++) wfi_courier_show_epochs(c, r, t);
         p->is_gone = true;
         __atomic_store_n(&rank->pid, -rank->pid, __ATOMIC_RELEASE); /* as in a shared segment */
         wfi_shared_epoch_wake(&rank->meetings);
+        wfi_shared_epoch_wake(&rank->runs);
     }
 }
 

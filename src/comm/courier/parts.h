@@ -18,12 +18,15 @@ typedef enum wfi_courier_note_kind {
 
 /* What a rank says of itself: the same fields as in wfi_control_rank. */
 typedef struct wfi_courier_state {
-    uint64_t n_meetings, n_runs, peak_bytes, mirror_bytes, arena_bytes, host;
+    uint64_t n_meetings, n_runs, run[2], host;
     int64_t numbers[2][WFI_CONTROL_NUMBERS];
     int64_t pid;
     int32_t stop[2];
     int64_t not_finite[2];
     char doing[WFI_CONTROL_DOING], purpose[2][WFI_CONTROL_DOING];
+    struct {
+        uint64_t peak_bytes, mirror_bytes, arena_bytes;
+    } parts[WFI_CONTROL_TRAINERS];
 } wfi_courier_state;
 
 typedef struct wfi_courier_note {
@@ -32,7 +35,7 @@ typedef struct wfi_courier_note {
     union {
         wfi_courier_state state;
         struct {
-            uint64_t generation;
+            uint64_t trainer, generation;
             uint64_t epochs[WFI_CONTROL_STREAMS];
         } streams;
         struct {
@@ -65,7 +68,7 @@ typedef enum wfi_order_kind {
 typedef struct wfi_order {
     struct wfi_order *next;
     wfi_order_kind kind;
-    int peer, stream, tag;
+    int peer, trainer, stream, tag;
     uint64_t epoch;
     uint64_t need[WFI_CONTROL_STREAMS];
     char *data;
@@ -85,16 +88,22 @@ typedef struct wfi_courier_kept {
     void *block;
 } wfi_courier_kept;
 
-/* What the courier has with one other rank. */
+/* What the courier has with one other rank for one trainer. */
+typedef struct wfi_peer_part {
+    wfi_order_list promises[WFI_CONTROL_STREAMS]; /* by epoch */
+    uint64_t told[WFI_CONTROL_STREAMS];           /* of our streams */
+    uint64_t heard[WFI_CONTROL_STREAMS];          /* of its streams */
+} wfi_peer_part;
+
+/* What the courier has with one other rank. Trainers run one after the other, and no parcel of a
+ * run is under way when it is over. */
 typedef struct wfi_peer {
     wfi_courier_note incoming;
     wfi_mail_ticket ticket; /* of the receive that waits for the next note */
     bool listens;
-    wfi_courier_sent *notes_first, *notes_last;   /* under way */
-    wfi_order_list parcels[WFI_COURIER_STREAMS];  /* for its streams; the oldest first */
-    wfi_order_list promises[WFI_CONTROL_STREAMS]; /* by epoch */
-    uint64_t told[WFI_CONTROL_STREAMS];           /* of our streams */
-    uint64_t heard[WFI_CONTROL_STREAMS];          /* of its streams */
+    wfi_courier_sent *notes_first, *notes_last;  /* under way */
+    wfi_order_list parcels[WFI_COURIER_STREAMS]; /* for its streams; the oldest first */
+    wfi_peer_part parts[WFI_CONTROL_TRAINERS];
     bool knows_failure, has_left;
     bool is_gone;                /* has left, and nothing of its is still to be shown */
     uint32_t n_sent, n_received; /* parcels ever ordered: their tags; the host's thread only */
@@ -111,7 +120,8 @@ struct wfi_courier {
     int64_t n_host_sends;                  /* not gone yet; atomic access */
     wfi_device *device;                    /* whose streams are those counters */
     wfi_stream_queue *streams[WFI_COURIER_STREAMS];
-    uint64_t generation;
+    uint64_t generation[WFI_CONTROL_TRAINERS]; /* grows when a trainer's streams count anew */
+    int n_parts;     /* trainers whose streams have ever counted: those before it */
     bool is_broken;  /* the mail has failed */
     bool is_leaving; /* has said farewell: the last note */
 
@@ -159,9 +169,10 @@ bool wfi_courier_tell_failure(wfi_courier *c);
 bool wfi_courier_keep_promises(wfi_courier *c, bool all_that_is_new);
 bool wfi_courier_finish_notes(wfi_courier *c);
 void wfi_courier_add_promise(wfi_courier *c, wfi_order *order);
-void wfi_courier_forget_streams(wfi_courier *c);
-/* What peer's streams are known to have done, as far as our own parcels to them have left. */
-bool wfi_courier_show_epochs(wfi_courier *c, int peer);
+void wfi_courier_forget_streams(wfi_courier *c, int trainer);
+/* What peer's streams of the trainer are known to have done, as far as our own parcels to them have
+ * left. */
+bool wfi_courier_show_epochs(wfi_courier *c, int peer, int trainer);
 
 /* parcels.c */
 bool wfi_courier_move_parcels(wfi_courier *c);

@@ -19,8 +19,7 @@ const char *wfi_process_state(int64_t pid) {
 
 void wfi_control_say_absent(const wfi_control *c, int rank, const char *how_long, char *text,
                             size_t bytes) {
-    const wfi_control_rank *other = wfi_control_rank_at(c, rank);
-    int64_t pid = __atomic_load_n(&other->pid, __ATOMIC_ACQUIRE);
+    int64_t pid = wfi_control_pid_of(c, rank);
     if (pid < 0) pid = -pid; /* it is leaving */
     char doing[WFI_CONTROL_DOING];
     wfi_control_doing(c, rank, doing);

@@ -1,5 +1,5 @@
 /* What is the same however the processes of a job reach each other: meeting, naming who does not
- * come. */
+ * come. What they run: control_runs.c. */
 #include "comm/job/control_kinds.h"
 
 #include "base/clock.h"
@@ -32,74 +32,37 @@ int64_t wfi_control_timeout_ms(const wfi_control *c) {
 
 bool wfi_control_is_here(const wfi_control *c, int rank) {
     const wfi_control_rank *ranks = c->shared->ranks;
-    int64_t pid = __atomic_load_n(&ranks[rank].pid, __ATOMIC_ACQUIRE);
-    return wfi_control_is_local(c, rank) && pid == ranks[c->rank].pid;
+    return wfi_control_is_local(c, rank) && wfi_control_pid_of(c, rank) == ranks[c->rank].pid;
 }
 
 wfi_control_rank *wfi_control_rank_at(const wfi_control *c, int rank) {
     return &c->shared->ranks[rank];
 }
 
+wfi_control_part *wfi_control_part_of(const wfi_control *c, int rank, int trainer) {
+    return &c->shared->ranks[rank].parts[trainer];
+}
+
+/* One who has left an earlier job of the segment has not come to this one. */
+int64_t wfi_control_pid_of(const wfi_control *c, int rank) {
+    const wfi_control_rank *other = &c->shared->ranks[rank];
+    int64_t pid = __atomic_load_n(&other->pid, __ATOMIC_ACQUIRE);
+    if (pid >= 0) return pid;
+    return __atomic_load_n(&other->left, __ATOMIC_RELAXED) == c->round ? pid : 0;
+}
+
 wfi_failure *wfi_control_failure(const wfi_control *c) {
     return &c->shared->failure;
-}
-
-double *wfi_control_records(const wfi_control *c, int half) {
-    return &c->shared->records[half & 1][0][0];
-}
-
-/* ---- runs ---- */
-
-/* A rank writes a half again two runs later, and by then all have read it: they have begun the
- * run between, or there would be nothing to read for it. */
-void wfi_control_begin_run(wfi_control *c, const char *what) {
-    wfi_control_rank *own = &c->shared->ranks[c->rank];
-    snprintf(own->doing, sizeof own->doing, "%s", what);
-    int stop = __atomic_load_n(&c->stop, __ATOMIC_RELAXED);
-    __atomic_store_n(&own->stop[c->n_runs & 1], stop, __ATOMIC_RELEASE);
-    __atomic_store_n(&own->not_finite[c->n_runs & 1], 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&own->n_runs, ++c->n_runs, __ATOMIC_RELEASE);
-    wfi_control_publish(c);
-}
-
-int wfi_control_stop_reason(const wfi_control *c) {
-    int largest = 0;
-    for (int r = 0; r < c->n_ranks && c->n_runs; r++) {
-        const int32_t *stop = &c->shared->ranks[r].stop[(c->n_runs - 1) & 1];
-        largest = (int)wfi_max_i64(largest, __atomic_load_n(stop, __ATOMIC_ACQUIRE));
-    }
-    return largest;
-}
-
-int64_t *wfi_control_own_not_finite(wfi_control *c) {
-    return &c->shared->ranks[c->rank].not_finite[(c->n_runs - 1) & 1];
-}
-
-int64_t wfi_control_not_finite(const wfi_control *c) {
-    int64_t largest = 0;
-    for (int r = 0; r < c->n_ranks; r++) {
-        const int64_t *cell = &c->shared->ranks[r].not_finite[(c->n_runs - 1) & 1];
-        largest = wfi_max_i64(largest, __atomic_load_n(cell, __ATOMIC_ACQUIRE));
-    }
-    return largest;
-}
-
-bool wfi_control_has_begun(const wfi_control *c, int rank) {
-    return __atomic_load_n(&c->shared->ranks[rank].n_runs, __ATOMIC_ACQUIRE) >= c->n_runs;
-}
-
-void wfi_control_request_stop(wfi_control *c, int reason) {
-    __atomic_store_n(&c->stop, reason, __ATOMIC_RELAXED);
 }
 
 /* ---- meeting ---- */
 
 bool wfi_control_is_lost(const void *self, int rank) {
     const wfi_control *c = self;
-    return c->kind->is_lost(c, rank);
+    return wfi_control_goes_astray(c, rank) || c->kind->is_lost(c, rank);
 }
 
-wf_status wfi_control_fail_all(wfi_control *c, wf_status status) {
+wf_status wfi_control_fail_all(const wfi_control *c, wf_status status) {
     wfi_failure_set(&c->shared->failure, status, wf_context_error(c->ctx));
     return status;
 }
@@ -121,43 +84,38 @@ static void warn(const wfi_control *c, int rank, int64_t waited_ms, int64_t *due
     *due_ms *= 6;
 }
 
-/* Without coming to this meeting. */
-static bool has_left(const wfi_control *c, int rank, uint64_t n_meetings) {
-    const wfi_control_rank *other = &c->shared->ranks[rank];
-    return __atomic_load_n(&other->pid, __ATOMIC_ACQUIRE) < 0 &&
-           __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE) < n_meetings;
-}
-
-/* Who leaves because of a failure has said it before. */
-static wf_status say_left(wfi_control *c, int rank) {
+/* Who has failed before it left, died or went another way has said so. */
+static wf_status say_gone(wfi_control *c, int rank) {
     WF_TRY(wfi_failure_check(c->ctx, &c->shared->failure));
     char doing[WFI_CONTROL_DOING];
+    int64_t pid = wfi_control_pid_of(c, rank);
     wfi_control_doing(c, rank, doing);
-    return wfi_control_fail_all(
-        c,
-        wfi_fail(c->ctx, WF_REMOTE, "rank %d has left the job; it last came to %s", rank, doing));
+    if (pid < 0)
+        return wfi_fail(c->ctx, WF_REMOTE, "rank %d has left the job; it last came to %s", rank,
+                        doing);
+    return wfi_fail(c->ctx, WF_REMOTE, "rank %d (process %lld) has died; it last came to %s", rank,
+                    (long long)pid, doing);
 }
 
-static wf_status wait_for(wfi_control *c, int rank, uint64_t n_meetings, const char *what,
-                          wfi_wait_clock *clock) {
-    wfi_control_rank *other = &c->shared->ranks[rank];
+static bool has_come(const wfi_shared_epoch *count, uint64_t n) {
+    return __atomic_load_n(&count->epoch, __ATOMIC_ACQUIRE) >= n;
+}
+
+wf_status wfi_control_wait_for(wfi_control *c, int rank, wfi_shared_epoch *count, uint64_t n,
+                               const char *what, wfi_wait_clock *clock) {
     int64_t due_ms = c->stall_ms;
     for (;;) {
-        uint64_t seen = __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE);
-        if (seen >= n_meetings) return WF_OK;
+        uint64_t seen = __atomic_load_n(&count->epoch, __ATOMIC_ACQUIRE);
+        if (seen >= n) return WF_OK;
         WF_TRY(wfi_failure_check(c->ctx, &c->shared->failure));
         if (c->kind->find_process) c->kind->find_process(c, rank);
-        if (has_left(c, rank, n_meetings)) return say_left(c, rank);
-        if (wfi_control_is_lost(c, rank) &&
-            __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE) < n_meetings)
-            return wfi_control_fail_all(
-                c,
-                wfi_fail(c->ctx, WF_REMOTE, "rank %d (process %lld) has died; it last came to %.*s",
-                         rank, (long long)other->pid, WFI_CONTROL_DOING, other->doing));
+        /* It may have come before it went. */
+        if (wfi_control_is_lost(c, rank) && !has_come(count, n))
+            return wfi_control_fail_all(c, say_gone(c, rank));
         int64_t waited_ms = wfi_wait_ms(clock);
         if (waited_ms > c->timeout_ms) return wfi_control_fail_all(c, absent(c, rank, what));
         warn(c, rank, waited_ms, &due_ms);
-        wfi_shared_epoch_sleep(&other->meetings, seen, NAP_MS);
+        wfi_shared_epoch_sleep(count, seen, NAP_MS);
     }
 }
 
@@ -194,7 +152,8 @@ wf_status wfi_control_meet(wfi_control *c, const char *what) {
     wfi_shared_epoch_wake(&own->meetings);
     wfi_control_publish(c);
     wfi_wait_clock clock = wfi_wait_begin();
-    for (int r = 0; r < c->n_ranks; r++) WF_TRY(wait_for(c, r, n, what, &clock));
+    for (int r = 0; r < c->n_ranks; r++)
+        WF_TRY(wfi_control_wait_for(c, r, &c->shared->ranks[r].meetings, n, what, &clock));
     return compare_purposes(c, n);
 }
 
@@ -236,7 +195,7 @@ void wfi_control_publish(wfi_control *c) {
 
 const char *wfi_control_process_state(const wfi_control *c, int rank) {
     if (!wfi_control_is_local(c, rank)) return "";
-    return wfi_process_state(__atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE));
+    return wfi_process_state(wfi_control_pid_of(c, rank));
 }
 
 int wfi_control_n_local(const wfi_control *c, int below) {
@@ -245,12 +204,13 @@ int wfi_control_n_local(const wfi_control *c, int below) {
     return n;
 }
 
-wf_status wfi_control_arena_create(wfi_control *c, size_t bytes, void **base_out) {
-    return c->kind->arena_create(c, bytes, base_out);
+wf_status wfi_control_arena_create(wfi_control *c, int trainer, size_t bytes, void **base_out) {
+    return c->kind->arena_create(c, trainer, bytes, base_out);
 }
 
-wf_status wfi_control_arena_open(wfi_control *c, int rank, size_t *bytes_out, void **base_out) {
-    return c->kind->arena_open(c, rank, bytes_out, base_out);
+wf_status wfi_control_arena_open(wfi_control *c, int rank, int trainer, size_t *bytes_out,
+                                 void **base_out) {
+    return c->kind->arena_open(c, rank, trainer, bytes_out, base_out);
 }
 
 void wfi_control_leave(wfi_control *c) {

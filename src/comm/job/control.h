@@ -18,30 +18,39 @@
 
 #include <weft/job.h>
 
-#define WFI_CONTROL_ENV     "WEFT_CONTROL_FD"
-#define WFI_CONTROL_RANKS   64
-#define WFI_CONTROL_STREAMS 8
-#define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
-#define WFI_CONTROL_DOING   64
-#define WFI_CONTROL_NUMBERS 8
-#define WFI_CONTROL_TOLD    512
+#define WFI_CONTROL_ENV      "WEFT_CONTROL_FD"
+#define WFI_CONTROL_RANKS    64
+#define WFI_CONTROL_TRAINERS 16 /* alive at once */
+#define WFI_CONTROL_STREAMS  8
+#define WFI_CONTROL_RECORDS  65536 /* microbatches of a step */
+#define WFI_CONTROL_DOING    64
+#define WFI_CONTROL_NUMBERS  8
+#define WFI_CONTROL_TOLD     512
 
-/* One rank's own part. Only its process writes it. */
-typedef struct wfi_control_rank {
-    wfi_shared_epoch meetings; /* how many it has come to */
+/* What a rank shows of its part in one trainer. */
+typedef struct wfi_control_part {
     wfi_shared_epoch epochs[WFI_CONTROL_STREAMS];
+    uint64_t peak_bytes;   /* measured, after its last run */
+    uint64_t mirror_bytes; /* of others' arenas that it has, at that time */
+    uint64_t arena_bytes;  /* and in its process ... */
+    int32_t arena_fd;      /* ... the descriptor */
+} wfi_control_part;
+
+/* One rank's own part. Only its process writes it, but for the last to leave a segment, who makes
+ * all after `left` what it was in the beginning. */
+typedef struct wfi_control_rank {
+    int64_t pid;               /* atomic access; 0: not come yet; < 0: left, or not come again */
+    uint64_t left;             /* if pid < 0: the round (wfi_job_segment) that it has left */
+    wfi_shared_epoch meetings; /* how many it has come to */
+    wfi_shared_epoch runs;     /* of programs, by whichever trainer: how many it has begun */
+    uint64_t run[2];           /* which program of which trainer; runs take turns ... */
+    int32_t stop[2];           /* ... its reason to stop then, or 0 */
     int64_t numbers[2][WFI_CONTROL_NUMBERS]; /* that it tells the others, every other time */
-    uint64_t n_runs;                         /* atomic access: of programs, begun */
-    int32_t stop[2];                         /* its reason to stop, or 0; runs take turns */
     int64_t not_finite[2];                   /* run/not_finite.h; runs take turns */
-    int64_t pid;                             /* atomic access; 0: not come yet; < 0: left */
-    uint64_t peak_bytes;                     /* measured, at its last meeting */
-    uint64_t mirror_bytes;                   /* of others' arenas that it has, at that time */
     uint64_t host;                           /* the same on one machine */
-    uint64_t arena_bytes;                    /* and in its process ... */
-    int32_t arena_fd;                        /* ... the descriptor */
     char doing[WFI_CONTROL_DOING];           /* what it last came to do */
     char purpose[2][WFI_CONTROL_DOING];      /* of its meetings, every other one */
+    wfi_control_part parts[WFI_CONTROL_TRAINERS];
 } wfi_control_rank;
 
 typedef wf_job wfi_control;
@@ -72,22 +81,36 @@ int wfi_control_n_ranks(const wfi_control *control);
 wf_context *wfi_control_context(const wfi_control *control);
 int64_t wfi_control_timeout_ms(const wfi_control *control);
 wfi_control_rank *wfi_control_rank_at(const wfi_control *control, int rank);
+wfi_control_part *wfi_control_part_of(const wfi_control *control, int rank, int trainer);
+/* That rank's process in this job: 0 if it has not come, < 0 if it has left. */
+int64_t wfi_control_pid_of(const wfi_control *control, int rank);
 /* The failure that all ranks share. */
 wfi_failure *wfi_control_failure(const wfi_control *control);
-/* [WFI_CONTROL_RECORDS][2] what the microbatches of a step report; steps take turns. */
-double *wfi_control_records(const wfi_control *control, int half);
 
-/* Before each run of a program: tells the others that it begins, what it is, and whether this
- * rank has been asked to stop. */
-void wfi_control_begin_run(wfi_control *control, const char *what);
-/* After it, before the next: the largest reason to stop of any rank; the same on all. 0: none. */
-int wfi_control_stop_reason(const wfi_control *control);
+/* A job's ranks make their trainers together, and each gets a place, the same on all ranks:
+ * trainers that are alive at the same time share nothing. Returns when all have come. `serial` is
+ * its number among all that the job has made, from 1 on. Errors: INVALID_ARG: too many are alive;
+ * those of a meeting. */
+wf_status wfi_control_enter_trainer(wfi_control *control, int *trainer_out, uint64_t *serial_out);
+/* Not together: the place is free when all have left it. */
+void wfi_control_leave_trainer(wfi_control *control, int trainer);
+
+/* Before each run of a program: tells the others that it begins, what it is (`run`: a number that
+ * is the same on all ranks), and whether this rank has been asked to stop. Returns where
+ * the run's microbatches report, [WFI_CONTROL_RECORDS][2]. */
+double *wfi_control_begin_run(wfi_control *control, uint64_t run, const char *what);
+/* After it: waits until all have begun it, also those who have nothing to do in it. So what they
+ * had to say is known, and who is a run behind still finds what this one has reported. The
+ * largest reason to stop of any rank is the same on all; 0: none. Errors: those of a meeting. */
+wf_status wfi_control_end_run(wfi_control *control, int *stop_reason_out);
 /* Where this rank notes what is not finite in the run that it has begun; 0 in the beginning. */
 int64_t *wfi_control_own_not_finite(wfi_control *control);
 /* After the run, before the next: the largest of all ranks'. */
 int64_t wfi_control_not_finite(const wfi_control *control);
 /* Whether that rank has begun the run that this one is in. */
 bool wfi_control_has_begun(const wfi_control *control, int rank);
+/* The same memory as the records', between meetings and without a run. */
+double *wfi_control_board(const wfi_control *control);
 /* From the next run on. Any thread, also a signal handler. */
 void wfi_control_request_stop(wfi_control *control, int reason);
 
@@ -97,7 +120,7 @@ void wfi_control_request_stop(wfi_control *control, int reason);
  * doing. */
 wf_status wfi_control_meet(wfi_control *control, const char *what);
 /* Makes this rank's failure everybody's, with its latest sentence, and returns it. */
-wf_status wfi_control_fail_all(wfi_control *control, wf_status status);
+wf_status wfi_control_fail_all(const wfi_control *control, wf_status status);
 /* Whether that rank is a thread of this process. */
 bool wfi_control_is_here(const wfi_control *control, int rank);
 /* By the launcher: one of its ranks has ended, whoever may be waiting for it. The segment's
@@ -136,9 +159,10 @@ void wfi_control_publish(wfi_control *control);
 wf_status wfi_control_broadcast(wfi_control *control, const char *what, void *data, size_t bytes);
 
 /* Makes an arena that others can open, and publishes it as this rank's. */
-wf_status wfi_control_arena_create(wfi_control *control, size_t bytes, void **base_out);
+wf_status wfi_control_arena_create(wfi_control *control, int trainer, size_t bytes,
+                                   void **base_out);
 /* Maps the arena that `rank` published, or a mirror of its size. */
-wf_status wfi_control_arena_open(wfi_control *control, int rank, size_t *bytes_out,
+wf_status wfi_control_arena_open(wfi_control *control, int rank, int trainer, size_t *bytes_out,
                                  void **base_out);
 /* Ends an arena or a mirror. */
 void wfi_control_arena_release(wfi_control *control, void *base, size_t bytes);
@@ -147,10 +171,12 @@ void wfi_control_arena_release(wfi_control *control, void *base, size_t bytes);
 
 /* Not NULL: processes share no memory, and this carries what they read of each other. */
 struct wfi_courier *wfi_control_courier(const wfi_control *control);
-/* Streams have been made, and count anew; before the meeting after which they are used. */
-wf_status wfi_control_reset(wfi_control *control);
-/* A wfi_device_config's promise. */
-wf_status wfi_control_promise(const void *control, int rank, int stream, uint64_t epoch);
+/* The trainer's streams have been made, and count anew; before the meeting after which they are
+ * used. */
+wf_status wfi_control_reset(wfi_control *control, int trainer);
+/* As a wfi_device_config's promise. */
+wf_status wfi_control_promise(const wfi_control *control, int trainer, int rank, int stream,
+                              uint64_t epoch);
 /* Bytes at `from` in the process of rank `from_rank` to `to` in that of `to_rank`. All processes
  * call it in the same order; done when wfi_control_moved returns. */
 wf_status wfi_control_move(wfi_control *control, int from_rank, int to_rank, const void *from,

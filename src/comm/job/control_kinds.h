@@ -11,6 +11,9 @@ typedef struct wfi_job_segment {
     uint64_t magic; /* atomic access; 0 until rank 0 has come */
     int32_t n_ranks;
     int32_t n_left; /* atomic access */
+    /* Jobs that the segment has served. A rank that has left one has not come to the next, so its
+     * number stays where it is, and this counter alone says that a round is over. */
+    wfi_shared_epoch rounds;
     wfi_failure failure;
     wfi_control_rank ranks[WFI_CONTROL_RANKS];
     char told[WFI_CONTROL_TOLD];
@@ -23,8 +26,11 @@ typedef struct wfi_control_kind {
     /* Keeps an eye on a rank's process, once it has come. NULL: somebody else does. */
     void (*find_process)(wfi_control *c, int rank);
     bool (*is_lost)(const wfi_control *c, int rank);
-    wf_status (*arena_create)(wfi_control *c, size_t bytes, void **base_out);
-    wf_status (*arena_open)(wfi_control *c, int rank, size_t *bytes_out, void **base_out);
+    wf_status (*arena_create)(wfi_control *c, int trainer, size_t bytes, void **base_out);
+    wf_status (*arena_open)(wfi_control *c, int rank, int trainer, size_t *bytes_out,
+                            void **base_out);
+    /* NULL: nothing to give back. */
+    void (*arena_forget)(wfi_control *c, int trainer);
     void (*leave)(wfi_control *c);
 } wfi_control_kind;
 
@@ -37,15 +43,26 @@ struct wf_job {
     int rank, n_ranks;
     int64_t timeout_ms, stall_ms;
     wfi_job_segment *shared;
-    uint64_t n_told; /* how often numbers were told: the halves take turns */
-    uint64_t n_runs; /* of programs, begun */
-    int stop;        /* atomic access: this rank's reason to stop, or 0 */
+    uint64_t round;      /* of the segment */
+    uint64_t n_told;     /* how often numbers were told: the halves take turns */
+    uint64_t n_runs;     /* of programs, begun; atomic access */
+    uint64_t n_trainers; /* ever made */
+    uint32_t trainers;   /* places that this rank has taken: one bit each */
+    int stop;            /* atomic access: this rank's reason to stop, or 0 */
     /* control_shared.c */
-    bool has_place;                    /* in the segment */
-    int arena_fd;                      /* of the arena published last, or -1 */
-    int process_fd[WFI_CONTROL_RANKS]; /* readable when that process has ended; or < 0 */
+    bool has_place;                     /* in the segment */
+    int arena_fd[WFI_CONTROL_TRAINERS]; /* of the arena published last, or -1 */
+    int process_fd[WFI_CONTROL_RANKS];  /* readable when that process has ended; or < 0 */
     /* control_messages.c */
     wfi_courier *courier; /* else NULL */
 };
+
+/* Waits until `count`, which is that rank's, is at least n; `what` this rank has come to do then.
+ * Errors: those of a meeting. control.c */
+wf_status wfi_control_wait_for(wfi_control *c, int rank, wfi_shared_epoch *count, uint64_t n,
+                               const char *what, wfi_wait_clock *clock);
+/* Whether that rank does other things than this one, or in another order; everybody is told.
+ * control_runs.c */
+bool wfi_control_goes_astray(const wfi_control *c, int rank);
 
 #endif

@@ -20,7 +20,7 @@ static void publish(wfi_control *c) {
  * will not do what a stream waits for. */
 static bool is_lost(const wfi_control *c, int rank) {
     char sentence[128], doing[WFI_CONTROL_DOING];
-    if (__atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE) >= 0) return false;
+    if (wfi_control_pid_of(c, rank) >= 0) return false;
     wfi_control_doing(c, rank, doing);
     snprintf(sentence, sizeof sentence, "rank %d has left the job; it last came to %s", rank,
              doing);
@@ -52,18 +52,20 @@ static wf_status map(wfi_control *c, size_t bytes, int rank, void **base_out) {
     return WF_OK;
 }
 
-static wf_status arena_create(wfi_control *c, size_t bytes, void **base_out) {
+static wf_status arena_create(wfi_control *c, int trainer, size_t bytes, void **base_out) {
     size_t size = bytes ? bytes : 1;
     WF_TRY(map(c, size, c->rank, base_out));
     madvise(*base_out, size, MADV_HUGEPAGE);
     for (size_t at = 0; at < size; at += PAGE_BYTES) ((volatile char *)*base_out)[at] = 0;
-    c->shared->ranks[c->rank].arena_bytes = size;
+    wfi_control_part_of(c, c->rank, trainer)->arena_bytes = size;
     return WF_OK;
 }
 
 /* The pages of a mirror come when the first bytes do, and small ones: most of it stays empty. */
-static wf_status arena_open(wfi_control *c, int rank, size_t *bytes_out, void **base_out) {
-    size_t bytes = __atomic_load_n(&c->shared->ranks[rank].arena_bytes, __ATOMIC_RELAXED);
+static wf_status arena_open(wfi_control *c, int rank, int trainer, size_t *bytes_out,
+                            void **base_out) {
+    const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
+    size_t bytes = __atomic_load_n(&other->arena_bytes, __ATOMIC_RELAXED);
     WF_TRY(map(c, bytes, rank, base_out));
     madvise(*base_out, bytes, MADV_NOHUGEPAGE);
     *bytes_out = bytes;
@@ -97,20 +99,21 @@ wfi_courier *wfi_control_courier(const wfi_control *c) {
     return c->courier;
 }
 
-wf_status wfi_control_reset(wfi_control *c) {
-    return c->courier ? wfi_courier_reset(c->courier) : WF_OK;
+wf_status wfi_control_reset(wfi_control *c, int trainer) {
+    return c->courier ? wfi_courier_reset(c->courier, trainer) : WF_OK;
 }
 
-wf_status wfi_control_promise(const void *self, int rank, int stream, uint64_t epoch) {
-    const wfi_control *c = self;
-    return wfi_courier_promise(c->courier, rank, stream, epoch);
+wf_status wfi_control_promise(const wfi_control *c, int trainer, int rank, int stream,
+                              uint64_t epoch) {
+    return wfi_courier_promise(c->courier, rank, trainer, stream, epoch);
 }
 
 wf_status wfi_control_move(wfi_control *c, int from_rank, int to_rank, const void *from, void *to,
                            size_t bytes) {
     if (!c->courier || from_rank == to_rank) return WF_OK;
     if (from_rank == c->rank)
-        return wfi_courier_send(c->courier, to_rank, WFI_COURIER_HOST, 0, NULL, from, bytes);
+        return wfi_courier_send(
+            c->courier, &(wfi_parcel){.to = to_rank, .stream = WFI_COURIER_HOST}, from, bytes);
     if (to_rank == c->rank)
         return wfi_courier_receive(c->courier, from_rank, WFI_COURIER_HOST, to, bytes);
     return WF_OK;
@@ -151,8 +154,7 @@ wf_status wfi_control_join_mail(wf_context *ctx, const wfi_mail *mail, int rank,
                        .n_ranks = n_ranks,
                        .timeout_ms = timeout_ms,
                        .stall_ms = stall_ms,
-                       .shared = own,
-                       .arena_fd = -1};
+                       .shared = own};
     own->n_ranks = n_ranks;
     own->ranks[rank].pid = (int64_t)getpid();
     own->ranks[rank].host = find_host();

@@ -13,12 +13,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PAGE_BYTES 4096
 #define UNKNOWN    (-1) /* has not come yet */
 #define GONE       (-2)
+#define NAP_MS     50
 
 size_t wfi_control_bytes(void) {
     return sizeof(wfi_job_segment);
@@ -42,7 +42,7 @@ void wfi_control_peek(int segment_fd, wfi_failure *failure_out) {
 }
 
 static bool is_lost(const wfi_control *c, int rank) {
-    if (__atomic_load_n(&c->shared->ranks[rank].pid, __ATOMIC_ACQUIRE) < 0) return true;
+    if (wfi_control_pid_of(c, rank) < 0) return true;
     if (c->process_fd[rank] < 0) return c->process_fd[rank] == GONE;
     struct pollfd ended = {.fd = c->process_fd[rank], .events = POLLIN};
     return poll(&ended, 1, 0) == 1;
@@ -58,7 +58,12 @@ static void find_process(wfi_control *c, int rank) {
 
 /* ---- arenas ---- */
 
-static wf_status arena_create(wfi_control *c, size_t bytes, void **base_out) {
+static void arena_forget(wfi_control *c, int trainer) {
+    if (c->arena_fd[trainer] >= 0) close(c->arena_fd[trainer]);
+    c->arena_fd[trainer] = -1;
+}
+
+static wf_status arena_create(wfi_control *c, int trainer, size_t bytes, void **base_out) {
     size_t size = bytes ? bytes : 1;
     int fd = memfd_create("weft-arena", MFD_CLOEXEC);
     void *base = MAP_FAILED;
@@ -72,18 +77,21 @@ static wf_status arena_create(wfi_control *c, size_t bytes, void **base_out) {
     }
     madvise(base, size, MADV_HUGEPAGE);
     for (size_t at = 0; at < size; at += PAGE_BYTES) ((volatile char *)base)[at] = 0;
-    if (c->arena_fd >= 0) close(c->arena_fd);
-    c->arena_fd = fd;
-    c->shared->ranks[c->rank].arena_fd = fd;
-    c->shared->ranks[c->rank].arena_bytes = size;
+    arena_forget(c, trainer);
+    c->arena_fd[trainer] = fd;
+    wfi_control_part *own = wfi_control_part_of(c, c->rank, trainer);
+    own->arena_fd = fd;
+    own->arena_bytes = size;
     *base_out = base;
     return WF_OK;
 }
 
-static wf_status arena_open(wfi_control *c, int rank, size_t *bytes_out, void **base_out) {
-    const wfi_control_rank *other = &c->shared->ranks[rank];
+static wf_status arena_open(wfi_control *c, int rank, int trainer, size_t *bytes_out,
+                            void **base_out) {
+    const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
+    int64_t pid = wfi_control_pid_of(c, rank);
     char path[64];
-    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)other->pid, other->arena_fd);
+    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)pid, other->arena_fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     void *base = MAP_FAILED;
     if (fd >= 0) base = mmap(NULL, other->arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -99,28 +107,32 @@ static wf_status arena_open(wfi_control *c, int rank, size_t *bytes_out, void **
 
 /* ---- joining and leaving ---- */
 
-/* The last who leaves makes the segment as it was in the beginning, a rank's number at last. */
+static void reset(wfi_control_rank *rank) {
+    size_t first = offsetof(wfi_control_rank, left) + sizeof rank->left;
+    memset((char *)rank + first, 0, sizeof *rank - first);
+}
+
+/* The last who leaves makes the segment as it was in the beginning, and then says so: until then
+ * nobody comes to the next job. A rank's number is written by that rank alone. */
 static void give_up_place(wfi_control *c) {
     wfi_job_segment *shared = c->shared;
     wfi_control_rank *own = &shared->ranks[c->rank];
+    __atomic_store_n(&own->left, c->round, __ATOMIC_RELAXED);
     __atomic_store_n(&own->pid, -own->pid, __ATOMIC_RELEASE);
     wfi_shared_epoch_wake(&own->meetings);
+    wfi_shared_epoch_wake(&own->runs);
     if (__atomic_add_fetch(&shared->n_left, 1, __ATOMIC_ACQ_REL) != shared->n_ranks) return;
     __atomic_store_n(&shared->magic, 0, __ATOMIC_RELAXED);
     shared->n_left = 0;
-    shared->failure = (wfi_failure){0};
-    memset(shared->records, 0, sizeof shared->records);
-    int n_ranks = shared->n_ranks;
-    for (int r = 0; r < n_ranks; r++) {
-        int64_t pid = shared->ranks[r].pid;
-        shared->ranks[r] = (wfi_control_rank){.pid = pid};
-    }
-    for (int r = 0; r < n_ranks; r++) __atomic_store_n(&shared->ranks[r].pid, 0, __ATOMIC_RELEASE);
+    wfi_failure_clear(&shared->failure);
+    for (int r = 0; r < shared->n_ranks; r++) reset(&shared->ranks[r]);
+    __atomic_store_n(&shared->rounds.epoch, c->round + 1, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(&shared->rounds);
 }
 
 static void leave(wfi_control *c) {
     if (c->has_place) give_up_place(c);
-    if (c->arena_fd >= 0) close(c->arena_fd);
+    for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) arena_forget(c, t);
     for (int r = 0; r < WFI_CONTROL_RANKS; r++)
         if (c->process_fd[r] >= 0) close(c->process_fd[r]);
     munmap(c->shared, sizeof(wfi_job_segment));
@@ -131,6 +143,7 @@ const wfi_control_kind wfi_control_shared = {
     .is_lost = is_lost,
     .arena_create = arena_create,
     .arena_open = arena_open,
+    .arena_forget = arena_forget,
     .leave = leave,
 };
 
@@ -153,16 +166,25 @@ static wf_status inherited(wf_context *ctx, int *fd_out) {
     return WF_OK;
 }
 
-/* A segment that ranks have inherited serves one job after the other: who joins again may have
- * to wait until the last has left the one before. */
-static wf_status enter(wfi_control *c) {
+/* Takes the place if it is free: *pid_out is then 0, else who has it (< 0: left this round). */
+static bool take(wfi_control *c, int64_t *pid_out) {
     wfi_control_rank *own = &c->shared->ranks[c->rank];
-    const struct timespec nap = {0, 1000000};
-    int64_t deadline_ms = wfi_now_ms() + c->timeout_ms;
+    int64_t pid = __atomic_load_n(&own->pid, __ATOMIC_ACQUIRE);
+    *pid_out = pid;
+    if (pid > 0 || (pid < 0 && own->left == c->round)) return false;
+    return __atomic_compare_exchange_n(&own->pid, pid_out, (int64_t)getpid(), false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+/* A segment that ranks have inherited serves one job after the other: who joins again may have
+ * to wait until the last has left the one before. A round that this rank is not in cannot end
+ * meanwhile. */
+static wf_status enter(wfi_control *c) {
+    wfi_shared_epoch *rounds = &c->shared->rounds;
+    int64_t deadline_ms = wfi_now_ms() + c->timeout_ms, pid;
     for (;;) {
-        int64_t pid = 0;
-        c->has_place = __atomic_compare_exchange_n(&own->pid, &pid, (int64_t)getpid(), false,
-                                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        c->round = __atomic_load_n(&rounds->epoch, __ATOMIC_ACQUIRE);
+        c->has_place = take(c, &pid);
         if (c->has_place) return WF_OK;
         if (pid > 0)
             return wfi_fail(c->ctx, WF_INVALID_ARG,
@@ -175,7 +197,7 @@ static wf_status enter(wfi_control *c) {
             return wfi_fail(c->ctx, WF_TIMEOUT,
                             "rank %d waited %lld ms, but not all ranks have left the earlier job",
                             c->rank, (long long)c->timeout_ms);
-        nanosleep(&nap, NULL);
+        wfi_shared_epoch_sleep(rounds, c->round, NAP_MS);
     }
 }
 
@@ -208,8 +230,8 @@ wf_status wfi_control_attach(wf_context *ctx, int fd, int rank, int n_ranks, int
                        .rank = rank,
                        .n_ranks = n_ranks,
                        .timeout_ms = timeout_ms,
-                       .stall_ms = stall_ms,
-                       .arena_fd = -1};
+                       .stall_ms = stall_ms};
+    for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) c->arena_fd[t] = -1;
     for (int r = 0; r < WFI_CONTROL_RANKS; r++) c->process_fd[r] = UNKNOWN;
     void *shared = mmap(NULL, sizeof(wfi_job_segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shared == MAP_FAILED) {

@@ -13,16 +13,23 @@ static void unmap(const wfi_job_segment *shared) {
     munmap((void *)(uintptr_t)shared, sizeof *shared);
 }
 
+static uint64_t n_done(const wfi_control_part *part) {
+    uint64_t n = 0;
+    for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
+        n += __atomic_load_n(&part->epochs[s].epoch, __ATOMIC_RELAXED);
+    return n;
+}
+
 uint64_t wfi_control_progress(int segment_fd) {
     const wfi_job_segment *shared = map(segment_fd);
     uint64_t n = 0;
     if (!shared) return 0;
     for (int r = 0; r < WFI_CONTROL_RANKS; r++) {
         const wfi_control_rank *rank = &shared->ranks[r];
-        n += __atomic_load_n(&rank->n_runs, __ATOMIC_RELAXED);
+        if (!__atomic_load_n(&rank->pid, __ATOMIC_RELAXED)) continue;
+        n += __atomic_load_n(&rank->runs.epoch, __ATOMIC_RELAXED);
         n += __atomic_load_n(&rank->meetings.epoch, __ATOMIC_RELAXED);
-        for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
-            n += __atomic_load_n(&rank->epochs[s].epoch, __ATOMIC_RELAXED);
+        for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) n += n_done(&rank->parts[t]);
     }
     unmap(shared);
     return n;

@@ -1,0 +1,134 @@
+/* What the ranks of a job run: trainers, and runs of their programs. All have the same trainers
+ * and run them in the same order, so runs are counted for the job, not for each trainer. */
+#include "base/clock.h"
+#include "comm/job/control_kinds.h"
+
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert(WFI_CONTROL_TRAINERS <= 32, "a bit for each trainer");
+
+/* ---- trainers ---- */
+
+/* Ranks may have destroyed theirs in different orders: a place is free that nobody has taken. */
+wf_status wfi_control_enter_trainer(wfi_control *c, int *trainer_out, uint64_t *serial_out) {
+    int64_t own[WFI_CONTROL_NUMBERS] = {c->trainers}, all[WFI_CONTROL_RANKS][WFI_CONTROL_NUMBERS];
+    uint32_t taken = 0;
+    int trainer = 0;
+    /* Streams begin to count anew: nobody may still be waiting for those of an earlier trainer. */
+    WF_TRY(wfi_control_exchange(c, "make a trainer", own, all));
+    for (int r = 0; r < c->n_ranks; r++) taken |= (uint32_t)all[r][0];
+    while (trainer < WFI_CONTROL_TRAINERS && taken >> trainer & 1) trainer++;
+    if (trainer == WFI_CONTROL_TRAINERS)
+        return wfi_fail(c->ctx, WF_INVALID_ARG,
+                        "%d trainers of this job are alive, as many as there can be; destroy one "
+                        "before the next is made",
+                        WFI_CONTROL_TRAINERS);
+    wfi_control_part *part = wfi_control_part_of(c, c->rank, trainer);
+    part->peak_bytes = part->mirror_bytes = part->arena_bytes = 0;
+    part->arena_fd = -1;
+    c->trainers |= UINT32_C(1) << trainer;
+    *trainer_out = trainer;
+    *serial_out = ++c->n_trainers;
+    return WF_OK;
+}
+
+void wfi_control_leave_trainer(wfi_control *c, int trainer) {
+    if (c->kind->arena_forget) c->kind->arena_forget(c, trainer);
+    c->trainers &= ~(UINT32_C(1) << trainer);
+}
+
+/* ---- runs ---- */
+
+static int half_of(uint64_t n_runs) {
+    return (int)((n_runs - 1) & 1);
+}
+
+/* A rank writes a half again two runs later. Between the two, all have begun the run after this
+ * one, so they have read what it said. */
+double *wfi_control_begin_run(wfi_control *c, uint64_t run, const char *what) {
+    wfi_control_rank *own = &c->shared->ranks[c->rank];
+    uint64_t n = c->n_runs + 1;
+    snprintf(own->doing, sizeof own->doing, "%s", what);
+    __atomic_store_n(&own->run[half_of(n)], run, __ATOMIC_RELAXED);
+    own->stop[half_of(n)] = __atomic_load_n(&c->stop, __ATOMIC_RELAXED);
+    __atomic_store_n(&own->not_finite[half_of(n)], 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->n_runs, n, __ATOMIC_RELEASE);
+    __atomic_store_n(&own->runs.epoch, n, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(&own->runs);
+    wfi_control_publish(c);
+    return &c->shared->records[half_of(n)][0][0];
+}
+
+static bool has_begun(const wfi_control *c, int rank, uint64_t n) {
+    return __atomic_load_n(&c->shared->ranks[rank].runs.epoch, __ATOMIC_ACQUIRE) >= n;
+}
+
+bool wfi_control_has_begun(const wfi_control *c, int rank) {
+    return has_begun(c, rank, __atomic_load_n(&c->n_runs, __ATOMIC_ACQUIRE));
+}
+
+/* It has come to another run than this rank, or to a meeting before that run and this rank has
+ * not. Both have come to the runs and meetings before. Threads that work for a group look here
+ * while the host goes on, so what they see counts only if it is still in the same run. */
+bool wfi_control_goes_astray(const wfi_control *c, int rank) {
+    const wfi_control_rank *own = &c->shared->ranks[c->rank], *other = &c->shared->ranks[rank];
+    uint64_t n = __atomic_load_n(&c->n_runs, __ATOMIC_ACQUIRE);
+    if (!n || rank == c->rank) return false;
+    uint64_t n_meetings = __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE);
+    bool is_astray = has_begun(c, rank, n)
+                         ? __atomic_load_n(&other->run[half_of(n)], __ATOMIC_ACQUIRE) !=
+                               __atomic_load_n(&own->run[half_of(n)], __ATOMIC_ACQUIRE)
+                         : n_meetings > __atomic_load_n(&own->meetings.epoch, __ATOMIC_ACQUIRE);
+    if (!is_astray || __atomic_load_n(&c->n_runs, __ATOMIC_ACQUIRE) != n) return false;
+    char doing[WFI_CONTROL_DOING], own_doing[WFI_CONTROL_DOING];
+    wfi_control_doing(c, rank, doing);
+    wfi_control_doing(c, c->rank, own_doing);
+    (void)wfi_control_fail_all(c, wfi_fail(c->ctx, WF_REMOTE,
+                                           "rank %d has come to %s, rank %d to %s: all ranks have "
+                                           "to do the same in the same order",
+                                           rank, doing, c->rank, own_doing));
+    return true;
+}
+
+wf_status wfi_control_end_run(wfi_control *c, int *stop_reason_out) {
+    wfi_wait_clock clock;
+    bool waits = false;
+    int largest = 0;
+    for (int r = 0; r < c->n_ranks; r++) {
+        wfi_control_rank *other = &c->shared->ranks[r];
+        if (!wfi_control_has_begun(c, r)) {
+            char what[WFI_CONTROL_DOING + 8];
+            snprintf(what, sizeof what, "end %s", c->shared->ranks[c->rank].doing);
+            if (!waits) clock = wfi_wait_begin();
+            waits = true;
+            WF_TRY(wfi_control_wait_for(c, r, &other->runs, c->n_runs, what, &clock));
+        }
+        if (wfi_control_goes_astray(c, r)) return wfi_failure_check(c->ctx, &c->shared->failure);
+        int stop = __atomic_load_n(&other->stop[half_of(c->n_runs)], __ATOMIC_RELAXED);
+        largest = (int)wfi_max_i64(largest, stop);
+    }
+    *stop_reason_out = largest;
+    return WF_OK;
+}
+
+int64_t *wfi_control_own_not_finite(wfi_control *c) {
+    return &c->shared->ranks[c->rank].not_finite[half_of(c->n_runs)];
+}
+
+int64_t wfi_control_not_finite(const wfi_control *c) {
+    int64_t largest = 0;
+    for (int r = 0; r < c->n_ranks; r++) {
+        const int64_t *cell = &c->shared->ranks[r].not_finite[half_of(c->n_runs)];
+        largest = wfi_max_i64(largest, __atomic_load_n(cell, __ATOMIC_ACQUIRE));
+    }
+    return largest;
+}
+
+double *wfi_control_board(const wfi_control *c) {
+    return &c->shared->records[0][0][0];
+}
+
+void wfi_control_request_stop(wfi_control *c, int reason) {
+    __atomic_store_n(&c->stop, reason, __ATOMIC_RELAXED);
+}
