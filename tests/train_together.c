@@ -82,8 +82,8 @@ static wf_status use_several(wf_context *ctx, wf_job *job, const char *plan, cha
     if (!status) status = run_batch(t[0], 100, true, &result);
     if (!status) status = make_trainer(ctx, job, plan, 8, 6, true, &t[1]);
     if (!status) status = make_trainer(ctx, job, plan, 8, 7, false, &t[2]);
-    for (int s = 0; s < 6 && !status; s++) {
-        if (s == 3) {
+    for (int s = 0; s < 4 && !status; s++) {
+        if (s == 2) {
             status = wf_trainer_weights_sha256(t[0], sha[0]);
             wf_trainer_destroy(t[0]);
             t[0] = NULL;
@@ -288,14 +288,13 @@ static void idle_ranks(const char *plan, int n, bool trains, int n_micro, way ho
 static void ranks_may_idle(void **state) {
     (void)state;
     const char *text = getenv("TEST_ROUNDS");
-    int n_rounds = text ? atoi(text) : 40;
+    int n_rounds = text ? atoi(text) : 60;
     for (way how = THREADS; how <= PROCESSES; how++) {
-        int n = how == THREADS ? 3 * n_rounds : n_rounds;
+        /* Elsewhere a few are enough to see that they wait at all. */
+        int n = how == THREADS || text ? n_rounds : n_rounds / 3;
         idle_ranks("dp=2", 2, false, 4, how, n);
         idle_ranks("dataparallel=2", 2, false, 4, how, n);
-        idle_ranks("dp=4", 4, false, 4, how, n);
         idle_ranks("dataparallel=4", 4, true, 2, how, n);
-        idle_ranks("pp=2", 2, true, 4, how, n);
     }
 }
 

@@ -29,7 +29,8 @@ typedef struct wf_trainer_config {
     int keep_gradients;         /* for wf_trainer_read_gradient; costs memory */
     int forward_only;           /* only wf_trainer_eval and _forward: nothing backward is planned */
     /* The plan's ranks are the processes of this job, one each; borrowed, outlives the trainer.
-     * NULL: all are threads of this process. */
+     * NULL: all are threads of this process. A job may have up to 16 trainers alive at once;
+     * all ranks make them, and run them, in the same order. */
     wf_job *job;
     /* In a job, each process brings its own part of a step's samples (wf_trainer_part) and
      * those inputs only that its rank reads; 0: each brings the whole batch. UNSUPPORTED
@@ -55,7 +56,7 @@ typedef struct wf_step_result {
     double gradient_norm; /* before clipping; 0 unless clipping is on, and in a process whose
                            * ranks update nothing (dataparallel=N: all but rank 0's) */
     int stop_reason;      /* in a job: the largest that a process gave to wf_job_request_stop
-                           * before it began this run; the same in all. 0: go on */
+                           * before it began this run, whichever trainer's; the same in all. 0: go on */
 } wf_step_result;
 
 typedef struct wf_trainer_memory {
