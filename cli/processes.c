@@ -1,8 +1,10 @@
 /* Ranks as processes: which of them this one is. */
 #include "agree.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 /* Only rank 0 talks and writes files. */
 static exit_status be_silent(cli *c) {
@@ -12,6 +14,14 @@ static exit_status be_silent(cli *c) {
     free(o->json);
     o->json = NULL;
     return EXIT_DONE;
+}
+
+/* Another launcher that is killed leaves its ranks to themselves: they save and stop. Who has
+ * started ranks by hand may log out, and weft's own launcher sees to it itself. */
+static void end_with_launcher(const wf_place *place) {
+    static const char *const launchers[] = {"Open MPI", "PMI", "Slurm"};
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+        if (!strcmp(place->source, launchers[i])) prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
 exit_status processes_begin(cli *c, bool *done_out) {
@@ -49,6 +59,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
     if (option_is_given(o, OPT_ranks) && o->ranks != place.n_ranks)
         return complain(EXIT_USAGE, "--ranks %lld, but %s says that there are %d processes",
                         (long long)o->ranks, place.source, place.n_ranks);
+    end_with_launcher(&place);
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
     meeting.init = o->rendezvous ? o->rendezvous : "env://";
     /* Of a list to measure, a job has one: shared memory, where there is any, unless it is mpi. */

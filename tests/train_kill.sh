@@ -45,6 +45,7 @@ for ((i = 0; i < n_times; i++)); do
         [[ $killed == 1 ]] || fail "$what: it had ended by itself: $(cat "$folder/said")"
         [[ $got == 4 ]] || fail "$what: exit $got: $(cat "$folder/said")"
         grep -qF "rank $rank (process $victim)" "$folder/said" || fail "$what: it is not named: $(cat "$folder/said")"
+        [[ $(grep -cF "rank $rank (process $victim) was killed by signal 9" "$folder/said") == 1 ]] || fail "$what: said more than once: $(cat "$folder/said")"
     fi
     # shellcheck disable=SC2086
     none_left "$what" $all
