@@ -12,7 +12,7 @@ printf '#!/bin/sh\necho $$ >%s/gnuplot.pid\nexec sleep 1000\n' "$folder" >"$fold
 chmod +x "$folder/bin/gnuplot"
 draws="train --model mlp --data synthetic --batch 4 --steps 3 --threads 1 --out $folder/drawn"
 # shellcheck disable=SC2086
-PATH=$folder/bin:$PATH WEFT_TIMEOUT_MS=300 "$WEFT" $draws >"$folder/out" 2>"$folder/said" || fail "gnuplot hangs: exit $?: $(cat "$folder/said")"
+PATH=$folder/bin:$PATH WEFT_TIMEOUT_MS=4000 "$WEFT" $draws >"$folder/out" 2>"$folder/said" || fail "gnuplot hangs: exit $?: $(cat "$folder/said")"
 grep -q '^gnuplot did not end, and was killed, so there is no picture' "$folder/out" || fail "gnuplot hangs: $(cat "$folder/out")"
 is_gone "$(cat "$folder/gnuplot.pid")" || fail "gnuplot hangs on"
 rm -rf "$folder/drawn" "$folder/gnuplot.pid"

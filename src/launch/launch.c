@@ -148,6 +148,8 @@ static wf_status begin(wfi_crew *crew) {
         WF_TRY(wfi_rank_spawn(crew, rank));
         for (int number; (number = wfi_signals_next(crew)) != 0;) wfi_crew_interrupt(crew, number);
     }
+    if (crew->is_stopping) /* those that have been started may wait for the others */
+        wfi_control_tell(crew->segment_fd, "the launch was interrupted before all ranks had come");
     return WF_OK;
 }
 

@@ -161,7 +161,7 @@ static void note_late(wfi_crew *crew, int rank) {
     bool is_answer = process->exit_status == 128 + SIGINT ||
                      process->exit_status == 128 + SIGTERM || process->exit_status == BLAMES;
     if (!process->signal && !is_answer && !crew->late_status)
-        crew->late_status = process->exit_status;
+        crew->late_status = process->exit_status; /* or 0 */
 }
 
 void wfi_crew_look(wfi_crew *crew, int rank, int64_t now_ms) {
@@ -183,7 +183,7 @@ void wfi_crew_look(wfi_crew *crew, int rank, int64_t now_ms) {
     if (process->exit_status && !crew->is_stopping) {
         tell_ranks(crew, rank);
         note_failure(crew, rank, now_ms);
-    } else if (process->exit_status) {
+    } else if (crew->is_stopping) {
         note_late(crew, rank);
     }
 }
