@@ -114,6 +114,46 @@ static void test_pool(void **state) {
         assert_true(check_graph(pool_model, &cases[i], 2, true, WFI_CONV_AUTO, 1) >= 4);
 }
 
+/* ---- memory that is too small ---- */
+
+/* Describes each kernel anew, with a byte less for one operand, or for its scratch memory. */
+static int shorten_all(wf_context *ctx, wf_graph *graph) {
+    const wfi_kernel_options options = {.n_threads = 1};
+    int n = 0;
+    for (int32_t k = 0; k < graph->n_nodes; k++)
+        for (int i = 0; i <= WFI_MAX_OPERANDS; i++) {
+            wfi_kernel *kernel;
+            if (graph->nodes[k].dead) continue;
+            assert_int_equal(wfi_kernel_create(ctx, graph, &graph->nodes[k], &options, &kernel),
+                             WF_OK);
+            bool is_scratch = i == WFI_MAX_OPERANDS;
+            size_t *bytes = is_scratch ? &kernel->scratch_bytes : &kernel->bytes[i];
+            if (*bytes && kernel->impl != &wfi_kernel_reference) {
+                --*bytes;
+                assert_int_equal(wfi_kernel_prepare(kernel), WF_BUG);
+                assert_non_null(strstr(wf_context_error(ctx), "are planned"));
+                n++;
+            }
+            wfi_kernel_destroy(kernel);
+        }
+    return n;
+}
+
+static void test_extents(void **state) {
+    (void)state;
+    static const int64_t block[] = {32, 5};
+    wf_context *ctx;
+    wf_graph *graph;
+    wf_graph_config config = WF_GRAPH_CONFIG_INIT;
+    assert_int_equal(wf_context_create(NULL, &ctx), WF_OK);
+    config.batch = 2;
+    assert_int_equal(wf_graph_create(ctx, &config, block_model, block, &graph), WF_OK);
+    assert_int_equal(wfi_graph_layout(graph), WF_OK);
+    assert_true(shorten_all(ctx, graph) > 30);
+    wf_graph_destroy(graph);
+    wf_context_destroy(ctx);
+}
+
 /* ---- memory that runs out ---- */
 
 typedef struct scarce { /* the n-th allocation fails */
@@ -182,8 +222,9 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv), cmocka_unit_test(test_winograd),  cmocka_unit_test(test_block),
-        cmocka_unit_test(test_pool), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_conv),    cmocka_unit_test(test_winograd),
+        cmocka_unit_test(test_block),   cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_extents), cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,6 +180,9 @@ static void run_fast(harness *h, wfi_kernel *kernel, const wfi_step_args *step) 
     }
     void *first[WFI_MAX_OUTPUTS] = {NULL}, *scratch = buffer_create(kernel->scratch_bytes + 1);
     assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
+    for (int i = 0; i < kernel->n_operands; i++)
+        assert_int_equal(kernel->extent[i], kernel->bytes[i]);
+    assert_int_equal(kernel->scratch_extent, kernel->scratch_bytes);
     for (int repeat = 0; repeat < 2; repeat++) {
         for (int i = node->n_in; i < kernel->n_operands; i++) {
             if (node->out[i - node->n_in] < 0) continue;

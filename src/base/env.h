@@ -18,6 +18,9 @@
       "tests: a random delay of up to so many microseconds before each instruction")               \
     X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \
       "tests: moves device memory by so many bytes, a multiple of 64")                             \
+    X(WEFT_ARENA_GAP, COUNT, "0",                                                                  \
+      "tests: each block of device memory lies alone, so many bytes apart; who writes between "    \
+      "them is named")                                                                             \
     X(WEFT_CHECK_EVENTS, COUNT, "0",                                                               \
       "1: proves in each step that streams touch only what an event has released to them")
 

@@ -8,7 +8,9 @@ typedef struct accumulator {
 } accumulator;
 
 static wf_status prepare(wfi_kernel *kernel) {
-    (void)kernel;
+    const accumulator *a = kernel->state;
+    kernel->extent[0] = kernel->extent[1] =
+        (size_t)(a->n_out * a->n_in * a->n_space) * sizeof(float);
     return WF_OK;
 }
 

@@ -80,8 +80,22 @@ bool wfi_format_equal(const wfi_format *a, const wfi_format *b) {
     return a == b || (a && b && a->kind == b->kind && a->kind->equal(a, b));
 }
 
+static wf_status refuse_extent(const wfi_kernel *kernel, const char *what, int operand,
+                               size_t extent, size_t bytes) {
+    return wfi_fail(kernel->ctx, WF_BUG,
+                    "%s (%s): %s %d: the kernel reaches %zu bytes far, %zu are planned",
+                    kernel->label, kernel->impl->name, what, operand, extent, bytes);
+}
+
 wf_status wfi_kernel_prepare(wfi_kernel *kernel) {
-    return kernel->impl->prepare(kernel);
+    WF_TRY(kernel->impl->prepare(kernel));
+    for (int i = 0; i < kernel->n_operands; i++)
+        if (kernel->extent[i] > kernel->bytes[i])
+            return refuse_extent(kernel, "operand", i, kernel->extent[i], kernel->bytes[i]);
+    if (kernel->scratch_extent > kernel->scratch_bytes)
+        return refuse_extent(kernel, "scratch memory", 0, kernel->scratch_extent,
+                             kernel->scratch_bytes);
+    return WF_OK;
 }
 
 wf_status wfi_kernel_run(wfi_kernel *kernel, void *const operands[], void *scratch,

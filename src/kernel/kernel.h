@@ -38,6 +38,7 @@ typedef struct wfi_kernel_impl {
      * the reason is in `reason_out` (a static string), no error is recorded. */
     wf_status (*describe)(wfi_kernel *kernel, const wfi_kernel_options *options,
                           const char **reason_out);
+    /* Fills kernel->extent and scratch_extent, from what the library will really be given. */
     wf_status (*prepare)(wfi_kernel *kernel);
     wf_status (*run)(wfi_kernel *kernel, void *const operands[], void *scratch,
                      const wfi_step_args *step);
@@ -66,6 +67,9 @@ struct wfi_kernel {
     size_t bytes[WFI_MAX_OPERANDS];             /* extent as the kernel uses it; 0: absent */
     const wfi_format *format[WFI_MAX_OPERANDS]; /* NULL: the value's own layout */
     bool writes[WFI_MAX_OPERANDS];
+    /* How far it reaches into them. Known once it is prepared; planned are `bytes` above, before.
+     */
+    size_t extent[WFI_MAX_OPERANDS], scratch_extent;
     double flops;
 };
 
@@ -82,6 +86,7 @@ wf_status wfi_kernel_create_accumulate(wf_context *ctx, const wfi_kernel_options
                                        const wfi_format *format, const wf_shape *shape, bool add,
                                        wfi_kernel **kernel_out);
 bool wfi_format_equal(const wfi_format *a, const wfi_format *b);
+/* Errors: BUG: it reaches further than its description says, which memory was planned from. */
 wf_status wfi_kernel_prepare(wfi_kernel *kernel);
 /* Runs to the end on the calling thread. `scratch` may be NULL if scratch_bytes is 0. */
 wf_status wfi_kernel_run(wfi_kernel *kernel, void *const operands[], void *scratch,

@@ -26,7 +26,14 @@ static wf_status reference_describe(wfi_kernel *kernel, const wfi_kernel_options
 }
 
 static wf_status reference_prepare(wfi_kernel *kernel) {
-    (void)kernel;
+    const wfi_call *call = kernel->state;
+    for (int i = 0; i < kernel->n_operands; i++) {
+        const wfi_operand *o = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
+        int32_t v = i < call->n_in ? kernel->node->in[i] : kernel->node->out[i - call->n_in];
+        if (v >= 0)
+            kernel->extent[i] = (size_t)wf_shape_n_elem(&o->shape) * wf_dtype_bytes(o->dtype);
+    }
+    kernel->scratch_extent = kernel->scratch_bytes; /* nobody else knows */
     return WF_OK;
 }
 

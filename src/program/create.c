@@ -1,4 +1,5 @@
 /* From model, recipe and plan to a checked program. */
+#include "base/env.h"
 #include "nn/model.h"
 #include "pass/pass.h"
 #include "program/program.h"
@@ -47,12 +48,15 @@ wf_status wfi_program_copy_code(const wf_program *p, bool is_rest, wfi_code **co
                                   .conv = convs[r->conv],
                                   .reference = r->kernels == WF_KERNELS_REFERENCE};
     bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
-    return wfi_code_create(p->ctx, is_rest ? p->rest_graph : p->graph, splits, is_rest, &options,
-                           code_out);
+    return wfi_code_create(p->ctx, is_rest ? p->rest_graph : p->graph, splits, is_rest,
+                           p->gap_bytes, &options, code_out);
 }
 
 static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan,
                        const wf_program *like) {
+    int64_t gap_bytes;
+    WF_TRY(wfi_env_count(p->ctx, WFI_WEFT_ARENA_GAP, &gap_bytes));
+    p->gap_bytes = wfi_round_up((size_t)gap_bytes, WFI_ALIGN_BYTES);
     WF_TRY(wfi_model_copy(model, &p->model));
     WF_TRY(wfi_plan_copy(plan, &p->plan));
     WF_TRY(create_graphs(p));

@@ -5,8 +5,21 @@ static int by_size(const wfi_temporary *a, const wfi_temporary *b) {
     return (a->bytes < b->bytes) - (a->bytes > b->bytes);
 }
 
+static void pack_apart(wfi_temporary *t, int32_t n, size_t gap_bytes, size_t *bytes_out) {
+    *bytes_out = 0;
+    for (int32_t i = 0; i < n; i++) {
+        t[i].offset = wfi_round_up(*bytes_out, WFI_ALIGN_BYTES) + gap_bytes;
+        *bytes_out = t[i].offset + t[i].bytes;
+    }
+}
+
 /* First fit, largest first: two temporaries share bytes only if no step needs both. */
-wf_status wfi_frame_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t *bytes_out) {
+wf_status wfi_frame_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t gap_bytes,
+                         size_t *bytes_out) {
+    if (gap_bytes) {
+        pack_apart(t, n, gap_bytes, bytes_out);
+        return WF_OK;
+    }
     int32_t *order = wfi_alloc(ctx, (size_t)n, sizeof *order, "a frame");
     if (!order) return WF_NO_MEMORY;
     for (int32_t i = 0; i < n; i++) {

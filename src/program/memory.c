@@ -183,6 +183,16 @@ static void empty_slots(placement *m) {
     m->n_slots = 0;
 }
 
+/* For tests: see gap_bytes. */
+static void place_apart(wf_program *p, wfi_rank *r, const int32_t *list, int32_t n) {
+    for (int32_t k = 0; k < n; k++) {
+        wfi_block *block = &p->blocks[list[k]];
+        block->offset = wfi_round_up(r->peak_bytes, WFI_ALIGN_BYTES) + p->gap_bytes;
+        r->peak_bytes = block->offset + block->bytes;
+    }
+    r->peak_bytes = wfi_round_up(r->peak_bytes, WFI_ALIGN_BYTES) + p->gap_bytes;
+}
+
 static wf_status place_rank(placement *m, int32_t rank, int32_t *list, int32_t *spare) {
     wf_program *p = m->p;
     wfi_rank *r = &p->ranks[rank];
@@ -195,8 +205,12 @@ static wf_status place_rank(placement *m, int32_t rank, int32_t *list, int32_t *
             if (m->lives[b].first >= 0) list[n++] = b;
             continue;
         }
-        block->offset = wfi_round_up(r->state_bytes, WFI_ALIGN_BYTES);
+        block->offset = wfi_round_up(r->state_bytes, WFI_ALIGN_BYTES) + p->gap_bytes;
         r->state_bytes = r->peak_bytes = block->offset + block->bytes;
+    }
+    if (p->gap_bytes) {
+        place_apart(p, r, list, n);
+        return WF_OK;
     }
     sort_by_size(p, list, n, spare);
     size_t base = wfi_round_up(r->state_bytes, WFI_ALIGN_BYTES);

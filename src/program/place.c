@@ -110,7 +110,7 @@ wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels) {
             if (g->stats[s].mean == v || g->stats[s].var == v) place->kind = WFI_BLOCK_STATS;
         size_t *pooled = pooled_bytes(&code->units[value->unit], place->kind);
         if (pooled) {
-            place->offset = wfi_round_up(*pooled, WFI_ALIGN_BYTES);
+            place->offset = wfi_round_up(*pooled, WFI_ALIGN_BYTES) + code->gap_bytes;
             *pooled = place->offset + place->bytes;
         }
     }

@@ -102,6 +102,7 @@ typedef struct wfi_code {
     wf_context *ctx;
     const wf_graph *g;
     bool splits_weight;
+    size_t gap_bytes;     /* see wf_program */
     bool is_rest;         /* for the smaller microbatches */
     wfi_unit_code *units; /* [n_units] */
     wfi_place *place;     /* [n_values], of alias roots */
@@ -110,7 +111,7 @@ typedef struct wfi_code {
 
 /* Describes a kernel for every node, decides where every value lives. */
 wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, bool is_rest,
-                          const wfi_kernel_options *options, wfi_code **code_out);
+                          size_t gap_bytes, const wfi_kernel_options *options, wfi_code **code_out);
 void wfi_code_destroy(wfi_code *code);
 /* Errors: BUG; the sentence names the unit and the kernel. */
 wf_status wfi_code_check(const wfi_code *code);
@@ -126,8 +127,9 @@ typedef struct wfi_temporary {
     size_t bytes, offset;
 } wfi_temporary;
 
-/* Gives offsets, largest first at the lowest that is free. */
-wf_status wfi_frame_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t *bytes_out);
+/* Gives offsets, largest first at the lowest that is free; with a gap, each its own place. */
+wf_status wfi_frame_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t gap_bytes,
+                         size_t *bytes_out);
 
 /* ---- blocks and instructions ---- */
 
@@ -258,6 +260,9 @@ struct wf_program {
     int32_t n_blocks, n_instructions;
     size_t block_capacity, instruction_capacity;
     bool keep_gradients;
+    /* > 0, for tests: no two blocks or temporaries share bytes, and so many lie between them, which
+     * nobody may write (run/gaps.h). */
+    size_t gap_bytes;
 
     /* order.c: clock[i * n_clocks + rank * WFI_N_STREAMS + stream] = how many
      * instructions of that stream happen before (or are) instruction i. */

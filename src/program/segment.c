@@ -117,7 +117,8 @@ static wf_status address_packed(builder *b, int32_t v, const wfi_format *format,
     size_t offset = 0;
     for (; step < pack->n_steps; step++) {
         const wfi_segment_step *s = &pack->steps[step];
-        offset = wfi_round_up(s->operand[1].offset + s->kernel->bytes[1], WFI_ALIGN_BYTES);
+        offset = wfi_round_up(s->operand[1].offset + s->kernel->bytes[1], WFI_ALIGN_BYTES) +
+                 code->gap_bytes;
         if (s->operand[0].offset == place->offset &&
             pack->slots[s->operand[0].slot].id == place->unit &&
             wfi_format_equal(b->packed_format[step], format)) {
@@ -240,7 +241,8 @@ static wf_status finish_frame(builder *b) {
     wfi_segment *segment = b->segment;
     if (b->n_temporaries == 0) return WF_OK;
     size_t bytes;
-    WF_TRY(wfi_frame_pack(b->code->ctx, b->temporaries, b->n_temporaries, &bytes));
+    WF_TRY(
+        wfi_frame_pack(b->code->ctx, b->temporaries, b->n_temporaries, b->code->gap_bytes, &bytes));
     int32_t slot;
     WF_TRY(
         find_slot(b, segment, WFI_BLOCK_FRAME, segment->unit, bytes, WFI_READ | WFI_WRITE, &slot));
@@ -326,13 +328,15 @@ static wf_status build_all(wfi_code *code, builder *b) {
 }
 
 wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, bool is_rest,
-                          const wfi_kernel_options *options, wfi_code **code_out) {
+                          size_t gap_bytes, const wfi_kernel_options *options,
+                          wfi_code **code_out) {
     wfi_code *code = wfi_alloc(ctx, 1, sizeof *code, "a program's code");
     if (!code) return WF_NO_MEMORY;
     code->ctx = ctx;
     code->g = g;
     code->splits_weight = splits_weight;
     code->is_rest = is_rest;
+    code->gap_bytes = gap_bytes;
     builder b = {.code = code, .options = options};
     code->units = wfi_alloc(ctx, (size_t)g->n_units, sizeof *code->units, "units");
     code->place = wfi_alloc(ctx, (size_t)g->n_values, sizeof *code->place, "places");

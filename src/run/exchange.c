@@ -36,7 +36,7 @@ static wf_status copy_received(void *self, void *argument) {
     void *to = wfi_executor_touch(e, &receive->references[0]);
     memcpy(to, wfi_executor_touch(e, &send->references[0]), receive->references[0].bytes);
     wfi_executor_end(e, i);
-    return WF_OK;
+    return wfi_executor_check(e, i);
 }
 
 static wf_status touch_received(const wfi_executor *e, int32_t i) {
@@ -87,7 +87,7 @@ static wf_status gather_blocks(void *self, void *argument) {
         if (from) memcpy(wfi_executor_touch(e, to), wfi_executor_touch(e, from), to->bytes);
     }
     wfi_executor_end(e, i);
-    return WF_OK;
+    return wfi_executor_check(e, i);
 }
 
 static wf_status touch_gathered(const wfi_executor *e, int32_t i) {

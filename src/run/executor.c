@@ -123,6 +123,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
     if (status == WF_OK) status = create_release(e);
     if (status == WF_OK) status = wfi_carry_create(p, workers, &e->carry);
+    if (status == WF_OK && p->gap_bytes) status = wfi_gaps_create(p, workers, &e->gaps);
     if (status == WF_OK) {
         while (!workers[e->first_local].is_local) e->first_local++;
         find_groups(e);
@@ -147,6 +148,7 @@ void wfi_executor_destroy(wfi_executor *e) {
     wfi_trace_destroy(e->trace);
     wfi_release_destroy(e->release);
     wfi_carry_destroy(e->carry);
+    wfi_gaps_destroy(e->gaps);
     wfi_free(ctx, e->code);
     wfi_free(ctx, e->done);
     wfi_free(ctx, e->first);
@@ -184,6 +186,7 @@ static wf_status issue_all(wfi_executor *e) {
 wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
     e->step = *step;
     if (e->trace) wfi_trace_start(e->trace);
+    if (e->gaps) wfi_gaps_fill(e->gaps);
     wfi_issue_begin(e);
     wfi_stall_begin(e->stall, e);
     wf_status status = issue_all(e);

@@ -8,6 +8,7 @@
 #define WFI_EXECUTOR_H
 
 #include "run/carry.h"
+#include "run/gaps.h"
 #include "run/profile.h"
 #include "run/release.h"
 #include "run/stall.h"
@@ -40,6 +41,7 @@ typedef struct wfi_executor {
     wfi_stall *stall;      /* NULL: nobody looks whether things move */
     wfi_release *release;  /* NULL: events are not checked */
     wfi_carry *carry;      /* NULL: ranks see each other's memory */
+    wfi_gaps *gaps;        /* NULL: memory is not guarded */
     int64_t delay_us;      /* > 0: random delays before each instruction, for tests */
     int64_t n_waits;       /* issued in this step */
     int64_t left_out_wait; /* for tests: that one, counted from 1, is not issued; 0 = none */
@@ -75,6 +77,10 @@ static inline void wfi_executor_begin(const wfi_executor *e, int32_t i) {
 }
 static inline void wfi_executor_end(const wfi_executor *e, int32_t i) {
     if (e->trace) e->trace->end_ns[i] = wfi_now_ns();
+}
+/* When instruction i is through. */
+static inline wf_status wfi_executor_check(const wfi_executor *e, int32_t i) {
+    return e->gaps ? wfi_gaps_check(e->gaps, i) : WF_OK;
 }
 /* Before an instruction, if delays are on. */
 void wfi_executor_delay(const wfi_executor *e, int32_t i);

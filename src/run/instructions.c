@@ -25,8 +25,8 @@ static wf_status run_kernel(const wfi_executor *e, int32_t rank, wfi_kernel *ker
     wfi_observer *observer = &e->workers[rank].observer;
     bool seen = kernel->impl->instrumented;
     for (int i = 0; i < kernel->n_operands; i++)
-        wfi_observe(observer, operands[i], kernel->bytes[i], kernel->writes[i], seen);
-    wfi_observe(observer, scratch, kernel->scratch_bytes, true, seen);
+        wfi_observe(observer, operands[i], kernel->extent[i], kernel->writes[i], seen);
+    wfi_observe(observer, scratch, kernel->scratch_extent, true, seen);
     if (!e->profile->is_on) return wfi_kernel_run(kernel, operands, scratch, args);
     int64_t begin = wfi_now_ns();
     WF_TRY(wfi_kernel_run(kernel, operands, scratch, args));
@@ -286,6 +286,7 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     wfi_executor_begin(e, i);
     int64_t begin = e->profile->is_on ? wfi_now_ns() : 0;
     wf_status status = dispatch(e, now);
+    if (status == WF_OK) status = wfi_executor_check(e, i);
     if (status != WF_OK) return fail_at(e, i, status);
     wfi_executor_end(e, i);
     if (!e->profile->is_on || now->segment) return WF_OK;

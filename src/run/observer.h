@@ -1,5 +1,6 @@
-/* Measures the peak of device memory without reading the plan: from the extents
- * that kernels, copies and updates are really given. Private. */
+/* Measures the peak of device memory: the highest byte that kernels, copies and updates reach. How
+ * far a kernel reaches the library's own descriptors say (wfi_kernel.extent), not the bytes that
+ * memory was planned from; that nothing reaches further is tested (gaps.h). Private. */
 #ifndef WFI_OBSERVER_H
 #define WFI_OBSERVER_H
 

@@ -105,7 +105,7 @@ static wf_status run_phase(void *self, void *argument) {
         for (int32_t k = 0; k < n; k++) run_step(&f, r, &steps[k]);
     }
     if (is_last(&f)) wfi_executor_end(e, i);
-    return WF_OK;
+    return wfi_executor_check(e, i);
 }
 
 /* ---- what it touches ---- */

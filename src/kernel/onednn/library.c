@@ -408,3 +408,46 @@ bool wfi_desc_is_reference(const_dnnl_primitive_desc_t desc) {
 wfi_shown_md wfi_desc_md(const_dnnl_primitive_desc_t desc, int arg) {
     return dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, arg);
 }
+
+/* ---- how far a memory reaches ---- */
+
+typedef struct strides {
+    int n_dims, n_blocks;
+    size_t element_bytes;
+    const int64_t *dim, *stride;
+} strides;
+
+#if DNNL_VERSION_MAJOR >= 3
+static bool find_strides(wfi_shown_md md, strides *out) {
+    dnnl_data_type_t type;
+    dnnl_dims_t *dim, *stride;
+    bool known =
+        dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &out->n_dims) == dnnl_success &&
+        dnnl_memory_desc_query(md, dnnl_query_dims, &dim) == dnnl_success &&
+        dnnl_memory_desc_query(md, dnnl_query_data_type, &type) == dnnl_success &&
+        dnnl_memory_desc_query(md, dnnl_query_strides, &stride) == dnnl_success &&
+        dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &out->n_blocks) == dnnl_success;
+    if (!known) return false;
+    out->element_bytes = dnnl_data_type_size(type);
+    out->dim = *dim;
+    out->stride = *stride;
+    return true;
+}
+#else
+static bool find_strides(wfi_shown_md md, strides *out) {
+    const dnnl_blocking_desc_t *blocking = &md->format_desc.blocking;
+    *out = (strides){md->ndims, blocking->inner_nblks, dnnl_data_type_size(md->data_type), md->dims,
+                     blocking->strides};
+    return md->format_kind == dnnl_blocked;
+}
+#endif
+
+size_t wfi_shown_md_reach(wfi_shown_md md) {
+    strides s;
+    size_t bytes = dnnl_memory_desc_get_size(md);
+    if (!bytes || !find_strides(md, &s) || s.n_blocks) return bytes;
+    int64_t last = 0;
+    for (int d = 0; d < s.n_dims; d++) last += (s.dim[d] - 1) * s.stride[d];
+    size_t reach = (size_t)(last + 1) * s.element_bytes;
+    return reach < bytes ? reach : bytes;
+}

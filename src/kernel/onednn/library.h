@@ -120,5 +120,8 @@ const char *wfi_desc_name(const_dnnl_primitive_desc_t desc);
 bool wfi_desc_is_reference(const_dnnl_primitive_desc_t desc); /* the library's slow one */
 /* The memory of an execution argument (DNNL_ARG_...), NULL if there is none. */
 wfi_shown_md wfi_desc_md(const_dnnl_primitive_desc_t desc, int arg);
+/* Bytes from its address to the end of its last element. The library's own size counts, of a memory
+ * that lies inside another, the last row to its full stride. */
+size_t wfi_shown_md_reach(wfi_shown_md md);
 
 #endif

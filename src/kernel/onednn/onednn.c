@@ -183,6 +183,45 @@ static wf_status onednn_describe(wfi_kernel *kernel, const wfi_kernel_options *o
 
 /* ---- preparing and running, on the compute thread ---- */
 
+static void reach(size_t *extent, size_t end) {
+    if (end > *extent) *extent = end;
+}
+
+/* By the library's own word: of the memories that it is given, and of what the primitive that it
+ * has built asks for. */
+static wf_status find_extent(wfi_kernel *kernel, const wfi_primitive *primitive, int i) {
+    wfi_shown_md md;
+    const_dnnl_primitive_desc_t built;
+    WF_TRY(wfi_library_check(kernel->ctx,
+                             dnnl_memory_get_memory_desc(primitive->args[i].memory, &md),
+                             "describe", "a memory"));
+    WF_TRY(wfi_library_check(kernel->ctx,
+                             dnnl_primitive_get_primitive_desc(primitive->primitive, &built),
+                             "describe", "a kernel"));
+    int operand = primitive->operand[i];
+    size_t *extent = operand == WFI_SCRATCH ? &kernel->scratch_extent : &kernel->extent[operand];
+    reach(extent, primitive->offset[i] + wfi_shown_md_reach(md));
+    md = wfi_desc_md(built, primitive->args[i].arg);
+    if (md) reach(extent, primitive->offset[i] + wfi_shown_md_reach(md));
+    return WF_OK;
+}
+
+/* Between primitives our own code works, on whole values and on scratch memory of its own. */
+static wf_status find_extents(wfi_kernel *kernel) {
+    const wfi_onednn *state = wfi_onednn_of(kernel);
+    for (int p = 0; p < state->n_primitives; p++)
+        for (int i = 0; i < state->primitives[p].n_args; i++)
+            WF_TRY(find_extent(kernel, &state->primitives[p], i));
+    reach(&kernel->scratch_extent, state->own_scratch_bytes);
+    for (int i = 0; state->run && i < kernel->n_operands; i++) {
+        const wfi_value *value = wfi_operand_value(kernel, i);
+        if (value)
+            reach(&kernel->extent[i],
+                  (size_t)wf_shape_n_elem(&value->shape) * wf_dtype_bytes(value->dtype));
+    }
+    return WF_OK;
+}
+
 static wf_status onednn_prepare(wfi_kernel *kernel) {
     wfi_onednn *state = wfi_onednn_of(kernel);
     wf_context *ctx = kernel->ctx;
@@ -202,7 +241,7 @@ static wf_status onednn_prepare(wfi_kernel *kernel) {
                                    state->lib.engine, DNNL_MEMORY_NONE),
                 "create", "a memory"));
     }
-    return WF_OK;
+    return find_extents(kernel);
 }
 
 wf_status wfi_run_primitive(wfi_kernel *kernel, int index, void *const operands[], void *scratch) {
