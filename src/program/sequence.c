@@ -92,12 +92,13 @@ static void take_next(merge *m) {
     take(m, first < 0 ? any : first, first < 0 ? m->free_at[any] : first_begin);
 }
 
-/* What ends at an instant is there for what begins then. */
+/* At one instant the order is that of timing: what an action waits for was timed before it. An
+ * action that takes no time begins before it ends, too. */
 static int by_time(const void *a, const void *b) {
     const event *x = a, *y = b;
     if (x->at != y->at) return x->at < y->at ? -1 : 1;
-    if (x->is_begin != y->is_begin) return x->is_begin ? 1 : -1;
-    return x->number < y->number ? -1 : 1;
+    if (x->number != y->number) return x->number < y->number ? -1 : 1;
+    return x->is_begin ? -1 : 1;
 }
 
 static wf_status allocate(merge *m, wfi_pool *pool) {
