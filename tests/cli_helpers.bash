@@ -38,6 +38,20 @@ until_true_of() {
     done
 }
 
+# with_deadlines FUNCTION MS: calls it with MS; where something fails, with four and with sixteen times
+# as much. On a busy machine, a short deadline is missed by others than the one that has to miss it.
+with_deadlines() {
+    local ms
+    for ms in "$2" $(($2 * 4)) $(($2 * 16)); do
+        : >"$folder/attempt"
+        (failures=$folder/attempt && "$1" "$ms")
+        [[ -s $folder/attempt ]] || return 0
+    done
+    cat "$folder/attempt" >>"$failures"
+}
+# seconds MS: for sleep and --timeout.
+seconds() { printf '%d.%03d\n' $(($1 / 1000)) $(($1 % 1000)); }
+
 state_of() { [[ ! $1 ]] || sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null; }
 # A zombie is gone: nobody may be there to reap it.
 is_gone() {

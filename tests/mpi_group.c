@@ -130,7 +130,7 @@ static const char *find_mpirun(const char *const *names, const char *family) {
 
 static int start(const char *mpirun, int n, const char *what) {
     char command[4096];
-    snprintf(command, sizeof command, "timeout 60 %s -np %d '%s' %s%s", mpirun, n, self, what,
+    snprintf(command, sizeof command, "timeout 300 %s -np %d '%s' %s%s", mpirun, n, self, what,
              strcmp(what, "die") ? "" : " >/dev/null 2>&1");
     return system(command);
 }

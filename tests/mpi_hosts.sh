@@ -26,13 +26,10 @@ fi
 
 # ---- host b, and a wire between both ----
 hostname weft-a
-unshare --net --uts sh -c 'hostname weft-b; echo up; exec sleep 120' >"$folder/b" &
+unshare --net --uts sh -c 'hostname weft-b; echo up; exec sleep 1000' >"$folder/b" &
 b=$!
-trap 'kill $b; rm -rf "$folder"' EXIT
-for ((i = 0; i < 500; i++)); do
-    [[ -s $folder/b ]] && break
-    sleep 0.01
-done
+trap 'status=$?; kill $b; end_test $status' EXIT
+until_true_of $b test -s "$folder/b" || fail "there is no second host"
 ip link add weft-a type veth peer name weft-b netns $b || skip "this system has no veth"
 ip addr add 10.77.0.1/24 dev weft-a && ip link set weft-a up && ip link set lo up
 nsenter --target $b --net sh -c 'ip addr add 10.77.0.2/24 dev weft-b && ip link set weft-b up && ip link set lo up'
@@ -40,7 +37,7 @@ nsenter --target $b --net sh -c 'ip addr add 10.77.0.2/24 dev weft-b && ip link 
 # What ssh would do: agent HOST COMMAND...
 printf '#!/bin/sh\nshift\nexec nsenter --target %s --net --uts sh -c "$*"\n' $b >"$folder/agent"
 chmod +x "$folder/agent"
-hosts=(timeout 60 mpirun --allow-run-as-root --host 10.77.0.1:1,10.77.0.2:1 -np 2 --mca plm_rsh_agent "$folder/agent"
+hosts=(timeout 300 mpirun --allow-run-as-root --host 10.77.0.1:1,10.77.0.2:1 -np 2 --mca plm_rsh_agent "$folder/agent"
     --mca btl tcp,self --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24)
 "${hosts[@]}" hostname >"$folder/out" 2>"$folder/said"
 [[ $(sort "$folder/out") == $'weft-a\nweft-b' ]] || fail "there are no two hosts: $(cat "$folder/out" "$folder/said")"

@@ -31,7 +31,7 @@ agree() {
     local mpirun=$1 n=$2 plan
     shift 2
     for plan; do
-        timeout 60 "$mpirun" -np "$n" "$WEFT" $run --steps 3 --wire mpi --plan "$plan" --quiet --json - \
+        timeout 300 "$mpirun" -np "$n" "$WEFT" $run --steps 3 --wire mpi --plan "$plan" --quiet --json - \
             >"$folder/report" 2>"$folder/said" || fail "$mpirun -np $n, $plan: exit $?: $(cat "$folder/said")"
         [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$mpirun -np $n, $plan: other bits"
         sed -n '/"losses"/,/]/p' "$folder/report" | cmp -s - <(sed -n '/"losses"/,/]/p' "$folder/one") ||
@@ -49,7 +49,7 @@ for family in openmpi mpich; do
     agree "$mpirun" 2 dp=2 pp=2
 
     # saved by all, resumed by one
-    timeout 60 "$mpirun" -np 2 "$WEFT" $run --steps 2 --wire mpi --plan pp=2 --quiet --out "$folder/$family" 2>"$folder/said" ||
+    timeout 300 "$mpirun" -np 2 "$WEFT" $run --steps 2 --wire mpi --plan pp=2 --quiet --out "$folder/$family" 2>"$folder/said" ||
         fail "$family: --out: $(cat "$folder/said")"
     cp -r "$folder/$family" "$folder/$family-0"
     [[ $(report $run --resume --out "$folder/$family" --steps 3 | field weights_sha256) == "$one" ]] ||
@@ -63,7 +63,7 @@ for family in openmpi mpich; do
 
     # ranks that would wait for each other in different places
     for which in 0 1; do
-        timeout 60 "$mpirun" -np 2 sh -c "[ \${OMPI_COMM_WORLD_RANK:-\$PMI_RANK} = $which ] && wire=mpi
+        timeout 300 "$mpirun" -np 2 sh -c "[ \${OMPI_COMM_WORLD_RANK:-\$PMI_RANK} = $which ] && wire=mpi
             exec $WEFT $run --wire \${wire:-shm} --plan dp=2 --steps 2 --quiet" >"$folder/out" 2>"$folder/said"
         [[ $? == 4 ]] || fail "$family: two wires: not exit 4: $(cat "$folder/said")"
         grep -c "rank $which was started with the wire mpi, rank $((1 - which)) with shared memory" "$folder/said" >/dev/null ||
@@ -71,7 +71,7 @@ for family in openmpi mpich; do
     done
 
     # a rank with another command line
-    timeout 60 "$mpirun" -np 2 sh -c "exec $WEFT $run --wire mpi --plan dp=2 --steps 2 --quiet \
+    timeout 300 "$mpirun" -np 2 sh -c "exec $WEFT $run --wire mpi --plan dp=2 --steps 2 --quiet \
         --lr 0.00\$((1 + \${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}))" >"$folder/out" 2>"$folder/said"
     [[ $? == 4 ]] || fail "$family: disagreement: not exit 4: $(cat "$folder/said")"
     grep -c "rank 1 was started with --lr 0.002, rank 0 with --lr 0.001" "$folder/said" >/dev/null || fail "$family: disagreement: $(cat "$folder/said")"
@@ -85,11 +85,16 @@ if [[ $mpirun ]]; then
     agree "$mpirun" 4 dp=2,pp=2,allreduce=pairwise
 
     # a rank that stops
-    WEFT_TIMEOUT_MS=500 timeout 60 "$mpirun" -np 2 sh -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] ||
-        { (sleep 1; kill -STOP \$\$; sleep 1.5; kill -CONT \$\$) & }
-        exec $WEFT $run --wire mpi --plan dp=2 --steps 1000000 --quiet" >"$folder/out" 2>"$folder/said"
-    [[ $? != 0 ]] || fail "silence: exit 0"
-    grep -c -e "rank 1 (process" -e "bytes of rank 1:" "$folder/said" >/dev/null || fail "silence: $(cat "$folder/said")"
+    silence() {
+        rm -rf "$folder/silent"
+        WEFT_TIMEOUT_MS=$1 timeout 300 "$mpirun" -np 2 sh -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] ||
+            { (until grep -q loss $folder/silent/log.jsonl; do sleep 0.02; done
+               kill -STOP \$\$; sleep $(seconds $(($1 * 3))); kill -CONT \$\$) 2>/dev/null & }
+            exec $WEFT $run --wire mpi --plan dp=2 --steps 1000000 --quiet --out $folder/silent" >"$folder/out" 2>"$folder/said"
+        [[ $? != 0 ]] || fail "silence: exit 0"
+        grep -c -e "rank 1 (process" -e "bytes of rank 1:" "$folder/said" >/dev/null || fail "silence: $(cat "$folder/said")"
+    }
+    with_deadlines silence 500
 fi
 
 finish

@@ -12,7 +12,7 @@ for case in INT:2:130 TERM:0:143; do
     kill -"$signal" "$(pid_of "$rank")"
     finishes "$status" "SIG$signal to rank $rank"
     step=$(sed -n 's/^weft: interrupted after step \([0-9]*\); the last checkpoint is .*, of step \1:.*/\1/p' "$folder/said")
-    [[ -n $step && $(wc -l <"$folder/said") == 1 ]] || fail "SIG$signal to rank $rank: says $(cat "$folder/said")"
+    [[ -n $step && $(grep -c "^weft" "$folder/said") == 1 ]] || fail "SIG$signal to rank $rank: says $(cat "$folder/said")"
     [[ $(grep -c '"loss"' "$folder/run/log.jsonl") == "$step" ]] || fail "SIG$signal: the log has not $step steps"
     sha=$(report train --ranks 3 --plan pp=3 --resume --out "$folder/run" --steps $((step + 2)) | field weights_sha256)
     [[ $sha && $sha == "$(report $run --steps $((step + 2)) | field weights_sha256)" ]] ||
@@ -27,7 +27,7 @@ interrupt() {
     rm -rf "$folder/run"
     WEFT_DELAY_US=300000 "${@:3}" --out "$folder/run" >"$folder/out" 2>"$folder/said" </dev/null &
     launcher=$!
-    until_true 60 saved || fail "$3 $4: no step is made: $(cat "$folder/said")"
+    until_true_of $launcher saved || fail "$3 $4: no step is made: $(cat "$folder/said")"
     all=$(children $launcher)
     kill -"$2" $launcher
     finishes "$1" "${*:3}"

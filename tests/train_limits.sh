@@ -12,15 +12,19 @@ printf '#!/bin/sh\necho $$ >%s/gnuplot.pid\nexec sleep 1000\n' "$folder" >"$fold
 chmod +x "$folder/bin/gnuplot"
 draws="train --model mlp --data synthetic --batch 4 --steps 3 --threads 1 --out $folder/drawn"
 # shellcheck disable=SC2086
-PATH=$folder/bin:$PATH WEFT_TIMEOUT_MS=4000 "$WEFT" $draws >"$folder/out" 2>"$folder/said" || fail "gnuplot hangs: exit $?: $(cat "$folder/said")"
-grep -q '^gnuplot did not end, and was killed, so there is no picture' "$folder/out" || fail "gnuplot hangs: $(cat "$folder/out")"
-is_gone "$(cat "$folder/gnuplot.pid")" || fail "gnuplot hangs on"
+hangs() {
+    rm -rf "$folder/drawn" "$folder/gnuplot.pid"
+    PATH=$folder/bin:$PATH WEFT_TIMEOUT_MS=$1 "$WEFT" $draws >"$folder/out" 2>"$folder/said" || fail "gnuplot hangs: exit $?: $(cat "$folder/said")"
+    grep -q '^gnuplot did not end, and was killed, so there is no picture' "$folder/out" || fail "gnuplot hangs: $(cat "$folder/out")"
+    is_gone "$(cat "$folder/gnuplot.pid")" || fail "gnuplot hangs on"
+}
+with_deadlines hangs 300
 rm -rf "$folder/drawn" "$folder/gnuplot.pid"
 # shellcheck disable=SC2086
 PATH=$folder/bin:$PATH "$WEFT" $draws >"$folder/out" 2>"$folder/said" &
 launcher=$!
 draws_now() { [[ -s $folder/gnuplot.pid ]]; }
-until_true 20 draws_now || fail "no gnuplot"
+until_true_of $launcher draws_now || fail "no gnuplot"
 kill -TERM $launcher
 all=$(cat "$folder/gnuplot.pid")
 finishes 143 "a signal while gnuplot hangs"
