@@ -197,7 +197,7 @@ none_left "Ctrl-Z, then Ctrl-C"
 late() { # the launcher has not run for so long
     rm -f "$folder/go"
     start -n 1 --timeout "$(seconds "$1")" -- sh -c "echo \$\$ >$folder/rank.new; mv $folder/rank.new $folder/rank.0; until [ -e $folder/go ]; do sleep 0.02; done"
-    until_true_of "$launcher" have rank.0 || fail "ranks do not start"
+    until_true_of "$launcher" have rank.0 || { fail "ranks do not start"; return; }
     kill -STOP "$launcher"
     sleep "$(seconds $(($1 + 500)))"
     touch "$folder/go"

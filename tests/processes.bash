@@ -21,7 +21,7 @@ train() {
     # shellcheck disable=SC2086
     "$WEFT" $run --ranks 3 --out "$folder/run" --save-every 1000000 "$@" >"$folder/out" 2>"$folder/said" </dev/null &
     launcher=$!
-    until_true_of $launcher has_steps 2 || fail "no steps are made: $(cat "$folder/said")"
+    until_true_of $launcher has_steps 2 || { fail "no steps are made: $(cat "$folder/said")"; return 1; }
     all=$(children $launcher)
 }
 # has_steps N: the log has at least so many.

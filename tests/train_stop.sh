@@ -21,7 +21,7 @@ says "^weft: interrupted after step [0-9]+; the last checkpoint is .*, of step [
 
 # ---- all of them, for longer than the deadline: nobody has let anybody wait ----
 suspended() {
-    WEFT_TIMEOUT_MS=$1 train --steps 100000000 --plan pp=3
+    WEFT_TIMEOUT_MS=$1 train --steps 100000000 --plan pp=3 || return
     # shellcheck disable=SC2086
     kill -STOP $launcher $all
     sleep "$(seconds $(($1 * 2)))"
@@ -36,7 +36,7 @@ with_deadlines suspended 1500
 
 # ---- for good: the deadline ends all, the stopped process too ----
 stopped() {
-    WEFT_STALL_MS=0 WEFT_TIMEOUT_MS=$1 train --steps 100000000 --plan dp=3
+    WEFT_STALL_MS=0 WEFT_TIMEOUT_MS=$1 train --steps 100000000 --plan dp=3 || return
     pid=$(pid_of 0)
     kill -STOP "$pid"
     finishes 4 "rank 0 stopped"
