@@ -33,7 +33,9 @@ static void net(wf_graph *g, const void *of) {
 
 /* ---- ranks ---- */
 
-typedef enum way { STEP, SAVE, HASH, BARRIER, COMPARE } way;
+#define MOST_BYTES 2000
+
+typedef enum way { STEP, SAVE, HASH, BARRIER, COMPARE, BROADCAST } way;
 
 /* What a rank does: a trainer with these, or something of the job alone. */
 typedef struct part {
@@ -42,6 +44,7 @@ typedef struct part {
     config model;
     wf_trainer_config trainer;
     way way;
+    size_t n_bytes; /* of a broadcast */
 } part;
 
 typedef struct rank {
@@ -110,6 +113,16 @@ static wf_status join(wf_context *ctx, rank *self, wf_job **job_out) {
     return wf_job_join(ctx, &meeting, job_out);
 }
 
+/* Rank 0's bytes come, and nothing behind them is touched. */
+static wf_status broadcast(wf_job *job, size_t n_bytes) {
+    char bytes[MOST_BYTES], own = (char)(1 + wf_job_rank(job));
+    memset(bytes, own, sizeof bytes);
+    WF_TRY(wf_job_broadcast(job, bytes, n_bytes));
+    for (size_t i = 0; i < sizeof bytes; i++)
+        if (bytes[i] != (i < n_bytes ? 1 : own)) return WF_BUG;
+    return WF_OK;
+}
+
 static void *be_rank(void *argument) {
     rank *self = argument;
     const wf_setting setting = {"--lr", "0.1"};
@@ -122,6 +135,9 @@ static void *be_rank(void *argument) {
             break;
         case COMPARE:
             self->status = wf_job_compare(job, &setting, 1);
+            break;
+        case BROADCAST:
+            self->status = broadcast(job, self->part.n_bytes);
             break;
         default:
             self->status = train(ctx, job, &self->part);
@@ -278,6 +294,24 @@ static void meetings_have_one_purpose(void **state) {
     expect(parts, WF_REMOTE, "rank 1 has come to read weights, rank 0 to save weights");
 }
 
+/* Pieces of a broadcast have WFI_CONTROL_TOLD bytes. */
+static void broadcasts_have_one_size(void **state) {
+    (void)state;
+    part parts[2] = {part_of_all(), part_of_all()};
+    const size_t sizes[] = {0, 1, WFI_CONTROL_TOLD, WFI_CONTROL_TOLD + 1, MOST_BYTES};
+    parts[0].way = parts[1].way = BROADCAST;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        parts[0].n_bytes = parts[1].n_bytes = sizes[k];
+        expect(parts, WF_OK, "");
+    }
+    parts[0].n_bytes = 200;
+    parts[1].n_bytes = 100;
+    expect(parts, WF_REMOTE,
+           "rank 1 has come to a broadcast of 100 bytes, rank 0 to a broadcast of 200 bytes");
+    parts[1].n_bytes = MOST_BYTES;
+    expect(parts, WF_REMOTE, "rank 1 has come to a broadcast of 2000 bytes");
+}
+
 /* ---- sentences ---- */
 
 static void expect_said(const char *first, const char *own, const char *words) {
@@ -311,13 +345,10 @@ static void what_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_agrees_runs),
-        cmocka_unit_test(every_field_of_the_recipe),
-        cmocka_unit_test(models_of_one_name),
-        cmocka_unit_test(every_op_with_attributes),
-        cmocka_unit_test(plans_and_configurations),
-        cmocka_unit_test(meetings_have_one_purpose),
-        cmocka_unit_test(what_is_said),
+        cmocka_unit_test(who_agrees_runs),          cmocka_unit_test(every_field_of_the_recipe),
+        cmocka_unit_test(models_of_one_name),       cmocka_unit_test(every_op_with_attributes),
+        cmocka_unit_test(plans_and_configurations), cmocka_unit_test(meetings_have_one_purpose),
+        cmocka_unit_test(broadcasts_have_one_size), cmocka_unit_test(what_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,8 +71,8 @@ WF_API int wf_job_n_local_ranks(const wf_job *job);
 /* Returns when all ranks have come here. Errors: TIMEOUT, REMOTE: who did not, and what it was last
  * doing. */
 WF_API WF_NODISCARD wf_status wf_job_barrier(wf_job *job);
-/* Rank 0's bytes become those of all ranks; `n_bytes` is the same in all. Errors: those of the
- * barrier. */
+/* Rank 0's bytes become those of all ranks; `n_bytes` is the same in all. Errors: REMOTE: it is
+ * not; those of the barrier. */
 WF_API WF_NODISCARD wf_status wf_job_broadcast(wf_job *job, void *data, size_t n_bytes);
 /* Something that all ranks of a job need the same, such as an option: {"--warmup", "5"}. An empty
  * value, or NULL: it is not given; "true": it is, without a value. */

@@ -173,14 +173,16 @@ wf_status wfi_control_exchange(wfi_control *c, const char *what,
 
 /* ---- what only rank 0 knows ---- */
 
+/* All have come for as many bytes before any are sent, and have read those of the time before. */
 wf_status wfi_control_broadcast(wfi_control *c, const char *what, void *data, size_t bytes) {
+    WF_TRY(wfi_control_meet(c, what));
     if (c->rank == 0) memcpy(c->shared->told, data, bytes);
     for (int r = 1; r < c->n_ranks; r++)
         WF_TRY(wfi_control_move(c, 0, r, c->shared->told, c->shared->told, bytes));
     WF_TRY(wfi_control_moved(c));
-    WF_TRY(wfi_control_meet(c, what));
+    WF_TRY(wfi_control_meet(c, "go on"));
     memcpy(data, c->shared->told, bytes);
-    return wfi_control_meet(c, "go on");
+    return WF_OK;
 }
 
 /* ---- how they reach each other ---- */

@@ -155,7 +155,8 @@ int wfi_control_n_local(const wfi_control *control, int below);
 
 /* What this rank says of itself (its wfi_control_rank) has changed; meetings say it, too. */
 void wfi_control_publish(wfi_control *control);
-/* Rank 0's bytes, at most WFI_CONTROL_TOLD, to all. Errors: as in a meeting. */
+/* Rank 0's bytes, at most WFI_CONTROL_TOLD, to all. `what` says how many, unless that is the same
+ * in all ranks by itself. Errors: as in a meeting. */
 wf_status wfi_control_broadcast(wfi_control *control, const char *what, void *data, size_t bytes);
 
 /* Makes an arena that others can open, and publishes it as this rank's. */

@@ -3,6 +3,7 @@
 #include "comm/job/compare.h"
 #include "comm/place/identity.h"
 
+#include <stdio.h>
 #include <weft/weft.h>
 
 /* Two jobs at one port, file or name: their launchers have other names for them. */
@@ -70,9 +71,11 @@ int wf_job_n_local_ranks(const wf_job *job) {
 }
 
 wf_status wf_job_broadcast(wf_job *job, void *data, size_t n_bytes) {
+    char what[WFI_CONTROL_DOING];
+    snprintf(what, sizeof what, "a broadcast of %zu bytes", n_bytes);
     for (size_t done = 0; done < n_bytes;) {
         size_t n = n_bytes - done < WFI_CONTROL_TOLD ? n_bytes - done : WFI_CONTROL_TOLD;
-        WF_TRY(wfi_control_broadcast(job, "a broadcast", (char *)data + done, n));
+        WF_TRY(wfi_control_broadcast(job, what, (char *)data + done, n));
         done += n;
     }
     return WF_OK;
