@@ -187,10 +187,10 @@ start -n 2 -- sh -c "$stay"
 until_true_of "$launcher" have rank.0 rank.1 || fail "ranks do not start"
 kill -TSTP "$launcher"
 # shellcheck disable=SC2046
-until_true 60 is_stopped "$launcher" $(pids) || fail "Ctrl-Z: $(ps -o pid,stat,args -p "$launcher,$(pids | paste -sd,)")"
+until_true_of "$launcher" is_stopped "$launcher" $(pids) || fail "Ctrl-Z: $(ps -o pid,stat,args -p "$launcher,$(pids | paste -sd,)")"
 kill -CONT "$launcher"
 # shellcheck disable=SC2046
-until_true 60 is_awake "$launcher" $(pids) || fail "SIGCONT: $(ps -o pid,stat,args -p "$launcher,$(pids | paste -sd,)")"
+until_true_of "$launcher" is_awake "$launcher" $(pids) || fail "SIGCONT: $(ps -o pid,stat,args -p "$launcher,$(pids | paste -sd,)")"
 kill -INT "$launcher"
 finishes 130
 none_left "Ctrl-Z, then Ctrl-C"

@@ -88,7 +88,7 @@ if [[ $mpirun ]]; then
     silence() {
         rm -rf "$folder/silent"
         WEFT_TIMEOUT_MS=$1 timeout 300 "$mpirun" -np 2 sh -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] ||
-            { (until grep -q loss $folder/silent/log.jsonl; do sleep 0.02; done
+            { (until grep -q loss $folder/silent/log.jsonl; do kill -0 \$\$ || exit; sleep 0.02; done
                kill -STOP \$\$; sleep $(seconds $(($1 * 3))); kill -CONT \$\$) 2>/dev/null & }
             exec $WEFT $run --wire mpi --plan dp=2 --steps 1000000 --quiet --out $folder/silent" >"$folder/out" 2>"$folder/said"
         [[ $? != 0 ]] || fail "silence: exit 0"
