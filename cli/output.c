@@ -50,6 +50,7 @@ static place place_of(const char *path) {
 static const char *check_file(const char *path) {
     struct stat about;
     char folder[4096];
+    if (!*path) return "its name is empty";
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) return "it is no regular file";
     folder_of(path, folder);
     return access(folder, W_OK | X_OK) == 0 ? NULL : strerror(errno);
@@ -60,9 +61,17 @@ exit_status output_check_file(const char *what, const char *path) {
     return why ? failed(what, path, why) : EXIT_DONE;
 }
 
+static const char *check_descriptor(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0) return strerror(errno);
+    return (flags & O_ACCMODE) == O_RDONLY ? "it can only be read" : NULL;
+}
+
 exit_status output_check(const char *what, const char *path) {
     place where = place_of(path);
     if (where == PLACE_FILE) return output_check_file(what, path);
+    const char *why = where == PLACE_DESCRIPTOR ? check_descriptor(own_descriptor(path)) : NULL;
+    if (why) return failed(what, path, why);
     if (where == PLACE_SPECIAL && access(path, W_OK)) return failed(what, path, strerror(errno));
     return EXIT_DONE;
 }

@@ -71,6 +71,32 @@ static void does_not_follow_links(void **state) {
     expect_content(f, "x", "new");
 }
 
+static int permissions_of(folder *f, const char *name) {
+    struct stat about;
+    assert_int_equal(stat(folder_file(f, name), &about), 0);
+    return (int)(about.st_mode & 07777);
+}
+
+/* A report that only its owner could read is not opened to others by being written again; of a link
+ * it does not matter where it leads. */
+static void keeps_permissions(void **state) {
+    folder *f = *state;
+    mode_t before = umask(002);
+    assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "one", 3), WF_OK);
+    assert_int_equal(permissions_of(f, "x"), 0664);
+    assert_int_equal(chmod(folder_file(f, "x"), 0600), 0);
+    assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "two", 3), WF_OK);
+    assert_int_equal(permissions_of(f, "x"), 0600);
+    umask(077);
+    assert_int_equal(chmod(folder_file(f, "x"), 0640), 0);
+    assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "three", 5), WF_OK);
+    assert_int_equal(permissions_of(f, "x"), 0640);
+    assert_int_equal(symlink("x", folder_file(f, "link")), 0);
+    assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "link"), "four", 4), WF_OK);
+    assert_int_equal(permissions_of(f, "link"), 0600);
+    umask(before);
+}
+
 static void replaces_files_only(void **state) {
     folder *f = *state;
     char pipe[4096];
@@ -85,7 +111,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(takes_regular_files), TEST_IN_FOLDER(refuses_the_rest),
         TEST_IN_FOLDER(replaces_as_a_whole), TEST_IN_FOLDER(does_not_follow_links),
-        TEST_IN_FOLDER(replaces_files_only),
+        TEST_IN_FOLDER(replaces_files_only), TEST_IN_FOLDER(keeps_permissions),
     };
     return cmocka_run_group_tests_name("base_file", tests, NULL, NULL);
 }

@@ -70,6 +70,13 @@ ln -s /dev/full "$here/full.json"
 run 1 "full.json cannot be written: No space left" $mlp --steps 1 --json "$here/full.json"
 [[ -L $here/full.json ]] || fail "a link to a device is replaced"
 
+# ---- what cannot be written is refused before the work, not after it ----
+for path in "" /dev/fd/77 /dev/stdin; do
+    run 1 "the report $path cannot be written" $mlp --steps 2 --json "$path"
+    grep -q ^done "$folder/out" && fail "--json '$path' is refused after the training"
+done
+run 1 "the trace  cannot be written: its name is empty" $mlp --steps 2 --trace ""
+
 # ---- pipes are not waited for ----
 mkfifo "$here/pipe"
 run 2 "is not a regular file, but a pipe" train --config "$here/pipe"

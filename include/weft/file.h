@@ -24,8 +24,9 @@ WF_API WF_NODISCARD wf_status wf_file_open(wf_context *ctx, const char *path, in
 
 /* Makes `path` a file of these bytes, in one step: they go to a new file in the same folder, which
  * is renamed when it is complete and on the disk. Who reads `path` sees the old file or the new
- * one, also after a kill or a power cut. A link is replaced, not followed; a pipe, a device or a
- * folder is refused. Errors: IO: what was there is untouched, and nothing is left beside it. */
+ * one, also after a kill or a power cut. It has the permissions of the old one. A link is replaced,
+ * not followed; a pipe, a device or a folder is refused. Errors: IO: what was there is untouched,
+ * and nothing is left beside it. */
 WF_API WF_NODISCARD wf_status wf_file_replace(wf_context *ctx, const char *path, const void *bytes,
                                               size_t n_bytes);
 

@@ -27,6 +27,13 @@ static wf_status set_paths(wfi_replacement *r, const char *path) {
     return r->folder ? WF_OK : WF_NO_MEMORY;
 }
 
+/* Who may read the old file may read the new one, and nobody else. Some file systems have no
+ * permissions to set. */
+static void keep_permissions(const wfi_replacement *r) {
+    struct stat old;
+    if (lstat(r->path, &old) == 0 && S_ISREG(old.st_mode)) (void)!fchmod(r->fd, old.st_mode & 0777);
+}
+
 static wf_status open_temporary(wfi_replacement *r) {
     struct stat st;
     if (stat(r->path, &st) == 0 && !S_ISREG(st.st_mode))
@@ -36,10 +43,11 @@ static wf_status open_temporary(wfi_replacement *r) {
     for (int i = 0; i < MAX_TEMPORARIES; i++) {
         char *name = wfi_sprintf(r->ctx, "%s/" WFI_TEMPORARY_NAME, r->folder, (long)getpid(), i);
         if (!name) return WF_NO_MEMORY;
-        r->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+        r->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         int code = errno;
         if (r->fd >= 0 && wfi_leftovers_spare(r->fd)) {
             r->temporary = name;
+            keep_permissions(r);
             return WF_OK;
         }
         if (r->fd >= 0) close(r->fd);
