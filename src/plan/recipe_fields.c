@@ -53,8 +53,11 @@ static void real_text(double value, char *text) {
         snprintf(text, WFI_RECIPE_TEXT, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
-    char *point = strstr(text, localeconv()->decimal_point);
-    if (point) *point = '.';
+    const char *local = localeconv()->decimal_point; /* of several bytes in some */
+    char *point = strstr(text, local);
+    if (!point) return;
+    *point = '.';
+    memmove(point + 1, point + strlen(local), strlen(point + strlen(local)) + 1);
 }
 
 static bool choice_text(const char *words, int place, char *text) {

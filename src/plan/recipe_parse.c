@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -50,12 +51,12 @@ static wf_status read_whole(const reading *r, void *to) {
 
 /* With a point, whatever the host program's locale writes instead. */
 static wf_status read_real(const reading *r, void *to) {
-    char text[MAX_VALUE + 1];
-    char *point, *end;
-    strcpy(text, r->value);
-    point = strchr(text, '.');
-    if (point && strlen(localeconv()->decimal_point) == 1) *point = *localeconv()->decimal_point;
-    if (strspn(r->value, "0123456789+-.eE") != strlen(r->value) || !*text)
+    char text[MAX_VALUE + 1 + MB_LEN_MAX], *end;
+    const char *point = strchr(r->value, '.');
+    int n_before = point ? (int)(point - r->value) : (int)strlen(r->value);
+    snprintf(text, sizeof text, "%.*s%s%s", n_before, r->value,
+             point ? localeconv()->decimal_point : "", point ? point + 1 : "");
+    if (strspn(r->value, "0123456789+-.eE") != strlen(r->value) || !*r->value)
         return refuse(r, "a number such as 0.1 or 1e-3");
     double x = strtod(text, &end);
     if (*end || !isfinite(x)) return refuse(r, "a number such as 0.1 or 1e-3");
