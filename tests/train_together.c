@@ -159,6 +159,26 @@ static const char *one_after_another(ranks_one *one) {
     return NULL;
 }
 
+/* A place is taken until all ranks have left it, whoever of them leaves it late. */
+static const char *left_at_other_times(ranks_one *one) {
+    wf_trainer *old, *next;
+    wf_step_result first, result;
+    RANKS_TRY(one, make_trainer(one->ctx, one->job, "dp=2", 2, 1, false, &old));
+    RANKS_TRY(one, run_batch(old, 0, true, &first));
+    for (int k = 0; k < 4; k++) {
+        bool is_late = k % 2 == one->rank;
+        if (!is_late) wf_trainer_destroy(old);
+        RANKS_TRY(one, make_trainer(one->ctx, one->job, "dp=2", 2, 1, false, &next));
+        RANKS_TRY(one, run_batch(next, 0, true, &result));
+        if (result.loss != first.loss)
+            return ranks_text("trainer %d: %a, not %a", k, result.loss, first.loss);
+        if (is_late) wf_trainer_destroy(old);
+        old = next;
+    }
+    wf_trainer_destroy(old);
+    return NULL;
+}
+
 /* Rank 1 makes its second trainer first. */
 static const char *made_in_another_order(ranks_one *one) {
     wf_trainer *t;
@@ -208,6 +228,7 @@ static void who_differs_is_named(void **state) {
     for (way how = THREADS; how <= PROCESSES; how++) {
         run_as(how, 2, too_many, w);
         run_as(how, 2, one_after_another, w);
+        run_as(how, 2, left_at_other_times, w);
         run_as(how, 2, made_in_another_order, w);
         for (int trains = 0; trains < 2; trains++) {
             w->trains = trains;
