@@ -76,12 +76,12 @@ static wf_status remote_event_wait(wfi_event event, const wfi_waiter *waiter) {
         if (device->config.is_lost &&
             device->config.is_lost(device->config.self, device->config.index) &&
             __atomic_load_n(&shared->epoch, __ATOMIC_ACQUIRE) < event.epoch)
-            return wfi_fail(
-                device->ctx, WF_REMOTE,
-                "rank %d has died or left: %s waited for its stream %s, which has done %llu of "
-                "%llu tasks",
-                device->config.index, waiter->who, event.stream->name, (unsigned long long)now,
-                (unsigned long long)event.epoch);
+            return wfi_fail(device->ctx, WF_REMOTE,
+                            "rank %d has left the job or died: %s waited for its stream %s, which "
+                            "has done %llu of "
+                            "%llu tasks",
+                            device->config.index, waiter->who, event.stream->name,
+                            (unsigned long long)now, (unsigned long long)event.epoch);
         if (wfi_deadline_is_over(&deadline, now)) return too_late(&event, now, waiter);
         if (waiter->is_host) wfi_watch_look(waiter->watch, &event);
     }

@@ -16,16 +16,10 @@ static void publish(wfi_control *c) {
     if (c->courier) wfi_courier_publish(c->courier);
 }
 
-/* Who has died is seen by MPI, which ends the job; who is silent, by the deadline. Who has left
- * will not do what a stream waits for. */
+/* Who has died is seen by MPI, which ends the job; who is silent, by the deadline. Who has left may
+ * have done before what is waited for, so whoever asks looks again, and tells the others. */
 static bool is_lost(const wfi_control *c, int rank) {
-    char sentence[128], doing[WFI_CONTROL_DOING];
-    if (wfi_control_pid_of(c, rank) >= 0) return false;
-    wfi_control_doing(c, rank, doing);
-    snprintf(sentence, sizeof sentence, "rank %d has left the job; it last came to %s", rank,
-             doing);
-    wfi_failure_set(&c->shared->failure, WF_REMOTE, sentence);
-    return true;
+    return wfi_control_pid_of(c, rank) < 0;
 }
 
 /* A number that no other machine has: its boot, and its name (containers share the boot). */
