@@ -188,6 +188,43 @@ static void who_comes_again_is_awaited(void **state) {
     test_context_end(ctx);
 }
 
+static void *fail_once(void *self) {
+    kept *k = self;
+    wf_job *job;
+    wf_status status = wfi_control_attach(k->ctx, k->fd, k->rank, N_KEPT, 20000, &job);
+    if (status == WF_OK) {
+        status = k->rank ? wf_job_barrier(job)
+                         : wfi_control_fail_all(job, wfi_fail(k->ctx, WF_DEVICE, "it is broken"));
+        wf_job_leave(job);
+    }
+    if (status != WF_DEVICE || !strstr(wf_context_error(k->ctx), "it is broken"))
+        snprintf(k->wrong, sizeof k->wrong, "%s '%s'", wf_status_name(status),
+                 wf_context_error(k->ctx));
+    return NULL;
+}
+
+/* The next one is another job. */
+static void a_failure_ends_with_its_job(void **state) {
+    (void)state;
+    void *(*const bodies[])(void *) = {fail_once, be_kept};
+    wf_context *ctx = test_context();
+    kept ranks[N_KEPT];
+    int fd;
+    TEST_OK(ctx, wfi_control_segment(ctx, &fd));
+    for (int round = 0; round < 4; round++) {
+        for (int r = 0; r < N_KEPT; r++) {
+            ranks[r] = (kept){ctx, fd, r, 2, 0, "", 0};
+            assert_int_equal(pthread_create(&ranks[r].thread, NULL, bodies[round % 2], &ranks[r]),
+                             0);
+        }
+        for (int r = 0; r < N_KEPT; r++) pthread_join(ranks[r].thread, NULL);
+        for (int r = 0; r < N_KEPT; r++)
+            if (*ranks[r].wrong) fail_msg("round %d, rank %d: %s", round, r, ranks[r].wrong);
+    }
+    close(fd);
+    test_context_end(ctx);
+}
+
 static void a_job_of_one(void **state) {
     (void)state;
     const char *const ways[] = {NULL, "env://", port_url, file_url};
@@ -471,6 +508,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(again_and_again),
         cmocka_unit_test(left_and_joined_again),
         cmocka_unit_test(who_comes_again_is_awaited),
+        cmocka_unit_test(a_failure_ends_with_its_job),
         cmocka_unit_test(a_job_of_one),
         cmocka_unit_test(who_does_not_come_is_named),
         cmocka_unit_test(two_of_one_rank),

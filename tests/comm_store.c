@@ -528,7 +528,7 @@ static void who_is_slow_is_cut_off(void **state) {
  * server that turns a rank away in favour of others. */
 static void idle_strangers_take_no_place(void **state) {
     (void)state;
-    enum { N_IDLE = 300 };
+    enum { N_IDLE = 420 }; /* more than the server has room for, ranks and others */
     wf_context *ctx = test_context();
     wf_store *root, *others[3];
     int idle[N_IDLE], n_open = 0;
@@ -544,6 +544,27 @@ static void idle_strangers_take_no_place(void **state) {
     assert_int_equal(sum, 3);
     while (n_open) close(idle[--n_open]);
     for (int rank = 1; rank < 4; rank++) wf_store_close(others[rank - 1]);
+    wf_store_close(root);
+    test_context_end(ctx);
+}
+
+/* Who has gone takes no place, whether it had shown the token or not. */
+static void visits_make_room(void **state) {
+    (void)state;
+    enum { N_VISITS = 400 };
+    wf_context *ctx = test_context();
+    wf_store *root, *other;
+    int64_t sum = 0;
+    wf_store_config config = config_of("tcp://127.0.0.1:0", 0, 2);
+    TEST_OK(ctx, wf_store_open(ctx, &config, &root));
+    config = config_of(wf_store_url(root), 1, 2);
+    for (int k = 0; k < N_VISITS; k++) {
+        close(connect_to(port_of(root)));
+        TEST_OK(ctx, wf_store_open(ctx, &config, &other));
+        TEST_OK(ctx, wf_store_add(other, "n", 1, &sum));
+        wf_store_close(other);
+    }
+    assert_int_equal(sum, N_VISITS);
     wf_store_close(root);
     test_context_end(ctx);
 }
@@ -717,6 +738,7 @@ int main(void) {
         cmocka_unit_test(strangers_do_no_harm),
         cmocka_unit_test(who_is_slow_is_cut_off),
         cmocka_unit_test(idle_strangers_take_no_place),
+        cmocka_unit_test(visits_make_room),
         cmocka_unit_test(who_is_turned_away_comes_again),
         cmocka_unit_test(tokens),
         cmocka_unit_test(ports),
