@@ -146,10 +146,7 @@ expect 1 "--strict: the checkpoint was made by weft other than" $resume --strict
 mkdir "$folder/held"
 "$WEFT" $net --steps 1000000 --save-every 1 --out "$folder/held" >/dev/null 2>&1 &
 pid=$!
-for ((i = 0; i < 600; i++)); do
-    [[ -s $folder/held/model.safetensors ]] && break
-    sleep 0.1
-done
+until_true_of $pid test -s "$folder/held/model.safetensors" || fail "no checkpoint is written"
 holder=""
 grep -q ":$(stat -c %i "$folder/held") " /proc/locks 2>/dev/null && holder=" (process $pid)"
 for words in "$net --steps 1" "$resume" "train --resume --steps 4 --ranks 2 --threads 1 --plan dp=2"; do

@@ -22,8 +22,8 @@ none_tagged() {
     for pid in $(tagged); do is_gone "$pid" || return 1; done
 }
 ranks_of() { for pid in $(tagged); do grep -zqsE "^(RANK|OMPI_COMM_WORLD_RANK)=" "/proc/$pid/environ" && echo "$pid"; done; }
-# MPI's own segments are those of other tests, which run meanwhile.
-shared() { ls -A /dev/shm 2>/dev/null | grep -vE '^(vader_segment|sm_segment|mpich|openmpi|osc_|psm)' || true; }
+# Segments of others, such as MPI's, come and go meanwhile.
+shared() { ls -A /dev/shm 2>/dev/null | grep weft || true; }
 
 before=$(shared)
 n_slow=0 most=0 n_made=0
@@ -52,7 +52,7 @@ for ((i = 0; i < n_times; i++)); do
         kill -CONT $launcher $(tagged) 2>/dev/null
         if ((ms >= 200)) && [[ $way != mpirun ]]; then
             n=$(grep -cs '"loss"' "$folder/run/log.jsonl")
-            until_true 30 has_steps $((${n:-0} + 40)) || fail "$what: it does not go on: $(cat "$folder/said")"
+            until_true_of $launcher has_steps $((${n:-0} + 40)) || fail "$what: it does not go on: $(cat "$folder/said")"
         fi
         to=$launcher send=TERM
     else
@@ -87,7 +87,7 @@ for ((i = 0; i < n_times; i++)); do
             says '^weft: interrupted after step ([0-9]+); the last checkpoint is .*, of step \1:' || fail "$what: says $(cat "$folder/said")"
         fi
     fi
-    until_true 5 none_tagged || { fail "$what: left: $(ps -o pid,stat,args -p "$(tagged | paste -sd,)")"; }
+    until_true 60 none_tagged || { fail "$what: left: $(ps -o pid,stat,args -p "$(tagged | paste -sd,)")"; }
     # shellcheck disable=SC2046
     [[ -z $(tagged) ]] || kill -KILL $(tagged) 2>/dev/null
     [[ $(shared) == "$before" ]] || fail "$what: left in /dev/shm: $(shared)"
