@@ -359,6 +359,44 @@ static void cut_blocks(void **state) {
     assert_int_equal(n_passed, 0);
 }
 
+/* ---- what an instruction is about ---- */
+
+/* The executor finds kernels, statistics and offsets by them. */
+static void units_and_parts(void **state) {
+    (void)state;
+    int n = 0, n_passed = 0;
+    for (size_t program = 0; program < N_PROGRAMS; program++) {
+        wf_context *ctx = test_context();
+        wf_program *p = make_one(ctx, program);
+        for (int32_t i = 0; i < p->n_instructions; i++) {
+            wfi_instruction *now = &p->instructions[i], kept = *now;
+            bool moves = now->kind == WFI_LOAD || now->kind == WFI_SEND ||
+                         now->kind == WFI_RECEIVE || wfi_is_reduction(now);
+            /* What moves is named by its block: the unit is there to be read. */
+            for (int32_t u = 0; u < p->graph->n_units && !moves && kept.unit >= 0; u++) {
+                if (u == kept.unit) continue;
+                now->unit = u;
+                n++;
+                n_passed += wf_program_check(p) == WF_OK;
+            }
+            now->unit = kept.unit;
+            for (int part = 0; part <= WFI_N_PARTS && kept.segment; part++) {
+                if (part == (int)kept.part) continue;
+                now->part = (wfi_part)part;
+                n++;
+                n_passed += wf_program_check(p) == WF_OK;
+            }
+            *now = kept;
+        }
+        TEST_OK(ctx, wf_program_check(p));
+        wf_program_destroy(p);
+        test_context_end(ctx);
+    }
+    print_message("units and parts: %d tried, %d unnoticed\n", n, n_passed);
+    assert_true(n > 100);
+    assert_int_equal(n_passed, 0);
+}
+
 /* ---- offsets that are right ---- */
 
 /* All who use a block find it elsewhere in it: nothing has changed, and nothing is refused. */
@@ -386,9 +424,8 @@ static void offsets_are_honoured(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_reference),
-        cmocka_unit_test(all_members_move_less),
-        cmocka_unit_test(cut_blocks),
+        cmocka_unit_test(every_reference),      cmocka_unit_test(all_members_move_less),
+        cmocka_unit_test(cut_blocks),           cmocka_unit_test(units_and_parts),
         cmocka_unit_test(offsets_are_honoured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,6 +24,18 @@ size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit) {
     return kind == WFI_BLOCK_STATE ? u->param_bytes * (size_t)wfi_recipe_n_states(&p->recipe) : 0;
 }
 
+static bool has_unit(const wf_program *p, const wfi_instruction *now) {
+    return now->unit >= 0 && now->unit < p->graph->n_units;
+}
+
+/* The executor finds the kernels by unit and part. */
+static bool has_own_segment(const wf_program *p, const wfi_instruction *now) {
+    const wfi_segment *s = now->segment;
+    if (!s || !has_unit(p, now) || now->part >= WFI_N_PARTS) return false;
+    const wfi_unit_code *unit = &(s->is_rest ? p->rest_code : p->code)->units[now->unit];
+    return s == (s->is_pack ? unit->pack : unit->part)[now->part];
+}
+
 int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now) {
     int32_t n_units = p->graph->n_units, n_micro = (int32_t)p->recipe.n_micro;
     switch (now->kind) {
@@ -38,7 +50,7 @@ int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now)
     case WFI_BACKWARD:
     case WFI_WEIGHT:
     case WFI_BACKWARD_WEIGHT:
-        return now->segment ? now->segment->n_slots : -1;
+        return has_own_segment(p, now) ? now->segment->n_slots : -1;
     case WFI_FOLD:
     case WFI_TIE:
     case WFI_NORM:
@@ -145,8 +157,9 @@ static wfi_need need_of_gather(const wf_program *p, const wfi_instruction *now, 
 
 /* ---- all ---- */
 
-static bool has_unit(const wf_program *p, const wfi_instruction *now) {
-    return now->unit >= 0 && now->unit < p->graph->n_units;
+/* Whether what it works on is its unit's. */
+static bool is_of_its_unit(const wf_program *p, const wfi_instruction *now) {
+    return has_unit(p, now) && p->blocks[now->references[0].block].id == now->unit;
 }
 
 /* Whether what the instruction names exists. */
@@ -164,11 +177,18 @@ static bool is_sound(const wf_program *p, const wfi_instruction *now) {
     case WFI_STORE:
         return now->id >= 0 && now->id < g->n_outputs;
     case WFI_TIE:
-        return has_unit(p, now) && now->id >= 0 && now->id < g->n_weight_gradients;
+        return is_of_its_unit(p, now) && now->id >= 0 && now->id < g->n_weight_gradients;
     case WFI_REPORT:
         return g->record >= 0;
     case WFI_GATHER_NORM:
         return true;
+    case WFI_FOLD:
+    case WFI_BROADCAST:
+    case WFI_NORM:
+    case WFI_UPDATE:
+    case WFI_GATHER_STATS:
+    case WFI_FOLD_STATS:
+        return is_of_its_unit(p, now);
     default:
         return has_unit(p, now);
     }
