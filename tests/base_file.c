@@ -2,9 +2,27 @@
  * waits. What is written replaces a file as a whole, or leaves all as it was. */
 #include "data_folder.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <weft/file.h>
+
+/* ---- the disk, as this test wants it: in place of the system's ---- */
+
+static int file_error, folder_error; /* errno; 0: it succeeds */
+static int n_files_synced, n_folders_synced;
+
+int fsync(int fd) {
+    struct stat about;
+    assert_int_equal(fstat(fd, &about), 0);
+    bool is_folder = S_ISDIR(about.st_mode);
+    ++*(is_folder ? &n_folders_synced : &n_files_synced);
+    errno = is_folder ? folder_error : file_error;
+    return errno ? -1 : 0;
+}
+
+/* ---- reading ---- */
 
 static void expect_refused(folder *f, const char *path, const char *words) {
     int fd = -1;
@@ -97,6 +115,28 @@ static void keeps_permissions(void **state) {
     umask(before);
 }
 
+/* The bytes are on the disk before the name is theirs, and then the name is. */
+static void waits_for_the_disk(void **state) {
+    folder *f = *state;
+    n_files_synced = n_folders_synced = 0;
+    assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "one", 3), WF_OK);
+    assert_int_equal(n_files_synced, 1);
+    assert_int_equal(n_folders_synced, 1);
+    file_error = EIO;
+    expect_failure(f->ctx, wf_file_replace(f->ctx, folder_file(f, "x"), "two", 3), WF_IO,
+                   "cannot be brought to the disk: Input/output error; what was there before is");
+    file_error = 0;
+    expect_content(f, "x", "one");
+    folder_error = EIO;
+    expect_failure(f->ctx, wf_file_replace(f->ctx, folder_file(f, "x"), "three", 5), WF_IO,
+                   "is in its place, but its folder cannot be brought to the disk");
+    expect_content(f, "x", "three");
+    folder_error = EINVAL; /* of file systems that cannot do that */
+    assert_int_equal(wf_file_replace(f->ctx, folder_file(f, "x"), "four", 4), WF_OK);
+    folder_error = 0;
+    assert_int_equal(folder_count(f, 0), 1);
+}
+
 static void replaces_files_only(void **state) {
     folder *f = *state;
     char pipe[4096];
@@ -112,6 +152,7 @@ int main(void) {
         TEST_IN_FOLDER(takes_regular_files), TEST_IN_FOLDER(refuses_the_rest),
         TEST_IN_FOLDER(replaces_as_a_whole), TEST_IN_FOLDER(does_not_follow_links),
         TEST_IN_FOLDER(replaces_files_only), TEST_IN_FOLDER(keeps_permissions),
+        TEST_IN_FOLDER(waits_for_the_disk),
     };
     return cmocka_run_group_tests_name("base_file", tests, NULL, NULL);
 }

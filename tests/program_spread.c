@@ -273,7 +273,8 @@ static void collectives_are_needed(void **state) {
 
 /* ---- refused ---- */
 
-static void refuse(const char *text, int64_t lanes, const char *says) {
+static void refuse_of(wf_model_function function, const char *text, int64_t lanes,
+                      const char *says) {
     wf_context *ctx = test_context();
     wf_model *model;
     wf_plan *plan;
@@ -281,7 +282,7 @@ static void refuse(const char *text, int64_t lanes, const char *says) {
     wf_recipe recipe = mixed_recipe(lanes);
     recipe.n_micro = 12;
     recipe.batch = 24;
-    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
+    TEST_OK(ctx, wf_model_create(ctx, "a model", function, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
     TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p),
                  WF_INVALID_ARG, says);
@@ -290,10 +291,24 @@ static void refuse(const char *text, int64_t lanes, const char *says) {
     test_context_end(ctx);
 }
 
+static void refuse(const char *text, int64_t lanes, const char *says) {
+    refuse_of(mixed, text, lanes, says);
+}
+
+static void blocks(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(8)), y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_cut(wf_linear(x, "a", 8), "block.0");
+    h = wf_cut(wf_linear(h, "b", 8), "block.1");
+    wf_loss(wf_cross_entropy(wf_linear(h, "c", 5), y));
+}
+
 static void what_does_not_go(void **state) {
     (void)state;
     refuse("midle:dp=2", 2, "no unit is called 'midle' (position 1); the units are first, middle,");
     refuse("late:dp=2,mid:dp=2", 2, "'mid' (position 11)");
+    refuse_of(blocks, "block.1:dp=2,block:dp=4", 4,
+              "unit block.1 is named twice, as 'block.1' and as 'block' (position 14)");
     refuse("dataparallel=3", 4, "has no 3 whole subtrees for dataparallel=3; 3 lanes would do");
     refuse("middle:dp=2,late:dp=3", 6, "has no 3 whole subtrees for late:dp=3");
     refuse("middle:dataparallel=2", 1, "for middle:dataparallel=2; 2 lanes would do");
