@@ -3,6 +3,7 @@
 #include "text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -227,7 +228,15 @@ static exit_status run_first_word(int argc, char *const *argv) {
     return about->run_words ? about->run_words(argc, argv) : run_command(about, argc, argv);
 }
 
+/* A file that is opened must not become what weft prints to. What is written to a stream that was
+ * closed still fails, and is said. */
+static void hold_closed_streams(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
+}
+
 int main(int argc, char **argv) {
+    hold_closed_streams();
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;

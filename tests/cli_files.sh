@@ -110,4 +110,12 @@ header='{"\u001b[31mw":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 run 1 '\x1b[31mw' $mlp --steps 1 --init "$folder/hostile.safetensors"; escapes && fail "a tensor's name is printed raw"
 printf '%s' '{"traceEvents":[],"otherData":{"format":"\u001b[2J"}}' >"$folder/t.json"
 run 1 "t.json" draw "$folder/t.json"; escapes && fail "a trace's words are printed raw"
+# ---- streams that are closed ----
+
+# What weft prints must not get into a file that it opens first.
+"$WEFT" train --model mlp --data synthetic --batch 8 --steps 2 --threads 1 --out "$folder/daemon" \
+    <&- >&- 2>"$folder/said" && fail "closed standard output: no failure"
+grep -q 'standard output' "$folder/said" || fail "closed standard output: $(cat "$folder/said")"
+grep -qv '^{' "$folder/daemon/log.jsonl" && fail "log.jsonl holds other lines: $(grep -v '^{' "$folder/daemon/log.jsonl" | head -1)"
+
 finish

@@ -90,7 +90,7 @@ wf_tensor wf_cut(wf_tensor x, const char *name) {
     wf_graph *g = x.graph;
     if (g->status != WF_OK) return x;
     int32_t u = current_unit(g);
-    bool is_empty = true; /* a cut before the first op names the first unit */
+    bool is_empty = !g->units[u].is_passed; /* a cut before the first op names the first unit */
     for (int32_t n = 0; n < g->n_nodes; n++) is_empty &= g->nodes[n].unit != u;
     for (int32_t v = 0; v < g->n_values; v++)
         is_empty &= g->values[v].unit != u || g->values[v].kind == WFI_VALUE_INPUT;

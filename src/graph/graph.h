@@ -126,6 +126,7 @@ typedef struct wfi_unit {
     size_t param_bytes;  /* flat storage of its own parameters, each aligned to 64 */
     size_t buffer_bytes; /* flat storage of its buffers */
     bool begins_stage;   /* the model says so (wf_next_stage) */
+    bool is_passed; /* by an op that leaves no node in this graph, but does in a training one */
 } wfi_unit;
 
 struct wf_graph {

@@ -128,10 +128,11 @@ static wf_status check(wf_context *ctx, const wf_launch_config *config) {
                         (long long)config->timeout_ms, (long long)config->grace_ms);
     for (int i = 0; i < 2; i++) {
         int fd = i ? config->err : config->out;
-        if (fcntl(fd, F_GETFD) < 0)
+        int flags = fcntl(fd, F_GETFL);
+        if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
             return wfi_fail(ctx, WF_IO,
                             "launch: the ranks' lines have nowhere to go: standard %s (descriptor "
-                            "%d) is closed",
+                            "%d) is closed, or cannot be written",
                             i ? "error" : "output", fd);
     }
     return WF_OK;

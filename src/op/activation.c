@@ -30,7 +30,8 @@ static wf_status relu_gradient(wfi_autodiff *ad, const wfi_node *node) {
 static void relu_reference(const wfi_call *call) {
     const float *x = call->in[0].data;
     float *y = call->out[0].data;
-    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = x[i] <= 0 ? 0 : x[i];
+    int64_t n = n_elem_of(call);
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] <= 0 ? 0 : x[i];
 }
 
 static void relu_backward_reference(const wfi_call *call) {

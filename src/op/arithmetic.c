@@ -41,7 +41,8 @@ static double add_relu_flops(const wf_graph *g, const wfi_node *node) {
 static void add_relu_reference(const wfi_call *call) {
     const float *a = call->in[0].data, *b = call->in[1].data;
     float *y = call->out[0].data;
-    for (int64_t i = 0; i < n_elem_of(call); i++) {
+    int64_t n = n_elem_of(call);
+    for (int64_t i = 0; i < n; i++) {
         float sum = a[i] + b[i];
         y[i] = sum <= 0 ? 0 : sum;
     }

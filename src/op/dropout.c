@@ -74,7 +74,10 @@ static bool name_is_taken(const wf_graph *g, uint64_t name) {
 
 wf_tensor wf_dropout(wf_tensor x, const char *name, float p) {
     wf_graph *g = x.graph;
-    if (!g || x.id < 0 || g->status != WF_OK || !g->training || p == 0) return x;
+    if (!g || x.id < 0 || g->status != WF_OK) return x;
+    /* Training graphs and others have the same units. */
+    if (p != 0) g->units[g->n_units - 1].is_passed = true;
+    if (!g->training || p == 0) return x;
     char *full = wfi_pool_format(&g->pool, "%s%s", g->scope, name);
     if (!full) {
         g->status = WF_NO_MEMORY;

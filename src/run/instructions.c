@@ -120,13 +120,14 @@ static wf_status run_norm(const wfi_executor *e, const wfi_instruction *now) {
 }
 
 /* The global norm: the tree over a unit's sums, then over units, both in fixed order. */
-static float clip_scale(wfi_executor *e, int32_t rank, const wfi_reference *norms, int32_t n) {
+static float clip_scale(wfi_executor *e, const wfi_reference *norms, int32_t n) {
     double sum = 0;
     for (int32_t u = 0; u < n; u++)
         sum += wfi_tree_sum(norms[u].bytes ? wfi_executor_touch(e, &norms[u]) : NULL,
                             norms[u].bytes / sizeof(double));
     double norm = sqrt(sum), limit = e->p->recipe.clip_norm;
-    if (rank == e->first_local) e->step.gradient_norm = norm; /* the same on all ranks */
+    /* The same on all ranks that update; any of them may be the only one here. */
+    __atomic_store(&e->step.gradient_norm, &norm, __ATOMIC_RELAXED);
     /* PyTorch adds 1e-6 to the norm so that a zero gradient divides well. */
     return norm > limit ? (float)(limit / (norm + 1e-6)) : 1.0f;
 }
@@ -137,8 +138,7 @@ static wf_status run_update(wfi_executor *e, const wfi_instruction *now) {
     int n_states = wfi_recipe_n_states(&p->recipe);
     float scale = 1;
     int32_t n_fixed = 2 + (n_states > 0);
-    if (p->recipe.clip_norm > 0)
-        scale = clip_scale(e, now->rank, r + n_fixed, now->n_references - n_fixed);
+    if (p->recipe.clip_norm > 0) scale = clip_scale(e, r + n_fixed, now->n_references - n_fixed);
     float *param = wfi_executor_touch(e, &r[0]);
     const float *gradient = wfi_executor_touch(e, &r[1]);
     float *state = n_states ? wfi_executor_touch(e, &r[2]) : NULL;

@@ -1,5 +1,6 @@
 /* What treats every element alike: activations and arithmetic. Equal layouts have
- * equal order, so all operands are one long row. */
+ * equal order, so all operands are one long row. A forward ReLU is left to the plain kernel, which
+ * takes as long: the library's makes a number of a NaN, and nothing behind it would tell. */
 #include "kernel/onednn/onednn.h"
 #include "op/op_table.h"
 
@@ -71,9 +72,9 @@ wf_status wfi_describe_arithmetic(wfi_kernel *kernel, const wfi_kernel_options *
     wfi_md row = wfi_operand_row(kernel, 0);
     dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
-    WF_TRY(wfi_describe_binary(
-        &wfi_onednn_of(kernel)->lib, op == &wfi_op_mul ? dnnl_binary_mul : dnnl_binary_add, &row,
-        &row, &row, (wfi_after){op == &wfi_op_add_relu ? WFI_RELU : WFI_NOTHING, 0}, &desc));
+    WF_TRY(wfi_describe_binary(&wfi_onednn_of(kernel)->lib,
+                               op == &wfi_op_mul ? dnnl_binary_mul : dnnl_binary_add, &row, &row,
+                               &row, (wfi_after){WFI_NOTHING, 0}, &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC_0, 0));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC_1, 1));

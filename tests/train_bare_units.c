@@ -1,0 +1,114 @@
+/* Units that have no parameters, or no op outside training; and numbers that are none in front of a
+ * ReLU. */
+#include "test.h"
+
+#include <math.h>
+#include <weft/weft.h>
+
+#define BATCH 8
+
+static float x[BATCH][4], y[BATCH][2];
+static const wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
+
+static void fill(void) {
+    for (int i = 0; i < BATCH * 4; i++) x[i / 4][i % 4] = (float)(i * 37 % 23) / 11 - 1;
+    for (int i = 0; i < BATCH * 2; i++) y[i / 2][i % 2] = (float)(i * 5 % 7) / 3 - 1;
+}
+
+static void without_parameters(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor in = wf_input(g, "x", WF_F32, WF_SHAPE(4)), t = wf_input(g, "y", WF_F32, WF_SHAPE(2));
+    wf_tensor h = wf_cut(wf_tanh(in), "second");
+    h = wf_cut(wf_relu(wf_linear(h, "net1", 6)), "third");
+    wf_loss(wf_mse(wf_linear(h, "net2", 2), t));
+}
+
+/* A rank that updates nothing hides nobody's norm. */
+static void norm_is_known(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "pp=2,cut=second", "pp=3", "dp=2,pp=3"};
+    wf_context *ctx = test_context();
+    double want = 0;
+    fill();
+    for (int k = 0; k < 4; k++) {
+        wf_trainer *t;
+        wf_step_result result;
+        TEST_OK(ctx, wf_trainer_open(ctx, without_parameters, NULL,
+                                     "batch=8,lanes=2,clip_norm=0.01", plans[k], &t));
+        TEST_OK(ctx, wf_trainer_step(t, feeds, 2, BATCH, &result));
+        if (k == 0) want = result.gradient_norm;
+        if (!(want > 0) || result.gradient_norm != want)
+            fail_msg("plan '%s': norm %.17g instead of %.17g", plans[k], result.gradient_norm,
+                     want);
+        wf_trainer_destroy(t);
+    }
+    test_context_end(ctx);
+}
+
+static void of_dropout_alone(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor in = wf_input(g, "x", WF_F32, WF_SHAPE(4)), t = wf_input(g, "y", WF_F32, WF_SHAPE(2));
+    wf_tensor h = wf_cut(wf_dropout(in, "drop", 0.5f), "body");
+    h = wf_cut(wf_relu(wf_linear(h, "net1", 6)), "noise");
+    h = wf_cut(wf_dropout(h, "drop2", 0.1f), "head");
+    wf_loss(wf_mse(wf_linear(h, "net2", 2), t));
+}
+
+static void dropout_alone(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "pp=2", "dp=2,pp=2", "body:dp=2"};
+    wf_context *ctx = test_context();
+    char sha[4][65];
+    double test[4];
+    fill();
+    for (int k = 0; k < 4; k++) {
+        wf_trainer *t;
+        wf_step_result result;
+        TEST_OK(ctx, wf_trainer_open(ctx, of_dropout_alone, NULL, "batch=8,lanes=2", plans[k], &t));
+        TEST_OK(ctx, wf_trainer_step(t, feeds, 2, BATCH, &result));
+        TEST_OK(ctx, wf_trainer_eval(t, feeds, 2, BATCH, &result));
+        test[k] = result.loss;
+        TEST_OK(ctx, wf_trainer_step(t, feeds, 2, BATCH, &result));
+        TEST_OK(ctx, wf_trainer_weights_sha256(t, sha[k]));
+        assert_string_equal(sha[k], sha[0]);
+        assert_true(test[k] == test[0]);
+        wf_trainer_destroy(t);
+    }
+    test_context_end(ctx);
+}
+
+static void two_relus(wf_graph *g, const void *config) {
+    const int *adds = config;
+    wf_tensor in = wf_input(g, "x", WF_F32, WF_SHAPE(4)), t = wf_input(g, "y", WF_F32, WF_SHAPE(2));
+    wf_tensor h = wf_linear(in, "net1", 6);
+    h = wf_relu(*adds ? wf_add(h, wf_linear(in, "skip", 6)) : h);
+    wf_loss(wf_mse(wf_linear(h, "net2", 2), t));
+}
+
+/* A ReLU that made a zero of it would hide that the layer before it is lost. */
+static void relu_keeps_nan(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (int adds = 0; adds < 2; adds++) {
+        wf_trainer *t;
+        wf_step_result result;
+        fill();
+        x[3][1] = NAN;
+        TEST_OK(ctx, wf_trainer_open(ctx, two_relus, &adds, "batch=8", "", &t));
+        TEST_REFUSED(ctx, wf_trainer_eval(t, feeds, 2, BATCH, &result), WF_NOT_FINITE, "loss");
+        wf_trainer_destroy(t);
+        TEST_OK(ctx, wf_trainer_open(ctx, two_relus, &adds, "batch=8", "", &t));
+        TEST_REFUSED(ctx, wf_trainer_step(t, feeds, 2, BATCH, &result), WF_NOT_FINITE, "step 1");
+        wf_trainer_destroy(t);
+    }
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norm_is_known),
+        cmocka_unit_test(dropout_alone),
+        cmocka_unit_test(relu_keeps_nan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
