@@ -3,6 +3,7 @@
 #include "comm/group/operation.h"
 #include "group_ranks.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -398,6 +399,131 @@ static void a_broken_group_keeps_its_memory(void **state) {
     munmap(c, sizeof *c);
 }
 
+/* ---- threads ---- */
+
+#define LOOKS 400 /* of a millisecond */
+
+static int root_has_returned; /* atomic access */
+static bool was_left_alone;
+
+/* Of the rank that copies: until the root has failed, and longer. */
+static void on_slow_write(int number) {
+    (void)number;
+    for (int k = 0; k < LOOKS && !was_left_alone; k++) {
+        usleep(1000);
+        was_left_alone = __atomic_load_n(&root_has_returned, __ATOMIC_ACQUIRE) != 0;
+    }
+    mprotect(slow.out, SLOW_BYTES, PROT_READ | PROT_WRITE);
+}
+
+/* The root's deadline passes while the other thread copies from its buffer, which is the caller's
+ * again when the call has returned. */
+static const char *check_late_amid(ranks_one *one) {
+    static char in[SLOW_BYTES];
+    if (one->rank == 0) {
+        memset(in, 7, SLOW_BYTES);
+        wf_status status = wf_broadcast(one->group, in, in, SLOW_BYTES, WF_U8, 0, NULL);
+        __atomic_store_n(&root_has_returned, 1, __ATOMIC_RELEASE);
+        memset(in, 9, SLOW_BYTES);
+        RANKS_CHECK(one, status == WF_TIMEOUT);
+        return NULL;
+    }
+    slow.out = mmap(NULL, SLOW_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    signal(SIGSEGV, on_slow_write);
+    wf_status ignored = wf_broadcast(one->group, in, slow.out, SLOW_BYTES, WF_U8, 0, NULL);
+    (void)ignored; /* it has all it wants, or hears of the other's failure */
+    signal(SIGSEGV, SIG_DFL);
+    RANKS_CHECK(one, !was_left_alone);
+    for (int i = 0; i < SLOW_BYTES; i++) RANKS_CHECK(one, slow.out[i] == 7);
+    munmap(slow.out, SLOW_BYTES);
+    return NULL;
+}
+
+static void a_failed_call_gives_its_buffer_back(void **state) {
+    (void)state;
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    config.timeout_ms = 50;
+    ranks_threads(2, &config, check_late_amid, NULL);
+}
+
+/* ---- memory that cannot be had ---- */
+
+typedef struct scarce {
+    const char *wire;
+    long n_left; /* atomic access: allocations that still succeed */
+    pthread_barrier_t start;
+    long n_good;     /* that succeed in the call */
+    bool is_refused; /* atomic access: by either rank, as the allocator has decided */
+} scarce;
+
+static void *scarce_alloc(void *self, size_t bytes) {
+    scarce *s = self;
+    void *block = NULL;
+    bool fails = __atomic_sub_fetch(&s->n_left, 1, __ATOMIC_RELAXED) < 0;
+    return fails || posix_memalign(&block, 64, bytes) ? NULL : block;
+}
+
+static void scarce_free(void *self, void *block) {
+    (void)self;
+    free(block);
+}
+
+/* Of `name`, as the kernel calls memory that is shared. */
+static int n_mapped(const char *name) {
+    char line[512];
+    int n = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) n += strstr(line, name) != NULL;
+    fclose(maps);
+    return n;
+}
+
+/* Makes another group, in the middle of which a rank may find no memory. */
+static const char *split_in_need(ranks_one *one) {
+    scarce *s = one->self;
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    wf_group *g = NULL;
+    config.wire = s->wire;
+    pthread_barrier_wait(&s->start);
+    if (one->rank == 0) __atomic_store_n(&s->n_left, s->n_good, __ATOMIC_SEQ_CST);
+    pthread_barrier_wait(&s->start);
+    wf_status status = wf_group_split(one->group, 0, 0, &config, &g);
+    pthread_barrier_wait(&s->start);
+    if (one->rank == 0) __atomic_store_n(&s->n_left, LONG_MAX, __ATOMIC_SEQ_CST);
+    if (status != WF_OK) __atomic_store_n(&s->is_refused, true, __ATOMIC_RELAXED);
+    if (status == WF_OK) wf_group_destroy(g);
+    return NULL;
+}
+
+static void a_group_without_memory_leaves_nothing(void **state) {
+    (void)state;
+    const char *const wires[] = {"inproc", "shm"};
+    for (int w = 0; w < 2; w++)
+        for (int n = 0, is_refused = 1; is_refused; n++) {
+            scarce s = {.wire = wires[w], .n_left = LONG_MAX, .n_good = n};
+            wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+            wf_group_config group = WF_GROUP_CONFIG_INIT;
+            wf_context *ctx;
+            int n_open = test_descriptors(), n_groups = n_mapped("weft-group");
+            int n_zero = n_mapped("/dev/zero");
+            group.wire = wires[w];
+            config.allocator = (wf_allocator){scarce_alloc, scarce_free, &s};
+            assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+            pthread_barrier_init(&s.start, NULL, 2);
+            ranks_threads_in(ctx, 2, &group, split_in_need, &s);
+            pthread_barrier_destroy(&s.start);
+            is_refused = s.is_refused;
+            test_context_end(ctx);
+            if (test_descriptors() != n_open || n_mapped("weft-group") != n_groups ||
+                n_mapped("/dev/zero") != n_zero)
+                fail_msg("%s: after allocation %d failed, %d descriptors, %d and %d mappings stay",
+                         wires[w], n, test_descriptors() - n_open,
+                         n_mapped("weft-group") - n_groups, n_mapped("/dev/zero") - n_zero);
+            if (!is_refused) assert_true(n >= 2);
+        }
+}
+
 /* What it reads of a rank that is something else, or was killed while it wrote. */
 static void a_torn_note_is_told(void **state) {
     (void)state;
@@ -425,6 +551,8 @@ int main(void) {
         cmocka_unit_test(who_leaves_is_named),
         cmocka_unit_test(who_dies_is_named),
         cmocka_unit_test(a_broken_group_keeps_its_memory),
+        cmocka_unit_test(a_failed_call_gives_its_buffer_back),
+        cmocka_unit_test(a_group_without_memory_leaves_nothing),
         cmocka_unit_test(a_torn_note_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -151,9 +151,9 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting, wf_status status)
     ready.is_ready = g && status == WF_OK;
     if (status != WF_OK) snprintf(sentence, sizeof sentence, "%s", wf_context_error(meeting->ctx));
     WF_TRY(show_card(meeting, &ready));
-    if (g && g->wire && g->wire->opened) g->wire->opened(g);
-    if (status != WF_OK) return wfi_fail(meeting->ctx, status, "%s", sentence);
-    return g ? compare_ready(g, meeting) : WF_OK;
+    wf_status all = g ? compare_ready(g, meeting) : WF_OK;
+    if (g && g->wire && g->wire->opened) g->wire->opened(g, all == WF_OK);
+    return status == WF_OK ? all : wfi_fail(meeting->ctx, status, "%s", sentence);
 }
 
 /* ---- all ranks of the job ---- */

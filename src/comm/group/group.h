@@ -83,7 +83,8 @@ struct wfi_wire {
     const char *(*no_engine)(const wf_group *group);
     /* Collective: makes what the group shares, in exactly one exchange, also if it fails. */
     wf_status (*open)(wf_group *group, wfi_meeting *meeting);
-    void (*opened)(wf_group *group); /* all have come through open; NULL: nothing to do */
+    /* All have come through open, and whether all of them have opened it; NULL: nothing to do. */
+    void (*opened)(wf_group *group, bool by_all);
     /* Not collective. */
     void (*close)(wf_group *group);
     wf_status (*alloc)(wf_group *group, size_t bytes, void **block_out);

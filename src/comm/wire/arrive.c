@@ -5,12 +5,15 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define N_SPINS          2000 /* some 50 us: longer than ranks of equal work are apart */
 #define N_SPINS_CROWDED  50   /* more ranks than cores: somebody else needs this one */
 #define N_YIELDS         100
 #define N_YIELDS_COURIER 10 /* where it runs on this very core: yielding costs it its turn */
 #define MOST_YIELDING_MS 2  /* on a busy machine each takes as long as others' turns */
+#define TOUCH_NAP_US     100
+#define TOUCH_MS         60000 /* so long no copy takes */
 #define NAP_MS           50
 
 size_t wfi_segment_bytes(int32_t n) {
@@ -56,10 +59,35 @@ void wfi_memory_destroy(wfi_memory *m) {
 
 /* ---- failures ---- */
 
+/* Either it sees the failure, or who failed sees that it is there. */
+wf_status wfi_memory_touch(wfi_memory *m) {
+    if (!m->is_open) return WF_OK;
+    __atomic_store_n(&m->segment->members[m->group->rank].touches, 1, __ATOMIC_SEQ_CST);
+    if (!wfi_failure_first(&m->segment->failure)) return WF_OK;
+    wfi_memory_let_go(m);
+    return wfi_memory_check(m);
+}
+
+void wfi_memory_let_go(wfi_memory *m) {
+    if (m->is_open)
+        __atomic_store_n(&m->segment->members[m->group->rank].touches, 0, __ATOMIC_RELEASE);
+}
+
+/* They are threads of this process in the middle of a copy, which ends. */
+static void wait_for_touching(const wfi_memory *m) {
+    const struct timespec nap = {0, TOUCH_NAP_US * 1000};
+    wfi_wait_clock clock = wfi_wait_begin();
+    for (int32_t r = 0; r < m->group->n; r++)
+        while (__atomic_load_n(&m->segment->members[r].touches, __ATOMIC_SEQ_CST) &&
+               wfi_wait_ms(&clock) < TOUCH_MS)
+            nanosleep(&nap, NULL);
+}
+
 wf_status wfi_memory_fail(wfi_memory *m, wf_status status) {
     wf_status told = status == WF_TIMEOUT ? status : WF_REMOTE;
     wfi_failure_set(&m->segment->failure, told, wf_context_error(m->group->ctx));
     if (m->carriage) m->carriage->tell_failure(m);
+    if (m->is_open) wait_for_touching(m);
     return status;
 }
 

@@ -39,20 +39,34 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
     memcpy(&segment, meeting->all[meeting->place[0]], sizeof segment);
     if (segment == MAP_FAILED)
         return wfi_fail(g->ctx, WF_NO_MEMORY, "the system refused %zu bytes for a group", bytes);
-    WF_TRY(wfi_memory_create(g, segment, &m));
+    wf_status status = wfi_memory_create(g, segment, &m);
+    if (status != WF_OK) {
+        if (g->rank == 0) munmap(segment, bytes); /* as in close_group */
+        return status;
+    }
     m->find = find;
     m->resolve = resolve;
+    m->is_open = true;
     g->state = m;
     return WF_OK;
 }
 
+static void opened(wf_group *g, bool by_all) {
+    wfi_memory *m = g->state;
+    if (!m) return;
+    m->opened_by_all = by_all;
+    m->is_refused = !by_all;
+}
+
+/* The last of those who have opened it ends the segment. If not all could, nobody has looked into
+ * it, and who has made it ends it; if nobody knows, because the meeting failed, it stays. */
 static void close_group(wf_group *g) {
     wfi_memory *m = g->state;
     if (!m) return;
     wfi_free(g->ctx, m->window);
     wfi_segment *segment = m->segment;
     size_t bytes = m->segment_bytes;
-    bool is_last = wfi_memory_leave(m);
+    bool is_last = m->opened_by_all ? wfi_memory_leave(m) : m->is_refused && g->rank == 0;
     wfi_memory_destroy(m);
     if (is_last) munmap(segment, bytes);
 }
@@ -73,6 +87,7 @@ const wfi_wire wfi_wire_inproc = {
     .pushes = true,
     .reaches = reaches,
     .open = open_group,
+    .opened = opened,
     .close = close_group,
     .alloc = alloc_block,
     .free = free_block,

@@ -38,6 +38,7 @@ typedef struct wfi_member {
     wfi_note note;     /* what it does */
     wfi_handle window; /* atomic access; 0: none yet */
     int32_t has_left;  /* atomic access */
+    int32_t touches;   /* atomic access: is in others' buffers (wfi_memory_touch) */
     wfi_shared_block blocks[WFI_GROUP_BLOCKS];
 } __attribute__((aligned(64))) wfi_member;
 
@@ -84,9 +85,11 @@ typedef struct wfi_memory {
     char *window;  /* own, NULL: not made yet */
     void *staging; /* pairwise's, or NULL */
     size_t staging_bytes;
-    void *own;                     /* of the wire */
-    const wfi_carriage *carriage;  /* NULL: memory is shared */
-    const wfi_shared_epoch *moved; /* [2] counts of letters, or NULL */
+    void *own;                      /* of the wire */
+    bool is_open;                   /* ranks use each other's buffers where those lie (inproc) */
+    bool opened_by_all, is_refused; /* inproc: what all know of the group's making */
+    const wfi_carriage *carriage;   /* NULL: memory is shared */
+    const wfi_shared_epoch *moved;  /* [2] counts of letters, or NULL */
     /* The handle of a range of this rank's memory; WFI_HANDLE_NONE: others cannot see it. */
     wfi_handle (*find)(struct wfi_memory *m, const void *data, size_t bytes);
     /* Where another rank's handle lies for us. */
@@ -125,6 +128,11 @@ wf_status wfi_memory_fail(wfi_memory *m, wf_status status);
 wf_status wfi_memory_lost(wfi_memory *m, int32_t rank);
 /* The group's failure, as this thread's. */
 wf_status wfi_memory_check(wfi_memory *m);
+/* Around what reads or writes other ranks' buffers: a rank whose call fails gives its own back to
+ * the caller when nobody is in them any more. Errors: the group's failure; nothing may be touched.
+ */
+wf_status wfi_memory_touch(wfi_memory *m);
+void wfi_memory_let_go(wfi_memory *m);
 
 /* ---- run.c, pass.c ---- */
 

@@ -73,7 +73,9 @@ static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
             WF_TRY(wfi_memory_window(m, o->root, WFI_WINDOW_IN, &from));
         else if (n)
             WF_TRY(m->resolve(m, o->root, says[SAYS_HANDLE], &from));
+        WF_TRY(wfi_memory_touch(m));
         if (n) memcpy((char *)o->out + at, from, n);
+        wfi_memory_let_go(m);
         __atomic_store_n(&c->received.epoch, number, __ATOMIC_SEQ_CST);
         wfi_shared_epoch_wake(&c->received);
         at += n;

@@ -102,11 +102,12 @@ static wf_status run_phases(wfi_run *r) {
     int32_t n_phases = wfi_collective_n_phases(r->o->how, &r->part);
     for (r->part.phase = 0; r->part.phase < n_phases; r->part.phase++) {
         int32_t n = wfi_collective_steps(r->o->how, &r->part, steps);
-        if (r->part.n > 1 && carriage) WF_TRY(carriage->begin(r, steps, n));
+        if (r->part.n > 1) WF_TRY(carriage ? carriage->begin(r, steps, n) : wfi_memory_touch(r->m));
         for (int32_t i = 0; i < n; i++)
             has_blocks ? run_in_pieces(r, &steps[i]) : run_step(r, &steps[i]);
         if (r->has_streamed) wfi_stream_fence();
         r->has_streamed = false;
+        wfi_memory_let_go(r->m);
         if (r->part.n > 1) WF_TRY(carriage ? carriage->end(r) : meet(r->m));
     }
     return WF_OK;

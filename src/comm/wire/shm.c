@@ -239,12 +239,13 @@ static void close_group(wf_group *g) {
 
 static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
     wfi_memory *m = NULL;
-    void *segment;
+    void *segment = MAP_FAILED;
     int fd = -1;
     wf_status status = open_segment(g, meeting, &fd, &segment);
     shm *s = wfi_alloc(g->ctx, 1, sizeof *s, "a group's wire");
     if (status == WF_OK) status = s ? wfi_memory_create(g, segment, &m) : WF_NO_MEMORY;
     if (status != WF_OK) {
+        if (segment != MAP_FAILED) munmap(segment, wfi_segment_bytes(g->n));
         wfi_free(g->ctx, s);
         if (fd >= 0) close(fd);
         return status;
@@ -259,7 +260,8 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
 }
 
 /* All have it mapped, so nobody needs the descriptor any more. */
-static void opened(wf_group *g) {
+static void opened(wf_group *g, bool by_all) {
+    (void)by_all;
     wfi_memory *m = g->state;
     shm *s = m ? m->own : NULL;
     if (!s || s->fd < 0) return;
