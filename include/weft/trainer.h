@@ -4,8 +4,10 @@
  *     for (step...) wf_trainer_step(trainer, feeds, 2, n_samples, &result);
  *     wf_trainer_save(trainer, "run/model.safetensors");
  *
- * In a job, a call that fails on a process, whatever for, ends the job: no process can go on as if
- * the others had done what it could not. One thread at a time may call it. Steps of fewer samples than the recipe's batch
+ * In a job, a call that fails for more than its feeds (a file, memory, a device, a recipe that is
+ * refused) ends the job: no process can go on as if the others had done what it could not.
+ *
+ * One thread at a time may call it. Steps of fewer samples than the recipe's batch
  * (the end of an epoch) get a program of their own, made when first needed.
  */
 #ifndef WEFT_TRAINER_H
