@@ -114,6 +114,10 @@ run 0 -n 1 -- sh -c '(echo late) &'
 "$WEFT" run -n 2 -- sh -c 'while echo y; do :; done' 2>"$folder/said" | head -n 1 >/dev/null
 [[ ${PIPESTATUS[0]} == 1 ]] || fail "the reader has gone: no status 1"
 says "cannot be written to standard output: Broken pipe"
+got=0
+(ulimit -f 4096 && exec "$WEFT" run -n 1 -- sh -c 'head -c 6000000 /dev/zero | tr "\0" y') >"$folder/out" 2>"$folder/said" || got=$?
+[[ $got == 1 ]] || fail "a file that may grow no more: exit $got"
+says "cannot be written to standard output: File too large"
 "$WEFT" run -n 2 true >&- 2>"$folder/said" && fail "closed standard output: no failure"
 says "standard output (descriptor 1) is closed"
 "$WEFT" run -n 2 -- sh -c 'cat; echo $RANK' <&- >"$folder/out" 2>"$folder/said" || fail "closed standard input: $(cat "$folder/said")"

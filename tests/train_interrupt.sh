@@ -35,6 +35,11 @@ interrupt() {
 }
 # shellcheck disable=SC2086
 interrupt 130 INT "$WEFT" run -n 2 --grace 0.1 -- "$WEFT" $slow
+# The same when ranks are started by scripts: one that waits for its rank, one that the signal ends.
+# shellcheck disable=SC2016,SC2086
+interrupt 130 INT "$WEFT" run -n 2 --grace 0.1 -- bash -c '"$0" "$@"; exit $?' "$WEFT" $slow
+# shellcheck disable=SC2016,SC2086
+interrupt 143 TERM "$WEFT" run -n 2 --grace 0.1 -- sh -c '"$0" "$@"; exit $?' "$WEFT" $slow
 
 # ---- nobody can save: a failure, not only an interruption ----
 train --steps 100000000 --plan pp=3

@@ -24,6 +24,7 @@ typedef struct wfi_rank_process {
     int exit_status, signal; /* once it leaves */
     int64_t leaves_ms;       /* when its group is killed at the latest */
     bool has_joined;         /* a job, as far as we have looked: when it is to stop */
+    bool has_started;        /* what has joined one in its place; the same */
     bool is_killed;          /* by us: it did not stop in time */
 } wfi_rank_process;
 
@@ -91,7 +92,8 @@ bool wfi_crew_is_alive(const wfi_crew *crew);
 /* Looks whether the rank has ended, and what that means for the others. */
 void wfi_crew_look(wfi_crew *crew, int rank, int64_t now_ms);
 /* Asks all ranks to stop by this signal. Who has joined no job is killed after the grace. A job
- * that was not stopped because of a failure may have work to save: it has as long as it moves. */
+ * that was not stopped because of a failure may have work to save: it has as long as it moves, also
+ * where scripts have started its ranks, and then they have the grace. */
 void wfi_crew_stop(wfi_crew *crew, int signal_number);
 void wfi_crew_kill(wfi_crew *crew);
 /* The launcher got this signal. */

@@ -103,10 +103,30 @@ static bool has_joined(wfi_crew *crew, int rank) {
     return process->has_joined;
 }
 
+/* What it has started is in a job now. */
+static bool works_on(wfi_crew *crew, int rank) {
+    wfi_rank_process *process = &crew->ranks[rank];
+    bool does = wfi_control_has_started(crew->segment_fd, rank, process->pid);
+    process->has_started |= does;
+    return does;
+}
+
 /* What failed before somebody asked has nothing to save. */
 static bool may_save(wfi_crew *crew, int rank) {
-    return has_joined(crew, rank) && crew->failed_rank < 0 &&
+    return (has_joined(crew, rank) || works_on(crew, rank)) && crew->failed_rank < 0 &&
            (crew->status == WF_OK || crew->status == WF_TIMEOUT);
+}
+
+static bool is_late(wfi_crew *crew, int rank, int64_t grace_ms) {
+    int64_t still_ms = wfi_wait_ms(&crew->still), asked_ms = wfi_wait_ms(&crew->asked);
+    if (may_save(crew, rank)) return still_ms >= crew->stuck_ms;
+    return (crew->ranks[rank].has_started ? still_ms : asked_ms) >= grace_ms;
+}
+
+/* It has ended, but not what it has started. */
+static bool is_survived(wfi_crew *crew, int rank) {
+    return crew->is_stopping && !crew->is_killing && works_on(crew, rank) && may_save(crew, rank) &&
+           wfi_wait_ms(&crew->still) < crew->stuck_ms;
 }
 
 /* Kills those whose time is up; returns when to look again. */
@@ -114,15 +134,14 @@ static int64_t see_them_end(wfi_crew *crew, int64_t now_ms) {
     uint64_t moved = wfi_control_progress(crew->segment_fd);
     if (moved != crew->moved) crew->still = wfi_wait_begin();
     crew->moved = moved;
-    int64_t still_ms = wfi_wait_ms(&crew->still), asked_ms = wfi_wait_ms(&crew->asked);
     int64_t grace_ms = crew->config->grace_ms ? crew->config->grace_ms : GRACE_MS;
-    for (int rank = 0; rank < crew->n_ranks; rank++) {
-        bool is_late = may_save(crew, rank) ? still_ms >= crew->stuck_ms : asked_ms >= grace_ms;
-        if (crew->ranks[rank].state == WFI_RANK_RUNS && (is_late || crew->is_killing))
+    for (int rank = 0; rank < crew->n_ranks; rank++)
+        if (crew->ranks[rank].state == WFI_RANK_RUNS &&
+            (crew->is_killing || is_late(crew, rank, grace_ms)))
             kill_rank(crew, rank);
-    }
     /* Who reads the lines of a failure may take the time; who has stopped the run may not. */
-    bool is_over = !wfi_crew_is_alive(crew) && (asked_ms >= grace_ms || crew->is_killing);
+    bool is_over =
+        !wfi_crew_is_alive(crew) && (wfi_wait_ms(&crew->asked) >= grace_ms || crew->is_killing);
     if (is_over && !crew->is_decided) wfi_merge_abandon(&crew->merge);
     return now_ms + WFI_WAIT_NAP_MS;
 }
@@ -157,7 +176,8 @@ static void note_failure(wfi_crew *crew, int rank, int64_t now_ms) {
 /* It was asked to stop. Others may wait for what it would have done before. */
 static void note_late(wfi_crew *crew, int rank) {
     const wfi_rank_process *process = &crew->ranks[rank];
-    if (process->signal || !has_joined(crew, rank)) tell_ranks(crew, rank);
+    bool has_come = has_joined(crew, rank) || process->has_started;
+    if (!is_survived(crew, rank) && (process->signal || !has_come)) tell_ranks(crew, rank);
     bool is_answer = process->exit_status == 128 + SIGINT ||
                      process->exit_status == 128 + SIGTERM || process->exit_status == BLAMES;
     if (!process->signal && !is_answer && !crew->late_status)
@@ -221,7 +241,9 @@ int64_t wfi_crew_keep_time(wfi_crew *crew, int64_t now_ms) {
         wfi_rank_process *process = &crew->ranks[rank];
         bool is_silent = process->pipes[WFI_STREAM_OUT] < 0 && process->pipes[WFI_STREAM_ERR] < 0;
         if (process->state != WFI_RANK_LEAVES) continue;
-        if (is_silent || now_ms >= process->leaves_ms)
+        if (is_survived(crew, rank))
+            next = wfi_min_i64(next, now_ms + WFI_WAIT_NAP_MS);
+        else if (is_silent || now_ms >= process->leaves_ms)
             wfi_rank_reap(crew, rank, now_ms);
         else
             next = wfi_min_i64(next, process->leaves_ms);

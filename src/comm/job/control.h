@@ -126,10 +126,12 @@ bool wfi_control_is_here(const wfi_control *control, int rank);
 /* By the launcher: one of its ranks has ended, whoever may be waiting for it. The segment's
  * ranks fail as REMOTE, unless something has failed before. */
 void wfi_control_tell(int segment_fd, const char *sentence);
-/* By the launcher, observe.c: a number that changes with whatever any rank of the job does, and
- * whether this process has joined it as that rank. */
+/* By the launcher, observe.c: a number that changes with whatever any rank of the job does; whether
+ * this process has joined it as that rank; and whether one that it has started takes part in its
+ * place now, as where a rank is a script. */
 uint64_t wfi_control_progress(int segment_fd);
 bool wfi_control_has_joined(int segment_fd, int rank, int64_t pid);
+bool wfi_control_has_started(int segment_fd, int rank, int64_t leader);
 /* By the launcher, when they have ended: the failure that they shared. */
 void wfi_control_peek(int segment_fd, wfi_failure *failure_out);
 /* Meets, and gives everybody what each rank tells: all_out [n_ranks]. */

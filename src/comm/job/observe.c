@@ -1,7 +1,10 @@
 /* What the launcher sees of the job that its ranks have joined, in the segment they share. */
 #include "comm/job/control_kinds.h"
 
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static const wfi_job_segment *map(int segment_fd) {
     const wfi_job_segment *shared =
@@ -35,10 +38,26 @@ uint64_t wfi_control_progress(int segment_fd) {
     return n;
 }
 
-bool wfi_control_has_joined(int segment_fd, int rank, int64_t pid) {
+static int64_t process_of(int segment_fd, int rank) {
     const wfi_job_segment *shared = map(segment_fd);
-    if (!shared) return false;
-    int64_t there = __atomic_load_n(&shared->ranks[rank].pid, __ATOMIC_ACQUIRE);
+    if (!shared) return 0;
+    int64_t pid = __atomic_load_n(&shared->ranks[rank].pid, __ATOMIC_ACQUIRE);
     unmap(shared);
+    return pid;
+}
+
+bool wfi_control_has_joined(int segment_fd, int rank, int64_t pid) {
+    int64_t there = process_of(segment_fd, rank);
     return there == pid || there == -pid; /* it has left */
+}
+
+/* A rank's process leads a session, so what it has started is known by that. */
+bool wfi_control_has_started(int segment_fd, int rank, int64_t leader) {
+    int64_t pid = process_of(segment_fd, rank);
+    if (pid <= 0 || pid == leader || getsid((pid_t)pid) != (pid_t)leader) return false;
+    struct pollfd ended = {.fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0), .events = POLLIN};
+    if (ended.fd < 0) return false;
+    bool has_ended = poll(&ended, 1, 0) == 1; /* it may be a zombie */
+    close(ended.fd);
+    return !has_ended;
 }
