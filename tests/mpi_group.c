@@ -1,7 +1,9 @@
 /* Groups of processes that share no memory, under mpirun, Open MPI's and MPICH's, whichever is
  * there: every collective has the bits of a plain loop over one tree; groups are made, split and
  * ended many times; who disagrees or does not come is named; and a rank that dies ends the job.
- * label: serial */
+ *
+ * label: serial once
+ */
 #include "group_cases.h"
 
 #include <weft/launch.h>

@@ -1,5 +1,7 @@
 /* A program that uses MPI itself, under Open MPI's mpirun: it starts MPI, joins one job after the
  * other and ends MPI. A program that does not may join once, and is told so. Each job has a group.
+ *
+ * label: once
  */
 #include "comm/wire/mpi_library.h"
 
