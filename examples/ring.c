@@ -6,7 +6,7 @@
  * every rank sends 2 (n - 1) / n of its vector, whatever n is, and no rank is busier than another.
  *
  * In the picture a chunk shows whose parts are in it; [ ] is what has just come. At the end the
- * result is compared with wf_all_reduce's, bit for bit.
+ * result is compared with wf_group_all_reduce's, bit for bit.
  */
 #include <stdio.h>
 #include <string.h>
@@ -39,9 +39,10 @@ static float part_of(int r) {
 static wf_status pass(wf_group *group, int r, const float *gone, float *came) {
     int right = (r + 1) % N, left = (r + N - 1) % N;
     wf_status status = WF_OK;
-    if (r % 2) status = wf_recv(group, came, CHUNK, WF_F32, left, NULL);
-    if (status == WF_OK) status = wf_send(group, gone, CHUNK, WF_F32, right, NULL);
-    if (status == WF_OK && r % 2 == 0) status = wf_recv(group, came, CHUNK, WF_F32, left, NULL);
+    if (r % 2) status = wf_group_recv(group, came, CHUNK, WF_F32, left, NULL);
+    if (status == WF_OK) status = wf_group_send(group, gone, CHUNK, WF_F32, right, NULL);
+    if (status == WF_OK && r % 2 == 0)
+        status = wf_group_recv(group, came, CHUNK, WF_F32, left, NULL);
     return status;
 }
 
@@ -73,8 +74,8 @@ static wf_status run(wf_context *ctx, wf_job *job, void *ranks) {
     if (status != WF_OK) return status;
     status = ring(group, self);
     if (status == WF_OK)
-        status = wf_all_reduce(group, self->states[0].x, self->expected, (int64_t)N * CHUNK, WF_F32,
-                               WF_SUM, NULL);
+        status = wf_group_all_reduce(group, self->states[0].x, self->expected, (int64_t)N * CHUNK,
+                                     WF_F32, WF_SUM, NULL);
     wf_group_destroy(group);
     return status;
 }
@@ -118,11 +119,11 @@ int main(void) {
         n_wrong +=
             memcmp(ranks[r].states[N_STEPS].x, ranks[r].expected, sizeof ranks[r].expected) != 0;
     if (n_wrong)
-        printf("%d ranks have other sums than wf_all_reduce\n", n_wrong);
+        printf("%d ranks have other sums than wf_group_all_reduce\n", n_wrong);
     else
-        printf(
-            "each rank has sent %d chunks of %d, %g of its vector; all have wf_all_reduce's bits\n",
-            N_STEPS, N, (double)N_STEPS / N);
+        printf("each rank has sent %d chunks of %d, %g of its vector; all have "
+               "wf_group_all_reduce's bits\n",
+               N_STEPS, N, (double)N_STEPS / N);
     wf_context_destroy(ctx);
     return n_wrong != 0;
 }

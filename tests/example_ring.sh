@@ -7,7 +7,7 @@ trap 'rm -rf "$folder"' EXIT
 for n in 1 2 3 4 5; do
     "$WEFT_BUILD/examples/ring" >"$folder/said" 2>"$folder/errors" || { echo "run $n: exit $?: $(tail -1 "$folder/said") $(cat "$folder/errors")"; exit 1; }
 done
-tail -1 "$folder/said" | grep -cx "each rank has sent 6 chunks of 4, 1.5 of its vector; all have wf_all_reduce's bits" >/dev/null ||
+tail -1 "$folder/said" | grep -cx "each rank has sent 6 chunks of 4, 1.5 of its vector; all have wf_group_all_reduce's bits" >/dev/null ||
     { echo "it ends with: $(tail -1 "$folder/said")"; exit 1; }
 sed 's/^/    /; s/ *$//' "$folder/said" >"$folder/wanted"
 sed -n '/^    begin$/,/^    each rank has sent/p' docs/ring.md | diff - "$folder/wanted" ||

@@ -21,34 +21,42 @@ static const char *check_arguments(ranks_one *one) {
     float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8];
     int32_t k[2] = {1, 2};
     char *odd = (char *)y + 1;
-    RANKS_REFUSED(one, wf_all_reduce(g, NULL, y, 4, WF_F32, WF_SUM, NULL), WF_INVALID_ARG,
+    RANKS_REFUSED(one, wf_group_all_reduce(g, NULL, y, 4, WF_F32, WF_SUM, NULL), WF_INVALID_ARG,
                   "`in` is NULL");
-    RANKS_REFUSED(one, wf_all_gather(g, x, NULL, 4, WF_F32, NULL), WF_INVALID_ARG, "`out` is NULL");
-    RANKS_REFUSED(one, wf_all_reduce(g, x, y, -1, WF_F32, WF_SUM, NULL), WF_INVALID_ARG,
+    RANKS_REFUSED(one, wf_group_all_gather(g, x, NULL, 4, WF_F32, NULL), WF_INVALID_ARG,
+                  "`out` is NULL");
+    RANKS_REFUSED(one, wf_group_all_reduce(g, x, y, -1, WF_F32, WF_SUM, NULL), WF_INVALID_ARG,
                   "n_elem is negative");
-    RANKS_REFUSED(one, wf_all_reduce(g, x, y, INT64_MAX / 2, WF_F32, WF_SUM, NULL), WF_INVALID_ARG,
-                  "more than memory can hold");
-    RANKS_REFUSED(one, wf_broadcast(g, x, y, 4, WF_F32, 2, NULL), WF_INVALID_ARG, "no such rank");
-    RANKS_REFUSED(one, wf_broadcast(g, x, y, 4, WF_F32, -1, NULL), WF_INVALID_ARG, "no such rank");
-    RANKS_REFUSED(one, wf_all_reduce(g, x, x + 1, 4, WF_F32, WF_SUM, NULL), WF_INVALID_ARG,
+    RANKS_REFUSED(one, wf_group_all_reduce(g, x, y, INT64_MAX / 2, WF_F32, WF_SUM, NULL),
+                  WF_INVALID_ARG, "more than memory can hold");
+    RANKS_REFUSED(one, wf_group_broadcast(g, x, y, 4, WF_F32, 2, NULL), WF_INVALID_ARG,
+                  "no such rank");
+    RANKS_REFUSED(one, wf_group_broadcast(g, x, y, 4, WF_F32, -1, NULL), WF_INVALID_ARG,
+                  "no such rank");
+    RANKS_REFUSED(one, wf_group_all_reduce(g, x, x + 1, 4, WF_F32, WF_SUM, NULL), WF_INVALID_ARG,
                   "overlap");
-    RANKS_REFUSED(one, wf_all_gather(g, x + 1, x, 2, WF_F32, NULL), WF_INVALID_ARG, "overlap");
-    RANKS_REFUSED(one, wf_all_reduce(g, x, odd, 1, WF_F32, WF_SUM, NULL), WF_INVALID_ARG,
+    RANKS_REFUSED(one, wf_group_all_gather(g, x + 1, x, 2, WF_F32, NULL), WF_INVALID_ARG,
+                  "overlap");
+    RANKS_REFUSED(one, wf_group_all_reduce(g, x, odd, 1, WF_F32, WF_SUM, NULL), WF_INVALID_ARG,
                   "not aligned");
-    RANKS_REFUSED(one, wf_all_reduce(g, k, k, 2, WF_I32, WF_MEAN, NULL), WF_INVALID_ARG,
+    RANKS_REFUSED(one, wf_group_all_reduce(g, k, k, 2, WF_I32, WF_MEAN, NULL), WF_INVALID_ARG,
                   "integers have no mean");
-    RANKS_REFUSED(one, wf_all_reduce(g, x, y, 4, (wf_dtype)99, WF_SUM, NULL), WF_INVALID_ARG,
+    RANKS_REFUSED(one, wf_group_all_reduce(g, x, y, 4, (wf_dtype)99, WF_SUM, NULL), WF_INVALID_ARG,
                   "no such dtype");
-    RANKS_REFUSED(one, wf_all_reduce(g, x, y, 4, WF_F32, (wf_reduction)9, NULL), WF_INVALID_ARG,
-                  "no such reduction");
-    RANKS_REFUSED(one, wf_send(g, x, 4, WF_F32, one->rank, NULL), WF_INVALID_ARG, "itself");
+    RANKS_REFUSED(one, wf_group_all_reduce(g, x, y, 4, WF_F32, (wf_reduction)9, NULL),
+                  WF_INVALID_ARG, "no such reduction");
+    /* A place belongs to one call. */
+    RANKS_REFUSED(one, wf_group_send(WF_HERE(g), x, 4, WF_F32, one->rank, NULL), WF_INVALID_ARG,
+                  "itself");
     RANKS_CHECK(one, strstr(wf_context_error(one->ctx), "group_calls.c:"));
-    RANKS_CHECK(one, (wf_barrier)(NULL, NULL) == WF_INVALID_ARG);
+    RANKS_REFUSED(one, wf_group_send(g, x, 4, WF_F32, one->rank, NULL), WF_INVALID_ARG, "itself");
+    RANKS_CHECK(one, !strstr(wf_context_error(one->ctx), "group_calls.c:"));
+    RANKS_CHECK(one, wf_group_barrier(WF_HERE(NULL), NULL) == WF_INVALID_ARG);
     /* Nobody was told, and nothing has happened. */
-    RANKS_TRY(one, wf_all_reduce(g, x, y, 4, WF_F32, WF_SUM, NULL));
+    RANKS_TRY(one, wf_group_all_reduce(g, x, y, 4, WF_F32, WF_SUM, NULL));
     RANKS_CHECK(one, y[3] == 8 && x[3] == 4);
-    RANKS_TRY(one, wf_all_reduce(g, NULL, NULL, 0, WF_F32, WF_SUM, NULL));
-    RANKS_TRY(one, wf_gather(g, x, one->rank ? NULL : y, 4, WF_F32, 0, NULL));
+    RANKS_TRY(one, wf_group_all_reduce(g, NULL, NULL, 0, WF_F32, WF_SUM, NULL));
+    RANKS_TRY(one, wf_group_gather(g, x, one->rank ? NULL : y, 4, WF_F32, 0, NULL));
     return NULL;
 }
 
@@ -117,7 +125,7 @@ static const char *check_shm_threads(ranks_one *one) {
     RANKS_CHECK(one, !strcmp(wf_group_wire(one->group), "shm"));
     RANKS_CHECK(one, wf_group_local_rank(one->group) == one->rank);
     RANKS_CHECK(one, wf_group_n_local_ranks(one->group) == one->n);
-    RANKS_TRY(one, wf_all_reduce(one->group, x, x, 2, WF_F32, WF_MAX, NULL));
+    RANKS_TRY(one, wf_group_all_reduce(one->group, x, x, 2, WF_F32, WF_MAX, NULL));
     return NULL;
 }
 
@@ -155,7 +163,7 @@ static const char *check_many_groups(ranks_one *one) {
         RANKS_REFUSED(one, wf_group_create(one->job, NULL, &groups[447]), WF_UNSUPPORTED,
                       "can be in 448 groups at once");
         int32_t x = one->rank;
-        RANKS_TRY(one, wf_all_reduce(groups[446], &x, &x, 1, WF_I32, WF_SUM, NULL));
+        RANKS_TRY(one, wf_group_all_reduce(groups[446], &x, &x, 1, WF_I32, WF_SUM, NULL));
         RANKS_CHECK(one, x == 1);
         for (int i = 0; i < 447; i++) wf_group_destroy(groups[i]);
     }
@@ -179,9 +187,9 @@ static const char *check_nan(ranks_one *one) {
         for (int who = 0; who < one->n; who++) {
             float x[] = {one->rank == who ? NAN : 1, 2};
             uint16_t half[] = {one->rank == who ? 0x7fff : 0x3f80, 0x4000}; /* NaN or 1, 2 */
-            RANKS_TRY(one, wf_all_reduce(one->group, x, x, 2, WF_F32, ops[i], NULL));
+            RANKS_TRY(one, wf_group_all_reduce(one->group, x, x, 2, WF_F32, ops[i], NULL));
             RANKS_CHECK(one, isnan(x[0]) && !isnan(x[1]));
-            RANKS_TRY(one, wf_all_reduce(one->group, half, half, 2, WF_BF16, ops[i], NULL));
+            RANKS_TRY(one, wf_group_all_reduce(one->group, half, half, 2, WF_BF16, ops[i], NULL));
             RANKS_CHECK(one, (half[0] & 0x7fff) > 0x7f80 && (half[1] & 0x7fff) < 0x7f80);
         }
     return NULL;
@@ -202,13 +210,14 @@ static const char *check_works(ranks_one *one) {
         for (int i = 0; i < COUNT; i++) x[k][i] = (float)(k + i + one->rank);
     for (int i = 0; i < COUNT; i++) y[i] = (float)one->rank;
     for (int k = 0; k < N; k++)
-        RANKS_TRY(one, wf_all_reduce(one->group, x[k], x[k], COUNT, WF_F32, WF_MAX, &works[k]));
+        RANKS_TRY(one,
+                  wf_group_all_reduce(one->group, x[k], x[k], COUNT, WF_F32, WF_MAX, &works[k]));
     /* Each uses what the one before has made. */
-    RANKS_TRY(one, wf_all_reduce(one->group, y, z, COUNT, WF_F32, WF_SUM, &chain[0]));
-    RANKS_TRY(one, wf_broadcast(one->group, z, y, COUNT, WF_F32, 0, &chain[1]));
-    RANKS_TRY(one, wf_barrier(one->group, &chain[2]));
+    RANKS_TRY(one, wf_group_all_reduce(one->group, y, z, COUNT, WF_F32, WF_SUM, &chain[0]));
+    RANKS_TRY(one, wf_group_broadcast(one->group, z, y, COUNT, WF_F32, 0, &chain[1]));
+    RANKS_TRY(one, wf_group_barrier(one->group, &chain[2]));
     /* Without a handle: after all of them. */
-    RANKS_TRY(one, wf_all_reduce(one->group, y, y, COUNT, WF_F32, WF_SUM, NULL));
+    RANKS_TRY(one, wf_group_all_reduce(one->group, y, y, COUNT, WF_F32, WF_SUM, NULL));
     for (int k = 0; k < 3; k++) RANKS_CHECK(one, wf_work_is_done(chain[k]));
     for (int k = 2; k >= 0; k--) RANKS_TRY(one, wf_work_wait(chain[k]));
     for (int k = N - 1; k >= 0; k--) RANKS_TRY(one, wf_work_wait(works[k]));
@@ -231,9 +240,9 @@ static const char *pass_on(ranks_one *one, const float *from, float *to, int64_t
     int right = (one->rank + 1) % one->n, left = (one->rank + one->n - 1) % one->n;
     for (int turn = 0; turn < 2; turn++)
         if (turn == one->rank % 2)
-            RANKS_TRY(one, wf_send(one->group, from, count, WF_F32, right, NULL));
+            RANKS_TRY(one, wf_group_send(one->group, from, count, WF_F32, right, NULL));
         else
-            RANKS_TRY(one, wf_recv(one->group, to, count, WF_F32, left, NULL));
+            RANKS_TRY(one, wf_group_recv(one->group, to, count, WF_F32, left, NULL));
     for (int64_t i = 0; i < count; i++)
         if (to[i] != (float)(left * 7 + i % 1000)) return ranks_text("element %d", (int)i);
     return NULL;
@@ -260,14 +269,14 @@ static const char *check_order(ranks_one *one) {
     if (one->rank == 0)
         for (int i = 0; i < 100; i++) {
             wf_work *work;
-            RANKS_TRY(one, wf_send(one->group, &i, 1, WF_I32, 1, &work));
+            RANKS_TRY(one, wf_group_send(one->group, &i, 1, WF_I32, 1, &work));
             RANKS_TRY(one, wf_work_wait(work));
         }
     for (int i = 0; i < 100 && one->rank == 1; i++) {
-        RANKS_TRY(one, wf_recv(one->group, &x[i], 1, WF_I32, 0, NULL));
+        RANKS_TRY(one, wf_group_recv(one->group, &x[i], 1, WF_I32, 0, NULL));
         RANKS_CHECK(one, x[i] == i);
     }
-    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    RANKS_TRY(one, wf_group_barrier(one->group, NULL));
     return NULL;
 }
 
@@ -281,7 +290,7 @@ static void messages_arrive_in_order(void **state) {
 
 static const char *check_sum(ranks_one *one, wf_group *g, int want) {
     int32_t x = one->rank;
-    RANKS_TRY(one, wf_all_reduce(g, &x, &x, 1, WF_I32, WF_SUM, NULL));
+    RANKS_TRY(one, wf_group_all_reduce(g, &x, &x, 1, WF_I32, WF_SUM, NULL));
     RANKS_CHECK(one, x == want);
     return NULL;
 }
@@ -323,14 +332,14 @@ static const char *check_life(ranks_one *one) {
         RANKS_TRY(one, i % 2 ? wf_group_create(one->job, NULL, &g)
                              : wf_group_split(one->group, 0, 0, NULL, &g));
         RANKS_TRY(one, wf_group_alloc(g, 100, (void **)&x));
-        RANKS_TRY(one, wf_all_reduce(g, plain, x, 2, WF_F32, WF_SUM, NULL));
+        RANKS_TRY(one, wf_group_all_reduce(g, plain, x, 2, WF_F32, WF_SUM, NULL));
         RANKS_CHECK(one, x[1] == (float)(2 * one->n));
         wf_group_free(g, x);
         wf_group_destroy(g);
-        RANKS_TRY(one, wf_barrier(one->group, NULL));
+        RANKS_TRY(one, wf_group_barrier(one->group, NULL));
         if (i == 10) before = test_descriptors();
     }
-    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    RANKS_TRY(one, wf_group_barrier(one->group, NULL));
     int after = test_descriptors();
     if (after > before + 2 * one->n) /* threads share them, and may be in the middle of it */
         return ranks_text("%d descriptors have become %d", before, after);
@@ -364,7 +373,7 @@ static const char *check_memory(ranks_one *one) {
         int64_t count = i * 1000;
         RANKS_TRY(one, wf_group_alloc(one->group, (size_t)count * 4, (void **)&x));
         for (int64_t k = 0; k < count; k++) x[k] = i + one->rank;
-        RANKS_TRY(one, wf_all_reduce(one->group, x, x, count, WF_I32, WF_MAX, NULL));
+        RANKS_TRY(one, wf_group_all_reduce(one->group, x, x, count, WF_I32, WF_MAX, NULL));
         for (int64_t k = 0; k < count; k++) RANKS_CHECK(one, x[k] == i + one->n - 1);
         wf_group_free(one->group, x);
     }
@@ -385,7 +394,7 @@ static const char *check_beside(ranks_one *one) {
         wf_work *work;
         RANKS_TRY(one, wf_group_split(one->group, 0, 0, NULL, &g));
         for (int k = 0; k < COUNT; k++) x[k] = (float)one->rank;
-        RANKS_TRY(one, wf_all_reduce(g, x, x, COUNT, WF_F32, WF_SUM, &work));
+        RANKS_TRY(one, wf_group_all_reduce(g, x, x, COUNT, WF_F32, WF_SUM, &work));
         for (int b = 0; b < N; b++) {
             RANKS_TRY(one, wf_group_alloc(g, sizeof *x * COUNT, (void **)&blocks[b]));
             for (int k = 0; k < COUNT; k++) blocks[b][k] = (float)(b + one->rank);
@@ -393,7 +402,8 @@ static const char *check_beside(ranks_one *one) {
         wf_group_free(g, blocks[0]);
         RANKS_TRY(one, wf_work_wait(work));
         for (int b = 1; b < N; b++)
-            RANKS_TRY(one, wf_all_reduce(g, blocks[b], blocks[b], COUNT, WF_F32, WF_SUM, NULL));
+            RANKS_TRY(one,
+                      wf_group_all_reduce(g, blocks[b], blocks[b], COUNT, WF_F32, WF_SUM, NULL));
         int n = one->n, ranks = n * (n - 1) / 2;
         for (int k = 0; k < COUNT; k++) RANKS_CHECK(one, x[k] == (float)ranks);
         for (int b = 1; b < N; b++)
@@ -426,7 +436,7 @@ static const char *check_traffic(ranks_one *one) {
     float *x;
     RANKS_TRY(one, wf_group_alloc(one->group, BYTES, (void **)&x));
     for (int i = 0; i < 3; i++)
-        RANKS_TRY(one, wf_all_reduce(one->group, x, x, BYTES / 4, WF_F32, WF_SUM, NULL));
+        RANKS_TRY(one, wf_group_all_reduce(one->group, x, x, BYTES / 4, WF_F32, WF_SUM, NULL));
     wf_traffic t = wf_group_traffic(one->group);
     if (t.sent_bytes != 3 * want || t.received_bytes != 3 * want)
         return ranks_text("%s: rank %d of %d has sent %d and received %d, not %d", algorithm,
@@ -440,12 +450,12 @@ static const char *check_other_traffic(ranks_one *one) {
     uint64_t n = (uint64_t)one->n;
     static __thread float x[4 * 1000], y[4 * 1000];
     wf_traffic t[4] = {wf_group_traffic(one->group)};
-    RANKS_TRY(one, wf_broadcast(one->group, x, y, 1000, WF_F32, 2, NULL));
+    RANKS_TRY(one, wf_group_broadcast(one->group, x, y, 1000, WF_F32, 2, NULL));
     t[1] = wf_group_traffic(one->group);
-    RANKS_TRY(one, wf_all_to_all(one->group, x, y, 1000, WF_F32, NULL));
+    RANKS_TRY(one, wf_group_all_to_all(one->group, x, y, 1000, WF_F32, NULL));
     t[2] = wf_group_traffic(one->group);
-    if (one->rank == 0) RANKS_TRY(one, wf_send(one->group, x, 10, WF_F32, 1, NULL));
-    if (one->rank == 1) RANKS_TRY(one, wf_recv(one->group, x, 10, WF_F32, 0, NULL));
+    if (one->rank == 0) RANKS_TRY(one, wf_group_send(one->group, x, 10, WF_F32, 1, NULL));
+    if (one->rank == 1) RANKS_TRY(one, wf_group_recv(one->group, x, 10, WF_F32, 0, NULL));
     t[3] = wf_group_traffic(one->group);
     RANKS_CHECK(one, t[0].sent_bytes == 0 && t[0].received_bytes == 0);
     RANKS_CHECK(one, t[1].sent_bytes == (one->rank == 2 ? (n - 1) * 4000 : 0));

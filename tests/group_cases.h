@@ -182,21 +182,21 @@ static void put_expected(const kind_case *c, int rank, int64_t i, void *at) {
 static wf_status call(const kind_case *c, wf_group *g, const void *in, void *out) {
     switch (c->kind) {
     case BROADCAST:
-        return wf_broadcast(g, in, out, c->count, c->dtype, c->root, NULL);
+        return wf_group_broadcast(g, in, out, c->count, c->dtype, c->root, NULL);
     case REDUCE:
-        return wf_reduce(g, in, out, c->count, c->dtype, c->op, c->root, NULL);
+        return wf_group_reduce(g, in, out, c->count, c->dtype, c->op, c->root, NULL);
     case ALL_REDUCE:
-        return wf_all_reduce(g, in, out, c->count, c->dtype, c->op, NULL);
+        return wf_group_all_reduce(g, in, out, c->count, c->dtype, c->op, NULL);
     case ALL_GATHER:
-        return wf_all_gather(g, in, out, c->count, c->dtype, NULL);
+        return wf_group_all_gather(g, in, out, c->count, c->dtype, NULL);
     case REDUCE_SCATTER:
-        return wf_reduce_scatter(g, in, out, c->count, c->dtype, c->op, NULL);
+        return wf_group_reduce_scatter(g, in, out, c->count, c->dtype, c->op, NULL);
     case GATHER:
-        return wf_gather(g, in, out, c->count, c->dtype, c->root, NULL);
+        return wf_group_gather(g, in, out, c->count, c->dtype, c->root, NULL);
     case SCATTER:
-        return wf_scatter(g, in, out, c->count, c->dtype, c->root, NULL);
+        return wf_group_scatter(g, in, out, c->count, c->dtype, c->root, NULL);
     default:
-        return wf_all_to_all(g, in, out, c->count, c->dtype, NULL);
+        return wf_group_all_to_all(g, in, out, c->count, c->dtype, NULL);
     }
 }
 

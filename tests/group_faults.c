@@ -81,53 +81,54 @@ typedef struct buffers {
 } buffers;
 
 static wf_status usual_call(wf_group *g, buffers *b, int number) {
-    return number == ROOT ? wf_broadcast(g, b->in, b->out, 5, WF_F32, 0, NULL)
-                          : wf_all_reduce(g, b->in, b->out, 5, WF_F32, WF_SUM, NULL);
+    return number == ROOT ? wf_group_broadcast(WF_HERE(g), b->in, b->out, 5, WF_F32, 0, NULL)
+                          : wf_group_all_reduce(WF_HERE(g), b->in, b->out, 5, WF_F32, WF_SUM, NULL);
 }
 
 static wf_status other_call(wf_group *g, buffers *b, int number) {
     switch (number) {
     case COUNT:
-        return wf_all_reduce(g, b->in, b->out, 6, WF_F32, WF_SUM, NULL);
+        return wf_group_all_reduce(WF_HERE(g), b->in, b->out, 6, WF_F32, WF_SUM, NULL);
     case DTYPE:
-        return wf_all_reduce(g, b->in, b->out, 5, WF_I32, WF_SUM, NULL);
+        return wf_group_all_reduce(WF_HERE(g), b->in, b->out, 5, WF_I32, WF_SUM, NULL);
     case OP:
-        return wf_all_reduce(g, b->in, b->out, 5, WF_F32, WF_MAX, NULL);
+        return wf_group_all_reduce(WF_HERE(g), b->in, b->out, 5, WF_F32, WF_MAX, NULL);
     case COLLECTIVE:
-        return wf_all_gather(g, b->in, b->out, 5, WF_F32, NULL);
+        return wf_group_all_gather(WF_HERE(g), b->in, b->out, 5, WF_F32, NULL);
     case ROOT:
-        return wf_broadcast(g, b->in, b->out, 5, WF_F32, 1, NULL);
+        return wf_group_broadcast(WF_HERE(g), b->in, b->out, 5, WF_F32, 1, NULL);
     case BARRIER:
-        return wf_barrier(g, NULL);
+        return wf_group_barrier(WF_HERE(g), NULL);
     default: /* one barrier less than the others */
         return usual_call(g, b, number);
     }
 }
 
 static const char *check_disagreement(ranks_one *one) {
-    static const char *const usual[] = {
-        [ROOT] = " calls wf_broadcast of 5 F32 with root 0 at ", [AHEAD] = " calls wf_barrier at "};
+    static const char *const usual[] = {[ROOT] =
+                                            " calls wf_group_broadcast of 5 F32 with root 0 at ",
+                                        [AHEAD] = " calls wf_group_barrier at "};
     static const char *const others[] = {
-        "rank 1 calls wf_all_reduce of 6 F32 (sum, direct) at ",
-        "rank 1 calls wf_all_reduce of 5 I32 (sum, direct) at ",
-        "rank 1 calls wf_all_reduce of 5 F32 (max, direct) at ",
-        "rank 1 calls wf_all_gather of 5 F32 at ",
-        "rank 1 calls wf_broadcast of 5 F32 with root 1 at ",
-        "rank 1 calls wf_barrier at ",
-        "rank 1 calls wf_all_reduce of 5 F32 (sum, direct) at ",
+        "rank 1 calls wf_group_all_reduce of 6 F32 (sum, direct) at ",
+        "rank 1 calls wf_group_all_reduce of 5 I32 (sum, direct) at ",
+        "rank 1 calls wf_group_all_reduce of 5 F32 (max, direct) at ",
+        "rank 1 calls wf_group_all_gather of 5 F32 at ",
+        "rank 1 calls wf_group_broadcast of 5 F32 with root 1 at ",
+        "rank 1 calls wf_group_barrier at ",
+        "rank 1 calls wf_group_all_reduce of 5 F32 (sum, direct) at ",
     };
     const common *c = one->self;
-    const char *mine =
-        usual[c->number] ? usual[c->number] : " calls wf_all_reduce of 5 F32 (sum, direct) at ";
+    const char *mine = usual[c->number] ? usual[c->number]
+                                        : " calls wf_group_all_reduce of 5 F32 (sum, direct) at ";
     wf_group *g = one->group;
     buffers *b, before;
     RANKS_TRY(one, wf_group_alloc(g, sizeof *b, (void **)&b));
     for (int i = 0; i < 64; i++) b->in[i] = (float)i, b->out[i] = -1;
     before = *b;
-    RANKS_TRY(one, wf_barrier(g, NULL));
+    RANKS_TRY(one, wf_group_barrier(WF_HERE(g), NULL));
     bool is_ahead = c->number == AHEAD && one->rank != 1;
     wf_status status = one->rank == 1 ? other_call(g, b, c->number)
-                       : is_ahead     ? wf_barrier(g, NULL)
+                       : is_ahead     ? wf_group_barrier(WF_HERE(g), NULL)
                                       : usual_call(g, b, c->number);
     RANKS_CHECK(one, status == WF_REMOTE);
     const char *sentence = wf_context_error(one->ctx);
@@ -136,12 +137,12 @@ static const char *check_disagreement(ranks_one *one) {
         return ranks_text("'%s' does not say '%s' and '%s'", sentence, mine, others[c->number]);
     RANKS_CHECK(one, !memcmp(b, &before, sizeof before));
     /* The group is broken for good, and says why. */
-    RANKS_REFUSED(one, wf_barrier(g, NULL), WF_REMOTE, others[c->number]);
+    RANKS_REFUSED(one, wf_group_barrier(WF_HERE(g), NULL), WF_REMOTE, others[c->number]);
     wf_work *work;
-    RANKS_TRY(one, wf_all_reduce(g, b->in, b->out, 5, WF_F32, WF_SUM, &work));
+    RANKS_TRY(one, wf_group_all_reduce(WF_HERE(g), b->in, b->out, 5, WF_F32, WF_SUM, &work));
     RANKS_REFUSED(one, wf_work_wait(work), WF_REMOTE, others[c->number]);
-    RANKS_REFUSED(one, wf_send(g, b->in, 5, WF_F32, (one->rank + 1) % one->n, NULL), WF_REMOTE,
-                  "disagree");
+    RANKS_REFUSED(one, wf_group_send(WF_HERE(g), b->in, 5, WF_F32, (one->rank + 1) % one->n, NULL),
+                  WF_REMOTE, "disagree");
     RANKS_CHECK(one, !memcmp(b, &before, sizeof before));
     wf_group_free(g, b);
     return NULL;
@@ -155,11 +156,11 @@ static void disagreement_is_told(void **state) {
 
 static const char *check_message(ranks_one *one) {
     float x[8] = {0};
-    wf_status status = one->rank == 0 ? wf_send(one->group, x, 5, WF_F32, 1, NULL)
-                                      : wf_recv(one->group, x, 6, WF_F32, 0, NULL);
+    wf_status status = one->rank == 0 ? wf_group_send(WF_HERE(one->group), x, 5, WF_F32, 1, NULL)
+                                      : wf_group_recv(WF_HERE(one->group), x, 6, WF_F32, 0, NULL);
     const char *sentence = wf_context_error(one->ctx);
-    if (status != WF_REMOTE || !strstr(sentence, "rank 1 calls wf_recv of 6 F32 at ") ||
-        !strstr(sentence, "rank 0 calls wf_send of 5 F32 at "))
+    if (status != WF_REMOTE || !strstr(sentence, "rank 1 calls wf_group_recv of 6 F32 at ") ||
+        !strstr(sentence, "rank 0 calls wf_group_send of 5 F32 at "))
         return ranks_text("%s: %s", wf_status_name(status), sentence);
     return NULL;
 }
@@ -175,14 +176,14 @@ static const char *be_late(ranks_one *one) {
     common *c = one->self;
     char waited[80];
     float x[4] = {1, 2, 3, 4};
-    snprintf(waited, sizeof waited, "waited %d ms in wf_all_reduce of 4 F32 (sum, direct) at",
+    snprintf(waited, sizeof waited, "waited %d ms in wf_group_all_reduce of 4 F32 (sum, direct) at",
              c->number);
-    RANKS_TRY(one, wf_broadcast(one->group, x, x, 4, WF_F32, 0, NULL));
+    RANKS_TRY(one, wf_group_broadcast(WF_HERE(one->group), x, x, 4, WF_F32, 0, NULL));
     if (one->rank == 2) wait_until_failed(c, 2);
-    RANKS_REFUSED(one, wf_all_reduce(one->group, x, x, 4, WF_F32, WF_SUM, NULL), WF_TIMEOUT,
-                  waited);
-    RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_TIMEOUT,
-                  "but rank 2 has not come; it last called wf_broadcast at");
+    RANKS_REFUSED(one, wf_group_all_reduce(WF_HERE(one->group), x, x, 4, WF_F32, WF_SUM, NULL),
+                  WF_TIMEOUT, waited);
+    RANKS_REFUSED(one, wf_group_barrier(WF_HERE(one->group), NULL), WF_TIMEOUT,
+                  "but rank 2 has not come; it last called wf_group_broadcast at");
     add_failed(c, 1);
     return NULL;
 }
@@ -197,7 +198,7 @@ static const char *be_absent_sender(ranks_one *one) {
     if (one->rank == 0)
         wait_until_failed(c, 1);
     else
-        RANKS_REFUSED(one, wf_recv(one->group, &x, 1, WF_I32, 0, NULL), WF_TIMEOUT,
+        RANKS_REFUSED(one, wf_group_recv(WF_HERE(one->group), &x, 1, WF_I32, 0, NULL), WF_TIMEOUT,
                       "but rank 0 has not come; it last called nothing");
     add_failed(c, 1);
     return NULL;
@@ -218,9 +219,9 @@ static void who_is_late_is_named(void **state) {
 static const char *check_stragglers(ranks_one *one) {
     int64_t ms = (int64_t)one->rank * *(const int *)one->self * 6 / 10;
     const struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    RANKS_TRY(one, wf_group_barrier(WF_HERE(one->group), NULL));
     nanosleep(&time, NULL);
-    wf_status status = wf_barrier(one->group, NULL);
+    wf_status status = wf_group_barrier(WF_HERE(one->group), NULL);
     if (status != WF_TIMEOUT || !strstr(wf_context_error(one->ctx), "rank 3 has not come"))
         return ranks_text("rank %d: %s: %s", one->rank, wf_status_name(status),
                           wf_context_error(one->ctx));
@@ -246,16 +247,18 @@ static void deadline_is_one(void **state) {
 static const char *check_silent(ranks_one *one) {
     float x[96] = {0}; /* a slice for each rank */
     char waited[80];
-    snprintf(waited, sizeof waited, "waited %d ms in wf_all_reduce of 96 F32 (sum, direct) at ",
+    snprintf(waited, sizeof waited,
+             "waited %d ms in wf_group_all_reduce of 96 F32 (sum, direct) at ",
              *(const int *)one->self);
-    wf_status status = wf_all_reduce(one->group, x, x, 96, WF_F32, WF_SUM, NULL);
+    wf_status status = wf_group_all_reduce(WF_HERE(one->group), x, x, 96, WF_F32, WF_SUM, NULL);
     const char *sentence = wf_context_error(one->ctx);
     /* Whoever says it first: one of those that it keeps waiting, or itself. */
     if (status != WF_TIMEOUT || !strstr(sentence, waited) ||
-        (!strstr(sentence, "but rank 1 has not sent its part; it last called wf_all_reduce at") &&
-         !strstr(sentence, "has not taken what it needs; it last called wf_all_reduce at")))
+        (!strstr(sentence,
+                 "but rank 1 has not sent its part; it last called wf_group_all_reduce at") &&
+         !strstr(sentence, "has not taken what it needs; it last called wf_group_all_reduce at")))
         return ranks_text("%s: %s", wf_status_name(status), sentence);
-    RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_TIMEOUT, waited);
+    RANKS_REFUSED(one, wf_group_barrier(WF_HERE(one->group), NULL), WF_TIMEOUT, waited);
     return NULL;
 }
 
@@ -283,15 +286,15 @@ static void who_sends_nothing_is_named(void **state) {
 static void hear(void *self, wf_log_level level, const char *topic, const char *line) {
     common *c = self;
     if (level == WF_LOG_WARN && !strcmp(topic, "wait") &&
-        strstr(line, "rank 1 has not come for 0.05 s; it last called wf_broadcast at "))
+        strstr(line, "rank 1 has not come for 0.05 s; it last called wf_group_broadcast at "))
         add_failed(c, 1);
 }
 
 static const char *check_stall(ranks_one *one) {
     int32_t x = 1;
-    RANKS_TRY(one, wf_broadcast(one->group, &x, &x, 1, WF_I32, 0, NULL));
+    RANKS_TRY(one, wf_group_broadcast(WF_HERE(one->group), &x, &x, 1, WF_I32, 0, NULL));
     if (one->rank == 1) wait_until_failed(one->self, 1); /* the line is there */
-    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    RANKS_TRY(one, wf_group_barrier(WF_HERE(one->group), NULL));
     return NULL;
 }
 
@@ -310,10 +313,10 @@ static void who_lets_others_wait_is_told(void **state) {
 }
 
 static const char *check_leaver(ranks_one *one) {
-    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    RANKS_TRY(one, wf_group_barrier(WF_HERE(one->group), NULL));
     if (one->rank == 1) return NULL;
-    RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_REMOTE,
-                  "rank 1 has left the group; it last called wf_barrier at");
+    RANKS_REFUSED(one, wf_group_barrier(WF_HERE(one->group), NULL), WF_REMOTE,
+                  "rank 1 has left the group; it last called wf_group_barrier at");
     return NULL;
 }
 
@@ -327,15 +330,16 @@ static void who_leaves_is_named(void **state) {
 static const char *check_death(ranks_one *one) {
     static float x[100000];
     const common *c = one->self;
-    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    RANKS_TRY(one, wf_group_barrier(WF_HERE(one->group), NULL));
     /* The one that dies: before a call, or while its thread is in the middle of one. */
     wf_work *work = NULL;
     if (one->rank == 1 && c->number)
-        RANKS_TRY(one, wf_all_reduce(one->group, x, x, 100000, WF_F32, WF_SUM, &work));
+        RANKS_TRY(one,
+                  wf_group_all_reduce(WF_HERE(one->group), x, x, 100000, WF_F32, WF_SUM, &work));
     if (one->rank == 1) kill(getpid(), SIGKILL);
     wf_status status = WF_OK;
     for (int i = 0; i < 2 && status == WF_OK; i++)
-        status = wf_all_reduce(one->group, x, x, 100000, WF_F32, WF_SUM, NULL);
+        status = wf_group_all_reduce(WF_HERE(one->group), x, x, 100000, WF_F32, WF_SUM, NULL);
     const char *sentence = wf_context_error(one->ctx);
     if (status != WF_REMOTE || !strstr(sentence, "rank 1 has died; it last called wf_"))
         return ranks_text("%s: %s", wf_status_name(status), sentence);
@@ -381,12 +385,12 @@ static const char *check_end_amid(ranks_one *one) {
     if (one->rank) {
         slow.out = out, slow.c = one->self, slow.rank = one->rank;
         signal(SIGSEGV, on_first_write);
-        RANKS_REFUSED(one, wf_broadcast(g, in, out, SLOW_BYTES, WF_U8, 0, NULL), WF_REMOTE,
-                      "rank 2 has died");
+        RANKS_REFUSED(one, wf_group_broadcast(WF_HERE(g), in, out, SLOW_BYTES, WF_U8, 0, NULL),
+                      WF_REMOTE, "rank 2 has died");
         for (int i = 0; i < SLOW_BYTES; i++) RANKS_CHECK(one, out[i] == 7);
     } else {
-        RANKS_REFUSED(one, wf_broadcast(g, in, in, SLOW_BYTES, WF_U8, 0, NULL), WF_REMOTE,
-                      "rank 2 has died");
+        RANKS_REFUSED(one, wf_group_broadcast(WF_HERE(g), in, in, SLOW_BYTES, WF_U8, 0, NULL),
+                      WF_REMOTE, "rank 2 has died");
     }
     wf_group_free(g, in);
     wf_group_destroy(g);
@@ -425,7 +429,8 @@ static const char *check_late_amid(ranks_one *one) {
     static char in[SLOW_BYTES];
     if (one->rank == 0) {
         memset(in, 7, SLOW_BYTES);
-        wf_status status = wf_broadcast(one->group, in, in, SLOW_BYTES, WF_U8, 0, NULL);
+        wf_status status =
+            wf_group_broadcast(WF_HERE(one->group), in, in, SLOW_BYTES, WF_U8, 0, NULL);
         __atomic_store_n(&root_has_returned, 1, __ATOMIC_RELEASE);
         memset(in, 9, SLOW_BYTES);
         RANKS_CHECK(one, status == WF_TIMEOUT);
@@ -433,7 +438,8 @@ static const char *check_late_amid(ranks_one *one) {
     }
     slow.out = mmap(NULL, SLOW_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     signal(SIGSEGV, on_slow_write);
-    wf_status ignored = wf_broadcast(one->group, in, slow.out, SLOW_BYTES, WF_U8, 0, NULL);
+    wf_status ignored =
+        wf_group_broadcast(WF_HERE(one->group), in, slow.out, SLOW_BYTES, WF_U8, 0, NULL);
     (void)ignored; /* it has all it wants, or hears of the other's failure */
     signal(SIGSEGV, SIG_DFL);
     RANKS_CHECK(one, !was_left_alone);

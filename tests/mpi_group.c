@@ -33,7 +33,7 @@ static const char *check_life(ranks_one *one) {
     for (int i = 0; i < 20; i++) {
         int32_t x = one->rank;
         RANKS_TRY(one, wf_group_split(all, one->rank > 0, -one->rank, NULL, &g));
-        RANKS_TRY(one, wf_all_reduce(g, &x, &x, 1, WF_I32, WF_SUM, NULL));
+        RANKS_TRY(one, wf_group_all_reduce(WF_HERE(g), &x, &x, 1, WF_I32, WF_SUM, NULL));
         RANKS_CHECK(one, x == (one->rank ? one->n * (one->n - 1) / 2 : 0));
         wf_group_destroy(g);
     }
@@ -41,10 +41,11 @@ static const char *check_life(ranks_one *one) {
     int right = (one->rank + 1) % one->n, left = (one->rank + one->n - 1) % one->n;
     wf_work *work;
     big[299999] = one->rank;
-    if (one->rank == 0) RANKS_TRY(one, wf_recv(all, got, 300000, WF_I64, left, NULL));
-    RANKS_TRY(one, wf_send(all, big, 300000, WF_I64, right, &work));
+    if (one->rank == 0)
+        RANKS_TRY(one, wf_group_recv(WF_HERE(all), got, 300000, WF_I64, left, NULL));
+    RANKS_TRY(one, wf_group_send(WF_HERE(all), big, 300000, WF_I64, right, &work));
     RANKS_TRY(one, wf_work_wait(work));
-    if (one->rank) RANKS_TRY(one, wf_recv(all, got, 300000, WF_I64, left, NULL));
+    if (one->rank) RANKS_TRY(one, wf_group_recv(WF_HERE(all), got, 300000, WF_I64, left, NULL));
     RANKS_CHECK(one, got[299999] == left);
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     config.algorithm = "engine";
@@ -67,15 +68,16 @@ static const char *check_faults(ranks_one *one) {
         RANKS_TRY(one, wf_group_create(one->job, &config, &one->group));
         if (k == 0) { /* too late */
             if (one->rank == 1) usleep(250 * 1000);
-            RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_TIMEOUT,
+            RANKS_REFUSED(one, wf_group_barrier(WF_HERE(one->group), NULL), WF_TIMEOUT,
                           "rank 1 has not come; it last called nothing");
         } else if (k == 1) {
-            RANKS_REFUSED(
-                one, wf_all_reduce(one->group, x, x, one->rank == 1 ? 3 : 4, WF_F32, WF_SUM, NULL),
-                WF_REMOTE, "rank 1 calls wf_all_reduce of 3 F32 (sum, tree) at ");
+            RANKS_REFUSED(one,
+                          wf_group_all_reduce(WF_HERE(one->group), x, x, one->rank == 1 ? 3 : 4,
+                                              WF_F32, WF_SUM, NULL),
+                          WF_REMOTE, "rank 1 calls wf_group_all_reduce of 3 F32 (sum, tree) at ");
             RANKS_CHECK(one, x[0] == 1 && x[2] == 3);
         } else if (one->rank != 1) { /* has gone before */
-            RANKS_REFUSED(one, wf_barrier(one->group, NULL), WF_REMOTE,
+            RANKS_REFUSED(one, wf_group_barrier(WF_HERE(one->group), NULL), WF_REMOTE,
                           "rank 1 has left the group; it last called nothing");
         }
         wf_group_destroy(one->group);
@@ -85,9 +87,9 @@ static const char *check_faults(ranks_one *one) {
 
 static const char *die(ranks_one *one) {
     RANKS_TRY(one, wf_group_create(one->job, NULL, &one->group));
-    RANKS_TRY(one, wf_barrier(one->group, NULL));
+    RANKS_TRY(one, wf_group_barrier(WF_HERE(one->group), NULL));
     if (one->rank == 1) kill(getpid(), SIGKILL);
-    if (wf_barrier(one->group, NULL) == WF_OK) return "a barrier without rank 1";
+    if (wf_group_barrier(WF_HERE(one->group), NULL) == WF_OK) return "a barrier without rank 1";
     _exit(3);
 }
 

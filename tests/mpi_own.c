@@ -31,7 +31,7 @@ static wf_status join_once(wf_context *ctx) {
     wf_group *group = NULL;
     float x = 1;
     if (status == WF_OK) status = wf_group_create(job, NULL, &group);
-    if (status == WF_OK) status = wf_all_reduce(group, &x, &x, 1, WF_F32, WF_SUM, NULL);
+    if (status == WF_OK) status = wf_group_all_reduce(group, &x, &x, 1, WF_F32, WF_SUM, NULL);
     if (status == WF_OK && x != 2) status = WF_BUG;
     wf_group_destroy(group);
     wf_job_leave(job);

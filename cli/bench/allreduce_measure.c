@@ -15,21 +15,21 @@
 
 /* All ranks take the largest of their values, and so decide alike. */
 static wf_status agree(wf_group *group, double *value) {
-    return wf_all_reduce(group, value, value, 1, WF_F64, WF_MAX, NULL);
+    return wf_group_all_reduce(group, value, value, 1, WF_F64, WF_MAX, NULL);
 }
 
 /* ---- calls ---- */
 
 static wf_status call(wf_group *group, float *x, int64_t n_elem, bool by_work) {
     wf_work *work;
-    if (!by_work) return wf_all_reduce(group, x, x, n_elem, WF_F32, WF_SUM, NULL);
-    wf_status status = wf_all_reduce(group, x, x, n_elem, WF_F32, WF_SUM, &work);
+    if (!by_work) return wf_group_all_reduce(group, x, x, n_elem, WF_F32, WF_SUM, NULL);
+    wf_status status = wf_group_all_reduce(group, x, x, n_elem, WF_F32, WF_SUM, &work);
     return status == WF_OK ? wf_work_wait(work) : status;
 }
 
 static wf_status timed(wf_group *group, float *x, int64_t n_elem, bool by_work, int n_calls,
                        double *us_out) {
-    wf_status status = wf_barrier(group, NULL);
+    wf_status status = wf_group_barrier(group, NULL);
     double start = now_seconds();
     for (int i = 0; i < n_calls && status == WF_OK; i++) status = call(group, x, n_elem, by_work);
     *us_out = (now_seconds() - start) * 1e6 / n_calls;
@@ -83,9 +83,9 @@ static wf_status count(wf_group *group, float *x, int64_t n_elem, reduce_sample 
     wf_traffic after = wf_group_traffic(group);
     double sent = (double)(after.sent_bytes - before.sent_bytes);
     double received = (double)(after.received_bytes - before.received_bytes);
-    if (status == WF_OK) status = wf_all_gather(group, &sent, s->sent_bytes, 1, WF_F64, NULL);
+    if (status == WF_OK) status = wf_group_all_gather(group, &sent, s->sent_bytes, 1, WF_F64, NULL);
     if (status == WF_OK)
-        status = wf_all_gather(group, &received, s->received_bytes, 1, WF_F64, NULL);
+        status = wf_group_all_gather(group, &received, s->received_bytes, 1, WF_F64, NULL);
     return status;
 }
 
@@ -141,14 +141,14 @@ static void copy_past_caches(float *to, const float *from, size_t bytes) {
 /* Seconds until all ranks have copied: those that share a core do it one after the other. */
 static wf_status timed_copy(wf_group *group, float *to, const float *from, size_t bytes,
                             bool is_streamed, double *seconds_out) {
-    wf_status status = wf_barrier(group, NULL);
+    wf_status status = wf_group_barrier(group, NULL);
     double start = now_seconds();
     if (is_streamed)
         copy_past_caches(to, from, bytes);
     else
         memcpy(to, from, bytes);
     (void)*(volatile float *)(to + bytes / sizeof *to / 2); /* else nobody reads the copy */
-    if (status == WF_OK) status = wf_barrier(group, NULL);
+    if (status == WF_OK) status = wf_group_barrier(group, NULL);
     *seconds_out = now_seconds() - start;
     return status == WF_OK ? agree(group, seconds_out) : status;
 }

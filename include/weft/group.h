@@ -5,12 +5,14 @@
  *     wf_group_create(job, NULL, &group);
  *     wf_group_alloc(group, n * sizeof *x, (void **)&x); // memory that the other ranks can see
  *     ... fill x ...
- *     wf_all_reduce(group, x, x, n, WF_F32, WF_SUM, NULL);
+ *     wf_group_all_reduce(group, x, x, n, WF_F32, WF_SUM, NULL);
  *
  * All ranks of a group call the same collectives in the same order with the same counts, types,
  * operations and roots. Before any byte of a buffer changes, each call is compared with those of
  * the others: if they disagree, all ranks get REMOTE, and a sentence that says what each side
- * called, and where.
+ * called. It says where, too, if the call gives its place:
+ *
+ *     wf_group_all_reduce(WF_HERE(group), x, x, n, WF_F32, WF_SUM, NULL);
  *
  * Buffers: n_elem elements of `dtype`, aligned to their size. `in` and `out` are either the same
  * as each function says, or do not overlap. Any memory will do; if both lie in memory of
@@ -100,49 +102,62 @@ WF_API void wf_group_free(wf_group *group, void *block);
 
 /* ---- collectives ---- */
 
+/* Says where the group's next collective is called, for sentences; only this rank's next call has
+ * the place. `site` ("toy.c:31") stays valid while the group lives. Returns the group, so that it
+ * can stand in the call's place of a group; NULL gives NULL. */
+WF_API wf_group *wf_group_at(wf_group *group, const char *site);
+#define WF_SITE_TEXT_(line) #line
+#define WF_SITE_LINE_(line) WF_SITE_TEXT_(line)
+#define WF_HERE(group)      wf_group_at((group), __FILE__ ":" WF_SITE_LINE_(__LINE__))
+
 /* Returns when all ranks have come. */
-WF_API WF_NODISCARD wf_status wf_barrier(wf_group *group, wf_work **work_out);
+WF_API WF_NODISCARD wf_status wf_group_barrier(wf_group *group, wf_work **work_out);
 /* out[n_elem] on every rank = root's in. Elsewhere `in` is not read. in == out is allowed. */
-WF_API WF_NODISCARD wf_status wf_broadcast(wf_group *group, const void *in, void *out,
-                                           int64_t n_elem, wf_dtype dtype, int root,
-                                           wf_work **work_out);
+WF_API WF_NODISCARD wf_status wf_group_broadcast(wf_group *group, const void *in, void *out,
+                                                 int64_t n_elem, wf_dtype dtype, int root,
+                                                 wf_work **work_out);
 /* out[n_elem] on root = the reduction of all in[n_elem]; there in == out is allowed. Elsewhere
  * `out` is not written. */
-WF_API WF_NODISCARD wf_status wf_reduce(wf_group *group, const void *in, void *out, int64_t n_elem,
-                                        wf_dtype dtype, wf_reduction op, int root,
-                                        wf_work **work_out);
+WF_API WF_NODISCARD wf_status wf_group_reduce(wf_group *group, const void *in, void *out,
+                                              int64_t n_elem, wf_dtype dtype, wf_reduction op,
+                                              int root, wf_work **work_out);
 /* out[n_elem] on every rank = the reduction of all in[n_elem]. in == out is allowed. */
-WF_API WF_NODISCARD wf_status wf_all_reduce(wf_group *group, const void *in, void *out,
-                                            int64_t n_elem, wf_dtype dtype, wf_reduction op,
-                                            wf_work **work_out);
+WF_API WF_NODISCARD wf_status wf_group_all_reduce(wf_group *group, const void *in, void *out,
+                                                  int64_t n_elem, wf_dtype dtype, wf_reduction op,
+                                                  wf_work **work_out);
 /* out[n_ranks * n_elem] = in[n_elem] of rank 0, of rank 1, ...; in == out + rank * n_elem is
  * allowed. */
-WF_API WF_NODISCARD wf_status wf_all_gather(wf_group *group, const void *in, void *out,
-                                            int64_t n_elem, wf_dtype dtype, wf_work **work_out);
+WF_API WF_NODISCARD wf_status wf_group_all_gather(wf_group *group, const void *in, void *out,
+                                                  int64_t n_elem, wf_dtype dtype,
+                                                  wf_work **work_out);
 /* out[n_elem] on rank r = the reduction of in[r * n_elem ...] of all, in[n_ranks * n_elem];
  * out == in + rank * n_elem is allowed. */
-WF_API WF_NODISCARD wf_status wf_reduce_scatter(wf_group *group, const void *in, void *out,
-                                                int64_t n_elem, wf_dtype dtype, wf_reduction op,
-                                                wf_work **work_out);
+WF_API WF_NODISCARD wf_status wf_group_reduce_scatter(wf_group *group, const void *in, void *out,
+                                                      int64_t n_elem, wf_dtype dtype,
+                                                      wf_reduction op, wf_work **work_out);
 /* out[n_ranks * n_elem] on root = in[n_elem] of rank 0, 1, ...; on root in == out + root * n_elem
  * is allowed. */
-WF_API WF_NODISCARD wf_status wf_gather(wf_group *group, const void *in, void *out, int64_t n_elem,
-                                        wf_dtype dtype, int root, wf_work **work_out);
+WF_API WF_NODISCARD wf_status wf_group_gather(wf_group *group, const void *in, void *out,
+                                              int64_t n_elem, wf_dtype dtype, int root,
+                                              wf_work **work_out);
 /* out[n_elem] on rank r = root's in[r * n_elem ...]; on root out == in + root * n_elem is
  * allowed. */
-WF_API WF_NODISCARD wf_status wf_scatter(wf_group *group, const void *in, void *out, int64_t n_elem,
-                                         wf_dtype dtype, int root, wf_work **work_out);
+WF_API WF_NODISCARD wf_status wf_group_scatter(wf_group *group, const void *in, void *out,
+                                               int64_t n_elem, wf_dtype dtype, int root,
+                                               wf_work **work_out);
 /* out[r * n_elem ...] = rank r's in[own rank * n_elem ...]; both [n_ranks * n_elem]. in == out is
  * allowed. */
-WF_API WF_NODISCARD wf_status wf_all_to_all(wf_group *group, const void *in, void *out,
-                                            int64_t n_elem, wf_dtype dtype, wf_work **work_out);
+WF_API WF_NODISCARD wf_status wf_group_all_to_all(wf_group *group, const void *in, void *out,
+                                                  int64_t n_elem, wf_dtype dtype,
+                                                  wf_work **work_out);
 /* To or from one other rank. Between two ranks messages arrive in the order in which they were
  * sent, and each has the count and type of its receive. A send may wait for it, also as a work, and
- * the works behind it with it: of two ranks that send to each other, one calls wf_recv first. */
-WF_API WF_NODISCARD wf_status wf_send(wf_group *group, const void *in, int64_t n_elem,
-                                      wf_dtype dtype, int to, wf_work **work_out);
-WF_API WF_NODISCARD wf_status wf_recv(wf_group *group, void *out, int64_t n_elem, wf_dtype dtype,
-                                      int from, wf_work **work_out);
+ * the works behind it with it: of two ranks that send to each other, one calls wf_group_recv first.
+ */
+WF_API WF_NODISCARD wf_status wf_group_send(wf_group *group, const void *in, int64_t n_elem,
+                                            wf_dtype dtype, int to, wf_work **work_out);
+WF_API WF_NODISCARD wf_status wf_group_recv(wf_group *group, void *out, int64_t n_elem,
+                                            wf_dtype dtype, int from, wf_work **work_out);
 
 /* ---- works ---- */
 
@@ -152,28 +167,7 @@ WF_API WF_NODISCARD wf_status wf_work_wait(wf_work *work);
 /* Whether waiting would return at once. */
 WF_API int wf_work_is_done(const wf_work *work);
 
-/* Notes where the next call stands, for sentences; `site` is static. Returns the group. The macros
- * below do it. */
-WF_API wf_group *wf_group_at(wf_group *group, const char *site);
-
 #ifdef __cplusplus
 }
 #endif
-
-#define WF_SITE_TEXT_(line) #line
-#define WF_SITE_LINE_(line) WF_SITE_TEXT_(line)
-#define WF_HERE(group)      wf_group_at((group), __FILE__ ":" WF_SITE_LINE_(__LINE__))
-
-#define wf_barrier(group, ...)        wf_barrier(WF_HERE(group), __VA_ARGS__)
-#define wf_broadcast(group, ...)      wf_broadcast(WF_HERE(group), __VA_ARGS__)
-#define wf_reduce(group, ...)         wf_reduce(WF_HERE(group), __VA_ARGS__)
-#define wf_all_reduce(group, ...)     wf_all_reduce(WF_HERE(group), __VA_ARGS__)
-#define wf_all_gather(group, ...)     wf_all_gather(WF_HERE(group), __VA_ARGS__)
-#define wf_reduce_scatter(group, ...) wf_reduce_scatter(WF_HERE(group), __VA_ARGS__)
-#define wf_gather(group, ...)         wf_gather(WF_HERE(group), __VA_ARGS__)
-#define wf_scatter(group, ...)        wf_scatter(WF_HERE(group), __VA_ARGS__)
-#define wf_all_to_all(group, ...)     wf_all_to_all(WF_HERE(group), __VA_ARGS__)
-#define wf_send(group, ...)           wf_send(WF_HERE(group), __VA_ARGS__)
-#define wf_recv(group, ...)           wf_recv(WF_HERE(group), __VA_ARGS__)
-
 #endif

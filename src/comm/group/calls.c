@@ -3,24 +3,13 @@
 
 #include <string.h>
 
-#undef wf_barrier
-#undef wf_broadcast
-#undef wf_reduce
-#undef wf_all_reduce
-#undef wf_all_gather
-#undef wf_reduce_scatter
-#undef wf_gather
-#undef wf_scatter
-#undef wf_all_to_all
-#undef wf_send
-#undef wf_recv
-
 /* More cannot be addressed. */
 #define MOST_BYTES (INT64_MAX / 4)
 
 static wf_status refuse(const wf_group *g, const wfi_operation *o, const char *why) {
-    return wfi_fail(g->ctx, WF_INVALID_ARG, "wf_%s%s%s: %s", wfi_collective_name(o->collective),
-                    o->site ? " at " : "", o->site ? o->site : "", why);
+    return wfi_fail(g->ctx, WF_INVALID_ARG, "wf_group_%s%s%s: %s",
+                    wfi_collective_name(o->collective), o->site ? " at " : "",
+                    o->site ? o->site : "", why);
 }
 
 static bool is_in_place(const wf_group *g, const wfi_operation *o, size_t block) {
@@ -73,6 +62,7 @@ static wf_status check(const wf_group *g, const wfi_operation *o) {
 static wf_status call(wf_group *g, wfi_operation o, wf_work **work_out) {
     if (!g) return WF_INVALID_ARG;
     o.site = g->site;
+    g->site = NULL;
     WF_TRY(check(g, &o));
     if (wfi_collective_sums(o.collective)) {
         int64_t n = o.collective == WFI_COLLECTIVE_REDUCE_SCATTER ? g->n : 1;
@@ -84,7 +74,7 @@ static wf_status call(wf_group *g, wfi_operation o, wf_work **work_out) {
     return wfi_group_run(g, &o);
 }
 
-wf_status wf_barrier(wf_group *g, wf_work **work_out) {
+wf_status wf_group_barrier(wf_group *g, wf_work **work_out) {
     return call(g, (wfi_operation){.collective = WFI_COLLECTIVE_BARRIER}, work_out);
 }
 
@@ -93,52 +83,52 @@ wf_status wf_barrier(wf_group *g, wf_work **work_out) {
         .collective = WFI_COLLECTIVE_##id, .n_elem = n_elem, .dtype = dtype, __VA_ARGS__           \
     }
 
-wf_status wf_broadcast(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
-                       int root, wf_work **work_out) {
+wf_status wf_group_broadcast(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
+                             int root, wf_work **work_out) {
     return call(g, OPERATION(BROADCAST, .in = in, .out = out, .root = root), work_out);
 }
 
-wf_status wf_reduce(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
-                    wf_reduction op, int root, wf_work **work_out) {
+wf_status wf_group_reduce(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
+                          wf_reduction op, int root, wf_work **work_out) {
     return call(g, OPERATION(REDUCE, .in = in, .out = out, .op = op, .root = root), work_out);
 }
 
-wf_status wf_all_reduce(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
-                        wf_reduction op, wf_work **work_out) {
+wf_status wf_group_all_reduce(wf_group *g, const void *in, void *out, int64_t n_elem,
+                              wf_dtype dtype, wf_reduction op, wf_work **work_out) {
     return call(g, OPERATION(ALL_REDUCE, .in = in, .out = out, .op = op), work_out);
 }
 
-wf_status wf_all_gather(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
-                        wf_work **work_out) {
+wf_status wf_group_all_gather(wf_group *g, const void *in, void *out, int64_t n_elem,
+                              wf_dtype dtype, wf_work **work_out) {
     return call(g, OPERATION(ALL_GATHER, .in = in, .out = out), work_out);
 }
 
-wf_status wf_reduce_scatter(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
-                            wf_reduction op, wf_work **work_out) {
+wf_status wf_group_reduce_scatter(wf_group *g, const void *in, void *out, int64_t n_elem,
+                                  wf_dtype dtype, wf_reduction op, wf_work **work_out) {
     return call(g, OPERATION(REDUCE_SCATTER, .in = in, .out = out, .op = op), work_out);
 }
 
-wf_status wf_gather(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
-                    int root, wf_work **work_out) {
+wf_status wf_group_gather(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
+                          int root, wf_work **work_out) {
     return call(g, OPERATION(GATHER, .in = in, .out = out, .root = root), work_out);
 }
 
-wf_status wf_scatter(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
-                     int root, wf_work **work_out) {
+wf_status wf_group_scatter(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
+                           int root, wf_work **work_out) {
     return call(g, OPERATION(SCATTER, .in = in, .out = out, .root = root), work_out);
 }
 
-wf_status wf_all_to_all(wf_group *g, const void *in, void *out, int64_t n_elem, wf_dtype dtype,
-                        wf_work **work_out) {
+wf_status wf_group_all_to_all(wf_group *g, const void *in, void *out, int64_t n_elem,
+                              wf_dtype dtype, wf_work **work_out) {
     return call(g, OPERATION(ALL_TO_ALL, .in = in, .out = out), work_out);
 }
 
-wf_status wf_send(wf_group *g, const void *in, int64_t n_elem, wf_dtype dtype, int to,
-                  wf_work **work_out) {
+wf_status wf_group_send(wf_group *g, const void *in, int64_t n_elem, wf_dtype dtype, int to,
+                        wf_work **work_out) {
     return call(g, OPERATION(SEND, .in = in, .root = to), work_out);
 }
 
-wf_status wf_recv(wf_group *g, void *out, int64_t n_elem, wf_dtype dtype, int from,
-                  wf_work **work_out) {
+wf_status wf_group_recv(wf_group *g, void *out, int64_t n_elem, wf_dtype dtype, int from,
+                        wf_work **work_out) {
     return call(g, OPERATION(RECV, .out = out, .root = from), work_out);
 }

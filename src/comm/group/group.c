@@ -193,8 +193,8 @@ wf_status wf_group_create(wf_job *job, const wf_group_config *config, wf_group *
 /* ---- some of a group ---- */
 
 static wf_status exchange_in_group(void *self, const void *own, void *all) {
-    return (wf_all_gather)(wf_group_at(self, "wf_group_split"), own, all, WFI_CARD_BYTES, WF_U8,
-                           NULL);
+    return wf_group_all_gather(wf_group_at(self, "wf_group_split"), own, all, WFI_CARD_BYTES, WF_U8,
+                               NULL);
 }
 
 /* Puts the parent's ranks of that color into `g`, by key, then by rank. */

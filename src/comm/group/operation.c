@@ -70,7 +70,7 @@ static int add_site(const reading *r, char *text, size_t bytes) {
 const char *wfi_note_name(const wfi_note *note, char text[WFI_NOTE_TEXT]) {
     reading r = read_note(note);
     if (!r.word[2]) return "nothing";
-    int n = snprintf(text, WFI_NOTE_TEXT, "wf_%s", wfi_collective_name(r.word[0] & 0xff));
+    int n = snprintf(text, WFI_NOTE_TEXT, "wf_group_%s", wfi_collective_name(r.word[0] & 0xff));
     add_site(&r, text + n, (size_t)(WFI_NOTE_TEXT - n));
     return text;
 }
@@ -79,7 +79,7 @@ const char *wfi_note_describe(const wfi_note *note, char text[WFI_NOTE_TEXT]) {
     reading r = read_note(note);
     if (!r.word[2]) return "nothing";
     wfi_collective collective = (wfi_collective)(r.word[0] & 0xff);
-    int n = snprintf(text, WFI_NOTE_TEXT, "wf_%s", wfi_collective_name(collective));
+    int n = snprintf(text, WFI_NOTE_TEXT, "wf_group_%s", wfi_collective_name(collective));
     if (collective != WFI_COLLECTIVE_BARRIER)
         n += snprintf(text + n, (size_t)(WFI_NOTE_TEXT - n), " of %lld %s", (long long)r.word[1],
                       wf_dtype_name((wf_dtype)(r.word[0] >> 8 & 0xff)));

@@ -29,9 +29,10 @@ typedef struct wfi_note {
 void wfi_note_write(wfi_note *note, const wfi_operation *operation);
 
 #define WFI_NOTE_TEXT 192
-/* "wf_all_reduce of 5 F32 (sum, direct) at toy.c:31"; "nothing" before the first. Returns text. */
+/* "wf_group_all_reduce of 5 F32 (sum, direct) at toy.c:31"; "nothing" before the first. Returns
+ * text. */
 const char *wfi_note_describe(const wfi_note *note, char text[WFI_NOTE_TEXT]);
-/* "wf_all_reduce at toy.c:31" */
+/* "wf_group_all_reduce at toy.c:31" */
 const char *wfi_note_name(const wfi_note *note, char text[WFI_NOTE_TEXT]);
 
 #endif

@@ -109,7 +109,7 @@ static bool has_come(const wfi_shared_epoch *e, uint64_t value) {
     return __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE) >= value;
 }
 
-/* "rank 2 has not come for 10 s; it last called wf_barrier at toy.c:31" */
+/* "rank 2 has not come for 10 s; it last called wf_group_barrier at toy.c:31" */
 static void say_absent(const wfi_memory *m, int32_t rank, const char *how_long, char *text,
                        size_t bytes) {
     const wf_group *g = m->group;
