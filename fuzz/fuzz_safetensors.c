@@ -1,5 +1,5 @@
 /* Safetensors headers. An input is a whole file; what is accepted must keep its promises. */
-#include "checkpoint/header.h"
+#include "state/header.h"
 
 #include <stdlib.h>
 #include <string.h>

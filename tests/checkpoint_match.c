@@ -1,7 +1,7 @@
 /* Names of weights: wrappers' prefixes, masks, tied heads, and what does not fit. */
 #include "data_folder.h"
 
-#include "checkpoint/match.h"
+#include "state/match.h"
 
 #define MAX 32
 

@@ -1,7 +1,7 @@
 /* The file format: round trips, and one refusal for each rule. */
 #include "data_folder.h"
 
-#include "checkpoint/hash.h"
+#include "state/hash.h"
 #include <weft/checkpoint.h>
 
 /* ---- round trip ---- */

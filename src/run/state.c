@@ -1,10 +1,10 @@
 /* State in and out: files by name, single tensors, the fingerprint. The streams are
  * idle between steps, so the host may read and write the arena of a CPU device. */
 #include "base/finite.h"
-#include "checkpoint/hash.h"
-#include "checkpoint/header.h"
-#include "checkpoint/match.h"
 #include "run/trainer.h"
+#include "state/hash.h"
+#include "state/header.h"
+#include "state/match.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Trace files come from anywhere: everything in them is checked before it is used. */
-#include "checkpoint/header.h"
 #include "sim/chrome.h"
+#include "state/header.h"
 
 #include <jansson.h>
 #include <stdlib.h>

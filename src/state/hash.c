@@ -1,4 +1,4 @@
-#include "checkpoint/hash.h"
+#include "state/hash.h"
 #include "base/base.h"
 
 #include <sodium.h>

@@ -6,8 +6,8 @@
  * `.attn.masked_bias`) are passed over, and `lm_head.weight` where the model ties it to
  * `wte.weight`; `num_batches_tracked` may be missing.
  */
-#ifndef WFI_CHECKPOINT_MATCH_H
-#define WFI_CHECKPOINT_MATCH_H
+#ifndef WFI_STATE_MATCH_H
+#define WFI_STATE_MATCH_H
 
 #include <weft/checkpoint.h>
 

@@ -1,7 +1,7 @@
 /* Walking through one JSON object member by member, so that a large header never becomes
  * a tree in memory. The strings and values themselves are jansson's work. Private. */
-#ifndef WFI_CHECKPOINT_MEMBERS_H
-#define WFI_CHECKPOINT_MEMBERS_H
+#ifndef WFI_STATE_MEMBERS_H
+#define WFI_STATE_MEMBERS_H
 
 #include <jansson.h>
 #include <weft/context.h>

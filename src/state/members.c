@@ -1,4 +1,4 @@
-#include "checkpoint/members.h"
+#include "state/members.h"
 #include "base/base.h"
 
 static void skip_space(wfi_members *p) {

@@ -1,5 +1,5 @@
-#include "checkpoint/header.h"
-#include "checkpoint/members.h"
+#include "state/header.h"
+#include "state/members.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

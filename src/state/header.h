@@ -1,7 +1,7 @@
 /* The header of a safetensors file: what is in it, checked against the file's length.
  * Private. */
-#ifndef WFI_CHECKPOINT_HEADER_H
-#define WFI_CHECKPOINT_HEADER_H
+#ifndef WFI_STATE_HEADER_H
+#define WFI_STATE_HEADER_H
 
 #include "base/base.h"
 #include <weft/checkpoint.h>

@@ -1,5 +1,5 @@
-#include "checkpoint/match.h"
-#include "checkpoint/header.h"
+#include "state/match.h"
+#include "state/header.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Reading a safetensors file: the header once, each tensor when it is asked for. With
  * pread and not mmap, so that a file that shrinks meanwhile is an error and no signal. */
-#include "checkpoint/header.h"
+#include "state/header.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* The fingerprint of a set of weights. Private. */
-#ifndef WFI_CHECKPOINT_HASH_H
-#define WFI_CHECKPOINT_HASH_H
+#ifndef WFI_STATE_HASH_H
+#define WFI_STATE_HASH_H
 
 #include <weft/checkpoint.h>
 

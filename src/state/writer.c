@@ -1,7 +1,7 @@
 /* Writing a safetensors file. The first write fixes the layout: widest elements first,
  * then by name, so that every tensor is aligned if the file is. */
 #include "base/replace.h"
-#include "checkpoint/header.h"
+#include "state/header.h"
 
 #include <inttypes.h>
 #include <jansson.h>
