@@ -16,8 +16,8 @@ static void good(void **state) {
         {"cpu,cpu,cpu", 3, 3, 0, 2}, {"cpu:2,cpu:5", 2, 6, 2, 5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        TEST_OK(ctx, wfi_devices_parse(ctx, cases[i].text, &list));
-        assert_string_equal(list.kind, "cpu");
+        TEST_OK(ctx, wfi_devices_parse(ctx, cases[i].text, 1, &list));
+        assert_string_equal(list.kind->name, "cpu");
         assert_int_equal(list.n, cases[i].n);
         assert_int_equal(list.n_places, cases[i].n_places);
         assert_int_equal(list.place[0], cases[i].first);
@@ -50,7 +50,7 @@ static void bad(void **state) {
         {"cpu:0,cpux:1", WF_UNSUPPORTED, "different kinds"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        TEST_REFUSED(ctx, wfi_devices_parse(ctx, cases[i].text, &list), cases[i].status,
+        TEST_REFUSED(ctx, wfi_devices_parse(ctx, cases[i].text, 1, &list), cases[i].status,
                      cases[i].says);
     test_context_end(ctx);
 }

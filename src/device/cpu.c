@@ -245,7 +245,10 @@ static wf_status cpu_wait(wfi_stream_queue *stream, wfi_event event) {
     return push_command(stream, (command){NULL, NULL, NULL, event});
 }
 
-static wf_status cpu_arena_create(wfi_device *device, size_t bytes, void **base_out) {
+/* Both spaces are the host's memory. */
+static wf_status cpu_memory_create(wfi_device *device, wfi_space space, size_t bytes,
+                                   void **base_out) {
+    (void)space;
     void *base =
         mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
@@ -260,18 +263,36 @@ static wf_status cpu_arena_create(wfi_device *device, size_t bytes, void **base_
     return WF_OK;
 }
 
-static void cpu_arena_destroy(wfi_device *device, void *base, size_t bytes) {
-    (void)device;
+static void cpu_memory_destroy(wfi_device *device, wfi_space space, void *base, size_t bytes) {
+    (void)device, (void)space;
     munmap(base, bytes ? bytes : 1);
 }
 
+/* On the thread that asks, the stream's own or the host's. */
+static wf_status cpu_copy(wfi_device *device, wfi_stream_queue *stream, void *to,
+                          wfi_space to_space, const void *from, wfi_space from_space,
+                          size_t bytes) {
+    (void)device, (void)stream, (void)to_space, (void)from_space;
+    memcpy(to, from, bytes);
+    return WF_OK;
+}
+
+static wf_status cpu_fill(wfi_device *device, wfi_stream_queue *stream, void *to, int byte,
+                          size_t bytes) {
+    (void)device, (void)stream;
+    memset(to, byte, bytes);
+    return WF_OK;
+}
+
 const wfi_device_class wfi_device_cpu = {
-    .kind = "cpu",
+    .name = "cpu",
     .has_memory = true,
     .create = wfi_cpu_find_cores,
     .destroy = wfi_cpu_release_cores,
-    .arena_create = cpu_arena_create,
-    .arena_destroy = cpu_arena_destroy,
+    .memory_create = cpu_memory_create,
+    .memory_destroy = cpu_memory_destroy,
+    .copy = cpu_copy,
+    .fill = cpu_fill,
     .stream_create = cpu_stream_create,
     .stream_finish = cpu_stream_finish,
     .stream_destroy = cpu_stream_destroy,

@@ -4,25 +4,23 @@
 #include <stdio.h>
 #include <string.h>
 
-static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null,
-                                                &wfi_device_remote, &wfi_device_arrivals};
+const wfi_device_class *wfi_device_kind(const char *name, size_t n) {
+    static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null};
+    for (size_t i = 0; i < WFI_COUNT(kinds); i++)
+        if (strlen(kinds[i]->name) == n && !memcmp(kinds[i]->name, name, n)) return kinds[i];
+    return NULL;
+}
 
 wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
                             wfi_device **device_out) {
-    const wfi_device_class *kind = NULL;
-    for (size_t i = 0; i < WFI_COUNT(kinds); i++)
-        if (!strcmp(kinds[i]->kind, config->kind)) kind = kinds[i];
-    if (!kind)
-        return wfi_fail(ctx, WF_INVALID_ARG, "there is no device '%s'; there are cpu and null",
-                        config->kind);
     wfi_device *device = wfi_alloc(ctx, 1, sizeof *device, "a device");
     if (!device) return WF_NO_MEMORY;
     device->ctx = ctx;
-    device->kind = kind;
+    device->kind = config->kind;
     device->config = *config;
     device->n_cores = 1;
     device->failure = config->failure ? config->failure : &device->own_failure;
-    wf_status status = kind->create ? kind->create(device) : WF_OK;
+    wf_status status = device->kind->create ? device->kind->create(device) : WF_OK;
     if (status != WF_OK) {
         wfi_free(ctx, device);
         return status;
@@ -55,17 +53,6 @@ wf_status wfi_device_check(const wfi_device *device) {
 
 void wfi_device_fail(wfi_device *device, wf_status status) {
     wfi_failure_set(device->failure, status, wf_context_error(device->ctx));
-}
-
-wf_status wfi_arena_create(wfi_device *device, size_t bytes, size_t shift_bytes, void **base_out) {
-    void *base;
-    WF_TRY(device->kind->arena_create(device, bytes + shift_bytes, &base));
-    *base_out = base ? (char *)base + shift_bytes : NULL;
-    return WF_OK;
-}
-
-void wfi_arena_destroy(wfi_device *device, void *base, size_t bytes, size_t shift_bytes) {
-    if (base) device->kind->arena_destroy(device, (char *)base - shift_bytes, bytes + shift_bytes);
 }
 
 wf_status wfi_stream_create(wfi_device *device, const char *name, wfi_stream_queue **stream_out) {

@@ -1,5 +1,8 @@
 /* Devices: memory and streams. Private.
  *
+ * Memory of a device lies in one of its spaces. Only kernels and the copies below touch it: the
+ * library's host code never dereferences an address of a device's memory.
+ *
  * A stream is an in-order queue. Work on different streams is ordered only by
  * waiting for events. An event is a stream and an epoch: "the first n tasks of that
  * stream are done". Pushing never waits for work to finish, only for room in the
@@ -28,7 +31,7 @@ typedef struct wfi_event {
 typedef wf_status (*wfi_task)(void *self, void *argument);
 
 typedef struct wfi_device_config {
-    const char *kind;    /* "cpu", "null", "remote" or "arrivals" */
+    const struct wfi_device_class *kind;
     int index;           /* the rank, for sentences */
     int place, n_places; /* cores are divided into n_places shares; this is its share */
     int64_t timeout_ms;  /* of every wait */
@@ -50,6 +53,12 @@ typedef struct wfi_device_config {
     int (*awaited_rank)(const void *self, int stream);
 } wfi_device_config;
 
+/* The kind of that name, of `n` characters, among those that users may ask for; NULL: there is
+ * none. */
+const struct wfi_device_class *wfi_device_kind(const char *name, size_t n);
+/* What is meant where nobody names a kind. */
+#define WFI_DEFAULT_DEVICE (&wfi_device_cpu)
+
 wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
                             wfi_device **device_out);
 /* All streams must have been destroyed. */
@@ -65,10 +74,9 @@ wf_status wfi_device_check(const wfi_device *device);
 /* With this thread's latest sentence. */
 void wfi_device_fail(wfi_device *device, wf_status status);
 
-/* An arena: one range of device memory, page-aligned, zeroed, touched. `shift_bytes`
- * moves its base (tests). On null the base is NULL. */
-wf_status wfi_arena_create(wfi_device *device, size_t bytes, size_t shift_bytes, void **base_out);
-void wfi_arena_destroy(wfi_device *device, void *base, size_t bytes, size_t shift_bytes);
+/* Where memory lies: near the device's kernels, or where the host sees it and the device's copies
+ * reach it best. */
+typedef enum wfi_space { WFI_SPACE_DEVICE, WFI_SPACE_HOST, WFI_N_SPACES } wfi_space;
 
 /* `name` appears in errors and traces; static. */
 wf_status wfi_stream_create(wfi_device *device, const char *name, wfi_stream_queue **stream_out);
@@ -97,12 +105,18 @@ wf_status wfi_stream_call(wfi_stream_queue *stream, wfi_task task, void *self, v
 /* ---- how a kind of device is written ---- */
 
 typedef struct wfi_device_class {
-    const char *kind;
+    const char *name;
     bool has_memory;
     wf_status (*create)(wfi_device *device); /* NULL: nothing to prepare, nothing to undo */
     void (*destroy)(wfi_device *device);
-    wf_status (*arena_create)(wfi_device *device, size_t bytes, void **base_out);
-    void (*arena_destroy)(wfi_device *device, void *base, size_t bytes);
+    /* One range of a space, page-aligned, zeroed, touched. The kinds without memory have none of
+     * these four. */
+    wf_status (*memory_create)(wfi_device *device, wfi_space space, size_t bytes, void **base_out);
+    void (*memory_destroy)(wfi_device *device, wfi_space space, void *base, size_t bytes);
+    wf_status (*copy)(wfi_device *device, wfi_stream_queue *stream, void *to, wfi_space to_space,
+                      const void *from, wfi_space from_space, size_t bytes);
+    wf_status (*fill)(wfi_device *device, wfi_stream_queue *stream, void *to, int byte,
+                      size_t bytes);
     wf_status (*stream_create)(wfi_device *device, wfi_stream_queue *stream);
     void (*stream_finish)(wfi_stream_queue *stream);
     void (*stream_destroy)(wfi_stream_queue *stream);
@@ -131,6 +145,19 @@ struct wfi_device {
     wfi_failure own_failure;
     void *topology; /* cpu: cores of this rank */
 };
+
+/* Copies between or within spaces, and sets each of `bytes` bytes. From a task of `stream`: in the
+ * order of that stream, done when what comes later in it begins. From the host: `stream` is NULL,
+ * the streams that know the memory are idle, and it is done on return. */
+static inline wf_status wfi_memory_copy(wfi_device *device, wfi_stream_queue *stream, void *to,
+                                        wfi_space to_space, const void *from, wfi_space from_space,
+                                        size_t bytes) {
+    return device->kind->copy(device, stream, to, to_space, from, from_space, bytes);
+}
+static inline wf_status wfi_memory_fill(wfi_device *device, wfi_stream_queue *stream, void *to,
+                                        int byte, size_t bytes) {
+    return device->kind->fill(device, stream, to, byte, bytes);
+}
 
 /* cores.c: which cores a CPU device gets. */
 wf_status wfi_cpu_find_cores(wfi_device *device);

@@ -38,21 +38,9 @@ static uint64_t null_n_done(const wfi_stream_queue *stream) {
     return stream->n_pushed;
 }
 
-static wf_status null_arena_create(wfi_device *device, size_t bytes, void **base_out) {
-    (void)device, (void)bytes;
-    *base_out = NULL;
-    return WF_OK;
-}
-
-static void null_arena_destroy(wfi_device *device, void *base, size_t bytes) {
-    (void)device, (void)base, (void)bytes;
-}
-
 const wfi_device_class wfi_device_null = {
-    .kind = "null",
+    .name = "null",
     .has_memory = false,
-    .arena_create = null_arena_create,
-    .arena_destroy = null_arena_destroy,
     .stream_create = null_stream_create,
     .stream_finish = null_stream_destroy, /* there is nothing to wait for */
     .stream_destroy = null_stream_destroy,

@@ -89,7 +89,7 @@ static wf_status remote_event_wait(wfi_event event, const wfi_waiter *waiter) {
 
 /* Not a rank: what has come for the streams of this one. */
 const wfi_device_class wfi_device_arrivals = {
-    .kind = "arrivals",
+    .name = "arrivals",
     .stream_create = remote_stream_create,
     .stream_finish = remote_stream_end,
     .stream_destroy = remote_stream_end,
@@ -100,7 +100,7 @@ const wfi_device_class wfi_device_arrivals = {
 };
 
 const wfi_device_class wfi_device_remote = {
-    .kind = "remote",
+    .name = "remote",
     .has_memory = true,
     .stream_create = remote_stream_create,
     .stream_finish = remote_stream_end,

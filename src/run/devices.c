@@ -14,13 +14,13 @@ static wf_status refuse(wf_context *ctx, const char *text) {
 /* One entry of `n` characters: "cpu" or "cpu:3"; *index_out -1 without a number. */
 static wf_status parse_entry(wf_context *ctx, const char *text, const char *at, size_t n,
                              const wfi_device_list *list, int *index_out) {
-    size_t n_kind = strlen(list->kind);
+    size_t n_kind = strlen(list->kind->name);
     *index_out = -1;
-    if (n < n_kind || strncmp(at, list->kind, n_kind) || (n > n_kind && at[n_kind] != ':'))
+    if (n < n_kind || strncmp(at, list->kind->name, n_kind) || (n > n_kind && at[n_kind] != ':'))
         return wfi_fail(ctx, WF_UNSUPPORTED,
                         "devices '%.80s': '%.*s' beside '%s': devices of different kinds in one "
                         "trainer; its ranks can be on any devices of one kind, such as cpu:0,cpu:1",
-                        text, (int)n, at, list->kind);
+                        text, (int)n, at, list->kind->name);
     if (n == n_kind) return WF_OK;
     char *end;
     long index = strtol(at + n_kind + 1, &end, 10);
@@ -38,13 +38,12 @@ static wf_status fill_single(wf_context *ctx, const char *text, int n, wfi_devic
     return WF_OK;
 }
 
-wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *list) {
-    size_t n_kind = strcspn(text, ":,");
-    if (n_kind == 0 || n_kind >= sizeof list->kind)
-        return wfi_fail(ctx, WF_INVALID_ARG, "devices '%.80s': expected a kind such as cpu:1",
-                        text);
-    memcpy(list->kind, text, n_kind);
-    list->kind[n_kind] = 0;
+wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks, wfi_device_list *list) {
+    list->kind = text ? wfi_device_kind(text, strcspn(text, ":,")) : WFI_DEFAULT_DEVICE;
+    if (!list->kind)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "devices '%.80s': expected a kind, cpu or null, such as cpu:1", text);
+    if (!text) return fill_single(ctx, "", (int)wfi_min_i64(n_ranks, WFI_MAX_DEVICES), list);
     list->n = list->n_places = 0;
     bool is_list = strchr(text, ',');
     for (const char *at = text; *at;) {
@@ -64,11 +63,11 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *
 
 wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list) {
     int index;
-    if (!name || strcspn(name, ":") != 3 || strncmp(name, "cpu", 3))
+    list->kind = name ? wfi_device_kind(name, strcspn(name, ":")) : NULL;
+    if (!list->kind || !list->kind->has_memory)
         return wfi_fail(ctx, WF_UNSUPPORTED,
                         "device '%.80s': arrays and modules live on CPU devices, such as cpu:0",
                         name ? name : "");
-    memcpy(list->kind, "cpu", sizeof "cpu");
     WF_TRY(parse_entry(ctx, name, name, strlen(name), list, &index));
     if (index >= WFI_MAX_DEVICES) return refuse(ctx, name);
     list->n = 1;
@@ -79,7 +78,7 @@ wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *l
 
 wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out) {
     wfi_device_list list;
-    WF_TRY(wfi_devices_parse(ctx, devices, &list));
+    WF_TRY(wfi_devices_parse(ctx, devices, 1, &list));
     *n_out = list.n;
     return WF_OK;
 }
@@ -87,11 +86,11 @@ wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out) {
 wf_status wf_devices_name(wf_context *ctx, const char *devices, int rank,
                           char name_out[WF_DEVICE_NAME_BYTES]) {
     wfi_device_list list;
-    WF_TRY(wfi_devices_parse(ctx, devices, &list));
+    WF_TRY(wfi_devices_parse(ctx, devices, 1, &list));
     if (rank < 0 || rank >= list.n)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "devices '%.80s' are for %d rank%s; there is no rank %d", devices, list.n,
                         list.n == 1 ? "" : "s", rank);
-    snprintf(name_out, WF_DEVICE_NAME_BYTES, "%s:%d", list.kind, list.place[rank]);
+    snprintf(name_out, WF_DEVICE_NAME_BYTES, "%s:%d", list.kind->name, list.place[rank]);
     return WF_OK;
 }

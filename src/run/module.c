@@ -56,7 +56,7 @@ static wf_status create_trainer(wf_module *m, const wf_model *model, const wfi_d
 }
 
 static wf_status fill(wf_module *m, const wf_model *model, const wfi_device_list *list) {
-    snprintf(m->device, sizeof m->device, "%s:%d", list->kind, list->place[0]);
+    snprintf(m->device, sizeof m->device, "%s:%d", list->kind->name, list->place[0]);
     WF_TRY(create_trainer(m, model, list));
     const wf_graph *g = wfi_trainer_graph(m->trainer);
     WF_TRY(find_output(g, m->config.output, &m->output));
@@ -93,7 +93,8 @@ wf_status wf_module_create(wf_context *ctx, const wf_model *model, const wf_modu
     if (config->grain < 0)
         return wfi_fail(ctx, WF_INVALID_ARG, "module: a grain of %lld samples",
                         (long long)config->grain);
-    WF_TRY(wfi_device_named(ctx, config->device ? config->device : "cpu", &list));
+    WF_TRY(
+        wfi_device_named(ctx, config->device ? config->device : WFI_DEFAULT_DEVICE->name, &list));
     return wfi_module_create_on(ctx, model, config, &list, module_out);
 }
 

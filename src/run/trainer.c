@@ -11,24 +11,22 @@
 static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
                                 const wfi_device_list *given, size_t shift_bytes) {
     wfi_device_list list;
-    char all[24];
     int n_ranks = wf_plan_n_ranks(t->plan);
-    snprintf(all, sizeof all, "cpu:%d", (int)wfi_min_i64(n_ranks, WFI_MAX_DEVICES));
-    const char *devices = config->devices ? config->devices : all;
     if (given)
         list = *given;
     else
-        WF_TRY(wfi_devices_parse(t->ctx, devices, &list));
+        WF_TRY(wfi_devices_parse(t->ctx, config->devices, n_ranks, &list));
+    const char *devices = config->devices ? config->devices : list.kind->name;
     if (list.n != n_ranks && n_ranks == 1)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "devices '%s' are %d, but the plan %s has 1 rank: give --plan dp=%d for a "
                         "replica on each, or --devices %s:1",
-                        devices, list.n, wf_plan_text(t->plan), list.n, list.kind);
+                        devices, list.n, wf_plan_text(t->plan), list.n, list.kind->name);
     if (list.n != n_ranks)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "devices '%s' are %d, but the plan %s has %d rank%s: give --devices %s:%d",
                         devices, list.n, wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s",
-                        list.kind, n_ranks);
+                        list.kind->name, n_ranks);
     if (n_ranks > WFI_MAX_RANKS)
         return wfi_fail(t->ctx, WF_UNSUPPORTED, "%d ranks in one process; it takes at most %d",
                         n_ranks, WFI_MAX_RANKS);

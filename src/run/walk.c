@@ -33,7 +33,7 @@ static wf_status walk_one(walker *w, const wfi_instruction *now) {
 static wf_status walk_all(walker *w) {
     const wf_program *p = w->p;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        wfi_device_config config = {.kind = "null", .index = r};
+        wfi_device_config config = {.kind = &wfi_device_null, .index = r};
         WF_TRY(wfi_device_create(p->ctx, &config, &w->devices[r]));
         for (int s = 0; s < WFI_N_STREAMS; s++)
             WF_TRY(wfi_stream_create(w->devices[r], wfi_stream_name((wfi_stream)s),

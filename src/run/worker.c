@@ -1,8 +1,6 @@
 /* One rank's share of a device. */
 #include "run/worker.h"
 
-#include <string.h>
-
 static wf_status create_streams(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++)
         WF_TRY(wfi_stream_create(w->device, wfi_stream_name((wfi_stream)s), &w->streams[s]));
@@ -35,7 +33,7 @@ wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wf
         here.self = w;
         w->is_mirror = wfi_control_courier(job) && !w->is_local;
         if (wfi_control_courier(job)) here.promise = promise;
-        if (!w->is_local) here.kind = "remote";
+        if (!w->is_local) here.kind = &wfi_device_remote;
     }
     WF_TRY(wfi_device_create(ctx, &here, &w->device));
     if (!wfi_device_has_memory(w->device))
@@ -54,7 +52,8 @@ static void release_arena(wfi_worker *w) {
     if (w->job)
         wfi_control_arena_release(w->job, w->base, w->arena_bytes);
     else
-        wfi_arena_destroy(w->device, w->base, w->arena_bytes, w->shift_bytes);
+        w->device->kind->memory_destroy(w->device, WFI_SPACE_DEVICE, w->base - w->shift_bytes,
+                                        w->arena_bytes + w->shift_bytes);
     w->base = NULL;
 }
 
@@ -71,8 +70,12 @@ wf_status wfi_worker_grow(wfi_worker *w, size_t bytes, size_t state_bytes) {
     if (w->job)
         WF_TRY(wfi_control_arena_create(w->job, w->trainer, bytes, &base));
     else
-        WF_TRY(wfi_arena_create(w->device, bytes, w->shift_bytes, &base));
-    if (w->base) memcpy(base, w->base, state_bytes);
+        WF_TRY(w->device->kind->memory_create(w->device, WFI_SPACE_DEVICE, bytes + w->shift_bytes,
+                                              &base));
+    base = (char *)base + w->shift_bytes;
+    if (w->base)
+        WF_TRY(wfi_memory_copy(w->device, NULL, base, WFI_SPACE_DEVICE, w->base, WFI_SPACE_DEVICE,
+                               state_bytes));
     release_arena(w);
     w->base = base;
     w->arena_bytes = bytes;

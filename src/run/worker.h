@@ -28,14 +28,16 @@ typedef struct wfi_worker {
 
 /* Where ranks live: rank r on the device `place[r]` of `n_places`, which divide the cores. */
 typedef struct wfi_device_list {
-    char kind[16];
+    const wfi_device_class *kind;
     int n, n_places;
     int place[WFI_MAX_DEVICES];
 } wfi_device_list;
 
 /* "cpu", "cpu:N" (N ranks, a device each) or a list such as "cpu:1,cpu:0" (rank 0 on device
- * 1; two ranks may name the same). Errors: INVALID_ARG, UNSUPPORTED (two kinds). */
-wf_status wfi_devices_parse(wf_context *ctx, const char *text, wfi_device_list *list_out);
+ * 1; two ranks may name the same). NULL: `n_ranks` of the default kind. Errors: INVALID_ARG,
+ * UNSUPPORTED (two kinds). */
+wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks,
+                            wfi_device_list *list_out);
 
 /* One device by its own name: "cpu" (the first) or "cpu:3", in a list of one rank. Errors:
  * INVALID_ARG, UNSUPPORTED (no such kind, or one without memory). */

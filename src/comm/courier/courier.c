@@ -251,7 +251,7 @@ static int awaited_rank(const void *self, int stream) {
 }
 
 static wf_status create_device(wfi_courier *c) {
-    wfi_device_config config = {.kind = "arrivals",
+    wfi_device_config config = {.kind = &wfi_device_arrivals,
                                 .index = c->config.rank,
                                 .timeout_ms = c->config.timeout_ms,
                                 .failure = c->config.failure,
