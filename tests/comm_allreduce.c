@@ -20,8 +20,8 @@ typedef struct machine {
     int32_t n;
     int64_t n_elem;
     element own[MOST_REPLICAS][MOST_ELEMENTS];
-    element staged[MOST_REPLICAS][MOST_ELEMENTS]; /* of the replica at work */
-    int32_t writer[MOST_REPLICAS][MOST_ELEMENTS]; /* in this phase, -1 = nobody */
+    element staged[MOST_REPLICAS * MOST_ELEMENTS]; /* of the replica at work */
+    int32_t writer[MOST_REPLICAS][MOST_ELEMENTS];  /* in this phase, -1 = nobody */
     int64_t n_received[MOST_REPLICAS], n_sent[MOST_REPLICAS], n_staged;
 } machine;
 
@@ -55,25 +55,25 @@ static element from(int32_t reader, int32_t replica, int64_t at) {
     return m.own[replica][at];
 }
 
-static element run_step(int32_t own, const wfi_reduce_step *step, int64_t at) {
-    element leaves[MOST_REPLICAS];
-    switch (step->kind) {
-    case WFI_REDUCE_SUM:
-        for (int32_t k = 0; k < m.n; k++) leaves[k] = from(own, k, at);
-        return sum_tree(leaves, m.n);
-    case WFI_REDUCE_ADD:
-        return add(from(own, step->left, at), from(own, step->right, at));
-    case WFI_REDUCE_STAGE:
-        m.staged[step->left][at] = from(own, step->left, at);
-        m.n_staged++;
-        return m.own[own][at];
-    case WFI_REDUCE_STAGED:
-        for (int32_t k = 0; k < m.n; k++) leaves[k] = k == own ? m.own[own][at] : m.staged[k][at];
-        return sum_tree(leaves, m.n);
-    case WFI_REDUCE_COPY:
-        break;
+/* Element i of the step: by what its accesses say. */
+static void run_step(const wfi_reduce_part *part, const wfi_reduce_step *step, int64_t i) {
+    element in[MOST_REPLICAS];
+    wfi_access a;
+    int32_t n = 0, own = part->own;
+    for (int32_t k = 0; wfi_reduce_access(part, step, k, &a); k++) {
+        bool is_staging = a.window == WFI_WINDOW_STAGING;
+        assert_int_equal(a.n, step->end - step->begin);
+        if (is_staging || a.writes) assert_int_equal(a.rank, own);
+        if (!a.writes)
+            in[n++] = is_staging ? m.staged[a.begin + i] : from(own, a.rank, a.begin + i);
+        else if (is_staging)
+            m.staged[a.begin + i] = in[0], m.n_staged++;
+        else if (step->kind == WFI_REDUCE_COPY)
+            m.own[own][a.begin + i] = in[0];
+        else
+            m.own[own][a.begin + i] =
+                step->kind == WFI_REDUCE_ADD ? add(in[0], in[1]) : sum_tree(in, n);
     }
-    return from(own, step->left, at);
 }
 
 /* Twice: marks what is written, then does it. A value is read before or after, never both:
@@ -94,7 +94,7 @@ static void run_phase(int32_t phase) {
                 assert_in_range(steps[k].right, 0, m.n - 1);
                 for (int64_t at = steps[k].begin; at < steps[k].end; at++) {
                     if (pass)
-                        m.own[own][at] = run_step(own, &steps[k], at);
+                        run_step(&part, &steps[k], at - steps[k].begin);
                     else if (steps[k].kind != WFI_REDUCE_STAGE)
                         m.writer[own][at] = own;
                 }

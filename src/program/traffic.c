@@ -7,17 +7,12 @@ static void count(wf_program *p, int32_t from, int32_t to, size_t bytes) {
     p->ranks[to].received_bytes += bytes;
 }
 
-static void count_step(wf_program *p, const wfi_instruction *now, const wfi_reduce_step *step) {
-    const wfi_group *group = &p->groups[now->group];
-    size_t bytes = (size_t)(step->end - step->begin) * sizeof(float);
-    bool from_all = step->kind == WFI_REDUCE_SUM;
-    bool from_left = step->kind != WFI_REDUCE_SUM && step->kind != WFI_REDUCE_STAGED;
-    bool from_right = step->kind == WFI_REDUCE_ADD;
-    for (int32_t k = 0; k < group->n; k++) {
-        if (group->ranks[k] == now->rank) continue;
-        if (from_all || (from_left && k == step->left)) count(p, group->ranks[k], now->rank, bytes);
-        if (from_right && k == step->right) count(p, group->ranks[k], now->rank, bytes);
-    }
+static void count_step(wf_program *p, const wfi_group *group, const wfi_reduce_part *part,
+                       const wfi_reduce_step *step) {
+    wfi_access a;
+    for (int32_t i = 0; wfi_reduce_access(part, step, i, &a); i++)
+        if (a.rank != part->own && !a.writes)
+            count(p, group->ranks[a.rank], group->ranks[part->own], (size_t)a.n * sizeof(float));
 }
 
 static void count_reduction(wf_program *p, const wfi_instruction *now, wfi_reduce_step *steps) {
@@ -28,7 +23,7 @@ static void count_reduction(wf_program *p, const wfi_instruction *now, wfi_reduc
         part.n_elem = (int64_t)(now->references[r].bytes / sizeof(float));
         for (part.phase = 0; part.phase < how->n_phases(part.n); part.phase++) {
             int32_t n_steps = how->steps(&part, steps);
-            for (int32_t k = 0; k < n_steps; k++) count_step(p, now, &steps[k]);
+            for (int32_t k = 0; k < n_steps; k++) count_step(p, group, &part, &steps[k]);
         }
     }
 }

@@ -5,9 +5,7 @@
  */
 #include "run/issue.h"
 
-#include "comm/typed.h"
-
-#include <string.h>
+#include "comm/runtime/step.h"
 
 /* One rank's part in one phase. */
 typedef struct phase {
@@ -43,53 +41,32 @@ static bool is_last(const phase *f) {
     return f->part.phase == wfi_reduction_of(f->e->p, f->now)->n_phases(f->part.n) - 1;
 }
 
-/* Where replica k's part of a step is staged, in elements: those of the others in their order. */
-static int64_t staged_at(const phase *f, const wfi_reduce_step *step, int32_t k) {
-    return (k - (k > f->part.own)) * (step->end - step->begin);
-}
-
 /* ---- a step ---- */
 
-static float *element(const phase *f, int32_t r, int32_t replica, int64_t at) {
-    return (float *)wfi_executor_at(f->e, &f->peer[replica]->references[r]) + at;
+/* A gradient whose elements a step touches. */
+typedef struct gradient {
+    const phase *f;
+    int32_t reference;
+} gradient;
+
+static const wfi_reference *reference_of(const gradient *g, int32_t replica, wfi_window window) {
+    const phase *f = g->f;
+    bool is_staging = window == WFI_WINDOW_STAGING;
+    return is_staging ? &f->now->references[f->n_units]
+                      : &f->peer[replica]->references[g->reference];
 }
 
-static float *staging(const phase *f, const wfi_reduce_step *step, int32_t replica) {
-    const wfi_reference *reference = &f->now->references[f->n_units];
-    return (float *)wfi_executor_at(f->e, reference) + staged_at(f, step, replica);
+static char *address(const void *self, int32_t replica, wfi_window window, int64_t at) {
+    const gradient *g = self;
+    const wfi_reference *r = reference_of(g, replica, window);
+    if (window == WFI_WINDOW_STAGING) wfi_executor_touch(g->f->e, r);
+    return (char *)wfi_executor_at(g->f->e, r) + (size_t)at * sizeof(float);
 }
 
-static const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
-
-static void run_step(const phase *f, int32_t r, const wfi_reduce_step *step) {
-    const void *in[WFI_MAX_RANKS];
-    int64_t n = step->end - step->begin;
-    float *own = element(f, r, f->part.own, step->begin);
-    const float *left = element(f, r, step->left, step->begin);
-    void *to[] = {own};
-    const wfi_result out = {.data = to, .n = 1};
-    switch (step->kind) {
-    case WFI_REDUCE_SUM:
-        for (int32_t k = 0; k < f->part.n; k++) in[k] = element(f, r, k, step->begin);
-        wfi_reduce_all(&sums, in, f->part.n, n, &out);
-        break;
-    case WFI_REDUCE_ADD:
-        wfi_reduce_pair(&sums, (wfi_summand){left, true},
-                        (wfi_summand){element(f, r, step->right, step->begin), true}, n, &out);
-        break;
-    case WFI_REDUCE_COPY:
-        memcpy(own, left, (size_t)n * sizeof *own);
-        break;
-    case WFI_REDUCE_STAGE:
-        memcpy(staging(f, step, step->left), left, (size_t)n * sizeof *own);
-        break;
-    case WFI_REDUCE_STAGED:
-        for (int32_t k = 0; k < f->part.n; k++)
-            in[k] = k == f->part.own ? own : staging(f, step, k);
-        wfi_executor_touch(f->e, &f->now->references[f->n_units]);
-        wfi_reduce_all(&sums, in, f->part.n, n, &out);
-        break;
-    }
+static void run_steps(const phase *f, const gradient *g, const wfi_reduce_step *steps, int32_t n) {
+    static const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
+    const wfi_step_memory memory = {.arithmetic = &sums, .address = address, .self = g};
+    for (int32_t k = 0; k < n; k++) wfi_reduce_run(&memory, &f->part, &steps[k]);
 }
 
 static wf_status run_phase(void *self, void *argument) {
@@ -102,7 +79,7 @@ static wf_status run_phase(void *self, void *argument) {
     for (int32_t r = 0; r < f.n_units; r++) {
         wfi_executor_touch(e, &f.now->references[r]);
         int32_t n = list_steps(&f, r, steps);
-        for (int32_t k = 0; k < n; k++) run_step(&f, r, &steps[k]);
+        run_steps(&f, &(gradient){&f, r}, steps, n);
     }
     if (is_last(&f)) wfi_executor_end(e, i);
     return wfi_executor_check(e, i);
@@ -110,27 +87,13 @@ static wf_status run_phase(void *self, void *argument) {
 
 /* ---- what it touches ---- */
 
-static wf_status touch(const phase *f, const wfi_reference *reference, int64_t begin, int64_t end,
-                       int access) {
-    return wfi_issue_touch(f->e, reference, (size_t)begin * sizeof(float),
-                           (size_t)(end - begin) * sizeof(float), access);
-}
-
-static wf_status touch_step(const phase *f, int32_t r, const wfi_reduce_step *step) {
-    const wfi_reference *staged = &f->now->references[f->n_units];
-    bool from_all = step->kind == WFI_REDUCE_SUM, to_own = step->kind != WFI_REDUCE_STAGE;
-    bool from_left = !from_all && step->kind != WFI_REDUCE_STAGED;
-    for (int32_t k = 0; k < f->part.n; k++) {
-        bool reads = from_all || (from_left && k == step->left) ||
-                     (step->kind == WFI_REDUCE_ADD && k == step->right);
-        if (reads) WF_TRY(touch(f, &f->peer[k]->references[r], step->begin, step->end, WFI_READ));
-        int64_t at = staged_at(f, step, k), end = at + step->end - step->begin;
-        if (step->kind == WFI_REDUCE_STAGE && k == step->left)
-            WF_TRY(touch(f, staged, at, end, WFI_WRITE));
-        if (step->kind == WFI_REDUCE_STAGED && k != f->part.own)
-            WF_TRY(touch(f, staged, at, end, WFI_READ));
-    }
-    return to_own ? touch(f, &f->now->references[r], step->begin, step->end, WFI_WRITE) : WF_OK;
+static wf_status touch_step(const phase *f, const gradient *g, const wfi_reduce_step *step) {
+    wfi_access a;
+    for (int32_t i = 0; wfi_reduce_access(&f->part, step, i, &a); i++)
+        WF_TRY(wfi_issue_touch(f->e, reference_of(g, a.rank, a.window),
+                               (size_t)a.begin * sizeof(float), (size_t)a.n * sizeof(float),
+                               a.writes ? WFI_WRITE : WFI_READ));
+    return WF_OK;
 }
 
 static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
@@ -138,7 +101,7 @@ static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
     wfi_reduce_step steps[WFI_MAX_RANKS];
     for (int32_t r = 0; r < f.n_units; r++) {
         int32_t n = list_steps(&f, r, steps);
-        for (int32_t k = 0; k < n; k++) WF_TRY(touch_step(&f, r, &steps[k]));
+        for (int32_t k = 0; k < n; k++) WF_TRY(touch_step(&f, &(gradient){&f, r}, &steps[k]));
     }
     return WF_OK;
 }

@@ -3,15 +3,15 @@
  * An algorithm is data, as a schedule is: for each rank and phase a short list of steps, made
  * by a pure function in a file of its own. In a step a rank reads a range of elements of others
  * and writes a range of its own (`direct` also writes others'); nobody sends. Between two phases
- * everybody waits for everybody, so within one nobody may read what another rank writes.
+ * every rank waits for all, so within one no rank may read what another writes.
  *
- * Who runs them: the trainer (run/reduce.c, in place in gradients), groups (wire/, with buffers of
- * their callers). Lowering asks how much has to be staged, the tracker of events is told of them,
- * and the bytes that each rank sends and receives are counted from them. A wire without shared
- * memory makes the lists of all ranks, and so knows what to send to whom in each phase.
+ * What a step reads and writes is one list, its accesses. A step is run from it (runtime/step.h),
+ * in place in gradients (run/reduce.c) or in buffers of a group's caller (wire/); the bytes that
+ * each rank sends and receives are counted from it, the tracker of events is told of it, and a wire
+ * without shared memory, which makes the lists of all ranks, sends by it.
  *
  * Windows: each rank has what it brought (IN), what it has summed so far (WORK) and the result
- * (OUT). The trainer's three are one.
+ * (OUT). The trainer's three are one. STAGING is the rank's own alone.
  */
 #ifndef WFI_ALLREDUCE_H
 #define WFI_ALLREDUCE_H
@@ -46,7 +46,12 @@ typedef enum wfi_reduce_kind {
     WFI_REDUCE_STAGED /* own = own IN and what is staged, over the tree of base/tree.h */
 } wfi_reduce_kind;
 
-typedef enum wfi_window { WFI_WINDOW_IN, WFI_WINDOW_WORK, WFI_WINDOW_OUT } wfi_window;
+typedef enum wfi_window {
+    WFI_WINDOW_IN,
+    WFI_WINDOW_WORK,
+    WFI_WINDOW_OUT,
+    WFI_WINDOW_STAGING
+} wfi_window;
 typedef enum wfi_reduce_target { WFI_TO_OWN, WFI_TO_ALL, WFI_TO_ROOT } wfi_reduce_target;
 
 typedef struct wfi_reduce_step {
@@ -72,6 +77,21 @@ typedef struct wfi_reduce_part {
     int32_t n_line;  /* elements of a cache line; 0 = 16 */
     bool pushes;     /* a rank can write others' windows */
 } wfi_reduce_part;
+
+#define WFI_REDUCE_RANKS 1024 /* that take part at most */
+
+/* What a step reads or writes. */
+typedef struct wfi_access {
+    int32_t rank;
+    wfi_window window;
+    int64_t begin, n; /* elements */
+    bool writes;      /* else it reads */
+} wfi_access;
+
+/* Access i of a step: first what it reads, in the order of the operands, then what it writes.
+ * False: it has no more. */
+bool wfi_reduce_access(const wfi_reduce_part *part, const wfi_reduce_step *step, int32_t i,
+                       wfi_access *access_out);
 
 typedef struct wfi_allreduce {
     const char *name;

@@ -3,7 +3,7 @@
 #define WFI_OPERATION_H
 
 #include "comm/algorithm/collective.h"
-#include "comm/typed.h"
+#include "comm/runtime/typed.h"
 
 typedef struct wfi_operation {
     wfi_collective collective;

@@ -39,33 +39,22 @@ wf_status wfi_group_run(wf_group *g, wfi_operation *o) {
 
 /* ---- traffic ---- */
 
-static void add(wf_traffic *own, int32_t rank, int32_t from, int32_t to, size_t bytes) {
-    if (from == to) return;
-    if (from == rank) own->sent_bytes += bytes;
-    if (to == rank) own->received_bytes += bytes;
-}
-
 /* A step of rank part->own, as `rank` sees it. */
 static void count_step(wf_traffic *own, int32_t rank, const wfi_reduce_part *part,
                        const wfi_operation *o, const wfi_reduce_step *step) {
-    int64_t n = step->end - step->begin;
-    size_t elem = wf_dtype_bytes(o->dtype), sum = wf_dtype_bytes(wfi_sum_dtype(o->dtype));
-    size_t bytes = (size_t)n * elem;
-    bool from_all = step->kind == WFI_REDUCE_SUM;
-    bool from_left = !from_all && step->kind != WFI_REDUCE_STAGED;
-    size_t left = (size_t)n * (step->left_in == WFI_WINDOW_WORK ? sum : elem);
-    size_t right = (size_t)n * (step->right_in == WFI_WINDOW_WORK ? sum : elem);
-    for (int32_t k = 0; k < part->n; k++) {
-        if (from_all || (from_left && k == step->left))
-            add(own, rank, k, part->own, from_all ? bytes : left);
-        if (step->kind == WFI_REDUCE_ADD && k == step->right) add(own, rank, k, part->own, right);
-        if (step->target == WFI_TO_ALL || (step->target == WFI_TO_ROOT && k == part->root))
-            add(own, rank, part->own, k, bytes);
+    wfi_access a;
+    for (int32_t i = 0; wfi_reduce_access(part, step, i, &a); i++) {
+        int32_t from = a.writes ? part->own : a.rank, to = a.writes ? a.rank : part->own;
+        bool is_sum = a.window == WFI_WINDOW_WORK;
+        size_t bytes = (size_t)a.n * wf_dtype_bytes(is_sum ? wfi_sum_dtype(o->dtype) : o->dtype);
+        if (from == to) continue;
+        if (from == rank) own->sent_bytes += bytes;
+        if (to == rank) own->received_bytes += bytes;
     }
 }
 
 static wf_traffic count(const wf_group *g, const wfi_operation *o, wfi_reduce_part part) {
-    wfi_reduce_step steps[WFI_CONTROL_RANKS + 1];
+    wfi_reduce_step steps[WFI_REDUCE_RANKS + 1];
     wf_traffic own = {0, 0};
     int32_t n_phases = wfi_collective_n_phases(o->how, &part);
     for (part.own = 0; part.own < g->n; part.own++)

@@ -93,6 +93,7 @@ size_t wfi_run_elem_bytes(const wfi_run *r, wfi_window which) {
 /* Blocks of the caller's lie apart when only a chunk of each is at hand. */
 int64_t wfi_run_n_side(const wfi_run *r, int32_t rank, wfi_window which, int64_t at, int64_t n) {
     bool is_in = which == WFI_WINDOW_IN, is_work = which == WFI_WINDOW_WORK && !r->work_is_out;
+    if (which == WFI_WINDOW_STAGING) return n;
     bool is_window = is_work || (is_in ? r->in_window[rank] : r->out_window[rank]);
     if (is_window || r->n_chunk == r->o->n_elem) return n;
     return wfi_min_i64(n, r->n_chunk - at % r->n_chunk);
@@ -100,6 +101,7 @@ int64_t wfi_run_n_side(const wfi_run *r, int32_t rank, wfi_window which, int64_t
 
 char *wfi_run_address(const wfi_run *r, int32_t rank, wfi_window which, int64_t at) {
     const wfi_carriage *carriage = r->m->carriage;
+    if (which == WFI_WINDOW_STAGING) return (char *)r->m->staging + (size_t)at * r->elem_bytes;
     if (carriage && rank != r->part.own) return carriage->find(r, rank, which, at);
     view v = view_of(r, rank, which);
     if (v.stride != r->n_chunk) at = at / r->n_chunk * v.stride + at % r->n_chunk;

@@ -7,38 +7,24 @@
 
 enum { TAG_DATA, TAG_PASS, N_TAGS };
 
-/* ---- what a step reads ---- */
-
-/* The ranks and windows; at most one of each rank and window. */
-static int32_t list_reads(const wfi_reduce_part *part, const wfi_reduce_step *step,
-                          wfi_brought *reads) {
-    int32_t n = 0;
-    wfi_brought read = {.in = WFI_WINDOW_IN, .begin = step->begin, .end = step->end};
-    if (step->kind == WFI_REDUCE_SUM)
-        for (read.rank = 0; read.rank < part->n; read.rank++)
-            if (read.rank != part->own) reads[n++] = read;
-    if (step->kind == WFI_REDUCE_STAGED || step->kind == WFI_REDUCE_SUM) return n;
-    read.rank = step->left;
-    read.in = step->kind == WFI_REDUCE_STAGE ? WFI_WINDOW_IN : step->left_in;
-    if (read.rank != part->own) reads[n++] = read;
-    read.rank = step->right;
-    read.in = step->right_in;
-    if (step->kind == WFI_REDUCE_ADD && read.rank != part->own) reads[n++] = read;
-    return n;
-}
-
 /* Where a step that only copies wants its bytes; NULL: they have to be worked on. */
 static char *destination(const wfi_run *r, const wfi_reduce_step *step) {
-    int32_t own = r->part.own;
-    int64_t n = step->end - step->begin;
-    if (step->kind == WFI_REDUCE_STAGE) {
-        bool is_whole = wfi_run_n_side(r, step->left, WFI_WINDOW_IN, step->begin, n) == n;
-        return is_whole ? wfi_run_staged(r, step, step->left) : NULL;
-    }
-    bool is_plain = step->kind == WFI_REDUCE_COPY && step->left_in != WFI_WINDOW_WORK &&
-                    step->target == WFI_TO_OWN && step->to != WFI_WINDOW_WORK;
-    if (!is_plain || wfi_run_n_side(r, own, step->to, step->at, n) != n) return NULL;
-    return wfi_run_address(r, own, step->to, step->at);
+    wfi_access from, to;
+    if (step->kind != WFI_REDUCE_COPY && step->kind != WFI_REDUCE_STAGE) return NULL;
+    (void)wfi_reduce_access(&r->part, step, 0, &from);
+    (void)wfi_reduce_access(&r->part, step, 1, &to);
+    bool is_plain = from.window != WFI_WINDOW_WORK && to.window != WFI_WINDOW_WORK &&
+                    to.rank == r->part.own &&
+                    wfi_run_n_side(r, to.rank, to.window, to.begin, to.n) == to.n;
+    return is_plain ? wfi_run_address(r, to.rank, to.window, to.begin) : NULL;
+}
+
+static wfi_brought read_of(const wfi_run *r, const wfi_access *a) {
+    return (wfi_brought){.rank = a->rank,
+                         .in = a->window,
+                         .begin = a->begin,
+                         .end = a->begin + a->n,
+                         .elem_bytes = wfi_run_elem_bytes(r, a->window)};
 }
 
 /* ---- letters ---- */
@@ -114,19 +100,17 @@ static size_t bytes_of(const wfi_brought *range) {
 }
 
 static wf_status list_own(wfi_run *r, const wfi_reduce_step *steps, int32_t n_steps) {
-    wfi_brought reads[WFI_CONTROL_RANKS];
     wfi_mpi_group *g = wfi_mpi_of(r->m);
+    wfi_access a;
     g->n_brought = 0;
-    for (int32_t i = 0; i < n_steps; i++) {
-        int32_t n = list_reads(&r->part, &steps[i], reads);
-        for (int32_t k = 0; k < n; k++) {
+    for (int32_t i = 0; i < n_steps; i++)
+        for (int32_t k = 0; wfi_reduce_access(&r->part, &steps[i], k, &a); k++) {
+            if (a.writes || a.rank == r->part.own) continue;
             WF_TRY(WFI_GROW(r->m->group->ctx, g->brought, g->n_brought, g->brought_capacity,
                             "what ranks read of each other"));
-            reads[k].elem_bytes = wfi_run_elem_bytes(r, reads[k].in);
-            reads[k].data = destination(r, &steps[i]);
-            g->brought[g->n_brought++] = reads[k];
+            g->brought[g->n_brought] = read_of(r, &a);
+            g->brought[g->n_brought++].data = destination(r, &steps[i]);
         }
-    }
     return WF_OK;
 }
 
@@ -159,17 +143,15 @@ static wf_status make_landing(wfi_run *r) {
 
 /* What rank part.own reads of us. */
 static wf_status send_to(wfi_run *r, wfi_reduce_part part) {
-    wfi_reduce_step steps[WFI_CONTROL_RANKS + 1];
-    wfi_brought reads[WFI_CONTROL_RANKS];
+    wfi_reduce_step steps[WFI_REDUCE_RANKS + 1];
+    wfi_access a;
     int32_t n_steps = wfi_collective_steps(r->o->how, &part, steps);
-    for (int32_t i = 0; i < n_steps; i++) {
-        int32_t n = list_reads(&part, &steps[i], reads);
-        for (int32_t k = 0; k < n; k++) {
-            if (reads[k].rank != r->part.own) continue;
-            reads[k].elem_bytes = wfi_run_elem_bytes(r, reads[k].in);
-            WF_TRY(add_range(r, &reads[k], r->part.own, part.own, true));
+    for (int32_t i = 0; i < n_steps; i++)
+        for (int32_t k = 0; wfi_reduce_access(&part, &steps[i], k, &a); k++) {
+            if (a.writes || a.rank != r->part.own) continue;
+            wfi_brought read = read_of(r, &a);
+            WF_TRY(add_range(r, &read, r->part.own, part.own, true));
         }
-    }
     return WF_OK;
 }
 

@@ -2,79 +2,24 @@
  * no memory is shared, for what the next one reads. */
 #include "comm/wire/run.h"
 
-#include <string.h>
+#include "comm/runtime/step.h"
 
 /* Results beyond this size leave the caches alone: below it what several ranks read and write still
  * fits into a last level of 32 MiB, where going past it costs a third of the speed. */
 #define STREAM_BYTES ((size_t)4 << 20)
 
+_Static_assert(WFI_CONTROL_RANKS <= WFI_REDUCE_RANKS, "steps have room for all ranks");
+
 /* ---- steps ---- */
 
-static wfi_summand summand(const wfi_run *r, int32_t rank, wfi_window which, int64_t at) {
-    return (wfi_summand){wfi_run_address(r, rank, which, at), which == WFI_WINDOW_WORK};
-}
-
-char *wfi_run_staged(const wfi_run *r, const wfi_reduce_step *step, int32_t k) {
-    int64_t n = step->end - step->begin, number = k - (k > r->part.own);
-    return (char *)r->m->staging + (size_t)(number * n) * r->elem_bytes;
-}
-
-static void stage(const wfi_run *r, const wfi_reduce_step *step, size_t bytes) {
-    const char *from = wfi_run_address(r, step->left, WFI_WINDOW_IN, step->begin);
-    char *to = wfi_run_staged(r, step, step->left);
-    if (from != to) memcpy(to, from, bytes);
-}
-
-static void copy(wfi_run *r, const wfi_reduce_step *step, const wfi_result *out, int64_t n) {
-    wfi_summand from = summand(r, step->left, step->left_in, step->begin);
-    size_t bytes = (size_t)n * r->elem_bytes;
-    if (step->left_in == WFI_WINDOW_WORK)
-        wfi_reduce_copy(&r->a, from, n, out);
-    else if (from.data == out->data[0])
-        return;
-    else if (out->streams)
-        wfi_stream_copy(out->data[0], from.data, bytes);
-    else
-        memcpy(out->data[0], from.data, bytes);
+static char *address(const void *run, int32_t rank, wfi_window which, int64_t at) {
+    return wfi_run_address(run, rank, which, at);
 }
 
 static void run_step(wfi_run *r, const wfi_reduce_step *step) {
-    const void *in[WFI_CONTROL_RANKS];
-    void *to[WFI_CONTROL_RANKS];
-    int32_t own = r->part.own;
-    int64_t n = step->end - step->begin;
-    wfi_result out = {.data = to, .n = 1, .is_sum = !step->ends};
-    out.streams = (size_t)n * r->elem_bytes >= STREAM_BYTES;
-    r->has_streamed |= out.streams;
-    if (step->target == WFI_TO_ALL)
-        for (out.n = 0; out.n < r->part.n; out.n++)
-            to[out.n] = wfi_run_address(r, out.n, step->to, step->at);
-    else
-        to[0] = wfi_run_address(r, step->target == WFI_TO_ROOT ? r->part.root : own, step->to,
-                                step->at);
-    switch (step->kind) {
-    case WFI_REDUCE_SUM:
-        for (int32_t k = 0; k < r->part.n; k++)
-            in[k] = wfi_run_address(r, k, WFI_WINDOW_IN, step->begin);
-        wfi_reduce_all(&r->a, in, r->part.n, n, &out);
-        break;
-    case WFI_REDUCE_ADD:
-        wfi_reduce_pair(&r->a, summand(r, step->left, step->left_in, step->begin),
-                        summand(r, step->right, step->right_in, step->begin), n, &out);
-        break;
-    case WFI_REDUCE_COPY:
-        copy(r, step, &out, n);
-        break;
-    case WFI_REDUCE_STAGE:
-        stage(r, step, (size_t)n * r->elem_bytes);
-        break;
-    case WFI_REDUCE_STAGED:
-        for (int32_t k = 0; k < r->part.n; k++)
-            in[k] = k == own ? wfi_run_address(r, own, WFI_WINDOW_IN, step->begin)
-                             : wfi_run_staged(r, step, k);
-        wfi_reduce_all(&r->a, in, r->part.n, n, &out);
-        break;
-    }
+    const wfi_step_memory memory = {
+        .arithmetic = &r->a, .address = address, .self = r, .stream_bytes = STREAM_BYTES};
+    r->has_streamed |= wfi_reduce_run(&memory, &r->part, step);
 }
 
 /* A reduce-scatter's `in` lies in blocks that need not follow each other. */
@@ -96,7 +41,7 @@ static wf_status meet(wfi_memory *m) {
 
 static wf_status run_phases(wfi_run *r) {
     const wfi_carriage *carriage = r->m->carriage;
-    wfi_reduce_step steps[WFI_CONTROL_RANKS + 1];
+    wfi_reduce_step steps[WFI_REDUCE_RANKS + 1];
     bool has_blocks = r->part.collective == WFI_COLLECTIVE_REDUCE_SCATTER && r->is_chunked &&
                       r->n_chunk != r->o->n_elem;
     int32_t n_phases = wfi_collective_n_phases(r->o->how, &r->part);

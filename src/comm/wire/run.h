@@ -29,9 +29,6 @@ typedef struct wfi_run {
     bool has_streamed;
 } wfi_run;
 
-/* The own staging of what rank k has. */
-char *wfi_run_staged(const wfi_run *run, const wfi_reduce_step *step, int32_t k);
-
 /* Fills run->says: what this rank tells the others of its buffers. */
 void wfi_run_say(wfi_run *run);
 /* Finds everybody's buffers, after all have come. */

@@ -1,4 +1,4 @@
-#include "comm/typed.h"
+#include "comm/runtime/typed.h"
 
 #include "base/tree.h"
 

@@ -1,6 +1,6 @@
 /* Copies past the caches. What a cache would do first, fetch a line that is overwritten as a whole,
  * costs as much memory bandwidth as the copy itself. */
-#include "comm/typed.h"
+#include "comm/runtime/typed.h"
 
 #include <string.h>
 

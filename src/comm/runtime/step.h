@@ -1,0 +1,21 @@
+/* Runs a step of a collective, wherever ranks have their elements. Private. */
+#ifndef WFI_STEP_H
+#define WFI_STEP_H
+
+#include "comm/algorithm/allreduce.h"
+#include "comm/runtime/typed.h"
+
+/* The memory that steps work on. */
+typedef struct wfi_step_memory {
+    const wfi_arithmetic *arithmetic;
+    /* Where element `at` of that rank's window lies for us. */
+    char *(*address)(const void *self, int32_t rank, wfi_window window, int64_t at);
+    const void *self;
+    size_t stream_bytes; /* from so many on a result goes past the caches; 0: none does */
+} wfi_step_memory;
+
+/* Returns whether the result went past the caches: wfi_stream_fence makes it visible. */
+bool wfi_reduce_run(const wfi_step_memory *m, const wfi_reduce_part *part,
+                    const wfi_reduce_step *step);
+
+#endif
