@@ -33,9 +33,10 @@ static void describe(option_id id, char *text, size_t bytes) {
 }
 
 void print_help(FILE *out) {
-    fputs("weft trains neural networks: write the model once, choose in one line how it is\n"
-          "spread, know what it costs before it runs, get the same numbers.\n\nCommands:\n",
-          out);
+    fputs(
+        "weft trains neural networks: write the model once, choose in one line how its\n"
+        "work is divided, know what it costs before it runs, get the same numbers.\n\nCommands:\n",
+        out);
     for (const command *about = commands; about->name; about++)
         fprintf(out, "  weft %-20s %s\n", about->name, about->summary);
     fputs("\nweft COMMAND --help lists a command's options. For example:\n"
@@ -149,7 +150,8 @@ static void print_bash(FILE *out) {
             fputs("' -- \"$word\")); return ;;\n", out);
         } else if (id == OPT_model) {
             fputs("    --model) COMPREPLY=($(compgen -W '", out);
-            for (int i = 0; wf_model_zoo_name(i); i++) fprintf(out, "%s ", wf_model_zoo_name(i));
+            for (int i = 0; wf_model_registry_name(i); i++)
+                fprintf(out, "%s ", wf_model_registry_name(i));
             fputs("' -- \"$word\")); return ;;\n", out);
         } else if (id == OPT_data) {
             fputs(

@@ -21,8 +21,8 @@ static const struct {
 static exit_status check_model(const cli *c) {
     const options *o = &c->o;
     if (!o->model) return complain(EXIT_USAGE, "--model is missing, for example --model resnet18");
-    for (int i = 0; wf_model_zoo_name(i); i++)
-        if (!strcmp(wf_model_zoo_name(i), o->model)) return EXIT_DONE;
+    for (int i = 0; wf_model_registry_name(i); i++)
+        if (!strcmp(wf_model_registry_name(i), o->model)) return EXIT_DONE;
     wf_model *none;
     return complain_of(c, wf_model_find(c->ctx, o->model, NULL, &none));
 }
@@ -80,7 +80,7 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
 static wf_status find_model(job *j) {
     options *o = &j->c->o;
     const wf_data_description *about = &j->about;
-    wf_zoo_config config = WF_ZOO_CONFIG_INIT;
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
     config.n_classes = about->n_classes;
     if (j->is_tokens) {
         config.n_tokens = about->n_tokens;
@@ -142,7 +142,7 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
     if (o->recipe.lr_schedule == WF_LR_STEP && !o->recipe.schedule_steps)
         return complain(EXIT_USAGE, "--lr-schedule step wants --lr-step N: how often it falls");
     bool is_synthetic = !strcmp(o->data, "synthetic");
-    j->is_tokens = wf_model_zoo_takes_tokens(o->model);
+    j->is_tokens = wf_model_registry_takes_tokens(o->model);
     resolve_options(o, j->is_tokens, c->command == FOR_BENCH && is_synthetic);
     if (o->loss == WF_LOSS_MSE && !is_synthetic)
         return complain(EXIT_USAGE,

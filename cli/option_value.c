@@ -123,7 +123,7 @@ const char *option_text(const options *o, option_id id, char *text) {
 }
 
 const char *option_no_use(const options *o, option_id id) {
-    bool tokens = o->model && wf_model_zoo_takes_tokens(o->model);
+    bool tokens = o->model && wf_model_registry_takes_tokens(o->model);
     bool synthetic = o->data && !strcmp(o->data, "synthetic");
     bool sgd = o->recipe.optimizer == WF_SGD;
     switch (id) {

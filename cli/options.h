@@ -77,8 +77,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "pixels: zero mean and unit variance, or / 255 only")                                        \
     X(no_shuffle, FLAG, no_shuffle, MODEL, TPB, 1, NULL, NULL,                                     \
       "samples in the order of the files")                                                         \
-    X(no_augment, FLAG, no_augment, MODEL, TPB, 1, NULL, NULL,                                     \
-      "no random shifts and mirror images")                                                        \
+    X(no_augment, FLAG, no_augment, MODEL, TPB, 1, NULL, NULL, "no random shifts and flips")       \
     X(stem, CHOICE, stem, MODEL, TPBE, 1, "auto|imagenet|small", "auto",                           \
       "resnets begin with 7x7 stride 2 and a pool, or 3x3 stride 1; auto: small below 16 pixels")  \
     X(loss, CHOICE, loss, MODEL, TPBE, 1, "cross-entropy|mse", NULL,                               \
@@ -126,7 +125,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(lr_gamma, REAL, recipe.lr_gamma, OPTIMIZER, TPB, 1, "X", "0.1", "step: by this factor")      \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPB | DDP, 0, "PLAN", "",                                            \
-      "how the work is spread: dp=2,pp=2,cut=layer3 (bench ddp: what else than dp and overlap: "   \
+      "how the work is divided: dp=2,pp=2,cut=layer3 (bench ddp: what else than dp and overlap: "  \
       "bucket=1MiB)")                                                                              \
     X(costs, CHOICE, costs, PLAN, TPB, 0, "computed|measured", "computed",                         \
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \

@@ -138,8 +138,8 @@ static exit_status show(cli *c, const job *j, const programs *all) {
     const wf_program *p = all->step;
     json_t *ranks = json_array(), *would_fit = json_array();
     char *text = NULL, flops[TEXT_BYTES], sent[TEXT_BYTES];
-    wf_walk walk;
-    wf_status status = wf_program_walk(p, &walk);
+    wf_dry_run run;
+    wf_status status = wf_program_dry_run(p, &run);
     if (status == WF_OK && c->o.program) status = wf_program_text(p, &text);
     if (status != WF_OK) {
         json_decref(ranks);
@@ -151,8 +151,8 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         json_array_append_new(ranks, rank_json(j, all, r));
     }
     if (wf_program_n_ranks(p) > 1) say_ranks(c, all);
-    say(c, "\none step: %s FLOP, %s between ranks\n", text_of_count(flops, walk.flops),
-        text_of_bytes(sent, (double)walk.sent_bytes));
+    say(c, "\none step: %s FLOP, %s between ranks\n", text_of_count(flops, run.flops),
+        text_of_bytes(sent, (double)run.sent_bytes));
     if (text) say(c, "\n%s", text);
     exit_status fits = EXIT_DONE;
     status = wf_program_fits(p, c->o.device_memory);
@@ -171,7 +171,7 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:f, s:I}", "weft", WEFT_VERSION, "costs",
                   costs_text(p), "plan", wf_plan_text(j->plan), "recipe", options_recipe(&c->o),
                   "ranks", ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit, "flops",
-                  walk.flops, "sent_bytes", (json_int_t)walk.sent_bytes);
+                  run.flops, "sent_bytes", (json_int_t)run.sent_bytes);
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
     exit_status drawn = timeline_plan(c, j->plan, p, report), written = report_write(c, report);

@@ -80,9 +80,9 @@ static exit_status read_all_times(const options *o, wf_stage_times *times) {
 
 /* ---- what is answered ---- */
 
-static void say_answer(const cli *c, const wf_schedule_answer *answer) {
+static void say_result(const cli *c, const wf_schedule_result *result) {
     const options *o = &c->o;
-    wf_schedule_summary sum = wf_schedule_answer_summary(answer);
+    wf_schedule_summary sum = wf_schedule_result_summary(result);
     int n_rows = (int)(o->stages < MAX_ROWS ? o->stages : MAX_ROWS);
     say(c, "%s, %lld stage%s, %lld microbatch%s\n", o->schedule, (long long)o->stages,
         o->stages == 1 ? "" : "s", (long long)o->recipe.n_micro,
@@ -91,23 +91,23 @@ static void say_answer(const cli *c, const wf_schedule_answer *answer) {
         sum.makespan_ms, 100 * sum.bubble);
     say(c, "%5s %14s %14s %7s %5s\n", "stage", "span ms", "computes ms", "idle", "holds");
     for (int s = 0; s < n_rows; s++) {
-        wf_schedule_stage stage = wf_schedule_answer_stage(answer, s);
+        wf_schedule_stage stage = wf_schedule_result_stage(result, s);
         double idle = stage.span_ms > 0 ? 100 * (1 - stage.work_ms / stage.span_ms) : 0;
         say(c, "%5d %14.3f %14.3f %5.1f %% %5d\n", s, stage.span_ms, stage.work_ms,
             idle > 0 ? idle : 0, stage.n_held);
     }
     say(c, "\n");
-    say_schedule(c, answer, n_rows);
+    say_schedule(c, result, n_rows);
     if (n_rows < o->stages)
         say(c, "  the first %d of %lld stages; --json has all\n", n_rows, (long long)o->stages);
 }
 
-static exit_status write_answer(const cli *c, const wf_schedule_answer *answer) {
+static exit_status write_result(const cli *c, const wf_schedule_result *result) {
     const options *o = &c->o;
-    wf_schedule_summary sum = wf_schedule_answer_summary(answer);
+    wf_schedule_summary sum = wf_schedule_result_summary(result);
     json_t *held = json_array();
     for (int s = 0; s < (int)o->stages; s++)
-        json_array_append_new(held, json_integer(wf_schedule_answer_stage(answer, s).n_held));
+        json_array_append_new(held, json_integer(wf_schedule_result_stage(result, s).n_held));
     return report_write(c, json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:o}", "weft",
                                      WEFT_VERSION, "schedule", o->schedule, "stages",
                                      (json_int_t)o->stages, "micro", (json_int_t)o->recipe.n_micro,
@@ -115,23 +115,23 @@ static exit_status write_answer(const cli *c, const wf_schedule_answer *answer) 
                                      sum.makespan_ms, "peak_activations", held));
 }
 
-static exit_status ask(cli *c, const wf_stage_times *times) {
+static exit_status simulate(cli *c, const wf_stage_times *times) {
     const options *o = &c->o;
-    wf_schedule_question question = WF_SCHEDULE_QUESTION_INIT;
-    question.schedule = o->schedule;
-    question.n_stages = (int)o->stages;
-    question.n_micro = (int)o->recipe.n_micro;
-    question.times = times;
-    question.transfer_ms = o->transfer_ms;
+    wf_schedule_request request = WF_SCHEDULE_REQUEST_INIT;
+    request.schedule = o->schedule;
+    request.n_stages = (int)o->stages;
+    request.n_micro = (int)o->recipe.n_micro;
+    request.times = times;
+    request.transfer_ms = o->transfer_ms;
     /* More than all of them is no limit. */
-    question.hold =
+    request.max_in_flight =
         (int)(o->memory_limit < o->recipe.n_micro ? o->memory_limit : o->recipe.n_micro);
-    wf_schedule_answer *answer;
-    wf_status status = wf_schedule_simulate(c->ctx, &question, &answer);
+    wf_schedule_result *result;
+    wf_status status = wf_schedule_simulate(c->ctx, &request, &result);
     if (status != WF_OK) return complain_of(c, status);
-    say_answer(c, answer);
-    exit_status bad = write_answer(c, answer);
-    wf_schedule_answer_destroy(answer);
+    say_result(c, result);
+    exit_status bad = write_result(c, result);
+    wf_schedule_result_destroy(result);
     return bad;
 }
 
@@ -142,7 +142,7 @@ exit_status run_simulate(cli *c) {
     wf_stage_times *times = calloc((size_t)c->o.stages, sizeof *times);
     if (!times) return complain(EXIT_FAILED, "no memory left");
     bad = read_all_times(&c->o, times);
-    if (!bad) bad = ask(c, times);
+    if (!bad) bad = simulate(c, times);
     free(times);
     return bad;
 }

@@ -23,7 +23,7 @@ bool text_to_real(const char *text, double *value_out); /* finite */
 /* Whether it holds a character that a terminal would obey, where the text is repeated. */
 bool text_has_control(const char *text);
 
-/* How many letters must change to turn a into b. */
+/* How many characters must change to turn a into b. */
 int text_distance(const char *a, const char *b);
 
 #endif

@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     TRY(wf_data_open(ctx, &set, &data));
     const wf_data_description *about = wf_data_describe(data);
 
-    wf_zoo_config net = WF_ZOO_CONFIG_INIT;
+    wf_model_config net = WF_MODEL_CONFIG_INIT;
     net.channels = about->channels;
     net.height = about->height;
     net.width = about->width;

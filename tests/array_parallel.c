@@ -110,7 +110,7 @@ static void block(wf_graph *g, const void *config) {
 }
 
 static wf_model *make_model(wf_context *ctx, int which) {
-    wf_zoo_config config = WF_ZOO_CONFIG_INIT;
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
     wf_model *model;
     if (which == 2) {
         config.n_tokens = 8;

@@ -284,27 +284,26 @@ static void augments(void **state) {
     for (int i = 0; i < H * W; i++) src[i] = (uint8_t)(i + 1);
     for (int down = -6; down <= 6; down++)
         for (int right = -8; right <= 8; right++)
-            for (int mirror = 0; mirror < 2; mirror++) {
-                wfi_augment_apply((wfi_augment){down, right, mirror != 0}, src, H, W, value_of,
-                                  dst);
+            for (int flip = 0; flip < 2; flip++) {
+                wfi_augment_apply((wfi_augment){down, right, flip != 0}, src, H, W, value_of, dst);
                 for (int y = 0; y < H; y++)
                     for (int x = 0; x < W; x++) {
-                        int from_y = y + down, from_x = (mirror ? W - 1 - x : x) + right;
+                        int from_y = y + down, from_x = (flip ? W - 1 - x : x) + right;
                         int inside = from_y >= 0 && from_y < H && from_x >= 0 && from_x < W;
                         float expected = value_of[inside ? src[from_y * W + from_x] : 0];
                         assert_true(dst[y * W + x] == expected);
                     }
             }
-    int seen[5] = {0}, mirrors = 0;
+    int seen[5] = {0}, flips = 0;
     for (int i = 0; i < 1000; i++) {
         wfi_augment a = wfi_augment_make(1, 2, i, 2, true), b = wfi_augment_make(1, 2, i, 2, true);
-        assert_true(a.down == b.down && a.right == b.right && a.mirror == b.mirror);
+        assert_true(a.down == b.down && a.right == b.right && a.flip == b.flip);
         assert_in_range(a.down + 2, 0, 4);
         seen[a.right + 2]++;
-        mirrors += a.mirror;
+        flips += a.flip;
     }
     for (int i = 0; i < 5; i++) assert_in_range(seen[i], 150, 250);
-    assert_in_range(mirrors, 440, 560);
+    assert_in_range(flips, 440, 560);
 }
 
 /* Two loaders, one started at the second epoch, give the same augmented bytes. */

@@ -148,7 +148,7 @@ static void compare_logits(golden *g, const wf_feed *feeds, int64_t n_samples) {
           AFTER_TEN_STEPS * peer_error(g, "eval_logits") + 1e-7);
 }
 
-static golden begin(const char *file, const char *model_name, const wf_zoo_config *zoo,
+static golden begin(const char *file, const char *model_name, const wf_model_config *model_config,
                     wf_recipe recipe, double factor) {
     golden g = {.ctx = test_context(), .factor = factor};
     wf_model *model;
@@ -156,7 +156,7 @@ static golden begin(const char *file, const char *model_name, const wf_zoo_confi
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.keep_gradients = 1;
     TEST_OK(g.ctx, wf_safetensors_open(g.ctx, file, &g.file));
-    TEST_OK(g.ctx, wf_model_find(g.ctx, model_name, zoo, &model));
+    TEST_OK(g.ctx, wf_model_find(g.ctx, model_name, model_config, &model));
     TEST_OK(g.ctx, wf_plan_parse(g.ctx, "", &plan));
     TEST_OK(g.ctx, wf_trainer_create(g.ctx, model, &recipe, plan, &config, &g.trainer));
     wf_model_destroy(model);
@@ -190,15 +190,16 @@ static void resnet50(wf_conv conv, double factor) {
     int32_t y[4];
     golden_fill("input.176", 2, 0, x, sizeof x / sizeof *x);
     golden_fill_integers("label", 1000, y, 4);
-    wf_zoo_config zoo = WF_ZOO_CONFIG_INIT;
-    zoo.height = zoo.width = 36;
+    wf_model_config model_config = WF_MODEL_CONFIG_INIT;
+    model_config.height = model_config.width = 36;
     wf_recipe recipe = WF_RECIPE_INIT;
     recipe.batch = 4;
     recipe.lr = 1e-4;
     recipe.momentum = 0.9;
     recipe.conv = conv;
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
-    golden g = begin(GOLDEN_FOLDER "/resnet50.safetensors", "resnet50", &zoo, recipe, factor);
+    golden g =
+        begin(GOLDEN_FOLDER "/resnet50.safetensors", "resnet50", &model_config, recipe, factor);
     run(&g, feeds, 4, 2 * (161 + 161 + 106) + 11);
 }
 
@@ -219,15 +220,16 @@ static void gpt2_tiny(void **state) {
     golden_fill_integers("label", 256, y, 64);
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
     for (int kernels = 0; kernels < 2; kernels++) {
-        wf_zoo_config zoo = WF_ZOO_CONFIG_INIT;
-        zoo.n_classes = 256;
-        zoo.n_tokens = 32;
+        wf_model_config model_config = WF_MODEL_CONFIG_INIT;
+        model_config.n_classes = 256;
+        model_config.n_tokens = 32;
         wf_recipe recipe = WF_RECIPE_INIT;
         recipe.batch = 2;
         recipe.lr = 0.1;
         recipe.momentum = 0.9;
         recipe.kernels = kernels ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
-        golden g = begin(GOLDEN_FOLDER "/gpt2-tiny.safetensors", "gpt2-tiny", &zoo, recipe, 2);
+        golden g =
+            begin(GOLDEN_FOLDER "/gpt2-tiny.safetensors", "gpt2-tiny", &model_config, recipe, 2);
         run(&g, feeds, 2, 2 * 2 * 28 + 11);
     }
 }

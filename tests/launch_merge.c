@@ -91,7 +91,7 @@ static void failed_rank_first(void **state) {
     say(&b, 2, OUT, "step 5\n", 110);
     say(&b, 1, ERR, "rank 2 has died\n", 110);
     say(&b, 2, ERR, "disk full\n", 110);
-    wfi_merge_hold(&b.m);
+    wfi_merge_delay(&b.m);
     expect(&b, 10000, "");
     wfi_merge_put_first(&b.m, 2);
     expect(&b, 150, "step 5\ndisk full\nrank 2 has died\n");
@@ -113,7 +113,7 @@ static void begun_line_first(void **state) {
     say(&b, 1, OUT, "one\n", 0);
     say(&b, 2, OUT, "two\n", 0);
     TEST_OK(b.ctx, wfi_merge_write(&b.m));
-    wfi_merge_hold(&b.m);
+    wfi_merge_delay(&b.m);
     wfi_merge_put_first(&b.m, 2);
     for (size_t n_read = 0; n_read < 9000;) {
         char got[9000];

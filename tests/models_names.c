@@ -11,7 +11,7 @@ typedef struct census {
     int64_t n_values; /* elements of all parameters */
 } census;
 
-static wf_graph *build(wf_context *ctx, const char *name, const wf_zoo_config *config) {
+static wf_graph *build(wf_context *ctx, const char *name, const wf_model_config *config) {
     wf_model *model;
     wf_graph *g;
     wf_graph_config graph = WF_GRAPH_CONFIG_INIT;
@@ -87,7 +87,7 @@ static void basic_resnets(void **state) {
     assert_int_equal(count(g).n_values, 21797672);
     wf_graph_destroy(g);
 
-    wf_zoo_config small = WF_ZOO_CONFIG_INIT;
+    wf_model_config small = WF_MODEL_CONFIG_INIT;
     small.channels = 1;
     small.height = small.width = 28;
     small.n_classes = 10;
@@ -102,7 +102,7 @@ static void basic_resnets(void **state) {
 static void gpt2(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wf_zoo_config config = WF_ZOO_CONFIG_INIT;
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
     config.n_classes = 0; /* the model's own vocabulary */
     config.n_tokens = 32;
     wf_graph *g = build(ctx, "gpt2", &config);
@@ -133,7 +133,7 @@ static void gpt2(void **state) {
 static void mlp(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wf_zoo_config config = WF_ZOO_CONFIG_INIT;
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
     config.channels = 1;
     config.height = config.width = 28;
     config.n_classes = 10;
@@ -145,7 +145,7 @@ static void mlp(void **state) {
     test_context_end(ctx);
 }
 
-static wf_status try_model(wf_context *ctx, const char *name, const wf_zoo_config *config) {
+static wf_status try_model(wf_context *ctx, const char *name, const wf_model_config *config) {
     wf_model *model;
     wf_status status = wf_model_find(ctx, name, config, &model);
     if (status == WF_OK) wf_model_destroy(model);
@@ -155,7 +155,7 @@ static wf_status try_model(wf_context *ctx, const char *name, const wf_zoo_confi
 static void refusals(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wf_zoo_config c = WF_ZOO_CONFIG_INIT;
+    wf_model_config c = WF_MODEL_CONFIG_INIT;
     TEST_REFUSED(ctx, try_model(ctx, "resnet19", &c), WF_INVALID_ARG, "resnet18, resnet34");
     c.n_tokens = 8;
     TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "no use for n_tokens");
@@ -173,7 +173,7 @@ static void refusals(void **state) {
     TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "classes");
 
     /* More tokens than there are positions: known when the graph is built. */
-    wf_zoo_config long_text = WF_ZOO_CONFIG_INIT;
+    wf_model_config long_text = WF_MODEL_CONFIG_INIT;
     wf_graph_config graph = WF_GRAPH_CONFIG_INIT;
     wf_model *model;
     wf_graph *g;

@@ -137,8 +137,8 @@ static void bytes_add_up(void **state) {
     for (int k = 0; k < 6; k++) {
         wf_context *ctx = test_context();
         wf_program *p = make_program(ctx, plans[k], 4);
-        wf_walk walk;
-        TEST_OK(ctx, wf_program_walk(p, &walk));
+        wf_dry_run run;
+        TEST_OK(ctx, wf_program_dry_run(p, &run));
         size_t sent = 0, received = 0;
         for (int r = 0; r < p->n_ranks; r++) {
             wf_rank_summary s = wf_program_rank(p, r);
@@ -148,7 +148,7 @@ static void bytes_add_up(void **state) {
         }
         assert_true(sent > 0);
         assert_int_equal(sent, received);
-        assert_int_equal(sent, walk.sent_bytes);
+        assert_int_equal(sent, run.sent_bytes);
         wf_program_destroy(p);
         test_context_end(ctx);
     }

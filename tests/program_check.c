@@ -210,12 +210,12 @@ static void walks(void **state) {
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
         wf_program *p = make_program(ctx, programs[which].plan, programs[which].lanes);
-        wf_walk walk;
-        TEST_OK(ctx, wf_program_walk(p, &walk));
-        assert_int_equal(walk.n_instructions, p->n_instructions);
-        if (which == 0) flops = walk.flops;
-        assert_true(flops > 0 && walk.flops == flops);
-        assert_true((walk.sent_bytes > 0) == (p->n_ranks > 1));
+        wf_dry_run run;
+        TEST_OK(ctx, wf_program_dry_run(p, &run));
+        assert_int_equal(run.n_instructions, p->n_instructions);
+        if (which == 0) flops = run.flops;
+        assert_true(flops > 0 && run.flops == flops);
+        assert_true((run.sent_bytes > 0) == (p->n_ranks > 1));
         wf_program_destroy(p);
         test_context_end(ctx);
     }

@@ -36,15 +36,15 @@ static void make(const char *schedule, int n_stages, int n_micro) {
     wf_model *model;
     wf_plan *plan;
     wf_program *p;
-    wf_walk walk;
+    wf_dry_run run;
     char text[64];
     snprintf(text, sizeof text, "pp=%d,schedule=%s", n_stages, schedule);
     TEST_OK(ctx, wf_model_create(ctx, "chain", chain, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     TEST_OK(ctx, wf_program_check(p));
-    TEST_OK(ctx, wf_program_walk(p, &walk));
-    assert_true(walk.n_instructions >= 2 * (int64_t)n_stages * n_micro);
+    TEST_OK(ctx, wf_program_dry_run(p, &run));
+    assert_true(run.n_instructions >= 2 * (int64_t)n_stages * n_micro);
     /* GBs of clocks would not fit beside what the program is for. */
     if (wf_context_memory(ctx).peak_bytes > (size_t)1 << 30)
         fail_msg("plan '%s', %d microbatches: %zu bytes of host memory", text, n_micro,

@@ -35,18 +35,18 @@ static const row table[] = {
 
 static double bubble_of(wf_context *ctx, const row *r, const char *schedule, int hold) {
     wf_stage_times times[MAX_STAGES];
-    wf_schedule_question question = WF_SCHEDULE_QUESTION_INIT;
-    wf_schedule_answer *answer;
+    wf_schedule_request request = WF_SCHEDULE_REQUEST_INIT;
+    wf_schedule_result *result;
     for (int s = 0; s < r->n_stages; s++) times[s] = r->times;
-    question.schedule = schedule;
-    question.n_stages = r->n_stages;
-    question.n_micro = r->n_micro;
-    question.times = times;
-    question.transfer_ms = r->transfer;
-    question.hold = hold;
-    TEST_OK(ctx, wf_schedule_simulate(ctx, &question, &answer));
-    double bubble = wf_schedule_answer_summary(answer).bubble;
-    wf_schedule_answer_destroy(answer);
+    request.schedule = schedule;
+    request.n_stages = r->n_stages;
+    request.n_micro = r->n_micro;
+    request.times = times;
+    request.transfer_ms = r->transfer;
+    request.max_in_flight = hold;
+    TEST_OK(ctx, wf_schedule_simulate(ctx, &request, &result));
+    double bubble = wf_schedule_result_summary(result).bubble;
+    wf_schedule_result_destroy(result);
     return bubble;
 }
 
@@ -91,35 +91,36 @@ static void auto_is_not_worse(void **state) {
     test_context_end(ctx);
 }
 
-static void bad_questions(void **state) {
+static void bad_requests(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     wf_stage_times times[2] = {{1, 1, 1}, {1, 1, 1}};
-    wf_schedule_answer *answer = NULL;
-    const wf_schedule_question good = {sizeof good, "1f1b", 2, 4, times, 0, 0, WF_SCHEDULE_STEP};
-    wf_schedule_question q = good;
+    wf_schedule_result *result = NULL;
+    const wf_schedule_request good = {sizeof good, "1f1b", 2, 4, times, 0, 0, WF_SCHEDULE_STEP};
+    wf_schedule_request q = good;
 #define REFUSED(field, value, status, says)                                                        \
     do {                                                                                           \
         q = good;                                                                                  \
         q.field = value;                                                                           \
-        TEST_REFUSED(ctx, wf_schedule_simulate(ctx, &q, &answer), status, says);                   \
+        TEST_REFUSED(ctx, wf_schedule_simulate(ctx, &q, &result), status, says);                   \
     } while (0)
-    REFUSED(struct_size, 3, WF_INVALID_ARG, "WF_SCHEDULE_QUESTION_INIT");
-    REFUSED(schedule, NULL, WF_INVALID_ARG, "WF_SCHEDULE_QUESTION_INIT");
+    REFUSED(struct_size, 3, WF_INVALID_ARG, "WF_SCHEDULE_REQUEST_INIT");
+    REFUSED(schedule, NULL, WF_INVALID_ARG, "WF_SCHEDULE_REQUEST_INIT");
     REFUSED(schedule, "fast", WF_INVALID_ARG, "there are naive, gpipe, 1f1b, zb1, zb2, auto");
     REFUSED(n_stages, 0, WF_INVALID_ARG, "0 stages");
     REFUSED(n_stages, 5000, WF_INVALID_ARG, "1 to 4096");
     REFUSED(n_micro, 0, WF_INVALID_ARG, "0 microbatches");
     REFUSED(n_micro, 500001, WF_INVALID_ARG, "1 to 500000");
     REFUSED(transfer_ms, -1, WF_INVALID_ARG, "a transfer takes -1 ms");
-    REFUSED(hold, -1, WF_INVALID_ARG, "hold -1");
-    REFUSED(hold, 1, WF_DOES_NOT_FIT, "needs stage 0 to hold 2 microbatches, but it may hold 1");
-    REFUSED(hold, 1, WF_DOES_NOT_FIT, "fit: naive, auto");
+    REFUSED(max_in_flight, -1, WF_INVALID_ARG, "hold -1");
+    REFUSED(max_in_flight, 1, WF_DOES_NOT_FIT,
+            "needs stage 0 to hold 2 microbatches, but it may hold 1");
+    REFUSED(max_in_flight, 1, WF_DOES_NOT_FIT, "fit: naive, auto");
 #undef REFUSED
     times[1].weight_ms = (double)NAN;
-    TEST_REFUSED(ctx, wf_schedule_simulate(ctx, &good, &answer), WF_INVALID_ARG,
+    TEST_REFUSED(ctx, wf_schedule_simulate(ctx, &good, &result), WF_INVALID_ARG,
                  "the weight gradient of stage 1");
-    assert_null(answer);
+    assert_null(result);
     test_context_end(ctx);
 }
 
@@ -127,7 +128,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published),
         cmocka_unit_test(auto_is_not_worse),
-        cmocka_unit_test(bad_questions),
+        cmocka_unit_test(bad_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

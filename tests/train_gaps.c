@@ -63,7 +63,8 @@ static int make_feeds(const wf_graph *g, wf_feed *feeds) {
     return n;
 }
 
-static void train_zoo(const char *name, const wf_zoo_config *zoo, const char *plan_text) {
+static void train_registered(const char *name, const wf_model_config *model_config,
+                             const char *plan_text) {
     wf_context *ctx = test_context();
     wf_recipe recipe = small_recipe();
     recipe.batch = ZOO_BATCH;
@@ -73,7 +74,7 @@ static void train_zoo(const char *name, const wf_zoo_config *zoo, const char *pl
     wf_trainer *trainer;
     wf_step_result result;
     wf_feed feeds[4];
-    TEST_OK(ctx, wf_model_find(ctx, name, zoo, &model));
+    TEST_OK(ctx, wf_model_find(ctx, name, model_config, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer));
     int n_feeds = make_feeds(wf_trainer_program(trainer)->graph, feeds);
@@ -89,7 +90,7 @@ static void train_zoo(const char *name, const wf_zoo_config *zoo, const char *pl
 static void networks_stay_inside(void **state) {
     (void)state;
     static const char *const some[] = {"", "dp=2,pp=2"};
-    wf_zoo_config images = WF_ZOO_CONFIG_INIT, tokens = WF_ZOO_CONFIG_INIT;
+    wf_model_config images = WF_MODEL_CONFIG_INIT, tokens = WF_MODEL_CONFIG_INIT;
     images.height = images.width = 16;
     images.n_classes = 10;
     images.small_stem = 1;
@@ -97,11 +98,11 @@ static void networks_stay_inside(void **state) {
     tokens.n_tokens = 12;
     setenv("WEFT_ARENA_GAP", GAP, 1);
     for (int k = 0; k < 2; k++) {
-        wf_zoo_config flat = images;
+        wf_model_config flat = images;
         flat.small_stem = 0;
-        train_zoo("mlp", &flat, some[k]);
-        train_zoo("resnet18", &images, some[k]);
-        train_zoo("gpt2-tiny", &tokens, some[k]);
+        train_registered("mlp", &flat, some[k]);
+        train_registered("resnet18", &images, some[k]);
+        train_registered("gpt2-tiny", &tokens, some[k]);
     }
     unsetenv("WEFT_ARENA_GAP");
 }

@@ -49,7 +49,7 @@ typedef struct result {
 } result;
 
 static wf_model *find_model(wf_context *ctx, net which) {
-    wf_zoo_config config = WF_ZOO_CONFIG_INIT;
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
     wf_model *model;
     if (which == RESNET) {
         config.height = config.width = 8;

@@ -23,7 +23,7 @@ typedef struct outcome {
 } outcome;
 
 static wf_model *make_model(wf_context *ctx) {
-    wf_zoo_config config = WF_ZOO_CONFIG_INIT;
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
     wf_model *model;
     config.height = config.width = 8;
     config.n_classes = 10;

@@ -145,8 +145,8 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
         bad =
             read_names("--algorithm", o->algorithm ? o->algorithm : DEFAULT_ALGORITHMS, algorithms,
                        sizeof algorithms / sizeof *algorithms, b->algorithms, &b->n_algorithms);
-    bool is_spread = place->n_local_ranks && place->n_local_ranks < place->n_ranks;
-    const char *default_wires = !b->is_worker ? DEFAULT_WIRES : is_spread ? "mpi" : "shm";
+    bool spans_machines = place->n_local_ranks && place->n_local_ranks < place->n_ranks;
+    const char *default_wires = !b->is_worker ? DEFAULT_WIRES : spans_machines ? "mpi" : "shm";
     if (!bad)
         bad = read_names("--wire", o->wire ? o->wire : default_wires, wires,
                          sizeof wires / sizeof *wires, b->wires, &b->n_wires);

@@ -216,7 +216,7 @@ exit_status run_bench_ddp(cli *c) {
     if (!bad) bad = apart_open(c, &b.run);
     if (bad) return bad;
     b.n_repeats = (int)c->o.repeat;
-    b.unit = wf_model_zoo_takes_tokens(c->o.model) ? "tokens" : "images";
+    b.unit = wf_model_registry_takes_tokens(c->o.model) ? "tokens" : "images";
     interrupt_watch();
     describe(&b);
     b.begin = effort_now();

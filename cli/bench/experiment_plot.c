@@ -52,7 +52,7 @@ static exit_status end_bars(picture *p, int n_bars, double ideal) {
                  "offset 0,0.6 textcolor rgb '#333333';",
                  ideal, ideal, ideal, ideal);
     snprintf(script, sizeof script,
-             "set xtics nomirror scale 0; set bmargin 4.5; set style fill solid 1 noborder; set "
+             "set xtics nomirr scale 0; set bmargin 4.5; set style fill solid 1 noborder; set "
              "boxwidth 0.6;"
              "stats '%s.csv' skip 1 using ($2+$3) nooutput name 'top';"
              "set yrange [0:top_max*1.12]; set xrange [-0.6:%.9g]; %s"

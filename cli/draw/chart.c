@@ -3,7 +3,7 @@
 
 #define STYLE                                                                                      \
     "set terminal pngcairo size 1280,720 font 'sans,18' background rgb 'white';"                   \
-    "set datafile separator ','; set border 3 lc rgb '#555555'; set tics nomirror out;"            \
+    "set datafile separator ','; set border 3 lc rgb '#555555'; set tics nomirr out;"              \
     "set grid ytics lt 1 lc rgb '#e0e0e0' lw 1; set bars 1.5; set tmargin 3.5; set rmargin 4;"
 
 exit_status chart_begin(chart *p, const cli *c, const char *name, const char *header) {

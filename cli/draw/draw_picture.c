@@ -142,7 +142,7 @@ static void write_script(const sheet *s, picture_kind kind) {
             "set lmargin at screen %.5f; set rmargin at screen %.5f\n"
             "set tmargin at screen %.5f; set bmargin at screen %.5f\n"
             "set xrange [0:%.6f]; set yrange [%d:0]\n"
-            "set border 1 lc rgb '#555555'; set xtics nomirror out; set xlabel 'time in the step, "
+            "set border 1 lc rgb '#555555'; set xtics nomirr out; set xlabel 'time in the step, "
             "ms' offset 0,0.3\n",
             kind == PICTURE_SVG ? "svg" : "pngcairo", WIDTH, height,
             kind == PICTURE_SVG ? "sans-serif" : "sans", (double)LEFT / WIDTH,

@@ -9,7 +9,7 @@
 #define MAX_COLUMNS 1000
 
 typedef struct look {
-    const char *letters, *color, *meaning;
+    const char *name, *color, *meaning;
 } look;
 
 static const look looks[] = {
@@ -31,20 +31,20 @@ static int columns_of(FILE *out) {
 static void print_box(FILE *out, const wf_schedule_action *action, int n_columns, bool color) {
     const look *as = &looks[action->kind];
     char text[40];
-    int n = snprintf(text, sizeof text, "%s%d", as->letters, action->micro);
-    if (n > n_columns) n = snprintf(text, sizeof text, "%c%d", as->letters[0], action->micro);
-    if (n > n_columns) n = snprintf(text, sizeof text, "%c", as->letters[0]);
+    int n = snprintf(text, sizeof text, "%s%d", as->name, action->micro);
+    if (n > n_columns) n = snprintf(text, sizeof text, "%c%d", as->name[0], action->micro);
+    if (n > n_columns) n = snprintf(text, sizeof text, "%c", as->name[0]);
     if (n > n_columns) return;
     fprintf(out, "%s%s", color ? as->color : "", text);
     for (; n < n_columns; n++) fputc(color ? ' ' : '-', out);
     if (color) fputs("\033[0m", out);
 }
 
-static void print_stage(FILE *out, const wf_schedule_answer *answer, int stage, int n_columns,
+static void print_stage(FILE *out, const wf_schedule_result *result, int stage, int n_columns,
                         double ms_per_column, bool color) {
-    int n_actions = wf_schedule_answer_stage(answer, stage).n_actions, column = 0;
+    int n_actions = wf_schedule_result_stage(result, stage).n_actions, column = 0;
     for (int i = 0; i < n_actions && ms_per_column > 0; i++) {
-        wf_schedule_action action = wf_schedule_answer_action(answer, stage, i);
+        wf_schedule_action action = wf_schedule_result_action(result, stage, i);
         int begin = (int)(action.begin_ms / ms_per_column + 0.5);
         int end = (int)(action.end_ms / ms_per_column + 0.5);
         for (; column < begin; column++) fputc(color ? ' ' : '.', out);
@@ -59,24 +59,24 @@ static void print_legend(FILE *out, bool color, bool splits) {
     for (int kind = WF_SPAN_FORWARD; kind <= WF_SPAN_BACKWARD_WEIGHT; kind++) {
         bool is_used = kind == WF_SPAN_FORWARD || (kind == WF_SPAN_BACKWARD_WEIGHT) != splits;
         if (is_used)
-            fprintf(out, "  %s%s%s %s", color ? looks[kind].color : "", looks[kind].letters,
+            fprintf(out, "  %s%s%s %s", color ? looks[kind].color : "", looks[kind].name,
                     color ? "\033[0m" : "", looks[kind].meaning);
     }
     fputc('\n', out);
 }
 
-void say_schedule(const cli *c, const wf_schedule_answer *answer, int n_rows) {
+void say_schedule(const cli *c, const wf_schedule_result *result, int n_rows) {
     if (c->o.quiet) return;
     FILE *out = c->say;
     bool color = has_color(out), splits = false;
     int digits = snprintf(NULL, 0, "%d", n_rows - 1);
     int n_columns = columns_of(out) - digits - 1;
-    double ms = wf_schedule_answer_summary(answer).makespan_ms / n_columns;
-    for (int i = 0; i < wf_schedule_answer_stage(answer, 0).n_actions && !splits; i++)
-        splits = wf_schedule_answer_action(answer, 0, i).kind == WF_SPAN_WEIGHT;
+    double ms = wf_schedule_result_summary(result).makespan_ms / n_columns;
+    for (int i = 0; i < wf_schedule_result_stage(result, 0).n_actions && !splits; i++)
+        splits = wf_schedule_result_action(result, 0, i).kind == WF_SPAN_WEIGHT;
     for (int s = 0; s < n_rows; s++) {
         fprintf(out, "%*d ", digits, s);
-        print_stage(out, answer, s, n_columns, ms, color);
+        print_stage(out, result, s, n_columns, ms, color);
     }
     print_legend(out, color, splits);
 }

@@ -5,6 +5,6 @@
 #include "cli.h"
 
 /* As wide as the terminal, or 80 columns; in colour on a terminal. The first `n_rows` stages. */
-void say_schedule(const cli *c, const wf_schedule_answer *answer, int n_rows);
+void say_schedule(const cli *c, const wf_schedule_result *result, int n_rows);
 
 #endif

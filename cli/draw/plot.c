@@ -98,7 +98,7 @@ static void write_script(const table *t, const char *title, char *script, size_t
     int n = snprintf(script, bytes,
                      "set terminal pngcairo size 1000,%d font 'sans,12' background rgb 'white';"
                      "set datafile separator ','; set datafile missing '';"
-                     "set border 3 lc rgb '#555555'; set tics nomirror out;"
+                     "set border 3 lc rgb '#555555'; set tics nomirr out;"
                      "set grid lt 1 lc rgb '#e0e0e0' lw 1; set lmargin 10; set rmargin 5;"
                      "set multiplot layout %d,1 title \"%s\" font 'sans,14';",
                      t->has_accuracy ? 760 : 460, t->has_accuracy ? 2 : 1, title);

@@ -1,4 +1,4 @@
-/* The picture as text: a line a rank, a column a slice of time. A box begins with a letter for
+/* The picture as text: a line a rank, a column a slice of time. A box begins with a character for
  * its kind and the microbatch, as far as they fit.
  */
 #include "draw/draw.h"
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* letter, what fills the box, colour on a terminal */
+/* character, what fills the box, colour on a terminal */
 static const struct {
-    char letter, fill;
+    char character, fill;
     const char *color;
 } looks[WF_N_SPAN_KINDS] = {
     [WF_SPAN_FORWARD] = {'F', '-', "\033[30;46m"},
@@ -60,8 +60,8 @@ static void fill_row(canvas *v, const boxes *b, int rank) {
 
 static void print_box(canvas *v, const box *now, int width) {
     char text[40];
-    int n = now->micro < 0 ? snprintf(text, sizeof text, "%c", looks[now->kind].letter)
-                           : snprintf(text, sizeof text, "%c%lld", looks[now->kind].letter,
+    int n = now->micro < 0 ? snprintf(text, sizeof text, "%c", looks[now->kind].character)
+                           : snprintf(text, sizeof text, "%c%lld", looks[now->kind].character,
                                       (long long)now->micro);
     if (n > width) n = 1; /* half a number would be another one */
     v->seen[now->kind] = true;
@@ -96,7 +96,7 @@ static void print_legend(const canvas *v) {
     const char *between = "        ";
     for (int k = 0; k < WF_N_SPAN_KINDS; k++) {
         if (!v->seen[k]) continue;
-        fprintf(v->out, "%s%c %s", between, looks[k].letter,
+        fprintf(v->out, "%s%c %s", between, looks[k].character,
                 draw_kind_help((wf_span_kind)k, is_split));
         between = ", ";
     }

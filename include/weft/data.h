@@ -88,7 +88,7 @@ typedef struct wf_loader_config {
     int64_t batch;        /* samples */
     int shuffle;          /* a new order each epoch; 0: as in the files */
     int augment;          /* images from files: a random shift by up to 4 pixels (2 below 32 x 32),
-                           * black outside, and a random mirror image unless they are digits */
+                           * black outside, and a random flip left to right unless they are digits */
     int drop_last;        /* leave out the smaller batch at an epoch's end */
     int n_prefetch;       /* batches filled ahead, 1 to 64 */
     int64_t first_epoch;  /* where the stream starts: the epoch ... */

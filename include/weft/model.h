@@ -10,7 +10,7 @@ typedef enum wf_loss_kind { WF_LOSS_CROSS_ENTROPY, WF_LOSS_MSE } wf_loss_kind;
 
 /* What the ready-made models can be asked for. A field that a model has no use
  * for must be left at its initial value. */
-typedef struct wf_zoo_config {
+typedef struct wf_model_config {
     size_t struct_size;
     int64_t channels, height, width; /* of images */
     int64_t n_classes;               /* also the vocabulary of token models */
@@ -18,10 +18,10 @@ typedef struct wf_zoo_config {
     wf_loss_kind loss;               /* MSE wants targets F32 [n_classes] instead of labels I32 */
     int small_stem;                  /* resnets: 3x3 stride 1 and no max pool, for small images */
     double dropout;                  /* gpt2: after embedding, attention and MLP; 0 = none */
-} wf_zoo_config;
+} wf_model_config;
 
-#define WF_ZOO_CONFIG_INIT                                                                         \
-    { sizeof(wf_zoo_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0 }
+#define WF_MODEL_CONFIG_INIT                                                                       \
+    { sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0 }
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,12 +35,12 @@ WF_API WF_NODISCARD wf_status wf_model_create(wf_context *ctx, const char *name,
 /* A ready-made model: mlp, resnet18, resnet34, resnet50, gpt2, gpt2-tiny.
  * Errors: INVALID_ARG for an unknown name; the sentence lists the known ones. */
 WF_API WF_NODISCARD wf_status wf_model_find(wf_context *ctx, const char *name,
-                                            const wf_zoo_config *config, wf_model **model_out);
+                                            const wf_model_config *config, wf_model **model_out);
 
 /* The i-th ready-made model's name, NULL past the last. */
-WF_API const char *wf_model_zoo_name(int i);
+WF_API const char *wf_model_registry_name(int i);
 /* Whether a ready-made model reads tokens (I32 [n_tokens]) rather than images. */
-WF_API int wf_model_zoo_takes_tokens(const char *name);
+WF_API int wf_model_registry_takes_tokens(const char *name);
 
 WF_API const char *wf_model_name(const wf_model *model);
 WF_API void wf_model_destroy(wf_model *model);

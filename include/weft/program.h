@@ -1,6 +1,6 @@
 /* The program: for each rank and stream an ordered list of instructions with
  * explicit dependencies and memory offsets. Static: its peak is known to the byte
- * before it runs, and it can be checked, printed and walked without a device.
+ * before it runs, and it can be checked, printed and run dry, without a device.
  */
 #ifndef WEFT_PROGRAM_H
 #define WEFT_PROGRAM_H
@@ -37,12 +37,12 @@ typedef struct wf_rank_summary {
     size_t sent_bytes, received_bytes; /* to and from other ranks, in one step */
 } wf_rank_summary;
 
-/* What walking the program without a device adds up to. */
-typedef struct wf_walk {
+/* What a dry run adds up to. */
+typedef struct wf_dry_run {
     double flops;      /* of all ranks, one step */
     size_t sent_bytes; /* from rank to rank */
     int64_t n_instructions;
-} wf_walk;
+} wf_dry_run;
 
 #ifdef __cplusplus
 extern "C" {
@@ -83,8 +83,8 @@ WF_API const wf_recipe *wf_program_recipe(const wf_program *program); /* resolve
 /* Of all its units, in order: those of the plan, or computed. Borrowed. */
 WF_API const wf_costs *wf_program_costs(const wf_program *program);
 
-/* Walks the program on the null device: shapes, bytes and FLOPs only. */
-WF_API WF_NODISCARD wf_status wf_program_walk(const wf_program *program, wf_walk *walk_out);
+/* Runs the program on the null device: shapes, bytes and FLOPs only. */
+WF_API WF_NODISCARD wf_status wf_program_dry_run(const wf_program *program, wf_dry_run *run_out);
 
 /* The whole program as text, one instruction a line. Free with wf_text_free. */
 WF_API WF_NODISCARD wf_status wf_program_text(const wf_program *program, char **text_out);

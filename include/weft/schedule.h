@@ -3,19 +3,19 @@
  * count from 0.
  *
  *     wf_stage_times times[4] = ...;
- *     wf_schedule_question question = WF_SCHEDULE_QUESTION_INIT;
- *     wf_schedule_answer *answer;
- *     question.schedule = "zb1", question.n_stages = 4, question.n_micro = 8;
- *     question.times = times;
- *     if (wf_schedule_simulate(ctx, &question, &answer) == WF_OK) ...
- *     wf_schedule_answer_destroy(answer);
+ *     wf_schedule_request request = WF_SCHEDULE_REQUEST_INIT;
+ *     wf_schedule_result *result;
+ *     request.schedule = "zb1", request.n_stages = 4, request.n_micro = 8;
+ *     request.times = times;
+ *     if (wf_schedule_simulate(ctx, &request, &result) == WF_OK) ...
+ *     wf_schedule_result_destroy(result);
  */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
 
 #include <weft/timeline.h>
 
-/* Bounds of a question. */
+/* Bounds of a request. */
 #define WF_SCHEDULE_MAX_STAGES  4096
 #define WF_SCHEDULE_MAX_CELLS   1000000 /* stages times microbatches */
 #define WF_SCHEDULE_MAX_TIME_MS 1e9
@@ -32,20 +32,21 @@ typedef enum wf_schedule_goal {
     WF_SCHEDULE_MAKESPAN /* from the first begin to the last end */
 } wf_schedule_goal;
 
-typedef struct wf_schedule_question {
-    size_t struct_size;   /* set by WF_SCHEDULE_QUESTION_INIT */
+typedef struct wf_schedule_request {
+    size_t struct_size;   /* set by WF_SCHEDULE_REQUEST_INIT */
     const char *schedule; /* one of those that wf_schedule_name gives */
     int n_stages, n_micro;
     const wf_stage_times *times; /* [n_stages] */
     double transfer_ms;          /* from a stage to its neighbour; takes no compute */
-    int hold; /* most microbatches that a stage may hold; 0: any number (auto: 2 n_stages - 1) */
+    int max_in_flight; /* microbatches that a stage may hold; 0: any number (auto: 2 n_stages - 1)
+                        */
     wf_schedule_goal goal;
-} wf_schedule_question;
+} wf_schedule_request;
 
-#define WF_SCHEDULE_QUESTION_INIT                                                                  \
-    { sizeof(wf_schedule_question), "1f1b", 1, 1, 0, 0, 0, WF_SCHEDULE_STEP }
+#define WF_SCHEDULE_REQUEST_INIT                                                                   \
+    { sizeof(wf_schedule_request), "1f1b", 1, 1, 0, 0, 0, WF_SCHEDULE_STEP }
 
-typedef struct wf_schedule_answer wf_schedule_answer;
+typedef struct wf_schedule_result wf_schedule_result;
 
 typedef struct wf_schedule_summary {
     double step_ms;     /* longest span of a stage */
@@ -74,18 +75,18 @@ extern "C" {
 WF_API const char *wf_schedule_name(int i);
 
 /* Makes the schedule and runs its lists, each strictly in order and as early as it can. The
- * answer is the caller's. Errors: INVALID_ARG: a count or time outside the bounds, an unknown
- * schedule; DOES_NOT_FIT: a stage would hold more than `hold`; the sentence names the stage,
- * what it holds and the schedules that fit. */
+ * result is the caller's. Errors: INVALID_ARG: a count or time outside the bounds, an unknown
+ * schedule; DOES_NOT_FIT: a stage would hold more than `max_in_flight`; the sentence names the
+ * stage, what it would hold and the schedules that fit. */
 WF_API WF_NODISCARD wf_status wf_schedule_simulate(wf_context *ctx,
-                                                   const wf_schedule_question *question,
-                                                   wf_schedule_answer **answer_out);
-WF_API void wf_schedule_answer_destroy(wf_schedule_answer *answer); /* NULL is allowed */
+                                                   const wf_schedule_request *request,
+                                                   wf_schedule_result **result_out);
+WF_API void wf_schedule_result_destroy(wf_schedule_result *result); /* NULL is allowed */
 
-WF_API wf_schedule_summary wf_schedule_answer_summary(const wf_schedule_answer *answer);
-WF_API wf_schedule_stage wf_schedule_answer_stage(const wf_schedule_answer *answer, int stage);
+WF_API wf_schedule_summary wf_schedule_result_summary(const wf_schedule_result *result);
+WF_API wf_schedule_stage wf_schedule_result_stage(const wf_schedule_result *result, int stage);
 /* In the order in which the stage performs them: i from 0 to its n_actions - 1. */
-WF_API wf_schedule_action wf_schedule_answer_action(const wf_schedule_answer *answer, int stage,
+WF_API wf_schedule_action wf_schedule_result_action(const wf_schedule_result *result, int stage,
                                                     int i);
 
 #ifdef __cplusplus

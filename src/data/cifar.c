@@ -73,7 +73,7 @@ wf_status wfi_cifar_open(wf_data *data, const wf_data_config *config, const char
     WF_TRY(wfi_images_create(data, &images));
     images->channels = CHANNELS;
     images->height = images->width = SIDE;
-    images->mirror = true;
+    images->flip = true;
     WF_TRY(load_split(data->ctx, folder, WF_DATA_TRAIN, &images->split[WF_DATA_TRAIN]));
     WF_TRY(load_split(data->ctx, folder, WF_DATA_TEST, &images->split[WF_DATA_TEST]));
     wfi_images_finish(data, config->normalize, WFI_CIFAR_CLASSES);

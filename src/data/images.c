@@ -15,7 +15,7 @@ static void images_fill(const wf_data *data, const wfi_sample *sample, void *x, 
     wfi_augment change = {0, 0, false};
     if (sample->augment)
         change =
-            wfi_augment_make(data->seed, sample->epoch, sample->index, max_shift, images->mirror);
+            wfi_augment_make(data->seed, sample->epoch, sample->index, max_shift, images->flip);
     for (int64_t c = 0; c < images->channels; c++)
         wfi_augment_apply(change, pixels + c * plane, images->height, images->width,
                           images->value_of[c], (float *)x + c * plane);
@@ -25,7 +25,7 @@ static void images_fill(const wf_data *data, const wfi_sample *sample, void *x, 
 static void images_hash(const wf_data *data, wfi_data_hash *hash) {
     const wfi_images *images = data->state;
     size_t n_pixels = (size_t)(images->channels * images->height * images->width);
-    wfi_data_hash_number(hash, images->mirror);
+    wfi_data_hash_number(hash, images->flip);
     for (int s = 0; s < 2; s++) {
         const wfi_image_split *split = &images->split[s];
         for (int64_t i = 0; i < split->n; i++) {

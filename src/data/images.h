@@ -19,7 +19,7 @@ typedef struct wfi_image_split {
 typedef struct wfi_images {
     wfi_image_split split[2]; /* by wf_data_split; n 0: not there */
     int64_t channels, height, width;
-    bool mirror;                           /* whether a mirror image still belongs to its class */
+    bool flip;                             /* whether a flipped image still belongs to its class */
     float value_of[WFI_MAX_CHANNELS][256]; /* what a pixel becomes */
 } wfi_images;
 

@@ -79,7 +79,7 @@ static wf_status load_split(wf_context *ctx, const char *folder, int s, int64_t 
     return wfi_labels_check(ctx, label_path, labels.values, 1, labels.dim[0], n_classes);
 }
 
-/* Clothes may be mirrored, digits may not. The folder's name is all there is to tell. */
+/* Clothes may be flipped, digits may not. The folder's name is all there is to tell. */
 static bool holds_clothes(const char *folder) {
     size_t n = strlen(folder);
     while (n && folder[n - 1] == '/') n--;
@@ -93,7 +93,7 @@ wf_status wfi_mnist_open(wf_data *data, const wf_data_config *config, const char
     wfi_images *images;
     WF_TRY(wfi_images_create(data, &images));
     images->channels = 1;
-    images->mirror = holds_clothes(folder);
+    images->flip = holds_clothes(folder);
     WF_TRY(load_split(data->ctx, folder, WF_DATA_TRAIN, n_classes, images));
     WF_TRY(load_split(data->ctx, folder, WF_DATA_TEST, n_classes, images));
     wfi_images_finish(data, config->normalize, n_classes);

@@ -1,6 +1,6 @@
 /* What a rank finds in its environment. */
 #include "comm/job/control.h"
-#include "launch/crew.h"
+#include "launch/process_group.h"
 
 #include <string.h>
 #include <sys/ioctl.h>

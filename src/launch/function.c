@@ -11,24 +11,24 @@
 
 /* ---- threads ---- */
 
-typedef struct troupe {
+typedef struct team {
     wf_context *ctx;
     const wf_spawn_config *config;
     int64_t timeout_ms;
     int segment_fd;
-    pthread_mutex_t lock; /* of the rest */
+    pthread_mutex_t lock; /* of what follows */
     int failed_rank;      /* the first; -1 */
     wf_status status;     /* its */
     char sentence[WFI_SENTENCE_BYTES];
-} troupe;
+} team;
 
 typedef struct rank_thread {
-    troupe *troupe;
+    team *team;
     int rank;
     pthread_t thread;
 } rank_thread;
 
-static void note(troupe *t, int rank, wf_status status) {
+static void record_failure(team *t, int rank, wf_status status) {
     pthread_mutex_lock(&t->lock);
     if (t->failed_rank < 0) {
         t->failed_rank = rank;
@@ -40,35 +40,35 @@ static void note(troupe *t, int rank, wf_status status) {
 
 static void *be_rank(void *self) {
     rank_thread *r = self;
-    troupe *t = r->troupe;
+    team *t = r->team;
     wf_job *job;
     wf_status status =
         wfi_control_attach(t->ctx, t->segment_fd, r->rank, t->config->n_ranks, t->timeout_ms, &job);
     if (status != WF_OK) {
-        note(t, r->rank, status);
+        record_failure(t, r->rank, status);
         return NULL;
     }
     status = t->config->entry->function(t->ctx, job, t->config->arg);
     if (status != WF_OK) {
-        note(t, r->rank, status);
+        record_failure(t, r->rank, status);
         wfi_failure_set(wfi_control_failure(job), status, wf_context_error(t->ctx));
     }
     wf_job_leave(job);
     return NULL;
 }
 
-static wf_status run_threads(troupe *t, rank_thread *threads) {
+static wf_status run_threads(team *t, rank_thread *threads) {
     int n = t->config->n_ranks, n_started = 0;
     while (n_started < n) {
         rank_thread *r = &threads[n_started];
-        *r = (rank_thread){.troupe = t, .rank = n_started};
+        *r = (rank_thread){.team = t, .rank = n_started};
         if (pthread_create(&r->thread, NULL, be_rank, r)) break;
         n_started++;
     }
     if (n_started < n) {
         wf_status status =
             wfi_fail(t->ctx, WF_DEVICE, "the thread of rank %d of %d cannot start", n_started, n);
-        note(t, n_started, status);
+        record_failure(t, n_started, status);
         wfi_control_tell(t->segment_fd, t->sentence); /* those that wait for it */
     }
     for (int r = 0; r < n_started; r++) pthread_join(threads[r].thread, NULL);
@@ -79,7 +79,7 @@ static wf_status run_threads(troupe *t, rank_thread *threads) {
 
 wf_status wfi_spawn_threads(wf_context *ctx, const wf_spawn_config *config, int64_t timeout_ms,
                             int *failed_rank_out) {
-    troupe t = {.ctx = ctx, .config = config, .timeout_ms = timeout_ms, .failed_rank = -1};
+    team t = {.ctx = ctx, .config = config, .timeout_ms = timeout_ms, .failed_rank = -1};
     WF_TRY(wfi_control_segment(ctx, &t.segment_fd));
     rank_thread *threads = wfi_alloc(ctx, (size_t)config->n_ranks, sizeof *threads, "ranks");
     pthread_mutex_init(&t.lock, NULL);

@@ -1,8 +1,8 @@
 /* Starting ranks, and serving them until the last has gone. */
 #include "base/env.h"
 #include "comm/job/control.h"
-#include "launch/crew.h"
 #include "launch/descriptor.h"
+#include "launch/process_group.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,24 +37,24 @@ static void sooner(wakers *w, int64_t in_ms) {
     if (w->timeout_ms < 0 || ms < w->timeout_ms) w->timeout_ms = ms;
 }
 
-static void gather(const wfi_crew *crew, int64_t next_ms, int64_t now_ms, wakers *w) {
-    int64_t due_ms = wfi_merge_due_ms(&crew->merge, now_ms);
+static void gather(const wfi_process_group *group, int64_t next_ms, int64_t now_ms, wakers *w) {
+    int64_t due_ms = wfi_merge_due_ms(&group->merge, now_ms);
     w->n = 0;
     w->timeout_ms = -1;
     if (next_ms < INT64_MAX) sooner(w, next_ms - now_ms);
     if (due_ms > 0) sooner(w, due_ms);
-    add(w, crew->signal_fd, POLLIN, -1, -1);
-    add(w, due_ms == 0 ? wfi_merge_fd(&crew->merge) : -1, POLLOUT, -1, -1);
-    add(w, crew->is_stopping ? -1 : crew->guard.pidfd, POLLIN, -1, -1);
-    for (int rank = 0; rank < crew->n_ranks; rank++) {
-        const wfi_rank_process *process = &crew->ranks[rank];
+    add(w, group->signal_fd, POLLIN, -1, -1);
+    add(w, due_ms == 0 ? wfi_merge_fd(&group->merge) : -1, POLLOUT, -1, -1);
+    add(w, group->is_stopping ? -1 : group->watchdog.pidfd, POLLIN, -1, -1);
+    for (int rank = 0; rank < group->n_ranks; rank++) {
+        const wfi_rank_process *process = &group->ranks[rank];
         if (process->state == WFI_RANK_GONE) continue;
         if (process->state == WFI_RANK_RUNS) {
             add(w, process->pidfd, POLLIN, rank, -1);
             if (process->pidfd < 0) sooner(w, ASK_MS);
         }
         for (int stream = 0; stream < WFI_N_STREAMS; stream++)
-            if (process->pipes[stream] >= 0 && !wfi_merge_is_full(&crew->merge))
+            if (process->pipes[stream] >= 0 && !wfi_merge_is_full(&group->merge))
                 add(w, process->pipes[stream], POLLIN, rank, stream);
     }
 }
@@ -63,52 +63,53 @@ static void gather(const wfi_crew *crew, int64_t next_ms, int64_t now_ms, wakers
 
 /* Nobody takes the lines any more: ranks find their own ends of the pipes broken, as without a
  * launcher. */
-static void close_stream(wfi_crew *crew) {
+static void close_stream(wfi_process_group *group) {
     for (int stream = 0; stream < WFI_N_STREAMS; stream++)
-        for (int rank = 0; rank < crew->n_ranks && crew->merge.errors[stream]; rank++)
-            wfi_descriptor_close(&crew->ranks[rank].pipes[stream]);
+        for (int rank = 0; rank < group->n_ranks && group->merge.errors[stream]; rank++)
+            wfi_descriptor_close(&group->ranks[rank].pipes[stream]);
 }
 
-static void write_lines(wfi_crew *crew, int64_t now_ms) {
-    for (int i = 0; i < MANY_WRITES && wfi_merge_due_ms(&crew->merge, now_ms) == 0; i++) {
-        struct pollfd to = {.fd = wfi_merge_fd(&crew->merge), .events = POLLOUT};
+static void write_lines(wfi_process_group *group, int64_t now_ms) {
+    for (int i = 0; i < MANY_WRITES && wfi_merge_due_ms(&group->merge, now_ms) == 0; i++) {
+        struct pollfd to = {.fd = wfi_merge_fd(&group->merge), .events = POLLOUT};
         if (poll(&to, 1, 0) <= 0) return;
-        wf_status status = wfi_merge_write(&crew->merge);
-        if (status == WF_IO) close_stream(crew);
-        if (status != WF_OK && status != WF_IO) wfi_crew_fail(crew, status);
+        wf_status status = wfi_merge_write(&group->merge);
+        if (status == WF_IO) close_stream(group);
+        if (status != WF_OK && status != WF_IO) wfi_process_group_fail(group, status);
     }
 }
 
-/* Without the guard, what ranks have started could survive us: nothing goes on then. */
-static void look_after_guard(wfi_crew *crew) {
-    if (crew->is_stopping || !wfi_guard_is_lost(&crew->guard)) return;
+/* Without the watchdog, what ranks have started could survive us: nothing goes on then. */
+static void look_after_watchdog(wfi_process_group *group) {
+    if (group->is_stopping || !wfi_watchdog_is_lost(&group->watchdog)) return;
     wf_status status =
-        wfi_fail(crew->ctx, WF_REMOTE,
-                 "launch: the guard (process %d) of rank 0 to rank %d was killed, so "
+        wfi_fail(group->ctx, WF_REMOTE,
+                 "launch: the watchdog (process %d) of rank 0 to rank %d was killed, so "
                  "all ranks were stopped",
-                 (int)crew->guard.pid, crew->n_ranks - 1);
-    wfi_crew_fail(crew, status);
+                 (int)group->watchdog.pid, group->n_ranks - 1);
+    wfi_process_group_fail(group, status);
 }
 
 /* Ends are looked at before lines are read, so that what a failed rank says goes first. */
-static void serve(wfi_crew *crew) {
+static void serve(wfi_process_group *group) {
     wakers w;
-    while (wfi_crew_is_alive(crew) || crew->merge.first) {
+    while (wfi_process_group_is_alive(group) || group->merge.first) {
         int64_t now_ms = wfi_now_ms();
-        gather(crew, wfi_crew_keep_time(crew, now_ms), now_ms, &w);
-        if (!wfi_crew_is_alive(crew) && !crew->merge.first) break;
+        gather(group, wfi_process_group_keep_time(group, now_ms), now_ms, &w);
+        if (!wfi_process_group_is_alive(group) && !group->merge.first) break;
         int n_ready = poll(w.fds, w.n, w.timeout_ms);
         now_ms = wfi_now_ms();
         for (nfds_t i = 3; i < w.n; i++)
             if (w.who[i].stream < 0 && (w.fds[i].fd < 0 || (n_ready > 0 && w.fds[i].revents)))
-                wfi_crew_look(crew, w.who[i].rank, now_ms);
+                wfi_process_group_look(group, w.who[i].rank, now_ms);
         for (nfds_t i = 3; n_ready > 0 && i < w.n; i++)
             if (w.who[i].stream >= 0 && w.fds[i].revents)
-                wfi_rank_read(crew, w.who[i].rank, w.who[i].stream, now_ms);
-        for (int number; (number = wfi_signals_next(crew)) != 0;) wfi_crew_interrupt(crew, number);
-        look_after_guard(crew);
-        write_lines(crew, now_ms);
-        wfi_merge_draw(&crew->merge);
+                wfi_rank_read(group, w.who[i].rank, w.who[i].stream, now_ms);
+        for (int number; (number = wfi_signals_next(group)) != 0;)
+            wfi_process_group_interrupt(group, number);
+        look_after_watchdog(group);
+        write_lines(group, now_ms);
+        wfi_merge_draw(&group->merge);
     }
 }
 
@@ -138,39 +139,40 @@ static wf_status check(wf_context *ctx, const wf_launch_config *config) {
     return WF_OK;
 }
 
-static wf_status begin(wfi_crew *crew) {
-    crew->running = wfi_wait_begin();
-    crew->oom_kills = wfi_oom_kills();
-    WF_TRY(wfi_env_count(crew->ctx, WFI_WEFT_TIMEOUT_MS, &crew->stuck_ms));
-    WF_TRY(wfi_signals_catch(crew));
-    WF_TRY(wfi_descriptor_segment(crew->ctx, wfi_control_bytes(), &crew->segment_fd));
-    WF_TRY(wfi_guard_start(crew->ctx, &crew->guard));
-    for (int rank = 0; rank < crew->n_ranks && !crew->is_stopping; rank++) {
-        WF_TRY(wfi_rank_spawn(crew, rank));
-        for (int number; (number = wfi_signals_next(crew)) != 0;) wfi_crew_interrupt(crew, number);
+static wf_status begin(wfi_process_group *group) {
+    group->running = wfi_wait_begin();
+    group->oom_kills = wfi_oom_kills();
+    WF_TRY(wfi_env_count(group->ctx, WFI_WEFT_TIMEOUT_MS, &group->stuck_ms));
+    WF_TRY(wfi_signals_catch(group));
+    WF_TRY(wfi_descriptor_segment(group->ctx, wfi_control_bytes(), &group->segment_fd));
+    WF_TRY(wfi_watchdog_start(group->ctx, &group->watchdog));
+    for (int rank = 0; rank < group->n_ranks && !group->is_stopping; rank++) {
+        WF_TRY(wfi_rank_spawn(group, rank));
+        for (int number; (number = wfi_signals_next(group)) != 0;)
+            wfi_process_group_interrupt(group, number);
     }
-    if (crew->is_stopping) /* those that have been started may wait for the others */
-        wfi_control_tell(crew->segment_fd, "the launch was interrupted before all ranks had come");
+    if (group->is_stopping) /* those that have been started may wait for the others */
+        wfi_control_tell(group->segment_fd, "the launch was interrupted before all ranks had come");
     return WF_OK;
 }
 
-static void fill_result(const wfi_crew *crew, wf_launch_result *result) {
-    *result = (wf_launch_result){.failed_rank = crew->failed_rank,
-                                 .interrupted_by = crew->interrupted_by,
-                                 .exit_status = crew->late_status};
-    for (int rank = 0; rank < crew->n_ranks; rank++)
-        result->n_killed += crew->ranks[rank].is_killed;
-    if (crew->failed_rank >= 0) {
-        result->exit_status = crew->ranks[crew->failed_rank].exit_status;
-        result->signal = crew->ranks[crew->failed_rank].signal;
-        wfi_say_failure(crew, result->sentence, sizeof result->sentence);
-    } else if (crew->interrupted_by) {
+static void fill_result(const wfi_process_group *group, wf_launch_result *result) {
+    *result = (wf_launch_result){.failed_rank = group->failed_rank,
+                                 .interrupted_by = group->interrupted_by,
+                                 .exit_status = group->late_status};
+    for (int rank = 0; rank < group->n_ranks; rank++)
+        result->n_killed += group->ranks[rank].is_killed;
+    if (group->failed_rank >= 0) {
+        result->exit_status = group->ranks[group->failed_rank].exit_status;
+        result->signal = group->ranks[group->failed_rank].signal;
+        wfi_say_failure(group, result->sentence, sizeof result->sentence);
+    } else if (group->interrupted_by) {
         char killed[300];
-        wfi_say_killed(crew, killed, sizeof killed);
+        wfi_say_killed(group, killed, sizeof killed);
         snprintf(result->sentence, sizeof result->sentence,
                  *killed ? "interrupted by signal %d (%s); %s had to be killed"
                          : "interrupted by signal %d (%s); all ranks have ended%s",
-                 crew->interrupted_by, strsignal(crew->interrupted_by), killed);
+                 group->interrupted_by, strsignal(group->interrupted_by), killed);
     }
 }
 
@@ -181,32 +183,32 @@ wf_status wf_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_r
 wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_result *result_out,
                      wfi_failure *failure_out) {
     WF_TRY(check(ctx, config));
-    wfi_crew *crew = wfi_alloc(ctx, 1, sizeof *crew, "a launch");
-    if (!crew) return WF_NO_MEMORY;
-    *crew = (wfi_crew){.ctx = ctx,
-                       .config = config,
-                       .n_ranks = config->n_ranks,
-                       .segment_fd = -1,
-                       .signal_fd = -1,
-                       .failed_rank = -1};
+    wfi_process_group *group = wfi_alloc(ctx, 1, sizeof *group, "a launch");
+    if (!group) return WF_NO_MEMORY;
+    *group = (wfi_process_group){.ctx = ctx,
+                                 .config = config,
+                                 .n_ranks = config->n_ranks,
+                                 .segment_fd = -1,
+                                 .signal_fd = -1,
+                                 .failed_rank = -1};
     for (int rank = 0; rank < WF_LAUNCH_MAX_RANKS; rank++)
-        crew->ranks[rank] = (wfi_rank_process){.pidfd = -1, .pipes = {-1, -1}};
-    wfi_merge_init(&crew->merge, ctx, config->out, config->err);
-    crew->merge.is_terminal = isatty(config->err);
-    wf_status status = begin(crew);
+        group->ranks[rank] = (wfi_rank_process){.pidfd = -1, .pipes = {-1, -1}};
+    wfi_merge_init(&group->merge, ctx, config->out, config->err);
+    group->merge.is_terminal = isatty(config->err);
+    wf_status status = begin(group);
     if (status != WF_OK) {
-        wfi_crew_fail(crew, status);
-        wfi_crew_kill(crew);
+        wfi_process_group_fail(group, status);
+        wfi_process_group_kill(group);
     }
-    serve(crew);
-    wfi_guard_end(&crew->guard);
-    if (failure_out && crew->segment_fd >= 0) wfi_control_peek(crew->segment_fd, failure_out);
-    wfi_descriptor_close(&crew->segment_fd);
-    wfi_signals_restore(crew);
-    status = crew->status;
-    if (status == WF_OK && !crew->interrupted_by) status = wfi_merge_check(&crew->merge);
-    wfi_merge_release(&crew->merge);
-    if (status == WF_OK) fill_result(crew, result_out);
-    wfi_free(ctx, crew);
+    serve(group);
+    wfi_watchdog_end(&group->watchdog);
+    if (failure_out && group->segment_fd >= 0) wfi_control_peek(group->segment_fd, failure_out);
+    wfi_descriptor_close(&group->segment_fd);
+    wfi_signals_restore(group);
+    status = group->status;
+    if (status == WF_OK && !group->interrupted_by) status = wfi_merge_check(&group->merge);
+    wfi_merge_release(&group->merge);
+    if (status == WF_OK) fill_result(group, result_out);
+    wfi_free(ctx, group);
     return status;
 }

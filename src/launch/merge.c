@@ -7,13 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ERASE      "\r\033[K" /* the terminal's line */
-#define LINE_BYTES 65536      /* longer ones are cut */
-#define HOLD_MS    60         /* a rank's failure is known by then */
-#define TWIN_MS    2000       /* lines further apart are not the same news */
-#define TWIN_BYTES 4096       /* longer ones are not remembered */
-#define HOLD_BYTES (256 << 10)
-#define FULL_BYTES (1 << 20)
+#define ERASE       "\r\033[K" /* the terminal's line */
+#define LINE_BYTES  65536      /* longer ones are cut */
+#define DELAY_MS    60         /* a rank's failure is known by then */
+#define TWIN_MS     2000       /* lines further apart are not the same news */
+#define TWIN_BYTES  4096       /* longer ones are not remembered */
+#define DELAY_BYTES (256 << 10)
+#define FULL_BYTES  (1 << 20)
 
 void wfi_merge_init(wfi_merge *m, wf_context *ctx, int out, int err) {
     memset(m, 0, sizeof *m);
@@ -141,8 +141,8 @@ bool wfi_merge_is_full(const wfi_merge *m) {
 
 /* ---- order ---- */
 
-void wfi_merge_hold(wfi_merge *m) {
-    m->is_held = true;
+void wfi_merge_delay(wfi_merge *m) {
+    m->is_delayed = true;
 }
 
 void wfi_merge_put_first(wfi_merge *m, int rank) {
@@ -161,12 +161,12 @@ void wfi_merge_put_first(wfi_merge *m, int rank) {
     }
     *end = others;
     for (line = others; line; line = line->next) m->last = line;
-    m->is_held = false;
-    m->is_hurried = true;
+    m->is_delayed = false;
+    m->is_flushing = true;
 }
 
-void wfi_merge_hurry(wfi_merge *m) {
-    m->is_hurried = true;
+void wfi_merge_flush(wfi_merge *m) {
+    m->is_flushing = true;
 }
 
 void wfi_merge_know(wfi_merge *m, const char *words) {
@@ -180,9 +180,9 @@ void wfi_merge_abandon(wfi_merge *m) {
 }
 
 int64_t wfi_merge_due_ms(const wfi_merge *m, int64_t now_ms) {
-    if (!m->first || m->is_held) return -1;
-    if (m->is_hurried || m->first->n_written || m->n_bytes > HOLD_BYTES) return 0;
-    return wfi_max_i64(0, m->first->at_ms + HOLD_MS - now_ms);
+    if (!m->first || m->is_delayed) return -1;
+    if (m->is_flushing || m->first->n_written || m->n_bytes > DELAY_BYTES) return 0;
+    return wfi_max_i64(0, m->first->at_ms + DELAY_MS - now_ms);
 }
 
 int wfi_merge_fd(const wfi_merge *m) {

@@ -34,8 +34,8 @@ typedef struct wfi_merge {
     wfi_partial partial[WFI_MERGE_RANKS][WFI_N_STREAMS];
     wfi_line *first, *last; /* waiting */
     size_t n_bytes;         /* of those */
-    bool is_hurried;        /* nothing need wait any more */
-    bool is_held;           /* until it is known whose lines go first */
+    bool is_flushing;       /* nothing need wait any more */
+    bool is_delayed;        /* until it is known whose lines go first */
     bool is_abandoned;
     int errors[WFI_N_STREAMS]; /* errno, where nothing can be written any more */
     char *known;               /* lines with these words are not printed */
@@ -58,13 +58,13 @@ wf_status wfi_merge_end(wfi_merge *m, int rank, int stream, int64_t now_ms);
 bool wfi_merge_is_full(const wfi_merge *m);
 
 /* Some rank has failed: nothing is due until one has been put first. */
-void wfi_merge_hold(wfi_merge *m);
+void wfi_merge_delay(wfi_merge *m);
 /* What this rank has printed goes first, and nothing waits from here on. */
 void wfi_merge_put_first(wfi_merge *m, int rank);
 /* Who launches says this in the end, so ranks that have been told it need not say it, too. */
 void wfi_merge_know(wfi_merge *m, const char *words);
 /* Nothing waits from here on. */
-void wfi_merge_hurry(wfi_merge *m);
+void wfi_merge_flush(wfi_merge *m);
 /* What waits, and all that comes, is for nobody. */
 void wfi_merge_abandon(wfi_merge *m);
 

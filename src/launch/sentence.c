@@ -1,5 +1,5 @@
 /* What to say of ranks that failed. */
-#include "launch/crew.h"
+#include "launch/process_group.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +14,8 @@ int64_t wfi_oom_kills(void) {
     return n;
 }
 
-void wfi_say_end(const wfi_crew *crew, int rank, char *text, size_t bytes) {
-    const wfi_rank_process *process = &crew->ranks[rank];
+void wfi_say_end(const wfi_process_group *group, int rank, char *text, size_t bytes) {
+    const wfi_rank_process *process = &group->ranks[rank];
     char end[160];
     if (!process->signal) {
         snprintf(end, sizeof end, "ended with exit status %d", process->exit_status);
@@ -24,7 +24,7 @@ void wfi_say_end(const wfi_crew *crew, int rank, char *text, size_t bytes) {
         if (process->is_killed)
             why = " by the launcher: it did not stop in time";
         else if (process->signal == SIGKILL)
-            why = wfi_oom_kills() > crew->oom_kills
+            why = wfi_oom_kills() > group->oom_kills
                       ? " while the kernel killed processes because memory ran out"
                       : ", not by the launcher: memory may have run out";
         snprintf(end, sizeof end, "was killed by signal %d (%s)%s", process->signal,
@@ -33,11 +33,11 @@ void wfi_say_end(const wfi_crew *crew, int rank, char *text, size_t bytes) {
     snprintf(text, bytes, "rank %d (process %d) %s", rank, (int)process->pid, end);
 }
 
-void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes) {
+void wfi_say_failure(const wfi_process_group *group, char *text, size_t bytes) {
     char end[300];
-    wfi_say_end(crew, crew->failed_rank, end, sizeof end);
+    wfi_say_end(group, group->failed_rank, end, sizeof end);
     snprintf(text, bytes, "%s%s", end,
-             crew->others_stopped ? "; the other ranks were stopped" : "");
+             group->others_stopped ? "; the other ranks were stopped" : "");
 }
 
 static bool runs(const wfi_rank_process *process) {
@@ -48,25 +48,25 @@ static bool was_killed(const wfi_rank_process *process) {
     return process->is_killed;
 }
 
-static void say_ranks(const wfi_crew *crew, bool (*is_meant)(const wfi_rank_process *process),
-                      char *text, size_t bytes) {
+static void say_ranks(const wfi_process_group *group,
+                      bool (*is_meant)(const wfi_rank_process *process), char *text, size_t bytes) {
     int last = -1, n_said = 0;
     size_t n = 0;
     *text = 0;
-    for (int rank = 0; rank < crew->n_ranks; rank++)
-        if (is_meant(&crew->ranks[rank])) last = rank;
+    for (int rank = 0; rank < group->n_ranks; rank++)
+        if (is_meant(&group->ranks[rank])) last = rank;
     for (int rank = 0; rank <= last && n < bytes; rank++) {
-        if (!is_meant(&crew->ranks[rank])) continue;
+        if (!is_meant(&group->ranks[rank])) continue;
         const char *before = !n_said ? "rank " : rank == last ? " and " : ", ";
         n += (size_t)snprintf(text + n, bytes - n, "%s%d", before, rank);
         n_said++;
     }
 }
 
-void wfi_say_running(const wfi_crew *crew, char *text, size_t bytes) {
-    say_ranks(crew, runs, text, bytes);
+void wfi_say_running(const wfi_process_group *group, char *text, size_t bytes) {
+    say_ranks(group, runs, text, bytes);
 }
 
-void wfi_say_killed(const wfi_crew *crew, char *text, size_t bytes) {
-    say_ranks(crew, was_killed, text, bytes);
+void wfi_say_killed(const wfi_process_group *group, char *text, size_t bytes) {
+    say_ranks(group, was_killed, text, bytes);
 }

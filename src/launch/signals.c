@@ -1,6 +1,6 @@
 /* Signals to the launcher wait to be read, so that nothing of it runs inside a handler. */
-#include "launch/crew.h"
 #include "launch/descriptor.h"
+#include "launch/process_group.h"
 
 #include <errno.h>
 #include <string.h>
@@ -24,41 +24,41 @@ static void wanted(sigset_t *set) {
     if (!wfi_signal_is_ignored(SIGTSTP)) sigaddset(set, SIGTSTP);
 }
 
-wf_status wfi_signals_catch(wfi_crew *crew) {
+wf_status wfi_signals_catch(wfi_process_group *group) {
     struct sigaction action;
     sigset_t set;
     if (!sigaction(SIGCHLD, NULL, &action) &&
         (action.sa_handler == SIG_IGN || action.sa_flags & SA_NOCLDWAIT))
-        return wfi_fail(crew->ctx, WF_INVALID_ARG,
+        return wfi_fail(group->ctx, WF_INVALID_ARG,
                         "launch: this process ignores SIGCHLD, so nothing tells it how ranks end; "
                         "set it to SIG_DFL");
     wanted(&set);
-    WF_TRY(wfi_descriptor_high(crew->ctx, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
-                               "signalfd", &crew->signal_fd));
+    WF_TRY(wfi_descriptor_high(group->ctx, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK),
+                               "signalfd", &group->signal_fd));
     sigaddset(&set, SIGPIPE); /* a reader that has gone away is an error of write(), and so is */
     sigaddset(&set, SIGXFSZ); /* a file that may grow no more */
-    pthread_sigmask(SIG_BLOCK, &set, &crew->old_mask);
+    pthread_sigmask(SIG_BLOCK, &set, &group->old_mask);
     return WF_OK;
 }
 
-void wfi_signals_restore(wfi_crew *crew) {
-    if (crew->signal_fd < 0) return;
+void wfi_signals_restore(wfi_process_group *group) {
+    if (group->signal_fd < 0) return;
     const struct timespec now = {0, 0};
     static const int own[] = {SIGPIPE, SIGXFSZ};
-    while (wfi_signals_next(crew)) {
+    while (wfi_signals_next(group)) {
     } /* they have been obeyed: all ranks are gone */
     for (size_t i = 0; i < WFI_COUNT(own); i++) {
         sigset_t only;
         sigemptyset(&only);
         sigaddset(&only, own[i]);
-        if (!sigismember(&crew->old_mask, own[i])) (void)sigtimedwait(&only, NULL, &now);
+        if (!sigismember(&group->old_mask, own[i])) (void)sigtimedwait(&only, NULL, &now);
     }
-    pthread_sigmask(SIG_SETMASK, &crew->old_mask, NULL);
-    wfi_descriptor_close(&crew->signal_fd);
+    pthread_sigmask(SIG_SETMASK, &group->old_mask, NULL);
+    wfi_descriptor_close(&group->signal_fd);
 }
 
-int wfi_signals_next(wfi_crew *crew) {
+int wfi_signals_next(wfi_process_group *group) {
     struct signalfd_siginfo info;
-    ssize_t n = read(crew->signal_fd, &info, sizeof info);
+    ssize_t n = read(group->signal_fd, &info, sizeof info);
     return n == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
 }

@@ -3,8 +3,8 @@
  * A process that has computed must not go on computing after fork (OpenMP's workers are not
  * copied, and are waited for). Between fork and exec, ours makes system calls only.
  */
-#include "launch/crew.h"
 #include "launch/descriptor.h"
+#include "launch/process_group.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #define END_MS 1000
 
 typedef struct start {
-    const wfi_crew *crew;
+    const wfi_process_group *group;
     pid_t launcher;
     char **environment;
     int in;                   /* to become its standard input */
@@ -27,9 +27,9 @@ typedef struct start {
     int report;               /* where it writes errno if exec fails */
 } start;
 
-/* What the whole group got before the rank left it (Ctrl-C, Ctrl-Z) the launcher passes on to the
- * ranks: here it is forgotten. What ranks are asked to stop by they had better not ignore from
- * birth. */
+/* What the launcher's process group got before the rank left it (Ctrl-C, Ctrl-Z) the launcher
+ * passes on to the ranks: here it is forgotten. What ranks are asked to stop by they had better not
+ * ignore from birth. */
 static void forget_signals(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
     for (size_t i = 0; i < WFI_COUNT(numbers); i++) {
@@ -40,16 +40,16 @@ static void forget_signals(void) {
 }
 
 static _Noreturn void become_rank(const start *s) {
-    const wf_launch_config *config = s->crew->config;
+    const wf_launch_config *config = s->group->config;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != s->launcher) _exit(127); /* it died before that was said */
-    setsid(); /* a group of its own, and no terminal that stops who reads or writes */
+    setsid(); /* a session of its own, and no terminal that stops who reads or writes */
     bool is_ready = dup2(s->in, STDIN_FILENO) >= 0 &&
                     dup2(s->pipes[WFI_STREAM_OUT], STDOUT_FILENO) >= 0 &&
                     dup2(s->pipes[WFI_STREAM_ERR], STDERR_FILENO) >= 0 &&
-                    fcntl(s->crew->segment_fd, F_SETFD, 0) >= 0;
+                    fcntl(s->group->segment_fd, F_SETFD, 0) >= 0;
     forget_signals();
-    sigprocmask(SIG_SETMASK, &s->crew->old_mask, NULL);
+    sigprocmask(SIG_SETMASK, &s->group->old_mask, NULL);
     if (is_ready && config->program) execve(config->program, config->argv, s->environment);
     if (is_ready && !config->program) execvpe(config->argv[0], config->argv, s->environment);
     int number = errno;
@@ -58,13 +58,13 @@ static _Noreturn void become_rank(const start *s) {
     _exit(127);
 }
 
-static wf_status fail_exec(const wfi_crew *crew, int number) {
-    const char *program = crew->config->program ? crew->config->program : crew->config->argv[0];
+static wf_status fail_exec(const wfi_process_group *group, int number) {
+    const char *program = group->config->program ? group->config->program : group->config->argv[0];
     const char *where =
-        crew->config->program || strchr(program, '/') ? "" : " (it was looked for in PATH)";
+        group->config->program || strchr(program, '/') ? "" : " (it was looked for in PATH)";
     bool is_callers = number == ENOENT || number == EACCES || number == ENOEXEC ||
                       number == ENOTDIR || number == EISDIR || number == ELOOP;
-    return wfi_fail(crew->ctx, is_callers ? WF_INVALID_ARG : WF_DEVICE,
+    return wfi_fail(group->ctx, is_callers ? WF_INVALID_ARG : WF_DEVICE,
                     "launch: %.200s cannot be started%s: %s", program, where, strerror(number));
 }
 
@@ -78,11 +78,12 @@ static void end_process(pid_t pid) {
 
 /* The pipe closes when exec succeeds, which may have to wait for a file system. Once somebody wants
  * the launch to end it gets a moment. *is_ready_out: false: it did not take place. */
-static wf_status await_exec(const wfi_crew *crew, pid_t pid, int report, bool *is_ready_out) {
+static wf_status await_exec(const wfi_process_group *group, pid_t pid, int report,
+                            bool *is_ready_out) {
     int number = 0;
     struct pollfd fds[] = {{.fd = report, .events = POLLIN},
-                           {.fd = crew->signal_fd, .events = POLLIN}};
-    int64_t limit_ms = crew->stuck_ms;
+                           {.fd = group->signal_fd, .events = POLLIN}};
+    int64_t limit_ms = group->stuck_ms;
     wfi_wait_clock clock = wfi_wait_begin();
     while (!fds[0].revents && wfi_wait_ms(&clock) < limit_ms) {
         poll(fds, 2, WFI_WAIT_NAP_MS);
@@ -94,21 +95,21 @@ static wf_status await_exec(const wfi_crew *crew, pid_t pid, int report, bool *i
     *is_ready_out = n == 0;
     if (n == 0) return WF_OK;
     end_process(pid);
-    if (n > 0) return fail_exec(crew, number);
+    if (n > 0) return fail_exec(group, number);
     if (fds[1].fd < 0) return WF_OK;
-    return wfi_fail(crew->ctx, WF_TIMEOUT,
+    return wfi_fail(group->ctx, WF_TIMEOUT,
                     "launch: %.200s has not been started after %lld ms: the system does not find "
                     "out whether it is there",
-                    crew->config->program ? crew->config->program : crew->config->argv[0],
-                    (long long)crew->stuck_ms);
+                    group->config->program ? group->config->program : group->config->argv[0],
+                    (long long)group->stuck_ms);
 }
 
-static wf_status open_input(const wfi_crew *crew, int rank, int *fd_out) {
-    /* A terminal would stop a rank that reads from it: it belongs to another group. */
+static wf_status open_input(const wfi_process_group *group, int rank, int *fd_out) {
+    /* A terminal would stop a rank that reads from it: it belongs to another session. */
     if (rank == 0 && !isatty(STDIN_FILENO) && fcntl(STDIN_FILENO, F_GETFD) >= 0)
-        return wfi_descriptor_high(crew->ctx, fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), "dup",
+        return wfi_descriptor_high(group->ctx, fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), "dup",
                                    fd_out);
-    return wfi_descriptor_high(crew->ctx, open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null",
+    return wfi_descriptor_high(group->ctx, open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null",
                                fd_out);
 }
 
@@ -127,20 +128,20 @@ static int open_pidfd(pid_t pid) {
 }
 
 /* `ends` has read and write end of both streams and of the report. */
-static wf_status start_process(wfi_crew *crew, int rank, start *s, int report) {
-    wfi_rank_process *process = &crew->ranks[rank];
+static wf_status start_process(wfi_process_group *group, int rank, start *s, int report) {
+    wfi_rank_process *process = &group->ranks[rank];
     s->launcher = getpid();
     pid_t pid = fork();
     if (pid == 0) become_rank(s);
     if (pid < 0)
-        return wfi_fail(crew->ctx, WF_DEVICE, "launch: rank %d of %d could not be started: %s",
-                        rank, crew->n_ranks, strerror(errno));
-    wfi_guard_watch(&crew->guard, pid);
+        return wfi_fail(group->ctx, WF_DEVICE, "launch: rank %d of %d could not be started: %s",
+                        rank, group->n_ranks, strerror(errno));
+    wfi_watchdog_watch(&group->watchdog, pid);
     wfi_descriptor_close(&s->report);
     bool is_ready;
-    wf_status status = await_exec(crew, pid, report, &is_ready);
+    wf_status status = await_exec(group, pid, report, &is_ready);
     if (!is_ready) {
-        wfi_guard_forget(&crew->guard, pid);
+        wfi_watchdog_forget(&group->watchdog, pid);
         return status;
     }
     process->pid = pid;
@@ -149,21 +150,21 @@ static wf_status start_process(wfi_crew *crew, int rank, start *s, int report) {
     return WF_OK;
 }
 
-wf_status wfi_rank_spawn(wfi_crew *crew, int rank) {
-    wfi_rank_process *process = &crew->ranks[rank];
+wf_status wfi_rank_spawn(wfi_process_group *group, int rank) {
+    wfi_rank_process *process = &group->ranks[rank];
     int ends[WFI_N_STREAMS + 1][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
-    start s = {.crew = crew, .in = -1, .report = -1};
-    wf_status status = open_input(crew, rank, &s.in);
+    start s = {.group = group, .in = -1, .report = -1};
+    wf_status status = open_input(group, rank, &s.in);
     for (int i = 0; i <= WFI_N_STREAMS && status == WF_OK; i++)
-        status = wfi_descriptor_pipe(crew->ctx, ends[i]);
+        status = wfi_descriptor_pipe(group->ctx, ends[i]);
     for (int i = 0; i < WFI_N_STREAMS; i++) s.pipes[i] = ends[i][1];
     s.report = ends[WFI_N_STREAMS][1];
     if (status == WF_OK) {
-        s.environment = wfi_environment_create(crew->ctx, rank, crew->config, crew->segment_fd);
+        s.environment = wfi_environment_create(group->ctx, rank, group->config, group->segment_fd);
         status =
-            s.environment ? start_process(crew, rank, &s, ends[WFI_N_STREAMS][0]) : WF_NO_MEMORY;
+            s.environment ? start_process(group, rank, &s, ends[WFI_N_STREAMS][0]) : WF_NO_MEMORY;
     }
-    wfi_environment_free(crew->ctx, s.environment);
+    wfi_environment_free(group->ctx, s.environment);
     wfi_descriptor_close(&s.in);
     wfi_descriptor_close(&s.report);
     wfi_descriptor_close(&ends[WFI_N_STREAMS][0]);

@@ -1,15 +1,15 @@
 /* The model handle, and the list of ready-made models. */
 #include "nn/model.h"
-#include "nn/models/zoo.h"
+#include "nn/models/registry.h"
 
 #include <string.h>
 
-static const struct zoo_model {
+static const struct registered_model {
     const char *name;
     wf_model_function function;
     bool takes_tokens, has_stem;
     int64_t n_classes, n_tokens; /* where the configuration says 0 */
-} zoo[] = {
+} registry[] = {
     {"mlp", wfi_model_mlp, false, false, 10, 0},
     {"resnet18", wfi_model_resnet18, false, true, 1000, 0},
     {"resnet34", wfi_model_resnet34, false, true, 1000, 0},
@@ -18,13 +18,13 @@ static const struct zoo_model {
     {"gpt2-tiny", wfi_model_gpt2_tiny, true, false, 256, 64},
 };
 
-static const struct zoo_model *find(const char *name) {
-    for (size_t i = 0; i < WFI_COUNT(zoo); i++)
-        if (!strcmp(zoo[i].name, name)) return &zoo[i];
+static const struct registered_model *find(const char *name) {
+    for (size_t i = 0; i < WFI_COUNT(registry); i++)
+        if (!strcmp(registry[i].name, name)) return &registry[i];
     return NULL;
 }
 
-void wfi_model_classify(wf_tensor logits, const wf_zoo_config *c) {
+void wfi_model_classify(wf_tensor logits, const wf_model_config *c) {
     wf_graph *g = logits.graph;
     wf_output(logits, "logits");
     if (c->loss == WF_LOSS_MSE)
@@ -33,20 +33,20 @@ void wfi_model_classify(wf_tensor logits, const wf_zoo_config *c) {
         wf_loss(wf_cross_entropy(logits, wf_input(g, "y", WF_I32, WF_SCALAR)));
 }
 
-const char *wf_model_zoo_name(int i) {
-    return i >= 0 && (size_t)i < WFI_COUNT(zoo) ? zoo[i].name : NULL;
+const char *wf_model_registry_name(int i) {
+    return i >= 0 && (size_t)i < WFI_COUNT(registry) ? registry[i].name : NULL;
 }
 
-int wf_model_zoo_takes_tokens(const char *name) {
-    const struct zoo_model *m = find(name);
+int wf_model_registry_takes_tokens(const char *name) {
+    const struct registered_model *m = find(name);
     return m && m->takes_tokens;
 }
 
 static wf_status unknown(wf_context *ctx, const char *name) {
     wfi_text names;
     wfi_text_init(&names, ctx);
-    for (size_t i = 0; i < WFI_COUNT(zoo); i++)
-        wfi_text_add(&names, "%s%s", i ? ", " : "", zoo[i].name);
+    for (size_t i = 0; i < WFI_COUNT(registry); i++)
+        wfi_text_add(&names, "%s%s", i ? ", " : "", registry[i].name);
     wf_status status = wfi_text_status(&names);
     if (status == WF_OK)
         status = wfi_fail(ctx, WF_INVALID_ARG, "there is no model '%.64s'; there are %s", name,
@@ -55,13 +55,14 @@ static wf_status unknown(wf_context *ctx, const char *name) {
     return status;
 }
 
-static wf_status no_use(wf_context *ctx, const struct zoo_model *m, const char *field) {
+static wf_status no_use(wf_context *ctx, const struct registered_model *m, const char *field) {
     return wfi_fail(ctx, WF_INVALID_ARG, "%s has no use for %s; leave it as it is", m->name, field);
 }
 
 /* A field that is set but means nothing to the model is a mistake of the caller. */
-static wf_status check_fields(wf_context *ctx, const struct zoo_model *m, const wf_zoo_config *c) {
-    const wf_zoo_config init = WF_ZOO_CONFIG_INIT;
+static wf_status check_fields(wf_context *ctx, const struct registered_model *m,
+                              const wf_model_config *c) {
+    const wf_model_config init = WF_MODEL_CONFIG_INIT;
     if (c->n_classes < 0 || c->n_classes > INT32_MAX)
         return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld classes; there must be at least one",
                         m->name, (long long)c->n_classes);
@@ -87,12 +88,12 @@ static wf_status check_fields(wf_context *ctx, const struct zoo_model *m, const 
     return WF_OK;
 }
 
-wf_status wf_model_find(wf_context *ctx, const char *name, const wf_zoo_config *config,
+wf_status wf_model_find(wf_context *ctx, const char *name, const wf_model_config *config,
                         wf_model **model_out) {
-    const wf_zoo_config init = WF_ZOO_CONFIG_INIT;
-    wf_zoo_config c = config ? *config : init;
-    WF_TRY(wfi_check_struct(ctx, &c, sizeof c, "wf_zoo_config"));
-    const struct zoo_model *m = find(name);
+    const wf_model_config init = WF_MODEL_CONFIG_INIT;
+    wf_model_config c = config ? *config : init;
+    WF_TRY(wfi_check_struct(ctx, &c, sizeof c, "wf_model_config"));
+    const struct registered_model *m = find(name);
     if (!m) return unknown(ctx, name);
     WF_TRY(check_fields(ctx, m, &c));
     if (c.n_classes == 0) c.n_classes = m->n_classes;

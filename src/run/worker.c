@@ -39,7 +39,7 @@ wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wf
     if (!wfi_device_has_memory(w->device))
         return wfi_fail(
             ctx, WF_UNSUPPORTED,
-            "the null device has no memory to train in; `weft plan` walks programs on it");
+            "the null device has no memory to train in; `weft plan` runs programs dry on it");
     return create_streams(w);
 }
 

@@ -2,7 +2,7 @@
  *
  * Radford et al., Language Models are Unsupervised Multitask Learners, 2019.
  */
-#include "nn/models/zoo.h"
+#include "nn/models/registry.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ typedef struct gpt2 {
 
 #define INIT_STD 0.02f
 
-static wf_tensor embed(wf_tensor ids, const gpt2 *net, const wf_zoo_config *c) {
+static wf_tensor embed(wf_tensor ids, const gpt2 *net, const wf_model_config *c) {
     wf_tensor x = wf_embedding(ids, "wte", c->n_classes, net->width, INIT_STD);
     wf_tensor positions = wf_parameter(ids.graph, "wpe.weight", WF_SHAPE(net->context, net->width),
                                        (wf_init){WF_INIT_NORMAL, INIT_STD});
@@ -24,7 +24,7 @@ static wf_tensor embed(wf_tensor ids, const gpt2 *net, const wf_zoo_config *c) {
 }
 
 /* x + attention(ln_1(x)), then x + mlp(ln_2(x)) */
-static wf_tensor block(wf_tensor x, const gpt2 *net, const wf_zoo_config *c) {
+static wf_tensor block(wf_tensor x, const gpt2 *net, const wf_model_config *c) {
     /* Each of the 2 n_layers branches adds its variance to the residual stream. */
     float branch_std = INIT_STD / sqrtf(2.0f * (float)net->n_layers);
 
@@ -40,7 +40,7 @@ static wf_tensor block(wf_tensor x, const gpt2 *net, const wf_zoo_config *c) {
     return wf_add(x, wf_dropout(m, "mlp.dropout", (float)c->dropout));
 }
 
-static wf_tensor head(wf_tensor x, const gpt2 *net, const wf_zoo_config *c) {
+static wf_tensor head(wf_tensor x, const gpt2 *net, const wf_model_config *c) {
     wf_graph *g = x.graph;
     wf_tensor no_bias = {g, -1};
     wf_tensor wte = wf_parameter(g, "wte.weight", WF_SHAPE(c->n_classes, net->width),
@@ -48,7 +48,7 @@ static wf_tensor head(wf_tensor x, const gpt2 *net, const wf_zoo_config *c) {
     return wf_linear_with(wf_layer_norm(x, "ln_f"), wte, no_bias);
 }
 
-static void build(wf_graph *g, const wf_zoo_config *c, const gpt2 *net) {
+static void build(wf_graph *g, const wf_model_config *c, const gpt2 *net) {
     char text[96];
     if (c->n_tokens > net->context) {
         snprintf(text, sizeof text, "a sample of %lld tokens; this model reads at most %lld",

@@ -1,12 +1,12 @@
 /* A multi-layer perceptron over the pixels: two hidden layers of 256. */
-#include "nn/models/zoo.h"
+#include "nn/models/registry.h"
 
 #include <weft/nn.h>
 
 #define N_HIDDEN 256
 
 void wfi_model_mlp(wf_graph *g, const void *config) {
-    const wf_zoo_config *c = config;
+    const wf_model_config *c = config;
     int64_t n_pixels = c->channels * c->height * c->width;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(c->channels, c->height, c->width));
     x = wf_cut(x, "net1");

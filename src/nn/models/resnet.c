@@ -3,7 +3,7 @@
  *
  * He et al., Deep Residual Learning for Image Recognition, 2015.
  */
-#include "nn/models/zoo.h"
+#include "nn/models/registry.h"
 
 #include <stdio.h>
 #include <weft/nn.h>
@@ -64,7 +64,7 @@ static wf_tensor layer(wf_tensor x, const resnet *net, int i) {
     return x;
 }
 
-static void build(wf_graph *g, const wf_zoo_config *c, const resnet *net) {
+static void build(wf_graph *g, const wf_model_config *c, const resnet *net) {
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(c->channels, c->height, c->width));
     x = stem(wf_cut(x, "stem"), c->small_stem);
     for (int i = 0; i < 4; i++) x = layer(x, net, i);

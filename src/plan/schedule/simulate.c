@@ -1,11 +1,11 @@
-/* Answers the public question: what does a schedule cost for these times? */
+/* What a schedule costs for given times, without a model. */
 #include "plan/schedule/timing.h"
 
 #include <math.h>
 #include <string.h>
 #include <weft/schedule.h>
 
-struct wf_schedule_answer {
+struct wf_schedule_result {
     wf_context *ctx;
     wfi_schedule_request request;
     wfi_stage_times *times; /* [n_stages] */
@@ -21,11 +21,11 @@ const char *wf_schedule_name(int i) {
 
 /* ---- what is asked ---- */
 
-static wf_status check_counts(wf_context *ctx, const wf_schedule_question *q) {
+static wf_status check_counts(wf_context *ctx, const wf_schedule_request *q) {
     if (q->struct_size != sizeof *q || !q->schedule || !q->times)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "a schedule question needs a schedule and times; begin with "
-                        "WF_SCHEDULE_QUESTION_INIT");
+                        "a schedule request needs a schedule and times; begin with "
+                        "WF_SCHEDULE_REQUEST_INIT");
     if (q->n_stages < 1 || q->n_stages > WF_SCHEDULE_MAX_STAGES)
         return wfi_fail(ctx, WF_INVALID_ARG, "%d stages; a schedule has 1 to %d", q->n_stages,
                         WF_SCHEDULE_MAX_STAGES);
@@ -34,10 +34,10 @@ static wf_status check_counts(wf_context *ctx, const wf_schedule_question *q) {
                         "%d microbatches; a schedule of %d stage%s has 1 to %d", q->n_micro,
                         q->n_stages, q->n_stages == 1 ? "" : "s",
                         WF_SCHEDULE_MAX_CELLS / q->n_stages);
-    if (q->hold < 0)
+    if (q->max_in_flight < 0)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "a stage cannot hold %d microbatches; give 1 or more, or 0 for any number",
-                        q->hold);
+                        q->max_in_flight);
     return WF_OK;
 }
 
@@ -47,7 +47,7 @@ static wf_status check_time(wf_context *ctx, double time, const char *of, int st
                     stage, time, WF_SCHEDULE_MAX_TIME_MS);
 }
 
-static wf_status check_times(wf_context *ctx, const wf_schedule_question *q) {
+static wf_status check_times(wf_context *ctx, const wf_schedule_request *q) {
     for (int s = 0; s < q->n_stages; s++) {
         WF_TRY(check_time(ctx, q->times[s].forward_ms, "forward", s));
         WF_TRY(check_time(ctx, q->times[s].backward_ms, "backward", s));
@@ -83,7 +83,7 @@ static int fullest(const wfi_timing *t) {
 }
 
 /* The names of all schedules that keep the limit; auto always does. */
-static wf_status list_fitting(wf_schedule_answer *a, int hold, wfi_text *names) {
+static wf_status list_fitting(wf_schedule_result *a, int hold, wfi_text *names) {
     for (int i = 0; wfi_schedules[i]; i++) {
         bool fits = wfi_schedules[i]->search != NULL;
         if (!fits) {
@@ -98,7 +98,7 @@ static wf_status list_fitting(wf_schedule_answer *a, int hold, wfi_text *names) 
     return wfi_text_status(names);
 }
 
-static wf_status check_hold(wf_schedule_answer *a, const wfi_schedule *schedule, int hold) {
+static wf_status check_hold(wf_schedule_result *a, const wfi_schedule *schedule, int hold) {
     int stage = fullest(&a->timing), peak = a->timing.peak[stage];
     if (hold == 0 || peak <= hold) return WF_OK;
     wfi_text names;
@@ -113,45 +113,46 @@ static wf_status check_hold(wf_schedule_answer *a, const wfi_schedule *schedule,
     return status;
 }
 
-/* ---- the answer ---- */
+/* ---- the result ---- */
 
-static wf_status answer_question(wf_schedule_answer *a, const wfi_schedule *schedule,
-                                 const wf_schedule_question *q) {
+static wf_status make_result(wf_schedule_result *a, const wfi_schedule *schedule,
+                             const wf_schedule_request *q) {
     a->times = wfi_alloc(a->ctx, (size_t)q->n_stages, sizeof *a->times, "a schedule's times");
     if (!a->times) return WF_NO_MEMORY;
     for (int s = 0; s < q->n_stages; s++)
         a->times[s] = (wfi_stage_times){q->times[s].forward_ms, q->times[s].backward_ms,
                                         q->times[s].weight_ms};
-    a->request = (wfi_schedule_request){.n_stages = q->n_stages,
-                                        .n_micro = q->n_micro,
-                                        .times = a->times,
-                                        .transfer = q->transfer_ms,
-                                        .hold = q->hold ? q->hold : 2 * q->n_stages - 1,
-                                        .by_stage_span = q->goal == WF_SCHEDULE_STEP};
+    a->request =
+        (wfi_schedule_request){.n_stages = q->n_stages,
+                               .n_micro = q->n_micro,
+                               .times = a->times,
+                               .transfer = q->transfer_ms,
+                               .hold = q->max_in_flight ? q->max_in_flight : 2 * q->n_stages - 1,
+                               .by_stage_span = q->goal == WF_SCHEDULE_STEP};
     WF_TRY(wfi_timing_init(a->ctx, q->n_stages, q->n_micro, &a->timing));
     WF_TRY(wfi_schedule_make(a->ctx, schedule, &a->request, &a->lists));
     WF_TRY(wfi_timing_run(&a->request, a->lists, &a->timing));
-    return check_hold(a, schedule, q->hold);
+    return check_hold(a, schedule, q->max_in_flight);
 }
 
-wf_status wf_schedule_simulate(wf_context *ctx, const wf_schedule_question *question,
-                               wf_schedule_answer **answer_out) {
+wf_status wf_schedule_simulate(wf_context *ctx, const wf_schedule_request *request,
+                               wf_schedule_result **result_out) {
     const wfi_schedule *schedule;
-    WF_TRY(check_counts(ctx, question));
-    WF_TRY(check_times(ctx, question));
-    WF_TRY(find_schedule(ctx, question->schedule, &schedule));
-    wf_schedule_answer *answer = wfi_alloc(ctx, 1, sizeof *answer, "a schedule's answer");
-    if (!answer) return WF_NO_MEMORY;
-    answer->ctx = ctx;
-    wf_status status = answer_question(answer, schedule, question);
+    WF_TRY(check_counts(ctx, request));
+    WF_TRY(check_times(ctx, request));
+    WF_TRY(find_schedule(ctx, request->schedule, &schedule));
+    wf_schedule_result *result = wfi_alloc(ctx, 1, sizeof *result, "a schedule's result");
+    if (!result) return WF_NO_MEMORY;
+    result->ctx = ctx;
+    wf_status status = make_result(result, schedule, request);
     if (status == WF_OK)
-        *answer_out = answer;
+        *result_out = result;
     else
-        wf_schedule_answer_destroy(answer);
+        wf_schedule_result_destroy(result);
     return status;
 }
 
-void wf_schedule_answer_destroy(wf_schedule_answer *a) {
+void wf_schedule_result_destroy(wf_schedule_result *a) {
     if (!a) return;
     wfi_schedule_free(a->ctx, a->lists, a->request.n_stages);
     wfi_timing_release(&a->timing);
@@ -159,12 +160,12 @@ void wf_schedule_answer_destroy(wf_schedule_answer *a) {
     wfi_free(a->ctx, a);
 }
 
-static double work_of(const wf_schedule_answer *a, int stage) {
+static double work_of(const wf_schedule_result *a, int stage) {
     const wfi_stage_times *times = &a->times[stage];
     return a->request.n_micro * (times->forward + times->backward + times->weight);
 }
 
-wf_schedule_summary wf_schedule_answer_summary(const wf_schedule_answer *a) {
+wf_schedule_summary wf_schedule_result_summary(const wf_schedule_result *a) {
     wf_schedule_summary s = {a->timing.longest_span, a->timing.makespan, 0};
     double work = 0;
     for (int i = 0; i < a->request.n_stages; i++) work = fmax(work, work_of(a, i));
@@ -173,12 +174,12 @@ wf_schedule_summary wf_schedule_answer_summary(const wf_schedule_answer *a) {
     return s;
 }
 
-wf_schedule_stage wf_schedule_answer_stage(const wf_schedule_answer *a, int stage) {
+wf_schedule_stage wf_schedule_result_stage(const wf_schedule_result *a, int stage) {
     return (wf_schedule_stage){a->timing.span[stage], work_of(a, stage), a->timing.peak[stage],
                                a->lists[stage].n};
 }
 
-wf_schedule_action wf_schedule_answer_action(const wf_schedule_answer *a, int stage, int i) {
+wf_schedule_action wf_schedule_result_action(const wf_schedule_result *a, int stage, int i) {
     static const wf_span_kind kinds[] = {
         [WFI_ACTION_F] = WF_SPAN_FORWARD,
         [WFI_ACTION_B] = WF_SPAN_BACKWARD,

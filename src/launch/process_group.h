@@ -1,11 +1,11 @@
 /* A running launch: its ranks, and what has happened to them. Private to src/launch. */
-#ifndef WFI_CREW_H
-#define WFI_CREW_H
+#ifndef WFI_PROCESS_GROUP_H
+#define WFI_PROCESS_GROUP_H
 
 #include "base/clock.h"
 #include "device/failure.h"
-#include "launch/guard.h"
 #include "launch/merge.h"
+#include "launch/watchdog.h"
 
 #include <signal.h>
 #include <weft/launch.h>
@@ -28,13 +28,13 @@ typedef struct wfi_rank_process {
     bool is_killed;          /* by us: it did not stop in time */
 } wfi_rank_process;
 
-typedef struct wfi_crew {
+typedef struct wfi_process_group {
     wf_context *ctx;
     const wf_launch_config *config;
     int n_ranks;
     wfi_rank_process ranks[WF_LAUNCH_MAX_RANKS];
     wfi_merge merge;
-    wfi_guard guard;
+    wfi_watchdog watchdog;
     int segment_fd, signal_fd; /* -1: not yet */
     sigset_t old_mask;
 
@@ -53,7 +53,7 @@ typedef struct wfi_crew {
     int interrupted_by;
     int late_status;  /* of a rank that failed while it stopped; 0 */
     wf_status status; /* of the launch itself: TIMEOUT, IO, NO_MEMORY */
-} wfi_crew;
+} wfi_process_group;
 
 /* ---- launch.c ---- */
 
@@ -63,11 +63,11 @@ wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_
 
 /* ---- signals.c ---- */
 
-/* From here on signals to this process wait in crew->signal_fd. Errors: DEVICE, INVALID_ARG. */
-wf_status wfi_signals_catch(wfi_crew *crew);
-void wfi_signals_restore(wfi_crew *crew);
+/* From here on signals to this process wait in group->signal_fd. Errors: DEVICE, INVALID_ARG. */
+wf_status wfi_signals_catch(wfi_process_group *group);
+void wfi_signals_restore(wfi_process_group *group);
 /* The next that has come, or 0. */
-int wfi_signals_next(wfi_crew *crew);
+int wfi_signals_next(wfi_process_group *group);
 /* Of this process's own. */
 bool wfi_signal_is_ignored(int number);
 
@@ -75,7 +75,7 @@ bool wfi_signal_is_ignored(int number);
 
 /* Starts the next rank, unless the launch is interrupted meanwhile. Errors: INVALID_ARG: there is
  * no such program; DEVICE; TIMEOUT: the system does not find out whether there is. */
-wf_status wfi_rank_spawn(wfi_crew *crew, int rank);
+wf_status wfi_rank_spawn(wfi_process_group *group, int rank);
 
 /* ---- environment.c ---- */
 
@@ -88,40 +88,40 @@ void wfi_environment_free(wf_context *ctx, char **environment);
 /* ---- stop.c ---- */
 
 /* Some rank's process is there, be it as a zombie. */
-bool wfi_crew_is_alive(const wfi_crew *crew);
+bool wfi_process_group_is_alive(const wfi_process_group *group);
 /* Looks whether the rank has ended, and what that means for the others. */
-void wfi_crew_look(wfi_crew *crew, int rank, int64_t now_ms);
+void wfi_process_group_look(wfi_process_group *group, int rank, int64_t now_ms);
 /* Asks all ranks to stop by this signal. Who has joined no job is killed after the grace. A job
  * that was not stopped because of a failure may have work to save: it has as long as it moves, also
  * where scripts have started its ranks, and then they have the grace. */
-void wfi_crew_stop(wfi_crew *crew, int signal_number);
-void wfi_crew_kill(wfi_crew *crew);
+void wfi_process_group_stop(wfi_process_group *group, int signal_number);
+void wfi_process_group_kill(wfi_process_group *group);
 /* The launcher got this signal. */
-void wfi_crew_interrupt(wfi_crew *crew, int signal_number);
+void wfi_process_group_interrupt(wfi_process_group *group, int signal_number);
 /* The launch itself has failed, and said why. */
-void wfi_crew_fail(wfi_crew *crew, wf_status status);
+void wfi_process_group_fail(wfi_process_group *group, wf_status status);
 /* Does what is due; returns when to come back, INT64_MAX: only if something happens. */
-int64_t wfi_crew_keep_time(wfi_crew *crew, int64_t now_ms);
+int64_t wfi_process_group_keep_time(wfi_process_group *group, int64_t now_ms);
 
 /* ---- reap.c ---- */
 
 /* Takes what the rank has printed; at the end of the stream closes it. */
-void wfi_rank_read(wfi_crew *crew, int rank, int stream, int64_t now_ms);
+void wfi_rank_read(wfi_process_group *group, int rank, int stream, int64_t now_ms);
 /* Takes all that it has printed so far. */
-void wfi_rank_drain(wfi_crew *crew, int rank, int64_t now_ms);
+void wfi_rank_drain(wfi_process_group *group, int rank, int64_t now_ms);
 /* Of a rank that leaves: kills what it has started, takes its last lines, forgets it. */
-void wfi_rank_reap(wfi_crew *crew, int rank, int64_t now_ms);
+void wfi_rank_reap(wfi_process_group *group, int rank, int64_t now_ms);
 
 /* ---- sentence.c ---- */
 
 /* The kernel's count of processes killed for want of memory; -1: unknown. */
 int64_t wfi_oom_kills(void);
 /* "rank 2 (process 1234) was killed by ..." */
-void wfi_say_end(const wfi_crew *crew, int rank, char *text, size_t bytes);
+void wfi_say_end(const wfi_process_group *group, int rank, char *text, size_t bytes);
 /* The same of the rank that failed first, and what became of the others. */
-void wfi_say_failure(const wfi_crew *crew, char *text, size_t bytes);
+void wfi_say_failure(const wfi_process_group *group, char *text, size_t bytes);
 /* "rank 0, 2 and 3" of those that run, or of those that had to be killed. */
-void wfi_say_running(const wfi_crew *crew, char *text, size_t bytes);
-void wfi_say_killed(const wfi_crew *crew, char *text, size_t bytes);
+void wfi_say_running(const wfi_process_group *group, char *text, size_t bytes);
+void wfi_say_killed(const wfi_process_group *group, char *text, size_t bytes);
 
 #endif

@@ -1,26 +1,26 @@
-/* The walk: the program on null devices, one for each rank. Nothing is computed;
+/* The dry run: the program on null devices, one for each rank. Nothing is computed;
  * events, FLOPs and bytes are counted, so a plan for any number of ranks can be
  * looked at on a laptop.
  */
 #include "device/device.h"
 #include "program/program.h"
 
-typedef struct walker {
+typedef struct dry_run {
     const wf_program *p;
-    wf_walk total;
+    wf_dry_run total;
     wfi_device **devices;       /* [n_ranks] */
     wfi_stream_queue **streams; /* [n_ranks][WFI_N_STREAMS] */
-} walker;
+} dry_run;
 
 static wf_status count(void *self, void *argument) {
-    walker *w = self;
+    dry_run *w = self;
     const wfi_instruction *now = argument;
     w->total.n_instructions++;
     if (now->segment) w->total.flops += now->segment->flops;
     return WF_OK;
 }
 
-static wf_status walk_one(walker *w, const wfi_instruction *now) {
+static wf_status run_one(dry_run *w, const wfi_instruction *now) {
     wfi_stream_queue **streams = w->streams + (size_t)now->rank * WFI_N_STREAMS;
     for (int32_t d = 0; d < now->n_depends; d++) {
         const wfi_instruction *before = &w->p->instructions[now->depends[d]];
@@ -30,7 +30,7 @@ static wf_status walk_one(walker *w, const wfi_instruction *now) {
     return wfi_stream_push(streams[now->stream], count, w, (void *)(uintptr_t)now);
 }
 
-static wf_status walk_all(walker *w) {
+static wf_status run_all(dry_run *w) {
     const wf_program *p = w->p;
     for (int32_t r = 0; r < p->n_ranks; r++) {
         wfi_device_config config = {.kind = &wfi_device_null, .index = r};
@@ -40,21 +40,21 @@ static wf_status walk_all(walker *w) {
                                      &w->streams[r * WFI_N_STREAMS + s]));
     }
     for (int32_t k = 0; k < p->n_instructions; k++)
-        WF_TRY(walk_one(w, &p->instructions[p->order[k]]));
+        WF_TRY(run_one(w, &p->instructions[p->order[k]]));
     for (int32_t r = 0; r < p->n_ranks; r++) w->total.sent_bytes += p->ranks[r].sent_bytes;
     return WF_OK;
 }
 
-wf_status wf_program_walk(const wf_program *p, wf_walk *walk_out) {
-    walker w = {.p = p};
+wf_status wf_program_dry_run(const wf_program *p, wf_dry_run *run_out) {
+    dry_run w = {.p = p};
     size_t n = (size_t)p->n_ranks;
-    w.devices = wfi_alloc(p->ctx, n, sizeof *w.devices, "a walk");
-    w.streams = wfi_alloc(p->ctx, n * WFI_N_STREAMS, sizeof *w.streams, "a walk");
-    wf_status status = w.devices && w.streams ? walk_all(&w) : WF_NO_MEMORY;
+    w.devices = wfi_alloc(p->ctx, n, sizeof *w.devices, "a dry run");
+    w.streams = wfi_alloc(p->ctx, n * WFI_N_STREAMS, sizeof *w.streams, "a dry run");
+    wf_status status = w.devices && w.streams ? run_all(&w) : WF_NO_MEMORY;
     for (size_t s = 0; s < n * WFI_N_STREAMS && w.streams; s++) wfi_stream_destroy(w.streams[s]);
     for (size_t r = 0; r < n && w.devices; r++) wfi_device_destroy(w.devices[r]);
     wfi_free(p->ctx, w.devices);
     wfi_free(p->ctx, w.streams);
-    if (status == WF_OK) *walk_out = w.total;
+    if (status == WF_OK) *run_out = w.total;
     return status;
 }

@@ -1,7 +1,7 @@
-/* The ready-made models. Each is a wf_model_function whose config is a wf_zoo_config
+/* The ready-made models. Each is a wf_model_function whose config is a wf_model_config
  * with nothing left at 0 that the model reads. Private. */
-#ifndef WFI_ZOO_H
-#define WFI_ZOO_H
+#ifndef WFI_MODEL_REGISTRY_H
+#define WFI_MODEL_REGISTRY_H
 
 #include <weft/model.h>
 
@@ -13,6 +13,6 @@ void wfi_model_gpt2(wf_graph *g, const void *config);
 void wfi_model_gpt2_tiny(wf_graph *g, const void *config);
 
 /* The end of every image classifier: logits [n, n_classes] against input "y". */
-void wfi_model_classify(wf_tensor logits, const wf_zoo_config *config);
+void wfi_model_classify(wf_tensor logits, const wf_model_config *config);
 
 #endif

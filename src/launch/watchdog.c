@@ -1,0 +1,91 @@
+/* The watchdog. After fork it calls only what a signal handler may: the launcher may be a process
+ * with threads and locks. */
+#include "launch/watchdog.h"
+#include "launch/descriptor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_PGIDS 64
+
+typedef struct order {
+    pid_t pgid;
+    int is_alive;
+} order;
+
+/* Whatever the launcher has open (pipes that others read, a terminal) must end with it. */
+static void close_from(int first) {
+#ifdef SYS_close_range
+    if (!syscall(SYS_close_range, (unsigned)first, ~0u, 0u)) return;
+#endif
+    for (int fd = first; fd < 65536; fd++) close(fd);
+}
+
+static _Noreturn void watchdog(int fd) {
+    pid_t pgids[MAX_PGIDS] = {0};
+    sigset_t all;
+    order o;
+    ssize_t n;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    setsid(); /* who kills the launcher's whole group does not mean us */
+    prctl(PR_SET_NAME, "weft-watchdog");
+    if (fd != 0) dup2(fd, 0);
+    close_from(1);
+    while ((n = read(0, &o, sizeof o)) == (ssize_t)sizeof o || (n < 0 && errno == EINTR)) {
+        if (n < 0) continue;
+        int i = 0;
+        while (i < MAX_PGIDS - 1 && pgids[i] != (o.is_alive ? 0 : o.pgid)) i++;
+        pgids[i] = o.is_alive ? o.pgid : 0;
+    }
+    for (int i = 0; i < MAX_PGIDS; i++)
+        if (pgids[i] > 0) kill(-pgids[i], SIGKILL);
+    _exit(0);
+}
+
+wf_status wfi_watchdog_start(wf_context *ctx, wfi_watchdog *watchdog_out) {
+    int ends[2];
+    WF_TRY(wfi_descriptor_pipe(ctx, ends));
+    pid_t pid = fork();
+    if (pid == 0) watchdog(ends[0]);
+    close(ends[0]);
+    if (pid < 0) {
+        close(ends[1]);
+        return wfi_fail(ctx, WF_DEVICE, "launch: no process could be started: %s", strerror(errno));
+    }
+    *watchdog_out = (wfi_watchdog){pid, ends[1], (int)syscall(SYS_pidfd_open, pid, 0)};
+    return WF_OK;
+}
+
+static void send_order(const wfi_watchdog *watchdog, order o) {
+    while (watchdog->pid && write(watchdog->fd, &o, sizeof o) < 0 && errno == EINTR) {
+    }
+}
+
+void wfi_watchdog_watch(const wfi_watchdog *watchdog, pid_t pgid) {
+    send_order(watchdog, (order){pgid, 1});
+}
+
+void wfi_watchdog_forget(const wfi_watchdog *watchdog, pid_t pgid) {
+    send_order(watchdog, (order){pgid, 0});
+}
+
+bool wfi_watchdog_is_lost(const wfi_watchdog *watchdog) {
+    struct pollfd ended = {.fd = watchdog->pidfd, .events = POLLIN};
+    return watchdog->pid && watchdog->pidfd >= 0 && poll(&ended, 1, 0) == 1;
+}
+
+void wfi_watchdog_end(wfi_watchdog *watchdog) {
+    if (!watchdog->pid) return;
+    close(watchdog->fd);
+    if (watchdog->pidfd >= 0) close(watchdog->pidfd);
+    while (waitpid(watchdog->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    watchdog->pid = 0;
+}
