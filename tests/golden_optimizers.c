@@ -49,7 +49,7 @@ static void cases(void **state) {
             snprintf(key, sizeof key, "optimizer.grad.%d", step);
             golden_fill(key, 1, 0, gradient, 7);
             wfi_optimizer_update(&all[c].recipe, all[c].recipe.lr, step, 1, param, gradient,
-                                 optimizer_state, 7);
+                                 (float *[]){optimizer_state, optimizer_state + 7}, 7);
             for (int k = 0; k < 7; k++)
                 if (!(fabs(param[k] - want[step][k]) <= 3e-7 * (1 + fabs(want[step][k]))))
                     fail_msg("%s, step %d, element %d: %.9g, PyTorch has %.9g", all[c].name, step,

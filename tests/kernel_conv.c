@@ -45,7 +45,7 @@ static void test_conv(void **state) {
     };
     for (size_t i = 0; i < WFI_COUNT(cases); i++) {
         const conv_case *c = &cases[i];
-        int n_fast = check_graph(conv_model, c, c->batch, true, WFI_CONV_DIRECT, 1);
+        int n_fast = check_graph(conv_model, c, c->batch, true, WF_CONV_DIRECT, 1);
         assert_true(n_fast >= 3); /* the convolution in three directions */
     }
 }
@@ -53,7 +53,7 @@ static void test_conv(void **state) {
 /* oneDNN 3 has no Winograd any more, and 2 has it for AVX-512 alone; then the convolution is a
  * direct one. */
 static bool has_winograd(void) {
-    const char *library = wfi_kernel_library();
+    const char *library = wfi_backend_cpu.library();
     return strstr(library, "oneDNN 2.") && (strstr(library, "avx512") || strstr(library, "newer"));
 }
 
@@ -68,8 +68,8 @@ static void test_winograd(void **state) {
         {4, 16, 48, 16, 16, 3, 1, 1, 1, 0},
     };
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
-        check_kernels(conv_model, &cases[i], cases[i].batch, true, WFI_CONV_WINOGRAD, 10, must);
-    check_kernels(conv_model, &cases[2], cases[2].batch, true, WFI_CONV_AUTO, 10, must);
+        check_kernels(conv_model, &cases[i], cases[i].batch, true, WF_CONV_WINOGRAD, 10, must);
+    check_kernels(conv_model, &cases[2], cases[2].batch, true, WF_CONV_AUTO, 10, must);
 }
 
 /* A residual block: fused batch norm + ReLU and add + ReLU. */
@@ -89,7 +89,7 @@ static void test_block(void **state) {
     static const int64_t cases[][2] = {{32, 5}, {16, 8}, {17, 6}, {3, 4}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
         for (int training = 0; training < 2; training++)
-            assert_true(check_graph(block_model, cases[i], 3, training, WFI_CONV_DIRECT, 1) > 5);
+            assert_true(check_graph(block_model, cases[i], 3, training, WF_CONV_DIRECT, 1) > 5);
 }
 
 typedef struct pool_case {
@@ -111,14 +111,14 @@ static void test_pool(void **state) {
         {48, 6, 6, 3, 1, 1}, {1, 7, 7, 2, 3, 0},  {16, 4, 5, 2, 1, 1},
     };
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
-        assert_true(check_graph(pool_model, &cases[i], 2, true, WFI_CONV_AUTO, 1) >= 4);
+        assert_true(check_graph(pool_model, &cases[i], 2, true, WF_CONV_AUTO, 1) >= 4);
 }
 
 /* ---- memory that is too small ---- */
 
 /* Describes each kernel anew, with a byte less for one operand, or for its scratch memory. */
 static int shorten_all(wf_context *ctx, wf_graph *graph) {
-    const wfi_kernel_options options = {.n_threads = 1};
+    const wfi_kernel_options options = {.backend = &wfi_backend_cpu, .n_threads = 1};
     int n = 0;
     for (int32_t k = 0; k < graph->n_nodes; k++)
         for (int i = 0; i <= WFI_MAX_OPERANDS; i++) {
@@ -171,7 +171,7 @@ static void scarce_free(void *self, void *block) {
 }
 
 static wf_status describe_all(wf_context *ctx, wf_graph *graph) {
-    wfi_kernel_options options = {.n_threads = 1};
+    wfi_kernel_options options = {.backend = &wfi_backend_cpu, .n_threads = 1};
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         wfi_kernel *kernel;
         if (graph->nodes[n].dead) continue;

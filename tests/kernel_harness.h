@@ -7,7 +7,8 @@
 #define WFI_KERNEL_HARNESS_H
 
 #include "base/random.h"
-#include "kernel/kernel.h"
+#include "kernel/backend.h"
+#include "kernel/cpu.h"
 #include "pass/pass.h"
 
 #include <math.h>
@@ -89,7 +90,7 @@ static double rms_error(const float *x, const float *reference, int64_t n_elem) 
 static void run_helper(harness *h, wfi_kernel *kernel, void *from, void *to) {
     void *scratch = buffer_create(kernel->scratch_bytes + 1);
     assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
-    assert_int_equal(wfi_kernel_run(kernel, (void *[]){from, to}, scratch, NULL), WF_OK);
+    assert_int_equal(wfi_kernel_run(kernel, NULL, (void *[]){from, to}, scratch, NULL), WF_OK);
     buffer_check(scratch, kernel->scratch_bytes + 1);
     buffer_check(to, kernel->bytes[1]);
     wfi_kernel_destroy(kernel);
@@ -130,7 +131,7 @@ static void *unpack(harness *h, const wfi_format *format, const wf_shape *shape,
 }
 
 static void run_reference(harness *h, const wfi_node *node, const wfi_step_args *step) {
-    wfi_kernel_options options = {.n_threads = 1, .reference = true};
+    wfi_kernel_options options = {.backend = &wfi_backend_cpu, .n_threads = 1, .reference = true};
     wfi_kernel *kernel;
     assert_int_equal(wfi_kernel_create(h->ctx, h->graph, node, &options, &kernel), WF_OK);
     void *operands[WFI_MAX_OPERANDS] = {NULL};
@@ -143,7 +144,7 @@ static void run_reference(harness *h, const wfi_node *node, const wfi_step_args 
     }
     void *scratch = buffer_create(kernel->scratch_bytes + 1);
     assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
-    assert_int_equal(wfi_kernel_run(kernel, operands, scratch, step), WF_OK);
+    assert_int_equal(wfi_kernel_run(kernel, NULL, operands, scratch, step), WF_OK);
     free(scratch);
     wfi_kernel_destroy(kernel);
 }
@@ -189,7 +190,7 @@ static void run_fast(harness *h, wfi_kernel *kernel, const wfi_step_args *step) 
             first[i - node->n_in] = operands[i];
             operands[i] = buffer_create(kernel->bytes[i]);
         }
-        assert_int_equal(wfi_kernel_run(kernel, operands, scratch, step), WF_OK);
+        assert_int_equal(wfi_kernel_run(kernel, NULL, operands, scratch, step), WF_OK);
     }
     buffer_check(scratch, kernel->scratch_bytes + 1);
     for (int i = node->n_in; i < kernel->n_operands; i++) {
@@ -212,7 +213,7 @@ static void run_fast(harness *h, wfi_kernel *kernel, const wfi_step_args *step) 
 
 static wf_status enter(wf_context *ctx, int n_threads) {
     int n_come;
-    return wfi_kernel_thread_enter(ctx, 0, n_threads, &n_come);
+    return wfi_backend_cpu.thread_enter(ctx, 0, n_threads, &n_come);
 }
 
 static void note_fast(harness *h, const wfi_kernel *kernel) {
@@ -262,9 +263,11 @@ static void fill_leaves(harness *h) {
 
 static int check_in_layout(wf_model_function model, const void *config,
                            const wf_graph_config *graph_config, bool blocked, int n_threads,
-                           wfi_conv_choice conv, double slack, const fast_op *must) {
-    harness h = {
-        .options = {.n_threads = n_threads, .conv = conv}, .slack = slack, .must = must, .seed = 7};
+                           wf_conv conv, double slack, const fast_op *must) {
+    harness h = {.options = {.backend = &wfi_backend_cpu, .n_threads = n_threads, .conv = conv},
+                 .slack = slack,
+                 .must = must,
+                 .seed = 7};
     assert_int_equal(wf_context_create(NULL, &h.ctx), WF_OK);
     if (enter(h.ctx, n_threads) != WF_OK) { /* a library not on OpenMP */
         wf_context_destroy(h.ctx);
@@ -303,7 +306,7 @@ static int check_in_layout(wf_model_function model, const void *config,
  * fast has to be. `slack` in tolerances. Returns the number of nodes that oneDNN took, in the worse
  * case. */
 static int check_kernels(wf_model_function model, const void *config, int64_t batch, bool training,
-                         wfi_conv_choice conv, double slack, const fast_op *must) {
+                         wf_conv conv, double slack, const fast_op *must) {
     wf_graph_config graph_config = WF_GRAPH_CONFIG_INIT;
     graph_config.batch = batch;
     graph_config.training = training;
@@ -316,7 +319,7 @@ static int check_kernels(wf_model_function model, const void *config, int64_t ba
 }
 
 static inline int check_graph(wf_model_function model, const void *config, int64_t batch,
-                              bool training, wfi_conv_choice conv, double slack) {
+                              bool training, wf_conv conv, double slack) {
     return check_kernels(model, config, batch, training, conv, slack, NULL);
 }
 

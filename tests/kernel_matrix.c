@@ -31,7 +31,7 @@ static void test_linear(void **state) {
         {1, 10, 10, 5}, {3, 17, 33, 1}, {7, 64, 48, 31}, {1, 1, 1, 1}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
         for (int64_t batch = 1; batch < 6; batch += 2)
-            assert_true(check_graph(linear_model, cases[i], batch, true, WFI_CONV_AUTO, 1) >= 9);
+            assert_true(check_graph(linear_model, cases[i], batch, true, WF_CONV_AUTO, 1) >= 9);
 }
 
 static void norm_model(wf_graph *g, const void *config) {
@@ -47,7 +47,7 @@ static void test_norm(void **state) {
     (void)state;
     static const int64_t cases[][2] = {{3, 16}, {5, 33}, {1, 7}, {4, 130}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
-        assert_true(check_graph(norm_model, cases[i], 3, true, WFI_CONV_AUTO, 1) >= 8);
+        assert_true(check_graph(norm_model, cases[i], 3, true, WF_CONV_AUTO, 1) >= 8);
 }
 
 static void batch_norm_model(wf_graph *g, const void *config) {
@@ -65,7 +65,7 @@ static void test_flat_batch_norm(void **state) {
         {{"linear", ""}, {"batch_norm_inference", ""}},
         {{"linear_backward_weight", ""}, {"batch_norm", ""}, {"batch_norm_backward", ""}}};
     for (int training = 0; training < 2; training++)
-        check_kernels(batch_norm_model, NULL, 8, training, WFI_CONV_AUTO, 1, must[training]);
+        check_kernels(batch_norm_model, NULL, 8, training, WF_CONV_AUTO, 1, must[training]);
 }
 
 typedef struct attention_case {
@@ -85,7 +85,7 @@ static void test_attention(void **state) {
         {8, 16, 2, 0}, {8, 16, 2, 1}, {13, 33, 3, 1}, {32, 64, 1, 1}, {1, 6, 2, 1}, {21, 24, 4, 0},
     };
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
-        assert_true(check_graph(attention_model, &cases[i], 2, true, WFI_CONV_AUTO, 1) >= 5);
+        assert_true(check_graph(attention_model, &cases[i], 2, true, WF_CONV_AUTO, 1) >= 5);
 }
 
 static void classifier_model(wf_graph *g, const void *config) {
@@ -104,7 +104,7 @@ static void test_classifier(void **state) {
                                                      {"cross_entropy", ""},
                                                      {"cross_entropy_backward", ""}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
-        check_kernels(classifier_model, cases[i], 3, true, WFI_CONV_AUTO, 1,
+        check_kernels(classifier_model, cases[i], 3, true, WF_CONV_AUTO, 1,
                       cases[i][2] > 8192 ? must_with_many_classes : must);
 }
 

@@ -52,11 +52,11 @@ typedef struct broken_kernel {
     int n_after;             /* calls that began when something had failed */
 } broken_kernel;
 
-static wf_status broken_run(wfi_kernel *kernel, void *const operands[], void *scratch,
-                            const wfi_step_args *step) {
+static wf_status broken_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                            void *scratch, const wfi_step_args *step) {
     broken_kernel *b = (broken_kernel *)(uintptr_t)kernel->impl;
     b->n_after += wfi_device_status(b->own) != WF_OK;
-    if (b->n_good-- > 0) return b->sound->run(kernel, operands, scratch, step);
+    if (b->n_good-- > 0) return b->sound->run(kernel, stream, operands, scratch, step);
     while (b->after && wfi_device_status(b->after) == WF_OK) nap();
     return wfi_fail(kernel->ctx, WF_DEVICE, b->after ? "a consequence" : "the library says no");
 }

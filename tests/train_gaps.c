@@ -113,9 +113,9 @@ static const wfi_kernel_impl *real_impl;
 static wfi_kernel_impl too_far;
 static int which_operand; /* n_operands: the scratch memory */
 
-static wf_status run_too_far(wfi_kernel *kernel, void *const operands[], void *scratch,
-                             const wfi_step_args *step) {
-    WF_TRY(real_impl->run(kernel, operands, scratch, step));
+static wf_status run_too_far(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                             void *scratch, const wfi_step_args *step) {
+    WF_TRY(real_impl->run(kernel, stream, operands, scratch, step));
     char *end = which_operand < kernel->n_operands
                     ? (char *)operands[which_operand] + kernel->bytes[which_operand]
                     : (char *)scratch + kernel->scratch_bytes;

@@ -117,9 +117,9 @@ static wf_status trace(wf_context *ctx, rank *self, wf_job *job) {
     return status;
 }
 
-static wf_status refuse(wfi_kernel *kernel, void *const operands[], void *scratch,
-                        const wfi_step_args *step) {
-    (void)operands, (void)scratch, (void)step;
+static wf_status refuse(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                        void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)operands, (void)scratch, (void)step;
     return wfi_fail(kernel->ctx, WF_DEVICE, "the library says no");
 }
 

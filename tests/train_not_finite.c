@@ -269,6 +269,8 @@ static float some(uint64_t i) {
     return wfi_random_normal((wfi_random_key){3, 4}, 5, i);
 }
 
+#define kept(m) ((float *[]){(m), (m) + N_ELEMENTS})
+
 static void bad_gradients_are_seen(void **state) {
     (void)state;
     static float param[N_ELEMENTS], gradient[N_ELEMENTS], moments[2 * N_ELEMENTS];
@@ -278,13 +280,12 @@ static void bad_gradients_are_seen(void **state) {
     for (size_t k = 0; k < N_RULES; k++)
         for (size_t v = 0; v < 4 * 8 * 3; v++) {
             wf_recipe r = rule_recipe(k);
-            float *kept = rules[k].optimizer == WF_SGD && !rules[k].momentum ? NULL : moments;
             for (size_t i = 0; i < N_ELEMENTS; i++) param[i] = gradient[i] = some(i);
             memset(moments, 0, sizeof moments);
             gradient[places[v / 4 % 8]] = bad[v % 4];
-            assert_int_equal(
-                wfi_optimizer_update(&r, rates[v / 32], 0, 1, param, gradient, kept, N_ELEMENTS),
-                WFI_UPDATE_PARAM);
+            assert_int_equal(wfi_optimizer_update(&r, rates[v / 32], 0, 1, param, gradient,
+                                                  kept(moments), N_ELEMENTS),
+                             WFI_UPDATE_PARAM);
             assert_int_equal(wfi_find_not_finite(gradient, N_ELEMENTS), places[v / 4 % 8]);
             assert_int_equal(wfi_find_not_finite(param, N_ELEMENTS), places[v / 4 % 8]);
         }
@@ -296,11 +297,13 @@ static void bad_moments_are_seen(void **state) {
     static float param[N_ELEMENTS], gradient[N_ELEMENTS], moments[2 * N_ELEMENTS];
     wf_recipe r = rule_recipe(4);
     for (size_t i = 0; i < N_ELEMENTS; i++) param[i] = gradient[i] = some(i);
-    assert_int_equal(wfi_optimizer_update(&r, 0.1, 0, 1, param, gradient, moments, N_ELEMENTS),
-                     WFI_UPDATE_FINITE);
+    assert_int_equal(
+        wfi_optimizer_update(&r, 0.1, 0, 1, param, gradient, kept(moments), N_ELEMENTS),
+        WFI_UPDATE_FINITE);
     gradient[9999] = 1e30f;
-    assert_int_equal(wfi_optimizer_update(&r, 0.1, 1, 1, param, gradient, moments, N_ELEMENTS),
-                     WFI_UPDATE_STATE);
+    assert_int_equal(
+        wfi_optimizer_update(&r, 0.1, 1, 1, param, gradient, kept(moments), N_ELEMENTS),
+        WFI_UPDATE_STATE);
 }
 
 /* Elements do not see each other, so an update has the bits of one by one. */
@@ -309,20 +312,20 @@ static void bits_of_each_alone(void **state) {
     static float param[N_ELEMENTS], gradient[N_ELEMENTS], moments[2 * N_ELEMENTS];
     for (size_t k = 0; k < N_RULES; k++) {
         wf_recipe r = rule_recipe(k);
-        bool has_none = rules[k].optimizer == WF_SGD && !rules[k].momentum;
         for (size_t i = 0; i < N_ELEMENTS; i++) param[i] = some(i);
         memset(moments, 0, sizeof moments);
         for (int s = 0; s < 3; s++) {
             for (size_t i = 0; i < N_ELEMENTS; i++) gradient[i] = some(i + 77 + (size_t)s);
-            assert_int_equal(wfi_optimizer_update(&r, 0.1, s, 0.5f, param, gradient,
-                                                  has_none ? NULL : moments, N_ELEMENTS),
-                             WFI_UPDATE_FINITE);
+            assert_int_equal(
+                wfi_optimizer_update(&r, 0.1, s, 0.5f, param, gradient, kept(moments), N_ELEMENTS),
+                WFI_UPDATE_FINITE);
         }
         for (size_t i = 0; i < N_ELEMENTS; i++) {
             float p = some(i), own[2] = {0, 0};
             for (int s = 0; s < 3; s++) {
                 float g = some(i + 77 + (size_t)s);
-                (void)wfi_optimizer_update(&r, 0.1, s, 0.5f, &p, &g, has_none ? NULL : own, 1);
+                (void)wfi_optimizer_update(&r, 0.1, s, 0.5f, &p, &g, (float *[]){&own[0], &own[1]},
+                                           1);
             }
             if (memcmp(&p, &param[i], sizeof p))
                 fail_msg("rule %zu, element %zu: %a, alone %a", k, i, (double)param[i], (double)p);

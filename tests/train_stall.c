@@ -45,8 +45,8 @@ typedef struct slow_kernel {
     int nap_ms; /* each call takes that, and none waits */
 } slow_kernel;
 
-static wf_status slow_run(wfi_kernel *kernel, void *const operands[], void *scratch,
-                          const wfi_step_args *step) {
+static wf_status slow_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                          void *scratch, const wfi_step_args *step) {
     slow_kernel *s = (slow_kernel *)(uintptr_t)kernel->impl;
     for (int n = 0; n < s->nap_ms; n++) nap();
     for (int n = 0; s->n_good == 0 && n < 30000; n++) {
@@ -55,7 +55,7 @@ static wf_status slow_run(wfi_kernel *kernel, void *const operands[], void *scra
         nap();
     }
     s->n_good--;
-    return s->sound->run(kernel, operands, scratch, step);
+    return s->sound->run(kernel, stream, operands, scratch, step);
 }
 
 static void slow_down(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part, slow_kernel *s) {

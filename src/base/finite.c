@@ -28,3 +28,19 @@ size_t wfi_find_not_finite(const float *values, size_t n) {
     }
     return n;
 }
+
+#define N_UNITS (INT64_C(1) << 32)
+
+void wfi_not_finite_record(int64_t *cell, wfi_not_finite what, int32_t unit) {
+    int64_t code = (int64_t)what * N_UNITS + unit;
+    if (code > __atomic_load_n(cell, __ATOMIC_RELAXED))
+        __atomic_store_n(cell, code, __ATOMIC_RELEASE);
+}
+
+wfi_not_finite wfi_not_finite_what(int64_t cell) {
+    return (wfi_not_finite)(cell / N_UNITS);
+}
+
+int32_t wfi_not_finite_unit(int64_t cell) {
+    return (int32_t)(cell % N_UNITS);
+}

@@ -1,4 +1,4 @@
-#include "kernel/accumulate.h"
+#include "kernel/cpu.h"
 
 #include <string.h>
 
@@ -31,9 +31,9 @@ static wf_status create(wfi_kernel *kernel, const wfi_kernel_impl *impl, accumul
 
 /* ---- plain ---- */
 
-static wf_status run_plain(wfi_kernel *kernel, void *const operands[], void *scratch,
-                           const wfi_step_args *step) {
-    (void)scratch, (void)step;
+static wf_status run_plain(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                           void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)scratch, (void)step;
     const accumulator *a = kernel->state;
     const float *gradient = operands[0];
     float *sum = operands[1];
@@ -85,9 +85,9 @@ static void move_block(float *rows, int64_t n_in, const float *block, int64_t n_
     }
 }
 
-static wf_status run_blocked(wfi_kernel *kernel, void *const operands[], void *scratch,
-                             const wfi_step_args *step) {
-    (void)scratch, (void)step;
+static wf_status run_blocked(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                             void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)scratch, (void)step;
     const accumulator *a = kernel->state;
     const float *block = operands[0];
     float *sum = operands[1];

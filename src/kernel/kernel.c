@@ -1,9 +1,12 @@
-/* The ordered list of implementations. */
-#include "kernel/accumulate.h"
+/* Which backends there are, and how a kernel is chosen and made. */
+#include "kernel/backend.h"
 
-#include <string.h>
-
-static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_onednn, &wfi_kernel_reference};
+const wfi_backend *wfi_backend_of(const wfi_device_class *device) {
+    static const wfi_backend *const backends[] = {&wfi_backend_cpu};
+    for (size_t i = 0; i < WFI_COUNT(backends); i++)
+        if (backends[i]->device == device) return backends[i];
+    return NULL;
+}
 
 static wfi_kernel *kernel_alloc(wf_context *ctx, const wf_graph *graph, const wfi_node *node) {
     wfi_kernel *kernel = wfi_alloc(ctx, 1, sizeof *kernel, "a kernel");
@@ -17,11 +20,13 @@ static wfi_kernel *kernel_alloc(wf_context *ctx, const wf_graph *graph, const wf
 
 wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                             const wfi_kernel_options *options, wfi_kernel **kernel_out) {
-    for (size_t i = options->reference ? WFI_COUNT(implementations) - 1 : 0;
-         i < WFI_COUNT(implementations); i++) {
+    const wfi_backend *backend = options->backend;
+    for (int i = options->reference ? backend->n_implementations - 1 : 0;
+         i < backend->n_implementations; i++) {
+        const wfi_kernel_impl *impl = backend->implementations[i];
         wfi_kernel *kernel = kernel_alloc(ctx, graph, node);
         if (!kernel) return WF_NO_MEMORY;
-        kernel->impl = implementations[i];
+        kernel->impl = impl;
         kernel->label = node->op->name;
         kernel->n_operands = node->n_in + node->n_out;
         for (int k = node->n_in; k < kernel->n_operands; k++) kernel->writes[k] = true;
@@ -29,7 +34,7 @@ wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_no
                             ? node->op->flops(graph, node)
                             : (double)wf_shape_n_elem(&graph->values[node->out[0]].shape);
         const char *reason = "";
-        wf_status status = implementations[i]->describe(kernel, options, &reason);
+        wf_status status = impl->describe(kernel, options, &reason);
         if (status == WF_OK) {
             *kernel_out = kernel;
             return WF_OK;
@@ -37,14 +42,15 @@ wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_no
         kernel->impl->destroy(kernel);
         wfi_free(ctx, kernel);
         if (status != WF_UNSUPPORTED) return status;
-        wfi_log(ctx, WF_LOG_DEBUG, "dispatch", "%s declined %s in unit %s: %s",
-                implementations[i]->name, node->op->name, graph->units[node->unit].name, reason);
+        wfi_log(ctx, WF_LOG_DEBUG, "dispatch", "%s declined %s in unit %s: %s", impl->name,
+                node->op->name, graph->units[node->unit].name, reason);
     }
     return wfi_fail(ctx, WF_BUG, "no kernel for op %s", node->op->name);
 }
 
-static wf_status create_on_format(wf_context *ctx, const wfi_format *format, const wf_shape *shape,
-                                  bool is_pack, bool add, wfi_kernel **kernel_out) {
+static wf_status create_on_format(wf_context *ctx, const wfi_backend *backend,
+                                  const wfi_format *format, const wf_shape *shape, bool is_pack,
+                                  bool add, wfi_kernel **kernel_out) {
     wfi_kernel *kernel = kernel_alloc(ctx, NULL, NULL);
     if (!kernel) return WF_NO_MEMORY;
     kernel->label = is_pack ? "pack" : "accumulate";
@@ -52,7 +58,7 @@ static wf_status create_on_format(wf_context *ctx, const wfi_format *format, con
     kernel->writes[1] = true;
     wf_status status = is_pack  ? format->kind->pack(kernel, format, shape)
                        : format ? format->kind->accumulate(kernel, format, shape, add)
-                                : wfi_accumulate_plain(kernel, shape, add);
+                                : backend->accumulate(kernel, shape, add);
     if (status != WF_OK) {
         if (kernel->impl) kernel->impl->destroy(kernel);
         wfi_free(ctx, kernel);
@@ -65,15 +71,13 @@ static wf_status create_on_format(wf_context *ctx, const wfi_format *format, con
 wf_status wfi_kernel_create_pack(wf_context *ctx, const wfi_kernel_options *options,
                                  const wfi_format *format, const wf_shape *shape,
                                  wfi_kernel **kernel_out) {
-    (void)options;
-    return create_on_format(ctx, format, shape, true, false, kernel_out);
+    return create_on_format(ctx, options->backend, format, shape, true, false, kernel_out);
 }
 
 wf_status wfi_kernel_create_accumulate(wf_context *ctx, const wfi_kernel_options *options,
                                        const wfi_format *format, const wf_shape *shape, bool add,
                                        wfi_kernel **kernel_out) {
-    (void)options;
-    return create_on_format(ctx, format, shape, false, add, kernel_out);
+    return create_on_format(ctx, options->backend, format, shape, false, add, kernel_out);
 }
 
 bool wfi_format_equal(const wfi_format *a, const wfi_format *b) {
@@ -98,9 +102,9 @@ wf_status wfi_kernel_prepare(wfi_kernel *kernel) {
     return WF_OK;
 }
 
-wf_status wfi_kernel_run(wfi_kernel *kernel, void *const operands[], void *scratch,
-                         const wfi_step_args *step) {
-    return kernel->impl->run(kernel, operands, scratch, step);
+wf_status wfi_kernel_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                         void *scratch, const wfi_step_args *step) {
+    return kernel->impl->run(kernel, stream, operands, scratch, step);
 }
 
 void wfi_kernel_destroy(wfi_kernel *kernel) {

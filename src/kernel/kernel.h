@@ -1,8 +1,8 @@
 /* Kernels: implementations of nodes. Private.
  *
- * An ordered list of implementations is asked for each node; each may decline
- * with a reason (logged under the topic "dispatch"); the plain C reference is
- * last and never declines. The choice is made from the node, its shapes and the
+ * A backend's ordered list of implementations is asked for each node; each may
+ * decline with a reason (logged under the topic "dispatch"); the last never
+ * declines. The choice is made from the node, its shapes and the
  * options alone, so it is the same on every rank and in every run.
  *
  * Describing a kernel touches no device memory: the memory plan is made from its
@@ -11,16 +11,18 @@
 #ifndef WFI_KERNEL_H
 #define WFI_KERNEL_H
 
+#include "device/device.h"
 #include "graph/op.h"
+
+#include <weft/recipe.h>
 
 #define WFI_MAX_OPERANDS (WFI_MAX_INPUTS + WFI_MAX_OUTPUTS)
 
-typedef enum wfi_conv_choice { WFI_CONV_AUTO, WFI_CONV_DIRECT, WFI_CONV_WINOGRAD } wfi_conv_choice;
-
 typedef struct wfi_kernel_options {
-    int n_threads;        /* the kernel's own, part of the recipe */
-    wfi_conv_choice conv; /* auto: Winograd where the shape makes it faster */
-    bool reference;       /* only the plain C kernels; the layout pass is skipped too */
+    const struct wfi_backend *backend; /* whose kernels (kernel/backend.h) */
+    int n_threads;                     /* the kernel's own, part of the recipe */
+    wf_conv conv;                      /* auto: Winograd where the shape makes it faster */
+    bool reference; /* only the plain C kernels; the layout pass is skipped too */
 } wfi_kernel_options;
 
 /* How a library wants a parameter (packed once a step) or gives a parameter's
@@ -40,8 +42,8 @@ typedef struct wfi_kernel_impl {
                           const char **reason_out);
     /* Fills kernel->extent and scratch_extent, from what the library will really be given. */
     wf_status (*prepare)(wfi_kernel *kernel);
-    wf_status (*run)(wfi_kernel *kernel, void *const operands[], void *scratch,
-                     const wfi_step_args *step);
+    wf_status (*run)(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                     void *scratch, const wfi_step_args *step);
     void (*destroy)(wfi_kernel *kernel); /* frees kernel->state and formats */
 } wfi_kernel_impl;
 
@@ -88,21 +90,10 @@ wf_status wfi_kernel_create_accumulate(wf_context *ctx, const wfi_kernel_options
 bool wfi_format_equal(const wfi_format *a, const wfi_format *b);
 /* Errors: BUG: it reaches further than its description says, which memory was planned from. */
 wf_status wfi_kernel_prepare(wfi_kernel *kernel);
-/* Runs to the end on the calling thread. `scratch` may be NULL if scratch_bytes is 0. */
-wf_status wfi_kernel_run(wfi_kernel *kernel, void *const operands[], void *scratch,
-                         const wfi_step_args *step);
+/* From a task of `stream`: done when what comes later in it begins; on the CPU it runs to the end
+ * on the calling thread. `scratch` may be NULL if scratch_bytes is 0. */
+wf_status wfi_kernel_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                         void *scratch, const wfi_step_args *step);
 void wfi_kernel_destroy(wfi_kernel *kernel); /* NULL is allowed */
-
-/* To be called on a thread of rank `rank` before it prepares or runs kernels: sets the
- * floating-point mode, starts the library's threads and counts those that come. Errors:
- * UNSUPPORTED, if they are fewer than `n_threads`. */
-wf_status wfi_kernel_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_out);
-
-/* "oneDNN 2.6.3 (avx512_core)" for reports. Static. */
-const char *wfi_kernel_library(void);
-
-/* The ordered list's members, last one the reference. */
-extern const wfi_kernel_impl wfi_kernel_onednn;
-extern const wfi_kernel_impl wfi_kernel_reference;
 
 #endif

@@ -1,5 +1,5 @@
 /* The last of the list: calls the op's plain C kernel. */
-#include "kernel/kernel.h"
+#include "kernel/cpu.h"
 
 static wf_status reference_describe(wfi_kernel *kernel, const wfi_kernel_options *options,
                                     const char **reason_out) {
@@ -37,8 +37,9 @@ static wf_status reference_prepare(wfi_kernel *kernel) {
     return WF_OK;
 }
 
-static wf_status reference_run(wfi_kernel *kernel, void *const operands[], void *scratch,
-                               const wfi_step_args *step) {
+static wf_status reference_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                               void *scratch, const wfi_step_args *step) {
+    (void)stream;
     wfi_call *call = kernel->state;
     for (int i = 0; i < call->n_in; i++) call->in[i].data = operands[i];
     for (int i = 0; i < call->n_out; i++) call->out[i].data = operands[call->n_in + i];

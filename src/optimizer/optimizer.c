@@ -25,7 +25,7 @@ static wfi_update_result look(const wfi_update *u) {
 
 wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step,
                                        float gradient_scale, float *param, const float *gradient,
-                                       float *state, size_t n) {
+                                       float *const *state, size_t n) {
     const wfi_optimizer *optimizer = wfi_optimizer_of(recipe);
     int n_states = optimizer->n_states(recipe);
     wfi_variant variant = wfi_best_variant();
@@ -38,7 +38,7 @@ wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64
                         .param = param + at,
                         .gradient = gradient + at,
                         .n = n - at < BLOCK_ELEMENTS ? n - at : BLOCK_ELEMENTS};
-        for (int k = 0; k < n_states; k++) u.state[k] = state + (size_t)k * n + at;
+        for (int k = 0; k < n_states; k++) u.state[k] = state[k] + at;
         optimizer->update(variant, &u);
         wfi_update_result now = look(&u);
         if (now > worst) worst = now;

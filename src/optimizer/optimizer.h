@@ -44,11 +44,11 @@ typedef enum wfi_update_result {
     WFI_UPDATE_PARAM
 } wfi_update_result;
 
-/* `state` [n_states][n]. A gradient that is not finite makes its parameter so, whatever the rates
- * are. */
+/* `state` [n_states] of n each. A gradient that is not finite makes its parameter so, whatever the
+ * rates are. */
 wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step,
                                        float gradient_scale, float *param, const float *gradient,
-                                       float *state, size_t n);
+                                       float *const *state, size_t n);
 
 /* ---- the norm of a gradient ---- */
 

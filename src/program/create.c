@@ -41,11 +41,9 @@ static wf_status create_graphs(wf_program *p) {
 
 wf_status wfi_program_copy_code(const wf_program *p, bool is_rest, wfi_code **code_out) {
     const wf_recipe *r = &p->recipe;
-    static const wfi_conv_choice convs[] = {[WF_CONV_AUTO] = WFI_CONV_AUTO,
-                                            [WF_CONV_DIRECT] = WFI_CONV_DIRECT,
-                                            [WF_CONV_WINOGRAD] = WFI_CONV_WINOGRAD};
-    wfi_kernel_options options = {.n_threads = r->n_threads,
-                                  .conv = convs[r->conv],
+    wfi_kernel_options options = {.backend = wfi_backend_of(WFI_DEFAULT_DEVICE),
+                                  .n_threads = r->n_threads,
+                                  .conv = r->conv,
                                   .reference = r->kernels == WF_KERNELS_REFERENCE};
     bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
     return wfi_code_create(p->ctx, is_rest ? p->rest_graph : p->graph, splits, is_rest,

@@ -11,7 +11,7 @@
 #ifndef WFI_PROGRAM_H
 #define WFI_PROGRAM_H
 
-#include "kernel/kernel.h"
+#include "kernel/backend.h"
 #include "plan/lanes.h"
 #include "plan/part.h"
 #include "plan/plan.h"

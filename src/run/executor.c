@@ -18,8 +18,9 @@ static wf_status prepare_rank(void *self, void *argument) {
     const wfi_executor *e = self;
     const wf_program *p = e->p;
     int32_t rank = (int32_t)(intptr_t)argument;
-    int *n_threads = &e->workers[rank].n_threads;
-    if (!*n_threads) WF_TRY(wfi_kernel_thread_enter(p->ctx, rank, p->recipe.n_threads, n_threads));
+    wfi_worker *w = &e->workers[rank];
+    if (!w->n_threads)
+        WF_TRY(w->backend->thread_enter(p->ctx, rank, p->recipe.n_threads, &w->n_threads));
     for (int k = 0; k < 2; k++) {
         const wfi_code *code = e->code[2 * wfi_program_kernel_set(p, rank) + k];
         for (int32_t u = 0; code && u < p->graph->n_units; u++) {
@@ -119,7 +120,10 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     e->done = wfi_alloc(p->ctx, n, sizeof *e->done, "an executor");
     e->first = wfi_alloc(p->ctx, n, sizeof *e->first, "an executor");
     e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
-    wf_status status = e->code && e->done && e->first && e->n_group ? WF_OK : WF_NO_MEMORY;
+    e->squares = wfi_alloc(p->ctx, (size_t)p->n_ranks * (size_t)p->graph->n_units,
+                           sizeof *e->squares, "an executor");
+    wf_status status =
+        e->squares && e->code && e->done && e->first && e->n_group ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
     if (status == WF_OK) status = create_release(e);
     if (status == WF_OK) status = wfi_carry_create(p, workers, &e->carry);
@@ -149,6 +153,7 @@ void wfi_executor_destroy(wfi_executor *e) {
     wfi_release_destroy(e->release);
     wfi_carry_destroy(e->carry);
     wfi_gaps_destroy(e->gaps);
+    wfi_free(ctx, e->squares);
     wfi_free(ctx, e->code);
     wfi_free(ctx, e->done);
     wfi_free(ctx, e->first);

@@ -28,14 +28,15 @@ typedef struct wfi_step {
 
 typedef struct wfi_executor {
     const wf_program *p;
-    wfi_worker *workers; /* [n_ranks], borrowed */
-    wfi_code **code;     /* [n_kernel_sets][2] [1] for smaller microbatches or NULL; those of
-                          * the first set here are the program's, those of ranks in other
-                          * processes NULL */
-    wfi_event *done;     /* [n_instructions] of the step that runs */
-    int32_t *first;      /* [n_instructions] place in the order of the instruction's group */
-    int32_t *n_group;    /* [n_instructions] how many ranks take part in it together */
-    int32_t first_local; /* rank */
+    wfi_worker *workers;  /* [n_ranks], borrowed */
+    wfi_code **code;      /* [n_kernel_sets][2] [1] for smaller microbatches or NULL; those of
+                           * the first set here are the program's, those of ranks in other
+                           * processes NULL */
+    wfi_squares *squares; /* [n_ranks][n_units] that an update of the rank is given */
+    wfi_event *done;      /* [n_instructions] of the step that runs */
+    int32_t *first;       /* [n_instructions] place in the order of the instruction's group */
+    int32_t *n_group;     /* [n_instructions] how many ranks take part in it together */
+    int32_t first_local;  /* rank */
     wfi_profile *profile;
     wfi_trace *trace;      /* NULL: not wanted */
     wfi_stall *stall;      /* NULL: nobody looks whether things move */

@@ -1,6 +1,6 @@
 /* Libraries and environment variables, for reports. */
 #include "base/env.h"
-#include "kernel/kernel.h"
+#include "kernel/backend.h"
 
 #include <hwloc.h>
 #include <jansson.h>
@@ -26,8 +26,8 @@ static void ask_versions(void) {
 
 const char *wf_info_library(int i) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const char *const names[] = {wfi_kernel_library(), versions.hwloc, versions.jansson,
-                                 versions.sodium, versions.zlib};
+    const char *const names[] = {wfi_backend_of(WFI_DEFAULT_DEVICE)->library(), versions.hwloc,
+                                 versions.jansson, versions.sodium, versions.zlib};
     pthread_once(&once, ask_versions);
     return i >= 0 && (size_t)i < sizeof names / sizeof *names ? names[i] : NULL;
 }

@@ -5,14 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#define N_UNITS ((int64_t)1 << 32)
-
-void wfi_not_finite_note(int64_t *cell, wfi_not_finite what, int32_t unit) {
-    int64_t code = (int64_t)what * N_UNITS + unit;
-    if (code > __atomic_load_n(cell, __ATOMIC_RELAXED))
-        __atomic_store_n(cell, code, __ATOMIC_RELEASE);
-}
-
 /* Of all ranks. */
 static int64_t largest_code(const wf_trainer *t) {
     int64_t largest = 0;
@@ -58,7 +50,8 @@ wf_status wfi_not_finite_check(wf_trainer *t, const wfi_ready *r) {
     if (m >= 0)
         snprintf(which, sizeof which, "first seen in microbatch %lld, the loss of which is %s",
                  (long long)m, text_of(r->reported[2 * m]));
-    return wfi_fail(t->ctx, WF_NOT_FINITE, "%s: %s of unit %s %s (%s)", run,
-                    words[code / N_UNITS].what, r->program->graph->units[code % N_UNITS].name,
-                    words[code / N_UNITS].is, which);
+    wfi_not_finite what = wfi_not_finite_what(code);
+    return wfi_fail(t->ctx, WF_NOT_FINITE, "%s: %s of unit %s %s (%s)", run, words[what].what,
+                    r->program->graph->units[wfi_not_finite_unit(code)].name, words[what].is,
+                    which);
 }

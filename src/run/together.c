@@ -72,7 +72,7 @@ static wf_status compare(const wf_trainer *t, wfi_text *statement) {
 wf_status wfi_trainer_compare_recipe(const wf_trainer *t) {
     wfi_text statement;
     wfi_text_init(&statement, t->ctx);
-    wfi_setting_add(&statement, "the library", "%s", wfi_kernel_library());
+    wfi_setting_add(&statement, "the library", "%s", wfi_backend_of(WFI_DEFAULT_DEVICE)->library());
     wfi_setting_add(&statement, "plan", "%s", wf_plan_text(t->plan));
     add_recipe(&statement, &t->recipe);
     wfi_setting_add(&statement, "model", "%s", wf_model_name(t->model));

@@ -40,6 +40,7 @@ wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wf
         return wfi_fail(
             ctx, WF_UNSUPPORTED,
             "the null device has no memory to train in; `weft plan` runs programs dry on it");
+    w->backend = wfi_backend_of(w->device->kind);
     return create_streams(w);
 }
 

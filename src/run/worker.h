@@ -13,13 +13,14 @@ typedef struct wfi_worker {
     int trainer;   /* its place in the job */
     bool is_local; /* its streams run here, not in another process of the job */
     wfi_device *device;
+    const wfi_backend *backend; /* the device's kernels; NULL: it is elsewhere */
     wfi_stream_queue *streams[WFI_N_STREAMS];
     char *base; /* of the arena: state first, at the same offsets in every program */
     size_t arena_bytes, shift_bytes;
     bool is_mirror; /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
     wfi_observer observer;
     int n_threads; /* that its kernels compute with, counted; 0: it has not run any */
-    /* Where the rank's updates note what is not finite (not_finite.h): in a job its own place of
+    /* Where the rank's updates record what is not finite (base/finite.h): in a job its own place of
      * the segment, else own_not_finite. */
     int64_t *not_finite, own_not_finite;
 } wfi_worker;

@@ -73,9 +73,9 @@ static void mask_future(float *s, int64_t n_squares, int64_t t) {
         for (int64_t k = row % t + 1; k < t; k++) s[row * t + k] = -INFINITY;
 }
 
-static wf_status run_forward(wfi_kernel *kernel, void *const operands[], void *scratch,
-                             const wfi_step_args *step) {
-    (void)step;
+static wf_status run_forward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                             void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)step;
     attention a = attention_of(kernel, 0, NULL);
     WF_TRY(wfi_run_primitive(kernel, 0, operands, scratch));
     if (kernel->node->attr.attention.causal) mask_future(operands[2], a.n * a.h, a.t);

@@ -145,8 +145,8 @@ static wf_status describe(wfi_kernel *kernel, const wfi_kernel_options *options,
             (conv->y_md.dim[2 + i] - 1) * stride + w[2 + i] - conv->x_md.dim[2 + i] - pad;
 
     bool winograd =
-        winograd_possible(conv) && (options->conv == WFI_CONV_WINOGRAD ||
-                                    (options->conv == WFI_CONV_AUTO && winograd_pays(conv)));
+        winograd_possible(conv) && (options->conv == WF_CONV_WINOGRAD ||
+                                    (options->conv == WF_CONV_AUTO && winograd_pays(conv)));
     dnnl_primitive_desc_t hint, desc;
     wf_status status = WF_UNSUPPORTED;
     if (winograd) status = describe_with(kernel, conv, dnnl_convolution_winograd, &hint, &desc);

@@ -36,9 +36,9 @@ static bool is_hit(const float *x, int64_t n, int32_t label) {
     return n_better == 0;
 }
 
-static wf_status run_forward(wfi_kernel *kernel, void *const operands[], void *scratch,
-                             const wfi_step_args *step) {
-    (void)step;
+static wf_status run_forward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                             void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)step;
     table t = table_of(kernel);
     const float *logits = operands[0], *log_p = scratch;
     const int32_t *label = operands[1];
@@ -83,9 +83,9 @@ static void finish_gradient(float *dx, int64_t n, int32_t label, float dloss) {
     for (int64_t i = 0; i < n; i++) dx[i] *= factor;
 }
 
-static wf_status run_backward(wfi_kernel *kernel, void *const operands[], void *scratch,
-                              const wfi_step_args *step) {
-    (void)step;
+static wf_status run_backward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                              void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)step;
     table t = table_of(kernel);
     float *logits = operands[0], *dlogits = operands[3];
     const int32_t *label = operands[1];

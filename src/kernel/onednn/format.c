@@ -1,6 +1,6 @@
 /* How a primitive wants a parameter, or gives its gradient: a memory description
  * beside the plain one, and the two reorders between them. */
-#include "kernel/accumulate.h"
+#include "kernel/cpu.h"
 #include "kernel/onednn/onednn.h"
 #include "kernel/onednn/threads.h"
 

@@ -3,7 +3,6 @@
 #include "kernel/onednn/threads.h"
 #include "op/op_table.h"
 
-#include <fenv.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -264,10 +263,10 @@ wf_status wfi_run_primitive(wfi_kernel *kernel, int index, void *const operands[
     return wfi_library_check(kernel->ctx, dnnl_stream_wait(state->stream), "run", kernel->label);
 }
 
-static wf_status onednn_run(wfi_kernel *kernel, void *const operands[], void *scratch,
-                            const wfi_step_args *step) {
+static wf_status onednn_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                            void *scratch, const wfi_step_args *step) {
     wfi_onednn *state = wfi_onednn_of(kernel);
-    if (state->run) return state->run(kernel, operands, scratch, step);
+    if (state->run) return state->run(kernel, stream, operands, scratch, step);
     for (int p = 0; p < state->n_primitives; p++)
         WF_TRY(wfi_run_primitive(kernel, p, operands, scratch));
     return WF_OK;
@@ -300,14 +299,7 @@ const wfi_kernel_impl wfi_kernel_onednn = {
     .destroy = onednn_destroy,
 };
 
-/* ---- threads and versions ---- */
-
-wf_status wfi_kernel_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_out) {
-    /* Default rounding, no flush to zero: OpenMP's workers inherit it. */
-    if (fesetenv(FE_DFL_ENV) != 0)
-        return wfi_fail(ctx, WF_DEVICE, "the floating-point mode could not be set");
-    return wfi_library_start_threads(ctx, rank, n_threads, n_out);
-}
+/* ---- versions ---- */
 
 #define ISA_NAME_BYTES 40
 
@@ -350,7 +342,7 @@ static void write_library_text(void) {
              version->minor, version->patch, isa_name(isa));
 }
 
-const char *wfi_kernel_library(void) {
+const char *wfi_library_text(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, write_library_text);
     return library_text;

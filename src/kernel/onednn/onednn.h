@@ -24,7 +24,8 @@ typedef struct wfi_primitive {
     void *bound[WFI_MAX_ARGUMENTS];   /* where the argument's memory points to now */
 } wfi_primitive;
 
-typedef wf_status (*wfi_run_function)(wfi_kernel *kernel, void *const operands[], void *scratch,
+typedef wf_status (*wfi_run_function)(wfi_kernel *kernel, wfi_stream_queue *stream,
+                                      void *const operands[], void *scratch,
                                       const wfi_step_args *step);
 
 typedef struct wfi_onednn {

@@ -1,4 +1,5 @@
-/* The threads that oneDNN computes with: OpenMP's, of whichever OpenMP it was linked to. Private.
+/* What is seen of oneDNN outside of its folder, and the threads that it computes with: OpenMP's, of
+ * whichever OpenMP it was linked to. Private.
  *
  * A primitive divides its work by the number of threads it was described with. If fewer come when
  * it runs, the part of those that are missing is not computed, and the library does not say so.
@@ -6,7 +7,11 @@
 #ifndef WFI_ONEDNN_THREADS_H
 #define WFI_ONEDNN_THREADS_H
 
-#include "base/base.h"
+#include "kernel/kernel.h"
+
+extern const wfi_kernel_impl wfi_kernel_onednn;
+/* "oneDNN 2.6.3 (avx512_core)". Static. */
+const char *wfi_library_text(void);
 
 /* The number for regions that the calling thread begins. Errors: UNSUPPORTED if the library is not
  * built on OpenMP and `n_threads` is not 1; INVALID_ARG inside a parallel region. */

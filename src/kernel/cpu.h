@@ -1,11 +1,14 @@
-/* Our own kernels that add a weight's gradient to its accumulator. Private. Both fill a
+/* The CPU's kernels of our own: the plain C reference of nodes, and those that add a weight's
+ * gradient to its accumulator. Private. The latter fill a
  * kernel of two operands: gradient, and plain F32 accumulator; the latter is overwritten or,
  * with `add`, added to.
  */
-#ifndef WFI_ACCUMULATE_H
-#define WFI_ACCUMULATE_H
+#ifndef WFI_KERNEL_CPU_H
+#define WFI_KERNEL_CPU_H
 
 #include "kernel/kernel.h"
+
+extern const wfi_kernel_impl wfi_kernel_reference;
 
 /* The gradient is plain, too. */
 wf_status wfi_accumulate_plain(wfi_kernel *kernel, const wf_shape *shape, bool add);

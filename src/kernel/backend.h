@@ -1,0 +1,82 @@
+/* Backends: all kernels of a kind of device. Private.
+ *
+ * What touches device memory is a kernel with a stream, chosen by (operation, kind of device): an
+ * operation that is a node of a graph from the backend's list of implementations, any other from
+ * the functions below. A backend is registered in kernel.c, and nowhere else.
+ */
+#ifndef WFI_BACKEND_H
+#define WFI_BACKEND_H
+
+#include "kernel/kernel.h"
+#include "optimizer/optimizer.h"
+
+/* Sums of squares of a gradient (optimizer.h) in device memory. */
+typedef struct wfi_squares {
+    const double *data; /* NULL: the unit has no parameters */
+    size_t n;
+} wfi_squares;
+
+/* The optimizer on n elements of a unit: any stretch of it. */
+typedef struct wfi_update_call {
+    const wf_recipe *recipe;
+    double lr;
+    int64_t step; /* from 0 */
+    float *param;
+    const float *gradient;
+    float *state[WFI_MAX_STATES];
+    size_t n;
+    /* Of all units in their order, whoever holds them: gradients are clipped to the recipe's norm.
+     * n_units 0: they are not. */
+    const wfi_squares *squares;
+    int32_t n_units;
+    double *norm_out; /* host memory; of the whole gradient, if it is clipped */
+    /* Host memory: what is not finite is noted there for the unit (base/finite.h). */
+    int64_t *not_finite;
+    int32_t unit;
+} wfi_update_call;
+
+/* One microbatch's statistics [n] into the running ones. */
+typedef struct wfi_statistics_call {
+    float *running_mean, *running_var;
+    int64_t *n_batches;
+    const float *mean, *var; /* of the microbatch; the variance is biased */
+    size_t n;
+    int64_t n_reduced; /* elements behind each mean */
+    double momentum;
+    int64_t *not_finite; /* as above */
+    int32_t unit;
+} wfi_statistics_call;
+
+/* Kernels are called as wfi_kernel_run is: from a task of the stream, done when what comes later
+ * in it begins. */
+typedef struct wfi_backend {
+    const wfi_device_class *device;
+    const wfi_kernel_impl *const *implementations; /* in the order in which they are asked */
+    int n_implementations;
+    /* Fills a kernel that adds a plain gradient to its accumulator, or, without `add`, overwrites
+     * that. */
+    wf_status (*accumulate)(wfi_kernel *kernel, const wf_shape *shape, bool add);
+
+    /* sum += summand, n elements; they do not overlap. */
+    wf_status (*add)(wfi_stream_queue *stream, float *sum, const float *summand, size_t n);
+    /* A sum for each WFI_NORM_BLOCK_ELEMENTS elements of `gradient`: a stretch that begins at a
+     * multiple of them has the sums that it has in the whole. */
+    wf_status (*squares)(wfi_stream_queue *stream, const float *gradient, size_t n,
+                         double *squares_out);
+    wf_status (*update)(wfi_stream_queue *stream, const wfi_update_call *call);
+    wf_status (*statistics)(wfi_stream_queue *stream, const wfi_statistics_call *call);
+
+    /* To be called on a thread of rank `rank` before it prepares or runs kernels: sets the
+     * floating-point mode, starts the library's threads and counts those that come. Errors:
+     * UNSUPPORTED, if they are fewer than `n_threads`. */
+    wf_status (*thread_enter)(wf_context *ctx, int rank, int n_threads, int *n_out);
+    /* "oneDNN 2.6.3 (avx512_core)" for reports. Static. */
+    const char *(*library)(void);
+} wfi_backend;
+
+/* NULL: there are no kernels for that kind. */
+const wfi_backend *wfi_backend_of(const wfi_device_class *device);
+
+extern const wfi_backend wfi_backend_cpu;
+
+#endif

@@ -1,0 +1,95 @@
+/* The CPU's backend: which libraries and loops compute on it. Everything runs to its end on the
+ * calling thread, which is the stream's. */
+#include "kernel/cpu.h"
+#include "base/finite.h"
+#include "base/variants.h"
+#include "kernel/backend.h"
+#include "kernel/onednn/threads.h"
+
+#include <fenv.h>
+#include <math.h>
+
+static wf_status cpu_add(wfi_stream_queue *stream, float *restrict sum,
+                         const float *restrict summand, size_t n) {
+    (void)stream;
+    for (size_t i = 0; i < n; i++) sum[i] += summand[i];
+    return WF_OK;
+}
+
+static wf_status cpu_squares(wfi_stream_queue *stream, const float *gradient, size_t n,
+                             double *squares_out) {
+    (void)stream;
+    wfi_gradient_squares(gradient, n, squares_out);
+    return WF_OK;
+}
+
+/* ---- update ---- */
+
+/* The global norm: the tree over a unit's sums, then over units, both in fixed order. */
+static float clip_scale(const wfi_update_call *c) {
+    double sum = 0;
+    for (int32_t u = 0; u < c->n_units; u++)
+        sum += wfi_tree_sum(c->squares[u].data, c->squares[u].n);
+    double norm = sqrt(sum), limit = c->recipe->clip_norm;
+    /* The same on all ranks that update; any of them may be the only one here. */
+    __atomic_store(c->norm_out, &norm, __ATOMIC_RELAXED);
+    /* PyTorch adds 1e-6 to the norm so that a zero gradient divides well. */
+    return norm > limit ? (float)(limit / (norm + 1e-6)) : 1.0f;
+}
+
+static wf_status cpu_update(wfi_stream_queue *stream, const wfi_update_call *c) {
+    (void)stream;
+    float scale = c->n_units ? clip_scale(c) : 1;
+    wfi_update_result result = wfi_optimizer_update(c->recipe, c->lr, c->step, scale, c->param,
+                                                    c->gradient, c->state, c->n);
+    if (result == WFI_UPDATE_FINITE) return WF_OK;
+    wfi_not_finite what =
+        wfi_find_not_finite(c->gradient, c->n) < c->n
+            ? WFI_FINITE_NO_GRADIENT
+            : (result == WFI_UPDATE_PARAM ? WFI_FINITE_NO_WEIGHTS : WFI_FINITE_NO_STATE);
+    wfi_not_finite_record(c->not_finite, what, c->unit);
+    return WF_OK;
+}
+
+/* ---- statistics ---- */
+
+/* running = (1 - momentum) running + momentum batch; the variance of the batch is made unbiased
+ * first. */
+static wf_status cpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *c) {
+    (void)stream;
+    double m = c->momentum;
+    double unbiased = c->n_reduced > 1 ? (double)c->n_reduced / (double)(c->n_reduced - 1) : 1;
+    for (size_t i = 0; i < c->n; i++) {
+        c->running_mean[i] = (float)((1 - m) * c->running_mean[i] + m * c->mean[i]);
+        c->running_var[i] = (float)((1 - m) * c->running_var[i] + m * unbiased * c->var[i]);
+    }
+    ++*c->n_batches;
+    if (wfi_find_not_finite(c->running_mean, c->n) < c->n ||
+        wfi_find_not_finite(c->running_var, c->n) < c->n)
+        wfi_not_finite_record(c->not_finite, WFI_FINITE_NO_STATISTICS, c->unit);
+    return WF_OK;
+}
+
+/* ---- threads ---- */
+
+static wf_status cpu_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_out) {
+    /* Default rounding, no flush to zero: OpenMP's workers inherit it. */
+    if (fesetenv(FE_DFL_ENV) != 0)
+        return wfi_fail(ctx, WF_DEVICE, "the floating-point mode could not be set");
+    return wfi_library_start_threads(ctx, rank, n_threads, n_out);
+}
+
+static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_onednn, &wfi_kernel_reference};
+
+const wfi_backend wfi_backend_cpu = {
+    .device = &wfi_device_cpu,
+    .implementations = implementations,
+    .n_implementations = WFI_COUNT(implementations),
+    .accumulate = wfi_accumulate_plain,
+    .add = cpu_add,
+    .squares = cpu_squares,
+    .update = cpu_update,
+    .statistics = cpu_statistics,
+    .thread_enter = cpu_thread_enter,
+    .library = wfi_library_text,
+};
