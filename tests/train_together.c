@@ -14,8 +14,8 @@
 typedef enum way { THREADS, MESSAGES, PROCESSES } way;
 
 /* The thread sanitizer sees what orders ranks only where one process has all of it, each word at
- * one address: by messages. Ranks of a segment map it each for itself; the tracker of events has
- * looked at those (WEFT_CHECK_EVENTS). */
+ * one address: by messages. Ranks of a segment map it each for itself; the happens-before checker
+ * has looked at those (WEFT_CHECK_EVENTS). */
 #if defined(__SANITIZE_THREAD__)
 #define FIRST_WAY MESSAGES
 #define LAST_WAY  MESSAGES

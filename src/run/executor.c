@@ -95,10 +95,10 @@ static void find_groups(wfi_executor *e) {
     }
 }
 
-static wf_status create_release(wfi_executor *e) {
+static wf_status create_happens(wfi_executor *e) {
     int64_t checks;
     WF_TRY(wfi_env_count(e->p->ctx, WFI_WEFT_CHECK_EVENTS, &checks));
-    return checks ? wfi_release_create(e->p, e->workers, &e->release) : WF_OK;
+    return checks ? wfi_happens_create(e->p, e->workers, &e->happens) : WF_OK;
 }
 
 /* -1: all are here. */
@@ -125,7 +125,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     wf_status status =
         e->squares && e->code && e->done && e->first && e->n_group ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
-    if (status == WF_OK) status = create_release(e);
+    if (status == WF_OK) status = create_happens(e);
     if (status == WF_OK) status = wfi_carry_create(p, workers, &e->carry);
     if (status == WF_OK && p->gap_bytes) status = wfi_gaps_create(p, workers, &e->gaps);
     if (status == WF_OK) {
@@ -150,7 +150,7 @@ void wfi_executor_destroy(wfi_executor *e) {
     for (int32_t d = 0; d < 2 * n_kernel_sets(e->p) && e->code; d++)
         if (e->code[d] != e->p->code && e->code[d] != e->p->rest_code) wfi_code_destroy(e->code[d]);
     wfi_trace_destroy(e->trace);
-    wfi_release_destroy(e->release);
+    wfi_happens_destroy(e->happens);
     wfi_carry_destroy(e->carry);
     wfi_gaps_destroy(e->gaps);
     wfi_free(ctx, e->squares);

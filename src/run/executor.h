@@ -9,8 +9,8 @@
 
 #include "run/carry.h"
 #include "run/gaps.h"
+#include "run/happens.h"
 #include "run/profile.h"
-#include "run/release.h"
 #include "run/stall.h"
 #include "run/trace.h"
 #include "run/worker.h"
@@ -40,7 +40,7 @@ typedef struct wfi_executor {
     wfi_profile *profile;
     wfi_trace *trace;      /* NULL: not wanted */
     wfi_stall *stall;      /* NULL: nobody looks whether things move */
-    wfi_release *release;  /* NULL: events are not checked */
+    wfi_happens *happens;  /* NULL: events are not checked */
     wfi_carry *carry;      /* NULL: ranks see each other's memory */
     wfi_gaps *gaps;        /* NULL: memory is not guarded */
     int64_t delay_us;      /* > 0: random delays before each instruction, for tests */

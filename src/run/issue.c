@@ -6,18 +6,18 @@ static wfi_stream_queue *stream_of(const wfi_executor *e, int32_t i) {
 }
 
 static bool is_followed(const wfi_executor *e) {
-    return e->release || e->carry;
+    return e->happens || e->carry;
 }
 
 static wf_status begin_task(wfi_executor *e, int32_t i) {
-    if (e->release) WF_TRY(wfi_release_task(e->release, i));
+    if (e->happens) WF_TRY(wfi_happens_task(e->happens, i));
     if (e->carry) WF_TRY(wfi_carry_task(e->carry, i));
     return WF_OK;
 }
 
 wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference, size_t offset,
                           size_t bytes, int access) {
-    if (e->release) WF_TRY(wfi_release_touch(e->release, reference, offset, bytes, access));
+    if (e->happens) WF_TRY(wfi_happens_touch(e->happens, reference, offset, bytes, access));
     if (e->carry && access & WFI_READ) WF_TRY(wfi_carry_read(e->carry, reference, offset, bytes));
     return WF_OK;
 }
@@ -58,7 +58,7 @@ wf_status wfi_issue_meet(wfi_executor *e, int32_t at) {
 
 wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event) {
     if (++e->n_waits == e->left_out_wait) return WF_OK;
-    if (e->release) wfi_release_wait(e->release, i, event);
+    if (e->happens) wfi_happens_wait(e->happens, i, event);
     if (e->carry) wfi_carry_wait(e->carry, i, event);
     return wfi_stream_wait(stream_of(e, i), event);
 }
@@ -76,7 +76,7 @@ wfi_event wfi_issue_event(const wfi_executor *e, int32_t i) {
 
 void wfi_issue_begin(wfi_executor *e) {
     e->n_waits = 0;
-    if (e->release) wfi_release_begin(e->release);
+    if (e->happens) wfi_happens_begin(e->happens);
     if (e->carry) wfi_carry_begin(e->carry);
 }
 
@@ -89,9 +89,9 @@ wf_status wfi_issue_end(wfi_executor *e) {
         for (int s = 0; s < WFI_N_STREAMS; s++) {
             wfi_event event = wfi_stream_record(e->workers[r].streams[s]);
             wf_status waited = wfi_event_wait(event);
-            if (e->release) wfi_release_host_wait(e->release, event);
+            if (e->happens) wfi_happens_host_wait(e->happens, event);
             if (status == WF_OK) status = waited;
         }
-    if (status == WF_OK && e->release) status = wfi_release_end(e->release);
+    if (status == WF_OK && e->happens) status = wfi_happens_end(e->happens);
     return status;
 }

@@ -1,8 +1,8 @@
 /* How a step's work reaches the streams. Private.
  *
  * While a program runs, all of its tasks and waits pass through here and nowhere else, so
- * that the tracker of events (release.h) misses none, nor who carries what tasks read of other
- * processes (carry.h); the tracker notices if one went past it.
+ * that the happens-before checker (happens.h) misses none, nor who carries what tasks read of other
+ * processes (carry.h); the checker notices if one went past it.
  */
 #ifndef WFI_ISSUE_H
 #define WFI_ISSUE_H

@@ -1,4 +1,4 @@
-/* The tracker of events (WEFT_CHECK_EVENTS): what the executor issues is clean under every
+/* The happens-before checker (WEFT_CHECK_EVENTS): what the executor issues is clean under every
  * schedule and plan; without a dependency or a wait that matters the first step is refused,
  * whatever the timing.
  */
@@ -21,7 +21,7 @@ static void tiny_net(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(wf_linear_with(h, tied, none), "fc3", 10), y));
 }
 
-static wf_recipe release_recipe(void) {
+static wf_recipe checked_recipe(void) {
     wf_recipe recipe = small_recipe();
     recipe.n_micro = 4;
     recipe.n_lanes = 2;
@@ -32,9 +32,9 @@ static wf_recipe release_recipe(void) {
 }
 
 static wf_trainer *make_trainer(wf_context *ctx, wf_model_function function, const char *plan) {
-    wf_recipe recipe = release_recipe();
+    wf_recipe recipe = checked_recipe();
     wf_trainer *t = planned_trainer(ctx, function, &recipe, plan, NULL, 0);
-    assert_non_null(t->ready[0]->executor->release);
+    assert_non_null(t->ready[0]->executor->happens);
     return t;
 }
 
@@ -112,7 +112,7 @@ static void drop_dependency(wf_context *ctx, const char *plan, wf_trainer **t, i
     bool matters = wf_program_check(p) != WF_OK;
     if (matters != (status != WF_OK))
         fail_msg("plan '%s': instruction %d (%s) without dependency %d: the program check %s it, "
-                 "the tracker does not agree",
+                 "the checker does not agree",
                  plan, i, wfi_instruction_kind_name(kept.kind), d, matters ? "refuses" : "passes");
     *now = kept;
     TEST_OK(ctx, wf_program_check(p));
@@ -182,7 +182,7 @@ static void stray_task(void **state) {
     TEST_OK(ctx, wfi_stream_push(t->workers[1].streams[WFI_STREAM_COPY], do_nothing, NULL, NULL));
     TEST_REFUSED(
         ctx, wfi_issue_end(e), WF_BUG,
-        "stream copy of rank 1 was given 1 tasks in this step, of which the tracker saw 0");
+        "stream copy of rank 1 was given 1 tasks in this step, of which the checker saw 0");
     wf_trainer_destroy(t);
     test_context_end(ctx);
 }

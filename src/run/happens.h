@@ -1,5 +1,5 @@
-/* The tracker of events: proves, while a step is issued, that a stream touches only what an
- * event has released to it. Private. On with WEFT_CHECK_EVENTS=1.
+/* The happens-before checker: proves, while a step is issued, that a stream touches memory only
+ * when an event says that it may. Private. On with WEFT_CHECK_EVENTS=1.
  *
  * The program check proves that a program's dependencies are enough. This proves that
  * the events which were really issued are: it knows nothing of the program's lists of
@@ -12,30 +12,30 @@
  * the slices in which ranks read each other's memory. Streams are idle when a step ends;
  * that the host waited for all of them is checked, and so steps follow each other.
  */
-#ifndef WFI_RELEASE_H
-#define WFI_RELEASE_H
+#ifndef WFI_HAPPENS_H
+#define WFI_HAPPENS_H
 
 #include "run/worker.h"
 
-typedef struct wfi_release wfi_release;
+typedef struct wfi_happens wfi_happens;
 
-wf_status wfi_release_create(const wf_program *p, const wfi_worker *workers,
-                             wfi_release **release_out);
-void wfi_release_destroy(wfi_release *release); /* NULL is allowed */
+wf_status wfi_happens_create(const wf_program *p, const wfi_worker *workers,
+                             wfi_happens **happens_out);
+void wfi_happens_destroy(wfi_happens *happens); /* NULL is allowed */
 
 /* A step begins; all streams are idle. */
-void wfi_release_begin(wfi_release *release);
+void wfi_happens_begin(wfi_happens *happens);
 /* The stream of instruction i is about to be given a task of it. */
-wf_status wfi_release_task(wfi_release *release, int32_t i);
+wf_status wfi_happens_task(wfi_happens *happens, int32_t i);
 /* That task touches `bytes` bytes, `offset` after the begin of the reference. Errors: BUG: no
  * event orders this after an earlier task; the sentence names both and the bytes. */
-wf_status wfi_release_touch(wfi_release *release, const wfi_reference *reference, size_t offset,
+wf_status wfi_happens_touch(wfi_happens *happens, const wfi_reference *reference, size_t offset,
                             size_t bytes, int access);
 /* The stream of instruction i waits for the event. */
-void wfi_release_wait(wfi_release *release, int32_t i, wfi_event event);
-void wfi_release_host_wait(wfi_release *release, wfi_event event);
+void wfi_happens_wait(wfi_happens *happens, int32_t i, wfi_event event);
+void wfi_happens_host_wait(wfi_happens *happens, wfi_event event);
 /* The step is over. Errors: BUG: a stream was not waited for, or was given a task that
- * the tracker did not see. */
-wf_status wfi_release_end(wfi_release *release);
+ * the checker did not see. */
+wf_status wfi_happens_end(wfi_happens *happens);
 
 #endif

@@ -1,6 +1,8 @@
-#include "run/release.h"
+#include "run/happens.h"
 
 #include <string.h>
+
+#define CHECKER "the happens-before checker"
 
 /* Who touched a stretch of memory in this step. Epochs count the tasks of a stream from 1;
  * 0 is nobody. */
@@ -31,7 +33,7 @@ typedef struct track {
     uint64_t first; /* epoch of the device's stream when the step began */
 } track;
 
-struct wfi_release {
+struct wfi_happens {
     const wf_program *p;
     const wfi_worker *workers;
     int32_t n_streams; /* of all ranks */
@@ -46,36 +48,35 @@ struct wfi_release {
 
 /* ---- life ---- */
 
-static wf_status fill(wfi_release *r) {
+static wf_status fill(wfi_happens *r) {
     wf_context *ctx = r->p->ctx;
-    r->tracks = wfi_alloc(ctx, (size_t)r->n_streams, sizeof *r->tracks, "the tracker of events");
-    r->arenas = wfi_alloc(ctx, (size_t)r->p->n_ranks, sizeof *r->arenas, "the tracker of events");
+    r->tracks = wfi_alloc(ctx, (size_t)r->n_streams, sizeof *r->tracks, CHECKER);
+    r->arenas = wfi_alloc(ctx, (size_t)r->p->n_ranks, sizeof *r->arenas, CHECKER);
     if (!r->tracks || !r->arenas) return WF_NO_MEMORY;
     for (int32_t s = 0; s < r->n_streams; s++) {
-        r->tracks[s].clock =
-            wfi_alloc(ctx, (size_t)r->n_streams, sizeof(int32_t), "the tracker of events");
+        r->tracks[s].clock = wfi_alloc(ctx, (size_t)r->n_streams, sizeof(int32_t), CHECKER);
         if (!r->tracks[s].clock) return WF_NO_MEMORY;
     }
     return WF_OK;
 }
 
-wf_status wfi_release_create(const wf_program *p, const wfi_worker *workers,
-                             wfi_release **release_out) {
-    wfi_release *r = wfi_alloc(p->ctx, 1, sizeof *r, "the tracker of events");
+wf_status wfi_happens_create(const wf_program *p, const wfi_worker *workers,
+                             wfi_happens **happens_out) {
+    wfi_happens *r = wfi_alloc(p->ctx, 1, sizeof *r, CHECKER);
     if (!r) return WF_NO_MEMORY;
     r->p = p;
     r->workers = workers;
     r->n_streams = p->n_ranks * WFI_N_STREAMS;
     wf_status status = fill(r);
     if (status != WF_OK) {
-        wfi_release_destroy(r);
+        wfi_happens_destroy(r);
         return status;
     }
-    *release_out = r;
+    *happens_out = r;
     return WF_OK;
 }
 
-void wfi_release_destroy(wfi_release *r) {
+void wfi_happens_destroy(wfi_happens *r) {
     if (!r) return;
     wf_context *ctx = r->p->ctx;
     for (int32_t s = 0; s < r->n_streams && r->tracks; s++) {
@@ -92,16 +93,16 @@ void wfi_release_destroy(wfi_release *r) {
 
 /* ---- clocks ---- */
 
-static int32_t stream_of(const wfi_release *r, int32_t i) {
+static int32_t stream_of(const wfi_happens *r, int32_t i) {
     const wfi_instruction *now = &r->p->instructions[i];
     return now->rank * WFI_N_STREAMS + (int32_t)now->stream;
 }
 
-static wfi_stream_queue *queue_of(const wfi_release *r, int32_t stream) {
+static wfi_stream_queue *queue_of(const wfi_happens *r, int32_t stream) {
     return r->workers[stream / WFI_N_STREAMS].streams[stream % WFI_N_STREAMS];
 }
 
-void wfi_release_begin(wfi_release *r) {
+void wfi_happens_begin(wfi_happens *r) {
     size_t width = (size_t)r->n_streams;
     for (int32_t s = 0; s < r->n_streams; s++) {
         track *t = &r->tracks[s];
@@ -114,13 +115,13 @@ void wfi_release_begin(wfi_release *r) {
         memset(r->touches, 0, (size_t)r->n_histories * (width + 1) * sizeof *r->touches);
 }
 
-wf_status wfi_release_task(wfi_release *r, int32_t i) {
+wf_status wfi_happens_task(wfi_happens *r, int32_t i) {
     int32_t s = stream_of(r, i);
     track *t = &r->tracks[s];
     size_t row_bytes = (size_t)r->n_streams * sizeof *r->rows;
-    WF_TRY(WFI_GROW(r->p->ctx, t->at, t->n_tasks, t->capacity, "the tracker of events"));
+    WF_TRY(WFI_GROW(r->p->ctx, t->at, t->n_tasks, t->capacity, CHECKER));
     WF_TRY(wfi_grow(r->p->ctx, (void **)&r->rows, (size_t)r->n_rows, &r->row_capacity, row_bytes,
-                    "the tracker of events"));
+                    CHECKER));
     t->at[t->n_tasks++] = r->n_rows;
     t->clock[s] = t->n_tasks;
     memcpy(r->rows + (size_t)r->n_rows++ * (size_t)r->n_streams, t->clock, row_bytes);
@@ -129,7 +130,7 @@ wf_status wfi_release_task(wfi_release *r, int32_t i) {
 }
 
 /* The stream of an event and its epoch in this step: 0 or less if it is an older one. */
-static int32_t find_event(const wfi_release *r, wfi_event event, int64_t *epoch_out) {
+static int32_t find_event(const wfi_happens *r, wfi_event event, int64_t *epoch_out) {
     for (int32_t s = 0; s < r->n_streams; s++)
         if (queue_of(r, s) == event.stream) {
             *epoch_out = (int64_t)(event.epoch - r->tracks[s].first);
@@ -141,7 +142,7 @@ static int32_t find_event(const wfi_release *r, wfi_event event, int64_t *epoch_
 
 /* An event that has happened before the step orders nothing in it. One that will only
  * come with a later task is not known yet: whoever counts on it reads too early. */
-void wfi_release_wait(wfi_release *r, int32_t i, wfi_event event) {
+void wfi_happens_wait(wfi_happens *r, int32_t i, wfi_event event) {
     int64_t epoch;
     const track *from = &r->tracks[find_event(r, event, &epoch)];
     if (epoch < 1 || epoch > from->n_tasks) return;
@@ -151,20 +152,20 @@ void wfi_release_wait(wfi_release *r, int32_t i, wfi_event event) {
         if (row[s] > clock[s]) clock[s] = row[s];
 }
 
-void wfi_release_host_wait(wfi_release *r, wfi_event event) {
+void wfi_happens_host_wait(wfi_happens *r, wfi_event event) {
     int64_t epoch;
     track *from = &r->tracks[find_event(r, event, &epoch)];
     if (epoch > from->n_awaited) from->n_awaited = (int32_t)epoch;
 }
 
-wf_status wfi_release_end(wfi_release *r) {
+wf_status wfi_happens_end(wfi_happens *r) {
     for (int32_t s = 0; s < r->n_streams; s++) {
         const track *t = &r->tracks[s];
         int64_t n_given = (int64_t)(wfi_stream_record(queue_of(r, s)).epoch - t->first);
         if (n_given != t->n_tasks || t->n_awaited != t->n_tasks)
             return wfi_fail(r->p->ctx, WF_BUG,
                             "events: stream %s of rank %d was given %lld tasks in this step, of "
-                            "which the tracker saw %d and the host awaited %d",
+                            "which the checker saw %d and the host awaited %d",
                             wfi_stream_name((wfi_stream)(s % WFI_N_STREAMS)), s / WFI_N_STREAMS,
                             (long long)n_given, t->n_tasks, t->n_awaited);
     }
@@ -173,14 +174,14 @@ wf_status wfi_release_end(wfi_release *r) {
 
 /* ---- memory ---- */
 
-static touch *history_of(const wfi_release *r, const stretch *s) {
+static touch *history_of(const wfi_happens *r, const stretch *s) {
     return r->touches + (size_t)s->history * (size_t)(r->n_streams + 1);
 }
 
-static wf_status add_history(wfi_release *r, int32_t *history_out) {
+static wf_status add_history(wfi_happens *r, int32_t *history_out) {
     size_t n_touches = (size_t)r->n_streams + 1;
     WF_TRY(wfi_grow(r->p->ctx, (void **)&r->touches, (size_t)r->n_histories, &r->history_capacity,
-                    n_touches * sizeof *r->touches, "the tracker of events"));
+                    n_touches * sizeof *r->touches, CHECKER));
     *history_out = r->n_histories++;
     return WF_OK;
 }
@@ -200,9 +201,9 @@ static int32_t find_stretch(const arena *a, size_t at) {
 
 /* Makes a stretch begin at `at`, with the history of the one it is cut from. After the
  * first step all are there. */
-static wf_status divide(wfi_release *r, arena *a, size_t at, int32_t *index_out) {
+static wf_status divide(wfi_happens *r, arena *a, size_t at, int32_t *index_out) {
     if (a->n == 0) {
-        WF_TRY(WFI_GROW(r->p->ctx, a->stretches, 0, a->capacity, "the tracker of events"));
+        WF_TRY(WFI_GROW(r->p->ctx, a->stretches, 0, a->capacity, CHECKER));
         WF_TRY(add_history(r, &a->stretches[0].history));
         a->n = 1; /* all of the arena */
     }
@@ -210,7 +211,7 @@ static wf_status divide(wfi_release *r, arena *a, size_t at, int32_t *index_out)
     *index_out = k;
     if (a->stretches[k].begin == at) return WF_OK;
     stretch right = {.begin = at, .writer = a->stretches[k].writer};
-    WF_TRY(WFI_GROW(r->p->ctx, a->stretches, a->n, a->capacity, "the tracker of events"));
+    WF_TRY(WFI_GROW(r->p->ctx, a->stretches, a->n, a->capacity, CHECKER));
     WF_TRY(add_history(r, &right.history));
     memcpy(history_of(r, &right), history_of(r, &a->stretches[k]),
            (size_t)(r->n_streams + 1) * sizeof *r->touches);
@@ -223,7 +224,7 @@ static wf_status divide(wfi_release *r, arena *a, size_t at, int32_t *index_out)
 }
 
 /* The access that is not known to be over, or NULL. */
-static const touch *find_conflict(const wfi_release *r, const stretch *s, const int32_t *clock,
+static const touch *find_conflict(const wfi_happens *r, const stretch *s, const int32_t *clock,
                                   bool writes, bool *is_write_out) {
     const touch *history = history_of(r, s);
     *is_write_out = true;
@@ -234,7 +235,7 @@ static const touch *find_conflict(const wfi_release *r, const stretch *s, const 
     return NULL;
 }
 
-static wf_status refuse(const wfi_release *r, const wfi_reference *reference, size_t begin,
+static wf_status refuse(const wfi_happens *r, const wfi_reference *reference, size_t begin,
                         bool writes, const touch *other, bool other_wrote) {
     const wf_program *p = r->p;
     const wfi_block *block = &p->blocks[reference->block];
@@ -252,7 +253,7 @@ static wf_status refuse(const wfi_release *r, const wfi_reference *reference, si
     return status;
 }
 
-wf_status wfi_release_touch(wfi_release *r, const wfi_reference *reference, size_t offset,
+wf_status wfi_happens_touch(wfi_happens *r, const wfi_reference *reference, size_t offset,
                             size_t bytes, int access) {
     if (!bytes) return WF_OK;
     const wfi_block *block = &r->p->blocks[reference->block];
