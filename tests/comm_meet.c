@@ -146,7 +146,7 @@ static void left_and_joined_again(void **state) {
         wf_context *ctx = test_context();
         kept ranks[N_KEPT];
         int fd;
-        TEST_OK(ctx, wfi_control_segment(ctx, &fd));
+        TEST_OK(ctx, wfi_control_segment(ctx, N_KEPT, &fd));
         for (int r = 0; r < N_KEPT; r++) {
             ranks[r] = (kept){ctx, fd, r, text ? atoi(text) : 400, pause_us, "", 0};
             assert_int_equal(pthread_create(&ranks[r].thread, NULL, be_kept, &ranks[r]), 0);
@@ -167,7 +167,7 @@ static void who_comes_again_is_awaited(void **state) {
     kept ranks[N_KEPT], late;
     wf_job *job;
     int fd;
-    TEST_OK(ctx, wfi_control_segment(ctx, &fd));
+    TEST_OK(ctx, wfi_control_segment(ctx, N_KEPT, &fd));
     for (int round = 0; round < 2; round++) {
         for (int r = 0; r < N_KEPT; r++) {
             ranks[r] = (kept){ctx, fd, r, 1, 0, "", 0};
@@ -184,6 +184,8 @@ static void who_comes_again_is_awaited(void **state) {
     }
     TEST_REFUSED(ctx, wfi_control_attach(ctx, fd, 0, N_KEPT, 100, &job), WF_TIMEOUT,
                  "rank 1 has not come");
+    TEST_REFUSED(ctx, wfi_control_attach(ctx, fd, N_KEPT, N_KEPT + 1, 100, &job), WF_INVALID_ARG,
+                 "the job was started for");
     close(fd);
     test_context_end(ctx);
 }
@@ -210,7 +212,7 @@ static void a_failure_ends_with_its_job(void **state) {
     wf_context *ctx = test_context();
     kept ranks[N_KEPT];
     int fd;
-    TEST_OK(ctx, wfi_control_segment(ctx, &fd));
+    TEST_OK(ctx, wfi_control_segment(ctx, N_KEPT, &fd));
     for (int round = 0; round < 4; round++) {
         for (int r = 0; r < N_KEPT; r++) {
             ranks[r] = (kept){ctx, fd, r, 2, 0, "", 0};

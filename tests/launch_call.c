@@ -24,9 +24,9 @@ static void refused(void **state) {
     wf_launch_result result;
     wf_launch_config config = config_of(2, shell, 1);
     config.n_ranks = 0;
-    TEST_REFUSED(ctx, wf_launch(ctx, &config, &result), WF_INVALID_ARG, "1 to 64");
-    config.n_ranks = 65;
-    TEST_REFUSED(ctx, wf_launch(ctx, &config, &result), WF_INVALID_ARG, "1 to 64");
+    TEST_REFUSED(ctx, wf_launch(ctx, &config, &result), WF_INVALID_ARG, "1 to 1024");
+    config.n_ranks = 1025;
+    TEST_REFUSED(ctx, wf_launch(ctx, &config, &result), WF_INVALID_ARG, "1 to 1024");
     config = config_of(2, shell, 1);
     config.timeout_ms = -1;
     TEST_REFUSED(ctx, wf_launch(ctx, &config, &result), WF_INVALID_ARG, "begin at 0");

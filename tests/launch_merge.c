@@ -17,7 +17,7 @@ static void begin(bench *b) {
     b->ctx = test_context();
     assert_int_equal(pipe2(b->into, O_NONBLOCK), 0);
     assert_int_equal(pipe2(b->out, O_NONBLOCK), 0);
-    wfi_merge_init(&b->m, b->ctx, b->out[1], b->out[1]);
+    TEST_OK(b->ctx, wfi_merge_init(&b->m, b->ctx, 64, b->out[1], b->out[1]));
 }
 
 static void say(bench *b, int rank, int stream, const char *text, int64_t now_ms) {

@@ -124,9 +124,9 @@ says "standard output (descriptor 1) is closed"
 [[ $(wc -l <"$folder/out") == 2 ]] || fail "closed standard input: $(cat "$folder/out")"
 
 # ---- many ----
-run 0 -n 64 true
-run 0 -n 64 -- sh -c 'echo $WORLD_SIZE'
-[[ $(cat "$folder/out") == 64 ]] || fail "64 ranks: $(cat "$folder/out")"
+run 0 -n 96 true
+run 0 -n 96 -- sh -c 'echo $WORLD_SIZE'
+[[ $(cat "$folder/out") == 96 ]] || fail "96 ranks: $(cat "$folder/out")"
 
 # ---- usage ----
 run 2 -n 2 /no/such/program
@@ -138,9 +138,9 @@ says "/ cannot be started: Permission denied"
 run 2 true
 says "-n is missing"
 run 2 -n 0 true
-says "1 to 64"
-run 2 -n 65 true
-says "1 to 64"
+says "1 to 1024"
+run 2 -n 1025 true
+says "1 to 1024"
 run 2 -n two true
 says "not a whole number"
 run 2 -n 2

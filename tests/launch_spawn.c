@@ -212,7 +212,7 @@ static void what_is_refused(void **state) {
     wf_rank_entry nameless = {NULL, add_up}, wrong = {"two words", add_up}, empty = {"x", NULL};
     order o = {.who = -1};
     TEST_REFUSED(ctx, spawn(ctx, WF_SPAWN_THREADS, 0, entry_of("train"), &o, NULL), WF_INVALID_ARG,
-                 "1 to 64");
+                 "1 to 1024");
     TEST_REFUSED(ctx, spawn(ctx, WF_SPAWN_THREADS, 2, NULL, &o, NULL), WF_INVALID_ARG,
                  "no function is given");
     TEST_REFUSED(ctx, spawn(ctx, WF_SPAWN_THREADS, 2, &empty, &o, NULL), WF_INVALID_ARG,

@@ -131,9 +131,9 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
     options *o = &b->c->o;
     if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores() < 2 ? 2 : apart_n_cores();
     if (!option_is_given(o, OPT_repeat)) o->repeat = 5;
-    if (o->ranks < 2 || o->ranks > WF_LAUNCH_MAX_RANKS)
+    if (o->ranks < 2 || o->ranks > REDUCE_MAX_RANKS)
         return complain(EXIT_USAGE, "--ranks %lld: 2 to %d can sum something", (long long)o->ranks,
-                        WF_LAUNCH_MAX_RANKS);
+                        REDUCE_MAX_RANKS);
     if (o->repeat < 1 || o->repeat > REDUCE_MAX_REPEATS)
         return complain(EXIT_USAGE, "--repeat wants 1 to %d", REDUCE_MAX_REPEATS);
     if (o->python && !o->peers)

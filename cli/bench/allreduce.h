@@ -12,6 +12,7 @@
 #define REDUCE_MAX_ROWS    512
 #define REDUCE_MAX_LIST    32
 #define REDUCE_MAX_REPEATS 1000
+#define REDUCE_MAX_RANKS   64
 
 typedef struct reduce_row {
     int64_t bytes;
@@ -20,8 +21,8 @@ typedef struct reduce_row {
     double *time_us;   /* [n_rounds] of one call, the longest of the ranks' */
     double *stream_us; /* the same by a work handle; NAN: a peer's */
     int n_rounds;
-    double sent_bytes[WF_LAUNCH_MAX_RANKS],
-        received_bytes[WF_LAUNCH_MAX_RANKS]; /* by one call; no engine's */
+    double sent_bytes[REDUCE_MAX_RANKS],
+        received_bytes[REDUCE_MAX_RANKS]; /* by one call; no engine's */
     char why[300]; /* there can be none: the algorithm cannot do it on this wire; "": it can */
 } reduce_row;
 
@@ -61,7 +62,7 @@ const reduce_row *reduce_best(const bench_allreduce *b, int64_t bytes, const cha
 typedef struct reduce_sample {
     double time_us, stream_us;
     char why[300]; /* the algorithm cannot do it on this wire, so nothing was measured; or "" */
-    double sent_bytes[WF_LAUNCH_MAX_RANKS], received_bytes[WF_LAUNCH_MAX_RANKS];
+    double sent_bytes[REDUCE_MAX_RANKS], received_bytes[REDUCE_MAX_RANKS];
 } reduce_sample;
 
 /* Times all rows of the wire once, in an order that `repeat` decides. samples[n_rows], zeroed, for

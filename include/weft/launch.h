@@ -17,7 +17,7 @@
 
 #include <weft/job.h>
 
-#define WF_LAUNCH_MAX_RANKS 64
+#define WF_LAUNCH_MAX_RANKS 1024 /* processes, or threads, on one machine */
 /* The environment variable by which rank 0 learns that what it writes to standard error is shown
  * on a terminal, and how many columns that has; otherwise it is not set. Text that begins with a
  * carriage return and has no newline is then shown at once, in one place: a progress bar. */

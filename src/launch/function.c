@@ -80,7 +80,7 @@ static wf_status run_threads(team *t, rank_thread *threads) {
 wf_status wfi_spawn_threads(wf_context *ctx, const wf_spawn_config *config, int64_t timeout_ms,
                             int *failed_rank_out) {
     team t = {.ctx = ctx, .config = config, .timeout_ms = timeout_ms, .failed_rank = -1};
-    WF_TRY(wfi_control_segment(ctx, &t.segment_fd));
+    WF_TRY(wfi_control_segment(ctx, config->n_ranks, &t.segment_fd));
     rank_thread *threads = wfi_alloc(ctx, (size_t)config->n_ranks, sizeof *threads, "ranks");
     pthread_mutex_init(&t.lock, NULL);
     wf_status status = threads ? run_threads(&t, threads) : WF_NO_MEMORY;

@@ -16,20 +16,32 @@
 
 /* ---- what may happen ---- */
 
+typedef struct waker {
+    int rank, stream; /* stream -1: the process */
+} waker;
+
 typedef struct wakers {
-    struct pollfd fds[3 + WF_LAUNCH_MAX_RANKS * (1 + WFI_N_STREAMS)];
-    struct {
-        int rank, stream; /* stream -1: the process */
-    } who[3 + WF_LAUNCH_MAX_RANKS * (1 + WFI_N_STREAMS)];
+    struct pollfd *fds; /* room for three, and for each rank's process and streams */
+    waker *who;         /* the same */
     nfds_t n;
     int timeout_ms;
 } wakers;
 
+static wf_status wakers_begin(wakers *w, wf_context *ctx, int n_ranks) {
+    size_t n_most = 3 + (size_t)n_ranks * (1 + WFI_N_STREAMS);
+    w->fds = wfi_alloc(ctx, n_most, sizeof *w->fds, "a launch");
+    w->who = wfi_alloc(ctx, n_most, sizeof *w->who, "a launch");
+    return w->fds && w->who ? WF_OK : WF_NO_MEMORY;
+}
+
+static void wakers_end(wakers *w, wf_context *ctx) {
+    wfi_free(ctx, w->fds);
+    wfi_free(ctx, w->who);
+}
+
 static void add(wakers *w, int fd, short events, int rank, int stream) {
     w->fds[w->n] = (struct pollfd){.fd = fd, .events = events};
-    w->who[w->n].rank = rank;
-    w->who[w->n].stream = stream;
-    w->n++;
+    w->who[w->n++] = (waker){rank, stream};
 }
 
 static void sooner(wakers *w, int64_t in_ms) {
@@ -91,20 +103,19 @@ static void look_after_watchdog(wfi_process_group *group) {
 }
 
 /* Ends are looked at before lines are read, so that what a failed rank says goes first. */
-static void serve(wfi_process_group *group) {
-    wakers w;
+static void serve(wfi_process_group *group, wakers *w) {
     while (wfi_process_group_is_alive(group) || group->merge.first) {
         int64_t now_ms = wfi_now_ms();
-        gather(group, wfi_process_group_keep_time(group, now_ms), now_ms, &w);
+        gather(group, wfi_process_group_keep_time(group, now_ms), now_ms, w);
         if (!wfi_process_group_is_alive(group) && !group->merge.first) break;
-        int n_ready = poll(w.fds, w.n, w.timeout_ms);
+        int n_ready = poll(w->fds, w->n, w->timeout_ms);
         now_ms = wfi_now_ms();
-        for (nfds_t i = 3; i < w.n; i++)
-            if (w.who[i].stream < 0 && (w.fds[i].fd < 0 || (n_ready > 0 && w.fds[i].revents)))
-                wfi_process_group_look(group, w.who[i].rank, now_ms);
-        for (nfds_t i = 3; n_ready > 0 && i < w.n; i++)
-            if (w.who[i].stream >= 0 && w.fds[i].revents)
-                wfi_rank_read(group, w.who[i].rank, w.who[i].stream, now_ms);
+        for (nfds_t i = 3; i < w->n; i++)
+            if (w->who[i].stream < 0 && (w->fds[i].fd < 0 || (n_ready > 0 && w->fds[i].revents)))
+                wfi_process_group_look(group, w->who[i].rank, now_ms);
+        for (nfds_t i = 3; n_ready > 0 && i < w->n; i++)
+            if (w->who[i].stream >= 0 && w->fds[i].revents)
+                wfi_rank_read(group, w->who[i].rank, w->who[i].stream, now_ms);
         for (int number; (number = wfi_signals_next(group)) != 0;)
             wfi_process_group_interrupt(group, number);
         look_after_watchdog(group);
@@ -144,7 +155,8 @@ static wf_status begin(wfi_process_group *group) {
     group->oom_kills = wfi_oom_kills();
     WF_TRY(wfi_env_count(group->ctx, WFI_WEFT_TIMEOUT_MS, &group->stuck_ms));
     WF_TRY(wfi_signals_catch(group));
-    WF_TRY(wfi_descriptor_segment(group->ctx, wfi_control_bytes(), &group->segment_fd));
+    WF_TRY(
+        wfi_descriptor_segment(group->ctx, wfi_control_bytes(group->n_ranks), &group->segment_fd));
     WF_TRY(wfi_watchdog_start(group->ctx, &group->watchdog));
     for (int rank = 0; rank < group->n_ranks && !group->is_stopping; rank++) {
         WF_TRY(wfi_rank_spawn(group, rank));
@@ -176,6 +188,28 @@ static void fill_result(const wfi_process_group *group, wf_launch_result *result
     }
 }
 
+/* From the first rank's start to the last one's end. */
+static wf_status run(wfi_process_group *group, wakers *w, wf_launch_result *result_out,
+                     wfi_failure *failure_out) {
+    for (int rank = 0; rank < group->n_ranks; rank++)
+        group->ranks[rank] = (wfi_rank_process){.pidfd = -1, .pipes = {-1, -1}};
+    group->merge.is_terminal = isatty(group->config->err);
+    wf_status status = begin(group);
+    if (status != WF_OK) {
+        wfi_process_group_fail(group, status);
+        wfi_process_group_kill(group);
+    }
+    serve(group, w);
+    wfi_watchdog_end(&group->watchdog);
+    if (failure_out && group->segment_fd >= 0) wfi_control_peek(group->segment_fd, failure_out);
+    wfi_descriptor_close(&group->segment_fd);
+    wfi_signals_restore(group);
+    status = group->status;
+    if (status == WF_OK && !group->interrupted_by) status = wfi_merge_check(&group->merge);
+    if (status == WF_OK) fill_result(group, result_out);
+    return status;
+}
+
 wf_status wf_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_result *result_out) {
     return wfi_launch(ctx, config, result_out, NULL);
 }
@@ -183,6 +217,7 @@ wf_status wf_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_r
 wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_result *result_out,
                      wfi_failure *failure_out) {
     WF_TRY(check(ctx, config));
+    wakers w = {0};
     wfi_process_group *group = wfi_alloc(ctx, 1, sizeof *group, "a launch");
     if (!group) return WF_NO_MEMORY;
     *group = (wfi_process_group){.ctx = ctx,
@@ -191,24 +226,15 @@ wf_status wfi_launch(wf_context *ctx, const wf_launch_config *config, wf_launch_
                                  .segment_fd = -1,
                                  .signal_fd = -1,
                                  .failed_rank = -1};
-    for (int rank = 0; rank < WF_LAUNCH_MAX_RANKS; rank++)
-        group->ranks[rank] = (wfi_rank_process){.pidfd = -1, .pipes = {-1, -1}};
-    wfi_merge_init(&group->merge, ctx, config->out, config->err);
-    group->merge.is_terminal = isatty(config->err);
-    wf_status status = begin(group);
-    if (status != WF_OK) {
-        wfi_process_group_fail(group, status);
-        wfi_process_group_kill(group);
-    }
-    serve(group);
-    wfi_watchdog_end(&group->watchdog);
-    if (failure_out && group->segment_fd >= 0) wfi_control_peek(group->segment_fd, failure_out);
-    wfi_descriptor_close(&group->segment_fd);
-    wfi_signals_restore(group);
-    status = group->status;
-    if (status == WF_OK && !group->interrupted_by) status = wfi_merge_check(&group->merge);
+    size_t n_ranks = (size_t)group->n_ranks;
+    group->ranks = wfi_alloc(ctx, n_ranks, sizeof *group->ranks, "a launch");
+    wf_status status = wfi_merge_init(&group->merge, ctx, group->n_ranks, config->out, config->err);
+    if (status == WF_OK)
+        status = group->ranks ? wakers_begin(&w, ctx, group->n_ranks) : WF_NO_MEMORY;
+    if (status == WF_OK) status = run(group, &w, result_out, failure_out);
+    wakers_end(&w, ctx);
     wfi_merge_release(&group->merge);
-    if (status == WF_OK) fill_result(group, result_out);
+    wfi_free(ctx, group->ranks);
     wfi_free(ctx, group);
     return status;
 }

@@ -15,11 +15,14 @@
 #define DELAY_BYTES (256 << 10)
 #define FULL_BYTES  (1 << 20)
 
-void wfi_merge_init(wfi_merge *m, wf_context *ctx, int out, int err) {
+wf_status wfi_merge_init(wfi_merge *m, wf_context *ctx, int n_ranks, int out, int err) {
     memset(m, 0, sizeof *m);
     m->ctx = ctx;
+    m->n_ranks = n_ranks;
     m->fds[WFI_STREAM_OUT] = out;
     m->fds[WFI_STREAM_ERR] = err;
+    m->partial = wfi_alloc(ctx, (size_t)n_ranks, sizeof *m->partial, "ranks' lines");
+    return m->partial ? WF_OK : WF_NO_MEMORY;
 }
 
 static void free_waiting(wfi_merge *m) {
@@ -32,9 +35,10 @@ static void free_waiting(wfi_merge *m) {
 }
 
 void wfi_merge_release(wfi_merge *m) {
-    for (int rank = 0; rank < WFI_MERGE_RANKS; rank++)
+    for (int rank = 0; m->partial && rank < m->n_ranks; rank++)
         for (int stream = 0; stream < WFI_N_STREAMS; stream++)
             wfi_free(m->ctx, m->partial[rank][stream].text);
+    wfi_free(m->ctx, m->partial);
     for (size_t i = 0; i < WFI_MERGE_SEEN; i++) wfi_free(m->ctx, m->seen[i]);
     free_waiting(m);
     wfi_free(m->ctx, m->known);
@@ -76,14 +80,17 @@ static wf_status add_line(wfi_merge *m, int rank, int stream, const char *text, 
                           int64_t now_ms) {
     if (m->is_abandoned || m->errors[stream]) return WF_OK;
     if (may_draw(m, rank, stream)) n = without_erased(&text, n);
-    wfi_line *line = wfi_alloc(m->ctx, 1, sizeof *line + n + 1, "a rank's line");
+    size_t n_ranks = (size_t)m->n_ranks;
+    wfi_line *line = wfi_alloc(m->ctx, 1, sizeof *line + n + 1 + n_ranks, "a rank's line");
     if (!line) return WF_NO_MEMORY;
     memcpy(line->text, text, n);
     line->text[n] = '\n';
     line->n = n + 1;
     line->at_ms = now_ms;
-    line->ranks = UINT64_C(1) << rank;
+    line->rank = rank;
     line->stream = stream;
+    line->printed = (unsigned char *)line->text + line->n;
+    line->printed[rank] = 1;
     if (m->last)
         m->last->next = line;
     else
@@ -151,7 +158,7 @@ void wfi_merge_put_first(wfi_merge *m, int rank) {
     m->last = NULL;
     while (line) {
         wfi_line *next = line->next;
-        bool goes_first = line->ranks >> rank & 1 || line->n_written;
+        bool goes_first = line->rank == rank || line->n_written;
         wfi_line ***to = goes_first ? &end : &others_end;
         if (goes_first) m->last = line;
         line->next = NULL;
@@ -196,10 +203,10 @@ static bool is_twin(wfi_merge *m, const wfi_line *line) {
     size_t oldest = m->n_seen > WFI_MERGE_SEEN ? m->n_seen - WFI_MERGE_SEEN : 0;
     for (size_t i = oldest; i < m->n_seen; i++) {
         wfi_line *seen = m->seen[i % WFI_MERGE_SEEN];
-        if (seen->n != line->n || seen->stream != line->stream || seen->ranks & line->ranks ||
+        if (seen->n != line->n || seen->stream != line->stream || seen->printed[line->rank] ||
             line->at_ms - seen->at_ms > TWIN_MS || memcmp(seen->text, line->text, line->n))
             continue;
-        seen->ranks |= line->ranks;
+        seen->printed[line->rank] = 1;
         return true;
     }
     return false;

@@ -8,17 +8,16 @@
 
 #include "base/base.h"
 
-#define WFI_MERGE_RANKS 64
-#define WFI_MERGE_SEEN  512 /* lines that are remembered */
+#define WFI_MERGE_SEEN 512 /* lines that are remembered */
 
 enum { WFI_STREAM_OUT, WFI_STREAM_ERR, WFI_N_STREAMS };
 
 typedef struct wfi_line {
     struct wfi_line *next;
     int64_t at_ms;
-    uint64_t ranks; /* bits: who has printed it */
-    int stream;
+    int rank, stream;
     size_t n, n_written;
+    unsigned char *printed; /* [n_ranks] whether that rank has printed it, too; in what follows */
     char text[];
 } wfi_line;
 
@@ -31,11 +30,12 @@ typedef struct wfi_partial {
 typedef struct wfi_merge {
     wf_context *ctx;
     int fds[WFI_N_STREAMS];
-    wfi_partial partial[WFI_MERGE_RANKS][WFI_N_STREAMS];
-    wfi_line *first, *last; /* waiting */
-    size_t n_bytes;         /* of those */
-    bool is_flushing;       /* nothing need wait any more */
-    bool is_delayed;        /* until it is known whose lines go first */
+    int n_ranks;
+    wfi_partial (*partial)[WFI_N_STREAMS]; /* [n_ranks] */
+    wfi_line *first, *last;                /* waiting */
+    size_t n_bytes;                        /* of those */
+    bool is_flushing;                      /* nothing need wait any more */
+    bool is_delayed;                       /* until it is known whose lines go first */
     bool is_abandoned;
     int errors[WFI_N_STREAMS]; /* errno, where nothing can be written any more */
     char *known;               /* lines with these words are not printed */
@@ -46,7 +46,7 @@ typedef struct wfi_merge {
     size_t n_seen; /* ever */
 } wfi_merge;
 
-void wfi_merge_init(wfi_merge *m, wf_context *ctx, int out, int err);
+wf_status wfi_merge_init(wfi_merge *m, wf_context *ctx, int n_ranks, int out, int err);
 void wfi_merge_release(wfi_merge *m);
 
 /* Reads once from a pipe that does not block. `is_open_out`: whether more may come. */

@@ -32,7 +32,7 @@ typedef struct wfi_process_group {
     wf_context *ctx;
     const wf_launch_config *config;
     int n_ranks;
-    wfi_rank_process ranks[WF_LAUNCH_MAX_RANKS];
+    wfi_rank_process *ranks; /* [n_ranks] */
     wfi_merge merge;
     wfi_watchdog watchdog;
     int segment_fd, signal_fd; /* -1: not yet */

@@ -389,7 +389,7 @@ void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *t
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
 
 /* Ranks in one process; more would be of no use. */
-#define WFI_MAX_RANKS 64
+#define WFI_MAX_RANKS 1024
 
 /* The same code once more, for a replica that needs kernels of its own. */
 wf_status wfi_program_copy_code(const wf_program *p, bool is_rest, wfi_code **code_out);

@@ -122,8 +122,9 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
     e->squares = wfi_alloc(p->ctx, (size_t)p->n_ranks * (size_t)p->graph->n_units,
                            sizeof *e->squares, "an executor");
-    wf_status status =
-        e->squares && e->code && e->done && e->first && e->n_group ? WF_OK : WF_NO_MEMORY;
+    e->here = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *e->here, "an executor");
+    bool ok = e->squares && e->code && e->done && e->first && e->n_group && e->here;
+    wf_status status = ok ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
     if (status == WF_OK) status = create_happens(e);
     if (status == WF_OK) status = wfi_carry_create(p, workers, &e->carry);
@@ -158,6 +159,7 @@ void wfi_executor_destroy(wfi_executor *e) {
     wfi_free(ctx, e->done);
     wfi_free(ctx, e->first);
     wfi_free(ctx, e->n_group);
+    wfi_free(ctx, e->here);
     wfi_free(ctx, e);
 }
 

@@ -37,6 +37,7 @@ typedef struct wfi_executor {
     int32_t *first;       /* [n_instructions] place in the order of the instruction's group */
     int32_t *n_group;     /* [n_instructions] how many ranks take part in it together */
     int32_t first_local;  /* rank */
+    wfi_event *here;      /* [n_ranks] of those that meet */
     wfi_profile *profile;
     wfi_trace *trace;      /* NULL: not wanted */
     wfi_stall *stall;      /* NULL: nobody looks whether things move */

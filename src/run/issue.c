@@ -46,7 +46,7 @@ wf_status wfi_issue_phase(wfi_executor *e, int32_t i, int32_t phase, const wfi_p
 }
 
 wf_status wfi_issue_meet(wfi_executor *e, int32_t at) {
-    wfi_event here[WFI_MAX_RANKS];
+    wfi_event *here = e->here;
     const int32_t *group = e->p->order + at;
     int32_t n = e->n_group[group[0]];
     for (int32_t m = 0; m < n; m++) here[m] = wfi_issue_event(e, group[m]);

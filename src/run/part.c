@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-typedef int64_t told[WFI_CONTROL_NUMBERS]; /* how many samples, and rows that count */
+typedef wfi_control_numbers told; /* how many samples, and rows that count */
 
 /* What a process tells whose feeds were refused. */
 #define REFUSED (-1)
@@ -74,23 +74,23 @@ static bool counts(const wf_trainer *t, const wf_program *p) {
 
 /* Tells, and hears; everybody finds the same. A process whose feeds were refused has its
  * sentence already. */
-static wf_status tell(wf_trainer *t, wf_status given, const told own, told *all) {
+static wf_status tell(wf_trainer *t, wf_status given, const told own, const told **all_out) {
     char refused[WFI_SENTENCE_BYTES];
     if (given != WF_OK) snprintf(refused, sizeof refused, "%s", wf_context_error(t->ctx));
-    WF_TRY(wfi_control_exchange(t->job, "share a step's samples", own, all));
+    WF_TRY(wfi_control_exchange(t->job, "share a step's samples", own, all_out));
     if (given != WF_OK) return wfi_fail(t->ctx, given, "%s", refused);
     for (int k = 0; k < wf_job_n_ranks(t->job); k++)
-        if (all[k][0] == REFUSED)
+        if ((*all_out)[k][0] == REFUSED)
             return wfi_fail(t->ctx, WF_SHAPE, "the feeds of rank %d were refused; no rank ran", k);
     return WF_OK;
 }
 
 /* With the rows that count, of feeds that have been bound with status `given`. */
 static wf_status tell_rows(wf_trainer *t, const wfi_ready *r, wf_status given, int64_t n_samples,
-                           told *all) {
+                           const told **all_out) {
     told own = {given == WF_OK ? n_samples : REFUSED, 0};
     if (given == WF_OK && counts(t, r->program)) own[1] = wfi_count_rows(r, n_samples);
-    return tell(t, given, own, all);
+    return tell(t, given, own, all_out);
 }
 
 static int64_t sum_rows(const wf_trainer *t, const wf_program *p, int64_t n_samples,
@@ -127,18 +127,18 @@ static wf_status add_parts(const wf_trainer *t, const wf_program *p, const told 
 
 wf_status wfi_trainer_join_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_own,
                                 int64_t *n_samples_out, int64_t *n_rows_out) {
-    told all[WFI_CONTROL_RANKS];
+    const told *all;
     wfi_ready *r = t->ready[0];
     wf_status given = wfi_bind_feeds(t, r, feeds, n_feeds, n_own, -1);
-    WF_TRY(tell_rows(t, r, given, n_own, all));
+    WF_TRY(tell_rows(t, r, given, n_own, &all));
     WF_TRY(add_parts(t, r->program, all, n_samples_out));
     *n_rows_out = sum_rows(t, r->program, *n_samples_out, all);
     return WF_OK;
 }
 
 wf_status wfi_trainer_join_forward(wf_trainer *t, int64_t n_samples) {
-    told all[WFI_CONTROL_RANKS], own = {n_samples, 0};
-    WF_TRY(tell(t, WF_OK, own, all));
+    const told own = {n_samples, 0}, *all;
+    WF_TRY(tell(t, WF_OK, own, &all));
     for (int k = 1; k < wf_job_n_ranks(t->job); k++)
         if (all[k][0] != all[0][0])
             return wfi_fail(t->ctx, WF_SHAPE,
@@ -150,8 +150,8 @@ wf_status wfi_trainer_join_forward(wf_trainer *t, int64_t n_samples) {
 
 wf_status wfi_trainer_join_rows(wf_trainer *t, const wfi_ready *r, wf_status given,
                                 int64_t *n_rows_out) {
-    told all[WFI_CONTROL_RANKS];
-    WF_TRY(tell_rows(t, r, given, r->n_samples, all));
+    const told *all;
+    WF_TRY(tell_rows(t, r, given, r->n_samples, &all));
     *n_rows_out = sum_rows(t, r->program, r->n_samples, all);
     return WF_OK;
 }

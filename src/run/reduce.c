@@ -11,7 +11,7 @@
 typedef struct phase {
     const wfi_executor *e;
     const wfi_instruction *now;
-    const wfi_instruction *peer[WFI_MAX_RANKS]; /* by replica, `now` among them */
+    const int32_t *members; /* [part.n] instructions, `now` among them */
     int32_t n_units;
     wfi_reduce_part part;
 } phase;
@@ -20,10 +20,7 @@ static phase find_phase(const wfi_executor *e, int32_t i, int32_t number) {
     const wf_program *p = e->p;
     phase f = {.e = e, .now = &p->instructions[i]};
     const wfi_group *group = &p->groups[f.now->group];
-    for (int32_t m = 0; m < e->n_group[i]; m++) {
-        const wfi_instruction *peer = &p->instructions[p->order[e->first[i] + m]];
-        f.peer[wfi_group_find(group, peer->rank)] = peer;
-    }
+    f.members = p->order + e->first[i]; /* as they stand in the group */
     f.n_units = wfi_n_reduced(p, f.now);
     f.part.n = e->n_group[i];
     f.part.own = wfi_group_find(group, f.now->rank);
@@ -51,9 +48,10 @@ typedef struct gradient {
 
 static const wfi_reference *reference_of(const gradient *g, int32_t replica, wfi_window window) {
     const phase *f = g->f;
+    const wf_program *p = f->e->p;
     bool is_staging = window == WFI_WINDOW_STAGING;
     return is_staging ? &f->now->references[f->n_units]
-                      : &f->peer[replica]->references[g->reference];
+                      : &p->instructions[f->members[replica]].references[g->reference];
 }
 
 static char *address(const void *self, int32_t replica, wfi_window window, int64_t at) {

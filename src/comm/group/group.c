@@ -156,10 +156,38 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting, wf_status status)
     return status == WF_OK ? all : wfi_fail(meeting->ctx, status, "%s", sentence);
 }
 
+/* For `n` ranks that meet. */
+static wf_status meeting_begin(wfi_meeting *meeting, int32_t n) {
+    meeting->all = wfi_alloc(meeting->ctx, (size_t)n, sizeof *meeting->all, "a group's making");
+    meeting->place = wfi_alloc(meeting->ctx, (size_t)n, sizeof *meeting->place, "a group's making");
+    return meeting->all && meeting->place ? WF_OK : WF_NO_MEMORY;
+}
+
+static void meeting_end(wfi_meeting *meeting) {
+    wfi_free(meeting->ctx, meeting->all);
+    wfi_free(meeting->ctx, meeting->place);
+}
+
+/* With room for so many ranks, none yet. NULL: no memory. */
+static wf_group *make_group(wf_job *job, int32_t n_most) {
+    wf_context *ctx = wfi_control_context(job);
+    wf_group *g = wfi_alloc(ctx, 1, sizeof *g, "a group");
+    if (!g) return NULL;
+    *g = (wf_group){.ctx = ctx, .job = job};
+    g->job_rank = wfi_alloc(ctx, (size_t)n_most, sizeof *g->job_rank, "a group");
+    g->steps = wfi_alloc(ctx, (size_t)n_most + 1, sizeof *g->steps, "a group");
+    if (g->job_rank && g->steps) return g;
+    wf_group_destroy(g);
+    return NULL;
+}
+
 /* ---- all ranks of the job ---- */
 
 static wf_status exchange_in_job(void *self, const void *own, void *all) {
-    return wfi_control_exchange(self, "make a group", own, all);
+    const wfi_control_numbers *told;
+    WF_TRY(wfi_control_exchange(self, "make a group", own, &told));
+    memcpy(all, told, (size_t)wfi_control_n_ranks(self) * sizeof *told);
+    return WF_OK;
 }
 
 /* The group, or its end. */
@@ -173,20 +201,22 @@ static wf_status finish(wf_group *g, wf_status status, wf_group **group_out) {
 
 wf_status wf_group_create(wf_job *job, const wf_group_config *config, wf_group **group_out) {
     const wf_group_config defaults = WF_GROUP_CONFIG_INIT;
-    int32_t place[WFI_CONTROL_RANKS];
     if (!job || !group_out) return WF_INVALID_ARG;
     if (!config) config = &defaults;
-    wf_context *ctx = wfi_control_context(job);
-    wf_group *g = wfi_alloc(ctx, 1, sizeof *g, "a group");
+    wfi_meeting meeting = {
+        .ctx = wfi_control_context(job), .exchange = exchange_in_job, .self = job};
+    wf_group *g = make_group(job, wf_job_n_ranks(job));
     if (!g) return WF_NO_MEMORY;
-    *g = (wf_group){.ctx = ctx, .job = job, .rank = wf_job_rank(job), .n = wf_job_n_ranks(job)};
-    for (int32_t r = 0; r < g->n; r++) g->job_rank[r] = place[r] = r;
-    wfi_meeting meeting = {.ctx = ctx, .exchange = exchange_in_job, .self = job, .place = place};
+    g->rank = wf_job_rank(job);
+    g->n = wf_job_n_ranks(job);
     card own = {.fingerprint = fingerprint_of(config)};
-    wf_status status = show_card(&meeting, &own);
+    wf_status status = meeting_begin(&meeting, g->n);
+    for (int32_t r = 0; r < g->n && status == WF_OK; r++) g->job_rank[r] = meeting.place[r] = r;
+    if (status == WF_OK) status = show_card(&meeting, &own);
     if (status == WF_OK) status = compare_cards(g, &meeting);
     if (status == WF_OK) status = configure(g, config);
     if (status == WF_OK) status = open_group(g, &meeting, WF_OK);
+    meeting_end(&meeting);
     return finish(g, status, group_out);
 }
 
@@ -199,7 +229,8 @@ static wf_status exchange_in_group(void *self, const void *own, void *all) {
 
 /* Puts the parent's ranks of that color into `g`, by key, then by rank. */
 static void choose_members(wf_group *g, const wf_group *parent, const wfi_meeting *meeting,
-                           int32_t color, int32_t *place) {
+                           int32_t color) {
+    int32_t *place = meeting->place;
     for (int32_t r = 0; r < parent->n; r++) {
         card c = card_of(meeting, r);
         if (c.color != color) continue;
@@ -213,30 +244,34 @@ static void choose_members(wf_group *g, const wf_group *parent, const wfi_meetin
     }
 }
 
+/* This rank's part of a split, in a meeting of the parent's ranks. *group_out is NULL without a
+ * color. */
+static wf_status split(wf_group *parent, const card *own, const wf_group_config *config,
+                       wfi_meeting *meeting, wf_group **group_out) {
+    WF_TRY(show_card(meeting, own));
+    if (own->color < 0) return open_group(NULL, meeting, WF_OK);
+    wf_group *g = make_group(parent->job, parent->n);
+    if (!g) return open_group(NULL, meeting, WF_NO_MEMORY);
+    choose_members(g, parent, meeting, own->color);
+    wf_status status = compare_cards(g, meeting);
+    if (status == WF_OK) status = configure(g, config);
+    return finish(g, open_group(g, meeting, status), group_out);
+}
+
 wf_status wf_group_split(wf_group *parent, int color, int key, const wf_group_config *config,
                          wf_group **group_out) {
     const wf_group_config defaults = WF_GROUP_CONFIG_INIT;
-    int32_t place[WFI_CONTROL_RANKS];
+    wf_group *g = NULL;
     if (!parent) return WF_INVALID_ARG;
     if (!group_out) return wfi_fail(parent->ctx, WF_INVALID_ARG, "wf_group_split: NULL");
     if (!config) config = &defaults;
-    wf_context *ctx = parent->ctx;
-    wfi_meeting meeting = {
-        .ctx = ctx, .exchange = exchange_in_group, .self = parent, .place = place};
+    wfi_meeting meeting = {.ctx = parent->ctx, .exchange = exchange_in_group, .self = parent};
     card own = {.fingerprint = fingerprint_of(config), .color = color < 0 ? -1 : color, .key = key};
-    WF_TRY(show_card(&meeting, &own));
-    if (color < 0) {
-        WF_TRY(open_group(NULL, &meeting, WF_OK));
-        *group_out = NULL;
-        return WF_OK;
-    }
-    wf_group *g = wfi_alloc(ctx, 1, sizeof *g, "a group");
-    if (!g) return open_group(NULL, &meeting, WF_NO_MEMORY);
-    *g = (wf_group){.ctx = ctx, .job = parent->job};
-    choose_members(g, parent, &meeting, color, place);
-    wf_status status = compare_cards(g, &meeting);
-    if (status == WF_OK) status = configure(g, config);
-    return finish(g, open_group(g, &meeting, status), group_out);
+    wf_status status = meeting_begin(&meeting, parent->n);
+    if (status == WF_OK) status = split(parent, &own, config, &meeting, &g);
+    meeting_end(&meeting);
+    if (status == WF_OK) *group_out = g;
+    return status;
 }
 
 /* ---- its end, and what it is ---- */
@@ -245,6 +280,8 @@ void wf_group_destroy(wf_group *g) {
     if (!g) return;
     wfi_works_destroy(g);
     if (g->state) g->wire->close(g);
+    wfi_free(g->ctx, g->job_rank);
+    wfi_free(g->ctx, g->steps);
     wfi_free(g->ctx, g);
 }
 

@@ -19,7 +19,8 @@ struct wf_group {
     wf_context *ctx;
     wf_job *job;
     int32_t rank, n;
-    int32_t job_rank[WFI_CONTROL_RANKS];
+    int32_t *job_rank;      /* [n] */
+    wfi_reduce_step *steps; /* [n + 1] of a phase */
 
     const wfi_allreduce *how; /* "auto": the table decides */
     bool is_order_free;
@@ -68,8 +69,8 @@ typedef struct wfi_meeting {
     /* Gathers WFI_CARD_BYTES of each into all[who meets]; collective. */
     wf_status (*exchange)(void *self, const void *own, void *all);
     void *self;
-    const int32_t *place; /* where rank k of the new group stands among them */
-    int64_t all[WFI_CONTROL_RANKS][WFI_CONTROL_NUMBERS];
+    int32_t *place; /* where rank k of the new group stands among them */
+    wfi_control_numbers *all;
 } wfi_meeting;
 
 /* ---- wires ---- */

@@ -54,13 +54,12 @@ static void count_step(wf_traffic *own, int32_t rank, const wfi_reduce_part *par
 }
 
 static wf_traffic count(const wf_group *g, const wfi_operation *o, wfi_reduce_part part) {
-    wfi_reduce_step steps[WFI_REDUCE_RANKS + 1];
     wf_traffic own = {0, 0};
     int32_t n_phases = wfi_collective_n_phases(o->how, &part);
     for (part.own = 0; part.own < g->n; part.own++)
         for (part.phase = 0; part.phase < n_phases; part.phase++) {
-            int32_t n = wfi_collective_steps(o->how, &part, steps);
-            for (int32_t i = 0; i < n; i++) count_step(&own, g->rank, &part, o, &steps[i]);
+            int32_t n = wfi_collective_steps(o->how, &part, g->steps);
+            for (int32_t i = 0; i < n; i++) count_step(&own, g->rank, &part, o, &g->steps[i]);
         }
     return own;
 }

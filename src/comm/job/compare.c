@@ -141,13 +141,14 @@ static wf_status name_difference(wfi_control *c, const char *own, size_t n_first
 }
 
 wf_status wfi_control_compare(wfi_control *c, const wfi_text *statement) {
-    int64_t all[WFI_CONTROL_RANKS][WFI_CONTROL_NUMBERS], own[WFI_CONTROL_NUMBERS] = {0};
+    wfi_control_numbers own = {0};
+    const wfi_control_numbers *all;
     wf_status status = wfi_text_status(statement);
     if (status != WF_OK) return wfi_control_fail_all(c, status);
     const char *text = statement->data ? statement->data : "";
     own[0] = (int64_t)wfi_hash_add(WFI_HASH_INIT, text, statement->n);
     own[1] = (int64_t)statement->n;
-    WF_TRY(wfi_control_exchange(c, "compare how they were started", own, all));
+    WF_TRY(wfi_control_exchange(c, "compare how they were started", own, &all));
     for (int r = 1; r < wfi_control_n_ranks(c); r++)
         if (memcmp(all[r], all[0], sizeof all[0]) != 0)
             return name_difference(c, text, (size_t)all[0][1], r);

@@ -3,6 +3,7 @@
 #include "comm/job/control_kinds.h"
 
 #include "base/clock.h"
+#include "base/env.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -158,16 +159,16 @@ wf_status wfi_control_meet(wfi_control *c, const char *what) {
 }
 
 /* Nobody begins to tell for the second time from now before all have read this time's. */
-wf_status wfi_control_exchange(wfi_control *c, const char *what,
-                               const int64_t own[WFI_CONTROL_NUMBERS],
-                               int64_t (*all_out)[WFI_CONTROL_NUMBERS]) {
+wf_status wfi_control_exchange(wfi_control *c, const char *what, const wfi_control_numbers own,
+                               const wfi_control_numbers **all_out) {
     int half = (int)(c->n_told++ & 1);
-    memcpy(c->shared->ranks[c->rank].numbers[half], own, sizeof *all_out);
+    memcpy(c->shared->ranks[c->rank].numbers[half], own, sizeof *c->told);
     WF_TRY(wfi_control_meet(c, what));
     for (int r = 0; r < c->n_ranks; r++)
         for (int k = 0; k < WFI_CONTROL_NUMBERS; k++)
-            all_out[r][k] =
+            c->told[r][k] =
                 __atomic_load_n(&c->shared->ranks[r].numbers[half][k], __ATOMIC_RELAXED);
+    *all_out = (const wfi_control_numbers *)c->told;
     return WF_OK;
 }
 
@@ -215,10 +216,38 @@ wf_status wfi_control_arena_open(wfi_control *c, int rank, int trainer, size_t *
     return c->kind->arena_open(c, rank, trainer, bytes_out, base_out);
 }
 
+/* ---- beginning and end ---- */
+
+wf_status wfi_control_create(wf_context *ctx, const wfi_control_kind *kind, int rank, int n_ranks,
+                             int64_t timeout_ms, wfi_control **control_out) {
+    int64_t stall_ms;
+    WF_TRY(wfi_env_count(ctx, WFI_WEFT_STALL_MS, &stall_ms));
+    wfi_control *c = wfi_alloc(ctx, 1, sizeof *c, "a job's control");
+    if (!c) return WF_NO_MEMORY;
+    *c = (wfi_control){.ctx = ctx,
+                       .kind = kind,
+                       .rank = rank,
+                       .n_ranks = n_ranks,
+                       .timeout_ms = timeout_ms,
+                       .stall_ms = stall_ms};
+    c->told = wfi_alloc(ctx, (size_t)n_ranks, sizeof *c->told, "a job's control");
+    *control_out = c;
+    if (c->told) return WF_OK;
+    wfi_control_destroy(c);
+    return WF_NO_MEMORY;
+}
+
+void wfi_control_destroy(wfi_control *c) {
+    if (!c) return;
+    wfi_free(c->ctx, c->told);
+    wfi_free(c->ctx, c->process_fd);
+    wfi_free(c->ctx, c);
+}
+
 void wfi_control_leave(wfi_control *c) {
     if (!c) return;
     c->kind->leave(c);
-    wfi_free(c->ctx, c);
+    wfi_control_destroy(c);
 }
 
 void wfi_control_abandon(wfi_control *c) {

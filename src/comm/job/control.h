@@ -19,13 +19,15 @@
 #include <weft/job.h>
 
 #define WFI_CONTROL_ENV      "WEFT_CONTROL_FD"
-#define WFI_CONTROL_RANKS    64
-#define WFI_CONTROL_TRAINERS 16 /* alive at once */
+#define WFI_CONTROL_RANKS    1024 /* of a job */
+#define WFI_CONTROL_TRAINERS 16   /* alive at once */
 #define WFI_CONTROL_STREAMS  8
 #define WFI_CONTROL_RECORDS  65536 /* microbatches of a step */
 #define WFI_CONTROL_DOING    64
 #define WFI_CONTROL_NUMBERS  8
 #define WFI_CONTROL_TOLD     512
+
+typedef int64_t wfi_control_numbers[WFI_CONTROL_NUMBERS];
 
 /* What a rank shows of its part in one trainer. */
 typedef struct wfi_control_part {
@@ -45,18 +47,20 @@ typedef struct wfi_control_rank {
     wfi_shared_epoch runs;     /* of programs, by whichever trainer: how many it has begun */
     uint64_t run[2];           /* which program of which trainer; runs take turns ... */
     int32_t stop[2];           /* ... its reason to stop then, or 0 */
-    int64_t numbers[2][WFI_CONTROL_NUMBERS]; /* that it tells the others, every other time */
-    int64_t not_finite[2];                   /* run/not_finite.h; runs take turns */
-    uint64_t host;                           /* the same on one machine */
-    char doing[WFI_CONTROL_DOING];           /* what it last came to do */
-    char purpose[2][WFI_CONTROL_DOING];      /* of its meetings, every other one */
+    wfi_control_numbers numbers[2];     /* that it tells the others, every other time */
+    int64_t not_finite[2];              /* run/not_finite.h; runs take turns */
+    uint64_t host;                      /* the same on one machine */
+    char doing[WFI_CONTROL_DOING];      /* what it last came to do */
+    char purpose[2][WFI_CONTROL_DOING]; /* of its meetings, every other one */
     wfi_control_part parts[WFI_CONTROL_TRAINERS];
 } wfi_control_rank;
 
 typedef wf_job wfi_control;
 
-/* The size of the segment; it begins as zeros. */
-size_t wfi_control_bytes(void);
+/* The size of the segment for so many ranks; it begins as zeros. */
+size_t wfi_control_bytes(int n_ranks);
+/* How many ranks it was made for; 0: it is no segment of this version's. */
+int wfi_control_room(int segment_fd);
 
 /* Joins the job as `rank` (checked before): by descriptor if WEFT_CONTROL_FD names one, else
  * through the socket of the job `name`. Returns when all have come. Errors: TIMEOUT: the sentence
@@ -134,10 +138,10 @@ bool wfi_control_has_joined(int segment_fd, int rank, int64_t pid);
 bool wfi_control_has_started(int segment_fd, int rank, int64_t leader);
 /* By the launcher, when they have ended: the failure that they shared. */
 void wfi_control_peek(int segment_fd, wfi_failure *failure_out);
-/* Meets, and gives everybody what each rank tells: all_out [n_ranks]. */
+/* Meets, and gives everybody what each rank tells: *all_out [n_ranks], the control's until the next
+ * time. */
 wf_status wfi_control_exchange(wfi_control *control, const char *what,
-                               const int64_t own[WFI_CONTROL_NUMBERS],
-                               int64_t (*all_out)[WFI_CONTROL_NUMBERS]);
+                               const wfi_control_numbers own, const wfi_control_numbers **all_out);
 /* Whether that rank has left, or its process is gone. A wfi_device_config's is_lost. */
 bool wfi_control_is_lost(const void *control, int rank);
 
@@ -203,6 +207,6 @@ int wfi_rendezvous_refused_by(int seen);
 wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
                                wfi_control **control_out);
 /* An empty segment, which nobody can make smaller. Errors: NO_MEMORY. */
-wf_status wfi_control_segment(wf_context *ctx, int *fd_out);
+wf_status wfi_control_segment(wf_context *ctx, int n_ranks, int *fd_out);
 
 #endif

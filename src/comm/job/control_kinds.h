@@ -5,7 +5,7 @@
 
 #include "comm/courier/courier.h"
 
-#define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000006) /* changes with the layout */
+#define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000007) /* changes with the layout */
 
 typedef struct wfi_job_segment {
     uint64_t magic; /* atomic access; 0 until rank 0 has come */
@@ -15,9 +15,9 @@ typedef struct wfi_job_segment {
      * number stays where it is, and this counter alone says that a round is over. */
     wfi_shared_epoch rounds;
     wfi_failure failure;
-    wfi_control_rank ranks[WFI_CONTROL_RANKS];
     char told[WFI_CONTROL_TOLD];
     double records[2][WFI_CONTROL_RECORDS][2];
+    wfi_control_rank ranks[]; /* as many as it was made for */
 } wfi_job_segment;
 
 typedef struct wfi_control_kind {
@@ -43,19 +43,29 @@ struct wf_job {
     int rank, n_ranks;
     int64_t timeout_ms, stall_ms;
     wfi_job_segment *shared;
-    uint64_t round;      /* of the segment */
-    uint64_t n_told;     /* how often numbers were told: the halves take turns */
-    uint64_t n_runs;     /* of programs, begun; atomic access */
-    uint64_t n_trainers; /* ever made */
-    uint32_t trainers;   /* places that this rank has taken: one bit each */
-    int stop;            /* atomic access: this rank's reason to stop, or 0 */
+    size_t shared_bytes;
+    uint64_t round;            /* of the segment */
+    uint64_t n_told;           /* how often numbers were told: the halves take turns */
+    wfi_control_numbers *told; /* [n_ranks] the last time */
+    uint64_t n_runs;           /* of programs, begun; atomic access */
+    uint64_t n_trainers;       /* ever made */
+    uint32_t trainers;         /* places that this rank has taken: one bit each */
+    int stop;                  /* atomic access: this rank's reason to stop, or 0 */
     /* control_shared.c */
     bool has_place;                     /* in the segment */
     int arena_fd[WFI_CONTROL_TRAINERS]; /* of the arena published last, or -1 */
-    int process_fd[WFI_CONTROL_RANKS];  /* readable when that process has ended; or < 0 */
+    int *process_fd;                    /* [n_ranks] readable when that process has ended; or < 0 */
     /* control_messages.c */
     wfi_courier *courier; /* else NULL */
 };
+
+/* The whole segment; NULL: it cannot be mapped. control_shared.c */
+wfi_job_segment *wfi_control_map(int segment_fd, size_t *bytes_out);
+
+/* Of that kind, without what the kind needs; wfi_control_leave ends it. control.c */
+wf_status wfi_control_create(wf_context *ctx, const wfi_control_kind *kind, int rank, int n_ranks,
+                             int64_t timeout_ms, wfi_control **control_out);
+void wfi_control_destroy(wfi_control *c);
 
 /* Waits until `count`, which is that rank's, is at least n; `what` this rank has come to do then.
  * Errors: those of a meeting. control.c */

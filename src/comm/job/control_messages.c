@@ -1,6 +1,5 @@
 /* Processes that share no memory: each has a segment of its own, which the courier keeps like the
  * others', and mirrors of their arenas. */
-#include "base/env.h"
 #include "comm/job/control_kinds.h"
 
 #include <errno.h>
@@ -133,22 +132,18 @@ const wfi_control_kind wfi_control_messages = {
 
 wf_status wfi_control_join_mail(wf_context *ctx, const wfi_mail *mail, int rank, int n_ranks,
                                 int64_t timeout_ms, wfi_control **control_out) {
-    int64_t stall_ms;
-    wf_status status = wfi_env_count(ctx, WFI_WEFT_STALL_MS, &stall_ms);
-    wfi_control *c = status == WF_OK ? wfi_alloc(ctx, 1, sizeof *c, "a job's control") : NULL;
-    wfi_job_segment *own = c ? calloc(1, sizeof *own) : NULL; /* it may outlive the context */
+    wfi_control *c = NULL;
+    wf_status status =
+        wfi_control_create(ctx, &wfi_control_messages, rank, n_ranks, timeout_ms, &c);
+    wfi_job_segment *own =
+        c ? calloc(1, wfi_control_bytes(n_ranks)) : NULL; /* it may outlive the context */
     if (!own) {
-        wfi_free(ctx, c);
+        wfi_control_destroy(c);
         mail->finish(mail->self, false);
-        return status == WF_OK ? wfi_no_memory(ctx, sizeof *own, "a job's control") : status;
+        return status == WF_OK ? wfi_no_memory(ctx, wfi_control_bytes(n_ranks), "a job's control")
+                               : status;
     }
-    *c = (wfi_control){.ctx = ctx,
-                       .kind = &wfi_control_messages,
-                       .rank = rank,
-                       .n_ranks = n_ranks,
-                       .timeout_ms = timeout_ms,
-                       .stall_ms = stall_ms,
-                       .shared = own};
+    c->shared = own;
     own->n_ranks = n_ranks;
     own->ranks[rank].pid = (int64_t)getpid();
     own->ranks[rank].host = find_host();

@@ -12,11 +12,11 @@ _Static_assert(WFI_CONTROL_TRAINERS <= 32, "a bit for each trainer");
 
 /* Ranks may have destroyed theirs in different orders: a place is free that nobody has taken. */
 wf_status wfi_control_enter_trainer(wfi_control *c, int *trainer_out, uint64_t *serial_out) {
-    int64_t own[WFI_CONTROL_NUMBERS] = {c->trainers}, all[WFI_CONTROL_RANKS][WFI_CONTROL_NUMBERS];
+    const wfi_control_numbers own = {c->trainers}, *all;
     uint32_t taken = 0;
     int trainer = 0;
     /* Streams begin to count anew: nobody may still be waiting for those of an earlier trainer. */
-    WF_TRY(wfi_control_exchange(c, "make a trainer", own, all));
+    WF_TRY(wfi_control_exchange(c, "make a trainer", own, &all));
     for (int r = 0; r < c->n_ranks; r++) taken |= (uint32_t)all[r][0];
     while (trainer < WFI_CONTROL_TRAINERS && taken >> trainer & 1) trainer++;
     if (trainer == WFI_CONTROL_TRAINERS)

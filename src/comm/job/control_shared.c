@@ -1,7 +1,6 @@
 /* One segment of memory that all processes of a machine map: a memfd that the launcher hands over,
  * or rank 0 (rendezvous.c). */
 #include "base/clock.h"
-#include "base/env.h"
 #include "comm/job/control_kinds.h"
 
 #include <errno.h>
@@ -20,25 +19,41 @@
 #define GONE       (-2)
 #define NAP_MS     50
 
-size_t wfi_control_bytes(void) {
-    return sizeof(wfi_job_segment);
+size_t wfi_control_bytes(int n_ranks) {
+    return sizeof(wfi_job_segment) + (size_t)n_ranks * sizeof(wfi_control_rank);
+}
+
+int wfi_control_room(int segment_fd) {
+    struct stat about;
+    size_t one = sizeof(wfi_control_rank);
+    if (fstat(segment_fd, &about) || (size_t)about.st_size <= sizeof(wfi_job_segment)) return 0;
+    size_t bytes = (size_t)about.st_size - sizeof(wfi_job_segment);
+    return bytes % one || bytes / one > WFI_CONTROL_RANKS ? 0 : (int)(bytes / one);
+}
+
+wfi_job_segment *wfi_control_map(int segment_fd, size_t *bytes_out) {
+    int n_ranks = wfi_control_room(segment_fd);
+    *bytes_out = wfi_control_bytes(n_ranks);
+    if (!n_ranks) return NULL;
+    void *shared = mmap(NULL, *bytes_out, PROT_READ | PROT_WRITE, MAP_SHARED, segment_fd, 0);
+    return shared == MAP_FAILED ? NULL : shared;
 }
 
 void wfi_control_tell(int segment_fd, const char *sentence) {
-    wfi_job_segment *shared =
-        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, segment_fd, 0);
-    if (shared == MAP_FAILED) return; /* its ranks find out by themselves, a little later */
+    size_t bytes;
+    wfi_job_segment *shared = wfi_control_map(segment_fd, &bytes);
+    if (!shared) return; /* its ranks find out by themselves, a little later */
     wfi_failure_set(&shared->failure, WF_REMOTE, sentence);
-    munmap(shared, sizeof *shared);
+    munmap(shared, bytes);
 }
 
 void wfi_control_peek(int segment_fd, wfi_failure *failure_out) {
-    wfi_job_segment *shared =
-        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, segment_fd, 0);
+    size_t bytes;
+    wfi_job_segment *shared = wfi_control_map(segment_fd, &bytes);
     *failure_out = (wfi_failure){0};
-    if (shared == MAP_FAILED) return;
+    if (!shared) return;
     if (wfi_failure_first(&shared->failure)) *failure_out = shared->failure;
-    munmap(shared, sizeof *shared);
+    munmap(shared, bytes);
 }
 
 static bool is_lost(const wfi_control *c, int rank) {
@@ -133,9 +148,9 @@ static void give_up_place(wfi_control *c) {
 static void leave(wfi_control *c) {
     if (c->has_place) give_up_place(c);
     for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) arena_forget(c, t);
-    for (int r = 0; r < WFI_CONTROL_RANKS; r++)
+    for (int r = 0; r < c->n_ranks; r++)
         if (c->process_fd[r] >= 0) close(c->process_fd[r]);
-    munmap(c->shared, sizeof(wfi_job_segment));
+    munmap(c->shared, c->shared_bytes);
 }
 
 const wfi_control_kind wfi_control_shared = {
@@ -154,9 +169,7 @@ static wf_status inherited(wf_context *ctx, int *fd_out) {
     if (!text || !*text) return WF_OK;
     char *end;
     long fd = strtol(text, &end, 10);
-    struct stat about;
-    if (*end || fd < 0 || fd > 1 << 20 || fstat((int)fd, &about) ||
-        (size_t)about.st_size != sizeof(wfi_job_segment))
+    if (*end || fd < 0 || fd > 1 << 20 || !wfi_control_room((int)fd))
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "environment: " WFI_CONTROL_ENV "='%.40s' is no segment of this version's "
                         "launcher; start ranks by weft run",
@@ -221,25 +234,25 @@ static wf_status take_place(wfi_control *c) {
 
 wf_status wfi_control_attach(wf_context *ctx, int fd, int rank, int n_ranks, int64_t timeout_ms,
                              wfi_control **control_out) {
-    int64_t stall_ms;
-    WF_TRY(wfi_env_count(ctx, WFI_WEFT_STALL_MS, &stall_ms));
-    wfi_control *c = wfi_alloc(ctx, 1, sizeof *c, "a job's control");
-    if (!c) return WF_NO_MEMORY;
-    *c = (wfi_control){.ctx = ctx,
-                       .kind = &wfi_control_shared,
-                       .rank = rank,
-                       .n_ranks = n_ranks,
-                       .timeout_ms = timeout_ms,
-                       .stall_ms = stall_ms};
+    wfi_control *c;
+    if (n_ranks > wfi_control_room(fd))
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "rank %d is one of %d, but the job was started for %d ranks", rank, n_ranks,
+                        wfi_control_room(fd));
+    WF_TRY(wfi_control_create(ctx, &wfi_control_shared, rank, n_ranks, timeout_ms, &c));
+    c->process_fd = wfi_alloc(ctx, (size_t)n_ranks, sizeof *c->process_fd, "a job's control");
+    if (!c->process_fd) {
+        wfi_control_destroy(c);
+        return WF_NO_MEMORY;
+    }
     for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) c->arena_fd[t] = -1;
-    for (int r = 0; r < WFI_CONTROL_RANKS; r++) c->process_fd[r] = UNKNOWN;
-    void *shared = mmap(NULL, sizeof(wfi_job_segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (shared == MAP_FAILED) {
+    for (int r = 0; r < n_ranks; r++) c->process_fd[r] = UNKNOWN;
+    c->shared = wfi_control_map(fd, &c->shared_bytes);
+    if (!c->shared) {
         int error = errno;
-        wfi_free(ctx, c);
+        wfi_control_destroy(c);
         return wfi_fail(ctx, WF_DEVICE, "the job's segment cannot be mapped: %s", strerror(error));
     }
-    c->shared = shared;
     wf_status status = take_place(c);
     if (status != WF_OK) {
         wfi_control_leave(c);

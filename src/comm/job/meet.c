@@ -190,7 +190,7 @@ wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int
     WF_TRY(choose_wire(ctx, config, uses_store, &m, &is_mpi));
     if (is_mpi) return join_mpi(ctx, &m, timeout_ms, control_out);
     if (m.n_ranks == 1) {
-        WF_TRY(wfi_control_segment(ctx, &fd));
+        WF_TRY(wfi_control_segment(ctx, 1, &fd));
         return attach(ctx, fd, &m, timeout_ms, control_out);
     }
     if (!uses_store)

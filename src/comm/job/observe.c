@@ -6,16 +6,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static const wfi_job_segment *map(int segment_fd) {
-    const wfi_job_segment *shared =
-        mmap(NULL, sizeof *shared, PROT_READ, MAP_SHARED, segment_fd, 0);
-    return shared == MAP_FAILED ? NULL : shared;
-}
-
-static void unmap(const wfi_job_segment *shared) {
-    munmap((void *)(uintptr_t)shared, sizeof *shared);
-}
-
 static uint64_t n_done(const wfi_control_part *part) {
     uint64_t n = 0;
     for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
@@ -24,25 +14,28 @@ static uint64_t n_done(const wfi_control_part *part) {
 }
 
 uint64_t wfi_control_progress(int segment_fd) {
-    const wfi_job_segment *shared = map(segment_fd);
+    size_t bytes;
+    wfi_job_segment *shared = wfi_control_map(segment_fd, &bytes);
+    int n_ranks = wfi_control_room(segment_fd);
     uint64_t n = 0;
     if (!shared) return 0;
-    for (int r = 0; r < WFI_CONTROL_RANKS; r++) {
+    for (int r = 0; r < n_ranks; r++) {
         const wfi_control_rank *rank = &shared->ranks[r];
         if (!__atomic_load_n(&rank->pid, __ATOMIC_RELAXED)) continue;
         n += __atomic_load_n(&rank->runs.epoch, __ATOMIC_RELAXED);
         n += __atomic_load_n(&rank->meetings.epoch, __ATOMIC_RELAXED);
         for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) n += n_done(&rank->parts[t]);
     }
-    unmap(shared);
+    munmap(shared, bytes);
     return n;
 }
 
 static int64_t process_of(int segment_fd, int rank) {
-    const wfi_job_segment *shared = map(segment_fd);
+    size_t bytes;
+    wfi_job_segment *shared = wfi_control_map(segment_fd, &bytes);
     if (!shared) return 0;
     int64_t pid = __atomic_load_n(&shared->ranks[rank].pid, __ATOMIC_ACQUIRE);
-    unmap(shared);
+    munmap(shared, bytes);
     return pid;
 }
 

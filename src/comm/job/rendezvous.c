@@ -49,8 +49,7 @@ int wfi_rendezvous_by_mpi(const char *name, int rank) {
     struct sockaddr_un address;
     socklen_t bytes = mpi_address_of(name, rank, &address);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 ||
-        (bind(fd, (struct sockaddr *)&address, bytes) == 0 && listen(fd, WFI_CONTROL_RANKS) == 0))
+    if (fd < 0 || (bind(fd, (struct sockaddr *)&address, bytes) == 0 && listen(fd, SOMAXCONN) == 0))
         return fd;
     close(fd);
     return -1;
@@ -112,7 +111,7 @@ typedef struct introduction {
 enum { WELCOME = 'w', RANK_IS_TAKEN = 'r', OTHER_NUMBER = 'n' };
 
 typedef struct guest_list {
-    bool has_come[WFI_CONTROL_RANKS];
+    bool *has_come; /* [n_ranks] */
     int n_ranks, n_missing;
 } guest_list;
 
@@ -156,29 +155,28 @@ static wf_status give_up(wf_context *ctx, const char *name, const guest_list *li
     return status;
 }
 
-static wf_status serve(wf_context *ctx, const char *name, int listener, int fd, int n_ranks,
+static wf_status serve(wf_context *ctx, const char *name, int listener, int fd, guest_list *list,
                        int64_t timeout_ms) {
     int64_t deadline_ms = wfi_now_ms() + timeout_ms;
-    guest_list list = {.n_ranks = n_ranks, .n_missing = n_ranks - 1};
-    while (list.n_missing) {
+    while (list->n_missing) {
         struct pollfd ready = {.fd = listener, .events = POLLIN};
         int64_t left_ms = deadline_ms - wfi_now_ms();
-        if (left_ms <= 0) return give_up(ctx, name, &list, timeout_ms);
-        for (int r = 1; r < n_ranks; r++)
-            if (!list.has_come[r]) WF_TRY(refuse_mpi(ctx, name, 0, r));
+        if (left_ms <= 0) return give_up(ctx, name, list, timeout_ms);
+        for (int r = 1; r < list->n_ranks; r++)
+            if (!list->has_come[r]) WF_TRY(refuse_mpi(ctx, name, 0, r));
         if (poll(&ready, 1, (int)wfi_min_i64(left_ms, LOOK_MS)) <= 0) continue;
         int other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (other < 0) continue;
-        wf_status status = is_same_user(other) ? receive_guest(ctx, name, other, fd, &list) : WF_OK;
+        wf_status status = is_same_user(other) ? receive_guest(ctx, name, other, fd, list) : WF_OK;
         close(other);
         if (status != WF_OK) return status;
     }
     return WF_OK;
 }
 
-wf_status wfi_control_segment(wf_context *ctx, int *fd_out) {
+wf_status wfi_control_segment(wf_context *ctx, int n_ranks, int *fd_out) {
     int fd = memfd_create("weft-control", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd >= 0 && ftruncate(fd, (off_t)wfi_control_bytes()) == 0 &&
+    if (fd >= 0 && ftruncate(fd, (off_t)wfi_control_bytes(n_ranks)) == 0 &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
         *fd_out = fd;
         return WF_OK;
@@ -202,8 +200,11 @@ static wf_status host(wf_context *ctx, const char *name, int n_ranks, int64_t ti
                         "running?",
                         name, strerror(error));
     }
-    wf_status status = wfi_control_segment(ctx, &fd);
-    if (status == WF_OK) status = serve(ctx, name, listener, fd, n_ranks, timeout_ms);
+    guest_list list = {.n_ranks = n_ranks, .n_missing = n_ranks - 1};
+    list.has_come = wfi_alloc(ctx, (size_t)n_ranks, sizeof *list.has_come, "a job's ranks");
+    wf_status status = list.has_come ? wfi_control_segment(ctx, n_ranks, &fd) : WF_NO_MEMORY;
+    if (status == WF_OK) status = serve(ctx, name, listener, fd, &list, timeout_ms);
+    wfi_free(ctx, list.has_come);
     close(listener);
     if (status == WF_OK)
         *fd_out = fd;
@@ -216,8 +217,7 @@ static wf_status host(wf_context *ctx, const char *name, int n_ranks, int64_t ti
 
 /* Another version's segment is another size, and reading past the end of one kills. */
 static wf_status check_segment(wf_context *ctx, const char *name, int *fd) {
-    struct stat about;
-    if (fstat(*fd, &about) == 0 && (size_t)about.st_size == wfi_control_bytes()) return WF_OK;
+    if (wfi_control_room(*fd)) return WF_OK;
     close(*fd);
     *fd = -1;
     return wfi_fail(ctx, WF_REMOTE,

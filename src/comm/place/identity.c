@@ -15,8 +15,7 @@ static const char *const variables[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RES
 static unsigned long long launched_by(void) {
     struct stat about;
     const char *fd = wfi_claim_text(WFI_CONTROL_ENV);
-    bool is_segment =
-        fd && fstat(atoi(fd), &about) == 0 && (size_t)about.st_size == wfi_control_bytes();
+    bool is_segment = fd && wfi_control_room(atoi(fd)) && fstat(atoi(fd), &about) == 0;
     return is_segment ? (unsigned long long)about.st_ino : 0;
 }
 

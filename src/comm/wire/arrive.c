@@ -1,6 +1,6 @@
 /* Meeting in shared memory: who waits looks for a while, then lets others run, then sleeps. */
 #include "base/clock.h"
-#include "comm/wire/memory.h"
+#include "comm/wire/run.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -41,6 +41,11 @@ wf_status wfi_memory_create(wf_group *g, wfi_segment *segment, wfi_memory **memo
     m->segment = segment;
     m->segment_bytes = wfi_segment_bytes(g->n);
     m->channels = (wfi_channel *)(void *)((char *)segment + wfi_round_up(bytes, 64));
+    m->of = wfi_alloc(g->ctx, (size_t)g->n, sizeof *m->of, "a group's wire");
+    if (!m->of) {
+        wfi_memory_destroy(m);
+        return WF_NO_MEMORY;
+    }
     choose_patience(m);
     *memory_out = m;
     return WF_OK;
@@ -53,6 +58,7 @@ bool wfi_memory_leave(wfi_memory *m) {
 }
 
 void wfi_memory_destroy(wfi_memory *m) {
+    wfi_free(m->group->ctx, m->of);
     wfi_free(m->group->ctx, m->staging);
     wfi_free(m->group->ctx, m);
 }

@@ -48,16 +48,17 @@ static wf_status find_buffer(wfi_run *r, int32_t rank, uint64_t handle, wfi_wind
 wf_status wfi_run_find(wfi_run *r) {
     for (int32_t k = 0; k < r->part.n; k++) {
         const uint64_t *says = wfi_memory_says(r->m, k);
-        WF_TRY(find_buffer(r, k, says[WFI_SAYS_IN], WFI_WINDOW_IN, &r->in[k], &r->in_window[k]));
         WF_TRY(
-            find_buffer(r, k, says[WFI_SAYS_OUT], WFI_WINDOW_OUT, &r->out[k], &r->out_window[k]));
+            find_buffer(r, k, says[WFI_SAYS_IN], WFI_WINDOW_IN, &r->of[k].in, &r->of[k].in_window));
+        WF_TRY(find_buffer(r, k, says[WFI_SAYS_OUT], WFI_WINDOW_OUT, &r->of[k].out,
+                           &r->of[k].out_window));
         if (r->has_work && !r->work_is_out)
-            WF_TRY(wfi_memory_window(r->m, k, WFI_WINDOW_WORK, &r->work[k]));
-        r->is_chunked |= r->in_window[k] || r->out_window[k];
+            WF_TRY(wfi_memory_window(r->m, k, WFI_WINDOW_WORK, &r->of[k].work));
+        r->is_chunked |= r->of[k].in_window || r->of[k].out_window;
     }
     int32_t own = r->part.own; /* what nobody else looks at is where the caller has it */
-    if (!r->in[own]) r->in[own] = (char *)r->o->in;
-    if (!r->out[own]) r->out[own] = r->o->out;
+    if (!r->of[own].in) r->of[own].in = (char *)r->o->in;
+    if (!r->of[own].out) r->of[own].out = r->o->out;
     return WF_OK;
 }
 
@@ -71,12 +72,12 @@ static view view_of(const wfi_run *r, int32_t rank, wfi_window which) {
     view v = {.elem_bytes = r->elem_bytes, .stride = r->o->n_elem};
     bool is_window = true;
     if (which == WFI_WINDOW_WORK && !r->work_is_out) {
-        v.base = r->work[rank];
+        v.base = r->of[rank].work;
         v.elem_bytes = wf_dtype_bytes(wfi_sum_dtype(r->o->dtype));
     } else {
         bool is_in = which == WFI_WINDOW_IN;
-        v.base = is_in ? r->in[rank] : r->out[rank];
-        is_window = is_in ? r->in_window[rank] : r->out_window[rank];
+        v.base = is_in ? r->of[rank].in : r->of[rank].out;
+        is_window = is_in ? r->of[rank].in_window : r->of[rank].out_window;
     }
     if (is_window)
         v.stride = r->n_chunk;
@@ -94,7 +95,7 @@ size_t wfi_run_elem_bytes(const wfi_run *r, wfi_window which) {
 int64_t wfi_run_n_side(const wfi_run *r, int32_t rank, wfi_window which, int64_t at, int64_t n) {
     bool is_in = which == WFI_WINDOW_IN, is_work = which == WFI_WINDOW_WORK && !r->work_is_out;
     if (which == WFI_WINDOW_STAGING) return n;
-    bool is_window = is_work || (is_in ? r->in_window[rank] : r->out_window[rank]);
+    bool is_window = is_work || (is_in ? r->of[rank].in_window : r->of[rank].out_window);
     if (is_window || r->n_chunk == r->o->n_elem) return n;
     return wfi_min_i64(n, r->n_chunk - at % r->n_chunk);
 }
@@ -129,6 +130,6 @@ void wfi_run_fill_window(const wfi_run *r) {
 
 void wfi_run_empty_window(const wfi_run *r) {
     if (r->says[WFI_SAYS_OUT] != WFI_HANDLE_WINDOW) return;
-    memcpy((char *)r->o->out + (size_t)r->at * r->elem_bytes, r->out[r->part.own],
+    memcpy((char *)r->o->out + (size_t)r->at * r->elem_bytes, r->of[r->part.own].out,
            (size_t)r->n_chunk * r->elem_bytes);
 }

@@ -54,6 +54,7 @@ typedef struct wfi_segment {
 } wfi_segment;
 
 struct wfi_run;
+struct wfi_run_buffers;
 struct wfi_memory;
 
 /* What shared memory does by itself, and others by messages. */
@@ -85,6 +86,7 @@ typedef struct wfi_memory {
     char *window;  /* own, NULL: not made yet */
     void *staging; /* pairwise's, or NULL */
     size_t staging_bytes;
+    struct wfi_run_buffers *of;     /* [n] of the operation that runs */
     void *own;                      /* of the wire */
     bool is_open;                   /* ranks use each other's buffers where those lie (inproc) */
     bool opened_by_all, is_refused; /* inproc: what all know of the group's making */

@@ -150,6 +150,13 @@ static int32_t choose_slot(const wf_group *g, const wfi_meeting *meeting) {
     return -1;
 }
 
+static void free_group(wf_context *ctx, wfi_mpi_group *g) {
+    wfi_free(ctx, g->steps);
+    wfi_free(ctx, g->letters);
+    wfi_free(ctx, g->brought);
+    wfi_free(ctx, g);
+}
+
 static wf_status enter(wfi_memory *m, int32_t slot, uint64_t serial) {
     wfi_courier *courier = wfi_control_courier(m->group->job);
     wfi_mpi_group *g = wfi_alloc(m->group->ctx, 1, sizeof *g, "a group's wire");
@@ -158,6 +165,12 @@ static wf_status enter(wfi_memory *m, int32_t slot, uint64_t serial) {
                          .known = {.serial = serial, .hear = hear, .self = m},
                          .slot = slot,
                          .has_entered = true};
+    size_t n = (size_t)m->group->n;
+    g->steps = wfi_alloc(m->group->ctx, n + 1, sizeof *g->steps, "a group's wire");
+    if (!g->steps) {
+        free_group(m->group->ctx, g);
+        return WF_NO_MEMORY;
+    }
     wfi_courier_slots_of(courier)->taken[slot / 64] |= UINT64_C(1) << (slot % 64);
     m->find = find;
     m->resolve = resolve;
@@ -217,9 +230,7 @@ static void leave(wfi_memory *m) {
     } else {
         free(g->landing);
     }
-    wfi_free(m->group->ctx, g->letters);
-    wfi_free(m->group->ctx, g->brought);
-    wfi_free(m->group->ctx, g);
+    free_group(m->group->ctx, g);
 }
 
 static void close_group(wf_group *g) {

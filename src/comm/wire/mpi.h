@@ -26,8 +26,9 @@ typedef struct wfi_mpi_group {
     wfi_brought *brought;
     int32_t n_brought;
     size_t brought_capacity;
-    uint64_t n_posted[2]; /* received, sent: ever */
-    char *landing;        /* where reads land that are summed; of no context: it may outlive one */
+    wfi_reduce_step *steps; /* [n + 1] of another rank, in a phase */
+    uint64_t n_posted[2];   /* received, sent: ever */
+    char *landing; /* where reads land that are summed; of no context: it may outlive one */
     size_t landing_bytes;
 } wfi_mpi_group;
 

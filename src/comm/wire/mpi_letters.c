@@ -143,7 +143,7 @@ static wf_status make_landing(wfi_run *r) {
 
 /* What rank part.own reads of us. */
 static wf_status send_to(wfi_run *r, wfi_reduce_part part) {
-    wfi_reduce_step steps[WFI_REDUCE_RANKS + 1];
+    wfi_reduce_step *steps = wfi_mpi_of(r->m)->steps;
     wfi_access a;
     int32_t n_steps = wfi_collective_steps(r->o->how, &part, steps);
     for (int32_t i = 0; i < n_steps; i++)

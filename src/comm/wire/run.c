@@ -4,6 +4,8 @@
 
 #include "comm/runtime/step.h"
 
+#include <string.h>
+
 /* Results beyond this size leave the caches alone: below it what several ranks read and write still
  * fits into a last level of 32 MiB, where going past it costs a third of the speed. */
 #define STREAM_BYTES ((size_t)4 << 20)
@@ -41,7 +43,7 @@ static wf_status meet(wfi_memory *m) {
 
 static wf_status run_phases(wfi_run *r) {
     const wfi_carriage *carriage = r->m->carriage;
-    wfi_reduce_step steps[WFI_REDUCE_RANKS + 1];
+    wfi_reduce_step *steps = r->m->group->steps;
     bool has_blocks = r->part.collective == WFI_COLLECTIVE_REDUCE_SCATTER && r->is_chunked &&
                       r->n_chunk != r->o->n_elem;
     int32_t n_phases = wfi_collective_n_phases(r->o->how, &r->part);
@@ -77,9 +79,10 @@ static wf_status make_staging(wfi_run *r) {
 }
 
 static wfi_run prepare(wfi_memory *m, const wfi_operation *o) {
-    wfi_run r = {.m = m, .o = o, .elem_bytes = wf_dtype_bytes(o->dtype)};
+    wfi_run r = {.m = m, .o = o, .elem_bytes = wf_dtype_bytes(o->dtype), .of = m->of};
     wf_group *g = m->group;
     int32_t n_blocks = 1;
+    memset(r.of, 0, (size_t)g->n * sizeof *r.of);
     r.a = (wfi_arithmetic){o->dtype, o->op, g->n};
     r.part = wfi_group_part(g, o);
     if (wfi_collective_sums(o->collective)) {

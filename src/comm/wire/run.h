@@ -12,6 +12,12 @@
 /* What a rank says of a buffer that goes through its window. */
 #define WFI_HANDLE_WINDOW (WFI_HANDLE_NONE - 1)
 
+/* Where another rank's buffers lie, or the own one's. */
+struct wfi_run_buffers {
+    char *in, *out, *work;
+    bool in_window, out_window; /* whether chunked there */
+};
+
 /* One rank's part in one operation. */
 typedef struct wfi_run {
     wfi_memory *m;
@@ -21,11 +27,10 @@ typedef struct wfi_run {
     size_t elem_bytes;
     bool has_work, work_is_out, has_staging;
     bool is_chunked;
-    int64_t n_most;      /* elements of a block in a chunk */
-    int64_t at, n_chunk; /* this chunk's */
-    uint64_t says[3];    /* own; SAYS_* */
-    char *in[WFI_CONTROL_RANKS], *out[WFI_CONTROL_RANKS], *work[WFI_CONTROL_RANKS];
-    bool in_window[WFI_CONTROL_RANKS], out_window[WFI_CONTROL_RANKS]; /* whether chunked there */
+    int64_t n_most;             /* elements of a block in a chunk */
+    int64_t at, n_chunk;        /* this chunk's */
+    uint64_t says[3];           /* own; SAYS_* */
+    struct wfi_run_buffers *of; /* [n] the memory's */
     bool has_streamed;
 } wfi_run;
 

@@ -23,9 +23,9 @@ typedef struct mapping {
 typedef struct shm {
     pthread_mutex_t lock; /* of the own blocks: works look for them on a thread of their own */
     mapping own[WFI_GROUP_BLOCKS];
-    mapping *others[WFI_CONTROL_RANKS]; /* [WFI_GROUP_BLOCKS], NULL: none yet */
-    int32_t n_own;                      /* all used places are before this one */
-    int fd;                             /* the segment's, while others still open it, or -1 */
+    mapping **others; /* [n] [WFI_GROUP_BLOCKS], NULL: none yet */
+    int32_t n_own;    /* all used places are before this one */
+    int fd;           /* the segment's, while others still open it, or -1 */
 } shm;
 
 static bool reaches(const wf_group *g) {
@@ -230,6 +230,7 @@ static void close_group(wf_group *g) {
             if (s->others[r][i].base) munmap(s->others[r][i].base, s->others[r][i].bytes);
         wfi_free(g->ctx, s->others[r]);
     }
+    if (s) wfi_free(g->ctx, s->others);
     if (s && s->fd >= 0) close(s->fd);
     if (s) pthread_mutex_destroy(&s->lock);
     wfi_free(g->ctx, s);
@@ -243,8 +244,10 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
     int fd = -1;
     wf_status status = open_segment(g, meeting, &fd, &segment);
     shm *s = wfi_alloc(g->ctx, 1, sizeof *s, "a group's wire");
-    if (status == WF_OK) status = s ? wfi_memory_create(g, segment, &m) : WF_NO_MEMORY;
+    if (s) s->others = wfi_alloc(g->ctx, (size_t)g->n, sizeof *s->others, "a group's wire");
+    if (status == WF_OK) status = s && s->others ? wfi_memory_create(g, segment, &m) : WF_NO_MEMORY;
     if (status != WF_OK) {
+        if (s) wfi_free(g->ctx, s->others);
         if (segment != MAP_FAILED) munmap(segment, wfi_segment_bytes(g->n));
         wfi_free(g->ctx, s);
         if (fd >= 0) close(fd);
