@@ -71,7 +71,7 @@ static result run(const char *plan, size_t grid) {
     result r;
     for (int s = 0; s < N_STEPS; s++) r.losses[s] = small_step(ctx, t, s);
     TEST_OK(ctx, wf_trainer_weights_sha256(t, r.hex));
-    assert_non_null(t->ready[0]->executor->release);
+    assert_non_null(t->ready[0]->executor->happens);
     replicas_agree(t, plan);
     for (int k = 0; k < wf_program_n_ranks(wf_trainer_program(t)); k++) {
         wf_trainer_memory memory = wf_trainer_memory_of(t, k);
