@@ -26,11 +26,11 @@ static exit_status compare(const cli *c, const settings *s) {
 
 /* "" for one that is not given and has no default; so --steps 0 is another than none. */
 static const char *value_of(const options *o, option_id id, char *text) {
-    const option *about = &option_table[id];
-    if (!option_is_given(o, id) && !about->fallback) return "";
+    const option about = option_about(id);
+    if (!option_is_given(o, id) && !option_default(id, text)) return "";
     const char *value = option_text(o, id, text);
-    if (about->scope == OF_ROOT) return *value ? "true" : "";
-    if (about->kind == OPTION_FLAG) return strcmp(value, "true") ? "" : value;
+    if (about.scope == OF_ROOT) return *value ? "true" : "";
+    if (about.kind == OPTION_FLAG) return strcmp(value, "true") ? "" : value;
     return value;
 }
 
@@ -41,8 +41,8 @@ exit_status agree_on_options(const cli *c) {
     for (const command *about = commands; about->name; about++)
         if (about->flag == c->command) add(s, "the command", about->name);
     for (option_id id = 0; id < N_OPTIONS; id++) {
-        const option *about = &option_table[id];
-        if (!(about->commands & c->command) || about->scope == OF_RANK) continue;
+        const option about = option_about(id);
+        if (!(about.commands & c->command) || about.scope == OF_RANK) continue;
         if (id == OPT_data) continue; /* its contents count: agree_on_data */
         option_name(s->name[s->n], id);
         add(s, s->name[s->n], value_of(&c->o, id, s->value[s->n]));

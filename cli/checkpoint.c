@@ -49,7 +49,7 @@ exit_status checkpoint_describe(const job *j) {
  * which may come from anywhere. */
 static char *recipe_text(const options *o) {
     json_t *recipe = options_recipe(o);
-    json_object_del(recipe, option_table[OPT_data].key);
+    json_object_del(recipe, option_about(OPT_data).key);
     char *text = json_dumps(recipe, JSON_COMPACT);
     json_decref(recipe);
     return text;

@@ -42,7 +42,7 @@ static bool read_member(options *o, unsigned command, const char *key, const jso
                             near == N_OPTIONS ? "" : option_name(name, near) + 2,
                             near == N_OPTIONS ? "" : "'?");
     }
-    if (!(option_table[id].commands & command) || id == OPT_config)
+    if (!(option_about(id).commands & command) || id == OPT_config)
         return options_fail(o, "%.200s: option '%.40s' is not for here", where, key);
     if (option_is_given(o, id))
         return options_fail(o, "%.200s: option '%.40s' is given twice", where, key);

@@ -25,11 +25,18 @@ static void print_wrapped(FILE *out, const char *text, int column, int indent) {
     fputc('\n', out);
 }
 
+/* "how sums are made: root, ring, tree (direct; others by rank)" */
 static void describe(option_id id, char *text, size_t bytes) {
-    const option *about = &option_table[id];
-    bool has_default = about->fallback && *about->fallback && strcmp(about->fallback, "0");
-    snprintf(text, bytes, "%s%s%s%s", about->help, has_default ? " (" : "",
-             has_default ? about->fallback : "", has_default ? ")" : "");
+    const option about = option_about(id);
+    char value[TEXT_BYTES];
+    const char *usual = option_default(id, value), *name;
+    bool has_default = usual && *usual && strcmp(usual, "0") && strcmp(usual, "false");
+    int n = snprintf(text, bytes, "%s", about.help);
+    for (int i = 0; (name = option_value_name(id, i)) != NULL; i++)
+        n += snprintf(text + n, bytes - (size_t)n, "%s %s", i ? "," : "", name);
+    if (has_default || about.note)
+        snprintf(text + n, bytes - (size_t)n, " (%s%s%s)", has_default ? usual : "",
+                 has_default && about.note ? "; " : "", about.note ? about.note : "");
 }
 
 void print_help(FILE *out) {
@@ -52,12 +59,12 @@ void print_command_help(FILE *out, const command *about) {
     for (int group = 0; group < N_GROUPS; group++) {
         bool is_first = true;
         for (option_id id = 0; id < N_OPTIONS; id++) {
-            const option *o = &option_table[id];
-            if ((int)o->group != group || !(o->commands & about->flag)) continue;
+            const option o = option_about(id);
+            if ((int)o.group != group || !(o.commands & about->flag)) continue;
             if (is_first) fprintf(out, "\n%s:\n", option_group_names[group]);
             is_first = false;
-            int n = fprintf(out, "  %s%s%s", option_name(name, id), o->argument ? " " : "",
-                            o->argument ? o->argument : "");
+            int n = fprintf(out, "  %s%s%s", option_name(name, id), o.argument ? " " : "",
+                            o.argument ? o.argument : "");
             if (n > 26)
                 fprintf(out, "\n%28s", "");
             else
@@ -81,13 +88,13 @@ static void print_roff(FILE *out, const char *text) {
 
 static void print_man_option(FILE *out, option_id id) {
     char text[500], name[TEXT_BYTES];
-    const option *about = &option_table[id];
+    const option about = option_about(id);
     fputs(".TP\n\\fB", out);
     print_roff(out, option_name(name, id));
     fputs("\\fR", out);
-    if (about->argument) {
+    if (about.argument) {
         fputs(" \\fI", out);
-        print_roff(out, about->argument);
+        print_roff(out, about.argument);
         fputs("\\fR", out);
     }
     fputc('\n', out);
@@ -95,7 +102,7 @@ static void print_man_option(FILE *out, option_id id) {
     print_roff(out, text);
     fputs("\n[", out);
     for (const command *c = commands; c->name; c++)
-        if (about->commands & c->flag) fprintf(out, " %s", c->name);
+        if (about.commands & c->flag) fprintf(out, " %s", c->name);
     fputs("]\n", out);
 }
 
@@ -115,7 +122,7 @@ static void print_man(FILE *out) {
     for (int group = 0; group < N_GROUPS; group++) {
         fprintf(out, ".SS %s\n", option_group_names[group]);
         for (option_id id = 0; id < N_OPTIONS; id++)
-            if ((int)option_table[id].group == group) print_man_option(out, id);
+            if ((int)option_about(id).group == group) print_man_option(out, id);
     }
     fputs(".SH ENVIRONMENT\n", out);
     wf_variable variable;
@@ -143,25 +150,25 @@ static void print_bash(FILE *out) {
           "    COMPREPLY=()\n    case $before in\n",
           out);
     for (option_id id = 0; id < N_OPTIONS; id++) {
-        const option *about = &option_table[id];
-        if (about->kind == OPTION_CHOICE) {
+        const option about = option_about(id);
+        if (about.kind == OPTION_CHOICE) {
             fprintf(out, "    %s) COMPREPLY=($(compgen -W '", option_name(name, id));
-            for (const char *c = about->argument; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
+            for (const char *c = about.argument; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
             fputs("' -- \"$word\")); return ;;\n", out);
-        } else if (id == OPT_model) {
-            fputs("    --model) COMPREPLY=($(compgen -W '", out);
-            for (int i = 0; wf_model_registry_name(i); i++)
-                fprintf(out, "%s ", wf_model_registry_name(i));
+        } else if (option_value_name(id, 0)) {
+            fprintf(out, "    %s) COMPREPLY=($(compgen -W '", option_name(name, id));
+            for (int i = 0; option_value_name(id, i); i++)
+                fprintf(out, "%s ", option_value_name(id, i));
             fputs("' -- \"$word\")); return ;;\n", out);
         } else if (id == OPT_data) {
             fputs(
                 "    --data) COMPREPLY=($(compgen -f -W 'synthetic fashion-mnist' -- \"$word\")); "
                 "return ;;\n",
                 out);
-        } else if (about->argument && strstr("FILE DIR", about->argument)) {
+        } else if (about.argument && strstr("FILE DIR", about.argument)) {
             fprintf(out, "    %s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n",
                     option_name(name, id));
-        } else if (about->argument) {
+        } else if (about.argument) {
             fprintf(out, "    %s) return ;;\n", option_name(name, id));
         }
     }
@@ -171,7 +178,7 @@ static void print_bash(FILE *out) {
                 c->name);
         if (strchr(c->name, ' ')) fprintf(out, "%s ", strchr(c->name, ' ') + 1);
         for (option_id id = 0; id < N_OPTIONS; id++)
-            if (option_table[id].commands & c->flag) fprintf(out, "%s ", option_name(name, id));
+            if (option_about(id).commands & c->flag) fprintf(out, "%s ", option_name(name, id));
         fputs("' -- \"$word\")) ;;\n", out);
     }
     fputs("    *) COMPREPLY=($(compgen -W 'help --help --version", out);

@@ -5,24 +5,16 @@
 #include <math.h>
 #include <string.h>
 
-/* What the options leave open, by model. */
-static const struct {
-    const char *model;
-    int64_t image, tokens, n_classes; /* of synthetic data; tokens of any */
-} sizes[] = {{"mlp", 28, 0, 1000},       {"resnet18", 128, 0, 1000}, {"resnet34", 128, 0, 1000},
-             {"resnet50", 128, 0, 1000}, {"gpt2", 0, 256, 50257},    {"gpt2-tiny", 0, 32, 256}};
-
 /* Synthetic training samples: whole batches, at least so many. */
 #define N_SYNTHETIC 3840
 
 /* Below this an ImageNet stem and four stages leave nothing of an image. */
 #define SMALL_IMAGE 16
 
-static exit_status check_model(const cli *c) {
+exit_status job_check_model(const cli *c) {
     const options *o = &c->o;
     if (!o->model) return complain(EXIT_USAGE, "--model is missing, for example --model resnet18");
-    for (int i = 0; wf_model_registry_name(i); i++)
-        if (!strcmp(wf_model_registry_name(i), o->model)) return EXIT_DONE;
+    if (wf_model_registry_find(o->model)) return EXIT_DONE;
     wf_model *none;
     return complain_of(c, wf_model_find(c->ctx, o->model, NULL, &none));
 }
@@ -37,12 +29,10 @@ static exit_status check_use(const options *o) {
     return EXIT_DONE;
 }
 
-static void resolve_options(options *o, bool is_tokens, bool wants_mse) {
-    size_t m = 0;
-    while (strcmp(sizes[m].model, o->model)) m++;
-    if (!o->image) o->image = sizes[m].image;
-    if (!o->tokens) o->tokens = sizes[m].tokens;
-    if (!option_is_given(o, OPT_loss) && wants_mse && !is_tokens) o->loss = WF_LOSS_MSE;
+static void resolve_options(options *o, const wf_model_info *model, bool wants_mse) {
+    if (!o->image) o->image = model->image;
+    if (!o->tokens) o->tokens = model->n_tokens;
+    if (!option_is_given(o, OPT_loss) && wants_mse && !model->takes_tokens) o->loss = WF_LOSS_MSE;
     bool sgd = o->recipe.optimizer == WF_SGD;
     if (!option_is_given(o, OPT_lr)) o->recipe.lr = sgd ? 0.1 : 0.001;
     if (!option_is_given(o, OPT_weight_decay))
@@ -60,12 +50,10 @@ static int64_t synthetic_samples(const options *o, int64_t n_steps) {
 static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     const options *o = &j->c->o;
     wf_data_config config = WF_DATA_CONFIG_INIT;
-    size_t m = 0;
-    while (strcmp(sizes[m].model, o->model)) m++;
     config.name = o->data;
     config.kind = j->is_tokens ? WF_DATA_TOKENS : WF_DATA_IMAGES;
     config.height = config.width = o->image;
-    config.n_classes = is_synthetic ? sizes[m].n_classes : 0;
+    config.n_classes = is_synthetic ? wf_model_registry_find(o->model)->n_classes : 0;
     config.n_tokens = o->tokens;
     config.n_synthetic = synthetic_samples(o, n_steps);
     config.targets = o->loss == WF_LOSS_MSE ? WF_TARGETS_ONE_HOT : WF_TARGETS_LABELS;
@@ -128,7 +116,7 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
     options *o = &c->o;
     memset(j, 0, sizeof *j);
     j->c = c;
-    exit_status bad = check_model(c);
+    exit_status bad = job_check_model(c);
     if (bad) return bad;
     if (!o->data && c->command & (FOR_TRAIN | FOR_EVAL))
         return complain(EXIT_USAGE, "--data is missing, for example --data fashion-mnist");
@@ -142,8 +130,9 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
     if (o->recipe.lr_schedule == WF_LR_STEP && !o->recipe.schedule_steps)
         return complain(EXIT_USAGE, "--lr-schedule step wants --lr-step N: how often it falls");
     bool is_synthetic = !strcmp(o->data, "synthetic");
-    j->is_tokens = wf_model_registry_takes_tokens(o->model);
-    resolve_options(o, j->is_tokens, c->command == FOR_BENCH && is_synthetic);
+    const wf_model_info *model = wf_model_registry_find(o->model);
+    j->is_tokens = model->takes_tokens;
+    resolve_options(o, model, c->command == FOR_BENCH && is_synthetic);
     if (o->loss == WF_LOSS_MSE && !is_synthetic)
         return complain(EXIT_USAGE,
                         "--loss mse wants one-hot targets; only --data synthetic has them");

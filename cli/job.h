@@ -21,6 +21,8 @@ typedef struct job {
  * --steps and --epochs. Complains and returns the exit status if that is impossible. */
 exit_status job_open(cli *c, int64_t n_steps, job *j);
 void job_close(job *j);
+/* Whether --model names one of the registry. Complains. */
+exit_status job_check_model(const cli *c);
 
 /* Measures what --micro auto and --costs measured ask for: chooses the former, gives the
  * plan the latter. Complains and returns the exit status if that is impossible. */

@@ -241,5 +241,7 @@ int main(int argc, char **argv) {
         print_help(stderr);
         return EXIT_USAGE;
     }
-    return (int)close_output(run_first_word(argc, argv), 0);
+    exit_status status = run_first_word(argc, argv);
+    /* Texts such as the man page are printed at a stretch: nothing has failed after the write. */
+    return (int)close_output(status, ferror(stdout) ? errno : 0);
 }

@@ -7,11 +7,11 @@
 #include <string.h>
 
 static void *field_of(options *o, option_id id) {
-    return (char *)o + option_table[id].offset;
+    return (char *)o + option_about(id).offset;
 }
 
 static const void *value_of(const options *o, option_id id) {
-    return (const char *)o + option_table[id].offset;
+    return (const char *)o + option_about(id).offset;
 }
 
 /* Place of `text` in "a|b|c"; -1. */
@@ -40,12 +40,13 @@ static bool set_text(options *o, option_id id, const char *value) {
 }
 
 bool option_set(options *o, option_id id, const char *value) {
-    const option *about = &option_table[id];
+    const option about = option_about(id);
     char name[TEXT_BYTES];
     int64_t n;
+    bool is_auto;
     int i;
     option_name(name, id);
-    switch (about->kind) {
+    switch (about.kind) {
     case OPTION_TEXT:
         return set_text(o, id, value);
     case OPTION_FLAG:
@@ -55,27 +56,25 @@ bool option_set(options *o, option_id id, const char *value) {
         memcpy(field_of(o, id), &i, sizeof i);
         return true;
     case OPTION_CHOICE:
-        i = choice_find(about->argument, value);
-        if (i < 0)
-            return options_fail(o, "%s: '%.60s' is none of %s", name, value, about->argument);
+        i = choice_find(about.argument, value);
+        if (i < 0) return options_fail(o, "%s: '%.60s' is none of %s", name, value, about.argument);
         memcpy(field_of(o, id), &i, sizeof i);
         return true;
-    case OPTION_MICRO:
+    case OPTION_COUNT:
         n = MICRO_AUTO;
-        if (strcmp(value, "auto") && (!text_to_int(value, &n) || n < 0))
-            return options_fail(o, "%s: '%.60s' is neither a whole number from 0 nor auto", name,
-                                value);
+        is_auto = !strcmp(value, "auto") && strstr(about.argument, "|auto");
+        if (!is_auto && (!text_to_int(value, &n) || n < 0))
+            return options_fail(o, "%s: '%.60s' is %s", name, value,
+                                strstr(about.argument, "|auto")
+                                    ? "neither a whole number from 0 nor auto"
+                                    : "not a whole number from 0");
         memcpy(field_of(o, id), &n, sizeof n);
         return true;
     case OPTION_INT:
-    case OPTION_COUNT:
-        if (!text_to_int(value, &n) || n < 0 || (about->kind == OPTION_INT && n > 1 << 20))
+        if (!text_to_int(value, &n) || n < 0 || n > 1 << 20)
             return options_fail(o, "%s: '%.60s' is not a whole number from 0", name, value);
         i = (int)n;
-        if (about->kind == OPTION_INT)
-            memcpy(field_of(o, id), &i, sizeof i);
-        else
-            memcpy(field_of(o, id), &n, sizeof n);
+        memcpy(field_of(o, id), &i, sizeof i);
         return true;
     case OPTION_REAL:
         if (!text_to_real(value, field_of(o, id)))
@@ -96,7 +95,7 @@ const char *option_text(const options *o, option_id id, char *text) {
     const void *value = value_of(o, id);
     int64_t n;
     int i;
-    switch (option_table[id].kind) {
+    switch (option_about(id).kind) {
     case OPTION_TEXT:
         return *(char *const *)value ? *(char *const *)value : "";
     case OPTION_FLAG:
@@ -104,16 +103,15 @@ const char *option_text(const options *o, option_id id, char *text) {
         return i ? "true" : "false";
     case OPTION_CHOICE:
         memcpy(&i, value, sizeof i);
-        return choice_text(option_table[id].argument, i, text);
+        return choice_text(option_about(id).argument, i, text);
     case OPTION_INT:
         memcpy(&i, value, sizeof i);
         snprintf(text, TEXT_BYTES, "%d", i);
         return text;
-    case OPTION_MICRO:
     case OPTION_COUNT:
     case OPTION_SIZE:
         memcpy(&n, value, sizeof n);
-        if (option_table[id].kind == OPTION_MICRO && n == MICRO_AUTO) return "auto";
+        if (option_about(id).kind == OPTION_COUNT && n == MICRO_AUTO) return "auto";
         snprintf(text, TEXT_BYTES, "%lld", (long long)n);
         return text;
     case OPTION_REAL:
@@ -123,7 +121,8 @@ const char *option_text(const options *o, option_id id, char *text) {
 }
 
 const char *option_no_use(const options *o, option_id id) {
-    bool tokens = o->model && wf_model_registry_takes_tokens(o->model);
+    const wf_model_info *model = o->model ? wf_model_registry_find(o->model) : NULL;
+    bool tokens = model && model->takes_tokens;
     bool synthetic = o->data && !strcmp(o->data, "synthetic");
     bool sgd = o->recipe.optimizer == WF_SGD;
     switch (id) {
@@ -142,7 +141,7 @@ const char *option_no_use(const options *o, option_id id) {
         if (tokens) return "the model reads tokens";
         return synthetic ? "synthetic images are never augmented" : NULL;
     case OPT_stem:
-        return o->model && !strncmp(o->model, "resnet", 6) ? NULL : "only resnets have a stem";
+        return model && model->has_stem ? NULL : "only resnets have a stem";
     case OPT_loss:
         return tokens ? "token models use cross entropy" : NULL;
     case OPT_dropout:
@@ -154,7 +153,7 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_beta2:
     case OPT_epsilon:
         return sgd ? "it is an option of --optimizer adam and adamw" : NULL;
-    case OPT_lr_step:
+    case OPT_schedule_steps:
         return o->recipe.lr_schedule == WF_LR_CONSTANT ? "--lr-schedule is constant" : NULL;
     case OPT_lr_gamma:
         return o->recipe.lr_schedule == WF_LR_STEP ? NULL : "--lr-schedule is not step";
@@ -166,11 +165,10 @@ const char *option_no_use(const options *o, option_id id) {
 static json_t *json_of(const options *o, option_id id) {
     char text[TEXT_BYTES];
     int64_t n = 0;
-    switch (option_table[id].kind) {
+    switch (option_about(id).kind) {
     case OPTION_FLAG:
         return json_boolean(!strcmp(option_text(o, id, text), "true"));
     case OPTION_INT:
-    case OPTION_MICRO:
     case OPTION_COUNT:
     case OPTION_SIZE:
         (void)text_to_int(option_text(o, id, text), &n);
@@ -187,7 +185,7 @@ static json_t *json_of(const options *o, option_id id) {
 json_t *options_recipe(const options *o) {
     json_t *recipe = json_object();
     for (option_id id = 0; id < N_OPTIONS; id++)
-        if (option_table[id].scope == OF_RECIPE && !option_no_use(o, id))
-            json_object_set_new(recipe, option_table[id].key, json_of(o, id));
+        if (option_about(id).scope == OF_RECIPE && !option_no_use(o, id))
+            json_object_set_new(recipe, option_about(id).key, json_of(o, id));
     return recipe;
 }

@@ -9,13 +9,92 @@
 
 #define MAX_CONFIG_BYTES (1 << 20)
 
-const option option_table[N_OPTIONS] = {
+/* What a field's kind and use come to as an option. */
+#define KIND_COUNT             OPTION_COUNT
+#define KIND_SEED              OPTION_COUNT
+#define KIND_INT               OPTION_INT
+#define KIND_FLAG              OPTION_FLAG
+#define KIND_REAL              OPTION_REAL
+#define KIND_CHOICE            OPTION_CHOICE
+#define ARGUMENT_COUNT(words)  "N"
+#define ARGUMENT_SEED(words)   "N"
+#define ARGUMENT_INT(words)    "N"
+#define ARGUMENT_FLAG(words)   NULL
+#define ARGUMENT_REAL(words)   "X"
+#define ARGUMENT_CHOICE(words) words
+#define GROUP_FORWARD          GROUP_RECIPE
+#define GROUP_UPDATE           GROUP_OPTIMIZER
+#define COMMANDS_FORWARD       TPBE
+#define COMMANDS_UPDATE        TPB
+
+static const option table[N_OPTIONS] = {
 #define ROW(name, kind, field, group, commands, scope, argument, fallback, help)                   \
-    [OPT_##name] = {#name,         argument,      fallback, help, offsetof(options, field),        \
+    [OPT_##name] = {#name,         argument,      fallback, help, NULL, offsetof(options, field),  \
                     OPTION_##kind, GROUP_##group, commands, scope},
     OPTION_LIST(ROW)
 #undef ROW
+#define ROW(type, field, name, kind, words, value, least, most, use, help)                         \
+    [OPT_##field] = {name,           ARGUMENT_##kind(words),                                       \
+                     NULL,           help,                                                         \
+                     NULL,           offsetof(options, recipe.field),                              \
+                     KIND_##kind,    GROUP_##use,                                                  \
+                     COMMANDS_##use, OF_RECIPE},
+        WF_RECIPE_FIELDS(ROW)
+#undef ROW
 };
+
+/* What single fields have beside their row: other commands, another argument, a default that
+ * depends on other options, and what the help says of it. */
+static const struct {
+    option_id id;
+    unsigned commands;
+    const char *argument, *note;
+    bool is_open;
+} exceptions[] = {
+    {OPT_batch, ALL, NULL, "32; bench model-parallel: 120, --quick: 40; bench ddp: per rank", true},
+    {OPT_n_micro, TPB | FOR_SIMULATE, "N|auto",
+     "auto: the fastest by simulation with measured times", false},
+    {OPT_n_lanes, TPB, NULL, NULL, false},
+    {OPT_seed, ALL, NULL, NULL, false},
+    {OPT_n_threads, TPBE | DDP, NULL, "bench ddp: 1", false},
+    {OPT_conv, TPBE | DDP, NULL, NULL, false},
+    {OPT_optimizer, TPB | DDP, NULL, NULL, false},
+    {OPT_lr, TPB | DDP, NULL, "sgd: 0.1, adam and adamw: 0.001", true},
+    {OPT_weight_decay, TPB, NULL, "0; adamw: 0.01", true},
+    {OPT_schedule_steps, TPB, NULL, "cosine: the last step", true},
+};
+
+/* The program takes all cores unless it is told otherwise. */
+static wf_recipe initial_recipe(void) {
+    wf_recipe recipe = WF_RECIPE_INIT;
+    recipe.n_threads = 0;
+    return recipe;
+}
+
+option option_about(option_id id) {
+    option about = table[id];
+    for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++) {
+        if (exceptions[i].id != id) continue;
+        about.commands = exceptions[i].commands;
+        about.note = exceptions[i].note;
+        about.is_open = exceptions[i].is_open;
+        if (exceptions[i].argument) about.argument = exceptions[i].argument;
+    }
+    return about;
+}
+
+const char *option_default(option_id id, char *text) {
+    option about = option_about(id);
+    if (about.offset < offsetof(options, recipe)) return about.fallback;
+    const options initial = {.recipe = initial_recipe()};
+    return about.is_open ? NULL : option_text(&initial, id, text);
+}
+
+const char *option_value_name(option_id id, int i) {
+    if (id == OPT_model) return wf_model_registry(i) ? wf_model_registry(i)->name : NULL;
+    if (id == OPT_schedule) return wf_schedule_name(i);
+    return id == OPT_algorithm ? wf_group_algorithm_name(i) : NULL;
+}
 
 const char *const option_group_names[N_GROUPS] = {
     [GROUP_MODEL] = "Model and data", [GROUP_RECIPE] = "Recipe (what the numbers depend on)",
@@ -49,18 +128,16 @@ bool options_fail(options *o, const char *format, ...) {
 }
 
 void options_init(options *o) {
-    const wf_recipe recipe = WF_RECIPE_INIT;
     memset(o, 0, sizeof *o);
-    o->recipe = recipe;
+    o->recipe = initial_recipe();
     for (option_id id = 0; id < N_OPTIONS; id++)
-        if (option_table[id].fallback) (void)option_set(o, id, option_table[id].fallback);
+        if (table[id].fallback) (void)option_set(o, id, table[id].fallback);
     memset(o->given, 0, sizeof o->given);
 }
 
 void options_release(options *o) {
     for (option_id id = 0; id < N_OPTIONS; id++)
-        if (option_table[id].kind == OPTION_TEXT)
-            free(*(char **)((char *)o + option_table[id].offset));
+        if (table[id].kind == OPTION_TEXT) free(*(char **)((char *)o + table[id].offset));
     memset(o, 0, sizeof *o);
 }
 
@@ -69,7 +146,7 @@ bool option_is_given(const options *o, option_id id) {
 }
 
 char *option_name(char *text, option_id id) {
-    snprintf(text, TEXT_BYTES, "--%s", option_table[id].key);
+    snprintf(text, TEXT_BYTES, "--%s", table[id].key);
     for (char *c = text; *c; c++)
         if (*c == '_') *c = '-';
     return text;
@@ -83,7 +160,7 @@ static bool is_name(const char *typed, const char *key) {
 
 option_id option_find(const char *name) {
     for (option_id id = 0; id < N_OPTIONS; id++)
-        if (is_name(name, option_table[id].key)) return id;
+        if (is_name(name, table[id].key)) return id;
     return N_OPTIONS;
 }
 
@@ -93,7 +170,7 @@ option_id option_nearest(const char *name, unsigned command) {
     for (option_id id = 0; id < N_OPTIONS; id++) {
         char text[TEXT_BYTES];
         int distance = text_distance(name, option_name(text, id) + 2);
-        if (!(option_table[id].commands & command) || distance >= least) continue;
+        if (!(option_about(id).commands & command) || distance >= least) continue;
         best = id;
         least = distance;
     }
@@ -114,12 +191,12 @@ static bool find_for(options *o, unsigned command, const char *name, option_id *
     char text[TEXT_BYTES];
     option_id id = option_find(name);
     if (id == N_OPTIONS) return unknown_option(o, command, name);
-    if (!(option_table[id].commands & command)) {
+    if (!(option_about(id).commands & command)) {
         const char *has = "", *lacks = "this command";
         for (size_t c = 0; c < sizeof command_names / sizeof *command_names; c++) {
             if (command_names[c].command == command)
                 lacks = command_names[c].name;
-            else if (option_table[id].commands & command_names[c].command && !*has)
+            else if (option_about(id).commands & command_names[c].command && !*has)
                 has = command_names[c].name;
         }
         return options_fail(o, "weft %s has no option %s; weft %s has", lacks,
@@ -146,10 +223,10 @@ static bool parse_words(options *o, unsigned command, int argc, char *const *arg
         snprintf(name, sizeof name, "%.*s", (int)(n < TEXT_BYTES ? n : TEXT_BYTES), argv[i] + 2);
         if (!find_for(o, command, name, &id)) return false;
         const char *value = equals ? equals + 1 : "true";
-        if (!equals && option_table[id].kind != OPTION_FLAG) {
+        if (!equals && table[id].kind != OPTION_FLAG) {
             if (i + 1 == argc)
                 return options_fail(o, "%s wants a value: %s", option_name(text, id),
-                                    option_table[id].argument);
+                                    table[id].argument);
             value = argv[++i];
         }
         if (!option_set(o, id, value)) return false;

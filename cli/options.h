@@ -1,6 +1,7 @@
-/* The option table. This one list parses the command line and the configuration file,
- * prints help, man page and completion, and writes the recipe into reports and
- * checkpoints, so none of them can drift from the others.
+/* The option table: the program's own options, and one for each field of the recipe, made from
+ * WF_RECIPE_FIELDS. The table parses the command line and the configuration file, prints help, man
+ * page and completion, and writes the recipe into reports and checkpoints, so none of them can
+ * drift from the others.
  */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
@@ -35,8 +36,7 @@ typedef enum option_kind {
     OPTION_TEXT,   /* char *, owned */
     OPTION_CHOICE, /* int or enum: place in the argument's list a|b|c */
     OPTION_INT,    /* int, 0 or more */
-    OPTION_COUNT,  /* int64_t, 0 or more */
-    OPTION_MICRO,  /* the same, or "auto": MICRO_AUTO */
+    OPTION_COUNT,  /* int64_t, 0 or more; where the argument is N|auto, also MICRO_AUTO */
     OPTION_REAL,   /* double */
     OPTION_SIZE    /* size_t, bytes */
 } option_kind;
@@ -63,8 +63,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
 /* name (with _ for -), kind, field, group, commands, scope (1: of the recipe, 0: of the run, or
  * OF_RANK, OF_ROOT), argument, default, help */
 #define OPTION_LIST(X)                                                                             \
-    X(model, TEXT, model, MODEL, ALL, 1, "NAME", NULL,                                             \
-      "mlp, resnet18, resnet34, resnet50, gpt2 (124M) or gpt2-tiny")                               \
+    X(model, TEXT, model, MODEL, ALL, 1, "NAME", NULL, "a model:")                                 \
     X(data, TEXT, data, MODEL, TPBE, 1, "NAME|PATH", NULL,                                         \
       "synthetic, fashion-mnist, a folder with MNIST's or CIFAR-10's files, or a text file "       \
       "(bench and plan: synthetic)")                                                               \
@@ -83,46 +82,6 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(loss, CHOICE, loss, MODEL, TPBE, 1, "cross-entropy|mse", NULL,                               \
       "mse: against one-hot targets, synthetic images only (bench: mse for images)")               \
     X(dropout, REAL, dropout, MODEL, TPB, 1, "P", "0", "gpt2: probability of zeroing a value")     \
-                                                                                                   \
-    X(batch, COUNT, recipe.batch, RECIPE, ALL, 1, "N", NULL,                                       \
-      "samples per optimizer step (32; bench model-parallel: 120, --quick: 40; bench ddp: per "    \
-      "rank)")                                                                                     \
-    X(micro, MICRO, recipe.n_micro, RECIPE, TPB | FOR_SIMULATE, 1, "N|auto", "0",                  \
-      "microbatches per step, over all ranks; 0: one a lane; auto: the fastest by simulation "     \
-      "with "                                                                                      \
-      "measured times")                                                                            \
-    X(lanes, COUNT, recipe.n_lanes, RECIPE, TPB, 1, "N", "0",                                      \
-      "independent gradient sums; 0: the plan's dp")                                               \
-    X(seed, COUNT, recipe.seed, RECIPE, ALL, 1, "N", "0", "of weights, order and augmentation")    \
-    X(threads, INT, recipe.n_threads, RECIPE, TPBE | DDP, 1, "N", "0",                             \
-      "per rank; 0: all cores / ranks (bench ddp: 1)")                                             \
-    X(dtype, CHOICE, recipe.dtype, RECIPE, TPBE, 1, "f32|f64|bf16", "f32",                         \
-      "of weights and activations; this version has f32")                                          \
-    X(conv, CHOICE, recipe.conv, RECIPE, TPBE | DDP, 1, "auto|direct|winograd", "auto",            \
-      "how 3x3 convolutions are computed; auto decides by shape")                                  \
-    X(kernels, CHOICE, recipe.kernels, RECIPE, TPBE, 1, "fast|reference", "fast",                  \
-      "reference: plain C, slow, an oracle")                                                       \
-                                                                                                   \
-    X(optimizer, CHOICE, recipe.optimizer, OPTIMIZER, TPB | DDP, 1, "sgd|adam|adamw", "sgd",       \
-      "the rule of the update")                                                                    \
-    X(lr, REAL, recipe.lr, OPTIMIZER, TPB | DDP, 1, "X", NULL,                                     \
-      "learning rate at its highest (sgd: 0.1, adam and adamw: 0.001)")                            \
-    X(momentum, REAL, recipe.momentum, OPTIMIZER, TPB, 1, "X", "0", "sgd")                         \
-    X(nesterov, FLAG, recipe.nesterov, OPTIMIZER, TPB, 1, NULL, NULL,                              \
-      "sgd: look ahead by momentum")                                                               \
-    X(weight_decay, REAL, recipe.weight_decay, OPTIMIZER, TPB, 1, "X", NULL, "0 (adamw: 0.01)")    \
-    X(beta1, REAL, recipe.beta1, OPTIMIZER, TPB, 1, "X", "0.9", "adam, adamw")                     \
-    X(beta2, REAL, recipe.beta2, OPTIMIZER, TPB, 1, "X", "0.999", "adam, adamw")                   \
-    X(epsilon, REAL, recipe.epsilon, OPTIMIZER, TPB, 1, "X", "1e-08", "adam, adamw")               \
-    X(clip_norm, REAL, recipe.clip_norm, OPTIMIZER, TPB, 1, "X", "0",                              \
-      "scales gradients down to this global norm; 0: never")                                       \
-    X(lr_schedule, CHOICE, recipe.lr_schedule, OPTIMIZER, TPB, 1, "constant|step|cosine",          \
-      "constant", "how the learning rate falls")                                                   \
-    X(warmup, COUNT, recipe.warmup_steps, OPTIMIZER, TPB, 1, "N", "0",                             \
-      "the learning rate rises linearly for N steps")                                              \
-    X(lr_step, COUNT, recipe.schedule_steps, OPTIMIZER, TPB, 1, "N", NULL,                         \
-      "step: it falls every N steps; cosine: it reaches 0 at step N (the last one)")               \
-    X(lr_gamma, REAL, recipe.lr_gamma, OPTIMIZER, TPB, 1, "X", "0.1", "step: by this factor")      \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPB | DDP, 0, "PLAN", "",                                            \
       "how the work is divided: dp=2,pp=2,cut=layer3 (bench ddp: what else than dp and overlap: "  \
@@ -150,7 +109,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(transfer_ms, REAL, transfer_ms, SCHEDULE, FOR_SIMULATE, 0, "X", "0",                         \
       "from a stage to its neighbour; takes no compute")                                           \
     X(schedule, TEXT, schedule, SCHEDULE, FOR_SIMULATE, 0, "NAME", "1f1b",                         \
-      "naive, gpipe, 1f1b, zb1, zb2 or auto, which builds the best it finds")                      \
+      "the pipeline schedule; auto builds the best it finds:")                                     \
     X(memory_limit, COUNT, memory_limit, SCHEDULE, FOR_SIMULATE, 0, "N", NULL,                     \
       "most microbatches that a stage may hold (any number; auto: 2 stages - 1)")                  \
                                                                                                    \
@@ -164,7 +123,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(bytes, TEXT, bytes, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                               \
       "sizes of the buffers (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                   \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
-      "root, ring, tree, pairwise, direct, engine, auto (direct,pairwise,tree,ring,root)")         \
+      "how sums are made (all but engine and auto):")                                              \
     X(wire, TEXT, wire, RUN, FOR_TRAIN | FOR_BENCH | FOR_BENCH_ALLREDUCE, 0, "WIRE", NULL,         \
       "how processes reach each other: shm (shared memory), mpi (messages through an MPI "         \
       "library) or "                                                                               \
@@ -213,17 +172,22 @@ typedef enum option_id {
 #define OPTION_ENUM(name, kind, field, group, commands, scope, argument, fallback, help) OPT_##name,
     OPTION_LIST(OPTION_ENUM)
 #undef OPTION_ENUM
-        N_OPTIONS
+#define RECIPE_ENUM(type, field, name, kind, words, value, least, most, use, help) OPT_##field,
+        WF_RECIPE_FIELDS(RECIPE_ENUM)
+#undef RECIPE_ENUM
+            N_OPTIONS
 } option_id;
 
 typedef struct option {
     const char *key; /* with underscores; see option_name */
     const char *argument, *fallback, *help;
-    size_t offset; /* into struct options */
+    const char *note; /* behind the default in the help, or NULL */
+    size_t offset;    /* into struct options */
     option_kind kind;
     option_group group;
     unsigned commands;
     option_scope scope;
+    bool is_open; /* the default depends on other options */
 } option;
 
 typedef struct options {
@@ -237,12 +201,19 @@ typedef struct options {
     double dropout;
     int words, no_shuffle, no_augment, normalize, stem, loss, costs;
     int resume, strict, profile, program, quick, quiet, peers, memory;
-    wf_recipe recipe;
+    wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];
     char error[600]; /* the sentence, after a function has returned false */
 } options;
 
-extern const option option_table[N_OPTIONS];
+/* What there is to know of an option. */
+option option_about(option_id id);
+/* Its value if it is not given, as text; NULL: there is none, or it depends on other options.
+ * `text` has room for TEXT_BYTES. */
+const char *option_default(option_id id, char *text);
+/* Name i of those that the option's value is one of, NULL past the last or if it has no such list.
+ */
+const char *option_value_name(option_id id, int i);
 extern const char *const option_group_names[N_GROUPS];
 
 void options_init(options *o);

@@ -95,8 +95,8 @@ static exit_status broadcast(const cli *c, exit_status bad, char **text) {
 /* Whether the value leaves the choice to weft, which is then no contradiction. */
 static bool is_open(option_id id, const char *text) {
     if (id == OPT_stem) return !strcmp(text, "auto");
-    if (id == OPT_micro && !strcmp(text, "auto")) return true;
-    return (id == OPT_micro || id == OPT_lanes || id == OPT_threads) && !strcmp(text, "0");
+    if (id == OPT_n_micro && !strcmp(text, "auto")) return true;
+    return (id == OPT_n_micro || id == OPT_n_lanes || id == OPT_n_threads) && !strcmp(text, "0");
 }
 
 /* What was given must agree with what was recorded; what was not given is taken over. */
@@ -104,7 +104,7 @@ static exit_status merge(cli *c, const options *recorded) {
     options *o = &c->o;
     for (option_id id = 0; id < N_OPTIONS; id++) {
         char name[TEXT_BYTES], typed[TEXT_BYTES], was[TEXT_BYTES];
-        if (option_table[id].scope != OF_RECIPE || id == OPT_data) continue;
+        if (option_about(id).scope != OF_RECIPE || id == OPT_data) continue;
         const char *old = option_text(recorded, id, was);
         if (!option_is_given(o, id) || is_open(id, option_text(o, id, typed))) {
             if (!option_is_given(recorded, id)) continue;

@@ -11,20 +11,20 @@
 /* ---- what is asked ---- */
 
 static exit_status check_counts(const options *o) {
-    static const option_id needed[] = {OPT_stages, OPT_micro, OPT_forward_ms, OPT_backward_ms,
+    static const option_id needed[] = {OPT_stages, OPT_n_micro, OPT_forward_ms, OPT_backward_ms,
                                        OPT_weight_ms};
     char name[TEXT_BYTES], text[TEXT_BYTES];
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!option_is_given(o, needed[i]))
             return complain(EXIT_USAGE, "%s is missing: %s %s", option_name(name, needed[i]),
-                            option_table[needed[i]].argument, option_table[needed[i]].help);
+                            option_about(needed[i]).argument, option_about(needed[i]).help);
     if (o->stages < 1 || o->stages > WF_SCHEDULE_MAX_STAGES)
         return complain(EXIT_USAGE, "--stages: %lld; a pipeline has 1 to %d", (long long)o->stages,
                         WF_SCHEDULE_MAX_STAGES);
     int64_t most = WF_SCHEDULE_MAX_CELLS / o->stages;
     if (o->recipe.n_micro < 1 || o->recipe.n_micro > most)
         return complain(EXIT_USAGE, "--micro: %s; with %lld stages there may be 1 to %lld",
-                        option_text(o, OPT_micro, text), (long long)o->stages, (long long)most);
+                        option_text(o, OPT_n_micro, text), (long long)o->stages, (long long)most);
     if (option_is_given(o, OPT_memory_limit) && o->memory_limit < 1)
         return complain(EXIT_USAGE, "--memory-limit: a stage must hold 1 microbatch at least");
     if (!(o->transfer_ms >= 0 && o->transfer_ms <= WF_SCHEDULE_MAX_TIME_MS))

@@ -152,10 +152,10 @@ static void say_recipe(const job *j) {
     int n = 0;
     for (option_id id = 0; id < N_OPTIONS; id++) {
         char name[TEXT_BYTES], text[TEXT_BYTES];
-        const option *about = &option_table[id];
+        const option about = option_about(id);
         const char *value = option_text(o, id, text);
-        bool is_flag = about->kind == OPTION_FLAG;
-        if (about->scope != OF_RECIPE || option_no_use(o, id) || !(about->commands & j->c->command))
+        bool is_flag = about.kind == OPTION_FLAG;
+        if (about.scope != OF_RECIPE || option_no_use(o, id) || !(about.commands & j->c->command))
             continue;
         if (is_flag && !strcmp(value, "false")) continue;
         size_t bytes = TEXT_BYTES + strlen(value) + 2;

@@ -326,25 +326,53 @@ static void ranges(void **state) {
     test_context_end(ctx);
 }
 
-/* The program's options of the recipe are its fields: the same names, places and words. */
-static void options_are_the_fields(void **state) {
+/* A row of the recipe is an option with its help, a member of the reports' and checkpoints' recipe,
+ * and is read back from there: nothing else has to name the field. */
+static void rows_are_all_there_is(void **state) {
     (void)state;
     int n_options = 0;
-    for (option_id id = 0; id < N_OPTIONS; id++) {
-        size_t begin = offsetof(options, recipe);
-        n_options +=
-            option_table[id].offset >= begin && option_table[id].offset < begin + sizeof(wf_recipe);
-    }
+    options o, back;
+    options_init(&o);
+    for (option_id id = 0; id < N_OPTIONS; id++)
+        n_options += option_about(id).offset >= offsetof(options, recipe);
     assert_int_equal(n_options, wfi_recipe_n_fields);
     for (int k = 0; k < wfi_recipe_n_fields; k++) {
         const wfi_recipe_field *field = &wfi_recipe_fields[k];
         option_id id = option_find(field->name);
+        char mine[WFI_RECIPE_TEXT], theirs[WFI_RECIPE_TEXT];
         if (id == N_OPTIONS) fail_msg("there is no option for the recipe's %s", field->name);
-        assert_int_equal(option_table[id].scope, OF_RECIPE);
-        assert_int_equal(option_table[id].offset, offsetof(options, recipe) + field->offset);
-        if (field->kind == WFI_RECIPE_CHOICE)
-            assert_string_equal(option_table[id].argument, field->words);
+        assert_int_equal(option_about(id).scope, OF_RECIPE);
+        assert_int_equal(option_about(id).offset, offsetof(options, recipe) + field->offset);
+        assert_string_equal(option_about(id).help, field->help);
+        /* Another value than the default, as an option, in the JSON, and as an option again. */
+        bool is_choice = field->kind == WFI_RECIPE_CHOICE;
+        const char *other = is_choice                             ? strrchr(field->words, '|') + 1
+                            : field->kind == WFI_RECIPE_FLAG      ? "true"
+                            : strcmp(field->name, "epsilon") != 0 ? "0.5"
+                                                                  : "0.25";
+        if (!is_choice && field->kind != WFI_RECIPE_FLAG && field->kind != WFI_RECIPE_REAL)
+            other = "77";
+        options_release(&o);
+        options_init(&o);
+        /* What gives the field a meaning. */
+        assert_true(option_set(&o, OPT_lr_schedule, "step"));
+        if (strstr(field->help, "adam")) assert_true(option_set(&o, OPT_optimizer, "adam"));
+        assert_true(option_set(&o, id, other));
+        json_t *recipe = options_recipe(&o);
+        json_t *value = json_object_get(recipe, field->name), *alone = json_object();
+        if (!value) fail_msg("the report's recipe has no %s", field->name);
+        json_object_set(alone, field->name, value);
+        char *text = json_dumps(alone, 0);
+        options_init(&back);
+        assert_true(options_read_json(&back, FOR_TRAIN, text, strlen(text), "here"));
+        assert_string_equal(wfi_recipe_text(&back.recipe, field, theirs),
+                            wfi_recipe_text(&o.recipe, field, mine));
+        options_release(&back);
+        free(text);
+        json_decref(alone);
+        json_decref(recipe);
     }
+    options_release(&o);
 }
 
 int main(void) {
@@ -360,7 +388,7 @@ int main(void) {
         cmocka_unit_test(points_in_every_locale),
         cmocka_unit_test(words_as_text),
         cmocka_unit_test(ranges),
-        cmocka_unit_test(options_are_the_fields),
+        cmocka_unit_test(rows_are_all_there_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,8 +13,6 @@
 #define DEFAULT_WIRES      "inproc,shm"
 #define LARGEST            ((int64_t)1 << 36)
 
-static const char *const algorithms[] = {"root",   "ring",   "tree", "pairwise",
-                                         "direct", "engine", "auto"};
 static const char *const wires[] = {"inproc", "shm", "mpi"};
 
 /* ---- what a row came to ---- */
@@ -141,10 +139,13 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
     b->n_ranks = (int)o->ranks;
     b->n_repeats = (int)o->repeat;
     exit_status bad = read_bytes(b, o->bytes ? o->bytes : DEFAULT_BYTES);
+    const char *names[REDUCE_MAX_LIST];
+    int n_names = 0;
+    while (n_names < REDUCE_MAX_LIST && wf_group_algorithm_name(n_names))
+        names[n_names] = wf_group_algorithm_name(n_names), n_names++;
     if (!bad)
-        bad =
-            read_names("--algorithm", o->algorithm ? o->algorithm : DEFAULT_ALGORITHMS, algorithms,
-                       sizeof algorithms / sizeof *algorithms, b->algorithms, &b->n_algorithms);
+        bad = read_names("--algorithm", o->algorithm ? o->algorithm : DEFAULT_ALGORITHMS, names,
+                         n_names, b->algorithms, &b->n_algorithms);
     bool spans_machines = place->n_local_ranks && place->n_local_ranks < place->n_ranks;
     const char *default_wires = !b->is_worker ? DEFAULT_WIRES : spans_machines ? "mpi" : "shm";
     if (!bad)

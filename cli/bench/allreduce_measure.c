@@ -120,7 +120,7 @@ static wf_status create_group(wf_job *ranks, const reduce_row *r, wf_group **gro
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     config.algorithm = r->algorithm;
     config.wire = r->wire;
-    config.order_free = !strcmp(r->algorithm, "ring") || !strcmp(r->algorithm, "engine");
+    config.order_free = wf_group_algorithm_rotates(r->algorithm);
     return wf_group_create(ranks, &config, group_out);
 }
 

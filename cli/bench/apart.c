@@ -30,7 +30,7 @@ void words_add_options(words *w, const options *o, unsigned other, const option_
                        int n_without) {
     for (option_id id = 0; id < N_OPTIONS; id++) {
         char name[TEXT_BYTES], text[TEXT_BYTES];
-        bool is_wanted = option_is_given(o, id) && option_table[id].commands & other;
+        bool is_wanted = option_is_given(o, id) && option_about(id).commands & other;
         for (int i = 0; i < n_without; i++) is_wanted &= without[i] != id;
         if (is_wanted) words_add(w, "%s=%s", option_name(name, id), option_text(o, id, text));
     }

@@ -159,7 +159,8 @@ static exit_status run_all(bench_ddp *b) {
 
 static exit_status resolve(cli *c) {
     options *o = &c->o;
-    if (!o->model) return complain(EXIT_USAGE, "--model is missing, for example --model resnet50");
+    exit_status bad = job_check_model(c);
+    if (bad) return bad;
     if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores();
     if (!option_is_given(o, OPT_repeat)) o->repeat = 5;
     if (!option_is_given(o, OPT_steps)) o->steps = 5;
@@ -216,7 +217,7 @@ exit_status run_bench_ddp(cli *c) {
     if (!bad) bad = apart_open(c, &b.run);
     if (bad) return bad;
     b.n_repeats = (int)c->o.repeat;
-    b.unit = wf_model_registry_takes_tokens(c->o.model) ? "tokens" : "images";
+    b.unit = wf_model_registry_find(c->o.model)->takes_tokens ? "tokens" : "images";
     interrupt_watch();
     describe(&b);
     b.begin = effort_now();

@@ -17,7 +17,7 @@ static int n_cores_of(const bench_ddp *b, const ddp_row *r) {
 /* ---- weft ---- */
 
 static void weft_words(const bench_ddp *b, const ddp_row *r, words *w) {
-    static const option_id own[] = {OPT_plan,   OPT_ranks, OPT_batch, OPT_threads,
+    static const option_id own[] = {OPT_plan,   OPT_ranks, OPT_batch, OPT_n_threads,
                                     OPT_repeat, OPT_steps, OPT_out,   OPT_json,
                                     OPT_quiet,  OPT_peers, OPT_python};
     const options *o = &b->c->o;

@@ -26,7 +26,6 @@ static void say_best(const experiment *e, const char *what, const row *r) {
 }
 
 void experiment_say(const experiment *e) {
-    static const char *const schedules[] = {"naive", "gpipe", "1f1b", "zb1", "zb2", "auto"};
     say(e->c, "\n%-15s%-10s%-11s%6s %10s %8s %10s %9s %11s\n", "", "schedule", "2nd stage", "split",
         "seconds", "std", "images/s", "speed-up", "predicted");
     for (const row *r = e->rows; r < e->rows + e->n_rows; r++) {
@@ -38,10 +37,10 @@ void experiment_say(const experiment *e) {
     say(e->c, "\nseconds are those of %d batches of %lld images\n", ROW_BATCHES,
         (long long)e->c->o.recipe.batch);
     say_best(e, "best single device", experiment_best(e, "single device", NULL, NULL));
-    for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++) {
+    for (int s = 0; wf_schedule_name(s); s++) {
         char what[40];
-        snprintf(what, sizeof what, "best %s", schedules[s]);
-        say_best(e, what, experiment_best(e, NULL, schedules[s], NULL));
+        snprintf(what, sizeof what, "best %s", wf_schedule_name(s));
+        say_best(e, what, experiment_best(e, NULL, wf_schedule_name(s), NULL));
     }
 }
 

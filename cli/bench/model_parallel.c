@@ -24,9 +24,6 @@ typedef struct splits {
     int64_t tutorial; /* the one that makes as many microbatches as the tutorial has */
 } splits;
 
-static const char *const schedules[] = {"gpipe", "1f1b", "zb1", "zb2", "auto"};
-#define N_SCHEDULES (int)(sizeof schedules / sizeof *schedules)
-
 /* ---- what is asked for ---- */
 
 /* The tutorial's, and 15, or for another batch all that divide it. */
@@ -57,7 +54,7 @@ static bool set(options *o, option_id id, const char *value) {
 static exit_status resolve(cli *c) {
     options *o = &c->o;
     if (!set(o, OPT_model, "resnet50") || !set(o, OPT_data, "synthetic") ||
-        !set(o, OPT_loss, "mse") || !set(o, OPT_lr, "0.001") || !set(o, OPT_threads, "1") ||
+        !set(o, OPT_loss, "mse") || !set(o, OPT_lr, "0.001") || !set(o, OPT_n_threads, "1") ||
         !set(o, OPT_out, "model-parallel"))
         return complain(EXIT_FAILED, "%s", o->error);
     if (!option_is_given(o, OPT_batch)) o->recipe.batch = o->quick ? QUICK_BATCH : TUTORIAL_BATCH;
@@ -110,8 +107,9 @@ static exit_status add_schedules(experiment *e, const splits *s, int n_candidate
             if (!taken[i] && (best < 0 || mean < least)) best = i, least = mean;
         }
         taken[best] = true;
-        for (int k = 0; k < N_SCHEDULES && !bad; k++)
-            bad = add(e, "pipeline", schedules[k], "", s->n[best]);
+        for (int k = 0; wf_schedule_name(k) && !bad; k++)
+            if (strcmp(wf_schedule_name(k), "naive") != 0)
+                bad = add(e, "pipeline", wf_schedule_name(k), "", s->n[best]);
     }
     return bad;
 }
@@ -147,7 +145,9 @@ static exit_status run_all(experiment *e) {
     find_splits(&e->c->o, &s);
     exit_status bad = add_tutorial(e, &s);
     int n_first = e->n_rows;
-    e->n_runs = (n_first + 1 + n_candidates * (N_SCHEDULES - 1)) * e->n_repeats;
+    int n_more = 0; /* beside 1f1b, which is there already, and naive */
+    while (wf_schedule_name(n_more + 2)) n_more++;
+    e->n_runs = (n_first + 1 + n_candidates * n_more) * e->n_repeats;
     if (!bad) bad = round_of(e, 0, 0);
     if (!bad) bad = add_schedules(e, &s, n_candidates);
     e->n_runs = e->n_rows * e->n_repeats;

@@ -45,9 +45,9 @@ typedef enum wf_reduction { WF_SUM, WF_MEAN, WF_MIN, WF_MAX } wf_reduction;
 
 typedef struct wf_group_config {
     size_t struct_size;
-    /* How all-reduce, reduce and reduce-scatter sum: "root", "ring", "tree", "pairwise", "direct",
-     * "engine" (MPI's own all-reduce; of groups of all ranks of a job over MPI); NULL or "auto": by
-     * a table of collective, bytes, ranks and wire. */
+    /* How all-reduce, reduce and reduce-scatter sum: a name of wf_group_algorithm_name. "engine" is
+     * MPI's own all-reduce, for groups of all ranks of a job over MPI; NULL or "auto": by a table
+     * of collective, bytes, ranks and wire. */
     const char *algorithm;
     /* 0: sums are made over one fixed tree of the ranks, so the bits depend on nothing else.
      * 1: the order may rotate; beyond two ranks ring and engine need it. */
@@ -91,6 +91,11 @@ WF_API int wf_group_job_rank(const wf_group *group, int rank);
 WF_API const char *wf_group_wire(const wf_group *group);
 /* What "auto" comes to for an all-reduce of so many bytes. */
 WF_API const char *wf_group_algorithm(const wf_group *group, size_t bytes);
+/* Name i of all algorithms, NULL past the last; static. */
+WF_API const char *wf_group_algorithm_name(int i);
+/* Whether it adds in another order than the tree's beyond two ranks, so that it needs order_free.
+ */
+WF_API int wf_group_algorithm_rotates(const char *name);
 /* Since the group was made. */
 WF_API wf_traffic wf_group_traffic(const wf_group *group);
 

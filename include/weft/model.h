@@ -23,6 +23,16 @@ typedef struct wf_model_config {
 #define WF_MODEL_CONFIG_INIT                                                                       \
     { sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0 }
 
+/* What there is to know of a ready-made model before it is made. Static. */
+typedef struct wf_model_info {
+    const char *name;
+    int takes_tokens; /* I32 [n_tokens] rather than images */
+    int has_stem;     /* config.small_stem means something */
+    /* Sizes that make a fair benchmark with samples that are made up. */
+    int64_t image; /* height and width; 0: no images */
+    int64_t n_tokens, n_classes;
+} wf_model_info;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -32,15 +42,14 @@ WF_API WF_NODISCARD wf_status wf_model_create(wf_context *ctx, const char *name,
                                               wf_model_function function, const void *config,
                                               size_t config_bytes, wf_model **model_out);
 
-/* A ready-made model: mlp, resnet18, resnet34, resnet50, gpt2, gpt2-tiny.
- * Errors: INVALID_ARG for an unknown name; the sentence lists the known ones. */
+/* A ready-made model, by a name of the registry. Errors: INVALID_ARG: an unknown name, and the
+ * sentence lists the known ones; a field that the model has no use for. */
 WF_API WF_NODISCARD wf_status wf_model_find(wf_context *ctx, const char *name,
                                             const wf_model_config *config, wf_model **model_out);
 
-/* The i-th ready-made model's name, NULL past the last. */
-WF_API const char *wf_model_registry_name(int i);
-/* Whether a ready-made model reads tokens (I32 [n_tokens]) rather than images. */
-WF_API int wf_model_registry_takes_tokens(const char *name);
+/* The ready-made models, in order: NULL past the last. By name: NULL if there is none. */
+WF_API const wf_model_info *wf_model_registry(int i);
+WF_API const wf_model_info *wf_model_registry_find(const char *name);
 
 WF_API const char *wf_model_name(const wf_model *model);
 WF_API void wf_model_destroy(wf_model *model);

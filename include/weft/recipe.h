@@ -14,58 +14,62 @@ typedef enum wf_conv { WF_CONV_AUTO, WF_CONV_DIRECT, WF_CONV_WINOGRAD } wf_conv;
 /* FAST uses the libraries; REFERENCE only weft's plain C kernels (slow: an oracle). */
 typedef enum wf_kernels { WF_KERNELS_FAST, WF_KERNELS_REFERENCE } wf_kernels;
 
-/* One row a field: type, field, name, kind, words, default, least, most, help. The struct and its
- * defaults, the checks of ranges, and the text that ranks compare are made from these rows, so a
- * field cannot be left out of them. Kinds: COUNT is int64_t, SEED uint64_t, INT and FLAG int, REAL
+/* One row a field: type, field, name, kind, words, default, least, most, use, help. The struct and
+ * its defaults, the checks of ranges, what ranks compare, the text of a recipe, the program's
+ * options and their help, and what reports and checkpoints say are made from these rows, so a field
+ * cannot be left out of them. Kinds: COUNT is int64_t, SEED uint64_t, INT and FLAG int, REAL
  * double; CHOICE is an enum with the words in order. A COUNT or INT of 0 where that is no size is
- * resolved by wf_recipe_resolve. */
+ * resolved by wf_recipe_resolve. Use: FORWARD (by whatever computes) or UPDATE (by training alone).
+ */
 #define WF_RECIPE_FIELDS(X)                                                                        \
-    X(int64_t, batch, "batch", COUNT, "", 32, 1, 1e9,                                              \
+    X(int64_t, batch, "batch", COUNT, "", 32, 1, 1e9, FORWARD,                                     \
       "samples per optimizer step, over all ranks")                                                \
-    X(int64_t, n_micro, "micro", COUNT, "", 0, 0, 1e6,                                             \
-      "microbatches per step, over all ranks; 0: n_lanes. If they do not divide the batch, the "   \
+    X(int64_t, n_micro, "micro", COUNT, "", 0, 0, 1e6, FORWARD,                                    \
+      "microbatches per step, over all ranks; 0: one a lane. If they do not divide the batch, "    \
+      "the "                                                                                       \
       "last ones are a sample smaller")                                                            \
-    X(int64_t, n_lanes, "lanes", COUNT, "", 0, 0, 1e6,                                             \
+    X(int64_t, n_lanes, "lanes", COUNT, "", 0, 0, 1e6, FORWARD,                                    \
       "independent gradient sums, added in a fixed tree; 0: the plan's dp")                        \
-    X(uint64_t, seed, "seed", SEED, "", 0, 0, 1.8446744073709552e19,                               \
+    X(uint64_t, seed, "seed", SEED, "", 0, 0, 1.8446744073709552e19, FORWARD,                      \
       "of weights, order and augmentation")                                                        \
-    X(wf_dtype, dtype, "dtype", CHOICE, "f32|f64|bf16", WF_F32, 0, 2,                              \
+    X(wf_dtype, dtype, "dtype", CHOICE, "f32|f64|bf16", WF_F32, 0, 2, FORWARD,                     \
       "of weights and activations; this version has f32")                                          \
-    X(int, n_threads, "threads", INT, "", 1, 0, 1024,                                              \
+    X(int, n_threads, "threads", INT, "", 1, 0, 1024, FORWARD,                                     \
       "of each rank's kernels; 0: this process's cores / the plan's ranks")                        \
-    X(wf_conv, conv, "conv", CHOICE, "auto|direct|winograd", WF_CONV_AUTO, 0, 2,                   \
+    X(wf_conv, conv, "conv", CHOICE, "auto|direct|winograd", WF_CONV_AUTO, 0, 2, FORWARD,          \
       "how 3x3 convolutions are computed; auto decides by shape")                                  \
-    X(wf_kernels, kernels, "kernels", CHOICE, "fast|reference", WF_KERNELS_FAST, 0, 1,             \
+    X(wf_kernels, kernels, "kernels", CHOICE, "fast|reference", WF_KERNELS_FAST, 0, 1, FORWARD,    \
       "reference: plain C, slow, an oracle")                                                       \
                                                                                                    \
-    X(wf_optimizer, optimizer, "optimizer", CHOICE, "sgd|adam|adamw", WF_SGD, 0, 2,                \
+    X(wf_optimizer, optimizer, "optimizer", CHOICE, "sgd|adam|adamw", WF_SGD, 0, 2, UPDATE,        \
       "the rule of the update")                                                                    \
-    X(double, lr, "lr", REAL, "", 0.1, 0, 1e6, "learning rate at its highest")                     \
-    X(double, momentum, "momentum", REAL, "", 0, 0, 1, "sgd")                                      \
-    X(int, nesterov, "nesterov", FLAG, "", 0, 0, 1, "sgd: look ahead by momentum")                 \
-    X(double, weight_decay, "weight_decay", REAL, "", 0, 0, 1e6,                                   \
+    X(double, lr, "lr", REAL, "", 0.1, 0, 1e6, UPDATE, "learning rate at its highest")             \
+    X(double, momentum, "momentum", REAL, "", 0, 0, 1, UPDATE, "sgd")                              \
+    X(int, nesterov, "nesterov", FLAG, "", 0, 0, 1, UPDATE, "sgd: look ahead by momentum")         \
+    X(double, weight_decay, "weight_decay", REAL, "", 0, 0, 1e6, UPDATE,                           \
       "sgd and adam: added to the gradient; adamw: decoupled")                                     \
-    X(double, beta1, "beta1", REAL, "", 0.9, 0, 0.9999999, "adam, adamw")                          \
-    X(double, beta2, "beta2", REAL, "", 0.999, 0, 0.9999999, "adam, adamw")                        \
-    X(double, epsilon, "epsilon", REAL, "", 1e-8, 0, 1, "adam, adamw")                             \
-    X(double, clip_norm, "clip_norm", REAL, "", 0, 0, 1e30,                                        \
+    X(double, beta1, "beta1", REAL, "", 0.9, 0, 0.9999999, UPDATE, "adam, adamw")                  \
+    X(double, beta2, "beta2", REAL, "", 0.999, 0, 0.9999999, UPDATE, "adam, adamw")                \
+    X(double, epsilon, "epsilon", REAL, "", 1e-8, 0, 1, UPDATE, "adam, adamw")                     \
+    X(double, clip_norm, "clip_norm", REAL, "", 0, 0, 1e30, UPDATE,                                \
       "above 0: gradients are scaled down to this global norm")                                    \
                                                                                                    \
     X(wf_lr_schedule, lr_schedule, "lr_schedule", CHOICE, "constant|step|cosine", WF_LR_CONSTANT,  \
-      0, 2, "how the learning rate falls")                                                         \
-    X(int64_t, warmup_steps, "warmup", COUNT, "", 0, 0, 1e15, "linear from 0 to lr")               \
-    X(int64_t, schedule_steps, "lr_step", COUNT, "", 0, 0, 1e15,                                   \
-      "cosine: it reaches 0 at this step; step: every so many steps it falls ...")                 \
-    X(double, lr_gamma, "lr_gamma", REAL, "", 0.1, 0, 1e6, "... by this factor")
+      0, 2, UPDATE, "how the learning rate falls")                                                 \
+    X(int64_t, warmup_steps, "warmup", COUNT, "", 0, 0, 1e15, UPDATE,                              \
+      "the learning rate rises linearly for N steps")                                              \
+    X(int64_t, schedule_steps, "lr_step", COUNT, "", 0, 0, 1e15, UPDATE,                           \
+      "step: it falls every N steps; cosine: it reaches 0 at step N")                              \
+    X(double, lr_gamma, "lr_gamma", REAL, "", 0.1, 0, 1e6, UPDATE, "step: by this factor")
 
 typedef struct wf_recipe {
     size_t struct_size;
-#define WF_RECIPE_MEMBER(type, field, name, kind, words, value, least, most, help) type field;
+#define WF_RECIPE_MEMBER(type, field, name, kind, words, value, least, most, use, help) type field;
     WF_RECIPE_FIELDS(WF_RECIPE_MEMBER)
 #undef WF_RECIPE_MEMBER
 } wf_recipe;
 
-#define WF_RECIPE_VALUE(type, field, name, kind, words, value, least, most, help) , value
+#define WF_RECIPE_VALUE(type, field, name, kind, words, value, least, most, use, help) , value
 #define WF_RECIPE_INIT                                                                             \
     { sizeof(wf_recipe) WF_RECIPE_FIELDS(WF_RECIPE_VALUE) }
 

@@ -4,23 +4,29 @@
 
 #include <string.h>
 
-static const struct registered_model {
-    const char *name;
+typedef struct registered_model {
+    wf_model_info info;
     wf_model_function function;
-    bool takes_tokens, has_stem;
     int64_t n_classes, n_tokens; /* where the configuration says 0 */
-} registry[] = {
-    {"mlp", wfi_model_mlp, false, false, 10, 0},
-    {"resnet18", wfi_model_resnet18, false, true, 1000, 0},
-    {"resnet34", wfi_model_resnet34, false, true, 1000, 0},
-    {"resnet50", wfi_model_resnet50, false, true, 1000, 0},
-    {"gpt2", wfi_model_gpt2, true, false, 50257, 1024},
-    {"gpt2-tiny", wfi_model_gpt2_tiny, true, false, 256, 64},
+} registered_model;
+
+static const registered_model registry[] = {
+    {{"mlp", 0, 0, 28, 0, 1000}, wfi_model_mlp, 10, 0},
+    {{"resnet18", 0, 1, 128, 0, 1000}, wfi_model_resnet18, 1000, 0},
+    {{"resnet34", 0, 1, 128, 0, 1000}, wfi_model_resnet34, 1000, 0},
+    {{"resnet50", 0, 1, 128, 0, 1000}, wfi_model_resnet50, 1000, 0},
+    {{"gpt2", 1, 0, 0, 256, 50257}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-tiny", 1, 0, 0, 32, 256}, wfi_model_gpt2_tiny, 256, 64},
 };
 
-static const struct registered_model *find(const char *name) {
+const wf_model_info *wf_model_registry(int i) {
+    return i >= 0 && (size_t)i < WFI_COUNT(registry) ? &registry[i].info : NULL;
+}
+
+/* The info is a model's first member. */
+const wf_model_info *wf_model_registry_find(const char *name) {
     for (size_t i = 0; i < WFI_COUNT(registry); i++)
-        if (!strcmp(registry[i].name, name)) return &registry[i];
+        if (!strcmp(registry[i].info.name, name)) return &registry[i].info;
     return NULL;
 }
 
@@ -33,20 +39,11 @@ void wfi_model_classify(wf_tensor logits, const wf_model_config *c) {
         wf_loss(wf_cross_entropy(logits, wf_input(g, "y", WF_I32, WF_SCALAR)));
 }
 
-const char *wf_model_registry_name(int i) {
-    return i >= 0 && (size_t)i < WFI_COUNT(registry) ? registry[i].name : NULL;
-}
-
-int wf_model_registry_takes_tokens(const char *name) {
-    const struct registered_model *m = find(name);
-    return m && m->takes_tokens;
-}
-
 static wf_status unknown(wf_context *ctx, const char *name) {
     wfi_text names;
     wfi_text_init(&names, ctx);
     for (size_t i = 0; i < WFI_COUNT(registry); i++)
-        wfi_text_add(&names, "%s%s", i ? ", " : "", registry[i].name);
+        wfi_text_add(&names, "%s%s", i ? ", " : "", registry[i].info.name);
     wf_status status = wfi_text_status(&names);
     if (status == WF_OK)
         status = wfi_fail(ctx, WF_INVALID_ARG, "there is no model '%.64s'; there are %s", name,
@@ -55,35 +52,36 @@ static wf_status unknown(wf_context *ctx, const char *name) {
     return status;
 }
 
-static wf_status no_use(wf_context *ctx, const struct registered_model *m, const char *field) {
-    return wfi_fail(ctx, WF_INVALID_ARG, "%s has no use for %s; leave it as it is", m->name, field);
+static wf_status no_use(wf_context *ctx, const registered_model *m, const char *field) {
+    return wfi_fail(ctx, WF_INVALID_ARG, "%s has no use for %s; leave it as it is", m->info.name,
+                    field);
 }
 
 /* A field that is set but means nothing to the model is a mistake of the caller. */
-static wf_status check_fields(wf_context *ctx, const struct registered_model *m,
+static wf_status check_fields(wf_context *ctx, const registered_model *m,
                               const wf_model_config *c) {
     const wf_model_config init = WF_MODEL_CONFIG_INIT;
     if (c->n_classes < 0 || c->n_classes > INT32_MAX)
         return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld classes; there must be at least one",
-                        m->name, (long long)c->n_classes);
-    if (c->small_stem && !m->has_stem) return no_use(ctx, m, "small_stem");
-    if (m->takes_tokens) {
+                        m->info.name, (long long)c->n_classes);
+    if (c->small_stem && !m->info.has_stem) return no_use(ctx, m, "small_stem");
+    if (m->info.takes_tokens) {
         if (c->channels != init.channels || c->height != init.height || c->width != init.width)
             return no_use(ctx, m, "an image size");
         if (c->loss != WF_LOSS_CROSS_ENTROPY)
             return no_use(ctx, m, "a loss other than cross entropy");
         if (c->n_tokens < 0)
-            return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld tokens in a sample", m->name,
+            return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld tokens in a sample", m->info.name,
                             (long long)c->n_tokens);
         if (!(c->dropout >= 0 && c->dropout < 1))
             return wfi_fail(ctx, WF_INVALID_ARG, "%s: dropout is %g; it is at least 0 and below 1",
-                            m->name, c->dropout);
+                            m->info.name, c->dropout);
         return WF_OK;
     }
     if (c->n_tokens) return no_use(ctx, m, "n_tokens");
     if (c->dropout != 0) return no_use(ctx, m, "dropout");
     if (c->channels < 1 || c->height < 1 || c->width < 1)
-        return wfi_fail(ctx, WF_INVALID_ARG, "%s: images of %lld x %lld x %lld", m->name,
+        return wfi_fail(ctx, WF_INVALID_ARG, "%s: images of %lld x %lld x %lld", m->info.name,
                         (long long)c->channels, (long long)c->height, (long long)c->width);
     return WF_OK;
 }
@@ -93,12 +91,12 @@ wf_status wf_model_find(wf_context *ctx, const char *name, const wf_model_config
     const wf_model_config init = WF_MODEL_CONFIG_INIT;
     wf_model_config c = config ? *config : init;
     WF_TRY(wfi_check_struct(ctx, &c, sizeof c, "wf_model_config"));
-    const struct registered_model *m = find(name);
+    const registered_model *m = (const registered_model *)wf_model_registry_find(name);
     if (!m) return unknown(ctx, name);
     WF_TRY(check_fields(ctx, m, &c));
     if (c.n_classes == 0) c.n_classes = m->n_classes;
     if (c.n_tokens == 0) c.n_tokens = m->n_tokens;
-    return wf_model_create(ctx, m->name, m->function, &c, sizeof c, model_out);
+    return wf_model_create(ctx, m->info.name, m->function, &c, sizeof c, model_out);
 }
 
 wf_status wf_model_create(wf_context *ctx, const char *name, wf_model_function function,

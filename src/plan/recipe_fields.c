@@ -7,7 +7,7 @@
 #include <string.h>
 
 const wfi_recipe_field wfi_recipe_fields[] = {
-#define ROW(type, field, name, kind, words, value, least, most, help)                              \
+#define ROW(type, field, name, kind, words, value, least, most, use, help)                         \
     {name, WFI_RECIPE_##kind, offsetof(wf_recipe, field), words, least, most, help},
     WF_RECIPE_FIELDS(ROW)
 #undef ROW
@@ -21,7 +21,7 @@ const int wfi_recipe_n_fields = (int)WFI_COUNT(wfi_recipe_fields);
 #define FLAG   int
 #define REAL   double
 #define CHOICE int
-#define CHECK(type, field, name, kind, words, value, least, most, help)                            \
+#define CHECK(type, field, name, kind, words, value, least, most, use, help)                       \
     _Static_assert(sizeof(type) == sizeof(kind), "wf_recipe." #field " is of another kind");
 WF_RECIPE_FIELDS(CHECK)
 #undef CHECK

@@ -33,15 +33,40 @@ static wf_status check_engine(const wf_group *g) {
                     why);
 }
 
+/* Those with steps, and the engine behind them. */
+static const wfi_allreduce *algorithm(int i) {
+    for (int k = 0; k <= i; k++)
+        if (!wfi_allreduces[k]) return k == i ? &wfi_allreduce_engine : NULL;
+    return i >= 0 ? wfi_allreduces[i] : NULL;
+}
+
+static const wfi_allreduce *algorithm_called(const char *name) {
+    int i = 0;
+    while (algorithm(i) && strcmp(algorithm(i)->name, name)) i++;
+    return algorithm(i);
+}
+
+const char *wf_group_algorithm_name(int i) {
+    return algorithm(i) ? algorithm(i)->name : NULL;
+}
+
+int wf_group_algorithm_rotates(const char *name) {
+    return algorithm_called(name) && algorithm_called(name)->rotates;
+}
+
+static wf_status no_algorithm(wf_context *ctx, const char *name) {
+    char known[128] = "";
+    for (int i = 0; algorithm(i); i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                 algorithm(i)->name);
+    return wfi_fail(ctx, WF_UNSUPPORTED, "there is no algorithm '%s'; there are %s", name, known);
+}
+
 static wf_status find_algorithm(wf_group *g, const wf_group_config *c) {
     const char *name = c->algorithm ? c->algorithm : "auto";
-    if (!strcmp(name, "engine")) WF_TRY(check_engine(g));
-    g->how = strcmp(name, "engine") ? wfi_allreduce_find(name) : &wfi_allreduce_engine;
-    if (!g->how)
-        return wfi_fail(g->ctx, WF_UNSUPPORTED,
-                        "there is no algorithm '%s'; there are root, ring, tree, pairwise, direct, "
-                        "engine and auto",
-                        name);
+    g->how = algorithm_called(name);
+    if (!g->how) return no_algorithm(g->ctx, name);
+    if (g->how == &wfi_allreduce_engine) WF_TRY(check_engine(g));
     if (c->n_roots > 1 && g->how != &wfi_allreduce_root)
         return wfi_fail(g->ctx, WF_INVALID_ARG,
                         "%d roots are given, but the algorithm is '%s'; only root has any",
