@@ -2,9 +2,13 @@
  *
  * label: serial
  */
-#include "optimizer/optimizer.h"
+#include "base/finite.h"
+#include "base/random.h"
+#include "comm/runtime/typed.h"
+#include "kernel/cpu.h"
 #include "test.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,9 +77,112 @@ static void updates(void **state) {
                   wfi_variant_name(wfi_best_variant()));
 }
 
+/* ---- other loops ---- */
+
+/* What a loop reads, and, in place or beside, writes. */
+typedef struct numbers {
+    float in[5 * N], out[5 * N];
+    double sums[8];
+    uint32_t n_bad;
+} numbers;
+
+static void adds(wfi_variant v, numbers *x) {
+    wfi_cpu_add(v, x->out, x->in, N);
+}
+
+static void folds_statistics(wfi_variant v, numbers *x) {
+    const wfi_statistics_call call = {.running_mean = x->out,
+                                      .running_var = x->out + N,
+                                      .mean = x->in,
+                                      .var = x->in + N,
+                                      .n = N,
+                                      .n_reduced = 17,
+                                      .momentum = 0.1};
+    wfi_cpu_statistics(v, &call);
+}
+
+static void squares(wfi_variant v, numbers *x) {
+    wfi_gradient_squares(v, x->in, 5 * N, x->sums);
+}
+
+static void draws(wfi_variant v, numbers *x) {
+    wfi_random_key key = {7, wfi_random_name("a name")};
+    wfi_random_draw_uniform(v, key, 3, (UINT64_C(1) << 34) - 77, N, x->out);
+}
+
+static void counts(wfi_variant v, numbers *x) {
+    x->in[77] = INFINITY;
+    x->in[1000] = -NAN;
+    x->n_bad = wfi_count_not_finite(v, x->in, N);
+}
+
+static void combines(wfi_variant v, numbers *x) {
+    static const wf_dtype dtypes[] = {WF_F32, WF_F64, WF_I32, WF_I64, WF_U8};
+    static const wf_reduction ops[] = {WF_SUM, WF_MIN, WF_MAX};
+    for (size_t k = 0; k < 15; k++) {
+        const wfi_arithmetic a = {.dtype = dtypes[k / 3], .op = ops[k % 3]};
+        int64_t n = 1024 / (int64_t)wf_dtype_bytes(a.dtype) - 3;
+        wfi_combine(v, &a, x->in + 512 * (k % 3), x->in + 2048, n, x->out + 256 * k);
+    }
+}
+
+static void converts(wfi_variant v, numbers *x) {
+    const wfi_arithmetic widens = {.dtype = WF_BF16}, rounds = {.dtype = WF_F32};
+    x->in[9] = NAN;
+    wfi_combine(v, &widens, x->in, NULL, N, x->out);
+    wfi_combine(v, &rounds, x->in, NULL, N, x->out + N);
+}
+
+static void loops(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        void (*run)(wfi_variant v, numbers *x);
+    } all[] = {{"add", adds},        {"statistics", folds_statistics}, {"squares", squares},
+               {"uniform", draws},   {"not finite", counts},           {"combine", combines},
+               {"convert", converts}};
+    static numbers start, one, other;
+    uint64_t seed = 5;
+    for (int i = 0; i < 5 * N; i++) {
+        start.in[i] = odd_number(&seed);
+        start.out[i] = odd_number(&seed);
+    }
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        one = start;
+        all[k].run(WFI_BASELINE, &one);
+        assert_memory_not_equal(&one, &start, sizeof one);
+        for (int v = WFI_AVX2; v <= (int)wfi_best_variant(); v++) {
+            other = start;
+            all[k].run((wfi_variant)v, &other);
+            if (memcmp(&one, &other, sizeof one))
+                fail_msg("%s: %s gives other bits", all[k].name, wfi_variant_name((wfi_variant)v));
+        }
+    }
+}
+
+/* A stretch of whole blocks has the sums that it has in the whole. */
+static void sums_of_stretches(void **state) {
+    (void)state;
+    static float gradient[9 * WFI_NORM_BLOCK_ELEMENTS + 5];
+    const size_t n = sizeof gradient / sizeof *gradient;
+    double whole[10], part[10];
+    uint64_t seed = 3;
+    for (size_t i = 0; i < n; i++) gradient[i] = odd_number(&seed);
+    wfi_gradient_squares(wfi_best_variant(), gradient, n, whole);
+    for (size_t begin = 0; begin < 10; begin++)
+        for (size_t end = begin + 1; end <= 10; end++) {
+            size_t first = begin * WFI_NORM_BLOCK_ELEMENTS, last = end * WFI_NORM_BLOCK_ELEMENTS;
+            wfi_gradient_squares(wfi_best_variant(), gradient + first,
+                                 (last < n ? last : n) - first, part);
+            assert_memory_equal(part, whole + begin, (end - begin) * sizeof *part);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(updates),
+        cmocka_unit_test(loops),
+        cmocka_unit_test(sums_of_stretches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static void norms(void **state) {
     static float gradient[5000];
     double squares[5], want = 0;
     golden_fill("gradient", 1, 0, gradient, 5000);
-    wfi_gradient_squares(gradient, 5000, squares);
+    wfi_gradient_squares(wfi_best_variant(), gradient, 5000, squares);
     for (int i = 0; i < 5000; i++) want += (double)gradient[i] * gradient[i];
     assert_true(fabs(wfi_tree_sum(squares, 5) - want) < 1e-9 * want);
     assert_true(wfi_tree_sum(squares, 0) == 0);

@@ -1,28 +1,44 @@
 #include "base/finite.h"
 
+#include "base/variants.h"
+
 #include <math.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
 #define BLOCK_ELEMENTS 1024
 
+typedef struct counting {
+    const float *values;
+    size_t n;
+    uint32_t *n_bad;
+} counting;
+
 /* By the bits of the exponent, in whole numbers: so the loop becomes vectors, and no rounding mode
  * or flag of floating point has a part in it. */
-static bool are_finite(const float *values, size_t n) {
+WFI_LOOP void count_loop(const counting *c) {
     uint32_t n_bad = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < c->n; i++) {
         uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
+        memcpy(&bits, &c->values[i], sizeof bits);
         n_bad += (bits & UINT32_C(0x7F800000)) == UINT32_C(0x7F800000);
     }
-    return n_bad == 0;
+    *c->n_bad = n_bad;
+}
+
+WFI_VARIANTS(count, counting, count_loop)
+
+uint32_t wfi_count_not_finite(wfi_variant variant, const float *values, size_t n) {
+    uint32_t n_bad;
+    count(variant, &(counting){values, n, &n_bad});
+    return n_bad;
 }
 
 size_t wfi_find_not_finite(const float *values, size_t n) {
+    wfi_variant variant = wfi_best_variant();
     for (size_t begin = 0; begin < n; begin += BLOCK_ELEMENTS) {
         size_t n_block = n - begin < BLOCK_ELEMENTS ? n - begin : BLOCK_ELEMENTS;
-        if (are_finite(values + begin, n_block)) continue;
+        if (!wfi_count_not_finite(variant, values + begin, n_block)) continue;
         while (isfinite(values[begin])) begin++;
         return begin;
     }

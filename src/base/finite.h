@@ -2,11 +2,15 @@
 #ifndef WFI_FINITE_H
 #define WFI_FINITE_H
 
+#include "base/variants.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 /* The first of `values` [n] that is infinite or no number; n: all are finite. */
 size_t wfi_find_not_finite(const float *values, size_t n);
+/* How many are; fewer than 2^32 values. */
+uint32_t wfi_count_not_finite(wfi_variant variant, const float *values, size_t n);
 
 /* What of a unit is not finite: the later, the nearer to the cause. */
 typedef enum wfi_not_finite {

@@ -1,5 +1,7 @@
 #include "base/random.h"
 
+#include "base/variants.h"
+
 #include <math.h>
 
 uint64_t wfi_random_name(const char *name) {
@@ -8,12 +10,15 @@ uint64_t wfi_random_name(const char *name) {
     return hash;
 }
 
-/* The multipliers and key increments are the paper's. */
-void wfi_random_words(wfi_random_key key, uint64_t high, uint64_t low, uint32_t words_out[4]) {
-    /* 128 bits of key are folded into Philox's 64 by the name's odd multiple,
-     * so that seeds and names cannot cancel each other bit by bit. */
+/* 128 bits of key are folded into Philox's 64 by the name's odd multiple, so that seeds and names
+ * cannot cancel each other bit by bit. */
+static uint64_t fold_key(wfi_random_key key) {
     uint64_t folded = key.seed + key.name * 0x9E3779B97F4A7C15u;
-    folded ^= folded >> 31;
+    return folded ^ folded >> 31;
+}
+
+/* The multipliers and key increments are the paper's. */
+WFI_LOOP void philox(uint64_t folded, uint64_t high, uint64_t low, uint32_t words_out[4]) {
     uint32_t k0 = (uint32_t)folded, k1 = (uint32_t)(folded >> 32);
     uint32_t c0 = (uint32_t)low, c1 = (uint32_t)(low >> 32);
     uint32_t c2 = (uint32_t)high, c3 = (uint32_t)(high >> 32);
@@ -33,20 +38,48 @@ void wfi_random_words(wfi_random_key key, uint64_t high, uint64_t low, uint32_t 
     words_out[3] = c3;
 }
 
+void wfi_random_words(wfi_random_key key, uint64_t high, uint64_t low, uint32_t words_out[4]) {
+    philox(fold_key(key), high, low, words_out);
+}
+
 float wfi_random_uniform(wfi_random_key key, uint64_t high, uint64_t index) {
     uint32_t words[4];
     wfi_random_words(key, high, index >> 2, words);
     return (float)(words[index & 3] >> 8) * 0x1p-24f;
 }
 
+typedef struct drawing {
+    uint64_t folded, high, low;
+    int64_t n_blocks; /* of four */
+    float *out;
+} drawing;
+
+WFI_LOOP void draw_loop(const drawing *d) {
+    const drawing a = *d; /* what is stored below may not change it */
+    float *restrict out = a.out;
+    for (int64_t b = 0; b < a.n_blocks; b++) {
+        uint32_t words[4];
+        philox(a.folded, a.high, a.low + (uint64_t)b, words);
+        for (int k = 0; k < 4; k++) out[4 * b + k] = (float)(int32_t)(words[k] >> 8) * 0x1p-24f;
+    }
+}
+
+WFI_VARIANTS(draw, drawing, draw_loop)
+
+void wfi_random_draw_uniform(wfi_variant variant, wfi_random_key key, uint64_t high, uint64_t first,
+                             int64_t n, float *out) {
+    int64_t at = 0;
+    for (; at < n && (first + (uint64_t)at) & 3; at++)
+        out[at] = wfi_random_uniform(key, high, first + (uint64_t)at);
+    int64_t n_blocks = (n - at) / 4;
+    draw(variant, &(drawing){fold_key(key), high, (first + (uint64_t)at) >> 2, n_blocks, out + at});
+    for (at += 4 * n_blocks; at < n; at++)
+        out[at] = wfi_random_uniform(key, high, first + (uint64_t)at);
+}
+
 void wfi_random_fill_uniform(wfi_random_key key, uint64_t high, uint64_t first, int64_t n,
                              float *out) {
-    uint32_t words[4];
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t index = first + (uint64_t)i;
-        if (i == 0 || (index & 3) == 0) wfi_random_words(key, high, index >> 2, words);
-        out[i] = (float)(words[index & 3] >> 8) * 0x1p-24f;
-    }
+    wfi_random_draw_uniform(wfi_best_variant(), key, high, first, n, out);
 }
 
 /* Two words give two normals. */

@@ -4,6 +4,8 @@
 #ifndef WFI_RANDOM_H
 #define WFI_RANDOM_H
 
+#include "base/variants.h"
+
 #include <stdint.h>
 
 /* Names a stream: the user's seed, what the numbers are for, and two counters. */
@@ -26,6 +28,9 @@ float wfi_random_normal(wfi_random_key key, uint64_t high, uint64_t index);
  * `first`, the normal ones at 0 and are multiplied by `scale`. */
 void wfi_random_fill_uniform(wfi_random_key key, uint64_t high, uint64_t first, int64_t n,
                              float *out);
+/* The same by that variant of the loop. */
+void wfi_random_draw_uniform(wfi_variant variant, wfi_random_key key, uint64_t high, uint64_t first,
+                             int64_t n, float *out);
 void wfi_random_fill_normal(wfi_random_key key, uint64_t high, float scale, int64_t n, float *out);
 
 /* A permutation of [0, n): order_out[i] is the element at place i. */

@@ -33,7 +33,7 @@ static wf_status create(wfi_kernel *kernel, const wfi_kernel_impl *impl, accumul
 
 static wf_status run_plain(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                            void *scratch, const wfi_step_args *step) {
-    (void)stream, (void)scratch, (void)step;
+    (void)scratch, (void)step;
     const accumulator *a = kernel->state;
     const float *gradient = operands[0];
     float *sum = operands[1];
@@ -41,8 +41,7 @@ static wf_status run_plain(wfi_kernel *kernel, wfi_stream_queue *stream, void *c
         memcpy(sum, gradient, (size_t)a->n_out * sizeof *gradient);
         return WF_OK;
     }
-    for (int64_t i = 0; i < a->n_out; i++) sum[i] += gradient[i];
-    return WF_OK;
+    return wfi_backend_cpu.add(stream, sum, gradient, (size_t)a->n_out);
 }
 
 static const wfi_kernel_impl plain_impl = {

@@ -1,25 +1,41 @@
 /* The CPU's backend: which libraries and loops compute on it. Everything runs to its end on the
  * calling thread, which is the stream's. */
 #include "kernel/cpu.h"
+
 #include "base/finite.h"
-#include "base/variants.h"
-#include "kernel/backend.h"
 #include "kernel/onednn/threads.h"
 
 #include <fenv.h>
 #include <math.h>
 
-static wf_status cpu_add(wfi_stream_queue *stream, float *restrict sum,
-                         const float *restrict summand, size_t n) {
+typedef struct adding {
+    float *sum;
+    const float *summand;
+    size_t n;
+} adding;
+
+WFI_LOOP void add_loop(const adding *a) {
+    float *restrict sum = a->sum;
+    const float *restrict summand = a->summand;
+    for (size_t i = 0, n = a->n; i < n; i++) sum[i] += summand[i];
+}
+
+WFI_VARIANTS(add, adding, add_loop)
+
+void wfi_cpu_add(wfi_variant variant, float *sum, const float *summand, size_t n) {
+    add(variant, &(adding){sum, summand, n});
+}
+
+static wf_status cpu_add(wfi_stream_queue *stream, float *sum, const float *summand, size_t n) {
     (void)stream;
-    for (size_t i = 0; i < n; i++) sum[i] += summand[i];
+    wfi_cpu_add(wfi_best_variant(), sum, summand, n);
     return WF_OK;
 }
 
 static wf_status cpu_squares(wfi_stream_queue *stream, const float *gradient, size_t n,
                              double *squares_out) {
     (void)stream;
-    wfi_gradient_squares(gradient, n, squares_out);
+    wfi_gradient_squares(wfi_best_variant(), gradient, n, squares_out);
     return WF_OK;
 }
 
@@ -55,14 +71,26 @@ static wf_status cpu_update(wfi_stream_queue *stream, const wfi_update_call *c) 
 
 /* running = (1 - momentum) running + momentum batch; the variance of the batch is made unbiased
  * first. */
-static wf_status cpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *c) {
-    (void)stream;
+WFI_LOOP void statistics_loop(const wfi_statistics_call *c) {
+    float *restrict running_mean = c->running_mean, *restrict running_var = c->running_var;
+    const float *restrict mean = c->mean, *restrict var = c->var;
     double m = c->momentum;
     double unbiased = c->n_reduced > 1 ? (double)c->n_reduced / (double)(c->n_reduced - 1) : 1;
-    for (size_t i = 0; i < c->n; i++) {
-        c->running_mean[i] = (float)((1 - m) * c->running_mean[i] + m * c->mean[i]);
-        c->running_var[i] = (float)((1 - m) * c->running_var[i] + m * unbiased * c->var[i]);
+    for (size_t i = 0, n = c->n; i < n; i++) {
+        running_mean[i] = (float)((1 - m) * running_mean[i] + m * mean[i]);
+        running_var[i] = (float)((1 - m) * running_var[i] + m * unbiased * var[i]);
     }
+}
+
+WFI_VARIANTS(fold_statistics, wfi_statistics_call, statistics_loop)
+
+void wfi_cpu_statistics(wfi_variant variant, const wfi_statistics_call *c) {
+    fold_statistics(variant, c);
+}
+
+static wf_status cpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *c) {
+    (void)stream;
+    wfi_cpu_statistics(wfi_best_variant(), c);
     ++*c->n_batches;
     if (wfi_find_not_finite(c->running_mean, c->n) < c->n ||
         wfi_find_not_finite(c->running_var, c->n) < c->n)

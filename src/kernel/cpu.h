@@ -6,7 +6,8 @@
 #ifndef WFI_KERNEL_CPU_H
 #define WFI_KERNEL_CPU_H
 
-#include "kernel/kernel.h"
+#include "base/variants.h"
+#include "kernel/backend.h"
 
 extern const wfi_kernel_impl wfi_kernel_reference;
 
@@ -16,5 +17,11 @@ wf_status wfi_accumulate_plain(wfi_kernel *kernel, const wf_shape *shape, bool a
 /* The gradient [out, in, ...] is held as [out / 16][in / 16][...][in % 16][out % 16], as
  * convolutions like it; out and in are multiples of 16. */
 wf_status wfi_accumulate_blocked(wfi_kernel *kernel, const wf_shape *shape, bool add);
+
+/* ---- loops, for tests of their variants ---- */
+
+void wfi_cpu_add(wfi_variant variant, float *sum, const float *summand, size_t n);
+/* All but the count of batches. */
+void wfi_cpu_statistics(wfi_variant variant, const wfi_statistics_call *call);
 
 #endif

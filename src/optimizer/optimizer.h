@@ -56,7 +56,8 @@ wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64
 
 /* One sum of squares for every WFI_NORM_BLOCK_ELEMENTS elements of `gradient` [n], inner order
  * fixed. */
-void wfi_gradient_squares(const float *gradient, size_t n, double *squares_out);
+void wfi_gradient_squares(wfi_variant variant, const float *gradient, size_t n,
+                          double *squares_out);
 
 /* Adds n doubles over a fixed balanced tree. */
 double wfi_tree_sum(const double *values, size_t n);

@@ -1,6 +1,7 @@
 #include "comm/runtime/typed.h"
 
 #include "base/tree.h"
+#include "base/variants.h"
 
 #include <string.h>
 
@@ -24,18 +25,25 @@ typedef union block {
 
 /* ---- a type: how two arrays of it become one ---- */
 
-typedef void (*combine)(const void *left, const void *right, int64_t n, void *out);
+typedef struct pair {
+    const void *left, *right; /* right: of a conversion NULL */
+    int64_t n;
+    void *out;
+} pair;
+
+typedef void (*combine)(wfi_variant variant, const pair *p);
 
 #define COMBINE(name, type, expression)                                                            \
-    static void name(const void *left, const void *right, int64_t n, void *out) {                  \
-        const type *l = left, *r = right;                                                          \
-        type *o = out;                                                                             \
+    WFI_LOOP void name##_loop(const pair *p) {                                                     \
+        const type *l = p->left, *r = p->right;                                                    \
+        type *o = p->out;                                                                          \
         INDEPENDENT                                                                                \
-        for (int64_t i = 0; i < n; i++) {                                                          \
+        for (int64_t i = 0, n = p->n; i < n; i++) {                                                \
             type a = l[i], b = r[i];                                                               \
             o[i] = (type)(expression);                                                             \
         }                                                                                          \
-    }
+    }                                                                                              \
+    WFI_VARIANTS(name, pair, name##_loop)
 
 /* The first branch also keeps a NaN on the left, the second one on the right. */
 #define COMBINE_ALL(name, type, sum)                                                               \
@@ -63,21 +71,39 @@ wf_dtype wfi_sum_dtype(wf_dtype dtype) {
 
 /* ---- BF16 ---- */
 
-static void widen(const uint16_t *in, int64_t n, float *out) {
-    for (int64_t i = 0; i < n; i++) {
+WFI_LOOP void widen_loop(const pair *p) {
+    const uint16_t *restrict in = p->left;
+    float *restrict out = p->out;
+    for (int64_t i = 0, n = p->n; i < n; i++) {
         uint32_t bits = (uint32_t)in[i] << 16;
         memcpy(&out[i], &bits, sizeof bits);
     }
 }
 
 /* To the nearest, of two as near to the even one; a NaN stays one. */
-static void round_bf16(const float *in, int64_t n, uint16_t *out) {
-    for (int64_t i = 0; i < n; i++) {
+WFI_LOOP void round_loop(const pair *p) {
+    const float *restrict in = p->left;
+    uint16_t *restrict out = p->out;
+    for (int64_t i = 0, n = p->n; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &in[i], sizeof bits);
         uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
         out[i] = (uint16_t)((in[i] != in[i] ? bits | 0x400000 : rounded) >> 16);
     }
+}
+
+WFI_VARIANTS(widen, pair, widen_loop)
+WFI_VARIANTS(round_bf16, pair, round_loop)
+
+void wfi_combine(wfi_variant variant, const wfi_arithmetic *a, const void *left, const void *right,
+                 int64_t n, void *out) {
+    const pair p = {left, right, n, out};
+    if (right)
+        combines[a->dtype][a->op](variant, &p);
+    else if (a->dtype == WF_BF16)
+        widen(variant, &p);
+    else
+        round_bf16(variant, &p);
 }
 
 /* ---- what all reductions do with a block ---- */
@@ -88,6 +114,7 @@ typedef struct call {
     size_t elem_bytes, sum_bytes;
     bool converts;
     combine combine;
+    wfi_variant variant;
     int64_t n_block; /* elements */
 } call;
 
@@ -96,6 +123,7 @@ static call begin(const wfi_arithmetic *a) {
     call c = {.a = a, .elem_bytes = wf_dtype_bytes(a->dtype), .sum_bytes = wf_dtype_bytes(sum)};
     c.converts = sum != a->dtype;
     c.combine = combines[sum][a->op];
+    c.variant = wfi_best_variant();
     c.n_block = BLOCK_BYTES / (int64_t)c.sum_bytes;
     return c;
 }
@@ -105,7 +133,7 @@ static const void *load(const call *c, wfi_summand in, int64_t at, int64_t n, vo
     size_t bytes = in.is_sum ? c->sum_bytes : c->elem_bytes;
     const char *data = (const char *)in.data + (size_t)at * bytes;
     if (in.is_sum || !c->converts) return data;
-    widen((const uint16_t *)(const void *)data, n, room);
+    widen(c->variant, &(pair){data, NULL, n, room});
     return room;
 }
 
@@ -124,7 +152,7 @@ static void put(const call *c, void *sums, int64_t at, int64_t n, const wfi_resu
     const void *from = sums;
     if (!out->is_sum) divide(c, n, sums);
     if (!out->is_sum && c->converts) {
-        round_bf16(sums, n, narrow);
+        round_bf16(c->variant, &(pair){sums, NULL, n, narrow});
         from = narrow;
     }
     for (int32_t k = 0; k < out->n; k++) {
@@ -152,13 +180,14 @@ static void reduce_tree(const call *c, const void *const *in, int32_t count, int
         const void *data = load(c, (wfi_summand){in[0], false}, at, n, out);
         if (data != out) memcpy(out, data, (size_t)n * c->sum_bytes);
     } else if (count == 2) {
-        c->combine(load(c, (wfi_summand){in[0], false}, at, n, &room[0]),
-                   load(c, (wfi_summand){in[1], false}, at, n, &room[1]), n, out);
+        c->combine(c->variant,
+                   &(pair){load(c, (wfi_summand){in[0], false}, at, n, &room[0]),
+                           load(c, (wfi_summand){in[1], false}, at, n, &room[1]), n, out});
     } else {
         int32_t left = (int32_t)wfi_tree_split(count);
         reduce_tree(c, in, left, at, n, out);
         reduce_tree(c, in + left, count - left, at, n, &right);
-        c->combine(out, &right, n, out);
+        c->combine(c->variant, &(pair){out, &right, n, out});
     }
 }
 
@@ -167,12 +196,13 @@ void wfi_reduce_pair(const wfi_arithmetic *a, wfi_summand left, wfi_summand righ
     call c = begin(a);
     block room[2], sums;
     if (is_in_place(&c, out) && (left.is_sum || !c.converts) && (right.is_sum || !c.converts)) {
-        c.combine(left.data, right.data, n_elem, out->data[0]);
+        c.combine(c.variant, &(pair){left.data, right.data, n_elem, out->data[0]});
         return;
     }
     for (int64_t at = 0; at < n_elem; at += c.n_block) {
         int64_t n = wfi_min_i64(n_elem - at, c.n_block);
-        c.combine(load(&c, left, at, n, &room[0]), load(&c, right, at, n, &room[1]), n, &sums);
+        c.combine(c.variant, &(pair){load(&c, left, at, n, &room[0]),
+                                     load(&c, right, at, n, &room[1]), n, &sums});
         put(&c, &sums, at, n, out);
     }
 }

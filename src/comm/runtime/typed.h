@@ -10,6 +10,7 @@
 #define WFI_TYPED_H
 
 #include "base/base.h"
+#include "base/variants.h"
 
 #include <weft/group.h>
 
@@ -18,6 +19,11 @@ typedef struct wfi_arithmetic {
     wf_reduction op;
     int32_t n_mean; /* MEAN: what a complete sum is divided by */
 } wfi_arithmetic;
+
+/* One loop of the above, by that variant: n elements of the sum type `a->dtype`, combined; or, with
+ * `right` NULL, BF16 widened to F32, or F32 rounded to BF16 (by `a->dtype`, of `left`). */
+void wfi_combine(wfi_variant variant, const wfi_arithmetic *a, const void *left, const void *right,
+                 int64_t n, void *out);
 
 /* The type of sums: F32 for BF16, otherwise the elements' own. */
 wf_dtype wfi_sum_dtype(wf_dtype dtype);
