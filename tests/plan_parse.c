@@ -1,4 +1,5 @@
 /* Plan strings: what is understood, and the sentence for what is not. */
+#include "plan/plan.h"
 #include "test.h"
 
 #include <weft/plan.h>
@@ -119,7 +120,45 @@ static void bad(void **state) {
     test_context_end(ctx);
 }
 
+/* A copy with other fields is another plan, and keeps every key that nobody has touched. */
+static void edited(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "dp=2,pp=2,schedule=auto,cut=b,hold=3,allreduce=ring,order=free,bucket=1MiB,overlap=off",
+        "dataparallel=2,output=1,bucket=1MiB", "a:dp=2,b:dataparallel=4,overlap=off"};
+    wf_context *ctx = test_context();
+    for (int i = 0; i < 3; i++) {
+        wf_plan *plan, *copy;
+        TEST_OK(ctx, wf_plan_parse(ctx, texts[i], &plan));
+        TEST_OK(ctx, wfi_plan_copy(plan, &copy));
+        assert_string_equal(wf_plan_text(copy), texts[i]);
+        TEST_OK(ctx, wfi_plan_complete(copy));
+        assert_string_equal(wf_plan_text(copy), texts[i]);
+        wf_plan_destroy(plan);
+        if (i == 0) {
+            copy->hold = 0;
+            copy->schedule = wfi_schedule_find("zb1");
+            wfi_plan_drop_cut(copy);
+            TEST_OK(ctx, wfi_plan_complete(copy));
+            assert_string_equal(wf_plan_text(copy), "dp=2,pp=2,schedule=zb1,allreduce=ring,"
+                                                    "order=free,bucket=1MiB,overlap=off");
+            copy->hold = 3;
+            TEST_REFUSED(ctx, wfi_plan_complete(copy), WF_INVALID_ARG, "hold=3 has no effect");
+        } else {
+            wfi_plan_drop_rules(copy);
+            copy->pp = 2;
+            TEST_OK(ctx, wfi_plan_complete(copy));
+            assert_int_equal(wf_plan_dp(copy), i == 1 ? 2 : 4);
+            assert_string_equal(strstr(wf_plan_text(copy), ",bucket") ? ",bucket" : ",overlap",
+                                i == 1 ? ",bucket" : ",overlap");
+        }
+        wf_plan_destroy(copy);
+    }
+    test_context_end(ctx);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(good), cmocka_unit_test(bad)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(good), cmocka_unit_test(bad),
+                                       cmocka_unit_test(edited)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

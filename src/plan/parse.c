@@ -60,44 +60,54 @@ static wf_status parse_hold(wf_plan *plan, const wfi_plan_field *f) {
     return parse_axis(plan, f, &plan->hold);
 }
 
-enum { DP, PP, SCHEDULE, CUT, HOLD, ALLREDUCE, OUTPUT, ORDER, BUCKET, OVERLAP, N_KEYS };
-
 static const struct {
     const char *key;
     wf_status (*parse)(wf_plan *plan, const wfi_plan_field *f);
-} keys[N_KEYS] = {[DP] = {"dp", parse_dp},
-                  [PP] = {"pp", parse_pp},
-                  [SCHEDULE] = {"schedule", parse_schedule},
-                  [CUT] = {"cut", parse_cut},
-                  [HOLD] = {"hold", parse_hold},
-                  [ALLREDUCE] = {"allreduce", wfi_plan_parse_allreduce},
-                  [OUTPUT] = {"output", wfi_plan_parse_output},
-                  [ORDER] = {"order", wfi_plan_parse_order},
-                  [BUCKET] = {"bucket", wfi_plan_parse_bucket},
-                  [OVERLAP] = {"overlap", wfi_plan_parse_overlap}};
+} keys[WFI_N_PLAN_KEYS] = {[WFI_PLAN_DP] = {"dp", parse_dp},
+                           [WFI_PLAN_PP] = {"pp", parse_pp},
+                           [WFI_PLAN_SCHEDULE] = {"schedule", parse_schedule},
+                           [WFI_PLAN_CUT] = {"cut", parse_cut},
+                           [WFI_PLAN_HOLD] = {"hold", parse_hold},
+                           [WFI_PLAN_ALLREDUCE] = {"allreduce", wfi_plan_parse_allreduce},
+                           [WFI_PLAN_ORDER] = {"order", wfi_plan_parse_order},
+                           [WFI_PLAN_BUCKET] = {"bucket", wfi_plan_parse_bucket},
+                           [WFI_PLAN_OVERLAP] = {"overlap", wfi_plan_parse_overlap},
+                           [WFI_PLAN_OUTPUT] = {"output", wfi_plan_parse_output}};
 
-/* position [N_KEYS]: of the keys so far, 0: not given. */
-static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f, int *position) {
+static wf_status unknown_key(const wf_plan *plan, const wfi_plan_field *f) {
+    wfi_text names;
+    wfi_text_init(&names, plan->ctx);
+    for (int k = 0; k < WFI_N_PLAN_KEYS; k++) wfi_text_add(&names, "%s, ", keys[k].key);
+    for (int k = 0; wfi_strategies[k]; k++) {
+        const char *name = wfi_strategies[k]->name;
+        bool is_axis = wfi_strategies[k] == &wfi_strategy_dp;
+        wfi_text_add(&names, "%s%s%sUNIT:%s", k ? ", " : "", is_axis ? "" : name,
+                     is_axis ? "" : ", ", name);
+    }
+    wf_status status = wfi_text_status(&names);
+    if (status == WF_OK)
+        status = wfi_fail(plan->ctx, WF_INVALID_ARG,
+                          "plan: unknown key '%s' at position %d; the keys are %s", f->key,
+                          f->position, names.data);
+    wfi_free(plan->ctx, names.data);
+    return status;
+}
+
+static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f) {
     bool is_rule;
-    for (int k = 0; k < N_KEYS; k++) {
+    for (int k = 0; k < WFI_N_PLAN_KEYS; k++) {
         if (strcmp(keys[k].key, f->key)) continue;
-        if (position[k])
+        if (plan->position[k])
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
                             "plan: %s is given twice, again at position %d", f->key, f->position);
-        position[k] = f->position;
+        plan->position[k] = f->position;
         return keys[k].parse(plan, f);
     }
     WF_TRY(wfi_plan_parse_rule(plan, f, &is_rule));
-    if (is_rule) return WF_OK;
-    return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                    "plan: unknown key '%s' at position %d; the keys are dp, pp, schedule, cut, "
-                    "hold, allreduce, order, bucket, overlap, dataparallel, output, UNIT:dp, "
-                    "UNIT:dataparallel",
-                    f->key, f->position);
+    return is_rule ? WF_OK : unknown_key(plan, f);
 }
 
 static wf_status parse_text(wf_plan *plan, char *scratch) {
-    int position[N_KEYS] = {0};
     for (char *at = scratch; *at;) {
         char *end = at + strcspn(at, ",");
         bool more = *end == ',';
@@ -110,19 +120,14 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
                             "plan: expected key=value at position %d, found '%s'",
                             more && equals && *f.key ? (int)(end - scratch) + 2 : f.position,
                             equals && *f.key ? "" : at);
-        WF_TRY(parse_field(plan, &f, position));
+        WF_TRY(parse_field(plan, &f));
         at = more ? end + 1 : end;
     }
-    const wfi_plan_positions given = {
-        .dp = position[DP],
-        .pp = position[PP],
-        .schedule = position[SCHEDULE],
-        .cut = position[CUT],
-        .hold = position[HOLD],
-        .allreduce = position[ALLREDUCE],
-        .output = position[OUTPUT],
-    };
-    WF_TRY(wfi_plan_check_rules(plan, &given));
+    return WF_OK;
+}
+
+static wf_status check(wf_plan *plan) {
+    WF_TRY(wfi_plan_check_rules(plan));
     if (plan->cut && plan->pp == 1)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: cut=%s needs stages to cut into; add pp=2 or more", plan->cut);
@@ -144,8 +149,14 @@ static wf_status canonical_text(wf_plan *plan) {
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
     wfi_plan_reduction_text(plan, &text);
+    wfi_free(plan->ctx, plan->text);
     plan->text = text.data;
     return wfi_text_status(&text);
+}
+
+wf_status wfi_plan_complete(wf_plan *plan) {
+    WF_TRY(check(plan));
+    return canonical_text(plan);
 }
 
 wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
@@ -167,7 +178,7 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
         wfi_plan_default_reduction(plan);
         status = parse_text(plan, scratch);
     }
-    if (status == WF_OK) status = canonical_text(plan);
+    if (status == WF_OK) status = wfi_plan_complete(plan);
     wfi_free(ctx, scratch);
     if (status != WF_OK) {
         if (plan) plan->ctx = ctx;
@@ -178,11 +189,47 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
     return WF_OK;
 }
 
+/* NULL is copied as NULL; *status becomes NO_MEMORY if there is none. */
+static char *copy_text(wf_context *ctx, const char *text, wf_status *status) {
+    char *copy = text && *status == WF_OK ? wfi_strdup(ctx, text) : NULL;
+    if (text && !copy) *status = WF_NO_MEMORY;
+    return copy;
+}
+
 wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out) {
-    WF_TRY(wf_plan_parse(plan->ctx, plan->text, plan_out));
-    wf_status status = plan->costs ? wf_plan_use_costs(*plan_out, plan->costs) : WF_OK;
-    if (status != WF_OK) wf_plan_destroy(*plan_out);
+    wf_context *ctx = plan->ctx;
+    wf_status status = WF_OK;
+    wf_plan *copy = wfi_alloc(ctx, 1, sizeof *copy, "a plan");
+    if (!copy) return WF_NO_MEMORY;
+    *copy = *plan;
+    copy->costs = NULL;
+    copy->cut = copy_text(ctx, plan->cut, &status);
+    copy->text = copy_text(ctx, plan->text, &status);
+    copy->rules = plan->rules ? wfi_alloc(ctx, WFI_MAX_RULES, sizeof *copy->rules, "a plan") : NULL;
+    if (plan->rules && !copy->rules) copy->n_rules = 0, status = WF_NO_MEMORY;
+    for (int k = 0; k < copy->n_rules; k++) {
+        copy->rules[k] = plan->rules[k];
+        copy->rules[k].unit = copy_text(ctx, plan->rules[k].unit, &status);
+    }
+    if (status == WF_OK && plan->costs) status = wf_plan_use_costs(copy, plan->costs);
+    if (status == WF_OK)
+        *plan_out = copy;
+    else
+        wf_plan_destroy(copy);
     return status;
+}
+
+void wfi_plan_drop_rules(wf_plan *plan) {
+    for (int k = 0; k < plan->n_rules; k++) wfi_free(plan->ctx, plan->rules[k].unit);
+    wfi_free(plan->ctx, plan->rules);
+    plan->rules = NULL;
+    plan->n_rules = plan->output = 0;
+    plan->position[WFI_PLAN_OUTPUT] = 0;
+}
+
+void wfi_plan_drop_cut(wf_plan *plan) {
+    wfi_free(plan->ctx, plan->cut);
+    plan->cut = NULL;
 }
 
 wf_status wf_plan_use_costs(wf_plan *plan, const wf_costs *costs) {
@@ -195,9 +242,8 @@ wf_status wf_plan_use_costs(wf_plan *plan, const wf_costs *costs) {
 
 void wf_plan_destroy(wf_plan *plan) {
     if (!plan) return;
-    for (int k = 0; k < plan->n_rules; k++) wfi_free(plan->ctx, plan->rules[k].unit);
-    wfi_free(plan->ctx, plan->rules);
-    wfi_free(plan->ctx, plan->cut);
+    wfi_plan_drop_rules(plan);
+    wfi_plan_drop_cut(plan);
     wfi_free(plan->ctx, plan->text);
     wf_costs_destroy(plan->costs);
     wfi_free(plan->ctx, plan);

@@ -13,11 +13,8 @@ typedef struct wfi_plan_field {
  * it is one of these at all. */
 wf_status wfi_plan_parse_rule(wf_plan *plan, const wfi_plan_field *f, bool *found_out);
 wf_status wfi_plan_parse_output(wf_plan *plan, const wfi_plan_field *f);
-/* Whether rules go together, and with the other keys; positions: of those that are given. */
-typedef struct wfi_plan_positions {
-    int dp, pp, schedule, cut, hold, allreduce, output; /* 0: not given */
-} wfi_plan_positions;
-wf_status wfi_plan_check_rules(wf_plan *plan, const wfi_plan_positions *given);
+/* Whether rules go together, and with the other keys. */
+wf_status wfi_plan_check_rules(wf_plan *plan);
 void wfi_plan_rules_text(const wf_plan *plan, wfi_text *text);
 /* A whole number from `low` on. */
 wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, int low, int *out);
@@ -30,5 +27,7 @@ wf_status wfi_plan_parse_bucket(wf_plan *plan, const wfi_plan_field *f);
 wf_status wfi_plan_parse_overlap(wf_plan *plan, const wfi_plan_field *f);
 /* Whether they go together. */
 wf_status wfi_plan_check_reduction(const wf_plan *plan);
+/* Adds what is not by default: ",allreduce=tree,bucket=25MiB". */
+void wfi_plan_reduction_text(const wf_plan *plan, wfi_text *text);
 
 #endif

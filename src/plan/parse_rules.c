@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* More than the units of any model that is named by hand. */
-#define MOST_RULES 256
-
 /* A strategy's name, or "UNIT:" and one. NULL: it is none; "dp" alone is an axis of the mesh. */
 static const wfi_strategy *read_key(const char *key, size_t *n_unit_out) {
     const char *colon = strrchr(key, ':');
@@ -43,10 +40,11 @@ wf_status wfi_plan_parse_rule(wf_plan *plan, const wfi_plan_field *f, bool *foun
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
                             "plan: the strategy of %.*s is given twice, again at position %d",
                             n_unit ? (int)n_unit : 9, n_unit ? f->key : "the model", f->position);
-    if (plan->n_rules == MOST_RULES)
+    if (plan->n_rules == WFI_MAX_RULES)
         return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: more than %d units are named",
-                        MOST_RULES);
-    if (!plan->rules) plan->rules = wfi_alloc(plan->ctx, MOST_RULES, sizeof *plan->rules, "a plan");
+                        WFI_MAX_RULES);
+    if (!plan->rules)
+        plan->rules = wfi_alloc(plan->ctx, WFI_MAX_RULES, sizeof *plan->rules, "a plan");
     if (!plan->rules) return WF_NO_MEMORY;
     if (n_unit) r.unit = wfi_sprintf(plan->ctx, "%.*s", (int)n_unit, f->key);
     if (n_unit && !r.unit) return WF_NO_MEMORY;
@@ -71,47 +69,51 @@ static wf_status refuse_with(const wf_plan *plan, const char *key, int position,
     return status;
 }
 
-static wf_status check_other_keys(const wf_plan *plan, const wfi_plan_positions *given) {
+static wf_status check_other_keys(const wf_plan *plan) {
+    const int *given = plan->position;
     bool sums_to_all = false;
     for (int k = 0; k < plan->n_rules; k++)
         sums_to_all |= plan->rules[k].strategy->gradient == WFI_REPLICATE;
     char stages[64];
     snprintf(stages, sizeof stages, "dp=%d,pp=%d replicates all of a pipeline", plan->rules[0].n,
              plan->pp > 1 ? plan->pp : 2);
-    if (plan->dp > 1)
-        return refuse_with(plan, "dp", given->dp,
+    if (given[WFI_PLAN_DP] && plan->dp > 1)
+        return refuse_with(plan, "dp", given[WFI_PLAN_DP],
                            "dp replicates the whole model with all of its state: leave one out");
-    if (plan->pp > 1) return refuse_with(plan, "pp", given->pp, stages);
-    if (given->cut) return refuse_with(plan, "cut", given->cut, stages);
-    if (given->schedule)
-        return refuse_with(plan, "schedule", given->schedule,
+    if (plan->pp > 1) return refuse_with(plan, "pp", given[WFI_PLAN_PP], stages);
+    if (given[WFI_PLAN_CUT]) return refuse_with(plan, "cut", given[WFI_PLAN_CUT], stages);
+    if (given[WFI_PLAN_SCHEDULE])
+        return refuse_with(plan, "schedule", given[WFI_PLAN_SCHEDULE],
                            "it has an order of its own, a round of microbatches after the other: "
                            "leave schedule out");
-    if (given->hold) return refuse_with(plan, "hold", given->hold, "schedule=auto,pp=2 heeds it");
-    if (given->allreduce && !sums_to_all && plan->allreduce != wfi_allreduce_find("root") &&
+    if (given[WFI_PLAN_HOLD])
+        return refuse_with(plan, "hold", given[WFI_PLAN_HOLD], "schedule=auto,pp=2 heeds it");
+    if (given[WFI_PLAN_ALLREDUCE] && !sums_to_all &&
+        plan->allreduce != wfi_allreduce_find("root") &&
         plan->allreduce != wfi_allreduce_find("auto"))
-        return refuse_with(plan, "allreduce", given->allreduce,
+        return refuse_with(plan, "allreduce", given[WFI_PLAN_ALLREDUCE],
                            "gradients are summed on the root alone: leave it out, or choose dp");
     return WF_OK;
 }
 
-static wf_status check_output(const wf_plan *plan, const wfi_plan_positions *given) {
-    if (!given->output) return WF_OK;
+static wf_status check_output(const wf_plan *plan) {
+    const int *given = plan->position;
+    if (!given[WFI_PLAN_OUTPUT]) return WF_OK;
     if (!plan->n_rules || plan->rules[0].unit)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: output at position %d chooses the rank of the loss of a model that "
                         "is replicated as a whole; add dataparallel=N",
-                        given->output);
+                        given[WFI_PLAN_OUTPUT]);
     if (plan->output < plan->rules[0].n) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: output=%d at position %d, but dataparallel=%d has ranks 0 to %d",
-                    plan->output, given->output, plan->rules[0].n, plan->rules[0].n - 1);
+                    plan->output, given[WFI_PLAN_OUTPUT], plan->rules[0].n, plan->rules[0].n - 1);
 }
 
-wf_status wfi_plan_check_rules(wf_plan *plan, const wfi_plan_positions *given) {
-    WF_TRY(check_output(plan, given));
+wf_status wfi_plan_check_rules(wf_plan *plan) {
+    WF_TRY(check_output(plan));
     if (!plan->n_rules) return WF_OK;
-    WF_TRY(check_other_keys(plan, given));
+    WF_TRY(check_other_keys(plan));
     for (int k = 0; k < plan->n_rules; k++) {
         const wfi_plan_rule *r = &plan->rules[k];
         if (!r->unit && plan->n_rules > 1)
@@ -121,6 +123,7 @@ wf_status wfi_plan_check_rules(wf_plan *plan, const wfi_plan_positions *given) {
                             r->n, r->position);
         if (r->n > plan->dp) plan->dp = r->n;
     }
+    plan->position[WFI_PLAN_DP] = 0; /* from here on dp is the widest of the rules */
     return WF_OK;
 }
 

@@ -28,9 +28,28 @@ typedef struct wfi_plan_rule {
     int position; /* in the plan's text */
 } wfi_plan_rule;
 
+/* Keys of one value each, beside those that name strategies. */
+typedef enum wfi_plan_key {
+    WFI_PLAN_DP,
+    WFI_PLAN_PP,
+    WFI_PLAN_SCHEDULE,
+    WFI_PLAN_CUT,
+    WFI_PLAN_HOLD,
+    WFI_PLAN_ALLREDUCE,
+    WFI_PLAN_ORDER,
+    WFI_PLAN_BUCKET,
+    WFI_PLAN_OVERLAP,
+    WFI_PLAN_OUTPUT,
+    WFI_N_PLAN_KEYS
+} wfi_plan_key;
+
+/* More than the units of any model that is named by hand. */
+#define WFI_MAX_RULES 256
+
 struct wf_plan {
     wf_context *ctx;
-    int dp, pp; /* with rules, dp is the largest of theirs */
+    int position[WFI_N_PLAN_KEYS]; /* in the text, counted from 1; 0: not given */
+    int dp, pp;                    /* with rules, dp is the largest of theirs */
     wfi_plan_rule *rules;
     int n_rules;
     int output; /* with a rule for the whole model: the loss's rank */
@@ -45,11 +64,14 @@ struct wf_plan {
     wf_costs *costs;     /* NULL: computed from the graph */
 };
 
-/* A copy that the caller destroys. */
+/* A copy that the caller destroys. One that is to be another plan has its fields set, and is then
+ * completed. */
 wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);
-
-/* Adds what is not by default in how gradients are summed: ",allreduce=tree,bucket=25MiB". */
-void wfi_plan_reduction_text(const wf_plan *plan, wfi_text *text);
+/* Without strategies of units, without a cut: fields that a plan owns. */
+void wfi_plan_drop_rules(wf_plan *plan);
+void wfi_plan_drop_cut(wf_plan *plan);
+/* Checks what goes together, and renews the plan's text. Errors: INVALID_ARG; NO_MEMORY. */
+wf_status wfi_plan_complete(wf_plan *plan);
 
 static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
     return (wfi_mesh){plan->pp, plan->dp};

@@ -37,29 +37,20 @@ int64_t wf_program_micro_that_fits(const wf_program *p, size_t memory_bytes) {
 
 /* ---- other plans ---- */
 
-static bool text_fits(const wf_program *p, size_t memory_bytes, const char *text) {
+/* Appends the plan with other stages, replicas of the whole, to `found` if it fits. Returns whether
+ * it does. */
+static bool try_plan(const wf_program *p, size_t memory_bytes, int pp, const wfi_schedule *schedule,
+                     wfi_text *found) {
     wf_plan *plan;
-    if (wf_plan_parse(p->ctx, text, &plan) != WF_OK) return false;
-    if (p->plan->costs && wf_plan_use_costs(plan, p->plan->costs) != WF_OK) {
-        wf_plan_destroy(plan);
-        return false;
-    }
-    bool fits = other_fits(p, &p->recipe, plan, memory_bytes);
+    if (wfi_plan_copy(p->plan, &plan) != WF_OK) return false;
+    wfi_plan_drop_rules(plan);
+    if (pp != plan->pp) wfi_plan_drop_cut(plan);
+    if (!schedule->search) plan->hold = 0;
+    plan->pp = pp;
+    plan->schedule = schedule;
+    bool fits = wfi_plan_complete(plan) == WF_OK && other_fits(p, &p->recipe, plan, memory_bytes);
+    if (fits) wfi_text_add(found, "%s%s", found->n ? " " : "", plan->text);
     wf_plan_destroy(plan);
-    return fits;
-}
-
-/* Appends the plan with other stages to `found` if it fits. Returns whether it does. */
-static bool try_plan(const wf_program *p, size_t memory_bytes, int pp, const char *schedule,
-                     const char *cut, wfi_text *found) {
-    wfi_text text;
-    wfi_text_init(&text, p->ctx);
-    wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", p->plan->dp, pp, schedule);
-    if (cut) wfi_text_add(&text, ",cut=%s", cut);
-    wfi_plan_reduction_text(p->plan, &text);
-    bool fits = wfi_text_status(&text) == WF_OK && text_fits(p, memory_bytes, text.data);
-    if (fits) wfi_text_add(found, "%s%s", found->n ? " " : "", text.data);
-    wfi_free(p->ctx, text.data);
     return fits;
 }
 
@@ -71,13 +62,13 @@ wf_status wf_program_plans_that_fit(const wf_program *p, size_t memory_bytes, ch
     wfi_text found;
     wfi_text_init(&found, p->ctx);
     wfi_text_add(&found, "%s", "");
-    for (size_t k = 0; k < WFI_COUNT(frugal) && plan->pp > 1; k++)
-        if (plan->schedule != wfi_schedule_find(frugal[k]) &&
-            try_plan(p, memory_bytes, plan->pp, frugal[k], plan->cut, &found))
-            break;
+    for (size_t k = 0; k < WFI_COUNT(frugal) && plan->pp > 1; k++) {
+        const wfi_schedule *other = wfi_schedule_find(frugal[k]);
+        if (plan->schedule != other && try_plan(p, memory_bytes, plan->pp, other, &found)) break;
+    }
     for (int pp = plan->n_rules ? 1 : 2 * plan->pp; pp <= 8 * plan->pp && pp <= p->graph->n_units;
          pp *= 2)
-        if (try_plan(p, memory_bytes, pp, plan->schedule->name, NULL, &found)) break;
+        if (try_plan(p, memory_bytes, pp, plan->schedule, &found)) break;
     wf_status status = wfi_text_status(&found);
     if (status != WF_OK) {
         wfi_free(p->ctx, found.data);

@@ -9,18 +9,15 @@
 
 /* As many microbatches as keep all stages busy for a while, B and W apart where the plan has a
  * schedule. */
-static wf_status make_plan(wf_context *ctx, const wf_plan *plan, wf_plan **plan_out) {
-    wfi_text text;
-    wfi_text_init(&text, ctx);
-    if (plan->n_rules)
-        wfi_text_add(&text, "%s", plan->text);
-    else
-        wfi_text_add(&text, "dp=%d,pp=%d,schedule=zb1", plan->dp, plan->pp);
-    if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
-    wf_status status = wfi_text_status(&text);
-    if (status == WF_OK) status = wf_plan_parse(ctx, text.data, plan_out);
-    wfi_free(ctx, text.data);
-    if (status == WF_OK && plan->costs) status = wf_plan_use_costs(*plan_out, plan->costs);
+static wf_status make_plan(const wf_plan *plan, wf_plan **plan_out) {
+    WF_TRY(wfi_plan_copy(plan, plan_out));
+    wf_plan *split = *plan_out;
+    if (!split->n_rules) {
+        split->schedule = wfi_schedule_find("zb1");
+        split->hold = 0;
+    }
+    wf_status status = wfi_plan_complete(split);
+    if (status != WF_OK) wf_plan_destroy(split);
     return status;
 }
 
@@ -70,7 +67,7 @@ wf_status wf_costs_measure(wf_context *ctx, const wf_model *model, const wf_reci
     traced.device_memory_bytes = 0; /* the cap is the plan's, whose schedule may hold less */
     wf_plan *split;
     wf_trainer *trainer;
-    WF_TRY(make_plan(ctx, plan, &split));
+    WF_TRY(make_plan(plan, &split));
     wf_status status = wf_trainer_create(ctx, model, &r, split, &traced, &trainer);
     wf_plan_destroy(split);
     if (status != WF_OK) return status;
