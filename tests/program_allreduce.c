@@ -15,7 +15,7 @@ static reductions reductions_of(const wf_program *p, int32_t rank) {
     reductions r = {.n = 0};
     for (int32_t k = 0; k < p->ranks[rank].n_stream[WFI_STREAM_REDUCE]; k++) {
         const wfi_instruction *now = &p->instructions[p->ranks[rank].stream[WFI_STREAM_REDUCE][k]];
-        if (now->kind != WFI_ALL_REDUCE) continue;
+        if (!wfi_is_reduction(now)) continue;
         assert_true(r.n < 16);
         r.list[r.n++] = now;
     }
@@ -37,7 +37,7 @@ static void check_buckets(const wf_program *p, size_t limit, int32_t rank) {
     for (int i = 0; i < r.n; i++) {
         size_t bytes = 0, last = 0;
         assert_int_equal(unit_of(p, r.list[i], 0), r.list[i]->unit);
-        for (int32_t k = 0; k < wfi_n_reduced(p, r.list[i]); k++) {
+        for (int32_t k = 0; k < wfi_n_moved(p, r.list[i]); k++) {
             assert_true(bytes < limit);
             assert_int_equal(unit_of(p, r.list[i], k), next--);
             bytes += last = r.list[i]->references[k].bytes;
@@ -158,7 +158,7 @@ static void bytes_add_up(void **state) {
 /* ---- disagreement ---- */
 
 static bool swap_units(breaker *b, wfi_instruction *now, wfi_reference *spare) {
-    if (wfi_n_reduced(b->p, now) < 2) return false;
+    if (wfi_n_moved(b->p, now) < 2) return false;
     memcpy(spare, now->references, (size_t)now->n_references * sizeof *spare);
     spare[0] = now->references[1];
     spare[1] = now->references[0];
@@ -167,7 +167,7 @@ static bool swap_units(breaker *b, wfi_instruction *now, wfi_reference *spare) {
 }
 
 static bool lose_unit(breaker *b, wfi_instruction *now, wfi_reference *spare) {
-    if (wfi_n_reduced(b->p, now) < 2) return false;
+    if (wfi_n_moved(b->p, now) < 2) return false;
     memcpy(spare, now->references, (size_t)now->n_references * sizeof *spare);
     spare[now->n_references - 2] = spare[now->n_references - 1];
     now->n_references--;
@@ -199,7 +199,7 @@ static void ranks_disagree(void **state) {
                 wfi_reference spare[8];
                 restore(b.p, &b.saved, b.instructions, b.streams);
                 wfi_instruction *now = &b.p->instructions[i];
-                if (now->kind != WFI_ALL_REDUCE || !breaks[which](&b, now, spare)) continue;
+                if (!wfi_is_reduction(now) || !breaks[which](&b, now, spare)) continue;
                 TEST_REFUSED(ctx, wf_program_check(b.p), WF_BUG, words[which]);
                 n_refused++;
             }

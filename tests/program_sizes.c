@@ -132,6 +132,7 @@ static bool the_other_access(const attempt *a) {
 }
 
 static bool no_access(const attempt *a) {
+    if (!a->r->access) return false;
     a->r->access = 0;
     return true;
 }
@@ -284,8 +285,10 @@ static int find_all(wf_program *p, const wfi_instruction *now, wfi_instruction *
     return n;
 }
 
+/* On those that have a part in it. */
 static void change_all(wfi_instruction **all, int n, int32_t k, size_t offset, size_t bytes) {
     for (int m = 0; m < n; m++) {
+        if (!all[m]->references[k].access) continue;
         all[m]->references[k].offset = offset;
         all[m]->references[k].bytes = bytes;
     }
@@ -399,7 +402,8 @@ static void units_and_parts(void **state) {
 
 /* ---- offsets that are right ---- */
 
-/* All who use a block find it elsewhere in it: nothing has changed, and nothing is refused. */
+/* A block that begins earlier, and all who use it find what they need elsewhere in it: nothing has
+ * changed, and nothing is refused. */
 static void offsets_are_honoured(void **state) {
     (void)state;
     int n_moved = 0;
@@ -409,6 +413,7 @@ static void offsets_are_honoured(void **state) {
         for (int32_t b = 0; b < p->n_blocks; b++) {
             if (p->blocks[b].is_state) continue;
             move_away(&(attempt){.p = p, .b = &p->blocks[b]}, FURTHER);
+            p->blocks[b].begin = -FURTHER;
             for (int32_t i = 0; i < p->n_instructions; i++)
                 for (int32_t k = 0; k < p->instructions[i].n_references; k++)
                     if (p->instructions[i].references[k].block == b)

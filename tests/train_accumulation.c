@@ -25,9 +25,9 @@ static traffic traffic_of(wf_context *ctx, const char *plan_text, int64_t n_micr
     }
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *now = &p->instructions[i];
-        if (now->kind != WFI_ALL_REDUCE || now->rank) continue;
+        if (!wfi_is_reduction(now) || now->rank) continue;
         sum.n_reductions++;
-        for (int32_t k = 0; k < wfi_n_reduced(p, now); k++) sum.reduced += now->references[k].bytes;
+        for (int32_t k = 0; k < wfi_n_moved(p, now); k++) sum.reduced += now->references[k].bytes;
     }
     wf_program_destroy(p);
     wf_plan_destroy(plan);

@@ -86,8 +86,8 @@ static void count(tally *n, const char *plan, const char *sentence) {
     n->n_refused++;
     n->n_receive += strstr(sentence, " receive ") != NULL;
     n->n_all_reduce += strstr(sentence, " all_reduce") != NULL;
-    n->n_gather_norm += strstr(sentence, " gather_norm") != NULL;
-    n->n_gather_stats += strstr(sentence, " gather_stats") != NULL;
+    n->n_gather_norm += strstr(sentence, " all_gather norm") != NULL;
+    n->n_gather_stats += strstr(sentence, " all_gather ") && strstr(sentence, " stats");
 }
 
 /* Takes dependency d from instruction i; the step must be refused if, and only if, the

@@ -5,15 +5,40 @@
  *   ROOT -> SHARD         scatter       PARTIAL -> ROOT        reduce
  *   SHARD -> ROOT         gather        PARTIAL -> SHARD       reduce-scatter
  *   SHARD -> REPLICATE    all-gather
+ * It moves pieces; where the thing is divided, a piece has an owner, the replica whose part it is.
  */
 #ifndef WFI_PLACEMENT_H
 #define WFI_PLACEMENT_H
+
+#include "base/base.h"
 
 typedef enum wfi_placement {
     WFI_ROOT,      /* the first replica has it, the others have nothing */
     WFI_REPLICATE, /* each replica has the whole */
     WFI_SHARD,     /* each replica has its part */
-    WFI_PARTIAL    /* each replica has a summand */
+    WFI_PARTIAL,   /* each replica has a summand */
+    WFI_N_PLACEMENTS
 } wfi_placement;
+
+/* The collective's name; NULL: there is none for that change. */
+const char *wfi_change_name(wfi_placement from, wfi_placement to);
+
+/* Some bytes of a thing, such as a unit's flat buffer of parameters. */
+typedef struct wfi_extent {
+    size_t offset, bytes;
+} wfi_extent;
+
+/* What replica k of n has of `bytes` bytes; no bytes: nothing. Parts are whole blocks of elements
+ * for which a gradient's norm has a sum of its own (WFI_NORM_BLOCK_ELEMENTS), so parts are measured
+ * as the whole would be. */
+wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k);
+/* What both have. */
+wfi_extent wfi_extent_intersect(wfi_extent a, wfi_extent b);
+
+/* Whether replica k has a piece of that owner. */
+static inline bool wfi_placement_has(wfi_placement placement, int32_t k, int32_t owner) {
+    if (placement == WFI_ROOT) return k == 0;
+    return placement != WFI_SHARD || k == owner;
+}
 
 #endif

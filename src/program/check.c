@@ -221,10 +221,11 @@ static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t
             leaves[wfi_group_find(&p->groups[first->group], member->rank)] = read_term(c, r);
         if (r->access & WFI_READ) whole = read_term(c, r);
     }
-    if (kind == WFI_BLOCK_STAGING) return wfi_term_start(WFI_ALL_REDUCE, first->unit, 0);
+    if (kind == WFI_BLOCK_STAGING) return wfi_term_start(WFI_CHANGE, first->unit, 0);
     if (!wfi_is_reduction(first)) return whole;
-    return wfi_stage_rotates(p, first->group) ? wfi_term_any_order(leaves, n)
-                                              : wfi_term_tree(leaves, n);
+    return first->to == WFI_REPLICATE && wfi_stage_rotates(p, first->group)
+               ? wfi_term_any_order(leaves, n)
+               : wfi_term_tree(leaves, n);
 }
 
 static void run_collective(checker *c, int32_t at, int32_t n) {
@@ -304,11 +305,7 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
     case WFI_FOLD:
         write_term(c, &r[0], wfi_term_fold(read_term(c, &r[0]), read_term(c, &r[1])));
         break;
-    case WFI_BROADCAST:
-    case WFI_ALL_REDUCE:
-    case WFI_REDUCE:
-    case WFI_GATHER_NORM:
-    case WFI_GATHER_STATS:
+    case WFI_CHANGE:
         *n_out = count_members(c, at);
         run_collective(c, at, *n_out);
         break;
@@ -348,7 +345,7 @@ static wf_status run_all(checker *c) {
     const wf_program *p = c->p;
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].is_state)
-            write_bytes(c, b, 0, wfi_state_bytes(p, p->blocks[b].kind, p->blocks[b].id),
+            write_bytes(c, b, 0, p->blocks[b].bytes,
                         wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0, -1));
     for (int32_t at = 0, n = 1; at < p->n_instructions; at += n) {
         int32_t i = p->order[at];
@@ -370,7 +367,7 @@ static wf_status check_end(const checker *c) {
         wfi_term want = p->kind == WF_PROGRAM_TRAIN
                             ? wfi_ideal_after(c->ideal, block->kind, block->id)
                             : wfi_ideal_find(c->ideal, block->kind, block->id, 0, -1);
-        size_t bytes = wfi_state_bytes(p, block->kind, block->id);
+        size_t bytes = block->bytes;
         if (c->held[b].term != want || c->held[b].begin || !is_whole(c, b, 0, bytes))
             return wfi_fail(
                 p->ctx, WF_BUG,

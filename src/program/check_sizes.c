@@ -26,15 +26,19 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
         snprintf(what, sizeof what, "it needs a %s", wfi_block_kind_name(need.kind));
         return refuse_reference(p, i, k, what);
     }
-    if (r->bytes != need.bytes) {
-        snprintf(what, sizeof what, "it needs %zu bytes", need.bytes);
+    if (r->bytes != need.extent.bytes) {
+        snprintf(what, sizeof what, "it needs %zu bytes", need.extent.bytes);
+        return refuse_reference(p, i, k, what);
+    }
+    if (r->bytes && wfi_reference_begin(p, r) != need.extent.offset) {
+        snprintf(what, sizeof what, "it needs those from %zu on", need.extent.offset);
         return refuse_reference(p, i, k, what);
     }
     if (r->access != need.access)
         return refuse_reference(p, i, k, "it reads where it should write, or the reverse");
     if (r->bytes > b->bytes || r->offset > b->bytes - r->bytes)
         return refuse_reference(p, i, k, "it reaches outside its block");
-    if ((b->offset + r->offset) % WFI_ALIGN_BYTES)
+    if ((b->offset + r->offset) % (b->kind == WFI_BLOCK_NORM ? sizeof(double) : WFI_ALIGN_BYTES))
         return refuse_reference(p, i, k, "it does not begin at a cache line");
     return WF_OK;
 }
@@ -48,10 +52,10 @@ static wf_status check_block(const wf_program *p, const wfi_block *b) {
                         "check: rank %d, %s%s%s: %zu bytes at %zu reach outside the arena of %zu",
                         b->rank, wfi_block_kind_name(b->kind), *unit ? " of unit " : "", unit,
                         b->bytes, b->offset, peak);
-    if (b->is_state && b->bytes < wfi_state_bytes(p, b->kind, b->id))
+    if (b->is_state && b->bytes < wfi_state_bytes(p, b->kind, b->id, b->rank))
         return wfi_fail(p->ctx, WF_BUG, "check: rank %d, %s of unit %s: %zu bytes, it needs %zu",
                         b->rank, wfi_block_kind_name(b->kind), unit, b->bytes,
-                        wfi_state_bytes(p, b->kind, b->id));
+                        wfi_state_bytes(p, b->kind, b->id, b->rank));
     return WF_OK;
 }
 

@@ -87,23 +87,21 @@ wfi_instruction wfi_make(wfi_instruction_kind kind, wfi_stream stream, int32_t u
                              .group = -1};
 }
 
-void wfi_join(wfi_lowering *l, int32_t instruction, int32_t group) {
-    l->p->instructions[instruction].group = group;
-}
-
 wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_kind kind,
-                    int32_t id, int32_t depth, int64_t micro, size_t bytes, int access) {
+                    int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access) {
+    size_t end = extent.bytes ? extent.offset + extent.bytes : 0;
     int32_t block;
-    WF_TRY(wfi_find_block(l, kind, id, depth, micro, bytes, &block));
-    l->p->instructions[instruction].references[k] = (wfi_reference){block, 0, bytes, access};
+    WF_TRY(wfi_find_block(l, kind, id, depth, micro, end, &block));
+    l->p->instructions[instruction].references[k] =
+        (wfi_reference){block, extent.offset, extent.bytes, access};
     return WF_OK;
 }
 
 wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
-                       int32_t id, int32_t depth, int64_t micro, size_t bytes, int access) {
+                       int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access) {
     int32_t i;
     WF_TRY(wfi_emit(l, instruction, 1, &i));
-    return wfi_refer(l, i, 0, kind, id, depth, micro, bytes, access);
+    return wfi_refer(l, i, 0, kind, id, depth, micro, extent, access);
 }
 
 wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction) {

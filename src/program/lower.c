@@ -41,7 +41,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
         default:
             break;
         }
-        WF_TRY(wfi_refer(l, i, s, slot->kind, slot->id, d, micro, bytes, access));
+        WF_TRY(wfi_refer(l, i, s, slot->kind, slot->id, d, micro, wfi_whole(bytes), access));
     }
     return WF_OK;
 }
@@ -66,9 +66,10 @@ static wf_status emit_folds(wfi_lowering *l, int32_t unit, int64_t lane) {
         const wfi_lane_fold *fold = &sums->folds[k];
         int32_t i;
         WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD, WFI_STREAM_COMPUTE, unit, fold->from, -1), 2, &i));
-        WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_GRADIENT, unit, fold->into, -1, bytes,
+        WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_GRADIENT, unit, fold->into, -1, wfi_whole(bytes),
                          WFI_READ | WFI_WRITE));
-        WF_TRY(wfi_refer(l, i, 1, WFI_BLOCK_GRADIENT, unit, fold->from, -1, bytes, WFI_READ));
+        WF_TRY(wfi_refer(l, i, 1, WFI_BLOCK_GRADIENT, unit, fold->from, -1, wfi_whole(bytes),
+                         WFI_READ));
     }
     return WF_OK;
 }
@@ -132,50 +133,33 @@ static wf_status emit_outputs(wfi_lowering *l) {
         int32_t v = wfi_value_root(g, g->outputs[k]);
         if (!wfi_take_stage(l, wfi_program_stage_of(p, p->code->place[v].unit))) continue;
         WF_TRY(wfi_emit_one(l, wfi_make(WFI_STORE, WFI_STREAM_COPY, -1, k, 0), WFI_BLOCK_VALUE, v,
-                            0, 0, p->code->place[v].bytes, WFI_READ));
+                            0, 0, wfi_whole(p->code->place[v].bytes), WFI_READ));
     }
     return WF_OK;
 }
 
-static bool segment_reads(const wfi_segment *segment, wfi_block_kind kind, int32_t id) {
-    for (int32_t s = 0; s < segment->n_slots; s++)
-        if (segment->slots[s].kind == kind && segment->slots[s].id == id &&
-            segment->slots[s].access & WFI_READ)
-            return true;
-    return false;
-}
-
-bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
-    for (int32_t k = p->first_unit[stage]; k < p->first_unit[stage + 1]; k++)
-        for (int part = 0; part < WFI_N_PARTS; part++) {
-            const wfi_segment *segments[] = {p->code->units[k].part[part],
-                                             p->code->units[k].pack[part]};
-            for (int i = 0; i < 2; i++)
-                if (segments[i] && segment_reads(segments[i], WFI_BLOCK_PARAM, unit)) return true;
-        }
-    return false;
-}
-
 /* State comes first and in one order, so that all programs of a trainer agree on it. */
 static wf_status add_state_blocks(wfi_lowering *l) {
+    static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_BUFFER, WFI_BLOCK_STATE};
     wf_program *p = l->p;
-    const wf_graph *g = p->graph;
-    size_t n_states = (size_t)wfi_recipe_n_states(&p->recipe);
     int32_t ignored;
-    for (int32_t u = 0; u < g->n_units; u++) {
-        bool own = wfi_stage_is_held(p, wfi_program_stage_of(p, u), l->rank);
-        bool borrowed = false; /* a tied weight of another stage */
-        for (int32_t s = 0; s < p->n_stages && !own; s++)
-            borrowed |= wfi_stage_is_held(p, s, l->rank) && wfi_stage_reads_parameters(p, s, u);
-        const wfi_unit *unit = &g->units[u];
-        if ((own || borrowed) && unit->param_bytes)
-            WF_TRY(wfi_find_block(l, WFI_BLOCK_PARAM, u, 0, -1, unit->param_bytes, &ignored));
-        if (own && unit->buffer_bytes)
-            WF_TRY(wfi_find_block(l, WFI_BLOCK_BUFFER, u, 0, -1, unit->buffer_bytes, &ignored));
-        if (own && unit->param_bytes && n_states)
-            WF_TRY(wfi_find_block(l, WFI_BLOCK_STATE, u, 0, -1, unit->param_bytes * n_states,
-                                  &ignored));
-    }
+    for (int32_t u = 0; u < p->graph->n_units; u++)
+        for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
+            size_t bytes = wfi_state_bytes(p, kinds[k], u, l->rank);
+            if (bytes) WF_TRY(wfi_find_block(l, kinds[k], u, 0, -1, bytes, &ignored));
+        }
+    return WF_OK;
+}
+
+/* Replicas compute with all of a unit's parameters. */
+static wf_status change_parameters(wfi_lowering *l) {
+    wf_program *p = l->p;
+    for (int32_t s = 0; s < p->n_stages; s++)
+        for (int32_t u = 0; wfi_take_stage(l, s) && u < p->graph->n_units; u++) {
+            if (!p->graph->units[u].param_bytes || !wfi_stage_reads_parameters(p, s, u)) continue;
+            WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, -1));
+            WF_TRY(wfi_lower_change(l, s, p->stages[s].strategy->parameter, WFI_REPLICATE, u));
+        }
     return WF_OK;
 }
 
@@ -194,7 +178,7 @@ static wf_status lower_rank(wfi_lowering *l) {
     l->adds_state = true;
     WF_TRY(add_state_blocks(l));
     l->adds_state = false;
-    WF_TRY(wfi_lower_broadcasts(l));
+    WF_TRY(change_parameters(l));
     for (int32_t k = 0; k < l->lists[l->rank].n; k++) WF_TRY(emit_action(l, k));
     WF_TRY(wfi_lower_transfers(l, INT32_MAX));
     WF_TRY(wfi_lower_report(l));
@@ -223,6 +207,7 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
         wfi_free(p->ctx, l.packed);
         wfi_free(p->ctx, l.table);
         wfi_free(p->ctx, l.finished);
+        wfi_free(p->ctx, l.things);
     }
     wfi_free(p->ctx, transfers);
     wfi_pool_release(&pool);

@@ -47,6 +47,9 @@ typedef struct wfi_lowering {
     int32_t *finished; /* [n_finished] units whose gradient is complete, in this order */
     int32_t n_finished;
     size_t finished_capacity;
+    struct wfi_thing *things; /* [n_things] that the next change moves */
+    int32_t n_things;
+    size_t thing_capacity;
     bool adds_state;      /* blocks that are made now live for ever */
     int32_t lookahead[2]; /* compute instructions that began the last two actions */
 } wfi_lowering;
@@ -65,9 +68,10 @@ wfi_instruction wfi_make(wfi_instruction_kind kind, wfi_stream stream, int32_t u
                          int64_t micro);
 /* Fills reference k. */
 wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_kind kind,
-                    int32_t id, int32_t depth, int64_t micro, size_t bytes, int access);
-/* Makes it one of a group's. */
-void wfi_join(wfi_lowering *l, int32_t instruction, int32_t group);
+                    int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access);
+static inline wfi_extent wfi_whole(size_t bytes) {
+    return (wfi_extent){0, bytes};
+}
 /* Of a unit's segments, the one that an action runs. */
 static inline wfi_part wfi_part_of(wfi_action_kind kind) {
     static const wfi_part parts[] = {[WFI_ACTION_F] = WFI_PART_F,
@@ -79,7 +83,7 @@ static inline wfi_part wfi_part_of(wfi_action_kind kind) {
 
 /* An instruction that touches one block. */
 wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
-                       int32_t id, int32_t depth, int64_t micro, size_t bytes, int access);
+                       int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access);
 /* A transfer into memory may begin one action ahead of the one that needs it, not
  * earlier: otherwise every microbatch would want its buffers at the start. */
 wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction);
@@ -93,12 +97,12 @@ wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t m
 wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit);
 wf_status wfi_lower_reductions(wfi_lowering *l);
 
-/* Whether a unit of the stage reads those parameters. */
-bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit);
-/* root.c: copies of parameters for replicas that hold none; what these give back, beside
- * gradients. */
-wf_status wfi_lower_broadcasts(wfi_lowering *l);
-wf_status wfi_lower_statistics_to_root(wfi_lowering *l, int32_t unit);
+/* change.c: a thing that the next change moves; all members name the same ones. */
+wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro);
+/* Moves them from one placement to another; nothing if it is the same, or the group is one rank.
+ * `unit`: of the instruction, or -1. */
+wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to,
+                           int32_t unit);
 
 /* finish.c: what follows the microbatches. */
 wf_status wfi_lower_finish(wfi_lowering *l);

@@ -1,4 +1,5 @@
 /* Units that are placed alike are a stage; the ranks that it is on, and which ranks form groups. */
+#include "optimizer/optimizer.h"
 #include "program/program.h"
 
 int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank) {
@@ -14,9 +15,76 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank) {
     return -1;
 }
 
-bool wfi_stage_is_held(const wf_program *p, int32_t stage, int32_t rank) {
+/* ---- where things of units are ---- */
+
+bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank) {
     int32_t replica = wfi_stage_replica_on(p, stage, rank);
     return replica == 0 || (replica > 0 && p->stages[stage].strategy->state != WFI_ROOT);
+}
+
+/* What a rank on the stage keeps of the unit's. */
+static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int32_t unit,
+                                  int32_t stage, int32_t rank) {
+    const wfi_stage *s = &p->stages[stage];
+    const wfi_unit *u = &p->graph->units[unit];
+    int32_t replica = wfi_stage_replica_on(p, stage, rank);
+    wfi_placement placement = kind == WFI_BLOCK_PARAM   ? s->strategy->parameter
+                              : kind == WFI_BLOCK_STATE ? s->strategy->state
+                                                        : s->strategy->buffer;
+    size_t bytes = kind == WFI_BLOCK_BUFFER ? u->buffer_bytes : u->param_bytes;
+    return replica < 0 ? (wfi_extent){0, 0}
+                       : wfi_placement_extent(placement, bytes, s->n_replicas, replica);
+}
+
+bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
+    for (int32_t k = p->first_unit[stage]; k < p->first_unit[stage + 1]; k++)
+        for (int part = 0; part < WFI_N_PARTS; part++) {
+            const wfi_segment *segments[] = {p->code->units[k].part[part],
+                                             p->code->units[k].pack[part]};
+            for (int i = 0; i < 2; i++)
+                for (int32_t s = 0; segments[i] && s < segments[i]->n_slots; s++)
+                    if (segments[i]->slots[s].kind == WFI_BLOCK_PARAM &&
+                        segments[i]->slots[s].id == unit)
+                        return true;
+        }
+    return false;
+}
+
+/* A tied weight of another stage is kept as one's own. */
+wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank) {
+    wfi_extent kept = extent_on_stage(p, kind, unit, wfi_program_stage_of(p, unit), rank);
+    for (int32_t s = 0; s < p->n_stages && !kept.bytes && kind == WFI_BLOCK_PARAM; s++)
+        if (wfi_stage_reads_parameters(p, s, unit)) kept = extent_on_stage(p, kind, unit, s, rank);
+    return kept;
+}
+
+wfi_extent wfi_norm_extent(wfi_extent gradient) {
+    const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
+    return (wfi_extent){gradient.offset / block * sizeof(double),
+                        (gradient.bytes + block - 1) / block * sizeof(double)};
+}
+
+/* With a divided gradient, a tied use's part is divided as the owner's parameters are. Stages of
+ * both are placed alike then, so whatever the rank's is, its replica has the same number. */
+wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t tied, int32_t rank) {
+    int32_t stage = wfi_program_stage_of(p, unit);
+    if (p->stages[stage].strategy->gradient != WFI_SHARD)
+        return (wfi_extent){0, p->code->units[unit].gradient_bytes};
+    if (tied < 0) return wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank);
+    return wfi_tied_extent(p, tied, wfi_mesh_dp(p->mesh, rank) - p->stages[stage].first_dp);
+}
+
+wfi_extent wfi_tied_extent(const wf_program *p, int32_t i, int32_t replica) {
+    const wfi_weight_gradient *w = &p->graph->weight_gradients[i];
+    const wfi_value *param = &p->graph->values[w->param];
+    const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, param->unit)];
+    wfi_extent slice =
+        wfi_placement_extent(stage->strategy->state, p->graph->units[param->unit].param_bytes,
+                             stage->n_replicas, replica);
+    wfi_extent weight = {param->offset, wfi_value_bytes(p->graph, w->param)};
+    wfi_extent used = wfi_extent_intersect(slice, weight);
+    used.offset += p->code->tied_offset[i] - param->offset;
+    return used;
 }
 
 /* At most as many stages as units, and a group for each and for each `dp` coordinate. */
@@ -114,11 +182,14 @@ static bool has_parameters(const wf_program *p, int32_t stage) {
     return bytes > 0;
 }
 
-/* How many of the stages with parameters the rank updates. */
-static int32_t n_updated(const wf_program *p, int32_t rank) {
+/* Of how many of the stages with parameters the rank updates all, or something. */
+static int32_t n_updated(const wf_program *p, int32_t rank, bool all) {
     int32_t n = 0;
-    for (int32_t s = 0; s < p->n_stages; s++)
-        n += has_parameters(p, s) && wfi_stage_is_held(p, s, rank);
+    for (int32_t s = 0; s < p->n_stages; s++) {
+        const wfi_stage *stage = &p->stages[s];
+        bool is_part = stage->strategy->state == WFI_SHARD && stage->n_replicas > 1;
+        n += has_parameters(p, s) && wfi_stage_is_updated(p, s, rank) && !(all && is_part);
+    }
     return n;
 }
 
@@ -129,17 +200,19 @@ static wf_status group_updaters(wf_program *p) {
     bool is_local = true;
     for (int32_t s = 0; s < p->n_stages; s++) n_stages += has_parameters(p, s);
     for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
-        int32_t n = 0;
-        for (int32_t pp = 0; pp < p->mesh.pp; pp++)
-            n += n_updated(p, wfi_mesh_rank(p->mesh, pp, dp));
-        is_local &= n == 0 || n == n_stages;
+        int32_t n = 0, n_whole = 0;
+        for (int32_t pp = 0; pp < p->mesh.pp; pp++) {
+            n += n_updated(p, wfi_mesh_rank(p->mesh, pp, dp), false);
+            n_whole += n_updated(p, wfi_mesh_rank(p->mesh, pp, dp), true);
+        }
+        is_local &= n == 0 || n_whole == n_stages;
     }
     wfi_group *group = NULL;
     for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
         if (!group || is_local) WF_TRY(add_group(p, p->n_ranks, &group));
         for (int32_t pp = 0; pp < p->mesh.pp; pp++) {
             int32_t rank = wfi_mesh_rank(p->mesh, pp, dp);
-            if (n_updated(p, rank)) group->ranks[group->n++] = rank;
+            if (n_updated(p, rank, false)) group->ranks[group->n++] = rank;
         }
     }
     return WF_OK;

@@ -19,6 +19,11 @@ const char *wfi_instruction_kind_name(wfi_instruction_kind kind) {
     return (unsigned)kind < WFI_N_INSTRUCTION_KINDS ? names[kind] : "?";
 }
 
+const char *wfi_instruction_name(const wfi_instruction *now) {
+    const char *change = wfi_change_name(now->from, now->to);
+    return now->kind == WFI_CHANGE && change ? change : wfi_instruction_kind_name(now->kind);
+}
+
 const char *wfi_stream_name(wfi_stream stream) {
     static const char *const names[] = {"compute", "copy", "send", "receive", "reduce"};
     return (unsigned)stream < WFI_N_STREAMS ? names[stream] : "?";

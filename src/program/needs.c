@@ -5,23 +5,9 @@
  */
 #include "program/program.h"
 
-size_t wfi_norm_bytes(const wf_graph *g, int32_t unit) {
-    size_t n_elem = g->units[unit].param_bytes / sizeof(float);
-    return (n_elem + WFI_NORM_BLOCK_ELEMENTS - 1) / WFI_NORM_BLOCK_ELEMENTS * sizeof(double);
-}
-
-bool wfi_group_measures(const wf_program *p, const wfi_group *group, int32_t rank, int32_t unit) {
-    int32_t stage = wfi_program_stage_of(p, unit);
-    for (int32_t k = 0; k < group->n; k++)
-        if (wfi_stage_is_held(p, stage, group->ranks[k])) return group->ranks[k] == rank;
-    return false;
-}
-
-size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit) {
-    const wfi_unit *u = &p->graph->units[unit];
-    if (kind == WFI_BLOCK_PARAM) return u->param_bytes;
-    if (kind == WFI_BLOCK_BUFFER) return u->buffer_bytes;
-    return kind == WFI_BLOCK_STATE ? u->param_bytes * (size_t)wfi_recipe_n_states(&p->recipe) : 0;
+size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank) {
+    size_t bytes = wfi_kept_extent(p, kind, unit, rank).bytes;
+    return kind == WFI_BLOCK_STATE ? bytes * (size_t)wfi_recipe_n_states(&p->recipe) : bytes;
 }
 
 static bool has_unit(const wf_program *p, const wfi_instruction *now) {
@@ -40,7 +26,6 @@ int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now)
     int32_t n_units = p->graph->n_units, n_micro = (int32_t)p->recipe.n_micro;
     switch (now->kind) {
     case WFI_LOAD:
-    case WFI_BROADCAST:
     case WFI_SEND:
     case WFI_RECEIVE:
     case WFI_STORE:
@@ -55,15 +40,10 @@ int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now)
     case WFI_TIE:
     case WFI_NORM:
         return 2;
-    case WFI_ALL_REDUCE:
-    case WFI_REDUCE: /* as many units as the bucket has */
-        return wfi_n_reduced(p, now) > 0 ? now->n_references : -1;
-    case WFI_GATHER_NORM:
-        return n_units;
+    case WFI_CHANGE: /* as many pieces as it names: what it leaves out is missing elsewhere */
+        return wfi_n_moved(p, now) > 0 ? now->n_references : -1;
     case WFI_UPDATE:
         return 2 + (wfi_recipe_n_states(&p->recipe) > 0) + (p->recipe.clip_norm > 0) * n_units;
-    case WFI_GATHER_STATS:
-        return n_micro;
     case WFI_FOLD_STATS:
         return n_micro + 1;
     case WFI_REPORT:
@@ -76,8 +56,11 @@ int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now)
 
 /* ---- by kind ---- */
 
+static wfi_need need_extent(wfi_block_kind kind, wfi_extent extent, int access) {
+    return (wfi_need){kind, extent, access};
+}
 static wfi_need need(wfi_block_kind kind, size_t bytes, int access) {
-    return (wfi_need){kind, bytes, access};
+    return need_extent(kind, (wfi_extent){0, bytes}, access);
 }
 
 /* The first of a lane assigns the gradient, whose gaps between parameters become zero, too. */
@@ -88,71 +71,71 @@ static wfi_need need_of_slot(const wf_program *p, const wfi_instruction *now, in
                 now->first ? WFI_WRITE : slot->access);
 }
 
-/* Of the unit whose gradient reference k of a reduction is; 0: it is none. */
-static size_t reduced_bytes(const wf_program *p, const wfi_instruction *now, int32_t k) {
-    const wfi_block *b = &p->blocks[now->references[k].block];
-    return b->kind == WFI_BLOCK_GRADIENT ? p->code->units[b->id].gradient_bytes : 0;
-}
-
-/* Slices of other ranks' gradients: one unit after the other, so the largest counts. */
-static size_t staged_bytes(const wf_program *p, const wfi_instruction *now) {
-    const wfi_allreduce *how = wfi_reduction_of(p, now);
-    const wfi_group *group = &p->groups[now->group];
-    int32_t own = wfi_group_find(group, now->rank);
-    int64_t most = 0;
-    for (int32_t k = 0; k < wfi_n_reduced(p, now); k++) {
-        int64_t n_elem = (int64_t)(reduced_bytes(p, now, k) / sizeof(float));
-        most = wfi_max_i64(most, how->n_staged(group->n, own, n_elem));
+/* The piece that begins where the reference does. */
+static wfi_need need_of_change(const wf_program *p, const wfi_instruction *now, int32_t k) {
+    const wfi_reference *r = &now->references[k];
+    const wfi_block *b = &p->blocks[r->block];
+    bool moves = b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_GRADIENT ||
+                 b->kind == WFI_BLOCK_STATS || b->kind == WFI_BLOCK_NORM;
+    int32_t member = wfi_group_find(&p->groups[now->group], now->rank);
+    if (k == wfi_n_moved(p, now))
+        return need(WFI_BLOCK_STAGING, wfi_change_staged_bytes(p, now), WFI_WRITE);
+    for (int32_t n = moves ? wfi_n_pieces(p, now, b->kind, b->id) : 0; n-- > 0;) {
+        wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, n);
+        if (!piece.extent.bytes || piece.extent.offset != wfi_reference_begin(p, r)) continue;
+        int access = wfi_piece_access(now, member, &piece);
+        if (!access) piece.extent.bytes = 0;
+        return need_extent(b->kind, piece.extent, access);
     }
-    return (size_t)most * sizeof(float);
-}
-
-static wfi_need need_of_reduction(const wf_program *p, const wfi_instruction *now, int32_t k) {
-    if (k == wfi_n_reduced(p, now)) return need(WFI_BLOCK_STAGING, staged_bytes(p, now), WFI_WRITE);
-    bool only_gives =
-        now->kind == WFI_REDUCE && wfi_group_find(&p->groups[now->group], now->rank) > 0;
-    return need(WFI_BLOCK_GRADIENT, reduced_bytes(p, now, k),
-                only_gives ? WFI_READ : WFI_READ | WFI_WRITE);
+    return need(WFI_BLOCK_GRADIENT, 0, 0);
 }
 
 static wfi_need need_of_update(const wf_program *p, const wfi_instruction *now, int32_t k) {
     int has_state = wfi_recipe_n_states(&p->recipe) > 0;
-    size_t bytes = p->graph->units[now->unit].param_bytes;
-    if (k == 0) return need(WFI_BLOCK_PARAM, bytes, WFI_READ | WFI_WRITE);
-    if (k == 1) return need(WFI_BLOCK_GRADIENT, bytes, WFI_READ);
+    wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, now->unit, now->rank);
+    if (k == 0) return need_extent(WFI_BLOCK_PARAM, own, WFI_READ | WFI_WRITE);
+    if (k == 1) return need_extent(WFI_BLOCK_GRADIENT, own, WFI_READ);
     if (k == 2 && has_state)
-        return need(WFI_BLOCK_STATE, wfi_state_bytes(p, WFI_BLOCK_STATE, now->unit),
+        return need(WFI_BLOCK_STATE, wfi_state_bytes(p, WFI_BLOCK_STATE, now->unit, now->rank),
                     WFI_READ | WFI_WRITE);
-    return need(WFI_BLOCK_NORM, wfi_norm_bytes(p->graph, k - 2 - has_state), WFI_READ);
+    size_t bytes = p->graph->units[k - 2 - has_state].param_bytes;
+    return need_extent(WFI_BLOCK_NORM, wfi_norm_extent((wfi_extent){0, bytes}), WFI_READ);
 }
 
-/* What is sent is all of what the block is named for; both sides name it. */
+static wfi_need need_of_norm(const wf_program *p, const wfi_instruction *now, int32_t k) {
+    wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, now->unit, now->rank);
+    return k ? need_extent(WFI_BLOCK_NORM, wfi_norm_extent(own), WFI_WRITE)
+             : need_extent(WFI_BLOCK_GRADIENT, own, WFI_READ);
+}
+
+/* Number of the tied weight whose gradient, or -1. */
+static int32_t find_tied(const wf_graph *g, int32_t value) {
+    for (int32_t i = 0; i < g->n_weight_gradients; i++)
+        if (g->weight_gradients[i].value == value) return i;
+    return -1;
+}
+
+/* What is sent is all that the rank has of what the block is named for; both sides name it. */
 static wfi_need need_of_transfer(const wf_program *p, const wfi_instruction *now) {
     wfi_block_kind kind = p->blocks[now->references[0].block].kind;
-    const wfi_code *code = wfi_program_code_of(p, now->micro);
-    size_t bytes = 0;
-    if (kind == WFI_BLOCK_VALUE || kind == WFI_BLOCK_INPUT)
-        bytes = code->place[now->id].bytes;
-    else if (kind == WFI_BLOCK_GRADIENT)
-        bytes = code->units[now->unit].gradient_bytes;
-    else if (kind == WFI_BLOCK_STATS)
-        bytes = code->units[now->unit].stats_bytes;
-    else if (kind == WFI_BLOCK_PARAM)
-        bytes = p->graph->units[now->unit].param_bytes;
-    else
-        kind = WFI_BLOCK_VALUE; /* nothing else is sent */
-    return need(kind, bytes, now->kind == WFI_SEND ? WFI_READ : WFI_WRITE);
+    int access = now->kind == WFI_SEND ? WFI_READ : WFI_WRITE;
+    int32_t tied = find_tied(p->graph, now->id);
+    if (kind == WFI_BLOCK_GRADIENT && tied >= 0)
+        return need_extent(kind, wfi_summed_extent(p, now->unit, tied, now->rank), access);
+    if (kind == WFI_BLOCK_PARAM)
+        return need_extent(kind, wfi_kept_extent(p, kind, now->unit, now->rank), access);
+    /* Nothing else is sent. */
+    return need(kind == WFI_BLOCK_INPUT ? kind : WFI_BLOCK_VALUE,
+                wfi_program_code_of(p, now->micro)->place[now->id].bytes, access);
 }
 
-static wfi_need need_of_gather(const wf_program *p, const wfi_instruction *now, int32_t k) {
-    if (now->kind == WFI_GATHER_NORM)
-        return need(WFI_BLOCK_NORM, wfi_norm_bytes(p->graph, k),
-                    wfi_group_measures(p, &p->groups[now->group], now->rank, k) ? WFI_READ
-                                                                                : WFI_WRITE);
-    int32_t stage = wfi_program_stage_of(p, now->unit);
-    bool is_here = wfi_stage_rank_of(p, stage, k) == now->rank;
-    return need(WFI_BLOCK_STATS, wfi_program_code_of(p, k)->units[now->unit].stats_bytes,
-                is_here ? WFI_READ : WFI_WRITE);
+static wfi_need need_of_tie(const wf_program *p, const wfi_instruction *now, int32_t k) {
+    int32_t user = p->graph->weight_gradients[now->id].unit;
+    if (k)
+        return need_extent(WFI_BLOCK_GRADIENT, wfi_summed_extent(p, user, now->id, now->rank),
+                           WFI_READ);
+    return need_extent(WFI_BLOCK_GRADIENT, wfi_summed_extent(p, now->unit, -1, now->rank),
+                       WFI_READ | WFI_WRITE);
 }
 
 /* ---- all ---- */
@@ -162,12 +145,16 @@ static bool is_of_its_unit(const wf_program *p, const wfi_instruction *now) {
     return has_unit(p, now) && p->blocks[now->references[0].block].id == now->unit;
 }
 
+/* A sum is of several units, and goes by the first; so is that of norms. */
+static bool is_of_one(const wf_program *p, const wfi_instruction *now) {
+    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
+    return kind == WFI_BLOCK_NORM ? now->unit == -1 : is_of_its_unit(p, now);
+}
+
 /* Whether what the instruction names exists. */
 static bool is_sound(const wf_program *p, const wfi_instruction *now) {
     const wf_graph *g = p->graph;
     if (now->micro < -1 || now->micro >= p->recipe.n_micro) return false;
-    bool is_collective = now->stream == WFI_STREAM_REDUCE;
-    if (is_collective && (now->group < 0 || now->group >= p->n_groups)) return false;
     switch (now->kind) {
     case WFI_LOAD:
         return now->id >= 0 && now->id < g->n_values && now->micro >= 0;
@@ -180,13 +167,11 @@ static bool is_sound(const wf_program *p, const wfi_instruction *now) {
         return is_of_its_unit(p, now) && now->id >= 0 && now->id < g->n_weight_gradients;
     case WFI_REPORT:
         return g->record >= 0;
-    case WFI_GATHER_NORM:
-        return true;
+    case WFI_CHANGE: /* order.c has found its group */
+        return wfi_change_name(now->from, now->to) && is_of_one(p, now);
     case WFI_FOLD:
-    case WFI_BROADCAST:
     case WFI_NORM:
     case WFI_UPDATE:
-    case WFI_GATHER_STATS:
     case WFI_FOLD_STATS:
         return is_of_its_unit(p, now);
     default:
@@ -204,23 +189,14 @@ static wfi_need find_need(const wf_program *p, const wfi_instruction *now, int32
         return need(WFI_BLOCK_INPUT, code->place[now->id].bytes, WFI_WRITE);
     case WFI_FOLD:
         return need(WFI_BLOCK_GRADIENT, code->units[unit].gradient_bytes, k ? WFI_READ : update);
-    case WFI_BROADCAST:
-        return need(WFI_BLOCK_PARAM, g->units[unit].param_bytes,
-                    wfi_group_find(&p->groups[now->group], now->rank) ? WFI_WRITE : WFI_READ);
-    case WFI_ALL_REDUCE:
-    case WFI_REDUCE:
-        return need_of_reduction(p, now, k);
+    case WFI_CHANGE:
+        return need_of_change(p, now, k);
     case WFI_TIE:
-        if (k) unit = g->weight_gradients[now->id].unit;
-        return need(WFI_BLOCK_GRADIENT, code->units[unit].gradient_bytes, k ? WFI_READ : update);
+        return need_of_tie(p, now, k);
     case WFI_NORM:
-        return k ? need(WFI_BLOCK_NORM, wfi_norm_bytes(g, unit), WFI_WRITE)
-                 : need(WFI_BLOCK_GRADIENT, g->units[unit].param_bytes, WFI_READ);
+        return need_of_norm(p, now, k);
     case WFI_UPDATE:
         return need_of_update(p, now, k);
-    case WFI_GATHER_NORM:
-    case WFI_GATHER_STATS:
-        return need_of_gather(p, now, k);
     case WFI_FOLD_STATS:
         return k ? need(WFI_BLOCK_STATS, wfi_program_code_of(p, k - 1)->units[unit].stats_bytes,
                         WFI_READ)

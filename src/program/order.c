@@ -39,11 +39,14 @@ static bool is_pair(const wfi_instruction *send, const wfi_instruction *receive,
 
 bool wfi_same_collective(const wf_program *p, const wfi_instruction *a, const wfi_instruction *b) {
     if (b->stream != WFI_STREAM_REDUCE || a->kind != b->kind || a->unit != b->unit ||
-        a->group != b->group || a->n_references != b->n_references)
+        a->from != b->from || a->to != b->to || a->group != b->group ||
+        a->n_references != b->n_references)
         return false;
     for (int32_t k = 0; k < a->n_references; k++) {
         const wfi_block *x = &p->blocks[a->references[k].block],
                         *y = &p->blocks[b->references[k].block];
+        if (wfi_reference_begin(p, &a->references[k]) != wfi_reference_begin(p, &b->references[k]))
+            return false;
         if (x->kind != y->kind || x->id != y->id || x->depth != y->depth || x->micro != y->micro)
             return false;
     }

@@ -151,17 +151,13 @@ const char *wfi_stream_name(wfi_stream stream);
     X(BACKWARD, "backward") /* gradient of the unit's inputs */                                    \
     X(WEIGHT, "weight")     /* gradient of the unit's weights */                                   \
     X(BACKWARD_WEIGHT, "backward+weight")                                                          \
-    X(FOLD, "fold")                 /* gradient depth d-1 += depth d */                            \
-    X(BROADCAST, "broadcast")       /* parameters of the unit from the root to its replicas */     \
-    X(ALL_REDUCE, "all_reduce")     /* gradients of some units over the replicas */                \
-    X(REDUCE, "reduce")             /* the same, onto the root alone */                            \
-    X(TIE, "tie")                   /* owner's gradient += another use's */                        \
-    X(NORM, "norm")                 /* sums of squares of the unit's gradient */                   \
-    X(GATHER_NORM, "gather_norm")   /* of all stages */                                            \
-    X(UPDATE, "update")             /* the optimizer on the unit */                                \
-    X(GATHER_STATS, "gather_stats") /* batch statistics of all replicas */                         \
-    X(FOLD_STATS, "fold_stats")     /* into the running statistics, in order */                    \
-    X(SEND, "send")                 /* value `id` to `peer` */                                     \
+    X(FOLD, "fold")             /* gradient depth d-1 += depth d */                                \
+    X(CHANGE, "change")         /* of placement: a collective, see change.c */                     \
+    X(TIE, "tie")               /* owner's gradient += another use's */                            \
+    X(NORM, "norm")             /* sums of squares of the unit's gradient */                       \
+    X(UPDATE, "update")         /* the optimizer on the unit */                                    \
+    X(FOLD_STATS, "fold_stats") /* into the running statistics, in order */                        \
+    X(SEND, "send")             /* value `id` to `peer` */                                         \
     X(RECEIVE, "receive")                                                                          \
     X(REPORT, "report") /* loss and hits to the host */                                            \
     X(STORE, "store")   /* output `id` to the host */
@@ -182,6 +178,7 @@ typedef struct wfi_block {
     int64_t micro; /* global microbatch, -1: of the step */
     bool is_state; /* lives for ever */
     size_t bytes, offset;
+    int64_t begin; /* which byte of what it is named for its first byte is */
 } wfi_block;
 
 typedef struct wfi_reference {
@@ -194,12 +191,13 @@ typedef struct wfi_instruction {
     wfi_instruction_kind kind;
     int32_t rank;
     wfi_stream stream;
-    int32_t position; /* in its stream, from 0 */
-    int32_t unit;     /* or -1 */
-    int32_t id;       /* value, depth, tied weight: by kind */
-    int64_t micro;    /* global, or -1 */
-    int32_t peer;     /* rank, or -1 */
-    int32_t group;    /* of a collective, otherwise -1 */
+    int32_t position;       /* in its stream, from 0 */
+    int32_t unit;           /* or -1 */
+    int32_t id;             /* value, depth, tied weight: by kind */
+    int64_t micro;          /* global, or -1 */
+    int32_t peer;           /* rank, or -1 */
+    int32_t group;          /* CHANGE: who takes part, otherwise -1 */
+    wfi_placement from, to; /* CHANGE */
     wfi_part part;
     bool first; /* WEIGHT, BACKWARD_WEIGHT: the first of its lane assigns */
     const wfi_segment *segment;
@@ -208,6 +206,14 @@ typedef struct wfi_instruction {
     int32_t *depends; /* instructions of other streams of this rank */
     int32_t n_depends;
 } wfi_instruction;
+
+/* Its kind's name, or the collective's; and which of all names that is. */
+const char *wfi_instruction_name(const wfi_instruction *now);
+static inline int32_t wfi_instruction_name_number(const wfi_instruction *now) {
+    int32_t change = (int32_t)now->from * WFI_N_PLACEMENTS + (int32_t)now->to;
+    return now->kind == WFI_CHANGE ? WFI_N_INSTRUCTION_KINDS + change : (int32_t)now->kind;
+}
+enum { WFI_N_INSTRUCTION_NAMES = WFI_N_INSTRUCTION_KINDS + WFI_N_PLACEMENTS * WFI_N_PLACEMENTS };
 
 /* A run of units that are placed alike. Its replicas are ranks of one `pp` coordinate, each with
  * an equal part of the microbatches, in their order. A rank may be on several stages. */
@@ -295,8 +301,13 @@ static inline int32_t wfi_stage_rank_of(const wf_program *p, int32_t stage, int6
 }
 /* Which replica of the stage is on the rank; -1: none. */
 int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);
-/* Whether the rank has the stage's state, and its gradients once they are summed. */
-bool wfi_stage_is_held(const wf_program *p, int32_t stage, int32_t rank);
+/* Whether the rank updates what the stage has, or a part of it. */
+bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);
+/* What of the unit's flat buffer the rank has in a PARAM, BUFFER or STATE between steps. STATE is
+ * counted in parameters: it has as many for each of the optimizer's states, one after the other. */
+wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
+/* Whether a unit of the stage reads those parameters. */
+bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit);
 /* The place of the rank in the group; -1: none. */
 int32_t wfi_group_find(const wfi_group *group, int32_t rank);
 /* Ranks are different threads, and a kernel is bound to one: ranks on the same stage have kernels
@@ -304,16 +315,10 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank);
 static inline int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank) {
     return wfi_mesh_dp(p->mesh, rank);
 }
-static inline bool wfi_is_reduction(const wfi_instruction *now) {
-    return now->kind == WFI_ALL_REDUCE || now->kind == WFI_REDUCE;
-}
-static inline const wfi_allreduce *wfi_reduction_of(const wf_program *p,
-                                                    const wfi_instruction *now) {
-    return now->kind == WFI_REDUCE ? &wfi_reduce_to_root : p->plan->allreduce;
-}
-/* How many gradients a reduction sums: its references but the staging, which is the last. */
-static inline int32_t wfi_n_reduced(const wf_program *p, const wfi_instruction *now) {
-    return now->n_references - (wfi_reduction_of(p, now)->n_staged != NULL);
+/* Whether the unit uses tied weight i of another one. */
+static inline bool wfi_is_tied(const wf_graph *g, int32_t i, int32_t unit) {
+    const wfi_weight_gradient *w = &g->weight_gradients[i];
+    return w->unit == unit && g->values[w->param].unit != unit;
 }
 /* Whether its gradients are summed over replicas in another order than the recipe's tree. */
 static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
@@ -321,15 +326,60 @@ static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
     return p->plan->allreduce->rotates && s->strategy->gradient == WFI_REPLICATE &&
            s->n_replicas > 2;
 }
-/* Of a unit's sums of squares. */
-size_t wfi_norm_bytes(const wf_graph *g, int32_t unit);
-/* Whether the rank measures the unit for the group: the first that holds it does. */
-bool wfi_group_measures(const wf_program *p, const wfi_group *group, int32_t rank, int32_t unit);
+/* The sums of squares of a part of a unit's gradient, among all of the unit's. */
+wfi_extent wfi_norm_extent(wfi_extent gradient);
+/* What of a unit's gradient the rank has once it is summed over replicas, of those that update.
+ * `tied` >= 0: of the unit that uses that tied weight, what goes to the weight's owner. */
+wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t tied, int32_t rank);
+/* The same of the tied weight for a replica, where gradients are divided. */
+wfi_extent wfi_tied_extent(const wf_program *p, int32_t tied, int32_t replica);
 
-/* needs.c: what a reference of an instruction has to be. */
+/* ---- change.c: changes of placement ---- */
+
+static inline bool wfi_is_reduction(const wfi_instruction *now) {
+    return now->kind == WFI_CHANGE && now->from == WFI_PARTIAL;
+}
+/* An all-reduce has an algorithm; NULL: who gets a piece reads it from whom has it, or has
+ * summands of it. */
+static inline const wfi_allreduce *wfi_change_algorithm(const wf_program *p,
+                                                        const wfi_instruction *now) {
+    return wfi_is_reduction(now) && now->to == WFI_REPLICATE ? p->plan->allreduce : NULL;
+}
+/* How many pieces it moves: its references but the staging, which is the last. */
+static inline int32_t wfi_n_moved(const wf_program *p, const wfi_instruction *now) {
+    const wfi_allreduce *how = wfi_change_algorithm(p, now);
+    return now->n_references - (how && how->n_staged);
+}
+int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now);
+/* What member `own` does about piece r in a phase. `members`: instructions, in the group's order,
+ * as they stand in the program's. Elements are of 4 bytes. Fills steps [at most as many as members]
+ * and returns how many. */
+int32_t wfi_change_steps(const wf_program *p, const int32_t *members, int32_t own, int32_t r,
+                         int32_t phase, wfi_reduce_step *steps);
+/* Bytes that a member stages of others' pieces: of one after the other, so the largest counts. */
+size_t wfi_change_staged_bytes(const wf_program *p, const wfi_instruction *now);
+
+/* Of a thing that a change moves: some of its bytes, and the member whose part they are. */
+typedef struct wfi_piece {
+    wfi_extent extent;
+    int32_t owner;
+} wfi_piece;
+/* Of a PARAM, GRADIENT, STATS or NORM; pieces may be empty. */
+int32_t wfi_n_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
+                     int32_t id);
+wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
+                         int32_t id, int64_t micro, int32_t k);
+/* What of the unit's gradient the rank measures for the group. */
+wfi_extent wfi_measured_extent(const wf_program *p, const wfi_group *group, int32_t unit,
+                               int32_t rank);
+/* How the member of that number accesses a piece; 0: it has no part in it. */
+int wfi_piece_access(const wfi_instruction *now, int32_t member, const wfi_piece *piece);
+
+/* ---- needs.c: what a reference of an instruction has to be ---- */
+
 typedef struct wfi_need {
     wfi_block_kind kind;
-    size_t bytes;
+    wfi_extent extent; /* of what the block is named for */
     int access;
 } wfi_need;
 /* How many references; -1: it is no instruction that could be run. */
@@ -337,9 +387,13 @@ int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now)
 /* What reference k, of as many, needs. False: the instruction names what is not there. */
 bool wfi_reference_needs(const wf_program *p, const wfi_instruction *now, int32_t k,
                          wfi_need *need_out);
-/* Bytes of a unit's PARAM, BUFFER or STATE. */
-size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit);
+/* Bytes of a rank's PARAM, BUFFER or STATE of a unit. */
+size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
 
+/* Which byte of what its block is named for a reference begins with. */
+static inline size_t wfi_reference_begin(const wf_program *p, const wfi_reference *r) {
+    return r->offset + (size_t)p->blocks[r->block].begin;
+}
 /* That an instruction reads or writes. */
 static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {
     size_t bytes = 0;

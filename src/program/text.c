@@ -4,9 +4,13 @@
 void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *text) {
     const wf_graph *g = p->graph;
     if (now->unit >= 0) wfi_text_add(text, "%s", g->units[now->unit].name);
-    for (int32_t k = 1; wfi_is_reduction(now) && k < wfi_n_reduced(p, now); k++) {
+    for (int32_t k = 1; wfi_is_reduction(now) && k < wfi_n_moved(p, now); k++) {
         const wfi_block *b = &p->blocks[now->references[k].block];
-        wfi_text_add(text, "+%s", b->kind == WFI_BLOCK_GRADIENT ? g->units[b->id].name : "?");
+        bool is_next = b->id != p->blocks[now->references[k - 1].block].id;
+        if (b->kind != WFI_BLOCK_GRADIENT)
+            wfi_text_add(text, "+?");
+        else if (is_next)
+            wfi_text_add(text, "+%s", g->units[b->id].name);
     }
 }
 
@@ -14,18 +18,23 @@ static void add_transfer(const wf_program *p, const wfi_instruction *now, wfi_te
     wfi_block_kind kind = p->blocks[now->references[0].block].kind;
     if (kind == WFI_BLOCK_INPUT && now->id >= 0 && now->id < p->graph->n_values)
         wfi_text_add(text, " input=%s", p->graph->values[now->id].name);
-    else if (kind == WFI_BLOCK_STATS)
-        wfi_text_add(text, " stats");
     else
         wfi_text_add(text, " v%d", now->id);
     wfi_text_add(text, now->kind == WFI_SEND ? " to=r%d" : " from=r%d", now->peer);
+}
+
+static void add_change(const wf_program *p, const wfi_instruction *now, wfi_text *text) {
+    const wfi_allreduce *how = wfi_change_algorithm(p, now);
+    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
+    if (how) wfi_text_add(text, " by=%s", how->alias ? how->alias : how->name);
+    if (kind != WFI_BLOCK_GRADIENT) wfi_text_add(text, " %s", wfi_block_kind_name(kind));
 }
 
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
     const wfi_instruction *now = &p->instructions[i];
     const wf_graph *g = p->graph;
     wfi_text_add(text, "r%d %s.%d %s", now->rank, wfi_stream_name(now->stream), now->position,
-                 wfi_instruction_kind_name(now->kind));
+                 wfi_instruction_name(now));
     if (now->unit >= 0) wfi_text_add(text, " ");
     wfi_units_text(p, now, text);
     switch (now->kind) {
@@ -45,10 +54,8 @@ void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
     case WFI_PACK:
         wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward");
         break;
-    case WFI_ALL_REDUCE:
-        wfi_text_add(text, " by=%s",
-                     p->plan->allreduce->alias ? p->plan->allreduce->alias
-                                               : p->plan->allreduce->name);
+    case WFI_CHANGE:
+        add_change(p, now, text);
         break;
     case WFI_WEIGHT:
     case WFI_BACKWARD_WEIGHT:

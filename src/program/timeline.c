@@ -29,11 +29,7 @@ static wf_span_kind span_kind(wfi_instruction_kind kind) {
     case WFI_SEND:
     case WFI_RECEIVE:
         return WF_SPAN_TRANSFER;
-    case WFI_BROADCAST:
-    case WFI_ALL_REDUCE:
-    case WFI_REDUCE:
-    case WFI_GATHER_NORM:
-    case WFI_GATHER_STATS:
+    case WFI_CHANGE:
         return WF_SPAN_REDUCE;
     case WFI_LOAD:
     case WFI_STORE:
@@ -48,7 +44,7 @@ static wf_span_kind span_kind(wfi_instruction_kind kind) {
 typedef struct naming {
     wf_timeline *t;
     const char **units; /* [n_units] */
-    const char **names; /* [n_kinds][n_units + 1], NULL: not made yet */
+    const char **names; /* [n_instruction_names][n_units + 1], NULL: not made yet */
 } naming;
 
 static const char *unit_name(const naming *n, const wf_graph *g, int32_t unit) {
@@ -59,11 +55,12 @@ static const char *unit_name(const naming *n, const wf_graph *g, int32_t unit) {
 
 /* A reduction of several units goes by the first, which is in no other. */
 static const char *full_name(const naming *n, const wf_program *p, const wfi_instruction *now) {
-    const char **name = &n->names[(int)now->kind * (p->graph->n_units + 1) + now->unit + 1];
+    const char **name =
+        &n->names[wfi_instruction_name_number(now) * (p->graph->n_units + 1) + now->unit + 1];
     if (*name) return *name;
     wfi_text text;
     wfi_text_init(&text, p->ctx);
-    wfi_text_add(&text, now->unit < 0 ? "%s" : "%s ", wfi_instruction_kind_name(now->kind));
+    wfi_text_add(&text, now->unit < 0 ? "%s" : "%s ", wfi_instruction_name(now));
     wfi_units_text(p, now, &text);
     if (wfi_text_status(&text) == WF_OK) *name = wfi_pool_format(&n->t->pool, "%s", text.data);
     wfi_free(p->ctx, text.data);
@@ -100,7 +97,7 @@ wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const
     naming n = {.t = t};
     n.units = wfi_alloc(p->ctx, n_units, sizeof *n.units, "a timeline");
     n.names =
-        wfi_alloc(p->ctx, WFI_N_INSTRUCTION_KINDS * (n_units + 1), sizeof *n.names, "a timeline");
+        wfi_alloc(p->ctx, WFI_N_INSTRUCTION_NAMES * (n_units + 1), sizeof *n.names, "a timeline");
     wf_status status = n.units && n.names ? fill(p, begin_us, end_us, &n) : WF_NO_MEMORY;
     wfi_free(p->ctx, n.units);
     wfi_free(p->ctx, n.names);

@@ -134,7 +134,8 @@ static wf_status emit_send(wfi_lowering *l, const wfi_transfer *t) {
     wfi_instruction send = wfi_make(WFI_SEND, WFI_STREAM_SEND, unit, t->value, t->micro);
     send.peer = t->to;
     return wfi_emit_one(l, send, t->kind, t->value, 0, t->micro,
-                        wfi_program_code_of(l->p, t->micro)->place[t->value].bytes, WFI_READ);
+                        wfi_whole(wfi_program_code_of(l->p, t->micro)->place[t->value].bytes),
+                        WFI_READ);
 }
 
 static wf_status emit_receive(wfi_lowering *l, const wfi_transfer *t) {

@@ -1,8 +1,8 @@
 /* Instructions in which several ranks take part, over memory that all of them see.
  *
  * Nobody stops a thread to meet another: the parts of an exchange are tasks on the
- * ranks' streams, ordered by events. A receive copies from the sender's arena; so does
- * each member of a gather. What an all-reduce does is in reduce.c.
+ * ranks' streams, ordered by events. A receive copies from the sender's arena. What
+ * members of a collective do is in reduce.c.
  */
 #include "run/issue.h"
 
@@ -66,41 +66,6 @@ static wf_status exchange_pair(wfi_executor *e, int32_t at) {
 
 /* ---- collectives ---- */
 
-/* What member `i` lacks of reference k comes from the first that has it; NULL: it lacks nothing. */
-static const wfi_reference *find_source(const wfi_executor *e, int32_t i, int32_t k) {
-    if (e->p->instructions[i].references[k].access != WFI_WRITE) return NULL;
-    for (int32_t m = 0; m < e->n_group[i]; m++) {
-        const wfi_reference *from = &member(e, e->first[i], m)->references[k];
-        if (from->access & WFI_READ) return from;
-    }
-    return NULL;
-}
-
-static wf_status gather_blocks(void *self, void *argument) {
-    const wfi_executor *e = self;
-    int32_t i = (int32_t)(intptr_t)argument;
-    const wfi_instruction *now = &e->p->instructions[i];
-    wfi_executor_delay(e, i);
-    wfi_executor_begin(e, i);
-    for (int32_t k = 0; k < now->n_references; k++) {
-        const wfi_reference *from = find_source(e, i, k), *to = &now->references[k];
-        if (from) memcpy(wfi_executor_touch(e, to), wfi_executor_touch(e, from), to->bytes);
-    }
-    wfi_executor_end(e, i);
-    return wfi_executor_check(e, i);
-}
-
-static wf_status touch_gathered(const wfi_executor *e, int32_t i) {
-    const wfi_instruction *now = &e->p->instructions[i];
-    for (int32_t k = 0; k < now->n_references; k++) {
-        const wfi_reference *from = find_source(e, i, k), *to = &now->references[k];
-        if (!from) continue;
-        WF_TRY(wfi_issue_touch(e, from, 0, from->bytes, WFI_READ));
-        WF_TRY(wfi_issue_touch(e, to, 0, to->bytes, WFI_WRITE));
-    }
-    return WF_OK;
-}
-
 /* Each member does `work` after every member has come this far. */
 static wf_status issue_together(wfi_executor *e, int32_t at, const wfi_work *work) {
     WF_TRY(wfi_issue_meet(e, at));
@@ -110,15 +75,13 @@ static wf_status issue_together(wfi_executor *e, int32_t at, const wfi_work *wor
 }
 
 static wf_status exchange_all(wfi_executor *e, int32_t at) {
-    static const wfi_work gather = {gather_blocks, touch_gathered};
-    int32_t i = e->p->order[at], n = e->n_group[i];
-    bool sums = wfi_is_reduction(&e->p->instructions[i]);
+    int32_t n = e->n_group[e->p->order[at]];
     for (int32_t m = 0; m < n; m++) {
         int32_t k = e->p->order[at + m];
         WF_TRY(wfi_issue_depends(e, k, k));
         WF_TRY(wfi_issue(e, k, &place)); /* "I am here" */
     }
-    WF_TRY(sums ? wfi_issue_reduce(e, at) : issue_together(e, at, &gather));
+    WF_TRY(wfi_issue_reduce(e, at));
     /* Nobody goes on while another may still read its memory. */
     WF_TRY(issue_together(e, at, &place));
     for (int32_t m = 0; m < n; m++) {

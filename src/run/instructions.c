@@ -257,8 +257,7 @@ void wfi_executor_name(const wfi_executor *e, int32_t i, char *text, size_t byte
     const char *unit = now->unit < 0 ? "" : e->p->graph->units[now->unit].name;
     char micro[48] = "";
     if (now->micro >= 0) snprintf(micro, sizeof micro, ", microbatch %lld", (long long)now->micro);
-    snprintf(text, bytes, "%s%s%s%s", wfi_instruction_kind_name(now->kind), *unit ? " " : "", unit,
-             micro);
+    snprintf(text, bytes, "%s%s%s%s", wfi_instruction_name(now), *unit ? " " : "", unit, micro);
 }
 
 wf_status wfi_executor_instruction(void *self, void *argument) {

@@ -21,7 +21,7 @@ static phase find_phase(const wfi_executor *e, int32_t i, int32_t number) {
     phase f = {.e = e, .now = &p->instructions[i]};
     const wfi_group *group = &p->groups[f.now->group];
     f.members = p->order + e->first[i]; /* as they stand in the group */
-    f.n_units = wfi_n_reduced(p, f.now);
+    f.n_units = wfi_n_moved(p, f.now);
     f.part.n = e->n_group[i];
     f.part.own = wfi_group_find(group, f.now->rank);
     f.part.phase = number;
@@ -30,12 +30,11 @@ static phase find_phase(const wfi_executor *e, int32_t i, int32_t number) {
 
 /* The steps for the gradient in reference r. */
 static int32_t list_steps(phase *f, int32_t r, wfi_reduce_step *steps) {
-    f->part.n_elem = (int64_t)(f->now->references[r].bytes / sizeof(float));
-    return wfi_reduction_of(f->e->p, f->now)->steps(&f->part, steps);
+    return wfi_change_steps(f->e->p, f->members, f->part.own, r, f->part.phase, steps);
 }
 
 static bool is_last(const phase *f) {
-    return f->part.phase == wfi_reduction_of(f->e->p, f->now)->n_phases(f->part.n) - 1;
+    return f->part.phase == wfi_change_n_phases(f->e->p, f->now) - 1;
 }
 
 /* ---- a step ---- */
@@ -109,7 +108,7 @@ static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
 wf_status wfi_issue_reduce(wfi_executor *e, int32_t at) {
     static const wfi_phase_work work = {run_phase, touch_phase};
     int32_t first = e->p->order[at], n = e->n_group[first];
-    int32_t n_phases = wfi_reduction_of(e->p, &e->p->instructions[first])->n_phases(n);
+    int32_t n_phases = wfi_change_n_phases(e->p, &e->p->instructions[first]);
     for (int32_t number = 0; number < n_phases; number++) {
         WF_TRY(wfi_issue_meet(e, at));
         for (int32_t m = 0; m < n; m++)

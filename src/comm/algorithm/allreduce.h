@@ -118,8 +118,6 @@ extern const wfi_allreduce wfi_allreduce_root, wfi_allreduce_ring, wfi_allreduce
     wfi_allreduce_pairwise, wfi_allreduce_direct, wfi_allreduce_auto;
 /* All of them, NULL-terminated. */
 extern const wfi_allreduce *const wfi_allreduces[];
-/* Half of `root`: only the first replica has the sum. In no list. */
-extern const wfi_allreduce wfi_reduce_to_root;
 /* What the network brings; it has no steps. In no list: no plan can name it. */
 extern const wfi_allreduce wfi_allreduce_engine;
 /* NULL if there is none of that name. */

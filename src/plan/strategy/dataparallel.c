@@ -7,4 +7,5 @@ const wfi_strategy wfi_strategy_dataparallel = {
     .parameter = WFI_ROOT,
     .gradient = WFI_ROOT,
     .state = WFI_ROOT,
+    .buffer = WFI_ROOT,
 };

@@ -7,4 +7,5 @@ const wfi_strategy wfi_strategy_dp = {
     .parameter = WFI_REPLICATE,
     .gradient = WFI_REPLICATE,
     .state = WFI_REPLICATE,
+    .buffer = WFI_REPLICATE,
 };

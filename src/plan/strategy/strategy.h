@@ -12,7 +12,8 @@ typedef struct wfi_strategy {
     const char *name;        /* as a key of the plan */
     wfi_placement parameter; /* a replica that computes wants it REPLICATE */
     wfi_placement gradient;  /* PARTIAL after backward, then this */
-    wfi_placement state;     /* the optimizer's, and buffers */
+    wfi_placement state;  /* the optimizer's: who has a part of it updates that of the parameters */
+    wfi_placement buffer; /* running statistics; no SHARD */
 } wfi_strategy;
 
 extern const wfi_strategy wfi_strategy_dp, wfi_strategy_dataparallel;

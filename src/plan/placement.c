@@ -1,0 +1,32 @@
+#include "plan/placement.h"
+
+#include "optimizer/optimizer.h"
+
+const char *wfi_change_name(wfi_placement from, wfi_placement to) {
+    static const char *const names[WFI_N_PLACEMENTS][WFI_N_PLACEMENTS] = {
+        [WFI_ROOT] = {[WFI_REPLICATE] = "broadcast", [WFI_SHARD] = "scatter"},
+        [WFI_SHARD] = {[WFI_REPLICATE] = "all_gather", [WFI_ROOT] = "gather"},
+        [WFI_PARTIAL] =
+            {[WFI_REPLICATE] = "all_reduce", [WFI_ROOT] = "reduce", [WFI_SHARD] = "reduce_scatter"},
+    };
+    bool exists = (unsigned)from < WFI_N_PLACEMENTS && (unsigned)to < WFI_N_PLACEMENTS;
+    return exists ? names[from][to] : NULL;
+}
+
+wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k) {
+    if (placement != WFI_SHARD)
+        return (wfi_extent){0, wfi_placement_has(placement, k, 0) ? bytes : 0};
+    const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
+    size_t n_blocks = (bytes + block - 1) / block;
+    size_t begin = n_blocks * (size_t)k / (size_t)n * block;
+    size_t end = n_blocks * (size_t)(k + 1) / (size_t)n * block;
+    if (end > bytes) end = bytes;
+    return (wfi_extent){begin, end > begin ? end - begin : 0};
+}
+
+wfi_extent wfi_extent_intersect(wfi_extent a, wfi_extent b) {
+    size_t begin = a.offset > b.offset ? a.offset : b.offset;
+    size_t a_end = a.offset + a.bytes, b_end = b.offset + b.bytes;
+    size_t end = a_end < b_end ? a_end : b_end;
+    return (wfi_extent){begin, end > begin ? end - begin : 0};
+}

@@ -1,0 +1,191 @@
+/* Changes of placement: a collective is one instruction, which moves pieces of things between the
+ * members of a group. In each piece all that matters is who reads and who writes it:
+ *
+ * - Something that is placed ROOT or SHARD is *copied*: a piece's owner reads it, members that get
+ *   it write it.
+ * - What is PARTIAL is *summed*, over a tree of all members: each reads its summand, and those that
+ *   get the sum write it in the same place.
+ *
+ * A member that has no part in a piece names it with no bytes.
+ */
+#include "program/lower.h"
+
+/* ---- pieces ---- */
+
+static bool is_divided(const wfi_instruction *now) {
+    return now->from == WFI_SHARD || now->to == WFI_SHARD;
+}
+
+static int32_t count_tied(const wf_graph *g, int32_t unit) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) n += wfi_is_tied(g, i, unit);
+    return n;
+}
+
+static const wfi_stage *stage_of(const wf_program *p, int32_t unit) {
+    return &p->stages[wfi_program_stage_of(p, unit)];
+}
+
+int32_t wfi_n_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
+                     int32_t id) {
+    int32_t n = p->groups[now->group].n;
+    if (kind == WFI_BLOCK_STATS) return 1;
+    if (kind == WFI_BLOCK_NORM)
+        return stage_of(p, id)->strategy->state == WFI_SHARD ? stage_of(p, id)->n_replicas : 1;
+    if (!is_divided(now)) return 1;
+    return kind == WFI_BLOCK_GRADIENT ? n * (1 + count_tied(p->graph, id)) : n;
+}
+
+/* Slices of the unit's own gradient, then of those of tied weights that it uses. */
+static wfi_extent find_slice(const wf_program *p, int32_t unit, int32_t n, int32_t k) {
+    const wf_graph *g = p->graph;
+    int32_t i = 0;
+    if (k < n) return wfi_placement_extent(WFI_SHARD, g->units[unit].param_bytes, n, k);
+    for (int32_t skipped = k / n - 1; !wfi_is_tied(g, i, unit) || skipped-- > 0;) i++;
+    return wfi_tied_extent(p, i, k % n);
+}
+
+/* Each part of a gradient is measured where it is updated; if it is on several of the group's
+ * ranks, on the first of them. */
+static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int32_t unit,
+                               int32_t k) {
+    const wfi_stage *stage = stage_of(p, unit);
+    wfi_piece piece = {.owner = -1};
+    for (; piece.owner < 0 && k < stage->n_replicas; k++) {
+        piece.owner =
+            wfi_group_find(group, wfi_program_rank_of(p, k, (int32_t)(stage - p->stages)));
+        piece.extent = wfi_placement_extent(
+            stage->strategy->state, p->graph->units[unit].param_bytes, stage->n_replicas, k);
+    }
+    piece.extent = wfi_norm_extent(piece.extent);
+    return piece;
+}
+
+wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
+                         int32_t id, int64_t micro, int32_t k) {
+    const wfi_group *group = &p->groups[now->group];
+    wfi_piece piece = {.owner = k % group->n};
+    if (kind == WFI_BLOCK_STATS) {
+        piece.owner = wfi_stage_replica_of(p, wfi_program_stage_of(p, id), micro);
+        piece.extent.bytes = wfi_program_code_of(p, micro)->units[id].stats_bytes;
+    } else if (kind == WFI_BLOCK_NORM) {
+        piece = find_measured(p, group, id, k);
+    } else if (is_divided(now)) {
+        piece.extent = find_slice(p, id, group->n, k);
+    } else {
+        piece.extent.bytes = kind == WFI_BLOCK_GRADIENT ? p->code->units[id].gradient_bytes
+                                                        : p->graph->units[id].param_bytes;
+    }
+    return piece;
+}
+
+wfi_extent wfi_measured_extent(const wf_program *p, const wfi_group *group, int32_t unit,
+                               int32_t rank) {
+    wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank);
+    bool is_divided = stage_of(p, unit)->strategy->state == WFI_SHARD;
+    if (!is_divided && group->ranks[find_measured(p, group, unit, 0).owner] != rank) own.bytes = 0;
+    return own;
+}
+
+int wfi_piece_access(const wfi_instruction *now, int32_t member, const wfi_piece *piece) {
+    bool has = wfi_placement_has(now->from, member, piece->owner);
+    bool gets = wfi_placement_has(now->to, member, piece->owner);
+    return has * WFI_READ + (gets && (!has || now->from == WFI_PARTIAL)) * WFI_WRITE;
+}
+
+/* ---- lowering ---- */
+
+typedef struct wfi_thing {
+    wfi_block_kind kind;
+    int32_t id;
+    int64_t micro;
+} thing;
+
+wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro) {
+    WF_TRY(WFI_GROW(l->p->ctx, l->things, l->n_things, l->thing_capacity, "lowering"));
+    l->things[l->n_things++] = (thing){kind, id, micro};
+    return WF_OK;
+}
+
+/* References for the pieces of all things that are not empty; without `index`, only counts them. */
+static wf_status refer_to_pieces(wfi_lowering *l, const wfi_instruction *now, const int32_t *index,
+                                 int32_t *n_out) {
+    int32_t member = wfi_group_find(&l->p->groups[now->group], l->rank), n = 0;
+    for (int32_t t = 0; t < l->n_things; t++) {
+        const thing *what = &l->things[t];
+        int32_t n_pieces = wfi_n_pieces(l->p, now, what->kind, what->id);
+        for (int32_t k = 0; k < n_pieces; k++) {
+            wfi_piece piece = wfi_find_piece(l->p, now, what->kind, what->id, what->micro, k);
+            if (!piece.extent.bytes) continue;
+            int access = wfi_piece_access(now, member, &piece);
+            if (!access) piece.extent.bytes = 0;
+            if (index)
+                WF_TRY(wfi_refer(l, *index, n, what->kind, what->id, 0, what->micro, piece.extent,
+                                 access));
+            n++;
+        }
+    }
+    *n_out = n;
+    return WF_OK;
+}
+
+wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to,
+                           int32_t unit) {
+    wf_program *p = l->p;
+    wfi_instruction now = wfi_make(WFI_CHANGE, WFI_STREAM_REDUCE, unit, 0, -1);
+    const wfi_allreduce *how;
+    int32_t n, i;
+    now.group = group;
+    now.from = from;
+    now.to = to;
+    if (from == to || p->groups[group].n == 1) l->n_things = 0;
+    WF_TRY(refer_to_pieces(l, &now, NULL, &n));
+    if (n) {
+        how = wfi_change_algorithm(p, &now);
+        bool stages = how && how->n_staged;
+        WF_TRY(wfi_emit(l, now, n + stages, &i));
+        WF_TRY(refer_to_pieces(l, &now, &i, &n));
+        if (stages)
+            WF_TRY(wfi_refer(l, i, n, WFI_BLOCK_STAGING, unit, 0, -1,
+                             wfi_whole(wfi_change_staged_bytes(p, &p->instructions[i])),
+                             WFI_WRITE));
+    }
+    l->n_things = 0;
+    return WF_OK;
+}
+
+/* ---- steps ---- */
+
+static int64_t count_elements(const wfi_instruction *now, int32_t r) {
+    return (int64_t)(now->references[r].bytes / sizeof(float));
+}
+
+size_t wfi_change_staged_bytes(const wf_program *p, const wfi_instruction *now) {
+    const wfi_group *group = &p->groups[now->group];
+    int32_t own = wfi_group_find(group, now->rank);
+    int64_t most = 0;
+    for (int32_t r = 0; r < wfi_n_moved(p, now); r++)
+        most = wfi_max_i64(
+            most, wfi_change_algorithm(p, now)->n_staged(group->n, own, count_elements(now, r)));
+    return (size_t)most * sizeof(float);
+}
+
+int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now) {
+    const wfi_allreduce *how = wfi_change_algorithm(p, now);
+    return how ? how->n_phases(p->groups[now->group].n) : 1;
+}
+
+int32_t wfi_change_steps(const wf_program *p, const int32_t *members, int32_t own, int32_t r,
+                         int32_t phase, wfi_reduce_step *steps) {
+    const wfi_instruction *now = &p->instructions[members[own]];
+    const wfi_allreduce *how = wfi_change_algorithm(p, now);
+    wfi_reduce_part part = {
+        .n = p->groups[now->group].n, .own = own, .phase = phase, .n_elem = count_elements(now, r)};
+    if (how) return how->steps(&part, steps);
+    wfi_reduce_step step = {.kind = wfi_is_reduction(now) ? WFI_REDUCE_SUM : WFI_REDUCE_COPY,
+                            .end = part.n_elem};
+    if (!(now->references[r].access & WFI_WRITE)) return 0;
+    for (; step.left < part.n - 1; step.left++)
+        if (p->instructions[members[step.left]].references[r].access & WFI_READ) break;
+    return wfi_reduce_push(steps, 0, step);
+}

@@ -1,0 +1,88 @@
+/* Placements: what replicas have of a thing, and which collective a change is. */
+#include "plan/strategy/strategy.h"
+
+#include "optimizer/optimizer.h"
+#include "test.h"
+
+/* Parts are whole blocks of the norm, one behind the other, and all of it. */
+static void parts_are_the_whole(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 64, 4096, 4160, 3 * 4096, 1000 * 4096 + 128};
+    const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
+    for (size_t k = 0; k < WFI_COUNT(sizes); k++)
+        for (int32_t n = 1; n <= 9; n++) {
+            size_t at = 0, most = 0, least = SIZE_MAX;
+            for (int32_t r = 0; r < n; r++) {
+                wfi_extent part = wfi_placement_extent(WFI_SHARD, sizes[k], n, r);
+                if (part.bytes) {
+                    assert_int_equal(part.offset, at);
+                    assert_int_equal(at % block, 0);
+                }
+                at += part.bytes;
+                most = part.bytes > most ? part.bytes : most;
+                least = part.bytes < least ? part.bytes : least;
+            }
+            assert_int_equal(at, sizes[k]);
+            assert_true(most - least <= block);
+        }
+}
+
+static void the_whole_is_one_part(void **state) {
+    (void)state;
+    for (int32_t r = 0; r < 3; r++) {
+        assert_int_equal(wfi_placement_extent(WFI_ROOT, 100, 3, r).bytes, r ? 0 : 100);
+        assert_int_equal(wfi_placement_extent(WFI_REPLICATE, 100, 3, r).bytes, 100);
+    }
+}
+
+static void what_both_have(void **state) {
+    (void)state;
+    wfi_extent a = {10, 20};
+    assert_int_equal(wfi_extent_intersect(a, (wfi_extent){0, 10}).bytes, 0);
+    assert_int_equal(wfi_extent_intersect(a, (wfi_extent){30, 10}).bytes, 0);
+    wfi_extent both = wfi_extent_intersect(a, (wfi_extent){15, 100});
+    assert_int_equal(both.offset, 15);
+    assert_int_equal(both.bytes, 15);
+}
+
+static void changes_have_names(void **state) {
+    (void)state;
+    static const struct {
+        wfi_placement from, to;
+        const char *name;
+    } changes[] = {
+        {WFI_ROOT, WFI_REPLICATE, "broadcast"},     {WFI_ROOT, WFI_SHARD, "scatter"},
+        {WFI_SHARD, WFI_REPLICATE, "all_gather"},   {WFI_SHARD, WFI_ROOT, "gather"},
+        {WFI_PARTIAL, WFI_REPLICATE, "all_reduce"}, {WFI_PARTIAL, WFI_ROOT, "reduce"},
+        {WFI_PARTIAL, WFI_SHARD, "reduce_scatter"},
+    };
+    int n = 0;
+    for (size_t k = 0; k < WFI_COUNT(changes); k++)
+        assert_string_equal(wfi_change_name(changes[k].from, changes[k].to), changes[k].name);
+    for (int from = -1; from <= WFI_N_PLACEMENTS; from++)
+        for (int to = -1; to <= WFI_N_PLACEMENTS; to++)
+            n += wfi_change_name((wfi_placement)from, (wfi_placement)to) != NULL;
+    assert_int_equal(n, WFI_COUNT(changes));
+}
+
+/* What lowering has to do for a strategy, it can do. */
+static void strategies_are_changes(void **state) {
+    (void)state;
+    for (int k = 0; wfi_strategies[k]; k++) {
+        const wfi_strategy *s = wfi_strategies[k];
+        assert_ptr_equal(wfi_strategy_find(s->name), s);
+        assert_true(s->parameter == WFI_REPLICATE || wfi_change_name(s->parameter, WFI_REPLICATE));
+        assert_non_null(wfi_change_name(WFI_PARTIAL, s->gradient));
+        assert_true(s->state == s->parameter || wfi_change_name(s->state, s->parameter));
+        assert_true(s->buffer != WFI_SHARD && s->buffer != WFI_PARTIAL);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_the_whole),    cmocka_unit_test(the_whole_is_one_part),
+        cmocka_unit_test(what_both_have),         cmocka_unit_test(changes_have_names),
+        cmocka_unit_test(strategies_are_changes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
