@@ -1,6 +1,7 @@
 /* What goes wrong among ranks: who disagrees, is late, dies or leaves is named on all of them, with
  * what it last called; buffers stay as they were; and the group stays broken. */
 #include "comm/group/operation.h"
+#include "comm/transport/transport.h"
 #include "group_ranks.h"
 
 #include <limits.h>
@@ -270,7 +271,7 @@ static const char *try_silent(void *self, int timeout_ms) {
     config.wire = "mpi";
     config.algorithm = "direct";
     config.timeout_ms = timeout_ms;
-    net.silent_from = WFI_MAIL_PARCELS + 1;
+    net.silent_from = WFI_TAG_GROUPS;
     const char *wrong = ranks_try_threads(ctx, 3, &config, check_silent, &timeout_ms, &net);
     if (!wrong && net.first) wrong = "messages are left under way";
     test_context_end(ctx);

@@ -3,7 +3,7 @@
 #define TESTS_GROUP_RANKS_H
 
 #include "comm/job/control.h"
-#include "fake_mail.h"
+#include "fake_network.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -80,19 +80,19 @@ static inline wf_status ranks_join(ranks_call *call) {
     return wf_job_join(one->ctx, &meeting, &one->job);
 }
 
-static inline wf_status ranks_join_mail(ranks_call *call, fake_box *box) {
+static inline wf_status ranks_join_network(ranks_call *call, fake_rank *box) {
     ranks_one *one = &call->one;
-    *box = (fake_box){call->net, one->rank};
-    wfi_mail mail = fake_mail(box);
-    return wfi_control_join_mail(one->ctx, &mail, one->rank, one->n, 30000, &one->job);
+    *box = (fake_rank){call->net, one->rank};
+    wfi_network mail = fake_network(box);
+    return wfi_control_join_network(one->ctx, &mail, one->rank, one->n, 30000, &one->job);
 }
 
 /* Joins, makes the group, and does the body's work. */
 static inline void *ranks_run(void *self) {
     ranks_call *call = self;
     ranks_one *one = &call->one;
-    fake_box box;
-    wf_status status = call->net ? ranks_join_mail(call, &box) : ranks_join(call);
+    fake_rank box;
+    wf_status status = call->net ? ranks_join_network(call, &box) : ranks_join(call);
     if (status == WF_OK) status = wf_group_create(one->job, call->config, &one->group);
     call->wrong = status == WF_OK ? call->body(one) : ranks_text("%s", wf_context_error(one->ctx));
     wf_group_destroy(one->group);

@@ -3,7 +3,7 @@
  *
  * label: once
  */
-#include "comm/wire/mpi_library.h"
+#include "comm/transport/mpi_library.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * before the first step; or it does something else than the others. Ranks are threads, which share
  * a segment or send each other messages. */
 #include "comm/job/compare.h"
-#include "fake_mail.h"
+#include "fake_network.h"
 #include "op/op_table.h"
 #include "plan/recipe_fields.h"
 #include "small_models.h"
@@ -48,7 +48,7 @@ typedef struct part {
 } part;
 
 typedef struct rank {
-    fake_box box;
+    fake_rank box;
     bool sends_messages;
     const char *name;
     part part;
@@ -103,9 +103,9 @@ static wf_status train(wf_context *ctx, wf_job *job, const part *p) {
 
 static wf_status join(wf_context *ctx, rank *self, wf_job **job_out) {
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
-    wfi_mail mail = fake_mail(&self->box);
+    wfi_network mail = fake_network(&self->box);
     if (self->sends_messages)
-        return wfi_control_join_mail(ctx, &mail, self->box.rank, 2, 60000, job_out);
+        return wfi_control_join_network(ctx, &mail, self->box.rank, 2, 60000, job_out);
     meeting.rank = self->box.rank;
     meeting.n_ranks = 2;
     meeting.name = self->name;

@@ -4,7 +4,7 @@
  * process, the messages are between threads; all memory but the mail's is each rank's own.
  */
 #include "comm/job/control.h"
-#include "fake_mail.h"
+#include "fake_network.h"
 #include "run/trainer.h"
 #include "small_models.h"
 
@@ -27,7 +27,7 @@ static wf_recipe message_recipe(void) {
 }
 
 typedef struct rank {
-    fake_box box;
+    fake_rank box;
     const char *what, *plan, *path;
     int timeout_ms;
     char said[800];
@@ -169,9 +169,9 @@ static void *run_rank(void *argument) {
     rank *self = argument;
     wf_context *ctx = test_context();
     wf_job *job = NULL;
-    wfi_mail mail = fake_mail(&self->box);
-    wf_status status = wfi_control_join_mail(ctx, &mail, self->box.rank, self->box.net->n_ranks,
-                                             self->timeout_ms, &job);
+    wfi_network mail = fake_network(&self->box);
+    wf_status status = wfi_control_join_network(ctx, &mail, self->box.rank, self->box.net->n_ranks,
+                                                self->timeout_ms, &job);
     if (!status && !strcmp(self->what, "train"))
         status = train(ctx, self, job);
     else if (!status && !strcmp(self->what, "trace"))

@@ -4,7 +4,7 @@
  */
 #include "base/finite.h"
 #include "comm/job/control.h"
-#include "fake_mail.h"
+#include "fake_network.h"
 #include "optimizer/optimizer.h"
 #include "small_models.h"
 
@@ -156,7 +156,7 @@ static wf_status job_rank(wf_context *ctx, wf_job *job, void *argument) {
 }
 
 typedef struct message_rank {
-    fake_box box;
+    fake_rank box;
     trial *x;
     pthread_t thread;
 } message_rank;
@@ -166,8 +166,8 @@ static void *message_thread(void *argument) {
     int r = self->box.rank;
     wf_context *ctx = test_context();
     wf_job *job = NULL;
-    wfi_mail mail = fake_mail(&self->box);
-    wf_status status = wfi_control_join_mail(ctx, &mail, r, self->box.net->n_ranks, 60000, &job);
+    wfi_network mail = fake_network(&self->box);
+    wf_status status = wfi_control_join_network(ctx, &mail, r, self->box.net->n_ranks, 60000, &job);
     if (!status) status = train(ctx, self->x, job, self->x->said[r]);
     if (status) snprintf(self->x->said[r], 700, "%.600s", wf_context_error(ctx));
     wf_job_leave(job);

@@ -100,8 +100,8 @@ wfi_event wfi_stream_record(const wfi_stream_queue *stream) {
 wf_status wfi_event_announce(wfi_event event) {
     if (!event.stream) return WF_OK;
     const wfi_device_config *config = &event.stream->device->config;
-    if (!config->promise || event.stream->device->kind == &wfi_device_remote) return WF_OK;
-    return config->promise(config->self, -1, event.stream->number, event.epoch);
+    if (!config->notify || event.stream->device->kind == &wfi_device_remote) return WF_OK;
+    return config->notify(config->self, -1, event.stream->number, event.epoch);
 }
 
 wf_status wfi_event_wait(wfi_event event) {

@@ -10,7 +10,7 @@
  *
  *   cpu      an arena of host memory; each stream has its own thread
  *   remote   a rank of another process: its streams run there
- *   arrivals what other processes send, counted by the courier (comm/courier/courier.h)
+ *   arrivals what other processes send, counted by the transport (comm/transport/transport.h)
  *   null     no memory and no threads: tasks run inline, as a proof of the order
  */
 #ifndef WFI_DEVICE_H
@@ -48,7 +48,7 @@ typedef struct wfi_device_config {
     const void *self;
     /* cpu, remote: called when somebody elsewhere will wait for the event of a local stream (by
      * its number): `rank`, or -1: every process's host. NULL: the counters are shared. */
-    wf_status (*promise)(const void *self, int rank, int stream, uint64_t epoch);
+    wf_status (*notify)(const void *self, int rank, int stream, uint64_t epoch);
     /* arrivals: who has not sent yet what the stream waits for. */
     int (*awaited_rank)(const void *self, int stream);
 } wfi_device_config;

@@ -27,9 +27,9 @@ static wf_status remote_push(wfi_stream_queue *stream, wfi_task task, void *self
 /* The other process will wait for a stream of this one: it is told when. */
 static wf_status remote_wait(wfi_stream_queue *stream, wfi_event event) {
     const wfi_device *owner = event.stream->device;
-    if (owner->config.promise && owner->kind != stream->device->kind)
-        WF_TRY(owner->config.promise(owner->config.self, stream->device->config.index,
-                                     event.stream->number, event.epoch));
+    if (owner->config.notify && owner->kind != stream->device->kind)
+        WF_TRY(owner->config.notify(owner->config.self, stream->device->config.index,
+                                    event.stream->number, event.epoch));
     return wfi_device_check(stream->device);
 }
 
@@ -41,7 +41,7 @@ static wf_status too_late(const wfi_event *event, uint64_t now, const wfi_waiter
     const wfi_device_config *config = &event->stream->device->config;
     if (config->awaited_rank)
         return wfi_fail(event->stream->device->ctx, WF_TIMEOUT,
-                        "%s of rank %d waited %lld ms for bytes of rank %d: %llu of %llu parcels "
+                        "%s of rank %d waited %lld ms for bytes of rank %d: %llu of %llu messages "
                         "have come",
                         waiter->who, config->index, (long long)config->timeout_ms,
                         config->awaited_rank(config->self, event->stream->number),

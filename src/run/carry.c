@@ -1,6 +1,6 @@
 #include "run/carry.h"
 
-#include "comm/courier/courier.h"
+#include "comm/transport/transport.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ typedef struct track {
 struct wfi_carry {
     const wf_program *p;
     const wfi_worker *workers;
-    wfi_courier *courier;
+    wfi_transport *transport;
     track *tracks;     /* [n_ranks * WFI_N_STREAMS] */
     int32_t now;       /* the instruction whose task is being issued */
     bool has_received; /* for it */
@@ -33,10 +33,11 @@ _Static_assert(WFI_N_STREAMS <= WFI_CONTROL_STREAMS, "a clock has a place for ea
 
 wf_status wfi_carry_create(const wf_program *p, const wfi_worker *workers, wfi_carry **carry_out) {
     *carry_out = NULL;
-    if (!workers[0].job || !wfi_control_courier(workers[0].job)) return WF_OK;
+    if (!workers[0].job || !wfi_control_transport(workers[0].job)) return WF_OK;
     wfi_carry *c = wfi_alloc(p->ctx, 1, sizeof *c, "what ranks read of each other");
     if (!c) return WF_NO_MEMORY;
-    *c = (wfi_carry){.p = p, .workers = workers, .courier = wfi_control_courier(workers[0].job)};
+    *c =
+        (wfi_carry){.p = p, .workers = workers, .transport = wfi_control_transport(workers[0].job)};
     c->tracks = wfi_alloc(p->ctx, (size_t)p->n_ranks * WFI_N_STREAMS, sizeof *c->tracks,
                           "what ranks read of each other");
     *carry_out = c;
@@ -102,21 +103,21 @@ wf_status wfi_carry_read(wfi_carry *c, const wfi_reference *reference, size_t of
     char *data = c->workers[block->rank].base + block->offset + reference->offset + offset;
     if (c->workers[now->rank].is_local) {
         c->has_received = true;
-        return wfi_courier_receive(c->courier, block->rank, (int)now->stream, data, bytes);
+        return wfi_transport_receive(c->transport, block->rank, (int)now->stream, data, bytes);
     }
     if (!c->workers[block->rank].is_local) return WF_OK;
     const track *t = track_of(c, c->now);
-    wfi_parcel parcel = {.to = now->rank,
-                         .trainer = c->workers[now->rank].trainer,
-                         .stream = (int)now->stream,
-                         .epoch = t->first + (uint64_t)t->n_tasks,
-                         .need = t->clock.done};
-    return wfi_courier_send(c->courier, &parcel, data, bytes);
+    wfi_put put = {.to = now->rank,
+                   .trainer = c->workers[now->rank].trainer,
+                   .stream = (int)now->stream,
+                   .epoch = t->first + (uint64_t)t->n_tasks,
+                   .need = t->clock.done};
+    return wfi_transport_put(c->transport, &put, data, bytes);
 }
 
 wf_status wfi_carry_arrive(wfi_carry *c, int32_t i) {
     const wfi_instruction *now = &c->p->instructions[i];
     if (!c->has_received) return WF_OK;
     return wfi_stream_wait(c->workers[now->rank].streams[now->stream],
-                           wfi_courier_arrival(c->courier, (int)now->stream));
+                           wfi_transport_arrival(c->transport, (int)now->stream));
 }

@@ -98,7 +98,7 @@ static wf_status end_in_job(wf_trainer *t, const wfi_ready *r, double *records,
                             int *stop_reason_out) {
     publish_memory(t);
     WF_TRY(wfi_control_end_run(t->job, stop_reason_out));
-    if (!wfi_control_courier(t->job)) return WF_OK;
+    if (!wfi_control_transport(t->job)) return WF_OK;
     WF_TRY(share_records(t, r, records));
     return wfi_control_meet(t->job, "end its step");
 }

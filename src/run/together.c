@@ -89,7 +89,7 @@ wf_status wfi_trainer_compare_program(const wf_trainer *t) {
 
 /* Whether ranks' memory has to be carried to whoever reads it. */
 static bool is_carried(const wf_trainer *t) {
-    return t->job && wfi_control_courier(t->job);
+    return t->job && wfi_control_transport(t->job);
 }
 
 /* The state that files are made of, on rank 0's process. */

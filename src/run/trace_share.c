@@ -59,7 +59,7 @@ static wf_status exchange_messages(wf_context *ctx, wf_job *job, pairs *p) {
 
 /* A board full at a time. */
 static wf_status exchange(wf_context *ctx, wf_job *job, pairs *p) {
-    if (wfi_control_courier(job)) return exchange_messages(ctx, job, p);
+    if (wfi_control_transport(job)) return exchange_messages(ctx, job, p);
     double *board = wfi_control_board(job);
     for (int64_t at = 0; at < p->n; at += WFI_CONTROL_RECORDS) {
         int64_t n = wfi_min_i64(p->n - at, WFI_CONTROL_RECORDS);

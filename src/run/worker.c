@@ -12,9 +12,9 @@ static bool is_lost(const void *self, int rank) {
     return wfi_control_is_lost(w->job, rank);
 }
 
-static wf_status promise(const void *self, int rank, int stream, uint64_t epoch) {
+static wf_status notify(const void *self, int rank, int stream, uint64_t epoch) {
     const wfi_worker *w = self;
-    return wfi_control_promise(w->job, w->trainer, rank, stream, epoch);
+    return wfi_control_notify(w->job, w->trainer, rank, stream, epoch);
 }
 
 wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wfi_control *job,
@@ -31,8 +31,8 @@ wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wf
         here.epochs = wfi_control_part_of(job, w->rank, trainer)->epochs;
         here.is_lost = is_lost;
         here.self = w;
-        w->is_mirror = wfi_control_courier(job) && !w->is_local;
-        if (wfi_control_courier(job)) here.promise = promise;
+        w->is_mirror = wfi_control_transport(job) && !w->is_local;
+        if (wfi_control_transport(job)) here.notify = notify;
         if (!w->is_local) here.kind = &wfi_device_remote;
     }
     WF_TRY(wfi_device_create(ctx, &here, &w->device));

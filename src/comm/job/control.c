@@ -120,7 +120,7 @@ wf_status wfi_control_wait_for(wfi_control *c, int rank, wfi_shared_epoch *count
     }
 }
 
-/* The courier may be writing there. */
+/* The progress thread may be writing there. */
 static void read_text(const char from[WFI_CONTROL_DOING], char text_out[WFI_CONTROL_DOING]) {
     for (int k = 0; k < WFI_CONTROL_DOING; k++)
         text_out[k] = __atomic_load_n(&from[k], __ATOMIC_RELAXED);

@@ -7,53 +7,23 @@
  * well; a rank publishes its own, the others open it through /proc/PID/fd.
  *
  * Processes of several machines share no memory. Each has a segment of its own there, in which
- * the courier (courier.h) keeps what the others say of themselves; and in place of another rank's
- * arena a mirror: as large, and only what a task reads comes into it, just before (run/carry.h).
+ * the transport (transport.h) keeps what the others say of themselves; and in place of another
+ * rank's arena a mirror: as large, and only what a task reads comes into it, just before
+ * (run/carry.h).
  */
 #ifndef WFI_CONTROL_H
 #define WFI_CONTROL_H
 
-#include "comm/courier/mail.h"
+#include "comm/transport/network.h"
+#include "comm/transport/state.h"
 #include "device/device.h"
 
 #include <weft/job.h>
 
-#define WFI_CONTROL_ENV      "WEFT_CONTROL_FD"
-#define WFI_CONTROL_RANKS    1024 /* of a job */
-#define WFI_CONTROL_TRAINERS 16   /* alive at once */
-#define WFI_CONTROL_STREAMS  8
-#define WFI_CONTROL_RECORDS  65536 /* microbatches of a step */
-#define WFI_CONTROL_DOING    64
-#define WFI_CONTROL_NUMBERS  8
-#define WFI_CONTROL_TOLD     512
-
-typedef int64_t wfi_control_numbers[WFI_CONTROL_NUMBERS];
-
-/* What a rank shows of its part in one trainer. */
-typedef struct wfi_control_part {
-    wfi_shared_epoch epochs[WFI_CONTROL_STREAMS];
-    uint64_t peak_bytes;   /* measured, after its last run */
-    uint64_t mirror_bytes; /* of others' arenas that it has, at that time */
-    uint64_t arena_bytes;  /* and in its process ... */
-    int32_t arena_fd;      /* ... the descriptor */
-} wfi_control_part;
-
-/* One rank's own part. Only its process writes it, but for the last to leave a segment, who makes
- * all after `left` what it was in the beginning. */
-typedef struct wfi_control_rank {
-    int64_t pid;               /* atomic access; 0: not come yet; < 0: left, or not come again */
-    uint64_t left;             /* if pid < 0: the round (wfi_job_segment) that it has left */
-    wfi_shared_epoch meetings; /* how many it has come to */
-    wfi_shared_epoch runs;     /* of programs, by whichever trainer: how many it has begun */
-    uint64_t run[2];           /* which program of which trainer; runs take turns ... */
-    int32_t stop[2];           /* ... its reason to stop then, or 0 */
-    wfi_control_numbers numbers[2];     /* that it tells the others, every other time */
-    int64_t not_finite[2];              /* run/not_finite.h; runs take turns */
-    uint64_t host;                      /* the same on one machine */
-    char doing[WFI_CONTROL_DOING];      /* what it last came to do */
-    char purpose[2][WFI_CONTROL_DOING]; /* of its meetings, every other one */
-    wfi_control_part parts[WFI_CONTROL_TRAINERS];
-} wfi_control_rank;
+#define WFI_CONTROL_ENV     "WEFT_CONTROL_FD"
+#define WFI_CONTROL_RANKS   1024  /* of a job */
+#define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
+#define WFI_CONTROL_TOLD    512
 
 typedef wf_job wfi_control;
 
@@ -72,9 +42,9 @@ wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ra
  * of one process, with a control each. */
 wf_status wfi_control_attach(wf_context *ctx, int segment_fd, int rank, int n_ranks,
                              int64_t timeout_ms, wfi_control **control_out);
-/* The same without shared memory: by messages of `mail`, which is the control's from here on. */
-wf_status wfi_control_join_mail(wf_context *ctx, const wfi_mail *mail, int rank, int n_ranks,
-                                int64_t timeout_ms, wfi_control **control_out);
+/* The same without shared memory: by messages of `network`, which is the control's from here on. */
+wf_status wfi_control_join_network(wf_context *ctx, const wfi_network *network, int rank,
+                                   int n_ranks, int64_t timeout_ms, wfi_control **control_out);
 /* When all have left, the segment is as in the beginning. */
 void wfi_control_leave(wfi_control *control); /* NULL is allowed */
 /* Leaves without a word: the segment keeps what has happened. */
@@ -177,13 +147,13 @@ void wfi_control_arena_release(wfi_control *control, void *base, size_t bytes);
 /* ---- without shared memory; with it, all these do nothing ---- */
 
 /* Not NULL: processes share no memory, and this carries what they read of each other. */
-struct wfi_courier *wfi_control_courier(const wfi_control *control);
+struct wfi_transport *wfi_control_transport(const wfi_control *control);
 /* The trainer's streams have been made, and count anew; before the meeting after which they are
  * used. */
 wf_status wfi_control_reset(wfi_control *control, int trainer);
 /* As a wfi_device_config's promise. */
-wf_status wfi_control_promise(const wfi_control *control, int trainer, int rank, int stream,
-                              uint64_t epoch);
+wf_status wfi_control_notify(const wfi_control *control, int trainer, int rank, int stream,
+                             uint64_t epoch);
 /* Bytes at `from` in the process of rank `from_rank` to `to` in that of `to_rank`. All processes
  * call it in the same order; done when wfi_control_moved returns. */
 wf_status wfi_control_move(wfi_control *control, int from_rank, int to_rank, const void *from,

@@ -3,7 +3,8 @@
 #ifndef WFI_CONTROL_KINDS_H
 #define WFI_CONTROL_KINDS_H
 
-#include "comm/courier/courier.h"
+#include "comm/job/control.h"
+#include "comm/transport/transport.h"
 
 #define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000007) /* changes with the layout */
 
@@ -56,7 +57,7 @@ struct wf_job {
     int arena_fd[WFI_CONTROL_TRAINERS]; /* of the arena published last, or -1 */
     int *process_fd;                    /* [n_ranks] readable when that process has ended; or < 0 */
     /* control_messages.c */
-    wfi_courier *courier; /* else NULL */
+    wfi_transport *transport; /* else NULL */
 };
 
 /* The whole segment; NULL: it cannot be mapped. control_shared.c */

@@ -1,4 +1,4 @@
-/* Processes that share no memory: each has a segment of its own, which the courier keeps like the
+/* Processes that share no memory: each has a segment of its own, which the transport keeps like the
  * others', and mirrors of their arenas. */
 #include "comm/job/control_kinds.h"
 
@@ -12,7 +12,7 @@
 #define PAGE_BYTES 4096
 
 static void publish(wfi_control *c) {
-    if (c->courier) wfi_courier_publish(c->courier);
+    if (c->transport) wfi_transport_publish(c->transport);
 }
 
 /* Who has died is seen by MPI, which ends the job; who is silent, by the deadline. Who has left may
@@ -66,8 +66,8 @@ static wf_status arena_open(wfi_control *c, int rank, int trainer, size_t *bytes
 }
 
 void wfi_control_arena_release(wfi_control *c, void *base, size_t bytes) {
-    /* After a failure the mail may still be reading or writing there. */
-    if (c->courier && wfi_failure_status(&c->shared->failure) != WF_OK) return;
+    /* After a failure the network may still be reading or writing there. */
+    if (c->transport && wfi_failure_status(&c->shared->failure) != WF_OK) return;
     munmap(base, bytes);
 }
 
@@ -86,40 +86,40 @@ void wfi_control_mirror_empty(void *base, size_t bytes) {
     madvise(base, bytes, MADV_DONTNEED);
 }
 
-/* ---- what the courier carries ---- */
+/* ---- what the transport carries ---- */
 
-wfi_courier *wfi_control_courier(const wfi_control *c) {
-    return c->courier;
+wfi_transport *wfi_control_transport(const wfi_control *c) {
+    return c->transport;
 }
 
 wf_status wfi_control_reset(wfi_control *c, int trainer) {
-    return c->courier ? wfi_courier_reset(c->courier, trainer) : WF_OK;
+    return c->transport ? wfi_transport_reset(c->transport, trainer) : WF_OK;
 }
 
-wf_status wfi_control_promise(const wfi_control *c, int trainer, int rank, int stream,
-                              uint64_t epoch) {
-    return wfi_courier_promise(c->courier, rank, trainer, stream, epoch);
+wf_status wfi_control_notify(const wfi_control *c, int trainer, int rank, int stream,
+                             uint64_t epoch) {
+    return wfi_transport_notify(c->transport, rank, trainer, stream, epoch);
 }
 
 wf_status wfi_control_move(wfi_control *c, int from_rank, int to_rank, const void *from, void *to,
                            size_t bytes) {
-    if (!c->courier || from_rank == to_rank) return WF_OK;
+    if (!c->transport || from_rank == to_rank) return WF_OK;
     if (from_rank == c->rank)
-        return wfi_courier_send(
-            c->courier, &(wfi_parcel){.to = to_rank, .stream = WFI_COURIER_HOST}, from, bytes);
+        return wfi_transport_put(
+            c->transport, &(wfi_put){.to = to_rank, .stream = WFI_TRANSPORT_HOST}, from, bytes);
     if (to_rank == c->rank)
-        return wfi_courier_receive(c->courier, from_rank, WFI_COURIER_HOST, to, bytes);
+        return wfi_transport_receive(c->transport, from_rank, WFI_TRANSPORT_HOST, to, bytes);
     return WF_OK;
 }
 
 wf_status wfi_control_moved(wfi_control *c) {
-    return c->courier ? wfi_courier_flush(c->courier) : WF_OK;
+    return c->transport ? wfi_transport_flush(c->transport) : WF_OK;
 }
 
 /* ---- joining and leaving ---- */
 
 static void leave(wfi_control *c) {
-    if (!c->courier || wfi_courier_destroy(c->courier)) free(c->shared);
+    if (!c->transport || wfi_transport_destroy(c->transport)) free(c->shared);
 }
 
 const wfi_control_kind wfi_control_messages = {
@@ -130,8 +130,8 @@ const wfi_control_kind wfi_control_messages = {
     .leave = leave,
 };
 
-wf_status wfi_control_join_mail(wf_context *ctx, const wfi_mail *mail, int rank, int n_ranks,
-                                int64_t timeout_ms, wfi_control **control_out) {
+wf_status wfi_control_join_network(wf_context *ctx, const wfi_network *network, int rank,
+                                   int n_ranks, int64_t timeout_ms, wfi_control **control_out) {
     wfi_control *c = NULL;
     wf_status status =
         wfi_control_create(ctx, &wfi_control_messages, rank, n_ranks, timeout_ms, &c);
@@ -139,7 +139,7 @@ wf_status wfi_control_join_mail(wf_context *ctx, const wfi_mail *mail, int rank,
         c ? calloc(1, wfi_control_bytes(n_ranks)) : NULL; /* it may outlive the context */
     if (!own) {
         wfi_control_destroy(c);
-        mail->finish(mail->self, false);
+        network->finish(network->self, false);
         return status == WF_OK ? wfi_no_memory(ctx, wfi_control_bytes(n_ranks), "a job's control")
                                : status;
     }
@@ -147,13 +147,13 @@ wf_status wfi_control_join_mail(wf_context *ctx, const wfi_mail *mail, int rank,
     own->n_ranks = n_ranks;
     own->ranks[rank].pid = (int64_t)getpid();
     own->ranks[rank].host = find_host();
-    wfi_courier_config config = {.rank = rank,
-                                 .n_ranks = n_ranks,
-                                 .timeout_ms = timeout_ms,
-                                 .failure = &own->failure,
-                                 .ranks = own->ranks,
-                                 .mail = *mail};
-    status = wfi_courier_create(ctx, &config, &c->courier);
+    wfi_transport_config config = {.rank = rank,
+                                   .n_ranks = n_ranks,
+                                   .timeout_ms = timeout_ms,
+                                   .failure = &own->failure,
+                                   .ranks = own->ranks,
+                                   .network = *network};
+    status = wfi_transport_create(ctx, &config, &c->transport);
     if (status == WF_OK) status = wfi_control_meet(c, "start");
     if (status != WF_OK) {
         wfi_control_leave(c);

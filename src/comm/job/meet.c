@@ -1,7 +1,7 @@
 /* How the processes of a job find each other: what the configuration, the environment or a store
  * says becomes a segment that all of them have. */
 #include "comm/job/control.h"
-#include "comm/wire/mpi_mail.h"
+#include "comm/transport/mpi_network.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -162,12 +162,13 @@ static wf_status choose_wire(wf_context *ctx, const wf_job_config *config, bool 
 
 static wf_status join_mpi(wf_context *ctx, const meeting *m, int64_t timeout_ms,
                           wfi_control **control_out) {
-    wfi_mail mail;
-    WF_TRY(wfi_mpi_mail(ctx, &mail));
-    mail.seen = wfi_rendezvous_by_mpi(m->name, m->rank);
+    wfi_network network;
+    WF_TRY(wfi_mpi_network(ctx, &network));
+    network.seen = wfi_rendezvous_by_mpi(m->name, m->rank);
+    network.refused_by = wfi_rendezvous_refused_by;
     wf_status status =
-        wfi_control_join_mail(ctx, &mail, m->rank, m->n_ranks, timeout_ms, control_out);
-    if (mail.seen >= 0) close(mail.seen);
+        wfi_control_join_network(ctx, &network, m->rank, m->n_ranks, timeout_ms, control_out);
+    if (network.seen >= 0) close(network.seen);
     return status;
 }
 

@@ -7,30 +7,30 @@
 #include <string.h>
 #include <time.h>
 
-#define N_SPINS          2000 /* some 50 us: longer than ranks of equal work are apart */
-#define N_SPINS_CROWDED  50   /* more ranks than cores: somebody else needs this one */
-#define N_YIELDS         100
-#define N_YIELDS_COURIER 10 /* where it runs on this very core: yielding costs it its turn */
-#define MOST_YIELDING_MS 2  /* on a busy machine each takes as long as others' turns */
-#define TOUCH_NAP_US     100
-#define TOUCH_MS         60000 /* so long no copy takes */
-#define NAP_MS           50
+#define N_SPINS           2000 /* some 50 us: longer than ranks of equal work are apart */
+#define N_SPINS_CROWDED   50   /* more ranks than cores: somebody else needs this one */
+#define N_YIELDS          100
+#define N_YIELDS_PROGRESS 10 /* where it runs on this very core: yielding costs it its turn */
+#define MOST_YIELDING_MS  2  /* on a busy machine each takes as long as others' turns */
+#define TOUCH_NAP_US      100
+#define TOUCH_MS          60000 /* so long no copy takes */
+#define NAP_MS            50
 
 size_t wfi_segment_bytes(int32_t n) {
     size_t members = (size_t)n, bytes = sizeof(wfi_segment) + members * sizeof(wfi_member);
     return wfi_round_up(bytes, 64) + members * members * sizeof(wfi_channel);
 }
 
-/* Other groups' ranks wait, too, and so do couriers. */
+/* Other groups' ranks wait, too, and so do progress threads. */
 static void choose_patience(wfi_memory *m) {
     wf_job *job = m->group->job;
     cpu_set_t cores;
-    bool has_courier = wfi_control_courier(job) != NULL;
-    int32_t n = wf_job_n_local_ranks(job) * (has_courier ? 2 : 1);
+    bool has_progress = wfi_control_transport(job) != NULL;
+    int32_t n = wf_job_n_local_ranks(job) * (has_progress ? 2 : 1);
     bool is_known = sched_getaffinity(0, sizeof cores, &cores) == 0;
     bool is_crowded = is_known && CPU_COUNT(&cores) < n;
-    m->n_spins = !is_crowded ? N_SPINS : has_courier ? 0 : N_SPINS_CROWDED;
-    m->n_yields = is_crowded && has_courier ? N_YIELDS_COURIER : N_YIELDS;
+    m->n_spins = !is_crowded ? N_SPINS : has_progress ? 0 : N_SPINS_CROWDED;
+    m->n_yields = is_crowded && has_progress ? N_YIELDS_PROGRESS : N_YIELDS;
 }
 
 wf_status wfi_memory_create(wf_group *g, wfi_segment *segment, wfi_memory **memory_out) {
@@ -92,7 +92,7 @@ static void wait_for_touching(const wfi_memory *m) {
 wf_status wfi_memory_fail(wfi_memory *m, wf_status status) {
     wf_status told = status == WF_TIMEOUT ? status : WF_REMOTE;
     wfi_failure_set(&m->segment->failure, told, wf_context_error(m->group->ctx));
-    if (m->carriage) m->carriage->tell_failure(m);
+    if (m->messages) m->messages->tell_failure(m);
     if (m->is_open) wait_for_touching(m);
     return status;
 }
@@ -136,12 +136,12 @@ static void warn(const wfi_memory *m, int32_t rank, int64_t waited_ms, int64_t *
 }
 
 /* What has been sent comes also when the sender has gone since. */
-static bool is_letters(const wfi_memory *m, const wfi_shared_epoch *e) {
+static bool is_moved(const wfi_memory *m, const wfi_shared_epoch *e) {
     return m->moved && (e == &m->moved[0] || e == &m->moved[1]);
 }
 
 /* They are `rank`'s, -1: those of a sum that MPI makes. */
-static wf_status letters_too_late(const wfi_memory *m, const wfi_shared_epoch *e, int32_t rank) {
+static wf_status moved_too_late(const wfi_memory *m, const wfi_shared_epoch *e, int32_t rank) {
     char text[WFI_NOTE_TEXT], last[WFI_NOTE_TEXT];
     const wf_group *g = m->group;
     const wfi_member *members = m->segment->members;
@@ -168,7 +168,7 @@ static bool is_arrival(const wfi_memory *m, const wfi_shared_epoch *e, int32_t r
 static wf_status too_late(wfi_memory *m, const wfi_shared_epoch *e, uint64_t value, int32_t rank) {
     wf_group *g = m->group;
     const wfi_member *members = m->segment->members;
-    if (is_letters(m, e)) return letters_too_late(m, e, rank);
+    if (is_moved(m, e)) return moved_too_late(m, e, rank);
     bool waits_for_all = is_arrival(m, e, rank);
     char absent[WFI_SENTENCE_BYTES] = "", own[WFI_NOTE_TEXT];
     size_t n = 0;
@@ -217,8 +217,8 @@ static wf_status sleep_for(wfi_memory *m, wfi_shared_epoch *e, uint64_t value, i
         uint64_t seen = __atomic_load_n(&e->epoch, __ATOMIC_ACQUIRE);
         if (seen >= value) return WF_OK;
         WF_TRY(wfi_memory_check(m));
-        bool comes = is_letters(m, e);
-        if (comes) rank = m->carriage->awaited(m, e);
+        bool comes = is_moved(m, e);
+        if (comes) rank = m->messages->awaited(m, e);
         int32_t gone = comes ? -1 : find_gone(m, e, value, rank);
         if (gone >= 0) {
             WF_TRY(wfi_memory_check(m)); /* who leaves because of a failure has told it before */
@@ -254,7 +254,7 @@ wf_status wfi_memory_arrive(wfi_memory *m, const uint64_t *says, int32_t n_says)
     wfi_shared_epoch *own = &m->segment->members[m->group->rank].arrival[++m->epoch & 1];
     if (n_says) memcpy(own->says, says, (size_t)n_says * sizeof *says);
     __atomic_store_n(&own->epoch, m->epoch, __ATOMIC_SEQ_CST);
-    if (m->carriage) return m->carriage->tell_arrival(m);
+    if (m->messages) return m->messages->tell_arrival(m);
     wfi_shared_epoch_wake(own);
     return WF_OK;
 }

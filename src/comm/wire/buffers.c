@@ -101,9 +101,9 @@ int64_t wfi_run_n_side(const wfi_run *r, int32_t rank, wfi_window which, int64_t
 }
 
 char *wfi_run_address(const wfi_run *r, int32_t rank, wfi_window which, int64_t at) {
-    const wfi_carriage *carriage = r->m->carriage;
+    const wfi_message_ops *messages = r->m->messages;
     if (which == WFI_WINDOW_STAGING) return (char *)r->m->staging + (size_t)at * r->elem_bytes;
-    if (carriage && rank != r->part.own) return carriage->find(r, rank, which, at);
+    if (messages && rank != r->part.own) return messages->find(r, rank, which, at);
     view v = view_of(r, rank, which);
     if (v.stride != r->n_chunk) at = at / r->n_chunk * v.stride + at % r->n_chunk;
     return v.base + (size_t)at * v.elem_bytes;

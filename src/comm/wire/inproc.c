@@ -7,7 +7,7 @@
 
 /* A job that shares no memory has processes for ranks, or tests that look alike. */
 static bool reaches(const wf_group *g) {
-    if (wfi_control_courier(g->job) && g->n > 1) return false;
+    if (wfi_control_transport(g->job) && g->n > 1) return false;
     for (int32_t r = 0; r < g->n; r++)
         if (!wfi_control_is_here(g->job, g->job_rank[r])) return false;
     return true;

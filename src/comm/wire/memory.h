@@ -8,8 +8,8 @@
  * A buffer that the others cannot see, or that has to outlive being overwritten, goes through a
  * window of bounded size, chunk by chunk.
  *
- * Ranks that share no memory (wire `mpi`) have a copy each of the segment, which the courier keeps;
- * what a phase reads of others is carried to them before (wfi_carriage).
+ * Ranks that share no memory (wire `mpi`) have a copy each of the segment, which the transport
+ * keeps; what a phase reads of others is sent to them before (wfi_message_ops).
  */
 #ifndef WFI_WIRE_MEMORY_H
 #define WFI_WIRE_MEMORY_H
@@ -58,7 +58,7 @@ struct wfi_run_buffers;
 struct wfi_memory;
 
 /* What shared memory does by itself, and others by messages. */
-typedef struct wfi_carriage {
+typedef struct wfi_message_ops {
     /* Says to the others' copies what this rank's part of the own one has become. */
     wf_status (*tell_arrival)(struct wfi_memory *m);
     wf_status (*tell_channel)(struct wfi_memory *m, int32_t rank, bool is_sender);
@@ -72,9 +72,9 @@ typedef struct wfi_carriage {
     wf_status (*engine)(struct wfi_run *run);
     /* "send" and "recv", when both know of each other. */
     wf_status (*pass)(struct wfi_memory *m, const wfi_operation *operation);
-    /* Of the letters that are counted there, whose is the next; -1: unknown. */
+    /* Of the requests that are counted there, whose is the next; -1: unknown. */
     int32_t (*awaited)(const struct wfi_memory *m, const wfi_shared_epoch *done);
-} wfi_carriage;
+} wfi_message_ops;
 
 typedef struct wfi_memory {
     wf_group *group;
@@ -86,12 +86,12 @@ typedef struct wfi_memory {
     char *window;  /* own, NULL: not made yet */
     void *staging; /* pairwise's, or NULL */
     size_t staging_bytes;
-    struct wfi_run_buffers *of;     /* [n] of the operation that runs */
-    void *own;                      /* of the wire */
-    bool is_open;                   /* ranks use each other's buffers where those lie (inproc) */
-    bool opened_by_all, is_refused; /* inproc: what all know of the group's making */
-    const wfi_carriage *carriage;   /* NULL: memory is shared */
-    const wfi_shared_epoch *moved;  /* [2] counts of letters, or NULL */
+    struct wfi_run_buffers *of;      /* [n] of the operation that runs */
+    void *own;                       /* of the wire */
+    bool is_open;                    /* ranks use each other's buffers where those lie (inproc) */
+    bool opened_by_all, is_refused;  /* inproc: what all know of the group's making */
+    const wfi_message_ops *messages; /* NULL: memory is shared */
+    const wfi_shared_epoch *moved;   /* [2] counts of requests received and sent, or NULL */
     /* The handle of a range of this rank's memory; WFI_HANDLE_NONE: others cannot see it. */
     wfi_handle (*find)(struct wfi_memory *m, const void *data, size_t bytes);
     /* Where another rank's handle lies for us. */

@@ -1,44 +1,44 @@
 /* mpi: ranks that share no memory. Each has a copy of the group's segment, in which the others'
- * parts are kept by what they say; their buffers are carried phase by phase (mpi_letters.c). All of
- * it goes by the job's courier, which makes the calls of MPI. */
+ * parts are kept by what they say; their buffers are sent phase by phase (mpi_phase.c). All of
+ * it goes by the job's transport, which makes the calls of MPI. */
 #include "comm/wire/mpi.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- words ---- */
+/* ---- what ranks tell each other ---- */
 
-typedef enum word_kind { ARRIVED, SENT, RECEIVED, FAILED, LEFT } word_kind;
+typedef enum told_kind { ARRIVED, SENT, RECEIVED, FAILED, LEFT } told_kind;
 
-typedef struct word {
+typedef struct told {
     int32_t kind, status;
     uint64_t epoch, says[3];
     wfi_note note; /* what the rank does */
     char sentence[WFI_SENTENCE_BYTES];
-} word;
+} told;
 
-_Static_assert(sizeof(word) <= WFI_COURIER_WORD_BYTES, "a word fits into a note");
+_Static_assert(sizeof(told) <= WFI_TRANSPORT_BYTES, "it fits into a message");
 
-static wf_status say(const wfi_memory *m, int32_t rank, const word *w) {
+static wf_status tell(const wfi_memory *m, int32_t rank, const told *w) {
     const wfi_mpi_group *g = wfi_mpi_of(m);
-    size_t bytes = w->kind == FAILED ? sizeof *w : offsetof(word, sentence);
-    return wfi_courier_say(g->courier, g->known.serial, m->group->job_rank[rank], w, bytes);
+    size_t bytes = w->kind == FAILED ? sizeof *w : offsetof(told, sentence);
+    return wfi_transport_tell(g->transport, g->known.serial, m->group->job_rank[rank], w, bytes);
 }
 
-static wf_status say_all(const wfi_memory *m, const word *w) {
+static wf_status tell_all(const wfi_memory *m, const told *w) {
     wf_status status = WF_OK;
     for (int32_t k = 0; k < m->group->n && status == WF_OK; k++)
-        if (k != m->group->rank) status = say(m, k, w);
+        if (k != m->group->rank) status = tell(m, k, w);
     return status;
 }
 
 static wf_status tell_arrival(wfi_memory *m) {
     const wfi_member *own = &m->segment->members[m->group->rank];
     const wfi_shared_epoch *arrival = &own->arrival[m->epoch & 1];
-    word w = {.kind = ARRIVED, .epoch = m->epoch, .note = own->note};
+    told w = {.kind = ARRIVED, .epoch = m->epoch, .note = own->note};
     memcpy(w.says, arrival->says, sizeof w.says);
-    return say_all(m, &w);
+    return tell_all(m, &w);
 }
 
 static wfi_channel *channel(const wfi_memory *m, int32_t from, int32_t to) {
@@ -49,11 +49,11 @@ static wf_status tell_channel(wfi_memory *m, int32_t rank, bool is_sender) {
     int32_t own = m->group->rank;
     const wfi_shared_epoch *e =
         is_sender ? &channel(m, own, rank)->sent : &channel(m, rank, own)->received;
-    word w = {.kind = is_sender ? SENT : RECEIVED,
+    told w = {.kind = is_sender ? SENT : RECEIVED,
               .epoch = e->epoch,
               .note = m->segment->members[own].note};
     memcpy(w.says, e->says, sizeof w.says);
-    return say(m, rank, &w);
+    return tell(m, rank, &w);
 }
 
 /* Once: whoever hears it fails as well. */
@@ -61,15 +61,15 @@ static void tell_failure(wfi_memory *m) {
     wfi_mpi_group *g = wfi_mpi_of(m);
     const wfi_failure_entry *first = wfi_failure_first(&m->segment->failure);
     if (g->has_told || !first) return;
-    word w = {.kind = FAILED, .status = first->status};
+    told w = {.kind = FAILED, .status = first->status};
     g->has_told = true;
     snprintf(w.sentence, sizeof w.sentence, "%s", first->sentence);
-    (void)say_all(m, &w);
+    (void)tell_all(m, &w);
 }
 
-/* ---- hearing: on the courier's thread ---- */
+/* ---- hearing: on the progress thread ---- */
 
-static void show(wfi_shared_epoch *e, const word *w) {
+static void show(wfi_shared_epoch *e, const told *w) {
     memcpy(e->says, w->says, sizeof w->says);
     __atomic_store_n(&e->epoch, w->epoch, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(e);
@@ -80,16 +80,16 @@ static void copy_note(wfi_note *to, const wfi_note *from) {
         __atomic_store_n(&to->word[k], from->word[k], __ATOMIC_RELAXED);
 }
 
-static void hear(void *self, int job_rank, const void *said) {
+static void hear(void *self, int job_rank, const void *data) {
     wfi_memory *m = self;
     const wf_group *g = m->group;
-    const word *w = said;
+    const told *w = data;
     int32_t rank = 0;
     while (rank < g->n && g->job_rank[rank] != job_rank) rank++;
     if (rank == g->n) return;
     wfi_member *member = &m->segment->members[rank];
     if (w->kind <= RECEIVED) copy_note(&member->note, &w->note);
-    switch ((word_kind)w->kind) {
+    switch ((told_kind)w->kind) {
     case ARRIVED:
         show(&member->arrival[w->epoch & 1], w);
         break;
@@ -123,7 +123,7 @@ static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **
 
 /* ---- the group ---- */
 
-static const wfi_carriage carriage = {
+static const wfi_message_ops messages = {
     .tell_arrival = tell_arrival,
     .tell_channel = tell_channel,
     .tell_failure = tell_failure,
@@ -136,12 +136,12 @@ static const wfi_carriage carriage = {
 };
 
 static bool reaches(const wf_group *g) {
-    return wfi_control_courier(g->job) != NULL;
+    return wfi_control_transport(g->job) != NULL;
 }
 
 /* The first slot that is free at all of its ranks. */
 static int32_t choose_slot(const wf_group *g, const wfi_meeting *meeting) {
-    for (int32_t slot = 0; slot < WFI_COURIER_SLOTS; slot++) {
+    for (int32_t slot = 0; slot < WFI_TRANSPORT_SLOTS; slot++) {
         uint64_t bit = UINT64_C(1) << (slot % 64), taken = 0;
         for (int32_t k = 0; k < g->n; k++)
             taken |= (uint64_t)meeting->all[meeting->place[k]][slot / 64] & bit;
@@ -152,16 +152,15 @@ static int32_t choose_slot(const wf_group *g, const wfi_meeting *meeting) {
 
 static void free_group(wf_context *ctx, wfi_mpi_group *g) {
     wfi_free(ctx, g->steps);
-    wfi_free(ctx, g->letters);
     wfi_free(ctx, g->brought);
     wfi_free(ctx, g);
 }
 
 static wf_status enter(wfi_memory *m, int32_t slot, uint64_t serial) {
-    wfi_courier *courier = wfi_control_courier(m->group->job);
+    wfi_transport *transport = wfi_control_transport(m->group->job);
     wfi_mpi_group *g = wfi_alloc(m->group->ctx, 1, sizeof *g, "a group's wire");
     if (!g) return WF_NO_MEMORY;
-    *g = (wfi_mpi_group){.courier = courier,
+    *g = (wfi_mpi_group){.transport = transport,
                          .known = {.serial = serial, .hear = hear, .self = m},
                          .slot = slot,
                          .has_entered = true};
@@ -171,18 +170,19 @@ static wf_status enter(wfi_memory *m, int32_t slot, uint64_t serial) {
         free_group(m->group->ctx, g);
         return WF_NO_MEMORY;
     }
-    wfi_courier_slots_of(courier)->taken[slot / 64] |= UINT64_C(1) << (slot % 64);
+    wfi_transport_slots_of(transport)->taken[slot / 64] |= UINT64_C(1) << (slot % 64);
     m->find = find;
     m->resolve = resolve;
     m->own = g;
-    m->carriage = &carriage;
+    m->messages = &messages;
     m->moved = g->known.done;
-    wfi_courier_enter(courier, &g->known);
+
+    wfi_transport_enter(transport, &g->known);
     return WF_OK;
 }
 
 static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
-    wfi_courier_slots *slots = wfi_courier_slots_of(wfi_control_courier(g->job));
+    wfi_transport_slots *slots = wfi_transport_slots_of(wfi_control_transport(g->job));
     int64_t own[WFI_CONTROL_NUMBERS];
     _Static_assert(sizeof slots->taken < sizeof own, "a card has room for the slots and a serial");
     memcpy(own, slots->taken, sizeof slots->taken);
@@ -194,7 +194,7 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
     if (slot < 0)
         return wfi_fail(g->ctx, WF_UNSUPPORTED,
                         "ranks that share no memory can be in %d groups at once; destroy some",
-                        WFI_COURIER_SLOTS);
+                        WFI_TRANSPORT_SLOTS);
     wfi_segment *segment = calloc(1, wfi_round_up(wfi_segment_bytes(g->n), 64));
     wfi_memory *m = NULL;
     if (!segment) return wfi_no_memory(g->ctx, wfi_segment_bytes(g->n), "a group");
@@ -210,7 +210,7 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
 
 /* One that some ranks of the job make cannot be opened without keeping all waiting. */
 static const char *no_engine(const wf_group *g) {
-    if (!wfi_courier_has_engine(wfi_control_courier(g->job))) return "'mpi' has none here";
+    if (!wfi_transport_has_engine(wfi_control_transport(g->job))) return "'mpi' has none here";
     return g->n < wf_job_n_ranks(g->job) ? "only a group of all ranks of the job can have it"
                                          : NULL;
 }
@@ -219,16 +219,17 @@ static const char *no_engine(const wf_group *g) {
 static void leave(wfi_memory *m) {
     wfi_mpi_group *g = wfi_mpi_of(m);
     bool is_broken = wfi_failure_status(&m->segment->failure) != WF_OK;
-    (void)say_all(m, &(word){.kind = LEFT});
-    if (is_broken && !wfi_courier_recall(g->courier, &g->known)) g->is_torn = true;
-    wfi_courier_depart(g->courier, &g->known);
+    (void)tell_all(m, &(told){.kind = LEFT});
+    if (is_broken && !wfi_transport_cancel(g->transport, &g->known)) g->is_torn = true;
+    wfi_transport_depart(g->transport, &g->known);
     if (!is_broken)
-        wfi_courier_slots_of(g->courier)->taken[g->slot / 64] &= ~(UINT64_C(1) << (g->slot % 64));
+        wfi_transport_slots_of(g->transport)->taken[g->slot / 64] &=
+            ~(UINT64_C(1) << (g->slot % 64));
     if (g->is_torn) { /* there is still reading or writing going on */
         m->window = NULL, m->staging = NULL;
-        wfi_courier_keep(g->courier, g->landing);
+        wfi_transport_keep(g->transport, g->bounce);
     } else {
-        free(g->landing);
+        free(g->bounce);
     }
     free_group(m->group->ctx, g);
 }
@@ -254,23 +255,23 @@ static void free_block(wf_group *g, void *block) {
 
 /* ---- operations ---- */
 
-static wf_status hurry(wf_group *group, const wfi_operation *o,
-                       wf_status (*run)(wf_group *group, const wfi_operation *o)) {
+static wf_status poll_while(wf_group *group, const wfi_operation *o,
+                            wf_status (*run)(wf_group *group, const wfi_operation *o)) {
     wfi_mpi_group *g = wfi_mpi_of(group->state);
-    wfi_courier_hurry(g->courier, true);
+    wfi_transport_poll(g->transport, true);
     wf_status status = run(group, o);
     /* The caller's buffers are the caller's again. */
-    if (status != WF_OK && !wfi_courier_recall(g->courier, &g->known)) g->is_torn = true;
-    wfi_courier_hurry(g->courier, false);
+    if (status != WF_OK && !wfi_transport_cancel(g->transport, &g->known)) g->is_torn = true;
+    wfi_transport_poll(g->transport, false);
     return status;
 }
 
 static wf_status run(wf_group *g, const wfi_operation *o) {
-    return hurry(g, o, wfi_memory_run);
+    return poll_while(g, o, wfi_memory_run);
 }
 
 static wf_status pass(wf_group *g, const wfi_operation *o) {
-    return hurry(g, o, wfi_memory_pass);
+    return poll_while(g, o, wfi_memory_pass);
 }
 
 const wfi_wire wfi_wire_mpi = {

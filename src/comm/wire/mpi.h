@@ -1,8 +1,8 @@
-/* A group of ranks that share no memory. Private to mpi.c, mpi_letters.c and mpi_engine.c. */
+/* A group of ranks that share no memory. Private to mpi.c, mpi_phase.c and mpi_engine.c. */
 #ifndef WFI_WIRE_MPI_H
 #define WFI_WIRE_MPI_H
 
-#include "comm/courier/courier.h"
+#include "comm/transport/transport.h"
 #include "comm/wire/run.h"
 
 /* What a phase reads of another rank, and where it has been brought. */
@@ -15,28 +15,24 @@ typedef struct wfi_brought {
 } wfi_brought;
 
 typedef struct wfi_mpi_group {
-    wfi_courier *courier;
-    wfi_courier_group known; /* as the courier knows it */
+    wfi_transport *transport;
+    wfi_transport_group known; /* as the transport knows it */
     int32_t slot;
     bool has_entered, has_told; /* the failure */
     bool is_torn;               /* something is still under way */
-    wfi_letter *letters;        /* of the phase */
-    int32_t n_letters;
-    size_t letter_capacity;
     wfi_brought *brought;
     int32_t n_brought;
     size_t brought_capacity;
     wfi_reduce_step *steps; /* [n + 1] of another rank, in a phase */
-    uint64_t n_posted[2];   /* received, sent: ever */
-    char *landing; /* where reads land that are summed; of no context: it may outlive one */
-    size_t landing_bytes;
+    char *bounce;           /* a buffer for what is summed; of no context: it may outlive one */
+    size_t bounce_bytes;
 } wfi_mpi_group;
 
 static inline wfi_mpi_group *wfi_mpi_of(const wfi_memory *m) {
     return m->own;
 }
 
-/* The letters: see wfi_carriage. */
+/* See wfi_message_ops. */
 wf_status wfi_mpi_begin(wfi_run *run, const wfi_reduce_step *steps, int32_t n_steps);
 wf_status wfi_mpi_end(wfi_run *run);
 char *wfi_mpi_find(const wfi_run *run, int32_t rank, wfi_window which, int64_t at);
@@ -45,11 +41,9 @@ wf_status wfi_mpi_pass(wfi_memory *m, const wfi_operation *operation);
 wf_status wfi_mpi_engine(wfi_run *run);
 int32_t wfi_mpi_awaited(const wfi_memory *m, const wfi_shared_epoch *done);
 
-/* Of the next call of post; and waits until all of a kind, WFI_LETTERS_*, are done. */
-wf_status wfi_mpi_put(wfi_memory *m, wfi_letter letter);
-void wfi_mpi_post(wfi_mpi_group *g);
+/* Waits until all requests of that queue are done. */
 wf_status wfi_mpi_wait(wfi_memory *m, int which);
-wf_status wfi_mpi_grow_landing(wfi_memory *m, size_t bytes);
+wf_status wfi_mpi_grow_bounce(wfi_memory *m, size_t bytes);
 
 /* When all ranks of the job make a group that sums by it. */
 wf_status wfi_mpi_open_engine(wfi_memory *m);

@@ -30,12 +30,12 @@ static wf_status send_all(wfi_memory *m, const wfi_operation *o) {
         c->sent.says[SAYS_IS_WINDOW] = is_window;
         uint64_t number = c->sent.epoch + 1;
         __atomic_store_n(&c->sent.epoch, number, __ATOMIC_SEQ_CST);
-        if (m->carriage)
-            WF_TRY(m->carriage->tell_channel(m, o->root, true));
+        if (m->messages)
+            WF_TRY(m->messages->tell_channel(m, o->root, true));
         else
             wfi_shared_epoch_wake(&c->sent);
         WF_TRY(wfi_memory_wait_for(m, &c->received, number, o->root, &(wfi_memory_deadline){0}));
-        if (m->carriage && n) WF_TRY(m->carriage->pass(m, o));
+        if (m->messages && n) WF_TRY(m->messages->pass(m, o));
         at += n;
     } while (at < bytes);
     return WF_OK;
@@ -52,8 +52,8 @@ static wf_status disagree(wfi_memory *m, const wfi_operation *o) {
 /* Without shared memory the receiver says that it is ready, and then the bytes come. */
 static wf_status take(wfi_memory *m, wfi_channel *c, uint64_t number, const wfi_operation *o) {
     __atomic_store_n(&c->received.epoch, number, __ATOMIC_SEQ_CST);
-    WF_TRY(m->carriage->tell_channel(m, o->root, false));
-    return o->n_elem ? m->carriage->pass(m, o) : WF_OK;
+    WF_TRY(m->messages->tell_channel(m, o->root, false));
+    return o->n_elem ? m->messages->pass(m, o) : WF_OK;
 }
 
 static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
@@ -68,7 +68,7 @@ static wf_status receive_all(wfi_memory *m, const wfi_operation *o) {
         if (says[SAYS_N_ELEM] != (uint64_t)o->n_elem || says[SAYS_DTYPE] != o->dtype)
             return disagree(m, o);
         n = chunk_bytes(o, at, is_window);
-        if (m->carriage) return take(m, c, number, o);
+        if (m->messages) return take(m, c, number, o);
         if (is_window)
             WF_TRY(wfi_memory_window(m, o->root, WFI_WINDOW_IN, &from));
         else if (n)

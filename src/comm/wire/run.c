@@ -42,20 +42,20 @@ static wf_status meet(wfi_memory *m) {
 }
 
 static wf_status run_phases(wfi_run *r) {
-    const wfi_carriage *carriage = r->m->carriage;
+    const wfi_message_ops *messages = r->m->messages;
     wfi_reduce_step *steps = r->m->group->steps;
     bool has_blocks = r->part.collective == WFI_COLLECTIVE_REDUCE_SCATTER && r->is_chunked &&
                       r->n_chunk != r->o->n_elem;
     int32_t n_phases = wfi_collective_n_phases(r->o->how, &r->part);
     for (r->part.phase = 0; r->part.phase < n_phases; r->part.phase++) {
         int32_t n = wfi_collective_steps(r->o->how, &r->part, steps);
-        if (r->part.n > 1) WF_TRY(carriage ? carriage->begin(r, steps, n) : wfi_memory_touch(r->m));
+        if (r->part.n > 1) WF_TRY(messages ? messages->begin(r, steps, n) : wfi_memory_touch(r->m));
         for (int32_t i = 0; i < n; i++)
             has_blocks ? run_in_pieces(r, &steps[i]) : run_step(r, &steps[i]);
         if (r->has_streamed) wfi_stream_fence();
         r->has_streamed = false;
         wfi_memory_let_go(r->m);
-        if (r->part.n > 1) WF_TRY(carriage ? carriage->end(r) : meet(r->m));
+        if (r->part.n > 1) WF_TRY(messages ? messages->end(r) : meet(r->m));
     }
     return WF_OK;
 }
@@ -96,7 +96,7 @@ static wfi_run prepare(wfi_memory *m, const wfi_operation *o) {
         n_blocks = g->n;
     int64_t n_most = (int64_t)(WFI_WINDOW_BYTES / ((size_t)n_blocks * r.elem_bytes));
     r.n_most = n_most > 64 ? n_most / 64 * 64 : n_most;
-    bool lands = m->carriage && wfi_collective_sums(o->collective) && g->n > 1;
+    bool lands = m->messages && wfi_collective_sums(o->collective) && g->n > 1;
     r.is_chunked = (r.has_work && !r.work_is_out) || r.has_staging || lands;
     return r;
 }
@@ -141,13 +141,13 @@ static wf_status come(wfi_run *r) {
 static wf_status run_all(wfi_run *r) {
     WF_TRY(come(r));
     if (!r->o->n_elem || r->o->collective == WFI_COLLECTIVE_BARRIER) return WF_OK;
-    if (r->o->how == &wfi_allreduce_engine) return r->m->carriage->engine(r);
+    if (r->o->how == &wfi_allreduce_engine) return r->m->messages->engine(r);
     WF_TRY(wfi_run_find(r));
     for (int64_t at = 0; at < r->o->n_elem; at += r->n_chunk) {
         wfi_run_choose_chunk(r, at);
         if (at) {
             wfi_run_fill_window(r);
-            if (r->part.n > 1 && !r->m->carriage) WF_TRY(meet(r->m));
+            if (r->part.n > 1 && !r->m->messages) WF_TRY(meet(r->m));
         }
         WF_TRY(run_phases(r));
         wfi_run_empty_window(r);

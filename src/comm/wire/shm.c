@@ -29,7 +29,7 @@ typedef struct shm {
 } shm;
 
 static bool reaches(const wf_group *g) {
-    return !wfi_control_courier(g->job);
+    return !wfi_control_transport(g->job);
 }
 
 static wfi_shared_block *shared_block(const wfi_memory *m, int32_t rank, int32_t place) {

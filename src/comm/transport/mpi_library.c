@@ -1,4 +1,4 @@
-#include "comm/wire/mpi_library.h"
+#include "comm/transport/mpi_library.h"
 
 #include "base/env.h"
 

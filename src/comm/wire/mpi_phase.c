@@ -27,69 +27,47 @@ static wfi_brought read_of(const wfi_run *r, const wfi_access *a) {
                          .elem_bytes = wfi_run_elem_bytes(r, a->window)};
 }
 
-/* ---- letters ---- */
+/* ---- requests ---- */
 
-wf_status wfi_mpi_put(wfi_memory *m, wfi_letter letter) {
+static wf_status post(wfi_memory *m, int32_t rank, bool is_send, int tag, char *data,
+                      size_t bytes) {
     wfi_mpi_group *g = wfi_mpi_of(m);
-    WF_TRY(WFI_GROW(m->group->ctx, g->letters, g->n_letters, g->letter_capacity, "letters"));
-    letter.group = &g->known;
-    g->letters[g->n_letters++] = letter;
-    return WF_OK;
-}
-
-static wf_status add_letter(wfi_memory *m, int32_t rank, bool is_send, int tag, char *data,
-                            size_t bytes) {
-    int first = WFI_MAIL_PARCELS + 1 + wfi_mpi_of(m)->slot * N_TAGS;
-    for (size_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at < WFI_MAIL_BYTES ? bytes - at : WFI_MAIL_BYTES;
-        WF_TRY(wfi_mpi_put(m, (wfi_letter){.peer = m->group->job_rank[rank],
-                                           .tag = first + tag,
-                                           .kind = is_send ? WFI_LETTER_SEND : WFI_LETTER_RECEIVE,
-                                           .data = data + at,
-                                           .bytes = n}));
-    }
-    return WF_OK;
+    return wfi_transport_post(
+        g->transport, &g->known.queues[is_send ? WFI_QUEUE_SENT : WFI_QUEUE_RECEIVED],
+        &(wfi_request){.kind = is_send ? WFI_REQUEST_SEND : WFI_REQUEST_RECEIVE,
+                       .peer = m->group->job_rank[rank],
+                       .tag = WFI_TAG_GROUPS + g->slot * N_TAGS + tag,
+                       .data = data,
+                       .bytes = bytes});
 }
 
 /* Both sides cut a range where it lies apart at its owner. */
-static wf_status add_range(wfi_run *r, const wfi_brought *range, int32_t owner, int32_t other,
-                           bool is_send) {
+static wf_status post_range(wfi_run *r, const wfi_brought *range, int32_t owner, int32_t other,
+                            bool is_send) {
     char *data = range->data;
     for (int64_t at = range->begin, n; at < range->end; at += n) {
         n = wfi_run_n_side(r, owner, range->in, at, range->end - at);
         size_t bytes = (size_t)n * range->elem_bytes;
         if (is_send) data = wfi_run_address(r, owner, range->in, at);
-        WF_TRY(add_letter(r->m, other, is_send, TAG_DATA, data, bytes));
+        WF_TRY(post(r->m, other, is_send, TAG_DATA, data, bytes));
         data += bytes;
     }
     return WF_OK;
 }
 
-static int count_of(const wfi_letter *letter) {
-    return letter->kind == WFI_LETTER_SEND ? WFI_LETTERS_SENT : WFI_LETTERS_RECEIVED;
-}
-
-void wfi_mpi_post(wfi_mpi_group *g) {
-    for (int32_t i = 0; i < g->n_letters; i++) g->n_posted[count_of(&g->letters[i])]++;
-    wfi_courier_post(g->courier, g->letters, g->n_letters);
-}
-
 wf_status wfi_mpi_wait(wfi_memory *m, int which) {
     wfi_mpi_group *g = wfi_mpi_of(m);
     wfi_memory_deadline deadline = {0};
-    return wfi_memory_wait_for(m, &g->known.done[which], g->n_posted[which], m->group->rank,
-                               &deadline);
+    return wfi_memory_wait_for(m, &g->known.done[which], g->known.queues[which].n_posted,
+                               m->group->rank, &deadline);
 }
 
-/* Nobody knows whom a sum of MPI's waits for: -1. */
+/* No rank is known that a sum of MPI's waits for: -1. */
 int32_t wfi_mpi_awaited(const wfi_memory *m, const wfi_shared_epoch *done) {
     const wfi_mpi_group *g = wfi_mpi_of(m);
-    int32_t i = 0, rank = 0;
-    while (i < g->n_letters && (done != &g->known.done[count_of(&g->letters[i])] ||
-                                __atomic_load_n(&g->letters[i].is_done, __ATOMIC_ACQUIRE)))
-        i++;
-    if (i == g->n_letters || g->letters[i].peer < 0) return -1;
-    while (m->group->job_rank[rank] != g->letters[i].peer) rank++;
+    int peer = __atomic_load_n(&g->known.queues[done - g->known.done].awaited, __ATOMIC_RELAXED);
+    int32_t rank = m->group->n - 1;
+    while (rank >= 0 && m->group->job_rank[rank] != peer) rank--;
     return rank;
 }
 
@@ -114,25 +92,25 @@ static wf_status list_own(wfi_run *r, const wfi_reduce_step *steps, int32_t n_st
     return WF_OK;
 }
 
-wf_status wfi_mpi_grow_landing(wfi_memory *m, size_t bytes) {
+wf_status wfi_mpi_grow_bounce(wfi_memory *m, size_t bytes) {
     wfi_mpi_group *g = wfi_mpi_of(m);
-    if (bytes <= g->landing_bytes) return WF_OK;
-    free(g->landing);
-    g->landing_bytes = 0;
-    g->landing = aligned_alloc(64, wfi_round_up(bytes, 64));
-    if (!g->landing) return wfi_no_memory(m->group->ctx, bytes, "what ranks sum");
-    g->landing_bytes = bytes;
+    if (bytes <= g->bounce_bytes) return WF_OK;
+    free(g->bounce);
+    g->bounce_bytes = 0;
+    g->bounce = aligned_alloc(64, wfi_round_up(bytes, 64));
+    if (!g->bounce) return wfi_no_memory(m->group->ctx, bytes, "what ranks sum");
+    g->bounce_bytes = bytes;
     return WF_OK;
 }
 
 /* Places for what has none yet. */
-static wf_status make_landing(wfi_run *r) {
+static wf_status make_bounce(wfi_run *r) {
     wfi_mpi_group *g = wfi_mpi_of(r->m);
     size_t bytes = 0;
     for (int32_t i = 0; i < g->n_brought; i++)
         if (!g->brought[i].data) bytes += wfi_round_up(bytes_of(&g->brought[i]), 64);
-    WF_TRY(wfi_mpi_grow_landing(r->m, bytes));
-    char *at = g->landing;
+    WF_TRY(wfi_mpi_grow_bounce(r->m, bytes));
+    char *at = g->bounce;
     for (int32_t i = 0; i < g->n_brought; i++) {
         if (g->brought[i].data) continue;
         g->brought[i].data = at;
@@ -150,7 +128,7 @@ static wf_status send_to(wfi_run *r, wfi_reduce_part part) {
         for (int32_t k = 0; wfi_reduce_access(&part, &steps[i], k, &a); k++) {
             if (a.writes || a.rank != r->part.own) continue;
             wfi_brought read = read_of(r, &a);
-            WF_TRY(add_range(r, &read, r->part.own, part.own, true));
+            WF_TRY(post_range(r, &read, r->part.own, part.own, true));
         }
     return WF_OK;
 }
@@ -158,20 +136,18 @@ static wf_status send_to(wfi_run *r, wfi_reduce_part part) {
 wf_status wfi_mpi_begin(wfi_run *r, const wfi_reduce_step *steps, int32_t n_steps) {
     wfi_mpi_group *g = wfi_mpi_of(r->m);
     wfi_reduce_part part = r->part;
-    g->n_letters = 0;
     WF_TRY(list_own(r, steps, n_steps));
-    WF_TRY(make_landing(r));
+    WF_TRY(make_bounce(r));
     for (int32_t i = 0; i < g->n_brought; i++)
-        WF_TRY(add_range(r, &g->brought[i], g->brought[i].rank, g->brought[i].rank, false));
+        WF_TRY(post_range(r, &g->brought[i], g->brought[i].rank, g->brought[i].rank, false));
     for (part.own = 0; part.own < part.n; part.own++)
         if (part.own != r->part.own) WF_TRY(send_to(r, part));
-    wfi_mpi_post(g);
-    return wfi_mpi_wait(r->m, WFI_LETTERS_RECEIVED);
+    return wfi_mpi_wait(r->m, WFI_QUEUE_RECEIVED);
 }
 
 /* What has been sent may be written again. */
 wf_status wfi_mpi_end(wfi_run *r) {
-    return wfi_mpi_wait(r->m, WFI_LETTERS_SENT);
+    return wfi_mpi_wait(r->m, WFI_QUEUE_SENT);
 }
 
 char *wfi_mpi_find(const wfi_run *r, int32_t rank, wfi_window which, int64_t at) {
@@ -184,12 +160,8 @@ char *wfi_mpi_find(const wfi_run *r, int32_t rank, wfi_window which, int64_t at)
 /* ---- send and recv ---- */
 
 wf_status wfi_mpi_pass(wfi_memory *m, const wfi_operation *o) {
-    wfi_mpi_group *g = wfi_mpi_of(m);
     bool is_send = o->collective == WFI_COLLECTIVE_SEND;
     char *data = is_send ? (char *)(uintptr_t)o->in : o->out;
-    g->n_letters = 0;
-    WF_TRY(add_letter(m, o->root, is_send, TAG_PASS, data,
-                      (size_t)o->n_elem * wf_dtype_bytes(o->dtype)));
-    wfi_mpi_post(g);
-    return wfi_mpi_wait(m, is_send ? WFI_LETTERS_SENT : WFI_LETTERS_RECEIVED);
+    WF_TRY(post(m, o->root, is_send, TAG_PASS, data, (size_t)o->n_elem * wf_dtype_bytes(o->dtype)));
+    return wfi_mpi_wait(m, is_send ? WFI_QUEUE_SENT : WFI_QUEUE_RECEIVED);
 }

@@ -1,23 +1,23 @@
-#include "comm/wire/mpi_mail.h"
+#include "comm/transport/mpi_network.h"
 
-#include "comm/wire/mpi_library.h"
+#include "comm/transport/mpi_library.h"
 
 #include <stdlib.h>
 
-typedef struct mpi_mail {
+typedef struct mpi_network {
     wfi_mpi mpi;
     wfi_mpi_handle comm;    /* our own messages never meet the program's */
     bool has_comm, is_host; /* is_host: we have started MPI, so we end it */
-    wfi_mpi_handle engines[WFI_MAIL_ENGINES];
-    bool has_engine[WFI_MAIL_ENGINES];
-} mpi_mail;
+    wfi_mpi_handle engines[WFI_NETWORK_ENGINES];
+    bool has_engine[WFI_NETWORK_ENGINES];
+} mpi_network;
 
-static wf_status check(const mpi_mail *m, const char *call, int error) {
+static wf_status check(const mpi_network *m, const char *call, int error) {
     return error ? wfi_mpi_fail(&m->mpi, call, error) : WF_OK;
 }
 
 /* A program that uses MPI itself has started it, and goes on using it beside us. */
-static wf_status begin(mpi_mail *m) {
+static wf_status begin(mpi_network *m) {
     wfi_mpi_common *call = &m->mpi.common;
     int is_on = 0, is_off = 0, level = 0;
     WF_TRY(check(m, "MPI_Initialized", call->initialized(&is_on)));
@@ -38,7 +38,7 @@ static wf_status begin(mpi_mail *m) {
 }
 
 static wf_status mpi_start(void *self, wf_context *ctx, int *rank_out, int *n_ranks_out) {
-    mpi_mail *m = self;
+    mpi_network *m = self;
     m->mpi.ctx = ctx;
     WF_TRY(begin(m));
     const wfi_mpi *mpi = &m->mpi;
@@ -52,86 +52,86 @@ static wf_status mpi_start(void *self, wf_context *ctx, int *rank_out, int *n_ra
 }
 
 static wf_status mpi_send(void *self, int to, int tag, const void *data, size_t bytes,
-                          wfi_mail_ticket *ticket_out) {
-    mpi_mail *m = self;
+                          wfi_network_handle *handle_out) {
+    mpi_network *m = self;
     wfi_mpi_handle request = {0};
     int error = m->mpi.abi->isend(&m->mpi, data, (int)bytes, to, tag, m->comm, &request);
-    ticket_out->pointer = request.pointer;
+    handle_out->pointer = request.pointer;
     return check(m, "MPI_Isend", error);
 }
 
 static wf_status mpi_receive(void *self, int from, int tag, void *data, size_t bytes,
-                             wfi_mail_ticket *ticket_out) {
-    mpi_mail *m = self;
+                             wfi_network_handle *handle_out) {
+    mpi_network *m = self;
     wfi_mpi_handle request = {0};
     int error = m->mpi.abi->irecv(&m->mpi, data, (int)bytes, from, tag, m->comm, &request);
-    ticket_out->pointer = request.pointer;
+    handle_out->pointer = request.pointer;
     return check(m, "MPI_Irecv", error);
 }
 
-static wf_status mpi_test(void *self, wfi_mail_ticket *ticket, bool *done_out) {
-    mpi_mail *m = self;
-    wfi_mpi_handle request = {.pointer = ticket->pointer};
+static wf_status mpi_test(void *self, wfi_network_handle *handle, bool *done_out) {
+    mpi_network *m = self;
+    wfi_mpi_handle request = {.pointer = handle->pointer};
     int done = 0, error = m->mpi.abi->test(&m->mpi, &request, &done);
-    ticket->pointer = request.pointer;
+    handle->pointer = request.pointer;
     *done_out = done;
     return check(m, "MPI_Test", error);
 }
 
 /* Only receives: nothing can take back what has been sent. */
-static void mpi_cancel(void *self, wfi_mail_ticket *ticket) {
-    mpi_mail *m = self;
-    wfi_mpi_handle request = {.pointer = ticket->pointer};
+static void mpi_cancel(void *self, wfi_network_handle *handle) {
+    mpi_network *m = self;
+    wfi_mpi_handle request = {.pointer = handle->pointer};
     m->mpi.abi->cancel(&m->mpi, &request);
 }
 
 /* Sums that overtake each other need communicators of their own. */
-static wf_status mpi_open_engine(void *self, int engine, wfi_mail_ticket *ticket_out) {
-    mpi_mail *m = self;
+static wf_status mpi_open_engine(void *self, int engine, wfi_network_handle *handle_out) {
+    mpi_network *m = self;
     wfi_mpi_handle request = {0};
     int error = m->mpi.abi->comm_idup(&m->mpi, m->comm, &m->engines[engine], &request);
-    ticket_out->pointer = request.pointer;
+    handle_out->pointer = request.pointer;
     m->has_engine[engine] = !error;
     return check(m, "MPI_Comm_idup", error);
 }
 
-static wf_status mpi_sum(void *self, int engine, const wfi_mail_sum *s,
-                         wfi_mail_ticket *ticket_out) {
-    mpi_mail *m = self;
+static wf_status mpi_sum(void *self, int engine, const wfi_network_sum *s,
+                         wfi_network_handle *handle_out) {
+    mpi_network *m = self;
     wfi_mpi_handle request = {0};
     int error = m->mpi.abi->iallreduce(&m->mpi, s->in, s->out, s->n_elem, s->dtype, s->op,
                                        m->engines[engine], &request);
-    ticket_out->pointer = request.pointer;
+    handle_out->pointer = request.pointer;
     return check(m, "MPI_Iallreduce", error);
 }
 
 /* Without the others, ending MPI would wait for them: the process ends without it then, and
  * mpirun, which notices, stops what is left of the job. */
-static void mpi_finish(void *self, bool together) {
-    mpi_mail *m = self;
-    for (int i = 0; i < WFI_MAIL_ENGINES && together; i++)
+static void mpi_finish(void *self, bool is_clean) {
+    mpi_network *m = self;
+    for (int i = 0; i < WFI_NETWORK_ENGINES && is_clean; i++)
         if (m->has_engine[i]) m->mpi.abi->comm_free(&m->mpi, &m->engines[i]);
-    if (together && m->has_comm) m->mpi.abi->comm_free(&m->mpi, &m->comm);
-    if (together && m->is_host) m->mpi.common.finalize();
+    if (is_clean && m->has_comm) m->mpi.abi->comm_free(&m->mpi, &m->comm);
+    if (is_clean && m->is_host) m->mpi.common.finalize();
     free(m);
 }
 
-wf_status wfi_mpi_mail(wf_context *ctx, wfi_mail *mail_out) {
-    mpi_mail *m = calloc(1, sizeof *m); /* no context's: it may outlive this one */
+wf_status wfi_mpi_network(wf_context *ctx, wfi_network *network_out) {
+    mpi_network *m = calloc(1, sizeof *m); /* no context's: it may outlive this one */
     if (!m) return wfi_no_memory(ctx, sizeof *m, "MPI");
     wf_status status = wfi_mpi_load(ctx, &m->mpi);
     if (status != WF_OK) {
         free(m);
         return status;
     }
-    *mail_out = (wfi_mail){.name = m->mpi.family,
-                           .self = m,
-                           .start = mpi_start,
-                           .send = mpi_send,
-                           .receive = mpi_receive,
-                           .test = mpi_test,
-                           .cancel = mpi_cancel,
-                           .finish = mpi_finish};
-    if (m->mpi.has_engine) mail_out->open_engine = mpi_open_engine, mail_out->sum = mpi_sum;
+    *network_out = (wfi_network){.name = m->mpi.family,
+                                 .self = m,
+                                 .start = mpi_start,
+                                 .send = mpi_send,
+                                 .receive = mpi_receive,
+                                 .test = mpi_test,
+                                 .cancel = mpi_cancel,
+                                 .finish = mpi_finish};
+    if (m->mpi.has_engine) network_out->open_engine = mpi_open_engine, network_out->sum = mpi_sum;
     return WF_OK;
 }

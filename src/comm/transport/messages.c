@@ -1,0 +1,282 @@
+/* What transports tell each other: states, epochs of streams, failures, that they leave. */
+#include "comm/transport/parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAGIC UINT32_C(0x77656604) /* changes with the messages */
+
+static bool is_other(const wfi_transport *t, int rank) {
+    return rank != t->config.rank;
+}
+
+static size_t message_bytes(const wfi_message *m) {
+    switch ((wfi_message_kind)m->kind) {
+    case WFI_MESSAGE_STATE:
+        return offsetof(wfi_message, state) + sizeof m->state;
+    case WFI_MESSAGE_EPOCHS:
+        return offsetof(wfi_message, streams) + sizeof m->streams;
+    case WFI_MESSAGE_FAILURE:
+        return offsetof(wfi_message, failure) + sizeof m->failure;
+    case WFI_MESSAGE_GROUP:
+        return offsetof(wfi_message, group.bytes) + m->group.n_bytes;
+    case WFI_MESSAGE_LEAVE:
+        break;
+    }
+    return offsetof(wfi_message, state);
+}
+
+/* ---- sending ---- */
+
+/* A request that has a copy of the message; its data are NULL if there is no memory. */
+static wfi_request request_of(wfi_transport *t, int peer, const wfi_message *m) {
+    size_t bytes = message_bytes(m);
+    wfi_message *copy = wfi_alloc(t->own, 1, bytes, "a message");
+    if (copy) {
+        memcpy(copy, m, bytes);
+        copy->magic = MAGIC;
+    }
+    return (wfi_request){.kind = WFI_REQUEST_SEND,
+                         .peer = peer,
+                         .data = (char *)copy,
+                         .bytes = bytes,
+                         .owns_data = true};
+}
+
+static bool send(wfi_transport *t, int peer, const wfi_message *m) {
+    if (t->is_broken || t->is_leaving) return false;
+    wfi_request r = request_of(t, peer, m);
+    if (!r.data) return false;
+    bool added = wfi_queue_add(t, &t->peers[peer].messages, &r);
+    if (!added) wfi_free(t->own, r.data);
+    return added;
+}
+
+bool wfi_transport_send_all(wfi_transport *t, const wfi_message *m) {
+    bool sent = false;
+    for (int r = 0; r < t->config.n_ranks; r++)
+        if (is_other(t, r)) sent |= send(t, r, m);
+    return sent;
+}
+
+bool wfi_transport_send_failure(wfi_transport *t) {
+    const wfi_failure_entry *first = wfi_failure_first(t->config.failure);
+    bool sent = false;
+    if (!first) return false;
+    wfi_message m = {.kind = WFI_MESSAGE_FAILURE};
+    m.failure.status = first->status;
+    snprintf(m.failure.sentence, sizeof m.failure.sentence, "%s", first->sentence);
+    for (int r = 0; r < t->config.n_ranks; r++)
+        if (is_other(t, r) && !t->peers[r].knows_failure) {
+            t->peers[r].knows_failure = true;
+            sent |= send(t, r, &m);
+        }
+    return sent;
+}
+
+wf_status wfi_transport_tell(wfi_transport *t, uint64_t serial, int to, const void *data,
+                             size_t bytes) {
+    wfi_message m = {.kind = WFI_MESSAGE_GROUP};
+    m.group.serial = serial;
+    m.group.n_bytes = bytes;
+    memcpy(m.group.bytes, data, bytes);
+    wfi_request r = request_of(t, to, &m);
+    if (!r.data) return wfi_no_memory(t->ctx, r.bytes, "a message to another rank");
+    wf_status status = wfi_transport_post(t, &t->peers[to].messages, &r);
+    if (status != WF_OK) wfi_free(t->own, r.data);
+    return status;
+}
+
+/* ---- epochs ---- */
+
+static uint64_t own_epoch(const wfi_transport *t, int trainer, int stream) {
+    const wfi_control_part *own = &t->config.ranks[t->config.rank].parts[trainer];
+    return __atomic_load_n(&own->epochs[stream].epoch, __ATOMIC_ACQUIRE);
+}
+
+static bool send_epochs(wfi_transport *t, int peer, int trainer) {
+    wfi_message m = {.kind = WFI_MESSAGE_EPOCHS};
+    m.streams.trainer = (uint64_t)trainer;
+    m.streams.generation = t->generation[trainer];
+    for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
+        m.streams.epochs[s] = t->peers[peer].parts[trainer].told[s] = own_epoch(t, trainer, s);
+    return send(t, peer, &m);
+}
+
+void wfi_transport_send_epoch(wfi_transport *t, const wfi_request *r) {
+    if (r->epoch > t->peers[r->peer].parts[r->trainer].told[r->stream])
+        (void)send_epochs(t, r->peer, r->trainer);
+}
+
+bool wfi_transport_send_epochs(wfi_transport *t) {
+    bool sent = false;
+    for (int r = 0; r < t->config.n_ranks; r++)
+        for (int k = 0; k < t->n_parts && is_other(t, r) && !t->peers[r].has_left; k++) {
+            bool is_news = false;
+            for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
+                is_news |= own_epoch(t, k, s) > t->peers[r].parts[k].told[s];
+            if (is_news) sent |= send_epochs(t, r, k);
+        }
+    return sent;
+}
+
+/* A task that is done has read what we sent to it, but until the network says so, too, the bytes
+ * are its own: the epoch is shown afterwards. */
+static void show_epochs(wfi_transport *t, int peer, int trainer) {
+    const wfi_peer *p = &t->peers[peer];
+    for (int s = 0; s < WFI_CONTROL_STREAMS; s++) {
+        wfi_shared_epoch *epoch = &t->config.ranks[peer].parts[trainer].epochs[s];
+        uint64_t n = p->parts[trainer].heard[s];
+        const wfi_request *oldest = p->puts[s].first;
+        while (oldest && oldest->trainer != trainer) oldest = oldest->next;
+        if (oldest && oldest->epoch <= n) n = oldest->epoch - 1;
+        if (n <= __atomic_load_n(&epoch->epoch, __ATOMIC_RELAXED)) continue;
+        __atomic_store_n(&epoch->epoch, n, __ATOMIC_SEQ_CST);
+        wfi_shared_epoch_wake(epoch);
+    }
+}
+
+void wfi_transport_show_epochs(wfi_transport *t, int peer) {
+    for (int k = 0; k < t->n_parts; k++) show_epochs(t, peer, k);
+}
+
+/* What it did before is known when our puts to it are known to be there. */
+void wfi_transport_show_leaving(wfi_transport *t) {
+    for (int r = 0; r < t->config.n_ranks; r++) {
+        wfi_peer *p = &t->peers[r];
+        bool waits = false;
+        for (int s = 0; s < WFI_TRANSPORT_STREAMS; s++)
+            waits |= p->puts[s].first && p->puts[s].first->is_under_way;
+        if (!p->has_left || p->is_gone || waits) continue;
+        wfi_control_rank *rank = &t->config.ranks[r];
+        wfi_transport_show_epochs(t, r);
+        p->is_gone = true;
+        __atomic_store_n(&rank->pid, -rank->pid, __ATOMIC_RELEASE); /* as in a shared segment */
+        wfi_shared_epoch_wake(&rank->meetings);
+        wfi_shared_epoch_wake(&rank->runs);
+    }
+}
+
+void wfi_transport_reset_streams(wfi_transport *t, int trainer) {
+    t->generation[trainer]++;
+    if (trainer >= t->n_parts) t->n_parts = trainer + 1;
+    for (int r = 0; r < t->config.n_ranks; r++)
+        for (int s = 0; s < WFI_CONTROL_STREAMS && is_other(t, r); s++) {
+            wfi_peer_part *p = &t->peers[r].parts[trainer];
+            p->told[s] = p->heard[s] = 0;
+            wfi_queue_clear(t, &p->notify[s]);
+            __atomic_store_n(&t->config.ranks[r].parts[trainer].epochs[s].epoch, 0,
+                             __ATOMIC_SEQ_CST);
+        }
+}
+
+/* ---- hearing ---- */
+
+#define STORE(to, from) __atomic_store_n(&(to), (from), __ATOMIC_RELAXED)
+
+static void hear_state(wfi_transport *t, int peer, const wfi_message_state *state) {
+    wfi_control_rank *rank = &t->config.ranks[peer];
+    for (int k = 0; k < WFI_CONTROL_DOING; k++) STORE(rank->doing[k], state->doing[k]);
+    for (int k = 0; k < 2 * WFI_CONTROL_DOING; k++)
+        STORE(rank->purpose[k / WFI_CONTROL_DOING][k % WFI_CONTROL_DOING],
+              state->purpose[k / WFI_CONTROL_DOING][k % WFI_CONTROL_DOING]);
+    for (int k = 0; k < 2 * WFI_CONTROL_NUMBERS; k++)
+        STORE(rank->numbers[k / WFI_CONTROL_NUMBERS][k % WFI_CONTROL_NUMBERS],
+              state->numbers[k / WFI_CONTROL_NUMBERS][k % WFI_CONTROL_NUMBERS]);
+    for (int k = 0; k < 2; k++) {
+        STORE(rank->run[k], state->run[k]);
+        STORE(rank->stop[k], state->stop[k]);
+        STORE(rank->not_finite[k], state->not_finite[k]);
+    }
+    for (int k = 0; k < WFI_CONTROL_TRAINERS; k++) {
+        STORE(rank->parts[k].peak_bytes, state->parts[k].peak_bytes);
+        STORE(rank->parts[k].mirror_bytes, state->parts[k].mirror_bytes);
+        STORE(rank->parts[k].arena_bytes, state->parts[k].arena_bytes);
+    }
+    STORE(rank->host, state->host);
+    __atomic_store_n(&rank->pid, state->pid, __ATOMIC_RELEASE);
+    __atomic_store_n(&rank->runs.epoch, state->n_runs, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(&rank->runs);
+    __atomic_store_n(&rank->meetings.epoch, state->n_meetings, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(&rank->meetings);
+}
+
+static void hear_epochs(wfi_transport *t, int peer, const wfi_message *m) {
+    uint64_t trainer = m->streams.trainer;
+    if (trainer >= WFI_CONTROL_TRAINERS || m->streams.generation != t->generation[trainer])
+        return; /* of an earlier trainer at that place */
+    uint64_t *heard = t->peers[peer].parts[trainer].heard;
+    for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
+        if (m->streams.epochs[s] > heard[s]) heard[s] = m->streams.epochs[s];
+    show_epochs(t, peer, (int)trainer);
+}
+
+/* A rank that is in no such group any more has nothing to hear. */
+static void hear_group(wfi_transport *t, int peer, const wfi_message *m) {
+    for (wfi_transport_group *g = t->groups; g; g = g->next)
+        if (g->serial == m->group.serial) g->hear(g->self, peer, m->group.bytes);
+}
+
+static void hear_message(wfi_transport *t, int peer, const wfi_message *m) {
+    wfi_peer *p = &t->peers[peer];
+    if (m->magic != MAGIC) {
+        char sentence[80];
+        snprintf(sentence, sizeof sentence, "rank %d runs another version of weft", peer);
+        wfi_failure_set(t->config.failure, WF_REMOTE, sentence);
+        return;
+    }
+    switch ((wfi_message_kind)m->kind) {
+    case WFI_MESSAGE_STATE:
+        hear_state(t, peer, &m->state);
+        break;
+    case WFI_MESSAGE_EPOCHS:
+        hear_epochs(t, peer, m);
+        break;
+    case WFI_MESSAGE_FAILURE:
+        p->knows_failure = true;
+        wfi_failure_hear(t->config.failure, m->failure.status, m->failure.sentence);
+        break;
+    case WFI_MESSAGE_GROUP:
+        hear_group(t, peer, m);
+        break;
+    case WFI_MESSAGE_LEAVE:
+        p->has_left = true;
+        break;
+    }
+}
+
+bool wfi_transport_hear(wfi_transport *t) {
+    const wfi_network *network = &t->config.network;
+    bool heard = false;
+    for (int r = 0; r < t->config.n_ranks; r++) {
+        wfi_peer *p = &t->peers[r];
+        while (is_other(t, r) && !p->has_left && !t->is_broken) {
+            bool done = false;
+            wf_status status = WF_OK;
+            if (p->listens) status = network->test(network->self, &p->handle, &done);
+            if (status == WF_OK && p->listens && !done) break;
+            if (status == WF_OK && done) hear_message(t, r, &p->incoming);
+            heard |= done;
+            p->listens = status == WF_OK && !p->has_left;
+            if (p->listens)
+                status = network->receive(network->self, r, 0, &p->incoming, sizeof p->incoming,
+                                          &p->handle);
+            if (status != WF_OK) wfi_transport_break(t, status);
+        }
+    }
+    return heard;
+}
+
+bool wfi_transport_drain_receives(wfi_transport *t, bool cancels) {
+    const wfi_network *network = &t->config.network;
+    bool all = true;
+    for (int r = 0; r < t->config.n_ranks; r++) {
+        wfi_peer *p = &t->peers[r];
+        bool done = false;
+        if (p->listens && cancels) network->cancel(network->self, &p->handle);
+        if (p->listens && (network->test(network->self, &p->handle, &done) != WF_OK || done))
+            p->listens = false;
+        all &= !p->listens;
+    }
+    return all;
+}

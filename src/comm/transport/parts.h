@@ -1,0 +1,150 @@
+/* The transport's insides. Private. */
+#ifndef WFI_TRANSPORT_PARTS_H
+#define WFI_TRANSPORT_PARTS_H
+
+#include "comm/transport/transport.h"
+
+#include <pthread.h>
+
+/* ---- messages: what transports tell each other ---- */
+
+typedef enum wfi_message_kind {
+    WFI_MESSAGE_STATE,
+    WFI_MESSAGE_EPOCHS,
+    WFI_MESSAGE_FAILURE,
+    WFI_MESSAGE_GROUP,
+    WFI_MESSAGE_LEAVE
+} wfi_message_kind;
+
+/* What a rank shows of itself: the same fields as in wfi_control_rank. */
+typedef struct wfi_message_state {
+    uint64_t n_meetings, n_runs, run[2], host;
+    int64_t numbers[2][WFI_CONTROL_NUMBERS];
+    int64_t pid;
+    int32_t stop[2];
+    int64_t not_finite[2];
+    char doing[WFI_CONTROL_DOING], purpose[2][WFI_CONTROL_DOING];
+    struct {
+        uint64_t peak_bytes, mirror_bytes, arena_bytes;
+    } parts[WFI_CONTROL_TRAINERS];
+} wfi_message_state;
+
+typedef struct wfi_message {
+    uint32_t magic;
+    uint32_t kind;
+    union {
+        wfi_message_state state;
+        struct {
+            uint64_t trainer, generation;
+            uint64_t epochs[WFI_CONTROL_STREAMS];
+        } streams;
+        struct {
+            int32_t status;
+            char sentence[WFI_SENTENCE_BYTES];
+        } failure;
+        struct {
+            uint64_t serial, n_bytes;
+            char bytes[WFI_TRANSPORT_BYTES];
+        } group;
+    };
+} wfi_message;
+
+/* ---- the transport ---- */
+
+/* Memory that may still be read or written. */
+typedef struct wfi_transport_kept {
+    struct wfi_transport_kept *next;
+    void *block;
+} wfi_transport_kept;
+
+/* What there is with one other rank for one trainer. */
+typedef struct wfi_peer_part {
+    wfi_queue notify[WFI_CONTROL_STREAMS]; /* by epoch */
+    uint64_t told[WFI_CONTROL_STREAMS];    /* of our streams */
+    uint64_t heard[WFI_CONTROL_STREAMS];   /* of its streams */
+} wfi_peer_part;
+
+/* What there is with one other rank. Trainers run one after the other, and no put of a run is under
+ * way when it is over. */
+typedef struct wfi_peer {
+    wfi_message incoming;
+    wfi_network_handle handle; /* of the receive that waits for the next message */
+    bool listens;
+    wfi_queue messages;
+    wfi_queue puts[WFI_TRANSPORT_STREAMS]; /* for its streams */
+    wfi_peer_part parts[WFI_CONTROL_TRAINERS];
+    bool knows_failure, has_left;
+    bool is_gone; /* has left, and nothing of its is still to be shown */
+} wfi_peer;
+
+struct wfi_transport {
+    wf_context *ctx; /* the host's */
+    wf_context *own; /* the thread's, with all of its memory: it may outlive the other */
+    wfi_transport_config config;
+    wfi_device *device; /* whose streams are `arrived` */
+    wfi_stream_queue *streams[WFI_TRANSPORT_STREAMS];
+    wfi_shared_epoch arrived[WFI_TRANSPORT_STREAMS];
+    int n_polling;             /* atomic access: collectives that run */
+    wfi_transport_slots slots; /* the host's */
+
+    pthread_mutex_t queues_lock; /* of what follows; taken before `lock` */
+    wfi_peer *peers;             /* [n_ranks] */
+    wfi_queue arrivals[WFI_TRANSPORT_STREAMS];
+    wfi_queue *active; /* those with requests */
+    wfi_request *lost; /* under way, and no group waits for them any more */
+    wfi_transport_group *groups;
+    wfi_transport_kept *kept;
+    uint64_t generation[WFI_CONTROL_TRAINERS]; /* grows when a trainer's streams count anew */
+    int n_parts;     /* trainers whose streams have ever counted: those before it */
+    bool is_broken;  /* the network has failed */
+    bool is_leaving; /* has sent its last message */
+
+    pthread_t thread;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    wfi_request *posted, *last_posted, *unused;
+    wfi_message_state state;
+    bool is_state_due, ends, is_started, is_given_up, sleeps;
+    wf_status start_status;
+    char start_sentence[WFI_SENTENCE_BYTES];
+    bool is_clean; /* of the thread that has ended: nothing was left under way */
+};
+
+/* The network has failed: a failure of all ranks, and nothing more is sent. */
+void wfi_transport_break(wfi_transport *t, wf_status status);
+/* Lets the thread look, if it sleeps. With the lock. */
+void wfi_transport_wake(wfi_transport *t);
+
+/* ---- queue.c; with queues_lock ---- */
+
+void wfi_queue_init(wfi_queue *queue, wfi_shared_epoch *done);
+/* Adds a copy of the request, now. */
+bool wfi_queue_add(wfi_transport *t, wfi_queue *queue, const wfi_request *request);
+/* Drops what stands in it; nothing of it is under way. */
+void wfi_queue_clear(wfi_transport *t, wfi_queue *queue);
+/* What was posted since the last look. */
+bool wfi_transport_take_posted(wfi_transport *t);
+/* Begins and ends requests. Returns whether any was. */
+bool wfi_transport_progress(wfi_transport *t);
+/* After the last look: no one waits any more for what is under way. `cancels`: asks it to end.
+ * Returns whether all of it has. */
+bool wfi_transport_drain(wfi_transport *t, bool cancels);
+void wfi_transport_free_requests(wfi_transport *t);
+
+/* ---- messages.c; on the progress thread. Each returns whether anything happened. ---- */
+
+bool wfi_transport_send_all(wfi_transport *t, const wfi_message *message);
+bool wfi_transport_send_failure(wfi_transport *t);
+/* How far our streams are: to one who has asked for that epoch; or all news to all. */
+void wfi_transport_send_epoch(wfi_transport *t, const wfi_request *notification);
+bool wfi_transport_send_epochs(wfi_transport *t);
+bool wfi_transport_hear(wfi_transport *t);
+void wfi_transport_reset_streams(wfi_transport *t, int trainer);
+/* What peer's streams of all trainers are known to have done, as far as our own puts for them have
+ * left. */
+void wfi_transport_show_epochs(wfi_transport *t, int peer);
+/* A rank that has left is shown to have. */
+void wfi_transport_show_leaving(wfi_transport *t);
+bool wfi_transport_drain_receives(wfi_transport *t, bool cancels);
+
+#endif
