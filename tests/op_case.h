@@ -4,8 +4,9 @@
 #define TESTS_OP_CASE_H
 
 #include "graph_walk.h"
+#include "op/op_table.h"
 
-#define CASE_PARAMS 3
+#define CASE_PARAMS 5
 
 /* How parameters are chosen. Not smooth ops are tested away from where they bend. */
 typedef enum case_fill { SMOOTH, BIMODAL, DISTINCT } case_fill;
@@ -25,7 +26,7 @@ typedef struct op_case {
 } op_case;
 
 static inline const char *case_param(int i) {
-    static const char *const names[CASE_PARAMS] = {"p0", "p1", "p2"};
+    static const char *const names[CASE_PARAMS] = {"p0", "p1", "p2", "p3", "p4"};
     return names[i];
 }
 
@@ -68,7 +69,9 @@ static inline void case_fill_values(const op_case *c, graph_walk *w) {
     for (int i = 0; i < c->n_params; i++) {
         int64_t n = wf_shape_n_elem(&c->shape[i]);
         float *p = walk_float(w, case_param(i));
-        for (int64_t k = 0; k < n; k++) p[k] = case_number(c->fill, (uint64_t)i, k, n);
+        /* Of two that are added before a bend, the first decides on which side it is. */
+        float size = c->fill == BIMODAL && i ? 0.2f : 1;
+        for (int64_t k = 0; k < n; k++) p[k] = size * case_number(c->fill, (uint64_t)i, k, n);
     }
     int32_t v = walk_find(w->g, "weights");
     for (int64_t k = 0; k < wf_shape_n_elem(&w->g->values[v].shape); k++)
@@ -77,6 +80,39 @@ static inline void case_fill_values(const op_case *c, graph_walk *w) {
     v = walk_find(w->g, "ids");
     for (int64_t k = 0; k < wf_shape_n_elem(&w->g->values[v].shape); k++)
         ((int32_t *)w->data[v])[k] = (int32_t)((k * 5 + 1) % c->id_limit);
+}
+
+/* ---- cases from the ops' own samples ---- */
+
+/* arg: the op's place in the table, the sample's place in its list. */
+static inline wf_tensor case_sample(wf_graph *g, const wf_tensor *p, const int64_t *arg) {
+    const wfi_op *op = wfi_op_table[arg[0]];
+    const wfi_op_sample *sample = &op->samples[arg[1]];
+    wf_tensor in[WFI_MAX_INPUTS];
+    int n_params = 0, n_ids = 0;
+    for (int i = 0; i < sample->n_in; i++) n_ids += sample->ids >> i & 1;
+    for (int i = 0; i < sample->n_in; i++)
+        in[i] = sample->ids >> i & 1 ? wf_reshape(p[sample->n_in - n_ids], sample->in[i])
+                                     : p[n_params++];
+    return wfi_graph_op(g, op, &sample->attr, &sample->shape, sample->n_in, in);
+}
+
+static inline op_case case_of_sample(int op, int k, char name[64]) {
+    const wfi_op_sample *sample = &wfi_op_table[op]->samples[k];
+    op_case c = {.name = name, .build = case_sample, .arg = {op, k}, .tolerance = 3e-3};
+    c.fill = sample->bend == WFI_BENDS_AT_ZERO   ? BIMODAL
+             : sample->bend == WFI_BENDS_AT_TIES ? DISTINCT
+                                                 : SMOOTH;
+    for (int i = 0; i < sample->n_in; i++)
+        if (sample->ids >> i & 1) {
+            c.has_ids = true;
+            c.id_shape = WF_SHAPE(wf_shape_n_elem(&sample->in[i]));
+            c.id_limit = sample->id_limit;
+        } else {
+            c.shape[c.n_params++] = sample->in[i];
+        }
+    snprintf(name, 64, "%s, sample %d", wfi_op_table[op]->name, k);
+    return c;
 }
 
 #endif

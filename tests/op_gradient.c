@@ -64,10 +64,6 @@ BUILD(twice) { /* one value, three uses, two of them of one op */
     UNUSED;
     return wf_add(wf_mul(p[0], p[0]), wf_scale(p[0], 0.3f));
 }
-BUILD(mul) {
-    UNUSED;
-    return wf_mul(p[0], p[1]);
-}
 BUILD(cross_entropy) {
     UNUSED;
     return wf_cross_entropy(p[0], p[1]);
@@ -91,10 +87,6 @@ BUILD(global_avg_pool) {
 BUILD(embedding) {
     UNUSED;
     return wf_embedding_with(p[1], p[0]);
-}
-BUILD(dropout) {
-    UNUSED;
-    return wf_dropout(p[0], "drop", 0.4f);
 }
 BUILD(transpose) {
     UNUSED;
@@ -231,19 +223,28 @@ static void run_cases(const op_case *cases, size_t n) {
 }
 #define RUN(cases) run_cases(cases, sizeof(cases) / sizeof *(cases))
 
-/* ---- the cases ---- */
+/* Every op that has a gradient, by its own samples. */
+static void samples(void **state) {
+    (void)state;
+    for (int op = 0; wfi_op_table[op]; op++) {
+        char name[64];
+        const wfi_op_sample *all = wfi_op_table[op]->samples;
+        if (!wfi_op_table[op]->gradient) continue;
+        if (!all) fail_msg("%s has a gradient and no sample", wfi_op_table[op]->name);
+        for (int k = 0; all[k].n_in; k++) {
+            op_case c = case_of_sample(op, k, name);
+            run_case(&c);
+        }
+    }
+}
+
+/* ---- the cases: sizes, layouts and compositions beside the samples ---- */
 
 static void products(void **state) {
     (void)state;
     const op_case cases[] = {
-        {"linear", linear, {0}, SHAPES(S(4, 7), S(5, 7), S(5))},
-        {"linear no bias", linear, {0}, SHAPES(S(2, 3, 7), S(5, 7))},
-        {"linear in_out", linear, {1}, SHAPES(S(2, 3, 7), S(7, 5), S(5))},
         {"linear vector", linear, {0}, SHAPES(S(7), S(1, 7), S(1))},
         {"linear no rows", linear, {0}, SHAPES(S(0, 7), S(3, 7), S(3))},
-        {"matmul", matmul, {0, 0}, SHAPES(S(3, 5), S(5, 7))},
-        {"matmul tn", matmul, {1, 0}, SHAPES(S(2, 5, 3), S(2, 5, 7))},
-        {"matmul nt", matmul, {0, 1}, SHAPES(S(2, 3, 5), S(2, 7, 5))},
         {"matmul tt", matmul, {1, 1}, SHAPES(S(3, 1, 5, 3), S(3, 1, 7, 5))},
         {"matmul over nothing", matmul, {0, 0}, SHAPES(S(3, 0), S(0, 2))},
     };
@@ -253,7 +254,6 @@ static void products(void **state) {
 static void convolutions(void **state) {
     (void)state;
     const op_case cases[] = {
-        {"conv2d", conv, {1, 1, 1}, SHAPES(S(2, 3, 5, 4), S(4, 3, 3, 3), S(4))},
         {"conv2d pixel", conv, {1, 0, 1}, SHAPES(S(1, 1, 1, 1), S(1, 1, 1, 1))},
         {"conv2d blocked",
          conv,
@@ -301,7 +301,6 @@ static void random_convolutions(void **state) {
 static void norms(void **state) {
     (void)state;
     const op_case cases[] = {
-        {"batch_norm", batch_norm, {0}, SHAPES(S(3, 5, 2, 3), S(5), S(5)), .tolerance = 3e-3},
         {"batch_norm rows", batch_norm, {0}, SHAPES(S(7, 3), S(3), S(3)), .tolerance = 3e-3},
         {"batch_norm relu",
          batch_norm,
@@ -322,7 +321,6 @@ static void norms(void **state) {
          .fill = BIMODAL,
          .blocked = true,
          .tolerance = 3e-3},
-        {"layer_norm", layer_norm, {0}, SHAPES(S(2, 3, 7), S(7), S(7)), .tolerance = 3e-3},
         {"layer_norm row", layer_norm, {0}, SHAPES(S(5), S(5), S(5)), .tolerance = 3e-3},
         {"layer_norm no rows", layer_norm, {0}, SHAPES(S(0, 5), S(5), S(5))},
     };
@@ -332,26 +330,15 @@ static void norms(void **state) {
 static void elements(void **state) {
     (void)state;
     const op_case cases[] = {
-        {"relu", activation, {0}, SHAPES(S(3, 7)), .fill = BIMODAL},
         {"relu scalar", activation, {0}, SHAPES(WF_SCALAR), .fill = BIMODAL},
         {"relu empty", activation, {0}, SHAPES(S(3, 0)), .fill = BIMODAL},
-        {"gelu", activation, {1}, SHAPES(S(3, 7))},
-        {"gelu_tanh", activation, {2}, SHAPES(S(3, 7))},
-        {"tanh", activation, {3}, SHAPES(S(5, 5))},
-        {"sigmoid", activation, {4}, SHAPES(S(5, 5))},
-        {"softmax", activation, {5}, SHAPES(S(2, 3, 7))},
         {"softmax of one", activation, {5}, SHAPES(S(3, 1))},
-        {"log_softmax", activation, {6}, SHAPES(S(2, 3, 7))},
         {"log_softmax no rows", activation, {6}, SHAPES(S(0, 7))},
-        {"add", add, {0}, SHAPES(S(2, 5), S(2, 5))},
         {"add empty", add, {0}, SHAPES(S(2, 0), S(2, 0))},
         {"add_relu", add, {1}, SHAPES(S(3, 5), S(3, 5)), .fill = BIMODAL},
-        {"add_broadcast", add, {0}, SHAPES(S(2, 3, 5), S(3, 5))},
         {"add_broadcast scalar", add, {0}, SHAPES(S(2, 3), WF_SCALAR)},
         {"add_broadcast relu", add, {1}, SHAPES(S(4, 3), S(3)), .fill = BIMODAL},
-        {"mul", mul, {0}, SHAPES(S(3, 5), S(3, 5))},
         {"one value, three uses", twice, {0}, SHAPES(S(3, 5))},
-        {"dropout", dropout, {0}, SHAPES(S(1, 5, 9))},
     };
     RUN(cases);
 }
@@ -359,13 +346,6 @@ static void elements(void **state) {
 static void losses(void **state) {
     (void)state;
     const op_case cases[] = {
-        {"cross_entropy",
-         cross_entropy,
-         {0},
-         SHAPES(S(1, 6, 5)),
-         .has_ids = true,
-         .id_shape = S(6),
-         .id_limit = 5},
         {"cross_entropy sample",
          cross_entropy,
          {0},
@@ -380,15 +360,7 @@ static void losses(void **state) {
          .has_ids = true,
          .id_shape = S(2),
          .id_limit = 1},
-        {"mse", mse, {0}, SHAPES(S(3, 5), S(3, 5))},
         {"mse vector", mse, {0}, SHAPES(S(7), S(7))},
-        {"embedding",
-         embedding,
-         {0},
-         SHAPES(S(5, 3)),
-         .has_ids = true,
-         .id_shape = S(9),
-         .id_limit = 4},
         {"embedding of none",
          embedding,
          {0},
@@ -404,7 +376,6 @@ static void pools(void **state) {
     (void)state;
     const op_case cases[] = {
         {"max_pool", max_pool, {2, 2, 0}, SHAPES(S(2, 2, 4, 4)), .fill = DISTINCT},
-        {"max_pool overlapping", max_pool, {3, 2, 1}, SHAPES(S(1, 2, 7, 5)), .fill = DISTINCT},
         {"max_pool leftover", max_pool, {2, 3, 1}, SHAPES(S(1, 1, 6, 9)), .fill = DISTINCT},
         {"max_pool blocked",
          max_pool,
@@ -414,9 +385,7 @@ static void pools(void **state) {
          .blocked = true},
         {"avg_pool", avg_pool, {2, 2, 0}, SHAPES(S(2, 2, 4, 4))},
         {"avg_pool overlapping", avg_pool, {3, 1, 1}, SHAPES(S(1, 2, 5, 4))},
-        {"avg_pool leftover", avg_pool, {2, 3, 1}, SHAPES(S(1, 1, 6, 9))},
         {"avg_pool blocked", avg_pool, {3, 2, 1}, SHAPES(S(2, 32, 5, 3)), .blocked = true},
-        {"global_avg_pool", global_avg_pool, {0}, SHAPES(S(2, 3, 3, 5))},
         {"global_avg_pool pixel", global_avg_pool, {0}, SHAPES(S(2, 3, 1, 1))},
         {"global_avg_pool blocked", global_avg_pool, {0}, SHAPES(S(2, 16, 3, 5)), .blocked = true},
     };
@@ -426,14 +395,12 @@ static void pools(void **state) {
 static void moves(void **state) {
     (void)state;
     const op_case cases[] = {
-        {"transpose", transpose, {0, 2}, SHAPES(S(2, 3, 5))},
         {"transpose last", transpose, {2, 1}, SHAPES(S(2, 3, 5))},
         {"transpose itself", transpose, {1, 1}, SHAPES(S(2, 3))},
         {"transpose empty", transpose, {0, 1}, SHAPES(S(2, 0, 3))},
         {"concat", concat, {1, 4}, SHAPES(S(2, 3, 2), S(2, 1, 2), S(2, 0, 2))},
         {"concat first", concat, {0, 4}, SHAPES(S(2, 3), S(1, 3), S(4, 3))},
         {"concat ten", concat, {1, 10}, SHAPES(S(2, 3), S(2, 1), S(2, 2))},
-        {"slice", slice, {1, 2, 3}, SHAPES(S(2, 7, 3))},
         {"slice all", slice, {0, 0, 4}, SHAPES(S(4, 2))},
         {"slice nothing", slice, {0, 4, 0}, SHAPES(S(4, 2))},
         {"split", split, {1}, SHAPES(S(2, 9, 2))},
@@ -441,7 +408,6 @@ static void moves(void **state) {
         {"sum last", reduce, {2, 0}, SHAPES(S(2, 5, 3))},
         {"sum to a scalar", reduce, {0, 0}, SHAPES(S(5))},
         {"sum of nothing", reduce, {1, 0}, SHAPES(S(2, 0, 3))},
-        {"mean", reduce, {0, 1}, SHAPES(S(4, 3))},
     };
     RUN(cases);
 }
@@ -449,8 +415,6 @@ static void moves(void **state) {
 static void attentions(void **state) {
     (void)state;
     const op_case cases[] = {
-        {"self_attention", attention, {2, 0}, SHAPES(S(2, 3, 12))},
-        {"self_attention causal", attention, {2, 1}, SHAPES(S(1, 5, 6))},
         {"self_attention one token", attention, {1, 1}, SHAPES(S(2, 1, 9))},
     };
     RUN(cases);
@@ -474,11 +438,17 @@ int main(int argc, char **argv) {
     program = argv[0];
     if (argc > 1) only = argv[1];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products),   cmocka_unit_test(convolutions),
-        cmocka_unit_test(norms),      cmocka_unit_test(random_convolutions),
-        cmocka_unit_test(elements),   cmocka_unit_test(losses),
-        cmocka_unit_test(pools),      cmocka_unit_test(moves),
-        cmocka_unit_test(attentions), cmocka_unit_test(blocks),
+        cmocka_unit_test(samples),
+        cmocka_unit_test(products),
+        cmocka_unit_test(convolutions),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(random_convolutions),
+        cmocka_unit_test(elements),
+        cmocka_unit_test(losses),
+        cmocka_unit_test(pools),
+        cmocka_unit_test(moves),
+        cmocka_unit_test(attentions),
+        cmocka_unit_test(blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,44 @@ typedef struct wfi_call {
 
 typedef struct wfi_autodiff wfi_autodiff;
 
+/* Where an op has no derivative: values that are compared with a difference keep away from there.
+ */
+typedef enum wfi_op_bend { WFI_SMOOTH, WFI_BENDS_AT_ZERO, WFI_BENDS_AT_TIES } wfi_op_bend;
+
+/* A small instance of an op; sizes differ where dims are not the same thing. */
+typedef struct wfi_op_sample {
+    int n_in; /* 0 ends a list of samples */
+    wf_shape in[WFI_MAX_INPUTS];
+    uint8_t ids; /* bit i: input i is I32 from 0 to id_limit - 1; the others are F32 */
+    int id_limit;
+    wf_shape shape; /* as wfi_node's */
+    wfi_attr attr;
+    wfi_op_bend bend;
+} wfi_op_sample;
+
+/* A shape in a static initializer. */
+#define WFI_DIMS(...)                                                                              \
+    {                                                                                              \
+        (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {                               \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+/* A way of computing an instance in equal parts, each on a rank of its own, from parts of its
+ * operands; the parts are instances of the same op. By operand, which dim is cut: 1 is the first,
+ * -1 the last; every operand that is not named is whole in all parts. */
+enum { WFI_WHOLE = 0, WFI_ANY_DIM = 100, WFI_SUMMED = 101 };
+typedef struct wfi_op_cut {
+    const char *name; /* "rows", "columns", "heads"; NULL ends a list */
+    /* WFI_ANY_DIM: the same dim of all of them. WFI_SUMMED, of outputs: each part has a summand,
+     * and the sum of two in another order may round otherwise. */
+    int8_t in[WFI_MAX_INPUTS], out[WFI_MAX_OUTPUTS];
+    int8_t n_blocks; /* the dim of input 0 is so many blocks side by side, each cut; 0: one */
+    bool (*applies)(const wf_graph *g, const wfi_node *node); /* NULL: always */
+    /* Makes the attributes a part's; false: there cannot be so many parts. NULL: the same. */
+    bool (*divide)(wfi_attr *attr, int64_t n_parts);
+} wfi_op_cut;
+
 /* Operands of an op by role: bit i is its input, or its output, i. */
 typedef struct wfi_op_roles {
     /* Weights and their gradients: row-major, even where they have an image's shape. */
@@ -70,6 +108,10 @@ struct wfi_op {
     size_t (*scratch_bytes)(const wf_graph *g,
                             const wfi_node *node); /* of the reference; may be NULL */
     void (*reference)(const wfi_call *call);
+    /* Those from which tests make instances. NULL: the op appears in another's backward. */
+    const wfi_op_sample *samples;
+    /* How an instance may be placed on several ranks. NULL: on each as a whole. */
+    const wfi_op_cut *place;
 };
 
 /* ---- for op->gradient ---- */

@@ -40,6 +40,9 @@ static void relu_backward_reference(const wfi_call *call) {
     for (int64_t i = 0; i < n_elem_of(call); i++) dx[i] = y[i] <= 0 ? 0 : dy[i];
 }
 
+static const wfi_op_sample relu_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(4, 6)}, .bend = WFI_BENDS_AT_ZERO}, {0}};
+
 const wfi_op wfi_op_relu = {
     .name = "relu",
     .flags = WFI_OP_ELEMENTWISE,
@@ -47,6 +50,8 @@ const wfi_op wfi_op_relu = {
     .check = wfi_check_elementwise,
     .gradient = relu_gradient,
     .reference = relu_reference,
+    .samples = relu_samples,
+    .place = wfi_place_elements,
 };
 
 const wfi_op wfi_op_relu_backward = {
@@ -102,6 +107,11 @@ static void gelu_backward_reference(const wfi_call *call) {
         dx[i] = (float)(dy[i] * gelu_slope(x[i], call->attr->gelu.tanh));
 }
 
+static const wfi_op_sample gelu_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(4, 6)}, .attr = {.gelu = {0}}},
+    {.n_in = 1, .in = {WFI_DIMS(4, 6)}, .attr = {.gelu = {1}}},
+    {0}};
+
 const wfi_op wfi_op_gelu = {
     .name = "gelu",
     .flags = WFI_OP_ELEMENTWISE,
@@ -110,6 +120,8 @@ const wfi_op wfi_op_gelu = {
     .gradient = gelu_gradient,
     .flops = map_flops,
     .reference = gelu_reference,
+    .samples = gelu_samples,
+    .place = wfi_place_elements,
 };
 
 const wfi_op wfi_op_gelu_backward = {
@@ -150,6 +162,8 @@ static void tanh_backward_reference(const wfi_call *call) {
         dx[i] = (float)(dy[i] * (1 - (double)y[i] * y[i]));
 }
 
+static const wfi_op_sample tanh_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 6)}}, {0}};
+
 const wfi_op wfi_op_tanh = {
     .name = "tanh",
     .flags = WFI_OP_ELEMENTWISE,
@@ -158,6 +172,8 @@ const wfi_op wfi_op_tanh = {
     .gradient = tanh_gradient,
     .flops = map_flops,
     .reference = tanh_reference,
+    .samples = tanh_samples,
+    .place = wfi_place_elements,
 };
 
 const wfi_op wfi_op_tanh_backward = {
@@ -191,6 +207,8 @@ static void sigmoid_backward_reference(const wfi_call *call) {
         dx[i] = (float)(dy[i] * ((double)y[i] * (1 - (double)y[i])));
 }
 
+static const wfi_op_sample sigmoid_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 6)}}, {0}};
+
 const wfi_op wfi_op_sigmoid = {
     .name = "sigmoid",
     .flags = WFI_OP_ELEMENTWISE,
@@ -199,6 +217,8 @@ const wfi_op wfi_op_sigmoid = {
     .gradient = sigmoid_gradient,
     .flops = map_flops,
     .reference = sigmoid_reference,
+    .samples = sigmoid_samples,
+    .place = wfi_place_elements,
 };
 
 const wfi_op wfi_op_sigmoid_backward = {

@@ -54,6 +54,9 @@ static wf_status add_with_relu(wf_graph *g, wfi_node *node) {
     return WF_OK;
 }
 
+static const wfi_op_sample add_samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 6), WFI_DIMS(4, 6)}},
+                                            {0}};
+
 const wfi_op wfi_op_add = {
     .name = "add",
     .flags = WFI_OP_ELEMENTWISE,
@@ -62,7 +65,12 @@ const wfi_op wfi_op_add = {
     .gradient = add_gradient,
     .with_relu = add_with_relu,
     .reference = add_reference,
+    .samples = add_samples,
+    .place = wfi_place_elements,
 };
+
+static const wfi_op_sample add_relu_samples[] = {
+    {.n_in = 2, .in = {WFI_DIMS(4, 6), WFI_DIMS(4, 6)}, .bend = WFI_BENDS_AT_ZERO}, {0}};
 
 const wfi_op wfi_op_add_relu = {
     .name = "add_relu",
@@ -72,6 +80,8 @@ const wfi_op wfi_op_add_relu = {
     .gradient = add_relu_gradient,
     .flops = add_relu_flops,
     .reference = add_relu_reference,
+    .samples = add_relu_samples,
+    .place = wfi_place_elements,
 };
 
 /* ---- add_broadcast, sum_leading ---- */
@@ -131,12 +141,21 @@ static void sum_leading_reference(const wfi_call *call) {
     }
 }
 
+static const wfi_op_sample add_broadcast_samples[] = {
+    {.n_in = 2, .in = {WFI_DIMS(4, 2, 6), WFI_DIMS(2, 6)}}, {0}};
+
+static const wfi_op_cut add_broadcast_place[] = {{.name = "samples", .in = {1}, .out = {1}},
+                                                 {.name = "columns", .in = {-1, -1}, .out = {-1}},
+                                                 {0}};
+
 const wfi_op wfi_op_add_broadcast = {
     .name = "add_broadcast",
     .tolerance = 1e-7f,
     .check = add_broadcast_check,
     .gradient = add_broadcast_gradient,
     .reference = add_broadcast_reference,
+    .samples = add_broadcast_samples,
+    .place = add_broadcast_place,
 };
 
 const wfi_op wfi_op_sum_leading = {
@@ -178,6 +197,9 @@ static void scale_reference(const wfi_call *call) {
     for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = x[i] * factor;
 }
 
+static const wfi_op_sample mul_samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 6), WFI_DIMS(4, 6)}},
+                                            {0}};
+
 const wfi_op wfi_op_mul = {
     .name = "mul",
     .flags = WFI_OP_ELEMENTWISE,
@@ -185,7 +207,12 @@ const wfi_op wfi_op_mul = {
     .check = wfi_check_elementwise,
     .gradient = mul_gradient,
     .reference = mul_reference,
+    .samples = mul_samples,
+    .place = wfi_place_elements,
 };
+
+static const wfi_op_sample scale_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(4, 6)}, .attr = {.scale = {0.3}}}, {0}};
 
 const wfi_op wfi_op_scale = {
     .name = "scale",
@@ -194,6 +221,8 @@ const wfi_op wfi_op_scale = {
     .check = wfi_check_elementwise,
     .gradient = scale_gradient,
     .reference = scale_reference,
+    .samples = scale_samples,
+    .place = wfi_place_elements,
 };
 
 wf_tensor wf_mul(wf_tensor a, wf_tensor b) {

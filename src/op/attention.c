@@ -177,6 +177,23 @@ static void self_attention_backward_reference(const wfi_call *call) {
         }
 }
 
+static bool divide_heads(wfi_attr *attr, int64_t n_parts) {
+    bool divides = attr->attention.n_heads % n_parts == 0;
+    if (divides) attr->attention.n_heads /= n_parts;
+    return divides;
+}
+
+/* Queries, keys and values of all heads lie side by side. */
+static const wfi_op_sample self_attention_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(2, 3, 12)}, .attr = {.attention = {2, 0}}},
+    {.n_in = 1, .in = {WFI_DIMS(2, 5, 12)}, .attr = {.attention = {2, 1}}},
+    {0}};
+
+static const wfi_op_cut self_attention_place[] = {
+    {.name = "samples", .in = {1}, .out = {1, 1}},
+    {.name = "heads", .in = {-1}, .out = {-1, 2}, .n_blocks = 3, .divide = divide_heads},
+    {0}};
+
 const wfi_op wfi_op_self_attention = {
     .name = "self_attention",
     .tolerance = 1e-5f,
@@ -185,6 +202,8 @@ const wfi_op wfi_op_self_attention = {
     .flops = self_attention_flops,
     .scratch_bytes = self_attention_scratch_bytes,
     .reference = self_attention_reference,
+    .samples = self_attention_samples,
+    .place = self_attention_place,
 };
 
 const wfi_op wfi_op_self_attention_backward = {

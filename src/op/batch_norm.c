@@ -197,6 +197,16 @@ static wf_status batch_norm_inference_with_relu(wf_graph *g, wfi_node *node) {
     return WF_OK;
 }
 
+static const wfi_op_sample batch_norm_samples[] = {
+    {.n_in = 3,
+     .in = {WFI_DIMS(3, 4, 2, 3), WFI_DIMS(4), WFI_DIMS(4)},
+     .attr = {.norm = {1e-5, 0}}},
+    {.n_in = 3, .in = {WFI_DIMS(7, 4), WFI_DIMS(4), WFI_DIMS(4)}, .attr = {.norm = {1e-5, 0}}},
+    {0}};
+
+static const wfi_op_cut batch_norm_place[] = {
+    {.name = "channels", .in = {2, 1, 1}, .out = {2, 1, 1}}, {0}};
+
 const wfi_op wfi_op_batch_norm = {
     .name = "batch_norm",
     .flags = WFI_OP_IMAGE,
@@ -206,7 +216,20 @@ const wfi_op wfi_op_batch_norm = {
     .with_relu = batch_norm_with_relu,
     .flops = batch_norm_flops,
     .reference = batch_norm_reference,
+    .samples = batch_norm_samples,
+    .place = batch_norm_place,
 };
+
+static const wfi_op_sample batch_norm_inference_samples[] = {
+    {.n_in = 5,
+     .in = {WFI_DIMS(2, 4, 2, 3), WFI_DIMS(4), WFI_DIMS(4), WFI_DIMS(4), WFI_DIMS(4)},
+     .attr = {.norm = {1e-5, 0}}},
+    {0}};
+
+static const wfi_op_cut batch_norm_inference_place[] = {
+    {.name = "samples", .in = {1}, .out = {1}},
+    {.name = "channels", .in = {2, 1, 1, 1, 1}, .out = {2}},
+    {0}};
 
 const wfi_op wfi_op_batch_norm_inference = {
     .name = "batch_norm_inference",
@@ -216,6 +239,8 @@ const wfi_op wfi_op_batch_norm_inference = {
     .with_relu = batch_norm_inference_with_relu,
     .flops = batch_norm_inference_flops,
     .reference = batch_norm_inference_reference,
+    .samples = batch_norm_inference_samples,
+    .place = batch_norm_inference_place,
 };
 
 /* Differences of nearly equal sums: more is lost than in the forward. */

@@ -102,3 +102,18 @@ wf_tensor wfi_build(const wfi_op *op, const wfi_attr *attr, const wf_shape *shap
 double wfi_flops_of_output(const wf_graph *g, const wfi_node *node, double factor) {
     return factor * (double)wf_shape_n_elem(&g->values[node->out[0]].shape);
 }
+
+/* ---- placement that many ops share ---- */
+
+const wfi_op_cut wfi_place_elements[] = {
+    {.name = "elements", .in = {WFI_ANY_DIM, WFI_ANY_DIM}, .out = {WFI_ANY_DIM}}, {0}};
+
+static bool has_rows(const wf_graph *g, const wfi_node *node) {
+    return g->values[node->in[0]].shape.n_dims > 1;
+}
+
+const wfi_op_cut wfi_place_rows[] = {
+    {.name = "rows", .in = {1}, .out = {1, 1, 1}, .applies = has_rows}, {0}};
+
+const wfi_op_cut wfi_place_images[] = {
+    {.name = "samples", .in = {1}, .out = {1}}, {.name = "channels", .in = {2}, .out = {2}}, {0}};

@@ -32,8 +32,13 @@ wfi_shown wfi_show(const wf_shape *shape);
 wf_status wfi_op_fail(const wf_graph *g, const wfi_node *node, wf_status status, const char *format,
                       ...) WFI_PRINTF(4, 5);
 
-/* One letter an input: f F32, i I32, b opaque bytes; '?' behind it: may be absent. */
+/* One character an input: f F32, i I32, b opaque bytes; '?' behind it: may be absent. */
 wf_status wfi_check_inputs(const wf_graph *g, const wfi_node *node, const char *kinds);
+
+/* Of elementwise ops; of those whose last dim is one thing, by the first of several dims. */
+extern const wfi_op_cut wfi_place_elements[], wfi_place_rows[];
+/* Of images: by sample and by channel. */
+extern const wfi_op_cut wfi_place_images[];
 
 /* Inputs F32 of one shape; one output like them. */
 wf_status wfi_check_elementwise(wf_graph *g, wfi_node *node);

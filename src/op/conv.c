@@ -289,6 +289,29 @@ static void conv2d_backward_weight_reference(const wfi_call *call) {
     for (int64_t out = 0; out < dim[0]; out++) dbias[out] = (float)channel_sum(&call->in[0], out);
 }
 
+static bool has_one_group(const wf_graph *g, const wfi_node *node) {
+    (void)g;
+    return node->attr.conv.groups == 1;
+}
+/* A bias would be added once a part. */
+static bool is_plain(const wf_graph *g, const wfi_node *node) {
+    return has_one_group(g, node) && node->n_in == 2;
+}
+
+static const wfi_op_sample conv2d_samples[] = {
+    {.n_in = 3,
+     .in = {WFI_DIMS(2, 4, 5, 3), WFI_DIMS(6, 4, 3, 3), WFI_DIMS(6)},
+     .attr = {.conv = {1, 1, 1, 0}}},
+    {.n_in = 2, .in = {WFI_DIMS(2, 4, 7, 5), WFI_DIMS(6, 2, 3, 2)}, .attr = {.conv = {2, 1, 2, 0}}},
+    {.n_in = 2, .in = {WFI_DIMS(2, 4, 5, 3), WFI_DIMS(6, 4, 3, 3)}, .attr = {.conv = {1, 0, 1, 0}}},
+    {0}};
+
+static const wfi_op_cut conv2d_place[] = {
+    {.name = "samples", .in = {1}, .out = {1}},
+    {.name = "columns", .in = {WFI_WHOLE, 1, 1}, .out = {2}, .applies = has_one_group},
+    {.name = "inner", .in = {2, 2}, .out = {WFI_SUMMED}, .applies = is_plain},
+    {0}};
+
 /* Winograd's transforms lose a digit against the direct sum. */
 const wfi_op wfi_op_conv2d = {
     .name = "conv2d",
@@ -300,6 +323,8 @@ const wfi_op wfi_op_conv2d = {
     .flops = conv2d_flops,
     .scratch_bytes = row_scratch_bytes,
     .reference = conv2d_reference,
+    .samples = conv2d_samples,
+    .place = conv2d_place,
 };
 
 const wfi_op wfi_op_conv2d_backward_data = {

@@ -48,6 +48,9 @@ static void dropout_reference(const wfi_call *call) {
     }
 }
 
+static const wfi_op_sample dropout_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(1, 5, 9)}, .attr = {.dropout = {0.4, 7}}}, {0}};
+
 const wfi_op wfi_op_dropout = {
     .name = "dropout",
     .tolerance = 1e-7f,
@@ -55,6 +58,7 @@ const wfi_op wfi_op_dropout = {
     .gradient = dropout_gradient,
     .flops = dropout_flops,
     .reference = dropout_reference,
+    .samples = dropout_samples,
 };
 
 const wfi_op wfi_op_dropout_backward = {

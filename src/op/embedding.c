@@ -86,12 +86,21 @@ static void embedding_backward_reference(const wfi_call *call) {
     }
 }
 
+static const wfi_op_sample embedding_samples[] = {
+    {.n_in = 2, .in = {WFI_DIMS(8), WFI_DIMS(5, 6)}, .ids = 1 << 0, .id_limit = 4}, {0}};
+
+static const wfi_op_cut embedding_place[] = {{.name = "rows", .in = {1}, .out = {1}},
+                                             {.name = "columns", .in = {WFI_WHOLE, 2}, .out = {-1}},
+                                             {0}};
+
 const wfi_op wfi_op_embedding = {
     .name = "embedding",
     .tolerance = 0,
     .check = embedding_check,
     .gradient = embedding_gradient,
     .reference = embedding_reference,
+    .samples = embedding_samples,
+    .place = embedding_place,
 };
 
 const wfi_op wfi_op_embedding_backward = {

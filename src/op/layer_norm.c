@@ -125,6 +125,10 @@ static void layer_norm_backward_reference(const wfi_call *call) {
     }
 }
 
+static const wfi_op_sample layer_norm_samples[] = {
+    {.n_in = 3, .in = {WFI_DIMS(4, 3, 7), WFI_DIMS(7), WFI_DIMS(7)}, .attr = {.norm = {1e-5, 0}}},
+    {0}};
+
 const wfi_op wfi_op_layer_norm = {
     .name = "layer_norm",
     .tolerance = 1e-5f,
@@ -132,6 +136,8 @@ const wfi_op wfi_op_layer_norm = {
     .gradient = layer_norm_gradient,
     .flops = layer_norm_flops,
     .reference = layer_norm_reference,
+    .samples = layer_norm_samples,
+    .place = wfi_place_rows,
 };
 
 const wfi_op wfi_op_layer_norm_backward = {

@@ -92,6 +92,41 @@ static void linear_reference(const wfi_call *call) {
              weight_in_out(&call->in[1], call->attr), bias, y->data);
 }
 
+static bool has_rows(const wf_graph *g, const wfi_node *node) {
+    return wfi_in_shape(g, node, 0).n_dims > 1;
+}
+static bool is_in_out(const wf_graph *g, const wfi_node *node) {
+    (void)g;
+    return node->attr.linear.in_out;
+}
+static bool is_out_in(const wf_graph *g, const wfi_node *node) {
+    return !is_in_out(g, node);
+}
+/* A bias would be added once a part. */
+static bool sums_in_out(const wf_graph *g, const wfi_node *node) {
+    return is_in_out(g, node) && node->n_in == 2;
+}
+static bool sums_out_in(const wf_graph *g, const wfi_node *node) {
+    return is_out_in(g, node) && node->n_in == 2;
+}
+
+static const wfi_op_sample linear_samples[] = {
+    {.n_in = 3, .in = {WFI_DIMS(4, 6), WFI_DIMS(10, 6), WFI_DIMS(10)}},
+    {.n_in = 2, .in = {WFI_DIMS(2, 3, 6), WFI_DIMS(10, 6)}},
+    {.n_in = 3,
+     .in = {WFI_DIMS(2, 3, 6), WFI_DIMS(6, 10), WFI_DIMS(10)},
+     .attr = {.linear = {1, 0}}},
+    {.n_in = 2, .in = {WFI_DIMS(4, 6), WFI_DIMS(6, 10)}, .attr = {.linear = {1, 0}}},
+    {0}};
+
+static const wfi_op_cut linear_place[] = {
+    {.name = "rows", .in = {1}, .out = {1}, .applies = has_rows},
+    {.name = "columns", .in = {WFI_WHOLE, 1, 1}, .out = {-1}, .applies = is_out_in},
+    {.name = "columns", .in = {WFI_WHOLE, 2, 1}, .out = {-1}, .applies = is_in_out},
+    {.name = "inner", .in = {-1, 2}, .out = {WFI_SUMMED}, .applies = sums_out_in},
+    {.name = "inner", .in = {-1, 1}, .out = {WFI_SUMMED}, .applies = sums_in_out},
+    {0}};
+
 const wfi_op wfi_op_linear = {
     .name = "linear",
     .tolerance = 5e-6f,
@@ -99,6 +134,8 @@ const wfi_op wfi_op_linear = {
     .gradient = linear_gradient,
     .flops = linear_flops,
     .reference = linear_reference,
+    .samples = linear_samples,
+    .place = linear_place,
 };
 
 static wf_status linear_backward_data_check(wf_graph *g, wfi_node *node) {
@@ -232,6 +269,35 @@ static void matmul_reference(const wfi_call *call) {
                  (float *)c->data + i * m * n);
 }
 
+static bool is_a_transposed(const wf_graph *g, const wfi_node *node) {
+    (void)g;
+    return node->attr.matmul.transpose_a;
+}
+static bool is_a(const wf_graph *g, const wfi_node *node) {
+    return !is_a_transposed(g, node);
+}
+static bool is_b_transposed(const wf_graph *g, const wfi_node *node) {
+    (void)g;
+    return node->attr.matmul.transpose_b;
+}
+static bool is_b(const wf_graph *g, const wfi_node *node) {
+    return !is_b_transposed(g, node);
+}
+
+static const wfi_op_sample matmul_samples[] = {
+    {.n_in = 2, .in = {WFI_DIMS(4, 6), WFI_DIMS(6, 8)}},
+    {.n_in = 2, .in = {WFI_DIMS(2, 6, 4), WFI_DIMS(2, 6, 8)}, .attr = {.matmul = {1, 0}}},
+    {.n_in = 2, .in = {WFI_DIMS(2, 4, 6), WFI_DIMS(2, 8, 6)}, .attr = {.matmul = {0, 1}}},
+    {.n_in = 2, .in = {WFI_DIMS(6, 4), WFI_DIMS(8, 6)}, .attr = {.matmul = {1, 1}}},
+    {0}};
+
+static const wfi_op_cut matmul_place[] = {
+    {.name = "rows", .in = {-2}, .out = {-2}, .applies = is_a},
+    {.name = "rows", .in = {-1}, .out = {-2}, .applies = is_a_transposed},
+    {.name = "columns", .in = {WFI_WHOLE, -1}, .out = {-1}, .applies = is_b},
+    {.name = "columns", .in = {WFI_WHOLE, -2}, .out = {-1}, .applies = is_b_transposed},
+    {0}};
+
 const wfi_op wfi_op_matmul = {
     .name = "matmul",
     .tolerance = 5e-6f,
@@ -239,6 +305,8 @@ const wfi_op wfi_op_matmul = {
     .gradient = matmul_gradient,
     .flops = matmul_flops,
     .reference = matmul_reference,
+    .samples = matmul_samples,
+    .place = matmul_place,
 };
 
 wf_tensor wf_matmul(wf_tensor a, wf_tensor b) {

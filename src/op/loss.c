@@ -107,6 +107,12 @@ static void cross_entropy_backward_reference(const wfi_call *call) {
     }
 }
 
+static const wfi_op_sample cross_entropy_samples[] = {
+    {.n_in = 2, .in = {WFI_DIMS(6, 5), WFI_DIMS(6)}, .ids = 1 << 1, .id_limit = 5}, {0}};
+
+static const wfi_op_cut cross_entropy_place[] = {{.name = "rows", .in = {1, 1}, .out = {1, 1}},
+                                                 {0}};
+
 const wfi_op wfi_op_cross_entropy = {
     .name = "cross_entropy",
     .roles = {.label_in = 1 << 1, .hit_out = 1 << 1},
@@ -115,6 +121,8 @@ const wfi_op wfi_op_cross_entropy = {
     .gradient = cross_entropy_gradient,
     .flops = cross_entropy_flops,
     .reference = cross_entropy_reference,
+    .samples = cross_entropy_samples,
+    .place = cross_entropy_place,
 };
 
 const wfi_op wfi_op_cross_entropy_backward = {
@@ -197,6 +205,11 @@ static void mse_backward_reference(const wfi_call *call) {
         dx[i] = (float)(2 * ((double)prediction[i] - target[i]) * dloss[i / n] / (double)n);
 }
 
+static const wfi_op_sample mse_samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_DIMS(4, 5)}},
+                                            {0}};
+
+static const wfi_op_cut mse_place[] = {{.name = "samples", .in = {1, 1}, .out = {1}}, {0}};
+
 const wfi_op wfi_op_mse = {
     .name = "mse",
     .tolerance = 5e-6f,
@@ -204,6 +217,8 @@ const wfi_op wfi_op_mse = {
     .gradient = mse_gradient,
     .flops = mse_flops,
     .reference = mse_reference,
+    .samples = mse_samples,
+    .place = mse_place,
 };
 
 const wfi_op wfi_op_mse_backward = {

@@ -196,6 +196,12 @@ static void avg_pool_backward_reference(const wfi_call *call) {
                                 n_pixels);
 }
 
+static const wfi_op_sample max_pool_samples[] = {{.n_in = 1,
+                                                  .in = {WFI_DIMS(2, 4, 7, 5)},
+                                                  .attr = {.pool = {3, 2, 1}},
+                                                  .bend = WFI_BENDS_AT_TIES},
+                                                 {0}};
+
 const wfi_op wfi_op_max_pool = {
     .name = "max_pool",
     .flags = WFI_OP_IMAGE,
@@ -204,6 +210,8 @@ const wfi_op wfi_op_max_pool = {
     .gradient = pool_gradient,
     .flops = pool_flops,
     .reference = max_pool_reference,
+    .samples = max_pool_samples,
+    .place = wfi_place_images,
 };
 
 const wfi_op wfi_op_max_pool_backward = {
@@ -215,6 +223,9 @@ const wfi_op wfi_op_max_pool_backward = {
     .reference = max_pool_backward_reference,
 };
 
+static const wfi_op_sample avg_pool_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(2, 4, 6, 9)}, .attr = {.pool = {2, 3, 1}}}, {0}};
+
 const wfi_op wfi_op_avg_pool = {
     .name = "avg_pool",
     .flags = WFI_OP_IMAGE,
@@ -223,6 +234,8 @@ const wfi_op wfi_op_avg_pool = {
     .gradient = pool_gradient,
     .flops = pool_flops,
     .reference = avg_pool_reference,
+    .samples = avg_pool_samples,
+    .place = wfi_place_images,
 };
 
 const wfi_op wfi_op_avg_pool_backward = {
@@ -300,6 +313,9 @@ static void global_avg_pool_backward_reference(const wfi_call *call) {
         }
 }
 
+static const wfi_op_sample global_avg_pool_samples[] = {{.n_in = 1, .in = {WFI_DIMS(2, 4, 3, 5)}},
+                                                        {0}};
+
 const wfi_op wfi_op_global_avg_pool = {
     .name = "global_avg_pool",
     .flags = WFI_OP_IMAGE,
@@ -308,6 +324,8 @@ const wfi_op wfi_op_global_avg_pool = {
     .gradient = global_avg_pool_gradient,
     .flops = global_avg_pool_flops,
     .reference = global_avg_pool_reference,
+    .samples = global_avg_pool_samples,
+    .place = wfi_place_images,
 };
 
 const wfi_op wfi_op_global_avg_pool_backward = {

@@ -73,6 +73,9 @@ static void reduce_backward_reference(const wfi_call *call) {
         dx[i] = (float)(dy[i / n_inner / n * n_inner + i % n_inner] * call->attr->reduce.factor);
 }
 
+static const wfi_op_sample reduce_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(2, 5, 3)}, .attr = {.reduce = {1, 0.2}}}, {0}};
+
 const wfi_op wfi_op_reduce = {
     .name = "reduce",
     .tolerance = 5e-6f,
@@ -80,6 +83,7 @@ const wfi_op wfi_op_reduce = {
     .gradient = reduce_gradient,
     .flops = reduce_flops,
     .reference = reduce_reference,
+    .samples = reduce_samples,
 };
 
 const wfi_op wfi_op_reduce_backward = {

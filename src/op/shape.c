@@ -57,6 +57,9 @@ static void reshape_reference(const wfi_call *call) {
     if (x->data != y->data && bytes_of(x)) memcpy(y->data, x->data, bytes_of(x));
 }
 
+static const wfi_op_sample reshape_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(2, 6)}, .shape = WFI_DIMS(3, 4)}, {0}};
+
 const wfi_op wfi_op_reshape = {
     .name = "reshape",
     .flags = WFI_OP_ALIAS,
@@ -65,6 +68,7 @@ const wfi_op wfi_op_reshape = {
     .gradient = reshape_gradient,
     .flops = no_flops,
     .reference = reshape_reference,
+    .samples = reshape_samples,
 };
 
 wf_tensor wf_reshape(wf_tensor x, wf_shape shape) {
@@ -95,6 +99,9 @@ static void reorder_reference(const wfi_call *call) {
         }
 }
 
+static const wfi_op_sample reorder_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(2, 16, 3, 2)}, .attr = {.reorder = {WFI_C16}}}, {0}};
+
 /* Made by the layout pass, after differentiation: no gradient. */
 const wfi_op wfi_op_reorder = {
     .name = "reorder",
@@ -103,6 +110,7 @@ const wfi_op wfi_op_reorder = {
     .check = reorder_check,
     .flops = no_flops,
     .reference = reorder_reference,
+    .samples = reorder_samples,
 };
 
 /* ---- transpose ---- */
@@ -146,6 +154,9 @@ static void transpose_reference(const wfi_call *call) {
     }
 }
 
+static const wfi_op_sample transpose_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(2, 3, 5)}, .attr = {.transpose = {0, 2}}}, {0}};
+
 const wfi_op wfi_op_transpose = {
     .name = "transpose",
     .tolerance = 0,
@@ -153,6 +164,7 @@ const wfi_op wfi_op_transpose = {
     .gradient = transpose_gradient,
     .flops = no_flops,
     .reference = transpose_reference,
+    .samples = transpose_samples,
 };
 
 wf_tensor wf_transpose(wf_tensor x, int dim_a, int dim_b) {
@@ -277,6 +289,9 @@ static void slice_backward_reference(const wfi_call *call) {
     copy_along(call->in[0].data, from, 0, call->out[0].data, to, call->attr->slice.start, from.n);
 }
 
+static const wfi_op_sample concat_samples[] = {
+    {.n_in = 2, .in = {WFI_DIMS(2, 3), WFI_DIMS(2, 4)}, .attr = {.slice = {1, 0}}}, {0}};
+
 const wfi_op wfi_op_concat = {
     .name = "concat",
     .tolerance = 0,
@@ -284,7 +299,12 @@ const wfi_op wfi_op_concat = {
     .gradient = concat_gradient,
     .flops = no_flops,
     .reference = concat_reference,
+    .samples = concat_samples,
 };
+
+static const wfi_op_sample slice_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(2, 7, 3)}, .attr = {.slice = {1, 2}}, .shape = WFI_DIMS(2, 3, 3)},
+    {0}};
 
 const wfi_op wfi_op_slice = {
     .name = "slice",
@@ -293,6 +313,7 @@ const wfi_op wfi_op_slice = {
     .gradient = slice_gradient,
     .flops = no_flops,
     .reference = slice_reference,
+    .samples = slice_samples,
 };
 
 const wfi_op wfi_op_slice_backward = {

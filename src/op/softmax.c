@@ -84,6 +84,8 @@ static void log_softmax_backward_reference(const wfi_call *call) {
     }
 }
 
+static const wfi_op_sample softmax_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 3, 7)}}, {0}};
+
 const wfi_op wfi_op_softmax = {
     .name = "softmax",
     .tolerance = 5e-6f,
@@ -91,6 +93,8 @@ const wfi_op wfi_op_softmax = {
     .gradient = softmax_gradient,
     .flops = softmax_flops,
     .reference = softmax_reference,
+    .samples = softmax_samples,
+    .place = wfi_place_rows,
 };
 
 const wfi_op wfi_op_softmax_backward = {
@@ -101,6 +105,8 @@ const wfi_op wfi_op_softmax_backward = {
     .reference = softmax_backward_reference,
 };
 
+static const wfi_op_sample log_softmax_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 3, 7)}}, {0}};
+
 const wfi_op wfi_op_log_softmax = {
     .name = "log_softmax",
     .tolerance = 5e-6f,
@@ -108,6 +114,8 @@ const wfi_op wfi_op_log_softmax = {
     .gradient = log_softmax_gradient,
     .flops = softmax_flops,
     .reference = log_softmax_reference,
+    .samples = log_softmax_samples,
+    .place = wfi_place_rows,
 };
 
 const wfi_op wfi_op_log_softmax_backward = {
