@@ -1,14 +1,17 @@
 /* Streams and events of the CPU device; the null device's proof of order. */
-#include "device/device.h"
+#include "comm/transport/remote.h"
 #include "test.h"
 
 #include <pthread.h>
 #include <time.h>
 
+static wfi_failure failure; /* of the devices of one test */
+
 static wfi_device *make_device(wf_context *ctx, const wfi_device_class *kind, int64_t timeout_ms) {
-    wfi_device_config config = {.kind = kind, .n_places = 1, .timeout_ms = timeout_ms};
+    const wfi_owner owner = {.ctx = ctx, .timeout_ms = timeout_ms, .failure = &failure};
     wfi_device *device;
-    TEST_OK(ctx, wfi_device_create(ctx, &config, &device));
+    wfi_failure_clear(&failure);
+    TEST_OK(ctx, wfi_device_create(&owner, kind, 0, 1, &device));
     return device;
 }
 
@@ -44,7 +47,7 @@ static void in_order(void **state) {
     wf_context *ctx = test_context();
     wfi_device *device = make_device(ctx, &wfi_device_cpu, 10000);
     wfi_stream_queue *stream;
-    TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
+    TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
     static int list[20001];
     list[0] = 0;
     for (intptr_t i = 1; i <= 20000; i++)
@@ -62,8 +65,8 @@ static void events_order_streams(void **state) {
     wf_context *ctx = test_context();
     wfi_device *device = make_device(ctx, &wfi_device_cpu, 10000);
     wfi_stream_queue *a, *b;
-    TEST_OK(ctx, wfi_stream_create(device, "compute", &a));
-    TEST_OK(ctx, wfi_stream_create(device, "copy", &b));
+    TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &a));
+    TEST_OK(ctx, wfi_stream_create(device, "copy", 0, NULL, &b));
     int list[101] = {0};
     for (intptr_t i = 1; i <= 100; i++) {
         wfi_stream_queue *now = i % 2 ? a : b, *other = i % 2 ? b : a;
@@ -87,7 +90,7 @@ static void failure_is_sticky(void **state) {
     wfi_device *device = make_device(ctx, &wfi_device_cpu, 10000);
     wfi_stream_queue *stream;
     int list[3] = {0};
-    TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
+    TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
     TEST_OK(ctx, wfi_stream_push(stream, fails, ctx, NULL));
     /* Refused if the failure is known by now, skipped if not. */
     (void)!wfi_stream_push(stream, append, list, (void *)1);
@@ -104,7 +107,7 @@ static void waits_have_deadlines(void **state) {
     wfi_device *device = make_device(ctx, &wfi_device_cpu, 20);
     wfi_stream_queue *stream;
     int go_on = 0;
-    TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
+    TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
     TEST_OK(ctx, wfi_stream_push(stream, hold, &go_on, NULL));
     TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_TIMEOUT,
                  "waited 20 ms for stream compute of rank 0, which has done 0 of 1 tasks");
@@ -151,28 +154,26 @@ static wf_status takes_looks(void *self, void *argument) {
 static void deadline_is_the_jobs(void **state) {
     (void)state;
     for (int k = 0; k < 8; k++) {
-        const wfi_device_class *kind = k & 1 ? &wfi_device_remote : &wfi_device_cpu;
         wf_context *ctx = test_context();
         moving m = {.moves = k & 2};
         wfi_watch watch = {.ctx = ctx, .progress = progress, .explain = explain, .self = &m};
-        wfi_device_config config = {.kind = kind, .n_places = 1, .timeout_ms = 20, .watch = &watch};
+        const wfi_owner owner = {ctx, 0, 20, &failure, &watch};
+        const wfi_remote remote = {.owner = owner, .counters = &m.done};
         wfi_device *device, *here;
         wfi_stream_queue *stream, *waits;
-        config.epochs = k & 1 ? &m.done : NULL;
-        TEST_OK(ctx, wfi_device_create(ctx, &config, &device));
-        config.kind = &wfi_device_cpu;
-        config.epochs = NULL;
-        config.failure = device->failure;
-        TEST_OK(ctx, wfi_device_create(ctx, &config, &here));
-        TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
-        TEST_OK(ctx, wfi_stream_create(here, "copy", &waits));
+        wfi_failure_clear(&failure);
+        TEST_OK(ctx, wfi_device_create(&owner, &wfi_device_cpu, 0, 1, &device));
+        TEST_OK(ctx, wfi_device_create(&owner, &wfi_device_cpu, 0, 1, &here));
+        TEST_OK(ctx, k & 1 ? wfi_remote_stream_create(&remote, "compute", 0, &stream)
+                           : wfi_stream_create(device, "compute", 0, NULL, &stream));
+        TEST_OK(ctx, wfi_stream_create(here, "copy", 0, NULL, &waits));
         TEST_OK(ctx, wfi_stream_push(stream, takes_looks, &m, NULL));
         wfi_event event = wfi_stream_record(stream);
         if (k & 4) {
             TEST_OK(ctx, wfi_stream_wait(waits, event));
             wfi_stream_finish(waits);
         }
-        wf_status status = k & 4 ? wfi_device_check(here) : wfi_event_wait(event);
+        wf_status status = k & 4 ? wfi_owner_check(&here->owner) : wfi_event_wait(event);
         if (m.moves)
             TEST_OK(ctx, status);
         else
@@ -200,18 +201,12 @@ static void clock_of_waits_knows_suspension(void **state) {
 static void remote_failure_is_told(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wfi_failure failure = {0};
     wfi_shared_epoch epochs[2] = {{0}};
-    wfi_device_config config = {.kind = &wfi_device_remote,
-                                .n_places = 1,
-                                .timeout_ms = 10000,
-                                .failure = &failure,
-                                .epochs = epochs};
-    wfi_device *device;
+    const wfi_remote remote = {.owner = {ctx, 0, 10000, &failure, NULL}, .counters = epochs};
     wfi_stream_queue *a, *b;
-    TEST_OK(ctx, wfi_device_create(ctx, &config, &device));
-    TEST_OK(ctx, wfi_stream_create(device, "compute", &a));
-    TEST_OK(ctx, wfi_stream_create(device, "copy", &b));
+    wfi_failure_clear(&failure);
+    TEST_OK(ctx, wfi_remote_stream_create(&remote, "compute", 0, &a));
+    TEST_OK(ctx, wfi_remote_stream_create(&remote, "copy", 1, &b));
     TEST_OK(ctx, wfi_stream_push(a, append, NULL, NULL));
     wfi_failure_set(&failure, WF_UNSUPPORTED, "the first says why");
     TEST_REFUSED(ctx, wfi_stream_push(a, append, NULL, NULL), WF_UNSUPPORTED, "the first says why");
@@ -222,6 +217,54 @@ static void remote_failure_is_told(void **state) {
     TEST_REFUSED(ctx, wfi_event_wait((wfi_event){a, 1}), WF_UNSUPPORTED, "the first says why");
     wfi_stream_destroy(a);
     wfi_stream_destroy(b);
+    test_context_end(ctx);
+}
+
+typedef struct told {
+    int trainer, rank, stream, n;
+    uint64_t epoch;
+} told;
+
+static wf_status notify(const void *self, int trainer, int rank, int stream, uint64_t epoch) {
+    told *t = (told *)(uintptr_t)self;
+    *t = (told){trainer, rank, stream, t->n + 1, epoch};
+    return WF_OK;
+}
+
+/* A rank elsewhere hears of the local events that its streams wait for, and of no others; tasks
+ * that are done there are counted in its counter. */
+static void remote_waits_are_told(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wfi_device *device = make_device(ctx, &wfi_device_cpu, 10000);
+    told t = {0};
+    wfi_shared_epoch epochs[2] = {{0}};
+    const wfi_remote remote = {.owner = {ctx, 5, 10000, &failure, NULL},
+                               .counters = epochs,
+                               .notify = notify,
+                               .trainer = 2,
+                               .self = &t};
+    wfi_stream_queue *local, *a, *b;
+    int list[3] = {0};
+    TEST_OK(ctx, wfi_stream_create(device, "send", 3, NULL, &local));
+    TEST_OK(ctx, wfi_remote_stream_create(&remote, "compute", 0, &a));
+    TEST_OK(ctx, wfi_remote_stream_create(&remote, "copy", 1, &b));
+    TEST_OK(ctx, wfi_stream_push(local, append, list, NULL));
+    TEST_OK(ctx, wfi_stream_push(local, append, list, NULL));
+    TEST_OK(ctx, wfi_stream_wait(a, wfi_stream_record(local)));
+    assert_true(t.trainer == 2 && t.rank == 5 && t.stream == 3 && t.epoch == 2 && t.n == 1);
+    TEST_OK(ctx, wfi_stream_push(a, append, NULL, NULL));
+    TEST_OK(ctx, wfi_stream_wait(b, wfi_stream_record(a)));
+    TEST_OK(ctx, wfi_stream_wait(local, wfi_stream_record(a)));
+    assert_int_equal(t.n, 1);
+    TEST_OK(ctx, wfi_stream_push(local, append, list, NULL));
+    assert_int_equal(wfi_stream_n_done(a), 0);
+    __atomic_store_n(&epochs[0].epoch, 1, __ATOMIC_SEQ_CST);
+    assert_int_equal(wfi_stream_n_done(a), 1);
+    TEST_OK(ctx, wfi_event_wait(wfi_stream_record(local)));
+    wfi_stream_destroy(a);
+    wfi_stream_destroy(b);
+    wfi_stream_destroy(local);
     wfi_device_destroy(device);
     test_context_end(ctx);
 }
@@ -232,13 +275,10 @@ static void a_failure_half_told(void **state) {
     const uint32_t n_killed[] = {1, WFI_FAILURE_ENTRIES, 100};
     for (size_t k = 0; k < sizeof n_killed / sizeof *n_killed; k++) {
         wf_context *ctx = test_context();
-        wfi_failure failure = {.n_taken = n_killed[k]};
-        wfi_device_config config = {
-            .kind = &wfi_device_cpu, .n_places = 1, .timeout_ms = 20, .failure = &failure};
-        wfi_device *device;
+        wfi_device *device = make_device(ctx, &wfi_device_cpu, 20);
         wfi_stream_queue *stream;
-        TEST_OK(ctx, wfi_device_create(ctx, &config, &device));
-        TEST_OK(ctx, wfi_stream_create(device, "compute", &stream));
+        failure.n_taken = n_killed[k];
+        TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
         TEST_OK(ctx, wfi_stream_push(stream, nap, NULL, (void *)300));
         if (n_killed[k] < WFI_FAILURE_ENTRIES)
             TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_TIMEOUT,
@@ -246,7 +286,7 @@ static void a_failure_half_told(void **state) {
         else
             TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_REMOTE,
                          "several ranks have died");
-        assert_int_not_equal(wfi_device_status(device), WF_OK);
+        assert_int_not_equal(wfi_failure_status(&failure), WF_OK);
         wfi_stream_destroy(stream);
         wfi_device_destroy(device);
         test_context_end(ctx);
@@ -301,9 +341,9 @@ static void a_failure_of_no_status(void **state) {
     (void)state;
     const int statuses[] = {WF_OK, 1, WF_BUG - 1, WF_DEVICE};
     for (size_t k = 0; k < sizeof statuses / sizeof *statuses; k++) {
-        wfi_failure failure = {0};
-        wfi_failure_hear(&failure, statuses[k], "words");
-        assert_int_equal(wfi_failure_status(&failure), WF_REMOTE);
+        wfi_failure heard = {0};
+        wfi_failure_hear(&heard, statuses[k], "words");
+        assert_int_equal(wfi_failure_status(&heard), WF_REMOTE);
     }
 }
 
@@ -313,8 +353,8 @@ static void null_device_sees_missing_events(void **state) {
     wfi_device *device = make_device(ctx, &wfi_device_null, 1);
     wfi_stream_queue *a, *b;
     int list[3] = {0};
-    TEST_OK(ctx, wfi_stream_create(device, "compute", &a));
-    TEST_OK(ctx, wfi_stream_create(device, "copy", &b));
+    TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &a));
+    TEST_OK(ctx, wfi_stream_create(device, "copy", 0, NULL, &b));
     TEST_OK(ctx, wfi_stream_push(a, append, list, (void *)1));
     TEST_OK(ctx, wfi_stream_wait(b, (wfi_event){a, 1}));
     TEST_REFUSED(ctx, wfi_stream_wait(b, (wfi_event){a, 2}), WF_BUG, "waits for task 2");
@@ -345,7 +385,7 @@ static void memory_is_copied(void **state) {
     wf_context *ctx = test_context();
     wfi_device *device = make_device(ctx, &wfi_device_cpu, 10000);
     wfi_stream_queue *stream;
-    TEST_OK(ctx, wfi_stream_create(device, "copy", &stream));
+    TEST_OK(ctx, wfi_stream_create(device, "copy", 0, NULL, &stream));
     for (int k = 0; k < 8; k++) {
         moved m = {.device = device,
                    .stream = k & 1 ? stream : NULL,
@@ -356,8 +396,12 @@ static void memory_is_copied(void **state) {
         TEST_OK(ctx, device->kind->memory_create(device, m.from_space, 4096, &from));
         m.to = to;
         m.from = from;
-        TEST_OK(ctx,
-                k & 1 ? wfi_stream_call(stream, move_middle, &m, NULL) : move_middle(&m, NULL));
+        if (k & 1) {
+            TEST_OK(ctx, wfi_stream_push(stream, move_middle, &m, NULL));
+            TEST_OK(ctx, wfi_event_wait(wfi_stream_record(stream)));
+        } else {
+            TEST_OK(ctx, move_middle(&m, NULL));
+        }
         for (int i = 0; i < 4096; i++) {
             assert_int_equal(m.to[i], i >= 4 && i < 12 ? 7 : 0);
             assert_int_equal(m.from[i], i >= 8 && i < 24 ? 7 : 0);
@@ -391,6 +435,7 @@ int main(void) {
         cmocka_unit_test(deadline_is_the_jobs),
         cmocka_unit_test(clock_of_waits_knows_suspension),
         cmocka_unit_test(remote_failure_is_told),
+        cmocka_unit_test(remote_waits_are_told),
         cmocka_unit_test(a_failure_half_told),
         cmocka_unit_test(a_failure_is_seen_at_once),
         cmocka_unit_test(a_failure_of_no_status),

@@ -46,18 +46,18 @@ static void expect_threads(int n) {
 typedef struct broken_kernel {
     wfi_kernel_impl impl; /* first: found from the kernel */
     const wfi_kernel_impl *sound;
-    const wfi_device *after; /* fails only when this one has failed; NULL: by itself */
-    const wfi_device *own;   /* the rank's */
-    int n_good;              /* calls before the one that fails */
-    int n_after;             /* calls that began when something had failed */
+    const wfi_failure *after; /* fails only when this one has failed; NULL: by itself */
+    const wfi_failure *own;   /* the rank's */
+    int n_good;               /* calls before the one that fails */
+    int n_after;              /* calls that began when something had failed */
 } broken_kernel;
 
 static wf_status broken_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                             void *scratch, const wfi_step_args *step) {
     broken_kernel *b = (broken_kernel *)(uintptr_t)kernel->impl;
-    b->n_after += wfi_device_status(b->own) != WF_OK;
+    b->n_after += wfi_failure_status(b->own) != WF_OK;
     if (b->n_good-- > 0) return b->sound->run(kernel, stream, operands, scratch, step);
-    while (b->after && wfi_device_status(b->after) == WF_OK) nap();
+    while (b->after && wfi_failure_status(b->after) == WF_OK) nap();
     return wfi_fail(kernel->ctx, WF_DEVICE, b->after ? "a consequence" : "the library says no");
 }
 
@@ -67,7 +67,7 @@ static void break_kernel(wf_trainer *t, int32_t rank, int32_t unit, wfi_part par
     const wfi_executor *e = t->ready[0]->executor;
     const wfi_code *code = e->code[2 * wfi_program_kernel_set(e->p, rank)];
     wfi_kernel *kernel = code->units[unit].part[part]->steps[0].kernel;
-    b->own = t->workers[rank].device;
+    b->own = t->workers[rank].owner.failure;
     b->sound = kernel->impl;
     b->impl = *kernel->impl;
     b->impl.run = broken_run;
@@ -138,7 +138,7 @@ static void first_is_told(void **state) {
         broken_kernel broken[4] = {{.n_good = 0}};
         for (int32_t r = 0; r < t->n_workers; r++) {
             int32_t first = t->n_workers - 1;
-            broken[r].after = r == first ? NULL : t->workers[r].device;
+            broken[r].after = r == first ? NULL : t->workers[r].owner.failure;
             break_kernel(t, r, 1, WFI_PART_F, &broken[r]);
         }
         char sentence[80];

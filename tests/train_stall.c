@@ -39,7 +39,7 @@ static void listen(void *self, wf_log_level level, const char *topic, const char
 typedef struct slow_kernel {
     wfi_kernel_impl impl; /* first: found from the kernel */
     const wfi_kernel_impl *sound;
-    const wfi_device *device;
+    const wfi_failure *device;
     notice *told;
     int n_good; /* calls before the one that waits until it is told of, or the run fails */
     int nap_ms; /* each call takes that, and none waits */
@@ -51,7 +51,7 @@ static wf_status slow_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *co
     for (int n = 0; n < s->nap_ms; n++) nap();
     for (int n = 0; s->n_good == 0 && n < 30000; n++) {
         if (__atomic_load_n(&s->told->is_told, __ATOMIC_ACQUIRE)) break;
-        if (wfi_device_status(s->device) != WF_OK) break;
+        if (wfi_failure_status(s->device) != WF_OK) break;
         nap();
     }
     s->n_good--;
@@ -65,7 +65,7 @@ static void slow_down(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part, 
     s->sound = kernel->impl;
     s->impl = *kernel->impl;
     s->impl.run = slow_run;
-    s->device = t->workers[rank].device;
+    s->device = t->workers[rank].owner.failure;
     kernel->impl = &s->impl;
 }
 

@@ -37,6 +37,7 @@ typedef struct gate {
 
 typedef struct cpu_stream {
     wfi_stream_queue *stream;
+    wfi_device *device;
     pthread_t thread;
     gate queued;              /* commands ever pushed */
     gate started;             /* commands ever taken */
@@ -129,16 +130,16 @@ static uint64_t cpu_n_done(const wfi_stream_queue *stream) {
 }
 
 static wf_status cpu_event_wait(wfi_event event, const wfi_waiter *waiter) {
-    wfi_device *device = event.stream->device;
+    const wfi_owner *owner = event.stream->owner;
     cpu_stream *s = event.stream->state;
-    int64_t timeout_ms = device->config.timeout_ms;
+    int64_t timeout_ms = owner->timeout_ms;
     char why[512];
     if (gate_wait_watched(&s->done, event.epoch, timeout_ms, waiter, &event)) return WF_OK;
-    wfi_device_explain(&event, waiter, why, sizeof why);
-    return wfi_fail(device->ctx, WF_TIMEOUT,
+    wfi_waiter_explain(waiter, &event, why, sizeof why);
+    return wfi_fail(owner->ctx, WF_TIMEOUT,
                     "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu "
                     "tasks%s",
-                    waiter->who, (long long)timeout_ms, event.stream->name, device->config.index,
+                    waiter->who, (long long)timeout_ms, event.stream->name, owner->rank,
                     (unsigned long long)gate_count(&s->done), (unsigned long long)event.epoch, why);
 }
 
@@ -148,15 +149,15 @@ static void bind_thread(const wfi_device *device) {
     cpu_set_t *cores = device->topology;
     /* A refusal costs speed, not correctness: containers may forbid it. */
     if (cores && pthread_setaffinity_np(pthread_self(), sizeof *cores, cores))
-        wfi_log(device->ctx, WF_LOG_INFO, "device", "cores of rank %d could not be bound",
-                device->config.index);
+        wfi_log(device->owner.ctx, WF_LOG_INFO, "device", "cores of rank %d could not be bound",
+                device->owner.rank);
 }
 
 static void *run_stream(void *argument) {
     cpu_stream *s = argument;
-    wfi_device *device = s->stream->device;
-    const wfi_waiter own = {s->stream->name, device->config.watch, false};
-    bind_thread(device);
+    const wfi_owner *owner = s->stream->owner;
+    const wfi_waiter own = {s->stream->name, owner->watch, false};
+    bind_thread(s->device);
     for (;;) {
         uint64_t n = *s->started.count;
         if (n == gate_count(&s->queued)) {
@@ -166,14 +167,14 @@ static void *run_stream(void *argument) {
         command now = s->commands[n % N_COMMANDS];
         gate_add(&s->started);
         wf_status status = WF_OK;
-        bool skips = wfi_device_status(device) != WF_OK;
+        bool skips = wfi_failure_status(owner->failure) != WF_OK;
         if (!now.task) {
-            if (!skips) status = now.event.stream->device->kind->event_wait(now.event, &own);
-            if (status != WF_OK) wfi_device_fail(device, status);
+            if (!skips) status = now.event.stream->kind->event_wait(now.event, &own);
+            if (status != WF_OK) wfi_owner_fail(owner, status);
             continue;
         }
         if (!skips) status = now.task(now.self, now.argument);
-        if (status != WF_OK) wfi_device_fail(device, status);
+        if (status != WF_OK) wfi_owner_fail(owner, status);
         gate_add(&s->done);
         if (s->shared) wfi_shared_epoch_wake(s->shared);
     }
@@ -185,27 +186,30 @@ static void release(cpu_stream *s) {
     gate_release(&s->queued);
     gate_release(&s->started);
     gate_release(&s->done);
-    wfi_free(s->stream->device->ctx, s);
+    wfi_free(s->stream->owner->ctx, s);
 }
 
-static wf_status cpu_stream_create(wfi_device *device, wfi_stream_queue *stream) {
-    cpu_stream *s = wfi_alloc(device->ctx, 1, sizeof *s, "a stream");
+static wf_status cpu_stream_create(wfi_device *device, wfi_stream_queue *stream,
+                                   wfi_shared_epoch *counter) {
+    cpu_stream *s = wfi_alloc(device->owner.ctx, 1, sizeof *s, "a stream");
     if (!s) return WF_NO_MEMORY;
     s->stream = stream;
+    s->device = device;
     stream->state = s;
     gate_init(&s->queued);
     gate_init(&s->started);
     gate_init(&s->done);
-    if (device->config.epochs) {
-        s->shared = &device->config.epochs[device->n_streams];
-        s->done.count = &s->shared->epoch;
+    if (counter) {
+        s->shared = counter;
+        s->done.count = &counter->epoch;
         __atomic_store_n(s->done.count, 0, __ATOMIC_SEQ_CST);
     }
     int error = pthread_create(&s->thread, NULL, run_stream, s);
     if (!error) return WF_OK;
     release(s);
-    return wfi_fail(device->ctx, WF_DEVICE, "the thread of stream %s could not be started: %s",
-                    stream->name, strerror(error));
+    return wfi_fail(device->owner.ctx, WF_DEVICE,
+                    "the thread of stream %s could not be started: %s", stream->name,
+                    strerror(error));
 }
 
 static void cpu_stream_finish(wfi_stream_queue *stream) {
@@ -222,16 +226,17 @@ static void cpu_stream_destroy(wfi_stream_queue *stream) {
 
 static wf_status push_command(wfi_stream_queue *stream, command c) {
     cpu_stream *s = stream->state;
-    WF_TRY(wfi_device_check(stream->device));
-    int64_t timeout_ms = stream->device->config.timeout_ms;
+    const wfi_owner *owner = stream->owner;
+    WF_TRY(wfi_owner_check(owner));
+    int64_t timeout_ms = owner->timeout_ms;
     uint64_t n = *s->queued.count;
-    const wfi_waiter host = {"the host", stream->device->config.watch, true};
+    const wfi_waiter host = {"the host", owner->watch, true};
     wfi_event own = {stream, stream->n_pushed};
     if (n >= N_COMMANDS &&
         !gate_wait_watched(&s->started, n - N_COMMANDS + 1, timeout_ms, &host, &own))
-        return wfi_fail(stream->device->ctx, WF_TIMEOUT,
+        return wfi_fail(owner->ctx, WF_TIMEOUT,
                         "the queue of stream %s of rank %d stayed full for %lld ms", stream->name,
-                        stream->device->config.index, (long long)timeout_ms);
+                        owner->rank, (long long)timeout_ms);
     s->commands[n % N_COMMANDS] = c;
     gate_add(&s->queued);
     return WF_OK;
@@ -252,9 +257,9 @@ static wf_status cpu_memory_create(wfi_device *device, wfi_space space, size_t b
     void *base =
         mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
-        return wfi_fail(device->ctx, WF_NO_MEMORY,
+        return wfi_fail(device->owner.ctx, WF_NO_MEMORY,
                         "the system refused %zu bytes for rank %d's arena: %s", bytes,
-                        device->config.index, strerror(errno));
+                        device->owner.rank, strerror(errno));
     /* Large pages where the system allows; every page is touched now (it comes
      * zeroed), so that no step pays for page faults. */
     madvise(base, bytes, MADV_HUGEPAGE);
@@ -293,11 +298,11 @@ const wfi_device_class wfi_device_cpu = {
     .memory_destroy = cpu_memory_destroy,
     .copy = cpu_copy,
     .fill = cpu_fill,
+    .streams = {.finish = cpu_stream_finish,
+                .destroy = cpu_stream_destroy,
+                .push = cpu_push,
+                .wait = cpu_wait,
+                .event_wait = cpu_event_wait,
+                .n_done = cpu_n_done},
     .stream_create = cpu_stream_create,
-    .stream_finish = cpu_stream_finish,
-    .stream_destroy = cpu_stream_destroy,
-    .push = cpu_push,
-    .wait = cpu_wait,
-    .event_wait = cpu_event_wait,
-    .n_done = cpu_n_done,
 };

@@ -8,10 +8,10 @@
  * stream are done". Pushing never waits for work to finish, only for room in the
  * queue.
  *
- *   cpu      an arena of host memory; each stream has its own thread
- *   remote   a rank of another process: its streams run there
- *   arrivals what other processes send, counted by the transport (comm/transport/transport.h)
- *   null     no memory and no threads: tasks run inline, as a proof of the order
+ *   cpu   host memory; each stream has its own thread
+ *   null  no memory and no threads: tasks run inline, as a proof of the order
+ *
+ * Streams need no device here: those of other processes are counters (comm/transport/remote.h).
  */
 #ifndef WFI_DEVICE_H
 #define WFI_DEVICE_H
@@ -30,28 +30,21 @@ typedef struct wfi_event {
 
 typedef wf_status (*wfi_task)(void *self, void *argument);
 
-typedef struct wfi_device_config {
-    const struct wfi_device_class *kind;
-    int index;           /* the rank, for sentences */
-    int place, n_places; /* cores are divided into n_places shares; this is its share */
-    int64_t timeout_ms;  /* of every wait */
-    /* Devices that share one stop together. Borrowed; NULL: the device has its own. */
-    wfi_failure *failure;
-    /* Of the waits of the host and of its streams; also explains a missed deadline. Borrowed;
-     * NULL: none. */
+/* Whose streams: a rank, here or elsewhere. Borrowed by all that is made for it. */
+typedef struct wfi_owner {
+    wf_context *ctx;
+    int rank;             /* for sentences */
+    int64_t timeout_ms;   /* of every wait */
+    wfi_failure *failure; /* owners that share one stop together */
+    /* Of the waits of the host and of streams; also explains a missed deadline. NULL: none. */
     wfi_watch *watch;
-    /* What the rank's streams, in the order of their making, have done, if other processes are
-     * to see it; on the remote side, the same memory. Borrowed; NULL: private. */
-    wfi_shared_epoch *epochs;
-    /* remote: whether that rank's process is gone. */
-    bool (*is_lost)(const void *self, int index);
-    const void *self;
-    /* cpu, remote: called when somebody elsewhere will wait for the event of a local stream (by
-     * its number): `rank`, or -1: every process's host. NULL: the counters are shared. */
-    wf_status (*notify)(const void *self, int rank, int stream, uint64_t epoch);
-    /* arrivals: who has not sent yet what the stream waits for. */
-    int (*awaited_rank)(const void *self, int stream);
-} wfi_device_config;
+} wfi_owner;
+
+/* The first failure of any task or wait is sticky: all later tasks are skipped. If there is one,
+ * its sentence becomes the calling thread's. */
+wf_status wfi_owner_check(const wfi_owner *owner);
+/* With this thread's latest sentence. */
+void wfi_owner_fail(const wfi_owner *owner, wf_status status);
 
 /* The kind of that name, of `n` characters, among those that users may ask for; NULL: there is
  * none. */
@@ -59,27 +52,20 @@ const struct wfi_device_class *wfi_device_kind(const char *name, size_t n);
 /* What is meant where nobody names a kind. */
 #define WFI_DEFAULT_DEVICE (&wfi_device_cpu)
 
-wf_status wfi_device_create(wf_context *ctx, const wfi_device_config *config,
-                            wfi_device **device_out);
-/* All streams must have been destroyed. */
+/* Cores are divided into `n_places` shares; `place` is the device's. */
+wf_status wfi_device_create(const wfi_owner *owner, const struct wfi_device_class *kind, int place,
+                            int n_places, wfi_device **device_out);
+/* All streams must have been destroyed. NULL is allowed. */
 void wfi_device_destroy(wfi_device *device);
-bool wfi_device_has_memory(const wfi_device *device); /* false: null */
-int wfi_device_n_cores(const wfi_device *device);
-
-/* The first failure of any task or wait, on this device or on one that shares its fate;
- * sticky: all later tasks are skipped. */
-wf_status wfi_device_status(const wfi_device *device);
-/* The same, and its sentence becomes the calling thread's. */
-wf_status wfi_device_check(const wfi_device *device);
-/* With this thread's latest sentence. */
-void wfi_device_fail(wfi_device *device, wf_status status);
 
 /* Where memory lies: near the device's kernels, or where the host sees it and the device's copies
  * reach it best. */
 typedef enum wfi_space { WFI_SPACE_DEVICE, WFI_SPACE_HOST, WFI_N_SPACES } wfi_space;
 
-/* `name` appears in errors and traces; static. */
-wf_status wfi_stream_create(wfi_device *device, const char *name, wfi_stream_queue **stream_out);
+/* `name` appears in errors and traces; static. `number` is the stream's among the owner's.
+ * `counter` counts what it has done where other processes see it; borrowed; NULL: privately. */
+wf_status wfi_stream_create(wfi_device *device, const char *name, int number,
+                            wfi_shared_epoch *counter, wfi_stream_queue **stream_out);
 /* Finishes what was pushed and ends the thread; nothing may be pushed any more. Streams
  * that wait for each other are all finished before the first is destroyed. NULL is
  * allowed in both. */
@@ -92,17 +78,25 @@ wf_status wfi_stream_push(wfi_stream_queue *stream, wfi_task task, void *self, v
 wf_status wfi_stream_wait(wfi_stream_queue *stream, wfi_event event);
 /* The event of everything pushed so far. */
 wfi_event wfi_stream_record(const wfi_stream_queue *stream);
-/* All processes' hosts are going to wait for the event, sooner or later: who owns the stream may
- * say already when it comes. wfi_event_wait does it, too. */
-wf_status wfi_event_announce(wfi_event event);
 /* Stops the calling thread, the host's, until the event or the deadline. */
 wf_status wfi_event_wait(wfi_event event);
 /* How many tasks the stream has done. Any thread. */
 uint64_t wfi_stream_n_done(const wfi_stream_queue *stream);
-/* push + wait. */
-wf_status wfi_stream_call(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
+/* ---- how kinds of streams and devices are written ---- */
 
-/* ---- how a kind of device is written ---- */
+typedef struct wfi_stream_class {
+    void (*finish)(wfi_stream_queue *stream);
+    void (*destroy)(wfi_stream_queue *stream); /* its state */
+    wf_status (*push)(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
+    wf_status (*wait)(wfi_stream_queue *stream, wfi_event event);
+    /* Errors: TIMEOUT: nothing has moved for so long; the sentence says who waited. */
+    wf_status (*event_wait)(wfi_event event, const wfi_waiter *waiter);
+    uint64_t (*n_done)(const wfi_stream_queue *stream);
+} wfi_stream_class;
+
+/* For those who write kinds: a stream without a state. */
+wf_status wfi_stream_new(const wfi_owner *owner, const wfi_stream_class *kind, const char *name,
+                         int number, wfi_stream_queue **stream_out);
 
 typedef struct wfi_device_class {
     const char *name;
@@ -117,32 +111,19 @@ typedef struct wfi_device_class {
                       const void *from, wfi_space from_space, size_t bytes);
     wf_status (*fill)(wfi_device *device, wfi_stream_queue *stream, void *to, int byte,
                       size_t bytes);
-    wf_status (*stream_create)(wfi_device *device, wfi_stream_queue *stream);
-    void (*stream_finish)(wfi_stream_queue *stream);
-    void (*stream_destroy)(wfi_stream_queue *stream);
-    wf_status (*push)(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
-    wf_status (*wait)(wfi_stream_queue *stream, wfi_event event);
-    /* Errors: TIMEOUT: nothing has moved for so long; the sentence says who waited. */
-    wf_status (*event_wait)(wfi_event event, const wfi_waiter *waiter);
-    uint64_t (*n_done)(const wfi_stream_queue *stream);
+    wfi_stream_class streams;
+    /* Fills the stream's state; NULL: it has none. */
+    wf_status (*stream_create)(wfi_device *device, wfi_stream_queue *stream,
+                               wfi_shared_epoch *counter);
 } wfi_device_class;
-
-/* For the sentence of a missed deadline: a colon and who does not move, or "". */
-void wfi_device_explain(const wfi_event *event, const wfi_waiter *waiter, char *text, size_t bytes);
 
 extern const wfi_device_class wfi_device_cpu;
 extern const wfi_device_class wfi_device_null;
-extern const wfi_device_class wfi_device_remote;
-extern const wfi_device_class wfi_device_arrivals;
 
 struct wfi_device {
-    wf_context *ctx;
+    wfi_owner owner;
     const wfi_device_class *kind;
-    wfi_device_config config;
-    int n_cores;
-    int n_streams;        /* made so far */
-    wfi_failure *failure; /* given, or &own_failure */
-    wfi_failure own_failure;
+    int place, n_places;
     void *topology; /* cpu: cores of this rank */
 };
 
@@ -164,9 +145,10 @@ wf_status wfi_cpu_find_cores(wfi_device *device);
 void wfi_cpu_release_cores(wfi_device *device);
 
 struct wfi_stream_queue {
-    wfi_device *device;
+    const wfi_stream_class *kind;
+    const wfi_owner *owner;
     const char *name;
-    int number;        /* among the device's, in the order of their making */
+    int number;
     uint64_t n_pushed; /* tasks; written by the pushing thread only */
     void *state;       /* of the kind */
 };

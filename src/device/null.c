@@ -5,29 +5,20 @@
  */
 #include "device/device.h"
 
-static wf_status null_stream_create(wfi_device *device, wfi_stream_queue *stream) {
-    (void)device, (void)stream;
-    return WF_OK;
-}
-
-static void null_stream_destroy(wfi_stream_queue *stream) {
-    (void)stream;
-}
-
 static wf_status null_push(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {
-    WF_TRY(wfi_device_check(stream->device));
+    WF_TRY(wfi_owner_check(stream->owner));
     wf_status status = task(self, argument);
-    if (status != WF_OK) wfi_device_fail(stream->device, status);
+    if (status != WF_OK) wfi_owner_fail(stream->owner, status);
     return status;
 }
 
 static wf_status null_event_wait(wfi_event event, const wfi_waiter *waiter) {
     (void)waiter;
-    if (event.epoch <= event.stream->n_pushed) return wfi_device_check(event.stream->device);
-    return wfi_fail(event.stream->device->ctx, WF_BUG,
+    if (event.epoch <= event.stream->n_pushed) return wfi_owner_check(event.stream->owner);
+    return wfi_fail(event.stream->owner->ctx, WF_BUG,
                     "rank %d waits for task %llu of stream %s, which has %llu",
-                    event.stream->device->config.index, (unsigned long long)event.epoch,
-                    event.stream->name, (unsigned long long)event.stream->n_pushed);
+                    event.stream->owner->rank, (unsigned long long)event.epoch, event.stream->name,
+                    (unsigned long long)event.stream->n_pushed);
 }
 
 static wf_status null_wait(wfi_stream_queue *stream, wfi_event event) {
@@ -41,11 +32,8 @@ static uint64_t null_n_done(const wfi_stream_queue *stream) {
 const wfi_device_class wfi_device_null = {
     .name = "null",
     .has_memory = false,
-    .stream_create = null_stream_create,
-    .stream_finish = null_stream_destroy, /* there is nothing to wait for */
-    .stream_destroy = null_stream_destroy,
-    .push = null_push,
-    .wait = null_wait,
-    .event_wait = null_event_wait,
-    .n_done = null_n_done,
+    .streams = {.push = null_push,
+                .wait = null_wait,
+                .event_wait = null_event_wait,
+                .n_done = null_n_done},
 };

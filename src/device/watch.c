@@ -23,6 +23,14 @@ void wfi_watch_look(wfi_watch *w, const struct wfi_event *event) {
     w->next_ms *= AGAIN;
 }
 
+void wfi_waiter_explain(const wfi_waiter *waiter, const struct wfi_event *event, char *text,
+                        size_t bytes) {
+    const wfi_watch *watch = waiter->watch;
+    snprintf(text, bytes, "%s", watch ? ": " : "");
+    if (watch && bytes > 2)
+        watch->explain(watch->self, event, waiter->is_host, "", text + 2, bytes - 2);
+}
+
 /* ---- deadlines ---- */
 
 static uint64_t moved(const wfi_deadline *d, uint64_t count) {

@@ -41,6 +41,10 @@ typedef struct wfi_waiter {
     bool is_host;     /* else a stream */
 } wfi_waiter;
 
+/* For the sentence of a missed deadline: a colon and who does not move, or "". */
+void wfi_waiter_explain(const wfi_waiter *waiter, const struct wfi_event *event, char *text,
+                        size_t bytes);
+
 /* Of one wait: it begins anew whenever anything moves. */
 typedef struct wfi_deadline {
     const wfi_watch *watch;

@@ -84,8 +84,8 @@ wf_status wfi_carry_task(wfi_carry *c, int32_t i) {
 /* One that has happened before the step orders nothing in it. */
 void wfi_carry_wait(wfi_carry *c, int32_t i, wfi_event event) {
     if (!event.stream) return;
-    const wfi_device_config *owner = &event.stream->device->config;
-    const track *from = &c->tracks[owner->index * WFI_N_STREAMS + event.stream->number];
+    const track *from =
+        &c->tracks[event.stream->owner->rank * WFI_N_STREAMS + event.stream->number];
     if (event.epoch <= from->first || event.epoch - from->first > (uint64_t)from->n_tasks) return;
     const clock_row *row = &from->rows[event.epoch - from->first - 1];
     clock_row *clock = &track_of(c, i)->clock;

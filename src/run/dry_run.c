@@ -8,6 +8,7 @@
 typedef struct dry_run {
     const wf_program *p;
     wf_dry_run total;
+    wfi_failure failure;
     wfi_device **devices;       /* [n_ranks] */
     wfi_stream_queue **streams; /* [n_ranks][WFI_N_STREAMS] */
 } dry_run;
@@ -33,10 +34,10 @@ static wf_status run_one(dry_run *w, const wfi_instruction *now) {
 static wf_status run_all(dry_run *w) {
     const wf_program *p = w->p;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        wfi_device_config config = {.kind = &wfi_device_null, .index = r};
-        WF_TRY(wfi_device_create(p->ctx, &config, &w->devices[r]));
+        wfi_owner owner = {.ctx = p->ctx, .rank = r, .failure = &w->failure};
+        WF_TRY(wfi_device_create(&owner, &wfi_device_null, 0, 1, &w->devices[r]));
         for (int s = 0; s < WFI_N_STREAMS; s++)
-            WF_TRY(wfi_stream_create(w->devices[r], wfi_stream_name((wfi_stream)s),
+            WF_TRY(wfi_stream_create(w->devices[r], wfi_stream_name((wfi_stream)s), s, NULL,
                                      &w->streams[r * WFI_N_STREAMS + s]));
     }
     for (int32_t k = 0; k < p->n_instructions; k++)

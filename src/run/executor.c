@@ -67,6 +67,8 @@ static wf_status prepare_all(wfi_executor *e) {
         WF_TRY(wfi_stream_push(e->workers[r].streams[WFI_STREAM_COMPUTE], prepare_rank, e,
                                (void *)(intptr_t)r));
     for (int32_t r = 0; r < p->n_ranks; r++)
+        WF_TRY(wfi_worker_announce(&e->workers[r], WFI_STREAM_COMPUTE));
+    for (int32_t r = 0; r < p->n_ranks; r++)
         WF_TRY(wfi_event_wait(wfi_stream_record(e->workers[r].streams[WFI_STREAM_COMPUTE])));
     return WF_OK;
 }
@@ -136,7 +138,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     }
     if (status != WF_OK) {
         /* A thread may still be preparing a kernel that is about to be freed. */
-        for (int32_t r = 0; r < p->n_ranks; r++) wfi_device_fail(workers[r].device, status);
+        wfi_owner_fail(&workers[0].owner, status);
         for (int32_t r = 0; r < p->n_ranks; r++) wfi_worker_stop(&workers[r]);
         wfi_executor_destroy(e);
         return status;
@@ -206,9 +208,9 @@ wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
     }
     /* What is still queued is skipped on every rank, and the threads end: nothing runs on
      * when this returns. What failed first is what to tell. */
-    for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_device_fail(e->workers[r].device, status);
+    wfi_owner_fail(&e->workers[0].owner, status);
     for (int32_t r = 0; r < e->p->n_ranks; r++) wfi_worker_stop(&e->workers[r]);
     wfi_stall_end(e->stall);
-    wf_status first = wfi_device_check(e->workers[0].device);
+    wf_status first = wfi_owner_check(&e->workers[0].owner);
     return first != WF_OK ? first : status;
 }

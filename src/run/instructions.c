@@ -216,8 +216,8 @@ void wfi_executor_delay(const wfi_executor *e, int32_t i) {
     wfi_random_words(key, 0, (uint64_t)i, words);
     int64_t us = words[0] % (uint64_t)(e->delay_us + 1);
     /* In pieces: a rank that fails does not wait for the others to sleep enough. */
-    const wfi_device *device = e->workers[e->p->instructions[i].rank].device;
-    for (; us > 0 && wfi_device_status(device) == WF_OK; us -= N_US_ASLEEP) {
+    const wfi_failure *failure = e->workers[e->p->instructions[i].rank].owner.failure;
+    for (; us > 0 && wfi_failure_status(failure) == WF_OK; us -= N_US_ASLEEP) {
         struct timespec time = {0, (long)wfi_min_i64(us, N_US_ASLEEP) * 1000};
         nanosleep(&time, NULL);
     }

@@ -84,7 +84,7 @@ wf_status wfi_issue_end(wfi_executor *e) {
     wf_status status = WF_OK;
     for (int32_t r = 0; r < e->p->n_ranks && status == WF_OK; r++)
         for (int s = 0; s < WFI_N_STREAMS && status == WF_OK; s++)
-            status = wfi_event_announce(wfi_stream_record(e->workers[r].streams[s]));
+            status = wfi_worker_announce(&e->workers[r], s);
     for (int32_t r = 0; r < e->p->n_ranks; r++)
         for (int s = 0; s < WFI_N_STREAMS; s++) {
             wfi_event event = wfi_stream_record(e->workers[r].streams[s]);

@@ -74,7 +74,7 @@ static void explain(const void *self, const wfi_event *event, bool is_host, cons
     const wfi_executor *e =
         is_host ? stall->running : __atomic_load_n(&stall->issued, __ATOMIC_ACQUIRE);
     int32_t i = e ? wfi_stall_culprit(e, event) : -1;
-    int rank = i < 0 ? event->stream->device->config.index : e->p->instructions[i].rank;
+    int rank = i < 0 ? event->stream->owner->rank : e->p->instructions[i].rank;
     char doing[256] = "something";
     if (stall->job && (i < 0 || !wfi_control_has_begun(stall->job, rank))) {
         wfi_control_say_absent(stall->job, rank, how_long, text, bytes);

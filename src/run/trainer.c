@@ -41,18 +41,20 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     WF_TRY(wfi_stall_init(&t->stall, t->ctx, t->job));
     if (t->job) WF_TRY(wfi_control_enter_trainer(t->job, &t->place, &t->serial));
     for (int r = 0; r < n_ranks; r++) {
-        wfi_device_config device = {.kind = list.kind,
-                                    .index = r,
-                                    .place = list.place[r],
-                                    .n_places = list.n_places,
-                                    .timeout_ms = timeout_ms,
-                                    .failure = &t->failure,
-                                    .watch = n_ranks > 1 ? &t->stall.watch : NULL};
-        if (t->job && !config->devices) { /* the cores of a machine are divided among its ranks */
-            device.place = wf_job_local_rank(t->job);
-            device.n_places = wf_job_n_local_ranks(t->job);
-        }
-        WF_TRY(wfi_worker_create(t->ctx, &device, t->job, t->place, shift_bytes, &t->workers[r]));
+        wfi_worker *w = &t->workers[r];
+        w->owner = (wfi_owner){.ctx = t->ctx,
+                               .rank = r,
+                               .timeout_ms = timeout_ms,
+                               .failure = t->job ? wfi_control_failure(t->job) : &t->failure,
+                               .watch = n_ranks > 1 ? &t->stall.watch : NULL};
+        w->job = t->job;
+        w->trainer = t->place;
+        w->shift_bytes = t->job ? 0 : shift_bytes;
+        /* Unless they are named, a machine's cores are divided among its ranks. */
+        bool is_divided = t->job && !config->devices;
+        WF_TRY(wfi_worker_create(w, list.kind,
+                                 is_divided ? wf_job_local_rank(t->job) : list.place[r],
+                                 is_divided ? wf_job_n_local_ranks(t->job) : list.n_places));
     }
     t->stall.workers = t->workers;
     t->stall.n_workers = n_ranks;

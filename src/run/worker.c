@@ -2,46 +2,41 @@
 #include "run/worker.h"
 
 static wf_status create_streams(wfi_worker *w) {
-    for (int s = 0; s < WFI_N_STREAMS; s++)
-        WF_TRY(wfi_stream_create(w->device, wfi_stream_name((wfi_stream)s), &w->streams[s]));
+    wfi_shared_epoch *counters =
+        w->job ? wfi_control_part_of(w->job, w->owner.rank, w->trainer)->epochs : NULL;
+    bool notifies = w->job && wfi_control_transport(w->job);
+    w->remote = (wfi_remote){.owner = w->owner,
+                             .counters = counters,
+                             .is_lost = wfi_control_is_lost,
+                             .notify = notifies ? wfi_control_notify : NULL,
+                             .trainer = w->trainer,
+                             .self = w->job};
+    for (int s = 0; s < WFI_N_STREAMS; s++) {
+        const char *name = wfi_stream_name((wfi_stream)s);
+        WF_TRY(w->is_local ? wfi_stream_create(w->device, name, s, counters ? counters + s : NULL,
+                                               &w->streams[s])
+                           : wfi_remote_stream_create(&w->remote, name, s, &w->streams[s]));
+    }
     return WF_OK;
 }
 
-static bool is_lost(const void *self, int rank) {
-    const wfi_worker *w = self;
-    return wfi_control_is_lost(w->job, rank);
-}
-
-static wf_status notify(const void *self, int rank, int stream, uint64_t epoch) {
-    const wfi_worker *w = self;
-    return wfi_control_notify(w->job, w->trainer, rank, stream, epoch);
-}
-
-wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wfi_control *job,
-                            int trainer, size_t shift_bytes, wfi_worker *w) {
-    wfi_device_config here = *config;
-    w->job = job;
-    w->trainer = trainer;
-    w->rank = config->index;
+wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int place, int n_places) {
     w->not_finite = &w->own_not_finite;
-    w->is_local = !job || wfi_control_rank_number(job) == w->rank;
-    w->shift_bytes = job ? 0 : shift_bytes;
-    if (job) {
-        here.failure = wfi_control_failure(job);
-        here.epochs = wfi_control_part_of(job, w->rank, trainer)->epochs;
-        here.is_lost = is_lost;
-        here.self = w;
-        w->is_mirror = wfi_control_transport(job) && !w->is_local;
-        if (wfi_control_transport(job)) here.notify = notify;
-        if (!w->is_local) here.kind = &wfi_device_remote;
-    }
-    WF_TRY(wfi_device_create(ctx, &here, &w->device));
-    if (!wfi_device_has_memory(w->device))
+    w->is_local = !w->job || wfi_control_rank_number(w->job) == w->owner.rank;
+    w->is_mirror = !w->is_local && wfi_control_transport(w->job);
+    if (!kind->has_memory)
         return wfi_fail(
-            ctx, WF_UNSUPPORTED,
+            w->owner.ctx, WF_UNSUPPORTED,
             "the null device has no memory to train in; `weft plan` runs programs dry on it");
-    w->backend = wfi_backend_of(w->device->kind);
+    w->backend = wfi_backend_of(kind);
+    if (w->is_local) WF_TRY(wfi_device_create(&w->owner, kind, place, n_places, &w->device));
     return create_streams(w);
+}
+
+wf_status wfi_worker_announce(const wfi_worker *w, int stream) {
+    if (!w->is_local || !w->remote.notify) return WF_OK;
+    return wfi_control_notify(w->job, w->trainer, -1, stream,
+                              wfi_stream_record(w->streams[stream]).epoch);
 }
 
 void wfi_worker_stop(wfi_worker *w) {
@@ -60,7 +55,7 @@ static void release_arena(wfi_worker *w) {
 
 void wfi_worker_destroy(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_destroy(w->streams[s]);
-    if (w->device) release_arena(w);
+    release_arena(w);
     wfi_device_destroy(w->device);
     *w = (wfi_worker){0};
 }
@@ -88,7 +83,7 @@ wf_status wfi_worker_open(wfi_worker *w) {
     if (w->is_local) return WF_OK;
     void *base;
     size_t bytes;
-    WF_TRY(wfi_control_arena_open(w->job, w->rank, w->trainer, &bytes, &base));
+    WF_TRY(wfi_control_arena_open(w->job, w->owner.rank, w->trainer, &bytes, &base));
     release_arena(w);
     w->base = base;
     w->arena_bytes = bytes;

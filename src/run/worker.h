@@ -3,17 +3,19 @@
 #define WFI_WORKER_H
 
 #include "comm/job/control.h"
+#include "comm/transport/remote.h"
 #include "device/device.h"
 #include "program/program.h"
 #include "run/observer.h"
 
 typedef struct wfi_worker {
-    wfi_control *job; /* NULL: the only process */
-    int rank;
-    int trainer;   /* its place in the job */
-    bool is_local; /* its streams run here, not in another process of the job */
-    wfi_device *device;
-    const wfi_backend *backend; /* the device's kernels; NULL: it is elsewhere */
+    wfi_owner owner;
+    wfi_control *job;           /* NULL: the only process */
+    int trainer;                /* its place in the job */
+    bool is_local;              /* its streams run here, not in another process of the job */
+    wfi_device *device;         /* NULL: it is elsewhere, and its streams are ... */
+    wfi_remote remote;          /* ... counted here */
+    const wfi_backend *backend; /* the kernels of its kind of device */
     wfi_stream_queue *streams[WFI_N_STREAMS];
     char *base; /* of the arena: state first, at the same offsets in every program */
     size_t arena_bytes, shift_bytes;
@@ -44,11 +46,13 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks,
  * INVALID_ARG, UNSUPPORTED (no such kind, or one without memory). */
 wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list_out);
 
-/* Errors: UNSUPPORTED for a device without memory. `worker` is zeroed before. In a job, the
- * config's index tells which rank it is, and whether that lives here; `trainer` is the place of the
- * trainer that it works for. */
-wf_status wfi_worker_create(wf_context *ctx, const wfi_device_config *config, wfi_control *job,
-                            int trainer, size_t shift_bytes, wfi_worker *worker);
+/* `worker` says whose it is: owner, job, trainer, shift_bytes. Errors: UNSUPPORTED for a device
+ * without memory. */
+wf_status wfi_worker_create(wfi_worker *worker, const wfi_device_class *kind, int place,
+                            int n_places);
+/* All processes' hosts are going to wait for what the stream has been given: its own process says
+ * already when it is done. */
+wf_status wfi_worker_announce(const wfi_worker *worker, int stream);
 /* Ends the threads; of all workers before the first is destroyed. */
 void wfi_worker_stop(wfi_worker *worker);
 void wfi_worker_destroy(wfi_worker *worker);

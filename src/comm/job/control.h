@@ -112,7 +112,7 @@ void wfi_control_peek(int segment_fd, wfi_failure *failure_out);
  * time. */
 wf_status wfi_control_exchange(wfi_control *control, const char *what,
                                const wfi_control_numbers own, const wfi_control_numbers **all_out);
-/* Whether that rank has left, or its process is gone. A wfi_device_config's is_lost. */
+/* Whether that rank has left, or its process is gone. A wfi_remote's is_lost. */
 bool wfi_control_is_lost(const void *control, int rank);
 
 /* absent.c: "rank 2 (process 4711) has not come; it last came to step 12", and whether the
@@ -151,8 +151,9 @@ struct wfi_transport *wfi_control_transport(const wfi_control *control);
 /* The trainer's streams have been made, and count anew; before the meeting after which they are
  * used. */
 wf_status wfi_control_reset(wfi_control *control, int trainer);
-/* As a wfi_device_config's promise. */
-wf_status wfi_control_notify(const wfi_control *control, int trainer, int rank, int stream,
+/* Without a shared segment: `rank` (-1: everybody) hears when the trainer's local stream has done
+ * so many tasks. A wfi_remote's notify. */
+wf_status wfi_control_notify(const void *control, int trainer, int rank, int stream,
                              uint64_t epoch);
 /* Bytes at `from` in the process of rank `from_rank` to `to` in that of `to_rank`. All processes
  * call it in the same order; done when wfi_control_moved returns. */

@@ -96,8 +96,9 @@ wf_status wfi_control_reset(wfi_control *c, int trainer) {
     return c->transport ? wfi_transport_reset(c->transport, trainer) : WF_OK;
 }
 
-wf_status wfi_control_notify(const wfi_control *c, int trainer, int rank, int stream,
+wf_status wfi_control_notify(const void *control, int trainer, int rank, int stream,
                              uint64_t epoch) {
+    const wfi_control *c = control;
     return wfi_transport_notify(c->transport, rank, trainer, stream, epoch);
 }
 

@@ -2,6 +2,7 @@
 #ifndef WFI_TRANSPORT_PARTS_H
 #define WFI_TRANSPORT_PARTS_H
 
+#include "comm/transport/remote.h"
 #include "comm/transport/transport.h"
 
 #include <pthread.h>
@@ -81,7 +82,7 @@ struct wfi_transport {
     wf_context *ctx; /* the host's */
     wf_context *own; /* the thread's, with all of its memory: it may outlive the other */
     wfi_transport_config config;
-    wfi_device *device; /* whose streams are `arrived` */
+    wfi_remote remote; /* counts what is received */
     wfi_stream_queue *streams[WFI_TRANSPORT_STREAMS];
     wfi_shared_epoch arrived[WFI_TRANSPORT_STREAMS];
     int n_polling;             /* atomic access: collectives that run */

@@ -187,9 +187,8 @@ static void *run(void *argument) {
 
 /* ---- life ---- */
 
-static void destroy_device(wfi_transport *t) {
+static void destroy_streams(wfi_transport *t) {
     for (int s = 0; s < WFI_TRANSPORT_STREAMS; s++) wfi_stream_destroy(t->streams[s]);
-    wfi_device_destroy(t->device);
 }
 
 static void release(wfi_transport *t) {
@@ -209,17 +208,16 @@ static int awaited_rank(const void *self, int stream) {
     return __atomic_load_n(&t->arrivals[stream].awaited, __ATOMIC_RELAXED);
 }
 
-static wf_status create_device(wfi_transport *t) {
-    wfi_device_config config = {.kind = &wfi_device_arrivals,
-                                .index = t->config.rank,
-                                .timeout_ms = t->config.timeout_ms,
-                                .failure = t->config.failure,
-                                .epochs = t->arrived,
-                                .awaited_rank = awaited_rank,
-                                .self = t};
-    WF_TRY(wfi_device_create(t->ctx, &config, &t->device));
+static wf_status create_streams(wfi_transport *t) {
+    t->remote = (wfi_remote){.owner = {.ctx = t->ctx,
+                                       .rank = t->config.rank,
+                                       .timeout_ms = t->config.timeout_ms,
+                                       .failure = t->config.failure},
+                             .counters = t->arrived,
+                             .awaited_rank = awaited_rank,
+                             .self = t};
     for (int s = 0; s < WFI_TRANSPORT_STREAMS; s++)
-        WF_TRY(wfi_stream_create(t->device, "arrivals", &t->streams[s]));
+        WF_TRY(wfi_remote_stream_create(&t->remote, "arrivals", s, &t->streams[s]));
     return WF_OK;
 }
 
@@ -285,7 +283,7 @@ static wf_status fill(wfi_transport *t) {
     t->peers = wfi_alloc(t->own, (size_t)t->config.n_ranks, sizeof *t->peers, "a transport");
     if (!t->peers) return wfi_no_memory(t->ctx, sizeof *t->peers, "a transport");
     init_queues(t);
-    WF_TRY(create_device(t));
+    WF_TRY(create_streams(t));
     int error = pthread_create(&t->thread, NULL, run, t);
     if (!error) return WF_OK;
     return wfi_fail(t->ctx, WF_DEVICE, "the progress thread could not be started: %s",
@@ -330,7 +328,7 @@ wf_status wfi_transport_create(wf_context *ctx, const wfi_transport_config *conf
     wf_status status = t ? fill(t) : wfi_no_memory(ctx, sizeof *t, "a transport");
     if (status != WF_OK) {
         config->network.finish(config->network.self, false);
-        if (t) destroy_device(t);
+        if (t) destroy_streams(t);
         if (t) release(t);
         return status;
     }
@@ -340,7 +338,7 @@ wf_status wfi_transport_create(wf_context *ctx, const wfi_transport_config *conf
         return WF_OK;
     }
     bool is_given_up = give_up(t);
-    destroy_device(t);
+    destroy_streams(t);
     if (is_given_up) return status;
     end(t);
     pthread_join(t->thread, NULL);
@@ -352,7 +350,7 @@ bool wfi_transport_destroy(wfi_transport *t) {
     end(t);
     pthread_join(t->thread, NULL);
     bool is_clean = t->is_clean;
-    destroy_device(t);
+    destroy_streams(t);
     if (is_clean) release(t);
     return is_clean;
 }

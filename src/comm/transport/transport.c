@@ -89,12 +89,12 @@ wf_status wfi_transport_flush(wfi_transport *t) {
     const struct timespec time = {0, LOOK_US * 1000};
     for (int64_t end_ms = wfi_now_ms() + t->config.timeout_ms; !is_taken(t);
          nanosleep(&time, NULL)) {
-        WF_TRY(wfi_device_check(t->device));
+        WF_TRY(wfi_owner_check(&t->remote.owner));
         if (wfi_now_ms() < end_ms) continue;
         wf_status status =
             wfi_fail(t->ctx, WF_TIMEOUT, "rank %d waited %lld ms for what it sends to be taken",
                      t->config.rank, (long long)t->config.timeout_ms);
-        wfi_device_fail(t->device, status);
+        wfi_owner_fail(&t->remote.owner, status);
         return status;
     }
     return WF_OK;
