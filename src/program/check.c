@@ -22,28 +22,27 @@ typedef struct access_history {
     int32_t reads[WFI_N_STREAMS], writes[WFI_N_STREAMS]; /* positions + 1 of the latest */
 } access_history;
 
-/* A stretch of a rank's memory that no block's border divides. */
+/* A stretch of a rank's memory that no border of a block or of a reference divides. */
 typedef struct stretch {
     size_t begin;
     access_history history;
     int32_t owner; /* the block that wrote it last, or -1 */
+    wfi_term term; /* what that left there: the value of that term, in its bytes that the block has
+                      here (wfi_block.begin) */
 } stretch;
 
-/* What the latest write of a block left there, in its bytes `begin` to `end`. */
-typedef struct holding {
-    wfi_term term;
-    size_t begin, end;
-} holding;
+typedef struct range {
+    int32_t first, end; /* stretches */
+} range;
 
 typedef struct checker {
     wf_program *p;
     wfi_ideal *ideal;
-    holding *held;         /* [block] */
-    stretch *stretches;    /* of all ranks, each rank's in order of addresses */
-    int32_t *first, *last; /* [block] its stretches: first to last - 1 */
-    bool *reported;        /* [n_micro] */
-    bool *stored;          /* [n_outputs] */
-    wfi_term *scratch;     /* large enough for any instruction's references, twice */
+    stretch *stretches; /* of all ranks, each rank's in order of addresses */
+    range *ranges;      /* [block] */
+    bool *reported;     /* [n_micro] */
+    bool *stored;       /* [n_outputs] */
+    wfi_term *scratch;  /* large enough for any instruction's references, twice */
 } checker;
 
 static wf_status refuse(const checker *c, int32_t i, const char *what) {
@@ -52,51 +51,97 @@ static wf_status refuse(const checker *c, int32_t i, const char *what) {
 
 /* ---- 3. ordered accesses ---- */
 
-static int compare_sizes(const void *a, const void *b) {
-    size_t x = *(const size_t *)a, y = *(const size_t *)b;
-    return (x > y) - (x < y);
+typedef struct border {
+    int32_t rank;
+    size_t at;
+} border;
+
+static int compare_borders(const void *a, const void *b) {
+    const border *x = a, *y = b;
+    if (x->rank != y->rank) return (x->rank > y->rank) - (x->rank < y->rank);
+    return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Index of the stretch of this rank that begins at `at`. */
-static int32_t find_stretch(const checker *c, int32_t low, int32_t high, size_t at) {
-    while (high - low > 1) {
-        int32_t middle = low + (high - low) / 2;
-        if (c->stretches[middle].begin <= at)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+/* A reference to a part of its block; those to the whole add no border. */
+static bool is_part(const wf_program *p, const wfi_reference *r) {
+    return r->bytes && (r->offset || r->bytes != p->blocks[r->block].bytes);
 }
 
-/* Divides each rank's memory at every border of a block. Memory is reused at the same
- * places, so there are far fewer stretches than blocks. */
+static size_t count_borders(const wf_program *p) {
+    size_t n = 2 * (size_t)p->n_blocks;
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        for (int32_t k = 0; k < p->instructions[i].n_references; k++)
+            n += 2 * (size_t)is_part(p, &p->instructions[i].references[k]);
+    return n;
+}
+
+static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_extent extent) {
+    if (!extent.bytes) return;
+    borders[(*n)++] = (border){b->rank, b->offset + extent.offset};
+    borders[(*n)++] = (border){b->rank, b->offset + extent.offset + extent.bytes};
+}
+
+static size_t list_borders(const wf_program *p, border *borders) {
+    size_t n = 0;
+    for (int32_t b = 0; b < p->n_blocks; b++)
+        add_borders(borders, &n, &p->blocks[b], (wfi_extent){0, p->blocks[b].bytes});
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        for (int32_t k = 0; k < p->instructions[i].n_references; k++) {
+            const wfi_reference *r = &p->instructions[i].references[k];
+            if (is_part(p, r))
+                add_borders(borders, &n, &p->blocks[r->block], (wfi_extent){r->offset, r->bytes});
+        }
+    qsort(borders, n, sizeof *borders, compare_borders);
+    size_t n_unique = 0;
+    for (size_t k = 0; k < n; k++)
+        if (!n_unique || compare_borders(&borders[n_unique - 1], &borders[k]))
+            borders[n_unique++] = borders[k];
+    return n_unique;
+}
+
+static int32_t find_border(const border *borders, size_t n, int32_t rank, size_t at) {
+    const border what = {rank, at};
+    const border *found = bsearch(&what, borders, n, sizeof *borders, compare_borders);
+    return (int32_t)(found - borders);
+}
+
+/* Divides each rank's memory at every border. Memory is reused at the same places, so there are
+ * far fewer stretches than blocks. */
 static wf_status find_stretches(checker *c) {
     const wf_program *p = c->p;
-    size_t *borders = wfi_alloc(p->ctx, 2 * (size_t)p->n_blocks, sizeof *borders, "the check");
+    border *borders = wfi_alloc(p->ctx, count_borders(p), sizeof *borders, "the program check");
     if (!borders) return WF_NO_MEMORY;
-    int32_t n = 0;
-    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
-        size_t n_borders = 0;
-        int32_t begin = n;
-        for (int32_t b = 0; b < p->n_blocks; b++) {
-            if (p->blocks[b].rank != rank || !p->blocks[b].bytes) continue;
-            borders[n_borders++] = p->blocks[b].offset;
-            borders[n_borders++] = p->blocks[b].offset + p->blocks[b].bytes;
-        }
-        qsort(borders, n_borders, sizeof *borders, compare_sizes);
-        for (size_t k = 0; k < n_borders; k++)
-            if (k == 0 || borders[k] != borders[k - 1])
-                c->stretches[n++] = (stretch){.begin = borders[k], .owner = -1};
-        for (int32_t b = 0; b < p->n_blocks; b++) {
-            const wfi_block *block = &p->blocks[b];
-            if (block->rank != rank || !block->bytes) continue;
-            c->first[b] = find_stretch(c, begin, n, block->offset);
-            c->last[b] = find_stretch(c, begin, n, block->offset + block->bytes);
-        }
+    size_t n = list_borders(p, borders);
+    c->stretches = wfi_alloc(p->ctx, n, sizeof *c->stretches, "the program check");
+    for (size_t k = 0; k < n && c->stretches; k++)
+        c->stretches[k] = (stretch){.begin = borders[k].at, .owner = -1};
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        if (!block->bytes) continue;
+        c->ranges[b] = (range){find_border(borders, n, block->rank, block->offset),
+                               find_border(borders, n, block->rank, block->offset + block->bytes)};
     }
     wfi_free(p->ctx, borders);
-    return WF_OK;
+    return c->stretches ? WF_OK : WF_NO_MEMORY;
+}
+
+/* Which of the block's stretches begins at `at`; the end, if none does. */
+static int32_t find_stretch(const checker *c, range block, size_t at) {
+    while (block.first < block.end) {
+        int32_t middle = block.first + (block.end - block.first) / 2;
+        if (c->stretches[middle].begin < at)
+            block.first = middle + 1;
+        else
+            block.end = middle;
+    }
+    return block.first;
+}
+
+static range range_of(const checker *c, const wfi_reference *r) {
+    range block = c->ranges[r->block];
+    size_t begin = c->p->blocks[r->block].offset + r->offset;
+    if (!is_part(c->p, r)) return r->bytes ? block : (range){0, 0};
+    return (range){find_stretch(c, block, begin), find_stretch(c, block, begin + r->bytes)};
 }
 
 static bool is_ordered(const access_history *h, const int32_t *clock, wfi_stream own, bool writes) {
@@ -115,7 +160,8 @@ static wf_status check_access(checker *c, int32_t i) {
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         bool writes = r->access & WFI_WRITE;
-        for (int32_t at = c->first[r->block]; at < c->last[r->block]; at++)
+        range touched = range_of(c, r);
+        for (int32_t at = touched.first; at < touched.end; at++)
             if (!is_ordered(&c->stretches[at].history, clock, now->stream, writes))
                 return refuse(c, i,
                               "touches bytes that another stream or another block may be using (a "
@@ -123,7 +169,8 @@ static wf_status check_access(checker *c, int32_t i) {
     }
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
-        for (int32_t at = c->first[r->block]; at < c->last[r->block]; at++) {
+        range touched = range_of(c, r);
+        for (int32_t at = touched.first; at < touched.end; at++) {
             access_history *h = &c->stretches[at].history;
             if (r->access & WFI_READ) h->reads[now->stream] = now->position + 1;
             if (r->access & WFI_WRITE) h->writes[now->stream] = now->position + 1;
@@ -134,30 +181,43 @@ static wf_status check_access(checker *c, int32_t i) {
 
 /* ---- 4. meaning ---- */
 
-/* A write of some of a block's bytes ends what it held in others. */
-static void write_bytes(checker *c, int32_t block, size_t begin, size_t bytes, wfi_term term) {
-    for (int32_t at = c->first[block]; at < c->last[block]; at++) c->stretches[at].owner = block;
-    c->held[block] = (holding){term, begin, begin + bytes};
+/* Whether an element that it writes is made of elements at the same place. */
+static bool is_elementwise(wfi_instruction_kind kind) {
+    return kind == WFI_FOLD || kind == WFI_CHANGE || kind == WFI_TIE || kind == WFI_NORM ||
+           kind == WFI_UPDATE || kind == WFI_RECEIVE;
 }
 
-static void write_term(checker *c, const wfi_reference *r, wfi_term term) {
-    write_bytes(c, r->block, r->offset, r->bytes, term);
+static void write_range(checker *c, int32_t block, range written, wfi_term term) {
+    for (int32_t at = written.first; at < written.end; at++) {
+        c->stretches[at].owner = block;
+        c->stretches[at].term = term;
+    }
 }
 
-/* The beginning of what was written stands for all of it: who reads less knows why. Any other
- * part is something else. */
+/* The term is that of the whole, and the reference may be to a part of it, if every element is made
+ * of those at the same place. */
+static void write_term(checker *c, const wfi_instruction *now, int32_t k, wfi_term term) {
+    const wfi_reference *r = &now->references[k];
+    size_t begin = wfi_reference_begin(c->p, r);
+    if (begin && !is_elementwise(now->kind)) term = wfi_term_mix(term, WFI_TERM_PART + begin);
+    write_range(c, r->block, range_of(c, r), term);
+}
+
 static wfi_term read_term(const checker *c, const wfi_reference *r) {
-    const holding *h = &c->held[r->block];
-    if (!r->bytes || r->offset == h->begin) return r->bytes ? h->term : 0;
-    return wfi_term_mix(h->term, WFI_TERM_PART + (uint64_t)(r->offset - h->begin));
+    range read = range_of(c, r);
+    return read.first < read.end ? c->stretches[read.first].term : 0;
 }
 
-/* Whether the block still holds, in these bytes, what was written into them. */
-static bool is_whole(const checker *c, int32_t block, size_t begin, size_t bytes) {
-    const holding *h = &c->held[block];
-    for (int32_t at = c->first[block]; at < c->last[block]; at++)
-        if (c->stretches[at].owner != block) return false;
-    return h->term != 0 && h->begin <= begin && begin + bytes <= h->end;
+/* Whether the block still has there what was written; all of it the same value's. */
+static bool is_whole(const checker *c, int32_t block, range read) {
+    for (int32_t at = read.first; at < read.end; at++)
+        if (c->stretches[at].owner != block || !c->stretches[at].term) return false;
+    return true;
+}
+static bool is_one(const checker *c, range read) {
+    for (int32_t at = read.first; at < read.end; at++)
+        if (c->stretches[at].term != c->stretches[read.first].term) return false;
+    return true;
 }
 
 static wf_status check_reads(checker *c, int32_t i) {
@@ -165,9 +225,14 @@ static wf_status check_reads(checker *c, int32_t i) {
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         bool temporary = c->p->blocks[r->block].kind == WFI_BLOCK_FRAME;
-        if (r->access & WFI_READ && r->bytes && !temporary &&
-            !is_whole(c, r->block, r->offset, r->bytes))
+        range read = range_of(c, r);
+        if (!(r->access & WFI_READ) || temporary) continue;
+        if (!is_whole(c, r->block, read))
             return refuse(c, i, "reads bytes that nobody has written, or that were overwritten");
+        if (!is_one(c, read))
+            return refuse(c, i,
+                          "reads slices of different values (one was changed more often than "
+                          "another, or has not been gathered)");
     }
     return WF_OK;
 }
@@ -185,10 +250,10 @@ static wf_status run_segment(checker *c, int32_t i) {
         if (slot->kind == WFI_BLOCK_GRADIENT) {
             wfi_term sum =
                 wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), in[s]), out[s]);
-            write_term(c, &now->references[s], now->first ? out[s] : sum);
+            write_term(c, now, s, now->first ? out[s] : sum);
             continue;
         }
-        write_term(c, &now->references[s], out[s]);
+        write_term(c, now, s, out[s]);
         if (slot->kind == WFI_BLOCK_FRAME) continue;
         if (out[s] != wfi_ideal_find(c->ideal, b->kind, b->id, b->depth, b->micro))
             return refuse(c, i,
@@ -234,8 +299,8 @@ static void run_collective(checker *c, int32_t at, int32_t n) {
     for (int32_t k = 0; k < first->n_references; k++) {
         wfi_term whole = collective_term(c, at, n, k);
         for (int32_t m = 0; m < n; m++) {
-            const wfi_reference *r = &p->instructions[p->order[at + m]].references[k];
-            if (r->access & WFI_WRITE) write_term(c, r, whole);
+            const wfi_instruction *member = &p->instructions[p->order[at + m]];
+            if (member->references[k].access & WFI_WRITE) write_term(c, member, k, whole);
         }
     }
 }
@@ -262,10 +327,10 @@ static wf_status run_update(checker *c, const wfi_instruction *now) {
     int32_t n_norms = now->n_references - 2 - has_state;
     for (int32_t k = 0; k < n_norms; k++) c->scratch[k] = read_term(c, &r[2 + has_state + k]);
     write_term(
-        c, &r[0],
+        c, now, 0,
         wfi_term_update(WFI_BLOCK_PARAM, now->unit, param, gradient, state, c->scratch, n_norms));
     if (has_state)
-        write_term(c, &r[2],
+        write_term(c, now, 2,
                    wfi_term_update(WFI_BLOCK_STATE, now->unit, param, gradient, state, c->scratch,
                                    n_norms));
     return WF_OK;
@@ -294,7 +359,7 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
     *n_out = 1;
     switch (now->kind) {
     case WFI_LOAD:
-        write_term(c, &r[0], wfi_term_start(WFI_LOAD, now->id, now->micro));
+        write_term(c, now, 0, wfi_term_start(WFI_LOAD, now->id, now->micro));
         break;
     case WFI_PACK:
     case WFI_FORWARD:
@@ -303,23 +368,28 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
     case WFI_BACKWARD_WEIGHT:
         return run_segment(c, i);
     case WFI_FOLD:
-        write_term(c, &r[0], wfi_term_fold(read_term(c, &r[0]), read_term(c, &r[1])));
+        write_term(c, now, 0, wfi_term_fold(read_term(c, &r[0]), read_term(c, &r[1])));
         break;
     case WFI_CHANGE:
         *n_out = count_members(c, at);
         run_collective(c, at, *n_out);
         break;
     case WFI_TIE:
-        write_term(c, &r[0], wfi_term_tie(read_term(c, &r[0]), read_term(c, &r[1]), now->id));
+        /* A slice without elements of the weight stays as it is, and the tie's all the same. */
+        write_term(
+            c, now, 0,
+            wfi_term_tie(read_term(c, &r[0]),
+                         r[1].bytes ? read_term(c, &r[1]) : wfi_ideal_tied(c->ideal, now->id),
+                         now->id));
         break;
     case WFI_NORM:
-        write_term(c, &r[1], wfi_term_norm(read_term(c, &r[0]), now->unit));
+        write_term(c, now, 1, wfi_term_norm(read_term(c, &r[0]), now->unit));
         break;
     case WFI_UPDATE:
         return run_update(c, now);
     case WFI_FOLD_STATS:
         for (int32_t k = 1; k < now->n_references; k++) c->scratch[k - 1] = read_term(c, &r[k]);
-        write_term(c, &r[0],
+        write_term(c, now, 0,
                    wfi_term_statistics(read_term(c, &r[0]), c->scratch, now->n_references - 1));
         break;
     case WFI_SEND:
@@ -327,9 +397,10 @@ static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
     case WFI_RECEIVE: {
         const wfi_instruction *send = partner(c, at);
         if (!send) return refuse(c, i, "has no send to receive from");
-        if (send->references[0].bytes != r[0].bytes)
-            return refuse(c, i, "receives another number of bytes than is sent");
-        write_term(c, &r[0], read_term(c, &send->references[0]));
+        if (send->references[0].bytes != r[0].bytes ||
+            wfi_reference_begin(p, &send->references[0]) != wfi_reference_begin(p, &r[0]))
+            return refuse(c, i, "receives other bytes than are sent");
+        write_term(c, now, 0, read_term(c, &send->references[0]));
         break;
     }
     case WFI_REPORT:
@@ -345,7 +416,7 @@ static wf_status run_all(checker *c) {
     const wf_program *p = c->p;
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].is_state)
-            write_bytes(c, b, 0, p->blocks[b].bytes,
+            write_range(c, b, c->ranges[b],
                         wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0, -1));
     for (int32_t at = 0, n = 1; at < p->n_instructions; at += n) {
         int32_t i = p->order[at];
@@ -359,6 +430,13 @@ static wf_status run_all(checker *c) {
     return WF_OK;
 }
 
+/* What the rank has of a gradient in the end. */
+static range kept_gradient(const checker *c, int32_t b) {
+    const wfi_block *block = &c->p->blocks[b];
+    wfi_extent kept = wfi_summed_extent(c->p, block->id, -1, block->rank);
+    return range_of(c, &(wfi_reference){b, kept.offset, kept.bytes, WFI_READ});
+}
+
 static wf_status check_end(const checker *c) {
     const wf_program *p = c->p;
     for (int32_t b = 0; b < p->n_blocks; b++) {
@@ -367,8 +445,9 @@ static wf_status check_end(const checker *c) {
         wfi_term want = p->kind == WF_PROGRAM_TRAIN
                             ? wfi_ideal_after(c->ideal, block->kind, block->id)
                             : wfi_ideal_find(c->ideal, block->kind, block->id, 0, -1);
-        size_t bytes = block->bytes;
-        if (c->held[b].term != want || c->held[b].begin || !is_whole(c, b, 0, bytes))
+        range kept = c->ranges[b];
+        bool is_right = is_whole(c, b, kept) && is_one(c, kept);
+        if (!is_right || (block->bytes && c->stretches[kept.first].term != want))
             return wfi_fail(
                 p->ctx, WF_BUG,
                 "check: rank %d ends with another %s of unit %s than one rank would (an "
@@ -377,7 +456,7 @@ static wf_status check_end(const checker *c) {
     }
     for (int32_t b = 0; b < p->n_blocks && p->keep_gradients; b++)
         if (p->blocks[b].kind == WFI_BLOCK_GRADIENT && p->blocks[b].depth == 0 &&
-            !is_whole(c, b, 0, p->code->units[p->blocks[b].id].gradient_bytes))
+            !is_whole(c, b, kept_gradient(c, b)))
             return wfi_fail(p->ctx, WF_BUG, "check: the gradient of unit %s is not kept",
                             p->graph->units[p->blocks[b].id].name);
     for (int64_t m = 0; m < p->recipe.n_micro && p->graph->record >= 0; m++)
@@ -410,21 +489,15 @@ wf_status wf_program_check(const wf_program *program) {
     int32_t most = p->n_ranks;
     for (int32_t i = 0; i < p->n_instructions; i++)
         if (p->instructions[i].n_references > most) most = p->instructions[i].n_references;
-    size_t n_blocks = (size_t)p->n_blocks;
-    c.held = wfi_alloc(ctx, n_blocks, sizeof *c.held, "the program check");
-    c.stretches = wfi_alloc(ctx, 2 * n_blocks, sizeof *c.stretches, "the program check");
-    c.first = wfi_alloc(ctx, n_blocks, sizeof *c.first, "the program check");
-    c.last = wfi_alloc(ctx, n_blocks, sizeof *c.last, "the program check");
+    c.ranges = wfi_alloc(ctx, (size_t)p->n_blocks, sizeof *c.ranges, "the program check");
     c.reported = wfi_alloc(ctx, (size_t)p->recipe.n_micro, sizeof(bool), "the program check");
     c.stored = wfi_alloc(ctx, (size_t)p->graph->n_outputs, sizeof(bool), "the program check");
     c.scratch = wfi_alloc(ctx, 2 * (size_t)most, sizeof *c.scratch, "the program check");
-    bool ok = c.held && c.stretches && c.first && c.last && c.reported && c.stored && c.scratch;
+    bool ok = c.ranges && c.reported && c.stored && c.scratch;
     wf_status status = ok ? check_all(&c) : WF_NO_MEMORY;
     wfi_ideal_destroy(c.ideal);
-    wfi_free(ctx, c.held);
     wfi_free(ctx, c.stretches);
-    wfi_free(ctx, c.first);
-    wfi_free(ctx, c.last);
+    wfi_free(ctx, c.ranges);
     wfi_free(ctx, c.reported);
     wfi_free(ctx, c.stored);
     wfi_free(ctx, c.scratch);

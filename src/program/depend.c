@@ -6,31 +6,67 @@
 
 #include <string.h>
 
-/* Who touched a block since it was last written. */
-typedef struct block_history {
+/* Some bytes of a block, and who touched them since they were last written. */
+typedef struct stretch {
+    size_t end;   /* in the block; the next one begins there */
+    int32_t next; /* of the block, or -1 */
     int32_t writer;
     int32_t reader[WFI_N_STREAMS]; /* the latest of each stream */
-} block_history;
+} stretch;
 
 typedef struct dependence {
     wf_program *p;
-    block_history *history;
+    stretch *stretches; /* the first of each block, then what others were cut into */
+    int32_t n_stretches;
+    size_t stretch_capacity;
     int32_t *clock; /* [n_instructions][WFI_N_STREAMS], of the own rank only */
     int32_t *last;  /* [n_ranks][WFI_N_STREAMS] latest instruction, or -1 */
     int32_t *candidates;
-    size_t capacity;
+    size_t candidate_capacity;
     int32_t n_candidates;
 } dependence;
+
+/* The stretch that begins at `at`: the one that contains it is cut in two. */
+static wf_status cut(dependence *d, int32_t block, size_t at, int32_t *index_out) {
+    int32_t k = block;
+    size_t begin = 0;
+    for (; d->stretches[k].end <= at; k = d->stretches[k].next) begin = d->stretches[k].end;
+    if (begin < at) {
+        WF_TRY(
+            WFI_GROW(d->p->ctx, d->stretches, d->n_stretches, d->stretch_capacity, "dependencies"));
+        stretch *first = &d->stretches[k];
+        k = d->n_stretches++;
+        d->stretches[k] = *first;
+        first->end = at;
+        first->next = k;
+    }
+    *index_out = k;
+    return WF_OK;
+}
+
+/* The stretches of a reference: from the first on, to the one that ends where it does. */
+static wf_status find_stretches(dependence *d, const wfi_reference *r, int32_t *first_out) {
+    int32_t ignored;
+    WF_TRY(cut(d, r->block, r->offset, first_out));
+    if (d->stretches[*first_out].end == r->offset + r->bytes) return WF_OK;
+    return cut(d, r->block, r->offset + r->bytes, &ignored);
+}
 
 static wf_status add_candidate(dependence *d, int32_t i) {
     if (i < 0) return WF_OK;
     for (int32_t k = 0; k < d->n_candidates; k++)
         if (d->candidates[k] == i) return WF_OK;
-    WF_TRY(WFI_GROW(d->p->ctx, d->candidates, d->n_candidates, d->capacity, "dependencies"));
+    WF_TRY(
+        WFI_GROW(d->p->ctx, d->candidates, d->n_candidates, d->candidate_capacity, "dependencies"));
     int32_t k = d->n_candidates++; /* kept in descending order */
     for (; k > 0 && d->candidates[k - 1] < i; k--) d->candidates[k] = d->candidates[k - 1];
     d->candidates[k] = i;
     return WF_OK;
+}
+
+static int32_t next_stretch(const dependence *d, const wfi_reference *r, int32_t at) {
+    bool is_last = d->stretches[at].end >= r->offset + r->bytes;
+    return is_last ? -1 : d->stretches[at].next;
 }
 
 static wf_status collect(dependence *d, int32_t i) {
@@ -39,19 +75,25 @@ static wf_status collect(dependence *d, int32_t i) {
     for (int32_t k = 0; k < now->n_depends; k++) WF_TRY(add_candidate(d, now->depends[k]));
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
-        block_history *h = &d->history[r->block];
-        WF_TRY(add_candidate(d, h->writer));
-        for (int s = 0; s < WFI_N_STREAMS && r->access & WFI_WRITE; s++)
-            WF_TRY(add_candidate(d, h->reader[s]));
+        int32_t first;
+        if (!r->bytes) continue;
+        WF_TRY(find_stretches(d, r, &first));
+        for (int32_t at = first; at >= 0; at = next_stretch(d, r, at)) {
+            WF_TRY(add_candidate(d, d->stretches[at].writer));
+            for (int s = 0; s < WFI_N_STREAMS && r->access & WFI_WRITE; s++)
+                WF_TRY(add_candidate(d, d->stretches[at].reader[s]));
+        }
     }
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
-        block_history *h = &d->history[r->block];
-        if (r->access & WFI_WRITE) {
-            h->writer = i;
-            for (int s = 0; s < WFI_N_STREAMS; s++) h->reader[s] = -1;
-        } else {
-            h->reader[now->stream] = i;
+        int32_t first;
+        if (!r->bytes) continue;
+        WF_TRY(find_stretches(d, r, &first));
+        for (int32_t at = first; at >= 0; at = next_stretch(d, r, at)) {
+            stretch *h = &d->stretches[at];
+            if (!(r->access & WFI_WRITE)) h->reader[now->stream] = i;
+            for (int s = 0; s < WFI_N_STREAMS && r->access & WFI_WRITE; s++) h->reader[s] = -1;
+            if (r->access & WFI_WRITE) h->writer = i;
         }
     }
     return WF_OK;
@@ -105,12 +147,14 @@ static wf_status list_streams(wf_program *p) {
 wf_status wfi_program_depend(wf_program *p) {
     dependence d = {.p = p};
     size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
-    d.history = wfi_alloc(p->ctx, (size_t)p->n_blocks, sizeof *d.history, "dependencies");
+    d.stretches = wfi_alloc(p->ctx, (size_t)p->n_blocks, sizeof *d.stretches, "dependencies");
+    d.n_stretches = p->n_blocks;
+    d.stretch_capacity = (size_t)p->n_blocks;
     d.clock = wfi_alloc(p->ctx, n * WFI_N_STREAMS, sizeof *d.clock, "dependencies");
     d.last = wfi_alloc(p->ctx, n_streams, sizeof *d.last, "dependencies");
-    wf_status status = d.history && d.clock && d.last ? WF_OK : WF_NO_MEMORY;
+    wf_status status = d.stretches && d.clock && d.last ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
-        memset(d.history, -1, (size_t)p->n_blocks * sizeof *d.history);
+        memset(d.stretches, -1, (size_t)p->n_blocks * sizeof *d.stretches); /* nobody; no end */
         memset(d.last, -1, n_streams * sizeof *d.last);
     }
     for (int32_t i = 0; i < p->n_instructions && status == WF_OK; i++) {
@@ -118,7 +162,7 @@ wf_status wfi_program_depend(wf_program *p) {
         if (status == WF_OK) status = reduce(&d, i);
     }
     if (status == WF_OK) status = list_streams(p);
-    wfi_free(p->ctx, d.history);
+    wfi_free(p->ctx, d.stretches);
     wfi_free(p->ctx, d.clock);
     wfi_free(p->ctx, d.last);
     wfi_free(p->ctx, d.candidates);

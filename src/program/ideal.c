@@ -18,6 +18,7 @@ struct wfi_ideal {
     entry *table;
     size_t n_entries, n_used;
     wfi_term *after[3]; /* [n_units] PARAM, BUFFER, STATE */
+    wfi_term *tied;     /* [n_weight_gradients] */
 };
 
 static uint64_t key_of(wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro) {
@@ -65,6 +66,10 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
 
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit) {
     return ideal->after[kind == WFI_BLOCK_PARAM ? 0 : kind == WFI_BLOCK_BUFFER ? 1 : 2][unit];
+}
+
+wfi_term wfi_ideal_tied(const wfi_ideal *ideal, int32_t i) {
+    return ideal->tied[i];
 }
 
 static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64_t micro) {
@@ -143,6 +148,7 @@ static void finish_step(wfi_ideal *ideal, wfi_term *gradient, wfi_term *norms, w
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
         const wfi_weight_gradient *w = &g->weight_gradients[i];
         int32_t owner = g->values[w->param].unit;
+        ideal->tied[i] = gradient[w->unit];
         if (owner != w->unit) gradient[owner] = wfi_term_tie(gradient[owner], gradient[w->unit], i);
     }
     bool clips = p->recipe.clip_norm > 0;
@@ -178,6 +184,9 @@ wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out) {
         ideal->after[i] = wfi_alloc(ctx, n_units, sizeof(wfi_term), "the program check");
         ok = ok && ideal->after[i];
     }
+    ideal->tied = wfi_alloc(ctx, (size_t)p->graph->n_weight_gradients, sizeof *ideal->tied,
+                            "the program check");
+    ok = ok && ideal->tied;
     wfi_term *scratch = wfi_alloc(ctx, 2 * n_units + n_micro, sizeof *scratch, "the program check");
     wf_status status = ok && scratch ? run_microbatches(ideal) : WF_NO_MEMORY;
     if (status == WF_OK && p->kind == WF_PROGRAM_TRAIN)
@@ -195,6 +204,7 @@ void wfi_ideal_destroy(wfi_ideal *ideal) {
     if (!ideal) return;
     wf_context *ctx = ideal->p->ctx;
     wfi_free(ctx, ideal->table);
+    wfi_free(ctx, ideal->tied);
     for (int i = 0; i < 3; i++) wfi_free(ctx, ideal->after[i]);
     wfi_free(ctx, ideal);
 }

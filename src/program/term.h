@@ -52,6 +52,8 @@ void wfi_ideal_destroy(wfi_ideal *ideal);
 /* During the step; 0 if there is no such value. PARAM, BUFFER, STATE: before it. */
 wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
                         int64_t micro);
+/* The gradient that tied weight i brings to its owner. */
+wfi_term wfi_ideal_tied(const wfi_ideal *ideal, int32_t i);
 /* PARAM, BUFFER and STATE of a unit after the step. */
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit);
 
