@@ -50,6 +50,7 @@ struct wf_plan {
     wf_context *ctx;
     int position[WFI_N_PLAN_KEYS]; /* in the text, counted from 1; 0: not given */
     int dp, pp;                    /* with rules, dp is the largest of theirs */
+    const wfi_strategy *strategy;  /* without rules: of all units, along dp */
     wfi_plan_rule *rules;
     int n_rules;
     int output; /* with a rule for the whole model: the loss's rank */
@@ -83,6 +84,7 @@ typedef struct wfi_unit_placement {
     int32_t pp;       /* coordinate */
     int32_t first_dp; /* coordinate of the first replica */
     int32_t n_replicas;
+    int32_t n_parts; /* of what is SHARD: as many as replicas, also in a forward run of the first */
 } wfi_unit_placement;
 
 /* Where each unit is in a step of n_micro microbatches: placement_out[n_units]. A replica without

@@ -53,7 +53,7 @@ static wf_status find_rules(const wf_plan *plan, const wf_graph *g, int32_t *rul
 static wfi_unit_placement place_unit(const wf_plan *plan, const wf_graph *g, int32_t unit,
                                      int32_t rule, int64_t n_micro) {
     if (!plan->n_rules)
-        return (wfi_unit_placement){.strategy = &wfi_strategy_dp, .n_replicas = plan->dp};
+        return (wfi_unit_placement){.strategy = plan->strategy, .n_replicas = plan->dp};
     if (rule >= 0)
         return (wfi_unit_placement){.strategy = plan->rules[rule].strategy,
                                     .n_replicas = wfi_plan_rule_width(&plan->rules[rule], n_micro)};
@@ -72,6 +72,7 @@ wf_status wfi_plan_place(const wf_plan *plan, const wf_graph *g, const int32_t *
         if (u == first_unit[stage + 1]) stage++;
         placement_out[u] = place_unit(plan, g, u, rules[u], n_micro);
         placement_out[u].pp = stage;
+        placement_out[u].n_parts = placement_out[u].n_replicas;
     }
     wfi_free(plan->ctx, rules);
     return status;

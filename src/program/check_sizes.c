@@ -30,12 +30,13 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
         snprintf(what, sizeof what, "it needs %zu bytes", need.extent.bytes);
         return refuse_reference(p, i, k, what);
     }
-    if (r->bytes && wfi_reference_begin(p, r) != need.extent.offset) {
+    if (wfi_reference_begin(p, r) != need.extent.offset) {
         snprintf(what, sizeof what, "it needs those from %zu on", need.extent.offset);
         return refuse_reference(p, i, k, what);
     }
     if (r->access != need.access)
         return refuse_reference(p, i, k, "it reads where it should write, or the reverse");
+    if (!r->bytes) return WF_OK;
     if (r->bytes > b->bytes || r->offset > b->bytes - r->bytes)
         return refuse_reference(p, i, k, "it reaches outside its block");
     if ((b->offset + r->offset) % (b->kind == WFI_BLOCK_NORM ? sizeof(double) : WFI_ALIGN_BYTES))

@@ -33,7 +33,7 @@ static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int3
                                                         : s->strategy->buffer;
     size_t bytes = kind == WFI_BLOCK_BUFFER ? u->buffer_bytes : u->param_bytes;
     return replica < 0 ? (wfi_extent){0, 0}
-                       : wfi_placement_extent(placement, bytes, s->n_replicas, replica);
+                       : wfi_placement_extent(placement, bytes, s->n_parts, replica);
 }
 
 bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
@@ -78,9 +78,8 @@ wfi_extent wfi_tied_extent(const wf_program *p, int32_t i, int32_t replica) {
     const wfi_weight_gradient *w = &p->graph->weight_gradients[i];
     const wfi_value *param = &p->graph->values[w->param];
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, param->unit)];
-    wfi_extent slice =
-        wfi_placement_extent(stage->strategy->state, p->graph->units[param->unit].param_bytes,
-                             stage->n_replicas, replica);
+    wfi_extent slice = wfi_placement_extent(
+        stage->strategy->state, p->graph->units[param->unit].param_bytes, stage->n_parts, replica);
     wfi_extent weight = {param->offset, wfi_value_bytes(p->graph, w->param)};
     wfi_extent used = wfi_extent_intersect(slice, weight);
     used.offset += p->code->tied_offset[i] - param->offset;
@@ -111,19 +110,25 @@ static wf_status cut_pipeline(const wf_program *p, const wf_program *like, int32
 
 static bool same_placement(const wfi_unit_placement *a, const wfi_unit_placement *b) {
     return a->strategy == b->strategy && a->pp == b->pp && a->first_dp == b->first_dp &&
-           a->n_replicas == b->n_replicas;
+           a->n_replicas == b->n_replicas && a->n_parts == b->n_parts;
 }
 
 static void join_units(wf_program *p, wfi_unit_placement *units) {
     for (int32_t u = 0; u < p->graph->n_units; u++) {
+        bool is_divided = units[u].strategy->state == WFI_SHARD;
         if (p->kind != WF_PROGRAM_TRAIN) /* forward runs are the first replica's */
-            units[u] = (wfi_unit_placement){&wfi_strategy_dp, units[u].pp, 0, 1};
+            units[u] =
+                (wfi_unit_placement){.strategy = is_divided ? units[u].strategy : &wfi_strategy_dp,
+                                     .pp = units[u].pp,
+                                     .n_replicas = 1,
+                                     .n_parts = is_divided ? units[u].n_parts : 1};
         if (u > 0 && same_placement(&units[u], &units[u - 1])) continue;
         p->first_unit[p->n_stages] = u;
         p->stages[p->n_stages++] = (wfi_stage){.strategy = units[u].strategy,
                                                .pp = units[u].pp,
                                                .first_dp = units[u].first_dp,
-                                               .n_replicas = units[u].n_replicas};
+                                               .n_replicas = units[u].n_replicas,
+                                               .n_parts = units[u].n_parts};
         if (units[u].n_replicas > p->n_replicas) p->n_replicas = units[u].n_replicas;
     }
     p->first_unit[p->n_stages] = p->graph->n_units;
@@ -137,6 +142,25 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
     WF_TRY(cut_pipeline(p, like, first_unit));
     WF_TRY(wfi_plan_place(p->plan, p->graph, first_unit, p->recipe.n_micro, units));
     join_units(p, units);
+    return WF_OK;
+}
+
+/* A gradient that is divided goes slice by slice to a tied weight's owner: rank by rank. */
+static wf_status check_tied(const wf_program *p) {
+    const wf_graph *g = p->graph;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+        int32_t user = g->weight_gradients[i].unit;
+        int32_t owner = g->values[g->weight_gradients[i].param].unit;
+        const wfi_stage *a = &p->stages[wfi_program_stage_of(p, owner)];
+        const wfi_stage *b = &p->stages[wfi_program_stage_of(p, user)];
+        bool is_divided = a->strategy->gradient == WFI_SHARD || b->strategy->gradient == WFI_SHARD;
+        bool is_alike = a->strategy == b->strategy && a->n_replicas == b->n_replicas;
+        if (is_divided && !is_alike)
+            return wfi_fail(p->ctx, WF_INVALID_ARG,
+                            "plan: units %s and %s share a weight, so they need the same strategy "
+                            "over the same number of ranks",
+                            g->units[owner].name, g->units[user].name);
+    }
     return WF_OK;
 }
 
@@ -224,6 +248,7 @@ wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->n_ranks = wfi_mesh_n_ranks(p->mesh);
     WF_TRY(allocate(p));
     WF_TRY(place_units(p, like));
+    WF_TRY(check_tied(p));
     WF_TRY(sum_lanes(p));
     WF_TRY(group_replicas(p));
     return group_updaters(p);

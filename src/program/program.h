@@ -221,6 +221,7 @@ typedef struct wfi_stage {
     const wfi_strategy *strategy;
     int32_t pp, first_dp; /* coordinates of the first replica */
     int32_t n_replicas;
+    int32_t n_parts;    /* of what is SHARD */
     wfi_lane_sums sums; /* of a replica's lanes */
 } wfi_stage;
 

@@ -1,0 +1,218 @@
+/* A strategy that lives in tests: optimizer state and gradients are divided over replicas. Its
+ * programs are compiled and proved like all others; what goes wrong with a slice is refused.
+ *
+ * label: serial
+ */
+#include "broken_program.h"
+#include "sharded_plan.h"
+
+#include <weft/timeline.h>
+
+/* Units of several blocks of the norm, a tied weight across units, batch norm. */
+static void wide(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(64));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor tied = wf_parameter(g, "tied", WF_SHAPE(64, 64), (wf_init){WF_INIT_NORMAL, 0.1f});
+    wf_tensor none = {g, -1};
+    wf_tensor h = wf_linear(wf_relu(wf_linear_with(x, tied, none)), "first", 64);
+    h = wf_cut(wf_add(h, x), "middle");
+    h = wf_relu(wf_batch_norm(wf_linear(h, "net1", 64), "bn"));
+    h = wf_cut(h, "late");
+    h = wf_linear_with(wf_add(h, x), tied, none);
+    wf_loss(wf_cross_entropy(wf_linear(h, "head", 80), y));
+}
+
+static wf_program *make_sharded(wf_context *ctx, wf_model_function function, const char *text,
+                                const wfi_strategy *strategy, double clip_norm) {
+    wf_model *model;
+    wf_program *p;
+    wf_recipe recipe = mixed_recipe(4);
+    recipe.clip_norm = clip_norm;
+    recipe.optimizer = clip_norm > 0 ? WF_ADAMW : WF_SGD;
+    TEST_OK(ctx, wf_model_create(ctx, "wide", function, NULL, 0, &model));
+    wf_plan *plan = sharded_plan(ctx, text, strategy);
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return p;
+}
+
+static void proved_and_simulated(void **state) {
+    (void)state;
+    static const char *const plans[] = {"dp=2",
+                                        "dp=4",
+                                        "dp=2,pp=2",
+                                        "dp=4,pp=3,schedule=gpipe",
+                                        "dp=4,bucket=1",
+                                        "dp=2,pp=2,schedule=zb1",
+                                        "dp=4,overlap=off"};
+    static const wfi_strategy *const strategies[] = {&sharded_state, &whole_gradient};
+    for (size_t k = 0; k < WFI_COUNT(plans); k++)
+        for (int way = 0; way < 8; way++) {
+            wf_context *ctx = test_context();
+            wf_program *p = make_sharded(ctx, way & 1 ? mixed : wide, plans[k],
+                                         strategies[way >> 1 & 1], way & 4 ? 1 : 0);
+            wf_timeline *t;
+            TEST_OK(ctx, wf_program_simulate(p, NULL, &t));
+            size_t sent = 0, received = 0, kept = 0, whole = 0;
+            for (int r = 0; r < p->n_ranks; r++) {
+                wf_rank_summary s = wf_program_rank(p, r);
+                sent += s.sent_bytes;
+                received += s.received_bytes;
+                kept += s.optimizer_bytes;
+            }
+            for (int32_t u = 0; u < p->graph->n_units; u++)
+                whole += p->graph->units[u].param_bytes *
+                         (size_t)wfi_recipe_n_states(wf_program_recipe(p));
+            assert_int_equal(sent, received);
+            assert_int_equal(kept, whole); /* over all ranks: once */
+            wf_timeline_destroy(t);
+            wf_program_destroy(p);
+            test_context_end(ctx);
+        }
+}
+
+/* ---- what may happen to a slice ---- */
+
+/* Rank r's instruction of that name for the unit: the last. */
+static int32_t find(const wf_program *p, int32_t rank, const char *name, int32_t unit) {
+    for (int32_t i = p->n_instructions - 1; i >= 0; i--)
+        if (p->instructions[i].rank == rank && p->instructions[i].unit == unit &&
+            !strcmp(wfi_instruction_name(&p->instructions[i]), name))
+            return i;
+    fail_msg("rank %d has no %s of unit %d", rank, name, unit);
+    return -1;
+}
+
+static void update_is_missing(breaker *b) {
+    take_out(b->p, find(b->p, 1, "update", 2), b->spare); /* others wait for the first one */
+}
+
+/* In place of another unit's: that one is missing, this one is done twice. */
+static void updated_twice(breaker *b) {
+    const wfi_instruction *once = &b->p->instructions[find(b->p, 1, "update", 1)];
+    wfi_instruction *twice = &b->p->instructions[find(b->p, 1, "update", 0)];
+    twice->unit = once->unit;
+    twice->references = once->references;
+}
+
+static void from_another_slice(breaker *b) {
+    wfi_instruction *update = &b->p->instructions[find(b->p, 1, "update", 0)];
+    memcpy(b->spare_references, update->references,
+           (size_t)update->n_references * sizeof *update->references);
+    b->spare_references[1].offset = 0;
+    update->references = b->spare_references;
+}
+
+/* The other rank's slice, with its gradient. */
+static void another_slice(breaker *b) {
+    wfi_instruction *update = &b->p->instructions[find(b->p, 1, "update", 0)];
+    from_another_slice(b);
+    update->references[0].offset = 0;
+}
+
+static bool is_there(const wfi_instruction *now, int32_t i) {
+    for (int32_t d = 0; d < now->n_depends; d++)
+        if (now->depends[d] == i) return true;
+    return false;
+}
+
+/* The gather no longer waits for the update; if `turned`, the update waits for it. */
+static void gather_early(breaker *b, bool turned) {
+    for (int32_t r = 0; r < b->p->n_ranks; r++) {
+        int32_t i = find(b->p, r, "all_gather", 0), u = find(b->p, r, "update", 0), n = 0;
+        wfi_instruction *gather = &b->p->instructions[i], *update = &b->p->instructions[u];
+        int32_t *spare = b->spare + 8 * r;
+        assert_true(is_there(gather, u));
+        for (int32_t d = 0; d < gather->n_depends; d++)
+            if (gather->depends[d] != u) spare[n++] = gather->depends[d];
+        gather->depends = spare;
+        gather->n_depends = n;
+        if (!turned) continue;
+        spare += n;
+        memcpy(spare, update->depends, (size_t)update->n_depends * sizeof *spare);
+        spare[update->n_depends] = i;
+        update->depends = spare;
+        update->n_depends++;
+    }
+}
+static void gathered_beside_its_update(breaker *b) {
+    gather_early(b, false);
+}
+static void gathered_before_its_update(breaker *b) {
+    gather_early(b, true);
+}
+
+/* The last piece, on all members. */
+static void lose_piece(breaker *b, const char *name, int32_t unit) {
+    for (int32_t i = 0; i < b->p->n_instructions; i++) {
+        wfi_instruction *now = &b->p->instructions[i];
+        now->n_references -= now->unit == unit && !strcmp(wfi_instruction_name(now), name);
+    }
+}
+static void a_slice_is_not_gathered(breaker *b) {
+    lose_piece(b, "all_gather", 0);
+}
+static void a_slice_is_not_summed(breaker *b) {
+    lose_piece(b, "reduce_scatter", 0);
+}
+static void a_slice_is_not_measured(breaker *b) {
+    lose_piece(b, "all_gather", -1);
+}
+
+static void what_is_wrong_with_a_slice(void **state) {
+    (void)state;
+    static const struct {
+        void (*apply)(breaker *b);
+        const char *plan, *says;
+    } cases[] = {
+        {update_is_missing, "dp=2", "than one rank would"},
+        {updated_twice, "dp=2", "than one rank would"},
+        {from_another_slice, "dp=2", "of a grad"},
+        {another_slice, "dp=2", "it needs those from"},
+        {gathered_beside_its_update, "dp=2", "a dependency is missing"},
+        {gathered_before_its_update, "dp=2", "ends with another param of unit first"},
+        {a_slice_is_not_gathered, "dp=2", "ends with another param of unit first"},
+        {a_slice_is_not_gathered, "dp=2,pp=2", "reads slices of different values"},
+        {a_slice_is_not_summed, "dp=2,bucket=1", "reads slices of different values"},
+        {a_slice_is_not_measured, "dp=2", "nobody has written"},
+    };
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        wf_context *ctx = test_context();
+        breaker b = break_program(ctx, make_sharded(ctx, wide, cases[k].plan, &sharded_state, 1));
+        cases[k].apply(&b);
+        TEST_REFUSED(ctx, wf_program_check(b.p), WF_BUG, cases[k].says);
+        end_breaker(&b);
+        test_context_end(ctx);
+    }
+}
+
+static void tied_units_are_placed_alike(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    wf_recipe recipe = mixed_recipe(4);
+    TEST_OK(ctx, wf_model_create(ctx, "wide", wide, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "first:dp=2,late:dp=2", &plan));
+    plan->rules[0].strategy = &sharded_state;
+    TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p),
+                 WF_INVALID_ARG, "units first and late share a weight");
+    plan->rules[1].strategy = &sharded_state;
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(proved_and_simulated),
+        cmocka_unit_test(what_is_wrong_with_a_slice),
+        cmocka_unit_test(tied_units_are_placed_alike),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
