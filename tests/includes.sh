@@ -42,4 +42,24 @@ expect accepted src/kernel/onednn/a.c '#include <oneapi/dnnl/dnnl.h>'
 expect accepted src/device/cuda.c '#include <cuda_runtime.h>'
 expect accepted cli/a.c '#include <weft/weft.h>'
 expect accepted cli/a.c '#include "cli/options.h"'
+expect refused src/run/a.c '#include "kernel/onednn/threads.h"'
+expect refused src/run/a.c '#include "program/lower.h"'
+expect refused src/plan/schedule/a.c '#include "plan/parse.h"'
+expect refused cli/a.c '#include "bench/rounds.h"'
+expect accepted cli/bench/a.c '#include "bench/rounds.h"'
+expect accepted src/program/a.c '#include "program/lower.h"'
+
+# circle FILE LINE FILE LINE: below the first level, too.
+circle() {
+    rm -rf "${tree:?}"/*
+    mkdir -p "$tree/$(dirname "$1")" "$tree/$(dirname "$3")"
+    echo "$2" >"$tree/$1"
+    echo "$4" >"$tree/$3"
+    "$check" "$tree" >"$tree/said" && { echo "$1 and $3 include each other, and may"; failed=1; }
+    grep -q "include each other" "$tree/said" || { cat "$tree/said"; failed=1; }
+}
+circle src/comm/job/a.h '#include "comm/wire/b.h"' src/comm/wire/c.h '#include "comm/job/d.h"'
+circle src/plan/a.h '#include "plan/b.h"' src/plan/b.h '#include "plan/a.h"'
+circle src/plan/a.h '#include "plan/schedule/b.h"' src/plan/schedule/b.h '#include "plan/a.h"'
+circle cli/a.h '#include "draw/b.h"' cli/draw/b.c '#include "a.h"'
 exit $failed

@@ -154,11 +154,37 @@ static void always_adds_up(void **state) {
     }
 }
 
+/* What there is not is zeros and empty texts. */
+static void out_of_range(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = small_program(ctx, "pp=2");
+    wf_timeline *t;
+    TEST_OK(ctx, wf_program_simulate(p, NULL, &t));
+    const wf_costs *costs = wf_program_costs(p);
+    const int bad[] = {-1, 1 << 20};
+    for (int k = 0; k < 2; k++) {
+        wf_rank_summary rank = wf_program_rank(p, bad[k]);
+        assert_true(rank.peak_bytes == 0 && rank.n_units == 0 && !*rank.peak_unit);
+        assert_true(!*wf_program_unit(p, 0, bad[k]).name && !*wf_program_unit(p, bad[k], 0).name);
+        assert_true(!*wf_timeline_span(t, bad[k]).name && !*wf_timeline_span(t, bad[k]).stream);
+        assert_true(wf_timeline_rank(t, bad[k]).compute_us == 0);
+        assert_true(wf_costs_unit(costs, bad[k]).forward_us == 0);
+    }
+    /* The first unit that the rank has not. */
+    assert_true(!*wf_program_unit(p, 0, wf_program_rank(p, 0).n_units).name);
+    assert_true(*wf_program_unit(p, 1, wf_program_rank(p, 1).n_units - 1).name);
+    wf_timeline_destroy(t);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_after_the_other),
         cmocka_unit_test(a_gap_by_hand),
         cmocka_unit_test(always_adds_up),
+        cmocka_unit_test(out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

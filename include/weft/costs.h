@@ -29,6 +29,7 @@ extern "C" {
 #endif
 
 WF_API int wf_costs_n_units(const wf_costs *costs);
+/* Out of range: zeros. */
 WF_API wf_unit_cost wf_costs_unit(const wf_costs *costs, int unit);
 WF_API wf_rates wf_costs_rates(const wf_costs *costs);
 WF_API int wf_costs_is_measured(const wf_costs *costs);

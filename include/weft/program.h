@@ -77,6 +77,7 @@ WF_API WF_NODISCARD wf_status wf_program_plans_that_fit(const wf_program *progra
                                                         size_t memory_bytes, char **plans_out);
 
 WF_API int wf_program_n_ranks(const wf_program *program);
+/* Where there is no such rank, or the rank has fewer units: zeros and empty texts. */
 WF_API wf_rank_summary wf_program_rank(const wf_program *program, int rank);
 WF_API wf_unit_summary wf_program_unit(const wf_program *program, int rank, int unit);
 WF_API const wf_recipe *wf_program_recipe(const wf_program *program); /* resolved */

@@ -84,8 +84,10 @@ WF_API WF_NODISCARD wf_status wf_schedule_simulate(wf_context *ctx,
 WF_API void wf_schedule_result_destroy(wf_schedule_result *result); /* NULL is allowed */
 
 WF_API wf_schedule_summary wf_schedule_result_summary(const wf_schedule_result *result);
+/* Zeros if there is no such stage. */
 WF_API wf_schedule_stage wf_schedule_result_stage(const wf_schedule_result *result, int stage);
-/* In the order in which the stage performs them: i from 0 to its n_actions - 1. */
+/* In the order in which the stage performs them: i from 0 to its n_actions - 1; else `micro` is -1
+ * and all others are 0. */
 WF_API wf_schedule_action wf_schedule_result_action(const wf_schedule_result *result, int stage,
                                                     int i);
 

@@ -55,8 +55,9 @@ WF_API WF_NODISCARD wf_status wf_program_simulate(const wf_program *program, con
 WF_API double wf_timeline_step_us(const wf_timeline *timeline);
 WF_API int wf_timeline_n_ranks(const wf_timeline *timeline);
 WF_API int wf_timeline_n_spans(const wf_timeline *timeline);
-/* Spans of one stream stand in the order of time. */
+/* Spans of one stream stand in the order of time. Out of range: zeros and empty texts. */
 WF_API wf_span wf_timeline_span(const wf_timeline *timeline, int i);
+/* Out of range: zeros. */
 WF_API wf_rank_time wf_timeline_rank(const wf_timeline *timeline, int rank);
 WF_API void wf_timeline_destroy(wf_timeline *timeline); /* NULL is allowed */
 

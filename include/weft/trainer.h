@@ -1,7 +1,7 @@
 /* A trainer: a model with its state on devices, stepped by a program.
  *
  *     wf_trainer_create(ctx, model, &recipe, plan, NULL, &trainer);
- *     for (step...) wf_trainer_step(trainer, feeds, 2, n_samples, &result);
+ *     for (step...) wf_trainer_step(trainer, feeds, n_feeds, n_samples, &result);
  *     wf_trainer_save(trainer, "run/model.safetensors");
  *
  * In a job, a call that fails for more than its feeds (a file, memory, a device, a recipe that is
@@ -141,8 +141,9 @@ WF_API WF_NODISCARD wf_status wf_trainer_eval(wf_trainer *trainer, const wf_feed
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
 
-/* The same, and copies the output named `name` (wf_output) to `dst`, in a job on every
- * process. */
+/* The same, and copies the output named `name` (wf_output) to `dst`, in a job on every process; the
+ * loss may be anything. Errors: those of a step; INVALID_ARG: there is no such output; SHAPE:
+ * dst_bytes is not its size. */
 WF_API WF_NODISCARD wf_status wf_trainer_forward(wf_trainer *trainer, const wf_feed *feeds,
                                                  int n_feeds, int64_t n_samples, const char *name,
                                                  void *dst, size_t dst_bytes);
@@ -179,7 +180,8 @@ WF_API int64_t wf_trainer_n_steps(const wf_trainer *trainer);
 WF_API WF_NODISCARD wf_status wf_trainer_read(wf_trainer *trainer, const char *name, void *dst,
                                               size_t dst_bytes);
 /* The gradient of parameter `name` as the last step summed it (before clipping);
- * needs config.keep_gradients. */
+ * needs config.keep_gradients. Errors: INVALID_ARG: no such parameter, or the last run was no step;
+ * SHAPE: dst_bytes is not its size. */
 WF_API WF_NODISCARD wf_status wf_trainer_read_gradient(wf_trainer *trainer, const char *name,
                                                        void *dst, size_t dst_bytes);
 /* SHA-256 of all parameters and buffers (docs/formats.md), 64 hex digits and a zero. */
@@ -187,7 +189,9 @@ WF_API WF_NODISCARD wf_status wf_trainer_weights_sha256(wf_trainer *trainer, cha
 
 /* ---- reports ---- */
 
+/* Borrowed. */
 WF_API const wf_program *wf_trainer_program(const wf_trainer *trainer); /* the full batch's */
+/* Of a rank that there is not, host_bytes alone is not 0. */
 WF_API wf_trainer_memory wf_trainer_memory_of(const wf_trainer *trainer, int rank);
 /* The threads that the kernels of each rank in this process compute with, as they were counted when
  * it began; a trainer for which fewer come than the recipe says is not made (UNSUPPORTED). */

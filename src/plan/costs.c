@@ -132,7 +132,7 @@ int wf_costs_n_units(const wf_costs *costs) {
 }
 
 wf_unit_cost wf_costs_unit(const wf_costs *costs, int unit) {
-    return costs->units[unit];
+    return unit >= 0 && unit < costs->n_units ? costs->units[unit] : (wf_unit_cost){0};
 }
 
 wf_rates wf_costs_rates(const wf_costs *costs) {

@@ -443,7 +443,7 @@ void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *t
 /* One instruction as text, without its newline. */
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
 
-/* Ranks in one process; more would be of no use. */
+/* Of a job, whichever processes they live in. */
 #define WFI_MAX_RANKS 1024
 
 /* The same code once more, for a replica that needs kernels of its own. */

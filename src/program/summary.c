@@ -23,6 +23,7 @@ static int64_t count_parameters(const wf_graph *g, int32_t begin, int32_t end) {
 }
 
 wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
+    if (rank < 0 || rank >= p->n_ranks) return (wf_rank_summary){.peak_unit = ""};
     const wfi_rank *r = &p->ranks[rank];
     wf_rank_summary s = {.peak_bytes = r->peak_bytes,
                          .bound_bytes = r->bound_bytes,
@@ -47,7 +48,7 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     return s;
 }
 
-/* Unit number `unit` of those on the rank. */
+/* Unit number `unit` of those on the rank; -1: it has fewer. */
 static int32_t find_unit(const wf_program *p, int32_t rank, int32_t unit) {
     for (int32_t k = 0; k < p->n_stages; k++) {
         int32_t n = p->first_unit[k + 1] - p->first_unit[k];
@@ -55,12 +56,13 @@ static int32_t find_unit(const wf_program *p, int32_t rank, int32_t unit) {
         if (unit < n) return p->first_unit[k] + unit;
         unit -= n;
     }
-    return p->graph->n_units - 1;
+    return -1;
 }
 
 wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
     const wf_graph *g = p->graph;
-    int32_t u = find_unit(p, rank, unit);
+    int32_t u = unit < 0 ? -1 : find_unit(p, rank, unit);
+    if (u < 0) return (wf_unit_summary){.name = ""};
     const wfi_unit_code *code = &p->code->units[u];
     wf_unit_summary s = {.name = g->units[u].name,
                          .n_parameters = count_parameters(g, u, u + 1),

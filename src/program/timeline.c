@@ -129,11 +129,12 @@ int wf_timeline_n_spans(const wf_timeline *timeline) {
 }
 
 wf_span wf_timeline_span(const wf_timeline *timeline, int i) {
-    return timeline->spans[i];
+    bool exists = i >= 0 && i < timeline->n_spans;
+    return exists ? timeline->spans[i] : (wf_span){.name = "", .unit = "", .stream = ""};
 }
 
 wf_rank_time wf_timeline_rank(const wf_timeline *timeline, int rank) {
-    return timeline->times[rank];
+    return rank >= 0 && rank < timeline->n_ranks ? timeline->times[rank] : (wf_rank_time){0};
 }
 
 void wf_timeline_destroy(wf_timeline *timeline) {

@@ -2,7 +2,8 @@
  *
  * The host issues instructions to the workers' streams in the program's order, with
  * the waits that their dependencies ask for; it does not wait itself until the end.
- * All ranks of the program live in this process.
+ * Every process issues the instructions of all ranks; streams of ranks that live in other processes
+ * are counters that only move when their owners work.
  */
 #ifndef WFI_EXECUTOR_H
 #define WFI_EXECUTOR_H

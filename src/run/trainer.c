@@ -243,6 +243,7 @@ int64_t wf_trainer_n_steps(const wf_trainer *t) {
 
 wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     wf_trainer_memory memory = {.host_bytes = wf_context_memory(t->ctx).live_bytes};
+    if (rank < 0 || rank >= t->n_workers) return memory;
     for (int32_t i = 0; i < t->n_ready; i++) {
         const wf_program *p = t->ready[i]->program;
         size_t peak = rank < p->n_ranks ? p->ranks[rank].peak_bytes : 0;

@@ -175,6 +175,7 @@ wf_schedule_summary wf_schedule_result_summary(const wf_schedule_result *a) {
 }
 
 wf_schedule_stage wf_schedule_result_stage(const wf_schedule_result *a, int stage) {
+    if (stage < 0 || stage >= a->request.n_stages) return (wf_schedule_stage){0};
     return (wf_schedule_stage){a->timing.span[stage], work_of(a, stage), a->timing.peak[stage],
                                a->lists[stage].n};
 }
@@ -186,6 +187,8 @@ wf_schedule_action wf_schedule_result_action(const wf_schedule_result *a, int st
         [WFI_ACTION_W] = WF_SPAN_WEIGHT,
         [WFI_ACTION_BW] = WF_SPAN_BACKWARD_WEIGHT,
     };
+    if (i < 0 || i >= wf_schedule_result_stage(a, stage).n_actions)
+        return (wf_schedule_action){.micro = -1};
     const wfi_action *action = &a->lists[stage].actions[i];
     const wfi_moment *moment = wfi_timing_moment(&a->timing, stage, i);
     return (wf_schedule_action){kinds[action->kind], action->micro, moment->begin, moment->end};
