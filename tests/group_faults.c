@@ -537,16 +537,16 @@ static void a_group_without_memory_leaves_nothing(void **state) {
 /* What it reads of a rank that is something else, or was killed while it wrote. */
 static void a_torn_note_is_told(void **state) {
     (void)state;
-    char text[WFI_NOTE_TEXT];
+    char text[WFI_CALL_TEXT];
     for (unsigned collective = 0; collective < 256; collective++)
         for (unsigned rest = 0; rest < 256; rest++) {
-            wfi_note note;
+            wfi_call note;
             memset(&note, (int)(0x55 + rest), sizeof note);
             note.word[0] = collective | (uint64_t)rest << 8 | (uint64_t)rest << 16 |
                            (uint64_t)rest << 24 | (uint64_t)rest << 32;
             note.word[2] = 1;
-            assert_memory_equal(wfi_note_describe(&note, text), "wf_", 3);
-            assert_memory_equal(wfi_note_name(&note, text), "wf_", 3);
+            assert_memory_equal(wfi_call_describe(&note, text), "wf_", 3);
+            assert_memory_equal(wfi_call_name(&note, text), "wf_", 3);
         }
 }
 

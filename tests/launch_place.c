@@ -1,5 +1,5 @@
 /* Which rank a process is, for the environments of all launchers, their mixtures, and junk. */
-#include "comm/place/claim.h"
+#include "comm/place/launcher.h"
 #include "test.h"
 
 #include <stdlib.h>

@@ -35,7 +35,7 @@ typedef struct wfi_owner {
     wf_context *ctx;
     int rank;             /* for sentences */
     int64_t timeout_ms;   /* of every wait */
-    wfi_failure *failure; /* owners that share one stop together */
+    wfi_failure *failure; /* owners that share one stop */
     /* Of the waits of the host and of streams; also explains a missed deadline. NULL: none. */
     wfi_watch *watch;
 } wfi_owner;

@@ -1,4 +1,4 @@
-/* The first failure of several devices that work together. Private.
+/* The first failure of several devices that share a fate. Private.
  *
  * One rank's failure makes what the others still do worthless, so they share this cell:
  * all streams look here before each task. The first to fail leaves its sentence; what

@@ -1,5 +1,6 @@
 /* What a rank finds in its environment. */
 #include "comm/job/control.h"
+#include "comm/place/launcher.h"
 #include "launch/process_group.h"
 
 #include <string.h>

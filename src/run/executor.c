@@ -75,7 +75,7 @@ static wf_status prepare_all(wfi_executor *e) {
 
 /* ---- life ---- */
 
-static bool is_exchange(const wfi_instruction *i) {
+static bool is_transfer(const wfi_instruction *i) {
     return i->kind == WFI_SEND || i->kind == WFI_RECEIVE || i->stream == WFI_STREAM_REDUCE;
 }
 
@@ -129,7 +129,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     wf_status status = ok ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
     if (status == WF_OK) status = create_happens(e);
-    if (status == WF_OK) status = wfi_carry_create(p, workers, &e->carry);
+    if (status == WF_OK) status = wfi_reads_create(p, workers, &e->reads);
     if (status == WF_OK && p->gap_bytes) status = wfi_gaps_create(p, workers, &e->gaps);
     if (status == WF_OK) {
         while (!workers[e->first_local].is_local) e->first_local++;
@@ -154,7 +154,7 @@ void wfi_executor_destroy(wfi_executor *e) {
         if (e->code[d] != e->p->code && e->code[d] != e->p->rest_code) wfi_code_destroy(e->code[d]);
     wfi_trace_destroy(e->trace);
     wfi_happens_destroy(e->happens);
-    wfi_carry_destroy(e->carry);
+    wfi_reads_destroy(e->reads);
     wfi_gaps_destroy(e->gaps);
     wfi_free(ctx, e->squares);
     wfi_free(ctx, e->code);
@@ -181,8 +181,8 @@ static wf_status issue_all(wfi_executor *e) {
     const wf_program *p = e->p;
     for (int32_t k = 0; k < p->n_instructions; k++) {
         int32_t i = p->order[k];
-        if (is_exchange(&p->instructions[i])) {
-            if (e->first[i] == k) WF_TRY(wfi_executor_exchange(e, k));
+        if (is_transfer(&p->instructions[i])) {
+            if (e->first[i] == k) WF_TRY(wfi_executor_transfer(e, k));
             continue;
         }
         WF_TRY(wfi_issue_depends(e, i, i));

@@ -8,10 +8,10 @@
 #ifndef WFI_EXECUTOR_H
 #define WFI_EXECUTOR_H
 
-#include "run/carry.h"
 #include "run/gaps.h"
 #include "run/happens.h"
 #include "run/profile.h"
+#include "run/reads.h"
 #include "run/stall.h"
 #include "run/trace.h"
 #include "run/worker.h"
@@ -38,13 +38,13 @@ typedef struct wfi_executor {
     int32_t *first;       /* [n_instructions] place in the order of the instruction's group */
     int32_t *n_group;     /* [n_instructions] how many ranks take part in it together */
     int32_t first_local;  /* rank */
-    wfi_event *here;      /* [n_ranks] of those that meet */
+    wfi_event *here;      /* [n_ranks] of those that wait for each other */
     wfi_profile *profile;
     wfi_trace *trace;      /* NULL: not wanted */
     wfi_stall *stall;      /* NULL: nobody looks whether things move */
     wfi_happens *happens;  /* NULL: events are not checked */
-    wfi_carry *carry;      /* NULL: ranks see each other's memory */
-    wfi_gaps *gaps;        /* NULL: memory is not guarded */
+    wfi_reads *reads;      /* NULL: ranks see each other's memory */
+    wfi_gaps *gaps;        /* NULL: memory has no gaps */
     int64_t delay_us;      /* > 0: random delays before each instruction, for tests */
     int64_t n_waits;       /* issued in this step */
     int64_t left_out_wait; /* for tests: that one, counted from 1, is not issued; 0 = none */
@@ -61,7 +61,7 @@ void wfi_executor_destroy(wfi_executor *e); /* NULL is allowed; the streams are 
  * devices stay failed. */
 wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step);
 
-/* ---- shared by executor.c, instructions.c and exchange.c ---- */
+/* ---- shared by executor.c, instructions.c and transfer.c ---- */
 
 static inline void *wfi_executor_at(const wfi_executor *e, const wfi_reference *r) {
     const wfi_block *block = &e->p->blocks[r->block];
@@ -89,6 +89,6 @@ static inline wf_status wfi_executor_check(const wfi_executor *e, int32_t i) {
 void wfi_executor_delay(const wfi_executor *e, int32_t i);
 
 /* Issues a send with its receive, or a collective; `at` is their place in the order. */
-wf_status wfi_executor_exchange(wfi_executor *e, int32_t at);
+wf_status wfi_executor_transfer(wfi_executor *e, int32_t at);
 
 #endif

@@ -1,8 +1,8 @@
-/* Guarded memory, for tests: with WEFT_ARENA_GAP, blocks and temporaries lie apart, and what lies
+/* Gaps in memory, for tests: with WEFT_ARENA_GAP, blocks and temporaries lie apart, and what lies
  * between them is filled with a pattern. Whoever writes there is named. Private.
  *
  * So it is seen what kernels and copies really write, whatever program and libraries say that they
- * do. Only what this process's ranks own is guarded.
+ * do. Only what this process's ranks own has them.
  */
 #ifndef WFI_GAPS_H
 #define WFI_GAPS_H

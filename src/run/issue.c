@@ -6,24 +6,24 @@ static wfi_stream_queue *stream_of(const wfi_executor *e, int32_t i) {
 }
 
 static bool is_followed(const wfi_executor *e) {
-    return e->happens || e->carry;
+    return e->happens || e->reads;
 }
 
 static wf_status begin_task(wfi_executor *e, int32_t i) {
     if (e->happens) WF_TRY(wfi_happens_task(e->happens, i));
-    if (e->carry) WF_TRY(wfi_carry_task(e->carry, i));
+    if (e->reads) WF_TRY(wfi_reads_task(e->reads, i));
     return WF_OK;
 }
 
 wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference, size_t offset,
                           size_t bytes, int access) {
     if (e->happens) WF_TRY(wfi_happens_touch(e->happens, reference, offset, bytes, access));
-    if (e->carry && access & WFI_READ) WF_TRY(wfi_carry_read(e->carry, reference, offset, bytes));
+    if (e->reads && access & WFI_READ) WF_TRY(wfi_reads_read(e->reads, reference, offset, bytes));
     return WF_OK;
 }
 
 static wf_status end_touches(wfi_executor *e, int32_t i) {
-    return e->carry ? wfi_carry_arrive(e->carry, i) : WF_OK;
+    return e->reads ? wfi_reads_arrive(e->reads, i) : WF_OK;
 }
 
 wf_status wfi_issue(wfi_executor *e, int32_t i, const wfi_work *work) {
@@ -45,7 +45,7 @@ wf_status wfi_issue_phase(wfi_executor *e, int32_t i, int32_t phase, const wfi_p
     return wfi_stream_push(stream_of(e, i), work->run, e, (void *)argument);
 }
 
-wf_status wfi_issue_meet(wfi_executor *e, int32_t at) {
+wf_status wfi_issue_barrier(wfi_executor *e, int32_t at) {
     wfi_event *here = e->here;
     const int32_t *group = e->p->order + at;
     int32_t n = e->n_group[group[0]];
@@ -59,7 +59,7 @@ wf_status wfi_issue_meet(wfi_executor *e, int32_t at) {
 wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event) {
     if (++e->n_waits == e->left_out_wait) return WF_OK;
     if (e->happens) wfi_happens_wait(e->happens, i, event);
-    if (e->carry) wfi_carry_wait(e->carry, i, event);
+    if (e->reads) wfi_reads_wait(e->reads, i, event);
     return wfi_stream_wait(stream_of(e, i), event);
 }
 
@@ -77,7 +77,7 @@ wfi_event wfi_issue_event(const wfi_executor *e, int32_t i) {
 void wfi_issue_begin(wfi_executor *e) {
     e->n_waits = 0;
     if (e->happens) wfi_happens_begin(e->happens);
-    if (e->carry) wfi_carry_begin(e->carry);
+    if (e->reads) wfi_reads_begin(e->reads);
 }
 
 wf_status wfi_issue_end(wfi_executor *e) {

@@ -1,8 +1,8 @@
 /* How a step's work reaches the streams. Private.
  *
  * While a program runs, all of its tasks and waits pass through here and nowhere else, so
- * that the happens-before checker (happens.h) misses none, nor who carries what tasks read of other
- * processes (carry.h); the checker notices if one went past it.
+ * that the happens-before checker (happens.h) misses none, nor what brings what tasks read of other
+ * processes (reads.h); the checker notices if one went past it.
  */
 #ifndef WFI_ISSUE_H
 #define WFI_ISSUE_H
@@ -42,7 +42,7 @@ wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event);
 wf_status wfi_issue_depends(wfi_executor *e, int32_t i, int32_t of);
 /* What the ranks of the group at that place of the order are given from now on comes after
  * all that any of them was given so far. */
-wf_status wfi_issue_meet(wfi_executor *e, int32_t at);
+wf_status wfi_issue_barrier(wfi_executor *e, int32_t at);
 /* reduce.c: the phases of the all-reduce at that place, from where all have met to where the
  * last is under way. */
 wf_status wfi_issue_reduce(wfi_executor *e, int32_t at);

@@ -77,7 +77,7 @@ static bool counts(const wf_trainer *t, const wf_program *p) {
 static wf_status tell(wf_trainer *t, wf_status given, const told own, const told **all_out) {
     char refused[WFI_SENTENCE_BYTES];
     if (given != WF_OK) snprintf(refused, sizeof refused, "%s", wf_context_error(t->ctx));
-    WF_TRY(wfi_control_exchange(t->job, "share a step's samples", own, all_out));
+    WF_TRY(wfi_control_all_gather(t->job, "share a step's samples", own, all_out));
     if (given != WF_OK) return wfi_fail(t->ctx, given, "%s", refused);
     for (int k = 0; k < wf_job_n_ranks(t->job); k++)
         if ((*all_out)[k][0] == REFUSED)

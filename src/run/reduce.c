@@ -1,6 +1,6 @@
 /* The all-reduce on a device with memory: runs the steps of the plan's algorithm (comm/algorithm)
  * on the reduce streams of a stage's replicas. Each reads the others' arenas where they lie, or
- * what was carried here of them (carry.h). Every phase is a task of its own on each stream; between
+ * what was brought here of them (reads.h). Every phase is a task of its own on each stream; between
  * two of them the streams wait for each other's events.
  */
 #include "run/issue.h"
@@ -110,7 +110,7 @@ wf_status wfi_issue_reduce(wfi_executor *e, int32_t at) {
     int32_t first = e->p->order[at], n = e->n_group[first];
     int32_t n_phases = wfi_change_n_phases(e->p, &e->p->instructions[first]);
     for (int32_t number = 0; number < n_phases; number++) {
-        WF_TRY(wfi_issue_meet(e, at));
+        WF_TRY(wfi_issue_barrier(e, at));
         for (int32_t m = 0; m < n; m++)
             WF_TRY(wfi_issue_phase(e, e->p->order[at + m], number, &work));
     }

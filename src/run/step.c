@@ -72,9 +72,9 @@ static void publish_memory(wf_trainer *t) {
     int rank = wf_job_rank(t->job);
     wfi_control_part *own = wfi_control_part_of(t->job, rank, t->place);
     own->peak_bytes = __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
-    size_t mirror_bytes = wfi_trainer_mirror_bytes(t);
-    if (mirror_bytes > t->mirror_bytes) t->mirror_bytes = mirror_bytes;
-    own->mirror_bytes = t->mirror_bytes;
+    size_t shadow_bytes = wfi_trainer_shadow_bytes(t);
+    if (shadow_bytes > t->shadow_bytes) t->shadow_bytes = shadow_bytes;
+    own->shadow_bytes = t->shadow_bytes;
     wfi_control_publish(t->job);
 }
 
@@ -100,7 +100,7 @@ static wf_status end_in_job(wf_trainer *t, const wfi_ready *r, double *records,
     WF_TRY(wfi_control_end_run(t->job, stop_reason_out));
     if (!wfi_control_transport(t->job)) return WF_OK;
     WF_TRY(share_records(t, r, records));
-    return wfi_control_meet(t->job, "end its step");
+    return wfi_control_barrier(t->job, "end its step");
 }
 
 /* Where the run's microbatches report. */

@@ -129,14 +129,14 @@ wf_status wfi_trainer_show(const wf_trainer *t, int rank, const void *data, size
     return wfi_control_moved(t->job);
 }
 
-size_t wfi_trainer_mirror_bytes(const wf_trainer *t) {
+size_t wfi_trainer_shadow_bytes(const wf_trainer *t) {
     size_t bytes = 0;
-    for (int r = 0; r < t->n_workers; r++) bytes += wfi_worker_mirror_bytes(&t->workers[r]);
+    for (int r = 0; r < t->n_workers; r++) bytes += wfi_worker_shadow_bytes(&t->workers[r]);
     return bytes;
 }
 
 void wfi_trainer_forget(const wf_trainer *t) {
-    for (int r = 0; r < t->n_workers; r++) wfi_worker_empty_mirror(&t->workers[r]);
+    for (int r = 0; r < t->n_workers; r++) wfi_worker_empty_shadow(&t->workers[r]);
 }
 
 static wf_status act_alone(wf_trainer *t, int access, wf_status (*act)(void *self), void *self) {
@@ -152,14 +152,14 @@ wf_status wfi_trainer_alone(wf_trainer *t, const char *what, int access,
                             wf_status (*act)(void *self), void *self) {
     char after[WFI_CONTROL_DOING];
     if (!t->job) return act_alone(t, access, act, self);
-    WF_TRY(wfi_control_meet(t->job, what));
+    WF_TRY(wfi_control_barrier(t->job, what));
     wf_status status = act_alone(t, access, act, self);
     if (status != WF_OK) {
         wfi_failure_set(wfi_control_failure(t->job), status, wf_context_error(t->ctx));
         return status;
     }
     snprintf(after, sizeof after, "go on after '%s'", what);
-    WF_TRY(wfi_control_meet(t->job, after));
+    WF_TRY(wfi_control_barrier(t->job, after));
     wfi_trainer_forget(t);
     return WF_OK;
 }

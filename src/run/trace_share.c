@@ -48,7 +48,7 @@ static wf_status say(wf_job *job, int speaker, pairs *p, double (*said)[3]) {
     return WF_OK;
 }
 
-static wf_status exchange_messages(wf_context *ctx, wf_job *job, pairs *p) {
+static wf_status gather_messages(wf_context *ctx, wf_job *job, pairs *p) {
     double(*said)[3] = wfi_alloc(ctx, (size_t)p->n, sizeof *said, "a trace");
     wf_status status = said ? WF_OK : WF_NO_MEMORY;
     for (int r = 0; r < wfi_control_n_ranks(job) && status == WF_OK; r++)
@@ -58,18 +58,18 @@ static wf_status exchange_messages(wf_context *ctx, wf_job *job, pairs *p) {
 }
 
 /* A board full at a time. */
-static wf_status exchange(wf_context *ctx, wf_job *job, pairs *p) {
-    if (wfi_control_transport(job)) return exchange_messages(ctx, job, p);
+static wf_status gather(wf_context *ctx, wf_job *job, pairs *p) {
+    if (wfi_control_transport(job)) return gather_messages(ctx, job, p);
     double *board = wfi_control_board(job);
     for (int64_t at = 0; at < p->n; at += WFI_CONTROL_RECORDS) {
         int64_t n = wfi_min_i64(p->n - at, WFI_CONTROL_RECORDS);
-        WF_TRY(wfi_control_meet(job, "share a trace"));
+        WF_TRY(wfi_control_barrier(job, "share a trace"));
         for (int64_t i = 0; i < n; i++)
             if (p->is_own[at + i]) memcpy(board + 2 * i, p->rows[at + i], sizeof *p->rows);
-        WF_TRY(wfi_control_meet(job, "read a trace"));
+        WF_TRY(wfi_control_barrier(job, "read a trace"));
         memcpy(p->rows[at], board, (size_t)n * sizeof *p->rows);
     }
-    return wfi_control_meet(job, "go on after a trace");
+    return wfi_control_barrier(job, "go on after a trace");
 }
 
 /* ---- when instructions ran ---- */
@@ -95,7 +95,7 @@ wf_status wfi_trace_share(wfi_trace *t, wf_job *job) {
             if (p->instructions[i].rank == own)
                 put(&x, i, (double)t->begin_ns[i], (double)t->end_ns[i]);
         put(&x, n + own, (double)t->start_ns, 0);
-        status = exchange(p->ctx, job, &x);
+        status = gather(p->ctx, job, &x);
     }
     if (status == WF_OK) take_times(t, &x);
     pairs_release(p->ctx, &x);
@@ -132,7 +132,7 @@ wf_status wfi_trace_share_sums(const wf_program *p, wf_job *job, wfi_trace_sums 
         }
         put(&x, at + n, sums->copy_us, sums->copy_bytes);
         put(&x, at + n + 1, sums->update_us, sums->update_bytes);
-        status = exchange(p->ctx, job, &x);
+        status = gather(p->ctx, job, &x);
     }
     if (status == WF_OK) take_sums(sums, &x, n, p->n_ranks);
     pairs_release(p->ctx, &x);

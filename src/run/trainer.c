@@ -256,7 +256,7 @@ wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
                               __ATOMIC_RELAXED);
     if (t->job)
         memory.wire_bytes = __atomic_load_n(
-            &wfi_control_part_of(t->job, rank, t->place)->mirror_bytes, __ATOMIC_RELAXED);
+            &wfi_control_part_of(t->job, rank, t->place)->shadow_bytes, __ATOMIC_RELAXED);
     return memory;
 }
 

@@ -25,7 +25,7 @@ struct wf_trainer {
     wf_model *model;
     wf_plan *plan;
     wf_recipe recipe;                         /* resolved */
-    size_t device_memory_bytes, mirror_bytes; /* the latter: the most after any run */
+    size_t device_memory_bytes, shadow_bytes; /* the latter: the most after any run */
     bool keep_gradients, forward_only, traces, own_batch;
     bool is_spoiled; /* by a step that was not finite: what it left is not to be saved */
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
@@ -73,7 +73,7 @@ void *wfi_trainer_state_address(const wf_trainer *t, int32_t v, int i);
 wf_status wfi_trainer_show(const wf_trainer *t, int rank, const void *data, size_t bytes);
 /* What this process has of other ranks' memory, where it is not shared; and gives that memory
  * back. The streams are idle. */
-size_t wfi_trainer_mirror_bytes(const wf_trainer *t);
+size_t wfi_trainer_shadow_bytes(const wf_trainer *t);
 void wfi_trainer_forget(const wf_trainer *t);
 
 /* Whether this plan and recipe can run as the processes of t->job. Errors: INVALID_ARG,
@@ -129,7 +129,7 @@ wf_status wfi_trainer_check_parts(const wf_trainer *t);
 
 /* Returns when the job's other processes have come here, too. */
 static inline wf_status wfi_trainer_meet(const wf_trainer *t, const char *what) {
-    return t->job ? wfi_control_meet(t->job, what) : WF_OK;
+    return t->job ? wfi_control_barrier(t->job, what) : WF_OK;
 }
 
 static inline const wf_graph *wfi_trainer_graph(const wf_trainer *t) {

@@ -23,7 +23,7 @@ static wf_status create_streams(wfi_worker *w) {
 wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int place, int n_places) {
     w->not_finite = &w->own_not_finite;
     w->is_local = !w->job || wfi_control_rank_number(w->job) == w->owner.rank;
-    w->is_mirror = !w->is_local && wfi_control_transport(w->job);
+    w->is_shadow = !w->is_local && wfi_control_transport(w->job);
     if (!kind->has_memory)
         return wfi_fail(
             w->owner.ctx, WF_UNSUPPORTED,
@@ -91,10 +91,10 @@ wf_status wfi_worker_open(wfi_worker *w) {
     return WF_OK;
 }
 
-size_t wfi_worker_mirror_bytes(const wfi_worker *w) {
-    return w->is_mirror ? wfi_control_mirror_bytes(w->base, w->arena_bytes) : 0;
+size_t wfi_worker_shadow_bytes(const wfi_worker *w) {
+    return w->is_shadow ? wfi_control_shadow_bytes(w->base, w->arena_bytes) : 0;
 }
 
-void wfi_worker_empty_mirror(wfi_worker *w) {
-    if (w->is_mirror) wfi_control_mirror_empty(w->base, w->arena_bytes);
+void wfi_worker_empty_shadow(wfi_worker *w) {
+    if (w->is_shadow) wfi_control_shadow_empty(w->base, w->arena_bytes);
 }

@@ -19,7 +19,7 @@ typedef struct wfi_worker {
     wfi_stream_queue *streams[WFI_N_STREAMS];
     char *base; /* of the arena: state first, at the same offsets in every program */
     size_t arena_bytes, shift_bytes;
-    bool is_mirror; /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
+    bool is_shadow; /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
     wfi_observer observer;
     int n_threads; /* that its kernels compute with, counted; 0: it has not run any */
     /* Where the rank's updates record what is not finite (base/finite.h): in a job its own place of
@@ -62,8 +62,8 @@ void wfi_worker_destroy(wfi_worker *worker);
 wf_status wfi_worker_grow(wfi_worker *worker, size_t bytes, size_t state_bytes);
 wf_status wfi_worker_open(wfi_worker *worker);
 
-/* How much of the rank's memory is mirrored here; and gives it back. */
-size_t wfi_worker_mirror_bytes(const wfi_worker *worker);
-void wfi_worker_empty_mirror(wfi_worker *worker);
+/* How much of the rank's memory has a shadow copy here; and gives it back. */
+size_t wfi_worker_shadow_bytes(const wfi_worker *worker);
+void wfi_worker_empty_shadow(wfi_worker *worker);
 
 #endif

@@ -122,7 +122,7 @@ static wf_status configure(wf_group *g, const wf_group_config *c) {
     return wfi_env_count(g->ctx, WFI_WEFT_STALL_MS, &g->stall_ms);
 }
 
-/* ---- meeting ---- */
+/* ---- bootstrap ---- */
 
 /* What each rank shows: first what it wants, in the end whether it is ready. */
 typedef struct card {
@@ -131,22 +131,22 @@ typedef struct card {
     int32_t is_ready;
 } card;
 
-static wf_status show_card(wfi_meeting *meeting, const card *own) {
+static wf_status show_card(wfi_bootstrap *bootstrap, const card *own) {
     int64_t bytes[WFI_CONTROL_NUMBERS] = {0};
     memcpy(bytes, own, sizeof *own);
-    return meeting->exchange(meeting->self, bytes, meeting->all);
+    return bootstrap->all_gather(bootstrap->self, bytes, bootstrap->all);
 }
 
-static card card_of(const wfi_meeting *meeting, int32_t place) {
+static card card_of(const wfi_bootstrap *bootstrap, int32_t place) {
     card c;
-    memcpy(&c, meeting->all[place], sizeof c);
+    memcpy(&c, bootstrap->all[place], sizeof c);
     return c;
 }
 
-static wf_status compare_cards(const wf_group *g, const wfi_meeting *meeting) {
-    uint64_t first = card_of(meeting, meeting->place[0]).fingerprint;
+static wf_status compare_cards(const wf_group *g, const wfi_bootstrap *bootstrap) {
+    uint64_t first = card_of(bootstrap, bootstrap->place[0]).fingerprint;
     for (int32_t r = 1; r < g->n; r++)
-        if (card_of(meeting, meeting->place[r]).fingerprint != first)
+        if (card_of(bootstrap, bootstrap->place[r]).fingerprint != first)
             return wfi_fail(g->ctx, WF_REMOTE,
                             "ranks disagree: rank %d of the group asks for another algorithm, "
                             "order, number of roots or wire than rank 0",
@@ -155,42 +155,45 @@ static wf_status compare_cards(const wf_group *g, const wfi_meeting *meeting) {
 }
 
 /* All ranks of the group are ready, or it is none. */
-static wf_status compare_ready(const wf_group *g, const wfi_meeting *meeting) {
+static wf_status compare_ready(const wf_group *g, const wfi_bootstrap *bootstrap) {
     for (int32_t r = 0; r < g->n; r++)
-        if (!card_of(meeting, meeting->place[r]).is_ready)
+        if (!card_of(bootstrap, bootstrap->place[r]).is_ready)
             return wfi_fail(g->ctx, WF_REMOTE, "rank %d of the group could not make its part of it",
                             r);
     return WF_OK;
 }
 
-/* Opens the wire of `g`, which is NULL if this rank is in no group: who meets, meets twice more,
+/* Opens the wire of `g`, which is NULL if this rank is in no group: there are two more all-gathers,
  * whatever happens. `status` is how it went so far, and of this rank alone. */
-static wf_status open_group(wf_group *g, wfi_meeting *meeting, wf_status status) {
+static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap, wf_status status) {
     int64_t nothing[WFI_CONTROL_NUMBERS] = {0};
     char sentence[WFI_SENTENCE_BYTES] = "";
     card ready = {0};
     if (g && status == WF_OK)
-        status = g->wire->open(g, meeting);
+        status = g->wire->open(g, bootstrap);
     else
-        WF_TRY(meeting->exchange(meeting->self, nothing, meeting->all));
+        WF_TRY(bootstrap->all_gather(bootstrap->self, nothing, bootstrap->all));
     ready.is_ready = g && status == WF_OK;
-    if (status != WF_OK) snprintf(sentence, sizeof sentence, "%s", wf_context_error(meeting->ctx));
-    WF_TRY(show_card(meeting, &ready));
-    wf_status all = g ? compare_ready(g, meeting) : WF_OK;
+    if (status != WF_OK)
+        snprintf(sentence, sizeof sentence, "%s", wf_context_error(bootstrap->ctx));
+    WF_TRY(show_card(bootstrap, &ready));
+    wf_status all = g ? compare_ready(g, bootstrap) : WF_OK;
     if (g && g->wire && g->wire->opened) g->wire->opened(g, all == WF_OK);
-    return status == WF_OK ? all : wfi_fail(meeting->ctx, status, "%s", sentence);
+    return status == WF_OK ? all : wfi_fail(bootstrap->ctx, status, "%s", sentence);
 }
 
-/* For `n` ranks that meet. */
-static wf_status meeting_begin(wfi_meeting *meeting, int32_t n) {
-    meeting->all = wfi_alloc(meeting->ctx, (size_t)n, sizeof *meeting->all, "a group's making");
-    meeting->place = wfi_alloc(meeting->ctx, (size_t)n, sizeof *meeting->place, "a group's making");
-    return meeting->all && meeting->place ? WF_OK : WF_NO_MEMORY;
+/* For `n` ranks. */
+static wf_status bootstrap_begin(wfi_bootstrap *bootstrap, int32_t n) {
+    bootstrap->all =
+        wfi_alloc(bootstrap->ctx, (size_t)n, sizeof *bootstrap->all, "a group's making");
+    bootstrap->place =
+        wfi_alloc(bootstrap->ctx, (size_t)n, sizeof *bootstrap->place, "a group's making");
+    return bootstrap->all && bootstrap->place ? WF_OK : WF_NO_MEMORY;
 }
 
-static void meeting_end(wfi_meeting *meeting) {
-    wfi_free(meeting->ctx, meeting->all);
-    wfi_free(meeting->ctx, meeting->place);
+static void bootstrap_end(wfi_bootstrap *bootstrap) {
+    wfi_free(bootstrap->ctx, bootstrap->all);
+    wfi_free(bootstrap->ctx, bootstrap->place);
 }
 
 /* With room for so many ranks, none yet. NULL: no memory. */
@@ -208,9 +211,9 @@ static wf_group *make_group(wf_job *job, int32_t n_most) {
 
 /* ---- all ranks of the job ---- */
 
-static wf_status exchange_in_job(void *self, const void *own, void *all) {
+static wf_status gather_in_job(void *self, const void *own, void *all) {
     const wfi_control_numbers *told;
-    WF_TRY(wfi_control_exchange(self, "make a group", own, &told));
+    WF_TRY(wfi_control_all_gather(self, "make a group", own, &told));
     memcpy(all, told, (size_t)wfi_control_n_ranks(self) * sizeof *told);
     return WF_OK;
 }
@@ -228,39 +231,39 @@ wf_status wf_group_create(wf_job *job, const wf_group_config *config, wf_group *
     const wf_group_config defaults = WF_GROUP_CONFIG_INIT;
     if (!job || !group_out) return WF_INVALID_ARG;
     if (!config) config = &defaults;
-    wfi_meeting meeting = {
-        .ctx = wfi_control_context(job), .exchange = exchange_in_job, .self = job};
+    wfi_bootstrap bootstrap = {
+        .ctx = wfi_control_context(job), .all_gather = gather_in_job, .self = job};
     wf_group *g = make_group(job, wf_job_n_ranks(job));
     if (!g) return WF_NO_MEMORY;
     g->rank = wf_job_rank(job);
     g->n = wf_job_n_ranks(job);
     card own = {.fingerprint = fingerprint_of(config)};
-    wf_status status = meeting_begin(&meeting, g->n);
-    for (int32_t r = 0; r < g->n && status == WF_OK; r++) g->job_rank[r] = meeting.place[r] = r;
-    if (status == WF_OK) status = show_card(&meeting, &own);
-    if (status == WF_OK) status = compare_cards(g, &meeting);
+    wf_status status = bootstrap_begin(&bootstrap, g->n);
+    for (int32_t r = 0; r < g->n && status == WF_OK; r++) g->job_rank[r] = bootstrap.place[r] = r;
+    if (status == WF_OK) status = show_card(&bootstrap, &own);
+    if (status == WF_OK) status = compare_cards(g, &bootstrap);
     if (status == WF_OK) status = configure(g, config);
-    if (status == WF_OK) status = open_group(g, &meeting, WF_OK);
-    meeting_end(&meeting);
+    if (status == WF_OK) status = open_group(g, &bootstrap, WF_OK);
+    bootstrap_end(&bootstrap);
     return finish(g, status, group_out);
 }
 
 /* ---- some of a group ---- */
 
-static wf_status exchange_in_group(void *self, const void *own, void *all) {
+static wf_status gather_in_group(void *self, const void *own, void *all) {
     return wf_group_all_gather(wf_group_at(self, "wf_group_split"), own, all, WFI_CARD_BYTES, WF_U8,
                                NULL);
 }
 
 /* Puts the parent's ranks of that color into `g`, by key, then by rank. */
-static void choose_members(wf_group *g, const wf_group *parent, const wfi_meeting *meeting,
+static void choose_members(wf_group *g, const wf_group *parent, const wfi_bootstrap *bootstrap,
                            int32_t color) {
-    int32_t *place = meeting->place;
+    int32_t *place = bootstrap->place;
     for (int32_t r = 0; r < parent->n; r++) {
-        card c = card_of(meeting, r);
+        card c = card_of(bootstrap, r);
         if (c.color != color) continue;
         int32_t k = g->n++;
-        for (; k > 0 && card_of(meeting, place[k - 1]).key > c.key; k--) place[k] = place[k - 1];
+        for (; k > 0 && card_of(bootstrap, place[k - 1]).key > c.key; k--) place[k] = place[k - 1];
         place[k] = r;
     }
     for (int32_t k = 0; k < g->n; k++) {
@@ -269,18 +272,18 @@ static void choose_members(wf_group *g, const wf_group *parent, const wfi_meetin
     }
 }
 
-/* This rank's part of a split, in a meeting of the parent's ranks. *group_out is NULL without a
+/* This rank's part of a split, with the parent's ranks. *group_out is NULL without a
  * color. */
 static wf_status split(wf_group *parent, const card *own, const wf_group_config *config,
-                       wfi_meeting *meeting, wf_group **group_out) {
-    WF_TRY(show_card(meeting, own));
-    if (own->color < 0) return open_group(NULL, meeting, WF_OK);
+                       wfi_bootstrap *bootstrap, wf_group **group_out) {
+    WF_TRY(show_card(bootstrap, own));
+    if (own->color < 0) return open_group(NULL, bootstrap, WF_OK);
     wf_group *g = make_group(parent->job, parent->n);
-    if (!g) return open_group(NULL, meeting, WF_NO_MEMORY);
-    choose_members(g, parent, meeting, own->color);
-    wf_status status = compare_cards(g, meeting);
+    if (!g) return open_group(NULL, bootstrap, WF_NO_MEMORY);
+    choose_members(g, parent, bootstrap, own->color);
+    wf_status status = compare_cards(g, bootstrap);
     if (status == WF_OK) status = configure(g, config);
-    return finish(g, open_group(g, meeting, status), group_out);
+    return finish(g, open_group(g, bootstrap, status), group_out);
 }
 
 wf_status wf_group_split(wf_group *parent, int color, int key, const wf_group_config *config,
@@ -290,11 +293,11 @@ wf_status wf_group_split(wf_group *parent, int color, int key, const wf_group_co
     if (!parent) return WF_INVALID_ARG;
     if (!group_out) return wfi_fail(parent->ctx, WF_INVALID_ARG, "wf_group_split: NULL");
     if (!config) config = &defaults;
-    wfi_meeting meeting = {.ctx = parent->ctx, .exchange = exchange_in_group, .self = parent};
+    wfi_bootstrap bootstrap = {.ctx = parent->ctx, .all_gather = gather_in_group, .self = parent};
     card own = {.fingerprint = fingerprint_of(config), .color = color < 0 ? -1 : color, .key = key};
-    wf_status status = meeting_begin(&meeting, parent->n);
-    if (status == WF_OK) status = split(parent, &own, config, &meeting, &g);
-    meeting_end(&meeting);
+    wf_status status = bootstrap_begin(&bootstrap, parent->n);
+    if (status == WF_OK) status = split(parent, &own, config, &bootstrap, &g);
+    bootstrap_end(&bootstrap);
     if (status == WF_OK) *group_out = g;
     return status;
 }

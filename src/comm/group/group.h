@@ -64,14 +64,14 @@ const wfi_allreduce *wfi_choose(wfi_collective collective, size_t bytes, int32_t
 
 /* A group's members, while it is made, tell each other so many bytes. */
 #define WFI_CARD_BYTES (WFI_CONTROL_NUMBERS * sizeof(int64_t))
-typedef struct wfi_meeting {
+typedef struct wfi_bootstrap {
     wf_context *ctx;
-    /* Gathers WFI_CARD_BYTES of each into all[who meets]; collective. */
-    wf_status (*exchange)(void *self, const void *own, void *all);
+    /* Gathers WFI_CARD_BYTES of each into all[rank]; collective. */
+    wf_status (*all_gather)(void *self, const void *own, void *all);
     void *self;
     int32_t *place; /* where rank k of the new group stands among them */
     wfi_control_numbers *all;
-} wfi_meeting;
+} wfi_bootstrap;
 
 /* ---- wires ---- */
 
@@ -82,8 +82,8 @@ struct wfi_wire {
     bool (*reaches)(const wf_group *group);
     /* Why it cannot sum by itself, or NULL: it can. No function: none of its groups can. */
     const char *(*no_engine)(const wf_group *group);
-    /* Collective: makes what the group shares, in exactly one exchange, also if it fails. */
-    wf_status (*open)(wf_group *group, wfi_meeting *meeting);
+    /* Collective: makes what the group shares, in exactly one all-gather, also if it fails. */
+    wf_status (*open)(wf_group *group, wfi_bootstrap *bootstrap);
     /* All have come through open, and whether all of them have opened it; NULL: nothing to do. */
     void (*opened)(wf_group *group, bool by_all);
     /* Not collective. */

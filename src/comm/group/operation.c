@@ -10,7 +10,7 @@ static const char *const op_names[] = {"sum", "mean", "min", "max"};
 
 #define ENGINE 255
 
-/* Notes are read from memory of other processes, so a number may be none of ours. */
+/* Calls are read from memory of other processes, so a number may be none of ours. */
 static const char *algorithm_name(uint64_t number) {
     uint64_t i = 1;
     if (number == ENGINE) return wfi_allreduce_engine.name;
@@ -41,25 +41,25 @@ uint64_t wfi_operation_fingerprint(const wfi_operation *o) {
     return mix(mix(mix(o->number) ^ pack(o)) ^ (uint64_t)o->n_elem);
 }
 
-void wfi_note_write(wfi_note *note, const wfi_operation *o) {
-    uint64_t word[WFI_NOTE_WORDS] = {pack(o), (uint64_t)o->n_elem, o->number};
+void wfi_call_write(wfi_call *call, const wfi_operation *o) {
+    uint64_t word[WFI_CALL_WORDS] = {pack(o), (uint64_t)o->n_elem, o->number};
     size_t n = o->site ? strlen(o->site) : 0, most = SITE_BYTES - 1;
     const char *end = n > most ? o->site + n - most : o->site; /* its end says most */
-    if (n) memcpy(&word[WFI_NOTE_WORDS - SITE_WORDS], end, n > most ? most : n);
-    for (int i = 0; i < WFI_NOTE_WORDS; i++)
-        __atomic_store_n(&note->word[i], word[i], __ATOMIC_RELAXED);
+    if (n) memcpy(&word[WFI_CALL_WORDS - SITE_WORDS], end, n > most ? most : n);
+    for (int i = 0; i < WFI_CALL_WORDS; i++)
+        __atomic_store_n(&call->word[i], word[i], __ATOMIC_RELAXED);
 }
 
 typedef struct reading {
-    uint64_t word[WFI_NOTE_WORDS];
+    uint64_t word[WFI_CALL_WORDS];
     char site[SITE_BYTES + 1];
 } reading;
 
-static reading read_note(const wfi_note *note) {
+static reading read_call(const wfi_call *call) {
     reading r = {0};
-    for (int i = 0; i < WFI_NOTE_WORDS; i++)
-        r.word[i] = __atomic_load_n(&note->word[i], __ATOMIC_RELAXED);
-    memcpy(r.site, &r.word[WFI_NOTE_WORDS - SITE_WORDS], SITE_BYTES);
+    for (int i = 0; i < WFI_CALL_WORDS; i++)
+        r.word[i] = __atomic_load_n(&call->word[i], __ATOMIC_RELAXED);
+    memcpy(r.site, &r.word[WFI_CALL_WORDS - SITE_WORDS], SITE_BYTES);
     return r;
 }
 
@@ -67,28 +67,28 @@ static int add_site(const reading *r, char *text, size_t bytes) {
     return r->site[0] ? snprintf(text, bytes, " at %s", r->site) : 0;
 }
 
-const char *wfi_note_name(const wfi_note *note, char text[WFI_NOTE_TEXT]) {
-    reading r = read_note(note);
+const char *wfi_call_name(const wfi_call *call, char text[WFI_CALL_TEXT]) {
+    reading r = read_call(call);
     if (!r.word[2]) return "nothing";
-    int n = snprintf(text, WFI_NOTE_TEXT, "wf_group_%s", wfi_collective_name(r.word[0] & 0xff));
-    add_site(&r, text + n, (size_t)(WFI_NOTE_TEXT - n));
+    int n = snprintf(text, WFI_CALL_TEXT, "wf_group_%s", wfi_collective_name(r.word[0] & 0xff));
+    add_site(&r, text + n, (size_t)(WFI_CALL_TEXT - n));
     return text;
 }
 
-const char *wfi_note_describe(const wfi_note *note, char text[WFI_NOTE_TEXT]) {
-    reading r = read_note(note);
+const char *wfi_call_describe(const wfi_call *call, char text[WFI_CALL_TEXT]) {
+    reading r = read_call(call);
     if (!r.word[2]) return "nothing";
     wfi_collective collective = (wfi_collective)(r.word[0] & 0xff);
-    int n = snprintf(text, WFI_NOTE_TEXT, "wf_group_%s", wfi_collective_name(collective));
+    int n = snprintf(text, WFI_CALL_TEXT, "wf_group_%s", wfi_collective_name(collective));
     if (collective != WFI_COLLECTIVE_BARRIER)
-        n += snprintf(text + n, (size_t)(WFI_NOTE_TEXT - n), " of %lld %s", (long long)r.word[1],
+        n += snprintf(text + n, (size_t)(WFI_CALL_TEXT - n), " of %lld %s", (long long)r.word[1],
                       wf_dtype_name((wf_dtype)(r.word[0] >> 8 & 0xff)));
     if (wfi_collective_sums(collective))
-        n += snprintf(text + n, (size_t)(WFI_NOTE_TEXT - n), " (%s, %s)",
+        n += snprintf(text + n, (size_t)(WFI_CALL_TEXT - n), " (%s, %s)",
                       op_names[r.word[0] >> 16 & 3], algorithm_name(r.word[0] >> 24 & 0xff));
     if (wfi_collective_has_root(collective))
-        n += snprintf(text + n, (size_t)(WFI_NOTE_TEXT - n), " with root %d",
+        n += snprintf(text + n, (size_t)(WFI_CALL_TEXT - n), " with root %d",
                       (int)(r.word[0] >> 32));
-    add_site(&r, text + n, (size_t)(WFI_NOTE_TEXT - n));
+    add_site(&r, text + n, (size_t)(WFI_CALL_TEXT - n));
     return text;
 }

@@ -18,21 +18,21 @@ typedef struct wfi_operation {
     void *out;
 } wfi_operation;
 
-/* The same for calls that belong together. */
+/* The same for calls that match. */
 uint64_t wfi_operation_fingerprint(const wfi_operation *operation);
 
 /* What an operation was, in memory that other ranks read at any time: so words, each atomic. */
-#define WFI_NOTE_WORDS 12
-typedef struct wfi_note {
-    uint64_t word[WFI_NOTE_WORDS];
-} wfi_note;
-void wfi_note_write(wfi_note *note, const wfi_operation *operation);
+#define WFI_CALL_WORDS 12
+typedef struct wfi_call {
+    uint64_t word[WFI_CALL_WORDS];
+} wfi_call;
+void wfi_call_write(wfi_call *call, const wfi_operation *operation);
 
-#define WFI_NOTE_TEXT 192
+#define WFI_CALL_TEXT 192
 /* "wf_group_all_reduce of 5 F32 (sum, direct) at toy.c:31"; "nothing" before the first. Returns
  * text. */
-const char *wfi_note_describe(const wfi_note *note, char text[WFI_NOTE_TEXT]);
+const char *wfi_call_describe(const wfi_call *call, char text[WFI_CALL_TEXT]);
 /* "wf_group_all_reduce at toy.c:31" */
-const char *wfi_note_name(const wfi_note *note, char text[WFI_NOTE_TEXT]);
+const char *wfi_call_name(const wfi_call *call, char text[WFI_CALL_TEXT]);
 
 #endif

@@ -137,7 +137,7 @@ static wf_status name_difference(wfi_control *c, const char *own, size_t n_first
     }
     wfi_free(ctx, first);
     /* The others hear the sentence here: that rank does not come. */
-    return status == WF_OK ? wfi_control_meet(c, "hear what differs") : status;
+    return status == WF_OK ? wfi_control_barrier(c, "hear what differs") : status;
 }
 
 wf_status wfi_control_compare(wfi_control *c, const wfi_text *statement) {
@@ -148,7 +148,7 @@ wf_status wfi_control_compare(wfi_control *c, const wfi_text *statement) {
     const char *text = statement->data ? statement->data : "";
     own[0] = (int64_t)wfi_hash_add(WFI_HASH_INIT, text, statement->n);
     own[1] = (int64_t)statement->n;
-    WF_TRY(wfi_control_exchange(c, "compare how they were started", own, &all));
+    WF_TRY(wfi_control_all_gather(c, "compare how they were started", own, &all));
     for (int r = 1; r < wfi_control_n_ranks(c); r++)
         if (memcmp(all[r], all[0], sizeof all[0]) != 0)
             return name_difference(c, text, (size_t)all[0][1], r);

@@ -14,8 +14,8 @@
  * not print become \xNN, so a setting is one line whatever is in it. */
 void wfi_setting_add(wfi_text *statement, const char *name, const char *format, ...)
     WFI_PRINTF(3, 4);
-/* Meets, and finds that all ranks bring the same statement. Errors: REMOTE, on all ranks: which
- * setting of which rank differs from rank 0's; those of a meeting. */
+/* Waits for all, and finds that all ranks bring the same statement. Errors: REMOTE, on all ranks:
+ * which setting of which rank differs from rank 0's; those of a barrier. */
 wf_status wfi_control_compare(wfi_control *control, const wfi_text *statement);
 /* The sentence's part about two statements: "rank 2 was started with --lr 0.1, rank 0 with
  * --lr 0.2". */

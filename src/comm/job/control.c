@@ -1,4 +1,4 @@
-/* What is the same however the processes of a job reach each other: meeting, naming who does not
+/* What is the same however the processes of a job reach each other: barriers, naming who does not
  * come. What they run: control_runs.c. */
 #include "comm/job/control_kinds.h"
 
@@ -56,7 +56,7 @@ wfi_failure *wfi_control_failure(const wfi_control *c) {
     return &c->shared->failure;
 }
 
-/* ---- meeting ---- */
+/* ---- barriers ---- */
 
 bool wfi_control_is_lost(const void *self, int rank) {
     const wfi_control *c = self;
@@ -127,13 +127,13 @@ static void read_text(const char from[WFI_CONTROL_DOING], char text_out[WFI_CONT
     text_out[WFI_CONTROL_DOING - 1] = 0;
 }
 
-/* A rank writes a purpose again two meetings later, and by then all have compared this one: they
- * have come to the meeting between. */
-static wf_status compare_purposes(wfi_control *c, uint64_t n_meetings) {
+/* A rank writes a purpose again two barriers later, and by then all have compared this one: they
+ * have come to the barrier between. */
+static wf_status compare_purposes(wfi_control *c, uint64_t n_barriers) {
     char first[WFI_CONTROL_DOING], other[WFI_CONTROL_DOING];
-    read_text(c->shared->ranks[0].purpose[n_meetings & 1], first);
+    read_text(c->shared->ranks[0].purpose[n_barriers & 1], first);
     for (int r = 1; r < c->n_ranks; r++) {
-        read_text(c->shared->ranks[r].purpose[n_meetings & 1], other);
+        read_text(c->shared->ranks[r].purpose[n_barriers & 1], other);
         if (strcmp(first, other) != 0)
             return wfi_control_fail_all(
                 c, wfi_fail(c->ctx, WF_REMOTE,
@@ -144,26 +144,26 @@ static wf_status compare_purposes(wfi_control *c, uint64_t n_meetings) {
     return WF_OK;
 }
 
-wf_status wfi_control_meet(wfi_control *c, const char *what) {
+wf_status wfi_control_barrier(wfi_control *c, const char *what) {
     wfi_control_rank *own = &c->shared->ranks[c->rank];
-    uint64_t n = own->meetings.epoch + 1;
+    uint64_t n = own->barriers.epoch + 1;
     snprintf(own->doing, sizeof own->doing, "%s", what);
     snprintf(own->purpose[n & 1], sizeof own->purpose[0], "%s", what);
-    __atomic_store_n(&own->meetings.epoch, n, __ATOMIC_SEQ_CST);
-    wfi_shared_epoch_wake(&own->meetings);
+    __atomic_store_n(&own->barriers.epoch, n, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(&own->barriers);
     wfi_control_publish(c);
     wfi_wait_clock clock = wfi_wait_begin();
     for (int r = 0; r < c->n_ranks; r++)
-        WF_TRY(wfi_control_wait_for(c, r, &c->shared->ranks[r].meetings, n, what, &clock));
+        WF_TRY(wfi_control_wait_for(c, r, &c->shared->ranks[r].barriers, n, what, &clock));
     return compare_purposes(c, n);
 }
 
 /* Nobody begins to tell for the second time from now before all have read this time's. */
-wf_status wfi_control_exchange(wfi_control *c, const char *what, const wfi_control_numbers own,
-                               const wfi_control_numbers **all_out) {
+wf_status wfi_control_all_gather(wfi_control *c, const char *what, const wfi_control_numbers own,
+                                 const wfi_control_numbers **all_out) {
     int half = (int)(c->n_told++ & 1);
     memcpy(c->shared->ranks[c->rank].numbers[half], own, sizeof *c->told);
-    WF_TRY(wfi_control_meet(c, what));
+    WF_TRY(wfi_control_barrier(c, what));
     for (int r = 0; r < c->n_ranks; r++)
         for (int k = 0; k < WFI_CONTROL_NUMBERS; k++)
             c->told[r][k] =
@@ -176,12 +176,12 @@ wf_status wfi_control_exchange(wfi_control *c, const char *what, const wfi_contr
 
 /* All have come for as many bytes before any are sent, and have read those of the time before. */
 wf_status wfi_control_broadcast(wfi_control *c, const char *what, void *data, size_t bytes) {
-    WF_TRY(wfi_control_meet(c, what));
+    WF_TRY(wfi_control_barrier(c, what));
     if (c->rank == 0) memcpy(c->shared->told, data, bytes);
     for (int r = 1; r < c->n_ranks; r++)
         WF_TRY(wfi_control_move(c, 0, r, c->shared->told, c->shared->told, bytes));
     WF_TRY(wfi_control_moved(c));
-    WF_TRY(wfi_control_meet(c, "go on"));
+    WF_TRY(wfi_control_barrier(c, "go on"));
     memcpy(data, c->shared->told, bytes);
     return WF_OK;
 }

@@ -1,5 +1,6 @@
 /* What the processes of a job share beside their arenas: one segment of memory in which they
- * find each other, count the work of their streams, report failures and meet. Private.
+ * find each other, count the work of their streams, report failures and wait for each other.
+ * Private.
  *
  * The segment is a memfd: no name, no port, gone with the last process. It is handed over by
  * wf_launch (descriptor in WEFT_CONTROL_FD), or, to processes started by something else, by
@@ -8,8 +9,8 @@
  *
  * Processes of several machines share no memory. Each has a segment of its own there, in which
  * the transport (transport.h) keeps what the others say of themselves; and in place of another
- * rank's arena a mirror: as large, and only what a task reads comes into it, just before
- * (run/carry.h).
+ * rank's arena a shadow copy: as large, and only what a task reads comes into it, just before
+ * (run/reads.h).
  */
 #ifndef WFI_CONTROL_H
 #define WFI_CONTROL_H
@@ -20,7 +21,6 @@
 
 #include <weft/job.h>
 
-#define WFI_CONTROL_ENV     "WEFT_CONTROL_FD"
 #define WFI_CONTROL_RANKS   1024  /* of a job */
 #define WFI_CONTROL_RECORDS 65536 /* microbatches of a step */
 #define WFI_CONTROL_TOLD    512
@@ -35,7 +35,7 @@ int wfi_control_room(int segment_fd);
 /* Joins the job as `rank` (checked before): by descriptor if WEFT_CONTROL_FD names one, else
  * through the socket of the job `name`. Returns when all have come. Errors: TIMEOUT: the sentence
  * names who did not come; INVALID_ARG; REMOTE; DEVICE. Whoever lets the others wait for
- * WEFT_STALL_MS is named in a line of the log, here as in all meetings. */
+ * WEFT_STALL_MS is named in a line of the log, here as in all barriers. */
 wf_status wfi_control_join(wf_context *ctx, const char *name, int rank, int n_ranks,
                            int64_t timeout_ms, wfi_control **control_out);
 /* The same with the segment at hand; its descriptor stays the caller's. Ranks may also be threads
@@ -61,12 +61,12 @@ int64_t wfi_control_pid_of(const wfi_control *control, int rank);
 /* The failure that all ranks share. */
 wfi_failure *wfi_control_failure(const wfi_control *control);
 
-/* A job's ranks make their trainers together, and each gets a place, the same on all ranks:
+/* A job's ranks all make a trainer at once, and it gets a place, the same on all ranks:
  * trainers that are alive at the same time share nothing. Returns when all have come. `serial` is
  * its number among all that the job has made, from 1 on. Errors: INVALID_ARG: too many are alive;
- * those of a meeting. */
+ * those of a barrier. */
 wf_status wfi_control_enter_trainer(wfi_control *control, int *trainer_out, uint64_t *serial_out);
-/* Not together: the place is free when all have left it. */
+/* Not collective: the place is free when all have left it. */
 void wfi_control_leave_trainer(wfi_control *control, int trainer);
 
 /* Before each run of a program: tells the others that it begins, what it is (`run`: a number that
@@ -75,24 +75,24 @@ void wfi_control_leave_trainer(wfi_control *control, int trainer);
 double *wfi_control_begin_run(wfi_control *control, uint64_t run, const char *what);
 /* After it: waits until all have begun it, also those who have nothing to do in it. So what they
  * had to say is known, and who is a run behind still finds what this one has reported. The
- * largest reason to stop of any rank is the same on all; 0: none. Errors: those of a meeting. */
+ * largest reason to stop of any rank is the same on all; 0: none. Errors: those of a barrier. */
 wf_status wfi_control_end_run(wfi_control *control, int *stop_reason_out);
-/* Where this rank notes what is not finite in the run that it has begun; 0 in the beginning. */
+/* Where this rank says what is not finite in the run that it has begun; 0 in the beginning. */
 int64_t *wfi_control_own_not_finite(wfi_control *control);
 /* After the run, before the next: the largest of all ranks'. */
 int64_t wfi_control_not_finite(const wfi_control *control);
 /* Whether that rank has begun the run that this one is in. */
 bool wfi_control_has_begun(const wfi_control *control, int rank);
-/* The same memory as the records', between meetings and without a run. */
+/* The same memory as the records', between barriers and without a run. */
 double *wfi_control_board(const wfi_control *control);
 /* From the next run on. Any thread, also a signal handler. */
 void wfi_control_request_stop(wfi_control *control, int reason);
 
-/* Waits until all ranks have come to as many meetings, and finds that they come to do the same
+/* Waits until all ranks have come to as many barriers, and finds that they come to do the same
  * thing, `what`. Errors: TIMEOUT, REMOTE (a rank has died, or has come for another purpose), or the
  * failure of another; they become everybody's. The sentence names the rank and what it was last
  * doing. */
-wf_status wfi_control_meet(wfi_control *control, const char *what);
+wf_status wfi_control_barrier(wfi_control *control, const char *what);
 /* Makes this rank's failure everybody's, with its latest sentence, and returns it. */
 wf_status wfi_control_fail_all(const wfi_control *control, wf_status status);
 /* Whether that rank is a thread of this process. */
@@ -108,10 +108,11 @@ bool wfi_control_has_joined(int segment_fd, int rank, int64_t pid);
 bool wfi_control_has_started(int segment_fd, int rank, int64_t leader);
 /* By the launcher, when they have ended: the failure that they shared. */
 void wfi_control_peek(int segment_fd, wfi_failure *failure_out);
-/* Meets, and gives everybody what each rank tells: *all_out [n_ranks], the control's until the next
- * time. */
-wf_status wfi_control_exchange(wfi_control *control, const char *what,
-                               const wfi_control_numbers own, const wfi_control_numbers **all_out);
+/* Waits for all, and gives all what each rank tells: *all_out [n_ranks], the control's until the
+ * next time. */
+wf_status wfi_control_all_gather(wfi_control *control, const char *what,
+                                 const wfi_control_numbers own,
+                                 const wfi_control_numbers **all_out);
 /* Whether that rank has left, or its process is gone. A wfi_remote's is_lost. */
 bool wfi_control_is_lost(const void *control, int rank);
 
@@ -129,30 +130,30 @@ bool wfi_control_is_local(const wfi_control *control, int rank);
 /* Of the ranks below `below`, how many are on this one's machine. */
 int wfi_control_n_local(const wfi_control *control, int below);
 
-/* What this rank says of itself (its wfi_control_rank) has changed; meetings say it, too. */
+/* What this rank says of itself (its wfi_control_rank) has changed; barriers say it, too. */
 void wfi_control_publish(wfi_control *control);
 /* Rank 0's bytes, at most WFI_CONTROL_TOLD, to all. `what` says how many, unless that is the same
- * in all ranks by itself. Errors: as in a meeting. */
+ * in all ranks by itself. Errors: as in a barrier. */
 wf_status wfi_control_broadcast(wfi_control *control, const char *what, void *data, size_t bytes);
 
 /* Makes an arena that others can open, and publishes it as this rank's. */
 wf_status wfi_control_arena_create(wfi_control *control, int trainer, size_t bytes,
                                    void **base_out);
-/* Maps the arena that `rank` published, or a mirror of its size. */
+/* Maps the arena that `rank` published, or makes a shadow copy of its size. */
 wf_status wfi_control_arena_open(wfi_control *control, int rank, int trainer, size_t *bytes_out,
                                  void **base_out);
-/* Ends an arena or a mirror. */
+/* Ends an arena or a shadow copy. */
 void wfi_control_arena_release(wfi_control *control, void *base, size_t bytes);
 
 /* ---- without shared memory; with it, all these do nothing ---- */
 
-/* Not NULL: processes share no memory, and this carries what they read of each other. */
+/* Not NULL: processes share no memory, and this transports what they read of each other. */
 struct wfi_transport *wfi_control_transport(const wfi_control *control);
-/* The trainer's streams have been made, and count anew; before the meeting after which they are
+/* The trainer's streams have been made, and count anew; before the barrier after which they are
  * used. */
 wf_status wfi_control_reset(wfi_control *control, int trainer);
-/* Without a shared segment: `rank` (-1: everybody) hears when the trainer's local stream has done
- * so many tasks. A wfi_remote's notify. */
+/* Without a shared segment: `rank` (-1: all) hears when the trainer's local stream has done so many
+ * tasks. A wfi_remote's notify. */
 wf_status wfi_control_notify(const void *control, int trainer, int rank, int stream,
                              uint64_t epoch);
 /* Bytes at `from` in the process of rank `from_rank` to `to` in that of `to_rank`. All processes
@@ -160,9 +161,9 @@ wf_status wfi_control_notify(const void *control, int trainer, int rank, int str
 wf_status wfi_control_move(wfi_control *control, int from_rank, int to_rank, const void *from,
                            void *to, size_t bytes);
 wf_status wfi_control_moved(wfi_control *control);
-/* How much of a mirror is there; and gives that memory back. */
-size_t wfi_control_mirror_bytes(const void *base, size_t bytes);
-void wfi_control_mirror_empty(void *base, size_t bytes);
+/* How much of a shadow copy is there; and gives that memory back. */
+size_t wfi_control_shadow_bytes(const void *base, size_t bytes);
+void wfi_control_shadow_empty(void *base, size_t bytes);
 
 /* rendezvous.c: the segment's descriptor. Rank 0 makes it and hands it to the others. Errors:
  * TIMEOUT: the sentence names who did not come; INVALID_ARG: two processes are one rank, or do
@@ -174,8 +175,8 @@ wf_status wfi_rendezvous(wf_context *ctx, const char *name, int rank, int n_rank
 int wfi_rendezvous_by_mpi(const char *name, int rank);
 /* The rank that has found it, or -1. */
 int wfi_rendezvous_refused_by(int seen);
-/* meet.c: joins as the configuration says, which is checked. */
-wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
+/* join.c: joins as the configuration says, which is checked. */
+wf_status wfi_control_join_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
                                wfi_control **control_out);
 /* An empty segment, which nobody can make smaller. Errors: NO_MEMORY. */
 wf_status wfi_control_segment(wf_context *ctx, int n_ranks, int *fd_out);

@@ -69,7 +69,7 @@ wf_status wfi_control_create(wf_context *ctx, const wfi_control_kind *kind, int 
 void wfi_control_destroy(wfi_control *c);
 
 /* Waits until `count`, which is that rank's, is at least n; `what` this rank has come to do then.
- * Errors: those of a meeting. control.c */
+ * Errors: those of a barrier. control.c */
 wf_status wfi_control_wait_for(wfi_control *c, int rank, wfi_shared_epoch *count, uint64_t n,
                                const char *what, wfi_wait_clock *clock);
 /* Whether that rank does other things than this one, or in another order; everybody is told.

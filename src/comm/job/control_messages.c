@@ -1,5 +1,5 @@
 /* Processes that share no memory: each has a segment of its own, which the transport keeps like the
- * others', and mirrors of their arenas. */
+ * others', and shadow copies of their arenas. */
 #include "comm/job/control_kinds.h"
 
 #include <errno.h>
@@ -54,7 +54,8 @@ static wf_status arena_create(wfi_control *c, int trainer, size_t bytes, void **
     return WF_OK;
 }
 
-/* The pages of a mirror come when the first bytes do, and small ones: most of it stays empty. */
+/* The pages of a shadow copy come when the first bytes do, and small ones: most of it stays empty.
+ */
 static wf_status arena_open(wfi_control *c, int rank, int trainer, size_t *bytes_out,
                             void **base_out) {
     const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
@@ -71,7 +72,7 @@ void wfi_control_arena_release(wfi_control *c, void *base, size_t bytes) {
     munmap(base, bytes);
 }
 
-size_t wfi_control_mirror_bytes(const void *base, size_t bytes) {
+size_t wfi_control_shadow_bytes(const void *base, size_t bytes) {
     unsigned char pages[4096];
     size_t n = 0, page = (size_t)sysconf(_SC_PAGESIZE), most = sizeof pages * page;
     for (size_t at = 0; at < bytes; at += most) {
@@ -82,11 +83,11 @@ size_t wfi_control_mirror_bytes(const void *base, size_t bytes) {
     return n * page;
 }
 
-void wfi_control_mirror_empty(void *base, size_t bytes) {
+void wfi_control_shadow_empty(void *base, size_t bytes) {
     madvise(base, bytes, MADV_DONTNEED);
 }
 
-/* ---- what the transport carries ---- */
+/* ---- what the transport brings ---- */
 
 wfi_transport *wfi_control_transport(const wfi_control *c) {
     return c->transport;
@@ -155,7 +156,7 @@ wf_status wfi_control_join_network(wf_context *ctx, const wfi_network *network, 
                                    .ranks = own->ranks,
                                    .network = *network};
     status = wfi_transport_create(ctx, &config, &c->transport);
-    if (status == WF_OK) status = wfi_control_meet(c, "start");
+    if (status == WF_OK) status = wfi_control_barrier(c, "start");
     if (status != WF_OK) {
         wfi_control_leave(c);
         return status;

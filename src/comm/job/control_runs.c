@@ -16,7 +16,7 @@ wf_status wfi_control_enter_trainer(wfi_control *c, int *trainer_out, uint64_t *
     uint32_t taken = 0;
     int trainer = 0;
     /* Streams begin to count anew: nobody may still be waiting for those of an earlier trainer. */
-    WF_TRY(wfi_control_exchange(c, "make a trainer", own, &all));
+    WF_TRY(wfi_control_all_gather(c, "make a trainer", own, &all));
     for (int r = 0; r < c->n_ranks; r++) taken |= (uint32_t)all[r][0];
     while (trainer < WFI_CONTROL_TRAINERS && taken >> trainer & 1) trainer++;
     if (trainer == WFI_CONTROL_TRAINERS)
@@ -25,7 +25,7 @@ wf_status wfi_control_enter_trainer(wfi_control *c, int *trainer_out, uint64_t *
                         "before the next is made",
                         WFI_CONTROL_TRAINERS);
     wfi_control_part *part = wfi_control_part_of(c, c->rank, trainer);
-    part->peak_bytes = part->mirror_bytes = part->arena_bytes = 0;
+    part->peak_bytes = part->shadow_bytes = part->arena_bytes = 0;
     part->arena_fd = -1;
     c->trainers |= UINT32_C(1) << trainer;
     *trainer_out = trainer;
@@ -68,18 +68,18 @@ bool wfi_control_has_begun(const wfi_control *c, int rank) {
     return has_begun(c, rank, __atomic_load_n(&c->n_runs, __ATOMIC_ACQUIRE));
 }
 
-/* It has come to another run than this rank, or to a meeting before that run and this rank has
- * not. Both have come to the runs and meetings before. Threads that work for a group look here
+/* It has come to another run than this rank, or to a barrier before that run and this rank has
+ * not. Both have come to the runs and barriers before. Threads that work for a group look here
  * while the host goes on, so what they see counts only if it is still in the same run. */
 bool wfi_control_goes_astray(const wfi_control *c, int rank) {
     const wfi_control_rank *own = &c->shared->ranks[c->rank], *other = &c->shared->ranks[rank];
     uint64_t n = __atomic_load_n(&c->n_runs, __ATOMIC_ACQUIRE);
     if (!n || rank == c->rank) return false;
-    uint64_t n_meetings = __atomic_load_n(&other->meetings.epoch, __ATOMIC_ACQUIRE);
+    uint64_t n_barriers = __atomic_load_n(&other->barriers.epoch, __ATOMIC_ACQUIRE);
     bool is_astray = has_begun(c, rank, n)
                          ? __atomic_load_n(&other->run[half_of(n)], __ATOMIC_ACQUIRE) !=
                                __atomic_load_n(&own->run[half_of(n)], __ATOMIC_ACQUIRE)
-                         : n_meetings > __atomic_load_n(&own->meetings.epoch, __ATOMIC_ACQUIRE);
+                         : n_barriers > __atomic_load_n(&own->barriers.epoch, __ATOMIC_ACQUIRE);
     if (!is_astray || __atomic_load_n(&c->n_runs, __ATOMIC_ACQUIRE) != n) return false;
     char doing[WFI_CONTROL_DOING], own_doing[WFI_CONTROL_DOING];
     wfi_control_doing(c, rank, doing);

@@ -2,6 +2,7 @@
  * or rank 0 (rendezvous.c). */
 #include "base/clock.h"
 #include "comm/job/control_kinds.h"
+#include "comm/place/launcher.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -134,7 +135,7 @@ static void give_up_place(wfi_control *c) {
     wfi_control_rank *own = &shared->ranks[c->rank];
     __atomic_store_n(&own->left, c->round, __ATOMIC_RELAXED);
     __atomic_store_n(&own->pid, -own->pid, __ATOMIC_RELEASE);
-    wfi_shared_epoch_wake(&own->meetings);
+    wfi_shared_epoch_wake(&own->barriers);
     wfi_shared_epoch_wake(&own->runs);
     if (__atomic_add_fetch(&shared->n_left, 1, __ATOMIC_ACQ_REL) != shared->n_ranks) return;
     __atomic_store_n(&shared->magic, 0, __ATOMIC_RELAXED);
@@ -221,7 +222,7 @@ static wf_status take_place(wfi_control *c) {
         c->shared->n_ranks = c->n_ranks;
         __atomic_store_n(&c->shared->magic, WFI_CONTROL_MAGIC, __ATOMIC_RELEASE);
     }
-    WF_TRY(wfi_control_meet(c, "start"));
+    WF_TRY(wfi_control_barrier(c, "start"));
     if (__atomic_load_n(&c->shared->magic, __ATOMIC_ACQUIRE) != WFI_CONTROL_MAGIC ||
         c->shared->n_ranks != c->n_ranks)
         return wfi_control_fail_all(

@@ -1,17 +1,41 @@
 /* The public face of a job's control segment. */
 #include "base/env.h"
 #include "comm/job/compare.h"
-#include "comm/place/identity.h"
+#include "comm/place/launcher.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <weft/weft.h>
+
+static const char *const variables[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+                                        "SLURM_JOB_ID",        "SLURM_STEP_ID",
+                                        "SLURM_RESTART_COUNT", "PMIX_NAMESPACE",
+                                        "PMI_JOBID",           "OMPI_MCA_ess_base_jobid"};
+
+/* The segment that weft run hands to its ranks is one file, whoever has it open. */
+static unsigned long long launched_by(void) {
+    struct stat about;
+    const char *fd = wfi_launcher_text(WFI_CONTROL_ENV);
+    bool is_segment = fd && wfi_control_room(atoi(fd)) && fstat(atoi(fd), &about) == 0;
+    return is_segment ? (unsigned long long)about.st_ino : 0;
+}
+
+/* A setting for each name that launchers give jobs; they are the same in all ranks of one. */
+static void add_identity(wfi_text *statement) {
+    for (size_t k = 0; k < WFI_COUNT(variables); k++) {
+        const char *value = wfi_launcher_text(variables[k]);
+        wfi_setting_add(statement, variables[k], "%s", value ? value : "");
+    }
+    if (launched_by()) wfi_setting_add(statement, "weft run, launch", "%llu", launched_by());
+}
 
 /* Two jobs at one port, file or name: their launchers have other names for them. */
 static wf_status compare_identities(wf_context *ctx, wf_job *job) {
     wfi_text statement;
     wfi_text_init(&statement, ctx);
     wfi_setting_add(&statement, "version", WEFT_VERSION);
-    wfi_identity_add(&statement);
+    add_identity(&statement);
     wf_status status = wfi_control_compare(job, &statement);
     wfi_free(ctx, statement.data);
     return status;
@@ -25,7 +49,7 @@ wf_status wf_job_join(wf_context *ctx, const wf_job_config *config, wf_job **job
         return wfi_fail(ctx, WF_INVALID_ARG, "a timeout of %lld ms; every wait needs a deadline",
                         (long long)timeout_ms);
     wf_job *job;
-    WF_TRY(wfi_control_meet_job(ctx, config, timeout_ms, &job));
+    WF_TRY(wfi_control_join_job(ctx, config, timeout_ms, &job));
     wf_status status = compare_identities(ctx, job);
     if (status != WF_OK) {
         wf_job_leave(job);
@@ -82,5 +106,5 @@ wf_status wf_job_broadcast(wf_job *job, void *data, size_t n_bytes) {
 }
 
 wf_status wf_job_barrier(wf_job *job) {
-    return wfi_control_meet(job, "a barrier");
+    return wfi_control_barrier(job, "a barrier");
 }

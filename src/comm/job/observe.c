@@ -23,7 +23,7 @@ uint64_t wfi_control_progress(int segment_fd) {
         const wfi_control_rank *rank = &shared->ranks[r];
         if (!__atomic_load_n(&rank->pid, __ATOMIC_RELAXED)) continue;
         n += __atomic_load_n(&rank->runs.epoch, __ATOMIC_RELAXED);
-        n += __atomic_load_n(&rank->meetings.epoch, __ATOMIC_RELAXED);
+        n += __atomic_load_n(&rank->barriers.epoch, __ATOMIC_RELAXED);
         for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) n += n_done(&rank->parts[t]);
     }
     munmap(shared, bytes);

@@ -68,7 +68,7 @@ int wfi_rendezvous_refused_by(int seen) {
     return is_told ? rank : -1;
 }
 
-/* Whether that rank waits in MPI, where it will not meet us; it is told so. */
+/* Whether that rank waits in MPI, where it will not find us; it is told so. */
 static wf_status refuse_mpi(wf_context *ctx, const char *name, int own_rank, int rank) {
     struct sockaddr_un address;
     socklen_t bytes = mpi_address_of(name, rank, &address);

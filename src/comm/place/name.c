@@ -1,5 +1,5 @@
 /* A name for the job: the same in all of its processes, and no other job's. */
-#include "comm/place/claim.h"
+#include "comm/place/launcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 /* What tells jobs of a launcher apart; the first `n_needed` have to be set. */
 static const struct {
-    wfi_source source;
+    wfi_launcher_kind source;
     const char *word;
     int n_needed;
     const char *variables[4];
@@ -39,7 +39,7 @@ static bool name_by_row(size_t row, char name[NAME_BYTES]) {
     uint64_t hash = 14695981039346656037u;
     add(name, &hash, rows[row].word);
     for (int i = 0; i < 4 && rows[row].variables[i]; i++) {
-        const char *text = wfi_claim_text(rows[row].variables[i]);
+        const char *text = wfi_launcher_text(rows[row].variables[i]);
         if (!text && i < rows[row].n_needed) return false;
         add(name, &hash, text ? text : "");
     }
@@ -88,13 +88,13 @@ static void name_by_ancestor(const char *variable, char name[NAME_BYTES]) {
     snprintf(name, NAME_BYTES, "process:%d:%llu", pid, start);
 }
 
-void wfi_job_name(const wfi_claim claims[WFI_N_SOURCES], char name[96]) {
+void wfi_job_name(const wfi_launcher launchers[WFI_N_LAUNCHERS], char name[96]) {
     const char *variable = NULL;
-    for (int i = WFI_N_SOURCES - 1; i >= 0; i--)
-        if (claims[i].is_made) variable = claims[i].by[WFI_RANK];
+    for (int i = WFI_N_LAUNCHERS - 1; i >= 0; i--)
+        if (launchers[i].is_there) variable = launchers[i].by[WFI_RANK];
     for (size_t row = 0; row < WFI_COUNT(rows); row++) {
         *name = 0;
-        if (claims[rows[row].source].is_made && name_by_row(row, name)) return;
+        if (launchers[rows[row].source].is_there && name_by_row(row, name)) return;
     }
     *name = 0;
     if (variable) name_by_ancestor(variable, name);

@@ -80,7 +80,7 @@ bool wfi_store_replay(wfi_store_table *table, const uint8_t *bytes, size_t n, si
             (r.verb != WFI_STORE_SET && r.verb != WFI_STORE_DELETE))
             return false;
         wfi_store_table_act(table, &r, &reply);
-        if (reply.answer != WFI_STORE_DONE) return false;
+        if (reply.result != WFI_STORE_DONE) return false;
         *n_read_out += 4 + n_message;
     }
     return true;
@@ -158,7 +158,7 @@ static wf_status file_act(wf_store *store, const wfi_store_request *r, int64_t d
     if (status == WF_OK) {
         wfi_store_table_act(&f->table, r, reply_out);
         bool changes = r->verb != WFI_STORE_GET && r->verb != WFI_STORE_COUNT;
-        if (changes && reply_out->answer == WFI_STORE_DONE) status = append(store, f, r);
+        if (changes && reply_out->result == WFI_STORE_DONE) status = append(store, f, r);
     }
     unlock_log(f->fd);
     return status;
@@ -200,7 +200,7 @@ static wf_status check_head(wf_store *store, int fd) {
     return WF_OK;
 }
 
-/* Whose file it is. Another user's could be read and rewritten by that user while ranks meet, and
+/* Whose file it is. Another user's could be read and rewritten by that user while ranks join, and
  * so could one that all may write, or that has a second name somewhere. */
 static wf_status check_owner(const wf_store *store, const struct stat *about) {
     const char *why = NULL;

@@ -84,10 +84,10 @@ size_t wfi_store_request_write(const wfi_store_request *r, uint8_t *bytes_out) {
     return (size_t)WFI_STORE_HEAD + r->n_key + r->n_value + r->n_expected;
 }
 
-/* answer, 7 zeros, number (8), length of the value (4), 4 zeros; then the value. */
+/* result, 7 zeros, number (8), length of the value (4), 4 zeros; then the value. */
 bool wfi_store_reply_read(const uint8_t *bytes, size_t n, wfi_store_reply *reply_out) {
-    if (n < WFI_STORE_HEAD || bytes[0] >= WFI_STORE_N_ANSWERS) return false;
-    wfi_store_reply r = {.answer = (wfi_store_answer)bytes[0],
+    if (n < WFI_STORE_HEAD || bytes[0] >= WFI_STORE_N_RESULTS) return false;
+    wfi_store_reply r = {.result = (wfi_store_result)bytes[0],
                          .number = (int64_t)get_u64(bytes + 8),
                          .n_value = wfi_store_get_u32(bytes + 16),
                          .value = bytes + WFI_STORE_HEAD};
@@ -98,7 +98,7 @@ bool wfi_store_reply_read(const uint8_t *bytes, size_t n, wfi_store_reply *reply
 
 size_t wfi_store_reply_write(const wfi_store_reply *r, uint8_t *bytes_out) {
     memset(bytes_out, 0, WFI_STORE_HEAD);
-    bytes_out[0] = (uint8_t)r->answer;
+    bytes_out[0] = (uint8_t)r->result;
     put_u64(bytes_out + 8, (uint64_t)r->number);
     wfi_store_put_u32(bytes_out + 16, r->n_value);
     if (r->n_value) memcpy(bytes_out + WFI_STORE_HEAD, r->value, r->n_value);

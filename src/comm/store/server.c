@@ -57,7 +57,7 @@ size_t wfi_store_converse(wfi_store_table *table, const char *token,
                           const uint8_t *bytes, size_t n, uint8_t *reply_bytes,
                           const char **why_out) {
     wfi_store_request r;
-    wfi_store_reply reply = {.answer = WFI_STORE_DONE};
+    wfi_store_reply reply = {.result = WFI_STORE_DONE};
     if (!wfi_store_request_read(bytes, n, &r) || (r.verb == WFI_STORE_HELLO) == *is_known) {
         *why_out = "it speaks another protocol";
         return 0;
@@ -66,7 +66,7 @@ size_t wfi_store_converse(wfi_store_table *table, const char *token,
         uint8_t proof[WFI_STORE_PROOF];
         wfi_store_prove(token, challenge, proof);
         *is_known = r.n_value == sizeof proof && !sodium_memcmp(r.value, proof, sizeof proof);
-        if (!*is_known) reply.answer = WFI_STORE_UNKNOWN;
+        if (!*is_known) reply.result = WFI_STORE_UNKNOWN;
     } else {
         wfi_store_table_act(table, &r, &reply);
     }
@@ -150,8 +150,8 @@ static void accept_guest(wfi_store_server *s) {
     if (fd >= 0) welcome(s, fd, &who);
 }
 
-/* Answers the message that has come, if it is whole. */
-static const char *answer(wfi_store_server *s, guest *g) {
+/* Acts on the message that has come, if it is whole. */
+static const char *act(wfi_store_server *s, guest *g) {
     const char *why = NULL;
     bool was_known = g->is_known;
     size_t most = (g->is_known ? GUEST_SIZE : STRANGER_SIZE) - 4;
@@ -185,7 +185,7 @@ static const char *receive(wfi_store_server *s, guest *g) {
     if (n < 0) return errno == EAGAIN || errno == EINTR ? NULL : strerror(errno);
     if (n == 0) return g->n_in || !g->is_known ? "it ended within a message" : "";
     g->n_in += (size_t)n;
-    return answer(s, g);
+    return act(s, g);
 }
 
 static const char *deliver(wfi_store_server *s, guest *g) {
@@ -197,7 +197,7 @@ static const char *deliver(wfi_store_server *s, guest *g) {
     g->n_sent = g->n_out = 0;
     if (was_greeting) return NULL;
     if (!g->is_known) return "it does not know the token";
-    return answer(s, g);
+    return act(s, g);
 }
 
 static void look_at_time(guest *g, int64_t now_ms) {

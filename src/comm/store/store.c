@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-/* An answer takes a little: who asks for the last time, at its deadline, still waits for it. */
-#define ANSWER_MS 2000
+/* A reply takes a little: who asks for the last time, at its deadline, still waits for it. */
+#define REPLY_MS 2000
 
 static const wfi_store_class *const kinds[] = {&wfi_store_memory, &wfi_store_file, &wfi_store_tcp};
 
@@ -104,7 +104,7 @@ static wfi_store_request request_of(wfi_store_verb verb, const char *key) {
 static wf_status act(wf_store *store, const wfi_store_request *r, int64_t deadline_ms,
                      wfi_store_reply *reply_out) {
     WF_TRY(store->kind->act(store, r, deadline_ms, reply_out));
-    switch (reply_out->answer) {
+    switch (reply_out->result) {
     case WFI_STORE_FULL:
         return wfi_fail(store->ctx, WF_INVALID_ARG,
                         "store %.200s is full: it takes %d keys and %u bytes", store->url,
@@ -165,7 +165,7 @@ wf_status wf_store_compare_set(wf_store *store, const char *key, const void *exp
     r.expected = expected;
     r.n_expected = expected ? (uint32_t)expected_bytes : 0;
     WF_TRY(act_once(store, &r, &reply));
-    *was_set_out = reply.answer == WFI_STORE_DONE;
+    *was_set_out = reply.result == WFI_STORE_DONE;
     return WF_OK;
 }
 
@@ -174,7 +174,7 @@ wf_status wf_store_delete(wf_store *store, const char *key, int *was_set_out) {
     WF_TRY(check_key(store, key));
     wfi_store_request r = request_of(WFI_STORE_DELETE, key);
     WF_TRY(act_once(store, &r, &reply));
-    *was_set_out = reply.answer == WFI_STORE_DONE;
+    *was_set_out = reply.result == WFI_STORE_DONE;
     return WF_OK;
 }
 
@@ -193,10 +193,10 @@ static wf_status look(wf_store *store, const char *key, int64_t deadline_ms, voi
                       size_t dst_bytes, size_t *bytes_out, bool *is_there_out) {
     wfi_store_request r = request_of(WFI_STORE_GET, key);
     wfi_store_reply reply;
-    deadline_ms = wfi_max_i64(deadline_ms, wfi_now_ms() + ANSWER_MS);
+    deadline_ms = wfi_max_i64(deadline_ms, wfi_now_ms() + REPLY_MS);
     pthread_mutex_lock(&store->lock);
     wf_status status = act(store, &r, deadline_ms, &reply);
-    *is_there_out = status == WF_OK && reply.answer == WFI_STORE_DONE;
+    *is_there_out = status == WF_OK && reply.result == WFI_STORE_DONE;
     if (*is_there_out && bytes_out) {
         *bytes_out = reply.n_value;
         if (reply.n_value > dst_bytes)

@@ -1,8 +1,8 @@
 /* A store's insides: one table and one message, used by all kinds. Private to src/comm.
  *
- * Each operation is a request that is answered at once; who has to wait asks again, so a server
- * keeps nothing about who waits for what. Requests and replies have one form in bytes, which is
- * that of the connection and, with the length in front, that of the file.
+ * Each operation is a request that gets its reply at once; who has to wait requests again, so a
+ * server keeps nothing about who waits for what. Requests and replies have one form in bytes, which
+ * is that of the connection and, with the length in front, that of the file.
  */
 #ifndef WFI_STORE_H
 #define WFI_STORE_H
@@ -41,7 +41,7 @@ typedef struct wfi_store_request {
     const uint8_t *value, *expected;
 } wfi_store_request;
 
-typedef enum wfi_store_answer {
+typedef enum wfi_store_result {
     WFI_STORE_DONE,
     WFI_STORE_ABSENT,   /* the key is not set */
     WFI_STORE_DIFFERS,  /* ... has another value */
@@ -49,11 +49,11 @@ typedef enum wfi_store_answer {
     WFI_STORE_FULL,
     WFI_STORE_NO_ROOM, /* no memory left */
     WFI_STORE_UNKNOWN, /* wrong token */
-    WFI_STORE_N_ANSWERS
-} wfi_store_answer;
+    WFI_STORE_N_RESULTS
+} wfi_store_result;
 
 typedef struct wfi_store_reply {
-    wfi_store_answer answer;
+    wfi_store_result result;
     int64_t number;
     uint32_t n_value;
     const uint8_t *value; /* in the table or the message: until the next request */

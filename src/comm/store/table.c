@@ -36,7 +36,7 @@ static void drop(wfi_store_table *t, wfi_store_entry *entry) {
     *entry = t->entries[--t->n];
 }
 
-static wfi_store_answer put(wfi_store_table *t, const wfi_store_request *r, const void *value,
+static wfi_store_result put(wfi_store_table *t, const wfi_store_request *r, const void *value,
                             uint32_t n_value) {
     wfi_store_entry *entry = find(t, r);
     size_t n_old = entry ? (size_t)entry->n_key + entry->n_value : 0;
@@ -69,7 +69,7 @@ static bool read_number(const wfi_store_entry *entry, int64_t *number_out) {
     return !strcmp(text, again) && strlen(text) == entry->n_value;
 }
 
-static wfi_store_answer add(wfi_store_table *t, const wfi_store_request *r,
+static wfi_store_result add(wfi_store_table *t, const wfi_store_request *r,
                             wfi_store_reply *reply) {
     const wfi_store_entry *entry = find(t, r);
     int64_t number = 0;
@@ -81,7 +81,7 @@ static wfi_store_answer add(wfi_store_table *t, const wfi_store_request *r,
     return put(t, r, t->number, (uint32_t)n);
 }
 
-static wfi_store_answer compare_set(wfi_store_table *t, const wfi_store_request *r) {
+static wfi_store_result compare_set(wfi_store_table *t, const wfi_store_request *r) {
     const wfi_store_entry *entry = find(t, r);
     if (!r->has_expected) return entry ? WFI_STORE_DIFFERS : put(t, r, r->value, r->n_value);
     if (!entry) return WFI_STORE_ABSENT;
@@ -94,16 +94,16 @@ static wfi_store_answer compare_set(wfi_store_table *t, const wfi_store_request 
 void wfi_store_table_act(wfi_store_table *t, const wfi_store_request *r,
                          wfi_store_reply *reply_out) {
     wfi_store_entry *entry;
-    *reply_out = (wfi_store_reply){.answer = WFI_STORE_DONE};
+    *reply_out = (wfi_store_reply){.result = WFI_STORE_DONE};
     switch (r->verb) {
     case WFI_STORE_SET:
-        reply_out->answer = put(t, r, r->value, r->n_value);
+        reply_out->result = put(t, r, r->value, r->n_value);
         break;
     case WFI_STORE_GET:
     case WFI_STORE_DELETE:
         entry = find(t, r);
         if (!entry) {
-            reply_out->answer = WFI_STORE_ABSENT;
+            reply_out->result = WFI_STORE_ABSENT;
         } else if (r->verb == WFI_STORE_DELETE) {
             drop(t, entry);
         } else {
@@ -112,10 +112,10 @@ void wfi_store_table_act(wfi_store_table *t, const wfi_store_request *r,
         }
         break;
     case WFI_STORE_ADD:
-        reply_out->answer = add(t, r, reply_out);
+        reply_out->result = add(t, r, reply_out);
         break;
     case WFI_STORE_COMPARE_SET:
-        reply_out->answer = compare_set(t, r);
+        reply_out->result = compare_set(t, r);
         break;
     case WFI_STORE_COUNT:
         reply_out->number = (int64_t)t->n;

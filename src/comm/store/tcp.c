@@ -25,7 +25,7 @@ typedef struct address {
 
 typedef struct tcp_store {
     wfi_store_server *server; /* rank 0's; NULL: we ask over fd */
-    int fd;                   /* -1: nobody answers any more */
+    int fd;                   /* -1: nothing comes from there any more */
     bool was_closed;          /* by the other end */
     uint8_t message[4 + WFI_STORE_MAX_MESSAGE];
 } tcp_store;
@@ -88,7 +88,7 @@ static wf_status fail_listen(const wf_store *store, const address *where) {
 }
 
 /* The port that the system has chosen becomes part of the url. */
-static wf_status note_port(wf_store *store, int listener) {
+static wf_status keep_port(wf_store *store, int listener) {
     struct sockaddr_storage at = {0};
     socklen_t bytes = sizeof at;
     getsockname(listener, (struct sockaddr *)&at, &bytes);
@@ -112,7 +112,7 @@ static wf_status host(wf_store *store, const address *where, const char *token, 
         if (fd >= 0) close(fd);
         return status;
     }
-    wf_status status = note_port(store, fd);
+    wf_status status = keep_port(store, fd);
     if (status != WF_OK) {
         close(fd);
         return status;
@@ -127,9 +127,8 @@ static wf_status lose(const wf_store *store, tcp_store *t, wf_status status, con
     if (t->fd >= 0) close(t->fd);
     t->fd = -1;
     if (status == WF_TIMEOUT)
-        return wfi_fail(store->ctx, status,
-                        "rank %d waited %lld ms for an answer of %.200s, but %s", store->rank,
-                        (long long)store->timeout_ms, store->url, why);
+        return wfi_fail(store->ctx, status, "rank %d waited %lld ms for a reply of %.200s, but %s",
+                        store->rank, (long long)store->timeout_ms, store->url, why);
     return wfi_fail(store->ctx, status, "rank %d has lost the store %.200s: %s", store->rank,
                     store->url, why);
 }
@@ -186,7 +185,7 @@ static wf_status introduce(wf_store *store, tcp_store *t, const char *token, int
     wfi_store_request hello = {
         .verb = WFI_STORE_HELLO, .value = proof, .n_value = (uint32_t)sizeof proof};
     WF_TRY(ask(store, t, &hello, deadline_ms, &reply));
-    if (reply.answer == WFI_STORE_DONE) return WF_OK;
+    if (reply.result == WFI_STORE_DONE) return WF_OK;
     return wfi_fail(store->ctx, WF_INVALID_ARG,
                     "store %.200s refused rank %d's token; WEFT_TOKEN has to be the same in all "
                     "ranks of the job%s",

@@ -152,7 +152,7 @@ void wfi_transport_show_leaving(wfi_transport *t) {
         wfi_transport_show_epochs(t, r);
         p->is_gone = true;
         __atomic_store_n(&rank->pid, -rank->pid, __ATOMIC_RELEASE); /* as in a shared segment */
-        wfi_shared_epoch_wake(&rank->meetings);
+        wfi_shared_epoch_wake(&rank->barriers);
         wfi_shared_epoch_wake(&rank->runs);
     }
 }
@@ -190,15 +190,15 @@ static void hear_state(wfi_transport *t, int peer, const wfi_message_state *stat
     }
     for (int k = 0; k < WFI_CONTROL_TRAINERS; k++) {
         STORE(rank->parts[k].peak_bytes, state->parts[k].peak_bytes);
-        STORE(rank->parts[k].mirror_bytes, state->parts[k].mirror_bytes);
+        STORE(rank->parts[k].shadow_bytes, state->parts[k].shadow_bytes);
         STORE(rank->parts[k].arena_bytes, state->parts[k].arena_bytes);
     }
     STORE(rank->host, state->host);
     __atomic_store_n(&rank->pid, state->pid, __ATOMIC_RELEASE);
     __atomic_store_n(&rank->runs.epoch, state->n_runs, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&rank->runs);
-    __atomic_store_n(&rank->meetings.epoch, state->n_meetings, __ATOMIC_SEQ_CST);
-    wfi_shared_epoch_wake(&rank->meetings);
+    __atomic_store_n(&rank->barriers.epoch, state->n_barriers, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(&rank->barriers);
 }
 
 static void hear_epochs(wfi_transport *t, int peer, const wfi_message *m) {

@@ -6,7 +6,7 @@
 
 typedef struct mpi_network {
     wfi_mpi mpi;
-    wfi_mpi_handle comm;    /* our own messages never meet the program's */
+    wfi_mpi_handle comm;    /* our own messages never match the program's */
     bool has_comm, is_host; /* is_host: we have started MPI, so we end it */
     wfi_mpi_handle engines[WFI_NETWORK_ENGINES];
     bool has_engine[WFI_NETWORK_ENGINES];

@@ -63,7 +63,7 @@ static bool expects(const wfi_transport *t) {
     for (int r = 0; r < t->config.n_ranks; r++) {
         const wfi_control_rank *rank = &t->config.ranks[r];
         bool is_other = r != t->config.rank;
-        if (is_awaited(&rank->meetings) || is_awaited(&rank->runs)) return true;
+        if (is_awaited(&rank->barriers) || is_awaited(&rank->runs)) return true;
         for (int k = 0; k < t->n_parts * WFI_CONTROL_STREAMS && is_other; k++)
             if (is_awaited(&rank->parts[k / WFI_CONTROL_STREAMS].epochs[k % WFI_CONTROL_STREAMS]))
                 return true;

@@ -12,7 +12,7 @@
 void wfi_transport_publish(wfi_transport *t) {
     const wfi_control_rank *own = &t->config.ranks[t->config.rank];
     pthread_mutex_lock(&t->lock);
-    t->state = (wfi_message_state){.n_meetings = own->meetings.epoch,
+    t->state = (wfi_message_state){.n_barriers = own->barriers.epoch,
                                    .n_runs = own->runs.epoch,
                                    .run = {own->run[0], own->run[1]},
                                    .stop = {own->stop[0], own->stop[1]},
@@ -21,7 +21,7 @@ void wfi_transport_publish(wfi_transport *t) {
                                    .pid = own->pid};
     for (int k = 0; k < WFI_CONTROL_TRAINERS; k++) {
         t->state.parts[k].peak_bytes = own->parts[k].peak_bytes;
-        t->state.parts[k].mirror_bytes = own->parts[k].mirror_bytes;
+        t->state.parts[k].shadow_bytes = own->parts[k].shadow_bytes;
         t->state.parts[k].arena_bytes = own->parts[k].arena_bytes;
     }
     memcpy(t->state.numbers, own->numbers, sizeof t->state.numbers);

@@ -1,4 +1,4 @@
-/* The transport: between processes that share no memory, it carries what a segment and arenas of
+/* The transport: between processes that share no memory, it brings what a segment and arenas of
  * shared memory would have shown the others. Private.
  *
  * A progress thread makes all calls of the network and sleeps between them. The host's threads post

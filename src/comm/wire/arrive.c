@@ -1,4 +1,5 @@
-/* Meeting in shared memory: who waits looks for a while, then lets others run, then sleeps. */
+/* Waiting in shared memory: a rank that waits looks for a while, then lets others run, then sleeps.
+ */
 #include "base/clock.h"
 #include "comm/wire/run.h"
 
@@ -106,9 +107,9 @@ wf_status wfi_memory_check(wfi_memory *m) {
 wf_status wfi_memory_lost(wfi_memory *m, int32_t rank) {
     const wfi_member *member = &m->segment->members[rank];
     bool has_left = __atomic_load_n(&member->has_left, __ATOMIC_ACQUIRE) != 0;
-    char last[WFI_NOTE_TEXT];
+    char last[WFI_CALL_TEXT];
     return wfi_fail(m->group->ctx, WF_REMOTE, "rank %d has %s; it last called %s", rank,
-                    has_left ? "left the group" : "died", wfi_note_name(&member->note, last));
+                    has_left ? "left the group" : "died", wfi_call_name(&member->call, last));
 }
 
 static bool has_come(const wfi_shared_epoch *e, uint64_t value) {
@@ -119,9 +120,9 @@ static bool has_come(const wfi_shared_epoch *e, uint64_t value) {
 static void say_absent(const wfi_memory *m, int32_t rank, const char *how_long, char *text,
                        size_t bytes) {
     const wf_group *g = m->group;
-    char last[WFI_NOTE_TEXT];
+    char last[WFI_CALL_TEXT];
     snprintf(text, bytes, "rank %d has not come%s; it last called %s%s", rank, how_long,
-             wfi_note_name(&m->segment->members[rank].note, last),
+             wfi_call_name(&m->segment->members[rank].call, last),
              wfi_process_state(wfi_control_rank_at(g->job, g->job_rank[rank])->pid));
 }
 
@@ -142,10 +143,10 @@ static bool is_moved(const wfi_memory *m, const wfi_shared_epoch *e) {
 
 /* They are `rank`'s, -1: those of a sum that MPI makes. */
 static wf_status moved_too_late(const wfi_memory *m, const wfi_shared_epoch *e, int32_t rank) {
-    char text[WFI_NOTE_TEXT], last[WFI_NOTE_TEXT];
+    char text[WFI_CALL_TEXT], last[WFI_CALL_TEXT];
     const wf_group *g = m->group;
     const wfi_member *members = m->segment->members;
-    const char *own = wfi_note_describe(&members[g->rank].note, text);
+    const char *own = wfi_call_describe(&members[g->rank].call, text);
     long long ms = (long long)g->timeout_ms;
     if (rank < 0)
         return wfi_fail(g->ctx, WF_TIMEOUT,
@@ -155,7 +156,7 @@ static wf_status moved_too_late(const wfi_memory *m, const wfi_shared_epoch *e, 
     return wfi_fail(g->ctx, WF_TIMEOUT,
                     "rank %d waited %lld ms in %s, but rank %d has not %s; it last called %s%s",
                     g->rank, ms, own, rank, e == m->moved ? "sent its part" : "taken what it needs",
-                    wfi_note_name(&members[rank].note, last),
+                    wfi_call_name(&members[rank].call, last),
                     wfi_control_process_state(g->job, g->job_rank[rank]));
 }
 
@@ -170,7 +171,7 @@ static wf_status too_late(wfi_memory *m, const wfi_shared_epoch *e, uint64_t val
     const wfi_member *members = m->segment->members;
     if (is_moved(m, e)) return moved_too_late(m, e, rank);
     bool waits_for_all = is_arrival(m, e, rank);
-    char absent[WFI_SENTENCE_BYTES] = "", own[WFI_NOTE_TEXT];
+    char absent[WFI_SENTENCE_BYTES] = "", own[WFI_CALL_TEXT];
     size_t n = 0;
     for (int32_t r = 0; r < g->n && n + 3 < sizeof absent; r++) {
         const wfi_shared_epoch *other = waits_for_all ? &members[r].arrival[m->epoch & 1] : e;
@@ -180,7 +181,7 @@ static wf_status too_late(wfi_memory *m, const wfi_shared_epoch *e, uint64_t val
         n += strlen(absent + n);
     }
     return wfi_fail(g->ctx, WF_TIMEOUT, "rank %d waited %lld ms in %s, but%s", g->rank,
-                    (long long)g->timeout_ms, wfi_note_describe(&members[g->rank].note, own),
+                    (long long)g->timeout_ms, wfi_call_describe(&members[g->rank].call, own),
                     absent);
 }
 

@@ -26,7 +26,7 @@ static wf_status resolve(wfi_memory *m, int32_t rank, wfi_handle handle, char **
 
 /* Sanitizers know what happens before what only if all ranks see a word at one address, so the
  * segment is mapped once. */
-static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
+static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap) {
     size_t bytes = wfi_segment_bytes(g->n);
     int64_t card[WFI_CONTROL_NUMBERS] = {0};
     void *segment = MAP_FAILED;
@@ -35,8 +35,8 @@ static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
         segment = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         memcpy(card, &segment, sizeof segment);
     }
-    WF_TRY(meeting->exchange(meeting->self, card, meeting->all));
-    memcpy(&segment, meeting->all[meeting->place[0]], sizeof segment);
+    WF_TRY(bootstrap->all_gather(bootstrap->self, card, bootstrap->all));
+    memcpy(&segment, bootstrap->all[bootstrap->place[0]], sizeof segment);
     if (segment == MAP_FAILED)
         return wfi_fail(g->ctx, WF_NO_MEMORY, "the system refused %zu bytes for a group", bytes);
     wf_status status = wfi_memory_create(g, segment, &m);
@@ -59,7 +59,7 @@ static void opened(wf_group *g, bool by_all) {
 }
 
 /* The last of those who have opened it ends the segment. If not all could, nobody has looked into
- * it, and who has made it ends it; if nobody knows, because the meeting failed, it stays. */
+ * it, and who has made it ends it; if no rank knows, because the all-gather failed, it stays. */
 static void close_group(wf_group *g) {
     wfi_memory *m = g->state;
     if (!m) return;

@@ -1,4 +1,4 @@
-/* What a group's ranks share, and how they come together. Private.
+/* What a group's ranks share, and how they wait for each other. Private.
  *
  * A group shares a segment. In it each rank counts how often it has arrived, and beside the count
  * leaves what it came for: the operation's fingerprint and where its buffers lie. So comparing
@@ -35,7 +35,7 @@ typedef struct wfi_shared_block {
 /* One rank's part of the segment. Only that rank writes it. */
 typedef struct wfi_member {
     wfi_shared_epoch arrival[2];
-    wfi_note note;     /* what it does */
+    wfi_call call;     /* what it does */
     wfi_handle window; /* atomic access; 0: none yet */
     int32_t has_left;  /* atomic access */
     int32_t touches;   /* atomic access: is in others' buffers (wfi_memory_touch) */

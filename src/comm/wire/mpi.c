@@ -14,7 +14,7 @@ typedef enum told_kind { ARRIVED, SENT, RECEIVED, FAILED, LEFT } told_kind;
 typedef struct told {
     int32_t kind, status;
     uint64_t epoch, says[3];
-    wfi_note note; /* what the rank does */
+    wfi_call call; /* what the rank does */
     char sentence[WFI_SENTENCE_BYTES];
 } told;
 
@@ -36,7 +36,7 @@ static wf_status tell_all(const wfi_memory *m, const told *w) {
 static wf_status tell_arrival(wfi_memory *m) {
     const wfi_member *own = &m->segment->members[m->group->rank];
     const wfi_shared_epoch *arrival = &own->arrival[m->epoch & 1];
-    told w = {.kind = ARRIVED, .epoch = m->epoch, .note = own->note};
+    told w = {.kind = ARRIVED, .epoch = m->epoch, .call = own->call};
     memcpy(w.says, arrival->says, sizeof w.says);
     return tell_all(m, &w);
 }
@@ -51,7 +51,7 @@ static wf_status tell_channel(wfi_memory *m, int32_t rank, bool is_sender) {
         is_sender ? &channel(m, own, rank)->sent : &channel(m, rank, own)->received;
     told w = {.kind = is_sender ? SENT : RECEIVED,
               .epoch = e->epoch,
-              .note = m->segment->members[own].note};
+              .call = m->segment->members[own].call};
     memcpy(w.says, e->says, sizeof w.says);
     return tell(m, rank, &w);
 }
@@ -75,8 +75,8 @@ static void show(wfi_shared_epoch *e, const told *w) {
     wfi_shared_epoch_wake(e);
 }
 
-static void copy_note(wfi_note *to, const wfi_note *from) {
-    for (int k = 0; k < WFI_NOTE_WORDS; k++)
+static void copy_call(wfi_call *to, const wfi_call *from) {
+    for (int k = 0; k < WFI_CALL_WORDS; k++)
         __atomic_store_n(&to->word[k], from->word[k], __ATOMIC_RELAXED);
 }
 
@@ -88,7 +88,7 @@ static void hear(void *self, int job_rank, const void *data) {
     while (rank < g->n && g->job_rank[rank] != job_rank) rank++;
     if (rank == g->n) return;
     wfi_member *member = &m->segment->members[rank];
-    if (w->kind <= RECEIVED) copy_note(&member->note, &w->note);
+    if (w->kind <= RECEIVED) copy_call(&member->call, &w->call);
     switch ((told_kind)w->kind) {
     case ARRIVED:
         show(&member->arrival[w->epoch & 1], w);
@@ -140,11 +140,11 @@ static bool reaches(const wf_group *g) {
 }
 
 /* The first slot that is free at all of its ranks. */
-static int32_t choose_slot(const wf_group *g, const wfi_meeting *meeting) {
+static int32_t choose_slot(const wf_group *g, const wfi_bootstrap *bootstrap) {
     for (int32_t slot = 0; slot < WFI_TRANSPORT_SLOTS; slot++) {
         uint64_t bit = UINT64_C(1) << (slot % 64), taken = 0;
         for (int32_t k = 0; k < g->n; k++)
-            taken |= (uint64_t)meeting->all[meeting->place[k]][slot / 64] & bit;
+            taken |= (uint64_t)bootstrap->all[bootstrap->place[k]][slot / 64] & bit;
         if (!taken) return slot;
     }
     return -1;
@@ -181,16 +181,16 @@ static wf_status enter(wfi_memory *m, int32_t slot, uint64_t serial) {
     return WF_OK;
 }
 
-static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
+static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap) {
     wfi_transport_slots *slots = wfi_transport_slots_of(wfi_control_transport(g->job));
     int64_t own[WFI_CONTROL_NUMBERS];
     _Static_assert(sizeof slots->taken < sizeof own, "a card has room for the slots and a serial");
     memcpy(own, slots->taken, sizeof slots->taken);
     own[WFI_CONTROL_NUMBERS - 1] =
         (int64_t)((uint64_t)wf_job_rank(g->job) << 48 | ++slots->n_groups);
-    WF_TRY(meeting->exchange(meeting->self, own, meeting->all));
-    int32_t slot = choose_slot(g, meeting);
-    uint64_t serial = (uint64_t)meeting->all[meeting->place[0]][WFI_CONTROL_NUMBERS - 1];
+    WF_TRY(bootstrap->all_gather(bootstrap->self, own, bootstrap->all));
+    int32_t slot = choose_slot(g, bootstrap);
+    uint64_t serial = (uint64_t)bootstrap->all[bootstrap->place[0]][WFI_CONTROL_NUMBERS - 1];
     if (slot < 0)
         return wfi_fail(g->ctx, WF_UNSUPPORTED,
                         "ranks that share no memory can be in %d groups at once; destroy some",

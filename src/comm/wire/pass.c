@@ -42,11 +42,11 @@ static wf_status send_all(wfi_memory *m, const wfi_operation *o) {
 }
 
 static wf_status disagree(wfi_memory *m, const wfi_operation *o) {
-    char own[WFI_NOTE_TEXT], theirs[WFI_NOTE_TEXT];
+    char own[WFI_CALL_TEXT], theirs[WFI_CALL_TEXT];
     const wfi_member *members = m->segment->members;
     return wfi_fail(m->group->ctx, WF_REMOTE, "ranks disagree: rank %d calls %s, rank %d calls %s",
-                    m->group->rank, wfi_note_describe(&members[m->group->rank].note, own), o->root,
-                    wfi_note_describe(&members[o->root].note, theirs));
+                    m->group->rank, wfi_call_describe(&members[m->group->rank].call, own), o->root,
+                    wfi_call_describe(&members[o->root].call, theirs));
 }
 
 /* Without shared memory the receiver says that it is ready, and then the bytes come. */
@@ -87,7 +87,7 @@ wf_status wfi_memory_pass(wf_group *g, const wfi_operation *o) {
     wfi_memory *m = g->state;
     bool sends = o->collective == WFI_COLLECTIVE_SEND;
     WF_TRY(wfi_memory_check(m));
-    wfi_note_write(&m->segment->members[g->rank].note, o);
+    wfi_call_write(&m->segment->members[g->rank].call, o);
     wf_status status = sends ? send_all(m, o) : receive_all(m, o);
     if (status != WF_OK) return wfi_memory_fail(m, status);
     uint64_t bytes = (uint64_t)o->n_elem * wf_dtype_bytes(o->dtype);

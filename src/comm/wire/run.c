@@ -36,7 +36,7 @@ static void run_in_pieces(wfi_run *r, const wfi_reduce_step *step) {
     }
 }
 
-static wf_status meet(wfi_memory *m) {
+static wf_status barrier(wfi_memory *m) {
     WF_TRY(wfi_memory_arrive(m, NULL, 0));
     return wfi_memory_wait(m);
 }
@@ -55,7 +55,7 @@ static wf_status run_phases(wfi_run *r) {
         if (r->has_streamed) wfi_stream_fence();
         r->has_streamed = false;
         wfi_memory_let_go(r->m);
-        if (r->part.n > 1) WF_TRY(messages ? messages->end(r) : meet(r->m));
+        if (r->part.n > 1) WF_TRY(messages ? messages->end(r) : barrier(r->m));
     }
     return WF_OK;
 }
@@ -114,15 +114,15 @@ static wf_status make_ready(wfi_run *r) {
     return WF_OK;
 }
 
-/* ---- coming together ---- */
+/* ---- arrival ---- */
 
 static wf_status disagree(wfi_run *r, int32_t other) {
-    char own[WFI_NOTE_TEXT], theirs[WFI_NOTE_TEXT];
+    char own[WFI_CALL_TEXT], theirs[WFI_CALL_TEXT];
     const wfi_member *members = r->m->segment->members;
     return wfi_fail(r->m->group->ctx, WF_REMOTE,
                     "ranks disagree: rank %d calls %s, rank %d calls %s", r->part.own,
-                    wfi_note_describe(&members[r->part.own].note, own), other,
-                    wfi_note_describe(&members[other].note, theirs));
+                    wfi_call_describe(&members[r->part.own].call, own), other,
+                    wfi_call_describe(&members[other].call, theirs));
 }
 
 static wf_status come(wfi_run *r) {
@@ -147,7 +147,7 @@ static wf_status run_all(wfi_run *r) {
         wfi_run_choose_chunk(r, at);
         if (at) {
             wfi_run_fill_window(r);
-            if (r->part.n > 1 && !r->m->messages) WF_TRY(meet(r->m));
+            if (r->part.n > 1 && !r->m->messages) WF_TRY(barrier(r->m));
         }
         WF_TRY(run_phases(r));
         wfi_run_empty_window(r);
@@ -160,7 +160,7 @@ wf_status wfi_memory_run(wf_group *g, const wfi_operation *o) {
     wfi_memory *m = g->state;
     WF_TRY(wfi_memory_check(m));
     wfi_run r = prepare(m, o);
-    wfi_note_write(&m->segment->members[g->rank].note, o);
+    wfi_call_write(&m->segment->members[g->rank].call, o);
     wfi_run_say(&r);
     wf_status status = make_ready(&r);
     if (status == WF_OK) status = run_all(&r);

@@ -202,14 +202,14 @@ typedef struct card {
 } card;
 
 /* The segment that rank 0 makes; *fd_out is its descriptor there. */
-static wf_status open_segment(wf_group *g, wfi_meeting *meeting, int *fd_out, void **base_out) {
+static wf_status open_segment(wf_group *g, wfi_bootstrap *bootstrap, int *fd_out, void **base_out) {
     size_t bytes = wfi_segment_bytes(g->n);
     int64_t own[WFI_CONTROL_NUMBERS] = {0};
     card c = {.pid = pid_of(g, g->rank), .fd = -1};
     if (g->rank == 0) c.fd = *fd_out = make_shared(bytes);
     memcpy(own, &c, sizeof c);
-    WF_TRY(meeting->exchange(meeting->self, own, meeting->all));
-    memcpy(&c, meeting->all[meeting->place[0]], sizeof c);
+    WF_TRY(bootstrap->all_gather(bootstrap->self, own, bootstrap->all));
+    memcpy(&c, bootstrap->all[bootstrap->place[0]], sizeof c);
     *base_out = c.fd < 0       ? MAP_FAILED
                 : g->rank == 0 ? map_shared(c.fd, bytes)
                                : map_foreign(c.pid, c.fd, bytes);
@@ -238,11 +238,11 @@ static void close_group(wf_group *g) {
     wfi_memory_destroy(m);
 }
 
-static wf_status open_group(wf_group *g, wfi_meeting *meeting) {
+static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap) {
     wfi_memory *m = NULL;
     void *segment = MAP_FAILED;
     int fd = -1;
-    wf_status status = open_segment(g, meeting, &fd, &segment);
+    wf_status status = open_segment(g, bootstrap, &fd, &segment);
     shm *s = wfi_alloc(g->ctx, 1, sizeof *s, "a group's wire");
     if (s) s->others = wfi_alloc(g->ctx, (size_t)g->n, sizeof *s->others, "a group's wire");
     if (status == WF_OK) status = s && s->others ? wfi_memory_create(g, segment, &m) : WF_NO_MEMORY;

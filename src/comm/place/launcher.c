@@ -1,5 +1,5 @@
 /* Reading one launcher's variables. */
-#include "comm/place/claim.h"
+#include "comm/place/launcher.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@ typedef struct source {
     const char *variables[WFI_N_SAID][2]; /* the first that is set counts */
 } source;
 
-static const source sources[WFI_N_SOURCES] = {
+static const source sources[WFI_N_LAUNCHERS] = {
     [WFI_TORCHRUN] = {"torchrun", {{"RANK"}, {"WORLD_SIZE"}, {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}}},
     [WFI_OPEN_MPI] = {"Open MPI",
                       {{"OMPI_COMM_WORLD_RANK"},
@@ -32,7 +32,7 @@ static const source sources[WFI_N_SOURCES] = {
                     {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}}},
 };
 
-const char *wfi_claim_text(const char *variable) {
+const char *wfi_launcher_text(const char *variable) {
     const char *text = getenv(variable);
     return text && *text ? text : NULL;
 }
@@ -45,8 +45,8 @@ static bool read_digits(const char **at, int *value_out) {
     return true;
 }
 
-wf_status wfi_claim_number(wf_context *ctx, const char *variable, int *value_out) {
-    const char *text = wfi_claim_text(variable), *at = text;
+wf_status wfi_launcher_number(wf_context *ctx, const char *variable, int *value_out) {
+    const char *text = wfi_launcher_text(variable), *at = text;
     int value;
     if (!text || !read_digits(&at, &value) || *at)
         return wfi_fail(ctx, WF_INVALID_ARG,
@@ -59,14 +59,14 @@ wf_status wfi_claim_number(wf_context *ctx, const char *variable, int *value_out
 
 /* How many tasks this node has in a list such as 4(x2),3: nodes 0 and 1 have 4, node 2 has 3. */
 static wf_status read_tasks_per_node(wf_context *ctx, const char *variable, int *value_out) {
-    const char *text = wfi_claim_text(variable), *at = text;
+    const char *text = wfi_launcher_text(variable), *at = text;
     int node, n_nodes = 0;
-    if (!wfi_claim_text("SLURM_NODEID"))
+    if (!wfi_launcher_text("SLURM_NODEID"))
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "environment: %s=%.64s, but SLURM_NODEID, the node that this is, is not "
                         "set",
                         variable, text);
-    WF_TRY(wfi_claim_number(ctx, "SLURM_NODEID", &node));
+    WF_TRY(wfi_launcher_number(ctx, "SLURM_NODEID", &node));
     for (;;) {
         int n_tasks, n_times = 1;
         bool is_good = read_digits(&at, &n_tasks);
@@ -94,66 +94,69 @@ static wf_status read_tasks_per_node(wf_context *ctx, const char *variable, int 
 /* Slurm sets most of its variables in the shells of an allocation too; a process is a rank only
  * in a step. The batch script and its like have step numbers from 4294967290 on. */
 static bool is_slurm_step(void) {
-    const char *step = wfi_claim_text("SLURM_STEP_ID");
+    const char *step = wfi_launcher_text("SLURM_STEP_ID");
     return step && !(strlen(step) == 10 && strcmp(step, "4294967290") >= 0);
 }
 
-static wf_status check_pair(wf_context *ctx, const source *from, const wfi_claim *claim, int one,
-                            int other) {
-    int missing = claim->by[one] ? other : one, there = claim->by[one] ? one : other;
-    if (!claim->by[one] == !claim->by[other]) return WF_OK;
-    return wfi_fail(ctx, WF_INVALID_ARG,
-                    "environment: %s=%.64s, but %s is not set; a rank needs both", claim->by[there],
-                    wfi_claim_text(claim->by[there]), from->variables[missing][0]);
+static wf_status check_pair(wf_context *ctx, const source *from, const wfi_launcher *launcher,
+                            int one, int other) {
+    int missing = launcher->by[one] ? other : one, there = launcher->by[one] ? one : other;
+    if (!launcher->by[one] == !launcher->by[other]) return WF_OK;
+    return wfi_fail(
+        ctx, WF_INVALID_ARG, "environment: %s=%.64s, but %s is not set; a rank needs both",
+        launcher->by[there], wfi_launcher_text(launcher->by[there]), from->variables[missing][0]);
 }
 
-static wf_status check_range(wf_context *ctx, const wfi_claim *claim, int rank, int n_ranks) {
-    if (!claim->by[rank] || claim->said[rank] < claim->said[n_ranks]) return WF_OK;
+static wf_status check_range(wf_context *ctx, const wfi_launcher *launcher, int rank, int n_ranks) {
+    if (!launcher->by[rank] || launcher->said[rank] < launcher->said[n_ranks]) return WF_OK;
     return wfi_fail(ctx, WF_INVALID_ARG, "environment: %s=%d, but %s=%.64s: ranks count from 0",
-                    claim->by[rank], claim->said[rank], claim->by[n_ranks],
-                    wfi_claim_text(claim->by[n_ranks]));
+                    launcher->by[rank], launcher->said[rank], launcher->by[n_ranks],
+                    wfi_launcher_text(launcher->by[n_ranks]));
 }
 
-static wf_status check(wf_context *ctx, const source *from, const wfi_claim *claim) {
-    WF_TRY(check_pair(ctx, from, claim, WFI_RANK, WFI_N_RANKS));
-    WF_TRY(check_pair(ctx, from, claim, WFI_LOCAL_RANK, WFI_N_LOCAL_RANKS));
-    if (!claim->by[WFI_RANK])
+static wf_status check(wf_context *ctx, const source *from, const wfi_launcher *launcher) {
+    WF_TRY(check_pair(ctx, from, launcher, WFI_RANK, WFI_N_RANKS));
+    WF_TRY(check_pair(ctx, from, launcher, WFI_LOCAL_RANK, WFI_N_LOCAL_RANKS));
+    if (!launcher->by[WFI_RANK])
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "environment: %s=%.64s, but neither %s nor %s is set; a rank needs them",
-                        claim->by[WFI_LOCAL_RANK], wfi_claim_text(claim->by[WFI_LOCAL_RANK]),
+                        launcher->by[WFI_LOCAL_RANK],
+                        wfi_launcher_text(launcher->by[WFI_LOCAL_RANK]),
                         from->variables[WFI_RANK][0], from->variables[WFI_N_RANKS][0]);
-    WF_TRY(check_range(ctx, claim, WFI_RANK, WFI_N_RANKS));
-    WF_TRY(check_range(ctx, claim, WFI_LOCAL_RANK, WFI_N_LOCAL_RANKS));
-    if (claim->by[WFI_LOCAL_RANK] && claim->said[WFI_N_LOCAL_RANKS] > claim->said[WFI_N_RANKS])
+    WF_TRY(check_range(ctx, launcher, WFI_RANK, WFI_N_RANKS));
+    WF_TRY(check_range(ctx, launcher, WFI_LOCAL_RANK, WFI_N_LOCAL_RANKS));
+    if (launcher->by[WFI_LOCAL_RANK] &&
+        launcher->said[WFI_N_LOCAL_RANKS] > launcher->said[WFI_N_RANKS])
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "environment: %s=%.64s says that this machine has %d ranks, %s=%.64s that "
                         "the job has %d",
-                        claim->by[WFI_N_LOCAL_RANKS], wfi_claim_text(claim->by[WFI_N_LOCAL_RANKS]),
-                        claim->said[WFI_N_LOCAL_RANKS], claim->by[WFI_N_RANKS],
-                        wfi_claim_text(claim->by[WFI_N_RANKS]), claim->said[WFI_N_RANKS]);
+                        launcher->by[WFI_N_LOCAL_RANKS],
+                        wfi_launcher_text(launcher->by[WFI_N_LOCAL_RANKS]),
+                        launcher->said[WFI_N_LOCAL_RANKS], launcher->by[WFI_N_RANKS],
+                        wfi_launcher_text(launcher->by[WFI_N_RANKS]), launcher->said[WFI_N_RANKS]);
     return WF_OK;
 }
 
-wf_status wfi_claim_read(wf_context *ctx, wfi_source which, wfi_claim *claim_out) {
+wf_status wfi_launcher_read(wf_context *ctx, wfi_launcher_kind which, wfi_launcher *launcher_out) {
     const source *from = &sources[which];
-    wfi_claim claim = {.source = from->name};
-    *claim_out = claim;
+    wfi_launcher launcher = {.source = from->name};
+    *launcher_out = launcher;
     if (which == WFI_SLURM && !is_slurm_step()) return WF_OK;
     for (int i = 0; i < WFI_N_SAID; i++)
         for (int k = 1; k >= 0; k--)
-            if (from->variables[i][k] && wfi_claim_text(from->variables[i][k])) {
-                claim.by[i] = from->variables[i][k];
-                claim.is_made = true;
+            if (from->variables[i][k] && wfi_launcher_text(from->variables[i][k])) {
+                launcher.by[i] = from->variables[i][k];
+                launcher.is_there = true;
             }
     for (int i = 0; i < WFI_N_SAID; i++) {
-        if (!claim.by[i]) continue;
-        if (which == WFI_SLURM && i == WFI_N_LOCAL_RANKS && claim.by[WFI_LOCAL_RANK])
-            WF_TRY(read_tasks_per_node(ctx, claim.by[i], &claim.said[i]));
+        if (!launcher.by[i]) continue;
+        if (which == WFI_SLURM && i == WFI_N_LOCAL_RANKS && launcher.by[WFI_LOCAL_RANK])
+            WF_TRY(read_tasks_per_node(ctx, launcher.by[i], &launcher.said[i]));
         else if (which != WFI_SLURM || i != WFI_N_LOCAL_RANKS)
-            WF_TRY(wfi_claim_number(ctx, claim.by[i], &claim.said[i]));
+            WF_TRY(wfi_launcher_number(ctx, launcher.by[i], &launcher.said[i]));
     }
     /* PMIx alone has no variable for the number of ranks; wf_launch_place deals with that. */
-    if (claim.is_made && which != WFI_PMIX) WF_TRY(check(ctx, from, &claim));
-    *claim_out = claim;
+    if (launcher.is_there && which != WFI_PMIX) WF_TRY(check(ctx, from, &launcher));
+    *launcher_out = launcher;
     return WF_OK;
 }

@@ -14,11 +14,11 @@
 #define NAME_KEY   "weft/job"
 #define NAME_BYTES 16 /* random ones: no other job has them */
 
-typedef struct meeting {
+typedef struct membership {
     int rank, n_ranks;
     int n_local_ranks; /* on this machine; 0: nothing says so */
     char name[96];
-} meeting;
+} membership;
 
 static wf_status check_ranks(wf_context *ctx, int rank, int n_ranks) {
     if (n_ranks >= 1 && n_ranks <= WFI_CONTROL_RANKS && rank >= 0 && rank < n_ranks) return WF_OK;
@@ -33,8 +33,9 @@ static const char *variable(const char *name) {
 
 /* ---- env:// ---- */
 
-/* Ranks that the program gives itself, which the environment knows nothing of but where to meet. */
-static wf_status read_master(wf_context *ctx, const wf_job_config *config, meeting *m) {
+/* Ranks that the program gives itself, which the environment knows nothing of but where the others
+ * are. */
+static wf_status read_master(wf_context *ctx, const wf_job_config *config, membership *m) {
     const char *address = variable("MASTER_ADDR"), *port = variable("MASTER_PORT");
     if (config->name && *config->name) {
         snprintf(m->name, sizeof m->name, "%s", config->name);
@@ -52,7 +53,7 @@ static wf_status read_master(wf_context *ctx, const wf_job_config *config, meeti
     return WF_OK;
 }
 
-static wf_status read_environment(wf_context *ctx, const wf_job_config *config, meeting *m) {
+static wf_status read_environment(wf_context *ctx, const wf_job_config *config, membership *m) {
     wf_place place;
     WF_TRY(wf_launch_place(ctx, &place));
     if (!*place.source && config->n_ranks > 1) return read_master(ctx, config, m);
@@ -69,7 +70,7 @@ static wf_status read_environment(wf_context *ctx, const wf_job_config *config, 
 
 /* ---- tcp:// and file:// ---- */
 
-static wf_status read_place(wf_context *ctx, const wf_job_config *config, meeting *m) {
+static wf_status read_place(wf_context *ctx, const wf_job_config *config, membership *m) {
     wf_place place = {.rank = 0, .n_ranks = 1};
     if (config->n_ranks == 1) WF_TRY(wf_launch_place(ctx, &place));
     m->rank = config->n_ranks == 1 ? place.rank : config->rank;
@@ -78,7 +79,7 @@ static wf_status read_place(wf_context *ctx, const wf_job_config *config, meetin
 }
 
 /* Rank 0 makes up a name that no other job has, and says it in the store. */
-static wf_status agree_on_name(wf_store *store, meeting *m) {
+static wf_status agree_on_name(wf_store *store, membership *m) {
     unsigned char random[NAME_BYTES];
     size_t n = 2 * NAME_BYTES;
     if (m->rank == 0) {
@@ -92,8 +93,8 @@ static wf_status agree_on_name(wf_store *store, meeting *m) {
 }
 
 /* Rank 0 keeps the store open until all others have the segment. */
-static wf_status meet_in_store(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
-                               meeting *m, int *fd_out) {
+static wf_status join_in_store(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
+                               membership *m, int *fd_out) {
     wf_store_config about = WF_STORE_CONFIG_INIT;
     wf_store *store;
     about.url = config->init;
@@ -131,7 +132,7 @@ static wf_status check_init(wf_context *ctx, const wf_job_config *config) {
     return WF_OK;
 }
 
-static wf_status attach(wf_context *ctx, int fd, const meeting *m, int64_t timeout_ms,
+static wf_status attach(wf_context *ctx, int fd, const membership *m, int64_t timeout_ms,
                         wfi_control **control_out) {
     wf_status status = wfi_control_attach(ctx, fd, m->rank, m->n_ranks, timeout_ms, control_out);
     close(fd);
@@ -140,27 +141,27 @@ static wf_status attach(wf_context *ctx, int fd, const meeting *m, int64_t timeo
 
 /* Whether they reach each other over MPI. */
 static wf_status choose_wire(wf_context *ctx, const wf_job_config *config, bool uses_store,
-                             const meeting *m, bool *is_mpi_out) {
+                             const membership *m, bool *is_mpi_out) {
     const char *wire = config->wire ? config->wire : "auto";
     bool is_auto = !strcmp(wire, "auto"), is_mpi = !strcmp(wire, "mpi");
-    bool is_spread = m->n_local_ranks && m->n_local_ranks < m->n_ranks;
+    bool is_across = m->n_local_ranks && m->n_local_ranks < m->n_ranks;
     if (!is_auto && !is_mpi && strcmp(wire, "shm") != 0)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "there is no wire '%.40s'; there are auto, shm and mpi", wire);
     if (is_mpi && uses_store)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "the wire mpi meets by mpirun, not by %.200s: init is NULL or env://",
+                        "the wire mpi starts by mpirun, not by %.200s: init is NULL or env://",
                         config->init);
-    if (is_spread && !is_auto && !is_mpi)
+    if (is_across && !is_auto && !is_mpi)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "%d of %d ranks are on this machine, but the wire shm is shared memory; "
                         "ranks of several machines take mpi",
                         m->n_local_ranks, m->n_ranks);
-    *is_mpi_out = m->n_ranks > 1 && (is_mpi || is_spread);
+    *is_mpi_out = m->n_ranks > 1 && (is_mpi || is_across);
     return WF_OK;
 }
 
-static wf_status join_mpi(wf_context *ctx, const meeting *m, int64_t timeout_ms,
+static wf_status join_mpi(wf_context *ctx, const membership *m, int64_t timeout_ms,
                           wfi_control **control_out) {
     wfi_network network;
     WF_TRY(wfi_mpi_network(ctx, &network));
@@ -172,11 +173,11 @@ static wf_status join_mpi(wf_context *ctx, const meeting *m, int64_t timeout_ms,
     return status;
 }
 
-wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
+wf_status wfi_control_join_job(wf_context *ctx, const wf_job_config *config, int64_t timeout_ms,
                                wfi_control **control_out) {
     const char *init = config->init;
     bool uses_store = init && strcmp(init, "env://") != 0;
-    meeting m = {.rank = config->rank, .n_ranks = config->n_ranks};
+    membership m = {.rank = config->rank, .n_ranks = config->n_ranks};
     int fd;
     WF_TRY(check_init(ctx, config));
     WF_TRY(check_ranks(ctx, config->rank, config->n_ranks));
@@ -196,6 +197,6 @@ wf_status wfi_control_meet_job(wf_context *ctx, const wf_job_config *config, int
     }
     if (!uses_store)
         return wfi_control_join(ctx, m.name, m.rank, m.n_ranks, timeout_ms, control_out);
-    WF_TRY(meet_in_store(ctx, config, timeout_ms, &m, &fd));
+    WF_TRY(join_in_store(ctx, config, timeout_ms, &m, &fd));
     return attach(ctx, fd, &m, timeout_ms, control_out);
 }

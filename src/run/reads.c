@@ -1,4 +1,4 @@
-#include "run/carry.h"
+#include "run/reads.h"
 
 #include "comm/transport/transport.h"
 
@@ -18,7 +18,7 @@ typedef struct track {
     uint64_t first; /* epoch of the stream when the step began */
 } track;
 
-struct wfi_carry {
+struct wfi_reads {
     const wf_program *p;
     const wfi_worker *workers;
     wfi_transport *transport;
@@ -31,20 +31,20 @@ _Static_assert(WFI_N_STREAMS <= WFI_CONTROL_STREAMS, "a clock has a place for ea
 
 /* ---- life ---- */
 
-wf_status wfi_carry_create(const wf_program *p, const wfi_worker *workers, wfi_carry **carry_out) {
-    *carry_out = NULL;
+wf_status wfi_reads_create(const wf_program *p, const wfi_worker *workers, wfi_reads **reads_out) {
+    *reads_out = NULL;
     if (!workers[0].job || !wfi_control_transport(workers[0].job)) return WF_OK;
-    wfi_carry *c = wfi_alloc(p->ctx, 1, sizeof *c, "what ranks read of each other");
+    wfi_reads *c = wfi_alloc(p->ctx, 1, sizeof *c, "what ranks read of each other");
     if (!c) return WF_NO_MEMORY;
     *c =
-        (wfi_carry){.p = p, .workers = workers, .transport = wfi_control_transport(workers[0].job)};
+        (wfi_reads){.p = p, .workers = workers, .transport = wfi_control_transport(workers[0].job)};
     c->tracks = wfi_alloc(p->ctx, (size_t)p->n_ranks * WFI_N_STREAMS, sizeof *c->tracks,
                           "what ranks read of each other");
-    *carry_out = c;
+    *reads_out = c;
     return c->tracks ? WF_OK : WF_NO_MEMORY;
 }
 
-void wfi_carry_destroy(wfi_carry *c) {
+void wfi_reads_destroy(wfi_reads *c) {
     if (!c) return;
     for (int32_t s = 0; s < c->p->n_ranks * WFI_N_STREAMS && c->tracks; s++)
         wfi_free(c->p->ctx, c->tracks[s].rows);
@@ -54,12 +54,12 @@ void wfi_carry_destroy(wfi_carry *c) {
 
 /* ---- clocks ---- */
 
-static track *track_of(const wfi_carry *c, int32_t i) {
+static track *track_of(const wfi_reads *c, int32_t i) {
     const wfi_instruction *now = &c->p->instructions[i];
     return &c->tracks[now->rank * WFI_N_STREAMS + (int32_t)now->stream];
 }
 
-void wfi_carry_begin(wfi_carry *c) {
+void wfi_reads_begin(wfi_reads *c) {
     for (int32_t s = 0; s < c->p->n_ranks * WFI_N_STREAMS; s++) {
         track *t = &c->tracks[s];
         t->n_tasks = 0;
@@ -69,7 +69,7 @@ void wfi_carry_begin(wfi_carry *c) {
     }
 }
 
-wf_status wfi_carry_task(wfi_carry *c, int32_t i) {
+wf_status wfi_reads_task(wfi_reads *c, int32_t i) {
     const wfi_instruction *now = &c->p->instructions[i];
     track *t = track_of(c, i);
     WF_TRY(WFI_GROW(c->p->ctx, t->rows, t->n_tasks, t->capacity, "what ranks read of each other"));
@@ -82,7 +82,7 @@ wf_status wfi_carry_task(wfi_carry *c, int32_t i) {
 }
 
 /* One that has happened before the step orders nothing in it. */
-void wfi_carry_wait(wfi_carry *c, int32_t i, wfi_event event) {
+void wfi_reads_wait(wfi_reads *c, int32_t i, wfi_event event) {
     if (!event.stream) return;
     const track *from =
         &c->tracks[event.stream->owner->rank * WFI_N_STREAMS + event.stream->number];
@@ -95,7 +95,7 @@ void wfi_carry_wait(wfi_carry *c, int32_t i, wfi_event event) {
 
 /* ---- bytes ---- */
 
-wf_status wfi_carry_read(wfi_carry *c, const wfi_reference *reference, size_t offset,
+wf_status wfi_reads_read(wfi_reads *c, const wfi_reference *reference, size_t offset,
                          size_t bytes) {
     const wfi_block *block = &c->p->blocks[reference->block];
     const wfi_instruction *now = &c->p->instructions[c->now];
@@ -115,7 +115,7 @@ wf_status wfi_carry_read(wfi_carry *c, const wfi_reference *reference, size_t of
     return wfi_transport_put(c->transport, &put, data, bytes);
 }
 
-wf_status wfi_carry_arrive(wfi_carry *c, int32_t i) {
+wf_status wfi_reads_arrive(wfi_reads *c, int32_t i) {
     const wfi_instruction *now = &c->p->instructions[i];
     if (!c->has_received) return WF_OK;
     return wfi_stream_wait(c->workers[now->rank].streams[now->stream],

@@ -1,6 +1,6 @@
 /* Instructions in which several ranks take part, over memory that all of them see.
  *
- * Nobody stops a thread to meet another: the parts of an exchange are tasks on the
+ * Nobody stops a thread to wait for another: the parts of a transfer are tasks on the
  * ranks' streams, ordered by events. A receive copies from the sender's arena. What
  * members of a collective do is in reduce.c.
  */
@@ -46,7 +46,7 @@ static wf_status touch_received(const wfi_executor *e, int32_t i) {
     return wfi_issue_touch(e, to, 0, to->bytes, WFI_WRITE);
 }
 
-static wf_status exchange_pair(wfi_executor *e, int32_t at) {
+static wf_status transfer_pair(wfi_executor *e, int32_t at) {
     static const wfi_work copy = {copy_received, touch_received};
     int32_t a = e->p->order[at], b = e->p->order[at + 1];
     bool sends = e->p->instructions[a].kind == WFI_SEND;
@@ -67,14 +67,14 @@ static wf_status exchange_pair(wfi_executor *e, int32_t at) {
 /* ---- collectives ---- */
 
 /* Each member does `work` after every member has come this far. */
-static wf_status issue_together(wfi_executor *e, int32_t at, const wfi_work *work) {
-    WF_TRY(wfi_issue_meet(e, at));
+static wf_status issue_all(wfi_executor *e, int32_t at, const wfi_work *work) {
+    WF_TRY(wfi_issue_barrier(e, at));
     for (int32_t m = 0; m < e->n_group[e->p->order[at]]; m++)
         WF_TRY(wfi_issue(e, e->p->order[at + m], work));
     return WF_OK;
 }
 
-static wf_status exchange_all(wfi_executor *e, int32_t at) {
+static wf_status transfer_all(wfi_executor *e, int32_t at) {
     int32_t n = e->n_group[e->p->order[at]];
     for (int32_t m = 0; m < n; m++) {
         int32_t k = e->p->order[at + m];
@@ -83,7 +83,7 @@ static wf_status exchange_all(wfi_executor *e, int32_t at) {
     }
     WF_TRY(wfi_issue_reduce(e, at));
     /* Nobody goes on while another may still read its memory. */
-    WF_TRY(issue_together(e, at, &place));
+    WF_TRY(issue_all(e, at, &place));
     for (int32_t m = 0; m < n; m++) {
         int32_t k = e->p->order[at + m];
         e->done[k] = wfi_issue_event(e, k);
@@ -91,7 +91,7 @@ static wf_status exchange_all(wfi_executor *e, int32_t at) {
     return WF_OK;
 }
 
-wf_status wfi_executor_exchange(wfi_executor *e, int32_t at) {
+wf_status wfi_executor_transfer(wfi_executor *e, int32_t at) {
     bool is_pair = e->p->instructions[e->p->order[at]].stream != WFI_STREAM_REDUCE;
-    return is_pair ? exchange_pair(e, at) : exchange_all(e, at);
+    return is_pair ? transfer_pair(e, at) : transfer_all(e, at);
 }
