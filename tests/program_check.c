@@ -87,7 +87,7 @@ static void every_instruction_matters(void **state) {
             take_out(b.p, i, b.spare);
             if (wf_program_check(b.p) == WF_OK)
                 fail_msg("plan '%s': without instruction %d (%s, rank %d) the check still passes",
-                         programs[which].plan, i, wfi_instruction_kind_name(b.instructions[i].kind),
+                         programs[which].plan, i, wfi_instruction_name(&b.instructions[i]),
                          b.instructions[i].rank);
             assert_true(strlen(wf_context_error(ctx)) > 20);
         }
@@ -116,8 +116,8 @@ static void every_order_that_matters(void **state) {
                     if (passes && matters)
                         fail_msg(
                             "plan '%s', rank %d: %s and %s swapped, and the check still passes",
-                            programs[which].plan, r, wfi_instruction_kind_name(x->kind),
-                            wfi_instruction_kind_name(y->kind));
+                            programs[which].plan, r, wfi_instruction_name(x),
+                            wfi_instruction_name(y));
                     if (passes) assert_false(has_race(b.p));
                     b.n_refused += !passes;
                     b.n_accepted += passes;
@@ -151,10 +151,10 @@ static void every_dependency_that_matters(void **state) {
                     fail_msg(
                         "plan '%s': instruction %d (%s) without its dependency %d races, and the "
                         "check still passes",
-                        programs[which].plan, i, wfi_instruction_kind_name(now->kind), d);
+                        programs[which].plan, i, wfi_instruction_name(now), d);
                 if (!passes && !races)
                     fail_msg("plan '%s': instruction %d (%s): refused without a reason: %s",
-                             programs[which].plan, i, wfi_instruction_kind_name(now->kind),
+                             programs[which].plan, i, wfi_instruction_name(now),
                              wf_context_error(ctx));
                 n_refused += !passes;
             }

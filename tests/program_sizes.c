@@ -223,7 +223,7 @@ static void try_reference(wf_context *ctx, wf_program *p, size_t program, int32_
             if (!n_unnoticed[which]++)
                 print_message(
                     "plan '%s', instruction %d (%s), reference %d (%s): %s: it is right\n",
-                    programs[program].plan, i, wfi_instruction_kind_name(now->kind), k,
+                    programs[program].plan, i, wfi_instruction_name(now), k,
                     wfi_block_kind_name(b->kind), attempts[which].name);
         } else {
             const char *sentence = wf_context_error(ctx);

@@ -84,7 +84,7 @@ static void one_after_the_other(void **state) {
 static int32_t find(const wf_program *p, int32_t rank, wfi_instruction_kind kind) {
     for (int32_t i = 0; i < p->n_instructions; i++)
         if (p->instructions[i].rank == rank && p->instructions[i].kind == kind) return i;
-    fail_msg("rank %d has no %s", rank, wfi_instruction_kind_name(kind));
+    fail_msg("rank %d has no %s", rank, wfi_instruction_types[kind].name);
     return -1;
 }
 

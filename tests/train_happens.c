@@ -113,7 +113,7 @@ static void drop_dependency(wf_context *ctx, const char *plan, wf_trainer **t, i
     if (matters != (status != WF_OK))
         fail_msg("plan '%s': instruction %d (%s) without dependency %d: the program check %s it, "
                  "the checker does not agree",
-                 plan, i, wfi_instruction_kind_name(kept.kind), d, matters ? "refuses" : "passes");
+                 plan, i, wfi_instruction_name(&kept), d, matters ? "refuses" : "passes");
     *now = kept;
     TEST_OK(ctx, wf_program_check(p));
     if (status == WF_OK) return;

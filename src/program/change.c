@@ -132,7 +132,7 @@ static wf_status refer_to_pieces(wfi_lowering *l, const wfi_instruction *now, co
 wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to,
                            int32_t unit) {
     wf_program *p = l->p;
-    wfi_instruction now = wfi_make(WFI_CHANGE, WFI_STREAM_REDUCE, unit, 0, -1);
+    wfi_instruction now = wfi_make(WFI_CHANGE, unit, 0, -1);
     const wfi_allreduce *how;
     int32_t n, i;
     now.group = group;

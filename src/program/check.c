@@ -181,12 +181,6 @@ static wf_status check_access(checker *c, int32_t i) {
 
 /* ---- 4. meaning ---- */
 
-/* Whether an element that it writes is made of elements at the same place. */
-static bool is_elementwise(wfi_instruction_kind kind) {
-    return kind == WFI_FOLD || kind == WFI_CHANGE || kind == WFI_TIE || kind == WFI_NORM ||
-           kind == WFI_UPDATE || kind == WFI_RECEIVE;
-}
-
 static void write_range(checker *c, int32_t block, range written, wfi_term term) {
     for (int32_t at = written.first; at < written.end; at++) {
         c->stretches[at].owner = block;
@@ -198,8 +192,11 @@ static void write_range(checker *c, int32_t block, range written, wfi_term term)
  * of those at the same place. */
 static void write_term(checker *c, const wfi_instruction *now, int32_t k, wfi_term term) {
     const wfi_reference *r = &now->references[k];
+    wfi_instruction_class class = wfi_type_of(now)->class;
+    bool is_whole =
+        class != WFI_CLASS_ELEMENTWISE && class != WFI_CLASS_CHANGE && class != WFI_CLASS_TRANSFER;
     size_t begin = wfi_reference_begin(c->p, r);
-    if (begin && !is_elementwise(now->kind)) term = wfi_term_mix(term, WFI_TERM_PART + begin);
+    if (begin && is_whole) term = wfi_term_mix(term, WFI_TERM_PART + begin);
     write_range(c, r->block, range_of(c, r), term);
 }
 
@@ -318,21 +315,19 @@ static const wfi_instruction *partner(const checker *c, int32_t at) {
     return NULL;
 }
 
-static wf_status run_update(checker *c, const wfi_instruction *now) {
-    const wf_program *p = c->p;
-    bool has_state = wfi_recipe_n_states(&p->recipe) > 0;
-    const wfi_reference *r = now->references;
-    wfi_term param = read_term(c, &r[0]), gradient = read_term(c, &r[1]);
-    wfi_term state = has_state ? read_term(c, &r[2]) : 0;
-    int32_t n_norms = now->n_references - 2 - has_state;
-    for (int32_t k = 0; k < n_norms; k++) c->scratch[k] = read_term(c, &r[2 + has_state + k]);
-    write_term(
-        c, now, 0,
-        wfi_term_update(WFI_BLOCK_PARAM, now->unit, param, gradient, state, c->scratch, n_norms));
-    if (has_state)
-        write_term(c, now, 2,
-                   wfi_term_update(WFI_BLOCK_STATE, now->unit, param, gradient, state, c->scratch,
-                                   n_norms));
+/* A slice of a gradient without elements of the tied weight stays as it is, which the whole's name
+ * says, too. */
+static wf_status run_local(checker *c, const wfi_instruction *now) {
+    bool ties = wfi_type_of(now)->id == WFI_ID_TIED;
+    int32_t n = 0;
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *r = &now->references[k];
+        if (!(r->access & WFI_READ)) continue;
+        c->scratch[n++] = ties && !r->bytes ? wfi_ideal_tied(c->ideal, now->id) : read_term(c, r);
+    }
+    for (int32_t k = 0; k < now->n_references; k++)
+        if (now->references[k].access & WFI_WRITE)
+            write_term(c, now, k, wfi_term_made(now->kind, ties ? now->id : 0, k, c->scratch, n));
     return WF_OK;
 }
 
@@ -341,8 +336,10 @@ static wf_status run_host(checker *c, int32_t i) {
     const wfi_instruction *now = &p->instructions[i];
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_block *b = &p->blocks[now->references[k].block];
-        if (read_term(c, &now->references[k]) !=
-            wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro))
+        wfi_term ideal = wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
+        if (now->references[k].access & WFI_WRITE)
+            write_term(c, now, k, wfi_term_start((int)now->kind, now->id, now->micro));
+        else if (read_term(c, &now->references[k]) != ideal)
             return refuse(c, i, "gives the host something else than one rank would");
         if (now->kind == WFI_REPORT) c->reported[b->micro] = true;
     }
@@ -350,65 +347,38 @@ static wf_status run_host(checker *c, int32_t i) {
     return WF_OK;
 }
 
-/* Runs the instruction at place `at` of the order; *n_out: how many it stands for. */
-static wf_status run_one(checker *c, int32_t at, int32_t *n_out) {
+/* Sends stand for nothing by themselves. */
+static wf_status run_transfer(checker *c, int32_t at) {
     const wf_program *p = c->p;
     int32_t i = p->order[at];
-    const wfi_instruction *now = &p->instructions[i];
-    const wfi_reference *r = now->references;
-    *n_out = 1;
-    switch (now->kind) {
-    case WFI_LOAD:
-        write_term(c, now, 0, wfi_term_start(WFI_LOAD, now->id, now->micro));
-        break;
-    case WFI_PACK:
-    case WFI_FORWARD:
-    case WFI_BACKWARD:
-    case WFI_WEIGHT:
-    case WFI_BACKWARD_WEIGHT:
-        return run_segment(c, i);
-    case WFI_FOLD:
-        write_term(c, now, 0, wfi_term_fold(read_term(c, &r[0]), read_term(c, &r[1])));
-        break;
-    case WFI_CHANGE:
-        *n_out = count_members(c, at);
-        run_collective(c, at, *n_out);
-        break;
-    case WFI_TIE:
-        /* A slice without elements of the weight stays as it is, and the tie's all the same. */
-        write_term(
-            c, now, 0,
-            wfi_term_tie(read_term(c, &r[0]),
-                         r[1].bytes ? read_term(c, &r[1]) : wfi_ideal_tied(c->ideal, now->id),
-                         now->id));
-        break;
-    case WFI_NORM:
-        write_term(c, now, 1, wfi_term_norm(read_term(c, &r[0]), now->unit));
-        break;
-    case WFI_UPDATE:
-        return run_update(c, now);
-    case WFI_FOLD_STATS:
-        for (int32_t k = 1; k < now->n_references; k++) c->scratch[k - 1] = read_term(c, &r[k]);
-        write_term(c, now, 0,
-                   wfi_term_statistics(read_term(c, &r[0]), c->scratch, now->n_references - 1));
-        break;
-    case WFI_SEND:
-        break;
-    case WFI_RECEIVE: {
-        const wfi_instruction *send = partner(c, at);
-        if (!send) return refuse(c, i, "has no send to receive from");
-        if (send->references[0].bytes != r[0].bytes ||
-            wfi_reference_begin(p, &send->references[0]) != wfi_reference_begin(p, &r[0]))
-            return refuse(c, i, "receives other bytes than are sent");
-        write_term(c, now, 0, read_term(c, &send->references[0]));
-        break;
-    }
-    case WFI_REPORT:
-    case WFI_STORE:
+    const wfi_instruction *now = &p->instructions[i], *send = partner(c, at);
+    const wfi_reference *to = &now->references[0], *from = send ? &send->references[0] : NULL;
+    if (now->kind == WFI_SEND) return WF_OK;
+    if (!send) return refuse(c, i, "has no send to receive from");
+    if (from->bytes != to->bytes || wfi_reference_begin(p, from) != wfi_reference_begin(p, to))
+        return refuse(c, i, "receives other bytes than are sent");
+    write_term(c, now, 0, read_term(c, from));
+    return WF_OK;
+}
+
+/* Runs what stands at place `at` of the order: n instructions, if it is a collective. */
+static wf_status run_one(checker *c, int32_t at, int32_t n) {
+    int32_t i = c->p->order[at];
+    const wfi_instruction *now = &c->p->instructions[i];
+    switch (wfi_type_of(now)->class) {
+    case WFI_CLASS_HOST:
         return run_host(c, i);
-    case WFI_N_INSTRUCTION_KINDS:
+    case WFI_CLASS_SEGMENT:
+        return run_segment(c, i);
+    case WFI_CLASS_ELEMENTWISE:
+    case WFI_CLASS_WHOLE:
+        return run_local(c, now);
+    case WFI_CLASS_TRANSFER:
+        return run_transfer(c, at);
+    case WFI_CLASS_CHANGE:
         break;
     }
+    run_collective(c, at, n);
     return WF_OK;
 }
 
@@ -418,14 +388,13 @@ static wf_status run_all(checker *c) {
         if (p->blocks[b].is_state)
             write_range(c, b, c->ranges[b],
                         wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0, -1));
-    for (int32_t at = 0, n = 1; at < p->n_instructions; at += n) {
-        int32_t i = p->order[at];
-        int32_t members = p->instructions[i].stream == WFI_STREAM_REDUCE ? count_members(c, at) : 1;
-        for (int32_t m = 0; m < members; m++) {
+    for (int32_t at = 0, n; at < p->n_instructions; at += n) {
+        n = p->instructions[p->order[at]].kind == WFI_CHANGE ? count_members(c, at) : 1;
+        for (int32_t m = 0; m < n; m++) {
             WF_TRY(check_access(c, p->order[at + m]));
             WF_TRY(check_reads(c, p->order[at + m]));
         }
-        WF_TRY(run_one(c, at, &n));
+        WF_TRY(run_one(c, at, n));
     }
     return WF_OK;
 }

@@ -23,13 +23,13 @@ static wf_status check_instruction(const wf_program *p, int32_t i) {
             return wfi_fail(p->ctx, WF_BUG,
                             "check: rank %d, instruction %d (%s): reference %d is to block %d of "
                             "%d, which is not the rank's",
-                            now->rank, i, wfi_instruction_kind_name(now->kind), k, b, p->n_blocks);
+                            now->rank, i, wfi_instruction_name(now), k, b, p->n_blocks);
     }
     int32_t n = wfi_n_references_needed(p, now);
     if (n == now->n_references) return WF_OK;
     return wfi_fail(p->ctx, WF_BUG,
                     "check: rank %d, instruction %d (%s) has %d references, it needs %d", now->rank,
-                    i, wfi_instruction_kind_name(now->kind), now->n_references, n);
+                    i, wfi_instruction_name(now), now->n_references, n);
 }
 
 wf_status wfi_check_lists(const wf_program *p) {

@@ -76,10 +76,9 @@ wf_status wfi_emit(wfi_lowering *l, wfi_instruction instruction, int32_t n_refer
     return WF_OK;
 }
 
-wfi_instruction wfi_make(wfi_instruction_kind kind, wfi_stream stream, int32_t unit, int32_t id,
-                         int64_t micro) {
+wfi_instruction wfi_make(wfi_instruction_kind kind, int32_t unit, int32_t id, int64_t micro) {
     return (wfi_instruction){.kind = kind,
-                             .stream = stream,
+                             .stream = wfi_instruction_types[kind].stream,
                              .unit = unit,
                              .id = id,
                              .micro = micro,

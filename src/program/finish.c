@@ -48,20 +48,19 @@ static wf_status emit_ties(wfi_lowering *l) {
         int32_t from = wfi_program_stage_of(p, user), to = wfi_program_stage_of(p, owner);
         bool is_here = take_updated(l, from);
         if (is_here)
-            WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, WFI_STREAM_SEND, user, w->value, -1),
+            WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, user, w->value, -1),
                               WFI_BLOCK_GRADIENT, wfi_summed_extent(p, user, i, l->rank)));
         if (!take_updated(l, to)) continue;
         wfi_extent own = wfi_summed_extent(p, owner, -1, l->rank);
         wfi_extent used = wfi_summed_extent(p, user, i, l->rank);
         if (!is_here) {
             n = p->n_instructions;
-            WF_TRY(emit_receive(l, from,
-                                wfi_make(WFI_RECEIVE, WFI_STREAM_RECEIVE, user, w->value, -1),
+            WF_TRY(emit_receive(l, from, wfi_make(WFI_RECEIVE, user, w->value, -1),
                                 WFI_BLOCK_GRADIENT, used));
             if (p->n_instructions > n) WF_TRY(wfi_depend_on_lookahead(l, n));
         }
         if (!own.bytes) continue;
-        WF_TRY(wfi_emit(l, wfi_make(WFI_TIE, WFI_STREAM_COMPUTE, owner, i, -1), 2, &n));
+        WF_TRY(wfi_emit(l, wfi_make(WFI_TIE, owner, i, -1), 2, &n));
         WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, owner, 0, -1, own, WFI_READ | WFI_WRITE));
         WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_GRADIENT, user, 0, -1, used, WFI_READ));
     }
@@ -80,11 +79,10 @@ static wf_status emit_tied_weights(wfi_lowering *l) {
         wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, owner, l->rank);
         bool is_here = take_updated(l, from);
         if (is_here)
-            WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, WFI_STREAM_SEND, owner, w->param, -1),
-                              WFI_BLOCK_PARAM, kept));
+            WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, w->param, -1), WFI_BLOCK_PARAM,
+                              kept));
         if (!is_here && take_updated(l, to))
-            WF_TRY(emit_receive(l, from,
-                                wfi_make(WFI_RECEIVE, WFI_STREAM_RECEIVE, owner, w->param, -1),
+            WF_TRY(emit_receive(l, from, wfi_make(WFI_RECEIVE, owner, w->param, -1),
                                 WFI_BLOCK_PARAM, kept));
     }
     return WF_OK;
@@ -112,7 +110,7 @@ static wf_status emit_norms(wfi_lowering *l) {
         wfi_extent own = wfi_measured_extent(p, group, u, l->rank);
         int32_t n;
         if (!own.bytes) continue;
-        WF_TRY(wfi_emit(l, wfi_make(WFI_NORM, WFI_STREAM_COMPUTE, u, 0, -1), 2, &n));
+        WF_TRY(wfi_emit(l, wfi_make(WFI_NORM, u, 0, -1), 2, &n));
         WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, u, 0, -1, own, WFI_READ));
         WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_NORM, u, 0, -1, wfi_norm_extent(own), WFI_WRITE));
     }
@@ -128,7 +126,7 @@ static wf_status emit_updates(wfi_lowering *l) {
         wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, u, l->rank);
         if (!own.bytes) continue;
         int32_t i, k = 0;
-        WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, WFI_STREAM_COMPUTE, u, 0, -1),
+        WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, u, 0, -1),
                         2 + (n_states > 0) + (clips ? g->n_units : 0), &i));
         WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, 0, -1, own, WFI_READ | WFI_WRITE));
         WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, 0, -1, own, WFI_READ));
@@ -168,8 +166,7 @@ static wf_status emit_statistics(wfi_lowering *l) {
         for (int64_t m = 0; m < n_micro; m++) WF_TRY(wfi_add_thing(l, WFI_BLOCK_STATS, u, m));
         WF_TRY(wfi_lower_change(l, s, WFI_SHARD, p->stages[s].strategy->buffer, u));
         if (!kept) continue;
-        WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD_STATS, WFI_STREAM_COMPUTE, u, 0, -1),
-                        (int32_t)n_micro + 1, &i));
+        WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD_STATS, u, 0, -1), (int32_t)n_micro + 1, &i));
         WF_TRY(
             wfi_refer(l, i, 0, WFI_BLOCK_BUFFER, u, 0, -1, wfi_whole(kept), WFI_READ | WFI_WRITE));
         for (int64_t m = 0; m < n_micro; m++)
@@ -188,7 +185,7 @@ wf_status wfi_lower_report(wfi_lowering *l) {
     if (g->record < 0 || !wfi_take_stage(l, last)) return WF_OK;
     int64_t mine = wfi_stage_n_micro(p, last);
     int32_t i;
-    WF_TRY(wfi_emit(l, wfi_make(WFI_REPORT, WFI_STREAM_COPY, -1, 0, -1), (int32_t)mine, &i));
+    WF_TRY(wfi_emit(l, wfi_make(WFI_REPORT, -1, 0, -1), (int32_t)mine, &i));
     for (int64_t k = 0; k < mine; k++)
         WF_TRY(wfi_refer(l, i, (int32_t)k, WFI_BLOCK_RECORD, g->n_units - 1, 0,
                          l->replica * mine + k, wfi_whole(p->code->place[g->record].bytes),

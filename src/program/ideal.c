@@ -140,34 +140,48 @@ static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *lan
     return wfi_term_any_order(lanes, n_replicas);
 }
 
-static void finish_step(wfi_ideal *ideal, wfi_term *gradient, wfi_term *norms, wfi_term *micro) {
+/* What an update reads lies side by side: param, gradient, state if there is any, all norms. */
+static void update(wfi_ideal *ideal, int32_t unit, wfi_term gradient, wfi_term *in, int32_t n) {
+    in[0] = wfi_ideal_find(ideal, WFI_BLOCK_PARAM, unit, 0, -1);
+    in[1] = gradient;
+    if (wfi_recipe_n_states(&ideal->p->recipe))
+        in[2] = wfi_ideal_find(ideal, WFI_BLOCK_STATE, unit, 0, -1);
+    ideal->after[0][unit] = wfi_term_made(WFI_UPDATE, 0, 0, in, n);
+    ideal->after[2][unit] = wfi_term_made(WFI_UPDATE, 0, 2, in, n);
+}
+
+/* in [1 + n_micro] */
+static void fold_statistics(wfi_ideal *ideal, int32_t unit, wfi_term *in) {
+    const wf_program *p = ideal->p;
+    int64_t n_micro = p->recipe.n_micro;
+    in[0] = wfi_ideal_find(ideal, WFI_BLOCK_BUFFER, unit, 0, -1);
+    for (int64_t m = 0; m < n_micro; m++)
+        in[1 + m] = wfi_ideal_find(ideal, WFI_BLOCK_STATS, unit, 0, m);
+    bool folds = p->code->units[unit].stats_bytes > 0;
+    ideal->after[1][unit] =
+        folds ? wfi_term_made(WFI_FOLD_STATS, 0, 0, in, 1 + (int32_t)n_micro) : in[0];
+}
+
+/* gradient [n_units], operands [3 + n_units], micro [1 + n_micro] */
+static void finish_step(wfi_ideal *ideal, wfi_term *gradient, wfi_term *operands, wfi_term *micro) {
     const wf_program *p = ideal->p;
     const wf_graph *g = p->graph;
+    wfi_term *norms = operands + 3, *in = norms - 2 - (wfi_recipe_n_states(&p->recipe) > 0);
+    int32_t n_norms = p->recipe.clip_norm > 0 ? g->n_units : 0;
     for (int32_t u = 0; u < g->n_units; u++)
         gradient[u] = p->code->units[u].gradient_bytes ? sum_gradient(ideal, u, micro) : 0;
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
         const wfi_weight_gradient *w = &g->weight_gradients[i];
         int32_t owner = g->values[w->param].unit;
+        const wfi_term both[] = {gradient[owner], gradient[w->unit]};
         ideal->tied[i] = gradient[w->unit];
-        if (owner != w->unit) gradient[owner] = wfi_term_tie(gradient[owner], gradient[w->unit], i);
+        if (owner != w->unit) gradient[owner] = wfi_term_made(WFI_TIE, i, 0, both, 2);
     }
-    bool clips = p->recipe.clip_norm > 0;
     for (int32_t u = 0; u < g->n_units; u++)
-        norms[u] = g->units[u].param_bytes ? wfi_term_norm(gradient[u], u) : 0;
+        norms[u] = g->units[u].param_bytes ? wfi_term_made(WFI_NORM, 0, 1, &gradient[u], 1) : 0;
     for (int32_t u = 0; u < g->n_units; u++) {
-        wfi_term param = wfi_ideal_find(ideal, WFI_BLOCK_PARAM, u, 0, -1);
-        wfi_term state = wfi_ideal_find(ideal, WFI_BLOCK_STATE, u, 0, -1);
-        wfi_term buffer = wfi_ideal_find(ideal, WFI_BLOCK_BUFFER, u, 0, -1);
-        if (!wfi_recipe_n_states(&p->recipe)) state = 0;
-        ideal->after[0][u] = wfi_term_update(WFI_BLOCK_PARAM, u, param, gradient[u], state, norms,
-                                             clips ? g->n_units : 0);
-        ideal->after[2][u] = wfi_term_update(WFI_BLOCK_STATE, u, param, gradient[u], state, norms,
-                                             clips ? g->n_units : 0);
-        for (int64_t m = 0; m < p->recipe.n_micro; m++)
-            micro[m] = wfi_ideal_find(ideal, WFI_BLOCK_STATS, u, 0, m);
-        ideal->after[1][u] = p->code->units[u].stats_bytes
-                                 ? wfi_term_statistics(buffer, micro, p->recipe.n_micro)
-                                 : buffer;
+        update(ideal, u, gradient[u], in, (int32_t)(norms - in) + n_norms);
+        fold_statistics(ideal, u, micro);
     }
 }
 
@@ -187,10 +201,11 @@ wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out) {
     ideal->tied = wfi_alloc(ctx, (size_t)p->graph->n_weight_gradients, sizeof *ideal->tied,
                             "the program check");
     ok = ok && ideal->tied;
-    wfi_term *scratch = wfi_alloc(ctx, 2 * n_units + n_micro, sizeof *scratch, "the program check");
+    wfi_term *scratch =
+        wfi_alloc(ctx, 2 * n_units + n_micro + 4, sizeof *scratch, "the program check");
     wf_status status = ok && scratch ? run_microbatches(ideal) : WF_NO_MEMORY;
     if (status == WF_OK && p->kind == WF_PROGRAM_TRAIN)
-        finish_step(ideal, scratch, scratch + n_units, scratch + 2 * n_units);
+        finish_step(ideal, scratch, scratch + n_units, scratch + 2 * n_units + 3);
     wfi_free(ctx, scratch);
     if (status != WF_OK) {
         wfi_ideal_destroy(ideal);

@@ -52,7 +52,7 @@ static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     bool *done = &l->packed[2 * unit * WFI_N_PARTS + wfi_packed_depth(pack)];
     if (*done) return WF_OK;
     *done = true;
-    return emit_segment(l, wfi_make(WFI_PACK, WFI_STREAM_COMPUTE, unit, 0, -1), pack, 0);
+    return emit_segment(l, wfi_make(WFI_PACK, unit, 0, -1), pack, 0);
 }
 
 /* ---- one action of the schedule ---- */
@@ -65,7 +65,7 @@ static wf_status emit_folds(wfi_lowering *l, int32_t unit, int64_t lane) {
     for (int32_t k = sums->first_fold[lane]; k < sums->first_fold[lane + 1]; k++) {
         const wfi_lane_fold *fold = &sums->folds[k];
         int32_t i;
-        WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD, WFI_STREAM_COMPUTE, unit, fold->from, -1), 2, &i));
+        WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD, unit, fold->from, -1), 2, &i));
         WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_GRADIENT, unit, fold->into, -1, wfi_whole(bytes),
                          WFI_READ | WFI_WRITE));
         WF_TRY(wfi_refer(l, i, 1, WFI_BLOCK_GRADIENT, unit, fold->from, -1, wfi_whole(bytes),
@@ -87,7 +87,7 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     int64_t per_lane = p->recipe.n_micro / p->recipe.n_lanes;
     int64_t n_own = wfi_stage_n_micro(p, l->stage), lane = micro % n_own / per_lane;
     int32_t depth = 0;
-    wfi_instruction i = wfi_make(kinds[part], WFI_STREAM_COMPUTE, unit, 0, micro);
+    wfi_instruction i = wfi_make(kinds[part], unit, 0, micro);
     bool sums = (part == WFI_PART_W || part == WFI_PART_BW) && p->code->units[unit].gradient_bytes;
     if (sums) {
         depth = p->stages[l->stage].sums.accumulator[lane];
@@ -132,8 +132,8 @@ static wf_status emit_outputs(wfi_lowering *l) {
     for (int32_t k = 0; k < g->n_outputs; k++) {
         int32_t v = wfi_value_root(g, g->outputs[k]);
         if (!wfi_take_stage(l, wfi_program_stage_of(p, p->code->place[v].unit))) continue;
-        WF_TRY(wfi_emit_one(l, wfi_make(WFI_STORE, WFI_STREAM_COPY, -1, k, 0), WFI_BLOCK_VALUE, v,
-                            0, 0, wfi_whole(p->code->place[v].bytes), WFI_READ));
+        WF_TRY(wfi_emit_one(l, wfi_make(WFI_STORE, -1, k, 0), WFI_BLOCK_VALUE, v, 0, 0,
+                            wfi_whole(p->code->place[v].bytes), WFI_READ));
     }
     return WF_OK;
 }

@@ -64,8 +64,7 @@ wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32
 /* Appends an instruction of this rank with room for so many references. */
 wf_status wfi_emit(wfi_lowering *l, wfi_instruction instruction, int32_t n_references,
                    int32_t *index_out);
-wfi_instruction wfi_make(wfi_instruction_kind kind, wfi_stream stream, int32_t unit, int32_t id,
-                         int64_t micro);
+wfi_instruction wfi_make(wfi_instruction_kind kind, int32_t unit, int32_t id, int64_t micro);
 /* Fills reference k. */
 wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_kind kind,
                     int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access);

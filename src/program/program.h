@@ -5,8 +5,8 @@
  * follows the schedule and emits blocks and instructions; depend.c derives the
  * dependencies from what each instruction reads and writes; order.c finds what
  * happens before what; memory.c gives blocks their offsets. check.c proves the
- * result, without using any of them but order.c; needs.c says how many bytes of what an
- * instruction touches.
+ * result, without using any of them but order.c; instructions.c says what an instruction
+ * touches.
  */
 #ifndef WFI_PROGRAM_H
 #define WFI_PROGRAM_H
@@ -17,6 +17,7 @@
 #include "plan/plan.h"
 
 #include <weft/program.h>
+#include <weft/timeline.h>
 
 /* ---- segments: the code of one unit in one part of the step ---- */
 
@@ -143,32 +144,60 @@ typedef enum wfi_stream {
 } wfi_stream;
 const char *wfi_stream_name(wfi_stream stream);
 
-/* name, text */
+/* What an instruction is: how it is proved, and who takes part in it. */
+typedef enum wfi_instruction_class {
+    WFI_CLASS_HOST,        /* between a block and the host */
+    WFI_CLASS_SEGMENT,     /* runs a unit's kernels */
+    WFI_CLASS_ELEMENTWISE, /* each element that it writes is made of those at the same place */
+    WFI_CLASS_WHOLE,       /* what it writes is made of all that it reads */
+    WFI_CLASS_TRANSFER,    /* from one rank to another */
+    WFI_CLASS_CHANGE       /* a collective */
+} wfi_instruction_class;
+
+typedef enum wfi_instruction_cost {
+    WFI_COST_UNIT, /* of the unit, for the part */
+    WFI_COST_COPY, /* a copy of its bytes */
+    WFI_COST_TOUCH /* arithmetic over its bytes */
+} wfi_instruction_cost;
+
+/* What its `unit` is: not looked at, any, or that of its first block; and what its `id` is. */
+typedef enum wfi_unit_meaning { WFI_UNIT_NONE, WFI_UNIT_ANY, WFI_UNIT_OWN } wfi_unit_meaning;
+typedef enum wfi_id_meaning {
+    WFI_ID_NONE,
+    WFI_ID_DEPTH,
+    WFI_ID_VALUE,
+    WFI_ID_OUTPUT,
+    WFI_ID_TIED
+} wfi_id_meaning;
+
+/* Kind, name, stream, class, span in a timeline, cost, unit, id; then functions of instructions.c:
+ * how many references, what each needs, arguments as text. A kind is a row here, what its row
+ * names there, and, if it is of one rank, how it runs (run/instructions.c). */
 #define WFI_INSTRUCTION_LIST(X)                                                                    \
-    X(LOAD, "load") /* input `id` of the microbatch, from the host */                              \
-    X(PACK, "pack") /* parameters of the unit, for `part` */                                       \
-    X(FORWARD, "forward")                                                                          \
-    X(BACKWARD, "backward") /* gradient of the unit's inputs */                                    \
-    X(WEIGHT, "weight")     /* gradient of the unit's weights */                                   \
-    X(BACKWARD_WEIGHT, "backward+weight")                                                          \
-    X(FOLD, "fold")             /* gradient depth d-1 += depth d */                                \
-    X(CHANGE, "change")         /* of placement: a collective, see change.c */                     \
-    X(TIE, "tie")               /* owner's gradient += another use's */                            \
-    X(NORM, "norm")             /* sums of squares of the unit's gradient */                       \
-    X(UPDATE, "update")         /* the optimizer on the unit */                                    \
-    X(FOLD_STATS, "fold_stats") /* into the running statistics, in order */                        \
-    X(SEND, "send")             /* value `id` to `peer` */                                         \
-    X(RECEIVE, "receive")                                                                          \
-    X(REPORT, "report") /* loss and hits to the host */                                            \
-    X(STORE, "store")   /* output `id` to the host */
+    X(LOAD, "load", COPY, HOST, HOST, COPY, NONE, VALUE, load, input, input)                       \
+    X(PACK, "pack", COMPUTE, SEGMENT, UPDATE, COPY, ANY, NONE, slots, slot, pack)                  \
+    X(FORWARD, "forward", COMPUTE, SEGMENT, FORWARD, UNIT, ANY, NONE, slots, slot, none)           \
+    X(BACKWARD, "backward", COMPUTE, SEGMENT, BACKWARD, UNIT, ANY, NONE, slots, slot, none)        \
+    X(WEIGHT, "weight", COMPUTE, SEGMENT, WEIGHT, UNIT, ANY, DEPTH, slots, slot, sum)              \
+    X(BACKWARD_WEIGHT, "backward+weight", COMPUTE, SEGMENT, BACKWARD_WEIGHT, UNIT, ANY, DEPTH,     \
+      slots, slot, sum)                                                                            \
+    X(FOLD, "fold", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, DEPTH, two, fold, depth)             \
+    X(CHANGE, "change", REDUCE, CHANGE, REDUCE, TOUCH, NONE, NONE, pieces, piece, change)          \
+    X(TIE, "tie", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, TIED, two, tie, none)                  \
+    X(NORM, "norm", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, NONE, two, norm, none)               \
+    X(UPDATE, "update", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, NONE, update, update, none)      \
+    X(FOLD_STATS, "fold_stats", COMPUTE, WHOLE, UPDATE, TOUCH, OWN, NONE, stats, stats, none)      \
+    X(SEND, "send", SEND, TRANSFER, TRANSFER, COPY, ANY, VALUE, one, transfer, transfer)           \
+    X(RECEIVE, "receive", RECEIVE, TRANSFER, TRANSFER, COPY, ANY, VALUE, one, transfer, transfer)  \
+    X(REPORT, "report", COPY, HOST, HOST, COPY, NONE, NONE, records, record, none)                 \
+    X(STORE, "store", COPY, HOST, HOST, COPY, NONE, OUTPUT, one, output, output)
 
 typedef enum wfi_instruction_kind {
-#define ENUM(name, text) WFI_##name,
+#define ENUM(kind, ...) WFI_##kind,
     WFI_INSTRUCTION_LIST(ENUM)
 #undef ENUM
         WFI_N_INSTRUCTION_KINDS
 } wfi_instruction_kind;
-const char *wfi_instruction_kind_name(wfi_instruction_kind kind);
 
 typedef struct wfi_block {
     int32_t rank;
@@ -206,6 +235,32 @@ typedef struct wfi_instruction {
     int32_t *depends; /* instructions of other streams of this rank */
     int32_t n_depends;
 } wfi_instruction;
+
+/* What a reference of an instruction has to be. */
+typedef struct wfi_need {
+    wfi_block_kind kind;
+    wfi_extent extent; /* of what the block is named for */
+    int access;
+} wfi_need;
+
+/* A row of the table of instructions. */
+typedef struct wfi_instruction_type {
+    const char *name;
+    wfi_stream stream;
+    wfi_instruction_class class;
+    wf_span_kind span;
+    wfi_instruction_cost cost;
+    wfi_unit_meaning unit;
+    wfi_id_meaning id;
+    int32_t (*n_references)(const wf_program *p, const wfi_instruction *now);
+    wfi_need (*need)(const wf_program *p, const wfi_instruction *now, int32_t k);
+    void (*arguments)(const wf_program *p, const wfi_instruction *now, wfi_text *text);
+} wfi_instruction_type;
+/* [WFI_N_INSTRUCTION_KINDS] */
+extern const wfi_instruction_type wfi_instruction_types[];
+static inline const wfi_instruction_type *wfi_type_of(const wfi_instruction *now) {
+    return &wfi_instruction_types[now->kind];
+}
 
 /* Its kind's name, or the collective's; and which of all names that is. */
 const char *wfi_instruction_name(const wfi_instruction *now);
@@ -376,13 +431,6 @@ wfi_extent wfi_measured_extent(const wf_program *p, const wfi_group *group, int3
 /* How the member of that number accesses a piece; 0: it has no part in it. */
 int wfi_piece_access(const wfi_instruction *now, int32_t member, const wfi_piece *piece);
 
-/* ---- needs.c: what a reference of an instruction has to be ---- */
-
-typedef struct wfi_need {
-    wfi_block_kind kind;
-    wfi_extent extent; /* of what the block is named for */
-    int access;
-} wfi_need;
 /* How many references; -1: it is no instruction that could be run. */
 int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now);
 /* What reference k, of as many, needs. False: the instruction names what is not there. */
@@ -394,6 +442,13 @@ size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, i
 /* Which byte of what its block is named for a reference begins with. */
 static inline size_t wfi_reference_begin(const wf_program *p, const wfi_reference *r) {
     return r->offset + (size_t)p->blocks[r->block].begin;
+}
+/* How many instructions run together from place k of the program's order on, where the first of
+ * them stands. */
+static inline int32_t wfi_n_together(const wf_program *p, int32_t k) {
+    const wfi_instruction *now = &p->instructions[p->order[k]];
+    if (wfi_type_of(now)->class == WFI_CLASS_TRANSFER) return 2;
+    return wfi_type_of(now)->class == WFI_CLASS_CHANGE ? p->groups[now->group].n : 1;
 }
 /* That an instruction reads or writes. */
 static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {

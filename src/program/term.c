@@ -35,24 +35,9 @@ void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term 
     }
 }
 
-wfi_term wfi_term_tie(wfi_term owner, wfi_term other, int32_t tied) {
-    return wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TIE, tied, 0), owner), other);
-}
-
-wfi_term wfi_term_norm(wfi_term gradient, int32_t unit) {
-    return wfi_term_mix(wfi_term_start(WFI_NORM, unit, 0), gradient);
-}
-
-wfi_term wfi_term_update(wfi_block_kind what, int32_t unit, wfi_term param, wfi_term gradient,
-                         wfi_term state, const wfi_term *norms, int32_t n_norms) {
-    wfi_term term = wfi_term_mix(wfi_term_start(WFI_UPDATE, unit, (int64_t)what), param);
-    term = wfi_term_mix(wfi_term_mix(term, gradient), state);
-    for (int32_t k = 0; k < n_norms; k++) term = wfi_term_mix(term, norms[k]);
-    return term;
-}
-
-wfi_term wfi_term_statistics(wfi_term buffer, const wfi_term *stats, int64_t n_micro) {
-    wfi_term term = wfi_term_mix(wfi_term_start(WFI_FOLD_STATS, 0, 0), buffer);
-    for (int64_t m = 0; m < n_micro; m++) term = wfi_term_mix(term, stats[m]);
+wfi_term wfi_term_made(wfi_instruction_kind kind, int32_t id, int32_t k, const wfi_term *in,
+                       int32_t n) {
+    wfi_term term = wfi_term_start((int)kind, id, k);
+    for (int32_t i = 0; i < n; i++) term = wfi_term_mix(term, in[i]);
     return term;
 }

@@ -32,8 +32,12 @@ enum {
     WFI_TERM_PART = 2000
 };
 
+/* What an instruction of that kind writes into its reference k, made of what it reads: in[n], in
+ * the order of its references. `id`: which tied weight, or 0. */
+wfi_term wfi_term_made(wfi_instruction_kind kind, int32_t id, int32_t k, const wfi_term *in,
+                       int32_t n);
 static inline wfi_term wfi_term_fold(wfi_term left, wfi_term right) {
-    return wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_FOLD, 0, 0), left), right);
+    return wfi_term_made(WFI_FOLD, 0, 0, (const wfi_term[]){left, right}, 2);
 }
 /* Sums `n` terms over the tree of lanes.h. */
 wfi_term wfi_term_tree(const wfi_term *leaves, int64_t n);
@@ -56,13 +60,5 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
 wfi_term wfi_ideal_tied(const wfi_ideal *ideal, int32_t i);
 /* PARAM, BUFFER and STATE of a unit after the step. */
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit);
-
-/* Shared by both sides: the terms of the step's end. */
-wfi_term wfi_term_tie(wfi_term owner, wfi_term other, int32_t tied);
-wfi_term wfi_term_norm(wfi_term gradient, int32_t unit);
-/* what: WFI_BLOCK_PARAM or WFI_BLOCK_STATE. norms [n_norms] may be empty. */
-wfi_term wfi_term_update(wfi_block_kind what, int32_t unit, wfi_term param, wfi_term gradient,
-                         wfi_term state, const wfi_term *norms, int32_t n_norms);
-wfi_term wfi_term_statistics(wfi_term buffer, const wfi_term *stats, int64_t n_micro);
 
 #endif

@@ -14,56 +14,13 @@ void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *t
     }
 }
 
-static void add_transfer(const wf_program *p, const wfi_instruction *now, wfi_text *text) {
-    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
-    if (kind == WFI_BLOCK_INPUT && now->id >= 0 && now->id < p->graph->n_values)
-        wfi_text_add(text, " input=%s", p->graph->values[now->id].name);
-    else
-        wfi_text_add(text, " v%d", now->id);
-    wfi_text_add(text, now->kind == WFI_SEND ? " to=r%d" : " from=r%d", now->peer);
-}
-
-static void add_change(const wf_program *p, const wfi_instruction *now, wfi_text *text) {
-    const wfi_allreduce *how = wfi_change_algorithm(p, now);
-    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
-    if (how) wfi_text_add(text, " by=%s", how->alias ? how->alias : how->name);
-    if (kind != WFI_BLOCK_GRADIENT) wfi_text_add(text, " %s", wfi_block_kind_name(kind));
-}
-
 void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text) {
     const wfi_instruction *now = &p->instructions[i];
-    const wf_graph *g = p->graph;
     wfi_text_add(text, "r%d %s.%d %s", now->rank, wfi_stream_name(now->stream), now->position,
                  wfi_instruction_name(now));
     if (now->unit >= 0) wfi_text_add(text, " ");
     wfi_units_text(p, now, text);
-    switch (now->kind) {
-    case WFI_LOAD:
-        wfi_text_add(text, " input=%s", g->values[now->id].name);
-        break;
-    case WFI_STORE:
-        wfi_text_add(text, " output=%s", g->values[g->outputs[now->id]].name);
-        break;
-    case WFI_FOLD:
-        wfi_text_add(text, " depth=%d", now->id);
-        break;
-    case WFI_SEND:
-    case WFI_RECEIVE:
-        add_transfer(p, now, text);
-        break;
-    case WFI_PACK:
-        wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward");
-        break;
-    case WFI_CHANGE:
-        add_change(p, now, text);
-        break;
-    case WFI_WEIGHT:
-    case WFI_BACKWARD_WEIGHT:
-        wfi_text_add(text, " %s depth=%d", now->first ? "assign" : "add", now->id);
-        break;
-    default:
-        break;
-    }
+    wfi_type_of(now)->arguments(p, now, text);
     if (now->micro >= 0) wfi_text_add(text, " m=%lld", (long long)now->micro);
 }
 

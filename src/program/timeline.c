@@ -16,30 +16,6 @@ wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int n_spans,
     return WF_OK;
 }
 
-static wf_span_kind span_kind(wfi_instruction_kind kind) {
-    switch (kind) {
-    case WFI_FORWARD:
-        return WF_SPAN_FORWARD;
-    case WFI_BACKWARD:
-        return WF_SPAN_BACKWARD;
-    case WFI_WEIGHT:
-        return WF_SPAN_WEIGHT;
-    case WFI_BACKWARD_WEIGHT:
-        return WF_SPAN_BACKWARD_WEIGHT;
-    case WFI_SEND:
-    case WFI_RECEIVE:
-        return WF_SPAN_TRANSFER;
-    case WFI_CHANGE:
-        return WF_SPAN_REDUCE;
-    case WFI_LOAD:
-    case WFI_STORE:
-    case WFI_REPORT:
-        return WF_SPAN_HOST;
-    default:
-        return WF_SPAN_UPDATE;
-    }
-}
-
 /* Names are shared: there are as many as kinds of instructions and units. */
 typedef struct naming {
     wf_timeline *t;
@@ -76,7 +52,7 @@ static wf_status fill(const wf_program *p, const double *begin_us, const double 
             for (int32_t at = 0; at < p->ranks[r].n_stream[s]; at++) {
                 int32_t i = p->ranks[r].stream[s][at];
                 const wfi_instruction *now = &p->instructions[i];
-                wf_span span = {.kind = span_kind(now->kind), .rank = r, .micro = now->micro};
+                wf_span span = {.kind = wfi_type_of(now)->span, .rank = r, .micro = now->micro};
                 span.stream = wfi_stream_name(now->stream);
                 span.unit = unit_name(n, p->graph, now->unit);
                 span.name = full_name(n, p, now);

@@ -28,11 +28,4 @@ wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int n_spans,
 wf_status wfi_timeline_divide(const wf_program *p, const double *begin_us, const double *end_us,
                               double step_us, wf_rank_time *times_out);
 
-/* How many instructions, from place k of the program's order on, run together. */
-static inline int32_t wfi_n_together(const wf_program *p, int32_t k) {
-    const wfi_instruction *i = &p->instructions[p->order[k]];
-    if (i->kind == WFI_SEND || i->kind == WFI_RECEIVE) return 2;
-    return i->stream == WFI_STREAM_REDUCE ? p->groups[i->group].n : 1;
-}
-
 #endif

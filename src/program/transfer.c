@@ -114,8 +114,7 @@ wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t m
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
         if (slot->kind != WFI_BLOCK_INPUT) continue;
-        WF_TRY(emit_arrival(l, wfi_make(WFI_LOAD, WFI_STREAM_COPY, segment->unit, slot->id, micro),
-                            slot->kind));
+        WF_TRY(emit_arrival(l, wfi_make(WFI_LOAD, segment->unit, slot->id, micro), slot->kind));
     }
     return WF_OK;
 }
@@ -129,9 +128,8 @@ static int32_t unit_of(const wf_program *p, const wfi_transfer *t) {
 static wf_status emit_send(wfi_lowering *l, const wfi_transfer *t) {
     int32_t unit = unit_of(l->p, t);
     if (t->kind == WFI_BLOCK_INPUT)
-        WF_TRY(emit_arrival(l, wfi_make(WFI_LOAD, WFI_STREAM_COPY, unit, t->value, t->micro),
-                            t->kind));
-    wfi_instruction send = wfi_make(WFI_SEND, WFI_STREAM_SEND, unit, t->value, t->micro);
+        WF_TRY(emit_arrival(l, wfi_make(WFI_LOAD, unit, t->value, t->micro), t->kind));
+    wfi_instruction send = wfi_make(WFI_SEND, unit, t->value, t->micro);
     send.peer = t->to;
     return wfi_emit_one(l, send, t->kind, t->value, 0, t->micro,
                         wfi_whole(wfi_program_code_of(l->p, t->micro)->place[t->value].bytes),
@@ -139,8 +137,7 @@ static wf_status emit_send(wfi_lowering *l, const wfi_transfer *t) {
 }
 
 static wf_status emit_receive(wfi_lowering *l, const wfi_transfer *t) {
-    wfi_instruction receive =
-        wfi_make(WFI_RECEIVE, WFI_STREAM_RECEIVE, unit_of(l->p, t), t->value, t->micro);
+    wfi_instruction receive = wfi_make(WFI_RECEIVE, unit_of(l->p, t), t->value, t->micro);
     receive.peer = t->from;
     return emit_arrival(l, receive, t->kind);
 }

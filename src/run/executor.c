@@ -75,25 +75,15 @@ static wf_status prepare_all(wfi_executor *e) {
 
 /* ---- life ---- */
 
-static bool is_transfer(const wfi_instruction *i) {
-    return i->kind == WFI_SEND || i->kind == WFI_RECEIVE || i->stream == WFI_STREAM_REDUCE;
-}
-
 /* Those that run together stand side by side in the order. */
 static void find_groups(wfi_executor *e) {
     const wf_program *p = e->p;
-    for (int32_t k = 0; k < p->n_instructions;) {
-        const wfi_instruction *now = &p->instructions[p->order[k]];
-        int32_t n = 1;
-        if (now->kind == WFI_SEND || now->kind == WFI_RECEIVE)
-            n = 2;
-        else if (now->stream == WFI_STREAM_REDUCE)
-            n = p->groups[now->group].n;
+    for (int32_t k = 0, n; k < p->n_instructions; k += n) {
+        n = wfi_n_together(p, k);
         for (int32_t m = 0; m < n; m++) {
             e->first[p->order[k + m]] = k;
             e->n_group[p->order[k + m]] = n;
         }
-        k += n;
     }
 }
 
@@ -181,7 +171,8 @@ static wf_status issue_all(wfi_executor *e) {
     const wf_program *p = e->p;
     for (int32_t k = 0; k < p->n_instructions; k++) {
         int32_t i = p->order[k];
-        if (is_transfer(&p->instructions[i])) {
+        wfi_instruction_class class = wfi_type_of(&p->instructions[i])->class;
+        if (class == WFI_CLASS_TRANSFER || class == WFI_CLASS_CHANGE) {
             if (e->first[i] == k) WF_TRY(wfi_executor_transfer(e, k));
             continue;
         }

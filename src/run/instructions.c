@@ -242,7 +242,7 @@ static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
     };
     if (runs[now->kind]) return runs[now->kind](e, now);
     return wfi_fail(e->p->ctx, WF_BUG, "instruction %s takes more than one rank",
-                    wfi_instruction_kind_name(now->kind));
+                    wfi_instruction_name(now));
 }
 
 /* Where it failed, in front of what failed. */
@@ -272,6 +272,5 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     if (status != WF_OK) return fail_at(e, i, status);
     wfi_executor_end(e, i);
     if (!e->profile->is_on || now->segment) return WF_OK;
-    return wfi_profile_add(e->profile, wfi_instruction_kind_name(now->kind), "weft",
-                           wfi_now_ns() - begin, 0);
+    return wfi_profile_add(e->profile, wfi_instruction_name(now), "weft", wfi_now_ns() - begin, 0);
 }

@@ -52,10 +52,6 @@ void wfi_trace_complete(wfi_trace *t) {
     }
 }
 
-static bool is_copy(wfi_instruction_kind kind) {
-    return kind == WFI_LOAD || kind == WFI_STORE || kind == WFI_RECEIVE || kind == WFI_PACK;
-}
-
 void wfi_trace_finish(wfi_trace *t) {
     const wf_program *p = t->p;
     if (t->rank < 0) wfi_trace_complete(t);
@@ -65,13 +61,15 @@ void wfi_trace_finish(wfi_trace *t) {
         if (t->rank >= 0 && now->rank != t->rank) continue;
         double us = (double)(t->end_ns[i] - t->begin_ns[i]) / 1e3;
         double bytes = (double)wfi_instruction_bytes(now);
-        if (now->segment && !now->segment->is_pack) {
+        wfi_instruction_cost cost = wfi_type_of(now)->cost;
+        if (now->kind == WFI_SEND || now->kind == WFI_REPORT) continue; /* too short, or no copy */
+        if (cost == WFI_COST_UNIT) {
             wfi_samples *s = &t->samples[now->unit * WFI_N_PARTS + (int)now->part];
             s->us[s->n++ % WFI_N_SAMPLES] = us;
-        } else if (is_copy(now->kind)) {
+        } else if (cost == WFI_COST_COPY) {
             t->copy_us += us;
             t->copy_bytes += bytes;
-        } else if (now->kind != WFI_SEND && now->kind != WFI_REPORT) {
+        } else {
             t->update_us += us;
             t->update_bytes += bytes;
         }

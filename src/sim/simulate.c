@@ -14,29 +14,22 @@ typedef struct simulation {
     double *begin_us, *end_us;
 } simulation;
 
+static double part_us(const wf_unit_cost *unit, wfi_part part) {
+    const double us[] = {[WFI_PART_F] = unit->forward_us,
+                         [WFI_PART_B] = unit->backward_us,
+                         [WFI_PART_W] = unit->weight_us,
+                         [WFI_PART_BW] = unit->backward_weight_us};
+    return us[part];
+}
+
 static double duration(const simulation *s, const wfi_instruction *now, int32_t n_ranks) {
     const wf_rates *rates = &s->costs->rates;
-    const wf_unit_cost *unit = now->unit < 0 ? NULL : &s->costs->units[now->unit];
     double bytes = (double)wfi_instruction_bytes(now);
-    switch (now->kind) {
-    case WFI_FORWARD:
-        return unit->forward_us;
-    case WFI_BACKWARD:
-        return unit->backward_us;
-    case WFI_WEIGHT:
-        return unit->weight_us;
-    case WFI_BACKWARD_WEIGHT:
-        return unit->backward_weight_us;
-    case WFI_LOAD:
-    case WFI_PACK:
-    case WFI_STORE:
-    case WFI_REPORT:
-    case WFI_SEND:
-    case WFI_RECEIVE:
+    if (wfi_type_of(now)->cost == WFI_COST_UNIT)
+        return part_us(&s->costs->units[now->unit], now->part);
+    if (wfi_type_of(now)->cost == WFI_COST_COPY)
         return rates->message_us + bytes * rates->copy_us_per_byte;
-    default:
-        return bytes * rates->update_us_per_byte + (n_ranks > 1 ? rates->message_us : 0);
-    }
+    return bytes * rates->update_us_per_byte + (n_ranks > 1 ? rates->message_us : 0);
 }
 
 static double *clock_of(const simulation *s, const wfi_instruction *now) {

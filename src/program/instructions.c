@@ -1,0 +1,281 @@
+/* The table of instructions. How many references one has, and what each has to be: which kind of
+ * block, which bytes, read or written. The executor touches what the references say, and nothing
+ * else; check_sizes.c compares them with what is said here, which comes from the graph, the
+ * compiled units, the recipe and the plan alone.
+ */
+#include "program/program.h"
+
+size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank) {
+    size_t bytes = wfi_kept_extent(p, kind, unit, rank).bytes;
+    return kind == WFI_BLOCK_STATE ? bytes * (size_t)wfi_recipe_n_states(&p->recipe) : bytes;
+}
+
+static bool has_unit(const wf_program *p, const wfi_instruction *now) {
+    return now->unit >= 0 && now->unit < p->graph->n_units;
+}
+
+/* ---- how many references; -1: it is no instruction that could be run ---- */
+
+#define COUNT(name) static int32_t count_##name(const wf_program *p, const wfi_instruction *now)
+
+COUNT(one) {
+    (void)p, (void)now;
+    return 1;
+}
+
+COUNT(two) {
+    (void)p, (void)now;
+    return 2;
+}
+
+COUNT(load) {
+    (void)p;
+    return now->micro >= 0 ? 1 : -1;
+}
+
+/* The executor finds the kernels by unit and part. */
+COUNT(slots) {
+    const wfi_segment *s = now->segment;
+    if (!s || !has_unit(p, now) || now->part >= WFI_N_PARTS) return -1;
+    const wfi_unit_code *unit = &(s->is_rest ? p->rest_code : p->code)->units[now->unit];
+    bool is_own = s == (s->is_pack ? unit->pack : unit->part)[now->part];
+    return is_own ? s->n_slots : -1;
+}
+
+/* As many as it names: what it leaves out is missing elsewhere. */
+COUNT(pieces) {
+    bool moves = wfi_change_name(now->from, now->to) && wfi_n_moved(p, now) > 0;
+    return moves ? now->n_references : -1;
+}
+
+COUNT(update) {
+    (void)now;
+    return 2 + (wfi_recipe_n_states(&p->recipe) > 0) +
+           (p->recipe.clip_norm > 0) * p->graph->n_units;
+}
+
+COUNT(stats) {
+    (void)now;
+    return (int32_t)p->recipe.n_micro + 1;
+}
+
+COUNT(records) {
+    (void)now;
+    return p->graph->record < 0 ? -1 : (int32_t)wfi_stage_n_micro(p, p->n_stages - 1);
+}
+
+/* ---- what each needs ---- */
+
+static wfi_need need_extent(wfi_block_kind kind, wfi_extent extent, int access) {
+    return (wfi_need){kind, extent, access};
+}
+static wfi_need need(wfi_block_kind kind, size_t bytes, int access) {
+    return need_extent(kind, (wfi_extent){0, bytes}, access);
+}
+
+static const wfi_need nothing = {WFI_N_BLOCK_KINDS, {0, 0}, 0};
+
+#define NEED(name)                                                                                 \
+    static wfi_need need_##name(const wf_program *p, const wfi_instruction *now, int32_t k)
+
+NEED(input) {
+    (void)k;
+    return need(WFI_BLOCK_INPUT, wfi_program_code_of(p, now->micro)->place[now->id].bytes,
+                WFI_WRITE);
+}
+
+NEED(output) {
+    const wf_graph *g = p->graph;
+    int32_t v = wfi_value_root(g, g->outputs[now->id]);
+    (void)k;
+    return need(WFI_BLOCK_VALUE, wfi_program_code_of(p, now->micro)->place[v].bytes, WFI_READ);
+}
+
+NEED(record) {
+    (void)now, (void)k;
+    return need(WFI_BLOCK_RECORD, p->code->place[p->graph->record].bytes, WFI_READ);
+}
+
+NEED(fold) {
+    return need(WFI_BLOCK_GRADIENT, p->code->units[now->unit].gradient_bytes,
+                k ? WFI_READ : WFI_READ | WFI_WRITE);
+}
+
+NEED(stats) {
+    int32_t unit = now->unit;
+    if (k)
+        return need(WFI_BLOCK_STATS, wfi_program_code_of(p, k - 1)->units[unit].stats_bytes,
+                    WFI_READ);
+    return need(WFI_BLOCK_BUFFER, p->graph->units[unit].buffer_bytes, WFI_READ | WFI_WRITE);
+}
+
+/* The first of a lane assigns the gradient, whose gaps between parameters become zero, too. */
+NEED(slot) {
+    const wfi_slot *slot = &now->segment->slots[k];
+    if (slot->kind != WFI_BLOCK_GRADIENT) return need(slot->kind, slot->bytes, slot->access);
+    return need(slot->kind, p->code->units[slot->id].gradient_bytes,
+                now->first ? WFI_WRITE : slot->access);
+}
+
+/* The piece that begins where the reference does. */
+NEED(piece) {
+    const wfi_reference *r = &now->references[k];
+    const wfi_block *b = &p->blocks[r->block];
+    int32_t unit = b->kind == WFI_BLOCK_NORM ? -1 : b->id; /* norms are of all units */
+    bool moves = b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_GRADIENT ||
+                 b->kind == WFI_BLOCK_STATS || b->kind == WFI_BLOCK_NORM;
+    int32_t member = wfi_group_find(&p->groups[now->group], now->rank);
+    if (k == 0 && unit != now->unit) return nothing;
+    if (k == wfi_n_moved(p, now))
+        return need(WFI_BLOCK_STAGING, wfi_change_staged_bytes(p, now), WFI_WRITE);
+    for (int32_t n = moves ? wfi_n_pieces(p, now, b->kind, b->id) : 0; n-- > 0;) {
+        wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, n);
+        if (!piece.extent.bytes || piece.extent.offset != wfi_reference_begin(p, r)) continue;
+        int access = wfi_piece_access(now, member, &piece);
+        if (!access) piece.extent.bytes = 0;
+        return need_extent(b->kind, piece.extent, access);
+    }
+    return nothing;
+}
+
+NEED(update) {
+    int has_state = wfi_recipe_n_states(&p->recipe) > 0;
+    wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, now->unit, now->rank);
+    if (k == 0) return need_extent(WFI_BLOCK_PARAM, own, WFI_READ | WFI_WRITE);
+    if (k == 1) return need_extent(WFI_BLOCK_GRADIENT, own, WFI_READ);
+    if (k == 2 && has_state)
+        return need(WFI_BLOCK_STATE, wfi_state_bytes(p, WFI_BLOCK_STATE, now->unit, now->rank),
+                    WFI_READ | WFI_WRITE);
+    size_t bytes = p->graph->units[k - 2 - has_state].param_bytes;
+    return need_extent(WFI_BLOCK_NORM, wfi_norm_extent((wfi_extent){0, bytes}), WFI_READ);
+}
+
+NEED(norm) {
+    wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, now->unit, now->rank);
+    return k ? need_extent(WFI_BLOCK_NORM, wfi_norm_extent(own), WFI_WRITE)
+             : need_extent(WFI_BLOCK_GRADIENT, own, WFI_READ);
+}
+
+/* Number of the tied weight whose gradient, or -1. */
+static int32_t find_tied(const wf_graph *g, int32_t value) {
+    for (int32_t i = 0; i < g->n_weight_gradients; i++)
+        if (g->weight_gradients[i].value == value) return i;
+    return -1;
+}
+
+/* What is sent is all that the rank has of what the block is named for; both sides name it. */
+NEED(transfer) {
+    wfi_block_kind kind = p->blocks[now->references[k].block].kind;
+    int access = now->kind == WFI_SEND ? WFI_READ : WFI_WRITE;
+    int32_t tied = find_tied(p->graph, now->id);
+    if (kind == WFI_BLOCK_GRADIENT && tied >= 0)
+        return need_extent(kind, wfi_summed_extent(p, now->unit, tied, now->rank), access);
+    if (kind == WFI_BLOCK_PARAM)
+        return need_extent(kind, wfi_kept_extent(p, kind, now->unit, now->rank), access);
+    /* Nothing else is sent. */
+    return need(kind == WFI_BLOCK_INPUT ? kind : WFI_BLOCK_VALUE,
+                wfi_program_code_of(p, now->micro)->place[now->id].bytes, access);
+}
+
+NEED(tie) {
+    int32_t user = p->graph->weight_gradients[now->id].unit;
+    if (k)
+        return need_extent(WFI_BLOCK_GRADIENT, wfi_summed_extent(p, user, now->id, now->rank),
+                           WFI_READ);
+    return need_extent(WFI_BLOCK_GRADIENT, wfi_summed_extent(p, now->unit, -1, now->rank),
+                       WFI_READ | WFI_WRITE);
+}
+
+/* ---- arguments as text ---- */
+
+#define ARGUMENTS(name)                                                                            \
+    static void add_##name(const wf_program *p, const wfi_instruction *now, wfi_text *text)
+
+ARGUMENTS(none) {
+    (void)p, (void)now, (void)text;
+}
+
+ARGUMENTS(input) {
+    wfi_text_add(text, " input=%s", p->graph->values[now->id].name);
+}
+
+ARGUMENTS(output) {
+    wfi_text_add(text, " output=%s", p->graph->values[p->graph->outputs[now->id]].name);
+}
+
+ARGUMENTS(pack) {
+    (void)p;
+    wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward");
+}
+
+ARGUMENTS(depth) {
+    (void)p;
+    wfi_text_add(text, " depth=%d", now->id);
+}
+
+ARGUMENTS(sum) {
+    wfi_text_add(text, " %s", now->first ? "assign" : "add");
+    add_depth(p, now, text);
+}
+
+ARGUMENTS(change) {
+    const wfi_allreduce *how = wfi_change_algorithm(p, now);
+    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
+    if (how) wfi_text_add(text, " by=%s", how->alias ? how->alias : how->name);
+    if (kind != WFI_BLOCK_GRADIENT) wfi_text_add(text, " %s", wfi_block_kind_name(kind));
+}
+
+ARGUMENTS(transfer) {
+    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
+    if (kind == WFI_BLOCK_INPUT && now->id >= 0 && now->id < p->graph->n_values)
+        add_input(p, now, text);
+    else
+        wfi_text_add(text, " v%d", now->id);
+    wfi_text_add(text, now->kind == WFI_SEND ? " to=r%d" : " from=r%d", now->peer);
+}
+
+/* ---- the table ---- */
+
+const wfi_instruction_type wfi_instruction_types[] = {
+#define ROW(kind, name, stream, class, span, cost, unit, id, count, need, arguments)               \
+    [WFI_##kind] = {name,           WFI_STREAM_##stream, WFI_CLASS_##class,                        \
+                    WF_SPAN_##span, WFI_COST_##cost,     WFI_UNIT_##unit,                          \
+                    WFI_ID_##id,    count_##count,       need_##need,                              \
+                    add_##arguments},
+    WFI_INSTRUCTION_LIST(ROW)
+#undef ROW
+};
+
+const char *wfi_instruction_name(const wfi_instruction *now) {
+    const char *change = wfi_change_name(now->from, now->to);
+    if ((unsigned)now->kind >= WFI_N_INSTRUCTION_KINDS) return "?";
+    return now->kind == WFI_CHANGE && change ? change : wfi_type_of(now)->name;
+}
+
+int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now) {
+    bool exists = (unsigned)now->kind < WFI_N_INSTRUCTION_KINDS;
+    return exists ? wfi_type_of(now)->n_references(p, now) : -1;
+}
+
+/* Whether what the instruction names exists. */
+static bool is_sound(const wf_program *p, const wfi_instruction *now) {
+    const wf_graph *g = p->graph;
+    const wfi_instruction_type *type = wfi_type_of(now);
+    const int32_t n_ids[] = {[WFI_ID_NONE] = INT32_MAX,
+                             [WFI_ID_DEPTH] = INT32_MAX,
+                             [WFI_ID_VALUE] = g->n_values,
+                             [WFI_ID_OUTPUT] = g->n_outputs,
+                             [WFI_ID_TIED] = g->n_weight_gradients};
+    if (now->micro < -1 || now->micro >= p->recipe.n_micro) return false;
+    if (type->unit != WFI_UNIT_NONE && !has_unit(p, now)) return false;
+    if (type->unit == WFI_UNIT_OWN && p->blocks[now->references[0].block].id != now->unit)
+        return false;
+    return now->id >= 0 && now->id < n_ids[type->id];
+}
+
+bool wfi_reference_needs(const wf_program *p, const wfi_instruction *now, int32_t k,
+                         wfi_need *need_out) {
+    if (!is_sound(p, now)) return false;
+    *need_out = wfi_type_of(now)->need(p, now, k);
+    return true;
+}
