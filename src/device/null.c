@@ -1,6 +1,6 @@
 /* The null device: no memory, no threads. Tasks run inline when they are pushed, so
  * waiting for an event that has not been pushed yet would wait for ever: an error.
- * A program that can be walked here in the order of its list has no event missing
+ * A program that can be run here in the order of its list has no event missing
  * from that list.
  */
 #include "device/device.h"

@@ -7,6 +7,7 @@
 #ifndef WFI_BACKEND_H
 #define WFI_BACKEND_H
 
+#include "comm/runtime/step.h"
 #include "kernel/kernel.h"
 #include "optimizer/optimizer.h"
 
@@ -65,6 +66,9 @@ typedef struct wfi_backend {
                          double *squares_out);
     wf_status (*update)(wfi_stream_queue *stream, const wfi_update_call *call);
     wf_status (*statistics)(wfi_stream_queue *stream, const wfi_statistics_call *call);
+    /* A step of a collective (comm/runtime/step.h). */
+    wf_status (*collective_step)(wfi_stream_queue *stream, const wfi_step_memory *memory,
+                                 const wfi_reduce_part *part, const wfi_reduce_step *step);
 
     /* To be called on a thread of rank `rank` before it prepares or runs kernels: sets the
      * floating-point mode, starts the library's threads and counts those that come. Errors:

@@ -98,6 +98,15 @@ static wf_status cpu_statistics(wfi_stream_queue *stream, const wfi_statistics_c
     return WF_OK;
 }
 
+/* ---- collectives ---- */
+
+static wf_status cpu_collective_step(wfi_stream_queue *stream, const wfi_step_memory *memory,
+                                     const wfi_reduce_part *part, const wfi_reduce_step *step) {
+    (void)stream;
+    if (wfi_reduce_run(memory, part, step)) wfi_stream_fence();
+    return WF_OK;
+}
+
 /* ---- threads ---- */
 
 static wf_status cpu_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_out) {
@@ -118,6 +127,7 @@ const wfi_backend wfi_backend_cpu = {
     .squares = cpu_squares,
     .update = cpu_update,
     .statistics = cpu_statistics,
+    .collective_step = cpu_collective_step,
     .thread_enter = cpu_thread_enter,
     .library = wfi_library_text,
 };

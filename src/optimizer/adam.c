@@ -6,7 +6,7 @@
 
 typedef struct adam {
     const wfi_update *u;
-    float keep, decay, beta1, rest1, beta2, rest2, rate, root, epsilon;
+    float keep, decay, beta1, weight1, beta2, weight2, rate, root, epsilon;
 } adam;
 
 WFI_LOOP void step(const adam *a) {
@@ -18,8 +18,8 @@ WFI_LOOP void step(const adam *a) {
     for (size_t i = 0, n = r.u->n; i < n; i++) {
         float p = param[i] * r.keep;
         float g = gradient[i] * scale + r.decay * p;
-        first[i] = r.beta1 * first[i] + r.rest1 * g;
-        second[i] = r.beta2 * second[i] + r.rest2 * g * g;
+        first[i] = r.beta1 * first[i] + r.weight1 * g;
+        second[i] = r.beta2 * second[i] + r.weight2 * g * g;
         param[i] = p - r.rate * first[i] / (sqrtf(second[i]) / r.root + r.epsilon);
     }
 }
@@ -40,9 +40,9 @@ static void update(wfi_variant variant, const wfi_update *u) {
                     .keep = decoupled ? (float)(1 - u->lr * r->weight_decay) : 1.0f,
                     .decay = decoupled ? 0.0f : (float)r->weight_decay,
                     .beta1 = (float)r->beta1,
-                    .rest1 = (float)(1 - r->beta1),
+                    .weight1 = (float)(1 - r->beta1),
                     .beta2 = (float)r->beta2,
-                    .rest2 = (float)(1 - r->beta2),
+                    .weight2 = (float)(1 - r->beta2),
                     .rate = (float)(u->lr / correction1),
                     .root = (float)sqrt(correction2),
                     .epsilon = (float)r->epsilon};

@@ -60,10 +60,15 @@ static char *address(const void *self, int32_t replica, wfi_window window, int64
     return (char *)wfi_executor_at(g->f->e, r) + (size_t)at * sizeof(float);
 }
 
-static void run_steps(const phase *f, const gradient *g, const wfi_reduce_step *steps, int32_t n) {
+static wf_status run_steps(const phase *f, const gradient *g, const wfi_reduce_step *steps,
+                           int32_t n) {
     static const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
     const wfi_step_memory memory = {.arithmetic = &sums, .address = address, .self = g};
-    for (int32_t k = 0; k < n; k++) wfi_reduce_run(&memory, &f->part, &steps[k]);
+    const wfi_worker *w = &f->e->workers[f->now->rank];
+    for (int32_t k = 0; k < n; k++)
+        WF_TRY(
+            w->backend->collective_step(w->streams[f->now->stream], &memory, &f->part, &steps[k]));
+    return WF_OK;
 }
 
 static wf_status run_phase(void *self, void *argument) {
@@ -76,7 +81,7 @@ static wf_status run_phase(void *self, void *argument) {
     for (int32_t r = 0; r < f.n_units; r++) {
         wfi_executor_touch(e, &f.now->references[r]);
         int32_t n = list_steps(&f, r, steps);
-        run_steps(&f, &(gradient){&f, r}, steps, n);
+        WF_TRY(run_steps(&f, &(gradient){&f, r}, steps, n));
     }
     if (is_last(&f)) wfi_executor_end(e, i);
     return wfi_executor_check(e, i);

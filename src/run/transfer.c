@@ -6,8 +6,6 @@
  */
 #include "run/issue.h"
 
-#include <string.h>
-
 static const wfi_instruction *member(const wfi_executor *e, int32_t first, int32_t m) {
     return &e->p->instructions[e->p->order[first + m]];
 }
@@ -34,7 +32,10 @@ static wf_status copy_received(void *self, void *argument) {
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
     void *to = wfi_executor_touch(e, &receive->references[0]);
-    memcpy(to, wfi_executor_touch(e, &send->references[0]), receive->references[0].bytes);
+    const wfi_worker *w = &e->workers[receive->rank];
+    WF_TRY(wfi_memory_copy(w->device, w->streams[receive->stream], to, WFI_SPACE_DEVICE,
+                           wfi_executor_touch(e, &send->references[0]), WFI_SPACE_DEVICE,
+                           receive->references[0].bytes));
     wfi_executor_end(e, i);
     return wfi_executor_check(e, i);
 }

@@ -8,7 +8,7 @@ typedef struct convolution {
     enum direction direction;
     int x, weight, bias, y; /* operands: the values, or their gradients */
     wfi_md x_md, weight_md, bias_md, y_md;
-    wfi_window window;
+    wfi_spatial_window window;
 } convolution;
 
 /* Whether Winograd's F(4x4, 3x3) is faster, from the shape alone. It works on tiles
@@ -37,7 +37,7 @@ static bool winograd_pays(const convolution *conv) {
 
 /* oneDNN 3 has none any more: it declines, and direct is taken. */
 static bool winograd_possible(const convolution *conv) {
-    const wfi_window *window = &conv->window;
+    const wfi_spatial_window *window = &conv->window;
     return conv->weight_md.n_dims == 4 && window->kernel[0] == 3 && window->kernel[1] == 3 &&
            window->stride == 1 && window->pad == 1 && conv->x_md.kind == WFI_MD_C16 &&
            conv->y_md.kind == WFI_MD_C16;
@@ -139,7 +139,7 @@ static wf_status describe(wfi_kernel *kernel, const wfi_kernel_options *options,
         groups == 1
             ? wfi_md_make(WFI_MD_STRIDED, 4, w)
             : wfi_md_make(WFI_MD_STRIDED, 5, (int64_t[]){groups, w[0] / groups, w[1], w[2], w[3]});
-    conv->window = (wfi_window){.kernel = {w[2], w[3]}, .stride = stride, .pad = pad};
+    conv->window = (wfi_spatial_window){.kernel = {w[2], w[3]}, .stride = stride, .pad = pad};
     for (int i = 0; i < 2; i++) /* exactly what the last output needs, may be negative */
         conv->window.pad_end[i] =
             (conv->y_md.dim[2 + i] - 1) * stride + w[2 + i] - conv->x_md.dim[2 + i] - pad;

@@ -242,7 +242,7 @@ static bool is_forward(dnnl_prop_kind_t prop) {
 
 wf_status wfi_describe_conv(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
                             const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
-                            const wfi_md *dst, const wfi_window *window,
+                            const wfi_md *dst, const wfi_spatial_window *window,
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
     dnnl_dims_t stride = {window->stride, window->stride}, dilate = {0, 0};
     dnnl_dims_t pad = {window->pad, window->pad};
@@ -348,8 +348,9 @@ wf_status wfi_describe_binary(const wfi_library *lib, dnnl_alg_kind_t alg, const
 }
 
 wf_status wfi_describe_pooling(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
-                               const wfi_md *src, const wfi_md *dst, const wfi_window *window,
-                               const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
+                               const wfi_md *src, const wfi_md *dst,
+                               const wfi_spatial_window *window, const_dnnl_primitive_desc_t hint,
+                               dnnl_primitive_desc_t *desc_out) {
     dnnl_dims_t kernel = {window->kernel[0], window->kernel[1]}, dilate = {0, 0};
     dnnl_dims_t stride = {window->stride, window->stride}, pad = {window->pad, window->pad};
     dnnl_dims_t pad_end = {window->pad_end[0], window->pad_end[1]};

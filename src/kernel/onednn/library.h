@@ -70,17 +70,17 @@ typedef struct wfi_after {
     float factor; /* of WFI_SCALE */
 } wfi_after;
 
-typedef struct wfi_window { /* of a convolution or a pooling; the same in both dims */
+typedef struct wfi_spatial_window { /* of a convolution or a pooling; the same in both dims */
     int64_t kernel[2], stride, pad;
     int64_t pad_end[2]; /* at the bottom and right */
-} wfi_window;
+} wfi_spatial_window;
 
 /* `prop` says the direction: dnnl_forward_training, dnnl_forward_inference, or
  * dnnl_backward_data / dnnl_backward_weights / dnnl_backward with the forward's
  * descriptor as `hint`. Then src, dst and weights are the gradients. */
 wf_status wfi_describe_conv(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
                             const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
-                            const wfi_md *dst, const wfi_window *window,
+                            const wfi_md *dst, const wfi_spatial_window *window,
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
 wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t prop,
                                      const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
@@ -106,8 +106,9 @@ wf_status wfi_describe_binary(const wfi_library *lib, dnnl_alg_kind_t alg, const
                               const wfi_md *b, const wfi_md *dst, wfi_after after,
                               dnnl_primitive_desc_t *desc_out);
 wf_status wfi_describe_pooling(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
-                               const wfi_md *src, const wfi_md *dst, const wfi_window *window,
-                               const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
+                               const wfi_md *src, const wfi_md *dst,
+                               const wfi_spatial_window *window, const_dnnl_primitive_desc_t hint,
+                               dnnl_primitive_desc_t *desc_out);
 /* Over the last dim. */
 wf_status wfi_describe_softmax(const wfi_library *lib, dnnl_prop_kind_t prop, bool logarithm,
                                const wfi_md *data, const_dnnl_primitive_desc_t hint,

@@ -6,7 +6,7 @@ typedef struct pooling {
     bool is_max, is_forward;
     wfi_md x, y; /* the values, or their gradients */
     int x_operand, y_operand, workspace_operand;
-    wfi_window window;
+    wfi_spatial_window window;
 } pooling;
 
 static wf_status describe(wfi_kernel *kernel, const pooling *pool, const char **reason_out) {
@@ -53,12 +53,12 @@ wf_status wfi_describe_pool(wfi_kernel *kernel, const wfi_kernel_options *option
         int64_t *x = pool.x.dim;
         /* [n, c] has the bytes of a 1 x 1 image in either layout. */
         pool.y = wfi_md_make(pool.x.kind, 4, (int64_t[]){x[0], x[1], 1, 1});
-        pool.window = (wfi_window){.kernel = {x[2], x[3]}, .stride = 1};
+        pool.window = (wfi_spatial_window){.kernel = {x[2], x[3]}, .stride = 1};
         return describe(kernel, &pool, reason_out);
     }
     pool.y = wfi_operand_md(kernel, pool.y_operand);
     int64_t size = attr->pool.kernel, stride = attr->pool.stride, pad = attr->pool.pad;
-    pool.window = (wfi_window){.kernel = {size, size}, .stride = stride, .pad = pad};
+    pool.window = (wfi_spatial_window){.kernel = {size, size}, .stride = stride, .pad = pad};
     for (int i = 0; i < 2; i++)
         pool.window.pad_end[i] = (pool.y.dim[2 + i] - 1) * stride + size - pool.x.dim[2 + i] - pad;
     return describe(kernel, &pool, reason_out);

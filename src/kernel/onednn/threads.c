@@ -54,9 +54,9 @@ int wfi_library_threads(void) {
 
 /* OpenMP ends the process when a thread cannot be made, so as many are made here before. */
 typedef struct probe {
-    pthread_mutex_t hold; /* locked until all have been made */
-    pthread_t *threads;   /* [n_threads - 1] */
-    long *numbers;        /* [n_threads - 1] the kernel's */
+    pthread_mutex_t start; /* locked until all have been made */
+    pthread_t *threads;    /* [n_threads - 1] */
+    long *numbers;         /* [n_threads - 1] the kernel's */
 } probe;
 
 typedef struct probed {
@@ -67,8 +67,8 @@ typedef struct probed {
 static void *wait_and_end(void *argument) {
     probed *r = argument;
     r->of->numbers[r->index] = syscall(SYS_gettid);
-    pthread_mutex_lock(&r->of->hold);
-    pthread_mutex_unlock(&r->of->hold);
+    pthread_mutex_lock(&r->of->start);
+    pthread_mutex_unlock(&r->of->start);
     return NULL;
 }
 
@@ -82,13 +82,13 @@ static void wait_until_gone(long number) {
 
 static int make_threads(probe *p, probed *each, int n, int *error_out) {
     int n_made = 0;
-    pthread_mutex_lock(&p->hold);
+    pthread_mutex_lock(&p->start);
     while (n_made < n && !*error_out) {
         each[n_made] = (probed){p, n_made};
         *error_out = pthread_create(&p->threads[n_made], NULL, wait_and_end, &each[n_made]);
         if (!*error_out) n_made++;
     }
-    pthread_mutex_unlock(&p->hold);
+    pthread_mutex_unlock(&p->start);
     for (int i = 0; i < n_made; i++) pthread_join(p->threads[i], NULL);
     for (int i = 0; i < n_made; i++) wait_until_gone(p->numbers[i]);
     return n_made;
@@ -96,7 +96,7 @@ static int make_threads(probe *p, probed *each, int n, int *error_out) {
 
 static wf_status probe_threads(wf_context *ctx, int rank, int n_threads) {
     size_t n = (size_t)n_threads - 1;
-    probe p = {.hold = PTHREAD_MUTEX_INITIALIZER};
+    probe p = {.start = PTHREAD_MUTEX_INITIALIZER};
     probed *each = wfi_alloc(ctx, n + 1, sizeof *each, "threads");
     p.threads = wfi_alloc(ctx, n + 1, sizeof *p.threads, "threads");
     p.numbers = wfi_alloc(ctx, n + 1, sizeof *p.numbers, "threads");
