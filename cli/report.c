@@ -8,58 +8,17 @@
 #include <string.h>
 
 bool record_add(record *r, double loss, double ms, double items) {
-    if (r->n_steps == r->capacity) {
-        size_t more = r->capacity ? 2 * r->capacity : 1024;
-        double *a = realloc(r->loss, more * sizeof *a);
-        if (a) r->loss = a;
-        double *b = realloc(r->ms, more * sizeof *b);
-        if (b) r->ms = b;
-        if (!a || !b) return false;
-        r->capacity = more;
-    }
-    if (r->n_steps) {
-        r->items += items;
-        r->seconds += ms / 1e3;
-    }
-    r->loss[r->n_steps] = loss;
-    r->ms[r->n_steps++] = ms;
-    return true;
+    if (r->ms.n) r->items += items, r->seconds += ms / 1e3;
+    return samples_add(&r->loss, loss) && samples_add(&r->ms, ms);
 }
 
 void record_release(record *r) {
-    free(r->loss);
-    free(r->ms);
-    memset(r, 0, sizeof *r);
-}
-
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double record_median_ms(const record *r, size_t first) {
-    size_t n = r->n_steps > first ? r->n_steps - first : 0;
-    double *sorted = n ? malloc(n * sizeof *sorted) : NULL;
-    if (!sorted) return NAN;
-    memcpy(sorted, r->ms + first, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare);
-    double median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
-    free(sorted);
-    return median;
-}
-
-double record_min_ms(const record *r, size_t first) {
-    double least = NAN;
-    for (size_t i = first; i < r->n_steps; i++) least = fmin(least, r->ms[i]);
-    return least;
+    samples_release(&r->loss);
+    samples_release(&r->ms);
 }
 
 const char *costs_text(const wf_program *program) {
     return wf_costs_is_measured(wf_program_costs(program)) ? "measured" : "computed";
-}
-
-json_t *json_number(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
 }
 
 static json_t *memory_of(wf_trainer *trainer, int n_ranks) {
@@ -95,27 +54,21 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
     int n_ranks = wf_plan_n_ranks(j->plan);
     wf_status status = wf_trainer_weights_sha256(trainer, sha);
     if (status != WF_OK) return status;
-    json_t *losses = json_array();
-    for (size_t i = 0; i < r->n_steps; i++) json_array_append_new(losses, json_number(r->loss[i]));
-    json_t *report = json_object();
-    json_object_set_new(report, "weft", json_string(WEFT_VERSION));
-    json_object_set_new(report, "library", json_string(wf_info_library(0)));
-    json_object_set_new(report, "plan", json_string(wf_plan_text(j->plan)));
-    json_object_set_new(report, "recipe", options_recipe(&j->c->o));
-    json_object_set_new(report, "data", report_data(j));
-    json_object_set_new(report, "costs", json_string(costs_text(wf_trainer_program(trainer))));
-    json_object_set_new(report, "ranks", json_integer(n_ranks));
-    json_object_set_new(report, "threads_counted", json_integer(wf_trainer_n_threads(trainer)));
-    json_object_set_new(report, "steps", json_integer((json_int_t)wf_trainer_n_steps(trainer)));
-    json_object_set_new(report, "losses", losses);
+    json_t *report = json_pack(
+        "{s:s, s:s, s:s, s:o, s:o, s:s, s:i, s:i, s:I, s:o}", "weft", WEFT_VERSION, "library",
+        wf_info_library(0), "plan", wf_plan_text(j->plan), "recipe", options_recipe(&j->c->o),
+        "data", report_data(j), "costs", costs_text(wf_trainer_program(trainer)), "ranks", n_ranks,
+        "threads_counted", wf_trainer_n_threads(trainer), "steps",
+        (json_int_t)wf_trainer_n_steps(trainer), "losses", samples_json(&r->loss));
     double rate = r->seconds > 0 ? r->items / r->seconds : NAN;
-    if (!r->seconds && r->n_steps) rate = job_items(j, j->c->o.recipe.batch) / r->ms[0] * 1e3;
-    if (first) rate = job_items(j, j->c->o.recipe.batch) / record_median_ms(r, first) * 1e3;
+    if (!r->seconds && r->ms.n) rate = job_items(j, j->c->o.recipe.batch) / r->ms.at[0] * 1e3;
+    if (first) rate = job_items(j, j->c->o.recipe.batch) / samples_median(&r->ms, first) * 1e3;
     json_object_set_new(report, j->is_tokens ? "tokens_per_second" : "images_per_second",
                         json_number(rate));
     json_object_set_new(report, "step_ms",
-                        json_pack("{s:o, s:o}", "median", json_number(record_median_ms(r, first)),
-                                  "min", json_number(record_min_ms(r, first))));
+                        json_pack("{s:o, s:o}", "median",
+                                  json_number(samples_median(&r->ms, first)), "min",
+                                  json_number(samples_least(&r->ms, first))));
     json_object_set_new(report, "peak_bytes", memory_of(trainer, n_ranks));
     json_object_set_new(report, "weights_sha256", json_string(sha));
     *report_out = report;
@@ -127,18 +80,20 @@ exit_status report_check(const cli *c) {
 }
 
 /* In ASCII, because a terminal may be at the other end, and obeys more than C0. */
-exit_status report_write(const cli *c, json_t *report) {
+exit_status report_put(const cli *c, const json_t *report, const char *what, const char *path) {
     output out;
-    exit_status bad = EXIT_DONE;
-    if (c->o.json && report) {
-        bad = output_begin(&out, c, "the report", c->o.json);
-        if (!bad && (json_dumpf(report, out.stream, JSON_INDENT(1) | JSON_ENSURE_ASCII) ||
-                     fputc('\n', out.stream) == EOF)) {
-            output_drop(&out);
-            bad = complain(EXIT_FAILED, "no memory left");
-        }
-        if (!bad) bad = output_end(&out);
-    }
+    exit_status bad = output_begin(&out, c, what, path);
+    if (bad) return bad;
+    if (!json_dumpf(report, out.stream, JSON_INDENT(1) | JSON_ENSURE_ASCII) &&
+        fputc('\n', out.stream) != EOF)
+        return output_end(&out);
+    output_drop(&out);
+    return complain(EXIT_FAILED, "no memory left");
+}
+
+exit_status report_write(const cli *c, json_t *report) {
+    exit_status bad =
+        c->o.json && report ? report_put(c, report, "the report", c->o.json) : EXIT_DONE;
     json_decref(report);
     return bad;
 }

@@ -3,18 +3,16 @@
 #define CLI_REPORT_H
 
 #include "job.h"
+#include "samples.h"
 
 /* What the steps of a run gave, in their order. */
 typedef struct record {
-    double *loss, *ms; /* [n_steps] */
-    size_t n_steps, capacity;
+    samples loss, ms;
     double items, seconds; /* after the first step: samples or tokens, and their time */
 } record;
 
 bool record_add(record *r, double loss, double ms, double items);
 void record_release(record *r);
-double record_median_ms(const record *r, size_t first); /* of steps from `first` on; NAN if none */
-double record_min_ms(const record *r, size_t first);
 
 /* The fields that all runs have. `first`: the first step that is timed. Errors: those of
  * reading the weights. */
@@ -24,13 +22,13 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
 /* What was trained on: samples, how pixels were normalised, the hash if there is one yet. */
 json_t *report_data(const job *j);
 
-/* A number, or null where it is none. */
-json_t *json_number(double value);
 /* "computed" or "measured". */
 const char *costs_text(const wf_program *program);
 /* Whether o->json can be written, before the work; leaves the file as it is. */
 exit_status report_check(const cli *c);
-/* Writes to o->json, if it was given, and releases the report; leaves no half of one. */
+/* Writes to `path`, which is `what` in sentences; leaves no half of a report. */
+exit_status report_put(const cli *c, const json_t *report, const char *what, const char *path);
+/* Writes to o->json, if it was given, and releases the report. */
 exit_status report_write(const cli *c, json_t *report);
 
 /* The profile as a table on c->say and as "profile" in the report. */

@@ -238,10 +238,10 @@ static exit_status finish(run *r) {
     if (o->trace) traced = timeline_trace(r->c, r->j.plan, r->trainer, report);
     double rate = json_number_value(
         json_object_get(report, r->j.is_tokens ? "tokens_per_second" : "images_per_second"));
-    if (r->record.n_steps)
+    if (r->record.loss.n)
         say(r->c, "done    step %lld, loss %.4f, %.1f %s/s, median step %.1f ms\n",
-            (long long)r->n_done, r->record.loss[r->record.n_steps - 1], rate,
-            r->j.is_tokens ? "tokens" : "images", record_median_ms(&r->record, 0));
+            (long long)r->n_done, r->record.loss.at[r->record.loss.n - 1], rate,
+            r->j.is_tokens ? "tokens" : "images", samples_median(&r->record.ms, 0));
     report_say_memory(r->c, r->trainer, true);
     if (o->out) say(r->c, "saved   %s/model.safetensors\n", o->out);
     exit_status written = report_write(r->c, report);

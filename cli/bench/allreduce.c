@@ -17,25 +17,8 @@ static const char *const wires[] = {"inproc", "shm", "mpi"};
 
 /* ---- what a row came to ---- */
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values, int n) {
-    double sorted[REDUCE_MAX_REPEATS];
-    if (!n) return NAN;
-    memcpy(sorted, values, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare);
-    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
-}
-
 double reduce_time_us(const reduce_row *r) {
-    return median(r->time_us, r->n_rounds);
-}
-
-double reduce_stream_us(const reduce_row *r) {
-    return r->is_peer ? NAN : median(r->stream_us, r->n_rounds);
+    return samples_median(&r->time_us, 0);
 }
 
 double reduce_algbw_gb_s(const reduce_row *r) {
@@ -46,22 +29,16 @@ double reduce_busbw_gb_s(const bench_allreduce *b, const reduce_row *r) {
     return reduce_algbw_gb_s(r) * 2 * (b->n_ranks - 1) / b->n_ranks;
 }
 
-double reduce_copy_gb_s(const bench_allreduce *b) {
-    double most = 0;
-    for (int i = 0; i < b->n_copies; i++) most = fmax(most, b->copy_gb_s[i]);
-    return most;
-}
-
 /* Each rank reads its slice of all n buffers, and writes it to all: 2 n bytes through memory for
  * one of the buffer, of which busbw counts 2 (n - 1) / n. */
 double reduce_copy_busbw_gb_s(const bench_allreduce *b) {
-    return reduce_copy_gb_s(b) * (b->n_ranks - 1) / b->n_ranks / b->n_ranks;
+    return b->copy_gb_s * (b->n_ranks - 1) / b->n_ranks / b->n_ranks;
 }
 
 const reduce_row *reduce_best(const bench_allreduce *b, int64_t bytes, const char *wire) {
     const reduce_row *best = NULL;
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        if (r->bytes != bytes || !r->n_rounds || (wire ? strcmp(r->wire, wire) != 0 : r->is_peer))
+        if (r->bytes != bytes || !r->time_us.n || (wire ? strcmp(r->wire, wire) != 0 : r->is_peer))
             continue;
         if (!best || reduce_time_us(r) < reduce_time_us(best)) best = r;
     }
@@ -160,12 +137,9 @@ static exit_status add(bench_allreduce *b, int64_t bytes, const char *algorithm,
                        bool is_peer) {
     if (b->n_rows == REDUCE_MAX_ROWS)
         return complain(EXIT_USAGE, "more than %d rows; make a list shorter", REDUCE_MAX_ROWS);
-    reduce_row *r = &b->rows[b->n_rows];
-    *r = (reduce_row){.bytes = bytes, .algorithm = algorithm, .wire = wire, .is_peer = is_peer};
-    r->time_us = calloc((size_t)b->n_repeats, sizeof *r->time_us);
-    r->stream_us = calloc((size_t)b->n_repeats, sizeof *r->stream_us);
-    b->n_rows++;
-    return r->time_us && r->stream_us ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
+    b->rows[b->n_rows++] =
+        (reduce_row){.bytes = bytes, .algorithm = algorithm, .wire = wire, .is_peer = is_peer};
+    return EXIT_DONE;
 }
 
 static exit_status add_rows(bench_allreduce *b) {
@@ -178,8 +152,7 @@ static exit_status add_rows(bench_allreduce *b) {
         bad = add(b, b->bytes[s], "mpi", "open-mpi", true);
     for (int s = 0; s < b->n_bytes && b->c->o.peers && !bad; s++)
         bad = add(b, b->bytes[s], "gloo", "gloo", true);
-    b->copy_gb_s = calloc((size_t)b->n_repeats * 4, sizeof *b->copy_gb_s);
-    return bad || b->copy_gb_s ? bad : complain(EXIT_FAILED, "no memory left");
+    return bad;
 }
 
 /* ---- rounds ---- */
@@ -256,7 +229,7 @@ static exit_status prepare(bench_allreduce *b) {
 static exit_status check_rows(const bench_allreduce *b) {
     const char *why = NULL;
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        if (!r->is_peer && r->n_rounds) return EXIT_DONE;
+        if (!r->is_peer && r->time_us.n) return EXIT_DONE;
         if (*r->why && !why) why = r->why;
     }
     return b->is_worker || !why ? EXIT_DONE : complain(EXIT_USAGE, "%s", why);
@@ -284,10 +257,9 @@ exit_status run_bench_allreduce(cli *c) {
     bad = run_all(&b);
     if (!bad) bad = finish(&b);
     for (int i = 0; i < b.n_rows; i++) {
-        free(b.rows[i].time_us);
-        free(b.rows[i].stream_us);
+        samples_release(&b.rows[i].time_us);
+        samples_release(&b.rows[i].stream_us);
     }
-    free(b.copy_gb_s);
     apart_close(&b.run);
     return bad;
 }

@@ -7,6 +7,7 @@
 #include "bench/apart.h"
 #include "processor.h"
 #include "progress.h"
+#include "samples.h"
 #include "text.h"
 
 #define REDUCE_MAX_ROWS    512
@@ -18,9 +19,8 @@ typedef struct reduce_row {
     int64_t bytes;
     const char *algorithm, *wire; /* "mpi" on "open-mpi" and "gloo" on "gloo" are peers' */
     bool is_peer;
-    double *time_us;   /* [n_rounds] of one call, the longest of the ranks' */
-    double *stream_us; /* the same by a work handle; NAN: a peer's */
-    int n_rounds;
+    samples time_us;   /* of one call in each round, the longest of the ranks' */
+    samples stream_us; /* the same by a work handle; none of a peer's */
     double sent_bytes[REDUCE_MAX_RANKS],
         received_bytes[REDUCE_MAX_RANKS]; /* by one call; no engine's */
     char why[300]; /* there can be none: the algorithm cannot do it on this wire; "": it can */
@@ -37,8 +37,7 @@ typedef struct bench_allreduce {
     int n_algorithms, n_wires;
     reduce_row rows[REDUCE_MAX_ROWS]; /* of one wire together, smaller sizes first */
     int n_rows;
-    double *copy_gb_s; /* [n_copies] */
-    int n_copies;
+    double copy_gb_s; /* the most of any round */
     char mpi_version[100], gloo_version[100];
     char no_mpi[400], no_gloo[400]; /* why there are no figures of theirs, or "" */
     progress bar;
@@ -46,11 +45,9 @@ typedef struct bench_allreduce {
     effort begin, spent;
 } bench_allreduce;
 
-double reduce_time_us(const reduce_row *r); /* median of the rounds; NAN: none */
-double reduce_stream_us(const reduce_row *r);
+double reduce_time_us(const reduce_row *r);    /* median of the rounds; NAN: none */
 double reduce_algbw_gb_s(const reduce_row *r); /* bytes of a buffer over time */
 double reduce_busbw_gb_s(const bench_allreduce *b, const reduce_row *r); /* as nccl-tests */
-double reduce_copy_gb_s(const bench_allreduce *b);                       /* the most of any round */
 /* The busbw at which an all-reduce of large buffers moves as many bytes a second as copies do. */
 double reduce_copy_busbw_gb_s(const bench_allreduce *b);
 /* The fastest of such a wire (NULL: any of weft's) at so many bytes; NULL: none. */
@@ -65,11 +62,11 @@ typedef struct reduce_sample {
     double sent_bytes[REDUCE_MAX_RANKS], received_bytes[REDUCE_MAX_RANKS];
 } reduce_sample;
 
-/* Times all rows of the wire once, in an order that `repeat` decides. samples[n_rows], zeroed, for
+/* Times all rows of the wire once, in an order that `repeat` decides. taken[n_rows], zeroed, for
  * the rows from `first` on. Collective. Errors: BUG: a sum is wrong, the sentence says which; those
  * of groups. */
 wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
-                         int n_rows, int repeat, reduce_sample *samples, double *copy_gb_s_out);
+                         int n_rows, int repeat, reduce_sample *taken, double *copy_gb_s_out);
 
 /* ---- allreduce_run.c: a round of one wire or peer. Complains. ---- */
 

@@ -174,21 +174,21 @@ static wf_status copy_rate(wf_group *group, double *gb_s_out) {
 
 /* A group an algorithm; those that cannot be leave a sentence in their samples. */
 static wf_status create_groups(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
-                               int n_rows, reduce_sample *samples, wf_group **groups) {
+                               int n_rows, reduce_sample *taken, wf_group **groups) {
     for (int a = 0; a < b->n_algorithms; a++) {
         wf_status status = create_group(ranks, &b->rows[first + a], &groups[a]);
         if (status != WF_OK && status != WF_UNSUPPORTED) return status;
         for (int k = a; k < n_rows && status != WF_OK; k += b->n_algorithms)
-            snprintf(samples[k].why, sizeof samples[k].why, "%.290s", wf_context_error(ctx));
+            snprintf(taken[k].why, sizeof taken[k].why, "%.290s", wf_context_error(ctx));
     }
     return WF_OK;
 }
 
 wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *ranks, int first,
-                         int n_rows, int repeat, reduce_sample *samples, double *copy_gb_s_out) {
+                         int n_rows, int repeat, reduce_sample *taken, double *copy_gb_s_out) {
     wf_group *groups[REDUCE_MAX_LIST] = {NULL}, *any = NULL;
     *copy_gb_s_out = NAN;
-    wf_status status = create_groups(b, ctx, ranks, first, n_rows, samples, groups);
+    wf_status status = create_groups(b, ctx, ranks, first, n_rows, taken, groups);
     /* A rank that has nothing to do must not leave before the others have found that out, too. */
     if (status == WF_OK) status = wf_job_barrier(ranks);
     for (int a = 0; a < b->n_algorithms; a++) any = groups[a] ? groups[a] : any;
@@ -197,7 +197,7 @@ wf_status reduce_measure(const bench_allreduce *b, wf_context *ctx, wf_job *rank
     for (int i = 0; i < n_rows && status == WF_OK; i++) {
         int k = repeat % 2 ? n_rows - 1 - i : i;
         wf_group *group = groups[k % b->n_algorithms];
-        if (group) status = measure_row(b, ctx, group, &b->rows[first + k], &samples[k]);
+        if (group) status = measure_row(b, ctx, group, &b->rows[first + k], &taken[k]);
     }
     for (int a = 0; a < b->n_algorithms; a++) wf_group_destroy(groups[a]);
     return status;

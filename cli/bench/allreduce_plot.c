@@ -25,7 +25,7 @@ static const struct {
 /* ---- bandwidth ---- */
 
 static bool is_in(const reduce_row *r, const char *algorithm, const char *wire) {
-    return r->n_rounds && !strcmp(r->algorithm, algorithm) &&
+    return r->time_us.n && !strcmp(r->algorithm, algorithm) &&
            (r->is_peer ? strcmp(wire, "inproc") != 0 : !strcmp(r->wire, wire));
 }
 
@@ -36,8 +36,8 @@ static bool write_series(const bench_allreduce *b, FILE *csv, const char *algori
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
         if (!is_in(r, algorithm, wire)) continue;
         fprintf(csv, "%s,%s,%lld,%d,%.17g,%.17g,%.17g,%.17g\n", algorithm, r->wire,
-                (long long)r->bytes, b->n_ranks, reduce_time_us(r), reduce_stream_us(r),
-                reduce_algbw_gb_s(r), reduce_busbw_gb_s(b, r));
+                (long long)r->bytes, b->n_ranks, reduce_time_us(r),
+                samples_median(&r->stream_us, 0), reduce_algbw_gb_s(r), reduce_busbw_gb_s(b, r));
         has_rows = true;
     }
     return has_rows;
@@ -89,7 +89,7 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
 static const reduce_row *row_of(const bench_allreduce *b, const char *algorithm) {
     const reduce_row *found = NULL;
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++)
-        if (!r->is_peer && r->n_rounds && !strcmp(r->algorithm, algorithm) &&
+        if (!r->is_peer && r->time_us.n && !strcmp(r->algorithm, algorithm) &&
             (!found || (!strcmp(r->wire, found->wire) && r->bytes > found->bytes)))
             found = r;
     return found;

@@ -33,7 +33,7 @@ static bool has_traffic(const reduce_row *r) {
 static void say_row(const bench_allreduce *b, const reduce_row *r, bool begins) {
     char size[TEXT_BYTES] = "", stream[TEXT_BYTES] = "-", traffic[TEXT_BYTES] = "";
     if (begins) reduce_size_text(size, r->bytes);
-    if (!r->is_peer) snprintf(stream, sizeof stream, "%.1f", reduce_stream_us(r));
+    if (!r->is_peer) snprintf(stream, sizeof stream, "%.1f", samples_median(&r->stream_us, 0));
     if (has_traffic(r))
         snprintf(traffic, sizeof traffic, "%10.2f%10.2f",
                  largest(r->sent_bytes, b->n_ranks) / (double)r->bytes,
@@ -46,7 +46,7 @@ static void say_size(const bench_allreduce *b, int64_t bytes) {
     bool begins = true;
     if (b->n_algorithms > 1 || b->n_wires > 1 || b->c->o.peers) say(b->c, "\n");
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        if (r->bytes != bytes || !r->n_rounds) continue;
+        if (r->bytes != bytes || !r->time_us.n) continue;
         say_row(b, r, begins);
         begins = false;
     }
@@ -95,7 +95,7 @@ void reduce_say(const bench_allreduce *b) {
         "memory: copies in all ranks read and write %.1f GB/s; as many bytes move in an all-reduce "
         "past "
         "the caches at a busbw of %.1f GB/s\n",
-        reduce_copy_gb_s(b), reduce_copy_busbw_gb_s(b));
+        b->copy_gb_s, reduce_copy_busbw_gb_s(b));
     say(b->c, "every sum was checked\n");
     for (int s = 0; s < b->n_bytes; s++) say_ratios(b, b->bytes[s]);
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++)
@@ -116,22 +116,16 @@ static json_t *list_of(const double *values, int n) {
 }
 
 static json_t *row_json(const bench_allreduce *b, const reduce_row *r) {
-    json_t *times = json_array(), *about = json_object();
-    for (int i = 0; i < r->n_rounds; i++) json_array_append_new(times, json_number(r->time_us[i]));
-    json_object_set_new(about, "bytes", json_integer(r->bytes));
-    json_object_set_new(about, "ranks", json_integer(b->n_ranks));
-    json_object_set_new(about, "algorithm", json_string(r->algorithm));
-    json_object_set_new(about, "wire", json_string(r->wire));
-    json_object_set_new(about, "time_us", json_number(reduce_time_us(r)));
-    json_object_set_new(about, "stream_time_us", json_number(reduce_stream_us(r)));
-    json_object_set_new(about, "algbw_gb_s", json_number(reduce_algbw_gb_s(r)));
-    json_object_set_new(about, "busbw_gb_s", json_number(reduce_busbw_gb_s(b, r)));
-    json_object_set_new(about, "sent_bytes",
-                        has_traffic(r) ? list_of(r->sent_bytes, b->n_ranks) : json_null());
-    json_object_set_new(about, "received_bytes",
-                        has_traffic(r) ? list_of(r->received_bytes, b->n_ranks) : json_null());
-    json_object_set_new(about, "rounds_us", times);
-    return about;
+    bool has = has_traffic(r);
+    return json_pack("{s:I, s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "bytes",
+                     (json_int_t)r->bytes, "ranks", b->n_ranks, "algorithm", r->algorithm, "wire",
+                     r->wire, "time_us", json_number(reduce_time_us(r)), "stream_time_us",
+                     json_number(samples_median(&r->stream_us, 0)), "algbw_gb_s",
+                     json_number(reduce_algbw_gb_s(r)), "busbw_gb_s",
+                     json_number(reduce_busbw_gb_s(b, r)), "sent_bytes",
+                     has ? list_of(r->sent_bytes, b->n_ranks) : json_null(), "received_bytes",
+                     has ? list_of(r->received_bytes, b->n_ranks) : json_null(), "rounds_us",
+                     samples_json(&r->time_us));
 }
 
 static json_t *ratios_json(const bench_allreduce *b) {
@@ -145,25 +139,21 @@ static json_t *ratios_json(const bench_allreduce *b) {
 }
 
 json_t *reduce_report(const bench_allreduce *b) {
-    json_t *report = json_object(), *rows = json_array(), *left_out = json_array();
+    json_t *rows = json_array(), *left_out = json_array();
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        if (r->n_rounds) json_array_append_new(rows, row_json(b, r));
+        if (r->time_us.n) json_array_append_new(rows, row_json(b, r));
         if (is_left_out(b, r))
             json_array_append_new(left_out, json_pack("{s:s, s:s, s:s}", "algorithm", r->algorithm,
                                                       "wire", r->wire, "why", r->why));
     }
-    json_object_set_new(report, "weft", json_string(WEFT_VERSION));
-    json_object_set_new(report, "ranks", json_integer(b->n_ranks));
-    json_object_set_new(report, "cores", json_integer(apart_n_cores()));
-    json_object_set_new(report, "repeat", json_integer(b->n_repeats));
-    json_object_set_new(report, "memory",
-                        json_string(b->c->o.memory == MEMORY_SHARED ? "shared" : "plain"));
-    json_object_set_new(report, "copy_gb_s", json_number(reduce_copy_gb_s(b)));
-    json_object_set_new(report, "copy_busbw_gb_s", json_number(reduce_copy_busbw_gb_s(b)));
-    json_object_set_new(report, "checked", json_true()); /* else the run has failed */
-    json_object_set_new(report, "rows", rows);
+    /* Checked: else the run has failed. */
+    json_t *report = json_pack(
+        "{s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:b, s:o, s:o}", "weft", WEFT_VERSION, "ranks",
+        b->n_ranks, "cores", apart_n_cores(), "repeat", b->n_repeats, "memory",
+        b->c->o.memory == MEMORY_SHARED ? "shared" : "plain", "copy_gb_s",
+        json_number(b->copy_gb_s), "copy_busbw_gb_s", json_number(reduce_copy_busbw_gb_s(b)),
+        "checked", true, "rows", rows, "left_out", left_out);
     effort_report(&b->spent, report);
-    json_object_set_new(report, "left_out", left_out);
     if (!b->c->o.peers) return report;
     json_object_set_new(report, "weft_over_peer", ratios_json(b));
     json_object_set_new(report, "open_mpi_version", json_string(b->mpi_version));

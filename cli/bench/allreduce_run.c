@@ -28,34 +28,35 @@ static void take_share(int rank, int n_ranks) {
 
 /* ---- samples ---- */
 
-static void keep(bench_allreduce *b, int first, int n_rows, const reduce_sample *samples,
-                 double copy_gb_s) {
+static wf_status keep(bench_allreduce *b, int first, int n_rows, const reduce_sample *of,
+                      double copy_gb_s) {
     for (int k = 0; k < n_rows; k++) {
         reduce_row *r = &b->rows[first + k];
-        if (*samples[k].why) {
-            memcpy(r->why, samples[k].why, sizeof r->why);
+        if (*of[k].why) {
+            memcpy(r->why, of[k].why, sizeof r->why);
             continue;
         }
-        r->time_us[r->n_rounds] = samples[k].time_us;
-        r->stream_us[r->n_rounds++] = samples[k].stream_us;
-        memcpy(r->sent_bytes, samples[k].sent_bytes, sizeof r->sent_bytes);
-        memcpy(r->received_bytes, samples[k].received_bytes, sizeof r->received_bytes);
+        if (!samples_add(&r->time_us, of[k].time_us) ||
+            !samples_add(&r->stream_us, of[k].stream_us))
+            return wf_context_fail(b->c->ctx, WF_NO_MEMORY, "no memory left");
+        memcpy(r->sent_bytes, of[k].sent_bytes, sizeof r->sent_bytes);
+        memcpy(r->received_bytes, of[k].received_bytes, sizeof r->received_bytes);
     }
-    if (copy_gb_s > 0) b->copy_gb_s[b->n_copies++] = copy_gb_s;
+    b->copy_gb_s = fmax(b->copy_gb_s, copy_gb_s);
+    return WF_OK;
 }
 
 /* ---- this process is a rank ---- */
 
 exit_status reduce_run_here(bench_allreduce *b, int first, int n_rows, int repeat) {
     cli *c = b->c;
-    reduce_sample *samples = calloc((size_t)n_rows, sizeof *samples);
+    reduce_sample *taken = calloc((size_t)n_rows, sizeof *taken);
     double copy_gb_s;
-    if (!samples) return complain(EXIT_FAILED, "no memory left");
+    if (!taken) return complain(EXIT_FAILED, "no memory left");
     if (!repeat) take_share(wf_job_rank(c->job), b->n_ranks);
-    wf_status status =
-        reduce_measure(b, c->ctx, c->job, first, n_rows, repeat, samples, &copy_gb_s);
-    if (status == WF_OK) keep(b, first, n_rows, samples, copy_gb_s);
-    free(samples);
+    wf_status status = reduce_measure(b, c->ctx, c->job, first, n_rows, repeat, taken, &copy_gb_s);
+    if (status == WF_OK) status = keep(b, first, n_rows, taken, copy_gb_s);
+    free(taken);
     return status == WF_OK ? EXIT_DONE : complain_of(c, status);
 }
 
@@ -68,16 +69,17 @@ typedef struct thread_round {
 
 static wf_status run_rank(wf_context *ctx, wf_job *ranks, void *argument) {
     const thread_round *t = argument;
-    reduce_sample *samples = calloc((size_t)t->n_rows, sizeof *samples);
+    reduce_sample *taken = calloc((size_t)t->n_rows, sizeof *taken);
     double copy_gb_s;
-    if (!samples) return wf_context_fail(ctx, WF_NO_MEMORY, "no memory left");
+    if (!taken) return wf_context_fail(ctx, WF_NO_MEMORY, "no memory left");
     take_share(wf_job_rank(ranks), t->b->n_ranks);
     wf_status status =
-        reduce_measure(t->b, ctx, ranks, t->first, t->n_rows, t->repeat, samples, &copy_gb_s);
+        reduce_measure(t->b, ctx, ranks, t->first, t->n_rows, t->repeat, taken, &copy_gb_s);
     /* The rows change when nobody reads them any more. */
     if (status == WF_OK) status = wf_job_barrier(ranks);
-    if (status == WF_OK && !wf_job_rank(ranks)) keep(t->b, t->first, t->n_rows, samples, copy_gb_s);
-    free(samples);
+    if (status == WF_OK && !wf_job_rank(ranks))
+        status = keep(t->b, t->first, t->n_rows, taken, copy_gb_s);
+    free(taken);
     return status;
 }
 
@@ -92,11 +94,6 @@ exit_status reduce_run_threads(bench_allreduce *b, int first, int n_rows, int re
 }
 
 /* ---- ranks as processes ---- */
-
-static double number(const json_t *object, const char *key) {
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
 
 static void read_list(const json_t *row, const char *key, int n, double *list) {
     const json_t *from = json_object_get(row, key);
@@ -130,7 +127,7 @@ static exit_status read_rows(bench_allreduce *b, int first, int n_rows, const js
         reduce_row *r = &b->rows[first + k];
         const json_t *row = find(report, "rows", r);
         const json_t *why = json_object_get(find(report, "left_out", r), "why");
-        double time_us = number(row, "time_us");
+        double time_us = json_member(row, "time_us");
         if (why) {
             snprintf(r->why, sizeof r->why, "%.290s", json_string_value(why));
             continue;
@@ -138,13 +135,13 @@ static exit_status read_rows(bench_allreduce *b, int first, int n_rows, const js
         if (!(time_us > 0))
             return complain(EXIT_FAILED, "%s: its report has no time for %lld bytes", who,
                             (long long)r->bytes);
-        r->time_us[r->n_rounds] = time_us;
-        r->stream_us[r->n_rounds++] = number(row, "stream_time_us");
+        if (!samples_add(&r->time_us, time_us) ||
+            !samples_add(&r->stream_us, json_member(row, "stream_time_us")))
+            return complain(EXIT_FAILED, "no memory left");
         read_list(row, "sent_bytes", b->n_ranks, r->sent_bytes);
         read_list(row, "received_bytes", b->n_ranks, r->received_bytes);
     }
-    double copy = number(report, "copy_gb_s");
-    if (copy > 0) b->copy_gb_s[b->n_copies++] = copy;
+    b->copy_gb_s = fmax(b->copy_gb_s, json_member(report, "copy_gb_s"));
     return EXIT_DONE;
 }
 

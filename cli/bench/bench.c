@@ -37,11 +37,10 @@ static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const recor
     const char *key = j->is_tokens ? "tokens_per_second" : "images_per_second";
     say(c, "median  %.2f %s/s, %.2f ms a step; fastest step %.2f ms\n",
         json_number_value(json_object_get(report, key)), j->is_tokens ? "tokens" : "images",
-        record_median_ms(r, 1), record_min_ms(r, 1));
+        samples_median(&r->ms, 1), samples_least(&r->ms, 1));
     effort_say(c, &spent);
     effort_report(&spent, report);
-    json_object_set_new(report, "cpu_ms",
-                        json_number(spent.cpu_s * 1e3 / (double)(r->n_steps - 1)));
+    json_object_set_new(report, "cpu_ms", json_number(spent.cpu_s * 1e3 / (double)(r->ms.n - 1)));
     report_say_memory(c, trainer, true);
     if (c->o.profile) report_profile(c, trainer, report);
     exit_status traced = c->o.trace ? timeline_trace(c, j->plan, trainer, report) : EXIT_DONE;

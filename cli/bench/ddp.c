@@ -15,18 +15,8 @@ static const char *const peer_ways[] = {"eager", "eager, tuned malloc", "compile
 
 /* ---- what a row came to ---- */
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double ddp_rate(const ddp_row *r) {
-    double sorted[DDP_MAX_REPEATS];
-    int n = r->n_runs;
-    if (!n) return NAN;
-    memcpy(sorted, r->rates, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare);
-    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+    return samples_median(&r->rates, 0);
 }
 
 const ddp_row *ddp_weft(const bench_ddp *b, int n_ranks, bool overlap) {
@@ -38,7 +28,7 @@ const ddp_row *ddp_weft(const bench_ddp *b, int n_ranks, bool overlap) {
 const ddp_row *ddp_best_peer(const bench_ddp *b, int n_ranks) {
     const ddp_row *best = NULL;
     for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        if (!r->peer || r->n_ranks != n_ranks || !r->n_runs || r->is_slow) continue;
+        if (!r->peer || r->n_ranks != n_ranks || !r->rates.n || r->is_slow) continue;
         if (!best || ddp_rate(r) > ddp_rate(best)) best = r;
     }
     return best;
@@ -56,8 +46,6 @@ static exit_status add(bench_ddp *b, const char *peer, int n_ranks, bool overlap
     ddp_row *r = &b->rows[b->n_rows];
     *r = (ddp_row){.peer = peer, .n_ranks = n_ranks, .overlap = overlap};
     r->reduce_ms = r->beside_ms = r->cpu_ms = NAN;
-    r->rates = calloc((size_t)b->n_repeats, sizeof *r->rates);
-    if (!r->rates) return complain(EXIT_FAILED, "no memory left");
     b->n_rows++;
     return EXIT_DONE;
 }
@@ -227,7 +215,7 @@ exit_status run_bench_ddp(cli *c) {
     if (!bad) effort_say(c, &b.spent);
     if (!bad) bad = ddp_write(&b);
     for (int i = 0; i < b.n_rows; i++) {
-        free(b.rows[i].rates);
+        samples_release(&b.rows[i].rates);
         free(b.rows[i].plan);
     }
     json_decref(b.recipe);

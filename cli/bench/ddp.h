@@ -7,6 +7,7 @@
 #include "bench/apart.h"
 #include "processor.h"
 #include "progress.h"
+#include "samples.h"
 
 #define DDP_MAX_ROWS    64
 #define DDP_MAX_REPEATS 1000
@@ -16,14 +17,12 @@ typedef struct ddp_row {
         *peer; /* NULL: weft; else how PyTorch runs: "eager", "compiled, tuned malloc", ... */
     int n_ranks;
     bool overlap;
-    bool is_slow;  /* a peer's way that is left out after the first round */
-    double *rates; /* [n_runs] images or tokens a second: from the median step of each run */
-    int n_runs;
+    bool is_slow;               /* a peer's way that is left out after the first round */
+    samples rates;              /* images or tokens a second: from the median step of each run */
     double step_min_ms, cpu_ms; /* of a step: the least; CPU time of all ranks, NAN: not known */
     char sha[65]; /* of the weights after a run, the same for all runs; "" of a peer's */
     char *plan;
     double reduce_ms, beside_ms; /* of a traced step, mean of the ranks; NAN: not known */
-
 } ddp_row;
 
 typedef struct bench_ddp {

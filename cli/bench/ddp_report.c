@@ -42,7 +42,7 @@ void ddp_say(const bench_ddp *b) {
     say(b->c, "\n%5s  %-32s%12s%13s%12s%10s%10s %10s\n", "ranks", "", rate, "efficiency", "min ms",
         "cpu ms", "reduce ms", "beside ms");
     for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++)
-        if (r->n_runs) say_row(b, r);
+        if (r->rates.n) say_row(b, r);
     say(b->c,
         "\nefficiency is speed over ranks times the speed of one; reduce: how long sums are under "
         "way in a traced\nstep, waits included; beside: the part of it in which backward "
@@ -60,48 +60,39 @@ void ddp_say(const bench_ddp *b) {
 
 static json_t *row_json(const bench_ddp *b, const ddp_row *r) {
     char key[40];
-    json_t *runs = json_array(), *about = json_object();
     snprintf(key, sizeof key, "%s_per_second", b->unit);
-    for (int i = 0; i < r->n_runs; i++) json_array_append_new(runs, json_number(r->rates[i]));
-    json_object_set_new(about, "ranks", json_integer(r->n_ranks));
-    if (r->peer)
-        json_object_set_new(about, "way", json_string(r->peer));
-    else
-        json_object_set_new(about, "overlap", json_boolean(r->overlap));
-    json_object_set_new(about, key, json_number(ddp_rate(r)));
-    json_object_set_new(about, "efficiency", json_number(ddp_efficiency(b, r)));
-    json_object_set_new(about, "runs", runs);
-    json_object_set_new(about, "step_ms_min", json_number(r->step_min_ms));
-    if (r->peer) return about;
-    json_object_set_new(about, "plan", json_string(r->plan));
-    json_object_set_new(about, "batch", json_integer(b->c->o.recipe.batch * r->n_ranks));
-    json_object_set_new(about, "cpu_ms", json_number(r->cpu_ms));
-    json_object_set_new(about, "reduce_ms", json_number(r->reduce_ms));
-    json_object_set_new(about, "reduce_beside_backward_ms", json_number(r->beside_ms));
-    json_object_set_new(about, "weights_sha256", json_string(r->sha));
+    json_t *about =
+        json_pack("{s:i, s:o, s:o, s:o, s:o}", "ranks", r->n_ranks, key, json_number(ddp_rate(r)),
+                  "efficiency", json_number(ddp_efficiency(b, r)), "runs", samples_json(&r->rates),
+                  "step_ms_min", json_number(r->step_min_ms));
+    json_t *more =
+        r->peer ? json_pack("{s:s}", "way", r->peer)
+                : json_pack("{s:b, s:s, s:I, s:o, s:o, s:o, s:s}", "overlap", r->overlap, "plan",
+                            r->plan, "batch", (json_int_t)(b->c->o.recipe.batch * r->n_ranks),
+                            "cpu_ms", json_number(r->cpu_ms), "reduce_ms",
+                            json_number(r->reduce_ms), "reduce_beside_backward_ms",
+                            json_number(r->beside_ms), "weights_sha256", r->sha);
+    json_object_update(about, more);
+    json_decref(more);
     return about;
 }
 
 static json_t *report_of(const bench_ddp *b) {
     json_t *rows = json_array(), *peers = json_array(), *ratios = json_object();
     for (const ddp_row *r = b->rows; r < b->rows + b->n_rows; r++)
-        if (r->n_runs) json_array_append_new(r->peer ? peers : rows, row_json(b, r));
+        if (r->rates.n) json_array_append_new(r->peer ? peers : rows, row_json(b, r));
     for (const ddp_row *r = next_ranks(b, NULL); r; r = next_ranks(b, r)) {
         char key[20];
         snprintf(key, sizeof key, "%d", r->n_ranks);
         if (!isnan(ratio(b, r->n_ranks)))
             json_object_set_new(ratios, key, json_number(ratio(b, r->n_ranks)));
     }
-    json_t *report = json_object();
-    json_object_set_new(report, "weft", json_string(WEFT_VERSION));
-    json_object_set_new(report, "recipe", json_incref(b->recipe));
-    json_object_set_new(report, "batch_per_rank", json_integer(b->c->o.recipe.batch));
-    json_object_set_new(report, "scaling", json_string("weak"));
-    json_object_set_new(report, "steps", json_integer(b->c->o.steps));
-    json_object_set_new(report, "repeat", json_integer(b->n_repeats));
-    json_object_set_new(report, "cores", json_integer(apart_n_cores()));
-    json_object_set_new(report, "same_weights", json_true()); /* else the run has failed */
-    json_object_set_new(report, "rows", rows);
+    /* The same weights: else the run has failed. */
+    json_t *report =
+        json_pack("{s:s, s:O, s:I, s:s, s:I, s:i, s:i, s:b, s:o}", "weft", WEFT_VERSION, "recipe",
+                  b->recipe, "batch_per_rank", (json_int_t)b->c->o.recipe.batch, "scaling", "weak",
+                  "steps", (json_int_t)b->c->o.steps, "repeat", b->n_repeats, "cores",
+                  apart_n_cores(), "same_weights", true, "rows", rows);
     effort_report(&b->spent, report);
     if (b->c->o.peers) {
         json_object_set_new(report, "peers", peers);

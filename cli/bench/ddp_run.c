@@ -35,11 +35,6 @@ static void weft_words(const bench_ddp *b, const ddp_row *r, words *w) {
     words_add(w, "--quiet");
 }
 
-static double number(const json_t *report, const char *key) {
-    const json_t *value = json_object_get(report, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* Every run of a row does the same. */
 static exit_status check_sha(ddp_row *r, const json_t *report) {
     const char *sha = json_string_value(json_object_get(report, "weights_sha256"));
@@ -56,14 +51,13 @@ static exit_status check_sha(ddp_row *r, const json_t *report) {
 static exit_status keep(bench_ddp *b, ddp_row *r, const json_t *report) {
     char key[40];
     snprintf(key, sizeof key, "%s_per_second", b->unit);
-    double rate = number(report, key);
-    double min = number(json_object_get(report, "step_ms"), "min");
+    double rate = json_member(report, key);
+    double min = json_member(json_object_get(report, "step_ms"), "min");
     if (!(rate > 0))
         return complain(EXIT_FAILED, "a run of %d ranks reports no %s", r->n_ranks, key);
-    if (!r->n_runs || min < r->step_min_ms) r->step_min_ms = min;
-    r->cpu_ms = fmin(r->cpu_ms, number(report, "cpu_ms"));
-    r->rates[r->n_runs++] = rate;
-    return EXIT_DONE;
+    if (!r->rates.n || min < r->step_min_ms) r->step_min_ms = min;
+    r->cpu_ms = fmin(r->cpu_ms, json_member(report, "cpu_ms"));
+    return samples_add(&r->rates, rate) ? EXIT_DONE : complain(EXIT_FAILED, "no memory left");
 }
 
 static exit_status run_weft(bench_ddp *b, ddp_row *r) {

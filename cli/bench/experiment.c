@@ -18,8 +18,6 @@ row *experiment_row(experiment *e, const char *name, const char *schedule, const
     row *r = &e->rows[e->n_rows];
     *r = (row){.name = name, .schedule = schedule, .cut = cut, .split = split};
     r->n_ranks = strcmp(schedule, "none") ? 2 : 1;
-    r->seconds = calloc((size_t)e->n_repeats, sizeof *r->seconds);
-    if (!r->seconds) return NULL;
     e->n_rows++;
     return r;
 }
@@ -29,7 +27,7 @@ const row *experiment_best(const experiment *e, const char *name, const char *sc
     const row *best = NULL;
     for (const row *r = e->rows; r < e->rows + e->n_rows; r++) {
         if (!is(name, r->name) || !is(schedule, r->schedule) || !is(cut, r->cut)) continue;
-        if (r->n_seconds && (!best || row_mean(r) < row_mean(best))) best = r;
+        if (r->seconds.n && (!best || row_mean(r) < row_mean(best))) best = r;
     }
     return best;
 }
@@ -68,7 +66,7 @@ void experiment_sort(experiment *e) {
 }
 
 void experiment_release(experiment *e) {
-    for (int i = 0; i < e->n_rows; i++) free(e->rows[i].seconds);
+    for (int i = 0; i < e->n_rows; i++) samples_release(&e->rows[i].seconds);
     for (int i = 0; i < e->n_costs; i++) wf_costs_destroy(e->costs[i].costs);
     free(e->x);
     free(e->y);
@@ -78,20 +76,12 @@ void experiment_release(experiment *e) {
 /* ---- what a row came to ---- */
 
 double row_mean(const row *r) {
-    double sum = 0;
-    for (int i = 0; i < r->n_seconds; i++) sum += r->seconds[i];
-    return r->n_seconds ? sum / r->n_seconds : NAN;
-}
-
-double row_std(const row *r) {
-    double mean = row_mean(r), sum = 0;
-    for (int i = 0; i < r->n_seconds; i++) sum += (r->seconds[i] - mean) * (r->seconds[i] - mean);
-    return r->n_seconds ? sqrt(sum / r->n_seconds) : NAN;
+    return samples_mean(&r->seconds);
 }
 
 rank_time row_time(const row *r, int rank) {
     rank_time t = r->time[rank];
-    double n = r->n_seconds;
+    double n = (double)r->seconds.n;
     return (rank_time){t.compute / n, t.transfer / n, t.bubble / n, t.wait / n};
 }
 

@@ -7,6 +7,7 @@
 #include "job.h"
 #include "processor.h"
 #include "progress.h"
+#include "samples.h"
 
 #define MAX_ROWS      160
 #define MAX_ROW_RANKS 2
@@ -24,10 +25,9 @@ typedef struct row {
     int64_t split;        /* images in a microbatch */
     int n_ranks;
 
-    double *seconds; /* [n_seconds], of ROW_BATCHES batches each */
-    int n_seconds;
+    samples seconds;               /* of ROW_BATCHES batches each */
     rank_time time[MAX_ROW_RANKS]; /* sums until row_time divides them */
-    double cpu_s;                  /* sum of n_seconds */
+    double cpu_s;                  /* sum of all of them */
     double loss;                   /* of the last batch: what the plan must not change */
     double predicted_s;
     char plan[100];        /* as resolved */
@@ -72,7 +72,6 @@ void experiment_sort(experiment *e);
 void experiment_release(experiment *e);
 
 double row_mean(const row *r);
-double row_std(const row *r); /* of the repeats, as numpy's */
 rank_time row_time(const row *r, int rank);
 double row_compute(const row *r); /* of all ranks */
 

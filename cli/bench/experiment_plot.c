@@ -6,43 +6,31 @@
 
 #include <string.h>
 
-typedef struct picture {
-    const experiment *e;
-    chart chart;
-    FILE *csv;
-} picture;
-
-static exit_status begin(picture *p, const experiment *e, const char *name, const char *header) {
-    p->e = e;
-    exit_status bad = chart_begin(&p->chart, e->c, name, header);
-    p->csv = p->chart.csv;
-    return bad;
-}
-
-static exit_status end(picture *p, const char *drawing) {
-    const options *o = &p->e->c->o;
+/* All show times of the same batches. */
+static exit_status end(chart *p, const char *drawing) {
+    const options *o = &p->c->o;
     char title[200], script[4096];
     snprintf(title, sizeof title, "%.40s: %d batches of %lld images, %lld x %lld", o->model,
              ROW_BATCHES, (long long)o->recipe.batch, (long long)o->image, (long long)o->image);
     snprintf(script, sizeof script, "set ylabel 'execution time (s)'; %s", drawing);
-    return chart_end(&p->chart, title, script);
+    return chart_end(p, title, script);
 }
 
 /* ---- bars ---- */
 
 /* `what`: lines with | between them. */
-static void bar(const picture *p, const row *r, unsigned color, const char *what) {
+static void bar(const chart *p, const row *r, unsigned color, const char *what) {
     fputc('"', p->csv);
     for (; *what; what++)
         if (*what == '|')
             fputs("\\n", p->csv);
         else
             fputc(*what, p->csv);
-    fprintf(p->csv, "\",%.17g,%.17g,%u\n", row_mean(r), row_std(r), color);
+    fprintf(p->csv, "\",%.17g,%.17g,%u\n", row_mean(r), samples_std(&r->seconds), color);
 }
 
 /* `ideal` > 0: a line there. */
-static exit_status end_bars(picture *p, int n_bars, double ideal) {
+static exit_status end_bars(chart *p, int n_bars, double ideal) {
     char script[3000], line[400] = "";
     if (ideal > 0)
         snprintf(line, sizeof line,
@@ -61,7 +49,7 @@ static exit_status end_bars(picture *p, int n_bars, double ideal) {
              "lc rgb 'black' lw 2 notitle,"
              "'' skip 1 using 0:($2+$3):(sprintf('%%.2f s',$2)) with labels offset 0,0.9 "
              "notitle;",
-             p->chart.name, n_bars - (ideal > 0 ? 0.05 : 0.4), line, p->chart.name);
+             p->name, n_bars - (ideal > 0 ? 0.05 : 0.4), line, p->name);
     return end(p, script);
 }
 
@@ -76,8 +64,8 @@ static const row *row_of(const experiment *e, const char *name, const char *cut,
 
 static exit_status plot_two(const experiment *e, const char *cut) {
     int64_t batch = e->c->o.recipe.batch;
-    picture p;
-    exit_status bad = begin(&p, e, "mp_vs_rn", "label,seconds_mean,seconds_std,color");
+    chart p;
+    exit_status bad = chart_begin(&p, e->c, "mp_vs_rn", "label,seconds_mean,seconds_std,color");
     if (bad) return bad;
     bar(&p, row_of(e, "model parallel", cut, batch, "naive"), CHART_RED, "model parallel");
     bar(&p, row_of(e, "single device", "", batch, "none"), CHART_GREY, "single device");
@@ -89,8 +77,9 @@ static exit_status plot_three(const experiment *e, int64_t split, const char *cu
     const row *pipeline = experiment_best(e, "pipeline", NULL, NULL);
     int64_t batch = e->c->o.recipe.batch;
     char label[100];
-    picture p;
-    exit_status bad = begin(&p, e, "mp_vs_rn_vs_pp", "label,seconds_mean,seconds_std,color");
+    chart p;
+    exit_status bad =
+        chart_begin(&p, e->c, "mp_vs_rn_vs_pp", "label,seconds_mean,seconds_std,color");
     if (bad) return bad;
     bar(&p, row_of(e, "model parallel", cut, batch, "naive"), CHART_RED, "model parallel|unsplit");
     bar(&p, row_of(e, "single device", "", batch, "none"), CHART_GREY, "single device|unsplit");
@@ -112,17 +101,18 @@ static exit_status plot_splits(const experiment *e) {
     const options *o = &e->c->o;
     char script[3000], tics[600] = "";
     int64_t first = o->recipe.batch;
-    picture p;
-    exit_status bad = begin(&p, e, "split_size_tradeoff",
-                            "split,single_mean,single_std,pipeline_mean,pipeline_std,ideal");
+    chart p;
+    exit_status bad = chart_begin(&p, e->c, "split_size_tradeoff",
+                                  "split,single_mean,single_std,pipeline_mean,pipeline_std,ideal");
     if (bad) return bad;
     for (const row *r = e->rows; r < e->rows + e->n_rows; r++) {
         if (r->n_ranks != 1) continue;
         const row *pipeline = row_of(e, "pipeline", "", r->split, "1f1b");
         if (r->split < first) first = r->split;
-        fprintf(p.csv, "%lld,%.17g,%.17g,", (long long)r->split, row_mean(r), row_std(r));
+        fprintf(p.csv, "%lld,%.17g,%.17g,", (long long)r->split, row_mean(r),
+                samples_std(&r->seconds));
         if (pipeline)
-            fprintf(p.csv, "%.17g,%.17g,", row_mean(pipeline), row_std(pipeline));
+            fprintf(p.csv, "%.17g,%.17g,", row_mean(pipeline), samples_std(&pipeline->seconds));
         else
             fputs("nan,nan,", p.csv);
         fprintf(p.csv, "%.17g\n", row_mean(single) / 2);
@@ -139,7 +129,7 @@ static exit_status plot_splits(const experiment *e) {
              "title 'pipeline on 2 devices (1f1b, balanced cut)',"
              "'' skip 1 using 1:6 with lines dt 2 lw 2.5 lc rgb '#333333' "
              "title 'ideal: best single device / 2';",
-             tics, (double)first / 1.15, (double)o->recipe.batch * 1.15, p.chart.name);
+             tics, (double)first / 1.15, (double)o->recipe.batch * 1.15, p.name);
     return end(&p, script);
 }
 

@@ -164,7 +164,7 @@ static wf_status run_row(experiment *e, row *r, double *seconds_out, double *los
     bool taken = take_one_core(r, &cores);
     status = wf_trainer_create(e->c->ctx, e->j.model, &recipe, plan, &config, &trainer);
     if (status == WF_OK) status = run_batches(e, r, trainer, seconds_out, loss_out);
-    if (status == WF_OK && !r->n_seconds) status = describe(r, plan, trainer);
+    if (status == WF_OK && !r->seconds.n) status = describe(r, plan, trainer);
     wf_trainer_destroy(trainer);
     give_back_cores(taken, &cores);
     wf_plan_destroy(plan);
@@ -174,7 +174,7 @@ static wf_status run_row(experiment *e, row *r, double *seconds_out, double *los
 /* The same recipe gives the same bits under every plan: rows of one split agree. */
 static exit_status check_loss(const experiment *e, const row *r, double loss) {
     for (const row *other = e->rows; other < e->rows + e->n_rows; other++)
-        if (other->split == r->split && other->n_seconds &&
+        if (other->split == r->split && other->seconds.n &&
             memcmp(&other->loss, &loss, sizeof loss))
             return complain(EXIT_FAILED,
                             "split %lld: the loss is %.17g under plan %s and %.17g under plan %s; "
@@ -192,6 +192,6 @@ exit_status experiment_run(experiment *e, row *r) {
     if (status != WF_OK) return complain_of(e->c, status);
     exit_status bad = check_loss(e, r, loss);
     r->loss = loss;
-    r->seconds[r->n_seconds++] = seconds;
+    if (!samples_add(&r->seconds, seconds)) bad = complain(EXIT_FAILED, "no memory left");
     return bad;
 }

@@ -2,6 +2,7 @@
 #include "draw/gnuplot.h"
 #include "log.h"
 #include "output.h"
+#include "samples.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,11 +23,6 @@ static void write_cell(FILE *csv, double value) {
         fputc(',', csv);
 }
 
-static double member(const json_t *entry, const char *key) {
-    const json_t *value = json_object_get(entry, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* The mean of the first values, then an exponential one. */
 static double smooth(double *average, int n_before, double value) {
     if (isnan(value)) return NAN;
@@ -36,9 +32,10 @@ static double smooth(double *average, int n_before, double value) {
 }
 
 static void write_row(table *t, const json_t *entry) {
-    double loss = member(entry, "loss"), accuracy = member(entry, "accuracy");
-    double test_loss = member(entry, "test_loss"), test_accuracy = member(entry, "test_accuracy");
-    fprintf(t->csv, "%.0f", member(entry, "step"));
+    double loss = json_member(entry, "loss"), accuracy = json_member(entry, "accuracy");
+    double test_loss = json_member(entry, "test_loss"),
+           test_accuracy = json_member(entry, "test_accuracy");
+    fprintf(t->csv, "%.0f", json_member(entry, "step"));
     write_cell(t->csv, loss);
     write_cell(t->csv, smooth(&t->loss, t->n_steps, loss));
     write_cell(t->csv, accuracy);

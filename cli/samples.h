@@ -1,0 +1,31 @@
+/* Measured values in the order in which they came, and what they add up to. */
+#ifndef CLI_SAMPLES_H
+#define CLI_SAMPLES_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct samples {
+    double *at; /* [n] */
+    size_t n, capacity;
+} samples;
+
+/* False: no memory left. */
+bool samples_add(samples *s, double value);
+void samples_release(samples *s);
+
+/* Of those from `first` on; NAN if there are none. */
+double samples_median(const samples *s, size_t first);
+double samples_least(const samples *s, size_t first);
+/* Of all. */
+double samples_mean(const samples *s);
+double samples_std(const samples *s); /* as numpy's */
+json_t *samples_json(const samples *s);
+
+/* A number, or null where it is none. */
+json_t *json_number(double value);
+/* The number of that name; NAN if there is none. */
+double json_member(const json_t *object, const char *key);
+
+#endif
