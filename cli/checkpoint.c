@@ -15,7 +15,7 @@ exit_status checkpoint_refuse_old(const cli *c) {
     char path[4096], *steps = NULL;
     path_in(c, "state.safetensors", path, sizeof path);
     if (access(path, F_OK)) return EXIT_DONE;
-    if (wf_trainer_state_note(c->ctx, path, "weft.n_steps", &steps) != WF_OK || !steps)
+    if (wf_trainer_state_metadata(c->ctx, path, "weft.n_steps", &steps) != WF_OK || !steps)
         return complain(EXIT_USAGE, "--out: %s is there already; choose another folder", path);
     complain(EXIT_USAGE,
              "--out: %s holds a run of %.20s steps: go on with --resume, or choose another folder",
@@ -61,12 +61,12 @@ wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next) {
     if (!recipe) return wf_context_fail(j->c->ctx, WF_NO_MEMORY, "no memory left");
     snprintf(epoch, sizeof epoch, "%lld", (long long)next.epoch);
     snprintf(sample, sizeof sample, "%lld", (long long)next.sample);
-    wf_note notes[] = {{"weft", WEFT_VERSION},      {"library", wf_info_library(0)},
-                       {"recipe", recipe},          {"plan", wf_plan_text(j->plan)},
-                       {"data_hash", j->data_hash}, {"epoch", epoch},
-                       {"sample", sample}};
+    wf_metadata about[] = {{"weft", WEFT_VERSION},      {"library", wf_info_library(0)},
+                           {"recipe", recipe},          {"plan", wf_plan_text(j->plan)},
+                           {"data_hash", j->data_hash}, {"epoch", epoch},
+                           {"sample", sample}};
     path_in(j->c, "state.safetensors", path, sizeof path);
-    wf_status status = wf_trainer_save_state(trainer, path, notes, sizeof notes / sizeof *notes);
+    wf_status status = wf_trainer_save_state(trainer, path, about, sizeof about / sizeof *about);
     free(recipe);
     if (status != WF_OK) return status;
     path_in(j->c, "model.safetensors", path, sizeof path);

@@ -133,7 +133,7 @@ static wf_array *make_input(wf_context *ctx, int which, int64_t n) {
     if (which == 2)
         for (size_t i = 0; i < n_all; i++) tokens[i] = (int32_t)(i * 7 % 50);
     else
-        wfi_random_fill_normal((wfi_random_key){3, 4}, 0, 1, (int64_t)n_all, floats);
+        wfi_random_fill_normal((wfi_random_key){3, 4}, 0, 0, 1, (int64_t)n_all, floats);
     TEST_OK(ctx, wf_array_create(ctx, which == 2 ? WF_I32 : WF_F32, &shapes[which], "cpu:0", floats,
                                  &input));
     free(floats);

@@ -33,9 +33,11 @@ static void filled_is_element_by_element(void **state) {
     (void)state;
     wfi_random_key key = {9, wfi_random_name("x")};
     float filled[37];
-    wfi_random_fill_normal(key, 2, 0.5f, 37, filled);
-    for (int i = 0; i < 37; i++)
-        assert_true(filled[i] == 0.5f * wfi_random_normal(key, 2, (uint64_t)i));
+    for (uint64_t first = 0; first < 6; first++) {
+        wfi_random_fill_normal(key, 2, first, 0.5f, 37, filled);
+        for (int i = 0; i < 37; i++)
+            assert_true(filled[i] == 0.5f * wfi_random_normal(key, 2, (uint64_t)i + first));
+    }
     wfi_random_fill_uniform(key, 2, 3, 37, filled);
     for (int i = 0; i < 37; i++)
         assert_true(filled[i] == wfi_random_uniform(key, 2, (uint64_t)i + 3));

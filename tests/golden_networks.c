@@ -6,6 +6,7 @@
  */
 #include "golden/formula.h"
 #include "run/trainer.h"
+#include "state/pieces.h"
 #include "test.h"
 
 #include <math.h>
@@ -93,13 +94,25 @@ static void compare(golden *g, const char *prefix, const char *name, const float
     judge(g, key, fabs(sqrt(square) - norm) / norm, factor * peer_error(g, key) + 1e-7);
 }
 
+/* Where a parameter or buffer is. */
+static float *find_tensor(const golden *g, const char *name) {
+    wfi_state_list list;
+    TEST_OK(g->ctx,
+            wfi_state_list_create(wf_trainer_program(g->trainer), WFI_STATE_WEIGHTS, &list));
+    const wfi_state_tensor *tensor = wfi_state_find(&list, name);
+    assert_true(tensor && tensor->n_pieces == 1);
+    char *at = g->trainer->workers[0].base + tensor->pieces[0].at;
+    wfi_state_list_release(&list);
+    return (float *)at;
+}
+
 static void fill_weights(const golden *g) {
     const wf_graph *graph = wfi_trainer_graph(g->trainer);
     for (int32_t v = 0; v < graph->n_values; v++) {
         const wfi_value *value = wfi_value_at(graph, v);
         if (value->kind != WFI_VALUE_PARAM) continue;
         golden_fill_parameter(value->name, value->shape.dim, value->shape.n_dims,
-                              wfi_trainer_address(g->trainer, v));
+                              find_tensor(g, value->name));
     }
 }
 
@@ -122,7 +135,7 @@ static void compare_state(golden *g) {
         const wfi_value *value = wfi_value_at(graph, v);
         bool is_state = value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_BUFFER;
         if (!is_state || value->dtype != WF_F32) continue;
-        compare(g, "after", value->name, wfi_trainer_address(g->trainer, v),
+        compare(g, "after", value->name, find_tensor(g, value->name),
                 wfi_value_bytes(graph, v) / sizeof(float), AFTER_TEN_STEPS);
     }
 }

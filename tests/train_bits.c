@@ -88,7 +88,7 @@ static void resumed(void **state) {
         for (int s = 0; s < 12; s++) (void)small_step(ctx, straight, s);
         wf_trainer *first = small_trainer(ctx, small_net, &recipe, 0);
         for (int s = 0; s < 5; s++) (void)small_step(ctx, first, s);
-        wf_note note = {"where", "here"};
+        wf_metadata note = {"where", "here"};
         TEST_OK(ctx, wf_trainer_save_state(first, path, &note, 1));
         wf_trainer *second = small_trainer(ctx, small_net, &recipe, 0);
         TEST_OK(ctx, wf_trainer_load_state(second, path));
@@ -98,7 +98,7 @@ static void resumed(void **state) {
         TEST_OK(ctx, wf_trainer_weights_sha256(straight, a));
         TEST_OK(ctx, wf_trainer_weights_sha256(second, b));
         assert_string_equal(a, b);
-        TEST_OK(ctx, wf_trainer_state_note(ctx, path, "where", &value));
+        TEST_OK(ctx, wf_trainer_state_metadata(ctx, path, "where", &value));
         assert_string_equal(value, "here");
         wf_text_free(ctx, value);
         wf_trainer_destroy(straight);

@@ -117,7 +117,7 @@ static wf_status live(wf_context *ctx, const char *plan_text, const char *folder
     char weights[300], all[300], hex[65], *note = NULL;
     snprintf(weights, sizeof weights, "%s/weights", folder);
     snprintf(all, sizeof all, "%s/state", folder);
-    const wf_note notes[] = {{"note", "of one's own"}};
+    const wf_metadata notes[] = {{"note", "of one's own"}};
     static small_batch batch;
     small_batch_fill(&batch, 0);
     const wf_feed feeds[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
@@ -135,7 +135,7 @@ static wf_status live(wf_context *ctx, const char *plan_text, const char *folder
     if (s == WF_OK) s = wf_trainer_save_state(trainer, all, notes, 1);
     if (s == WF_OK) s = wf_trainer_load_weights(trainer, weights);
     if (s == WF_OK) s = wf_trainer_load_state(trainer, all);
-    if (s == WF_OK) s = wf_trainer_state_note(ctx, all, "note", &note);
+    if (s == WF_OK) s = wf_trainer_state_metadata(ctx, all, "note", &note);
     if (s == WF_OK) s = wf_trainer_weights_sha256(trainer, hex);
     if (note) wf_text_free(ctx, note);
     wf_trainer_destroy(trainer);

@@ -13,6 +13,7 @@
 #ifndef WEFT_TRAINER_H
 #define WEFT_TRAINER_H
 
+#include <weft/checkpoint.h>
 #include <weft/costs.h>
 #include <weft/job.h>
 #include <weft/program.h>
@@ -131,57 +132,70 @@ WF_API void wf_trainer_part(const wf_trainer *trainer, int64_t n_samples, int64_
                             int64_t *n_out);
 
 /* Makes the program for forward runs of `n_samples` now, so that its memory is planned,
- * and refused if it does not fit, before the first step. Errors: DOES_NOT_FIT. */
+ * and refused if it does not fit, before the first step. Errors: those of wf_program_create;
+ * DOES_NOT_FIT; in a job those of a wait. */
 WF_API WF_NODISCARD wf_status wf_trainer_prepare_eval(wf_trainer *trainer, int64_t n_samples);
 
 /* Forward only, with running statistics and without dropout; changes no state. n_samples and
  * feeds are of the whole run, also with own_batch; there a process may leave out what its rank
- * does not read. Errors: those of a step; NOT_FINITE: the loss of a microbatch. */
+ * does not read. Errors: those of wf_trainer_prepare_eval, if no run had as many samples yet; SHAPE
+ * (a feed is missing, unknown or of the wrong size; no samples; in a job with own_batch also: not
+ * the same number on all ranks, or another rank's feeds were refused); NOT_FINITE: the loss of a
+ * microbatch, on all processes, and the trainer is as it was; TIMEOUT, DEVICE, REMOTE: the trainer
+ * can only be destroyed. */
 WF_API WF_NODISCARD wf_status wf_trainer_eval(wf_trainer *trainer, const wf_feed *feeds,
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
 
-/* The same, and copies the output named `name` (wf_output) to `dst`, in a job on every process; the
- * loss may be anything. Errors: those of a step; INVALID_ARG: there is no such output; SHAPE:
- * dst_bytes is not its size. */
+/* The same, and copies the output named `name` (wf_output) to `dst`, in a job on every
+ * process. Inputs that the output does not depend on may be left out. Errors: those of
+ * wf_trainer_eval but NOT_FINITE; INVALID_ARG (no output has that name), SHAPE (it does not have
+ * dst_bytes bytes). */
 WF_API WF_NODISCARD wf_status wf_trainer_forward(wf_trainer *trainer, const wf_feed *feeds,
                                                  int n_feeds, int64_t n_samples, const char *name,
                                                  void *dst, size_t dst_bytes);
 
-/* ---- state ---- */
+/* ---- state ----
+ *
+ * In a job these, but for wf_trainer_state_metadata and wf_trainer_n_steps, are calls of all
+ * processes. Each writes and reads what its own rank holds, and none has all of it in memory; paths
+ * and metadata are rank 0's, and rank 0's process writes and reads for those that do not see its
+ * files. What fails in one process fails in all, and ends the job: in the others as REMOTE. Beside
+ * what stands with each, errors are NO_MEMORY and, in a job, TIMEOUT and REMOTE. */
 
-/* Text pairs kept with a training state (data position, resolved recipe, ...). */
-typedef struct wf_note {
-    const char *key, *value;
-} wf_note;
-
-/* Writes parameters and buffers (safetensors, atomic) to `path`. Errors: NOT_FINITE after a step
- * that was. */
+/* Writes parameters and buffers to `path`: safetensors, in one step. Errors, after which the file
+ * is as it was and nothing is left beside it: NOT_FINITE after a step that was, or after a file
+ * that broke off while it was loaded; IO (the folder, a full disk, ...). */
 WF_API WF_NODISCARD wf_status wf_trainer_save(wf_trainer *trainer, const char *path);
-/* Writes everything a resumed run needs: parameters, buffers, optimizer state, step
- * and `notes`; one file, atomic. */
+/* Writes everything a resumed run needs: parameters, buffers, optimizer state, step, and the
+ * caller's own pairs of text (data position, resolved recipe, ...). Errors: those of
+ * wf_trainer_save; INVALID_ARG (text that is not UTF-8, a key given twice or `weft.n_steps`). */
 WF_API WF_NODISCARD wf_status wf_trainer_save_state(wf_trainer *trainer, const char *path,
-                                                    const wf_note *notes, int n_notes);
-/* Reads what wf_trainer_save_state wrote; the next steps give the bits of a run
- * that never stopped. Errors: CORRUPT or SHAPE, nothing changed. */
+                                                    const wf_metadata *metadata, int n_metadata);
+/* Reads what wf_trainer_save_state wrote, under whatever plan; the next steps give the bits of a
+ * run that never stopped. All is looked at before any of it is moved. Errors: those of
+ * wf_trainer_load_weights; CORRUPT also if it is no state. */
 WF_API WF_NODISCARD wf_status wf_trainer_load_state(wf_trainer *trainer, const char *path);
-/* The value of a note in a state file; free with wf_text_free. NULL if absent. */
-WF_API WF_NODISCARD wf_status wf_trainer_state_note(wf_context *ctx, const char *path,
-                                                    const char *key, char **value_out);
+/* The value of a key in a state file; free with wf_text_free. NULL if absent. Errors: those of
+ * wf_safetensors_open. */
+WF_API WF_NODISCARD wf_status wf_trainer_state_metadata(wf_context *ctx, const char *path,
+                                                        const char *key, char **value_out);
 /* Loads parameters and buffers by name from a safetensors file (torchvision's and
- * Hugging Face's prefixes are understood). Errors: SHAPE; the sentence lists what is
- * missing or unexpected; CORRUPT, also if a number is not finite: the sentence names the tensor.
- * Nothing is changed then. */
+ * Hugging Face's prefixes are understood). Errors: IO; SHAPE: the sentence lists what is missing or
+ * unexpected; CORRUPT, also if a number is not finite: the sentence names the tensor. Nothing is
+ * changed then, but for an IO of a file that breaks off while it is moved: the trainer's state is
+ * to be loaded again before it can be saved. */
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights(wf_trainer *trainer, const char *path);
 
 /* Steps taken since initialisation. */
 WF_API int64_t wf_trainer_n_steps(const wf_trainer *trainer);
-/* Copies parameter or buffer `name` to the host. Errors: INVALID_ARG, SHAPE. */
+/* Copies parameter or buffer `name` to the host, in a job on every process. Errors: INVALID_ARG (it
+ * has none of that name), SHAPE (that does not have dst_bytes bytes). */
 WF_API WF_NODISCARD wf_status wf_trainer_read(wf_trainer *trainer, const char *name, void *dst,
                                               size_t dst_bytes);
-/* The gradient of parameter `name` as the last step summed it (before clipping);
- * needs config.keep_gradients. Errors: INVALID_ARG: no such parameter, or the last run was no step;
- * SHAPE: dst_bytes is not its size. */
+/* The gradient of parameter `name` as the last step summed it (before clipping). Errors:
+ * INVALID_ARG (config.keep_gradients is not set, the latest run was no step, there is no parameter
+ * of that name), SHAPE. */
 WF_API WF_NODISCARD wf_status wf_trainer_read_gradient(wf_trainer *trainer, const char *name,
                                                        void *dst, size_t dst_bytes);
 /* SHA-256 of all parameters and buffers (docs/formats.md), 64 hex digits and a zero. */

@@ -103,11 +103,13 @@ float wfi_random_normal(wfi_random_key key, uint64_t high, uint64_t index) {
     return four[index & 3];
 }
 
-void wfi_random_fill_normal(wfi_random_key key, uint64_t high, float scale, int64_t n, float *out) {
-    for (int64_t i = 0; i < n; i += 4) {
-        float four[4];
-        four_normals(key, high, (uint64_t)i >> 2, four);
-        for (int64_t k = i; k < n && k < i + 4; k++) out[k] = four[k - i] * scale;
+void wfi_random_fill_normal(wfi_random_key key, uint64_t high, uint64_t first, float scale,
+                            int64_t n, float *out) {
+    float four[4];
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t index = first + (uint64_t)i;
+        if (i == 0 || (index & 3) == 0) four_normals(key, high, index >> 2, four);
+        out[i] = four[index & 3] * scale;
     }
 }
 

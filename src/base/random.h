@@ -24,14 +24,15 @@ void wfi_random_words(wfi_random_key key, uint64_t high, uint64_t low, uint32_t 
 float wfi_random_uniform(wfi_random_key key, uint64_t high, uint64_t index);
 float wfi_random_normal(wfi_random_key key, uint64_t high, uint64_t index);
 
-/* Many elements at once: the same numbers, four times as fast. The uniform ones begin at
- * `first`, the normal ones at 0 and are multiplied by `scale`. */
+/* Many elements at once, from `first` on: the same numbers, four times as fast. The normal ones are
+ * multiplied by `scale`. */
 void wfi_random_fill_uniform(wfi_random_key key, uint64_t high, uint64_t first, int64_t n,
                              float *out);
 /* The same by that variant of the loop. */
 void wfi_random_draw_uniform(wfi_variant variant, wfi_random_key key, uint64_t high, uint64_t first,
                              int64_t n, float *out);
-void wfi_random_fill_normal(wfi_random_key key, uint64_t high, float scale, int64_t n, float *out);
+void wfi_random_fill_normal(wfi_random_key key, uint64_t high, uint64_t first, float scale,
+                            int64_t n, float *out);
 
 /* A permutation of [0, n): order_out[i] is the element at place i. */
 void wfi_random_shuffle(wfi_random_key key, uint64_t high, int64_t n, int64_t *order_out);

@@ -72,6 +72,20 @@ wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replaceme
     return status;
 }
 
+wf_status wfi_replacement_join(wf_context *ctx, const char *path, const char *temporary,
+                               bool writes_through, wfi_replacement *r_out) {
+    wfi_replacement r = {.ctx = ctx, .path = wfi_strdup(ctx, path)};
+    if (!r.path) return WF_NO_MEMORY;
+    r.fd = open(temporary, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | (writes_through ? O_DSYNC : 0));
+    if (r.fd >= 0) {
+        *r_out = r;
+        return WF_OK;
+    }
+    wf_status status = io_error(&r, "written", errno);
+    wfi_free(ctx, r.path);
+    return status;
+}
+
 void wfi_replacement_end(wfi_replacement *r) {
     if (r->fd >= 0) close(r->fd);
     if (r->temporary) unlink(r->temporary);

@@ -28,6 +28,13 @@ bool wfi_leftovers_spare(int fd);
  * IO, NO_MEMORY; after them there is nothing to end. */
 wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out);
 
+/* For another process that writes parts of it: opens the temporary file that wfi_replacement_begin
+ * has made there. Whoever made it commits, or removes it. `writes_through`: what is written is on
+ * its way to the disk when a write returns, because on another machine the committer's fsync does
+ * not reach it. Errors: IO, NO_MEMORY; after them there is nothing to end. */
+wf_status wfi_replacement_join(wf_context *ctx, const char *path, const char *temporary,
+                               bool writes_through, wfi_replacement *r_out);
+
 /* Errors: IO; the sentence names `path`, and the file there is as it was. */
 wf_status wfi_replacement_write(const wfi_replacement *r, const void *src, size_t n_bytes,
                                 uint64_t offset);

@@ -7,14 +7,6 @@
 
 /* ---- replicate ---- */
 
-/* Both have the same graph: that of the same model. */
-static void copy_weights(const wf_trainer *from, const wf_trainer *to) {
-    const wf_graph *g = wfi_trainer_graph(from);
-    for (int32_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == WFI_VALUE_PARAM || g->values[v].kind == WFI_VALUE_BUFFER)
-            memcpy(wfi_trainer_address(to, v), wfi_trainer_address(from, v), wfi_value_bytes(g, v));
-}
-
 wf_status wf_module_replicate(wf_module *m, const char *const *devices, int n_devices,
                               wf_module **replicas_out) {
     wfi_device_list list;
@@ -34,7 +26,7 @@ wf_status wf_module_replicate(wf_module *m, const char *const *devices, int n_de
             status = wfi_module_create_on(m->ctx, m->trainer->model, &config, &list,
                                           &replicas_out[n_made]);
         if (status != WF_OK) break;
-        copy_weights(m->trainer, replicas_out[n_made]->trainer);
+        status = wfi_trainer_copy_weights(m->trainer, replicas_out[n_made]->trainer);
     }
     while (status != WF_OK && n_made > 0) wf_module_destroy(replicas_out[--n_made]);
     return status;

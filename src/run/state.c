@@ -1,266 +1,455 @@
-/* State in and out: files by name, single tensors, the fingerprint. The streams are
- * idle between steps, so the host may read and write the arena of a CPU device. */
+/* State in and out: every call is a loop over the pieces of the program's state (state/pieces.h).
+ *
+ * Each process initialises, writes and reads what its own ranks hold. Bytes go from process to
+ * process only where they are asked for (one tensor, the hash of all), or where a process does not
+ * see the file that rank 0's has opened, because it is on another machine: then rank 0's process
+ * writes and reads for it. No more than a chunk of state is on its way at a time. The streams are
+ * idle meanwhile.
+ */
 #include "base/finite.h"
 #include "run/trainer.h"
-#include "state/hash.h"
 #include "state/header.h"
 #include "state/match.h"
+#include "state/pieces.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <math.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define STEPS_KEY     "weft.n_steps"
 #define SECOND_MOMENT "optimizer.second_moment."
 #define MAX_STEPS     (INT64_C(1) << 53) /* no run comes near, and counting on cannot overflow */
+#define CHUNK_BYTES   ((size_t)1 << 20)
 
-static bool is_saved(const wfi_value *value) {
-    return value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_BUFFER;
-}
+/* ---- one call ---- */
 
-/* Lists the tensors of a file; with `all`, the optimizer's too. Names made for it live
- * in `pool`. */
-static wf_status list_tensors(wf_trainer *t, bool all, wfi_pool *pool, wf_tensor_data **tensors_out,
-                              int *n_out) {
-    const wf_graph *g = wfi_trainer_graph(t);
-    int n_states = all ? wfi_recipe_n_states(&t->recipe) : 0, n = 0;
-    size_t most = (size_t)g->n_values * (1 + (size_t)n_states);
-    wf_tensor_data *tensors = wfi_alloc(t->ctx, most, sizeof *tensors, "a list of tensors");
-    if (!tensors) return WF_NO_MEMORY;
-    for (int32_t v = 0; v < g->n_values; v++) {
-        const wfi_value *value = wfi_value_at(g, v);
-        if (!is_saved(value)) continue;
-        tensors[n++] =
-            (wf_tensor_data){value->name, value->dtype, value->shape, wfi_trainer_address(t, v)};
-        for (int i = 0; i < n_states && value->kind == WFI_VALUE_PARAM; i++) {
-            char *name = wfi_pool_format(pool, "optimizer.%s.%s",
-                                         wfi_optimizer_of(&t->recipe)->states[i], value->name);
-            if (!name) {
-                wfi_free(t->ctx, tensors);
-                return WF_NO_MEMORY;
-            }
-            tensors[n++] = (wf_tensor_data){name, value->dtype, value->shape,
-                                            wfi_trainer_state_address(t, v, i)};
-        }
-    }
-    *tensors_out = tensors;
-    *n_out = n;
-    return WF_OK;
-}
-
-static wf_status save(wf_trainer *t, const char *path) {
-    wfi_pool pool;
-    wfi_pool_init(&pool, t->ctx);
-    wf_tensor_data *tensors = NULL;
-    int n;
-    wf_status status = list_tensors(t, false, &pool, &tensors, &n);
-    /* What transformers and others expect to find. */
-    wf_metadata metadata[] = {{"format", "pt"}};
-    if (status == WF_OK) status = wf_safetensors_write(t->ctx, path, tensors, n, metadata, 1);
-    wfi_free(t->ctx, tensors);
-    wfi_pool_release(&pool);
-    return status;
-}
-
-static wf_status save_state(wf_trainer *t, const char *path, const wf_note *notes, int n_notes) {
-    wfi_pool pool;
-    wfi_pool_init(&pool, t->ctx);
-    wf_metadata *metadata = wfi_alloc(t->ctx, (size_t)n_notes + 1, sizeof *metadata, "notes");
-    char *steps = wfi_pool_format(&pool, "%lld", (long long)t->n_steps);
-    wf_tensor_data *tensors = NULL;
-    int n = 0;
-    wf_status status =
-        metadata && steps ? list_tensors(t, true, &pool, &tensors, &n) : WF_NO_MEMORY;
-    if (status == WF_OK) {
-        metadata[0] = (wf_metadata){STEPS_KEY, steps};
-        for (int i = 0; i < n_notes; i++)
-            metadata[i + 1] = (wf_metadata){notes[i].key, notes[i].value};
-        status = wf_safetensors_write(t->ctx, path, tensors, n, metadata, n_notes + 1);
-    }
-    wfi_free(t->ctx, tensors);
-    wfi_free(t->ctx, metadata);
-    wfi_pool_release(&pool);
-    return status;
-}
-
-/* Refuses numbers that no step can have left. */
-static wf_status check_values(const wf_trainer *t, const wf_safetensors *file,
-                              const wf_tensor_data *tensor, const void *bytes) {
-    const float *values = bytes;
-    bool is_square = !strncmp(tensor->name, SECOND_MOMENT, sizeof SECOND_MOMENT - 1);
-    size_t n = tensor->dtype == WF_F32 ? (size_t)wf_shape_n_elem(&tensor->shape) : 0;
-    size_t bad = wfi_find_not_finite(values, n);
-    for (size_t i = 0; is_square && i < bad; i++)
-        if (values[i] < 0) bad = i;
-    if (bad == n) return WF_OK;
-    return wfi_fail(t->ctx, WF_CORRUPT, "%s: element %zu of %s is %g: a run cannot go on from it",
-                    wfi_safetensors_path(file), bad, tensor->name, (double)values[bad]);
-}
-
-/* Reads tensor index[i] for tensors[i] into memory of its own, then moves all of it:
- * a file that breaks in the middle changes nothing. */
-static wf_status read_all(wf_trainer *t, const wf_safetensors *file, const wf_tensor_data *tensors,
-                          const int *index, int n) {
-    size_t total = 0;
-    for (int i = 0; i < n; i++)
-        total += (size_t)wf_shape_n_elem(&tensors[i].shape) * wf_dtype_bytes(tensors[i].dtype);
-    char *copy = wfi_alloc(t->ctx, total ? total : 1, 1, "a checkpoint");
-    if (!copy) return WF_NO_MEMORY;
-    wf_status status = WF_OK;
-    for (int pass = 0; pass < 2 && status == WF_OK; pass++) {
-        char *at = copy;
-        for (int i = 0; i < n && status == WF_OK; i++) {
-            size_t bytes =
-                (size_t)wf_shape_n_elem(&tensors[i].shape) * wf_dtype_bytes(tensors[i].dtype);
-            if (index[i] >= 0 && pass == 0) status = wf_safetensors_read(file, index[i], at, bytes);
-            if (index[i] >= 0 && pass == 0 && status == WF_OK)
-                status = check_values(t, file, &tensors[i], at);
-            if (index[i] >= 0 && pass == 1) memcpy((void *)(uintptr_t)tensors[i].data, at, bytes);
-            at += bytes;
-        }
-    }
-    wfi_free(t->ctx, copy);
-    return status;
-}
-
-static wf_status load(wf_trainer *t, const wf_safetensors *file, bool all) {
-    wfi_pool pool;
-    wfi_pool_init(&pool, t->ctx);
-    wf_tensor_data *tensors;
-    int n;
-    wf_status status = list_tensors(t, all, &pool, &tensors, &n);
-    if (status != WF_OK) {
-        wfi_pool_release(&pool);
-        return status;
-    }
-    wfi_wanted *wanted = wfi_alloc(t->ctx, (size_t)n, sizeof *wanted, "a list of tensors");
-    int *index = wfi_alloc(t->ctx, (size_t)n, sizeof *index, "a list of tensors");
-    status = wanted && index ? WF_OK : WF_NO_MEMORY;
-    if (status == WF_OK) {
-        for (int i = 0; i < n; i++)
-            wanted[i] = (wfi_wanted){tensors[i].name, tensors[i].dtype, tensors[i].shape};
-        status = wfi_match_weights(t->ctx, file, wanted, n, WFI_MATCH_ALL, index);
-    }
-    if (status == WF_OK) status = read_all(t, file, tensors, index, n);
-    wfi_free(t->ctx, wanted);
-    wfi_free(t->ctx, index);
-    wfi_free(t->ctx, tensors);
-    wfi_pool_release(&pool);
-    return status;
-}
-
-static wf_status load_weights(wf_trainer *t, const char *path) {
-    wf_safetensors *file;
-    WF_TRY(wf_safetensors_open(t->ctx, path, &file));
-    wf_status status = load(t, file, false);
-    wf_safetensors_close(file);
-    return status;
-}
-
-/* Digits and nothing else: what a run can have counted. */
-static wf_status read_steps(const wf_trainer *t, const wf_safetensors *file, int64_t *n_out) {
-    const char *text = wf_safetensors_metadata(file, STEPS_KEY);
-    char *end = NULL, shown[WFI_NAME_TEXT];
-    if (!text)
-        return wfi_fail(t->ctx, WF_CORRUPT,
-                        "%s is no training state: it does not say how many steps were taken (load "
-                        "weights alone with --init)",
-                        wfi_safetensors_path(file));
-    errno = 0;
-    long long n = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : -1;
-    if (n < 0 || *end || errno || n > MAX_STEPS)
-        return wfi_fail(t->ctx, WF_CORRUPT,
-                        "%s: its " STEPS_KEY " is '%s', which is no number of steps from 0 to %lld",
-                        wfi_safetensors_path(file), wfi_name_text(text, shown),
-                        (long long)MAX_STEPS);
-    *n_out = n;
-    return WF_OK;
-}
-
-static wf_status load_state(wf_trainer *t, const char *path, int64_t *n_steps_out) {
-    wf_safetensors *file;
-    WF_TRY(wf_safetensors_open(t->ctx, path, &file));
-    int64_t n_steps = 0;
-    wf_status status = read_steps(t, file, &n_steps);
-    if (status == WF_OK) status = load(t, file, true);
-    if (status == WF_OK) *n_steps_out = n_steps;
-    wf_safetensors_close(file);
-    return status;
-}
-
-/* ---- files, by one process ---- */
+/* Some bytes of pieces that hold the same. */
+typedef struct part {
+    const wfi_state_tensor *tensor;
+    const wfi_state_piece *pieces; /* [n_equal] */
+    int32_t n_equal;
+    size_t at, bytes; /* in each piece */
+    size_t offset;    /* in the tensor */
+} part;
 
 typedef struct transfer {
-    wf_trainer *t;
+    wf_trainer *t, *to; /* `to`: of a copy from trainer to trainer */
+    wfi_state_list list;
+    char *buffer; /* [CHUNK_BYTES] */
+    char *dst;    /* of a tensor that is read */
+    const char *name;
+    crypto_hash_sha256_state hash;
+    /* of a file */
     const char *path;
-    const wf_note *notes;
-    int n_notes;
-    int64_t n_steps;
+    const wf_metadata *metadata;
+    int n_metadata;
+    wf_safetensors_writer *writer;
+    wf_safetensors *file;
+    bool *sees;    /* [n_workers] whether the rank's process has opened rank 0's file */
+    int *index;    /* [n_tensors] of the file's tensors; -1: it is missing, and may be */
+    bool is_state; /* not weights alone */
+    bool moves;    /* what is read is not only looked at */
 } transfer;
 
-static wf_status save_one(void *self) {
-    const transfer *x = self;
-    return save(x->t, x->path);
+typedef wf_status (*visit_fn)(transfer *x, const part *part);
+
+static bool is_root(const wf_trainer *t) {
+    return !t->job || wf_job_rank(t->job) == 0;
 }
 
-static wf_status save_state_one(void *self) {
-    const transfer *x = self;
-    return save_state(x->t, x->path, x->notes, x->n_notes);
+/* Whether processes see no more of each other's memory than they are sent. */
+static bool is_by_messages(const wf_trainer *t) {
+    return t->job && wfi_control_transport(t->job);
 }
 
-static wf_status load_weights_one(void *self) {
-    const transfer *x = self;
-    return load_weights(x->t, x->path);
+/* What fails in one process fails in all. */
+static wf_status finish(const wf_trainer *t, const char *what, wf_status status) {
+    char after[WFI_CONTROL_DOING];
+    if (t->job && status != WF_OK)
+        wfi_failure_set(wfi_control_failure(t->job), status, wf_context_error(t->ctx));
+    if (!t->job || status != WF_OK) return status;
+    snprintf(after, sizeof after, "go on after '%s'", what);
+    return wfi_control_barrier(t->job, after);
 }
 
-static wf_status load_state_one(void *self) {
-    transfer *x = self;
-    WF_TRY(load_state(x->t, x->path, &x->n_steps));
-    x->t->n_steps = x->n_steps;
+/* All processes of the job come to do it, and leave when all have done it. */
+static wf_status perform(transfer *x, const char *what, wfi_state_scope scope,
+                         wf_status (*act)(transfer *x)) {
+    const wf_trainer *t = x->t;
+    const wfi_ready *r = scope == WFI_STATE_GRADIENTS ? t->ran_last : t->ready[0];
+    WF_TRY(wfi_trainer_meet(t, what));
+    x->buffer = wfi_alloc(t->ctx, CHUNK_BYTES, 1, "a part of the state");
+    x->sees = wfi_alloc(t->ctx, (size_t)t->n_workers, sizeof *x->sees, "ranks");
+    wf_status status = wfi_state_list_create(r->program, scope, &x->list);
+    if (!x->buffer || !x->sees) status = WF_NO_MEMORY;
+    for (int k = 0; k < t->n_workers && status == WF_OK; k++) x->sees[k] = true;
+    if (status == WF_OK) status = act(x);
+    wf_safetensors_writer_destroy(x->writer);
+    wf_safetensors_close(x->file);
+    wfi_state_list_release(&x->list);
+    wfi_free(t->ctx, x->index);
+    wfi_free(t->ctx, x->sees);
+    wfi_free(t->ctx, x->buffer);
+    return finish(t, what, status);
+}
+
+static wf_status visit_piece(transfer *x, visit_fn visit, part *now) {
+    size_t size = wfi_state_element_bytes(&x->list, now->tensor);
+    size_t n_bytes = (size_t)now->pieces->n * size;
+    for (now->at = 0; now->at < n_bytes; now->at += now->bytes) {
+        now->bytes = n_bytes - now->at < CHUNK_BYTES ? n_bytes - now->at : CHUNK_BYTES;
+        now->offset = (size_t)now->pieces->first * size + now->at;
+        WF_TRY(visit(x, now));
+    }
     return WF_OK;
+}
+
+static wf_status visit_tensor(transfer *x, visit_fn visit, const wfi_state_tensor *tensor) {
+    part now = {.tensor = tensor};
+    for (int32_t k = 0; k < tensor->n_pieces; k += now.n_equal) {
+        now.pieces = &tensor->pieces[k];
+        now.n_equal = wfi_state_n_equal(tensor, now.pieces);
+        WF_TRY(visit_piece(x, visit, &now));
+    }
+    return WF_OK;
+}
+
+static wf_status visit_all(transfer *x, visit_fn visit) {
+    for (int32_t i = 0; i < x->list.n_tensors; i++)
+        WF_TRY(visit_tensor(x, visit, &x->list.tensors[i]));
+    return WF_OK;
+}
+
+/* ---- between memories ---- */
+
+/* What copies to and from that rank's memory: another rank's is mapped here like its own. */
+static wfi_device *device_for(const wf_trainer *t, int rank) {
+    return t->workers[t->workers[rank].is_local ? rank : wf_job_rank(t->job)].device;
+}
+
+static wf_status put(const wf_trainer *t, int rank, size_t at, const void *src, size_t bytes) {
+    return wfi_memory_copy(device_for(t, rank), NULL, t->workers[rank].base + at, WFI_SPACE_DEVICE,
+                           src, WFI_SPACE_HOST, bytes);
+}
+
+wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, size_t at, size_t bytes, int to,
+                            void *dst) {
+    const wfi_worker *w = &t->workers[rank];
+    bool wants = !t->job || to < 0 || wf_job_rank(t->job) == to;
+    if (w->is_local || (wants && !is_by_messages(t)))
+        WF_TRY(wfi_memory_copy(device_for(t, rank), NULL, dst, WFI_SPACE_HOST, w->base + at,
+                               WFI_SPACE_DEVICE, bytes));
+    if (!is_by_messages(t)) return WF_OK;
+    for (int r = 0; r < t->n_workers; r++)
+        if (to < 0 || to == r) WF_TRY(wfi_control_move(t->job, rank, r, dst, dst, bytes));
+    return wfi_control_moved(t->job);
+}
+
+static wf_status fetch_part(const transfer *x, const part *now, int to, void *dst) {
+    return wfi_trainer_fetch(x->t, now->pieces->rank, now->pieces->at + now->at, now->bytes, to,
+                             dst);
+}
+
+/* Whose process has to do with a file for that rank. */
+static int served_by(const transfer *x, int rank) {
+    return x->sees[rank] ? rank : 0;
+}
+
+/* Whether this process has to fill the buffer for somebody. */
+static bool serves(const transfer *x, const part *now) {
+    bool is_here = false;
+    for (int32_t k = 0; k < now->n_equal; k++)
+        is_here |= x->t->workers[served_by(x, now->pieces[k].rank)].is_local;
+    return is_here;
+}
+
+/* From the buffers of the processes that serve to all ranks that hold the part. */
+static wf_status put_part(const transfer *x, const part *now) {
+    const wf_trainer *t = x->t;
+    for (int32_t k = 0; k < now->n_equal; k++) {
+        int rank = now->pieces[k].rank, from = served_by(x, rank);
+        if (is_by_messages(t)) {
+            WF_TRY(wfi_control_move(t->job, from, rank, x->buffer, x->buffer, now->bytes));
+            WF_TRY(wfi_control_moved(t->job));
+            from = rank;
+        }
+        if (t->workers[from].is_local)
+            WF_TRY(put(t, rank, now->pieces[k].at + now->at, x->buffer, now->bytes));
+    }
+    return WF_OK;
+}
+
+/* ---- what a run begins with ---- */
+
+static wf_status draw_part(transfer *x, const part *now) {
+    int64_t size = (int64_t)wfi_state_element_bytes(&x->list, now->tensor);
+    if (serves(x, now))
+        wfi_state_draw(&x->list, now->tensor, x->t->recipe.seed, (int64_t)now->offset / size,
+                       (int64_t)now->bytes / size, x->buffer);
+    return put_part(x, now);
+}
+
+/* Gaps between tensors and the optimizer's state are zero. */
+static wf_status initialise(transfer *x) {
+    const wf_program *p = x->t->ready[0]->program;
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        const wfi_worker *w = &x->t->workers[block->rank];
+        if (block->is_state && w->is_local)
+            WF_TRY(wfi_memory_fill(w->device, NULL, w->base + block->offset, 0, block->bytes));
+    }
+    return visit_all(x, draw_part);
+}
+
+wf_status wfi_trainer_initialise(wf_trainer *t) {
+    return perform(&(transfer){.t = t}, "initialise", WFI_STATE_WEIGHTS, initialise);
+}
+
+static wf_status copy_part(transfer *x, const part *now) {
+    WF_TRY(fetch_part(x, now, 0, x->buffer));
+    return put(x->to, now->pieces->rank, now->pieces->at + now->at, x->buffer, now->bytes);
+}
+
+static wf_status copy(transfer *x) {
+    return visit_all(x, copy_part);
+}
+
+wf_status wfi_trainer_copy_weights(wf_trainer *from, wf_trainer *to) {
+    return perform(&(transfer){.t = from, .to = to}, "copy weights", WFI_STATE_WEIGHTS, copy);
+}
+
+/* ---- which processes have the same file ---- */
+
+/* What rank 0's process tells of the file that it has opened. */
+typedef struct opened {
+    int64_t identity[4], n_steps;
+    uint64_t data_start;
+    char path[WFI_CONTROL_TOLD - 6 * sizeof(int64_t)]; /* empty: nobody else can open it */
+} opened;
+
+/* No two files of two machines have this in common. */
+static void identify(int descriptor, int64_t identity_out[4]) {
+    struct stat st = {0};
+    if (descriptor < 0 || fstat(descriptor, &st)) st.st_ino = 0;
+    identity_out[0] = (int64_t)st.st_ino;
+    identity_out[1] = (int64_t)st.st_size;
+    identity_out[2] = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    identity_out[3] = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+}
+
+/* By rank 0's process; others may be in other folders. */
+static void describe(opened *o, const char *path, int descriptor) {
+    char folder[sizeof o->path] = "";
+    identify(descriptor, o->identity);
+    bool is_found = *path == '/' || getcwd(folder, sizeof folder);
+    int n = snprintf(o->path, sizeof o->path, "%s%s%s", folder, *path == '/' ? "" : "/", path);
+    if (!is_found || (size_t)n >= sizeof o->path) o->path[0] = 0;
+}
+
+static wf_status tell(const transfer *x, opened *o) {
+    return x->t->job ? wfi_control_broadcast(x->t->job, "open rank 0's file", o, sizeof *o) : WF_OK;
+}
+
+/* Fills x->sees. */
+static wf_status compare_files(const transfer *x, const opened *o, int descriptor) {
+    const wf_trainer *t = x->t;
+    const wfi_control_numbers *all;
+    wfi_control_numbers own = {0};
+    if (!t->job) return WF_OK;
+    identify(descriptor, own);
+    own[0] = own[0] && !memcmp(own, o->identity, sizeof o->identity);
+    WF_TRY(wfi_control_all_gather(t->job, "compare files", own, &all));
+    for (int r = 0; r < t->n_workers; r++) x->sees[r] = all[r][0];
+    return WF_OK;
+}
+
+/* ---- saving ---- */
+
+static wf_status declare(const transfer *x) {
+    for (int32_t i = 0; i < x->list.n_tensors; i++) {
+        const wfi_value *value = wfi_value_at(x->list.graph, x->list.tensors[i].value);
+        WF_TRY(wf_safetensors_writer_add_tensor(x->writer, x->list.tensors[i].name, value->dtype,
+                                                &value->shape));
+    }
+    return WF_OK;
+}
+
+static wf_status create_file(transfer *x, opened *o) {
+    wfi_shared_file shared;
+    char steps[32];
+    WF_TRY(wf_safetensors_writer_create(x->t->ctx, x->path, &x->writer));
+    snprintf(steps, sizeof steps, "%lld", (long long)x->t->n_steps);
+    if (x->is_state) WF_TRY(wf_safetensors_writer_add_metadata(x->writer, STEPS_KEY, steps));
+    for (int k = 0; k < x->n_metadata; k++)
+        WF_TRY(wf_safetensors_writer_add_metadata(x->writer, x->metadata[k].key,
+                                                  x->metadata[k].value));
+    WF_TRY(declare(x));
+    WF_TRY(wfi_safetensors_writer_share(x->writer, &shared));
+    o->data_start = shared.data_start;
+    describe(o, shared.temporary, wfi_safetensors_writer_descriptor(x->writer));
+    return WF_OK;
+}
+
+/* What does not see rank 0's file does not write. */
+static wf_status join_file(transfer *x, const opened *o) {
+    const wfi_shared_file shared = {.temporary = o->path,
+                                    .data_start = o->data_start,
+                                    .writes_through = !wfi_control_is_local(x->t->job, 0)};
+    if (wfi_safetensors_writer_join(x->t->ctx, x->path, &shared, &x->writer) != WF_OK) return WF_OK;
+    return declare(x);
+}
+
+static wf_status save_part(transfer *x, const part *now) {
+    int writer = served_by(x, now->pieces->rank);
+    bool writes = x->t->workers[writer].is_local;
+    WF_TRY(fetch_part(x, now, writer, x->buffer));
+    if (!writes && !is_root(x->t)) return WF_OK;
+    return wfi_safetensors_writer_write_part(x->writer, (int)(now->tensor - x->list.tensors),
+                                             now->offset, writes ? x->buffer : NULL, now->bytes);
+}
+
+/* Until the last step the old file is whole, and what fails before removes the new one. */
+static wf_status save(transfer *x) {
+    opened o = {0};
+    if (is_root(x->t)) WF_TRY(create_file(x, &o));
+    WF_TRY(tell(x, &o));
+    if (!is_root(x->t)) WF_TRY(join_file(x, &o));
+    WF_TRY(compare_files(x, &o, x->writer ? wfi_safetensors_writer_descriptor(x->writer) : -1));
+    WF_TRY(visit_all(x, save_part));
+    WF_TRY(wfi_trainer_meet(x->t, "write its part of a file"));
+    return is_root(x->t) ? wf_safetensors_writer_commit(x->writer) : WF_OK;
 }
 
 /* Known to all ranks of a job alike. */
 static wf_status check_spoiled(const wf_trainer *t, const char *path) {
     if (!t->is_spoiled) return WF_OK;
-    return wfi_fail(t->ctx, WF_NOT_FINITE,
-                    "%s is not written: a step has left numbers that are not finite; a state that "
-                    "is loaded replaces them",
-                    path);
+    return wfi_fail(
+        t->ctx, WF_NOT_FINITE,
+        "%s is not written: a step has left numbers that are not finite, or a file broke "
+        "off while it was loaded; a state that is loaded replaces them",
+        path);
 }
 
 wf_status wf_trainer_save(wf_trainer *t, const char *path) {
+    /* What transformers and others expect to find. */
+    const wf_metadata metadata = {"format", "pt"};
+    transfer x = {.t = t, .path = path, .metadata = &metadata, .n_metadata = 1};
     WF_TRY(check_spoiled(t, path));
-    return wfi_trainer_alone(t, "save weights", WFI_STATE_READ, save_one,
-                             &(transfer){.t = t, .path = path});
+    return perform(&x, "save weights", WFI_STATE_WEIGHTS, save);
 }
 
-wf_status wf_trainer_save_state(wf_trainer *t, const char *path, const wf_note *notes,
-                                int n_notes) {
-    transfer x = {.t = t, .path = path, .notes = notes, .n_notes = n_notes};
+wf_status wf_trainer_save_state(wf_trainer *t, const char *path, const wf_metadata *metadata,
+                                int n_metadata) {
+    transfer x = {
+        .t = t, .path = path, .is_state = true, .metadata = metadata, .n_metadata = n_metadata};
     WF_TRY(check_spoiled(t, path));
-    return wfi_trainer_alone(t, "save its state", WFI_STATE_READ, save_state_one, &x);
+    return perform(&x, "save its state", WFI_STATE_ALL, save);
+}
+
+/* ---- loading ---- */
+
+/* Refuses numbers that no step can have left. */
+static wf_status check_values(const transfer *x, const part *now) {
+    const float *values = (const float *)x->buffer;
+    const char *name = now->tensor->name;
+    bool is_square = !strncmp(name, SECOND_MOMENT, sizeof SECOND_MOMENT - 1);
+    bool is_float = wfi_value_at(x->list.graph, now->tensor->value)->dtype == WF_F32;
+    size_t n = is_float ? now->bytes / sizeof *values : 0, bad = wfi_find_not_finite(values, n);
+    for (size_t i = 0; is_square && i < bad; i++)
+        if (values[i] < 0) bad = i;
+    if (bad == n) return WF_OK;
+    return wfi_fail(x->t->ctx, WF_CORRUPT,
+                    "%s: element %zu of %s is %g: a run cannot go on from it", x->path,
+                    now->offset / sizeof *values + bad, name, (double)values[bad]);
+}
+
+static wf_status load_part(transfer *x, const part *now) {
+    int i = x->index[now->tensor - x->list.tensors];
+    if (i < 0) return WF_OK;
+    bool reads = serves(x, now);
+    if (reads) WF_TRY(wfi_safetensors_read_part(x->file, i, now->offset, x->buffer, now->bytes));
+    if (x->moves) return put_part(x, now);
+    return reads ? check_values(x, now) : WF_OK;
+}
+
+/* Digits and nothing else: what a run can have counted. */
+static wf_status read_steps(const transfer *x, int64_t *n_out) {
+    const char *text = wf_safetensors_metadata(x->file, STEPS_KEY);
+    char *end = NULL, shown[WFI_NAME_TEXT];
+    if (!text)
+        return wfi_fail(x->t->ctx, WF_CORRUPT,
+                        "%s is no training state: it does not say how many steps were taken (load "
+                        "weights alone with --init)",
+                        x->path);
+    errno = 0;
+    long long n = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : -1;
+    if (n < 0 || *end || errno || n > MAX_STEPS)
+        return wfi_fail(x->t->ctx, WF_CORRUPT,
+                        "%s: its " STEPS_KEY " is '%s', which is no number of steps from 0 to %lld",
+                        x->path, wfi_name_text(text, shown), (long long)MAX_STEPS);
+    *n_out = n;
+    return WF_OK;
+}
+
+static wf_status match(transfer *x) {
+    wf_context *ctx = x->t->ctx;
+    int n = x->list.n_tensors;
+    wfi_wanted *wanted = wfi_alloc(ctx, (size_t)n, sizeof *wanted, "a list of tensors");
+    if (!wanted) return WF_NO_MEMORY;
+    for (int i = 0; i < n; i++) {
+        const wfi_value *value = wfi_value_at(x->list.graph, x->list.tensors[i].value);
+        wanted[i] = (wfi_wanted){x->list.tensors[i].name, value->dtype, value->shape};
+    }
+    wf_status status = wfi_match_weights(ctx, x->file, wanted, n, WFI_MATCH_ALL, x->index);
+    wfi_free(ctx, wanted);
+    return status;
+}
+
+static wf_status open_file(transfer *x, opened *o) {
+    WF_TRY(wf_safetensors_open(x->t->ctx, x->path, &x->file));
+    if (x->is_state) WF_TRY(read_steps(x, &o->n_steps));
+    describe(o, x->path, wfi_safetensors_descriptor(x->file));
+    return match(x);
+}
+
+/* All is looked at before any of it is moved: a file that is not good changes nothing. */
+static wf_status load(transfer *x) {
+    wf_trainer *t = x->t;
+    opened o = {0};
+    size_t n = (size_t)x->list.n_tensors;
+    x->index = wfi_alloc(t->ctx, n, sizeof *x->index, "a list of tensors");
+    if (!x->index) return WF_NO_MEMORY;
+    if (is_root(t)) WF_TRY(open_file(x, &o));
+    WF_TRY(tell(x, &o));
+    if (!is_root(t) && wf_safetensors_open(t->ctx, o.path, &x->file) != WF_OK) x->file = NULL;
+    WF_TRY(compare_files(x, &o, x->file ? wfi_safetensors_descriptor(x->file) : -1));
+    if (t->job) WF_TRY(wf_job_broadcast(t->job, x->index, n * sizeof *x->index));
+    WF_TRY(visit_all(x, load_part));
+    WF_TRY(wfi_trainer_meet(t, "check its part of a file"));
+    bool was_spoiled = t->is_spoiled;
+    t->is_spoiled = x->moves = true;
+    WF_TRY(visit_all(x, load_part));
+    t->is_spoiled = was_spoiled && !x->is_state;
+    if (x->is_state) t->n_steps = o.n_steps;
+    return WF_OK;
 }
 
 wf_status wf_trainer_load_weights(wf_trainer *t, const char *path) {
-    return wfi_trainer_alone(t, "load weights", WFI_STATE_READ | WFI_STATE_WRITE, load_weights_one,
-                             &(transfer){.t = t, .path = path});
+    return perform(&(transfer){.t = t, .path = path}, "load weights", WFI_STATE_WEIGHTS, load);
 }
 
 wf_status wf_trainer_load_state(wf_trainer *t, const char *path) {
-    transfer x = {.t = t, .path = path};
-    WF_TRY(wfi_trainer_alone(t, "load its state", WFI_STATE_READ | WFI_STATE_WRITE, load_state_one,
-                             &x));
-    t->is_spoiled = false;
-    return t->job ? wfi_control_broadcast(t->job, "hear the step", &t->n_steps, sizeof t->n_steps)
-                  : WF_OK;
+    return perform(&(transfer){.t = t, .path = path, .is_state = true}, "load its state",
+                   WFI_STATE_ALL, load);
 }
 
-wf_status wf_trainer_state_note(wf_context *ctx, const char *path, const char *key,
-                                char **value_out) {
+wf_status wf_trainer_state_metadata(wf_context *ctx, const char *path, const char *key,
+                                    char **value_out) {
     wf_safetensors *file;
     WF_TRY(wf_safetensors_open(ctx, path, &file));
     const char *value = wf_safetensors_metadata(file, key);
@@ -271,83 +460,78 @@ wf_status wf_trainer_state_note(wf_context *ctx, const char *path, const char *k
     return WF_OK;
 }
 
-typedef struct fingerprint {
-    wf_trainer *t;
-    char hex[65];
-} fingerprint;
+/* ---- the hash of all weights ---- */
 
-static wf_status hash_one(void *self) {
-    fingerprint *x = self;
-    wfi_pool pool;
-    wfi_pool_init(&pool, x->t->ctx);
-    wf_tensor_data *tensors = NULL;
-    int n;
-    wf_status status = list_tensors(x->t, false, &pool, &tensors, &n);
-    if (status == WF_OK) status = wfi_weights_sha256(x->t->ctx, tensors, n, x->hex);
-    wfi_free(x->t->ctx, tensors);
-    wfi_pool_release(&pool);
-    return status;
+static wf_status hash_part(transfer *x, const part *now) {
+    WF_TRY(fetch_part(x, now, 0, x->buffer));
+    crypto_hash_sha256_update(&x->hash, (const unsigned char *)x->buffer, now->bytes);
+    return WF_OK;
+}
+
+/* In rank 0's process; what the others count is of no use. */
+static wf_status hash(transfer *x) {
+    crypto_hash_sha256_init(&x->hash);
+    for (int32_t i = 0; i < x->list.n_tensors; i++) {
+        const wfi_state_tensor *tensor = &x->list.tensors[i];
+        crypto_hash_sha256_update(&x->hash, (const unsigned char *)tensor->name,
+                                  strlen(tensor->name) + 1);
+        WF_TRY(visit_tensor(x, hash_part, tensor));
+    }
+    return WF_OK;
 }
 
 wf_status wf_trainer_weights_sha256(wf_trainer *t, char hex_out[65]) {
-    fingerprint x = {.t = t};
-    WF_TRY(wfi_trainer_alone(t, "read weights", WFI_STATE_READ, hash_one, &x));
+    transfer x = {.t = t};
+    unsigned char digest[crypto_hash_sha256_BYTES];
+    WF_TRY(perform(&x, "read weights", WFI_STATE_WEIGHTS, hash));
+    crypto_hash_sha256_final(&x.hash, digest);
     if (t->job)
-        WF_TRY(wfi_control_broadcast(t->job, "hear the weights' hash", x.hex, sizeof x.hex));
-    memcpy(hex_out, x.hex, sizeof x.hex);
+        WF_TRY(wfi_control_broadcast(t->job, "hear the weights' hash", digest, sizeof digest));
+    sodium_bin2hex(hex_out, 65, digest, sizeof digest);
     return WF_OK;
 }
 
 /* ---- single tensors ---- */
 
-static wf_status find_saved(wf_trainer *t, const char *name, size_t dst_bytes, int32_t *value_out) {
+static wf_status check_tensor(const wf_trainer *t, const char *name, size_t dst_bytes,
+                              const wfi_value **value_out) {
     const wf_graph *g = wfi_trainer_graph(t);
     for (int32_t v = 0; v < g->n_values; v++) {
-        if (!is_saved(wfi_value_at(g, v)) || strcmp(g->values[v].name, name)) continue;
+        const wfi_value *value = wfi_value_at(g, v);
+        if (value->kind != WFI_VALUE_PARAM && value->kind != WFI_VALUE_BUFFER) continue;
+        if (strcmp(value->name, name)) continue;
         if (wfi_value_bytes(g, v) != dst_bytes)
             return wfi_fail(t->ctx, WF_SHAPE, "'%s' has %zu bytes, not %zu", name,
                             wfi_value_bytes(g, v), dst_bytes);
-        *value_out = v;
+        *value_out = value;
         return WF_OK;
     }
     return wfi_fail(t->ctx, WF_INVALID_ARG, "the model has no parameter or buffer '%s'", name);
 }
 
-/* All processes read the same. */
-static wf_status read_bytes(wf_trainer *t, int rank, const void *data, void *dst, size_t bytes) {
-    WF_TRY(wfi_trainer_show(t, rank, data, bytes));
-    memcpy(dst, data, bytes);
-    WF_TRY(wfi_trainer_meet(t, "read a tensor"));
-    wfi_trainer_forget(t);
-    return WF_OK;
+static wf_status read_part(transfer *x, const part *now) {
+    return fetch_part(x, now, -1, x->dst + now->offset);
+}
+
+static wf_status read_one(transfer *x) {
+    return visit_tensor(x, read_part, wfi_state_find(&x->list, x->name));
 }
 
 wf_status wf_trainer_read(wf_trainer *t, const char *name, void *dst, size_t dst_bytes) {
-    int32_t v;
-    WF_TRY(find_saved(t, name, dst_bytes, &v));
-    const wf_program *p = t->ready[0]->program;
-    int32_t stage = wfi_program_stage_of(p, wfi_value_at(p->graph, v)->unit);
-    return read_bytes(t, wfi_program_rank_of(p, 0, stage), wfi_trainer_address(t, v), dst,
-                      dst_bytes);
+    const wfi_value *ignored;
+    WF_TRY(check_tensor(t, name, dst_bytes, &ignored));
+    return perform(&(transfer){.t = t, .name = name, .dst = dst}, "read a tensor",
+                   WFI_STATE_WEIGHTS, read_one);
 }
 
 wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, size_t dst_bytes) {
-    int32_t v;
-    const wfi_ready *last = t->ran_last;
-    if (!t->keep_gradients || !last || last->kind != WF_PROGRAM_TRAIN)
+    const wfi_value *value;
+    if (!t->keep_gradients || !t->ran_last || t->ran_last->kind != WF_PROGRAM_TRAIN)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "gradients are read right after a step, of a trainer with keep_gradients");
-    WF_TRY(find_saved(t, name, dst_bytes, &v));
-    const wf_program *p = last->program;
-    const wfi_value *value = wfi_value_at(p->graph, v);
-    for (int32_t b = 0; b < p->n_blocks && value->kind == WFI_VALUE_PARAM; b++) {
-        const wfi_block *block = &p->blocks[b];
-        if (block->kind != WFI_BLOCK_GRADIENT || block->id != value->unit || block->depth) continue;
-        if (block->rank != wfi_program_rank_of(p, 0, wfi_program_stage_of(p, value->unit)))
-            continue;
-        return read_bytes(t, block->rank,
-                          t->workers[block->rank].base + block->offset + value->offset, dst,
-                          dst_bytes);
-    }
-    return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is a buffer and has no gradient", name);
+    WF_TRY(check_tensor(t, name, dst_bytes, &value));
+    if (value->kind != WFI_VALUE_PARAM)
+        return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is a buffer and has no gradient", name);
+    return perform(&(transfer){.t = t, .name = name, .dst = dst}, "read a gradient",
+                   WFI_STATE_GRADIENTS, read_one);
 }

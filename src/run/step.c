@@ -72,7 +72,8 @@ static void publish_memory(wf_trainer *t) {
     int rank = wf_job_rank(t->job);
     wfi_control_part *own = wfi_control_part_of(t->job, rank, t->place);
     own->peak_bytes = __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
-    size_t shadow_bytes = wfi_trainer_shadow_bytes(t);
+    size_t shadow_bytes = 0;
+    for (int r = 0; r < t->n_workers; r++) shadow_bytes += wfi_worker_shadow_bytes(&t->workers[r]);
     if (shadow_bytes > t->shadow_bytes) t->shadow_bytes = shadow_bytes;
     own->shadow_bytes = t->shadow_bytes;
     wfi_control_publish(t->job);
@@ -193,18 +194,16 @@ static wf_status find_output(const wf_trainer *t, const wfi_ready *r, const char
     return wfi_fail(t->ctx, WF_INVALID_ARG, "the model has no output '%s'", name);
 }
 
-/* Output k has been stored on the process of its rank; the others copy it from that rank's
- * memory, where it stays until the next run, and wait for each other. */
-static wf_status spread_output(const wf_trainer *t, const wfi_ready *r, int32_t k, void *dst) {
+/* Output k has been stored on the process of its rank; the others get it from that rank's memory,
+ * where it stays until the next run. */
+static wf_status share_output(const wf_trainer *t, const wfi_ready *r, int32_t k, void *dst) {
     const wf_program *p = r->program;
     for (int32_t i = 0; i < p->n_instructions; i++) {
         const wfi_instruction *store = &p->instructions[i];
         if (store->kind != WFI_STORE || store->id != k) continue;
-        size_t bytes = wfi_value_bytes(p->graph, p->graph->outputs[k]);
-        const void *data = wfi_executor_at(r->executor, &store->references[0]);
-        WF_TRY(wfi_trainer_show(t, store->rank, data, bytes));
-        if (t->workers[store->rank].is_local) continue;
-        memcpy(dst, data, bytes);
+        const wfi_reference *from = &store->references[0];
+        WF_TRY(wfi_trainer_fetch(t, store->rank, p->blocks[from->block].offset + from->offset,
+                                 wfi_value_bytes(p->graph, p->graph->outputs[k]), -1, dst));
     }
     return wfi_trainer_meet(t, "read an output");
 }
@@ -233,7 +232,7 @@ static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64
     WF_TRY(run(t, r, n_rows, 0, &result));
     if (!output) WF_TRY(wfi_not_finite_check(t, r)); /* who wants an output may not care */
     *result_out = result;
-    return found >= 0 && t->job ? spread_output(t, r, found, dst) : WF_OK;
+    return found >= 0 && t->job ? share_output(t, r, found, dst) : WF_OK;
 }
 
 wf_status wf_trainer_prepare_eval(wf_trainer *t, int64_t n_samples) {

@@ -56,25 +56,20 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
 wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_samples,
                             wfi_ready **out);
 
+/* ---- state.c ---- */
+
+/* `bytes` bytes of `rank`'s arena, from `at` on, into `dst` in process `to`, or in all if it is <
+ * 0. All processes call it; in the rank's own process `dst` is written, too. Errors: those of a
+ * wait.
+ */
+wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, size_t at, size_t bytes, int to,
+                            void *dst);
 /* Fills parameters and buffers from the seed, zeroes optimizer state. */
 wf_status wfi_trainer_initialise(wf_trainer *t);
+/* From one trainer to another of the same model and plan, both of this process alone. */
+wf_status wfi_trainer_copy_weights(wf_trainer *from, wf_trainer *to);
 
-/* The block of a unit's state on the first replica's rank of its stage: the one that files are
- * made of. */
-const wfi_block *wfi_state_home(const wf_program *p, wfi_block_kind kind, int32_t unit);
-/* Where value v (parameter or buffer) lies, on the first replica's rank of its stage. */
-void *wfi_trainer_address(const wf_trainer *t, int32_t v);
-/* The optimizer's i-th buffer of parameter v. */
-void *wfi_trainer_state_address(const wf_trainer *t, int32_t v, int i);
-
-/* ---- together.c ---- */
-
-/* The same bytes of `rank`'s memory on all processes, for a moment; all call it. */
-wf_status wfi_trainer_show(const wf_trainer *t, int rank, const void *data, size_t bytes);
-/* What this process has of other ranks' memory, where it is not shared; and gives that memory
- * back. The streams are idle. */
-size_t wfi_trainer_shadow_bytes(const wf_trainer *t);
-void wfi_trainer_forget(const wf_trainer *t);
+/* ---- agreement.c ---- */
 
 /* Whether this plan and recipe can run as the processes of t->job. Errors: INVALID_ARG,
  * UNSUPPORTED. */
@@ -83,15 +78,6 @@ wf_status wfi_trainer_check_job(const wf_trainer *t);
  * when there is one, the same program. Errors: those of wfi_control_compare. */
 wf_status wfi_trainer_compare_recipe(const wf_trainer *t);
 wf_status wfi_trainer_compare_program(const wf_trainer *t);
-/* What `act` does with the state. */
-typedef enum wfi_state_access {
-    WFI_STATE_READ = 1, /* it finds it where wfi_trainer_address says ... */
-    WFI_STATE_WRITE = 2 /* ... and what it leaves there goes to every rank that holds it */
-} wfi_state_access;
-/* Calls `act` while no rank of any process works; in a job, on rank 0's process only, and the
- * others wait for it. All processes get its status. */
-wf_status wfi_trainer_alone(wf_trainer *t, const char *what, int access,
-                            wf_status (*act)(void *self), void *self);
 
 /* ---- step.c ---- */
 

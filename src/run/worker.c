@@ -94,7 +94,3 @@ wf_status wfi_worker_open(wfi_worker *w) {
 size_t wfi_worker_shadow_bytes(const wfi_worker *w) {
     return w->is_shadow ? wfi_control_shadow_bytes(w->base, w->arena_bytes) : 0;
 }
-
-void wfi_worker_empty_shadow(wfi_worker *w) {
-    if (w->is_shadow) wfi_control_shadow_empty(w->base, w->arena_bytes);
-}

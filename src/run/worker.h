@@ -62,8 +62,7 @@ void wfi_worker_destroy(wfi_worker *worker);
 wf_status wfi_worker_grow(wfi_worker *worker, size_t bytes, size_t state_bytes);
 wf_status wfi_worker_open(wfi_worker *worker);
 
-/* How much of the rank's memory has a shadow copy here; and gives it back. */
+/* How much of a rank's memory that cannot be mapped is copied here. */
 size_t wfi_worker_shadow_bytes(const wfi_worker *worker);
-void wfi_worker_empty_shadow(wfi_worker *worker);
 
 #endif

@@ -32,9 +32,33 @@ void wfi_safetensors_index_release(wfi_safetensors_index *index);
 
 const char *wfi_safetensors_path(const wf_safetensors *file);
 
+int wfi_safetensors_descriptor(const wf_safetensors *file);
+
 /* n_bytes of tensor i from `offset` in it; both lie inside. Any dtype. Errors: IO. */
-wf_status wfi_safetensors_read_piece(const wf_safetensors *file, int i, uint64_t offset, void *dst,
-                                     size_t n_bytes);
+wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, uint64_t offset, void *dst,
+                                    size_t n_bytes);
+
+/* ---- a file that several processes write ---- */
+
+/* What the others need of the process that creates the file and will commit it. */
+typedef struct wfi_shared_file {
+    const char *temporary;
+    uint64_t data_start; /* bytes from the begin of the file */
+    bool writes_through; /* see wfi_replacement_join */
+} wfi_shared_file;
+
+/* Fixes the layout and writes the header. Errors: those of the first write. */
+wf_status wfi_safetensors_writer_share(wf_safetensors_writer *writer, wfi_shared_file *shared_out);
+/* A writer of the same file; it declares the same tensors, and no metadata. Errors: IO, NO_MEMORY.
+ */
+wf_status wfi_safetensors_writer_join(wf_context *ctx, const char *path,
+                                      const wfi_shared_file *shared,
+                                      wf_safetensors_writer **writer_out);
+int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *writer);
+/* n_bytes of tensor i from `offset` in it; both lie inside. `data` NULL: another process writes
+ * them. Errors: IO. */
+wf_status wfi_safetensors_writer_write_part(wf_safetensors_writer *writer, int i, uint64_t offset,
+                                            const void *data, size_t n_bytes);
 
 /* A name from a file, fit for a sentence: a long one is cut. Returns `text`. */
 #define WFI_NAME_TEXT 80

@@ -96,9 +96,9 @@ static wf_status check_equal(const matcher *m, int a, int b) {
     for (uint64_t done = 0; equal && status == WF_OK && done < x->n_bytes; done += PIECE_BYTES) {
         uint64_t left = x->n_bytes - done;
         size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        status = wfi_safetensors_read_piece(m->file, a, done, pieces, n);
+        status = wfi_safetensors_read_part(m->file, a, done, pieces, n);
         if (status == WF_OK)
-            status = wfi_safetensors_read_piece(m->file, b, done, pieces + PIECE_BYTES, n);
+            status = wfi_safetensors_read_part(m->file, b, done, pieces + PIECE_BYTES, n);
         if (status == WF_OK) equal = memcmp(pieces, pieces + PIECE_BYTES, n) == 0;
     }
     wfi_free(m->ctx, pieces);

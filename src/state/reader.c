@@ -122,12 +122,16 @@ const wf_metadata *wf_safetensors_metadata_get(const wf_safetensors *file, int i
     return i >= 0 && (size_t)i < file->index.n_metadata ? &file->index.metadata[i] : NULL;
 }
 
+int wfi_safetensors_descriptor(const wf_safetensors *file) {
+    return file->fd;
+}
+
 const char *wfi_safetensors_path(const wf_safetensors *file) {
     return file->path;
 }
 
-wf_status wfi_safetensors_read_piece(const wf_safetensors *file, int i, uint64_t offset, void *dst,
-                                     size_t n_bytes) {
+wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, uint64_t offset, void *dst,
+                                    size_t n_bytes) {
     return read_at(file, dst, n_bytes, file->data_start + file->index.entries[i].offset + offset);
 }
 

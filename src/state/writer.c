@@ -12,8 +12,8 @@ typedef struct declared {
     const char *name, *quoted; /* as it is, and as JSON */
     wf_dtype dtype;
     wf_shape shape;
-    uint64_t n_bytes, offset;
-    bool written;
+    uint64_t n_bytes, offset, n_written;
+    bool is_written; /* as a whole */
 } declared;
 
 struct wf_safetensors_writer {
@@ -30,19 +30,33 @@ struct wf_safetensors_writer {
 
 /* ---- life ---- */
 
-wf_status wf_safetensors_writer_create(wf_context *ctx, const char *path,
-                                       wf_safetensors_writer **writer_out) {
+static wf_status create(wf_context *ctx, const char *path, const wfi_shared_file *shared,
+                        wf_safetensors_writer **writer_out) {
     wf_safetensors_writer *w = wfi_alloc(ctx, 1, sizeof *w, "a safetensors writer");
     if (!w) return WF_NO_MEMORY;
     w->ctx = ctx;
     wfi_pool_init(&w->pool, ctx);
-    wf_status status = wfi_replacement_begin(ctx, path, &w->file);
+    if (shared) w->data_start = shared->data_start;
+    wf_status status = shared ? wfi_replacement_join(ctx, path, shared->temporary,
+                                                     shared->writes_through, &w->file)
+                              : wfi_replacement_begin(ctx, path, &w->file);
     if (status != WF_OK) {
         wfi_free(ctx, w);
         return status;
     }
     *writer_out = w;
     return WF_OK;
+}
+
+wf_status wf_safetensors_writer_create(wf_context *ctx, const char *path,
+                                       wf_safetensors_writer **writer_out) {
+    return create(ctx, path, NULL, writer_out);
+}
+
+wf_status wfi_safetensors_writer_join(wf_context *ctx, const char *path,
+                                      const wfi_shared_file *shared,
+                                      wf_safetensors_writer **writer_out) {
+    return create(ctx, path, shared, writer_out);
 }
 
 void wf_safetensors_writer_destroy(wf_safetensors_writer *w) {
@@ -164,7 +178,6 @@ static wf_status write_header(wf_safetensors_writer *w, const char *text, size_t
     WF_TRY(wfi_replacement_write(&w->file, prefix, sizeof prefix, 0));
     WF_TRY(wfi_replacement_write(&w->file, text, n, sizeof prefix));
     w->data_start = sizeof prefix + n;
-    w->has_layout = true;
     return WF_OK;
 }
 
@@ -179,10 +192,14 @@ static wf_status lay_out_sorted(wf_safetensors_writer *w, declared **sorted) {
     }
     wfi_text text;
     wfi_text_init(&text, w->ctx);
-    add_header_text(w, sorted, &text);
-    wf_status status = wfi_text_status(&text);
-    if (status == WF_OK) status = write_header(w, text.data, text.n);
+    wf_status status = WF_OK;
+    if (w->file.temporary) { /* otherwise the process that made it has written the header */
+        add_header_text(w, sorted, &text);
+        status = wfi_text_status(&text);
+        if (status == WF_OK) status = write_header(w, text.data, text.n);
+    }
     wfi_free(w->ctx, text.data);
+    w->has_layout = status == WF_OK;
     return status;
 }
 
@@ -197,6 +214,25 @@ static wf_status lay_out(wf_safetensors_writer *w) {
 
 /* ---- data ---- */
 
+wf_status wfi_safetensors_writer_share(wf_safetensors_writer *w, wfi_shared_file *shared_out) {
+    WF_TRY(lay_out(w));
+    *shared_out = (wfi_shared_file){.temporary = w->file.temporary, .data_start = w->data_start};
+    return WF_OK;
+}
+
+int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *w) {
+    return w->file.fd;
+}
+
+wf_status wfi_safetensors_writer_write_part(wf_safetensors_writer *w, int i, uint64_t offset,
+                                            const void *data, size_t n_bytes) {
+    declared *t = &w->tensors[i];
+    WF_TRY(lay_out(w));
+    t->n_written += n_bytes;
+    if (!data) return WF_OK;
+    return wfi_replacement_write(&w->file, data, n_bytes, w->data_start + t->offset + offset);
+}
+
 wf_status wf_safetensors_writer_write(wf_safetensors_writer *w, int i, const void *data,
                                       size_t n_bytes) {
     if (i < 0 || (size_t)i >= w->n_tensors)
@@ -204,14 +240,13 @@ wf_status wf_safetensors_writer_write(wf_safetensors_writer *w, int i, const voi
                         w->file.path, w->n_tensors, i);
     declared *t = &w->tensors[i];
     char shown[WFI_NAME_TEXT];
-    if (t->written) return refuse(w, t->name, "is written already");
+    if (t->is_written) return refuse(w, t->name, "is written already");
     if (n_bytes != t->n_bytes)
         return wfi_fail(w->ctx, WF_SHAPE,
                         "%s: tensor %s was declared with %" PRIu64 " bytes, but is given %zu",
                         w->file.path, wfi_name_text(t->name, shown), t->n_bytes, n_bytes);
-    WF_TRY(lay_out(w));
-    WF_TRY(wfi_replacement_write(&w->file, data, n_bytes, w->data_start + t->offset));
-    t->written = true;
+    WF_TRY(wfi_safetensors_writer_write_part(w, i, 0, data, n_bytes));
+    t->is_written = true;
     return WF_OK;
 }
 
@@ -219,7 +254,7 @@ wf_status wf_safetensors_writer_commit(wf_safetensors_writer *w) {
     if (!w->file.temporary) return refuse(w, "the file", "is committed already");
     WF_TRY(lay_out(w)); /* a file without tensors */
     for (size_t i = 0; i < w->n_tensors; i++)
-        if (!w->tensors[i].written && w->tensors[i].n_bytes)
+        if (w->tensors[i].n_written != w->tensors[i].n_bytes)
             return refuse(w, w->tensors[i].name, "was declared, but not written");
     return wfi_replacement_commit(&w->file);
 }

@@ -161,9 +161,8 @@ wf_status wfi_control_notify(const void *control, int trainer, int rank, int str
 wf_status wfi_control_move(wfi_control *control, int from_rank, int to_rank, const void *from,
                            void *to, size_t bytes);
 wf_status wfi_control_moved(wfi_control *control);
-/* How much of a shadow copy is there; and gives that memory back. */
+/* How much of a shadow copy is there. */
 size_t wfi_control_shadow_bytes(const void *base, size_t bytes);
-void wfi_control_shadow_empty(void *base, size_t bytes);
 
 /* rendezvous.c: the segment's descriptor. Rank 0 makes it and hands it to the others. Errors:
  * TIMEOUT: the sentence names who did not come; INVALID_ARG: two processes are one rank, or do

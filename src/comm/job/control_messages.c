@@ -83,10 +83,6 @@ size_t wfi_control_shadow_bytes(const void *base, size_t bytes) {
     return n * page;
 }
 
-void wfi_control_shadow_empty(void *base, size_t bytes) {
-    madvise(base, bytes, MADV_DONTNEED);
-}
-
 /* ---- what the transport brings ---- */
 
 wfi_transport *wfi_control_transport(const wfi_control *c) {

@@ -1,4 +1,4 @@
-/* A trainer among the processes of a job. */
+/* What the processes of a job must have in common to run one trainer. */
 #include "comm/job/compare.h"
 #include "plan/recipe_fields.h"
 #include "run/trainer.h"
@@ -85,81 +85,4 @@ wf_status wfi_trainer_compare_program(const wf_trainer *t) {
     wfi_text_init(&statement, t->ctx);
     add_program(&statement, t->ready[0]->program);
     return compare(t, &statement);
-}
-
-/* Whether ranks' memory has to be carried to whoever reads it. */
-static bool is_carried(const wf_trainer *t) {
-    return t->job && wfi_control_transport(t->job);
-}
-
-/* The state that files are made of, on rank 0's process. */
-static wf_status collect(const wf_trainer *t) {
-    const wf_program *p = t->ready[0]->program;
-    for (int32_t b = 0; b < p->n_blocks && is_carried(t); b++) {
-        const wfi_block *block = &p->blocks[b];
-        if (!block->is_state || wfi_state_home(p, block->kind, block->id) != block) continue;
-        char *data = t->workers[block->rank].base + block->offset;
-        WF_TRY(wfi_control_move(t->job, block->rank, 0, data, data, block->bytes));
-    }
-    return is_carried(t) ? wfi_control_moved(t->job) : WF_OK;
-}
-
-/* From where rank 0's process has it, in its own memory or in a mirror, to all ranks. */
-static wf_status spread(const wf_trainer *t) {
-    const wf_program *p = t->ready[0]->program;
-    int rank = t->job ? wf_job_rank(t->job) : 0;
-    for (int32_t b = 0; b < p->n_blocks; b++) {
-        const wfi_block *block = &p->blocks[b];
-        const wfi_block *home = block;
-        if (block->is_state) home = wfi_state_home(p, block->kind, block->id);
-        char *to = t->workers[block->rank].base + block->offset;
-        const char *from = t->workers[home->rank].base + home->offset;
-        if (is_carried(t) && block->is_state && block->rank != 0)
-            WF_TRY(wfi_control_move(t->job, 0, block->rank, from, to, block->bytes));
-        else if (home != block && rank == 0)
-            memcpy(to, from, block->bytes);
-    }
-    return is_carried(t) ? wfi_control_moved(t->job) : WF_OK;
-}
-
-wf_status wfi_trainer_show(const wf_trainer *t, int rank, const void *data, size_t bytes) {
-    if (!is_carried(t)) return WF_OK;
-    for (int r = 0; r < t->n_workers; r++)
-        WF_TRY(wfi_control_move(t->job, rank, r, data, (void *)(uintptr_t)data, bytes));
-    return wfi_control_moved(t->job);
-}
-
-size_t wfi_trainer_shadow_bytes(const wf_trainer *t) {
-    size_t bytes = 0;
-    for (int r = 0; r < t->n_workers; r++) bytes += wfi_worker_shadow_bytes(&t->workers[r]);
-    return bytes;
-}
-
-void wfi_trainer_forget(const wf_trainer *t) {
-    for (int r = 0; r < t->n_workers; r++) wfi_worker_empty_shadow(&t->workers[r]);
-}
-
-static wf_status act_alone(wf_trainer *t, int access, wf_status (*act)(void *self), void *self) {
-    bool is_first = !t->job || wf_job_rank(t->job) == 0;
-    if (access & WFI_STATE_READ) WF_TRY(collect(t));
-    if (is_first) WF_TRY(act(self));
-    if (!(access & WFI_STATE_WRITE)) return WF_OK;
-    /* The others are about to be sent something, or to hear that there is nothing. */
-    return is_first || is_carried(t) ? spread(t) : WF_OK;
-}
-
-wf_status wfi_trainer_alone(wf_trainer *t, const char *what, int access,
-                            wf_status (*act)(void *self), void *self) {
-    char after[WFI_CONTROL_DOING];
-    if (!t->job) return act_alone(t, access, act, self);
-    WF_TRY(wfi_control_barrier(t->job, what));
-    wf_status status = act_alone(t, access, act, self);
-    if (status != WF_OK) {
-        wfi_failure_set(wfi_control_failure(t->job), status, wf_context_error(t->ctx));
-        return status;
-    }
-    snprintf(after, sizeof after, "go on after '%s'", what);
-    WF_TRY(wfi_control_barrier(t->job, after));
-    wfi_trainer_forget(t);
-    return WF_OK;
 }

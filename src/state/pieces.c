@@ -1,0 +1,172 @@
+#include "state/pieces.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which part of a unit's flat buffer a block has ---- */
+
+typedef struct held {
+    const wfi_block *block;
+    wfi_extent extent; /* of the unit's flat buffer; STATE: of each of the optimizer's */
+} held;
+
+static bool is_wanted(const wfi_block *block, wfi_state_scope scope) {
+    if (scope == WFI_STATE_GRADIENTS) return block->kind == WFI_BLOCK_GRADIENT && !block->depth;
+    return block->is_state && (block->kind != WFI_BLOCK_STATE || scope == WFI_STATE_ALL);
+}
+
+static wfi_extent find_extent(const wf_program *p, const wfi_block *block) {
+    if (block->kind != WFI_BLOCK_GRADIENT)
+        return wfi_kept_extent(p, block->kind, block->id, block->rank);
+    if (wfi_stage_is_updated(p, wfi_program_stage_of(p, block->id), block->rank))
+        return wfi_summed_extent(p, block->id, -1, block->rank);
+    return (wfi_extent){0, 0};
+}
+
+static wf_status list_held(const wf_program *p, wfi_state_scope scope, held **held_out,
+                           int32_t *n_out) {
+    size_t n = 0;
+    for (int32_t b = 0; b < p->n_blocks; b++) n += is_wanted(&p->blocks[b], scope);
+    held *all = wfi_alloc(p->ctx, n + 1, sizeof *all, "a list of state");
+    if (!all) return WF_NO_MEMORY;
+    *n_out = 0;
+    for (int32_t b = 0; b < p->n_blocks; b++)
+        if (is_wanted(&p->blocks[b], scope))
+            all[(*n_out)++] = (held){&p->blocks[b], find_extent(p, &p->blocks[b])};
+    *held_out = all;
+    return WF_OK;
+}
+
+/* ---- tensors ---- */
+
+static bool is_of(const held *from, const wfi_state_tensor *tensor, const wfi_value *value) {
+    wfi_block_kind kind = from->block->kind;
+    if (from->block->id != value->unit || (kind == WFI_BLOCK_STATE) != (tensor->state >= 0))
+        return false;
+    return (kind == WFI_BLOCK_BUFFER) == (value->kind == WFI_VALUE_BUFFER);
+}
+
+/* What of the tensor is in the block; no elements: nothing. */
+static wfi_state_piece cut(const held *from, int state, const wfi_value *value,
+                           size_t value_bytes) {
+    size_t size = wf_dtype_bytes(value->dtype), at = from->block->offset;
+    wfi_extent part = wfi_extent_intersect(from->extent, (wfi_extent){value->offset, value_bytes});
+    if (state >= 0) /* one after the other */
+        at += (size_t)state * from->extent.bytes + part.offset - from->extent.offset;
+    else
+        at += part.offset - (size_t)from->block->begin;
+    return (wfi_state_piece){.first = (int64_t)((part.offset - value->offset) / size),
+                             .n = (int64_t)(part.bytes / size),
+                             .rank = from->block->rank,
+                             .at = at};
+}
+
+static int compare_pieces(const void *a, const void *b) {
+    const wfi_state_piece *x = a, *y = b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->rank - y->rank;
+}
+
+static wf_status add_pieces(wfi_state_list *list, wfi_state_tensor *tensor, const held *all,
+                            int32_t n) {
+    const wfi_value *value = wfi_value_at(list->graph, tensor->value);
+    size_t bytes = wfi_value_bytes(list->graph, tensor->value), most = 0;
+    for (int32_t k = 0; k < n; k++) most += is_of(&all[k], tensor, value);
+    tensor->pieces = wfi_pool_alloc(&list->pool, most, sizeof *tensor->pieces);
+    if (!tensor->pieces) return WF_NO_MEMORY;
+    for (int32_t k = 0; k < n; k++) {
+        if (!is_of(&all[k], tensor, value)) continue;
+        tensor->pieces[tensor->n_pieces] = cut(&all[k], tensor->state, value, bytes);
+        tensor->n_pieces += tensor->pieces[tensor->n_pieces].n > 0;
+    }
+    qsort(tensor->pieces, (size_t)tensor->n_pieces, sizeof *tensor->pieces, compare_pieces);
+    return WF_OK;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(((const wfi_state_tensor *)a)->name, ((const wfi_state_tensor *)b)->name);
+}
+
+static wf_status add_tensors(wfi_state_list *list, const wf_recipe *recipe, int n_states,
+                             const held *all, int32_t n) {
+    for (int32_t v = 0; v < list->graph->n_values; v++) {
+        const wfi_value *value = wfi_value_at(list->graph, v);
+        if (value->kind != WFI_VALUE_PARAM && value->kind != WFI_VALUE_BUFFER) continue;
+        for (int k = -1; k < (value->kind == WFI_VALUE_PARAM ? n_states : 0); k++) {
+            wfi_state_tensor *tensor = &list->tensors[list->n_tensors++];
+            *tensor = (wfi_state_tensor){.name = value->name, .value = v, .state = k};
+            if (k >= 0)
+                tensor->name = wfi_pool_format(&list->pool, "optimizer.%s.%s",
+                                               wfi_optimizer_of(recipe)->states[k], value->name);
+            if (!tensor->name) return WF_NO_MEMORY;
+            WF_TRY(add_pieces(list, tensor, all, n));
+        }
+    }
+    qsort(list->tensors, (size_t)list->n_tensors, sizeof *list->tensors, compare_names);
+    return WF_OK;
+}
+
+wf_status wfi_state_list_create(const wf_program *p, wfi_state_scope scope,
+                                wfi_state_list *list_out) {
+    wfi_state_list *list = list_out;
+    int n_states = scope == WFI_STATE_ALL ? wfi_recipe_n_states(&p->recipe) : 0;
+    size_t most = (size_t)p->graph->n_values * (1 + (size_t)n_states);
+    held *all;
+    int32_t n;
+    *list = (wfi_state_list){.graph = p->graph};
+    wfi_pool_init(&list->pool, p->ctx);
+    list->tensors = wfi_pool_alloc(&list->pool, most, sizeof *list->tensors);
+    if (!list->tensors) return WF_NO_MEMORY;
+    WF_TRY(list_held(p, scope, &all, &n));
+    wf_status status = add_tensors(list, &p->recipe, n_states, all, n);
+    wfi_free(p->ctx, all);
+    return status;
+}
+
+void wfi_state_list_release(wfi_state_list *list) {
+    wfi_pool_release(&list->pool);
+}
+
+/* ---- looking into it ---- */
+
+const wfi_state_tensor *wfi_state_find(const wfi_state_list *list, const char *name) {
+    const wfi_state_tensor wanted = {.name = name};
+    return bsearch(&wanted, list->tensors, (size_t)list->n_tensors, sizeof wanted, compare_names);
+}
+
+size_t wfi_state_element_bytes(const wfi_state_list *list, const wfi_state_tensor *tensor) {
+    return wf_dtype_bytes(wfi_value_at(list->graph, tensor->value)->dtype);
+}
+
+int32_t wfi_state_n_equal(const wfi_state_tensor *tensor, const wfi_state_piece *piece) {
+    const wfi_state_piece *end = tensor->pieces + tensor->n_pieces, *next = piece;
+    while (next < end && next->first == piece->first) next++;
+    return (int32_t)(next - piece);
+}
+
+/* ---- what a run begins with ---- */
+
+void wfi_state_draw(const wfi_state_list *list, const wfi_state_tensor *tensor, uint64_t seed,
+                    int64_t first, int64_t n, void *out) {
+    const wfi_value *value = wfi_value_at(list->graph, tensor->value);
+    wf_init init = value->init;
+    wfi_random_key key = {seed, wfi_random_name(value->name)};
+    float *floats = out;
+    int64_t *integers = out;
+    if (value->dtype == WF_I64) {
+        for (int64_t i = 0; i < n; i++) integers[i] = (int64_t)init.value;
+        return;
+    }
+    switch (init.kind) {
+    case WF_INIT_CONSTANT:
+        for (int64_t i = 0; i < n; i++) floats[i] = init.value;
+        break;
+    case WF_INIT_UNIFORM:
+        wfi_random_fill_uniform(key, 0, (uint64_t)first, n, floats);
+        for (int64_t i = 0; i < n; i++) floats[i] = (2 * floats[i] - 1) * init.value;
+        break;
+    case WF_INIT_NORMAL:
+        wfi_random_fill_normal(key, 0, (uint64_t)first, init.value, n, floats);
+        break;
+    }
+}

@@ -1,0 +1,59 @@
+/* State as pieces: which elements of which tensor lie where on which rank. Private.
+ *
+ * To initialise, read, hash, save, load or copy state is a loop over this list. So nothing needs to
+ * know where a unit lives, and no rank has to hold what it does not compute with.
+ */
+#ifndef WFI_STATE_PIECES_H
+#define WFI_STATE_PIECES_H
+
+#include "program/program.h"
+
+/* A run of a tensor's elements, all on one rank. */
+typedef struct wfi_state_piece {
+    int64_t first, n; /* elements of the whole tensor, row-major */
+    int32_t rank;
+    size_t at; /* bytes from the begin of the rank's arena */
+} wfi_state_piece;
+
+/* A parameter, a buffer, or one of the optimizer's numbers for each element of a parameter. */
+typedef struct wfi_state_tensor {
+    const char *name; /* in files */
+    int32_t value;    /* of the graph: dtype and shape */
+    int state;        /* which of the optimizer's states; -1: none */
+    /* Ascending by `first`, then by rank. Ranks that hold the same elements have equal pieces side
+     * by side; the first of them is the one to save. */
+    wfi_state_piece *pieces;
+    int32_t n_pieces;
+} wfi_state_tensor;
+
+typedef struct wfi_state_list {
+    const wf_graph *graph;
+    wfi_pool pool;             /* names and pieces */
+    wfi_state_tensor *tensors; /* ascending byte order of their names */
+    int32_t n_tensors;
+} wfi_state_list;
+
+typedef enum wfi_state_scope {
+    WFI_STATE_WEIGHTS,  /* parameters and buffers */
+    WFI_STATE_ALL,      /* the optimizer's, too */
+    WFI_STATE_GRADIENTS /* of a program that keeps them: what a step has left */
+} wfi_state_scope;
+
+/* What the program's ranks hold. `list_out` is to be released, also after an error. Errors:
+ * NO_MEMORY. */
+wf_status wfi_state_list_create(const wf_program *p, wfi_state_scope scope,
+                                wfi_state_list *list_out);
+void wfi_state_list_release(wfi_state_list *list);
+
+/* The tensor of that name; NULL: there is none. */
+const wfi_state_tensor *wfi_state_find(const wfi_state_list *list, const char *name);
+size_t wfi_state_element_bytes(const wfi_state_list *list, const wfi_state_tensor *tensor);
+/* How many of the tensor's pieces from `piece` on are the same elements. */
+int32_t wfi_state_n_equal(const wfi_state_tensor *tensor, const wfi_state_piece *piece);
+
+/* What a run begins with in n elements of a parameter or buffer from `first` on: a function of
+ * (seed, name, element), so parts are drawn as the whole would be. */
+void wfi_state_draw(const wfi_state_list *list, const wfi_state_tensor *tensor, uint64_t seed,
+                    int64_t first, int64_t n, void *out);
+
+#endif

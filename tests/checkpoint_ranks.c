@@ -1,0 +1,191 @@
+/* Ranks write their own parts of a checkpoint and read what they need: one file, of the same bytes
+ * whoever writes it. Who does not see rank 0's file has rank 0 write and read for it, and whatever
+ * is there under that name makes no difference. Whoever fails or dies while it writes, the old file
+ * is whole and nothing else is left. */
+#include "data_folder.h"
+#include "group_ranks.h"
+#include "small_models.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+typedef struct work {
+    const char *plan, *path, *other; /* `other`: a folder that ranks other than 0 are in */
+    size_t limit_bytes;              /* of what rank 1 may write; 0: none */
+    bool dies;
+    char want[65];
+} work;
+
+static wf_recipe rank_recipe(uint64_t seed) {
+    wf_recipe recipe = small_recipe();
+    recipe.n_micro = recipe.n_lanes = 4;
+    recipe.n_threads = 1;
+    recipe.optimizer = WF_ADAM;
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    recipe.seed = seed;
+    return recipe;
+}
+
+static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_text, uint64_t seed,
+                              wf_trainer **trainer_out) {
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_recipe recipe = rank_recipe(seed);
+    wf_model *model = NULL;
+    wf_plan *plan = NULL;
+    config.job = job;
+    config.timeout_ms = 30000;
+    wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
+    if (!status) status = wf_plan_parse(ctx, plan_text, &plan);
+    if (!status) status = wf_trainer_create(ctx, model, &recipe, plan, &config, trainer_out);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return status;
+}
+
+/* What one rank writes, and the hash of its weights. */
+static void write_as_one(folder *f, const char *name, uint64_t seed, char hex[65]) {
+    wf_trainer *t;
+    TEST_OK(f->ctx, make_trainer(f->ctx, NULL, "", seed, &t));
+    TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, name), NULL, 0));
+    TEST_OK(f->ctx, wf_trainer_weights_sha256(t, hex));
+    wf_trainer_destroy(t);
+}
+
+static bool is_same(const char *a, const char *b) {
+    static char in_a[1 << 20], in_b[1 << 20];
+    FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
+    size_t n_a = x ? fread(in_a, 1, sizeof in_a, x) : 0,
+           n_b = y ? fread(in_b, 1, sizeof in_b, y) : 0;
+    if (x) fclose(x);
+    if (y) fclose(y);
+    assert_true(n_a < sizeof in_a);
+    return n_a > 0 && n_a == n_b && !memcmp(in_a, in_b, n_a);
+}
+
+/* ---- what ranks do ---- */
+
+/* The path may be another file to each rank: that of its own folder. */
+static const char *save_and_load(ranks_one *one) {
+    const work *w = one->self;
+    wf_trainer *first, *second;
+    char hex[65];
+    if (w->other && one->rank > 0) RANKS_CHECK(one, unshare(CLONE_FS) == 0 && chdir(w->other) == 0);
+    RANKS_TRY(one, make_trainer(one->ctx, one->job, w->plan, 5, &first));
+    RANKS_TRY(one, wf_trainer_save_state(first, w->path, NULL, 0));
+    RANKS_TRY(one, wf_trainer_save_state(first, w->path, NULL, 0)); /* over itself */
+    wf_trainer_destroy(first);
+    RANKS_TRY(one, make_trainer(one->ctx, one->job, w->plan, 99, &second));
+    RANKS_TRY(one, wf_trainer_load_state(second, w->path));
+    RANKS_TRY(one, wf_trainer_weights_sha256(second, hex));
+    wf_trainer_destroy(second);
+    if (strcmp(hex, w->want))
+        return ranks_text("rank %d loads %s, not %s", one->rank, hex, w->want);
+    return NULL;
+}
+
+typedef enum way { THREADS, MESSAGES, PROCESSES } way;
+
+static void run_as(way how, int n, ranks_body body, work *w) {
+    if (how == THREADS) ranks_threads(n, NULL, body, w);
+    if (how == MESSAGES) ranks_messages(n, NULL, body, w);
+    if (how == PROCESSES) ranks_processes(n, NULL, body, w, 0);
+}
+
+static const struct {
+    const char *text;
+    int n_ranks;
+} plans[] = {{"dp=2", 2}, {"pp=3", 3}, {"dp=2,pp=2", 4}, {"dataparallel=2", 2}};
+
+static void all_see_one_file(void **state) {
+    folder *f = *state;
+    char one[200], many[200];
+    work w = {0};
+    snprintf(one, sizeof one, "%s/one", f->path);
+    snprintf(many, sizeof many, "%s/many", f->path);
+    write_as_one(f, "one", 5, w.want);
+    w.path = many;
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)
+        for (int how = 0; how <= PROCESSES; how++) {
+            w.plan = plans[k].text;
+            run_as((way)how, plans[k].n_ranks, save_and_load, &w);
+            if (!is_same(one, many)) fail_msg("%s, way %d: another file", w.plan, how);
+            assert_int_equal(unlink(many), 0);
+            assert_int_equal(folder_count(f, 0), 1);
+        }
+}
+
+/* The other ranks' folder holds a state of the same length, which is not to be read. */
+static void others_do_not_see_it(void **state) {
+    folder *f = *state;
+    char one[200], many[200], other[200], decoy[200], want[65], before[4096];
+    work w = {.path = "/proc/thread-self/cwd/many", .other = other};
+    snprintf(one, sizeof one, "%s/one", f->path);
+    snprintf(many, sizeof many, "%s/many", f->path);
+    snprintf(other, sizeof other, "%s/other", f->path);
+    snprintf(decoy, sizeof decoy, "%s/other/many", f->path);
+    write_as_one(f, "one", 5, w.want);
+    assert_int_equal(mkdir(other, 0700), 0);
+    write_as_one(f, "other/many", 7, want);
+    write_as_one(f, "decoy", 7, want);
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(f->path), 0);
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)
+        for (int how = 0; how <= PROCESSES; how++) {
+            w.plan = plans[k].text;
+            run_as((way)how, plans[k].n_ranks, save_and_load, &w);
+            if (!is_same(one, many)) fail_msg("%s, way %d: another file", w.plan, how);
+            if (!is_same("decoy", decoy)) fail_msg("%s, way %d: others write", w.plan, how);
+            assert_int_equal(unlink(many), 0);
+            assert_int_equal(folder_count(f, 0), 3);
+        }
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(unlink(decoy), 0);
+    assert_int_equal(rmdir(other), 0);
+}
+
+/* ---- who fails ---- */
+
+/* Rank 1 may not write as much as it has to; where it dies of that, it is the others that tell. */
+static const char *cannot_write(ranks_one *one) {
+    const work *w = one->self;
+    wf_trainer *t;
+    RANKS_TRY(one, make_trainer(one->ctx, one->job, "pp=3", 6, &t));
+    if (one->rank == 1) {
+        struct rlimit limit = {w->limit_bytes, RLIM_INFINITY}, none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        signal(SIGXFSZ, w->dies ? SIG_DFL : SIG_IGN);
+        RANKS_CHECK(one, setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    }
+    wf_status status = wf_trainer_save_state(t, w->path, NULL, 0);
+    wf_trainer_destroy(t);
+    RANKS_REFUSED(one, status, status == WF_OK ? WF_IO : status,
+                  w->dies ? "rank 1 (process" : "cannot be written: File too large");
+    return NULL;
+}
+
+static void who_cannot_write_spoils_nothing(void **state) {
+    folder *f = *state;
+    char one[200], old[200], hex[65];
+    work w = {.path = old, .limit_bytes = 100};
+    snprintf(one, sizeof one, "%s/one", f->path);
+    snprintf(old, sizeof old, "%s/old", f->path);
+    write_as_one(f, "one", 5, hex);
+    write_as_one(f, "old", 5, hex);
+    for (int dies = 0; dies < 2; dies++) {
+        w.dies = dies;
+        ranks_processes(3, NULL, cannot_write, &w, dies);
+        if (!is_same(one, old)) fail_msg("the old file is not whole");
+        assert_int_equal(folder_count(f, 0), 2);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_IN_FOLDER(all_see_one_file),
+        TEST_IN_FOLDER(others_do_not_see_it),
+        TEST_IN_FOLDER(who_cannot_write_spoils_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

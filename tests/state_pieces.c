@@ -1,0 +1,296 @@
+/* Pieces of state: what ranks hold of each tensor makes it up exactly, under every plan; parts are
+ * drawn as the whole would be; the hash is that of all tensors by name; and no call on the state
+ * takes more than a little memory beside it. */
+#include "data_folder.h"
+#include "run/trainer.h"
+#include "small_models.h"
+#include "state/pieces.h"
+
+#include <sodium.h>
+#include <weft/model.h>
+
+static wf_recipe make_recipe(int n_lanes) {
+    wf_recipe recipe = small_recipe();
+    recipe.n_micro = recipe.n_lanes = n_lanes;
+    recipe.batch = 2 * n_lanes;
+    recipe.n_threads = 1;
+    recipe.optimizer = WF_ADAM;
+    return recipe;
+}
+
+static wf_program *make_program(wf_context *ctx, const wf_model *model, const char *plan_text,
+                                int n_lanes) {
+    wf_recipe recipe = make_recipe(n_lanes);
+    wf_program *program;
+    wf_plan *plan;
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &program));
+    wf_plan_destroy(plan);
+    return program;
+}
+
+/* Equal pieces lie side by side, and one of each makes up the tensor. */
+static void expect_whole(const char *plan, const wfi_state_list *list,
+                         const wfi_state_tensor *tensor) {
+    int64_t end = 0, n = wf_shape_n_elem(&list->graph->values[tensor->value].shape);
+    for (int32_t k = 0; k < tensor->n_pieces;) {
+        const wfi_state_piece *piece = &tensor->pieces[k];
+        int32_t n_equal = wfi_state_n_equal(tensor, piece);
+        if (piece->first != end || piece->n < 1)
+            fail_msg("plan '%s': %s: a piece of %lld elements from %lld on, after %lld", plan,
+                     tensor->name, (long long)piece->n, (long long)piece->first, (long long)end);
+        for (int32_t i = 1; i < n_equal; i++)
+            if (piece[i].n != piece->n || piece[i].rank <= piece[i - 1].rank)
+                fail_msg("plan '%s': %s: equal pieces are not", plan, tensor->name);
+        end += piece->n;
+        k += n_equal;
+    }
+    if (end != n)
+        fail_msg("plan '%s': %s: pieces have %lld of %lld elements", plan, tensor->name,
+                 (long long)end, (long long)n);
+}
+
+/* No byte of a rank is in two pieces, and all are in its state. Tensors are aligned, so 64 bytes
+ * are one's. */
+static void expect_apart(const char *plan, const wf_program *p, const wfi_state_list *list) {
+    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+        char *used = calloc(1, p->ranks[rank].state_bytes / WFI_ALIGN_BYTES + 1);
+        assert_non_null(used);
+        for (int32_t i = 0; i < list->n_tensors; i++)
+            for (int32_t k = 0; k < list->tensors[i].n_pieces; k++) {
+                const wfi_state_piece *piece = &list->tensors[i].pieces[k];
+                size_t size = wfi_state_element_bytes(list, &list->tensors[i]);
+                size_t end = piece->at + (size_t)piece->n * size;
+                if (piece->rank != rank) continue;
+                assert_true(end <= p->ranks[rank].state_bytes);
+                for (size_t b = piece->at / WFI_ALIGN_BYTES; b * WFI_ALIGN_BYTES < end; b++)
+                    if (used[b]++)
+                        fail_msg("plan '%s': %s: bytes from %zu on of rank %d are another's, too",
+                                 plan, list->tensors[i].name, b * WFI_ALIGN_BYTES, rank);
+            }
+        free(used);
+    }
+}
+
+static void check_list(const char *plan, const wf_program *p, wfi_state_scope scope) {
+    wfi_state_list list;
+    TEST_OK(p->ctx, wfi_state_list_create(p, scope, &list));
+    assert_true(list.n_tensors > 0);
+    for (int32_t i = 0; i < list.n_tensors; i++) {
+        const wfi_state_tensor *tensor = &list.tensors[i];
+        bool has_gradient = list.graph->values[tensor->value].kind == WFI_VALUE_PARAM;
+        if (i > 0) assert_true(strcmp(tensor[-1].name, tensor->name) < 0);
+        assert_ptr_equal(wfi_state_find(&list, tensor->name), tensor);
+        if (scope != WFI_STATE_GRADIENTS || has_gradient) expect_whole(plan, &list, tensor);
+    }
+    assert_null(wfi_state_find(&list, "nothing"));
+    if (scope == WFI_STATE_ALL) expect_apart(plan, p, &list);
+    wfi_state_list_release(&list);
+}
+
+#define N_MODELS 5
+
+static wf_model *make_model(wf_context *ctx, int number) {
+    static const char *const names[] = {"mlp", "resnet18", "gpt2-tiny"};
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model *model;
+    bool has_tokens = number == 4;
+    config.height = config.width = has_tokens ? 224 : 32;
+    config.n_classes = has_tokens ? 300 : 10;
+    config.n_tokens = has_tokens ? 16 : 0;
+    config.small_stem = number == 3;
+    if (number < 2)
+        TEST_OK(ctx,
+                wf_model_create(ctx, "small", number ? plain_net : small_net, NULL, 0, &model));
+    else
+        TEST_OK(ctx, wf_model_find(ctx, names[number - 2], &config, &model));
+    return model;
+}
+
+static void pieces_make_up_all(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int n_lanes;
+    } plans[] = {{"", 1},     {"dp=2", 2},      {"dp=3", 3},          {"dp=4", 4},
+                 {"dp=5", 5}, {"dp=6", 6},      {"dp=7", 7},          {"pp=2", 2},
+                 {"pp=3", 3}, {"dp=2,pp=2", 4}, {"dataparallel=4", 4}};
+    wf_context *ctx = test_context();
+    for (int m = 0; m < N_MODELS; m++) {
+        wf_model *model = make_model(ctx, m);
+        for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+            if (m == 1 && strstr(plans[k].text, "pp=3")) continue; /* it has two units */
+            wf_program *p = make_program(ctx, model, plans[k].text, plans[k].n_lanes);
+            for (int scope = 0; scope <= WFI_STATE_GRADIENTS; scope++)
+                check_list(plans[k].text, p, (wfi_state_scope)scope);
+            wf_program_destroy(p);
+        }
+        wf_model_destroy(model);
+    }
+    test_context_end(ctx);
+}
+
+/* Strategies that no plan can ask for yet: parts of what replicas keep. */
+static void parts_make_up_all(void **state) {
+    (void)state;
+    static const wfi_strategy rows[] = {
+        {"state", WFI_REPLICATE, WFI_SHARD, WFI_SHARD, WFI_REPLICATE},
+        {"all", WFI_SHARD, WFI_SHARD, WFI_SHARD, WFI_REPLICATE},
+        {"gradient", WFI_REPLICATE, WFI_REPLICATE, WFI_SHARD, WFI_ROOT}};
+    wf_context *ctx = test_context();
+    for (int m = 0; m < N_MODELS; m++) {
+        wf_model *model = make_model(ctx, m);
+        for (int n = 1; n <= 7; n++) {
+            char plan[16];
+            snprintf(plan, sizeof plan, "dp=%d", n);
+            wf_program *p = make_program(ctx, model, plan, n);
+            for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+                int64_t n_parts = 0, n_tensors = 0;
+                wfi_state_list list;
+                for (int32_t s = 0; s < p->n_stages; s++) p->stages[s].strategy = &rows[k];
+                for (int scope = 0; scope <= WFI_STATE_GRADIENTS; scope++)
+                    check_list(rows[k].name, p, (wfi_state_scope)scope);
+                TEST_OK(ctx, wfi_state_list_create(p, WFI_STATE_ALL, &list));
+                for (int32_t i = 0; i < list.n_tensors; i++) {
+                    if (list.tensors[i].state < 0) continue;
+                    n_parts += list.tensors[i].n_pieces;
+                    n_tensors++;
+                }
+                /* What is larger than a block of elements is divided, and held once. */
+                assert_true(n == 1 ? n_parts == n_tensors : n_parts > n_tensors);
+                assert_true(n_parts < n_tensors + p->graph->n_units * 2 * n);
+                wfi_state_list_release(&list);
+            }
+            wf_program_destroy(p);
+        }
+        wf_model_destroy(model);
+    }
+    test_context_end(ctx);
+}
+
+/* ---- what a run begins with ---- */
+
+static void slices_are_drawn_as_the_whole(void **state) {
+    (void)state;
+    enum { N = 53 };
+    static const wf_init inits[] = {
+        {WF_INIT_CONSTANT, 3}, {WF_INIT_UNIFORM, 0.5f}, {WF_INIT_NORMAL, 0.2f}};
+    for (int k = 0; k < 4; k++) {
+        wfi_value value = {.name = "w", .dtype = k < 3 ? WF_F32 : WF_I64, .init = inits[k % 3]};
+        wf_graph g = {.values = &value, .n_values = 1};
+        wfi_state_list list = {.graph = &g};
+        wfi_state_tensor tensor = {.name = "w", .state = -1};
+        size_t size = wf_dtype_bytes(value.dtype);
+        char whole[N * 8], slice[N * 8];
+        wfi_state_draw(&list, &tensor, 9, 0, N, whole);
+        for (int64_t first = 0; first < N; first++)
+            for (int64_t n = 0; first + n <= N; n++) {
+                wfi_state_draw(&list, &tensor, 9, first, n, slice);
+                assert_memory_equal(slice, whole + (size_t)first * size, (size_t)n * size);
+            }
+        if (k == 1 || k == 2) assert_memory_not_equal(whole, whole + 4, 4);
+    }
+}
+
+/* ---- the hash ---- */
+
+static void hashes_in_order_of_names(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "dp=2,pp=2", "dataparallel=2"};
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        wf_recipe recipe = make_recipe(4);
+        wf_trainer *t = planned_trainer(ctx, small_net, &recipe, plans[k], NULL, 0);
+        crypto_hash_sha256_state hash;
+        unsigned char digest[crypto_hash_sha256_BYTES];
+        char want[65], got[65];
+        wfi_state_list list;
+        crypto_hash_sha256_init(&hash);
+        TEST_OK(ctx, wfi_state_list_create(wf_trainer_program(t), WFI_STATE_WEIGHTS, &list));
+        for (int32_t i = 0; i < list.n_tensors; i++) {
+            const char *name = list.tensors[i].name;
+            size_t bytes = wfi_value_bytes(list.graph, list.tensors[i].value);
+            unsigned char *data = malloc(bytes);
+            assert_non_null(data);
+            TEST_OK(ctx, wf_trainer_read(t, name, data, bytes));
+            crypto_hash_sha256_update(&hash, (const unsigned char *)name, strlen(name) + 1);
+            crypto_hash_sha256_update(&hash, data, bytes);
+            free(data);
+        }
+        crypto_hash_sha256_final(&hash, digest);
+        sodium_bin2hex(want, sizeof want, digest, sizeof digest);
+        TEST_OK(ctx, wf_trainer_weights_sha256(t, got));
+        assert_string_equal(got, want);
+        wfi_state_list_release(&list);
+        wf_trainer_destroy(t);
+    }
+    test_context_end(ctx);
+}
+
+/* ---- memory ---- */
+
+/* Most of its state is one tensor of 12 MiB. */
+static void wide_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(192));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_loss(wf_cross_entropy(wf_linear(wf_linear(x, "wide", 16384), "fc", 10), y));
+}
+
+typedef struct counted {
+    size_t live, most;
+} counted;
+
+static void *counted_alloc(void *self, size_t bytes) {
+    counted *c = self;
+    size_t *block = NULL;
+    if (posix_memalign((void **)&block, 64, bytes + 64)) return NULL;
+    *block = bytes;
+    size_t live = __atomic_add_fetch(&c->live, bytes, __ATOMIC_RELAXED);
+    if (live > c->most) c->most = live;
+    return (char *)block + 64;
+}
+
+static void counted_free(void *self, void *block) {
+    counted *c = self;
+    size_t *begin = (size_t *)(void *)((char *)block - 64);
+    __atomic_sub_fetch(&c->live, *begin, __ATOMIC_RELAXED);
+    free(begin);
+}
+
+static void state_is_not_copied_as_a_whole(void **state) {
+    folder *f = *state;
+    counted count = {0};
+    wf_context *ctx;
+    wf_context_config config = WF_CONTEXT_CONFIG_INIT;
+    config.allocator = (wf_allocator){counted_alloc, counted_free, &count};
+    assert_int_equal(wf_context_create(&config, &ctx), WF_OK);
+    wf_recipe recipe = make_recipe(2);
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    wf_trainer *t = planned_trainer(ctx, wide_net, &recipe, "dp=2", NULL, 0);
+    char before[65], after[65];
+    for (int k = 0; k < 3; k++) {
+        size_t live = count.live;
+        count.most = live;
+        if (k == 0) TEST_OK(ctx, wf_trainer_weights_sha256(t, before));
+        if (k == 1) TEST_OK(ctx, wf_trainer_save_state(t, folder_file(f, "state"), NULL, 0));
+        if (k == 2) TEST_OK(ctx, wf_trainer_load_state(t, folder_file(f, "state")));
+        if (count.most - live > 2 << 20) fail_msg("call %d takes %zu bytes", k, count.most - live);
+        assert_int_equal(count.live, live);
+    }
+    TEST_OK(ctx, wf_trainer_weights_sha256(t, after));
+    assert_string_equal(before, after);
+    wf_trainer_destroy(t);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_make_up_all),
+        cmocka_unit_test(parts_make_up_all),
+        cmocka_unit_test(slices_are_drawn_as_the_whole),
+        cmocka_unit_test(hashes_in_order_of_names),
+        TEST_IN_FOLDER(state_is_not_copied_as_a_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
