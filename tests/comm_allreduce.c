@@ -3,6 +3,7 @@
  * does a replica read what another writes; and the bytes are those that the algorithm is known for.
  */
 #include "comm/algorithm/allreduce.h"
+#include "comm/runtime/step.h"
 #include "program/term.h"
 #include "test.h"
 
@@ -155,10 +156,47 @@ static void bytes_are_known(void **state) {
         }
 }
 
+/* ---- a step, run ---- */
+
+static float streamed[2][3][100]; /* [past the caches or not][rank] */
+
+static char *address(const void *self, int32_t rank, wfi_window window, int64_t at) {
+    (void)window;
+    return (char *)&(*(float(*)[3][100])(uintptr_t)self)[rank][at];
+}
+
+/* Results past the caches are the same, wherever in a line they begin and end. */
+static void streaming_changes_no_bit(void **state) {
+    (void)state;
+    const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
+    const wfi_reduce_part part = {.n = 3, .own = 1};
+    for (int64_t begin = 0; begin < 20; begin++)
+        for (int kind = 0; kind < 2; kind++) {
+            wfi_reduce_step step = {.kind = kind ? WFI_REDUCE_SUM : WFI_REDUCE_COPY,
+                                    .begin = begin,
+                                    .end = 97 - begin,
+                                    .at = begin,
+                                    .target = kind ? WFI_TO_ALL : WFI_TO_OWN,
+                                    .ends = true};
+            for (int i = 0; i < 600; i++) (&streamed[0][0][0])[i] = (float)(i % 300) / 7;
+            for (int s = 0; s < 2; s++) {
+                const wfi_step_memory memory = {.arithmetic = &sums,
+                                                .address = address,
+                                                .self = &streamed[s],
+                                                .stream_bytes = s ? 4 : 0};
+                assert_int_equal(wfi_reduce_run(&memory, &part, &step), s);
+            }
+            wfi_stream_fence();
+            assert_memory_equal(streamed[0], streamed[1], sizeof streamed[0]);
+            assert_true(streamed[0][1][begin] != (float)(100 + begin) / 7);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everybody_has_the_sum),
         cmocka_unit_test(bytes_are_known),
+        cmocka_unit_test(streaming_changes_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,15 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-#define N_SPINS           2000 /* some 50 us: longer than ranks of equal work are apart */
-#define N_SPINS_CROWDED   50   /* more ranks than cores: somebody else needs this one */
-#define N_YIELDS          100
-#define N_YIELDS_PROGRESS 10 /* where it runs on this very core: yielding costs it its turn */
-#define MOST_YIELDING_MS  2  /* on a busy machine each takes as long as others' turns */
-#define TOUCH_NAP_US      100
-#define TOUCH_MS          60000 /* so long no copy takes */
-#define NAP_MS            50
+#define N_SPINS             2000 /* some 50 us: longer than ranks of equal work are apart */
+#define N_SPINS_CROWDED     50   /* more ranks than cores: somebody else needs this one */
+#define N_YIELDS            100
+#define N_YIELDS_PROGRESS   10 /* where it runs on this very core: yielding costs it its turn */
+#define MOST_YIELDING_MS    2  /* on a busy machine each takes as long as others' turns */
+#define TOUCH_NAP_US        100
+#define TOUCH_MS            60000 /* so long no copy takes */
+#define NAP_MS              50
+#define UNKNOWN_CACHE_BYTES ((size_t)32 << 20) /* if the system does not say */
 
 size_t wfi_segment_bytes(int32_t n) {
     size_t members = (size_t)n, bytes = sizeof(wfi_segment) + members * sizeof(wfi_member);
@@ -47,6 +49,8 @@ wf_status wfi_memory_create(wf_group *g, wfi_segment *segment, wfi_memory **memo
         wfi_memory_destroy(m);
         return WF_NO_MEMORY;
     }
+    long cache_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    m->cache_bytes = cache_bytes > 0 ? (size_t)cache_bytes : UNKNOWN_CACHE_BYTES;
     choose_patience(m);
     *memory_out = m;
     return WF_OK;

@@ -83,8 +83,9 @@ typedef struct wfi_memory {
     wfi_channel *channels; /* [from][to] */
     uint64_t epoch;        /* how often this rank has arrived */
     int32_t n_spins, n_yields;
-    char *window;  /* own, NULL: not made yet */
-    void *staging; /* pairwise's, or NULL */
+    size_t cache_bytes; /* of the last level */
+    char *window;       /* own, NULL: not made yet */
+    void *staging;      /* pairwise's, or NULL */
     size_t staging_bytes;
     struct wfi_run_buffers *of;      /* [n] of the operation that runs */
     void *own;                       /* of the wire */

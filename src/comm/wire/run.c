@@ -6,9 +6,8 @@
 
 #include <string.h>
 
-/* Results beyond this size leave the caches alone: below it what several ranks read and write still
- * fits into a last level of 32 MiB, where going past it costs a third of the speed. */
-#define STREAM_BYTES ((size_t)4 << 20)
+/* Less than this is never streamed. */
+#define STREAM_BYTES ((size_t)64 << 10)
 
 _Static_assert(WFI_CONTROL_RANKS <= WFI_REDUCE_RANKS, "steps have room for all ranks");
 
@@ -19,8 +18,10 @@ static char *address(const void *run, int32_t rank, wfi_window which, int64_t at
 }
 
 static void run_step(wfi_run *r, const wfi_reduce_step *step) {
-    const wfi_step_memory memory = {
-        .arithmetic = &r->a, .address = address, .self = r, .stream_bytes = STREAM_BYTES};
+    const wfi_step_memory memory = {.arithmetic = &r->a,
+                                    .address = address,
+                                    .self = r,
+                                    .stream_bytes = r->streams ? STREAM_BYTES : 0};
     r->has_streamed |= wfi_reduce_run(&memory, &r->part, step);
 }
 
@@ -97,6 +98,9 @@ static wfi_run prepare(wfi_memory *m, const wfi_operation *o) {
     int64_t n_most = (int64_t)(WFI_WINDOW_BYTES / ((size_t)n_blocks * r.elem_bytes));
     r.n_most = n_most > 64 ? n_most / 64 * 64 : n_most;
     bool lands = m->messages && wfi_collective_sums(o->collective) && g->n > 1;
+    /* What one rank writes the others read next: from the cache, if all of it has room there. */
+    size_t touched = (size_t)g->n * (size_t)o->n_elem * r.elem_bytes * (o->in == o->out ? 1 : 2);
+    r.streams = touched > m->cache_bytes;
     r.is_chunked = (r.has_work && !r.work_is_out) || r.has_staging || lands;
     return r;
 }

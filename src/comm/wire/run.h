@@ -31,6 +31,7 @@ typedef struct wfi_run {
     int64_t at, n_chunk;        /* this chunk's */
     uint64_t says[3];           /* own; SAYS_* */
     struct wfi_run_buffers *of; /* [n] the memory's */
+    bool streams;               /* large results go past the caches */
     bool has_streamed;
 } wfi_run;
 
