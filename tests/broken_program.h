@@ -33,17 +33,22 @@ static inline wf_recipe mixed_recipe(int64_t lanes) {
     return recipe;
 }
 
-static inline wf_program *make_program(wf_context *ctx, const char *plan_text, int64_t lanes) {
+static inline wf_program *make_program_for(wf_context *ctx, const char *plan_text, int64_t lanes,
+                                           wfi_program_use use) {
     wf_model *model;
     wf_plan *plan;
     wf_program *p;
     wf_recipe recipe = mixed_recipe(lanes);
     TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, use, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;
+}
+
+static inline wf_program *make_program(wf_context *ctx, const char *plan_text, int64_t lanes) {
+    return make_program_for(ctx, plan_text, lanes, WFI_USE_RUN);
 }
 
 static inline void restore(wf_program *p, const wf_program *saved, wfi_instruction *instructions,

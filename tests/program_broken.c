@@ -23,7 +23,8 @@ static wf_program *begin(wf_context *ctx, const char *plan_text) {
     wf_recipe recipe = mixed_recipe(1);
     TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wfi_program_begin(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, false, NULL, &p));
+    TEST_OK(ctx,
+            wfi_program_begin(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, WFI_USE_RUN, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;

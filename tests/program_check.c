@@ -12,21 +12,24 @@
 static const struct {
     const char *plan;
     int64_t lanes;
+    wfi_program_use use;
 } programs[] = {
-    {"", 1},
-    {"", 4},
-    {"schedule=gpipe", 2},
-    {"dp=2", 4},
-    {"dp=2,allreduce=pairwise,bucket=400", 2},
-    {"pp=2", 2},
-    {"pp=3,schedule=gpipe", 2},
-    {"dp=2,pp=2", 2},
-    {"dp=4,pp=2,schedule=gpipe", 4},
-    {"dataparallel=2", 4},
-    {"dataparallel=2,output=1", 2},
-    {"first:dataparallel=2", 2},
-    {"middle:dp=2,late:dataparallel=2", 2},
-    {"late:dp=2", 4},
+    {"", 1, WFI_USE_RUN},
+    {"", 4, WFI_USE_RUN},
+    {"schedule=gpipe", 2, WFI_USE_RUN},
+    {"dp=2", 4, WFI_USE_RUN},
+    {"dp=2,allreduce=pairwise,bucket=400", 2, WFI_USE_RUN},
+    {"pp=2", 2, WFI_USE_RUN},
+    {"pp=3,schedule=gpipe", 2, WFI_USE_RUN},
+    {"dp=2,pp=2", 2, WFI_USE_RUN},
+    {"dp=4,pp=2,schedule=gpipe", 4, WFI_USE_RUN},
+    {"dataparallel=2", 4, WFI_USE_RUN},
+    {"dataparallel=2,output=1", 2, WFI_USE_RUN},
+    {"first:dataparallel=2", 2, WFI_USE_RUN},
+    {"middle:dp=2,late:dataparallel=2", 2, WFI_USE_RUN},
+    {"late:dp=2", 4, WFI_USE_RUN},
+    {"dp=4", 4, WFI_USE_LOOK}, /* one rank is lowered */
+    {"dp=2,pp=2,allreduce=pairwise,bucket=400", 4, WFI_USE_LOOK},
 };
 
 /* ---- brute force ---- */
@@ -74,7 +77,8 @@ static int64_t compare_orders(const wf_program *p, const char *plan) {
 /* ---- breaking ---- */
 
 static breaker make_breaker(wf_context *ctx, size_t which) {
-    return break_program(ctx, make_program(ctx, programs[which].plan, programs[which].lanes));
+    return break_program(ctx, make_program_for(ctx, programs[which].plan, programs[which].lanes,
+                                               programs[which].use));
 }
 
 static void every_instruction_matters(void **state) {
@@ -170,7 +174,8 @@ static void clocks_are_right(void **state) {
     int64_t n_compared = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
-        wf_program *p = make_program(ctx, programs[which].plan, programs[which].lanes);
+        wf_program *p =
+            make_program_for(ctx, programs[which].plan, programs[which].lanes, programs[which].use);
         n_compared += compare_orders(p, programs[which].plan);
         wf_program_destroy(p);
         test_context_end(ctx);
@@ -209,10 +214,14 @@ static void walks(void **state) {
     double flops = 0;
     for (size_t which = 0; which < sizeof programs / sizeof *programs; which++) {
         wf_context *ctx = test_context();
-        wf_program *p = make_program(ctx, programs[which].plan, programs[which].lanes);
+        wf_program *p =
+            make_program_for(ctx, programs[which].plan, programs[which].lanes, programs[which].use);
         wf_dry_run run;
         TEST_OK(ctx, wf_program_dry_run(p, &run));
-        assert_int_equal(run.n_instructions, p->n_instructions);
+        int64_t n = 0; /* of all ranks, lowered or not */
+        for (int32_t r = 0; r < p->n_ranks; r++)
+            for (int k = 0; k < WFI_N_STREAMS; k++) n += p->ranks[r].n_stream[k];
+        assert_int_equal(run.n_instructions, n);
         if (which == 0) flops = run.flops;
         assert_true(flops > 0 && run.flops == flops);
         assert_true((run.sent_bytes > 0) == (p->n_ranks > 1));

@@ -40,13 +40,14 @@ static void cover(canvas *v, const box *now) {
     }
 }
 
-/* Columns that are idle for most of their time are idle. */
-static void fill_row(canvas *v, const boxes *b, int rank) {
+/* Columns that are idle for most of their time are idle. Boxes are in order of ranks; *at is the
+ * first that may be this one's, and then the next one's. */
+static void fill_row(canvas *v, const boxes *b, int rank, size_t *at) {
     for (int k = 0; k < v->columns; k++) v->row[k] = NULL, v->covered[k] = 0;
     double *busy = v->covered + v->columns;
     for (int k = 0; k < v->columns; k++) busy[k] = 0;
-    for (size_t i = 0; i < b->n; i++) {
-        const box *now = &b->items[i];
+    for (; *at < b->n && b->items[*at].rank <= rank; ++*at) {
+        const box *now = &b->items[*at];
         if (now->rank != rank || now->is_move) continue;
         cover(v, now);
         int last = (int)(now->end_us / v->column_us);
@@ -71,8 +72,8 @@ static void print_box(canvas *v, const box *now, int width) {
     if (v->has_color) fputs("\033[0m", v->out);
 }
 
-static void print_row(canvas *v, const boxes *b, int rank) {
-    fill_row(v, b, rank);
+static void print_row(canvas *v, const boxes *b, int rank, size_t *at) {
+    fill_row(v, b, rank, at);
     fprintf(v->out, "rank %-3d|", rank);
     for (int k = 0, n; k < v->columns; k += n) {
         for (n = 1; k + n < v->columns && v->row[k + n] == v->row[k];) n++;
@@ -106,10 +107,11 @@ static void print_legend(const canvas *v) {
 static bool print_part(canvas *v, const wf_trace_part *part) {
     char heading[300];
     boxes b;
+    size_t at = 0;
     draw_heading(part, heading, sizeof heading);
     fprintf(v->out, "%s\n", heading);
     if (!boxes_create(part->timeline, v->column_us / 6, &b)) return false;
-    for (int r = 0; r < wf_timeline_n_ranks(part->timeline); r++) print_row(v, &b, r);
+    for (int r = 0; r < wf_timeline_n_ranks(part->timeline); r++) print_row(v, &b, r, &at);
     boxes_release(&b);
     return true;
 }

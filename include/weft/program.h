@@ -87,7 +87,8 @@ WF_API const wf_costs *wf_program_costs(const wf_program *program);
 /* Runs the program on the null device: shapes, bytes and FLOPs only. */
 WF_API WF_NODISCARD wf_status wf_program_dry_run(const wf_program *program, wf_dry_run *run_out);
 
-/* The whole program as text, one instruction a line. Free with wf_text_free. */
+/* The program as text, one instruction a line. Of a rank that does the same as another with other
+ * microbatches, as replicas do, it says so. Free with wf_text_free. */
 WF_API WF_NODISCARD wf_status wf_program_text(const wf_program *program, char **text_out);
 WF_API void wf_text_free(wf_context *ctx, char *text);
 

@@ -114,7 +114,8 @@ static wf_status check_stages_known(const wf_program *p, int32_t rank,
 }
 
 wf_status wfi_program_check_actions(const wf_program *p, const wfi_action_list *lists) {
-    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+    for (int32_t k = 0; k < p->n_lowered; k++) {
+        int32_t rank = p->lowered[k];
         WF_TRY(check_stages_known(p, rank, &lists[rank]));
         for (int32_t s = 0; s < p->n_stages; s++) {
             int32_t replica = wfi_stage_replica_on(p, s, rank);

@@ -79,6 +79,17 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
     return piece;
 }
 
+wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32_t r) {
+    const wfi_reference *reference = &now->references[r];
+    const wfi_block *b = &p->blocks[reference->block];
+    for (int32_t n = wfi_n_pieces(p, now, b->kind, b->id); n-- > 0;) {
+        wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, n);
+        if (piece.extent.bytes && piece.extent.offset == wfi_reference_begin(p, reference))
+            return piece;
+    }
+    return (wfi_piece){.owner = -1};
+}
+
 wfi_extent wfi_measured_extent(const wf_program *p, const wfi_group *group, int32_t unit,
                                int32_t rank) {
     wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank);
@@ -175,17 +186,19 @@ int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now) {
     return how ? how->n_phases(p->groups[now->group].n) : 1;
 }
 
-int32_t wfi_change_steps(const wf_program *p, const int32_t *members, int32_t own, int32_t r,
+int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_t own, int32_t r,
                          int32_t phase, wfi_reduce_step *steps) {
-    const wfi_instruction *now = &p->instructions[members[own]];
     const wfi_allreduce *how = wfi_change_algorithm(p, now);
+    const wfi_group *group = &p->groups[now->group];
     wfi_reduce_part part = {
-        .n = p->groups[now->group].n, .own = own, .phase = phase, .n_elem = count_elements(now, r)};
+        .n = group->n, .own = own, .phase = phase, .n_elem = count_elements(now, r)};
     if (how) return how->steps(&part, steps);
+    wfi_piece piece = wfi_named_piece(p, now, r);
     wfi_reduce_step step = {.kind = wfi_is_reduction(now) ? WFI_REDUCE_SUM : WFI_REDUCE_COPY,
                             .end = part.n_elem};
-    if (!(now->references[r].access & WFI_WRITE)) return 0;
-    for (; step.left < part.n - 1; step.left++)
-        if (p->instructions[members[step.left]].references[r].access & WFI_READ) break;
+    if (group->ranks[own] != now->rank) step.end = (int64_t)(piece.extent.bytes / sizeof(float));
+    if (!(wfi_piece_access(now, own, &piece) & WFI_WRITE)) return 0;
+    while (step.left < part.n - 1 && !(wfi_piece_access(now, step.left, &piece) & WFI_READ))
+        step.left++;
     return wfi_reduce_push(steps, 0, step);
 }

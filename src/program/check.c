@@ -11,6 +11,9 @@
  *    ideal step has there, and the state ends as the ideal's: each microbatch
  *    passed each unit, each gradient was summed once and in the recipe's order (over
  *    replicas in any, if the plan allows it).
+ *
+ * All of it for the ranks that are lowered; classes.c says why that is enough for those that follow
+ * them.
  */
 #include "program/check.h"
 #include "program/term.h"
@@ -155,8 +158,7 @@ static bool is_ordered(const access_history *h, const int32_t *clock, wfi_stream
 static wf_status check_access(checker *c, int32_t i) {
     const wf_program *p = c->p;
     const wfi_instruction *now = &p->instructions[i];
-    const int32_t *clock =
-        p->clock + (size_t)i * (size_t)p->n_clocks + (size_t)now->rank * WFI_N_STREAMS;
+    const int32_t *clock = wfi_clock_of(p, i, now->rank);
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
         bool writes = r->access & WFI_WRITE;
@@ -263,31 +265,40 @@ static wf_status run_segment(checker *c, int32_t i) {
 static int32_t count_members(const checker *c, int32_t at) {
     const wf_program *p = c->p;
     const wfi_instruction *now = &p->instructions[p->order[at]];
-    int32_t n = p->groups[now->group].n, found = 0;
+    int32_t n = p->groups[now->group].n_lowered, found = 0;
     while (found < n && at + found < p->n_instructions &&
            wfi_same_collective(p, now, &p->instructions[p->order[at + found]]))
         found++;
     return found;
 }
 
+/* What a member of a change brings by reference k, if it is not lowered: what one rank would have
+ * for its microbatches. If the rank that it follows brings something else, so does the sum. */
+static wfi_term part_of(const checker *c, const wfi_instruction *now, int32_t k, int32_t member) {
+    const wfi_block *b = &c->p->blocks[now->references[k].block];
+    return wfi_is_reduction(now) ? wfi_ideal_part(c->ideal, b->id, member)
+                                 : wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
+}
+
 /* What reference k of the n members holds when the collective is through. */
 static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t k) {
     const wf_program *p = c->p;
     const wfi_instruction *first = &p->instructions[p->order[at]];
-    wfi_block_kind kind = p->blocks[first->references[k].block].kind;
+    const wfi_group *group = &p->groups[first->group];
     wfi_term *leaves = c->scratch, whole = 0;
+    if (k == wfi_n_moved(p, first)) return wfi_term_start(WFI_CHANGE, first->unit, 0);
+    if (n < group->n)
+        for (int32_t m = 0; m < group->n; m++) leaves[m] = whole = part_of(c, first, k, m);
     for (int32_t m = 0; m < n; m++) {
         const wfi_instruction *member = &p->instructions[p->order[at + m]];
         const wfi_reference *r = &member->references[k];
-        if (wfi_is_reduction(first))
-            leaves[wfi_group_find(&p->groups[first->group], member->rank)] = read_term(c, r);
+        if (wfi_is_reduction(first)) leaves[wfi_group_find(group, member->rank)] = read_term(c, r);
         if (r->access & WFI_READ) whole = read_term(c, r);
     }
-    if (kind == WFI_BLOCK_STAGING) return wfi_term_start(WFI_CHANGE, first->unit, 0);
     if (!wfi_is_reduction(first)) return whole;
     return first->to == WFI_REPLICATE && wfi_stage_rotates(p, first->group)
-               ? wfi_term_any_order(leaves, n)
-               : wfi_term_tree(leaves, n);
+               ? wfi_term_any_order(leaves, group->n)
+               : wfi_term_tree(leaves, group->n);
 }
 
 static void run_collective(checker *c, int32_t at, int32_t n) {
@@ -331,6 +342,12 @@ static wf_status run_local(checker *c, const wfi_instruction *now) {
     return WF_OK;
 }
 
+/* By the rank and those that follow it. */
+static void note_report(checker *c, int32_t rank, int64_t micro) {
+    for (int32_t r = 0; r < c->p->n_ranks; r++)
+        if (c->p->ranks[r].like == rank) c->reported[wfi_rank_micro(c->p, r, micro)] = true;
+}
+
 static wf_status run_host(checker *c, int32_t i) {
     const wf_program *p = c->p;
     const wfi_instruction *now = &p->instructions[i];
@@ -341,7 +358,7 @@ static wf_status run_host(checker *c, int32_t i) {
             write_term(c, now, k, wfi_term_start((int)now->kind, now->id, now->micro));
         else if (read_term(c, &now->references[k]) != ideal)
             return refuse(c, i, "gives the host something else than one rank would");
-        if (now->kind == WFI_REPORT) c->reported[b->micro] = true;
+        if (now->kind == WFI_REPORT) note_report(c, now->rank, b->micro);
     }
     if (now->kind == WFI_STORE) c->stored[now->id] = true;
     return WF_OK;
@@ -423,7 +440,7 @@ static wf_status check_end(const checker *c) {
                 "instruction is missing, doubled or out of order)",
                 block->rank, wfi_block_kind_name(block->kind), p->graph->units[block->id].name);
     }
-    for (int32_t b = 0; b < p->n_blocks && p->keep_gradients; b++)
+    for (int32_t b = 0; b < p->n_blocks && p->use == WFI_USE_RUN_AND_KEEP; b++)
         if (p->blocks[b].kind == WFI_BLOCK_GRADIENT && p->blocks[b].depth == 0 &&
             !is_whole(c, b, kept_gradient(c, b)))
             return wfi_fail(p->ctx, WF_BUG, "check: the gradient of unit %s is not kept",

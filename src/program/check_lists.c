@@ -34,10 +34,10 @@ static wf_status check_instruction(const wf_program *p, int32_t i) {
 
 wf_status wfi_check_lists(const wf_program *p) {
     int32_t n = 0;
-    for (int32_t r = 0; r < p->n_ranks; r++)
+    for (int32_t at = 0; at < p->n_lowered; at++)
         for (int s = 0; s < WFI_N_STREAMS; s++)
-            for (int32_t k = 0; k < p->ranks[r].n_stream[s]; k++, n++) {
-                int32_t i = p->ranks[r].stream[s][k];
+            for (int32_t k = 0; k < p->ranks[p->lowered[at]].n_stream[s]; k++, n++) {
+                int32_t r = p->lowered[at], i = p->ranks[r].stream[s][k];
                 const wfi_instruction *now = &p->instructions[i];
                 if (now->rank != r || (int)now->stream != s || now->position != k)
                     return wfi_check_refuse(p, i, "stands in another place than it says");

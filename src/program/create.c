@@ -61,7 +61,8 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
     WF_TRY(wfi_program_map(p, like));
     WF_TRY(wfi_program_copy_code(p, false, &p->code));
-    return p->rest_graph ? wfi_program_copy_code(p, true, &p->rest_code) : WF_OK;
+    if (p->rest_graph) WF_TRY(wfi_program_copy_code(p, true, &p->rest_code));
+    return wfi_program_find_classes(p);
 }
 
 wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
@@ -74,7 +75,7 @@ wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
 }
 
 wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                            const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
+                            const wf_plan *plan, wf_program_kind kind, wfi_program_use use,
                             const wf_program *like, wf_program **program_out) {
     wf_recipe resolved;
     if (kind == WF_PROGRAM_FORWARD) {
@@ -94,7 +95,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
     p->ctx = ctx;
     p->kind = kind;
     p->recipe = resolved;
-    p->keep_gradients = keep_gradients;
+    p->use = use;
     wfi_pool_init(&p->pool, ctx);
     wf_status status = begin(p, model, plan, like);
     if (status != WF_OK) {
@@ -134,10 +135,10 @@ static wf_status schedule_and_compile(wf_program *p) {
 }
 
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                             const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
+                             const wf_plan *plan, wf_program_kind kind, wfi_program_use use,
                              const wf_program *like, wf_program **program_out) {
     wf_program *p;
-    WF_TRY(wfi_program_begin(ctx, model, recipe, plan, kind, keep_gradients, like, &p));
+    WF_TRY(wfi_program_begin(ctx, model, recipe, plan, kind, use, like, &p));
     wf_status status = schedule_and_compile(p);
     if (status == WF_OK && like) status = same_state(p, like);
     if (status != WF_OK) {
@@ -150,15 +151,15 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
 
 wf_status wf_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, wf_program_kind kind, wf_program **program_out) {
-    return wfi_program_create(ctx, model, recipe, plan, kind, false, NULL, program_out);
+    return wfi_program_create(ctx, model, recipe, plan, kind, WFI_USE_LOOK, NULL, program_out);
 }
 
 wf_status wf_program_create_like(const wf_program *like, wf_program_kind kind, int64_t n_samples,
                                  wf_program **program_out) {
     wf_recipe recipe = like->recipe;
     recipe.batch = n_samples;
-    return wfi_program_create(like->ctx, like->model, &recipe, like->plan, kind,
-                              like->keep_gradients, like, program_out);
+    return wfi_program_create(like->ctx, like->model, &recipe, like->plan, kind, like->use, like,
+                              program_out);
 }
 
 void wf_program_destroy(wf_program *p) {

@@ -131,8 +131,9 @@ static wf_status reduce(dependence *d, int32_t i) {
 static wf_status list_streams(wf_program *p) {
     for (int32_t i = 0; i < p->n_instructions; i++)
         p->ranks[p->instructions[i].rank].n_stream[p->instructions[i].stream]++;
-    for (int32_t r = 0; r < p->n_ranks; r++)
+    for (int32_t k = 0; k < p->n_lowered; k++)
         for (int s = 0; s < WFI_N_STREAMS; s++) {
+            int32_t r = p->lowered[k];
             size_t n = (size_t)p->ranks[r].n_stream[s];
             p->ranks[r].stream[s] = wfi_pool_alloc(&p->pool, n, sizeof(int32_t));
             if (!p->ranks[r].stream[s]) return WF_NO_MEMORY;

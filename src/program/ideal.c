@@ -19,6 +19,7 @@ struct wfi_ideal {
     size_t n_entries, n_used;
     wfi_term *after[3]; /* [n_units] PARAM, BUFFER, STATE */
     wfi_term *tied;     /* [n_weight_gradients] */
+    wfi_term *lanes;    /* [n_units][n_lanes] sums of gradients */
 };
 
 static uint64_t key_of(wfi_block_kind kind, int32_t id, int32_t depth, int64_t micro) {
@@ -120,24 +121,37 @@ static wf_status run_microbatches(wfi_ideal *ideal) {
     return WF_OK;
 }
 
-/* The gradient of a unit: summed along each lane, then over the tree of lanes. If the plan
- * lets replicas be summed in any order, only over the subtrees that they own. */
-static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *lanes) {
+/* The gradient of a unit, summed along each lane. */
+static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
     const wf_recipe *r = &ideal->p->recipe;
     int64_t per_lane = r->n_micro / r->n_lanes;
     for (int64_t m = 0; m < r->n_micro; m++) {
         wfi_term summand = wfi_ideal_find(ideal, WFI_BLOCK_GRADIENT, unit, 0, m);
-        wfi_term *lane = &lanes[m / per_lane];
+        wfi_term *lane = &ideal->lanes[unit * r->n_lanes + m / per_lane];
         *lane =
             m % per_lane == 0
                 ? summand
                 : wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), *lane), summand);
     }
-    int32_t stage = wfi_program_stage_of(ideal->p, unit);
-    if (!wfi_stage_rotates(ideal->p, stage)) return wfi_term_tree(lanes, r->n_lanes);
-    int64_t n_replicas = ideal->p->stages[stage].n_replicas, n_own = r->n_lanes / n_replicas;
-    for (int64_t k = 0; k < n_replicas; k++) lanes[k] = wfi_term_tree(lanes + k * n_own, n_own);
-    return wfi_term_any_order(lanes, n_replicas);
+}
+
+wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t replica) {
+    const wf_program *p = ideal->p;
+    int64_t n_lanes = p->recipe.n_lanes;
+    int64_t n_own = n_lanes / p->stages[wfi_program_stage_of(p, unit)].n_replicas;
+    return wfi_term_tree(&ideal->lanes[unit * n_lanes + replica * n_own], n_own);
+}
+
+/* The lanes are summed over their tree. If the plan lets replicas be summed in any order, only
+ * over the subtrees that they own. */
+static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *parts) {
+    const wf_program *p = ideal->p;
+    int64_t n_lanes = p->recipe.n_lanes;
+    int32_t stage = wfi_program_stage_of(p, unit), n = p->stages[stage].n_replicas;
+    sum_lanes(ideal, unit);
+    if (!wfi_stage_rotates(p, stage)) return wfi_term_tree(&ideal->lanes[unit * n_lanes], n_lanes);
+    for (int32_t k = 0; k < n; k++) parts[k] = wfi_ideal_part(ideal, unit, k);
+    return wfi_term_any_order(parts, n);
 }
 
 /* What an update reads lies side by side: param, gradient, state if there is any, all norms. */
@@ -193,7 +207,9 @@ wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out) {
     ideal->p = p;
     ideal->n_entries = 256;
     ideal->table = wfi_alloc(ctx, ideal->n_entries, sizeof *ideal->table, "the program check");
-    bool ok = ideal->table;
+    ideal->lanes =
+        wfi_alloc(ctx, n_units * (size_t)p->recipe.n_lanes, sizeof(wfi_term), "the program check");
+    bool ok = ideal->table && ideal->lanes;
     for (int i = 0; i < 3; i++) {
         ideal->after[i] = wfi_alloc(ctx, n_units, sizeof(wfi_term), "the program check");
         ok = ok && ideal->after[i];
@@ -220,6 +236,7 @@ void wfi_ideal_destroy(wfi_ideal *ideal) {
     wf_context *ctx = ideal->p->ctx;
     wfi_free(ctx, ideal->table);
     wfi_free(ctx, ideal->tied);
+    wfi_free(ctx, ideal->lanes);
     for (int i = 0; i < 3; i++) wfi_free(ctx, ideal->after[i]);
     wfi_free(ctx, ideal);
 }

@@ -119,8 +119,7 @@ NEED(slot) {
 
 /* The piece that begins where the reference does. */
 NEED(piece) {
-    const wfi_reference *r = &now->references[k];
-    const wfi_block *b = &p->blocks[r->block];
+    const wfi_block *b = &p->blocks[now->references[k].block];
     int32_t unit = b->kind == WFI_BLOCK_NORM ? -1 : b->id; /* norms are of all units */
     bool moves = b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_GRADIENT ||
                  b->kind == WFI_BLOCK_STATS || b->kind == WFI_BLOCK_NORM;
@@ -128,14 +127,11 @@ NEED(piece) {
     if (k == 0 && unit != now->unit) return nothing;
     if (k == wfi_n_moved(p, now))
         return need(WFI_BLOCK_STAGING, wfi_change_staged_bytes(p, now), WFI_WRITE);
-    for (int32_t n = moves ? wfi_n_pieces(p, now, b->kind, b->id) : 0; n-- > 0;) {
-        wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, n);
-        if (!piece.extent.bytes || piece.extent.offset != wfi_reference_begin(p, r)) continue;
-        int access = wfi_piece_access(now, member, &piece);
-        if (!access) piece.extent.bytes = 0;
-        return need_extent(b->kind, piece.extent, access);
-    }
-    return nothing;
+    wfi_piece piece = moves ? wfi_named_piece(p, now, k) : (wfi_piece){.owner = -1};
+    if (piece.owner < 0) return nothing;
+    int access = wfi_piece_access(now, member, &piece);
+    if (!access) piece.extent.bytes = 0;
+    return need_extent(b->kind, piece.extent, access);
 }
 
 NEED(update) {

@@ -195,9 +195,9 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
     int32_t n_transfers = 0;
     wf_status status = wfi_sequence_make(p, &pool, lists, &sequence);
     if (status == WF_OK) status = wfi_find_transfers(p, lists, &sequence, &transfers, &n_transfers);
-    for (int32_t rank = 0; rank < p->n_ranks && status == WF_OK; rank++) {
+    for (int32_t k = 0; k < p->n_lowered && status == WF_OK; k++) {
         wfi_lowering l = {.p = p,
-                          .rank = rank,
+                          .rank = p->lowered[k],
                           .lists = lists,
                           .sequence = &sequence,
                           .transfers = transfers,

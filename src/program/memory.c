@@ -36,11 +36,9 @@ typedef struct placement {
 
 static void begin_life(const wf_program *p, life *l, int32_t i, int32_t order) {
     const wfi_instruction *first = &p->instructions[i];
-    const int32_t *clock =
-        p->clock + (size_t)i * (size_t)p->n_clocks + (size_t)first->rank * WFI_N_STREAMS;
     l->first = i;
     l->first_order = order;
-    memcpy(l->before, clock, sizeof l->before);
+    memcpy(l->before, wfi_clock_of(p, i, first->rank), sizeof l->before);
     l->before[first->stream]--; /* it is not before itself */
 }
 
@@ -56,7 +54,7 @@ static void find_lives(const wf_program *p, life *lives) {
             l->last[now->stream] = now->position + 1;
         }
     }
-    if (!p->keep_gradients) return;
+    if (p->use != WFI_USE_RUN_AND_KEEP) return;
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].kind == WFI_BLOCK_GRADIENT && p->blocks[b].depth == 0) {
             lives[b].last_order = p->n_instructions;
@@ -234,9 +232,9 @@ wf_status wfi_program_place(wf_program *p) {
         wfi_alloc(p->ctx, (size_t)p->n_instructions + 1, sizeof *alive, "the memory plan");
     wf_status status = m.lives && list && spare && alive ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) find_lives(p, m.lives);
-    for (int32_t r = 0; r < p->n_ranks && status == WF_OK; r++) {
-        status = place_rank(&m, r, list, spare);
-        if (status == WF_OK) find_bound(p, m.lives, r, alive);
+    for (int32_t k = 0; k < p->n_lowered && status == WF_OK; k++) {
+        status = place_rank(&m, p->lowered[k], list, spare);
+        if (status == WF_OK) find_bound(p, m.lives, p->lowered[k], alive);
     }
     empty_slots(&m);
     wfi_free(p->ctx, m.slots);

@@ -1,7 +1,11 @@
-/* What happens before what: runs all streams of all ranks symbolically. An
+/* What happens before what: runs all streams of all lowered ranks symbolically, in rounds. An
  * instruction can run when it is at the head of its stream and its dependencies
- * have run; a send and its receive, or the members of a collective, run together.
+ * have run in earlier rounds; a send and its receive, or the members of a collective, run together.
  * The result is one legal order and, for each instruction, a vector clock.
+ *
+ * In a round each stream runs one instruction at most, one kind of stream after the other, so that
+ * equal ranks are equally far: the order of a rank's instructions does not depend on which ranks
+ * are like it, nor on whether they are lowered (classes.c).
  */
 #include "program/program.h"
 
@@ -9,10 +13,10 @@
 
 typedef struct ordering {
     wf_program *p;
-    int32_t *at;   /* [rank][stream] how many have run */
-    int32_t *now;  /* [rank][stream] clock of the stream's latest, as a row index or -1 */
-    bool *has_run; /* [instruction] */
-    int32_t n_run;
+    int32_t *at;  /* [rank][stream] how many have run */
+    int32_t *now; /* [rank][stream] the stream's latest, or -1 */
+    int32_t *ran; /* [instruction] in which round, from 1 on; 0: not yet */
+    int32_t n_run, round;
 } ordering;
 
 static int32_t head(const ordering *o, int32_t rank, wfi_stream stream) {
@@ -21,10 +25,17 @@ static int32_t head(const ordering *o, int32_t rank, wfi_stream stream) {
     return at < r->n_stream[stream] ? r->stream[stream][at] : -1;
 }
 
+static bool has_run(const ordering *o, int32_t i) {
+    return o->ran[i] && o->ran[i] < o->round;
+}
+
+/* Whether what stands in front of it, and what it depends on, ran in earlier rounds. */
 static bool is_ready(const ordering *o, int32_t i) {
     const wfi_instruction *now = &o->p->instructions[i];
+    int32_t before = o->now[now->rank * WFI_N_STREAMS + (int)now->stream];
+    if (before >= 0 && !has_run(o, before)) return false;
     for (int32_t k = 0; k < now->n_depends; k++)
-        if (!o->has_run[now->depends[k]]) return false;
+        if (!has_run(o, now->depends[k])) return false;
     return true;
 }
 
@@ -60,7 +71,8 @@ static int32_t gather_group(const ordering *o, int32_t i, int32_t *group_out) {
     int32_t n = 0;
     if (now->kind == WFI_SEND || now->kind == WFI_RECEIVE) {
         bool sends = now->kind == WFI_SEND;
-        if (now->peer < 0 || now->peer >= p->n_ranks) return 0;
+        if (now->peer < 0 || now->peer >= p->n_ranks || !wfi_rank_is_lowered(p, now->peer))
+            return 0;
         int32_t other = head(o, now->peer, sends ? WFI_STREAM_RECEIVE : WFI_STREAM_SEND);
         if (other < 0 || !is_ready(o, other)) return 0;
         const wfi_instruction *peer = &p->instructions[other];
@@ -77,6 +89,7 @@ static int32_t gather_group(const ordering *o, int32_t i, int32_t *group_out) {
     const wfi_group *group = &p->groups[now->group];
     if (wfi_group_find(group, now->rank) < 0) return 0;
     for (int32_t m = 0; m < group->n; m++) {
+        if (!wfi_rank_is_lowered(p, group->ranks[m])) continue;
         int32_t other = head(o, group->ranks[m], WFI_STREAM_REDUCE);
         if (other < 0 || !is_ready(o, other)) return 0;
         if (!wfi_same_collective(p, now, &p->instructions[other])) return 0;
@@ -103,10 +116,10 @@ static void run_group(ordering *o, const int32_t *group, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
         const wfi_instruction *now = &p->instructions[group[k]];
         int32_t stream = now->rank * WFI_N_STREAMS + (int)now->stream;
-        joined[stream] = now->position + 1;
+        joined[p->ranks[now->rank].row * WFI_N_STREAMS + (int)now->stream] = now->position + 1;
         o->now[stream] = group[k];
         o->at[stream]++;
-        o->has_run[group[k]] = true;
+        o->ran[group[k]] = o->round;
         p->order[o->n_run++] = group[k];
     }
     for (int32_t k = 1; k < n; k++)
@@ -118,9 +131,9 @@ static wf_status deadlock(const ordering *o) {
     wfi_text text;
     wfi_text_init(&text, p->ctx);
     int n_told = 0;
-    for (int32_t r = 0; r < p->n_ranks; r++)
+    for (int32_t k = 0; k < p->n_lowered; k++)
         for (int s = 0; s < WFI_N_STREAMS && n_told < 4; s++) {
-            int32_t i = head(o, r, (wfi_stream)s);
+            int32_t i = head(o, p->lowered[k], (wfi_stream)s);
             if (i < 0) continue;
             wfi_text_add(&text, "%s", n_told++ ? "; " : "");
             wfi_instruction_text(p, i, &text);
@@ -138,16 +151,14 @@ static wf_status run_all(ordering *o, int32_t *group) {
     bool moved = true;
     while (moved) {
         moved = false;
-        for (int32_t r = 0; r < p->n_ranks; r++)
-            for (int s = 0; s < WFI_N_STREAMS; s++)
-                for (;;) {
-                    int32_t i = head(o, r, (wfi_stream)s);
-                    if (i < 0 || !is_ready(o, i)) break;
-                    int32_t n = gather_group(o, i, group);
-                    if (n == 0) break;
-                    run_group(o, group, n);
-                    moved = true;
-                }
+        o->round++;
+        for (int s = 0; s < WFI_N_STREAMS; s++)
+            for (int32_t k = 0; k < p->n_lowered; k++) {
+                int32_t i = head(o, p->lowered[k], (wfi_stream)s);
+                int32_t n = i >= 0 && is_ready(o, i) ? gather_group(o, i, group) : 0;
+                if (n) run_group(o, group, n);
+                moved |= n > 0;
+            }
     }
     return o->n_run == p->n_instructions ? WF_OK : deadlock(o);
 }
@@ -155,22 +166,22 @@ static wf_status run_all(ordering *o, int32_t *group) {
 wf_status wfi_program_order(wf_program *p) {
     ordering o = {.p = p};
     size_t n_streams = (size_t)p->n_ranks * WFI_N_STREAMS, n = (size_t)p->n_instructions;
-    p->n_clocks = (int32_t)n_streams;
+    p->n_clocks = p->n_lowered * WFI_N_STREAMS;
     wfi_free(p->ctx, p->clock);
     wfi_free(p->ctx, p->order);
-    p->clock = wfi_alloc(p->ctx, n * n_streams, sizeof *p->clock, "the program's clocks");
+    p->clock = wfi_alloc(p->ctx, n * (size_t)p->n_clocks, sizeof *p->clock, "the program's clocks");
     p->order = wfi_alloc(p->ctx, n, sizeof *p->order, "the program's order");
     o.at = wfi_alloc(p->ctx, n_streams, sizeof *o.at, "the program's order");
     o.now = wfi_alloc(p->ctx, n_streams, sizeof *o.now, "the program's order");
-    o.has_run = wfi_alloc(p->ctx, n, sizeof *o.has_run, "the program's order");
+    o.ran = wfi_alloc(p->ctx, n, sizeof *o.ran, "the program's order");
     int32_t *group =
         wfi_alloc(p->ctx, (size_t)p->n_ranks + 1, sizeof *group, "the program's order");
-    bool ok = p->clock && p->order && o.at && o.now && o.has_run && group;
+    bool ok = p->clock && p->order && o.at && o.now && o.ran && group;
     if (ok) memset(o.now, -1, n_streams * sizeof *o.now);
     wf_status status = ok ? run_all(&o, group) : WF_NO_MEMORY;
     wfi_free(p->ctx, o.at);
     wfi_free(p->ctx, o.now);
-    wfi_free(p->ctx, o.has_run);
+    wfi_free(p->ctx, o.ran);
     wfi_free(p->ctx, group);
     return status;
 }

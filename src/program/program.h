@@ -284,15 +284,26 @@ typedef struct wfi_stage {
 typedef struct wfi_group {
     int32_t *ranks; /* ascending */
     int32_t n;
+    int32_t n_lowered; /* of them */
 } wfi_group;
 
 typedef struct wfi_rank {
+    int32_t like;   /* the lowered rank that it follows, with microbatches of its own; or itself */
+    int32_t n_like; /* lowered: how many follow it, and itself */
+    int32_t row;    /* lowered: its place among those */
     int32_t *stream[WFI_N_STREAMS]; /* instruction indices */
     int32_t n_stream[WFI_N_STREAMS];
     size_t state_bytes, peak_bytes, bound_bytes;
     size_t sent_bytes, received_bytes; /* in one step, to and from other ranks */
     int32_t peak_instruction;
 } wfi_rank;
+
+/* What a program is made for. Who only looks at it needs one of each class of equal ranks. */
+typedef enum wfi_program_use {
+    WFI_USE_LOOK,
+    WFI_USE_RUN,
+    WFI_USE_RUN_AND_KEEP /* gradients, until the next step */
+} wfi_program_use;
 
 struct wf_program {
     wf_context *ctx;
@@ -317,17 +328,19 @@ struct wf_program {
     int32_t n_groups;
     wf_costs *costs; /* of the graph's units */
     wfi_rank *ranks;
+    int32_t *lowered; /* [n_lowered] ranks that have blocks and instructions, ascending */
+    int32_t n_lowered;
     wfi_block *blocks;
     wfi_instruction *instructions;
     int32_t n_blocks, n_instructions;
     size_t block_capacity, instruction_capacity;
-    bool keep_gradients;
+    wfi_program_use use;
     /* > 0, for tests: no two blocks or temporaries share bytes, and so many lie between them, which
      * nobody may write (run/gaps.h). */
     size_t gap_bytes;
 
-    /* order.c: clock[i * n_clocks + rank * WFI_N_STREAMS + stream] = how many
-     * instructions of that stream happen before (or are) instruction i. */
+    /* order.c: clock[i * n_clocks + row * WFI_N_STREAMS + stream] = how many
+     * instructions of that rank's stream happen before (or are) instruction i. */
     int32_t *clock;
     int32_t *order; /* a legal order of all instructions */
     int32_t n_clocks;
@@ -354,6 +367,14 @@ static inline int32_t wfi_stage_replica_of(const wf_program *p, int32_t stage, i
 /* Where the stage is done for a microbatch. */
 static inline int32_t wfi_stage_rank_of(const wf_program *p, int32_t stage, int64_t micro) {
     return wfi_program_rank_of(p, wfi_stage_replica_of(p, stage, micro), stage);
+}
+static inline bool wfi_rank_is_lowered(const wf_program *p, int32_t rank) {
+    return p->ranks[rank].like == rank;
+}
+/* Which microbatch a rank has where the one that it follows has `micro`. */
+static inline int64_t wfi_rank_micro(const wf_program *p, int32_t rank, int64_t micro) {
+    int32_t apart = wfi_mesh_dp(p->mesh, rank) - wfi_mesh_dp(p->mesh, p->ranks[rank].like);
+    return micro < 0 ? micro : micro + apart * (p->recipe.n_micro / p->mesh.dp);
 }
 /* Which replica of the stage is on the rank; -1: none. */
 int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);
@@ -407,10 +428,9 @@ static inline int32_t wfi_n_moved(const wf_program *p, const wfi_instruction *no
     return now->n_references - (how && how->n_staged);
 }
 int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now);
-/* What member `own` does about piece r in a phase. `members`: instructions, in the group's order,
- * as they stand in the program's. Elements are of 4 bytes. Fills steps [at most as many as members]
- * and returns how many. */
-int32_t wfi_change_steps(const wf_program *p, const int32_t *members, int32_t own, int32_t r,
+/* What member `own` does about piece r of a change in a phase; `now` is any member's instruction.
+ * Elements are of 4 bytes. Fills steps [at most as many as members] and returns how many. */
+int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_t own, int32_t r,
                          int32_t phase, wfi_reduce_step *steps);
 /* Bytes that a member stages of others' pieces: of one after the other, so the largest counts. */
 size_t wfi_change_staged_bytes(const wf_program *p, const wfi_instruction *now);
@@ -425,6 +445,8 @@ int32_t wfi_n_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_
                      int32_t id);
 wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
                          int32_t id, int64_t micro, int32_t k);
+/* That of a reference. Owner -1: it is none. */
+wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32_t r);
 /* What of the unit's gradient the rank measures for the group. */
 wfi_extent wfi_measured_extent(const wf_program *p, const wfi_group *group, int32_t unit,
                                int32_t rank);
@@ -448,7 +470,7 @@ static inline size_t wfi_reference_begin(const wf_program *p, const wfi_referenc
 static inline int32_t wfi_n_together(const wf_program *p, int32_t k) {
     const wfi_instruction *now = &p->instructions[p->order[k]];
     if (wfi_type_of(now)->class == WFI_CLASS_TRANSFER) return 2;
-    return wfi_type_of(now)->class == WFI_CLASS_CHANGE ? p->groups[now->group].n : 1;
+    return wfi_type_of(now)->class == WFI_CLASS_CHANGE ? p->groups[now->group].n_lowered : 1;
 }
 /* That an instruction reads or writes. */
 static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {
@@ -462,6 +484,10 @@ static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {
 /* map.c: which units are a stage, which rank is on which, and in which group. `like`: see
  * wfi_program_begin. */
 wf_status wfi_program_map(wf_program *p, const wf_program *like);
+/* classes.c: which ranks are lowered, and which ones follow them. */
+wf_status wfi_program_find_classes(wf_program *p);
+/* Those that follow get what has been found for the lowered ones. */
+void wfi_program_share(wf_program *p);
 /* The actions of each rank [n_ranks], microbatches counted in the step; free with
  * wfi_schedule_free. */
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out);
@@ -487,10 +513,13 @@ wf_status wfi_program_count_traffic(wf_program *p);
 /* Whether b is a's part on another rank: they do the same to blocks of the same names. */
 bool wfi_same_collective(const wf_program *p, const wfi_instruction *a, const wfi_instruction *b);
 
+/* How many of each stream of the rank happen before instruction i, or are it. */
+static inline const int32_t *wfi_clock_of(const wf_program *p, int32_t i, int32_t rank) {
+    return p->clock + (size_t)i * (size_t)p->n_clocks + (size_t)p->ranks[rank].row * WFI_N_STREAMS;
+}
 static inline bool wfi_happens_before(const wf_program *p, int32_t a, int32_t b) {
     const wfi_instruction *i = &p->instructions[a];
-    return a != b && p->clock[(size_t)b * (size_t)p->n_clocks +
-                              (size_t)(i->rank * WFI_N_STREAMS + i->stream)] > i->position;
+    return a != b && wfi_clock_of(p, b, i->rank)[i->stream] > i->position;
 }
 
 /* The units that it is about, joined by "+"; nothing if there are none. */
@@ -527,14 +556,14 @@ static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
  * kernels are described. Nothing else of the program may be used yet. `like`: a program whose
  * stages it takes, because both will work on the same state; NULL: it finds its own. */
 wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                            const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
+                            const wf_plan *plan, wf_program_kind kind, wfi_program_use use,
                             const wf_program *like, wf_program **program_out);
 /* The passes from lowering to the proof. Errors: BUG: the actions do not make a step. */
 wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists);
 
 /* Like wf_program_create, for a trainer. */
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                             const wf_plan *plan, wf_program_kind kind, bool keep_gradients,
+                             const wf_plan *plan, wf_program_kind kind, wfi_program_use use,
                              const wf_program *like, wf_program **program_out);
 
 #endif

@@ -35,14 +35,17 @@ static void forward_only(int n_stages, int stage, int n_micro, wfi_action_list *
     for (int m = 0; m < n_micro; m++) wfi_action_push(list, WFI_ACTION_F, stage, m);
 }
 
-/* The stages' lists of one replica for all ranks, whose microbatches are counted in the step. */
+/* The stages' lists of one replica for all lowered ranks, whose microbatches are counted in the
+ * step. */
 static wf_status copy_to_ranks(const wf_program *p, const wfi_action_list *stages,
                                wfi_action_list **lists_out) {
     wfi_action_list *lists = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *lists, "a schedule");
     if (!lists) return WF_NO_MEMORY;
     for (int32_t s = 0; s < p->n_stages; s++)
         for (int32_t d = 0; d < p->stages[s].n_replicas; d++) {
-            wfi_action_list *list = &lists[wfi_program_rank_of(p, d, s)];
+            int32_t rank = wfi_program_rank_of(p, d, s);
+            wfi_action_list *list = &lists[rank];
+            if (!wfi_rank_is_lowered(p, rank)) continue;
             list->actions =
                 wfi_alloc(p->ctx, (size_t)stages[s].n, sizeof *list->actions, "a schedule");
             if (!list->actions) {

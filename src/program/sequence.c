@@ -80,7 +80,8 @@ static void take(merge *m, int32_t rank, double begin) {
 static void take_next(merge *m) {
     int32_t first = -1, any = -1;
     double first_begin = INFINITY;
-    for (int32_t rank = 0; rank < m->p->n_ranks; rank++) {
+    for (int32_t k = 0; k < m->p->n_lowered; k++) {
+        int32_t rank = m->p->lowered[k];
         if (m->next[rank] == m->lists[rank].n) continue;
         if (any < 0) any = rank;
         double ready = ready_at(m, &m->lists[rank].actions[m->next[rank]]);
@@ -116,7 +117,8 @@ static wf_status allocate(merge *m, wfi_pool *pool) {
     if (!s->begin || !s->end || !m->next || !m->free_at || !m->times || !m->forward_end ||
         !m->backward_end)
         return WF_NO_MEMORY;
-    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+    for (int32_t k = 0; k < p->n_lowered; k++) {
+        int32_t rank = p->lowered[k];
         size_t n = (size_t)wfi_max_i64(m->lists[rank].n, 1);
         s->begin[rank] = wfi_pool_alloc(pool, n, sizeof(int32_t));
         s->end[rank] = wfi_pool_alloc(pool, n, sizeof(int32_t));

@@ -38,7 +38,7 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     }
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        if (block->rank != rank) continue;
+        if (block->rank != r->like) continue;
         if (block->kind == WFI_BLOCK_STATE) s.optimizer_bytes += block->bytes;
         if (block->kind == WFI_BLOCK_PARAM && !block->is_state) s.copied_bytes += block->bytes;
     }

@@ -58,6 +58,8 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
                         int64_t micro);
 /* The gradient that tied weight i brings to its owner. */
 wfi_term wfi_ideal_tied(const wfi_ideal *ideal, int32_t i);
+/* The part of a unit's gradient that a replica of its stage has before replicas are summed. */
+wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t replica);
 /* PARAM, BUFFER and STATE of a unit after the step. */
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit);
 

@@ -47,7 +47,11 @@ wf_status wf_program_text(const wf_program *p, char **text_out) {
             int32_t replica = wfi_stage_replica_on(p, s, r);
             if (replica >= 0) wfi_text_add(&text, " stage %d, replica %d,", s, replica);
         }
-        wfi_text_add(&text, " %zu bytes\n", p->ranks[r].peak_bytes);
+        wfi_text_add(&text, " %zu bytes", p->ranks[r].peak_bytes);
+        if (!wfi_rank_is_lowered(p, r))
+            wfi_text_add(&text, ", as rank %d with microbatch %lld for 0", p->ranks[r].like,
+                         (long long)wfi_rank_micro(p, r, 0));
+        wfi_text_add(&text, "\n");
         for (int32_t k = 0; k < p->n_instructions; k++) {
             int32_t i = p->order[k];
             const wfi_instruction *now = &p->instructions[i];

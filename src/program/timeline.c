@@ -52,7 +52,8 @@ static wf_status fill(const wf_program *p, const double *begin_us, const double 
             for (int32_t at = 0; at < p->ranks[r].n_stream[s]; at++) {
                 int32_t i = p->ranks[r].stream[s][at];
                 const wfi_instruction *now = &p->instructions[i];
-                wf_span span = {.kind = wfi_type_of(now)->span, .rank = r, .micro = now->micro};
+                wf_span span = {.kind = wfi_type_of(now)->span, .rank = r};
+                span.micro = wfi_rank_micro(p, r, now->micro);
                 span.stream = wfi_stream_name(now->stream);
                 span.unit = unit_name(n, p->graph, now->unit);
                 span.name = full_name(n, p, now);
@@ -69,7 +70,10 @@ wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const
                               wf_timeline **timeline_out) {
     wf_timeline *t;
     size_t n_units = (size_t)p->graph->n_units;
-    WF_TRY(wfi_timeline_allocate(p->ctx, p->n_ranks, p->n_instructions, &t));
+    int n_spans = 0;
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        for (int s = 0; s < WFI_N_STREAMS; s++) n_spans += p->ranks[r].n_stream[s];
+    WF_TRY(wfi_timeline_allocate(p->ctx, p->n_ranks, n_spans, &t));
     naming n = {.t = t};
     n.units = wfi_alloc(p->ctx, n_units, sizeof *n.units, "a timeline");
     n.names =

@@ -2,42 +2,115 @@
  * memory receives, and the other one sends, whatever the wire. */
 #include "program/program.h"
 
-static void count(wf_program *p, int32_t from, int32_t to, size_t bytes) {
-    p->ranks[from].sent_bytes += bytes;
-    p->ranks[to].received_bytes += bytes;
-}
+#include <string.h>
 
-static void count_step(wf_program *p, const wfi_group *group, const wfi_reduce_part *part,
-                       const wfi_reduce_step *step) {
+typedef struct bytes {
+    size_t sent, received;
+} bytes;
+
+/* What the members of a group do about pieces of one size. Many are of the same one. */
+typedef struct tally {
+    int32_t n;
+    int64_t n_elem;
+    bytes *members; /* [n] */
+} tally;
+
+typedef struct counting {
+    wf_program *p;
+    wfi_reduce_step *steps; /* [n_ranks] */
+    tally *tallies;         /* of all-reduces, which are by one algorithm */
+    int32_t n_tallies;
+    size_t capacity;
+    bytes *members; /* [n_ranks] of another change */
+} counting;
+
+static void count_step(const wfi_reduce_part *part, const wfi_reduce_step *step, bytes *members) {
     wfi_access a;
-    for (int32_t i = 0; wfi_reduce_access(part, step, i, &a); i++)
-        if (a.rank != part->own && !a.writes)
-            count(p, group->ranks[a.rank], group->ranks[part->own], (size_t)a.n * sizeof(float));
+    for (int32_t i = 0; wfi_reduce_access(part, step, i, &a); i++) {
+        if (a.rank == part->own || a.writes) continue;
+        members[a.rank].sent += (size_t)a.n * sizeof(float);
+        members[part->own].received += (size_t)a.n * sizeof(float);
+    }
 }
 
-/* What the member at place `at` of the order does. */
-static void count_change(wf_program *p, int32_t at, wfi_reduce_step *steps) {
-    const wfi_instruction *now = &p->instructions[p->order[at]];
-    const wfi_group *group = &p->groups[now->group];
-    wfi_reduce_part part = {.n = group->n, .own = wfi_group_find(group, now->rank)};
-    int32_t n_phases = wfi_change_n_phases(p, now);
-    for (int32_t r = 0; r < wfi_n_moved(p, now); r++)
+/* What all members do about piece r, whether they are lowered or not; `now` is one's. */
+static void count_piece(const counting *c, const wfi_instruction *now, int32_t r, bytes *members) {
+    wfi_reduce_part part = {.n = c->p->groups[now->group].n};
+    int32_t n_phases = wfi_change_n_phases(c->p, now);
+    memset(members, 0, (size_t)part.n * sizeof *members);
+    for (part.own = 0; part.own < part.n; part.own++)
         for (int32_t phase = 0; phase < n_phases; phase++) {
-            int32_t n = wfi_change_steps(p, p->order + at - part.own, part.own, r, phase, steps);
-            for (int32_t k = 0; k < n; k++) count_step(p, group, &part, &steps[k]);
+            int32_t n = wfi_change_steps(c->p, now, part.own, r, phase, c->steps);
+            for (int32_t k = 0; k < n; k++) count_step(&part, &c->steps[k], members);
         }
 }
 
-wf_status wfi_program_count_traffic(wf_program *p) {
-    wfi_reduce_step *steps = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *steps, "counting bytes");
-    if (!steps) return WF_NO_MEMORY;
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        p->ranks[r].sent_bytes = p->ranks[r].received_bytes = 0;
+/* The same of an all-reduce, counted once for each size. */
+static wf_status find_tally(counting *c, const wfi_instruction *now, int32_t r,
+                            const bytes **members_out) {
+    wf_context *ctx = c->p->ctx;
+    int32_t n = c->p->groups[now->group].n;
+    int64_t n_elem = (int64_t)(now->references[r].bytes / sizeof(float));
+    for (int32_t k = 0; k < c->n_tallies; k++)
+        if (c->tallies[k].n == n && c->tallies[k].n_elem == n_elem) {
+            *members_out = c->tallies[k].members;
+            return WF_OK;
+        }
+    WF_TRY(WFI_GROW(ctx, c->tallies, c->n_tallies, c->capacity, "counting bytes"));
+    bytes *members = wfi_alloc(ctx, (size_t)n, sizeof *members, "counting bytes");
+    if (!members) return WF_NO_MEMORY;
+    c->tallies[c->n_tallies++] = (tally){n, n_elem, members};
+    count_piece(c, now, r, members);
+    *members_out = members;
+    return WF_OK;
+}
+
+static wf_status count_change(counting *c, const wfi_instruction *now) {
+    const wfi_group *group = &c->p->groups[now->group];
+    for (int32_t r = 0; r < wfi_n_moved(c->p, now); r++) {
+        const bytes *members = c->members;
+        if (wfi_change_algorithm(c->p, now))
+            WF_TRY(find_tally(c, now, r, &members));
+        else
+            count_piece(c, now, r, c->members);
+        for (int32_t m = 0; m < group->n; m++) {
+            c->p->ranks[group->ranks[m]].sent_bytes += members[m].sent;
+            c->p->ranks[group->ranks[m]].received_bytes += members[m].received;
+        }
+    }
+    return WF_OK;
+}
+
+/* Of stages' replicas, or all that goes between other ranks: of one `dp` coordinate, if any ranks
+ * follow others. */
+static wf_status count_all(counting *c, bool of_replicas) {
+    wf_program *p = c->p;
     for (int32_t at = 0; at < p->n_instructions; at++) {
         const wfi_instruction *now = &p->instructions[p->order[at]];
-        if (now->kind == WFI_SEND) count(p, now->rank, now->peer, now->references[0].bytes);
-        if (now->kind == WFI_CHANGE) count_change(p, at, steps);
+        if ((now->kind == WFI_CHANGE && now->group < p->n_stages) != of_replicas) continue;
+        if (now->kind == WFI_SEND) {
+            p->ranks[now->rank].sent_bytes += now->references[0].bytes;
+            p->ranks[now->peer].received_bytes += now->references[0].bytes;
+        }
+        if (now->kind != WFI_CHANGE) continue;
+        WF_TRY(count_change(c, now));
+        at += p->groups[now->group].n_lowered - 1; /* the members stand side by side */
     }
-    wfi_free(p->ctx, steps);
     return WF_OK;
+}
+
+wf_status wfi_program_count_traffic(wf_program *p) {
+    counting c = {.p = p};
+    c.steps = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *c.steps, "counting bytes");
+    c.members = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *c.members, "counting bytes");
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        p->ranks[r].sent_bytes = p->ranks[r].received_bytes = 0;
+    wf_status status = c.steps && c.members ? count_all(&c, false) : WF_NO_MEMORY;
+    wfi_program_share(p);
+    if (status == WF_OK) status = count_all(&c, true);
+    for (int32_t k = 0; k < c.n_tallies; k++) wfi_free(p->ctx, c.tallies[k].members);
+    wfi_free(p->ctx, c.tallies);
+    wfi_free(p->ctx, c.steps);
+    wfi_free(p->ctx, c.members);
+    return status;
 }

@@ -78,9 +78,9 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
                              int32_t *n_out) {
     search s = {.p = p, .lists = lists, .sequence = sequence};
     wf_status status = WF_OK;
-    for (int32_t rank = 0; rank < p->n_ranks; rank++)
-        for (int32_t k = 0; k < lists[rank].n && status == WF_OK; k++)
-            status = find_in_action(&s, rank, k);
+    for (int32_t r = 0; r < p->n_lowered; r++)
+        for (int32_t k = 0; k < lists[p->lowered[r]].n && status == WF_OK; k++)
+            status = find_in_action(&s, p->lowered[r], k);
     if (status != WF_OK) {
         wfi_free(p->ctx, s.transfers);
         return status;

@@ -1,4 +1,4 @@
-/* The dry run: the program on null devices, one for each rank. Nothing is computed;
+/* The dry run: the program on null devices, one for each rank that is lowered. Nothing is computed;
  * events, FLOPs and bytes are counted, so a plan for any number of ranks can be
  * looked at on a laptop.
  */
@@ -16,8 +16,9 @@ typedef struct dry_run {
 static wf_status count(void *self, void *argument) {
     dry_run *w = self;
     const wfi_instruction *now = argument;
-    w->total.n_instructions++;
-    if (now->segment) w->total.flops += now->segment->flops;
+    int32_t n_like = w->p->ranks[now->rank].n_like;
+    w->total.n_instructions += n_like;
+    if (now->segment) w->total.flops += n_like * now->segment->flops;
     return WF_OK;
 }
 
@@ -33,7 +34,8 @@ static wf_status run_one(dry_run *w, const wfi_instruction *now) {
 
 static wf_status run_all(dry_run *w) {
     const wf_program *p = w->p;
-    for (int32_t r = 0; r < p->n_ranks; r++) {
+    for (int32_t k = 0; k < p->n_lowered; k++) {
+        int32_t r = p->lowered[k];
         wfi_owner owner = {.ctx = p->ctx, .rank = r, .failure = &w->failure};
         WF_TRY(wfi_device_create(&owner, &wfi_device_null, 0, 1, &w->devices[r]));
         for (int s = 0; s < WFI_N_STREAMS; s++)

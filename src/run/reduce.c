@@ -30,7 +30,7 @@ static phase find_phase(const wfi_executor *e, int32_t i, int32_t number) {
 
 /* The steps for the gradient in reference r. */
 static int32_t list_steps(phase *f, int32_t r, wfi_reduce_step *steps) {
-    return wfi_change_steps(f->e->p, f->members, f->part.own, r, f->part.phase, steps);
+    return wfi_change_steps(f->e->p, f->now, f->part.own, r, f->part.phase, steps);
 }
 
 static bool is_last(const phase *f) {

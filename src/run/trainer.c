@@ -110,8 +110,8 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     recipe.batch = r->n_samples;
     /* All programs find the state where the first one has it. */
     const wf_program *like = t->n_ready ? t->ready[0]->program : NULL;
-    WF_TRY(wfi_program_create(t->ctx, t->model, &recipe, t->plan, r->kind, t->keep_gradients, like,
-                              &r->program));
+    wfi_program_use use = t->keep_gradients ? WFI_USE_RUN_AND_KEEP : WFI_USE_RUN;
+    WF_TRY(wfi_program_create(t->ctx, t->model, &recipe, t->plan, r->kind, use, like, &r->program));
     WF_TRY(wf_program_fits(r->program, t->device_memory_bytes));
     const wf_graph *g = r->program->graph;
     r->inputs = wfi_alloc(t->ctx, (size_t)g->n_values, sizeof *r->inputs, "a program's inputs");

@@ -40,12 +40,14 @@ static double *clock_of(const simulation *s, const wfi_instruction *now) {
 static void run_together(const simulation *s, int32_t k, int32_t n) {
     const wf_program *p = s->p;
     double begin = 0, us = 0;
+    const wfi_instruction *first = &p->instructions[p->order[k]];
+    int32_t n_ranks = first->stream == WFI_STREAM_REDUCE ? p->groups[first->group].n : n;
     for (int32_t m = 0; m < n; m++) {
         const wfi_instruction *now = &p->instructions[p->order[k + m]];
         begin = fmax(begin, *clock_of(s, now));
         for (int32_t d = 0; d < now->n_depends; d++)
             begin = fmax(begin, s->end_us[now->depends[d]]);
-        us = fmax(us, duration(s, now, n));
+        us = fmax(us, duration(s, now, n_ranks));
     }
     for (int32_t m = 0; m < n; m++) {
         int32_t i = p->order[k + m];

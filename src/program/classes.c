@@ -1,0 +1,79 @@
+/* Classes of equal ranks. Ranks that differ by their `dp` coordinate alone do the same with other
+ * microbatches: one of them is lowered, and the others follow it.
+ *
+ * A class is one of `dp` coordinates, with all their ranks: so what goes along `pp` stays among
+ * ranks that are lowered, and only the collectives of a stage's replicas have members that follow.
+ * What is found for the lowered ranks holds for the others, because exchanging two coordinates of a
+ * class changes nothing but the numbers of microbatches:
+ *
+ * - A legal order of what is lowered, each instruction done by all that follow at once, is a legal
+ *   order of all. So there is no deadlock, and what happens before what on one rank is the same.
+ * - So memory is packed in the same way, and the same accesses are ordered.
+ * - A follower's part of a sum is the recipe's for its microbatches if the lowered rank's is. That
+ *   one is in the same sum, beside what followers have then, and the sum is compared (check.c).
+ */
+#include "program/program.h"
+
+/* What may differ between `dp` coordinates: how many of its microbatches are of the larger size,
+ * and what its ranks stage of others' gradients. */
+static bool is_like(const wf_program *p, int32_t a, int32_t b) {
+    const wfi_allreduce *how = p->plan->allreduce;
+    int64_t n_own = p->recipe.n_micro / p->mesh.dp, n_larger = p->recipe.batch % p->recipe.n_micro;
+    if (wfi_max_i64(0, wfi_min_i64(n_own, n_larger - a * n_own)) !=
+        wfi_max_i64(0, wfi_min_i64(n_own, n_larger - b * n_own)))
+        return false;
+    for (int32_t u = 0; u < p->graph->n_units && how->n_staged; u++) {
+        int64_t n_elem = (int64_t)(p->code->units[u].gradient_bytes / sizeof(float));
+        if (how->n_staged(p->mesh.dp, a, n_elem) != how->n_staged(p->mesh.dp, b, n_elem))
+            return false;
+    }
+    return true;
+}
+
+/* Whether each `dp` coordinate is a replica of everything. */
+static bool has_equal_replicas(const wf_program *p) {
+    for (int32_t s = 0; s < p->n_stages; s++)
+        if (p->stages[s].n_replicas != p->mesh.dp || p->stages[s].strategy != &wfi_strategy_dp)
+            return false;
+    return true;
+}
+
+static int32_t find_like(const wf_program *p, int32_t dp, const int32_t *lowered, int32_t n) {
+    for (int32_t k = 0; k < n; k++)
+        if (is_like(p, lowered[k], dp)) return lowered[k];
+    return dp;
+}
+
+wf_status wfi_program_find_classes(wf_program *p) {
+    bool is_whole = p->use != WFI_USE_LOOK || !has_equal_replicas(p);
+    int32_t *lowered = wfi_pool_alloc(&p->pool, (size_t)p->mesh.dp, sizeof *lowered), n = 0;
+    p->lowered = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->lowered);
+    if (!lowered || !p->lowered) return WF_NO_MEMORY;
+    for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
+        int32_t like = is_whole ? dp : find_like(p, dp, lowered, n);
+        if (like == dp) lowered[n++] = dp;
+        for (int32_t pp = 0; pp < p->mesh.pp; pp++) {
+            int32_t first = wfi_mesh_rank(p->mesh, pp, like);
+            p->ranks[wfi_mesh_rank(p->mesh, pp, dp)].like = first;
+            p->ranks[first].n_like++;
+        }
+    }
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        if (p->ranks[r].like != r) continue;
+        p->ranks[r].row = p->n_lowered;
+        p->lowered[p->n_lowered++] = r;
+    }
+    for (int32_t g = 0; g < p->n_groups; g++)
+        for (int32_t k = 0; k < p->groups[g].n; k++)
+            p->groups[g].n_lowered += wfi_rank_is_lowered(p, p->groups[g].ranks[k]);
+    return WF_OK;
+}
+
+void wfi_program_share(wf_program *p) {
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int32_t like = p->ranks[r].like;
+        if (like == r) continue;
+        p->ranks[r] = p->ranks[like];
+        p->ranks[r].like = like;
+    }
+}

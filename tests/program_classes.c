@@ -1,0 +1,166 @@
+/* Ranks that follow others: what is said of them is what is said if all are lowered. */
+#include "broken_program.h"
+#include "program/timeline.h"
+#include "small_models.h"
+
+typedef struct shape {
+    wf_model_function function;
+    int64_t batch, n_micro, n_lanes;
+} shape;
+
+static wf_program *make(wf_context *ctx, const shape *s, const char *plan_text,
+                        wfi_program_use use) {
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    wf_recipe recipe = mixed_recipe(s->n_lanes);
+    recipe.batch = s->batch;
+    recipe.n_micro = s->n_micro;
+    TEST_OK(ctx, wf_model_create(ctx, "small", s->function, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, use, NULL, &p));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return p;
+}
+
+static void same_summaries(const wf_program *all, const wf_program *some) {
+    for (int r = 0; r < wf_program_n_ranks(all); r++) {
+        wf_rank_summary a = wf_program_rank(all, r), b = wf_program_rank(some, r);
+        assert_string_equal(a.peak_unit, b.peak_unit);
+        a.peak_unit = b.peak_unit = NULL;
+        assert_memory_equal(&a, &b, sizeof a);
+        for (int u = 0; u < a.n_units; u++) {
+            wf_unit_summary x = wf_program_unit(all, r, u), y = wf_program_unit(some, r, u);
+            assert_string_equal(x.name, y.name);
+            assert_true(x.activation_bytes == y.activation_bytes);
+        }
+    }
+}
+
+static void same_timelines(wf_context *ctx, const wf_program *all, const wf_program *some) {
+    wf_timeline *a, *b;
+    TEST_OK(ctx, wf_program_simulate(all, NULL, &a));
+    TEST_OK(ctx, wf_program_simulate(some, NULL, &b));
+    assert_true(wf_timeline_step_us(a) == wf_timeline_step_us(b));
+    assert_int_equal(wf_timeline_n_spans(a), wf_timeline_n_spans(b));
+    for (int i = 0; i < wf_timeline_n_spans(a); i++) {
+        wf_span x = wf_timeline_span(a, i), y = wf_timeline_span(b, i);
+        assert_true(x.kind == y.kind && x.rank == y.rank && x.micro == y.micro);
+        assert_true(x.begin_us == y.begin_us && x.end_us == y.end_us);
+        assert_string_equal(x.name, y.name);
+    }
+    for (int r = 0; r < wf_timeline_n_ranks(a); r++) {
+        wf_rank_time x = wf_timeline_rank(a, r), y = wf_timeline_rank(b, r);
+        assert_memory_equal(&x, &y, sizeof x);
+    }
+    wf_timeline_destroy(a);
+    wf_timeline_destroy(b);
+}
+
+/* Returns how many ranks are lowered where not all are. */
+static int compare(const shape *s, const char *plan) {
+    wf_context *ctx = test_context();
+    wf_program *all = make(ctx, s, plan, WFI_USE_RUN), *some = make(ctx, s, plan, WFI_USE_LOOK);
+    wf_dry_run a, b;
+    assert_int_equal(all->n_lowered, all->n_ranks);
+    TEST_OK(ctx, wf_program_check(some)); /* again: nothing of it has changed */
+    same_summaries(all, some);
+    same_timelines(ctx, all, some);
+    TEST_OK(ctx, wf_program_dry_run(all, &a));
+    TEST_OK(ctx, wf_program_dry_run(some, &b));
+    assert_memory_equal(&a, &b, sizeof a);
+    int n = some->n_lowered;
+    wf_program_destroy(all);
+    wf_program_destroy(some);
+    test_context_end(ctx);
+    return n;
+}
+
+static void same_figures(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"naive", "gpipe", "1f1b", "zb1", "zb2", "auto"};
+    static const char *const sums[] = {"root", "tree", "pairwise", "direct", "ring,order=free"};
+    const shape shapes[] = {{mixed, 32, 16, 8}, {small_net, 32, 16, 16}, {plain_net, 16, 8, 8}};
+    for (size_t k = 0; k < WFI_COUNT(schedules); k++)
+        for (size_t a = 0; a < WFI_COUNT(sums); a++)
+            for (int pp = 1; pp <= 2; pp++) {
+                char plan[120];
+                snprintf(plan, sizeof plan, "dp=%d,pp=%d,schedule=%s,allreduce=%s,bucket=1",
+                         8 >> k % 3, pp, pp > 1 ? schedules[k] : "1f1b", sums[a]);
+                (void)compare(&shapes[(k + a) % 3], plan);
+            }
+}
+
+/* How many are lowered: as few as there are kinds. */
+static void few_are_lowered(void **state) {
+    (void)state;
+    const shape even = {mixed, 32, 16, 8}, uneven = {mixed, 35, 16, 8};
+    assert_int_equal(compare(&even, "dp=8,pp=2"), 2);
+    assert_int_equal(compare(&even, "dp=4,pp=3"), 3);
+    /* 3 of 16 microbatches are larger: both of the first replica's, one of the second's. */
+    assert_int_equal(compare(&uneven, "dp=8"), 3);
+    assert_int_equal(compare(&uneven, "dp=4,pp=2"), 2 * 2);
+    /* Replicas that differ are lowered each. */
+    assert_int_equal(compare(&even, "dataparallel=4"), 4);
+    assert_int_equal(compare(&even, "middle:dp=2,late:dataparallel=4"), 4);
+}
+
+/* ---- broken ones ---- */
+
+/* The first of that kind that has something to do with gradients of several replicas. */
+static wfi_instruction *find(wf_program *p, wfi_instruction_kind kind) {
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        if (p->instructions[i].kind == kind) return &p->instructions[i];
+    fail_msg("there is no instruction of kind %d", (int)kind);
+    return NULL;
+}
+
+/* What the lowered rank does wrong, all that follow it do: none of their sums is the recipe's. */
+static void wrong_parts_are_refused(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    const shape s = {mixed, 32, 16, 4};
+    wf_program *p = make(ctx, &s, "dp=4", WFI_USE_LOOK);
+    assert_int_equal(p->n_lowered, 1);
+    wfi_instruction *weight = find(p, WFI_BACKWARD_WEIGHT);
+    while (weight->first || weight->kind != WFI_BACKWARD_WEIGHT) weight++;
+    weight->first = true; /* a lane's later microbatch assigns: the earlier ones are lost */
+    assert_int_equal(wf_program_check(p), WF_BUG);
+    weight->first = false;
+    TEST_OK(ctx, wf_program_check(p));
+    /* A report that is missing is missing for all. */
+    wfi_instruction *report = find(p, WFI_REPORT);
+    p->ranks[report->rank].n_stream[WFI_STREAM_COPY]--;
+    assert_int_equal(wf_program_check(p), WF_BUG);
+    p->ranks[report->rank].n_stream[WFI_STREAM_COPY]++;
+    TEST_OK(ctx, wf_program_check(p));
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+/* A fold that adds another accumulator to itself would be found by no other rank. */
+static void wrong_folds_are_refused(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    const shape s = {mixed, 32, 16, 16};
+    wf_program *p = make(ctx, &s, "dp=2", WFI_USE_LOOK);
+    wfi_instruction *fold = find(p, WFI_FOLD);
+    int32_t from = fold->references[1].block;
+    fold->references[1].block = fold->references[0].block;
+    assert_int_equal(wf_program_check(p), WF_BUG);
+    fold->references[1].block = from;
+    TEST_OK(ctx, wf_program_check(p));
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_figures),
+        cmocka_unit_test(few_are_lowered),
+        cmocka_unit_test(wrong_parts_are_refused),
+        cmocka_unit_test(wrong_folds_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
