@@ -26,6 +26,7 @@ wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_no
         const wfi_kernel_impl *impl = backend->implementations[i];
         wfi_kernel *kernel = kernel_alloc(ctx, graph, node);
         if (!kernel) return WF_NO_MEMORY;
+        kernel->options = *options;
         kernel->impl = impl;
         kernel->label = node->op->name;
         kernel->n_operands = node->n_in + node->n_out;
@@ -34,7 +35,7 @@ wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_no
                             ? node->op->flops(graph, node)
                             : (double)wf_shape_n_elem(&graph->values[node->out[0]].shape);
         const char *reason = "";
-        wf_status status = impl->describe(kernel, options, &reason);
+        wf_status status = impl->describe(kernel, &reason);
         if (status == WF_OK) {
             *kernel_out = kernel;
             return WF_OK;

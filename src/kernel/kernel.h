@@ -38,8 +38,7 @@ typedef struct wfi_kernel_impl {
     bool instrumented; /* compiled with our flags: sanitizers see its accesses */
     /* Fills kernel->state, scratch_bytes, bytes, format. UNSUPPORTED declines:
      * the reason is in `reason_out` (a static string), no error is recorded. */
-    wf_status (*describe)(wfi_kernel *kernel, const wfi_kernel_options *options,
-                          const char **reason_out);
+    wf_status (*describe)(wfi_kernel *kernel, const char **reason_out);
     /* Fills kernel->extent and scratch_extent, from what the library will really be given. */
     wf_status (*prepare)(wfi_kernel *kernel);
     wf_status (*run)(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
@@ -59,6 +58,7 @@ struct wfi_kernel {
     wf_context *ctx;
     const wf_graph *graph; /* outlives the kernel */
     const wfi_node *node;  /* NULL for pack and accumulate */
+    wfi_kernel_options options;
     const wfi_kernel_impl *impl;
     const char *label;  /* op name, "pack" or "accumulate" */
     const char *detail; /* what the library calls it; static or owned by state; may be "" */

@@ -1,9 +1,8 @@
 /* The last of the list: calls the op's plain C kernel. */
 #include "kernel/cpu.h"
 
-static wf_status reference_describe(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                    const char **reason_out) {
-    (void)options, (void)reason_out;
+static wf_status reference_describe(wfi_kernel *kernel, const char **reason_out) {
+    (void)reason_out;
     const wfi_node *node = kernel->node;
     const wf_graph *g = kernel->graph;
     wfi_call *call = wfi_alloc(kernel->ctx, 1, sizeof *call, "a kernel");

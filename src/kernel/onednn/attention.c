@@ -133,9 +133,7 @@ static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) 
     return WF_OK;
 }
 
-wf_status wfi_describe_attention(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                 const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_attention(wfi_kernel *kernel, const char **reason_out) {
     return kernel->node->op == &wfi_op_self_attention ? describe_forward(kernel, reason_out)
                                                       : describe_backward(kernel, reason_out);
 }

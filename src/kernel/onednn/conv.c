@@ -126,8 +126,7 @@ static wf_status describe_through_scratch(wfi_kernel *kernel, const convolution 
     return WF_OK;
 }
 
-static wf_status describe(wfi_kernel *kernel, const wfi_kernel_options *options, convolution *conv,
-                          const char **reason_out) {
+static wf_status describe(wfi_kernel *kernel, convolution *conv, const char **reason_out) {
     const wfi_attr *attr = &kernel->node->attr;
     conv->x_md = wfi_operand_md(kernel, conv->x);
     conv->y_md = wfi_operand_md(kernel, conv->y);
@@ -145,8 +144,8 @@ static wf_status describe(wfi_kernel *kernel, const wfi_kernel_options *options,
             (conv->y_md.dim[2 + i] - 1) * stride + w[2 + i] - conv->x_md.dim[2 + i] - pad;
 
     bool winograd =
-        winograd_possible(conv) && (options->conv == WF_CONV_WINOGRAD ||
-                                    (options->conv == WF_CONV_AUTO && winograd_pays(conv)));
+        winograd_possible(conv) && (kernel->options.conv == WF_CONV_WINOGRAD ||
+                                    (kernel->options.conv == WF_CONV_AUTO && winograd_pays(conv)));
     dnnl_primitive_desc_t hint, desc;
     wf_status status = WF_UNSUPPORTED;
     if (winograd) status = describe_with(kernel, conv, dnnl_convolution_winograd, &hint, &desc);
@@ -162,24 +161,21 @@ static wf_status describe(wfi_kernel *kernel, const wfi_kernel_options *options,
 }
 
 /* x, weight, bias -> y */
-wf_status wfi_describe_conv2d(wfi_kernel *kernel, const wfi_kernel_options *options,
-                              const char **reason_out) {
+wf_status wfi_describe_conv2d(wfi_kernel *kernel, const char **reason_out) {
     convolution conv = {.direction = FORWARD, .x = 0, .weight = 1, .bias = 2, .y = 3};
     if (kernel->node->n_in == 2) conv.bias = -1, conv.y = 2;
-    return describe(kernel, options, &conv, reason_out);
+    return describe(kernel, &conv, reason_out);
 }
 
 /* dy, weight -> dx */
-wf_status wfi_describe_conv2d_backward_data(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                            const char **reason_out) {
+wf_status wfi_describe_conv2d_backward_data(wfi_kernel *kernel, const char **reason_out) {
     convolution conv = {.direction = BACKWARD_DATA, .y = 0, .weight = 1, .bias = -1, .x = 2};
-    return describe(kernel, options, &conv, reason_out);
+    return describe(kernel, &conv, reason_out);
 }
 
 /* dy, x -> dweight, dbias */
-wf_status wfi_describe_conv2d_backward_weight(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                              const char **reason_out) {
+wf_status wfi_describe_conv2d_backward_weight(wfi_kernel *kernel, const char **reason_out) {
     convolution conv = {.direction = BACKWARD_WEIGHT, .y = 0, .x = 1, .weight = 2, .bias = 3};
     if (kernel->node->n_out == 1) conv.bias = -1;
-    return describe(kernel, options, &conv, reason_out);
+    return describe(kernel, &conv, reason_out);
 }

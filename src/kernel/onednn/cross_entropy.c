@@ -115,9 +115,7 @@ static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) 
     return WF_OK;
 }
 
-wf_status wfi_describe_cross_entropy(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                     const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_cross_entropy(wfi_kernel *kernel, const char **reason_out) {
     if (table_of(kernel).n < N_CLASSES_WORTH_IT) {
         *reason_out = "few classes: plain C is as fast, and exact";
         return WF_UNSUPPORTED;

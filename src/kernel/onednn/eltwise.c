@@ -48,9 +48,7 @@ static wf_status describe_backward(wfi_kernel *kernel, dnnl_alg_kind_t alg, int 
     return wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SRC, 2);
 }
 
-wf_status wfi_describe_activation(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                  const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_activation(wfi_kernel *kernel, const char **reason_out) {
     const wfi_op *op = kernel->node->op;
     size_t i = 0;
     while (activations[i].forward != op && activations[i].backward != op) i++;
@@ -62,9 +60,7 @@ wf_status wfi_describe_activation(wfi_kernel *kernel, const wfi_kernel_options *
     return describe_backward(kernel, activations[i].alg_by_dst, DNNL_ARG_DST, reason_out);
 }
 
-wf_status wfi_describe_arithmetic(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                  const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_arithmetic(wfi_kernel *kernel, const char **reason_out) {
     const wfi_op *op = kernel->node->op;
     if (op == &wfi_op_scale)
         return describe_forward(kernel, dnnl_eltwise_linear, (float)kernel->node->attr.scale.factor,

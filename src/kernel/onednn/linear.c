@@ -18,9 +18,7 @@ static wfi_md weight_md(const wfi_kernel *kernel, int operand) {
 }
 
 /* x, weight, bias -> y */
-wf_status wfi_describe_linear(wfi_kernel *kernel, const wfi_kernel_options *options,
-                              const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_linear(wfi_kernel *kernel, const char **reason_out) {
     int n_in = kernel->node->n_in;
     wfi_md x = wfi_operand_rows(kernel, 0), weight = weight_md(kernel, 1);
     wfi_md bias = {.kind = WFI_MD_ABSENT}, y = wfi_operand_rows(kernel, n_in);
@@ -52,9 +50,7 @@ static wf_status describe_backward(const wfi_kernel *kernel, dnnl_prop_kind_t pr
 }
 
 /* dy, weight -> dx */
-wf_status wfi_describe_linear_backward_data(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                            const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_linear_backward_data(wfi_kernel *kernel, const char **reason_out) {
     wfi_md y = wfi_operand_rows(kernel, 0), weight = weight_md(kernel, 1),
            x = wfi_operand_rows(kernel, 2);
     dnnl_primitive_desc_t hint, desc;
@@ -67,9 +63,7 @@ wf_status wfi_describe_linear_backward_data(wfi_kernel *kernel, const wfi_kernel
 }
 
 /* dy, x -> dweight, dbias */
-wf_status wfi_describe_linear_backward_weight(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                              const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_linear_backward_weight(wfi_kernel *kernel, const char **reason_out) {
     wfi_md y = wfi_operand_rows(kernel, 0), x = wfi_operand_rows(kernel, 1),
            weight = weight_md(kernel, 2);
     wfi_md bias = {.kind = WFI_MD_ABSENT};
@@ -85,9 +79,7 @@ wf_status wfi_describe_linear_backward_weight(wfi_kernel *kernel, const wfi_kern
 }
 
 /* a, b -> c */
-wf_status wfi_describe_product(wfi_kernel *kernel, const wfi_kernel_options *options,
-                               const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_product(wfi_kernel *kernel, const char **reason_out) {
     const wfi_attr *attr = &kernel->node->attr;
     wfi_md a = wfi_operand_md(kernel, 0), b = wfi_operand_md(kernel, 1);
     wfi_md c = wfi_operand_md(kernel, 2);

@@ -78,9 +78,7 @@ static wf_status describe_backward(wfi_kernel *kernel, unsigned flags, const cha
     return wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SHIFT, first_out + 2);
 }
 
-wf_status wfi_describe_bn(wfi_kernel *kernel, const wfi_kernel_options *options,
-                          const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_bn(wfi_kernel *kernel, const char **reason_out) {
     const wfi_op *op = kernel->node->op;
     unsigned flags = dnnl_use_scale | dnnl_use_shift;
     if (kernel->node->attr.norm.relu) flags |= dnnl_fuse_norm_relu;
@@ -112,9 +110,7 @@ static wf_status bind_layer_norm_backward(wfi_kernel *kernel, wfi_primitive *pri
     return wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SHIFT, 7);
 }
 
-wf_status wfi_describe_ln(wfi_kernel *kernel, const wfi_kernel_options *options,
-                          const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_ln(wfi_kernel *kernel, const char **reason_out) {
     const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
     bool is_forward = kernel->node->op == &wfi_op_layer_norm;
     wfi_md data = wfi_operand_rows(kernel, 0);

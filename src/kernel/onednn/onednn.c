@@ -163,17 +163,16 @@ static bool has_empty_operand(const wfi_kernel *kernel) {
 
 /* The size of a scratchpad depends on the number of threads at this moment, so it
  * is the kernel's while the library is asked, whichever thread asks. */
-static wf_status onednn_describe(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                 const char **reason_out) {
+static wf_status onednn_describe(wfi_kernel *kernel, const char **reason_out) {
     size_t i = 0;
     while (i < WFI_COUNT(described) && described[i].op != kernel->node->op) i++;
     if (i == WFI_COUNT(described)) return wfi_decline(reason_out, "not an op of oneDNN's");
     if (has_empty_operand(kernel)) return wfi_decline(reason_out, "an operand is empty");
     *reason_out = "oneDNN does not implement this";
-    WF_TRY(wfi_onednn_open(kernel, options->n_threads));
+    WF_TRY(wfi_onednn_open(kernel, kernel->options.n_threads));
     int before = wfi_library_threads();
-    WF_TRY(wfi_library_set_threads(kernel->ctx, options->n_threads));
-    wf_status status = described[i].describe(kernel, options, reason_out);
+    WF_TRY(wfi_library_set_threads(kernel->ctx, kernel->options.n_threads));
+    wf_status status = described[i].describe(kernel, reason_out);
     wf_status restored = wfi_library_set_threads(kernel->ctx, before);
     return status != WF_OK ? status : restored;
 }

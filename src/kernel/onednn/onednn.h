@@ -40,29 +40,24 @@ typedef struct wfi_onednn {
 } wfi_onednn;
 
 /* Fills a kernel whose state is a fresh wfi_onednn. UNSUPPORTED declines. */
-typedef wf_status (*wfi_describe_function)(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                           const char **reason_out);
+typedef wf_status (*wfi_describe_function)(wfi_kernel *kernel, const char **reason_out);
 
-wf_status wfi_describe_conv2d(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_conv2d_backward_data(wfi_kernel *, const wfi_kernel_options *,
-                                            const char **);
-wf_status wfi_describe_conv2d_backward_weight(wfi_kernel *, const wfi_kernel_options *,
-                                              const char **);
-wf_status wfi_describe_bn(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_ln(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_activation(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_arithmetic(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_pool(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_linear(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_linear_backward_data(wfi_kernel *, const wfi_kernel_options *,
-                                            const char **);
-wf_status wfi_describe_linear_backward_weight(wfi_kernel *, const wfi_kernel_options *,
-                                              const char **);
-wf_status wfi_describe_product(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_softmaxes(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_cross_entropy(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_attention(wfi_kernel *, const wfi_kernel_options *, const char **);
-wf_status wfi_describe_layout(wfi_kernel *, const wfi_kernel_options *, const char **);
+wf_status wfi_describe_conv2d(wfi_kernel *, const char **);
+wf_status wfi_describe_conv2d_backward_data(wfi_kernel *, const char **);
+wf_status wfi_describe_conv2d_backward_weight(wfi_kernel *, const char **);
+wf_status wfi_describe_bn(wfi_kernel *, const char **);
+wf_status wfi_describe_ln(wfi_kernel *, const char **);
+wf_status wfi_describe_activation(wfi_kernel *, const char **);
+wf_status wfi_describe_arithmetic(wfi_kernel *, const char **);
+wf_status wfi_describe_pool(wfi_kernel *, const char **);
+wf_status wfi_describe_linear(wfi_kernel *, const char **);
+wf_status wfi_describe_linear_backward_data(wfi_kernel *, const char **);
+wf_status wfi_describe_linear_backward_weight(wfi_kernel *, const char **);
+wf_status wfi_describe_product(wfi_kernel *, const char **);
+wf_status wfi_describe_softmaxes(wfi_kernel *, const char **);
+wf_status wfi_describe_cross_entropy(wfi_kernel *, const char **);
+wf_status wfi_describe_attention(wfi_kernel *, const char **);
+wf_status wfi_describe_layout(wfi_kernel *, const char **);
 
 static inline wfi_onednn *wfi_onednn_of(const wfi_kernel *kernel) {
     return kernel->state;

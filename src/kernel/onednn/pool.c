@@ -36,9 +36,7 @@ static wf_status describe(wfi_kernel *kernel, const pooling *pool, const char **
 }
 
 /* x -> y; for the maximum: x -> y, workspace. dy -> dx; dy, workspace -> dx. */
-wf_status wfi_describe_pool(wfi_kernel *kernel, const wfi_kernel_options *options,
-                            const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_pool(wfi_kernel *kernel, const char **reason_out) {
     const wfi_op *op = kernel->node->op;
     const wfi_attr *attr = &kernel->node->attr;
     pooling pool = {.is_max = op == &wfi_op_max_pool || op == &wfi_op_max_pool_backward,

@@ -30,9 +30,8 @@ wf_status wfi_add_move(wfi_kernel *kernel, const wfi_md *from, int from_operand,
 }
 
 /* x -> x in the other layout */
-wf_status wfi_describe_layout(wfi_kernel *kernel, const wfi_kernel_options *options,
-                              const char **reason_out) {
-    (void)options, (void)reason_out;
+wf_status wfi_describe_layout(wfi_kernel *kernel, const char **reason_out) {
+    (void)reason_out;
     wfi_md from = wfi_operand_md(kernel, 0), to = wfi_operand_md(kernel, 1);
     return wfi_add_move(kernel, &from, 0, 0, &to, 1, 0);
 }

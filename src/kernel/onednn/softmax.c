@@ -3,9 +3,7 @@
 #include "op/op_table.h"
 
 /* x -> y; dy, y -> dx */
-wf_status wfi_describe_softmaxes(wfi_kernel *kernel, const wfi_kernel_options *options,
-                                 const char **reason_out) {
-    (void)options;
+wf_status wfi_describe_softmaxes(wfi_kernel *kernel, const char **reason_out) {
     const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
     const wfi_op *op = kernel->node->op;
     bool is_forward = op == &wfi_op_softmax || op == &wfi_op_log_softmax;
