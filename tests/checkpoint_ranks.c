@@ -4,6 +4,7 @@
  * is whole and nothing else is left. */
 #include "data_folder.h"
 #include "group_ranks.h"
+#include "sharded_plan.h"
 #include "small_models.h"
 
 #include <fcntl.h>
@@ -145,6 +146,54 @@ static void others_do_not_see_it(void **state) {
     assert_int_equal(rmdir(other), 0);
 }
 
+/* ---- divided state ---- */
+
+static wf_trainer *make_sharded(folder *f, const char *plan_text, const wfi_strategy *strategy) {
+    wf_recipe recipe = rank_recipe(3);
+    wf_model *model;
+    wf_plan *plan = sharded_plan(f->ctx, plan_text, strategy);
+    wf_trainer *t;
+    TEST_OK(f->ctx, wf_model_create(f->ctx, "plain", plain_net, NULL, 0, &model));
+    TEST_OK(f->ctx, wf_trainer_create(f->ctx, model, &recipe, plan, NULL, &t));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return t;
+}
+
+/* Ranks that hold parts of the optimizer's state write the file that one rank writes, and go on
+ * from it to its bits. */
+static void divided_state_is_the_same(void **state) {
+    folder *f = *state;
+    static const struct {
+        const wfi_strategy *strategy;
+        const char *plan;
+    } cases[] = {{&wfi_strategy_dp, ""},
+                 {&sharded_state, "dp=2"},
+                 {&sharded_state, "dp=4"},
+                 {&whole_gradient, "dp=4"},
+                 {&sharded_state, "dp=2,pp=2"}};
+    char first[200], second[200], name[16];
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        wf_trainer *t = make_sharded(f, cases[k].plan, cases[k].strategy);
+        small_step(f->ctx, t, 0);
+        TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, k ? "now" : "one"), NULL, 0));
+        wf_trainer_destroy(t);
+        snprintf(first, sizeof first, "%s/one", f->path);
+        snprintf(second, sizeof second, "%s/now", f->path);
+        if (k > 0 && !is_same(first, second)) fail_msg("%s: another file", cases[k].plan);
+    }
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        wf_trainer *t = make_sharded(f, cases[k].plan, cases[k].strategy);
+        snprintf(name, sizeof name, "%s", k ? "now2" : "one2");
+        TEST_OK(f->ctx, wf_trainer_load_state(t, first));
+        small_step(f->ctx, t, 1);
+        TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, name), NULL, 0));
+        wf_trainer_destroy(t);
+        snprintf(second, sizeof second, "%s/one2", f->path);
+        if (k > 0 && !is_same(second, f->file)) fail_msg("%s goes on to other bits", cases[k].plan);
+    }
+}
+
 /* ---- who fails ---- */
 
 /* Rank 1 may not write as much as it has to; where it dies of that, it is the others that tell. */
@@ -185,6 +234,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(all_see_one_file),
         TEST_IN_FOLDER(others_do_not_see_it),
+        TEST_IN_FOLDER(divided_state_is_the_same),
         TEST_IN_FOLDER(who_cannot_write_spoils_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,8 +39,8 @@ typedef enum wfi_state_scope {
     WFI_STATE_GRADIENTS /* of a program that keeps them: what a step has left */
 } wfi_state_scope;
 
-/* What the program's ranks hold. `list_out` is to be released, also after an error. Errors:
- * NO_MEMORY. */
+/* What the ranks of a program that is made to run hold. `list_out` is to be released, also after an
+ * error. Errors: NO_MEMORY. */
 wf_status wfi_state_list_create(const wf_program *p, wfi_state_scope scope,
                                 wfi_state_list *list_out);
 void wfi_state_list_release(wfi_state_list *list);
