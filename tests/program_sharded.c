@@ -31,7 +31,9 @@ static wf_program *make_sharded(wf_context *ctx, wf_model_function function, con
     recipe.clip_norm = clip_norm;
     recipe.optimizer = clip_norm > 0 ? WF_ADAMW : WF_SGD;
     TEST_OK(ctx, wf_model_create(ctx, "wide", function, NULL, 0, &model));
-    wf_plan *plan = sharded_plan(ctx, text, strategy);
+    wf_plan *plan;
+    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    plan->strategy = strategy;
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
@@ -47,12 +49,11 @@ static void proved_and_simulated(void **state) {
                                         "dp=4,bucket=1",
                                         "dp=2,pp=2,schedule=zb1",
                                         "dp=4,overlap=off"};
-    static const wfi_strategy *const strategies[] = {&sharded_state, &whole_gradient};
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
-        for (int way = 0; way < 8; way++) {
+        for (int way = 0; way < 12; way++) {
             wf_context *ctx = test_context();
-            wf_program *p = make_sharded(ctx, way & 1 ? mixed : wide, plans[k],
-                                         strategies[way >> 1 & 1], way & 4 ? 1 : 0);
+            wf_program *p = make_sharded(ctx, way & 1 ? mixed : wide, plans[k], sharded[way >> 2],
+                                         way & 2 ? 1 : 0);
             wf_timeline *t;
             TEST_OK(ctx, wf_program_simulate(p, NULL, &t));
             size_t sent = 0, received = 0, kept = 0, whole = 0;
@@ -161,26 +162,35 @@ static void a_slice_is_not_measured(breaker *b) {
     lose_piece(b, "all_gather", -1);
 }
 
+static void copy_is_missing(breaker *b) {
+    take_out(b->p, find(b->p, 1, "copy", 0), b->spare);
+}
+
 static void what_is_wrong_with_a_slice(void **state) {
     (void)state;
     static const struct {
         void (*apply)(breaker *b);
         const char *plan, *says;
+        bool all; /* parameters are divided, too */
     } cases[] = {
-        {update_is_missing, "dp=2", "than one rank would"},
-        {updated_twice, "dp=2", "than one rank would"},
-        {from_another_slice, "dp=2", "of a grad"},
-        {another_slice, "dp=2", "it needs those from"},
-        {gathered_beside_its_update, "dp=2", "a dependency is missing"},
-        {gathered_before_its_update, "dp=2", "ends with another param of unit first"},
-        {a_slice_is_not_gathered, "dp=2", "ends with another param of unit first"},
-        {a_slice_is_not_gathered, "dp=2,pp=2", "reads slices of different values"},
-        {a_slice_is_not_summed, "dp=2,bucket=1", "reads slices of different values"},
-        {a_slice_is_not_measured, "dp=2", "nobody has written"},
+        {update_is_missing, "dp=2", "than one rank would", false},
+        {updated_twice, "dp=2", "than one rank would", false},
+        {from_another_slice, "dp=2", "of a grad", false},
+        {another_slice, "dp=2", "it needs those from", false},
+        {gathered_beside_its_update, "dp=2", "a dependency is missing", false},
+        {gathered_before_its_update, "dp=2", "ends with another param of unit first", false},
+        {a_slice_is_not_gathered, "dp=2", "ends with another param of unit first", false},
+        {a_slice_is_not_gathered, "dp=2,pp=2", "reads slices of different values", false},
+        {a_slice_is_not_summed, "dp=2,bucket=1", "reads slices of different values", false},
+        {a_slice_is_not_measured, "dp=2", "nobody has written", false},
+        {copy_is_missing, "dp=2", "all_gather first param: reads bytes that nobody", true},
+        {a_slice_is_not_gathered, "dp=2", "forward first m=0: reads bytes that nobody", true},
+        {update_is_missing, "dp=2", "than one rank would", true},
     };
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_context *ctx = test_context();
-        breaker b = break_program(ctx, make_sharded(ctx, wide, cases[k].plan, &sharded_state, 1));
+        const wfi_strategy *strategy = cases[k].all ? &sharded_all : &sharded_state;
+        breaker b = break_program(ctx, make_sharded(ctx, wide, cases[k].plan, strategy, 1));
         cases[k].apply(&b);
         TEST_REFUSED(ctx, wf_program_check(b.p), WF_BUG, cases[k].says);
         end_breaker(&b);

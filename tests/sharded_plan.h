@@ -22,12 +22,24 @@ static const wfi_strategy whole_gradient = {
     .buffer = WFI_REPLICATE,
 };
 
-static inline wf_plan *sharded_plan(wf_context *ctx, const char *text,
-                                    const wfi_strategy *strategy) {
-    wf_plan *plan;
-    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
-    plan->strategy = strategy;
-    return plan;
+/* Parameters, too: each replica has a slice, and all gather it before use. */
+static const wfi_strategy sharded_all = {
+    .name = "sharded all",
+    .parameter = WFI_SHARD,
+    .gradient = WFI_SHARD,
+    .state = WFI_SHARD,
+    .buffer = WFI_REPLICATE,
+};
+static const wfi_strategy *const sharded[] = {&sharded_state, &whole_gradient, &sharded_all};
+
+/* As wf_plan_parse; in front of a plan may stand the name of one of them: "sharded all: dp=2". */
+static inline wf_status sharded_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
+    const char *colon = strstr(text, ": ");
+    WF_TRY(wf_plan_parse(ctx, colon ? colon + 2 : text, plan_out));
+    for (size_t k = 0; colon && k < WFI_COUNT(sharded); k++)
+        if (!strncmp(text, sharded[k]->name, (size_t)(colon - text)))
+            (*plan_out)->strategy = sharded[k];
+    return WF_OK;
 }
 
 #endif

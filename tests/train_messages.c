@@ -6,6 +6,7 @@
 #include "comm/job/control.h"
 #include "fake_network.h"
 #include "run/trainer.h"
+#include "sharded_plan.h"
 #include "small_models.h"
 
 #include <pthread.h>
@@ -45,7 +46,7 @@ static wf_status make_trainer(wf_context *ctx, const rank *self, wf_job *job,
     config.keep_gradients = 1;
     config.trace = !strcmp(self->what, "trace");
     wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
-    if (status == WF_OK) status = wf_plan_parse(ctx, self->plan, &plan);
+    if (status == WF_OK) status = sharded_parse(ctx, self->plan, &plan);
     if (status == WF_OK) status = wf_trainer_create(ctx, model, recipe, plan, &config, trainer_out);
     wf_model_destroy(model);
     wf_plan_destroy(plan);
@@ -214,7 +215,10 @@ static void bits_of_one_rank(void **state) {
                  {"pp=3,schedule=zb2", 3},
                  {"dp=2,pp=2", 4},
                  {"dataparallel=2", 2},
-                 {"block:dp=2,head:dataparallel=2", 2}};
+                 {"block:dp=2,head:dataparallel=2", 2},
+                 {"sharded state: dp=2", 2},
+                 {"sharded state: dp=2,pp=2,bucket=1KiB", 4},
+                 {"whole gradient: dp=4", 4}};
     char folder[] = "/tmp/weft-test-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/state", folder);

@@ -4,6 +4,7 @@
 #include "comm/job/control.h"
 #include "rank_processes.h"
 #include "run/trainer.h"
+#include "sharded_plan.h"
 #include "small_models.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ static wf_status make_trainer(wf_context *ctx, const char *plan_text, wf_job *jo
     config.job = job;
     config.timeout_ms = 20000;
     wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
-    if (status == WF_OK) status = wf_plan_parse(ctx, plan_text, &plan);
+    if (status == WF_OK) status = sharded_parse(ctx, plan_text, &plan);
     if (status == WF_OK) status = wf_trainer_create(ctx, model, recipe, plan, &config, trainer_out);
     wf_model_destroy(model);
     wf_plan_destroy(plan);
@@ -214,7 +215,11 @@ static void bits_of_one_rank(void **state) {
                  {"dp=4", 4},
                  {"dp=2,pp=2", 4},
                  {"dataparallel=2", 2},
-                 {"block:dp=2,head:dataparallel=2", 2}};
+                 {"block:dp=2,head:dataparallel=2", 2},
+                 {"sharded state: dp=2,pp=2", 4},
+                 {"whole gradient: dp=2", 2},
+                 {"sharded all: dp=4", 4},
+                 {"sharded all: dp=2,pp=2", 4}};
     char folder[] = "/tmp/weft-test-XXXXXX", path[64], want[200], sha[65];
     wf_context *ctx = test_context();
     wf_recipe recipe = job_recipe();

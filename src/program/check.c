@@ -195,10 +195,10 @@ static void write_range(checker *c, int32_t block, range written, wfi_term term)
 static void write_term(checker *c, const wfi_instruction *now, int32_t k, wfi_term term) {
     const wfi_reference *r = &now->references[k];
     wfi_instruction_class class = wfi_type_of(now)->class;
-    bool is_whole =
-        class != WFI_CLASS_ELEMENTWISE && class != WFI_CLASS_CHANGE && class != WFI_CLASS_TRANSFER;
+    bool reads_all =
+        class == WFI_CLASS_HOST || class == WFI_CLASS_SEGMENT || class == WFI_CLASS_WHOLE;
     size_t begin = wfi_reference_begin(c->p, r);
-    if (begin && is_whole) term = wfi_term_mix(term, WFI_TERM_PART + begin);
+    if (begin && reads_all) term = wfi_term_mix(term, WFI_TERM_PART + begin);
     write_range(c, r->block, range_of(c, r), term);
 }
 
@@ -390,6 +390,9 @@ static wf_status run_one(checker *c, int32_t at, int32_t n) {
     case WFI_CLASS_ELEMENTWISE:
     case WFI_CLASS_WHOLE:
         return run_local(c, now);
+    case WFI_CLASS_COPY:
+        write_term(c, now, 1, read_term(c, &now->references[0]));
+        return WF_OK;
     case WFI_CLASS_TRANSFER:
         return run_transfer(c, at);
     case WFI_CLASS_CHANGE:

@@ -88,11 +88,13 @@ wfi_instruction wfi_make(wfi_instruction_kind kind, int32_t unit, int32_t id, in
 
 wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_kind kind,
                     int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access) {
-    size_t end = extent.bytes ? extent.offset + extent.bytes : 0;
     int32_t block;
-    WF_TRY(wfi_find_block(l, kind, id, depth, micro, end, &block));
+    WF_TRY(wfi_find_block(l, kind, id, depth, micro, 0, &block));
+    wfi_block *b = &l->p->blocks[block];
+    size_t offset = extent.offset - (size_t)b->begin;
+    if (extent.bytes && offset + extent.bytes > b->bytes) b->bytes = offset + extent.bytes;
     l->p->instructions[instruction].references[k] =
-        (wfi_reference){block, extent.offset, extent.bytes, access};
+        (wfi_reference){block, offset, extent.bytes, access};
     return WF_OK;
 }
 

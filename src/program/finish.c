@@ -18,23 +18,23 @@ static int32_t source_of(const wf_program *p, int32_t from, int32_t replica) {
 
 /* From stage `from` to every rank that updates stage `to` and lacks it. */
 static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send,
-                            wfi_block_kind kind, wfi_extent extent) {
+                            wfi_block_kind kind, int32_t depth, wfi_extent extent) {
     const wf_program *p = l->p;
     for (int32_t k = 0; k < p->stages[to].n_replicas && extent.bytes; k++) {
         send.peer = wfi_program_rank_of(p, k, to);
         bool wants =
             wfi_stage_is_updated(p, to, send.peer) && !wfi_stage_is_updated(p, from, send.peer);
         if (!wants || source_of(p, from, k) != l->rank) continue;
-        WF_TRY(wfi_emit_one(l, send, kind, send.unit, 0, -1, extent, WFI_READ));
+        WF_TRY(wfi_emit_one(l, send, kind, send.unit, depth, -1, extent, WFI_READ));
     }
     return WF_OK;
 }
 
 static wf_status emit_receive(wfi_lowering *l, int32_t from, wfi_instruction receive,
-                              wfi_block_kind kind, wfi_extent extent) {
+                              wfi_block_kind kind, int32_t depth, wfi_extent extent) {
     receive.peer = source_of(l->p, from, l->replica);
     if (!extent.bytes) return WF_OK;
-    return wfi_emit_one(l, receive, kind, receive.unit, 0, -1, extent, WFI_WRITE);
+    return wfi_emit_one(l, receive, kind, receive.unit, depth, -1, extent, WFI_WRITE);
 }
 
 /* A tied weight's other uses come to its owner, in ascending order of units. */
@@ -49,14 +49,14 @@ static wf_status emit_ties(wfi_lowering *l) {
         bool is_here = take_updated(l, from);
         if (is_here)
             WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, user, w->value, -1),
-                              WFI_BLOCK_GRADIENT, wfi_summed_extent(p, user, i, l->rank)));
+                              WFI_BLOCK_GRADIENT, 0, wfi_summed_extent(p, user, i, l->rank)));
         if (!take_updated(l, to)) continue;
         wfi_extent own = wfi_summed_extent(p, owner, -1, l->rank);
         wfi_extent used = wfi_summed_extent(p, user, i, l->rank);
         if (!is_here) {
             n = p->n_instructions;
             WF_TRY(emit_receive(l, from, wfi_make(WFI_RECEIVE, user, w->value, -1),
-                                WFI_BLOCK_GRADIENT, used));
+                                WFI_BLOCK_GRADIENT, 0, used));
             if (p->n_instructions > n) WF_TRY(wfi_depend_on_lookahead(l, n));
         }
         if (!own.bytes) continue;
@@ -77,13 +77,14 @@ static wf_status emit_tied_weights(wfi_lowering *l) {
         if (owner == w->unit) continue;
         int32_t from = wfi_program_stage_of(p, owner), to = wfi_program_stage_of(p, w->unit);
         wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, owner, l->rank);
+        int32_t depth = kept.bytes ? wfi_kept_depth(p, owner, l->rank) : 0;
         bool is_here = take_updated(l, from);
         if (is_here)
             WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, w->param, -1), WFI_BLOCK_PARAM,
-                              kept));
+                              depth, kept));
         if (!is_here && take_updated(l, to))
             WF_TRY(emit_receive(l, from, wfi_make(WFI_RECEIVE, owner, w->param, -1),
-                                WFI_BLOCK_PARAM, kept));
+                                WFI_BLOCK_PARAM, depth, kept));
     }
     return WF_OK;
 }
@@ -128,7 +129,8 @@ static wf_status emit_updates(wfi_lowering *l) {
         int32_t i, k = 0;
         WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, u, 0, -1),
                         2 + (n_states > 0) + (clips ? g->n_units : 0), &i));
-        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, 0, -1, own, WFI_READ | WFI_WRITE));
+        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, wfi_kept_depth(p, u, l->rank), -1, own,
+                         WFI_READ | WFI_WRITE));
         WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, 0, -1, own, WFI_READ));
         if (n_states)
             WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_STATE, u, 0, -1,

@@ -96,6 +96,11 @@ NEED(record) {
     return need(WFI_BLOCK_RECORD, p->code->place[p->graph->record].bytes, WFI_READ);
 }
 
+NEED(copy) {
+    return need_extent(WFI_BLOCK_PARAM, wfi_kept_extent(p, WFI_BLOCK_PARAM, now->unit, now->rank),
+                       k ? WFI_WRITE : WFI_READ);
+}
+
 NEED(fold) {
     return need(WFI_BLOCK_GRADIENT, p->code->units[now->unit].gradient_bytes,
                 k ? WFI_READ : WFI_READ | WFI_WRITE);

@@ -142,13 +142,27 @@ static wf_status emit_outputs(wfi_lowering *l) {
 static wf_status add_state_blocks(wfi_lowering *l) {
     static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_BUFFER, WFI_BLOCK_STATE};
     wf_program *p = l->p;
-    int32_t ignored;
     for (int32_t u = 0; u < p->graph->n_units; u++)
         for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
             size_t bytes = wfi_state_bytes(p, kinds[k], u, l->rank);
-            if (bytes) WF_TRY(wfi_find_block(l, kinds[k], u, 0, -1, bytes, &ignored));
+            bool is_param = kinds[k] == WFI_BLOCK_PARAM;
+            int32_t depth = is_param ? wfi_kept_depth(p, u, l->rank) : 0, block;
+            if (!bytes) continue;
+            WF_TRY(wfi_find_block(l, kinds[k], u, depth, -1, bytes, &block));
+            if (is_param)
+                p->blocks[block].begin = (int64_t)wfi_kept_extent(p, kinds[k], u, l->rank).offset;
         }
     return WF_OK;
+}
+
+/* From where a slice is kept into its place in the whole. */
+static wf_status copy_slice(wfi_lowering *l, int32_t unit) {
+    wfi_extent kept = wfi_kept_extent(l->p, WFI_BLOCK_PARAM, unit, l->rank);
+    int32_t depth = wfi_kept_depth(l->p, unit, l->rank), i;
+    if (!kept.bytes || !depth) return WF_OK;
+    WF_TRY(wfi_emit(l, wfi_make(WFI_COPY, unit, 0, -1), 2, &i));
+    WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_PARAM, unit, depth, -1, kept, WFI_READ));
+    return wfi_refer(l, i, 1, WFI_BLOCK_PARAM, unit, 0, -1, kept, WFI_WRITE);
 }
 
 /* Replicas compute with all of a unit's parameters. */
@@ -157,6 +171,7 @@ static wf_status change_parameters(wfi_lowering *l) {
     for (int32_t s = 0; s < p->n_stages; s++)
         for (int32_t u = 0; wfi_take_stage(l, s) && u < p->graph->n_units; u++) {
             if (!p->graph->units[u].param_bytes || !wfi_stage_reads_parameters(p, s, u)) continue;
+            WF_TRY(copy_slice(l, u));
             WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, -1));
             WF_TRY(wfi_lower_change(l, s, p->stages[s].strategy->parameter, WFI_REPLICATE, u));
         }

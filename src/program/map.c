@@ -58,6 +58,11 @@ wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t uni
     return kept;
 }
 
+int32_t wfi_kept_depth(const wf_program *p, int32_t unit, int32_t rank) {
+    return wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, rank).bytes <
+           p->graph->units[unit].param_bytes;
+}
+
 wfi_extent wfi_norm_extent(wfi_extent gradient) {
     const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     return (wfi_extent){gradient.offset / block * sizeof(double),
@@ -142,6 +147,16 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
     WF_TRY(cut_pipeline(p, like, first_unit));
     WF_TRY(wfi_plan_place(p->plan, p->graph, first_unit, p->recipe.n_micro, units));
     join_units(p, units);
+    return WF_OK;
+}
+
+/* A forward run is that of one replica, which has to have all parameters. */
+static wf_status check_forward(const wf_program *p) {
+    for (int32_t s = 0; s < p->n_stages && p->kind == WF_PROGRAM_FORWARD; s++)
+        if (p->stages[s].strategy->parameter == WFI_SHARD && p->stages[s].n_parts > 1)
+            return wfi_fail(p->ctx, WF_UNSUPPORTED,
+                            "plan: %s divides parameters over ranks; forward runs need them whole",
+                            p->stages[s].strategy->name);
     return WF_OK;
 }
 
@@ -248,6 +263,7 @@ wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->n_ranks = wfi_mesh_n_ranks(p->mesh);
     WF_TRY(allocate(p));
     WF_TRY(place_units(p, like));
+    WF_TRY(check_forward(p));
     WF_TRY(check_tied(p));
     WF_TRY(sum_lanes(p));
     WF_TRY(group_replicas(p));

@@ -149,6 +149,7 @@ typedef enum wfi_instruction_class {
     WFI_CLASS_HOST,        /* between a block and the host */
     WFI_CLASS_SEGMENT,     /* runs a unit's kernels */
     WFI_CLASS_ELEMENTWISE, /* each element that it writes is made of those at the same place */
+    WFI_CLASS_COPY,        /* its second reference becomes what its first is */
     WFI_CLASS_WHOLE,       /* what it writes is made of all that it reads */
     WFI_CLASS_TRANSFER,    /* from one rank to another */
     WFI_CLASS_CHANGE       /* a collective */
@@ -181,6 +182,7 @@ typedef enum wfi_id_meaning {
     X(WEIGHT, "weight", COMPUTE, SEGMENT, WEIGHT, UNIT, ANY, DEPTH, slots, slot, sum)              \
     X(BACKWARD_WEIGHT, "backward+weight", COMPUTE, SEGMENT, BACKWARD_WEIGHT, UNIT, ANY, DEPTH,     \
       slots, slot, sum)                                                                            \
+    X(COPY, "copy", COPY, COPY, TRANSFER, COPY, OWN, NONE, two, copy, none)                        \
     X(FOLD, "fold", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, DEPTH, two, fold, depth)             \
     X(CHANGE, "change", REDUCE, CHANGE, REDUCE, TOUCH, NONE, NONE, pieces, piece, change)          \
     X(TIE, "tie", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, TIED, two, tie, none)                  \
@@ -203,7 +205,7 @@ typedef struct wfi_block {
     int32_t rank;
     wfi_block_kind kind;
     int32_t id;    /* unit or value */
-    int32_t depth; /* GRADIENT: accumulator; PACKED: part */
+    int32_t depth; /* GRADIENT: accumulator; PACKED: part; PARAM: see wfi_kept_depth */
     int64_t micro; /* global microbatch, -1: of the step */
     bool is_state; /* lives for ever */
     size_t bytes, offset;
@@ -383,6 +385,9 @@ bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);
 /* What of the unit's flat buffer the rank has in a PARAM, BUFFER or STATE between steps. STATE is
  * counted in parameters: it has as many for each of the optimizer's states, one after the other. */
 wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
+/* Which PARAM of a unit the rank keeps: 0, the one that it computes with, or 1, its slice, of which
+ * that one is gathered in each step. */
+int32_t wfi_kept_depth(const wf_program *p, int32_t unit, int32_t rank);
 /* Whether a unit of the stage reads those parameters. */
 bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit);
 /* The place of the rank in the group; -1: none. */

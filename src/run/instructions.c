@@ -123,6 +123,13 @@ static wf_status run_store(wfi_executor *e, const wfi_instruction *now) {
     return to_host(e, now, &now->references[0], host, bytes);
 }
 
+static wf_status run_copy(wfi_executor *e, const wfi_instruction *now) {
+    const wfi_reference *r = now->references;
+    return wfi_memory_copy(worker_of(e, now)->device, stream_of(e, now),
+                           wfi_executor_touch(e, &r[1]), WFI_SPACE_DEVICE,
+                           wfi_executor_touch(e, &r[0]), WFI_SPACE_DEVICE, r[0].bytes);
+}
+
 /* ---- the backend's kernels ---- */
 
 static wf_status run_fold(wfi_executor *e, const wfi_instruction *now) {
@@ -134,13 +141,19 @@ static wf_status run_fold(wfi_executor *e, const wfi_instruction *now) {
 
 static wf_status run_tie(wfi_executor *e, const wfi_instruction *now) {
     const wf_graph *g = e->p->graph;
-    const wfi_weight_gradient *w = &g->weight_gradients[now->id];
-    float *owner = wfi_executor_touch(e, &now->references[0]);
-    const float *other = wfi_executor_touch(e, &now->references[1]);
-    return worker_of(e, now)->backend->add(stream_of(e, now),
-                                           owner + g->values[w->param].offset / sizeof *owner,
-                                           other + e->p->code->tied_offset[now->id] / sizeof *other,
-                                           wfi_value_bytes(g, w->param) / sizeof *owner);
+    const wfi_reference *r = now->references;
+    int32_t param = g->weight_gradients[now->id].param;
+    size_t owner_begin = wfi_reference_begin(e->p, &r[0]), at = g->values[param].offset;
+    size_t other_begin = wfi_reference_begin(e->p, &r[1]);
+    wfi_extent both = wfi_extent_intersect((wfi_extent){owner_begin, r[0].bytes},
+                                           (wfi_extent){at, wfi_value_bytes(g, param)});
+    float *owner = wfi_executor_touch(e, &r[0]);
+    if (!both.bytes) return WF_OK;
+    const float *other = wfi_executor_touch(e, &r[1]);
+    size_t other_at = both.offset - at + e->p->code->tied_offset[now->id] - other_begin;
+    return worker_of(e, now)->backend->add(
+        stream_of(e, now), owner + (both.offset - owner_begin) / sizeof *owner,
+        other + other_at / sizeof *other, both.bytes / sizeof *owner);
 }
 
 static wf_status run_norm(wfi_executor *e, const wfi_instruction *now) {
@@ -226,19 +239,13 @@ void wfi_executor_delay(const wfi_executor *e, int32_t i) {
 static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
     static wf_status (*const runs[WFI_N_INSTRUCTION_KINDS])(wfi_executor *,
                                                             const wfi_instruction *) = {
-        [WFI_LOAD] = run_load,
-        [WFI_PACK] = run_segment,
-        [WFI_FORWARD] = run_segment,
-        [WFI_BACKWARD] = run_segment,
-        [WFI_WEIGHT] = run_segment,
-        [WFI_BACKWARD_WEIGHT] = run_segment,
-        [WFI_FOLD] = run_fold,
-        [WFI_TIE] = run_tie,
-        [WFI_NORM] = run_norm,
-        [WFI_UPDATE] = run_update,
-        [WFI_FOLD_STATS] = run_fold_stats,
-        [WFI_REPORT] = run_report,
-        [WFI_STORE] = run_store,
+        [WFI_LOAD] = run_load,       [WFI_PACK] = run_segment,
+        [WFI_FORWARD] = run_segment, [WFI_BACKWARD] = run_segment,
+        [WFI_WEIGHT] = run_segment,  [WFI_BACKWARD_WEIGHT] = run_segment,
+        [WFI_COPY] = run_copy,       [WFI_FOLD] = run_fold,
+        [WFI_TIE] = run_tie,         [WFI_NORM] = run_norm,
+        [WFI_UPDATE] = run_update,   [WFI_FOLD_STATS] = run_fold_stats,
+        [WFI_REPORT] = run_report,   [WFI_STORE] = run_store,
     };
     if (runs[now->kind]) return runs[now->kind](e, now);
     return wfi_fail(e->p->ctx, WF_BUG, "instruction %s takes more than one rank",

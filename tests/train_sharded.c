@@ -1,0 +1,116 @@
+/* Strategies that live in tests train as one rank does, bit for bit: every rank's slice of every
+ * parameter, after each step, with and without clipping, with tied weights and batch norm, under
+ * stages and microbatches of two sizes, while the happens-before checker looks on.
+ *
+ * label: serial
+ */
+#include "run/trainer.h"
+#include "sharded_plan.h"
+#include "small_models.h"
+
+#include <stdlib.h>
+
+#define N_STEPS 3
+
+/* small_net, wide enough for several slices; its tied weight lies across their borders. */
+static void wide_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor none = {g, -1};
+    wf_conv2d_shape same = {1, 1, 1};
+    wf_tensor h = wf_relu(wf_batch_norm(wf_conv2d(x, "conv1", 16, 3, same), "bn1"));
+    wf_cut(h, "block");
+    h = wf_relu(wf_batch_norm(wf_conv2d(h, "conv2", 48, 3, same), "bn2"));
+    wf_cut(h, "head");
+    h = wf_linear(wf_global_avg_pool(h), "fc1", 80);
+    wf_tensor tied = wf_parameter(g, "tied", WF_SHAPE(80, 80), (wf_init){WF_INIT_NORMAL, 0.1f});
+    h = wf_gelu(wf_linear_with(h, tied, none));
+    wf_cut(h, "last");
+    h = wf_linear(wf_linear_with(h, tied, none), "fc2", 70);
+    wf_loss(wf_cross_entropy(wf_linear(h, "fc", 10), y));
+}
+
+static wf_trainer *trainer_of(wf_context *ctx, const wf_recipe *recipe, const char *text,
+                              const wfi_strategy *strategy) {
+    wf_model *model;
+    wf_trainer *t;
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_plan *plan;
+    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    plan->strategy = strategy;
+    config.timeout_ms = 60000;
+    TEST_OK(ctx, wf_model_create(ctx, "wide", wide_net, NULL, 0, &model));
+    TEST_OK(ctx, wf_trainer_create(ctx, model, recipe, plan, &config, &t));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return t;
+}
+
+static const char *memory_of(const wf_trainer *t, const wfi_block *b) {
+    return t->ready[0]->executor->workers[b->rank].base + b->offset;
+}
+
+/* Every PARAM and BUFFER that a rank keeps, with the one rank's; returns how many are slices. */
+static int compare_state(const wf_trainer *t, const wf_trainer *one, const char *what) {
+    const wf_program *p = t->ready[0]->program, *q = one->ready[0]->program;
+    int n_slices = 0;
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *mine = &p->blocks[b];
+        if (!mine->is_state || mine->kind == WFI_BLOCK_STATE) continue;
+        for (int32_t k = 0; k < q->n_blocks; k++) {
+            const wfi_block *whole = &q->blocks[k];
+            if (!whole->is_state || whole->kind != mine->kind || whole->id != mine->id) continue;
+            n_slices += mine->bytes < whole->bytes;
+            if (memcmp(memory_of(t, mine), memory_of(one, whole) + mine->begin, mine->bytes))
+                fail_msg("%s: rank %d has another %s of unit %s", what, mine->rank,
+                         wfi_block_kind_name(mine->kind), p->graph->units[mine->id].name);
+        }
+    }
+    return n_slices;
+}
+
+static void run(const char *text, const wfi_strategy *strategy, int way) {
+    wf_context *ctx = test_context();
+    char what[128];
+    wf_recipe recipe = small_recipe();
+    recipe.n_micro = way & 1 ? 6 : 4;
+    recipe.n_lanes = way & 1 ? 2 : 4;
+    recipe.clip_norm = way & 2 ? 0.5 : 0;
+    recipe.optimizer = way & 1 ? WF_ADAMW : WF_SGD;
+    recipe.n_threads = 1;
+    recipe.kernels = WF_KERNELS_REFERENCE;
+    snprintf(what, sizeof what, "plan '%s', %s, way %d", text, strategy->name, way);
+    wf_trainer *one = trainer_of(ctx, &recipe, "", &wfi_strategy_dp);
+    wf_trainer *t = trainer_of(ctx, &recipe, text, strategy);
+    bool is_divided = strategy->parameter == WFI_SHARD;
+    for (int s = 0; s < N_STEPS; s++) {
+        double want = small_step(ctx, one, s), loss = small_step(ctx, t, s);
+        if (want != loss) fail_msg("%s: loss %.17g, one rank has %.17g", what, loss, want);
+        assert_int_equal(compare_state(t, one, what) > 0, is_divided);
+    }
+    for (int k = 0; k < wf_program_n_ranks(wf_trainer_program(t)); k++) {
+        wf_trainer_memory memory = wf_trainer_memory_of(t, k);
+        assert_int_equal(memory.planned_peak_bytes, memory.measured_peak_bytes);
+    }
+    wf_trainer_destroy(t);
+    wf_trainer_destroy(one);
+    test_context_end(ctx);
+}
+
+static void bits_of_one_rank(void **state) {
+    (void)state;
+    static const char *const plans[] = {"dp=2", "dp=2,pp=2", "dp=2,pp=3,schedule=zb1,bucket=1"};
+    for (size_t k = 0; k < WFI_COUNT(plans); k++)
+        for (size_t s = 0; s < WFI_COUNT(sharded); s++)
+            for (int way = 0; way < 4; way++) run(plans[k], sharded[s], way);
+    for (size_t s = 0; s < WFI_COUNT(sharded); s++) run("dp=4", sharded[s], 2);
+}
+
+int main(void) {
+    setenv("WEFT_CHECK_EVENTS", "1", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_of_one_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
