@@ -3,7 +3,7 @@
 
 static wf_status create_streams(wfi_worker *w) {
     wfi_shared_epoch *counters =
-        w->job ? wfi_control_part_of(w->job, w->owner.rank, w->trainer)->epochs : NULL;
+        w->job ? wfi_control_rank_at(w->job, w->owner.rank)->epochs[w->trainer] : NULL;
     bool notifies = w->job && wfi_control_transport(w->job);
     w->remote = (wfi_remote){.owner = w->owner,
                              .counters = counters,

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAP_MS 50
+#define NAP_MS     50
+#define PAGE_BYTES 4096
 
 int wfi_control_rank_number(const wfi_control *c) {
     return c->rank;
@@ -20,7 +21,7 @@ int wfi_control_n_ranks(const wfi_control *c) {
 
 bool wfi_control_is_local(const wfi_control *c, int rank) {
     const wfi_control_rank *ranks = c->shared->ranks;
-    return __atomic_load_n(&ranks[rank].host, __ATOMIC_RELAXED) == ranks[c->rank].host;
+    return __atomic_load_n(&ranks[rank].state.host, __ATOMIC_RELAXED) == ranks[c->rank].state.host;
 }
 
 wf_context *wfi_control_context(const wfi_control *c) {
@@ -41,7 +42,7 @@ wfi_control_rank *wfi_control_rank_at(const wfi_control *c, int rank) {
 }
 
 wfi_control_part *wfi_control_part_of(const wfi_control *c, int rank, int trainer) {
-    return &c->shared->ranks[rank].parts[trainer];
+    return &c->shared->ranks[rank].state.parts[trainer];
 }
 
 /* One who has left an earlier job of the segment has not come to this one. */
@@ -131,9 +132,9 @@ static void read_text(const char from[WFI_CONTROL_DOING], char text_out[WFI_CONT
  * have come to the barrier between. */
 static wf_status compare_purposes(wfi_control *c, uint64_t n_barriers) {
     char first[WFI_CONTROL_DOING], other[WFI_CONTROL_DOING];
-    read_text(c->shared->ranks[0].purpose[n_barriers & 1], first);
+    read_text(c->shared->ranks[0].state.purpose[n_barriers & 1], first);
     for (int r = 1; r < c->n_ranks; r++) {
-        read_text(c->shared->ranks[r].purpose[n_barriers & 1], other);
+        read_text(c->shared->ranks[r].state.purpose[n_barriers & 1], other);
         if (strcmp(first, other) != 0)
             return wfi_control_fail_all(
                 c, wfi_fail(c->ctx, WF_REMOTE,
@@ -147,8 +148,8 @@ static wf_status compare_purposes(wfi_control *c, uint64_t n_barriers) {
 wf_status wfi_control_barrier(wfi_control *c, const char *what) {
     wfi_control_rank *own = &c->shared->ranks[c->rank];
     uint64_t n = own->barriers.epoch + 1;
-    snprintf(own->doing, sizeof own->doing, "%s", what);
-    snprintf(own->purpose[n & 1], sizeof own->purpose[0], "%s", what);
+    snprintf(own->state.doing, sizeof own->state.doing, "%s", what);
+    snprintf(own->state.purpose[n & 1], sizeof own->state.purpose[0], "%s", what);
     __atomic_store_n(&own->barriers.epoch, n, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&own->barriers);
     wfi_control_publish(c);
@@ -162,12 +163,12 @@ wf_status wfi_control_barrier(wfi_control *c, const char *what) {
 wf_status wfi_control_all_gather(wfi_control *c, const char *what, const wfi_control_numbers own,
                                  const wfi_control_numbers **all_out) {
     int half = (int)(c->n_told++ & 1);
-    memcpy(c->shared->ranks[c->rank].numbers[half], own, sizeof *c->told);
+    memcpy(c->shared->ranks[c->rank].state.numbers[half], own, sizeof *c->told);
     WF_TRY(wfi_control_barrier(c, what));
     for (int r = 0; r < c->n_ranks; r++)
         for (int k = 0; k < WFI_CONTROL_NUMBERS; k++)
             c->told[r][k] =
-                __atomic_load_n(&c->shared->ranks[r].numbers[half][k], __ATOMIC_RELAXED);
+                __atomic_load_n(&c->shared->ranks[r].state.numbers[half][k], __ATOMIC_RELAXED);
     *all_out = (const wfi_control_numbers *)c->told;
     return WF_OK;
 }
@@ -189,7 +190,7 @@ wf_status wfi_control_broadcast(wfi_control *c, const char *what, void *data, si
 /* ---- how they reach each other ---- */
 
 void wfi_control_doing(const wfi_control *c, int rank, char doing_out[WFI_CONTROL_DOING]) {
-    read_text(c->shared->ranks[rank].doing, doing_out);
+    read_text(c->shared->ranks[rank].state.doing, doing_out);
 }
 
 void wfi_control_publish(wfi_control *c) {
@@ -208,12 +209,18 @@ int wfi_control_n_local(const wfi_control *c, int below) {
 }
 
 wf_status wfi_control_arena_create(wfi_control *c, int trainer, size_t bytes, void **base_out) {
-    return c->kind->arena_create(c, trainer, bytes, base_out);
+    size_t size = bytes ? bytes : 1;
+    WF_TRY(c->kind->arena_create(c, trainer, size, base_out));
+    for (size_t at = 0; at < size; at += PAGE_BYTES) ((volatile char *)*base_out)[at] = 0;
+    wfi_control_part_of(c, c->rank, trainer)->arena_bytes = size;
+    return WF_OK;
 }
 
 wf_status wfi_control_arena_open(wfi_control *c, int rank, int trainer, size_t *bytes_out,
                                  void **base_out) {
-    return c->kind->arena_open(c, rank, trainer, bytes_out, base_out);
+    const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
+    *bytes_out = __atomic_load_n(&other->arena_bytes, __ATOMIC_RELAXED);
+    return c->kind->arena_open(c, rank, trainer, *bytes_out, base_out);
 }
 
 /* ---- beginning and end ---- */

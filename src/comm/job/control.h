@@ -136,6 +136,11 @@ void wfi_control_publish(wfi_control *control);
  * in all ranks by itself. Errors: as in a barrier. */
 wf_status wfi_control_broadcast(wfi_control *control, const char *what, void *data, size_t bytes);
 
+/* Memory that processes share: a memfd, which has no name and goes with the last of them. Makes it;
+ * or opens another process's through /proc/PID/fd. MAP_FAILED: errno says why. */
+void *wfi_shared_create(const char *name, size_t bytes, int *fd_out);
+void *wfi_shared_open(int64_t pid, int foreign_fd, size_t bytes);
+
 /* Makes an arena that others can open, and publishes it as this rank's. */
 wf_status wfi_control_arena_create(wfi_control *control, int trainer, size_t bytes,
                                    void **base_out);

@@ -28,8 +28,7 @@ typedef struct wfi_control_kind {
     void (*find_process)(wfi_control *c, int rank);
     bool (*is_lost)(const wfi_control *c, int rank);
     wf_status (*arena_create)(wfi_control *c, int trainer, size_t bytes, void **base_out);
-    wf_status (*arena_open)(wfi_control *c, int rank, int trainer, size_t *bytes_out,
-                            void **base_out);
+    wf_status (*arena_open)(wfi_control *c, int rank, int trainer, size_t bytes, void **base_out);
     /* NULL: nothing to give back. */
     void (*arena_forget)(wfi_control *c, int trainer);
     void (*leave)(wfi_control *c);

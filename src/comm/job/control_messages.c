@@ -9,8 +9,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PAGE_BYTES 4096
-
 static void publish(wfi_control *c) {
     if (c->transport) wfi_transport_publish(c->transport);
 }
@@ -46,23 +44,18 @@ static wf_status map(wfi_control *c, size_t bytes, int rank, void **base_out) {
 }
 
 static wf_status arena_create(wfi_control *c, int trainer, size_t bytes, void **base_out) {
-    size_t size = bytes ? bytes : 1;
-    WF_TRY(map(c, size, c->rank, base_out));
-    madvise(*base_out, size, MADV_HUGEPAGE);
-    for (size_t at = 0; at < size; at += PAGE_BYTES) ((volatile char *)*base_out)[at] = 0;
-    wfi_control_part_of(c, c->rank, trainer)->arena_bytes = size;
+    (void)trainer;
+    WF_TRY(map(c, bytes, c->rank, base_out));
+    madvise(*base_out, bytes, MADV_HUGEPAGE);
     return WF_OK;
 }
 
 /* The pages of a shadow copy come when the first bytes do, and small ones: most of it stays empty.
  */
-static wf_status arena_open(wfi_control *c, int rank, int trainer, size_t *bytes_out,
-                            void **base_out) {
-    const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
-    size_t bytes = __atomic_load_n(&other->arena_bytes, __ATOMIC_RELAXED);
+static wf_status arena_open(wfi_control *c, int rank, int trainer, size_t bytes, void **base_out) {
+    (void)trainer;
     WF_TRY(map(c, bytes, rank, base_out));
     madvise(*base_out, bytes, MADV_NOHUGEPAGE);
-    *bytes_out = bytes;
     return WF_OK;
 }
 
@@ -144,7 +137,7 @@ wf_status wfi_control_join_network(wf_context *ctx, const wfi_network *network, 
     c->shared = own;
     own->n_ranks = n_ranks;
     own->ranks[rank].pid = (int64_t)getpid();
-    own->ranks[rank].host = find_host();
+    own->ranks[rank].state.host = find_host();
     wfi_transport_config config = {.rank = rank,
                                    .n_ranks = n_ranks,
                                    .timeout_ms = timeout_ms,

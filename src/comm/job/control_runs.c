@@ -49,10 +49,10 @@ static int half_of(uint64_t n_runs) {
 double *wfi_control_begin_run(wfi_control *c, uint64_t run, const char *what) {
     wfi_control_rank *own = &c->shared->ranks[c->rank];
     uint64_t n = c->n_runs + 1;
-    snprintf(own->doing, sizeof own->doing, "%s", what);
-    __atomic_store_n(&own->run[half_of(n)], run, __ATOMIC_RELAXED);
-    own->stop[half_of(n)] = __atomic_load_n(&c->stop, __ATOMIC_RELAXED);
-    __atomic_store_n(&own->not_finite[half_of(n)], 0, __ATOMIC_RELAXED);
+    snprintf(own->state.doing, sizeof own->state.doing, "%s", what);
+    __atomic_store_n(&own->state.run[half_of(n)], run, __ATOMIC_RELAXED);
+    own->state.stop[half_of(n)] = __atomic_load_n(&c->stop, __ATOMIC_RELAXED);
+    __atomic_store_n(&own->state.not_finite[half_of(n)], 0, __ATOMIC_RELAXED);
     __atomic_store_n(&c->n_runs, n, __ATOMIC_RELEASE);
     __atomic_store_n(&own->runs.epoch, n, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&own->runs);
@@ -77,8 +77,8 @@ bool wfi_control_goes_astray(const wfi_control *c, int rank) {
     if (!n || rank == c->rank) return false;
     uint64_t n_barriers = __atomic_load_n(&other->barriers.epoch, __ATOMIC_ACQUIRE);
     bool is_astray = has_begun(c, rank, n)
-                         ? __atomic_load_n(&other->run[half_of(n)], __ATOMIC_ACQUIRE) !=
-                               __atomic_load_n(&own->run[half_of(n)], __ATOMIC_ACQUIRE)
+                         ? __atomic_load_n(&other->state.run[half_of(n)], __ATOMIC_ACQUIRE) !=
+                               __atomic_load_n(&own->state.run[half_of(n)], __ATOMIC_ACQUIRE)
                          : n_barriers > __atomic_load_n(&own->barriers.epoch, __ATOMIC_ACQUIRE);
     if (!is_astray || __atomic_load_n(&c->n_runs, __ATOMIC_ACQUIRE) != n) return false;
     char doing[WFI_CONTROL_DOING], own_doing[WFI_CONTROL_DOING];
@@ -99,13 +99,13 @@ wf_status wfi_control_end_run(wfi_control *c, int *stop_reason_out) {
         wfi_control_rank *other = &c->shared->ranks[r];
         if (!wfi_control_has_begun(c, r)) {
             char what[WFI_CONTROL_DOING + 8];
-            snprintf(what, sizeof what, "end %s", c->shared->ranks[c->rank].doing);
+            snprintf(what, sizeof what, "end %s", c->shared->ranks[c->rank].state.doing);
             if (!waits) clock = wfi_wait_begin();
             waits = true;
             WF_TRY(wfi_control_wait_for(c, r, &other->runs, c->n_runs, what, &clock));
         }
         if (wfi_control_goes_astray(c, r)) return wfi_failure_check(c->ctx, &c->shared->failure);
-        int stop = __atomic_load_n(&other->stop[half_of(c->n_runs)], __ATOMIC_RELAXED);
+        int stop = __atomic_load_n(&other->state.stop[half_of(c->n_runs)], __ATOMIC_RELAXED);
         largest = (int)wfi_max_i64(largest, stop);
     }
     *stop_reason_out = largest;
@@ -113,13 +113,13 @@ wf_status wfi_control_end_run(wfi_control *c, int *stop_reason_out) {
 }
 
 int64_t *wfi_control_own_not_finite(wfi_control *c) {
-    return &c->shared->ranks[c->rank].not_finite[half_of(c->n_runs)];
+    return &c->shared->ranks[c->rank].state.not_finite[half_of(c->n_runs)];
 }
 
 int64_t wfi_control_not_finite(const wfi_control *c) {
     int64_t largest = 0;
     for (int r = 0; r < c->n_ranks; r++) {
-        const int64_t *cell = &c->shared->ranks[r].not_finite[half_of(c->n_runs)];
+        const int64_t *cell = &c->shared->ranks[r].state.not_finite[half_of(c->n_runs)];
         largest = wfi_max_i64(largest, __atomic_load_n(cell, __ATOMIC_ACQUIRE));
     }
     return largest;

@@ -15,10 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE_BYTES 4096
-#define UNKNOWN    (-1) /* has not come yet */
-#define GONE       (-2)
-#define NAP_MS     50
+#define UNKNOWN (-1) /* has not come yet */
+#define GONE    (-2)
+#define NAP_MS  50
 
 size_t wfi_control_bytes(int n_ranks) {
     return sizeof(wfi_job_segment) + (size_t)n_ranks * sizeof(wfi_control_rank);
@@ -79,46 +78,54 @@ static void arena_forget(wfi_control *c, int trainer) {
     c->arena_fd[trainer] = -1;
 }
 
+static void *map(int fd, size_t bytes) {
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base != MAP_FAILED) madvise(base, bytes, MADV_HUGEPAGE);
+    return base;
+}
+
+/* errno stays. */
+static void close_quietly(int fd) {
+    int error = errno;
+    if (fd >= 0) close(fd);
+    errno = error;
+}
+
+void *wfi_shared_create(const char *name, size_t bytes, int *fd_out) {
+    int fd = memfd_create(name, MFD_CLOEXEC);
+    void *base = fd >= 0 && !ftruncate(fd, (off_t)bytes) ? map(fd, bytes) : MAP_FAILED;
+    if (base == MAP_FAILED) close_quietly(fd);
+    *fd_out = base == MAP_FAILED ? -1 : fd;
+    return base;
+}
+
+void *wfi_shared_open(int64_t pid, int foreign_fd, size_t bytes) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)pid, foreign_fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *base = fd >= 0 ? map(fd, bytes) : MAP_FAILED;
+    close_quietly(fd);
+    return base;
+}
+
 static wf_status arena_create(wfi_control *c, int trainer, size_t bytes, void **base_out) {
-    size_t size = bytes ? bytes : 1;
-    int fd = memfd_create("weft-arena", MFD_CLOEXEC);
-    void *base = MAP_FAILED;
-    if (fd >= 0 && ftruncate(fd, (off_t)size) == 0)
-        base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) {
-        int error = errno;
-        if (fd >= 0) close(fd);
+    int fd;
+    *base_out = wfi_shared_create("weft-arena", bytes, &fd);
+    if (*base_out == MAP_FAILED)
         return wfi_fail(c->ctx, WF_NO_MEMORY, "the system refused %zu shared bytes for rank %d: %s",
-                        bytes, c->rank, strerror(error));
-    }
-    madvise(base, size, MADV_HUGEPAGE);
-    for (size_t at = 0; at < size; at += PAGE_BYTES) ((volatile char *)base)[at] = 0;
+                        bytes, c->rank, strerror(errno));
     arena_forget(c, trainer);
     c->arena_fd[trainer] = fd;
-    wfi_control_part *own = wfi_control_part_of(c, c->rank, trainer);
-    own->arena_fd = fd;
-    own->arena_bytes = size;
-    *base_out = base;
+    wfi_control_part_of(c, c->rank, trainer)->arena_fd = fd;
     return WF_OK;
 }
 
-static wf_status arena_open(wfi_control *c, int rank, int trainer, size_t *bytes_out,
-                            void **base_out) {
+static wf_status arena_open(wfi_control *c, int rank, int trainer, size_t bytes, void **base_out) {
     const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
-    int64_t pid = wfi_control_pid_of(c, rank);
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)pid, other->arena_fd);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    void *base = MAP_FAILED;
-    if (fd >= 0) base = mmap(NULL, other->arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    int error = errno;
-    if (fd >= 0) close(fd);
-    if (base == MAP_FAILED)
-        return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot see rank %d's memory (%s): %s", c->rank,
-                        rank, path, strerror(error));
-    *bytes_out = other->arena_bytes;
-    *base_out = base;
-    return WF_OK;
+    *base_out = wfi_shared_open(wfi_control_pid_of(c, rank), (int)other->arena_fd, bytes);
+    if (*base_out != MAP_FAILED) return WF_OK;
+    return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot see rank %d's memory: %s", c->rank, rank,
+                    strerror(errno));
 }
 
 /* ---- joining and leaving ---- */

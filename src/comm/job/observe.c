@@ -6,10 +6,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static uint64_t n_done(const wfi_control_part *part) {
+static uint64_t n_done(const wfi_shared_epoch *epochs) {
     uint64_t n = 0;
     for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
-        n += __atomic_load_n(&part->epochs[s].epoch, __ATOMIC_RELAXED);
+        n += __atomic_load_n(&epochs[s].epoch, __ATOMIC_RELAXED);
     return n;
 }
 
@@ -24,7 +24,7 @@ uint64_t wfi_control_progress(int segment_fd) {
         if (!__atomic_load_n(&rank->pid, __ATOMIC_RELAXED)) continue;
         n += __atomic_load_n(&rank->runs.epoch, __ATOMIC_RELAXED);
         n += __atomic_load_n(&rank->barriers.epoch, __ATOMIC_RELAXED);
-        for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) n += n_done(&rank->parts[t]);
+        for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) n += n_done(rank->epochs[t]);
     }
     munmap(shared, bytes);
     return n;

@@ -90,8 +90,8 @@ wf_status wfi_transport_tell(wfi_transport *t, uint64_t serial, int to, const vo
 /* ---- epochs ---- */
 
 static uint64_t own_epoch(const wfi_transport *t, int trainer, int stream) {
-    const wfi_control_part *own = &t->config.ranks[t->config.rank].parts[trainer];
-    return __atomic_load_n(&own->epochs[stream].epoch, __ATOMIC_ACQUIRE);
+    const wfi_control_rank *own = &t->config.ranks[t->config.rank];
+    return __atomic_load_n(&own->epochs[trainer][stream].epoch, __ATOMIC_ACQUIRE);
 }
 
 static bool send_epochs(wfi_transport *t, int peer, int trainer) {
@@ -125,7 +125,7 @@ bool wfi_transport_send_epochs(wfi_transport *t) {
 static void show_epochs(wfi_transport *t, int peer, int trainer) {
     const wfi_peer *p = &t->peers[peer];
     for (int s = 0; s < WFI_CONTROL_STREAMS; s++) {
-        wfi_shared_epoch *epoch = &t->config.ranks[peer].parts[trainer].epochs[s];
+        wfi_shared_epoch *epoch = &t->config.ranks[peer].epochs[trainer][s];
         uint64_t n = p->parts[trainer].heard[s];
         const wfi_request *oldest = p->puts[s].first;
         while (oldest && oldest->trainer != trainer) oldest = oldest->next;
@@ -165,39 +165,26 @@ void wfi_transport_reset_streams(wfi_transport *t, int trainer) {
             wfi_peer_part *p = &t->peers[r].parts[trainer];
             p->told[s] = p->heard[s] = 0;
             wfi_queue_clear(t, &p->notify[s]);
-            __atomic_store_n(&t->config.ranks[r].parts[trainer].epochs[s].epoch, 0,
-                             __ATOMIC_SEQ_CST);
+            __atomic_store_n(&t->config.ranks[r].epochs[trainer][s].epoch, 0, __ATOMIC_SEQ_CST);
         }
 }
 
 /* ---- hearing ---- */
 
-#define STORE(to, from) __atomic_store_n(&(to), (from), __ATOMIC_RELAXED)
+_Static_assert(sizeof(wfi_control_state) % sizeof(uint64_t) == 0, "a state is whole words");
 
-static void hear_state(wfi_transport *t, int peer, const wfi_message_state *state) {
+/* Threads of the host read it meanwhile. */
+static void hear_state(wfi_transport *t, int peer, const wfi_message_state *m) {
     wfi_control_rank *rank = &t->config.ranks[peer];
-    for (int k = 0; k < WFI_CONTROL_DOING; k++) STORE(rank->doing[k], state->doing[k]);
-    for (int k = 0; k < 2 * WFI_CONTROL_DOING; k++)
-        STORE(rank->purpose[k / WFI_CONTROL_DOING][k % WFI_CONTROL_DOING],
-              state->purpose[k / WFI_CONTROL_DOING][k % WFI_CONTROL_DOING]);
-    for (int k = 0; k < 2 * WFI_CONTROL_NUMBERS; k++)
-        STORE(rank->numbers[k / WFI_CONTROL_NUMBERS][k % WFI_CONTROL_NUMBERS],
-              state->numbers[k / WFI_CONTROL_NUMBERS][k % WFI_CONTROL_NUMBERS]);
-    for (int k = 0; k < 2; k++) {
-        STORE(rank->run[k], state->run[k]);
-        STORE(rank->stop[k], state->stop[k]);
-        STORE(rank->not_finite[k], state->not_finite[k]);
+    uint64_t *to = (uint64_t *)(void *)&rank->state, word;
+    for (size_t k = 0; k < sizeof rank->state / sizeof word; k++) {
+        memcpy(&word, (const char *)&m->state + k * sizeof word, sizeof word);
+        __atomic_store_n(&to[k], word, __ATOMIC_RELAXED);
     }
-    for (int k = 0; k < WFI_CONTROL_TRAINERS; k++) {
-        STORE(rank->parts[k].peak_bytes, state->parts[k].peak_bytes);
-        STORE(rank->parts[k].shadow_bytes, state->parts[k].shadow_bytes);
-        STORE(rank->parts[k].arena_bytes, state->parts[k].arena_bytes);
-    }
-    STORE(rank->host, state->host);
-    __atomic_store_n(&rank->pid, state->pid, __ATOMIC_RELEASE);
-    __atomic_store_n(&rank->runs.epoch, state->n_runs, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&rank->pid, m->pid, __ATOMIC_RELEASE);
+    __atomic_store_n(&rank->runs.epoch, m->n_runs, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&rank->runs);
-    __atomic_store_n(&rank->barriers.epoch, state->n_barriers, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&rank->barriers.epoch, m->n_barriers, __ATOMIC_SEQ_CST);
     wfi_shared_epoch_wake(&rank->barriers);
 }
 

@@ -17,17 +17,10 @@ typedef enum wfi_message_kind {
     WFI_MESSAGE_LEAVE
 } wfi_message_kind;
 
-/* What a rank shows of itself: the same fields as in wfi_control_rank. */
 typedef struct wfi_message_state {
-    uint64_t n_barriers, n_runs, run[2], host;
-    int64_t numbers[2][WFI_CONTROL_NUMBERS];
+    uint64_t n_barriers, n_runs;
     int64_t pid;
-    int32_t stop[2];
-    int64_t not_finite[2];
-    char doing[WFI_CONTROL_DOING], purpose[2][WFI_CONTROL_DOING];
-    struct {
-        uint64_t peak_bytes, shadow_bytes, arena_bytes;
-    } parts[WFI_CONTROL_TRAINERS];
+    wfi_control_state state;
 } wfi_message_state;
 
 typedef struct wfi_message {

@@ -65,7 +65,7 @@ static bool expects(const wfi_transport *t) {
         bool is_other = r != t->config.rank;
         if (is_awaited(&rank->barriers) || is_awaited(&rank->runs)) return true;
         for (int k = 0; k < t->n_parts * WFI_CONTROL_STREAMS && is_other; k++)
-            if (is_awaited(&rank->parts[k / WFI_CONTROL_STREAMS].epochs[k % WFI_CONTROL_STREAMS]))
+            if (is_awaited(&rank->epochs[k / WFI_CONTROL_STREAMS][k % WFI_CONTROL_STREAMS]))
                 return true;
     }
     return false;

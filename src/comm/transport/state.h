@@ -14,12 +14,23 @@ typedef int64_t wfi_control_numbers[WFI_CONTROL_NUMBERS];
 
 /* Of its part in one trainer. */
 typedef struct wfi_control_part {
-    wfi_shared_epoch epochs[WFI_CONTROL_STREAMS];
     uint64_t peak_bytes;   /* measured, after its last run */
     uint64_t shadow_bytes; /* of others' arenas that it has, at that time */
     uint64_t arena_bytes;  /* and in its process ... */
-    int32_t arena_fd;      /* ... the descriptor */
+    int64_t arena_fd;      /* ... the descriptor */
 } wfi_control_part;
+
+/* What goes to the others as it is. */
+typedef struct wfi_control_state {
+    uint64_t run[2];                    /* which program of which trainer; runs take turns ... */
+    int64_t stop[2];                    /* ... its reason to stop then, or 0 */
+    int64_t not_finite[2];              /* run/not_finite.h; runs take turns */
+    wfi_control_numbers numbers[2];     /* that it tells the others, every other time */
+    uint64_t host;                      /* the same on one machine */
+    char doing[WFI_CONTROL_DOING];      /* what it last came to do */
+    char purpose[2][WFI_CONTROL_DOING]; /* of its barriers, every other one */
+    wfi_control_part parts[WFI_CONTROL_TRAINERS];
+} wfi_control_state;
 
 /* One rank's own part. Only its process writes it, but for the last to leave a segment, who makes
  * all after `left` what it was in the beginning. */
@@ -28,14 +39,8 @@ typedef struct wfi_control_rank {
     uint64_t left;             /* if pid < 0: the round (wfi_job_segment) that it has left */
     wfi_shared_epoch barriers; /* how many it has come to */
     wfi_shared_epoch runs;     /* of programs, by whichever trainer: how many it has begun */
-    uint64_t run[2];           /* which program of which trainer; runs take turns ... */
-    int32_t stop[2];           /* ... its reason to stop then, or 0 */
-    wfi_control_numbers numbers[2];     /* that it tells the others, every other time */
-    int64_t not_finite[2];              /* run/not_finite.h; runs take turns */
-    uint64_t host;                      /* the same on one machine */
-    char doing[WFI_CONTROL_DOING];      /* what it last came to do */
-    char purpose[2][WFI_CONTROL_DOING]; /* of its barriers, every other one */
-    wfi_control_part parts[WFI_CONTROL_TRAINERS];
+    wfi_control_state state;
+    wfi_shared_epoch epochs[WFI_CONTROL_TRAINERS][WFI_CONTROL_STREAMS]; /* tasks done */
 } wfi_control_rank;
 
 #endif

@@ -12,21 +12,10 @@
 void wfi_transport_publish(wfi_transport *t) {
     const wfi_control_rank *own = &t->config.ranks[t->config.rank];
     pthread_mutex_lock(&t->lock);
-    t->state = (wfi_message_state){.n_barriers = own->barriers.epoch,
-                                   .n_runs = own->runs.epoch,
-                                   .run = {own->run[0], own->run[1]},
-                                   .stop = {own->stop[0], own->stop[1]},
-                                   .not_finite = {own->not_finite[0], own->not_finite[1]},
-                                   .host = own->host,
-                                   .pid = own->pid};
-    for (int k = 0; k < WFI_CONTROL_TRAINERS; k++) {
-        t->state.parts[k].peak_bytes = own->parts[k].peak_bytes;
-        t->state.parts[k].shadow_bytes = own->parts[k].shadow_bytes;
-        t->state.parts[k].arena_bytes = own->parts[k].arena_bytes;
-    }
-    memcpy(t->state.numbers, own->numbers, sizeof t->state.numbers);
-    memcpy(t->state.doing, own->doing, sizeof t->state.doing);
-    memcpy(t->state.purpose, own->purpose, sizeof t->state.purpose);
+    t->state.n_barriers = own->barriers.epoch;
+    t->state.n_runs = own->runs.epoch;
+    t->state.pid = own->pid;
+    t->state.state = own->state;
     t->is_state_due = true;
     wfi_transport_wake(t);
     pthread_mutex_unlock(&t->lock);

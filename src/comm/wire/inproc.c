@@ -71,14 +71,14 @@ static void close_group(wf_group *g) {
     if (is_last) munmap(segment, bytes);
 }
 
-static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
+wf_status wfi_memory_alloc(wf_group *g, size_t bytes, void **block_out) {
     void *block = wfi_alloc(g->ctx, 1, bytes, "a group's memory");
     if (!block) return WF_NO_MEMORY;
     *block_out = block;
     return WF_OK;
 }
 
-static void free_block(wf_group *g, void *block) {
+void wfi_memory_free(wf_group *g, void *block) {
     wfi_free(g->ctx, block);
 }
 
@@ -89,8 +89,8 @@ const wfi_wire wfi_wire_inproc = {
     .open = open_group,
     .opened = opened,
     .close = close_group,
-    .alloc = alloc_block,
-    .free = free_block,
+    .alloc = wfi_memory_alloc,
+    .free = wfi_memory_free,
     .run = wfi_memory_run,
     .pass = wfi_memory_pass,
 };

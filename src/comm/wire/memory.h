@@ -104,6 +104,9 @@ wf_status wfi_memory_create(wf_group *group, wfi_segment *segment, wfi_memory **
 /* Says that this rank has left. Returns whether it is the last. */
 bool wfi_memory_leave(wfi_memory *m);
 void wfi_memory_destroy(wfi_memory *m);
+/* Memory of a process alone, as wires have it on which others need not see it. */
+wf_status wfi_memory_alloc(wf_group *group, size_t bytes, void **block_out);
+void wfi_memory_free(wf_group *group, void *block);
 
 /* ---- arrive.c ---- */
 

@@ -242,17 +242,6 @@ static void close_group(wf_group *g) {
     wfi_memory_destroy(m);
 }
 
-static wf_status alloc_block(wf_group *g, size_t bytes, void **block_out) {
-    void *block = wfi_alloc(g->ctx, 1, bytes, "a group's memory");
-    if (!block) return WF_NO_MEMORY;
-    *block_out = block;
-    return WF_OK;
-}
-
-static void free_block(wf_group *g, void *block) {
-    wfi_free(g->ctx, block);
-}
-
 /* ---- operations ---- */
 
 static wf_status poll_while(wf_group *group, const wfi_operation *o,
@@ -280,8 +269,8 @@ const wfi_wire wfi_wire_mpi = {
     .no_engine = no_engine,
     .open = open_group,
     .close = close_group,
-    .alloc = alloc_block,
-    .free = free_block,
+    .alloc = wfi_memory_alloc,
+    .free = wfi_memory_free,
     .run = run,
     .pass = pass,
 };

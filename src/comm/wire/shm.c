@@ -36,35 +36,6 @@ static wfi_shared_block *shared_block(const wfi_memory *m, int32_t rank, int32_t
     return &m->segment->members[rank].blocks[place];
 }
 
-static void *map_shared(int fd, size_t bytes) {
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base != MAP_FAILED) madvise(base, bytes, MADV_HUGEPAGE);
-    return base;
-}
-
-/* A memfd of that size, or -1. */
-static int make_shared(size_t bytes) {
-    int fd = memfd_create("weft-group", MFD_CLOEXEC);
-    if (fd >= 0 && ftruncate(fd, (off_t)bytes)) {
-        int error = errno;
-        close(fd);
-        errno = error;
-        return -1;
-    }
-    return fd;
-}
-
-static void *map_foreign(int64_t pid, int32_t fd, size_t bytes) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)pid, (int)fd);
-    int own = open(path, O_RDWR | O_CLOEXEC);
-    void *base = own >= 0 ? map_shared(own, bytes) : MAP_FAILED;
-    int error = errno;
-    if (own >= 0) close(own);
-    errno = error;
-    return base;
-}
-
 static int64_t pid_of(const wf_group *g, int32_t rank) {
     return wfi_control_rank_at(g->job, g->job_rank[rank])->pid;
 }
@@ -91,7 +62,7 @@ static wf_status map_block(wfi_memory *m, int32_t rank, int32_t place, mapping *
     const wfi_shared_block *block = shared_block(m, rank, place);
     if (out->base) munmap(out->base, out->bytes);
     out->base = NULL;
-    void *base = map_foreign(pid_of(m->group, rank), block->fd, block->bytes);
+    void *base = wfi_shared_open(pid_of(m->group, rank), block->fd, block->bytes);
     if (base == MAP_FAILED && errno == ENOENT) {
         WF_TRY(wfi_memory_check(m)); /* as in arrive.c */
         return wfi_memory_lost(m, rank);
@@ -137,14 +108,11 @@ static wf_status make_block(wf_group *g, int32_t place, size_t bytes, void **blo
     wfi_memory *m = g->state;
     shm *s = m->own;
     wfi_shared_block *block = shared_block(m, g->rank, place);
-    int fd = make_shared(bytes);
-    void *base = fd >= 0 ? map_shared(fd, bytes) : MAP_FAILED;
-    if (base == MAP_FAILED) {
-        int error = errno;
-        if (fd >= 0) close(fd);
+    int fd;
+    void *base = wfi_shared_create("weft-group", bytes, &fd);
+    if (base == MAP_FAILED)
         return wfi_fail(g->ctx, WF_NO_MEMORY, "the system refused %zu shared bytes: %s", bytes,
-                        strerror(error));
-    }
+                        strerror(errno));
     block->fd = fd;
     block->bytes = bytes;
     block->serial++;
@@ -206,13 +174,12 @@ static wf_status open_segment(wf_group *g, wfi_bootstrap *bootstrap, int *fd_out
     size_t bytes = wfi_segment_bytes(g->n);
     int64_t own[WFI_CONTROL_NUMBERS] = {0};
     card c = {.pid = pid_of(g, g->rank), .fd = -1};
-    if (g->rank == 0) c.fd = *fd_out = make_shared(bytes);
+    if (g->rank == 0) *base_out = wfi_shared_create("weft-group", bytes, fd_out);
+    c.fd = *fd_out;
     memcpy(own, &c, sizeof c);
     WF_TRY(bootstrap->all_gather(bootstrap->self, own, bootstrap->all));
     memcpy(&c, bootstrap->all[bootstrap->place[0]], sizeof c);
-    *base_out = c.fd < 0       ? MAP_FAILED
-                : g->rank == 0 ? map_shared(c.fd, bytes)
-                               : map_foreign(c.pid, c.fd, bytes);
+    if (g->rank && c.fd >= 0) *base_out = wfi_shared_open(c.pid, c.fd, bytes);
     if (*base_out != MAP_FAILED) return WF_OK;
     return wfi_fail(g->ctx, WF_NO_MEMORY, "the %zu bytes that a group shares cannot be mapped: %s",
                     bytes, strerror(errno));
