@@ -31,9 +31,7 @@ static wf_program *make_sharded(wf_context *ctx, wf_model_function function, con
     recipe.clip_norm = clip_norm;
     recipe.optimizer = clip_norm > 0 ? WF_ADAMW : WF_SGD;
     TEST_OK(ctx, wf_model_create(ctx, "wide", function, NULL, 0, &model));
-    wf_plan *plan;
-    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
-    plan->strategy = strategy;
+    wf_plan *plan = sharded_plan(ctx, text, strategy);
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);

@@ -32,6 +32,14 @@ static const wfi_strategy sharded_all = {
 };
 static const wfi_strategy *const sharded[] = {&sharded_state, &whole_gradient, &sharded_all};
 
+static inline wf_plan *sharded_plan(wf_context *ctx, const char *text,
+                                    const wfi_strategy *strategy) {
+    wf_plan *plan;
+    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    plan->strategy = strategy;
+    return plan;
+}
+
 /* As wf_plan_parse; in front of a plan may stand the name of one of them: "sharded all: dp=2". */
 static inline wf_status sharded_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
     const char *colon = strstr(text, ": ");
