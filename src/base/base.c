@@ -124,6 +124,19 @@ wf_status wf_context_fail(wf_context *ctx, wf_status status, const char *sentenc
     return wfi_fail(ctx, status, "%s", sentence);
 }
 
+wf_status wfi_fail_unknown(wf_context *ctx, wf_status status, const char *(*name)(int i),
+                           const char *format, ...) {
+    char sentence[WFI_SENTENCE_BYTES];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    for (int i = 0; name(i) && n >= 0 && n < (int)sizeof sentence; i++)
+        n += snprintf(sentence + n, sizeof sentence - (size_t)n, "%s%s", i ? ", " : "; there are ",
+                      name(i));
+    return wfi_fail(ctx, status, "%s", sentence);
+}
+
 wf_status wfi_fail_at(wf_context *ctx, wf_status status, const char *format, ...) {
     char line[WFI_SENTENCE_BYTES] = "";
     va_list args;

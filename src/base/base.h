@@ -28,6 +28,9 @@
 #define WFI_SENTENCE_BYTES 1024
 /* Records a sentence as this thread's latest error and returns `status`. */
 wf_status wfi_fail(wf_context *ctx, wf_status status, const char *format, ...) WFI_PRINTF(3, 4);
+/* The sentence, then "; there are " and all names: name(0), name(1), ... up to NULL. */
+wf_status wfi_fail_unknown(wf_context *ctx, wf_status status, const char *(*name)(int i),
+                           const char *format, ...) WFI_PRINTF(4, 5);
 /* The same, in front of this thread's latest sentence and a colon: where it happened. */
 wf_status wfi_fail_at(wf_context *ctx, wf_status status, const char *format, ...) WFI_PRINTF(3, 4);
 wf_status wfi_no_memory(wf_context *ctx, size_t bytes, const char *what);

@@ -39,17 +39,8 @@ void wfi_model_classify(wf_tensor logits, const wf_model_config *c) {
         wf_loss(wf_cross_entropy(logits, wf_input(g, "y", WF_I32, WF_SCALAR)));
 }
 
-static wf_status unknown(wf_context *ctx, const char *name) {
-    wfi_text names;
-    wfi_text_init(&names, ctx);
-    for (size_t i = 0; i < WFI_COUNT(registry); i++)
-        wfi_text_add(&names, "%s%s", i ? ", " : "", registry[i].info.name);
-    wf_status status = wfi_text_status(&names);
-    if (status == WF_OK)
-        status = wfi_fail(ctx, WF_INVALID_ARG, "there is no model '%.64s'; there are %s", name,
-                          names.data);
-    wfi_free(ctx, names.data);
-    return status;
+static const char *name_of(int i) {
+    return wf_model_registry(i) ? wf_model_registry(i)->name : NULL;
 }
 
 static wf_status no_use(wf_context *ctx, const registered_model *m, const char *field) {
@@ -92,7 +83,8 @@ wf_status wf_model_find(wf_context *ctx, const char *name, const wf_model_config
     wf_model_config c = config ? *config : init;
     WF_TRY(wfi_check_struct(ctx, &c, sizeof c, "wf_model_config"));
     const registered_model *m = (const registered_model *)wf_model_registry_find(name);
-    if (!m) return unknown(ctx, name);
+    if (!m)
+        return wfi_fail_unknown(ctx, WF_INVALID_ARG, name_of, "there is no model '%.64s'", name);
     WF_TRY(check_fields(ctx, m, &c));
     if (c.n_classes == 0) c.n_classes = m->n_classes;
     if (c.n_tokens == 0) c.n_tokens = m->n_tokens;

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/schedule.h>
 
 #define MAX_TEXT 4096
 
@@ -34,17 +35,8 @@ static wf_status parse_pp(wf_plan *plan, const wfi_plan_field *f) {
 static wf_status parse_schedule(wf_plan *plan, const wfi_plan_field *f) {
     plan->schedule = wfi_schedule_find(f->value);
     if (plan->schedule) return WF_OK;
-    wfi_text names;
-    wfi_text_init(&names, plan->ctx);
-    for (int i = 0; wfi_schedules[i]; i++)
-        wfi_text_add(&names, "%s%s", i ? ", " : "", wfi_schedules[i]->name);
-    wf_status status = wfi_text_status(&names);
-    if (status == WF_OK)
-        status = wfi_fail(plan->ctx, WF_INVALID_ARG,
-                          "plan: there is no schedule '%s' (position %d); there are %s", f->value,
-                          f->position, names.data);
-    wfi_free(plan->ctx, names.data);
-    return status;
+    return wfi_fail_unknown(plan->ctx, WF_INVALID_ARG, wf_schedule_name,
+                            "plan: there is no schedule '%s' (position %d)", f->value, f->position);
 }
 
 static wf_status parse_cut(wf_plan *plan, const wfi_plan_field *f) {

@@ -31,20 +31,16 @@ void wfi_plan_default_reduction(wf_plan *plan) {
     plan->overlaps = true;
 }
 
+static const char *allreduce_name(int i) {
+    return wfi_allreduces[i] ? wfi_allreduces[i]->name : NULL;
+}
+
 wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_plan_field *f) {
     plan->allreduce = wfi_allreduce_find(f->value);
     if (plan->allreduce) return WF_OK;
-    wfi_text names;
-    wfi_text_init(&names, plan->ctx);
-    for (int i = 0; wfi_allreduces[i]; i++)
-        wfi_text_add(&names, "%s%s", i ? ", " : "", wfi_allreduces[i]->name);
-    wf_status status = wfi_text_status(&names);
-    if (status == WF_OK)
-        status = wfi_fail(plan->ctx, WF_INVALID_ARG,
-                          "plan: there is no allreduce '%s' (position %d); there are %s", f->value,
-                          f->position, names.data);
-    wfi_free(plan->ctx, names.data);
-    return status;
+    return wfi_fail_unknown(plan->ctx, WF_INVALID_ARG, allreduce_name,
+                            "plan: there is no allreduce '%s' (position %d)", f->value,
+                            f->position);
 }
 
 /* One of two words. */

@@ -54,18 +54,12 @@ int wf_group_algorithm_rotates(const char *name) {
     return algorithm_called(name) && algorithm_called(name)->rotates;
 }
 
-static wf_status no_algorithm(wf_context *ctx, const char *name) {
-    char known[128] = "";
-    for (int i = 0; algorithm(i); i++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
-                 algorithm(i)->name);
-    return wfi_fail(ctx, WF_UNSUPPORTED, "there is no algorithm '%s'; there are %s", name, known);
-}
-
 static wf_status find_algorithm(wf_group *g, const wf_group_config *c) {
     const char *name = c->algorithm ? c->algorithm : "auto";
     g->how = algorithm_called(name);
-    if (!g->how) return no_algorithm(g->ctx, name);
+    if (!g->how)
+        return wfi_fail_unknown(g->ctx, WF_UNSUPPORTED, wf_group_algorithm_name,
+                                "there is no algorithm '%s'", name);
     if (g->how == &wfi_allreduce_engine) WF_TRY(check_engine(g));
     if (c->n_roots > 1 && g->how != &wfi_allreduce_root)
         return wfi_fail(g->ctx, WF_INVALID_ARG,

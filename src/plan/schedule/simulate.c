@@ -61,16 +61,8 @@ static wf_status check_times(wf_context *ctx, const wf_schedule_request *q) {
 static wf_status find_schedule(wf_context *ctx, const char *name, const wfi_schedule **found_out) {
     *found_out = wfi_schedule_find(name);
     if (*found_out) return WF_OK;
-    wfi_text all;
-    wfi_text_init(&all, ctx);
-    for (int i = 0; wfi_schedules[i]; i++)
-        wfi_text_add(&all, "%s%s", i ? ", " : "", wfi_schedules[i]->name);
-    wf_status status = wfi_text_status(&all);
-    if (status == WF_OK)
-        status = wfi_fail(ctx, WF_INVALID_ARG, "there is no schedule '%.60s'; there are %s", name,
-                          all.data);
-    wfi_free(ctx, all.data);
-    return status;
+    return wfi_fail_unknown(ctx, WF_INVALID_ARG, wf_schedule_name, "there is no schedule '%.60s'",
+                            name);
 }
 
 /* ---- what fits ---- */
