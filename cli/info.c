@@ -23,7 +23,7 @@ static json_t *caches(hwloc_topology_t topology) {
     return list;
 }
 
-/* hwloc reads it in /sys; 0: nobody says. */
+/* hwloc reads it in /sys; 0: the system does not say. */
 static json_int_t memory_bytes(hwloc_topology_t topology) {
     hwloc_obj_t root = hwloc_get_root_obj(topology);
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);

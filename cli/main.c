@@ -197,9 +197,14 @@ static const command *find_command(int argc, char *const *argv, int *n_words_out
 static exit_status unknown_command(const char *name) {
     const char *near = NULL;
     int least = 4;
-    if (!strcmp(name, "bench"))
-        return complain(EXIT_USAGE, "weft bench: what? There are bench train, bench "
-                                    "model-parallel, bench allreduce and bench ddp");
+    if (!strcmp(name, "bench")) {
+        char benches[200] = "";
+        for (const command *about = commands; about->name; about++)
+            if (!strncmp(about->name, "bench ", 6))
+                snprintf(benches + strlen(benches), sizeof benches - strlen(benches), "%s%s",
+                         *benches ? ", " : "", about->name);
+        return complain(EXIT_USAGE, "weft bench: what? There are %s", benches);
+    }
     for (const command *about = commands; about->name; about++) {
         int distance = text_distance(name, about->name);
         if (distance < least) near = about->name, least = distance;

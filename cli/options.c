@@ -1,5 +1,5 @@
 /* The table, and the command line. */
-#include "options.h"
+#include "cli.h"
 #include "text.h"
 
 #include <stdarg.h>
@@ -102,23 +102,6 @@ const char *const option_group_names[N_GROUPS] = {
     [GROUP_SCHEDULE] = "Schedule",    [GROUP_RUN] = "Run",
 };
 
-static const struct {
-    unsigned command;
-    const char *name;
-} command_names[] = {
-    {FOR_TRAIN, "train"},
-    {FOR_EVAL, "eval"},
-    {FOR_PLAN, "plan"},
-    {FOR_BENCH, "bench train"},
-    {FOR_INFO, "info"},
-    {FOR_BENCH_PARALLEL, "bench model-parallel"},
-    {FOR_SIMULATE, "simulate"},
-    {FOR_DRAW, "draw"},
-    {FOR_RUN, "run"},
-    {FOR_BENCH_DDP, "bench ddp"},
-    {FOR_BENCH_ALLREDUCE, "bench allreduce"},
-};
-
 bool options_fail(options *o, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -164,40 +147,40 @@ option_id option_find(const char *name) {
     return N_OPTIONS;
 }
 
-option_id option_nearest(const char *name, unsigned command) {
+option_id option_nearest(const char *name, unsigned flag) {
     option_id best = N_OPTIONS;
     int least = 4; /* further away is no typing mistake */
     for (option_id id = 0; id < N_OPTIONS; id++) {
         char text[TEXT_BYTES];
         int distance = text_distance(name, option_name(text, id) + 2);
-        if (!(option_about(id).commands & command) || distance >= least) continue;
+        if (!(option_about(id).commands & flag) || distance >= least) continue;
         best = id;
         least = distance;
     }
     return best;
 }
 
-static bool unknown_option(options *o, unsigned command, const char *name) {
+static bool unknown_option(options *o, unsigned flag, const char *name) {
     char text[TEXT_BYTES];
-    option_id near = option_nearest(name, command);
+    option_id near = option_nearest(name, flag);
     if (near == N_OPTIONS)
         return options_fail(o, "there is no option --%.40s; --help lists those there are", name);
     return options_fail(o, "there is no option --%.40s; did you mean %s?", name,
                         option_name(text, near));
 }
 
-/* The option `name` of `command`. */
-static bool find_for(options *o, unsigned command, const char *name, option_id *id_out) {
+/* The option `name` of the command with that flag. */
+static bool find_for(options *o, unsigned flag, const char *name, option_id *id_out) {
     char text[TEXT_BYTES];
     option_id id = option_find(name);
-    if (id == N_OPTIONS) return unknown_option(o, command, name);
-    if (!(option_about(id).commands & command)) {
+    if (id == N_OPTIONS) return unknown_option(o, flag, name);
+    if (!(option_about(id).commands & flag)) {
         const char *has = "", *lacks = "this command";
-        for (size_t c = 0; c < sizeof command_names / sizeof *command_names; c++) {
-            if (command_names[c].command == command)
-                lacks = command_names[c].name;
-            else if (option_about(id).commands & command_names[c].command && !*has)
-                has = command_names[c].name;
+        for (const command *about = commands; about->name; about++) {
+            if (about->flag == flag)
+                lacks = about->name;
+            else if (option_about(id).commands & about->flag && !*has)
+                has = about->name;
         }
         return options_fail(o, "weft %s has no option %s; weft %s has", lacks,
                             option_name(text, id), has);
@@ -206,12 +189,12 @@ static bool find_for(options *o, unsigned command, const char *name, option_id *
     return true;
 }
 
-static bool parse_words(options *o, unsigned command, int argc, char *const *argv) {
+static bool parse_words(options *o, unsigned flag, int argc, char *const *argv) {
     for (int i = 0; i < argc; i++) {
         char name[TEXT_BYTES], text[TEXT_BYTES];
         option_id id = N_OPTIONS;
         if (!strcmp(argv[i], "--") && i + 1 == argc) return true;
-        if (command == FOR_DRAW && argv[i][0] != '-' && !o->given[OPT_trace]) {
+        if (flag == FOR_DRAW && argv[i][0] != '-' && !o->given[OPT_trace]) {
             if (!option_set(o, OPT_trace, argv[i])) return false;
             o->given[OPT_trace] = true;
             continue;
@@ -221,7 +204,7 @@ static bool parse_words(options *o, unsigned command, int argc, char *const *arg
         const char *equals = strchr(argv[i], '=');
         size_t n = equals ? (size_t)(equals - argv[i] - 2) : strlen(argv[i] + 2);
         snprintf(name, sizeof name, "%.*s", (int)(n < TEXT_BYTES ? n : TEXT_BYTES), argv[i] + 2);
-        if (!find_for(o, command, name, &id)) return false;
+        if (!find_for(o, flag, name, &id)) return false;
         const char *value = equals ? equals + 1 : "true";
         if (!equals && table[id].kind != OPTION_FLAG) {
             if (i + 1 == argc)
@@ -249,7 +232,7 @@ static FILE *open_config(options *o, const char *path) {
     return fd < 0 ? NULL : fdopen(fd, "rb");
 }
 
-static bool read_config(options *o, unsigned command, const char *path) {
+static bool read_config(options *o, unsigned flag, const char *path) {
     char *text = malloc(MAX_CONFIG_BYTES + 1);
     FILE *file = text ? open_config(o, path) : NULL;
     size_t n = file ? fread(text, 1, MAX_CONFIG_BYTES + 1, file) : 0;
@@ -259,19 +242,19 @@ static bool read_config(options *o, unsigned command, const char *path) {
     else if (n > MAX_CONFIG_BYTES)
         good = options_fail(o, "--config: %.200s has more than %d bytes", path, MAX_CONFIG_BYTES);
     else if (good)
-        good = options_read_json(o, command, text, n, path);
+        good = options_read_json(o, flag, text, n, path);
     if (file) fclose(file);
     free(text);
     return good;
 }
 
-bool options_parse(options *o, unsigned command, int argc, char *const *argv) {
+bool options_parse(options *o, unsigned flag, int argc, char *const *argv) {
     options typed;
     options_init(&typed);
-    bool good = parse_words(&typed, command, argc, argv);
+    bool good = parse_words(&typed, flag, argc, argv);
     if (good && typed.config) {
         /* What was typed goes on top of the file. */
-        good = read_config(o, command, typed.config) && parse_words(o, command, argc, argv);
+        good = read_config(o, flag, typed.config) && parse_words(o, flag, argc, argv);
     } else if (good) {
         options_release(o);
         *o = typed;

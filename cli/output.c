@@ -104,7 +104,7 @@ static const char *write_all(int fd, const char *text, size_t n) {
     return NULL;
 }
 
-/* A pipe that nobody reads is not waited for. */
+/* A pipe without a reader is not waited for. */
 static const char *write_special(const output *out) {
     int fd = open(out->path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0) return errno == ENXIO ? "nobody reads that pipe" : strerror(errno);

@@ -149,7 +149,7 @@ wf_status effort_since(const cli *c, const effort *begin, effort *spent_out) {
         if (status != WF_OK) return status;
         status = wf_group_all_reduce(group, &now.cpu_s, &now.cpu_s, 1, WF_F64, WF_SUM, NULL);
         wf_group_destroy(group);
-        /* Of other machines nobody here knows how busy they were. */
+        /* How busy other machines were is not known here. */
         if (wf_job_n_local_ranks(c->job) < wf_job_n_ranks(c->job)) now.busy_s = NAN;
     }
     *spent_out = now;

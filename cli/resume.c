@@ -233,7 +233,7 @@ exit_status checkpoint_load(job *j, wf_trainer *trainer, const resumed *from) {
     if (bad) return bad;
     snprintf(path, sizeof path, "%s/state.safetensors", j->c->o.out);
     wf_status status = wf_trainer_load_state(trainer, path);
-    /* Whoever was stopped between the two files left an older model, or none. */
+    /* A run that was stopped between the two files left an older model, or none. */
     snprintf(path, sizeof path, "%s/model.safetensors", j->c->o.out);
     if (status == WF_OK) status = wf_trainer_save(trainer, path);
     return complain_of(j->c, status);

@@ -1,4 +1,4 @@
-/* weft run: a program of anybody's as ranks. */
+/* weft run: any program as ranks. */
 #include "cli.h"
 
 #include <signal.h>

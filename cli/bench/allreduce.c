@@ -225,7 +225,7 @@ static exit_status prepare(bench_allreduce *b) {
     return bad;
 }
 
-/* Whoever asks only for what cannot be is told so; a rank tells its launcher in its report. */
+/* A list of algorithms of which none can run is refused; a rank says it in its report. */
 static exit_status check_rows(const bench_allreduce *b) {
     const char *why = NULL;
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++) {

@@ -79,6 +79,8 @@ exit_status reduce_run_peer(bench_allreduce *b, int first, int n_rows);
 
 /* "4 KiB", "100 MB". */
 const char *reduce_size_text(char text[TEXT_BYTES], int64_t bytes);
+/* Whether what it moves was counted: not inside of peers, and of MPI. */
+bool reduce_has_traffic(const reduce_row *r);
 void reduce_say(const bench_allreduce *b);
 json_t *reduce_report(const bench_allreduce *b);
 exit_status reduce_plot(const bench_allreduce *b);

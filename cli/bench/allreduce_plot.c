@@ -5,22 +5,24 @@
 #include <math.h>
 #include <string.h>
 
-static const struct {
+typedef struct look {
     const char *algorithm, *title;
     unsigned color;
     int point;
-} looks[] = {
-    {"direct", "direct", CHART_BLUE, 7},
-    {"pairwise", "pairwise", CHART_GREEN, 5},
-    {"tree", "tree", CHART_PINK, 9},
-    {"ring", "ring", CHART_SKY, 11},
-    {"root", "root", CHART_RED, 13},
-    {"engine", "engine", CHART_BLACK, 4},
-    {"auto", "auto", CHART_BLACK, 6},
-    {"mpi", "Open MPI", CHART_GREY, 4},
-    {"gloo", "gloo (PyTorch)", CHART_ORANGE, 6},
-};
-#define N_LOOKS (sizeof looks / sizeof *looks)
+} look;
+
+/* Of weft's algorithms, in their order, then of its peers. */
+static look look_at(int i) {
+    static const look peers[] = {
+        {"mpi", "Open MPI", CHART_GREY, 4}, {"gloo", "gloo (PyTorch)", CHART_ORANGE, 6}, {0}};
+    static const unsigned colors[] = {CHART_RED,   CHART_SKY,  CHART_PINK,
+                                      CHART_GREEN, CHART_BLUE, CHART_BLACK};
+    const char *name = wf_group_algorithm_name(i);
+    int n = 0;
+    if (name) return (look){name, name, colors[i % 6], 5 + i % 9};
+    while (wf_group_algorithm_name(n)) n++;
+    return peers[i - n];
+}
 
 /* ---- bandwidth ---- */
 
@@ -59,12 +61,13 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
     exit_status bad = chart_begin(
         &p, b->c, name, "algorithm,wire,bytes,ranks,time_us,stream_time_us,algbw_gb_s,busbw_gb_s");
     if (bad) return bad;
-    for (size_t k = 0; k < N_LOOKS; k++) {
-        if (!write_series(b, p.csv, looks[k].algorithm, wire)) continue;
+    for (int k = 0; look_at(k).title; k++) {
+        look as = look_at(k);
+        if (!write_series(b, p.csv, as.algorithm, wire)) continue;
         snprintf(lines + strlen(lines), sizeof lines - strlen(lines),
                  "'%s.csv' skip 1 using (strcol(1) eq '%s' ? $3 : NaN):8 with linespoints lw 3 pt "
                  "%d ps 1.6 lc rgb '#%06x' title \"%s\",",
-                 name, looks[k].algorithm, looks[k].point, looks[k].color, looks[k].title);
+                 name, as.algorithm, as.point, as.color, as.title);
     }
     write_tics(b, tics, sizeof tics);
     snprintf(script, sizeof script,
@@ -89,7 +92,7 @@ static exit_status plot_wire(const bench_allreduce *b, const char *wire) {
 static const reduce_row *row_of(const bench_allreduce *b, const char *algorithm) {
     const reduce_row *found = NULL;
     for (const reduce_row *r = b->rows; r < b->rows + b->n_rows; r++)
-        if (!r->is_peer && r->time_us.n && !strcmp(r->algorithm, algorithm) &&
+        if (reduce_has_traffic(r) && r->time_us.n && !strcmp(r->algorithm, algorithm) &&
             (!found || (!strcmp(r->wire, found->wire) && r->bytes > found->bytes)))
             found = r;
     return found;
@@ -97,20 +100,20 @@ static const reduce_row *row_of(const bench_allreduce *b, const char *algorithm)
 
 /* For each algorithm a group of bars, one a rank: what it sends below what it receives. */
 static exit_status plot_traffic(const bench_allreduce *b) {
-    static const char *const order[] = {"root", "ring", "tree", "pairwise", "direct", "auto"};
     char tics[600] = "", title[120], script[3000];
     double x = 0, width = b->n_ranks > 8 ? 8.0 / b->n_ranks : 1;
     chart p;
     exit_status bad = chart_begin(&p, b->c, "allreduce_traffic",
                                   "algorithm,rank,sent_x_bytes,received_x_bytes,x");
     if (bad) return bad;
-    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
-        const reduce_row *r = row_of(b, order[k]);
+    for (int k = 0; wf_group_algorithm_name(k); k++) {
+        const char *name = wf_group_algorithm_name(k);
+        const reduce_row *r = row_of(b, name);
         if (!r) continue;
         snprintf(tics + strlen(tics), sizeof tics - strlen(tics), "%s'%s' %.9g", *tics ? "," : "",
-                 order[k], x + width * (b->n_ranks - 1) / 2.0);
+                 name, x + width * (b->n_ranks - 1) / 2.0);
         for (int rank = 0; rank < b->n_ranks; rank++, x += width)
-            fprintf(p.csv, "%s,%d,%.17g,%.17g,%.17g\n", order[k], rank,
+            fprintf(p.csv, "%s,%d,%.17g,%.17g,%.17g\n", name, rank,
                     r->sent_bytes[rank] / (double)r->bytes,
                     r->received_bytes[rank] / (double)r->bytes, x);
         x += 1.2;

@@ -23,8 +23,7 @@ static double largest(const double *values, int n) {
     return most;
 }
 
-/* What others move inside is theirs. */
-static bool has_traffic(const reduce_row *r) {
+bool reduce_has_traffic(const reduce_row *r) {
     return !r->is_peer && strcmp(r->algorithm, "engine") != 0;
 }
 
@@ -34,7 +33,7 @@ static void say_row(const bench_allreduce *b, const reduce_row *r, bool begins) 
     char size[TEXT_BYTES] = "", stream[TEXT_BYTES] = "-", traffic[TEXT_BYTES] = "";
     if (begins) reduce_size_text(size, r->bytes);
     if (!r->is_peer) snprintf(stream, sizeof stream, "%.1f", samples_median(&r->stream_us, 0));
-    if (has_traffic(r))
+    if (reduce_has_traffic(r))
         snprintf(traffic, sizeof traffic, "%10.2f%10.2f",
                  largest(r->sent_bytes, b->n_ranks) / (double)r->bytes,
                  largest(r->received_bytes, b->n_ranks) / (double)r->bytes);
@@ -116,7 +115,7 @@ static json_t *list_of(const double *values, int n) {
 }
 
 static json_t *row_json(const bench_allreduce *b, const reduce_row *r) {
-    bool has = has_traffic(r);
+    bool has = reduce_has_traffic(r);
     return json_pack("{s:I, s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "bytes",
                      (json_int_t)r->bytes, "ranks", b->n_ranks, "algorithm", r->algorithm, "wire",
                      r->wire, "time_us", json_number(reduce_time_us(r)), "stream_time_us",

@@ -20,8 +20,9 @@ typedef struct boxes {
     double hair_us;
 } boxes;
 
-/* Successive instructions of one kind and microbatch are one box. `hair_us`: what nobody can
- * see; gaps, updates and moves as short as that are left out. False: no memory left. */
+/* Successive instructions of one kind and microbatch are one box. `hair_us`: what is too
+ * short to be seen; gaps, updates and moves as short as that are left out. False: no memory left.
+ */
 bool boxes_create(const wf_timeline *timeline, double hair_us, boxes *b);
 void boxes_release(boxes *b);
 

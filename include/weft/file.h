@@ -23,7 +23,7 @@ WF_API WF_NODISCARD wf_status wf_file_open(wf_context *ctx, const char *path, in
                                            uint64_t *bytes_out);
 
 /* Makes `path` a file of these bytes, in one step: they go to a new file in the same folder, which
- * is renamed when it is complete and on the disk. Who reads `path` sees the old file or the new
+ * is renamed when it is complete and on the disk. A reader of `path` sees the old file or the new
  * one, also after a kill or a power cut. It has the permissions of the old one. A link is replaced,
  * not followed; a pipe, a device or a folder is refused. Errors: IO: what was there is untouched,
  * and nothing is left beside it. */

@@ -8,7 +8,7 @@
 
 typedef struct wf_trace wf_trace;
 
-/* One timeline of a trace. Both are borrowed from whoever made them. */
+/* One timeline of a trace. Name and timeline are borrowed from their owner. */
 typedef struct wf_trace_part {
     const char *name; /* "measured", "simulated" */
     const wf_timeline *timeline;

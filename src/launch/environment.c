@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Who else may have launched us has said so to us, not to our ranks. */
+/* Variables by which another launcher told this process its place: they are not the ranks'. */
 static const char hidden[] = " " WFI_CONTROL_ENV " " WF_LAUNCH_TERMINAL
                              " RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK"
                              " GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME"

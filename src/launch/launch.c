@@ -73,7 +73,7 @@ static void gather(const wfi_process_group *group, int64_t next_ms, int64_t now_
 
 /* ---- what is done then ---- */
 
-/* Nobody takes the lines any more: ranks find their own ends of the pipes broken, as without a
+/* The lines have no reader any more: ranks find their own ends of the pipes broken, as without a
  * launcher. */
 static void close_stream(wfi_process_group *group) {
     for (int stream = 0; stream < WFI_N_STREAMS; stream++)

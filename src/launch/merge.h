@@ -61,11 +61,11 @@ bool wfi_merge_is_full(const wfi_merge *m);
 void wfi_merge_delay(wfi_merge *m);
 /* What this rank has printed goes first, and nothing waits from here on. */
 void wfi_merge_put_first(wfi_merge *m, int rank);
-/* Who launches says this in the end, so ranks that have been told it need not say it, too. */
+/* The launcher says this in the end, so ranks that have been told it need not say it, too. */
 void wfi_merge_know(wfi_merge *m, const char *words);
 /* Nothing waits from here on. */
 void wfi_merge_flush(wfi_merge *m);
-/* What waits, and all that comes, is for nobody. */
+/* Lines that wait, and all that come, are dropped. */
 void wfi_merge_abandon(wfi_merge *m);
 
 /* How long until a line is to be written: 0 now, -1 there is none. */

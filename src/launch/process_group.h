@@ -91,9 +91,9 @@ void wfi_environment_free(wf_context *ctx, char **environment);
 bool wfi_process_group_is_alive(const wfi_process_group *group);
 /* Looks whether the rank has ended, and what that means for the others. */
 void wfi_process_group_look(wfi_process_group *group, int rank, int64_t now_ms);
-/* Asks all ranks to stop by this signal. Who has joined no job is killed after the grace. A job
- * that was not stopped because of a failure may have work to save: it has as long as it moves, also
- * where scripts have started its ranks, and then they have the grace. */
+/* Asks all ranks to stop by this signal. A rank that has joined no job is killed after the grace. A
+ * job that was not stopped because of a failure may have work to save: it has as long as it moves,
+ * also where scripts have started its ranks, and then they have the grace. */
 void wfi_process_group_stop(wfi_process_group *group, int signal_number);
 void wfi_process_group_kill(wfi_process_group *group);
 /* The launcher got this signal. */

@@ -61,7 +61,8 @@ wf_status wfi_spawn_processes(wf_context *ctx, const wf_spawn_config *config, in
 
 /* ---- the ones that are spawned ---- */
 
-/* Not by wf_job_join: also a job of one rank shares its failure with who spawned it. */
+/* Not by wf_job_join: a job of one rank, too, shares its failure with the process that spawned it.
+ */
 static wf_status join(wf_context *ctx, const char *timeout, wf_job **job_out) {
     wf_place place;
     if (!getenv(WFI_CONTROL_ENV))
@@ -82,7 +83,7 @@ static wf_status run(wf_context *ctx, wf_job *job, const wf_rank_entry *entry, c
     return status;
 }
 
-/* What goes wrong is left in the segment, where who spawned us finds it. */
+/* A failure is left in the segment, where the process that spawned this one finds it. */
 static int be_rank(wf_context *ctx, const wf_rank_entry *entry, char **argv) {
     wf_job *job;
     wf_status status = join(ctx, argv[TIMEOUT_WORD], &job);

@@ -97,7 +97,7 @@ static void time_out(wfi_process_group *group) {
 
 /* ---- those that have been asked ---- */
 
-/* The last who leaves a job leaves no trace of it, so this is remembered. */
+/* The last rank that leaves a job leaves no trace of it, so this is remembered. */
 static bool has_joined(wfi_process_group *group, int rank) {
     wfi_rank_process *process = &group->ranks[rank];
     process->has_joined |= wfi_control_has_joined(group->segment_fd, rank, process->pid);
@@ -112,7 +112,7 @@ static bool works_on(wfi_process_group *group, int rank) {
     return does;
 }
 
-/* What failed before somebody asked has nothing to save. */
+/* A run that failed before it was asked to stop has nothing to save. */
 static bool may_save(wfi_process_group *group, int rank) {
     return (has_joined(group, rank) || works_on(group, rank)) && group->failed_rank < 0 &&
            (group->status == WF_OK || group->status == WF_TIMEOUT);
@@ -140,7 +140,8 @@ static int64_t see_them_end(wfi_process_group *group, int64_t now_ms) {
         if (group->ranks[rank].state == WFI_RANK_RUNS &&
             (group->is_killing || is_late(group, rank, grace_ms)))
             kill_rank(group, rank);
-    /* Who reads the lines of a failure may take the time; who has stopped the run may not. */
+    /* A reader of the lines of a failure may take the time; after a stop by hand lines do not wait.
+     */
     bool is_over = !wfi_process_group_is_alive(group) &&
                    (wfi_wait_ms(&group->asked) >= grace_ms || group->is_killing);
     if (is_over && !group->is_decided) wfi_merge_abandon(&group->merge);

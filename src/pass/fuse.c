@@ -12,7 +12,7 @@ static int32_t count_uses(const wf_graph *g, int32_t v) {
     return n;
 }
 
-/* The ReLU's output becomes the producer's; the value in between is nobody's. */
+/* The ReLU's output becomes the producer's; the value in between has no producer any more. */
 static void absorb(wf_graph *g, int32_t producer, wfi_node *relu) {
     g->values[relu->in[0]].node = -1;
     g->nodes[producer].out[0] = relu->out[0];

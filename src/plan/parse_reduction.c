@@ -8,7 +8,7 @@
 /* Large enough that a reduction takes longer than its streams take to wake up, small enough
  * that the first ones are done early. */
 #define DEFAULT_BUCKET_BYTES ((size_t)4 << 20)
-/* More would not be wrong, only a slip of the pen. */
+/* A larger bucket is a slip of the pen. */
 #define MOST_BUCKET_BYTES ((size_t)1 << 40)
 
 static const struct {

@@ -13,7 +13,7 @@
 #include <weft/plan.h>
 #include <weft/recipe.h>
 
-/* More would not be wrong, only useless on any machine this runs on. */
+/* A larger axis would not be wrong, only useless on any machine that this runs on. */
 #define WFI_MAX_AXIS 4096
 
 /* As a cut: balanced by costs, whatever the model marks. */
