@@ -9,16 +9,15 @@
 
 wf_status wfi_trainer_check_job(const wf_trainer *t) {
     int n_ranks = wf_plan_n_ranks(t->plan);
-    if (wf_job_n_ranks(t->job) != n_ranks && n_ranks == 1)
-        return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "the plan %s has 1 rank, but %d processes have come; each takes one: give "
-                        "--plan dp=%d for a replica on each",
-                        wf_plan_text(t->plan), wf_job_n_ranks(t->job), wf_job_n_ranks(t->job));
+    char replicas[64] = "";
+    if (n_ranks == 1)
+        snprintf(replicas, sizeof replicas, ": give --plan dp=%d for a replica on each",
+                 wf_job_n_ranks(t->job));
     if (wf_job_n_ranks(t->job) != n_ranks)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "the plan %s has %d rank%s, but %d processes have come; each takes one",
+                        "the plan %s has %d rank%s, but %d processes have come; each takes one%s",
                         wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s",
-                        wf_job_n_ranks(t->job));
+                        wf_job_n_ranks(t->job), replicas);
     if (t->traces && wf_job_n_local_ranks(t->job) < n_ranks)
         return wfi_fail(t->ctx, WF_UNSUPPORTED,
                         "ranks of several machines are not traced: their clocks are not one");

@@ -405,7 +405,7 @@ static wf_status match(transfer *x) {
         const wfi_value *value = wfi_value_at(x->list.graph, x->list.tensors[i].value);
         wanted[i] = (wfi_wanted){x->list.tensors[i].name, value->dtype, value->shape};
     }
-    wf_status status = wfi_match_weights(ctx, x->file, wanted, n, WFI_MATCH_ALL, x->index);
+    wf_status status = wfi_match_weights(ctx, x->file, wanted, n, x->index);
     wfi_free(ctx, wanted);
     return status;
 }

@@ -50,7 +50,7 @@ wf_status wfi_bind_feeds(wf_trainer *t, wfi_ready *r, const wf_feed *feeds, int 
             return wfi_fail(t->ctx, WF_SHAPE, "input '%s' was not given", g->values[v].name);
         /* Labels, say, of which the output knows nothing: zeros do. */
         size_t bytes = sample_bytes(g, v) * (size_t)r->n_samples;
-        if (!r->zeros[v]) r->zeros[v] = wfi_alloc(t->ctx, 1, bytes, "an input");
+        if (!r->zeros[v]) r->zeros[v] = wfi_pool_alloc(&r->pool, 1, bytes);
         if (!r->zeros[v]) return WF_NO_MEMORY;
         r->inputs[v] = r->zeros[v];
     }

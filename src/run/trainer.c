@@ -17,16 +17,15 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     else
         WF_TRY(wfi_devices_parse(t->ctx, config->devices, n_ranks, &list));
     const char *devices = config->devices ? config->devices : list.kind->name;
-    if (list.n != n_ranks && n_ranks == 1)
-        return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "devices '%s' are %d, but the plan %s has 1 rank: give --plan dp=%d for a "
-                        "replica on each, or --devices %s:1",
-                        devices, list.n, wf_plan_text(t->plan), list.n, list.kind->name);
+    char replicas[64] = "";
+    if (n_ranks == 1)
+        snprintf(replicas, sizeof replicas, "--plan dp=%d for a replica on each, or ", list.n);
     if (list.n != n_ranks)
-        return wfi_fail(t->ctx, WF_INVALID_ARG,
-                        "devices '%s' are %d, but the plan %s has %d rank%s: give --devices %s:%d",
-                        devices, list.n, wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s",
-                        list.kind->name, n_ranks);
+        return wfi_fail(
+            t->ctx, WF_INVALID_ARG,
+            "devices '%s' are %d, but the plan %s has %d rank%s: give %s--devices %s:%d", devices,
+            list.n, wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s", replicas,
+            list.kind->name, n_ranks);
     if (n_ranks > WFI_MAX_RANKS)
         return wfi_fail(t->ctx, WF_UNSUPPORTED, "%d ranks in one process; it takes at most %d",
                         n_ranks, WFI_MAX_RANKS);
@@ -67,14 +66,8 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
 static void ready_destroy(wf_context *ctx, wfi_ready *r) {
     if (!r) return;
     wfi_executor_destroy(r->executor);
-    for (int32_t v = 0; r->zeros && v < r->program->graph->n_values; v++)
-        wfi_free(ctx, r->zeros[v]);
-    wfi_free(ctx, r->zeros);
     wf_program_destroy(r->program);
-    wfi_free(ctx, r->inputs);
-    wfi_free(ctx, r->outputs);
-    wfi_free(ctx, r->records);
-    wfi_free(ctx, r->reporter);
+    wfi_pool_release(&r->pool);
     wfi_free(ctx, r);
 }
 
@@ -114,13 +107,12 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     WF_TRY(wfi_program_create(t->ctx, t->model, &recipe, t->plan, r->kind, use, like, &r->program));
     WF_TRY(wf_program_fits(r->program, t->device_memory_bytes));
     const wf_graph *g = r->program->graph;
-    r->inputs = wfi_alloc(t->ctx, (size_t)g->n_values, sizeof *r->inputs, "a program's inputs");
-    r->outputs = wfi_alloc(t->ctx, (size_t)g->n_outputs, sizeof *r->outputs, "a program's outputs");
-    r->records =
-        wfi_alloc(t->ctx, (size_t)r->program->recipe.n_micro, 2 * sizeof(double), "records");
-    r->zeros = wfi_alloc(t->ctx, (size_t)g->n_values, sizeof *r->zeros, "a program's inputs");
-    r->reporter = wfi_alloc(t->ctx, (size_t)r->program->recipe.n_micro, sizeof *r->reporter,
-                            "a program's reports");
+    size_t n_values = (size_t)g->n_values, n_micro = (size_t)r->program->recipe.n_micro;
+    r->inputs = wfi_pool_alloc(&r->pool, n_values, sizeof *r->inputs);
+    r->outputs = wfi_pool_alloc(&r->pool, (size_t)g->n_outputs, sizeof *r->outputs);
+    r->records = wfi_pool_alloc(&r->pool, n_micro, 2 * sizeof *r->records);
+    r->zeros = wfi_pool_alloc(&r->pool, n_values, sizeof *r->zeros);
+    r->reporter = wfi_pool_alloc(&r->pool, n_micro, sizeof *r->reporter);
     if (!r->inputs || !r->outputs || !r->records || !r->zeros || !r->reporter) return WF_NO_MEMORY;
     find_reporters(r->program, r->reporter);
     WF_TRY(grow_workers(t, r->program));
@@ -142,6 +134,7 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
     if (!r) return WF_NO_MEMORY;
     r->kind = kind;
     r->n_samples = n_samples;
+    wfi_pool_init(&r->pool, t->ctx);
     wf_status status = ready_fill(t, r);
     if (status != WF_OK) {
         ready_destroy(t->ctx, r);

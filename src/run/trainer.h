@@ -10,6 +10,7 @@
 typedef struct wfi_ready {
     wf_program_kind kind;
     int64_t n_samples;
+    wfi_pool pool; /* of the arrays */
     wf_program *program;
     wfi_executor *executor;
     const void **inputs;    /* [n_values] */

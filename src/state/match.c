@@ -201,7 +201,7 @@ static wf_status check_sizes(const matcher *m) {
     return WF_OK;
 }
 
-static wf_status match(matcher *m, wfi_match_mode mode) {
+static wf_status match(matcher *m) {
     size_t n = (size_t)m->n_tensors;
     m->candidates = wfi_alloc(m->ctx, n + 1, sizeof *m->candidates, "names of weights");
     if (!m->candidates) return WF_NO_MEMORY;
@@ -212,12 +212,12 @@ static wf_status match(matcher *m, wfi_match_mode mode) {
     qsort(m->candidates, n, sizeof *m->candidates, compare_candidates);
     assign(m);
     WF_TRY(pass_tied(m));
-    if (mode == WFI_MATCH_ALL) WF_TRY(check_names(m));
+    WF_TRY(check_names(m));
     return check_sizes(m);
 }
 
 wf_status wfi_match_weights(wf_context *ctx, const wf_safetensors *file, const wfi_wanted *wanted,
-                            int n_wanted, wfi_match_mode mode, int *index_out) {
+                            int n_wanted, int *index_out) {
     matcher m = {.ctx = ctx,
                  .file = file,
                  .wanted = wanted,
@@ -225,7 +225,7 @@ wf_status wfi_match_weights(wf_context *ctx, const wf_safetensors *file, const w
                  .n_tensors = wf_safetensors_n_tensors(file)};
     m.found = wfi_alloc(ctx, (size_t)n_wanted + 1, sizeof *m.found, "names of weights");
     if (!m.found) return WF_NO_MEMORY;
-    wf_status status = match(&m, mode);
+    wf_status status = match(&m);
     if (status == WF_OK && n_wanted) memcpy(index_out, m.found, (size_t)n_wanted * sizeof(int));
     wfi_free(ctx, m.found);
     wfi_free(ctx, m.candidates);

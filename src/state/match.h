@@ -17,15 +17,10 @@ typedef struct wfi_wanted {
     wf_shape shape;
 } wfi_wanted;
 
-typedef enum wfi_match_mode {
-    WFI_MATCH_ALL,  /* a missing or unexpected name is an error */
-    WFI_MATCH_SOME, /* missing names get -1, unexpected ones are passed over */
-} wfi_match_mode;
-
 /* index_out[i] becomes the number of the file's tensor for wanted[i], or -1 if it is
  * missing and may be. Errors: SHAPE (the sentence counts the missing and unexpected
  * names and lists up to ten of each, or gives both dtypes or shapes), IO, NO_MEMORY. */
 wf_status wfi_match_weights(wf_context *ctx, const wf_safetensors *file, const wfi_wanted *wanted,
-                            int n_wanted, wfi_match_mode mode, int *index_out);
+                            int n_wanted, int *index_out);
 
 #endif
