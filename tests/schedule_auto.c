@@ -100,9 +100,14 @@ static void small_are_optimal(void **unused) {
     for (size_t t = 0; t < WFI_COUNT(small_times); t++)
         for (int i = 0; i < 3 * MAX_MICRO * MAX_MICRO * 2 * 2; i++) {
             schedule_case c;
-            wfi_schedule_request r = {1 + i % 3,      1 + i / 3 % 4,
-                                      small_times[t], i / 48 % 2 ? 0.5 : 0,
-                                      1 + i / 12 % 4, i / 96};
+            wfi_schedule_request r = {1 + i % 3,
+                                      1 + i / 3 % 4,
+                                      small_times[t],
+                                      i / 48 % 2 ? 0.5 : 0,
+                                      1 + i / 12 % 4,
+                                      i / 96,
+                                      0,
+                                      NULL};
             if (r.hold > r.n_micro) continue;
             schedule_case_begin(ctx, "auto", &r, &c);
             assert_true(schedule_case_peak(&c) <= r.hold);
@@ -147,7 +152,7 @@ static void never_worse(void **unused) {
         for (int i = 0; i < 8; i++) {
             for (int s = 0; s < n_stages; s++)
                 times[s] = (wfi_stage_times){2 + (s * i) % 5, 3 + (s + i) % 3, 1 + (s + 2 * i) % 4};
-            wfi_schedule_request r = {n_stages, 1 + 3 * i, times, 0.3 * (i % 3), 0, i & 1};
+            wfi_schedule_request r = {n_stages, 1 + 3 * i, times, 0.3 * (i % 3), 0, i & 1, 0, NULL};
             const int holds[] = {1, n_stages, 2 * n_stages - 1, 100};
             r.hold = holds[(i + n_stages) % 4];
             check_fixed(ctx, &r);
@@ -162,7 +167,7 @@ static void is_repeatable(void **unused) {
     wfi_stage_times times[MAX_STAGES];
     for (int s = 0; s < MAX_STAGES; s++)
         times[s] = (wfi_stage_times){7 + s % 3, 8 - s % 2, 5 + s % 4};
-    wfi_schedule_request r = {MAX_STAGES, 32, times, 0.5, MAX_STAGES, 0};
+    wfi_schedule_request r = {MAX_STAGES, 32, times, 0.5, MAX_STAGES, 0, 0, NULL};
     schedule_case first, again;
     schedule_case_begin(ctx, "auto", &r, &first);
     schedule_case_begin(ctx, "auto", &r, &again);
@@ -181,7 +186,7 @@ static void zero_times(void **unused) {
     wfi_stage_times times[MAX_STAGES] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 1}, {0, 0, 1}, {1, 1, 0}};
     for (int n_stages = 1; n_stages <= MAX_STAGES; n_stages++)
         for (int hold = 1; hold < 6; hold += 2) {
-            wfi_schedule_request r = {n_stages, 5, times, 0, hold, hold == 3};
+            wfi_schedule_request r = {n_stages, 5, times, 0, hold, hold == 3, 0, NULL};
             check_fixed(ctx, &r);
         }
     test_context_end(ctx);

@@ -18,7 +18,7 @@ static inline void schedule_case_begin(wf_context *ctx, const char *name,
                                        const wfi_schedule_request *request, schedule_case *c) {
     *c = (schedule_case){.ctx = ctx, .request = *request};
     TEST_OK(ctx, wfi_schedule_make(ctx, wfi_schedule_find(name), request, &c->lists));
-    TEST_OK(ctx, wfi_timing_init(ctx, request->n_stages, request->n_micro, &c->timing));
+    TEST_OK(ctx, wfi_timing_init(ctx, request, &c->timing));
     TEST_OK(ctx, wfi_timing_run(request, c->lists, &c->timing));
 }
 

@@ -43,7 +43,8 @@ static void check_size(wf_context *ctx, int n_stages, int n_micro) {
     for (int i = 0; wfi_schedules[i]; i++) {
         schedule_case c;
         const char *name = wfi_schedules[i]->name;
-        wfi_schedule_request request = {n_stages, n_micro, times, 0.1, 1 + n_stages / 2, i % 2};
+        wfi_schedule_request request = {n_stages,         n_micro, times, 0.1,
+                                        1 + n_stages / 2, i % 2,   0,     NULL};
         if (wfi_schedules[i]->search && n_stages * n_micro > 300) continue;
         schedule_case_begin(ctx, name, &request, &c);
         check_order(&c, name);
@@ -67,7 +68,7 @@ static void one_f_one_b_holds(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     wfi_stage_times times[4] = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}};
-    wfi_schedule_request request = {4, 8, times, 0, 4, 0};
+    wfi_schedule_request request = {4, 8, times, 0, 4, 0, 0, NULL};
     schedule_case c;
     schedule_case_begin(ctx, "1f1b", &request, &c);
     for (int s = 0; s < 4; s++) assert_int_equal(c.timing.peak[s], 4 - s);
@@ -115,11 +116,11 @@ static void broken_are_refused(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     wfi_stage_times times[2] = {{1, 1, 1}, {1, 1, 1}};
-    wfi_schedule_request request = {2, 2, times, 0, 2, 0};
+    wfi_schedule_request request = {2, 2, times, 0, 2, 0, 0, NULL};
     wfi_action actions[2][8];
     wfi_action_list lists[2] = {{actions[0], 0}, {actions[1], 0}};
     wfi_timing timing;
-    TEST_OK(ctx, wfi_timing_init(ctx, 2, 2, &timing));
+    TEST_OK(ctx, wfi_timing_init(ctx, &request, &timing));
     for (size_t i = 0; i < WFI_COUNT(broken_lists); i++) {
         for (int s = 0; s < 2; s++) read_list(broken_lists[i].lists[s], s, &lists[s]);
         if (broken_lists[i].says)

@@ -4,18 +4,18 @@
 /* ---- the heaviest stage, as light as possible ---- */
 
 /* By dynamic programming over (stages, units). */
-static wf_status lighten_heaviest(wf_context *ctx, const wf_costs *costs, int pp,
+static wf_status lighten_heaviest(wf_context *ctx, const wf_costs *costs, int n_stages,
                                   int32_t *first_unit_out) {
     int32_t n = costs->n_units;
     size_t row = (size_t)n + 1;
-    double *best = wfi_alloc(ctx, row * ((size_t)pp + 1), sizeof *best, "stages");
-    int32_t *from = wfi_alloc(ctx, row * ((size_t)pp + 1), sizeof *from, "stages");
+    double *best = wfi_alloc(ctx, row * ((size_t)n_stages + 1), sizeof *best, "stages");
+    int32_t *from = wfi_alloc(ctx, row * ((size_t)n_stages + 1), sizeof *from, "stages");
     wf_status status = best && from ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
-        for (size_t i = 0; i < row * ((size_t)pp + 1); i++) best[i] = 1e300;
+        for (size_t i = 0; i < row * ((size_t)n_stages + 1); i++) best[i] = 1e300;
         best[0] = 0;
-        for (int s = 1; s <= pp; s++)
-            for (int32_t end = s; end <= n - (pp - s); end++) {
+        for (int s = 1; s <= n_stages; s++)
+            for (int32_t end = s; end <= n - (n_stages - s); end++) {
                 double sum = 0;
                 for (int32_t begin = end - 1; begin >= s - 1; begin--) {
                     sum += costs->units[begin].forward_us + costs->units[begin].backward_weight_us;
@@ -27,11 +27,11 @@ static wf_status lighten_heaviest(wf_context *ctx, const wf_costs *costs, int pp
                     }
                 }
             }
-        for (int32_t s = pp, end = n; s > 0; s--) {
+        for (int32_t s = n_stages, end = n; s > 0; s--) {
             end = from[(size_t)s * row + (size_t)end];
             first_unit_out[s - 1] = end;
         }
-        first_unit_out[pp] = n;
+        first_unit_out[n_stages] = n;
     }
     wfi_free(ctx, best);
     wfi_free(ctx, from);
@@ -95,18 +95,23 @@ static wf_status move_borders(search *s, int32_t *first_unit) {
  * ZB-H1 where it may not hold as much. */
 static const wfi_schedule *rule_like(const wf_plan *plan) {
     if (plan->schedule->rule) return plan->schedule;
-    return wfi_schedule_find(plan->hold && plan->hold < 2 * plan->pp - 1 ? "zb1" : "zb2");
+    return plan->hold && plan->hold < 2 * plan->pp - 1 ? &wfi_schedule_zb1 : &wfi_schedule_zb2;
 }
 
 static wf_status shorten_step(const wf_plan *plan, const wf_costs *costs, int n_micro,
                               int32_t *first_unit) {
+    int device_of[MOST_STAGES];
     search s = {.costs = costs,
-                .request = {.n_stages = plan->pp,
+                .request = {.n_stages = wfi_plan_n_stages(plan),
                             .n_micro = n_micro,
                             .transfer = costs->rates.message_us,
-                            .hold = n_micro}};
+                            .hold = n_micro,
+                            .n_devices = plan->pp,
+                            .device_of = device_of}};
     s.request.times = s.times;
-    WF_TRY(wfi_timing_init(plan->ctx, plan->pp, n_micro, &s.timing));
+    for (int k = 0; k < s.request.n_stages; k++)
+        device_of[k] = wfi_schedule_device_of(plan->schedule, plan->pp, k);
+    WF_TRY(wfi_timing_init(plan->ctx, &s.request, &s.timing));
     wf_status status = wfi_schedule_make(plan->ctx, rule_like(plan), &s.request, &s.lists);
     if (status == WF_OK) {
         status = move_borders(&s, first_unit);
@@ -118,8 +123,9 @@ static wf_status shorten_step(const wf_plan *plan, const wf_costs *costs, int n_
 
 wf_status wfi_balance(const wf_plan *plan, const wf_costs *costs, int n_micro,
                       int32_t *first_unit_out) {
-    WF_TRY(lighten_heaviest(plan->ctx, costs, plan->pp, first_unit_out));
-    if (plan->pp == 1 || plan->pp > MOST_STAGES || plan->pp * n_micro * 3 > MOST_ACTIONS)
+    int n_stages = wfi_plan_n_stages(plan);
+    WF_TRY(lighten_heaviest(plan->ctx, costs, n_stages, first_unit_out));
+    if (n_stages == 1 || n_stages > MOST_STAGES || n_stages * n_micro * 3 > MOST_ACTIONS)
         return WF_OK;
     return shorten_step(plan, costs, n_micro, first_unit_out);
 }

@@ -166,7 +166,7 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
     if (status == WF_OK) {
         plan->ctx = ctx;
         plan->dp = plan->pp = 1;
-        plan->schedule = wfi_schedule_find("1f1b");
+        plan->schedule = &wfi_schedule_1f1b;
         plan->strategy = &wfi_strategy_dp;
         wfi_plan_default_reduction(plan);
         status = parse_text(plan, scratch);

@@ -78,9 +78,15 @@ static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
     return (wfi_mesh){plan->pp, plan->dp};
 }
 
+/* Of the pipeline: as many as the schedule puts on each of the pp ranks. */
+static inline int wfi_plan_n_stages(const wf_plan *plan) {
+    return wfi_schedule_n_stages(plan->schedule, plan->pp);
+}
+
 /* A unit of a plan: the stage it is in, the strategy it follows and the ranks it is on. */
 typedef struct wfi_unit_placement {
     const wfi_strategy *strategy;
+    int32_t stage;    /* of the pipeline */
     int32_t pp;       /* coordinate */
     int32_t first_dp; /* coordinate of the first replica */
     int32_t n_replicas;
@@ -88,14 +94,14 @@ typedef struct wfi_unit_placement {
 } wfi_unit_placement;
 
 /* Where each unit is in a step of n_micro microbatches: placement_out[n_units]. A replica without
- * a microbatch does not exist. first_unit [pp + 1]: of the pipeline's stages. Errors: INVALID_ARG:
- * a rule names no unit, or one that another rule names. */
+ * a microbatch does not exist. first_unit [n_stages + 1]: of the pipeline's stages. Errors:
+ * INVALID_ARG: a rule names no unit, or one that another rule names. */
 wf_status wfi_plan_place(const wf_plan *plan, const wf_graph *g, const int32_t *first_unit,
                          int64_t n_micro, wfi_unit_placement *placement_out);
 /* How many replicas a rule has in a step of n_micro microbatches. */
 int wfi_plan_rule_width(const wfi_plan_rule *rule, int64_t n_micro);
 
-/* Which unit begins each stage: first_unit_out[pp + 1], the last one n_units.
+/* Which unit begins each stage: first_unit_out[n_stages + 1], the last one n_units.
  * `costs` are those of the graph's units; a replica takes n_micro microbatches. Errors:
  * INVALID_ARG: more stages than units, an unknown or disordered cut. */
 wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,

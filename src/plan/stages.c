@@ -13,48 +13,49 @@ static int32_t find_unit(const wf_graph *g, const char *name, size_t n) {
 }
 
 static wf_status stages_by_cut(const wf_plan *plan, const wf_graph *g, int32_t *first_unit_out) {
-    int stage = 1;
+    int stage = 1, n = wfi_plan_n_stages(plan);
     for (const char *at = plan->cut; *at; stage++) {
-        size_t n = strcspn(at, "+");
-        int32_t u = find_unit(g, at, n);
+        size_t length = strcspn(at, "+");
+        int32_t u = find_unit(g, at, length);
         if (u < 0)
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                            "plan: no unit is called '%.*s'; `weft plan` lists the units", (int)n,
-                            at);
-        if (stage == plan->pp)
+                            "plan: no unit is called '%.*s'; `weft plan` lists the units",
+                            (int)length, at);
+        if (stage == n)
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
                             "plan: cut=%s makes more than pp=%d stages; name %d units", plan->cut,
-                            plan->pp, plan->pp - 1);
+                            n, n - 1);
         if (u <= first_unit_out[stage - 1])
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
                             "plan: cut '%.*s' leaves a stage without units; cuts go in the model's "
                             "order and never at its first unit",
-                            (int)n, at);
+                            (int)length, at);
         first_unit_out[stage] = u;
-        at += n + (at[n] == '+');
+        at += length + (at[length] == '+');
     }
-    if (stage != plan->pp)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: pp=%d needs %d cuts, cut=%s names %d",
-                        plan->pp, plan->pp - 1, plan->cut, stage - 1);
+    if (stage != n)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: pp=%d needs %d cuts, cut=%s names %d", n,
+                        n - 1, plan->cut, stage - 1);
     return WF_OK;
 }
 
 /* As the model marks them; false if it marks another number of stages. */
 static bool stages_marked(const wf_plan *plan, const wf_graph *g, int32_t *first_unit_out) {
-    int n = 1;
+    int n = 1, n_stages = wfi_plan_n_stages(plan);
     for (int32_t u = 1; u < g->n_units; u++)
-        if (g->units[u].begins_stage && n++ < plan->pp) first_unit_out[n - 1] = u;
-    return n == plan->pp;
+        if (g->units[u].begins_stage && n++ < n_stages) first_unit_out[n - 1] = u;
+    return n == n_stages;
 }
 
 wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,
                           int n_micro, int32_t *first_unit_out) {
-    if (plan->pp > g->n_units)
+    int n_stages = wfi_plan_n_stages(plan);
+    if (n_stages > g->n_units)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: pp=%d stages, but the model has %d units; pp can be at most that",
-                        plan->pp, g->n_units);
+                        n_stages, g->n_units);
     first_unit_out[0] = 0;
-    first_unit_out[plan->pp] = g->n_units;
+    first_unit_out[n_stages] = g->n_units;
     if (plan->cut && strcmp(plan->cut, WFI_CUT_BALANCED))
         return stages_by_cut(plan, g, first_unit_out);
     if (!plan->cut && stages_marked(plan, g, first_unit_out)) return WF_OK;

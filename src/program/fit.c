@@ -57,15 +57,14 @@ static bool try_plan(const wf_program *p, size_t memory_bytes, int pp, const wfi
 /* The same stages with a schedule that holds less, then more stages. Instead of units that are
  * replicated by unit, replicas of the whole. */
 wf_status wf_program_plans_that_fit(const wf_program *p, size_t memory_bytes, char **plans_out) {
-    static const char *const frugal[] = {"1f1b", "naive"};
+    static const wfi_schedule *const frugal[] = {&wfi_schedule_1f1b, &wfi_schedule_naive};
     const wf_plan *plan = p->plan;
     wfi_text found;
     wfi_text_init(&found, p->ctx);
     wfi_text_add(&found, "%s", "");
-    for (size_t k = 0; k < WFI_COUNT(frugal) && plan->pp > 1; k++) {
-        const wfi_schedule *other = wfi_schedule_find(frugal[k]);
-        if (plan->schedule != other && try_plan(p, memory_bytes, plan->pp, other, &found)) break;
-    }
+    for (size_t k = 0; k < WFI_COUNT(frugal) && plan->pp > 1; k++)
+        if (plan->schedule != frugal[k] && try_plan(p, memory_bytes, plan->pp, frugal[k], &found))
+            break;
     for (int pp = plan->n_rules ? 1 : 2 * plan->pp; pp <= 8 * plan->pp && pp <= p->graph->n_units;
          pp *= 2)
         if (try_plan(p, memory_bytes, pp, plan->schedule, &found)) break;

@@ -103,18 +103,18 @@ static wf_status allocate(wf_program *p) {
 
 /* ---- stages ---- */
 
-/* Where the pipeline is cut: first_unit[pp + 1]. */
+/* Where the pipeline is cut: first_unit[n_stages + 1]. */
 static wf_status cut_pipeline(const wf_program *p, const wf_program *like, int32_t *first_unit) {
     int64_t n_micro = wfi_max_i64(p->recipe.n_micro / p->mesh.dp, 1);
     if (!like) return wfi_plan_stages(p->plan, p->graph, p->costs, (int)n_micro, first_unit);
     for (int32_t s = like->n_stages - 1; s >= 0; s--)
-        first_unit[like->stages[s].pp] = like->first_unit[s];
-    first_unit[p->mesh.pp] = p->graph->n_units;
+        first_unit[like->stages[s].number] = like->first_unit[s];
+    first_unit[wfi_plan_n_stages(p->plan)] = p->graph->n_units;
     return WF_OK;
 }
 
 static bool same_placement(const wfi_unit_placement *a, const wfi_unit_placement *b) {
-    return a->strategy == b->strategy && a->pp == b->pp && a->first_dp == b->first_dp &&
+    return a->strategy == b->strategy && a->stage == b->stage && a->first_dp == b->first_dp &&
            a->n_replicas == b->n_replicas && a->n_parts == b->n_parts;
 }
 
@@ -124,12 +124,14 @@ static void join_units(wf_program *p, wfi_unit_placement *units) {
         if (p->kind != WF_PROGRAM_TRAIN) /* forward runs are the first replica's */
             units[u] =
                 (wfi_unit_placement){.strategy = is_divided ? units[u].strategy : &wfi_strategy_dp,
+                                     .stage = units[u].stage,
                                      .pp = units[u].pp,
                                      .n_replicas = 1,
                                      .n_parts = is_divided ? units[u].n_parts : 1};
         if (u > 0 && same_placement(&units[u], &units[u - 1])) continue;
         p->first_unit[p->n_stages] = u;
         p->stages[p->n_stages++] = (wfi_stage){.strategy = units[u].strategy,
+                                               .number = units[u].stage,
                                                .pp = units[u].pp,
                                                .first_dp = units[u].first_dp,
                                                .n_replicas = units[u].n_replicas,
@@ -141,7 +143,8 @@ static void join_units(wf_program *p, wfi_unit_placement *units) {
 
 static wf_status place_units(wf_program *p, const wf_program *like) {
     size_t n_units = (size_t)p->graph->n_units;
-    int32_t *first_unit = wfi_pool_alloc(&p->pool, (size_t)p->mesh.pp + 1, sizeof *first_unit);
+    size_t n_stages = (size_t)wfi_plan_n_stages(p->plan);
+    int32_t *first_unit = wfi_pool_alloc(&p->pool, n_stages + 1, sizeof *first_unit);
     wfi_unit_placement *units = wfi_pool_alloc(&p->pool, n_units, sizeof *units);
     if (!first_unit || !units) return WF_NO_MEMORY;
     WF_TRY(cut_pipeline(p, like, first_unit));

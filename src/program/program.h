@@ -276,6 +276,7 @@ enum { WFI_N_INSTRUCTION_NAMES = WFI_N_INSTRUCTION_KINDS + WFI_N_PLACEMENTS * WF
  * an equal part of the microbatches, in their order. A rank may be on several stages. */
 typedef struct wfi_stage {
     const wfi_strategy *strategy;
+    int32_t number;       /* of the pipeline's stage that it is, or is a part of */
     int32_t pp, first_dp; /* coordinates of the first replica */
     int32_t n_replicas;
     int32_t n_parts;    /* of what is SHARD */

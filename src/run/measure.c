@@ -13,7 +13,7 @@ static wf_status make_plan(const wf_plan *plan, wf_plan **plan_out) {
     WF_TRY(wfi_plan_copy(plan, plan_out));
     wf_plan *split = *plan_out;
     if (!split->n_rules) {
-        split->schedule = wfi_schedule_find("zb1");
+        split->schedule = &wfi_schedule_zb1;
         split->hold = 0;
     }
     wf_status status = wfi_plan_complete(split);

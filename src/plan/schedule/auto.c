@@ -95,10 +95,10 @@ static wf_status search_all(wfi_auto *a) {
 
 static wf_status search(wf_context *ctx, const wfi_schedule_request *request,
                         wfi_action_list *lists) {
-    static const wfi_schedule empty = {"empty", "", true, NULL, NULL};
+    static const wfi_schedule empty = {.name = "empty", .help = "", .splits_weight = true};
     wfi_auto a = {.ctx = ctx, .request = request, .best = lists, .cost = INFINITY, .tie = INFINITY};
     a.hold = (int)wfi_min_i64(wfi_max_i64(request->hold, 1), request->n_micro);
-    wf_status status = wfi_timing_init(ctx, request->n_stages, request->n_micro, &a.timing);
+    wf_status status = wfi_timing_init(ctx, request, &a.timing);
     if (status == WF_OK) status = wfi_schedule_make(ctx, &empty, request, &a.trial);
     a.offset = wfi_alloc(ctx, (size_t)request->n_stages, sizeof *a.offset, "a schedule");
     if (status == WF_OK && !a.offset) status = WF_NO_MEMORY;
@@ -114,5 +114,8 @@ static wf_status search(wf_context *ctx, const wfi_schedule_request *request,
     return status;
 }
 
-const wfi_schedule wfi_schedule_auto = {
-    "auto", "the best lists found for the times given, within hold", true, NULL, search};
+const wfi_schedule wfi_schedule_auto = {.name = "auto",
+                                        .help =
+                                            "the best lists found for the times given, within hold",
+                                        .splits_weight = true,
+                                        .search = search};

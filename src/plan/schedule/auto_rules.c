@@ -27,7 +27,7 @@ static wf_status offer_fixed(wfi_auto *a, const wfi_schedule *schedule) {
     const wfi_schedule_request *r = a->request;
     clear(a);
     for (int s = 0; s < r->n_stages; s++) {
-        schedule->rule(r->n_stages, s, r->n_micro, &a->trial[s]);
+        schedule->rule(r, s, &a->trial[s]);
         split(&a->trial[s]);
     }
     return wfi_auto_offer(a);

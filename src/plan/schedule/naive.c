@@ -3,13 +3,12 @@
  * of one microbatch. */
 #include "plan/schedule/schedule.h"
 
-static void rule(int n_stages, int stage, int n_micro, wfi_action_list *list) {
-    (void)n_stages;
-    for (int m = 0; m < n_micro; m++) {
+static void rule(const wfi_schedule_request *request, int stage, wfi_action_list *list) {
+    for (int m = 0; m < request->n_micro; m++) {
         wfi_action_push(list, WFI_ACTION_F, stage, m);
         wfi_action_push(list, WFI_ACTION_BW, stage, m);
     }
 }
 
-const wfi_schedule wfi_schedule_naive = {"naive", "one microbatch after the other, no overlap",
-                                         false, rule, NULL};
+const wfi_schedule wfi_schedule_naive = {
+    .name = "naive", .help = "one microbatch after the other, no overlap", .rule = rule};

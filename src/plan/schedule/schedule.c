@@ -3,14 +3,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#define DECLARE(name) extern const wfi_schedule wfi_schedule_##name
-DECLARE(naive);
-DECLARE(gpipe);
-DECLARE(1f1b);
-DECLARE(zb1);
-DECLARE(zb2);
-DECLARE(auto);
-
 const wfi_schedule *const wfi_schedules[] = {&wfi_schedule_naive,
                                              &wfi_schedule_gpipe,
                                              &wfi_schedule_1f1b,
@@ -25,28 +17,31 @@ const wfi_schedule *wfi_schedule_find(const char *name) {
     return NULL;
 }
 
-void wfi_schedule_free(wf_context *ctx, wfi_action_list *lists, int n_stages) {
-    for (int s = 0; s < n_stages && lists; s++) wfi_free(ctx, lists[s].actions);
+void wfi_schedule_free(wf_context *ctx, wfi_action_list *lists, int n_devices) {
+    for (int d = 0; d < n_devices && lists; d++) wfi_free(ctx, lists[d].actions);
     wfi_free(ctx, lists);
 }
 
 wf_status wfi_schedule_make(wf_context *ctx, const wfi_schedule *schedule,
                             const wfi_schedule_request *request, wfi_action_list **lists_out) {
-    int n_stages = request->n_stages, n_micro = request->n_micro;
-    wfi_action_list *lists = wfi_alloc(ctx, (size_t)n_stages, sizeof *lists, "a schedule");
+    int n_devices = wfi_request_n_devices(request);
+    wfi_action_list *lists = wfi_alloc(ctx, (size_t)n_devices, sizeof *lists, "a schedule");
     wf_status status = lists ? WF_OK : WF_NO_MEMORY;
-    for (int s = 0; s < n_stages && status == WF_OK; s++) {
-        lists[s].actions = wfi_alloc(ctx, 3 * (size_t)n_micro, sizeof(wfi_action), "a schedule");
-        if (!lists[s].actions)
+    for (int d = 0; d < n_devices && status == WF_OK; d++) {
+        size_t n_own = 0;
+        for (int s = 0; s < request->n_stages; s++) n_own += wfi_request_device_of(request, s) == d;
+        lists[d].actions =
+            wfi_alloc(ctx, 3 * n_own * (size_t)request->n_micro, sizeof(wfi_action), "a schedule");
+        if (!lists[d].actions)
             status = WF_NO_MEMORY;
         else if (schedule->rule)
-            schedule->rule(n_stages, s, n_micro, &lists[s]);
+            schedule->rule(request, d, &lists[d]);
     }
     if (status == WF_OK && schedule->search) status = schedule->search(ctx, request, lists);
     if (status == WF_OK) {
         *lists_out = lists;
         return WF_OK;
     }
-    wfi_schedule_free(ctx, lists, n_stages);
+    wfi_schedule_free(ctx, lists, n_devices);
     return status;
 }

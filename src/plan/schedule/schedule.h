@@ -1,9 +1,12 @@
-/* A pipeline schedule is data: for each stage, an ordered list of actions. Private.
+/* A pipeline schedule is data: for each device, an ordered list of actions. Private.
  *
  * F runs a stage forward on a microbatch, B gives the gradient of its input, W
  * the gradient of its weights, BW both at once. Each schedule is a pure function in
  * a file of its own; a pass (program/lower.c) adds sends and receives. Most follow a
- * rule that looks at one stage only; auto searches over all stages, with their times.
+ * rule that looks at one device only; auto searches over all stages, with their times.
+ *
+ * Which stage is on which device is a table. Most schedules have a stage a device; one that has
+ * more says how many, and where they are.
  */
 #ifndef WFI_SCHEDULE_H
 #define WFI_SCHEDULE_H
@@ -23,7 +26,7 @@ typedef struct wfi_action {
 } wfi_action;
 
 typedef struct wfi_action_list {
-    wfi_action *actions; /* room for 3 * n_micro */
+    wfi_action *actions; /* room for 3 * n_micro for each stage of the device */
     int n;
 } wfi_action_list;
 
@@ -37,34 +40,55 @@ typedef struct wfi_schedule_request {
     int n_stages, n_micro;
     const wfi_stage_times *times; /* [n_stages] */
     double transfer;              /* from a stage to its neighbour; takes no compute */
-    /* Most microbatches that a stage may hold, from the begin of F to the end of W (or
+    /* Most microbatches that a device may hold, from the begin of F to the end of W (or
      * BW); at least 1. Only auto heeds it, the others have a fixed need. */
     int hold;
     /* What auto makes small: 0, the time from the first begin to the last end; 1, the longest
      * time that any one stage takes, as where steps overlap (Zero Bubble's measure). */
     int by_stage_span;
+    int n_devices;        /* with a table */
+    const int *device_of; /* [n_stages] the table; NULL: each stage is on a device of its number */
 } wfi_schedule_request;
+
+static inline int wfi_request_n_devices(const wfi_schedule_request *r) {
+    return r->device_of ? r->n_devices : r->n_stages;
+}
+static inline int wfi_request_device_of(const wfi_schedule_request *r, int stage) {
+    return r->device_of ? r->device_of[stage] : stage;
+}
 
 typedef struct wfi_schedule {
     const char *name;
     const char *help;
     bool splits_weight; /* uses B and W instead of BW */
-    /* Appends stage `stage`'s actions. NULL for a schedule that searches. */
-    void (*rule)(int n_stages, int stage, int n_micro, wfi_action_list *list);
-    /* Appends all stages' actions to lists [n_stages]. NULL for one with a rule. */
+    /* Appends the device's actions. NULL for a schedule that searches. */
+    void (*rule)(const wfi_schedule_request *request, int device, wfi_action_list *list);
+    /* Appends all devices' actions to lists [n_devices]. NULL for one with a rule. */
     wf_status (*search)(wf_context *ctx, const wfi_schedule_request *request,
                         wfi_action_list *lists);
+    int n_more; /* stages that each device has beside its first */
+    /* Which of the devices has the stage. NULL: they take turns. */
+    int (*device_of)(int n_devices, int stage);
 } wfi_schedule;
 
+static inline int wfi_schedule_n_stages(const wfi_schedule *schedule, int n_devices) {
+    return n_devices * (1 + schedule->n_more);
+}
+static inline int wfi_schedule_device_of(const wfi_schedule *schedule, int n_devices, int stage) {
+    return schedule->device_of ? schedule->device_of(n_devices, stage) : stage % n_devices;
+}
+
+extern const wfi_schedule wfi_schedule_naive, wfi_schedule_gpipe, wfi_schedule_1f1b,
+    wfi_schedule_zb1, wfi_schedule_zb2, wfi_schedule_auto;
 /* All of them, NULL-terminated. */
 extern const wfi_schedule *const wfi_schedules[];
 /* NULL if there is none of that name. */
 const wfi_schedule *wfi_schedule_find(const char *name);
 
-/* One list a stage; the caller frees them. */
+/* One list a device; the caller frees them. */
 wf_status wfi_schedule_make(wf_context *ctx, const wfi_schedule *schedule,
                             const wfi_schedule_request *request, wfi_action_list **lists_out);
-void wfi_schedule_free(wf_context *ctx, wfi_action_list *lists, int n_stages);
+void wfi_schedule_free(wf_context *ctx, wfi_action_list *lists, int n_devices);
 
 static inline void wfi_action_push(wfi_action_list *list, wfi_action_kind kind, int stage,
                                    int micro) {

@@ -121,7 +121,7 @@ static wf_status make_result(wf_schedule_result *a, const wfi_schedule *schedule
                                .transfer = q->transfer_ms,
                                .hold = q->max_in_flight ? q->max_in_flight : 2 * q->n_stages - 1,
                                .by_stage_span = q->goal == WF_SCHEDULE_STEP};
-    WF_TRY(wfi_timing_init(a->ctx, q->n_stages, q->n_micro, &a->timing));
+    WF_TRY(wfi_timing_init(a->ctx, &a->request, &a->timing));
     WF_TRY(wfi_schedule_make(a->ctx, schedule, &a->request, &a->lists));
     WF_TRY(wfi_timing_run(&a->request, a->lists, &a->timing));
     return check_hold(a, schedule, q->max_in_flight);

@@ -2,36 +2,47 @@
 
 #include <string.h>
 
-/* How far a stage is. */
+/* How far a device is. */
 struct wfi_clock {
     double free;
-    int place, held, n_forward, n_backward, n_weight;
+    int place, held;
     bool is_ready; /* stands on the stack */
 };
 
 static const char *const kind_names[] = {"F", "B", "W", "BW"};
 
-wf_status wfi_timing_init(wf_context *ctx, int n_stages, int n_micro, wfi_timing *t) {
-    size_t stages = (size_t)n_stages, cells = stages * (size_t)n_micro;
-    *t = (wfi_timing){.ctx = ctx, .n_stages = n_stages, .n_micro = n_micro};
+wf_status wfi_timing_init(wf_context *ctx, const wfi_schedule_request *r, wfi_timing *t) {
+    *t = (wfi_timing){.ctx = ctx,
+                      .n_stages = r->n_stages,
+                      .n_devices = wfi_request_n_devices(r),
+                      .n_micro = r->n_micro};
+    size_t devices = (size_t)t->n_devices, cells = (size_t)r->n_stages * (size_t)r->n_micro;
     t->moments = wfi_alloc(ctx, 3 * cells, sizeof *t->moments, "a schedule's times");
-    t->span = wfi_alloc(ctx, stages, sizeof *t->span, "a schedule's times");
-    t->peak = wfi_alloc(ctx, stages, sizeof *t->peak, "a schedule's times");
-    t->clocks = wfi_alloc(ctx, stages, sizeof *t->clocks, "a schedule's times");
+    t->first = wfi_alloc(ctx, devices, sizeof *t->first, "a schedule's times");
+    t->span = wfi_alloc(ctx, devices, sizeof *t->span, "a schedule's times");
+    t->peak = wfi_alloc(ctx, devices, sizeof *t->peak, "a schedule's times");
+    t->clocks = wfi_alloc(ctx, devices, sizeof *t->clocks, "a schedule's times");
     t->forward_end = wfi_alloc(ctx, cells, sizeof *t->forward_end, "a schedule's times");
     t->backward_end = wfi_alloc(ctx, cells, sizeof *t->backward_end, "a schedule's times");
     t->has_weight = wfi_alloc(ctx, cells, sizeof *t->has_weight, "a schedule's times");
-    t->ready = wfi_alloc(ctx, stages, sizeof *t->ready, "a schedule's times");
-    if (t->moments && t->span && t->peak && t->clocks && t->forward_end && t->backward_end &&
-        t->has_weight && t->ready)
-        return WF_OK;
-    wfi_timing_release(t);
-    return WF_NO_MEMORY;
+    t->ready = wfi_alloc(ctx, devices, sizeof *t->ready, "a schedule's times");
+    if (!t->moments || !t->first || !t->span || !t->peak || !t->clocks || !t->forward_end ||
+        !t->backward_end || !t->has_weight || !t->ready) {
+        wfi_timing_release(t);
+        return WF_NO_MEMORY;
+    }
+    for (int d = 0; d + 1 < t->n_devices; d++) {
+        t->first[d + 1] = t->first[d];
+        for (int s = 0; s < r->n_stages; s++)
+            t->first[d + 1] += wfi_request_device_of(r, s) == d ? 3 * r->n_micro : 0;
+    }
+    return WF_OK;
 }
 
 void wfi_timing_release(wfi_timing *t) {
     if (!t->ctx) return;
     wfi_free(t->ctx, t->moments);
+    wfi_free(t->ctx, t->first);
     wfi_free(t->ctx, t->span);
     wfi_free(t->ctx, t->peak);
     wfi_free(t->ctx, t->clocks);
@@ -54,13 +65,15 @@ static wf_status before(const wfi_timing *t, const wfi_action *a, int stage, con
                     kind_names[a->kind], a->micro, first, first);
 }
 
-static wf_status check_action(const wfi_timing *t, const wfi_action *a, int stage) {
-    if (a->stage != stage || a->micro < 0 || a->micro >= t->n_micro || a->kind < WFI_ACTION_F ||
-        a->kind > WFI_ACTION_BW)
+static wf_status check_action(const wfi_schedule_request *request, const wfi_timing *t,
+                              const wfi_action *a, int device) {
+    int stage = a->stage;
+    if (stage < 0 || stage >= t->n_stages || wfi_request_device_of(request, stage) != device ||
+        a->micro < 0 || a->micro >= t->n_micro || a->kind < WFI_ACTION_F || a->kind > WFI_ACTION_BW)
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "the list of stage %d has an action of stage %d, microbatch %d; it may "
                         "have its own stage's and microbatches 0 to %d",
-                        stage, a->stage, a->micro, t->n_micro - 1);
+                        device, stage, a->micro, t->n_micro - 1);
     size_t c = cell(t, stage, a->micro);
     bool forward = t->forward_end[c] >= 0, backward = t->backward_end[c] >= 0;
     if (a->kind == WFI_ACTION_F ? forward : a->kind == WFI_ACTION_W ? t->has_weight[c] : backward)
@@ -73,10 +86,7 @@ static wf_status check_action(const wfi_timing *t, const wfi_action *a, int stag
 }
 
 static wf_status check_complete(const wfi_timing *t, int stage) {
-    const struct wfi_clock *clock = &t->clocks[stage];
-    int n = t->n_micro;
-    if (clock->n_forward == n && clock->n_backward == n && clock->n_weight == n) return WF_OK;
-    for (int m = 0; m < n; m++) {
+    for (int m = 0; m < t->n_micro; m++) {
         size_t c = cell(t, stage, m);
         const char *missing = t->forward_end[c] < 0    ? "F"
                               : t->backward_end[c] < 0 ? "B"
@@ -91,61 +101,67 @@ static wf_status check_complete(const wfi_timing *t, int stage) {
 
 /* ---- time ---- */
 
+/* Whose end the action waits for; outside the pipeline: nobody's. */
+static int awaited_stage(const wfi_action *a) {
+    return a->kind == WFI_ACTION_F ? a->stage - 1 : a->kind == WFI_ACTION_W ? -1 : a->stage + 1;
+}
+
 /* When what the action needs from a neighbour is there; negative: not yet known. */
 static double arrival(const wfi_schedule_request *request, const wfi_timing *t,
                       const wfi_action *a) {
-    int from = a->kind == WFI_ACTION_F ? a->stage - 1 : a->stage + 1;
-    if (a->kind == WFI_ACTION_W || from < 0 || from == t->n_stages) return 0;
+    int from = awaited_stage(a);
+    if (from < 0 || from == t->n_stages) return 0;
     const double *end = a->kind == WFI_ACTION_F ? t->forward_end : t->backward_end;
     double sent = end[cell(t, from, a->micro)];
-    return sent < 0 ? sent : sent + request->transfer;
+    bool moves = wfi_request_device_of(request, from) != wfi_request_device_of(request, a->stage);
+    return sent < 0 || !moves ? sent : sent + request->transfer;
 }
 
-static void wake(wfi_timing *t, int stage, int *n_ready) {
-    if (stage < 0 || stage == t->n_stages || t->clocks[stage].is_ready) return;
-    t->clocks[stage].is_ready = true;
-    t->ready[(*n_ready)++] = stage;
+static void wake(const wfi_schedule_request *request, wfi_timing *t, int stage, int *n_ready) {
+    if (stage < 0 || stage == t->n_stages) return;
+    int device = wfi_request_device_of(request, stage);
+    if (t->clocks[device].is_ready) return;
+    t->clocks[device].is_ready = true;
+    t->ready[(*n_ready)++] = device;
 }
 
 static void perform(const wfi_schedule_request *request, wfi_timing *t, const wfi_action *a,
                     double begin) {
-    struct wfi_clock *clock = &t->clocks[a->stage];
+    int device = wfi_request_device_of(request, a->stage);
+    struct wfi_clock *clock = &t->clocks[device];
     const wfi_stage_times *times = &request->times[a->stage];
     size_t c = cell(t, a->stage, a->micro);
     double end = begin;
     if (a->kind == WFI_ACTION_F) {
         t->forward_end[c] = end += times->forward;
-        clock->n_forward++;
-        if (++clock->held > t->peak[a->stage]) t->peak[a->stage] = clock->held;
+        if (++clock->held > t->peak[device]) t->peak[device] = clock->held;
     }
     if (a->kind == WFI_ACTION_B || a->kind == WFI_ACTION_BW) {
         end += a->kind == WFI_ACTION_B ? times->backward : times->backward + times->weight;
         t->backward_end[c] = end;
-        clock->n_backward++;
     }
     if (a->kind == WFI_ACTION_W) end += times->weight;
     if (a->kind == WFI_ACTION_W || a->kind == WFI_ACTION_BW) {
         t->has_weight[c] = true;
-        clock->n_weight++;
         clock->held--;
     }
-    size_t place = (size_t)a->stage * 3 * (size_t)t->n_micro + (size_t)clock->place++;
-    t->moments[place] = (wfi_moment){begin, end};
+    t->moments[t->first[device] + clock->place++] = (wfi_moment){begin, end};
     clock->free = end;
 }
 
-/* Runs a stage until it waits or is done. */
-static wf_status run_stage(const wfi_schedule_request *request, const wfi_action_list *list,
-                           int stage, wfi_timing *t, int *n_ready) {
-    struct wfi_clock *clock = &t->clocks[stage];
+/* Runs a device until it waits or is done. */
+static wf_status run_device(const wfi_schedule_request *request, const wfi_action_list *list,
+                            int device, wfi_timing *t, int *n_ready) {
+    struct wfi_clock *clock = &t->clocks[device];
     while (clock->place < list->n) {
         const wfi_action *a = &list->actions[clock->place];
-        WF_TRY(check_action(t, a, stage));
+        WF_TRY(check_action(request, t, a, device));
         double there = arrival(request, t, a);
         if (there < 0) return WF_OK;
         perform(request, t, a, there > clock->free ? there : clock->free);
-        if (a->kind == WFI_ACTION_F) wake(t, stage + 1, n_ready);
-        if (a->kind == WFI_ACTION_B || a->kind == WFI_ACTION_BW) wake(t, stage - 1, n_ready);
+        if (a->kind == WFI_ACTION_F) wake(request, t, a->stage + 1, n_ready);
+        if (a->kind == WFI_ACTION_B || a->kind == WFI_ACTION_BW)
+            wake(request, t, a->stage - 1, n_ready);
     }
     return WF_OK;
 }
@@ -153,31 +169,32 @@ static wf_status run_stage(const wfi_schedule_request *request, const wfi_action
 static wf_status deadlock(const wfi_timing *t, const wfi_action *a, const char *why) {
     return wfi_fail(t->ctx, WF_INVALID_ARG,
                     "deadlock: stage %d waits with %s of microbatch %d for stage %d, which %s",
-                    a->stage, kind_names[a->kind], a->micro,
-                    a->kind == WFI_ACTION_F ? a->stage - 1 : a->stage + 1, why);
+                    a->stage, kind_names[a->kind], a->micro, awaited_stage(a), why);
 }
 
 /* Names a stage that waits for one that has ended, if there is any: that is where it began. */
-static wf_status check_ended(const wfi_action_list *lists, const wfi_timing *t) {
+static wf_status check_ended(const wfi_schedule_request *request, const wfi_action_list *lists,
+                             const wfi_timing *t) {
     const wfi_action *waiting = NULL;
-    for (int s = 0; s < t->n_stages; s++) {
-        if (t->clocks[s].place == lists[s].n) continue;
-        const wfi_action *a = &lists[s].actions[t->clocks[s].place];
-        int from = a->kind == WFI_ACTION_F ? s - 1 : s + 1;
+    for (int d = 0; d < t->n_devices; d++) {
+        if (t->clocks[d].place == lists[d].n) continue;
+        const wfi_action *a = &lists[d].actions[t->clocks[d].place];
+        int from = wfi_request_device_of(request, awaited_stage(a));
         if (t->clocks[from].place == lists[from].n) return deadlock(t, a, "ends without it");
         waiting = a;
     }
     return waiting ? deadlock(t, waiting, "waits too") : WF_OK;
 }
 
-static wf_status summarize(const wfi_action_list *lists, wfi_timing *t) {
-    WF_TRY(check_ended(lists, t));
+static wf_status summarize(const wfi_schedule_request *request, const wfi_action_list *lists,
+                           wfi_timing *t) {
+    WF_TRY(check_ended(request, lists, t));
+    for (int s = 0; s < t->n_stages; s++) WF_TRY(check_complete(t, s));
     t->longest_span = t->makespan = 0;
-    for (int s = 0; s < t->n_stages; s++) {
-        WF_TRY(check_complete(t, s));
-        t->span[s] = t->clocks[s].free - wfi_timing_moment(t, s, 0)->begin;
-        if (t->span[s] > t->longest_span) t->longest_span = t->span[s];
-        if (t->clocks[s].free > t->makespan) t->makespan = t->clocks[s].free;
+    for (int d = 0; d < t->n_devices; d++) {
+        t->span[d] = t->clocks[d].free - wfi_timing_moment(t, d, 0)->begin;
+        if (t->span[d] > t->longest_span) t->longest_span = t->span[d];
+        if (t->clocks[d].free > t->makespan) t->makespan = t->clocks[d].free;
     }
     return WF_OK;
 }
@@ -186,15 +203,15 @@ wf_status wfi_timing_run(const wfi_schedule_request *request, const wfi_action_l
                          wfi_timing *t) {
     size_t cells = (size_t)t->n_stages * (size_t)t->n_micro;
     int n_ready = 0;
-    memset(t->clocks, 0, (size_t)t->n_stages * sizeof *t->clocks);
-    memset(t->peak, 0, (size_t)t->n_stages * sizeof *t->peak);
+    memset(t->clocks, 0, (size_t)t->n_devices * sizeof *t->clocks);
+    memset(t->peak, 0, (size_t)t->n_devices * sizeof *t->peak);
     memset(t->has_weight, 0, cells * sizeof *t->has_weight);
     for (size_t c = 0; c < cells; c++) t->forward_end[c] = t->backward_end[c] = -1;
-    for (int s = t->n_stages - 1; s >= 0; s--) wake(t, s, &n_ready);
+    for (int s = t->n_stages - 1; s >= 0; s--) wake(request, t, s, &n_ready);
     while (n_ready) {
-        int stage = t->ready[--n_ready];
-        t->clocks[stage].is_ready = false;
-        WF_TRY(run_stage(request, &lists[stage], stage, t, &n_ready));
+        int device = t->ready[--n_ready];
+        t->clocks[device].is_ready = false;
+        WF_TRY(run_device(request, &lists[device], device, t, &n_ready));
     }
-    return summarize(lists, t);
+    return summarize(request, lists, t);
 }

@@ -13,29 +13,31 @@ typedef struct wfi_moment {
 
 typedef struct wfi_timing {
     wf_context *ctx;
-    int n_stages, n_micro;
-    wfi_moment *moments; /* [n_stages][3 * n_micro], by place in the stage's list */
-    double *span;        /* [n_stages] last end minus first begin */
-    int *peak;           /* [n_stages] microbatches held: F begun, W or BW not ended */
+    int n_stages, n_devices, n_micro;
+    int *first;          /* [n_devices] of its moments */
+    wfi_moment *moments; /* [3 * n_stages * n_micro] device by device, by place in its list */
+    double *span;        /* [n_devices] last end minus first begin */
+    int *peak;           /* [n_devices] microbatches held: F begun, W or BW not ended */
     double longest_span, makespan;
-    struct wfi_clock *clocks;           /* [n_stages] */
+    struct wfi_clock *clocks;           /* [n_devices] */
     double *forward_end, *backward_end; /* [n_stages][n_micro]; negative: not yet */
     bool *has_weight;                   /* [n_stages][n_micro] */
-    int *ready;                         /* stages that may go on; a stack */
+    int *ready;                         /* devices that may go on; a stack */
 } wfi_timing;
 
-/* Room for schedules of this size. */
-wf_status wfi_timing_init(wf_context *ctx, int n_stages, int n_micro, wfi_timing *timing);
+/* Room for schedules of this size, with this table of devices. */
+wf_status wfi_timing_init(wf_context *ctx, const wfi_schedule_request *request, wfi_timing *timing);
 void wfi_timing_release(wfi_timing *timing);
 
 /* May be called again and again; allocates nothing. request->hold is not looked at. Errors:
- * INVALID_ARG: an action is missing, doubled, of another stage, or before one that it needs on
- * its own stage; or stages wait for each other. The sentence names stage and microbatch. */
+ * INVALID_ARG: an action is missing, doubled, of a stage on another device, or before one that it
+ * needs on its own stage; or stages wait for each other. The sentence names stage and microbatch.
+ */
 wf_status wfi_timing_run(const wfi_schedule_request *request, const wfi_action_list *lists,
                          wfi_timing *timing);
 
-static inline const wfi_moment *wfi_timing_moment(const wfi_timing *timing, int stage, int place) {
-    return &timing->moments[(size_t)stage * 3 * (size_t)timing->n_micro + (size_t)place];
+static inline const wfi_moment *wfi_timing_moment(const wfi_timing *timing, int device, int place) {
+    return &timing->moments[timing->first[device] + place];
 }
 
 #endif

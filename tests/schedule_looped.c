@@ -1,0 +1,138 @@
+/* Schedules made by hand that put two stages on each rank: they are legal, proved, shorter, and
+ * train with one rank's bits. */
+#include "plan/schedule/timing.h"
+#include "run/trainer.h"
+#include "small_models.h"
+
+/* Breadth first: all microbatches of a stage before the device's next one. */
+static void breadth_first(const wfi_schedule_request *r, int device, wfi_action_list *list) {
+    for (int s = 0; s < r->n_stages; s++)
+        for (int m = 0; m < r->n_micro && wfi_request_device_of(r, s) == device; m++)
+            wfi_action_push(list, WFI_ACTION_F, s, m);
+    for (int s = r->n_stages - 1; s >= 0; s--)
+        for (int m = 0; m < r->n_micro && wfi_request_device_of(r, s) == device; m++)
+            wfi_action_push(list, WFI_ACTION_BW, s, m);
+}
+
+/* B at once, W at the end. */
+static void split(const wfi_schedule_request *r, int device, wfi_action_list *list) {
+    breadth_first(r, device, list);
+    int n = list->n;
+    for (int k = 0; k < n; k++) {
+        if (list->actions[k].kind != WFI_ACTION_BW) continue;
+        list->actions[k].kind = WFI_ACTION_B;
+        wfi_action_push(list, WFI_ACTION_W, list->actions[k].stage, list->actions[k].micro);
+    }
+}
+
+static int there_and_back(int n_devices, int stage) {
+    return stage < n_devices ? stage : 2 * n_devices - 1 - stage;
+}
+
+static const wfi_schedule schedules[] = {
+    {.name = "looped", .help = "", .rule = breadth_first, .n_more = 1},
+    {.name = "v", .help = "", .rule = breadth_first, .n_more = 1, .device_of = there_and_back},
+    {.name = "split", .help = "", .splits_weight = true, .rule = split, .n_more = 1},
+    {.name = "v split",
+     .help = "",
+     .splits_weight = true,
+     .rule = split,
+     .n_more = 1,
+     .device_of = there_and_back},
+};
+
+/* Of stages that take as long in sum as those of a schedule with one a device. */
+static double makespan(wf_context *ctx, const wfi_schedule *schedule, int n_devices) {
+    wfi_stage_times times[8];
+    int device_of[8], n = wfi_schedule_n_stages(schedule, n_devices);
+    for (int s = 0; s < n; s++) {
+        times[s] = (wfi_stage_times){8.0 / n, 8.0 / n, 8.0 / n};
+        device_of[s] = wfi_schedule_device_of(schedule, n_devices, s);
+    }
+    wfi_schedule_request request = {.n_stages = n,
+                                    .n_micro = 4,
+                                    .times = times,
+                                    .hold = 4,
+                                    .n_devices = n_devices,
+                                    .device_of = device_of};
+    wfi_action_list *lists;
+    wfi_timing timing;
+    TEST_OK(ctx, wfi_schedule_make(ctx, schedule, &request, &lists));
+    TEST_OK(ctx, wfi_timing_init(ctx, &request, &timing));
+    TEST_OK(ctx, wfi_timing_run(&request, lists, &timing));
+    double found = timing.makespan;
+    for (int d = 0; d < n_devices; d++) assert_true(timing.span[d] <= found && timing.peak[d] > 0);
+    /* An action of a stage that is on another device has no place in the list. */
+    lists[0].actions[0].stage = 1;
+    TEST_REFUSED(ctx, wfi_timing_run(&request, lists, &timing), WF_INVALID_ARG,
+                 "has an action of stage 1");
+    wfi_timing_release(&timing);
+    wfi_schedule_free(ctx, lists, n_devices);
+    return found;
+}
+
+/* Half the stage, half the bubble (Lamy-Poirier, 2022). */
+static void shorter_bubbles(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    double work = 4 * 8 * 3.0 / 4, one = makespan(ctx, &wfi_schedule_gpipe, 4) - work;
+    assert_float_equal(makespan(ctx, &schedules[0], 4) - work, one / 2, 1e-9);
+    assert_true(makespan(ctx, &schedules[1], 4) - work > 0);
+    test_context_end(ctx);
+}
+
+static void train(wf_context *ctx, const wfi_schedule *schedule, const char *plan_text,
+                  const char *devices, char hex_out[65]) {
+    wf_recipe recipe = small_recipe();
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_model *model;
+    wf_plan *plan;
+    wf_trainer *t;
+    wf_timeline *timeline;
+    recipe.n_micro = 8;
+    recipe.n_lanes = 4;
+    recipe.clip_norm = 1;
+    config.devices = devices;
+    config.timeout_ms = 60000;
+    TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    if (schedule) plan->schedule = schedule;
+    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &t));
+    const wf_program *p = wf_trainer_program(t);
+    if (schedule) {
+        assert_int_equal(p->n_stages, 2 * p->mesh.pp);
+        for (int32_t s = 0; s < p->n_stages; s++)
+            assert_int_equal(p->stages[s].pp, wfi_schedule_device_of(schedule, p->mesh.pp, s));
+    }
+    TEST_OK(ctx, wf_program_simulate(p, NULL, &timeline));
+    assert_true(wf_timeline_step_us(timeline) > 0);
+    wf_timeline_destroy(timeline);
+    for (int s = 0; s < 2; s++) (void)small_step(ctx, t, s);
+    TEST_OK(ctx, wf_trainer_weights_sha256(t, hex_out));
+    wf_trainer_destroy(t);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+}
+
+static void one_ranks_bits(void **state) {
+    (void)state;
+    static const char *const plans[][2] = {
+        {"pp=2", "cpu:2"}, {"pp=1", "cpu:1"}, {"dp=2,pp=2,bucket=1", "cpu:4"}};
+    wf_context *ctx = test_context();
+    char one[65], many[65];
+    train(ctx, NULL, "", "cpu:1", one);
+    for (size_t k = 0; k < WFI_COUNT(schedules); k++)
+        for (size_t p = 0; p < WFI_COUNT(plans); p++) {
+            train(ctx, &schedules[k], plans[p][0], plans[p][1], many);
+            if (strcmp(one, many)) fail_msg("%s, %s: other bits", schedules[k].name, plans[p][0]);
+        }
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shorter_bubbles),
+        cmocka_unit_test(one_ranks_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
