@@ -82,7 +82,7 @@ static wf_status perform(transfer *x, const char *what, wfi_state_scope scope,
                          wf_status (*act)(transfer *x)) {
     const wf_trainer *t = x->t;
     const wfi_ready *r = scope == WFI_STATE_GRADIENTS ? t->ran_last : t->ready[0];
-    WF_TRY(wfi_trainer_meet(t, what));
+    WF_TRY(wfi_trainer_barrier(t, what));
     x->buffer = wfi_alloc(t->ctx, CHUNK_BYTES, 1, "a part of the state");
     x->sees = wfi_alloc(t->ctx, (size_t)t->n_workers, sizeof *x->sees, "ranks");
     wf_status status = wfi_state_list_create(r->program, scope, &x->list);
@@ -321,7 +321,7 @@ static wf_status save(transfer *x) {
     if (!is_root(x->t)) WF_TRY(join_file(x, &o));
     WF_TRY(compare_files(x, &o, x->writer ? wfi_safetensors_writer_descriptor(x->writer) : -1));
     WF_TRY(visit_all(x, save_part));
-    WF_TRY(wfi_trainer_meet(x->t, "write its part of a file"));
+    WF_TRY(wfi_trainer_barrier(x->t, "write its part of a file"));
     return is_root(x->t) ? wf_safetensors_writer_commit(x->writer) : WF_OK;
 }
 
@@ -430,7 +430,7 @@ static wf_status load(transfer *x) {
     WF_TRY(compare_files(x, &o, x->file ? wfi_safetensors_descriptor(x->file) : -1));
     if (t->job) WF_TRY(wf_job_broadcast(t->job, x->index, n * sizeof *x->index));
     WF_TRY(visit_all(x, load_part));
-    WF_TRY(wfi_trainer_meet(t, "check its part of a file"));
+    WF_TRY(wfi_trainer_barrier(t, "check its part of a file"));
     bool was_spoiled = t->is_spoiled;
     t->is_spoiled = x->moves = true;
     WF_TRY(visit_all(x, load_part));

@@ -205,7 +205,7 @@ static wf_status share_output(const wf_trainer *t, const wfi_ready *r, int32_t k
         WF_TRY(wfi_trainer_fetch(t, store->rank, p->blocks[from->block].offset + from->offset,
                                  wfi_value_bytes(p->graph, p->graph->outputs[k]), -1, dst));
     }
-    return wfi_trainer_meet(t, "read an output");
+    return wfi_trainer_barrier(t, "read an output");
 }
 
 static wf_status forward(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,

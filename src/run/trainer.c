@@ -58,7 +58,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     t->stall.workers = t->workers;
     t->stall.n_workers = n_ranks;
     if (t->job) WF_TRY(wfi_control_reset(t->job, t->place));
-    return wfi_trainer_meet(t, "begin");
+    return wfi_trainer_barrier(t, "begin");
 }
 
 /* ---- programs ---- */
@@ -77,7 +77,7 @@ static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
     for (int32_t k = 0; k < p->n_ranks; k++)
         grows |= p->ranks[k].peak_bytes > t->workers[k].arena_bytes;
     if (!grows) return WF_OK;
-    WF_TRY(wfi_trainer_meet(t, "make room"));
+    WF_TRY(wfi_trainer_barrier(t, "make room"));
     for (int32_t k = 0; k < t->n_workers; k++) {
         /* The others open every rank's memory, even that of one which has nothing to do. */
         const wfi_rank *rank = k < p->n_ranks ? &p->ranks[k] : NULL;
@@ -85,9 +85,9 @@ static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
         WF_TRY(wfi_worker_grow(&t->workers[k], bytes ? bytes : WFI_ALIGN_BYTES,
                                rank ? rank->state_bytes : 0));
     }
-    WF_TRY(wfi_trainer_meet(t, "open memory"));
+    WF_TRY(wfi_trainer_barrier(t, "open memory"));
     for (int32_t k = 0; k < t->n_workers; k++) WF_TRY(wfi_worker_open(&t->workers[k]));
-    return wfi_trainer_meet(t, "go on");
+    return wfi_trainer_barrier(t, "go on");
 }
 
 static void find_reporters(const wf_program *p, int32_t *reporter) {

@@ -115,7 +115,7 @@ wf_status wfi_trainer_join_rows(wf_trainer *t, const wfi_ready *r, wf_status giv
 wf_status wfi_trainer_check_parts(const wf_trainer *t);
 
 /* Returns when the job's other processes have come here, too. */
-static inline wf_status wfi_trainer_meet(const wf_trainer *t, const char *what) {
+static inline wf_status wfi_trainer_barrier(const wf_trainer *t, const char *what) {
     return t->job ? wfi_control_barrier(t->job, what) : WF_OK;
 }
 

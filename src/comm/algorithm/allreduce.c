@@ -54,15 +54,15 @@ int32_t wfi_reduce_collect(const wfi_allreduce *how, const wfi_reduce_part *part
     for (int32_t k = 0; k < part->n; k++) {
         wfi_reduce_step step = {
             .kind = WFI_REDUCE_COPY, .left = k, .left_in = WFI_WINDOW_OUT, .to = WFI_WINDOW_OUT};
-        how->holds(part, k, &step.begin, &step.end);
+        how->owns(part, k, &step.begin, &step.end);
         step.at = step.begin;
         if (k != part->own) i = wfi_reduce_push(steps, i, step);
     }
     return i;
 }
 
-void wfi_reduce_holds_own(const wfi_reduce_part *part, int32_t k, int64_t *begin_out,
-                          int64_t *end_out) {
+void wfi_reduce_owns_slice(const wfi_reduce_part *part, int32_t k, int64_t *begin_out,
+                           int64_t *end_out) {
     wfi_reduce_slice(part, part->n, k, begin_out, end_out);
 }
 

@@ -66,7 +66,7 @@ typedef struct wfi_reduce_step {
     bool ends; /* makes the result of a sum: here it is divided and rounded */
 } wfi_reduce_step;
 
-/* One rank's part in one phase. The trainer, which only all-reduces, leaves the rest zero. */
+/* One rank's part in one phase. The trainer, which only all-reduces, leaves all else zero. */
 typedef struct wfi_reduce_part {
     int32_t n; /* ranks */
     int32_t own, phase;
@@ -106,7 +106,7 @@ typedef struct wfi_allreduce {
      * side by side, in their order. */
     int64_t (*n_staged)(int32_t n, int32_t own, int64_t n_elem);
     /* Which elements are summed at rank k in the end. */
-    void (*holds)(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out);
+    void (*owns)(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out);
     bool is_partial; /* between phases there are sums of some ranks */
     bool pushes;     /* where it can, it writes sums to those who need them */
     /* Whether the sums of a reduce, or reduce-scatter, are made where they belong; if not, a
@@ -137,9 +137,9 @@ void wfi_reduce_complete(const wfi_allreduce *how, const wfi_reduce_part *part,
 /* An all-reduce's second half: every other rank's sums from their place. */
 int32_t wfi_reduce_collect(const wfi_allreduce *how, const wfi_reduce_part *part,
                            wfi_reduce_step *steps);
-/* holds: rank k has slice k. */
-void wfi_reduce_holds_own(const wfi_reduce_part *part, int32_t k, int64_t *begin_out,
-                          int64_t *end_out);
+/* owns: rank k has slice k. */
+void wfi_reduce_owns_slice(const wfi_reduce_part *part, int32_t k, int64_t *begin_out,
+                           int64_t *end_out);
 int32_t wfi_reduce_one_phase(int32_t n);
 int32_t wfi_reduce_two_phases(int32_t n);
 

@@ -64,7 +64,7 @@ static int32_t bring(const wfi_allreduce *how, const wfi_reduce_part *part,
                                 .left_in = WFI_WINDOW_WORK,
                                 .to = WFI_WINDOW_OUT,
                                 .ends = true};
-        how->holds(part, k, &step.begin, &step.end);
+        how->owns(part, k, &step.begin, &step.end);
         step.begin = wfi_max_i64(step.begin, first);
         step.end = wfi_min_i64(step.end, first + n_block);
         step.at = step.begin - first;

@@ -8,7 +8,7 @@
 const char *wfi_collective_name(wfi_collective collective);
 bool wfi_collective_sums(wfi_collective collective);
 bool wfi_collective_has_root(wfi_collective collective);
-/* How many blocks of a call's n_elem elements a rank's `in` and `out` hold; 0: not used. */
+/* How many blocks of a call's n_elem elements a rank's `in` and `out` have; 0: not used. */
 int32_t wfi_collective_n_in(wfi_collective collective, int32_t n, bool is_root);
 int32_t wfi_collective_n_out(wfi_collective collective, int32_t n, bool is_root);
 

@@ -23,7 +23,7 @@ const wfi_allreduce wfi_allreduce_direct = {
     .n_phases = wfi_reduce_two_phases,
     .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
-    .holds = wfi_reduce_holds_own,
+    .owns = wfi_reduce_owns_slice,
     .is_home = is_home,
     .pushes = true,
 };
@@ -35,7 +35,7 @@ const wfi_allreduce wfi_allreduce_auto = {
     .n_phases = wfi_reduce_two_phases,
     .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
-    .holds = wfi_reduce_holds_own,
+    .owns = wfi_reduce_owns_slice,
     .is_home = is_home,
     .pushes = true,
 };

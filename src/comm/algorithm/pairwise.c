@@ -34,6 +34,6 @@ const wfi_allreduce wfi_allreduce_pairwise = {
     .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
     .n_staged = n_staged,
-    .holds = wfi_reduce_holds_own,
+    .owns = wfi_reduce_owns_slice,
     .is_home = is_home,
 };

@@ -34,7 +34,7 @@ static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
     return wfi_reduce_push(steps, 0, step);
 }
 
-static void holds(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out) {
+static void owns(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out) {
     wfi_reduce_slice(part, part->n, last_chunk(part, k), begin_out, end_out);
 }
 
@@ -48,7 +48,7 @@ const wfi_allreduce wfi_allreduce_ring = {
     .n_phases = n_phases,
     .n_sums = n_sums,
     .steps = list_steps,
-    .holds = holds,
+    .owns = owns,
     .is_partial = true,
     .is_home = is_home,
 };

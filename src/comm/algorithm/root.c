@@ -4,7 +4,7 @@
 #include "comm/algorithm/allreduce.h"
 
 /* A reduce has its root already. */
-static void holds(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out) {
+static void owns(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out) {
     bool is_reduce = part->collective == WFI_COLLECTIVE_REDUCE;
     int32_t n_roots = part->n_roots > 1 && !is_reduce ? part->n_roots : 1;
     int32_t number = is_reduce ? k - part->root : k;
@@ -17,7 +17,7 @@ static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
     const wfi_allreduce *how = &wfi_allreduce_root;
     if (part->phase == 1) return wfi_reduce_collect(how, part, steps);
     wfi_reduce_step sum = {.kind = WFI_REDUCE_SUM};
-    holds(part, part->own, &sum.begin, &sum.end);
+    owns(part, part->own, &sum.begin, &sum.end);
     wfi_reduce_complete(how, part, &sum);
     return wfi_reduce_push(steps, 0, sum);
 }
@@ -31,6 +31,6 @@ const wfi_allreduce wfi_allreduce_root = {
     .n_phases = wfi_reduce_two_phases,
     .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
-    .holds = holds,
+    .owns = owns,
     .is_home = is_home,
 };

@@ -1,12 +1,12 @@
 /* tree: recursive halving and doubling along the tree of base/tree.h.
  *
- * The ranks are the leaves. In a subtree each rank holds one slice of the subtree's sum,
+ * The ranks are the leaves. In a subtree each rank has one slice of the subtree's sum,
  * a leaf all of its own gradient. Where two subtrees become one, every rank adds one slice of
  * the left one's sum to that of the right one's, so the partial sums are the tree's own. Then the
  * same way back: from a slice of the larger subtree's to one of the smaller.
  *
  * The slices of both sides are shuffled into each other (left, right, left, ...), so that of
- * each pair one keeps the first half of what both hold, the other the second. It works for any
+ * each pair one keeps the first half of what both have, the other the second. It works for any
  * number of ranks; where that is no power of two, slices overlap a neighbour's, too.
  */
 #include "base/tree.h"
@@ -43,16 +43,16 @@ static int32_t depth_of(int32_t n) {
     return depth;
 }
 
-/* Which of the t.n slices the rank holds, and who holds slice k. */
+/* Which of the t.n slices the rank has, and which rank has slice k. */
 static int32_t slice_of(subtree t, int32_t rank) {
     if (t.n == 1) return 0;
     bool is_left = has(left_of(t), rank);
     return 2 * slice_of(is_left ? left_of(t) : right_of(t), rank) + !is_left;
 }
 
-static int32_t holder_of(subtree t, int32_t k) {
+static int32_t owner_of(subtree t, int32_t k) {
     if (t.n == 1) return t.first;
-    return holder_of(k % 2 ? right_of(t) : left_of(t), k / 2);
+    return owner_of(k % 2 ? right_of(t) : left_of(t), k / 2);
 }
 
 /* Slices are cut at cache lines also where a reduce-scatter's other algorithms cut by rank. */
@@ -67,13 +67,13 @@ static void range_of(const wfi_reduce_part *part, subtree t, int32_t rank, int64
     slice(part, t.n, slice_of(t, rank), begin_out, end_out);
 }
 
-/* Who holds element `at`, and in *end_out the end of that range, if it is before. */
-static int32_t holder_at(const wfi_reduce_part *part, subtree t, int64_t at, int64_t *end_out) {
+/* Which rank has element `at`, and in *end_out the end of that range, if it is before. */
+static int32_t owner_at(const wfi_reduce_part *part, subtree t, int64_t at, int64_t *end_out) {
     int64_t begin, end = 0;
     int32_t k = -1;
     while (end <= at) slice(part, t.n, ++k, &begin, &end);
     *end_out = wfi_min_i64(*end_out, end);
-    return holder_of(t, k);
+    return owner_of(t, k);
 }
 
 static wfi_window window_of(subtree t) {
@@ -93,8 +93,8 @@ static int32_t halve(const wfi_reduce_part *part, int32_t depth, wfi_reduce_step
                                .right_in = window_of(right_of(t)),
                                .to = WFI_WINDOW_WORK,
                                .at = at};
-        add.left = holder_at(part, left_of(t), at, &add.end);
-        add.right = holder_at(part, right_of(t), at, &add.end);
+        add.left = owner_at(part, left_of(t), at, &add.end);
+        add.right = owner_at(part, right_of(t), at, &add.end);
         if (depth == 0) wfi_reduce_complete(&wfi_allreduce_tree, part, &add);
         n = wfi_reduce_push(steps, n, add);
     }
@@ -115,7 +115,7 @@ static int32_t redouble(const wfi_reduce_part *part, int32_t depth, wfi_reduce_s
                                 .left_in = WFI_WINDOW_OUT,
                                 .to = WFI_WINDOW_OUT,
                                 .at = at};
-        copy.left = holder_at(part, from, at, &copy.end);
+        copy.left = owner_at(part, from, at, &copy.end);
         if (copy.left != part->own) n = wfi_reduce_push(steps, n, copy);
         at = copy.end;
     }
@@ -132,7 +132,7 @@ static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
                                : redouble(part, part->phase - depth, steps);
 }
 
-static void holds(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out) {
+static void owns(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out) {
     range_of(part, (subtree){0, part->n}, k, begin_out, end_out);
 }
 
@@ -146,7 +146,7 @@ const wfi_allreduce wfi_allreduce_tree = {
     .n_phases = n_phases,
     .n_sums = depth_of,
     .steps = list_steps,
-    .holds = holds,
+    .owns = owns,
     .is_partial = true,
     .is_home = is_home,
 };

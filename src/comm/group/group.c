@@ -105,7 +105,7 @@ static wf_status check_config(wf_context *ctx, const wf_group_config *c, int32_t
     return WF_OK;
 }
 
-/* The wire, the algorithm and the rest, for the ranks g->job_rank. */
+/* The wire, the algorithm and more, for the ranks g->job_rank. */
 static wf_status configure(wf_group *g, const wf_group_config *c) {
     WF_TRY(check_config(g->ctx, c, g->n));
     WF_TRY(find_wire(g, c->wire));

@@ -3,7 +3,7 @@
  *
  * Locks are of the open file, not of the process, so threads exclude each other as well, and the
  * kernel takes them back from who dies. One byte is locked while the log is read or written; one
- * byte a rank for as long as it has the store open. A log that nobody holds open was left by a
+ * byte a rank for as long as it has the store open. A log that no process has open was left by a
  * run that was killed: it is refused, as its keys would look like ours. So is a file of another
  * user, or one that others may write: who can write the log can join the job.
  */
@@ -43,7 +43,7 @@ static bool set_lock(int fd, short type, off_t start, off_t n) {
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
-/* Whether somebody else holds a lock there. */
+/* Whether another process has a lock there. */
 static bool is_locked(int fd, off_t start, off_t n) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = n};
     return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;

@@ -43,7 +43,7 @@ typedef struct wfi_mpi {
     const struct wfi_mpi_abi *abi;
 } wfi_mpi;
 
-/* The rest, in one family's words. Each returns MPI's error code, 0 being none. */
+/* The other calls, in one family's words. Each returns MPI's error code, 0 being none. */
 typedef struct wfi_mpi_abi {
     const char *family;
     const char *const *files;

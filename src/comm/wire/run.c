@@ -68,7 +68,7 @@ static wf_status make_staging(wfi_run *r) {
     wfi_memory *m = r->m;
     wfi_reduce_part most = r->part;
     most.n_elem = r->n_most * (r->part.collective == WFI_COLLECTIVE_REDUCE_SCATTER ? most.n : 1);
-    r->o->how->holds(&most, most.own, &begin, &end);
+    r->o->how->owns(&most, most.own, &begin, &end);
     size_t bytes = (size_t)((most.n - 1) * (end - begin + 64)) * r->elem_bytes;
     if (bytes <= m->staging_bytes) return WF_OK;
     wfi_free(m->group->ctx, m->staging);
