@@ -87,8 +87,7 @@ static void explain(const void *self, const wfi_event *event, bool is_host, cons
         return;
     }
     int64_t pid = wfi_control_rank_at(stall->job, rank)->pid;
-    const char *run =
-        wfi_control_rank_at(stall->job, wfi_control_rank_number(stall->job))->state.doing;
+    const char *run = wfi_control_rank_at(stall->job, wf_job_rank(stall->job))->state.doing;
     snprintf(text, bytes, "rank %d (process %lld) has not moved%s; it was last doing %s in %s%s",
              rank, (long long)pid, how_long, doing, run,
              wfi_control_process_state(stall->job, rank));

@@ -35,12 +35,12 @@ static void put(pairs *p, int64_t i, double a, double b) {
 
 /* Without a board each says all that it knows, one after the other. */
 static wf_status say(wf_job *job, int speaker, pairs *p, double (*said)[3]) {
-    bool speaks = wfi_control_rank_number(job) == speaker;
+    bool speaks = wf_job_rank(job) == speaker;
     for (int64_t i = 0; i < p->n && speaks; i++) {
         memcpy(said[i], p->rows[i], sizeof *p->rows);
         said[i][2] = p->is_own[i];
     }
-    for (int r = 0; r < wfi_control_n_ranks(job); r++)
+    for (int r = 0; r < wf_job_n_ranks(job); r++)
         WF_TRY(wfi_control_move(job, speaker, r, said, said, (size_t)p->n * sizeof *said));
     WF_TRY(wfi_control_moved(job));
     for (int64_t i = 0; i < p->n && !speaks; i++)
@@ -51,8 +51,7 @@ static wf_status say(wf_job *job, int speaker, pairs *p, double (*said)[3]) {
 static wf_status gather_messages(wf_context *ctx, wf_job *job, pairs *p) {
     double(*said)[3] = wfi_alloc(ctx, (size_t)p->n, sizeof *said, "a trace");
     wf_status status = said ? WF_OK : WF_NO_MEMORY;
-    for (int r = 0; r < wfi_control_n_ranks(job) && status == WF_OK; r++)
-        status = say(job, r, p, said);
+    for (int r = 0; r < wf_job_n_ranks(job) && status == WF_OK; r++) status = say(job, r, p, said);
     if (status == WF_OK) wfi_free(ctx, said); /* else it may still be written to */
     return status;
 }
@@ -87,7 +86,7 @@ static void take_times(wfi_trace *t, const pairs *x) {
 
 wf_status wfi_trace_share(wfi_trace *t, wf_job *job) {
     const wf_program *p = t->p;
-    int32_t n = p->n_instructions, own = wfi_control_rank_number(job);
+    int32_t n = p->n_instructions, own = wf_job_rank(job);
     pairs x;
     wf_status status = pairs_create(p->ctx, n + p->n_ranks, &x);
     if (status == WF_OK) {
@@ -122,7 +121,7 @@ static void take_sums(wfi_trace_sums *sums, const pairs *x, int32_t n_parts, int
 }
 
 wf_status wfi_trace_share_sums(const wf_program *p, wf_job *job, wfi_trace_sums *sums) {
-    int32_t n = p->graph->n_units * WFI_N_PARTS, at = wfi_control_rank_number(job) * (n + 2);
+    int32_t n = p->graph->n_units * WFI_N_PARTS, at = wf_job_rank(job) * (n + 2);
     pairs x;
     wf_status status = pairs_create(p->ctx, (int64_t)(n + 2) * p->n_ranks, &x);
     if (status == WF_OK) {

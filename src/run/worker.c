@@ -22,7 +22,7 @@ static wf_status create_streams(wfi_worker *w) {
 
 wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int place, int n_places) {
     w->not_finite = &w->own_not_finite;
-    w->is_local = !w->job || wfi_control_rank_number(w->job) == w->owner.rank;
+    w->is_local = !w->job || wf_job_rank(w->job) == w->owner.rank;
     w->is_shadow = !w->is_local && wfi_control_transport(w->job);
     if (!kind->has_memory)
         return wfi_fail(

@@ -208,7 +208,7 @@ static wf_group *make_group(wf_job *job, int32_t n_most) {
 static wf_status gather_in_job(void *self, const void *own, void *all) {
     const wfi_control_numbers *told;
     WF_TRY(wfi_control_all_gather(self, "make a group", own, &told));
-    memcpy(all, told, (size_t)wfi_control_n_ranks(self) * sizeof *told);
+    memcpy(all, told, (size_t)wf_job_n_ranks(self) * sizeof *told);
     return WF_OK;
 }
 

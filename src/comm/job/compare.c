@@ -126,11 +126,11 @@ static wf_status name_difference(wfi_control *c, const char *own, size_t n_first
     wf_status status = WF_OK;
     for (size_t at = 0; at < n_first && status == WF_OK; at += sizeof part) {
         size_t n = n_first - at < sizeof part ? n_first - at : sizeof part;
-        if (wfi_control_rank_number(c) == 0) memcpy(part, own + at, n);
+        if (wf_job_rank(c) == 0) memcpy(part, own + at, n);
         status = wfi_control_broadcast(c, "hear how rank 0 was started", part, n);
         if (status == WF_OK) memcpy(first + at, part, n);
     }
-    if (status == WF_OK && wfi_control_rank_number(c) == rank) {
+    if (status == WF_OK && wf_job_rank(c) == rank) {
         wfi_difference_say(first, own, rank, difference, sizeof difference);
         status = wfi_control_fail_all(
             c, wfi_fail(ctx, WF_REMOTE, "%s: all ranks need the same", difference));
@@ -149,7 +149,7 @@ wf_status wfi_control_compare(wfi_control *c, const wfi_text *statement) {
     own[0] = (int64_t)wfi_hash_add(WFI_HASH_INIT, text, statement->n);
     own[1] = (int64_t)statement->n;
     WF_TRY(wfi_control_all_gather(c, "compare how they were started", own, &all));
-    for (int r = 1; r < wfi_control_n_ranks(c); r++)
+    for (int r = 1; r < wf_job_n_ranks(c); r++)
         if (memcmp(all[r], all[0], sizeof all[0]) != 0)
             return name_difference(c, text, (size_t)all[0][1], r);
     return WF_OK;

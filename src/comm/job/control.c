@@ -11,14 +11,6 @@
 #define NAP_MS     50
 #define PAGE_BYTES 4096
 
-int wfi_control_rank_number(const wfi_control *c) {
-    return c->rank;
-}
-
-int wfi_control_n_ranks(const wfi_control *c) {
-    return c->n_ranks;
-}
-
 bool wfi_control_is_local(const wfi_control *c, int rank) {
     const wfi_control_rank *ranks = c->shared->ranks;
     return __atomic_load_n(&ranks[rank].state.host, __ATOMIC_RELAXED) == ranks[c->rank].state.host;

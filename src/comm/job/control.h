@@ -50,8 +50,6 @@ void wfi_control_leave(wfi_control *control); /* NULL is allowed */
 /* Leaves without a word: the segment keeps what has happened. */
 void wfi_control_abandon(wfi_control *control);
 
-int wfi_control_rank_number(const wfi_control *control);
-int wfi_control_n_ranks(const wfi_control *control);
 wf_context *wfi_control_context(const wfi_control *control);
 int64_t wfi_control_timeout_ms(const wfi_control *control);
 wfi_control_rank *wfi_control_rank_at(const wfi_control *control, int rank);

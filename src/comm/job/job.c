@@ -1,6 +1,7 @@
 /* The public face of a job's control segment. */
 #include "base/env.h"
 #include "comm/job/compare.h"
+#include "comm/job/control_kinds.h"
 #include "comm/place/launcher.h"
 
 #include <stdio.h>
@@ -75,11 +76,11 @@ void wf_job_leave(wf_job *job) {
 }
 
 int wf_job_rank(const wf_job *job) {
-    return wfi_control_rank_number(job);
+    return job->rank;
 }
 
 int wf_job_n_ranks(const wf_job *job) {
-    return wfi_control_n_ranks(job);
+    return job->n_ranks;
 }
 
 void wf_job_request_stop(wf_job *job, int reason) {
@@ -87,11 +88,11 @@ void wf_job_request_stop(wf_job *job, int reason) {
 }
 
 int wf_job_local_rank(const wf_job *job) {
-    return wfi_control_n_local(job, wfi_control_rank_number(job));
+    return wfi_control_n_local(job, wf_job_rank(job));
 }
 
 int wf_job_n_local_ranks(const wf_job *job) {
-    return wfi_control_n_local(job, wfi_control_n_ranks(job));
+    return wfi_control_n_local(job, wf_job_n_ranks(job));
 }
 
 wf_status wf_job_broadcast(wf_job *job, void *data, size_t n_bytes) {

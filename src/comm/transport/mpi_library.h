@@ -7,14 +7,10 @@
 #ifndef WFI_MPI_LIBRARY_H
 #define WFI_MPI_LIBRARY_H
 
-#include "base/base.h"
+#include "comm/transport/network.h"
 
-#include <weft/group.h>
-
-typedef union wfi_mpi_handle {
-    void *pointer; /* Open MPI */
-    int number;    /* MPICH */
-} wfi_mpi_handle;
+/* Open MPI's `pointer`, MPICH's `number`. */
+typedef wfi_network_handle wfi_mpi_handle;
 
 enum { WFI_MPI_FUNNELED = 1, WFI_MPI_MULTIPLE = 3 }; /* levels of threads, as the standard has */
 

@@ -54,26 +54,20 @@ static wf_status mpi_start(void *self, wf_context *ctx, int *rank_out, int *n_ra
 static wf_status mpi_send(void *self, int to, int tag, const void *data, size_t bytes,
                           wfi_network_handle *handle_out) {
     mpi_network *m = self;
-    wfi_mpi_handle request = {0};
-    int error = m->mpi.abi->isend(&m->mpi, data, (int)bytes, to, tag, m->comm, &request);
-    handle_out->pointer = request.pointer;
-    return check(m, "MPI_Isend", error);
+    return check(m, "MPI_Isend",
+                 m->mpi.abi->isend(&m->mpi, data, (int)bytes, to, tag, m->comm, handle_out));
 }
 
 static wf_status mpi_receive(void *self, int from, int tag, void *data, size_t bytes,
                              wfi_network_handle *handle_out) {
     mpi_network *m = self;
-    wfi_mpi_handle request = {0};
-    int error = m->mpi.abi->irecv(&m->mpi, data, (int)bytes, from, tag, m->comm, &request);
-    handle_out->pointer = request.pointer;
-    return check(m, "MPI_Irecv", error);
+    return check(m, "MPI_Irecv",
+                 m->mpi.abi->irecv(&m->mpi, data, (int)bytes, from, tag, m->comm, handle_out));
 }
 
 static wf_status mpi_test(void *self, wfi_network_handle *handle, bool *done_out) {
     mpi_network *m = self;
-    wfi_mpi_handle request = {.pointer = handle->pointer};
-    int done = 0, error = m->mpi.abi->test(&m->mpi, &request, &done);
-    handle->pointer = request.pointer;
+    int done = 0, error = m->mpi.abi->test(&m->mpi, handle, &done);
     *done_out = done;
     return check(m, "MPI_Test", error);
 }
@@ -81,16 +75,13 @@ static wf_status mpi_test(void *self, wfi_network_handle *handle, bool *done_out
 /* Only receives: nothing can take back what has been sent. */
 static void mpi_cancel(void *self, wfi_network_handle *handle) {
     mpi_network *m = self;
-    wfi_mpi_handle request = {.pointer = handle->pointer};
-    m->mpi.abi->cancel(&m->mpi, &request);
+    m->mpi.abi->cancel(&m->mpi, handle);
 }
 
 /* Sums that overtake each other need communicators of their own. */
 static wf_status mpi_open_engine(void *self, int engine, wfi_network_handle *handle_out) {
     mpi_network *m = self;
-    wfi_mpi_handle request = {0};
-    int error = m->mpi.abi->comm_idup(&m->mpi, m->comm, &m->engines[engine], &request);
-    handle_out->pointer = request.pointer;
+    int error = m->mpi.abi->comm_idup(&m->mpi, m->comm, &m->engines[engine], handle_out);
     m->has_engine[engine] = !error;
     return check(m, "MPI_Comm_idup", error);
 }
@@ -98,11 +89,9 @@ static wf_status mpi_open_engine(void *self, int engine, wfi_network_handle *han
 static wf_status mpi_sum(void *self, int engine, const wfi_network_sum *s,
                          wfi_network_handle *handle_out) {
     mpi_network *m = self;
-    wfi_mpi_handle request = {0};
-    int error = m->mpi.abi->iallreduce(&m->mpi, s->in, s->out, s->n_elem, s->dtype, s->op,
-                                       m->engines[engine], &request);
-    handle_out->pointer = request.pointer;
-    return check(m, "MPI_Iallreduce", error);
+    return check(m, "MPI_Iallreduce",
+                 m->mpi.abi->iallreduce(&m->mpi, s->in, s->out, s->n_elem, s->dtype, s->op,
+                                        m->engines[engine], handle_out));
 }
 
 /* Without the others, ending MPI would wait for them: the process ends without it then, and

@@ -45,12 +45,6 @@ typedef struct wfi_message {
 
 /* ---- the transport ---- */
 
-/* Memory that may still be read or written. */
-typedef struct wfi_transport_kept {
-    struct wfi_transport_kept *next;
-    void *block;
-} wfi_transport_kept;
-
 /* What there is with one other rank for one trainer. */
 typedef struct wfi_peer_part {
     wfi_queue notify[WFI_CONTROL_STREAMS]; /* by epoch */
@@ -87,7 +81,6 @@ struct wfi_transport {
     wfi_queue *active; /* those with requests */
     wfi_request *lost; /* under way, and no group waits for them any more */
     wfi_transport_group *groups;
-    wfi_transport_kept *kept;
     uint64_t generation[WFI_CONTROL_TRAINERS]; /* grows when a trainer's streams count anew */
     int n_parts;     /* trainers whose streams have ever counted: those before it */
     bool is_broken;  /* the network has failed */

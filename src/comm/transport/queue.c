@@ -309,16 +309,6 @@ bool wfi_transport_drain(wfi_transport *t, bool cancels) {
     return all;
 }
 
-void wfi_transport_keep(wfi_transport *t, void *block) {
-    wfi_transport_kept *kept = wfi_alloc(t->own, 1, sizeof *kept, "what is under way");
-    if (!kept) return;
-    kept->block = block;
-    pthread_mutex_lock(&t->queues_lock);
-    kept->next = t->kept;
-    t->kept = kept;
-    pthread_mutex_unlock(&t->queues_lock);
-}
-
 static void free_list(wfi_transport *t, wfi_request *first) {
     for (wfi_request *r = first, *next; r; r = next) {
         next = r->next;
@@ -329,9 +319,5 @@ static void free_list(wfi_transport *t, wfi_request *first) {
 
 void wfi_transport_free_requests(wfi_transport *t) {
     for (int i = 0; i < 2; i++) free_list(t, i ? t->unused : t->posted);
-    for (wfi_transport_kept *kept = t->kept, *next; kept; kept = next) {
-        next = kept->next;
-        free(kept->block);
-        wfi_free(t->own, kept);
-    }
+    for (int i = 0; i < WFI_TRANSPORT_SLOTS; i++) free(t->slots.bounce[i].data);
 }

@@ -135,11 +135,18 @@ typedef struct wfi_transport_group {
     wfi_shared_epoch done[WFI_N_QUEUES];
 } wfi_transport_group;
 
+/* A group's buffer for what it receives to sum: of no context, as it may outlive one. */
+typedef struct wfi_bounce {
+    char *data;
+    size_t bytes;
+} wfi_bounce;
+
 /* Places that this process's groups have taken: one bit each. */
 typedef struct wfi_transport_slots {
     uint64_t taken[WFI_TRANSPORT_SLOTS / 64];
     uint64_t engines[WFI_TRANSPORT_SLOTS / 64]; /* those that have opened one */
     uint64_t n_groups;                          /* ever made */
+    wfi_bounce bounce[WFI_TRANSPORT_SLOTS];     /* freed with the transport */
 } wfi_transport_slots;
 wfi_transport_slots *wfi_transport_slots_of(wfi_transport *transport);
 
@@ -158,8 +165,6 @@ wf_status wfi_transport_post(wfi_transport *transport, wfi_queue *queue,
 /* Ends all requests of the group, if they can be within a moment. False: one that was sent is
  * still under way, so its bytes have to stay. */
 bool wfi_transport_cancel(wfi_transport *transport, wfi_transport_group *group);
-/* Memory of malloc's, which is freed when nothing is under way any more. */
-void wfi_transport_keep(wfi_transport *transport, void *block);
 /* While a collective runs, the progress thread polls without sleeping, for a while. */
 void wfi_transport_poll(wfi_transport *transport, bool begins);
 

@@ -170,7 +170,9 @@ static wf_status enter(wfi_memory *m, int32_t slot, uint64_t serial) {
         free_group(m->group->ctx, g);
         return WF_NO_MEMORY;
     }
-    wfi_transport_slots_of(transport)->taken[slot / 64] |= UINT64_C(1) << (slot % 64);
+    wfi_transport_slots *slots = wfi_transport_slots_of(transport);
+    slots->taken[slot / 64] |= UINT64_C(1) << (slot % 64);
+    g->bounce = &slots->bounce[slot];
     m->find = find;
     m->resolve = resolve;
     m->own = g;
@@ -225,11 +227,11 @@ static void leave(wfi_memory *m) {
     if (!is_broken)
         wfi_transport_slots_of(g->transport)->taken[g->slot / 64] &=
             ~(UINT64_C(1) << (g->slot % 64));
-    if (g->is_torn) { /* there is still reading or writing going on */
+    if (g->is_torn) { /* still read or written */
         m->window = NULL, m->staging = NULL;
-        wfi_transport_keep(g->transport, g->bounce);
     } else {
-        free(g->bounce);
+        free(g->bounce->data);
+        *g->bounce = (wfi_bounce){0};
     }
     free_group(m->group->ctx, g);
 }

@@ -24,8 +24,7 @@ typedef struct wfi_mpi_group {
     int32_t n_brought;
     size_t brought_capacity;
     wfi_reduce_step *steps; /* [n + 1] of another rank, in a phase */
-    char *bounce;           /* a buffer for what is summed; of no context: it may outlive one */
-    size_t bounce_bytes;
+    wfi_bounce *bounce;     /* of the slot */
 } wfi_mpi_group;
 
 static inline wfi_mpi_group *wfi_mpi_of(const wfi_memory *m) {

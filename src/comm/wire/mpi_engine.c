@@ -26,7 +26,7 @@ wf_status wfi_mpi_open_engine(wfi_memory *m) {
 static wf_status sum_elements(wfi_run *r, const char *in, char *out, int64_t n) {
     wfi_mpi_group *g = wfi_mpi_of(r->m);
     bool converts = wfi_sum_dtype(r->o->dtype) != r->o->dtype;
-    void *sums = converts ? g->bounce : out;
+    void *sums = converts ? g->bounce->data : out;
     wfi_network_sum sum = {.in = converts || in == out ? NULL : in,
                            .out = sums,
                            .n_elem = (int)n,

@@ -93,14 +93,12 @@ static wf_status list_own(wfi_run *r, const wfi_reduce_step *steps, int32_t n_st
 }
 
 wf_status wfi_mpi_grow_bounce(wfi_memory *m, size_t bytes) {
-    wfi_mpi_group *g = wfi_mpi_of(m);
-    if (bytes <= g->bounce_bytes) return WF_OK;
-    free(g->bounce);
-    g->bounce_bytes = 0;
-    g->bounce = aligned_alloc(64, wfi_round_up(bytes, 64));
-    if (!g->bounce) return wfi_no_memory(m->group->ctx, bytes, "what ranks sum");
-    g->bounce_bytes = bytes;
-    return WF_OK;
+    wfi_bounce *bounce = wfi_mpi_of(m)->bounce;
+    if (bytes <= bounce->bytes) return WF_OK;
+    free(bounce->data);
+    bounce->data = aligned_alloc(64, wfi_round_up(bytes, 64));
+    bounce->bytes = bounce->data ? bytes : 0;
+    return bounce->data ? WF_OK : wfi_no_memory(m->group->ctx, bytes, "what ranks sum");
 }
 
 /* Places for what has none yet. */
@@ -110,7 +108,7 @@ static wf_status make_bounce(wfi_run *r) {
     for (int32_t i = 0; i < g->n_brought; i++)
         if (!g->brought[i].data) bytes += wfi_round_up(bytes_of(&g->brought[i]), 64);
     WF_TRY(wfi_mpi_grow_bounce(r->m, bytes));
-    char *at = g->bounce;
+    char *at = g->bounce->data;
     for (int32_t i = 0; i < g->n_brought; i++) {
         if (g->brought[i].data) continue;
         g->brought[i].data = at;
