@@ -38,7 +38,7 @@ static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_tex
     config.job = job;
     config.timeout_ms = 30000;
     wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
-    if (!status) status = wf_plan_parse(ctx, plan_text, &plan);
+    if (!status) status = sharded_parse(ctx, plan_text, &plan);
     if (!status) status = wf_trainer_create(ctx, model, &recipe, plan, &config, trainer_out);
     wf_model_destroy(model);
     wf_plan_destroy(plan);
@@ -97,7 +97,12 @@ static void run_as(way how, int n, ranks_body body, work *w) {
 static const struct {
     const char *text;
     int n_ranks;
-} plans[] = {{"dp=2", 2}, {"pp=3", 3}, {"dp=2,pp=2", 4}, {"dataparallel=2", 2}};
+} plans[] = {{"dp=2", 2},
+             {"pp=3", 3},
+             {"dp=2,pp=2", 4},
+             {"dataparallel=2", 2},
+             {"sharded state: dp=2", 2},
+             {"sharded all: dp=2,pp=2", 4}};
 
 static void all_see_one_file(void **state) {
     folder *f = *state;
@@ -148,49 +153,38 @@ static void others_do_not_see_it(void **state) {
 
 /* ---- divided state ---- */
 
-static wf_trainer *make_sharded(folder *f, const char *plan_text, const wfi_strategy *strategy) {
-    wf_recipe recipe = rank_recipe(3);
-    wf_model *model;
-    wf_plan *plan = sharded_plan(f->ctx, plan_text, strategy);
-    wf_trainer *t;
-    TEST_OK(f->ctx, wf_model_create(f->ctx, "plain", plain_net, NULL, 0, &model));
-    TEST_OK(f->ctx, wf_trainer_create(f->ctx, model, &recipe, plan, NULL, &t));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return t;
-}
-
 /* Ranks that hold parts of the optimizer's state write the file that one rank writes, and go on
  * from it to its bits. */
 static void divided_state_is_the_same(void **state) {
     folder *f = *state;
-    static const struct {
-        const wfi_strategy *strategy;
-        const char *plan;
-    } cases[] = {{&wfi_strategy_dp, ""},
-                 {&sharded_state, "dp=2"},
-                 {&sharded_state, "dp=4"},
-                 {&whole_gradient, "dp=4"},
-                 {&sharded_state, "dp=2,pp=2"}};
+    static const char *const cases[] = {"",
+                                        "sharded state: dp=2",
+                                        "sharded state: dp=4",
+                                        "whole gradient: dp=4",
+                                        "sharded all: dp=2",
+                                        "sharded all: dp=4",
+                                        "sharded state: dp=2,pp=2"};
     char first[200], second[200], name[16];
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        wf_trainer *t = make_sharded(f, cases[k].plan, cases[k].strategy);
+        wf_trainer *t;
+        TEST_OK(f->ctx, make_trainer(f->ctx, NULL, cases[k], 3, &t));
         small_step(f->ctx, t, 0);
         TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, k ? "now" : "one"), NULL, 0));
         wf_trainer_destroy(t);
         snprintf(first, sizeof first, "%s/one", f->path);
         snprintf(second, sizeof second, "%s/now", f->path);
-        if (k > 0 && !is_same(first, second)) fail_msg("%s: another file", cases[k].plan);
+        if (k > 0 && !is_same(first, second)) fail_msg("%s: another file", cases[k]);
     }
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        wf_trainer *t = make_sharded(f, cases[k].plan, cases[k].strategy);
+        wf_trainer *t;
+        TEST_OK(f->ctx, make_trainer(f->ctx, NULL, cases[k], 3, &t));
         snprintf(name, sizeof name, "%s", k ? "now2" : "one2");
         TEST_OK(f->ctx, wf_trainer_load_state(t, first));
         small_step(f->ctx, t, 1);
         TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, name), NULL, 0));
         wf_trainer_destroy(t);
         snprintf(second, sizeof second, "%s/one2", f->path);
-        if (k > 0 && !is_same(second, f->file)) fail_msg("%s goes on to other bits", cases[k].plan);
+        if (k > 0 && !is_same(second, f->file)) fail_msg("%s goes on to other bits", cases[k]);
     }
 }
 
