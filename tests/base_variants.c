@@ -81,7 +81,8 @@ static void updates(void **state) {
 
 /* What a loop reads, and, in place or beside, writes. */
 typedef struct numbers {
-    float in[5 * N], out[5 * N];
+    _Alignas(64) float in[5 * N];
+    _Alignas(64) float out[5 * N];
     double sums[8];
     uint32_t n_bad;
 } numbers;

@@ -245,7 +245,7 @@ static void remote_waits_are_told(void **state) {
                                .trainer = 2,
                                .self = &t};
     wfi_stream_queue *local, *a, *b;
-    int list[3] = {0};
+    int list[4] = {0};
     TEST_OK(ctx, wfi_stream_create(device, "send", 3, NULL, &local));
     TEST_OK(ctx, wfi_remote_stream_create(&remote, "compute", 0, &a));
     TEST_OK(ctx, wfi_remote_stream_create(&remote, "copy", 1, &b));
