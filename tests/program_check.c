@@ -34,8 +34,8 @@ static const struct {
 
 /* ---- brute force ---- */
 
-/* `swapped`: whether it matters which of the two runs first. Two frames may share
- * bytes then, because nothing is left in a frame. */
+/* `swapped`: whether it matters which of the two runs first. Two workspaces may share
+ * bytes then, because nothing is left in one. */
 static bool conflict(const wf_program *p, const wfi_instruction *a, const wfi_instruction *b,
                      bool swapped) {
     for (int32_t i = 0; i < a->n_references; i++)
@@ -43,7 +43,8 @@ static bool conflict(const wf_program *p, const wfi_instruction *a, const wfi_in
             const wfi_reference *r = &a->references[i], *s = &b->references[j];
             const wfi_block *x = &p->blocks[r->block], *y = &p->blocks[s->block];
             if (!((r->access | s->access) & WFI_WRITE)) continue;
-            if (swapped && x->kind == WFI_BLOCK_FRAME && y->kind == WFI_BLOCK_FRAME) continue;
+            if (swapped && x->kind == WFI_BLOCK_WORKSPACE && y->kind == WFI_BLOCK_WORKSPACE)
+                continue;
             if (x->rank == y->rank && x->offset < y->offset + y->bytes &&
                 y->offset < x->offset + x->bytes)
                 return true;

@@ -120,7 +120,7 @@ static bool the_rest_of_the_block(const attempt *a) {
 /* Within the block, and nobody else's; but its other readers and writers are elsewhere in it.
  * What is in frames and staging is of one instruction alone, so there it does not matter. */
 static bool elsewhere_in_the_block(const attempt *a) {
-    if (a->b->kind == WFI_BLOCK_FRAME || a->b->kind == WFI_BLOCK_STAGING || !a->r->bytes)
+    if (a->b->kind == WFI_BLOCK_WORKSPACE || a->b->kind == WFI_BLOCK_STAGING || !a->r->bytes)
         return false;
     move_away(a, FURTHER);
     a->r->offset = FURTHER;

@@ -1,7 +1,7 @@
 /* The checker: proves that a program computes what one rank computes.
  *
  * 0. Inside each unit, kernels stay within their operands, and a temporary is read
- *    only while it holds what was written into it (check_code.c).
+ *    only while what was written into it is there (check_code.c).
  * 1. The lists are sound (check_lists.c), and running them cannot deadlock (order.c).
  * 2. Every reference is exactly as large as what its instruction touches, and lies within its
  *    block (check_sizes.c).
@@ -223,7 +223,7 @@ static wf_status check_reads(checker *c, int32_t i) {
     const wfi_instruction *now = &c->p->instructions[i];
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
-        bool temporary = c->p->blocks[r->block].kind == WFI_BLOCK_FRAME;
+        bool temporary = c->p->blocks[r->block].kind == WFI_BLOCK_WORKSPACE;
         range read = range_of(c, r);
         if (!(r->access & WFI_READ) || temporary) continue;
         if (!is_whole(c, r->block, read))
@@ -253,7 +253,7 @@ static wf_status run_segment(checker *c, int32_t i) {
             continue;
         }
         write_term(c, now, s, out[s]);
-        if (slot->kind == WFI_BLOCK_FRAME) continue;
+        if (slot->kind == WFI_BLOCK_WORKSPACE) continue;
         if (out[s] != wfi_ideal_find(c->ideal, b->kind, b->id, b->depth, b->micro))
             return refuse(c, i,
                           "computes something else than one rank would (it read other values)");
@@ -280,7 +280,7 @@ static wfi_term part_of(const checker *c, const wfi_instruction *now, int32_t k,
                                  : wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
 }
 
-/* What reference k of the n members holds when the collective is through. */
+/* What is in reference k of the n members when the collective is through. */
 static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t k) {
     const wf_program *p = c->p;
     const wfi_instruction *first = &p->instructions[p->order[at]];
@@ -343,7 +343,7 @@ static wf_status run_local(checker *c, const wfi_instruction *now) {
 }
 
 /* By the rank and those that follow it. */
-static void note_report(checker *c, int32_t rank, int64_t micro) {
+static void mark_reported(checker *c, int32_t rank, int64_t micro) {
     for (int32_t r = 0; r < c->p->n_ranks; r++)
         if (c->p->ranks[r].like == rank) c->reported[wfi_rank_micro(c->p, r, micro)] = true;
 }
@@ -358,7 +358,7 @@ static wf_status run_host(checker *c, int32_t i) {
             write_term(c, now, k, wfi_term_start((int)now->kind, now->id, now->micro));
         else if (read_term(c, &now->references[k]) != ideal)
             return refuse(c, i, "gives the host something else than one rank would");
-        if (now->kind == WFI_REPORT) note_report(c, now->rank, b->micro);
+        if (now->kind == WFI_REPORT) mark_reported(c, now->rank, b->micro);
     }
     if (now->kind == WFI_STORE) c->stored[now->id] = true;
     return WF_OK;

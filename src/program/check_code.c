@@ -1,5 +1,5 @@
 /* The checker's part inside units: every kernel stays within the slots of its segment,
- * and a temporary in the frame is read only while it holds what was written there.
+ * and a temporary in the workspace is read only while what was written there is in it.
  */
 #include "program/program.h"
 
@@ -7,11 +7,11 @@ typedef struct range {
     size_t begin, end;
 } range;
 
-/* What the frame holds: ranges written and not yet overwritten. */
-typedef struct frame {
+/* What is in the workspace: ranges written and not yet overwritten. */
+typedef struct workspace {
     range *live;
     size_t n, capacity;
-} frame;
+} workspace;
 
 static wf_status refuse(const wfi_code *code, const wfi_segment *segment, const wfi_kernel *kernel,
                         const char *what) {
@@ -19,19 +19,19 @@ static wf_status refuse(const wfi_code *code, const wfi_segment *segment, const 
                     code->g->units[segment->unit].name, kernel->label, kernel->impl->name, what);
 }
 
-static bool is_held(const frame *f, range r) {
-    for (size_t k = 0; k < f->n; k++)
-        if (f->live[k].begin <= r.begin && r.end <= f->live[k].end) return true;
+static bool is_live(const workspace *w, range r) {
+    for (size_t k = 0; k < w->n; k++)
+        if (w->live[k].begin <= r.begin && r.end <= w->live[k].end) return true;
     return false;
 }
 
-static wf_status hold(const wfi_code *code, frame *f, range r) {
+static wf_status add_live(const wfi_code *code, workspace *w, range r) {
     size_t n = 0;
-    for (size_t k = 0; k < f->n; k++)
-        if (f->live[k].end <= r.begin || r.end <= f->live[k].begin) f->live[n++] = f->live[k];
-    f->n = n;
-    WF_TRY(WFI_GROW(code->ctx, f->live, f->n, f->capacity, "the program check"));
-    f->live[f->n++] = r;
+    for (size_t k = 0; k < w->n; k++)
+        if (w->live[k].end <= r.begin || r.end <= w->live[k].begin) w->live[n++] = w->live[k];
+    w->n = n;
+    WF_TRY(WFI_GROW(code->ctx, w->live, w->n, w->capacity, "the program check"));
+    w->live[w->n++] = r;
     return WF_OK;
 }
 
@@ -44,7 +44,7 @@ static bool overlap(range a, range b) {
 }
 
 static wf_status check_step(const wfi_code *code, const wfi_segment *segment,
-                            const wfi_segment_step *step, frame *f) {
+                            const wfi_segment_step *step, workspace *w) {
     const wfi_kernel *kernel = step->kernel;
     range all[WFI_MAX_OPERANDS + 1];
     int32_t slot[WFI_MAX_OPERANDS + 1];
@@ -64,8 +64,8 @@ static wf_status check_step(const wfi_code *code, const wfi_segment *segment,
         all[n] = extent(a, bytes);
         slot[n] = a->slot;
         writes[n] = is_scratch || kernel->writes[i];
-        bool in_frame = segment->slots[a->slot].kind == WFI_BLOCK_FRAME;
-        if (in_frame && !writes[n] && !is_held(f, all[n]))
+        bool in_workspace = segment->slots[a->slot].kind == WFI_BLOCK_WORKSPACE;
+        if (in_workspace && !writes[n] && !is_live(w, all[n]))
             return refuse(code, segment, kernel, "reads a temporary that is not there any more");
         for (int k = 0; k < n; k++)
             if (slot[k] == slot[n] && overlap(all[k], all[n]) && (writes[k] || writes[n]))
@@ -73,18 +73,18 @@ static wf_status check_step(const wfi_code *code, const wfi_segment *segment,
         n++;
     }
     for (int k = 0; k < n; k++)
-        if (writes[k] && segment->slots[slot[k]].kind == WFI_BLOCK_FRAME)
-            WF_TRY(hold(code, f, all[k]));
+        if (writes[k] && segment->slots[slot[k]].kind == WFI_BLOCK_WORKSPACE)
+            WF_TRY(add_live(code, w, all[k]));
     return WF_OK;
 }
 
 static wf_status check_segment(const wfi_code *code, const wfi_segment *segment) {
     if (!segment) return WF_OK;
-    frame f = {NULL, 0, 0};
+    workspace w = {NULL, 0, 0};
     wf_status status = WF_OK;
     for (int32_t s = 0; s < segment->n_steps && status == WF_OK; s++)
-        status = check_step(code, segment, &segment->steps[s], &f);
-    wfi_free(code->ctx, f.live);
+        status = check_step(code, segment, &segment->steps[s], &w);
+    wfi_free(code->ctx, w.live);
     return status;
 }
 

@@ -44,7 +44,7 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
     return WF_OK;
 }
 
-/* What a rank's arena has to hold, whether an instruction touches it or not. */
+/* What a rank's arena has room for, whether an instruction touches it or not. */
 static wf_status check_block(const wf_program *p, const wfi_block *b) {
     size_t peak = p->ranks[b->rank].peak_bytes;
     const char *unit = b->is_state ? p->graph->units[b->id].name : "";

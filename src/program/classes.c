@@ -3,8 +3,8 @@
  *
  * A class is one of `dp` coordinates, with all their ranks: so what goes along `pp` stays among
  * ranks that are lowered, and only the collectives of a stage's replicas have members that follow.
- * What is found for the lowered ranks holds for the others, because exchanging two coordinates of a
- * class changes nothing but the numbers of microbatches:
+ * What is found for the lowered ranks is true of the others, because exchanging two coordinates of
+ * a class changes nothing but the numbers of microbatches:
  *
  * - A legal order of what is lowered, each instruction done by all that follow at once, is a legal
  *   order of all. So there is no deadlock, and what happens before what on one rank is the same.

@@ -54,7 +54,7 @@ static bool try_plan(const wf_program *p, size_t memory_bytes, int pp, const wfi
     return fits;
 }
 
-/* The same stages with a schedule that holds less, then more stages. Instead of units that are
+/* The same stages with a schedule of less in flight, then more stages. Instead of units that are
  * replicated by unit, replicas of the whole. */
 wf_status wf_program_plans_that_fit(const wf_program *p, size_t memory_bytes, char **plans_out) {
     static const wfi_schedule *const frugal[] = {&wfi_schedule_1f1b, &wfi_schedule_naive};

@@ -34,7 +34,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
             bytes = l->p->code->units[slot->id].gradient_bytes;
             if (instruction.first) access = WFI_WRITE;
             break;
-        case WFI_BLOCK_FRAME:
+        case WFI_BLOCK_WORKSPACE:
             /* One block an instruction: its index names it. */
             d = i;
             break;

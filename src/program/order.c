@@ -1,6 +1,6 @@
 /* What happens before what: runs all streams of all lowered ranks symbolically, in rounds. An
  * instruction can run when it is at the head of its stream and its dependencies
- * have run in earlier rounds; a send and its receive, or the members of a collective, run together.
+ * have run in earlier rounds; a send and its receive, or the members of a collective, run at once.
  * The result is one legal order and, for each instruction, a vector clock.
  *
  * In a round each stream runs one instruction at most, one kind of stream after the other, so that
@@ -64,7 +64,7 @@ bool wfi_same_collective(const wf_program *p, const wfi_instruction *a, const wf
     return true;
 }
 
-/* The instructions that run together with i, i included; 0 if not all are there yet. */
+/* The instructions that run at once with i, i included; 0 if not all are there yet. */
 static int32_t gather_group(const ordering *o, int32_t i, int32_t *group_out) {
     const wf_program *p = o->p;
     const wfi_instruction *now = &p->instructions[i];

@@ -1,5 +1,5 @@
 /* Where every value lives follows from who reads it: inside one segment it is part
- * of the frame; from forward to backward of its unit it is stashed; beyond its unit
+ * of the workspace; from forward to backward of its unit it is saved; beyond its unit
  * it is a block of its own, which can also be sent to another rank.
  */
 #include "program/program.h"
@@ -9,7 +9,8 @@ typedef struct value_use {
     bool elsewhere; /* read in another unit, or by the host */
 } value_use;
 
-static void note_use(const wf_graph *g, value_use *use, int32_t v, int32_t unit, wfi_phase phase) {
+static void record_use(const wf_graph *g, value_use *use, int32_t v, int32_t unit,
+                       wfi_phase phase) {
     int32_t r = wfi_value_root(g, v);
     if (g->values[r].unit != unit)
         use[r].elsewhere = true;
@@ -26,10 +27,10 @@ static void find_uses(const wf_graph *g, value_use *use) {
         const wfi_node *node = &g->nodes[n];
         if (node->dead) continue;
         for (int i = 0; i < node->n_in; i++)
-            if (node->in[i] >= 0) note_use(g, use, node->in[i], node->unit, node->phase);
+            if (node->in[i] >= 0) record_use(g, use, node->in[i], node->unit, node->phase);
     }
     for (int32_t i = 0; i < g->n_weight_gradients; i++)
-        note_use(g, use, g->weight_gradients[i].value, g->weight_gradients[i].unit, WFI_W);
+        record_use(g, use, g->weight_gradients[i].value, g->weight_gradients[i].unit, WFI_W);
     for (int32_t i = 0; i < g->n_outputs && !g->training; i++)
         use[wfi_value_root(g, g->outputs[i])].elsewhere = true;
 }
@@ -43,24 +44,24 @@ static wfi_block_kind kind_of_node_value(const wfi_code *code, int32_t r, const 
     if (use->elsewhere) return WFI_BLOCK_VALUE;
     switch (phase_of(g, r)) {
     case WFI_F:
-        if (use->w && code->splits_weight) return WFI_BLOCK_STASH_W;
-        return use->b || use->w ? WFI_BLOCK_STASH : WFI_BLOCK_FRAME;
+        if (use->w && code->splits_weight) return WFI_BLOCK_SAVED_W;
+        return use->b || use->w ? WFI_BLOCK_SAVED : WFI_BLOCK_WORKSPACE;
     case WFI_B:
-        return use->w && code->splits_weight ? WFI_BLOCK_CARRY : WFI_BLOCK_FRAME;
+        return use->w && code->splits_weight ? WFI_BLOCK_FOR_WEIGHT : WFI_BLOCK_WORKSPACE;
     case WFI_W:
         break;
     }
-    return WFI_BLOCK_FRAME;
+    return WFI_BLOCK_WORKSPACE;
 }
 
 static size_t *pooled_bytes(wfi_unit_code *unit, wfi_block_kind kind) {
     switch (kind) {
-    case WFI_BLOCK_STASH:
-        return &unit->stash_bytes;
-    case WFI_BLOCK_STASH_W:
-        return &unit->stash_w_bytes;
-    case WFI_BLOCK_CARRY:
-        return &unit->carry_bytes;
+    case WFI_BLOCK_SAVED:
+        return &unit->saved_bytes;
+    case WFI_BLOCK_SAVED_W:
+        return &unit->saved_w_bytes;
+    case WFI_BLOCK_FOR_WEIGHT:
+        return &unit->for_weight_bytes;
     case WFI_BLOCK_STATS:
         return &unit->stats_bytes;
     default:

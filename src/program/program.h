@@ -1,7 +1,7 @@
 /* The program: blocks of device memory and instructions on streams. Private.
  *
  * How it comes about: place.c decides where values live, segment.c compiles each
- * unit's nodes into segments with a frame (frame.c); map.c puts stages on ranks; lower.c
+ * unit's nodes into segments with a workspace (workspace.c); map.c puts stages on ranks; lower.c
  * follows the schedule and emits blocks and instructions; depend.c derives the
  * dependencies from what each instruction reads and writes; order.c finds what
  * happens before what; memory.c gives blocks their offsets. check.c proves the
@@ -24,23 +24,23 @@
 /* BW is B and W in one, with nothing kept between them. */
 typedef enum wfi_part { WFI_PART_F, WFI_PART_B, WFI_PART_W, WFI_PART_BW, WFI_N_PARTS } wfi_part;
 
-/* name, what the block holds */
+/* name, what is in the block */
 #define WFI_BLOCK_LIST(X)                                                                          \
-    X(PARAM, "param")     /* a unit's parameters, flat */                                          \
-    X(BUFFER, "buffer")   /* a unit's buffers (running statistics), flat */                        \
-    X(STATE, "state")     /* a unit's optimizer state, flat */                                     \
-    X(GRADIENT, "grad")   /* a unit's accumulated gradients, flat; one a depth */                  \
-    X(PACKED, "packed")   /* parameters in the kernels' formats */                                 \
-    X(INPUT, "input")     /* one input of one microbatch */                                        \
-    X(VALUE, "value")     /* a value that leaves its unit */                                       \
-    X(STASH, "stash")     /* kept from forward to backward of a unit */                            \
-    X(STASH_W, "stash_w") /* kept from forward to the weight gradient */                           \
-    X(CARRY, "carry")     /* from the input gradient to the weight gradient */                     \
-    X(FRAME, "frame")     /* temporaries and scratchpads of one instruction */                     \
-    X(STATS, "stats")     /* batch statistics of one microbatch of a unit */                       \
-    X(RECORD, "record")   /* loss and hits of one microbatch */                                    \
-    X(STAGING, "staging") /* what an all-reduce copies of other ranks' gradients */                \
-    X(NORM, "norm")       /* sums of squares of gradients, by 1,024 elements */
+    X(PARAM, "param")           /* a unit's parameters, flat */                                    \
+    X(BUFFER, "buffer")         /* a unit's buffers (running statistics), flat */                  \
+    X(STATE, "state")           /* a unit's optimizer state, flat */                               \
+    X(GRADIENT, "grad")         /* a unit's accumulated gradients, flat; one a depth */            \
+    X(PACKED, "packed")         /* parameters in the kernels' formats */                           \
+    X(INPUT, "input")           /* one input of one microbatch */                                  \
+    X(VALUE, "value")           /* a value that leaves its unit */                                 \
+    X(SAVED, "saved")           /* saved activations, from forward to backward of a unit */        \
+    X(SAVED_W, "saved_w")       /* the same, to the weight gradient */                             \
+    X(FOR_WEIGHT, "for_weight") /* from the input gradient to the weight gradient */               \
+    X(WORKSPACE, "workspace")   /* temporaries and scratchpads of one instruction */               \
+    X(STATS, "stats")           /* batch statistics of one microbatch of a unit */                 \
+    X(RECORD, "record")         /* loss and hits of one microbatch */                              \
+    X(STAGING, "staging")       /* what an all-reduce copies of other ranks' gradients */          \
+    X(NORM, "norm")             /* sums of squares of gradients, by 1,024 elements */
 
 typedef enum wfi_block_kind {
 #define ENUM(name, text) WFI_BLOCK_##name,
@@ -88,7 +88,7 @@ typedef struct wfi_segment {
 typedef struct wfi_unit_code {
     wfi_segment *part[WFI_N_PARTS]; /* NULL: nothing to do */
     wfi_segment *pack[WFI_N_PARTS];
-    size_t stash_bytes, stash_w_bytes, carry_bytes, stats_bytes;
+    size_t saved_bytes, saved_w_bytes, for_weight_bytes, stats_bytes;
     size_t gradient_bytes; /* own parameters', then those of tied ones used here */
 } wfi_unit_code;
 
@@ -129,8 +129,8 @@ typedef struct wfi_temporary {
 } wfi_temporary;
 
 /* Gives offsets, largest first at the lowest that is free; with a gap, each its own place. */
-wf_status wfi_frame_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t gap_bytes,
-                         size_t *bytes_out);
+wf_status wfi_workspace_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t gap_bytes,
+                             size_t *bytes_out);
 
 /* ---- blocks and instructions ---- */
 
@@ -283,7 +283,7 @@ typedef struct wfi_stage {
     wfi_lane_sums sums; /* of a replica's lanes */
 } wfi_stage;
 
-/* Ranks that take part in collectives together. */
+/* Ranks that are members of the same collectives. */
 typedef struct wfi_group {
     int32_t *ranks; /* ascending */
     int32_t n;

@@ -7,7 +7,7 @@
 #include "program/lower.h"
 
 /* Not before the rank is through with its last action. */
-static wf_status hold_back(wfi_lowering *l, int32_t instruction, int32_t last) {
+static wf_status put_off(wfi_lowering *l, int32_t instruction, int32_t last) {
     wfi_instruction *i = &l->p->instructions[instruction];
     i->depends = wfi_pool_alloc(&l->p->pool, 1, sizeof *i->depends);
     if (!i->depends) return WF_NO_MEMORY;
@@ -48,7 +48,7 @@ wf_status wfi_lower_reductions(wfi_lowering *l) {
             WF_TRY(wfi_add_thing(l, WFI_BLOCK_GRADIENT, l->finished[u], -1));
         WF_TRY(wfi_lower_change(l, stage, WFI_PARTIAL, p->stages[stage].strategy->gradient,
                                 l->finished[k]));
-        if (!p->plan->overlaps && p->n_instructions > i) WF_TRY(hold_back(l, i, last));
+        if (!p->plan->overlaps && p->n_instructions > i) WF_TRY(put_off(l, i, last));
     }
     return WF_OK;
 }

@@ -1,5 +1,5 @@
 /* Compiles a graph into segments: for each unit and part, kernels in order with the
- * addresses of their operands, temporaries packed into one frame.
+ * addresses of their operands, temporaries packed into one workspace.
  */
 #include "program/program.h"
 
@@ -18,7 +18,7 @@ typedef struct builder {
     const wfi_format **packed_format; /* [step of pack] */
     size_t packed_capacity;
     const wfi_kernel_options *options;
-    int32_t frame_slot;
+    int32_t workspace_slot;
 } builder;
 
 static wf_status find_slot(builder *b, wfi_segment *segment, wfi_block_kind kind, int32_t id,
@@ -89,7 +89,7 @@ static bool is_made_here(const builder *b, int32_t r) {
 }
 
 /* Address of value v as an operand; `end` is how far the kernel reaches into it. For
- * temporaries the offset is their index until the frame is packed. */
+ * temporaries the offset is their index until the workspace is packed. */
 static wf_status address_value(builder *b, int32_t v, size_t end, int access, wfi_address *out) {
     const wfi_code *code = b->code;
     int32_t r = wfi_value_root(code->g, v);
@@ -97,10 +97,10 @@ static wf_status address_value(builder *b, int32_t v, size_t end, int access, wf
     int32_t id = place->unit;
     if (place->kind == WFI_BLOCK_INPUT || place->kind == WFI_BLOCK_VALUE) id = r;
     out->offset = place->offset;
-    if (place->kind == WFI_BLOCK_FRAME) {
+    if (place->kind == WFI_BLOCK_WORKSPACE) {
         int32_t t;
         WF_TRY(find_temporary(b, r, place->bytes, b->segment->n_steps - 1, &t));
-        out->slot = b->frame_slot;
+        out->slot = b->workspace_slot;
         out->offset = (size_t)t;
         return WF_OK;
     }
@@ -150,7 +150,7 @@ static wf_status address_packed(builder *b, int32_t v, const wfi_format *format,
     if (!kernel->scratch_bytes) return WF_OK;
     /* Packs run one after the other: one scratchpad serves all. */
     s->scratch.offset = 0;
-    return find_slot(b, pack, WFI_BLOCK_FRAME, pack->unit, kernel->scratch_bytes,
+    return find_slot(b, pack, WFI_BLOCK_WORKSPACE, pack->unit, kernel->scratch_bytes,
                      WFI_READ | WFI_WRITE, &s->scratch.slot);
 }
 
@@ -158,7 +158,7 @@ static wf_status address_scratch(builder *b, const wfi_kernel *kernel, wfi_segme
     if (!kernel->scratch_bytes) return WF_OK;
     int32_t t;
     WF_TRY(find_temporary(b, -1, kernel->scratch_bytes, b->segment->n_steps - 1, &t));
-    step->scratch = (wfi_address){b->frame_slot, (size_t)t};
+    step->scratch = (wfi_address){b->workspace_slot, (size_t)t};
     return WF_OK;
 }
 
@@ -223,11 +223,10 @@ static wf_status add_node(builder *b, int32_t n) {
             WF_TRY(address_packed(b, v, format, &step->operand[i]));
             continue;
         } else if (format || b->formats[wfi_value_root(g, v)]) {
-            return wfi_fail(
-                b->code->ctx, WF_UNSUPPORTED,
-                "op %s in unit %s reads a value that a library holds in a format of its "
-                "own (a weight used twice in one unit?)",
-                node->op->name, g->units[node->unit].name);
+            return wfi_fail(b->code->ctx, WF_UNSUPPORTED,
+                            "op %s in unit %s reads a value that a library has in a format of its "
+                            "own (a weight used twice in one unit?)",
+                            node->op->name, g->units[node->unit].name);
         }
         WF_TRY(address_value(b, v, kernel->bytes[i], kernel->writes[i] ? WFI_WRITE : WFI_READ,
                              &step->operand[i]));
@@ -241,16 +240,16 @@ static wf_status finish_frame(builder *b) {
     wfi_segment *segment = b->segment;
     if (b->n_temporaries == 0) return WF_OK;
     size_t bytes;
-    WF_TRY(
-        wfi_frame_pack(b->code->ctx, b->temporaries, b->n_temporaries, b->code->gap_bytes, &bytes));
+    WF_TRY(wfi_workspace_pack(b->code->ctx, b->temporaries, b->n_temporaries, b->code->gap_bytes,
+                              &bytes));
     int32_t slot;
-    WF_TRY(
-        find_slot(b, segment, WFI_BLOCK_FRAME, segment->unit, bytes, WFI_READ | WFI_WRITE, &slot));
+    WF_TRY(find_slot(b, segment, WFI_BLOCK_WORKSPACE, segment->unit, bytes, WFI_READ | WFI_WRITE,
+                     &slot));
     for (int32_t s = 0; s < segment->n_steps; s++) {
         wfi_segment_step *step = &segment->steps[s];
         for (int i = 0; i <= WFI_MAX_OPERANDS; i++) {
             wfi_address *address = i < WFI_MAX_OPERANDS ? &step->operand[i] : &step->scratch;
-            if (address->slot != b->frame_slot) continue;
+            if (address->slot != b->workspace_slot) continue;
             *address = (wfi_address){slot, b->temporaries[address->offset].offset};
         }
     }
@@ -283,7 +282,7 @@ static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_par
     b->segment = segment;
     b->pack = pack;
     b->n_temporaries = 0;
-    b->frame_slot = INT32_MAX; /* stands for the frame until its size is known */
+    b->workspace_slot = INT32_MAX; /* stands for the workspace until its size is known */
     WF_TRY(add_accumulates(b, -1));
     for (int32_t n = 0; n < g->n_nodes; n++) {
         const wfi_node *node = &g->nodes[n];
@@ -315,9 +314,9 @@ static wf_status create_kernels(builder *b) {
 
 static wf_status build_all(wfi_code *code, builder *b) {
     const wf_graph *g = code->g;
-    static const wfi_part together[] = {WFI_PART_F, WFI_PART_BW},
+    static const wfi_part joined[] = {WFI_PART_F, WFI_PART_BW},
                           split[] = {WFI_PART_F, WFI_PART_B, WFI_PART_W};
-    const wfi_part *parts = code->splits_weight ? split : together;
+    const wfi_part *parts = code->splits_weight ? split : joined;
     size_t n_parts = !g->training ? 1 : code->splits_weight ? 3 : 2;
     WF_TRY(create_kernels(b));
     WF_TRY(wfi_code_place_values(code, b->kernels));

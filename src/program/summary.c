@@ -66,7 +66,7 @@ wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
     const wfi_unit_code *code = &p->code->units[u];
     wf_unit_summary s = {.name = g->units[u].name,
                          .n_parameters = count_parameters(g, u, u + 1),
-                         .activation_bytes = code->stash_bytes + code->stash_w_bytes,
+                         .activation_bytes = code->saved_bytes + code->saved_w_bytes,
                          .forward_us = p->costs->units[u].forward_us,
                          .backward_us = p->costs->units[u].backward_us,
                          .weight_us = p->costs->units[u].weight_us};

@@ -22,7 +22,7 @@ void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term 
     if (segment->is_rest) made = wfi_term_mix(made, 3);
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
-        bool reads = slot->access & WFI_READ && slot->kind != WFI_BLOCK_FRAME &&
+        bool reads = slot->access & WFI_READ && slot->kind != WFI_BLOCK_WORKSPACE &&
                      slot->kind != WFI_BLOCK_GRADIENT;
         made = wfi_term_mix(made, reads ? in[s] : 2);
     }

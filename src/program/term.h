@@ -1,4 +1,4 @@
-/* Terms: what a block of memory holds, as a formula instead of as numbers. Private.
+/* Terms: what is in a block of memory, as a formula instead of as numbers. Private.
  *
  * A term is the hash of the operation that made it and of the terms it read. Two
  * programs that give a block the same term compute the same bits in it, because

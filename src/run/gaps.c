@@ -37,8 +37,8 @@ static wf_status allow(wfi_gaps *g, const wfi_block *b, size_t offset, size_t by
 
 /* Of blocks that hold several values, each by itself. */
 static bool is_divided(wfi_block_kind kind) {
-    return kind == WFI_BLOCK_FRAME || kind == WFI_BLOCK_STASH || kind == WFI_BLOCK_STASH_W ||
-           kind == WFI_BLOCK_CARRY || kind == WFI_BLOCK_PACKED;
+    return kind == WFI_BLOCK_WORKSPACE || kind == WFI_BLOCK_SAVED || kind == WFI_BLOCK_SAVED_W ||
+           kind == WFI_BLOCK_FOR_WEIGHT || kind == WFI_BLOCK_PACKED;
 }
 
 static wf_status allow_operand(wfi_gaps *g, const wfi_instruction *now, const wfi_address *a,

@@ -1,4 +1,4 @@
-/* The frame of a segment: temporaries that no step needs together share bytes. */
+/* The workspace of a segment: temporaries that no step needs at once share bytes. */
 #include "program/program.h"
 
 static int by_size(const wfi_temporary *a, const wfi_temporary *b) {
@@ -14,13 +14,13 @@ static void pack_apart(wfi_temporary *t, int32_t n, size_t gap_bytes, size_t *by
 }
 
 /* First fit, largest first: two temporaries share bytes only if no step needs both. */
-wf_status wfi_frame_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t gap_bytes,
-                         size_t *bytes_out) {
+wf_status wfi_workspace_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t gap_bytes,
+                             size_t *bytes_out) {
     if (gap_bytes) {
         pack_apart(t, n, gap_bytes, bytes_out);
         return WF_OK;
     }
-    int32_t *order = wfi_alloc(ctx, (size_t)n, sizeof *order, "a frame");
+    int32_t *order = wfi_alloc(ctx, (size_t)n, sizeof *order, "a workspace");
     if (!order) return WF_NO_MEMORY;
     for (int32_t i = 0; i < n; i++) {
         int32_t j = i;
@@ -35,10 +35,10 @@ wf_status wfi_frame_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t ga
             moved = false;
             for (int32_t j = 0; j < i; j++) {
                 const wfi_temporary *other = &t[order[j]];
-                bool together = now->first <= other->last && other->first <= now->last;
+                bool at_once = now->first <= other->last && other->first <= now->last;
                 bool overlap = now->offset < other->offset + other->bytes &&
                                other->offset < now->offset + now->bytes;
-                if (!together || !overlap) continue;
+                if (!at_once || !overlap) continue;
                 now->offset = wfi_round_up(other->offset + other->bytes, WFI_ALIGN_BYTES);
                 moved = true;
             }
