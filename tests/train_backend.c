@@ -143,7 +143,7 @@ static void touched_by_kernels_and_copies(void **state) {
         backend.statistics = statistics;
         backend.collective_step = collective_step;
         for (int r = 0; r < t->n_workers; r++) {
-            const wfi_code *code = e->code[2 * wfi_program_kernel_set(e->p, r)];
+            const wfi_code *code = wfi_executor_code(e, r, 0);
             t->workers[r].device->kind = &kind;
             t->workers[r].backend = &backend;
             for (int32_t u = 0; u < e->p->graph->n_units; u++)

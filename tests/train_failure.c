@@ -65,7 +65,7 @@ static wf_status broken_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *
 static void break_kernel(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part,
                          broken_kernel *b) {
     const wfi_executor *e = t->ready[0]->executor;
-    const wfi_code *code = e->code[2 * wfi_program_kernel_set(e->p, rank)];
+    const wfi_code *code = wfi_executor_code(e, rank, 0);
     wfi_kernel *kernel = code->units[unit].part[part]->steps[0].kernel;
     b->own = t->workers[rank].owner.failure;
     b->sound = kernel->impl;

@@ -60,7 +60,7 @@ static wf_status slow_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *co
 
 static void slow_down(wf_trainer *t, int32_t rank, int32_t unit, wfi_part part, slow_kernel *s) {
     const wfi_executor *e = t->ready[0]->executor;
-    const wfi_code *code = e->code[2 * wfi_program_kernel_set(e->p, rank)];
+    const wfi_code *code = wfi_executor_code(e, rank, 0);
     wfi_kernel *kernel = code->units[unit].part[part]->steps[0].kernel;
     s->sound = kernel->impl;
     s->impl = *kernel->impl;

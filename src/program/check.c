@@ -460,8 +460,7 @@ static wf_status check_end(const checker *c) {
 }
 
 static wf_status check_all(checker *c) {
-    WF_TRY(wfi_code_check(c->p->code));
-    if (c->p->rest_code) WF_TRY(wfi_code_check(c->p->rest_code));
+    for (int32_t v = 0; v < c->p->n_variants; v++) WF_TRY(wfi_code_check(c->p->variants[v].code));
     WF_TRY(wfi_check_lists(c->p));
     WF_TRY(wfi_program_order(c->p));
     WF_TRY(wfi_check_sizes(c->p));

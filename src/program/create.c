@@ -24,14 +24,19 @@ static bool same_graph(const wf_graph *a, const wf_graph *b) {
     return same;
 }
 
-/* The graph of a microbatch, and of the last ones if these are smaller. */
+static wf_status add_variant(wf_program *p, int64_t n_samples, int64_t first_micro) {
+    wfi_micro_variant *v = &p->variants[p->n_variants++];
+    v->first_micro = first_micro;
+    return create_graph(p, n_samples, &v->graph);
+}
+
 static wf_status create_graphs(wf_program *p) {
     const wf_recipe *r = &p->recipe;
     int64_t n_least = r->batch / r->n_micro, n_larger = r->batch % r->n_micro;
-    WF_TRY(create_graph(p, n_least + (n_larger > 0), &p->graph));
-    if (!n_larger) return WF_OK;
-    WF_TRY(create_graph(p, n_least, &p->rest_graph));
-    if (same_graph(p->graph, p->rest_graph)) return WF_OK;
+    if (n_larger) WF_TRY(add_variant(p, n_least + 1, 0));
+    WF_TRY(add_variant(p, n_least, n_larger));
+    p->graph = p->variants[0].graph;
+    if (same_graph(p->graph, p->variants[p->n_variants - 1].graph)) return WF_OK;
     return wfi_fail(
         p->ctx, WF_UNSUPPORTED,
         "the model builds other ops for %lld samples than for %lld, so its microbatches "
@@ -39,15 +44,15 @@ static wf_status create_graphs(wf_program *p) {
         (long long)n_least, (long long)n_least + 1, (long long)r->batch);
 }
 
-wf_status wfi_program_copy_code(const wf_program *p, bool is_rest, wfi_code **code_out) {
+wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out) {
     const wf_recipe *r = &p->recipe;
     wfi_kernel_options options = {.backend = wfi_backend_of(WFI_DEFAULT_DEVICE),
                                   .n_threads = r->n_threads,
                                   .conv = r->conv,
                                   .reference = r->kernels == WF_KERNELS_REFERENCE};
     bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
-    return wfi_code_create(p->ctx, is_rest ? p->rest_graph : p->graph, splits, is_rest,
-                           p->gap_bytes, &options, code_out);
+    return wfi_code_create(p->ctx, p->variants[variant].graph, splits, variant, p->gap_bytes,
+                           &options, code_out);
 }
 
 static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan,
@@ -60,8 +65,9 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
     WF_TRY(create_graphs(p));
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
     WF_TRY(wfi_program_map(p, like));
-    WF_TRY(wfi_program_copy_code(p, false, &p->code));
-    if (p->rest_graph) WF_TRY(wfi_program_copy_code(p, true, &p->rest_code));
+    for (int32_t v = 0; v < p->n_variants; v++)
+        WF_TRY(wfi_program_copy_code(p, v, &p->variants[v].code));
+    p->code = p->variants[0].code;
     return wfi_program_find_classes(p);
 }
 
@@ -164,10 +170,10 @@ wf_status wf_program_create_like(const wf_program *like, wf_program_kind kind, i
 
 void wf_program_destroy(wf_program *p) {
     if (!p) return;
-    wfi_code_destroy(p->code);
-    wfi_code_destroy(p->rest_code);
-    wf_graph_destroy(p->graph);
-    wf_graph_destroy(p->rest_graph);
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        wfi_code_destroy(p->variants[v].code);
+        wf_graph_destroy(p->variants[v].graph);
+    }
     wf_model_destroy(p->model);
     wf_plan_destroy(p->plan);
     wf_costs_destroy(p->costs);

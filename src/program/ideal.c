@@ -101,9 +101,9 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
 
 static wf_status run_part(wfi_ideal *ideal, int32_t unit, wfi_part part, int64_t micro) {
     const wf_program *p = ideal->p;
-    const wfi_unit_code *code = &wfi_program_code_of(p, micro)->units[unit];
-    bool is_first = micro == 0 || (micro == p->recipe.batch % p->recipe.n_micro && p->rest_code);
-    if (is_first) WF_TRY(run_segment(ideal, code->pack[part], -1));
+    const wfi_micro_variant *variant = wfi_program_variant(p, micro);
+    const wfi_unit_code *code = &variant->code->units[unit];
+    if (micro == variant->first_micro) WF_TRY(run_segment(ideal, code->pack[part], -1));
     return run_segment(ideal, code->part[part], micro);
 }
 

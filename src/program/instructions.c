@@ -37,7 +37,7 @@ COUNT(load) {
 COUNT(slots) {
     const wfi_segment *s = now->segment;
     if (!s || !has_unit(p, now) || now->part >= WFI_N_PARTS) return -1;
-    const wfi_unit_code *unit = &(s->is_rest ? p->rest_code : p->code)->units[now->unit];
+    const wfi_unit_code *unit = &p->variants[s->variant].code->units[now->unit];
     bool is_own = s == (s->is_pack ? unit->pack : unit->part)[now->part];
     return is_own ? s->n_slots : -1;
 }

@@ -49,7 +49,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
 static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t micro) {
     const wfi_segment *pack = wfi_program_code_of(l->p, micro)->units[unit].pack[part];
     if (!pack) return WF_OK;
-    bool *done = &l->packed[2 * unit * WFI_N_PARTS + wfi_packed_depth(pack)];
+    bool *done = &l->packed[WFI_MAX_MICRO_VARIANTS * unit * WFI_N_PARTS + wfi_packed_depth(pack)];
     if (*done) return WF_OK;
     *done = true;
     return emit_segment(l, wfi_make(WFI_PACK, unit, 0, -1), pack, 0);
@@ -217,7 +217,8 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
                           .sequence = &sequence,
                           .transfers = transfers,
                           .n_transfers = n_transfers};
-        l.packed = wfi_alloc(p->ctx, 2 * n_units * WFI_N_PARTS, sizeof *l.packed, "lowering");
+        l.packed = wfi_alloc(p->ctx, WFI_MAX_MICRO_VARIANTS * n_units * WFI_N_PARTS,
+                             sizeof *l.packed, "lowering");
         status = l.packed ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_free(p->ctx, l.packed);
         wfi_free(p->ctx, l.table);

@@ -41,7 +41,9 @@ typedef struct wfi_lowering {
     const wfi_sequence *sequence;
     const wfi_transfer *transfers; /* [n_transfers] of all ranks */
     int32_t n_transfers, next_transfer;
-    bool *packed;   /* [n_units * 2 * WFI_N_PARTS] by wfi_packed_depth: the pack exists */
+    bool *packed; /* [n_units * WFI_MAX_MICRO_VARIANTS * WFI_N_PARTS] by wfi_packed_depth: the pack
+                   * exists
+                   */
     int32_t *table; /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
     int32_t *finished; /* [n_finished] units whose gradient is complete, in this order */

@@ -75,8 +75,8 @@ typedef struct wfi_segment_step {
 typedef struct wfi_segment {
     int32_t unit;
     wfi_part part;
-    bool is_pack; /* packs the parameters that `part` wants packed */
-    bool is_rest; /* of the smaller microbatches */
+    bool is_pack;    /* packs the parameters that `part` wants packed */
+    int32_t variant; /* of which it is */
     wfi_slot *slots;
     wfi_segment_step *steps;
     int32_t n_slots, n_steps;
@@ -104,14 +104,14 @@ typedef struct wfi_code {
     const wf_graph *g;
     bool splits_weight;
     size_t gap_bytes;     /* see wf_program */
-    bool is_rest;         /* for the smaller microbatches */
+    int32_t variant;      /* its number */
     wfi_unit_code *units; /* [n_units] */
     wfi_place *place;     /* [n_values], of alias roots */
     size_t *tied_offset;  /* [n_weight_gradients] into the unit's gradient block */
 } wfi_code;
 
 /* Describes a kernel for every node, decides where every value lives. */
-wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, bool is_rest,
+wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, int32_t variant,
                           size_t gap_bytes, const wfi_kernel_options *options, wfi_code **code_out);
 void wfi_code_destroy(wfi_code *code);
 /* Errors: BUG; the sentence names the unit and the kernel. */
@@ -308,18 +308,25 @@ typedef enum wfi_program_use {
     WFI_USE_RUN_AND_KEEP /* gradients, until the next step */
 } wfi_program_use;
 
+/* The graph of microbatches of one size, and its code. If the batch is no multiple of the
+ * microbatches, the last ones are a sample smaller. */
+typedef struct wfi_micro_variant {
+    wf_graph *graph;
+    wfi_code *code;
+    int64_t first_micro;
+} wfi_micro_variant;
+#define WFI_MAX_MICRO_VARIANTS 2
+
 struct wf_program {
     wf_context *ctx;
     wf_program_kind kind;
     wf_recipe recipe; /* resolved */
     wf_plan *plan;
-    wf_model *model; /* for programs of other batch sizes */
-    wf_graph *graph;
+    wf_model *model;                                    /* for programs of other batch sizes */
+    wfi_micro_variant variants[WFI_MAX_MICRO_VARIANTS]; /* [n_variants] by their first microbatch */
+    int32_t n_variants;
+    wf_graph *graph; /* the first variant's, and its code: what sizes do not change is theirs */
     wfi_code *code;
-    /* If the batch is no multiple of the microbatches, the last ones are a sample smaller:
-     * the same graph and code for that size. Otherwise NULL. */
-    wf_graph *rest_graph;
-    wfi_code *rest_code;
     wfi_pool pool; /* instructions' arrays */
 
     wfi_mesh mesh;
@@ -537,17 +544,19 @@ void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
 #define WFI_MAX_RANKS 1024
 
 /* The same code once more, for a replica that needs kernels of its own. */
-wf_status wfi_program_copy_code(const wf_program *p, bool is_rest, wfi_code **code_out);
+wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out);
 
-/* Whether microbatch `micro` is one of the smaller ones. */
-static inline bool wfi_program_is_rest(const wf_program *p, int64_t micro) {
-    return p->rest_code && micro >= p->recipe.batch % p->recipe.n_micro;
+/* Of a microbatch; -1: the first. */
+static inline const wfi_micro_variant *wfi_program_variant(const wf_program *p, int64_t micro) {
+    const wfi_micro_variant *v = &p->variants[p->n_variants - 1];
+    while (v > p->variants && v->first_micro > micro) v--;
+    return v;
 }
 static inline const wf_graph *wfi_program_graph_of(const wf_program *p, int64_t micro) {
-    return wfi_program_is_rest(p, micro) ? p->rest_graph : p->graph;
+    return wfi_program_variant(p, micro)->graph;
 }
 static inline const wfi_code *wfi_program_code_of(const wf_program *p, int64_t micro) {
-    return wfi_program_is_rest(p, micro) ? p->rest_code : p->code;
+    return wfi_program_variant(p, micro)->code;
 }
 /* Of a microbatch, counted in the global batch. */
 static inline int64_t wfi_program_first_sample(const wf_program *p, int64_t micro) {
@@ -555,7 +564,7 @@ static inline int64_t wfi_program_first_sample(const wf_program *p, int64_t micr
 }
 /* Which PACKED block of its unit a segment reads or packs. */
 static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
-    return (int32_t)segment->part + segment->is_rest * WFI_N_PARTS;
+    return (int32_t)segment->part + segment->variant * WFI_N_PARTS;
 }
 
 /* What comes before the schedule: the recipe is resolved, the graph is made, stages are cut,

@@ -278,7 +278,7 @@ static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_par
     segment->unit = pack->unit = unit;
     segment->part = pack->part = part;
     pack->is_pack = true;
-    segment->is_rest = pack->is_rest = code->is_rest;
+    segment->variant = pack->variant = code->variant;
     b->segment = segment;
     b->pack = pack;
     b->n_temporaries = 0;
@@ -326,7 +326,7 @@ static wf_status build_all(wfi_code *code, builder *b) {
     return WF_OK;
 }
 
-wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, bool is_rest,
+wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, int32_t variant,
                           size_t gap_bytes, const wfi_kernel_options *options,
                           wfi_code **code_out) {
     wfi_code *code = wfi_alloc(ctx, 1, sizeof *code, "a program's code");
@@ -334,7 +334,7 @@ wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight
     code->ctx = ctx;
     code->g = g;
     code->splits_weight = splits_weight;
-    code->is_rest = is_rest;
+    code->variant = variant;
     code->gap_bytes = gap_bytes;
     builder b = {.code = code, .options = options};
     code->units = wfi_alloc(ctx, (size_t)g->n_units, sizeof *code->units, "units");

@@ -19,7 +19,7 @@ void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term 
                       wfi_term *out) {
     wfi_term made = wfi_term_start((int)segment->part + (segment->is_pack ? 100 : 200),
                                    segment->unit, segment->is_pack ? -1 : micro);
-    if (segment->is_rest) made = wfi_term_mix(made, 3);
+    made = wfi_term_mix(made, (uint64_t)segment->variant);
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
         bool reads = slot->access & WFI_READ && slot->kind != WFI_BLOCK_WORKSPACE &&

@@ -21,8 +21,8 @@ static wf_status prepare_rank(void *self, void *argument) {
     wfi_worker *w = &e->workers[rank];
     if (!w->n_threads)
         WF_TRY(w->backend->thread_enter(p->ctx, rank, p->recipe.n_threads, &w->n_threads));
-    for (int k = 0; k < 2; k++) {
-        const wfi_code *code = e->code[2 * wfi_program_kernel_set(p, rank) + k];
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        const wfi_code *code = wfi_executor_code(e, rank, v);
         for (int32_t u = 0; code && u < p->graph->n_units; u++) {
             if (wfi_stage_replica_on(p, wfi_program_stage_of(p, u), rank) < 0) continue;
             for (int part = 0; part < WFI_N_PARTS; part++) {
@@ -47,14 +47,14 @@ static wf_status find_code(wfi_executor *e) {
         for (int32_t r = 0; r < p->n_ranks; r++)
             is_here |= wfi_program_kernel_set(p, r) == d && e->workers[r].is_local;
         if (!is_here) continue;
-        if (!is_taken) {
-            e->code[2 * d] = p->code;
-            e->code[2 * d + 1] = p->rest_code;
-            is_taken = true;
-            continue;
+        for (int32_t v = 0; v < p->n_variants; v++) {
+            wfi_code **code = &e->code[d * p->n_variants + v];
+            if (is_taken)
+                WF_TRY(wfi_program_copy_code(p, v, code));
+            else
+                *code = p->variants[v].code;
         }
-        WF_TRY(wfi_program_copy_code(p, false, &e->code[2 * d]));
-        if (p->rest_code) WF_TRY(wfi_program_copy_code(p, true, &e->code[2 * d + 1]));
+        is_taken = true;
     }
     return WF_OK;
 }
@@ -108,7 +108,8 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
     if (!e) return WF_NO_MEMORY;
     *e = (wfi_executor){
         .p = p, .workers = workers, .profile = profile, .delay_us = delay_us, .stall = stall};
-    e->code = wfi_alloc(p->ctx, 2 * (size_t)n_kernel_sets(p), sizeof(wfi_code *), "an executor");
+    e->code = wfi_alloc(p->ctx, (size_t)(p->n_variants * n_kernel_sets(p)), sizeof(wfi_code *),
+                        "an executor");
     e->done = wfi_alloc(p->ctx, n, sizeof *e->done, "an executor");
     e->first = wfi_alloc(p->ctx, n, sizeof *e->first, "an executor");
     e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
@@ -140,8 +141,9 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
 void wfi_executor_destroy(wfi_executor *e) {
     if (!e) return;
     wf_context *ctx = e->p->ctx;
-    for (int32_t d = 0; d < 2 * n_kernel_sets(e->p) && e->code; d++)
-        if (e->code[d] != e->p->code && e->code[d] != e->p->rest_code) wfi_code_destroy(e->code[d]);
+    int32_t n_variants = e->p->n_variants;
+    for (int32_t k = 0; k < n_variants * n_kernel_sets(e->p) && e->code; k++)
+        if (e->code[k] != e->p->variants[k % n_variants].code) wfi_code_destroy(e->code[k]);
     wfi_trace_destroy(e->trace);
     wfi_happens_destroy(e->happens);
     wfi_reads_destroy(e->reads);

@@ -30,7 +30,7 @@ typedef struct wfi_step {
 typedef struct wfi_executor {
     const wf_program *p;
     wfi_worker *workers;  /* [n_ranks], borrowed */
-    wfi_code **code;      /* [n_kernel_sets][2] [1] for smaller microbatches or NULL; those of
+    wfi_code **code;      /* [n_kernel_sets][n_variants]; those of
                            * the first set here are the program's, those of ranks in other
                            * processes NULL */
     wfi_squares *squares; /* [n_ranks][n_units] that an update of the rank is given */
@@ -50,6 +50,11 @@ typedef struct wfi_executor {
     int64_t left_out_wait; /* for tests: that one, counted from 1, is not issued; 0 = none */
     wfi_step step;         /* that runs, or ran last */
 } wfi_executor;
+
+static inline const wfi_code *wfi_executor_code(const wfi_executor *e, int32_t rank,
+                                                int32_t variant) {
+    return e->code[wfi_program_kernel_set(e->p, rank) * e->p->n_variants + variant];
+}
 
 /* Prepares every kernel, on the compute streams of their ranks. */
 wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_profile *profile,

@@ -41,8 +41,8 @@ static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, w
 
 /* Replicas run the same segment with other kernels. */
 static const wfi_segment *segment_of(const wfi_executor *e, const wfi_instruction *now) {
-    int32_t set = wfi_program_kernel_set(e->p, now->rank);
-    const wfi_unit_code *unit = &e->code[2 * set + now->segment->is_rest]->units[now->unit];
+    const wfi_unit_code *unit =
+        &wfi_executor_code(e, now->rank, now->segment->variant)->units[now->unit];
     return now->segment->is_pack ? unit->pack[now->part] : unit->part[now->part];
 }
 
