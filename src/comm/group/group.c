@@ -110,7 +110,6 @@ static wf_status configure(wf_group *g, const wf_group_config *c) {
     WF_TRY(check_config(g->ctx, c, g->n));
     WF_TRY(find_wire(g, c->wire));
     WF_TRY(find_algorithm(g, c));
-    g->is_order_free = c->order_free != 0;
     g->n_roots = c->n_roots ? c->n_roots : 1;
     g->timeout_ms = c->timeout_ms ? c->timeout_ms : wfi_control_timeout_ms(g->job);
     return wfi_env_count(g->ctx, WFI_WEFT_STALL_MS, &g->stall_ms);

@@ -23,7 +23,6 @@ struct wf_group {
     wfi_reduce_step *steps; /* [n + 1] of a phase */
 
     const wfi_allreduce *how; /* "auto": the table decides */
-    bool is_order_free;
     int32_t n_roots;
     int64_t timeout_ms, stall_ms; /* of every wait; after which it is told; 0: never */
 

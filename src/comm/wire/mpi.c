@@ -160,10 +160,8 @@ static wf_status enter(wfi_memory *m, int32_t slot, uint64_t serial) {
     wfi_transport *transport = wfi_control_transport(m->group->job);
     wfi_mpi_group *g = wfi_alloc(m->group->ctx, 1, sizeof *g, "a group's wire");
     if (!g) return WF_NO_MEMORY;
-    *g = (wfi_mpi_group){.transport = transport,
-                         .known = {.serial = serial, .hear = hear, .self = m},
-                         .slot = slot,
-                         .has_entered = true};
+    *g = (wfi_mpi_group){
+        .transport = transport, .known = {.serial = serial, .hear = hear, .self = m}, .slot = slot};
     size_t n = (size_t)m->group->n;
     g->steps = wfi_alloc(m->group->ctx, n + 1, sizeof *g->steps, "a group's wire");
     if (!g->steps) {

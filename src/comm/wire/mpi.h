@@ -18,8 +18,8 @@ typedef struct wfi_mpi_group {
     wfi_transport *transport;
     wfi_transport_group known; /* as the transport knows it */
     int32_t slot;
-    bool has_entered, has_told; /* the failure */
-    bool is_torn;               /* something is still under way */
+    bool has_told; /* the failure */
+    bool is_torn;  /* something is still under way */
     wfi_brought *brought;
     int32_t n_brought;
     size_t brought_capacity;
