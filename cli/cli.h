@@ -64,6 +64,8 @@ void say(const cli *c, const char *format, ...) __attribute__((format(printf, 2,
 
 /* Whether escape codes are wanted there: a terminal, TERM is not dumb, no NO_COLOR. */
 bool has_color(FILE *file);
+/* How wide the terminal is, within bounds; 80 where there is none. */
+int columns_of(FILE *file, int least, int most);
 
 /* ---- help.c ---- */
 

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 const command commands[] = {
@@ -90,6 +91,13 @@ void say(const cli *c, const char *format, ...) {
 bool has_color(FILE *file) {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
     return isatty(fileno(file)) && !(no && *no) && term && strcmp(term, "dumb");
+}
+
+int columns_of(FILE *file, int least, int most) {
+    struct winsize size = {0};
+    bool is_known = isatty(fileno(file)) && !ioctl(fileno(file), TIOCGWINSZ, &size) && size.ws_col;
+    int n = is_known ? size.ws_col : 80;
+    return n < least ? least : n > most ? most : n;
 }
 
 /* ---- log ---- */

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,9 +30,7 @@ static bool has_utf8(void) {
 
 /* Of the terminal that standard error is, or that a launcher shows it on; 0: there is none. */
 static int terminal_columns(void) {
-    struct winsize size = {0};
-    if (isatty(STDERR_FILENO))
-        return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+    if (isatty(STDERR_FILENO)) return columns_of(stderr, 1, 10000);
     const char *columns = getenv(WF_LAUNCH_TERMINAL);
     return columns ? atoi(columns) : 0;
 }

@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #define MIN_COLUMNS 40
 #define MAX_COLUMNS 1000
@@ -18,14 +16,6 @@ static const look looks[] = {
     [WF_SPAN_WEIGHT] = {"W", "\033[30;42m", "gradient of the weights"},
     [WF_SPAN_BACKWARD_WEIGHT] = {"BW", "\033[30;46m", "both"},
 };
-
-static int columns_of(FILE *out) {
-    struct winsize size;
-    if (!isatty(fileno(out)) || ioctl(fileno(out), TIOCGWINSZ, &size) || size.ws_col == 0)
-        return 80;
-    if (size.ws_col < MIN_COLUMNS) return MIN_COLUMNS;
-    return size.ws_col < MAX_COLUMNS ? size.ws_col : MAX_COLUMNS;
-}
 
 /* The most that fits: "BW12", "B12", "B"; nothing if there is no room. */
 static void print_box(FILE *out, const wf_schedule_action *action, int n_columns, bool color) {
@@ -70,7 +60,7 @@ void say_schedule(const cli *c, const wf_schedule_result *result, int n_rows) {
     FILE *out = c->say;
     bool color = has_color(out), splits = false;
     int digits = snprintf(NULL, 0, "%d", n_rows - 1);
-    int n_columns = columns_of(out) - digits - 1;
+    int n_columns = columns_of(out, MIN_COLUMNS, MAX_COLUMNS) - digits - 1;
     double ms = wf_schedule_result_summary(result).makespan_ms / n_columns;
     for (int i = 0; i < wf_schedule_result_stage(result, 0).n_actions && !splits; i++)
         splits = wf_schedule_result_action(result, 0, i).kind == WF_SPAN_WEIGHT;

@@ -4,18 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
-/* As wide as the terminal, within reason; 80 columns elsewhere. */
-static int picture_columns(FILE *out) {
-    struct winsize size;
-    int columns = 80;
-    if (isatty(fileno(out)) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col)
-        columns = size.ws_col;
-    columns = columns < 60 ? 60 : columns > 200 ? 200 : columns;
-    return columns - 10; /* "rank 0  |" and "|" */
-}
+#define EDGES 10 /* columns of "rank 0  |" and "|" */
 
 static void say_ranks(const cli *c, const wf_trace_part *part) {
     double step = wf_timeline_step_us(part->timeline);
@@ -33,7 +23,7 @@ static void say_ranks(const cli *c, const wf_trace_part *part) {
 void timeline_say(const cli *c, const drawing *d) {
     if (c->o.quiet) return;
     say(c, "\n");
-    (void)draw_text(c->say, d, picture_columns(c->say), has_color(c->say));
+    (void)draw_text(c->say, d, columns_of(c->say, 60, 200) - EDGES, has_color(c->say));
     say(c, "\n");
     for (int k = 0; k < d->n_parts; k++) say_ranks(c, &d->parts[k]);
 }
