@@ -44,15 +44,6 @@ static int32_t replica_of(const wf_program *p, int32_t rank) {
     return replica_on(p, rank, &ignored);
 }
 
-void wfi_trainer_own_part(const wf_trainer *t, const wf_program *p, int64_t *first_out,
-                          int64_t *n_out) {
-    *first_out = 0;
-    *n_out = p->recipe.batch;
-    if (p->kind != WF_PROGRAM_TRAIN || !wfi_trainer_is_part(t)) return;
-    wf_recipe_part(&p->recipe, p->recipe.batch, p->n_replicas, replica_of(p, wf_job_rank(t->job)),
-                   first_out, n_out);
-}
-
 void wf_trainer_part(const wf_trainer *t, int64_t n_samples, int64_t *first_out, int64_t *n_out) {
     const wf_program *p = t->ready[0]->program;
     *first_out = 0;
@@ -60,6 +51,13 @@ void wf_trainer_part(const wf_trainer *t, int64_t n_samples, int64_t *first_out,
     if (!wfi_trainer_is_part(t) || t->forward_only) return;
     wf_recipe_part(&t->recipe, n_samples, p->n_replicas, replica_of(p, wf_job_rank(t->job)),
                    first_out, n_out);
+}
+
+void wfi_trainer_own_part(const wf_trainer *t, const wf_program *p, int64_t *first_out,
+                          int64_t *n_out) {
+    *first_out = 0;
+    *n_out = p->recipe.batch;
+    if (p->kind == WF_PROGRAM_TRAIN) wf_trainer_part(t, p->recipe.batch, first_out, n_out);
 }
 
 /* Of a replica's ranks that load the labels, one counts. */
