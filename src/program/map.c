@@ -19,7 +19,7 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank) {
 
 bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank) {
     int32_t replica = wfi_stage_replica_on(p, stage, rank);
-    return replica == 0 || (replica > 0 && p->stages[stage].strategy->state != WFI_ROOT);
+    return replica >= 0 && wfi_placement_has(p->stages[stage].strategy->state, replica, replica);
 }
 
 /* What a rank on the stage keeps of the unit's. */
