@@ -189,14 +189,12 @@ int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now) {
 int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_t own, int32_t r,
                          int32_t phase, wfi_reduce_step *steps) {
     const wfi_allreduce *how = wfi_change_algorithm(p, now);
-    const wfi_group *group = &p->groups[now->group];
     wfi_reduce_part part = {
-        .n = group->n, .own = own, .phase = phase, .n_elem = count_elements(now, r)};
+        .n = p->groups[now->group].n, .own = own, .phase = phase, .n_elem = count_elements(now, r)};
     if (how) return how->steps(&part, steps);
     wfi_piece piece = wfi_named_piece(p, now, r);
     wfi_reduce_step step = {.kind = wfi_is_reduction(now) ? WFI_REDUCE_SUM : WFI_REDUCE_COPY,
                             .end = part.n_elem};
-    if (group->ranks[own] != now->rank) step.end = (int64_t)(piece.extent.bytes / sizeof(float));
     if (!(wfi_piece_access(now, own, &piece) & WFI_WRITE)) return 0;
     while (step.left < part.n - 1 && !(wfi_piece_access(now, step.left, &piece) & WFI_READ))
         step.left++;

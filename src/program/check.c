@@ -287,8 +287,9 @@ static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t
     const wfi_group *group = &p->groups[first->group];
     wfi_term *leaves = c->scratch, whole = 0;
     if (k == wfi_n_moved(p, first)) return wfi_term_start(WFI_CHANGE, first->unit, 0);
-    if (n < group->n)
-        for (int32_t m = 0; m < group->n; m++) leaves[m] = whole = part_of(c, first, k, m);
+    if (n < group->n) whole = part_of(c, first, k, 0);
+    for (int32_t m = 0; m < group->n && n < group->n && wfi_is_reduction(first); m++)
+        leaves[m] = part_of(c, first, k, m);
     for (int32_t m = 0; m < n; m++) {
         const wfi_instruction *member = &p->instructions[p->order[at + m]];
         const wfi_reference *r = &member->references[k];

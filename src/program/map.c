@@ -10,9 +10,15 @@ int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank) {
 }
 
 int32_t wfi_group_find(const wfi_group *group, int32_t rank) {
-    for (int32_t k = 0; k < group->n; k++)
-        if (group->ranks[k] == rank) return k;
-    return -1;
+    int32_t low = 0, high = group->n;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (group->ranks[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < group->n && group->ranks[low] == rank ? low : -1;
 }
 
 /* ---- where things of units are ---- */
@@ -251,7 +257,7 @@ static wf_status group_updaters(wf_program *p) {
     }
     wfi_group *group = NULL;
     for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
-        if (!group || is_local) WF_TRY(add_group(p, p->n_ranks, &group));
+        if (!group || is_local) WF_TRY(add_group(p, is_local ? p->mesh.pp : p->n_ranks, &group));
         for (int32_t pp = 0; pp < p->mesh.pp; pp++) {
             int32_t rank = wfi_mesh_rank(p->mesh, pp, dp);
             if (n_updated(p, rank, false)) group->ranks[group->n++] = rank;

@@ -441,7 +441,8 @@ static inline int32_t wfi_n_moved(const wf_program *p, const wfi_instruction *no
     return now->n_references - (how && how->n_staged);
 }
 int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now);
-/* What member `own` does about piece r of a change in a phase; `now` is any member's instruction.
+/* What member `own` does about piece r of a change in a phase; `now` is its instruction, or any
+ * member's of an all-reduce.
  * Elements are of 4 bytes. Fills steps [at most as many as members] and returns how many. */
 int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_t own, int32_t r,
                          int32_t phase, wfi_reduce_step *steps);

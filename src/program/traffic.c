@@ -21,7 +21,7 @@ typedef struct counting {
     tally *tallies;         /* of all-reduces, which are by one algorithm */
     int32_t n_tallies;
     size_t capacity;
-    bytes *members; /* [n_ranks] of another change */
+    bytes *members; /* [n_ranks] in another change */
 } counting;
 
 static void count_step(const wfi_reduce_part *part, const wfi_reduce_step *step, bytes *members) {
@@ -33,11 +33,11 @@ static void count_step(const wfi_reduce_part *part, const wfi_reduce_step *step,
     }
 }
 
-/* What all members do about piece r, whether they are lowered or not; `now` is one's. */
-static void count_piece(const counting *c, const wfi_instruction *now, int32_t r, bytes *members) {
+/* What all members do about gradient r of an all-reduce, lowered or not; `now` is one's. */
+static void count_gradient(const counting *c, const wfi_instruction *now, int32_t r,
+                           bytes *members) {
     wfi_reduce_part part = {.n = c->p->groups[now->group].n};
     int32_t n_phases = wfi_change_n_phases(c->p, now);
-    memset(members, 0, (size_t)part.n * sizeof *members);
     for (part.own = 0; part.own < part.n; part.own++)
         for (int32_t phase = 0; phase < n_phases; phase++) {
             int32_t n = wfi_change_steps(c->p, now, part.own, r, phase, c->steps);
@@ -45,7 +45,7 @@ static void count_piece(const counting *c, const wfi_instruction *now, int32_t r
         }
 }
 
-/* The same of an all-reduce, counted once for each size. */
+/* The same, counted once for each size. */
 static wf_status find_tally(counting *c, const wfi_instruction *now, int32_t r,
                             const bytes **members_out) {
     wf_context *ctx = c->p->ctx;
@@ -60,24 +60,56 @@ static wf_status find_tally(counting *c, const wfi_instruction *now, int32_t r,
     bytes *members = wfi_alloc(ctx, (size_t)n, sizeof *members, "counting bytes");
     if (!members) return WF_NO_MEMORY;
     c->tallies[c->n_tallies++] = (tally){n, n_elem, members};
-    count_piece(c, now, r, members);
+    count_gradient(c, now, r, members);
     *members_out = members;
     return WF_OK;
 }
 
+/* Of another change: who gets a piece reads it from whom has it; a sum, from all others. Returns
+ * what all receive, beside what stands at the members. */
+static size_t count_piece(const counting *c, const wfi_instruction *now, int32_t r) {
+    const wfi_piece piece = wfi_named_piece(c->p, now, r);
+    int32_t n = c->p->groups[now->group].n;
+    size_t size = piece.extent.bytes, n_others = (size_t)n - 1;
+    int32_t from = now->from == WFI_ROOT ? 0 : piece.owner;
+    int32_t to = now->to == WFI_ROOT ? 0 : piece.owner;
+    if (wfi_is_reduction(now)) {
+        for (int32_t m = 0; m < n; m++) c->members[m].sent += m == to ? 0 : size;
+        c->members[to].received += n_others * size;
+        return 0;
+    }
+    if (now->to == WFI_REPLICATE) {
+        c->members[from].sent += n_others * size;
+        c->members[from].received -= size; /* one's own */
+        return size;
+    }
+    c->members[from].sent += from == to ? 0 : size;
+    c->members[to].received += from == to ? 0 : size;
+    return 0;
+}
+
+static void add_members(wf_program *p, const wfi_group *group, const bytes *members, size_t all) {
+    for (int32_t m = 0; m < group->n; m++) {
+        p->ranks[group->ranks[m]].sent_bytes += members[m].sent;
+        p->ranks[group->ranks[m]].received_bytes += members[m].received + all;
+    }
+}
+
 static wf_status count_change(counting *c, const wfi_instruction *now) {
     const wfi_group *group = &c->p->groups[now->group];
+    const bytes *members = c->members;
+    bool has_algorithm = wfi_change_algorithm(c->p, now) != NULL;
+    size_t all = 0;
+    memset(c->members, 0, (size_t)group->n * sizeof *c->members);
     for (int32_t r = 0; r < wfi_n_moved(c->p, now); r++) {
-        const bytes *members = c->members;
-        if (wfi_change_algorithm(c->p, now))
-            WF_TRY(find_tally(c, now, r, &members));
-        else
-            count_piece(c, now, r, c->members);
-        for (int32_t m = 0; m < group->n; m++) {
-            c->p->ranks[group->ranks[m]].sent_bytes += members[m].sent;
-            c->p->ranks[group->ranks[m]].received_bytes += members[m].received;
+        if (!has_algorithm) {
+            all += count_piece(c, now, r);
+            continue;
         }
+        WF_TRY(find_tally(c, now, r, &members));
+        add_members(c->p, group, members, 0);
     }
+    if (!has_algorithm) add_members(c->p, group, members, all);
     return WF_OK;
 }
 
