@@ -155,25 +155,21 @@ static bool is_ordered(const access_history *h, const int32_t *clock, wfi_stream
     return true;
 }
 
+/* What another reference of the same instruction touches counts, too: a kernel that writes over
+ * what it reads computes something else. */
 static wf_status check_access(checker *c, int32_t i) {
     const wf_program *p = c->p;
     const wfi_instruction *now = &p->instructions[i];
     const int32_t *clock = wfi_clock_of(p, i, now->rank);
     for (int32_t k = 0; k < now->n_references; k++) {
         const wfi_reference *r = &now->references[k];
-        bool writes = r->access & WFI_WRITE;
-        range touched = range_of(c, r);
-        for (int32_t at = touched.first; at < touched.end; at++)
-            if (!is_ordered(&c->stretches[at].history, clock, now->stream, writes))
-                return refuse(c, i,
-                              "touches bytes that another stream or another block may be using (a "
-                              "dependency is missing)");
-    }
-    for (int32_t k = 0; k < now->n_references; k++) {
-        const wfi_reference *r = &now->references[k];
         range touched = range_of(c, r);
         for (int32_t at = touched.first; at < touched.end; at++) {
             access_history *h = &c->stretches[at].history;
+            if (!is_ordered(h, clock, now->stream, r->access & WFI_WRITE))
+                return refuse(c, i,
+                              "touches bytes that another stream, another block or another of its "
+                              "own references may be using (a dependency is missing)");
             if (r->access & WFI_READ) h->reads[now->stream] = now->position + 1;
             if (r->access & WFI_WRITE) h->writes[now->stream] = now->position + 1;
         }
