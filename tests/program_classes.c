@@ -1,6 +1,7 @@
 /* Ranks that follow others: what is said of them is what is said if all are lowered. */
 #include "broken_program.h"
 #include "program/timeline.h"
+#include "sharded_plan.h"
 #include "small_models.h"
 
 typedef struct shape {
@@ -104,6 +105,30 @@ static void few_are_lowered(void **state) {
     /* Replicas that differ are lowered each. */
     assert_int_equal(compare(&even, "dataparallel=4"), 4);
     assert_int_equal(compare(&even, "middle:dp=2,late:dataparallel=4"), 4);
+    /* Replicas are equal, but the first rank loads for all. */
+    assert_int_equal(compare(&even, "first:dp=4,middle:dp=4,late:dp=4,loss:dp=4"), 4);
+}
+
+/* Not what a strategy is called, but what its row says. */
+static void rows_decide(void **state) {
+    (void)state;
+    wfi_strategy row = wfi_strategy_dp;
+    row.name = "another";
+    for (int is_divided = 0; is_divided < 2; is_divided++) {
+        wf_context *ctx = test_context();
+        wf_recipe recipe = mixed_recipe(4);
+        wf_model *model;
+        wf_program *p;
+        TEST_OK(ctx, wf_model_create(ctx, "small", mixed, NULL, 0, &model));
+        if (is_divided) row.state = WFI_SHARD;
+        wf_plan *plan = sharded_plan(ctx, "dp=4", &row);
+        TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+        assert_int_equal(p->n_lowered, is_divided ? 4 : 1);
+        wf_program_destroy(p);
+        wf_plan_destroy(plan);
+        wf_model_destroy(model);
+        test_context_end(ctx);
+    }
 }
 
 /* ---- broken ones ---- */
@@ -159,6 +184,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_figures),
         cmocka_unit_test(few_are_lowered),
+        cmocka_unit_test(rows_decide),
         cmocka_unit_test(wrong_parts_are_refused),
         cmocka_unit_test(wrong_folds_are_refused),
     };

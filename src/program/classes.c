@@ -30,12 +30,17 @@ static bool is_like(const wf_program *p, int32_t a, int32_t b) {
     return true;
 }
 
-/* Whether each `dp` coordinate is a replica of everything. */
+/* Whether each `dp` coordinate is a replica of everything, and gives the others nothing but its
+ * summands. */
 static bool has_equal_replicas(const wf_program *p) {
-    for (int32_t s = 0; s < p->n_stages; s++)
-        if (p->stages[s].n_replicas != p->mesh.dp || p->stages[s].strategy != &wfi_strategy_dp)
-            return false;
-    return true;
+    bool is = !wf_plan_loads_at_root(p->plan);
+    for (int32_t s = 0; s < p->n_stages && is; s++) {
+        const wfi_strategy *row = p->stages[s].strategy;
+        is = p->stages[s].n_replicas == p->mesh.dp && row->parameter == WFI_REPLICATE &&
+             row->gradient == WFI_REPLICATE && row->state == WFI_REPLICATE &&
+             row->buffer == WFI_REPLICATE;
+    }
+    return is;
 }
 
 static int32_t find_like(const wf_program *p, int32_t dp, const int32_t *lowered, int32_t n) {
