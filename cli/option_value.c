@@ -2,6 +2,7 @@
 #include "options.h"
 #include "text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,11 @@ bool option_set(options *o, option_id id, const char *value) {
         i = (int)n;
         memcpy(field_of(o, id), &i, sizeof i);
         return true;
+    case OPTION_SEED:
+        if (!text_to_seed(value, field_of(o, id)))
+            return options_fail(o, "%s: '%.60s' is not a whole number from 0 to 2^64 - 1", name,
+                                value);
+        return true;
     case OPTION_REAL:
         if (!text_to_real(value, field_of(o, id)))
             return options_fail(o, "%s: '%.60s' is not a number", name, value);
@@ -113,6 +119,9 @@ const char *option_text(const options *o, option_id id, char *text) {
         memcpy(&n, value, sizeof n);
         if (option_about(id).kind == OPTION_COUNT && n == MICRO_AUTO) return "auto";
         snprintf(text, TEXT_BYTES, "%lld", (long long)n);
+        return text;
+    case OPTION_SEED:
+        snprintf(text, TEXT_BYTES, "%" PRIu64, *(const uint64_t *)value);
         return text;
     case OPTION_REAL:
         return text_of_real(text, *(const double *)value);
@@ -172,6 +181,9 @@ static json_t *json_of(const options *o, option_id id) {
     case OPTION_COUNT:
     case OPTION_SIZE:
         (void)text_to_int(option_text(o, id, text), &n);
+        return json_integer(n);
+    case OPTION_SEED: /* as text where JSON's integers end */
+        if (!text_to_int(option_text(o, id, text), &n)) break;
         return json_integer(n);
     case OPTION_REAL:
         return json_real(*(const double *)value_of(o, id));

@@ -11,7 +11,7 @@
 
 /* What a field's kind and use come to as an option. */
 #define KIND_COUNT             OPTION_COUNT
-#define KIND_SEED              OPTION_COUNT
+#define KIND_SEED              OPTION_SEED
 #define KIND_INT               OPTION_INT
 #define KIND_FLAG              OPTION_FLAG
 #define KIND_REAL              OPTION_REAL

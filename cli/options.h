@@ -37,6 +37,7 @@ typedef enum option_kind {
     OPTION_CHOICE, /* int or enum: place in the argument's list a|b|c */
     OPTION_INT,    /* int, 0 or more */
     OPTION_COUNT,  /* int64_t, 0 or more; where the argument is N|auto, also MICRO_AUTO */
+    OPTION_SEED,   /* uint64_t */
     OPTION_REAL,   /* double */
     OPTION_SIZE    /* size_t, bytes */
 } option_kind;

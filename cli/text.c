@@ -68,6 +68,15 @@ bool text_to_int(const char *text, int64_t *value_out) {
     return true;
 }
 
+bool text_to_seed(const char *text, uint64_t *value_out) {
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || !isdigit((unsigned char)*text) || *end) return false;
+    *value_out = value;
+    return true;
+}
+
 bool text_to_real(const char *text, double *value_out) {
     char *end;
     if (!*text || isspace((unsigned char)*text)) return false;

@@ -18,6 +18,7 @@ char *text_of_thousands(char text[TEXT_BYTES], int64_t n); /* "60,000" */
 /* "2GiB", "512MB", "1.5G" (= GiB), "4096": bytes. */
 bool text_to_bytes(const char *text, size_t *bytes_out);
 bool text_to_int(const char *text, int64_t *value_out);
+bool text_to_seed(const char *text, uint64_t *value_out);
 bool text_to_real(const char *text, double *value_out); /* finite */
 
 /* Whether it holds a character that a terminal would obey, where the text is repeated. */

@@ -326,53 +326,78 @@ static void ranges(void **state) {
     test_context_end(ctx);
 }
 
+/* A value as an option, in the report's and checkpoint's JSON, and as an option again. `want` is
+ * what the recipe says then. */
+static void check_option(const wfi_recipe_field *field, const char *typed, const char *want) {
+    option_id id = option_find(field->name);
+    char text[WFI_RECIPE_TEXT];
+    options o, back;
+    options_init(&o);
+    options_init(&back);
+    /* What gives the field a meaning. */
+    assert_true(option_set(&o, OPT_lr_schedule, "step"));
+    if (strstr(field->help, "adam")) assert_true(option_set(&o, OPT_optimizer, "adam"));
+    if (!option_set(&o, id, typed)) fail_msg("%s", o.error);
+    assert_string_equal(wfi_recipe_text(&o.recipe, field, text), want);
+    json_t *recipe = options_recipe(&o), *alone = json_object();
+    json_t *value = json_object_get(recipe, field->name);
+    if (!value) fail_msg("the report's recipe has no %s", field->name);
+    json_object_set(alone, field->name, value);
+    char *dumped = json_dumps(alone, 0);
+    if (!options_read_json(&back, FOR_TRAIN, dumped, strlen(dumped), "here"))
+        fail_msg("%s", back.error);
+    assert_string_equal(wfi_recipe_text(&back.recipe, field, text), want);
+    free(dumped);
+    json_decref(alone);
+    json_decref(recipe);
+    options_release(&back);
+    options_release(&o);
+}
+
+/* Both ends of its range, and what lies between: another value than the default. */
+static void check_range(const wfi_recipe_field *field) {
+    char text[WFI_RECIPE_TEXT];
+    if (field->kind == WFI_RECIPE_FLAG) {
+        check_option(field, "false", "0");
+        check_option(field, "true", "1");
+        return;
+    }
+    for (const char *word = field->words; *word; word += *word == '|') {
+        int n = (int)strcspn(word, "|");
+        snprintf(text, sizeof text, "%.*s", n, word);
+        check_option(field, text, text);
+        word += n;
+    }
+    if (field->kind == WFI_RECIPE_CHOICE) return;
+    bool is_real = field->kind == WFI_RECIPE_REAL, is_seed = field->kind == WFI_RECIPE_SEED;
+    const double ends[] = {field->least, field->most, is_real ? field->most / 3 : 77};
+    for (size_t k = 0; k < WFI_COUNT(ends); k++) {
+        wf_recipe r = WF_RECIPE_INIT;
+        if (is_real) *(double *)((char *)&r + field->offset) = ends[k];
+        snprintf(text, sizeof text, "%.0f", ends[k]);
+        if (is_real) wfi_recipe_text(&r, field, text);
+        if (is_seed && k == 1) snprintf(text, sizeof text, "18446744073709551615");
+        check_option(field, text, text);
+    }
+}
+
 /* A row of the recipe is an option with its help, a member of the reports' and checkpoints' recipe,
  * and is read back from there: nothing else has to name the field. */
 static void rows_are_all_there_is(void **state) {
     (void)state;
     int n_options = 0;
-    options o, back;
-    options_init(&o);
     for (option_id id = 0; id < N_OPTIONS; id++)
         n_options += option_about(id).offset >= offsetof(options, recipe);
     assert_int_equal(n_options, wfi_recipe_n_fields);
     for (int k = 0; k < wfi_recipe_n_fields; k++) {
         const wfi_recipe_field *field = &wfi_recipe_fields[k];
         option_id id = option_find(field->name);
-        char mine[WFI_RECIPE_TEXT], theirs[WFI_RECIPE_TEXT];
         if (id == N_OPTIONS) fail_msg("there is no option for the recipe's %s", field->name);
         assert_int_equal(option_about(id).scope, OF_RECIPE);
         assert_int_equal(option_about(id).offset, offsetof(options, recipe) + field->offset);
         assert_string_equal(option_about(id).help, field->help);
-        /* Another value than the default, as an option, in the JSON, and as an option again. */
-        bool is_choice = field->kind == WFI_RECIPE_CHOICE;
-        const char *other = is_choice                             ? strrchr(field->words, '|') + 1
-                            : field->kind == WFI_RECIPE_FLAG      ? "true"
-                            : strcmp(field->name, "epsilon") != 0 ? "0.5"
-                                                                  : "0.25";
-        if (!is_choice && field->kind != WFI_RECIPE_FLAG && field->kind != WFI_RECIPE_REAL)
-            other = "77";
-        options_release(&o);
-        options_init(&o);
-        /* What gives the field a meaning. */
-        assert_true(option_set(&o, OPT_lr_schedule, "step"));
-        if (strstr(field->help, "adam")) assert_true(option_set(&o, OPT_optimizer, "adam"));
-        assert_true(option_set(&o, id, other));
-        json_t *recipe = options_recipe(&o);
-        json_t *value = json_object_get(recipe, field->name), *alone = json_object();
-        if (!value) fail_msg("the report's recipe has no %s", field->name);
-        json_object_set(alone, field->name, value);
-        char *text = json_dumps(alone, 0);
-        options_init(&back);
-        assert_true(options_read_json(&back, FOR_TRAIN, text, strlen(text), "here"));
-        assert_string_equal(wfi_recipe_text(&back.recipe, field, theirs),
-                            wfi_recipe_text(&o.recipe, field, mine));
-        options_release(&back);
-        free(text);
-        json_decref(alone);
-        json_decref(recipe);
+        check_range(field);
     }
-    options_release(&o);
 }
 
 int main(void) {
