@@ -4,6 +4,7 @@
 
 #include "data_folder.h"
 #include <math.h>
+#include <sys/syscall.h>
 #include <weft/weft.h>
 
 #define MAX_TENSORS 64
@@ -99,9 +100,70 @@ static void numbers_out_of_range(void **state) {
     wf_trainer_destroy(t);
 }
 
+/* ---- a file that breaks off ---- */
+
+static int n_reads = INT32_MAX; /* before every file seems to end */
+static int n_read;
+
+/* In the C library's place, also for the library under test. */
+ssize_t pread(int fd, void *dst, size_t n_bytes, off_t offset) {
+    if (n_read++ >= n_reads) return 0;
+    return syscall(SYS_pread64, fd, dst, n_bytes, offset);
+}
+
+/* Whichever read it is that fails: until the first bytes are moved the trainer is as it was, and
+ * from then on nothing of it is saved before a whole state is loaded. */
+static void a_file_that_breaks_off(void **state) {
+    folder *f = *state;
+    char before[65], good[65], now[65];
+    int n_all, n_whole = 0, n_spoiled = 0;
+    wf_trainer *t = make_trainer(f->ctx);
+    small_step(f->ctx, t, 0);
+    TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, "good"), NULL, 0));
+    TEST_OK(f->ctx, wf_trainer_weights_sha256(t, good));
+    small_step(f->ctx, t, 1);
+    TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, "before"), NULL, 0));
+    TEST_OK(f->ctx, wf_trainer_weights_sha256(t, before));
+    n_read = 0;
+    TEST_OK(f->ctx, wf_trainer_load_state(t, folder_file(f, "good")));
+    n_all = n_read;
+    assert_true(n_all > 20);
+    for (n_reads = 0; n_reads < n_all; n_reads++) {
+        int n = n_reads;
+        n_reads = INT32_MAX;
+        TEST_OK(f->ctx, wf_trainer_load_state(t, folder_file(f, "before")));
+        n_reads = n;
+        n_read = 0;
+        assert_int_not_equal(wf_trainer_load_state(t, folder_file(f, "good")), WF_OK);
+        wf_status status = wf_trainer_save(t, folder_file(f, "saved"));
+        if (status == WF_OK) {
+            TEST_OK(f->ctx, wf_trainer_weights_sha256(t, now));
+            assert_string_equal(now, before);
+            assert_int_equal(n_spoiled, 0);
+            n_whole++;
+        } else {
+            expect_failure(f->ctx, status, WF_NOT_FINITE, "broke off while it was loaded");
+            status = wf_trainer_save_state(t, folder_file(f, "saved"), NULL, 0);
+            expect_failure(f->ctx, status, WF_NOT_FINITE, "broke off while it was loaded");
+            n_spoiled++;
+        }
+    }
+    assert_true(n_whole > 10 && n_spoiled > 10);
+    /* Weights alone replace not all of it. */
+    n_reads = INT32_MAX;
+    TEST_OK(f->ctx, wf_trainer_load_weights(t, folder_file(f, "saved")));
+    expect_failure(f->ctx, wf_trainer_save(t, folder_file(f, "saved")), WF_NOT_FINITE, "broke off");
+    TEST_OK(f->ctx, wf_trainer_load_state(t, folder_file(f, "good")));
+    TEST_OK(f->ctx, wf_trainer_save(t, folder_file(f, "saved")));
+    TEST_OK(f->ctx, wf_trainer_weights_sha256(t, now));
+    assert_string_equal(now, good);
+    wf_trainer_destroy(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(numbers_out_of_range),
+        TEST_IN_FOLDER(a_file_that_breaks_off),
     };
     return cmocka_run_group_tests_name("checkpoint_state", tests, NULL, NULL);
 }
