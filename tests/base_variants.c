@@ -161,6 +161,29 @@ static void loops(void **state) {
     }
 }
 
+/* To the nearest, of two as near to the even one; a NaN stays one, whatever its bits are. */
+static void rounds_to_bf16(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t bits;
+        uint16_t want;
+    } cases[] = {
+        {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x3f807fff, 0x3f80},
+        {0x7f7fffff, 0x7f80}, {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, {0x80000000, 0x8000},
+        {0x00008000, 0x0000}, {0x00018000, 0x0002}, {0x7fc00000, 0x7fc0}, {0x7f800001, 0x7fc0},
+        {0xff800001, 0xffc0}, {0x7fffffff, 0x7fff}, {0xffffffff, 0xffff}, {0x7fbf8000, 0x7fff},
+    };
+    const wfi_arithmetic rounds = {.dtype = WF_F32};
+    for (int v = WFI_BASELINE; v <= (int)wfi_best_variant(); v++)
+        for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+            float in[40];
+            uint16_t out[40];
+            for (int i = 0; i < 40; i++) memcpy(&in[i], &cases[k].bits, sizeof *in);
+            wfi_combine((wfi_variant)v, &rounds, in, NULL, 40, out);
+            for (int i = 0; i < 40; i++) assert_int_equal(out[i], cases[k].want);
+        }
+}
+
 /* A stretch of whole blocks has the sums that it has in the whole. */
 static void sums_of_stretches(void **state) {
     (void)state;
@@ -183,6 +206,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(updates),
         cmocka_unit_test(loops),
+        cmocka_unit_test(rounds_to_bf16),
         cmocka_unit_test(sums_of_stretches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
