@@ -1,4 +1,5 @@
 /* Saving replaces a file in one step or leaves it as it was, and leaves nothing behind. */
+#include "base/replace.h"
 #include "data_folder.h"
 
 #include <fcntl.h>
@@ -140,6 +141,42 @@ static void removes_leftovers(void **state) {
     assert_false(is_there(f, ".weft-7-1.tmp"));
 }
 
+static int count_descriptors(void) {
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++) n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* Who writes through keeps the lock, and leaves no descriptor; so does who joins. */
+static void writes_through(void **state) {
+    folder *f = *state;
+    wfi_replacement r, joined;
+    int n = count_descriptors();
+    for (int commits = 0; commits < 2; commits++) {
+        assert_int_equal(wfi_replacement_begin(f->ctx, folder_file(f, "x"), &r), WF_OK);
+        assert_int_equal(wfi_replacement_join(f->ctx, f->file, r.temporary, &joined), WF_OK);
+        assert_false(fcntl(r.fd, F_GETFL) & O_DSYNC || fcntl(joined.fd, F_GETFL) & O_DSYNC);
+        assert_int_equal(wfi_replacement_write_through(&r), WF_OK);
+        assert_int_equal(wfi_replacement_write_through(&joined), WF_OK);
+        assert_true(fcntl(r.fd, F_GETFL) & O_DSYNC && fcntl(joined.fd, F_GETFL) & O_DSYNC);
+        wfi_leftovers_remove(f->path);
+        assert_int_equal(access(r.temporary, F_OK), 0);
+        assert_int_equal(wfi_replacement_write(&joined, "cd", 2, 2), WF_OK);
+        assert_int_equal(wfi_replacement_write(&r, "ab", 2, 0), WF_OK);
+        if (commits) assert_int_equal(wfi_replacement_commit(&r), WF_OK);
+        wfi_replacement_end(&joined);
+        wfi_replacement_end(&r);
+        assert_int_equal(folder_count(f, 0), commits);
+        assert_int_equal(count_descriptors(), n);
+    }
+    char text[8] = "";
+    FILE *file = fopen(folder_file(f, "x"), "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, sizeof text, file), 4);
+    fclose(file);
+    assert_string_equal(text, "abcd");
+}
+
 static void saves_here(void **state) {
     folder *f = *state;
     char before[4096];
@@ -204,6 +241,7 @@ int main(void) {
         TEST_IN_FOLDER(aborts),
         TEST_IN_FOLDER(passes_over_what_is_there),
         TEST_IN_FOLDER(removes_leftovers),
+        TEST_IN_FOLDER(writes_through),
         TEST_IN_FOLDER(saves_here),
         TEST_IN_FOLDER(survives_failed_allocations),
     };

@@ -62,7 +62,7 @@ static wf_status open_temporary(wfi_replacement *r) {
 }
 
 wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out) {
-    wfi_replacement r = {.ctx = ctx, .fd = -1};
+    wfi_replacement r = {.ctx = ctx, .fd = -1, .locked = -1};
     wf_status status = set_paths(&r, path);
     if (status == WF_OK) status = open_temporary(&r);
     if (status == WF_OK)
@@ -73,10 +73,10 @@ wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replaceme
 }
 
 wf_status wfi_replacement_join(wf_context *ctx, const char *path, const char *temporary,
-                               bool writes_through, wfi_replacement *r_out) {
-    wfi_replacement r = {.ctx = ctx, .path = wfi_strdup(ctx, path)};
+                               wfi_replacement *r_out) {
+    wfi_replacement r = {.ctx = ctx, .path = wfi_strdup(ctx, path), .locked = -1};
     if (!r.path) return WF_NO_MEMORY;
-    r.fd = open(temporary, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | (writes_through ? O_DSYNC : 0));
+    r.fd = open(temporary, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (r.fd >= 0) {
         *r_out = r;
         return WF_OK;
@@ -86,13 +86,29 @@ wf_status wfi_replacement_join(wf_context *ctx, const char *path, const char *te
     return status;
 }
 
-void wfi_replacement_end(wfi_replacement *r) {
+/* The flag can only be had by opening the file again; the lock is the first descriptor's. */
+wf_status wfi_replacement_write_through(wfi_replacement *r) {
+    char own[40];
+    snprintf(own, sizeof own, "/proc/self/fd/%d", r->fd);
+    int fd = open(own, O_WRONLY | O_CLOEXEC | O_DSYNC);
+    if (fd < 0) return io_error(r, "written", errno);
+    r->locked = r->fd;
+    r->fd = fd;
+    return WF_OK;
+}
+
+static void close_all(wfi_replacement *r) {
     if (r->fd >= 0) close(r->fd);
+    if (r->locked >= 0) close(r->locked);
+    r->fd = r->locked = -1;
+}
+
+void wfi_replacement_end(wfi_replacement *r) {
+    close_all(r);
     if (r->temporary) unlink(r->temporary);
     wfi_free(r->ctx, r->temporary);
     wfi_free(r->ctx, r->folder);
     wfi_free(r->ctx, r->path);
-    r->fd = -1;
     r->path = r->folder = r->temporary = NULL;
 }
 
@@ -126,8 +142,7 @@ static wf_status sync_folder(const wfi_replacement *r) {
 wf_status wfi_replacement_commit(wfi_replacement *r) {
     if (fsync(r->fd) != 0) return io_error(r, "brought to the disk", errno);
     if (rename(r->temporary, r->path) != 0) return io_error(r, "put in its place", errno);
-    close(r->fd); /* not before: until then it would look like a leftover */
-    r->fd = -1;
+    close_all(r); /* not before: until then it would look like a leftover */
     wfi_free(r->ctx, r->temporary);
     r->temporary = NULL;
     return sync_folder(r);

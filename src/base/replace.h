@@ -12,6 +12,7 @@ typedef struct wfi_replacement {
     wf_context *ctx;
     char *path, *folder, *temporary; /* temporary NULL: there is none, or no more */
     int fd;
+    int locked; /* what holds the lock, where that is not fd; or -1 */
 } wfi_replacement;
 
 /* Of the process and the number of the file. */
@@ -29,11 +30,16 @@ bool wfi_leftovers_spare(int fd);
 wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out);
 
 /* For another process that writes parts of it: opens the temporary file that wfi_replacement_begin
- * has made there. Whoever made it commits, or removes it. `writes_through`: what is written is on
- * its way to the disk when a write returns, because on another machine the committer's fsync does
- * not reach it. Errors: IO, NO_MEMORY; after them there is nothing to end. */
+ * has made there. Whoever made it commits, or removes it. Errors: IO, NO_MEMORY; after them there
+ * is nothing to end. */
 wf_status wfi_replacement_join(wf_context *ctx, const char *path, const char *temporary,
-                               bool writes_through, wfi_replacement *r_out);
+                               wfi_replacement *r_out);
+
+/* From here on a write returns when the bytes are on the disk. For all who write a file from
+ * several machines: one's fsync does not bring what another has written, and a client of NFS may
+ * otherwise write whole pages, over what another machine has written beside its own bytes. Errors:
+ * IO. */
+wf_status wfi_replacement_write_through(wfi_replacement *r);
 
 /* Errors: IO; the sentence names `path`, and the file there is as it was. */
 wf_status wfi_replacement_write(const wfi_replacement *r, const void *src, size_t n_bytes,

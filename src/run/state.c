@@ -297,9 +297,7 @@ static wf_status create_file(transfer *x, opened *o) {
 
 /* What does not see rank 0's file does not write. */
 static wf_status join_file(transfer *x, const opened *o) {
-    const wfi_shared_file shared = {.temporary = o->path,
-                                    .data_start = o->data_start,
-                                    .writes_through = !wfi_control_is_local(x->t->job, 0)};
+    const wfi_shared_file shared = {.temporary = o->path, .data_start = o->data_start};
     if (wfi_safetensors_writer_join(x->t->ctx, x->path, &shared, &x->writer) != WF_OK) return WF_OK;
     return declare(x);
 }
@@ -313,6 +311,14 @@ static wf_status save_part(transfer *x, const part *now) {
                                              now->offset, writes ? x->buffer : NULL, now->bytes);
 }
 
+/* Whether a rank on another machine than this process's sees the file. */
+static bool is_seen_elsewhere(const transfer *x) {
+    bool is_seen = false;
+    for (int r = 0; r < x->t->n_workers && x->t->job; r++)
+        is_seen |= x->sees[r] && !wfi_control_is_local(x->t->job, r);
+    return is_seen;
+}
+
 /* Until the last step the old file is whole, and what fails before removes the new one. */
 static wf_status save(transfer *x) {
     opened o = {0};
@@ -320,6 +326,7 @@ static wf_status save(transfer *x) {
     WF_TRY(tell(x, &o));
     if (!is_root(x->t)) WF_TRY(join_file(x, &o));
     WF_TRY(compare_files(x, &o, x->writer ? wfi_safetensors_writer_descriptor(x->writer) : -1));
+    if (x->writer && is_seen_elsewhere(x)) WF_TRY(wfi_safetensors_writer_write_through(x->writer));
     WF_TRY(visit_all(x, save_part));
     WF_TRY(wfi_trainer_barrier(x->t, "write its part of a file"));
     return is_root(x->t) ? wf_safetensors_writer_commit(x->writer) : WF_OK;

@@ -44,7 +44,6 @@ wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, uint64_t 
 typedef struct wfi_shared_file {
     const char *temporary;
     uint64_t data_start; /* bytes from the begin of the file */
-    bool writes_through; /* see wfi_replacement_join */
 } wfi_shared_file;
 
 /* Fixes the layout and writes the header. Errors: those of the first write. */
@@ -54,6 +53,8 @@ wf_status wfi_safetensors_writer_share(wf_safetensors_writer *writer, wfi_shared
 wf_status wfi_safetensors_writer_join(wf_context *ctx, const char *path,
                                       const wfi_shared_file *shared,
                                       wf_safetensors_writer **writer_out);
+/* See wfi_replacement_write_through. Errors: IO. */
+wf_status wfi_safetensors_writer_write_through(wf_safetensors_writer *writer);
 int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *writer);
 /* n_bytes of tensor i from `offset` in it; both lie inside. `data` NULL: another process writes
  * them. Errors: IO. */

@@ -37,8 +37,7 @@ static wf_status create(wf_context *ctx, const char *path, const wfi_shared_file
     w->ctx = ctx;
     wfi_pool_init(&w->pool, ctx);
     if (shared) w->data_start = shared->data_start;
-    wf_status status = shared ? wfi_replacement_join(ctx, path, shared->temporary,
-                                                     shared->writes_through, &w->file)
+    wf_status status = shared ? wfi_replacement_join(ctx, path, shared->temporary, &w->file)
                               : wfi_replacement_begin(ctx, path, &w->file);
     if (status != WF_OK) {
         wfi_free(ctx, w);
@@ -218,6 +217,10 @@ wf_status wfi_safetensors_writer_share(wf_safetensors_writer *w, wfi_shared_file
     WF_TRY(lay_out(w));
     *shared_out = (wfi_shared_file){.temporary = w->file.temporary, .data_start = w->data_start};
     return WF_OK;
+}
+
+wf_status wfi_safetensors_writer_write_through(wf_safetensors_writer *w) {
+    return wfi_replacement_write_through(&w->file);
 }
 
 int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *w) {
