@@ -49,6 +49,21 @@ for plan in dp=2 pp=2; do
         fail "$plan: exit $?: $(cat "$folder/said")"
     [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$plan: other bits"
 done
+
+# Both hosts see one folder: each writes its part of the file that one rank writes, through to the disk.
+"$WEFT" $run --quiet --out "$folder/one" || fail "one rank saves: exit $?"
+printf '#!/bin/sh\nexec %s "$@" 2>>"%s/said"\n' \
+    "strace -f -qq -e trace=open,openat -o $folder/calls.\$OMPI_COMM_WORLD_RANK" "$folder" >"$folder/traced"
+chmod +x "$folder/traced"
+traced=()
+strace -o /dev/null true 2>/dev/null && traced=("$folder/traced")
+"${hosts[@]}" "${traced[@]}" "$WEFT" $run --plan pp=2 --quiet --out "$folder/two" >"$folder/out" 2>"$folder/said" ||
+    fail "two hosts save: exit $?: $(cat "$folder/said")"
+cmp "$folder/one/model.safetensors" "$folder/two/model.safetensors" || fail "two hosts write another file"
+for rank in 0 1; do
+    ((${#traced[@]} == 0)) || grep -c O_DSYNC "$folder/calls.$rank" >/dev/null || fail "rank $rank does not write through"
+done
+
 "${hosts[@]}" "$WEFT" bench allreduce --bytes 40000 --repeat 1 --algorithm auto,engine --quiet --json - >"$folder/report" 2>"$folder/said" ||
     fail "groups: exit $?: $(cat "$folder/said")"
 [[ $(field wire <"$folder/report" | xargs) == "mpi mpi" ]] || fail "groups: $(cat "$folder/report")"
