@@ -23,6 +23,20 @@ static void wide(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(h, "head", 80), y));
 }
 
+/* A weight that four units use, the last two of them often on one stage. */
+static void shared_by_many(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(64));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor tied = wf_parameter(g, "tied", WF_SHAPE(64, 64), (wf_init){WF_INIT_NORMAL, 0.1f});
+    wf_tensor none = {g, -1};
+    wf_tensor h = wf_cut(wf_relu(wf_linear_with(x, tied, none)), "second");
+    h = wf_cut(wf_relu(wf_linear_with(h, tied, none)), "third");
+    h = wf_cut(wf_relu(wf_linear_with(h, tied, none)), "fourth");
+    h = wf_linear_with(h, tied, none);
+    wf_loss(wf_cross_entropy(wf_linear(h, "head", 8), y));
+}
+
 static wf_program *make_sharded(wf_context *ctx, wf_model_function function, const char *text,
                                 const wfi_strategy *strategy, double clip_norm) {
     wf_model *model;
@@ -67,6 +81,27 @@ static void proved_and_simulated(void **state) {
             assert_int_equal(sent, received);
             assert_int_equal(kept, whole); /* over all ranks: once */
             wf_timeline_destroy(t);
+            wf_program_destroy(p);
+            test_context_end(ctx);
+        }
+}
+
+/* Gradients of several uses are added in order of units, and a stage is sent the weight once. */
+static void one_weight_of_many_units(void **state) {
+    (void)state;
+    static const char *const plans[] = {"", "pp=2", "pp=3", "dp=2,pp=2", "pp=2,schedule=zb1"};
+    for (size_t k = 0; k < WFI_COUNT(plans); k++)
+        for (size_t s = 0; s <= WFI_COUNT(sharded); s++) {
+            wf_context *ctx = test_context();
+            const wfi_strategy *strategy = s ? sharded[s - 1] : &wfi_strategy_dp;
+            wf_program *p = make_sharded(ctx, shared_by_many, plans[k], strategy, 1);
+            int n_sent[8] = {0};
+            for (int32_t i = 0; i < p->n_instructions; i++) {
+                const wfi_instruction *now = &p->instructions[i];
+                bool is_weight = now->kind == WFI_SEND &&
+                                 p->blocks[now->references[0].block].kind == WFI_BLOCK_PARAM;
+                if (is_weight) assert_int_equal(n_sent[now->peer]++, 0);
+            }
             wf_program_destroy(p);
             test_context_end(ctx);
         }
@@ -219,6 +254,7 @@ static void tied_units_are_placed_alike(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(proved_and_simulated),
+        cmocka_unit_test(one_weight_of_many_units),
         cmocka_unit_test(what_is_wrong_with_a_slice),
         cmocka_unit_test(tied_units_are_placed_alike),
     };

@@ -67,7 +67,16 @@ static wf_status emit_ties(wfi_lowering *l) {
     return WF_OK;
 }
 
-/* The owner's new weights go to the stages that use them too. */
+/* Whether an earlier use of the unit's weights is on that stage, too. */
+static bool is_used_before(const wf_program *p, int32_t i, int32_t owner, int32_t stage) {
+    const wf_graph *g = p->graph;
+    for (const wfi_weight_gradient *w = g->weight_gradients; w < &g->weight_gradients[i]; w++)
+        if (g->values[w->param].unit == owner && wfi_program_stage_of(p, w->unit) == stage)
+            return true;
+    return false;
+}
+
+/* The owner's new weights go to the stages that use them too, once to each. */
 static wf_status emit_tied_weights(wfi_lowering *l) {
     wf_program *p = l->p;
     const wf_graph *g = p->graph;
@@ -76,6 +85,7 @@ static wf_status emit_tied_weights(wfi_lowering *l) {
         int32_t owner = g->values[w->param].unit;
         if (owner == w->unit) continue;
         int32_t from = wfi_program_stage_of(p, owner), to = wfi_program_stage_of(p, w->unit);
+        if (is_used_before(p, i, owner, to)) continue;
         wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, owner, l->rank);
         int32_t depth = kept.bytes ? wfi_kept_depth(p, owner, l->rank) : 0;
         bool is_here = take_updated(l, from);
