@@ -236,7 +236,7 @@ static void tied_units_are_placed_alike(void **state) {
     wf_context *ctx = test_context();
     wf_model *model;
     wf_plan *plan;
-    wf_program *p;
+    wf_program *p, *forward;
     wf_recipe recipe = mixed_recipe(4);
     TEST_OK(ctx, wf_model_create(ctx, "wide", wide, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, "first:dp=2,late:dp=2", &plan));
@@ -245,6 +245,9 @@ static void tied_units_are_placed_alike(void **state) {
                  WF_INVALID_ARG, "units first and late share a weight");
     plan->rules[1].strategy = &sharded_state;
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    /* A forward run has one microbatch, and finds its state where training has it. */
+    TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 3, &forward));
+    wf_program_destroy(forward);
     wf_program_destroy(p);
     wf_model_destroy(model);
     wf_plan_destroy(plan);

@@ -147,6 +147,7 @@ static void join_units(wf_program *p, wfi_unit_placement *units) {
     p->first_unit[p->n_stages] = p->graph->n_units;
 }
 
+/* A step of one microbatch divides state as the training step beside it does. */
 static wf_status place_units(wf_program *p, const wf_program *like) {
     size_t n_units = (size_t)p->graph->n_units;
     size_t n_stages = (size_t)wfi_plan_n_stages(p->plan);
@@ -154,7 +155,7 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
     wfi_unit_placement *units = wfi_pool_alloc(&p->pool, n_units, sizeof *units);
     if (!first_unit || !units) return WF_NO_MEMORY;
     WF_TRY(cut_pipeline(p, like, first_unit));
-    WF_TRY(wfi_plan_place(p->plan, p->graph, first_unit, p->recipe.n_micro, units));
+    WF_TRY(wfi_plan_place(p->plan, p->graph, first_unit, (like ? like : p)->recipe.n_micro, units));
     join_units(p, units);
     return WF_OK;
 }
