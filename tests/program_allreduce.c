@@ -49,6 +49,40 @@ static void check_buckets(const wf_program *p, size_t limit, int32_t rank) {
     assert_int_equal(next, p->first_unit[stage] - 1);
 }
 
+/* What backward completes first is small, and larger units follow. */
+static void narrowing(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(32));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    wf_tensor h = wf_cut(wf_relu(wf_linear(x, "wide", 64)), "narrow");
+    h = wf_cut(wf_relu(wf_linear(h, "net", 4)), "last");
+    wf_loss(wf_cross_entropy(wf_linear(h, "head", 4), y));
+}
+
+static wf_program *make_narrowing(wf_context *ctx, const char *text) {
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    wf_recipe recipe = mixed_recipe(4);
+    TEST_OK(ctx, wf_model_create(ctx, "narrowing", narrowing, NULL, 0, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    TEST_OK(ctx,
+            wfi_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, WFI_USE_RUN, NULL, &p));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return p;
+}
+
+static void large_units_are_alone(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = make_narrowing(ctx, "dp=2,bucket=1000");
+    check_buckets(p, 1000, 0);
+    assert_int_equal(reductions_of(p, 0).n, 3);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
 static void units_share_buckets(void **state) {
     (void)state;
     static const char *const grids[] = {"dp=2", "dp=2,pp=2,schedule=zb1", "dp=4,pp=3"};
@@ -211,9 +245,9 @@ static void ranks_disagree(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(units_share_buckets), cmocka_unit_test(buckets_in_the_text),
-        cmocka_unit_test(reductions_overlap),  cmocka_unit_test(bytes_add_up),
-        cmocka_unit_test(ranks_disagree),
+        cmocka_unit_test(units_share_buckets), cmocka_unit_test(large_units_are_alone),
+        cmocka_unit_test(buckets_in_the_text), cmocka_unit_test(reductions_overlap),
+        cmocka_unit_test(bytes_add_up),        cmocka_unit_test(ranks_disagree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
