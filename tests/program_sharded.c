@@ -195,6 +195,12 @@ static void a_slice_is_not_measured(breaker *b) {
     lose_piece(b, "all_gather", -1);
 }
 
+/* Of the same ranks; but what they sum is no norm. */
+static void group_of_norms(breaker *b) {
+    for (int32_t i = 0; i < b->p->n_instructions; i++)
+        if (wfi_is_reduction(&b->p->instructions[i])) b->p->instructions[i].group = b->p->n_stages;
+}
+
 static void copy_is_missing(breaker *b) {
     take_out(b->p, find(b->p, 1, "copy", 0), b->spare);
 }
@@ -216,6 +222,7 @@ static void what_is_wrong_with_a_slice(void **state) {
         {a_slice_is_not_gathered, "dp=2,pp=2", "reads slices of different values", false},
         {a_slice_is_not_summed, "dp=2,bucket=1", "reads slices of different values", false},
         {a_slice_is_not_measured, "dp=2", "nobody has written", false},
+        {group_of_norms, "dp=2", "of a grad", false},
         {copy_is_missing, "dp=2", "all_gather first param: reads bytes that nobody", true},
         {a_slice_is_not_gathered, "dp=2", "forward first m=0: reads bytes that nobody", true},
         {update_is_missing, "dp=2", "than one rank would", true},

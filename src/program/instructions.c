@@ -122,12 +122,14 @@ NEED(slot) {
                 now->first ? WFI_WRITE : slot->access);
 }
 
-/* The piece that begins where the reference does. */
+/* The piece that begins where the reference does; norms are shared by groups of their own. */
 NEED(piece) {
     const wfi_block *b = &p->blocks[now->references[k].block];
     int32_t unit = b->kind == WFI_BLOCK_NORM ? -1 : b->id; /* norms are of all units */
-    bool moves = b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_GRADIENT ||
-                 b->kind == WFI_BLOCK_STATS || b->kind == WFI_BLOCK_NORM;
+    bool moves = now->group < p->n_stages
+                     ? b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_GRADIENT ||
+                           b->kind == WFI_BLOCK_STATS
+                     : b->kind == WFI_BLOCK_NORM;
     int32_t member = wfi_group_find(&p->groups[now->group], now->rank);
     if (k == 0 && unit != now->unit) return nothing;
     if (k == wfi_n_moved(p, now))
