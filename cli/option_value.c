@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_INT (1 << 20)
+
 static void *field_of(options *o, option_id id) {
     return (char *)o + option_about(id).offset;
 }
@@ -68,12 +70,13 @@ bool option_set(options *o, option_id id, const char *value) {
             return options_fail(o, "%s: '%.60s' is %s", name, value,
                                 strstr(about.argument, "|auto")
                                     ? "neither a whole number from 0 nor auto"
-                                    : "not a whole number from 0");
+                                    : "not a whole number from 0, below 2^63");
         memcpy(field_of(o, id), &n, sizeof n);
         return true;
     case OPTION_INT:
-        if (!text_to_int(value, &n) || n < 0 || n > 1 << 20)
-            return options_fail(o, "%s: '%.60s' is not a whole number from 0", name, value);
+        if (!text_to_int(value, &n) || n < 0 || n > MOST_INT)
+            return options_fail(o, "%s: '%.60s' is not a whole number from 0 to %d", name, value,
+                                MOST_INT);
         i = (int)n;
         memcpy(field_of(o, id), &i, sizeof i);
         return true;

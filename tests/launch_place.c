@@ -46,6 +46,7 @@ static const place_case cases[] = {
     {"RANK=0x1 WORLD_SIZE=2", {0}, "RANK='0x1'"},
     {"RANK=+1 WORLD_SIZE=2", {0}, "RANK='+1'"},
     {"RANK=1 WORLD_SIZE=99999999999999999999", {0}, "WORLD_SIZE='99999999999999999999'"},
+    {"RANK=1 WORLD_SIZE=2147483647", {0}, "a whole number from 0 to 999999999"},
     {"RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=1", {0}, "GROUP_RANK=1 says"},
     {"RANK=1 WORLD_SIZE=2 GROUP_RANK=x", {0}, "GROUP_RANK='x'"},
     {"RANK= WORLD_SIZE= ", {0, 1, 0, 1, "", ""}, ""},

@@ -100,6 +100,10 @@ static void resolves(void **state) {
     recipe.n_lanes = 4;
     recipe.lr = -1;
     TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG, "lr is -1");
+    recipe.lr = 0.1;
+    recipe.beta1 = 0.99999999;
+    TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &recipe, plan, &got), WF_INVALID_ARG,
+                 "beta1 is 0.99999999; it must lie between 0 and 0.9999999");
     wf_plan_destroy(plan);
     test_context_end(ctx);
 }

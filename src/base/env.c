@@ -27,7 +27,7 @@ wf_status wfi_env_count(wf_context *ctx, wfi_env_id id, int64_t *value_out) {
     long long value = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : -1;
     if (value < 0 || errno || *end)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "environment: %s='%.64s'; it takes a whole number, 0 or more",
+                        "environment: %s='%.64s'; it takes a whole number from 0, below 2^63",
                         wfi_env_table[id].name, text);
     *value_out = value;
     return WF_OK;

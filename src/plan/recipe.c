@@ -43,8 +43,9 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
         const wfi_recipe_field *field = &wfi_recipe_fields[k];
         double value = wfi_recipe_number(r, field);
         if (value >= field->least && value <= field->most) continue; /* false for NaN */
-        return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s is %g; it must lie between %g and %g",
-                        field->name, value, field->least, field->most);
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "recipe: %s is %.15g; it must lie between %.15g and %.15g", field->name,
+                        value, field->least, field->most);
     }
     if (r->nesterov && r->momentum == 0)
         return wfi_fail(ctx, WF_INVALID_ARG, "recipe: nesterov needs a momentum above 0");

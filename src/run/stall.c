@@ -75,15 +75,15 @@ static void explain(const void *self, const wfi_event *event, bool is_host, cons
         is_host ? stall->running : __atomic_load_n(&stall->issued, __ATOMIC_ACQUIRE);
     int32_t i = e ? wfi_stall_culprit(e, event) : -1;
     int rank = i < 0 ? event->stream->owner->rank : e->p->instructions[i].rank;
-    char doing[256] = "something";
+    char doing[256] = "";
     if (stall->job && (i < 0 || !wfi_control_has_begun(stall->job, rank))) {
         wfi_control_say_absent(stall->job, rank, how_long, text, bytes);
         return;
     }
     if (i >= 0) wfi_executor_name(e, i, doing, sizeof doing);
-    if (!stall->job) {
-        snprintf(text, bytes, "rank %d has not moved%s; it was last doing %s", rank, how_long,
-                 doing);
+    if (!stall->job) { /* before the first step there is no instruction */
+        snprintf(text, bytes, "rank %d has not moved%s%s%s", rank, how_long,
+                 *doing ? "; it was last doing " : "", doing);
         return;
     }
     int64_t pid = wfi_control_rank_at(stall->job, rank)->pid;

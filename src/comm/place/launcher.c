@@ -50,8 +50,8 @@ wf_status wfi_launcher_number(wf_context *ctx, const char *variable, int *value_
     int value;
     if (!text || !read_digits(&at, &value) || *at)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "environment: %s='%.64s' is no place in a job; it takes a whole number, "
-                        "0 or more",
+                        "environment: %s='%.64s' is no place in a job; it takes a whole number "
+                        "from 0 to 999999999",
                         variable, text ? text : "");
     *value_out = value;
     return WF_OK;
