@@ -83,6 +83,34 @@ static void large_units_are_alone(void **state) {
     test_context_end(ctx);
 }
 
+/* Of a bucket's units, the first of which is the smallest. */
+static void staging_has_room_for_the_largest(void **state) {
+    (void)state;
+    static const char *const hows[] = {"root", "tree", "pairwise"};
+    int n_staged = 0;
+    for (size_t k = 0; k < WFI_COUNT(hows); k++) {
+        wf_context *ctx = test_context();
+        char plan[64];
+        snprintf(plan, sizeof plan, "dp=4,allreduce=%s", hows[k]);
+        wf_program *p = make_narrowing(ctx, plan);
+        const wfi_allreduce *how = p->plan->allreduce;
+        for (int32_t rank = 0; rank < p->n_ranks && how->n_staged; rank++) {
+            const wfi_instruction *now = reductions_of(p, rank).list[0];
+            int32_t n = wfi_n_moved(p, now);
+            assert_int_equal(n, 3);
+            for (int32_t r = 0; r < n; r++) {
+                int64_t n_elem = (int64_t)(now->references[r].bytes / sizeof(float));
+                size_t bytes = (size_t)how->n_staged(4, rank, n_elem) * sizeof(float);
+                assert_true(bytes <= now->references[n].bytes);
+                n_staged += bytes > 0;
+            }
+        }
+        wf_program_destroy(p);
+        test_context_end(ctx);
+    }
+    assert_true(n_staged > 0);
+}
+
 static void units_share_buckets(void **state) {
     (void)state;
     static const char *const grids[] = {"dp=2", "dp=2,pp=2,schedule=zb1", "dp=4,pp=3"};
@@ -245,9 +273,13 @@ static void ranks_disagree(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(units_share_buckets), cmocka_unit_test(large_units_are_alone),
-        cmocka_unit_test(buckets_in_the_text), cmocka_unit_test(reductions_overlap),
-        cmocka_unit_test(bytes_add_up),        cmocka_unit_test(ranks_disagree),
+        cmocka_unit_test(units_share_buckets),
+        cmocka_unit_test(large_units_are_alone),
+        cmocka_unit_test(staging_has_room_for_the_largest),
+        cmocka_unit_test(buckets_in_the_text),
+        cmocka_unit_test(reductions_overlap),
+        cmocka_unit_test(bytes_add_up),
+        cmocka_unit_test(ranks_disagree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
