@@ -57,9 +57,9 @@ static bool is_awaited(const wfi_shared_epoch *e) {
     return __atomic_load_n(&e->n_sleeping, __ATOMIC_RELAXED) != 0;
 }
 
-/* Somebody is waiting, or will be. */
-static bool expects(const wfi_transport *t) {
-    if (t->active || __atomic_load_n(&t->n_polling, __ATOMIC_RELAXED)) return true;
+/* Somebody is waiting, or will be: beside requests that are under way. */
+static bool is_expected(const wfi_transport *t) {
+    if (__atomic_load_n(&t->n_polling, __ATOMIC_RELAXED)) return true;
     for (int r = 0; r < t->config.n_ranks; r++) {
         const wfi_control_rank *rank = &t->config.ranks[r];
         bool is_other = r != t->config.rank;
@@ -86,18 +86,26 @@ static void nap(wfi_transport *t, int64_t us) {
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Looks once. */
-static bool look(wfi_transport *t, bool pulse, bool *ends_out) {
+/* What one look found. */
+typedef struct wfi_look {
+    bool worked;    /* something moved */
+    bool is_active; /* requests are under way */
+    bool ends;      /* the host asked for the end, and all that it had posted before is taken */
+} wfi_look;
+
+static wfi_look look(wfi_transport *t, bool pulse) {
+    wfi_look l = {0};
     pthread_mutex_lock(&t->queues_lock);
-    bool worked = take_posted(t, ends_out);
-    worked |= wfi_transport_send_failure(t);
-    worked |= wfi_transport_hear(t);
+    l.worked = take_posted(t, &l.ends);
+    l.worked |= wfi_transport_send_failure(t);
+    l.worked |= wfi_transport_hear(t);
     bool has_failed = wfi_failure_status(t->config.failure) != WF_OK;
-    if (!has_failed && pulse) worked |= wfi_transport_send_epochs(t);
-    worked |= wfi_transport_progress(t);
+    if (!has_failed && pulse) l.worked |= wfi_transport_send_epochs(t);
+    l.worked |= wfi_transport_progress(t);
+    l.is_active = t->active != NULL;
     if (!has_failed) wfi_transport_show_leaving(t);
     pthread_mutex_unlock(&t->queues_lock);
-    return worked;
+    return l;
 }
 
 static bool all_have_left(const wfi_transport *t) {
@@ -122,14 +130,14 @@ static int64_t begin_leaving(wfi_transport *t) {
 static void work(wfi_transport *t) {
     int64_t next_pulse_ms = wfi_now_ms() + PULSE_MS, end_ms = 0, busy_ns = 0;
     for (int64_t n_vain = 0, us = NAP_US;;) {
-        bool ends, pulse = wfi_now_ms() >= next_pulse_ms;
+        bool pulse = wfi_now_ms() >= next_pulse_ms;
         if (pulse) next_pulse_ms = wfi_now_ms() + PULSE_MS;
-        bool worked = look(t, pulse, &ends);
-        if (ends && !end_ms) end_ms = begin_leaving(t);
-        if (ends && (all_have_left(t) || t->is_broken || wfi_now_ms() > end_ms)) return;
+        wfi_look l = look(t, pulse);
+        if (l.ends && !end_ms) end_ms = begin_leaving(t);
+        if (l.ends && (all_have_left(t) || t->is_broken || wfi_now_ms() > end_ms)) return;
         bool polls = __atomic_load_n(&t->n_polling, __ATOMIC_RELAXED) != 0;
-        if (worked && polls) busy_ns = wfi_now_ns();
-        if (worked) {
+        if (l.worked && polls) busy_ns = wfi_now_ns();
+        if (l.worked) {
             n_vain = 0, us = NAP_US;
             continue;
         }
@@ -137,7 +145,8 @@ static void work(wfi_transport *t) {
             sched_yield();
             continue;
         }
-        int64_t most_us = ends || expects(t) ? LONG_NAP_US : LONGEST_NAP_US;
+        bool expects = l.ends || l.is_active || is_expected(t);
+        int64_t most_us = expects ? LONG_NAP_US : LONGEST_NAP_US;
         if (++n_vain % N_LOOKS == 0) us *= 2;
         us = wfi_min_i64(us, most_us);
         nap(t, us);
