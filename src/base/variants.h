@@ -1,7 +1,8 @@
 /* A loop over elements, compiled for several instruction sets and chosen at run time. Private.
  *
- * All variants give the same bits: every operation is IEEE's, nothing is contracted (no FMA), and
- * a loop adds into each element by itself. tests/base_variants.c compares them.
+ * All variants give the same bits, but for which NaN comes of two: every operation is IEEE's,
+ * nothing is contracted (no FMA), and a loop adds into each element by itself.
+ * tests/base_variants.c compares them.
  */
 #ifndef WFI_VARIANTS_H
 #define WFI_VARIANTS_H
