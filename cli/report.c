@@ -32,6 +32,18 @@ static json_t *memory_of(wf_trainer *trainer, int n_ranks) {
     return json_pack("{s:o, s:o, s:o}", "planned", planned, "measured", measured, "wire", wire);
 }
 
+/* What each rank moves in a step, to and from others; the training step's program says it. */
+static void add_traffic(const wf_program *step, json_t *report) {
+    json_t *sent = json_array(), *received = json_array();
+    for (int rank = 0; rank < wf_program_n_ranks(step); rank++) {
+        wf_rank_summary of = wf_program_rank(step, rank);
+        json_array_append_new(sent, json_integer((json_int_t)of.sent_bytes));
+        json_array_append_new(received, json_integer((json_int_t)of.received_bytes));
+    }
+    json_object_set_new(report, "sent_bytes", sent);
+    json_object_set_new(report, "received_bytes", received);
+}
+
 json_t *report_data(const job *j) {
     const wf_data_description *about = &j->about;
     json_t *data = json_pack("{s:I, s:I}", "n_train", (json_int_t)about->n_train, "n_test",
@@ -70,6 +82,7 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
                                   json_number(samples_median(&r->ms, first)), "min",
                                   json_number(samples_least(&r->ms, first))));
     json_object_set_new(report, "peak_bytes", memory_of(trainer, n_ranks));
+    add_traffic(wf_trainer_program(trainer), report);
     json_object_set_new(report, "weights_sha256", json_string(sha));
     *report_out = report;
     return WF_OK;

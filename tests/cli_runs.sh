@@ -126,6 +126,12 @@ report plan --model mlp --image 8 --batch 6 --threads 1 --plan dp=3,allreduce=ro
 read -r -d '' root other another total < <(field sent_bytes <"$folder/plan.json"; printf '\0')
 [[ $root == $((2 * other)) && $other == "$another" && $total == $((4 * other)) ]] ||
     fail "the root of 3 sends $root bytes, the others $other and $another, all $total"
+for name in sent_bytes received_bytes; do
+    planned=$(field $name <"$folder/plan.json" | head -3 | xargs)
+    counted=$(report train --model mlp --data synthetic --image 8 --batch 6 --threads 1 --plan dp=3,allreduce=root --steps 1 |
+        sed -n "/\"$name\": \[/,/\]/p" | tr -dc '0-9\n' | xargs)
+    [[ $planned && $counted == "$planned" ]] || fail "$name of a training's report: '$counted', planned: $planned"
+done
 expect 2 "add order=free" plan --model mlp --plan dp=3,allreduce=ring
 report plan --model resnet18 --image 64 --batch 32 --threads 1 >"$folder/plan.json"
 peak=$(field peak_bytes <"$folder/plan.json")
