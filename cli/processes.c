@@ -30,14 +30,17 @@ exit_status processes_begin(cli *c, bool *done_out) {
     *done_out = false;
     wf_status status = wf_launch_place(c->ctx, &place);
     if (status != WF_OK) return complain_of(c, status);
-    if (place.n_ranks == 1 && o->rendezvous)
+    /* A job of one rank is a job, if somebody has started it. */
+    bool is_mpi = o->wire && !strcmp(o->wire, "mpi");
+    bool is_job = place.n_ranks > 1 || (is_mpi && *place.source);
+    if (!is_job && o->rendezvous)
         return complain(
             EXIT_USAGE,
             "--rendezvous %.200s: each process has to be told which rank it is, by RANK "
             "and WORLD_SIZE or another launcher's variables",
             o->rendezvous);
-    if (place.n_ranks == 1) {
-        if (o->wire && !strcmp(o->wire, "mpi") && c->command & (FOR_TRAIN | FOR_BENCH))
+    if (!is_job) {
+        if (is_mpi && c->command & (FOR_TRAIN | FOR_BENCH))
             return complain(EXIT_USAGE, "--wire mpi wants ranks that MPI has started: mpirun -np N "
                                         "weft ..., without --ranks");
         if (o->wire && o->ranks == 1 && c->command & (FOR_TRAIN | FOR_BENCH))
@@ -63,7 +66,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
     meeting.init = o->rendezvous ? o->rendezvous : "env://";
     /* Of a list to measure, a job has one: shared memory, where there is any, unless it is mpi. */
-    bool is_wire = c->command & (FOR_TRAIN | FOR_BENCH) || (o->wire && !strcmp(o->wire, "mpi"));
+    bool is_wire = c->command & (FOR_TRAIN | FOR_BENCH) || is_mpi;
     if (is_wire) meeting.wire = o->wire;
     status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status != WF_OK) return complain_of(c, status);

@@ -48,6 +48,11 @@ for family in openmpi mpich; do
     n_families=$((n_families + 1))
     agree "$mpirun" 2 dp=2 pp=2
 
+    # a job of one rank is a job
+    timeout 60 "$mpirun" -np 1 "$WEFT" $run --steps 3 --wire mpi --quiet --json - >"$folder/report" 2>"$folder/said" ||
+        fail "$family: a job of one rank: $(cat "$folder/said")"
+    [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$family: a job of one rank: other bits"
+
     # saved by all, resumed by one
     timeout 300 "$mpirun" -np 2 "$WEFT" $run --steps 2 --wire mpi --plan pp=2 --quiet --out "$folder/$family" 2>"$folder/said" ||
         fail "$family: --out: $(cat "$folder/said")"
