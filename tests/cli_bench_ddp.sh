@@ -99,7 +99,8 @@ expect 2 "--steps wants" "${bench[@]}" --steps 0
 expect 2 "it is for --peers" "${bench[@]}" --python python3
 expect 2 "but no mlp" bench ddp --model mlp --peers
 expect 2 "has no option --micro" "${bench[@]}" --micro 2
-expect 2 "dp" "${bench[@]}" --plan dp=2
+expect 2 "sets dp itself" "${bench[@]}" --plan bucket=1KiB,dp=2
+expect 2 "sets overlap itself" "${bench[@]}" --plan overlap=on
 expect 2 "start it once" run -n 2 -- "$WEFT" "${bench[@]}"
 expect 1 "cannot be written" "${bench[@]}" --json "$folder/none/r.json"
 expect 1 "cannot be made" "${bench[@]}" --out /dev/null/run

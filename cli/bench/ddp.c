@@ -145,6 +145,19 @@ static exit_status run_all(bench_ddp *b) {
 
 /* ---- the command ---- */
 
+/* Rows differ in those keys, so whoever gives one of them wants another command. */
+static exit_status check_plan(const char *plan) {
+    static const char *const own[] = {"dp", "overlap"};
+    for (const char *at = plan; at && *at; at += strcspn(at, ","), at += *at == ',')
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            if (strcspn(at, "=,") == strlen(own[i]) && !strncmp(at, own[i], strlen(own[i])))
+                return complain(EXIT_USAGE,
+                                "--plan %.200s: weft bench ddp sets %s itself, in each row: dp up "
+                                "to --ranks, overlap on and off; leave it out",
+                                plan, own[i]);
+    return EXIT_DONE;
+}
+
 static exit_status resolve(cli *c) {
     options *o = &c->o;
     exit_status bad = job_check_model(c);
@@ -162,6 +175,8 @@ static exit_status resolve(cli *c) {
     if (o->recipe.batch < 1 || o->recipe.batch > LARGEST_BATCH)
         return complain(EXIT_USAGE, "--batch %lld: a rank takes 1 to %d samples",
                         (long long)o->recipe.batch, LARGEST_BATCH);
+    bad = check_plan(o->plan);
+    if (bad) return bad;
     if (o->python && !o->peers)
         return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
     if (o->peers && strncmp(o->model, "resnet", 6) && strcmp(o->model, "gpt2"))
