@@ -46,6 +46,9 @@ run other
 [[ $(values other algorithm | wc -w) == 10 ]] || fail "default: rows of $(values other algorithm)"
 run other --ranks 9 --wire inproc,shm --algorithm auto
 [[ $(values other algorithm) == "auto auto " ]] || fail "9 ranks: rows of $(values other algorithm)"
+run other --ranks 65 --wire inproc --algorithm root --bytes 4
+[[ $(list other sent_bytes | wc -w) == 65 && $(list other received_bytes) == "256 4 4 "* ]] ||
+    fail "65 ranks: they receive $(list other received_bytes)"
 tested+=(--repeat --memory)
 
 # ---- ranks that somebody else has started ----
@@ -124,7 +127,7 @@ expect 2 "stands there twice" "${bench[@]}" --algorithm ring,ring
 expect 2 "there is no ''; there are" "${bench[@]}" --algorithm ring,,root
 expect 2 "there is no 'tcp'; there are inproc" "${bench[@]}" --wire tcp
 expect 2 "2 to " "${bench[@]}" --ranks 1
-expect 2 "2 to " "${bench[@]}" --ranks 1000
+expect 2 "2 to " "${bench[@]}" --ranks 1025
 expect 2 "--repeat wants" "${bench[@]}" --repeat 0
 expect 2 "it is for --peers" "${bench[@]}" --python python3
 expect 2 "none of shared|plain" "${bench[@]}" --memory some

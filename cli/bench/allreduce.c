@@ -106,9 +106,9 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
     options *o = &b->c->o;
     if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores() < 2 ? 2 : apart_n_cores();
     if (!option_is_given(o, OPT_repeat)) o->repeat = 5;
-    if (o->ranks < 2 || o->ranks > REDUCE_MAX_RANKS)
+    if (o->ranks < 2 || o->ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "--ranks %lld: 2 to %d can sum something", (long long)o->ranks,
-                        REDUCE_MAX_RANKS);
+                        WF_LAUNCH_MAX_RANKS);
     if (o->repeat < 1 || o->repeat > REDUCE_MAX_REPEATS)
         return complain(EXIT_USAGE, "--repeat wants 1 to %d", REDUCE_MAX_REPEATS);
     if (o->python && !o->peers)
@@ -137,8 +137,14 @@ static exit_status add(bench_allreduce *b, int64_t bytes, const char *algorithm,
                        bool is_peer) {
     if (b->n_rows == REDUCE_MAX_ROWS)
         return complain(EXIT_USAGE, "more than %d rows; make a list shorter", REDUCE_MAX_ROWS);
-    b->rows[b->n_rows++] =
-        (reduce_row){.bytes = bytes, .algorithm = algorithm, .wire = wire, .is_peer = is_peer};
+    double *moved = calloc(2 * (size_t)b->n_ranks, sizeof *moved);
+    if (!moved) return complain(EXIT_FAILED, "no memory left");
+    b->rows[b->n_rows++] = (reduce_row){.bytes = bytes,
+                                        .algorithm = algorithm,
+                                        .wire = wire,
+                                        .is_peer = is_peer,
+                                        .sent_bytes = moved,
+                                        .received_bytes = moved + b->n_ranks};
     return EXIT_DONE;
 }
 
@@ -259,6 +265,7 @@ exit_status run_bench_allreduce(cli *c) {
     for (int i = 0; i < b.n_rows; i++) {
         samples_release(&b.rows[i].time_us);
         samples_release(&b.rows[i].stream_us);
+        free(b.rows[i].sent_bytes);
     }
     apart_close(&b.run);
     return bad;

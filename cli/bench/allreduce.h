@@ -13,16 +13,14 @@
 #define REDUCE_MAX_ROWS    512
 #define REDUCE_MAX_LIST    32
 #define REDUCE_MAX_REPEATS 1000
-#define REDUCE_MAX_RANKS   64
 
 typedef struct reduce_row {
     int64_t bytes;
     const char *algorithm, *wire; /* "mpi" on "open-mpi" and "gloo" on "gloo" are peers' */
     bool is_peer;
-    samples time_us;   /* of one call in each round, the longest of the ranks' */
-    samples stream_us; /* the same by a work handle; none of a peer's */
-    double sent_bytes[REDUCE_MAX_RANKS],
-        received_bytes[REDUCE_MAX_RANKS]; /* by one call; no engine's */
+    samples time_us;                     /* of one call in each round, the longest of the ranks' */
+    samples stream_us;                   /* the same by a work handle; none of a peer's */
+    double *sent_bytes, *received_bytes; /* [n_ranks] by one call; no engine's */
     char why[300]; /* there can be none: the algorithm cannot do it on this wire; "": it can */
 } reduce_row;
 
@@ -59,7 +57,7 @@ const reduce_row *reduce_best(const bench_allreduce *b, int64_t bytes, const cha
 typedef struct reduce_sample {
     double time_us, stream_us;
     char why[300]; /* the algorithm cannot do it on this wire, so nothing was measured; or "" */
-    double sent_bytes[REDUCE_MAX_RANKS], received_bytes[REDUCE_MAX_RANKS];
+    double *sent_bytes, *received_bytes; /* [n_ranks] */
 } reduce_sample;
 
 /* Times all rows of the wire once, in an order that `repeat` decides. taken[n_rows], zeroed, for

@@ -28,6 +28,17 @@ static void take_share(int rank, int n_ranks) {
 
 /* ---- samples ---- */
 
+/* One block, which free() ends. */
+static reduce_sample *create_samples(const bench_allreduce *b, int n_rows) {
+    size_t n = (size_t)n_rows, n_ranks = (size_t)b->n_ranks;
+    reduce_sample *of = calloc(n, sizeof *of + 2 * n_ranks * sizeof(double));
+    for (size_t k = 0; of && k < n; k++) {
+        of[k].sent_bytes = (double *)(of + n) + 2 * k * n_ranks;
+        of[k].received_bytes = of[k].sent_bytes + n_ranks;
+    }
+    return of;
+}
+
 static wf_status keep(bench_allreduce *b, int first, int n_rows, const reduce_sample *of,
                       double copy_gb_s) {
     for (int k = 0; k < n_rows; k++) {
@@ -39,8 +50,8 @@ static wf_status keep(bench_allreduce *b, int first, int n_rows, const reduce_sa
         if (!samples_add(&r->time_us, of[k].time_us) ||
             !samples_add(&r->stream_us, of[k].stream_us))
             return wf_context_fail(b->c->ctx, WF_NO_MEMORY, "no memory left");
-        memcpy(r->sent_bytes, of[k].sent_bytes, sizeof r->sent_bytes);
-        memcpy(r->received_bytes, of[k].received_bytes, sizeof r->received_bytes);
+        memcpy(r->sent_bytes, of[k].sent_bytes, (size_t)b->n_ranks * sizeof(double));
+        memcpy(r->received_bytes, of[k].received_bytes, (size_t)b->n_ranks * sizeof(double));
     }
     b->copy_gb_s = fmax(b->copy_gb_s, copy_gb_s);
     return WF_OK;
@@ -50,7 +61,7 @@ static wf_status keep(bench_allreduce *b, int first, int n_rows, const reduce_sa
 
 exit_status reduce_run_here(bench_allreduce *b, int first, int n_rows, int repeat) {
     cli *c = b->c;
-    reduce_sample *taken = calloc((size_t)n_rows, sizeof *taken);
+    reduce_sample *taken = create_samples(b, n_rows);
     double copy_gb_s;
     if (!taken) return complain(EXIT_FAILED, "no memory left");
     if (!repeat) take_share(wf_job_rank(c->job), b->n_ranks);
@@ -69,7 +80,7 @@ typedef struct thread_round {
 
 static wf_status run_rank(wf_context *ctx, wf_job *ranks, void *argument) {
     const thread_round *t = argument;
-    reduce_sample *taken = calloc((size_t)t->n_rows, sizeof *taken);
+    reduce_sample *taken = create_samples(t->b, t->n_rows);
     double copy_gb_s;
     if (!taken) return wf_context_fail(ctx, WF_NO_MEMORY, "no memory left");
     take_share(wf_job_rank(ranks), t->b->n_ranks);
