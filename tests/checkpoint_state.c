@@ -100,6 +100,60 @@ static void numbers_out_of_range(void **state) {
     wf_trainer_destroy(t);
 }
 
+/* ---- a bit that has flipped on the disk ---- */
+
+/* Flips the lowest bit of that byte of the file; twice: it is as it was. */
+static void flip(const char *path, uint64_t at) {
+    FILE *stream = fopen(path, "r+b");
+    assert_non_null(stream);
+    assert_int_equal(fseek(stream, (long)at, SEEK_SET), 0);
+    int byte = fgetc(stream);
+    assert_int_not_equal(byte, EOF);
+    assert_int_equal(fseek(stream, (long)at, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 1, stream), byte ^ 1);
+    assert_int_equal(fclose(stream), 0);
+}
+
+/* In each tensor, in its first, middle and last element: the least that can change in it. */
+static void flipped_bits(void **state) {
+    folder *f = *state;
+    const char *path = folder_file(f, "flipped");
+    char before[65], after[65], data[16384];
+    uint8_t prefix[8];
+    wf_safetensors *file;
+    const wf_metadata own = {"weft.crc32.fc.bias", "00000000"};
+    wf_trainer *t = make_trainer(f->ctx);
+    small_step(f->ctx, t, 0);
+    expect_failure(f->ctx, wf_trainer_save_state(t, path, &own, 1), WF_INVALID_ARG,
+                   "weft.crc32.fc.bias is a digest");
+    TEST_OK(f->ctx, wf_trainer_save_state(t, path, NULL, 0));
+    TEST_OK(f->ctx, wf_trainer_weights_sha256(t, before));
+    TEST_OK(f->ctx, wf_safetensors_open(f->ctx, path, &file));
+    FILE *stream = fopen(path, "rb");
+    assert_non_null(stream);
+    assert_int_equal(fread(prefix, 1, sizeof prefix, stream), sizeof prefix);
+    assert_int_equal(fclose(stream), 0);
+    uint64_t data_start = sizeof prefix + (uint64_t)prefix[0] + ((uint64_t)prefix[1] << 8);
+    for (int k = 0; k < wf_safetensors_n_tensors(file); k++)
+        for (uint64_t third = 0; third < 3; third++) {
+            const wf_safetensors_entry *e = wf_safetensors_get(file, k);
+            uint64_t element = (e->n_bytes / 4 - 1) * third / 2;
+            char sentence[200];
+            snprintf(sentence, sizeof sentence, "tensor %s is damaged", e->name);
+            flip(path, data_start + e->offset + 4 * element);
+            expect_failure(f->ctx, wf_trainer_load_state(t, path), WF_CORRUPT, sentence);
+            assert_in_range(e->n_bytes, 4, sizeof data);
+            expect_failure(f->ctx, wf_safetensors_read(file, k, data, e->n_bytes), WF_CORRUPT,
+                           sentence);
+            flip(path, data_start + e->offset + 4 * element);
+        }
+    wf_safetensors_close(file);
+    TEST_OK(f->ctx, wf_trainer_weights_sha256(t, after));
+    assert_string_equal(before, after);
+    TEST_OK(f->ctx, wf_trainer_load_state(t, path));
+    wf_trainer_destroy(t);
+}
+
 /* ---- a file that breaks off ---- */
 
 static int n_reads = INT32_MAX; /* before every file seems to end */
@@ -163,6 +217,7 @@ static void a_file_that_breaks_off(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(numbers_out_of_range),
+        TEST_IN_FOLDER(flipped_bits),
         TEST_IN_FOLDER(a_file_that_breaks_off),
     };
     return cmocka_run_group_tests_name("checkpoint_state", tests, NULL, NULL);

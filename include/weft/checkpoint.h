@@ -71,7 +71,8 @@ WF_API const char *wf_safetensors_metadata(const wf_safetensors *file, const cha
 WF_API const wf_metadata *wf_safetensors_metadata_get(const wf_safetensors *file, int i);
 
 /* Copies the bytes of tensor i. Errors: INVALID_ARG (no tensor i), UNSUPPORTED (its
- * dtype), SHAPE (dst_bytes is not its n_bytes), IO. */
+ * dtype), SHAPE (dst_bytes is not its n_bytes), IO, CORRUPT (it has not the digest that a trainer
+ * has written beside it). */
 WF_API WF_NODISCARD wf_status wf_safetensors_read(const wf_safetensors *file, int i, void *dst,
                                                   size_t dst_bytes);
 

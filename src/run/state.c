@@ -54,6 +54,8 @@ typedef struct transfer {
     int *index;    /* [n_tensors] of the file's tensors; -1: it is missing, and may be */
     bool is_state; /* not weights alone */
     bool moves;    /* what is read is not only looked at */
+    /* [n_tensors] of what this process has written or looked at, and then of all. */
+    uint32_t *digests;
 } transfer;
 
 typedef wf_status (*visit_fn)(transfer *x, const part *part);
@@ -93,6 +95,7 @@ static wf_status perform(transfer *x, const char *what, wfi_state_scope scope,
     wf_safetensors_close(x->file);
     wfi_state_list_release(&x->list);
     wfi_free(t->ctx, x->index);
+    wfi_free(t->ctx, x->digests);
     wfi_free(t->ctx, x->sees);
     wfi_free(t->ctx, x->buffer);
     return finish(t, what, status);
@@ -268,6 +271,40 @@ static wf_status compare_files(const transfer *x, const opened *o, int descripto
     return WF_OK;
 }
 
+/* ---- digests of tensors ---- */
+
+#define DIGESTS_TOLD (sizeof(wfi_control_numbers) / (sizeof(uint32_t)))
+
+static wf_status create_digests(transfer *x) {
+    x->digests = wfi_alloc(x->t->ctx, (size_t)x->list.n_tensors + DIGESTS_TOLD, sizeof *x->digests,
+                           "digests");
+    return x->digests ? WF_OK : WF_NO_MEMORY;
+}
+
+/* By the one process that has the part in its buffer and counts it. */
+static void digest_part(transfer *x, const part *now) {
+    int32_t value = now->tensor->value;
+    x->digests[now->tensor - x->list.tensors] ^= wfi_safetensors_digest_part(
+        x->buffer, now->bytes, wfi_value_bytes(x->list.graph, value) - now->offset - now->bytes);
+}
+
+/* From those of each process's parts to those of all parts. */
+static wf_status gather_digests(transfer *x) {
+    const wfi_control_numbers *all;
+    wfi_control_numbers own;
+    for (int32_t i = 0; i < x->list.n_tensors && x->t->job; i += (int32_t)DIGESTS_TOLD) {
+        uint32_t sum[DIGESTS_TOLD] = {0}, of[DIGESTS_TOLD];
+        memcpy(own, x->digests + i, sizeof own);
+        WF_TRY(wfi_control_all_gather(x->t->job, "compare digests", own, &all));
+        for (int r = 0; r < x->t->n_workers; r++) {
+            memcpy(of, all[r], sizeof of);
+            for (size_t k = 0; k < DIGESTS_TOLD; k++) sum[k] ^= of[k];
+        }
+        memcpy(x->digests + i, sum, sizeof sum);
+    }
+    return WF_OK;
+}
+
 /* ---- saving ---- */
 
 static wf_status declare(const transfer *x) {
@@ -283,6 +320,7 @@ static wf_status create_file(transfer *x, opened *o) {
     wfi_shared_file shared;
     char steps[32];
     WF_TRY(wf_safetensors_writer_create(x->t->ctx, x->path, &x->writer));
+    wfi_safetensors_writer_add_digests(x->writer);
     snprintf(steps, sizeof steps, "%lld", (long long)x->t->n_steps);
     if (x->is_state) WF_TRY(wf_safetensors_writer_add_metadata(x->writer, STEPS_KEY, steps));
     for (int k = 0; k < x->n_metadata; k++)
@@ -306,6 +344,7 @@ static wf_status save_part(transfer *x, const part *now) {
     int writer = served_by(x, now->pieces->rank);
     bool writes = x->t->workers[writer].is_local;
     WF_TRY(fetch_part(x, now, writer, x->buffer));
+    if (writes) digest_part(x, now);
     if (!writes && !is_root(x->t)) return WF_OK;
     return wfi_safetensors_writer_write_part(x->writer, (int)(now->tensor - x->list.tensors),
                                              now->offset, writes ? x->buffer : NULL, now->bytes);
@@ -319,17 +358,25 @@ static bool is_seen_elsewhere(const transfer *x) {
     return is_seen;
 }
 
+static wf_status commit(const transfer *x) {
+    for (int32_t i = 0; i < x->list.n_tensors; i++)
+        wfi_safetensors_writer_set_digest(x->writer, i, x->digests[i]);
+    return wf_safetensors_writer_commit(x->writer);
+}
+
 /* Until the last step the old file is whole, and what fails before removes the new one. */
 static wf_status save(transfer *x) {
     opened o = {0};
+    WF_TRY(create_digests(x));
     if (is_root(x->t)) WF_TRY(create_file(x, &o));
     WF_TRY(tell(x, &o));
     if (!is_root(x->t)) WF_TRY(join_file(x, &o));
     WF_TRY(compare_files(x, &o, x->writer ? wfi_safetensors_writer_descriptor(x->writer) : -1));
     if (x->writer && is_seen_elsewhere(x)) WF_TRY(wfi_safetensors_writer_write_through(x->writer));
     WF_TRY(visit_all(x, save_part));
+    WF_TRY(gather_digests(x));
     WF_TRY(wfi_trainer_barrier(x->t, "write its part of a file"));
-    return is_root(x->t) ? wf_safetensors_writer_commit(x->writer) : WF_OK;
+    return is_root(x->t) ? commit(x) : WF_OK;
 }
 
 /* Known to all ranks of a job alike. */
@@ -381,6 +428,7 @@ static wf_status load_part(transfer *x, const part *now) {
     bool reads = serves(x, now);
     if (reads) WF_TRY(wfi_safetensors_read_part(x->file, i, now->offset, x->buffer, now->bytes));
     if (x->moves) return put_part(x, now);
+    if (x->t->workers[served_by(x, now->pieces->rank)].is_local) digest_part(x, now);
     return reads ? check_values(x, now) : WF_OK;
 }
 
@@ -424,6 +472,14 @@ static wf_status open_file(transfer *x, opened *o) {
     return match(x);
 }
 
+/* By rank 0's process, which has the file. */
+static wf_status check_digests(const transfer *x) {
+    for (int32_t i = 0; i < x->list.n_tensors && is_root(x->t); i++)
+        if (x->index[i] >= 0)
+            WF_TRY(wfi_safetensors_check_digest(x->file, x->index[i], x->digests[i]));
+    return WF_OK;
+}
+
 /* All is looked at before any of it is moved: a file that is not good changes nothing. */
 static wf_status load(transfer *x) {
     wf_trainer *t = x->t;
@@ -431,12 +487,15 @@ static wf_status load(transfer *x) {
     size_t n = (size_t)x->list.n_tensors;
     x->index = wfi_alloc(t->ctx, n, sizeof *x->index, "a list of tensors");
     if (!x->index) return WF_NO_MEMORY;
+    WF_TRY(create_digests(x));
     if (is_root(t)) WF_TRY(open_file(x, &o));
     WF_TRY(tell(x, &o));
     if (!is_root(t) && wf_safetensors_open(t->ctx, o.path, &x->file) != WF_OK) x->file = NULL;
     WF_TRY(compare_files(x, &o, x->file ? wfi_safetensors_descriptor(x->file) : -1));
     if (t->job) WF_TRY(wf_job_broadcast(t->job, x->index, n * sizeof *x->index));
     WF_TRY(visit_all(x, load_part));
+    WF_TRY(gather_digests(x));
+    WF_TRY(check_digests(x));
     WF_TRY(wfi_trainer_barrier(t, "check its part of a file"));
     bool was_spoiled = t->is_spoiled;
     t->is_spoiled = x->moves = true;

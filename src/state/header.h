@@ -38,6 +38,17 @@ int wfi_safetensors_descriptor(const wf_safetensors *file);
 wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, uint64_t offset, void *dst,
                                     size_t n_bytes);
 
+/* ---- digests ---- */
+
+/* In __metadata__, with a tensor's name: the CRC-32 of its bytes, in eight hexadecimal digits. It
+ * is a sum (xor) over the tensor's parts, so it does not tell how many there were, nor in which
+ * order they came. */
+#define WFI_SAFETENSORS_DIGEST "weft.crc32."
+/* What n_bytes add, if n_after bytes of the tensor follow them. */
+uint32_t wfi_safetensors_digest_part(const void *data, size_t n_bytes, uint64_t n_after);
+/* Compares with what the file says of tensor i, if it says anything. Errors: CORRUPT. */
+wf_status wfi_safetensors_check_digest(const wf_safetensors *file, int i, uint32_t digest);
+
 /* ---- a file that several processes write ---- */
 
 /* What the others need of the process that creates the file and will commit it. */
@@ -53,6 +64,9 @@ wf_status wfi_safetensors_writer_share(wf_safetensors_writer *writer, wfi_shared
 wf_status wfi_safetensors_writer_join(wf_context *ctx, const char *path,
                                       const wfi_shared_file *shared,
                                       wf_safetensors_writer **writer_out);
+/* Before the first write: the file gets digests. Before it is committed, each tensor's is set. */
+void wfi_safetensors_writer_add_digests(wf_safetensors_writer *writer);
+void wfi_safetensors_writer_set_digest(wf_safetensors_writer *writer, int i, uint32_t digest);
 /* See wfi_replacement_write_through. Errors: IO. */
 wf_status wfi_safetensors_writer_write_through(wf_safetensors_writer *writer);
 int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *writer);

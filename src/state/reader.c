@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <weft/file.h>
+#include <zlib.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "files are little-endian, and so is weft");
@@ -135,6 +137,32 @@ wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, uint64_t 
     return read_at(file, dst, n_bytes, file->data_start + file->index.entries[i].offset + offset);
 }
 
+uint32_t wfi_safetensors_digest_part(const void *data, size_t n_bytes, uint64_t n_after) {
+    return (uint32_t)crc32_combine(crc32_z(0, data, n_bytes), 0, (z_off_t)n_after);
+}
+
+static int compare_digest_key(const void *name, const void *pair) {
+    size_t n = sizeof WFI_SAFETENSORS_DIGEST - 1;
+    const char *key = ((const wf_metadata *)pair)->key;
+    int order = strncmp(WFI_SAFETENSORS_DIGEST, key, n);
+    return order ? order : strcmp(name, key + n);
+}
+
+wf_status wfi_safetensors_check_digest(const wf_safetensors *file, int i, uint32_t digest) {
+    const wfi_safetensors_index *index = &file->index;
+    const char *name = index->entries[i].name;
+    if (!index->n_metadata) return WF_OK;
+    const wf_metadata *pair = bsearch(name, index->metadata, index->n_metadata,
+                                      sizeof *index->metadata, compare_digest_key);
+    char text[16], shown[WFI_NAME_TEXT], said[WFI_NAME_TEXT];
+    snprintf(text, sizeof text, "%08" PRIx32, digest);
+    if (!pair || !strcmp(pair->value, text)) return WF_OK;
+    return wfi_fail(file->ctx, WF_CORRUPT,
+                    "%s: tensor %s is damaged: the CRC-32 of its bytes is %s, and %s was written "
+                    "beside them; take another copy of the file",
+                    file->path, wfi_name_text(name, shown), text, wfi_name_text(pair->value, said));
+}
+
 wf_status wf_safetensors_read(const wf_safetensors *file, int i, void *dst, size_t dst_bytes) {
     const wf_safetensors_entry *e = wf_safetensors_get(file, i);
     char shown[WFI_NAME_TEXT], dtype[WFI_NAME_TEXT];
@@ -150,5 +178,6 @@ wf_status wf_safetensors_read(const wf_safetensors *file, int i, void *dst, size
         return wfi_fail(file->ctx, WF_SHAPE,
                         "%s: tensor %s has %" PRIu64 " bytes, but %zu were asked for", file->path,
                         wfi_name_text(e->name, shown), e->n_bytes, dst_bytes);
-    return read_at(file, dst, dst_bytes, file->data_start + e->offset);
+    WF_TRY(read_at(file, dst, dst_bytes, file->data_start + e->offset));
+    return wfi_safetensors_check_digest(file, i, wfi_safetensors_digest_part(dst, dst_bytes, 0));
 }

@@ -14,6 +14,7 @@ typedef struct declared {
     wf_shape shape;
     uint64_t n_bytes, offset, n_written;
     bool is_written; /* as a whole */
+    uint32_t digest;
 } declared;
 
 struct wf_safetensors_writer {
@@ -24,7 +25,7 @@ struct wf_safetensors_writer {
     size_t n_tensors, tensor_capacity;
     wf_metadata *metadata; /* quoted */
     size_t n_metadata, metadata_capacity;
-    bool has_layout;
+    bool has_layout, has_digests;
     uint64_t data_start;
 };
 
@@ -91,6 +92,8 @@ wf_status wf_safetensors_writer_add_metadata(wf_safetensors_writer *w, const cha
                                              const char *value) {
     wf_metadata pair;
     if (w->has_layout) return refuse(w, key, "comes too late: tensors are being written");
+    if (w->has_digests && !strncmp(key, WFI_SAFETENSORS_DIGEST, sizeof WFI_SAFETENSORS_DIGEST - 1))
+        return refuse(w, key, "is a digest, which whoever writes the tensors adds");
     WF_TRY(quote(w, key, &pair.key));
     WF_TRY(quote(w, value, &pair.value));
     for (size_t i = 0; i < w->n_metadata; i++)
@@ -150,13 +153,16 @@ static void add_tensor_text(wfi_text *text, const declared *t) {
 static void add_header_text(const wf_safetensors_writer *w, declared *const *sorted,
                             wfi_text *text) {
     const char *comma = "";
+    size_t n_digests = w->has_digests ? w->n_tensors : 0;
     wfi_text_add(text, "{");
-    if (w->n_metadata) {
+    if (w->n_metadata || n_digests) {
         wfi_text_add(text, "\"__metadata__\":{");
-        for (size_t i = 0; i < w->n_metadata; i++)
-            wfi_text_add(text, "%s%s:%s", i ? "," : "", w->metadata[i].key, w->metadata[i].value);
+        for (size_t i = 0; i < w->n_metadata; i++, comma = ",")
+            wfi_text_add(text, "%s%s:%s", comma, w->metadata[i].key, w->metadata[i].value);
+        for (size_t i = 0; i < n_digests; i++, comma = ",")
+            wfi_text_add(text, "%s\"" WFI_SAFETENSORS_DIGEST "%s:\"%08" PRIx32 "\"", comma,
+                         sorted[i]->quoted + 1, sorted[i]->digest);
         wfi_text_add(text, "}");
-        comma = ",";
     }
     for (size_t i = 0; i < w->n_tensors; i++, comma = ",") {
         wfi_text_add(text, "%s", comma);
@@ -223,6 +229,14 @@ wf_status wfi_safetensors_writer_write_through(wf_safetensors_writer *w) {
     return wfi_replacement_write_through(&w->file);
 }
 
+void wfi_safetensors_writer_add_digests(wf_safetensors_writer *w) {
+    w->has_digests = true;
+}
+
+void wfi_safetensors_writer_set_digest(wf_safetensors_writer *w, int i, uint32_t digest) {
+    w->tensors[i].digest = digest;
+}
+
 int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *w) {
     return w->file.fd;
 }
@@ -255,7 +269,9 @@ wf_status wf_safetensors_writer_write(wf_safetensors_writer *w, int i, const voi
 
 wf_status wf_safetensors_writer_commit(wf_safetensors_writer *w) {
     if (!w->file.temporary) return refuse(w, "the file", "is committed already");
-    WF_TRY(lay_out(w)); /* a file without tensors */
+    /* Digests are known when all is written: the header's second text is as long as its first. */
+    w->has_layout &= !w->has_digests;
+    WF_TRY(lay_out(w)); /* also of a file without tensors */
     for (size_t i = 0; i < w->n_tensors; i++)
         if (w->tensors[i].n_written != w->tensors[i].n_bytes)
             return refuse(w, w->tensors[i].name, "was declared, but not written");
