@@ -9,11 +9,19 @@ typedef struct rounds {
     int64_t n_rounds;
 } rounds;
 
+/* Without lists it only counts: a rank of a wide stage has few of the step's actions. */
+static void push(wfi_action_list *list, wfi_action_kind kind, int32_t stage, int64_t micro) {
+    if (list->actions)
+        wfi_action_push(list, kind, stage, (int)micro);
+    else
+        list->n++;
+}
+
 /* In each round the widest stage's replicas have a microbatch each. */
 static void push_stage(rounds *r, int64_t round, int32_t stage, wfi_action_kind kind) {
     for (int32_t k = 0; k < r->p->n_replicas; k++) {
         int64_t micro = k * r->n_rounds + round;
-        wfi_action_push(&r->lists[wfi_stage_rank_of(r->p, stage, micro)], kind, stage, (int)micro);
+        push(&r->lists[wfi_stage_rank_of(r->p, stage, micro)], kind, stage, micro);
     }
 }
 
@@ -28,12 +36,14 @@ static void push_round(rounds *r, int64_t round) {
 
 wf_status wfi_program_rounds(const wf_program *p, wfi_action_list **lists_out) {
     rounds r = {.p = p, .n_rounds = p->recipe.n_micro / p->n_replicas};
-    size_t most = 2 * (size_t)p->recipe.n_micro * (size_t)p->n_stages;
     r.lists = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *r.lists, "a schedule");
     wf_status status = r.lists ? WF_OK : WF_NO_MEMORY;
+    for (int64_t round = 0; round < r.n_rounds && status == WF_OK; round++) push_round(&r, round);
     for (int32_t k = 0; k < p->n_ranks && status == WF_OK; k++) {
-        r.lists[k].actions = wfi_alloc(p->ctx, most, sizeof(wfi_action), "a schedule");
-        if (!r.lists[k].actions) status = WF_NO_MEMORY;
+        wfi_action_list *list = &r.lists[k];
+        list->actions = wfi_alloc(p->ctx, (size_t)list->n + 1, sizeof *list->actions, "a schedule");
+        list->n = 0;
+        if (!list->actions) status = WF_NO_MEMORY;
     }
     if (status != WF_OK) {
         wfi_schedule_free(p->ctx, r.lists, p->n_ranks);
