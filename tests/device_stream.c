@@ -375,7 +375,7 @@ typedef struct moved {
 static wf_status move_middle(void *self, void *argument) {
     const moved *m = self;
     (void)argument;
-    WF_TRY(wfi_memory_fill(m->device, m->stream, m->from + 8, 7, 16));
+    WF_TRY(wfi_memory_fill(m->device, m->stream, m->from + 8, WFI_SPACE_DEVICE, 7, 16));
     return wfi_memory_copy(m->device, m->stream, m->to + 4, m->to_space, m->from + 8, m->from_space,
                            8);
 }

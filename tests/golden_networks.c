@@ -101,7 +101,7 @@ static float *find_tensor(const golden *g, const char *name) {
             wfi_state_list_create(wf_trainer_program(g->trainer), WFI_STATE_WEIGHTS, &list));
     const wfi_state_tensor *tensor = wfi_state_find(&list, name);
     assert_true(tensor && tensor->n_pieces == 1);
-    char *at = g->trainer->workers[0].base + tensor->pieces[0].at;
+    char *at = g->trainer->workers[0].arenas->base + tensor->pieces[0].at;
     wfi_state_list_release(&list);
     return (float *)at;
 }

@@ -59,9 +59,9 @@ typedef struct attempt {
 /* Bytes that are nobody's, behind all others: what is wrong then is not where the block lies. */
 static void move_away(const attempt *a, size_t more) {
     wfi_rank *rank = &a->p->ranks[a->b->rank];
-    a->b->offset = wfi_round_up(rank->peak_bytes, WFI_ALIGN_BYTES);
+    a->b->offset = wfi_round_up(rank->arenas->peak_bytes, WFI_ALIGN_BYTES);
     a->b->bytes += more;
-    rank->peak_bytes = a->b->offset + a->b->bytes;
+    rank->arenas->peak_bytes = a->b->offset + a->b->bytes;
 }
 
 static bool few_bytes(const attempt *a) {
@@ -178,7 +178,7 @@ static bool block_off_a_line(const attempt *a) {
 
 static bool block_outside_the_arena(const attempt *a) {
     if (!a->b->bytes) return false;
-    a->b->offset = a->p->ranks[a->b->rank].peak_bytes - a->b->bytes + FURTHER;
+    a->b->offset = a->p->ranks[a->b->rank].arenas->peak_bytes - a->b->bytes + FURTHER;
     return true;
 }
 
@@ -216,7 +216,7 @@ static void try_reference(wf_context *ctx, wf_program *p, size_t program, int32_
     wfi_instruction *now = &p->instructions[i], kept_now = *now;
     wfi_reference *r = &now->references[k], kept = *r;
     wfi_block *b = &p->blocks[r->block], kept_block = *b;
-    size_t kept_peak = p->ranks[b->rank].peak_bytes;
+    size_t kept_peak = p->ranks[b->rank].arenas->peak_bytes;
     int32_t rank = b->rank;
     if (attempts[which].apply(&(attempt){p, now, r, b})) {
         n_tried[which][now->kind]++;
@@ -234,7 +234,7 @@ static void try_reference(wf_context *ctx, wf_program *p, size_t program, int32_
     *now = kept_now;
     *r = kept;
     *b = kept_block;
-    p->ranks[rank].peak_bytes = kept_peak;
+    p->ranks[rank].arenas->peak_bytes = kept_peak;
 }
 
 static void every_reference(void **state) {

@@ -55,7 +55,7 @@ static void expect_whole(const char *plan, const wfi_state_list *list,
  * are one's. */
 static void expect_apart(const char *plan, const wf_program *p, const wfi_state_list *list) {
     for (int32_t rank = 0; rank < p->n_ranks; rank++) {
-        char *used = calloc(1, p->ranks[rank].state_bytes / WFI_ALIGN_BYTES + 1);
+        char *used = calloc(1, p->ranks[rank].arenas->state_bytes / WFI_ALIGN_BYTES + 1);
         assert_non_null(used);
         for (int32_t i = 0; i < list->n_tensors; i++)
             for (int32_t k = 0; k < list->tensors[i].n_pieces; k++) {
@@ -63,7 +63,7 @@ static void expect_apart(const char *plan, const wf_program *p, const wfi_state_
                 size_t size = wfi_state_element_bytes(list, &list->tensors[i]);
                 size_t end = piece->at + (size_t)piece->n * size;
                 if (piece->rank != rank) continue;
-                assert_true(end <= p->ranks[rank].state_bytes);
+                assert_true(end <= p->ranks[rank].arenas->state_bytes);
                 for (size_t b = piece->at / WFI_ALIGN_BYTES; b * WFI_ALIGN_BYTES < end; b++)
                     if (used[b]++)
                         fail_msg("plan '%s': %s: bytes from %zu on of rank %d are another's, too",

@@ -19,7 +19,8 @@ static void protect(int how) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     for (int r = 0; r < closed->n_workers; r++) {
         const wfi_worker *w = &closed->workers[r];
-        assert_int_equal(mprotect(w->base, (w->arena_bytes + page - 1) / page * page, how), 0);
+        assert_int_equal(
+            mprotect(w->arenas->base, (w->arenas->bytes + page - 1) / page * page, how), 0);
     }
 }
 
@@ -75,10 +76,10 @@ static wf_status copy(wfi_device *device, wfi_stream_queue *stream, void *to, wf
     return end(wfi_device_cpu.copy(device, stream, to, to_space, from, from_space, bytes));
 }
 
-static wf_status fill(wfi_device *device, wfi_stream_queue *stream, void *to, int byte,
-                      size_t bytes) {
+static wf_status fill(wfi_device *device, wfi_stream_queue *stream, void *to, wfi_space space,
+                      int byte, size_t bytes) {
     begin(FILL, stream);
-    return end(wfi_device_cpu.fill(device, stream, to, byte, bytes));
+    return end(wfi_device_cpu.fill(device, stream, to, space, byte, bytes));
 }
 
 typedef struct opening {

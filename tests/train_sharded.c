@@ -46,7 +46,7 @@ static wf_trainer *trainer_of(wf_context *ctx, const wf_recipe *recipe, const ch
 }
 
 static const char *memory_of(const wf_trainer *t, const wfi_block *b) {
-    return t->ready[0]->executor->workers[b->rank].base + b->offset;
+    return t->ready[0]->executor->workers[b->rank].arenas->base + b->offset;
 }
 
 /* Every PARAM and BUFFER that a rank keeps, with the one rank's; returns how many are slices. */

@@ -282,9 +282,9 @@ static wf_status cpu_copy(wfi_device *device, wfi_stream_queue *stream, void *to
     return WF_OK;
 }
 
-static wf_status cpu_fill(wfi_device *device, wfi_stream_queue *stream, void *to, int byte,
-                          size_t bytes) {
-    (void)device, (void)stream;
+static wf_status cpu_fill(wfi_device *device, wfi_stream_queue *stream, void *to, wfi_space space,
+                          int byte, size_t bytes) {
+    (void)device, (void)stream, (void)space;
     memset(to, byte, bytes);
     return WF_OK;
 }

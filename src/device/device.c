@@ -10,6 +10,11 @@ const wfi_device_class *wfi_device_kind(const char *name, size_t n) {
     return NULL;
 }
 
+const char *wfi_space_name(wfi_space space) {
+    static const char *const names[WFI_N_SPACES] = {"device", "host", "disk"};
+    return (unsigned)space < WFI_N_SPACES ? names[space] : "?";
+}
+
 wf_status wfi_device_create(const wfi_owner *owner, const wfi_device_class *kind, int place,
                             int n_places, wfi_device **device_out) {
     wfi_device *device = wfi_alloc(owner->ctx, 1, sizeof *device, "a device");

@@ -58,9 +58,15 @@ wf_status wfi_device_create(const wfi_owner *owner, const struct wfi_device_clas
 /* All streams must have been destroyed. NULL is allowed. */
 void wfi_device_destroy(wfi_device *device);
 
-/* Where memory lies: near the device's kernels, or where the host sees it and the device's copies
- * reach it best. */
-typedef enum wfi_space { WFI_SPACE_DEVICE, WFI_SPACE_HOST, WFI_N_SPACES } wfi_space;
+/* Where memory lies: near the device's kernels; where the host sees it and the device's copies
+ * reach it best; or in a file, of which addresses are places that nobody but copies may touch. */
+typedef enum wfi_space { WFI_SPACE_DEVICE, WFI_SPACE_HOST, WFI_SPACE_DISK, WFI_N_SPACES } wfi_space;
+const char *wfi_space_name(wfi_space space);
+/* What begins in a space begins at a multiple of so many bytes: on disk, of a page, which is moved
+ * as it is. */
+static inline size_t wfi_space_align(wfi_space space) {
+    return space == WFI_SPACE_DISK ? 4096 : WFI_ALIGN_BYTES;
+}
 
 /* `name` appears in errors and traces; static. `number` is the stream's among the owner's.
  * `counter` counts what it has done where other processes see it; borrowed; NULL: privately. */
@@ -109,8 +115,8 @@ typedef struct wfi_device_class {
     void (*memory_destroy)(wfi_device *device, wfi_space space, void *base, size_t bytes);
     wf_status (*copy)(wfi_device *device, wfi_stream_queue *stream, void *to, wfi_space to_space,
                       const void *from, wfi_space from_space, size_t bytes);
-    wf_status (*fill)(wfi_device *device, wfi_stream_queue *stream, void *to, int byte,
-                      size_t bytes);
+    wf_status (*fill)(wfi_device *device, wfi_stream_queue *stream, void *to, wfi_space space,
+                      int byte, size_t bytes);
     wfi_stream_class streams;
     /* Fills the stream's state; NULL: it has none. */
     wf_status (*stream_create)(wfi_device *device, wfi_stream_queue *stream,
@@ -136,8 +142,8 @@ static inline wf_status wfi_memory_copy(wfi_device *device, wfi_stream_queue *st
     return device->kind->copy(device, stream, to, to_space, from, from_space, bytes);
 }
 static inline wf_status wfi_memory_fill(wfi_device *device, wfi_stream_queue *stream, void *to,
-                                        int byte, size_t bytes) {
-    return device->kind->fill(device, stream, to, byte, bytes);
+                                        wfi_space space, int byte, size_t bytes) {
+    return device->kind->fill(device, stream, to, space, byte, bytes);
 }
 
 /* cores.c: which cores a CPU device gets. */

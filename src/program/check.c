@@ -25,7 +25,7 @@ typedef struct access_history {
     int32_t reads[WFI_N_STREAMS], writes[WFI_N_STREAMS]; /* positions + 1 of the latest */
 } access_history;
 
-/* A stretch of a rank's memory that no border of a block or of a reference divides. */
+/* A stretch of an arena that no border of a block or of a reference divides. */
 typedef struct stretch {
     size_t begin;
     access_history history;
@@ -41,7 +41,7 @@ typedef struct range {
 typedef struct checker {
     wf_program *p;
     wfi_ideal *ideal;
-    stretch *stretches; /* of all ranks, each rank's in order of addresses */
+    stretch *stretches; /* of all arenas, each arena's in order of addresses */
     range *ranges;      /* [block] */
     bool *reported;     /* [n_micro] */
     bool *stored;       /* [n_outputs] */
@@ -55,13 +55,17 @@ static wf_status refuse(const checker *c, int32_t i, const char *what) {
 /* ---- 3. ordered accesses ---- */
 
 typedef struct border {
-    int32_t rank;
+    int32_t arena; /* rank and space */
     size_t at;
 } border;
 
+static border border_of(const wfi_block *b, size_t at) {
+    return (border){b->rank * WFI_N_SPACES + (int32_t)b->space, b->offset + at};
+}
+
 static int compare_borders(const void *a, const void *b) {
     const border *x = a, *y = b;
-    if (x->rank != y->rank) return (x->rank > y->rank) - (x->rank < y->rank);
+    if (x->arena != y->arena) return (x->arena > y->arena) - (x->arena < y->arena);
     return (x->at > y->at) - (x->at < y->at);
 }
 
@@ -80,8 +84,8 @@ static size_t count_borders(const wf_program *p) {
 
 static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_extent extent) {
     if (!extent.bytes) return;
-    borders[(*n)++] = (border){b->rank, b->offset + extent.offset};
-    borders[(*n)++] = (border){b->rank, b->offset + extent.offset + extent.bytes};
+    borders[(*n)++] = border_of(b, extent.offset);
+    borders[(*n)++] = border_of(b, extent.offset + extent.bytes);
 }
 
 static size_t list_borders(const wf_program *p, border *borders) {
@@ -102,13 +106,12 @@ static size_t list_borders(const wf_program *p, border *borders) {
     return n_unique;
 }
 
-static int32_t find_border(const border *borders, size_t n, int32_t rank, size_t at) {
-    const border what = {rank, at};
+static int32_t find_border(const border *borders, size_t n, border what) {
     const border *found = bsearch(&what, borders, n, sizeof *borders, compare_borders);
     return (int32_t)(found - borders);
 }
 
-/* Divides each rank's memory at every border. Memory is reused at the same places, so there are
+/* Divides each arena at every border. Memory is reused at the same places, so there are
  * far fewer stretches than blocks. */
 static wf_status find_stretches(checker *c) {
     const wf_program *p = c->p;
@@ -121,8 +124,8 @@ static wf_status find_stretches(checker *c) {
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
         if (!block->bytes) continue;
-        c->ranges[b] = (range){find_border(borders, n, block->rank, block->offset),
-                               find_border(borders, n, block->rank, block->offset + block->bytes)};
+        c->ranges[b] = (range){find_border(borders, n, border_of(block, 0)),
+                               find_border(borders, n, border_of(block, block->bytes))};
     }
     wfi_free(p->ctx, borders);
     return c->stretches ? WF_OK : WF_NO_MEMORY;

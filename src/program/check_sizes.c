@@ -44,9 +44,10 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
     return WF_OK;
 }
 
-/* What a rank's arena has room for, whether an instruction touches it or not. */
+/* What a rank's arena of the block's space has room for, whether an instruction touches it or not.
+ */
 static wf_status check_block(const wf_program *p, const wfi_block *b) {
-    size_t peak = p->ranks[b->rank].peak_bytes;
+    size_t peak = p->ranks[b->rank].arenas[b->space].peak_bytes;
     const char *unit = b->is_state ? p->graph->units[b->id].name : "";
     if (b->bytes > peak || b->offset > peak - b->bytes)
         return wfi_fail(p->ctx, WF_BUG,

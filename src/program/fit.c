@@ -7,7 +7,9 @@
 static int32_t largest_rank(const wf_program *p) {
     int32_t worst = 0;
     for (int32_t r = 1; r < p->n_ranks; r++)
-        if (p->ranks[r].peak_bytes > p->ranks[worst].peak_bytes) worst = r;
+        if (p->ranks[r].arenas[WFI_SPACE_DEVICE].peak_bytes >
+            p->ranks[worst].arenas[WFI_SPACE_DEVICE].peak_bytes)
+            worst = r;
     return worst;
 }
 
@@ -16,7 +18,8 @@ static bool other_fits(const wf_program *p, const wf_recipe *recipe, const wf_pl
                        size_t memory_bytes) {
     wf_program *other;
     if (wf_program_create(p->ctx, p->model, recipe, plan, p->kind, &other) != WF_OK) return false;
-    bool fits = other->ranks[largest_rank(other)].peak_bytes <= memory_bytes;
+    bool fits =
+        other->ranks[largest_rank(other)].arenas[WFI_SPACE_DEVICE].peak_bytes <= memory_bytes;
     wf_program_destroy(other);
     return fits;
 }
@@ -25,7 +28,7 @@ int64_t wf_program_micro_that_fits(const wf_program *p, size_t memory_bytes) {
     const wf_recipe *r = &p->recipe;
     /* State does not depend on microbatches. */
     for (int32_t k = 0; k < p->n_ranks; k++)
-        if (p->ranks[k].state_bytes > memory_bytes) return 0;
+        if (p->ranks[k].arenas[WFI_SPACE_DEVICE].state_bytes > memory_bytes) return 0;
     for (int64_t m = r->n_micro + 1; m <= r->batch && p->kind == WF_PROGRAM_TRAIN; m++) {
         if (r->batch % m || m % r->n_lanes) continue;
         wf_recipe more = *r;
@@ -88,7 +91,7 @@ static char *join_plans(wf_context *ctx, const char *plans) {
 
 wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
     int32_t worst = largest_rank(p);
-    size_t peak = p->ranks[worst].peak_bytes;
+    size_t peak = p->ranks[worst].arenas[WFI_SPACE_DEVICE].peak_bytes;
     if (!memory_bytes || peak <= memory_bytes) return WF_OK;
     char micro_text[64] = "";
     int64_t micro = wf_program_micro_that_fits(p, memory_bytes);
@@ -106,7 +109,7 @@ wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
             : wfi_sprintf(p->ctx,
                           "neither more microbatches nor more stages would fit: "
                           "parameters, buffers and optimizer state alone take %zu",
-                          p->ranks[worst].state_bytes);
+                          p->ranks[worst].arenas[WFI_SPACE_DEVICE].state_bytes);
     wfi_free(p->ctx, listed);
     if (!advice) return WF_NO_MEMORY;
     (void)wfi_fail(p->ctx, WF_DOES_NOT_FIT,

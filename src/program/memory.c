@@ -1,7 +1,6 @@
-/* The memory plan: an offset for every block. Two blocks share bytes only if the
- * last use of one happens before the first use of the other by the program's
- * dependencies. State comes first, in a fixed order; then largest first, each at
- * the lowest offset that is free.
+/* The memory plan: an offset for every block in its space of its rank. Two blocks share bytes only
+ * if the last use of one happens before the first use of the other by the program's dependencies.
+ * State comes first, in a fixed order; then largest first, each at the lowest offset that is free.
  *
  * Thousands of microbatches' blocks come to lie at the same few places. Blocks of one
  * place (the same bytes) follow each other in time; whether another one fits between
@@ -28,8 +27,11 @@ typedef struct slot {
 
 typedef struct placement {
     wf_program *p;
-    life *lives; /* [n_blocks] */
-    slot *slots; /* of one rank, in order of their begin */
+    life *lives;  /* [n_blocks] */
+    int32_t rank; /* at hand, and its ... */
+    wfi_space space;
+    wfi_arena_plan *arena;
+    slot *slots; /* of that arena, in order of their begin */
     int32_t n_slots;
     size_t capacity;
 } placement;
@@ -84,6 +86,14 @@ static void sort_by_size(const wf_program *p, int32_t *list, int32_t n, int32_t 
         spare[k++] = left ? list[i++] : list[j++];
     }
     memcpy(list, spare, (size_t)n * sizeof *list);
+}
+
+static bool is_here(const placement *m, const wfi_block *block) {
+    return block->rank == m->rank && block->space == m->space;
+}
+
+static size_t align(const placement *m, size_t at) {
+    return wfi_round_up(at, wfi_space_align(m->space));
 }
 
 /* How many of the slot's blocks are used first before b is. */
@@ -148,32 +158,34 @@ static wf_status place_block(placement *m, int32_t b, size_t base) {
         const slot *s = &m->slots[k];
         if (s->begin >= offset + block->bytes) break;
         if (s->end <= offset || is_free(m, s, b)) continue;
-        offset = wfi_round_up(s->end, WFI_ALIGN_BYTES);
+        offset = align(m, s->end);
     }
     block->offset = offset;
     return fill_slot(m, b);
 }
 
 /* Bytes alive at once: what no packing can go below. */
-static void find_bound(wf_program *p, const life *lives, int32_t rank, size_t *alive) {
-    wfi_rank *r = &p->ranks[rank];
+static void find_bound(const placement *m, size_t *alive) {
+    wf_program *p = m->p;
+    const life *lives = m->lives;
     size_t n = (size_t)p->n_instructions;
     memset(alive, 0, (n + 1) * sizeof *alive);
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        if (block->rank != rank || block->is_state || lives[b].first < 0) continue;
+        if (!is_here(m, block) || block->is_state || lives[b].first < 0) continue;
         alive[lives[b].first_order] += block->bytes;
         alive[wfi_min_i64(lives[b].last_order + 1, p->n_instructions)] -= block->bytes;
     }
     size_t now = 0, most = 0;
-    r->peak_instruction = p->n_instructions ? p->order[0] : -1;
+    int32_t peak_instruction = p->n_instructions ? p->order[0] : -1;
     for (size_t k = 0; k < n; k++) {
         now += alive[k];
         if (now <= most) continue;
         most = now;
-        r->peak_instruction = p->order[k];
+        peak_instruction = p->order[k];
     }
-    r->bound_bytes = r->state_bytes + most;
+    m->arena->bound_bytes = m->arena->state_bytes + most;
+    if (m->space == WFI_SPACE_DEVICE) p->ranks[m->rank].peak_instruction = peak_instruction;
 }
 
 static void empty_slots(placement *m) {
@@ -182,36 +194,39 @@ static void empty_slots(placement *m) {
 }
 
 /* For tests: see gap_bytes. */
-static void place_apart(wf_program *p, wfi_rank *r, const int32_t *list, int32_t n) {
+static void place_apart(const placement *m, const int32_t *list, int32_t n, size_t gap_bytes) {
+    wfi_arena_plan *r = m->arena;
     for (int32_t k = 0; k < n; k++) {
-        wfi_block *block = &p->blocks[list[k]];
-        block->offset = wfi_round_up(r->peak_bytes, WFI_ALIGN_BYTES) + p->gap_bytes;
+        wfi_block *block = &m->p->blocks[list[k]];
+        block->offset = align(m, r->peak_bytes) + gap_bytes;
         r->peak_bytes = block->offset + block->bytes;
     }
-    r->peak_bytes = wfi_round_up(r->peak_bytes, WFI_ALIGN_BYTES) + p->gap_bytes;
+    r->peak_bytes = align(m, r->peak_bytes) + gap_bytes;
 }
 
-static wf_status place_rank(placement *m, int32_t rank, int32_t *list, int32_t *spare) {
+/* Only the device's memory has gaps. */
+static wf_status place_blocks(placement *m, int32_t *list, int32_t *spare) {
     wf_program *p = m->p;
-    wfi_rank *r = &p->ranks[rank];
-    r->state_bytes = r->peak_bytes = 0;
+    wfi_arena_plan *r = m->arena;
+    size_t gap_bytes = m->space == WFI_SPACE_DEVICE ? p->gap_bytes : 0;
     int32_t n = 0;
+    *r = (wfi_arena_plan){0};
     for (int32_t b = 0; b < p->n_blocks; b++) {
         wfi_block *block = &p->blocks[b];
-        if (block->rank != rank) continue;
+        if (!is_here(m, block)) continue;
         if (!block->is_state) {
             if (m->lives[b].first >= 0) list[n++] = b;
             continue;
         }
-        block->offset = wfi_round_up(r->state_bytes, WFI_ALIGN_BYTES) + p->gap_bytes;
+        block->offset = align(m, r->state_bytes) + gap_bytes;
         r->state_bytes = r->peak_bytes = block->offset + block->bytes;
     }
-    if (p->gap_bytes) {
-        place_apart(p, r, list, n);
+    if (gap_bytes) {
+        place_apart(m, list, n, gap_bytes);
         return WF_OK;
     }
     sort_by_size(p, list, n, spare);
-    size_t base = wfi_round_up(r->state_bytes, WFI_ALIGN_BYTES);
+    size_t base = align(m, r->state_bytes);
     empty_slots(m);
     for (int32_t k = 0; k < n; k++) {
         const wfi_block *block = &p->blocks[list[k]];
@@ -233,8 +248,13 @@ wf_status wfi_program_place(wf_program *p) {
     wf_status status = m.lives && list && spare && alive ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) find_lives(p, m.lives);
     for (int32_t k = 0; k < p->n_lowered && status == WF_OK; k++) {
-        status = place_rank(&m, p->lowered[k], list, spare);
-        if (status == WF_OK) find_bound(p, m.lives, p->lowered[k], alive);
+        m.rank = p->lowered[k];
+        for (int s = 0; s < WFI_N_SPACES && status == WF_OK; s++) {
+            m.space = (wfi_space)s;
+            m.arena = &p->ranks[m.rank].arenas[s];
+            status = place_blocks(&m, list, spare);
+            if (status == WF_OK) find_bound(&m, alive);
+        }
     }
     empty_slots(&m);
     wfi_free(p->ctx, m.slots);

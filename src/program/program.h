@@ -1,4 +1,4 @@
-/* The program: blocks of device memory and instructions on streams. Private.
+/* The program: blocks of memory, in a device's spaces, and instructions on streams. Private.
  *
  * How it comes about: place.c decides where values live, segment.c compiles each
  * unit's nodes into segments with a workspace (workspace.c); map.c puts stages on ranks; lower.c
@@ -208,8 +208,9 @@ typedef struct wfi_block {
     int32_t depth; /* GRADIENT: accumulator; PACKED: part; PARAM: see wfi_kept_depth */
     int64_t micro; /* global microbatch, -1: of the step */
     bool is_state; /* lives for ever */
-    size_t bytes, offset;
-    int64_t begin; /* which byte of what it is named for its first byte is */
+    wfi_space space;
+    size_t bytes, offset; /* the latter in the rank's arena of that space */
+    int64_t begin;        /* which byte of what it is named for its first byte is */
 } wfi_block;
 
 typedef struct wfi_reference {
@@ -290,15 +291,20 @@ typedef struct wfi_group {
     int32_t n_lowered; /* of them */
 } wfi_group;
 
+/* What a rank needs of a space. */
+typedef struct wfi_arena_plan {
+    size_t state_bytes, peak_bytes, bound_bytes;
+} wfi_arena_plan;
+
 typedef struct wfi_rank {
     int32_t like;   /* the lowered rank that it follows, with microbatches of its own; or itself */
     int32_t n_like; /* lowered: how many follow it, and itself */
     int32_t row;    /* lowered: its place among those */
     int32_t *stream[WFI_N_STREAMS]; /* instruction indices */
     int32_t n_stream[WFI_N_STREAMS];
-    size_t state_bytes, peak_bytes, bound_bytes;
+    wfi_arena_plan arenas[WFI_N_SPACES];
     size_t sent_bytes, received_bytes; /* in one step, to and from other ranks */
-    int32_t peak_instruction;
+    int32_t peak_instruction;          /* of the device */
 } wfi_rank;
 
 /* What a program is made for. Who only looks at it needs one of each class of equal ranks. */

@@ -25,9 +25,10 @@ static int64_t count_parameters(const wf_graph *g, int32_t begin, int32_t end) {
 wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     if (rank < 0 || rank >= p->n_ranks) return (wf_rank_summary){.peak_unit = ""};
     const wfi_rank *r = &p->ranks[rank];
-    wf_rank_summary s = {.peak_bytes = r->peak_bytes,
-                         .bound_bytes = r->bound_bytes,
-                         .state_bytes = r->state_bytes,
+    const wfi_arena_plan *device = &r->arenas[WFI_SPACE_DEVICE];
+    wf_rank_summary s = {.peak_bytes = device->peak_bytes,
+                         .bound_bytes = device->bound_bytes,
+                         .state_bytes = device->state_bytes,
                          .sent_bytes = r->sent_bytes,
                          .received_bytes = r->received_bytes,
                          .peak_unit = ""};

@@ -47,7 +47,7 @@ wf_status wf_program_text(const wf_program *p, char **text_out) {
             int32_t replica = wfi_stage_replica_on(p, s, r);
             if (replica >= 0) wfi_text_add(&text, " stage %d, replica %d,", s, replica);
         }
-        wfi_text_add(&text, " %zu bytes", p->ranks[r].peak_bytes);
+        wfi_text_add(&text, " %zu bytes", p->ranks[r].arenas[WFI_SPACE_DEVICE].peak_bytes);
         if (!wfi_rank_is_lowered(p, r))
             wfi_text_add(&text, ", as rank %d with microbatch %lld for 0", p->ranks[r].like,
                          (long long)wfi_rank_micro(p, r, 0));

@@ -58,7 +58,7 @@ static void add_program(wfi_text *statement, const wf_program *p) {
     wfi_setting_add(statement, "a program whose instructions are", "%d", (int)p->n_instructions);
     for (int32_t r = 0; r < p->n_ranks; r++) {
         snprintf(name, sizeof name, "a program whose bytes on rank %d are", (int)r);
-        wfi_setting_add(statement, name, "%zu", p->ranks[r].peak_bytes);
+        wfi_setting_add(statement, name, "%zu", p->ranks[r].arenas[WFI_SPACE_DEVICE].peak_bytes);
     }
 }
 

@@ -70,7 +70,7 @@ wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step);
 
 static inline void *wfi_executor_at(const wfi_executor *e, const wfi_reference *r) {
     const wfi_block *block = &e->p->blocks[r->block];
-    return e->workers[block->rank].base + block->offset + r->offset;
+    return e->workers[block->rank].arenas[block->space].base + block->offset + r->offset;
 }
 /* The same; the observer is told of the reference's bytes, all of which are touched. */
 void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r);

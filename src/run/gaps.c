@@ -29,7 +29,7 @@ static unsigned char pattern(int32_t rank, size_t at) {
 
 static wf_status allow(wfi_gaps *g, const wfi_block *b, size_t offset, size_t bytes) {
     rank_gaps *rank = &g->ranks[b->rank];
-    if (!bytes) return WF_OK;
+    if (!bytes || b->space != WFI_SPACE_DEVICE) return WF_OK;
     WF_TRY(WFI_GROW(g->p->ctx, rank->ranges, rank->n, rank->capacity, "gaps in memory"));
     rank->ranges[rank->n++] = (range){b->offset + offset, b->offset + offset + bytes};
     return WF_OK;
@@ -92,7 +92,8 @@ static wf_status invert(const wfi_gaps *g, int32_t number) {
         if (allowed.begin > at) r[n++] = (range){at, allowed.begin};
         if (allowed.end > at) at = allowed.end;
     }
-    if (at < g->p->ranks[number].peak_bytes) r[n++] = (range){at, g->p->ranks[number].peak_bytes};
+    size_t end = g->p->ranks[number].arenas[WFI_SPACE_DEVICE].peak_bytes;
+    if (at < end) r[n++] = (range){at, end};
     rank->n = n;
     return WF_OK;
 }
@@ -133,7 +134,7 @@ void wfi_gaps_destroy(wfi_gaps *g) {
 /* ---- a step ---- */
 
 static void fill_rank(const wfi_gaps *g, int32_t rank) {
-    unsigned char *base = (unsigned char *)g->workers[rank].base;
+    unsigned char *base = (unsigned char *)g->workers[rank].arenas[WFI_SPACE_DEVICE].base;
     for (int32_t k = 0; k < g->ranks[rank].n; k++)
         for (size_t at = g->ranks[rank].ranges[k].begin; at < g->ranks[rank].ranges[k].end; at++)
             base[at] = pattern(rank, at);
@@ -174,7 +175,8 @@ static wf_status refuse(const wfi_gaps *g, int32_t i, const wfi_block *b, size_t
 
 static wf_status check_block(const wfi_gaps *g, int32_t i, const wfi_block *b) {
     const rank_gaps *rank = &g->ranks[b->rank];
-    const unsigned char *base = (const unsigned char *)g->workers[b->rank].base;
+    const unsigned char *base =
+        (const unsigned char *)g->workers[b->rank].arenas[WFI_SPACE_DEVICE].base;
     for (int32_t k = find_gap(rank, b->offset);
          k < rank->n && rank->ranges[k].begin <= b->offset + b->bytes; k++)
         for (size_t at = rank->ranges[k].begin; at < rank->ranges[k].end; at++)
@@ -185,7 +187,9 @@ static wf_status check_block(const wfi_gaps *g, int32_t i, const wfi_block *b) {
 wf_status wfi_gaps_check(const wfi_gaps *g, int32_t i) {
     const wfi_instruction *now = &g->p->instructions[i];
     if (!g->workers[now->rank].is_local) return WF_OK;
-    for (int32_t k = 0; k < now->n_references; k++)
-        WF_TRY(check_block(g, i, &g->p->blocks[now->references[k].block]));
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_block *b = &g->p->blocks[now->references[k].block];
+        if (b->space == WFI_SPACE_DEVICE) WF_TRY(check_block(g, i, b));
+    }
     return WF_OK;
 }

@@ -10,7 +10,7 @@ typedef struct touch {
     int32_t epoch, instruction;
 } touch;
 
-/* Memory of one rank from `begin` to the next stretch. */
+/* Memory of one rank and space from `begin` to the next stretch. */
 typedef struct stretch {
     size_t begin;
     int32_t history; /* touches [1 + n_streams]: the latest write, then reads since by stream */
@@ -38,7 +38,7 @@ struct wfi_happens {
     const wfi_worker *workers;
     int32_t n_streams; /* of all ranks */
     track *tracks;     /* [n_streams] */
-    arena *arenas;     /* [n_ranks] */
+    arena *arenas;     /* [n_ranks][WFI_N_SPACES] */
     touch *touches;    /* [n_histories][1 + n_streams] */
     int32_t *rows;     /* [n_rows][n_streams] */
     int32_t n_histories, n_rows;
@@ -51,7 +51,7 @@ struct wfi_happens {
 static wf_status fill(wfi_happens *r) {
     wf_context *ctx = r->p->ctx;
     r->tracks = wfi_alloc(ctx, (size_t)r->n_streams, sizeof *r->tracks, CHECKER);
-    r->arenas = wfi_alloc(ctx, (size_t)r->p->n_ranks, sizeof *r->arenas, CHECKER);
+    r->arenas = wfi_alloc(ctx, (size_t)r->p->n_ranks * WFI_N_SPACES, sizeof *r->arenas, CHECKER);
     if (!r->tracks || !r->arenas) return WF_NO_MEMORY;
     for (int32_t s = 0; s < r->n_streams; s++) {
         r->tracks[s].clock = wfi_alloc(ctx, (size_t)r->n_streams, sizeof(int32_t), CHECKER);
@@ -83,7 +83,8 @@ void wfi_happens_destroy(wfi_happens *r) {
         wfi_free(ctx, r->tracks[s].clock);
         wfi_free(ctx, r->tracks[s].at);
     }
-    for (int32_t k = 0; k < r->p->n_ranks && r->arenas; k++) wfi_free(ctx, r->arenas[k].stretches);
+    for (int32_t k = 0; k < r->p->n_ranks * WFI_N_SPACES && r->arenas; k++)
+        wfi_free(ctx, r->arenas[k].stretches);
     wfi_free(ctx, r->tracks);
     wfi_free(ctx, r->arenas);
     wfi_free(ctx, r->touches);
@@ -257,7 +258,7 @@ wf_status wfi_happens_touch(wfi_happens *r, const wfi_reference *reference, size
                             size_t bytes, int access) {
     if (!bytes) return WF_OK;
     const wfi_block *block = &r->p->blocks[reference->block];
-    arena *a = &r->arenas[block->rank];
+    arena *a = &r->arenas[block->rank * WFI_N_SPACES + (int32_t)block->space];
     size_t begin = block->offset + reference->offset + offset;
     int32_t first, end, own = stream_of(r, r->now);
     bool writes = access & WFI_WRITE, other_wrote;

@@ -11,7 +11,8 @@
 
 void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r) {
     void *data = wfi_executor_at(e, r);
-    wfi_observe(&e->workers[e->p->blocks[r->block].rank].observer, data, r->bytes,
+    const wfi_block *block = &e->p->blocks[r->block];
+    wfi_observe(&e->workers[block->rank].arenas[block->space].observer, data, r->bytes,
                 r->access & WFI_WRITE, true);
     return data;
 }
@@ -26,7 +27,7 @@ static wfi_stream_queue *stream_of(const wfi_executor *e, const wfi_instruction 
 
 static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, wfi_kernel *kernel,
                             void *const *operands, void *scratch, const wfi_step_args *args) {
-    wfi_observer *observer = &e->workers[now->rank].observer;
+    wfi_observer *observer = &e->workers[now->rank].arenas[WFI_SPACE_DEVICE].observer;
     bool seen = kernel->impl->instrumented;
     for (int i = 0; i < kernel->n_operands; i++)
         wfi_observe(observer, operands[i], kernel->extent[i], kernel->writes[i], seen);
@@ -60,8 +61,8 @@ static wf_status clear_gaps(const wfi_executor *e, const wfi_instruction *now) {
         size_t end = e->p->code->tied_offset[i] + wfi_value_bytes(g, w->param);
         size_t gap_bytes = wfi_round_up(end, WFI_ALIGN_BYTES) - end;
         if (gap_bytes)
-            WF_TRY(wfi_memory_fill(worker_of(e, now)->device, stream_of(e, now), gradient + end, 0,
-                                   gap_bytes));
+            WF_TRY(wfi_memory_fill(worker_of(e, now)->device, stream_of(e, now), gradient + end,
+                                   WFI_SPACE_DEVICE, 0, gap_bytes));
     }
     return WF_OK;
 }

@@ -100,7 +100,8 @@ wf_status wfi_reads_read(wfi_reads *c, const wfi_reference *reference, size_t of
     const wfi_block *block = &c->p->blocks[reference->block];
     const wfi_instruction *now = &c->p->instructions[c->now];
     if (block->rank == now->rank || !bytes) return WF_OK;
-    char *data = c->workers[block->rank].base + block->offset + reference->offset + offset;
+    char *data = c->workers[block->rank].arenas[block->space].base + block->offset +
+                 reference->offset + offset;
     if (c->workers[now->rank].is_local) {
         c->has_received = true;
         return wfi_transport_receive(c->transport, block->rank, (int)now->stream, data, bytes);

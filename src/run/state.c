@@ -135,18 +135,20 @@ static wfi_device *device_for(const wf_trainer *t, int rank) {
     return t->workers[t->workers[rank].is_local ? rank : wf_job_rank(t->job)].device;
 }
 
-static wf_status put(const wf_trainer *t, int rank, size_t at, const void *src, size_t bytes) {
-    return wfi_memory_copy(device_for(t, rank), NULL, t->workers[rank].base + at, WFI_SPACE_DEVICE,
+static wf_status put(const wf_trainer *t, const wfi_state_piece *piece, size_t at, const void *src,
+                     size_t bytes) {
+    char *base = t->workers[piece->rank].arenas[piece->space].base;
+    return wfi_memory_copy(device_for(t, piece->rank), NULL, base + piece->at + at, piece->space,
                            src, WFI_SPACE_HOST, bytes);
 }
 
-wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, size_t at, size_t bytes, int to,
-                            void *dst) {
+wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, wfi_space space, size_t at, size_t bytes,
+                            int to, void *dst) {
     const wfi_worker *w = &t->workers[rank];
     bool wants = !t->job || to < 0 || wf_job_rank(t->job) == to;
     if (w->is_local || (wants && !is_by_messages(t)))
-        WF_TRY(wfi_memory_copy(device_for(t, rank), NULL, dst, WFI_SPACE_HOST, w->base + at,
-                               WFI_SPACE_DEVICE, bytes));
+        WF_TRY(wfi_memory_copy(device_for(t, rank), NULL, dst, WFI_SPACE_HOST,
+                               w->arenas[space].base + at, space, bytes));
     if (!is_by_messages(t)) return WF_OK;
     for (int r = 0; r < t->n_workers; r++)
         if (to < 0 || to == r) WF_TRY(wfi_control_move(t->job, rank, r, dst, dst, bytes));
@@ -154,8 +156,8 @@ wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, size_t at, size_t byt
 }
 
 static wf_status fetch_part(const transfer *x, const part *now, int to, void *dst) {
-    return wfi_trainer_fetch(x->t, now->pieces->rank, now->pieces->at + now->at, now->bytes, to,
-                             dst);
+    return wfi_trainer_fetch(x->t, now->pieces->rank, now->pieces->space, now->pieces->at + now->at,
+                             now->bytes, to, dst);
 }
 
 /* Whose process has to do with a file for that rank. */
@@ -182,7 +184,7 @@ static wf_status put_part(const transfer *x, const part *now) {
             from = rank;
         }
         if (t->workers[from].is_local)
-            WF_TRY(put(t, rank, now->pieces[k].at + now->at, x->buffer, now->bytes));
+            WF_TRY(put(t, &now->pieces[k], now->at, x->buffer, now->bytes));
     }
     return WF_OK;
 }
@@ -204,7 +206,8 @@ static wf_status initialise(transfer *x) {
         const wfi_block *block = &p->blocks[b];
         const wfi_worker *w = &x->t->workers[block->rank];
         if (block->is_state && w->is_local)
-            WF_TRY(wfi_memory_fill(w->device, NULL, w->base + block->offset, 0, block->bytes));
+            WF_TRY(wfi_memory_fill(w->device, NULL, w->arenas[block->space].base + block->offset,
+                                   block->space, 0, block->bytes));
     }
     return visit_all(x, draw_part);
 }
@@ -215,7 +218,7 @@ wf_status wfi_trainer_initialise(wf_trainer *t) {
 
 static wf_status copy_part(transfer *x, const part *now) {
     WF_TRY(fetch_part(x, now, 0, x->buffer));
-    return put(x->to, now->pieces->rank, now->pieces->at + now->at, x->buffer, now->bytes);
+    return put(x->to, now->pieces, now->at, x->buffer, now->bytes);
 }
 
 static wf_status copy(transfer *x) {

@@ -71,7 +71,8 @@ int64_t wfi_count_rows(const wfi_ready *r, int64_t n_samples) {
 static void publish_memory(wf_trainer *t) {
     int rank = wf_job_rank(t->job);
     wfi_control_part *own = wfi_control_part_of(t->job, rank, t->place);
-    own->peak_bytes = __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE);
+    own->peak_bytes = __atomic_load_n(
+        &t->workers[rank].arenas[WFI_SPACE_DEVICE].observer.peak_bytes, __ATOMIC_ACQUIRE);
     size_t shadow_bytes = 0;
     for (int r = 0; r < t->n_workers; r++) shadow_bytes += wfi_worker_shadow_bytes(&t->workers[r]);
     if (shadow_bytes > t->shadow_bytes) t->shadow_bytes = shadow_bytes;
@@ -202,7 +203,8 @@ static wf_status share_output(const wf_trainer *t, const wfi_ready *r, int32_t k
         const wfi_instruction *store = &p->instructions[i];
         if (store->kind != WFI_STORE || store->id != k) continue;
         const wfi_reference *from = &store->references[0];
-        WF_TRY(wfi_trainer_fetch(t, store->rank, p->blocks[from->block].offset + from->offset,
+        WF_TRY(wfi_trainer_fetch(t, store->rank, WFI_SPACE_DEVICE,
+                                 p->blocks[from->block].offset + from->offset,
                                  wfi_value_bytes(p->graph, p->graph->outputs[k]), -1, dst));
     }
     return wfi_trainer_barrier(t, "read an output");

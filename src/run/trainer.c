@@ -75,15 +75,16 @@ static void ready_destroy(wf_context *ctx, wfi_ready *r) {
 static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
     bool grows = false;
     for (int32_t k = 0; k < p->n_ranks; k++)
-        grows |= p->ranks[k].peak_bytes > t->workers[k].arena_bytes;
+        for (int s = 0; s < WFI_N_SPACES; s++)
+            grows |= p->ranks[k].arenas[s].peak_bytes > t->workers[k].arenas[s].bytes;
     if (!grows) return WF_OK;
     WF_TRY(wfi_trainer_barrier(t, "make room"));
     for (int32_t k = 0; k < t->n_workers; k++) {
         /* The others open every rank's memory, even that of one which has nothing to do. */
-        const wfi_rank *rank = k < p->n_ranks ? &p->ranks[k] : NULL;
-        size_t bytes = rank ? rank->peak_bytes : 0;
-        WF_TRY(wfi_worker_grow(&t->workers[k], bytes ? bytes : WFI_ALIGN_BYTES,
-                               rank ? rank->state_bytes : 0));
+        wfi_arena_plan needs[WFI_N_SPACES] = {{0}};
+        if (k < p->n_ranks) memcpy(needs, p->ranks[k].arenas, sizeof needs);
+        if (!needs->peak_bytes) needs->peak_bytes = WFI_ALIGN_BYTES;
+        WF_TRY(wfi_worker_grow(&t->workers[k], needs));
     }
     WF_TRY(wfi_trainer_barrier(t, "open memory"));
     for (int32_t k = 0; k < t->n_workers; k++) WF_TRY(wfi_worker_open(&t->workers[k]));
@@ -239,12 +240,13 @@ wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     if (rank < 0 || rank >= t->n_workers) return memory;
     for (int32_t i = 0; i < t->n_ready; i++) {
         const wf_program *p = t->ready[i]->program;
-        size_t peak = rank < p->n_ranks ? p->ranks[rank].peak_bytes : 0;
+        size_t peak = rank < p->n_ranks ? p->ranks[rank].arenas[WFI_SPACE_DEVICE].peak_bytes : 0;
         if (peak > memory.planned_peak_bytes) memory.planned_peak_bytes = peak;
     }
     memory.measured_peak_bytes =
         t->workers[rank].is_local
-            ? __atomic_load_n(&t->workers[rank].observer.peak_bytes, __ATOMIC_ACQUIRE)
+            ? __atomic_load_n(&t->workers[rank].arenas[WFI_SPACE_DEVICE].observer.peak_bytes,
+                              __ATOMIC_ACQUIRE)
             : __atomic_load_n(&wfi_control_part_of(t->job, rank, t->place)->peak_bytes,
                               __ATOMIC_RELAXED);
     if (t->job)

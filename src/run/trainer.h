@@ -59,12 +59,12 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
 
 /* ---- state.c ---- */
 
-/* `bytes` bytes of `rank`'s arena, from `at` on, into `dst` in process `to`, or in all if it is <
- * 0. All processes call it; in the rank's own process `dst` is written, too. Errors: those of a
- * wait.
+/* `bytes` bytes of `rank`'s arena of that space, from `at` on, into `dst` in process `to`, or in
+ * all if it is < 0. All processes call it; in the rank's own process `dst` is written, too. Errors:
+ * those of a wait.
  */
-wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, size_t at, size_t bytes, int to,
-                            void *dst);
+wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, wfi_space space, size_t at, size_t bytes,
+                            int to, void *dst);
 /* Fills parameters and buffers from the seed, zeroes optimizer state. */
 wf_status wfi_trainer_initialise(wf_trainer *t);
 /* From one trainer to another of the same model and plan, both of this process alone. */

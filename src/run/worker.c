@@ -43,54 +43,70 @@ void wfi_worker_stop(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_finish(w->streams[s]);
 }
 
-static void release_arena(wfi_worker *w) {
-    if (!w->base) return;
+static size_t shift_of(const wfi_worker *w, wfi_space space) {
+    return space == WFI_SPACE_DEVICE ? w->shift_bytes : 0;
+}
+
+static void release_arena(wfi_worker *w, wfi_space space) {
+    wfi_arena *a = &w->arenas[space];
+    size_t shift_bytes = shift_of(w, space);
+    if (!a->base) return;
     if (w->job)
-        wfi_control_arena_release(w->job, w->base, w->arena_bytes);
+        wfi_control_arena_release(w->job, a->base, a->bytes);
     else
-        w->device->kind->memory_destroy(w->device, WFI_SPACE_DEVICE, w->base - w->shift_bytes,
-                                        w->arena_bytes + w->shift_bytes);
-    w->base = NULL;
+        w->device->kind->memory_destroy(w->device, space, a->base - shift_bytes,
+                                        a->bytes + shift_bytes);
+    a->base = NULL;
+}
+
+static void take_arena(wfi_worker *w, wfi_space space, char *base, size_t bytes) {
+    wfi_arena *a = &w->arenas[space];
+    release_arena(w, space);
+    a->observer.base = a->base = base;
+    a->bytes = bytes;
 }
 
 void wfi_worker_destroy(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_destroy(w->streams[s]);
-    release_arena(w);
+    for (int s = 0; s < WFI_N_SPACES; s++) release_arena(w, (wfi_space)s);
     wfi_device_destroy(w->device);
     *w = (wfi_worker){0};
 }
 
-wf_status wfi_worker_grow(wfi_worker *w, size_t bytes, size_t state_bytes) {
-    if (!w->is_local || bytes <= w->arena_bytes) return WF_OK;
+static wf_status grow_arena(wfi_worker *w, wfi_space space, const wfi_arena_plan *need) {
+    size_t shift_bytes = shift_of(w, space);
+    const wfi_arena *a = &w->arenas[space];
     void *base;
+    if (need->peak_bytes <= a->bytes) return WF_OK;
     if (w->job)
-        WF_TRY(wfi_control_arena_create(w->job, w->trainer, bytes, &base));
+        WF_TRY(wfi_control_arena_create(w->job, w->trainer, (int)space, need->peak_bytes, &base));
     else
-        WF_TRY(w->device->kind->memory_create(w->device, WFI_SPACE_DEVICE, bytes + w->shift_bytes,
+        WF_TRY(w->device->kind->memory_create(w->device, space, need->peak_bytes + shift_bytes,
                                               &base));
-    base = (char *)base + w->shift_bytes;
-    if (w->base)
-        WF_TRY(wfi_memory_copy(w->device, NULL, base, WFI_SPACE_DEVICE, w->base, WFI_SPACE_DEVICE,
-                               state_bytes));
-    release_arena(w);
-    w->base = base;
-    w->arena_bytes = bytes;
-    w->observer.base = w->base;
+    base = (char *)base + shift_bytes;
+    if (a->base)
+        WF_TRY(wfi_memory_copy(w->device, NULL, base, space, a->base, space, need->state_bytes));
+    take_arena(w, space, base, need->peak_bytes);
+    return WF_OK;
+}
+
+wf_status wfi_worker_grow(wfi_worker *w, const wfi_arena_plan needs[WFI_N_SPACES]) {
+    for (int s = 0; s < WFI_N_SPACES && w->is_local; s++)
+        WF_TRY(grow_arena(w, (wfi_space)s, &needs[s]));
     return WF_OK;
 }
 
 wf_status wfi_worker_open(wfi_worker *w) {
-    if (w->is_local) return WF_OK;
-    void *base;
-    size_t bytes;
-    WF_TRY(wfi_control_arena_open(w->job, w->owner.rank, w->trainer, &bytes, &base));
-    release_arena(w);
-    w->base = base;
-    w->arena_bytes = bytes;
-    w->observer.base = w->base;
+    for (int s = 0; s < WFI_N_SPACES && !w->is_local; s++) {
+        void *base;
+        size_t bytes;
+        WF_TRY(wfi_control_arena_open(w->job, w->owner.rank, w->trainer, s, &bytes, &base));
+        take_arena(w, (wfi_space)s, base, bytes);
+    }
     return WF_OK;
 }
 
 size_t wfi_worker_shadow_bytes(const wfi_worker *w) {
-    return w->is_shadow ? wfi_control_shadow_bytes(w->base, w->arena_bytes) : 0;
+    const wfi_arena *a = &w->arenas[WFI_SPACE_DEVICE];
+    return w->is_shadow ? wfi_control_shadow_bytes(a->base, a->bytes) : 0;
 }

@@ -1,4 +1,4 @@
-/* A worker: one rank's device, its streams and its arena. Private. */
+/* A worker: one rank's device, its streams and its arenas. Private. */
 #ifndef WFI_WORKER_H
 #define WFI_WORKER_H
 
@@ -7,6 +7,13 @@
 #include "device/device.h"
 #include "program/program.h"
 #include "run/observer.h"
+
+/* A rank's memory of one space: state first, at the same offsets in every program. */
+typedef struct wfi_arena {
+    char *base;
+    size_t bytes;
+    wfi_observer observer;
+} wfi_arena;
 
 typedef struct wfi_worker {
     wfi_owner owner;
@@ -17,11 +24,10 @@ typedef struct wfi_worker {
     wfi_remote remote;          /* ... counted here */
     const wfi_backend *backend; /* the kernels of its kind of device */
     wfi_stream_queue *streams[WFI_N_STREAMS];
-    char *base; /* of the arena: state first, at the same offsets in every program */
-    size_t arena_bytes, shift_bytes;
-    bool is_shadow; /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
-    wfi_observer observer;
-    int n_threads; /* that its kernels compute with, counted; 0: it has not run any */
+    wfi_arena arenas[WFI_N_SPACES];
+    size_t shift_bytes; /* of the device's arena */
+    bool is_shadow;     /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
+    int n_threads;      /* that its kernels compute with, counted; 0: it has not run any */
     /* Where the rank's updates record what is not finite (base/finite.h): in a job its own place of
      * the segment, else own_not_finite. */
     int64_t *not_finite, own_not_finite;
@@ -57,9 +63,9 @@ wf_status wfi_worker_announce(const wfi_worker *worker, int stream);
 void wfi_worker_stop(wfi_worker *worker);
 void wfi_worker_destroy(wfi_worker *worker);
 
-/* Makes room for `bytes`, keeping the first `state_bytes`. The streams are idle. In a job, the
- * arenas of other processes are opened afterwards, when all have grown their own. */
-wf_status wfi_worker_grow(wfi_worker *worker, size_t bytes, size_t state_bytes);
+/* Makes room for what is needed of each space, keeping the state. The streams are idle. In a job,
+ * the arenas of other processes are opened afterwards, when all have grown their own. */
+wf_status wfi_worker_grow(wfi_worker *worker, const wfi_arena_plan needs[WFI_N_SPACES]);
 wf_status wfi_worker_open(wfi_worker *worker);
 
 /* How much of a rank's memory that cannot be mapped is copied here. */

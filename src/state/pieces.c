@@ -58,6 +58,7 @@ static wfi_state_piece cut(const held *from, int state, const wfi_value *value,
     return (wfi_state_piece){.first = (int64_t)((part.offset - value->offset) / size),
                              .n = (int64_t)(part.bytes / size),
                              .rank = from->block->rank,
+                             .space = from->block->space,
                              .at = at};
 }
 

@@ -12,7 +12,8 @@
 typedef struct wfi_state_piece {
     int64_t first, n; /* elements of the whole tensor, row-major */
     int32_t rank;
-    size_t at; /* bytes from the begin of the rank's arena */
+    wfi_space space;
+    size_t at; /* bytes from the begin of the rank's arena of that space */
 } wfi_state_piece;
 
 /* A parameter, a buffer, or one of the optimizer's numbers for each element of a parameter. */

@@ -200,19 +200,22 @@ int wfi_control_n_local(const wfi_control *c, int below) {
     return n;
 }
 
-wf_status wfi_control_arena_create(wfi_control *c, int trainer, size_t bytes, void **base_out) {
+wf_status wfi_control_arena_create(wfi_control *c, int trainer, int number, size_t bytes,
+                                   void **base_out) {
     size_t size = bytes ? bytes : 1;
-    WF_TRY(c->kind->arena_create(c, trainer, size, base_out));
+    WF_TRY(c->kind->arena_create(c, trainer, number, size, base_out));
     for (size_t at = 0; at < size; at += PAGE_BYTES) ((volatile char *)*base_out)[at] = 0;
-    wfi_control_part_of(c, c->rank, trainer)->arena_bytes = size;
+    wfi_control_part_of(c, c->rank, trainer)->arenas[number].bytes = size;
     return WF_OK;
 }
 
-wf_status wfi_control_arena_open(wfi_control *c, int rank, int trainer, size_t *bytes_out,
-                                 void **base_out) {
+wf_status wfi_control_arena_open(wfi_control *c, int rank, int trainer, int number,
+                                 size_t *bytes_out, void **base_out) {
     const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
-    *bytes_out = __atomic_load_n(&other->arena_bytes, __ATOMIC_RELAXED);
-    return c->kind->arena_open(c, rank, trainer, *bytes_out, base_out);
+    *bytes_out = __atomic_load_n(&other->arenas[number].bytes, __ATOMIC_RELAXED);
+    *base_out = NULL;
+    if (!*bytes_out) return WF_OK;
+    return c->kind->arena_open(c, rank, trainer, number, *bytes_out, base_out);
 }
 
 /* ---- beginning and end ---- */

@@ -139,12 +139,12 @@ wf_status wfi_control_broadcast(wfi_control *control, const char *what, void *da
 void *wfi_shared_create(const char *name, size_t bytes, int *fd_out);
 void *wfi_shared_open(int64_t pid, int foreign_fd, size_t bytes);
 
-/* Makes an arena that others can open, and publishes it as this rank's. */
-wf_status wfi_control_arena_create(wfi_control *control, int trainer, size_t bytes,
+/* Makes an arena that others can open, and publishes it as this rank's of that number. */
+wf_status wfi_control_arena_create(wfi_control *control, int trainer, int number, size_t bytes,
                                    void **base_out);
 /* Maps the arena that `rank` published, or makes a shadow copy of its size. */
-wf_status wfi_control_arena_open(wfi_control *control, int rank, int trainer, size_t *bytes_out,
-                                 void **base_out);
+wf_status wfi_control_arena_open(wfi_control *control, int rank, int trainer, int number,
+                                 size_t *bytes_out, void **base_out);
 /* Ends an arena or a shadow copy. */
 void wfi_control_arena_release(wfi_control *control, void *base, size_t bytes);
 

@@ -27,8 +27,10 @@ typedef struct wfi_control_kind {
     /* Keeps an eye on a rank's process, once it has come. NULL: somebody else does. */
     void (*find_process)(wfi_control *c, int rank);
     bool (*is_lost)(const wfi_control *c, int rank);
-    wf_status (*arena_create)(wfi_control *c, int trainer, size_t bytes, void **base_out);
-    wf_status (*arena_open)(wfi_control *c, int rank, int trainer, size_t bytes, void **base_out);
+    wf_status (*arena_create)(wfi_control *c, int trainer, int number, size_t bytes,
+                              void **base_out);
+    wf_status (*arena_open)(wfi_control *c, int rank, int trainer, int number, size_t bytes,
+                            void **base_out);
     /* NULL: nothing to give back. */
     void (*arena_forget)(wfi_control *c, int trainer);
     void (*leave)(wfi_control *c);
@@ -52,9 +54,10 @@ struct wf_job {
     uint32_t trainers;         /* places that this rank has taken: one bit each */
     int stop;                  /* atomic access: this rank's reason to stop, or 0 */
     /* control_shared.c */
-    bool has_place;                     /* in the segment */
-    int arena_fd[WFI_CONTROL_TRAINERS]; /* of the arena published last, or -1 */
-    int *process_fd;                    /* [n_ranks] readable when that process has ended; or < 0 */
+    bool has_place; /* in the segment */
+    /* Of the arenas published last, or -1. */
+    int arena_fd[WFI_CONTROL_TRAINERS][WFI_CONTROL_ARENAS];
+    int *process_fd; /* [n_ranks] readable when that process has ended; or < 0 */
     /* control_messages.c */
     wfi_transport *transport; /* else NULL */
 };

@@ -43,8 +43,9 @@ static wf_status map(wfi_control *c, size_t bytes, int rank, void **base_out) {
     return WF_OK;
 }
 
-static wf_status arena_create(wfi_control *c, int trainer, size_t bytes, void **base_out) {
-    (void)trainer;
+static wf_status arena_create(wfi_control *c, int trainer, int number, size_t bytes,
+                              void **base_out) {
+    (void)trainer, (void)number;
     WF_TRY(map(c, bytes, c->rank, base_out));
     madvise(*base_out, bytes, MADV_HUGEPAGE);
     return WF_OK;
@@ -52,8 +53,9 @@ static wf_status arena_create(wfi_control *c, int trainer, size_t bytes, void **
 
 /* The pages of a shadow copy come when the first bytes do, and small ones: most of it stays empty.
  */
-static wf_status arena_open(wfi_control *c, int rank, int trainer, size_t bytes, void **base_out) {
-    (void)trainer;
+static wf_status arena_open(wfi_control *c, int rank, int trainer, int number, size_t bytes,
+                            void **base_out) {
+    (void)trainer, (void)number;
     WF_TRY(map(c, bytes, rank, base_out));
     madvise(*base_out, bytes, MADV_NOHUGEPAGE);
     return WF_OK;

@@ -25,8 +25,7 @@ wf_status wfi_control_enter_trainer(wfi_control *c, int *trainer_out, uint64_t *
                         "before the next is made",
                         WFI_CONTROL_TRAINERS);
     wfi_control_part *part = wfi_control_part_of(c, c->rank, trainer);
-    part->peak_bytes = part->shadow_bytes = part->arena_bytes = 0;
-    part->arena_fd = -1;
+    *part = (wfi_control_part){0};
     c->trainers |= UINT32_C(1) << trainer;
     *trainer_out = trainer;
     *serial_out = ++c->n_trainers;

@@ -73,9 +73,15 @@ static void find_process(wfi_control *c, int rank) {
 
 /* ---- arenas ---- */
 
+static void arena_publish(wfi_control *c, int trainer, int number, int fd) {
+    int *own = &c->arena_fd[trainer][number];
+    if (*own >= 0) close(*own);
+    *own = fd;
+    if (fd >= 0) wfi_control_part_of(c, c->rank, trainer)->arenas[number].fd = fd;
+}
+
 static void arena_forget(wfi_control *c, int trainer) {
-    if (c->arena_fd[trainer] >= 0) close(c->arena_fd[trainer]);
-    c->arena_fd[trainer] = -1;
+    for (int k = 0; k < WFI_CONTROL_ARENAS; k++) arena_publish(c, trainer, k, -1);
 }
 
 static void *map(int fd, size_t bytes) {
@@ -108,21 +114,21 @@ void *wfi_shared_open(int64_t pid, int foreign_fd, size_t bytes) {
     return base;
 }
 
-static wf_status arena_create(wfi_control *c, int trainer, size_t bytes, void **base_out) {
+static wf_status arena_create(wfi_control *c, int trainer, int number, size_t bytes,
+                              void **base_out) {
     int fd;
     *base_out = wfi_shared_create("weft-arena", bytes, &fd);
     if (*base_out == MAP_FAILED)
         return wfi_fail(c->ctx, WF_NO_MEMORY, "the system refused %zu shared bytes for rank %d: %s",
                         bytes, c->rank, strerror(errno));
-    arena_forget(c, trainer);
-    c->arena_fd[trainer] = fd;
-    wfi_control_part_of(c, c->rank, trainer)->arena_fd = fd;
+    arena_publish(c, trainer, number, fd);
     return WF_OK;
 }
 
-static wf_status arena_open(wfi_control *c, int rank, int trainer, size_t bytes, void **base_out) {
+static wf_status arena_open(wfi_control *c, int rank, int trainer, int number, size_t bytes,
+                            void **base_out) {
     const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
-    *base_out = wfi_shared_open(wfi_control_pid_of(c, rank), (int)other->arena_fd, bytes);
+    *base_out = wfi_shared_open(wfi_control_pid_of(c, rank), (int)other->arenas[number].fd, bytes);
     if (*base_out != MAP_FAILED) return WF_OK;
     return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot see rank %d's memory: %s", c->rank, rank,
                     strerror(errno));
@@ -253,7 +259,7 @@ wf_status wfi_control_attach(wf_context *ctx, int fd, int rank, int n_ranks, int
         wfi_control_destroy(c);
         return WF_NO_MEMORY;
     }
-    for (int t = 0; t < WFI_CONTROL_TRAINERS; t++) c->arena_fd[t] = -1;
+    memset(c->arena_fd, -1, sizeof c->arena_fd);
     for (int r = 0; r < n_ranks; r++) c->process_fd[r] = UNKNOWN;
     c->shared = wfi_control_map(fd, &c->shared_bytes);
     if (!c->shared) {

@@ -7,6 +7,7 @@
 
 #define WFI_CONTROL_TRAINERS 16 /* alive at once */
 #define WFI_CONTROL_STREAMS  8
+#define WFI_CONTROL_ARENAS   3 /* of one rank's trainer: a space each */
 #define WFI_CONTROL_DOING    64
 #define WFI_CONTROL_NUMBERS  8
 
@@ -16,8 +17,10 @@ typedef int64_t wfi_control_numbers[WFI_CONTROL_NUMBERS];
 typedef struct wfi_control_part {
     uint64_t peak_bytes;   /* measured, after its last run */
     uint64_t shadow_bytes; /* of others' arenas that it has, at that time */
-    uint64_t arena_bytes;  /* and in its process ... */
-    int64_t arena_fd;      /* ... the descriptor */
+    struct {
+        uint64_t bytes; /* 0: there is none */
+        int64_t fd;     /* in its process */
+    } arenas[WFI_CONTROL_ARENAS];
 } wfi_control_part;
 
 /* What goes to the others as it is. */
