@@ -175,20 +175,6 @@ static wf_status open_group(wf_group *g, wfi_bootstrap *bootstrap, wf_status sta
     return status == WF_OK ? all : wfi_fail(bootstrap->ctx, status, "%s", sentence);
 }
 
-/* For `n` ranks. */
-static wf_status bootstrap_begin(wfi_bootstrap *bootstrap, int32_t n) {
-    bootstrap->all =
-        wfi_alloc(bootstrap->ctx, (size_t)n, sizeof *bootstrap->all, "a group's making");
-    bootstrap->place =
-        wfi_alloc(bootstrap->ctx, (size_t)n, sizeof *bootstrap->place, "a group's making");
-    return bootstrap->all && bootstrap->place ? WF_OK : WF_NO_MEMORY;
-}
-
-static void bootstrap_end(wfi_bootstrap *bootstrap) {
-    wfi_free(bootstrap->ctx, bootstrap->all);
-    wfi_free(bootstrap->ctx, bootstrap->place);
-}
-
 /* With room for so many ranks, none yet. NULL: no memory. */
 static wf_group *make_group(wf_job *job, int32_t n_most) {
     wf_context *ctx = wfi_control_context(job);
@@ -197,7 +183,9 @@ static wf_group *make_group(wf_job *job, int32_t n_most) {
     *g = (wf_group){.ctx = ctx, .job = job};
     g->job_rank = wfi_alloc(ctx, (size_t)n_most, sizeof *g->job_rank, "a group");
     g->steps = wfi_alloc(ctx, (size_t)n_most + 1, sizeof *g->steps, "a group");
-    if (g->job_rank && g->steps) return g;
+    g->cards = wfi_alloc(ctx, (size_t)n_most, sizeof *g->cards, "a group");
+    g->place = wfi_alloc(ctx, (size_t)n_most, sizeof *g->place, "a group");
+    if (g->job_rank && g->steps && g->cards && g->place) return g;
     wf_group_destroy(g);
     return NULL;
 }
@@ -224,20 +212,21 @@ wf_status wf_group_create(wf_job *job, const wf_group_config *config, wf_group *
     const wf_group_config defaults = WF_GROUP_CONFIG_INIT;
     if (!job || !group_out) return WF_INVALID_ARG;
     if (!config) config = &defaults;
-    wfi_bootstrap bootstrap = {
-        .ctx = wfi_control_context(job), .all_gather = gather_in_job, .self = job};
     wf_group *g = make_group(job, wf_job_n_ranks(job));
     if (!g) return WF_NO_MEMORY;
+    wfi_bootstrap bootstrap = {.ctx = g->ctx,
+                               .all_gather = gather_in_job,
+                               .self = job,
+                               .place = g->place,
+                               .all = g->cards};
     g->rank = wf_job_rank(job);
     g->n = wf_job_n_ranks(job);
     card own = {.fingerprint = fingerprint_of(config)};
-    wf_status status = bootstrap_begin(&bootstrap, g->n);
-    for (int32_t r = 0; r < g->n && status == WF_OK; r++) g->job_rank[r] = bootstrap.place[r] = r;
-    if (status == WF_OK) status = show_card(&bootstrap, &own);
+    for (int32_t r = 0; r < g->n; r++) g->job_rank[r] = g->place[r] = r;
+    wf_status status = show_card(&bootstrap, &own);
     if (status == WF_OK) status = compare_cards(g, &bootstrap);
     if (status == WF_OK) status = configure(g, config);
     if (status == WF_OK) status = open_group(g, &bootstrap, WF_OK);
-    bootstrap_end(&bootstrap);
     return finish(g, status, group_out);
 }
 
@@ -286,11 +275,13 @@ wf_status wf_group_split(wf_group *parent, int color, int key, const wf_group_co
     if (!parent) return WF_INVALID_ARG;
     if (!group_out) return wfi_fail(parent->ctx, WF_INVALID_ARG, "wf_group_split: NULL");
     if (!config) config = &defaults;
-    wfi_bootstrap bootstrap = {.ctx = parent->ctx, .all_gather = gather_in_group, .self = parent};
+    wfi_bootstrap bootstrap = {.ctx = parent->ctx,
+                               .all_gather = gather_in_group,
+                               .self = parent,
+                               .place = parent->place,
+                               .all = parent->cards};
     card own = {.fingerprint = fingerprint_of(config), .color = color < 0 ? -1 : color, .key = key};
-    wf_status status = bootstrap_begin(&bootstrap, parent->n);
-    if (status == WF_OK) status = split(parent, &own, config, &bootstrap, &g);
-    bootstrap_end(&bootstrap);
+    wf_status status = split(parent, &own, config, &bootstrap, &g);
     if (status == WF_OK) *group_out = g;
     return status;
 }
@@ -303,6 +294,8 @@ void wf_group_destroy(wf_group *g) {
     if (g->state) g->wire->close(g);
     wfi_free(g->ctx, g->job_rank);
     wfi_free(g->ctx, g->steps);
+    wfi_free(g->ctx, g->cards);
+    wfi_free(g->ctx, g->place);
     wfi_free(g->ctx, g);
 }
 

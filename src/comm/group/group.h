@@ -21,6 +21,10 @@ struct wf_group {
     int32_t rank, n;
     int32_t *job_rank;      /* [n] */
     wfi_reduce_step *steps; /* [n + 1] of a phase */
+    /* [n] What making this group needs, and a split of it: had before any rank waits for another,
+     * so that none is without memory while the others wait for what it has to say. */
+    wfi_control_numbers *cards;
+    int32_t *place;
 
     const wfi_allreduce *how; /* "auto": the table decides */
     int32_t n_roots;
@@ -68,8 +72,8 @@ typedef struct wfi_bootstrap {
     /* Gathers WFI_CARD_BYTES of each into all[rank]; collective. */
     wf_status (*all_gather)(void *self, const void *own, void *all);
     void *self;
-    int32_t *place; /* where rank k of the new group stands among them */
-    wfi_control_numbers *all;
+    int32_t *place;           /* where rank k of the new group stands among them; */
+    wfi_control_numbers *all; /* and what they told: these two are a group's */
 } wfi_bootstrap;
 
 /* ---- wires ---- */
