@@ -97,12 +97,8 @@ static void run_as(way how, int n, ranks_body body, work *w) {
 static const struct {
     const char *text;
     int n_ranks;
-} plans[] = {{"dp=2", 2},
-             {"pp=3", 3},
-             {"dp=2,pp=2", 4},
-             {"dataparallel=2", 2},
-             {"sharded state: dp=2", 2},
-             {"sharded all: dp=2,pp=2", 4}};
+} plans[] = {{"dp=2", 2},           {"pp=3", 3},         {"dp=2,pp=2", 4},
+             {"dataparallel=2", 2}, {"zero=1: dp=2", 2}, {"zero=3: dp=2,pp=2", 4}};
 
 static void all_see_one_file(void **state) {
     folder *f = *state;
@@ -158,12 +154,12 @@ static void others_do_not_see_it(void **state) {
 static void divided_state_is_the_same(void **state) {
     folder *f = *state;
     static const char *const cases[] = {"",
-                                        "sharded state: dp=2",
-                                        "sharded state: dp=4",
+                                        "zero=1: dp=2",
+                                        "zero=1: dp=4",
                                         "whole gradient: dp=4",
-                                        "sharded all: dp=2",
-                                        "sharded all: dp=4",
-                                        "sharded state: dp=2,pp=2"};
+                                        "zero=3: dp=2",
+                                        "zero=3: dp=4",
+                                        "zero=1: dp=2,pp=2"};
     char first[200], second[200], name[16];
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         wf_trainer *t;

@@ -62,7 +62,7 @@ static void proved_and_simulated(void **state) {
                                         "dp=2,pp=2,schedule=zb1",
                                         "dp=4,overlap=off"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
-        for (int way = 0; way < 12; way++) {
+        for (int way = 0; way < 16; way++) {
             wf_context *ctx = test_context();
             wf_program *p = make_sharded(ctx, way & 1 ? mixed : wide, plans[k], sharded[way >> 2],
                                          way & 2 ? 1 : 0);
@@ -229,7 +229,7 @@ static void what_is_wrong_with_a_slice(void **state) {
     };
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_context *ctx = test_context();
-        const wfi_strategy *strategy = cases[k].all ? &sharded_all : &sharded_state;
+        const wfi_strategy *strategy = cases[k].all ? &wfi_strategy_zero3 : &wfi_strategy_zero1;
         breaker b = break_program(ctx, make_sharded(ctx, wide, cases[k].plan, strategy, 1));
         cases[k].apply(&b);
         TEST_REFUSED(ctx, wf_program_check(b.p), WF_BUG, cases[k].says);
@@ -247,10 +247,10 @@ static void tied_units_are_placed_alike(void **state) {
     wf_recipe recipe = mixed_recipe(4);
     TEST_OK(ctx, wf_model_create(ctx, "wide", wide, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, "first:dp=2,late:dp=2", &plan));
-    plan->rules[0].strategy = &sharded_state;
+    plan->rules[0].strategy = &wfi_strategy_zero1;
     TEST_REFUSED(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p),
                  WF_INVALID_ARG, "units first and late share a weight");
-    plan->rules[1].strategy = &sharded_state;
+    plan->rules[1].strategy = &wfi_strategy_zero1;
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     /* A forward run has one microbatch, and finds its state where training has it. */
     TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 3, &forward));

@@ -1,19 +1,12 @@
-/* Strategies that no plan can name yet: what they ask for shows that lowering knows no strategy. */
+/* Strategies that divide state, one that no plan can name among them: what that asks for shows that
+ * lowering knows no strategy. */
 #ifndef TESTS_SHARDED_PLAN_H
 #define TESTS_SHARDED_PLAN_H
 
 #include "plan/plan.h"
 #include "test.h"
 
-/* Each replica updates its slice of the parameters, and all gather them. */
-static const wfi_strategy sharded_state = {
-    .name = "sharded state",
-    .parameter = WFI_REPLICATE,
-    .gradient = WFI_SHARD,
-    .state = WFI_SHARD,
-    .buffer = WFI_REPLICATE,
-};
-/* The same, but every replica sums all of the gradient. */
+/* Each replica updates its slice of the parameters, but sums all of the gradient. */
 static const wfi_strategy whole_gradient = {
     .name = "whole gradient",
     .parameter = WFI_REPLICATE,
@@ -21,16 +14,8 @@ static const wfi_strategy whole_gradient = {
     .state = WFI_SHARD,
     .buffer = WFI_REPLICATE,
 };
-
-/* Parameters, too: each replica has a slice, and all gather it before use. */
-static const wfi_strategy sharded_all = {
-    .name = "sharded all",
-    .parameter = WFI_SHARD,
-    .gradient = WFI_SHARD,
-    .state = WFI_SHARD,
-    .buffer = WFI_REPLICATE,
-};
-static const wfi_strategy *const sharded[] = {&sharded_state, &whole_gradient, &sharded_all};
+static const wfi_strategy *const sharded[] = {&wfi_strategy_zero1, &whole_gradient,
+                                              &wfi_strategy_zero2, &wfi_strategy_zero3};
 
 static inline wf_plan *sharded_plan(wf_context *ctx, const char *text,
                                     const wfi_strategy *strategy) {
@@ -40,7 +25,8 @@ static inline wf_plan *sharded_plan(wf_context *ctx, const char *text,
     return plan;
 }
 
-/* As wf_plan_parse; in front of a plan may stand the name of one of them: "sharded all: dp=2". */
+/* As wf_plan_parse; in front of a plan may stand the name of one of them: "whole gradient: dp=2".
+ */
 static inline wf_status sharded_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
     const char *colon = strstr(text, ": ");
     WF_TRY(wf_plan_parse(ctx, colon ? colon + 2 : text, plan_out));

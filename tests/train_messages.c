@@ -216,8 +216,8 @@ static void bits_of_one_rank(void **state) {
                  {"dp=2,pp=2", 4},
                  {"dataparallel=2", 2},
                  {"block:dp=2,head:dataparallel=2", 2},
-                 {"sharded state: dp=2", 2},
-                 {"sharded state: dp=2,pp=2,bucket=1KiB", 4},
+                 {"zero=1: dp=2", 2},
+                 {"zero=1: dp=2,pp=2,bucket=1KiB", 4},
                  {"whole gradient: dp=4", 4}};
     char folder[] = "/tmp/weft-test-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));

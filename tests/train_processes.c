@@ -216,10 +216,10 @@ static void bits_of_one_rank(void **state) {
                  {"dp=2,pp=2", 4},
                  {"dataparallel=2", 2},
                  {"block:dp=2,head:dataparallel=2", 2},
-                 {"sharded state: dp=2,pp=2", 4},
+                 {"zero=1: dp=2,pp=2", 4},
                  {"whole gradient: dp=2", 2},
-                 {"sharded all: dp=4", 4},
-                 {"sharded all: dp=2,pp=2", 4}};
+                 {"zero=3: dp=4", 4},
+                 {"zero=3: dp=2,pp=2", 4}};
     char folder[] = "/tmp/weft-test-XXXXXX", path[64], want[200], sha[65];
     wf_context *ctx = test_context();
     wf_recipe recipe = job_recipe();

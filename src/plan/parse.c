@@ -52,6 +52,17 @@ static wf_status parse_hold(wf_plan *plan, const wfi_plan_field *f) {
     return parse_axis(plan, f, &plan->hold);
 }
 
+static wf_status parse_zero(wf_plan *plan, const wfi_plan_field *f) {
+    bool is_one = f->value[0] >= '1' && f->value[0] <= '0' + WFI_N_ZERO && !f->value[1];
+    if (!is_one)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: zero='%s' at position %d; it takes 1 (optimizer state is divided), "
+                        "2 (gradients, too) or 3 (parameters, too)",
+                        f->value, f->position);
+    plan->strategy = wfi_zero_strategies[f->value[0] - '1'];
+    return WF_OK;
+}
+
 static const struct {
     const char *key;
     wf_status (*parse)(wf_plan *plan, const wfi_plan_field *f);
@@ -64,6 +75,7 @@ static const struct {
                            [WFI_PLAN_ORDER] = {"order", wfi_plan_parse_order},
                            [WFI_PLAN_BUCKET] = {"bucket", wfi_plan_parse_bucket},
                            [WFI_PLAN_OVERLAP] = {"overlap", wfi_plan_parse_overlap},
+                           [WFI_PLAN_ZERO] = {"zero", parse_zero},
                            [WFI_PLAN_OUTPUT] = {"output", wfi_plan_parse_output}};
 
 static wf_status unknown_key(const wf_plan *plan, const wfi_plan_field *f) {
@@ -140,6 +152,7 @@ static wf_status canonical_text(wf_plan *plan) {
         wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
+    if (plan->strategy != &wfi_strategy_dp) wfi_text_add(&text, ",%s", plan->strategy->name);
     wfi_plan_reduction_text(plan, &text);
     wfi_free(plan->ctx, plan->text);
     plan->text = text.data;

@@ -87,6 +87,11 @@ wf_status wfi_plan_check_reduction(const wf_plan *plan) {
     for (int k = 0; k < plan->n_rules; k++)
         if (plan->rules[k].strategy->gradient == WFI_REPLICATE && plan->rules[k].n > most)
             most = plan->rules[k].n;
+    if (plan->strategy->gradient == WFI_SHARD && plan->allreduce != wfi_allreduce_find("auto"))
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: allreduce=%s has no effect with %s, where each rank sums its slice "
+                        "of the gradients; leave it out",
+                        plan->allreduce->name, plan->strategy->name);
     if (!plan->allreduce->rotates || plan->is_order_free || most <= 2) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: allreduce=%s sums in an order that rotates, so dp=%d would not give one "

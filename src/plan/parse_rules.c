@@ -28,6 +28,11 @@ wf_status wfi_plan_parse_rule(wf_plan *plan, const wfi_plan_field *f, bool *foun
     size_t n_unit;
     wfi_plan_rule r = {.position = f->position};
     r.strategy = read_key(f->key, &n_unit);
+    if (n_unit && !strcmp(f->key + n_unit, ":zero"))
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: '%s' at position %d: zero divides the state of the whole model over "
+                        "dp; write dp=N,zero=%s",
+                        f->key, f->position, f->value);
     *found_out = r.strategy;
     if (!*found_out) return WF_OK;
     if (strchr(f->key, ':') && !n_unit)
@@ -86,6 +91,9 @@ static wf_status check_other_keys(const wf_plan *plan) {
         return refuse_with(plan, "schedule", given[WFI_PLAN_SCHEDULE],
                            "it has an order of its own, a round of microbatches after the other: "
                            "leave schedule out");
+    if (given[WFI_PLAN_ZERO])
+        return refuse_with(plan, "zero", given[WFI_PLAN_ZERO],
+                           "it divides the state of the whole model over dp: leave one out");
     if (given[WFI_PLAN_HOLD])
         return refuse_with(plan, "hold", given[WFI_PLAN_HOLD], "schedule=auto,pp=2 heeds it");
     if (given[WFI_PLAN_ALLREDUCE] && !sums_to_all &&

@@ -39,6 +39,7 @@ typedef enum wfi_plan_key {
     WFI_PLAN_ORDER,
     WFI_PLAN_BUCKET,
     WFI_PLAN_OVERLAP,
+    WFI_PLAN_ZERO,
     WFI_PLAN_OUTPUT,
     WFI_N_PLAN_KEYS
 } wfi_plan_key;

@@ -9,18 +9,22 @@
 #include "plan/placement.h"
 
 typedef struct wfi_strategy {
-    const char *name;        /* as a key of the plan */
+    const char *name;        /* as a key of the plan; of a whole plan: with its value */
     wfi_placement parameter; /* a replica that computes wants it REPLICATE */
     wfi_placement gradient;  /* PARTIAL after backward, then this */
     wfi_placement state;  /* the optimizer's: who has a part of it updates that of the parameters */
     wfi_placement buffer; /* running statistics; no SHARD */
 } wfi_strategy;
 
-extern const wfi_strategy wfi_strategy_dp, wfi_strategy_dataparallel;
+extern const wfi_strategy wfi_strategy_dp, wfi_strategy_dataparallel, wfi_strategy_zero1,
+    wfi_strategy_zero2, wfi_strategy_zero3;
 
-/* All of them, NULL-terminated. */
+/* Those of a model or a unit, as a key with a number of ranks, NULL-terminated. */
 extern const wfi_strategy *const wfi_strategies[];
-/* NULL if there is none of that name. */
+/* Those of a whole plan, along its `dp`: zero=1, 2, 3. */
+#define WFI_N_ZERO 3
+extern const wfi_strategy *const wfi_zero_strategies[WFI_N_ZERO];
+/* Of the former; NULL if there is none of that name. */
 const wfi_strategy *wfi_strategy_find(const char *name);
 
 #endif
