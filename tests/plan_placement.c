@@ -4,34 +4,43 @@
 #include "optimizer/optimizer.h"
 #include "test.h"
 
-/* Parts are whole blocks of the norm, one behind the other, and all of it. */
+/* Parts are whole blocks of the norm, one behind the other from some replica on, and all of it;
+ * none is larger than it has to be,. */
 static void parts_are_the_whole(void **state) {
     (void)state;
     static const size_t sizes[] = {0, 64, 4096, 4160, 3 * 4096, 1000 * 4096 + 128};
     const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     for (size_t k = 0; k < WFI_COUNT(sizes); k++)
-        for (int32_t n = 1; n <= 9; n++) {
-            size_t at = 0, most = 0, least = SIZE_MAX;
-            for (int32_t r = 0; r < n; r++) {
-                wfi_extent part = wfi_placement_extent(WFI_SHARD, sizes[k], n, r);
-                if (part.bytes) {
-                    assert_int_equal(part.offset, at);
-                    assert_int_equal(at % block, 0);
+        for (int32_t n = 1; n <= 9; n++)
+            for (int32_t number = 0; number < 20; number++) {
+                size_t at = 0, n_blocks = (sizes[k] + block - 1) / block;
+                int32_t first = n_blocks < (size_t)n ? number % n : 0;
+                for (int32_t r = 0; r < n; r++) {
+                    int32_t replica = (first + r) % n;
+                    wfi_extent part = wfi_placement_extent(WFI_SHARD, sizes[k], n, replica, number);
+                    assert_true(part.bytes <= (n_blocks + (size_t)n - 1) / (size_t)n * block);
+                    if (part.bytes) assert_int_equal(part.offset, at);
+                    if (at + part.bytes < sizes[k]) assert_int_equal(part.bytes % block, 0);
+                    at += part.bytes;
                 }
-                at += part.bytes;
-                most = part.bytes > most ? part.bytes : most;
-                least = part.bytes < least ? part.bytes : least;
+                assert_int_equal(at, sizes[k]);
             }
-            assert_int_equal(at, sizes[k]);
-            assert_true(most - least <= block);
-        }
+}
+
+/* What is smaller than a block lives with one replica: by turns. */
+static void small_things_take_turns(void **state) {
+    (void)state;
+    for (int32_t number = 0; number < 12; number++)
+        for (int32_t r = 0; r < 4; r++)
+            assert_int_equal(wfi_placement_extent(WFI_SHARD, 256, 4, r, number).bytes,
+                             r == number % 4 ? 256 : 0);
 }
 
 static void the_whole_is_one_part(void **state) {
     (void)state;
     for (int32_t r = 0; r < 3; r++) {
-        assert_int_equal(wfi_placement_extent(WFI_ROOT, 100, 3, r).bytes, r ? 0 : 100);
-        assert_int_equal(wfi_placement_extent(WFI_REPLICATE, 100, 3, r).bytes, 100);
+        assert_int_equal(wfi_placement_extent(WFI_ROOT, 100, 3, r, 1).bytes, r ? 0 : 100);
+        assert_int_equal(wfi_placement_extent(WFI_REPLICATE, 100, 3, r, 1).bytes, 100);
     }
 }
 
@@ -82,7 +91,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_the_whole),    cmocka_unit_test(the_whole_is_one_part),
         cmocka_unit_test(what_both_have),         cmocka_unit_test(changes_have_names),
-        cmocka_unit_test(strategies_are_changes),
+        cmocka_unit_test(strategies_are_changes), cmocka_unit_test(small_things_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "program/timeline.h"
 #include "sharded_plan.h"
 #include "small_models.h"
+#include "wide_net.h"
 
 typedef struct shape {
     wf_model_function function;
@@ -91,6 +92,21 @@ static void same_figures(void **state) {
                          8 >> k % 3, pp, pp > 1 ? schedules[k] : "1f1b", sums[a]);
                 (void)compare(&shapes[(k + a) % 3], plan);
             }
+}
+
+/* Slices that are equal make replicas equal; the last ones, which have less, are lowered, too. */
+static void slices(void **state) {
+    (void)state;
+    const shape shapes[] = {{wide_net, 32, 16, 8}, {mixed, 32, 16, 16}, {small_net, 32, 16, 8}};
+    for (int zero = 1; zero <= 3; zero++)
+        for (size_t k = 0; k < WFI_COUNT(shapes); k++)
+            for (int dp = 2; dp <= 8; dp *= 2)
+                for (int pp = 1; pp <= 2; pp++) {
+                    char plan[64];
+                    snprintf(plan, sizeof plan, "dp=%d,pp=%d,zero=%d", dp, pp, zero);
+                    int n = compare(&shapes[k], plan);
+                    if (k == 0 && dp == 8) assert_true(n < dp * pp);
+                }
 }
 
 /* How many are lowered: as few as there are kinds. */
@@ -183,6 +199,7 @@ static void wrong_folds_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_figures),
+        cmocka_unit_test(slices),
         cmocka_unit_test(few_are_lowered),
         cmocka_unit_test(rows_decide),
         cmocka_unit_test(wrong_parts_are_refused),

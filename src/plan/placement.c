@@ -13,15 +13,17 @@ const char *wfi_change_name(wfi_placement from, wfi_placement to) {
     return exists ? names[from][to] : NULL;
 }
 
-wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k) {
+wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k,
+                                int32_t number) {
     if (placement != WFI_SHARD)
         return (wfi_extent){0, wfi_placement_has(placement, k, 0) ? bytes : 0};
     const size_t block = WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     size_t n_blocks = (bytes + block - 1) / block;
-    size_t begin = n_blocks * (size_t)k / (size_t)n * block;
-    size_t end = n_blocks * (size_t)(k + 1) / (size_t)n * block;
-    if (end > bytes) end = bytes;
-    return (wfi_extent){begin, end > begin ? end - begin : 0};
+    size_t part = (n_blocks + (size_t)n - 1) / (size_t)n * block;
+    if (n_blocks < (size_t)n) k = (k + n - number % n) % n;
+    size_t begin = part * (size_t)k;
+    if (begin > bytes) begin = bytes;
+    return (wfi_extent){begin, part < bytes - begin ? part : bytes - begin};
 }
 
 wfi_extent wfi_extent_intersect(wfi_extent a, wfi_extent b) {

@@ -30,8 +30,10 @@ typedef struct wfi_extent {
 
 /* What replica k of n has of `bytes` bytes; no bytes: nothing. Parts are whole blocks of elements
  * for which a gradient's norm has a sum of its own (WFI_NORM_BLOCK_ELEMENTS), so parts are measured
- * as the whole would be. */
-wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k);
+ * as the whole would be. They are equal but for the last ones, so most replicas have as much as
+ * others. Things with fewer blocks than replicas take turns, by their `number`. */
+wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k,
+                                int32_t number);
 /* What both have. */
 wfi_extent wfi_extent_intersect(wfi_extent a, wfi_extent b);
 

@@ -40,7 +40,7 @@ int32_t wfi_n_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_
 static wfi_extent find_slice(const wf_program *p, int32_t unit, int32_t n, int32_t k) {
     const wf_graph *g = p->graph;
     int32_t i = 0;
-    if (k < n) return wfi_placement_extent(WFI_SHARD, g->units[unit].param_bytes, n, k);
+    if (k < n) return wfi_placement_extent(WFI_SHARD, g->units[unit].param_bytes, n, k, unit);
     for (int32_t skipped = k / n - 1; !wfi_is_tied(g, i, unit) || skipped-- > 0;) i++;
     return wfi_tied_extent(p, i, k % n);
 }
@@ -55,7 +55,7 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
         piece.owner =
             wfi_group_find(group, wfi_program_rank_of(p, k, (int32_t)(stage - p->stages)));
         piece.extent = wfi_placement_extent(
-            stage->strategy->state, p->graph->units[unit].param_bytes, stage->n_replicas, k);
+            stage->strategy->state, p->graph->units[unit].param_bytes, stage->n_replicas, k, unit);
     }
     piece.extent = wfi_norm_extent(piece.extent);
     return piece;
@@ -82,8 +82,9 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
 wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32_t r) {
     const wfi_reference *reference = &now->references[r];
     const wfi_block *b = &p->blocks[reference->block];
-    for (int32_t n = wfi_n_pieces(p, now, b->kind, b->id); n-- > 0;) {
-        wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, n);
+    int32_t n = wfi_n_pieces(p, now, b->kind, b->id);
+    for (int32_t k = 0; k < n; k++) { /* things have as many pieces, so it is near */
+        wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, (r + k) % n);
         if (piece.extent.bytes && piece.extent.offset == wfi_reference_begin(p, reference))
             return piece;
     }

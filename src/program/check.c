@@ -271,12 +271,34 @@ static int32_t count_members(const checker *c, int32_t at) {
     return found;
 }
 
-/* What a member of a change brings by reference k, if it is not lowered: what one rank would have
- * for its microbatches. If the rank that it follows brings something else, so does the sum. */
+/* What stands in for a member of a sum that is not lowered: what one rank would have for its
+ * microbatches. If the rank that it follows brings something else, so does the sum. */
 static wfi_term part_of(const checker *c, const wfi_instruction *now, int32_t k, int32_t member) {
-    const wfi_block *b = &c->p->blocks[now->references[k].block];
-    return wfi_is_reduction(now) ? wfi_ideal_part(c->ideal, b->id, member)
-                                 : wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
+    return wfi_ideal_part(c->ideal, c->p->blocks[now->references[k].block].id, member);
+}
+
+/* The same of the owner of a piece: the rank that it follows has its own piece of that thing, and
+ * slices of one value have one term. Statistics are of a microbatch each. */
+static wfi_term piece_of(const checker *c, int32_t at, int32_t n, int32_t k) {
+    const wf_program *p = c->p;
+    const wfi_instruction *first = &p->instructions[p->order[at]];
+    const wfi_block *b = &p->blocks[first->references[k].block];
+    const wfi_group *group = &p->groups[first->group];
+    int32_t owner = wfi_named_piece(p, first, k).owner;
+    if (b->kind == WFI_BLOCK_STATS || owner < 0)
+        return wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro);
+    int32_t like = wfi_group_find(group, p->ranks[group->ranks[owner]].like);
+    for (int32_t m = 0; m < n; m++) {
+        const wfi_instruction *member = &p->instructions[p->order[at + m]];
+        if (wfi_group_find(group, member->rank) != like) continue;
+        for (int32_t r = 0; r < member->n_references; r++) {
+            const wfi_reference *piece = &member->references[r];
+            const wfi_block *other = &p->blocks[piece->block];
+            bool is_own = piece->access & WFI_READ && wfi_named_piece(p, member, r).owner == like;
+            if (is_own && other->kind == b->kind && other->id == b->id) return read_term(c, piece);
+        }
+    }
+    return 0;
 }
 
 /* What is in reference k of the n members when the collective is through. */
@@ -286,7 +308,7 @@ static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t
     const wfi_group *group = &p->groups[first->group];
     wfi_term *leaves = c->scratch, whole = 0;
     if (k == wfi_n_moved(p, first)) return wfi_term_start(WFI_CHANGE, first->unit, 0);
-    if (n < group->n) whole = part_of(c, first, k, 0);
+    if (n < group->n && !wfi_is_reduction(first)) whole = piece_of(c, at, n, k);
     for (int32_t m = 0; m < group->n && n < group->n && wfi_is_reduction(first); m++)
         leaves[m] = part_of(c, first, k, m);
     for (int32_t m = 0; m < n; m++) {

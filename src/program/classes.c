@@ -14,14 +14,31 @@
  */
 #include "program/program.h"
 
+/* Whether two replicas have as much of everything that is divided. Where a slice begins matters to
+ * nothing but the references' names. */
+static bool has_equal_slices(const wf_program *p, int32_t a, int32_t b) {
+    static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE};
+    for (int32_t u = 0; u < p->graph->n_units; u++) {
+        int32_t pp = p->stages[wfi_program_stage_of(p, u)].pp;
+        for (size_t k = 0; k < WFI_COUNT(kinds); k++)
+            if (wfi_kept_extent(p, kinds[k], u, wfi_mesh_rank(p->mesh, pp, a)).bytes !=
+                wfi_kept_extent(p, kinds[k], u, wfi_mesh_rank(p->mesh, pp, b)).bytes)
+                return false;
+    }
+    for (int32_t i = 0; i < p->graph->n_weight_gradients; i++)
+        if (wfi_tied_extent(p, i, a).bytes != wfi_tied_extent(p, i, b).bytes) return false;
+    return true;
+}
+
 /* What may differ between `dp` coordinates: how many of its microbatches are of the larger size,
- * and what its ranks stage of others' gradients. */
+ * what its ranks keep, and what they stage of others' gradients. */
 static bool is_like(const wf_program *p, int32_t a, int32_t b) {
     const wfi_allreduce *how = p->plan->allreduce;
     int64_t n_own = p->recipe.n_micro / p->mesh.dp, n_larger = p->recipe.batch % p->recipe.n_micro;
     if (wfi_max_i64(0, wfi_min_i64(n_own, n_larger - a * n_own)) !=
         wfi_max_i64(0, wfi_min_i64(n_own, n_larger - b * n_own)))
         return false;
+    if (!has_equal_slices(p, a, b)) return false;
     for (int32_t u = 0; u < p->graph->n_units && how->n_staged; u++) {
         int64_t n_elem = (int64_t)(p->code->units[u].gradient_bytes / sizeof(float));
         if (how->n_staged(p->mesh.dp, a, n_elem) != how->n_staged(p->mesh.dp, b, n_elem))
@@ -30,15 +47,13 @@ static bool is_like(const wf_program *p, int32_t a, int32_t b) {
     return true;
 }
 
-/* Whether each `dp` coordinate is a replica of everything, and gives the others nothing but its
- * summands. */
+/* Whether each `dp` coordinate is a replica of everything, and none is the root of anything. */
 static bool has_equal_replicas(const wf_program *p) {
     bool is = !wf_plan_loads_at_root(p->plan);
     for (int32_t s = 0; s < p->n_stages && is; s++) {
         const wfi_strategy *row = p->stages[s].strategy;
-        is = p->stages[s].n_replicas == p->mesh.dp && row->parameter == WFI_REPLICATE &&
-             row->gradient == WFI_REPLICATE && row->state == WFI_REPLICATE &&
-             row->buffer == WFI_REPLICATE;
+        is = p->stages[s].n_replicas == p->mesh.dp && row->parameter != WFI_ROOT &&
+             row->gradient != WFI_ROOT && row->state != WFI_ROOT && row->buffer != WFI_ROOT;
     }
     return is;
 }

@@ -39,7 +39,7 @@ static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int3
                                                         : s->strategy->buffer;
     size_t bytes = kind == WFI_BLOCK_BUFFER ? u->buffer_bytes : u->param_bytes;
     return replica < 0 ? (wfi_extent){0, 0}
-                       : wfi_placement_extent(placement, bytes, s->n_parts, replica);
+                       : wfi_placement_extent(placement, bytes, s->n_parts, replica, unit);
 }
 
 bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
@@ -89,8 +89,9 @@ wfi_extent wfi_tied_extent(const wf_program *p, int32_t i, int32_t replica) {
     const wfi_weight_gradient *w = &p->graph->weight_gradients[i];
     const wfi_value *param = &p->graph->values[w->param];
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, param->unit)];
-    wfi_extent slice = wfi_placement_extent(
-        stage->strategy->state, p->graph->units[param->unit].param_bytes, stage->n_parts, replica);
+    wfi_extent slice =
+        wfi_placement_extent(stage->strategy->state, p->graph->units[param->unit].param_bytes,
+                             stage->n_parts, replica, param->unit);
     wfi_extent weight = {param->offset, wfi_value_bytes(p->graph, w->param)};
     wfi_extent used = wfi_extent_intersect(slice, weight);
     used.offset += p->code->tied_offset[i] - param->offset;
