@@ -445,7 +445,8 @@ static wf_status run_all(checker *c) {
 static range kept_gradient(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
     wfi_extent kept = wfi_summed_extent(c->p, block->id, -1, block->rank);
-    return range_of(c, &(wfi_reference){b, kept.offset, kept.bytes, WFI_READ});
+    return range_of(c,
+                    &(wfi_reference){b, kept.offset - (size_t)block->begin, kept.bytes, WFI_READ});
 }
 
 static wf_status check_end(const checker *c) {
@@ -466,8 +467,7 @@ static wf_status check_end(const checker *c) {
                 block->rank, wfi_block_kind_name(block->kind), p->graph->units[block->id].name);
     }
     for (int32_t b = 0; b < p->n_blocks && p->use == WFI_USE_RUN_AND_KEEP; b++)
-        if (p->blocks[b].kind == WFI_BLOCK_GRADIENT && p->blocks[b].depth == 0 &&
-            !is_whole(c, b, kept_gradient(c, b)))
+        if (wfi_is_summed(p, &p->blocks[b]) && !is_whole(c, b, kept_gradient(c, b)))
             return wfi_fail(p->ctx, WF_BUG, "check: the gradient of unit %s is not kept",
                             p->graph->units[p->blocks[b].id].name);
     for (int64_t m = 0; m < p->recipe.n_micro && p->graph->record >= 0; m++)

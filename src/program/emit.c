@@ -91,6 +91,7 @@ wf_status wfi_refer(wfi_lowering *l, int32_t instruction, int32_t k, wfi_block_k
     int32_t block;
     WF_TRY(wfi_find_block(l, kind, id, depth, micro, 0, &block));
     wfi_block *b = &l->p->blocks[block];
+    if (depth < 0 && !b->bytes) b->begin = (int64_t)extent.offset; /* a slice */
     size_t offset = extent.offset - (size_t)b->begin;
     if (extent.bytes && offset + extent.bytes > b->bytes) b->bytes = offset + extent.bytes;
     l->p->instructions[instruction].references[k] =
@@ -105,12 +106,25 @@ wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_k
     return wfi_refer(l, i, 0, kind, id, depth, micro, extent, access);
 }
 
-wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction) {
+wf_status wfi_lower_copy(wfi_lowering *l, wfi_block_kind kind, int32_t unit, int32_t from,
+                         int32_t to, wfi_extent extent) {
+    int32_t i;
+    WF_TRY(wfi_emit(l, wfi_make(WFI_COPY, unit, 0, -1), 2, &i));
+    WF_TRY(wfi_refer(l, i, 0, kind, unit, from, -1, extent, WFI_READ));
+    return wfi_refer(l, i, 1, kind, unit, to, -1, extent, WFI_WRITE);
+}
+
+wf_status wfi_depend_on(wfi_lowering *l, int32_t instruction, int32_t earlier) {
     wfi_instruction *i = &l->p->instructions[instruction];
-    if (l->lookahead[0] < 0) return WF_OK;
-    i->depends = wfi_pool_alloc(&l->p->pool, 1, sizeof *i->depends);
-    if (!i->depends) return WF_NO_MEMORY;
-    i->depends[0] = l->lookahead[0];
-    i->n_depends = 1;
+    if (earlier < 0) return WF_OK;
+    int32_t *depends = wfi_pool_alloc(&l->p->pool, (size_t)i->n_depends + 1, sizeof *depends);
+    if (!depends) return WF_NO_MEMORY;
+    for (int32_t k = 0; k < i->n_depends; k++) depends[k] = i->depends[k];
+    depends[i->n_depends++] = earlier;
+    i->depends = depends;
     return WF_OK;
+}
+
+wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction) {
+    return wfi_depend_on(l, instruction, l->lookahead[0]);
 }

@@ -46,23 +46,25 @@ static wf_status emit_ties(wfi_lowering *l) {
         int32_t owner = g->values[w->param].unit, user = w->unit, n;
         if (owner == user) continue;
         int32_t from = wfi_program_stage_of(p, user), to = wfi_program_stage_of(p, owner);
+        int32_t depth = wfi_summed_depth(p, user, i);
         bool is_here = take_updated(l, from);
         if (is_here)
             WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, user, w->value, -1),
-                              WFI_BLOCK_GRADIENT, 0, wfi_summed_extent(p, user, i, l->rank)));
+                              WFI_BLOCK_GRADIENT, depth, wfi_summed_extent(p, user, i, l->rank)));
         if (!take_updated(l, to)) continue;
         wfi_extent own = wfi_summed_extent(p, owner, -1, l->rank);
         wfi_extent used = wfi_summed_extent(p, user, i, l->rank);
         if (!is_here) {
             n = p->n_instructions;
             WF_TRY(emit_receive(l, from, wfi_make(WFI_RECEIVE, user, w->value, -1),
-                                WFI_BLOCK_GRADIENT, 0, used));
+                                WFI_BLOCK_GRADIENT, depth, used));
             if (p->n_instructions > n) WF_TRY(wfi_depend_on_lookahead(l, n));
         }
         if (!own.bytes) continue;
         WF_TRY(wfi_emit(l, wfi_make(WFI_TIE, owner, i, -1), 2, &n));
-        WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, owner, 0, -1, own, WFI_READ | WFI_WRITE));
-        WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_GRADIENT, user, 0, -1, used, WFI_READ));
+        WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, owner, wfi_summed_depth(p, owner, -1), -1,
+                         own, WFI_READ | WFI_WRITE));
+        WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_GRADIENT, user, depth, -1, used, WFI_READ));
     }
     return WF_OK;
 }
@@ -122,7 +124,8 @@ static wf_status emit_norms(wfi_lowering *l) {
         int32_t n;
         if (!own.bytes) continue;
         WF_TRY(wfi_emit(l, wfi_make(WFI_NORM, u, 0, -1), 2, &n));
-        WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, u, 0, -1, own, WFI_READ));
+        WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u, -1), -1, own,
+                         WFI_READ));
         WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_NORM, u, 0, -1, wfi_norm_extent(own), WFI_WRITE));
     }
     return wfi_lower_change(l, (int32_t)(group - p->groups), WFI_SHARD, WFI_REPLICATE, -1);
@@ -141,7 +144,8 @@ static wf_status emit_updates(wfi_lowering *l) {
                         2 + (n_states > 0) + (clips ? g->n_units : 0), &i));
         WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, wfi_kept_depth(p, u, l->rank), -1, own,
                          WFI_READ | WFI_WRITE));
-        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, 0, -1, own, WFI_READ));
+        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u, -1), -1, own,
+                         WFI_READ));
         if (n_states)
             WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_STATE, u, 0, -1,
                              wfi_whole(own.bytes * (size_t)n_states), WFI_READ | WFI_WRITE));

@@ -96,9 +96,16 @@ NEED(record) {
     return need(WFI_BLOCK_RECORD, p->code->place[p->graph->record].bytes, WFI_READ);
 }
 
+/* A slice of parameters to where they are gathered, or of a gradient to where it is kept. */
 NEED(copy) {
-    return need_extent(WFI_BLOCK_PARAM, wfi_kept_extent(p, WFI_BLOCK_PARAM, now->unit, now->rank),
-                       k ? WFI_WRITE : WFI_READ);
+    const wfi_block *to = &p->blocks[now->references[1].block];
+    int access = k ? WFI_WRITE : WFI_READ;
+    if (to->kind != WFI_BLOCK_GRADIENT)
+        return need_extent(WFI_BLOCK_PARAM,
+                           wfi_kept_extent(p, WFI_BLOCK_PARAM, now->unit, now->rank), access);
+    if (to->depth >= 0) return nothing;
+    return need_extent(to->kind, wfi_summed_extent(p, now->unit, -2 - to->depth, now->rank),
+                       access);
 }
 
 NEED(fold) {
@@ -209,6 +216,10 @@ ARGUMENTS(output) {
 ARGUMENTS(pack) {
     (void)p;
     wfi_text_add(text, " for=%s", now->part == WFI_PART_F ? "forward" : "backward");
+}
+
+ARGUMENTS(copy) {
+    wfi_text_add(text, " %s", wfi_block_kind_name(p->blocks[now->references[0].block].kind));
 }
 
 ARGUMENTS(depth) {

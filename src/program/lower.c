@@ -94,7 +94,9 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
         i.first = micro % per_lane == 0;
         i.id = depth;
     }
+    int32_t number = p->n_instructions;
     WF_TRY(emit_segment(l, i, segment, depth));
+    if (sums) WF_TRY(wfi_depend_on_freed(l, number));
     if (sums && (micro + 1) % per_lane == 0) WF_TRY(emit_folds(l, unit, lane));
     bool is_last = (micro + 1) % n_own == 0;
     return sums && is_last ? wfi_lower_finished(l, unit) : WF_OK;
@@ -158,11 +160,9 @@ static wf_status add_state_blocks(wfi_lowering *l) {
 /* From where a slice is kept into its place in the whole. */
 static wf_status copy_slice(wfi_lowering *l, int32_t unit) {
     wfi_extent kept = wfi_kept_extent(l->p, WFI_BLOCK_PARAM, unit, l->rank);
-    int32_t depth = wfi_kept_depth(l->p, unit, l->rank), i;
+    int32_t depth = wfi_kept_depth(l->p, unit, l->rank);
     if (!kept.bytes || !depth) return WF_OK;
-    WF_TRY(wfi_emit(l, wfi_make(WFI_COPY, unit, 0, -1), 2, &i));
-    WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_PARAM, unit, depth, -1, kept, WFI_READ));
-    return wfi_refer(l, i, 1, WFI_BLOCK_PARAM, unit, 0, -1, kept, WFI_WRITE);
+    return wfi_lower_copy(l, WFI_BLOCK_PARAM, unit, depth, 0, kept);
 }
 
 /* Replicas compute with all of a unit's parameters. */
@@ -190,6 +190,7 @@ bool wfi_take_stage(wfi_lowering *l, int32_t stage) {
 static wf_status lower_rank(wfi_lowering *l) {
     wf_program *p = l->p;
     l->lookahead[0] = l->lookahead[1] = -1;
+    memset(l->freed, -1, sizeof l->freed);
     l->adds_state = true;
     WF_TRY(add_state_blocks(l));
     l->adds_state = false;

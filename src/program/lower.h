@@ -47,7 +47,9 @@ typedef struct wfi_lowering {
     int32_t *table; /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
     int32_t *finished; /* [n_finished] units whose gradient is complete, in this order */
-    int32_t n_finished;
+    int32_t n_finished, n_reduced; /* so many of them have been summed, in buckets */
+    int32_t freed[2][2]; /* of the last two buckets whose gradients are freed: the change and the
+                          * last copy, or -1 */
     size_t finished_capacity;
     struct wfi_thing *things; /* [n_things] that the next change moves */
     int32_t n_things;
@@ -82,9 +84,14 @@ static inline wfi_part wfi_part_of(wfi_action_kind kind) {
     return parts[kind];
 }
 
+/* Copies an extent from one depth of a unit's PARAM or GRADIENT to another. */
+wf_status wfi_lower_copy(wfi_lowering *l, wfi_block_kind kind, int32_t unit, int32_t from,
+                         int32_t to, wfi_extent extent);
 /* An instruction that touches one block. */
 wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
                        int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access);
+/* It waits for another one of the rank, if there is any. */
+wf_status wfi_depend_on(wfi_lowering *l, int32_t instruction, int32_t earlier);
 /* A transfer into memory may begin one action ahead of the one that needs it, not
  * earlier: otherwise every microbatch would want its buffers at the start. */
 wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction);
@@ -94,8 +101,12 @@ wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end);
 /* The inputs that a segment reads and no transfer has brought, from the host. */
 wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
 
-/* reduce.c: the unit's gradient of this replica is complete; sums them over the replicas. */
+/* reduce.c: the unit's gradient of this replica is complete; sums them over the replicas: those
+ * that are freed as soon as their bucket is full. */
 wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit);
+/* The instruction, which adds to a gradient, waits until earlier ones have been freed: one bucket
+ * may be summed beside the one that is filled. */
+wf_status wfi_depend_on_freed(wfi_lowering *l, int32_t instruction);
 wf_status wfi_lower_reductions(wfi_lowering *l);
 
 /* change.c: a thing that the next change moves; all members name the same ones. */

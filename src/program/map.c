@@ -85,6 +85,11 @@ wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t tied, in
     return wfi_tied_extent(p, tied, wfi_mesh_dp(p->mesh, rank) - p->stages[stage].first_dp);
 }
 
+int32_t wfi_summed_depth(const wf_program *p, int32_t unit, int32_t tied) {
+    const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
+    return stage->strategy->frees_gradient && stage->n_replicas > 1 ? -2 - tied : 0;
+}
+
 wfi_extent wfi_tied_extent(const wf_program *p, int32_t i, int32_t replica) {
     const wfi_weight_gradient *w = &p->graph->weight_gradients[i];
     const wfi_value *param = &p->graph->values[w->param];

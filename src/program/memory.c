@@ -58,7 +58,7 @@ static void find_lives(const wf_program *p, life *lives) {
     }
     if (p->use != WFI_USE_RUN_AND_KEEP) return;
     for (int32_t b = 0; b < p->n_blocks; b++)
-        if (p->blocks[b].kind == WFI_BLOCK_GRADIENT && p->blocks[b].depth == 0) {
+        if (wfi_is_summed(p, &p->blocks[b])) {
             lives[b].last_order = p->n_instructions;
             for (int s = 0; s < WFI_N_STREAMS; s++) lives[b].last[s] = INT32_MAX;
         }

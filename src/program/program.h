@@ -182,7 +182,7 @@ typedef enum wfi_id_meaning {
     X(WEIGHT, "weight", COMPUTE, SEGMENT, WEIGHT, UNIT, ANY, DEPTH, slots, slot, sum)              \
     X(BACKWARD_WEIGHT, "backward+weight", COMPUTE, SEGMENT, BACKWARD_WEIGHT, UNIT, ANY, DEPTH,     \
       slots, slot, sum)                                                                            \
-    X(COPY, "copy", COPY, COPY, TRANSFER, COPY, OWN, NONE, two, copy, none)                        \
+    X(COPY, "copy", COPY, COPY, TRANSFER, COPY, OWN, NONE, two, copy, copy)                        \
     X(FOLD, "fold", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, DEPTH, two, fold, depth)             \
     X(CHANGE, "change", REDUCE, CHANGE, REDUCE, TOUCH, NONE, NONE, pieces, piece, change)          \
     X(TIE, "tie", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, TIED, two, tie, none)                  \
@@ -205,7 +205,8 @@ typedef struct wfi_block {
     int32_t rank;
     wfi_block_kind kind;
     int32_t id;    /* unit or value */
-    int32_t depth; /* GRADIENT: accumulator; PACKED: part; PARAM: see wfi_kept_depth */
+    int32_t depth; /* GRADIENT: accumulator, or see wfi_summed_depth; PACKED: part; PARAM: see
+                      wfi_kept_depth */
     int64_t micro; /* global microbatch, -1: of the step */
     bool is_state; /* lives for ever */
     wfi_space space;
@@ -427,6 +428,13 @@ wfi_extent wfi_norm_extent(wfi_extent gradient);
 /* What of a unit's gradient the rank has once it is summed over replicas, of those that update.
  * `tied` >= 0: of the unit that uses that tied weight, what goes to the weight's owner. */
 wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t tied, int32_t rank);
+/* In which GRADIENT of the unit that is: accumulator 0, or, where that one is freed, a slice of its
+ * own, below 0. `tied` as above. */
+int32_t wfi_summed_depth(const wf_program *p, int32_t unit, int32_t tied);
+/* Whether the block has the unit's own. */
+static inline bool wfi_is_summed(const wf_program *p, const wfi_block *block) {
+    return block->kind == WFI_BLOCK_GRADIENT && block->depth == wfi_summed_depth(p, block->id, -1);
+}
 /* The same of the tied weight for a replica, where gradients are divided. */
 wfi_extent wfi_tied_extent(const wf_program *p, int32_t tied, int32_t replica);
 

@@ -3,52 +3,96 @@
  * action does not matter: it depends on the gradients that it sums and runs on a stream of its own,
  * so it begins while backward still runs on the units in front. All replicas of a stage follow one
  * schedule, so they agree on the buckets and on their order.
+ *
+ * Where only a slice of a sum is kept, it is copied to a place of its own, and what comes later
+ * waits for that: so the memory of what has been summed can be used again.
  */
 #include "program/lower.h"
 
-/* Not before the rank is through with its last action. */
-static wf_status put_off(wfi_lowering *l, int32_t instruction, int32_t last) {
-    wfi_instruction *i = &l->p->instructions[instruction];
-    i->depends = wfi_pool_alloc(&l->p->pool, 1, sizeof *i->depends);
-    if (!i->depends) return WF_NO_MEMORY;
-    i->depends[0] = last;
-    i->n_depends = 1;
+#include <string.h>
+
+/* How many of the finished units from `first` on are one bucket; *full_out: it takes no more. */
+static int32_t fill_bucket(const wfi_lowering *l, int32_t first, bool *full_out) {
+    const wf_program *p = l->p;
+    size_t limit = p->plan->bucket_bytes, bytes = 0;
+    int32_t k = first, stage = wfi_program_stage_of(p, l->finished[first]);
+    *full_out = true;
+    for (; k < l->n_finished && bytes < limit; k++) {
+        if (wfi_program_stage_of(p, l->finished[k]) != stage) return k - first;
+        size_t own = p->code->units[l->finished[k]].gradient_bytes;
+        if (own >= limit && k > first) return k - first; /* a bucket of its own */
+        bytes += own;
+    }
+    *full_out = bytes >= limit;
+    return k - first;
+}
+
+/* What the rank keeps of the unit's sum; `tied`: of that weight's. */
+static wf_status keep_slice(wfi_lowering *l, int32_t unit, int32_t tied) {
+    wfi_extent kept = wfi_summed_extent(l->p, unit, tied, l->rank);
+    int32_t depth = wfi_summed_depth(l->p, unit, tied);
+    if (!kept.bytes) return WF_OK;
+    l->freed[1][1] = l->p->n_instructions;
+    return wfi_lower_copy(l, WFI_BLOCK_GRADIENT, unit, 0, depth, kept);
+}
+
+static wf_status free_gradients(wfi_lowering *l, int32_t n, int32_t change) {
+    const wf_graph *g = l->p->graph;
+    memcpy(l->freed[0], l->freed[1], sizeof *l->freed);
+    l->freed[1][0] = change;
+    l->freed[1][1] = -1;
+    for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++) {
+        int32_t unit = l->finished[k];
+        WF_TRY(keep_slice(l, unit, -1));
+        for (int32_t i = 0; i < g->n_weight_gradients; i++)
+            if (wfi_is_tied(g, i, unit)) WF_TRY(keep_slice(l, unit, i));
+    }
+    return WF_OK;
+}
+
+static bool frees(const wfi_lowering *l, int32_t unit) {
+    return wfi_summed_depth(l->p, unit, -1) < 0;
+}
+
+/* The next n of those that are finished. */
+static wf_status sum_bucket(wfi_lowering *l, int32_t n, int32_t last) {
+    wf_program *p = l->p;
+    int32_t i = p->n_instructions, unit = l->finished[l->n_reduced];
+    int32_t stage = wfi_program_stage_of(p, unit);
+    for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++)
+        WF_TRY(wfi_add_thing(l, WFI_BLOCK_GRADIENT, l->finished[k], -1));
+    WF_TRY(wfi_lower_change(l, stage, WFI_PARTIAL, p->stages[stage].strategy->gradient, unit));
+    if (p->n_instructions > i && frees(l, unit))
+        WF_TRY(free_gradients(l, n, i));
+    else if (p->n_instructions > i && !p->plan->overlaps)
+        WF_TRY(wfi_depend_on(l, i, last)); /* not before the rank's last action */
+    l->n_reduced += n;
+    return WF_OK;
+}
+
+wf_status wfi_depend_on_freed(wfi_lowering *l, int32_t instruction) {
+    for (int k = 0; k < 2; k++)
+        WF_TRY(wfi_depend_on(l, instruction, l->freed[!l->p->plan->overlaps][k]));
     return WF_OK;
 }
 
 wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit) {
+    bool is_full = true;
     WF_TRY(WFI_GROW(l->p->ctx, l->finished, l->n_finished, l->finished_capacity, "lowering"));
     l->finished[l->n_finished++] = unit;
+    while (frees(l, unit) && is_full && l->n_reduced < l->n_finished) {
+        int32_t n = fill_bucket(l, l->n_reduced, &is_full);
+        if (is_full) WF_TRY(sum_bucket(l, n, -1));
+    }
     return WF_OK;
 }
 
-/* How many of the finished units from `first` on are one bucket. */
-static int32_t fill_bucket(const wfi_lowering *l, int32_t first) {
-    const wf_program *p = l->p;
-    size_t limit = p->plan->bucket_bytes, bytes = 0;
-    int32_t k = first, stage = wfi_program_stage_of(p, l->finished[first]);
-    for (; k < l->n_finished && bytes < limit; k++) {
-        if (wfi_program_stage_of(p, l->finished[k]) != stage) break;
-        size_t own = p->code->units[l->finished[k]].gradient_bytes;
-        if (own >= limit && k > first) break; /* a bucket of its own */
-        bytes += own;
-    }
-    return k - first;
-}
-
 wf_status wfi_lower_reductions(wfi_lowering *l) {
-    wf_program *p = l->p;
-    if (!l->n_finished) return WF_OK;
-    int32_t last = p->n_instructions - 1;
-    while (p->instructions[last].stream != WFI_STREAM_COMPUTE) last--;
-    for (int32_t k = 0, n; k < l->n_finished; k += n) {
-        int32_t i = p->n_instructions, stage = wfi_program_stage_of(p, l->finished[k]);
-        n = fill_bucket(l, k);
-        for (int32_t u = k; u < k + n; u++)
-            WF_TRY(wfi_add_thing(l, WFI_BLOCK_GRADIENT, l->finished[u], -1));
-        WF_TRY(wfi_lower_change(l, stage, WFI_PARTIAL, p->stages[stage].strategy->gradient,
-                                l->finished[k]));
-        if (!p->plan->overlaps && p->n_instructions > i) WF_TRY(put_off(l, i, last));
+    int32_t last = l->p->n_instructions - 1;
+    while (last >= 0 && l->p->instructions[last].stream != WFI_STREAM_COMPUTE) last--;
+    while (l->n_reduced < l->n_finished) {
+        bool is_full;
+        WF_TRY(sum_bucket(l, fill_bucket(l, l->n_reduced, &is_full), last));
     }
     return WF_OK;
 }

@@ -10,8 +10,8 @@ typedef struct held {
     wfi_extent extent; /* of the unit's flat buffer; STATE: of each of the optimizer's */
 } held;
 
-static bool is_wanted(const wfi_block *block, wfi_state_scope scope) {
-    if (scope == WFI_STATE_GRADIENTS) return block->kind == WFI_BLOCK_GRADIENT && !block->depth;
+static bool is_wanted(const wf_program *p, const wfi_block *block, wfi_state_scope scope) {
+    if (scope == WFI_STATE_GRADIENTS) return wfi_is_summed(p, block);
     return block->is_state && (block->kind != WFI_BLOCK_STATE || scope == WFI_STATE_ALL);
 }
 
@@ -26,12 +26,12 @@ static wfi_extent find_extent(const wf_program *p, const wfi_block *block) {
 static wf_status list_held(const wf_program *p, wfi_state_scope scope, held **held_out,
                            int32_t *n_out) {
     size_t n = 0;
-    for (int32_t b = 0; b < p->n_blocks; b++) n += is_wanted(&p->blocks[b], scope);
+    for (int32_t b = 0; b < p->n_blocks; b++) n += is_wanted(p, &p->blocks[b], scope);
     held *all = wfi_alloc(p->ctx, n + 1, sizeof *all, "a list of state");
     if (!all) return WF_NO_MEMORY;
     *n_out = 0;
     for (int32_t b = 0; b < p->n_blocks; b++)
-        if (is_wanted(&p->blocks[b], scope))
+        if (is_wanted(p, &p->blocks[b], scope))
             all[(*n_out)++] = (held){&p->blocks[b], find_extent(p, &p->blocks[b])};
     *held_out = all;
     return WF_OK;

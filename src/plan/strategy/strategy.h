@@ -14,6 +14,7 @@ typedef struct wfi_strategy {
     wfi_placement gradient;  /* PARTIAL after backward, then this */
     wfi_placement state;  /* the optimizer's: who has a part of it updates that of the parameters */
     wfi_placement buffer; /* running statistics; no SHARD */
+    bool frees_gradient;  /* once it is summed, only what `gradient` says is kept */
 } wfi_strategy;
 
 extern const wfi_strategy wfi_strategy_dp, wfi_strategy_dataparallel, wfi_strategy_zero1,

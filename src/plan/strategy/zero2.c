@@ -7,4 +7,5 @@ const wfi_strategy wfi_strategy_zero2 = {
     .gradient = WFI_SHARD,
     .state = WFI_SHARD,
     .buffer = WFI_REPLICATE,
+    .frees_gradient = true,
 };

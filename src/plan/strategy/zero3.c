@@ -8,4 +8,5 @@ const wfi_strategy wfi_strategy_zero3 = {
     .gradient = WFI_SHARD,
     .state = WFI_SHARD,
     .buffer = WFI_REPLICATE,
+    .frees_gradient = true,
 };
