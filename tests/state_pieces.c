@@ -136,7 +136,7 @@ static void parts_make_up_all(void **state) {
     (void)state;
     static const wfi_strategy rows[] = {
         {"state", WFI_REPLICATE, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, false},
-        {"all", WFI_SHARD, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, true},
+        {"all", WFI_SHARD, WFI_SHARD, WFI_SHARD, WFI_REPLICATE, false},
         {"gradient", WFI_REPLICATE, WFI_REPLICATE, WFI_SHARD, WFI_ROOT, false}};
     wf_context *ctx = test_context();
     for (int m = 0; m < N_MODELS; m++) {

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <weft/schedule.h>
 
-#define MAX_TEXT 4096
+#define MAX_TEXT         4096
+#define DEFAULT_PREFETCH 1
 
 wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, int low, int *out) {
     char *end = "x";
@@ -63,6 +64,10 @@ static wf_status parse_zero(wf_plan *plan, const wfi_plan_field *f) {
     return WF_OK;
 }
 
+static wf_status parse_prefetch(wf_plan *plan, const wfi_plan_field *f) {
+    return wfi_plan_parse_number(plan, f, 0, &plan->prefetch);
+}
+
 static const struct {
     const char *key;
     wf_status (*parse)(wf_plan *plan, const wfi_plan_field *f);
@@ -76,6 +81,7 @@ static const struct {
                            [WFI_PLAN_BUCKET] = {"bucket", wfi_plan_parse_bucket},
                            [WFI_PLAN_OVERLAP] = {"overlap", wfi_plan_parse_overlap},
                            [WFI_PLAN_ZERO] = {"zero", parse_zero},
+                           [WFI_PLAN_PREFETCH] = {"prefetch", parse_prefetch},
                            [WFI_PLAN_OUTPUT] = {"output", wfi_plan_parse_output}};
 
 static wf_status unknown_key(const wf_plan *plan, const wfi_plan_field *f) {
@@ -140,6 +146,11 @@ static wf_status check(wf_plan *plan) {
                         "plan: hold=%d has no effect on schedule=%s, which needs what it needs; "
                         "schedule=auto heeds it",
                         plan->hold, plan->schedule->name);
+    if (plan->prefetch != DEFAULT_PREFETCH && plan->strategy->parameter != WFI_SHARD)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: prefetch=%d says how many units ahead parameters are gathered, but "
+                        "they are not divided; add zero=3",
+                        plan->prefetch);
     return wfi_plan_check_reduction(plan);
 }
 
@@ -153,6 +164,7 @@ static wf_status canonical_text(wf_plan *plan) {
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
     if (plan->strategy != &wfi_strategy_dp) wfi_text_add(&text, ",%s", plan->strategy->name);
+    if (plan->prefetch != DEFAULT_PREFETCH) wfi_text_add(&text, ",prefetch=%d", plan->prefetch);
     wfi_plan_reduction_text(plan, &text);
     wfi_free(plan->ctx, plan->text);
     plan->text = text.data;
@@ -181,6 +193,7 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
         plan->dp = plan->pp = 1;
         plan->schedule = &wfi_schedule_1f1b;
         plan->strategy = &wfi_strategy_dp;
+        plan->prefetch = DEFAULT_PREFETCH;
         wfi_plan_default_reduction(plan);
         status = parse_text(plan, scratch);
     }

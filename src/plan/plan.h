@@ -40,6 +40,7 @@ typedef enum wfi_plan_key {
     WFI_PLAN_BUCKET,
     WFI_PLAN_OVERLAP,
     WFI_PLAN_ZERO,
+    WFI_PLAN_PREFETCH,
     WFI_PLAN_OUTPUT,
     WFI_N_PLAN_KEYS
 } wfi_plan_key;
@@ -54,7 +55,8 @@ struct wf_plan {
     const wfi_strategy *strategy;  /* without rules: of all units, along dp */
     wfi_plan_rule *rules;
     int n_rules;
-    int output; /* with a rule for the whole model: the loss's rank */
+    int output;   /* with a rule for the whole model: the loss's rank */
+    int prefetch; /* units whose divided parameters are gathered ahead of use */
     const wfi_schedule *schedule;
     int hold; /* most microbatches a stage may hold, for auto; 0 = not given */
     const wfi_allreduce *allreduce;

@@ -109,13 +109,14 @@ int wfi_piece_access(const wfi_instruction *now, int32_t member, const wfi_piece
 
 typedef struct wfi_thing {
     wfi_block_kind kind;
-    int32_t id;
+    int32_t id, depth;
     int64_t micro;
 } thing;
 
-wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro) {
+wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
+                        int64_t micro) {
     WF_TRY(WFI_GROW(l->p->ctx, l->things, l->n_things, l->thing_capacity, "lowering"));
-    l->things[l->n_things++] = (thing){kind, id, micro};
+    l->things[l->n_things++] = (thing){kind, id, depth, micro};
     return WF_OK;
 }
 
@@ -132,8 +133,8 @@ static wf_status refer_to_pieces(wfi_lowering *l, const wfi_instruction *now, co
             int access = wfi_piece_access(now, member, &piece);
             if (!access) piece.extent.bytes = 0;
             if (index)
-                WF_TRY(wfi_refer(l, *index, n, what->kind, what->id, 0, what->micro, piece.extent,
-                                 access));
+                WF_TRY(wfi_refer(l, *index, n, what->kind, what->id, what->depth, what->micro,
+                                 piece.extent, access));
             n++;
         }
     }

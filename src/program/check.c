@@ -253,7 +253,8 @@ static wf_status run_segment(checker *c, int32_t i) {
         }
         write_term(c, now, s, out[s]);
         if (slot->kind == WFI_BLOCK_WORKSPACE) continue;
-        if (out[s] != wfi_ideal_find(c->ideal, b->kind, b->id, b->depth, b->micro))
+        int32_t depth = b->kind == WFI_BLOCK_PACKED ? b->depth % WFI_N_PACKED : b->depth;
+        if (out[s] != wfi_ideal_find(c->ideal, b->kind, b->id, depth, b->micro))
             return refuse(c, i,
                           "computes something else than one rank would (it read other values)");
     }

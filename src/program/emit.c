@@ -72,6 +72,7 @@ wf_status wfi_emit(wfi_lowering *l, wfi_instruction instruction, int32_t n_refer
     if (!instruction.references) return WF_NO_MEMORY;
     instruction.n_references = n_references;
     p->instructions[p->n_instructions] = instruction;
+    if (instruction.stream == WFI_STREAM_COMPUTE) l->last_compute = p->n_instructions;
     *index_out = p->n_instructions++;
     return WF_OK;
 }

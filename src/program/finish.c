@@ -89,7 +89,7 @@ static wf_status emit_tied_weights(wfi_lowering *l) {
         int32_t from = wfi_program_stage_of(p, owner), to = wfi_program_stage_of(p, w->unit);
         if (is_used_before(p, i, owner, to)) continue;
         wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, owner, l->rank);
-        int32_t depth = kept.bytes ? wfi_kept_depth(p, owner, l->rank) : 0;
+        int32_t depth = wfi_kept_depth(p, owner);
         bool is_here = take_updated(l, from);
         if (is_here)
             WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, w->param, -1), WFI_BLOCK_PARAM,
@@ -119,7 +119,7 @@ static wf_status emit_norms(wfi_lowering *l) {
     if (p->recipe.clip_norm <= 0 || !group) return WF_OK;
     for (int32_t u = 0; u < g->n_units; u++) {
         if (!g->units[u].param_bytes) continue;
-        WF_TRY(wfi_add_thing(l, WFI_BLOCK_NORM, u, -1));
+        WF_TRY(wfi_add_thing(l, WFI_BLOCK_NORM, u, 0, -1));
         wfi_extent own = wfi_measured_extent(p, group, u, l->rank);
         int32_t n;
         if (!own.bytes) continue;
@@ -142,7 +142,7 @@ static wf_status emit_updates(wfi_lowering *l) {
         int32_t i, k = 0;
         WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, u, 0, -1),
                         2 + (n_states > 0) + (clips ? g->n_units : 0), &i));
-        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, wfi_kept_depth(p, u, l->rank), -1, own,
+        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, wfi_kept_depth(p, u), -1, own,
                          WFI_READ | WFI_WRITE));
         WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u, -1), -1, own,
                          WFI_READ));
@@ -162,7 +162,7 @@ static wf_status change_updated(wfi_lowering *l) {
     for (int32_t u = 0; u < p->graph->n_units; u++) {
         int32_t s = wfi_program_stage_of(p, u);
         if (!wfi_take_stage(l, s)) continue;
-        WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, -1));
+        WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, 0, -1));
         WF_TRY(wfi_lower_change(l, s, p->stages[s].strategy->state,
                                 p->stages[s].strategy->parameter, u));
     }
@@ -179,7 +179,7 @@ static wf_status emit_statistics(wfi_lowering *l) {
         int32_t s = wfi_program_stage_of(p, u), i;
         size_t kept = wfi_kept_extent(p, WFI_BLOCK_BUFFER, u, l->rank).bytes;
         if (!p->code->units[u].stats_bytes || !wfi_take_stage(l, s)) continue;
-        for (int64_t m = 0; m < n_micro; m++) WF_TRY(wfi_add_thing(l, WFI_BLOCK_STATS, u, m));
+        for (int64_t m = 0; m < n_micro; m++) WF_TRY(wfi_add_thing(l, WFI_BLOCK_STATS, u, 0, m));
         WF_TRY(wfi_lower_change(l, s, WFI_SHARD, p->stages[s].strategy->buffer, u));
         if (!kept) continue;
         WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD_STATS, u, 0, -1), (int32_t)n_micro + 1, &i));

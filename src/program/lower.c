@@ -22,12 +22,13 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
         switch (slot->kind) {
         case WFI_BLOCK_PARAM:
             micro = -1;
+            if (wfi_kept_depth(l->p, slot->id)) d = WFI_GATHERED_DEPTH + l->in_use[slot->id] - 1;
             break;
         case WFI_BLOCK_BUFFER:
             micro = -1;
             break;
         case WFI_BLOCK_PACKED:
-            micro = -1, d = wfi_packed_depth(segment);
+            micro = -1, d = wfi_packed_depth(segment) + WFI_N_PACKED * l->n_packs[slot->id];
             break;
         case WFI_BLOCK_GRADIENT:
             micro = -1, d = depth;
@@ -49,7 +50,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
 static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t micro) {
     const wfi_segment *pack = wfi_program_code_of(l->p, micro)->units[unit].pack[part];
     if (!pack) return WF_OK;
-    bool *done = &l->packed[WFI_MAX_MICRO_VARIANTS * unit * WFI_N_PARTS + wfi_packed_depth(pack)];
+    bool *done = &l->packed[WFI_N_PACKED * unit + wfi_packed_depth(pack)];
     if (*done) return WF_OK;
     *done = true;
     return emit_segment(l, wfi_make(WFI_PACK, unit, 0, -1), pack, 0);
@@ -81,6 +82,7 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
                                                  [WFI_PART_BW] = WFI_BACKWARD_WEIGHT};
     wf_program *p = l->p;
     const wfi_segment *segment = wfi_program_code_of(p, micro)->units[unit].part[part];
+    WF_TRY(wfi_lower_gathers(l, unit));
     if (!segment) return WF_OK;
     WF_TRY(wfi_lower_loads(l, segment, micro));
     WF_TRY(emit_pack(l, unit, part, micro));
@@ -102,11 +104,6 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     return sums && is_last ? wfi_lower_finished(l, unit) : WF_OK;
 }
 
-/* Number k of the units of the stage at hand, in the order of the action. */
-static int32_t unit_of(const wfi_lowering *l, const wfi_action *action, int32_t k) {
-    return action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
-}
-
 /* Number k of the rank's. */
 static wf_status emit_action(wfi_lowering *l, int32_t k) {
     wf_program *p = l->p;
@@ -116,7 +113,8 @@ static wf_status emit_action(wfi_lowering *l, int32_t k) {
     WF_TRY(wfi_lower_transfers(l, l->sequence->end[l->rank][k]));
     (void)wfi_take_stage(l, action->stage);
     for (int32_t u = 0; u < l->end_unit - l->first_unit; u++)
-        WF_TRY(emit_part(l, unit_of(l, action, u), wfi_part_of(action->kind), action->micro));
+        WF_TRY(
+            emit_part(l, wfi_action_unit(l, action, u), wfi_part_of(action->kind), action->micro));
     for (int32_t i = begin; i < p->n_instructions; i++)
         if (p->instructions[i].stream == WFI_STREAM_COMPUTE) {
             l->lookahead[0] = l->lookahead[1];
@@ -148,7 +146,7 @@ static wf_status add_state_blocks(wfi_lowering *l) {
         for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
             size_t bytes = wfi_state_bytes(p, kinds[k], u, l->rank);
             bool is_param = kinds[k] == WFI_BLOCK_PARAM;
-            int32_t depth = is_param ? wfi_kept_depth(p, u, l->rank) : 0, block;
+            int32_t depth = is_param ? wfi_kept_depth(p, u) : 0, block;
             if (!bytes) continue;
             WF_TRY(wfi_find_block(l, kinds[k], u, depth, -1, bytes, &block));
             if (is_param)
@@ -157,22 +155,16 @@ static wf_status add_state_blocks(wfi_lowering *l) {
     return WF_OK;
 }
 
-/* From where a slice is kept into its place in the whole. */
-static wf_status copy_slice(wfi_lowering *l, int32_t unit) {
-    wfi_extent kept = wfi_kept_extent(l->p, WFI_BLOCK_PARAM, unit, l->rank);
-    int32_t depth = wfi_kept_depth(l->p, unit, l->rank);
-    if (!kept.bytes || !depth) return WF_OK;
-    return wfi_lower_copy(l, WFI_BLOCK_PARAM, unit, depth, 0, kept);
-}
-
-/* Replicas compute with all of a unit's parameters. */
+/* Replicas compute with all of a unit's parameters. Those that are divided are gathered for each
+ * use, others come at the begin of a step. */
 static wf_status change_parameters(wfi_lowering *l) {
     wf_program *p = l->p;
     for (int32_t s = 0; s < p->n_stages; s++)
         for (int32_t u = 0; wfi_take_stage(l, s) && u < p->graph->n_units; u++) {
-            if (!p->graph->units[u].param_bytes || !wfi_stage_reads_parameters(p, s, u)) continue;
-            WF_TRY(copy_slice(l, u));
-            WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, -1));
+            if (!p->graph->units[u].param_bytes || wfi_kept_depth(p, u) ||
+                !wfi_stage_reads_parameters(p, s, u))
+                continue;
+            WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, 0, -1));
             WF_TRY(wfi_lower_change(l, s, p->stages[s].strategy->parameter, WFI_REPLICATE, u));
         }
     return WF_OK;
@@ -190,11 +182,13 @@ bool wfi_take_stage(wfi_lowering *l, int32_t stage) {
 static wf_status lower_rank(wfi_lowering *l) {
     wf_program *p = l->p;
     l->lookahead[0] = l->lookahead[1] = -1;
+    l->last_compute = -1;
     memset(l->freed, -1, sizeof l->freed);
     l->adds_state = true;
     WF_TRY(add_state_blocks(l));
     l->adds_state = false;
     WF_TRY(change_parameters(l));
+    WF_TRY(wfi_find_gathers(l));
     for (int32_t k = 0; k < l->lists[l->rank].n; k++) WF_TRY(emit_action(l, k));
     WF_TRY(wfi_lower_transfers(l, INT32_MAX));
     WF_TRY(wfi_lower_report(l));
@@ -218,10 +212,16 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
                           .sequence = &sequence,
                           .transfers = transfers,
                           .n_transfers = n_transfers};
-        l.packed = wfi_alloc(p->ctx, WFI_MAX_MICRO_VARIANTS * n_units * WFI_N_PARTS,
-                             sizeof *l.packed, "lowering");
-        status = l.packed ? lower_rank(&l) : WF_NO_MEMORY;
-        wfi_free(p->ctx, l.packed);
+        wfi_pool rank_pool;
+        wfi_pool_init(&rank_pool, p->ctx);
+        l.packed = wfi_pool_alloc(&rank_pool, WFI_N_PACKED * n_units, sizeof *l.packed);
+        l.n_gathered = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.n_gathered);
+        l.in_use = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.in_use);
+        l.n_packs = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.n_packs);
+        bool ok = l.packed && l.n_gathered && l.in_use && l.n_packs;
+        status = ok ? lower_rank(&l) : WF_NO_MEMORY;
+        wfi_pool_release(&rank_pool);
+        wfi_free(p->ctx, l.gathers);
         wfi_free(p->ctx, l.table);
         wfi_free(p->ctx, l.finished);
         wfi_free(p->ctx, l.things);

@@ -31,6 +31,11 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
                              const wfi_sequence *sequence, wfi_transfer **transfers_out,
                              int32_t *n_out);
 
+/* Divided parameters of a unit that the rank's replica of a stage needs from a use on. */
+typedef struct wfi_gather {
+    int32_t unit, stage, use;
+} wfi_gather;
+
 /* What is being lowered: one rank, and one of its stages at a time. */
 typedef struct wfi_lowering {
     wf_program *p;
@@ -41,10 +46,16 @@ typedef struct wfi_lowering {
     const wfi_sequence *sequence;
     const wfi_transfer *transfers; /* [n_transfers] of all ranks */
     int32_t n_transfers, next_transfer;
-    bool *packed; /* [n_units * WFI_MAX_MICRO_VARIANTS * WFI_N_PARTS] by wfi_packed_depth: the pack
-                   * exists
-                   */
-    int32_t *table; /* [n_table] open addressing: block + 1 by its name, 0 = free */
+    bool *packed;        /* [n_units * WFI_N_PACKED] by wfi_packed_depth: the pack exists */
+    wfi_gather *gathers; /* [n_gathers] in order of their uses */
+    int32_t n_gathers;
+    size_t gather_capacity;
+    int32_t n_uses;               /* so far */
+    int32_t n_emitted, n_reached; /* gathers that are emitted, and those whose use has begun */
+    int32_t *n_gathered, *in_use; /* [n_units] how often its parameters are gathered, and used */
+    int32_t *n_packs;             /* [n_units] how often it has packed from what was gathered */
+    int32_t last_compute;         /* the last instruction on that stream, or -1 */
+    int32_t *table;               /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
     int32_t *finished; /* [n_finished] units whose gradient is complete, in this order */
     int32_t n_finished, n_reduced; /* so many of them have been summed, in buckets */
@@ -101,6 +112,15 @@ wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end);
 /* The inputs that a segment reads and no transfer has brought, from the host. */
 wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
 
+/* gather.c. All of the rank's. */
+wf_status wfi_find_gathers(wfi_lowering *l);
+/* What the next use, of that unit, needs, and what is gathered ahead. */
+wf_status wfi_lower_gathers(wfi_lowering *l, int32_t unit);
+/* Number k of the units of the stage at hand, in the order of the action. */
+static inline int32_t wfi_action_unit(const wfi_lowering *l, const wfi_action *action, int32_t k) {
+    return action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
+}
+
 /* reduce.c: the unit's gradient of this replica is complete; sums them over the replicas: those
  * that are freed as soon as their bucket is full. */
 wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit);
@@ -110,7 +130,8 @@ wf_status wfi_depend_on_freed(wfi_lowering *l, int32_t instruction);
 wf_status wfi_lower_reductions(wfi_lowering *l);
 
 /* change.c: a thing that the next change moves; all members name the same ones. */
-wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro);
+wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_t depth,
+                        int64_t micro);
 /* Moves them from one placement to another; nothing if it is the same, or the group is one rank.
  * `unit`: of the instruction, or -1. */
 wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to,

@@ -64,9 +64,9 @@ wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t uni
     return kept;
 }
 
-int32_t wfi_kept_depth(const wf_program *p, int32_t unit, int32_t rank) {
-    return wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, rank).bytes <
-           p->graph->units[unit].param_bytes;
+int32_t wfi_kept_depth(const wf_program *p, int32_t unit) {
+    const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
+    return stage->strategy->parameter == WFI_SHARD && stage->n_parts > 1;
 }
 
 wfi_extent wfi_norm_extent(wfi_extent gradient) {

@@ -400,9 +400,10 @@ bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);
 /* What of the unit's flat buffer the rank has in a PARAM, BUFFER or STATE between steps. STATE is
  * counted in parameters: it has as many for each of the optimizer's states, one after the other. */
 wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
-/* Which PARAM of a unit the rank keeps: 0, the one that it computes with, or 1, its slice, of which
- * that one is gathered in each step. */
-int32_t wfi_kept_depth(const wf_program *p, int32_t unit, int32_t rank);
+/* Which PARAM of a unit ranks keep: 0, the one that they compute with, or 1, a slice; then those to
+ * compute with are gathered for a while, and are of WFI_GATHERED_DEPTH and on. */
+int32_t wfi_kept_depth(const wf_program *p, int32_t unit);
+enum { WFI_GATHERED_DEPTH = 2 };
 /* Whether a unit of the stage reads those parameters. */
 bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit);
 /* The place of the rank in the group; -1: none. */
@@ -577,7 +578,9 @@ static inline const wfi_code *wfi_program_code_of(const wf_program *p, int64_t m
 static inline int64_t wfi_program_first_sample(const wf_program *p, int64_t micro) {
     return wfi_first_sample(p->recipe.batch, p->recipe.n_micro, micro);
 }
-/* Which PACKED block of its unit a segment reads or packs. */
+/* Which PACKED block of its unit a segment reads or packs; where parameters are gathered, of each
+ * time, so many apart. */
+enum { WFI_N_PACKED = WFI_MAX_MICRO_VARIANTS * WFI_N_PARTS };
 static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
     return (int32_t)segment->part + segment->variant * WFI_N_PARTS;
 }

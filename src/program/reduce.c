@@ -60,7 +60,7 @@ static wf_status sum_bucket(wfi_lowering *l, int32_t n, int32_t last) {
     int32_t i = p->n_instructions, unit = l->finished[l->n_reduced];
     int32_t stage = wfi_program_stage_of(p, unit);
     for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++)
-        WF_TRY(wfi_add_thing(l, WFI_BLOCK_GRADIENT, l->finished[k], -1));
+        WF_TRY(wfi_add_thing(l, WFI_BLOCK_GRADIENT, l->finished[k], 0, -1));
     WF_TRY(wfi_lower_change(l, stage, WFI_PARTIAL, p->stages[stage].strategy->gradient, unit));
     if (p->n_instructions > i && frees(l, unit))
         WF_TRY(free_gradients(l, n, i));

@@ -41,7 +41,10 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
         const wfi_block *block = &p->blocks[b];
         if (block->rank != r->like) continue;
         if (block->kind == WFI_BLOCK_STATE) s.optimizer_bytes += block->bytes;
-        if (block->kind == WFI_BLOCK_PARAM && !block->is_state) s.copied_bytes += block->bytes;
+        /* Of those that are gathered several times, once. */
+        if (block->kind == WFI_BLOCK_PARAM && !block->is_state &&
+            block->depth <= WFI_GATHERED_DEPTH)
+            s.copied_bytes += block->bytes;
     }
     for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];
     int32_t unit = r->peak_instruction < 0 ? -1 : p->instructions[r->peak_instruction].unit;

@@ -1,0 +1,87 @@
+/* Parameters that are divided over a stage's replicas are gathered just before a unit uses them,
+ * and freed after: they have a block for each time. What the next units need is gathered while this
+ * one computes, so many ahead as the plan says.
+ *
+ * A *use* is a unit in an action of the rank. What one use reads and the next one that reads
+ * divided parameters reads, too, stays: as with one microbatch after the other through the same
+ * unit, or with the last unit, whose backward follows its forward.
+ */
+#include "program/lower.h"
+
+/* The divided parameters that a segment reads. */
+static bool reads(const wf_program *p, const wfi_segment *segment, int32_t unit) {
+    for (int32_t s = 0; segment && s < segment->n_slots; s++)
+        if (segment->slots[s].kind == WFI_BLOCK_PARAM && segment->slots[s].id == unit &&
+            wfi_kept_depth(p, unit))
+            return true;
+    return false;
+}
+
+typedef struct search {
+    wfi_lowering *l;
+    int32_t *last_read; /* [n_units] of whose parameters: the last use that reads them, or -1 */
+    int32_t n_uses, last;
+} search;
+
+static wf_status find_in_use(search *s, const wfi_action *action, int32_t unit) {
+    wfi_lowering *l = s->l;
+    const wf_program *p = l->p;
+    const wfi_unit_code *code = &wfi_program_code_of(p, action->micro)->units[unit];
+    wfi_part part = wfi_part_of(action->kind);
+    int32_t number = s->n_uses++, last = s->last;
+    for (int32_t u = 0; u < p->graph->n_units; u++) {
+        if (!reads(p, code->part[part], u) && !reads(p, code->pack[part], u)) continue;
+        if (s->last_read[u] < 0 || s->last_read[u] != last) {
+            WF_TRY(WFI_GROW(p->ctx, l->gathers, l->n_gathers, l->gather_capacity, "lowering"));
+            l->gathers[l->n_gathers++] = (wfi_gather){u, action->stage, number};
+        }
+        s->last_read[u] = s->last = number;
+    }
+    return WF_OK;
+}
+
+wf_status wfi_find_gathers(wfi_lowering *l) {
+    const wf_program *p = l->p;
+    const wfi_action_list *list = &l->lists[l->rank];
+    search s = {.l = l, .last = -1};
+    wf_status status = WF_OK;
+    s.last_read = wfi_alloc(p->ctx, (size_t)p->graph->n_units, sizeof *s.last_read, "lowering");
+    if (!s.last_read) return WF_NO_MEMORY;
+    for (int32_t u = 0; u < p->graph->n_units; u++) s.last_read[u] = -1;
+    for (int32_t k = 0; k < list->n; k++) {
+        (void)wfi_take_stage(l, list->actions[k].stage);
+        for (int32_t u = 0; u < l->end_unit - l->first_unit && status == WF_OK; u++)
+            status = find_in_use(&s, &list->actions[k], wfi_action_unit(l, &list->actions[k], u));
+    }
+    wfi_free(p->ctx, s.last_read);
+    return status;
+}
+
+/* Not before what the rank computed last: until then its memory may be another's. */
+static wf_status emit_gather(wfi_lowering *l, const wfi_gather *gather) {
+    wf_program *p = l->p;
+    int32_t first = p->n_instructions, unit = gather->unit;
+    int32_t depth = WFI_GATHERED_DEPTH + l->n_gathered[unit]++;
+    wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
+    if (kept.bytes)
+        WF_TRY(wfi_lower_copy(l, WFI_BLOCK_PARAM, unit, wfi_kept_depth(p, unit), depth, kept));
+    WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, unit, depth, -1));
+    WF_TRY(wfi_lower_change(l, gather->stage, p->stages[gather->stage].strategy->parameter,
+                            WFI_REPLICATE, unit));
+    for (int32_t i = first; i < p->n_instructions; i++)
+        WF_TRY(wfi_depend_on(l, i, l->last_compute));
+    return WF_OK;
+}
+
+wf_status wfi_lower_gathers(wfi_lowering *l, int32_t unit) {
+    int32_t ahead = l->p->plan->overlaps ? l->p->plan->prefetch : 0, number = l->n_uses++;
+    int32_t reached = l->n_reached;
+    while (reached < l->n_gathers && l->gathers[reached].use <= number) reached++;
+    for (; l->n_emitted < l->n_gathers && l->n_emitted < reached + ahead; l->n_emitted++)
+        WF_TRY(emit_gather(l, &l->gathers[l->n_emitted]));
+    if (reached == l->n_reached) return WF_OK;
+    for (; l->n_reached < reached; l->n_reached++) l->in_use[l->gathers[l->n_reached].unit]++;
+    l->n_packs[unit]++; /* of other copies: they are packed again */
+    for (int k = 0; k < WFI_N_PACKED; k++) l->packed[WFI_N_PACKED * unit + k] = false;
+    return WF_OK;
+}
