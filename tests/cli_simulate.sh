@@ -82,7 +82,7 @@ expect 2 "--weight-ms has 3 times for 4 stages" $equal --weight-ms 1,2,3
 expect 2 "--weight-ms has 5 times for 4 stages" $equal --weight-ms 1,2,3,4,5
 expect 2 "--transfer-ms: -1" $equal --transfer-ms -1
 expect 2 "not a number" $equal --transfer-ms nan
-expect 2 "there is no schedule 'fast'; there are naive, gpipe, 1f1b, zb1, zb2, auto" $equal --schedule fast
+expect 2 "there is no schedule 'fast'; there are naive, gpipe, 1f1b, zb1, zb2, breadth, auto" $equal --schedule fast
 expect 2 "must hold 1 microbatch at least" $equal --memory-limit 0
 expect 2 "weft simulate has no option --model" $equal --model mlp
 expect 1 "cannot be written" $equal --json "$folder/none/r.json"

@@ -75,7 +75,7 @@ static void bad(void **state) {
         {"dp=2,,pp=2", "expected key=value"},
         {"=2", "expected key=value"},
         {"dp=2,dp=2", "given twice"},
-        {"schedule=fast", "there are naive, gpipe, 1f1b, zb1, zb2, auto"},
+        {"schedule=fast", "there are naive, gpipe, 1f1b, zb1, zb2, breadth, auto"},
         {"cut=layer3", "add pp=2"},
         {"pp=2,cut=", "names no unit"},
         {"dp=2\n", "is not text"},

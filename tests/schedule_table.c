@@ -106,7 +106,8 @@ static void bad_requests(void **state) {
     } while (0)
     REFUSED(struct_size, 3, WF_INVALID_ARG, "WF_SCHEDULE_REQUEST_INIT");
     REFUSED(schedule, NULL, WF_INVALID_ARG, "WF_SCHEDULE_REQUEST_INIT");
-    REFUSED(schedule, "fast", WF_INVALID_ARG, "there are naive, gpipe, 1f1b, zb1, zb2, auto");
+    REFUSED(schedule, "fast", WF_INVALID_ARG,
+            "there are naive, gpipe, 1f1b, zb1, zb2, breadth, auto");
     REFUSED(n_stages, 0, WF_INVALID_ARG, "0 stages");
     REFUSED(n_stages, 5000, WF_INVALID_ARG, "1 to 4096");
     REFUSED(n_micro, 0, WF_INVALID_ARG, "0 microbatches");

@@ -102,7 +102,7 @@ static wf_status shorten_step(const wf_plan *plan, const wf_costs *costs, int n_
                               int32_t *first_unit) {
     int device_of[MOST_STAGES];
     search s = {.costs = costs,
-                .request = {.n_stages = wfi_plan_n_stages(plan),
+                .request = {.n_stages = wfi_plan_n_stages(plan, costs->n_units),
                             .n_micro = n_micro,
                             .transfer = costs->rates.message_us,
                             .hold = n_micro,
@@ -123,7 +123,7 @@ static wf_status shorten_step(const wf_plan *plan, const wf_costs *costs, int n_
 
 wf_status wfi_balance(const wf_plan *plan, const wf_costs *costs, int n_micro,
                       int32_t *first_unit_out) {
-    int n_stages = wfi_plan_n_stages(plan);
+    int n_stages = wfi_plan_n_stages(plan, costs->n_units);
     WF_TRY(lighten_heaviest(plan->ctx, costs, n_stages, first_unit_out));
     if (n_stages == 1 || n_stages > MOST_STAGES || n_stages * n_micro * 3 > MOST_ACTIONS)
         return WF_OK;

@@ -81,9 +81,11 @@ static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
     return (wfi_mesh){plan->pp, plan->dp};
 }
 
-/* Of the pipeline: as many as the schedule puts on each of the pp ranks. */
-static inline int wfi_plan_n_stages(const wf_plan *plan) {
-    return wfi_schedule_n_stages(plan->schedule, plan->pp);
+/* Of the pipeline, for a model of so many units: as many as the schedule puts on each of the pp
+ * ranks. */
+static inline int wfi_plan_n_stages(const wf_plan *plan, int32_t n_units) {
+    bool by_unit = plan->schedule->by_unit && plan->pp == 1;
+    return by_unit ? n_units : wfi_schedule_n_stages(plan->schedule, plan->pp);
 }
 
 /* A unit of a plan: the stage it is in, the strategy it follows and the ranks it is on. */

@@ -13,7 +13,7 @@ static int32_t find_unit(const wf_graph *g, const char *name, size_t n) {
 }
 
 static wf_status stages_by_cut(const wf_plan *plan, const wf_graph *g, int32_t *first_unit_out) {
-    int stage = 1, n = wfi_plan_n_stages(plan);
+    int stage = 1, n = wfi_plan_n_stages(plan, g->n_units);
     for (const char *at = plan->cut; *at; stage++) {
         size_t length = strcspn(at, "+");
         int32_t u = find_unit(g, at, length);
@@ -41,7 +41,7 @@ static wf_status stages_by_cut(const wf_plan *plan, const wf_graph *g, int32_t *
 
 /* As the model marks them; false if it marks another number of stages. */
 static bool stages_marked(const wf_plan *plan, const wf_graph *g, int32_t *first_unit_out) {
-    int n = 1, n_stages = wfi_plan_n_stages(plan);
+    int n = 1, n_stages = wfi_plan_n_stages(plan, g->n_units);
     for (int32_t u = 1; u < g->n_units; u++)
         if (g->units[u].begins_stage && n++ < n_stages) first_unit_out[n - 1] = u;
     return n == n_stages;
@@ -49,7 +49,7 @@ static bool stages_marked(const wf_plan *plan, const wf_graph *g, int32_t *first
 
 wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,
                           int n_micro, int32_t *first_unit_out) {
-    int n_stages = wfi_plan_n_stages(plan);
+    int n_stages = wfi_plan_n_stages(plan, g->n_units);
     if (n_stages > g->n_units)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: pp=%d stages, but the model has %d units; pp can be at most that",
@@ -58,6 +58,10 @@ wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs
     first_unit_out[n_stages] = g->n_units;
     if (plan->cut && strcmp(plan->cut, WFI_CUT_BALANCED))
         return stages_by_cut(plan, g, first_unit_out);
+    if (n_stages == g->n_units) {
+        for (int32_t u = 0; u < n_stages; u++) first_unit_out[u] = u;
+        return WF_OK;
+    }
     if (!plan->cut && stages_marked(plan, g, first_unit_out)) return WF_OK;
     return wfi_balance(plan, costs, n_micro, first_unit_out);
 }

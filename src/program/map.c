@@ -121,7 +121,7 @@ static wf_status cut_pipeline(const wf_program *p, const wf_program *like, int32
     if (!like) return wfi_plan_stages(p->plan, p->graph, p->costs, (int)n_micro, first_unit);
     for (int32_t s = like->n_stages - 1; s >= 0; s--)
         first_unit[like->stages[s].number] = like->first_unit[s];
-    first_unit[wfi_plan_n_stages(p->plan)] = p->graph->n_units;
+    first_unit[wfi_plan_n_stages(p->plan, p->graph->n_units)] = p->graph->n_units;
     return WF_OK;
 }
 
@@ -156,7 +156,7 @@ static void join_units(wf_program *p, wfi_unit_placement *units) {
 /* A step of one microbatch divides state as the training step beside it does. */
 static wf_status place_units(wf_program *p, const wf_program *like) {
     size_t n_units = (size_t)p->graph->n_units;
-    size_t n_stages = (size_t)wfi_plan_n_stages(p->plan);
+    size_t n_stages = (size_t)wfi_plan_n_stages(p->plan, p->graph->n_units);
     int32_t *first_unit = wfi_pool_alloc(&p->pool, n_stages + 1, sizeof *first_unit);
     wfi_unit_placement *units = wfi_pool_alloc(&p->pool, n_units, sizeof *units);
     if (!first_unit || !units) return WF_NO_MEMORY;

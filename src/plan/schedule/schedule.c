@@ -3,13 +3,9 @@
 #include <stddef.h>
 #include <string.h>
 
-const wfi_schedule *const wfi_schedules[] = {&wfi_schedule_naive,
-                                             &wfi_schedule_gpipe,
-                                             &wfi_schedule_1f1b,
-                                             &wfi_schedule_zb1,
-                                             &wfi_schedule_zb2,
-                                             &wfi_schedule_auto,
-                                             NULL};
+const wfi_schedule *const wfi_schedules[] = {
+    &wfi_schedule_naive, &wfi_schedule_gpipe,   &wfi_schedule_1f1b, &wfi_schedule_zb1,
+    &wfi_schedule_zb2,   &wfi_schedule_breadth, &wfi_schedule_auto, NULL};
 
 const wfi_schedule *wfi_schedule_find(const char *name) {
     for (int i = 0; wfi_schedules[i]; i++)

@@ -66,7 +66,8 @@ typedef struct wfi_schedule {
     /* Appends all devices' actions to lists [n_devices]. NULL for one with a rule. */
     wf_status (*search)(wf_context *ctx, const wfi_schedule_request *request,
                         wfi_action_list *lists);
-    int n_more; /* stages that each device has beside its first */
+    bool by_unit; /* on one device each unit is a stage */
+    int n_more;   /* stages that each device has beside its first */
     /* Which of the devices has the stage. NULL: they take turns. */
     int (*device_of)(int n_devices, int stage);
 } wfi_schedule;
@@ -79,7 +80,7 @@ static inline int wfi_schedule_device_of(const wfi_schedule *schedule, int n_dev
 }
 
 extern const wfi_schedule wfi_schedule_naive, wfi_schedule_gpipe, wfi_schedule_1f1b,
-    wfi_schedule_zb1, wfi_schedule_zb2, wfi_schedule_auto;
+    wfi_schedule_zb1, wfi_schedule_zb2, wfi_schedule_breadth, wfi_schedule_auto;
 /* All of them, NULL-terminated. */
 extern const wfi_schedule *const wfi_schedules[];
 /* NULL if there is none of that name. */
