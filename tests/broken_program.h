@@ -101,6 +101,7 @@ typedef struct breaker {
     wf_program *p;
     wf_program saved;
     wfi_instruction *instructions;
+    wfi_block *blocks;
     int32_t **streams;
     int32_t *spare; /* room for all dependencies */
     wfi_reference spare_references[64];
@@ -113,6 +114,8 @@ static inline breaker break_program(wf_context *ctx, wf_program *p) {
     size_t n = (size_t)p->n_instructions, n_depends = 0;
     b.instructions = test_malloc(n * sizeof *b.instructions);
     memcpy(b.instructions, p->instructions, n * sizeof *b.instructions);
+    b.blocks = test_malloc((size_t)p->n_blocks * sizeof *b.blocks);
+    memcpy(b.blocks, p->blocks, (size_t)p->n_blocks * sizeof *b.blocks);
     for (size_t i = 0; i < n; i++) n_depends += (size_t)p->instructions[i].n_depends;
     b.spare = test_malloc((n_depends + 1) * sizeof *b.spare);
     b.streams = test_malloc((size_t)p->n_ranks * WFI_N_STREAMS * sizeof *b.streams);
@@ -128,11 +131,13 @@ static inline breaker break_program(wf_context *ctx, wf_program *p) {
 
 static inline void end_breaker(breaker *b) {
     restore(b->p, &b->saved, b->instructions, b->streams);
+    memcpy(b->p->blocks, b->blocks, (size_t)b->p->n_blocks * sizeof *b->blocks);
     TEST_OK(b->ctx, wf_program_check(b->p));
     for (int k = 0; k < b->p->n_ranks * WFI_N_STREAMS; k++) test_free(b->streams[k]);
     test_free(b->streams);
     test_free(b->spare);
     test_free(b->instructions);
+    test_free(b->blocks);
     wf_program_destroy(b->p);
 }
 

@@ -207,6 +207,50 @@ static void copy_is_missing(breaker *b) {
     take_out(b->p, i, b->spare);
 }
 
+/* Rank 1's first instruction of that kind. */
+static wfi_instruction *find_segment(const wf_program *p, wfi_instruction_kind kind, int32_t unit) {
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        wfi_instruction *now = &p->instructions[i];
+        if (now->rank == 1 && now->kind == kind && now->unit == unit) return now;
+    }
+    fail_msg("rank 1 has no such instruction of unit %d", unit);
+    return NULL;
+}
+
+/* The PARAM that a segment reads. */
+static wfi_block *find_gathered(const wf_program *p, const wfi_instruction *now) {
+    for (int32_t k = 0; k < now->n_references; k++) {
+        wfi_block *b = &p->blocks[now->references[k].block];
+        if (b->kind == WFI_BLOCK_PARAM && b->id == now->unit) return b;
+    }
+    fail_msg("it reads no parameters of its own");
+    return NULL;
+}
+
+static void used_beside_its_gather(breaker *b) {
+    find_segment(b->p, WFI_FORWARD, 1)->n_depends = 0;
+}
+
+/* The next unit's parameters are gathered into the place of those that are still used. */
+static void freed_too_early(breaker *b) {
+    const wfi_block *in_use = find_gathered(b->p, find_segment(b->p, WFI_FORWARD, 0));
+    find_gathered(b->p, find_segment(b->p, WFI_FORWARD, 1))->offset = in_use->offset;
+}
+
+/* Backward takes what was gathered for forward. */
+static void used_after_it_was_freed(breaker *b) {
+    wfi_instruction *backward = find_segment(b->p, WFI_BACKWARD_WEIGHT, 1);
+    wfi_block *old = find_gathered(b->p, find_segment(b->p, WFI_FORWARD, 1));
+    wfi_block *own = find_gathered(b->p, backward);
+    old->offset = own->offset; /* so it has been overwritten, by the same values */
+    for (int32_t k = 0; k < backward->n_references; k++)
+        b->spare_references[k] = backward->references[k];
+    for (int32_t k = 0; k < backward->n_references; k++)
+        if (&b->p->blocks[backward->references[k].block] == own)
+            b->spare_references[k].block = (int32_t)(old - b->p->blocks);
+    backward->references = b->spare_references;
+}
+
 static void what_is_wrong_with_a_slice(void **state) {
     (void)state;
     static const struct {
@@ -228,6 +272,9 @@ static void what_is_wrong_with_a_slice(void **state) {
         {copy_is_missing, "dp=2", "all_gather first param: reads bytes that nobody", true},
         {a_slice_is_not_gathered, "dp=2", "forward first m=0: reads bytes that nobody", true},
         {update_is_missing, "dp=2", "than one rank would", true},
+        {used_beside_its_gather, "dp=2", "forward middle m=2: touches bytes", true},
+        {freed_too_early, "dp=2", "a dependency is missing", true},
+        {used_after_it_was_freed, "dp=2", "nobody has written, or that were overwritten", true},
     };
     for (size_t k = 0; k < WFI_COUNT(cases); k++) {
         wf_context *ctx = test_context();

@@ -218,6 +218,7 @@ static void bits_of_one_rank(void **state) {
                  {"block:dp=2,head:dataparallel=2", 2},
                  {"zero=1: dp=2", 2},
                  {"zero=1: dp=2,pp=2,bucket=1KiB", 4},
+                 {"dp=2,zero=2,bucket=1KiB", 2},
                  {"whole gradient: dp=4", 4}};
     char folder[] = "/tmp/weft-test-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));

@@ -171,7 +171,8 @@ static wf_status check_forward(const wf_program *p) {
     for (int32_t s = 0; s < p->n_stages && p->kind == WF_PROGRAM_FORWARD; s++)
         if (p->stages[s].strategy->parameter == WFI_SHARD && p->stages[s].n_parts > 1)
             return wfi_fail(p->ctx, WF_UNSUPPORTED,
-                            "plan: %s divides parameters over ranks; forward runs need them whole",
+                            "plan: %s divides parameters over ranks, and forward runs (tests, too) "
+                            "need them whole; choose zero=2, or data without a test set",
                             p->stages[s].strategy->name);
     return WF_OK;
 }

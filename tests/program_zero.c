@@ -1,0 +1,116 @@
+/* What dividing state saves and moves: GPT-2's 124 million parameters over four ranks, as the
+ * formulas of ZeRO's paper say. Nothing runs.
+ *
+ * label: serial
+ */
+#include "test.h"
+
+#include <weft/model.h>
+#include <weft/program.h>
+
+#include <stdlib.h>
+
+#define N_RANKS 4
+static const double n_parameters = 124439808;
+/* The head's use of the embedding has a gradient of its own, which is summed, too. */
+static const double n_tied = 50257 * 768;
+
+typedef struct figures {
+    double state, peak; /* bytes a rank; the most */
+    double sent;        /* elements a rank, on average */
+} figures;
+
+static figures figures_of(wf_context *ctx, const char *plan_text, int64_t n_micro) {
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    figures f = {0, 0, 0};
+    config.n_tokens = 256;
+    config.n_classes = 50257;
+    recipe.batch = recipe.n_micro = n_micro;
+    recipe.n_lanes = N_RANKS;
+    recipe.n_threads = 1;
+    recipe.optimizer = WF_ADAMW;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt2", &config, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    assert_int_equal(wf_program_n_ranks(p), N_RANKS);
+    for (int r = 0; r < N_RANKS; r++) {
+        wf_rank_summary s = wf_program_rank(p, r);
+        if ((double)s.state_bytes > f.state) f.state = (double)s.state_bytes;
+        if ((double)s.peak_bytes > f.peak) f.peak = (double)s.peak_bytes;
+        f.sent += (double)s.sent_bytes / 4 / N_RANKS;
+    }
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return f;
+}
+
+static void expect_near(const char *what, double got, double want) {
+    if (got < 0.995 * want || got > 1.005 * want)
+        fail_msg("%s: %.4g, expected %.4g", what, got, want);
+}
+
+static void as_the_paper_says(void **state) {
+    (void)state;
+    static const struct {
+        const char *plan;
+        double state; /* bytes a parameter */
+        double sent;  /* times (n - 1) / n */
+    } rows[] = {{"dp=4", 12, 2},
+                {"dp=4,zero=1", 4 + 8. / N_RANKS, 2},
+                {"dp=4,zero=2", 4 + 8. / N_RANKS, 2},
+                {"dp=4,zero=3", 12. / N_RANKS, 3}};
+    wf_context *ctx = test_context();
+    double peak = 1e18;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        figures f = figures_of(ctx, rows[k].plan, N_RANKS);
+        double part = (N_RANKS - 1.) / N_RANKS;
+        /* A gradient that is all-reduced moves twice, one that is scattered once. */
+        double tied = n_tied * (k ? 1 : 2);
+        expect_near("state", f.state, rows[k].state * n_parameters);
+        expect_near("sent", f.sent, (rows[k].sent * n_parameters + tied) * part);
+        assert_true(f.peak < peak);
+        peak = f.peak;
+    }
+    test_context_end(ctx);
+}
+
+/* With four microbatches a rank: a gather for forward and one for backward of each, or of all. The
+ * embedding's backward reads no parameters, and that of the last unit follows its forward. */
+static void breadth_gathers_twice(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    double part = (N_RANKS - 1.) / N_RANKS;
+    figures once = figures_of(ctx, "dp=4,zero=3", N_RANKS);
+    figures each = figures_of(ctx, "dp=4,zero=3", 4 * N_RANKS);
+    figures breadth = figures_of(ctx, "dp=4,zero=3,schedule=breadth", 4 * N_RANKS);
+    assert_true(breadth.sent == once.sent);
+    expect_near("sent", each.sent - once.sent, 3 * 2 * n_parameters * part);
+    test_context_end(ctx);
+}
+
+/* Gathering further ahead takes memory, and not at all saves some. */
+static void prefetch_takes_memory(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    figures none = figures_of(ctx, "dp=4,zero=3,prefetch=0", N_RANKS);
+    figures one = figures_of(ctx, "dp=4,zero=3", N_RANKS);
+    figures many = figures_of(ctx, "dp=4,zero=3,prefetch=6", N_RANKS);
+    assert_true(none.peak < one.peak && one.peak < many.peak);
+    assert_true(none.sent == one.sent && one.sent == many.sent);
+    assert_true(figures_of(ctx, "dp=4,zero=3,overlap=off", N_RANKS).peak == none.peak);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_the_paper_says),
+        cmocka_unit_test(breadth_gathers_twice),
+        cmocka_unit_test(prefetch_takes_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
