@@ -103,6 +103,38 @@ static void prefetch_takes_memory(void **state) {
     assert_true(none.peak < one.peak && one.peak < many.peak);
     assert_true(none.sent == one.sent && one.sent == many.sent);
     assert_true(figures_of(ctx, "dp=4,zero=3,overlap=off", N_RANKS).peak == none.peak);
+    /* Beside what zero=2 needs there is, at the peak in the head, the embedding alone. */
+    double embedding = 4 * (n_tied + 1024 * 768);
+    double zero2 = figures_of(ctx, "dp=4,zero=2", N_RANKS).peak;
+    double kept = 4 * n_parameters * (1 - 1. / N_RANKS);
+    assert_true(none.peak < zero2 - kept + embedding + (1 << 20));
+    assert_true(one.peak < none.peak + 30e6); /* a block of 7 million parameters */
+    test_context_end(ctx);
+}
+
+/* What kernels want packed is packed again of what is gathered again: the proof would refuse it. */
+static void packed_again(void **state) {
+    (void)state;
+    static const char *const plans[] = {"dp=2,zero=3", "dp=2,zero=3,schedule=breadth",
+                                        "dp=2,pp=2,zero=3,schedule=zb1"};
+    wf_context *ctx = test_context();
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model *model;
+    config.height = config.width = 32;
+    TEST_OK(ctx, wf_model_find(ctx, "resnet18", &config, &model));
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        wf_plan *plan;
+        wf_program *p;
+        wf_recipe recipe = WF_RECIPE_INIT;
+        recipe.batch = 8;
+        recipe.n_micro = 4;
+        recipe.n_threads = 1;
+        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
+        TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+        wf_program_destroy(p);
+        wf_plan_destroy(plan);
+    }
+    wf_model_destroy(model);
     test_context_end(ctx);
 }
 
@@ -111,6 +143,7 @@ int main(void) {
         cmocka_unit_test(as_the_paper_says),
         cmocka_unit_test(breadth_gathers_twice),
         cmocka_unit_test(prefetch_takes_memory),
+        cmocka_unit_test(packed_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
