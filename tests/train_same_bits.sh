@@ -3,7 +3,7 @@
 # Whole networks, the same global batch and microbatches: every plan gives the bits of one rank, as
 # threads, as processes that share memory, under Open MPI and under MPICH; a ring in free order the
 # same bits in every run, and one rank's up to rounding.
-# WEFT_TEST_FULL=1: both networks, five steps, every algorithm, bucket and launcher.
+# WEFT_TEST_FULL=1: both networks, five steps, every algorithm, bucket, level of zero and launcher.
 source tests/cli_helpers.bash
 unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE WEFT_CONTROL_FD
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -66,12 +66,14 @@ for model in $models; do
         [[ $launcher == mpirun* ]] && wires=(shm mpi)
         for wire in "${wires[@]}"; do
             if [[ $full != 1 ]]; then
-                same $launcher 4 dp=4 dp=2,pp=2,overlap=off
+                same $launcher 4 dp=4 dp=2,pp=2,overlap=off dp=4,zero=3,schedule=breadth
                 same $launcher 2 dataparallel=2
                 continue
             fi
             same $launcher 2 dp=2 dataparallel=2 dp=2,{bucket=1KiB,bucket=100MiB,overlap=off}
             same $launcher 4 dp=4,allreduce={root,tree,pairwise,direct} dp=2,pp=2
+            same $launcher 2 dp=2,zero={1,2,3}{,\,schedule=breadth,\,overlap=off} dp=2,zero=3,prefetch={0,4}
+            same $launcher 4 {dp=4,dp=2\,pp=2}\,zero={1,2,3}{,\,bucket=1KiB}
             ring $launcher 4 $([[ $launcher == threads ]] && echo 10 || echo 3)
         done
     done
