@@ -130,7 +130,7 @@ static bool circle(breaker *b, int32_t i) {
 static bool sum_or_assign(breaker *b, int32_t i) {
     wfi_instruction *now = &b->p->instructions[i];
     now->first = !now->first;
-    bool sums = now->unit >= 0 && b->p->code->units[now->unit].gradient_bytes;
+    bool sums = now->unit >= 0 && b->p->graph->units[now->unit].param_bytes;
     if (!sums) return false; /* the loss alone */
     if (now->kind != WFI_WEIGHT && now->kind != WFI_BACKWARD_WEIGHT) return false;
     assert_true((size_t)now->n_references < WFI_COUNT(b->spare_references));

@@ -89,7 +89,14 @@ static void proved_and_simulated(void **state) {
 /* Gradients of several uses are added in order of units, and a stage is sent the weight once. */
 static void one_weight_of_many_units(void **state) {
     (void)state;
-    static const char *const plans[] = {"", "pp=2", "pp=3", "dp=2,pp=2", "pp=2,schedule=zb1"};
+    static const char *const plans[] = {"",
+                                        "pp=2",
+                                        "pp=3",
+                                        "dp=2,pp=2",
+                                        "pp=2,schedule=zb1",
+                                        "pp=3,schedule=zb2", /* an owner's lane waits for others */
+                                        "schedule=breadth",
+                                        "dp=2,pp=2,schedule=gpipe"};
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
         for (size_t s = 0; s <= WFI_COUNT(sharded); s++) {
             wf_context *ctx = test_context();

@@ -30,10 +30,9 @@ static int count_changes(const wf_program *p, int32_t rank, const char *name) {
     return n;
 }
 
-static size_t sum_units(const wf_program *p, bool gradients) {
+static size_t sum_units(const wf_program *p) {
     size_t bytes = 0;
-    for (int32_t u = 0; u < p->graph->n_units; u++)
-        bytes += gradients ? p->code->units[u].gradient_bytes : p->graph->units[u].param_bytes;
+    for (int32_t u = 0; u < p->graph->n_units; u++) bytes += p->graph->units[u].param_bytes;
     return bytes;
 }
 
@@ -74,8 +73,8 @@ static void the_root_holds_everything(void **state) {
         assert_int_equal(count_blocks(p, r, WFI_BLOCK_STATE, true), is_root ? 3 : 0);
         assert_int_equal(count_blocks(p, r, WFI_BLOCK_BUFFER, true), is_root ? 1 : 0);
         assert_int_equal(s.state_bytes > 0, is_root);
-        assert_int_equal(s.optimizer_bytes, is_root ? sum_units(p, false) : 0);
-        assert_int_equal(s.copied_bytes, is_root ? 0 : sum_units(p, false));
+        assert_int_equal(s.optimizer_bytes, is_root ? sum_units(p) : 0);
+        assert_int_equal(s.copied_bytes, is_root ? 0 : sum_units(p));
         assert_int_equal(s.n_units, is_root ? 4 : 3);
         assert_int_equal(count_kind(p, r, WFI_LOAD), is_root ? 2 * N_MICRO : 0);
         assert_int_equal(count_kind(p, r, WFI_UPDATE), is_root ? 3 : 0);
@@ -157,7 +156,7 @@ static void traffic_to_the_byte(void **state) {
         snprintf(plan, sizeof plan, "dataparallel=%d,bucket=400", (int)n);
         wf_context *ctx = test_context();
         wf_program *p = make_program(ctx, plan, 4);
-        size_t params = sum_units(p, false), gradients = sum_units(p, true);
+        size_t params = sum_units(p), gradients = sum_units(p);
         size_t x = 2 * 8 * sizeof(float), logits = 2 * 5 * sizeof(float), stats = 0;
         for (int32_t u = 0; u < p->graph->n_units; u++) stats += p->code->units[u].stats_bytes;
         size_t out = (size_t)(n - 1) * params + (size_t)n_far * (x + logits);

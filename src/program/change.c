@@ -16,12 +16,6 @@ static bool is_divided(const wfi_instruction *now) {
     return now->from == WFI_SHARD || now->to == WFI_SHARD;
 }
 
-static int32_t count_tied(const wf_graph *g, int32_t unit) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) n += wfi_is_tied(g, i, unit);
-    return n;
-}
-
 static const wfi_stage *stage_of(const wf_program *p, int32_t unit) {
     return &p->stages[wfi_program_stage_of(p, unit)];
 }
@@ -32,17 +26,7 @@ int32_t wfi_n_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_
     if (kind == WFI_BLOCK_STATS) return 1;
     if (kind == WFI_BLOCK_NORM)
         return stage_of(p, id)->strategy->state == WFI_SHARD ? stage_of(p, id)->n_replicas : 1;
-    if (!is_divided(now)) return 1;
-    return kind == WFI_BLOCK_GRADIENT ? n * (1 + count_tied(p->graph, id)) : n;
-}
-
-/* Slices of the unit's own gradient, then of those of tied weights that it uses. */
-static wfi_extent find_slice(const wf_program *p, int32_t unit, int32_t n, int32_t k) {
-    const wf_graph *g = p->graph;
-    int32_t i = 0;
-    if (k < n) return wfi_placement_extent(WFI_SHARD, g->units[unit].param_bytes, n, k, unit);
-    for (int32_t skipped = k / n - 1; !wfi_is_tied(g, i, unit) || skipped-- > 0;) i++;
-    return wfi_tied_extent(p, i, k % n);
+    return is_divided(now) ? n : 1;
 }
 
 /* Each part of a gradient is measured where it is updated; if it is on several of the group's
@@ -71,10 +55,10 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
     } else if (kind == WFI_BLOCK_NORM) {
         piece = find_measured(p, group, id, k);
     } else if (is_divided(now)) {
-        piece.extent = find_slice(p, id, group->n, k);
+        piece.extent =
+            wfi_placement_extent(WFI_SHARD, p->graph->units[id].param_bytes, group->n, k, id);
     } else {
-        piece.extent.bytes = kind == WFI_BLOCK_GRADIENT ? p->code->units[id].gradient_bytes
-                                                        : p->graph->units[id].param_bytes;
+        piece.extent.bytes = p->graph->units[id].param_bytes;
     }
     return piece;
 }

@@ -245,7 +245,7 @@ static wf_status run_segment(checker *c, int32_t i) {
         const wfi_slot *slot = &now->segment->slots[s];
         if (!(slot->access & WFI_WRITE)) continue;
         const wfi_block *b = &p->blocks[now->references[s].block];
-        if (slot->kind == WFI_BLOCK_GRADIENT) {
+        if (wfi_is_sum(slot->kind)) {
             wfi_term sum =
                 wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), in[s]), out[s]);
             write_term(c, now, s, now->first ? out[s] : sum);
@@ -349,19 +349,14 @@ static const wfi_instruction *partner(const checker *c, int32_t at) {
     return NULL;
 }
 
-/* A slice of a gradient without elements of the tied weight stays as it is, which the whole's name
- * says, too. */
 static wf_status run_local(checker *c, const wfi_instruction *now) {
-    bool ties = wfi_type_of(now)->id == WFI_ID_TIED;
-    int32_t n = 0;
-    for (int32_t k = 0; k < now->n_references; k++) {
-        const wfi_reference *r = &now->references[k];
-        if (!(r->access & WFI_READ)) continue;
-        c->scratch[n++] = ties && !r->bytes ? wfi_ideal_tied(c->ideal, now->id) : read_term(c, r);
-    }
+    int32_t n = 0, id = wfi_type_of(now)->id == WFI_ID_TIED ? now->id : 0;
+    for (int32_t k = 0; k < now->n_references; k++)
+        if (now->references[k].access & WFI_READ)
+            c->scratch[n++] = read_term(c, &now->references[k]);
     for (int32_t k = 0; k < now->n_references; k++)
         if (now->references[k].access & WFI_WRITE)
-            write_term(c, now, k, wfi_term_made(now->kind, ties ? now->id : 0, k, c->scratch, n));
+            write_term(c, now, k, wfi_term_made(now->kind, id, k, c->scratch, n));
     return WF_OK;
 }
 
@@ -445,7 +440,7 @@ static wf_status run_all(checker *c) {
 /* What the rank has of a gradient in the end. */
 static range kept_gradient(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
-    wfi_extent kept = wfi_summed_extent(c->p, block->id, -1, block->rank);
+    wfi_extent kept = wfi_summed_extent(c->p, block->id, block->rank);
     return range_of(c,
                     &(wfi_reference){b, kept.offset - (size_t)block->begin, kept.bytes, WFI_READ});
 }

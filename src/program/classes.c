@@ -25,8 +25,6 @@ static bool has_equal_slices(const wf_program *p, int32_t a, int32_t b) {
                 wfi_kept_extent(p, kinds[k], u, wfi_mesh_rank(p->mesh, pp, b)).bytes)
                 return false;
     }
-    for (int32_t i = 0; i < p->graph->n_weight_gradients; i++)
-        if (wfi_tied_extent(p, i, a).bytes != wfi_tied_extent(p, i, b).bytes) return false;
     return true;
 }
 
@@ -40,7 +38,7 @@ static bool is_like(const wf_program *p, int32_t a, int32_t b) {
         return false;
     if (!has_equal_slices(p, a, b)) return false;
     for (int32_t u = 0; u < p->graph->n_units && how->n_staged; u++) {
-        int64_t n_elem = (int64_t)(p->code->units[u].gradient_bytes / sizeof(float));
+        int64_t n_elem = (int64_t)(p->graph->units[u].param_bytes / sizeof(float));
         if (how->n_staged(p->mesh.dp, a, n_elem) != how->n_staged(p->mesh.dp, b, n_elem))
             return false;
     }

@@ -1,4 +1,4 @@
-/* The end of a step: gradients are reduced, tied, measured and applied;
+/* The end of a step: gradients are reduced, measured and applied;
  * statistics are folded; the loss is reported. */
 #include "program/lower.h"
 
@@ -16,59 +16,6 @@ static int32_t source_of(const wf_program *p, int32_t from, int32_t replica) {
     return wfi_stage_is_updated(p, from, beside) ? beside : wfi_program_rank_of(p, 0, from);
 }
 
-/* From stage `from` to every rank that updates stage `to` and lacks it. */
-static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send,
-                            wfi_block_kind kind, int32_t depth, wfi_extent extent) {
-    const wf_program *p = l->p;
-    for (int32_t k = 0; k < p->stages[to].n_replicas && extent.bytes; k++) {
-        send.peer = wfi_program_rank_of(p, k, to);
-        bool wants =
-            wfi_stage_is_updated(p, to, send.peer) && !wfi_stage_is_updated(p, from, send.peer);
-        if (!wants || source_of(p, from, k) != l->rank) continue;
-        WF_TRY(wfi_emit_one(l, send, kind, send.unit, depth, -1, extent, WFI_READ));
-    }
-    return WF_OK;
-}
-
-static wf_status emit_receive(wfi_lowering *l, int32_t from, wfi_instruction receive,
-                              wfi_block_kind kind, int32_t depth, wfi_extent extent) {
-    receive.peer = source_of(l->p, from, l->replica);
-    if (!extent.bytes) return WF_OK;
-    return wfi_emit_one(l, receive, kind, receive.unit, depth, -1, extent, WFI_WRITE);
-}
-
-/* A tied weight's other uses come to its owner, in ascending order of units. */
-static wf_status emit_ties(wfi_lowering *l) {
-    wf_program *p = l->p;
-    const wf_graph *g = p->graph;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
-        const wfi_weight_gradient *w = &g->weight_gradients[i];
-        int32_t owner = g->values[w->param].unit, user = w->unit, n;
-        if (owner == user) continue;
-        int32_t from = wfi_program_stage_of(p, user), to = wfi_program_stage_of(p, owner);
-        int32_t depth = wfi_summed_depth(p, user, i);
-        bool is_here = take_updated(l, from);
-        if (is_here)
-            WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, user, w->value, -1),
-                              WFI_BLOCK_GRADIENT, depth, wfi_summed_extent(p, user, i, l->rank)));
-        if (!take_updated(l, to)) continue;
-        wfi_extent own = wfi_summed_extent(p, owner, -1, l->rank);
-        wfi_extent used = wfi_summed_extent(p, user, i, l->rank);
-        if (!is_here) {
-            n = p->n_instructions;
-            WF_TRY(emit_receive(l, from, wfi_make(WFI_RECEIVE, user, w->value, -1),
-                                WFI_BLOCK_GRADIENT, depth, used));
-            if (p->n_instructions > n) WF_TRY(wfi_depend_on_lookahead(l, n));
-        }
-        if (!own.bytes) continue;
-        WF_TRY(wfi_emit(l, wfi_make(WFI_TIE, owner, i, -1), 2, &n));
-        WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, owner, wfi_summed_depth(p, owner, -1), -1,
-                         own, WFI_READ | WFI_WRITE));
-        WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_GRADIENT, user, depth, -1, used, WFI_READ));
-    }
-    return WF_OK;
-}
-
 /* Whether an earlier use of the unit's weights is on that stage, too. */
 static bool is_used_before(const wf_program *p, int32_t i, int32_t owner, int32_t stage) {
     const wf_graph *g = p->graph;
@@ -78,25 +25,38 @@ static bool is_used_before(const wf_program *p, int32_t i, int32_t owner, int32_
     return false;
 }
 
+/* What the rank keeps of the unit's new parameters, to every rank that updates the stage and lacks
+ * them. */
+static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send) {
+    const wf_program *p = l->p;
+    for (int32_t k = 0; k < p->stages[to].n_replicas; k++) {
+        send.peer = wfi_program_rank_of(p, k, to);
+        bool wants =
+            wfi_stage_is_updated(p, to, send.peer) && !wfi_stage_is_updated(p, from, send.peer);
+        if (!wants || source_of(p, from, k) != l->rank) continue;
+        WF_TRY(wfi_emit_one(l, send, WFI_BLOCK_PARAM, send.unit, wfi_kept_depth(p, send.unit), -1,
+                            wfi_kept_extent(p, WFI_BLOCK_PARAM, send.unit, l->rank), WFI_READ));
+    }
+    return WF_OK;
+}
+
 /* The owner's new weights go to the stages that use them too, once to each. */
 static wf_status emit_tied_weights(wfi_lowering *l) {
     wf_program *p = l->p;
     const wf_graph *g = p->graph;
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
         const wfi_weight_gradient *w = &g->weight_gradients[i];
-        int32_t owner = g->values[w->param].unit;
-        if (owner == w->unit) continue;
+        int32_t owner = wfi_owner_of(g, i);
         int32_t from = wfi_program_stage_of(p, owner), to = wfi_program_stage_of(p, w->unit);
-        if (is_used_before(p, i, owner, to)) continue;
         wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, owner, l->rank);
-        int32_t depth = wfi_kept_depth(p, owner);
+        if (!wfi_is_tied(g, i) || !kept.bytes || is_used_before(p, i, owner, to)) continue;
         bool is_here = take_updated(l, from);
-        if (is_here)
-            WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, w->param, -1), WFI_BLOCK_PARAM,
-                              depth, kept));
-        if (!is_here && take_updated(l, to))
-            WF_TRY(emit_receive(l, from, wfi_make(WFI_RECEIVE, owner, w->param, -1),
-                                WFI_BLOCK_PARAM, depth, kept));
+        if (is_here) WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, w->param, -1)));
+        if (is_here || !take_updated(l, to)) continue;
+        wfi_instruction receive = wfi_make(WFI_RECEIVE, owner, w->param, -1);
+        receive.peer = source_of(p, from, l->replica);
+        WF_TRY(wfi_emit_one(l, receive, WFI_BLOCK_PARAM, owner, wfi_kept_depth(p, owner), -1, kept,
+                            WFI_WRITE));
     }
     return WF_OK;
 }
@@ -124,8 +84,8 @@ static wf_status emit_norms(wfi_lowering *l) {
         int32_t n;
         if (!own.bytes) continue;
         WF_TRY(wfi_emit(l, wfi_make(WFI_NORM, u, 0, -1), 2, &n));
-        WF_TRY(wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u, -1), -1, own,
-                         WFI_READ));
+        WF_TRY(
+            wfi_refer(l, n, 0, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u), -1, own, WFI_READ));
         WF_TRY(wfi_refer(l, n, 1, WFI_BLOCK_NORM, u, 0, -1, wfi_norm_extent(own), WFI_WRITE));
     }
     return wfi_lower_change(l, (int32_t)(group - p->groups), WFI_SHARD, WFI_REPLICATE, -1);
@@ -144,8 +104,8 @@ static wf_status emit_updates(wfi_lowering *l) {
                         2 + (n_states > 0) + (clips ? g->n_units : 0), &i));
         WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, wfi_kept_depth(p, u), -1, own,
                          WFI_READ | WFI_WRITE));
-        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u, -1), -1, own,
-                         WFI_READ));
+        WF_TRY(
+            wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u), -1, own, WFI_READ));
         if (n_states)
             WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_STATE, u, 0, -1,
                              wfi_whole(own.bytes * (size_t)n_states), WFI_READ | WFI_WRITE));
@@ -211,7 +171,6 @@ wf_status wfi_lower_report(wfi_lowering *l) {
 
 wf_status wfi_lower_finish(wfi_lowering *l) {
     WF_TRY(wfi_lower_reductions(l));
-    WF_TRY(emit_ties(l));
     WF_TRY(emit_norms(l));
     WF_TRY(emit_updates(l));
     WF_TRY(change_updated(l));

@@ -18,7 +18,6 @@ struct wfi_ideal {
     entry *table;
     size_t n_entries, n_used;
     wfi_term *after[3]; /* [n_units] PARAM, BUFFER, STATE */
-    wfi_term *tied;     /* [n_weight_gradients] */
     wfi_term *lanes;    /* [n_units][n_lanes] sums of gradients */
 };
 
@@ -69,10 +68,6 @@ wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t un
     return ideal->after[kind == WFI_BLOCK_PARAM ? 0 : kind == WFI_BLOCK_BUFFER ? 1 : 2][unit];
 }
 
-wfi_term wfi_ideal_tied(const wfi_ideal *ideal, int32_t i) {
-    return ideal->tied[i];
-}
-
 static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64_t micro) {
     if (!segment) return WF_OK;
     wfi_term *terms =
@@ -121,17 +116,27 @@ static wf_status run_microbatches(wfi_ideal *ideal) {
     return WF_OK;
 }
 
-/* The gradient of a unit, summed along each lane. */
-static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
+static wfi_term sum_lane(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int64_t lane) {
     const wf_recipe *r = &ideal->p->recipe;
-    int64_t per_lane = r->n_micro / r->n_lanes;
-    for (int64_t m = 0; m < r->n_micro; m++) {
-        wfi_term summand = wfi_ideal_find(ideal, WFI_BLOCK_GRADIENT, unit, 0, m);
-        wfi_term *lane = &ideal->lanes[unit * r->n_lanes + m / per_lane];
-        *lane =
-            m % per_lane == 0
-                ? summand
-                : wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), *lane), summand);
+    int64_t n = r->n_micro / r->n_lanes;
+    wfi_term sum = wfi_ideal_find(ideal, kind, id, 0, lane * n);
+    for (int64_t m = lane * n + 1; m < (lane + 1) * n; m++)
+        sum = wfi_term_mix(wfi_term_mix(wfi_term_start(WFI_TERM_ADD, 0, 0), sum),
+                           wfi_ideal_find(ideal, kind, id, 0, m));
+    return sum;
+}
+
+/* The gradient of a unit, summed along each lane; then come other units' uses of its weights. */
+static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
+    const wf_graph *g = ideal->p->graph;
+    for (int64_t k = 0; k < ideal->p->recipe.n_lanes; k++) {
+        wfi_term *lane = &ideal->lanes[unit * ideal->p->recipe.n_lanes + k];
+        *lane = sum_lane(ideal, WFI_BLOCK_GRADIENT, unit, k);
+        for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+            if (!wfi_is_tied(g, i) || wfi_owner_of(g, i) != unit) continue;
+            const wfi_term both[] = {*lane, sum_lane(ideal, WFI_BLOCK_TIED, i, k)};
+            *lane = wfi_term_made(WFI_TIE, i, 0, both, 2);
+        }
     }
 }
 
@@ -183,14 +188,7 @@ static void finish_step(wfi_ideal *ideal, wfi_term *gradient, wfi_term *operands
     wfi_term *norms = operands + 3, *in = norms - 2 - (wfi_recipe_n_states(&p->recipe) > 0);
     int32_t n_norms = p->recipe.clip_norm > 0 ? g->n_units : 0;
     for (int32_t u = 0; u < g->n_units; u++)
-        gradient[u] = p->code->units[u].gradient_bytes ? sum_gradient(ideal, u, micro) : 0;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
-        const wfi_weight_gradient *w = &g->weight_gradients[i];
-        int32_t owner = g->values[w->param].unit;
-        const wfi_term both[] = {gradient[owner], gradient[w->unit]};
-        ideal->tied[i] = gradient[w->unit];
-        if (owner != w->unit) gradient[owner] = wfi_term_made(WFI_TIE, i, 0, both, 2);
-    }
+        gradient[u] = g->units[u].param_bytes ? sum_gradient(ideal, u, micro) : 0;
     for (int32_t u = 0; u < g->n_units; u++)
         norms[u] = g->units[u].param_bytes ? wfi_term_made(WFI_NORM, 0, 1, &gradient[u], 1) : 0;
     for (int32_t u = 0; u < g->n_units; u++) {
@@ -214,9 +212,6 @@ wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out) {
         ideal->after[i] = wfi_alloc(ctx, n_units, sizeof(wfi_term), "the program check");
         ok = ok && ideal->after[i];
     }
-    ideal->tied = wfi_alloc(ctx, (size_t)p->graph->n_weight_gradients, sizeof *ideal->tied,
-                            "the program check");
-    ok = ok && ideal->tied;
     wfi_term *scratch =
         wfi_alloc(ctx, 2 * n_units + n_micro + 4, sizeof *scratch, "the program check");
     wf_status status = ok && scratch ? run_microbatches(ideal) : WF_NO_MEMORY;
@@ -235,7 +230,6 @@ void wfi_ideal_destroy(wfi_ideal *ideal) {
     if (!ideal) return;
     wf_context *ctx = ideal->p->ctx;
     wfi_free(ctx, ideal->table);
-    wfi_free(ctx, ideal->tied);
     wfi_free(ctx, ideal->lanes);
     for (int i = 0; i < 3; i++) wfi_free(ctx, ideal->after[i]);
     wfi_free(ctx, ideal);

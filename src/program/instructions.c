@@ -104,12 +104,11 @@ NEED(copy) {
         return need_extent(WFI_BLOCK_PARAM,
                            wfi_kept_extent(p, WFI_BLOCK_PARAM, now->unit, now->rank), access);
     if (to->depth >= 0) return nothing;
-    return need_extent(to->kind, wfi_summed_extent(p, now->unit, -2 - to->depth, now->rank),
-                       access);
+    return need_extent(to->kind, wfi_summed_extent(p, now->unit, now->rank), access);
 }
 
 NEED(fold) {
-    return need(WFI_BLOCK_GRADIENT, p->code->units[now->unit].gradient_bytes,
+    return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].param_bytes,
                 k ? WFI_READ : WFI_READ | WFI_WRITE);
 }
 
@@ -124,9 +123,9 @@ NEED(stats) {
 /* The first of a lane assigns the gradient, whose gaps between parameters become zero, too. */
 NEED(slot) {
     const wfi_slot *slot = &now->segment->slots[k];
-    if (slot->kind != WFI_BLOCK_GRADIENT) return need(slot->kind, slot->bytes, slot->access);
-    return need(slot->kind, p->code->units[slot->id].gradient_bytes,
-                now->first ? WFI_WRITE : slot->access);
+    bool is_gradient = slot->kind == WFI_BLOCK_GRADIENT;
+    return need(slot->kind, is_gradient ? p->graph->units[slot->id].param_bytes : slot->bytes,
+                now->first && wfi_is_sum(slot->kind) ? WFI_WRITE : slot->access);
 }
 
 /* The piece that begins where the reference does; norms are shared by groups of their own. */
@@ -166,20 +165,16 @@ NEED(norm) {
              : need_extent(WFI_BLOCK_GRADIENT, own, WFI_READ);
 }
 
-/* Number of the tied weight whose gradient, or -1. */
-static int32_t find_tied(const wf_graph *g, int32_t value) {
-    for (int32_t i = 0; i < g->n_weight_gradients; i++)
-        if (g->weight_gradients[i].value == value) return i;
-    return -1;
+static size_t tied_bytes(const wf_program *p, int32_t i) {
+    bool exists = i < p->graph->n_weight_gradients;
+    return exists ? wfi_value_bytes(p->graph, p->graph->weight_gradients[i].param) : 0;
 }
 
 /* What is sent is all that the rank has of what the block is named for; both sides name it. */
 NEED(transfer) {
     wfi_block_kind kind = p->blocks[now->references[k].block].kind;
     int access = now->kind == WFI_SEND ? WFI_READ : WFI_WRITE;
-    int32_t tied = find_tied(p->graph, now->id);
-    if (kind == WFI_BLOCK_GRADIENT && tied >= 0)
-        return need_extent(kind, wfi_summed_extent(p, now->unit, tied, now->rank), access);
+    if (kind == WFI_BLOCK_TIED) return need(kind, tied_bytes(p, now->id), access);
     if (kind == WFI_BLOCK_PARAM)
         return need_extent(kind, wfi_kept_extent(p, kind, now->unit, now->rank), access);
     /* Nothing else is sent. */
@@ -188,12 +183,8 @@ NEED(transfer) {
 }
 
 NEED(tie) {
-    int32_t user = p->graph->weight_gradients[now->id].unit;
-    if (k)
-        return need_extent(WFI_BLOCK_GRADIENT, wfi_summed_extent(p, user, now->id, now->rank),
-                           WFI_READ);
-    return need_extent(WFI_BLOCK_GRADIENT, wfi_summed_extent(p, now->unit, -1, now->rank),
-                       WFI_READ | WFI_WRITE);
+    if (k) return need(WFI_BLOCK_TIED, tied_bytes(p, now->id), WFI_READ);
+    return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].param_bytes, WFI_READ | WFI_WRITE);
 }
 
 /* ---- arguments as text ---- */
@@ -244,7 +235,7 @@ ARGUMENTS(transfer) {
     if (kind == WFI_BLOCK_INPUT && now->id >= 0 && now->id < p->graph->n_values)
         add_input(p, now, text);
     else
-        wfi_text_add(text, " v%d", now->id);
+        wfi_text_add(text, kind == WFI_BLOCK_TIED ? " tied%d" : " v%d", now->id);
     wfi_text_add(text, now->kind == WFI_SEND ? " to=r%d" : " from=r%d", now->peer);
 }
 

@@ -32,8 +32,10 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
             break;
         case WFI_BLOCK_GRADIENT:
             micro = -1, d = depth;
-            bytes = l->p->code->units[slot->id].gradient_bytes;
-            if (instruction.first) access = WFI_WRITE;
+            bytes = l->p->graph->units[slot->id].param_bytes;
+            break;
+        case WFI_BLOCK_TIED:
+            micro = wfi_last_of_lane(l->p, micro);
             break;
         case WFI_BLOCK_WORKSPACE:
             /* One block an instruction: its index names it. */
@@ -42,6 +44,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
         default:
             break;
         }
+        if (wfi_is_sum(slot->kind) && instruction.first) access = WFI_WRITE;
         WF_TRY(wfi_refer(l, i, s, slot->kind, slot->id, d, micro, wfi_whole(bytes), access));
     }
     return WF_OK;
@@ -58,23 +61,6 @@ static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
 
 /* ---- one action of the schedule ---- */
 
-/* What follows a lane of the replica that is complete. */
-static wf_status emit_folds(wfi_lowering *l, int32_t unit, int64_t lane) {
-    wf_program *p = l->p;
-    const wfi_lane_sums *sums = &p->stages[l->stage].sums;
-    size_t bytes = p->code->units[unit].gradient_bytes;
-    for (int32_t k = sums->first_fold[lane]; k < sums->first_fold[lane + 1]; k++) {
-        const wfi_lane_fold *fold = &sums->folds[k];
-        int32_t i;
-        WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD, unit, fold->from, -1), 2, &i));
-        WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_GRADIENT, unit, fold->into, -1, wfi_whole(bytes),
-                         WFI_READ | WFI_WRITE));
-        WF_TRY(wfi_refer(l, i, 1, WFI_BLOCK_GRADIENT, unit, fold->from, -1, wfi_whole(bytes),
-                         WFI_READ));
-    }
-    return WF_OK;
-}
-
 static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t micro) {
     static const wfi_instruction_kind kinds[] = {[WFI_PART_F] = WFI_FORWARD,
                                                  [WFI_PART_B] = WFI_BACKWARD,
@@ -86,22 +72,17 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     if (!segment) return WF_OK;
     WF_TRY(wfi_lower_loads(l, segment, micro));
     WF_TRY(emit_pack(l, unit, part, micro));
-    int64_t per_lane = p->recipe.n_micro / p->recipe.n_lanes;
-    int64_t n_own = wfi_stage_n_micro(p, l->stage), lane = micro % n_own / per_lane;
-    int32_t depth = 0;
-    wfi_instruction i = wfi_make(kinds[part], unit, 0, micro);
-    bool sums = (part == WFI_PART_W || part == WFI_PART_BW) && p->code->units[unit].gradient_bytes;
-    if (sums) {
-        depth = p->stages[l->stage].sums.accumulator[lane];
-        i.first = micro % per_lane == 0;
-        i.id = depth;
-    }
     int32_t number = p->n_instructions;
-    WF_TRY(emit_segment(l, i, segment, depth));
+    wfi_instruction i = wfi_make(kinds[part], unit, 0, micro);
+    bool sums = part == WFI_PART_W || part == WFI_PART_BW;
+    if (sums) {
+        i.first = micro % (p->recipe.n_micro / p->recipe.n_lanes) == 0;
+        i.id = p->stages[l->stage].sums.accumulator[wfi_lane_of(p, l->stage, micro)];
+    }
+    WF_TRY(emit_segment(l, i, segment, i.id));
     if (sums) WF_TRY(wfi_depend_on_freed(l, number));
-    if (sums && (micro + 1) % per_lane == 0) WF_TRY(emit_folds(l, unit, lane));
-    bool is_last = (micro + 1) % n_own == 0;
-    return sums && is_last ? wfi_lower_finished(l, unit) : WF_OK;
+    bool is_last = sums && micro == wfi_last_of_lane(p, micro);
+    return is_last ? wfi_lower_lane(l, unit, micro) : WF_OK;
 }
 
 /* Number k of the rank's. */
@@ -218,7 +199,9 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
         l.n_gathered = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.n_gathered);
         l.in_use = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.in_use);
         l.n_packs = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.n_packs);
-        bool ok = l.packed && l.n_gathered && l.in_use && l.n_packs;
+        l.n_added =
+            wfi_pool_alloc(&rank_pool, n_units * (size_t)p->recipe.n_lanes, sizeof *l.n_added);
+        bool ok = l.packed && l.n_gathered && l.in_use && l.n_packs && l.n_added;
         status = ok ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_pool_release(&rank_pool);
         wfi_free(p->ctx, l.gathers);

@@ -16,10 +16,11 @@ typedef struct wfi_sequence {
 wf_status wfi_sequence_make(const wf_program *p, wfi_pool *pool, const wfi_action_list *lists,
                             wfi_sequence *sequence_out);
 
-/* A value or an input of one microbatch that goes from rank to rank. */
+/* A value or an input of one microbatch, or a lane of a tied weight, that goes from rank to rank.
+ */
 typedef struct wfi_transfer {
-    wfi_block_kind kind; /* VALUE or INPUT */
-    int32_t value;
+    wfi_block_kind kind; /* VALUE, INPUT or TIED */
+    int32_t value;       /* TIED: weight gradient */
     int64_t micro;
     int32_t from, to;
     int32_t place; /* in the sequence: begin of the first action that reads it */
@@ -54,8 +55,9 @@ typedef struct wfi_lowering {
     int32_t n_emitted, n_reached; /* gathers that are emitted, and those whose use has begun */
     int32_t *n_gathered, *in_use; /* [n_units] how often its parameters are gathered, and used */
     int32_t *n_packs;             /* [n_units] how often it has packed from what was gathered */
-    int32_t last_compute;         /* the last instruction on that stream, or -1 */
-    int32_t *table;               /* [n_table] open addressing: block + 1 by its name, 0 = free */
+    int32_t *n_added;     /* [n_units * n_lanes] how many uses of its weights are in each lane */
+    int32_t last_compute; /* the last instruction on that stream, or -1 */
+    int32_t *table;       /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
     int32_t *finished; /* [n_finished] units whose gradient is complete, in this order */
     int32_t n_finished, n_reduced; /* so many of them have been summed, in buckets */
@@ -120,6 +122,15 @@ wf_status wfi_lower_gathers(wfi_lowering *l, int32_t unit);
 static inline int32_t wfi_action_unit(const wfi_lowering *l, const wfi_action *action, int32_t k) {
     return action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
 }
+
+static inline bool wfi_action_sums(wfi_action_kind kind) {
+    return kind == WFI_ACTION_W || kind == WFI_ACTION_BW;
+}
+
+/* tie.c: what the unit adds to a lane is complete; `micro`: the lane's last. */
+wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro);
+/* Another rank's use of tied weight i is here, of that lane. */
+wf_status wfi_lower_tied(wfi_lowering *l, int32_t i, int64_t micro);
 
 /* reduce.c: the unit's gradient of this replica is complete; sums them over the replicas: those
  * that are freed as soon as their bucket is full. */

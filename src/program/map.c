@@ -75,32 +75,16 @@ wfi_extent wfi_norm_extent(wfi_extent gradient) {
                         (gradient.bytes + block - 1) / block * sizeof(double)};
 }
 
-/* With a divided gradient, a tied use's part is divided as the owner's parameters are. Stages of
- * both are placed alike then, so whatever the rank's is, its replica has the same number. */
-wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t tied, int32_t rank) {
-    int32_t stage = wfi_program_stage_of(p, unit);
-    if (p->stages[stage].strategy->gradient != WFI_SHARD)
-        return (wfi_extent){0, p->code->units[unit].gradient_bytes};
-    if (tied < 0) return wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank);
-    return wfi_tied_extent(p, tied, wfi_mesh_dp(p->mesh, rank) - p->stages[stage].first_dp);
-}
-
-int32_t wfi_summed_depth(const wf_program *p, int32_t unit, int32_t tied) {
+wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank) {
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
-    return stage->strategy->frees_gradient && stage->n_replicas > 1 ? -2 - tied : 0;
+    bool is_divided = stage->strategy->gradient == WFI_SHARD;
+    return is_divided ? wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank)
+                      : (wfi_extent){0, p->graph->units[unit].param_bytes};
 }
 
-wfi_extent wfi_tied_extent(const wf_program *p, int32_t i, int32_t replica) {
-    const wfi_weight_gradient *w = &p->graph->weight_gradients[i];
-    const wfi_value *param = &p->graph->values[w->param];
-    const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, param->unit)];
-    wfi_extent slice =
-        wfi_placement_extent(stage->strategy->state, p->graph->units[param->unit].param_bytes,
-                             stage->n_parts, replica, param->unit);
-    wfi_extent weight = {param->offset, wfi_value_bytes(p->graph, w->param)};
-    wfi_extent used = wfi_extent_intersect(slice, weight);
-    used.offset += p->code->tied_offset[i] - param->offset;
-    return used;
+int32_t wfi_summed_depth(const wf_program *p, int32_t unit) {
+    const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
+    return stage->strategy->frees_gradient && stage->n_replicas > 1 ? -1 : 0;
 }
 
 /* At most as many stages as units, and a group for each and for each `dp` coordinate. */
@@ -177,15 +161,14 @@ static wf_status check_forward(const wf_program *p) {
     return WF_OK;
 }
 
-/* A gradient that is divided goes slice by slice to a tied weight's owner: rank by rank. */
+/* A weight that is divided goes slice by slice to other stages that use it: rank by rank. */
 static wf_status check_tied(const wf_program *p) {
     const wf_graph *g = p->graph;
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
-        int32_t user = g->weight_gradients[i].unit;
-        int32_t owner = g->values[g->weight_gradients[i].param].unit;
+        int32_t user = g->weight_gradients[i].unit, owner = wfi_owner_of(g, i);
         const wfi_stage *a = &p->stages[wfi_program_stage_of(p, owner)];
         const wfi_stage *b = &p->stages[wfi_program_stage_of(p, user)];
-        bool is_divided = a->strategy->gradient == WFI_SHARD || b->strategy->gradient == WFI_SHARD;
+        bool is_divided = a->strategy->state == WFI_SHARD || b->strategy->state == WFI_SHARD;
         bool is_alike = a->strategy == b->strategy && a->n_replicas == b->n_replicas;
         if (is_divided && !is_alike)
             return wfi_fail(p->ctx, WF_INVALID_ARG,
@@ -194,6 +177,17 @@ static wf_status check_tied(const wf_program *p) {
                             g->units[owner].name, g->units[user].name);
     }
     return WF_OK;
+}
+
+/* Whether the lanes of the stage may be complete later than they are filled: where weight gradients
+ * wait, another stage's use of a weight may come after the weight's own. */
+static bool waits_for_ties(const wf_program *p, int32_t stage) {
+    const wf_graph *g = p->graph;
+    bool waits = false;
+    for (int32_t i = 0; i < g->n_weight_gradients && p->plan->schedule->splits_weight; i++)
+        waits |= wfi_program_stage_of(p, wfi_owner_of(g, i)) == stage &&
+                 wfi_program_stage_of(p, g->weight_gradients[i].unit) != stage;
+    return waits;
 }
 
 /* The replicas of the stage that has most work at the same time, and so do those of a stage's lanes
@@ -206,8 +200,9 @@ static wf_status sum_lanes(wf_program *p) {
                             "plan: units have %d and %d replicas; the smaller number has to divide "
                             "the larger",
                             stage->n_replicas, p->n_replicas);
-        WF_TRY(wfi_lanes_sum(&p->pool, p->recipe.n_lanes / stage->n_replicas,
-                             p->n_replicas / stage->n_replicas, &stage->sums));
+        int64_t n_lanes = p->recipe.n_lanes / stage->n_replicas;
+        int64_t n_groups = waits_for_ties(p, s) ? n_lanes : p->n_replicas / stage->n_replicas;
+        WF_TRY(wfi_lanes_sum(&p->pool, n_lanes, n_groups, &stage->sums));
     }
     return WF_OK;
 }

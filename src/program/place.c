@@ -118,18 +118,3 @@ wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels) {
     wfi_free(code->ctx, use);
     return WF_OK;
 }
-
-void wfi_code_place_gradients(wfi_code *code) {
-    const wf_graph *g = code->g;
-    for (int32_t u = 0; u < g->n_units; u++)
-        code->units[u].gradient_bytes = g->training ? g->units[u].param_bytes : 0;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
-        const wfi_weight_gradient *w = &g->weight_gradients[i];
-        const wfi_value *param = wfi_value_at(g, w->param);
-        code->tied_offset[i] = param->offset;
-        if (param->unit == w->unit) continue;
-        size_t *bytes = &code->units[w->unit].gradient_bytes;
-        code->tied_offset[i] = *bytes;
-        *bytes = wfi_round_up(*bytes + wfi_value_bytes(g, w->param), WFI_ALIGN_BYTES);
-    }
-}

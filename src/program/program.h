@@ -30,6 +30,7 @@ typedef enum wfi_part { WFI_PART_F, WFI_PART_B, WFI_PART_W, WFI_PART_BW, WFI_N_P
     X(BUFFER, "buffer")         /* a unit's buffers (running statistics), flat */                  \
     X(STATE, "state")           /* a unit's optimizer state, flat */                               \
     X(GRADIENT, "grad")         /* a unit's accumulated gradients, flat; one a depth */            \
+    X(TIED, "tied")             /* what a use of a tied weight adds to a lane of its gradient */   \
     X(PACKED, "packed")         /* parameters in the kernels' formats */                           \
     X(INPUT, "input")           /* one input of one microbatch */                                  \
     X(VALUE, "value")           /* a value that leaves its unit */                                 \
@@ -49,6 +50,11 @@ typedef enum wfi_block_kind {
         WFI_N_BLOCK_KINDS
 } wfi_block_kind;
 const char *wfi_block_kind_name(wfi_block_kind kind);
+
+/* Microbatches of a lane add to it, and its first one assigns. */
+static inline bool wfi_is_sum(wfi_block_kind kind) {
+    return kind == WFI_BLOCK_GRADIENT || kind == WFI_BLOCK_TIED;
+}
 
 enum { WFI_READ = 1, WFI_WRITE = 2 };
 
@@ -89,7 +95,6 @@ typedef struct wfi_unit_code {
     wfi_segment *part[WFI_N_PARTS]; /* NULL: nothing to do */
     wfi_segment *pack[WFI_N_PARTS];
     size_t saved_bytes, saved_w_bytes, for_weight_bytes, stats_bytes;
-    size_t gradient_bytes; /* own parameters', then those of tied ones used here */
 } wfi_unit_code;
 
 /* Where each value is kept. */
@@ -107,7 +112,6 @@ typedef struct wfi_code {
     int32_t variant;      /* its number */
     wfi_unit_code *units; /* [n_units] */
     wfi_place *place;     /* [n_values], of alias roots */
-    size_t *tied_offset;  /* [n_weight_gradients] into the unit's gradient block */
 } wfi_code;
 
 /* Describes a kernel for every node, decides where every value lives. */
@@ -119,7 +123,6 @@ wf_status wfi_code_check(const wfi_code *code);
 
 /* place.c */
 wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels);
-void wfi_code_place_gradients(wfi_code *code);
 
 /* A temporary of a segment: alive from one step to another. */
 typedef struct wfi_temporary {
@@ -204,10 +207,10 @@ typedef enum wfi_instruction_kind {
 typedef struct wfi_block {
     int32_t rank;
     wfi_block_kind kind;
-    int32_t id;    /* unit or value */
+    int32_t id;    /* unit or value; TIED: weight gradient */
     int32_t depth; /* GRADIENT: accumulator, or see wfi_summed_depth; PACKED: part; PARAM: see
                       wfi_kept_depth */
-    int64_t micro; /* global microbatch, -1: of the step */
+    int64_t micro; /* global microbatch, -1: of the step; TIED: the last of the lane */
     bool is_state; /* lives for ever */
     wfi_space space;
     size_t bytes, offset; /* the latter in the rank's arena of that space */
@@ -413,10 +416,21 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank);
 static inline int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank) {
     return wfi_mesh_dp(p->mesh, rank);
 }
-/* Whether the unit uses tied weight i of another one. */
-static inline bool wfi_is_tied(const wf_graph *g, int32_t i, int32_t unit) {
-    const wfi_weight_gradient *w = &g->weight_gradients[i];
-    return w->unit == unit && g->values[w->param].unit != unit;
+/* Whose weight a weight gradient is, and whether it is tied: used by another unit, too. */
+static inline int32_t wfi_owner_of(const wf_graph *g, int32_t i) {
+    return g->values[g->weight_gradients[i].param].unit;
+}
+static inline bool wfi_is_tied(const wf_graph *g, int32_t i) {
+    return g->weight_gradients[i].unit != wfi_owner_of(g, i);
+}
+/* The last microbatch of the lane. */
+static inline int64_t wfi_last_of_lane(const wf_program *p, int64_t micro) {
+    int64_t n = p->recipe.n_micro / p->recipe.n_lanes;
+    return micro - micro % n + n - 1;
+}
+/* Which of the lanes of its stage's replica it is in. */
+static inline int32_t wfi_lane_of(const wf_program *p, int32_t stage, int64_t micro) {
+    return (int32_t)(micro % wfi_stage_n_micro(p, stage) / (p->recipe.n_micro / p->recipe.n_lanes));
 }
 /* Whether its gradients are summed over replicas in another order than the recipe's tree. */
 static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
@@ -426,18 +440,15 @@ static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
 }
 /* The sums of squares of a part of a unit's gradient, among all of the unit's. */
 wfi_extent wfi_norm_extent(wfi_extent gradient);
-/* What of a unit's gradient the rank has once it is summed over replicas, of those that update.
- * `tied` >= 0: of the unit that uses that tied weight, what goes to the weight's owner. */
-wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t tied, int32_t rank);
+/* What of a unit's gradient the rank has once it is summed over replicas, of those that update. */
+wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank);
 /* In which GRADIENT of the unit that is: accumulator 0, or, where that one is freed, a slice of its
- * own, below 0. `tied` as above. */
-int32_t wfi_summed_depth(const wf_program *p, int32_t unit, int32_t tied);
+ * own, below 0. */
+int32_t wfi_summed_depth(const wf_program *p, int32_t unit);
 /* Whether the block has the unit's own. */
 static inline bool wfi_is_summed(const wf_program *p, const wfi_block *block) {
-    return block->kind == WFI_BLOCK_GRADIENT && block->depth == wfi_summed_depth(p, block->id, -1);
+    return block->kind == WFI_BLOCK_GRADIENT && block->depth == wfi_summed_depth(p, block->id);
 }
-/* The same of the tied weight for a replica, where gradients are divided. */
-wfi_extent wfi_tied_extent(const wf_program *p, int32_t tied, int32_t replica);
 
 /* ---- change.c: changes of placement ---- */
 

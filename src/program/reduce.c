@@ -19,7 +19,7 @@ static int32_t fill_bucket(const wfi_lowering *l, int32_t first, bool *full_out)
     *full_out = true;
     for (; k < l->n_finished && bytes < limit; k++) {
         if (wfi_program_stage_of(p, l->finished[k]) != stage) return k - first;
-        size_t own = p->code->units[l->finished[k]].gradient_bytes;
+        size_t own = p->graph->units[l->finished[k]].param_bytes;
         if (own >= limit && k > first) return k - first; /* a bucket of its own */
         bytes += own;
     }
@@ -27,31 +27,25 @@ static int32_t fill_bucket(const wfi_lowering *l, int32_t first, bool *full_out)
     return k - first;
 }
 
-/* What the rank keeps of the unit's sum; `tied`: of that weight's. */
-static wf_status keep_slice(wfi_lowering *l, int32_t unit, int32_t tied) {
-    wfi_extent kept = wfi_summed_extent(l->p, unit, tied, l->rank);
-    int32_t depth = wfi_summed_depth(l->p, unit, tied);
+/* What the rank keeps of the unit's sum. */
+static wf_status keep_slice(wfi_lowering *l, int32_t unit) {
+    wfi_extent kept = wfi_summed_extent(l->p, unit, l->rank);
+    int32_t depth = wfi_summed_depth(l->p, unit);
     if (!kept.bytes) return WF_OK;
     l->freed[1][1] = l->p->n_instructions;
     return wfi_lower_copy(l, WFI_BLOCK_GRADIENT, unit, 0, depth, kept);
 }
 
 static wf_status free_gradients(wfi_lowering *l, int32_t n, int32_t change) {
-    const wf_graph *g = l->p->graph;
     memcpy(l->freed[0], l->freed[1], sizeof *l->freed);
     l->freed[1][0] = change;
     l->freed[1][1] = -1;
-    for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++) {
-        int32_t unit = l->finished[k];
-        WF_TRY(keep_slice(l, unit, -1));
-        for (int32_t i = 0; i < g->n_weight_gradients; i++)
-            if (wfi_is_tied(g, i, unit)) WF_TRY(keep_slice(l, unit, i));
-    }
+    for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++) WF_TRY(keep_slice(l, l->finished[k]));
     return WF_OK;
 }
 
 static bool frees(const wfi_lowering *l, int32_t unit) {
-    return wfi_summed_depth(l->p, unit, -1) < 0;
+    return wfi_summed_depth(l->p, unit) < 0;
 }
 
 /* The next n of those that are finished. */

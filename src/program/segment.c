@@ -179,10 +179,12 @@ static wf_status add_accumulate(builder *b, int32_t i) {
     step->kernel_add = add;
     int32_t at = b->segment->n_steps - 1;
     WF_TRY(address_value(b, w->value, assign->bytes[0], WFI_READ, &step->operand[0]));
-    WF_TRY(find_slot(b, b->segment, WFI_BLOCK_GRADIENT, w->unit,
-                     b->code->tied_offset[i] + assign->bytes[1], WFI_READ | WFI_WRITE,
+    bool is_tied = wfi_is_tied(g, i);
+    size_t offset = is_tied ? 0 : g->values[w->param].offset;
+    WF_TRY(find_slot(b, b->segment, is_tied ? WFI_BLOCK_TIED : WFI_BLOCK_GRADIENT,
+                     is_tied ? i : w->unit, offset + assign->bytes[1], WFI_READ | WFI_WRITE,
                      &step->operand[1].slot));
-    step->operand[1].offset = b->code->tied_offset[i];
+    step->operand[1].offset = offset;
     step = &b->segment->steps[at];
     const wfi_kernel *larger = add->scratch_bytes > assign->scratch_bytes ? add : assign;
     return address_scratch(b, larger, step);
@@ -320,7 +322,6 @@ static wf_status build_all(wfi_code *code, builder *b) {
     size_t n_parts = !g->training ? 1 : code->splits_weight ? 3 : 2;
     WF_TRY(create_kernels(b));
     WF_TRY(wfi_code_place_values(code, b->kernels));
-    wfi_code_place_gradients(code);
     for (int32_t u = 0; u < g->n_units; u++)
         for (size_t i = 0; i < n_parts; i++) WF_TRY(build_segment(code, b, u, parts[i]));
     return WF_OK;
@@ -339,11 +340,9 @@ wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight
     builder b = {.code = code, .options = options};
     code->units = wfi_alloc(ctx, (size_t)g->n_units, sizeof *code->units, "units");
     code->place = wfi_alloc(ctx, (size_t)g->n_values, sizeof *code->place, "places");
-    code->tied_offset =
-        wfi_alloc(ctx, (size_t)g->n_weight_gradients, sizeof *code->tied_offset, "places");
     b.kernels = wfi_alloc(ctx, (size_t)g->n_nodes, sizeof *b.kernels, "kernels");
     b.formats = wfi_alloc(ctx, (size_t)g->n_values, sizeof *b.formats, "formats");
-    bool ok = code->units && code->place && code->tied_offset && b.kernels && b.formats;
+    bool ok = code->units && code->place && b.kernels && b.formats;
     wf_status status = ok ? build_all(code, &b) : WF_NO_MEMORY;
     for (int32_t n = 0; n < g->n_nodes && b.kernels; n++) wfi_kernel_destroy(b.kernels[n]);
     wfi_free(ctx, b.kernels);
@@ -367,6 +366,5 @@ void wfi_code_destroy(wfi_code *code) {
         }
     wfi_free(code->ctx, code->units);
     wfi_free(code->ctx, code->place);
-    wfi_free(code->ctx, code->tied_offset);
     wfi_free(code->ctx, code);
 }

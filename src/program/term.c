@@ -22,8 +22,8 @@ void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term 
     made = wfi_term_mix(made, (uint64_t)segment->variant);
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
-        bool reads = slot->access & WFI_READ && slot->kind != WFI_BLOCK_WORKSPACE &&
-                     slot->kind != WFI_BLOCK_GRADIENT;
+        bool reads =
+            slot->access & WFI_READ && slot->kind != WFI_BLOCK_WORKSPACE && !wfi_is_sum(slot->kind);
         made = wfi_term_mix(made, reads ? in[s] : 2);
     }
     for (int32_t s = 0; s < segment->n_slots; s++) {

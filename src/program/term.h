@@ -45,7 +45,7 @@ wfi_term wfi_term_tree(const wfi_term *leaves, int64_t n);
 wfi_term wfi_term_any_order(const wfi_term *leaves, int64_t n);
 
 /* What a segment makes of the terms in its slots: `in` is read, `out` gets the term of
- * every slot that is written, and keeps the others. For GRADIENT it is the summand. */
+ * every slot that is written, and keeps the others. For GRADIENT and TIED it is the summand. */
 void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term *in, wfi_term *out);
 
 /* The ideal: what one rank computes with the recipe, one microbatch after the
@@ -56,8 +56,6 @@ void wfi_ideal_destroy(wfi_ideal *ideal);
 /* During the step; 0 if there is no such value. PARAM, BUFFER, STATE: before it. */
 wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
                         int64_t micro);
-/* The gradient that tied weight i brings to its owner. */
-wfi_term wfi_ideal_tied(const wfi_ideal *ideal, int32_t i);
 /* The part of a unit's gradient that a replica of its stage has before replicas are summed. */
 wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t replica);
 /* PARAM, BUFFER and STATE of a unit after the step. */

@@ -1,5 +1,5 @@
 /* What goes from rank to rank in a step: the values that an action reads and another rank makes,
- * and the inputs that the root loads for others.
+ * the inputs that the root loads for others, and gradients of tied weights.
  *
  * All ranks name them in one order, that of the actions that read them first: no transfer stands in
  * a stream behind one that is needed later, so none waits for one that waits for it.
@@ -17,6 +17,13 @@ typedef struct search {
     size_t capacity;
 } search;
 
+static wf_status push(search *s, wfi_transfer t) {
+    if (t.from == t.to) return WF_OK;
+    WF_TRY(WFI_GROW(s->p->ctx, s->transfers, s->n, s->capacity, "lowering"));
+    s->transfers[s->n++] = t;
+    return WF_OK;
+}
+
 static wf_status find_in_slot(search *s, const wfi_slot *slot, int32_t rank, int32_t k) {
     const wf_program *p = s->p;
     wfi_transfer t = {.kind = slot->kind,
@@ -32,9 +39,40 @@ static wf_status find_in_slot(search *s, const wfi_slot *slot, int32_t rank, int
         t.from = 0;
     else
         return WF_OK;
-    if (t.from == rank) return WF_OK;
-    WF_TRY(WFI_GROW(p->ctx, s->transfers, s->n, s->capacity, "lowering"));
-    s->transfers[s->n++] = t;
+    return push(s, t);
+}
+
+/* Where the same is done on a stage; the end of its list, if nowhere. */
+static int32_t find_action(const wfi_action_list *list, wfi_action action, int32_t stage) {
+    int32_t k = 0;
+    while (k < list->n &&
+           (list->actions[k].stage != stage || list->actions[k].kind != action.kind ||
+            list->actions[k].micro != action.micro))
+        k++;
+    return k;
+}
+
+/* When a lane of the unit's gradient is complete, so is what other stages' uses of its weights add
+ * to the lane; or it will be, if weight gradients wait. */
+static wf_status find_ties(search *s, int32_t unit, int32_t rank, int32_t k) {
+    const wf_program *p = s->p;
+    const wf_graph *g = p->graph;
+    const wfi_action *action = &s->lists[rank].actions[k];
+    if (action->micro != wfi_last_of_lane(p, action->micro)) return WF_OK;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+        if (!wfi_is_tied(g, i) || wfi_owner_of(g, i) != unit) continue;
+        int32_t user = wfi_program_stage_of(p, g->weight_gradients[i].unit);
+        wfi_transfer t = {.kind = WFI_BLOCK_TIED,
+                          .value = i,
+                          .micro = action->micro,
+                          .from = wfi_stage_rank_of(p, user, action->micro),
+                          .to = rank,
+                          .place = s->sequence->begin[rank][k]};
+        int32_t other = find_action(&s->lists[t.from], *action, user);
+        if (other < s->lists[t.from].n && s->sequence->end[t.from][other] > t.place)
+            t.place = s->sequence->end[t.from][other];
+        WF_TRY(push(s, t));
+    }
     return WF_OK;
 }
 
@@ -46,6 +84,7 @@ static wf_status find_in_action(search *s, int32_t rank, int32_t k) {
         const wfi_segment *segment = code->units[u].part[wfi_part_of(action->kind)];
         for (int32_t i = 0; segment && i < segment->n_slots; i++)
             WF_TRY(find_in_slot(s, &segment->slots[i], rank, k));
+        if (wfi_action_sums(action->kind)) WF_TRY(find_ties(s, u, rank, k));
     }
     return WF_OK;
 }
@@ -98,11 +137,17 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
 
 /* ---- of the rank at hand ---- */
 
+static size_t bytes_of(const wf_program *p, wfi_block_kind kind, int32_t id, int64_t micro) {
+    const wf_graph *g = p->graph;
+    return kind == WFI_BLOCK_TIED ? wfi_value_bytes(g, g->weight_gradients[id].param)
+                                  : wfi_program_code_of(p, micro)->place[id].bytes;
+}
+
 /* What an instruction brings here, unless it is here already. */
 static wf_status emit_arrival(wfi_lowering *l, wfi_instruction i, wfi_block_kind kind) {
     wf_program *p = l->p;
     int32_t block, index, n_before = p->n_blocks;
-    size_t bytes = wfi_program_code_of(p, i.micro)->place[i.id].bytes;
+    size_t bytes = bytes_of(p, kind, i.id, i.micro);
     WF_TRY(wfi_find_block(l, kind, i.id, 0, i.micro, bytes, &block));
     if (p->n_blocks == n_before) return WF_OK;
     WF_TRY(wfi_emit(l, i, 1, &index));
@@ -121,6 +166,7 @@ wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t m
 
 /* The unit that declared or makes it. */
 static int32_t unit_of(const wf_program *p, const wfi_transfer *t) {
+    if (t->kind == WFI_BLOCK_TIED) return p->graph->weight_gradients[t->value].unit;
     return t->kind == WFI_BLOCK_INPUT ? p->graph->values[t->value].unit
                                       : p->code->place[t->value].unit;
 }
@@ -132,14 +178,14 @@ static wf_status emit_send(wfi_lowering *l, const wfi_transfer *t) {
     wfi_instruction send = wfi_make(WFI_SEND, unit, t->value, t->micro);
     send.peer = t->to;
     return wfi_emit_one(l, send, t->kind, t->value, 0, t->micro,
-                        wfi_whole(wfi_program_code_of(l->p, t->micro)->place[t->value].bytes),
-                        WFI_READ);
+                        wfi_whole(bytes_of(l->p, t->kind, t->value, t->micro)), WFI_READ);
 }
 
 static wf_status emit_receive(wfi_lowering *l, const wfi_transfer *t) {
     wfi_instruction receive = wfi_make(WFI_RECEIVE, unit_of(l->p, t), t->value, t->micro);
     receive.peer = t->from;
-    return emit_arrival(l, receive, t->kind);
+    WF_TRY(emit_arrival(l, receive, t->kind));
+    return t->kind == WFI_BLOCK_TIED ? wfi_lower_tied(l, t->value, t->micro) : WF_OK;
 }
 
 wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end) {

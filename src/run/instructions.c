@@ -57,8 +57,8 @@ static wf_status clear_gaps(const wfi_executor *e, const wfi_instruction *now) {
             gradient = wfi_executor_at(e, &now->references[s]);
     for (int32_t i = 0; i < g->n_weight_gradients && gradient; i++) {
         const wfi_weight_gradient *w = &g->weight_gradients[i];
-        if (w->unit != now->unit) continue;
-        size_t end = e->p->code->tied_offset[i] + wfi_value_bytes(g, w->param);
+        if (w->unit != now->unit || wfi_is_tied(g, i)) continue;
+        size_t end = g->values[w->param].offset + wfi_value_bytes(g, w->param);
         size_t gap_bytes = wfi_round_up(end, WFI_ALIGN_BYTES) - end;
         if (gap_bytes)
             WF_TRY(wfi_memory_fill(worker_of(e, now)->device, stream_of(e, now), gradient + end,
@@ -143,18 +143,11 @@ static wf_status run_fold(wfi_executor *e, const wfi_instruction *now) {
 static wf_status run_tie(wfi_executor *e, const wfi_instruction *now) {
     const wf_graph *g = e->p->graph;
     const wfi_reference *r = now->references;
-    int32_t param = g->weight_gradients[now->id].param;
-    size_t owner_begin = wfi_reference_begin(e->p, &r[0]), at = g->values[param].offset;
-    size_t other_begin = wfi_reference_begin(e->p, &r[1]);
-    wfi_extent both = wfi_extent_intersect((wfi_extent){owner_begin, r[0].bytes},
-                                           (wfi_extent){at, wfi_value_bytes(g, param)});
+    size_t offset = g->values[g->weight_gradients[now->id].param].offset;
     float *owner = wfi_executor_touch(e, &r[0]);
-    if (!both.bytes) return WF_OK;
-    const float *other = wfi_executor_touch(e, &r[1]);
-    size_t other_at = both.offset - at + e->p->code->tied_offset[now->id] - other_begin;
-    return worker_of(e, now)->backend->add(
-        stream_of(e, now), owner + (both.offset - owner_begin) / sizeof *owner,
-        other + other_at / sizeof *other, both.bytes / sizeof *owner);
+    return worker_of(e, now)->backend->add(stream_of(e, now), owner + offset / sizeof *owner,
+                                           wfi_executor_touch(e, &r[1]),
+                                           r[1].bytes / sizeof *owner);
 }
 
 static wf_status run_norm(wfi_executor *e, const wfi_instruction *now) {

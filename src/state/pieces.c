@@ -19,7 +19,7 @@ static wfi_extent find_extent(const wf_program *p, const wfi_block *block) {
     if (block->kind != WFI_BLOCK_GRADIENT)
         return wfi_kept_extent(p, block->kind, block->id, block->rank);
     if (wfi_stage_is_updated(p, wfi_program_stage_of(p, block->id), block->rank))
-        return wfi_summed_extent(p, block->id, -1, block->rank);
+        return wfi_summed_extent(p, block->id, block->rank);
     return (wfi_extent){0, 0};
 }
 
