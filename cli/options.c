@@ -25,7 +25,7 @@
 #define GROUP_FORWARD          GROUP_RECIPE
 #define GROUP_UPDATE           GROUP_OPTIMIZER
 #define COMMANDS_FORWARD       TPBE
-#define COMMANDS_UPDATE        TPB
+#define COMMANDS_UPDATE        TPB | FOR_BENCH_MEMORY
 
 static const option table[N_OPTIONS] = {
 #define ROW(name, kind, field, group, commands, scope, argument, fallback, help)                   \
@@ -52,16 +52,16 @@ static const struct {
     bool is_open;
 } exceptions[] = {
     {OPT_batch, ALL, NULL, "32; bench model-parallel: 120, --quick: 40; bench ddp: per rank", true},
-    {OPT_n_micro, TPB | FOR_SIMULATE, "N|auto",
+    {OPT_n_micro, TPB | FOR_SIMULATE | FOR_BENCH_MEMORY, "N|auto",
      "auto: the fastest by simulation with measured times", false},
-    {OPT_n_lanes, TPB, NULL, NULL, false},
+    {OPT_n_lanes, TPB | FOR_BENCH_MEMORY, NULL, NULL, false},
     {OPT_seed, ALL, NULL, NULL, false},
-    {OPT_n_threads, TPBE | DDP, NULL, "bench ddp: 1", false},
-    {OPT_conv, TPBE | DDP, NULL, NULL, false},
-    {OPT_optimizer, TPB | DDP, NULL, NULL, false},
-    {OPT_lr, TPB | DDP, NULL, "sgd: 0.1, adam and adamw: 0.001", true},
-    {OPT_weight_decay, TPB, NULL, "0; adamw: 0.01", true},
-    {OPT_schedule_steps, TPB, NULL, "cosine: the last step", true},
+    {OPT_n_threads, TPBE | RUNS, NULL, "bench ddp, memory: 1", false},
+    {OPT_conv, TPBE | RUNS, NULL, NULL, false},
+    {OPT_optimizer, TPB | RUNS, NULL, NULL, false},
+    {OPT_lr, TPB | RUNS, NULL, "sgd: 0.1, adam and adamw: 0.001", true},
+    {OPT_weight_decay, TPB | FOR_BENCH_MEMORY, NULL, "0; adamw: 0.01", true},
+    {OPT_schedule_steps, TPB | FOR_BENCH_MEMORY, NULL, "cosine: the last step", true},
 };
 
 /* The program takes all cores unless it is told otherwise. */

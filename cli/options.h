@@ -23,13 +23,14 @@ enum {
     FOR_BENCH_PARALLEL = 256,
     FOR_RUN = 512,
     FOR_BENCH_DDP = 1024,
-    FOR_BENCH_ALLREDUCE = 2048
+    FOR_BENCH_ALLREDUCE = 2048,
+    FOR_BENCH_MEMORY = 4096
 };
 #define TPB  (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
 #define TPBE (TPB | FOR_EVAL)
-#define ALL  (TPBE | FOR_BENCH_PARALLEL | FOR_BENCH_DDP)
-#define DDP  FOR_BENCH_DDP
-#define BOTH (FOR_BENCH_DDP | FOR_BENCH_ALLREDUCE) /* measured in rounds, with peers beside */
+#define ALL  (TPBE | FOR_BENCH_PARALLEL | FOR_BENCH_DDP | FOR_BENCH_MEMORY)
+#define RUNS (FOR_BENCH_DDP | FOR_BENCH_MEMORY) /* rows are runs of bench train */
+#define PEER (RUNS | FOR_BENCH_ALLREDUCE)       /* measured in rounds, with peers beside */
 
 typedef enum option_kind {
     OPTION_FLAG,   /* int */
@@ -70,7 +71,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "(bench and plan: synthetic)")                                                               \
     X(image, COUNT, image, MODEL, ALL, 1, "N", NULL,                                               \
       "synthetic images are N x N (128; mlp: 28; --quick: 96)")                                    \
-    X(tokens, COUNT, tokens, MODEL, TPBE | DDP, 1, "N", NULL,                                      \
+    X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
       "tokens in a sample (gpt2: 256, gpt2-tiny: 32)")                                             \
     X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "a text file's tokens are words, not bytes") \
     X(normalize, CHOICE, normalize, MODEL, TPBE, 1, "default|none", "default",                     \
@@ -82,18 +83,21 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "resnets begin with 7x7 stride 2 and a pool, or 3x3 stride 1; auto: small below 16 pixels")  \
     X(loss, CHOICE, loss, MODEL, TPBE, 1, "cross-entropy|mse", NULL,                               \
       "mse: against one-hot targets, synthetic images only (bench: mse for images)")               \
-    X(dropout, REAL, dropout, MODEL, TPB, 1, "P", "0", "gpt2: probability of zeroing a value")     \
+    X(dropout, REAL, dropout, MODEL, TPB | FOR_BENCH_MEMORY, 1, "P", "0",                          \
+      "gpt2: probability of zeroing a value")                                                      \
                                                                                                    \
-    X(plan, TEXT, plan, PLAN, TPB | DDP, 0, "PLAN", "",                                            \
+    X(plan, TEXT, plan, PLAN, TPB | FOR_BENCH_DDP, 0, "PLAN", "",                                  \
       "how the work is divided: dp=2,pp=2,cut=layer3 (bench ddp: what else than dp and overlap: "  \
       "bucket=1MiB)")                                                                              \
+    X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY, 0, "LIST", NULL,                                 \
+      "plans, with ; between them (dp=N, with zero=1, 2 and 3, and with breadth)")                 \
     X(costs, CHOICE, costs, PLAN, TPB, 0, "computed|measured", "computed",                         \
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
     X(devices, TEXT, devices, PLAN, TPBE, 0, "LIST", NULL,                                         \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0")         \
-    X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN | BOTH, OF_RANK, "N", "1",                          \
+    X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN | PEER, OF_RANK, "N", "1",                          \
       "ranks as processes (run: also -n N, and it must be given; bench allreduce: as many, "       \
-      "bench ddp: up to so many; not given: one a core)")                                          \
+      "bench ddp: up to so many; bench memory: at most; these, not given: one a core)")            \
     X(rendezvous, TEXT, rendezvous, PLAN, FOR_TRAIN | FOR_BENCH, OF_RANK, "URL", NULL,             \
       "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
       "file:///path")                                                                              \
@@ -114,13 +118,13 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(memory_limit, COUNT, memory_limit, SCHEDULE, FOR_SIMULATE, 0, "N", NULL,                     \
       "most microbatches that a stage may hold (any number; auto: 2 stages - 1)")                  \
                                                                                                    \
-    X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | DDP, 0, "N", NULL,                          \
-      "stop after N optimizer steps, those before --resume included (bench ddp: timed steps of a " \
-      "run, 5)")                                                                                   \
+    X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS, 0, "N", NULL,                         \
+      "stop after N optimizer steps, those before --resume included (bench ddp and memory: timed " \
+      "steps of a run, 5 and 3)")                                                                  \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "the same in epochs (1)")    \
-    X(repeat, COUNT, repeat, RUN, FOR_BENCH | FOR_BENCH_PARALLEL | BOTH, 0, "N", NULL,             \
+    X(repeat, COUNT, repeat, RUN, FOR_BENCH | FOR_BENCH_PARALLEL | PEER, 0, "N", NULL,             \
       "bench train: timed steps, after an untimed one (5); other benches: rounds in which all is " \
-      "timed once (5; model-parallel: 10, --quick: 3)")                                            \
+      "timed once (5; memory: 3; model-parallel: 10, --quick: 3)")                                 \
     X(bytes, TEXT, bytes, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                               \
       "sizes of the buffers (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                   \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
@@ -133,7 +137,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers that the other ranks can read, or any")                                             \
     X(init, TEXT, init, RUN, TPBE, OF_ROOT, "FILE", NULL, "weights to begin with, safetensors")    \
-    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | BOTH, OF_ROOT, "DIR", NULL, \
+    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER, OF_ROOT, "DIR", NULL, \
       "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \
       "model-parallel: model-parallel)")                                                           \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
@@ -150,7 +154,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
-    X(json, TEXT, json, RUN, ALL | BOTH | FOR_INFO | FOR_SIMULATE | FOR_DRAW, OF_RANK, "FILE",     \
+    X(json, TEXT, json, RUN, ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW, OF_RANK, "FILE",     \
       NULL, "write the report there; - is standard output")                                        \
     X(config, TEXT, config, RUN, TPBE, OF_RANK, "FILE", NULL,                                      \
       "JSON object with options by name; the command line overrides it")                           \
@@ -159,14 +163,14 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(grace, REAL, grace, RUN, FOR_RUN, 0, "SECONDS", NULL,                                        \
       "ranks that do not stop when they are asked to are killed then (2); those of a weft job "    \
       "that still moves are not, but a second signal kills them")                                  \
-    X(peers, FLAG, peers, RUN, BOTH, 0, NULL, NULL,                                                \
+    X(peers, FLAG, peers, RUN, PEER, 0, NULL, NULL,                                                \
       "measure others beside weft, in the same rounds: PyTorch over gloo (bench allreduce: also "  \
       "Open MPI)")                                                                                 \
-    X(python, TEXT, python, RUN, BOTH, 0, "PATH", NULL,                                            \
+    X(python, TEXT, python, RUN, PEER, 0, "PATH", NULL,                                            \
       "one that has PyTorch, for --peers (what bench/setup-peers installs, else python3)")         \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
       "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
-    X(quiet, FLAG, quiet, RUN, ALL | BOTH | FOR_SIMULATE | FOR_DRAW, OF_RANK, NULL, NULL,          \
+    X(quiet, FLAG, quiet, RUN, ALL | PEER | FOR_SIMULATE | FOR_DRAW, OF_RANK, NULL, NULL,          \
       "print errors and the report only")
 
 typedef enum option_id {
@@ -194,7 +198,7 @@ typedef struct option {
 typedef struct options {
     char *model, *data, *plan, *devices, *init, *out, *trace, *draw, *json, *config;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
-    char *python, *bytes, *algorithm, *wire;
+    char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit;
     double transfer_ms, timeout, grace;
     int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
