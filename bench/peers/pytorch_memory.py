@@ -3,8 +3,8 @@
 
 Started once a rank with RANK and WORLD_SIZE set, by `weft bench memory --peers`, or by hand:
     weft run -n 2 -- python3 pytorch_memory.py --way fsdp --store /tmp/store --json report.json
-A rank's peak is by how much its resident memory has grown, at most, since before the model was
-made. FSDP shards each block and the rest of the model, and gathers again for backward.
+A rank's peak is how far its resident memory in steps lies above that before the model was made.
+FSDP shards each block and the rest of the model, and gathers again for backward.
 """
 import argparse
 import json
@@ -81,7 +81,6 @@ def main():
     dist.init_process_group("gloo", init_method=f"file://{args.store}", rank=rank,
                             world_size=n_ranks)
     base = resident("VmRSS")
-    forget_peak()
     model, loss_of, _, x, y = pytorch_train.setup(args)
     if args.way == "ddp":
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
@@ -93,6 +92,7 @@ def main():
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 
+    forget_peak()  # the whole model was there for a moment
     step = pytorch_train.stepper(model, loss_of, optimizer, x, y, False)
     losses, times = [step(), step()], []
     for _ in range(args.repeat):

@@ -49,7 +49,7 @@ void memory_say(const bench_memory *b) {
                 bytes_or_none(sent, memory_most(r->sent)));
     }
     say(b->c, "\nbytes are those of the rank that has most; of weft's, what its device holds; of "
-              "PyTorch's,\nby how much the process has grown since its libraries were loaded\n"
+              "PyTorch's,\nhow far the process lies above its size before the model was made\n"
               "all of weft's rows have the same weights, bit for bit\n");
 }
 
