@@ -153,14 +153,16 @@ static void writes_through(void **state) {
     wfi_replacement r, joined;
     int n = count_descriptors();
     for (int commits = 0; commits < 2; commits++) {
+        char temporary[300];
         assert_int_equal(wfi_replacement_begin(f->ctx, folder_file(f, "x"), &r), WF_OK);
-        assert_int_equal(wfi_replacement_join(f->ctx, f->file, r.temporary, &joined), WF_OK);
+        snprintf(temporary, sizeof temporary, "%s/%s", f->path, r.temporary);
+        assert_int_equal(wfi_replacement_join(f->ctx, f->file, temporary, &joined), WF_OK);
         assert_false(fcntl(r.fd, F_GETFL) & O_DSYNC || fcntl(joined.fd, F_GETFL) & O_DSYNC);
         assert_int_equal(wfi_replacement_write_through(&r), WF_OK);
         assert_int_equal(wfi_replacement_write_through(&joined), WF_OK);
         assert_true(fcntl(r.fd, F_GETFL) & O_DSYNC && fcntl(joined.fd, F_GETFL) & O_DSYNC);
-        wfi_leftovers_remove(f->path);
-        assert_int_equal(access(r.temporary, F_OK), 0);
+        wfi_leftovers_remove(r.folder);
+        assert_int_equal(access(temporary, F_OK), 0);
         assert_int_equal(wfi_replacement_write(&joined, "cd", 2, 2), WF_OK);
         assert_int_equal(wfi_replacement_write(&r, "ab", 2, 0), WF_OK);
         if (commits) assert_int_equal(wfi_replacement_commit(&r), WF_OK);
@@ -175,6 +177,26 @@ static void writes_through(void **state) {
     assert_int_equal(fread(text, 1, sizeof text, file), 4);
     fclose(file);
     assert_string_equal(text, "abcd");
+}
+
+/* What is written goes with its folder, or is taken away there. */
+static void follows_its_folder(void **state) {
+    folder *f = *state;
+    char elsewhere[300];
+    snprintf(elsewhere, sizeof elsewhere, "%s-moved", f->path);
+    for (int commits = 0; commits < 2; commits++) {
+        wfi_replacement r;
+        assert_int_equal(wfi_replacement_begin(f->ctx, folder_file(f, "x"), &r), WF_OK);
+        assert_int_equal(rename(f->path, elsewhere), 0);
+        assert_int_equal(mkdir(f->path, 0700), 0);
+        assert_int_equal(wfi_replacement_write(&r, "ab", 2, 0), WF_OK);
+        if (commits) assert_int_equal(wfi_replacement_commit(&r), WF_OK);
+        wfi_replacement_end(&r);
+        assert_int_equal(folder_count(f, 0), 0);
+        assert_int_equal(rmdir(f->path), 0);
+        assert_int_equal(rename(elsewhere, f->path), 0);
+        assert_int_equal(folder_count(f, 0), commits);
+    }
 }
 
 static void saves_here(void **state) {
@@ -242,6 +264,7 @@ int main(void) {
         TEST_IN_FOLDER(passes_over_what_is_there),
         TEST_IN_FOLDER(removes_leftovers),
         TEST_IN_FOLDER(writes_through),
+        TEST_IN_FOLDER(follows_its_folder),
         TEST_IN_FOLDER(saves_here),
         TEST_IN_FOLDER(survives_failed_allocations),
     };

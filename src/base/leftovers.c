@@ -35,9 +35,13 @@ static void remove_if_left(int folder, const char *name) {
     close(fd);
 }
 
-void wfi_leftovers_remove(const char *folder) {
-    DIR *entries = opendir(folder);
-    if (!entries) return;
+void wfi_leftovers_remove(int folder) {
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+    if (!entries) {
+        if (fd >= 0) close(fd);
+        return;
+    }
     for (struct dirent *entry; (entry = readdir(entries));)
         if (is_temporary(entry->d_name)) remove_if_left(dirfd(entries), entry->d_name);
     closedir(entries);

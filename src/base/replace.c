@@ -11,39 +11,45 @@
 
 #define MAX_TEMPORARIES 1000 /* names tried; files that are no leftovers are in the way */
 
+static const char *name_of(const wfi_replacement *r) {
+    const char *slash = strrchr(r->path, '/');
+    return slash ? slash + 1 : r->path;
+}
+
 static wf_status io_error(const wfi_replacement *r, const char *what, int code) {
     return wfi_fail(r->ctx, WF_IO, "%s cannot be %s: %s; what was there before is untouched",
                     r->path, what, strerror(code));
 }
 
-static wf_status set_paths(wfi_replacement *r, const char *path) {
-    r->path = wfi_strdup(r->ctx, path);
-    if (!r->path) return WF_NO_MEMORY;
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        r->folder = wfi_strdup(r->ctx, ".");
-    else /* the folder of "/x" is "/" */
-        r->folder = wfi_sprintf(r->ctx, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    return r->folder ? WF_OK : WF_NO_MEMORY;
+/* The folder of "x" is ".", and that of "/x" is "/". */
+static wf_status open_folder(wfi_replacement *r) {
+    const char *name = name_of(r);
+    char *folder = name == r->path ? wfi_strdup(r->ctx, ".")
+                                   : wfi_sprintf(r->ctx, "%.*s", (int)(name - r->path), r->path);
+    if (!folder) return WF_NO_MEMORY;
+    r->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    wfi_free(r->ctx, folder);
+    return r->folder < 0 ? io_error(r, "written", errno) : WF_OK;
 }
 
 /* Who may read the old file may read the new one, and nobody else. Some file systems have no
  * permissions to set. */
 static void keep_permissions(const wfi_replacement *r) {
     struct stat old;
-    if (lstat(r->path, &old) == 0 && S_ISREG(old.st_mode)) (void)!fchmod(r->fd, old.st_mode & 0777);
+    if (fstatat(r->folder, name_of(r), &old, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(old.st_mode))
+        (void)!fchmod(r->fd, old.st_mode & 0777);
 }
 
 static wf_status open_temporary(wfi_replacement *r) {
     struct stat st;
-    if (stat(r->path, &st) == 0 && !S_ISREG(st.st_mode))
+    if (fstatat(r->folder, name_of(r), &st, 0) == 0 && !S_ISREG(st.st_mode))
         return wfi_fail(r->ctx, WF_IO, "%s cannot be written: it is there and no regular file",
                         r->path);
     wfi_leftovers_remove(r->folder);
     for (int i = 0; i < MAX_TEMPORARIES; i++) {
-        char *name = wfi_sprintf(r->ctx, "%s/" WFI_TEMPORARY_NAME, r->folder, (long)getpid(), i);
+        char *name = wfi_sprintf(r->ctx, WFI_TEMPORARY_NAME, (long)getpid(), i);
         if (!name) return WF_NO_MEMORY;
-        r->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        r->fd = openat(r->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         int code = errno;
         if (r->fd >= 0 && wfi_leftovers_spare(r->fd)) {
             r->temporary = name;
@@ -61,10 +67,23 @@ static wf_status open_temporary(wfi_replacement *r) {
                     r->path, MAX_TEMPORARIES);
 }
 
-wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out) {
-    wfi_replacement r = {.ctx = ctx, .fd = -1, .locked = -1};
-    wf_status status = set_paths(&r, path);
-    if (status == WF_OK) status = open_temporary(&r);
+static wf_status open_as(wf_context *ctx, const char *path, const char *temporary,
+                         wfi_replacement *r) {
+    *r = (wfi_replacement){
+        .ctx = ctx, .path = wfi_strdup(ctx, path), .folder = -1, .fd = -1, .locked = -1};
+    if (!r->path) return WF_NO_MEMORY;
+    if (!temporary) {
+        WF_TRY(open_folder(r));
+        return open_temporary(r);
+    }
+    r->fd = open(temporary, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    return r->fd < 0 ? io_error(r, "written", errno) : WF_OK;
+}
+
+wf_status wfi_replacement_join(wf_context *ctx, const char *path, const char *temporary,
+                               wfi_replacement *r_out) {
+    wfi_replacement r;
+    wf_status status = open_as(ctx, path, temporary, &r);
     if (status == WF_OK)
         *r_out = r;
     else
@@ -72,18 +91,8 @@ wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replaceme
     return status;
 }
 
-wf_status wfi_replacement_join(wf_context *ctx, const char *path, const char *temporary,
-                               wfi_replacement *r_out) {
-    wfi_replacement r = {.ctx = ctx, .path = wfi_strdup(ctx, path), .locked = -1};
-    if (!r.path) return WF_NO_MEMORY;
-    r.fd = open(temporary, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (r.fd >= 0) {
-        *r_out = r;
-        return WF_OK;
-    }
-    wf_status status = io_error(&r, "written", errno);
-    wfi_free(ctx, r.path);
-    return status;
+wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out) {
+    return wfi_replacement_join(ctx, path, NULL, r_out);
 }
 
 /* The flag can only be had by opening the file again; the lock is the first descriptor's. */
@@ -98,18 +107,19 @@ wf_status wfi_replacement_write_through(wfi_replacement *r) {
 }
 
 static void close_all(wfi_replacement *r) {
-    if (r->fd >= 0) close(r->fd);
-    if (r->locked >= 0) close(r->locked);
-    r->fd = r->locked = -1;
+    int *const opened[] = {&r->fd, &r->locked, &r->folder};
+    for (size_t k = 0; k < WFI_COUNT(opened); k++) {
+        if (*opened[k] >= 0) close(*opened[k]);
+        *opened[k] = -1;
+    }
 }
 
 void wfi_replacement_end(wfi_replacement *r) {
+    if (r->temporary) (void)unlinkat(r->folder, r->temporary, 0);
     close_all(r);
-    if (r->temporary) unlink(r->temporary);
     wfi_free(r->ctx, r->temporary);
-    wfi_free(r->ctx, r->folder);
     wfi_free(r->ctx, r->path);
-    r->path = r->folder = r->temporary = NULL;
+    r->path = r->temporary = NULL;
 }
 
 wf_status wfi_replacement_write(const wfi_replacement *r, const void *src, size_t n_bytes,
@@ -129,23 +139,21 @@ wf_status wfi_replacement_write(const wfi_replacement *r, const void *src, size_
 /* The rename itself must survive a power cut. Some file systems cannot sync a folder and
  * say EINVAL; there is nothing more to do on them. */
 static wf_status sync_folder(const wfi_replacement *r) {
-    int fd = open(r->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool done = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-    int code = errno;
-    if (fd >= 0) close(fd);
-    if (done) return WF_OK;
+    if (fsync(r->folder) == 0 || errno == EINVAL) return WF_OK;
     return wfi_fail(r->ctx, WF_IO,
                     "%s is in its place, but its folder cannot be brought to the disk: %s", r->path,
-                    strerror(code));
+                    strerror(errno));
 }
 
 wf_status wfi_replacement_commit(wfi_replacement *r) {
     if (fsync(r->fd) != 0) return io_error(r, "brought to the disk", errno);
-    if (rename(r->temporary, r->path) != 0) return io_error(r, "put in its place", errno);
-    close_all(r); /* not before: until then it would look like a leftover */
+    if (renameat(r->folder, r->temporary, r->folder, name_of(r)) != 0)
+        return io_error(r, "put in its place", errno);
     wfi_free(r->ctx, r->temporary);
     r->temporary = NULL;
-    return sync_folder(r);
+    wf_status status = sync_folder(r);
+    close_all(r); /* not before the rename: until then it would look like a leftover */
+    return status;
 }
 
 wf_status wf_file_replace(wf_context *ctx, const char *path, const void *bytes, size_t n_bytes) {

@@ -10,7 +10,8 @@
 
 typedef struct wfi_replacement {
     wf_context *ctx;
-    char *path, *folder, *temporary; /* temporary NULL: there is none, or no more */
+    char *path, *temporary; /* in the folder; temporary NULL: there is none, or no more */
+    int folder;             /* opened, so that it may be moved while the file is written */
     int fd;
     int locked; /* what holds the lock, where that is not fd; or -1 */
 } wfi_replacement;
@@ -18,9 +19,9 @@ typedef struct wfi_replacement {
 /* Of the process and the number of the file. */
 #define WFI_TEMPORARY_NAME ".weft-%ld-%d.tmp"
 
-/* Removes what killed processes have left in the folder under such names. What cannot be removed
- * stays: it is in nobody's way. */
-void wfi_leftovers_remove(const char *folder);
+/* Removes what killed processes have left in the opened folder under such names. What cannot be
+ * removed stays: it is in nobody's way. */
+void wfi_leftovers_remove(int folder);
 /* Marks a temporary file, until it is closed, as one that is being written. False: it has been
  * taken for a leftover meanwhile; make another. */
 bool wfi_leftovers_spare(int fd);
@@ -29,9 +30,9 @@ bool wfi_leftovers_spare(int fd);
  * IO, NO_MEMORY; after them there is nothing to end. */
 wf_status wfi_replacement_begin(wf_context *ctx, const char *path, wfi_replacement *r_out);
 
-/* For another process that writes parts of it: opens the temporary file that wfi_replacement_begin
- * has made there. Whoever made it commits, or removes it. Errors: IO, NO_MEMORY; after them there
- * is nothing to end. */
+/* For another process that writes parts of it: opens the file `temporary`, a path, that
+ * wfi_replacement_begin has made. Whoever made it commits, or removes it. Errors: IO, NO_MEMORY;
+ * after them there is nothing to end. */
 wf_status wfi_replacement_join(wf_context *ctx, const char *path, const char *temporary,
                                wfi_replacement *r_out);
 

@@ -248,13 +248,14 @@ static void identify(int descriptor, int64_t identity_out[4]) {
     identity_out[3] = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
 }
 
-/* By rank 0's process; others may be in other folders. */
-static void describe(opened *o, const char *path, int descriptor) {
-    char folder[sizeof o->path] = "";
+/* By rank 0's process. Others may be in other folders, and this one may have been moved: hence the
+ * name that the system knows. */
+static void describe(opened *o, int descriptor) {
+    char own[40];
     identify(descriptor, o->identity);
-    bool is_found = *path == '/' || getcwd(folder, sizeof folder);
-    int n = snprintf(o->path, sizeof o->path, "%s%s%s", folder, *path == '/' ? "" : "/", path);
-    if (!is_found || (size_t)n >= sizeof o->path) o->path[0] = 0;
+    snprintf(own, sizeof own, "/proc/self/fd/%d", descriptor);
+    ssize_t n = readlink(own, o->path, sizeof o->path);
+    o->path[n < 0 || (size_t)n == sizeof o->path ? 0 : n] = 0;
 }
 
 static wf_status tell(const transfer *x, opened *o) {
@@ -332,7 +333,7 @@ static wf_status create_file(transfer *x, opened *o) {
     WF_TRY(declare(x));
     WF_TRY(wfi_safetensors_writer_share(x->writer, &shared));
     o->data_start = shared.data_start;
-    describe(o, shared.temporary, wfi_safetensors_writer_descriptor(x->writer));
+    describe(o, wfi_safetensors_writer_descriptor(x->writer));
     return WF_OK;
 }
 
@@ -471,7 +472,7 @@ static wf_status match(transfer *x) {
 static wf_status open_file(transfer *x, opened *o) {
     WF_TRY(wf_safetensors_open(x->t->ctx, x->path, &x->file));
     if (x->is_state) WF_TRY(read_steps(x, &o->n_steps));
-    describe(o, x->path, wfi_safetensors_descriptor(x->file));
+    describe(o, wfi_safetensors_descriptor(x->file));
     return match(x);
 }
 
