@@ -14,7 +14,9 @@ static void path_in(const cli *c, const char *name, char *path, size_t bytes) {
 exit_status checkpoint_refuse_old(const cli *c) {
     char path[4096], *steps = NULL;
     path_in(c, "state.safetensors", path, sizeof path);
-    if (access(path, F_OK)) return EXIT_DONE;
+    char index[sizeof path + 20];
+    snprintf(index, sizeof index, "%s.index.json", path);
+    if (access(path, F_OK) && access(index, F_OK)) return EXIT_DONE;
     if (wf_trainer_state_metadata(c->ctx, path, "weft.n_steps", &steps) != WF_OK || !steps)
         return complain(EXIT_USAGE, "--out: %s is there already; choose another folder", path);
     complain(EXIT_USAGE,

@@ -136,12 +136,16 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "threads; shm: processes; mpi: processes of mpirun (inproc,shm)")                            \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers that the other ranks can read, or any")                                             \
-    X(init, TEXT, init, RUN, TPBE, OF_ROOT, "FILE", NULL, "weights to begin with, safetensors")    \
+    X(init, TEXT, init, RUN, TPBE, OF_ROOT, "FILE", NULL,                                          \
+      "weights to begin with: safetensors, an index of shards, or a folder with "                  \
+      "model.safetensors")                                                                         \
     X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER, OF_ROOT, "DIR", NULL, \
       "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \
       "model-parallel: model-parallel)")                                                           \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
       "a checkpoint every N steps, not every epoch")                                               \
+    X(shard_size, SIZE, shard_bytes, RUN, FOR_TRAIN, 0, "SIZE", NULL,                              \
+      "divide checkpoints into shards of this size, with an index, as Hugging Face does")          \
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "go on from the checkpoint in --out")                                                        \
     X(strict, FLAG, strict, RUN, FOR_TRAIN, 0, NULL, NULL,                                         \
@@ -202,7 +206,7 @@ typedef struct options {
     int64_t stages, memory_limit;
     double transfer_ms, timeout, grace;
     int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
-    size_t device_memory;
+    size_t device_memory, shard_bytes;
     double dropout;
     int words, no_shuffle, no_augment, normalize, stem, loss, costs;
     int resume, strict, profile, program, quick, quiet, peers, memory;

@@ -15,6 +15,7 @@
 typedef struct work {
     const char *plan, *path, *other; /* `other`: a folder that ranks other than 0 are in */
     size_t limit_bytes;              /* of what rank 1 may write; 0: none */
+    size_t shard_bytes;
     bool dies;
     char want[65];
 } work;
@@ -29,14 +30,15 @@ static wf_recipe rank_recipe(uint64_t seed) {
     return recipe;
 }
 
-static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_text, uint64_t seed,
-                              wf_trainer **trainer_out) {
+static wf_status make_dividing(wf_context *ctx, wf_job *job, const char *plan_text, uint64_t seed,
+                               size_t shard_bytes, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe = rank_recipe(seed);
     wf_model *model = NULL;
     wf_plan *plan = NULL;
     config.job = job;
     config.timeout_ms = 30000;
+    config.shard_bytes = shard_bytes;
     wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
     if (!status) status = sharded_parse(ctx, plan_text, &plan);
     if (!status) status = wf_trainer_create(ctx, model, &recipe, plan, &config, trainer_out);
@@ -45,13 +47,23 @@ static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_tex
     return status;
 }
 
+static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_text, uint64_t seed,
+                              wf_trainer **trainer_out) {
+    return make_dividing(ctx, job, plan_text, seed, 0, trainer_out);
+}
+
 /* What one rank writes, and the hash of its weights. */
-static void write_as_one(folder *f, const char *name, uint64_t seed, char hex[65]) {
+static void write_as_one_divided(folder *f, const char *name, uint64_t seed, size_t shard_bytes,
+                                 char hex[65]) {
     wf_trainer *t;
-    TEST_OK(f->ctx, make_trainer(f->ctx, NULL, "", seed, &t));
+    TEST_OK(f->ctx, make_dividing(f->ctx, NULL, "", seed, shard_bytes, &t));
     TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, name), NULL, 0));
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, hex));
     wf_trainer_destroy(t);
+}
+
+static void write_as_one(folder *f, const char *name, uint64_t seed, char hex[65]) {
+    write_as_one_divided(f, name, seed, 0, hex);
 }
 
 static bool is_same(const char *a, const char *b) {
@@ -73,9 +85,9 @@ static const char *save_and_load(ranks_one *one) {
     wf_trainer *first, *second;
     char hex[65];
     if (w->other && one->rank > 0) RANKS_CHECK(one, unshare(CLONE_FS) == 0 && chdir(w->other) == 0);
-    RANKS_TRY(one, make_trainer(one->ctx, one->job, w->plan, 5, &first));
-    RANKS_TRY(one, wf_trainer_save_state(first, w->path, NULL, 0));
-    RANKS_TRY(one, wf_trainer_save_state(first, w->path, NULL, 0)); /* over itself */
+    RANKS_TRY(one, make_dividing(one->ctx, one->job, w->plan, 5, w->shard_bytes, &first));
+    /* Over itself; shards have the names of the first time again. */
+    for (int k = 0; k < 3; k++) RANKS_TRY(one, wf_trainer_save_state(first, w->path, NULL, 0));
     wf_trainer_destroy(first);
     RANKS_TRY(one, make_trainer(one->ctx, one->job, w->plan, 99, &second));
     RANKS_TRY(one, wf_trainer_load_state(second, w->path));
@@ -145,6 +157,44 @@ static void others_do_not_see_it(void **state) {
     assert_int_equal(chdir(before), 0);
     assert_int_equal(unlink(decoy), 0);
     assert_int_equal(rmdir(other), 0);
+}
+
+/* The same of shards. Others have a folder of their own, without them, or see rank 0's. */
+static void all_write_shards(void **state) {
+    static const char *const names[] = {"", "-00001-of-00003.safetensors",
+                                        "-00002-of-00003.safetensors",
+                                        "-00003-of-00003.safetensors", ".index.json"};
+    folder *f = *state;
+    char one[300], many[300], other[200], before[4096];
+    work w = {.shard_bytes = 28000, .path = "/proc/thread-self/cwd/many/x"};
+    snprintf(many, sizeof many, "%s/many", f->path);
+    snprintf(other, sizeof other, "%s/other", f->path);
+    assert_int_equal(mkdir(many, 0700), 0);
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_int_equal(mkdir(folder_file(f, "one"), 0700), 0);
+    write_as_one_divided(f, "one/x", 5, w.shard_bytes, w.want);
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(f->path), 0);
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)
+        for (int how = 0; how <= 2 * PROCESSES + 1; how++) {
+            w.plan = plans[k].text;
+            w.other = how > PROCESSES ? other : NULL;
+            run_as((way)(how % (PROCESSES + 1)), plans[k].n_ranks, save_and_load, &w);
+            for (size_t i = 1; i < sizeof names / sizeof *names; i++) {
+                snprintf(one, sizeof one, "one/x%s", names[i]);
+                snprintf(many, sizeof many, "many/x%s", names[i]);
+                if (!is_same(one, many)) fail_msg("%s, way %d: another %s", w.plan, how, many);
+                assert_int_equal(unlink(many), 0);
+            }
+            assert_int_equal(rmdir("many"), 0); /* nothing else is there */
+            assert_int_equal(mkdir("many", 0700), 0);
+        }
+    for (size_t i = 1; i < sizeof names / sizeof *names; i++) {
+        snprintf(one, sizeof one, "one/x%s", names[i]);
+        assert_int_equal(unlink(one), 0);
+    }
+    assert_int_equal(rmdir("one") | rmdir("many") | rmdir("other"), 0);
+    assert_int_equal(chdir(before), 0);
 }
 
 /* ---- divided state ---- */
@@ -224,6 +274,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(all_see_one_file),
         TEST_IN_FOLDER(others_do_not_see_it),
+        TEST_IN_FOLDER(all_write_shards),
         TEST_IN_FOLDER(divided_state_is_the_same),
         TEST_IN_FOLDER(who_cannot_write_spoils_nothing),
     };

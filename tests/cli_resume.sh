@@ -117,6 +117,34 @@ refused 's|\\"model\\":|\\"mod\\\\u001b[31mel\\":|' "an option's name holds a co
 refused 's|("epoch":)"|$1"\\u001b[31m|' "its epoch holds a control character"
 refused 's|("library":)"|$1"\\u009b31m|' "its library holds a control character"
 
+# ---- shards: as one file, and from one to the other ----
+report $net --steps 2 --shard-size 2KiB --ranks 2 --plan dp=2 --out "$folder/shards" >/dev/null
+for name in model state; do
+    [[ ! -e $folder/shards/$name.safetensors ]] && ls "$folder/shards/$name-00002-of-"* >/dev/null || fail "no shards: $(ls "$folder/shards")"
+done
+for path in shards shards/model.safetensors.index.json shards/model.safetensors; do
+    [[ $(sha_of "$folder/$path") == $(sha_of "$folder/two/model.safetensors") ]] || fail "--init $path: other weights"
+done
+expect 2 "shards holds a run of 2 steps" $net --steps 2 --out "$folder/shards"
+sharded() { rm -rf "$folder/x" && cp -r "$folder/shards" "$folder/x"; }
+sharded
+[[ $(sha $resume --out "$folder/x") == "$whole" ]] || fail "from shards to one file: other bits"
+[[ -z $(ls "$folder/x" | grep -e -of- -e index) ]] || fail "shards are left: $(ls "$folder/x")"
+fresh
+[[ $(sha $resume --shard-size 2KiB --plan dp=2 --ranks 2 --out "$folder/x") == "$whole" ]] || fail "from one file to shards: other bits"
+[[ ! -e $folder/x/state.safetensors && ! -e $folder/x/model.safetensors ]] || fail "the files before the shards are left"
+[[ $(sha $resume --out "$folder/x") == "$whole" ]] || fail "shards that were one file: other bits"
+sharded
+cp "$folder/one/model.safetensors" "$(ls "$folder"/x/model*-00001-of-*)"
+expect 1 "has a tensor" train --model mlp --data "$folder/images" --threads 1 --steps 0 --init "$folder/x"
+sharded
+state=$(ls "$folder"/x/state-00002-of-*)
+perl -e 'open(my $f, "+<:raw", $ARGV[0]) or die; seek($f, -3, 2); read($f, my $c, 1); seek($f, -3, 2); print $f chr(ord($c) ^ 1)' "$state"
+expect 1 "$state: tensor" $resume --out "$folder/x"
+grep -q "is damaged" "$folder/said" || fail "a flipped bit of a shard is not said: $(cat "$folder/said")"
+rm "$state"
+expect 1 "$state cannot be opened" $resume --out "$folder/x"
+
 # ---- a number that is none: by tensor and element ----
 fresh
 perl -e 'open(my $f, "+<:raw", $ARGV[0]) or die; read($f, my $s, 8); my $n = unpack("Q<", $s); read($f, my $head, $n);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # label: once
-# Killed at any point of saving: --resume goes on to the bits of a run that never stopped, the weights
+# Killed at any point of saving, one file or shards: --resume goes on to the bits of a run that never stopped, the weights
 # on the disk have the hash of its report, and nothing else is left in the folder.
 # WEFT_TEST_FULL=1: every rename and fsync and every third write, not some of them.
 source tests/cli_helpers.bash
@@ -12,11 +12,12 @@ sha_of() { report train --model mlp --data synthetic --image 6 --threads 1 --ini
 whole=$(report $run --out "$folder/whole" | field weights_sha256)
 full=${WEFT_TEST_FULL:-0}
 n_kills=0
+more="" # how it saves
 
 # calls NAMES: how often one run makes these calls.
 calls() {
     rm -rf "$folder/x"
-    strace -f -o "$folder/calls" -e "trace=$1" "$WEFT" $run --quiet --out "$folder/x" >/dev/null 2>&1
+    strace -f -o "$folder/calls" -e "trace=$1" "$WEFT" $run $more --quiet --out "$folder/x" >/dev/null 2>&1
     grep -c "^[0-9]* *[a-z0-9]*(" "$folder/calls"
 }
 
@@ -24,15 +25,17 @@ try() { # try NAMES N: dies at the n-th of these calls; false: there are not so 
     local got=0 again="--resume" sha
     rm -rf "$folder/x"
     # In braces, so that the shell does not say that it was killed.
-    { strace -f -o /dev/null -e "trace=$1" -e "inject=$1:signal=SIGKILL:when=$2" "$WEFT" $run --quiet --out "$folder/x"; } \
+    { strace -f -o /dev/null -e "trace=$1" -e "inject=$1:signal=SIGKILL:when=$2" "$WEFT" $run $more --quiet --out "$folder/x"; } \
         >/dev/null 2>&1 || got=$?
     [[ $got == 137 ]] || return 1
     n_kills=$((n_kills + 1))
-    [[ -e $folder/x/state.safetensors ]] || again=""
-    sha=$(report $run $again --out "$folder/x" | field weights_sha256)
+    [[ -e $folder/x/state.safetensors || -e $folder/x/state.safetensors.index.json ]] || again=""
+    sha=$(report $run $more $again --out "$folder/x" | field weights_sha256)
     [[ $sha == "$whole" ]] || fail "killed at $1 number $2: other bits after ${again:-beginning again}"
     [[ $(sha_of "$folder/x/model.safetensors") == "$sha" ]] || fail "killed at $1 number $2: model.safetensors is not the report's"
-    [[ -z $(find "$folder/x" -name '.weft-*' -o -name '*.part') ]] || fail "killed at $1 number $2: left: $(ls -A "$folder/x")"
+    # Shards that a later index has replaced go with the next save.
+    [[ -z $more ]] || "$WEFT" $run $more --quiet --resume --steps 4 --out "$folder/x" >/dev/null || fail "killed at $1 number $2: no step more"
+    [[ -z $(find "$folder/x" -name '.weft-*' -o -name '*.part') && (-z $more || $(ls "$folder/x" | wc -l) == "$n_files") ]] || fail "killed at $1 number $2: left: $(ls -A "$folder/x")"
 }
 
 each() { # each NAMES EVERY EVERY_IN_FULL
@@ -46,6 +49,12 @@ each() { # each NAMES EVERY EVERY_IN_FULL
 each rename,renameat,renameat2 1 1
 each fsync,fdatasync 3 1
 each write,pwrite64 13 3
+more="--shard-size 4000"
+report $run $more --out "$folder/whole_shards" >/dev/null
+n_files=$(ls "$folder/whole_shards" | wc -l)
+((n_files > 8)) || fail "only $n_files files: $(ls "$folder/whole_shards")"
+each rename,renameat,renameat2 17 1
+each unlink,unlinkat 13 1
 ((n_kills >= 10)) || fail "only $n_kills kills"
 echo "$n_kills kills"
 finish

@@ -49,7 +49,11 @@ extern "C" {
 
 /* ---- reading ---- */
 
-/* Reads and checks the header: sizes and offsets must agree with the file's length to
+/* `path` is a file; or an index of shards, model.safetensors.index.json; or a folder with
+ * model.safetensors or its index; or a name X of which there is only X.index.json. Shards are files
+ * of the index's own folder and no links; each has just the tensors that the index says, and `file`
+ * has those of all, in the order of the shards' names.
+ * Reads and checks the headers: sizes and offsets must agree with the file's length to
  * the byte, without holes, overlaps or names that occur twice. Errors: IO, CORRUPT (the
  * sentence names the file, the tensor and the rule), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_safetensors_open(wf_context *ctx, const char *path,
@@ -64,7 +68,8 @@ WF_API const wf_safetensors_entry *wf_safetensors_get(const wf_safetensors *file
 /* The number of the tensor called `name`; -1 if there is none. */
 WF_API int wf_safetensors_find(const wf_safetensors *file, const char *name);
 
-/* The value of a key of __metadata__; NULL if it is not there. Borrowed. */
+/* The value of a key of __metadata__, or of the index's metadata; NULL if it is not there.
+ * Borrowed. */
 WF_API const char *wf_safetensors_metadata(const wf_safetensors *file, const char *key);
 
 /* Pair i in ascending byte order of the keys; NULL past the last. Borrowed. */
@@ -92,6 +97,15 @@ WF_API WF_NODISCARD wf_status wf_safetensors_writer_create(wf_context *ctx, cons
 WF_API WF_NODISCARD wf_status wf_safetensors_writer_add_metadata(wf_safetensors_writer *writer,
                                                                  const char *key,
                                                                  const char *value);
+
+/* Divides what is written into shards of at most that many bytes of tensors, or one tensor, and an
+ * index, if it is more: model-00001-of-00003.safetensors and so on, or
+ * model-b-00001-of-00003.safetensors in turn, and model.safetensors.index.json, for the path
+ * model.safetensors. What they replace is removed after the commit: shards with such names, and
+ * `path`. 0: one file. Errors: INVALID_ARG (too late). The first write refuses more than 300
+ * shards. */
+WF_API WF_NODISCARD wf_status wf_safetensors_writer_divide(wf_safetensors_writer *writer,
+                                                           uint64_t shard_bytes);
 
 /* Declares tensor 0, 1, 2, ...; all of them before the first write. Errors: INVALID_ARG
  * (not UTF-8, a name that is there already, a bad shape or dtype, too late), NO_MEMORY. */

@@ -40,10 +40,13 @@ typedef struct wf_trainer_config {
      * those inputs only that its rank reads; 0: each brings the whole batch. UNSUPPORTED
      * with a plan that loads all inputs on rank 0 (wf_plan_loads_at_root). */
     int own_batch;
+    /* What is saved is divided into shards of about that many bytes (wf_safetensors_writer_divide);
+     * 0: it is one file. */
+    size_t shard_bytes;
 } wf_trainer_config;
 
 #define WF_TRAINER_CONFIG_INIT                                                                     \
-    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* One input of the global batch, row-major on the host, dim 0 = samples. */
 typedef struct wf_feed {
@@ -163,9 +166,10 @@ WF_API WF_NODISCARD wf_status wf_trainer_forward(wf_trainer *trainer, const wf_f
  * files. What fails in one process fails in all, and ends the job: in the others as REMOTE. Beside
  * what stands with each, errors are NO_MEMORY and, in a job, TIMEOUT and REMOTE. */
 
-/* Writes parameters and buffers to `path`: safetensors, in one step. Errors, after which the file
- * is as it was and nothing is left beside it: NOT_FINITE after a step that was, or after a file
- * that broke off while it was loaded; IO (the folder, a full disk, ...). */
+/* Writes parameters and buffers to `path`: safetensors, in one step, or with config.shard_bytes an
+ * index and shards, of which a reader never sees old ones beside new ones. Errors, after which the
+ * file is as it was and nothing is left beside it: NOT_FINITE after a step that was, or after a
+ * file that broke off while it was loaded; IO (the folder, a full disk, ...). */
 WF_API WF_NODISCARD wf_status wf_trainer_save(wf_trainer *trainer, const char *path);
 /* Writes everything a resumed run needs: parameters, buffers, optimizer state, step, and the
  * caller's own pairs of text (data position, resolved recipe, ...). Errors: those of
@@ -180,11 +184,12 @@ WF_API WF_NODISCARD wf_status wf_trainer_load_state(wf_trainer *trainer, const c
  * wf_safetensors_open. */
 WF_API WF_NODISCARD wf_status wf_trainer_state_metadata(wf_context *ctx, const char *path,
                                                         const char *key, char **value_out);
-/* Loads parameters and buffers by name from a safetensors file (torchvision's and
- * Hugging Face's prefixes are understood). Errors: IO; SHAPE: the sentence lists what is missing or
- * unexpected; CORRUPT, also if a number is not finite: the sentence names the tensor. Nothing is
- * changed then, but for an IO of a file that breaks off while it is moved: the trainer's state is
- * to be loaded again before it can be saved. */
+/* Loads parameters and buffers by name from a safetensors file, shards or a folder
+ * (wf_safetensors_open; torchvision's and Hugging Face's prefixes are understood). F16, BF16 and
+ * F64 become F32: the first two exactly, the last to the nearest. Errors: IO; SHAPE: the sentence
+ * lists what is missing or unexpected; CORRUPT, also if a number is not finite: the sentence names
+ * the tensor. Nothing is changed then, but for an IO of a file that breaks off while it is moved:
+ * the trainer's state is to be loaded again before it can be saved. */
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights(wf_trainer *trainer, const char *path);
 
 /* Steps taken since initialisation. */

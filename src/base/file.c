@@ -17,8 +17,13 @@ static const char *kind_name(mode_t mode) {
 
 /* Opening a pipe would wait for its other side, and a terminal could become the process's own:
  * hence the two flags, and the test afterwards, of what has really been opened. */
-wf_status wf_file_open(wf_context *ctx, const char *path, int *fd_out, uint64_t *bytes_out) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+wf_status wfi_file_open(wf_context *ctx, const char *path, int flags, int *fd_out,
+                        uint64_t *bytes_out) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
+    if (fd < 0 && errno == ELOOP && flags & O_NOFOLLOW)
+        return wfi_fail(ctx, WF_IO,
+                        "%s is a link, which may lead out of its folder; put the file itself there",
+                        path);
     if (fd < 0) return wfi_fail(ctx, WF_IO, "%s cannot be opened: %s", path, strerror(errno));
     struct stat st;
     if (fstat(fd, &st) != 0) {
@@ -34,4 +39,8 @@ wf_status wf_file_open(wf_context *ctx, const char *path, int *fd_out, uint64_t 
     if (bytes_out) *bytes_out = (uint64_t)st.st_size;
     *fd_out = fd;
     return WF_OK;
+}
+
+wf_status wf_file_open(wf_context *ctx, const char *path, int *fd_out, uint64_t *bytes_out) {
+    return wfi_file_open(ctx, path, 0, fd_out, bytes_out);
 }

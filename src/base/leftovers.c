@@ -35,13 +35,16 @@ static void remove_if_left(int folder, const char *name) {
     close(fd);
 }
 
-void wfi_leftovers_remove(int folder) {
+DIR *wfi_folder_open(int folder) {
     int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-    if (!entries) {
-        if (fd >= 0) close(fd);
-        return;
-    }
+    if (fd >= 0 && !entries) close(fd);
+    return entries;
+}
+
+void wfi_leftovers_remove(int folder) {
+    DIR *entries = wfi_folder_open(folder);
+    if (!entries) return;
     for (struct dirent *entry; (entry = readdir(entries));)
         if (is_temporary(entry->d_name)) remove_if_left(dirfd(entries), entry->d_name);
     closedir(entries);

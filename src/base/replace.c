@@ -106,17 +106,17 @@ wf_status wfi_replacement_write_through(wfi_replacement *r) {
     return WF_OK;
 }
 
-static void close_all(wfi_replacement *r) {
-    int *const opened[] = {&r->fd, &r->locked, &r->folder};
-    for (size_t k = 0; k < WFI_COUNT(opened); k++) {
-        if (*opened[k] >= 0) close(*opened[k]);
-        *opened[k] = -1;
-    }
+static void close_file(wfi_replacement *r) {
+    if (r->fd >= 0) close(r->fd);
+    if (r->locked >= 0) close(r->locked);
+    r->fd = r->locked = -1;
 }
 
 void wfi_replacement_end(wfi_replacement *r) {
     if (r->temporary) (void)unlinkat(r->folder, r->temporary, 0);
-    close_all(r);
+    close_file(r);
+    if (r->folder >= 0) close(r->folder);
+    r->folder = -1;
     wfi_free(r->ctx, r->temporary);
     wfi_free(r->ctx, r->path);
     r->path = r->temporary = NULL;
@@ -151,9 +151,8 @@ wf_status wfi_replacement_commit(wfi_replacement *r) {
         return io_error(r, "put in its place", errno);
     wfi_free(r->ctx, r->temporary);
     r->temporary = NULL;
-    wf_status status = sync_folder(r);
-    close_all(r); /* not before the rename: until then it would look like a leftover */
-    return status;
+    close_file(r); /* not before: until then it would look like a leftover */
+    return sync_folder(r);
 }
 
 wf_status wf_file_replace(wf_context *ctx, const char *path, const void *bytes, size_t n_bytes) {

@@ -3,6 +3,7 @@
 #ifndef WFI_REPLACE_H
 #define WFI_REPLACE_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +20,8 @@ typedef struct wfi_replacement {
 /* Of the process and the number of the file. */
 #define WFI_TEMPORARY_NAME ".weft-%ld-%d.tmp"
 
+/* The entries of an opened folder, to be closed with closedir; NULL: it cannot be read. */
+DIR *wfi_folder_open(int folder);
 /* Removes what killed processes have left in the opened folder under such names. What cannot be
  * removed stays: it is in nobody's way. */
 void wfi_leftovers_remove(int folder);

@@ -47,6 +47,7 @@ static void add_configuration(wfi_text *statement, const wf_trainer *t) {
                  {"trace", t->traces}};
     for (size_t k = 0; k < WFI_COUNT(flags); k++)
         wfi_setting_add(statement, flags[k].name, "%d", flags[k].is_set);
+    wfi_setting_add(statement, "shard_bytes", "%zu", t->shard_bytes);
 }
 
 /* Models of one name may have other configurations, and a library on another processor may choose

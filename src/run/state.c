@@ -231,29 +231,40 @@ wf_status wfi_trainer_copy_weights(wf_trainer *from, wf_trainer *to) {
 
 /* ---- which processes have the same file ---- */
 
-/* What rank 0's process tells of the file that it has opened. */
+/* What rank 0's process tells of a file that it has opened. */
 typedef struct opened {
-    int64_t identity[4], n_steps;
+    int64_t identity[4]; /* of all */
+    int64_t n_steps, n_files;
     uint64_t data_start;
-    char path[WFI_CONTROL_TOLD - 6 * sizeof(int64_t)]; /* empty: nobody else can open it */
+    char path[WFI_CONTROL_TOLD - 7 * sizeof(int64_t)]; /* empty: nobody else can open it */
 } opened;
 
-/* No two files of two machines have this in common. */
-static void identify(int descriptor, int64_t identity_out[4]) {
-    struct stat st = {0};
-    if (descriptor < 0 || fstat(descriptor, &st)) st.st_ino = 0;
-    identity_out[0] = (int64_t)st.st_ino;
-    identity_out[1] = (int64_t)st.st_size;
-    identity_out[2] = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    identity_out[3] = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+static int descriptor(const transfer *x, int k, uint64_t *data_start_out) {
+    return x->writer ? wfi_safetensors_writer_descriptor(x->writer, k, data_start_out)
+                     : wfi_safetensors_descriptor(x->file, k);
+}
+
+/* No two files of two machines have this in common, nor have their shards. */
+static void identify(const transfer *x, int64_t n_files, int64_t identity_out[4]) {
+    uint64_t all[4] = {0};
+    for (int k = 0; k < n_files; k++) {
+        struct stat st = {0};
+        (void)fstat(descriptor(x, k, NULL), &st);
+        const uint64_t of[4] = {
+            (uint64_t)st.st_ino, (uint64_t)st.st_size,
+            (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec,
+            (uint64_t)st.st_ctim.tv_sec * 1000000000 + (uint64_t)st.st_ctim.tv_nsec};
+        for (int i = 0; i < 4; i++) all[i] = all[i] * UINT64_C(0x100000001B3) ^ of[i];
+    }
+    memcpy(identity_out, all, sizeof all);
 }
 
 /* By rank 0's process. Others may be in other folders, and this one may have been moved: hence the
  * name that the system knows. */
-static void describe(opened *o, int descriptor) {
+static void describe(const transfer *x, int k, opened *o) {
     char own[40];
-    identify(descriptor, o->identity);
-    snprintf(own, sizeof own, "/proc/self/fd/%d", descriptor);
+    identify(x, o->n_files, o->identity);
+    snprintf(own, sizeof own, "/proc/self/fd/%d", descriptor(x, k, &o->data_start));
     ssize_t n = readlink(own, o->path, sizeof o->path);
     o->path[n < 0 || (size_t)n == sizeof o->path ? 0 : n] = 0;
 }
@@ -263,13 +274,15 @@ static wf_status tell(const transfer *x, opened *o) {
 }
 
 /* Fills x->sees. */
-static wf_status compare_files(const transfer *x, const opened *o, int descriptor) {
+static wf_status compare_files(const transfer *x, const opened *o) {
     const wf_trainer *t = x->t;
     const wfi_control_numbers *all;
     wfi_control_numbers own = {0};
     if (!t->job) return WF_OK;
-    identify(descriptor, own);
-    own[0] = own[0] && !memcmp(own, o->identity, sizeof o->identity);
+    if (x->writer || x->file) {
+        identify(x, o->n_files, own);
+        own[0] = !memcmp(own, o->identity, sizeof o->identity);
+    }
     WF_TRY(wfi_control_all_gather(t->job, "compare files", own, &all));
     for (int r = 0; r < t->n_workers; r++) x->sees[r] = all[r][0];
     return WF_OK;
@@ -283,13 +296,6 @@ static wf_status create_digests(transfer *x) {
     x->digests = wfi_alloc(x->t->ctx, (size_t)x->list.n_tensors + DIGESTS_TOLD, sizeof *x->digests,
                            "digests");
     return x->digests ? WF_OK : WF_NO_MEMORY;
-}
-
-/* By the one process that has the part in its buffer and counts it. */
-static void digest_part(transfer *x, const part *now) {
-    int32_t value = now->tensor->value;
-    x->digests[now->tensor - x->list.tensors] ^= wfi_safetensors_digest_part(
-        x->buffer, now->bytes, wfi_value_bytes(x->list.graph, value) - now->offset - now->bytes);
 }
 
 /* From those of each process's parts to those of all parts. */
@@ -312,6 +318,7 @@ static wf_status gather_digests(transfer *x) {
 /* ---- saving ---- */
 
 static wf_status declare(const transfer *x) {
+    WF_TRY(wf_safetensors_writer_divide(x->writer, x->t->shard_bytes));
     for (int32_t i = 0; i < x->list.n_tensors; i++) {
         const wfi_value *value = wfi_value_at(x->list.graph, x->list.tensors[i].value);
         WF_TRY(wf_safetensors_writer_add_tensor(x->writer, x->list.tensors[i].name, value->dtype,
@@ -321,7 +328,7 @@ static wf_status declare(const transfer *x) {
 }
 
 static wf_status create_file(transfer *x, opened *o) {
-    wfi_shared_file shared;
+    int n_files;
     char steps[32];
     WF_TRY(wf_safetensors_writer_create(x->t->ctx, x->path, &x->writer));
     wfi_safetensors_writer_add_digests(x->writer);
@@ -331,24 +338,43 @@ static wf_status create_file(transfer *x, opened *o) {
         WF_TRY(wf_safetensors_writer_add_metadata(x->writer, x->metadata[k].key,
                                                   x->metadata[k].value));
     WF_TRY(declare(x));
-    WF_TRY(wfi_safetensors_writer_share(x->writer, &shared));
-    o->data_start = shared.data_start;
-    describe(o, wfi_safetensors_writer_descriptor(x->writer));
+    WF_TRY(wfi_safetensors_writer_share(x->writer, &n_files));
+    o->n_files = n_files;
     return WF_OK;
 }
 
-/* What does not see rank 0's file does not write. */
-static wf_status join_file(transfer *x, const opened *o) {
-    const wfi_shared_file shared = {.temporary = o->path, .data_start = o->data_start};
-    if (wfi_safetensors_writer_join(x->t->ctx, x->path, &shared, &x->writer) != WF_OK) return WF_OK;
-    return declare(x);
+static wf_status join_file(transfer *x, int k, const opened *o) {
+    int ignored;
+    if (!k) {
+        WF_TRY(wfi_safetensors_writer_join(x->t->ctx, x->path, &x->writer));
+        WF_TRY(declare(x));
+        WF_TRY(wfi_safetensors_writer_share(x->writer, &ignored));
+    }
+    return x->writer ? wfi_safetensors_writer_join_file(x->writer, k, o->path, o->data_start)
+                     : WF_OK;
+}
+
+/* What does not see rank 0's files does not write. */
+static wf_status create_files(transfer *x, opened *o) {
+    if (is_root(x->t)) WF_TRY(create_file(x, o));
+    for (int k = 0; !k || k < o->n_files; k++) {
+        if (is_root(x->t)) describe(x, k, o);
+        WF_TRY(tell(x, o));
+        if (is_root(x->t) || join_file(x, k, o) == WF_OK) continue;
+        wf_safetensors_writer_destroy(x->writer);
+        x->writer = NULL;
+    }
+    return compare_files(x, o);
 }
 
 static wf_status save_part(transfer *x, const part *now) {
     int writer = served_by(x, now->pieces->rank);
     bool writes = x->t->workers[writer].is_local;
     WF_TRY(fetch_part(x, now, writer, x->buffer));
-    if (writes) digest_part(x, now);
+    if (writes)
+        x->digests[now->tensor - x->list.tensors] ^= wfi_safetensors_digest_part(
+            x->buffer, now->bytes,
+            wfi_value_bytes(x->list.graph, now->tensor->value) - now->offset - now->bytes);
     if (!writes && !is_root(x->t)) return WF_OK;
     return wfi_safetensors_writer_write_part(x->writer, (int)(now->tensor - x->list.tensors),
                                              now->offset, writes ? x->buffer : NULL, now->bytes);
@@ -372,10 +398,7 @@ static wf_status commit(const transfer *x) {
 static wf_status save(transfer *x) {
     opened o = {0};
     WF_TRY(create_digests(x));
-    if (is_root(x->t)) WF_TRY(create_file(x, &o));
-    WF_TRY(tell(x, &o));
-    if (!is_root(x->t)) WF_TRY(join_file(x, &o));
-    WF_TRY(compare_files(x, &o, x->writer ? wfi_safetensors_writer_descriptor(x->writer) : -1));
+    WF_TRY(create_files(x, &o));
     if (x->writer && is_seen_elsewhere(x)) WF_TRY(wfi_safetensors_writer_write_through(x->writer));
     WF_TRY(visit_all(x, save_part));
     WF_TRY(gather_digests(x));
@@ -430,9 +453,12 @@ static wf_status load_part(transfer *x, const part *now) {
     int i = x->index[now->tensor - x->list.tensors];
     if (i < 0) return WF_OK;
     bool reads = serves(x, now);
-    if (reads) WF_TRY(wfi_safetensors_read_part(x->file, i, now->offset, x->buffer, now->bytes));
+    bool counts = !x->moves && x->t->workers[served_by(x, now->pieces->rank)].is_local;
+    if (reads)
+        WF_TRY(wfi_safetensors_read_part(
+            x->file, i, wfi_value_at(x->list.graph, now->tensor->value)->dtype, now->offset,
+            x->buffer, now->bytes, counts ? &x->digests[now->tensor - x->list.tensors] : NULL));
     if (x->moves) return put_part(x, now);
-    if (x->t->workers[served_by(x, now->pieces->rank)].is_local) digest_part(x, now);
     return reads ? check_values(x, now) : WF_OK;
 }
 
@@ -472,7 +498,8 @@ static wf_status match(transfer *x) {
 static wf_status open_file(transfer *x, opened *o) {
     WF_TRY(wf_safetensors_open(x->t->ctx, x->path, &x->file));
     if (x->is_state) WF_TRY(read_steps(x, &o->n_steps));
-    describe(o, wfi_safetensors_descriptor(x->file));
+    o->n_files = wfi_safetensors_n_files(x->file);
+    describe(x, 0, o);
     return match(x);
 }
 
@@ -495,7 +522,8 @@ static wf_status load(transfer *x) {
     if (is_root(t)) WF_TRY(open_file(x, &o));
     WF_TRY(tell(x, &o));
     if (!is_root(t) && wf_safetensors_open(t->ctx, o.path, &x->file) != WF_OK) x->file = NULL;
-    WF_TRY(compare_files(x, &o, x->file ? wfi_safetensors_descriptor(x->file) : -1));
+    if (x->file && wfi_safetensors_n_files(x->file) != o.n_files) o.n_files = 0;
+    WF_TRY(compare_files(x, &o));
     if (t->job) WF_TRY(wf_job_broadcast(t->job, x->index, n * sizeof *x->index));
     WF_TRY(visit_all(x, load_part));
     WF_TRY(gather_digests(x));

@@ -188,6 +188,7 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
     t->job = config->job;
     t->place = -1;
     t->device_memory_bytes = config->device_memory_bytes;
+    t->shard_bytes = config->shard_bytes;
     t->keep_gradients = config->keep_gradients;
     t->forward_only = config->forward_only;
     t->own_batch = config->own_batch;

@@ -25,8 +25,8 @@ struct wf_trainer {
     wf_context *ctx;
     wf_model *model;
     wf_plan *plan;
-    wf_recipe recipe;                         /* resolved */
-    size_t device_memory_bytes, shadow_bytes; /* the latter: the most after any run */
+    wf_recipe recipe;                                      /* resolved */
+    size_t device_memory_bytes, shard_bytes, shadow_bytes; /* the last: the most after any run */
     bool keep_gradients, forward_only, traces, own_batch;
     bool is_spoiled; /* by a step that was not finite: what it left is not to be saved */
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */

@@ -134,37 +134,13 @@ static wf_status read_entry(parser *p, const char *name, const json_t *value) {
 
 /* ---- members ---- */
 
-static wf_status metadata_member(void *self, wfi_members *place, const char *key) {
-    parser *p = self;
-    wfi_safetensors_index *index = p->index;
-    char shown[WFI_NAME_TEXT];
-    json_t *value;
-    WF_TRY(wfi_members_value(place, place->n_bytes, &value));
-    wf_status status = WF_OK;
-    if (!json_is_string(value))
-        status = wfi_fail(p->ctx, WF_CORRUPT, "%s: __metadata__ has a value that is no text: %s",
-                          p->path, wfi_name_text(key, shown));
-    if (status == WF_OK)
-        status =
-            WFI_GROW(p->ctx, index->metadata, index->n_metadata, index->metadata_capacity, p->path);
-    if (status == WF_OK) {
-        wf_metadata *pair = &index->metadata[index->n_metadata];
-        pair->key = wfi_pool_format(&index->pool, "%s", key);
-        pair->value = wfi_pool_format(&index->pool, "%s", json_string_value(value));
-        index->n_metadata++;
-        if (!pair->key || !pair->value) status = WF_NO_MEMORY;
-    }
-    json_decref(value);
-    return status;
-}
-
 static wf_status header_member(void *self, wfi_members *place, const char *key) {
     parser *p = self;
     if (strcmp(key, "__metadata__") == 0) {
         if (p->has_metadata)
             return wfi_fail(p->ctx, WF_CORRUPT, "%s: __metadata__ occurs twice", p->path);
         p->has_metadata = true;
-        return wfi_members_each(place, metadata_member, p);
+        return wfi_metadata_read(place, false, &p->index->pool, &p->index->metadata);
     }
     json_t *value;
     WF_TRY(wfi_members_value(place, MAX_ENTRY_BYTES, &value));
@@ -185,10 +161,6 @@ static int compare_offsets(const void *a, const void *b) {
 static int compare_names(const void *a, const void *b) {
     return strcmp((*(const wf_safetensors_entry *const *)a)->name,
                   (*(const wf_safetensors_entry *const *)b)->name);
-}
-
-static int compare_keys(const void *a, const void *b) {
-    return strcmp(((const wf_metadata *)a)->key, ((const wf_metadata *)b)->key);
 }
 
 static wf_status check_contiguous(const parser *p) {
@@ -214,7 +186,6 @@ static wf_status check_contiguous(const parser *p) {
 static wf_status sort_and_check(parser *p) {
     wfi_safetensors_index *index = p->index;
     size_t n = index->n_entries;
-    char shown[WFI_NAME_TEXT];
     index->by_name = wfi_alloc(p->ctx, n ? n : 1, sizeof *index->by_name, p->path);
     if (!index->by_name) return WF_NO_MEMORY;
     if (n) qsort(index->entries, n, sizeof *index->entries, compare_offsets);
@@ -223,12 +194,6 @@ static wf_status sort_and_check(parser *p) {
     for (size_t i = 1; i < n; i++)
         if (compare_names(&index->by_name[i - 1], &index->by_name[i]) == 0)
             return bad_tensor(p, index->by_name[i]->name, "occurs twice");
-    if (index->n_metadata)
-        qsort(index->metadata, index->n_metadata, sizeof *index->metadata, compare_keys);
-    for (size_t i = 1; i < index->n_metadata; i++)
-        if (compare_keys(&index->metadata[i - 1], &index->metadata[i]) == 0)
-            return wfi_fail(p->ctx, WF_CORRUPT, "%s: %s occurs twice in __metadata__", p->path,
-                            wfi_name_text(index->metadata[i].key, shown));
     return check_contiguous(p);
 }
 
@@ -237,7 +202,7 @@ static wf_status parse(parser *p, const char *header, size_t n_header) {
         return wfi_fail(p->ctx, WF_CORRUPT,
                         "%s: its header does not begin with {, so it is no safetensors file",
                         p->path);
-    wfi_members place = {p->ctx, p->path, header, n_header, 0};
+    wfi_members place = {p->ctx, p->path, "its header", header, n_header, 0};
     WF_TRY(wfi_members_each(&place, header_member, p));
     WF_TRY(wfi_members_end(&place));
     return sort_and_check(p);
@@ -261,7 +226,7 @@ void wfi_safetensors_index_release(wfi_safetensors_index *index) {
     wf_context *ctx = index->pool.ctx;
     wfi_free(ctx, index->entries);
     wfi_free(ctx, index->by_name);
-    wfi_free(ctx, index->metadata);
+    wfi_free(ctx, index->metadata.pairs);
     wfi_pool_release(&index->pool);
 }
 

@@ -9,13 +9,17 @@
 #define WFI_SAFETENSORS_PREFIX_BYTES 8
 #define WFI_SAFETENSORS_MAX_HEADER   100000000 /* the format's own limit */
 
+typedef struct wfi_metadata_list {
+    wf_metadata *pairs; /* ascending keys */
+    size_t n, capacity;
+} wfi_metadata_list;
+
 typedef struct wfi_safetensors_index {
     wfi_pool pool;                 /* holds every string and shape */
     wf_safetensors_entry *entries; /* in the order of their bytes */
     size_t n_entries, entry_capacity;
     const wf_safetensors_entry **by_name; /* [n_entries] */
-    wf_metadata *metadata;                /* ascending keys */
-    size_t n_metadata, metadata_capacity;
+    wfi_metadata_list metadata;
 } wfi_safetensors_index;
 
 /* The header's length from the file's first bytes (fewer than 8 if it has no more).
@@ -30,13 +34,43 @@ wf_status wfi_safetensors_parse(wf_context *ctx, const char *path, const char *h
                                 wfi_safetensors_index *index_out);
 void wfi_safetensors_index_release(wfi_safetensors_index *index);
 
-const char *wfi_safetensors_path(const wf_safetensors *file);
+/* ---- the index of a file that is divided into shards ---- */
 
-int wfi_safetensors_descriptor(const wf_safetensors *file);
+#define WFI_SHARD_INDEX ".index.json" /* after the name that the file would have */
 
-/* n_bytes of tensor i from `offset` in it; both lie inside. Any dtype. Errors: IO. */
-wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, uint64_t offset, void *dst,
-                                    size_t n_bytes);
+typedef struct wfi_shard_place {
+    const char *name, *file; /* a tensor's name; a file of the index's own folder */
+} wfi_shard_place;
+
+typedef struct wfi_shard_index {
+    wfi_pool pool;
+    wfi_shard_place *places; /* ascending by file, then by name */
+    size_t n_places, capacity;
+    wfi_metadata_list metadata; /* what is text; transformers has numbers, too */
+} wfi_shard_index;
+
+/* Parses a model.safetensors.index.json. Every tensor has one place, and no file is named that
+ * could be in another folder. Errors: as of wfi_safetensors_parse. */
+wf_status wfi_shard_index_parse(wf_context *ctx, const char *path, const char *text, size_t n_bytes,
+                                wfi_shard_index *index_out);
+void wfi_shard_index_release(wfi_shard_index *index);
+
+/* ---- reading ---- */
+
+/* One; or the index, and then its shards. */
+int wfi_safetensors_n_files(const wf_safetensors *file);
+const char *wfi_safetensors_path(const wf_safetensors *file, int k);
+int wfi_safetensors_descriptor(const wf_safetensors *file, int k);
+
+/* n_bytes of tensor i, converted to `dtype`, from `offset` in it; both lie inside, and are whole
+ * elements. What cannot be converted is read as it is. `digest` (NULL is allowed) gets what the
+ * bytes in the file add. Errors: IO. */
+wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, wf_dtype dtype,
+                                    uint64_t offset, void *dst, size_t n_bytes, uint32_t *digest);
+/* What an element of a type that can be converted to `dtype` has in a file; 0: it cannot. */
+size_t wfi_convert_bytes(const char *dtype_name, wf_dtype dtype);
+/* n elements. F16 and BF16 exactly, F64 to the nearest. */
+void wfi_convert(const char *dtype_name, const void *src, size_t n, void *dst);
 
 /* ---- digests ---- */
 
@@ -51,25 +85,23 @@ wf_status wfi_safetensors_check_digest(const wf_safetensors *file, int i, uint32
 
 /* ---- a file that several processes write ---- */
 
-/* What the others need of the process that creates the file and will commit it. */
-typedef struct wfi_shared_file {
-    const char *temporary;
-    uint64_t data_start; /* bytes from the begin of the file */
-} wfi_shared_file;
-
-/* Fixes the layout and writes the header. Errors: those of the first write. */
-wf_status wfi_safetensors_writer_share(wf_safetensors_writer *writer, wfi_shared_file *shared_out);
-/* A writer of the same file; it declares the same tensors, and no metadata. Errors: IO, NO_MEMORY.
- */
+/* Fixes the layout, makes the shards' files and writes headers. As of the reader, one file or an
+ * index and shards. Errors: those of the first write. */
+wf_status wfi_safetensors_writer_share(wf_safetensors_writer *writer, int *n_files_out);
+/* A writer of the same files; it declares the same tensors and shards, no metadata, and then joins
+ * each file. Errors: IO, NO_MEMORY. */
 wf_status wfi_safetensors_writer_join(wf_context *ctx, const char *path,
-                                      const wfi_shared_file *shared,
                                       wf_safetensors_writer **writer_out);
+wf_status wfi_safetensors_writer_join_file(wf_safetensors_writer *writer, int k,
+                                           const char *temporary, uint64_t data_start);
 /* Before the first write: the file gets digests. Before it is committed, each tensor's is set. */
 void wfi_safetensors_writer_add_digests(wf_safetensors_writer *writer);
 void wfi_safetensors_writer_set_digest(wf_safetensors_writer *writer, int i, uint32_t digest);
 /* See wfi_replacement_write_through. Errors: IO. */
 wf_status wfi_safetensors_writer_write_through(wf_safetensors_writer *writer);
-int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *writer);
+/* Of file k, and (NULL is allowed) where its tensors begin. */
+int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *writer, int k,
+                                      uint64_t *data_start_out);
 /* n_bytes of tensor i from `offset` in it; both lie inside. `data` NULL: another process writes
  * them. Errors: IO. */
 wf_status wfi_safetensors_writer_write_part(wf_safetensors_writer *writer, int i, uint64_t offset,

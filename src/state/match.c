@@ -96,16 +96,17 @@ static wf_status check_equal(const matcher *m, int a, int b) {
     for (uint64_t done = 0; equal && status == WF_OK && done < x->n_bytes; done += PIECE_BYTES) {
         uint64_t left = x->n_bytes - done;
         size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        status = wfi_safetensors_read_part(m->file, a, done, pieces, n);
+        status = wfi_safetensors_read_part(m->file, a, x->dtype, done, pieces, n, NULL);
         if (status == WF_OK)
-            status = wfi_safetensors_read_part(m->file, b, done, pieces + PIECE_BYTES, n);
+            status = wfi_safetensors_read_part(m->file, b, y->dtype, done, pieces + PIECE_BYTES, n,
+                                               NULL);
         if (status == WF_OK) equal = memcmp(pieces, pieces + PIECE_BYTES, n) == 0;
     }
     wfi_free(m->ctx, pieces);
     if (status == WF_OK && !equal)
         return wfi_fail(m->ctx, WF_SHAPE,
                         "%s: lm_head.weight differs from wte.weight, but the model ties the two",
-                        wfi_safetensors_path(m->file));
+                        wfi_safetensors_path(m->file, 0));
     return status;
 }
 
@@ -152,7 +153,7 @@ static wf_status report_names(const matcher *m, wfi_text *missing, wfi_text *une
     WF_TRY(wfi_text_status(unexpected));
     return wfi_fail(m->ctx, WF_SHAPE,
                     "%s does not fit the model: %d names are missing%s%s, %d are unexpected%s%s",
-                    wfi_safetensors_path(m->file), n_missing, n_missing ? ": " : "",
+                    wfi_safetensors_path(m->file, 0), n_missing, n_missing ? ": " : "",
                     n_missing ? missing->data : "", n_unexpected, n_unexpected ? ": " : "",
                     n_unexpected ? unexpected->data : "");
 }
@@ -178,7 +179,7 @@ static wf_status mismatch(const matcher *m, const wfi_wanted *wanted,
     char name[WFI_NAME_TEXT], dtype[WFI_NAME_TEXT];
     wfi_text text;
     wfi_text_init(&text, m->ctx);
-    wfi_text_add(&text, "%s: tensor %s is %s ", wfi_safetensors_path(m->file),
+    wfi_text_add(&text, "%s: tensor %s is %s ", wfi_safetensors_path(m->file, 0),
                  wfi_name_text(held->name, name), wfi_name_text(held->dtype_name, dtype));
     add_shape(&text, held->dim, held->n_dims);
     wfi_text_add(&text, ", but the model's %s is %s ", wanted->name, wf_dtype_name(wanted->dtype));
@@ -194,7 +195,9 @@ static wf_status check_sizes(const matcher *m) {
         if (m->found[i] < 0) continue;
         const wfi_wanted *wanted = &m->wanted[i];
         const wf_safetensors_entry *held = wf_safetensors_get(m->file, m->found[i]);
-        bool fits = held->dtype == wanted->dtype && held->n_dims == wanted->shape.n_dims;
+        bool fits =
+            (held->dtype == wanted->dtype || wfi_convert_bytes(held->dtype_name, wanted->dtype)) &&
+            held->n_dims == wanted->shape.n_dims;
         for (int d = 0; fits && d < held->n_dims; d++) fits = held->dim[d] == wanted->shape.dim[d];
         if (!fits) return mismatch(m, wanted, held);
     }

@@ -3,12 +3,13 @@
 #ifndef WFI_STATE_MEMBERS_H
 #define WFI_STATE_MEMBERS_H
 
+#include "state/header.h"
+
 #include <jansson.h>
-#include <weft/context.h>
 
 typedef struct wfi_members {
     wf_context *ctx;
-    const char *path; /* for sentences */
+    const char *path, *part; /* for sentences: the file, and "its header" or so */
     const char *bytes;
     size_t n_bytes, at;
 } wfi_members;
@@ -23,6 +24,11 @@ wf_status wfi_members_each(wfi_members *place, wfi_member member, void *self);
 
 /* Reads one value of at most max_bytes; free with json_decref. Errors: CORRUPT. */
 wf_status wfi_members_value(wfi_members *place, size_t max_bytes, json_t **value_out);
+
+/* Reads an object of texts into `list`, and sorts it. With `takes_text_alone` other values are
+ * passed over. Errors: CORRUPT (also a key that occurs twice), NO_MEMORY. */
+wf_status wfi_metadata_read(wfi_members *place, bool takes_text_alone, wfi_pool *pool,
+                            wfi_metadata_list *list);
 
 /* Only white space may follow. Errors: CORRUPT. */
 wf_status wfi_members_end(wfi_members *place);

@@ -1,67 +1,105 @@
-/* Writing a safetensors file. The first write fixes the layout: widest elements first,
- * then by name, so that every tensor is aligned if the file is. */
+/* Writing a safetensors file, or an index and shards. The first write fixes the layout: widest
+ * elements first, then by name, so that every tensor is aligned if the file is; a shard is full
+ * when the next tensor would make it larger than was asked for.
+ *
+ * The index is renamed last, and is what names the shards; so a reader finds the old ones or the
+ * new ones. New ones have names that the present index does not have, one of two kinds in turn; the
+ * old ones go when the new index is there. Where both `path` and its index are there, `path`
+ * counts: it goes after an index has come, and comes before an index goes. */
 #include "base/replace.h"
 #include "state/header.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define MAX_SHARDS 300 /* each is open while it is written */
+#define SHARD_NAME "-%05d-of-%05d.safetensors"
 
 typedef struct declared {
     const char *name, *quoted; /* as it is, and as JSON */
     wf_dtype dtype;
     wf_shape shape;
     uint64_t n_bytes, offset, n_written;
+    int file;        /* of the writer's */
     bool is_written; /* as a whole */
     uint32_t digest;
 } declared;
 
+typedef struct output {
+    wfi_replacement file;
+    uint64_t data_start;
+} output;
+
 struct wf_safetensors_writer {
     wf_context *ctx;
     wfi_pool pool;
-    wfi_replacement file;
+    const char *path;
+    output *files; /* one; or the index, and then the shards */
+    size_t n_files, file_capacity;
     declared *tensors;
     size_t n_tensors, tensor_capacity;
     wf_metadata *metadata; /* quoted */
     size_t n_metadata, metadata_capacity;
+    uint64_t shard_bytes; /* 0: one file, however large */
     bool has_layout, has_digests;
-    uint64_t data_start;
+    bool is_joined; /* another process makes the files */
+    bool is_committed;
 };
 
 /* ---- life ---- */
 
-static wf_status create(wf_context *ctx, const char *path, const wfi_shared_file *shared,
+static output *add_file(wf_safetensors_writer *w) {
+    static const output none = {.file = {.folder = -1, .fd = -1, .locked = -1}};
+    if (WFI_GROW(w->ctx, w->files, w->n_files, w->file_capacity, w->path) != WF_OK) return NULL;
+    output *added = &w->files[w->n_files++];
+    *added = none;
+    added->file.ctx = w->ctx;
+    return added;
+}
+
+static wf_status create(wf_context *ctx, const char *path, bool is_joined,
                         wf_safetensors_writer **writer_out) {
     wf_safetensors_writer *w = wfi_alloc(ctx, 1, sizeof *w, "a safetensors writer");
     if (!w) return WF_NO_MEMORY;
     w->ctx = ctx;
+    w->is_joined = is_joined;
     wfi_pool_init(&w->pool, ctx);
-    if (shared) w->data_start = shared->data_start;
-    wf_status status = shared ? wfi_replacement_join(ctx, path, shared->temporary, &w->file)
-                              : wfi_replacement_begin(ctx, path, &w->file);
-    if (status != WF_OK) {
-        wfi_free(ctx, w);
-        return status;
-    }
-    *writer_out = w;
-    return WF_OK;
+    w->path = wfi_pool_format(&w->pool, "%s", path);
+    output *first = w->path ? add_file(w) : NULL;
+    wf_status status = first ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK && !is_joined) status = wfi_replacement_begin(ctx, path, &first->file);
+    if (status == WF_OK)
+        *writer_out = w;
+    else
+        wf_safetensors_writer_destroy(w);
+    return status;
 }
 
 wf_status wf_safetensors_writer_create(wf_context *ctx, const char *path,
                                        wf_safetensors_writer **writer_out) {
-    return create(ctx, path, NULL, writer_out);
+    return create(ctx, path, false, writer_out);
 }
 
 wf_status wfi_safetensors_writer_join(wf_context *ctx, const char *path,
-                                      const wfi_shared_file *shared,
                                       wf_safetensors_writer **writer_out) {
-    return create(ctx, path, shared, writer_out);
+    return create(ctx, path, true, writer_out);
+}
+
+wf_status wfi_safetensors_writer_join_file(wf_safetensors_writer *w, int k, const char *temporary,
+                                           uint64_t data_start) {
+    w->files[k].data_start = data_start;
+    return wfi_replacement_join(w->ctx, w->path, temporary, &w->files[k].file);
 }
 
 void wf_safetensors_writer_destroy(wf_safetensors_writer *w) {
     if (!w) return;
-    wfi_replacement_end(&w->file);
+    for (size_t k = 0; k < w->n_files; k++) wfi_replacement_end(&w->files[k].file);
+    wfi_free(w->ctx, w->files);
     wfi_free(w->ctx, w->tensors);
     wfi_free(w->ctx, w->metadata);
     wfi_pool_release(&w->pool);
@@ -72,8 +110,7 @@ void wf_safetensors_writer_destroy(wf_safetensors_writer *w) {
 
 static wf_status refuse(const wf_safetensors_writer *w, const char *name, const char *why) {
     char shown[WFI_NAME_TEXT];
-    return wfi_fail(w->ctx, WF_INVALID_ARG, "%s: %s %s", w->file.path, wfi_name_text(name, shown),
-                    why);
+    return wfi_fail(w->ctx, WF_INVALID_ARG, "%s: %s %s", w->path, wfi_name_text(name, shown), why);
 }
 
 /* A string as JSON; jansson checks that it is UTF-8. */
@@ -86,6 +123,13 @@ static wf_status quote(wf_safetensors_writer *w, const char *text, const char **
     *quoted_out = wfi_pool_format(&w->pool, "%s", dumped);
     free(dumped);
     return *quoted_out ? WF_OK : WF_NO_MEMORY;
+}
+
+wf_status wf_safetensors_writer_divide(wf_safetensors_writer *w, uint64_t shard_bytes) {
+    if (w->has_layout)
+        return refuse(w, "a size of shards", "comes too late: tensors are being written");
+    w->shard_bytes = shard_bytes;
+    return WF_OK;
 }
 
 wf_status wf_safetensors_writer_add_metadata(wf_safetensors_writer *w, const char *key,
@@ -133,6 +177,69 @@ wf_status wf_safetensors_writer_add_tensor(wf_safetensors_writer *w, const char 
     return WF_OK;
 }
 
+/* ---- names of shards ---- */
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* `path` without its end, and one of two kinds: -00001-of-00003.safetensors or
+ * -b-00001-of-00003.safetensors follows. */
+static char *shard_path(const wf_safetensors_writer *w, bool is_second, int k, int n) {
+    size_t n_path = strlen(w->path), n_end = sizeof ".safetensors" - 1;
+    if (n_path > n_end && !strcmp(w->path + n_path - n_end, ".safetensors")) n_path -= n_end;
+    return wfi_sprintf(w->ctx, "%.*s%s" SHARD_NAME, (int)n_path, w->path, is_second ? "-b" : "", k,
+                       n);
+}
+
+/* Whether a name differs from `shard`, one's own, by its two numbers alone. */
+static bool is_of_kind(const char *name, const char *shard) {
+    size_t n = strlen(shard) - strlen("-00001-of-00003.safetensors");
+    char again[64];
+    int k, n_shards;
+    if (strncmp(name, shard, n) || sscanf(name + n, SHARD_NAME, &k, &n_shards) != 2) return false;
+    snprintf(again, sizeof again, SHARD_NAME, k, n_shards);
+    return !strcmp(name + n, again);
+}
+
+/* Of the kind that the present index does not name. */
+static bool takes_second(const wf_safetensors_writer *w) {
+    wf_safetensors *present;
+    char *index = wfi_sprintf(w->ctx, "%s" WFI_SHARD_INDEX, w->path);
+    char *first = shard_path(w, false, 1, 1);
+    bool is_named = false;
+    if (index && first && access(index, F_OK) == 0 &&
+        wf_safetensors_open(w->ctx, index, &present) == WF_OK) {
+        for (int k = 1; k < wfi_safetensors_n_files(present); k++)
+            is_named |= is_of_kind(wfi_safetensors_path(present, k), first);
+        wf_safetensors_close(present);
+    }
+    wfi_free(w->ctx, first);
+    wfi_free(w->ctx, index);
+    return is_named;
+}
+
+static wf_status create_shards(wf_safetensors_writer *w, int n) {
+    bool is_second = n && !w->is_joined && takes_second(w);
+    for (int k = 1; k <= n; k++) {
+        output *added = add_file(w);
+        if (!added) return WF_NO_MEMORY;
+        if (w->is_joined) continue;
+        char *path = shard_path(w, is_second, k, n);
+        if (!path) return WF_NO_MEMORY;
+        wf_status status = wfi_replacement_begin(w->ctx, path, &added->file);
+        wfi_free(w->ctx, path);
+        WF_TRY(status);
+    }
+    if (!n || w->is_joined) return WF_OK;
+    char *index = wfi_sprintf(w->ctx, "%s" WFI_SHARD_INDEX, w->path);
+    if (!index) return WF_NO_MEMORY;
+    wfi_free(w->ctx, w->files[0].file.path);
+    w->files[0].file.path = index;
+    return WF_OK;
+}
+
 /* ---- layout ---- */
 
 static int compare_layout(const void *a, const void *b) {
@@ -150,62 +257,114 @@ static void add_tensor_text(wfi_text *text, const declared *t) {
                  t->offset + t->n_bytes);
 }
 
-static void add_header_text(const wf_safetensors_writer *w, declared *const *sorted,
+static void add_metadata_text(const wf_safetensors_writer *w, wfi_text *text, const char *comma) {
+    for (size_t i = 0; i < w->n_metadata; i++, comma = ",")
+        wfi_text_add(text, "%s%s:%s", comma, w->metadata[i].key, w->metadata[i].value);
+    for (size_t i = 0; i < w->n_tensors && w->has_digests; i++, comma = ",")
+        wfi_text_add(text, "%s\"" WFI_SAFETENSORS_DIGEST "%s:\"%08" PRIx32 "\"", comma,
+                     w->tensors[i].quoted + 1, w->tensors[i].digest);
+}
+
+/* What a shard says of itself is what transformers wants to find; the rest is in the index. */
+static void add_header_text(const wf_safetensors_writer *w, declared *const *sorted, int file,
                             wfi_text *text) {
     const char *comma = "";
-    size_t n_digests = w->has_digests ? w->n_tensors : 0;
     wfi_text_add(text, "{");
-    if (w->n_metadata || n_digests) {
+    if (file || w->n_metadata || (w->has_digests && w->n_tensors)) {
         wfi_text_add(text, "\"__metadata__\":{");
-        for (size_t i = 0; i < w->n_metadata; i++, comma = ",")
-            wfi_text_add(text, "%s%s:%s", comma, w->metadata[i].key, w->metadata[i].value);
-        for (size_t i = 0; i < n_digests; i++, comma = ",")
-            wfi_text_add(text, "%s\"" WFI_SAFETENSORS_DIGEST "%s:\"%08" PRIx32 "\"", comma,
-                         sorted[i]->quoted + 1, sorted[i]->digest);
+        if (file)
+            wfi_text_add(text, "\"format\":\"pt\"");
+        else
+            add_metadata_text(w, text, "");
         wfi_text_add(text, "}");
+        comma = ",";
     }
-    for (size_t i = 0; i < w->n_tensors; i++, comma = ",") {
+    for (size_t i = 0; i < w->n_tensors; i++) {
+        if (sorted[i]->file != file) continue;
         wfi_text_add(text, "%s", comma);
         add_tensor_text(text, sorted[i]);
+        comma = ",";
     }
     wfi_text_add(text, "}");
     if (text->n % 8) wfi_text_add(text, "%*s", (int)(8 - text->n % 8), "");
 }
 
-static wf_status write_header(wf_safetensors_writer *w, const char *text, size_t n) {
+static void add_index_text(const wf_safetensors_writer *w, wfi_text *text) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < w->n_tensors; i++) total += w->tensors[i].n_bytes;
+    wfi_text_add(text, "{\"metadata\":{\"total_size\":%" PRIu64, total);
+    add_metadata_text(w, text, ",");
+    wfi_text_add(text, "},\n\"weight_map\":{");
+    for (size_t i = 0; i < w->n_tensors; i++)
+        wfi_text_add(text, "%s\n%s:\"%s\"", i ? "," : "", w->tensors[i].quoted,
+                     base_name(w->files[w->tensors[i].file].file.path));
+    wfi_text_add(text, "}}\n");
+}
+
+static wf_status write_header(wf_safetensors_writer *w, output *to, const char *text, size_t n) {
     if (n > WFI_SAFETENSORS_MAX_HEADER)
         return wfi_fail(w->ctx, WF_INVALID_ARG,
                         "%s: names, shapes and metadata make a header of %zu bytes, more than the "
                         "%d that a safetensors file may have",
-                        w->file.path, n, WFI_SAFETENSORS_MAX_HEADER);
+                        w->path, n, WFI_SAFETENSORS_MAX_HEADER);
     uint8_t prefix[WFI_SAFETENSORS_PREFIX_BYTES];
     for (size_t i = 0; i < sizeof prefix; i++) prefix[i] = (uint8_t)(n >> 8 * i);
-    WF_TRY(wfi_replacement_write(&w->file, prefix, sizeof prefix, 0));
-    WF_TRY(wfi_replacement_write(&w->file, text, n, sizeof prefix));
-    w->data_start = sizeof prefix + n;
+    WF_TRY(wfi_replacement_write(&to->file, prefix, sizeof prefix, 0));
+    WF_TRY(wfi_replacement_write(&to->file, text, n, sizeof prefix));
+    to->data_start = sizeof prefix + n;
     return WF_OK;
 }
 
-static wf_status lay_out_sorted(wf_safetensors_writer *w, declared **sorted) {
+/* File 0 of several is the index, and NULL stands for its text. */
+static wf_status write_text(wf_safetensors_writer *w, declared *const *sorted, int file) {
+    wfi_text text;
+    output *to = &w->files[file];
+    wfi_text_init(&text, w->ctx);
+    if (sorted)
+        add_header_text(w, sorted, file, &text);
+    else
+        add_index_text(w, &text);
+    wf_status status = wfi_text_status(&text);
+    if (status == WF_OK)
+        status = sorted ? write_header(w, to, text.data, text.n)
+                        : wfi_replacement_write(&to->file, text.data, text.n, 0);
+    wfi_free(w->ctx, text.data);
+    return status;
+}
+
+/* In which file each tensor is, and where. */
+static wf_status assign(wf_safetensors_writer *w, declared **sorted, int *n_shards_out) {
     uint64_t end = 0;
+    int shard = 1;
+    for (size_t i = 0; i < w->n_tensors; i++) {
+        declared *t = sorted[i];
+        if (w->shard_bytes && end && (end > w->shard_bytes || t->n_bytes > w->shard_bytes - end)) {
+            shard++;
+            end = 0;
+        }
+        t->file = shard;
+        t->offset = end;
+        if (__builtin_add_overflow(end, t->n_bytes, &end) || end > INT64_MAX)
+            return refuse(w, t->name, "makes the file longer than 63 bits can say");
+    }
+    for (size_t i = 0; i < w->n_tensors && shard == 1; i++) sorted[i]->file = 0;
+    *n_shards_out = shard == 1 ? 0 : shard;
+    if (shard <= MAX_SHARDS) return WF_OK;
+    return wfi_fail(w->ctx, WF_INVALID_ARG,
+                    "%s: shards of %" PRIu64 " bytes would be more than %d files; take larger ones",
+                    w->path, w->shard_bytes, MAX_SHARDS);
+}
+
+static wf_status lay_out_sorted(wf_safetensors_writer *w, declared **sorted) {
+    int n_shards = 0;
     for (size_t i = 0; i < w->n_tensors; i++) sorted[i] = &w->tensors[i];
     if (w->n_tensors) qsort(sorted, w->n_tensors, sizeof *sorted, compare_layout);
-    for (size_t i = 0; i < w->n_tensors; i++) {
-        sorted[i]->offset = end;
-        if (__builtin_add_overflow(end, sorted[i]->n_bytes, &end) || end > INT64_MAX)
-            return refuse(w, sorted[i]->name, "makes the file longer than 63 bits can say");
-    }
-    wfi_text text;
-    wfi_text_init(&text, w->ctx);
-    wf_status status = WF_OK;
-    if (w->file.temporary) { /* otherwise the process that made it has written the header */
-        add_header_text(w, sorted, &text);
-        status = wfi_text_status(&text);
-        if (status == WF_OK) status = write_header(w, text.data, text.n);
-    }
-    wfi_free(w->ctx, text.data);
-    w->has_layout = status == WF_OK;
-    return status;
+    WF_TRY(assign(w, sorted, &n_shards));
+    if (w->n_files == 1) WF_TRY(create_shards(w, n_shards)); /* the second time they are there */
+    for (int k = n_shards ? 1 : 0; k <= n_shards && !w->is_joined; k++)
+        WF_TRY(write_text(w, sorted, k));
+    w->has_layout = true;
+    return WF_OK;
 }
 
 static wf_status lay_out(wf_safetensors_writer *w) {
@@ -219,14 +378,16 @@ static wf_status lay_out(wf_safetensors_writer *w) {
 
 /* ---- data ---- */
 
-wf_status wfi_safetensors_writer_share(wf_safetensors_writer *w, wfi_shared_file *shared_out) {
+wf_status wfi_safetensors_writer_share(wf_safetensors_writer *w, int *n_files_out) {
     WF_TRY(lay_out(w));
-    *shared_out = (wfi_shared_file){.temporary = w->file.temporary, .data_start = w->data_start};
+    *n_files_out = (int)w->n_files;
     return WF_OK;
 }
 
 wf_status wfi_safetensors_writer_write_through(wf_safetensors_writer *w) {
-    return wfi_replacement_write_through(&w->file);
+    for (size_t k = 0; k < w->n_files; k++)
+        WF_TRY(wfi_replacement_write_through(&w->files[k].file));
+    return WF_OK;
 }
 
 void wfi_safetensors_writer_add_digests(wf_safetensors_writer *w) {
@@ -237,8 +398,10 @@ void wfi_safetensors_writer_set_digest(wf_safetensors_writer *w, int i, uint32_t
     w->tensors[i].digest = digest;
 }
 
-int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *w) {
-    return w->file.fd;
+int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *w, int k,
+                                      uint64_t *data_start_out) {
+    if (data_start_out) *data_start_out = w->files[k].data_start;
+    return w->files[k].file.fd;
 }
 
 wf_status wfi_safetensors_writer_write_part(wf_safetensors_writer *w, int i, uint64_t offset,
@@ -247,35 +410,68 @@ wf_status wfi_safetensors_writer_write_part(wf_safetensors_writer *w, int i, uin
     WF_TRY(lay_out(w));
     t->n_written += n_bytes;
     if (!data) return WF_OK;
-    return wfi_replacement_write(&w->file, data, n_bytes, w->data_start + t->offset + offset);
+    const output *to = &w->files[t->file];
+    return wfi_replacement_write(&to->file, data, n_bytes, to->data_start + t->offset + offset);
 }
 
 wf_status wf_safetensors_writer_write(wf_safetensors_writer *w, int i, const void *data,
                                       size_t n_bytes) {
     if (i < 0 || (size_t)i >= w->n_tensors)
         return wfi_fail(w->ctx, WF_INVALID_ARG, "%s: %zu tensors are declared, and none is %d",
-                        w->file.path, w->n_tensors, i);
+                        w->path, w->n_tensors, i);
     declared *t = &w->tensors[i];
     char shown[WFI_NAME_TEXT];
     if (t->is_written) return refuse(w, t->name, "is written already");
     if (n_bytes != t->n_bytes)
         return wfi_fail(w->ctx, WF_SHAPE,
                         "%s: tensor %s was declared with %" PRIu64 " bytes, but is given %zu",
-                        w->file.path, wfi_name_text(t->name, shown), t->n_bytes, n_bytes);
+                        w->path, wfi_name_text(t->name, shown), t->n_bytes, n_bytes);
     WF_TRY(wfi_safetensors_writer_write_part(w, i, 0, data, n_bytes));
     t->is_written = true;
     return WF_OK;
 }
 
+/* What the new files replace, under other names; or, if they have not got their place, they. */
+static void remove_others(wf_safetensors_writer *w) {
+    const wfi_replacement *first = &w->files[0].file;
+    bool is_there = !first->temporary;
+    char *index = wfi_sprintf(w->ctx, "%s" WFI_SHARD_INDEX, w->path);
+    char *kinds[] = {shard_path(w, false, 1, 1), shard_path(w, true, 1, 1)};
+    DIR *entries = wfi_folder_open(first->folder);
+    if (index && is_there)
+        (void)unlinkat(first->folder, base_name(w->n_files > 1 ? w->path : index), 0);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        bool is_shard = false, is_own = false;
+        for (size_t i = 0; i < WFI_COUNT(kinds); i++)
+            is_shard |= kinds[i] && is_of_kind(entry->d_name, base_name(kinds[i]));
+        for (size_t k = 1; k < w->n_files; k++)
+            is_own |= !strcmp(entry->d_name, base_name(w->files[k].file.path));
+        if (is_shard && is_own != is_there) (void)unlinkat(first->folder, entry->d_name, 0);
+    }
+    if (entries) closedir(entries);
+    for (size_t i = 0; i < WFI_COUNT(kinds); i++) wfi_free(w->ctx, kinds[i]);
+    wfi_free(w->ctx, index);
+}
+
+static wf_status put_in_place(wf_safetensors_writer *w) {
+    for (size_t k = 1; k < w->n_files; k++) WF_TRY(wfi_replacement_commit(&w->files[k].file));
+    return wfi_replacement_commit(&w->files[0].file);
+}
+
 wf_status wf_safetensors_writer_commit(wf_safetensors_writer *w) {
-    if (!w->file.temporary) return refuse(w, "the file", "is committed already");
-    /* Digests are known when all is written: the header's second text is as long as its first. */
-    w->has_layout &= !w->has_digests;
+    if (w->is_committed) return refuse(w, "the file", "is committed already");
     WF_TRY(lay_out(w)); /* also of a file without tensors */
     for (size_t i = 0; i < w->n_tensors; i++)
         if (w->tensors[i].n_written != w->tensors[i].n_bytes)
             return refuse(w, w->tensors[i].name, "was declared, but not written");
-    return wfi_replacement_commit(&w->file);
+    /* Digests are known when all is written: the header's second text is as long as its first. */
+    w->has_layout = w->n_files > 1 || !w->has_digests;
+    WF_TRY(w->n_files > 1 ? write_text(w, NULL, 0) : lay_out(w));
+    wf_status status = put_in_place(w);
+    w->is_committed = status == WF_OK;
+    /* A trainer's files are replaced whatever they are; others' stay. */
+    if (w->shard_bytes || w->has_digests) remove_others(w);
+    return status;
 }
 
 /* ---- all at once ---- */
