@@ -31,6 +31,8 @@ static exit_status check(const cli *c) {
     const options *o = &c->o;
     if (option_is_given(o, OPT_save_every) && (!o->out || o->save_every == 0))
         return complain(EXIT_USAGE, "--save-every wants --out and at least 1 step");
+    if (o->shard_bytes && !o->out)
+        return complain(EXIT_USAGE, "--shard-size wants --out, where checkpoints go");
     if (o->init && o->resume)
         return complain(EXIT_USAGE,
                         "--resume takes the weights from the checkpoint, not from --init");

@@ -138,6 +138,10 @@ refuses --strict 2 "there is no --resume" "$mlp --strict"
 [[ $(grep -c '"step":' "$folder/every/log.jsonl") == 3 ]] || fail "--save-every: the log has not three steps"
 expect 2 "--save-every wants --out" $mlp --save-every 2
 tested+=(--save-every)
+"$WEFT" $mlp --steps 1 --shard-size 8KiB --out "$folder/shards" >"$folder/said" 2>&1
+ls "$folder/shards/model-00001-of-"* >/dev/null || fail "--shard-size: no shards: $(ls "$folder/shards")"
+expect 2 "--shard-size wants --out" $mlp --shard-size 8KiB
+tested+=(--shard-size)
 report $mlp --profile | grep '"gflop_per_second"' >/dev/null || fail "--profile: no table"
 tested+=(--profile)
 report plan --model mlp --image 6 --program | grep 'compute.0 forward' >/dev/null || fail "--program: no program"
