@@ -4,14 +4,14 @@
 #   WEFT_BUILD   the build folder                CC           the compiler
 # A test that cannot run here prints why and exits with 77: it counts as skipped.
 # Labels, in a test's first comment, "label: once alone":
-#   serial  a C test that starts no threads: the thread sanitizer leaves it out
+#   serial  no threads meet in it, or only as in other tests: the thread sanitizer leaves it out
 #   once    would learn nothing from a sanitizer: runs without only
 #   alone   needs the machine for itself: no other test runs meanwhile
+#   long    takes the longest: begins before the others
 
 enable_testing()
 add_custom_target(tests)
 add_custom_target(fuzzers)
-add_dependencies(tests fuzzers)
 
 # Several tests share the cores, so OpenMP's threads had better not spin for long.
 set(test_environment GOMP_SPINCOUNT=1000 WEFT=${PROJECT_BINARY_DIR}/weft WEFT_SOURCE=${PROJECT_SOURCE_DIR}
@@ -30,15 +30,26 @@ elseif(WEFT_SANITIZE)
   math(EXPR timeout "${timeout} * 2")
 endif()
 
-# Registers the test `name`, whose source says which labels it has.
+# Registers the test `name`, whose source says which labels it has beside those given, and which is built
+# by `target`, if it is a program.
 function(weft_register name source)
+  cmake_parse_arguments(test "" "TARGET" "LABELS" ${ARGN})
   file(STRINGS ${source} line REGEX "^( \\*|#) *label: *[a-z ]+$" LIMIT_COUNT 1)
   string(REGEX REPLACE ".*label: *" "" labels "${line}")
   separate_arguments(labels)
+  list(APPEND labels ${test_LABELS})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77
     LABELS "${labels}" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${test_environment}")
   if("alone" IN_LIST labels)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+  if("long" IN_LIST labels)
+    set_tests_properties(${name} PROPERTIES COST 1)
+  endif()
+  # scripts/run-tests leaves out the others.
+  if(test_TARGET AND NOT (WEFT_SANITIZE AND "once" IN_LIST labels) AND
+     NOT (WEFT_SANITIZE MATCHES "thread" AND "serial" IN_LIST labels))
+    add_dependencies(tests ${test_TARGET})
   endif()
 endfunction()
 
@@ -47,6 +58,9 @@ function(weft_add_test_program target name folder)
   add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name}
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+  if(NOT WEFT_SANITIZE)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # they run for seconds
+  endif()
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE weft_cli_static)
 endfunction()
@@ -64,9 +78,8 @@ foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME_WE)
     weft_add_test_program(test_${name} ${name} tests ${source})
     target_link_libraries(test_${name} PRIVATE PkgConfig::CMOCKA)
-    add_dependencies(tests test_${name})
     add_test(NAME ${name} COMMAND test_${name})
-    weft_register(${name} ${source})
+    weft_register(${name} ${source} TARGET test_${name})
   endif()
 endforeach()
 
@@ -91,7 +104,7 @@ foreach(source IN LISTS sources)
   else()
     weft_add_test_program(${target} ${target} fuzz ${source} ${PROJECT_SOURCE_DIR}/fuzz/replay.c)
     add_test(NAME ${target} COMMAND ${target} ${PROJECT_SOURCE_DIR}/fuzz/corpus/${name})
-    weft_register(${target} ${source})
+    weft_register(${target} ${source} TARGET ${target} LABELS serial)
   endif()
   add_dependencies(fuzzers ${target})
 endforeach()

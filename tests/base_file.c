@@ -1,5 +1,8 @@
 /* What is opened to be read is a regular file, and opening anything else neither succeeds nor
- * waits. What is written replaces a file as a whole, or leaves all as it was. */
+ * waits. What is written replaces a file as a whole, or leaves all as it was.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 
 #include <errno.h>

@@ -1,5 +1,8 @@
 /* Philox against the known answers of its authors (Random123, kat_vectors), and what
- * the numbers made from it must be. */
+ * the numbers made from it must be.
+ *
+ * label: serial
+ */
 #include "base/random.h"
 #include "test.h"
 

@@ -1,4 +1,7 @@
-/* A configuration that is missing, or of another version, is a sentence and no crash. */
+/* A configuration that is missing, or of another version, is a sentence and no crash.
+ *
+ * label: serial
+ */
 #include "small_models.h"
 
 #include <weft/weft.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests of the program can fail: with one that does nothing and fails, and with one that does nothing
 # and succeeds, each of them does; and what fails within a pipe fails the test.
-# label: once
+# label: once long
 set -uo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,4 +1,7 @@
-/* Saving replaces a file in one step or leaves it as it was, and leaves nothing behind. */
+/* Saving replaces a file in one step or leaves it as it was, and leaves nothing behind.
+ *
+ * label: serial
+ */
 #include "base/replace.h"
 #include "data_folder.h"
 

@@ -1,4 +1,7 @@
-/* Names of weights: wrappers' prefixes, masks, tied heads, and what does not fit. */
+/* Names of weights: wrappers' prefixes, masks, tied heads, and what does not fit.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 #include "test.h"
 

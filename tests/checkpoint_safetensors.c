@@ -1,4 +1,7 @@
-/* The file format: round trips, and one refusal for each rule. */
+/* The file format: round trips, and one refusal for each rule.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 
 #include <weft/checkpoint.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # weft bench allreduce: rows, fields, traffic by rank, each option, peers that are scripts.
-# label: once
+# label: once long
 source tests/cli_helpers.bash
 
 bench=(bench allreduce --bytes 4096 --repeat 1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # weft bench ddp: rows, fields, the same weights, each option, a peer that is a script.
-# label: once
+# label: once long
 source tests/cli_helpers.bash
 
 bench=(bench ddp --model mlp --image 6 --batch 4 --ranks 2 --repeat 1 --steps 1)

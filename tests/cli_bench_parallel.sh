@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # weft bench model-parallel: rows, report, pictures and bad input. How long anything takes is not
 # looked at. Every option that its help names is tried below.
-# label: once
+# label: once long
 source tests/cli_helpers.bash
 bench=(bench model-parallel)
 small=("${bench[@]}" --model resnet18 --image 64 --batch 4 --repeat 1)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Timelines: simulated by weft plan, measured by weft train, drawn by both and by weft draw.
+# label: serial
 source tests/cli_helpers.bash
 model="--model mlp --image 8 --data synthetic --batch 16 --micro 4 --threads 1"
 here=$folder/pictures

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What the program writes is whole or not there, goes through no link, waits for no pipe, and says
 # why where it cannot; what it prints of files commands no terminal.
+# label: serial
 # shellcheck source=tests/cli_helpers.bash
 source tests/cli_helpers.bash
 

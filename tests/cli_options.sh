@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every option of --help changes what happens. Each line below names one; at the end the
 # help texts are searched for options that no line names.
+# label: serial long
 source tests/cli_helpers.bash
 images "$folder/images"
 seq 1 3000 >"$folder/text"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# label: once
+# label: once long
 # Going on: whoever reads the checkpoint, whatever a kill left, and what is refused of a file that
 # somebody else has written.
 source tests/cli_helpers.bash

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # weft simulate: the published figures, the picture, limits, bad input, and every option.
+# label: serial
 source tests/cli_helpers.bash
 unset NO_COLOR
 

@@ -1,4 +1,7 @@
-/* A data set's fingerprint: the same for the same samples, another for any other. */
+/* A data set's fingerprint: the same for the same samples, another for any other.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 
 #include <weft/data.h>

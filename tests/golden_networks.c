@@ -2,7 +2,7 @@
  * loses (golden/README.md says how): loss, every gradient, ten steps of SGD, logits
  * with running statistics.
  *
- * label: serial
+ * label: once long
  */
 #include "golden/formula.h"
 #include "run/trainer.h"

@@ -1,4 +1,7 @@
-/* The optimizers against PyTorch's, step by step (golden/README.md has the cases). */
+/* The optimizers against PyTorch's, step by step (golden/README.md has the cases).
+ *
+ * label: serial
+ */
 #include "golden/formula.h"
 #include "optimizer/optimizer.h"
 #include "test.h"

@@ -1,6 +1,8 @@
 /* Every collective x dtype x reduction x in place or not x number of ranks x count x algorithm x
  * wire gives, bit for bit, what a plain loop over one fixed tree gives; what is not a result is
  * left alone.
+ *
+ * label: long
  */
 #include "group_cases.h"
 

@@ -1,5 +1,8 @@
 /* The ready-made models: names, shapes and numbers of parameters are those of torchvision
- * and Hugging Face, units are where a plan can cut, what makes no sense is refused. */
+ * and Hugging Face, units are where a plan can cut, what makes no sense is refused.
+ *
+ * label: serial
+ */
 #include "graph/graph.h"
 #include "nn/model.h"
 #include "test.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# label: once
+# label: once long
 # mpirun starts ranks that share no memory: every plan gives one rank's bits, over Open MPI and over
 # MPICH, whichever is there; who disagrees or falls silent is named, and so is what is missing.
 source tests/cli_helpers.bash

@@ -1,5 +1,8 @@
 /* What ops refuse, each with a sentence that names the op and what does not fit; and
- * that the table of ops is complete. */
+ * that the table of ops is complete.
+ *
+ * label: serial
+ */
 #include "base/base.h"
 #include "op/op_table.h"
 #include "test.h"

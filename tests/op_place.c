@@ -1,5 +1,8 @@
 /* What descriptors of ops say of themselves: an instance of every op is made from a sample, and an
- * instance that is computed in parts, as its placement allows, gives the bits of the whole. */
+ * instance that is computed in parts, as its placement allows, gives the bits of the whole.
+ *
+ * label: serial
+ */
 #include "op_case.h"
 
 #include <math.h>

@@ -1,5 +1,8 @@
 /* The plain C kernels against formulas written down a second time, in double and in
- * another manner; and what gradients cannot show: masks, records, edges. */
+ * another manner; and what gradients cannot show: masks, records, edges.
+ *
+ * label: serial
+ */
 #include "graph_walk.h"
 #include "op/op_table.h"
 

@@ -1,4 +1,7 @@
-/* Where stages begin: where the model marks them, unless the plan says otherwise. */
+/* Where stages begin: where the model marks them, unless the plan says otherwise.
+ *
+ * label: serial
+ */
 #include "test.h"
 
 #include <weft/weft.h>

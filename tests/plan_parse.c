@@ -1,4 +1,7 @@
-/* Plan strings: what is understood, and the sentence for what is not. */
+/* Plan strings: what is understood, and the sentence for what is not.
+ *
+ * label: serial
+ */
 #include "plan/plan.h"
 #include "test.h"
 

@@ -1,4 +1,7 @@
-/* Placements: what replicas have of a thing, and which collective a change is. */
+/* Placements: what replicas have of a thing, and which collective a change is.
+ *
+ * label: serial
+ */
 #include "plan/strategy/strategy.h"
 
 #include "optimizer/optimizer.h"

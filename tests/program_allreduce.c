@@ -1,5 +1,7 @@
 /* Reductions as the program has them: in buckets, begun while backward runs, with the bytes that
  * each rank sends and receives; and what the check says if ranks disagree.
+ *
+ * label: serial
  */
 #include "broken_program.h"
 

@@ -1,4 +1,7 @@
-/* Ranks that follow others: what is said of them is what is said if all are lowered. */
+/* Ranks that follow others: what is said of them is what is said if all are lowered.
+ *
+ * label: serial
+ */
 #include "broken_program.h"
 #include "program/timeline.h"
 #include "sharded_plan.h"

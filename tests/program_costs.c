@@ -1,5 +1,8 @@
 /* Costs decide when work is done, and no program is wrong because of them: also where units take no
- * time at all, or so little beside others that a sum does not show it. */
+ * time at all, or so little beside others that a sum does not show it.
+ *
+ * label: serial
+ */
 #include "broken_program.h"
 #include "plan/costs.h"
 

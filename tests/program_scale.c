@@ -3,7 +3,7 @@
  *
  * WEFT_TEST_FULL=1 runs the whole grid up to 64 stages x 256 microbatches.
  *
- * label: serial
+ * label: once long
  */
 #include "plan/schedule/schedule.h"
 #include "test.h"

@@ -1,4 +1,7 @@
-/* A timeline says what ran when, and divides each rank's step without a remainder. */
+/* A timeline says what ran when, and divides each rank's step without a remainder.
+ *
+ * label: serial
+ */
 #include "program/timeline.h"
 #include "small_models.h"
 

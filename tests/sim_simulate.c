@@ -1,5 +1,8 @@
 /* The simulator against what one can compute by hand: stages of equal units, costs of round
- * numbers, transfers that take no time. */
+ * numbers, transfers that take no time.
+ *
+ * label: serial
+ */
 #include "plan/costs.h"
 #include "program/timeline.h"
 #include "test.h"

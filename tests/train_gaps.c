@@ -1,7 +1,10 @@
 /* Guarded memory: with WEFT_ARENA_GAP nothing that kernels, copies and collectives write lies
  * outside of what they were given, whatever the libraries say; and what does is noticed: writes of
  * 4 bytes too far are injected behind operands of kernels (all with WEFT_TEST_FULL=1), and of a
- * line behind what other instructions refer to. */
+ * line behind what other instructions refer to.
+ *
+ * label: serial
+ */
 #include "run/trainer.h"
 #include "small_models.h"
 

@@ -1,6 +1,8 @@
 /* The happens-before checker (WEFT_CHECK_EVENTS): what the executor issues is clean under every
  * schedule and plan; without a dependency or a wait that matters the first step is refused,
  * whatever the timing.
+ *
+ * label: long
  */
 #include "run/issue.h"
 #include "run/trainer.h"

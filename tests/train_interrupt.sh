@@ -2,7 +2,7 @@
 # A signal to one rank of several processes: all stop after the same step and save what they have
 # done; resumed, the run has the bits of one that never stopped. However long that takes; nothing is
 # lost before the first step or after the last, and what cannot be saved is a failure.
-# label: once
+# label: once long
 source tests/cli_helpers.bash
 source tests/processes.bash
 

@@ -1,5 +1,8 @@
 /* Bytes: the planned peak is the measured one, the heap stays still, a cap too small
- * is a sentence, and every failed allocation is a clean error. */
+ * is a sentence, and every failed allocation is a clean error.
+ *
+ * label: serial
+ */
 #include "small_models.h"
 
 #include <malloc.h>

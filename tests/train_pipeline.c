@@ -4,6 +4,8 @@
  *
  * WEFT_TEST_FULL=1 runs the whole matrix; without, ResNet-18 runs each schedule once,
  * GPT-2 half of it.
+ *
+ * label: long
  */
 #include "base/random.h"
 #include "plan/schedule/schedule.h"

@@ -1,6 +1,9 @@
 /* One trainer, several programs: full batches, a shorter last one, tests. All find the state in
  * the same place, however stages are balanced: a test changes no weight, and every plan gives
- * one rank's losses, test losses and weights. */
+ * one rank's losses, test losses and weights.
+ *
+ * label: long
+ */
 #include "plan/schedule/schedule.h"
 #include "test.h"
 

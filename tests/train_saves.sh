@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# label: once
+# label: once long
 # Killed at any point of saving, one file or shards: --resume goes on to the bits of a run that never stopped, the weights
 # on the disk have the hash of its report, and nothing else is left in the folder.
 # WEFT_TEST_FULL=1: every rename and fsync and every third write, not some of them.

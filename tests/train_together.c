@@ -1,7 +1,10 @@
 /* Ranks of a job that do not all do the same: several trainers alive at once, and ranks that have
  * nothing to do in a program and come to it early or late. Every rank gets one rank's bits, the
  * losses of the run in question, and the same reason to stop in the same run; who calls in another
- * order is named. As threads, as processes, and by messages. */
+ * order is named. As threads, as processes, and by messages.
+ *
+ * label: long
+ */
 #include "group_ranks.h"
 #include "run/trainer.h"
 #include "small_models.h"
