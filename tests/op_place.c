@@ -20,7 +20,7 @@ static void every_op_has_an_instance(void **state) {
             char name[64];
             op_case c = case_of_sample(op, k, name);
             wf_graph *g;
-            if (wfi_op_table[op]->gradient) {
+            if (wfi_op_table[op]->gradient || wfi_op_table[op]->backward) {
                 case_graph(ctx, &c, &g); /* with the backward */
                 for (int32_t n = 0; n < g->n_nodes; n++)
                     for (int other = 0; wfi_op_table[other]; other++)

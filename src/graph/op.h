@@ -81,6 +81,24 @@ typedef struct wfi_op_roles {
     uint8_t label_in, hit_out;
 } wfi_op_roles;
 
+/* Operands of a node: the gradient of its first output, its input i (WFI_X + i), its output i. */
+enum { WFI_DY = 1, WFI_X, WFI_Y = WFI_X + WFI_MAX_INPUTS };
+
+/* A node of the backward, with the attributes of the forward's: its outputs are the gradients of
+ * input `to` and those behind it, n_to of them. */
+typedef struct wfi_op_backward {
+    const wfi_op *op;           /* NULL: no node, the gradient is `in` itself */
+    uint8_t in[WFI_MAX_INPUTS]; /* 0 ends them; a row without any ends a list of rows */
+    uint8_t to, n_to;           /* n_to 0: 1 */
+    bool has_shape;             /* node->shape is that of input `to` */
+} wfi_op_backward;
+
+/* Work: so many operations for each element of an operand. */
+typedef struct wfi_op_work {
+    double each;
+    uint8_t of; /* WFI_X + i, WFI_Y + i; 0: one for each element of the first output */
+} wfi_op_work;
+
 enum {
     /* Any layout, as long as all operands of full shape have the same one. */
     WFI_OP_ELEMENTWISE = 1,
@@ -100,11 +118,14 @@ struct wfi_op {
     float tolerance;
     /* Checks inputs and attributes, declares outputs (wfi_node_output). */
     wf_status (*check)(wf_graph *g, wfi_node *node);
-    /* Adds nodes for the gradients of the inputs. NULL: none pass. */
+    /* What passes gradients to the inputs: rows, or, where they cannot say it, a function that adds
+     * the nodes. Both NULL: none pass. */
+    const wfi_op_backward *backward;
     wf_status (*gradient)(wfi_autodiff *ad, const wfi_node *node);
     /* Makes the node apply a ReLU to its first output; NULL: it cannot. */
     wf_status (*with_relu)(wf_graph *g, wfi_node *node);
-    double (*flops)(const wf_graph *g, const wfi_node *node); /* NULL: elements of the outputs */
+    wfi_op_work work;
+    double (*flops)(const wf_graph *g, const wfi_node *node); /* NULL: as `work` says */
     size_t (*scratch_bytes)(const wf_graph *g,
                             const wfi_node *node); /* of the reference; may be NULL */
     void (*reference)(const wfi_call *call);

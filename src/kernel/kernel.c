@@ -18,6 +18,15 @@ static wfi_kernel *kernel_alloc(wf_context *ctx, const wf_graph *graph, const wf
     return kernel;
 }
 
+static double flops_of(const wf_graph *graph, const wfi_node *node) {
+    const wfi_op_work *work = &node->op->work;
+    bool is_input = work->of && work->of < WFI_Y;
+    if (node->op->flops) return node->op->flops(graph, node);
+    int32_t v = is_input ? node->in[work->of - WFI_X] : node->out[work->of ? work->of - WFI_Y : 0];
+    double n = (double)wf_shape_n_elem(&graph->values[v].shape);
+    return work->of ? work->each * n : n;
+}
+
 wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                             const wfi_kernel_options *options, wfi_kernel **kernel_out) {
     const wfi_backend *backend = options->backend;
@@ -31,9 +40,7 @@ wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_no
         kernel->label = node->op->name;
         kernel->n_operands = node->n_in + node->n_out;
         for (int k = node->n_in; k < kernel->n_operands; k++) kernel->writes[k] = true;
-        kernel->flops = node->op->flops
-                            ? node->op->flops(graph, node)
-                            : (double)wf_shape_n_elem(&graph->values[node->out[0]].shape);
+        kernel->flops = flops_of(graph, node);
         const char *reason = "";
         wf_status status = impl->describe(kernel, &reason);
         if (status == WF_OK) {

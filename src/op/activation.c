@@ -6,25 +6,11 @@
 
 #include <math.h>
 
-static double map_flops(const wf_graph *g, const wfi_node *node) {
-    return wfi_flops_of_output(g, node, 8); /* as much as an exponential */
-}
-
-/* dx from dy and y */
-static wf_status pass_by_output(wfi_autodiff *ad, const wfi_node *node, const wfi_op *backward) {
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], backward, &node->attr, NULL, 2, (int32_t[]){dy, node->out[0]});
-}
-
 static int64_t n_elem_of(const wfi_call *call) {
     return wf_shape_n_elem(&call->out[0].shape);
 }
 
 /* ---- relu ---- */
-
-static wf_status relu_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    return pass_by_output(ad, node, &wfi_op_relu_backward);
-}
 
 /* A NaN stays one. */
 static void relu_reference(const wfi_call *call) {
@@ -48,7 +34,8 @@ const wfi_op wfi_op_relu = {
     .flags = WFI_OP_ELEMENTWISE,
     .tolerance = 0,
     .check = wfi_check_elementwise,
-    .gradient = relu_gradient,
+    .backward =
+        (const wfi_op_backward[]){{.op = &wfi_op_relu_backward, .in = {WFI_DY, WFI_Y}}, {0}},
     .reference = relu_reference,
     .samples = relu_samples,
     .place = wfi_place_elements,
@@ -71,12 +58,6 @@ wf_tensor wf_relu(wf_tensor x) {
 /* sqrt(2 / pi) and the cubic term of GPT-2's approximation. */
 #define TANH_SCALE 0.7978845608028654
 #define TANH_CUBIC 0.044715
-
-static wf_status gelu_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], &wfi_op_gelu_backward, &node->attr, NULL, 2,
-                    (int32_t[]){dy, node->in[0]});
-}
 
 /* x P(X <= x) for a standard normal X */
 static double gelu(double x, bool approximate) {
@@ -117,8 +98,9 @@ const wfi_op wfi_op_gelu = {
     .flags = WFI_OP_ELEMENTWISE,
     .tolerance = 5e-6f,
     .check = wfi_check_elementwise,
-    .gradient = gelu_gradient,
-    .flops = map_flops,
+    .backward =
+        (const wfi_op_backward[]){{.op = &wfi_op_gelu_backward, .in = {WFI_DY, WFI_X}}, {0}},
+    .work = {8, WFI_Y}, /* as much as an exponential */
     .reference = gelu_reference,
     .samples = gelu_samples,
     .place = wfi_place_elements,
@@ -129,7 +111,7 @@ const wfi_op wfi_op_gelu_backward = {
     .flags = WFI_OP_ELEMENTWISE,
     .tolerance = 5e-6f,
     .check = wfi_check_elementwise,
-    .flops = map_flops,
+    .work = {8, WFI_Y},
     .reference = gelu_backward_reference,
 };
 
@@ -144,10 +126,6 @@ wf_tensor wf_gelu_tanh(wf_tensor x) {
 }
 
 /* ---- tanh ---- */
-
-static wf_status tanh_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    return pass_by_output(ad, node, &wfi_op_tanh_backward);
-}
 
 static void tanh_reference(const wfi_call *call) {
     const float *x = call->in[0].data;
@@ -169,8 +147,9 @@ const wfi_op wfi_op_tanh = {
     .flags = WFI_OP_ELEMENTWISE,
     .tolerance = 5e-6f,
     .check = wfi_check_elementwise,
-    .gradient = tanh_gradient,
-    .flops = map_flops,
+    .backward =
+        (const wfi_op_backward[]){{.op = &wfi_op_tanh_backward, .in = {WFI_DY, WFI_Y}}, {0}},
+    .work = {8, WFI_Y},
     .reference = tanh_reference,
     .samples = tanh_samples,
     .place = wfi_place_elements,
@@ -189,10 +168,6 @@ wf_tensor wf_tanh(wf_tensor x) {
 }
 
 /* ---- sigmoid ---- */
-
-static wf_status sigmoid_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    return pass_by_output(ad, node, &wfi_op_sigmoid_backward);
-}
 
 static void sigmoid_reference(const wfi_call *call) {
     const float *x = call->in[0].data;
@@ -214,8 +189,9 @@ const wfi_op wfi_op_sigmoid = {
     .flags = WFI_OP_ELEMENTWISE,
     .tolerance = 5e-6f,
     .check = wfi_check_elementwise,
-    .gradient = sigmoid_gradient,
-    .flops = map_flops,
+    .backward =
+        (const wfi_op_backward[]){{.op = &wfi_op_sigmoid_backward, .in = {WFI_DY, WFI_Y}}, {0}},
+    .work = {8, WFI_Y},
     .reference = sigmoid_reference,
     .samples = sigmoid_samples,
     .place = wfi_place_elements,

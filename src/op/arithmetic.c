@@ -12,12 +12,6 @@ static int64_t n_elem_of(const wfi_call *call) {
 
 /* ---- add, add_relu ---- */
 
-static wf_status add_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    WF_TRY(wfi_contribute(ad, node->in[0], dy));
-    return wfi_contribute(ad, node->in[1], dy);
-}
-
 static void add_reference(const wfi_call *call) {
     const float *a = call->in[0].data, *b = call->in[1].data;
     float *y = call->out[0].data;
@@ -32,10 +26,6 @@ static wf_status add_relu_gradient(wfi_autodiff *ad, const wfi_node *node) {
     int32_t dsum = back->out[0];
     WF_TRY(wfi_contribute(ad, node->in[0], dsum));
     return wfi_contribute(ad, node->in[1], dsum);
-}
-
-static double add_relu_flops(const wf_graph *g, const wfi_node *node) {
-    return wfi_flops_of_output(g, node, 2);
 }
 
 static void add_relu_reference(const wfi_call *call) {
@@ -62,7 +52,7 @@ const wfi_op wfi_op_add = {
     .flags = WFI_OP_ELEMENTWISE,
     .tolerance = 1e-7f,
     .check = wfi_check_elementwise,
-    .gradient = add_gradient,
+    .backward = (const wfi_op_backward[]){{.in = {WFI_DY}}, {.in = {WFI_DY}, .to = 1}, {0}},
     .with_relu = add_with_relu,
     .reference = add_reference,
     .samples = add_samples,
@@ -78,7 +68,7 @@ const wfi_op wfi_op_add_relu = {
     .tolerance = 1e-7f,
     .check = wfi_check_elementwise,
     .gradient = add_relu_gradient,
-    .flops = add_relu_flops,
+    .work = {2, WFI_Y},
     .reference = add_relu_reference,
     .samples = add_relu_samples,
     .place = wfi_place_elements,
@@ -102,13 +92,6 @@ static wf_status add_broadcast_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &a);
 }
 
-static wf_status add_broadcast_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    wf_shape b = wfi_in_shape(wfi_graph_of(ad), node, 1);
-    WF_TRY(wfi_contribute(ad, node->in[0], dy));
-    return wfi_pass(ad, node->in[1], &wfi_op_sum_leading, NULL, &b, 1, &dy);
-}
-
 static void add_broadcast_reference(const wfi_call *call) {
     const float *a = call->in[0].data, *b = call->in[1].data;
     float *y = call->out[0].data;
@@ -123,11 +106,6 @@ static wf_status sum_leading_check(wf_graph *g, wfi_node *node) {
         return wfi_op_fail(g, node, WF_SHAPE, "the dims of %s are not the last ones of %s",
                            wfi_show(&node->shape).text, wfi_show(&x).text);
     return wfi_node_output(g, node, WF_F32, &node->shape);
-}
-
-static double sum_leading_flops(const wf_graph *g, const wfi_node *node) {
-    wf_shape x = wfi_in_shape(g, node, 0);
-    return (double)wf_shape_n_elem(&x);
 }
 
 static void sum_leading_reference(const wfi_call *call) {
@@ -152,7 +130,11 @@ const wfi_op wfi_op_add_broadcast = {
     .name = "add_broadcast",
     .tolerance = 1e-7f,
     .check = add_broadcast_check,
-    .gradient = add_broadcast_gradient,
+    .backward =
+        (const wfi_op_backward[]){
+            {.in = {WFI_DY}},
+            {.op = &wfi_op_sum_leading, .in = {WFI_DY}, .to = 1, .has_shape = true},
+            {0}},
     .reference = add_broadcast_reference,
     .samples = add_broadcast_samples,
     .place = add_broadcast_place,
@@ -162,7 +144,7 @@ const wfi_op wfi_op_sum_leading = {
     .name = "sum_leading",
     .tolerance = 5e-6f,
     .check = sum_leading_check,
-    .flops = sum_leading_flops,
+    .work = {1, WFI_X},
     .reference = sum_leading_reference,
 };
 
@@ -174,21 +156,10 @@ wf_tensor wf_add(wf_tensor a, wf_tensor b) {
 
 /* ---- mul, scale ---- */
 
-static wf_status mul_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t a = node->in[0], b = node->in[1], dy = wfi_gradient_of(ad, node->out[0]);
-    WF_TRY(wfi_pass(ad, a, &wfi_op_mul, NULL, NULL, 2, (int32_t[]){dy, b}));
-    return wfi_pass(ad, b, &wfi_op_mul, NULL, NULL, 2, (int32_t[]){dy, a});
-}
-
 static void mul_reference(const wfi_call *call) {
     const float *a = call->in[0].data, *b = call->in[1].data;
     float *y = call->out[0].data;
     for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = a[i] * b[i];
-}
-
-static wf_status scale_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], &wfi_op_scale, &node->attr, NULL, 1, &dy);
 }
 
 static void scale_reference(const wfi_call *call) {
@@ -205,7 +176,9 @@ const wfi_op wfi_op_mul = {
     .flags = WFI_OP_ELEMENTWISE,
     .tolerance = 1e-7f,
     .check = wfi_check_elementwise,
-    .gradient = mul_gradient,
+    .backward = (const wfi_op_backward[]){{.op = &wfi_op_mul, .in = {WFI_DY, WFI_X + 1}},
+                                          {.op = &wfi_op_mul, .in = {WFI_DY, WFI_X}, .to = 1},
+                                          {0}},
     .reference = mul_reference,
     .samples = mul_samples,
     .place = wfi_place_elements,
@@ -219,7 +192,7 @@ const wfi_op wfi_op_scale = {
     .flags = WFI_OP_ELEMENTWISE,
     .tolerance = 1e-7f,
     .check = wfi_check_elementwise,
-    .gradient = scale_gradient,
+    .backward = (const wfi_op_backward[]){{.op = &wfi_op_scale, .in = {WFI_DY}}, {0}},
     .reference = scale_reference,
     .samples = scale_samples,
     .place = wfi_place_elements,

@@ -48,12 +48,6 @@ static wf_status self_attention_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &qkv);
 }
 
-static wf_status self_attention_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], &wfi_op_self_attention_backward, &node->attr, NULL, 3,
-                    (int32_t[]){dy, node->in[0], node->out[1]});
-}
-
 /* One product of a square with the heads; the future that causality skips counts, too,
  * as implementations compute it. */
 static double product_flops(const wf_shape *qkv) {
@@ -198,7 +192,9 @@ const wfi_op wfi_op_self_attention = {
     .name = "self_attention",
     .tolerance = 1e-5f,
     .check = self_attention_check,
-    .gradient = self_attention_gradient,
+    .backward =
+        (const wfi_op_backward[]){
+            {.op = &wfi_op_self_attention_backward, .in = {WFI_DY, WFI_X, WFI_Y + 1}}, {0}},
     .flops = self_attention_flops,
     .scratch_bytes = self_attention_scratch_bytes,
     .reference = self_attention_reference,

@@ -81,18 +81,6 @@ static wf_status batch_norm_gradient(wfi_autodiff *ad, const wfi_node *node) {
     return wfi_contribute(ad, shift, dshift);
 }
 
-static double batch_norm_flops(const wf_graph *g, const wfi_node *node) {
-    return wfi_flops_of_output(g, node, 8); /* mean 1, variance 3, y 4 */
-}
-
-static double batch_norm_inference_flops(const wf_graph *g, const wfi_node *node) {
-    return wfi_flops_of_output(g, node, 4);
-}
-
-static double batch_norm_backward_flops(const wf_graph *g, const wfi_node *node) {
-    return wfi_flops_of_output(g, node, 11);
-}
-
 /* ---- references ---- */
 
 /* [n, c] is an image of one pixel. */
@@ -214,7 +202,7 @@ const wfi_op wfi_op_batch_norm = {
     .check = batch_norm_check,
     .gradient = batch_norm_gradient,
     .with_relu = batch_norm_with_relu,
-    .flops = batch_norm_flops,
+    .work = {8, WFI_Y}, /* mean 1, variance 3, y 4 */
     .reference = batch_norm_reference,
     .samples = batch_norm_samples,
     .place = batch_norm_place,
@@ -237,7 +225,7 @@ const wfi_op wfi_op_batch_norm_inference = {
     .tolerance = 1e-5f,
     .check = batch_norm_inference_check,
     .with_relu = batch_norm_inference_with_relu,
-    .flops = batch_norm_inference_flops,
+    .work = {4, WFI_Y},
     .reference = batch_norm_inference_reference,
     .samples = batch_norm_inference_samples,
     .place = batch_norm_inference_place,
@@ -249,6 +237,6 @@ const wfi_op wfi_op_batch_norm_backward = {
     .flags = WFI_OP_IMAGE,
     .tolerance = 5e-5f,
     .check = batch_norm_backward_check,
-    .flops = batch_norm_backward_flops,
+    .work = {11, WFI_Y},
     .reference = batch_norm_backward_reference,
 };

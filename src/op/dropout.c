@@ -21,16 +21,6 @@ static wf_status dropout_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &x);
 }
 
-static wf_status dropout_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], &wfi_op_dropout_backward, &node->attr, NULL, 1, &dy);
-}
-
-/* Ten rounds of Philox for every four elements. */
-static double dropout_flops(const wf_graph *g, const wfi_node *node) {
-    return wfi_flops_of_output(g, node, 20);
-}
-
 static void dropout_reference(const wfi_call *call) {
     const float *x = call->in[0].data;
     float *y = call->out[0].data;
@@ -55,8 +45,8 @@ const wfi_op wfi_op_dropout = {
     .name = "dropout",
     .tolerance = 1e-7f,
     .check = dropout_check,
-    .gradient = dropout_gradient,
-    .flops = dropout_flops,
+    .backward = (const wfi_op_backward[]){{.op = &wfi_op_dropout_backward, .in = {WFI_DY}}, {0}},
+    .work = {20, WFI_Y}, /* ten rounds of Philox for every four elements */
     .reference = dropout_reference,
     .samples = dropout_samples,
 };
@@ -65,7 +55,7 @@ const wfi_op wfi_op_dropout_backward = {
     .name = "dropout_backward",
     .tolerance = 1e-7f,
     .check = dropout_check,
-    .flops = dropout_flops,
+    .work = {20, WFI_Y},
     .reference = dropout_reference,
 };
 

@@ -45,18 +45,6 @@ static wf_status embedding_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
-static wf_status embedding_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    wf_shape table = wfi_in_shape(wfi_graph_of(ad), node, 1);
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[1], &wfi_op_embedding_backward, NULL, &table, 2,
-                    (int32_t[]){dy, node->in[0]});
-}
-
-static double embedding_backward_flops(const wf_graph *g, const wfi_node *node) {
-    wf_shape dy = wfi_in_shape(g, node, 0);
-    return (double)wf_shape_n_elem(&dy);
-}
-
 static void embedding_reference(const wfi_call *call) {
     const int32_t *id = call->in[0].data;
     const float *table = call->in[1].data;
@@ -97,7 +85,10 @@ const wfi_op wfi_op_embedding = {
     .name = "embedding",
     .tolerance = 0,
     .check = embedding_check,
-    .gradient = embedding_gradient,
+    .backward =
+        (const wfi_op_backward[]){
+            {.op = &wfi_op_embedding_backward, .in = {WFI_DY, WFI_X}, .to = 1, .has_shape = true},
+            {0}},
     .reference = embedding_reference,
     .samples = embedding_samples,
     .place = embedding_place,
@@ -108,7 +99,7 @@ const wfi_op wfi_op_embedding_backward = {
     .flags = WFI_OP_WEIGHT_GRADIENT,
     .tolerance = 5e-6f,
     .check = embedding_backward_check,
-    .flops = embedding_backward_flops,
+    .work = {1, WFI_X},
     .reference = embedding_backward_reference,
 };
 

@@ -48,26 +48,6 @@ static wf_status layer_norm_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &along);
 }
 
-static wf_status layer_norm_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t x = node->in[0], scale = node->in[1], shift = node->in[2];
-    const int32_t in[] = {wfi_gradient_of(ad, node->out[0]), x, node->out[1], node->out[2], scale};
-    const wfi_node *back =
-        wfi_backward_node(ad, &wfi_op_layer_norm_backward, &node->attr, NULL, 5, in);
-    if (!back) return wfi_graph_of(ad)->status;
-    int32_t dx = back->out[0], dscale = back->out[1], dshift = back->out[2];
-    WF_TRY(wfi_contribute(ad, x, dx));
-    WF_TRY(wfi_contribute(ad, scale, dscale));
-    return wfi_contribute(ad, shift, dshift);
-}
-
-static double layer_norm_flops(const wf_graph *g, const wfi_node *node) {
-    return wfi_flops_of_output(g, node, 8); /* mean 1, variance 3, y 4 */
-}
-
-static double layer_norm_backward_flops(const wf_graph *g, const wfi_node *node) {
-    return wfi_flops_of_output(g, node, 13);
-}
-
 static void layer_norm_reference(const wfi_call *call) {
     const float *x = call->in[0].data, *scale = call->in[1].data, *shift = call->in[2].data;
     float *y = call->out[0].data, *mean_out = call->out[1].data, *var_out = call->out[2].data;
@@ -133,8 +113,11 @@ const wfi_op wfi_op_layer_norm = {
     .name = "layer_norm",
     .tolerance = 1e-5f,
     .check = layer_norm_check,
-    .gradient = layer_norm_gradient,
-    .flops = layer_norm_flops,
+    .backward = (const wfi_op_backward[]){{.op = &wfi_op_layer_norm_backward,
+                                           .in = {WFI_DY, WFI_X, WFI_Y + 1, WFI_Y + 2, WFI_X + 1},
+                                           .n_to = 3},
+                                          {0}},
+    .work = {8, WFI_Y}, /* mean 1, variance 3, y 4 */
     .reference = layer_norm_reference,
     .samples = layer_norm_samples,
     .place = wfi_place_rows,
@@ -144,7 +127,7 @@ const wfi_op wfi_op_layer_norm_backward = {
     .name = "layer_norm_backward",
     .tolerance = 2e-5f,
     .check = layer_norm_backward_check,
-    .flops = layer_norm_backward_flops,
+    .work = {13, WFI_Y},
     .reference = layer_norm_backward_reference,
 };
 

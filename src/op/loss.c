@@ -44,17 +44,6 @@ static wf_status cross_entropy_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &logits);
 }
 
-static wf_status cross_entropy_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t dloss = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], &wfi_op_cross_entropy_backward, NULL, NULL, 3,
-                    (int32_t[]){node->in[0], node->in[1], dloss});
-}
-
-static double cross_entropy_flops(const wf_graph *g, const wfi_node *node) {
-    wf_shape logits = wfi_in_shape(g, node, 0);
-    return 10 * (double)wf_shape_n_elem(&logits);
-}
-
 typedef struct row_sum {
     double max, sum; /* sum of exp(x - max) */
     int64_t argmax;  /* the first */
@@ -118,8 +107,10 @@ const wfi_op wfi_op_cross_entropy = {
     .roles = {.label_in = 1 << 1, .hit_out = 1 << 1},
     .tolerance = 5e-6f,
     .check = cross_entropy_check,
-    .gradient = cross_entropy_gradient,
-    .flops = cross_entropy_flops,
+    .backward =
+        (const wfi_op_backward[]){
+            {.op = &wfi_op_cross_entropy_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}}, {0}},
+    .work = {10, WFI_X},
     .reference = cross_entropy_reference,
     .samples = cross_entropy_samples,
     .place = cross_entropy_place,
@@ -129,7 +120,7 @@ const wfi_op wfi_op_cross_entropy_backward = {
     .name = "cross_entropy_backward",
     .tolerance = 5e-6f,
     .check = cross_entropy_backward_check,
-    .flops = cross_entropy_flops,
+    .work = {10, WFI_X},
     .reference = cross_entropy_backward_reference,
 };
 
@@ -164,18 +155,6 @@ static wf_status mse_backward_check(wf_graph *g, wfi_node *node) {
         return wfi_op_fail(g, node, WF_SHAPE, "dloss %s is not one value a sample of %s",
                            wfi_show(&dloss).text, wfi_show(&x).text);
     return wfi_node_output(g, node, WF_F32, &x);
-}
-
-/* Symmetric: either side's gradient has the other as its target. */
-static wf_status mse_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t a = node->in[0], b = node->in[1], dloss = wfi_gradient_of(ad, node->out[0]);
-    WF_TRY(wfi_pass(ad, a, &wfi_op_mse_backward, NULL, NULL, 3, (int32_t[]){a, b, dloss}));
-    return wfi_pass(ad, b, &wfi_op_mse_backward, NULL, NULL, 3, (int32_t[]){b, a, dloss});
-}
-
-static double mse_flops(const wf_graph *g, const wfi_node *node) {
-    wf_shape x = wfi_in_shape(g, node, 0);
-    return 3 * (double)wf_shape_n_elem(&x);
 }
 
 static int64_t sample_size(const wf_shape *shape) {
@@ -214,8 +193,13 @@ const wfi_op wfi_op_mse = {
     .name = "mse",
     .tolerance = 5e-6f,
     .check = mse_check,
-    .gradient = mse_gradient,
-    .flops = mse_flops,
+    /* Symmetric: either side's gradient has the other as its target. */
+    .backward =
+        (const wfi_op_backward[]){
+            {.op = &wfi_op_mse_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}},
+            {.op = &wfi_op_mse_backward, .in = {WFI_X + 1, WFI_X, WFI_DY}, .to = 1},
+            {0}},
+    .work = {3, WFI_X},
     .reference = mse_reference,
     .samples = mse_samples,
     .place = mse_place,
@@ -225,7 +209,7 @@ const wfi_op wfi_op_mse_backward = {
     .name = "mse_backward",
     .tolerance = 1e-6f,
     .check = mse_backward_check,
-    .flops = mse_flops,
+    .work = {3, WFI_X},
     .reference = mse_backward_reference,
 };
 
@@ -248,10 +232,6 @@ static wf_status loss_record_check(wf_graph *g, wfi_node *node) {
                                wfi_show(&hits).text);
     }
     return wfi_node_output(g, node, WF_F64, &WF_SHAPE(2));
-}
-
-static double loss_record_flops(const wf_graph *g, const wfi_node *node) {
-    return (double)wfi_in_shape(g, node, 0).dim[0];
 }
 
 static void loss_record_reference(const wfi_call *call) {
@@ -283,7 +263,7 @@ const wfi_op wfi_op_loss_record = {
     .name = "loss_record",
     .tolerance = 1e-12f,
     .check = loss_record_check,
-    .flops = loss_record_flops,
+    .work = {1, WFI_X},
     .reference = loss_record_reference,
 };
 

@@ -63,15 +63,6 @@ static wf_status pool_backward_check(wf_graph *g, wfi_node *node) {
 
 /* ---- gradient, work ---- */
 
-static wf_status pool_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    wf_shape x = wfi_in_shape(wfi_graph_of(ad), node, 0);
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    if (node->op == &wfi_op_max_pool)
-        return wfi_pass(ad, node->in[0], &wfi_op_max_pool_backward, &node->attr, &x, 2,
-                        (int32_t[]){dy, node->out[1]});
-    return wfi_pass(ad, node->in[0], &wfi_op_avg_pool_backward, &node->attr, &x, 1, &dy);
-}
-
 static double window_flops(const wf_shape *y, const wfi_node *node) {
     double kernel = (double)node->attr.pool.kernel;
     return (double)wf_shape_n_elem(y) * kernel * kernel;
@@ -207,7 +198,9 @@ const wfi_op wfi_op_max_pool = {
     .flags = WFI_OP_IMAGE,
     .tolerance = 0,
     .check = pool_check,
-    .gradient = pool_gradient,
+    .backward =
+        (const wfi_op_backward[]){
+            {.op = &wfi_op_max_pool_backward, .in = {WFI_DY, WFI_Y + 1}, .has_shape = true}, {0}},
     .flops = pool_flops,
     .reference = max_pool_reference,
     .samples = max_pool_samples,
@@ -231,7 +224,9 @@ const wfi_op wfi_op_avg_pool = {
     .flags = WFI_OP_IMAGE,
     .tolerance = 1e-6f,
     .check = pool_check,
-    .gradient = pool_gradient,
+    .backward =
+        (const wfi_op_backward[]){
+            {.op = &wfi_op_avg_pool_backward, .in = {WFI_DY}, .has_shape = true}, {0}},
     .flops = pool_flops,
     .reference = avg_pool_reference,
     .samples = avg_pool_samples,
@@ -280,17 +275,6 @@ static wf_status global_avg_pool_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, x);
 }
 
-static wf_status global_avg_pool_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    wf_shape x = wfi_in_shape(wfi_graph_of(ad), node, 0);
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], &wfi_op_global_avg_pool_backward, NULL, &x, 1, &dy);
-}
-
-static double global_avg_pool_flops(const wf_graph *g, const wfi_node *node) {
-    wf_shape x = wfi_in_shape(g, node, 0);
-    return (double)wf_shape_n_elem(&x);
-}
-
 static void global_avg_pool_reference(const wfi_call *call) {
     const wfi_operand *x = &call->in[0];
     const int64_t *dim = x->shape.dim;
@@ -321,8 +305,10 @@ const wfi_op wfi_op_global_avg_pool = {
     .flags = WFI_OP_IMAGE,
     .tolerance = 2e-6f,
     .check = global_avg_pool_check,
-    .gradient = global_avg_pool_gradient,
-    .flops = global_avg_pool_flops,
+    .backward =
+        (const wfi_op_backward[]){
+            {.op = &wfi_op_global_avg_pool_backward, .in = {WFI_DY}, .has_shape = true}, {0}},
+    .work = {1, WFI_X},
     .reference = global_avg_pool_reference,
     .samples = global_avg_pool_samples,
     .place = wfi_place_images,

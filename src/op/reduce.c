@@ -33,17 +33,6 @@ static wf_status reduce_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
-static wf_status reduce_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    wf_shape x = wfi_in_shape(wfi_graph_of(ad), node, 0);
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], &wfi_op_reduce_backward, &node->attr, &x, 1, &dy);
-}
-
-static double reduce_flops(const wf_graph *g, const wfi_node *node) {
-    wf_shape x = wfi_in_shape(g, node, 0);
-    return (double)wf_shape_n_elem(&x);
-}
-
 /* Elements behind the dim: x is [n_outer, n, n_inner]. */
 static int64_t inner_size(const wf_shape *shape, int dim) {
     int64_t n = 1;
@@ -80,8 +69,10 @@ const wfi_op wfi_op_reduce = {
     .name = "reduce",
     .tolerance = 5e-6f,
     .check = reduce_check,
-    .gradient = reduce_gradient,
-    .flops = reduce_flops,
+    .backward =
+        (const wfi_op_backward[]){
+            {.op = &wfi_op_reduce_backward, .in = {WFI_DY}, .has_shape = true}, {0}},
+    .work = {1, WFI_X},
     .reference = reduce_reference,
     .samples = reduce_samples,
 };

@@ -10,11 +10,6 @@
 
 #include <string.h>
 
-static double no_flops(const wf_graph *g, const wfi_node *node) {
-    (void)g, (void)node;
-    return 0;
-}
-
 /* ---- reshape ---- */
 
 static wf_status reshape_check(wf_graph *g, wfi_node *node) {
@@ -42,12 +37,6 @@ static wf_status reshape_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, g->values[node->in[0]].dtype, &node->shape);
 }
 
-static wf_status reshape_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    wf_shape x = wfi_in_shape(wfi_graph_of(ad), node, 0);
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], &wfi_op_reshape, NULL, &x, 1, &dy);
-}
-
 static size_t bytes_of(const wfi_operand *operand) {
     return (size_t)wf_shape_n_elem(&operand->shape) * wf_dtype_bytes(operand->dtype);
 }
@@ -65,8 +54,9 @@ const wfi_op wfi_op_reshape = {
     .flags = WFI_OP_ALIAS,
     .tolerance = 0,
     .check = reshape_check,
-    .gradient = reshape_gradient,
-    .flops = no_flops,
+    .backward =
+        (const wfi_op_backward[]){{.op = &wfi_op_reshape, .in = {WFI_DY}, .has_shape = true}, {0}},
+    .work = {0, WFI_Y},
     .reference = reshape_reference,
     .samples = reshape_samples,
 };
@@ -108,7 +98,7 @@ const wfi_op wfi_op_reorder = {
     .flags = WFI_OP_IMAGE,
     .tolerance = 0,
     .check = reorder_check,
-    .flops = no_flops,
+    .work = {0, WFI_Y},
     .reference = reorder_reference,
     .samples = reorder_samples,
 };
@@ -126,11 +116,6 @@ static wf_status transpose_check(wf_graph *g, wfi_node *node) {
     y.dim[a] = y.dim[b];
     y.dim[b] = kept;
     return wfi_node_output(g, node, WF_F32, &y);
-}
-
-static wf_status transpose_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], &wfi_op_transpose, &node->attr, NULL, 1, &dy);
 }
 
 static void transpose_reference(const wfi_call *call) {
@@ -161,8 +146,8 @@ const wfi_op wfi_op_transpose = {
     .name = "transpose",
     .tolerance = 0,
     .check = transpose_check,
-    .gradient = transpose_gradient,
-    .flops = no_flops,
+    .backward = (const wfi_op_backward[]){{.op = &wfi_op_transpose, .in = {WFI_DY}}, {0}},
+    .work = {0, WFI_Y},
     .reference = transpose_reference,
     .samples = transpose_samples,
 };
@@ -263,12 +248,6 @@ static wf_status slice_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
-static wf_status slice_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    wf_shape x = wfi_in_shape(wfi_graph_of(ad), node, 0);
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], &wfi_op_slice_backward, &node->attr, &x, 1, &dy);
-}
-
 static void slice_reference(const wfi_call *call) {
     int dim = call->attr->slice.dim;
     along from = along_of(&call->in[0].shape, dim), to = along_of(&call->out[0].shape, dim);
@@ -297,7 +276,7 @@ const wfi_op wfi_op_concat = {
     .tolerance = 0,
     .check = concat_check,
     .gradient = concat_gradient,
-    .flops = no_flops,
+    .work = {0, WFI_Y},
     .reference = concat_reference,
     .samples = concat_samples,
 };
@@ -310,8 +289,10 @@ const wfi_op wfi_op_slice = {
     .name = "slice",
     .tolerance = 0,
     .check = slice_check,
-    .gradient = slice_gradient,
-    .flops = no_flops,
+    .backward =
+        (const wfi_op_backward[]){{.op = &wfi_op_slice_backward, .in = {WFI_DY}, .has_shape = true},
+                                  {0}},
+    .work = {0, WFI_Y},
     .reference = slice_reference,
     .samples = slice_samples,
 };
@@ -320,7 +301,7 @@ const wfi_op wfi_op_slice_backward = {
     .name = "slice_backward",
     .tolerance = 0,
     .check = slice_backward_check,
-    .flops = no_flops,
+    .work = {0, WFI_Y},
     .reference = slice_backward_reference,
 };
 

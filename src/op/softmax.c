@@ -6,19 +6,6 @@
 
 #include <math.h>
 
-static double softmax_flops(const wf_graph *g, const wfi_node *node) {
-    return wfi_flops_of_output(g, node, 10); /* maximum, exponential, sum, division */
-}
-
-static double softmax_backward_flops(const wf_graph *g, const wfi_node *node) {
-    return wfi_flops_of_output(g, node, 4);
-}
-
-static wf_status pass_by_output(wfi_autodiff *ad, const wfi_node *node, const wfi_op *backward) {
-    int32_t dy = wfi_gradient_of(ad, node->out[0]);
-    return wfi_pass(ad, node->in[0], backward, NULL, NULL, 2, (int32_t[]){dy, node->out[0]});
-}
-
 typedef struct row_sum {
     double max, sum; /* sum of exp(x - max) */
 } row_sum;
@@ -29,10 +16,6 @@ static row_sum row_sum_of(const float *x, int64_t n) {
         if (x[i] > row.max) row.max = x[i];
     for (int64_t i = 0; i < n; i++) row.sum += exp(x[i] - row.max);
     return row;
-}
-
-static wf_status softmax_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    return pass_by_output(ad, node, &wfi_op_softmax_backward);
 }
 
 static void softmax_reference(const wfi_call *call) {
@@ -55,10 +38,6 @@ static void softmax_backward_reference(const wfi_call *call) {
         for (int64_t i = 0; i < n; i++) sum += (double)dy[i] * y[i];
         for (int64_t i = 0; i < n; i++) dx[i] = (float)(y[i] * (dy[i] - sum));
     }
-}
-
-static wf_status log_softmax_gradient(wfi_autodiff *ad, const wfi_node *node) {
-    return pass_by_output(ad, node, &wfi_op_log_softmax_backward);
 }
 
 static void log_softmax_reference(const wfi_call *call) {
@@ -90,8 +69,9 @@ const wfi_op wfi_op_softmax = {
     .name = "softmax",
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
-    .gradient = softmax_gradient,
-    .flops = softmax_flops,
+    .backward =
+        (const wfi_op_backward[]){{.op = &wfi_op_softmax_backward, .in = {WFI_DY, WFI_Y}}, {0}},
+    .work = {10, WFI_Y}, /* maximum, exponential, sum, division */
     .reference = softmax_reference,
     .samples = softmax_samples,
     .place = wfi_place_rows,
@@ -101,7 +81,7 @@ const wfi_op wfi_op_softmax_backward = {
     .name = "softmax_backward",
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
-    .flops = softmax_backward_flops,
+    .work = {4, WFI_Y},
     .reference = softmax_backward_reference,
 };
 
@@ -111,8 +91,9 @@ const wfi_op wfi_op_log_softmax = {
     .name = "log_softmax",
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
-    .gradient = log_softmax_gradient,
-    .flops = softmax_flops,
+    .backward =
+        (const wfi_op_backward[]){{.op = &wfi_op_log_softmax_backward, .in = {WFI_DY, WFI_Y}}, {0}},
+    .work = {10, WFI_Y},
     .reference = log_softmax_reference,
     .samples = log_softmax_samples,
     .place = wfi_place_rows,
@@ -122,7 +103,7 @@ const wfi_op wfi_op_log_softmax_backward = {
     .name = "log_softmax_backward",
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
-    .flops = softmax_flops,
+    .work = {10, WFI_Y},
     .reference = log_softmax_backward_reference,
 };
 

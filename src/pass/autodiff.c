@@ -87,12 +87,47 @@ wf_status wfi_contribute(wfi_autodiff *ad, int32_t v, int32_t dv) {
     return WF_OK;
 }
 
+/* ---- a node's inputs ---- */
+
+static bool passes(const wfi_op *op) {
+    return op->backward || op->gradient;
+}
+
+static int32_t operand(const wfi_autodiff *ad, const wfi_node *node, uint8_t which) {
+    if (which == WFI_DY) return wfi_gradient_of(ad, node->out[0]);
+    return which < WFI_Y ? node->in[which - WFI_X] : node->out[which - WFI_Y];
+}
+
+static wf_status pass_by_row(wfi_autodiff *ad, const wfi_node *node, const wfi_op_backward *row) {
+    int32_t in[WFI_MAX_INPUTS], out[WFI_MAX_OUTPUTS];
+    int n_in = 0, n_to = row->n_to ? row->n_to : 1;
+    bool wants = false;
+    for (int k = 0; k < n_to; k++) wants |= wfi_wants_gradient(ad, node->in[row->to + k]);
+    if (!wants) return WF_OK;
+    for (; n_in < WFI_MAX_INPUTS && row->in[n_in]; n_in++)
+        in[n_in] = operand(ad, node, row->in[n_in]);
+    if (!row->op) return wfi_contribute(ad, node->in[row->to], in[0]);
+    wf_shape shape = ad->g->values[node->in[row->to]].shape;
+    const wfi_node *back =
+        wfi_backward_node(ad, row->op, &node->attr, row->has_shape ? &shape : NULL, n_in, in);
+    if (!back) return ad->g->status;
+    memcpy(out, back->out, sizeof out); /* a sum is a node, too, and may move this one */
+    for (int k = 0; k < n_to; k++) WF_TRY(wfi_contribute(ad, node->in[row->to + k], out[k]));
+    return WF_OK;
+}
+
+static wf_status pass_to_inputs(wfi_autodiff *ad, const wfi_node *node) {
+    const wfi_op_backward *row = node->op->backward;
+    for (; row && row->in[0]; row++) WF_TRY(pass_by_row(ad, node, row));
+    return node->op->gradient ? node->op->gradient(ad, node) : WF_OK;
+}
+
 static void find_wanted(wfi_autodiff *ad) {
     const wf_graph *g = ad->g;
     for (int32_t v = 0; v < ad->n_forward; v++) ad->wants[v] = g->values[v].kind == WFI_VALUE_PARAM;
     for (int32_t n = 0; n < g->n_nodes; n++) {
         const wfi_node *node = &g->nodes[n];
-        if (node->dead || !node->op->gradient) continue;
+        if (node->dead || !passes(node->op)) continue;
         bool wants = false;
         for (int i = 0; i < node->n_in; i++) wants |= node->in[i] >= 0 && ad->wants[node->in[i]];
         for (int i = 0; i < node->n_out; i++)
@@ -113,12 +148,12 @@ static wf_status differentiate(wfi_autodiff *ad) {
     ad->gradient[g->loss] = seed->out[0];
     for (int32_t n = n_forward_nodes - 1; n >= 0; n--) {
         wfi_node node = g->nodes[n]; /* a copy: adding nodes may move the array */
-        if (node.dead || !node.op->gradient) continue;
+        if (node.dead || !passes(node.op)) continue;
         bool reached = false;
         for (int i = 0; i < node.n_out; i++) reached |= wfi_gradient_of(ad, node.out[i]) >= 0;
         if (!reached || !ad->wants[node.out[0]]) continue;
         ad->unit = node.unit;
-        WF_TRY(node.op->gradient(ad, &node));
+        WF_TRY(pass_to_inputs(ad, &node));
         if (g->status != WF_OK) return g->status;
     }
     return WF_OK;
