@@ -222,8 +222,8 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
 fi
 
 # ---- killed: the launcher, a rank ----
-start -n 3 -- sh -c "$stay"
-until_true_of "$launcher" have rank.0 rank.1 rank.2 || fail "ranks do not start"
+start -n 66 -- sh -c "$stay"
+until_true_of "$launcher" have rank.{0..65} || fail "ranks do not start"
 { kill -KILL "$launcher"; wait "$launcher"; } 2>/dev/null
 none_left "the launcher is killed"
 start -n 3 -- sh -c "$stay"

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 static wf_status fail(wf_context *ctx, const char *what) {
@@ -35,21 +34,6 @@ wf_status wfi_descriptor_pipe(wf_context *ctx, int ends[2]) {
     status = wfi_descriptor_high(ctx, made[1], "pipe", &ends[1]);
     if (status != WF_OK) close(ends[0]);
     return status;
-}
-
-wf_status wfi_descriptor_segment(wf_context *ctx, size_t bytes, int *fd_out) {
-    int fd;
-    WF_TRY(wfi_descriptor_high(ctx, memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING),
-                               "memfd_create", &fd));
-    /* A rank that made it smaller would kill the others at their next access. */
-    if (ftruncate(fd, (off_t)bytes) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-        wf_status status = fail(ctx, "memfd");
-        close(fd);
-        return status;
-    }
-    *fd_out = fd;
-    return WF_OK;
 }
 
 void wfi_descriptor_close(int *fd) {

@@ -10,8 +10,6 @@
 wf_status wfi_descriptor_high(wf_context *ctx, int fd, const char *made_by, int *fd_out);
 /* [0] to read from, [1] to write to. Errors: DEVICE. */
 wf_status wfi_descriptor_pipe(wf_context *ctx, int ends[2]);
-/* A segment of `bytes` zero bytes whose size cannot change. Errors: DEVICE. */
-wf_status wfi_descriptor_segment(wf_context *ctx, size_t bytes, int *fd_out);
 /* Closes *fd unless it is -1, which it becomes. */
 void wfi_descriptor_close(int *fd);
 

@@ -151,12 +151,13 @@ static wf_status check(wf_context *ctx, const wf_launch_config *config) {
 }
 
 static wf_status begin(wfi_process_group *group) {
+    int segment_fd;
     group->running = wfi_wait_begin();
     group->oom_kills = wfi_oom_kills();
     WF_TRY(wfi_env_count(group->ctx, WFI_WEFT_TIMEOUT_MS, &group->stuck_ms));
     WF_TRY(wfi_signals_catch(group));
-    WF_TRY(
-        wfi_descriptor_segment(group->ctx, wfi_control_bytes(group->n_ranks), &group->segment_fd));
+    WF_TRY(wfi_control_segment(group->ctx, group->n_ranks, &segment_fd));
+    WF_TRY(wfi_descriptor_high(group->ctx, segment_fd, "the job's segment", &group->segment_fd));
     WF_TRY(wfi_watchdog_start(group->ctx, &group->watchdog));
     for (int rank = 0; rank < group->n_ranks && !group->is_stopping; rank++) {
         WF_TRY(wfi_rank_spawn(group, rank));

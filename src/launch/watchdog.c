@@ -11,8 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define MAX_PGIDS 64
+#include <weft/launch.h>
 
 typedef struct order {
     pid_t pgid;
@@ -28,7 +27,7 @@ static void close_from(int first) {
 }
 
 static _Noreturn void watchdog(int fd) {
-    pid_t pgids[MAX_PGIDS] = {0};
+    pid_t pgids[WF_LAUNCH_MAX_RANKS] = {0};
     sigset_t all;
     order o;
     ssize_t n;
@@ -41,10 +40,10 @@ static _Noreturn void watchdog(int fd) {
     while ((n = read(0, &o, sizeof o)) == (ssize_t)sizeof o || (n < 0 && errno == EINTR)) {
         if (n < 0) continue;
         int i = 0;
-        while (i < MAX_PGIDS - 1 && pgids[i] != (o.is_alive ? 0 : o.pgid)) i++;
+        while (i < WF_LAUNCH_MAX_RANKS - 1 && pgids[i] != (o.is_alive ? 0 : o.pgid)) i++;
         pgids[i] = o.is_alive ? o.pgid : 0;
     }
-    for (int i = 0; i < MAX_PGIDS; i++)
+    for (int i = 0; i < WF_LAUNCH_MAX_RANKS; i++)
         if (pgids[i] > 0) kill(-pgids[i], SIGKILL);
     _exit(0);
 }
