@@ -1,6 +1,7 @@
 /* Messages between threads of one process, in place of MPI's. What is sent is read where it lies
  * when it is received, so whoever writes there too early is found, by the thread sanitizer at the
- * latest. */
+ * latest. The sender hears that it was received only when it has asked a few times more, and its
+ * bytes have to be the same until then. */
 #ifndef TESTS_FAKE_NETWORK_H
 #define TESTS_FAKE_NETWORK_H
 
@@ -13,7 +14,9 @@
 typedef struct fake_message {
     struct fake_message *next;
     int from, to, tag;
-    bool is_receive, is_done;
+    bool is_receive, is_done, is_cancelled;
+    uint64_t hash; /* of what has been received */
+    int n_asked;   /* since then */
     char *data;
     size_t bytes;
 } fake_message;
@@ -54,17 +57,35 @@ static inline wf_status fake_post(fake_rank *rank, fake_message message,
 static inline wf_status fake_send(void *self, int to, int tag, const void *data, size_t bytes,
                                   wfi_network_handle *handle_out) {
     fake_rank *rank = self;
-    return fake_post(
-        rank,
-        (fake_message){NULL, rank->rank, to, tag, false, false, (char *)(uintptr_t)data, bytes},
-        handle_out);
+    return fake_post(rank,
+                     (fake_message){.from = rank->rank,
+                                    .to = to,
+                                    .tag = tag,
+                                    .data = (char *)(uintptr_t)data,
+                                    .bytes = bytes},
+                     handle_out);
 }
 
 static inline wf_status fake_receive(void *self, int from, int tag, void *data, size_t bytes,
                                      wfi_network_handle *handle_out) {
     fake_rank *rank = self;
-    return fake_post(rank, (fake_message){NULL, from, rank->rank, tag, true, false, data, bytes},
+    return fake_post(rank,
+                     (fake_message){.from = from,
+                                    .to = rank->rank,
+                                    .tag = tag,
+                                    .is_receive = true,
+                                    .data = data,
+                                    .bytes = bytes},
                      handle_out);
+}
+
+#define FAKE_LATE 3
+
+static inline uint64_t fake_hash(const fake_message *message) {
+    uint64_t hash = 1;
+    for (size_t i = 0; i < message->bytes; i++)
+        hash = (hash ^ (unsigned char)message->data[i]) * UINT64_C(0x100000001B3);
+    return hash;
 }
 
 /* The oldest message that is a receive's, or the other way round. */
@@ -86,11 +107,14 @@ static inline wf_status fake_test(void *self, wfi_network_handle *handle, bool *
         if (other->bytes > mine->bytes) abort();
         memcpy(mine->data, other->data, other->bytes);
         mine->is_done = other->is_done = true;
+        other->hash = fake_hash(other);
         net->n_carried++;
     }
-    *done_out = mine->is_done;
-    while (mine->is_done && *at != mine) at = &(*at)->next;
-    if (mine->is_done) {
+    bool is_sent = !mine->is_receive && mine->is_done && !mine->is_cancelled;
+    if (is_sent && fake_hash(mine) != mine->hash) abort();
+    *done_out = mine->is_done && !(is_sent && mine->n_asked++ < FAKE_LATE);
+    while (*done_out && *at != mine) at = &(*at)->next;
+    if (*done_out) {
         *at = mine->next;
         free(mine);
     }
@@ -102,6 +126,7 @@ static inline void fake_cancel(void *self, wfi_network_handle *handle) {
     fake_net *net = ((fake_rank *)self)->net;
     pthread_mutex_lock(&net->lock);
     ((fake_message *)handle->pointer)->is_done = true;
+    ((fake_message *)handle->pointer)->is_cancelled = true;
     pthread_mutex_unlock(&net->lock);
 }
 

@@ -53,6 +53,22 @@ static wf_status make_trainer(wf_context *ctx, const rank *self, wf_job *job,
     return status;
 }
 
+/* Instructions in which no rank of this process takes part have no references any more. */
+static bool take_from_others(const wf_trainer *t, int own) {
+    const wf_program *p = t->ready[0]->program;
+    int n_taken = 0;
+    for (int32_t k = 0, n; k < p->n_instructions; k += n) {
+        bool is_own = false;
+        n = wfi_n_together(p, k);
+        for (int32_t m = 0; m < n; m++) is_own |= p->instructions[p->order[k + m]].rank == own;
+        for (int32_t m = 0; m < n && !is_own; m++, n_taken++) {
+            p->instructions[p->order[k + m]].references = NULL;
+            p->instructions[p->order[k + m]].n_references = 1;
+        }
+    }
+    return n_taken > p->n_instructions / 4;
+}
+
 static wf_status step(wf_trainer *trainer, int s, wf_step_result *result_out) {
     small_batch batch;
     small_batch_fill(&batch, s);
@@ -76,6 +92,8 @@ static wf_status train(wf_context *ctx, rank *self, wf_job *job) {
     char sha[65], wrong[80] = "";
     float bias[10], gradient[10], logits[SMALL_BATCH * 10];
     WF_TRY(make_trainer(ctx, self, job, &recipe, &first));
+    if (!strcmp(self->what, "own") && !take_from_others(first, self->box.rank))
+        strcat(wrong, " too few!");
     wf_status status = WF_OK;
     for (int s = 0; s < N_STEPS && !status; s++) status = step(first, s, &result);
     if (!status) status = wf_trainer_save_state(first, self->path, NULL, 0);
@@ -173,7 +191,7 @@ static void *run_rank(void *argument) {
     wfi_network mail = fake_network(&self->box);
     wf_status status = wfi_control_join_network(ctx, &mail, self->box.rank, self->box.net->n_ranks,
                                                 self->timeout_ms, &job);
-    if (!status && !strcmp(self->what, "train"))
+    if (!status && (!strcmp(self->what, "train") || !strcmp(self->what, "own")))
         status = train(ctx, self, job);
     else if (!status && !strcmp(self->what, "trace"))
         status = trace(ctx, self, job);
@@ -201,25 +219,12 @@ static void run_job(rank *ranks, int n_ranks, const char *what, const char *plan
     if (!strcmp(what, "train")) assert_true(net.n_carried > 100);
 }
 
-static void bits_of_one_rank(void **state) {
-    (void)state;
-    const struct {
-        const char *plan;
-        int n_ranks;
-    } plans[] = {{"dp=2", 2},
-                 {"pp=2", 2},
-                 {"dp=2,allreduce=root", 2},
-                 {"dp=4,allreduce=tree,bucket=1KiB", 4},
-                 {"dp=4,allreduce=pairwise,bucket=12KiB", 4},
-                 {"dp=2,allreduce=ring,order=free", 2},
-                 {"pp=3,schedule=zb2", 3},
-                 {"dp=2,pp=2", 4},
-                 {"dataparallel=2", 2},
-                 {"block:dp=2,head:dataparallel=2", 2},
-                 {"zero=1: dp=2", 2},
-                 {"zero=1: dp=2,pp=2,bucket=1KiB", 4},
-                 {"dp=2,zero=2,bucket=1KiB", 2},
-                 {"whole gradient: dp=4", 4}};
+typedef struct plan_case {
+    const char *plan;
+    int n_ranks;
+} plan_case;
+
+static void compare_with_one(const char *what, const plan_case *plans, size_t n_plans) {
     char folder[] = "/tmp/weft-test-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/state", folder);
@@ -227,9 +232,9 @@ static void bits_of_one_rank(void **state) {
     wf_context *ctx = test_context();
     TEST_OK(ctx, train(ctx, &one, NULL));
     test_context_end(ctx);
-    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+    for (size_t k = 0; k < n_plans; k++) {
         rank ranks[MAX_RANKS];
-        run_job(ranks, plans[k].n_ranks, "train", plans[k].plan, path, 30000);
+        run_job(ranks, plans[k].n_ranks, what, plans[k].plan, path, 30000);
         for (int r = 0; r < plans[k].n_ranks; r++)
             if (strcmp(ranks[r].said, one.said))
                 fail_msg("plan '%s', rank %d: '%s', one rank says '%s'", plans[k].plan, r,
@@ -237,6 +242,34 @@ static void bits_of_one_rank(void **state) {
     }
     unlink(path);
     rmdir(folder);
+}
+
+/* The checker of events, and it alone, looks at what others do. */
+static void each_issues_its_own_part(void **state) {
+    (void)state;
+    const plan_case plans[] = {{"dp=2", 2}, {"pp=3", 3}, {"dp=4,zero=2", 4}, {"dp=2,pp=2", 4}};
+    unsetenv("WEFT_CHECK_EVENTS");
+    compare_with_one("own", plans, sizeof plans / sizeof *plans);
+    setenv("WEFT_CHECK_EVENTS", "1", 1);
+}
+
+static void bits_of_one_rank(void **state) {
+    (void)state;
+    const plan_case plans[] = {{"dp=2", 2},
+                               {"pp=2", 2},
+                               {"dp=2,allreduce=root", 2},
+                               {"dp=4,allreduce=tree,bucket=1KiB", 4},
+                               {"dp=4,allreduce=pairwise,bucket=12KiB", 4},
+                               {"dp=2,allreduce=ring,order=free", 2},
+                               {"pp=3,schedule=zb2", 3},
+                               {"dp=2,pp=2", 4},
+                               {"dataparallel=2", 2},
+                               {"block:dp=2,head:dataparallel=2", 2},
+                               {"zero=1: dp=2", 2},
+                               {"zero=1: dp=2,pp=2,bucket=1KiB", 4},
+                               {"dp=2,zero=2,bucket=1KiB", 2},
+                               {"whole gradient: dp=4", 4}};
+    compare_with_one("train", plans, sizeof plans / sizeof *plans);
 }
 
 static void all_are_traced(void **state) {
@@ -307,10 +340,11 @@ int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
     setenv("WEFT_DELAY_US", "300", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),       cmocka_unit_test(all_are_traced),
-        cmocka_unit_test(who_disagrees_is_named), cmocka_unit_test(who_falls_silent_is_named),
-        cmocka_unit_test(who_leaves_is_named),    cmocka_unit_test(who_leaves_at_the_end_may),
-        cmocka_unit_test(who_fails_says_why),     cmocka_unit_test(who_does_not_come_is_named),
+        cmocka_unit_test(bits_of_one_rank),           cmocka_unit_test(all_are_traced),
+        cmocka_unit_test(who_disagrees_is_named),     cmocka_unit_test(who_falls_silent_is_named),
+        cmocka_unit_test(who_leaves_is_named),        cmocka_unit_test(who_leaves_at_the_end_may),
+        cmocka_unit_test(each_issues_its_own_part),   cmocka_unit_test(who_fails_says_why),
+        cmocka_unit_test(who_does_not_come_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

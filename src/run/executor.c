@@ -75,22 +75,46 @@ static wf_status prepare_all(wfi_executor *e) {
 
 /* ---- life ---- */
 
-/* Those that run together stand side by side in the order. */
+/* Those of a group stand side by side in the order. */
 static void find_groups(wfi_executor *e) {
     const wf_program *p = e->p;
     for (int32_t k = 0, n; k < p->n_instructions; k += n) {
         n = wfi_n_together(p, k);
+        e->own[e->n_own++] = k;
         for (int32_t m = 0; m < n; m++) {
-            e->first[p->order[k + m]] = k;
-            e->n_group[p->order[k + m]] = n;
+            int32_t i = p->order[k + m];
+            e->first[i] = k;
+            e->n_group[i] = n;
+            e->end[i] = e->n_tasks[wfi_executor_stream(&p->instructions[i])] +=
+                wfi_issue_n_tasks(e, i);
         }
     }
 }
 
-static wf_status create_happens(wfi_executor *e) {
+/* Of all groups, those with a rank of this process. */
+static void keep_own(wfi_executor *e) {
+    int32_t n = e->n_own;
+    e->n_own = 0;
+    for (int32_t k = 0; k < n; k++) {
+        const int32_t *group = e->p->order + e->own[k];
+        bool is_own = false;
+        for (int32_t m = 0; m < e->n_group[group[0]]; m++)
+            is_own |= e->workers[e->p->instructions[group[m]].rank].is_local;
+        if (is_own) e->own[e->n_own++] = e->own[k];
+    }
+}
+
+/* The checker sees the tasks of all ranks, wherever they run. */
+static wf_status list_all(wfi_executor *e) {
     int64_t checks;
     WF_TRY(wfi_env_count(e->p->ctx, WFI_WEFT_CHECK_EVENTS, &checks));
-    return checks ? wfi_happens_create(e->p, e->workers, &e->happens) : WF_OK;
+    find_groups(e);
+    e->lists = true;
+    if (e->reads) WF_TRY(wfi_issue_all(e));
+    e->lists = false;
+    if (checks) return wfi_happens_create(e->p, e->workers, &e->happens);
+    keep_own(e);
+    return WF_OK;
 }
 
 /* -1: all are here. */
@@ -110,23 +134,26 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
         .p = p, .workers = workers, .profile = profile, .delay_us = delay_us, .stall = stall};
     e->code = wfi_alloc(p->ctx, (size_t)(p->n_variants * n_kernel_sets(p)), sizeof(wfi_code *),
                         "an executor");
-    e->done = wfi_alloc(p->ctx, n, sizeof *e->done, "an executor");
+    size_t n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
+    e->end = wfi_alloc(p->ctx, n, sizeof *e->end, "an executor");
+    e->n_tasks = wfi_alloc(p->ctx, n_streams, sizeof *e->n_tasks, "an executor");
+    e->begin = wfi_alloc(p->ctx, n_streams, sizeof *e->begin, "an executor");
+    e->own = wfi_alloc(p->ctx, n, sizeof *e->own, "an executor");
     e->first = wfi_alloc(p->ctx, n, sizeof *e->first, "an executor");
     e->n_group = wfi_alloc(p->ctx, n, sizeof *e->n_group, "an executor");
     e->squares = wfi_alloc(p->ctx, (size_t)p->n_ranks * (size_t)p->graph->n_units,
                            sizeof *e->squares, "an executor");
-    e->here = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *e->here, "an executor");
-    bool ok = e->squares && e->code && e->done && e->first && e->n_group && e->here;
+    bool ok = e->squares && e->code && e->end && e->n_tasks && e->begin && e->own && e->first &&
+              e->n_group;
     wf_status status = ok ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
-    if (status == WF_OK) status = create_happens(e);
     if (status == WF_OK) status = wfi_reads_create(p, workers, &e->reads);
     if (status == WF_OK && p->gap_bytes) status = wfi_gaps_create(p, workers, &e->gaps);
     if (status == WF_OK) {
         while (!workers[e->first_local].is_local) e->first_local++;
-        find_groups(e);
-        status = prepare_all(e);
+        status = list_all(e);
     }
+    if (status == WF_OK) status = prepare_all(e);
     if (status != WF_OK) {
         /* A thread may still be preparing a kernel that is about to be freed. */
         wfi_owner_fail(&workers[0].owner, status);
@@ -150,40 +177,16 @@ void wfi_executor_destroy(wfi_executor *e) {
     wfi_gaps_destroy(e->gaps);
     wfi_free(ctx, e->squares);
     wfi_free(ctx, e->code);
-    wfi_free(ctx, e->done);
+    wfi_free(ctx, e->end);
+    wfi_free(ctx, e->n_tasks);
+    wfi_free(ctx, e->begin);
+    wfi_free(ctx, e->own);
     wfi_free(ctx, e->first);
     wfi_free(ctx, e->n_group);
-    wfi_free(ctx, e->here);
     wfi_free(ctx, e);
 }
 
 /* ---- a step ---- */
-
-static wf_status touch_references(const wfi_executor *e, int32_t i) {
-    const wfi_instruction *now = &e->p->instructions[i];
-    for (int32_t k = 0; k < now->n_references; k++) {
-        const wfi_reference *r = &now->references[k];
-        WF_TRY(wfi_issue_touch(e, r, 0, r->bytes, r->access));
-    }
-    return WF_OK;
-}
-
-static wf_status issue_all(wfi_executor *e) {
-    static const wfi_work instruction = {wfi_executor_instruction, touch_references};
-    const wf_program *p = e->p;
-    for (int32_t k = 0; k < p->n_instructions; k++) {
-        int32_t i = p->order[k];
-        wfi_instruction_class class = wfi_type_of(&p->instructions[i])->class;
-        if (class == WFI_CLASS_TRANSFER || class == WFI_CLASS_CHANGE) {
-            if (e->first[i] == k) WF_TRY(wfi_executor_transfer(e, k));
-            continue;
-        }
-        WF_TRY(wfi_issue_depends(e, i, i));
-        WF_TRY(wfi_issue(e, i, &instruction));
-        e->done[i] = wfi_issue_event(e, i);
-    }
-    return WF_OK;
-}
 
 wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
     e->step = *step;
@@ -191,7 +194,7 @@ wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step) {
     if (e->gaps) wfi_gaps_fill(e->gaps);
     wfi_issue_begin(e);
     wfi_stall_begin(e->stall, e);
-    wf_status status = issue_all(e);
+    wf_status status = wfi_issue_all(e);
     wfi_stall_issued(e->stall);
     if (status == WF_OK) status = wfi_issue_end(e);
     if (status == WF_OK) wfi_stall_end(e->stall);

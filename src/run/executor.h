@@ -2,8 +2,10 @@
  *
  * The host issues instructions to the workers' streams in the program's order, with
  * the waits that their dependencies ask for; it does not wait itself until the end.
- * Every process issues the instructions of all ranks; streams of ranks that live in other processes
- * are counters that only move when their owners work.
+ * How many tasks a step gives to each stream, and after how many of them an instruction is done, is
+ * the same in every step, and found once. So a process issues what its own ranks take part in and
+ * nothing else; streams of ranks that live in other processes are counters that only move when
+ * their owners work, and the program says which count to wait for.
  */
 #ifndef WFI_EXECUTOR_H
 #define WFI_EXECUTOR_H
@@ -34,11 +36,15 @@ typedef struct wfi_executor {
                            * the first set here are the program's, those of ranks in other
                            * processes NULL */
     wfi_squares *squares; /* [n_ranks][n_units] that an update of the rank is given */
-    wfi_event *done;      /* [n_instructions] of the step that runs */
+    int32_t *end;         /* [n_instructions] how many tasks of a step its stream has, up to it */
+    int32_t *n_tasks;     /* [n_ranks * WFI_N_STREAMS] that a step gives to each stream */
+    uint64_t *begin;      /* the same streams: their epochs when the step began */
     int32_t *first;       /* [n_instructions] place in the order of the instruction's group */
     int32_t *n_group;     /* [n_instructions] how many ranks take part in it together */
-    int32_t first_local;  /* rank */
-    wfi_event *here;      /* [n_ranks] of those that wait for each other */
+    int32_t *own;         /* [n_own] places in the order of the groups that this process issues */
+    int32_t n_own;
+    int32_t first_local; /* rank */
+    bool lists;          /* goes through all without issuing: reads.h sees what comes after what */
     wfi_profile *profile;
     wfi_trace *trace;      /* NULL: not wanted */
     wfi_stall *stall;      /* NULL: nobody looks whether things move */
@@ -66,7 +72,18 @@ void wfi_executor_destroy(wfi_executor *e); /* NULL is allowed; the streams are 
  * devices stay failed. */
 wf_status wfi_executor_run(wfi_executor *e, const wfi_step *step);
 
-/* ---- shared by executor.c, instructions.c and transfer.c ---- */
+/* ---- shared by executor.c, instructions.c, stall.c and what issues ---- */
+
+/* The place of its stream among those of all ranks. */
+static inline int32_t wfi_executor_stream(const wfi_instruction *now) {
+    return now->rank * WFI_N_STREAMS + (int32_t)now->stream;
+}
+/* All tasks of instruction i in this step but the last `n_left` are done. */
+static inline wfi_event wfi_executor_event(const wfi_executor *e, int32_t i, int32_t n_left) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    return (wfi_event){e->workers[now->rank].streams[now->stream],
+                       e->begin[wfi_executor_stream(now)] + (uint64_t)(e->end[i] - n_left)};
+}
 
 static inline void *wfi_executor_at(const wfi_executor *e, const wfi_reference *r) {
     const wfi_block *block = &e->p->blocks[r->block];
@@ -92,8 +109,5 @@ static inline wf_status wfi_executor_check(const wfi_executor *e, int32_t i) {
 }
 /* Before an instruction, if delays are on. */
 void wfi_executor_delay(const wfi_executor *e, int32_t i);
-
-/* Issues a send with its receive, or a collective; `at` is their place in the order. */
-wf_status wfi_executor_transfer(wfi_executor *e, int32_t at);
 
 #endif

@@ -1,19 +1,15 @@
 #include "run/issue.h"
 
-static wfi_stream_queue *stream_of(const wfi_executor *e, int32_t i) {
-    const wfi_instruction *now = &e->p->instructions[i];
-    return e->workers[now->rank].streams[now->stream];
+static bool is_local(const wfi_executor *e, int32_t i) {
+    return e->workers[e->p->instructions[i].rank].is_local;
 }
 
-static bool is_followed(const wfi_executor *e) {
-    return e->happens || e->reads;
+/* Somebody hears all that is said of the instruction, wherever it runs. */
+static bool is_followed(const wfi_executor *e, int32_t i) {
+    return e->happens || e->lists || is_local(e, i);
 }
 
-static wf_status begin_task(wfi_executor *e, int32_t i) {
-    if (e->happens) WF_TRY(wfi_happens_task(e->happens, i));
-    if (e->reads) WF_TRY(wfi_reads_task(e->reads, i));
-    return WF_OK;
-}
+/* ---- tasks ---- */
 
 wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference, size_t offset,
                           size_t bytes, int access) {
@@ -22,62 +18,89 @@ wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference,
     return WF_OK;
 }
 
-static wf_status end_touches(wfi_executor *e, int32_t i) {
-    return e->reads ? wfi_reads_arrive(e->reads, i) : WF_OK;
-}
-
-wf_status wfi_issue(wfi_executor *e, int32_t i, const wfi_work *work) {
-    if (is_followed(e)) {
-        WF_TRY(begin_task(e, i));
-        if (work->touch) WF_TRY(work->touch(e, i));
-        WF_TRY(end_touches(e, i));
-    }
-    return wfi_stream_push(stream_of(e, i), work->run, e, (void *)(intptr_t)i);
-}
-
-wf_status wfi_issue_phase(wfi_executor *e, int32_t i, int32_t phase, const wfi_phase_work *work) {
+wf_status wfi_issue(wfi_executor *e, int32_t i, int32_t phase, const wfi_work *work) {
+    const wfi_instruction *now = &e->p->instructions[i];
     intptr_t argument = (intptr_t)phase << 31 | i;
-    if (is_followed(e)) {
-        WF_TRY(begin_task(e, i));
-        WF_TRY(work->touch(e, i, phase));
-        WF_TRY(end_touches(e, i));
-    }
-    return wfi_stream_push(stream_of(e, i), work->run, e, (void *)argument);
+    if (e->happens) WF_TRY(wfi_happens_task(e->happens, i));
+    if (e->reads) WF_TRY(wfi_reads_task(e->reads, i));
+    if ((e->happens || e->reads) && work->touch) WF_TRY(work->touch(e, i, phase));
+    if (e->reads) WF_TRY(wfi_reads_arrive(e->reads, i));
+    if (e->lists || !is_local(e, i)) return WF_OK;
+    return wfi_stream_push(e->workers[now->rank].streams[now->stream], work->run, e,
+                           (void *)argument);
 }
 
-wf_status wfi_issue_barrier(wfi_executor *e, int32_t at) {
-    wfi_event *here = e->here;
-    const int32_t *group = e->p->order + at;
-    int32_t n = e->n_group[group[0]];
-    for (int32_t m = 0; m < n; m++) here[m] = wfi_issue_event(e, group[m]);
-    for (int32_t m = 0; m < n; m++)
-        for (int32_t k = 0; k < n; k++)
-            if (k != m) WF_TRY(wfi_issue_wait(e, group[m], here[k]));
-    return WF_OK;
-}
+/* ---- waits ---- */
 
 wf_status wfi_issue_wait(wfi_executor *e, int32_t i, wfi_event event) {
+    const wfi_instruction *now = &e->p->instructions[i];
     if (++e->n_waits == e->left_out_wait) return WF_OK;
     if (e->happens) wfi_happens_wait(e->happens, i, event);
-    if (e->reads) wfi_reads_wait(e->reads, i, event);
-    return wfi_stream_wait(stream_of(e, i), event);
+    if (e->lists) {
+        wfi_reads_wait(e->reads, i, event.stream, event.epoch);
+        return WF_OK;
+    }
+    return wfi_stream_wait(e->workers[now->rank].streams[now->stream], event);
 }
 
 wf_status wfi_issue_depends(wfi_executor *e, int32_t i, int32_t of) {
     const wfi_instruction *now = &e->p->instructions[of];
     for (int32_t d = 0; d < now->n_depends; d++)
-        WF_TRY(wfi_issue_wait(e, i, e->done[now->depends[d]]));
+        WF_TRY(wfi_issue_wait(e, i, wfi_executor_event(e, now->depends[d], 0)));
     return WF_OK;
 }
 
-wfi_event wfi_issue_event(const wfi_executor *e, int32_t i) {
-    return wfi_stream_record(stream_of(e, i));
+/* What others wait for here has to be told to them, so each waits at least for those. */
+wf_status wfi_issue_barrier(wfi_executor *e, int32_t at, int32_t n_left) {
+    const int32_t *group = e->p->order + at;
+    int32_t n = e->n_group[group[0]], own = 0;
+    while (own < n - 1 && !is_local(e, group[own])) own++;
+    for (int32_t m = 0; m < n; m++) {
+        bool all = is_followed(e, group[m]);
+        for (int32_t k = all ? 0 : own; k < (all ? n : own + 1); k++)
+            if (k != m)
+                WF_TRY(wfi_issue_wait(e, group[m], wfi_executor_event(e, group[k], n_left)));
+    }
+    return WF_OK;
 }
+
+/* ---- a step ---- */
 
 void wfi_issue_begin(wfi_executor *e) {
     e->n_waits = 0;
     if (e->happens) wfi_happens_begin(e->happens);
     if (e->reads) wfi_reads_begin(e->reads);
+    for (int32_t s = 0; s < e->p->n_ranks * WFI_N_STREAMS; s++) {
+        const wfi_worker *w = &e->workers[s / WFI_N_STREAMS];
+        wfi_stream_queue *stream = w->streams[s % WFI_N_STREAMS];
+        e->begin[s] = wfi_stream_record(stream).epoch;
+        if (!w->is_local) wfi_remote_stream_count(stream, (uint64_t)e->n_tasks[s]);
+    }
+}
+
+static wf_status touch_references(const wfi_executor *e, int32_t i, int32_t phase) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    (void)phase;
+    for (int32_t k = 0; k < now->n_references; k++) {
+        const wfi_reference *r = &now->references[k];
+        WF_TRY(wfi_issue_touch(e, r, 0, r->bytes, r->access));
+    }
+    return WF_OK;
+}
+
+wf_status wfi_issue_all(wfi_executor *e) {
+    static const wfi_work instruction = {wfi_executor_instruction, touch_references};
+    for (int32_t k = 0; k < e->n_own; k++) {
+        int32_t i = e->p->order[e->own[k]];
+        wfi_instruction_class class = wfi_type_of(&e->p->instructions[i])->class;
+        if (class == WFI_CLASS_TRANSFER || class == WFI_CLASS_CHANGE) {
+            WF_TRY(wfi_issue_transfer(e, e->own[k]));
+            continue;
+        }
+        WF_TRY(wfi_issue_depends(e, i, i));
+        WF_TRY(wfi_issue(e, i, 0, &instruction));
+    }
+    return WF_OK;
 }
 
 wf_status wfi_issue_end(wfi_executor *e) {
@@ -92,6 +115,7 @@ wf_status wfi_issue_end(wfi_executor *e) {
             if (e->happens) wfi_happens_host_wait(e->happens, event);
             if (status == WF_OK) status = waited;
         }
+    if (status == WF_OK && e->reads) status = wfi_reads_end(e->reads);
     if (status == WF_OK && e->happens) status = wfi_happens_end(e->happens);
     return status;
 }

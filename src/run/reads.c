@@ -4,27 +4,49 @@
 
 #include <string.h>
 
-/* How many tasks of each stream of this process's rank are done. */
+#define LIST "what ranks read of each other"
+
+/* What has happened on this process's rank: tasks of its streams, and the latest of its puts for
+ * each stream of other ranks (its place in the list and one; 0: none). */
 typedef struct clock_row {
-    uint64_t done[WFI_CONTROL_STREAMS];
+    int32_t done[WFI_N_STREAMS];
+    int32_t taken[WFI_N_STREAMS];
 } clock_row;
 
 /* One stream of one rank. */
 typedef struct track {
     clock_row clock; /* what comes next begins after this */
-    clock_row *rows; /* [n_tasks] the same for the tasks of this step */
+    clock_row *rows; /* [n_tasks] what has happened when its tasks are done */
     int32_t n_tasks;
     size_t capacity;
-    uint64_t first; /* epoch of the stream when the step began */
+    int32_t departed[WFI_N_STREAMS]; /* of a local stream: puts that it has waited for */
 } track;
+
+/* Bytes of this rank that a task elsewhere reads. */
+typedef struct put {
+    int32_t need[WFI_N_STREAMS]; /* tasks of this rank's streams, after which it is sent */
+    wfi_event departed;          /* in this step */
+} put;
+
+/* A task of this rank comes after a task that has read what was put, so it may write there. But
+ * until the network says so too, the bytes are its own. */
+typedef struct departure {
+    int32_t task, put;
+} departure;
 
 struct wfi_reads {
     const wf_program *p;
-    const wfi_worker *workers;
+    const wfi_worker *workers, *local;
     wfi_transport *transport;
-    track *tracks;     /* [n_ranks * WFI_N_STREAMS] */
-    int32_t now;       /* the instruction whose task is being issued */
-    bool has_received; /* for it */
+    track *tracks; /* [n_ranks * WFI_N_STREAMS] while the program is listed; then NULL */
+    put *puts;     /* of a step, in order */
+    departure *departures;
+    size_t put_capacity, departure_capacity;
+    int32_t n_departures;
+    int32_t n_puts, n_tasks, n_awaited; /* so far: puts, tasks of this rank, departures */
+    uint64_t first[WFI_N_STREAMS];      /* epochs of its streams when the step began */
+    int32_t now;                        /* the instruction whose task is being issued */
+    bool has_received;                  /* for it */
 };
 
 _Static_assert(WFI_N_STREAMS <= WFI_CONTROL_STREAMS, "a clock has a place for each stream");
@@ -34,91 +56,148 @@ _Static_assert(WFI_N_STREAMS <= WFI_CONTROL_STREAMS, "a clock has a place for ea
 wf_status wfi_reads_create(const wf_program *p, const wfi_worker *workers, wfi_reads **reads_out) {
     *reads_out = NULL;
     if (!workers[0].job || !wfi_control_transport(workers[0].job)) return WF_OK;
-    wfi_reads *c = wfi_alloc(p->ctx, 1, sizeof *c, "what ranks read of each other");
+    wfi_reads *c = wfi_alloc(p->ctx, 1, sizeof *c, LIST);
     if (!c) return WF_NO_MEMORY;
-    *c =
-        (wfi_reads){.p = p, .workers = workers, .transport = wfi_control_transport(workers[0].job)};
-    c->tracks = wfi_alloc(p->ctx, (size_t)p->n_ranks * WFI_N_STREAMS, sizeof *c->tracks,
-                          "what ranks read of each other");
+    *c = (wfi_reads){.p = p,
+                     .workers = workers,
+                     .local = &workers[wf_job_rank(workers[0].job)],
+                     .transport = wfi_control_transport(workers[0].job)};
+    c->tracks = wfi_alloc(p->ctx, (size_t)p->n_ranks * WFI_N_STREAMS, sizeof *c->tracks, LIST);
     *reads_out = c;
     return c->tracks ? WF_OK : WF_NO_MEMORY;
 }
 
-void wfi_reads_destroy(wfi_reads *c) {
-    if (!c) return;
+static void forget_clocks(wfi_reads *c) {
     for (int32_t s = 0; s < c->p->n_ranks * WFI_N_STREAMS && c->tracks; s++)
         wfi_free(c->p->ctx, c->tracks[s].rows);
     wfi_free(c->p->ctx, c->tracks);
+    c->tracks = NULL;
+}
+
+void wfi_reads_destroy(wfi_reads *c) {
+    if (!c) return;
+    forget_clocks(c);
+    wfi_free(c->p->ctx, c->puts);
+    wfi_free(c->p->ctx, c->departures);
     wfi_free(c->p->ctx, c);
 }
 
-/* ---- clocks ---- */
+void wfi_reads_begin(wfi_reads *c) {
+    forget_clocks(c);
+    c->n_puts = c->n_tasks = c->n_awaited = 0;
+    for (int s = 0; s < WFI_N_STREAMS; s++)
+        c->first[s] = wfi_stream_record(c->local->streams[s]).epoch;
+}
+
+/* ---- listing ---- */
 
 static track *track_of(const wfi_reads *c, int32_t i) {
     const wfi_instruction *now = &c->p->instructions[i];
     return &c->tracks[now->rank * WFI_N_STREAMS + (int32_t)now->stream];
 }
 
-void wfi_reads_begin(wfi_reads *c) {
-    for (int32_t s = 0; s < c->p->n_ranks * WFI_N_STREAMS; s++) {
-        track *t = &c->tracks[s];
-        t->n_tasks = 0;
-        t->first =
-            wfi_stream_record(c->workers[s / WFI_N_STREAMS].streams[s % WFI_N_STREAMS]).epoch;
-        t->clock = (clock_row){{0}};
+static wf_status list_departures(wfi_reads *c, track *t) {
+    for (int s = 0; s < WFI_N_STREAMS; s++) {
+        if (t->clock.taken[s] <= t->departed[s]) continue;
+        t->departed[s] = t->clock.taken[s];
+        WF_TRY(WFI_GROW(c->p->ctx, c->departures, c->n_departures, c->departure_capacity, LIST));
+        c->departures[c->n_departures++] = (departure){c->n_tasks, t->departed[s] - 1};
     }
+    return WF_OK;
+}
+
+static wf_status list_task(wfi_reads *c, const wfi_instruction *now) {
+    track *t = track_of(c, c->now);
+    if (c->workers[now->rank].is_local) WF_TRY(list_departures(c, t));
+    WF_TRY(WFI_GROW(c->p->ctx, t->rows, t->n_tasks, t->capacity, LIST));
+    clock_row *row = &t->rows[t->n_tasks++];
+    *row = t->clock;
+    if (c->workers[now->rank].is_local) row->done[now->stream] = t->n_tasks;
+    return WF_OK;
+}
+
+static void raise_to(int32_t *clock, const int32_t *other) {
+    for (int s = 0; s < WFI_N_STREAMS; s++)
+        if (other[s] > clock[s]) clock[s] = other[s];
+}
+
+void wfi_reads_wait(wfi_reads *c, int32_t i, const wfi_stream_queue *other, uint64_t n_tasks) {
+    const track *from = &c->tracks[other->owner->rank * WFI_N_STREAMS + other->number];
+    track *t = track_of(c, i);
+    if (!n_tasks || n_tasks > (uint64_t)from->n_tasks) return;
+    const clock_row *row = &from->rows[n_tasks - 1];
+    raise_to(t->clock.done, row->done);
+    raise_to(t->clock.taken, row->taken);
+    if (c->workers[other->owner->rank].is_local) raise_to(t->departed, row->taken);
+}
+
+static wf_status list_put(wfi_reads *c, int stream) {
+    track *reader = track_of(c, c->now);
+    WF_TRY(WFI_GROW(c->p->ctx, c->puts, c->n_puts, c->put_capacity, LIST));
+    memcpy(c->puts[c->n_puts++].need, reader->clock.done, sizeof c->puts->need);
+    reader->clock.taken[stream] = reader->rows[reader->n_tasks - 1].taken[stream] = c->n_puts;
+    return WF_OK;
+}
+
+/* ---- a step ---- */
+
+/* The stream waits until it may write where others have read. */
+static wf_status await_departures(wfi_reads *c, int stream) {
+    for (; c->n_awaited < c->n_departures; c->n_awaited++) {
+        const departure *d = &c->departures[c->n_awaited];
+        if (d->task != c->n_tasks) break;
+        WF_TRY(wfi_stream_wait(c->local->streams[stream], c->puts[d->put].departed));
+    }
+    return WF_OK;
 }
 
 wf_status wfi_reads_task(wfi_reads *c, int32_t i) {
     const wfi_instruction *now = &c->p->instructions[i];
-    track *t = track_of(c, i);
-    WF_TRY(WFI_GROW(c->p->ctx, t->rows, t->n_tasks, t->capacity, "what ranks read of each other"));
-    clock_row *row = &t->rows[t->n_tasks++];
-    *row = t->clock;
-    if (c->workers[now->rank].is_local) row->done[now->stream] = t->first + (uint64_t)t->n_tasks;
     c->now = i;
     c->has_received = false;
+    if (c->tracks)
+        WF_TRY(list_task(c, now));
+    else if (c->workers[now->rank].is_local)
+        WF_TRY(await_departures(c, (int)now->stream));
+    c->n_tasks += c->workers[now->rank].is_local;
     return WF_OK;
 }
 
-/* One that has happened before the step orders nothing in it. */
-void wfi_reads_wait(wfi_reads *c, int32_t i, wfi_event event) {
-    if (!event.stream) return;
-    const track *from =
-        &c->tracks[event.stream->owner->rank * WFI_N_STREAMS + event.stream->number];
-    if (event.epoch <= from->first || event.epoch - from->first > (uint64_t)from->n_tasks) return;
-    const clock_row *row = &from->rows[event.epoch - from->first - 1];
-    clock_row *clock = &track_of(c, i)->clock;
+static wf_status send(wfi_reads *c, const wfi_worker *reader, int stream, const char *data,
+                      size_t bytes) {
+    put *now = &c->puts[c->n_puts++];
+    uint64_t need[WFI_CONTROL_STREAMS] = {0};
     for (int s = 0; s < WFI_N_STREAMS; s++)
-        if (row->done[s] > clock->done[s]) clock->done[s] = row->done[s];
+        if (now->need[s]) need[s] = c->first[s] + (uint64_t)now->need[s];
+    wfi_put what = {
+        .to = reader->owner.rank, .trainer = reader->trainer, .stream = stream, .need = need};
+    WF_TRY(wfi_transport_put(c->transport, &what, data, bytes));
+    now->departed = wfi_transport_departure(c->transport, stream);
+    return WF_OK;
 }
-
-/* ---- bytes ---- */
 
 wf_status wfi_reads_read(wfi_reads *c, const wfi_reference *reference, size_t offset,
                          size_t bytes) {
     const wfi_block *block = &c->p->blocks[reference->block];
     const wfi_instruction *now = &c->p->instructions[c->now];
-    if (block->rank == now->rank || !bytes) return WF_OK;
-    char *data = c->workers[block->rank].arenas[block->space].base + block->offset +
-                 reference->offset + offset;
-    if (c->workers[now->rank].is_local) {
-        c->has_received = true;
-        return wfi_transport_receive(c->transport, block->rank, (int)now->stream, data, bytes);
-    }
-    if (!c->workers[block->rank].is_local) return WF_OK;
-    const track *t = track_of(c, c->now);
-    wfi_put put = {.to = now->rank,
-                   .trainer = c->workers[now->rank].trainer,
-                   .stream = (int)now->stream,
-                   .epoch = t->first + (uint64_t)t->n_tasks,
-                   .need = t->clock.done};
-    return wfi_transport_put(c->transport, &put, data, bytes);
+    const wfi_worker *owner = &c->workers[block->rank], *reader = &c->workers[now->rank];
+    int stream = (int)now->stream;
+    if (owner == reader || !bytes || (!owner->is_local && !reader->is_local)) return WF_OK;
+    if (c->tracks) return owner->is_local ? list_put(c, stream) : WF_OK;
+    char *data = owner->arenas[block->space].base + block->offset + reference->offset + offset;
+    if (owner->is_local) return send(c, reader, stream, data, bytes);
+    c->has_received = true;
+    return wfi_transport_receive(c->transport, block->rank, stream, data, bytes);
 }
 
 wf_status wfi_reads_arrive(wfi_reads *c, int32_t i) {
-    const wfi_instruction *now = &c->p->instructions[i];
+    int stream = (int)c->p->instructions[i].stream;
     if (!c->has_received) return WF_OK;
-    return wfi_stream_wait(c->workers[now->rank].streams[now->stream],
-                           wfi_transport_arrival(c->transport, (int)now->stream));
+    return wfi_stream_wait(c->local->streams[stream], wfi_transport_arrival(c->transport, stream));
+}
+
+wf_status wfi_reads_end(const wfi_reads *c) {
+    for (int s = 0; s < WFI_N_STREAMS; s++)
+        WF_TRY(wfi_event_wait(wfi_transport_departure(c->transport, s)));
+    return WF_OK;
 }

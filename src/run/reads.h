@@ -1,11 +1,14 @@
 /* Transports what tasks read of other processes' memory, where ranks cannot see it. Private.
  *
- * Every process issues the whole program, so both sides know of each such read when it is
- * issued: the reader's process orders the bytes of the owner's, and lets the task wait for them;
- * the owner's sends them. Nothing has to be asked for. They are sent as soon as the owner's streams
- * have done what the reader's stream will have waited for by then; vector clocks, as the tracker of
- * events has them, say what that is. They come into the reader's shadow copy of the owner's arena,
- * at the place that they have there; a task reads them as if it were the arena.
+ * Every process has the whole program, so both sides know of each such read: the reader's process
+ * receives the bytes from the owner's, and lets the task wait for them; the owner's sends them.
+ * Nothing has to be asked for. They are sent as soon as the owner's streams have done what the
+ * reader's stream will have waited for by then; vector clocks, as the happens-before checker has
+ * them, say what that is. They are the same in every step, so they are kept only while the program
+ * is listed: gone through once, with all ranks' tasks and waits, before the first step. The bytes
+ * come into the reader's shadow copy of the owner's arena, at the place that they have there; a
+ * task reads them as if it were the arena. A task of the owner that comes after one which has read
+ * what was put also waits until that has departed: it may write there.
  */
 #ifndef WFI_READS_H
 #define WFI_READS_H
@@ -14,11 +17,11 @@
 
 typedef struct wfi_reads wfi_reads;
 
-/* *reads_out is NULL if all ranks see each other's memory. */
+/* *reads_out is NULL if all ranks see each other's memory. The program is to be listed. */
 wf_status wfi_reads_create(const wf_program *p, const wfi_worker *workers, wfi_reads **reads_out);
 void wfi_reads_destroy(wfi_reads *reads); /* NULL is allowed */
 
-/* A step begins; all streams are idle. */
+/* A step begins; all streams are idle. What was listed is complete. */
 void wfi_reads_begin(wfi_reads *reads);
 /* The stream of instruction i is about to be given a task of it ... */
 wf_status wfi_reads_task(wfi_reads *reads, int32_t i);
@@ -27,7 +30,9 @@ wf_status wfi_reads_read(wfi_reads *reads, const wfi_reference *reference, size_
                          size_t bytes);
 /* The stream waits for what that task reads of others. */
 wf_status wfi_reads_arrive(wfi_reads *reads, int32_t i);
-/* The stream of instruction i waits for the event. */
-void wfi_reads_wait(wfi_reads *reads, int32_t i, wfi_event event);
+/* Listed: the stream of instruction i waits for the first tasks of another. */
+void wfi_reads_wait(wfi_reads *reads, int32_t i, const wfi_stream_queue *other, uint64_t n_tasks);
+/* All tasks of the step are done: waits until the network has let go of what was put in it. */
+wf_status wfi_reads_end(const wfi_reads *reads);
 
 #endif

@@ -110,14 +110,10 @@ static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
 
 /* ---- issue ---- */
 
-wf_status wfi_issue_reduce(wfi_executor *e, int32_t at) {
-    static const wfi_phase_work work = {run_phase, touch_phase};
-    int32_t first = e->p->order[at], n = e->n_group[first];
-    int32_t n_phases = wfi_change_n_phases(e->p, &e->p->instructions[first]);
-    for (int32_t number = 0; number < n_phases; number++) {
-        WF_TRY(wfi_issue_barrier(e, at));
-        for (int32_t m = 0; m < n; m++)
-            WF_TRY(wfi_issue_phase(e, e->p->order[at + m], number, &work));
-    }
+wf_status wfi_issue_phase(wfi_executor *e, int32_t at, int32_t number) {
+    static const wfi_work work = {run_phase, touch_phase};
+    const int32_t *group = e->p->order + at;
+    for (int32_t m = 0; m < e->n_group[group[0]]; m++)
+        WF_TRY(wfi_issue(e, group[m], number, &work));
     return WF_OK;
 }

@@ -11,11 +11,11 @@ static const wfi_stream_queue *stream_of(const wfi_executor *e, int32_t i) {
     return e->workers[now->rank].streams[now->stream];
 }
 
-/* How many tasks its stream has before the instruction is done. What is not issued yet has an
- * event of an earlier step, or none. */
+/* How many tasks its stream has before the instruction is done. */
 static uint64_t n_left(const wfi_executor *e, int32_t i) {
-    uint64_t n_done = wfi_stream_n_done(stream_of(e, i));
-    return e->done[i].stream && e->done[i].epoch > n_done ? e->done[i].epoch - n_done : 0;
+    wfi_event done = wfi_executor_event(e, i, 0);
+    uint64_t n_done = wfi_stream_n_done(done.stream);
+    return done.epoch > n_done ? done.epoch - n_done : 0;
 }
 
 /* The instruction that the stream is at; -1: none. */
@@ -23,7 +23,7 @@ static int32_t find_current(const wfi_executor *e, const wfi_stream_queue *strea
     int32_t current = -1;
     for (int32_t i = 0; i < e->p->n_instructions; i++) {
         if (stream_of(e, i) != stream || !n_left(e, i)) continue;
-        if (current < 0 || e->done[i].epoch < e->done[current].epoch) current = i;
+        if (current < 0 || e->end[i] < e->end[current]) current = i;
     }
     return current;
 }

@@ -40,7 +40,8 @@ static wf_status copy_received(void *self, void *argument) {
     return wfi_executor_check(e, i);
 }
 
-static wf_status touch_received(const wfi_executor *e, int32_t i) {
+static wf_status touch_received(const wfi_executor *e, int32_t i, int32_t phase) {
+    (void)phase;
     const wfi_reference *from = &send_of(e, i)->references[0];
     const wfi_reference *to = &e->p->instructions[i].references[0];
     WF_TRY(wfi_issue_touch(e, from, 0, from->bytes, WFI_READ));
@@ -54,45 +55,43 @@ static wf_status transfer_pair(wfi_executor *e, int32_t at) {
     int32_t send = sends ? a : b, receive = sends ? b : a;
     WF_TRY(wfi_issue_depends(e, receive, receive));
     WF_TRY(wfi_issue_depends(e, receive, send));
-    WF_TRY(wfi_issue_wait(e, receive, wfi_issue_event(e, send))); /* earlier sends go first */
-    WF_TRY(wfi_issue(e, receive, &copy));
-    e->done[receive] = wfi_issue_event(e, receive);
+    WF_TRY(wfi_issue_wait(e, receive, wfi_executor_event(e, send, 1))); /* earlier sends */
+    WF_TRY(wfi_issue(e, receive, 0, &copy));
     /* The send is a task of its own stream, too: what comes later there, to whatever
      * rank, may count on it and on all that it waited for. */
-    WF_TRY(wfi_issue_wait(e, send, e->done[receive]));
-    WF_TRY(wfi_issue(e, send, &place));
-    e->done[send] = wfi_issue_event(e, send);
-    return WF_OK;
+    WF_TRY(wfi_issue_wait(e, send, wfi_executor_event(e, receive, 0)));
+    return wfi_issue(e, send, 0, &place);
 }
 
 /* ---- collectives ---- */
 
-/* Each member does `work` after every member has come this far. */
-static wf_status issue_all(wfi_executor *e, int32_t at, const wfi_work *work) {
-    WF_TRY(wfi_issue_barrier(e, at));
-    for (int32_t m = 0; m < e->n_group[e->p->order[at]]; m++)
-        WF_TRY(wfi_issue(e, e->p->order[at + m], work));
-    return WF_OK;
-}
-
+/* A member is there, does its part of each phase, and is through. */
 static wf_status transfer_all(wfi_executor *e, int32_t at) {
-    int32_t n = e->n_group[e->p->order[at]];
+    const int32_t *group = e->p->order + at;
+    int32_t n = e->n_group[group[0]], n_phases = wfi_change_n_phases(e->p, member(e, at, 0));
     for (int32_t m = 0; m < n; m++) {
-        int32_t k = e->p->order[at + m];
-        WF_TRY(wfi_issue_depends(e, k, k));
-        WF_TRY(wfi_issue(e, k, &place)); /* "I am here" */
+        WF_TRY(wfi_issue_depends(e, group[m], group[m]));
+        WF_TRY(wfi_issue(e, group[m], 0, &place));
     }
-    WF_TRY(wfi_issue_reduce(e, at));
+    for (int32_t number = 0; number < n_phases; number++) {
+        WF_TRY(wfi_issue_barrier(e, at, n_phases - number + 1));
+        WF_TRY(wfi_issue_phase(e, at, number));
+    }
     /* Nobody goes on while another may still read its memory. */
-    WF_TRY(issue_all(e, at, &place));
-    for (int32_t m = 0; m < n; m++) {
-        int32_t k = e->p->order[at + m];
-        e->done[k] = wfi_issue_event(e, k);
-    }
+    WF_TRY(wfi_issue_barrier(e, at, 1));
+    for (int32_t m = 0; m < n; m++) WF_TRY(wfi_issue(e, group[m], 0, &place));
     return WF_OK;
 }
 
-wf_status wfi_executor_transfer(wfi_executor *e, int32_t at) {
-    bool is_pair = e->p->instructions[e->p->order[at]].stream != WFI_STREAM_REDUCE;
+/* ---- both ---- */
+
+int32_t wfi_issue_n_tasks(const wfi_executor *e, int32_t i) {
+    const wfi_instruction *now = &e->p->instructions[i];
+    bool is_change = wfi_type_of(now)->class == WFI_CLASS_CHANGE;
+    return is_change ? wfi_change_n_phases(e->p, now) + 2 : 1;
+}
+
+wf_status wfi_issue_transfer(wfi_executor *e, int32_t at) {
+    bool is_pair = wfi_type_of(member(e, at, 0))->class == WFI_CLASS_TRANSFER;
     return is_pair ? transfer_pair(e, at) : transfer_all(e, at);
 }

@@ -106,7 +106,9 @@ wf_status wfi_control_move(wfi_control *c, int from_rank, int to_rank, const voi
 }
 
 wf_status wfi_control_moved(wfi_control *c) {
-    return c->transport ? wfi_transport_flush(c->transport) : WF_OK;
+    if (!c->transport) return WF_OK;
+    WF_TRY(wfi_event_wait(wfi_transport_arrival(c->transport, WFI_TRANSPORT_HOST)));
+    return wfi_event_wait(wfi_transport_departure(c->transport, WFI_TRANSPORT_HOST));
 }
 
 /* ---- joining and leaving ---- */

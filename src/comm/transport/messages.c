@@ -120,50 +120,13 @@ bool wfi_transport_send_epochs(wfi_transport *t) {
     return sent;
 }
 
-/* A task that is done has read what we sent to it, but until the network says so, too, the bytes
- * are its own: the epoch is shown afterwards. */
-static void show_epochs(wfi_transport *t, int peer, int trainer) {
-    const wfi_peer *p = &t->peers[peer];
-    for (int s = 0; s < WFI_CONTROL_STREAMS; s++) {
-        wfi_shared_epoch *epoch = &t->config.ranks[peer].epochs[trainer][s];
-        uint64_t n = p->parts[trainer].heard[s];
-        const wfi_request *oldest = p->puts[s].first;
-        while (oldest && oldest->trainer != trainer) oldest = oldest->next;
-        if (oldest && oldest->epoch <= n) n = oldest->epoch - 1;
-        if (n <= __atomic_load_n(&epoch->epoch, __ATOMIC_RELAXED)) continue;
-        __atomic_store_n(&epoch->epoch, n, __ATOMIC_SEQ_CST);
-        wfi_shared_epoch_wake(epoch);
-    }
-}
-
-void wfi_transport_show_epochs(wfi_transport *t, int peer) {
-    for (int k = 0; k < t->n_parts; k++) show_epochs(t, peer, k);
-}
-
-/* What it did before is known when our puts to it are known to be there. */
-void wfi_transport_show_leaving(wfi_transport *t) {
-    for (int r = 0; r < t->config.n_ranks; r++) {
-        wfi_peer *p = &t->peers[r];
-        bool waits = false;
-        for (int s = 0; s < WFI_TRANSPORT_STREAMS; s++)
-            waits |= p->puts[s].first && p->puts[s].first->is_under_way;
-        if (!p->has_left || p->is_gone || waits) continue;
-        wfi_control_rank *rank = &t->config.ranks[r];
-        wfi_transport_show_epochs(t, r);
-        p->is_gone = true;
-        __atomic_store_n(&rank->pid, -rank->pid, __ATOMIC_RELEASE); /* as in a shared segment */
-        wfi_shared_epoch_wake(&rank->barriers);
-        wfi_shared_epoch_wake(&rank->runs);
-    }
-}
-
 void wfi_transport_reset_streams(wfi_transport *t, int trainer) {
     t->generation[trainer]++;
     if (trainer >= t->n_parts) t->n_parts = trainer + 1;
     for (int r = 0; r < t->config.n_ranks; r++)
         for (int s = 0; s < WFI_CONTROL_STREAMS && is_other(t, r); s++) {
             wfi_peer_part *p = &t->peers[r].parts[trainer];
-            p->told[s] = p->heard[s] = 0;
+            p->told[s] = 0;
             wfi_queue_clear(t, &p->notify[s]);
             __atomic_store_n(&t->config.ranks[r].epochs[trainer][s].epoch, 0, __ATOMIC_SEQ_CST);
         }
@@ -192,10 +155,22 @@ static void hear_epochs(wfi_transport *t, int peer, const wfi_message *m) {
     uint64_t trainer = m->streams.trainer;
     if (trainer >= WFI_CONTROL_TRAINERS || m->streams.generation != t->generation[trainer])
         return; /* of an earlier trainer at that place */
-    uint64_t *heard = t->peers[peer].parts[trainer].heard;
-    for (int s = 0; s < WFI_CONTROL_STREAMS; s++)
-        if (m->streams.epochs[s] > heard[s]) heard[s] = m->streams.epochs[s];
-    show_epochs(t, peer, (int)trainer);
+    for (int s = 0; s < WFI_CONTROL_STREAMS; s++) {
+        wfi_shared_epoch *epoch = &t->config.ranks[peer].epochs[trainer][s];
+        if (m->streams.epochs[s] <= __atomic_load_n(&epoch->epoch, __ATOMIC_RELAXED)) continue;
+        __atomic_store_n(&epoch->epoch, m->streams.epochs[s], __ATOMIC_SEQ_CST);
+        wfi_shared_epoch_wake(epoch);
+    }
+}
+
+/* After a failure it is not for having left that a rank does not come. */
+static void hear_leaving(wfi_transport *t, int peer) {
+    wfi_control_rank *rank = &t->config.ranks[peer];
+    t->peers[peer].has_left = true;
+    if (wfi_failure_status(t->config.failure) != WF_OK) return;
+    __atomic_store_n(&rank->pid, -rank->pid, __ATOMIC_RELEASE); /* as in a shared segment */
+    wfi_shared_epoch_wake(&rank->barriers);
+    wfi_shared_epoch_wake(&rank->runs);
 }
 
 /* A rank that is in no such group any more has nothing to hear. */
@@ -227,7 +202,7 @@ static void hear_message(wfi_transport *t, int peer, const wfi_message *m) {
         hear_group(t, peer, m);
         break;
     case WFI_MESSAGE_LEAVE:
-        p->has_left = true;
+        hear_leaving(t, peer);
         break;
     }
 }

@@ -49,7 +49,6 @@ typedef struct wfi_message {
 typedef struct wfi_peer_part {
     wfi_queue notify[WFI_CONTROL_STREAMS]; /* by epoch */
     uint64_t told[WFI_CONTROL_STREAMS];    /* of our streams */
-    uint64_t heard[WFI_CONTROL_STREAMS];   /* of its streams */
 } wfi_peer_part;
 
 /* What there is with one other rank. Trainers run one after the other, and no put of a run is under
@@ -62,23 +61,28 @@ typedef struct wfi_peer {
     wfi_queue puts[WFI_TRANSPORT_STREAMS]; /* for its streams */
     wfi_peer_part parts[WFI_CONTROL_TRAINERS];
     bool knows_failure, has_left;
-    bool is_gone; /* has left, and nothing of its is still to be shown */
 } wfi_peer;
+
+/* Of what has come, or gone, for tasks of streams: what was posted are tasks of remote streams. */
+typedef struct wfi_transport_count {
+    wfi_remote remote;
+    wfi_stream_queue *streams[WFI_TRANSPORT_STREAMS];
+    wfi_shared_epoch done[WFI_TRANSPORT_STREAMS];
+} wfi_transport_count;
 
 struct wfi_transport {
     wf_context *ctx; /* the host's */
     wf_context *own; /* the thread's, with all of its memory: it may outlive the other */
     wfi_transport_config config;
-    wfi_remote remote; /* counts what is received */
-    wfi_stream_queue *streams[WFI_TRANSPORT_STREAMS];
-    wfi_shared_epoch arrived[WFI_TRANSPORT_STREAMS];
+    wfi_transport_count arrivals, departures;
     int n_polling;             /* atomic access: collectives that run */
     wfi_transport_slots slots; /* the host's */
 
     pthread_mutex_t queues_lock; /* of what follows; taken before `lock` */
     wfi_peer *peers;             /* [n_ranks] */
-    wfi_queue arrivals[WFI_TRANSPORT_STREAMS];
-    wfi_queue *active; /* those with requests */
+    wfi_queue receives[WFI_TRANSPORT_STREAMS];
+    uint64_t last_departed[WFI_TRANSPORT_STREAMS]; /* the highest number of a put that has */
+    wfi_queue *active;                             /* those with requests */
     wfi_request *lost; /* under way, and no group waits for them any more */
     wfi_transport_group *groups;
     uint64_t generation[WFI_CONTROL_TRAINERS]; /* grows when a trainer's streams count anew */
@@ -127,11 +131,6 @@ void wfi_transport_send_epoch(wfi_transport *t, const wfi_request *notification)
 bool wfi_transport_send_epochs(wfi_transport *t);
 bool wfi_transport_hear(wfi_transport *t);
 void wfi_transport_reset_streams(wfi_transport *t, int trainer);
-/* What peer's streams of all trainers are known to have done, as far as our own puts for them have
- * left. */
-void wfi_transport_show_epochs(wfi_transport *t, int peer);
-/* A rank that has left is shown to have. */
-void wfi_transport_show_leaving(wfi_transport *t);
 bool wfi_transport_drain_receives(wfi_transport *t, bool cancels);
 
 #endif

@@ -103,7 +103,6 @@ static wfi_look look(wfi_transport *t, bool pulse) {
     if (!has_failed && pulse) l.worked |= wfi_transport_send_epochs(t);
     l.worked |= wfi_transport_progress(t);
     l.is_active = t->active != NULL;
-    if (!has_failed) wfi_transport_show_leaving(t);
     pthread_mutex_unlock(&t->queues_lock);
     return l;
 }
@@ -197,7 +196,10 @@ static void *run(void *argument) {
 /* ---- life ---- */
 
 static void destroy_streams(wfi_transport *t) {
-    for (int s = 0; s < WFI_TRANSPORT_STREAMS; s++) wfi_stream_destroy(t->streams[s]);
+    for (int s = 0; s < WFI_TRANSPORT_STREAMS; s++) {
+        wfi_stream_destroy(t->arrivals.streams[s]);
+        wfi_stream_destroy(t->departures.streams[s]);
+    }
 }
 
 static void release(wfi_transport *t) {
@@ -211,22 +213,34 @@ static void release(wfi_transport *t) {
     wf_context_destroy(own);
 }
 
-/* For sentences: who has not sent what is awaited. */
-static int awaited_rank(const void *self, int stream) {
+/* For sentences: who has not sent what is awaited, ... */
+static int awaited_sender(const void *self, int stream) {
     const wfi_transport *t = self;
-    return __atomic_load_n(&t->arrivals[stream].awaited, __ATOMIC_RELAXED);
+    return __atomic_load_n(&t->receives[stream].awaited, __ATOMIC_RELAXED);
 }
 
-static wf_status create_streams(wfi_transport *t) {
-    t->remote = (wfi_remote){.owner = {.ctx = t->ctx,
-                                       .rank = t->config.rank,
-                                       .timeout_ms = t->config.timeout_ms,
-                                       .failure = t->config.failure},
-                             .counters = t->arrived,
-                             .awaited_rank = awaited_rank,
-                             .self = t};
+/* ... or not taken it. */
+static int awaited_reader(const void *self, int stream) {
+    const wfi_transport *t = self;
+    int rank = 0;
+    while (rank < t->config.n_ranks - 1 &&
+           __atomic_load_n(&t->peers[rank].puts[stream].awaited, __ATOMIC_RELAXED) < 0)
+        rank++;
+    return rank;
+}
+
+static wf_status create_count(wfi_transport *t, wfi_transport_count *count, const char *direction,
+                              int (*awaited_rank)(const void *, int)) {
+    count->remote = (wfi_remote){.owner = {.ctx = t->ctx,
+                                           .rank = t->config.rank,
+                                           .timeout_ms = t->config.timeout_ms,
+                                           .failure = t->config.failure},
+                                 .counters = count->done,
+                                 .awaited_rank = awaited_rank,
+                                 .direction = direction,
+                                 .self = t};
     for (int s = 0; s < WFI_TRANSPORT_STREAMS; s++)
-        WF_TRY(wfi_remote_stream_create(&t->remote, "arrivals", s, &t->streams[s]));
+        WF_TRY(wfi_remote_stream_create(&count->remote, "messages", s, &count->streams[s]));
     return WF_OK;
 }
 
@@ -269,8 +283,8 @@ static void init_lock(wfi_transport *t) {
 
 static void init_queues(wfi_transport *t) {
     for (int s = 0; s < WFI_TRANSPORT_STREAMS; s++) {
-        wfi_queue_init(&t->arrivals[s], &t->arrived[s]);
-        t->arrivals[s].stops_at_failure = true;
+        wfi_queue_init(&t->receives[s], &t->arrivals.done[s]);
+        t->receives[s].stops_at_failure = true;
     }
     for (int r = 0; r < t->config.n_ranks; r++) {
         wfi_peer *p = &t->peers[r];
@@ -278,7 +292,7 @@ static void init_queues(wfi_transport *t) {
         for (int s = 0; s < WFI_TRANSPORT_STREAMS; s++) {
             wfi_queue_init(&p->puts[s], NULL);
             p->puts[s].stops_at_failure = true;
-            p->puts[s].shows = r;
+            p->puts[s].departs = s;
         }
         for (int k = 0; k < WFI_CONTROL_TRAINERS * WFI_CONTROL_STREAMS; k++) {
             wfi_queue *q = &p->parts[k / WFI_CONTROL_STREAMS].notify[k % WFI_CONTROL_STREAMS];
@@ -292,7 +306,8 @@ static wf_status fill(wfi_transport *t) {
     t->peers = wfi_alloc(t->own, (size_t)t->config.n_ranks, sizeof *t->peers, "a transport");
     if (!t->peers) return wfi_no_memory(t->ctx, sizeof *t->peers, "a transport");
     init_queues(t);
-    WF_TRY(create_streams(t));
+    WF_TRY(create_count(t, &t->arrivals, "of", awaited_sender));
+    WF_TRY(create_count(t, &t->departures, "to", awaited_reader));
     int error = pthread_create(&t->thread, NULL, run, t);
     if (!error) return WF_OK;
     return wfi_fail(t->ctx, WF_DEVICE, "the progress thread could not be started: %s",

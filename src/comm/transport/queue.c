@@ -13,7 +13,7 @@
 #define LOOK_US   200
 
 void wfi_queue_init(wfi_queue *queue, wfi_shared_epoch *done) {
-    *queue = (wfi_queue){.done = done, .awaited = -1, .shows = -1};
+    *queue = (wfi_queue){.done = done, .awaited = -1, .departs = -1};
 }
 
 /* ---- posting ---- */
@@ -192,19 +192,34 @@ static bool begin_requests(wfi_transport *t, wfi_queue *q) {
     return worked;
 }
 
+/* Puts to one rank end in order, those to another meanwhile: counted are those before the first
+ * that has not. */
+static void count_departures(wfi_transport *t, int stream) {
+    uint64_t n = t->last_departed[stream];
+    for (int r = 0; r < t->config.n_ranks; r++) {
+        const wfi_request *first = t->peers[r].puts[stream].first;
+        if (first && first->number <= n) n = first->number - 1;
+    }
+    wfi_shared_epoch *done = &t->departures.done[stream];
+    __atomic_store_n(&done->epoch, n, __ATOMIC_SEQ_CST);
+    wfi_shared_epoch_wake(done);
+}
+
 static bool end_requests(wfi_transport *t, wfi_queue *q) {
     bool worked = false;
     while (q->first && has_ended(t, q->first)) {
         wfi_request *r = q->first;
         q->first = r->next;
         __atomic_store_n(&q->awaited, q->first ? q->first->peer : -1, __ATOMIC_RELAXED);
+        if (q->departs >= 0 && r->number > t->last_departed[q->departs])
+            t->last_departed[q->departs] = r->number;
         recycle(t, r);
         __atomic_add_fetch(&q->n_done, 1, __ATOMIC_RELEASE);
         if (q->done) __atomic_add_fetch(&q->done->epoch, 1, __ATOMIC_SEQ_CST);
         worked = true;
     }
     if (worked && q->done) wfi_shared_epoch_wake(q->done);
-    if (worked && q->shows >= 0) wfi_transport_show_epochs(t, q->shows);
+    if (worked && q->departs >= 0) count_departures(t, q->departs);
     return worked;
 }
 

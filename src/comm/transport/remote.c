@@ -34,9 +34,9 @@ static wf_status too_late(const wfi_event *event, uint64_t now, const wfi_waiter
     const wfi_owner *owner = &remote->owner;
     if (remote->awaited_rank)
         return wfi_fail(owner->ctx, WF_TIMEOUT,
-                        "%s of rank %d waited %lld ms for bytes of rank %d: %llu of %llu messages "
-                        "have come",
-                        waiter->who, owner->rank, (long long)owner->timeout_ms,
+                        "%s of rank %d waited %lld ms for bytes %s rank %d: %llu of %llu messages "
+                        "are through",
+                        waiter->who, owner->rank, (long long)owner->timeout_ms, remote->direction,
                         remote->awaited_rank(remote->self, event->stream->number),
                         (unsigned long long)now, (unsigned long long)event->epoch);
     char why[512];
@@ -92,4 +92,8 @@ wf_status wfi_remote_stream_create(const wfi_remote *remote, const char *name, i
     WF_TRY(wfi_stream_new(&remote->owner, &remote_streams, name, number, stream_out));
     (*stream_out)->state = (void *)(uintptr_t)remote;
     return WF_OK;
+}
+
+void wfi_remote_stream_count(wfi_stream_queue *stream, uint64_t n_tasks) {
+    stream->n_pushed += n_tasks;
 }

@@ -1,13 +1,7 @@
 /* The transport as the host's threads see it: requests that return at once, but for flush. */
 #include "comm/transport/parts.h"
 
-#include "base/clock.h"
-
 #include <string.h>
-#include <time.h>
-
-/* How often a flush looks whether what was put has been taken. */
-#define LOOK_US 20
 
 void wfi_transport_publish(wfi_transport *t) {
     const wfi_control_rank *own = &t->config.ranks[t->config.rank];
@@ -37,56 +31,38 @@ wf_status wfi_transport_notify(wfi_transport *t, int rank, int trainer, int stre
     return WF_OK;
 }
 
-wf_status wfi_transport_put(wfi_transport *t, const wfi_put *put, const void *data, size_t bytes) {
-    wfi_request r = {.kind = WFI_REQUEST_SEND,
-                     .peer = put->to,
-                     .tag = 1 + put->stream,
-                     .trainer = put->trainer,
-                     .epoch = put->epoch,
-                     .data = (char *)(uintptr_t)data,
-                     .bytes = bytes};
-    if (put->need) memcpy(r.need, put->need, sizeof r.need);
-    return bytes ? wfi_transport_post(t, &t->peers[put->to].puts[put->stream], &r) : WF_OK;
-}
-
-/* The streams of `arrived` count what was posted for them. */
-wf_status wfi_transport_receive(wfi_transport *t, int from, int stream, void *data, size_t bytes) {
-    wfi_request r = {.kind = WFI_REQUEST_RECEIVE, .peer = from, .tag = 1 + stream};
-    for (size_t at = 0; at < bytes; at += r.bytes) {
-        r.data = (char *)data + at;
-        r.bytes = bytes - at < WFI_NETWORK_BYTES ? bytes - at : WFI_NETWORK_BYTES;
-        WF_TRY(wfi_stream_push(t->streams[stream], NULL, NULL, NULL));
-        WF_TRY(wfi_transport_post(t, &t->arrivals[stream], &r));
+/* In pieces, each of which is a task of the stream that counts them. */
+static wf_status move(wfi_transport *t, wfi_stream_queue *stream, wfi_queue *queue, wfi_request *r,
+                      const void *data, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += r->bytes) {
+        r->data = (char *)(uintptr_t)data + at;
+        r->bytes = bytes - at < WFI_NETWORK_BYTES ? bytes - at : WFI_NETWORK_BYTES;
+        WF_TRY(wfi_stream_push(stream, NULL, NULL, NULL));
+        r->number = wfi_stream_record(stream).epoch;
+        WF_TRY(wfi_transport_post(t, queue, r));
     }
     return WF_OK;
+}
+
+wf_status wfi_transport_put(wfi_transport *t, const wfi_put *put, const void *data, size_t bytes) {
+    wfi_request r = {
+        .kind = WFI_REQUEST_SEND, .peer = put->to, .tag = 1 + put->stream, .trainer = put->trainer};
+    if (put->need) memcpy(r.need, put->need, sizeof r.need);
+    return move(t, t->departures.streams[put->stream], &t->peers[put->to].puts[put->stream], &r,
+                data, bytes);
+}
+
+wf_status wfi_transport_receive(wfi_transport *t, int from, int stream, void *data, size_t bytes) {
+    wfi_request r = {.kind = WFI_REQUEST_RECEIVE, .peer = from, .tag = 1 + stream};
+    return move(t, t->arrivals.streams[stream], &t->receives[stream], &r, data, bytes);
 }
 
 wfi_event wfi_transport_arrival(const wfi_transport *t, int stream) {
-    return wfi_stream_record(t->streams[stream]);
+    return wfi_stream_record(t->arrivals.streams[stream]);
 }
 
-static bool is_taken(const wfi_transport *t) {
-    for (int r = 0; r < t->config.n_ranks; r++) {
-        const wfi_queue *q = &t->peers[r].puts[WFI_TRANSPORT_HOST];
-        if (__atomic_load_n(&q->n_done, __ATOMIC_ACQUIRE) != q->n_posted) return false;
-    }
-    return true;
-}
-
-wf_status wfi_transport_flush(wfi_transport *t) {
-    WF_TRY(wfi_event_wait(wfi_transport_arrival(t, WFI_TRANSPORT_HOST)));
-    const struct timespec time = {0, LOOK_US * 1000};
-    for (int64_t end_ms = wfi_now_ms() + t->config.timeout_ms; !is_taken(t);
-         nanosleep(&time, NULL)) {
-        WF_TRY(wfi_owner_check(&t->remote.owner));
-        if (wfi_now_ms() < end_ms) continue;
-        wf_status status =
-            wfi_fail(t->ctx, WF_TIMEOUT, "rank %d waited %lld ms for what it sends to be taken",
-                     t->config.rank, (long long)t->config.timeout_ms);
-        wfi_owner_fail(&t->remote.owner, status);
-        return status;
-    }
-    return WF_OK;
+wfi_event wfi_transport_departure(const wfi_transport *t, int stream) {
+    return wfi_stream_record(t->departures.streams[stream]);
 }
 
 /* ---- groups ---- */

@@ -6,11 +6,12 @@
  *
  *   state      what this rank shows of itself (wfi_control_rank), to all; it is written into the
  *              others' copies, as failures are
- *   notify     "rank r is told when stream s here has done n tasks": every process issues the
+ *   notify     "rank r is told when stream s here has done n tasks": every process has the
  *              whole program, so the owner of a stream knows who waits for it
  *   put        bytes of an arena, sent as soon as the local streams have done what the reader has
  *              waited for. Both sides post in the program's order, so the network's order says
- *              which message is which
+ *              which message is which. That the reader has them does not mean that the network
+ *              has let go of them: it is counted when it has
  *   tell       what a group's rank says to another, delivered in order
  *   post       bytes of a group's collectives, from buffer to buffer
  *
@@ -58,22 +59,20 @@ wf_status wfi_transport_notify(wfi_transport *transport, int rank, int trainer, 
 
 /* For whom bytes are, and when they are ready. */
 typedef struct wfi_put {
-    int to, trainer, stream; /* a task of that rank's stream of the trainer ... */
-    uint64_t epoch;          /* ... its epoch-th */
+    int to, trainer, stream; /* a task of that rank's stream of the trainer */
     const uint64_t *need;    /* [WFI_CONTROL_STREAMS] tasks of the local streams; NULL: ready now */
 } wfi_put;
 
-/* Sends bytes once they are ready. They stay as they are until that task is done. */
+/* Sends bytes once they are ready. They stay as they are until they have departed. */
 wf_status wfi_transport_put(wfi_transport *transport, const wfi_put *put, const void *data,
                             size_t bytes);
 /* Receives the bytes of the sender's next put for that stream of this rank. */
 wf_status wfi_transport_receive(wfi_transport *transport, int from, int stream, void *data,
                                 size_t bytes);
-/* Waits until all that was received and put for the HOST has come and gone. Errors: TIMEOUT, or
- * the failure of another. */
-wf_status wfi_transport_flush(wfi_transport *transport);
 /* The event of all receives that were posted for that local stream so far. */
 wfi_event wfi_transport_arrival(const wfi_transport *transport, int stream);
+/* The event of all puts for that stream, of whichever rank, that were posted so far. */
+wfi_event wfi_transport_departure(const wfi_transport *transport, int stream);
 
 /* ---- groups ---- */
 
@@ -95,11 +94,11 @@ typedef struct wfi_request {
     char *data;
     size_t bytes;
     wfi_network_sum sum;
-    /* A put waits for local streams, and the task that it is for is not shown to be done while it
-     * is under way. A notification is for an epoch of a local stream. */
+    /* A put waits for local streams. A notification is for an epoch of a local stream. */
     int trainer, stream;
     uint64_t epoch, need[WFI_CONTROL_STREAMS];
-    bool owns_data; /* freed with it */
+    uint64_t number; /* of a put among those for that stream of whichever rank, from 1 */
+    bool owns_data;  /* freed with it */
     bool is_under_way, is_cancelled;
     wfi_network_handle handle;
 } wfi_request;
@@ -113,7 +112,7 @@ typedef struct wfi_queue {
     int awaited;               /* atomic access: the peer of the first; -1: unknown */
     bool is_cancelled;         /* atomic access */
     bool stops_at_failure;     /* of the job */
-    int shows;                 /* what is done here shows more of that peer's streams; or -1 */
+    int departs;               /* what is done here are puts for that stream; or -1 */
 } wfi_queue;
 
 #define WFI_TRANSPORT_BYTES (WFI_SENTENCE_BYTES + 256) /* of what is told at once */
