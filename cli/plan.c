@@ -5,6 +5,7 @@
 #include "report.h"
 #include "text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,20 @@ static wf_rank_summary summary_of(const programs *all, int rank) {
         r.peak_unit = test.peak_unit;
     }
     return r;
+}
+
+/* What of the peak lies between blocks: of it less what may be alive at once. */
+static double fragmentation_of(const wf_rank_summary *r) {
+    return r->peak_bytes ? 1 - (double)r->bound_bytes / (double)r->peak_bytes : 0;
+}
+
+static double worst_fragmentation(const programs *all) {
+    double worst = 0;
+    for (int rank = 0; rank < wf_program_n_ranks(all->step); rank++) {
+        wf_rank_summary r = summary_of(all, rank);
+        worst = fmax(worst, fragmentation_of(&r));
+    }
+    return worst;
 }
 
 static wf_status create_tests(const job *j, programs *all) {
@@ -56,9 +71,12 @@ static void say_rank(const cli *c, const programs *all, int rank) {
             text_of_bytes(kept, (double)s.activation_bytes),
             (s.forward_us + s.backward_us + s.weight_us) / 1e3);
     }
-    say(c, "  peak %s in unit %s; alive at once at most %s; parameters and state %s\n",
+    say(c,
+        "  peak %s in unit %s; alive at once at most %s (%.1f %% lies between blocks); parameters "
+        "and state %s\n",
         text_of_bytes(peak, (double)r.peak_bytes), r.peak_unit,
-        text_of_bytes(bound, (double)r.bound_bytes), text_of_bytes(state, (double)r.state_bytes));
+        text_of_bytes(bound, (double)r.bound_bytes), 100 * fragmentation_of(&r),
+        text_of_bytes(state, (double)r.state_bytes));
     if (wf_program_n_ranks(p) > 1)
         say(c, "  sends %s and receives %s a step\n", text_of_bytes(sent, (double)r.sent_bytes),
             text_of_bytes(received, (double)r.received_bytes));
@@ -95,14 +113,14 @@ static json_t *rank_json(const job *j, const programs *all, int rank) {
                              "activation_bytes", (json_int_t)s.activation_bytes, "forward_us",
                              s.forward_us, "backward_us", s.backward_us, "weight_us", s.weight_us));
     }
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "device",
-                     job_device(j, rank, device), "parameters", (json_int_t)r.n_parameters,
-                     "peak_bytes", (json_int_t)r.peak_bytes, "bound_bytes",
-                     (json_int_t)r.bound_bytes, "state_bytes", (json_int_t)r.state_bytes,
-                     "optimizer_bytes", (json_int_t)r.optimizer_bytes, "copied_bytes",
-                     (json_int_t)r.copied_bytes, "sent_bytes", (json_int_t)r.sent_bytes,
-                     "received_bytes", (json_int_t)r.received_bytes, "peak_unit", r.peak_unit,
-                     "instructions", r.n_instructions, "units", units);
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "device",
+        job_device(j, rank, device), "parameters", (json_int_t)r.n_parameters, "peak_bytes",
+        (json_int_t)r.peak_bytes, "bound_bytes", (json_int_t)r.bound_bytes, "fragmentation",
+        fragmentation_of(&r), "state_bytes", (json_int_t)r.state_bytes, "optimizer_bytes",
+        (json_int_t)r.optimizer_bytes, "copied_bytes", (json_int_t)r.copied_bytes, "sent_bytes",
+        (json_int_t)r.sent_bytes, "received_bytes", (json_int_t)r.received_bytes, "peak_unit",
+        r.peak_unit, "instructions", r.n_instructions, "units", units);
 }
 
 /* ---- what would fit ---- */
@@ -167,11 +185,11 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         status = wf_program_fits(all->test[t], c->o.device_memory);
         if (status != WF_OK) fits = job_complain_of_eval(j, status, JOB_EVAL_ADVICE);
     }
-    json_t *report =
-        json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:f, s:I}", "weft", WEFT_VERSION, "costs",
-                  costs_text(p), "plan", wf_plan_text(j->plan), "recipe", options_recipe(&c->o),
-                  "ranks", ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit, "flops",
-                  run.flops, "sent_bytes", (json_int_t)run.sent_bytes);
+    json_t *report = json_pack(
+        "{s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:f, s:f, s:I}", "weft", WEFT_VERSION, "costs",
+        costs_text(p), "plan", wf_plan_text(j->plan), "recipe", options_recipe(&c->o), "ranks",
+        ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit, "fragmentation",
+        worst_fragmentation(all), "flops", run.flops, "sent_bytes", (json_int_t)run.sent_bytes);
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
     exit_status drawn = timeline_plan(c, j->plan, p, report), written = report_write(c, report);

@@ -26,10 +26,10 @@ typedef struct wf_unit_summary {
 } wf_unit_summary;
 
 typedef struct wf_rank_summary {
-    int64_t n_parameters; /* elements held, if only during a step */
-    size_t peak_bytes;    /* of device memory */
-    size_t bound_bytes;   /* alive at once at the worst moment: what perfect packing would reach */
-    size_t state_bytes;   /* parameters, buffers, optimizer state: live for ever */
+    int64_t n_parameters;   /* elements held, if only during a step */
+    size_t peak_bytes;      /* of device memory */
+    size_t bound_bytes;     /* may be alive at once: what perfect packing could reach at best */
+    size_t state_bytes;     /* parameters, buffers, optimizer state: live for ever */
     size_t optimizer_bytes; /* of it, the optimizer's */
     size_t copied_bytes;    /* of parameters that another rank holds: a copy for each step */
     const char *peak_unit;  /* at work in the worst moment */

@@ -1,6 +1,9 @@
 /* The memory plan: an offset for every block in its space of its rank. Two blocks share bytes only
  * if the last use of one happens before the first use of the other by the program's dependencies.
- * State comes first, in a fixed order; then largest first, each at the lowest offset that is free.
+ * State comes first, in a fixed order; the others are taken one by one in some order, each at the
+ * lowest offset that is free. No order is best for all programs: several are tried, and of each the
+ * blocks that end above the bound come first in the next attempt; then a few of these are moved
+ * about in the best order. The best of all is kept.
  *
  * Thousands of microbatches' blocks come to lie at the same few places. Blocks of one
  * place (the same bytes) follow each other in time; whether another one fits between
@@ -34,6 +37,15 @@ typedef struct placement {
     slot *slots; /* of that arena, in order of their begin */
     int32_t n_slots;
     size_t capacity;
+    /* The rank's blocks that are no state: [n], but `spare` [n_blocks]. */
+    int32_t *list, *spare;
+    size_t *best; /* [n_blocks] offsets of the best attempt, and its list */
+    int32_t *best_list;
+    double *keys; /* [n_blocks] */
+    int32_t n;
+    int64_t n_looks; /* how often two blocks' lives, or a block's and a place's, were compared */
+    int32_t *n_done; /* [n_ranks] instructions */
+    size_t *alive;   /* [n_instructions + 1] */
 } placement;
 
 static void begin_life(const wf_program *p, life *l, int32_t i, int32_t order) {
@@ -44,22 +56,23 @@ static void begin_life(const wf_program *p, life *l, int32_t i, int32_t order) {
     l->before[first->stream]--; /* it is not before itself */
 }
 
-static void find_lives(const wf_program *p, life *lives) {
+static void find_lives(const wf_program *p, life *lives, int32_t *n_done) {
     for (int32_t b = 0; b < p->n_blocks; b++) lives[b] = (life){.first = -1};
     for (int32_t k = 0; k < p->n_instructions; k++) {
         int32_t i = p->order[k];
         const wfi_instruction *now = &p->instructions[i];
+        int32_t at = n_done[now->rank]++;
         for (int32_t r = 0; r < now->n_references; r++) {
             life *l = &lives[now->references[r].block];
-            if (l->first < 0) begin_life(p, l, i, k);
-            l->last_order = k;
+            if (l->first < 0) begin_life(p, l, i, at);
+            l->last_order = at;
             l->last[now->stream] = now->position + 1;
         }
     }
     if (p->use != WFI_USE_RUN_AND_KEEP) return;
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (wfi_is_summed(p, &p->blocks[b])) {
-            lives[b].last_order = p->n_instructions;
+            lives[b].last_order = n_done[p->blocks[b].rank];
             for (int s = 0; s < WFI_N_STREAMS; s++) lives[b].last[s] = INT32_MAX;
         }
 }
@@ -71,26 +84,80 @@ static bool ends_before(const life *a, const life *b) {
     return true;
 }
 
-static int by_size(const wf_program *p, int32_t a, int32_t b) {
-    size_t x = p->blocks[a].bytes, y = p->blocks[b].bytes;
+/* ---- orders in which blocks are given their offsets ---- */
+
+static double size_key(const wfi_block *block, const life *l) {
+    (void)l;
+    return (double)block->bytes;
+}
+
+static double last_key(const wfi_block *block, const life *l) {
+    (void)block;
+    return l->last_order;
+}
+
+static double first_key(const wfi_block *block, const life *l) {
+    (void)block;
+    return -l->first_order;
+}
+
+static double life_key(const wfi_block *block, const life *l) {
+    (void)block;
+    return l->last_order - l->first_order;
+}
+
+/* What is large and alive for long. */
+static double area_key(const wfi_block *block, const life *l) {
+    return (double)block->bytes * (l->last_order - l->first_order + 1);
+}
+
+static double large_area_key(const wfi_block *block, const life *l) {
+    return (double)block->bytes * area_key(block, l);
+}
+
+/* In their order, and how many attempts with each. */
+static const struct {
+    double (*key)(const wfi_block *, const life *);
+    int n_attempts;
+} orders[] = {{size_key, 1}, {last_key, 6},  {life_key, 4}, {large_area_key, 4},
+              {area_key, 2}, {size_key, 10}, {first_key, 4}};
+
+static int compare(const placement *m, int32_t a, int32_t b) {
+    if (m->keys[a] != m->keys[b]) return m->keys[a] < m->keys[b] ? 1 : -1;
+    size_t x = m->p->blocks[a].bytes, y = m->p->blocks[b].bytes;
     return x != y ? (x < y) - (x > y) : (a > b) - (a < b);
 }
 
-static void sort_by_size(const wf_program *p, int32_t *list, int32_t n, int32_t *spare) {
+static void sort(const placement *m, int32_t *list, int32_t n) {
     if (n < 2) return;
     int32_t half = n / 2, i = 0, j = half, k = 0;
-    sort_by_size(p, list, half, spare);
-    sort_by_size(p, list + half, n - half, spare);
+    sort(m, list, half);
+    sort(m, list + half, n - half);
     while (i < half || j < n) {
-        bool left = j == n || (i < half && by_size(p, list[i], list[j]) <= 0);
-        spare[k++] = left ? list[i++] : list[j++];
+        bool left = j == n || (i < half && compare(m, list[i], list[j]) <= 0);
+        m->spare[k++] = left ? list[i++] : list[j++];
     }
-    memcpy(list, spare, (size_t)n * sizeof *list);
+    memcpy(list, m->spare, (size_t)n * sizeof *list);
 }
 
-static bool is_here(const placement *m, const wfi_block *block) {
-    return block->rank == m->rank && block->space == m->space;
+static void sort_by(const placement *m, double (*key)(const wfi_block *, const life *)) {
+    for (int32_t k = 0; k < m->n; k++)
+        m->keys[m->list[k]] = key(&m->p->blocks[m->list[k]], &m->lives[m->list[k]]);
+    sort(m, m->list, m->n);
 }
+
+/* Those that end above the bound to the front, all else as it was. */
+static void bring_forward(const placement *m, size_t bound_bytes) {
+    int32_t n = 0, at = 0;
+    for (int front = 1; front >= 0; front--)
+        for (int32_t k = 0; k < m->n; k++) {
+            const wfi_block *block = &m->p->blocks[m->list[k]];
+            if ((block->offset + block->bytes > bound_bytes) == front) m->spare[n++] = m->list[k];
+        }
+    for (; at < n; at++) m->list[at] = m->spare[at];
+}
+
+/* ---- places ---- */
 
 static size_t align(const placement *m, size_t at) {
     return wfi_round_up(at, wfi_space_align(m->space));
@@ -157,36 +224,85 @@ static wf_status place_block(placement *m, int32_t b, size_t base) {
     for (int32_t k = 0; k < m->n_slots; k++) {
         const slot *s = &m->slots[k];
         if (s->begin >= offset + block->bytes) break;
-        if (s->end <= offset || is_free(m, s, b)) continue;
+        if (s->end <= offset) continue;
+        m->n_looks++;
+        if (is_free(m, s, b)) continue;
         offset = align(m, s->end);
     }
     block->offset = offset;
     return fill_slot(m, b);
 }
 
-/* Bytes alive at once: what no packing can go below. */
-static void find_bound(const placement *m, size_t *alive) {
-    wf_program *p = m->p;
-    const life *lives = m->lives;
-    size_t n = (size_t)p->n_instructions;
-    memset(alive, 0, (n + 1) * sizeof *alive);
-    for (int32_t b = 0; b < p->n_blocks; b++) {
-        const wfi_block *block = &p->blocks[b];
-        if (!is_here(m, block) || block->is_state || lives[b].first < 0) continue;
-        alive[lives[b].first_order] += block->bytes;
-        alive[wfi_min_i64(lives[b].last_order + 1, p->n_instructions)] -= block->bytes;
+/* ---- what no packing can go below ---- */
+
+/* Blocks that may be alive at once are looked for from so many moments on, and from so many of the
+ * largest blocks. */
+#define N_MOMENTS 8
+#define N_SEEDS   64
+/* After so much work nothing else is tried, so that large programs take little longer than one
+ * attempt does. */
+#define MOST_LOOKS 4000000
+
+/* Streams may be ahead of each other or behind. To the block `seed`, or if that is -1 those that
+ * are alive at that place of the program's order, come others, by size, that may be alive at the
+ * same time as all of these. */
+static size_t find_alive(placement *m, int32_t seed, int32_t order) {
+    int32_t n = 0;
+    size_t bytes = 0;
+    for (int first = 1; first >= 0; first--)
+        for (int32_t k = 0; k < m->n; k++) {
+            int32_t b = m->list[k];
+            const life *l = &m->lives[b];
+            bool is_first =
+                seed < 0 ? l->first_order <= order && order <= l->last_order : b == seed;
+            bool fits = is_first == first;
+            for (int32_t i = 0; i < n && !first && fits; i++) {
+                const life *other = &m->lives[m->spare[i]];
+                m->n_looks++;
+                fits = !ends_before(l, other) && !ends_before(other, l);
+            }
+            if (!fits) continue;
+            m->spare[n++] = b;
+            bytes += m->p->blocks[b].bytes;
+        }
+    return bytes;
+}
+
+/* Sets the bound, from at most so many moments and blocks. Blocks are in the order of their size.
+ */
+static void find_bound(placement *m, int32_t n_tries) {
+    const wf_program *p = m->p;
+    size_t now = 0;
+    int32_t n = m->n_done[m->rank];
+    memset(m->alive, 0, (size_t)(n + 1) * sizeof *m->alive);
+    for (int32_t k = 0; k < m->n; k++) {
+        const life *l = &m->lives[m->list[k]];
+        size_t bytes = p->blocks[m->list[k]].bytes;
+        m->alive[l->first_order] += bytes;
+        m->alive[wfi_min_i64(l->last_order + 1, n)] -= bytes;
     }
-    size_t now = 0, most = 0;
+    for (int32_t k = 0; k < n; k++) m->alive[k] = now += m->alive[k];
+    wfi_arena_plan *r = m->arena;
     int32_t peak_instruction = p->n_instructions ? p->order[0] : -1;
-    for (size_t k = 0; k < n; k++) {
-        now += alive[k];
-        if (now <= most) continue;
-        most = now;
-        peak_instruction = p->order[k];
+    r->bound_bytes = r->state_bytes;
+    n_tries = (int32_t)wfi_min_i64(n_tries, m->n);
+    for (int32_t k = 0; k < n_tries && (k == 0 || m->n_looks < MOST_LOOKS); k++) {
+        bool is_seed = k >= N_MOMENTS;
+        const life *worst = &m->lives[m->list[is_seed ? k - N_MOMENTS : 0]];
+        for (int32_t i = 1; i < m->n && !is_seed; i++) {
+            const life *other = &m->lives[m->list[i]];
+            if (m->alive[other->first_order] > m->alive[worst->first_order]) worst = other;
+        }
+        m->alive[worst->first_order] = 0;
+        size_t bytes = find_alive(m, is_seed ? m->list[k - N_MOMENTS] : -1, worst->first_order);
+        if (r->state_bytes + bytes <= r->bound_bytes) continue;
+        r->bound_bytes = r->state_bytes + bytes;
+        peak_instruction = worst->first;
     }
-    m->arena->bound_bytes = m->arena->state_bytes + most;
     if (m->space == WFI_SPACE_DEVICE) p->ranks[m->rank].peak_instruction = peak_instruction;
 }
+
+/* ---- an arena ---- */
 
 static void empty_slots(placement *m) {
     for (int32_t k = 0; k < m->n_slots; k++) wfi_free(m->p->ctx, m->slots[k].blocks);
@@ -194,73 +310,136 @@ static void empty_slots(placement *m) {
 }
 
 /* For tests: see gap_bytes. */
-static void place_apart(const placement *m, const int32_t *list, int32_t n, size_t gap_bytes) {
+static void place_apart(const placement *m, size_t gap_bytes) {
     wfi_arena_plan *r = m->arena;
-    for (int32_t k = 0; k < n; k++) {
-        wfi_block *block = &m->p->blocks[list[k]];
+    for (int32_t k = 0; k < m->n; k++) {
+        wfi_block *block = &m->p->blocks[m->list[k]];
         block->offset = align(m, r->peak_bytes) + gap_bytes;
         r->peak_bytes = block->offset + block->bytes;
     }
     r->peak_bytes = align(m, r->peak_bytes) + gap_bytes;
 }
 
+/* An attempt: each block of the list in turn. */
+static wf_status pack(placement *m, size_t base, size_t *end_out) {
+    empty_slots(m);
+    *end_out = 0;
+    for (int32_t k = 0; k < m->n; k++) {
+        const wfi_block *block = &m->p->blocks[m->list[k]];
+        WF_TRY(place_block(m, m->list[k], base));
+        if (block->offset + block->bytes > *end_out) *end_out = block->offset + block->bytes;
+    }
+    return WF_OK;
+}
+
+/* Good enough: within so many parts of the bound. */
+#define GOOD_PARTS 200
+
+/* Attempts with a few blocks of the best one's order moved; how many are. */
+#define N_SHUFFLES 48
+#define N_MOVED    4
+
+static bool is_good(const placement *m) {
+    const wfi_arena_plan *r = m->arena;
+    return r->peak_bytes <= r->bound_bytes + r->bound_bytes / GOOD_PARTS;
+}
+
+/* Packs the list, and keeps it if it is no worse than the best. */
+static wf_status attempt(placement *m) {
+    size_t end;
+    WF_TRY(pack(m, align(m, m->arena->state_bytes), &end));
+    if (end > m->arena->peak_bytes) return WF_OK;
+    m->arena->peak_bytes = end;
+    memcpy(m->best_list, m->list, (size_t)m->n * sizeof *m->list);
+    for (int32_t i = 0; i < m->n; i++) m->best[m->list[i]] = m->p->blocks[m->list[i]].offset;
+    return WF_OK;
+}
+
+/* The best list with a few of the blocks that ended above the bound anywhere before. */
+static void move_some(const placement *m, uint64_t *random) {
+    memcpy(m->list, m->best_list, (size_t)m->n * sizeof *m->list);
+    for (int n_moved = 0, n_looked = 0; n_moved < N_MOVED && n_looked < 100 * N_MOVED; n_looked++) {
+        *random = *random * 6364136223846793005u + 1442695040888963407u;
+        int32_t from = (int32_t)((*random >> 33) % (uint64_t)m->n), b = m->list[from];
+        if (m->best[b] + m->p->blocks[b].bytes <= m->arena->bound_bytes) continue;
+        int32_t to = (int32_t)((*random >> 13) % (uint64_t)(from + 1));
+        memmove(m->list + to + 1, m->list + to, (size_t)(from - to) * sizeof *m->list);
+        m->list[to] = b;
+        n_moved++;
+    }
+}
+
+static wf_status place_best(placement *m) {
+    uint64_t random = 1;
+    for (size_t k = 0; k < WFI_COUNT(orders) + N_SHUFFLES; k++) {
+        bool is_order = k < WFI_COUNT(orders);
+        if (k && is_order) sort_by(m, orders[k].key);
+        for (int i = 0; i < (is_order ? orders[k].n_attempts : 1); i++) {
+            if (i) bring_forward(m, m->arena->bound_bytes);
+            if (!is_order) move_some(m, &random);
+            WF_TRY(attempt(m));
+            if (is_good(m)) return WF_OK;
+            if (k == 0 && i == 0) find_bound(m, N_MOMENTS + N_SEEDS);
+            if (is_good(m) || m->n_looks >= MOST_LOOKS) return WF_OK;
+        }
+    }
+    return WF_OK;
+}
+
 /* Only the device's memory has gaps. */
-static wf_status place_blocks(placement *m, int32_t *list, int32_t *spare) {
+static wf_status place_blocks(placement *m) {
     wf_program *p = m->p;
     wfi_arena_plan *r = m->arena;
     size_t gap_bytes = m->space == WFI_SPACE_DEVICE ? p->gap_bytes : 0;
-    int32_t n = 0;
+    m->n = 0;
     *r = (wfi_arena_plan){0};
     for (int32_t b = 0; b < p->n_blocks; b++) {
         wfi_block *block = &p->blocks[b];
-        if (!is_here(m, block)) continue;
+        if (block->rank != m->rank || block->space != m->space) continue;
         if (!block->is_state) {
-            if (m->lives[b].first >= 0) list[n++] = b;
+            if (m->lives[b].first >= 0) m->list[m->n++] = b;
             continue;
         }
         block->offset = align(m, r->state_bytes) + gap_bytes;
-        r->state_bytes = r->peak_bytes = block->offset + block->bytes;
+        r->state_bytes = block->offset + block->bytes;
     }
-    if (gap_bytes) {
-        place_apart(m, list, n, gap_bytes);
-        return WF_OK;
-    }
-    sort_by_size(p, list, n, spare);
-    size_t base = align(m, r->state_bytes);
-    empty_slots(m);
-    for (int32_t k = 0; k < n; k++) {
-        const wfi_block *block = &p->blocks[list[k]];
-        WF_TRY(place_block(m, list[k], base));
-        if (block->offset + block->bytes > r->peak_bytes)
-            r->peak_bytes = block->offset + block->bytes;
-    }
+    sort_by(m, size_key);
+    m->n_looks = 0;
+    find_bound(m, 1);
+    r->peak_bytes = r->state_bytes;
+    if (gap_bytes) place_apart(m, gap_bytes);
+    if (gap_bytes || !m->n) return WF_OK;
+    r->peak_bytes = SIZE_MAX;
+    WF_TRY(place_best(m));
+    for (int32_t k = 0; k < m->n; k++) p->blocks[m->list[k]].offset = m->best[m->list[k]];
     return WF_OK;
 }
 
 wf_status wfi_program_place(wf_program *p) {
     placement m = {.p = p};
     size_t n_blocks = (size_t)p->n_blocks;
-    m.lives = wfi_alloc(p->ctx, n_blocks, sizeof *m.lives, "the memory plan");
-    int32_t *list = wfi_alloc(p->ctx, n_blocks, sizeof *list, "the memory plan");
-    int32_t *spare = wfi_alloc(p->ctx, n_blocks, sizeof *spare, "the memory plan");
-    size_t *alive =
-        wfi_alloc(p->ctx, (size_t)p->n_instructions + 1, sizeof *alive, "the memory plan");
-    wf_status status = m.lives && list && spare && alive ? WF_OK : WF_NO_MEMORY;
-    if (status == WF_OK) find_lives(p, m.lives);
-    for (int32_t k = 0; k < p->n_lowered && status == WF_OK; k++) {
-        m.rank = p->lowered[k];
-        for (int s = 0; s < WFI_N_SPACES && status == WF_OK; s++) {
-            m.space = (wfi_space)s;
-            m.arena = &p->ranks[m.rank].arenas[s];
-            status = place_blocks(&m, list, spare);
-            if (status == WF_OK) find_bound(&m, alive);
-        }
+    const char *what = "the memory plan";
+    m.lives = wfi_alloc(p->ctx, n_blocks, sizeof *m.lives, what);
+    m.list = wfi_alloc(p->ctx, n_blocks, sizeof *m.list, what);
+    m.spare = wfi_alloc(p->ctx, n_blocks, sizeof *m.spare, what);
+    m.best = wfi_alloc(p->ctx, n_blocks, sizeof *m.best, what);
+    m.best_list = wfi_alloc(p->ctx, n_blocks, sizeof *m.best_list, what);
+    m.keys = wfi_alloc(p->ctx, n_blocks, sizeof *m.keys, what);
+    m.n_done = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *m.n_done, what);
+    m.alive = wfi_alloc(p->ctx, (size_t)p->n_instructions + 1, sizeof *m.alive, what);
+    bool ok =
+        m.lives && m.list && m.spare && m.best && m.best_list && m.keys && m.n_done && m.alive;
+    wf_status status = ok ? WF_OK : WF_NO_MEMORY;
+    if (ok) find_lives(p, m.lives, m.n_done);
+    for (int32_t k = 0; k < p->n_lowered * WFI_N_SPACES && status == WF_OK; k++) {
+        m.rank = p->lowered[k / WFI_N_SPACES];
+        m.space = (wfi_space)(k % WFI_N_SPACES);
+        m.arena = &p->ranks[m.rank].arenas[m.space];
+        status = place_blocks(&m);
     }
     empty_slots(&m);
-    wfi_free(p->ctx, m.slots);
-    wfi_free(p->ctx, m.lives);
-    wfi_free(p->ctx, list);
-    wfi_free(p->ctx, spare);
-    wfi_free(p->ctx, alive);
+    void *const all[] = {m.slots,     m.lives, m.list,   m.spare, m.best,
+                         m.best_list, m.keys,  m.n_done, m.alive};
+    for (size_t k = 0; k < WFI_COUNT(all); k++) wfi_free(p->ctx, all[k]);
     return status;
 }

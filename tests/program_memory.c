@@ -1,0 +1,80 @@
+/* The memory plan: how close the peak comes to what is alive at once, and that this bound is one.
+ */
+#include "program/program.h"
+#include "test.h"
+
+/* Most of a rank's peak that may be lost between blocks. */
+#define MOST_FRAGMENTATION 0.03
+
+static wf_program *make(wf_context *ctx, const char *name, const char *plan_text, int64_t n_micro,
+                        const char *optimizer) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    const wf_model_info *about = wf_model_registry_find(name);
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    char text[120];
+    if (about->takes_tokens)
+        config.n_tokens = 64, config.n_classes = about->n_classes;
+    else
+        config.height = config.width = 32, config.n_classes = 10,
+        config.small_stem = about->has_stem;
+    snprintf(text, sizeof text, "batch=8,micro=%d,lanes=4,optimizer=%s", (int)n_micro, optimizer);
+    TEST_OK(ctx, wf_recipe_parse(ctx, text, &recipe));
+    TEST_OK(ctx, wf_model_find(ctx, name, &config, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return p;
+}
+
+/* Of the rank that loses most. */
+static double worst_fragmentation(const wf_program *p) {
+    double worst = 0;
+    for (int r = 0; r < wf_program_n_ranks(p); r++) {
+        wf_rank_summary rank = wf_program_rank(p, r);
+        assert_true(rank.state_bytes <= rank.bound_bytes && rank.bound_bytes <= rank.peak_bytes);
+        double share = 1 - (double)rank.bound_bytes / (double)rank.peak_bytes;
+        if (share > worst) worst = share;
+    }
+    return worst;
+}
+
+static void little_is_lost_between_blocks(void **state) {
+    (void)state;
+    static const char *const models[] = {"resnet18", "resnet50", "gpt2", "gpt2-tiny"};
+    static const char *const plans[] = {"",
+                                        "pp=2",
+                                        "pp=2,schedule=zb1",
+                                        "dp=4",
+                                        "dp=2,pp=2",
+                                        "pp=4,schedule=gpipe",
+                                        "dp=2,allreduce=pairwise",
+                                        "dataparallel=2",
+                                        "dp=4,zero=1",
+                                        "dp=4,zero=2",
+                                        "dp=4,zero=3",
+                                        "dp=2,zero=3,schedule=breadth",
+                                        "dp=2,pp=2,zero=2"};
+    for (size_t m = 0; m < WFI_COUNT(models); m++)
+        for (size_t k = 0; k < WFI_COUNT(plans); k++)
+            for (int n_micro = 4; n_micro <= 8; n_micro *= 2) {
+                wf_context *ctx = test_context();
+                wf_program *p = make(ctx, models[m], plans[k], n_micro, k % 2 ? "sgd" : "adamw");
+                double share = worst_fragmentation(p);
+                if (share > MOST_FRAGMENTATION)
+                    print_message("%s, %s, %d microbatches: %.1f %% of a peak lies between blocks",
+                                  models[m], plans[k], n_micro, 100 * share);
+                wf_program_destroy(p);
+                test_context_end(ctx);
+            }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(little_is_lost_between_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
