@@ -46,7 +46,7 @@ n_families=0
 for family in openmpi mpich; do
     mpirun=$(mpi $family) && [[ $mpirun ]] || continue
     n_families=$((n_families + 1))
-    agree "$mpirun" 2 dp=2 pp=2
+    agree "$mpirun" 2 dp=2 pp=2 dp=2,zero=1 dp=2,zero=3,bucket=1KiB
 
     # a job of one rank is a job
     timeout 60 "$mpirun" -np 1 "$WEFT" $run --steps 3 --wire mpi --quiet --json - >"$folder/report" 2>"$folder/said" ||

@@ -106,6 +106,19 @@ static inline wf_status small_try_step(wf_trainer *trainer, int step, double *lo
     return status;
 }
 
+/* Forward only, some samples of a step's. */
+static inline wf_status small_eval(wf_trainer *trainer, int step, int64_t n_samples,
+                                   double *loss_out) {
+    static small_batch batch;
+    small_batch_fill(&batch, step);
+    wf_feed feeds[] = {{"x", batch.x, sizeof batch.x / SMALL_BATCH * (size_t)n_samples},
+                       {"y", batch.y, sizeof *batch.y * (size_t)n_samples}};
+    wf_step_result result;
+    wf_status status = wf_trainer_eval(trainer, feeds, 2, n_samples, &result);
+    if (status == WF_OK) *loss_out = result.loss;
+    return status;
+}
+
 static inline double small_step(wf_context *ctx, wf_trainer *trainer, int step) {
     double loss = 0;
     TEST_OK(ctx, small_try_step(trainer, step, &loss));

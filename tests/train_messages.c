@@ -247,7 +247,7 @@ static void compare_with_one(const char *what, const plan_case *plans, size_t n_
 /* The checker of events, and it alone, looks at what others do. */
 static void each_issues_its_own_part(void **state) {
     (void)state;
-    const plan_case plans[] = {{"dp=2", 2}, {"pp=3", 3}, {"dp=4,zero=2", 4}, {"dp=2,pp=2", 4}};
+    const plan_case plans[] = {{"dp=2", 2}, {"pp=3", 3}, {"dp=4,zero=3", 4}, {"dp=2,pp=2", 4}};
     unsetenv("WEFT_CHECK_EVENTS");
     compare_with_one("own", plans, sizeof plans / sizeof *plans);
     setenv("WEFT_CHECK_EVENTS", "1", 1);
@@ -268,6 +268,8 @@ static void bits_of_one_rank(void **state) {
                                {"zero=1: dp=2", 2},
                                {"zero=1: dp=2,pp=2,bucket=1KiB", 4},
                                {"dp=2,zero=2,bucket=1KiB", 2},
+                               {"dp=2,zero=3", 2},
+                               {"dp=2,pp=2,zero=3,overlap=off", 4},
                                {"whole gradient: dp=4", 4}};
     compare_with_one("train", plans, sizeof plans / sizeof *plans);
 }

@@ -73,11 +73,11 @@ static wf_status step(wf_trainer *trainer, int s, double *loss_out) {
     return status;
 }
 
-/* Train, save, load into another trainer, train on; say loss, weights and peaks. */
+/* Train, save, load into another trainer, train on, test; say losses, weights and peaks. */
 static int run_rank(wf_context *ctx, wf_job *job, const char *plan, const char *path) {
     wf_recipe recipe = job_recipe();
     wf_trainer *trainer, *second;
-    double loss = 0;
+    double loss = 0, test_loss = 0;
     char sha[65];
     if (make_trainer(ctx, plan, job, false, &recipe, &trainer)) return say_error(ctx);
     wf_status status = WF_OK;
@@ -87,12 +87,13 @@ static int run_rank(wf_context *ctx, wf_job *job, const char *plan, const char *
     if (status || make_trainer(ctx, plan, job, false, &recipe, &second)) return say_error(ctx);
     status = wf_trainer_load_state(second, path);
     for (int s = N_STEPS; s < 2 * N_STEPS && !status; s++) status = step(second, s, &loss);
+    if (!status) status = small_eval(second, 9, 11, &test_loss);
     if (!status) status = wf_trainer_weights_sha256(second, sha);
     if (status) {
         wf_trainer_destroy(second);
         return say_error(ctx);
     }
-    printf("%.17g %s", loss, sha);
+    printf("%.17g %.17g %s", loss, test_loss, sha);
     for (int r = 0; r < wf_job_n_ranks(job); r++) {
         wf_trainer_memory memory = wf_trainer_memory_of(second, r);
         printf(" %s", memory.planned_peak_bytes == memory.measured_peak_bytes ? "=" : "!");
@@ -226,10 +227,11 @@ static void bits_of_one_rank(void **state) {
     wf_context *ctx = test_context();
     wf_recipe recipe = job_recipe();
     wf_trainer *one = planned_trainer(ctx, small_net, &recipe, "", "cpu:1", 0);
-    double loss = 0;
+    double loss = 0, test_loss = 0;
     for (int s = 0; s < 2 * N_STEPS; s++) loss = small_step(ctx, one, s);
+    TEST_OK(ctx, small_eval(one, 9, 11, &test_loss));
     TEST_OK(ctx, wf_trainer_weights_sha256(one, sha));
-    snprintf(want, sizeof want, "%.17g %s", loss, sha);
+    snprintf(want, sizeof want, "%.17g %.17g %s", loss, test_loss, sha);
     wf_trainer_destroy(one);
     test_context_end(ctx);
     assert_non_null(mkdtemp(folder));

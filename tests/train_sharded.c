@@ -1,7 +1,7 @@
 /* Strategies that live in tests train as one rank does, bit for bit: every rank's slice of every
  * parameter, after each step, with and without clipping, with tied weights and batch norm, under
- * stages and microbatches of two sizes, while the happens-before checker looks on. Each plan in
- * some ways, with WEFT_TEST_FULL=1 in all.
+ * stages and microbatches of two sizes, with forward runs between, while the happens-before checker
+ * looks on. Each plan in some ways, with WEFT_TEST_FULL=1 in all.
  *
  * label: serial long
  */
@@ -69,6 +69,9 @@ static void run(const char *text, const wfi_strategy *strategy, int way) {
         double want = small_step(ctx, one, s), loss = small_step(ctx, t, s);
         if (want != loss) fail_msg("%s: loss %.17g, one rank has %.17g", what, loss, want);
         assert_int_equal(compare_state(t, one, what) > 0, is_divided);
+        TEST_OK(ctx, small_eval(one, 9 + s, 11, &want)); /* then training goes on */
+        TEST_OK(ctx, small_eval(t, 9 + s, 11, &loss));
+        if (want != loss) fail_msg("%s: test loss %.17g, one rank's %.17g", what, loss, want);
     }
     for (int k = 0; k < wf_program_n_ranks(wf_trainer_program(t)); k++) {
         wf_trainer_memory memory = wf_trainer_memory_of(t, k);

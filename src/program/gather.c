@@ -42,7 +42,10 @@ static wf_status find_in_use(search *s, const wfi_action *action, int32_t unit) 
 
 wf_status wfi_find_gathers(wfi_lowering *l) {
     const wf_program *p = l->p;
-    const wfi_action_list *list = &l->lists[l->rank];
+    /* Who only brings parts does so for the first replica. */
+    bool computes = p->kind == WF_PROGRAM_TRAIN || !wfi_mesh_dp(p->mesh, l->rank);
+    const wfi_action_list *list =
+        &l->lists[computes ? l->rank : wfi_mesh_rank(p->mesh, wfi_mesh_pp(p->mesh, l->rank), 0)];
     search s = {.l = l, .last = -1};
     wf_status status = WF_OK;
     s.last_read = wfi_alloc(p->ctx, (size_t)p->graph->n_units, sizeof *s.last_read, "lowering");
@@ -60,14 +63,16 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
 /* Not before what the rank computed last: until then its memory may be another's. */
 static wf_status emit_gather(wfi_lowering *l, const wfi_gather *gather) {
     wf_program *p = l->p;
+    const wfi_stage *stage = &p->stages[gather->stage];
     int32_t first = p->n_instructions, unit = gather->unit;
     int32_t depth = WFI_GATHERED_DEPTH + l->n_gathered[unit]++;
     wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
     if (kept.bytes)
         WF_TRY(wfi_lower_copy(l, WFI_BLOCK_PARAM, unit, wfi_kept_depth(p, unit), depth, kept));
     WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, unit, depth, -1));
-    WF_TRY(wfi_lower_change(l, gather->stage, p->stages[gather->stage].strategy->parameter,
-                            WFI_REPLICATE, unit));
+    bool is_forward = stage->n_members > stage->n_replicas;
+    WF_TRY(wfi_lower_change(l, gather->stage, stage->strategy->parameter,
+                            is_forward ? WFI_ROOT : WFI_REPLICATE, unit));
     for (int32_t i = first; i < p->n_instructions; i++)
         WF_TRY(wfi_depend_on(l, i, l->last_compute));
     return WF_OK;
@@ -83,5 +88,13 @@ wf_status wfi_lower_gathers(wfi_lowering *l, int32_t unit) {
     for (; l->n_reached < reached; l->n_reached++) l->in_use[l->gathers[l->n_reached].unit]++;
     l->n_packs[unit]++; /* of other copies: they are packed again */
     for (int k = 0; k < WFI_N_PACKED; k++) l->packed[WFI_N_PACKED * unit + k] = false;
+    return WF_OK;
+}
+
+wf_status wfi_lower_last_gathers(wfi_lowering *l) {
+    for (; l->n_emitted < l->n_gathers; l->n_emitted++) {
+        WF_TRY(emit_gather(l, &l->gathers[l->n_emitted]));
+        l->last_compute = l->p->n_instructions - 1; /* one after the other */
+    }
     return WF_OK;
 }

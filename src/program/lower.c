@@ -171,6 +171,7 @@ static wf_status lower_rank(wfi_lowering *l) {
     WF_TRY(change_parameters(l));
     WF_TRY(wfi_find_gathers(l));
     for (int32_t k = 0; k < l->lists[l->rank].n; k++) WF_TRY(emit_action(l, k));
+    WF_TRY(wfi_lower_last_gathers(l));
     WF_TRY(wfi_lower_transfers(l, INT32_MAX));
     WF_TRY(wfi_lower_report(l));
     if (p->kind == WF_PROGRAM_FORWARD) return emit_outputs(l);

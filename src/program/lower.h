@@ -118,6 +118,8 @@ wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t m
 wf_status wfi_find_gathers(wfi_lowering *l);
 /* What the next use, of that unit, needs, and what is gathered ahead. */
 wf_status wfi_lower_gathers(wfi_lowering *l, int32_t unit);
+/* Those that no use of the rank needs: it brings parts to a forward run of another. */
+wf_status wfi_lower_last_gathers(wfi_lowering *l);
 /* Number k of the units of the stage at hand, in the order of the action. */
 static inline int32_t wfi_action_unit(const wfi_lowering *l, const wfi_action *action, int32_t k) {
     return action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;

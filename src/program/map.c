@@ -2,11 +2,16 @@
 #include "optimizer/optimizer.h"
 #include "program/program.h"
 
-int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank) {
+int32_t wfi_stage_member_on(const wf_program *p, int32_t stage, int32_t rank) {
     const wfi_stage *s = &p->stages[stage];
-    int32_t replica = wfi_mesh_dp(p->mesh, rank) - s->first_dp;
-    bool is_on = wfi_mesh_pp(p->mesh, rank) == s->pp && replica >= 0 && replica < s->n_replicas;
-    return is_on ? replica : -1;
+    int32_t member = wfi_mesh_dp(p->mesh, rank) - s->first_dp;
+    bool is_on = wfi_mesh_pp(p->mesh, rank) == s->pp && member >= 0 && member < s->n_members;
+    return is_on ? member : -1;
+}
+
+int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank) {
+    int32_t member = wfi_stage_member_on(p, stage, rank);
+    return member < p->stages[stage].n_replicas ? member : -1;
 }
 
 int32_t wfi_group_find(const wfi_group *group, int32_t rank) {
@@ -33,13 +38,13 @@ static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int3
                                   int32_t stage, int32_t rank) {
     const wfi_stage *s = &p->stages[stage];
     const wfi_unit *u = &p->graph->units[unit];
-    int32_t replica = wfi_stage_replica_on(p, stage, rank);
+    int32_t member = wfi_stage_member_on(p, stage, rank);
     wfi_placement placement = kind == WFI_BLOCK_PARAM   ? s->strategy->parameter
                               : kind == WFI_BLOCK_STATE ? s->strategy->state
                                                         : s->strategy->buffer;
     size_t bytes = kind == WFI_BLOCK_BUFFER ? u->buffer_bytes : u->param_bytes;
-    return replica < 0 ? (wfi_extent){0, 0}
-                       : wfi_placement_extent(placement, bytes, s->n_parts, replica, unit);
+    return member < 0 ? (wfi_extent){0, 0}
+                      : wfi_placement_extent(placement, bytes, s->n_parts, member, unit);
 }
 
 bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
@@ -114,10 +119,16 @@ static bool same_placement(const wfi_unit_placement *a, const wfi_unit_placement
            a->n_replicas == b->n_replicas && a->n_parts == b->n_parts;
 }
 
+/* How many ranks a forward run takes: it is that of one replica, but all that have a part of its
+ * parameters bring it. */
+static int32_t forward_width(const wfi_strategy *strategy, int32_t n_parts) {
+    return strategy->parameter == WFI_SHARD ? n_parts : 1;
+}
+
 static void join_units(wf_program *p, wfi_unit_placement *units) {
     for (int32_t u = 0; u < p->graph->n_units; u++) {
         bool is_divided = units[u].strategy->state == WFI_SHARD;
-        if (p->kind != WF_PROGRAM_TRAIN) /* forward runs are the first replica's */
+        if (p->kind != WF_PROGRAM_TRAIN)
             units[u] =
                 (wfi_unit_placement){.strategy = is_divided ? units[u].strategy : &wfi_strategy_dp,
                                      .stage = units[u].stage,
@@ -131,7 +142,11 @@ static void join_units(wf_program *p, wfi_unit_placement *units) {
                                                .pp = units[u].pp,
                                                .first_dp = units[u].first_dp,
                                                .n_replicas = units[u].n_replicas,
+                                               .n_members = units[u].n_replicas,
                                                .n_parts = units[u].n_parts};
+        if (p->kind != WF_PROGRAM_TRAIN)
+            p->stages[p->n_stages - 1].n_members =
+                forward_width(units[u].strategy, units[u].n_parts);
         if (units[u].n_replicas > p->n_replicas) p->n_replicas = units[u].n_replicas;
     }
     p->first_unit[p->n_stages] = p->graph->n_units;
@@ -147,17 +162,6 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
     WF_TRY(cut_pipeline(p, like, first_unit));
     WF_TRY(wfi_plan_place(p->plan, p->graph, first_unit, (like ? like : p)->recipe.n_micro, units));
     join_units(p, units);
-    return WF_OK;
-}
-
-/* A forward run is that of one replica, which has to have all parameters. */
-static wf_status check_forward(const wf_program *p) {
-    for (int32_t s = 0; s < p->n_stages && p->kind == WF_PROGRAM_FORWARD; s++)
-        if (p->stages[s].strategy->parameter == WFI_SHARD && p->stages[s].n_parts > 1)
-            return wfi_fail(p->ctx, WF_UNSUPPORTED,
-                            "plan: %s divides parameters over ranks, and forward runs (tests, too) "
-                            "need them whole; choose zero=2, or data without a test set",
-                            p->stages[s].strategy->name);
     return WF_OK;
 }
 
@@ -219,8 +223,8 @@ static wf_status add_group(wf_program *p, int32_t most, wfi_group **group_out) {
 static wf_status group_replicas(wf_program *p) {
     for (int32_t s = 0; s < p->n_stages; s++) {
         wfi_group *group;
-        WF_TRY(add_group(p, p->stages[s].n_replicas, &group));
-        for (; group->n < p->stages[s].n_replicas; group->n++)
+        WF_TRY(add_group(p, p->stages[s].n_members, &group));
+        for (; group->n < p->stages[s].n_members; group->n++)
             group->ranks[group->n] = wfi_program_rank_of(p, group->n, s);
     }
     return WF_OK;
@@ -271,11 +275,10 @@ static wf_status group_updaters(wf_program *p) {
 
 wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->mesh = wfi_plan_mesh(p->plan);
-    if (p->kind != WF_PROGRAM_TRAIN) p->mesh.dp = 1;
+    if (p->kind != WF_PROGRAM_TRAIN) p->mesh.dp = forward_width(p->plan->strategy, p->mesh.dp);
     p->n_ranks = wfi_mesh_n_ranks(p->mesh);
     WF_TRY(allocate(p));
     WF_TRY(place_units(p, like));
-    WF_TRY(check_forward(p));
     WF_TRY(check_tied(p));
     WF_TRY(sum_lanes(p));
     WF_TRY(group_replicas(p));

@@ -284,7 +284,9 @@ typedef struct wfi_stage {
     int32_t number;       /* of the pipeline's stage that it is, or is a part of */
     int32_t pp, first_dp; /* coordinates of the first replica */
     int32_t n_replicas;
-    int32_t n_parts;    /* of what is SHARD */
+    int32_t n_members; /* ranks that have something of it: replicas, and in a forward run those that
+                          keep parts of its parameters, too */
+    int32_t n_parts;   /* of what is SHARD */
     wfi_lane_sums sums; /* of a replica's lanes */
 } wfi_stage;
 
@@ -396,7 +398,8 @@ static inline int64_t wfi_rank_micro(const wf_program *p, int32_t rank, int64_t 
     int32_t apart = wfi_mesh_dp(p->mesh, rank) - wfi_mesh_dp(p->mesh, p->ranks[rank].like);
     return micro < 0 ? micro : micro + apart * (p->recipe.n_micro / p->mesh.dp);
 }
-/* Which replica of the stage is on the rank; -1: none. */
+/* Which member of the stage the rank is, and which replica; -1: none. */
+int32_t wfi_stage_member_on(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);
 /* Whether the rank updates what the stage has, or a part of it. */
 bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);

@@ -45,7 +45,8 @@ static wf_status find_code(wfi_executor *e) {
     for (int32_t d = 0; d < n_kernel_sets(p); d++) {
         bool is_here = false;
         for (int32_t r = 0; r < p->n_ranks; r++)
-            is_here |= wfi_program_kernel_set(p, r) == d && e->workers[r].is_local;
+            is_here |= wfi_program_kernel_set(p, r) == d && e->workers[r].is_local &&
+                       p->ranks[r].n_stream[WFI_STREAM_COMPUTE] > 0;
         if (!is_here) continue;
         for (int32_t v = 0; v < p->n_variants; v++) {
             wfi_code **code = &e->code[d * p->n_variants + v];
