@@ -38,11 +38,19 @@ int32_t wfi_reduce_push(wfi_reduce_step *steps, int32_t i, wfi_reduce_step step)
     return i + 1;
 }
 
+bool wfi_reduce_pushes(const wfi_allreduce *how, const wfi_reduce_part *part) {
+    return part->pushes && how->pushes;
+}
+
+bool wfi_reduce_is_home(const wfi_allreduce *how, const wfi_reduce_part *part) {
+    return how->homes >> part->collective & 1 || wfi_reduce_pushes(how, part);
+}
+
 void wfi_reduce_complete(const wfi_allreduce *how, const wfi_reduce_part *part,
                          wfi_reduce_step *step) {
     bool is_all = part->collective == WFI_COLLECTIVE_ALL_REDUCE;
     bool is_scatter = part->collective == WFI_COLLECTIVE_REDUCE_SCATTER;
-    step->ends = is_all || how->is_home(part);
+    step->ends = is_all || wfi_reduce_is_home(how, part);
     step->to = step->ends ? WFI_WINDOW_OUT : WFI_WINDOW_WORK;
     step->at = step->begin;
     if (step->ends && is_scatter) step->at -= part->n_elem / part->n * part->own;

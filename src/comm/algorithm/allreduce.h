@@ -18,24 +18,18 @@
 
 #include "base/base.h"
 
-/* id, name in the interface */
-#define WFI_COLLECTIVE_LIST(X)                                                                     \
-    X(ALL_REDUCE, "all_reduce")                                                                    \
-    X(REDUCE, "reduce")                                                                            \
-    X(REDUCE_SCATTER, "reduce_scatter")                                                            \
-    X(BROADCAST, "broadcast")                                                                      \
-    X(ALL_GATHER, "all_gather")                                                                    \
-    X(GATHER, "gather")                                                                            \
-    X(SCATTER, "scatter")                                                                          \
-    X(ALL_TO_ALL, "all_to_all")                                                                    \
-    X(BARRIER, "barrier")                                                                          \
-    X(SEND, "send")                                                                                \
-    X(RECV, "recv")
-
 typedef enum wfi_collective {
-#define WFI_COLLECTIVE_ENUM(id, name) WFI_COLLECTIVE_##id,
-    WFI_COLLECTIVE_LIST(WFI_COLLECTIVE_ENUM)
-#undef WFI_COLLECTIVE_ENUM
+    WFI_COLLECTIVE_ALL_REDUCE,
+    WFI_COLLECTIVE_REDUCE,
+    WFI_COLLECTIVE_REDUCE_SCATTER,
+    WFI_COLLECTIVE_BROADCAST,
+    WFI_COLLECTIVE_ALL_GATHER,
+    WFI_COLLECTIVE_GATHER,
+    WFI_COLLECTIVE_SCATTER,
+    WFI_COLLECTIVE_ALL_TO_ALL,
+    WFI_COLLECTIVE_BARRIER,
+    WFI_COLLECTIVE_SEND,
+    WFI_COLLECTIVE_RECV,
 } wfi_collective;
 
 typedef enum wfi_reduce_kind {
@@ -109,9 +103,9 @@ typedef struct wfi_allreduce {
     void (*owns)(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int64_t *end_out);
     bool is_partial; /* between phases there are sums of some ranks */
     bool pushes;     /* where it can, it writes sums to those who need them */
-    /* Whether the sums of a reduce, or reduce-scatter, are made where they belong; if not, a
-     * phase more brings them there. */
-    bool (*is_home)(const wfi_reduce_part *part);
+    /* Bit c: the sums of collective c are made where they belong; if not, a phase more brings them
+     * there. */
+    unsigned homes;
 } wfi_allreduce;
 
 extern const wfi_allreduce wfi_allreduce_root, wfi_allreduce_ring, wfi_allreduce_tree,
@@ -131,6 +125,10 @@ void wfi_reduce_slice(const wfi_reduce_part *part, int32_t count, int32_t k, int
                       int64_t *end_out);
 /* Writes step i unless it is empty. Returns how many there are then. */
 int32_t wfi_reduce_push(wfi_reduce_step *steps, int32_t i, wfi_reduce_step step);
+/* Whether ranks write sums to those who need them. */
+bool wfi_reduce_pushes(const wfi_allreduce *how, const wfi_reduce_part *part);
+/* Whether the sums of a reduce, or reduce-scatter, are made where they belong. */
+bool wfi_reduce_is_home(const wfi_allreduce *how, const wfi_reduce_part *part);
 /* Sets where a step that completes a sum writes it. */
 void wfi_reduce_complete(const wfi_allreduce *how, const wfi_reduce_part *part,
                          wfi_reduce_step *step);

@@ -23,11 +23,4 @@ bool wfi_collective_has_work(const wfi_allreduce *how, const wfi_reduce_part *pa
 /* Whether ranks read or write another's `out`. */
 bool wfi_collective_shares_out(const wfi_allreduce *how, const wfi_reduce_part *part);
 
-/* ---- those that only copy: one phase, a file each ---- */
-
-int32_t wfi_broadcast_steps(const wfi_reduce_part *part, wfi_reduce_step *steps);
-int32_t wfi_gather_steps(const wfi_reduce_part *part, wfi_reduce_step *steps);
-int32_t wfi_scatter_steps(const wfi_reduce_part *part, wfi_reduce_step *steps);
-int32_t wfi_all_to_all_steps(const wfi_reduce_part *part, wfi_reduce_step *steps);
-
 #endif

@@ -14,17 +14,13 @@ static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
     return wfi_reduce_push(steps, 0, sum);
 }
 
-static bool is_home(const wfi_reduce_part *part) {
-    return part->collective == WFI_COLLECTIVE_REDUCE_SCATTER || part->pushes;
-}
-
 const wfi_allreduce wfi_allreduce_direct = {
     .name = "direct",
     .n_phases = wfi_reduce_two_phases,
     .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
     .owns = wfi_reduce_owns_slice,
-    .is_home = is_home,
+    .homes = 1u << WFI_COLLECTIVE_REDUCE_SCATTER,
     .pushes = true,
 };
 
@@ -36,6 +32,6 @@ const wfi_allreduce wfi_allreduce_auto = {
     .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
     .owns = wfi_reduce_owns_slice,
-    .is_home = is_home,
+    .homes = 1u << WFI_COLLECTIVE_REDUCE_SCATTER,
     .pushes = true,
 };

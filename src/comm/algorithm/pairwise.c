@@ -24,10 +24,6 @@ static int64_t n_staged(int32_t n, int32_t own, int64_t n_elem) {
     return (n - 1) * (end - begin);
 }
 
-static bool is_home(const wfi_reduce_part *part) {
-    return part->collective == WFI_COLLECTIVE_REDUCE_SCATTER;
-}
-
 const wfi_allreduce wfi_allreduce_pairwise = {
     .name = "pairwise",
     .n_phases = wfi_reduce_two_phases,
@@ -35,5 +31,5 @@ const wfi_allreduce wfi_allreduce_pairwise = {
     .steps = list_steps,
     .n_staged = n_staged,
     .owns = wfi_reduce_owns_slice,
-    .is_home = is_home,
+    .homes = 1u << WFI_COLLECTIVE_REDUCE_SCATTER,
 };

@@ -38,10 +38,6 @@ static void owns(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int
     wfi_reduce_slice(part, part->n, last_chunk(part, k), begin_out, end_out);
 }
 
-static bool is_home(const wfi_reduce_part *part) {
-    return part->collective == WFI_COLLECTIVE_REDUCE_SCATTER;
-}
-
 const wfi_allreduce wfi_allreduce_ring = {
     .name = "ring",
     .rotates = true,
@@ -50,5 +46,5 @@ const wfi_allreduce wfi_allreduce_ring = {
     .steps = list_steps,
     .owns = owns,
     .is_partial = true,
-    .is_home = is_home,
+    .homes = 1u << WFI_COLLECTIVE_REDUCE_SCATTER,
 };

@@ -22,15 +22,11 @@ static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
     return wfi_reduce_push(steps, 0, sum);
 }
 
-static bool is_home(const wfi_reduce_part *part) {
-    return part->collective == WFI_COLLECTIVE_REDUCE;
-}
-
 const wfi_allreduce wfi_allreduce_root = {
     .name = "root",
     .n_phases = wfi_reduce_two_phases,
     .n_sums = wfi_reduce_one_phase,
     .steps = list_steps,
     .owns = owns,
-    .is_home = is_home,
+    .homes = 1u << WFI_COLLECTIVE_REDUCE,
 };

@@ -136,11 +136,6 @@ static void owns(const wfi_reduce_part *part, int32_t k, int64_t *begin_out, int
     range_of(part, (subtree){0, part->n}, k, begin_out, end_out);
 }
 
-static bool is_home(const wfi_reduce_part *part) {
-    (void)part;
-    return false;
-}
-
 const wfi_allreduce wfi_allreduce_tree = {
     .name = "tree",
     .n_phases = n_phases,
@@ -148,5 +143,4 @@ const wfi_allreduce wfi_allreduce_tree = {
     .steps = list_steps,
     .owns = owns,
     .is_partial = true,
-    .is_home = is_home,
 };

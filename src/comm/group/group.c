@@ -1,15 +1,16 @@
 #include "comm/group/group.h"
 
 #include "base/env.h"
+#include "base/hash.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- what a group is asked to be ---- */
 
-static uint64_t mix_text(uint64_t hash, const char *text) {
-    for (; text && *text; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-    return hash * UINT64_C(1099511628211);
+/* With its end, so that two texts are not taken for one. */
+static uint64_t add_text(uint64_t hash, const char *text) {
+    return text ? wfi_hash_add(hash, text, strlen(text) + 1) : hash;
 }
 
 /* All ranks have to ask for the same. */
@@ -18,8 +19,7 @@ static uint64_t fingerprint_of(const wf_group_config *c) {
     if (c->struct_size != sizeof *c) return 0; /* refused once all have met */
     snprintf(numbers, sizeof numbers, "%d %d", c->order_free != 0, c->n_roots);
     const char *algorithm = c->algorithm ? c->algorithm : "auto";
-    return mix_text(mix_text(mix_text(UINT64_C(14695981039346656037), algorithm), numbers),
-                    c->wire);
+    return add_text(add_text(add_text(WFI_HASH_INIT, algorithm), numbers), c->wire);
 }
 
 static wf_status check_engine(const wf_group *g) {

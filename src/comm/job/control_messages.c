@@ -1,5 +1,6 @@
 /* Processes that share no memory: each has a segment of its own, which the transport keeps like the
  * others', and shadow copies of their arenas. */
+#include "base/hash.h"
 #include "comm/job/control_kinds.h"
 
 #include <errno.h>
@@ -26,9 +27,7 @@ static uint64_t find_host(void) {
     size_t n = file ? fread(text, 1, 64, file) : 0;
     if (file) fclose(file);
     gethostname(text + n, sizeof text - n - 1);
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);
-    for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001B3);
-    return hash;
+    return wfi_hash_add(WFI_HASH_INIT, text, strlen(text));
 }
 
 /* ---- memory ---- */
