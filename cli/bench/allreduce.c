@@ -109,8 +109,8 @@ static exit_status resolve(bench_allreduce *b, const wf_place *place) {
     if (o->ranks < 2 || o->ranks > WF_LAUNCH_MAX_RANKS)
         return complain(EXIT_USAGE, "--ranks %lld: 2 to %d can sum something", (long long)o->ranks,
                         WF_LAUNCH_MAX_RANKS);
-    if (o->repeat < 1 || o->repeat > REDUCE_MAX_REPEATS)
-        return complain(EXIT_USAGE, "--repeat wants 1 to %d", REDUCE_MAX_REPEATS);
+    if (o->repeat < 1 || o->repeat > APART_MAX_REPEATS)
+        return complain(EXIT_USAGE, "--repeat wants 1 to %d", APART_MAX_REPEATS);
     if (o->python && !o->peers)
         return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
     b->n_ranks = (int)o->ranks;

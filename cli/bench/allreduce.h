@@ -10,9 +10,8 @@
 #include "samples.h"
 #include "text.h"
 
-#define REDUCE_MAX_ROWS    512
-#define REDUCE_MAX_LIST    32
-#define REDUCE_MAX_REPEATS 1000
+#define REDUCE_MAX_ROWS 512
+#define REDUCE_MAX_LIST 32
 
 typedef struct reduce_row {
     int64_t bytes;

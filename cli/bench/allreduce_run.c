@@ -249,7 +249,7 @@ static bool gloo_words(bench_allreduce *b, words *w) {
         snprintf(b->no_gloo, sizeof b->no_gloo, "gloo_allreduce.py is not installed beside weft");
         return false;
     }
-    (void)remove(apart_path(&b->run, "store", path));
+    apart_path(&b->run, "store", path);
     words_add(w, "env");
     words_add(w, "OMP_NUM_THREADS=1");
     words_add(w, "GLOO_SOCKET_IFNAME=lo");
@@ -271,17 +271,9 @@ exit_status reduce_run_peer(bench_allreduce *b, int first, int n_rows) {
     }
     add_list(&w, b);
     words_add(&w, "--json=%s", apart_path(&b->run, "report.json", path));
-    exit_status bad =
-        apart_run(&b->run, NULL, &w, is_mpi ? 0 : b->n_ranks, apart_n_cores(), true, &report);
-    words_release(&w);
-    if (bad > EXIT_RANK) return bad;
-    if (bad) {
-        snprintf(why, sizeof b->no_mpi, "%.390s", b->run.last);
-        return EXIT_DONE;
-    }
-    const char *version = json_string_value(json_object_get(report, "version"));
-    snprintf(is_mpi ? b->mpi_version : b->gloo_version, sizeof b->mpi_version, "%.99s",
-             version ? version : "");
+    exit_status bad = peer_run(&b->run, &w, is_mpi ? 0 : b->n_ranks, apart_n_cores(), why,
+                               is_mpi ? b->mpi_version : b->gloo_version, &report);
+    if (bad || !report) return bad;
     if (is_mpi && strncmp(b->mpi_version, "Open MPI", 8) != 0)
         snprintf(why, sizeof b->no_mpi, "mpirun and mpicc are of another MPI: %s", b->mpi_version);
     else

@@ -1,4 +1,5 @@
 #include "bench/apart.h"
+#include "job.h"
 #include "text.h"
 
 #include <errno.h>
@@ -160,6 +161,51 @@ exit_status apart_run(apart *a, const char *program, const words *w, int n_ranks
     return bad || !report_out ? bad : read_report(a, w->word[0], report_out);
 }
 
+/* ---- benches that train ---- */
+
+static exit_status check_peers(const options *o) {
+    if (o->python && !o->peers)
+        return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
+    if (o->peers && strncmp(o->model, "resnet", 6) && strcmp(o->model, "gpt2"))
+        return complain(EXIT_USAGE,
+                        "--peers: PyTorch's side has resnet18, resnet34, resnet50 and gpt2, but no "
+                        "%.40s",
+                        o->model);
+    if (o->peers && o->recipe.optimizer == WF_ADAM)
+        return complain(EXIT_USAGE, "--peers: PyTorch's side has --optimizer sgd and adamw");
+    return EXIT_DONE;
+}
+
+exit_status apart_resolve(cli *c, int usual) {
+    options *o = &c->o;
+    exit_status bad = job_check_model(c);
+    if (bad) return bad;
+    if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores();
+    if (!option_is_given(o, OPT_repeat)) o->repeat = usual;
+    if (!option_is_given(o, OPT_steps)) o->steps = usual;
+    if (!o->recipe.n_threads) o->recipe.n_threads = 1;
+    if (o->ranks < 1 || o->ranks > WF_LAUNCH_MAX_RANKS)
+        return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)o->ranks,
+                        WF_LAUNCH_MAX_RANKS);
+    if (o->repeat < 1 || o->repeat > APART_MAX_REPEATS)
+        return complain(EXIT_USAGE, "--repeat wants 1 to %d", APART_MAX_REPEATS);
+    if (o->steps < 1 || o->steps > 10000) return complain(EXIT_USAGE, "--steps wants 1 to 10000");
+    return check_peers(o);
+}
+
+exit_status apart_check_alone(const cli *c) {
+    const command *about = commands;
+    wf_place place;
+    wf_status status = wf_launch_place(c->ctx, &place);
+    if (status != WF_OK) return complain_of(c, status);
+    if (place.n_ranks == 1) return EXIT_DONE;
+    while (about->flag != c->command) about++;
+    return complain(
+        EXIT_USAGE,
+        "weft %s starts its ranks itself, but this is rank %d of %d (%s); start it once",
+        about->name, place.rank, place.n_ranks, place.source);
+}
+
 /* ---- peers ---- */
 
 const char *peer_file(const char *name, char path[4096]) {
@@ -182,4 +228,43 @@ const char *peer_python(const options *o, char path[4096]) {
     if (o->python) return o->python;
     snprintf(path, 4096, "%.3000s/weft-peers/bin/python", parent && *parent ? parent : "/tmp");
     return access(path, X_OK) == 0 ? path : "python3";
+}
+
+bool peer_train_words(const apart *a, const char *file, const char *const *tuning, int64_t batch,
+                      words *w) {
+    const options *o = &a->c->o;
+    char script[4096], python[4096], path[300];
+    if (!peer_file(file, script)) return false;
+    words_add(w, "env");
+    words_add(w, "OMP_NUM_THREADS=%d", o->recipe.n_threads);
+    words_add(w, "GLOO_SOCKET_IFNAME=lo");
+    for (; tuning && *tuning; tuning++) words_add(w, "%s", *tuning);
+    words_add(w, "%s", peer_python(o, python));
+    words_add(w, "%s", script);
+    words_add(w, "--model=%s", o->model);
+    if (o->image) words_add(w, "--image=%lld", (long long)o->image);
+    if (o->tokens) words_add(w, "--tokens=%lld", (long long)o->tokens);
+    words_add(w, "--batch=%lld", (long long)batch);
+    words_add(w, "--threads=%d", o->recipe.n_threads);
+    words_add(w, "--repeat=%lld", (long long)o->steps);
+    words_add(w, "--optimizer=%s", o->recipe.optimizer == WF_SGD ? "sgd" : "adamw");
+    words_add(w, "--store=%s", apart_path(a, "store", path));
+    words_add(w, "--json=%s", apart_path(a, "report.json", path));
+    return true;
+}
+
+exit_status peer_run(apart *a, words *w, int n_ranks, int n_cores, char *why, char version[100],
+                     json_t **report_out) {
+    char path[300];
+    (void)remove(apart_path(a, "store", path));
+    exit_status bad = apart_run(a, NULL, w, n_ranks, n_cores, true, report_out);
+    words_release(w);
+    if (bad > EXIT_RANK) return bad;
+    if (bad) {
+        snprintf(why, 300, "%s", a->last);
+        return EXIT_DONE;
+    }
+    const char *text = json_string_value(json_object_get(*report_out, "version"));
+    snprintf(version, 100, "%.99s", text ? text : "");
+    return EXIT_DONE;
 }

@@ -6,7 +6,8 @@
 
 #include "cli.h"
 
-#define APART_MAX_WORDS 96
+#define APART_MAX_WORDS   96
+#define APART_MAX_REPEATS 1000
 
 /* A command that grows word by word; the first that finds no memory makes it `broken`. */
 typedef struct words {
@@ -47,9 +48,24 @@ int apart_n_cores(void);
 
 /* ---- peers: what weft is measured against ---- */
 
+/* The command of a bench that trains: its ranks, repeats and steps, `usual` of both where they are
+ * not given, and peers that there are. Complains. */
+exit_status apart_resolve(cli *c, int usual);
+/* It starts its ranks itself, so there must not be others of it. Complains. */
+exit_status apart_check_alone(const cli *c);
+
 /* The file of bench/peers, wherever this program was built or installed; NULL: there is none. */
 const char *peer_file(const char *name, char path[4096]);
 /* --python, or what bench/setup-peers installs, or python3. */
 const char *peer_python(const options *o, char path[4096]);
+
+/* Training by PyTorch, which bench/peers has in that file, with so many samples a rank. `tuning`,
+ * NULL-terminated, is for its environment. False: there is no such file. */
+bool peer_train_words(const apart *a, const char *file, const char *const *tuning, int64_t batch,
+                      words *w);
+/* Runs a peer; releases the words. Where it fails, why[300] says how, and *report_out is NULL.
+ * Complains of an interruption alone. */
+exit_status peer_run(apart *a, words *w, int n_ranks, int n_cores, char *why, char version[100],
+                     json_t **report_out);
 
 #endif

@@ -159,34 +159,14 @@ static exit_status check_plan(const char *plan) {
 }
 
 static exit_status resolve(cli *c) {
-    options *o = &c->o;
-    exit_status bad = job_check_model(c);
+    const options *o = &c->o;
+    exit_status bad = apart_resolve(c, 5);
     if (bad) return bad;
-    if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores();
-    if (!option_is_given(o, OPT_repeat)) o->repeat = 5;
-    if (!option_is_given(o, OPT_steps)) o->steps = 5;
-    if (!o->recipe.n_threads) o->recipe.n_threads = 1;
-    if (o->ranks < 1 || o->ranks > WF_LAUNCH_MAX_RANKS)
-        return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)o->ranks,
-                        WF_LAUNCH_MAX_RANKS);
-    if (o->repeat < 1 || o->repeat > DDP_MAX_REPEATS)
-        return complain(EXIT_USAGE, "--repeat wants 1 to %d", DDP_MAX_REPEATS);
-    if (o->steps < 1 || o->steps > 10000) return complain(EXIT_USAGE, "--steps wants 1 to 10000");
     if (o->recipe.batch < 1 || o->recipe.batch > LARGEST_BATCH)
         return complain(EXIT_USAGE, "--batch %lld: a rank takes 1 to %d samples",
                         (long long)o->recipe.batch, LARGEST_BATCH);
     bad = check_plan(o->plan);
-    if (bad) return bad;
-    if (o->python && !o->peers)
-        return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
-    if (o->peers && strncmp(o->model, "resnet", 6) && strcmp(o->model, "gpt2"))
-        return complain(EXIT_USAGE,
-                        "--peers: PyTorch's side has resnet18, resnet34, resnet50 and gpt2, but no "
-                        "%.40s",
-                        o->model);
-    if (o->peers && o->recipe.optimizer == WF_ADAM)
-        return complain(EXIT_USAGE, "--peers: PyTorch's side has --optimizer sgd and adamw");
-    return EXIT_DONE;
+    return bad ? bad : apart_check_alone(c);
 }
 
 static void describe(const bench_ddp *b) {
@@ -205,16 +185,8 @@ static void describe(const bench_ddp *b) {
 exit_status run_bench_ddp(cli *c) {
     static bench_ddp b;
     b = (bench_ddp){.c = c};
-    wf_place place;
     exit_status bad = resolve(c);
     if (bad) return bad;
-    wf_status status = wf_launch_place(c->ctx, &place);
-    if (status != WF_OK) return complain_of(c, status);
-    if (place.n_ranks > 1)
-        return complain(EXIT_USAGE,
-                        "weft bench ddp starts its ranks itself, but this is rank %d of %d (%s); "
-                        "start it once",
-                        place.rank, place.n_ranks, place.source);
     bad = report_check(c);
     if (!bad && c->o.out) bad = checkpoint_folder(c);
     if (!bad) bad = apart_open(c, &b.run);

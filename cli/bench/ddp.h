@@ -9,8 +9,7 @@
 #include "progress.h"
 #include "samples.h"
 
-#define DDP_MAX_ROWS    64
-#define DDP_MAX_REPEATS 1000
+#define DDP_MAX_ROWS 64
 
 typedef struct ddp_row {
     const char

@@ -80,55 +80,31 @@ static exit_status run_weft(bench_ddp *b, ddp_row *r) {
 
 /* ---- PyTorch ---- */
 
-static bool peer_words(const bench_ddp *b, const ddp_row *r, words *w) {
-    static const char *const tuned[] = {TUNED_MALLOC};
-    const options *o = &b->c->o;
-    char file[4096], python[4096], path[300];
-    if (!peer_file("pytorch_ddp.py", file)) return false;
-    words_add(w, "env");
-    words_add(w, "OMP_NUM_THREADS=%d", o->recipe.n_threads);
-    words_add(w, "GLOO_SOCKET_IFNAME=lo");
-    for (size_t i = 0; strstr(r->peer, "tuned") && i < sizeof tuned / sizeof *tuned; i++)
-        words_add(w, "%s", tuned[i]);
-    words_add(w, "%s", peer_python(o, python));
-    words_add(w, "%s", file);
-    words_add(w, "--model=%s", o->model);
-    if (o->image) words_add(w, "--image=%lld", (long long)o->image);
-    if (o->tokens) words_add(w, "--tokens=%lld", (long long)o->tokens);
-    words_add(w, "--batch=%lld", (long long)o->recipe.batch);
-    words_add(w, "--threads=%d", o->recipe.n_threads);
-    words_add(w, "--repeat=%lld", (long long)o->steps);
-    words_add(w, "--optimizer=%s", o->recipe.optimizer == WF_SGD ? "sgd" : "adamw");
-    words_add(w, "--channels-last");
-    if (strstr(r->peer, "compiled")) words_add(w, "--compile");
-    words_add(w, "--store=%s", apart_path(&b->run, "store", path));
-    words_add(w, "--json=%s", apart_path(&b->run, "report.json", path));
-    return true;
-}
-
 /* A way that fails is left out; if all do, the table says why. */
 static exit_status run_peer(bench_ddp *b, ddp_row *r) {
+    static const char *const tuned[] = {TUNED_MALLOC, NULL};
+    const wf_recipe *recipe = &b->c->o.recipe;
     words w = {0};
-    json_t *report = NULL;
-    char path[300];
-    if (!peer_words(b, r, &w)) {
+    json_t *report;
+    char why[300];
+    if (!peer_train_words(&b->run, "pytorch_ddp.py", strstr(r->peer, "tuned") ? tuned : NULL,
+                          recipe->batch, &w)) {
         snprintf(b->no_peer, sizeof b->no_peer, "pytorch_ddp.py is not installed beside weft");
         return EXIT_DONE;
     }
-    (void)remove(apart_path(&b->run, "store", path));
-    exit_status bad = apart_run(&b->run, NULL, &w, r->n_ranks, n_cores_of(b, r), true, &report);
-    words_release(&w);
-    if (bad > EXIT_RANK) return bad;
-    r->is_slow = bad != EXIT_DONE;
-    if (bad) {
+    words_add(&w, "--channels-last");
+    if (strstr(r->peer, "compiled")) words_add(&w, "--compile");
+    exit_status bad =
+        peer_run(&b->run, &w, r->n_ranks, n_cores_of(b, r), why, b->peer_version, &report);
+    if (bad) return bad;
+    r->is_slow = !report;
+    if (!report) {
         progress_clear(&b->bar);
         fprintf(stderr, "PyTorch, %s, %d rank%s: no figure: %s\n", r->peer, r->n_ranks,
-                r->n_ranks == 1 ? "" : "s", b->run.last);
+                r->n_ranks == 1 ? "" : "s", why);
         return EXIT_DONE;
     }
     bad = keep(b, r, report);
-    const char *version = json_string_value(json_object_get(report, "version"));
-    snprintf(b->peer_version, sizeof b->peer_version, "%.99s", version ? version : "");
     json_decref(report);
     return bad;
 }

@@ -1,7 +1,6 @@
 /* weft bench memory: which rows there are, and rounds of them. */
 #include "bench/memory.h"
 #include "checkpoint.h"
-#include "job.h"
 #include "report.h"
 
 #include <math.h>
@@ -111,56 +110,20 @@ static exit_status run_all(bench_memory *b) {
 
 /* ---- the command ---- */
 
-static exit_status check_peers(const options *o) {
-    if (o->python && !o->peers)
-        return complain(EXIT_USAGE, "--python has no effect here: it is for --peers");
-    if (!o->peers) return EXIT_DONE;
-    if (strncmp(o->model, "resnet", 6) && strcmp(o->model, "gpt2"))
-        return complain(EXIT_USAGE,
-                        "--peers: PyTorch's side has resnet18, resnet34, resnet50 and gpt2, but no "
-                        "%.40s",
-                        o->model);
-    if (o->recipe.optimizer == WF_ADAM)
-        return complain(EXIT_USAGE, "--peers: PyTorch's side has --optimizer sgd and adamw");
-    if (o->recipe.batch % o->ranks)
-        return complain(EXIT_USAGE,
-                        "--peers: PyTorch's %lld ranks have equal parts of a batch, which --batch "
-                        "%lld has not",
-                        (long long)o->ranks, (long long)o->recipe.batch);
-    return EXIT_DONE;
-}
-
 static exit_status resolve(cli *c) {
-    options *o = &c->o;
-    exit_status bad = job_check_model(c);
+    const options *o = &c->o;
+    exit_status bad = apart_resolve(c, 3);
     if (bad) return bad;
-    if (!option_is_given(o, OPT_ranks)) o->ranks = apart_n_cores();
-    if (!option_is_given(o, OPT_repeat)) o->repeat = 3;
-    if (!option_is_given(o, OPT_steps)) o->steps = 3;
-    if (!o->recipe.n_threads) o->recipe.n_threads = 1;
-    if (o->ranks < 1 || o->ranks > WF_LAUNCH_MAX_RANKS)
-        return complain(EXIT_USAGE, "--ranks %lld: there can be 1 to %d", (long long)o->ranks,
-                        WF_LAUNCH_MAX_RANKS);
-    if (o->repeat < 1 || o->repeat > MEMORY_MAX_REPEATS)
-        return complain(EXIT_USAGE, "--repeat wants 1 to %d", MEMORY_MAX_REPEATS);
-    if (o->steps < 1 || o->steps > 10000) return complain(EXIT_USAGE, "--steps wants 1 to 10000");
     if (o->recipe.n_micro == MICRO_AUTO)
         return complain(EXIT_USAGE,
                         "--micro auto: rows are compared, so all have as many microbatches; give "
                         "their number");
-    return check_peers(o);
-}
-
-/* It starts its ranks itself, so there must not be others of it. */
-static exit_status check_alone(cli *c) {
-    wf_place place;
-    wf_status status = wf_launch_place(c->ctx, &place);
-    if (status != WF_OK) return complain_of(c, status);
-    if (place.n_ranks == 1) return EXIT_DONE;
-    return complain(EXIT_USAGE,
-                    "weft bench memory starts its ranks itself, but this is rank %d of %d (%s); "
-                    "start it once",
-                    place.rank, place.n_ranks, place.source);
+    if (o->peers && o->recipe.batch % o->ranks)
+        return complain(EXIT_USAGE,
+                        "--peers: PyTorch's %lld ranks have equal parts of a batch, which --batch "
+                        "%lld has not",
+                        (long long)o->ranks, (long long)o->recipe.batch);
+    return apart_check_alone(c);
 }
 
 static void release(bench_memory *b) {
@@ -180,7 +143,6 @@ exit_status run_bench_memory(cli *c) {
     static bench_memory b;
     b = (bench_memory){.c = c};
     exit_status bad = resolve(c);
-    if (!bad) bad = check_alone(c);
     if (!bad) bad = report_check(c);
     if (!bad && c->o.out) bad = checkpoint_folder(c);
     if (!bad) bad = apart_open(c, &b.run);

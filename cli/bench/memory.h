@@ -10,8 +10,7 @@
 #include "progress.h"
 #include "samples.h"
 
-#define MEMORY_MAX_ROWS    64
-#define MEMORY_MAX_REPEATS 1000
+#define MEMORY_MAX_ROWS 64
 
 typedef struct memory_row {
     const char *peer; /* NULL: weft; else a way of PyTorch: "ddp", "fsdp", "fsdp-recompute" */

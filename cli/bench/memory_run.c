@@ -110,46 +110,19 @@ static exit_status run_weft(bench_memory *b, memory_row *r) {
 
 /* ---- PyTorch ---- */
 
-static bool peer_words(const bench_memory *b, const memory_row *r, words *w) {
-    const options *o = &b->c->o;
-    char file[4096], python[4096], path[300];
-    if (!peer_file("pytorch_memory.py", file)) return false;
-    words_add(w, "env");
-    words_add(w, "OMP_NUM_THREADS=%d", o->recipe.n_threads);
-    words_add(w, "GLOO_SOCKET_IFNAME=lo");
-    words_add(w, "%s", peer_python(o, python));
-    words_add(w, "%s", file);
-    words_add(w, "--way=%s", r->peer);
-    words_add(w, "--model=%s", o->model);
-    if (o->image) words_add(w, "--image=%lld", (long long)o->image);
-    if (o->tokens) words_add(w, "--tokens=%lld", (long long)o->tokens);
-    words_add(w, "--batch=%lld", (long long)(o->recipe.batch / r->n_ranks));
-    words_add(w, "--threads=%d", o->recipe.n_threads);
-    words_add(w, "--repeat=%lld", (long long)o->steps);
-    words_add(w, "--optimizer=%s", o->recipe.optimizer == WF_SGD ? "sgd" : "adamw");
-    words_add(w, "--store=%s", apart_path(&b->run, "store", path));
-    words_add(w, "--json=%s", apart_path(&b->run, "report.json", path));
-    return true;
-}
-
 /* A way that fails is left out; the table says why. */
 static exit_status run_peer(bench_memory *b, memory_row *r) {
+    const wf_recipe *recipe = &b->c->o.recipe;
     words w = {0};
-    json_t *report = NULL;
-    char path[300];
-    if (!peer_words(b, r, &w)) {
+    json_t *report;
+    if (!peer_train_words(&b->run, "pytorch_memory.py", NULL, recipe->batch / r->n_ranks, &w)) {
         snprintf(r->why, sizeof r->why, "pytorch_memory.py is not installed beside weft");
         return EXIT_DONE;
     }
-    (void)remove(apart_path(&b->run, "store", path));
-    exit_status bad = apart_run(&b->run, NULL, &w, r->n_ranks,
-                                r->n_ranks * b->c->o.recipe.n_threads, true, &report);
-    words_release(&w);
-    if (bad > EXIT_RANK) return bad;
-    if (bad) snprintf(r->why, sizeof r->why, "%s", b->run.last);
-    if (bad) return EXIT_DONE;
-    const char *version = json_string_value(json_object_get(report, "version"));
-    snprintf(b->peer_version, sizeof b->peer_version, "%.99s", version ? version : "");
+    words_add(&w, "--way=%s", r->peer);
+    exit_status bad = peer_run(&b->run, &w, r->n_ranks, r->n_ranks * recipe->n_threads, r->why,
+                               b->peer_version, &report);
+    if (bad || !report) return bad;
     json_decref(r->measured);
     r->measured = json_incref(json_object_get(report, "peak_bytes"));
     bad = add_time(r, report);
