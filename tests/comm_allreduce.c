@@ -192,11 +192,48 @@ static void streaming_changes_no_bit(void **state) {
         }
 }
 
+static float summands[WFI_REDUCE_RANKS][2]; /* [rank]; small integers: any order has the same sum */
+
+static char *address_of_summand(const void *self, int32_t rank, wfi_window window, int64_t at) {
+    (void)self;
+    /* Those of the others in the staging of rank 1, in their order. */
+    if (window == WFI_WINDOW_STAGING) rank = (int32_t)(at / 2) + (at >= 2);
+    return (char *)&summands[rank][window == WFI_WINDOW_STAGING ? at % 2 : at];
+}
+
+static void all_ranks_count(void **state) {
+    (void)state;
+    static const int32_t counts[] = {2, 63, 64, 65, 128, 129, WFI_REDUCE_RANKS};
+    const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
+    const wfi_step_memory memory = {.arithmetic = &sums, .address = address_of_summand};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (int kind = 0; kind < 3; kind++) {
+            bool is_staged = kind == 1, is_to_all = kind == 2;
+            wfi_reduce_part part = {.n = counts[i], .own = 1};
+            wfi_reduce_step step = {.kind = is_staged ? WFI_REDUCE_STAGED : WFI_REDUCE_SUM,
+                                    .end = 2,
+                                    .target = is_to_all ? WFI_TO_ALL : WFI_TO_OWN,
+                                    .ends = true};
+            for (int32_t k = 0; k < part.n; k++)
+                summands[k][0] = (float)(k + 1), summands[k][1] = (float)(k % 3);
+            float want[2] = {0, 0};
+            for (int32_t k = 0; k < part.n; k++)
+                want[0] += summands[k][0], want[1] += summands[k][1];
+            wfi_reduce_run(&memory, &part, &step);
+            for (int32_t k = is_to_all ? 0 : 1; k < (is_to_all ? part.n : 2); k++)
+                if (summands[k][0] != want[0] || summands[k][1] != want[1])
+                    fail_msg("of %d ranks, rank %d has %g and %g, not %g and %g", part.n, k,
+                             (double)summands[k][0], (double)summands[k][1], (double)want[0],
+                             (double)want[1]);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everybody_has_the_sum),
         cmocka_unit_test(bytes_are_known),
         cmocka_unit_test(streaming_changes_no_bit),
+        cmocka_unit_test(all_ranks_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

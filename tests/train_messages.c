@@ -338,15 +338,36 @@ static void who_does_not_come_is_named(void **state) {
     assert_null(net.first);
 }
 
+/* Messages of another version begin with another number; what follows it may be anything. */
+static void who_is_of_another_version_is_named(void **state) {
+    (void)state;
+    fake_net net = {.lock = PTHREAD_MUTEX_INITIALIZER, .n_ranks = 2};
+    rank self = {.box = {&net, 0}, .what = "train", .plan = "dp=2", .timeout_ms = 20000};
+    fake_rank other = {&net, 1};
+    uint32_t message[4] = {UINT32_C(0x77656601), UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    wfi_network_handle handle;
+    bool is_done = false;
+    assert_int_equal(fake_send(&other, 0, 0, message, sizeof message, &handle), WF_OK);
+    run_rank(&self);
+    if (!strstr(self.said, "rank 1 runs another version of weft")) fail_msg("'%s'", self.said);
+    while (!is_done) assert_int_equal(fake_test(&other, &handle, &is_done), WF_OK);
+    assert_null(net.first);
+}
+
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
     setenv("WEFT_DELAY_US", "300", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_of_one_rank),           cmocka_unit_test(all_are_traced),
-        cmocka_unit_test(who_disagrees_is_named),     cmocka_unit_test(who_falls_silent_is_named),
-        cmocka_unit_test(who_leaves_is_named),        cmocka_unit_test(who_leaves_at_the_end_may),
-        cmocka_unit_test(each_issues_its_own_part),   cmocka_unit_test(who_fails_says_why),
+        cmocka_unit_test(bits_of_one_rank),
+        cmocka_unit_test(all_are_traced),
+        cmocka_unit_test(who_disagrees_is_named),
+        cmocka_unit_test(who_falls_silent_is_named),
+        cmocka_unit_test(who_leaves_is_named),
+        cmocka_unit_test(who_leaves_at_the_end_may),
+        cmocka_unit_test(each_issues_its_own_part),
+        cmocka_unit_test(who_fails_says_why),
         cmocka_unit_test(who_does_not_come_is_named),
+        cmocka_unit_test(who_is_of_another_version_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
