@@ -1,4 +1,4 @@
-/* The transport as the host's threads see it: requests that return at once, but for flush. */
+/* The transport as the host's threads see it: requests that return at once. */
 #include "comm/transport/parts.h"
 
 #include <string.h>
