@@ -1,13 +1,13 @@
 #include "base/random.h"
 
+#include "base/hash.h"
 #include "base/variants.h"
 
 #include <math.h>
+#include <string.h>
 
 uint64_t wfi_random_name(const char *name) {
-    uint64_t hash = 14695981039346656037u;
-    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 1099511628211u;
-    return hash;
+    return wfi_hash_add(WFI_HASH_INIT, name, strlen(name));
 }
 
 /* 128 bits of key are folded into Philox's 64 by the name's odd multiple, so that seeds and names

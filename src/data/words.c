@@ -1,5 +1,6 @@
 #include "data/words.h"
 #include "base/base.h"
+#include "base/hash.h"
 
 #include <string.h>
 
@@ -40,10 +41,9 @@ static bool next_word(const uint8_t *bytes, size_t n_bytes, size_t *at, word *wo
     return true;
 }
 
-/* The slot that holds `w`, or the free one where it belongs. FNV-1a. */
+/* The slot that holds `w`, or the free one where it belongs. */
 static uint32_t *find_slot(const table *t, word w) {
-    uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < w.n; i++) hash = (hash ^ w.start[i]) * 1099511628211u;
+    uint64_t hash = wfi_hash_add(WFI_HASH_INIT, w.start, w.n);
     for (size_t s = (hash ^ hash >> 32) & (t->n_slots - 1);; s = (s + 1) & (t->n_slots - 1)) {
         uint32_t number = t->slot[s];
         if (!number) return &t->slot[s];

@@ -1,4 +1,5 @@
 /* A name for the job: the same in all of its processes, and no other job's. */
+#include "base/hash.h"
 #include "comm/place/launcher.h"
 
 #include <stdio.h>
@@ -31,12 +32,11 @@ static const struct {
 static void add(char name[NAME_BYTES], uint64_t *hash, const char *part) {
     size_t n = strlen(name);
     snprintf(name + n, NAME_BYTES - n, "%s%s", n ? ":" : "", part);
-    for (*hash = (*hash ^ ':') * 1099511628211u; *part; part++) /* FNV-1a */
-        *hash = (*hash ^ (unsigned char)*part) * 1099511628211u;
+    *hash = wfi_hash_add(wfi_hash_add(*hash, ":", 1), part, strlen(part));
 }
 
 static bool name_by_row(size_t row, char name[NAME_BYTES]) {
-    uint64_t hash = 14695981039346656037u;
+    uint64_t hash = WFI_HASH_INIT;
     add(name, &hash, rows[row].word);
     for (int i = 0; i < 4 && rows[row].variables[i]; i++) {
         const char *text = wfi_launcher_text(rows[row].variables[i]);
