@@ -41,6 +41,7 @@ grep -q '"timeline": {' "$folder/report" || fail "train --trace of processes: no
 n_events() { tr -d ' ' <"$1" | grep -o '"ph":"X"' | wc -l; }
 [[ $(n_events "$here/processes.json") == $(n_events "$here/trace.json") && $(n_events "$here/trace.json") -gt 10 ]] ||
     fail "processes are traced as $(n_events "$here/processes.json") events, threads as $(n_events "$here/trace.json")"
+grep -q '"bytes_over_time": {' "$folder/report" || fail "train --trace: no bytes over time in the report"
 report train $model --steps 1 --trace "$here/one.json" >/dev/null
 report bench train $model --repeat 1 --trace "$here/bench.json" >"$folder/report"
 grep -q '"timeline": {' "$folder/report" || fail "bench train --trace: no timeline in the report"
@@ -56,6 +57,7 @@ if command -v gnuplot >/dev/null; then
     "$WEFT" plan $model --plan pp=2 --draw "$here/b.png" --quiet || fail "plan --draw .png"
     is_svg "$here/a.svg"
     is_png "$here/b.png"
+    grep -q 'memory of rank' "$here/a.svg" || fail "a.svg has no panel of memory"
     for words in measured simulated 'time in the step, ms' 'rank 1' forward '#E69F00\|230, 159,   0'; do
         grep -qi "$words" "$here/a.svg" || fail "a.svg has no $words"
     done
@@ -84,6 +86,8 @@ expect 1 "half.json: line" draw "$here/half.json"
 sed 's/"kind":"forward"/"kind":"sideways"/' "$here/trace.json" >"$here/kind.json"
 expect 1 "is of an unknown kind" draw "$here/kind.json" --draw "$here/kind.txt"
 [[ -e $here/kind.txt ]] && fail "a picture of a corrupt trace"
+sed '0,/"parameters":/s//"parameters":-/' "$here/trace.json" >"$here/bytes.json"
+expect 1 "has parameters -" draw "$here/bytes.json"
 echo '{"traceEvents": []}' >"$here/chrome.json"
 expect 1 "no trace that weft has written" draw "$here/chrome.json"
 expect 1 "cannot be written: No such file" train $model --steps 2 --trace "$folder/nowhere/t.json"

@@ -84,6 +84,75 @@ static void one_after_the_other(void **state) {
     test_context_end(ctx);
 }
 
+static size_t sum_of(wf_memory_moment moment) {
+    size_t bytes = 0;
+    for (int k = 0; k < WF_N_MEMORY_KINDS; k++) bytes += moment.bytes[k];
+    return bytes;
+}
+
+/* Blocks of the rank, by kind, that an instruction between the first and the last that touch them
+ * runs beside: instruction k begins at 10 k. */
+static size_t alive_at(const wf_program *p, const double *begin, int32_t rank, double us,
+                       wfi_block_kind kind) {
+    size_t bytes = 0;
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        double first = p->blocks[b].is_state ? 0 : INFINITY, last = p->blocks[b].is_state ? 1e9 : 0;
+        if (p->blocks[b].rank != rank || p->blocks[b].kind != kind) continue;
+        for (int32_t i = 0; i < p->n_instructions; i++)
+            for (int32_t r = 0; r < p->instructions[i].n_references; r++) {
+                if (p->instructions[i].references[r].block != b) continue;
+                first = fmin(first, begin[i]);
+                last = fmax(last, begin[i]);
+            }
+        if (first <= us && us <= last) bytes += p->blocks[b].bytes;
+    }
+    return bytes;
+}
+
+/* What the moments say is alive, against each block's instructions; the peak lies below the plan's.
+ */
+static void memory_in_time(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = small_program(ctx, "pp=2,schedule=gpipe");
+    instants at = make_instants(p);
+    wf_timeline *t;
+    double now = 0;
+    for (int32_t k = 0; k < p->n_instructions; now += 10) {
+        int32_t n = wfi_n_together(p, k);
+        for (int32_t m = 0; m < n; m++, k++) {
+            at.begin[p->order[k]] = now;
+            at.end[p->order[k]] = now + 10;
+        }
+    }
+    TEST_OK(ctx, wfi_timeline_create(p, at.begin, at.end, &t));
+    for (int r = 0; r < 2; r++) {
+        wf_rank_summary rank = wf_program_rank(p, r);
+        size_t most = 0;
+        assert_in_range(wf_timeline_n_moments(t, r), 10, WFI_MAX_MOMENTS);
+        for (int i = 0; i < wf_timeline_n_moments(t, r); i++) {
+            wf_memory_moment moment = wf_timeline_moment(t, r, i);
+            assert_int_equal(moment.bytes[WF_MEMORY_STATE],
+                             alive_at(p, at.begin, r, moment.us, WFI_BLOCK_STATE));
+            assert_int_equal(moment.bytes[WF_MEMORY_GRADIENTS],
+                             alive_at(p, at.begin, r, moment.us, WFI_BLOCK_GRADIENT) +
+                                 alive_at(p, at.begin, r, moment.us, WFI_BLOCK_TIED));
+            assert_true(moment.bytes[WF_MEMORY_ACTIVATIONS] >=
+                        alive_at(p, at.begin, r, moment.us, WFI_BLOCK_SAVED));
+            if (i) assert_true(moment.us > wf_timeline_moment(t, r, i - 1).us);
+            if (sum_of(moment) > most) most = sum_of(moment);
+        }
+        assert_true(most > rank.state_bytes && most <= rank.bound_bytes);
+        /* A step begins with what is kept, and what it loads. */
+        assert_float_equal(wf_timeline_moment(t, r, 0).us, 0, 0);
+    }
+    assert_int_equal(wf_timeline_n_moments(t, 2), 0);
+    wf_timeline_destroy(t);
+    wf_program_destroy(p);
+    free_instants(at);
+    test_context_end(ctx);
+}
+
 static int32_t find(const wf_program *p, int32_t rank, wfi_instruction_kind kind) {
     for (int32_t i = 0; i < p->n_instructions; i++)
         if (p->instructions[i].rank == rank && p->instructions[i].kind == kind) return i;
@@ -184,9 +253,8 @@ static void out_of_range(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_after_the_other),
-        cmocka_unit_test(a_gap_by_hand),
-        cmocka_unit_test(always_adds_up),
+        cmocka_unit_test(one_after_the_other), cmocka_unit_test(memory_in_time),
+        cmocka_unit_test(a_gap_by_hand),       cmocka_unit_test(always_adds_up),
         cmocka_unit_test(out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -201,6 +201,15 @@ static void same(const wf_timeline *a, const wf_timeline *b) {
         assert_string_equal(x.unit, y.unit);
         assert_int_equal(x.micro, y.micro);
     }
+    for (int r = 0; r < wf_timeline_n_ranks(a); r++) {
+        assert_int_equal(wf_timeline_n_moments(a, r), wf_timeline_n_moments(b, r));
+        assert_true(wf_timeline_n_moments(a, r) > 0);
+        for (int i = 0; i < wf_timeline_n_moments(a, r); i++) {
+            wf_memory_moment x = wf_timeline_moment(a, r, i), y = wf_timeline_moment(b, r, i);
+            assert_float_equal(x.us, y.us, 2e-3);
+            assert_memory_equal(x.bytes, y.bytes, sizeof x.bytes);
+        }
+    }
 }
 
 static void trace_path(char *path, size_t bytes) {

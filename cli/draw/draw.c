@@ -36,6 +36,23 @@ void draw_heading(const wf_trace_part *part, char *text, size_t bytes) {
              part->name, draw_decimals(ms), ms, s.compute, s.bubble, s.transfer, s.wait);
 }
 
+double draw_bytes(const wf_memory_moment *moment) {
+    double bytes = 0;
+    for (int k = 0; k < WF_N_MEMORY_KINDS; k++) bytes += (double)moment->bytes[k];
+    return bytes;
+}
+
+draw_peak draw_find_peak(const wf_timeline *timeline) {
+    draw_peak peak = {-1, 0, 0};
+    for (int r = 0; r < wf_timeline_n_ranks(timeline); r++)
+        for (int i = 0; i < wf_timeline_n_moments(timeline, r); i++) {
+            wf_memory_moment moment = wf_timeline_moment(timeline, r, i);
+            double bytes = draw_bytes(&moment);
+            if (bytes > peak.bytes) peak = (draw_peak){r, i, bytes};
+        }
+    return peak;
+}
+
 bool draw_is_split(const drawing *d) {
     for (int k = 0; k < d->n_parts; k++)
         for (int i = 0; i < wf_timeline_n_spans(d->parts[k].timeline); i++)

@@ -1,4 +1,5 @@
-/* Pictures of timelines: SVG, PNG or text, the same in all three. */
+/* Pictures of timelines: SVG, PNG or text, the same in all three; memory in time is in the first
+ * two. */
 #ifndef CLI_DRAW_H
 #define CLI_DRAW_H
 
@@ -23,6 +24,13 @@ double draw_width_us(const drawing *d);
 int draw_decimals(double ms);
 /* "simulated: 812.3 ms a step; bubble 17.2 %, ..." */
 void draw_heading(const wf_trace_part *part, char *text, size_t bytes);
+/* Bytes at a moment; of a timeline, the rank and moment that have most (rank -1: none has any). */
+double draw_bytes(const wf_memory_moment *moment);
+typedef struct draw_peak {
+    int rank, moment;
+    double bytes;
+} draw_peak;
+draw_peak draw_find_peak(const wf_timeline *timeline);
 /* What its boxes mean, for people. */
 const char *draw_kind_help(wf_span_kind kind, bool is_split);
 /* Whether weight gradients are boxes of their own somewhere. */

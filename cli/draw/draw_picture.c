@@ -5,6 +5,7 @@
  */
 #include "draw/draw.h"
 #include "draw/gnuplot.h"
+#include "text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,6 +16,7 @@
 #define LEFT   84
 #define RIGHT  30
 #define TOP    66 /* title and legend */
+#define LEGEND 22 /* another one */
 #define BOTTOM 62 /* axis */
 
 static const unsigned colors[WF_N_SPAN_KINDS] = {
@@ -24,6 +26,17 @@ static const unsigned colors[WF_N_SPAN_KINDS] = {
     [WF_SPAN_REDUCE] = 0x444444,  [WF_SPAN_HOST] = 0xd0c060,
 };
 
+/* The panel of memory, below the rows. */
+#define PANEL     150
+#define PANEL_GAP 34
+
+static const unsigned memory_colors[WF_N_MEMORY_KINDS] = {
+    [WF_MEMORY_PARAMETERS] = 0x0072b2,  [WF_MEMORY_GATHERED] = 0x56b4e9,
+    [WF_MEMORY_GRADIENTS] = 0x009e73,   [WF_MEMORY_STATE] = 0x8c6bb1,
+    [WF_MEMORY_ACTIVATIONS] = 0xe69f00, [WF_MEMORY_WORKSPACE] = 0x999999,
+    [WF_MEMORY_HOST] = 0xf0e442,        [WF_MEMORY_DISK] = 0xcc79a7,
+};
+
 typedef struct layout {
     double ms_per_pixel;
     int row, thin, gap, heading; /* heights; thin 0: nothing moves that one could see */
@@ -31,6 +44,9 @@ typedef struct layout {
     int n_digits;                /* of the highest microbatch: all are numbered, or none */
     bool seen[WF_N_SPAN_KINDS];
     boxes boxes[WF_TRACE_MAX_PARTS];
+    double peak_bytes; /* of all parts: as high as a panel; 0: none has any */
+    bool seen_memory[WF_N_MEMORY_KINDS];
+    int top; /* title and legends */
 } layout;
 
 typedef struct sheet {
@@ -41,6 +57,22 @@ typedef struct sheet {
 
 /* ---- layout ---- */
 
+static void look_at_memory(const wf_timeline *timeline, layout *l) {
+    draw_peak peak = draw_find_peak(timeline);
+    l->peak_bytes = fmax(l->peak_bytes, peak.bytes);
+    for (int i = 0; i < wf_timeline_n_moments(timeline, peak.rank); i++) {
+        wf_memory_moment moment = wf_timeline_moment(timeline, peak.rank, i);
+        for (int k = 0; k < WF_N_MEMORY_KINDS; k++) l->seen_memory[k] |= moment.bytes[k] > 0;
+    }
+}
+
+/* Of a part: its heading, its rows, its panel. */
+static int part_height(const layout *l, const wf_trace_part *part) {
+    int rows = wf_timeline_n_ranks(part->timeline) * (l->row + l->thin + l->gap);
+    bool has_panel = draw_find_peak(part->timeline).rank >= 0;
+    return l->heading + rows + (has_panel ? PANEL + PANEL_GAP + 10 : 0);
+}
+
 static bool lay_out(const drawing *d, layout *l) {
     int n_rows = 0;
     double width_us = fmax(draw_width_us(d), 1e-3);
@@ -48,6 +80,7 @@ static bool lay_out(const drawing *d, layout *l) {
     for (int k = 0; k < d->n_parts; k++) {
         if (!boxes_create(d->parts[k].timeline, l->ms_per_pixel * 1e3, &l->boxes[k])) return false;
         n_rows += wf_timeline_n_ranks(d->parts[k].timeline);
+        look_at_memory(d->parts[k].timeline, l);
         for (size_t i = 0; i < l->boxes[k].n; i++) {
             l->seen[l->boxes[k].items[i].kind] = true;
             if (l->boxes[k].items[i].is_move) l->thin = 1;
@@ -58,7 +91,8 @@ static bool lay_out(const drawing *d, layout *l) {
     l->row = n_rows <= 16 ? 40 : n_rows <= 40 ? 22 : 12;
     l->thin = l->thin ? l->row / 5 : 0;
     l->gap = l->row / 5 + 2;
-    l->height = d->n_parts * l->heading + n_rows * (l->row + l->thin + l->gap);
+    for (int k = 0; k < d->n_parts; k++) l->height += part_height(l, &d->parts[k]);
+    l->top = l->peak_bytes > 0 ? TOP + LEGEND : TOP;
     return true;
 }
 
@@ -84,6 +118,38 @@ static void add_compute(const sheet *s, const box *now, double top) {
                 (long long)now->micro);
 }
 
+/* Areas on top of each other, and where the highest is. `top` of what belongs to the panel. */
+static void add_panel(const sheet *s, const wf_timeline *timeline, double top) {
+    draw_peak peak = draw_find_peak(timeline);
+    int n = wf_timeline_n_moments(timeline, peak.rank);
+    double pixels = PANEL / s->l.peak_bytes, bottom = top + PANEL_GAP + PANEL;
+    char bytes[TEXT_BYTES];
+    for (int i = 0; i < n; i++) {
+        wf_memory_moment now = wf_timeline_moment(timeline, peak.rank, i);
+        double end_us = i + 1 < n ? wf_timeline_moment(timeline, peak.rank, i + 1).us
+                                  : wf_timeline_step_us(timeline);
+        /* A little farther, so that no line of the background is between it and the next. */
+        double end_ms = fmin(end_us / 1e3 + s->l.ms_per_pixel, wf_timeline_step_us(timeline) / 1e3);
+        double y = bottom;
+        for (int k = 0; k < WF_N_MEMORY_KINDS; k++) {
+            double above = y - pixels * (double)now.bytes[k];
+            if (now.bytes[k])
+                add_rectangle(s->boxes, now.us / 1e3, end_ms, above, y, memory_colors[k]);
+            y = above;
+        }
+    }
+    double ms = wf_timeline_moment(timeline, peak.rank, peak.moment).us / 1e3;
+    double y = bottom - pixels * peak.bytes;
+    fprintf(s->script,
+            "set arrow from first %.6f,%.1f to first %.6f,%.1f nohead front lw 1.5 "
+            "lc rgb '#d55e00';\n"
+            "set label 'memory of rank %d: at most %s, after %.*f ms' at graph 0, first %.1f left "
+            "noenhanced;\n",
+            ms, y - 5, ms, bottom, peak.rank, text_of_bytes(bytes, peak.bytes), draw_decimals(ms),
+            ms, top + PANEL_GAP / 2.0);
+    fprintf(s->names, "0,%.1f,%s\n0,%.1f,0\n", y, text_of_bytes(bytes, peak.bytes), bottom);
+}
+
 static void add_part(const sheet *s, int k, double top) {
     const layout *l = &s->l;
     const wf_trace_part *part = &s->d->parts[k];
@@ -107,6 +173,8 @@ static void add_part(const sheet *s, int k, double top) {
             add_rectangle(s->boxes, now->begin_us / 1e3, now->end_us / 1e3, y + l->row + 1,
                           y + l->row + l->thin, colors[now->kind]);
     }
+    if (draw_find_peak(part->timeline).rank >= 0)
+        add_panel(s, part->timeline, top + wf_timeline_n_ranks(part->timeline) * pitch);
 }
 
 /* ---- script ---- */
@@ -131,9 +199,23 @@ static void add_legend(const sheet *s, int height) {
     }
 }
 
+static void add_memory_legend(const sheet *s, int height) {
+    double x = LEFT, y = 46 + LEGEND;
+    for (int k = 0; k < WF_N_MEMORY_KINDS; k++) {
+        if (!s->l.seen_memory[k]) continue;
+        const char *name = wf_memory_kind_name((wf_memory_kind)k);
+        fprintf(s->script,
+                "set object rectangle from screen %.5f,%.5f to screen %.5f,%.5f fc rgb '#%06x' fs "
+                "solid noborder;\nset label '%s' at screen %.5f,%.5f left noenhanced;\n",
+                x / WIDTH, 1 - (y - 7) / height, (x + 22) / WIDTH, 1 - (y + 7) / height,
+                memory_colors[k], name, (x + 28) / WIDTH, 1 - y / height);
+        x += 28 + 8.4 * (double)strlen(name) + 24;
+    }
+}
+
 static void write_script(const sheet *s, picture_kind kind) {
     FILE *out = s->script;
-    int height = TOP + s->l.height + BOTTOM;
+    int height = s->l.top + s->l.height + BOTTOM;
     char title[200];
     snprintf(title, sizeof title, "%.160s%s", s->d->title, strlen(s->d->title) > 160 ? " ..." : "");
     fprintf(out,
@@ -146,17 +228,17 @@ static void write_script(const sheet *s, picture_kind kind) {
             "ms' offset 0,0.3\n",
             kind == PICTURE_SVG ? "svg" : "pngcairo", WIDTH, height,
             kind == PICTURE_SVG ? "sans-serif" : "sans", (double)LEFT / WIDTH,
-            1 - (double)RIGHT / WIDTH, 1 - (double)TOP / height, (double)BOTTOM / height,
+            1 - (double)RIGHT / WIDTH, 1 - (double)s->l.top / height, (double)BOTTOM / height,
             s->l.ms_per_pixel * (WIDTH - LEFT - RIGHT), s->l.height);
     fprintf(out, "set label \"%s\" at screen %.5f,%.5f left font '%s,15' noenhanced\n",
             gnuplot_plain(title), (double)LEFT / WIDTH, 1 - 20.0 / height,
             kind == PICTURE_SVG ? "sans-serif" : "sans");
     add_legend(s, height);
+    add_memory_legend(s, height);
     double top = 0;
     for (int k = 0; k < s->d->n_parts; k++) {
         add_part(s, k, top);
-        top += s->l.heading +
-               (s->l.row + s->l.thin + s->l.gap) * wf_timeline_n_ranks(s->d->parts[k].timeline);
+        top += part_height(&s->l, &s->d->parts[k]);
     }
     fprintf(
         out,

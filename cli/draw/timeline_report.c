@@ -40,6 +40,24 @@ json_t *timeline_json(const wf_timeline *timeline) {
     return json_pack("{s:f, s:o}", "step_ms", wf_timeline_step_us(timeline) / 1e3, "ranks", ranks);
 }
 
+json_t *timeline_bytes_json(const wf_timeline *timeline) {
+    draw_peak peak = draw_find_peak(timeline);
+    json_t *times = json_array(), *kinds[WF_N_MEMORY_KINDS];
+    for (int k = 0; k < WF_N_MEMORY_KINDS; k++) kinds[k] = json_array();
+    for (int i = 0; i < wf_timeline_n_moments(timeline, peak.rank); i++) {
+        wf_memory_moment moment = wf_timeline_moment(timeline, peak.rank, i);
+        json_array_append_new(times, json_real(moment.us / 1e3));
+        for (int k = 0; k < WF_N_MEMORY_KINDS; k++)
+            json_array_append_new(kinds[k], json_integer((json_int_t)moment.bytes[k]));
+    }
+    double peak_us = wf_timeline_moment(timeline, peak.rank, peak.moment).us;
+    json_t *bytes = json_pack("{s:i, s:I, s:f, s:o}", "rank", peak.rank, "peak_bytes",
+                              (json_int_t)peak.bytes, "peak_ms", peak_us / 1e3, "time_ms", times);
+    for (int k = 0; k < WF_N_MEMORY_KINDS; k++)
+        json_object_set_new(bytes, wf_memory_kind_name((wf_memory_kind)k), kinds[k]);
+    return bytes;
+}
+
 /* "resnet50, batch 120 in 10 microbatches, dp=1,pp=2,..." */
 static void describe(const cli *c, const wf_plan *plan, char *title, size_t bytes) {
     const wf_recipe *r = &c->o.recipe;
@@ -60,6 +78,8 @@ exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_program *p
     drawing d = {title, &part, 1};
     if (wf_program_n_ranks(program) > 1) timeline_say(c, &d);
     json_object_set_new(report, "simulated", timeline_json(simulated));
+    json_object_set_new(report, "bytes_over_time",
+                        json_pack("{s:o}", "planned", timeline_bytes_json(simulated)));
     if (c->o.trace) {
         status = wf_trace_write(c->ctx, c->o.trace, title, &part, 1);
         bad = complain_of(c, status);
@@ -105,8 +125,13 @@ exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *
         drawing d = {title, parts, n_parts};
         timeline_say(c, &d);
         say(c, "trace   %s\n", c->o.trace);
+        json_t *bytes = json_pack("{s:o}", "measured", timeline_bytes_json(measured));
         json_object_set_new(report, "timeline", timeline_json(measured));
-        if (simulated) json_object_set_new(report, "simulated", timeline_json(simulated));
+        json_object_set_new(report, "bytes_over_time", bytes);
+        if (simulated) {
+            json_object_set_new(report, "simulated", timeline_json(simulated));
+            json_object_set_new(bytes, "planned", timeline_bytes_json(simulated));
+        }
     }
     wf_timeline_destroy(measured);
     wf_timeline_destroy(simulated);

@@ -10,14 +10,18 @@ void timeline_say(const cli *c, const drawing *d);
 /* {step_ms, ranks: [{compute_ms, bubble_ms, transfer_ms, wait_ms}]} */
 json_t *timeline_json(const wf_timeline *timeline);
 
-/* weft plan: simulates, adds "simulated" to the report, prints if there are several ranks,
- * writes --trace and draws --draw. */
+/* Of the rank that has most at some moment: {rank, peak_bytes, peak_ms, time_ms: [...], and for
+ * each kind of memory its bytes: [...]}, the n-th from the n-th time on. */
+json_t *timeline_bytes_json(const wf_timeline *timeline);
+
+/* weft plan: simulates, adds "simulated" and "bytes_over_time" to the report, prints if there are
+ * several ranks, writes --trace and draws --draw. */
 exit_status timeline_plan(const cli *c, const wf_plan *plan, const wf_program *program,
                           json_t *report);
 /* Whether --trace, if given, can be written: before the work. */
 exit_status timeline_check(const cli *c);
 /* weft train and weft bench train with --trace: the last step of the full batch, beside its
- * simulation, is printed, reported as "timeline" and written. */
+ * simulation, is printed, reported as "timeline" and "bytes_over_time", and written. */
 exit_status timeline_trace(const cli *c, const wf_plan *plan, const wf_trainer *trainer,
                            json_t *report);
 

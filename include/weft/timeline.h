@@ -40,6 +40,25 @@ typedef struct wf_rank_time {
     double compute_us, transfer_us, bubble_us, wait_us;
 } wf_rank_time;
 
+/* What memory is used for. */
+typedef enum wf_memory_kind {
+    WF_MEMORY_PARAMETERS, /* and buffers, kept from step to step */
+    WF_MEMORY_GATHERED,   /* copies of parameters that other ranks keep */
+    WF_MEMORY_GRADIENTS,
+    WF_MEMORY_STATE, /* the optimizer's */
+    WF_MEMORY_ACTIVATIONS,
+    WF_MEMORY_WORKSPACE, /* temporaries, weights in the kernels' formats, staging */
+    WF_MEMORY_HOST,      /* of any kind, in the host's memory and in a file instead of the device */
+    WF_MEMORY_DISK,
+    WF_N_MEMORY_KINDS
+} wf_memory_kind;
+
+/* What is alive on a rank from this moment on to the next. */
+typedef struct wf_memory_moment {
+    double us; /* from the begin of the step */
+    size_t bytes[WF_N_MEMORY_KINDS];
+} wf_memory_moment;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -59,6 +78,12 @@ WF_API int wf_timeline_n_spans(const wf_timeline *timeline);
 WF_API wf_span wf_timeline_span(const wf_timeline *timeline, int i);
 /* Out of range: zeros. */
 WF_API wf_rank_time wf_timeline_rank(const wf_timeline *timeline, int rank);
+/* "parameters", "gathered", "gradients", "state", "activations", "workspace", "host", "disk". */
+WF_API const char *wf_memory_kind_name(wf_memory_kind kind);
+/* A few hundred at most, in the order of time; the highest is always there. None for a timeline
+ * that was read from a trace. Out of range: 0 and zeros. */
+WF_API int wf_timeline_n_moments(const wf_timeline *timeline, int rank);
+WF_API wf_memory_moment wf_timeline_moment(const wf_timeline *timeline, int rank, int i);
 WF_API void wf_timeline_destroy(wf_timeline *timeline); /* NULL is allowed */
 
 #ifdef __cplusplus

@@ -8,7 +8,8 @@ wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int n_spans,
     wfi_pool_init(&t->pool, ctx);
     t->spans = wfi_alloc(ctx, (size_t)n_spans, sizeof *t->spans, "a timeline");
     t->times = wfi_alloc(ctx, (size_t)n_ranks, sizeof *t->times, "a timeline");
-    if (!t->spans || !t->times) {
+    t->moments = wfi_alloc(ctx, (size_t)n_ranks, sizeof *t->moments, "a timeline");
+    if (!t->spans || !t->times || !t->moments) {
         wf_timeline_destroy(t);
         return WF_NO_MEMORY;
     }
@@ -63,6 +64,7 @@ static wf_status fill(const wf_program *p, const double *begin_us, const double 
                 if (span.end_us > t->step_us) t->step_us = span.end_us;
                 t->spans[k++] = span;
             }
+    WF_TRY(wfi_timeline_find_moments(p, begin_us, end_us, t));
     return wfi_timeline_divide(p, begin_us, end_us, t->step_us, t->times);
 }
 
@@ -96,6 +98,12 @@ const char *wf_span_kind_name(wf_span_kind kind) {
     return (unsigned)kind < WF_N_SPAN_KINDS ? names[kind] : "?";
 }
 
+const char *wf_memory_kind_name(wf_memory_kind kind) {
+    static const char *const names[WF_N_MEMORY_KINDS] = {
+        "parameters", "gathered", "gradients", "state", "activations", "workspace", "host", "disk"};
+    return (unsigned)kind < WF_N_MEMORY_KINDS ? names[kind] : "?";
+}
+
 double wf_timeline_step_us(const wf_timeline *timeline) {
     return timeline->step_us;
 }
@@ -117,10 +125,20 @@ wf_rank_time wf_timeline_rank(const wf_timeline *timeline, int rank) {
     return rank >= 0 && rank < timeline->n_ranks ? timeline->times[rank] : (wf_rank_time){0};
 }
 
+int wf_timeline_n_moments(const wf_timeline *timeline, int rank) {
+    return rank >= 0 && rank < timeline->n_ranks ? timeline->moments[rank].n : 0;
+}
+
+wf_memory_moment wf_timeline_moment(const wf_timeline *timeline, int rank, int i) {
+    bool exists = i >= 0 && i < wf_timeline_n_moments(timeline, rank);
+    return exists ? timeline->moments[rank].items[i] : (wf_memory_moment){0};
+}
+
 void wf_timeline_destroy(wf_timeline *timeline) {
     if (!timeline) return;
     wfi_pool_release(&timeline->pool);
     wfi_free(timeline->ctx, timeline->spans);
     wfi_free(timeline->ctx, timeline->times);
+    wfi_free(timeline->ctx, timeline->moments);
     wfi_free(timeline->ctx, timeline);
 }

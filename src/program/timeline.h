@@ -6,11 +6,20 @@
 
 #include <weft/timeline.h>
 
+/* Of a rank; more cannot be seen. Of several, the one that has most in all stays. */
+#define WFI_MAX_MOMENTS 400
+
+typedef struct wfi_moments {
+    wf_memory_moment *items; /* [n] in the timeline's pool; NULL or [WFI_MAX_MOMENTS] */
+    int n;
+} wfi_moments;
+
 struct wf_timeline {
     wf_context *ctx;
-    wfi_pool pool;       /* names */
-    wf_span *spans;      /* [n_spans] by rank, stream and time */
-    wf_rank_time *times; /* [n_ranks] */
+    wfi_pool pool;        /* names, moments */
+    wf_span *spans;       /* [n_spans] by rank, stream and time */
+    wf_rank_time *times;  /* [n_ranks] */
+    wfi_moments *moments; /* [n_ranks] */
     int n_ranks, n_spans;
     double step_us;
 };
@@ -19,6 +28,10 @@ struct wf_timeline {
  * keeps nothing of the program. */
 wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const double *end_us,
                               wf_timeline **timeline_out);
+
+/* moments.c: fills those of each rank; the step is known. */
+wf_status wfi_timeline_find_moments(const wf_program *p, const double *begin_us,
+                                    const double *end_us, wf_timeline *t);
 
 /* All zero, to be filled. */
 wf_status wfi_timeline_allocate(wf_context *ctx, int n_ranks, int n_spans,

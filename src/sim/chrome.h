@@ -16,8 +16,10 @@
 /* What a reader takes; jansson's tree of that much text is some ten times as large. */
 #define WFI_CHROME_MAX_BYTES (64 << 20)
 /* A century: what is longer is no time of a step. */
-#define WFI_CHROME_MAX_US    3e15
-#define WFI_CHROME_MAX_RANKS 65536
+#define WFI_CHROME_MAX_US 3e15
+/* Bytes of a kind. */
+#define WFI_CHROME_MAX_MEMORY ((int64_t)1 << 50)
+#define WFI_CHROME_MAX_RANKS  65536
 
 struct wf_trace {
     wf_context *ctx;

@@ -69,9 +69,20 @@ static wf_status get_string(const place *at, const json_t *object, const char *k
 
 /* ---- events ---- */
 
-static bool is_span(const json_t *event) {
+/* Of which kind: "X" a span, "C" the counters of a moment. */
+static bool is_phase(const json_t *event, const char *wanted) {
     const char *phase = json_string_value(json_object_get(event, "ph"));
-    return phase && !strcmp(phase, "X");
+    return phase && !strcmp(phase, wanted);
+}
+
+static bool is_span(const json_t *event) {
+    return is_phase(event, "X");
+}
+
+static int part_of(const reader *r, int64_t pid) {
+    int part = 0;
+    while (r->first_pid[part + 1] <= pid) part++;
+    return part;
 }
 
 static wf_status read_kind(const place *at, const json_t *args, wf_span_kind *out) {
@@ -100,8 +111,7 @@ static wf_status read_span(const reader *r, size_t i, const json_t *event) {
     WF_TRY(get_string(&at, args, "unit", &unit));
     WF_TRY(get_int(&at, args, "micro", -1, INT64_MAX, &span.micro));
     WF_TRY(read_kind(&at, args, &span.kind));
-    int part = 0;
-    while (r->first_pid[part + 1] <= pid) part++;
+    int part = part_of(r, pid);
     wf_timeline *t = r->trace->timelines[part];
     span.rank = (int)pid - r->first_pid[part];
     span.stream = wfi_stream_name((wfi_stream)tid);
@@ -112,6 +122,30 @@ static wf_status read_span(const reader *r, size_t i, const json_t *event) {
     span.unit = wfi_pool_format(&t->pool, "%s", unit);
     if (!span.name || !span.unit) return WF_NO_MEMORY;
     t->spans[t->n_spans++] = span;
+    return WF_OK;
+}
+
+/* In the order of time. */
+static wf_status read_moment(const reader *r, size_t i, const json_t *event) {
+    place at = {r, "event", i};
+    wf_memory_moment moment = {0};
+    int64_t pid, bytes;
+    WF_TRY(get_int(&at, event, "pid", 0, r->first_pid[r->trace->n_parts] - 1, &pid));
+    WF_TRY(get_us(&at, event, "ts", &moment.us));
+    for (int k = 0; k < WF_N_MEMORY_KINDS; k++) {
+        const char *kind = wf_memory_kind_name((wf_memory_kind)k);
+        WF_TRY(
+            get_int(&at, json_object_get(event, "args"), kind, 0, WFI_CHROME_MAX_MEMORY, &bytes));
+        moment.bytes[k] = (size_t)bytes;
+    }
+    int part = part_of(r, pid);
+    wf_timeline *t = r->trace->timelines[part];
+    wfi_moments *m = &t->moments[pid - r->first_pid[part]];
+    if (!m->items) m->items = wfi_pool_alloc(&t->pool, WFI_MAX_MOMENTS, sizeof *m->items);
+    if (!m->items) return WF_NO_MEMORY;
+    if (m->n == WFI_MAX_MOMENTS) return bad(&at, "is one moment of memory too many");
+    if (m->n && moment.us < m->items[m->n - 1].us) return bad(&at, "is before the last moment");
+    m->items[m->n++] = moment;
     return WF_OK;
 }
 
@@ -135,6 +169,7 @@ static wf_status read_events(reader *r) {
     json_array_foreach(r->events, i, event) {
         if (!json_is_object(event)) return bad(&(place){r, "event", i}, "is no object");
         if (is_span(event)) WF_TRY(read_span(r, i, event));
+        if (is_phase(event, "C")) WF_TRY(read_moment(r, i, event));
     }
     for (int k = 0; k < r->trace->n_parts; k++) {
         wf_timeline *t = r->trace->timelines[k];
@@ -154,9 +189,7 @@ static wf_status count_spans(const reader *r, int64_t n_spans[WF_TRACE_MAX_PARTS
         if (!is_span(event)) continue;
         WF_TRY(get_int(&(place){r, "event", i}, event, "pid", 0,
                        r->first_pid[r->trace->n_parts] - 1, &pid));
-        int part = 0;
-        while (r->first_pid[part + 1] <= pid) part++;
-        n_spans[part]++;
+        n_spans[part_of(r, pid)]++;
     }
     return WF_OK;
 }

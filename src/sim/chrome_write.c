@@ -99,6 +99,20 @@ static void add_span(wfi_text *text, const wf_span *span, int first_pid) {
     wfi_text_add(text, ",\"micro\":%lld}},", (long long)span->micro);
 }
 
+/* Counters of the bytes of each kind. */
+static void add_moments(wfi_text *text, const wf_timeline *timeline, int rank, int pid) {
+    for (int i = 0; i < wf_timeline_n_moments(timeline, rank); i++) {
+        wf_memory_moment moment = wf_timeline_moment(timeline, rank, i);
+        wfi_text_add(text, "\n {\"ph\":\"C\",\"name\":\"memory\",\"pid\":%d,\"tid\":0,", pid);
+        add_us(text, "ts", ns_of(moment.us));
+        wfi_text_add(text, ",\"args\":{");
+        for (int k = 0; k < WF_N_MEMORY_KINDS; k++)
+            wfi_text_add(text, "%s\"%s\":%zu", k ? "," : "", wf_memory_kind_name((wf_memory_kind)k),
+                         moment.bytes[k]);
+        wfi_text_add(text, "}},");
+    }
+}
+
 static void add_trace(wfi_text *text, const char *title, const wf_trace_part *parts, int n_parts) {
     int pid = 0;
     wfi_text_add(text, "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"format\":\"%s\",\"title\":",
@@ -116,6 +130,8 @@ static void add_trace(wfi_text *text, const char *title, const wf_trace_part *pa
             wf_span span = wf_timeline_span(parts[k].timeline, i);
             add_span(text, &span, pid);
         }
+        for (int r = 0; r < wf_timeline_n_ranks(parts[k].timeline); r++)
+            add_moments(text, parts[k].timeline, r, pid + r);
         pid += wf_timeline_n_ranks(parts[k].timeline);
     }
     if (!text->failed) text->data[--text->n] = 0; /* the last comma */
