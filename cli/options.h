@@ -103,6 +103,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "file:///path")                                                                              \
     X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
       "cap per rank: 2GiB, 512MB, bytes")                                                          \
+    X(host_memory, SIZE, host_memory, PLAN, TPBE, 0, "SIZE", NULL,                                 \
+      "the same of what the plan's offload= keeps in the host's memory")                           \
                                                                                                    \
     X(stages, COUNT, stages, SCHEDULE, FOR_SIMULATE, 0, "N", NULL, "pipeline stages")              \
     X(forward_ms, TEXT, forward_ms, SCHEDULE, FOR_SIMULATE, 0, "X|X,X,...", NULL,                  \
@@ -206,7 +208,7 @@ typedef struct options {
     int64_t stages, memory_limit;
     double transfer_ms, timeout, grace;
     int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
-    size_t device_memory, shard_bytes;
+    size_t device_memory, host_memory, shard_bytes;
     double dropout;
     int words, no_shuffle, no_augment, normalize, stem, loss, costs;
     int resume, strict, profile, program, quick, quiet, peers, memory;

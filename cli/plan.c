@@ -20,6 +20,8 @@ static wf_rank_summary summary_of(const programs *all, int rank) {
     for (int t = 0; t < 2; t++) {
         if (!all->test[t] || rank >= wf_program_n_ranks(all->test[t])) continue;
         wf_rank_summary test = wf_program_rank(all->test[t], rank);
+        if (test.host_peak_bytes > r.host_peak_bytes) r.host_peak_bytes = test.host_peak_bytes;
+        if (test.disk_peak_bytes > r.disk_peak_bytes) r.disk_peak_bytes = test.disk_peak_bytes;
         if (test.peak_bytes <= r.peak_bytes) continue;
         r.peak_bytes = test.peak_bytes;
         r.bound_bytes = test.bound_bytes;
@@ -77,6 +79,12 @@ static void say_rank(const cli *c, const programs *all, int rank) {
         text_of_bytes(peak, (double)r.peak_bytes), r.peak_unit,
         text_of_bytes(bound, (double)r.bound_bytes), 100 * fragmentation_of(&r),
         text_of_bytes(state, (double)r.state_bytes));
+    if (r.host_peak_bytes || r.disk_peak_bytes)
+        say(c, "  elsewhere %s on the host and %s on disk; fetches %s and evicts %s a step\n",
+            text_of_bytes(peak, (double)r.host_peak_bytes),
+            text_of_bytes(bound, (double)r.disk_peak_bytes),
+            text_of_bytes(sent, (double)r.fetched_bytes),
+            text_of_bytes(received, (double)r.evicted_bytes));
     if (wf_program_n_ranks(p) > 1)
         say(c, "  sends %s and receives %s a step\n", text_of_bytes(sent, (double)r.sent_bytes),
             text_of_bytes(received, (double)r.received_bytes));
@@ -114,12 +122,15 @@ static json_t *rank_json(const job *j, const programs *all, int rank) {
                              s.forward_us, "backward_us", s.backward_us, "weight_us", s.weight_us));
     }
     return json_pack(
-        "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}", "device",
-        job_device(j, rank, device), "parameters", (json_int_t)r.n_parameters, "peak_bytes",
-        (json_int_t)r.peak_bytes, "bound_bytes", (json_int_t)r.bound_bytes, "fragmentation",
-        fragmentation_of(&r), "state_bytes", (json_int_t)r.state_bytes, "optimizer_bytes",
-        (json_int_t)r.optimizer_bytes, "copied_bytes", (json_int_t)r.copied_bytes, "sent_bytes",
-        (json_int_t)r.sent_bytes, "received_bytes", (json_int_t)r.received_bytes, "peak_unit",
+        "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}",
+        "device", job_device(j, rank, device), "parameters", (json_int_t)r.n_parameters,
+        "peak_bytes", (json_int_t)r.peak_bytes, "bound_bytes", (json_int_t)r.bound_bytes,
+        "fragmentation", fragmentation_of(&r), "state_bytes", (json_int_t)r.state_bytes,
+        "optimizer_bytes", (json_int_t)r.optimizer_bytes, "copied_bytes",
+        (json_int_t)r.copied_bytes, "sent_bytes", (json_int_t)r.sent_bytes, "received_bytes",
+        (json_int_t)r.received_bytes, "host_peak_bytes", (json_int_t)r.host_peak_bytes,
+        "disk_peak_bytes", (json_int_t)r.disk_peak_bytes, "fetched_bytes",
+        (json_int_t)r.fetched_bytes, "evicted_bytes", (json_int_t)r.evicted_bytes, "peak_unit",
         r.peak_unit, "instructions", r.n_instructions, "units", units);
 }
 
@@ -179,6 +190,9 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         json_decref(would_fit);
         would_fit = find_fitting(j, p);
         say_fitting(c, would_fit);
+    } else {
+        status = wf_program_fits_host(p, c->o.host_memory);
+        if (status != WF_OK) fits = complain_of(c, status);
     }
     for (int t = 0; t < 2 && status == WF_OK; t++) {
         if (!all->test[t]) continue;

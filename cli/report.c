@@ -21,6 +21,19 @@ const char *costs_text(const wf_program *program) {
     return wf_costs_is_measured(wf_program_costs(program)) ? "measured" : "computed";
 }
 
+/* Of each rank, in the host's memory or on disk. */
+static json_t *peaks_elsewhere(wf_trainer *trainer, int n_ranks, bool is_disk) {
+    json_t *planned = json_array(), *measured = json_array();
+    for (int rank = 0; rank < n_ranks; rank++) {
+        wf_trainer_memory m = wf_trainer_memory_of(trainer, rank);
+        size_t p = is_disk ? m.planned_disk_peak_bytes : m.planned_host_peak_bytes;
+        size_t q = is_disk ? m.measured_disk_peak_bytes : m.measured_host_peak_bytes;
+        json_array_append_new(planned, json_integer((json_int_t)p));
+        json_array_append_new(measured, json_integer((json_int_t)q));
+    }
+    return json_pack("{s:o, s:o}", "planned", planned, "measured", measured);
+}
+
 static json_t *memory_of(wf_trainer *trainer, int n_ranks) {
     json_t *planned = json_array(), *measured = json_array(), *wire = json_array();
     for (int rank = 0; rank < n_ranks; rank++) {
@@ -83,6 +96,8 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
                                   json_number(samples_least(&r->ms, first))));
     json_object_set_new(report, "peak_bytes", memory_of(trainer, n_ranks));
     add_traffic(wf_trainer_program(trainer), report);
+    json_object_set_new(report, "host_peak_bytes", peaks_elsewhere(trainer, n_ranks, false));
+    json_object_set_new(report, "disk_peak_bytes", peaks_elsewhere(trainer, n_ranks, true));
     json_object_set_new(report, "weights_sha256", json_string(sha));
     *report_out = report;
     return WF_OK;
@@ -124,6 +139,11 @@ void report_say_memory(const cli *c, wf_trainer *trainer, bool has_run) {
         if (memory.wire_bytes)
             say(c, ", beside it %s of other ranks",
                 text_of_bytes(measured, (double)memory.wire_bytes));
+        if (memory.planned_host_peak_bytes)
+            say(c, ", on the host %s",
+                text_of_bytes(measured, (double)memory.planned_host_peak_bytes));
+        if (memory.planned_disk_peak_bytes)
+            say(c, ", on disk %s", text_of_bytes(measured, (double)memory.planned_disk_peak_bytes));
         say(c, "\n");
     }
 }

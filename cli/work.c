@@ -47,6 +47,8 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     config.own_batch = has_parts(j);
     config.device_memory_bytes = o->device_memory;
     config.shard_bytes = o->shard_bytes;
+    config.host_memory_bytes = o->host_memory;
+    config.folder = o->out;
     config.profile = o->profile;
     config.trace = o->trace != NULL;
     config.forward_only = j->c->command == FOR_EVAL;

@@ -69,7 +69,7 @@ gpt="--model gpt2-tiny --data $folder/text --threads 1"
 peaks=$(sed -n 's/.*  *\([0-9.]* [KM]iB\) planned.*/\1/p' "$folder/said")
 [[ $(wc -l <<<"$peaks") == 2 && $(uniq <<<"$peaks" | wc -l) == 1 ]] || fail "the peaks before and after the run: $peaks"
 grep '^peak' "$folder/said" | sed -n 1p | grep -c measured >/dev/null && fail "a peak is measured before the run"
-peak=$(report train $gpt --batch 32 --micro 32 --steps 1 --out "$folder/g" | sed -n '/"planned"/{n;p}' | tr -d ' ')
+peak=$(report train $gpt --batch 32 --micro 32 --steps 1 --out "$folder/g" | sed -n '/"planned"/{n;p}' | head -n 1 | tr -d ' ')
 [[ $(report plan $gpt --batch 32 --micro 32 | field peak_bytes) == "$peak" ]] || fail "weft plan has another peak than the run"
 report train $gpt --batch 32 --micro 32 --steps 1 --device-memory "$peak" >/dev/null
 expect 3 "1 more than" train $gpt --batch 32 --micro 32 --steps 1 --device-memory $((peak - 1))

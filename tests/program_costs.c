@@ -45,7 +45,7 @@ static wf_costs *make_costs(const wf_program *p, shape how, bool moves_at_once) 
         unit->weight_us = time_of(how, u, 2);
         unit->backward_weight_us = unit->backward_us + unit->weight_us;
     }
-    if (moves_at_once) costs->rates = (wf_rates){0, 0, 0};
+    if (moves_at_once) costs->rates = (wf_rates){0};
     return costs;
 }
 

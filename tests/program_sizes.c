@@ -24,6 +24,7 @@ static const struct {
     {"pp=3,schedule=gpipe", 2, 4, NULL, WF_PROGRAM_TRAIN},
     {"dp=2,pp=2", 2, 4, NULL, WF_PROGRAM_TRAIN},
     {"dataparallel=2", 4, 4, NULL, WF_PROGRAM_TRAIN},
+    {"dp=2,zero=1,offload=state+params:disk", 2, 4, NULL, WF_PROGRAM_TRAIN},
     {"middle:dp=2,late:dataparallel=2", 2, 4, NULL, WF_PROGRAM_TRAIN},
     {"dp=2,pp=2", 2, 4, small_net, WF_PROGRAM_TRAIN}, /* packed weights */
     {"pp=2", 1, 1, small_net, WF_PROGRAM_FORWARD},

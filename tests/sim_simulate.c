@@ -54,7 +54,7 @@ static wf_costs *equal_costs(wf_context *ctx, const wf_program *p, double messag
         costs->units[u].weight_us = WEIGHT;
         costs->units[u].backward_weight_us = BACKWARD + WEIGHT;
     }
-    costs->rates = (wf_rates){message_us, 0, 0};
+    costs->rates = (wf_rates){.message_us = message_us};
     return costs;
 }
 

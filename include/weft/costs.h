@@ -22,6 +22,8 @@ typedef struct wf_rates {
     double message_us;         /* of a transfer, beside its bytes */
     double copy_us_per_byte;   /* transfers, loads, packing */
     double update_us_per_byte; /* optimizer, sums of gradients */
+    double host_us_per_byte;   /* from the device to the host's memory, or back */
+    double disk_us_per_byte;   /* to a file, or back */
 } wf_rates;
 
 #ifdef __cplusplus

@@ -35,6 +35,9 @@ typedef struct wf_rank_summary {
     const char *peak_unit;  /* at work in the worst moment */
     int n_units, n_instructions;
     size_t sent_bytes, received_bytes; /* to and from other ranks, in one step */
+    /* With offload=: of host memory and of a file; and what comes from there and goes there in one
+     * step. */
+    size_t host_peak_bytes, disk_peak_bytes, fetched_bytes, evicted_bytes;
 } wf_rank_summary;
 
 /* What a dry run adds up to. */
@@ -69,6 +72,8 @@ WF_API WF_NODISCARD wf_status wf_program_check(const wf_program *program);
  * sentence says which rank, by how much, which unit is the peak, and how many
  * microbatches would fit. */
 WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t memory_bytes);
+/* The same of the host's memory, for what offload= keeps there. */
+WF_API WF_NODISCARD wf_status wf_program_fits_host(const wf_program *program, size_t host_bytes);
 /* The smallest microbatch count above the program's whose peak fits; 0 if none does. */
 WF_API int64_t wf_program_micro_that_fits(const wf_program *program, size_t memory_bytes);
 /* Plans of the same recipe that fit: a schedule that holds less, or more stages. Separated by

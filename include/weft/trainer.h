@@ -43,10 +43,12 @@ typedef struct wf_trainer_config {
     /* What is saved is divided into shards of about that many bytes (wf_safetensors_writer_divide);
      * 0: it is one file. */
     size_t shard_bytes;
+    size_t host_memory_bytes; /* per rank, of what offload= keeps there; 0 = no cap */
+    const char *folder;       /* of the files of offload=...:disk; NULL: TMPDIR's, or /tmp */
 } wf_trainer_config;
 
 #define WF_TRAINER_CONFIG_INIT                                                                     \
-    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* One input of the global batch, row-major on the host, dim 0 = samples. */
 typedef struct wf_feed {
@@ -73,6 +75,9 @@ typedef struct wf_trainer_memory {
     /* Beside the plan: copies of what the rank reads of others' memory, if it cannot see it (a job
      * over mpi); the most at the end of any run. */
     size_t wire_bytes;
+    /* What offload= keeps in the host's memory and in a file. */
+    size_t planned_host_peak_bytes, measured_host_peak_bytes;
+    size_t planned_disk_peak_bytes, measured_disk_peak_bytes;
 } wf_trainer_memory;
 
 /* One line of the profile. Times are the sum over all calls since the trainer was

@@ -3,7 +3,7 @@
  * sanitizer reports, long before a GPU would show a wrong number.
  */
 #include "base/clock.h"
-#include "device/device.h"
+#include "device/disk.h"
 
 #include <errno.h>
 #include <hwloc.h>
@@ -250,10 +250,10 @@ static wf_status cpu_wait(wfi_stream_queue *stream, wfi_event event) {
     return push_command(stream, (command){NULL, NULL, NULL, event});
 }
 
-/* Both spaces are the host's memory. */
+/* The device's space and the host's are both the host's memory. */
 static wf_status cpu_memory_create(wfi_device *device, wfi_space space, size_t bytes,
                                    void **base_out) {
-    (void)space;
+    if (space == WFI_SPACE_DISK) return wfi_disk_create(device, bytes, base_out);
     void *base =
         mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
@@ -269,22 +269,27 @@ static wf_status cpu_memory_create(wfi_device *device, wfi_space space, size_t b
 }
 
 static void cpu_memory_destroy(wfi_device *device, wfi_space space, void *base, size_t bytes) {
-    (void)device, (void)space;
-    munmap(base, bytes ? bytes : 1);
+    if (space == WFI_SPACE_DISK)
+        wfi_disk_destroy(device, base);
+    else
+        munmap(base, bytes ? bytes : 1);
 }
 
 /* On the thread that asks, the stream's own or the host's. */
 static wf_status cpu_copy(wfi_device *device, wfi_stream_queue *stream, void *to,
                           wfi_space to_space, const void *from, wfi_space from_space,
                           size_t bytes) {
-    (void)device, (void)stream, (void)to_space, (void)from_space;
+    (void)stream;
+    if (to_space == WFI_SPACE_DISK || from_space == WFI_SPACE_DISK)
+        return wfi_disk_copy(device, to, to_space, from, from_space, bytes);
     memcpy(to, from, bytes);
     return WF_OK;
 }
 
 static wf_status cpu_fill(wfi_device *device, wfi_stream_queue *stream, void *to, wfi_space space,
                           int byte, size_t bytes) {
-    (void)device, (void)stream, (void)space;
+    (void)stream;
+    if (space == WFI_SPACE_DISK) return wfi_disk_fill(device, to, byte, bytes);
     memset(to, byte, bytes);
     return WF_OK;
 }

@@ -130,7 +130,9 @@ struct wfi_device {
     wfi_owner owner;
     const wfi_device_class *kind;
     int place, n_places;
-    void *topology; /* cpu: cores of this rank */
+    void *topology;         /* cpu: cores of this rank */
+    const char *folder;     /* of its files; borrowed; NULL: TMPDIR's, or /tmp */
+    struct wfi_disk *disks; /* disk.c: files that it copies from and to */
 };
 
 /* Copies between or within spaces, and sets each of `bytes` bytes. From a task of `stream`: in the

@@ -11,6 +11,8 @@
 #define FLOPS_PER_US 310e3
 #define BYTES_PER_US 31e3
 #define MESSAGE_US   20
+/* An NVMe drive; as everywhere, what is read and what is written count. */
+#define DISK_BYTES_PER_US 2e3
 /* Adding a weight's gradient to the accumulator: three passes, which miss the cache. */
 #define ACCUMULATE_PASSES 6
 
@@ -40,7 +42,11 @@ wf_status wfi_costs_create(wf_context *ctx, const wf_graph *g, wf_costs **costs_
             wf_costs_destroy(costs);
             return WF_NO_MEMORY;
         }
-    costs->rates = (wf_rates){MESSAGE_US, 1 / BYTES_PER_US, 1 / BYTES_PER_US};
+    costs->rates = (wf_rates){.message_us = MESSAGE_US,
+                              .copy_us_per_byte = 1 / BYTES_PER_US,
+                              .update_us_per_byte = 1 / BYTES_PER_US,
+                              .host_us_per_byte = 1 / BYTES_PER_US,
+                              .disk_us_per_byte = 1 / DISK_BYTES_PER_US};
     *costs_out = costs;
     return WF_OK;
 }

@@ -14,6 +14,20 @@ struct wf_costs {
     bool is_measured;
 };
 
+/* What takes time by its bytes. */
+typedef enum wfi_rate {
+    WFI_RATE_COPY,
+    WFI_RATE_UPDATE,
+    WFI_RATE_HOST,
+    WFI_RATE_DISK,
+    WFI_N_RATES
+} wfi_rate;
+static inline double *wfi_rate_of(wf_rates *rates, wfi_rate rate) {
+    double *const us_per_byte[] = {&rates->copy_us_per_byte, &rates->update_us_per_byte,
+                                   &rates->host_us_per_byte, &rates->disk_us_per_byte};
+    return us_per_byte[rate];
+}
+
 /* All zero, to be filled. */
 wf_status wfi_costs_create(wf_context *ctx, const wf_graph *g, wf_costs **costs_out);
 /* From FLOPs and bytes; only ratios mean something. */

@@ -82,6 +82,7 @@ static const struct {
                            [WFI_PLAN_OVERLAP] = {"overlap", wfi_plan_parse_overlap},
                            [WFI_PLAN_ZERO] = {"zero", parse_zero},
                            [WFI_PLAN_PREFETCH] = {"prefetch", parse_prefetch},
+                           [WFI_PLAN_OFFLOAD] = {"offload", wfi_plan_parse_offload},
                            [WFI_PLAN_OUTPUT] = {"output", wfi_plan_parse_output}};
 
 static wf_status unknown_key(const wf_plan *plan, const wfi_plan_field *f) {
@@ -146,11 +147,13 @@ static wf_status check(wf_plan *plan) {
                         "plan: hold=%d has no effect on schedule=%s, which needs what it needs; "
                         "schedule=auto heeds it",
                         plan->hold, plan->schedule->name);
-    if (plan->prefetch != DEFAULT_PREFETCH && plan->strategy->parameter != WFI_SHARD)
+    if (plan->prefetch != DEFAULT_PREFETCH && plan->strategy->parameter != WFI_SHARD &&
+        !wfi_plan_offloads(plan))
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: prefetch=%d says how many units ahead parameters are gathered, but "
-                        "they are not divided; add zero=3",
+                        "they are not divided; add zero=3, or offload=params",
                         plan->prefetch);
+    WF_TRY(wfi_plan_check_offload(plan));
     return wfi_plan_check_reduction(plan);
 }
 
@@ -164,6 +167,7 @@ static wf_status canonical_text(wf_plan *plan) {
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
     if (plan->strategy != &wfi_strategy_dp) wfi_text_add(&text, ",%s", plan->strategy->name);
+    wfi_plan_offload_text(plan, &text);
     if (plan->prefetch != DEFAULT_PREFETCH) wfi_text_add(&text, ",prefetch=%d", plan->prefetch);
     wfi_plan_reduction_text(plan, &text);
     wfi_free(plan->ctx, plan->text);

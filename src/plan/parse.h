@@ -19,6 +19,12 @@ void wfi_plan_rules_text(const wf_plan *plan, wfi_text *text);
 /* A whole number from `low` on. */
 wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, int low, int *out);
 
+/* parse_offload.c */
+wf_status wfi_plan_parse_offload(wf_plan *plan, const wfi_plan_field *f);
+/* Whether it goes with the rules. */
+wf_status wfi_plan_check_offload(const wf_plan *plan);
+void wfi_plan_offload_text(const wf_plan *plan, wfi_text *text);
+
 /* parse_reduction.c: how gradients are summed over replicas. */
 void wfi_plan_default_reduction(wf_plan *plan);
 wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_plan_field *f);

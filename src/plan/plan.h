@@ -3,6 +3,7 @@
 #define WFI_PLAN_H
 
 #include "comm/algorithm/allreduce.h"
+#include "device/device.h"
 #include "graph/graph.h"
 #include "optimizer/optimizer.h"
 #include "plan/costs.h"
@@ -41,9 +42,13 @@ typedef enum wfi_plan_key {
     WFI_PLAN_OVERLAP,
     WFI_PLAN_ZERO,
     WFI_PLAN_PREFETCH,
+    WFI_PLAN_OFFLOAD,
     WFI_PLAN_OUTPUT,
     WFI_N_PLAN_KEYS
 } wfi_plan_key;
+
+/* What may be kept elsewhere than on the device. */
+typedef enum wfi_offload { WFI_OFFLOAD_STATE, WFI_OFFLOAD_PARAMS, WFI_N_OFFLOADS } wfi_offload;
 
 /* More than the units of any model that is named by hand. */
 #define WFI_MAX_RULES 256
@@ -57,6 +62,7 @@ struct wf_plan {
     int n_rules;
     int output;   /* with a rule for the whole model: the loss's rank */
     int prefetch; /* units whose divided parameters are gathered ahead of use */
+    wfi_space offload[WFI_N_OFFLOADS]; /* where each is kept */
     const wfi_schedule *schedule;
     int hold; /* most microbatches a stage may hold, for auto; 0 = not given */
     const wfi_allreduce *allreduce;
@@ -76,6 +82,9 @@ void wfi_plan_drop_rules(wf_plan *plan);
 void wfi_plan_drop_cut(wf_plan *plan);
 /* Checks what goes together, and renews the plan's text. Errors: INVALID_ARG; NO_MEMORY. */
 wf_status wfi_plan_complete(wf_plan *plan);
+
+/* Whether anything is kept elsewhere. */
+bool wfi_plan_offloads(const wf_plan *plan);
 
 static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
     return (wfi_mesh){plan->pp, plan->dp};

@@ -26,6 +26,11 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
         snprintf(what, sizeof what, "it needs a %s", wfi_block_kind_name(need.kind));
         return refuse_reference(p, i, k, what);
     }
+    if (b->space != need.space) {
+        snprintf(what, sizeof what, "it lies on the %s, and is needed on the %s",
+                 wfi_space_name(b->space), wfi_space_name(need.space));
+        return refuse_reference(p, i, k, what);
+    }
     if (r->bytes != need.extent.bytes) {
         snprintf(what, sizeof what, "it needs %zu bytes", need.extent.bytes);
         return refuse_reference(p, i, k, what);

@@ -48,13 +48,15 @@ wf_status wfi_find_block(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32
         return WF_OK;
     }
     WF_TRY(WFI_GROW(p->ctx, p->blocks, p->n_blocks, p->block_capacity, "blocks"));
-    p->blocks[p->n_blocks] = (wfi_block){.rank = l->rank,
-                                         .kind = kind,
-                                         .id = id,
-                                         .depth = depth,
-                                         .micro = micro,
-                                         .is_state = l->adds_state,
-                                         .bytes = bytes};
+    p->blocks[p->n_blocks] =
+        (wfi_block){.rank = l->rank,
+                    .kind = kind,
+                    .id = id,
+                    .depth = depth,
+                    .micro = micro,
+                    .is_state = l->adds_state,
+                    .space = depth == WFI_KEPT_DEPTH ? wfi_kept_space(p, kind) : WFI_SPACE_DEVICE,
+                    .bytes = bytes};
     *block_out = p->n_blocks++;
     *entry = p->n_blocks;
     l->n_named++;
@@ -109,8 +111,10 @@ wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_k
 
 wf_status wfi_lower_copy(wfi_lowering *l, wfi_block_kind kind, int32_t unit, int32_t from,
                          int32_t to, wfi_extent extent) {
+    bool is_away = wfi_kept_space(l->p, kind) != WFI_SPACE_DEVICE;
+    wfi_instruction_kind how = !is_away ? WFI_COPY : from == WFI_KEPT_DEPTH ? WFI_FETCH : WFI_EVICT;
     int32_t i;
-    WF_TRY(wfi_emit(l, wfi_make(WFI_COPY, unit, 0, -1), 2, &i));
+    WF_TRY(wfi_emit(l, wfi_make(how, unit, 0, -1), 2, &i));
     WF_TRY(wfi_refer(l, i, 0, kind, unit, from, -1, extent, WFI_READ));
     return wfi_refer(l, i, 1, kind, unit, to, -1, extent, WFI_WRITE);
 }

@@ -25,6 +25,25 @@ static bool is_used_before(const wf_program *p, int32_t i, int32_t owner, int32_
     return false;
 }
 
+/* In which of the unit's blocks a PARAM or STATE is while it is updated: where it is kept, or, if
+ * that is in another space, in a block for a while. */
+static int32_t here(const wfi_lowering *l, wfi_block_kind kind, int32_t unit) {
+    const wf_program *p = l->p;
+    const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
+    if (wfi_kept_space(p, kind) == WFI_SPACE_DEVICE) return wfi_kept_depth(p, kind, unit);
+    bool is_slice = stage->strategy->parameter == WFI_SHARD && stage->n_parts > 1;
+    if (kind == WFI_BLOCK_PARAM && is_slice) return WFI_SLICE_DEPTH;
+    return WFI_GATHERED_DEPTH + (kind == WFI_BLOCK_PARAM ? l->n_gathered[unit] : 0);
+}
+
+/* What is elsewhere meanwhile comes for a while, not before the rank has computed what is before.
+ */
+static wf_status not_before(wfi_lowering *l, wfi_block_kind kind, int32_t instruction) {
+    bool is_away = wfi_kept_space(l->p, kind) != WFI_SPACE_DEVICE;
+    bool exists = instruction < l->p->n_instructions;
+    return is_away && exists ? wfi_depend_on(l, instruction, l->last_compute) : WF_OK;
+}
+
 /* What the rank keeps of the unit's new parameters, to every rank that updates the stage and lacks
  * them. */
 static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send) {
@@ -34,19 +53,20 @@ static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instr
         bool wants =
             wfi_stage_is_updated(p, to, send.peer) && !wfi_stage_is_updated(p, from, send.peer);
         if (!wants || source_of(p, from, k) != l->rank) continue;
-        WF_TRY(wfi_emit_one(l, send, WFI_BLOCK_PARAM, send.unit, wfi_kept_depth(p, send.unit), -1,
+        WF_TRY(wfi_emit_one(l, send, WFI_BLOCK_PARAM, send.unit,
+                            here(l, WFI_BLOCK_PARAM, send.unit), -1,
                             wfi_kept_extent(p, WFI_BLOCK_PARAM, send.unit, l->rank), WFI_READ));
     }
     return WF_OK;
 }
 
 /* The owner's new weights go to the stages that use them too, once to each. */
-static wf_status emit_tied_weights(wfi_lowering *l) {
+static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
     wf_program *p = l->p;
     const wf_graph *g = p->graph;
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
         const wfi_weight_gradient *w = &g->weight_gradients[i];
-        int32_t owner = wfi_owner_of(g, i);
+        if (wfi_owner_of(g, i) != owner) continue;
         int32_t from = wfi_program_stage_of(p, owner), to = wfi_program_stage_of(p, w->unit);
         wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, owner, l->rank);
         if (!wfi_is_tied(g, i) || !kept.bytes || is_used_before(p, i, owner, to)) continue;
@@ -55,8 +75,10 @@ static wf_status emit_tied_weights(wfi_lowering *l) {
         if (is_here || !take_updated(l, to)) continue;
         wfi_instruction receive = wfi_make(WFI_RECEIVE, owner, w->param, -1);
         receive.peer = source_of(p, from, l->replica);
-        WF_TRY(wfi_emit_one(l, receive, WFI_BLOCK_PARAM, owner, wfi_kept_depth(p, owner), -1, kept,
-                            WFI_WRITE));
+        int32_t number = p->n_instructions;
+        WF_TRY(wfi_emit_one(l, receive, WFI_BLOCK_PARAM, owner, here(l, WFI_BLOCK_PARAM, owner), -1,
+                            kept, WFI_WRITE));
+        WF_TRY(not_before(l, WFI_BLOCK_PARAM, number));
     }
     return WF_OK;
 }
@@ -91,40 +113,73 @@ static wf_status emit_norms(wfi_lowering *l) {
     return wfi_lower_change(l, (int32_t)(group - p->groups), WFI_SHARD, WFI_REPLICATE, -1);
 }
 
-static wf_status emit_updates(wfi_lowering *l) {
+/* What of the unit is kept in another space comes to where it is updated, or goes back. */
+static wf_status bring(wfi_lowering *l, wfi_block_kind kind, int32_t unit, bool fetches) {
+    wfi_extent kept = wfi_kept_extent(l->p, kind, unit, l->rank);
+    int32_t at = here(l, kind, unit), from = fetches ? WFI_KEPT_DEPTH : at;
+    int32_t i = l->p->n_instructions;
+    if (kind == WFI_BLOCK_STATE) kept = wfi_whole(wfi_state_bytes(l->p, kind, unit, l->rank));
+    if (wfi_kept_space(l->p, kind) == WFI_SPACE_DEVICE || !kept.bytes) return WF_OK;
+    WF_TRY(wfi_lower_copy(l, kind, unit, from, WFI_KEPT_DEPTH + at - from, kept));
+    return fetches ? not_before(l, kind, i) : WF_OK;
+}
+
+static bool updates(const wfi_lowering *l, int32_t unit) {
+    return wfi_kept_extent(l->p, WFI_BLOCK_STATE, unit, l->rank).bytes > 0;
+}
+
+static wf_status emit_update(wfi_lowering *l, int32_t u) {
     wf_program *p = l->p;
     const wf_graph *g = p->graph;
     int n_states = wfi_recipe_n_states(&p->recipe);
     bool clips = p->recipe.clip_norm > 0;
-    for (int32_t u = 0; u < g->n_units; u++) {
-        wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, u, l->rank);
-        if (!own.bytes) continue;
-        int32_t i, k = 0;
-        WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, u, 0, -1),
-                        2 + (n_states > 0) + (clips ? g->n_units : 0), &i));
-        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, wfi_kept_depth(p, u), -1, own,
-                         WFI_READ | WFI_WRITE));
-        WF_TRY(
-            wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u), -1, own, WFI_READ));
-        if (n_states)
-            WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_STATE, u, 0, -1,
-                             wfi_whole(own.bytes * (size_t)n_states), WFI_READ | WFI_WRITE));
-        for (int32_t v = 0; clips && v < g->n_units; v++)
-            WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_NORM, v, 0, -1,
-                             wfi_norm_extent(wfi_whole(g->units[v].param_bytes)), WFI_READ));
-    }
+    wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, u, l->rank);
+    int32_t i, k = 0;
+    WF_TRY(wfi_emit(l, wfi_make(WFI_UPDATE, u, 0, -1),
+                    2 + (n_states > 0) + (clips ? g->n_units : 0), &i));
+    WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_PARAM, u, here(l, WFI_BLOCK_PARAM, u), -1, own,
+                     WFI_READ | WFI_WRITE));
+    WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_GRADIENT, u, wfi_summed_depth(p, u), -1, own, WFI_READ));
+    if (n_states)
+        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_STATE, u, here(l, WFI_BLOCK_STATE, u), -1,
+                         wfi_whole(own.bytes * (size_t)n_states), WFI_READ | WFI_WRITE));
+    for (int32_t v = 0; clips && v < g->n_units; v++)
+        WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_NORM, v, 0, -1,
+                         wfi_norm_extent(wfi_whole(g->units[v].param_bytes)), WFI_READ));
     return WF_OK;
 }
 
 /* New parameters go from who has made them to where they are kept. */
-static wf_status change_updated(wfi_lowering *l) {
-    wf_program *p = l->p;
+static wf_status change_updated(wfi_lowering *l, int32_t u) {
+    const wf_program *p = l->p;
+    int32_t s = wfi_program_stage_of(p, u), i = p->n_instructions;
+    if (!wfi_take_stage(l, s)) return WF_OK;
+    WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, here(l, WFI_BLOCK_PARAM, u), -1));
+    WF_TRY(
+        wfi_lower_change(l, s, p->stages[s].strategy->state, p->stages[s].strategy->parameter, u));
+    return not_before(l, WFI_BLOCK_PARAM, i);
+}
+
+/* What is kept elsewhere is fetched while earlier units are updated, so many ahead as the plan
+ * says, and evicted after. */
+static wf_status emit_updates(wfi_lowering *l) {
+    const wf_program *p = l->p;
+    int32_t ahead = p->plan->overlaps ? p->plan->prefetch : 0, next = 0, n_next = 0, n = 0;
     for (int32_t u = 0; u < p->graph->n_units; u++) {
-        int32_t s = wfi_program_stage_of(p, u);
-        if (!wfi_take_stage(l, s)) continue;
-        WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, 0, -1));
-        WF_TRY(wfi_lower_change(l, s, p->stages[s].strategy->state,
-                                p->stages[s].strategy->parameter, u));
+        for (; n_next <= n + ahead && next < p->graph->n_units; next++) {
+            if (!updates(l, next)) continue;
+            WF_TRY(bring(l, WFI_BLOCK_STATE, next, true));
+            WF_TRY(bring(l, WFI_BLOCK_PARAM, next, true));
+            n_next++;
+        }
+        if (updates(l, u)) {
+            WF_TRY(emit_update(l, u));
+            WF_TRY(bring(l, WFI_BLOCK_STATE, u, false));
+            n++;
+        }
+        WF_TRY(change_updated(l, u));
+        WF_TRY(emit_tied_weights(l, u));
+        WF_TRY(bring(l, WFI_BLOCK_PARAM, u, false));
     }
     return WF_OK;
 }
@@ -173,7 +228,5 @@ wf_status wfi_lower_finish(wfi_lowering *l) {
     WF_TRY(wfi_lower_reductions(l));
     WF_TRY(emit_norms(l));
     WF_TRY(emit_updates(l));
-    WF_TRY(change_updated(l));
-    WF_TRY(emit_tied_weights(l));
     return emit_statistics(l);
 }

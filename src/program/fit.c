@@ -4,11 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static int32_t largest_rank(const wf_program *p) {
+static int32_t largest_rank(const wf_program *p, wfi_space space) {
     int32_t worst = 0;
     for (int32_t r = 1; r < p->n_ranks; r++)
-        if (p->ranks[r].arenas[WFI_SPACE_DEVICE].peak_bytes >
-            p->ranks[worst].arenas[WFI_SPACE_DEVICE].peak_bytes)
+        if (p->ranks[r].arenas[space].peak_bytes > p->ranks[worst].arenas[space].peak_bytes)
             worst = r;
     return worst;
 }
@@ -19,7 +18,8 @@ static bool other_fits(const wf_program *p, const wf_recipe *recipe, const wf_pl
     wf_program *other;
     if (wf_program_create(p->ctx, p->model, recipe, plan, p->kind, &other) != WF_OK) return false;
     bool fits =
-        other->ranks[largest_rank(other)].arenas[WFI_SPACE_DEVICE].peak_bytes <= memory_bytes;
+        other->ranks[largest_rank(other, WFI_SPACE_DEVICE)].arenas[WFI_SPACE_DEVICE].peak_bytes <=
+        memory_bytes;
     wf_program_destroy(other);
     return fits;
 }
@@ -90,7 +90,7 @@ static char *join_plans(wf_context *ctx, const char *plans) {
 }
 
 wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
-    int32_t worst = largest_rank(p);
+    int32_t worst = largest_rank(p, WFI_SPACE_DEVICE);
     size_t peak = p->ranks[worst].arenas[WFI_SPACE_DEVICE].peak_bytes;
     if (!memory_bytes || peak <= memory_bytes) return WF_OK;
     char micro_text[64] = "";
@@ -119,4 +119,14 @@ wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
                    wf_program_rank(p, worst).peak_unit, advice);
     wfi_free(p->ctx, advice);
     return WF_DOES_NOT_FIT;
+}
+
+wf_status wf_program_fits_host(const wf_program *p, size_t host_bytes) {
+    int32_t worst = largest_rank(p, WFI_SPACE_HOST);
+    size_t peak = p->ranks[worst].arenas[WFI_SPACE_HOST].peak_bytes;
+    if (!host_bytes || peak <= host_bytes) return WF_OK;
+    return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
+                    "rank %d needs %zu bytes of the host's memory, %zu more than the %zu given; "
+                    "what offload= keeps there can be kept in a file, with :disk",
+                    worst, peak, peak - host_bytes, host_bytes);
 }

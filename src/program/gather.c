@@ -1,6 +1,6 @@
-/* Parameters that are divided over a stage's replicas are gathered just before a unit uses them,
- * and freed after: they have a block for each time. What the next units need is gathered while this
- * one computes, so many ahead as the plan says.
+/* Parameters that are divided over a stage's replicas, or kept in another space, are fetched and
+ * gathered just before a unit uses them, and freed after: they have a block for each time. What the
+ * next units need is gathered while this one computes, so many ahead as the plan says.
  *
  * A *use* is a unit in an action of the rank. What one use reads and the next one that reads
  * divided parameters reads, too, stays: as with one microbatch after the other through the same
@@ -8,11 +8,11 @@
  */
 #include "program/lower.h"
 
-/* The divided parameters that a segment reads. */
+/* Whether a segment reads parameters of the unit that are gathered. */
 static bool reads(const wf_program *p, const wfi_segment *segment, int32_t unit) {
     for (int32_t s = 0; segment && s < segment->n_slots; s++)
         if (segment->slots[s].kind == WFI_BLOCK_PARAM && segment->slots[s].id == unit &&
-            wfi_kept_depth(p, unit))
+            wfi_kept_depth(p, WFI_BLOCK_PARAM, unit))
             return true;
     return false;
 }
@@ -68,7 +68,8 @@ static wf_status emit_gather(wfi_lowering *l, const wfi_gather *gather) {
     int32_t depth = WFI_GATHERED_DEPTH + l->n_gathered[unit]++;
     wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
     if (kept.bytes)
-        WF_TRY(wfi_lower_copy(l, WFI_BLOCK_PARAM, unit, wfi_kept_depth(p, unit), depth, kept));
+        WF_TRY(wfi_lower_copy(l, WFI_BLOCK_PARAM, unit, wfi_kept_depth(p, WFI_BLOCK_PARAM, unit),
+                              depth, kept));
     WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, unit, depth, -1));
     bool is_forward = stage->n_members > stage->n_replicas;
     WF_TRY(wfi_lower_change(l, gather->stage, stage->strategy->parameter,

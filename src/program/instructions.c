@@ -67,13 +67,13 @@ COUNT(records) {
 /* ---- what each needs ---- */
 
 static wfi_need need_extent(wfi_block_kind kind, wfi_extent extent, int access) {
-    return (wfi_need){kind, extent, access};
+    return (wfi_need){kind, extent, access, WFI_SPACE_DEVICE};
 }
 static wfi_need need(wfi_block_kind kind, size_t bytes, int access) {
     return need_extent(kind, (wfi_extent){0, bytes}, access);
 }
 
-static const wfi_need nothing = {WFI_N_BLOCK_KINDS, {0, 0}, 0};
+static const wfi_need nothing = {.kind = WFI_N_BLOCK_KINDS};
 
 #define NEED(name)                                                                                 \
     static wfi_need need_##name(const wf_program *p, const wfi_instruction *now, int32_t k)
@@ -105,6 +105,29 @@ NEED(copy) {
                            wfi_kept_extent(p, WFI_BLOCK_PARAM, now->unit, now->rank), access);
     if (to->depth >= 0) return nothing;
     return need_extent(to->kind, wfi_summed_extent(p, now->unit, now->rank), access);
+}
+
+/* What is kept in another space, and where it is for a while; `is_kept`: the former. */
+static wfi_need need_moved(const wf_program *p, const wfi_instruction *now, int32_t k,
+                           bool is_kept) {
+    wfi_block_kind kind = p->blocks[now->references[0].block].kind;
+    wfi_space space = wfi_kept_space(p, kind);
+    if (space == WFI_SPACE_DEVICE || p->blocks[now->references[k].block].id != now->unit)
+        return nothing;
+    wfi_need moved =
+        need_extent(kind, wfi_kept_extent(p, kind, now->unit, now->rank), k ? WFI_WRITE : WFI_READ);
+    if (kind == WFI_BLOCK_STATE)
+        moved.extent = (wfi_extent){0, wfi_state_bytes(p, kind, now->unit, now->rank)};
+    if (is_kept) moved.space = space;
+    return moved;
+}
+
+NEED(fetch) {
+    return need_moved(p, now, k, k == 0);
+}
+
+NEED(evict) {
+    return need_moved(p, now, k, k == 1);
 }
 
 NEED(fold) {
@@ -211,6 +234,12 @@ ARGUMENTS(pack) {
 
 ARGUMENTS(copy) {
     wfi_text_add(text, " %s", wfi_block_kind_name(p->blocks[now->references[0].block].kind));
+}
+
+ARGUMENTS(moved) {
+    add_copy(p, now, text);
+    wfi_text_add(text, now->kind == WFI_FETCH ? " from=%s" : " to=%s",
+                 wfi_space_name(wfi_moved_space(p, now)));
 }
 
 ARGUMENTS(depth) {

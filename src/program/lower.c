@@ -22,7 +22,8 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
         switch (slot->kind) {
         case WFI_BLOCK_PARAM:
             micro = -1;
-            if (wfi_kept_depth(l->p, slot->id)) d = WFI_GATHERED_DEPTH + l->in_use[slot->id] - 1;
+            if (wfi_kept_depth(l->p, WFI_BLOCK_PARAM, slot->id))
+                d = WFI_GATHERED_DEPTH + l->in_use[slot->id] - 1;
             break;
         case WFI_BLOCK_BUFFER:
             micro = -1;
@@ -127,7 +128,7 @@ static wf_status add_state_blocks(wfi_lowering *l) {
         for (size_t k = 0; k < WFI_COUNT(kinds); k++) {
             size_t bytes = wfi_state_bytes(p, kinds[k], u, l->rank);
             bool is_param = kinds[k] == WFI_BLOCK_PARAM;
-            int32_t depth = is_param ? wfi_kept_depth(p, u) : 0, block;
+            int32_t depth = wfi_kept_depth(p, kinds[k], u), block;
             if (!bytes) continue;
             WF_TRY(wfi_find_block(l, kinds[k], u, depth, -1, bytes, &block));
             if (is_param)
@@ -142,7 +143,7 @@ static wf_status change_parameters(wfi_lowering *l) {
     wf_program *p = l->p;
     for (int32_t s = 0; s < p->n_stages; s++)
         for (int32_t u = 0; wfi_take_stage(l, s) && u < p->graph->n_units; u++) {
-            if (!p->graph->units[u].param_bytes || wfi_kept_depth(p, u) ||
+            if (!p->graph->units[u].param_bytes || wfi_kept_depth(p, WFI_BLOCK_PARAM, u) ||
                 !wfi_stage_reads_parameters(p, s, u))
                 continue;
             WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, 0, -1));

@@ -97,7 +97,8 @@ static inline wfi_part wfi_part_of(wfi_action_kind kind) {
     return parts[kind];
 }
 
-/* Copies an extent from one depth of a unit's PARAM or GRADIENT to another. */
+/* Copies an extent from one depth of a unit's PARAM, STATE or GRADIENT to another: what is kept in
+ * another space is fetched or evicted. */
 wf_status wfi_lower_copy(wfi_lowering *l, wfi_block_kind kind, int32_t unit, int32_t from,
                          int32_t to, wfi_extent extent);
 /* An instruction that touches one block. */

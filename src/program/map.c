@@ -69,9 +69,18 @@ wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t uni
     return kept;
 }
 
-int32_t wfi_kept_depth(const wf_program *p, int32_t unit) {
+wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind) {
+    const wfi_space *offload = p->plan->offload;
+    return kind == WFI_BLOCK_STATE   ? offload[WFI_OFFLOAD_STATE]
+           : kind == WFI_BLOCK_PARAM ? offload[WFI_OFFLOAD_PARAMS]
+                                     : WFI_SPACE_DEVICE;
+}
+
+int32_t wfi_kept_depth(const wf_program *p, wfi_block_kind kind, int32_t unit) {
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
-    return stage->strategy->parameter == WFI_SHARD && stage->n_parts > 1;
+    bool is_slice =
+        kind == WFI_BLOCK_PARAM && stage->strategy->parameter == WFI_SHARD && stage->n_parts > 1;
+    return is_slice || wfi_kept_space(p, kind) != WFI_SPACE_DEVICE ? WFI_KEPT_DEPTH : 0;
 }
 
 wfi_extent wfi_norm_extent(wfi_extent gradient) {

@@ -159,9 +159,10 @@ typedef enum wfi_instruction_class {
 } wfi_instruction_class;
 
 typedef enum wfi_instruction_cost {
-    WFI_COST_UNIT, /* of the unit, for the part */
-    WFI_COST_COPY, /* a copy of its bytes */
-    WFI_COST_TOUCH /* arithmetic over its bytes */
+    WFI_COST_UNIT,  /* of the unit, for the part */
+    WFI_COST_COPY,  /* a copy of its bytes */
+    WFI_COST_SPACE, /* the same between spaces */
+    WFI_COST_TOUCH  /* arithmetic over its bytes */
 } wfi_instruction_cost;
 
 /* What its `unit` is: not looked at, any, or that of its first block; and what its `id` is. */
@@ -186,6 +187,8 @@ typedef enum wfi_id_meaning {
     X(BACKWARD_WEIGHT, "backward+weight", COMPUTE, SEGMENT, BACKWARD_WEIGHT, UNIT, ANY, DEPTH,     \
       slots, slot, sum)                                                                            \
     X(COPY, "copy", COPY, COPY, TRANSFER, COPY, OWN, NONE, two, copy, copy)                        \
+    X(FETCH, "fetch", COPY, COPY, TRANSFER, SPACE, ANY, VALUE, two, fetch, moved)                  \
+    X(EVICT, "evict", COPY, COPY, TRANSFER, SPACE, ANY, VALUE, two, evict, moved)                  \
     X(FOLD, "fold", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, DEPTH, two, fold, depth)             \
     X(CHANGE, "change", REDUCE, CHANGE, REDUCE, TOUCH, NONE, NONE, pieces, piece, change)          \
     X(TIE, "tie", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, TIED, two, tie, none)                  \
@@ -208,7 +211,7 @@ typedef struct wfi_block {
     int32_t rank;
     wfi_block_kind kind;
     int32_t id;    /* unit or value; TIED: weight gradient */
-    int32_t depth; /* GRADIENT: accumulator, or see wfi_summed_depth; PACKED: part; PARAM: see
+    int32_t depth; /* GRADIENT: accumulator, or see wfi_summed_depth; PACKED: part; else see
                       wfi_kept_depth */
     int64_t micro; /* global microbatch, -1: of the step; TIED: the last of the lane */
     bool is_state; /* lives for ever */
@@ -248,6 +251,7 @@ typedef struct wfi_need {
     wfi_block_kind kind;
     wfi_extent extent; /* of what the block is named for */
     int access;
+    wfi_space space;
 } wfi_need;
 
 /* A row of the table of instructions. */
@@ -309,8 +313,9 @@ typedef struct wfi_rank {
     int32_t *stream[WFI_N_STREAMS]; /* instruction indices */
     int32_t n_stream[WFI_N_STREAMS];
     wfi_arena_plan arenas[WFI_N_SPACES];
-    size_t sent_bytes, received_bytes; /* in one step, to and from other ranks */
-    int32_t peak_instruction;          /* of the device */
+    size_t sent_bytes, received_bytes;   /* in one step, to and from other ranks */
+    size_t fetched_bytes, evicted_bytes; /* and other spaces */
+    int32_t peak_instruction;            /* of the device */
 } wfi_rank;
 
 /* What a program is made for. Who only looks at it needs one of each class of equal ranks. */
@@ -406,10 +411,14 @@ bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);
 /* What of the unit's flat buffer the rank has in a PARAM, BUFFER or STATE between steps. STATE is
  * counted in parameters: it has as many for each of the optimizer's states, one after the other. */
 wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
-/* Which PARAM of a unit ranks keep: 0, the one that they compute with, or 1, a slice; then those to
- * compute with are gathered for a while, and are of WFI_GATHERED_DEPTH and on. */
-int32_t wfi_kept_depth(const wf_program *p, int32_t unit);
-enum { WFI_GATHERED_DEPTH = 2 };
+/* Which PARAM or STATE of a unit ranks keep: 0, the one that they compute with, or
+ * WFI_KEPT_DEPTH, a slice, or what is kept in another space; then those to compute with are there
+ * for a while, and are of WFI_GATHERED_DEPTH and on; a slice that is updated while it is not where
+ * it is kept is of WFI_SLICE_DEPTH. */
+int32_t wfi_kept_depth(const wf_program *p, wfi_block_kind kind, int32_t unit);
+enum { WFI_SLICE_DEPTH = -1, WFI_KEPT_DEPTH = 1, WFI_GATHERED_DEPTH = 2 };
+/* In which space blocks of the kind and of WFI_KEPT_DEPTH lie. */
+wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind);
 /* Whether a unit of the stage reads those parameters. */
 bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit);
 /* The place of the rank in the group; -1: none. */
@@ -514,6 +523,16 @@ static inline int32_t wfi_n_together(const wf_program *p, int32_t k) {
     const wfi_instruction *now = &p->instructions[p->order[k]];
     if (wfi_type_of(now)->class == WFI_CLASS_TRANSFER) return 2;
     return wfi_type_of(now)->class == WFI_CLASS_CHANGE ? p->groups[now->group].n_lowered : 1;
+}
+/* The other space of a fetch or an evict. */
+static inline wfi_space wfi_moved_space(const wf_program *p, const wfi_instruction *now) {
+    return p->blocks[now->references[now->kind == WFI_EVICT].block].space;
+}
+/* By which rate it takes time, if not as long as its unit. */
+static inline wfi_rate wfi_instruction_rate(const wf_program *p, const wfi_instruction *now) {
+    if (wfi_type_of(now)->cost == WFI_COST_SPACE)
+        return wfi_moved_space(p, now) == WFI_SPACE_DISK ? WFI_RATE_DISK : WFI_RATE_HOST;
+    return wfi_type_of(now)->cost == WFI_COST_COPY ? WFI_RATE_COPY : WFI_RATE_UPDATE;
 }
 /* That an instruction reads or writes. */
 static inline size_t wfi_instruction_bytes(const wfi_instruction *i) {

@@ -31,6 +31,10 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
                          .state_bytes = device->state_bytes,
                          .sent_bytes = r->sent_bytes,
                          .received_bytes = r->received_bytes,
+                         .host_peak_bytes = r->arenas[WFI_SPACE_HOST].peak_bytes,
+                         .disk_peak_bytes = r->arenas[WFI_SPACE_DISK].peak_bytes,
+                         .fetched_bytes = r->fetched_bytes,
+                         .evicted_bytes = r->evicted_bytes,
                          .peak_unit = ""};
     for (int32_t k = 0; k < p->n_stages; k++) {
         if (wfi_stage_replica_on(p, k, rank) < 0) continue;
@@ -40,9 +44,9 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
         if (block->rank != r->like) continue;
-        if (block->kind == WFI_BLOCK_STATE) s.optimizer_bytes += block->bytes;
+        if (block->kind == WFI_BLOCK_STATE && block->is_state) s.optimizer_bytes += block->bytes;
         /* Of those that are gathered several times, once. */
-        if (block->kind == WFI_BLOCK_PARAM && !block->is_state &&
+        if (block->kind == WFI_BLOCK_PARAM && !block->is_state && block->depth >= 0 &&
             block->depth <= WFI_GATHERED_DEPTH)
             s.copied_bytes += block->bytes;
     }

@@ -1,4 +1,5 @@
-/* What ranks send to and receive from each other in one step. A rank that reads another's
+/* What ranks send to and receive from each other in one step, and what goes between their device
+ * and other spaces. A rank that reads another's
  * memory receives, and the other one sends, whatever the wire. */
 #include "program/program.h"
 
@@ -120,6 +121,8 @@ static wf_status count_all(counting *c, bool of_replicas) {
     for (int32_t at = 0; at < p->n_instructions; at++) {
         const wfi_instruction *now = &p->instructions[p->order[at]];
         if ((now->kind == WFI_CHANGE && now->group < p->n_stages) != of_replicas) continue;
+        if (now->kind == WFI_FETCH) p->ranks[now->rank].fetched_bytes += now->references[0].bytes;
+        if (now->kind == WFI_EVICT) p->ranks[now->rank].evicted_bytes += now->references[0].bytes;
         if (now->kind == WFI_SEND) {
             p->ranks[now->rank].sent_bytes += now->references[0].bytes;
             p->ranks[now->peer].received_bytes += now->references[0].bytes;

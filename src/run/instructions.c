@@ -124,11 +124,15 @@ static wf_status run_store(wfi_executor *e, const wfi_instruction *now) {
     return to_host(e, now, &now->references[0], host, bytes);
 }
 
+static wfi_space space_of(const wfi_executor *e, const wfi_reference *r) {
+    return e->p->blocks[r->block].space;
+}
+
 static wf_status run_copy(wfi_executor *e, const wfi_instruction *now) {
     const wfi_reference *r = now->references;
     return wfi_memory_copy(worker_of(e, now)->device, stream_of(e, now),
-                           wfi_executor_touch(e, &r[1]), WFI_SPACE_DEVICE,
-                           wfi_executor_touch(e, &r[0]), WFI_SPACE_DEVICE, r[0].bytes);
+                           wfi_executor_touch(e, &r[1]), space_of(e, &r[1]),
+                           wfi_executor_touch(e, &r[0]), space_of(e, &r[0]), r[0].bytes);
 }
 
 /* ---- the backend's kernels ---- */
@@ -236,6 +240,7 @@ static wf_status dispatch(wfi_executor *e, const wfi_instruction *now) {
         [WFI_LOAD] = run_load,       [WFI_PACK] = run_segment,
         [WFI_FORWARD] = run_segment, [WFI_BACKWARD] = run_segment,
         [WFI_WEIGHT] = run_segment,  [WFI_BACKWARD_WEIGHT] = run_segment,
+        [WFI_FETCH] = run_copy,      [WFI_EVICT] = run_copy,
         [WFI_COPY] = run_copy,       [WFI_FOLD] = run_fold,
         [WFI_TIE] = run_tie,         [WFI_NORM] = run_norm,
         [WFI_UPDATE] = run_update,   [WFI_FOLD_STATS] = run_fold_stats,

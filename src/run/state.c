@@ -130,16 +130,11 @@ static wf_status visit_all(transfer *x, visit_fn visit) {
 
 /* ---- between memories ---- */
 
-/* What copies to and from that rank's memory: another rank's is mapped here like its own. */
-static wfi_device *device_for(const wf_trainer *t, int rank) {
-    return t->workers[t->workers[rank].is_local ? rank : wf_job_rank(t->job)].device;
-}
-
 static wf_status put(const wf_trainer *t, const wfi_state_piece *piece, size_t at, const void *src,
                      size_t bytes) {
     char *base = t->workers[piece->rank].arenas[piece->space].base;
-    return wfi_memory_copy(device_for(t, piece->rank), NULL, base + piece->at + at, piece->space,
-                           src, WFI_SPACE_HOST, bytes);
+    return wfi_memory_copy(t->workers[piece->rank].copier, NULL, base + piece->at + at,
+                           piece->space, src, WFI_SPACE_HOST, bytes);
 }
 
 wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, wfi_space space, size_t at, size_t bytes,
@@ -147,8 +142,8 @@ wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, wfi_space space, size
     const wfi_worker *w = &t->workers[rank];
     bool wants = !t->job || to < 0 || wf_job_rank(t->job) == to;
     if (w->is_local || (wants && !is_by_messages(t)))
-        WF_TRY(wfi_memory_copy(device_for(t, rank), NULL, dst, WFI_SPACE_HOST,
-                               w->arenas[space].base + at, space, bytes));
+        WF_TRY(wfi_memory_copy(w->copier, NULL, dst, WFI_SPACE_HOST, w->arenas[space].base + at,
+                               space, bytes));
     if (!is_by_messages(t)) return WF_OK;
     for (int r = 0; r < t->n_workers; r++)
         if (to < 0 || to == r) WF_TRY(wfi_control_move(t->job, rank, r, dst, dst, bytes));

@@ -71,8 +71,8 @@ int64_t wfi_count_rows(const wfi_ready *r, int64_t n_samples) {
 static void publish_memory(wf_trainer *t) {
     int rank = wf_job_rank(t->job);
     wfi_control_part *own = wfi_control_part_of(t->job, rank, t->place);
-    own->peak_bytes = __atomic_load_n(
-        &t->workers[rank].arenas[WFI_SPACE_DEVICE].observer.peak_bytes, __ATOMIC_ACQUIRE);
+    for (int s = 0; s < WFI_N_SPACES; s++)
+        own->arenas[s].peak_bytes = wfi_trainer_measured_peak(t, rank, (wfi_space)s);
     size_t shadow_bytes = 0;
     for (int r = 0; r < t->n_workers; r++) shadow_bytes += wfi_worker_shadow_bytes(&t->workers[r]);
     if (shadow_bytes > t->shadow_bytes) t->shadow_bytes = shadow_bytes;

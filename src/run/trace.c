@@ -61,17 +61,14 @@ void wfi_trace_finish(wfi_trace *t) {
         if (t->rank >= 0 && now->rank != t->rank) continue;
         double us = (double)(t->end_ns[i] - t->begin_ns[i]) / 1e3;
         double bytes = (double)wfi_instruction_bytes(now);
-        wfi_instruction_cost cost = wfi_type_of(now)->cost;
         if (now->kind == WFI_SEND || now->kind == WFI_REPORT) continue; /* too short, or no copy */
-        if (cost == WFI_COST_UNIT) {
+        if (wfi_type_of(now)->cost == WFI_COST_UNIT) {
             wfi_samples *s = &t->samples[now->unit * WFI_N_PARTS + (int)now->part];
             s->us[s->n++ % WFI_N_SAMPLES] = us;
-        } else if (cost == WFI_COST_COPY) {
-            t->copy_us += us;
-            t->copy_bytes += bytes;
         } else {
-            t->update_us += us;
-            t->update_bytes += bytes;
+            wfi_rate_sum *sum = &t->rates[wfi_instruction_rate(p, now)];
+            sum->us += us;
+            sum->bytes += bytes;
         }
     }
 }
@@ -110,9 +107,9 @@ static wf_status costs_of(const wf_program *p, const wfi_trace_sums *sums, wf_co
     costs->is_measured = true;
     for (int32_t u = 0; u < p->graph->n_units; u++)
         fill_unit(&sums->mean_us[u * WFI_N_PARTS], p->code->splits_weight, &costs->units[u]);
-    if (sums->copy_bytes > 0) costs->rates.copy_us_per_byte = sums->copy_us / sums->copy_bytes;
-    if (sums->update_bytes > 0)
-        costs->rates.update_us_per_byte = sums->update_us / sums->update_bytes;
+    for (int k = 0; k < WFI_N_RATES; k++)
+        if (sums->rates[k].bytes > 0)
+            *wfi_rate_of(&costs->rates, (wfi_rate)k) = sums->rates[k].us / sums->rates[k].bytes;
     wf_status status = wfi_costs_complete(p->graph, costs);
     if (status != WF_OK) {
         wf_costs_destroy(costs);
@@ -124,10 +121,8 @@ static wf_status costs_of(const wf_program *p, const wfi_trace_sums *sums, wf_co
 
 wf_status wfi_trace_costs(const wfi_trace *t, wf_job *job, wf_costs **costs_out) {
     int32_t n = t->p->graph->n_units * WFI_N_PARTS;
-    wfi_trace_sums sums = {.copy_us = t->copy_us,
-                           .copy_bytes = t->copy_bytes,
-                           .update_us = t->update_us,
-                           .update_bytes = t->update_bytes};
+    wfi_trace_sums sums;
+    memcpy(sums.rates, t->rates, sizeof sums.rates);
     sums.mean_us = wfi_alloc(t->p->ctx, (size_t)n, sizeof *sums.mean_us, "costs");
     if (!sums.mean_us) return WF_NO_MEMORY;
     for (int32_t k = 0; k < n; k++) sums.mean_us[k] = middle_mean(&t->samples[k]);

@@ -19,21 +19,25 @@ typedef struct wfi_samples {
     uint64_t n; /* ever; the latest WFI_N_SAMPLES are kept */
 } wfi_samples;
 
+/* What takes time by its bytes. */
+typedef struct wfi_rate_sum {
+    double us, bytes;
+} wfi_rate_sum;
+
 typedef struct wfi_trace {
     const wf_program *p;
-    int32_t rank;               /* whose instructions are traced here; -1: all ranks' */
-    int64_t start_ns;           /* of the step */
-    int64_t *begin_ns, *end_ns; /* [n_instructions] */
-    wfi_samples *samples;       /* [n_units * WFI_N_PARTS] */
-    double copy_us, copy_bytes; /* of transfers, loads and packing, over all steps */
-    double update_us, update_bytes;
+    int32_t rank;                    /* whose instructions are traced here; -1: all ranks' */
+    int64_t start_ns;                /* of the step */
+    int64_t *begin_ns, *end_ns;      /* [n_instructions] */
+    wfi_samples *samples;            /* [n_units * WFI_N_PARTS] */
+    wfi_rate_sum rates[WFI_N_RATES]; /* over all steps */
     int64_t n_steps;
 } wfi_trace;
 
 /* What a program's costs are made of. */
 typedef struct wfi_trace_sums {
     double *mean_us; /* [n_units * WFI_N_PARTS]; NAN: never ran */
-    double copy_us, copy_bytes, update_us, update_bytes;
+    wfi_rate_sum rates[WFI_N_RATES];
 } wfi_trace_sums;
 
 /* `rank`: of the job's process, or -1. */

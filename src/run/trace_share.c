@@ -105,32 +105,30 @@ wf_status wfi_trace_share(wfi_trace *t, wf_job *job) {
 
 /* Of ranks that have the same unit, the mean. */
 static void take_sums(wfi_trace_sums *sums, const pairs *x, int32_t n_parts, int32_t n_ranks) {
-    for (int32_t k = 0; k < n_parts + 2; k++) {
+    for (int32_t k = 0; k < n_parts + WFI_N_RATES; k++) {
         double a = 0, b = 0;
         for (int32_t r = 0; r < n_ranks; r++) {
-            a += x->rows[r * (n_parts + 2) + k][0];
-            b += x->rows[r * (n_parts + 2) + k][1];
+            a += x->rows[r * (n_parts + WFI_N_RATES) + k][0];
+            b += x->rows[r * (n_parts + WFI_N_RATES) + k][1];
         }
         if (k < n_parts)
             sums->mean_us[k] = b > 0 ? a / b : NAN;
-        else if (k == n_parts)
-            sums->copy_us = a, sums->copy_bytes = b;
         else
-            sums->update_us = a, sums->update_bytes = b;
+            sums->rates[k - n_parts] = (wfi_rate_sum){a, b};
     }
 }
 
 wf_status wfi_trace_share_sums(const wf_program *p, wf_job *job, wfi_trace_sums *sums) {
-    int32_t n = p->graph->n_units * WFI_N_PARTS, at = wf_job_rank(job) * (n + 2);
+    int32_t n = p->graph->n_units * WFI_N_PARTS, at = wf_job_rank(job) * (n + WFI_N_RATES);
     pairs x;
-    wf_status status = pairs_create(p->ctx, (int64_t)(n + 2) * p->n_ranks, &x);
+    wf_status status = pairs_create(p->ctx, (int64_t)(n + WFI_N_RATES) * p->n_ranks, &x);
     if (status == WF_OK) {
         for (int32_t k = 0; k < n; k++) {
             bool ran = !isnan(sums->mean_us[k]);
             put(&x, at + k, ran ? sums->mean_us[k] : 0, ran);
         }
-        put(&x, at + n, sums->copy_us, sums->copy_bytes);
-        put(&x, at + n + 1, sums->update_us, sums->update_bytes);
+        for (int k = 0; k < WFI_N_RATES; k++)
+            put(&x, at + n + k, sums->rates[k].us, sums->rates[k].bytes);
         status = gather(p->ctx, job, &x);
     }
     if (status == WF_OK) take_sums(sums, &x, n, p->n_ranks);

@@ -49,12 +49,15 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
         w->job = t->job;
         w->trainer = t->place;
         w->shift_bytes = t->job ? 0 : shift_bytes;
+        w->folder = t->folder;
         /* Unless they are named, a machine's cores are divided among its ranks. */
         bool is_divided = t->job && !config->devices;
         WF_TRY(wfi_worker_create(w, list.kind,
                                  is_divided ? wf_job_local_rank(t->job) : list.place[r],
                                  is_divided ? wf_job_n_local_ranks(t->job) : list.n_places));
     }
+    for (int r = 0; r < n_ranks && t->job; r++)
+        t->workers[r].copier = t->workers[wf_job_rank(t->job)].device;
     t->stall.workers = t->workers;
     t->stall.n_workers = n_ranks;
     if (t->job) WF_TRY(wfi_control_reset(t->job, t->place));
@@ -107,6 +110,7 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     wfi_program_use use = t->keep_gradients ? WFI_USE_RUN_AND_KEEP : WFI_USE_RUN;
     WF_TRY(wfi_program_create(t->ctx, t->model, &recipe, t->plan, r->kind, use, like, &r->program));
     WF_TRY(wf_program_fits(r->program, t->device_memory_bytes));
+    WF_TRY(wf_program_fits_host(r->program, t->host_memory_bytes));
     const wf_graph *g = r->program->graph;
     size_t n_values = (size_t)g->n_values, n_micro = (size_t)r->program->recipe.n_micro;
     r->inputs = wfi_pool_alloc(&r->pool, n_values, sizeof *r->inputs);
@@ -162,6 +166,7 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
                             const wfi_device_list *list) {
     size_t shift_bytes;
     WF_TRY(read_environment(t, &shift_bytes));
+    if (config->folder && !(t->folder = wfi_strdup(t->ctx, config->folder))) return WF_NO_MEMORY;
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     WF_TRY(wf_recipe_resolve(t->ctx, recipe, plan, &t->recipe));
@@ -189,6 +194,7 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
     t->place = -1;
     t->device_memory_bytes = config->device_memory_bytes;
     t->shard_bytes = config->shard_bytes;
+    t->host_memory_bytes = config->host_memory_bytes;
     t->keep_gradients = config->keep_gradients;
     t->forward_only = config->forward_only;
     t->own_batch = config->own_batch;
@@ -217,12 +223,16 @@ void wf_trainer_destroy(wf_trainer *t) {
     for (int r = 0; r < t->n_workers; r++) wfi_worker_stop(&t->workers[r]);
     for (int32_t i = 0; i < t->n_ready; i++) ready_destroy(t->ctx, t->ready[i]);
     wfi_free(t->ctx, t->ready);
-    for (int r = 0; r < t->n_workers; r++) wfi_worker_destroy(&t->workers[r]);
+    /* Other processes' memory is seen by way of this one's device. */
+    for (int is_local = 0; is_local < 2; is_local++)
+        for (int r = 0; r < t->n_workers; r++)
+            if (t->workers[r].is_local == is_local) wfi_worker_destroy(&t->workers[r]);
     wfi_free(t->ctx, t->workers);
     if (t->place >= 0) wfi_control_leave_trainer(t->job, t->place);
     wfi_profile_release(&t->profile);
     wf_model_destroy(t->model);
     wf_plan_destroy(t->plan);
+    wfi_free(t->ctx, t->folder);
     wfi_free(t->ctx, t);
 }
 
@@ -236,20 +246,33 @@ int64_t wf_trainer_n_steps(const wf_trainer *t) {
     return t->n_steps;
 }
 
+static size_t planned_peak(const wf_trainer *t, int rank, wfi_space space) {
+    size_t most = 0;
+    for (int32_t i = 0; i < t->n_ready; i++) {
+        const wf_program *p = t->ready[i]->program;
+        size_t peak = rank < p->n_ranks ? p->ranks[rank].arenas[space].peak_bytes : 0;
+        if (peak > most) most = peak;
+    }
+    return most;
+}
+
+size_t wfi_trainer_measured_peak(const wf_trainer *t, int rank, wfi_space space) {
+    const wfi_worker *w = &t->workers[rank];
+    if (w->is_local)
+        return __atomic_load_n(&w->arenas[space].observer.peak_bytes, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&wfi_control_part_of(t->job, rank, t->place)->arenas[space].peak_bytes,
+                           __ATOMIC_RELAXED);
+}
+
 wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     wf_trainer_memory memory = {.host_bytes = wf_context_memory(t->ctx).live_bytes};
     if (rank < 0 || rank >= t->n_workers) return memory;
-    for (int32_t i = 0; i < t->n_ready; i++) {
-        const wf_program *p = t->ready[i]->program;
-        size_t peak = rank < p->n_ranks ? p->ranks[rank].arenas[WFI_SPACE_DEVICE].peak_bytes : 0;
-        if (peak > memory.planned_peak_bytes) memory.planned_peak_bytes = peak;
-    }
-    memory.measured_peak_bytes =
-        t->workers[rank].is_local
-            ? __atomic_load_n(&t->workers[rank].arenas[WFI_SPACE_DEVICE].observer.peak_bytes,
-                              __ATOMIC_ACQUIRE)
-            : __atomic_load_n(&wfi_control_part_of(t->job, rank, t->place)->peak_bytes,
-                              __ATOMIC_RELAXED);
+    memory.planned_peak_bytes = planned_peak(t, rank, WFI_SPACE_DEVICE);
+    memory.measured_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_DEVICE);
+    memory.planned_host_peak_bytes = planned_peak(t, rank, WFI_SPACE_HOST);
+    memory.measured_host_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_HOST);
+    memory.planned_disk_peak_bytes = planned_peak(t, rank, WFI_SPACE_DISK);
+    memory.measured_disk_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_DISK);
     if (t->job)
         memory.wire_bytes = __atomic_load_n(
             &wfi_control_part_of(t->job, rank, t->place)->shadow_bytes, __ATOMIC_RELAXED);

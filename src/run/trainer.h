@@ -25,8 +25,10 @@ struct wf_trainer {
     wf_context *ctx;
     wf_model *model;
     wf_plan *plan;
-    wf_recipe recipe;                                      /* resolved */
-    size_t device_memory_bytes, shard_bytes, shadow_bytes; /* the last: the most after any run */
+    wf_recipe recipe; /* resolved */
+    char *folder;     /* of files in memory's place; NULL: the device's default */
+    size_t device_memory_bytes, host_memory_bytes;
+    size_t shard_bytes, shadow_bytes; /* the latter: the most after any run */
     bool keep_gradients, forward_only, traces, own_batch;
     bool is_spoiled; /* by a step that was not finite: what it left is not to be saved */
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
@@ -56,6 +58,9 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
  * is not there yet. */
 wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_samples,
                             wfi_ready **out);
+
+/* The highest byte of a space that the rank has reached, as far as this process knows. */
+size_t wfi_trainer_measured_peak(const wf_trainer *t, int rank, wfi_space space);
 
 /* ---- state.c ---- */
 

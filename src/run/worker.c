@@ -1,6 +1,8 @@
 /* One rank's share of a device. */
 #include "run/worker.h"
 
+#include "device/disk.h"
+
 static wf_status create_streams(wfi_worker *w) {
     wfi_shared_epoch *counters =
         w->job ? wfi_control_rank_at(w->job, w->owner.rank)->epochs[w->trainer] : NULL;
@@ -29,7 +31,11 @@ wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int pla
             w->owner.ctx, WF_UNSUPPORTED,
             "the null device has no memory to train in; `weft plan` runs programs dry on it");
     w->backend = wfi_backend_of(kind);
-    if (w->is_local) WF_TRY(wfi_device_create(&w->owner, kind, place, n_places, &w->device));
+    if (w->is_local) {
+        WF_TRY(wfi_device_create(&w->owner, kind, place, n_places, &w->device));
+        w->device->folder = w->folder;
+        w->copier = w->device;
+    }
     return create_streams(w);
 }
 
@@ -51,10 +57,10 @@ static void release_arena(wfi_worker *w, wfi_space space) {
     wfi_arena *a = &w->arenas[space];
     size_t shift_bytes = shift_of(w, space);
     if (!a->base) return;
-    if (w->job)
+    if (w->job && space != WFI_SPACE_DISK)
         wfi_control_arena_release(w->job, a->base, a->bytes);
     else
-        w->device->kind->memory_destroy(w->device, space, a->base - shift_bytes,
+        w->copier->kind->memory_destroy(w->copier, space, a->base - shift_bytes,
                                         a->bytes + shift_bytes);
     a->base = NULL;
 }
@@ -78,7 +84,7 @@ static wf_status grow_arena(wfi_worker *w, wfi_space space, const wfi_arena_plan
     const wfi_arena *a = &w->arenas[space];
     void *base;
     if (need->peak_bytes <= a->bytes) return WF_OK;
-    if (w->job)
+    if (w->job && space != WFI_SPACE_DISK)
         WF_TRY(wfi_control_arena_create(w->job, w->trainer, (int)space, need->peak_bytes, &base));
     else
         WF_TRY(w->device->kind->memory_create(w->device, space, need->peak_bytes + shift_bytes,
@@ -87,6 +93,9 @@ static wf_status grow_arena(wfi_worker *w, wfi_space space, const wfi_arena_plan
     if (a->base)
         WF_TRY(wfi_memory_copy(w->device, NULL, base, space, a->base, space, need->state_bytes));
     take_arena(w, space, base, need->peak_bytes);
+    if (w->job && space == WFI_SPACE_DISK)
+        return wfi_control_file_publish(w->job, w->trainer, (int)space,
+                                        wfi_disk_descriptor(w->device, base), need->peak_bytes);
     return WF_OK;
 }
 
@@ -96,11 +105,23 @@ wf_status wfi_worker_grow(wfi_worker *w, const wfi_arena_plan needs[WFI_N_SPACES
     return WF_OK;
 }
 
+/* Another process's; none where processes see no more of each other than they are sent. */
+static wf_status open_file(const wfi_worker *w, size_t *bytes_out, void **base_out) {
+    int fd;
+    *base_out = NULL;
+    WF_TRY(wfi_control_file_open(w->job, w->owner.rank, w->trainer, (int)WFI_SPACE_DISK, bytes_out,
+                                 &fd));
+    return fd < 0 ? WF_OK : wfi_disk_open(w->copier, fd, *bytes_out, base_out);
+}
+
 wf_status wfi_worker_open(wfi_worker *w) {
     for (int s = 0; s < WFI_N_SPACES && !w->is_local; s++) {
         void *base;
         size_t bytes;
-        WF_TRY(wfi_control_arena_open(w->job, w->owner.rank, w->trainer, s, &bytes, &base));
+        if (s == WFI_SPACE_DISK)
+            WF_TRY(open_file(w, &bytes, &base));
+        else
+            WF_TRY(wfi_control_arena_open(w->job, w->owner.rank, w->trainer, s, &bytes, &base));
         take_arena(w, (wfi_space)s, base, bytes);
     }
     return WF_OK;

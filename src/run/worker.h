@@ -25,6 +25,8 @@ typedef struct wfi_worker {
     const wfi_backend *backend; /* the kernels of its kind of device */
     wfi_stream_queue *streams[WFI_N_STREAMS];
     wfi_arena arenas[WFI_N_SPACES];
+    const char *folder; /* of its files; borrowed; NULL: the device's default */
+    wfi_device *copier; /* what copies from and to its arenas here */
     size_t shift_bytes; /* of the device's arena */
     bool is_shadow;     /* of a rank whose memory cannot be mapped: see wfi_control_arena_open */
     int n_threads;      /* that its kernels compute with, counted; 0: it has not run any */

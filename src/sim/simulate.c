@@ -23,13 +23,13 @@ static double part_us(const wf_unit_cost *unit, wfi_part part) {
 }
 
 static double duration(const simulation *s, const wfi_instruction *now, int32_t n_ranks) {
-    const wf_rates *rates = &s->costs->rates;
     double bytes = (double)wfi_instruction_bytes(now);
     if (wfi_type_of(now)->cost == WFI_COST_UNIT)
         return part_us(&s->costs->units[now->unit], now->part);
-    if (wfi_type_of(now)->cost == WFI_COST_COPY)
-        return rates->message_us + bytes * rates->copy_us_per_byte;
-    return bytes * rates->update_us_per_byte + (n_ranks > 1 ? rates->message_us : 0);
+    wf_rates rates = s->costs->rates;
+    bool is_copy = wfi_type_of(now)->cost == WFI_COST_COPY;
+    double us_per_byte = *wfi_rate_of(&rates, wfi_instruction_rate(s->p, now));
+    return bytes * us_per_byte + (is_copy || n_ranks > 1 ? rates.message_us : 0);
 }
 
 static double *clock_of(const simulation *s, const wfi_instruction *now) {

@@ -145,6 +145,12 @@ wf_status wfi_control_arena_create(wfi_control *control, int trainer, int number
 /* Maps the arena that `rank` published, or makes a shadow copy of its size. */
 wf_status wfi_control_arena_open(wfi_control *control, int rank, int trainer, int number,
                                  size_t *bytes_out, void **base_out);
+/* The same of an arena that is a file, which stays the caller's; and opens another rank's: < 0:
+ * there is none, or processes do not see each other's. */
+wf_status wfi_control_file_publish(wfi_control *control, int trainer, int number, int fd,
+                                   size_t bytes);
+wf_status wfi_control_file_open(wfi_control *control, int rank, int trainer, int number,
+                                size_t *bytes_out, int *fd_out);
 /* Ends an arena or a shadow copy. */
 void wfi_control_arena_release(wfi_control *control, void *base, size_t bytes);
 

@@ -105,10 +105,14 @@ void *wfi_shared_create(const char *name, size_t bytes, int *fd_out) {
     return base;
 }
 
-void *wfi_shared_open(int64_t pid, int foreign_fd, size_t bytes) {
+static int open_foreign(int64_t pid, int foreign_fd) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)pid, foreign_fd);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
+void *wfi_shared_open(int64_t pid, int foreign_fd, size_t bytes) {
+    int fd = open_foreign(pid, foreign_fd);
     void *base = fd >= 0 ? map(fd, bytes) : MAP_FAILED;
     close_quietly(fd);
     return base;
@@ -131,6 +135,29 @@ static wf_status arena_open(wfi_control *c, int rank, int trainer, int number, s
     *base_out = wfi_shared_open(wfi_control_pid_of(c, rank), (int)other->arenas[number].fd, bytes);
     if (*base_out != MAP_FAILED) return WF_OK;
     return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot see rank %d's memory: %s", c->rank, rank,
+                    strerror(errno));
+}
+
+wf_status wfi_control_file_publish(wfi_control *c, int trainer, int number, int fd, size_t bytes) {
+    if (c->transport) return WF_OK;
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (own < 0)
+        return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot show its file: %s", c->rank,
+                        strerror(errno));
+    arena_publish(c, trainer, number, own);
+    wfi_control_part_of(c, c->rank, trainer)->arenas[number].bytes = bytes;
+    return WF_OK;
+}
+
+wf_status wfi_control_file_open(wfi_control *c, int rank, int trainer, int number,
+                                size_t *bytes_out, int *fd_out) {
+    const wfi_control_part *other = wfi_control_part_of(c, rank, trainer);
+    *bytes_out = c->transport ? 0 : other->arenas[number].bytes;
+    *fd_out = -1;
+    if (!*bytes_out) return WF_OK;
+    *fd_out = open_foreign(wfi_control_pid_of(c, rank), (int)other->arenas[number].fd);
+    if (*fd_out >= 0) return WF_OK;
+    return wfi_fail(c->ctx, WF_DEVICE, "rank %d cannot see rank %d's file: %s", c->rank, rank,
                     strerror(errno));
 }
 

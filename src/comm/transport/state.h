@@ -15,11 +15,11 @@ typedef int64_t wfi_control_numbers[WFI_CONTROL_NUMBERS];
 
 /* Of its part in one trainer. */
 typedef struct wfi_control_part {
-    uint64_t peak_bytes;   /* measured, after its last run */
     uint64_t shadow_bytes; /* of others' arenas that it has, at that time */
     struct {
-        uint64_t bytes; /* 0: there is none */
-        int64_t fd;     /* in its process */
+        uint64_t peak_bytes; /* measured, after its last run */
+        uint64_t bytes;      /* 0: there is none */
+        int64_t fd;          /* in its process */
     } arenas[WFI_CONTROL_ARENAS];
 } wfi_control_part;
 

@@ -1,0 +1,169 @@
+/* What offload= keeps elsewhere: a proof refuses a program that fetches too late or from another
+ * place, evicts too early, or leaves there what has become old; and what it saves and moves.
+ *
+ * label: serial
+ */
+#include "broken_program.h"
+
+#define N_PLANS 7
+static const char *const plans[N_PLANS] = {"offload=state",
+                                           "dp=2,zero=1,offload=state:disk",
+                                           "pp=2,schedule=zb1,offload=state,overlap=off",
+                                           "dataparallel=2,offload=state,prefetch=3",
+                                           "offload=params",
+                                           "dp=2,pp=2,zero=3,offload=params:disk+state",
+                                           "dp=4,zero=1,offload=params"};
+
+typedef bool (*sabotage)(breaker *b, int32_t i);
+
+/* It no longer waits for an instruction of that kind that touches one of its blocks. */
+static bool drop_wait(breaker *b, int32_t i, wfi_instruction_kind kind) {
+    wfi_instruction *now = &b->p->instructions[i];
+    for (int32_t d = 0; d < now->n_depends; d++) {
+        const wfi_instruction *before = &b->p->instructions[now->depends[d]];
+        bool shares = false;
+        for (int32_t r = 0; r < now->n_references; r++)
+            for (int32_t k = 0; k < before->n_references; k++)
+                shares |= now->references[r].block == before->references[k].block;
+        if (before->kind != kind || !shares) continue;
+        int32_t n = 0;
+        for (int32_t k = 0; k < now->n_depends; k++)
+            if (k != d) b->spare[n++] = now->depends[k];
+        now->depends = b->spare;
+        now->n_depends = n;
+        return true;
+    }
+    return false;
+}
+
+static bool fetched_too_late(breaker *b, int32_t i) {
+    return b->p->instructions[i].kind != WFI_EVICT && drop_wait(b, i, WFI_FETCH);
+}
+
+static bool evicted_too_early(breaker *b, int32_t i) {
+    const wfi_instruction *now = &b->p->instructions[i];
+    if (now->kind != WFI_EVICT) return false;
+    return drop_wait(b, i, WFI_UPDATE) || drop_wait(b, i, WFI_FORWARD) ||
+           drop_wait(b, i, WFI_CHANGE);
+}
+
+static bool drop(breaker *b, int32_t i, wfi_instruction_kind kind) {
+    if (b->p->instructions[i].kind != kind) return false;
+    take_out(b->p, i, b->spare);
+    return true;
+}
+
+static bool never_fetched(breaker *b, int32_t i) {
+    return drop(b, i, WFI_FETCH);
+}
+
+static bool never_evicted(breaker *b, int32_t i) {
+    return drop(b, i, WFI_EVICT);
+}
+
+/* The two references of a fetch or an evict change places. */
+static bool backwards(breaker *b, int32_t i) {
+    wfi_instruction *now = &b->p->instructions[i];
+    if (now->kind != WFI_FETCH && now->kind != WFI_EVICT) return false;
+    for (int k = 0; k < 2; k++) {
+        b->spare_references[k] = now->references[k];
+        b->spare_references[k].block = now->references[!k].block;
+    }
+    now->references = b->spare_references;
+    return true;
+}
+
+/* It reads what is kept where it lies, instead of what has been fetched. */
+static bool from_elsewhere(breaker *b, int32_t i) {
+    wfi_instruction *now = &b->p->instructions[i];
+    if (now->n_references > 64 || now->kind == WFI_FETCH || now->kind == WFI_EVICT) return false;
+    for (int32_t f = 0; f < b->p->n_instructions; f++) {
+        const wfi_instruction *fetch = &b->p->instructions[f];
+        for (int32_t k = 0; k < now->n_references && fetch->kind == WFI_FETCH; k++) {
+            if (now->references[k].block != fetch->references[1].block) continue;
+            memcpy(b->spare_references, now->references,
+                   (size_t)now->n_references * sizeof *now->references);
+            b->spare_references[k].block = fetch->references[0].block;
+            now->references = b->spare_references;
+            return true;
+        }
+    }
+    return false;
+}
+
+static const struct {
+    const char *name;
+    sabotage apply;
+    const char *words, *or_words;
+} sabotages[] = {
+    {"a fetch comes too late", fetched_too_late, "a dependency is missing", "nobody has written"},
+    {"an evict comes too early", evicted_too_early, "a dependency is missing",
+     "nobody has written"},
+    {"nothing is fetched", never_fetched, "nobody has written", "a dependency is missing"},
+    {"nothing is evicted", never_evicted, "ends with another", "a dependency is missing"},
+    {"from there to here, and back, are exchanged", backwards, "and is needed on", "it needs"},
+    {"what is kept is read where it lies", from_elsewhere, "and is needed on the device",
+     "deadlocks"},
+};
+#define N_SABOTAGES (sizeof sabotages / sizeof *sabotages)
+
+static void broken_programs(void **state) {
+    (void)state;
+    int n_refused[N_SABOTAGES] = {0};
+    for (int k = 0; k < N_PLANS; k++) {
+        wf_context *ctx = test_context();
+        breaker b = break_program(ctx, make_program(ctx, plans[k], 4));
+        for (size_t which = 0; which < N_SABOTAGES; which++)
+            for (int32_t i = 0; i < b.saved.n_instructions; i++) {
+                restore(b.p, &b.saved, b.instructions, b.streams);
+                if (!sabotages[which].apply(&b, i)) continue;
+                wf_status status = wf_program_check(b.p);
+                const char *sentence = wf_context_error(ctx);
+                if (status != WF_BUG || (!strstr(sentence, sabotages[which].words) &&
+                                         !strstr(sentence, sabotages[which].or_words)))
+                    fail_msg("plan '%s', instruction %d, %s: '%s'", plans[k], i,
+                             sabotages[which].name, status ? sentence : "it is right");
+                n_refused[which]++;
+            }
+        end_breaker(&b);
+        test_context_end(ctx);
+    }
+    for (size_t which = 0; which < N_SABOTAGES; which++)
+        if (n_refused[which] < 6)
+            fail_msg("%s: tried %d times only", sabotages[which].name, n_refused[which]);
+}
+
+/* What is kept elsewhere is not on the device, and moves once there and once back. */
+static void bytes(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *all = make_program(ctx, "", 4);
+    wf_rank_summary on_device = wf_program_rank(all, 0);
+    assert_int_equal(on_device.host_peak_bytes + on_device.disk_peak_bytes, 0);
+    assert_int_equal(on_device.fetched_bytes + on_device.evicted_bytes, 0);
+    for (int disk = 0; disk < 2; disk++) {
+        wf_program *p = make_program(ctx, disk ? "offload=state:disk" : "offload=state", 4);
+        wf_rank_summary r = wf_program_rank(p, 0);
+        assert_true(disk ? r.host_peak_bytes == 0 && r.disk_peak_bytes >= r.optimizer_bytes
+                         : r.disk_peak_bytes == 0 && r.host_peak_bytes == r.optimizer_bytes);
+        assert_true(r.optimizer_bytes > 0 && r.optimizer_bytes == on_device.optimizer_bytes);
+        assert_int_equal(r.state_bytes, on_device.state_bytes - r.optimizer_bytes);
+        assert_int_equal(r.fetched_bytes, r.optimizer_bytes);
+        assert_int_equal(r.evicted_bytes, r.optimizer_bytes);
+        TEST_OK(ctx, wf_program_fits_host(p, r.host_peak_bytes));
+        if (!disk)
+            TEST_REFUSED(ctx, wf_program_fits_host(p, r.host_peak_bytes - 1), WF_DOES_NOT_FIT,
+                         "of the host's memory, 1 more than");
+        wf_program_destroy(p);
+    }
+    wf_program_destroy(all);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(broken_programs),
+        cmocka_unit_test(bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
