@@ -1,4 +1,6 @@
 /* The memory plan: how close the peak comes to what is alive at once, and that this bound is one.
+ *
+ * label: serial
  */
 #include "program/program.h"
 #include "test.h"
