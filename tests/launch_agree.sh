@@ -46,7 +46,7 @@ another() {
     --lr-schedule) echo step ;;
     --plan) echo pp=2 ;;
     --costs) echo measured ;;
-    --device-memory | --host-memory) echo 1073741824 ;;
+    --device-memory | --host-memory | --shard-size) echo 1073741824 ;;
     --wire) echo shm ;;
     --init | --out | --trace) echo "$folder/nothing" ;;
     --image | --tokens | --micro | --batch | --lanes | --seed | --threads | --warmup | --lr-step | --steps | --epochs | --save-every) echo 7 ;;
