@@ -137,6 +137,7 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
         return complain(EXIT_USAGE,
                         "--loss mse wants one-hot targets; only --data synthetic has them");
     wf_status status = wf_plan_parse(c->ctx, o->plan, &j->plan);
+    if (status == WF_OK) wf_plan_use_memory(j->plan, o->device_memory);
     if (status == WF_OK) status = open_data(j, is_synthetic, n_steps);
     if (status == WF_OK && o->epochs > INT64_MAX / (j->about.n_train + 1)) {
         bad = complain(EXIT_USAGE, "--epochs %lld: too many steps to count", (long long)o->epochs);

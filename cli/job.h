@@ -36,6 +36,8 @@ const char *job_device(const job *j, int rank, char name[WF_DEVICE_NAME_BYTES]);
 
 /* The first lines of a run: what is trained, how, and how to repeat it. */
 void job_describe(const job *j);
+/* The plan that auto has made of it, if that is another. */
+void job_describe_chosen(const job *j, const wf_program *program);
 
 wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int64_t first_sample,
                      wf_loader **loader_out);

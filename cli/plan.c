@@ -71,7 +71,7 @@ static void say_rank(const cli *c, const programs *all, int rank) {
             text_of_count(params, (double)s.n_parameters), text_of_count(forward, s.forward_flops),
             text_of_count(backward, s.backward_flops),
             text_of_bytes(kept, (double)s.activation_bytes),
-            (s.forward_us + s.backward_us + s.weight_us) / 1e3);
+            (s.forward_us + s.recompute_us + s.backward_us + s.weight_us) / 1e3);
     }
     say(c,
         "  peak %s in unit %s; alive at once at most %s (%.1f %% lies between blocks); parameters "
@@ -115,11 +115,12 @@ static json_t *rank_json(const job *j, const programs *all, int rank) {
     for (int u = 0; u < r.n_units; u++) {
         wf_unit_summary s = wf_program_unit(p, rank, u);
         json_array_append_new(
-            units, json_pack("{s:s, s:I, s:f, s:f, s:I, s:f, s:f, s:f}", "name", s.name,
-                             "parameters", (json_int_t)s.n_parameters, "forward_flops",
-                             s.forward_flops, "backward_flops", s.backward_flops,
-                             "activation_bytes", (json_int_t)s.activation_bytes, "forward_us",
-                             s.forward_us, "backward_us", s.backward_us, "weight_us", s.weight_us));
+            units,
+            json_pack("{s:s, s:I, s:f, s:f, s:I, s:f, s:f, s:f, s:f}", "name", s.name, "parameters",
+                      (json_int_t)s.n_parameters, "forward_flops", s.forward_flops,
+                      "backward_flops", s.backward_flops, "activation_bytes",
+                      (json_int_t)s.activation_bytes, "forward_us", s.forward_us, "backward_us",
+                      s.backward_us, "weight_us", s.weight_us, "recompute_us", s.recompute_us));
     }
     return json_pack(
         "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}",
@@ -175,6 +176,7 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         json_decref(would_fit);
         return complain_of(c, status);
     }
+    job_describe_chosen(j, p);
     for (int r = 0; r < wf_program_n_ranks(p); r++) {
         say_rank(c, all, r);
         json_array_append_new(ranks, rank_json(j, all, r));
@@ -201,8 +203,8 @@ static exit_status show(cli *c, const job *j, const programs *all) {
     }
     json_t *report = json_pack(
         "{s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:f, s:f, s:I}", "weft", WEFT_VERSION, "costs",
-        costs_text(p), "plan", wf_plan_text(j->plan), "recipe", options_recipe(&c->o), "ranks",
-        ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit, "fragmentation",
+        costs_text(p), "plan", wf_program_plan(p), "recipe", options_recipe(&c->o), "ranks", ranks,
+        "fits", fits == EXIT_DONE, "would_fit", would_fit, "fragmentation",
         worst_fragmentation(all), "flops", run.flops, "sent_bytes", (json_int_t)run.sent_bytes);
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);

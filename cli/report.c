@@ -79,12 +79,13 @@ wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size
     int n_ranks = wf_plan_n_ranks(j->plan);
     wf_status status = wf_trainer_weights_sha256(trainer, sha);
     if (status != WF_OK) return status;
-    json_t *report = json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:s, s:i, s:i, s:I, s:o}", "weft", WEFT_VERSION, "library",
-        wf_info_library(0), "plan", wf_plan_text(j->plan), "recipe", options_recipe(&j->c->o),
-        "data", report_data(j), "costs", costs_text(wf_trainer_program(trainer)), "ranks", n_ranks,
-        "threads_counted", wf_trainer_n_threads(trainer), "steps",
-        (json_int_t)wf_trainer_n_steps(trainer), "losses", samples_json(&r->loss));
+    json_t *report =
+        json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:i, s:i, s:I, s:o}", "weft", WEFT_VERSION,
+                  "library", wf_info_library(0), "plan",
+                  wf_program_plan(wf_trainer_program(trainer)), "recipe", options_recipe(&j->c->o),
+                  "data", report_data(j), "costs", costs_text(wf_trainer_program(trainer)), "ranks",
+                  n_ranks, "threads_counted", wf_trainer_n_threads(trainer), "steps",
+                  (json_int_t)wf_trainer_n_steps(trainer), "losses", samples_json(&r->loss));
     double rate = r->seconds > 0 ? r->items / r->seconds : NAN;
     if (!r->seconds && r->ms.n) rate = job_items(j, j->c->o.recipe.batch) / r->ms.at[0] * 1e3;
     if (first) rate = job_items(j, j->c->o.recipe.batch) / samples_median(&r->ms, first) * 1e3;

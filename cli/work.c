@@ -55,7 +55,11 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     wf_recipe recipe = o->recipe;
     if (config.forward_only)
         recipe.batch = job_eval_samples(j, j->about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);
-    return wf_trainer_create(j->c->ctx, j->model, &recipe, j->plan, &config, trainer_out);
+    wf_status status =
+        wf_trainer_create(j->c->ctx, j->model, &recipe, j->plan, &config, trainer_out);
+    if (status == WF_OK && !config.forward_only)
+        job_describe_chosen(j, wf_trainer_program(*trainer_out));
+    return status;
 }
 
 wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split split) {
@@ -227,4 +231,9 @@ void job_describe(const job *j) {
     say(j->c, "%-8s%s (%d rank%s)\n", "plan", wf_plan_text(j->plan), n_ranks,
         n_ranks == 1 ? "" : "s");
     say_shared(j);
+}
+
+void job_describe_chosen(const job *j, const wf_program *program) {
+    if (strcmp(wf_plan_text(j->plan), wf_program_plan(program)))
+        say(j->c, "%-8s%s\n", "chosen", wf_program_plan(program));
 }

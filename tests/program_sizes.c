@@ -27,6 +27,8 @@ static const struct {
     {"dp=2,zero=1,offload=state+params:disk", 2, 4, NULL, WF_PROGRAM_TRAIN},
     {"middle:dp=2,late:dataparallel=2", 2, 4, NULL, WF_PROGRAM_TRAIN},
     {"dp=2,pp=2", 2, 4, small_net, WF_PROGRAM_TRAIN}, /* packed weights */
+    {"schedule=zb1,pp=2,recompute=all", 2, 4, NULL, WF_PROGRAM_TRAIN},
+    {"dp=2,recompute=selective", 2, 4, small_net, WF_PROGRAM_TRAIN},
     {"pp=2", 1, 1, small_net, WF_PROGRAM_FORWARD},
 };
 #define N_PROGRAMS (sizeof programs / sizeof *programs)

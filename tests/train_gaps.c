@@ -19,6 +19,8 @@ static const char *const plans[] = {"",
                                     "pp=2,schedule=zb1",
                                     "dp=2,pp=2,schedule=gpipe",
                                     "dp=2,allreduce=pairwise",
+                                    "pp=2,schedule=zb1,recompute=all",
+                                    "dp=2,recompute=selective",
                                     "dataparallel=2"};
 
 static void small_models_stay_inside(void **state) {

@@ -70,7 +70,7 @@ static void all_plans_are_clean(void **state) {
 
 static const char *const plans[] = {
     "",          "pp=2",           "pp=2,schedule=zb1", "dp=2,allreduce=tree,bucket=1",
-    "dp=2,pp=2", "dataparallel=2", "second:dp=2",
+    "dp=2,pp=2", "dataparallel=2", "second:dp=2",       "pp=2,recompute=all",
 };
 #define N_PLANS (sizeof plans / sizeof *plans)
 

@@ -61,9 +61,15 @@ bool draw_is_split(const drawing *d) {
 }
 
 const char *draw_kind_help(wf_span_kind kind, bool is_split) {
-    static const char *const help[WF_N_SPAN_KINDS] = {
-        "forward",         "gradient of inputs", "gradient of weights", "backward (both gradients)",
-        "update and sums", "transfer",           "over replicas",       "host"};
+    static const char *const help[WF_N_SPAN_KINDS] = {"forward",
+                                                      "gradient of inputs",
+                                                      "gradient of weights",
+                                                      "backward (both gradients)",
+                                                      "forward again",
+                                                      "update and sums",
+                                                      "transfer",
+                                                      "over replicas",
+                                                      "host"};
     if (kind == WF_SPAN_BACKWARD && !is_split) return "backward";
     return help[kind];
 }

@@ -20,10 +20,11 @@
 #define BOTTOM 62 /* axis */
 
 static const unsigned colors[WF_N_SPAN_KINDS] = {
-    [WF_SPAN_FORWARD] = 0x56b4e9, [WF_SPAN_BACKWARD] = 0xe69f00,
-    [WF_SPAN_WEIGHT] = 0x2bb58a,  [WF_SPAN_BACKWARD_WEIGHT] = 0xe69f00,
-    [WF_SPAN_UPDATE] = 0x999999,  [WF_SPAN_TRANSFER] = 0xb0609a,
-    [WF_SPAN_REDUCE] = 0x444444,  [WF_SPAN_HOST] = 0xd0c060,
+    [WF_SPAN_FORWARD] = 0x56b4e9,   [WF_SPAN_BACKWARD] = 0xe69f00,
+    [WF_SPAN_WEIGHT] = 0x2bb58a,    [WF_SPAN_BACKWARD_WEIGHT] = 0xe69f00,
+    [WF_SPAN_RECOMPUTE] = 0x0072b2, [WF_SPAN_UPDATE] = 0x999999,
+    [WF_SPAN_TRANSFER] = 0xb0609a,  [WF_SPAN_REDUCE] = 0x444444,
+    [WF_SPAN_HOST] = 0xd0c060,
 };
 
 /* The panel of memory, below the rows. */

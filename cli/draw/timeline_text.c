@@ -16,6 +16,7 @@ static const struct {
     [WF_SPAN_BACKWARD] = {'B', '=', "\033[30;43m"},
     [WF_SPAN_WEIGHT] = {'W', '~', "\033[30;42m"},
     [WF_SPAN_BACKWARD_WEIGHT] = {'B', '=', "\033[30;43m"},
+    [WF_SPAN_RECOMPUTE] = {'R', '-', "\033[30;44m"},
     [WF_SPAN_UPDATE] = {'U', '+', "\033[30;47m"},
 };
 

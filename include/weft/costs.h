@@ -16,6 +16,7 @@ typedef struct wf_unit_cost {
     double backward_us;        /* gradient of what goes in */
     double weight_us;          /* gradient of the weights */
     double backward_weight_us; /* both at once */
+    double recompute_us;       /* of the forward, what a program does again before the backward */
 } wf_unit_cost;
 
 typedef struct wf_rates {

@@ -14,6 +14,9 @@
  *                ring may rotate the order, the one way in which a plan changes numbers
  *   bucket=SIZE  gradients that are summed together, such as 25MiB (4MiB by default)
  *   overlap=on   sum while backward still runs (the default); off: after it
+ *   recompute=R  which activations are computed again before backward instead of kept: none
+ *                (the default), all, selective (what is cheap to compute), A+B (all of these
+ *                units), A+B:selective (of B what is cheap), auto (wf_plan_use_memory)
  *   dataparallel=N  rank 0 holds the model and the loss; in each step N ranks get a copy of the
  *                parameters and a share of the batch, and give back outputs and gradients
  *   output=R     dataparallel: the rank on which outputs are gathered for the loss (0 by default)
@@ -35,6 +38,10 @@ extern "C" {
  * position and the legal ones. */
 WF_API WF_NODISCARD wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out);
 WF_API void wf_plan_destroy(wf_plan *plan);
+
+/* What a device has: recompute=auto chooses the least extra time that fits into it, or the least
+ * memory if nothing does. 0, as if this is never called: it chooses none. */
+WF_API void wf_plan_use_memory(wf_plan *plan, size_t device_bytes);
 
 /* The whole plan with nothing left out; parsing it gives the same plan. Borrowed. */
 WF_API const char *wf_plan_text(const wf_plan *plan);

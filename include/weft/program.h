@@ -23,6 +23,7 @@ typedef struct wf_unit_summary {
     size_t activation_bytes; /* kept from forward to backward for one microbatch */
     /* Of one microbatch, from the program's costs. */
     double forward_us, backward_us, weight_us;
+    double recompute_us; /* of the forward, what is done again before the backward */
 } wf_unit_summary;
 
 typedef struct wf_rank_summary {
@@ -86,6 +87,8 @@ WF_API int wf_program_n_ranks(const wf_program *program);
 WF_API wf_rank_summary wf_program_rank(const wf_program *program, int rank);
 WF_API wf_unit_summary wf_program_unit(const wf_program *program, int rank, int unit);
 WF_API const wf_recipe *wf_program_recipe(const wf_program *program); /* resolved */
+/* The text of its plan, with what recompute=auto has chosen. Borrowed. */
+WF_API const char *wf_program_plan(const wf_program *program);
 /* Of all its units, in order: those of the plan, or computed. Borrowed. */
 WF_API const wf_costs *wf_program_costs(const wf_program *program);
 

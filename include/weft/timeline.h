@@ -14,6 +14,7 @@ typedef enum wf_span_kind {
     WF_SPAN_BACKWARD,        /* gradient of what goes in */
     WF_SPAN_WEIGHT,          /* gradient of the weights */
     WF_SPAN_BACKWARD_WEIGHT, /* both */
+    WF_SPAN_RECOMPUTE,       /* forward again, before a backward */
     WF_SPAN_UPDATE,          /* optimizer, statistics, sums within a rank, packing */
     WF_SPAN_TRANSFER,        /* send, receive */
     WF_SPAN_REDUCE,          /* sums and gathers over ranks */

@@ -308,6 +308,17 @@ void wf_output(wf_tensor x, const char *name) {
     g->outputs[g->n_outputs++] = x.id;
 }
 
+void wfi_graph_set_nodes(wf_graph *g, wfi_node *nodes, int32_t n_nodes, size_t capacity) {
+    wfi_free(g->ctx, g->nodes);
+    g->nodes = nodes;
+    g->n_nodes = n_nodes;
+    g->node_capacity = capacity;
+    for (int32_t v = 0; v < g->n_values; v++) g->values[v].node = -1;
+    for (int32_t n = 0; n < n_nodes; n++)
+        for (int i = 0; i < nodes[n].n_out && !nodes[n].dead; i++)
+            if (nodes[n].out[i] >= 0) g->values[nodes[n].out[i]].node = n;
+}
+
 void wf_graph_destroy(wf_graph *g) {
     if (!g) return;
     wf_context *ctx = g->ctx;

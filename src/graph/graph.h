@@ -2,7 +2,8 @@
  *
  * Nodes stand in a legal order of execution: all forward nodes, then, in a
  * training graph, the backward ones. A node belongs to a unit and to a phase:
- * F (forward), B (gradient of activations) or W (gradient of weights).
+ * F (forward), R (forward again: what is not kept), B (gradient of activations) or W (gradient of
+ * weights).
  */
 #ifndef WFI_GRAPH_H
 #define WFI_GRAPH_H
@@ -16,7 +17,7 @@
 #define WFI_MAX_OUTPUTS 4
 #define WFI_MAX_SCOPES  32
 
-typedef enum wfi_phase { WFI_F, WFI_B, WFI_W } wfi_phase;
+typedef enum wfi_phase { WFI_F, WFI_R, WFI_B, WFI_W } wfi_phase;
 
 /* PLAIN is row-major. C16 holds 4-dim images as [n][c / 16][h][w][c % 16]. */
 typedef enum wfi_layout { WFI_PLAIN, WFI_C16 } wfi_layout;
@@ -103,7 +104,8 @@ typedef struct wfi_node {
     int n_in, n_out;
     int32_t unit;
     wfi_phase phase;
-    bool dead; /* fused into another node */
+    int32_t repeats; /* R: which forward node */
+    bool dead;       /* fused into another node */
 } wfi_node;
 
 /* Batch statistics that are folded into running ones at the end of the step. */
@@ -191,6 +193,8 @@ void wfi_graph_add_unit(wf_graph *g, const char *name);
 /* A buffer (no gradient) of the current unit under the current scope. */
 wf_tensor wfi_buffer(wf_graph *g, const char *name, wf_dtype dtype, wf_shape shape, float start);
 void wfi_graph_add_stat(wf_graph *g, wfi_stat stat);
+/* Other nodes, of wfi_alloc, instead of the graph's; they make its values. */
+void wfi_graph_set_nodes(wf_graph *g, wfi_node *nodes, int32_t n, size_t capacity);
 
 /* For op->check: declares the next output. */
 wf_status wfi_node_output(wf_graph *g, wfi_node *node, wf_dtype dtype, const wf_shape *shape);

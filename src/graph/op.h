@@ -108,6 +108,9 @@ enum {
     WFI_OP_WEIGHT_GRADIENT = 4,
     /* The first output is the first input's bytes under another shape. */
     WFI_OP_ALIAS = 8,
+    /* Takes little time for the bytes that it makes: these are computed again rather than kept,
+     * where memory is short (pass/recompute.c). */
+    WFI_OP_CHEAP = 16,
 };
 
 struct wfi_op {

@@ -31,7 +31,7 @@ static const wfi_op_sample relu_samples[] = {
 
 const wfi_op wfi_op_relu = {
     .name = "relu",
-    .flags = WFI_OP_ELEMENTWISE,
+    .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
     .tolerance = 0,
     .check = wfi_check_elementwise,
     .backward =
@@ -95,7 +95,7 @@ static const wfi_op_sample gelu_samples[] = {
 
 const wfi_op wfi_op_gelu = {
     .name = "gelu",
-    .flags = WFI_OP_ELEMENTWISE,
+    .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
     .tolerance = 5e-6f,
     .check = wfi_check_elementwise,
     .backward =
@@ -144,7 +144,7 @@ static const wfi_op_sample tanh_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 6)}}
 
 const wfi_op wfi_op_tanh = {
     .name = "tanh",
-    .flags = WFI_OP_ELEMENTWISE,
+    .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
     .tolerance = 5e-6f,
     .check = wfi_check_elementwise,
     .backward =
@@ -186,7 +186,7 @@ static const wfi_op_sample sigmoid_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 6
 
 const wfi_op wfi_op_sigmoid = {
     .name = "sigmoid",
-    .flags = WFI_OP_ELEMENTWISE,
+    .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
     .tolerance = 5e-6f,
     .check = wfi_check_elementwise,
     .backward =

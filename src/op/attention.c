@@ -190,6 +190,7 @@ static const wfi_op_cut self_attention_place[] = {
 
 const wfi_op wfi_op_self_attention = {
     .name = "self_attention",
+    .flags = WFI_OP_CHEAP,
     .tolerance = 1e-5f,
     .check = self_attention_check,
     .backward =

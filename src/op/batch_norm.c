@@ -197,7 +197,7 @@ static const wfi_op_cut batch_norm_place[] = {
 
 const wfi_op wfi_op_batch_norm = {
     .name = "batch_norm",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_CHEAP,
     .tolerance = 1e-5f,
     .check = batch_norm_check,
     .gradient = batch_norm_gradient,

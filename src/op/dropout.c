@@ -43,6 +43,7 @@ static const wfi_op_sample dropout_samples[] = {
 
 const wfi_op wfi_op_dropout = {
     .name = "dropout",
+    .flags = WFI_OP_CHEAP,
     .tolerance = 1e-7f,
     .check = dropout_check,
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_dropout_backward, .in = {WFI_DY}}, {0}},

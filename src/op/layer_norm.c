@@ -111,6 +111,7 @@ static const wfi_op_sample layer_norm_samples[] = {
 
 const wfi_op wfi_op_layer_norm = {
     .name = "layer_norm",
+    .flags = WFI_OP_CHEAP,
     .tolerance = 1e-5f,
     .check = layer_norm_check,
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_layer_norm_backward,

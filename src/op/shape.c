@@ -95,7 +95,7 @@ static const wfi_op_sample reorder_samples[] = {
 /* Made by the layout pass, after differentiation: no gradient. */
 const wfi_op wfi_op_reorder = {
     .name = "reorder",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_CHEAP,
     .tolerance = 0,
     .check = reorder_check,
     .work = {0, WFI_Y},
@@ -144,6 +144,7 @@ static const wfi_op_sample transpose_samples[] = {
 
 const wfi_op wfi_op_transpose = {
     .name = "transpose",
+    .flags = WFI_OP_CHEAP,
     .tolerance = 0,
     .check = transpose_check,
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_transpose, .in = {WFI_DY}}, {0}},
@@ -273,6 +274,7 @@ static const wfi_op_sample concat_samples[] = {
 
 const wfi_op wfi_op_concat = {
     .name = "concat",
+    .flags = WFI_OP_CHEAP,
     .tolerance = 0,
     .check = concat_check,
     .gradient = concat_gradient,
@@ -287,6 +289,7 @@ static const wfi_op_sample slice_samples[] = {
 
 const wfi_op wfi_op_slice = {
     .name = "slice",
+    .flags = WFI_OP_CHEAP,
     .tolerance = 0,
     .check = slice_check,
     .backward =

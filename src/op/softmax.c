@@ -67,6 +67,7 @@ static const wfi_op_sample softmax_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 3
 
 const wfi_op wfi_op_softmax = {
     .name = "softmax",
+    .flags = WFI_OP_CHEAP,
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
     .backward =
@@ -89,6 +90,7 @@ static const wfi_op_sample log_softmax_samples[] = {{.n_in = 1, .in = {WFI_DIMS(
 
 const wfi_op wfi_op_log_softmax = {
     .name = "log_softmax",
+    .flags = WFI_OP_CHEAP,
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
     .backward =

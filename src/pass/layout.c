@@ -186,15 +186,8 @@ wf_status wfi_graph_layout(wf_graph *g) {
         status = rewrite(&pass);
     }
     if (status == WF_OK) {
-        wfi_free(g->ctx, g->nodes);
-        g->nodes = pass.nodes;
-        g->n_nodes = pass.n_nodes;
-        g->node_capacity = pass.capacity;
+        wfi_graph_set_nodes(g, pass.nodes, pass.n_nodes, pass.capacity);
         pass.nodes = NULL;
-        for (int32_t v = 0; v < g->n_values; v++) g->values[v].node = -1;
-        for (int32_t n = 0; n < g->n_nodes; n++)
-            for (int i = 0; i < g->nodes[n].n_out; i++)
-                if (g->nodes[n].out[i] >= 0) g->values[g->nodes[n].out[i]].node = n;
     }
     wfi_free(g->ctx, pass.nodes);
     wfi_free(g->ctx, pass.parent);

@@ -26,4 +26,16 @@ wf_status wfi_graph_check_used(const wf_graph *g);
 /* Chooses C16 for images where every op allows it; inserts reorders elsewhere. */
 wf_status wfi_graph_layout(wf_graph *g);
 
+/* What a unit does not keep from forward to backward: nothing, what ops call cheap
+ * (WFI_OP_CHEAP), or all. */
+typedef enum wfi_recompute {
+    WFI_RECOMPUTE_NONE,
+    WFI_RECOMPUTE_SELECTIVE,
+    WFI_RECOMPUTE_ALL
+} wfi_recompute;
+/* Adds R nodes, by how[n_units], and lets B and W read what these make. */
+wf_status wfi_graph_recompute(wf_graph *g, const wfi_recompute *how);
+/* That R nodes repeat forward nodes. Errors: BUG; the sentence names unit and op. */
+wf_status wfi_graph_check_recompute(const wf_graph *g);
+
 #endif

@@ -69,8 +69,8 @@ wf_status wfi_costs_compute(const wf_graph *g, wf_costs **costs_out) {
         if (node->op->flags & WFI_OP_ALIAS && g->values[node->out[0]].alias >= 0) continue;
         wf_unit_cost *unit = &(*costs_out)->units[node->unit];
         double us = node_us(g, node);
-        if (node->phase == WFI_F) {
-            unit->forward_us += us;
+        if (node->phase == WFI_F || node->phase == WFI_R) {
+            *(node->phase == WFI_F ? &unit->forward_us : &unit->recompute_us) += us;
             continue;
         }
         *(node->phase == WFI_B ? &unit->backward_us : &unit->weight_us) += us;
@@ -114,6 +114,12 @@ wf_status wfi_costs_match(wf_context *ctx, const wf_costs *costs, const wf_graph
                            costs->n_units, g->n_units);
 }
 
+double wfi_costs_recompute(const wf_costs *costs, const wf_costs *of, int32_t unit) {
+    const wf_unit_cost *own = &of->units[unit];
+    double share = own->forward_us > 0 ? own->recompute_us / own->forward_us : 0;
+    return share * costs->units[unit].forward_us;
+}
+
 wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs) {
     wf_costs *computed;
     WF_TRY(wfi_costs_compute(g, &computed));
@@ -126,6 +132,7 @@ wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs) {
         if (isnan(unit->weight_us)) unit->weight_us = share * unit->backward_weight_us;
         if (isnan(unit->backward_weight_us))
             unit->backward_weight_us = unit->backward_us + unit->weight_us;
+        unit->recompute_us = wfi_costs_recompute(costs, computed, u);
     }
     wf_costs_destroy(computed);
     return WF_OK;

@@ -35,6 +35,8 @@ wf_status wfi_costs_compute(const wf_graph *g, wf_costs **costs_out);
 wf_status wfi_costs_copy(wf_context *ctx, const wf_costs *costs, wf_costs **copy_out);
 /* Errors: INVALID_ARG: they are of another model's units. */
 wf_status wfi_costs_match(wf_context *ctx, const wf_costs *costs, const wf_graph *g);
+/* The share of a unit's forward that is computed again is not measured: that of other costs. */
+double wfi_costs_recompute(const wf_costs *costs, const wf_costs *of, int32_t unit);
 /* What was not measured (NAN) is derived: both gradients take as long as one after the
  * other; what they take together is divided as computed costs are. */
 wf_status wfi_costs_complete(const wf_graph *g, wf_costs *costs);

@@ -83,6 +83,7 @@ static const struct {
                            [WFI_PLAN_ZERO] = {"zero", parse_zero},
                            [WFI_PLAN_PREFETCH] = {"prefetch", parse_prefetch},
                            [WFI_PLAN_OFFLOAD] = {"offload", wfi_plan_parse_offload},
+                           [WFI_PLAN_RECOMPUTE] = {"recompute", wfi_plan_parse_recompute},
                            [WFI_PLAN_OUTPUT] = {"output", wfi_plan_parse_output}};
 
 static wf_status unknown_key(const wf_plan *plan, const wfi_plan_field *f) {
@@ -169,6 +170,7 @@ static wf_status canonical_text(wf_plan *plan) {
     if (plan->strategy != &wfi_strategy_dp) wfi_text_add(&text, ",%s", plan->strategy->name);
     wfi_plan_offload_text(plan, &text);
     if (plan->prefetch != DEFAULT_PREFETCH) wfi_text_add(&text, ",prefetch=%d", plan->prefetch);
+    if (plan->recompute) wfi_text_add(&text, ",recompute=%s", plan->recompute);
     wfi_plan_reduction_text(plan, &text);
     wfi_free(plan->ctx, plan->text);
     plan->text = text.data;
@@ -227,6 +229,7 @@ wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out) {
     *copy = *plan;
     copy->costs = NULL;
     copy->cut = copy_text(ctx, plan->cut, &status);
+    copy->recompute = copy_text(ctx, plan->recompute, &status);
     copy->text = copy_text(ctx, plan->text, &status);
     copy->rules = plan->rules ? wfi_alloc(ctx, WFI_MAX_RULES, sizeof *copy->rules, "a plan") : NULL;
     if (plan->rules && !copy->rules) copy->n_rules = 0, status = WF_NO_MEMORY;
@@ -267,6 +270,7 @@ void wf_plan_destroy(wf_plan *plan) {
     if (!plan) return;
     wfi_plan_drop_rules(plan);
     wfi_plan_drop_cut(plan);
+    wfi_free(plan->ctx, plan->recompute);
     wfi_free(plan->ctx, plan->text);
     wf_costs_destroy(plan->costs);
     wfi_free(plan->ctx, plan);

@@ -24,6 +24,7 @@ wf_status wfi_plan_parse_offload(wf_plan *plan, const wfi_plan_field *f);
 /* Whether it goes with the rules. */
 wf_status wfi_plan_check_offload(const wf_plan *plan);
 void wfi_plan_offload_text(const wf_plan *plan, wfi_text *text);
+wf_status wfi_plan_parse_recompute(wf_plan *plan, const wfi_plan_field *f);
 
 /* parse_reduction.c: how gradients are summed over replicas. */
 void wfi_plan_default_reduction(wf_plan *plan);

@@ -6,11 +6,13 @@
 #include "device/device.h"
 #include "graph/graph.h"
 #include "optimizer/optimizer.h"
+#include "pass/pass.h"
 #include "plan/costs.h"
 #include "plan/mesh.h"
 #include "plan/schedule/schedule.h"
 #include "plan/strategy/strategy.h"
 
+#include <string.h>
 #include <weft/plan.h>
 #include <weft/recipe.h>
 
@@ -43,6 +45,7 @@ typedef enum wfi_plan_key {
     WFI_PLAN_ZERO,
     WFI_PLAN_PREFETCH,
     WFI_PLAN_OFFLOAD,
+    WFI_PLAN_RECOMPUTE,
     WFI_PLAN_OUTPUT,
     WFI_N_PLAN_KEYS
 } wfi_plan_key;
@@ -70,6 +73,8 @@ struct wf_plan {
     bool overlaps;       /* reductions begin while backward runs */
     bool is_order_free;  /* sums over replicas may be made in another order than one rank's */
     char *cut;           /* "A+B" as given, or NULL */
+    char *recompute;     /* "all", "selective", "auto" or "A+B:selective", or NULL */
+    size_t memory_bytes; /* of a device, which recompute=auto heeds; 0: it is none */
     char *text;          /* canonical */
     wf_costs *costs;     /* NULL: computed from the graph */
 };
@@ -120,6 +125,23 @@ int wfi_plan_rule_width(const wfi_plan_rule *rule, int64_t n_micro);
  * INVALID_ARG: more stages than units, an unknown or disordered cut. */
 wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,
                           int n_micro, int32_t *first_unit_out);
+
+/* A unit that a plan names: "layer3" is the unit of that name, and "layer3.0", "layer3.1", ... */
+bool wfi_plan_names_unit(const wf_graph *g, int32_t unit, const char *name, size_t n);
+/* For a name that is no unit's. */
+wf_status wfi_plan_refuse_unit(const wf_plan *plan, const wf_graph *g, const char *name, size_t n,
+                               int position);
+
+/* recompute.c: the key `recompute`. Writes how each unit's activations are kept, how_out[n_units].
+ * Errors: INVALID_ARG: a name is no unit's, or two are. */
+wf_status wfi_plan_find_recompute(const wf_plan *plan, const wf_graph *g, wfi_recompute *how_out);
+/* The graph's units do as the plan says; auto, before it is chosen, is none. */
+wf_status wfi_plan_recompute(const wf_plan *plan, wf_graph *g);
+/* Sets the key so; the caller completes the plan. */
+wf_status wfi_plan_set_recompute(wf_plan *plan, const wf_graph *g, const wfi_recompute *how);
+static inline bool wfi_plan_chooses_recompute(const wf_plan *plan) {
+    return plan->recompute && !strcmp(plan->recompute, "auto");
+}
 
 /* The plan's costs, or computed ones; a copy that the caller destroys. Errors: INVALID_ARG:
  * they are of another model. */

@@ -7,15 +7,17 @@ int wfi_plan_rule_width(const wfi_plan_rule *rule, int64_t n_micro) {
     return (int)wfi_min_i64(rule->n, n_micro);
 }
 
-/* "layer3" is the unit of that name, and "layer3.0", "layer3.1", ... */
-static bool is_named(const wfi_plan_rule *r, const wf_graph *g, int32_t unit) {
-    if (!r->unit) return unit != g->loss_unit;
-    size_t n = strlen(r->unit);
-    const char *name = g->units[unit].name;
-    return !strncmp(name, r->unit, n) && (name[n] == 0 || name[n] == '.');
+bool wfi_plan_names_unit(const wf_graph *g, int32_t unit, const char *name, size_t n) {
+    const char *full = g->units[unit].name;
+    return !strncmp(full, name, n) && (full[n] == 0 || full[n] == '.');
 }
 
-static wf_status refuse_unknown(const wf_plan *plan, const wf_graph *g, const wfi_plan_rule *r) {
+static bool is_named(const wfi_plan_rule *r, const wf_graph *g, int32_t unit) {
+    return r->unit ? wfi_plan_names_unit(g, unit, r->unit, strlen(r->unit)) : unit != g->loss_unit;
+}
+
+wf_status wfi_plan_refuse_unit(const wf_plan *plan, const wf_graph *g, const char *name, size_t n,
+                               int position) {
     wfi_text names;
     wfi_text_init(&names, plan->ctx);
     for (int32_t u = 0; u < g->n_units; u++)
@@ -23,8 +25,8 @@ static wf_status refuse_unknown(const wf_plan *plan, const wf_graph *g, const wf
     wf_status status = wfi_text_status(&names);
     if (status == WF_OK)
         status = wfi_fail(plan->ctx, WF_INVALID_ARG,
-                          "plan: no unit is called '%s' (position %d); the units are %.400s",
-                          r->unit, r->position, names.data);
+                          "plan: no unit is called '%.*s' (position %d); the units are %.400s",
+                          (int)n, name, position, names.data);
     wfi_free(plan->ctx, names.data);
     return status;
 }
@@ -45,7 +47,7 @@ static wf_status find_rules(const wf_plan *plan, const wf_graph *g, int32_t *rul
             rule_out[u] = k;
             found = true;
         }
-        if (!found) return refuse_unknown(plan, g, r);
+        if (!found) return wfi_plan_refuse_unit(plan, g, r->unit, strlen(r->unit), r->position);
     }
     return WF_OK;
 }

@@ -1,6 +1,8 @@
 /* The checker's part inside units: every kernel stays within the slots of its segment,
- * and a temporary in the workspace is read only while what was written there is in it.
+ * and a temporary in the workspace is read only while what was written there is in it. What is
+ * computed again is what was computed before.
  */
+#include "pass/pass.h"
 #include "program/program.h"
 
 typedef struct range {
@@ -89,6 +91,7 @@ static wf_status check_segment(const wfi_code *code, const wfi_segment *segment)
 }
 
 wf_status wfi_code_check(const wfi_code *code) {
+    WF_TRY(wfi_graph_check_recompute(code->g));
     for (int32_t u = 0; u < code->g->n_units; u++)
         for (int part = 0; part < WFI_N_PARTS; part++) {
             WF_TRY(check_segment(code, code->units[u].pack[part]));

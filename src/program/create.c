@@ -12,7 +12,8 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     config.training = p->kind == WF_PROGRAM_TRAIN;
     WF_TRY(wfi_graph_create(p->ctx, &config, p->plan->n_rules > 0, p->model->function,
                             p->model->config, graph_out));
-    return p->recipe.kernels == WF_KERNELS_FAST ? wfi_graph_layout(*graph_out) : WF_OK;
+    if (p->recipe.kernels == WF_KERNELS_FAST) WF_TRY(wfi_graph_layout(*graph_out));
+    return config.training ? wfi_plan_recompute(p->plan, *graph_out) : WF_OK;
 }
 
 /* The same model gives the same graph for every size, as long as it does not look at it. */

@@ -29,8 +29,12 @@ static wf_status find_in_use(search *s, const wfi_action *action, int32_t unit) 
     const wfi_unit_code *code = &wfi_program_code_of(p, action->micro)->units[unit];
     wfi_part part = wfi_part_of(action->kind);
     int32_t number = s->n_uses++, last = s->last;
+    bool repeats = code->part[WFI_PART_R] && (part == WFI_PART_B || part == WFI_PART_BW);
     for (int32_t u = 0; u < p->graph->n_units; u++) {
-        if (!reads(p, code->part[part], u) && !reads(p, code->pack[part], u)) continue;
+        bool is_read = reads(p, code->part[part], u) || reads(p, code->pack[part], u);
+        if (repeats)
+            is_read |= reads(p, code->part[WFI_PART_R], u) || reads(p, code->pack[WFI_PART_F], u);
+        if (!is_read) continue;
         if (s->last_read[u] < 0 || s->last_read[u] != last) {
             WF_TRY(WFI_GROW(p->ctx, l->gathers, l->n_gathers, l->gather_capacity, "lowering"));
             l->gathers[l->n_gathers++] = (wfi_gather){u, action->stage, number};
@@ -87,8 +91,7 @@ wf_status wfi_lower_gathers(wfi_lowering *l, int32_t unit) {
         WF_TRY(emit_gather(l, &l->gathers[l->n_emitted]));
     if (reached == l->n_reached) return WF_OK;
     for (; l->n_reached < reached; l->n_reached++) l->in_use[l->gathers[l->n_reached].unit]++;
-    l->n_packs[unit]++; /* of other copies: they are packed again */
-    for (int k = 0; k < WFI_N_PACKED; k++) l->packed[WFI_N_PACKED * unit + k] = false;
+    wfi_drop_packed(l, unit); /* of other copies */
     return WF_OK;
 }
 

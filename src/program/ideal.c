@@ -108,8 +108,10 @@ static wf_status run_microbatches(wfi_ideal *ideal) {
     bool splits = p->code->splits_weight, trains = p->kind == WF_PROGRAM_TRAIN;
     for (int64_t m = 0; m < p->recipe.n_micro; m++) {
         for (int32_t u = 0; u < n_units; u++) WF_TRY(run_part(ideal, u, WFI_PART_F, m));
-        for (int32_t u = n_units - 1; u >= 0 && trains; u--)
+        for (int32_t u = n_units - 1; u >= 0 && trains; u--) {
+            WF_TRY(run_part(ideal, u, WFI_PART_R, m));
             WF_TRY(run_part(ideal, u, splits ? WFI_PART_B : WFI_PART_BW, m));
+        }
         for (int32_t u = n_units - 1; u >= 0 && trains && splits; u--)
             WF_TRY(run_part(ideal, u, WFI_PART_W, m));
     }

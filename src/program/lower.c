@@ -60,7 +60,27 @@ static wf_status emit_pack(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     return emit_segment(l, wfi_make(WFI_PACK, unit, 0, -1), pack, 0);
 }
 
+void wfi_drop_packed(wfi_lowering *l, int32_t unit) {
+    l->n_packs[unit]++;
+    for (int k = 0; k < WFI_N_PACKED; k++) l->packed[WFI_N_PACKED * unit + k] = false;
+}
+
 /* ---- one action of the schedule ---- */
+
+/* What the unit did not keep of its forward; all that it reads is still there. Where all
+ * microbatches went forward before, what was packed for that is not kept either. */
+static wf_status emit_recompute(wfi_lowering *l, int32_t unit, wfi_part part, int64_t micro) {
+    const wfi_segment *segment = wfi_program_code_of(l->p, micro)->units[unit].part[WFI_PART_R];
+    const wfi_instruction *last = &l->p->instructions[l->last_compute];
+    l->n_forward[unit] += part == WFI_PART_F;
+    if (!segment || (part != WFI_PART_B && part != WFI_PART_BW)) return WF_OK;
+    bool follows = last->kind == WFI_FORWARD && last->unit == unit;
+    if (l->n_forward[unit] == wfi_stage_n_micro(l->p, l->stage) && !follows)
+        wfi_drop_packed(l, unit);
+    l->n_forward[unit] = INT32_MIN;
+    WF_TRY(emit_pack(l, unit, WFI_PART_F, micro));
+    return emit_segment(l, wfi_make(WFI_RECOMPUTE, unit, 0, micro), segment, 0);
+}
 
 static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t micro) {
     static const wfi_instruction_kind kinds[] = {[WFI_PART_F] = WFI_FORWARD,
@@ -70,6 +90,7 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     wf_program *p = l->p;
     const wfi_segment *segment = wfi_program_code_of(p, micro)->units[unit].part[part];
     WF_TRY(wfi_lower_gathers(l, unit));
+    WF_TRY(emit_recompute(l, unit, part, micro));
     if (!segment) return WF_OK;
     WF_TRY(wfi_lower_loads(l, segment, micro));
     WF_TRY(emit_pack(l, unit, part, micro));
@@ -203,7 +224,8 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
         l.n_packs = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.n_packs);
         l.n_added =
             wfi_pool_alloc(&rank_pool, n_units * (size_t)p->recipe.n_lanes, sizeof *l.n_added);
-        bool ok = l.packed && l.n_gathered && l.in_use && l.n_packs && l.n_added;
+        l.n_forward = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.n_forward);
+        bool ok = l.packed && l.n_gathered && l.in_use && l.n_packs && l.n_added && l.n_forward;
         status = ok ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_pool_release(&rank_pool);
         wfi_free(p->ctx, l.gathers);

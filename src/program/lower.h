@@ -54,7 +54,8 @@ typedef struct wfi_lowering {
     int32_t n_uses;               /* so far */
     int32_t n_emitted, n_reached; /* gathers that are emitted, and those whose use has begun */
     int32_t *n_gathered, *in_use; /* [n_units] how often its parameters are gathered, and used */
-    int32_t *n_packs;             /* [n_units] how often it has packed from what was gathered */
+    int32_t *n_packs;             /* [n_units] how often its packed copies were dropped */
+    int32_t *n_forward;   /* [n_units] microbatches, until one is recomputed; then below 0 */
     int32_t *n_added;     /* [n_units * n_lanes] how many uses of its weights are in each lane */
     int32_t last_compute; /* the last instruction on that stream, or -1 */
     int32_t *table;       /* [n_table] open addressing: block + 1 by its name, 0 = free */
@@ -114,6 +115,9 @@ wf_status wfi_depend_on_lookahead(wfi_lowering *l, int32_t instruction);
 wf_status wfi_lower_transfers(wfi_lowering *l, int32_t end);
 /* The inputs that a segment reads and no transfer has brought, from the host. */
 wf_status wfi_lower_loads(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
+
+/* What the unit has packed is not read any more: it is packed again where it is needed. */
+void wfi_drop_packed(wfi_lowering *l, int32_t unit);
 
 /* gather.c. All of the rank's. */
 wf_status wfi_find_gathers(wfi_lowering *l);

@@ -23,6 +23,8 @@ static wf_memory_kind kind_of(const wfi_block *block) {
     case WFI_BLOCK_VALUE:
     case WFI_BLOCK_SAVED:
     case WFI_BLOCK_SAVED_W:
+    case WFI_BLOCK_REMADE:
+    case WFI_BLOCK_REMADE_W:
     case WFI_BLOCK_FOR_WEIGHT:
     case WFI_BLOCK_STATS:
     case WFI_BLOCK_RECORD:

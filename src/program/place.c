@@ -5,7 +5,7 @@
 #include "program/program.h"
 
 typedef struct value_use {
-    bool f, b, w;   /* read in these phases of its own unit */
+    bool r, b, w;   /* read in these phases of its own unit */
     bool elsewhere; /* read in another unit, or by the host */
 } value_use;
 
@@ -14,12 +14,8 @@ static void record_use(const wf_graph *g, value_use *use, int32_t v, int32_t uni
     int32_t r = wfi_value_root(g, v);
     if (g->values[r].unit != unit)
         use[r].elsewhere = true;
-    else if (phase == WFI_F)
-        use[r].f = true;
-    else if (phase == WFI_B)
-        use[r].b = true;
-    else
-        use[r].w = true;
+    else if (phase != WFI_F)
+        *(phase == WFI_R ? &use[r].r : phase == WFI_B ? &use[r].b : &use[r].w) = true;
 }
 
 static void find_uses(const wf_graph *g, value_use *use) {
@@ -45,7 +41,10 @@ static wfi_block_kind kind_of_node_value(const wfi_code *code, int32_t r, const 
     switch (phase_of(g, r)) {
     case WFI_F:
         if (use->w && code->splits_weight) return WFI_BLOCK_SAVED_W;
-        return use->b || use->w ? WFI_BLOCK_SAVED : WFI_BLOCK_WORKSPACE;
+        return use->r || use->b || use->w ? WFI_BLOCK_SAVED : WFI_BLOCK_WORKSPACE;
+    case WFI_R:
+        if (use->w && code->splits_weight) return WFI_BLOCK_REMADE_W;
+        return use->b || use->w ? WFI_BLOCK_REMADE : WFI_BLOCK_WORKSPACE;
     case WFI_B:
         return use->w && code->splits_weight ? WFI_BLOCK_FOR_WEIGHT : WFI_BLOCK_WORKSPACE;
     case WFI_W:
@@ -60,6 +59,10 @@ static size_t *pooled_bytes(wfi_unit_code *unit, wfi_block_kind kind) {
         return &unit->saved_bytes;
     case WFI_BLOCK_SAVED_W:
         return &unit->saved_w_bytes;
+    case WFI_BLOCK_REMADE:
+        return &unit->remade_bytes;
+    case WFI_BLOCK_REMADE_W:
+        return &unit->remade_w_bytes;
     case WFI_BLOCK_FOR_WEIGHT:
         return &unit->for_weight_bytes;
     case WFI_BLOCK_STATS:

@@ -21,8 +21,16 @@
 
 /* ---- segments: the code of one unit in one part of the step ---- */
 
-/* BW is B and W in one, with nothing kept between them. */
-typedef enum wfi_part { WFI_PART_F, WFI_PART_B, WFI_PART_W, WFI_PART_BW, WFI_N_PARTS } wfi_part;
+/* BW is B and W in one, with nothing kept between them. R, before B or BW, makes again what was
+ * not kept of F. */
+typedef enum wfi_part {
+    WFI_PART_F,
+    WFI_PART_B,
+    WFI_PART_W,
+    WFI_PART_BW,
+    WFI_PART_R,
+    WFI_N_PARTS
+} wfi_part;
 
 /* name, what is in the block */
 #define WFI_BLOCK_LIST(X)                                                                          \
@@ -36,6 +44,8 @@ typedef enum wfi_part { WFI_PART_F, WFI_PART_B, WFI_PART_W, WFI_PART_BW, WFI_N_P
     X(VALUE, "value")           /* a value that leaves its unit */                                 \
     X(SAVED, "saved")           /* saved activations, from forward to backward of a unit */        \
     X(SAVED_W, "saved_w")       /* the same, to the weight gradient */                             \
+    X(REMADE, "remade")         /* what was not saved and is made again, to the backward */        \
+    X(REMADE_W, "remade_w")     /* the same, to the weight gradient */                             \
     X(FOR_WEIGHT, "for_weight") /* from the input gradient to the weight gradient */               \
     X(WORKSPACE, "workspace")   /* temporaries and scratchpads of one instruction */               \
     X(STATS, "stats")           /* batch statistics of one microbatch of a unit */                 \
@@ -94,7 +104,7 @@ typedef struct wfi_segment {
 typedef struct wfi_unit_code {
     wfi_segment *part[WFI_N_PARTS]; /* NULL: nothing to do */
     wfi_segment *pack[WFI_N_PARTS];
-    size_t saved_bytes, saved_w_bytes, for_weight_bytes, stats_bytes;
+    size_t saved_bytes, saved_w_bytes, remade_bytes, remade_w_bytes, for_weight_bytes, stats_bytes;
 } wfi_unit_code;
 
 /* Where each value is kept. */
@@ -182,6 +192,7 @@ typedef enum wfi_id_meaning {
     X(LOAD, "load", COPY, HOST, HOST, COPY, NONE, VALUE, load, input, input)                       \
     X(PACK, "pack", COMPUTE, SEGMENT, UPDATE, COPY, ANY, NONE, slots, slot, pack)                  \
     X(FORWARD, "forward", COMPUTE, SEGMENT, FORWARD, UNIT, ANY, NONE, slots, slot, none)           \
+    X(RECOMPUTE, "recompute", COMPUTE, SEGMENT, RECOMPUTE, UNIT, ANY, NONE, slots, slot, none)     \
     X(BACKWARD, "backward", COMPUTE, SEGMENT, BACKWARD, UNIT, ANY, NONE, slots, slot, none)        \
     X(WEIGHT, "weight", COMPUTE, SEGMENT, WEIGHT, UNIT, ANY, DEPTH, slots, slot, sum)              \
     X(BACKWARD_WEIGHT, "backward+weight", COMPUTE, SEGMENT, BACKWARD_WEIGHT, UNIT, ANY, DEPTH,     \
@@ -611,11 +622,12 @@ static inline const wfi_code *wfi_program_code_of(const wf_program *p, int64_t m
 static inline int64_t wfi_program_first_sample(const wf_program *p, int64_t micro) {
     return wfi_first_sample(p->recipe.batch, p->recipe.n_micro, micro);
 }
-/* Which PACKED block of its unit a segment reads or packs; where parameters are gathered, of each
- * time, so many apart. */
+/* Which PACKED block of its unit a segment reads or packs (R reads what is packed for F); where
+ * parameters are gathered, of each time, so many apart. */
 enum { WFI_N_PACKED = WFI_MAX_MICRO_VARIANTS * WFI_N_PARTS };
 static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
-    return (int32_t)segment->part + segment->variant * WFI_N_PARTS;
+    wfi_part part = segment->part == WFI_PART_R ? WFI_PART_F : segment->part;
+    return (int32_t)part + segment->variant * WFI_N_PARTS;
 }
 
 /* What comes before the schedule: the recipe is resolved, the graph is made, stages are cut,

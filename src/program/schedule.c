@@ -6,7 +6,7 @@ void wfi_program_stage_times(const wf_program *p, int32_t stage, wfi_stage_times
     for (int32_t u = p->first_unit[stage]; u < p->first_unit[stage + 1]; u++) {
         const wf_unit_cost *unit = &p->costs->units[u];
         out->forward += unit->forward_us;
-        out->backward += unit->backward_us;
+        out->backward += unit->backward_us + unit->recompute_us;
         out->weight += unit->weight_us;
     }
 }

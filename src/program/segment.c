@@ -73,7 +73,9 @@ static bool part_has(wfi_part part, wfi_phase phase) {
     case WFI_PART_W:
         return phase == WFI_W;
     case WFI_PART_BW:
-        return phase != WFI_F;
+        return phase == WFI_B || phase == WFI_W;
+    case WFI_PART_R:
+        return phase == WFI_R;
     case WFI_N_PARTS:
         break;
     }
@@ -271,18 +273,31 @@ static void segment_destroy(wf_context *ctx, wfi_segment *segment) {
     wfi_free(ctx, segment);
 }
 
+static wf_status new_segment(const wfi_code *code, int32_t unit, wfi_part part, bool is_pack,
+                             wfi_segment **segment_out) {
+    wfi_segment *segment = *segment_out = wfi_alloc(code->ctx, 1, sizeof *segment, "a segment");
+    if (!segment) return WF_NO_MEMORY;
+    segment->unit = unit;
+    segment->part = part;
+    segment->is_pack = is_pack;
+    segment->variant = code->variant;
+    return WF_OK;
+}
+
+static void drop_empty(wf_context *ctx, wfi_segment **segment) {
+    if (!*segment || (*segment)->n_steps) return;
+    segment_destroy(ctx, *segment);
+    *segment = NULL;
+}
+
+/* R follows F, and reads what is packed for it. */
 static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_part part) {
     const wf_graph *g = code->g;
     wfi_unit_code *u = &code->units[unit];
-    wfi_segment *segment = u->part[part] = wfi_alloc(code->ctx, 1, sizeof *segment, "a segment");
-    wfi_segment *pack = u->pack[part] = wfi_alloc(code->ctx, 1, sizeof *pack, "a segment");
-    if (!segment || !pack) return WF_NO_MEMORY;
-    segment->unit = pack->unit = unit;
-    segment->part = pack->part = part;
-    pack->is_pack = true;
-    segment->variant = pack->variant = code->variant;
-    b->segment = segment;
-    b->pack = pack;
+    WF_TRY(new_segment(code, unit, part, false, &u->part[part]));
+    if (part != WFI_PART_R) WF_TRY(new_segment(code, unit, part, true, &u->pack[part]));
+    b->segment = u->part[part];
+    b->pack = u->pack[part == WFI_PART_R ? WFI_PART_F : part];
     b->n_temporaries = 0;
     b->workspace_slot = INT32_MAX; /* stands for the workspace until its size is known */
     WF_TRY(add_accumulates(b, -1));
@@ -291,14 +306,18 @@ static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_par
         if (!node->dead && node->unit == unit && part_has(part, node->phase))
             WF_TRY(add_node(b, n));
     }
-    WF_TRY(finish_frame(b));
-    if (segment->n_steps == 0) {
-        segment_destroy(code->ctx, segment);
-        u->part[part] = NULL;
-    }
-    if (pack->n_steps == 0) {
-        segment_destroy(code->ctx, pack);
-        u->pack[part] = NULL;
+    return finish_frame(b);
+}
+
+static wf_status build_unit(wfi_code *code, builder *b, int32_t unit) {
+    static const wfi_part joined[] = {WFI_PART_F, WFI_PART_R, WFI_PART_BW},
+                          split[] = {WFI_PART_F, WFI_PART_R, WFI_PART_B, WFI_PART_W};
+    size_t n_parts = !code->g->training ? 1 : code->splits_weight ? 4 : 3;
+    for (size_t i = 0; i < n_parts; i++)
+        WF_TRY(build_segment(code, b, unit, (code->splits_weight ? split : joined)[i]));
+    for (int part = 0; part < WFI_N_PARTS; part++) {
+        drop_empty(code->ctx, &code->units[unit].part[part]);
+        drop_empty(code->ctx, &code->units[unit].pack[part]);
     }
     return WF_OK;
 }
@@ -316,14 +335,9 @@ static wf_status create_kernels(builder *b) {
 
 static wf_status build_all(wfi_code *code, builder *b) {
     const wf_graph *g = code->g;
-    static const wfi_part joined[] = {WFI_PART_F, WFI_PART_BW},
-                          split[] = {WFI_PART_F, WFI_PART_B, WFI_PART_W};
-    const wfi_part *parts = code->splits_weight ? split : joined;
-    size_t n_parts = !g->training ? 1 : code->splits_weight ? 3 : 2;
     WF_TRY(create_kernels(b));
     WF_TRY(wfi_code_place_values(code, b->kernels));
-    for (int32_t u = 0; u < g->n_units; u++)
-        for (size_t i = 0; i < n_parts; i++) WF_TRY(build_segment(code, b, u, parts[i]));
+    for (int32_t u = 0; u < g->n_units; u++) WF_TRY(build_unit(code, b, u));
     return WF_OK;
 }
 

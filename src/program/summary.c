@@ -9,6 +9,10 @@ const wf_recipe *wf_program_recipe(const wf_program *p) {
     return &p->recipe;
 }
 
+const char *wf_program_plan(const wf_program *p) {
+    return wf_plan_text(p->plan);
+}
+
 const wf_costs *wf_program_costs(const wf_program *p) {
     return p->costs;
 }
@@ -77,7 +81,8 @@ wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
                          .activation_bytes = code->saved_bytes + code->saved_w_bytes,
                          .forward_us = p->costs->units[u].forward_us,
                          .backward_us = p->costs->units[u].backward_us,
-                         .weight_us = p->costs->units[u].weight_us};
+                         .weight_us = p->costs->units[u].weight_us,
+                         .recompute_us = p->costs->units[u].recompute_us};
     for (int part = 0; part < WFI_N_PARTS; part++) {
         if (!code->part[part]) continue;
         double *flops = part == WFI_PART_F ? &s.forward_flops : &s.backward_flops;

@@ -93,8 +93,9 @@ wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const
 /* ---- public ---- */
 
 const char *wf_span_kind_name(wf_span_kind kind) {
-    static const char *const names[WF_N_SPAN_KINDS] = {
-        "forward", "backward", "weight", "backward+weight", "update", "transfer", "reduce", "host"};
+    static const char *const names[WF_N_SPAN_KINDS] = {"forward",         "backward",  "weight",
+                                                       "backward+weight", "recompute", "update",
+                                                       "transfer",        "reduce",    "host"};
     return (unsigned)kind < WF_N_SPAN_KINDS ? names[kind] : "?";
 }
 

@@ -169,6 +169,7 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     if (config->folder && !(t->folder = wfi_strdup(t->ctx, config->folder))) return WF_NO_MEMORY;
     WF_TRY(wfi_model_copy(model, &t->model));
     WF_TRY(wfi_plan_copy(plan, &t->plan));
+    wf_plan_use_memory(t->plan, t->device_memory_bytes);
     WF_TRY(wf_recipe_resolve(t->ctx, recipe, plan, &t->recipe));
     if (t->job) WF_TRY(wfi_trainer_compare_recipe(t));
     if (t->job) WF_TRY(wfi_trainer_check_job(t));

@@ -14,8 +14,10 @@ typedef struct simulation {
     double *begin_us, *end_us;
 } simulation;
 
-static double part_us(const wf_unit_cost *unit, wfi_part part) {
-    const double us[] = {[WFI_PART_F] = unit->forward_us,
+static double part_us(const simulation *s, int32_t u, wfi_part part) {
+    const wf_unit_cost *unit = &s->costs->units[u];
+    const double us[] = {[WFI_PART_R] = wfi_costs_recompute(s->costs, s->p->costs, u),
+                         [WFI_PART_F] = unit->forward_us,
                          [WFI_PART_B] = unit->backward_us,
                          [WFI_PART_W] = unit->weight_us,
                          [WFI_PART_BW] = unit->backward_weight_us};
@@ -24,8 +26,7 @@ static double part_us(const wf_unit_cost *unit, wfi_part part) {
 
 static double duration(const simulation *s, const wfi_instruction *now, int32_t n_ranks) {
     double bytes = (double)wfi_instruction_bytes(now);
-    if (wfi_type_of(now)->cost == WFI_COST_UNIT)
-        return part_us(&s->costs->units[now->unit], now->part);
+    if (wfi_type_of(now)->cost == WFI_COST_UNIT) return part_us(s, now->unit, now->part);
     wf_rates rates = s->costs->rates;
     bool is_copy = wfi_type_of(now)->cost == WFI_COST_COPY;
     double us_per_byte = *wfi_rate_of(&rates, wfi_instruction_rate(s->p, now));

@@ -1,0 +1,209 @@
+/* Activations that are made again instead of kept: forward nodes get copies in phase R, which runs
+ * just before their unit's backward, and what backward reads of theirs it reads of the copies. A
+ * value that nobody reads after forward then is kept by nobody: place.c goes by who reads what.
+ *
+ * What leaves a unit is kept, as other units read it, and so are batch statistics, which are folded
+ * at the end of the step: a copy's own are not.
+ */
+#include "graph/op.h"
+#include "pass/pass.h"
+
+#include <string.h>
+
+typedef struct recompute {
+    wf_graph *g;
+    const wfi_recompute *how; /* [n_units] */
+    int32_t n_values;         /* before */
+    bool *stays;              /* [n_values] of values that own their bytes: whatever is done */
+    bool *is_saved;           /* the same: backward of its unit reads it, or another name of it */
+    bool *can;                /* [n_values] it can be made again */
+    bool *is_needed;          /* [n_values] and has to be */
+    int32_t *copy;            /* [n_values], or -1 */
+    wfi_node *nodes;          /* the new order */
+    int32_t n_nodes;
+    size_t capacity;
+} recompute;
+
+static bool is_alias(const wf_graph *g, const wfi_node *node) {
+    return g->values[node->out[0]].alias >= 0;
+}
+
+static void find_readers(recompute *r) {
+    const wf_graph *g = r->g;
+    for (int32_t v = 0; v < r->n_values; v++) r->stays[v] = g->values[v].node < 0;
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *node = &g->nodes[n];
+        for (int i = 0; i < node->n_in && !node->dead; i++) {
+            if (node->in[i] < 0) continue;
+            int32_t root = wfi_value_root(g, node->in[i]);
+            if (g->values[root].unit != node->unit) r->stays[root] = true;
+            if (node->phase != WFI_F) r->is_saved[root] = true;
+        }
+    }
+    for (int32_t s = 0; s < g->n_stats; s++)
+        r->stays[g->stats[s].mean] = r->stays[g->stats[s].var] = true;
+}
+
+/* Whether at least half of what the node makes is saved, if anything is: a batch norm is not worth
+ * the mask of its ReLU. */
+static bool is_large(const recompute *r, const wfi_node *node) {
+    size_t saved = 0, all = 0;
+    for (int i = 0; i < node->n_out; i++) {
+        int32_t root = node->out[i] < 0 ? -1 : wfi_value_root(r->g, node->out[i]);
+        size_t bytes = root < 0 ? 0 : wfi_value_bytes(r->g, root);
+        all += bytes;
+        if (root >= 0 && r->is_saved[root] && !r->stays[root]) saved += bytes;
+    }
+    return !saved || 2 * saved >= all;
+}
+
+/* Whether a node can run again: everything can, or what is cheap, large and reads what is there. */
+static bool can_repeat(const recompute *r, const wfi_node *node) {
+    const wf_graph *g = r->g;
+    if (is_alias(g, node)) return r->can[node->in[0]];
+    if (r->how[node->unit] == WFI_RECOMPUTE_ALL) return true;
+    bool can = node->op->flags & WFI_OP_CHEAP && is_large(r, node);
+    for (int i = 0; i < node->n_in; i++) {
+        int32_t v = node->in[i], root = v < 0 ? -1 : wfi_value_root(g, v);
+        can = can && (v < 0 || r->stays[root] || r->can[v] || r->is_saved[root]);
+    }
+    return can;
+}
+
+static void find_needed(recompute *r) {
+    const wf_graph *g = r->g;
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *node = &g->nodes[n];
+        if (node->dead || node->phase != WFI_F || r->how[node->unit] == WFI_RECOMPUTE_NONE)
+            continue;
+        bool can = can_repeat(r, node);
+        for (int i = 0; i < node->n_out; i++)
+            if (node->out[i] >= 0)
+                r->can[node->out[i]] = can && !r->stays[wfi_value_root(g, node->out[i])];
+    }
+    for (int32_t n = g->n_nodes - 1; n >= 0; n--) {
+        const wfi_node *node = &g->nodes[n];
+        bool reads = node->phase != WFI_F;
+        for (int i = 0; i < node->n_out && !reads; i++)
+            reads = node->out[i] >= 0 && r->is_needed[node->out[i]];
+        for (int i = 0; i < node->n_in && reads && !node->dead; i++)
+            if (node->in[i] >= 0 && r->can[node->in[i]]) r->is_needed[node->in[i]] = true;
+    }
+}
+
+static wf_status push(recompute *r, const wfi_node *node) {
+    WF_TRY(WFI_GROW(r->g->ctx, r->nodes, r->n_nodes, r->capacity, "a graph's nodes"));
+    r->nodes[r->n_nodes++] = *node;
+    return WF_OK;
+}
+
+static int32_t copy_of(const recompute *r, int32_t v) {
+    return v >= 0 && v < r->n_values && r->copy[v] >= 0 ? r->copy[v] : v;
+}
+
+static wf_status push_copy(recompute *r, int32_t n) {
+    wf_graph *g = r->g;
+    wfi_node node = g->nodes[n];
+    node.phase = WFI_R;
+    node.repeats = n;
+    for (int i = 0; i < node.n_in; i++) node.in[i] = copy_of(r, node.in[i]);
+    for (int i = 0; i < node.n_out; i++) {
+        int32_t v = node.out[i];
+        if (v < 0) continue;
+        WF_TRY(WFI_GROW(g->ctx, g->values, g->n_values, g->value_capacity, "a graph's values"));
+        wfi_value *copy = &g->values[g->n_values];
+        *copy = g->values[v];
+        copy->alias = copy_of(r, copy->alias);
+        copy->name = NULL;
+        node.out[i] = g->n_values++;
+        if (!r->stays[wfi_value_root(g, v)]) r->copy[v] = node.out[i];
+    }
+    return push(r, &node);
+}
+
+/* All copies, in the order of the nodes that they repeat. */
+static wf_status push_copies(recompute *r) {
+    for (int32_t n = 0; n < r->g->n_nodes; n++) {
+        const wfi_node *node = &r->g->nodes[n];
+        bool is_needed = false;
+        for (int i = 0; i < node->n_out && !node->dead && node->phase == WFI_F; i++)
+            is_needed |= node->out[i] >= 0 && r->is_needed[node->out[i]];
+        if (is_needed) WF_TRY(push_copy(r, n));
+    }
+    return WF_OK;
+}
+
+static wf_status rewrite(recompute *r) {
+    wf_graph *g = r->g;
+    bool has_copies = false;
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        wfi_node node = g->nodes[n];
+        bool is_back = node.phase != WFI_F;
+        if (is_back && !has_copies) WF_TRY(push_copies(r));
+        has_copies |= is_back;
+        for (int i = 0; i < node.n_in && is_back; i++) node.in[i] = copy_of(r, node.in[i]);
+        WF_TRY(push(r, &node));
+    }
+    wfi_graph_set_nodes(g, r->nodes, r->n_nodes, r->capacity);
+    r->nodes = NULL;
+    return WF_OK;
+}
+
+wf_status wfi_graph_recompute(wf_graph *g, const wfi_recompute *how) {
+    size_t n = (size_t)g->n_values;
+    recompute r = {.g = g, .how = how, .n_values = g->n_values};
+    bool *flags = wfi_alloc(g->ctx, n, 4 * sizeof *flags, "recomputation");
+    r.copy = wfi_alloc(g->ctx, n, sizeof *r.copy, "recomputation");
+    wf_status status = flags && r.copy ? WF_OK : WF_NO_MEMORY;
+    if (status == WF_OK) {
+        r.stays = flags, r.is_saved = flags + n, r.can = flags + 2 * n, r.is_needed = flags + 3 * n;
+        memset(r.copy, -1, n * sizeof *r.copy);
+        find_readers(&r);
+        find_needed(&r);
+        status = rewrite(&r);
+    }
+    wfi_free(g->ctx, r.nodes);
+    wfi_free(g->ctx, flags);
+    wfi_free(g->ctx, r.copy);
+    return status;
+}
+
+/* ---- the proof's part ---- */
+
+/* Whether `again` is what `first` is, or what a copy makes in its place. */
+static bool is_same_value(const wf_graph *g, int32_t first, int32_t again) {
+    if (first == again) return true;
+    int32_t n = first < 0 || again < 0 ? -1 : g->values[again].node;
+    if (n < 0 || g->nodes[n].phase != WFI_R) return false;
+    const wfi_node *copy = &g->nodes[n], *node = &g->nodes[copy->repeats];
+    for (int i = 0; i < node->n_out; i++)
+        if (node->out[i] == first && copy->out[i] == again) return true;
+    return false;
+}
+
+static bool repeats_it(const wf_graph *g, const wfi_node *copy) {
+    char a[WFI_ATTR_TEXT], b[WFI_ATTR_TEXT];
+    const wfi_node *node = &g->nodes[copy->repeats];
+    bool same =
+        node->phase == WFI_F && node->op == copy->op && node->unit == copy->unit &&
+        !strcmp(wfi_attr_text(node->op, &node->attr, a), wfi_attr_text(copy->op, &copy->attr, b));
+    for (int i = 0; i < node->n_in && same; i++) same = is_same_value(g, node->in[i], copy->in[i]);
+    for (int i = 0; i < node->n_out && same && node->out[i] >= 0; i++)
+        same = copy->out[i] != node->out[i];
+    return same;
+}
+
+wf_status wfi_graph_check_recompute(const wf_graph *g) {
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *copy = &g->nodes[n];
+        if (copy->phase == WFI_R && !repeats_it(g, copy))
+            return wfi_fail(g->ctx, WF_BUG,
+                            "check: unit %s: %s is to be computed again, and is not the same",
+                            g->units[copy->unit].name, copy->op->name);
+    }
+    for (int32_t s = 0; s < g->n_stats; s++)
+        if (g->nodes[g->values[g->stats[s].mean].node].phase != WFI_F)
+            return wfi_fail(g->ctx, WF_BUG, "check: unit %s folds statistics that are repeated",
+                            g->units[g->stats[s].unit].name);
+    return WF_OK;
+}
