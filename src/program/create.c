@@ -145,9 +145,12 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
                              const wf_plan *plan, wf_program_kind kind, wfi_program_use use,
                              const wf_program *like, wf_program **program_out) {
     wf_program *p;
+    bool chooses = kind == WF_PROGRAM_TRAIN && wfi_plan_chooses_recompute(plan);
+    if (chooses && like) plan = like->plan; /* where it has been chosen */
     WF_TRY(wfi_program_begin(ctx, model, recipe, plan, kind, use, like, &p));
     wf_status status = schedule_and_compile(p);
     if (status == WF_OK && like) status = same_state(p, like);
+    if (status == WF_OK && chooses && !like) status = wfi_program_choose_recompute(&p);
     if (status != WF_OK) {
         wf_program_destroy(p);
         return status;

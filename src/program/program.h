@@ -570,6 +570,9 @@ void wfi_program_stage_times(const wf_program *p, int32_t stage, wfi_stage_times
 double wfi_program_transfer_time(const wf_program *p);
 /* rounds.c: the same where the replicas are no pipelines of their own. */
 wf_status wfi_program_rounds(const wf_program *p, wfi_action_list **lists_out);
+/* recompute.c: the program of a plan that leaves it to us what is computed again, and computes
+ * nothing again, becomes one that fits into the plan's memory, if there is any. */
+wf_status wfi_program_choose_recompute(wf_program **program);
 /* That each rank's actions are those of a step on its stages: F, B and W (or BW) of each microbatch
  * once and in this order, gradients of a lane in ascending order. What ranks do to each other is
  * left to order.c. Errors: BUG; the sentence names the stage and the action. */

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# label: once
+# What is computed again gives the bits of what was kept, under every plan: dropout's masks, batch
+# statistics (running ones are updated once), clipping, a tied weight. The planned peak is the
+# measured one, and below that of a run that keeps all. WEFT_TEST_FULL=1: every mode with every plan
+# as threads and as processes; otherwise each once, and fewer of the larger network.
+source tests/cli_helpers.bash
+
+full=${WEFT_TEST_FULL:-0}
+n_runs=0
+
+# train PLAN MORE...: its report.
+train() {
+    local plan=$1
+    shift
+    report train --data synthetic --seed 12 --threads 1 --steps 2 --lanes 4 "${words[@]}" --plan "$plan" "$@"
+}
+
+# peaks: of all ranks, planned and then measured, of the report on standard input.
+peaks() { tr -d ' \n' | grep -oE '"(planned|measured)":\[[0-9,]+\]' | sed 's/.*:\[//; s/\]//'; }
+largest() { tr ',' '\n' | sort -n | tail -1; }
+
+# same MODE GRID RANKS LAUNCHER MORE...
+same() {
+    local plan="$2recompute=$1" launch=(--ranks "$3")
+    [[ $4 == threads ]] && launch=(--devices "cpu:$3")
+    n_runs=$((n_runs + 1))
+    train "$plan" "${launch[@]}" "${@:5}" >"$folder/again"
+    [[ $(field weights_sha256 <"$folder/again") == "$one" ]] || fail "$name, $4, $plan: not one rank's bits"
+    peaks <"$folder/again" >"$folder/peaks"
+    { read -r planned && read -r measured; } <"$folder/peaks"
+    [[ $planned == "$measured" ]] || fail "$name, $4, $plan: planned $planned, measured $measured"
+}
+
+# below PEAKS: those of the last run are less in all.
+below() { ((${planned//,/+} < ${1//,/+})) || fail "$name: peaks $planned, of a run that keeps all $1"; }
+
+# What is tried: network, what is computed again, grid, how ranks are started.
+some="gpt2-tiny all dp=1, threads
+gpt2-tiny auto dp=1, processes
+gpt2-tiny h.1 dp=2, processes
+gpt2-tiny selective dp=2, threads
+gpt2-tiny all pp=2,schedule=zb1, processes
+gpt2-tiny auto pp=2, threads
+gpt2-tiny selective dp=2,pp=2, threads
+gpt2-tiny all dp=2,pp=2, processes
+resnet18 all dp=1, threads
+resnet18 auto dp=2, processes
+resnet18 selective pp=2, threads
+resnet18 layer1.1 dp=2,pp=2, processes"
+every() {
+    printf '%s\n' gpt2-tiny\ {all,selective,h.1,auto}\ {dp=1,dp=2,pp=2,dp=2\,pp=2}\,\ {threads,processes} \
+        resnet18\ {all,selective,layer1.1,auto}\ {dp=1,dp=2,pp=2,dp=2\,pp=2}\,\ {threads,processes}
+}
+
+name=
+while read -r network mode grid launcher <&3; do
+    if [[ $network != "$name" ]]; then
+        name=$network
+        words=(--model gpt2-tiny --batch 16 --micro 8 --optimizer adamw --clip-norm .7 --dropout .1)
+        [[ $name == resnet18 ]] &&
+            words=(--model resnet18 --image 32 --batch 32 --micro 8 --momentum .9 --clip-norm 50)
+        train "" >"$folder/one"
+        one=$(field weights_sha256 <"$folder/one")
+    fi
+    ranks=1
+    [[ $grid == *dp=2* ]] && ranks=$((2 * ranks))
+    [[ $grid == *pp=2* ]] && ranks=$((2 * ranks))
+    kept=$("$WEFT" plan --data synthetic --lanes 4 --threads 1 "${words[@]}" --plan "${grid%,}" --quiet --json - |
+        tr -d ' \n' | grep -oE '"peak_bytes":[0-9]+' | sed 's/.*://' | paste -sd,)
+    more=()
+    # The last stage of the residual network has weights, and hardly any activations.
+    can_shrink=1
+    [[ $name == resnet18 && $grid == *pp=2* ]] && can_shrink=0
+    [[ $mode == auto ]] && more=(--device-memory $(($(largest <<<"$kept") - can_shrink)))
+    same "$mode" "$grid" "$ranks" "$launcher" "${more[@]}"
+    [[ $grid != *pp=2* && $mode =~ ^(all|auto)$ ]] && below "$kept"
+done 3< <(if [[ $full == 1 ]]; then every; else echo "$some"; fi)
+
+# Parameters that are gathered, other schedules, replicas that take turns.
+name=gpt2-tiny words=(--model gpt2-tiny --batch 16 --micro 8 --optimizer adamw --clip-norm .7 --dropout .1)
+train "" >"$folder/one"
+one=$(field weights_sha256 <"$folder/one")
+same all dp=2,zero=3,schedule=breadth, 2 threads
+same selective dp=2,pp=2,zero=3,schedule=gpipe, 4 threads
+same h.0+head:selective dataparallel=2, 2 processes
+expect 2 "no unit is called 'h.7' (position 6); the units are embed, h.0, h.1, head" \
+    train "${words[@]}" --data synthetic --steps 1 --plan dp=2,recompute=h.7 --ranks 2
+expect 3 "more than the 1000000 given" plan "${words[@]}" --data synthetic --plan recompute=auto --device-memory 1000000
+echo "$n_runs runs"
+finish
