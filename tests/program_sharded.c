@@ -317,12 +317,45 @@ static void tied_units_are_placed_alike(void **state) {
     test_context_end(ctx);
 }
 
+/* Every row there can be is refused with a sentence, or its program is proved. */
+static void rows(void **state) {
+    (void)state;
+    int n_made = 0;
+    for (int k = 0; k < WFI_N_PLACEMENTS << 6; k++) {
+        wf_context *ctx = test_context();
+        wf_model *model;
+        wf_program *p = NULL;
+        wf_recipe recipe = mixed_recipe(4);
+        const wfi_strategy row = {.name = "test",
+                                  .parameter = (wfi_placement)(k & 3),
+                                  .gradient = (wfi_placement)(k >> 2 & 3),
+                                  .state = (wfi_placement)(k >> 4 & 3),
+                                  .buffer = (wfi_placement)(k >> 6)};
+        TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
+        wf_plan *plan = sharded_plan(ctx, "dp=2", &row);
+        wf_status status = wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p);
+        bool is_refused =
+            status == WF_UNSUPPORTED &&
+            strstr(wf_context_error(ctx), "strategy test: a replica updates the part");
+        if (status && !is_refused)
+            fail_msg("parameter %d, gradient %d, state %d, buffer %d: %s", (int)row.parameter,
+                     (int)row.gradient, (int)row.state, (int)row.buffer, wf_context_error(ctx));
+        n_made += status == WF_OK;
+        wf_program_destroy(p);
+        wf_model_destroy(model);
+        wf_plan_destroy(plan);
+        test_context_end(ctx);
+    }
+    assert_int_equal(n_made, 18);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(proved_and_simulated),
         cmocka_unit_test(one_weight_of_many_units),
         cmocka_unit_test(what_is_wrong_with_a_slice),
         cmocka_unit_test(tied_units_are_placed_alike),
+        cmocka_unit_test(rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -288,6 +288,8 @@ wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->n_ranks = wfi_mesh_n_ranks(p->mesh);
     WF_TRY(allocate(p));
     WF_TRY(place_units(p, like));
+    for (int32_t s = 0; s < p->n_stages; s++)
+        WF_TRY(wfi_strategy_check(p->ctx, p->stages[s].strategy));
     WF_TRY(check_tied(p));
     WF_TRY(sum_lanes(p));
     WF_TRY(group_replicas(p));

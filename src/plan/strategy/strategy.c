@@ -7,6 +7,24 @@ const wfi_strategy *const wfi_strategies[] = {&wfi_strategy_dp, &wfi_strategy_da
 const wfi_strategy *const wfi_zero_strategies[] = {&wfi_strategy_zero1, &wfi_strategy_zero2,
                                                    &wfi_strategy_zero3};
 
+/* Whoever has a part of the state also has that part of what is placed so. */
+static bool is_with_state(const wfi_strategy *s, wfi_placement placement) {
+    return placement == WFI_REPLICATE || (placement == s->state && placement != WFI_PARTIAL);
+}
+
+wf_status wfi_strategy_check(wf_context *ctx, const wfi_strategy *s) {
+    bool has_buffer = s->buffer == WFI_REPLICATE || s->buffer == WFI_ROOT;
+    if (is_with_state(s, s->parameter) && is_with_state(s, s->gradient) &&
+        is_with_state(s, s->state) && has_buffer)
+        return WF_OK;
+    return wfi_fail(
+        ctx, WF_UNSUPPORTED,
+        "strategy %s: a replica updates the part of a unit whose optimizer state it has, "
+        "so place parameters and gradients as the state, or replicate them; running "
+        "statistics are the first replica's, or replicated",
+        s->name);
+}
+
 const wfi_strategy *wfi_strategy_find(const char *name) {
     for (int i = 0; wfi_strategies[i]; i++)
         if (!strcmp(wfi_strategies[i]->name, name)) return wfi_strategies[i];

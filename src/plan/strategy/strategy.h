@@ -28,4 +28,8 @@ extern const wfi_strategy *const wfi_zero_strategies[WFI_N_ZERO];
 /* Of the former; NULL if there is none of that name. */
 const wfi_strategy *wfi_strategy_find(const char *name);
 
+/* Whether those who have a part of the state have what it takes to update that part, and keep it.
+ * Errors: UNSUPPORTED. */
+wf_status wfi_strategy_check(wf_context *ctx, const wfi_strategy *strategy);
+
 #endif
