@@ -34,6 +34,8 @@ typedef struct wfi_extent {
  * others. Things with fewer blocks than replicas take turns, by their `number`. */
 wfi_extent wfi_placement_extent(wfi_placement placement, size_t bytes, int32_t n, int32_t k,
                                 int32_t number);
+/* The replica whose part, of a thing that is divided, begins there. */
+int32_t wfi_placement_owner(size_t bytes, int32_t n, size_t begin, int32_t number);
 /* What both have. */
 wfi_extent wfi_extent_intersect(wfi_extent a, wfi_extent b);
 

@@ -67,12 +67,13 @@ wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32
     const wfi_reference *reference = &now->references[r];
     const wfi_block *b = &p->blocks[reference->block];
     int32_t n = wfi_n_pieces(p, now, b->kind, b->id);
-    for (int32_t k = 0; k < n; k++) { /* things have as many pieces, so it is near */
-        wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, (r + k) % n);
-        if (piece.extent.bytes && piece.extent.offset == wfi_reference_begin(p, reference))
-            return piece;
-    }
-    return (wfi_piece){.owner = -1};
+    size_t begin = wfi_reference_begin(p, reference), at = begin;
+    if (b->kind == WFI_BLOCK_NORM)
+        at = begin / sizeof(double) * WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
+    int32_t k = n > 1 ? wfi_placement_owner(p->graph->units[b->id].param_bytes, n, at, b->id) : 0;
+    wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, k);
+    if (!piece.extent.bytes || piece.extent.offset != begin) piece.owner = -1;
+    return piece;
 }
 
 wfi_extent wfi_measured_extent(const wf_program *p, const wfi_group *group, int32_t unit,

@@ -19,6 +19,9 @@ typedef struct dependence {
     stretch *stretches; /* the first of each block, then what others were cut into */
     int32_t n_stretches;
     size_t stretch_capacity;
+    /* The stretch that was found last, its block and begin: pieces come in their order. */
+    int32_t near, near_block;
+    size_t near_begin;
     int32_t *clock; /* [n_instructions][WFI_N_STREAMS], of the own rank only */
     int32_t *last;  /* [n_ranks][WFI_N_STREAMS] latest instruction, or -1 */
     int32_t *candidates;
@@ -28,8 +31,9 @@ typedef struct dependence {
 
 /* The stretch that begins at `at`: the one that contains it is cut in two. */
 static wf_status cut(dependence *d, int32_t block, size_t at, int32_t *index_out) {
-    int32_t k = block;
-    size_t begin = 0;
+    bool is_near = d->near_block == block && d->near_begin <= at;
+    int32_t k = is_near ? d->near : block;
+    size_t begin = is_near ? d->near_begin : 0;
     for (; d->stretches[k].end <= at; k = d->stretches[k].next) begin = d->stretches[k].end;
     if (begin < at) {
         WF_TRY(
@@ -40,7 +44,9 @@ static wf_status cut(dependence *d, int32_t block, size_t at, int32_t *index_out
         first->end = at;
         first->next = k;
     }
-    *index_out = k;
+    *index_out = d->near = k;
+    d->near_block = block;
+    d->near_begin = at;
     return WF_OK;
 }
 
@@ -146,7 +152,7 @@ static wf_status list_streams(wf_program *p) {
 }
 
 wf_status wfi_program_depend(wf_program *p) {
-    dependence d = {.p = p};
+    dependence d = {.p = p, .near_block = -1};
     size_t n = (size_t)p->n_instructions, n_streams = (size_t)p->n_ranks * WFI_N_STREAMS;
     d.stretches = wfi_alloc(p->ctx, (size_t)p->n_blocks, sizeof *d.stretches, "dependencies");
     d.n_stretches = p->n_blocks;
