@@ -4,6 +4,7 @@
  */
 #include "data_folder.h"
 
+#include <stdbool.h>
 #include <weft/checkpoint.h>
 
 /* ---- round trip ---- */
@@ -272,6 +273,50 @@ static void refuses_bad_lengths(void **state) {
                    "is truncated: it announces a header of 3 bytes, but has 8 in all");
 }
 
+/* What a file says of a tensor's bytes is compared as it stands there, with that tensor's. */
+static void compares_digests(void **state) {
+    folder *f = *state;
+    static const struct {
+        const char *key, *said;
+        bool fits;
+    } cases[] = {
+        {"weft.crc32.flags", "d3815ca8", true},
+        {"weft.crc32.layer \"1\"/ä.weight", "e80cb0f4", true},
+        {"weft.crc32.steps", "6fe7d670", true},
+        {"weft.crc32.flag", "d3815ca9", true}, /* of no tensor */
+        {"weft.crc32.", "d3815ca9", true},
+        {"weft.crc32", "d3815ca9", true},
+        {"weft.crc32.flags", "d3815ca9", false},
+        {"weft.crc32.layer \"1\"/ä.weight", "d3815ca8", false}, /* another's */
+        {"weft.crc32.steps", "6fe7d67", false},
+        {"weft.crc32.steps", "6fe7d6700", false},
+        {"weft.crc32.steps", "06fe7d670", false},
+        {"weft.crc32.steps", "6FE7D670", false},
+        {"weft.crc32.steps", "", false},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        wf_safetensors *file;
+        const char *path = folder_file(f, "digests.safetensors");
+        const wf_metadata metadata[] = {{"a", "b"}, {cases[k].key, cases[k].said}, {"x", "y"}};
+        int n_refused = 0;
+        assert_int_equal(wf_safetensors_write(f->ctx, path, three, 3, metadata, 3), WF_OK);
+        assert_int_equal(wf_safetensors_open(f->ctx, path, &file), WF_OK);
+        for (int i = 0; i < 3; i++) {
+            unsigned char bytes[64];
+            const wf_safetensors_entry *e = wf_safetensors_get(file, i);
+            wf_status status = wf_safetensors_read(file, i, bytes, (size_t)e->n_bytes);
+            if (status == WF_OK) continue;
+            n_refused++;
+            assert_int_equal(status, WF_CORRUPT);
+            assert_string_equal(e->name, cases[k].key + strlen("weft.crc32."));
+            assert_non_null(strstr(wf_context_error(f->ctx), "is damaged: the CRC-32"));
+        }
+        if (n_refused != !cases[k].fits)
+            fail_msg("%s '%s': %d tensors are refused", cases[k].key, cases[k].said, n_refused);
+        wf_safetensors_close(file);
+    }
+}
+
 static void bounds_one_entry(void **state) {
     folder *f = *state;
     enum { N = 100000 };
@@ -292,7 +337,7 @@ int main(void) {
         TEST_IN_FOLDER(writes_in_any_order),      TEST_IN_FOLDER(refuses_bad_declarations),
         TEST_IN_FOLDER(accepts_what_is_legal),    TEST_IN_FOLDER(uses_only_known_types),
         TEST_IN_FOLDER(refuses_bad_headers),      TEST_IN_FOLDER(refuses_bad_lengths),
-        TEST_IN_FOLDER(bounds_one_entry),
+        TEST_IN_FOLDER(bounds_one_entry),         TEST_IN_FOLDER(compares_digests),
     };
     return cmocka_run_group_tests_name("checkpoint_safetensors", tests, NULL, NULL);
 }

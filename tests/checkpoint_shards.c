@@ -248,6 +248,7 @@ static void converts(void **state) {
     static const wfi_wanted wanted[] = {{"bfloats", WF_F32, {2, {3, 4}}},
                                         {"doubles", WF_F32, {2, {3, 4}}},
                                         {"halves", WF_F32, {2, {3, 4}}}};
+    static const uint32_t crc32_of[] = {0xC5D9E0D4, 0x60D5A171, 0x9B78BB7B}; /* of their bytes */
     folder *f = *state;
     wf_safetensors *file;
     float want[3][12], got[12];
@@ -260,14 +261,12 @@ static void converts(void **state) {
     TEST_OK(f->ctx, wfi_match_weights(f->ctx, file, wanted, 3, index));
     for (int i = 0; i < 3; i++)
         for (size_t n = 12; n > 0; n /= 2) { /* 12, 6, 3, 1 at a time */
-            uint32_t whole = 0, sum = 0;
+            uint32_t sum = 0;
             for (size_t k = 0; k < 12; k += n)
                 TEST_OK(f->ctx, wfi_safetensors_read_part(file, index[i], WF_F32, 4 * k, got + k,
                                                           4 * n, &sum));
             assert_memory_equal(got, want[i], sizeof got);
-            TEST_OK(f->ctx,
-                    wfi_safetensors_read_part(file, index[i], WF_F32, 0, got, sizeof got, &whole));
-            assert_int_equal(sum, whole);
+            assert_int_equal(sum, crc32_of[i]);
         }
     wfi_wanted integers = {"halves", WF_I64, {2, {3, 4}}};
     expect_failure(f->ctx,

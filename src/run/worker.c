@@ -41,8 +41,8 @@ wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int pla
 
 wf_status wfi_worker_announce(const wfi_worker *w, int stream) {
     if (!w->is_local || !w->remote.notify) return WF_OK;
-    return wfi_control_notify(w->job, w->trainer, -1, stream,
-                              wfi_stream_record(w->streams[stream]).epoch);
+    return w->remote.notify(w->job, w->trainer, -1, stream,
+                            wfi_stream_record(w->streams[stream]).epoch);
 }
 
 void wfi_worker_stop(wfi_worker *w) {
