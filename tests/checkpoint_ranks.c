@@ -16,7 +16,7 @@ typedef struct work {
     const char *plan, *path, *other; /* `other`: a folder that ranks other than 0 are in */
     size_t limit_bytes;              /* of what rank 1 may write; 0: none */
     size_t shard_bytes;
-    bool dies;
+    bool dies, loads;
     char want[65];
 } work;
 
@@ -234,6 +234,115 @@ static void divided_state_is_the_same(void **state) {
     }
 }
 
+/* ---- from any layout to any ---- */
+
+static const struct {
+    const char *plan;
+    int n_ranks;
+} layouts[] = {{"", 1},
+               {"dp=2", 2},
+               {"dp=4", 4},
+               {"pp=2", 2},
+               {"pp=3", 3},
+               {"dp=2,pp=2,schedule=1f1b", 4},
+               {"dataparallel=2", 2},
+               {"dataparallel=4", 4},
+               {"block:dp=2", 2},
+               {"block:dataparallel=4", 4},
+               {"dp=2,zero=1", 2},
+               {"dp=4,zero=1", 4},
+               {"dp=2,zero=2", 2},
+               {"dp=2,pp=2,zero=2", 4},
+               {"dp=2,zero=3", 2},
+               {"dp=4,zero=3", 4},
+               {"dp=4,zero=3,schedule=breadth", 4},
+               {"dp=2,pp=2,zero=3", 4}};
+
+#define ALONE  (PROCESSES + 1) /* all ranks are threads of one process that has no job */
+#define N_WAYS (ALONE + 1)
+static const char *const way_names[N_WAYS] = {"ranks as threads", "ranks without common files",
+                                              "processes", "one process"};
+
+/* Takes two steps: the first two, which are then saved; or, from what was saved on, the next. */
+static const char *go_on(ranks_one *one) {
+    const work *w = one->self;
+    wf_trainer *t;
+    char hex[65];
+    small_batch *batch = malloc(sizeof *batch);
+    RANKS_CHECK(one, batch != NULL);
+    if (w->other && one->rank > 0) RANKS_CHECK(one, unshare(CLONE_FS) == 0 && chdir(w->other) == 0);
+    RANKS_TRY(one,
+              make_dividing(one->ctx, one->job, w->plan, w->loads ? 99 : 5, w->shard_bytes, &t));
+    if (w->loads) RANKS_TRY(one, wf_trainer_load_state(t, w->path));
+    for (int k = 0; k < 2; k++) {
+        wf_step_result ignored;
+        small_batch_fill(batch, 2 * w->loads + k);
+        const wf_feed feeds[] = {{"x", batch->x, sizeof batch->x},
+                                 {"y", batch->y, sizeof batch->y}};
+        RANKS_TRY(one, wf_trainer_step(t, feeds, 2, SMALL_BATCH, &ignored));
+    }
+    if (!w->loads) RANKS_TRY(one, wf_trainer_save_state(t, w->path, NULL, 0));
+    RANKS_TRY(one, wf_trainer_weights_sha256(t, hex));
+    wf_trainer_destroy(t);
+    free(batch);
+    if (strcmp(hex, w->want)) return ranks_text("rank %d has %s, not %s", one->rank, hex, w->want);
+    return NULL;
+}
+
+static void run_layout(folder *f, int how, size_t layout, work *w) {
+    ranks_one alone = {.ctx = f->ctx, .n = 1, .self = w};
+    w->plan = layouts[layout].plan;
+    if (how < ALONE)
+        run_as((way)how, layouts[layout].n_ranks, go_on, w);
+    else
+        ranks_expect(go_on(&alone));
+}
+
+/* The bits of a run that never stopped, whoever saved it and whoever goes on. */
+static void any_layout_goes_on(void **state) {
+    folder *f = *state;
+    const char *full = getenv("WEFT_TEST_FULL");
+    int n_pairs = full && !strcmp(full, "1") ? 20 : 5;
+    char other[200], before[4096];
+    wf_trainer *t;
+    assert_int_equal(mkdir(strcpy(other, folder_file(f, "other")), 0700), 0);
+    assert_int_equal(mkdir(folder_file(f, "state"), 0700), 0);
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(f->path), 0);
+    work first = {.path = "/proc/thread-self/cwd/state/x"}, second = first;
+    TEST_OK(f->ctx, make_trainer(f->ctx, NULL, "", 5, &t));
+    for (int k = 0; k < 4; k++) {
+        small_step(f->ctx, t, k);
+        TEST_OK(f->ctx, wf_trainer_weights_sha256(t, k < 2 ? first.want : second.want));
+    }
+    wf_trainer_destroy(t);
+    second.loads = true;
+    uint64_t seed = 20;
+    for (int k = 0; k < n_pairs; k++) {
+        size_t layout[2];
+        int how[2];
+        for (int i = 0; i < 2; i++) {
+            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            layout[i] = (size_t)(seed >> 33) % (sizeof layouts / sizeof *layouts);
+            how[i] = (int)(seed >> 53) % N_WAYS;
+        }
+        first.shard_bytes = seed >> 60 & 1 ? 28000 : 0;
+        first.other = how[0] == MESSAGES ? other : NULL;
+        second.other = how[1] == MESSAGES ? other : NULL;
+        print_message("'%s' (%s)%s, then '%s' (%s)\n", layouts[layout[0]].plan, way_names[how[0]],
+                      first.shard_bytes ? ", shards" : "", layouts[layout[1]].plan,
+                      way_names[how[1]]);
+        run_layout(f, how[0], layout[0], &first);
+        run_layout(f, how[1], layout[1], &second);
+    }
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(rmdir(other), 0);
+    strcpy(f->path + strlen(f->path), "/state");
+    folder_count(f, 1);
+    f->path[strlen(f->path) - strlen("/state")] = 0;
+    assert_int_equal(rmdir(folder_file(f, "state")), 0);
+}
+
 /* ---- who fails ---- */
 
 /* Rank 1 may not write as much as it has to; where it dies of that, it is the others that tell. */
@@ -272,11 +381,9 @@ static void who_cannot_write_spoils_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(all_see_one_file),
-        TEST_IN_FOLDER(others_do_not_see_it),
-        TEST_IN_FOLDER(all_write_shards),
-        TEST_IN_FOLDER(divided_state_is_the_same),
-        TEST_IN_FOLDER(who_cannot_write_spoils_nothing),
+        TEST_IN_FOLDER(all_see_one_file),   TEST_IN_FOLDER(others_do_not_see_it),
+        TEST_IN_FOLDER(all_write_shards),   TEST_IN_FOLDER(divided_state_is_the_same),
+        TEST_IN_FOLDER(any_layout_goes_on), TEST_IN_FOLDER(who_cannot_write_spoils_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
