@@ -146,6 +146,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "model-parallel: model-parallel)")                                                           \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
       "a checkpoint every N steps, not every epoch")                                               \
+    X(save_async, FLAG, save_async, RUN, FOR_TRAIN, 0, NULL, NULL,                                 \
+      "copy what is saved, and write it while steps go on")                                        \
     X(shard_size, SIZE, shard_bytes, RUN, FOR_TRAIN, 0, "SIZE", NULL,                              \
       "divide checkpoints into shards of this size, with an index, as Hugging Face does")          \
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
@@ -211,7 +213,7 @@ typedef struct options {
     size_t device_memory, host_memory, shard_bytes;
     double dropout;
     int words, no_shuffle, no_augment, normalize, stem, loss, costs;
-    int resume, strict, profile, program, quick, quiet, peers, memory;
+    int resume, save_async, strict, profile, program, quick, quiet, peers, memory;
     wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];
     char error[600]; /* the sentence, after a function has returned false */

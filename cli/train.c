@@ -31,8 +31,9 @@ static exit_status check(const cli *c) {
     const options *o = &c->o;
     if (option_is_given(o, OPT_save_every) && (!o->out || o->save_every == 0))
         return complain(EXIT_USAGE, "--save-every wants --out and at least 1 step");
-    if (o->shard_bytes && !o->out)
-        return complain(EXIT_USAGE, "--shard-size wants --out, where checkpoints go");
+    if ((o->shard_bytes || o->save_async) && !o->out)
+        return complain(EXIT_USAGE, "%s wants --out, where checkpoints go",
+                        o->shard_bytes ? "--shard-size" : "--save-async");
     if (o->init && o->resume)
         return complain(EXIT_USAGE,
                         "--resume takes the weights from the checkpoint, not from --init");
@@ -59,6 +60,13 @@ static exit_status save(run *r) {
     return EXIT_DONE;
 }
 
+/* What is written in the background is in its place afterwards. */
+static exit_status settle(run *r) {
+    wf_status status = r->trainer ? wf_trainer_save_wait(r->trainer) : WF_OK;
+    if (status != WF_OK) progress_clear(&r->bar);
+    return complain_of(r->c, status);
+}
+
 /* Loss and accuracy on the test split, if there is one. */
 static exit_status test(run *r, int64_t epoch) {
     if (!r->j.about.n_test || r->tested_step == r->n_done) return EXIT_DONE;
@@ -75,6 +83,7 @@ static exit_status test(run *r, int64_t epoch) {
 /* All ranks stop here; what has been done is saved. */
 static exit_status interrupted(run *r) {
     exit_status why = interrupt_agreed(r->c), bad = r->n_done ? save(r) : EXIT_DONE;
+    if (!bad) bad = settle(r);
     progress_clear(&r->bar);
     if (bad) return bad;
     if (!r->c->is_root) return why;
@@ -90,13 +99,15 @@ static exit_status interrupted(run *r) {
 /* ---- the loop ---- */
 
 /* What the step has left is not saved. */
-static exit_status not_finite(const run *r) {
-    char last[400] = "nothing has been saved";
+static exit_status not_finite(run *r) {
+    char last[400] = "nothing has been saved", why[600];
+    snprintf(why, sizeof why, "%s", wf_context_error(r->c->ctx));
+    exit_status bad = settle(r);
+    if (bad) return bad;
     if (r->saved_step >= 0)
         snprintf(last, sizeof last, "the last checkpoint is %.300s/state.safetensors, of step %lld",
                  r->c->o.out, (long long)r->saved_step);
-    return complain(EXIT_FAILED, "%s; try a smaller --lr, --warmup or --clip-norm; %s",
-                    wf_context_error(r->c->ctx), last);
+    return complain(EXIT_FAILED, "%s; try a smaller --lr, --warmup or --clip-norm; %s", why, last);
 }
 
 /* Waiting for the batch, from `start` on, belongs to the step. */
@@ -235,6 +246,10 @@ static exit_status finish(run *r) {
     if (status != WF_OK) return complain_of(r->c, status);
     json_object_set_new(report, "test_loss", json_number(r->test_loss));
     json_object_set_new(report, "test_accuracy", json_number(r->test_accuracy));
+    if (o->save_async)
+        json_object_set_new(
+            report, "save_bytes",
+            json_integer((json_int_t)wf_trainer_memory_of(r->trainer, 0).save_bytes));
     if (o->profile) report_profile(r->c, r->trainer, report);
     exit_status traced = EXIT_DONE;
     if (o->trace) traced = timeline_trace(r->c, r->j.plan, r->trainer, report);
@@ -273,6 +288,7 @@ exit_status run_train(cli *c) {
     if (!bad) {
         progress_begin(&r.bar, &r.j, r.n_done);
         bad = loop(&r);
+        if (!bad) bad = settle(&r);
         progress_clear(&r.bar);
         draw(&r);
     }

@@ -49,6 +49,7 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     config.shard_bytes = o->shard_bytes;
     config.host_memory_bytes = o->host_memory;
     config.folder = o->out;
+    config.save_async = o->save_async;
     config.profile = o->profile;
     config.trace = o->trace != NULL;
     config.forward_only = j->c->command == FOR_EVAL;

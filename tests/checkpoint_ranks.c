@@ -16,7 +16,7 @@ typedef struct work {
     const char *plan, *path, *other; /* `other`: a folder that ranks other than 0 are in */
     size_t limit_bytes;              /* of what rank 1 may write; 0: none */
     size_t shard_bytes;
-    bool dies, loads;
+    bool dies, loads, is_async;
     char want[65];
 } work;
 
@@ -31,7 +31,7 @@ static wf_recipe rank_recipe(uint64_t seed) {
 }
 
 static wf_status make_dividing(wf_context *ctx, wf_job *job, const char *plan_text, uint64_t seed,
-                               size_t shard_bytes, wf_trainer **trainer_out) {
+                               size_t shard_bytes, bool is_async, wf_trainer **trainer_out) {
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe = rank_recipe(seed);
     wf_model *model = NULL;
@@ -39,6 +39,7 @@ static wf_status make_dividing(wf_context *ctx, wf_job *job, const char *plan_te
     config.job = job;
     config.timeout_ms = 30000;
     config.shard_bytes = shard_bytes;
+    config.save_async = is_async;
     wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
     if (!status) status = sharded_parse(ctx, plan_text, &plan);
     if (!status) status = wf_trainer_create(ctx, model, &recipe, plan, &config, trainer_out);
@@ -49,14 +50,14 @@ static wf_status make_dividing(wf_context *ctx, wf_job *job, const char *plan_te
 
 static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_text, uint64_t seed,
                               wf_trainer **trainer_out) {
-    return make_dividing(ctx, job, plan_text, seed, 0, trainer_out);
+    return make_dividing(ctx, job, plan_text, seed, 0, false, trainer_out);
 }
 
 /* What one rank writes, and the hash of its weights. */
 static void write_as_one_divided(folder *f, const char *name, uint64_t seed, size_t shard_bytes,
                                  char hex[65]) {
     wf_trainer *t;
-    TEST_OK(f->ctx, make_dividing(f->ctx, NULL, "", seed, shard_bytes, &t));
+    TEST_OK(f->ctx, make_dividing(f->ctx, NULL, "", seed, shard_bytes, false, &t));
     TEST_OK(f->ctx, wf_trainer_save_state(t, folder_file(f, name), NULL, 0));
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, hex));
     wf_trainer_destroy(t);
@@ -85,7 +86,7 @@ static const char *save_and_load(ranks_one *one) {
     wf_trainer *first, *second;
     char hex[65];
     if (w->other && one->rank > 0) RANKS_CHECK(one, unshare(CLONE_FS) == 0 && chdir(w->other) == 0);
-    RANKS_TRY(one, make_dividing(one->ctx, one->job, w->plan, 5, w->shard_bytes, &first));
+    RANKS_TRY(one, make_dividing(one->ctx, one->job, w->plan, 5, w->shard_bytes, false, &first));
     /* Over itself; shards have the names of the first time again. */
     for (int k = 0; k < 3; k++) RANKS_TRY(one, wf_trainer_save_state(first, w->path, NULL, 0));
     wf_trainer_destroy(first);
@@ -271,8 +272,8 @@ static const char *go_on(ranks_one *one) {
     small_batch *batch = malloc(sizeof *batch);
     RANKS_CHECK(one, batch != NULL);
     if (w->other && one->rank > 0) RANKS_CHECK(one, unshare(CLONE_FS) == 0 && chdir(w->other) == 0);
-    RANKS_TRY(one,
-              make_dividing(one->ctx, one->job, w->plan, w->loads ? 99 : 5, w->shard_bytes, &t));
+    RANKS_TRY(one, make_dividing(one->ctx, one->job, w->plan, w->loads ? 99 : 5, w->shard_bytes,
+                                 w->is_async, &t));
     if (w->loads) RANKS_TRY(one, wf_trainer_load_state(t, w->path));
     for (int k = 0; k < 2; k++) {
         wf_step_result ignored;
@@ -283,6 +284,13 @@ static const char *go_on(ranks_one *one) {
     }
     if (!w->loads) RANKS_TRY(one, wf_trainer_save_state(t, w->path, NULL, 0));
     RANKS_TRY(one, wf_trainer_weights_sha256(t, hex));
+    for (int k = 0; k < 2 && w->is_async; k++) { /* meanwhile */
+        const wf_feed feeds[] = {{"x", batch->x, sizeof batch->x},
+                                 {"y", batch->y, sizeof batch->y}};
+        wf_step_result ignored;
+        RANKS_TRY(one, wf_trainer_step(t, feeds, 2, SMALL_BATCH, &ignored));
+    }
+    RANKS_TRY(one, wf_trainer_save_wait(t));
     wf_trainer_destroy(t);
     free(batch);
     if (strcmp(hex, w->want)) return ranks_text("rank %d has %s, not %s", one->rank, hex, w->want);
@@ -316,6 +324,7 @@ static void any_layout_goes_on(void **state) {
         TEST_OK(f->ctx, wf_trainer_weights_sha256(t, k < 2 ? first.want : second.want));
     }
     wf_trainer_destroy(t);
+    assert_string_not_equal(first.want, second.want);
     second.loads = true;
     uint64_t seed = 20;
     for (int k = 0; k < n_pairs; k++) {
@@ -327,11 +336,12 @@ static void any_layout_goes_on(void **state) {
             how[i] = (int)(seed >> 53) % N_WAYS;
         }
         first.shard_bytes = seed >> 60 & 1 ? 28000 : 0;
+        first.is_async = seed >> 59 & 1;
         first.other = how[0] == MESSAGES ? other : NULL;
         second.other = how[1] == MESSAGES ? other : NULL;
-        print_message("'%s' (%s)%s, then '%s' (%s)\n", layouts[layout[0]].plan, way_names[how[0]],
-                      first.shard_bytes ? ", shards" : "", layouts[layout[1]].plan,
-                      way_names[how[1]]);
+        print_message("'%s' (%s)%s%s, then '%s' (%s)\n", layouts[layout[0]].plan, way_names[how[0]],
+                      first.shard_bytes ? ", shards" : "", first.is_async ? ", meanwhile" : "",
+                      layouts[layout[1]].plan, way_names[how[1]]);
         run_layout(f, how[0], layout[0], &first);
         run_layout(f, how[1], layout[1], &second);
     }
@@ -343,13 +353,89 @@ static void any_layout_goes_on(void **state) {
     assert_int_equal(rmdir(folder_file(f, "state")), 0);
 }
 
+/* ---- in the background ---- */
+
+static int64_t saved_steps(folder *f, const char *path) {
+    char *text;
+    TEST_OK(f->ctx, wf_trainer_state_metadata(f->ctx, path, "weft.n_steps", &text));
+    assert_non_null(text);
+    int64_t n = atoll(text);
+    wf_text_free(f->ctx, text);
+    return n;
+}
+
+/* Nothing is in its place before a step, a save or a wait after the writing. */
+static void writes_in_the_background(void **state) {
+    folder *f = *state;
+    char one[200], path[200], hex[65];
+    wf_trainer *t;
+    snprintf(one, sizeof one, "%s/one", f->path);
+    snprintf(path, sizeof path, "%s/x", f->path);
+    write_as_one(f, "one", 5, hex);
+    TEST_OK(f->ctx, make_dividing(f->ctx, NULL, "dp=2", 5, 0, true, &t));
+    TEST_OK(f->ctx, wf_trainer_save_wait(t)); /* for nothing */
+    TEST_OK(f->ctx, wf_trainer_save_state(t, path, NULL, 0));
+    TEST_OK(f->ctx, wf_trainer_save(t, folder_file(f, "weights"))); /* of the same step */
+    assert_int_equal(folder_count(f, 0), 3);                        /* two of them temporary */
+    assert_int_equal(access(path, F_OK), -1);
+    assert_true(wf_trainer_memory_of(t, 0).save_bytes > 3 * 10000);
+    small_step(f->ctx, t, 0);
+    TEST_OK(f->ctx, wf_trainer_save_wait(t));
+    if (!is_same(one, path)) fail_msg("a step meanwhile makes another file");
+    assert_int_equal(folder_count(f, 0), 3);
+    TEST_OK(f->ctx, wf_trainer_save_state(t, path, NULL, 0)); /* of step 1 */
+    assert_int_equal(saved_steps(f, path), 0);
+    small_step(f->ctx, t, 1);
+    TEST_OK(f->ctx, wf_trainer_save_state(t, path, NULL, 0)); /* of step 2; waits for that */
+    assert_int_equal(saved_steps(f, path), 1);
+    for (int k = 2; saved_steps(f, path) == 1; k++) small_step(f->ctx, t, k); /* sooner or later */
+    assert_int_equal(saved_steps(f, path), 2);
+    TEST_OK(f->ctx, wf_trainer_save_state(t, path, NULL, 0));
+    wf_trainer_destroy(t); /* does not wait */
+    assert_int_equal(saved_steps(f, path), 2);
+    assert_int_equal(folder_count(f, 0), 3);
+}
+
+/* The thread may write no more than the header; a step tells, and so does a wait. */
+static void tells_of_a_full_disk(void **state) {
+    folder *f = *state;
+    struct rlimit limit, low;
+    char one[200], old[200], hex[65];
+    wf_trainer *t;
+    snprintf(one, sizeof one, "%s/one", f->path);
+    snprintf(old, sizeof old, "%s/old", f->path);
+    write_as_one(f, "one", 5, hex);
+    write_as_one(f, "old", 5, hex);
+    TEST_OK(f->ctx, make_dividing(f->ctx, NULL, "", 6, 0, true, &t));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 20000;
+    signal(SIGXFSZ, SIG_IGN);
+    for (int waits = 0; waits < 2; waits++) {
+        wf_status status = WF_OK;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+        TEST_OK(f->ctx, wf_trainer_save_state(t, old, NULL, 0));
+        if (waits) status = wf_trainer_save_wait(t);
+        for (int k = 0; status == WF_OK; k++) status = small_try_step(t, k, NULL);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        expect_failure(f->ctx, status, WF_IO, "/old cannot be written: File too large");
+        if (!is_same(one, old)) fail_msg("the old file is not whole");
+        assert_int_equal(folder_count(f, 0), 2);
+    }
+    signal(SIGXFSZ, SIG_DFL);
+    TEST_OK(f->ctx, wf_trainer_save_state(t, old, NULL, 0));
+    TEST_OK(f->ctx, wf_trainer_save_wait(t));
+    assert_false(is_same(one, old));
+    wf_trainer_destroy(t);
+}
+
 /* ---- who fails ---- */
 
 /* Rank 1 may not write as much as it has to; where it dies of that, it is the others that tell. */
 static const char *cannot_write(ranks_one *one) {
     const work *w = one->self;
     wf_trainer *t;
-    RANKS_TRY(one, make_trainer(one->ctx, one->job, "pp=3", 6, &t));
+    RANKS_TRY(one, make_dividing(one->ctx, one->job, "pp=3", 6, 0, w->is_async, &t));
     if (one->rank == 1) {
         struct rlimit limit = {w->limit_bytes, RLIM_INFINITY}, none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
@@ -357,6 +443,7 @@ static const char *cannot_write(ranks_one *one) {
         RANKS_CHECK(one, setrlimit(RLIMIT_FSIZE, &limit) == 0);
     }
     wf_status status = wf_trainer_save_state(t, w->path, NULL, 0);
+    if (status == WF_OK) status = wf_trainer_save_wait(t);
     wf_trainer_destroy(t);
     RANKS_REFUSED(one, status, status == WF_OK ? WF_IO : status,
                   w->dies ? "rank 1 (process" : "cannot be written: File too large");
@@ -371,9 +458,10 @@ static void who_cannot_write_spoils_nothing(void **state) {
     snprintf(old, sizeof old, "%s/old", f->path);
     write_as_one(f, "one", 5, hex);
     write_as_one(f, "old", 5, hex);
-    for (int dies = 0; dies < 2; dies++) {
-        w.dies = dies;
-        ranks_processes(3, NULL, cannot_write, &w, dies);
+    for (int how = 0; how < 3; how++) { /* fails; dies; fails in the background */
+        w.dies = how == 1;
+        w.is_async = how == 2;
+        ranks_processes(3, NULL, cannot_write, &w, w.dies);
         if (!is_same(one, old)) fail_msg("the old file is not whole");
         assert_int_equal(folder_count(f, 0), 2);
     }
@@ -381,9 +469,10 @@ static void who_cannot_write_spoils_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(all_see_one_file),   TEST_IN_FOLDER(others_do_not_see_it),
-        TEST_IN_FOLDER(all_write_shards),   TEST_IN_FOLDER(divided_state_is_the_same),
-        TEST_IN_FOLDER(any_layout_goes_on), TEST_IN_FOLDER(who_cannot_write_spoils_nothing),
+        TEST_IN_FOLDER(all_see_one_file),         TEST_IN_FOLDER(others_do_not_see_it),
+        TEST_IN_FOLDER(all_write_shards),         TEST_IN_FOLDER(divided_state_is_the_same),
+        TEST_IN_FOLDER(any_layout_goes_on),       TEST_IN_FOLDER(who_cannot_write_spoils_nothing),
+        TEST_IN_FOLDER(writes_in_the_background), TEST_IN_FOLDER(tells_of_a_full_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,6 +58,10 @@ before=$(cksum <"$here/trace.json")
 limited 1 1 "trace.json cannot be written: File too large" $mlp --steps 2 --trace "$here/trace.json"
 [[ $(cksum <"$here/trace.json") == "$before" ]] || fail "a full disk: the old trace is gone"
 limited 2 1 "log.jsonl cannot be written: File too large" $mlp --steps 300 --save-every 300 --out "$here/full"
+run 0 "" $mlp --steps 1 --out "$here/async"
+before=$(cat "$here/async"/*.safetensors | cksum)
+limited 8 1 ".safetensors cannot be written: File too large" train --resume --steps 9 --save-every 1 --save-async --out "$here/async"
+[[ $(cat "$here/async"/*.safetensors | cksum) == "$before" ]] || fail "a full disk in the background: the old state is gone"
 left_over "a full disk"
 
 # ---- what is no file of the disk is written to where it is ----

@@ -144,6 +144,11 @@ tested+=(--save-every)
 ls "$folder/shards/model-00001-of-"* >/dev/null || fail "--shard-size: no shards: $(ls "$folder/shards")"
 expect 2 "--shard-size wants --out" $mlp --shard-size 8KiB
 tested+=(--shard-size)
+"$WEFT" $mlp --steps 3 --save-every 1 --save-async --out "$folder/async" --quiet --json "$folder/report" || fail "--save-async: exit $?"
+cmp "$folder/every/model.safetensors" "$folder/async/model.safetensors" || fail "--save-async: another file"
+(($(field save_bytes <"$folder/report") > 10000)) || fail "--save-async: the report does not count the copy"
+expect 2 "--save-async wants --out" $mlp --save-async
+tested+=(--save-async)
 report $mlp --profile | grep '"gflop_per_second"' >/dev/null || fail "--profile: no table"
 tested+=(--profile)
 report plan --model mlp --image 6 --program | grep 'compute.0 forward' >/dev/null || fail "--program: no program"

@@ -64,6 +64,21 @@ for rank in 0 1; do
     ((${#traced[@]} == 0)) || grep -c O_DSYNC "$folder/calls.$rank" >/dev/null || fail "rank $rank does not write through"
 done
 
+# Host b has no such folder: what it holds goes through rank 0, there and back, with the bits of a run that
+# never stopped on one host.
+printf '#!/bin/sh\n[ $OMPI_COMM_WORLD_RANK = 0 ] && exec "$@"\nexec unshare --mount sh -c '\''mount -t tmpfs none %s && exec "$@"'\'' sh "$@"\n' \
+    "$folder/alone" >"$folder/apart"
+chmod +x "$folder/apart"
+"$WEFT" $run --steps 1 --quiet --out "$folder/alone" || fail "one rank saves: exit $?"
+if unshare --mount mount -t tmpfs none "$folder/alone" 2>/dev/null; then
+    for more in "--plan dp=2,zero=3 --steps 2 --shard-size 4KiB" "--plan pp=2 --steps 3 --save-async"; do
+        "${hosts[@]}" "$folder/apart" "$WEFT" train --resume --threads 1 $more --out "$folder/alone" --quiet --json - >"$folder/report" 2>"$folder/said" ||
+            fail "two hosts, $more: exit $?: $(cat "$folder/said")"
+    done
+    [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "from one host to two and two others: other bits"
+    cmp "$folder/one/model.safetensors" "$folder/alone/model.safetensors" || fail "what two hosts write is another file"
+fi
+
 "${hosts[@]}" "$WEFT" bench allreduce --bytes 40000 --repeat 1 --algorithm auto,engine --quiet --json - >"$folder/report" 2>"$folder/said" ||
     fail "groups: exit $?: $(cat "$folder/said")"
 [[ $(field wire <"$folder/report" | xargs) == "mpi mpi" ]] || fail "groups: $(cat "$folder/report")"

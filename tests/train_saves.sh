@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # label: once long
-# Killed at any point of saving, one file or shards: --resume goes on to the bits of a run that never stopped, the weights
+# Killed at any point of saving, one file or shards, at once or in the background: --resume goes on to the bits of a run that never stopped, the weights
 # on the disk have the hash of its report, and nothing else is left in the folder.
 # WEFT_TEST_FULL=1: every rename and fsync and every third write, not some of them.
 source tests/cli_helpers.bash
@@ -34,8 +34,8 @@ try() { # try NAMES N: dies at the n-th of these calls; false: there are not so 
     [[ $sha == "$whole" ]] || fail "killed at $1 number $2: other bits after ${again:-beginning again}"
     [[ $(sha_of "$folder/x/model.safetensors") == "$sha" ]] || fail "killed at $1 number $2: model.safetensors is not the report's"
     # Shards that a later index has replaced go with the next save.
-    [[ -z $more ]] || "$WEFT" $run $more --quiet --resume --steps 4 --out "$folder/x" >/dev/null || fail "killed at $1 number $2: no step more"
-    [[ -z $(find "$folder/x" -name '.weft-*' -o -name '*.part') && (-z $more || $(ls "$folder/x" | wc -l) == "$n_files") ]] || fail "killed at $1 number $2: left: $(ls -A "$folder/x")"
+    [[ $more != *shard* ]] || "$WEFT" $run $more --quiet --resume --steps 4 --out "$folder/x" >/dev/null || fail "killed at $1 number $2: no step more"
+    [[ -z $(find "$folder/x" -name '.weft-*' -o -name '*.part') && ($more != *shard* || $(ls "$folder/x" | wc -l) == "$n_files") ]] || fail "killed at $1 number $2: left: $(ls -A "$folder/x")"
 }
 
 each() { # each NAMES EVERY EVERY_IN_FULL
@@ -55,6 +55,9 @@ n_files=$(ls "$folder/whole_shards" | wc -l)
 ((n_files > 8)) || fail "only $n_files files: $(ls "$folder/whole_shards")"
 each rename,renameat,renameat2 17 1
 each unlink,unlinkat 13 1
+more=--save-async
+each rename,renameat,renameat2 2 1
+each fsync,fdatasync 7 1
 ((n_kills >= 10)) || fail "only $n_kills kills"
 echo "$n_kills kills"
 finish

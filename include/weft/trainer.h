@@ -45,10 +45,11 @@ typedef struct wf_trainer_config {
     size_t shard_bytes;
     size_t host_memory_bytes; /* per rank, of what offload= keeps there; 0 = no cap */
     const char *folder;       /* of the files of offload=...:disk; NULL: TMPDIR's, or /tmp */
+    int save_async; /* what is saved is copied, and written meanwhile: wf_trainer_save_wait */
 } wf_trainer_config;
 
 #define WF_TRAINER_CONFIG_INIT                                                                     \
-    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_trainer_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* One input of the global batch, row-major on the host, dim 0 = samples. */
 typedef struct wf_feed {
@@ -78,6 +79,8 @@ typedef struct wf_trainer_memory {
     /* What offload= keeps in the host's memory and in a file. */
     size_t planned_host_peak_bytes, measured_host_peak_bytes;
     size_t planned_disk_peak_bytes, measured_disk_peak_bytes;
+    /* What this process has copied to save it in the background, at most at a time. */
+    size_t save_bytes;
 } wf_trainer_memory;
 
 /* One line of the profile. Times are the sum over all calls since the trainer was
@@ -181,6 +184,12 @@ WF_API WF_NODISCARD wf_status wf_trainer_save(wf_trainer *trainer, const char *p
  * wf_trainer_save; INVALID_ARG (text that is not UTF-8, a key given twice or `weft.n_steps`). */
 WF_API WF_NODISCARD wf_status wf_trainer_save_state(wf_trainer *trainer, const char *path,
                                                     const wf_metadata *metadata, int n_metadata);
+/* With config.save_async, the two above return when what they save is copied (to the host's memory,
+ * in the process that writes it; NO_MEMORY). A thread writes it, and the first step after that puts
+ * the file in its place, before it begins; so does a save after another step, and this call, which
+ * waits for the thread. A disk that is full is heard of there: IO of that step, save or call, and
+ * the old file is as it was. A trainer that is destroyed before leaves the old file, too. */
+WF_API WF_NODISCARD wf_status wf_trainer_save_wait(wf_trainer *trainer);
 /* Reads what wf_trainer_save_state wrote, under whatever plan; the next steps give the bits of a
  * run that never stopped. All is looked at before any of it is moved. Errors: those of
  * wf_trainer_load_weights; CORRUPT also if it is no state. */

@@ -145,8 +145,12 @@ static wf_status sync_folder(const wfi_replacement *r) {
                     strerror(errno));
 }
 
+wf_status wfi_replacement_sync(const wfi_replacement *r) {
+    return fsync(r->fd) == 0 ? WF_OK : io_error(r, "brought to the disk", errno);
+}
+
 wf_status wfi_replacement_commit(wfi_replacement *r) {
-    if (fsync(r->fd) != 0) return io_error(r, "brought to the disk", errno);
+    WF_TRY(wfi_replacement_sync(r));
     if (renameat(r->folder, r->temporary, r->folder, name_of(r)) != 0)
         return io_error(r, "put in its place", errno);
     wfi_free(r->ctx, r->temporary);

@@ -49,7 +49,9 @@ wf_status wfi_replacement_write_through(wfi_replacement *r);
 wf_status wfi_replacement_write(const wfi_replacement *r, const void *src, size_t n_bytes,
                                 uint64_t offset);
 
-/* fsync, rename, fsync of the folder. Errors: IO. */
+/* Brings to the disk what has been written. Errors: IO. */
+wf_status wfi_replacement_sync(const wfi_replacement *r);
+/* The same, rename, fsync of the folder. Errors: IO. */
 wf_status wfi_replacement_commit(wfi_replacement *r);
 
 /* Frees everything, and removes the temporary file unless it was committed. */

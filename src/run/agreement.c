@@ -44,6 +44,7 @@ static void add_configuration(wfi_text *statement, const wf_trainer *t) {
     } flags[] = {{"own_batch", t->own_batch},
                  {"forward_only", t->forward_only},
                  {"keep_gradients", t->keep_gradients},
+                 {"save_async", t->save_async},
                  {"trace", t->traces}};
     for (size_t k = 0; k < WFI_COUNT(flags); k++)
         wfi_setting_add(statement, flags[k].name, "%d", flags[k].is_set);

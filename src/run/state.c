@@ -7,6 +7,7 @@
  * idle meanwhile.
  */
 #include "base/finite.h"
+#include "run/background.h"
 #include "run/trainer.h"
 #include "state/header.h"
 #include "state/match.h"
@@ -56,6 +57,7 @@ typedef struct transfer {
     bool moves;    /* what is read is not only looked at */
     /* [n_tensors] of what this process has written or looked at, and then of all. */
     uint32_t *digests;
+    wfi_background *background; /* NULL: it is written at once */
 } transfer;
 
 typedef wf_status (*visit_fn)(transfer *x, const part *part);
@@ -79,6 +81,19 @@ static wf_status finish(const wf_trainer *t, const char *what, wf_status status)
     return wfi_control_barrier(t->job, after);
 }
 
+static void release(transfer *x) {
+    wf_context *ctx = x->t->ctx;
+    wfi_background_destroy(x->background);
+    wf_safetensors_writer_destroy(x->writer);
+    wf_safetensors_close(x->file);
+    wfi_state_list_release(&x->list);
+    wfi_free(ctx, x->index);
+    wfi_free(ctx, x->digests);
+    wfi_free(ctx, x->sees);
+    wfi_free(ctx, x->buffer);
+    *x = (transfer){.t = x->t};
+}
+
 /* All processes of the job come to do it, and leave when all have done it. */
 static wf_status perform(transfer *x, const char *what, wfi_state_scope scope,
                          wf_status (*act)(transfer *x)) {
@@ -91,13 +106,7 @@ static wf_status perform(transfer *x, const char *what, wfi_state_scope scope,
     if (!x->buffer || !x->sees) status = WF_NO_MEMORY;
     for (int k = 0; k < t->n_workers && status == WF_OK; k++) x->sees[k] = true;
     if (status == WF_OK) status = act(x);
-    wf_safetensors_writer_destroy(x->writer);
-    wf_safetensors_close(x->file);
-    wfi_state_list_release(&x->list);
-    wfi_free(t->ctx, x->index);
-    wfi_free(t->ctx, x->digests);
-    wfi_free(t->ctx, x->sees);
-    wfi_free(t->ctx, x->buffer);
+    if (status != WF_OK || !x->background) release(x);
     return finish(t, what, status);
 }
 
@@ -362,17 +371,21 @@ static wf_status create_files(transfer *x, opened *o) {
     return compare_files(x, o);
 }
 
+/* At once; or it is copied, to be written in the background. */
 static wf_status save_part(transfer *x, const part *now) {
-    int writer = served_by(x, now->pieces->rank);
-    bool writes = x->t->workers[writer].is_local;
-    WF_TRY(fetch_part(x, now, writer, x->buffer));
-    if (writes)
-        x->digests[now->tensor - x->list.tensors] ^= wfi_safetensors_digest_part(
-            x->buffer, now->bytes,
-            wfi_value_bytes(x->list.graph, now->tensor->value) - now->offset - now->bytes);
-    if (!writes && !is_root(x->t)) return WF_OK;
-    return wfi_safetensors_writer_write_part(x->writer, (int)(now->tensor - x->list.tensors),
-                                             now->offset, writes ? x->buffer : NULL, now->bytes);
+    int writer = served_by(x, now->pieces->rank), tensor = (int)(now->tensor - x->list.tensors);
+    bool writes = x->t->workers[writer].is_local, is_later = writes && x->background;
+    uint64_t n_after =
+        wfi_value_bytes(x->list.graph, now->tensor->value) - now->offset - now->bytes;
+    void *to = is_later
+                   ? wfi_background_add(x->background, tensor, now->offset, now->bytes, n_after)
+                   : x->buffer;
+    if (!to) return WF_NO_MEMORY;
+    WF_TRY(fetch_part(x, now, writer, to));
+    if (is_later || (!writes && !is_root(x->t))) return WF_OK;
+    if (writes) x->digests[tensor] ^= wfi_safetensors_digest_part(to, now->bytes, n_after);
+    return wfi_safetensors_writer_write_part(x->writer, tensor, now->offset, writes ? to : NULL,
+                                             now->bytes);
 }
 
 /* Whether a rank on another machine than this process's sees the file. */
@@ -390,15 +403,86 @@ static wf_status commit(const transfer *x) {
 }
 
 /* Until the last step the old file is whole, and what fails before removes the new one. */
+static wf_status complete(transfer *x) {
+    if (x->background) WF_TRY(wfi_background_wait(x->background));
+    WF_TRY(gather_digests(x));
+    WF_TRY(wfi_trainer_barrier(x->t, "write its part of a file"));
+    return is_root(x->t) ? commit(x) : WF_OK;
+}
+
 static wf_status save(transfer *x) {
+    wf_trainer *t = x->t;
     opened o = {0};
     WF_TRY(create_digests(x));
     WF_TRY(create_files(x, &o));
     if (x->writer && is_seen_elsewhere(x)) WF_TRY(wfi_safetensors_writer_write_through(x->writer));
     WF_TRY(visit_all(x, save_part));
-    WF_TRY(gather_digests(x));
-    WF_TRY(wfi_trainer_barrier(x->t, "write its part of a file"));
-    return is_root(x->t) ? commit(x) : WF_OK;
+    if (!x->background) return complete(x);
+    return wfi_background_start(x->background, x->writer, x->digests,
+                                t->job ? wfi_control_n_writing(t->job) : NULL);
+}
+
+/* ---- in the background ---- */
+
+/* A file that is being written, or waits to be put in its place. */
+typedef struct wfi_save {
+    transfer x;
+    int64_t n_steps; /* what it is of */
+    struct wfi_save *next;
+} wfi_save;
+
+static wf_status begin_save(wf_trainer *t, const transfer *wanted, const char *what,
+                            wfi_state_scope scope) {
+    wfi_save *s = wfi_alloc(t->ctx, 1, sizeof *s, "a save in the background"), **last = &t->saves;
+    size_t n_bytes = 0;
+    if (!s) return WF_NO_MEMORY;
+    s->x = *wanted;
+    s->n_steps = t->n_steps;
+    wf_status status = wfi_background_create(t->ctx, &s->x.background);
+    if (status == WF_OK) status = perform(&s->x, what, scope, save);
+    if (status != WF_OK) {
+        release(&s->x);
+        wfi_free(t->ctx, s);
+        return status;
+    }
+    while (*last) last = &(*last)->next;
+    *last = s;
+    t->are_saves_written = false;
+    for (const wfi_save *k = t->saves; k; k = k->next)
+        n_bytes += wfi_background_bytes(k->x.background);
+    if (n_bytes > t->save_bytes) t->save_bytes = n_bytes;
+    return WF_OK;
+}
+
+static wfi_save *take_save(wf_trainer *t) {
+    wfi_save *s = t->saves;
+    if (s) t->saves = s->next;
+    return s;
+}
+
+wf_status wf_trainer_save_wait(wf_trainer *t) {
+    wf_status status = WF_OK;
+    for (wfi_save *s; status == WF_OK && (s = take_save(t));) {
+        status = finish(t, "put a file in its place", complete(&s->x));
+        release(&s->x);
+        wfi_free(t->ctx, s);
+    }
+    return status;
+}
+
+wf_status wfi_trainer_poll_saves(wf_trainer *t) {
+    bool are_written = t->are_saves_written;
+    if (!t->job) are_written = true;
+    for (const wfi_save *s = t->saves; s && !t->job; s = s->next)
+        are_written &= wfi_background_is_done(s->x.background);
+    return t->saves && are_written ? wf_trainer_save_wait(t) : WF_OK;
+}
+
+void wfi_trainer_abandon_saves(wf_trainer *t) {
+    for (wfi_save *s; (s = take_save(t));) {
+        release(&s->x);
+        wfi_free(t->ctx, s);
+    }
 }
 
 /* Known to all ranks of a job alike. */
@@ -411,20 +495,25 @@ static wf_status check_spoiled(const wf_trainer *t, const char *path) {
         path);
 }
 
+/* Files of one step are written beside each other; those of another wait for them. */
+static wf_status save_as(wf_trainer *t, transfer *x, const char *what, wfi_state_scope scope) {
+    WF_TRY(check_spoiled(t, x->path));
+    if (t->saves && t->saves->n_steps != t->n_steps) WF_TRY(wf_trainer_save_wait(t));
+    return t->save_async ? begin_save(t, x, what, scope) : perform(x, what, scope, save);
+}
+
 wf_status wf_trainer_save(wf_trainer *t, const char *path) {
     /* What transformers and others expect to find. */
     const wf_metadata metadata = {"format", "pt"};
     transfer x = {.t = t, .path = path, .metadata = &metadata, .n_metadata = 1};
-    WF_TRY(check_spoiled(t, path));
-    return perform(&x, "save weights", WFI_STATE_WEIGHTS, save);
+    return save_as(t, &x, "save weights", WFI_STATE_WEIGHTS);
 }
 
 wf_status wf_trainer_save_state(wf_trainer *t, const char *path, const wf_metadata *metadata,
                                 int n_metadata) {
     transfer x = {
         .t = t, .path = path, .is_state = true, .metadata = metadata, .n_metadata = n_metadata};
-    WF_TRY(check_spoiled(t, path));
-    return perform(&x, "save its state", WFI_STATE_ALL, save);
+    return save_as(t, &x, "save its state", WFI_STATE_ALL);
 }
 
 /* ---- loading ---- */
@@ -570,14 +659,14 @@ static wf_status hash(transfer *x) {
                                   strlen(tensor->name) + 1);
         WF_TRY(visit_tensor(x, hash_part, tensor));
     }
+    crypto_hash_sha256_final(&x->hash, (unsigned char *)x->dst);
     return WF_OK;
 }
 
 wf_status wf_trainer_weights_sha256(wf_trainer *t, char hex_out[65]) {
-    transfer x = {.t = t};
     unsigned char digest[crypto_hash_sha256_BYTES];
+    transfer x = {.t = t, .dst = (char *)digest};
     WF_TRY(perform(&x, "read weights", WFI_STATE_WEIGHTS, hash));
-    crypto_hash_sha256_final(&x.hash, digest);
     if (t->job)
         WF_TRY(wfi_control_broadcast(t->job, "hear the weights' hash", digest, sizeof digest));
     sodium_bin2hex(hex_out, 65, digest, sizeof digest);

@@ -100,6 +100,7 @@ static wf_status end_in_job(wf_trainer *t, const wfi_ready *r, double *records,
                             int *stop_reason_out) {
     publish_memory(t);
     WF_TRY(wfi_control_end_run(t->job, stop_reason_out));
+    t->are_saves_written = !wfi_control_was_writing(t->job);
     if (!wfi_control_transport(t->job)) return WF_OK;
     WF_TRY(share_records(t, r, records));
     return wfi_control_barrier(t->job, "end its step");
@@ -122,6 +123,7 @@ static double *begin_in_job(const wf_trainer *t, const wfi_ready *r) {
 static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
                      wf_step_result *result_out) {
     int stop_reason = 0;
+    WF_TRY(wfi_trainer_poll_saves(t));
     double *records = t->job ? begin_in_job(t, r) : r->records;
     r->reported = records;
     wfi_step step = {.args = {.seed = t->recipe.seed,

@@ -196,6 +196,7 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
     t->device_memory_bytes = config->device_memory_bytes;
     t->shard_bytes = config->shard_bytes;
     t->host_memory_bytes = config->host_memory_bytes;
+    t->save_async = config->save_async;
     t->keep_gradients = config->keep_gradients;
     t->forward_only = config->forward_only;
     t->own_batch = config->own_batch;
@@ -220,6 +221,7 @@ wf_status wf_trainer_create(wf_context *ctx, const wf_model *model, const wf_rec
 
 void wf_trainer_destroy(wf_trainer *t) {
     if (!t) return;
+    wfi_trainer_abandon_saves(t);
     /* First what runs, then what it runs on. */
     for (int r = 0; r < t->n_workers; r++) wfi_worker_stop(&t->workers[r]);
     for (int32_t i = 0; i < t->n_ready; i++) ready_destroy(t->ctx, t->ready[i]);
@@ -266,7 +268,8 @@ size_t wfi_trainer_measured_peak(const wf_trainer *t, int rank, wfi_space space)
 }
 
 wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
-    wf_trainer_memory memory = {.host_bytes = wf_context_memory(t->ctx).live_bytes};
+    wf_trainer_memory memory = {.host_bytes = wf_context_memory(t->ctx).live_bytes,
+                                .save_bytes = t->save_bytes};
     if (rank < 0 || rank >= t->n_workers) return memory;
     memory.planned_peak_bytes = planned_peak(t, rank, WFI_SPACE_DEVICE);
     memory.measured_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_DEVICE);

@@ -44,6 +44,10 @@ struct wf_trainer {
     wfi_profile profile;
     int64_t n_steps;
 
+    bool save_async, are_saves_written; /* the latter: in a job, by all, when its last run began */
+    struct wfi_save *saves;             /* that are being written; in the order of their calls */
+    size_t save_bytes;                  /* the most copied at a time */
+
     wfi_ready **ready; /* [0] is the full batch's; each its own allocation: tasks point there */
     int32_t n_ready;
     size_t ready_capacity;
@@ -74,6 +78,12 @@ wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, wfi_space space, size
 wf_status wfi_trainer_initialise(wf_trainer *t);
 /* From one trainer to another of the same model and plan, both of this process alone. */
 wf_status wfi_trainer_copy_weights(wf_trainer *from, wf_trainer *to);
+
+/* Puts in their place the files that have been written meanwhile, in all processes or in none.
+ * Errors: those of wf_trainer_save_wait. */
+wf_status wfi_trainer_poll_saves(wf_trainer *t);
+/* Removes those that are not in their place. */
+void wfi_trainer_abandon_saves(wf_trainer *t);
 
 /* ---- agreement.c ---- */
 

@@ -107,6 +107,9 @@ int wfi_safetensors_writer_descriptor(const wf_safetensors_writer *writer, int k
 wf_status wfi_safetensors_writer_write_part(wf_safetensors_writer *writer, int i, uint64_t offset,
                                             const void *data, size_t n_bytes);
 
+/* Brings to the disk what has been written. Errors: IO. */
+wf_status wfi_safetensors_writer_sync(const wf_safetensors_writer *writer);
+
 /* A name from a file, fit for a sentence: a long one is cut. Returns `text`. */
 #define WFI_NAME_TEXT 80
 const char *wfi_name_text(const char *name, char text[WFI_NAME_TEXT]);

@@ -390,6 +390,11 @@ wf_status wfi_safetensors_writer_write_through(wf_safetensors_writer *w) {
     return WF_OK;
 }
 
+wf_status wfi_safetensors_writer_sync(const wf_safetensors_writer *w) {
+    for (size_t k = 0; k < w->n_files; k++) WF_TRY(wfi_replacement_sync(&w->files[k].file));
+    return WF_OK;
+}
+
 void wfi_safetensors_writer_add_digests(wf_safetensors_writer *w) {
     w->has_digests = true;
 }

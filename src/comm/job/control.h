@@ -79,6 +79,10 @@ wf_status wfi_control_end_run(wfi_control *control, int *stop_reason_out);
 int64_t *wfi_control_own_not_finite(wfi_control *control);
 /* After the run, before the next: the largest of all ranks'. */
 int64_t wfi_control_not_finite(const wfi_control *control);
+/* How many saves this rank's threads are writing; atomic access. */
+int *wfi_control_n_writing(wfi_control *control);
+/* After a run, before the next: whether any rank was writing when it began; the same on all. */
+bool wfi_control_was_writing(const wfi_control *control);
 /* Whether that rank has begun the run that this one is in. */
 bool wfi_control_has_begun(const wfi_control *control, int rank);
 /* The same memory as the records', between barriers and without a run. */

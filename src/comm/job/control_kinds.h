@@ -6,7 +6,7 @@
 #include "comm/job/control.h"
 #include "comm/transport/transport.h"
 
-#define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000007) /* changes with the layout */
+#define WFI_CONTROL_MAGIC UINT64_C(0x7765667431000008) /* changes with the layout */
 
 typedef struct wfi_job_segment {
     uint64_t magic; /* atomic access; 0 until rank 0 has come */
@@ -52,6 +52,7 @@ struct wf_job {
     uint64_t n_runs;           /* of programs, begun; atomic access */
     uint64_t n_trainers;       /* ever made */
     uint32_t trainers;         /* places that this rank has taken: one bit each */
+    int n_writing;             /* atomic access: saves in the background */
     int stop;                  /* atomic access: this rank's reason to stop, or 0 */
     /* control_shared.c */
     bool has_place; /* in the segment */

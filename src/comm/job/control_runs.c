@@ -51,6 +51,7 @@ double *wfi_control_begin_run(wfi_control *c, uint64_t run, const char *what) {
     snprintf(own->state.doing, sizeof own->state.doing, "%s", what);
     __atomic_store_n(&own->state.run[half_of(n)], run, __ATOMIC_RELAXED);
     own->state.stop[half_of(n)] = __atomic_load_n(&c->stop, __ATOMIC_RELAXED);
+    own->state.n_writing[half_of(n)] = __atomic_load_n(&c->n_writing, __ATOMIC_ACQUIRE);
     __atomic_store_n(&own->state.not_finite[half_of(n)], 0, __ATOMIC_RELAXED);
     __atomic_store_n(&c->n_runs, n, __ATOMIC_RELEASE);
     __atomic_store_n(&own->runs.epoch, n, __ATOMIC_SEQ_CST);
@@ -122,6 +123,18 @@ int64_t wfi_control_not_finite(const wfi_control *c) {
         largest = wfi_max_i64(largest, __atomic_load_n(cell, __ATOMIC_ACQUIRE));
     }
     return largest;
+}
+
+int *wfi_control_n_writing(wfi_control *c) {
+    return &c->n_writing;
+}
+
+bool wfi_control_was_writing(const wfi_control *c) {
+    bool was = false;
+    for (int r = 0; r < c->n_ranks; r++)
+        was |= __atomic_load_n(&c->shared->ranks[r].state.n_writing[half_of(c->n_runs)],
+                               __ATOMIC_RELAXED) > 0;
+    return was;
 }
 
 double *wfi_control_board(const wfi_control *c) {
