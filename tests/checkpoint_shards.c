@@ -277,6 +277,22 @@ static void converts(void **state) {
     wf_safetensors_close(file);
 }
 
+/* More than is converted at a time. */
+static void converts_much(void **state) {
+    enum { N = 10000 };
+    static double values[N];
+    static float got[N];
+    folder *f = *state;
+    const wf_tensor_data data = {"a", WF_F64, {1, {N}}, values};
+    wf_safetensors *file;
+    for (int i = 0; i < N; i++) values[i] = i;
+    TEST_OK(f->ctx, wf_safetensors_write(f->ctx, folder_file(f, "a"), &data, 1, NULL, 0));
+    TEST_OK(f->ctx, wf_safetensors_open(f->ctx, f->file, &file));
+    TEST_OK(f->ctx, wfi_safetensors_read_part(file, 0, WF_F32, 4, got, sizeof got - 4, NULL));
+    for (int i = 0; i < N - 1; i++) assert_true(got[i] == (float)(i + 1));
+    wf_safetensors_close(file);
+}
+
 /* Every half there is, by what it means. */
 static void converts_all_halves(void **state) {
     (void)state;
@@ -304,6 +320,7 @@ int main(void) {
         TEST_IN_FOLDER(trusts_no_index),
         TEST_IN_FOLDER(reads_nothing),
         TEST_IN_FOLDER(converts),
+        TEST_IN_FOLDER(converts_much),
         cmocka_unit_test(converts_all_halves),
     };
     return cmocka_run_group_tests_name("checkpoint_shards", tests, NULL, NULL);
