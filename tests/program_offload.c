@@ -5,14 +5,18 @@
  */
 #include "broken_program.h"
 
-#define N_PLANS 7
-static const char *const plans[N_PLANS] = {"offload=state",
-                                           "dp=2,zero=1,offload=state:disk",
-                                           "pp=2,schedule=zb1,offload=state,overlap=off",
-                                           "dataparallel=2,offload=state,prefetch=3",
-                                           "offload=params",
-                                           "dp=2,pp=2,zero=3,offload=params:disk+state",
-                                           "dp=4,zero=1,offload=params"};
+#define N_PLANS 10
+static const char *const plans[N_PLANS] = {
+    "offload=state",
+    "dp=2,zero=1,offload=state:disk",
+    "pp=2,schedule=zb1,offload=state,overlap=off",
+    "dataparallel=2,offload=state,prefetch=3",
+    "offload=params",
+    "dp=2,pp=2,zero=3,offload=params:disk+state",
+    "dp=4,zero=1,offload=params",
+    "offload=activations",
+    "dp=2,pp=2,schedule=zb1,offload=activations:disk",
+    "dp=2,zero=3,schedule=breadth,offload=activations+params"};
 
 typedef bool (*sabotage)(breaker *b, int32_t i);
 
@@ -100,7 +104,7 @@ static const struct {
     {"an evict comes too early", evicted_too_early, "a dependency is missing",
      "nobody has written"},
     {"nothing is fetched", never_fetched, "nobody has written", "a dependency is missing"},
-    {"nothing is evicted", never_evicted, "ends with another", "a dependency is missing"},
+    {"nothing is evicted", never_evicted, "check: ", "a dependency is missing"},
     {"from there to here, and back, are exchanged", backwards, "and is needed on", "it needs"},
     {"what is kept is read where it lies", from_elsewhere, "and is needed on the device",
      "deadlocks"},
@@ -156,6 +160,11 @@ static void bytes(void **state) {
                          "of the host's memory, 1 more than");
         wf_program_destroy(p);
     }
+    wf_program *p = make_program(ctx, "offload=activations,overlap=off", 4);
+    wf_rank_summary r = wf_program_rank(p, 0);
+    assert_true(r.host_peak_bytes > 0 && r.fetched_bytes == r.evicted_bytes);
+    assert_true(r.fetched_bytes >= r.host_peak_bytes && r.state_bytes == on_device.state_bytes);
+    wf_program_destroy(p);
     wf_program_destroy(all);
     test_context_end(ctx);
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const char *const names[WFI_N_OFFLOADS] = {"state", "params"};
+static const char *const names[WFI_N_OFFLOADS] = {"state", "params", "activations"};
 
 /* Where `name` of `n` characters stands in a list; its length, if it does not. */
 static int find(const char *const *list, int n_list, const char *name, size_t n) {
@@ -14,8 +14,9 @@ static int find(const char *const *list, int n_list, const char *name, size_t n)
 
 static wf_status refuse(const wf_plan *plan, const wfi_plan_field *f, const char *word, size_t n) {
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                    "plan: offload=%s at position %d: '%.*s' is neither state nor params, "
-                    "each perhaps with :host (where it is meant anyway) or :disk, joined by +",
+                    "plan: offload=%s at position %d: '%.*s' is none of state, params and "
+                    "activations, each perhaps with :host (where it is meant anyway) or :disk, "
+                    "joined by +",
                     f->value, f->position, (int)n, word);
 }
 
@@ -53,8 +54,8 @@ wf_status wfi_plan_check_offload(const wf_plan *plan) {
     if (!plan->n_rules || plan->offload[WFI_OFFLOAD_PARAMS] == WFI_SPACE_DEVICE) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: offload=params at position %d: parameters of units that are placed one "
-                    "by one are lent to the other ranks from the device; state can be kept "
-                    "elsewhere",
+                    "by one are lent to the other ranks from the device; state and "
+                    "activations can be kept elsewhere",
                     plan->position[WFI_PLAN_OFFLOAD]);
 }
 

@@ -51,7 +51,12 @@ typedef enum wfi_plan_key {
 } wfi_plan_key;
 
 /* What may be kept elsewhere than on the device. */
-typedef enum wfi_offload { WFI_OFFLOAD_STATE, WFI_OFFLOAD_PARAMS, WFI_N_OFFLOADS } wfi_offload;
+typedef enum wfi_offload {
+    WFI_OFFLOAD_STATE,
+    WFI_OFFLOAD_PARAMS,
+    WFI_OFFLOAD_ACTIVATIONS,
+    WFI_N_OFFLOADS
+} wfi_offload;
 
 /* More than the units of any model that is named by hand. */
 #define WFI_MAX_RULES 256

@@ -109,14 +109,15 @@ wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_k
     return wfi_refer(l, i, 0, kind, id, depth, micro, extent, access);
 }
 
-wf_status wfi_lower_copy(wfi_lowering *l, wfi_block_kind kind, int32_t unit, int32_t from,
-                         int32_t to, wfi_extent extent) {
-    bool is_away = wfi_kept_space(l->p, kind) != WFI_SPACE_DEVICE;
+wf_status wfi_lower_copy(wfi_lowering *l, wfi_guest what, int32_t from, int32_t to,
+                         wfi_extent extent) {
+    bool is_away = wfi_kept_space(l->p, what.kind) != WFI_SPACE_DEVICE;
+    bool is_value = what.kind == WFI_BLOCK_VALUE || what.kind == WFI_BLOCK_INPUT;
     wfi_instruction_kind how = !is_away ? WFI_COPY : from == WFI_KEPT_DEPTH ? WFI_FETCH : WFI_EVICT;
-    int32_t i;
-    WF_TRY(wfi_emit(l, wfi_make(how, unit, 0, -1), 2, &i));
-    WF_TRY(wfi_refer(l, i, 0, kind, unit, from, -1, extent, WFI_READ));
-    return wfi_refer(l, i, 1, kind, unit, to, -1, extent, WFI_WRITE);
+    int32_t i, id = is_value ? what.value : what.unit;
+    WF_TRY(wfi_emit(l, wfi_make(how, what.unit, what.value, what.micro), 2, &i));
+    WF_TRY(wfi_refer(l, i, 0, what.kind, id, from, what.micro, extent, WFI_READ));
+    return wfi_refer(l, i, 1, what.kind, id, to, what.micro, extent, WFI_WRITE);
 }
 
 wf_status wfi_depend_on(wfi_lowering *l, int32_t instruction, int32_t earlier) {

@@ -115,12 +115,11 @@ static wf_status emit_norms(wfi_lowering *l) {
 
 /* What of the unit is kept in another space comes to where it is updated, or goes back. */
 static wf_status bring(wfi_lowering *l, wfi_block_kind kind, int32_t unit, bool fetches) {
-    wfi_extent kept = wfi_kept_extent(l->p, kind, unit, l->rank);
+    wfi_extent kept = wfi_moved_extent(l->p, kind, unit, 0, -1, l->rank);
     int32_t at = here(l, kind, unit), from = fetches ? WFI_KEPT_DEPTH : at;
     int32_t i = l->p->n_instructions;
-    if (kind == WFI_BLOCK_STATE) kept = wfi_whole(wfi_state_bytes(l->p, kind, unit, l->rank));
     if (wfi_kept_space(l->p, kind) == WFI_SPACE_DEVICE || !kept.bytes) return WF_OK;
-    WF_TRY(wfi_lower_copy(l, kind, unit, from, WFI_KEPT_DEPTH + at - from, kept));
+    WF_TRY(wfi_lower_copy(l, wfi_of_unit(kind, unit), from, WFI_KEPT_DEPTH + at - from, kept));
     return fetches ? not_before(l, kind, i) : WF_OK;
 }
 

@@ -1,12 +1,19 @@
-/* Parameters that are divided over a stage's replicas, or kept in another space, are fetched and
- * gathered just before a unit uses them, and freed after: they have a block for each time. What the
- * next units need is gathered while this one computes, so many ahead as the plan says.
+/* What is not always where it is computed with.
  *
- * A *use* is a unit in an action of the rank. What one use reads and the next one that reads
- * divided parameters reads, too, stays: as with one microbatch after the other through the same
- * unit, or with the last unit, whose backward follows its forward.
+ * Parameters that are divided over a stage's replicas, or kept in another space, are fetched and
+ * gathered just before a unit uses them, and freed after: they have a block for each time.
+ * Activations that are kept in another space are evicted after the last forward that reads them,
+ * and fetched before the first backward. What the next uses need comes while this one computes, so
+ * many ahead as the plan says.
+ *
+ * A *use* is a unit in an action of the rank. What one use reads and the next one that reads such
+ * parameters reads, too, stays: as with one microbatch after the other through the same unit, or
+ * with the last unit, whose backward follows its forward. So do activations that the next use
+ * reads.
  */
 #include "program/lower.h"
+
+#include <stdlib.h>
 
 /* Whether a segment reads parameters of the unit that are gathered. */
 static bool reads(const wf_program *p, const wfi_segment *segment, int32_t unit) {
@@ -21,27 +28,91 @@ typedef struct search {
     wfi_lowering *l;
     int32_t *last_read; /* [n_units] of whose parameters: the last use that reads them, or -1 */
     int32_t n_uses, last;
+    int32_t first_block;   /* of activations, where they are kept */
+    int32_t *last_forward; /* [n_blocks - first_block] the use, or -1: it has come back */
+    int32_t n_forward;
+    size_t forward_capacity;
 } search;
 
-static wf_status find_in_use(search *s, const wfi_action *action, int32_t unit) {
+static wf_status add_gather(wfi_lowering *l, wfi_guest what, int32_t stage, int32_t since,
+                            int32_t use) {
+    WF_TRY(WFI_GROW(l->p->ctx, l->gathers, l->n_gathers, l->gather_capacity, "lowering"));
+    l->gathers[l->n_gathers++] = (wfi_gather){what, stage, since, use};
+    return WF_OK;
+}
+
+static wf_status find_parameters(search *s, const wfi_action *action, int32_t unit,
+                                 int32_t number) {
     wfi_lowering *l = s->l;
     const wf_program *p = l->p;
     const wfi_unit_code *code = &wfi_program_code_of(p, action->micro)->units[unit];
     wfi_part part = wfi_part_of(action->kind);
-    int32_t number = s->n_uses++, last = s->last;
     bool repeats = code->part[WFI_PART_R] && (part == WFI_PART_B || part == WFI_PART_BW);
+    int32_t last = s->last;
     for (int32_t u = 0; u < p->graph->n_units; u++) {
         bool is_read = reads(p, code->part[part], u) || reads(p, code->pack[part], u);
         if (repeats)
             is_read |= reads(p, code->part[WFI_PART_R], u) || reads(p, code->pack[WFI_PART_F], u);
         if (!is_read) continue;
-        if (s->last_read[u] < 0 || s->last_read[u] != last) {
-            WF_TRY(WFI_GROW(p->ctx, l->gathers, l->n_gathers, l->gather_capacity, "lowering"));
-            l->gathers[l->n_gathers++] = (wfi_gather){u, action->stage, number};
-        }
+        if (s->last_read[u] < 0 || s->last_read[u] != last)
+            WF_TRY(add_gather(l, wfi_of_unit(WFI_BLOCK_PARAM, u), action->stage, -1, number));
         s->last_read[u] = s->last = number;
     }
     return WF_OK;
+}
+
+static int32_t n_ahead(const wfi_lowering *l) {
+    return l->p->plan->overlaps ? l->p->plan->prefetch : 0;
+}
+
+/* The block where it would be kept stands for it. What would come back at once stays. */
+static wf_status find_activation(search *s, const wfi_slot *slot, const wfi_action *action,
+                                 int32_t number) {
+    wfi_lowering *l = s->l;
+    wf_context *ctx = l->p->ctx;
+    bool is_value = slot->kind == WFI_BLOCK_VALUE || slot->kind == WFI_BLOCK_INPUT;
+    wfi_guest what = {slot->kind, is_value ? l->p->graph->values[slot->id].unit : slot->id,
+                      is_value ? slot->id : 0, action->micro};
+    int32_t block;
+    WF_TRY(wfi_find_block(l, slot->kind, slot->id, WFI_KEPT_DEPTH, action->micro, 0, &block));
+    int32_t k = block - s->first_block;
+    if (k == s->n_forward) {
+        WF_TRY(WFI_GROW(ctx, s->last_forward, s->n_forward, s->forward_capacity, "lowering"));
+        s->last_forward[s->n_forward++] = -1;
+    }
+    int32_t last = s->last_forward[k];
+    s->last_forward[k] = action->kind == WFI_ACTION_F ? number : -1;
+    if (action->kind == WFI_ACTION_F || last < 0 || number - last < 2 + n_ahead(l)) return WF_OK;
+    WF_TRY(WFI_GROW(ctx, l->evicted, l->n_evicted, l->evicted_capacity, "lowering"));
+    l->evicted[l->n_evicted++] = (wfi_gather){what, action->stage, -1, last};
+    return add_gather(l, what, action->stage, last, number);
+}
+
+static wf_status find_in_segment(search *s, const wfi_segment *segment, const wfi_action *action,
+                                 int32_t number) {
+    for (int32_t k = 0; segment && k < segment->n_slots; k++) {
+        wfi_block_kind kind = segment->slots[k].kind;
+        if (wfi_is_activation(kind) && wfi_kept_space(s->l->p, kind) != WFI_SPACE_DEVICE)
+            WF_TRY(find_activation(s, &segment->slots[k], action, number));
+    }
+    return WF_OK;
+}
+
+static wf_status find_in_use(search *s, const wfi_action *action, int32_t unit) {
+    const wfi_unit_code *code = &wfi_program_code_of(s->l->p, action->micro)->units[unit];
+    wfi_part part = wfi_part_of(action->kind);
+    int32_t number = s->n_uses++;
+    WF_TRY(find_parameters(s, action, unit, number));
+    if (part == WFI_PART_B || part == WFI_PART_BW)
+        WF_TRY(find_in_segment(s, code->part[WFI_PART_R], action, number));
+    return find_in_segment(s, code->part[part], action, number);
+}
+
+static int by_use(const void *a, const void *b) {
+    const wfi_gather *x = a, *y = b;
+    if (x->use != y->use) return x->use - y->use;
+    if (x->what.kind != y->what.kind) return (int)x->what.kind - (int)y->what.kind;
+    return x->what.value - y->what.value;
 }
 
 wf_status wfi_find_gathers(wfi_lowering *l) {
@@ -50,7 +121,7 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
     bool computes = p->kind == WF_PROGRAM_TRAIN || !wfi_mesh_dp(p->mesh, l->rank);
     const wfi_action_list *list =
         &l->lists[computes ? l->rank : wfi_mesh_rank(p->mesh, wfi_mesh_pp(p->mesh, l->rank), 0)];
-    search s = {.l = l, .last = -1};
+    search s = {.l = l, .last = -1, .first_block = p->n_blocks};
     wf_status status = WF_OK;
     s.last_read = wfi_alloc(p->ctx, (size_t)p->graph->n_units, sizeof *s.last_read, "lowering");
     if (!s.last_read) return WF_NO_MEMORY;
@@ -60,38 +131,66 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
         for (int32_t u = 0; u < l->end_unit - l->first_unit && status == WF_OK; u++)
             status = find_in_use(&s, &list->actions[k], wfi_action_unit(l, &list->actions[k], u));
     }
+    if (l->n_evicted) qsort(l->evicted, (size_t)l->n_evicted, sizeof *l->evicted, by_use);
     wfi_free(p->ctx, s.last_read);
+    wfi_free(p->ctx, s.last_forward);
     return status;
+}
+
+static wf_status gather_parameters(wfi_lowering *l, const wfi_gather *gather) {
+    const wf_program *p = l->p;
+    const wfi_stage *stage = &p->stages[gather->stage];
+    bool is_forward = stage->n_members > stage->n_replicas;
+    int32_t unit = gather->what.unit, depth = WFI_GATHERED_DEPTH + l->n_gathered[unit]++;
+    wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
+    if (kept.bytes) WF_TRY(wfi_lower_copy(l, gather->what, WFI_KEPT_DEPTH, depth, kept));
+    WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, unit, depth, -1));
+    return wfi_lower_change(l, gather->stage, stage->strategy->parameter,
+                            is_forward ? WFI_ROOT : WFI_REPLICATE, unit);
+}
+
+static wfi_extent extent_of(const wfi_lowering *l, const wfi_guest *what) {
+    return wfi_moved_extent(l->p, what->kind, what->unit, what->value, what->micro, l->rank);
 }
 
 /* Not before what the rank computed last: until then its memory may be another's. */
 static wf_status emit_gather(wfi_lowering *l, const wfi_gather *gather) {
-    wf_program *p = l->p;
-    const wfi_stage *stage = &p->stages[gather->stage];
-    int32_t first = p->n_instructions, unit = gather->unit;
-    int32_t depth = WFI_GATHERED_DEPTH + l->n_gathered[unit]++;
-    wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
-    if (kept.bytes)
-        WF_TRY(wfi_lower_copy(l, WFI_BLOCK_PARAM, unit, wfi_kept_depth(p, WFI_BLOCK_PARAM, unit),
-                              depth, kept));
-    WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, unit, depth, -1));
-    bool is_forward = stage->n_members > stage->n_replicas;
-    WF_TRY(wfi_lower_change(l, gather->stage, stage->strategy->parameter,
-                            is_forward ? WFI_ROOT : WFI_REPLICATE, unit));
-    for (int32_t i = first; i < p->n_instructions; i++)
+    const wfi_guest *what = &gather->what;
+    int32_t first = l->p->n_instructions;
+    if (what->kind == WFI_BLOCK_PARAM)
+        WF_TRY(gather_parameters(l, gather));
+    else
+        WF_TRY(wfi_lower_copy(l, *what, WFI_KEPT_DEPTH, WFI_GATHERED_DEPTH, extent_of(l, what)));
+    for (int32_t i = first; i < l->p->n_instructions; i++)
         WF_TRY(wfi_depend_on(l, i, l->last_compute));
     return WF_OK;
 }
 
+/* Where the gathers of the next uses that need any end: so many uses, and nothing that has yet to
+ * go. */
+static int32_t find_ahead(const wfi_lowering *l, int32_t number, int32_t reached) {
+    int32_t ahead = n_ahead(l), end = reached;
+    while (end < l->n_gathers && l->gathers[end].since < number) {
+        bool is_next = end == reached || l->gathers[end].use != l->gathers[end - 1].use;
+        if (is_next && ahead-- == 0) break;
+        end++;
+    }
+    return end;
+}
+
 wf_status wfi_lower_gathers(wfi_lowering *l, int32_t unit) {
-    int32_t ahead = l->p->plan->overlaps ? l->p->plan->prefetch : 0, number = l->n_uses++;
-    int32_t reached = l->n_reached;
+    int32_t number = l->n_uses++, reached = l->n_reached;
+    bool gathers = false;
     while (reached < l->n_gathers && l->gathers[reached].use <= number) reached++;
-    for (; l->n_emitted < l->n_gathers && l->n_emitted < reached + ahead; l->n_emitted++)
+    for (int32_t end = find_ahead(l, number, reached); l->n_emitted < end; l->n_emitted++)
         WF_TRY(emit_gather(l, &l->gathers[l->n_emitted]));
-    if (reached == l->n_reached) return WF_OK;
-    for (; l->n_reached < reached; l->n_reached++) l->in_use[l->gathers[l->n_reached].unit]++;
-    wfi_drop_packed(l, unit); /* of other copies */
+    for (; l->n_reached < reached; l->n_reached++) {
+        const wfi_guest *what = &l->gathers[l->n_reached].what;
+        if (what->kind != WFI_BLOCK_PARAM) continue;
+        gathers = true;
+        l->in_use[what->unit]++;
+    }
+    if (gathers) wfi_drop_packed(l, unit); /* of other copies */
     return WF_OK;
 }
 
@@ -100,5 +199,30 @@ wf_status wfi_lower_last_gathers(wfi_lowering *l) {
         WF_TRY(emit_gather(l, &l->gathers[l->n_emitted]));
         l->last_compute = l->p->n_instructions - 1; /* one after the other */
     }
+    return WF_OK;
+}
+
+/* What is evicted after one use may still be under way during the next one, with `overlap`, but not
+ * longer: its memory is needed. */
+wf_status wfi_lower_evicts(wfi_lowering *l, int32_t instruction) {
+    WF_TRY(wfi_depend_on(l, instruction, l->last_evict[!l->p->plan->overlaps]));
+    l->last_evict[0] = l->last_evict[1];
+    for (; l->next_evicted < l->n_evicted; l->next_evicted++) {
+        const wfi_gather *e = &l->evicted[l->next_evicted];
+        if (e->use >= l->n_uses) break;
+        l->last_evict[1] = l->p->n_instructions;
+        WF_TRY(wfi_lower_copy(l, e->what, 0, WFI_KEPT_DEPTH, extent_of(l, &e->what)));
+    }
+    return WF_OK;
+}
+
+/* It has bytes where it is kept once it has been evicted. */
+wf_status wfi_find_activation(wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro,
+                              int32_t *depth_out) {
+    int32_t kept;
+    *depth_out = 0;
+    if (wfi_kept_space(l->p, kind) == WFI_SPACE_DEVICE) return WF_OK;
+    WF_TRY(wfi_find_block(l, kind, id, WFI_KEPT_DEPTH, micro, 0, &kept));
+    if (l->p->blocks[kept].bytes) *depth_out = WFI_GATHERED_DEPTH;
     return WF_OK;
 }

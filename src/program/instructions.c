@@ -10,6 +10,24 @@ size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, i
     return kind == WFI_BLOCK_STATE ? bytes * (size_t)wfi_recipe_n_states(&p->recipe) : bytes;
 }
 
+wfi_extent wfi_moved_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t value,
+                            int64_t micro, int32_t rank) {
+    const wfi_code *code = wfi_program_code_of(p, micro);
+    switch (kind) {
+    case WFI_BLOCK_SAVED:
+        return (wfi_extent){0, code->units[unit].saved_bytes};
+    case WFI_BLOCK_SAVED_W:
+        return (wfi_extent){0, code->units[unit].saved_w_bytes};
+    case WFI_BLOCK_VALUE:
+    case WFI_BLOCK_INPUT:
+        return (wfi_extent){0, code->place[value].bytes};
+    case WFI_BLOCK_STATE:
+        return (wfi_extent){0, wfi_state_bytes(p, kind, unit, rank)};
+    default:
+        return wfi_kept_extent(p, kind, unit, rank);
+    }
+}
+
 static bool has_unit(const wf_program *p, const wfi_instruction *now) {
     return now->unit >= 0 && now->unit < p->graph->n_units;
 }
@@ -111,13 +129,16 @@ NEED(copy) {
 static wfi_need need_moved(const wf_program *p, const wfi_instruction *now, int32_t k,
                            bool is_kept) {
     wfi_block_kind kind = p->blocks[now->references[0].block].kind;
+    bool is_value = kind == WFI_BLOCK_VALUE || kind == WFI_BLOCK_INPUT;
+    int32_t unit = is_value ? p->graph->values[now->id].unit : now->unit;
+    int32_t id = is_value ? now->id : now->unit;
     wfi_space space = wfi_kept_space(p, kind);
-    if (space == WFI_SPACE_DEVICE || p->blocks[now->references[k].block].id != now->unit)
+    if (space == WFI_SPACE_DEVICE || unit != now->unit ||
+        p->blocks[now->references[k].block].id != id)
         return nothing;
     wfi_need moved =
-        need_extent(kind, wfi_kept_extent(p, kind, now->unit, now->rank), k ? WFI_WRITE : WFI_READ);
-    if (kind == WFI_BLOCK_STATE)
-        moved.extent = (wfi_extent){0, wfi_state_bytes(p, kind, now->unit, now->rank)};
+        need_extent(kind, wfi_moved_extent(p, kind, unit, now->id, now->micro, now->rank),
+                    k ? WFI_WRITE : WFI_READ);
     if (is_kept) moved.space = space;
     return moved;
 }

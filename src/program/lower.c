@@ -43,6 +43,8 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
             d = i;
             break;
         default:
+            if (wfi_is_activation(slot->kind))
+                WF_TRY(wfi_find_activation(l, slot->kind, slot->id, micro, &d));
             break;
         }
         if (wfi_is_sum(slot->kind) && instruction.first) access = WFI_WRITE;
@@ -103,6 +105,7 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     }
     WF_TRY(emit_segment(l, i, segment, i.id));
     if (sums) WF_TRY(wfi_depend_on_freed(l, number));
+    WF_TRY(wfi_lower_evicts(l, number));
     bool is_last = sums && micro == wfi_last_of_lane(p, micro);
     return is_last ? wfi_lower_lane(l, unit, micro) : WF_OK;
 }
@@ -186,6 +189,7 @@ static wf_status lower_rank(wfi_lowering *l) {
     wf_program *p = l->p;
     l->lookahead[0] = l->lookahead[1] = -1;
     l->last_compute = -1;
+    l->last_evict[0] = l->last_evict[1] = -1;
     memset(l->freed, -1, sizeof l->freed);
     l->adds_state = true;
     WF_TRY(add_state_blocks(l));
@@ -229,6 +233,7 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
         status = ok ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_pool_release(&rank_pool);
         wfi_free(p->ctx, l.gathers);
+        wfi_free(p->ctx, l.evicted);
         wfi_free(p->ctx, l.table);
         wfi_free(p->ctx, l.finished);
         wfi_free(p->ctx, l.things);

@@ -32,9 +32,19 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
                              const wfi_sequence *sequence, wfi_transfer **transfers_out,
                              int32_t *n_out);
 
-/* Divided parameters of a unit that the rank's replica of a stage needs from a use on. */
+/* What is not always where it is computed with: parameters of a unit, or its activations of a
+ * microbatch. */
+typedef struct wfi_guest {
+    wfi_block_kind kind;
+    int32_t unit, value; /* the latter: of a VALUE or INPUT, else 0 */
+    int64_t micro;
+} wfi_guest;
+
+/* It comes for a use, and is gathered if the rank's replica of the stage has a slice; or goes after
+ * one. */
 typedef struct wfi_gather {
-    int32_t unit, stage, use;
+    wfi_guest what;
+    int32_t stage, since, use; /* `since`: the use after which it has gone, or -1 */
 } wfi_gather;
 
 /* What is being lowered: one rank, and one of its stages at a time. */
@@ -49,8 +59,10 @@ typedef struct wfi_lowering {
     int32_t n_transfers, next_transfer;
     bool *packed;        /* [n_units * WFI_N_PACKED] by wfi_packed_depth: the pack exists */
     wfi_gather *gathers; /* [n_gathers] in order of their uses */
-    int32_t n_gathers;
-    size_t gather_capacity;
+    wfi_gather *evicted; /* [n_evicted] activations, in order of the uses after which they go */
+    int32_t n_gathers, n_evicted, next_evicted;
+    size_t gather_capacity, evicted_capacity;
+    int32_t last_evict[2];        /* of the last two uses, or -1 */
     int32_t n_uses;               /* so far */
     int32_t n_emitted, n_reached; /* gathers that are emitted, and those whose use has begun */
     int32_t *n_gathered, *in_use; /* [n_units] how often its parameters are gathered, and used */
@@ -98,10 +110,13 @@ static inline wfi_part wfi_part_of(wfi_action_kind kind) {
     return parts[kind];
 }
 
-/* Copies an extent from one depth of a unit's PARAM, STATE or GRADIENT to another: what is kept in
- * another space is fetched or evicted. */
-wf_status wfi_lower_copy(wfi_lowering *l, wfi_block_kind kind, int32_t unit, int32_t from,
-                         int32_t to, wfi_extent extent);
+/* Copies an extent from one depth of a guest, or of a unit's STATE or GRADIENT, to another: what is
+ * kept in another space is fetched or evicted. */
+wf_status wfi_lower_copy(wfi_lowering *l, wfi_guest what, int32_t from, int32_t to,
+                         wfi_extent extent);
+static inline wfi_guest wfi_of_unit(wfi_block_kind kind, int32_t unit) {
+    return (wfi_guest){kind, unit, 0, -1};
+}
 /* An instruction that touches one block. */
 wf_status wfi_emit_one(wfi_lowering *l, wfi_instruction instruction, wfi_block_kind kind,
                        int32_t id, int32_t depth, int64_t micro, wfi_extent extent, int access);
@@ -123,6 +138,11 @@ void wfi_drop_packed(wfi_lowering *l, int32_t unit);
 wf_status wfi_find_gathers(wfi_lowering *l);
 /* What the next use, of that unit, needs, and what is gathered ahead. */
 wf_status wfi_lower_gathers(wfi_lowering *l, int32_t unit);
+/* What goes after that use, of which the instruction is: it waits for what went before. */
+wf_status wfi_lower_evicts(wfi_lowering *l, int32_t instruction);
+/* In which of its blocks activations are. */
+wf_status wfi_find_activation(wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro,
+                              int32_t *depth_out);
 /* Those that no use of the rank needs: it brings parts to a forward run of another. */
 wf_status wfi_lower_last_gathers(wfi_lowering *l);
 /* Number k of the units of the stage at hand, in the order of the action. */

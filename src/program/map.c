@@ -73,6 +73,7 @@ wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind) {
     const wfi_space *offload = p->plan->offload;
     return kind == WFI_BLOCK_STATE   ? offload[WFI_OFFLOAD_STATE]
            : kind == WFI_BLOCK_PARAM ? offload[WFI_OFFLOAD_PARAMS]
+           : wfi_is_activation(kind) ? offload[WFI_OFFLOAD_ACTIVATIONS]
                                      : WFI_SPACE_DEVICE;
 }
 

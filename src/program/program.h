@@ -422,12 +422,21 @@ bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);
 /* What of the unit's flat buffer the rank has in a PARAM, BUFFER or STATE between steps. STATE is
  * counted in parameters: it has as many for each of the optimizer's states, one after the other. */
 wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
+/* What a fetch or an evict moves: of a PARAM or STATE of the unit, what the rank keeps; of
+ * activations of a microbatch, all (`value`: of a VALUE or INPUT). */
+wfi_extent wfi_moved_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t value,
+                            int64_t micro, int32_t rank);
 /* Which PARAM or STATE of a unit ranks keep: 0, the one that they compute with, or
  * WFI_KEPT_DEPTH, a slice, or what is kept in another space; then those to compute with are there
  * for a while, and are of WFI_GATHERED_DEPTH and on; a slice that is updated while it is not where
  * it is kept is of WFI_SLICE_DEPTH. */
 int32_t wfi_kept_depth(const wf_program *p, wfi_block_kind kind, int32_t unit);
 enum { WFI_SLICE_DEPTH = -1, WFI_KEPT_DEPTH = 1, WFI_GATHERED_DEPTH = 2 };
+/* What forward leaves for backward, of one microbatch. */
+static inline bool wfi_is_activation(wfi_block_kind kind) {
+    return kind == WFI_BLOCK_SAVED || kind == WFI_BLOCK_SAVED_W || kind == WFI_BLOCK_VALUE ||
+           kind == WFI_BLOCK_INPUT;
+}
 /* In which space blocks of the kind and of WFI_KEPT_DEPTH lie. */
 wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind);
 /* Whether a unit of the stage reads those parameters. */

@@ -33,7 +33,7 @@ static wf_status keep_slice(wfi_lowering *l, int32_t unit) {
     int32_t depth = wfi_summed_depth(l->p, unit);
     if (!kept.bytes) return WF_OK;
     l->freed[1][1] = l->p->n_instructions;
-    return wfi_lower_copy(l, WFI_BLOCK_GRADIENT, unit, 0, depth, kept);
+    return wfi_lower_copy(l, wfi_of_unit(WFI_BLOCK_GRADIENT, unit), 0, depth, kept);
 }
 
 static wf_status free_gradients(wfi_lowering *l, int32_t n, int32_t change) {
