@@ -259,6 +259,7 @@ static const struct {
                {"dp=4,zero=3,schedule=breadth", 4},
                {"dp=2,pp=2,zero=3", 4},
                {"offload=state", 1},
+               {"dp=2,recompute=all", 2},
                {"dp=2,zero=3,offload=state+params:disk", 2}};
 
 #define ALONE  (PROCESSES + 1) /* all ranks are threads of one process that has no job */
