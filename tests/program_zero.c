@@ -77,6 +77,19 @@ static void as_the_paper_says(void **state) {
     test_context_end(ctx);
 }
 
+/* Two replicas of two slices each: parameters are gathered within a replica; slices of gradients
+ * are summed there, then between replicas. */
+static void shards_of_some(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    figures f = figures_of(ctx, "dp=4,zero=3,shard=2", N_RANKS);
+    expect_near("state", f.state, 12. / 2 * n_parameters);
+    expect_near("sent", f.sent, (2. / 2 + 1. / 2 + 2. / 2 / 2) * n_parameters);
+    f = figures_of(ctx, "dp=4,zero=3,shard=1", N_RANKS);
+    expect_near("sent", f.sent, figures_of(ctx, "dp=4", N_RANKS).sent);
+    test_context_end(ctx);
+}
+
 /* With four microbatches a rank: a gather for forward and one for backward of each, or of all. The
  * embedding's backward reads no parameters, and that of the last unit follows its forward. */
 static void breadth_gathers_twice(void **state) {
@@ -138,9 +151,8 @@ static void packed_again(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_the_paper_says),
-        cmocka_unit_test(breadth_gathers_twice),
-        cmocka_unit_test(prefetch_takes_memory),
+        cmocka_unit_test(as_the_paper_says),     cmocka_unit_test(shards_of_some),
+        cmocka_unit_test(breadth_gathers_twice), cmocka_unit_test(prefetch_takes_memory),
         cmocka_unit_test(packed_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,6 +222,7 @@ static void bits_of_one_rank(void **state) {
                  {"dp=2,zero=2", 2},
                  {"zero=3: dp=4", 4},
                  {"dp=2,zero=3,schedule=breadth", 2},
+                 {"dp=4,zero=2,shard=2", 4},
                  {"zero=3: dp=2,pp=2", 4}};
     char folder[] = "/tmp/weft-test-XXXXXX", path[64], want[200], sha[65];
     wf_context *ctx = test_context();

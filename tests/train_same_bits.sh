@@ -73,7 +73,7 @@ for model in $models; do
             same $launcher 2 dp=2 dataparallel=2 dp=2,{bucket=1KiB,bucket=100MiB,overlap=off}
             same $launcher 4 dp=4,allreduce={root,tree,pairwise,direct} dp=2,pp=2
             same $launcher 2 dp=2,zero={1,2,3}{,\,schedule=breadth,\,overlap=off} dp=2,zero=3,prefetch={0,4}
-            same $launcher 4 {dp=4,dp=2\,pp=2}\,zero={1,2,3}{,\,bucket=1KiB}
+            same $launcher 4 {dp=4,dp=2\,pp=2}\,zero={1,2,3}{,\,bucket=1KiB} dp=4,zero={1,2,3},shard=2
             same $launcher 2 dp=2{,\,zero=1,\,zero=2,\,zero=3}\,offload={state,state:disk,params,params:disk+state,activations,activations:disk+params}
             same $launcher 4 {dp=4,dp=2\,pp=2}{,\,zero=1,\,zero=2,\,zero=3}\,offload={state:disk+params,params:disk,activations+state}
             ring $launcher 4 $([[ $launcher == threads ]] && echo 10 || echo 3)

@@ -96,6 +96,9 @@ static void bits_of_one_rank(void **state) {
             for (size_t way = (k + s) % stride; way < 4; way += stride)
                 run(plans[k], sharded[s], (int)way);
     for (size_t s = 0; s < WFI_COUNT(sharded); s++) run("dp=4", sharded[s], 2);
+    run("dp=4,zero=1,shard=2", &wfi_strategy_zero1, 2);
+    run("dp=4,zero=2,shard=2,overlap=off", &wfi_strategy_zero2, 0);
+    run("dp=4,zero=3,shard=2,bucket=1", &wfi_strategy_zero3, 2);
     for (int way = 0; way < 4; way += 3) {
         run("dp=2,zero=3,prefetch=0", &wfi_strategy_zero3, way);
         run("dp=2,zero=3,prefetch=3", &wfi_strategy_zero3, way);

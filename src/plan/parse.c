@@ -1,6 +1,7 @@
 /* Plan strings: "dp=2,pp=2,schedule=1f1b,cut=layer3". Input may be hostile: bounded,
  * every word is checked, every error says where. */
 #include "plan/parse.h"
+#include "plan/lanes.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -64,6 +65,10 @@ static wf_status parse_zero(wf_plan *plan, const wfi_plan_field *f) {
     return WF_OK;
 }
 
+static wf_status parse_shard(wf_plan *plan, const wfi_plan_field *f) {
+    return parse_axis(plan, f, &plan->shard);
+}
+
 static wf_status parse_prefetch(wf_plan *plan, const wfi_plan_field *f) {
     return wfi_plan_parse_number(plan, f, 0, &plan->prefetch);
 }
@@ -81,6 +86,7 @@ static const struct {
                            [WFI_PLAN_BUCKET] = {"bucket", wfi_plan_parse_bucket},
                            [WFI_PLAN_OVERLAP] = {"overlap", wfi_plan_parse_overlap},
                            [WFI_PLAN_ZERO] = {"zero", parse_zero},
+                           [WFI_PLAN_SHARD] = {"shard", parse_shard},
                            [WFI_PLAN_PREFETCH] = {"prefetch", parse_prefetch},
                            [WFI_PLAN_OFFLOAD] = {"offload", wfi_plan_parse_offload},
                            [WFI_PLAN_RECOMPUTE] = {"recompute", wfi_plan_parse_recompute},
@@ -138,6 +144,36 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
     return WF_OK;
 }
 
+/* Whether runs of so many replicas can sum gradients alone, and then with each other, in the order
+ * of one rank. */
+static bool may_shard(const wf_plan *plan, int n) {
+    return plan->dp % n == 0 && wfi_lanes_allow(plan->dp, plan->dp / n);
+}
+
+static wf_status check_shard(const wf_plan *plan) {
+    wfi_text numbers;
+    if (!plan->shard) return WF_OK;
+    if (plan->strategy->state != WFI_SHARD)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: shard=%d says over how many ranks state is divided, but it is not; "
+                        "add zero=1, 2 or 3",
+                        plan->shard);
+    if (may_shard(plan, plan->shard)) return WF_OK;
+    wfi_text_init(&numbers, plan->ctx);
+    for (int n = 1; n < plan->dp; n++)
+        if (may_shard(plan, n)) wfi_text_add(&numbers, "%s%d", n > 1 ? ", " : "", n);
+    wfi_text_add(&numbers, "%s%d", plan->dp > 1 ? " or " : "", plan->dp);
+    wf_status status = wfi_text_status(&numbers);
+    if (status == WF_OK)
+        status =
+            wfi_fail(plan->ctx, WF_INVALID_ARG,
+                     "plan: shard=%d at position %d: that many replicas are no part of dp=%d that "
+                     "could sum alone, in one rank's order; it takes %s",
+                     plan->shard, plan->position[WFI_PLAN_SHARD], plan->dp, numbers.data);
+    wfi_free(plan->ctx, numbers.data);
+    return status;
+}
+
 static wf_status check(wf_plan *plan) {
     WF_TRY(wfi_plan_check_rules(plan));
     if (plan->cut && plan->pp == 1)
@@ -155,6 +191,7 @@ static wf_status check(wf_plan *plan) {
                         "they are not divided; add zero=3, or offload=params",
                         plan->prefetch);
     WF_TRY(wfi_plan_check_offload(plan));
+    WF_TRY(check_shard(plan));
     return wfi_plan_check_reduction(plan);
 }
 
@@ -168,6 +205,7 @@ static wf_status canonical_text(wf_plan *plan) {
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
     if (plan->strategy != &wfi_strategy_dp) wfi_text_add(&text, ",%s", plan->strategy->name);
+    if (plan->shard && plan->shard != plan->dp) wfi_text_add(&text, ",shard=%d", plan->shard);
     wfi_plan_offload_text(plan, &text);
     if (plan->prefetch != DEFAULT_PREFETCH) wfi_text_add(&text, ",prefetch=%d", plan->prefetch);
     if (plan->recompute) wfi_text_add(&text, ",recompute=%s", plan->recompute);

@@ -94,6 +94,9 @@ static wf_status check_other_keys(const wf_plan *plan) {
     if (given[WFI_PLAN_ZERO])
         return refuse_with(plan, "zero", given[WFI_PLAN_ZERO],
                            "it divides the state of the whole model over dp: leave one out");
+    if (given[WFI_PLAN_SHARD])
+        return refuse_with(plan, "shard", given[WFI_PLAN_SHARD],
+                           "it divides the state of the whole model over dp: leave one out");
     if (given[WFI_PLAN_HOLD])
         return refuse_with(plan, "hold", given[WFI_PLAN_HOLD], "schedule=auto,pp=2 heeds it");
     if (given[WFI_PLAN_ALLREDUCE] && !sums_to_all &&

@@ -43,6 +43,7 @@ typedef enum wfi_plan_key {
     WFI_PLAN_BUCKET,
     WFI_PLAN_OVERLAP,
     WFI_PLAN_ZERO,
+    WFI_PLAN_SHARD,
     WFI_PLAN_PREFETCH,
     WFI_PLAN_OFFLOAD,
     WFI_PLAN_RECOMPUTE,
@@ -69,6 +70,7 @@ struct wf_plan {
     wfi_plan_rule *rules;
     int n_rules;
     int output;   /* with a rule for the whole model: the loss's rank */
+    int shard;    /* replicas that have the parts of what is SHARD between them; 0: all */
     int prefetch; /* units whose divided parameters are gathered ahead of use */
     wfi_space offload[WFI_N_OFFLOADS]; /* where each is kept */
     const wfi_schedule *schedule;
@@ -114,7 +116,7 @@ typedef struct wfi_unit_placement {
     int32_t pp;       /* coordinate */
     int32_t first_dp; /* coordinate of the first replica */
     int32_t n_replicas;
-    int32_t n_parts; /* of what is SHARD: as many as replicas, also in a forward run of the first */
+    int32_t n_parts; /* of what is SHARD, also in a forward run of the first replica */
 } wfi_unit_placement;
 
 /* Where each unit is in a step of n_micro microbatches: placement_out[n_units]. A replica without

@@ -75,7 +75,7 @@ wf_status wfi_plan_place(const wf_plan *plan, const wf_graph *g, const int32_t *
         placement_out[u] = place_unit(plan, g, u, rules[u], n_micro);
         placement_out[u].stage = stage;
         placement_out[u].pp = wfi_schedule_device_of(plan->schedule, plan->pp, stage);
-        placement_out[u].n_parts = placement_out[u].n_replicas;
+        placement_out[u].n_parts = plan->shard ? plan->shard : placement_out[u].n_replicas;
     }
     wfi_free(plan->ctx, rules);
     return status;

@@ -25,7 +25,7 @@ int32_t wfi_n_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_
     int32_t n = p->groups[now->group].n;
     if (kind == WFI_BLOCK_STATS) return 1;
     if (kind == WFI_BLOCK_NORM)
-        return stage_of(p, id)->strategy->state == WFI_SHARD ? stage_of(p, id)->n_replicas : 1;
+        return stage_of(p, id)->strategy->state == WFI_SHARD ? stage_of(p, id)->n_parts : 1;
     return is_divided(now) ? n : 1;
 }
 
@@ -34,14 +34,13 @@ int32_t wfi_n_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_
 static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int32_t unit,
                                int32_t k) {
     const wfi_stage *stage = stage_of(p, unit);
-    wfi_piece piece = {.owner = -1};
-    for (; piece.owner < 0 && k < stage->n_replicas; k++) {
+    bool is_part = stage->strategy->state == WFI_SHARD;
+    wfi_extent part = wfi_placement_extent(
+        stage->strategy->state, p->graph->units[unit].param_bytes, stage->n_parts, k, unit);
+    wfi_piece piece = {.extent = wfi_norm_extent(part), .owner = -1};
+    for (; piece.owner < 0 && k < stage->n_replicas; k += is_part ? stage->n_parts : 1)
         piece.owner =
             wfi_group_find(group, wfi_program_rank_of(p, k, (int32_t)(stage - p->stages)));
-        piece.extent = wfi_placement_extent(
-            stage->strategy->state, p->graph->units[unit].param_bytes, stage->n_replicas, k, unit);
-    }
-    piece.extent = wfi_norm_extent(piece.extent);
     return piece;
 }
 
@@ -57,6 +56,9 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
     } else if (is_divided(now)) {
         piece.extent =
             wfi_placement_extent(WFI_SHARD, p->graph->units[id].param_bytes, group->n, k, id);
+    } else if (group->part >= 0) {
+        piece.extent = wfi_placement_extent(WFI_SHARD, p->graph->units[id].param_bytes,
+                                            p->stages[group->stage].n_parts, group->part, id);
     } else {
         piece.extent.bytes = p->graph->units[id].param_bytes;
     }
@@ -78,9 +80,12 @@ wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32
 
 wfi_extent wfi_measured_extent(const wf_program *p, const wfi_group *group, int32_t unit,
                                int32_t rank) {
+    const wfi_stage *stage = stage_of(p, unit);
     wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank);
-    bool is_divided = stage_of(p, unit)->strategy->state == WFI_SHARD;
-    if (!is_divided && group->ranks[find_measured(p, group, unit, 0).owner] != rank) own.bytes = 0;
+    int32_t member = wfi_stage_member_on(p, (int32_t)(stage - p->stages), rank);
+    bool is_part = stage->strategy->state == WFI_SHARD && member >= 0;
+    int32_t owner = find_measured(p, group, unit, is_part ? member % stage->n_parts : 0).owner;
+    if (owner < 0 || group->ranks[owner] != rank) own.bytes = 0;
     return own;
 }
 

@@ -275,7 +275,9 @@ static int32_t count_members(const checker *c, int32_t at) {
 /* What stands in for a member of a sum that is not lowered: what one rank would have for its
  * microbatches. If the rank that it follows brings something else, so does the sum. */
 static wfi_term part_of(const checker *c, const wfi_instruction *now, int32_t k, int32_t member) {
-    return wfi_ideal_part(c->ideal, c->p->blocks[now->references[k].block].id, member);
+    const wfi_group *group = &c->p->groups[now->group];
+    return wfi_ideal_part(c->ideal, c->p->blocks[now->references[k].block].id,
+                          group->first + member * group->n_each, group->n_each);
 }
 
 /* The same of the owner of a piece: the rank that it follows has its own piece of that thing, and
@@ -319,7 +321,7 @@ static wfi_term collective_term(const checker *c, int32_t at, int32_t n, int32_t
         if (r->access & WFI_READ) whole = read_term(c, r);
     }
     if (!wfi_is_reduction(first)) return whole;
-    return first->to == WFI_REPLICATE && wfi_stage_rotates(p, first->group)
+    return first->to == WFI_REPLICATE && wfi_stage_rotates(p, group->stage)
                ? wfi_term_any_order(leaves, group->n)
                : wfi_term_tree(leaves, group->n);
 }

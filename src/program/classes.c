@@ -38,16 +38,23 @@ static bool is_like(const wf_program *p, int32_t a, int32_t b) {
         return false;
     if (!has_equal_slices(p, a, b)) return false;
     for (int32_t u = 0; u < p->graph->n_units && how->n_staged; u++) {
-        int64_t n_elem = (int64_t)(p->graph->units[u].param_bytes / sizeof(float));
-        if (how->n_staged(p->mesh.dp, a, n_elem) != how->n_staged(p->mesh.dp, b, n_elem))
+        const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, u)];
+        int32_t n_each = stage->strategy->gradient == WFI_SHARD ? stage->n_parts : 1;
+        int32_t n = p->mesh.dp / n_each, pp = stage->pp;
+        size_t bytes = wfi_summed_extent(p, u, wfi_mesh_rank(p->mesh, pp, a)).bytes;
+        int64_t n_elem = (int64_t)(bytes / sizeof(float));
+        if (n > 1 && how->n_staged(n, a / n_each, n_elem) != how->n_staged(n, b / n_each, n_elem))
             return false;
     }
     return true;
 }
 
-/* Whether each `dp` coordinate is a replica of everything, and none is the root of anything. */
+/* Whether each `dp` coordinate is a replica of everything, and none is the root of anything. Where
+ * several have the same part, what is lowered has to have all parts between them: so none has
+ * larger microbatches than others. */
 static bool has_equal_replicas(const wf_program *p) {
-    bool is = !wf_plan_loads_at_root(p->plan);
+    bool is_even = !p->plan->shard || p->recipe.batch % p->recipe.n_micro == 0;
+    bool is = !wf_plan_loads_at_root(p->plan) && is_even;
     for (int32_t s = 0; s < p->n_stages && is; s++) {
         const wfi_strategy *row = p->stages[s].strategy;
         is = p->stages[s].n_replicas == p->mesh.dp && row->parameter != WFI_ROOT &&

@@ -89,7 +89,8 @@ static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
 static const wfi_group *find_norm_group(const wfi_lowering *l) {
     const wf_program *p = l->p;
     for (int32_t k = p->n_stages; k < p->n_groups; k++)
-        if (wfi_group_find(&p->groups[k], l->rank) >= 0) return &p->groups[k];
+        if (p->groups[k].stage < 0 && wfi_group_find(&p->groups[k], l->rank) >= 0)
+            return &p->groups[k];
     return NULL;
 }
 
@@ -154,8 +155,8 @@ static wf_status change_updated(wfi_lowering *l, int32_t u) {
     int32_t s = wfi_program_stage_of(p, u), i = p->n_instructions;
     if (!wfi_take_stage(l, s)) return WF_OK;
     WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, here(l, WFI_BLOCK_PARAM, u), -1));
-    WF_TRY(
-        wfi_lower_change(l, s, p->stages[s].strategy->state, p->stages[s].strategy->parameter, u));
+    WF_TRY(wfi_lower_change(l, wfi_stage_shards(p, s, l->rank), p->stages[s].strategy->state,
+                            p->stages[s].strategy->parameter, u));
     return not_before(l, WFI_BLOCK_PARAM, i);
 }
 

@@ -145,8 +145,9 @@ static wf_status gather_parameters(wfi_lowering *l, const wfi_gather *gather) {
     wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, unit, l->rank);
     if (kept.bytes) WF_TRY(wfi_lower_copy(l, gather->what, WFI_KEPT_DEPTH, depth, kept));
     WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, unit, depth, -1));
-    return wfi_lower_change(l, gather->stage, stage->strategy->parameter,
-                            is_forward ? WFI_ROOT : WFI_REPLICATE, unit);
+    return wfi_lower_change(l, wfi_stage_shards(p, gather->stage, l->rank),
+                            stage->strategy->parameter, is_forward ? WFI_ROOT : WFI_REPLICATE,
+                            unit);
 }
 
 static wfi_extent extent_of(const wfi_lowering *l, const wfi_guest *what) {

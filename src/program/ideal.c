@@ -142,11 +142,11 @@ static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
     }
 }
 
-wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t replica) {
+wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t first, int32_t n) {
     const wf_program *p = ideal->p;
     int64_t n_lanes = p->recipe.n_lanes;
     int64_t n_own = n_lanes / p->stages[wfi_program_stage_of(p, unit)].n_replicas;
-    return wfi_term_tree(&ideal->lanes[unit * n_lanes + replica * n_own], n_own);
+    return wfi_term_tree(&ideal->lanes[unit * n_lanes + first * n_own], n * n_own);
 }
 
 /* The lanes are summed over their tree. If the plan lets replicas be summed in any order, only
@@ -157,7 +157,7 @@ static wfi_term sum_gradient(const wfi_ideal *ideal, int32_t unit, wfi_term *par
     int32_t stage = wfi_program_stage_of(p, unit), n = p->stages[stage].n_replicas;
     sum_lanes(ideal, unit);
     if (!wfi_stage_rotates(p, stage)) return wfi_term_tree(&ideal->lanes[unit * n_lanes], n_lanes);
-    for (int32_t k = 0; k < n; k++) parts[k] = wfi_ideal_part(ideal, unit, k);
+    for (int32_t k = 0; k < n; k++) parts[k] = wfi_ideal_part(ideal, unit, k, 1);
     return wfi_term_any_order(parts, n);
 }
 

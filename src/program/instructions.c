@@ -176,7 +176,7 @@ NEED(slot) {
 NEED(piece) {
     const wfi_block *b = &p->blocks[now->references[k].block];
     int32_t unit = b->kind == WFI_BLOCK_NORM ? -1 : b->id; /* norms are of all units */
-    bool moves = now->group < p->n_stages
+    bool moves = p->groups[now->group].stage >= 0
                      ? b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_GRADIENT ||
                            b->kind == WFI_BLOCK_STATS
                      : b->kind == WFI_BLOCK_NORM;

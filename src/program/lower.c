@@ -171,7 +171,8 @@ static wf_status change_parameters(wfi_lowering *l) {
                 !wfi_stage_reads_parameters(p, s, u))
                 continue;
             WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, 0, -1));
-            WF_TRY(wfi_lower_change(l, s, p->stages[s].strategy->parameter, WFI_REPLICATE, u));
+            WF_TRY(wfi_lower_change(l, wfi_stage_shards(p, s, l->rank),
+                                    p->stages[s].strategy->parameter, WFI_REPLICATE, u));
         }
     return WF_OK;
 }

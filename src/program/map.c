@@ -26,6 +26,19 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank) {
     return low < group->n && group->ranks[low] == rank ? low : -1;
 }
 
+int32_t wfi_stage_shards(const wf_program *p, int32_t stage, int32_t rank) {
+    const wfi_stage *s = &p->stages[stage];
+    bool is_all = s->first_group < 0;
+    return is_all ? stage : s->first_group + wfi_stage_member_on(p, stage, rank) / s->n_parts;
+}
+
+int32_t wfi_stage_copies(const wf_program *p, int32_t stage, int32_t rank) {
+    const wfi_stage *s = &p->stages[stage];
+    if (s->first_group < 0) return -1;
+    return s->first_group + s->n_members / s->n_parts +
+           wfi_stage_member_on(p, stage, rank) % s->n_parts;
+}
+
 /* ---- where things of units are ---- */
 
 bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank) {
@@ -43,8 +56,9 @@ static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int3
                               : kind == WFI_BLOCK_STATE ? s->strategy->state
                                                         : s->strategy->buffer;
     size_t bytes = kind == WFI_BLOCK_BUFFER ? u->buffer_bytes : u->param_bytes;
-    return member < 0 ? (wfi_extent){0, 0}
-                      : wfi_placement_extent(placement, bytes, s->n_parts, member, unit);
+    return member < 0
+               ? (wfi_extent){0, 0}
+               : wfi_placement_extent(placement, bytes, s->n_parts, member % s->n_parts, unit);
 }
 
 bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
@@ -99,12 +113,15 @@ wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank) {
 
 int32_t wfi_summed_depth(const wf_program *p, int32_t unit) {
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
-    return stage->strategy->frees_gradient && stage->n_replicas > 1 ? -1 : 0;
+    return stage->strategy->frees_gradient && stage->n_parts > 1 ? -1 : 0;
 }
 
-/* At most as many stages as units, and a group for each and for each `dp` coordinate. */
+/* At most as many stages as units; groups for each, and for each `dp` coordinate. */
 static wf_status allocate(wf_program *p) {
-    size_t n_units = (size_t)p->graph->n_units, n_groups = n_units + (size_t)p->mesh.dp;
+    size_t dp = (size_t)p->mesh.dp, n_shard = (size_t)wfi_max_i64(p->plan->shard, 1);
+    size_t n_units = (size_t)p->graph->n_units,
+           n_some = p->plan->shard ? dp / n_shard + n_shard : 0;
+    size_t n_groups = n_units * (1 + n_some) + dp;
     p->first_unit = wfi_pool_alloc(&p->pool, n_units + 1, sizeof *p->first_unit);
     p->stages = wfi_pool_alloc(&p->pool, n_units, sizeof *p->stages);
     p->ranks = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->ranks);
@@ -153,7 +170,8 @@ static void join_units(wf_program *p, wfi_unit_placement *units) {
                                                .first_dp = units[u].first_dp,
                                                .n_replicas = units[u].n_replicas,
                                                .n_members = units[u].n_replicas,
-                                               .n_parts = units[u].n_parts};
+                                               .n_parts = units[u].n_parts,
+                                               .first_group = -1};
         if (p->kind != WF_PROGRAM_TRAIN)
             p->stages[p->n_stages - 1].n_members =
                 forward_width(units[u].strategy, units[u].n_parts);
@@ -225,17 +243,38 @@ static wf_status sum_lanes(wf_program *p) {
 
 static wf_status add_group(wf_program *p, int32_t most, wfi_group **group_out) {
     wfi_group *group = &p->groups[p->n_groups++];
+    *group = (wfi_group){.stage = -1, .n_each = 1, .part = -1};
     group->ranks = wfi_pool_alloc(&p->pool, (size_t)most, sizeof *group->ranks);
     *group_out = group;
     return group->ranks ? WF_OK : WF_NO_MEMORY;
 }
 
+/* Every `step`th member of the stage. */
+static wf_status group_members(wf_program *p, int32_t stage, int32_t first, int32_t n, int32_t step,
+                               int32_t part) {
+    wfi_group *group;
+    WF_TRY(add_group(p, n, &group));
+    group->stage = stage;
+    group->first = part < 0 ? first : 0;
+    group->n_each = step;
+    group->part = part;
+    for (; group->n < n; group->n++)
+        group->ranks[group->n] = wfi_program_rank_of(p, first + group->n * step, stage);
+    return WF_OK;
+}
+
+/* Who has the same part has summed with those beside it before. */
 static wf_status group_replicas(wf_program *p) {
+    for (int32_t s = 0; s < p->n_stages; s++)
+        WF_TRY(group_members(p, s, 0, p->stages[s].n_members, 1, -1));
     for (int32_t s = 0; s < p->n_stages; s++) {
-        wfi_group *group;
-        WF_TRY(add_group(p, p->stages[s].n_members, &group));
-        for (; group->n < p->stages[s].n_members; group->n++)
-            group->ranks[group->n] = wfi_program_rank_of(p, group->n, s);
+        wfi_stage *stage = &p->stages[s];
+        int32_t n_parts = stage->n_parts, n_copies = stage->n_members / n_parts;
+        if (n_parts == stage->n_members || stage->strategy->state != WFI_SHARD) continue;
+        stage->first_group = p->n_groups;
+        for (int32_t k = 0; k < n_copies; k++)
+            WF_TRY(group_members(p, s, k * n_parts, n_parts, 1, -1));
+        for (int32_t k = 0; k < n_parts; k++) WF_TRY(group_members(p, s, k, n_copies, n_parts, k));
     }
     return WF_OK;
 }
@@ -247,45 +286,48 @@ static bool has_parameters(const wf_program *p, int32_t stage) {
     return bytes > 0;
 }
 
-/* Of how many of the stages with parameters the rank updates all, or something. */
-static int32_t n_updated(const wf_program *p, int32_t rank, bool all) {
+/* Of how many of the stages with parameters the rank updates something. */
+static int32_t n_updated(const wf_program *p, int32_t rank) {
     int32_t n = 0;
-    for (int32_t s = 0; s < p->n_stages; s++) {
-        const wfi_stage *stage = &p->stages[s];
-        bool is_part = stage->strategy->state == WFI_SHARD && stage->n_replicas > 1;
-        n += has_parameters(p, s) && wfi_stage_is_updated(p, s, rank) && !(all && is_part);
-    }
+    for (int32_t s = 0; s < p->n_stages; s++)
+        n += has_parameters(p, s) && wfi_stage_is_updated(p, s, rank);
     return n;
 }
 
-/* Clipping needs the norm of the whole model. Ranks of one `dp` coordinate share it, if those that
- * update anything update all of the model between them; otherwise all ranks that update do. */
-static wf_status group_updaters(wf_program *p) {
+/* Whether ranks of `width` neighbouring `dp` coordinates update all of the model between them,
+ * once; or nothing. */
+static bool is_updated_by(const wf_program *p, int32_t width) {
     int32_t n_stages = 0;
-    bool is_local = true;
     for (int32_t s = 0; s < p->n_stages; s++) n_stages += has_parameters(p, s);
-    for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
-        int32_t n = 0, n_whole = 0;
-        for (int32_t pp = 0; pp < p->mesh.pp; pp++) {
-            n += n_updated(p, wfi_mesh_rank(p->mesh, pp, dp), false);
-            n_whole += n_updated(p, wfi_mesh_rank(p->mesh, pp, dp), true);
-        }
-        is_local &= n == 0 || n_whole == n_stages;
+    bool is = p->mesh.dp % width == 0;
+    for (int32_t first = 0; first < p->n_ranks && is; first += width * p->mesh.pp) {
+        int32_t n = 0;
+        for (int32_t k = 0; k < width * p->mesh.pp; k++) n += n_updated(p, first + k);
+        is = n == 0 || n == n_stages * width;
     }
+    return is;
+}
+
+/* Clipping needs the norm of the whole model. Who updates all of it between them share it; if
+ * nobody does, all ranks that update anything. */
+static wf_status group_updaters(wf_program *p) {
+    int32_t width = 1;
+    for (int32_t s = 0; s < p->n_stages; s++)
+        if (p->stages[s].strategy->state == WFI_SHARD && p->stages[s].n_parts > width)
+            width = p->stages[s].n_parts;
+    int32_t n = is_updated_by(p, width) ? width * p->mesh.pp : p->n_ranks;
     wfi_group *group = NULL;
-    for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
-        if (!group || is_local) WF_TRY(add_group(p, is_local ? p->mesh.pp : p->n_ranks, &group));
-        for (int32_t pp = 0; pp < p->mesh.pp; pp++) {
-            int32_t rank = wfi_mesh_rank(p->mesh, pp, dp);
-            if (n_updated(p, rank, false)) group->ranks[group->n++] = rank;
-        }
+    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+        if (rank % n == 0) WF_TRY(add_group(p, n, &group));
+        if (n_updated(p, rank)) group->ranks[group->n++] = rank;
     }
     return WF_OK;
 }
 
 wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->mesh = wfi_plan_mesh(p->plan);
-    if (p->kind != WF_PROGRAM_TRAIN) p->mesh.dp = forward_width(p->plan->strategy, p->mesh.dp);
+    if (p->kind != WF_PROGRAM_TRAIN)
+        p->mesh.dp = forward_width(p->plan->strategy, p->plan->shard ? p->plan->shard : p->mesh.dp);
     p->n_ranks = wfi_mesh_n_ranks(p->mesh);
     WF_TRY(allocate(p));
     WF_TRY(place_units(p, like));

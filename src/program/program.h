@@ -301,15 +301,20 @@ typedef struct wfi_stage {
     int32_t n_replicas;
     int32_t n_members; /* ranks that have something of it: replicas, and in a forward run those that
                           keep parts of its parameters, too */
-    int32_t n_parts;   /* of what is SHARD */
-    wfi_lane_sums sums; /* of a replica's lanes */
+    int32_t n_parts;   /* of what is SHARD: member k has number k % n_parts */
+    int32_t first_group; /* if it has fewer parts than members: of runs of members that have all
+                            parts, then of members that have the same one; otherwise -1 */
+    wfi_lane_sums sums;  /* of a replica's lanes */
 } wfi_stage;
 
 /* Ranks that are members of the same collectives. */
 typedef struct wfi_group {
     int32_t *ranks; /* ascending */
     int32_t n;
-    int32_t n_lowered; /* of them */
+    int32_t n_lowered;     /* of them */
+    int32_t stage;         /* of which they are replicas; -1: they share a norm */
+    int32_t first, n_each; /* member k stands for n_each replicas from first + k * n_each on */
+    int32_t part;          /* which part all of them have; -1: the whole, or each its own */
 } wfi_group;
 
 /* What a rank needs of a space. */
@@ -362,7 +367,8 @@ struct wf_program {
     int32_t n_replicas;  /* of the stage that has most */
     int32_t *first_unit; /* [n_stages + 1] */
     wfi_stage *stages;   /* [n_stages] */
-    wfi_group *groups;   /* [n_groups] the replicas of each stage; then ranks that share the norm */
+    wfi_group *groups;   /* [n_groups] the members of each stage; then some of them; then ranks that
+                            share the norm */
     int32_t n_groups;
     wf_costs *costs; /* of the graph's units */
     wfi_rank *ranks;
@@ -417,6 +423,10 @@ static inline int64_t wfi_rank_micro(const wf_program *p, int32_t rank, int64_t 
 /* Which member of the stage the rank is, and which replica; -1: none. */
 int32_t wfi_stage_member_on(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);
+/* The group of the rank, a member of the stage, in which all parts are once; and that of members
+ * with the same part, or -1: it has one alone. */
+int32_t wfi_stage_shards(const wf_program *p, int32_t stage, int32_t rank);
+int32_t wfi_stage_copies(const wf_program *p, int32_t stage, int32_t rank);
 /* Whether the rank updates what the stage has, or a part of it. */
 bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);
 /* What of the unit's flat buffer the rank has in a PARAM, BUFFER or STATE between steps. STATE is

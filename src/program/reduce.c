@@ -48,17 +48,30 @@ static bool frees(const wfi_lowering *l, int32_t unit) {
     return wfi_summed_depth(l->p, unit) < 0;
 }
 
-/* The next n of those that are finished. */
+/* It is named for the first unit of which there is something in the group. */
+static wf_status change_bucket(wfi_lowering *l, int32_t n, int32_t group, wfi_placement to) {
+    bool is_part = l->p->groups[group].part >= 0;
+    int32_t unit = -1;
+    for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++) {
+        if (is_part && !wfi_summed_extent(l->p, l->finished[k], l->rank).bytes) continue;
+        WF_TRY(wfi_add_thing(l, WFI_BLOCK_GRADIENT, l->finished[k], 0, -1));
+        if (unit < 0) unit = l->finished[k];
+    }
+    return wfi_lower_change(l, group, WFI_PARTIAL, to, unit);
+}
+
+/* The next n of those that are finished: the parts in each group that has all of them, then each
+ * part in all groups. */
 static wf_status sum_bucket(wfi_lowering *l, int32_t n, int32_t last) {
     wf_program *p = l->p;
-    int32_t i = p->n_instructions, unit = l->finished[l->n_reduced];
-    int32_t stage = wfi_program_stage_of(p, unit);
-    for (int32_t k = l->n_reduced; k < l->n_reduced + n; k++)
-        WF_TRY(wfi_add_thing(l, WFI_BLOCK_GRADIENT, l->finished[k], 0, -1));
-    WF_TRY(wfi_lower_change(l, stage, WFI_PARTIAL, p->stages[stage].strategy->gradient, unit));
-    if (p->n_instructions > i && frees(l, unit))
-        WF_TRY(free_gradients(l, n, i));
-    else if (p->n_instructions > i && !p->plan->overlaps)
+    int32_t first = p->n_instructions, unit = l->finished[l->n_reduced];
+    int32_t stage = wfi_program_stage_of(p, unit), copies = wfi_stage_copies(p, stage, l->rank);
+    WF_TRY(change_bucket(l, n, wfi_stage_shards(p, stage, l->rank),
+                         p->stages[stage].strategy->gradient));
+    if (copies >= 0) WF_TRY(change_bucket(l, n, copies, WFI_REPLICATE));
+    if (p->n_instructions > first && frees(l, unit))
+        WF_TRY(free_gradients(l, n, p->n_instructions - 1));
+    for (int32_t i = first; i < p->n_instructions && !frees(l, unit) && !p->plan->overlaps; i++)
         WF_TRY(wfi_depend_on(l, i, last)); /* not before the rank's last action */
     l->n_reduced += n;
     return WF_OK;

@@ -56,8 +56,8 @@ void wfi_ideal_destroy(wfi_ideal *ideal);
 /* During the step; 0 if there is no such value. PARAM, BUFFER, STATE: before it. */
 wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
                         int64_t micro);
-/* The part of a unit's gradient that a replica of its stage has before replicas are summed. */
-wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t replica);
+/* What n replicas of a unit's stage, from the first on, add to its gradient. */
+wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t first, int32_t n);
 /* PARAM, BUFFER and STATE of a unit after the step. */
 wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit);
 

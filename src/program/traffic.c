@@ -89,10 +89,23 @@ static size_t count_piece(const counting *c, const wfi_instruction *now, int32_t
     return 0;
 }
 
+/* Groups without a lowered rank do what the one does that has those which their ranks follow. */
+static bool is_like(const wf_program *p, const wfi_group *group, int32_t g) {
+    const wfi_group *other = &p->groups[g];
+    if (other == group) return true;
+    if (other->n_lowered || other->stage != group->stage || other->n != group->n) return false;
+    return wfi_group_find(group, p->ranks[*other->ranks].like) >= 0 &&
+           (other->part < 0) == (group->part < 0);
+}
+
 static void add_members(wf_program *p, const wfi_group *group, const bytes *members, size_t all) {
-    for (int32_t m = 0; m < group->n; m++) {
-        p->ranks[group->ranks[m]].sent_bytes += members[m].sent;
-        p->ranks[group->ranks[m]].received_bytes += members[m].received + all;
+    for (int32_t g = 0; g < p->n_groups; g++) {
+        int32_t n = is_like(p, group, g) ? group->n : 0;
+        for (int32_t m = 0; m < n; m++) {
+            wfi_rank *rank = &p->ranks[p->groups[g].ranks[m]];
+            rank->sent_bytes += members[m].sent;
+            rank->received_bytes += members[m].received + all;
+        }
     }
 }
 
@@ -120,7 +133,7 @@ static wf_status count_all(counting *c, bool of_replicas) {
     wf_program *p = c->p;
     for (int32_t at = 0; at < p->n_instructions; at++) {
         const wfi_instruction *now = &p->instructions[p->order[at]];
-        if ((now->kind == WFI_CHANGE && now->group < p->n_stages) != of_replicas) continue;
+        if ((now->kind == WFI_CHANGE && p->groups[now->group].stage >= 0) != of_replicas) continue;
         if (now->kind == WFI_FETCH) p->ranks[now->rank].fetched_bytes += now->references[0].bytes;
         if (now->kind == WFI_EVICT) p->ranks[now->rank].evicted_bytes += now->references[0].bytes;
         if (now->kind == WFI_SEND) {
