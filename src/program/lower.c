@@ -73,9 +73,9 @@ void wfi_drop_packed(wfi_lowering *l, int32_t unit) {
  * microbatches went forward before, what was packed for that is not kept either. */
 static wf_status emit_recompute(wfi_lowering *l, int32_t unit, wfi_part part, int64_t micro) {
     const wfi_segment *segment = wfi_program_code_of(l->p, micro)->units[unit].part[WFI_PART_R];
-    const wfi_instruction *last = &l->p->instructions[l->last_compute];
     l->n_forward[unit] += part == WFI_PART_F;
     if (!segment || (part != WFI_PART_B && part != WFI_PART_BW)) return WF_OK;
+    const wfi_instruction *last = &l->p->instructions[l->last_compute]; /* there is its forward */
     bool follows = last->kind == WFI_FORWARD && last->unit == unit;
     if (l->n_forward[unit] == wfi_stage_n_micro(l->p, l->stage) && !follows)
         wfi_drop_packed(l, unit);
