@@ -114,7 +114,21 @@ static void flip(const char *path, uint64_t at) {
     assert_int_equal(fclose(stream), 0);
 }
 
-/* In each tensor, in its first, middle and last element: the least that can change in it. */
+/* Exchanges four bytes of the file. */
+static void exchange(const char *path, uint64_t at, unsigned char bytes[4]) {
+    unsigned char held[4];
+    FILE *stream = fopen(path, "r+b");
+    assert_non_null(stream);
+    assert_int_equal(fseek(stream, (long)at, SEEK_SET), 0);
+    assert_int_equal(fread(held, 1, 4, stream), 4);
+    assert_int_equal(fseek(stream, (long)at, SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, 4, stream), 4);
+    assert_int_equal(fclose(stream), 0);
+    memcpy(bytes, held, 4);
+}
+
+/* In each tensor, in its first, middle and last element: the least that can change in it, and what
+ * makes it no number. */
 static void flipped_bits(void **state) {
     folder *f = *state;
     const char *path = folder_file(f, "flipped");
@@ -146,6 +160,10 @@ static void flipped_bits(void **state) {
             expect_failure(f->ctx, wf_safetensors_read(file, k, data, e->n_bytes), WF_CORRUPT,
                            sentence);
             flip(path, data_start + e->offset + 4 * element);
+            unsigned char bytes[4] = {0, 0, 0xC0, 0x7F};
+            exchange(path, data_start + e->offset + 4 * element, bytes);
+            expect_failure(f->ctx, wf_trainer_load_state(t, path), WF_CORRUPT, sentence);
+            exchange(path, data_start + e->offset + 4 * element, bytes);
         }
     wf_safetensors_close(file);
     TEST_OK(f->ctx, wf_trainer_weights_sha256(t, after));

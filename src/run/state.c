@@ -58,6 +58,7 @@ typedef struct transfer {
     /* [n_tensors] of what this process has written or looked at, and then of all. */
     uint32_t *digests;
     wfi_background *background; /* NULL: it is written at once */
+    wf_status refused; /* the first number that no step can have left; the sentence is there */
 } transfer;
 
 typedef wf_status (*visit_fn)(transfer *x, const part *part);
@@ -543,7 +544,8 @@ static wf_status load_part(transfer *x, const part *now) {
             x->file, i, wfi_value_at(x->list.graph, now->tensor->value)->dtype, now->offset,
             x->buffer, now->bytes, counts ? &x->digests[now->tensor - x->list.tensors] : NULL));
     if (x->moves) return put_part(x, now);
-    return reads ? check_values(x, now) : WF_OK;
+    if (reads && x->refused == WF_OK) x->refused = check_values(x, now);
+    return WF_OK;
 }
 
 /* Digits and nothing else: what a run can have counted. */
@@ -612,6 +614,9 @@ static wf_status load(transfer *x) {
     WF_TRY(visit_all(x, load_part));
     WF_TRY(gather_digests(x));
     WF_TRY(check_digests(x));
+    /* A number may be bad because a bit has flipped: then that is what to tell. */
+    WF_TRY(wfi_trainer_barrier(t, "compare digests"));
+    WF_TRY(x->refused);
     WF_TRY(wfi_trainer_barrier(t, "check its part of a file"));
     bool was_spoiled = t->is_spoiled;
     t->is_spoiled = x->moves = true;
