@@ -30,7 +30,7 @@ static wf_status predict(const job *j, const wf_recipe *recipe, const wf_costs *
     wf_program *program;
     wf_plan *plan;
     *ms_out = NAN;
-    wf_status status = wf_plan_parse(ctx, j->c->o.plan, &plan);
+    wf_status status = wf_plan_parse(ctx, wf_plan_text(j->plan), &plan);
     if (status != WF_OK) return status;
     wf_plan_use_memory(plan, j->c->o.device_memory);
     status = wf_plan_use_costs(plan, costs);

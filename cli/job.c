@@ -112,6 +112,62 @@ static wf_status resolve_recipe(job *j, int64_t n_steps) {
     return WF_OK;
 }
 
+static bool plan_is_auto(const options *o) {
+    return o->plan && !strcmp(o->plan, "auto");
+}
+
+/* With --plan auto each rank is a replica, until the plan is chosen. */
+static wf_status parse_plan(job *j) {
+    const options *o = &j->c->o;
+    int n_ranks = (int)o->ranks;
+    char text[TEXT_BYTES];
+    if (!plan_is_auto(o)) return wf_plan_parse(j->c->ctx, o->plan, &j->plan);
+    if (o->devices) {
+        wf_status status = wf_devices_count(j->c->ctx, o->devices, &n_ranks);
+        if (status != WF_OK) return status;
+    }
+    snprintf(text, sizeof text, "dp=%d", n_ranks);
+    return wf_plan_parse(j->c->ctx, text, &j->plan);
+}
+
+/* Of those for as many ranks the first, which is the fastest; NULL: none. */
+static wf_status find_plan(job *j, const wf_program *p, wf_plan **plan_out) {
+    wf_recipe *r = &j->c->o.recipe;
+    wf_proposal *found;
+    int n;
+    wf_status status = wf_program_propose(p, j->c->o.device_memory, &found, &n);
+    if (status != WF_OK) return status;
+    *plan_out = NULL;
+    for (int k = 0; k < n && status == WF_OK && !*plan_out; k++) {
+        status = wf_plan_parse(j->c->ctx, found[k].plan, plan_out);
+        if (status != WF_OK) break;
+        r->n_micro = found[k].n_micro;
+        if (wf_plan_n_ranks(*plan_out) == wf_program_n_ranks(p)) continue;
+        wf_plan_destroy(*plan_out);
+        *plan_out = NULL;
+    }
+    r->n_lanes = wf_program_recipe(p)->n_lanes;
+    wf_proposals_destroy(j->c->ctx, found, n);
+    return status;
+}
+
+/* The plan that fits and is predicted to be the fastest, with its microbatches. */
+static wf_status choose_plan(job *j) {
+    wf_program *p;
+    wf_plan *plan;
+    wf_status status =
+        wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, j->plan, WF_PROGRAM_TRAIN, &p);
+    if (status != WF_OK) return status;
+    status = find_plan(j, p, &plan);
+    if (status == WF_OK && !plan) status = wf_program_fits(p, j->c->o.device_memory);
+    wf_program_destroy(p);
+    if (status != WF_OK || !plan) return status;
+    wf_plan_destroy(j->plan);
+    j->plan = plan;
+    say(j->c, "plan    auto: %s\n", wf_plan_text(plan));
+    return WF_OK;
+}
+
 exit_status job_open(cli *c, int64_t n_steps, job *j) {
     options *o = &c->o;
     memset(j, 0, sizeof *j);
@@ -136,7 +192,7 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
     if (o->loss == WF_LOSS_MSE && !is_synthetic)
         return complain(EXIT_USAGE,
                         "--loss mse wants one-hot targets; only --data synthetic has them");
-    wf_status status = wf_plan_parse(c->ctx, o->plan, &j->plan);
+    wf_status status = parse_plan(j);
     if (status == WF_OK) wf_plan_use_memory(j->plan, o->device_memory);
     if (status == WF_OK) status = open_data(j, is_synthetic, n_steps);
     if (status == WF_OK && o->epochs > INT64_MAX / (j->about.n_train + 1)) {
@@ -149,6 +205,7 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
         return bad;
     }
     if (status == WF_OK) status = find_model(j);
+    if (status == WF_OK && plan_is_auto(o)) status = choose_plan(j);
     if (status == WF_OK && c->command != FOR_EVAL && (bad = job_measure(j))) {
         job_close(j);
         return bad;

@@ -87,8 +87,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "gpt2: probability of zeroing a value")                                                      \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPB | FOR_BENCH_DDP, 0, "PLAN", "",                                  \
-      "how the work is divided, and what is kept: dp=2,pp=2,cut=layer3,recompute=all (bench ddp: " \
-      "what else than dp and overlap: bucket=1MiB)")                                               \
+      "how the work is divided, and what is kept: dp=2,pp=2,cut=layer3,recompute=all; auto: the "  \
+      "fastest that fits (bench ddp: what else than dp and overlap: bucket=1MiB)")                 \
     X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY, 0, "LIST", NULL,                                 \
       "plans, with ; between them (dp=N, with zero=1, 2 and 3, and with breadth)")                 \
     X(costs, CHOICE, costs, PLAN, TPB, 0, "computed|measured", "computed",                         \

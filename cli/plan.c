@@ -137,36 +137,33 @@ static json_t *rank_json(const job *j, const programs *all, int rank) {
 
 /* ---- what would fit ---- */
 
-/* More microbatches, or other plans. */
-static json_t *find_fitting(const job *j, const wf_program *p) {
-    json_t *found = json_array();
-    char text[TEXT_BYTES], *plans;
-    int64_t micro = wf_program_micro_that_fits(p, j->c->o.device_memory);
-    if (micro) {
-        snprintf(text, sizeof text, "--micro %lld", (long long)micro);
-        json_array_append_new(found, json_string(text));
+/* Fills "proposals" and, with their plans' texts, "would_fit". */
+static wf_status find_fitting(const job *j, const wf_program *p, json_t *proposals,
+                              json_t *would_fit) {
+    wf_proposal *found;
+    int n;
+    wf_status status = wf_program_propose(p, j->c->o.device_memory, &found, &n);
+    if (status != WF_OK) return status;
+    for (int k = 0; k < n; k++) {
+        char text[TEXT_BYTES];
+        json_array_append_new(would_fit, json_string(found[k].plan));
+        json_array_append_new(proposals, json_pack("{s:s, s:I, s:I, s:f}", "plan", found[k].plan,
+                                                   "micro", (json_int_t)found[k].n_micro,
+                                                   "peak_bytes", (json_int_t)found[k].peak_bytes,
+                                                   "step_ms", found[k].step_us / 1e3));
+        say(j->c, "would fit: --micro %lld --plan %s (%s, %.1f ms a step)\n",
+            (long long)found[k].n_micro, found[k].plan,
+            text_of_bytes(text, (double)found[k].peak_bytes), found[k].step_us / 1e3);
     }
-    if (wf_program_plans_that_fit(p, j->c->o.device_memory, &plans) != WF_OK) return found;
-    char *rest = plans;
-    for (char *plan; (plan = strtok_r(rest, " ", &rest));)
-        json_array_append_new(found, json_string(plan));
-    wf_text_free(j->c->ctx, plans);
-    return found;
-}
-
-static void say_fitting(const cli *c, const json_t *found) {
-    size_t i;
-    const json_t *entry;
-    json_array_foreach(found, i, entry)
-        say(c, "would fit: %s%s\n", json_string_value(entry)[0] == '-' ? "" : "--plan ",
-            json_string_value(entry));
+    wf_proposals_destroy(j->c->ctx, found, n);
+    return WF_OK;
 }
 
 /* ---- the command ---- */
 
 static exit_status show(cli *c, const job *j, const programs *all) {
     const wf_program *p = all->step;
-    json_t *ranks = json_array(), *would_fit = json_array();
+    json_t *ranks = json_array(), *would_fit = json_array(), *proposals = json_array();
     char *text = NULL, flops[TEXT_BYTES], sent[TEXT_BYTES];
     wf_dry_run run;
     wf_status status = wf_program_dry_run(p, &run);
@@ -174,6 +171,7 @@ static exit_status show(cli *c, const job *j, const programs *all) {
     if (status != WF_OK) {
         json_decref(ranks);
         json_decref(would_fit);
+        json_decref(proposals);
         return complain_of(c, status);
     }
     job_describe_chosen(j, p);
@@ -189,9 +187,8 @@ static exit_status show(cli *c, const job *j, const programs *all) {
     status = wf_program_fits(p, c->o.device_memory);
     if (status != WF_OK) {
         fits = complain_of(c, status);
-        json_decref(would_fit);
-        would_fit = find_fitting(j, p);
-        say_fitting(c, would_fit);
+        if (find_fitting(j, p, proposals, would_fit) == WF_NO_MEMORY)
+            fits = complain_of(c, WF_NO_MEMORY);
     } else {
         status = wf_program_fits_host(p, c->o.host_memory);
         if (status != WF_OK) fits = complain_of(c, status);
@@ -202,9 +199,9 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         if (status != WF_OK) fits = job_complain_of_eval(j, status, JOB_EVAL_ADVICE);
     }
     json_t *report = json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:f, s:f, s:I}", "weft", WEFT_VERSION, "costs",
+        "{s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:I}", "weft", WEFT_VERSION, "costs",
         costs_text(p), "plan", wf_program_plan(p), "recipe", options_recipe(&c->o), "ranks", ranks,
-        "fits", fits == EXIT_DONE, "would_fit", would_fit, "fragmentation",
+        "fits", fits == EXIT_DONE, "would_fit", would_fit, "proposals", proposals, "fragmentation",
         worst_fragmentation(all), "flops", run.flops, "sent_bytes", (json_int_t)run.sent_bytes);
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);

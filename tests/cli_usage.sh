@@ -76,6 +76,9 @@ expect 1 "is not finite" $mlp --lr 1e6 --steps 50
 
 # ---- it does not fit: 3, with what would ----
 expect 3 "would fit" plan --model resnet50 --batch 32 --threads 1 --device-memory 1GiB
+"$WEFT" plan --model gpt2-tiny --batch 8 --tokens 32 --ranks 4 --plan auto --json - >"$folder/auto" || fail "--plan auto: exit $?"
+grep -q '"plan": "dp=[124],pp=[124],' "$folder/auto" || fail "--plan auto: the report does not say which plan"
+expect 3 "would fit" plan --model gpt2-tiny --batch 8 --tokens 32 --ranks 4 --plan auto --device-memory 100KiB
 expect 3 "neither more microbatches nor more stages" $mlp --device-memory 1KiB
 
 # ---- help, version, streams ----

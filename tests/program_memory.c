@@ -74,9 +74,49 @@ static void little_is_lost_between_blocks(void **state) {
             }
 }
 
+/* Each proposal is what it says, and fits; where memory grows, what is cheaper is proposed first.
+ */
+static void proposals_fit(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = make(ctx, "gpt2-tiny", "dp=4", 4, "adamw");
+    size_t peak = wf_program_rank(p, 0).peak_bytes;
+    wf_proposal *found;
+    int n;
+    for (int share = 90; share >= 50; share -= 10) {
+        size_t memory = peak / 100 * (size_t)share;
+        TEST_OK(ctx, wf_program_propose(p, memory, &found, &n));
+        if (share == 90) assert_int_equal(n, WF_MAX_PROPOSALS);
+        for (int k = 0; k < n; k++) {
+            wf_program *other = make(ctx, "gpt2-tiny", found[k].plan, found[k].n_micro, "adamw");
+            wf_timeline *timeline;
+            size_t most = 0;
+            for (int r = 0; r < wf_program_n_ranks(other); r++)
+                if (wf_program_rank(other, r).peak_bytes > most)
+                    most = wf_program_rank(other, r).peak_bytes;
+            assert_int_equal(most, found[k].peak_bytes);
+            assert_true(most <= memory);
+            TEST_OK(ctx, wf_program_simulate(other, NULL, &timeline));
+            assert_float_equal(wf_timeline_step_us(timeline), found[k].step_us, 1e-9);
+            assert_true(k == 0 || found[k - 1].step_us <= found[k].step_us);
+            wf_timeline_destroy(timeline);
+            wf_program_destroy(other);
+        }
+        wf_proposals_destroy(ctx, found, n);
+    }
+    TEST_OK(ctx, wf_program_propose(p, 1000, &found, &n));
+    assert_int_equal(n, 0);
+    TEST_OK(ctx, wf_program_propose(p, 0, &found, &n));
+    assert_int_equal(n, WF_MAX_PROPOSALS);
+    wf_proposals_destroy(ctx, found, n);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(little_is_lost_between_blocks),
+        cmocka_unit_test(proposals_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,15 @@ typedef struct wf_rank_summary {
     size_t host_peak_bytes, disk_peak_bytes, fetched_bytes, evicted_bytes;
 } wf_rank_summary;
 
+/* What would fit. */
+typedef struct wf_proposal {
+    char *plan; /* its whole text */
+    int64_t n_micro;
+    size_t peak_bytes; /* of the rank that needs most */
+    double step_us;    /* predicted */
+} wf_proposal;
+#define WF_MAX_PROPOSALS 5
+
 /* What a dry run adds up to. */
 typedef struct wf_dry_run {
     double flops;      /* of all ranks, one step */
@@ -70,17 +79,17 @@ WF_API WF_NODISCARD wf_status wf_program_create_like(const wf_program *like, wf_
 WF_API WF_NODISCARD wf_status wf_program_check(const wf_program *program);
 
 /* Errors: DOES_NOT_FIT if a rank needs more than memory_bytes (0 = no limit); the
- * sentence says which rank, by how much, which unit is the peak, and how many
- * microbatches would fit. */
+ * sentence says which rank, by how much, which unit is the peak, and what would fit. */
 WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t memory_bytes);
 /* The same of the host's memory, for what offload= keeps there. */
 WF_API WF_NODISCARD wf_status wf_program_fits_host(const wf_program *program, size_t host_bytes);
-/* The smallest microbatch count above the program's whose peak fits; 0 if none does. */
-WF_API int64_t wf_program_micro_that_fits(const wf_program *program, size_t memory_bytes);
-/* Plans of the same recipe that fit: a schedule that holds less, or more stages. Separated by
- * spaces, empty if none does; free with wf_text_free. */
-WF_API WF_NODISCARD wf_status wf_program_plans_that_fit(const wf_program *program,
-                                                        size_t memory_bytes, char **plans_out);
+/* Plans and numbers of microbatches of the same training step that fit (0 bytes: any does), at most
+ * WF_MAX_PROPOSALS, the shortest predicted step first: other replicas and stages, what is divided
+ * among replicas, other schedules; of more ranks if nothing fits on as many, or there is only one.
+ * Each was lowered and simulated. None: NULL and 0. */
+WF_API WF_NODISCARD wf_status wf_program_propose(const wf_program *program, size_t memory_bytes,
+                                                 wf_proposal **proposals_out, int *n_out);
+WF_API void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n);
 
 WF_API int wf_program_n_ranks(const wf_program *program);
 /* Where there is no such rank, or the rank has fewer units: zeros and empty texts. */

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <weft/schedule.h>
 
-#define MAX_TEXT         4096
-#define DEFAULT_PREFETCH 1
+#define MAX_TEXT 4096
 
 wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, int low, int *out) {
     char *end = "x";
@@ -184,7 +183,7 @@ static wf_status check(wf_plan *plan) {
                         "plan: hold=%d has no effect on schedule=%s, which needs what it needs; "
                         "schedule=auto heeds it",
                         plan->hold, plan->schedule->name);
-    if (plan->prefetch != DEFAULT_PREFETCH && plan->strategy->parameter != WFI_SHARD &&
+    if (plan->prefetch != WFI_DEFAULT_PREFETCH && plan->strategy->parameter != WFI_SHARD &&
         !wfi_plan_offloads(plan))
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: prefetch=%d says how many units ahead parameters are gathered, but "
@@ -207,7 +206,7 @@ static wf_status canonical_text(wf_plan *plan) {
     if (plan->strategy != &wfi_strategy_dp) wfi_text_add(&text, ",%s", plan->strategy->name);
     if (plan->shard && plan->shard != plan->dp) wfi_text_add(&text, ",shard=%d", plan->shard);
     wfi_plan_offload_text(plan, &text);
-    if (plan->prefetch != DEFAULT_PREFETCH) wfi_text_add(&text, ",prefetch=%d", plan->prefetch);
+    if (plan->prefetch != WFI_DEFAULT_PREFETCH) wfi_text_add(&text, ",prefetch=%d", plan->prefetch);
     if (plan->recompute) wfi_text_add(&text, ",recompute=%s", plan->recompute);
     wfi_plan_reduction_text(plan, &text);
     wfi_free(plan->ctx, plan->text);
@@ -218,6 +217,15 @@ static wf_status canonical_text(wf_plan *plan) {
 wf_status wfi_plan_complete(wf_plan *plan) {
     WF_TRY(check(plan));
     return canonical_text(plan);
+}
+
+wf_status wfi_plan_set(wf_plan *plan, const char *text) {
+    char *scratch = wfi_strdup(plan->ctx, text);
+    if (!scratch) return WF_NO_MEMORY;
+    memset(plan->position, 0, sizeof plan->position);
+    wf_status status = parse_text(plan, scratch);
+    wfi_free(plan->ctx, scratch);
+    return status == WF_OK ? wfi_plan_complete(plan) : status;
 }
 
 wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
@@ -237,7 +245,7 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
         plan->dp = plan->pp = 1;
         plan->schedule = &wfi_schedule_1f1b;
         plan->strategy = &wfi_strategy_dp;
-        plan->prefetch = DEFAULT_PREFETCH;
+        plan->prefetch = WFI_DEFAULT_PREFETCH;
         wfi_plan_default_reduction(plan);
         status = parse_text(plan, scratch);
     }

@@ -19,6 +19,8 @@
 /* A larger axis would not be wrong, only useless on any machine that this runs on. */
 #define WFI_MAX_AXIS 4096
 
+#define WFI_DEFAULT_PREFETCH 1
+
 /* As a cut: balanced by costs, whatever the model marks. */
 #define WFI_CUT_BALANCED "balanced"
 
@@ -92,6 +94,8 @@ wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out);
 /* Without strategies of units, without a cut: fields that a plan owns. */
 void wfi_plan_drop_rules(wf_plan *plan);
 void wfi_plan_drop_cut(wf_plan *plan);
+/* Sets some keys, as text, and completes the plan. */
+wf_status wfi_plan_set(wf_plan *plan, const char *text);
 /* Checks what goes together, and renews the plan's text. Errors: INVALID_ARG; NO_MEMORY. */
 wf_status wfi_plan_complete(wf_plan *plan);
 
