@@ -76,11 +76,13 @@ static wf_status emit_recompute(wfi_lowering *l, int32_t unit, wfi_part part, in
     l->n_forward[unit] += part == WFI_PART_F;
     if (!segment || (part != WFI_PART_B && part != WFI_PART_BW)) return WF_OK;
     const wfi_instruction *last = &l->p->instructions[l->last_compute]; /* there is its forward */
-    bool follows = last->kind == WFI_FORWARD && last->unit == unit;
+    bool follows = last->kind == WFI_FORWARD && last->unit == unit, is_packed = false;
+    for (int32_t s = 0; s < segment->n_slots; s++)
+        is_packed |= segment->slots[s].kind == WFI_BLOCK_PACKED;
     if (l->n_forward[unit] == wfi_stage_n_micro(l->p, l->stage) && !follows)
         wfi_drop_packed(l, unit);
     l->n_forward[unit] = INT32_MIN;
-    WF_TRY(emit_pack(l, unit, WFI_PART_F, micro));
+    if (is_packed) WF_TRY(emit_pack(l, unit, WFI_PART_F, micro));
     return emit_segment(l, wfi_make(WFI_RECOMPUTE, unit, 0, micro), segment, 0);
 }
 
