@@ -80,7 +80,8 @@ expect 1 "larger microbatch" "${small[@]}" --image 32 --out "$folder/tiny"
 # ---- interrupted: no results ----
 "$WEFT" "${bench[@]}" --model resnet18 --batch 4 --image 64 --repeat 1000 --out "$folder/cut" --json "$folder/cut.json" >/dev/null 2>"$folder/said" &
 pid=$!
-catches_interrupt() { ((16#0$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$pid/status) & 2)); }
+# Before it becomes weft, the process is a shell, which catches the signal for itself.
+catches_interrupt() { [[ $(sed -n 's/^Name:[[:space:]]*//p' /proc/$pid/status) == weft ]] && ((16#0$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$pid/status) & 2)); }
 until_true_of $pid catches_interrupt || fail "it does not begin"
 kill -INT $pid
 wait $pid
