@@ -135,7 +135,8 @@ static wf_status find_plan(job *j, const wf_program *p, wf_plan **plan_out) {
     wf_recipe *r = &j->c->o.recipe;
     wf_proposal *found;
     int n;
-    wf_status status = wf_program_propose(p, j->c->o.device_memory, &found, &n);
+    wf_status status =
+        wf_program_propose(p, j->c->o.device_memory, j->c->o.host_memory, &found, &n);
     if (status != WF_OK) return status;
     *plan_out = NULL;
     for (int k = 0; k < n && status == WF_OK && !*plan_out; k++) {
@@ -159,7 +160,8 @@ static wf_status choose_plan(job *j) {
         wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, j->plan, WF_PROGRAM_TRAIN, &p);
     if (status != WF_OK) return status;
     status = find_plan(j, p, &plan);
-    if (status == WF_OK && !plan) status = wf_program_fits(p, j->c->o.device_memory);
+    if (status == WF_OK && !plan)
+        status = wf_program_fits(p, j->c->o.device_memory, j->c->o.host_memory);
     wf_program_destroy(p);
     if (status != WF_OK || !plan) return status;
     wf_plan_destroy(j->plan);

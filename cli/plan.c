@@ -142,7 +142,8 @@ static wf_status find_fitting(const job *j, const wf_program *p, json_t *proposa
                               json_t *would_fit) {
     wf_proposal *found;
     int n;
-    wf_status status = wf_program_propose(p, j->c->o.device_memory, &found, &n);
+    wf_status status =
+        wf_program_propose(p, j->c->o.device_memory, j->c->o.host_memory, &found, &n);
     if (status != WF_OK) return status;
     for (int k = 0; k < n; k++) {
         char text[TEXT_BYTES];
@@ -184,18 +185,15 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         text_of_bytes(sent, (double)run.sent_bytes));
     if (text) say(c, "\n%s", text);
     exit_status fits = EXIT_DONE;
-    status = wf_program_fits(p, c->o.device_memory);
+    status = wf_program_fits(p, c->o.device_memory, c->o.host_memory);
     if (status != WF_OK) {
         fits = complain_of(c, status);
         if (find_fitting(j, p, proposals, would_fit) == WF_NO_MEMORY)
             fits = complain_of(c, WF_NO_MEMORY);
-    } else {
-        status = wf_program_fits_host(p, c->o.host_memory);
-        if (status != WF_OK) fits = complain_of(c, status);
     }
     for (int t = 0; t < 2 && status == WF_OK; t++) {
         if (!all->test[t]) continue;
-        status = wf_program_fits(all->test[t], c->o.device_memory);
+        status = wf_program_fits(all->test[t], c->o.device_memory, c->o.host_memory);
         if (status != WF_OK) fits = job_complain_of_eval(j, status, JOB_EVAL_ADVICE);
     }
     json_t *report = json_pack(

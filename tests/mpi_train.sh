@@ -42,11 +42,20 @@ agree() {
     done
 }
 
+images "$folder/images"
+with_tests="train --model mlp --data $folder/images --threads 1 --batch 16 --micro 8 --lanes 4 --steps 2"
+tested_one=$(report $with_tests | field weights_sha256)
+
 n_families=0
 for family in openmpi mpich; do
     mpirun=$(mpi $family) && [[ $mpirun ]] || continue
     n_families=$((n_families + 1))
     agree "$mpirun" 2 dp=2 pp=2 dp=2,zero=1 dp=2,zero=3,bucket=1KiB
+
+    # tests need room on one rank alone: the others know whether there is enough
+    timeout 60 "$mpirun" -np 2 "$WEFT" $with_tests --wire mpi --plan dp=2,offload=params:disk --quiet --json - \
+        >"$folder/report" 2>"$folder/said" || fail "$family: tests, offload to disk: exit $?: $(cat "$folder/said")"
+    [[ $(field weights_sha256 <"$folder/report") == "$tested_one" ]] || fail "$family: tests, offload to disk: other bits"
 
     # a job of one rank is a job
     timeout 60 "$mpirun" -np 1 "$WEFT" $run --steps 3 --wire mpi --quiet --json - >"$folder/report" 2>"$folder/said" ||

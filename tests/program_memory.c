@@ -85,7 +85,7 @@ static void proposals_fit(void **state) {
     int n;
     for (int share = 90; share >= 50; share -= 10) {
         size_t memory = peak / 100 * (size_t)share;
-        TEST_OK(ctx, wf_program_propose(p, memory, &found, &n));
+        TEST_OK(ctx, wf_program_propose(p, memory, 0, &found, &n));
         if (share == 90) assert_int_equal(n, WF_MAX_PROPOSALS);
         for (int k = 0; k < n; k++) {
             wf_program *other = make(ctx, "gpt2-tiny", found[k].plan, found[k].n_micro, "adamw");
@@ -104,9 +104,19 @@ static void proposals_fit(void **state) {
         }
         wf_proposals_destroy(ctx, found, n);
     }
-    TEST_OK(ctx, wf_program_propose(p, 1000, &found, &n));
+    /* What is kept on the host has to fit there. */
+    for (size_t host = 0; host < 2; host++) {
+        bool offloads = false;
+        for (size_t share = 90; share >= 30; share -= 20) {
+            TEST_OK(ctx, wf_program_propose(p, peak / 100 * share, host, &found, &n));
+            for (int k = 0; k < n; k++) offloads |= strstr(found[k].plan, "offload") != NULL;
+            wf_proposals_destroy(ctx, found, n);
+        }
+        assert_int_equal(offloads, host == 0);
+    }
+    TEST_OK(ctx, wf_program_propose(p, 1000, 0, &found, &n));
     assert_int_equal(n, 0);
-    TEST_OK(ctx, wf_program_propose(p, 0, &found, &n));
+    TEST_OK(ctx, wf_program_propose(p, 0, 0, &found, &n));
     assert_int_equal(n, WF_MAX_PROPOSALS);
     wf_proposals_destroy(ctx, found, n);
     wf_program_destroy(p);

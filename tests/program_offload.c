@@ -154,9 +154,9 @@ static void bytes(void **state) {
         assert_int_equal(r.state_bytes, on_device.state_bytes - r.optimizer_bytes);
         assert_int_equal(r.fetched_bytes, r.optimizer_bytes);
         assert_int_equal(r.evicted_bytes, r.optimizer_bytes);
-        TEST_OK(ctx, wf_program_fits_host(p, r.host_peak_bytes));
+        TEST_OK(ctx, wf_program_fits(p, 0, r.host_peak_bytes));
         if (!disk)
-            TEST_REFUSED(ctx, wf_program_fits_host(p, r.host_peak_bytes - 1), WF_DOES_NOT_FIT,
+            TEST_REFUSED(ctx, wf_program_fits(p, 0, r.host_peak_bytes - 1), WF_DOES_NOT_FIT,
                          "of the host's memory, 1 more than");
         wf_program_destroy(p);
     }

@@ -317,6 +317,35 @@ static void tied_units_are_placed_alike(void **state) {
     test_context_end(ctx);
 }
 
+/* A forward run on one rank makes groups for no parts of others. */
+static void forward_runs_have_few_groups(void **state) {
+    (void)state;
+    const char *const plans[] = {"dp=5,zero=1,schedule=breadth", "dp=6,zero=2,shard=3",
+                                 "dp=5,zero=3"};
+    for (size_t k = 0; k < WFI_COUNT(plans); k++) {
+        wf_context *ctx = test_context();
+        wf_model *model;
+        wf_plan *plan;
+        wf_program *p, *forward;
+        int64_t n_lanes = k == 1 ? 6 : 5;
+        wf_recipe recipe = mixed_recipe(n_lanes);
+        recipe.n_micro = n_lanes;
+        recipe.batch = 4 * n_lanes;
+        TEST_OK(ctx, wf_model_create(ctx, "wide", wide, NULL, 0, &model));
+        TEST_OK(ctx, wf_plan_parse(ctx, plans[k], &plan));
+        TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+        TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 3, &forward));
+        for (int32_t g = 0; g < forward->n_groups; g++)
+            for (int32_t r = 0; r < forward->groups[g].n; r++)
+                assert_in_range(forward->groups[g].ranks[r], 0, forward->n_ranks - 1);
+        wf_program_destroy(forward);
+        wf_program_destroy(p);
+        wf_model_destroy(model);
+        wf_plan_destroy(plan);
+        test_context_end(ctx);
+    }
+}
+
 /* Every row there can be is refused with a sentence, or its program is proved. */
 static void rows(void **state) {
     (void)state;
@@ -355,6 +384,7 @@ int main(void) {
         cmocka_unit_test(one_weight_of_many_units),
         cmocka_unit_test(what_is_wrong_with_a_slice),
         cmocka_unit_test(tied_units_are_placed_alike),
+        cmocka_unit_test(forward_runs_have_few_groups),
         cmocka_unit_test(rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static void too_small_a_cap(void **state) {
     assert_non_null(strstr(wf_context_error(ctx), " would fit"));
     config.device_memory_bytes = 1000;
     TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer),
-                 WF_DOES_NOT_FIT, "neither more microbatches nor more stages");
+                 WF_DOES_NOT_FIT, "none of the other plans");
     config.device_memory_bytes = peak;
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
     wf_trainer_destroy(trainer);

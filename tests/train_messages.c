@@ -354,6 +354,7 @@ static void bits_of_one_rank(void **state) {
                                {"dp=2,zero=2,bucket=1KiB", 2},
                                {"dp=2,zero=3", 2},
                                {"dp=4,zero=3,shard=2", 4},
+                               {"dp=2,offload=state+params:disk", 2},
                                {"dp=2,pp=2,zero=3,overlap=off", 4},
                                {"whole gradient: dp=4", 4}};
     compare_with_one("train", plans, sizeof plans / sizeof *plans);

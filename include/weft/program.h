@@ -78,17 +78,18 @@ WF_API WF_NODISCARD wf_status wf_program_create_like(const wf_program *like, wf_
  * order. Errors: BUG; the sentence names the first instruction that is wrong. */
 WF_API WF_NODISCARD wf_status wf_program_check(const wf_program *program);
 
-/* Errors: DOES_NOT_FIT if a rank needs more than memory_bytes (0 = no limit); the
- * sentence says which rank, by how much, which unit is the peak, and what would fit. */
-WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t memory_bytes);
-/* The same of the host's memory, for what offload= keeps there. */
-WF_API WF_NODISCARD wf_status wf_program_fits_host(const wf_program *program, size_t host_bytes);
-/* Plans and numbers of microbatches of the same training step that fit (0 bytes: any does), at most
+/* Errors: DOES_NOT_FIT if a rank needs more than device_bytes (0 = no limit), or of the host's
+ * memory, for what offload= keeps there, more than host_bytes; the sentence says which rank and by
+ * how much, of the device also which unit is the peak, and what would fit. */
+WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t device_bytes,
+                                              size_t host_bytes);
+/* Plans and numbers of microbatches of the same training step that fit (as above), at most
  * WF_MAX_PROPOSALS, the shortest predicted step first: other replicas and stages, what is divided
  * among replicas, other schedules; of more ranks if nothing fits on as many, or there is only one.
  * Each was lowered and simulated. None: NULL and 0. */
-WF_API WF_NODISCARD wf_status wf_program_propose(const wf_program *program, size_t memory_bytes,
-                                                 wf_proposal **proposals_out, int *n_out);
+WF_API WF_NODISCARD wf_status wf_program_propose(const wf_program *program, size_t device_bytes,
+                                                 size_t host_bytes, wf_proposal **proposals_out,
+                                                 int *n_out);
 WF_API void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n);
 
 WF_API int wf_program_n_ranks(const wf_program *program);

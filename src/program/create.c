@@ -113,16 +113,17 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
     return WF_OK;
 }
 
-/* Programs that work on the same arena have their state in the same places. */
+/* Programs that work on the same arena have their state in the same places. A rank that was not
+ * lowered has it where the one is that it is like. */
 static wf_status same_state(const wf_program *p, const wf_program *like) {
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
         bool found = !block->is_state;
         for (int32_t k = 0; k < like->n_blocks && !found; k++) {
             const wfi_block *other = &like->blocks[k];
-            found = other->is_state && other->rank == block->rank && other->kind == block->kind &&
-                    other->id == block->id && other->offset == block->offset &&
-                    other->bytes == block->bytes;
+            found = other->is_state && other->rank == like->ranks[block->rank].like &&
+                    other->kind == block->kind && other->id == block->id &&
+                    other->offset == block->offset && other->bytes == block->bytes;
         }
         if (!found)
             return wfi_fail(p->ctx, WF_BUG, "rank %d has the %s of unit %s at another place",

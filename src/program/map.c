@@ -270,7 +270,8 @@ static wf_status group_replicas(wf_program *p) {
     for (int32_t s = 0; s < p->n_stages; s++) {
         wfi_stage *stage = &p->stages[s];
         int32_t n_parts = stage->n_parts, n_copies = stage->n_members / n_parts;
-        if (n_parts == stage->n_members || stage->strategy->state != WFI_SHARD) continue;
+        /* A forward run may have fewer members than there are parts: it updates none. */
+        if (n_parts >= stage->n_members || stage->strategy->state != WFI_SHARD) continue;
         stage->first_group = p->n_groups;
         for (int32_t k = 0; k < n_copies; k++)
             WF_TRY(group_members(p, s, k * n_parts, n_parts, 1, -1));

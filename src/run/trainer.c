@@ -79,7 +79,7 @@ static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
     bool grows = false;
     for (int32_t k = 0; k < p->n_ranks; k++)
         for (int s = 0; s < WFI_N_SPACES; s++)
-            grows |= p->ranks[k].arenas[s].peak_bytes > t->workers[k].arenas[s].bytes;
+            grows |= p->ranks[k].arenas[s].peak_bytes > t->workers[k].room_bytes[s];
     if (!grows) return WF_OK;
     WF_TRY(wfi_trainer_barrier(t, "make room"));
     for (int32_t k = 0; k < t->n_workers; k++) {
@@ -87,6 +87,9 @@ static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
         wfi_arena_plan needs[WFI_N_SPACES] = {{0}};
         if (k < p->n_ranks) memcpy(needs, p->ranks[k].arenas, sizeof needs);
         if (!needs->peak_bytes) needs->peak_bytes = WFI_ALIGN_BYTES;
+        for (int s = 0; s < WFI_N_SPACES; s++)
+            t->workers[k].room_bytes[s] = (size_t)wfi_max_i64((int64_t)t->workers[k].room_bytes[s],
+                                                              (int64_t)needs[s].peak_bytes);
         WF_TRY(wfi_worker_grow(&t->workers[k], needs));
     }
     WF_TRY(wfi_trainer_barrier(t, "open memory"));
@@ -109,8 +112,7 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     const wf_program *like = t->n_ready ? t->ready[0]->program : NULL;
     wfi_program_use use = t->keep_gradients ? WFI_USE_RUN_AND_KEEP : WFI_USE_RUN;
     WF_TRY(wfi_program_create(t->ctx, t->model, &recipe, t->plan, r->kind, use, like, &r->program));
-    WF_TRY(wf_program_fits(r->program, t->device_memory_bytes));
-    WF_TRY(wf_program_fits_host(r->program, t->host_memory_bytes));
+    WF_TRY(wf_program_fits(r->program, t->device_memory_bytes, t->host_memory_bytes));
     const wf_graph *g = r->program->graph;
     size_t n_values = (size_t)g->n_values, n_micro = (size_t)r->program->recipe.n_micro;
     r->inputs = wfi_pool_alloc(&r->pool, n_values, sizeof *r->inputs);

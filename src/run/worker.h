@@ -25,6 +25,9 @@ typedef struct wfi_worker {
     const wfi_backend *backend; /* the kernels of its kind of device */
     wfi_stream_queue *streams[WFI_N_STREAMS];
     wfi_arena arenas[WFI_N_SPACES];
+    /* What all processes have agreed that it has at least, known of those that are elsewhere, too.
+     */
+    size_t room_bytes[WFI_N_SPACES];
     const char *folder; /* of its files; borrowed; NULL: the device's default */
     wfi_device *copier; /* what copies from and to its arenas here */
     size_t shift_bytes; /* of the device's arena */

@@ -7,15 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t peak_of(const wf_program *p, int32_t rank) {
-    return p->ranks[rank].arenas[WFI_SPACE_DEVICE].peak_bytes;
+static size_t peak_of(const wf_program *p, wfi_space space, int32_t rank) {
+    return p->ranks[rank].arenas[space].peak_bytes;
 }
 
-static int32_t largest_rank(const wf_program *p) {
+static int32_t largest_rank(const wf_program *p, wfi_space space) {
     int32_t worst = 0;
     for (int32_t r = 1; r < p->n_ranks; r++)
-        if (peak_of(p, r) > peak_of(p, worst)) worst = r;
+        if (peak_of(p, space, r) > peak_of(p, space, worst)) worst = r;
     return worst;
+}
+
+static size_t highest_peak(const wf_program *p, wfi_space space) {
+    return peak_of(p, space, largest_rank(p, space));
 }
 
 /* ---- candidates ---- */
@@ -48,7 +52,7 @@ typedef struct candidate {
 
 typedef struct search {
     const wf_program *p;
-    size_t memory_bytes;
+    size_t device_bytes, host_bytes; /* given */
     candidate candidates[MOST_PAIRS];
     int n_candidates, n_tries;
     wf_proposal *found; /* [n_found] */
@@ -117,7 +121,7 @@ static wf_status add_found(search *s, const wf_program *p) {
     if (is_found(s, p->plan->text, p->recipe.n_micro)) return WF_OK;
     WF_TRY(wf_program_simulate(p, NULL, &timeline));
     wf_proposal found = {.n_micro = p->recipe.n_micro,
-                         .peak_bytes = peak_of(p, largest_rank(p)),
+                         .peak_bytes = highest_peak(p, WFI_SPACE_DEVICE),
                          .step_us = wf_timeline_step_us(timeline)};
     wf_timeline_destroy(timeline);
     WF_TRY(WFI_GROW(s->p->ctx, s->found, s->n_found, s->capacity, "proposals"));
@@ -142,8 +146,9 @@ static wf_status try_candidate(search *s, candidate *c, int64_t n_micro) {
     c->is_done = status != WF_OK;
     if (status != WF_OK) return status == WF_NO_MEMORY ? status : WF_OK;
     for (int32_t r = 0; r < other->n_ranks; r++)
-        c->is_done |= other->ranks[r].arenas[WFI_SPACE_DEVICE].state_bytes > s->memory_bytes;
-    if (peak_of(other, largest_rank(other)) <= s->memory_bytes) {
+        c->is_done |= other->ranks[r].arenas[WFI_SPACE_DEVICE].state_bytes > s->device_bytes;
+    if (highest_peak(other, WFI_SPACE_DEVICE) <= s->device_bytes &&
+        highest_peak(other, WFI_SPACE_HOST) <= s->host_bytes) {
         c->is_done = true;
         status = add_found(s, other);
     }
@@ -195,9 +200,11 @@ void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n) {
     wfi_free(ctx, proposals);
 }
 
-wf_status wf_program_propose(const wf_program *p, size_t memory_bytes, wf_proposal **proposals_out,
-                             int *n_out) {
-    search s = {.p = p, .memory_bytes = memory_bytes ? memory_bytes : SIZE_MAX};
+wf_status wf_program_propose(const wf_program *p, size_t device_bytes, size_t host_bytes,
+                             wf_proposal **proposals_out, int *n_out) {
+    search s = {.p = p,
+                .device_bytes = device_bytes ? device_bytes : SIZE_MAX,
+                .host_bytes = host_bytes ? host_bytes : SIZE_MAX};
     wf_status status = p->kind == WF_PROGRAM_TRAIN ? find(&s) : WF_OK;
     if (status != WF_OK) {
         wf_proposals_destroy(p->ctx, s.found, s.n_found);
@@ -219,13 +226,13 @@ static void add_proposal(const wf_program *p, const wf_proposal *proposal, wfi_t
                      (long long)proposal->n_micro);
 }
 
-wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
-    int32_t worst = largest_rank(p);
-    size_t peak = peak_of(p, worst);
+static wf_status fits_device(const wf_program *p, size_t memory_bytes, size_t host_bytes) {
+    int32_t worst = largest_rank(p, WFI_SPACE_DEVICE);
+    size_t peak = peak_of(p, WFI_SPACE_DEVICE, worst);
     if (!memory_bytes || peak <= memory_bytes) return WF_OK;
     wf_proposal *proposals;
     int n;
-    WF_TRY(wf_program_propose(p, memory_bytes, &proposals, &n));
+    WF_TRY(wf_program_propose(p, memory_bytes, host_bytes, &proposals, &n));
     wfi_text advice;
     wfi_text_init(&advice, p->ctx);
     for (int k = 0; k < n; k++) {
@@ -237,10 +244,11 @@ wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
                      " would fit; of the same family a model %.2f times as large, by the first",
                      (double)memory_bytes / (double)proposals[0].peak_bytes);
     else
-        wfi_text_add(&advice,
-                     "neither more microbatches nor more stages would fit: parameters, buffers and "
-                     "optimizer state alone take %zu",
-                     p->ranks[worst].arenas[WFI_SPACE_DEVICE].state_bytes);
+        wfi_text_add(
+            &advice,
+            "none of the other plans and numbers of microbatches that were tried would fit: "
+            "parameters, buffers and optimizer state alone take %zu",
+            p->ranks[worst].arenas[WFI_SPACE_DEVICE].state_bytes);
     wf_proposals_destroy(p->ctx, proposals, n);
     wf_status status = wfi_text_status(&advice);
     if (status == WF_OK)
@@ -254,16 +262,17 @@ wf_status wf_program_fits(const wf_program *p, size_t memory_bytes) {
     return status;
 }
 
-wf_status wf_program_fits_host(const wf_program *p, size_t host_bytes) {
-    int32_t worst = 0;
-    for (int32_t r = 1; r < p->n_ranks; r++)
-        if (p->ranks[r].arenas[WFI_SPACE_HOST].peak_bytes >
-            p->ranks[worst].arenas[WFI_SPACE_HOST].peak_bytes)
-            worst = r;
-    size_t peak = p->ranks[worst].arenas[WFI_SPACE_HOST].peak_bytes;
+static wf_status fits_host(const wf_program *p, size_t host_bytes) {
+    int32_t worst = largest_rank(p, WFI_SPACE_HOST);
+    size_t peak = peak_of(p, WFI_SPACE_HOST, worst);
     if (!host_bytes || peak <= host_bytes) return WF_OK;
     return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
                     "rank %d needs %zu bytes of the host's memory, %zu more than the %zu given; "
                     "what offload= keeps there can be kept in a file, with :disk",
                     worst, peak, peak - host_bytes, host_bytes);
+}
+
+wf_status wf_program_fits(const wf_program *p, size_t device_bytes, size_t host_bytes) {
+    WF_TRY(fits_device(p, device_bytes, host_bytes));
+    return fits_host(p, host_bytes);
 }
