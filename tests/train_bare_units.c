@@ -1,8 +1,9 @@
-/* Units that have no parameters, or no op outside training; and numbers that are none in front of a
- * ReLU. */
+/* Units that have no parameters, or parameters that other units alone use, or no op outside
+ * training; and numbers that are none in front of a ReLU. */
 #include "test.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <weft/weft.h>
 
 #define BATCH 8
@@ -77,6 +78,74 @@ static void dropout_alone(void **state) {
     test_context_end(ctx);
 }
 
+/* A weight of three units that is declared where it is first used, or in a unit before, or in one
+ * that has nothing else to train. */
+enum { WHERE_USED, BEFORE, ALONE };
+
+static void declares_early(wf_graph *g, const void *config) {
+    int where = *(const int *)config;
+    wf_init init = {WF_INIT_NORMAL, 0.3f};
+    wf_tensor in = wf_input(g, "x", WF_F32, WF_SHAPE(4)), t = wf_input(g, "y", WF_F32, WF_SHAPE(2));
+    wf_tensor none = {g, -1}, h = wf_relu(wf_linear(in, "net1", 50));
+    if (where == BEFORE) (void)wf_parameter(g, "shared", WF_SHAPE(50, 50), init);
+    h = wf_cut(h, "second");
+    if (where == ALONE) (void)wf_parameter(g, "shared", WF_SHAPE(50, 50), init);
+    h = wf_cut(wf_tanh(h), "third");
+    wf_tensor shared = wf_parameter(g, "shared", WF_SHAPE(50, 50), init);
+    h = wf_cut(wf_tanh(wf_linear_with(h, shared, none)), "fourth");
+    h = wf_cut(wf_tanh(wf_linear_with(h, shared, none)), "fifth");
+    h = wf_cut(wf_tanh(wf_linear_with(h, shared, none)), "sixth");
+    wf_loss(wf_mse(wf_linear(h, "net2", 2), t));
+}
+
+static void train_shared(wf_context *ctx, int where, const char *recipe, const char *plan,
+                         char sha[65]) {
+    wf_trainer *t;
+    wf_step_result result;
+    TEST_OK(ctx, wf_trainer_open(ctx, declares_early, &where, recipe, plan, &t));
+    for (int s = 0; s < 3; s++) TEST_OK(ctx, wf_trainer_step(t, feeds, 2, BATCH, &result));
+    TEST_OK(ctx, wf_trainer_weights_sha256(t, sha));
+    wf_trainer_destroy(t);
+}
+
+static void declared_elsewhere(void **state) {
+    (void)state;
+    static const char *const plans[] = {"dp=2",
+                                        "pp=2",
+                                        "pp=5",
+                                        "pp=3,schedule=zb1",
+                                        "dp=2,pp=2,zero=1",
+                                        "dp=2,zero=2,bucket=1",
+                                        "dp=4,zero=3,shard=2",
+                                        "dp=2,pp=3,zero=3,schedule=zb2",
+                                        "dp=2,zero=3,schedule=breadth",
+                                        "schedule=breadth,recompute=all",
+                                        "dp=2,zero=3,offload=params+state:disk",
+                                        "pp=2,recompute=all,offload=activations",
+                                        "dataparallel=4",
+                                        "fourth:dp=2"};
+    static const char *const recipes[] = {"batch=8,micro=8,lanes=4,optimizer=adamw,lr=0.01",
+                                          "batch=8,micro=4,lanes=4,momentum=0.9,clip_norm=0.05"};
+    wf_context *ctx = test_context();
+    fill();
+    for (size_t r = 0; r < 2; r++) {
+        char want[65], sha[65];
+        for (int where = WHERE_USED; where <= ALONE; where++) {
+            bool clips = r == 1; /* by a norm whose sum goes by places */
+            train_shared(ctx, where, recipes[r], "", sha);
+            if (where == WHERE_USED || clips) strcpy(want, sha);
+            assert_string_equal(sha, want);
+            for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+                train_shared(ctx, where, recipes[r], plans[k], sha);
+                if (strcmp(sha, want) != 0)
+                    fail_msg("declared %d, %s, plan '%s': not one rank's bits", where, recipes[r],
+                             plans[k]);
+            }
+        }
+    }
+    test_context_end(ctx);
+}
+
 static void two_relus(wf_graph *g, const void *config) {
     const int *adds = config;
     wf_tensor in = wf_input(g, "x", WF_F32, WF_SHAPE(4)), t = wf_input(g, "y", WF_F32, WF_SHAPE(2));
@@ -108,6 +177,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norm_is_known),
         cmocka_unit_test(dropout_alone),
+        cmocka_unit_test(declared_elsewhere),
         cmocka_unit_test(relu_keeps_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

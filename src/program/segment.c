@@ -285,9 +285,18 @@ static wf_status new_segment(const wfi_code *code, int32_t unit, wfi_part part, 
 }
 
 static void drop_empty(wf_context *ctx, wfi_segment **segment) {
-    if (!*segment || (*segment)->n_steps) return;
+    if (!*segment || (*segment)->n_steps || (*segment)->n_slots) return;
     segment_destroy(ctx, *segment);
     *segment = NULL;
+}
+
+/* The gradient of a unit begins with its own part of the backward, also of weights that other units
+ * alone use: then it is zero. */
+static wf_status add_gradient(builder *b) {
+    int32_t unit = b->segment->unit, ignored;
+    bool sums = b->segment->part == WFI_PART_W || b->segment->part == WFI_PART_BW;
+    if (!sums || !b->code->g->units[unit].param_bytes) return WF_OK;
+    return find_slot(b, b->segment, WFI_BLOCK_GRADIENT, unit, 0, WFI_READ | WFI_WRITE, &ignored);
 }
 
 /* R follows F, and reads what is packed for it. */
@@ -306,6 +315,7 @@ static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_par
         if (!node->dead && node->unit == unit && part_has(part, node->phase))
             WF_TRY(add_node(b, n));
     }
+    WF_TRY(add_gradient(b));
     return finish_frame(b);
 }
 

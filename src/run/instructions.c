@@ -47,22 +47,23 @@ static const wfi_segment *segment_of(const wfi_executor *e, const wfi_instructio
     return now->segment->is_pack ? unit->pack[now->part] : unit->part[now->part];
 }
 
-/* Parameters begin at multiples of a cache line. What lies between them is no gradient,
- * but the norm and the sums over ranks run over it: it is zero. */
+/* What no kernel of the unit assigns is zero: gaps between parameters, over which the norm and the
+ * sums over ranks run, and weights that other units alone use, whose gradients are added later. */
 static wf_status clear_gaps(const wfi_executor *e, const wfi_instruction *now) {
     const wf_graph *g = e->p->graph;
     char *gradient = NULL;
     for (int32_t s = 0; s < now->n_references && !gradient; s++)
         if (now->segment->slots[s].kind == WFI_BLOCK_GRADIENT)
             gradient = wfi_executor_at(e, &now->references[s]);
-    for (int32_t i = 0; i < g->n_weight_gradients && gradient; i++) {
-        const wfi_weight_gradient *w = &g->weight_gradients[i];
-        if (w->unit != now->unit || wfi_is_tied(g, i)) continue;
-        size_t end = g->values[w->param].offset + wfi_value_bytes(g, w->param);
-        size_t gap_bytes = wfi_round_up(end, WFI_ALIGN_BYTES) - end;
-        if (gap_bytes)
-            WF_TRY(wfi_memory_fill(worker_of(e, now)->device, stream_of(e, now), gradient + end,
-                                   WFI_SPACE_DEVICE, 0, gap_bytes));
+    size_t done = 0, end = gradient ? g->units[now->unit].param_bytes : 0;
+    for (int32_t i = 0; i <= g->n_weight_gradients && done < end; i++) {
+        const wfi_weight_gradient *w = i < g->n_weight_gradients ? &g->weight_gradients[i] : NULL;
+        if (w && (w->unit != now->unit || wfi_is_tied(g, i))) continue;
+        size_t next = w ? g->values[w->param].offset : end;
+        if (next > done)
+            WF_TRY(wfi_memory_fill(worker_of(e, now)->device, stream_of(e, now), gradient + done,
+                                   WFI_SPACE_DEVICE, 0, next - done));
+        if (w) done = next + wfi_value_bytes(g, w->param);
     }
     return WF_OK;
 }
