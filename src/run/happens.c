@@ -141,8 +141,8 @@ static int32_t find_event(const wfi_happens *r, wfi_event event, int64_t *epoch_
     return 0;
 }
 
-/* An event that has happened before the step orders nothing in it. One that will only
- * come with a later task is not known yet: whoever counts on it reads too early. */
+/* An event that has happened before the step orders nothing in it. Nor does one that only comes
+ * with a task that is issued later: nobody knows yet what happens before that. */
 void wfi_happens_wait(wfi_happens *r, int32_t i, wfi_event event) {
     int64_t epoch;
     const track *from = &r->tracks[find_event(r, event, &epoch)];
