@@ -219,14 +219,18 @@ static int awaited_sender(const void *self, int stream) {
     return __atomic_load_n(&t->receives[stream].awaited, __ATOMIC_RELAXED);
 }
 
-/* ... or not taken it. */
+/* ... or not taken it: departures are counted in the order of the puts, so it is the oldest. */
 static int awaited_reader(const void *self, int stream) {
     const wfi_transport *t = self;
-    int rank = 0;
-    while (rank < t->config.n_ranks - 1 &&
-           __atomic_load_n(&t->peers[rank].puts[stream].awaited, __ATOMIC_RELAXED) < 0)
-        rank++;
-    return rank;
+    uint64_t oldest = UINT64_MAX;
+    int reader = -1;
+    for (int rank = 0; rank < t->config.n_ranks; rank++) {
+        uint64_t n = __atomic_load_n(&t->peers[rank].puts[stream].oldest, __ATOMIC_RELAXED);
+        if (!n || n >= oldest) continue;
+        oldest = n;
+        reader = rank;
+    }
+    return reader;
 }
 
 static wf_status create_count(wfi_transport *t, wfi_transport_count *count, const char *direction,

@@ -85,6 +85,12 @@ static void insert(wfi_queue *q, wfi_request *r) {
     *at = r;
 }
 
+/* For sentences of another thread. */
+static void show_first(wfi_queue *q) {
+    __atomic_store_n(&q->awaited, q->first ? q->first->peer : -1, __ATOMIC_RELAXED);
+    __atomic_store_n(&q->oldest, q->first ? q->first->number : 0, __ATOMIC_RELAXED);
+}
+
 static void add(wfi_transport *t, wfi_request *r) {
     wfi_queue *q = r->queue, **at = &t->active;
     if (!q->first) {
@@ -93,7 +99,7 @@ static void add(wfi_transport *t, wfi_request *r) {
         *at = q;
     }
     insert(q, r);
-    __atomic_store_n(&q->awaited, q->first->peer, __ATOMIC_RELAXED);
+    show_first(q);
 }
 
 bool wfi_queue_add(wfi_transport *t, wfi_queue *queue, const wfi_request *request) {
@@ -210,7 +216,7 @@ static bool end_requests(wfi_transport *t, wfi_queue *q) {
     while (q->first && has_ended(t, q->first)) {
         wfi_request *r = q->first;
         q->first = r->next;
-        __atomic_store_n(&q->awaited, q->first ? q->first->peer : -1, __ATOMIC_RELAXED);
+        show_first(q);
         if (q->departs >= 0 && r->number > t->last_departed[q->departs])
             t->last_departed[q->departs] = r->number;
         recycle(t, r);

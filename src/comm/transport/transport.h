@@ -110,6 +110,7 @@ typedef struct wfi_queue {
     uint64_t n_done;           /* atomic access */
     wfi_shared_epoch *done;    /* the same, for whom sleeps for it; or NULL */
     int awaited;               /* atomic access: the peer of the first; -1: unknown */
+    uint64_t oldest;           /* atomic access: the first's number; 0: there is none */
     bool is_cancelled;         /* atomic access */
     bool stops_at_failure;     /* of the job */
     int departs;               /* what is done here are puts for that stream; or -1 */
