@@ -75,7 +75,7 @@ expect 2 "has no option --plan" "${bench[@]}" --plan pp=2
 expect 1 "cannot be made" "${small[@]}" --out /dev/null/run
 expect 1 "cannot be written" "${small[@]}" --json "$folder/none/r.json"
 expect 2 "bench model-parallel" bench
-expect 1 "larger microbatch" "${small[@]}" --image 32 --out "$folder/tiny"
+expect 2 "larger microbatch" "${small[@]}" --image 32 --out "$folder/tiny"
 
 # ---- interrupted: no results ----
 "$WEFT" "${bench[@]}" --model resnet18 --batch 4 --image 64 --repeat 1000 --out "$folder/cut" --json "$folder/cut.json" >/dev/null 2>"$folder/said" &

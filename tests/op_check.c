@@ -158,7 +158,7 @@ static wf_tensor two_dropouts(wf_graph *g) {
     X(INVALID_ARG, "self_attention: 0 heads", wf_self_attention(t(g, S(2, 3, 18)), 0, 1))          \
     X(SHAPE, "far too large",                                                                      \
       wf_concat((wf_tensor[]){t(g, S(TALL)), t(g, S(TALL)), t(g, S(TALL))}, 3, 0))                 \
-    X(SHAPE, "batch_norm 'bn': one value a channel", wf_batch_norm(t(g, S(1, 3)), "bn"))           \
+    X(INVALID_ARG, "batch_norm 'bn': one value a channel", wf_batch_norm(t(g, S(1, 3)), "bn"))     \
     X(SHAPE, "linear: []", wf_linear(t(g, WF_SCALAR), "fc", 3))                                    \
     X(SHAPE, "conv2d: input 0 [2, 3]",                                                             \
       wf_conv2d(t(g, S(2, 3)), "conv", 4, 3, (wf_conv2d_shape){1, 1, 1}))                          \

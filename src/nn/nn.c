@@ -87,7 +87,7 @@ wf_tensor wf_batch_norm(wf_tensor x, const char *name) {
     if (!node) return wfi_inert(g);
     wf_shape shape = wf_tensor_shape(x);
     if (wf_shape_n_elem(&shape) == shape.dim[1]) {
-        wfi_graph_fail(g, WF_SHAPE,
+        wfi_graph_fail(g, WF_INVALID_ARG,
                        "batch_norm '%s': one value a channel has no variance; train with a larger "
                        "microbatch or a larger image",
                        name);
