@@ -29,6 +29,25 @@ static exit_status check_use(const options *o) {
     return EXIT_DONE;
 }
 
+/* What a size that is not given is, and that no other is 0. */
+static exit_status resolve_sizes(options *o, const wf_model_info *model) {
+    const struct {
+        option_id id;
+        int64_t *value, usual;
+    } sizes[] = {{OPT_layers, &o->layers, model->n_layers},
+                 {OPT_hidden, &o->hidden, model->hidden},
+                 {OPT_heads, &o->heads, model->n_heads},
+                 {OPT_vocab, &o->vocab, 0}}; /* by the data */
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes && model->has_sizes; k++) {
+        char name[TEXT_BYTES];
+        if (!option_is_given(o, sizes[k].id))
+            *sizes[k].value = sizes[k].usual;
+        else if (!*sizes[k].value)
+            return complain(EXIT_USAGE, "%s wants at least 1", option_name(name, sizes[k].id));
+    }
+    return EXIT_DONE;
+}
+
 static void resolve_options(options *o, const wf_model_info *model, bool wants_mse) {
     if (!o->image) o->image = model->image;
     if (!o->tokens) o->tokens = model->n_tokens;
@@ -53,7 +72,8 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     config.name = o->data;
     config.kind = j->is_tokens ? WF_DATA_TOKENS : WF_DATA_IMAGES;
     config.height = config.width = o->image;
-    config.n_classes = is_synthetic ? wf_model_registry_find(o->model)->n_classes : 0;
+    if (is_synthetic)
+        config.n_classes = o->vocab ? o->vocab : wf_model_registry_find(o->model)->n_classes;
     config.n_tokens = o->tokens;
     config.n_synthetic = synthetic_samples(o, n_steps);
     config.targets = o->loss == WF_LOSS_MSE ? WF_TARGETS_ONE_HOT : WF_TARGETS_LABELS;
@@ -65,6 +85,16 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     return status;
 }
 
+/* A vocabulary may be larger than the data's, whose tokens it has to hold. */
+static exit_status check_vocab(job *j) {
+    options *o = &j->c->o;
+    if (option_no_use(o, OPT_vocab)) return EXIT_DONE;
+    if (!o->vocab) o->vocab = j->about.n_classes;
+    if (o->vocab >= j->about.n_classes) return EXIT_DONE;
+    return complain(EXIT_USAGE, "--vocab %lld: the data has %lld different tokens",
+                    (long long)o->vocab, (long long)j->about.n_classes);
+}
+
 static wf_status find_model(job *j) {
     options *o = &j->c->o;
     const wf_data_description *about = &j->about;
@@ -73,6 +103,10 @@ static wf_status find_model(job *j) {
     if (j->is_tokens) {
         config.n_tokens = about->n_tokens;
         config.dropout = o->dropout;
+        config.n_layers = o->layers;
+        config.hidden = o->hidden;
+        config.n_heads = o->heads;
+        if (!option_no_use(o, OPT_vocab)) config.n_classes = o->vocab;
     } else {
         config.channels = about->channels;
         config.height = about->height;
@@ -190,6 +224,7 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
     bool is_synthetic = !strcmp(o->data, "synthetic");
     const wf_model_info *model = wf_model_registry_find(o->model);
     j->is_tokens = model->takes_tokens;
+    if ((bad = resolve_sizes(o, model))) return bad;
     resolve_options(o, model, c->command == FOR_BENCH && is_synthetic);
     if (o->loss == WF_LOSS_MSE && !is_synthetic)
         return complain(EXIT_USAGE,
@@ -203,6 +238,10 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
         return bad;
     }
     if (status == WF_OK && (bad = agree_on_data(j))) {
+        job_close(j);
+        return bad;
+    }
+    if (status == WF_OK && (bad = check_vocab(j))) {
         job_close(j);
         return bad;
     }

@@ -143,6 +143,11 @@ const char *option_no_use(const options *o, option_id id) {
         return synthetic ? NULL : "images have their size from the data set";
     case OPT_tokens:
         return tokens ? NULL : "the model reads images";
+    case OPT_layers:
+    case OPT_hidden:
+    case OPT_heads:
+    case OPT_vocab:
+        return model && model->has_sizes ? NULL : "only gpt may have any size";
     case OPT_words:
         if (!tokens) return "the model reads images";
         return synthetic ? "synthetic tokens are neither words nor bytes" : NULL;

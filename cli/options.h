@@ -72,7 +72,13 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(image, COUNT, image, MODEL, ALL, 1, "N", NULL,                                               \
       "synthetic images are N x N (128; mlp: 28; --quick: 96)")                                    \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
-      "tokens in a sample (gpt2: 256, gpt2-tiny: 32)")                                             \
+      "tokens in a sample (256; gpt2-tiny: 32)")                                                   \
+    X(layers, COUNT, layers, MODEL, TPBE | RUNS, 1, "N", NULL, "gpt: blocks (12)")                 \
+    X(hidden, COUNT, hidden, MODEL, TPBE | RUNS, 1, "N", NULL, "gpt: its width (768)")             \
+    X(heads, COUNT, heads, MODEL, TPBE | RUNS, 1, "N", NULL,                                       \
+      "gpt: heads of attention, which divide the width (12)")                                      \
+    X(vocab, COUNT, vocab, MODEL, TPBE | RUNS, 1, "N", NULL,                                       \
+      "gpt: tokens that there are (those of the data; synthetic: 50257)")                          \
     X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "a text file's tokens are words, not bytes") \
     X(normalize, CHOICE, normalize, MODEL, TPBE, 1, "default|none", "default",                     \
       "pixels: zero mean and unit variance, or / 255 only")                                        \
@@ -209,7 +215,7 @@ typedef struct options {
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit;
     double transfer_ms, timeout, grace;
-    int64_t image, tokens, steps, epochs, save_every, repeat, ranks;
+    int64_t image, tokens, layers, hidden, heads, vocab, steps, epochs, save_every, repeat, ranks;
     size_t device_memory, host_memory, shard_bytes;
     double dropout;
     int words, no_shuffle, no_augment, normalize, stem, loss, costs;

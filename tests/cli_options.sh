@@ -46,6 +46,9 @@ differs --model "train --data synthetic --image 32 --threads 1 --batch 2 --steps
 differs --data "train --model mlp --threads 1 --batch 8 --steps 1" "--data synthetic --image 8" "--data $folder/images"
 differs --image "$mlp" "" "--image 7"
 differs --tokens "$gpt" "" "--tokens 9"
+for size in "--layers 3" "--hidden 48" "--heads 1" "--vocab 300"; do
+    differs "${size% *}" "${gpt/gpt2-tiny/gpt} --layers 1 --hidden 32 --heads 2 --vocab 200" "" "$size"
+done
 differs --words "$text_run --tokens 8" "" "--words"
 differs --normalize "$folder_run" "" "--normalize none"
 differs --no-shuffle "$folder_run" "" "--no-shuffle"

@@ -44,6 +44,22 @@ expect 2 "2 processes have come; each takes one: give --plan dp=2" $mlp --ranks 
 expect 2 "nesterov needs a momentum" $mlp --nesterov
 expect 2 "only --data synthetic has" train --model mlp --data "$folder" --loss mse
 expect 2 "at most 64" train --model gpt2-tiny --data synthetic --tokens 65
+gpt="train --model gpt --data synthetic --batch 2 --tokens 8"
+expect 2 "only gpt may have any size" ${gpt/gpt/gpt2} --layers 3
+expect 2 "a width of 1600 does not divide into 12 heads" $gpt --hidden 1600
+expect 2 "does not divide into 7 heads" $gpt --heads 7
+expect 2 "does not divide into 2000 heads" $gpt --heads 2000
+expect 2 "--layers wants at least 1" $gpt --layers 0
+expect 2 "--heads wants at least 1" $gpt --heads 0
+expect 2 "--vocab wants at least 1" $gpt --vocab 0
+expect 2 "1 to 4096" $gpt --layers 1000000000000
+expect 2 "far too large" $gpt --hidden 12000000000000
+expect 2 "far too large" $gpt --hidden 1200000000
+expect 2 "must be 0 to 2147483647" $gpt --vocab 3000000000
+expect 2 "must be 1 to 1048576" $gpt --tokens 3000000000
+expect 2 "far too large" $gpt --vocab 2000000000
+yes "to be" | head -c 4000 >"$folder/text"
+expect 2 "the data has 256 different tokens" train --model gpt --data "$folder/text" --vocab 255
 expect 2 "--init is missing" eval --model mlp --data synthetic
 expect 2 "--resume wants --out" train --resume
 expect 2 "not from --init" train --resume --out "$folder/none" --init x

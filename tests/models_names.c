@@ -130,6 +130,23 @@ static void gpt2(void **state) {
     expect(g, "wpe.weight", WF_SHAPE(64, 64));
     assert_int_equal(count(g).n_units, 4);
     wf_graph_destroy(g);
+
+    /* GPT-2 1.5B, which has 48 layers and heads of 64; what is not said is GPT-2's. */
+    config.n_tokens = 2000;
+    config.n_layers = 48, config.hidden = 1600, config.n_heads = 25;
+    g = build(ctx, "gpt", &config);
+    assert_int_equal(count(g).n_units, 50);
+    expect(g, "wpe.weight", WF_SHAPE(2000, 1600));
+    expect(g, "h.47.mlp.c_fc.weight", WF_SHAPE(1600, 6400));
+    wf_graph_destroy(g);
+    config.n_tokens = 32;
+    g = build(ctx, "gpt", &config);
+    assert_int_equal(count(g).n_values, 1557611200);
+    wf_graph_destroy(g);
+    config.n_layers = config.hidden = config.n_heads = 0;
+    g = build(ctx, "gpt", &config);
+    assert_int_equal(count(g).n_values, 124439808);
+    wf_graph_destroy(g);
     test_context_end(ctx);
 }
 
@@ -170,7 +187,17 @@ static void refusals(void **state) {
     TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "small_stem");
     c.small_stem = 0, c.height = 32;
     TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG, "image size");
-    c.height = 0;
+    c.height = 224, c.n_layers = 3;
+    TEST_REFUSED(ctx, try_model(ctx, "gpt2", &c), WF_INVALID_ARG, "no use for n_layers");
+    c.n_heads = 5;
+    TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "768 does not divide into 5");
+    c.n_heads = -12;
+    TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "into -12 heads");
+    c.n_heads = 0, c.n_positions = -1;
+    TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "-1 positions");
+    c.n_positions = 0, c.n_layers = 4097;
+    TEST_REFUSED(ctx, try_model(ctx, "gpt", &c), WF_INVALID_ARG, "1 to 4096");
+    c.n_layers = 0, c.height = 0;
     TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "images of 3 x 0");
     c.height = 224, c.n_classes = -1;
     TEST_REFUSED(ctx, try_model(ctx, "mlp", &c), WF_INVALID_ARG, "classes");

@@ -18,19 +18,24 @@ typedef struct wf_model_config {
     wf_loss_kind loss;               /* MSE wants targets F32 [n_classes] instead of labels I32 */
     int small_stem;                  /* resnets: 3x3 stride 1 and no max pool, for small images */
     double dropout;                  /* gpt2: after embedding, attention and MLP; 0 = none */
+    /* gpt alone; 0 = as the registry says. Positions are the most tokens that a sample may have;
+     * 0 = 1024, or n_tokens if there are more. */
+    int64_t n_layers, hidden, n_heads, n_positions;
 } wf_model_config;
 
 #define WF_MODEL_CONFIG_INIT                                                                       \
-    { sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0 }
+    { sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0, 0, 0, 0, 0 }
 
 /* What there is to know of a ready-made model before it is made. Static. */
 typedef struct wf_model_info {
     const char *name;
     int takes_tokens; /* I32 [n_tokens] rather than images */
     int has_stem;     /* config.small_stem means something */
+    int has_sizes;    /* config.n_layers, hidden, n_heads and n_positions do */
     /* Sizes that make a fair benchmark with samples that are made up. */
     int64_t image; /* height and width; 0: no images */
     int64_t n_tokens, n_classes;
+    int64_t n_layers, hidden, n_heads; /* of token models */
 } wf_model_info;
 
 #ifdef __cplusplus

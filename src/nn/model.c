@@ -7,16 +7,17 @@
 typedef struct registered_model {
     wf_model_info info;
     wf_model_function function;
-    int64_t n_classes, n_tokens; /* where the configuration says 0 */
+    int64_t n_classes, n_positions; /* where the configuration says 0 */
 } registered_model;
 
 static const registered_model registry[] = {
-    {{"mlp", 0, 0, 28, 0, 1000}, wfi_model_mlp, 10, 0},
-    {{"resnet18", 0, 1, 128, 0, 1000}, wfi_model_resnet18, 1000, 0},
-    {{"resnet34", 0, 1, 128, 0, 1000}, wfi_model_resnet34, 1000, 0},
-    {{"resnet50", 0, 1, 128, 0, 1000}, wfi_model_resnet50, 1000, 0},
-    {{"gpt2", 1, 0, 0, 256, 50257}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt2-tiny", 1, 0, 0, 32, 256}, wfi_model_gpt2_tiny, 256, 64},
+    {{"mlp", 0, 0, 0, 28, 0, 1000, 0, 0, 0}, wfi_model_mlp, 10, 0},
+    {{"resnet18", 0, 1, 0, 128, 0, 1000, 0, 0, 0}, wfi_model_resnet18, 1000, 0},
+    {{"resnet34", 0, 1, 0, 128, 0, 1000, 0, 0, 0}, wfi_model_resnet34, 1000, 0},
+    {{"resnet50", 0, 1, 0, 128, 0, 1000, 0, 0, 0}, wfi_model_resnet50, 1000, 0},
+    {{"gpt2", 1, 0, 0, 0, 256, 50257, 12, 768, 12}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-tiny", 1, 0, 0, 0, 32, 256, 2, 64, 4}, wfi_model_gpt2, 256, 64},
+    {{"gpt", 1, 0, 1, 0, 256, 50257, 12, 768, 12}, wfi_model_gpt2, 50257, 1024},
 };
 
 const wf_model_info *wf_model_registry(int i) {
@@ -46,6 +47,41 @@ static const char *name_of(int i) {
 static wf_status no_use(wf_context *ctx, const registered_model *m, const char *field) {
     return wfi_fail(ctx, WF_INVALID_ARG, "%s has no use for %s; leave it as it is", m->info.name,
                     field);
+}
+
+/* What a graph is built of in a moment, and has shapes for. */
+#define MOST_LAYERS   4096
+#define MOST_HIDDEN   (1 << 19)
+#define MOST_ELEMENTS (INT64_C(1) << 40)
+
+static wf_status resolve_sizes(wf_context *ctx, const registered_model *m, wf_model_config *c) {
+    const char *name = m->info.name;
+    bool is_set = c->n_layers || c->hidden || c->n_heads || c->n_positions;
+    if (is_set && !m->info.has_sizes) return no_use(ctx, m, "n_layers and other sizes");
+    if (!c->n_layers) c->n_layers = m->info.n_layers;
+    if (!c->hidden) c->hidden = m->info.hidden;
+    if (!c->n_heads) c->n_heads = m->info.n_heads;
+    if (!c->n_positions)
+        c->n_positions =
+            m->info.has_sizes ? wfi_max_i64(m->n_positions, c->n_tokens) : m->n_positions;
+    if (!m->info.takes_tokens) return WF_OK;
+    if (c->n_layers < 1 || c->n_layers > MOST_LAYERS)
+        return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld layers; there are 1 to %d", name,
+                        (long long)c->n_layers, MOST_LAYERS);
+    if (c->hidden < 1 || c->n_heads < 1 || c->hidden % c->n_heads)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "%s: a width of %lld does not divide into %lld heads of attention", name,
+                        (long long)c->hidden, (long long)c->n_heads);
+    if (c->hidden > MOST_HIDDEN ||
+        wfi_max_i64(c->n_classes, c->n_positions) > MOST_ELEMENTS / c->hidden)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "%s: a width of %lld is far too large, or is for a vocabulary of %lld and "
+                        "%lld positions",
+                        name, (long long)c->hidden, (long long)c->n_classes,
+                        (long long)c->n_positions);
+    if (c->n_positions < 1)
+        return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld positions", name, (long long)c->n_positions);
+    return WF_OK;
 }
 
 /* A field that is set but means nothing to the model is a mistake of the caller. */
@@ -87,7 +123,8 @@ wf_status wf_model_find(wf_context *ctx, const char *name, const wf_model_config
         return wfi_fail_unknown(ctx, WF_INVALID_ARG, name_of, "there is no model '%.64s'", name);
     WF_TRY(check_fields(ctx, m, &c));
     if (c.n_classes == 0) c.n_classes = m->n_classes;
-    if (c.n_tokens == 0) c.n_tokens = m->n_tokens;
+    WF_TRY(resolve_sizes(ctx, m, &c));
+    if (c.n_tokens == 0) c.n_tokens = c.n_positions;
     return wf_model_create(ctx, m->info.name, m->function, &c, sizeof c, model_out);
 }
 

@@ -1,4 +1,4 @@
-/* GPT-2 with Hugging Face's parameter names; the output layer is the embedding.
+/* GPT-2, of any size, with Hugging Face's parameter names; the output layer is the embedding.
  *
  * Radford et al., Language Models are Unsupervised Multitask Learners, 2019.
  */
@@ -8,74 +8,62 @@
 #include <stdio.h>
 #include <weft/nn.h>
 
-typedef struct gpt2 {
-    int n_layers, n_heads;
-    int64_t width, context;
-} gpt2;
-
 #define INIT_STD 0.02f
 
-static wf_tensor embed(wf_tensor ids, const gpt2 *net, const wf_model_config *c) {
-    wf_tensor x = wf_embedding(ids, "wte", c->n_classes, net->width, INIT_STD);
-    wf_tensor positions = wf_parameter(ids.graph, "wpe.weight", WF_SHAPE(net->context, net->width),
+static wf_tensor embed(wf_tensor ids, const wf_model_config *c) {
+    wf_tensor x = wf_embedding(ids, "wte", c->n_classes, c->hidden, INIT_STD);
+    wf_tensor positions = wf_parameter(ids.graph, "wpe.weight", WF_SHAPE(c->n_positions, c->hidden),
                                        (wf_init){WF_INIT_NORMAL, INIT_STD});
     x = wf_add(x, wf_slice(positions, 0, 0, c->n_tokens));
     return wf_dropout(x, "drop", (float)c->dropout);
 }
 
 /* x + attention(ln_1(x)), then x + mlp(ln_2(x)) */
-static wf_tensor block(wf_tensor x, const gpt2 *net, const wf_model_config *c) {
+static wf_tensor block(wf_tensor x, const wf_model_config *c) {
     /* Each of the 2 n_layers branches adds its variance to the residual stream. */
-    float branch_std = INIT_STD / sqrtf(2.0f * (float)net->n_layers);
+    float branch_std = INIT_STD / sqrtf(2.0f * (float)c->n_layers);
 
     wf_tensor a = wf_layer_norm(x, "ln_1");
-    a = wf_linear_in_out(a, "attn.c_attn", 3 * net->width, INIT_STD);
-    a = wf_self_attention(a, net->n_heads, 1);
-    a = wf_linear_in_out(a, "attn.c_proj", net->width, branch_std);
+    a = wf_linear_in_out(a, "attn.c_attn", 3 * c->hidden, INIT_STD);
+    a = wf_self_attention(a, (int)c->n_heads, 1);
+    a = wf_linear_in_out(a, "attn.c_proj", c->hidden, branch_std);
     x = wf_add(x, wf_dropout(a, "attn.resid_dropout", (float)c->dropout));
 
     wf_tensor m = wf_layer_norm(x, "ln_2");
-    m = wf_gelu_tanh(wf_linear_in_out(m, "mlp.c_fc", 4 * net->width, INIT_STD));
-    m = wf_linear_in_out(m, "mlp.c_proj", net->width, branch_std);
+    m = wf_gelu_tanh(wf_linear_in_out(m, "mlp.c_fc", 4 * c->hidden, INIT_STD));
+    m = wf_linear_in_out(m, "mlp.c_proj", c->hidden, branch_std);
     return wf_add(x, wf_dropout(m, "mlp.dropout", (float)c->dropout));
 }
 
-static wf_tensor head(wf_tensor x, const gpt2 *net, const wf_model_config *c) {
+static wf_tensor head(wf_tensor x, const wf_model_config *c) {
     wf_graph *g = x.graph;
     wf_tensor no_bias = {g, -1};
-    wf_tensor wte = wf_parameter(g, "wte.weight", WF_SHAPE(c->n_classes, net->width),
+    wf_tensor wte = wf_parameter(g, "wte.weight", WF_SHAPE(c->n_classes, c->hidden),
                                  (wf_init){WF_INIT_NORMAL, INIT_STD});
     return wf_linear_with(wf_layer_norm(x, "ln_f"), wte, no_bias);
 }
 
-static void build(wf_graph *g, const wf_model_config *c, const gpt2 *net) {
+void wfi_model_gpt2(wf_graph *g, const void *config) {
+    const wf_model_config *c = config;
     char text[96];
-    if (c->n_tokens > net->context) {
+    if (c->n_tokens > c->n_positions) {
         snprintf(text, sizeof text, "a sample of %lld tokens; this model reads at most %lld",
-                 (long long)c->n_tokens, (long long)net->context);
+                 (long long)c->n_tokens, (long long)c->n_positions);
         wf_graph_fail(g, text);
         return;
     }
     wf_tensor ids = wf_input(g, "x", WF_I32, WF_SHAPE(c->n_tokens));
-    wf_tensor x = embed(wf_cut(ids, "embed"), net, c);
+    wf_tensor x = embed(wf_cut(ids, "embed"), c);
     wf_scope(g, "h");
-    for (int i = 0; i < net->n_layers; i++) {
-        snprintf(text, sizeof text, "h.%d", i);
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        snprintf(text, sizeof text, "h.%lld", (long long)i);
         x = wf_cut(x, text);
-        wf_scope(g, "%d", i);
-        x = block(x, net, c);
+        wf_scope(g, "%lld", (long long)i);
+        x = block(x, c);
         wf_scope_end(g);
     }
     wf_scope_end(g);
-    wf_tensor logits = head(wf_cut(x, "head"), net, c);
+    wf_tensor logits = head(wf_cut(x, "head"), c);
     wf_output(logits, "logits");
     wf_loss(wf_cross_entropy(logits, wf_input(g, "y", WF_I32, WF_SHAPE(c->n_tokens))));
-}
-
-void wfi_model_gpt2(wf_graph *g, const void *config) {
-    build(g, config, &(gpt2){.n_layers = 12, .n_heads = 12, .width = 768, .context = 1024});
-}
-
-void wfi_model_gpt2_tiny(wf_graph *g, const void *config) {
-    build(g, config, &(gpt2){.n_layers = 2, .n_heads = 4, .width = 64, .context = 64});
 }

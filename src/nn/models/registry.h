@@ -10,7 +10,6 @@ void wfi_model_resnet18(wf_graph *g, const void *config);
 void wfi_model_resnet34(wf_graph *g, const void *config);
 void wfi_model_resnet50(wf_graph *g, const void *config);
 void wfi_model_gpt2(wf_graph *g, const void *config);
-void wfi_model_gpt2_tiny(wf_graph *g, const void *config);
 
 /* The end of every image classifier: logits [n, n_classes] against input "y". */
 void wfi_model_classify(wf_tensor logits, const wf_model_config *config);
