@@ -130,6 +130,31 @@ static void *unpack(harness *h, const wfi_format *format, const wf_shape *shape,
     return plain;
 }
 
+/* Over each input that the op says it may overwrite, a kernel gives what it gave beside it. */
+static void check_in_place(wfi_kernel *kernel, void *const operands[], void *scratch,
+                           const wfi_step_args *step) {
+    const wfi_node *node = kernel->node;
+    size_t bytes = kernel->bytes[node->n_in];
+    for (int i = 0; i < node->n_in; i++) {
+        if (!(node->op->overwrites >> i & 1) || kernel->bytes[i] != bytes) continue;
+        void *own[WFI_MAX_OPERANDS] = {NULL};
+        for (int k = 0; k < kernel->n_operands; k++) own[k] = operands[k];
+        for (int k = node->n_in; k < kernel->n_operands; k++)
+            if (operands[k]) own[k] = buffer_create(kernel->bytes[k]);
+        memcpy(own[node->n_in], operands[i], bytes);
+        own[i] = own[node->n_in];
+        assert_int_equal(wfi_kernel_run(kernel, NULL, own, scratch, step), WF_OK);
+        for (int k = node->n_in; k < kernel->n_operands; k++) {
+            if (!operands[k]) continue;
+            if (memcmp(own[k], operands[k], kernel->bytes[k]) != 0)
+                fail_msg("%s (%s %s) over input %d: output %d differs", node->op->name,
+                         kernel->impl->name, kernel->detail, i, k - node->n_in);
+            buffer_check(own[k], kernel->bytes[k]);
+            free(own[k]);
+        }
+    }
+}
+
 static void run_reference(harness *h, const wfi_node *node, const wfi_step_args *step) {
     wfi_kernel_options options = {.backend = &wfi_backend_cpu, .n_threads = 1, .reference = true};
     wfi_kernel *kernel;
@@ -145,6 +170,7 @@ static void run_reference(harness *h, const wfi_node *node, const wfi_step_args 
     void *scratch = buffer_create(kernel->scratch_bytes + 1);
     assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
     assert_int_equal(wfi_kernel_run(kernel, NULL, operands, scratch, step), WF_OK);
+    check_in_place(kernel, operands, scratch, step);
     free(scratch);
     wfi_kernel_destroy(kernel);
 }
@@ -192,6 +218,7 @@ static void run_fast(harness *h, wfi_kernel *kernel, const wfi_step_args *step) 
         }
         assert_int_equal(wfi_kernel_run(kernel, NULL, operands, scratch, step), WF_OK);
     }
+    check_in_place(kernel, operands, scratch, step);
     buffer_check(scratch, kernel->scratch_bytes + 1);
     for (int i = node->n_in; i < kernel->n_operands; i++) {
         int32_t v = node->out[i - node->n_in];

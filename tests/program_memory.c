@@ -74,6 +74,83 @@ static void little_is_lost_between_blocks(void **state) {
             }
 }
 
+/* How many values lie where others lay, and how many of these in what a segment has read from
+ * outside. */
+static void count_overwritten(const wfi_code *code, int *n_out, int *n_spoiled_out) {
+    *n_out = *n_spoiled_out = 0;
+    for (int32_t v = 0; v < code->g->n_values; v++)
+        *n_out += wfi_value_root(code->g, v) == v && code->place[v].home != v;
+    for (int32_t u = 0; u < code->g->n_units; u++)
+        for (int part = 0; part < WFI_N_PARTS; part++) {
+            const wfi_segment *s = code->units[u].part[part];
+            for (int32_t k = 0; s && k < s->n_slots; k++)
+                *n_spoiled_out += (s->slots[k].access & WFI_SPOIL) != 0;
+        }
+}
+
+/* Whether both steps touch the same bytes, and one of them writes there. */
+static bool conflict(const wfi_segment_step *a, const wfi_segment_step *b) {
+    for (int i = 0; i < a->kernel->n_operands; i++)
+        for (int k = 0; k < b->kernel->n_operands; k++) {
+            const wfi_address *x = &a->operand[i], *y = &b->operand[k];
+            if (a->kernel->bytes[i] && b->kernel->bytes[k] && x->slot == y->slot &&
+                (a->kernel->writes[i] || b->kernel->writes[k]) &&
+                x->offset < y->offset + b->kernel->bytes[k] &&
+                y->offset < x->offset + a->kernel->bytes[i])
+                return true;
+        }
+    return false;
+}
+
+/* Neighbours change places: that passes only if they have nothing to do with each other. */
+static int swap_steps(const wfi_code *code, wfi_segment *segment) {
+    int n_refused = 0;
+    for (int32_t k = 0; segment && k + 1 < segment->n_steps; k++) {
+        wfi_segment_step *steps = segment->steps, first = steps[k];
+        steps[k] = steps[k + 1], steps[k + 1] = first;
+        bool passes = wfi_code_check(code) == WF_OK;
+        if (passes && conflict(&steps[k], &steps[k + 1]))
+            fail_msg("unit %s: %s before %s", code->g->units[segment->unit].name,
+                     steps[k].kernel->label, steps[k + 1].kernel->label);
+        n_refused += !passes;
+        first = steps[k], steps[k] = steps[k + 1], steps[k + 1] = first;
+    }
+    return n_refused;
+}
+
+/* Ops write over what nobody reads any more: a cross entropy's gradient lies over the logits,
+ * unless it has to stay for the weight gradient. The proof knows what is where. */
+static void ops_write_over_inputs(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *plan;
+        int least, least_spoiled;
+    } cases[] = {{"gpt2-tiny", "", 14, 3},
+                 {"gpt2-tiny", "pp=2,schedule=zb1,recompute=selective", 14, 0},
+                 {"resnet18", "", 20, 8}};
+    for (size_t k = 0; k < WFI_COUNT(cases); k++) {
+        wf_context *ctx = test_context();
+        wf_program *p = make(ctx, cases[k].model, cases[k].plan, 4, "sgd");
+        int n, n_spoiled, n_refused = 0;
+        count_overwritten(p->code, &n, &n_spoiled);
+        assert_true(n >= cases[k].least && n_spoiled >= cases[k].least_spoiled);
+        for (int32_t i = 0; i < p->graph->n_nodes; i++) {
+            const wfi_node *node = &p->graph->nodes[i];
+            if (!strcmp(node->op->name, "cross_entropy_backward") && !p->code->splits_weight)
+                assert_int_equal(p->code->place[node->out[0]].home,
+                                 wfi_value_root(p->graph, node->in[0]));
+        }
+        for (int32_t u = 0; u < p->graph->n_units; u++)
+            for (int part = 0; part < WFI_N_PARTS; part++)
+                n_refused += swap_steps(p->code, p->code->units[u].part[part]);
+        assert_true(n_refused > 20);
+        TEST_OK(ctx, wfi_code_check(p->code));
+        TEST_OK(ctx, wf_program_check(p));
+        wf_program_destroy(p);
+        test_context_end(ctx);
+    }
+}
+
 /* Each proposal is what it says, and fits; where memory grows, what is cheaper is proposed first.
  */
 static void proposals_fit(void **state) {
@@ -126,6 +203,7 @@ static void proposals_fit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(little_is_lost_between_blocks),
+        cmocka_unit_test(ops_write_over_inputs),
         cmocka_unit_test(proposals_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,6 +117,8 @@ struct wfi_op {
     const char *name;
     unsigned flags;
     wfi_op_roles roles;
+    /* Bit i: every kernel may write the first output over input i, with the same result. */
+    uint8_t overwrites;
     /* Relative error (RMS over a tensor) that a kernel may have against float64. */
     float tolerance;
     /* Checks inputs and attributes, declares outputs (wfi_node_output). */

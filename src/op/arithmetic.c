@@ -50,6 +50,7 @@ static const wfi_op_sample add_samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 6), W
 const wfi_op wfi_op_add = {
     .name = "add",
     .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
+    .overwrites = 1 << 0 | 1 << 1,
     .tolerance = 1e-7f,
     .check = wfi_check_elementwise,
     .backward = (const wfi_op_backward[]){{.in = {WFI_DY}}, {.in = {WFI_DY}, .to = 1}, {0}},
@@ -65,6 +66,7 @@ static const wfi_op_sample add_relu_samples[] = {
 const wfi_op wfi_op_add_relu = {
     .name = "add_relu",
     .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
+    .overwrites = 1 << 0 | 1 << 1,
     .tolerance = 1e-7f,
     .check = wfi_check_elementwise,
     .gradient = add_relu_gradient,
@@ -129,6 +131,7 @@ static const wfi_op_cut add_broadcast_place[] = {{.name = "samples", .in = {1}, 
 const wfi_op wfi_op_add_broadcast = {
     .name = "add_broadcast",
     .flags = WFI_OP_CHEAP,
+    .overwrites = 1 << 0,
     .tolerance = 1e-7f,
     .check = add_broadcast_check,
     .backward =
@@ -175,6 +178,7 @@ static const wfi_op_sample mul_samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 6), W
 const wfi_op wfi_op_mul = {
     .name = "mul",
     .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
+    .overwrites = 1 << 0 | 1 << 1,
     .tolerance = 1e-7f,
     .check = wfi_check_elementwise,
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_mul, .in = {WFI_DY, WFI_X + 1}},
@@ -191,6 +195,7 @@ static const wfi_op_sample scale_samples[] = {
 const wfi_op wfi_op_scale = {
     .name = "scale",
     .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
+    .overwrites = 1 << 0,
     .tolerance = 1e-7f,
     .check = wfi_check_elementwise,
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_scale, .in = {WFI_DY}}, {0}},

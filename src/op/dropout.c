@@ -44,6 +44,7 @@ static const wfi_op_sample dropout_samples[] = {
 const wfi_op wfi_op_dropout = {
     .name = "dropout",
     .flags = WFI_OP_CHEAP,
+    .overwrites = 1 << 0,
     .tolerance = 1e-7f,
     .check = dropout_check,
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_dropout_backward, .in = {WFI_DY}}, {0}},
@@ -54,6 +55,7 @@ const wfi_op wfi_op_dropout = {
 
 const wfi_op wfi_op_dropout_backward = {
     .name = "dropout_backward",
+    .overwrites = 1 << 0,
     .tolerance = 1e-7f,
     .check = dropout_check,
     .work = {20, WFI_Y},

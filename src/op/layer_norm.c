@@ -92,8 +92,6 @@ static void layer_norm_backward_reference(const wfi_call *call) {
     float *dx = call->out[0].data, *dscale = call->out[1].data, *dshift = call->out[2].data;
     int64_t n = wfi_last_dim(&call->in[1].shape), n_rows = wfi_n_rows(&call->in[1].shape);
     double eps = call->attr->norm.eps;
-    for (int64_t r = 0; r < n_rows; r++)
-        backward_row(dy + r * n, x + r * n, scale, n, mean[r], 1 / sqrt(var[r] + eps), dx + r * n);
     for (int64_t i = 0; i < n; i++) {
         double sum = 0, sum_z = 0;
         for (int64_t r = 0; r < n_rows; r++) {
@@ -103,6 +101,9 @@ static void layer_norm_backward_reference(const wfi_call *call) {
         dscale[i] = (float)sum_z;
         dshift[i] = (float)sum;
     }
+    /* Last: dx may lie over dy. */
+    for (int64_t r = 0; r < n_rows; r++)
+        backward_row(dy + r * n, x + r * n, scale, n, mean[r], 1 / sqrt(var[r] + eps), dx + r * n);
 }
 
 static const wfi_op_sample layer_norm_samples[] = {
@@ -112,6 +113,7 @@ static const wfi_op_sample layer_norm_samples[] = {
 const wfi_op wfi_op_layer_norm = {
     .name = "layer_norm",
     .flags = WFI_OP_CHEAP,
+    .overwrites = 1 << 0,
     .tolerance = 1e-5f,
     .check = layer_norm_check,
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_layer_norm_backward,
@@ -126,6 +128,7 @@ const wfi_op wfi_op_layer_norm = {
 
 const wfi_op wfi_op_layer_norm_backward = {
     .name = "layer_norm_backward",
+    .overwrites = 1 << 0,
     .tolerance = 2e-5f,
     .check = layer_norm_backward_check,
     .work = {13, WFI_Y},

@@ -118,6 +118,7 @@ const wfi_op wfi_op_cross_entropy = {
 
 const wfi_op wfi_op_cross_entropy_backward = {
     .name = "cross_entropy_backward",
+    .overwrites = 1 << 0,
     .tolerance = 5e-6f,
     .check = cross_entropy_backward_check,
     .work = {10, WFI_X},
@@ -207,6 +208,7 @@ const wfi_op wfi_op_mse = {
 
 const wfi_op wfi_op_mse_backward = {
     .name = "mse_backward",
+    .overwrites = 1 << 0 | 1 << 1,
     .tolerance = 1e-6f,
     .check = mse_backward_check,
     .work = {3, WFI_X},

@@ -68,6 +68,7 @@ static const wfi_op_sample softmax_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 3
 const wfi_op wfi_op_softmax = {
     .name = "softmax",
     .flags = WFI_OP_CHEAP,
+    .overwrites = 1 << 0,
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
     .backward =
@@ -80,6 +81,7 @@ const wfi_op wfi_op_softmax = {
 
 const wfi_op wfi_op_softmax_backward = {
     .name = "softmax_backward",
+    .overwrites = 1 << 0,
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
     .work = {4, WFI_Y},
@@ -91,6 +93,7 @@ static const wfi_op_sample log_softmax_samples[] = {{.n_in = 1, .in = {WFI_DIMS(
 const wfi_op wfi_op_log_softmax = {
     .name = "log_softmax",
     .flags = WFI_OP_CHEAP,
+    .overwrites = 1 << 0,
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
     .backward =
@@ -103,6 +106,7 @@ const wfi_op wfi_op_log_softmax = {
 
 const wfi_op wfi_op_log_softmax_backward = {
     .name = "log_softmax_backward",
+    .overwrites = 1 << 0,
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
     .work = {10, WFI_Y},

@@ -251,6 +251,10 @@ static wf_status run_segment(checker *c, int32_t i) {
             write_term(c, now, s, now->first ? out[s] : sum);
             continue;
         }
+        if (slot->access & WFI_SPOIL) {
+            write_range(c, now->references[s].block, range_of(c, &now->references[s]), 0);
+            continue;
+        }
         write_term(c, now, s, out[s]);
         if (slot->kind == WFI_BLOCK_WORKSPACE) continue;
         int32_t depth = b->kind == WFI_BLOCK_PACKED ? b->depth % WFI_N_PACKED : b->depth;

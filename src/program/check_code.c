@@ -1,6 +1,6 @@
 /* The checker's part inside units: every kernel stays within the slots of its segment,
- * and a temporary in the workspace is read only while what was written there is in it. What is
- * computed again is what was computed before.
+ * and what a segment has written is read only while it is there, what comes from outside until it
+ * is overwritten. What is computed again is what was computed before.
  */
 #include "pass/pass.h"
 #include "program/program.h"
@@ -9,11 +9,18 @@ typedef struct range {
     size_t begin, end;
 } range;
 
-/* What is in the workspace: ranges written and not yet overwritten. */
-typedef struct workspace {
-    range *live;
+/* A value that the segment has written, and where. */
+typedef struct written {
+    range range;
+    int32_t slot;
+    int32_t value; /* -1: none of the graph's */
+} written;
+
+/* All of them that are not overwritten. */
+typedef struct contents {
+    written *live;
     size_t n, capacity;
-} workspace;
+} contents;
 
 static wf_status refuse(const wfi_code *code, const wfi_segment *segment, const wfi_kernel *kernel,
                         const char *what) {
@@ -21,19 +28,31 @@ static wf_status refuse(const wfi_code *code, const wfi_segment *segment, const 
                     code->g->units[segment->unit].name, kernel->label, kernel->impl->name, what);
 }
 
-static bool is_live(const workspace *w, range r) {
-    for (size_t k = 0; k < w->n; k++)
-        if (w->live[k].begin <= r.begin && r.end <= w->live[k].end) return true;
-    return false;
+static bool overlap(range a, range b) {
+    return a.begin < b.end && b.begin < a.end;
 }
 
-static wf_status add_live(const wfi_code *code, workspace *w, range r) {
+/* Whether a value can be read there: nothing else is in its place, and what the segment makes is.
+ */
+static bool is_there(const contents *c, const written *w, bool from_outside) {
+    bool found = from_outside;
+    for (size_t k = 0; k < c->n; k++) {
+        const written *other = &c->live[k];
+        if (other->slot != w->slot || !overlap(other->range, w->range)) continue;
+        found = other->range.begin <= w->range.begin && w->range.end <= other->range.end;
+        if (!found || other->value != w->value) return false;
+    }
+    return found;
+}
+
+static wf_status add_written(const wfi_code *code, contents *c, written now) {
     size_t n = 0;
-    for (size_t k = 0; k < w->n; k++)
-        if (w->live[k].end <= r.begin || r.end <= w->live[k].begin) w->live[n++] = w->live[k];
-    w->n = n;
-    WF_TRY(WFI_GROW(code->ctx, w->live, w->n, w->capacity, "the program check"));
-    w->live[w->n++] = r;
+    for (size_t k = 0; k < c->n; k++)
+        if (c->live[k].slot != now.slot || !overlap(c->live[k].range, now.range))
+            c->live[n++] = c->live[k];
+    c->n = n;
+    WF_TRY(WFI_GROW(code->ctx, c->live, c->n, c->capacity, "the program check"));
+    c->live[c->n++] = now;
     return WF_OK;
 }
 
@@ -41,17 +60,28 @@ static range extent(const wfi_address *a, size_t bytes) {
     return (range){a->offset, a->offset + bytes};
 }
 
-static bool overlap(range a, range b) {
-    return a.begin < b.end && b.begin < a.end;
+static int32_t value_of(const wfi_code *code, const wfi_segment_step *step, int operand) {
+    const wfi_node *node = step->kernel->node;
+    if (operand >= step->kernel->n_operands) return -1;
+    if (!node) return operand == 0 ? step->summand : -1;
+    return wfi_value_root(code->g, operand < node->n_in ? node->in[operand]
+                                                        : node->out[operand - node->n_in]);
+}
+
+/* Operands that have bytes in common, one of them written: only an input and the first output of an
+ * op that overwrites it may, and then all. */
+static bool may_share(const wfi_kernel *kernel, int a, int b, range x, range y) {
+    const wfi_node *node = kernel->node;
+    bool overwrites = node && a < node->n_in && b == node->n_in && node->op->overwrites >> a & 1;
+    return overwrites && x.begin == y.begin && x.end == y.end;
 }
 
 static wf_status check_step(const wfi_code *code, const wfi_segment *segment,
-                            const wfi_segment_step *step, workspace *w) {
+                            const wfi_segment_step *step, contents *c) {
     const wfi_kernel *kernel = step->kernel;
-    range all[WFI_MAX_OPERANDS + 1];
-    int32_t slot[WFI_MAX_OPERANDS + 1];
+    written all[WFI_MAX_OPERANDS + 1];
     bool writes[WFI_MAX_OPERANDS + 1];
-    int n = 0;
+    int operand[WFI_MAX_OPERANDS + 1], n = 0;
     size_t scratch_bytes = kernel->scratch_bytes;
     if (step->kernel_add && step->kernel_add->scratch_bytes > scratch_bytes)
         scratch_bytes = step->kernel_add->scratch_bytes;
@@ -63,30 +93,33 @@ static wf_status check_step(const wfi_code *code, const wfi_segment *segment,
         if (a->slot < 0 || a->slot >= segment->n_slots ||
             a->offset + bytes > segment->slots[a->slot].bytes)
             return refuse(code, segment, kernel, "an operand reaches beyond its slot");
-        all[n] = extent(a, bytes);
-        slot[n] = a->slot;
+        all[n] = (written){extent(a, bytes), a->slot, value_of(code, step, i)};
+        operand[n] = i;
         writes[n] = is_scratch || kernel->writes[i];
-        bool in_workspace = segment->slots[a->slot].kind == WFI_BLOCK_WORKSPACE;
-        if (in_workspace && !writes[n] && !is_live(w, all[n]))
-            return refuse(code, segment, kernel, "reads a temporary that is not there any more");
+        bool from_outside =
+            segment->slots[a->slot].kind != WFI_BLOCK_WORKSPACE &&
+            (all[n].value < 0 || !wfi_segment_makes(segment, code->g, all[n].value));
+        if (!writes[n] && !is_there(c, &all[n], from_outside))
+            return refuse(code, segment, kernel, "reads a value that is not there any more");
         for (int k = 0; k < n; k++)
-            if (slot[k] == slot[n] && overlap(all[k], all[n]) && (writes[k] || writes[n]))
+            if (all[k].slot == all[n].slot && overlap(all[k].range, all[n].range) &&
+                (writes[k] || writes[n]) &&
+                !may_share(kernel, operand[k], i, all[k].range, all[n].range))
                 return refuse(code, segment, kernel, "two of its operands share bytes");
         n++;
     }
     for (int k = 0; k < n; k++)
-        if (writes[k] && segment->slots[slot[k]].kind == WFI_BLOCK_WORKSPACE)
-            WF_TRY(add_live(code, w, all[k]));
+        if (writes[k]) WF_TRY(add_written(code, c, all[k]));
     return WF_OK;
 }
 
 static wf_status check_segment(const wfi_code *code, const wfi_segment *segment) {
     if (!segment) return WF_OK;
-    workspace w = {NULL, 0, 0};
+    contents c = {NULL, 0, 0};
     wf_status status = WF_OK;
     for (int32_t s = 0; s < segment->n_steps && status == WF_OK; s++)
-        status = check_step(code, segment, &segment->steps[s], &w);
-    wfi_free(code->ctx, w.live);
+        status = check_step(code, segment, &segment->steps[s], &c);
+    wfi_free(code->ctx, c.live);
     return status;
 }
 

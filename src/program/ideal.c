@@ -85,7 +85,8 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
     wf_status status = WF_OK;
     for (int32_t s = 0; s < segment->n_slots && status == WF_OK; s++) {
         const wfi_slot *slot = &segment->slots[s];
-        if (!(slot->access & WFI_WRITE) || slot->kind == WFI_BLOCK_WORKSPACE) continue;
+        bool is_made = slot->access & WFI_WRITE && !(slot->access & WFI_SPOIL);
+        if (!is_made || slot->kind == WFI_BLOCK_WORKSPACE) continue;
         bool is_packed = slot->kind == WFI_BLOCK_PACKED;
         status = put(ideal, slot->kind, slot->id, is_packed ? packed : 0, is_packed ? -1 : micro,
                      out[s]);

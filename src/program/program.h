@@ -66,13 +66,14 @@ static inline bool wfi_is_sum(wfi_block_kind kind) {
     return kind == WFI_BLOCK_GRADIENT || kind == WFI_BLOCK_TIED;
 }
 
-enum { WFI_READ = 1, WFI_WRITE = 2 };
+/* SPOIL, of a segment's slot: it works there, too, and nobody may read the bytes after it. */
+enum { WFI_READ = 1, WFI_WRITE = 2, WFI_SPOIL = 4 };
 
 /* What an instruction must bind for a segment to run. */
 typedef struct wfi_slot {
     wfi_block_kind kind;
     int32_t id;   /* value (INPUT, VALUE, a parameter of another unit) or unit */
-    int access;   /* READ | WRITE */
+    int access;   /* READ | WRITE | SPOIL */
     size_t bytes; /* of the part that this segment uses: the block is at least as large */
 } wfi_slot;
 
@@ -86,6 +87,7 @@ typedef struct wfi_segment_step {
     wfi_kernel *kernel_add; /* accumulate only: for every microbatch of a lane but the first */
     wfi_address operand[WFI_MAX_OPERANDS];
     wfi_address scratch;
+    int32_t summand; /* accumulate: the value that it adds, otherwise -1 */
 } wfi_segment_step;
 
 typedef struct wfi_segment {
@@ -100,6 +102,9 @@ typedef struct wfi_segment {
     double flops;
 } wfi_segment;
 
+/* Whether one of its nodes makes the value that owns its bytes. */
+bool wfi_segment_makes(const wfi_segment *segment, const wf_graph *g, int32_t root);
+
 /* How a unit looks to lowering. */
 typedef struct wfi_unit_code {
     wfi_segment *part[WFI_N_PARTS]; /* NULL: nothing to do */
@@ -112,6 +117,7 @@ typedef struct wfi_place {
     wfi_block_kind kind;
     int32_t unit;
     size_t offset, bytes;
+    int32_t home; /* it lies where that value does: itself, if nothing else */
 } wfi_place;
 
 typedef struct wfi_code {
@@ -123,6 +129,12 @@ typedef struct wfi_code {
     wfi_unit_code *units; /* [n_units] */
     wfi_place *place;     /* [n_values], of alias roots */
 } wfi_code;
+
+/* The value whose place is that of root v. */
+static inline int32_t wfi_place_home(const wfi_code *code, int32_t v) {
+    while (code->place[v].home != v) v = code->place[v].home;
+    return v;
+}
 
 /* Describes a kernel for every node, decides where every value lives. */
 wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, int32_t variant,

@@ -43,7 +43,7 @@ static wf_status push_step(builder *b, wfi_segment *segment, wfi_kernel *kernel,
     WF_TRY(
         WFI_GROW(b->code->ctx, segment->steps, segment->n_steps, segment->step_capacity, "steps"));
     wfi_segment_step *step = &segment->steps[segment->n_steps++];
-    *step = (wfi_segment_step){.kernel = kernel, .scratch = {-1, 0}};
+    *step = (wfi_segment_step){.kernel = kernel, .scratch = {-1, 0}, .summand = -1};
     for (int i = 0; i < WFI_MAX_OPERANDS; i++) step->operand[i] = (wfi_address){-1, 0};
     segment->flops += kernel->flops;
     *step_out = step;
@@ -82,19 +82,17 @@ static bool part_has(wfi_part part, wfi_phase phase) {
     return false;
 }
 
-/* What a segment makes itself it does not read from outside. */
-static bool is_made_here(const builder *b, int32_t r) {
-    const wf_graph *g = b->code->g;
-    int32_t producer = g->values[r].node;
-    return producer >= 0 && g->nodes[producer].unit == b->segment->unit &&
-           part_has(b->segment->part, g->nodes[producer].phase);
+bool wfi_segment_makes(const wfi_segment *segment, const wf_graph *g, int32_t root) {
+    int32_t producer = g->values[root].node;
+    return producer >= 0 && g->nodes[producer].unit == segment->unit &&
+           part_has(segment->part, g->nodes[producer].phase);
 }
 
 /* Address of value v as an operand; `end` is how far the kernel reaches into it. For
  * temporaries the offset is their index until the workspace is packed. */
 static wf_status address_value(builder *b, int32_t v, size_t end, int access, wfi_address *out) {
     const wfi_code *code = b->code;
-    int32_t r = wfi_value_root(code->g, v);
+    int32_t root = wfi_value_root(code->g, v), r = wfi_place_home(code, root);
     const wfi_place *place = &code->place[r];
     int32_t id = place->unit;
     if (place->kind == WFI_BLOCK_INPUT || place->kind == WFI_BLOCK_VALUE) id = r;
@@ -106,7 +104,9 @@ static wf_status address_value(builder *b, int32_t v, size_t end, int access, wf
         out->offset = (size_t)t;
         return WF_OK;
     }
-    if (is_made_here(b, r)) access &= ~WFI_READ;
+    /* What a segment makes itself it does not read from outside. */
+    if (wfi_segment_makes(b->segment, code->g, root)) access &= ~WFI_READ;
+    if (access & WFI_WRITE && !wfi_segment_makes(b->segment, code->g, r)) access |= WFI_SPOIL;
     return find_slot(b, b->segment, place->kind, id, place->offset + end, access, &out->slot);
 }
 
@@ -179,6 +179,7 @@ static wf_status add_accumulate(builder *b, int32_t i) {
     }
     WF_TRY(wfi_kernel_create_accumulate(b->code->ctx, b->options, format, shape, true, &add));
     step->kernel_add = add;
+    step->summand = wfi_value_root(g, w->value);
     int32_t at = b->segment->n_steps - 1;
     WF_TRY(address_value(b, w->value, assign->bytes[0], WFI_READ, &step->operand[0]));
     bool is_tied = wfi_is_tied(g, i);

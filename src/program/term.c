@@ -28,10 +28,13 @@ void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term 
     }
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
-        out[s] = slot->access & WFI_WRITE
-                     ? wfi_term_mix(wfi_term_mix(made, WFI_TERM_SLOT + (uint64_t)slot->kind),
-                                    (uint64_t)slot->id)
-                     : in[s];
+        if (slot->access & WFI_SPOIL)
+            out[s] = 0;
+        else
+            out[s] = slot->access & WFI_WRITE
+                         ? wfi_term_mix(wfi_term_mix(made, WFI_TERM_SLOT + (uint64_t)slot->kind),
+                                        (uint64_t)slot->id)
+                         : in[s];
     }
 }
 
