@@ -42,6 +42,17 @@ static bool set_text(options *o, option_id id, const char *value) {
     return true;
 }
 
+static bool set_names(options *o, option_id id, const char *name, const char *value) {
+    wf_names *field = field_of(o, id);
+    if (strlen(value) >= sizeof field->text)
+        return options_fail(o, "%s: names of %zu characters are more than the %zu that it takes",
+                            name, strlen(value), sizeof field->text - 1);
+    strcpy(field->text, value);
+    for (char *c = field->text; *c; c++)
+        if (*c == ',') *c = '+';
+    return true;
+}
+
 bool option_set(options *o, option_id id, const char *value) {
     const option about = option_about(id);
     char name[TEXT_BYTES];
@@ -52,6 +63,8 @@ bool option_set(options *o, option_id id, const char *value) {
     switch (about.kind) {
     case OPTION_TEXT:
         return set_text(o, id, value);
+    case OPTION_NAMES:
+        return set_names(o, id, name, value);
     case OPTION_FLAG:
         i = !strcmp(value, "true");
         if (!i && strcmp(value, "false"))
@@ -107,6 +120,8 @@ const char *option_text(const options *o, option_id id, char *text) {
     switch (option_about(id).kind) {
     case OPTION_TEXT:
         return *(char *const *)value ? *(char *const *)value : "";
+    case OPTION_NAMES:
+        return ((const wf_names *)value)->text;
     case OPTION_FLAG:
         memcpy(&i, value, sizeof i);
         return i ? "true" : "false";
@@ -197,6 +212,7 @@ static json_t *json_of(const options *o, option_id id) {
         return json_real(*(const double *)value_of(o, id));
     case OPTION_TEXT:
     case OPTION_CHOICE:
+    case OPTION_NAMES:
         break;
     }
     return json_string(option_text(o, id, text));

@@ -16,12 +16,14 @@
 #define KIND_FLAG              OPTION_FLAG
 #define KIND_REAL              OPTION_REAL
 #define KIND_CHOICE            OPTION_CHOICE
+#define KIND_NAMES             OPTION_NAMES
 #define ARGUMENT_COUNT(words)  "N"
 #define ARGUMENT_SEED(words)   "N"
 #define ARGUMENT_INT(words)    "N"
 #define ARGUMENT_FLAG(words)   NULL
 #define ARGUMENT_REAL(words)   "X"
 #define ARGUMENT_CHOICE(words) words
+#define ARGUMENT_NAMES(words)  "NAMES"
 #define GROUP_FORWARD          GROUP_RECIPE
 #define GROUP_UPDATE           GROUP_OPTIMIZER
 #define COMMANDS_FORWARD       TPBE

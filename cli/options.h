@@ -40,7 +40,8 @@ typedef enum option_kind {
     OPTION_COUNT,  /* int64_t, 0 or more; where the argument is N|auto, also MICRO_AUTO */
     OPTION_SEED,   /* uint64_t */
     OPTION_REAL,   /* double */
-    OPTION_SIZE    /* size_t, bytes */
+    OPTION_SIZE,   /* size_t, bytes */
+    OPTION_NAMES   /* wf_names; typed with commas or + between them */
 } option_kind;
 
 typedef enum option_group {

@@ -142,8 +142,9 @@ static void texts(void **state) {
     TEST_OK(ctx, wf_recipe_parse(ctx,
                                  "batch=20,lr=0.30000000000000004,optimizer=adamw,nesterov=1,"
                                  "seed=18446744073709551615,kernels=reference,threads=3,"
-                                 "lr_schedule=cosine,lr_step=9",
+                                 "lr_schedule=cosine,lr_step=9,freeze=conv1+layer1.0",
                                  &r));
+    assert_string_equal(r.freeze.text, "conv1+layer1.0");
     assert_true(r.batch == 20 && r.lr == 0.1 + 0.2 && r.optimizer == WF_ADAMW && r.nesterov == 1);
     assert_true(r.seed == UINT64_MAX && r.kernels == WF_KERNELS_REFERENCE && r.n_threads == 3);
     assert_true(r.lr_schedule == WF_LR_COSINE && r.schedule_steps == 9 && r.momentum == 0);
@@ -152,6 +153,7 @@ static void texts(void **state) {
     TEST_OK(ctx, wf_recipe_text(ctx, &again, &other));
     assert_string_equal(text, other);
     assert_true(again.lr == r.lr && again.seed == r.seed);
+    assert_string_equal(again.freeze.text, r.freeze.text);
     wf_text_free(ctx, text);
     wf_text_free(ctx, other);
     test_context_end(ctx);
@@ -188,6 +190,10 @@ static void bad_texts(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         TEST_REFUSED(ctx, wf_recipe_parse(ctx, cases[i].text, &r), WF_INVALID_ARG, cases[i].words);
     char long_text[5000];
+    memset(long_text, 'a', sizeof long_text);
+    memcpy(long_text, "freeze=", 7);
+    long_text[7 + 1024] = 0;
+    TEST_REFUSED(ctx, wf_recipe_parse(ctx, long_text, &r), WF_INVALID_ARG, "less than 1024");
     memset(long_text, 'a', sizeof long_text);
     long_text[sizeof long_text - 1] = 0;
     TEST_REFUSED(ctx, wf_recipe_parse(ctx, long_text, &r), WF_INVALID_ARG, "longer than");
@@ -317,6 +323,12 @@ static void ranges(void **state) {
         wf_recipe r = WF_RECIPE_INIT, resolved;
         char words[80], *value = (char *)&r + field->offset;
         if (field->kind == WFI_RECIPE_SEED || !strcmp(field->name, "dtype")) continue;
+        if (field->kind == WFI_RECIPE_NAMES) {
+            memset(value, 'x', sizeof(wf_names));
+            TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, plan, &resolved), WF_INVALID_ARG,
+                         "recipe: freeze has no end");
+            continue;
+        }
         if (field->kind == WFI_RECIPE_REAL)
             *(double *)value = NAN;
         else if (field->kind == WFI_RECIPE_COUNT)
@@ -361,6 +373,11 @@ static void check_option(const wfi_recipe_field *field, const char *typed, const
 /* Both ends of its range, and what lies between: another value than the default. */
 static void check_range(const wfi_recipe_field *field) {
     char text[WFI_RECIPE_TEXT];
+    if (field->kind == WFI_RECIPE_NAMES) {
+        check_option(field, "", "");
+        check_option(field, "conv1,layer1.0+fc", "conv1+layer1.0+fc");
+        return;
+    }
     if (field->kind == WFI_RECIPE_FLAG) {
         check_option(field, "false", "0");
         check_option(field, "true", "1");

@@ -200,6 +200,9 @@ static void change(wf_recipe *recipe, const wfi_recipe_field *field) {
     case WFI_RECIPE_CHOICE:
         *(int *)value = *(int *)value < (int)field->most ? *(int *)value + 1 : 0;
         break;
+    case WFI_RECIPE_NAMES:
+        strcpy(((wf_names *)value)->text, "in");
+        break;
     }
 }
 
@@ -210,6 +213,8 @@ static void every_field_of_the_recipe(void **state) {
         const wfi_recipe_field *field = &wfi_recipe_fields[k];
         part parts[2] = {part_of_all(), part_of_all()};
         char words[200], first[WFI_RECIPE_TEXT], second[WFI_RECIPE_TEXT];
+        strcpy(parts[0].recipe.freeze.text, "out"); /* texts are told if they are not empty */
+        parts[1].recipe.freeze = parts[0].recipe.freeze;
         change(&parts[1].recipe, field);
         snprintf(words, sizeof words,
                  "rank 1 was started with recipe %s %s, rank 0 with recipe %s %s: all ranks",

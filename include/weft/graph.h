@@ -33,10 +33,13 @@ typedef struct wf_graph_config {
     size_t struct_size;
     int64_t batch; /* samples in the microbatch, >= 1 */
     int training;  /* 0: forward only, batch norm uses running statistics, no dropout */
+    /* Parameters that do not train, joined by + or commas: each by its name, or all whose names
+     * begin with such a word and a dot ("conv1+layer1"). NULL: all train. */
+    const char *freeze;
 } wf_graph_config;
 
 #define WF_GRAPH_CONFIG_INIT                                                                       \
-    { sizeof(wf_graph_config), 1, 1 }
+    { sizeof(wf_graph_config), 1, 1, NULL }
 
 /* How a parameter starts; element i is a function of (seed, name, i) alone. */
 typedef enum wf_init_kind { WF_INIT_CONSTANT, WF_INIT_UNIFORM, WF_INIT_NORMAL } wf_init_kind;
@@ -56,7 +59,8 @@ extern "C" {
 /* Runs `model` on an empty graph. With `training`, also derives the backward; then every
  * parameter has to reach the loss, and every input has to be read.
  * The graph belongs to the caller. Errors: whatever the first failing op said; INVALID_ARG: the
- * sentence names all parameters and inputs that are of no use. */
+ * sentence names all parameters and inputs that are of no use, or the name in `freeze` that no
+ * parameter has. */
 WF_API WF_NODISCARD wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config,
                                               wf_model_function model, const void *model_config,
                                               wf_graph **graph_out);

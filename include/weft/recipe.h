@@ -14,12 +14,18 @@ typedef enum wf_conv { WF_CONV_AUTO, WF_CONV_DIRECT, WF_CONV_WINOGRAD } wf_conv;
 /* FAST uses the libraries; REFERENCE only weft's plain C kernels (slow: an oracle). */
 typedef enum wf_kernels { WF_KERNELS_FAST, WF_KERNELS_REFERENCE } wf_kernels;
 
+/* Names joined by "+", such as "conv1+layer1"; "" is none. */
+typedef struct wf_names {
+    char text[1024];
+} wf_names;
+
 /* One row a field: type, field, name, kind, words, default, least, most, use, help. The struct and
  * its defaults, the checks of ranges, what ranks compare, the text of a recipe, the program's
  * options and their help, and what reports and checkpoints say are made from these rows, so a field
  * cannot be left out of them. Kinds: COUNT is int64_t, SEED uint64_t, INT and FLAG int, REAL
- * double; CHOICE is an enum with the words in order. A COUNT or INT of 0 where that is no size is
- * resolved by wf_recipe_resolve. Use: FORWARD (by whatever computes) or UPDATE (by training alone).
+ * double, NAMES wf_names; CHOICE is an enum with the words in order. A COUNT or INT of 0 where that
+ * is no size is resolved by wf_recipe_resolve. Use: FORWARD (by whatever computes) or UPDATE (by
+ * training alone).
  */
 #define WF_RECIPE_FIELDS(X)                                                                        \
     X(int64_t, batch, "batch", COUNT, "", 32, 1, 1e9, FORWARD,                                     \
@@ -53,6 +59,9 @@ typedef enum wf_kernels { WF_KERNELS_FAST, WF_KERNELS_REFERENCE } wf_kernels;
     X(double, epsilon, "epsilon", REAL, "", 1e-8, 0, 1, UPDATE, "adam, adamw")                     \
     X(double, clip_norm, "clip_norm", REAL, "", 0, 0, 1e30, UPDATE,                                \
       "above 0: gradients are scaled down to this global norm")                                    \
+    X(wf_names, freeze, "freeze", NAMES, "", {""}, 0, 0, UPDATE,                                   \
+      "parameters that are not trained, by name or by its first words: conv1,layer1; statistics "  \
+      "of norms go on")                                                                            \
                                                                                                    \
     X(wf_lr_schedule, lr_schedule, "lr_schedule", CHOICE, "constant|step|cosine", WF_LR_CONSTANT,  \
       0, 2, UPDATE, "how the learning rate falls")                                                 \

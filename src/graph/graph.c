@@ -198,8 +198,8 @@ static wf_tensor declare(wf_graph *g, wfi_value_kind kind, const char *name, wf_
                                  .name = full,
                                  .init = init});
     if (v < 0) return wfi_inert(g);
-    wfi_unit *unit = &g->units[current_unit(g)];
-    size_t *used = kind == WFI_VALUE_PARAM ? &unit->param_bytes : &unit->buffer_bytes;
+    if (kind == WFI_VALUE_PARAM) return wfi_tensor(g, v); /* pass/freeze.c says where it stands */
+    size_t *used = &g->units[current_unit(g)].buffer_bytes;
     g->values[v].offset = *used;
     *used = wfi_round_up(*used + wfi_value_bytes(g, v), WFI_ALIGN_BYTES);
     return wfi_tensor(g, v);

@@ -40,6 +40,7 @@ typedef struct wfi_value {
     int32_t unit;     /* that declared it (parameters, buffers) or produces it */
     const char *name; /* NULL unless declared or an output */
     wf_init init;     /* parameters and buffers */
+    bool is_frozen;   /* a parameter that is not trained: it has no gradient and no state */
     size_t offset;    /* bytes into the unit's flat parameter or buffer storage */
 } wfi_value;
 
@@ -125,9 +126,10 @@ typedef struct wfi_weight_gradient {
 
 typedef struct wfi_unit {
     const char *name;
-    size_t param_bytes;  /* flat storage of its own parameters, each aligned to 64 */
-    size_t buffer_bytes; /* flat storage of its buffers */
-    bool begins_stage;   /* the model says so (wf_next_stage) */
+    size_t param_bytes;   /* flat storage of its own parameters, each aligned to 64 */
+    size_t trained_bytes; /* of it, from its begin on: what is trained */
+    size_t buffer_bytes;  /* flat storage of its buffers */
+    bool begins_stage;    /* the model says so (wf_next_stage) */
     bool is_passed; /* by an op that leaves no node in this graph, but does in a training one */
 } wfi_unit;
 

@@ -108,8 +108,8 @@ static void add_shape(uint64_t *hash, const wf_shape *shape) {
 }
 
 static void add_value(uint64_t *hash, const wfi_value *v) {
-    const int64_t numbers[] = {v->kind,  v->dtype, v->layout,    v->opaque,         v->node,
-                               v->alias, v->unit,  v->init.kind, (int64_t)v->offset};
+    const int64_t numbers[] = {v->kind,  v->dtype, v->layout,    v->opaque,          v->node,
+                               v->alias, v->unit,  v->init.kind, (int64_t)v->offset, v->is_frozen};
     for (size_t k = 0; k < WFI_COUNT(numbers); k++) add_number(hash, numbers[k]);
     *hash = wfi_hash_add(*hash, &v->init.value, sizeof v->init.value);
     add_shape(hash, &v->shape);

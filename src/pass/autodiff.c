@@ -124,7 +124,8 @@ static wf_status pass_to_inputs(wfi_autodiff *ad, const wfi_node *node) {
 
 static void find_wanted(wfi_autodiff *ad) {
     const wf_graph *g = ad->g;
-    for (int32_t v = 0; v < ad->n_forward; v++) ad->wants[v] = g->values[v].kind == WFI_VALUE_PARAM;
+    for (int32_t v = 0; v < ad->n_forward; v++)
+        ad->wants[v] = g->values[v].kind == WFI_VALUE_PARAM && !g->values[v].is_frozen;
     for (int32_t n = 0; n < g->n_nodes; n++) {
         const wfi_node *node = &g->nodes[n];
         if (node->dead || !passes(node->op)) continue;
@@ -140,7 +141,8 @@ static wf_status differentiate(wfi_autodiff *ad) {
     int32_t n_forward_nodes = g->n_nodes;
     find_wanted(ad);
     if (!ad->wants[g->loss])
-        return wfi_fail(g->ctx, WF_INVALID_ARG, "the loss does not depend on any parameter");
+        return wfi_fail(g->ctx, WF_INVALID_ARG,
+                        "the loss does not depend on any parameter that is trained");
     ad->unit = g->values[g->loss].unit;
     const wfi_node *seed =
         wfi_backward_node(ad, &wfi_op_loss_gradient, NULL, &g->values[g->loss].shape, 0, NULL);

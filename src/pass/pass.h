@@ -14,6 +14,10 @@ wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool 
 
 /* ---- in this order; each keeps the node order legal ---- */
 
+/* Marks the parameters of those names (wf_graph_config.freeze), and puts those of each unit behind
+ * what is trained. Errors: INVALID_ARG: a name that none has, or nothing is left to train. */
+wf_status wfi_graph_freeze(wf_graph *g, const char *names);
+
 /* A ReLU joins the op before it where that op can apply one (wfi_op.with_relu). */
 wf_status wfi_graph_fuse(wf_graph *g);
 /* Moves the loss, from the last values that have more than one number a row on, into a unit

@@ -14,19 +14,19 @@ static bool has_gradient(const wf_graph *g, int32_t param) {
     return false;
 }
 
-static bool is_read(const wf_graph *g, int32_t input) {
+static bool is_read(const wf_graph *g, int32_t v) {
     for (int32_t n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++)
-            if (g->nodes[n].in[i] >= 0 && wfi_value_root(g, g->nodes[n].in[i]) == input)
-                return true;
+            if (g->nodes[n].in[i] >= 0 && wfi_value_root(g, g->nodes[n].in[i]) == v) return true;
     for (int32_t k = 0; k < g->n_outputs; k++)
-        if (wfi_value_root(g, g->outputs[k]) == input) return true;
+        if (wfi_value_root(g, g->outputs[k]) == v) return true;
     return false;
 }
 
 static bool is_unused(const wf_graph *g, int32_t v, wfi_value_kind kind) {
     if (g->values[v].kind != kind) return false;
-    return kind == WFI_VALUE_PARAM ? !has_gradient(g, v) : !is_read(g, v);
+    bool trains = kind == WFI_VALUE_PARAM && !g->values[v].is_frozen;
+    return trains ? !has_gradient(g, v) : !is_read(g, v);
 }
 
 static wf_status check_kind(const wf_graph *g, wfi_value_kind kind) {

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <sched.h>
+#include <string.h>
 #include <weft/recipe.h>
 
 double wf_recipe_lr(const wf_recipe *r, int64_t step) {
@@ -47,6 +48,8 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
                         "recipe: %s is %.15g; it must lie between %.15g and %.15g", field->name,
                         value, field->least, field->most);
     }
+    if (!memchr(r->freeze.text, 0, sizeof r->freeze.text))
+        return wfi_fail(ctx, WF_INVALID_ARG, "recipe: freeze has no end");
     if (r->nesterov && r->momentum == 0)
         return wfi_fail(ctx, WF_INVALID_ARG, "recipe: nesterov needs a momentum above 0");
     if (r->lr_schedule != WF_LR_CONSTANT && r->schedule_steps == 0)

@@ -21,6 +21,7 @@ const int wfi_recipe_n_fields = (int)WFI_COUNT(wfi_recipe_fields);
 #define FLAG   int
 #define REAL   double
 #define CHOICE int
+#define NAMES  wf_names
 #define CHECK(type, field, name, kind, words, value, least, most, use, help)                       \
     _Static_assert(sizeof(type) == sizeof(kind), "wf_recipe." #field " is of another kind");
 WF_RECIPE_FIELDS(CHECK)
@@ -39,6 +40,8 @@ double wfi_recipe_number(const wf_recipe *recipe, const wfi_recipe_field *field)
         return (double)*(const uint64_t *)value;
     case WFI_RECIPE_REAL:
         return *(const double *)value;
+    case WFI_RECIPE_NAMES:
+        return 0;
     case WFI_RECIPE_INT:
     case WFI_RECIPE_FLAG:
     case WFI_RECIPE_CHOICE:
@@ -85,6 +88,8 @@ const char *wfi_recipe_text(const wf_recipe *recipe, const wfi_recipe_field *fie
     case WFI_RECIPE_CHOICE:
         if (choice_text(field->words, *(const int *)value, text)) return text;
         break;
+    case WFI_RECIPE_NAMES:
+        return ((const wf_names *)value)->text;
     case WFI_RECIPE_INT:
     case WFI_RECIPE_FLAG:
         break;

@@ -13,7 +13,8 @@ typedef enum wfi_recipe_kind {
     WFI_RECIPE_INT,
     WFI_RECIPE_FLAG,
     WFI_RECIPE_REAL,
-    WFI_RECIPE_CHOICE
+    WFI_RECIPE_CHOICE,
+    WFI_RECIPE_NAMES
 } wfi_recipe_kind;
 
 typedef struct wfi_recipe_field {
@@ -28,10 +29,10 @@ typedef struct wfi_recipe_field {
 extern const wfi_recipe_field wfi_recipe_fields[];
 extern const int wfi_recipe_n_fields;
 
-/* The field's value; a choice's place in its words. */
+/* The field's value; a choice's place in its words; of names 0. */
 double wfi_recipe_number(const wf_recipe *recipe, const wfi_recipe_field *field);
 /* The same as text, which is returned: another text for every other value, and reading a number
- * gives the same bits. */
+ * gives the same bits. Of names it is the recipe's own. */
 #define WFI_RECIPE_TEXT 40
 const char *wfi_recipe_text(const wf_recipe *recipe, const wfi_recipe_field *field, char *text);
 

@@ -23,7 +23,7 @@ typedef struct reading {
 } reading;
 
 static wf_status refuse(const reading *r, const char *takes) {
-    return wfi_fail(r->ctx, WF_INVALID_ARG, "recipe: %s='%s' at position %d; it takes %s",
+    return wfi_fail(r->ctx, WF_INVALID_ARG, "recipe: %s='%.60s' at position %d; it takes %s",
                     r->field->name, r->value, r->position, takes);
 }
 
@@ -80,8 +80,16 @@ static wf_status read_word(const reading *r, const char *words, void *to) {
     return refuse(r, takes);
 }
 
+static wf_status read_names(const reading *r, wf_names *to) {
+    size_t n = strlen(r->value);
+    if (n >= sizeof to->text) return refuse(r, "less than 1024 characters");
+    memcpy(to->text, r->value, n + 1);
+    return WF_OK;
+}
+
 static wf_status read_value(const reading *r, wf_recipe *recipe) {
     void *to = (char *)recipe + r->field->offset;
+    if (r->field->kind == WFI_RECIPE_NAMES) return read_names(r, to);
     if (strlen(r->value) > MAX_VALUE) return refuse(r, "less than 64 characters");
     switch (r->field->kind) {
     case WFI_RECIPE_REAL:

@@ -37,7 +37,7 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
     bool is_part = stage->strategy->state == WFI_SHARD;
     wfi_extent part = wfi_placement_extent(
         stage->strategy->state, p->graph->units[unit].param_bytes, stage->n_parts, k, unit);
-    wfi_piece piece = {.extent = wfi_norm_extent(part), .owner = -1};
+    wfi_piece piece = {.extent = wfi_norm_extent(wfi_trained_extent(p, unit, part)), .owner = -1};
     for (; piece.owner < 0 && k < stage->n_replicas; k += is_part ? stage->n_parts : 1)
         piece.owner =
             wfi_group_find(group, wfi_program_rank_of(p, k, (int32_t)(stage - p->stages)));
@@ -48,20 +48,24 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
                          int32_t id, int64_t micro, int32_t k) {
     const wfi_group *group = &p->groups[now->group];
     wfi_piece piece = {.owner = k % group->n};
+    size_t bytes = p->graph->units[id].param_bytes;
+    /* What is not trained has no gradient, and need not come after an update. */
+    bool is_update = is_divided(now) && stage_of(p, id)->strategy->parameter != WFI_SHARD;
     if (kind == WFI_BLOCK_STATS) {
         piece.owner = wfi_stage_replica_of(p, wfi_program_stage_of(p, id), micro);
         piece.extent.bytes = wfi_program_code_of(p, micro)->units[id].stats_bytes;
     } else if (kind == WFI_BLOCK_NORM) {
         piece = find_measured(p, group, id, k);
     } else if (is_divided(now)) {
-        piece.extent =
-            wfi_placement_extent(WFI_SHARD, p->graph->units[id].param_bytes, group->n, k, id);
+        piece.extent = wfi_placement_extent(WFI_SHARD, bytes, group->n, k, id);
     } else if (group->part >= 0) {
-        piece.extent = wfi_placement_extent(WFI_SHARD, p->graph->units[id].param_bytes,
-                                            p->stages[group->stage].n_parts, group->part, id);
+        piece.extent = wfi_placement_extent(WFI_SHARD, bytes, p->stages[group->stage].n_parts,
+                                            group->part, id);
     } else {
-        piece.extent.bytes = p->graph->units[id].param_bytes;
+        piece.extent.bytes = bytes;
     }
+    if (kind == WFI_BLOCK_GRADIENT || (kind == WFI_BLOCK_PARAM && is_update))
+        piece.extent = wfi_trained_extent(p, id, piece.extent);
     return piece;
 }
 

@@ -75,7 +75,7 @@ static bool is_part(const wf_program *p, const wfi_reference *r) {
 }
 
 static size_t count_borders(const wf_program *p) {
-    size_t n = 2 * (size_t)p->n_blocks;
+    size_t n = 4 * (size_t)p->n_blocks;
     for (int32_t i = 0; i < p->n_instructions; i++)
         for (int32_t k = 0; k < p->instructions[i].n_references; k++)
             n += 2 * (size_t)is_part(p, &p->instructions[i].references[k]);
@@ -88,10 +88,21 @@ static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_exte
     borders[(*n)++] = border_of(b, extent.offset + extent.bytes);
 }
 
+/* What a step changes of a block of state: not the parameters that are not trained. */
+static wfi_extent changed_part(const wf_program *p, const wfi_block *b) {
+    wfi_extent part = {(size_t)b->begin, b->bytes};
+    if (p->kind != WF_PROGRAM_TRAIN) part.bytes = 0;
+    if (b->kind == WFI_BLOCK_PARAM) part = wfi_trained_extent(p, b->id, part);
+    return (wfi_extent){0, part.bytes};
+}
+
 static size_t list_borders(const wf_program *p, border *borders) {
     size_t n = 0;
-    for (int32_t b = 0; b < p->n_blocks; b++)
-        add_borders(borders, &n, &p->blocks[b], (wfi_extent){0, p->blocks[b].bytes});
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        add_borders(borders, &n, block, (wfi_extent){0, block->bytes});
+        if (block->is_state) add_borders(borders, &n, block, changed_part(p, block));
+    }
     for (int32_t i = 0; i < p->n_instructions; i++)
         for (int32_t k = 0; k < p->instructions[i].n_references; k++) {
             const wfi_reference *r = &p->instructions[i].references[k];
@@ -451,17 +462,27 @@ static range kept_gradient(const checker *c, int32_t b) {
                     &(wfi_reference){b, kept.offset - (size_t)block->begin, kept.bytes, WFI_READ});
 }
 
+/* Whether a block of state is as one rank's after the step: what a step does not change, as before.
+ */
+static bool ends_well(const checker *c, int32_t b) {
+    const wfi_block *block = &c->p->blocks[b];
+    wfi_term before = wfi_ideal_find(c->ideal, block->kind, block->id, 0, -1), want;
+    size_t changed_bytes = changed_part(c->p, block).bytes;
+    range all = c->ranges[b];
+    bool ends = is_whole(c, b, all);
+    for (int32_t at = all.first; at < all.end && ends; at++) {
+        bool is_changed = c->stretches[at].begin < block->offset + changed_bytes;
+        want = is_changed ? wfi_ideal_after(c->ideal, block->kind, block->id) : before;
+        ends = c->stretches[at].term == want;
+    }
+    return ends;
+}
+
 static wf_status check_end(const checker *c) {
     const wf_program *p = c->p;
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        if (!block->is_state) continue;
-        wfi_term want = p->kind == WF_PROGRAM_TRAIN
-                            ? wfi_ideal_after(c->ideal, block->kind, block->id)
-                            : wfi_ideal_find(c->ideal, block->kind, block->id, 0, -1);
-        range kept = c->ranges[b];
-        bool is_right = is_whole(c, b, kept) && is_one(c, kept);
-        if (!is_right || (block->bytes && c->stretches[kept.first].term != want))
+        if (block->is_state && !ends_well(c, b))
             return wfi_fail(
                 p->ctx, WF_BUG,
                 "check: rank %d ends with another %s of unit %s than one rank would (an "

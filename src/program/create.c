@@ -10,6 +10,7 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     config.batch = n_samples;
     config.training = p->kind == WF_PROGRAM_TRAIN;
+    config.freeze = p->recipe.freeze.text;
     WF_TRY(wfi_graph_create(p->ctx, &config, p->plan->n_rules > 0, p->model->function,
                             p->model->config, graph_out));
     if (p->recipe.kernels == WF_KERNELS_FAST) WF_TRY(wfi_graph_layout(*graph_out));

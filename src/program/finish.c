@@ -16,13 +16,11 @@ static int32_t source_of(const wf_program *p, int32_t from, int32_t replica) {
     return wfi_stage_is_updated(p, from, beside) ? beside : wfi_program_rank_of(p, 0, from);
 }
 
-/* Whether an earlier use of the unit's weights is on that stage, too. */
-static bool is_used_before(const wf_program *p, int32_t i, int32_t owner, int32_t stage) {
-    const wf_graph *g = p->graph;
-    for (const wfi_weight_gradient *w = g->weight_gradients; w < &g->weight_gradients[i]; w++)
-        if (g->values[w->param].unit == owner && wfi_program_stage_of(p, w->unit) == stage)
-            return true;
-    return false;
+/* What of a unit's parameters is sent is called by the first of them. */
+static int32_t first_parameter(const wf_graph *g, int32_t unit) {
+    int32_t v = 0;
+    while (g->values[v].kind != WFI_VALUE_PARAM || g->values[v].unit != unit) v++;
+    return v;
 }
 
 /* In which of the unit's blocks a PARAM or STATE is while it is updated: where it is kept, or, if
@@ -44,6 +42,11 @@ static wf_status not_before(wfi_lowering *l, wfi_block_kind kind, int32_t instru
     return is_away && exists ? wfi_depend_on(l, instruction, l->last_compute) : WF_OK;
 }
 
+/* What the rank keeps of the unit's parameters, and is new after a step. */
+static wfi_extent updated_extent(const wfi_lowering *l, int32_t unit) {
+    return wfi_trained_extent(l->p, unit, wfi_kept_extent(l->p, WFI_BLOCK_PARAM, unit, l->rank));
+}
+
 /* What the rank keeps of the unit's new parameters, to every rank that updates the stage and lacks
  * them. */
 static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send) {
@@ -54,26 +57,24 @@ static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instr
             wfi_stage_is_updated(p, to, send.peer) && !wfi_stage_is_updated(p, from, send.peer);
         if (!wants || source_of(p, from, k) != l->rank) continue;
         WF_TRY(wfi_emit_one(l, send, WFI_BLOCK_PARAM, send.unit,
-                            here(l, WFI_BLOCK_PARAM, send.unit), -1,
-                            wfi_kept_extent(p, WFI_BLOCK_PARAM, send.unit, l->rank), WFI_READ));
+                            here(l, WFI_BLOCK_PARAM, send.unit), -1, updated_extent(l, send.unit),
+                            WFI_READ));
     }
     return WF_OK;
 }
 
-/* The owner's new weights go to the stages that use them too, once to each. */
+/* The owner's new parameters go to the stages that read some of them too, once to each. */
 static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
     wf_program *p = l->p;
-    const wf_graph *g = p->graph;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
-        const wfi_weight_gradient *w = &g->weight_gradients[i];
-        if (wfi_owner_of(g, i) != owner) continue;
-        int32_t from = wfi_program_stage_of(p, owner), to = wfi_program_stage_of(p, w->unit);
-        wfi_extent kept = wfi_kept_extent(p, WFI_BLOCK_PARAM, owner, l->rank);
-        if (!wfi_is_tied(g, i) || !kept.bytes || is_used_before(p, i, owner, to)) continue;
+    wfi_extent kept = updated_extent(l, owner);
+    int32_t from = wfi_program_stage_of(p, owner);
+    for (int32_t to = 0; to < p->n_stages && kept.bytes; to++) {
+        if (to == from || !wfi_stage_reads_parameters(p, to, owner)) continue;
         bool is_here = take_updated(l, from);
-        if (is_here) WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, w->param, -1)));
+        int32_t id = first_parameter(p->graph, owner);
+        if (is_here) WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, id, -1)));
         if (is_here || !take_updated(l, to)) continue;
-        wfi_instruction receive = wfi_make(WFI_RECEIVE, owner, w->param, -1);
+        wfi_instruction receive = wfi_make(WFI_RECEIVE, owner, id, -1);
         receive.peer = source_of(p, from, l->replica);
         int32_t number = p->n_instructions;
         WF_TRY(wfi_emit_one(l, receive, WFI_BLOCK_PARAM, owner, here(l, WFI_BLOCK_PARAM, owner), -1,
@@ -101,7 +102,7 @@ static wf_status emit_norms(wfi_lowering *l) {
     const wfi_group *group = find_norm_group(l);
     if (p->recipe.clip_norm <= 0 || !group) return WF_OK;
     for (int32_t u = 0; u < g->n_units; u++) {
-        if (!g->units[u].param_bytes) continue;
+        if (!g->units[u].trained_bytes) continue;
         WF_TRY(wfi_add_thing(l, WFI_BLOCK_NORM, u, 0, -1));
         wfi_extent own = wfi_measured_extent(p, group, u, l->rank);
         int32_t n;
@@ -117,6 +118,7 @@ static wf_status emit_norms(wfi_lowering *l) {
 /* What of the unit is kept in another space comes to where it is updated, or goes back. */
 static wf_status bring(wfi_lowering *l, wfi_block_kind kind, int32_t unit, bool fetches) {
     wfi_extent kept = wfi_moved_extent(l->p, kind, unit, 0, -1, l->rank);
+    if (kind == WFI_BLOCK_PARAM && !fetches) kept = updated_extent(l, unit);
     int32_t at = here(l, kind, unit), from = fetches ? WFI_KEPT_DEPTH : at;
     int32_t i = l->p->n_instructions;
     if (wfi_kept_space(l->p, kind) == WFI_SPACE_DEVICE || !kept.bytes) return WF_OK;
@@ -145,7 +147,7 @@ static wf_status emit_update(wfi_lowering *l, int32_t u) {
                          wfi_whole(own.bytes * (size_t)n_states), WFI_READ | WFI_WRITE));
     for (int32_t v = 0; clips && v < g->n_units; v++)
         WF_TRY(wfi_refer(l, i, k++, WFI_BLOCK_NORM, v, 0, -1,
-                         wfi_norm_extent(wfi_whole(g->units[v].param_bytes)), WFI_READ));
+                         wfi_norm_extent(wfi_whole(g->units[v].trained_bytes)), WFI_READ));
     return WF_OK;
 }
 

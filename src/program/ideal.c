@@ -191,9 +191,9 @@ static void finish_step(wfi_ideal *ideal, wfi_term *gradient, wfi_term *operands
     wfi_term *norms = operands + 3, *in = norms - 2 - (wfi_recipe_n_states(&p->recipe) > 0);
     int32_t n_norms = p->recipe.clip_norm > 0 ? g->n_units : 0;
     for (int32_t u = 0; u < g->n_units; u++)
-        gradient[u] = g->units[u].param_bytes ? sum_gradient(ideal, u, micro) : 0;
+        gradient[u] = g->units[u].trained_bytes ? sum_gradient(ideal, u, micro) : 0;
     for (int32_t u = 0; u < g->n_units; u++)
-        norms[u] = g->units[u].param_bytes ? wfi_term_made(WFI_NORM, 0, 1, &gradient[u], 1) : 0;
+        norms[u] = g->units[u].trained_bytes ? wfi_term_made(WFI_NORM, 0, 1, &gradient[u], 1) : 0;
     for (int32_t u = 0; u < g->n_units; u++) {
         update(ideal, u, gradient[u], in, (int32_t)(norms - in) + n_norms);
         fold_statistics(ideal, u, micro);

@@ -139,6 +139,9 @@ static wfi_need need_moved(const wf_program *p, const wfi_instruction *now, int3
     wfi_need moved =
         need_extent(kind, wfi_moved_extent(p, kind, unit, now->id, now->micro, now->rank),
                     k ? WFI_WRITE : WFI_READ);
+    /* What is not trained has not changed. */
+    if (kind == WFI_BLOCK_PARAM && now->kind == WFI_EVICT)
+        moved.extent = wfi_trained_extent(p, unit, moved.extent);
     if (is_kept) moved.space = space;
     return moved;
 }
@@ -152,7 +155,7 @@ NEED(evict) {
 }
 
 NEED(fold) {
-    return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].param_bytes,
+    return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].trained_bytes,
                 k ? WFI_READ : WFI_READ | WFI_WRITE);
 }
 
@@ -168,7 +171,7 @@ NEED(stats) {
 NEED(slot) {
     const wfi_slot *slot = &now->segment->slots[k];
     bool is_gradient = slot->kind == WFI_BLOCK_GRADIENT;
-    return need(slot->kind, is_gradient ? p->graph->units[slot->id].param_bytes : slot->bytes,
+    return need(slot->kind, is_gradient ? p->graph->units[slot->id].trained_bytes : slot->bytes,
                 now->first && wfi_is_sum(slot->kind) ? WFI_WRITE : slot->access);
 }
 
@@ -199,7 +202,7 @@ NEED(update) {
     if (k == 2 && has_state)
         return need(WFI_BLOCK_STATE, wfi_state_bytes(p, WFI_BLOCK_STATE, now->unit, now->rank),
                     WFI_READ | WFI_WRITE);
-    size_t bytes = p->graph->units[k - 2 - has_state].param_bytes;
+    size_t bytes = p->graph->units[k - 2 - has_state].trained_bytes;
     return need_extent(WFI_BLOCK_NORM, wfi_norm_extent((wfi_extent){0, bytes}), WFI_READ);
 }
 
@@ -220,7 +223,9 @@ NEED(transfer) {
     int access = now->kind == WFI_SEND ? WFI_READ : WFI_WRITE;
     if (kind == WFI_BLOCK_TIED) return need(kind, tied_bytes(p, now->id), access);
     if (kind == WFI_BLOCK_PARAM)
-        return need_extent(kind, wfi_kept_extent(p, kind, now->unit, now->rank), access);
+        return need_extent(
+            kind, wfi_trained_extent(p, now->unit, wfi_kept_extent(p, kind, now->unit, now->rank)),
+            access);
     /* Nothing else is sent. */
     return need(kind == WFI_BLOCK_INPUT ? kind : WFI_BLOCK_VALUE,
                 wfi_program_code_of(p, now->micro)->place[now->id].bytes, access);
@@ -228,7 +233,7 @@ NEED(transfer) {
 
 NEED(tie) {
     if (k) return need(WFI_BLOCK_TIED, tied_bytes(p, now->id), WFI_READ);
-    return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].param_bytes, WFI_READ | WFI_WRITE);
+    return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].trained_bytes, WFI_READ | WFI_WRITE);
 }
 
 /* ---- arguments as text ---- */

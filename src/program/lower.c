@@ -33,7 +33,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
             break;
         case WFI_BLOCK_GRADIENT:
             micro = -1, d = depth;
-            bytes = l->p->graph->units[slot->id].param_bytes;
+            bytes = l->p->graph->units[slot->id].trained_bytes;
             break;
         case WFI_BLOCK_TIED:
             micro = wfi_last_of_lane(l->p, micro);

@@ -56,9 +56,9 @@ static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int3
                               : kind == WFI_BLOCK_STATE ? s->strategy->state
                                                         : s->strategy->buffer;
     size_t bytes = kind == WFI_BLOCK_BUFFER ? u->buffer_bytes : u->param_bytes;
-    return member < 0
-               ? (wfi_extent){0, 0}
-               : wfi_placement_extent(placement, bytes, s->n_parts, member % s->n_parts, unit);
+    if (member < 0) return (wfi_extent){0, 0};
+    wfi_extent own = wfi_placement_extent(placement, bytes, s->n_parts, member % s->n_parts, unit);
+    return kind == WFI_BLOCK_STATE ? wfi_trained_extent(p, unit, own) : own;
 }
 
 bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
@@ -108,7 +108,7 @@ wfi_extent wfi_summed_extent(const wf_program *p, int32_t unit, int32_t rank) {
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
     bool is_divided = stage->strategy->gradient == WFI_SHARD;
     return is_divided ? wfi_kept_extent(p, WFI_BLOCK_STATE, unit, rank)
-                      : (wfi_extent){0, p->graph->units[unit].param_bytes};
+                      : (wfi_extent){0, p->graph->units[unit].trained_bytes};
 }
 
 int32_t wfi_summed_depth(const wf_program *p, int32_t unit) {
@@ -280,18 +280,18 @@ static wf_status group_replicas(wf_program *p) {
     return WF_OK;
 }
 
-static bool has_parameters(const wf_program *p, int32_t stage) {
+static bool is_trained(const wf_program *p, int32_t stage) {
     size_t bytes = 0;
     for (int32_t u = p->first_unit[stage]; u < p->first_unit[stage + 1]; u++)
-        bytes += p->graph->units[u].param_bytes;
+        bytes += p->graph->units[u].trained_bytes;
     return bytes > 0;
 }
 
-/* Of how many of the stages with parameters the rank updates something. */
+/* Of how many of the stages that are trained the rank updates something. */
 static int32_t n_updated(const wf_program *p, int32_t rank) {
     int32_t n = 0;
     for (int32_t s = 0; s < p->n_stages; s++)
-        n += has_parameters(p, s) && wfi_stage_is_updated(p, s, rank);
+        n += is_trained(p, s) && wfi_stage_is_updated(p, s, rank);
     return n;
 }
 
@@ -299,7 +299,7 @@ static int32_t n_updated(const wf_program *p, int32_t rank) {
  * once; or nothing. */
 static bool is_updated_by(const wf_program *p, int32_t width) {
     int32_t n_stages = 0;
-    for (int32_t s = 0; s < p->n_stages; s++) n_stages += has_parameters(p, s);
+    for (int32_t s = 0; s < p->n_stages; s++) n_stages += is_trained(p, s);
     bool is = p->mesh.dp % width == 0;
     for (int32_t first = 0; first < p->n_ranks && is; first += width * p->mesh.pp) {
         int32_t n = 0;

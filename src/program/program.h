@@ -444,6 +444,10 @@ bool wfi_stage_is_updated(const wf_program *p, int32_t stage, int32_t rank);
 /* What of the unit's flat buffer the rank has in a PARAM, BUFFER or STATE between steps. STATE is
  * counted in parameters: it has as many for each of the optimizer's states, one after the other. */
 wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
+/* What of that is trained. */
+static inline wfi_extent wfi_trained_extent(const wf_program *p, int32_t unit, wfi_extent extent) {
+    return wfi_extent_intersect(extent, (wfi_extent){0, p->graph->units[unit].trained_bytes});
+}
 /* What a fetch or an evict moves: of a PARAM or STATE of the unit, what the rank keeps; of
  * activations of a microbatch, all (`value`: of a VALUE or INPUT). */
 wfi_extent wfi_moved_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t value,

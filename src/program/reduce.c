@@ -19,7 +19,7 @@ static int32_t fill_bucket(const wfi_lowering *l, int32_t first, bool *full_out)
     *full_out = true;
     for (; k < l->n_finished && bytes < limit; k++) {
         if (wfi_program_stage_of(p, l->finished[k]) != stage) return k - first;
-        size_t own = p->graph->units[l->finished[k]].param_bytes;
+        size_t own = p->graph->units[l->finished[k]].trained_bytes;
         if (own >= limit && k > first) return k - first; /* a bucket of its own */
         bytes += own;
     }

@@ -296,7 +296,7 @@ static void drop_empty(wf_context *ctx, wfi_segment **segment) {
 static wf_status add_gradient(builder *b) {
     int32_t unit = b->segment->unit, ignored;
     bool sums = b->segment->part == WFI_PART_W || b->segment->part == WFI_PART_BW;
-    if (!sums || !b->code->g->units[unit].param_bytes) return WF_OK;
+    if (!sums || !b->code->g->units[unit].trained_bytes) return WF_OK;
     return find_slot(b, b->segment, WFI_BLOCK_GRADIENT, unit, 0, WFI_READ | WFI_WRITE, &ignored);
 }
 

@@ -9,7 +9,7 @@ static wf_status add(wfi_lowering *l, wfi_instruction now, wfi_block_kind kind, 
     int32_t i;
     WF_TRY(wfi_emit(l, now, 2, &i));
     WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_GRADIENT, now.unit, into, -1,
-                     wfi_whole(l->p->graph->units[now.unit].param_bytes), WFI_READ | WFI_WRITE));
+                     wfi_whole(l->p->graph->units[now.unit].trained_bytes), WFI_READ | WFI_WRITE));
     return wfi_refer(l, i, 1, kind, id, depth, now.micro, wfi_whole(bytes), WFI_READ);
 }
 
@@ -24,7 +24,7 @@ static wf_status emit_ties(wfi_lowering *l, int32_t unit, int32_t depth, int64_t
 
 static wf_status emit_folds(wfi_lowering *l, int32_t unit, const wfi_lane_sums *sums,
                             int32_t lane) {
-    size_t bytes = l->p->graph->units[unit].param_bytes;
+    size_t bytes = l->p->graph->units[unit].trained_bytes;
     for (int32_t k = sums->first_fold[lane]; k < sums->first_fold[lane + 1]; k++)
         WF_TRY(add(l, wfi_make(WFI_FOLD, unit, sums->folds[k].from, -1), WFI_BLOCK_GRADIENT, unit,
                    sums->folds[k].from, bytes, sums->folds[k].into));
@@ -63,5 +63,5 @@ wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro) {
         if (wfi_is_tied(g, i) && g->weight_gradients[i].unit == unit && is_here)
             WF_TRY(wfi_lower_tied(l, i, micro));
     }
-    return g->units[unit].param_bytes ? add_use(l, unit, micro) : WF_OK;
+    return g->units[unit].trained_bytes ? add_use(l, unit, micro) : WF_OK;
 }

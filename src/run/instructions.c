@@ -55,7 +55,7 @@ static wf_status clear_gaps(const wfi_executor *e, const wfi_instruction *now) {
     for (int32_t s = 0; s < now->n_references && !gradient; s++)
         if (now->segment->slots[s].kind == WFI_BLOCK_GRADIENT)
             gradient = wfi_executor_at(e, &now->references[s]);
-    size_t done = 0, end = gradient ? g->units[now->unit].param_bytes : 0;
+    size_t done = 0, end = gradient ? g->units[now->unit].trained_bytes : 0;
     for (int32_t i = 0; i <= g->n_weight_gradients && done < end; i++) {
         const wfi_weight_gradient *w = i < g->n_weight_gradients ? &g->weight_gradients[i] : NULL;
         if (w && (w->unit != now->unit || wfi_is_tied(g, i))) continue;

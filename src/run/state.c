@@ -719,6 +719,8 @@ wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, s
     WF_TRY(check_tensor(t, name, dst_bytes, &value));
     if (value->kind != WFI_VALUE_PARAM)
         return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is a buffer and has no gradient", name);
+    if (value->is_frozen)
+        return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is frozen and has no gradient", name);
     return perform(&(transfer){.t = t, .name = name, .dst = dst}, "read a gradient",
                    WFI_STATE_GRADIENTS, read_one);
 }

@@ -1,0 +1,56 @@
+/* Parameters that are not trained: backward goes no further than where something is (autodiff.c),
+ * and in its unit's flat storage what is trained stands first. So gradients and the optimizer's
+ * state are as long as that.
+ */
+#include "pass/pass.h"
+
+#include <string.h>
+
+#define SEPARATORS "+,"
+
+/* Its name, or the first words of it. */
+static bool is_named(const char *param, const char *word, size_t n) {
+    return !strncmp(param, word, n) && (!param[n] || param[n] == '.');
+}
+
+static wf_status freeze_word(wf_graph *g, const char *word, size_t n) {
+    int32_t n_found = 0;
+    for (int32_t v = 0; v < g->n_values && n; v++) {
+        wfi_value *value = &g->values[v];
+        if (value->kind != WFI_VALUE_PARAM || !is_named(value->name, word, n)) continue;
+        value->is_frozen = true;
+        n_found++;
+    }
+    if (n_found) return WF_OK;
+    return wfi_fail(g->ctx, WF_INVALID_ARG,
+                    "freeze: no parameter is called '%.*s', and none has a name that begins with "
+                    "'%.*s.'",
+                    (int)n, word, (int)n, word);
+}
+
+static void place_parameters(wf_graph *g, bool frozen) {
+    for (int32_t v = 0; v < g->n_values; v++) {
+        wfi_value *value = &g->values[v];
+        if (value->kind != WFI_VALUE_PARAM || value->is_frozen != frozen) continue;
+        wfi_unit *unit = &g->units[value->unit];
+        value->offset = unit->param_bytes;
+        unit->param_bytes =
+            wfi_round_up(unit->param_bytes + wfi_value_bytes(g, v), WFI_ALIGN_BYTES);
+        if (!frozen) unit->trained_bytes = unit->param_bytes;
+    }
+}
+
+wf_status wfi_graph_freeze(wf_graph *g, const char *names) {
+    bool trains = !names || !*names;
+    for (const char *at = names; at && *names;) {
+        size_t n = strcspn(at, SEPARATORS);
+        WF_TRY(freeze_word(g, at, n));
+        at = at[n] ? at + n + 1 : NULL;
+    }
+    for (int32_t u = 0; u < g->n_units; u++) g->units[u].param_bytes = 0;
+    place_parameters(g, false);
+    place_parameters(g, true);
+    for (int32_t u = 0; u < g->n_units; u++) trains |= g->units[u].trained_bytes > 0;
+    if (trains) return WF_OK;
+    return wfi_fail(g->ctx, WF_INVALID_ARG, "freeze: %s leaves nothing to train", names);
+}
