@@ -70,6 +70,7 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     const options *o = &j->c->o;
     wf_data_config config = WF_DATA_CONFIG_INIT;
     config.name = o->data;
+    config.format = (wf_data_format)o->data_format;
     config.kind = j->is_tokens ? WF_DATA_TOKENS : WF_DATA_IMAGES;
     config.height = config.width = o->image;
     if (is_synthetic)

@@ -163,8 +163,12 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_heads:
     case OPT_vocab:
         return model && model->has_sizes ? NULL : "only gpt may have any size";
+    case OPT_data_format:
+        return synthetic ? "synthetic data is made, not read" : NULL;
     case OPT_words:
         if (!tokens) return "the model reads images";
+        if (o->data_format == WF_FORMAT_TOKENS || o->data_format == WF_FORMAT_BYTES)
+            return "--data-format says what a token is";
         return synthetic ? "synthetic tokens are neither words nor bytes" : NULL;
     case OPT_normalize:
         if (tokens) return "the model reads tokens";

@@ -68,8 +68,12 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
 #define OPTION_LIST(X)                                                                             \
     X(model, TEXT, model, MODEL, ALL, 1, "NAME", NULL, "a model:")                                 \
     X(data, TEXT, data, MODEL, TPBE, 1, "NAME|PATH", NULL,                                         \
-      "synthetic, fashion-mnist, a folder with MNIST's or CIFAR-10's files, or a text file "       \
-      "(bench and plan: synthetic)")                                                               \
+      "synthetic, fashion-mnist, a folder with MNIST's or CIFAR-10's files, a text file, or "      \
+      "tokens (bench and plan: synthetic)")                                                        \
+    X(data_format, CHOICE, data_format, MODEL, TPBE, 1, "auto|mnist|cifar|text|tokens|bytes",      \
+      "auto",                                                                                      \
+      "how --data is read; tokens: llm.c's or nanoGPT's .bin; bytes: any file's; auto: by what "   \
+      "is in it")                                                                                  \
     X(image, COUNT, image, MODEL, ALL, 1, "N", NULL,                                               \
       "synthetic images are N x N (128; mlp: 28; --quick: 96)")                                    \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
@@ -219,7 +223,7 @@ typedef struct options {
     int64_t image, tokens, layers, hidden, heads, vocab, steps, epochs, save_every, repeat, ranks;
     size_t device_memory, host_memory, shard_bytes;
     double dropout;
-    int words, no_shuffle, no_augment, normalize, stem, loss, costs;
+    int data_format, words, no_shuffle, no_augment, normalize, stem, loss, costs;
     int resume, save_async, strict, profile, program, quick, quiet, peers, memory;
     wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];

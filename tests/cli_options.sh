@@ -44,6 +44,10 @@ resnet="plan --model resnet18 --image 32 --batch 4 --threads 1"
 # ---- model and data ----
 differs --model "train --data synthetic --image 32 --threads 1 --batch 2 --steps 1" "--model mlp" "--model resnet18"
 differs --data "train --model mlp --threads 1 --batch 8 --steps 1" "--data synthetic --image 8" "--data $folder/images"
+head -c 4000 "$folder/text" >"$folder/even"
+differs --data-format "${text_run/text/even} --tokens 8" "" "--data-format tokens"
+refuses --data-format 2 "is a file; in the format asked for, data is a folder" "$text_run --data-format mnist"
+refuses --data-format 2 "is none of auto|mnist" "$text_run --data-format parquet"
 differs --image "$mlp" "" "--image 7"
 differs --tokens "$gpt" "" "--tokens 9"
 for size in "--layers 3" "--hidden 48" "--heads 1" "--vocab 300"; do

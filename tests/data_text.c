@@ -1,17 +1,23 @@
-/* Text files: as bytes, as words, split in two, shifted by one. */
+/* Text files: as bytes, as words, split in two, shifted by one; what is none; files of tokens. */
 #include "data_folder.h"
 
 #include "base/base.h"
 #include "data/words.h"
 #include <weft/data.h>
 
-static wf_status open_text(folder *f, wf_data_text text, int64_t n_tokens, wf_data **data_out) {
+static wf_status open_as(folder *f, const char *name, wf_data_format format, wf_data_text text,
+                         int64_t n_tokens, wf_data **data_out) {
     wf_data_config config = WF_DATA_CONFIG_INIT;
-    config.name = folder_file(f, "text");
+    config.name = folder_file(f, name);
+    config.format = format;
     config.kind = WF_DATA_TOKENS;
     config.text = text;
     config.n_tokens = n_tokens;
     return wf_data_open(f->ctx, &config, data_out);
+}
+
+static wf_status open_text(folder *f, wf_data_text text, int64_t n_tokens, wf_data **data_out) {
+    return open_as(f, "text", WF_FORMAT_AUTO, text, n_tokens, data_out);
 }
 
 static void check_tokens(wf_data *data, wf_data_split split, int64_t n_samples, const int *tokens) {
@@ -39,7 +45,7 @@ static void reads_bytes(void **state) {
     wf_data *data;
     for (int i = 0; i < 100; i++) tokens[i] = (unsigned char)(text[i] = (char)(i * 5));
     folder_write(f, "text", text, sizeof text);
-    assert_int_equal(open_text(f, WF_TEXT_BYTES, 4, &data), WF_OK);
+    assert_int_equal(open_as(f, "text", WF_FORMAT_BYTES, WF_TEXT_BYTES, 4, &data), WF_OK);
     const wf_data_description *about = wf_data_describe(data);
     assert_int_equal(about->kind, WF_DATA_TOKENS);
     assert_int_equal(about->n_classes, 256);
@@ -104,12 +110,140 @@ static void refuses_short_texts(void **state) {
                    "holds text, but the model reads images");
 }
 
+static void refuse(folder *f, const void *bytes, size_t n, const char *sentence) {
+    wf_data *data;
+    folder_write(f, "text", bytes, n);
+    expect_failure(f->ctx, open_text(f, WF_TEXT_BYTES, 4, &data), WF_CORRUPT, sentence);
+    expect_failure(f->ctx, open_as(f, "text", WF_FORMAT_TEXT, WF_TEXT_WORDS, 4, &data), WF_CORRUPT,
+                   sentence);
+    assert_int_equal(open_as(f, "text", WF_FORMAT_BYTES, WF_TEXT_BYTES, 4, &data), WF_OK);
+    wf_data_close(data);
+}
+
+static void refuses_what_is_no_text(void **state) {
+    folder *f = *state;
+    wf_data *data;
+    refuse(f, "some text, then\0none", 20,
+           "text is no text: byte 15 is zero (--data-format tokens");
+    refuse(f, "PK\3\4and so on and on", 20, "text is no text, but a zip archive");
+    refuse(f, "\x1f\x8b and so on and on", 20, "text is no text, but a gzip file");
+    refuse(f, "\177ELFand so on and on", 20, "text is no text, but an ELF program");
+    refuse(f, "\x30\0\0\0\0\0\0\0{\"a\":{}, and so on", 26, "but a safetensors file");
+    refuse(f, "\x80\2}q\1and so on and on", 20, "but a Python pickle");
+    const char like[] = "12345678{\"this\": \"is text\"}";
+    folder_write(f, "text", like, strlen(like));
+    assert_int_equal(open_text(f, WF_TEXT_BYTES, 4, &data), WF_OK);
+    wf_data_close(data);
+}
+
+/* ---- files of tokens ---- */
+
+static size_t put16(uint8_t *to, size_t at, unsigned value) {
+    to[at] = (uint8_t)value;
+    to[at + 1] = (uint8_t)(value >> 8);
+    return at + 2;
+}
+
+static size_t put32(uint8_t *to, size_t at, unsigned value) {
+    return put16(to, put16(to, at, value & 0xFFFF), value >> 16);
+}
+
+/* llm.c's header for n tokens. */
+static size_t put_header(uint8_t *to, unsigned magic, unsigned version, unsigned n) {
+    memset(to, 0, 1024);
+    put32(to, put32(to, put32(to, 0, magic), version), n);
+    return 1024;
+}
+
+static void reads_headers(void **state) {
+    folder *f = *state;
+    uint8_t bytes[2048];
+    const int small[] = {50256, 1, 2, 3, 50000, 5}, large[] = {128255, 1, 70000, 3, 128000, 5};
+    wf_data *data;
+    size_t n = put_header(bytes, 20240520, 1, 6);
+    for (int i = 0; i < 6; i++) n = put16(bytes, n, (unsigned)small[i]);
+    folder_write(f, "toks.bin", bytes, n);
+    assert_int_equal(open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_OK);
+    assert_int_equal(wf_data_describe(data)->n_classes, 50257);
+    assert_int_equal(wf_data_describe(data)->n_test, 0);
+    check_tokens(data, WF_DATA_TRAIN, 2, small);
+    wf_data_close(data);
+    n = put_header(bytes, 20240801, 7, 6);
+    for (int i = 0; i < 6; i++) n = put32(bytes, n, (unsigned)large[i]);
+    folder_write(f, "toks.bin", bytes, n);
+    assert_int_equal(open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 5, &data), WF_OK);
+    assert_int_equal(wf_data_describe(data)->n_classes, 128256);
+    check_tokens(data, WF_DATA_TRAIN, 1, large);
+    wf_data_close(data);
+}
+
+static void reads_folders_of_tokens(void **state) {
+    folder *f = *state;
+    uint8_t train[32], val[2048];
+    size_t n = 0, n_val = put_header(val, 20240520, 1, 3);
+    const int tokens[] = {7, 300, 50256, 0, 7}, others[] = {9, 8, 7};
+    wf_data *data;
+    for (int i = 0; i < 5; i++) n = put16(train, n, (unsigned)tokens[i]);
+    for (int i = 0; i < 3; i++) n_val = put16(val, n_val, (unsigned)others[i]);
+    folder_write(f, "train.bin", train, n);
+    folder_write(f, "tiny_val.bin", val, n_val);
+    assert_int_equal(open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_OK);
+    check_tokens(data, WF_DATA_TRAIN, 2, tokens);
+    check_tokens(data, WF_DATA_TEST, 1, others);
+    wf_data_close(data);
+    /* Without a header it is only tokens where that is said, or in a folder. */
+    expect_failure(f->ctx, open_as(f, "train.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data),
+                   WF_CORRUPT, "train.bin is no text: byte 1 is zero (--data-format tokens");
+    assert_int_equal(open_as(f, "train.bin", WF_FORMAT_TOKENS, WF_TEXT_BYTES, 2, &data), WF_OK);
+    check_tokens(data, WF_DATA_TRAIN, 2, tokens);
+    wf_data_close(data);
+    expect_failure(f->ctx, open_as(f, "", WF_FORMAT_TEXT, WF_TEXT_BYTES, 2, &data), WF_INVALID_ARG,
+                   "is a folder; in the format asked for, data is a file");
+    expect_failure(f->ctx, open_as(f, "train.bin", WF_FORMAT_CIFAR, WF_TEXT_BYTES, 2, &data),
+                   WF_INVALID_ARG, "is a file; in the format asked for, data is a folder");
+    folder_write(f, "other_train.bin", train, n);
+    expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_INVALID_ARG,
+                   "both end in train.bin");
+}
+
+static void refuses_bad_tokens(void **state) {
+    folder *f = *state;
+    uint8_t bytes[2048];
+    wf_data *data;
+    size_t n = put16(bytes, put_header(bytes, 20240520, 1, 2), 12);
+    n = put16(bytes, n, 50257);
+    folder_write(f, "toks.bin", bytes, n);
+    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 1, &data),
+                   WF_CORRUPT,
+                   "toks.bin: token 1, at byte 1026, is 50257, but the vocabulary has 50257");
+    folder_write(f, "toks.bin", bytes, n - 1);
+    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 1, &data),
+                   WF_CORRUPT, "at byte 8 it announces 2 tokens, which take 1028 bytes");
+    folder_write(f, "toks.bin", bytes, 100);
+    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 1, &data),
+                   WF_CORRUPT, "but has 100 bytes, fewer than the 1024 of their header");
+    put_header(bytes, 20240520, 3, 2);
+    folder_write(f, "toks.bin", bytes, n);
+    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_AUTO, WF_TEXT_BYTES, 1, &data),
+                   WF_CORRUPT, "tokens 20240520 have version 1, but at byte 4 it says 3");
+    folder_write(f, "toks.bin", "abc", 3);
+    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_TOKENS, WF_TEXT_BYTES, 1, &data),
+                   WF_CORRUPT, "3 bytes are no whole number of 2 bytes each");
+    folder_write(f, "toks.bin", "ab", 2);
+    expect_failure(f->ctx, open_as(f, "toks.bin", WF_FORMAT_TOKENS, WF_TEXT_BYTES, 1, &data),
+                   WF_INVALID_ARG, "1 tokens to train on, samples of 1 need at least 2");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(reads_bytes),
         TEST_IN_FOLDER(reads_words),
         TEST_IN_FOLDER(numbers_many_words),
         TEST_IN_FOLDER(refuses_short_texts),
+        TEST_IN_FOLDER(refuses_what_is_no_text),
+        TEST_IN_FOLDER(reads_headers),
+        TEST_IN_FOLDER(reads_folders_of_tokens),
+        TEST_IN_FOLDER(refuses_bad_tokens),
     };
     return cmocka_run_group_tests_name("data_text", tests, NULL, NULL);
 }

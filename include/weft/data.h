@@ -38,19 +38,36 @@ typedef enum wf_data_normalize { WF_NORMALIZE_DEFAULT, WF_NORMALIZE_NONE } wf_da
  * appearance; the end of a line is the word <eos>; at most 1,048,576 different ones. */
 typedef enum wf_data_text { WF_TEXT_BYTES, WF_TEXT_WORDS } wf_data_text;
 
+/* How a folder or file is to be read. AUTO: by what is in it. TEXT refuses what is no text: other
+ * formats by their first bytes, and zero bytes. TOKENS: numbers of tokens as llm.c writes them
+ * (headers 20240520 and 20240801) or, without a header, 16 bits each, as nanoGPT does. BYTES: every
+ * byte of any file is a token. */
+typedef enum wf_data_format {
+    WF_FORMAT_AUTO,
+    WF_FORMAT_MNIST,
+    WF_FORMAT_CIFAR,
+    WF_FORMAT_TEXT,
+    WF_FORMAT_TOKENS,
+    WF_FORMAT_BYTES
+} wf_data_format;
+
 typedef struct wf_data_config {
     size_t struct_size; /* sizeof(wf_data_config), set by WF_DATA_CONFIG_INIT */
     /* One of:
      *   "synthetic"       random inputs and random targets, nothing is read;
      *   "fashion-mnist"   the files of Debian's package dataset-fashion-mnist;
-     *   a folder          in MNIST's layout (train-images-idx3-ubyte, .gz or not, ...) or in
-     *                     CIFAR-10's binary one (data_batch_1.bin ..., test_batch.bin);
-     *   a file            a text. */
+     *   a folder          in MNIST's layout (train-images-idx3-ubyte, .gz or not, ...), in
+     *                     CIFAR-10's binary one (data_batch_1.bin ..., test_batch.bin), or with
+     *                     tokens: one file whose name ends in train.bin, perhaps one in val.bin;
+     *   a file            a text, or tokens. */
     const char *name;
+    wf_data_format format;
     wf_data_kind kind;               /* what the model reads; a set of the other kind is refused */
     int64_t channels, height, width; /* synthetic images */
     int64_t n_classes;               /* synthetic: classes, or the vocabulary; 0 = 10 classes, 256
-                                      * tokens. MNIST folders: labels are below this; 0 = 10 */
+                                      * tokens. MNIST folders: labels are below this; 0 = 10.
+                                      * TOKENS: all are below this; 0 = GPT-2's 50,257, or 128,256
+                                      * with the header 20240801, Llama 3's */
     int64_t n_tokens;                /* tokens: in a sample */
     int64_t n_synthetic;             /* synthetic: training samples */
     wf_data_targets targets;         /* synthetic images; everything else has labels */
@@ -61,8 +78,8 @@ typedef struct wf_data_config {
 
 #define WF_DATA_CONFIG_INIT                                                                        \
     {                                                                                              \
-        sizeof(wf_data_config), 0, WF_DATA_IMAGES, 3, 224, 224, 0, 0, 3840, WF_TARGETS_LABELS,     \
-            WF_TEXT_BYTES, WF_NORMALIZE_DEFAULT, 0                                                 \
+        sizeof(wf_data_config), 0, WF_FORMAT_AUTO, WF_DATA_IMAGES, 3, 224, 224, 0, 0, 3840,        \
+            WF_TARGETS_LABELS, WF_TEXT_BYTES, WF_NORMALIZE_DEFAULT, 0                              \
     }
 
 /* What was opened. Shapes are of one sample: a batch has dim 0 = samples before them. */

@@ -23,6 +23,7 @@ static wf_status check_field(wf_context *ctx, const char *field, int64_t value, 
 static wf_status check_config(wf_context *ctx, const wf_data_config *c) {
     WF_TRY(wfi_check_struct(ctx, c, sizeof *c, "wf_data_config"));
     if (!c->name || !*c->name) return wfi_fail(ctx, WF_INVALID_ARG, "data: no name is given");
+    WF_TRY(check_field(ctx, "format", c->format, WF_FORMAT_AUTO, WF_FORMAT_BYTES));
     WF_TRY(check_field(ctx, "kind", c->kind, WF_DATA_IMAGES, WF_DATA_TOKENS));
     WF_TRY(check_field(ctx, "targets", c->targets, WF_TARGETS_LABELS, WF_TARGETS_ONE_HOT));
     WF_TRY(check_field(ctx, "text", c->text, WF_TEXT_BYTES, WF_TEXT_WORDS));
@@ -37,22 +38,50 @@ static wf_status check_config(wf_context *ctx, const wf_data_config *c) {
     return check_field(ctx, "width", c->width, 1, MAX_SIZE);
 }
 
-static wf_status check_kind(wf_context *ctx, const wf_data_config *config, wf_data_kind kind) {
-    if (config->kind == kind) return WF_OK;
-    return wfi_fail(ctx, WF_INVALID_ARG, "%s holds %s, but the model reads %s", config->name,
-                    kind == WF_DATA_IMAGES ? "images" : "text",
-                    kind == WF_DATA_IMAGES ? "tokens" : "images");
+/* ---- what a folder or a file holds ---- */
+
+typedef struct format {
+    wf_data_kind kind;
+    bool is_folder, is_file;
+    bool (*is_here)(const char *path); /* NULL: it is not looked for */
+    wf_status (*open)(wf_data *data, const wf_data_config *config, const char *path);
+} format;
+
+/* In the order in which they are looked for; what nothing is found in is text. */
+static const format formats[] = {
+    [WF_FORMAT_MNIST] = {WF_DATA_IMAGES, true, false, wfi_mnist_is_here, wfi_mnist_open},
+    [WF_FORMAT_CIFAR] = {WF_DATA_IMAGES, true, false, wfi_cifar_is_here, wfi_cifar_open},
+    [WF_FORMAT_TEXT] = {WF_DATA_TOKENS, false, true, NULL, wfi_text_open},
+    [WF_FORMAT_TOKENS] = {WF_DATA_TOKENS, true, true, wfi_tokens_is_here, wfi_tokens_open},
+    [WF_FORMAT_BYTES] = {WF_DATA_TOKENS, false, true, NULL, wfi_text_open},
+};
+
+/* NULL: a folder without any. */
+static const format *find_format(wf_data_format wanted, const char *path, bool is_folder) {
+    if (wanted != WF_FORMAT_AUTO) return &formats[wanted];
+    for (size_t f = 0; f < WFI_COUNT(formats); f++)
+        if (formats[f].is_here && formats[f].is_here(path)) return &formats[f];
+    return is_folder ? NULL : &formats[WF_FORMAT_TEXT];
 }
 
-static wf_status open_folder(wf_data *data, const wf_data_config *config, const char *folder) {
-    bool mnist = wfi_mnist_is_here(folder);
-    if (!mnist && !wfi_cifar_is_here(folder))
+static wf_status open_path(wf_data *data, const wf_data_config *config, const char *path,
+                           bool is_folder) {
+    const format *found = find_format(config->format, path, is_folder);
+    if (!found)
         return wfi_fail(data->ctx, WF_INVALID_ARG,
                         "%s holds no data set: neither MNIST's train-images-idx3-ubyte (or .gz) "
-                        "nor CIFAR-10's data_batch_1.bin is in it",
-                        folder);
-    WF_TRY(check_kind(data->ctx, config, WF_DATA_IMAGES));
-    return mnist ? wfi_mnist_open(data, config, folder) : wfi_cifar_open(data, config, folder);
+                        "nor CIFAR-10's data_batch_1.bin is in it, nor a file ...train.bin of "
+                        "tokens",
+                        path);
+    if (is_folder ? !found->is_folder : !found->is_file)
+        return wfi_fail(data->ctx, WF_INVALID_ARG,
+                        "%s is a %s; in the format asked for, data is a %s", path,
+                        is_folder ? "folder" : "file", is_folder ? "file" : "folder");
+    if (config->kind != found->kind)
+        return wfi_fail(data->ctx, WF_INVALID_ARG, "%s holds %s, but the model reads %s",
+                        config->name, found->kind == WF_DATA_IMAGES ? "images" : "text",
+                        found->kind == WF_DATA_IMAGES ? "tokens" : "images");
+    return found->open(data, config, path);
 }
 
 static wf_status open_named(wf_data *data, const wf_data_config *config) {
@@ -64,17 +93,15 @@ static wf_status open_named(wf_data *data, const wf_data_config *config) {
                             "fashion-mnist is not in %s: install the Debian package %s, or name a "
                             "folder that holds its files",
                             FASHION_MNIST_FOLDER, FASHION_MNIST_PACKAGE);
-        return open_folder(data, config, FASHION_MNIST_FOLDER);
+        return open_path(data, config, FASHION_MNIST_FOLDER, true);
     }
     if (stat(config->name, &st) != 0)
         return wfi_fail(data->ctx, WF_INVALID_ARG,
                         "there is no data set and no file called %s; known are synthetic, "
                         "fashion-mnist, a folder in MNIST's or CIFAR-10's binary layout, a text "
-                        "file",
+                        "file, and files of tokens",
                         config->name);
-    if (S_ISDIR(st.st_mode)) return open_folder(data, config, config->name);
-    WF_TRY(check_kind(data->ctx, config, WF_DATA_TOKENS));
-    return wfi_text_file_open(data, config, config->name);
+    return open_path(data, config, config->name, S_ISDIR(st.st_mode));
 }
 
 wf_status wf_data_open(wf_context *ctx, const wf_data_config *config, wf_data **data_out) {

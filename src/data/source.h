@@ -41,10 +41,13 @@ struct wf_data {
 wf_status wfi_synthetic_open(wf_data *data, const wf_data_config *config);
 wf_status wfi_mnist_open(wf_data *data, const wf_data_config *config, const char *folder);
 wf_status wfi_cifar_open(wf_data *data, const wf_data_config *config, const char *folder);
-wf_status wfi_text_file_open(wf_data *data, const wf_data_config *config, const char *path);
+wf_status wfi_text_open(wf_data *data, const wf_data_config *config, const char *path);
+wf_status wfi_tokens_open(wf_data *data, const wf_data_config *config, const char *path);
 
-/* Whether `folder` holds at least one training file of the layout. */
-bool wfi_mnist_is_here(const char *folder);
-bool wfi_cifar_is_here(const char *folder);
+/* Whether `path` is a folder with at least one training file of the layout. */
+bool wfi_mnist_is_here(const char *path);
+bool wfi_cifar_is_here(const char *path);
+/* The same, or a file with a header of llm.c. */
+bool wfi_tokens_is_here(const char *path);
 
 #endif

@@ -1,0 +1,21 @@
+/* Sets of tokens: one row of numbers a split. Sample i of n_tokens T reads tokens [i T, i T + T)
+ * and is asked for those one place later. Private. */
+#ifndef WFI_DATA_TOKENS_H
+#define WFI_DATA_TOKENS_H
+
+#include "data/source.h"
+
+typedef struct wfi_tokens {
+    void *owned[2];        /* what close frees */
+    const uint8_t *at[2];  /* by wf_data_split; numbers without a sign, in the host's byte order */
+    int64_t n[2];          /* tokens */
+    size_t width_bytes[2]; /* of a token: 1, 2 or 4 */
+} wfi_tokens;
+
+/* Makes an empty set the state of `data`. */
+wf_status wfi_tokens_create(wf_data *data, wfi_tokens **tokens_out);
+
+/* When both splits are set: the description. */
+void wfi_tokens_finish(wf_data *data, int64_t n_tokens, int64_t vocabulary);
+
+#endif
