@@ -73,8 +73,8 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     config.format = (wf_data_format)o->data_format;
     config.kind = j->is_tokens ? WF_DATA_TOKENS : WF_DATA_IMAGES;
     config.height = config.width = o->image;
-    if (is_synthetic)
-        config.n_classes = o->vocab ? o->vocab : wf_model_registry_find(o->model)->n_classes;
+    if (j->is_tokens) config.n_classes = o->vocab;
+    if (is_synthetic && !o->vocab) config.n_classes = wf_model_registry_find(o->model)->n_classes;
     config.n_tokens = o->tokens;
     config.n_synthetic = synthetic_samples(o, n_steps);
     config.targets = o->loss == WF_LOSS_MSE ? WF_TARGETS_ONE_HOT : WF_TARGETS_LABELS;

@@ -36,6 +36,7 @@ differ() {
 another() {
     case $1 in
     --model) echo mlp ;;
+    --data-format) echo bytes ;;
     --normalize) echo none ;;
     --stem) echo small ;;
     --loss) echo mse ;;
