@@ -3,29 +3,36 @@
  * State comes first, in a fixed order; the others are taken one by one in some order, each at the
  * lowest offset that is free. No order is best for all programs: several are tried, and of each the
  * blocks that end above the bound come first in the next attempt; then a few of these are moved
- * about in the best order. The best of all is kept.
+ * about in the best order, more often if much is still lost. The best of all is kept.
  *
  * Thousands of microbatches' blocks come to lie at the same few places. Blocks of one
  * place (the same bytes) follow each other in time; whether another one fits between
- * them, its two neighbours in time can tell. So time grows with blocks x places.
+ * them, its two neighbours in time can tell. So time grows with blocks x places; most places are
+ * ruled out by a word of bits, since somebody is there all the time in which the block is alive.
  */
 #include "program/program.h"
 
 #include <string.h>
+
+#define N_SPANS 64
 
 typedef struct life {
     int32_t first;                   /* instruction that touches it first, or -1 */
     int32_t first_order, last_order; /* places in p->order */
     int32_t before[WFI_N_STREAMS];   /* how many of each stream happen before the first use */
     int32_t last[WFI_N_STREAMS];     /* positions + 1 of the latest use; 0 = none */
+    /* A bit for each of N_SPANS equal parts of the rank's order: in which it is alive, and in which
+     * from begin to end. */
+    uint64_t touches, covers;
 } life;
 
-/* Bytes that blocks share one after the other. */
+/* Bytes that blocks share one after the other, to where another block may begin. */
 typedef struct slot {
     size_t begin, end;
     int32_t *blocks; /* in order of their first use */
     int32_t n;
     size_t capacity;
+    uint64_t covers; /* of all of them */
 } slot;
 
 typedef struct placement {
@@ -43,9 +50,10 @@ typedef struct placement {
     int32_t *best_list;
     double *keys; /* [n_blocks] */
     int32_t n;
-    int64_t n_looks; /* how often two blocks' lives, or a block's and a place's, were compared */
-    int32_t *n_done; /* [n_ranks] instructions */
-    size_t *alive;   /* [n_instructions + 1] */
+    size_t least_bytes; /* the bound, if each block also takes what lies before the next one */
+    int64_t n_looks;    /* how often two blocks' lives, or a block's and a place's, were compared */
+    int32_t *n_done;    /* [n_ranks] instructions */
+    size_t *alive;      /* [n_instructions + 1] */
 } placement;
 
 static void begin_life(const wf_program *p, life *l, int32_t i, int32_t order) {
@@ -54,6 +62,15 @@ static void begin_life(const wf_program *p, life *l, int32_t i, int32_t order) {
     l->first_order = order;
     memcpy(l->before, wfi_clock_of(p, i, first->rank), sizeof l->before);
     l->before[first->stream]--; /* it is not before itself */
+}
+
+static void find_spans(life *l, int64_t n) {
+    for (int64_t k = 0; k < N_SPANS; k++) {
+        int64_t begin = k * n / N_SPANS, end = (k + 1) * n / N_SPANS;
+        if (begin == end || l->first_order >= end || l->last_order < begin) continue;
+        l->touches |= (uint64_t)1 << k;
+        if (l->first_order <= begin && l->last_order >= end - 1) l->covers |= (uint64_t)1 << k;
+    }
 }
 
 static void find_lives(const wf_program *p, life *lives, int32_t *n_done) {
@@ -69,12 +86,14 @@ static void find_lives(const wf_program *p, life *lives, int32_t *n_done) {
             l->last[now->stream] = now->position + 1;
         }
     }
-    if (p->use != WFI_USE_RUN_AND_KEEP) return;
-    for (int32_t b = 0; b < p->n_blocks; b++)
-        if (wfi_is_summed(p, &p->blocks[b])) {
-            lives[b].last_order = n_done[p->blocks[b].rank];
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        int32_t n = n_done[p->blocks[b].rank];
+        if (p->use == WFI_USE_RUN_AND_KEEP && wfi_is_summed(p, &p->blocks[b])) {
+            lives[b].last_order = n;
             for (int s = 0; s < WFI_N_STREAMS; s++) lives[b].last[s] = INT32_MAX;
         }
+        if (lives[b].first >= 0) find_spans(&lives[b], n);
+    }
 }
 
 /* Whether every use of a happens before the first of b; both of one rank. */
@@ -147,12 +166,13 @@ static void sort_by(const placement *m, double (*key)(const wfi_block *, const l
 }
 
 /* Those that end above the bound to the front, all else as it was. */
-static void bring_forward(const placement *m, size_t bound_bytes) {
+static void bring_forward(const placement *m) {
     int32_t n = 0, at = 0;
     for (int front = 1; front >= 0; front--)
         for (int32_t k = 0; k < m->n; k++) {
             const wfi_block *block = &m->p->blocks[m->list[k]];
-            if ((block->offset + block->bytes > bound_bytes) == front) m->spare[n++] = m->list[k];
+            if ((block->offset + block->bytes > m->least_bytes) == front)
+                m->spare[n++] = m->list[k];
         }
     for (; at < n; at++) m->list[at] = m->spare[at];
 }
@@ -209,12 +229,13 @@ static wf_status find_slot(placement *m, size_t begin, size_t end, int32_t *inde
 static wf_status fill_slot(placement *m, int32_t b) {
     const wfi_block *block = &m->p->blocks[b];
     int32_t index;
-    WF_TRY(find_slot(m, block->offset, block->offset + block->bytes, &index));
+    WF_TRY(find_slot(m, block->offset, align(m, block->offset + block->bytes), &index));
     slot *s = &m->slots[index];
     WF_TRY(WFI_GROW(m->p->ctx, s->blocks, s->n, s->capacity, "the memory plan"));
     int32_t at = find_earlier(m, s, b);
     memmove(s->blocks + at + 1, s->blocks + at, (size_t)(s->n++ - at) * sizeof *s->blocks);
     s->blocks[at] = b;
+    s->covers |= m->lives[b].covers;
     return WF_OK;
 }
 
@@ -225,9 +246,10 @@ static wf_status place_block(placement *m, int32_t b, size_t base) {
         const slot *s = &m->slots[k];
         if (s->begin >= offset + block->bytes) break;
         if (s->end <= offset) continue;
-        m->n_looks++;
-        if (is_free(m, s, b)) continue;
-        offset = align(m, s->end);
+        bool is_taken = s->covers & m->lives[b].touches;
+        m->n_looks += !is_taken;
+        if (!is_taken && is_free(m, s, b)) continue;
+        offset = s->end;
     }
     block->offset = offset;
     return fill_slot(m, b);
@@ -246,9 +268,10 @@ static wf_status place_block(placement *m, int32_t b, size_t base) {
 /* Streams may be ahead of each other or behind. To the block `seed`, or if that is -1 those that
  * are alive at that place of the program's order, come others, by size, that may be alive at the
  * same time as all of these. */
-static size_t find_alive(placement *m, int32_t seed, int32_t order) {
+static size_t find_alive(placement *m, int32_t seed, int32_t order, size_t *packed_bytes_out) {
     int32_t n = 0;
     size_t bytes = 0;
+    *packed_bytes_out = 0;
     for (int first = 1; first >= 0; first--)
         for (int32_t k = 0; k < m->n; k++) {
             int32_t b = m->list[k];
@@ -264,6 +287,7 @@ static size_t find_alive(placement *m, int32_t seed, int32_t order) {
             if (!fits) continue;
             m->spare[n++] = b;
             bytes += m->p->blocks[b].bytes;
+            *packed_bytes_out += align(m, m->p->blocks[b].bytes);
         }
     return bytes;
 }
@@ -284,7 +308,9 @@ static void find_bound(placement *m, int32_t n_tries) {
     for (int32_t k = 0; k < n; k++) m->alive[k] = now += m->alive[k];
     wfi_arena_plan *r = m->arena;
     int32_t peak_instruction = p->n_instructions ? p->order[0] : -1;
+    size_t base = align(m, r->state_bytes);
     r->bound_bytes = r->state_bytes;
+    m->least_bytes = base;
     n_tries = (int32_t)wfi_min_i64(n_tries, m->n);
     for (int32_t k = 0; k < n_tries && (k == 0 || m->n_looks < MOST_LOOKS); k++) {
         bool is_seed = k >= N_MOMENTS;
@@ -294,7 +320,9 @@ static void find_bound(placement *m, int32_t n_tries) {
             if (m->alive[other->first_order] > m->alive[worst->first_order]) worst = other;
         }
         m->alive[worst->first_order] = 0;
-        size_t bytes = find_alive(m, is_seed ? m->list[k - N_MOMENTS] : -1, worst->first_order);
+        size_t packed_bytes, bytes = find_alive(m, is_seed ? m->list[k - N_MOMENTS] : -1,
+                                                worst->first_order, &packed_bytes);
+        if (base + packed_bytes > m->least_bytes) m->least_bytes = base + packed_bytes;
         if (r->state_bytes + bytes <= r->bound_bytes) continue;
         r->bound_bytes = r->state_bytes + bytes;
         peak_instruction = worst->first;
@@ -320,11 +348,11 @@ static void place_apart(const placement *m, size_t gap_bytes) {
     r->peak_bytes = align(m, r->peak_bytes) + gap_bytes;
 }
 
-/* An attempt: each block of the list in turn. */
-static wf_status pack(placement *m, size_t base, size_t *end_out) {
+/* An attempt: each block of the list in turn, until one ends above `most_bytes`. */
+static wf_status pack(placement *m, size_t base, size_t most_bytes, size_t *end_out) {
     empty_slots(m);
     *end_out = 0;
-    for (int32_t k = 0; k < m->n; k++) {
+    for (int32_t k = 0; k < m->n && *end_out <= most_bytes; k++) {
         const wfi_block *block = &m->p->blocks[m->list[k]];
         WF_TRY(place_block(m, m->list[k], base));
         if (block->offset + block->bytes > *end_out) *end_out = block->offset + block->bytes;
@@ -332,22 +360,31 @@ static wf_status pack(placement *m, size_t base, size_t *end_out) {
     return WF_OK;
 }
 
-/* Good enough: within so many parts of the bound. */
+/* Good enough: within so many parts of the bound and a few bytes; after much work: within so many
+ * parts. */
 #define GOOD_PARTS 200
+#define FAIR_PARTS 50
+#define GOOD_BYTES 4096
 
 /* Attempts with a few blocks of the best one's order moved; how many are. */
 #define N_SHUFFLES 48
 #define N_MOVED    4
 
-static bool is_good(const placement *m) {
-    const wfi_arena_plan *r = m->arena;
-    return r->peak_bytes <= r->bound_bytes + r->bound_bytes / GOOD_PARTS;
+static bool is_within(const placement *m, size_t parts) {
+    return m->arena->peak_bytes <= m->least_bytes + m->least_bytes / parts + GOOD_BYTES;
 }
 
-/* Packs the list, and keeps it if it is no worse than the best. */
-static wf_status attempt(placement *m) {
+static bool is_enough(const placement *m, size_t n_shuffles) {
+    bool is_much = n_shuffles >= N_SHUFFLES || m->n_looks >= MOST_LOOKS;
+    bool is_most = n_shuffles >= 4 * N_SHUFFLES || m->n_looks >= 2 * MOST_LOOKS;
+    return is_within(m, GOOD_PARTS) || (is_much && is_within(m, FAIR_PARTS)) || is_most;
+}
+
+/* Packs the list, and keeps it if it is no worse than the best. What follows from where its blocks
+ * ended needs `all` of them. */
+static wf_status attempt(placement *m, bool all) {
     size_t end;
-    WF_TRY(pack(m, align(m, m->arena->state_bytes), &end));
+    WF_TRY(pack(m, align(m, m->arena->state_bytes), all ? SIZE_MAX : m->arena->peak_bytes, &end));
     if (end > m->arena->peak_bytes) return WF_OK;
     m->arena->peak_bytes = end;
     memcpy(m->best_list, m->list, (size_t)m->n * sizeof *m->list);
@@ -361,7 +398,7 @@ static void move_some(const placement *m, uint64_t *random) {
     for (int n_moved = 0, n_looked = 0; n_moved < N_MOVED && n_looked < 100 * N_MOVED; n_looked++) {
         *random = *random * 6364136223846793005u + 1442695040888963407u;
         int32_t from = (int32_t)((*random >> 33) % (uint64_t)m->n), b = m->list[from];
-        if (m->best[b] + m->p->blocks[b].bytes <= m->arena->bound_bytes) continue;
+        if (m->best[b] + m->p->blocks[b].bytes <= m->least_bytes) continue;
         int32_t to = (int32_t)((*random >> 13) % (uint64_t)(from + 1));
         memmove(m->list + to + 1, m->list + to, (size_t)(from - to) * sizeof *m->list);
         m->list[to] = b;
@@ -371,17 +408,19 @@ static void move_some(const placement *m, uint64_t *random) {
 
 static wf_status place_best(placement *m) {
     uint64_t random = 1;
-    for (size_t k = 0; k < WFI_COUNT(orders) + N_SHUFFLES; k++) {
-        bool is_order = k < WFI_COUNT(orders);
-        if (k && is_order) sort_by(m, orders[k].key);
-        for (int i = 0; i < (is_order ? orders[k].n_attempts : 1); i++) {
-            if (i) bring_forward(m, m->arena->bound_bytes);
-            if (!is_order) move_some(m, &random);
-            WF_TRY(attempt(m));
-            if (is_good(m)) return WF_OK;
+    for (size_t k = 0; k < WFI_COUNT(orders); k++) {
+        if (k) sort_by(m, orders[k].key);
+        for (int i = 0; i < orders[k].n_attempts; i++) {
+            if (i) bring_forward(m);
+            WF_TRY(attempt(m, true));
+            if (is_enough(m, 0)) return WF_OK;
             if (k == 0 && i == 0) find_bound(m, N_MOMENTS + N_SEEDS);
-            if (is_good(m) || m->n_looks >= MOST_LOOKS) return WF_OK;
+            if (is_enough(m, 0)) return WF_OK;
         }
+    }
+    for (size_t k = 0; !is_enough(m, k); k++) {
+        move_some(m, &random);
+        WF_TRY(attempt(m, false));
     }
     return WF_OK;
 }
