@@ -204,6 +204,11 @@ static void trusts_no_index(void **state) {
          "two has a tensor b, which "},
         {"{\"weight_map\":{\"a\":\"one\",\"b\":\"two\",\"c\":\"two\"}}",
          "one has a tensor b, which "},
+        {"{\"metadata\":{\"total_size\":12},\"weight_map\":{\"a\":\"one\",\"b\":\"one\"}}",
+         "its tensors have 12 bytes (total_size), but its shards have 8"},
+        {"{\"metadata\":{\"total_size\":0},\"weight_map\":{\"a\":\"one\",\"b\":\"one\"}}",
+         "its tensors have 0 bytes"},
+        {"{\"metadata\":{\"total_size\":8},\"weight_map\":{\"a\":\"one\",\"b\":\"one\"}}", NULL},
         {"{\"metadata\":{\"total_size\":1.5e300,\"n\":{}},\"weight_map\":{\"a\":\"one\",\"b\":"
          "\"one\"},\"new\":[1]}",
          NULL},

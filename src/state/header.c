@@ -140,7 +140,7 @@ static wf_status header_member(void *self, wfi_members *place, const char *key) 
         if (p->has_metadata)
             return wfi_fail(p->ctx, WF_CORRUPT, "%s: __metadata__ occurs twice", p->path);
         p->has_metadata = true;
-        return wfi_metadata_read(place, false, &p->index->pool, &p->index->metadata);
+        return wfi_metadata_read(place, NULL, NULL, &p->index->pool, &p->index->metadata);
     }
     json_t *value;
     WF_TRY(wfi_members_value(place, MAX_ENTRY_BYTES, &value));

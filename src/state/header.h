@@ -47,6 +47,7 @@ typedef struct wfi_shard_index {
     wfi_shard_place *places; /* ascending by file, then by name */
     size_t n_places, capacity;
     wfi_metadata_list metadata; /* what is text; transformers has numbers, too */
+    int64_t total_bytes;        /* of all tensors, as the index says; -1: it does not */
 } wfi_shard_index;
 
 /* Parses a model.safetensors.index.json. Every tensor has one place, and no file is named that

@@ -73,7 +73,8 @@ wf_status wfi_members_end(wfi_members *p) {
 typedef struct metadata_reader {
     wfi_metadata_list *list;
     wfi_pool *pool;
-    bool takes_text_alone; /* other values are passed over, not refused */
+    wfi_metadata_other other;
+    void *self; /* of `other` */
 } metadata_reader;
 
 static wf_status add_pair(metadata_reader *r, const wfi_members *place, const char *key,
@@ -94,7 +95,9 @@ static wf_status metadata_member(void *self, wfi_members *place, const char *key
     wf_status status = WF_OK;
     if (json_is_string(value))
         status = add_pair(r, place, key, json_string_value(value));
-    else if (!r->takes_text_alone)
+    else if (r->other)
+        r->other(r->self, key, value);
+    else
         status =
             wfi_fail(place->ctx, WF_CORRUPT, "%s: __metadata__ has a value that is no text: %s",
                      place->path, wfi_name_text(key, shown));
@@ -106,9 +109,9 @@ static int compare_keys(const void *a, const void *b) {
     return strcmp(((const wf_metadata *)a)->key, ((const wf_metadata *)b)->key);
 }
 
-wf_status wfi_metadata_read(wfi_members *place, bool takes_text_alone, wfi_pool *pool,
-                            wfi_metadata_list *list) {
-    metadata_reader r = {list, pool, takes_text_alone};
+wf_status wfi_metadata_read(wfi_members *place, wfi_metadata_other other, void *self,
+                            wfi_pool *pool, wfi_metadata_list *list) {
+    metadata_reader r = {list, pool, other, self};
     char shown[WFI_NAME_TEXT];
     WF_TRY(wfi_members_each(place, metadata_member, &r));
     if (list->n) qsort(list->pairs, list->n, sizeof *list->pairs, compare_keys);
@@ -116,6 +119,6 @@ wf_status wfi_metadata_read(wfi_members *place, bool takes_text_alone, wfi_pool 
         if (compare_keys(&list->pairs[i - 1], &list->pairs[i]) == 0)
             return wfi_fail(place->ctx, WF_CORRUPT, "%s: %s occurs twice in %s", place->path,
                             wfi_name_text(list->pairs[i].key, shown),
-                            takes_text_alone ? "metadata" : "__metadata__");
+                            other ? "metadata" : "__metadata__");
     return WF_OK;
 }

@@ -25,10 +25,13 @@ wf_status wfi_members_each(wfi_members *place, wfi_member member, void *self);
 /* Reads one value of at most max_bytes; free with json_decref. Errors: CORRUPT. */
 wf_status wfi_members_value(wfi_members *place, size_t max_bytes, json_t **value_out);
 
-/* Reads an object of texts into `list`, and sorts it. With `takes_text_alone` other values are
- * passed over. Errors: CORRUPT (also a key that occurs twice), NO_MEMORY. */
-wf_status wfi_metadata_read(wfi_members *place, bool takes_text_alone, wfi_pool *pool,
-                            wfi_metadata_list *list);
+/* Called with a value that is no text. */
+typedef void (*wfi_metadata_other)(void *self, const char *key, const json_t *value);
+
+/* Reads an object of texts into `list`, and sorts it. Other values go to `other`; without one they
+ * are refused. Errors: CORRUPT (also a key that occurs twice), NO_MEMORY. */
+wf_status wfi_metadata_read(wfi_members *place, wfi_metadata_other other, void *self,
+                            wfi_pool *pool, wfi_metadata_list *list);
 
 /* Only white space may follow. Errors: CORRUPT. */
 wf_status wfi_members_end(wfi_members *place);

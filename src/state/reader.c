@@ -122,6 +122,19 @@ static wf_status open_shards(wf_safetensors *file, const wfi_shard_index *index)
     return WF_OK;
 }
 
+/* If the index says how much there is, it is what the shards have. */
+static wf_status check_total(const wf_safetensors *file, const wfi_shard_index *index) {
+    uint64_t total = 0;
+    for (size_t k = 1; k < file->n_parts; k++)
+        for (size_t i = 0; i < file->parts[k].index.n_entries; i++)
+            total += file->parts[k].index.entries[i].n_bytes;
+    if (index->total_bytes < 0 || (uint64_t)index->total_bytes == total) return WF_OK;
+    return wfi_fail(file->ctx, WF_CORRUPT,
+                    "%s says that its tensors have %" PRId64 " bytes (total_size), but its shards "
+                    "have %" PRIu64 ": one of them belongs to another file",
+                    file->parts->path, index->total_bytes, total);
+}
+
 static wf_status read_index(wf_safetensors *file, uint64_t n_bytes, wfi_shard_index *index_out) {
     part *p = file->parts;
     if (n_bytes > WFI_SAFETENSORS_MAX_HEADER)
@@ -141,6 +154,7 @@ static wf_status open_index(wf_safetensors *file, uint64_t n_bytes) {
     wfi_shard_index index;
     WF_TRY(read_index(file, n_bytes, &index));
     wf_status status = open_shards(file, &index);
+    if (status == WF_OK) status = check_total(file, &index);
     wfi_safetensors_index *own = &file->parts->index;
     wfi_pool_release(&own->pool);
     own->pool = index.pool;

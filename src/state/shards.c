@@ -56,6 +56,12 @@ static wf_status place_member(void *self, wfi_members *place, const char *key) {
     return status;
 }
 
+static void take_number(void *self, const char *key, const json_t *value) {
+    wfi_shard_index *index = self;
+    bool is_total = !strcmp(key, "total_size") && json_is_integer(value);
+    if (is_total) index->total_bytes = json_integer_value(value);
+}
+
 static wf_status index_member(void *self, wfi_members *place, const char *key) {
     parser *p = self;
     bool is_map = !strcmp(key, "weight_map"), is_metadata = !strcmp(key, "metadata");
@@ -64,7 +70,9 @@ static wf_status index_member(void *self, wfi_members *place, const char *key) {
     p->has_map |= is_map;
     p->has_metadata |= is_metadata;
     if (is_map) return wfi_members_each(place, place_member, p);
-    if (is_metadata) return wfi_metadata_read(place, true, &p->index->pool, &p->index->metadata);
+    if (is_metadata)
+        return wfi_metadata_read(place, take_number, p->index, &p->index->pool,
+                                 &p->index->metadata);
     json_t *ignored;
     WF_TRY(wfi_members_value(place, place->n_bytes, &ignored));
     json_decref(ignored);
@@ -99,7 +107,7 @@ static wf_status parse(parser *p, const char *text, size_t n_bytes) {
 
 wf_status wfi_shard_index_parse(wf_context *ctx, const char *path, const char *text, size_t n_bytes,
                                 wfi_shard_index *index_out) {
-    wfi_shard_index index = {0};
+    wfi_shard_index index = {.total_bytes = -1};
     wfi_pool_init(&index.pool, ctx);
     parser p = {.ctx = ctx, .path = path, .index = &index};
     wf_status status = parse(&p, text, n_bytes);
