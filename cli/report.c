@@ -21,6 +21,11 @@ const char *costs_text(const wf_program *program) {
     return wf_costs_is_measured(wf_program_costs(program)) ? "measured" : "computed";
 }
 
+/* null: what needs most has not run. */
+static json_t *measured_of(const wf_trainer_memory *m, size_t bytes) {
+    return m->is_measured ? json_integer((json_int_t)bytes) : json_null();
+}
+
 /* Of each rank, in the host's memory or on disk. */
 static json_t *peaks_elsewhere(wf_trainer *trainer, int n_ranks, bool is_disk) {
     json_t *planned = json_array(), *measured = json_array();
@@ -29,7 +34,7 @@ static json_t *peaks_elsewhere(wf_trainer *trainer, int n_ranks, bool is_disk) {
         size_t p = is_disk ? m.planned_disk_peak_bytes : m.planned_host_peak_bytes;
         size_t q = is_disk ? m.measured_disk_peak_bytes : m.measured_host_peak_bytes;
         json_array_append_new(planned, json_integer((json_int_t)p));
-        json_array_append_new(measured, json_integer((json_int_t)q));
+        json_array_append_new(measured, measured_of(&m, q));
     }
     return json_pack("{s:o, s:o}", "planned", planned, "measured", measured);
 }
@@ -39,7 +44,7 @@ static json_t *memory_of(wf_trainer *trainer, int n_ranks) {
     for (int rank = 0; rank < n_ranks; rank++) {
         wf_trainer_memory memory = wf_trainer_memory_of(trainer, rank);
         json_array_append_new(planned, json_integer((json_int_t)memory.planned_peak_bytes));
-        json_array_append_new(measured, json_integer((json_int_t)memory.measured_peak_bytes));
+        json_array_append_new(measured, measured_of(&memory, memory.measured_peak_bytes));
         json_array_append_new(wire, json_integer((json_int_t)memory.wire_bytes));
     }
     return json_pack("{s:o, s:o, s:o}", "planned", planned, "measured", measured, "wire", wire);
@@ -135,7 +140,7 @@ void report_say_memory(const cli *c, wf_trainer *trainer, bool has_run) {
         say(c, "%-8s", rank ? "" : "peak");
         if (n_ranks > 1) say(c, "rank %d: ", rank);
         say(c, "%s planned", text_of_bytes(planned, (double)memory.planned_peak_bytes));
-        if (has_run)
+        if (has_run && memory.is_measured)
             say(c, ", %s measured", text_of_bytes(measured, (double)memory.measured_peak_bytes));
         if (memory.wire_bytes)
             say(c, ", beside it %s of other ranks",

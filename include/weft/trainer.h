@@ -72,7 +72,9 @@ typedef struct wf_step_result {
 typedef struct wf_trainer_memory {
     size_t planned_peak_bytes;  /* of the programs made so far */
     size_t measured_peak_bytes; /* by the extents that kernels and copies were given */
-    size_t host_bytes;          /* live in the context's allocator */
+    int is_measured;   /* whether those programs have run which have the planned peaks: what is
+                        * measured   is less otherwise, as where a run goes on for no step */
+    size_t host_bytes; /* live in the context's allocator */
     /* Beside the plan: copies of what the rank reads of others' memory, if it cannot see it (a job
      * over mpi); the most at the end of any run. */
     size_t wire_bytes;

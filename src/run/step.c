@@ -136,6 +136,7 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     int64_t ignored;
     wfi_trainer_own_part(t, r->program, &step.first_sample, &ignored);
     t->ran_last = r;
+    r->has_run = true;
     for (int k = 0; k < t->n_workers; k++) {
         t->workers[k].own_not_finite = 0;
         if (t->job) t->workers[k].not_finite = wfi_control_own_not_finite(t->job);

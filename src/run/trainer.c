@@ -251,12 +251,13 @@ int64_t wf_trainer_n_steps(const wf_trainer *t) {
     return t->n_steps;
 }
 
-static size_t planned_peak(const wf_trainer *t, int rank, wfi_space space) {
+/* Of all programs, or of those that have run. */
+static size_t planned_peak(const wf_trainer *t, int rank, wfi_space space, bool has_run) {
     size_t most = 0;
     for (int32_t i = 0; i < t->n_ready; i++) {
         const wf_program *p = t->ready[i]->program;
         size_t peak = rank < p->n_ranks ? p->ranks[rank].arenas[space].peak_bytes : 0;
-        if (peak > most) most = peak;
+        if (peak > most && (t->ready[i]->has_run || !has_run)) most = peak;
     }
     return most;
 }
@@ -273,12 +274,16 @@ wf_trainer_memory wf_trainer_memory_of(const wf_trainer *t, int rank) {
     wf_trainer_memory memory = {.host_bytes = wf_context_memory(t->ctx).live_bytes,
                                 .save_bytes = t->save_bytes};
     if (rank < 0 || rank >= t->n_workers) return memory;
-    memory.planned_peak_bytes = planned_peak(t, rank, WFI_SPACE_DEVICE);
+    memory.planned_peak_bytes = planned_peak(t, rank, WFI_SPACE_DEVICE, false);
     memory.measured_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_DEVICE);
-    memory.planned_host_peak_bytes = planned_peak(t, rank, WFI_SPACE_HOST);
+    memory.planned_host_peak_bytes = planned_peak(t, rank, WFI_SPACE_HOST, false);
     memory.measured_host_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_HOST);
-    memory.planned_disk_peak_bytes = planned_peak(t, rank, WFI_SPACE_DISK);
+    memory.planned_disk_peak_bytes = planned_peak(t, rank, WFI_SPACE_DISK, false);
     memory.measured_disk_peak_bytes = wfi_trainer_measured_peak(t, rank, WFI_SPACE_DISK);
+    memory.is_measured = true;
+    for (int k = 0; k < WFI_N_SPACES; k++)
+        memory.is_measured &=
+            planned_peak(t, rank, (wfi_space)k, true) == planned_peak(t, rank, (wfi_space)k, false);
     if (t->job)
         memory.wire_bytes = __atomic_load_n(
             &wfi_control_part_of(t->job, rank, t->place)->shadow_bytes, __ATOMIC_RELAXED);

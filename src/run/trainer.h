@@ -13,6 +13,7 @@ typedef struct wfi_ready {
     wfi_pool pool; /* of the arrays */
     wf_program *program;
     wfi_executor *executor;
+    bool has_run;
     const void **inputs;    /* [n_values] */
     void **outputs;         /* [n_outputs] */
     void **zeros;           /* [n_values] for inputs that may be left out, made when needed */
