@@ -33,18 +33,23 @@ static inline wf_recipe mixed_recipe(int64_t lanes) {
     return recipe;
 }
 
-static inline wf_program *make_program_for(wf_context *ctx, const char *plan_text, int64_t lanes,
-                                           wfi_program_use use) {
+static inline wf_program *make_program_of(wf_context *ctx, const char *plan_text,
+                                          const wf_recipe *recipe, wfi_program_use use) {
     wf_model *model;
     wf_plan *plan;
     wf_program *p;
-    wf_recipe recipe = mixed_recipe(lanes);
     TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, use, NULL, &p));
+    TEST_OK(ctx, wfi_program_create(ctx, model, recipe, plan, WF_PROGRAM_TRAIN, use, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;
+}
+
+static inline wf_program *make_program_for(wf_context *ctx, const char *plan_text, int64_t lanes,
+                                           wfi_program_use use) {
+    wf_recipe recipe = mixed_recipe(lanes);
+    return make_program_of(ctx, plan_text, &recipe, use);
 }
 
 static inline wf_program *make_program(wf_context *ctx, const char *plan_text, int64_t lanes) {

@@ -114,9 +114,12 @@ static const struct {
 static void broken_programs(void **state) {
     (void)state;
     int n_refused[N_SABOTAGES] = {0};
-    for (int k = 0; k < N_PLANS; k++) {
+    wf_recipe recipe = mixed_recipe(4);
+    for (int k = 0; k < 2 * N_PLANS; k++) {
         wf_context *ctx = test_context();
-        breaker b = break_program(ctx, make_program(ctx, plans[k], 4));
+        const char *plan = plans[k / 2];
+        recipe.clip_norm = k % 2;
+        breaker b = break_program(ctx, make_program_of(ctx, plan, &recipe, WFI_USE_RUN));
         for (size_t which = 0; which < N_SABOTAGES; which++)
             for (int32_t i = 0; i < b.saved.n_instructions; i++) {
                 restore(b.p, &b.saved, b.instructions, b.streams);
@@ -125,8 +128,8 @@ static void broken_programs(void **state) {
                 const char *sentence = wf_context_error(ctx);
                 if (status != WF_BUG || (!strstr(sentence, sabotages[which].words) &&
                                          !strstr(sentence, sabotages[which].or_words)))
-                    fail_msg("plan '%s', instruction %d, %s: '%s'", plans[k], i,
-                             sabotages[which].name, status ? sentence : "it is right");
+                    fail_msg("plan '%s', instruction %d, %s: '%s'", plan, i, sabotages[which].name,
+                             status ? sentence : "it is right");
                 n_refused[which]++;
             }
         end_breaker(&b);
@@ -169,10 +172,45 @@ static void bytes(void **state) {
     test_context_end(ctx);
 }
 
+/* Without clipping a unit is updated as soon as its gradient is complete: of a deep model some
+ * units' are there at once, not all. What its backward has read is not fetched again. */
+static void early_updates(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    config.n_classes = 64;
+    config.n_tokens = 8;
+    config.n_layers = 24, config.hidden = 96, config.n_positions = 8;
+    wf_model *model;
+    wf_plan *plan;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "recompute=all,offload=state:disk+params", &plan));
+    size_t peak[2], fetched[2];
+    for (int clips = 0; clips < 2; clips++) {
+        wf_recipe recipe = WF_RECIPE_INIT;
+        wf_program *p;
+        recipe.optimizer = WF_ADAMW;
+        recipe.batch = 4;
+        recipe.clip_norm = clips;
+        TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+        peak[clips] = wf_program_rank(p, 0).peak_bytes;
+        fetched[clips] = wf_program_rank(p, 0).fetched_bytes;
+        if (!clips) assert_true(peak[0] < wf_program_rank(p, 0).optimizer_bytes);
+        wf_program_destroy(p);
+    }
+    size_t block = 12 * 96 * 96 * sizeof(float); /* and some biases */
+    assert_true(peak[0] + 20 * block < peak[1]);
+    assert_true(fetched[0] + 24 * block <= fetched[1]);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_programs),
         cmocka_unit_test(bytes),
+        cmocka_unit_test(early_updates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,11 @@ static int32_t first_parameter(const wf_graph *g, int32_t unit) {
     return v;
 }
 
+/* Whether what is computing right now has read the unit's parameters. */
+static bool is_gathered(const wfi_lowering *l, int32_t unit) {
+    return l->last_read[unit] >= 0 && l->last_read[unit] == l->n_uses - 1;
+}
+
 /* In which of the unit's blocks a PARAM or STATE is while it is updated: where it is kept, or, if
  * that is in another space, in a block for a while. */
 static int32_t here(const wfi_lowering *l, wfi_block_kind kind, int32_t unit) {
@@ -30,8 +35,9 @@ static int32_t here(const wfi_lowering *l, wfi_block_kind kind, int32_t unit) {
     const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, unit)];
     if (wfi_kept_space(p, kind) == WFI_SPACE_DEVICE) return wfi_kept_depth(p, kind, unit);
     bool is_slice = stage->strategy->parameter == WFI_SHARD && stage->n_parts > 1;
-    if (kind == WFI_BLOCK_PARAM && is_slice) return WFI_SLICE_DEPTH;
-    return WFI_GATHERED_DEPTH + (kind == WFI_BLOCK_PARAM ? l->n_gathered[unit] : 0);
+    if (kind != WFI_BLOCK_PARAM) return WFI_GATHERED_DEPTH;
+    if (is_slice) return WFI_SLICE_DEPTH;
+    return WFI_GATHERED_DEPTH + l->n_gathered[unit] - is_gathered(l, unit);
 }
 
 /* What is elsewhere meanwhile comes for a while, not before the rank has computed what is before.
@@ -122,6 +128,8 @@ static wf_status bring(wfi_lowering *l, wfi_block_kind kind, int32_t unit, bool 
     int32_t at = here(l, kind, unit), from = fetches ? WFI_KEPT_DEPTH : at;
     int32_t i = l->p->n_instructions;
     if (wfi_kept_space(l->p, kind) == WFI_SPACE_DEVICE || !kept.bytes) return WF_OK;
+    if (fetches && kind == WFI_BLOCK_PARAM && at != WFI_SLICE_DEPTH && is_gathered(l, unit))
+        return WF_OK; /* it is there */
     WF_TRY(wfi_lower_copy(l, wfi_of_unit(kind, unit), from, WFI_KEPT_DEPTH + at - from, kept));
     return fetches ? not_before(l, kind, i) : WF_OK;
 }
@@ -162,6 +170,38 @@ static wf_status change_updated(wfi_lowering *l, int32_t u) {
     return not_before(l, WFI_BLOCK_PARAM, i);
 }
 
+static wf_status update(wfi_lowering *l, int32_t u) {
+    if (updates(l, u)) {
+        WF_TRY(emit_update(l, u));
+        WF_TRY(bring(l, WFI_BLOCK_STATE, u, false));
+    }
+    WF_TRY(change_updated(l, u));
+    WF_TRY(emit_tied_weights(l, u));
+    return bring(l, WFI_BLOCK_PARAM, u, false);
+}
+
+/* It needs no norm of all gradients, and its weights are nowhere else. */
+bool wfi_is_updated_early(const wf_program *p, int32_t unit) {
+    const wf_graph *g = p->graph;
+    int32_t stage = wfi_program_stage_of(p, unit);
+    for (int32_t i = 0; i < g->n_weight_gradients; i++)
+        if (wfi_owner_of(g, i) == unit &&
+            wfi_program_stage_of(p, g->weight_gradients[i].unit) != stage)
+            return false;
+    return p->recipe.clip_norm <= 0 && wfi_kept_space(p, WFI_BLOCK_STATE) != WFI_SPACE_DEVICE;
+}
+
+/* What is fetched ahead for them is found with the gathers. */
+wf_status wfi_lower_early_updates(wfi_lowering *l, int32_t end) {
+    for (; l->n_updated < end; l->n_updated++) {
+        int32_t u = l->finished[l->n_updated];
+        if (!wfi_is_updated_early(l->p, u)) continue;
+        if (updates(l, u)) WF_TRY(bring(l, WFI_BLOCK_PARAM, u, true));
+        WF_TRY(update(l, u));
+    }
+    return WF_OK;
+}
+
 /* What is kept elsewhere is fetched while earlier units are updated, so many ahead as the plan
  * says, and evicted after. */
 static wf_status emit_updates(wfi_lowering *l) {
@@ -169,19 +209,14 @@ static wf_status emit_updates(wfi_lowering *l) {
     int32_t ahead = p->plan->overlaps ? p->plan->prefetch : 0, next = 0, n_next = 0, n = 0;
     for (int32_t u = 0; u < p->graph->n_units; u++) {
         for (; n_next <= n + ahead && next < p->graph->n_units; next++) {
-            if (!updates(l, next)) continue;
+            if (!updates(l, next) || wfi_is_updated_early(p, next)) continue;
             WF_TRY(bring(l, WFI_BLOCK_STATE, next, true));
             WF_TRY(bring(l, WFI_BLOCK_PARAM, next, true));
             n_next++;
         }
-        if (updates(l, u)) {
-            WF_TRY(emit_update(l, u));
-            WF_TRY(bring(l, WFI_BLOCK_STATE, u, false));
-            n++;
-        }
-        WF_TRY(change_updated(l, u));
-        WF_TRY(emit_tied_weights(l, u));
-        WF_TRY(bring(l, WFI_BLOCK_PARAM, u, false));
+        if (wfi_is_updated_early(p, u)) continue;
+        n += updates(l, u);
+        WF_TRY(update(l, u));
     }
     return WF_OK;
 }
@@ -228,6 +263,7 @@ wf_status wfi_lower_report(wfi_lowering *l) {
 
 wf_status wfi_lower_finish(wfi_lowering *l) {
     WF_TRY(wfi_lower_reductions(l));
+    WF_TRY(wfi_lower_early_updates(l, l->n_finished));
     WF_TRY(emit_norms(l));
     WF_TRY(emit_updates(l));
     return emit_statistics(l);

@@ -26,7 +26,7 @@ static bool reads(const wf_program *p, const wfi_segment *segment, int32_t unit)
 
 typedef struct search {
     wfi_lowering *l;
-    int32_t *last_read; /* [n_units] of whose parameters: the last use that reads them, or -1 */
+    int32_t *updated; /* [n_units] after which use it is updated, if that is early, or -1 */
     int32_t n_uses, last;
     int32_t first_block;   /* of activations, where they are kept */
     int32_t *last_forward; /* [n_blocks - first_block] the use, or -1: it has come back */
@@ -54,9 +54,9 @@ static wf_status find_parameters(search *s, const wfi_action *action, int32_t un
         if (repeats)
             is_read |= reads(p, code->part[WFI_PART_R], u) || reads(p, code->pack[WFI_PART_F], u);
         if (!is_read) continue;
-        if (s->last_read[u] < 0 || s->last_read[u] != last)
+        if (l->last_read[u] < 0 || l->last_read[u] != last)
             WF_TRY(add_gather(l, wfi_of_unit(WFI_BLOCK_PARAM, u), action->stage, -1, number));
-        s->last_read[u] = s->last = number;
+        l->last_read[u] = s->last = number;
     }
     return WF_OK;
 }
@@ -98,6 +98,15 @@ static wf_status find_in_segment(search *s, const wfi_segment *segment, const wf
     return WF_OK;
 }
 
+/* The state of units that are updated after this use. */
+static wf_status find_states(search *s, int32_t stage, int32_t number) {
+    wfi_lowering *l = s->l;
+    for (int32_t u = 0; u < l->p->graph->n_units; u++)
+        if (s->updated[u] == number)
+            WF_TRY(add_gather(l, wfi_of_unit(WFI_BLOCK_STATE, u), stage, -1, number));
+    return WF_OK;
+}
+
 static wf_status find_in_use(search *s, const wfi_action *action, int32_t unit) {
     const wfi_unit_code *code = &wfi_program_code_of(s->l->p, action->micro)->units[unit];
     wfi_part part = wfi_part_of(action->kind);
@@ -105,7 +114,8 @@ static wf_status find_in_use(search *s, const wfi_action *action, int32_t unit) 
     WF_TRY(find_parameters(s, action, unit, number));
     if (part == WFI_PART_B || part == WFI_PART_BW)
         WF_TRY(find_in_segment(s, code->part[WFI_PART_R], action, number));
-    return find_in_segment(s, code->part[part], action, number);
+    WF_TRY(find_in_segment(s, code->part[part], action, number));
+    return find_states(s, action->stage, number);
 }
 
 static int by_use(const void *a, const void *b) {
@@ -113,6 +123,26 @@ static int by_use(const void *a, const void *b) {
     if (x->use != y->use) return x->use - y->use;
     if (x->what.kind != y->what.kind) return (int)x->what.kind - (int)y->what.kind;
     return x->what.value - y->what.value;
+}
+
+/* The last use that adds to the gradient of the unit, or of another's use of its weights. */
+static void find_updates(search *s, const wfi_action_list *list) {
+    wfi_lowering *l = s->l;
+    const wf_graph *g = l->p->graph;
+    int32_t number = 0;
+    for (int32_t k = 0; k < list->n; k++) {
+        (void)wfi_take_stage(l, list->actions[k].stage);
+        for (int32_t u = 0; u < l->end_unit - l->first_unit; u++, number++) {
+            int32_t unit = wfi_action_unit(l, &list->actions[k], u);
+            if (!wfi_action_sums(list->actions[k].kind)) continue;
+            for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+                int32_t owner = wfi_owner_of(g, i);
+                if (g->weight_gradients[i].unit == unit && wfi_is_updated_early(l->p, owner) &&
+                    wfi_kept_extent(l->p, WFI_BLOCK_STATE, owner, l->rank).bytes)
+                    s->updated[owner] = number;
+            }
+        }
+    }
 }
 
 wf_status wfi_find_gathers(wfi_lowering *l) {
@@ -123,16 +153,17 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
         &l->lists[computes ? l->rank : wfi_mesh_rank(p->mesh, wfi_mesh_pp(p->mesh, l->rank), 0)];
     search s = {.l = l, .last = -1, .first_block = p->n_blocks};
     wf_status status = WF_OK;
-    s.last_read = wfi_alloc(p->ctx, (size_t)p->graph->n_units, sizeof *s.last_read, "lowering");
-    if (!s.last_read) return WF_NO_MEMORY;
-    for (int32_t u = 0; u < p->graph->n_units; u++) s.last_read[u] = -1;
+    s.updated = wfi_alloc(p->ctx, (size_t)p->graph->n_units, sizeof *s.updated, "lowering");
+    if (!s.updated) return WF_NO_MEMORY;
+    for (int32_t u = 0; u < p->graph->n_units; u++) l->last_read[u] = s.updated[u] = -1;
+    if (p->kind == WF_PROGRAM_TRAIN) find_updates(&s, list);
     for (int32_t k = 0; k < list->n; k++) {
         (void)wfi_take_stage(l, list->actions[k].stage);
         for (int32_t u = 0; u < l->end_unit - l->first_unit && status == WF_OK; u++)
             status = find_in_use(&s, &list->actions[k], wfi_action_unit(l, &list->actions[k], u));
     }
     if (l->n_evicted) qsort(l->evicted, (size_t)l->n_evicted, sizeof *l->evicted, by_use);
-    wfi_free(p->ctx, s.last_read);
+    wfi_free(p->ctx, s.updated);
     wfi_free(p->ctx, s.last_forward);
     return status;
 }

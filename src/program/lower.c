@@ -228,11 +228,13 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
         l.packed = wfi_pool_alloc(&rank_pool, WFI_N_PACKED * n_units, sizeof *l.packed);
         l.n_gathered = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.n_gathered);
         l.in_use = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.in_use);
+        l.last_read = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.last_read);
         l.n_packs = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.n_packs);
         l.n_added =
             wfi_pool_alloc(&rank_pool, n_units * (size_t)p->recipe.n_lanes, sizeof *l.n_added);
         l.n_forward = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.n_forward);
-        bool ok = l.packed && l.n_gathered && l.in_use && l.n_packs && l.n_added && l.n_forward;
+        bool ok = l.packed && l.n_gathered && l.in_use && l.last_read && l.n_packs && l.n_added &&
+                  l.n_forward;
         status = ok ? lower_rank(&l) : WF_NO_MEMORY;
         wfi_pool_release(&rank_pool);
         wfi_free(p->ctx, l.gathers);

@@ -66,14 +66,16 @@ typedef struct wfi_lowering {
     int32_t n_uses;               /* so far */
     int32_t n_emitted, n_reached; /* gathers that are emitted, and those whose use has begun */
     int32_t *n_gathered, *in_use; /* [n_units] how often its parameters are gathered, and used */
-    int32_t *n_packs;             /* [n_units] how often its packed copies were dropped */
-    int32_t *n_forward;   /* [n_units] microbatches, until one is recomputed; then below 0 */
-    int32_t *n_added;     /* [n_units * n_lanes] how many uses of its weights are in each lane */
+    int32_t *last_read; /* [n_units] the last use that reads its parameters, if they are gathered */
+    int32_t *n_packs;   /* [n_units] how often its packed copies were dropped */
+    int32_t *n_forward; /* [n_units] microbatches, until one is recomputed; then below 0 */
+    int32_t *n_added;   /* [n_units * n_lanes] how many uses of its weights are in each lane */
     int32_t last_compute; /* the last instruction on that stream, or -1 */
     int32_t *table;       /* [n_table] open addressing: block + 1 by its name, 0 = free */
     size_t n_table, n_named;
     int32_t *finished; /* [n_finished] units whose gradient is complete, in this order */
     int32_t n_finished, n_reduced; /* so many of them have been summed, in buckets */
+    int32_t n_updated;             /* so many of those are updated, where that is early */
     int32_t freed[2][2]; /* of the last two buckets whose gradients are freed: the change and the
                           * last copy, or -1 */
     size_t finished_capacity;
@@ -175,7 +177,12 @@ wf_status wfi_add_thing(wfi_lowering *l, wfi_block_kind kind, int32_t id, int32_
 wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, wfi_placement to,
                            int32_t unit);
 
-/* finish.c: what follows the microbatches. */
+/* finish.c: whether the unit is updated as soon as its gradient is summed, so that neither that nor
+ * what is fetched for it is there for longer. */
+bool wfi_is_updated_early(const wf_program *p, int32_t unit);
+/* Those of the finished units before `end`. */
+wf_status wfi_lower_early_updates(wfi_lowering *l, int32_t end);
+/* What follows the microbatches. */
 wf_status wfi_lower_finish(wfi_lowering *l);
 /* Loss and hits to the host, if the rank has them. */
 wf_status wfi_lower_report(wfi_lowering *l);

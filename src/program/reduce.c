@@ -14,8 +14,9 @@
 /* How many of the finished units from `first` on are one bucket; *full_out: it takes no more. */
 static int32_t fill_bucket(const wfi_lowering *l, int32_t first, bool *full_out) {
     const wf_program *p = l->p;
-    size_t limit = p->plan->bucket_bytes, bytes = 0;
     int32_t k = first, stage = wfi_program_stage_of(p, l->finished[first]);
+    bool is_alone = p->stages[stage].n_members == 1; /* there is nothing to wait for */
+    size_t limit = is_alone ? 1 : p->plan->bucket_bytes, bytes = 0;
     *full_out = true;
     for (; k < l->n_finished && bytes < limit; k++) {
         if (wfi_program_stage_of(p, l->finished[k]) != stage) return k - first;
@@ -69,12 +70,13 @@ static wf_status sum_bucket(wfi_lowering *l, int32_t n, int32_t last) {
     WF_TRY(change_bucket(l, n, wfi_stage_shards(p, stage, l->rank),
                          p->stages[stage].strategy->gradient));
     if (copies >= 0) WF_TRY(change_bucket(l, n, copies, WFI_REPLICATE));
-    if (p->n_instructions > first && frees(l, unit))
-        WF_TRY(free_gradients(l, n, p->n_instructions - 1));
+    bool moves = p->n_instructions > first;
+    if (moves && frees(l, unit)) WF_TRY(free_gradients(l, n, p->n_instructions - 1));
     for (int32_t i = first; i < p->n_instructions && !frees(l, unit) && !p->plan->overlaps; i++)
         WF_TRY(wfi_depend_on(l, i, last)); /* not before the rank's last action */
     l->n_reduced += n;
-    return WF_OK;
+    /* One bucket may be summed beside what computes. */
+    return wfi_lower_early_updates(l, l->n_reduced - (moves && p->plan->overlaps ? n : 0));
 }
 
 wf_status wfi_depend_on_freed(wfi_lowering *l, int32_t instruction) {
@@ -87,9 +89,10 @@ wf_status wfi_lower_finished(wfi_lowering *l, int32_t unit) {
     bool is_full = true;
     WF_TRY(WFI_GROW(l->p->ctx, l->finished, l->n_finished, l->finished_capacity, "lowering"));
     l->finished[l->n_finished++] = unit;
-    while (frees(l, unit) && is_full && l->n_reduced < l->n_finished) {
+    bool is_early = frees(l, unit) || wfi_is_updated_early(l->p, unit);
+    while (is_early && is_full && l->n_reduced < l->n_finished) {
         int32_t n = fill_bucket(l, l->n_reduced, &is_full);
-        if (is_full) WF_TRY(sum_bucket(l, n, -1));
+        if (is_full) WF_TRY(sum_bucket(l, n, l->last_compute));
     }
     return WF_OK;
 }
