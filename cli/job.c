@@ -81,7 +81,10 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     config.text = o->words ? WF_TEXT_WORDS : WF_TEXT_BYTES;
     config.normalize = (wf_data_normalize)o->normalize;
     config.seed = o->recipe.seed;
-    wf_status status = wf_data_open(j->c->ctx, &config, &j->data);
+    wf_status status = WF_OK;
+    if (o->tokenizer) status = wf_tokenizer_open(j->c->ctx, o->tokenizer, &j->tokenizer);
+    config.tokenizer = j->tokenizer;
+    if (status == WF_OK) status = wf_data_open(j->c->ctx, &config, &j->data);
     if (status == WF_OK) j->about = *wf_data_describe(j->data);
     return status;
 }
@@ -263,6 +266,7 @@ void job_close(job *j) {
     wf_model_destroy(j->model);
     wf_plan_destroy(j->plan);
     wf_data_close(j->data);
+    wf_tokenizer_destroy(j->tokenizer);
     memset(j, 0, sizeof *j);
 }
 

@@ -6,6 +6,7 @@
 
 typedef struct job {
     cli *c;
+    wf_tokenizer *tokenizer; /* of --tokenizer, or NULL */
     wf_data *data;
     wf_data_description about;
     wf_model *model;

@@ -170,6 +170,12 @@ const char *option_no_use(const options *o, option_id id) {
         if (o->data_format == WF_FORMAT_TOKENS || o->data_format == WF_FORMAT_BYTES)
             return "--data-format says what a token is";
         return synthetic ? "synthetic tokens are neither words nor bytes" : NULL;
+    case OPT_tokenizer:
+        if (!tokens) return "the model reads images";
+        if (o->data_format == WF_FORMAT_TOKENS || o->data_format == WF_FORMAT_BYTES)
+            return "--data-format says what a token is";
+        if (o->words) return "--words says what a token is";
+        return synthetic ? "synthetic tokens are made, not read" : NULL;
     case OPT_normalize:
         if (tokens) return "the model reads tokens";
         return synthetic ? "synthetic images are normal already" : NULL;

@@ -85,6 +85,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(vocab, COUNT, vocab, MODEL, TPBE | RUNS, 1, "N", NULL,                                       \
       "gpt: tokens that there are (those of the data; synthetic: 50257)")                          \
     X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "a text file's tokens are words, not bytes") \
+    X(tokenizer, TEXT, tokenizer, MODEL, TPBE, OF_RANK, "DIR", NULL,                               \
+      "a text file's tokens are those of Hugging Face's byte-level BPE: tokenizer.json, or "       \
+      "vocab.json and merges.txt")                                                                 \
     X(normalize, CHOICE, normalize, MODEL, TPBE, 1, "default|none", "default",                     \
       "pixels: zero mean and unit variance, or / 255 only")                                        \
     X(no_shuffle, FLAG, no_shuffle, MODEL, TPB, 1, NULL, NULL,                                     \
@@ -215,7 +218,7 @@ typedef struct option {
 } option;
 
 typedef struct options {
-    char *model, *data, *plan, *devices, *init, *out, *trace, *draw, *json, *config;
+    char *model, *data, *tokenizer, *plan, *devices, *init, *out, *trace, *draw, *json, *config;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit;

@@ -8,8 +8,9 @@ find_package(dnnl 2.6 REQUIRED) # oneDNN, 3.x too
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka) # tests only
 
 add_library(weft_dependencies INTERFACE)
 target_link_libraries(weft_dependencies INTERFACE Threads::Threads ZLIB::ZLIB DNNL::dnnl
-  PkgConfig::HWLOC PkgConfig::JANSSON PkgConfig::SODIUM ${CMAKE_DL_LIBS} m)
+  PkgConfig::HWLOC PkgConfig::JANSSON PkgConfig::SODIUM PkgConfig::PCRE2 ${CMAKE_DL_LIBS} m)

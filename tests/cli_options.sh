@@ -54,6 +54,9 @@ for size in "--layers 3" "--hidden 48" "--heads 1" "--vocab 300"; do
     differs "${size% *}" "${gpt/gpt2-tiny/gpt} --layers 1 --hidden 32 --heads 2 --vocab 200" "" "$size"
 done
 differs --words "$text_run --tokens 8" "" "--words"
+differs --tokenizer "$text_run --tokens 8" "" "--tokenizer tests/golden/bpe"
+refuses --tokenizer 1 "holds no tokenizer" "$text_run --tokens 8 --tokenizer $folder"
+refuses --tokenizer 2 "--words says what a token is" "$text_run --words --tokenizer tests/golden/bpe"
 differs --normalize "$folder_run" "" "--normalize none"
 differs --no-shuffle "$folder_run" "" "--no-shuffle"
 differs --no-augment "$folder_run" "" "--no-augment"

@@ -74,14 +74,16 @@ static void numbers_many_words(void **state) {
     enum { N = 20000 };
     char *text = malloc(2 * N * 8);
     int32_t *tokens;
-    int64_t n_tokens, n_words;
+    int64_t n_tokens;
+    wfi_strings words = {0};
     size_t n = 0;
     assert_non_null(text);
     for (int i = 0; i < 2 * N; i++) n += (size_t)sprintf(text + n, "w%d ", i % N);
-    assert_int_equal(
-        wfi_words_number(f->ctx, "x", (const uint8_t *)text, n, &tokens, &n_tokens, &n_words),
-        WF_OK);
-    assert_int_equal(n_words, N);
+    const uint8_t *bytes = (const uint8_t *)text;
+    assert_int_equal(wfi_words_learn(f->ctx, "x", bytes, n, &words), WF_OK);
+    assert_int_equal(wfi_words_encode(f->ctx, &words, "x", bytes, n, &tokens, &n_tokens), WF_OK);
+    assert_int_equal(words.n, N);
+    wfi_strings_release(f->ctx, &words);
     assert_int_equal(n_tokens, 2 * N);
     for (int i = 0; i < 2 * N; i++) assert_int_equal(tokens[i], i % N);
     wfi_free(f->ctx, tokens);

@@ -17,6 +17,7 @@
 #define WEFT_DATA_H
 
 #include <weft/context.h>
+#include <weft/tokenizer.h>
 #include <weft/types.h>
 
 typedef struct wf_data wf_data;
@@ -71,7 +72,9 @@ typedef struct wf_data_config {
     int64_t n_tokens;                /* tokens: in a sample */
     int64_t n_synthetic;             /* synthetic: training samples */
     wf_data_targets targets;         /* synthetic images; everything else has labels */
-    wf_data_text text;               /* text files */
+    wf_data_text text;               /* text files, without a tokenizer */
+    const wf_tokenizer *tokenizer;   /* of text files; borrowed, outlives the data; or NULL. What
+                                      * its words do not have is an error */
     wf_data_normalize normalize;     /* images from files */
     uint64_t seed;                   /* of synthetic samples, order and augmentation */
 } wf_data_config;
@@ -79,7 +82,7 @@ typedef struct wf_data_config {
 #define WF_DATA_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(wf_data_config), 0, WF_FORMAT_AUTO, WF_DATA_IMAGES, 3, 224, 224, 0, 0, 3840,        \
-            WF_TARGETS_LABELS, WF_TEXT_BYTES, WF_NORMALIZE_DEFAULT, 0                              \
+            WF_TARGETS_LABELS, WF_TEXT_BYTES, 0, WF_NORMALIZE_DEFAULT, 0                           \
     }
 
 /* What was opened. Shapes are of one sample: a batch has dim 0 = samples before them. */
@@ -150,6 +153,10 @@ WF_API void wf_data_close(wf_data *data);
 
 /* Borrowed; lives as long as `data`. */
 WF_API const wf_data_description *wf_data_describe(const wf_data *data);
+
+/* What made a text's tokens: the configuration's tokenizer, or one of bytes, or of the text's own
+ * words; borrowed. NULL: images, synthetic samples, files of tokens. */
+WF_API const wf_tokenizer *wf_data_tokenizer(const wf_data *data);
 
 /* The set's fingerprint, as 64 hex digits and a zero: equal for two sets if all their samples
  * are, wherever and however packed they lie. Errors: UNSUPPORTED (libsodium does not start). */

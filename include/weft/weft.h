@@ -26,6 +26,7 @@
 #include <weft/status.h>
 #include <weft/store.h>
 #include <weft/timeline.h>
+#include <weft/tokenizer.h>
 #include <weft/trace.h>
 #include <weft/trainer.h>
 #include <weft/types.h>

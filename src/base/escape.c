@@ -1,31 +1,40 @@
 /* Text from files and from other processes, as a terminal may show it. */
+#include "base/utf8.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <weft/context.h>
 
-/* The bytes of the UTF-8 character that begins here; 0: none does. */
-static size_t character_bytes(const uint8_t *at) {
+size_t wfi_utf8_character(const uint8_t *at, size_t n_left) {
+    if (!n_left) return 0;
     size_t n = *at < 0x80   ? 1
                : *at < 0xc2 ? 0
                : *at < 0xe0 ? 2
                : *at < 0xf0 ? 3
                : *at < 0xf5 ? 4
                             : 0;
+    if (n > n_left) return 0;
     for (size_t i = 1; i < n; i++)
         if ((at[i] & 0xc0) != 0x80) return 0;
-    bool is_overlong = (*at == 0xe0 && at[1] < 0xa0) || (*at == 0xf0 && at[1] < 0x90);
-    bool is_outside = (*at == 0xed && at[1] > 0x9f) || (*at == 0xf4 && at[1] > 0x8f);
-    return n > 2 && (is_overlong || is_outside) ? 0 : n;
+    bool is_overlong = n > 2 && ((*at == 0xe0 && at[1] < 0xa0) || (*at == 0xf0 && at[1] < 0x90));
+    bool is_outside = n > 2 && ((*at == 0xed && at[1] > 0x9f) || (*at == 0xf4 && at[1] > 0x8f));
+    return is_overlong || is_outside ? 0 : n;
+}
+
+size_t wfi_utf8_length(const uint8_t *bytes, size_t n_bytes) {
+    size_t n_done = 0;
+    for (size_t n; (n = wfi_utf8_character(bytes + n_done, n_bytes - n_done));) n_done += n;
+    return n_done;
 }
 
 char *wf_text_escape(const char *text, char *dst, size_t dst_bytes) {
-    const uint8_t *at = (const uint8_t *)text;
+    const uint8_t *at = (const uint8_t *)text, *end = at + strlen(text);
     size_t n_done = 0;
-    while (*at) {
+    while (at < end) {
         char shown[8];
-        size_t n = character_bytes(at), n_shown = n;
+        size_t n = wfi_utf8_character(at, (size_t)(end - at)), n_shown = n;
         bool is_c1 = n == 2 && *at == 0xc2 && at[1] < 0xa0; /* terminals obey these as well */
         if (is_c1)
             n_shown = (size_t)snprintf(shown, sizeof shown, "\\u%04x", at[1]);

@@ -127,7 +127,12 @@ wf_status wf_data_open(wf_context *ctx, const wf_data_config *config, wf_data **
 void wf_data_close(wf_data *data) {
     if (!data) return;
     if (data->source) data->source->close(data);
+    wf_tokenizer_destroy(data->own_tokenizer);
     wfi_free(data->ctx, data);
+}
+
+const wf_tokenizer *wf_data_tokenizer(const wf_data *data) {
+    return data->tokenizer;
 }
 
 const wf_data_description *wf_data_describe(const wf_data *data) {

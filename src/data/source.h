@@ -3,8 +3,9 @@
 #ifndef WFI_DATA_SOURCE_H
 #define WFI_DATA_SOURCE_H
 
+#include "data/hash.h"
+
 #include <stdbool.h>
-#include <weft/data.h>
 
 /* Which sample, and what else its bytes may depend on. */
 typedef struct wfi_sample {
@@ -12,11 +13,6 @@ typedef struct wfi_sample {
     int64_t index, epoch;
     bool augment;
 } wfi_sample;
-
-/* What a data set's fingerprint is made of; hash.c. */
-typedef struct wfi_data_hash wfi_data_hash;
-void wfi_data_hash_add(wfi_data_hash *hash, const void *bytes, size_t n_bytes);
-void wfi_data_hash_number(wfi_data_hash *hash, int64_t number);
 
 typedef struct wfi_source {
     /* Writes x_bytes and y_bytes of the description. Called from any thread; allocates
@@ -33,7 +29,9 @@ struct wf_data {
     wf_context *ctx;
     uint64_t seed;
     wf_data_description about;
-    const wfi_source *source; /* NULL until the set owns something */
+    const wf_tokenizer *tokenizer; /* see wf_data_tokenizer */
+    wf_tokenizer *own_tokenizer;   /* or NULL */
+    const wfi_source *source;      /* NULL until the set owns something */
     void *state;
 };
 

@@ -1,8 +1,9 @@
-/* A text file as a row of tokens: its bytes, or its words. The last tenth is the test split. */
+/* A text file as a row of tokens, which a tokenizer makes of it. The last tenth is the test split.
+ */
 #include "base/base.h"
 #include "data/file.h"
+#include "data/tokenizer.h"
 #include "data/tokens.h"
-#include "data/words.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -61,44 +62,66 @@ static wf_status check_text(wf_context *ctx, const char *path, const uint8_t *by
 
 /* ---- tokens ---- */
 
-static wf_status read_tokens(wf_context *ctx, const wf_data_config *config, const char *path,
-                             wfi_tokens *t, int64_t *n_out, int64_t *vocabulary_out) {
+/* Bytes, or words that the text itself has. */
+static wf_status make_tokenizer(wf_data *data, const wf_data_config *config, const char *path,
+                                const uint8_t *bytes, size_t n_bytes) {
+    bool are_words = config->text == WF_TEXT_WORDS && config->format != WF_FORMAT_BYTES;
+    data->tokenizer = config->tokenizer;
+    if (data->tokenizer) return WF_OK;
+    if (are_words)
+        WF_TRY(wfi_tokenizer_learn_words(data->ctx, path, bytes, n_bytes, &data->own_tokenizer));
+    else
+        WF_TRY(wf_tokenizer_create_bytes(data->ctx, &data->own_tokenizer));
+    data->tokenizer = data->own_tokenizer;
+    return WF_OK;
+}
+
+static wf_status encode(wf_data *data, const char *path, wfi_tokens *t, int64_t *n_out) {
+    int32_t *tokens;
+    WF_TRY(wf_tokenizer_encode(data->tokenizer, path, t->owned[0], (size_t)*n_out, &tokens, n_out));
+    wfi_free(data->ctx, t->owned[0]);
+    t->owned[0] = tokens;
+    t->width_bytes[0] = sizeof *tokens;
+    return WF_OK;
+}
+
+static wf_status read_tokens(wf_data *data, const wf_data_config *config, const char *path,
+                             wfi_tokens *t, int64_t *n_out) {
     size_t n_bytes;
     uint8_t *bytes;
-    int32_t *words;
-    WF_TRY(wfi_file_read(ctx, path, &bytes, &n_bytes));
+    WF_TRY(wfi_file_read(data->ctx, path, &bytes, &n_bytes));
     t->owned[0] = bytes;
-    *n_out = (int64_t)n_bytes;
-    *vocabulary_out = 256;
-    t->at[0] = bytes;
     t->width_bytes[0] = 1;
-    if (config->format != WF_FORMAT_BYTES) WF_TRY(check_text(ctx, path, bytes, n_bytes));
-    if (config->text == WF_TEXT_WORDS && config->format != WF_FORMAT_BYTES) {
-        WF_TRY(wfi_words_number(ctx, path, bytes, n_bytes, &words, n_out, vocabulary_out));
-        wfi_free(ctx, bytes);
-        t->owned[0] = words;
-        t->at[0] = (const uint8_t *)words;
-        t->width_bytes[0] = sizeof *words;
-    }
+    *n_out = (int64_t)n_bytes;
+    if (config->format != WF_FORMAT_BYTES) WF_TRY(check_text(data->ctx, path, bytes, n_bytes));
+    WF_TRY(make_tokenizer(data, config, path, bytes, n_bytes));
+    /* Bytes are tokens as they lie there. */
+    if (wf_tokenizer_kind_of(data->tokenizer) != WF_TOKENIZER_BYTES)
+        WF_TRY(encode(data, path, t, n_out));
+    t->at[0] = t->owned[0];
     if (*n_out == 0)
-        return wfi_fail(ctx, WF_CORRUPT, "%s is empty: there is nothing to learn", path);
+        return wfi_fail(data->ctx, WF_CORRUPT, "%s is empty: there is nothing to learn", path);
     return WF_OK;
+}
+
+static const char *plural_of(const wf_tokenizer *t) {
+    return wf_tokenizer_kind_of(t) == WF_TOKENIZER_BPE ? "tokens" : wf_tokenizer_name(t);
 }
 
 wf_status wfi_text_open(wf_data *data, const wf_data_config *config, const char *path) {
     wfi_tokens *t;
     WF_TRY(wfi_tokens_create(data, &t));
-    int64_t n, vocabulary, n_tokens = config->n_tokens;
-    WF_TRY(read_tokens(data->ctx, config, path, t, &n, &vocabulary));
+    int64_t n, n_tokens = config->n_tokens;
+    WF_TRY(read_tokens(data, config, path, t, &n));
     if (n < 2 * (n_tokens + 1))
-        return wfi_fail(
-            data->ctx, WF_INVALID_ARG,
-            "%s is too short: %" PRId64 " %s, samples of %" PRId64 " tokens need at least %" PRId64,
-            path, n, t->width_bytes[0] == 1 ? "bytes" : "words", n_tokens, 2 * (n_tokens + 1));
+        return wfi_fail(data->ctx, WF_INVALID_ARG,
+                        "%s is too short: %" PRId64 " %s, samples of %" PRId64
+                        " tokens need at least %" PRId64,
+                        path, n, plural_of(data->tokenizer), n_tokens, 2 * (n_tokens + 1));
     t->n[WF_DATA_TEST] = n / 10;
     t->n[WF_DATA_TRAIN] = n - n / 10;
     t->width_bytes[WF_DATA_TEST] = t->width_bytes[WF_DATA_TRAIN];
     t->at[WF_DATA_TEST] = t->at[WF_DATA_TRAIN] + (size_t)t->n[WF_DATA_TRAIN] * t->width_bytes[0];
-    wfi_tokens_finish(data, n_tokens, vocabulary);
+    wfi_tokens_finish(data, n_tokens, wf_tokenizer_n_tokens(data->tokenizer));
     return WF_OK;
 }

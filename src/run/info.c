@@ -1,9 +1,11 @@
 /* Libraries and environment variables, for reports. */
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include "base/env.h"
 #include "kernel/backend.h"
 
 #include <hwloc.h>
 #include <jansson.h>
+#include <pcre2.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -13,7 +15,7 @@
 #include <zlib.h>
 
 /* Versions of what is loaded, not of the headers weft was built with. */
-static struct { char hwloc[48], jansson[48], sodium[48], zlib[48]; } versions;
+static struct { char hwloc[48], jansson[48], sodium[48], zlib[48], pcre2[64]; } versions;
 
 static void ask_versions(void) {
     unsigned api = hwloc_get_api_version();
@@ -22,12 +24,20 @@ static void ask_versions(void) {
     snprintf(versions.jansson, sizeof versions.jansson, "jansson %.30s", jansson_version_str());
     snprintf(versions.sodium, sizeof versions.sodium, "libsodium %.30s", sodium_version_string());
     snprintf(versions.zlib, sizeof versions.zlib, "zlib %.30s", zlibVersion());
+    char version[64] = ""; /* as much as PCRE2 says that it writes */
+    if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof version)
+        pcre2_config(PCRE2_CONFIG_VERSION, version);
+    snprintf(versions.pcre2, sizeof versions.pcre2, "PCRE2 %.50s", version);
 }
 
 const char *wf_info_library(int i) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const char *const names[] = {wfi_backend_of(WFI_DEFAULT_DEVICE)->library(), versions.hwloc,
-                                 versions.jansson, versions.sodium, versions.zlib};
+    const char *const names[] = {wfi_backend_of(WFI_DEFAULT_DEVICE)->library(),
+                                 versions.hwloc,
+                                 versions.jansson,
+                                 versions.sodium,
+                                 versions.zlib,
+                                 versions.pcre2};
     pthread_once(&once, ask_versions);
     return i >= 0 && (size_t)i < sizeof names / sizeof *names ? names[i] : NULL;
 }
