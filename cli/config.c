@@ -32,7 +32,7 @@ static const char *scalar_text(const json_t *value, char *text) {
 static bool read_member(options *o, unsigned command, const char *key, const json_t *value,
                         const char *where) {
     char text[TEXT_BYTES], name[TEXT_BYTES];
-    option_id id = option_find(key);
+    option_id id = option_find(key, command);
     if (text_has_control(key))
         return options_fail(o, "%.200s: an option's name holds a control character", where);
     if (id == N_OPTIONS) {

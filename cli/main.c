@@ -14,6 +14,7 @@
 const command commands[] = {
     {"train", "trains a model, with checkpoints, a log and a picture", FOR_TRAIN, run_train, NULL},
     {"eval", "loss and accuracy of saved weights", FOR_EVAL, run_eval, NULL},
+    {"convert", "writes weights in another type, or in shards", FOR_CONVERT, run_convert, NULL},
     {"plan", "what a plan costs: parameters, FLOPs, bytes by unit; runs nothing", FOR_PLAN,
      run_plan, NULL},
     {"bench train", "times training steps on synthetic data", FOR_BENCH, run_bench, NULL},

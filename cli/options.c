@@ -53,6 +53,7 @@ static const struct {
     const char *argument, *note;
     bool is_open;
 } exceptions[] = {
+    {OPT_file_dtype, FOR_CONVERT, NULL, "what each tensor is", true},
     {OPT_batch, ALL, NULL, "32; bench model-parallel: 120, --quick: 40; bench ddp: per rank", true},
     {OPT_n_micro, TPB | FOR_SIMULATE | FOR_BENCH_MEMORY, "N|auto",
      "auto: the fastest by simulation with measured times", false},
@@ -75,6 +76,7 @@ static wf_recipe initial_recipe(void) {
 
 option option_about(option_id id) {
     option about = table[id];
+    if (id == OPT_file_dtype) about.key = "dtype"; /* not the recipe's, which has that name, too */
     for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++) {
         if (exceptions[i].id != id) continue;
         about.commands = exceptions[i].commands;
@@ -131,7 +133,7 @@ bool option_is_given(const options *o, option_id id) {
 }
 
 char *option_name(char *text, option_id id) {
-    snprintf(text, TEXT_BYTES, "--%s", table[id].key);
+    snprintf(text, TEXT_BYTES, "--%s", option_about(id).key);
     for (char *c = text; *c; c++)
         if (*c == '_') *c = '-';
     return text;
@@ -143,10 +145,14 @@ static bool is_name(const char *typed, const char *key) {
     return !*typed && !*key;
 }
 
-option_id option_find(const char *name) {
-    for (option_id id = 0; id < N_OPTIONS; id++)
-        if (is_name(name, table[id].key)) return id;
-    return N_OPTIONS;
+option_id option_find(const char *name, unsigned flags) {
+    option_id found = N_OPTIONS;
+    for (option_id id = 0; id < N_OPTIONS; id++) {
+        option about = option_about(id);
+        if (!is_name(name, about.key)) continue;
+        if (found == N_OPTIONS || about.commands & flags) found = id;
+    }
+    return found;
 }
 
 option_id option_nearest(const char *name, unsigned flag) {
@@ -174,7 +180,7 @@ static bool unknown_option(options *o, unsigned flag, const char *name) {
 /* The option `name` of the command with that flag. */
 static bool find_for(options *o, unsigned flag, const char *name, option_id *id_out) {
     char text[TEXT_BYTES];
-    option_id id = option_find(name);
+    option_id id = option_find(name, flag);
     if (id == N_OPTIONS) return unknown_option(o, flag, name);
     if (!(option_about(id).commands & flag)) {
         const char *has = "", *lacks = "this command";

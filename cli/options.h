@@ -24,7 +24,8 @@ enum {
     FOR_RUN = 512,
     FOR_BENCH_DDP = 1024,
     FOR_BENCH_ALLREDUCE = 2048,
-    FOR_BENCH_MEMORY = 4096
+    FOR_BENCH_MEMORY = 4096,
+    FOR_CONVERT = 8192
 };
 #define TPB  (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
 #define TPBE (TPB | FOR_EVAL)
@@ -152,17 +153,21 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "threads; shm: processes; mpi: processes of mpirun (inproc,shm)")                            \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers that the other ranks can read, or any")                                             \
-    X(init, TEXT, init, RUN, TPBE, OF_ROOT, "FILE", NULL,                                          \
+    X(init, TEXT, init, RUN, TPBE | FOR_CONVERT, OF_ROOT, "FILE", NULL,                            \
       "weights to begin with: safetensors, an index of shards, or a folder with "                  \
       "model.safetensors")                                                                         \
-    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER, OF_ROOT, "DIR", NULL, \
+    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_CONVERT,         \
+      OF_ROOT, "DIR", NULL,                                                                        \
       "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \
-      "model-parallel: model-parallel)")                                                           \
+      "model-parallel: model-parallel); convert: the file to write")                               \
+    X(file_dtype, CHOICE, file_dtype, RUN, FOR_CONVERT, 0, "f16|bf16|f32", NULL,                   \
+      "what floating point numbers become, to the nearest, ties to even; one that is too large "   \
+      "is an error")                                                                               \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
       "a checkpoint every N steps, not every epoch")                                               \
     X(save_async, FLAG, save_async, RUN, FOR_TRAIN, 0, NULL, NULL,                                 \
       "copy what is saved, and write it while steps go on")                                        \
-    X(shard_size, SIZE, shard_bytes, RUN, FOR_TRAIN, 0, "SIZE", NULL,                              \
+    X(shard_size, SIZE, shard_bytes, RUN, FOR_TRAIN | FOR_CONVERT, 0, "SIZE", NULL,                \
       "divide checkpoints into shards of this size, with an index, as Hugging Face does")          \
     X(resume, FLAG, resume, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                              \
       "go on from the checkpoint in --out")                                                        \
@@ -176,8 +181,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
-    X(json, TEXT, json, RUN, ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW, OF_RANK, "FILE",     \
-      NULL, "write the report there; - is standard output")                                        \
+    X(json, TEXT, json, RUN, ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT,        \
+      OF_RANK, "FILE", NULL, "write the report there; - is standard output")                       \
     X(config, TEXT, config, RUN, TPBE, OF_RANK, "FILE", NULL,                                      \
       "JSON object with options by name; the command line overrides it")                           \
     X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
@@ -192,8 +197,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "one that has PyTorch, for --peers (what bench/setup-peers installs, else python3)")         \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
       "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
-    X(quiet, FLAG, quiet, RUN, ALL | PEER | FOR_SIMULATE | FOR_DRAW, OF_RANK, NULL, NULL,          \
-      "print errors and the report only")
+    X(quiet, FLAG, quiet, RUN, ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT, OF_RANK, NULL,  \
+      NULL, "print errors and the report only")
 
 typedef enum option_id {
 #define OPTION_ENUM(name, kind, field, group, commands, scope, argument, fallback, help) OPT_##name,
@@ -206,7 +211,7 @@ typedef enum option_id {
 } option_id;
 
 typedef struct option {
-    const char *key; /* with underscores; see option_name */
+    const char *key; /* with underscores; see option_name. Two commands may have one key */
     const char *argument, *fallback, *help;
     const char *note; /* behind the default in the help, or NULL */
     size_t offset;    /* into struct options */
@@ -227,7 +232,7 @@ typedef struct options {
     size_t device_memory, host_memory, shard_bytes;
     double dropout;
     int data_format, words, no_shuffle, no_augment, normalize, stem, loss, costs;
-    int resume, save_async, strict, profile, program, quick, quiet, peers, memory;
+    int file_dtype, resume, save_async, strict, profile, program, quick, quiet, peers, memory;
     wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];
     char error[600]; /* the sentence, after a function has returned false */
@@ -255,8 +260,9 @@ bool options_fail(options *o, const char *format, ...) __attribute__((format(pri
 
 /* "--lr-step"; `text` has room for TEXT_BYTES. */
 char *option_name(char *text, option_id id);
-/* The option called `name`, - and _ being the same; N_OPTIONS if there is none. */
-option_id option_find(const char *name);
+/* The option called `name`, - and _ being the same, if there is one of these commands', else of
+ * any; N_OPTIONS if there is none. */
+option_id option_find(const char *name, unsigned commands);
 bool option_is_given(const options *o, option_id id);
 bool option_set(options *o, option_id id, const char *text);
 /* The value as one would type it; true, false for flags. Returns `text` or the value itself. */

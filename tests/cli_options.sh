@@ -181,7 +181,7 @@ grep -q '^rank 0' "$folder/plan.txt" || fail "--draw: no picture"
 tested+=(--trace --draw)
 
 # ---- none was forgotten ----
-for command in train eval plan draw "bench train" info; do
+for command in train eval plan draw "bench train" info convert; do
     # shellcheck disable=SC2086
     for option in $("$WEFT" $command --help | grep -o '^  --[a-z0-9-]*'); do
         [[ " ${tested[*]} " == *" $option "* ]] || fail "$option of weft $command has no test"

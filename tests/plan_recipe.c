@@ -345,7 +345,7 @@ static void ranges(void **state) {
 /* A value as an option, in the report's and checkpoint's JSON, and as an option again. `want` is
  * what the recipe says then. */
 static void check_option(const wfi_recipe_field *field, const char *typed, const char *want) {
-    option_id id = option_find(field->name);
+    option_id id = option_find(field->name, FOR_TRAIN);
     char text[WFI_RECIPE_TEXT];
     options o, back;
     options_init(&o);
@@ -412,7 +412,7 @@ static void rows_are_all_there_is(void **state) {
     assert_int_equal(n_options, wfi_recipe_n_fields);
     for (int k = 0; k < wfi_recipe_n_fields; k++) {
         const wfi_recipe_field *field = &wfi_recipe_fields[k];
-        option_id id = option_find(field->name);
+        option_id id = option_find(field->name, FOR_TRAIN);
         if (id == N_OPTIONS) fail_msg("there is no option for the recipe's %s", field->name);
         assert_int_equal(option_about(id).scope, OF_RECIPE);
         assert_int_equal(option_about(id).offset, offsetof(options, recipe) + field->offset);

@@ -128,6 +128,29 @@ WF_API WF_NODISCARD wf_status wf_safetensors_writer_commit(wf_safetensors_writer
 /* Removes the temporary file unless it was committed. NULL is allowed. */
 WF_API void wf_safetensors_writer_destroy(wf_safetensors_writer *writer);
 
+/* ---- from file to file ---- */
+
+typedef struct wf_convert_config {
+    size_t struct_size;
+    const char *dtype;    /* "f16", "bf16" or "f32"; NULL: of each tensor what it is */
+    uint64_t shard_bytes; /* as of wf_safetensors_writer_divide */
+} wf_convert_config;
+#define WF_CONVERT_CONFIG_INIT                                                                     \
+    { sizeof(wf_convert_config), NULL, 0 }
+
+/* Writes what is in `from` (see wf_safetensors_open) to `to`, atomically, some of a tensor at a
+ * time: floating point numbers of 16, 32 and 64 bits in the given type, rounded to the nearest,
+ * ties to even; all else as it is. Digests are compared, and written; other metadata is copied.
+ * `to` may be `from`. Gives the number of tensors, and their bytes in `to`. Errors: CORRUPT
+ * (damaged; the sentence names the tensor), NOT_FINITE (a number is too large for the type: tensor,
+ * element and value are named, and nothing is written), INVALID_ARG (another type; rounding a
+ * training state, from which a run would not go on as it was), UNSUPPORTED (more dims than weft
+ * has), IO. */
+WF_API WF_NODISCARD wf_status wf_safetensors_convert(wf_context *ctx, const char *from,
+                                                     const char *to,
+                                                     const wf_convert_config *config,
+                                                     int *n_tensors_out, uint64_t *n_bytes_out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -22,7 +22,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STEPS_KEY     "weft.n_steps"
 #define SECOND_MOMENT "optimizer.second_moment."
 #define MAX_STEPS     (INT64_C(1) << 53) /* no run comes near, and counting on cannot overflow */
 #define CHUNK_BYTES   ((size_t)1 << 20)
@@ -338,7 +337,7 @@ static wf_status create_file(transfer *x, opened *o) {
     WF_TRY(wf_safetensors_writer_create(x->t->ctx, x->path, &x->writer));
     wfi_safetensors_writer_add_digests(x->writer);
     snprintf(steps, sizeof steps, "%lld", (long long)x->t->n_steps);
-    if (x->is_state) WF_TRY(wf_safetensors_writer_add_metadata(x->writer, STEPS_KEY, steps));
+    if (x->is_state) WF_TRY(wf_safetensors_writer_add_metadata(x->writer, WFI_STEPS_KEY, steps));
     for (int k = 0; k < x->n_metadata; k++)
         WF_TRY(wf_safetensors_writer_add_metadata(x->writer, x->metadata[k].key,
                                                   x->metadata[k].value));
@@ -550,7 +549,7 @@ static wf_status load_part(transfer *x, const part *now) {
 
 /* Digits and nothing else: what a run can have counted. */
 static wf_status read_steps(const transfer *x, int64_t *n_out) {
-    const char *text = wf_safetensors_metadata(x->file, STEPS_KEY);
+    const char *text = wf_safetensors_metadata(x->file, WFI_STEPS_KEY);
     char *end = NULL, shown[WFI_NAME_TEXT];
     if (!text)
         return wfi_fail(x->t->ctx, WF_CORRUPT,
@@ -561,7 +560,8 @@ static wf_status read_steps(const transfer *x, int64_t *n_out) {
     long long n = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : -1;
     if (n < 0 || *end || errno || n > MAX_STEPS)
         return wfi_fail(x->t->ctx, WF_CORRUPT,
-                        "%s: its " STEPS_KEY " is '%s', which is no number of steps from 0 to %lld",
+                        "%s: its " WFI_STEPS_KEY
+                        " is '%s', which is no number of steps from 0 to %lld",
                         x->path, wfi_name_text(text, shown), (long long)MAX_STEPS);
     *n_out = n;
     return WF_OK;

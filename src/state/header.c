@@ -56,13 +56,17 @@ static bool read_size(const json_t *value, int64_t *out) {
     return true;
 }
 
+uint64_t wfi_safetensors_element_bytes(const char *dtype_name) {
+    for (size_t i = 0; i < WFI_COUNT(known); i++)
+        if (strcmp(known[i].name, dtype_name) == 0) return known[i].bytes;
+    return 0;
+}
+
 static wf_status read_dtype(parser *p, const json_t *value, wf_safetensors_entry *e,
                             uint64_t *elem_bytes_out) {
     if (!json_is_string(value)) return bad_tensor(p, e->name, "has no dtype string");
     const char *name = json_string_value(value);
-    *elem_bytes_out = 0;
-    for (size_t i = 0; i < WFI_COUNT(known); i++)
-        if (strcmp(known[i].name, name) == 0) *elem_bytes_out = known[i].bytes;
+    *elem_bytes_out = wfi_safetensors_element_bytes(name);
     e->dtype = WF_N_DTYPES;
     for (int t = 0; t < WF_N_DTYPES; t++)
         if (strcmp(wf_dtype_name((wf_dtype)t), name) == 0) e->dtype = (wf_dtype)t;

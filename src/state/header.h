@@ -9,6 +9,9 @@
 #define WFI_SAFETENSORS_PREFIX_BYTES 8
 #define WFI_SAFETENSORS_MAX_HEADER   100000000 /* the format's own limit */
 
+/* In __metadata__ of a training state: how many steps were taken. */
+#define WFI_STEPS_KEY "weft.n_steps"
+
 typedef struct wfi_metadata_list {
     wf_metadata *pairs; /* ascending keys */
     size_t n, capacity;
@@ -70,8 +73,13 @@ wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, wf_dtype 
                                     uint64_t offset, void *dst, size_t n_bytes, uint32_t *digest);
 /* What an element of a type that can be converted to `dtype` has in a file; 0: it cannot. */
 size_t wfi_convert_bytes(const char *dtype_name, wf_dtype dtype);
-/* n elements. F16 and BF16 exactly, F64 to the nearest. */
+/* n elements. F16 and BF16 exactly, F64 to the nearest; F32 is copied. */
 void wfi_convert(const char *dtype_name, const void *src, size_t n, void *dst);
+/* n floats to the nearest of F16, BF16 or F32, ties to even. Returns the first that is finite and
+ * too large for that; n: none. */
+size_t wfi_convert_to(const char *dtype_name, const float *src, size_t n, void *dst);
+/* Of a type of the format; 0: it is not known, or its elements are no whole bytes. */
+uint64_t wfi_safetensors_element_bytes(const char *dtype_name);
 
 /* ---- digests ---- */
 
@@ -83,6 +91,11 @@ void wfi_convert(const char *dtype_name, const void *src, size_t n, void *dst);
 uint32_t wfi_safetensors_digest_part(const void *data, size_t n_bytes, uint64_t n_after);
 /* Compares with what the file says of tensor i, if it says anything. Errors: CORRUPT. */
 wf_status wfi_safetensors_check_digest(const wf_safetensors *file, int i, uint32_t digest);
+
+/* Declares a tensor as a file has it, of whatever type. Errors: those of
+ * wf_safetensors_writer_add_tensor. */
+wf_status wfi_safetensors_writer_add_entry(wf_safetensors_writer *writer,
+                                           const wf_safetensors_entry *entry);
 
 /* ---- a file that several processes write ---- */
 

@@ -22,9 +22,9 @@
 
 typedef struct declared {
     const char *name, *quoted; /* as it is, and as JSON */
-    wf_dtype dtype;
+    const char *dtype;         /* the latter */
     wf_shape shape;
-    uint64_t n_bytes, offset, n_written;
+    uint64_t elem_bytes, n_bytes, offset, n_written;
     int file;        /* of the writer's */
     bool is_written; /* as a whole */
     uint32_t digest;
@@ -149,10 +149,9 @@ wf_status wf_safetensors_writer_add_metadata(wf_safetensors_writer *w, const cha
 }
 
 static wf_status measure(const wf_safetensors_writer *w, declared *t) {
-    if ((unsigned)t->dtype >= WF_N_DTYPES) return refuse(w, t->name, "has an unknown dtype");
     if (t->shape.n_dims < 0 || t->shape.n_dims > WF_MAX_DIMS)
         return refuse(w, t->name, "has an impossible number of dims");
-    t->n_bytes = wf_dtype_bytes(t->dtype);
+    t->n_bytes = t->elem_bytes;
     for (int d = 0; d < t->shape.n_dims; d++)
         if (t->shape.dim[d] < 0 ||
             __builtin_mul_overflow(t->n_bytes, (uint64_t)t->shape.dim[d], &t->n_bytes) ||
@@ -161,9 +160,7 @@ static wf_status measure(const wf_safetensors_writer *w, declared *t) {
     return WF_OK;
 }
 
-wf_status wf_safetensors_writer_add_tensor(wf_safetensors_writer *w, const char *name,
-                                           wf_dtype dtype, const wf_shape *shape) {
-    declared t = {.dtype = dtype, .shape = *shape};
+static wf_status declare(wf_safetensors_writer *w, const char *name, declared t) {
     if (w->has_layout) return refuse(w, name, "comes too late: tensors are being written");
     if (strcmp(name, "__metadata__") == 0) return refuse(w, name, "is no name for a tensor");
     for (size_t i = 0; i < w->n_tensors; i++)
@@ -171,10 +168,35 @@ wf_status wf_safetensors_writer_add_tensor(wf_safetensors_writer *w, const char 
     t.name = wfi_pool_format(&w->pool, "%s", name);
     if (!t.name) return WF_NO_MEMORY;
     WF_TRY(quote(w, name, &t.quoted));
-    WF_TRY(measure(w, &t));
+    WF_TRY(quote(w, t.dtype, &t.dtype));
+    if (t.elem_bytes) WF_TRY(measure(w, &t));
     WF_TRY(WFI_GROW(w->ctx, w->tensors, w->n_tensors, w->tensor_capacity, "tensors to write"));
     w->tensors[w->n_tensors++] = t;
     return WF_OK;
+}
+
+wf_status wf_safetensors_writer_add_tensor(wf_safetensors_writer *w, const char *name,
+                                           wf_dtype dtype, const wf_shape *shape) {
+    if ((unsigned)dtype >= WF_N_DTYPES) return refuse(w, name, "has an unknown dtype");
+    return declare(w, name,
+                   (declared){.dtype = wf_dtype_name(dtype),
+                              .shape = *shape,
+                              .elem_bytes = wf_dtype_bytes(dtype)});
+}
+
+/* Of a type that is not known here there is only the number of bytes. */
+wf_status wfi_safetensors_writer_add_entry(wf_safetensors_writer *w,
+                                           const wf_safetensors_entry *entry) {
+    declared t = {.dtype = entry->dtype_name,
+                  .shape.n_dims = entry->n_dims,
+                  .elem_bytes = wfi_safetensors_element_bytes(entry->dtype_name),
+                  .n_bytes = entry->n_bytes};
+    char shown[WFI_NAME_TEXT];
+    if (entry->n_dims > WF_MAX_DIMS)
+        return wfi_fail(w->ctx, WF_UNSUPPORTED, "%s: tensor %s has %d dims, more than %d", w->path,
+                        wfi_name_text(entry->name, shown), entry->n_dims, WF_MAX_DIMS);
+    for (int d = 0; d < entry->n_dims; d++) t.shape.dim[d] = entry->dim[d];
+    return declare(w, entry->name, t);
 }
 
 /* ---- names of shards ---- */
@@ -244,13 +266,12 @@ static wf_status create_shards(wf_safetensors_writer *w, int n) {
 
 static int compare_layout(const void *a, const void *b) {
     const declared *x = *(const declared *const *)a, *y = *(const declared *const *)b;
-    size_t x_bytes = wf_dtype_bytes(x->dtype), y_bytes = wf_dtype_bytes(y->dtype);
-    if (x_bytes != y_bytes) return x_bytes > y_bytes ? -1 : 1;
+    if (x->elem_bytes != y->elem_bytes) return x->elem_bytes > y->elem_bytes ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
 static void add_tensor_text(wfi_text *text, const declared *t) {
-    wfi_text_add(text, "%s:{\"dtype\":\"%s\",\"shape\":[", t->quoted, wf_dtype_name(t->dtype));
+    wfi_text_add(text, "%s:{\"dtype\":%s,\"shape\":[", t->quoted, t->dtype);
     for (int d = 0; d < t->shape.n_dims; d++)
         wfi_text_add(text, "%s%" PRId64, d ? "," : "", t->shape.dim[d]);
     wfi_text_add(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->offset,
