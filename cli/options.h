@@ -132,8 +132,12 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "from a stage to its neighbour; takes no compute")                                           \
     X(schedule, TEXT, schedule, SCHEDULE, FOR_SIMULATE, 0, "NAME", "1f1b",                         \
       "the pipeline schedule; auto builds the best it finds:")                                     \
+    X(chunks, COUNT, chunks, SCHEDULE, FOR_SIMULATE, 0, "V", NULL,                                 \
+      "into which a stage is cut (interleaved: 2; auto: what is best)")                            \
     X(memory_limit, COUNT, memory_limit, SCHEDULE, FOR_SIMULATE, 0, "N", NULL,                     \
       "most microbatches that a stage may hold (any number; auto: 2 stages - 1)")                  \
+    X(weight_held, REAL, weight_held, SCHEDULE, FOR_SIMULATE, 0, "X", "1",                         \
+      "of what a microbatch holds, the part that the gradient of the weights needs")               \
                                                                                                    \
     X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS, 0, "N", NULL,                         \
       "stop after N optimizer steps, those before --resume included (bench ddp and memory: timed " \
@@ -226,8 +230,8 @@ typedef struct options {
     char *model, *data, *tokenizer, *plan, *devices, *init, *out, *trace, *draw, *json, *config;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     char *python, *bytes, *algorithm, *wire, *plans;
-    int64_t stages, memory_limit;
-    double transfer_ms, timeout, grace;
+    int64_t stages, memory_limit, chunks;
+    double transfer_ms, weight_held, timeout, grace;
     int64_t image, tokens, layers, hidden, heads, vocab, steps, epochs, save_every, repeat, ranks;
     size_t device_memory, host_memory, shard_bytes;
     double dropout;

@@ -27,6 +27,11 @@ static exit_status check_counts(const options *o) {
                         option_text(o, OPT_n_micro, text), (long long)o->stages, (long long)most);
     if (option_is_given(o, OPT_memory_limit) && o->memory_limit < 1)
         return complain(EXIT_USAGE, "--memory-limit: a stage must hold 1 microbatch at least");
+    if (option_is_given(o, OPT_chunks) && (o->chunks < 1 || o->chunks > most / o->recipe.n_micro))
+        return complain(EXIT_USAGE, "--chunks: %s; with so many stages and microbatches 1 to %lld",
+                        option_text(o, OPT_chunks, text), (long long)(most / o->recipe.n_micro));
+    if (!(o->weight_held >= 0 && o->weight_held <= 1))
+        return complain(EXIT_USAGE, "--weight-held: %g is no part, from 0 to 1", o->weight_held);
     if (!(o->transfer_ms >= 0 && o->transfer_ms <= WF_SCHEDULE_MAX_TIME_MS))
         return complain(EXIT_USAGE, "--transfer-ms: %g is not from 0 to %g", o->transfer_ms,
                         WF_SCHEDULE_MAX_TIME_MS);
@@ -84,8 +89,11 @@ static void say_result(const cli *c, const wf_schedule_result *result) {
     const options *o = &c->o;
     wf_schedule_summary sum = wf_schedule_result_summary(result);
     int n_rows = (int)(o->stages < MAX_ROWS ? o->stages : MAX_ROWS);
-    say(c, "%s, %lld stage%s, %lld microbatch%s\n", o->schedule, (long long)o->stages,
-        o->stages == 1 ? "" : "s", (long long)o->recipe.n_micro,
+    bool chose = strcmp(sum.schedule, o->schedule) != 0;
+    say(c, "%s%s%s, %lld stage%s", o->schedule, chose ? ": " : "", chose ? sum.schedule : "",
+        (long long)o->stages, o->stages == 1 ? "" : "s");
+    if (sum.n_chunks > 1) say(c, " of %d chunks", sum.n_chunks);
+    say(c, ", %lld microbatch%s\n", (long long)o->recipe.n_micro,
         o->recipe.n_micro == 1 ? "" : "es");
     say(c, "step %.3f ms (longest of a stage), makespan %.3f ms, bubble %.2f %%\n\n", sum.step_ms,
         sum.makespan_ms, 100 * sum.bubble);
@@ -93,8 +101,8 @@ static void say_result(const cli *c, const wf_schedule_result *result) {
     for (int s = 0; s < n_rows; s++) {
         wf_schedule_stage stage = wf_schedule_result_stage(result, s);
         double idle = stage.span_ms > 0 ? 100 * (1 - stage.work_ms / stage.span_ms) : 0;
-        say(c, "%5d %14.3f %14.3f %5.1f %% %5d\n", s, stage.span_ms, stage.work_ms,
-            idle > 0 ? idle : 0, stage.n_held);
+        say(c, "%5d %14.3f %14.3f %5.1f %% %5.4g\n", s, stage.span_ms, stage.work_ms,
+            idle > 0 ? idle : 0, stage.held);
     }
     say(c, "\n");
     say_schedule(c, result, n_rows);
@@ -107,12 +115,13 @@ static exit_status write_result(const cli *c, const wf_schedule_result *result) 
     wf_schedule_summary sum = wf_schedule_result_summary(result);
     json_t *held = json_array();
     for (int s = 0; s < (int)o->stages; s++)
-        json_array_append_new(held, json_integer(wf_schedule_result_stage(result, s).n_held));
-    return report_write(c, json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:o}", "weft",
-                                     WEFT_VERSION, "schedule", o->schedule, "stages",
-                                     (json_int_t)o->stages, "micro", (json_int_t)o->recipe.n_micro,
-                                     "bubble", sum.bubble, "step_ms", sum.step_ms, "makespan_ms",
-                                     sum.makespan_ms, "peak_activations", held));
+        json_array_append_new(held, json_real(wf_schedule_result_stage(result, s).held));
+    return report_write(c, json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:o}", "weft",
+                                     WEFT_VERSION, "schedule", o->schedule, "chosen", sum.schedule,
+                                     "chunks", sum.n_chunks, "stages", (json_int_t)o->stages,
+                                     "micro", (json_int_t)o->recipe.n_micro, "bubble", sum.bubble,
+                                     "step_ms", sum.step_ms, "makespan_ms", sum.makespan_ms,
+                                     "peak_activations", held));
 }
 
 static exit_status simulate(cli *c, const wf_stage_times *times) {
@@ -123,6 +132,8 @@ static exit_status simulate(cli *c, const wf_stage_times *times) {
     request.n_micro = (int)o->recipe.n_micro;
     request.times = times;
     request.transfer_ms = o->transfer_ms;
+    request.n_chunks = (int)o->chunks;
+    request.weight_held = o->weight_held;
     /* More than all of them is no limit. */
     request.max_in_flight =
         (int)(o->memory_limit < o->recipe.n_micro ? o->memory_limit : o->recipe.n_micro);

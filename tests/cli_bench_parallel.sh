@@ -21,7 +21,7 @@ if command -v gnuplot >/dev/null; then
 fi
 diff <(cat "$folder/run/here/results.json") "$folder/report.json" >/dev/null || fail "--json differs from results.json"
 [[ $(values name) == "model parallel pipeline single device " ]] || fail "the rows are called $(values name)"
-[[ $(values schedule) == "1f1b auto breadth gpipe naive none zb1 zb2 " ]] || fail "the schedules are $(values schedule)"
+[[ $(values schedule) == "1f1b auto breadth gpipe interleaved naive none vhalf vmin zb1 zb2 zbv " ]] || fail "the schedules are $(values schedule)"
 [[ $(values split) == "1 2 4 " ]] || fail "the splits are $(values split)"
 [[ $(field cpu_seconds <"$folder/report.json" | grep -c '[1-9]') == $(($(field seconds_mean <"$folder/report.json" | grep -c .) + 1)) ]] ||
     fail "a row has no CPU time, or all together have none"

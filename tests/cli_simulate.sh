@@ -35,8 +35,19 @@ gives --schedule step_ms 96.0000 "$equal --schedule naive"
 gives --schedule makespan_ms 27.0000 "$equal --schedule zb2"
 gives --transfer-ms step_ms 36.0000 "$equal --transfer-ms 0.5 --schedule gpipe"
 gives --memory-limit bubble 0.0000 "$equal --schedule auto"
-gives --memory-limit bubble 0.1111 "$equal --schedule auto --memory-limit 4"
-[[ $(report $equal --schedule auto --memory-limit 3 | sed -n '/peak_activations/,/]/p' | grep -c '[4-9]') == 0 ]] ||
+gives --memory-limit bubble 0.1111 "$equal --schedule auto --memory-limit 4 --chunks 1"
+gives --memory-limit bubble 0.0000 "$equal --schedule auto --memory-limit 4"
+# interleaved: 3 of 8 V: (p - 1)/(V m) of the ideal time
+gives --chunks bubble 0.1579 "$equal --schedule interleaved"
+gives --chunks bubble 0.1111 "$equal --schedule interleaved --chunks 3"
+gives --chunks makespan_ms 25.5000 "$equal --schedule zbv --chunks 2"
+gives --weight-held bubble 0.0436 "$row --schedule auto --chunks 1 --memory-limit 16 --weight-held 0.3664"
+gives --weight-held bubble 0.1015 "$row --schedule auto --chunks 1 --memory-limit 16 --weight-held 1"
+[[ $(report $equal --schedule zbv | sed -n '/peak_activations/,/]/p' | grep -c '4\.0') == 4 ]] || fail "zbv: not 4 held on each stage"
+[[ $(report $equal --schedule auto --memory-limit 4 | field chunks) == 2 ]] || fail "auto: not two chunks"
+"$WEFT" $equal --schedule auto --memory-limit 4 | grep -F "auto, 4 stages of 2 chunks, 8 microbatches" >/dev/null ||
+    fail "auto: does not say into how many chunks"
+[[ $(report $equal --schedule auto --memory-limit 3 | sed -n '/peak_activations/,/]/p' | grep -c '^ *[4-9]') == 0 ]] ||
     fail "--memory-limit 3: auto holds more"
 for field in schedule stages micro bubble step_ms makespan_ms peak_activations; do
     report $equal | grep "\"$field\":" >/dev/null || fail "--json: no $field"
@@ -50,6 +61,9 @@ tested+=(--quiet --json)
 grep -E '^3 \.+F0-B0-?F1' "$folder/out" >/dev/null || fail "no picture of stage 3: $(cat "$folder/out")"
 grep -q $'\033' "$folder/out" && fail "colours where there is no terminal"
 awk 'length > 80 { exit 1 }' "$folder/out" || fail "wider than 80 columns"
+"$WEFT" $equal --schedule zbv >"$folder/out" || fail "exit $?"
+grep -E '^0 .*F.*f.*b.*w.*B' "$folder/out" >/dev/null || fail "zbv: no second chunk: $(cat "$folder/out")"
+grep -F "lower case: every other chunk" "$folder/out" >/dev/null || fail "zbv: no legend: $(cat "$folder/out")"
 "$WEFT" $equal --stages 100 | grep -F "the first 64 of 100 stages" >/dev/null || fail "100 stages: all are drawn"
 "$WEFT" $equal --forward-ms 0 --backward-ms 0 --weight-ms 0 | grep -F "step 0.000 ms" >/dev/null || fail "times of zero"
 if command -v script >/dev/null; then
@@ -60,7 +74,7 @@ if command -v script >/dev/null; then
 fi
 
 # ---- too little memory: 3, and what would fit ----
-expect 3 "needs stage 0 to hold 7 microbatches, but it may hold 4; these would fit: naive, 1f1b, zb1, auto" \
+expect 3 "needs stage 0 to hold 7 microbatches, but it may hold 4; these would fit: naive, 1f1b, zb1, zbv, vhalf, vmin, auto" \
     $equal --schedule zb2 --memory-limit 4
 expect 3 "these would fit: naive, auto" $equal --schedule gpipe --memory-limit 1
 gives --memory-limit step_ms 33.0000 "$equal --schedule gpipe --memory-limit 8"
@@ -83,7 +97,13 @@ expect 2 "--weight-ms has 3 times for 4 stages" $equal --weight-ms 1,2,3
 expect 2 "--weight-ms has 5 times for 4 stages" $equal --weight-ms 1,2,3,4,5
 expect 2 "--transfer-ms: -1" $equal --transfer-ms -1
 expect 2 "not a number" $equal --transfer-ms nan
-expect 2 "there is no schedule 'fast'; there are naive, gpipe, 1f1b, zb1, zb2, breadth, auto" $equal --schedule fast
+expect 2 "there is no schedule 'fast'; there are naive, gpipe, 1f1b, interleaved, zb1, zb2, zbv, vhalf, vmin, breadth, auto" $equal --schedule fast
+expect 2 "3 chunks do not go with schedule zbv: it has two chunks a rank" $equal --schedule zbv --chunks 3
+expect 2 "2 chunks do not go with schedule 1f1b: it has one chunk a rank" $equal --chunks 2
+expect 2 "--chunks: 0" $equal --schedule interleaved --chunks 0
+expect 2 "1 to 31250" $equal --schedule interleaved --chunks 31251
+expect 2 "--weight-held: 1.1 is no part" $equal --weight-held 1.1
+expect 2 "--weight-held: -1 is no part" $equal --weight-held -1
 expect 2 "must hold 1 microbatch at least" $equal --memory-limit 0
 expect 2 "weft simulate has no option --model" $equal --model mlp
 expect 1 "cannot be written" $equal --json "$folder/none/r.json"

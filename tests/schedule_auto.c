@@ -16,6 +16,7 @@
  * and stage. It shares nothing with auto, and cuts only what is already too late. */
 typedef struct state {
     const wfi_schedule_request *request;
+    double weight_held;        /* the part of a microbatch that W keeps, after B */
     double target;             /* look for one that costs less */
     double offset[3], free[3]; /* by stage */
     double forward[3][MAX_MICRO], backward[3][MAX_MICRO];
@@ -33,7 +34,7 @@ static double begin_of(const state *at, int s, int kind) {
     const int *n = at->n[s];
     double there = 0;
     if (n[kind] == r->n_micro || (kind && n[kind] == n[kind - 1])) return -1;
-    if (kind == 0 && n[0] - n[2] == r->hold) return -1;
+    if (kind == 0 && 1 + n[0] - n[1] + at->weight_held * (n[1] - n[2]) > r->hold + 1e-9) return -1;
     if (kind == 0 && s > 0) {
         if (at->n[s - 1][0] == n[0]) return -1;
         there = at->forward[s - 1][n[0]] + r->transfer;
@@ -80,8 +81,9 @@ static bool is_better_from(state *at, double last, int last_stage) {
     return is_done;
 }
 
-static bool is_there_a_better(const wfi_schedule_request *request, double cost) {
-    state at = {.request = request, .target = cost * (1 - 1e-9)};
+static bool is_there_a_better(const wfi_schedule_request *request, double weight_held,
+                              double cost) {
+    state at = {.request = request, .weight_held = weight_held, .target = cost * (1 - 1e-9)};
     for (int s = 1; s < request->n_stages && request->by_stage_span; s++)
         at.offset[s] = at.offset[s - 1] + request->times[s - 1].forward + request->transfer;
     return is_better_from(&at, 0, 0);
@@ -107,17 +109,19 @@ static void small_are_optimal(void **unused) {
                                       1 + i / 12 % 4,
                                       i / 96,
                                       0,
+                                      NULL,
                                       NULL};
             if (r.hold > r.n_micro) continue;
-            schedule_case_begin(ctx, "auto", &r, &c);
+            double weight_held = t % 2 ? 0.4 : 1;
+            schedule_case_cut(ctx, "auto", 1, weight_held, &r, &c);
             assert_true(schedule_case_peak(&c) <= r.hold);
             double cost = schedule_case_cost(&c);
-            if (is_there_a_better(&r, cost))
+            if (is_there_a_better(&r, weight_held, cost))
                 fail_msg("times %d, %d stages, %d microbatches, hold %d, transfer %g, goal %d: "
                          "there is a better one than %g",
                          (int)t, r.n_stages, r.n_micro, r.hold, r.transfer, r.by_stage_span, cost);
             /* and the search does find what is there */
-            assert_true(is_there_a_better(&r, cost * (1 + 1e-6)));
+            assert_true(is_there_a_better(&r, weight_held, cost * (1 + 1e-6)));
             schedule_case_end(&c);
             n_cases++;
         }
@@ -127,21 +131,27 @@ static void small_are_optimal(void **unused) {
 
 /* ---- never worse than a fixed one ---- */
 
-static void check_fixed(wf_context *ctx, const wfi_schedule_request *request) {
-    schedule_case best, fixed;
-    schedule_case_begin(ctx, "auto", request, &best);
-    assert_true(schedule_case_peak(&best) <= request->hold);
-    for (int i = 0; wfi_schedules[i]; i++) {
-        if (wfi_schedules[i]->search) continue;
-        schedule_case_begin(ctx, wfi_schedules[i]->name, request, &fixed);
-        if (schedule_case_peak(&fixed) <= request->hold &&
-            schedule_case_cost(&best) > schedule_case_cost(&fixed) * (1 + 1e-12))
-            fail_msg("%d stages, %d microbatches, hold %d: %g, but %s %g", request->n_stages,
-                     request->n_micro, request->hold, schedule_case_cost(&best),
-                     wfi_schedules[i]->name, schedule_case_cost(&fixed));
-        schedule_case_end(&fixed);
+/* With one stage a device, and with two on the legs of a V. */
+static void check_fixed(wf_context *ctx, const wfi_schedule_request *request, double weight_held) {
+    for (int chunks = 1; chunks <= 2; chunks++) {
+        schedule_case best, fixed;
+        schedule_case_cut(ctx, "auto", chunks, weight_held, request, &best);
+        assert_true(schedule_case_peak(&best) <= request->hold);
+        for (int i = 0; wfi_schedules[i]; i++) {
+            const wfi_schedule *other = wfi_schedules[i];
+            if (other->search || wfi_schedule_n_chunks(other, 0) != chunks ||
+                (chunks == 2 && !other->is_v))
+                continue;
+            schedule_case_cut(ctx, other->name, chunks, weight_held, request, &fixed);
+            if (schedule_case_peak(&fixed) <= request->hold &&
+                schedule_case_cost(&best) > schedule_case_cost(&fixed) * (1 + 1e-12))
+                fail_msg("%d stages, %d microbatches, hold %d, weight held %g: %g, but %s %g",
+                         request->n_stages, request->n_micro, request->hold, weight_held,
+                         schedule_case_cost(&best), other->name, schedule_case_cost(&fixed));
+            schedule_case_end(&fixed);
+        }
+        schedule_case_end(&best);
     }
-    schedule_case_end(&best);
 }
 
 static void never_worse(void **unused) {
@@ -152,10 +162,11 @@ static void never_worse(void **unused) {
         for (int i = 0; i < 8; i++) {
             for (int s = 0; s < n_stages; s++)
                 times[s] = (wfi_stage_times){2 + (s * i) % 5, 3 + (s + i) % 3, 1 + (s + 2 * i) % 4};
-            wfi_schedule_request r = {n_stages, 1 + 3 * i, times, 0.3 * (i % 3), 0, i & 1, 0, NULL};
+            wfi_schedule_request r = {n_stages, 1 + 3 * i, times, 0.3 * (i % 3), 0,
+                                      i & 1,    0,         NULL,  NULL};
             const int holds[] = {1, n_stages, 2 * n_stages - 1, 100};
             r.hold = holds[(i + n_stages) % 4];
-            check_fixed(ctx, &r);
+            check_fixed(ctx, &r, i % 2 ? 1 : 0.4);
         }
     test_context_end(ctx);
 }
@@ -167,7 +178,7 @@ static void is_repeatable(void **unused) {
     wfi_stage_times times[MAX_STAGES];
     for (int s = 0; s < MAX_STAGES; s++)
         times[s] = (wfi_stage_times){7 + s % 3, 8 - s % 2, 5 + s % 4};
-    wfi_schedule_request r = {MAX_STAGES, 32, times, 0.5, MAX_STAGES, 0, 0, NULL};
+    wfi_schedule_request r = {MAX_STAGES, 32, times, 0.5, MAX_STAGES, 0, 0, NULL, NULL};
     schedule_case first, again;
     schedule_case_begin(ctx, "auto", &r, &first);
     schedule_case_begin(ctx, "auto", &r, &again);
@@ -186,8 +197,8 @@ static void zero_times(void **unused) {
     wfi_stage_times times[MAX_STAGES] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 1}, {0, 0, 1}, {1, 1, 0}};
     for (int n_stages = 1; n_stages <= MAX_STAGES; n_stages++)
         for (int hold = 1; hold < 6; hold += 2) {
-            wfi_schedule_request r = {n_stages, 5, times, 0, hold, hold == 3, 0, NULL};
-            check_fixed(ctx, &r);
+            wfi_schedule_request r = {n_stages, 5, times, 0, hold, hold == 3, 0, NULL, NULL};
+            check_fixed(ctx, &r, 1);
         }
     test_context_end(ctx);
 }

@@ -25,26 +25,22 @@ static void split(const wfi_schedule_request *r, int device, wfi_action_list *li
     }
 }
 
-static int there_and_back(int n_devices, int stage) {
-    return stage < n_devices ? stage : 2 * n_devices - 1 - stage;
-}
-
 static const wfi_schedule schedules[] = {
-    {.name = "looped", .help = "", .rule = breadth_first, .n_more = 1},
-    {.name = "v", .help = "", .rule = breadth_first, .n_more = 1, .device_of = there_and_back},
-    {.name = "split", .help = "", .splits_weight = true, .rule = split, .n_more = 1},
+    {.name = "looped", .help = "", .rule = breadth_first, .n_chunks = 2},
+    {.name = "v", .help = "", .rule = breadth_first, .n_chunks = 2, .is_v = true},
+    {.name = "split", .help = "", .splits_weight = true, .rule = split, .n_chunks = 2},
     {.name = "v split",
      .help = "",
      .splits_weight = true,
      .rule = split,
-     .n_more = 1,
-     .device_of = there_and_back},
+     .n_chunks = 2,
+     .is_v = true},
 };
 
 /* Of stages that take as long in sum as those of a schedule with one a device. */
 static double makespan(wf_context *ctx, const wfi_schedule *schedule, int n_devices) {
     wfi_stage_times times[8];
-    int device_of[8], n = wfi_schedule_n_stages(schedule, n_devices);
+    int device_of[8], n = n_devices * wfi_schedule_n_chunks(schedule, 0);
     for (int s = 0; s < n; s++) {
         times[s] = (wfi_stage_times){8.0 / n, 8.0 / n, 8.0 / n};
         device_of[s] = wfi_schedule_device_of(schedule, n_devices, s);

@@ -1,5 +1,6 @@
 #include "draw/picture.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ static void print_box(FILE *out, const wf_schedule_action *action, int n_columns
     if (n > n_columns) n = snprintf(text, sizeof text, "%c%d", as->name[0], action->micro);
     if (n > n_columns) n = snprintf(text, sizeof text, "%c", as->name[0]);
     if (n > n_columns) return;
+    for (char *at = text; *at && action->chunk % 2; at++) *at = (char)tolower((unsigned char)*at);
     fprintf(out, "%s%s", color ? as->color : "", text);
     for (; n < n_columns; n++) fputc(color ? ' ' : '-', out);
     if (color) fputs("\033[0m", out);
@@ -45,14 +47,14 @@ static void print_stage(FILE *out, const wf_schedule_result *result, int stage, 
     fputc('\n', out);
 }
 
-static void print_legend(FILE *out, bool color, bool splits) {
+static void print_legend(FILE *out, bool color, bool splits, bool has_chunks) {
     for (int kind = WF_SPAN_FORWARD; kind <= WF_SPAN_BACKWARD_WEIGHT; kind++) {
         bool is_used = kind == WF_SPAN_FORWARD || (kind == WF_SPAN_BACKWARD_WEIGHT) != splits;
         if (is_used)
             fprintf(out, "  %s%s%s %s", color ? looks[kind].color : "", looks[kind].name,
                     color ? "\033[0m" : "", looks[kind].meaning);
     }
-    fputc('\n', out);
+    fputs(has_chunks ? "  lower case: every other chunk\n" : "\n", out);
 }
 
 void say_schedule(const cli *c, const wf_schedule_result *result, int n_rows) {
@@ -68,5 +70,5 @@ void say_schedule(const cli *c, const wf_schedule_result *result, int n_rows) {
         fprintf(out, "%*d ", digits, s);
         print_stage(out, result, s, n_columns, ms, color);
     }
-    print_legend(out, color, splits);
+    print_legend(out, color, splits, wf_schedule_result_summary(result).n_chunks > 1);
 }

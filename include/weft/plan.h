@@ -6,8 +6,10 @@
  *   pp=N         pipeline stages
  *   cut=A+B      units that begin the second, third, ... stage; "balanced": by costs. If
  *                absent, the stages that the model marks (wf_next_stage), else balanced
- *   schedule=S   naive, gpipe, 1f1b (the default), zb1, zb2 or auto
- *   hold=N       auto: most microbatches that a stage may hold
+ *   schedule=S   naive, gpipe, 1f1b (the default), interleaved, zb1, zb2, zbv, vhalf, vmin, breadth
+ *                or auto
+ *   chunks=V     interleaved, auto: stages that each rank has
+ *   hold=N       auto: most microbatches that a rank may hold
  *   allreduce=A  how gradients are summed over replicas: root, ring, tree, pairwise, direct or
  *                auto (the default)
  *   order=O      fixed (the default): over one tree, so that the bits are one rank's; free:

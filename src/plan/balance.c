@@ -92,9 +92,10 @@ static wf_status move_borders(search *s, int32_t *first_unit) {
 }
 
 /* The lists of a rule do not depend on times. What auto will find is much like ZB-H2, or
- * ZB-H1 where it may not hold as much. */
+ * ZB-H1 where it may not hold as much, or ZB-V. NULL: unlike any. */
 static const wfi_schedule *rule_like(const wf_plan *plan) {
     if (plan->schedule->rule) return plan->schedule;
+    if (plan->chunks > 1) return plan->chunks == 2 ? &wfi_schedule_zbv : NULL;
     return plan->hold && plan->hold < 2 * plan->pp - 1 ? &wfi_schedule_zb1 : &wfi_schedule_zb2;
 }
 
@@ -125,7 +126,8 @@ wf_status wfi_balance(const wf_plan *plan, const wf_costs *costs, int n_micro,
                       int32_t *first_unit_out) {
     int n_stages = wfi_plan_n_stages(plan, costs->n_units);
     WF_TRY(lighten_heaviest(plan->ctx, costs, n_stages, first_unit_out));
-    if (n_stages == 1 || n_stages > MOST_STAGES || n_stages * n_micro * 3 > MOST_ACTIONS)
+    if (n_stages == 1 || n_stages > MOST_STAGES || n_stages * n_micro * 3 > MOST_ACTIONS ||
+        !rule_like(plan))
         return WF_OK;
     return shorten_step(plan, costs, n_micro, first_unit_out);
 }

@@ -40,6 +40,10 @@ static wf_status parse_schedule(wf_plan *plan, const wfi_plan_field *f) {
                             "plan: there is no schedule '%s' (position %d)", f->value, f->position);
 }
 
+static wf_status parse_chunks(wf_plan *plan, const wfi_plan_field *f) {
+    return parse_axis(plan, f, &plan->chunks);
+}
+
 static wf_status parse_cut(wf_plan *plan, const wfi_plan_field *f) {
     if (!*f->value)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
@@ -78,6 +82,7 @@ static const struct {
 } keys[WFI_N_PLAN_KEYS] = {[WFI_PLAN_DP] = {"dp", parse_dp},
                            [WFI_PLAN_PP] = {"pp", parse_pp},
                            [WFI_PLAN_SCHEDULE] = {"schedule", parse_schedule},
+                           [WFI_PLAN_CHUNKS] = {"chunks", parse_chunks},
                            [WFI_PLAN_CUT] = {"cut", parse_cut},
                            [WFI_PLAN_HOLD] = {"hold", parse_hold},
                            [WFI_PLAN_ALLREDUCE] = {"allreduce", wfi_plan_parse_allreduce},
@@ -173,8 +178,23 @@ static wf_status check_shard(const wf_plan *plan) {
     return status;
 }
 
+/* A schedule that is named without chunks has its own. */
+static wf_status check_chunks(wf_plan *plan) {
+    const int *given = plan->position;
+    if (given[WFI_PLAN_SCHEDULE] && !given[WFI_PLAN_CHUNKS]) plan->chunks = 0;
+    const char *refuses =
+        plan->chunks ? wfi_schedule_refuses_chunks(plan->schedule, plan->chunks) : NULL;
+    if (!refuses) return WF_OK;
+    return wfi_fail(
+        plan->ctx, WF_INVALID_ARG,
+        "plan: chunks=%d does not go with schedule=%s: %s; interleaved and auto have as "
+        "many as are asked for",
+        plan->chunks, plan->schedule->name, refuses);
+}
+
 static wf_status check(wf_plan *plan) {
     WF_TRY(wfi_plan_check_rules(plan));
+    WF_TRY(check_chunks(plan));
     if (plan->cut && plan->pp == 1)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: cut=%s needs stages to cut into; add pp=2 or more", plan->cut);
@@ -201,6 +221,7 @@ static wf_status canonical_text(wf_plan *plan) {
         wfi_plan_rules_text(plan, &text);
     else
         wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
+    if (plan->chunks) wfi_text_add(&text, ",chunks=%d", plan->chunks);
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
     if (plan->strategy != &wfi_strategy_dp) wfi_text_add(&text, ",%s", plan->strategy->name);

@@ -91,6 +91,7 @@ static wf_status check_other_keys(const wf_plan *plan) {
         return refuse_with(plan, "schedule", given[WFI_PLAN_SCHEDULE],
                            "it has an order of its own, a round of microbatches after the other: "
                            "leave schedule out");
+    if (given[WFI_PLAN_CHUNKS]) return refuse_with(plan, "chunks", given[WFI_PLAN_CHUNKS], stages);
     if (given[WFI_PLAN_ZERO])
         return refuse_with(plan, "zero", given[WFI_PLAN_ZERO],
                            "it divides the state of the whole model over dp: leave one out");

@@ -38,6 +38,7 @@ typedef enum wfi_plan_key {
     WFI_PLAN_DP,
     WFI_PLAN_PP,
     WFI_PLAN_SCHEDULE,
+    WFI_PLAN_CHUNKS,
     WFI_PLAN_CUT,
     WFI_PLAN_HOLD,
     WFI_PLAN_ALLREDUCE,
@@ -76,7 +77,8 @@ struct wf_plan {
     int prefetch; /* units whose divided parameters are gathered ahead of use */
     wfi_space offload[WFI_N_OFFLOADS]; /* where each is kept */
     const wfi_schedule *schedule;
-    int hold; /* most microbatches a stage may hold, for auto; 0 = not given */
+    int chunks; /* stages that each rank has; 0: as the schedule has it */
+    int hold;   /* most microbatches a stage may hold, for auto; 0 = not given */
     const wfi_allreduce *allreduce;
     size_t bucket_bytes; /* of gradients that are reduced together */
     bool overlaps;       /* reductions begin while backward runs */
@@ -110,7 +112,7 @@ static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
  * ranks. */
 static inline int wfi_plan_n_stages(const wf_plan *plan, int32_t n_units) {
     bool by_unit = plan->schedule->by_unit && plan->pp == 1;
-    return by_unit ? n_units : wfi_schedule_n_stages(plan->schedule, plan->pp);
+    return by_unit ? n_units : plan->pp * wfi_schedule_n_chunks(plan->schedule, plan->chunks);
 }
 
 /* A unit of a plan: the stage it is in, the strategy it follows and the ranks it is on. */

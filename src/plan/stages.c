@@ -23,8 +23,8 @@ static wf_status stages_by_cut(const wf_plan *plan, const wf_graph *g, int32_t *
                             (int)length, at);
         if (stage == n)
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                            "plan: cut=%s makes more than pp=%d stages; name %d units", plan->cut,
-                            n, n - 1);
+                            "plan: cut=%s makes more than %d stages; name %d units", plan->cut, n,
+                            n - 1);
         if (u <= first_unit_out[stage - 1])
             return wfi_fail(plan->ctx, WF_INVALID_ARG,
                             "plan: cut '%.*s' leaves a stage without units; cuts go in the model's "
@@ -34,7 +34,8 @@ static wf_status stages_by_cut(const wf_plan *plan, const wf_graph *g, int32_t *
         at += length + (at[length] == '+');
     }
     if (stage != n)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: pp=%d needs %d cuts, cut=%s names %d", n,
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: %d stages on pp=%d ranks need %d cuts, cut=%s names %d", n, plan->pp,
                         n - 1, plan->cut, stage - 1);
     return WF_OK;
 }
@@ -50,6 +51,13 @@ static bool stages_marked(const wf_plan *plan, const wf_graph *g, int32_t *first
 wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,
                           int n_micro, int32_t *first_unit_out) {
     int n_stages = wfi_plan_n_stages(plan, g->n_units);
+    if (n_stages > g->n_units && n_stages > plan->pp)
+        return wfi_fail(
+            plan->ctx, WF_INVALID_ARG,
+            "plan: pp=%d ranks with %d stages each by schedule=%s, but the model has %d "
+            "units; pp can be at most %d, or the stages fewer",
+            plan->pp, n_stages / plan->pp, plan->schedule->name, g->n_units,
+            g->n_units / (n_stages / plan->pp));
     if (n_stages > g->n_units)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: pp=%d stages, but the model has %d units; pp can be at most that",

@@ -89,7 +89,7 @@ wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out)
                                     .n_micro = (int)wfi_stage_n_micro(p, 0),
                                     .times = times,
                                     .transfer = wfi_program_transfer_time(p),
-                                    .hold = p->plan->hold ? p->plan->hold : 2 * p->n_stages - 1,
+                                    .hold = p->plan->hold ? p->plan->hold : 2 * p->mesh.pp - 1,
                                     .n_devices = p->mesh.pp,
                                     .device_of = device_of};
     for (int32_t s = 0; s < p->n_stages && times && device_of; s++) {

@@ -33,14 +33,13 @@ static size_t index_of(const merge *m, int32_t stage, int64_t micro) {
 
 /* When what the action needs of another stage is there; negative: not yet. */
 static double ready_at(const merge *m, const wfi_action *a) {
-    double at = 0;
-    if (a->kind == WFI_ACTION_F && a->stage > 0)
-        at = m->forward_end[index_of(m, a->stage - 1, a->micro)];
-    else if ((a->kind == WFI_ACTION_B || a->kind == WFI_ACTION_BW) && a->stage + 1 < m->p->n_stages)
-        at = m->backward_end[index_of(m, a->stage + 1, a->micro)];
-    else
-        return 0;
-    return at < 0 ? at : at + m->transfer;
+    const wf_program *p = m->p;
+    int32_t from = a->kind == WFI_ACTION_F ? a->stage - 1 : a->stage + 1;
+    if (a->kind == WFI_ACTION_W || from < 0 || from == p->n_stages) return 0;
+    const double *end = a->kind == WFI_ACTION_F ? m->forward_end : m->backward_end;
+    double at = end[index_of(m, from, a->micro)];
+    bool moves = wfi_stage_rank_of(p, from, a->micro) != wfi_stage_rank_of(p, a->stage, a->micro);
+    return at < 0 || !moves ? at : at + m->transfer;
 }
 
 static double duration(const merge *m, const wfi_action *a) {

@@ -13,8 +13,9 @@ static wf_status make_plan(const wf_plan *plan, wf_plan **plan_out) {
     WF_TRY(wfi_plan_copy(plan, plan_out));
     wf_plan *split = *plan_out;
     if (!split->n_rules) {
+        if (split->chunks || split->schedule->n_chunks > 1) wfi_plan_drop_cut(split);
         split->schedule = &wfi_schedule_zb1;
-        split->hold = 0;
+        split->chunks = split->hold = 0;
     }
     wf_status status = wfi_plan_complete(split);
     if (status != WF_OK) wf_plan_destroy(split);

@@ -1,10 +1,10 @@
 /* What the parts of the schedule `auto` share. Private.
  *
- * A stage's F, B and W each go in ascending order of microbatches, so a list is a word of
- * three letters, and `hold` is one more rule about order: F of microbatch m comes after W of
- * m - hold. The first action of a stage is always F of microbatch 0, whose begin no list can
- * change. So both measures are "the latest end, less a constant of the stage", and to delay
- * something never helps: what is known about job shops applies.
+ * A stage's F, B and W each go in ascending order of microbatches, so with one stage a device a
+ * list is a word of three letters, and what a device may hold is one more rule about order: F comes
+ * after the B and W that make room. The first action of a device is always F of microbatch 0, whose
+ * begin no list can change. So both measures are "the latest end, less a constant of the device",
+ * and to delay something never helps: what is known about job shops applies.
  */
 #ifndef WFI_AUTO_H
 #define WFI_AUTO_H
@@ -14,15 +14,16 @@
 typedef struct wfi_auto {
     wf_context *ctx;
     const wfi_schedule_request *request;
-    int hold;       /* of the request, at most n_micro */
-    double *offset; /* [n_stages] what is taken off a stage's last end */
-    double bound;   /* no schedule costs less */
+    int n_devices;
+    int *first_own, *own; /* device d has stages own[first_own[d]] to own[first_own[d + 1] - 1] */
+    double *offset;       /* [n_devices] what is taken off a device's last end */
+    double bound;         /* no schedule costs less */
     wfi_timing timing;
-    wfi_action_list *trial, *best; /* [n_stages] */
+    wfi_action_list *trial, *best; /* [n_devices] */
     double cost, tie;              /* of the best; the tie is broken by the other measure */
 } wfi_auto;
 
-/* Makes `trial` the best if it costs less and no stage holds too many. */
+/* Makes `trial` the best if it costs less and no device holds too much. */
 wf_status wfi_auto_offer(wfi_auto *search);
 bool wfi_auto_is_done(const wfi_auto *search); /* the best costs as little as the bound */
 
@@ -31,12 +32,21 @@ wf_status wfi_auto_rules(wfi_auto *search);   /* fixed schedules and their relat
 wf_status wfi_auto_greedy(wfi_auto *search);  /* event by event, by several policies */
 wf_status wfi_auto_improve(wfi_auto *search); /* neighbours of the best */
 wf_status wfi_auto_exact(wfi_auto *search);   /* all that could be best, within limits */
-bool wfi_auto_is_small(const wfi_schedule_request *request); /*/* enough for exact */
+bool wfi_auto_is_small(const wfi_schedule_request *request); /* enough for exact */
 
 static inline double wfi_auto_duration(const wfi_stage_times *times, wfi_action_kind kind) {
     return kind == WFI_ACTION_F   ? times->forward
            : kind == WFI_ACTION_B ? times->backward
                                   : times->weight;
 }
+
+static inline bool wfi_auto_fits(const wfi_auto *a, double held) {
+    return held <= a->request->hold + 1 / WFI_HELD_UNITS;
+}
+
+/* Of a device with one stage: most microbatches between F and the end of B, and most weight
+ * gradients that can be left when the last B is done. */
+int wfi_auto_most_forward(const wfi_auto *search, int stage);
+int wfi_auto_most_late(const wfi_auto *search, int stage);
 
 #endif

@@ -17,6 +17,15 @@ typedef struct node {
     int *n_nodes;
 } node;
 
+/* What the stage holds, more microbatches having gone forward, and backward. */
+static double held_with(const wfi_auto *a, const node *at, int s, int forward, int backward) {
+    wfi_stage_memory memory = wfi_request_memory_of(a->request, s);
+    const int *n = at->n[s];
+    int n_backward = n[WFI_ACTION_B] + backward;
+    return (n[WFI_ACTION_F] + forward - n_backward) * memory.until_backward +
+           (n_backward - n[WFI_ACTION_W]) * memory.until_weight;
+}
+
 /* When stage `s` could begin its next action of `kind`; INFINITY: not before others are done. */
 static double begin_of(const wfi_auto *a, const node *at, int s, wfi_action_kind kind) {
     const wfi_schedule_request *r = a->request;
@@ -25,17 +34,19 @@ static double begin_of(const wfi_auto *a, const node *at, int s, wfi_action_kind
     if (m == r->n_micro) return INFINITY;
     if (kind == WFI_ACTION_W) return m < n[WFI_ACTION_B] ? at->free[s] : INFINITY;
     if (kind == WFI_ACTION_F) {
-        if (m - n[WFI_ACTION_W] >= a->hold) return INFINITY;
+        if (!wfi_auto_fits(a, held_with(a, at, s, 1, 0))) return INFINITY;
         if (s == 0) return at->free[s];
         if (at->n[s - 1][WFI_ACTION_F] <= m) return INFINITY;
         return fmax(at->free[s], at->forward_end[s - 1][m] + r->transfer);
     }
-    if (m == n[WFI_ACTION_F] || (s < last && at->n[s + 1][WFI_ACTION_B] <= m)) return INFINITY;
+    if (m == n[WFI_ACTION_F] || (s < last && at->n[s + 1][WFI_ACTION_B] <= m) ||
+        !wfi_auto_fits(a, held_with(a, at, s, 0, 1)))
+        return INFINITY;
     return s == last ? at->free[s] : fmax(at->free[s], at->backward_end[s + 1][m] + r->transfer);
 }
 
 /* What the rest costs at least: a stage's own work; and after its last B, which all F, B and
- * all but `hold` W precede, the way to each earlier stage. */
+ * all W but those that it can hold precede, the way to each earlier stage. */
 static double bound_of(const wfi_auto *a, const node *at) {
     const wfi_schedule_request *r = a->request;
     double most = 0;
@@ -47,7 +58,7 @@ static double bound_of(const wfi_auto *a, const node *at) {
                       (m - n[WFI_ACTION_B]) * times->backward;
         most = fmax(most, work + (m - n[WFI_ACTION_W]) * times->weight - a->offset[s]);
         if (n[WFI_ACTION_B] == m) continue;
-        int first = m - a->hold - n[WFI_ACTION_W];
+        int first = m - wfi_auto_most_late(a, s) - n[WFI_ACTION_W];
         if (first > 0) work += first * times->weight;
         for (int k = s;; k--) {
             most = fmax(most, work + r->times[k].weight - a->offset[k]);
@@ -56,6 +67,14 @@ static double bound_of(const wfi_auto *a, const node *at) {
         }
     }
     return most;
+}
+
+/* Else a stage holds too much to go on. */
+static bool is_complete(const wfi_auto *a, const node *at) {
+    bool is = true;
+    for (int s = 0; s < a->request->n_stages; s++)
+        is &= at->n[s][WFI_ACTION_W] == a->request->n_micro;
+    return is;
 }
 
 static wf_status branch(wfi_auto *a, const node *at);
@@ -85,7 +104,7 @@ static wf_status branch(wfi_auto *a, const node *at) {
                 begin_of(a, at, s, kinds[k]) + wfi_auto_duration(&a->request->times[s], kinds[k]);
             if (e < end) end = e, stage = s, kind = kinds[k];
         }
-    if (stage < 0) return wfi_auto_offer(a);
+    if (stage < 0) return is_complete(a, at) ? wfi_auto_offer(a) : WF_OK;
     for (int k = 0; k < 3 && !wfi_auto_is_done(a) && *at->n_nodes < MAX_NODES; k++) {
         double begin = begin_of(a, at, stage, kinds[k]);
         if (begin < end || (begin < INFINITY && kinds[k] == kind))

@@ -4,13 +4,19 @@
 #include <string.h>
 
 const wfi_schedule *const wfi_schedules[] = {
-    &wfi_schedule_naive, &wfi_schedule_gpipe,   &wfi_schedule_1f1b, &wfi_schedule_zb1,
-    &wfi_schedule_zb2,   &wfi_schedule_breadth, &wfi_schedule_auto, NULL};
+    &wfi_schedule_naive, &wfi_schedule_gpipe,   &wfi_schedule_1f1b, &wfi_schedule_interleaved,
+    &wfi_schedule_zb1,   &wfi_schedule_zb2,     &wfi_schedule_zbv,  &wfi_schedule_vhalf,
+    &wfi_schedule_vmin,  &wfi_schedule_breadth, &wfi_schedule_auto, NULL};
 
 const wfi_schedule *wfi_schedule_find(const char *name) {
     for (int i = 0; wfi_schedules[i]; i++)
         if (!strcmp(wfi_schedules[i]->name, name)) return wfi_schedules[i];
     return NULL;
+}
+
+const char *wfi_schedule_refuses_chunks(const wfi_schedule *schedule, int n_chunks) {
+    if (schedule->any_chunks || n_chunks == wfi_schedule_n_chunks(schedule, 0)) return NULL;
+    return schedule->n_chunks == 2 ? "it has two chunks a rank" : "it has one chunk a rank";
 }
 
 void wfi_schedule_free(wf_context *ctx, wfi_action_list *lists, int n_devices) {

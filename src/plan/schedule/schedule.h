@@ -35,19 +35,27 @@ typedef struct wfi_stage_times {
     double forward, backward, weight;
 } wfi_stage_times;
 
+/* What a microbatch on one stage takes of its device's memory: from the begin of F to the end of B,
+ * and from there to the end of W. The unit is what it takes at most on all stages of the device
+ * together, so with one stage and all kept until W, both are 1. */
+typedef struct wfi_stage_memory {
+    double until_backward, until_weight;
+} wfi_stage_memory;
+
 /* What a schedule is made for. */
 typedef struct wfi_schedule_request {
     int n_stages, n_micro;
     const wfi_stage_times *times; /* [n_stages] */
     double transfer;              /* from a stage to its neighbour; takes no compute */
-    /* Most microbatches that a device may hold, from the begin of F to the end of W (or
-     * BW); at least 1. Only auto heeds it, the others have a fixed need. */
+    /* Most microbatches that a device may hold, in the unit of wfi_stage_memory; at least 1. Only
+     * auto heeds it, the others have a fixed need. */
     int hold;
     /* What auto makes small: 0, the time from the first begin to the last end; 1, the longest
      * time that any one stage takes, as where steps overlap (Zero Bubble's measure). */
     int by_stage_span;
     int n_devices;        /* with a table */
     const int *device_of; /* [n_stages] the table; NULL: each stage is on a device of its number */
+    const wfi_stage_memory *memory; /* [n_stages] NULL: of equal parts that are kept until W */
 } wfi_schedule_request;
 
 static inline int wfi_request_n_devices(const wfi_schedule_request *r) {
@@ -55,6 +63,16 @@ static inline int wfi_request_n_devices(const wfi_schedule_request *r) {
 }
 static inline int wfi_request_device_of(const wfi_schedule_request *r, int stage) {
     return r->device_of ? r->device_of[stage] : stage;
+}
+/* Stages of each device. */
+static inline int wfi_request_n_chunks(const wfi_schedule_request *r) {
+    return r->n_stages / wfi_request_n_devices(r);
+}
+
+/* Without a table of them, all stages of a device have as much, until W. */
+static inline wfi_stage_memory wfi_request_memory_of(const wfi_schedule_request *r, int stage) {
+    double part = 1.0 / wfi_request_n_chunks(r);
+    return r->memory ? r->memory[stage] : (wfi_stage_memory){part, part};
 }
 
 typedef struct wfi_schedule {
@@ -67,20 +85,36 @@ typedef struct wfi_schedule {
     wf_status (*search)(wf_context *ctx, const wfi_schedule_request *request,
                         wfi_action_list *lists);
     bool by_unit; /* on one device each unit is a stage */
-    int n_more;   /* stages that each device has beside its first */
-    /* Which of the devices has the stage. NULL: they take turns. */
-    int (*device_of)(int n_devices, int stage);
+    /* Chunks: stages that each device has, one after the other. 0: one. */
+    int n_chunks;
+    bool any_chunks; /* or as many as are asked for */
+    bool is_v;       /* every other chunk goes through the devices backward, as on the legs of a V:
+                      * so a chunk begins where the one before it ends. Else all go forward. */
 } wfi_schedule;
 
-static inline int wfi_schedule_n_stages(const wfi_schedule *schedule, int n_devices) {
-    return n_devices * (1 + schedule->n_more);
+/* `asked`: 0, or as many as are asked for. */
+static inline int wfi_schedule_n_chunks(const wfi_schedule *schedule, int asked) {
+    return asked ? asked : (int)wfi_max_i64(schedule->n_chunks, 1);
 }
 static inline int wfi_schedule_device_of(const wfi_schedule *schedule, int n_devices, int stage) {
-    return schedule->device_of ? schedule->device_of(n_devices, stage) : stage % n_devices;
+    int at = stage % n_devices;
+    return schedule->is_v && stage / n_devices % 2 ? n_devices - 1 - at : at;
 }
+/* NULL if the schedule's devices may have so many stages, else what it has instead. */
+const char *wfi_schedule_refuses_chunks(const wfi_schedule *schedule, int n_chunks);
 
 extern const wfi_schedule wfi_schedule_naive, wfi_schedule_gpipe, wfi_schedule_1f1b,
-    wfi_schedule_zb1, wfi_schedule_zb2, wfi_schedule_breadth, wfi_schedule_auto;
+    wfi_schedule_interleaved, wfi_schedule_zb1, wfi_schedule_zb2, wfi_schedule_zbv,
+    wfi_schedule_vhalf, wfi_schedule_vmin, wfi_schedule_breadth, wfi_schedule_auto;
+/* Among what auto chooses where nobody says how many chunks a device has: the best lists that are
+ * found with one, or with two on the legs of a V, or a schedule that goes round. */
+typedef struct wfi_schedule_choice {
+    const wfi_schedule *schedule;
+    int n_chunks;
+} wfi_schedule_choice;
+enum { WFI_N_AUTO_CHOICES = 5 };
+extern const wfi_schedule_choice wfi_auto_choices[WFI_N_AUTO_CHOICES];
+
 /* All of them, NULL-terminated. */
 extern const wfi_schedule *const wfi_schedules[];
 /* NULL if there is none of that name. */

@@ -5,11 +5,15 @@
 #include <string.h>
 #include <weft/schedule.h>
 
+/* Stages of the request are the schedule's devices; its stages are chunks of them. */
 struct wf_schedule_result {
     wf_context *ctx;
+    const wfi_schedule *schedule;
     wfi_schedule_request request;
-    wfi_stage_times *times; /* [n_stages] */
-    wfi_action_list *lists; /* [n_stages] */
+    wfi_stage_times *times;   /* [n_stages] */
+    wfi_stage_memory *memory; /* [n_stages] */
+    int *device_of;           /* [n_stages] */
+    wfi_action_list *lists;   /* [n_devices] */
     wfi_timing timing;
 };
 
@@ -29,11 +33,20 @@ static wf_status check_counts(wf_context *ctx, const wf_schedule_request *q) {
     if (q->n_stages < 1 || q->n_stages > WF_SCHEDULE_MAX_STAGES)
         return wfi_fail(ctx, WF_INVALID_ARG, "%d stages; a schedule has 1 to %d", q->n_stages,
                         WF_SCHEDULE_MAX_STAGES);
-    if (q->n_micro < 1 || q->n_micro > WF_SCHEDULE_MAX_CELLS / q->n_stages)
+    int most = WF_SCHEDULE_MAX_CELLS / q->n_stages;
+    if (q->n_micro < 1 || q->n_micro > most)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "%d microbatches; a schedule of %d stage%s has 1 to %d", q->n_micro,
-                        q->n_stages, q->n_stages == 1 ? "" : "s",
-                        WF_SCHEDULE_MAX_CELLS / q->n_stages);
+                        q->n_stages, q->n_stages == 1 ? "" : "s", most);
+    if (q->n_chunks < 0 || q->n_chunks > most / q->n_micro)
+        return wfi_fail(
+            ctx, WF_INVALID_ARG,
+            "%d chunks a stage; of %d stages and %d microbatches a schedule has 1 to %d",
+            q->n_chunks, q->n_stages, q->n_micro, most / q->n_micro);
+    if (!(q->weight_held >= 0 && q->weight_held <= 1))
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "the weight gradient keeps %g of a microbatch; it is a part from 0 to 1",
+                        q->weight_held);
     if (q->max_in_flight < 0)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "a stage cannot hold %d microbatches; give 1 or more, or 0 for any number",
@@ -58,73 +71,144 @@ static wf_status check_times(wf_context *ctx, const wf_schedule_request *q) {
                     q->transfer_ms, WF_SCHEDULE_MAX_TIME_MS);
 }
 
-static wf_status find_schedule(wf_context *ctx, const char *name, const wfi_schedule **found_out) {
-    *found_out = wfi_schedule_find(name);
-    if (*found_out) return WF_OK;
-    return wfi_fail_unknown(ctx, WF_INVALID_ARG, wf_schedule_name, "there is no schedule '%.60s'",
-                            name);
+static wf_status find_schedule(wf_context *ctx, const wf_schedule_request *q,
+                               const wfi_schedule **found_out) {
+    *found_out = wfi_schedule_find(q->schedule);
+    if (!*found_out)
+        return wfi_fail_unknown(ctx, WF_INVALID_ARG, wf_schedule_name,
+                                "there is no schedule '%.60s'", q->schedule);
+    const char *refuses = q->n_chunks ? wfi_schedule_refuses_chunks(*found_out, q->n_chunks) : NULL;
+    if (!refuses) return WF_OK;
+    return wfi_fail(
+        ctx, WF_INVALID_ARG,
+        "%d chunks do not go with schedule %s: %s; interleaved and auto have as many as "
+        "are asked for",
+        q->n_chunks, q->schedule, refuses);
+}
+
+/* ---- one schedule ---- */
+
+static void release(wf_schedule_result *a) {
+    wf_context *ctx = a->ctx;
+    wfi_schedule_free(ctx, a->lists, wfi_request_n_devices(&a->request));
+    wfi_timing_release(&a->timing);
+    wfi_free(ctx, a->times);
+    wfi_free(ctx, a->memory);
+    wfi_free(ctx, a->device_of);
+    *a = (wf_schedule_result){.ctx = ctx};
+}
+
+/* Each stage of the request is cut into chunks that are alike. */
+static wf_status cut_stages(wf_schedule_result *a, const wf_schedule_request *q, int n_chunks) {
+    int n = q->n_stages * n_chunks;
+    a->times = wfi_alloc(a->ctx, (size_t)n, sizeof *a->times, "a schedule's times");
+    a->memory = wfi_alloc(a->ctx, (size_t)n, sizeof *a->memory, "a schedule's times");
+    a->device_of = wfi_alloc(a->ctx, (size_t)n, sizeof *a->device_of, "a schedule's times");
+    if (!a->times || !a->memory || !a->device_of) return WF_NO_MEMORY;
+    for (int s = 0; s < n; s++) {
+        int d = a->device_of[s] = wfi_schedule_device_of(a->schedule, q->n_stages, s);
+        const wf_stage_times *whole = &q->times[d];
+        a->times[s] = (wfi_stage_times){whole->forward_ms / n_chunks, whole->backward_ms / n_chunks,
+                                        whole->weight_ms / n_chunks};
+        a->memory[s] = (wfi_stage_memory){1.0 / n_chunks, q->weight_held / n_chunks};
+    }
+    a->request =
+        (wfi_schedule_request){.n_stages = n,
+                               .n_micro = q->n_micro,
+                               .times = a->times,
+                               .transfer = q->transfer_ms,
+                               .hold = q->max_in_flight ? q->max_in_flight : 2 * q->n_stages - 1,
+                               .by_stage_span = q->goal == WF_SCHEDULE_STEP,
+                               .n_devices = q->n_stages,
+                               .device_of = a->device_of,
+                               .memory = a->memory};
+    return WF_OK;
+}
+
+static wf_status make_one(wf_schedule_result *a, const wfi_schedule *schedule, int n_chunks,
+                          const wf_schedule_request *q) {
+    a->schedule = schedule;
+    WF_TRY(cut_stages(a, q, n_chunks));
+    WF_TRY(wfi_timing_init(a->ctx, &a->request, &a->timing));
+    WF_TRY(wfi_schedule_make(a->ctx, schedule, &a->request, &a->lists));
+    return wfi_timing_run(&a->request, a->lists, &a->timing);
 }
 
 /* ---- what fits ---- */
 
-static int fullest(const wfi_timing *t) {
-    int stage = 0;
-    for (int s = 1; s < t->n_stages; s++)
-        if (t->peak[s] > t->peak[stage]) stage = s;
-    return stage;
+static int fullest(const wf_schedule_result *a) {
+    int device = 0;
+    for (int d = 1; d < a->request.n_devices; d++)
+        if (a->timing.peak[d] > a->timing.peak[device]) device = d;
+    return device;
+}
+
+static double peak_of(const wf_schedule_result *a) {
+    return a->timing.peak[fullest(a)];
 }
 
 /* The names of all schedules that keep the limit; auto always does. */
-static wf_status list_fitting(wf_schedule_result *a, int hold, wfi_text *names) {
+static wf_status list_fitting(wf_context *ctx, const wf_schedule_request *q, wfi_text *names) {
     for (int i = 0; wfi_schedules[i]; i++) {
+        wf_schedule_result other = {.ctx = ctx};
+        wf_status status = WF_OK;
         bool fits = wfi_schedules[i]->search != NULL;
         if (!fits) {
-            wfi_schedule_free(a->ctx, a->lists, a->request.n_stages);
-            a->lists = NULL;
-            WF_TRY(wfi_schedule_make(a->ctx, wfi_schedules[i], &a->request, &a->lists));
-            WF_TRY(wfi_timing_run(&a->request, a->lists, &a->timing));
-            fits = a->timing.peak[fullest(&a->timing)] <= hold;
+            int n_chunks = wfi_schedule_n_chunks(wfi_schedules[i], 0);
+            status = make_one(&other, wfi_schedules[i], n_chunks, q);
+            fits = status == WF_OK && peak_of(&other) <= q->max_in_flight;
+            release(&other);
         }
+        WF_TRY(status);
         if (fits) wfi_text_add(names, "%s%s", names->n ? ", " : "", wfi_schedules[i]->name);
     }
     return wfi_text_status(names);
 }
 
-static wf_status check_hold(wf_schedule_result *a, const wfi_schedule *schedule, int hold) {
-    int stage = fullest(&a->timing), peak = a->timing.peak[stage];
-    if (hold == 0 || peak <= hold) return WF_OK;
+static wf_status check_hold(wf_schedule_result *a, const wf_schedule_request *q) {
+    if (q->max_in_flight == 0 || peak_of(a) <= q->max_in_flight) return WF_OK;
     wfi_text names;
     wfi_text_init(&names, a->ctx);
-    wf_status status = list_fitting(a, hold, &names);
+    wf_status status = list_fitting(a->ctx, q, &names);
     if (status == WF_OK)
-        status = wfi_fail(a->ctx, WF_DOES_NOT_FIT,
-                          "schedule %s needs stage %d to hold %d microbatches, but it may hold %d; "
-                          "these would fit: %s",
-                          schedule->name, stage, peak, hold, names.data);
+        status =
+            wfi_fail(a->ctx, WF_DOES_NOT_FIT,
+                     "schedule %s needs stage %d to hold %.4g microbatches, but it may hold %d; "
+                     "these would fit: %s",
+                     a->schedule->name, fullest(a), peak_of(a), q->max_in_flight, names.data);
     wfi_free(a->ctx, names.data);
     return status;
 }
 
 /* ---- the result ---- */
 
-static wf_status make_result(wf_schedule_result *a, const wfi_schedule *schedule,
-                             const wf_schedule_request *q) {
-    a->times = wfi_alloc(a->ctx, (size_t)q->n_stages, sizeof *a->times, "a schedule's times");
-    if (!a->times) return WF_NO_MEMORY;
-    for (int s = 0; s < q->n_stages; s++)
-        a->times[s] = (wfi_stage_times){q->times[s].forward_ms, q->times[s].backward_ms,
-                                        q->times[s].weight_ms};
-    a->request =
-        (wfi_schedule_request){.n_stages = q->n_stages,
-                               .n_micro = q->n_micro,
-                               .times = a->times,
-                               .transfer = q->transfer_ms,
-                               .hold = q->max_in_flight ? q->max_in_flight : 2 * q->n_stages - 1,
-                               .by_stage_span = q->goal == WF_SCHEDULE_STEP};
-    WF_TRY(wfi_timing_init(a->ctx, &a->request, &a->timing));
-    WF_TRY(wfi_schedule_make(a->ctx, schedule, &a->request, &a->lists));
-    WF_TRY(wfi_timing_run(&a->request, a->lists, &a->timing));
-    return check_hold(a, schedule, q->max_in_flight);
+/* Shorter, or as short and by the other measure shorter. */
+static bool is_shorter(const wf_schedule_result *a, const wf_schedule_result *b) {
+    double span = a->timing.longest_span - b->timing.longest_span;
+    double makespan = a->timing.makespan - b->timing.makespan;
+    double first = a->request.by_stage_span ? span : makespan;
+    double least = 1e-9 * b->timing.makespan;
+    return first < -least || (first <= least && span + makespan < -least);
+}
+
+/* The shortest of what auto chooses among that keeps the limit. The first always does. */
+static wf_status choose(wf_schedule_result *best, const wf_schedule_request *q) {
+    WF_TRY(make_one(best, wfi_auto_choices[0].schedule, wfi_auto_choices[0].n_chunks, q));
+    for (int k = 1; k < WFI_N_AUTO_CHOICES; k++) {
+        const wfi_schedule_choice *choice = &wfi_auto_choices[k];
+        wf_schedule_result other = {.ctx = best->ctx};
+        if (choice->n_chunks > WF_SCHEDULE_MAX_CELLS / q->n_stages / q->n_micro) break;
+        wf_status status = make_one(&other, choice->schedule, choice->n_chunks, q);
+        bool fits = status == WF_OK && peak_of(&other) <= best->request.hold;
+        if (fits && is_shorter(&other, best)) {
+            release(best);
+            *best = other;
+        } else {
+            release(&other);
+        }
+        WF_TRY(status);
+    }
+    return WF_OK;
 }
 
 wf_status wf_schedule_simulate(wf_context *ctx, const wf_schedule_request *request,
@@ -132,11 +216,15 @@ wf_status wf_schedule_simulate(wf_context *ctx, const wf_schedule_request *reque
     const wfi_schedule *schedule;
     WF_TRY(check_counts(ctx, request));
     WF_TRY(check_times(ctx, request));
-    WF_TRY(find_schedule(ctx, request->schedule, &schedule));
+    WF_TRY(find_schedule(ctx, request, &schedule));
     wf_schedule_result *result = wfi_alloc(ctx, 1, sizeof *result, "a schedule's result");
     if (!result) return WF_NO_MEMORY;
     result->ctx = ctx;
-    wf_status status = make_result(result, schedule, request);
+    bool chooses = schedule == &wfi_schedule_auto && !request->n_chunks;
+    int n_chunks = wfi_schedule_n_chunks(schedule, request->n_chunks);
+    wf_status status =
+        chooses ? choose(result, request) : make_one(result, schedule, n_chunks, request);
+    if (status == WF_OK) status = check_hold(result, request);
     if (status == WF_OK)
         *result_out = result;
     else
@@ -146,28 +234,32 @@ wf_status wf_schedule_simulate(wf_context *ctx, const wf_schedule_request *reque
 
 void wf_schedule_result_destroy(wf_schedule_result *a) {
     if (!a) return;
-    wfi_schedule_free(a->ctx, a->lists, a->request.n_stages);
-    wfi_timing_release(&a->timing);
-    wfi_free(a->ctx, a->times);
+    release(a);
     wfi_free(a->ctx, a);
 }
 
-static double work_of(const wf_schedule_result *a, int stage) {
-    const wfi_stage_times *times = &a->times[stage];
-    return a->request.n_micro * (times->forward + times->backward + times->weight);
+static double work_of(const wf_schedule_result *a, int device) {
+    double work = 0;
+    for (int s = 0; s < a->request.n_stages; s++)
+        if (a->device_of[s] == device)
+            work += a->times[s].forward + a->times[s].backward + a->times[s].weight;
+    return a->request.n_micro * work;
 }
 
 wf_schedule_summary wf_schedule_result_summary(const wf_schedule_result *a) {
-    wf_schedule_summary s = {a->timing.longest_span, a->timing.makespan, 0};
+    wf_schedule_summary s = {.step_ms = a->timing.longest_span,
+                             .makespan_ms = a->timing.makespan,
+                             .schedule = a->schedule->name,
+                             .n_chunks = wfi_request_n_chunks(&a->request)};
     double work = 0;
-    for (int i = 0; i < a->request.n_stages; i++) work = fmax(work, work_of(a, i));
+    for (int d = 0; d < a->request.n_devices; d++) work = fmax(work, work_of(a, d));
     /* Sums in another order may differ by rounding; a bubble is not negative. */
     if (s.step_ms > 0) s.bubble = fmax(0, (s.step_ms - work) / s.step_ms);
     return s;
 }
 
 wf_schedule_stage wf_schedule_result_stage(const wf_schedule_result *a, int stage) {
-    if (stage < 0 || stage >= a->request.n_stages) return (wf_schedule_stage){0};
+    if (stage < 0 || stage >= a->request.n_devices) return (wf_schedule_stage){0};
     return (wf_schedule_stage){a->timing.span[stage], work_of(a, stage), a->timing.peak[stage],
                                a->lists[stage].n};
 }
@@ -183,5 +275,6 @@ wf_schedule_action wf_schedule_result_action(const wf_schedule_result *a, int st
         return (wf_schedule_action){.micro = -1};
     const wfi_action *action = &a->lists[stage].actions[i];
     const wfi_moment *moment = wfi_timing_moment(&a->timing, stage, i);
-    return (wf_schedule_action){kinds[action->kind], action->micro, moment->begin, moment->end};
+    return (wf_schedule_action){kinds[action->kind], action->stage / a->request.n_devices,
+                                action->micro, moment->begin, moment->end};
 }

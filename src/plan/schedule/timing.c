@@ -1,11 +1,12 @@
 #include "plan/schedule/timing.h"
 
+#include <math.h>
 #include <string.h>
 
 /* How far a device is. */
 struct wfi_clock {
-    double free;
-    int place, held;
+    double free, held;
+    int place;
     bool is_ready; /* stands on the stack */
 };
 
@@ -130,22 +131,25 @@ static void perform(const wfi_schedule_request *request, wfi_timing *t, const wf
     int device = wfi_request_device_of(request, a->stage);
     struct wfi_clock *clock = &t->clocks[device];
     const wfi_stage_times *times = &request->times[a->stage];
+    wfi_stage_memory memory = wfi_request_memory_of(request, a->stage);
     size_t c = cell(t, a->stage, a->micro);
     double end = begin;
     if (a->kind == WFI_ACTION_F) {
         t->forward_end[c] = end += times->forward;
-        if (++clock->held > t->peak[device]) t->peak[device] = clock->held;
+        clock->held += memory.until_backward;
     }
     if (a->kind == WFI_ACTION_B || a->kind == WFI_ACTION_BW) {
         end += a->kind == WFI_ACTION_B ? times->backward : times->backward + times->weight;
         t->backward_end[c] = end;
+        clock->held += memory.until_weight - memory.until_backward;
     }
     if (a->kind == WFI_ACTION_W) end += times->weight;
+    if (clock->held > t->peak[device] && a->kind != WFI_ACTION_BW) t->peak[device] = clock->held;
+    t->moments[t->first[device] + clock->place++] = (wfi_moment){begin, end, clock->held};
     if (a->kind == WFI_ACTION_W || a->kind == WFI_ACTION_BW) {
         t->has_weight[c] = true;
-        clock->held--;
+        clock->held -= memory.until_weight;
     }
-    t->moments[t->first[device] + clock->place++] = (wfi_moment){begin, end};
     clock->free = end;
 }
 
@@ -194,6 +198,7 @@ static wf_status summarize(const wfi_schedule_request *request, const wfi_action
     for (int d = 0; d < t->n_devices; d++) {
         t->span[d] = t->clocks[d].free - wfi_timing_moment(t, d, 0)->begin;
         if (t->span[d] > t->longest_span) t->longest_span = t->span[d];
+        t->peak[d] = rint(t->peak[d] * WFI_HELD_UNITS) / WFI_HELD_UNITS;
         if (t->clocks[d].free > t->makespan) t->makespan = t->clocks[d].free;
     }
     return WF_OK;

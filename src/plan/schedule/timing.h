@@ -9,7 +9,11 @@
 /* In the unit of the request's times; 0 is the begin of the step. */
 typedef struct wfi_moment {
     double begin, end;
+    double held; /* by the device, in between */
 } wfi_moment;
+
+/* What is held is a sum of parts of microbatches; so many parts of one are told apart. */
+#define WFI_HELD_UNITS 1e9
 
 typedef struct wfi_timing {
     wf_context *ctx;
@@ -17,7 +21,7 @@ typedef struct wfi_timing {
     int *first;          /* [n_devices] of its moments */
     wfi_moment *moments; /* [3 * n_stages * n_micro] device by device, by place in its list */
     double *span;        /* [n_devices] last end minus first begin */
-    int *peak;           /* [n_devices] microbatches held: F begun, W or BW not ended */
+    double *peak;        /* [n_devices] the most that is held, see wfi_stage_memory */
     double longest_span, makespan;
     struct wfi_clock *clocks;           /* [n_devices] */
     double *forward_end, *backward_end; /* [n_stages][n_micro]; negative: not yet */
