@@ -7,9 +7,9 @@
 
 #include <weft/nn.h>
 
-/* Tied weights across units, batch norm, an input used late: all that makes it hard. */
+/* Tied weights across units, batch norm, an input used late: all that makes it hard. Three units,
+ * or four with any config. */
 static inline void mixed(wf_graph *g, const void *config) {
-    (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor tied = wf_parameter(g, "tied", WF_SHAPE(8, 8), (wf_init){WF_INIT_NORMAL, 0.1f});
@@ -19,6 +19,7 @@ static inline void mixed(wf_graph *g, const void *config) {
     h = wf_relu(wf_batch_norm(wf_linear(h, "net1", 8), "bn"));
     h = wf_cut(h, "late");
     h = wf_linear_with(wf_add(h, x), tied, none);
+    if (config) h = wf_cut(h, "last");
     wf_loss(wf_cross_entropy(wf_linear(h, "head", 5), y));
 }
 
@@ -38,8 +39,9 @@ static inline wf_program *make_program_of(wf_context *ctx, const char *plan_text
     wf_model *model;
     wf_plan *plan;
     wf_program *p;
-    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    bool is_deep = wfi_plan_n_stages(plan, 1) > 3;
+    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, &is_deep, is_deep, &model));
     TEST_OK(ctx, wfi_program_create(ctx, model, recipe, plan, WF_PROGRAM_TRAIN, use, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);

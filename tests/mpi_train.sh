@@ -50,7 +50,7 @@ n_families=0
 for family in openmpi mpich; do
     mpirun=$(mpi $family) && [[ $mpirun ]] || continue
     n_families=$((n_families + 1))
-    agree "$mpirun" 2 dp=2 pp=2 dp=2,zero=1 dp=2,zero=3,bucket=1KiB
+    agree "$mpirun" 2 dp=2 pp=2 pp=2,schedule=zbv pp=2,schedule=interleaved dp=2,zero=1 dp=2,zero=3,bucket=1KiB
 
     # tests need room on one rank alone: the others know whether there is enough
     timeout 60 "$mpirun" -np 2 "$WEFT" $with_tests --wire mpi --plan dp=2,offload=params:disk --quiet --json - \

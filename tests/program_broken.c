@@ -6,7 +6,7 @@
 #include "broken_program.h"
 
 #define N_STAGES     3
-#define N_UNITS      3
+#define N_UNITS      4
 #define N_MICRO      4
 #define MOST_ACTIONS (3 * N_MICRO + 1)
 
@@ -22,8 +22,9 @@ static wf_program *begin(wf_context *ctx, const char *plan_text) {
     wf_plan *plan;
     wf_program *p;
     wf_recipe recipe = mixed_recipe(1);
-    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    bool is_deep = wfi_plan_n_stages(plan, 1) > 3;
+    TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, &is_deep, is_deep, &model));
     TEST_OK(ctx,
             wfi_program_begin(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, WFI_USE_RUN, NULL, &p));
     wf_model_destroy(model);

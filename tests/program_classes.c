@@ -84,13 +84,16 @@ static int compare(const shape *s, const char *plan) {
 
 static void same_figures(void **state) {
     (void)state;
-    static const char *const schedules[] = {"naive", "gpipe", "1f1b", "zb1", "zb2", "auto"};
+    static const char *const schedules[] = {"naive", "gpipe",       "1f1b", "zb1",
+                                            "zb2",   "interleaved", "zbv",  "auto"};
     static const char *const sums[] = {"root", "tree", "pairwise", "direct", "ring,order=free"};
     const shape shapes[] = {{mixed, 32, 16, 8}, {small_net, 32, 16, 16}, {plain_net, 16, 8, 8}};
     for (size_t k = 0; k < WFI_COUNT(schedules); k++)
         for (size_t a = 0; a < WFI_COUNT(sums); a++)
             for (int pp = 1; pp <= 2; pp++) {
                 char plan[120];
+                bool is_deep = wfi_schedule_find(schedules[k])->n_chunks > 1;
+                if (pp > 1 && is_deep && (k + a) % 3 != 1) continue; /* that one has four units */
                 snprintf(plan, sizeof plan, "dp=%d,pp=%d,schedule=%s,allreduce=%s,bucket=1",
                          8 >> k % 3, pp, pp > 1 ? schedules[k] : "1f1b", sums[a]);
                 (void)compare(&shapes[(k + a) % 3], plan);

@@ -74,7 +74,8 @@ static void little_is_lost_between_blocks(void **state) {
                                         "dp=2,zero=3,offload=state+params",
                                         "offload=activations",
                                         "dp=2,pp=2,offload=state:disk+params:disk+activations:disk",
-                                        "dp=2,zero=3,recompute=selective,offload=activations"};
+                                        "dp=2,zero=3,recompute=selective,offload=activations",
+                                        "pp=2,schedule=interleaved"};
     int n_over = 0;
     for (size_t m = 0; m < WFI_COUNT(models); m++)
         for (size_t k = 0; k < WFI_COUNT(plans); k++)

@@ -191,6 +191,7 @@ static void broken_programs(void **state) {
     for (int s = 0; wfi_schedules[s]; s++)
         for (int g = 0; g < N_GRIDS; g++) {
             char plan[64];
+            if (g && wfi_schedules[s]->n_chunks > 1) continue; /* there are four units */
             snprintf(plan, sizeof plan, "%sschedule=%s", grids[g], wfi_schedules[s]->name);
             break_plan(plan, 1, n_refused);
         }

@@ -64,7 +64,8 @@ static void grid(void **state) {
     for (int s = 0; wfi_schedules[s]; s++)
         for (size_t p = 0; p < sizeof stages / sizeof *stages; p++)
             for (size_t m = 0; m < sizeof micros / sizeof *micros; m++)
-                if (stages[p] * micros[m] <= most)
+                if (stages[p] * micros[m] <= most &&
+                    stages[p] * wfi_schedule_n_chunks(wfi_schedules[s], 0) <= N_UNITS)
                     make(wfi_schedules[s]->name, stages[p], micros[m]);
 }
 

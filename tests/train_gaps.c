@@ -17,6 +17,7 @@
 static const char *const plans[] = {"",
                                     "dp=2",
                                     "pp=2,schedule=zb1",
+                                    "pp=2,schedule=zbv",
                                     "dp=2,pp=2,schedule=gpipe",
                                     "dp=2,allreduce=pairwise",
                                     "pp=2,schedule=zb1,recompute=all",
@@ -30,6 +31,7 @@ static void small_models_stay_inside(void **state) {
     for (int f = 0; f < 2; f++)
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)
             for (int kernels = 0; kernels < (k == 0 ? 2 : 1); kernels++) {
+                if (f == 1 && strstr(plans[k], "zbv")) continue; /* it has two units */
                 wf_context *ctx = test_context();
                 wf_recipe recipe = small_recipe();
                 recipe.n_micro = 4;

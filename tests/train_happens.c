@@ -48,6 +48,8 @@ static void all_plans_are_clean(void **state) {
     for (int s = 0; wfi_schedules[s]; s++)
         for (size_t k = 0; k < sizeof grids / sizeof *grids; k++) {
             char plan[64];
+            bool is_deep = !strncmp(grids[k], "pp=3", 4) || !strncmp(grids[k], "pp=4", 4);
+            if (is_deep && wfi_schedules[s]->n_chunks > 1) continue; /* there are four units */
             snprintf(plan, sizeof plan, "%sschedule=%s", grids[k], wfi_schedules[s]->name);
             wf_context *ctx = test_context();
             wf_trainer *t = make_trainer(ctx, small_net, plan);

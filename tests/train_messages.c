@@ -346,6 +346,8 @@ static void bits_of_one_rank(void **state) {
                                {"dp=4,allreduce=pairwise,bucket=12KiB", 4},
                                {"dp=2,allreduce=ring,order=free", 2},
                                {"pp=3,schedule=zb2", 3},
+                               {"pp=2,schedule=interleaved", 2},
+                               {"dp=2,pp=2,schedule=zbv,zero=3", 4},
                                {"dp=2,pp=2", 4},
                                {"dataparallel=2", 2},
                                {"block:dp=2,head:dataparallel=2", 2},

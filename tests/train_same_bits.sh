@@ -66,11 +66,13 @@ for model in $models; do
         [[ $launcher == mpirun* ]] && wires=(shm mpi)
         for wire in "${wires[@]}"; do
             if [[ $full != 1 ]]; then
-                same $launcher 4 dp=4 dp=2,pp=2,overlap=off dp=4,zero=3,schedule=breadth
+                same $launcher 4 dp=4 dp=2,pp=2,overlap=off dp=4,zero=3,schedule=breadth dp=2,pp=2,schedule=zbv,zero=3
                 same $launcher 2 dataparallel=2 dp=2,zero=2,offload=state:disk+params dp=2,zero=3,offload=activations
                 continue
             fi
             same $launcher 2 dp=2 dataparallel=2 dp=2,{bucket=1KiB,bucket=100MiB,overlap=off}
+            same $launcher 4 dp=2,pp=2,schedule={interleaved,zbv,vhalf,vmin,auto}{,\,zero=1,\,zero=2,\,zero=3,\,recompute=all,\,offload=activations+params}
+            same $launcher 2 pp=2,schedule={interleaved,zbv,vhalf,vmin,auto\,chunks=2}
             same $launcher 4 dp=4,allreduce={root,tree,pairwise,direct} dp=2,pp=2
             same $launcher 2 dp=2,zero={1,2,3}{,\,schedule=breadth,\,overlap=off} dp=2,zero=3,prefetch={0,4}
             same $launcher 4 {dp=4,dp=2\,pp=2}\,zero={1,2,3}{,\,bucket=1KiB} dp=4,zero={1,2,3},shard=2
