@@ -67,7 +67,7 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
 /* The highest byte of a space that the rank has reached, as far as this process knows. */
 size_t wfi_trainer_measured_peak(const wf_trainer *t, int rank, wfi_space space);
 
-/* ---- state.c ---- */
+/* ---- state.c, save.c ---- */
 
 /* `bytes` bytes of `rank`'s arena of that space, from `at` on, into `dst` in process `to`, or in
  * all if it is < 0. All processes call it; in the rank's own process `dst` is written, too. Errors:

@@ -1,0 +1,144 @@
+/* Loading: all of a file is looked at before any of it is moved, so one that is not good changes
+ * nothing. */
+#include "base/finite.h"
+#include "run/state.h"
+#include "state/match.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND_MOMENT "optimizer.second_moment."
+#define MAX_STEPS     (INT64_C(1) << 53) /* no run comes near, and counting on cannot overflow */
+
+/* Refuses numbers that no step can have left. */
+static wf_status check_values(const wfi_state_call *x, const wfi_state_part *now) {
+    const float *values = (const float *)x->buffer;
+    const char *name = now->tensor->name;
+    bool is_square = !strncmp(name, SECOND_MOMENT, sizeof SECOND_MOMENT - 1);
+    bool is_float = wfi_value_at(x->list.graph, now->tensor->value)->dtype == WF_F32;
+    size_t n = is_float ? now->bytes / sizeof *values : 0, bad = wfi_find_not_finite(values, n);
+    for (size_t i = 0; is_square && i < bad; i++)
+        if (values[i] < 0) bad = i;
+    if (bad == n) return WF_OK;
+    return wfi_fail(x->t->ctx, WF_CORRUPT,
+                    "%s: element %zu of %s is %g: a run cannot go on from it", x->path,
+                    now->offset / sizeof *values + bad, name, (double)values[bad]);
+}
+
+static wf_status load_part(wfi_state_call *x, const wfi_state_part *now) {
+    int i = x->index[now->tensor - x->list.tensors];
+    if (i < 0) return WF_OK;
+    bool reads = wfi_state_serves(x, now);
+    bool counts = !x->moves && x->t->workers[wfi_state_served_by(x, now->pieces->rank)].is_local;
+    if (reads)
+        WF_TRY(wfi_safetensors_read_part(
+            x->file, i, wfi_value_at(x->list.graph, now->tensor->value)->dtype, now->offset,
+            x->buffer, now->bytes, counts ? &x->digests[now->tensor - x->list.tensors] : NULL));
+    if (x->moves) return wfi_state_put(x, now);
+    if (reads && x->refused == WF_OK) x->refused = check_values(x, now);
+    return WF_OK;
+}
+
+/* Digits and nothing else: what a run can have counted. */
+static wf_status read_steps(const wfi_state_call *x, int64_t *n_out) {
+    const char *text = wf_safetensors_metadata(x->file, WFI_STEPS_KEY);
+    char *end = NULL, shown[WFI_NAME_TEXT];
+    if (!text)
+        return wfi_fail(x->t->ctx, WF_CORRUPT,
+                        "%s is no training state: it does not say how many steps were taken (load "
+                        "weights alone with --init)",
+                        x->path);
+    errno = 0;
+    long long n = isdigit((unsigned char)*text) ? strtoll(text, &end, 10) : -1;
+    if (n < 0 || *end || errno || n > MAX_STEPS)
+        return wfi_fail(x->t->ctx, WF_CORRUPT,
+                        "%s: its " WFI_STEPS_KEY
+                        " is '%s', which is no number of steps from 0 to %lld",
+                        x->path, wfi_name_text(text, shown), (long long)MAX_STEPS);
+    *n_out = n;
+    return WF_OK;
+}
+
+static wf_status match(wfi_state_call *x) {
+    wf_context *ctx = x->t->ctx;
+    int n = x->list.n_tensors;
+    wfi_wanted *wanted = wfi_alloc(ctx, (size_t)n, sizeof *wanted, "a list of tensors");
+    if (!wanted) return WF_NO_MEMORY;
+    for (int i = 0; i < n; i++) {
+        const wfi_value *value = wfi_value_at(x->list.graph, x->list.tensors[i].value);
+        wanted[i] = (wfi_wanted){x->list.tensors[i].name, value->dtype, value->shape};
+    }
+    wf_status status = wfi_match_weights(ctx, x->file, wanted, n, x->index);
+    wfi_free(ctx, wanted);
+    return status;
+}
+
+static wf_status open_file(wfi_state_call *x, wfi_state_opened *o) {
+    WF_TRY(wf_safetensors_open(x->t->ctx, x->path, &x->file));
+    if (x->is_state) WF_TRY(read_steps(x, &o->n_steps));
+    o->n_files = wfi_safetensors_n_files(x->file);
+    wfi_state_describe(x, 0, o);
+    return match(x);
+}
+
+/* By rank 0's process, which has the file. */
+static wf_status check_digests(const wfi_state_call *x) {
+    for (int32_t i = 0; i < x->list.n_tensors && wfi_trainer_is_root(x->t); i++)
+        if (x->index[i] >= 0)
+            WF_TRY(wfi_safetensors_check_digest(x->file, x->index[i], x->digests[i]));
+    return WF_OK;
+}
+
+/* All is looked at before any of it is moved: a file that is not good changes nothing. */
+static wf_status load(wfi_state_call *x) {
+    wf_trainer *t = x->t;
+    wfi_state_opened o = {0};
+    size_t n = (size_t)x->list.n_tensors;
+    x->index = wfi_alloc(t->ctx, n, sizeof *x->index, "a list of tensors");
+    if (!x->index) return WF_NO_MEMORY;
+    WF_TRY(wfi_state_create_digests(x));
+    if (wfi_trainer_is_root(t)) WF_TRY(open_file(x, &o));
+    WF_TRY(wfi_state_tell(x, &o));
+    if (!wfi_trainer_is_root(t) && wf_safetensors_open(t->ctx, o.path, &x->file) != WF_OK)
+        x->file = NULL;
+    if (x->file && wfi_safetensors_n_files(x->file) != o.n_files) o.n_files = 0;
+    WF_TRY(wfi_state_compare_files(x, &o));
+    if (t->job) WF_TRY(wf_job_broadcast(t->job, x->index, n * sizeof *x->index));
+    WF_TRY(wfi_state_visit_all(x, load_part));
+    WF_TRY(wfi_state_gather_digests(x));
+    WF_TRY(check_digests(x));
+    /* A number may be bad because a bit has flipped: then that is what to tell. */
+    WF_TRY(wfi_trainer_barrier(t, "compare digests"));
+    WF_TRY(x->refused);
+    WF_TRY(wfi_trainer_barrier(t, "check its part of a file"));
+    bool was_spoiled = t->is_spoiled;
+    t->is_spoiled = x->moves = true;
+    WF_TRY(wfi_state_visit_all(x, load_part));
+    t->is_spoiled = was_spoiled && !x->is_state;
+    if (x->is_state) t->n_steps = o.n_steps;
+    return WF_OK;
+}
+
+wf_status wf_trainer_load_weights(wf_trainer *t, const char *path) {
+    return wfi_state_perform(&(wfi_state_call){.t = t, .path = path}, "load weights",
+                             WFI_STATE_WEIGHTS, load);
+}
+
+wf_status wf_trainer_load_state(wf_trainer *t, const char *path) {
+    return wfi_state_perform(&(wfi_state_call){.t = t, .path = path, .is_state = true},
+                             "load its state", WFI_STATE_ALL, load);
+}
+
+wf_status wf_trainer_state_metadata(wf_context *ctx, const char *path, const char *key,
+                                    char **value_out) {
+    wf_safetensors *file;
+    WF_TRY(wf_safetensors_open(ctx, path, &file));
+    const char *value = wf_safetensors_metadata(file, key);
+    char *copy = value ? wfi_strdup(ctx, value) : NULL;
+    wf_safetensors_close(file);
+    if (value && !copy) return WF_NO_MEMORY;
+    *value_out = copy;
+    return WF_OK;
+}
