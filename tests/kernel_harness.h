@@ -36,6 +36,7 @@ typedef struct harness {
     void **fast;         /* [value] opaque values of the fast kernels */
     int n_fast;          /* nodes that had a fast kernel */
     int n_formats;       /* operands in a format of the library's */
+    int n_adding;        /* kernels that added */
     const fast_op *must; /* [MOST_FAST_OPS], op NULL behind the last; NULL: none */
     bool is_met[MOST_FAST_OPS];
     uint64_t seed;
@@ -155,6 +156,39 @@ static void check_in_place(wfi_kernel *kernel, void *const operands[], void *scr
     }
 }
 
+/* The kernel that adds, if there is one: what it leaves is what was there and what the node makes.
+ */
+static void check_adding(harness *h, const wfi_node *node, const wfi_kernel_options *options,
+                         const wfi_step_args *step) {
+    wfi_kernel *kernel;
+    assert_int_equal(wfi_kernel_create_adding(h->ctx, h->graph, node, options, &kernel), WF_OK);
+    if (!kernel) return;
+    void *operands[WFI_MAX_OPERANDS] = {NULL}, *scratch = buffer_create(kernel->scratch_bytes);
+    assert_int_equal(node->n_out, 1);
+    for (int i = 0; i < node->n_in; i++) operands[i] = *slot(h, h->slow, node->in[i]);
+    size_t n_elem = kernel->bytes[node->n_in] / sizeof(float);
+    float *sum = operands[node->n_in] = buffer_create(kernel->bytes[node->n_in]);
+    float *expected = buffer_create(kernel->bytes[node->n_in]);
+    fill(h, sum, WF_F32, (int64_t)n_elem, false);
+    const float *made = *slot(h, h->slow, node->out[0]);
+    for (size_t i = 0; i < n_elem; i++) expected[i] = sum[i] + made[i];
+    assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
+    for (int i = 0; i < kernel->n_operands; i++)
+        assert_int_equal(kernel->extent[i], kernel->bytes[i]);
+    assert_int_equal(wfi_kernel_run(kernel, NULL, operands, scratch, step), WF_OK);
+    buffer_check(sum, kernel->bytes[node->n_in]);
+    buffer_check(scratch, kernel->scratch_bytes);
+    if (kernel->impl->instrumented)
+        assert_memory_equal(sum, expected, kernel->bytes[node->n_in]);
+    else
+        assert_true(rms_error(sum, expected, (int64_t)n_elem) <= h->slack * node->op->tolerance);
+    h->n_adding++;
+    free(sum);
+    free(expected);
+    free(scratch);
+    wfi_kernel_destroy(kernel);
+}
+
 static void run_reference(harness *h, const wfi_node *node, const wfi_step_args *step) {
     wfi_kernel_options options = {.backend = &wfi_backend_cpu, .n_threads = 1, .reference = true};
     wfi_kernel *kernel;
@@ -173,6 +207,8 @@ static void run_reference(harness *h, const wfi_node *node, const wfi_step_args 
     check_in_place(kernel, operands, scratch, step);
     free(scratch);
     wfi_kernel_destroy(kernel);
+    check_adding(h, node, &options, step);
+    check_adding(h, node, &h->options, step);
 }
 
 static void compare(harness *h, const wfi_kernel *kernel, int operand, void *result,
@@ -290,7 +326,7 @@ static void fill_leaves(harness *h) {
 
 static int check_in_layout(wf_model_function model, const void *config,
                            const wf_graph_config *graph_config, bool blocked, int n_threads,
-                           wf_conv conv, double slack, const fast_op *must) {
+                           wf_conv conv, double slack, const fast_op *must, int *n_adding_out) {
     harness h = {.options = {.backend = &wfi_backend_cpu, .n_threads = n_threads, .conv = conv},
                  .slack = slack,
                  .must = must,
@@ -310,6 +346,7 @@ static int check_in_layout(wf_model_function model, const void *config,
     fill_leaves(&h);
     walk(&h);
     check_fast(&h);
+    if (n_adding_out) *n_adding_out = h.n_adding;
     for (size_t v = 0; v < n_values; v++) {
         free(h.slow[v]);
         free(h.fast[v]);
@@ -337,9 +374,10 @@ static int check_kernels(wf_model_function model, const void *config, int64_t ba
     wf_graph_config graph_config = WF_GRAPH_CONFIG_INIT;
     graph_config.batch = batch;
     graph_config.training = training;
-    int least = check_in_layout(model, config, &graph_config, false, 1, conv, slack, NULL);
+    int least = check_in_layout(model, config, &graph_config, false, 1, conv, slack, NULL, NULL);
     for (int n_threads = 1; n_threads <= MOST_THREADS; n_threads++) {
-        int n = check_in_layout(model, config, &graph_config, true, n_threads, conv, slack, must);
+        int n =
+            check_in_layout(model, config, &graph_config, true, n_threads, conv, slack, must, NULL);
         if (n < least) least = n;
     }
     return least;

@@ -108,11 +108,37 @@ static void test_classifier(void **state) {
                       cases[i][2] > 8192 ? must_with_many_classes : must);
 }
 
+static void language_model(wf_graph *g, const void *config) {
+    const int64_t *n = config; /* tokens, width, words */
+    wf_tensor table = wf_parameter(g, "table", WF_SHAPE(n[2], n[1]), (wf_init){0});
+    wf_tensor x = wf_embedding_with(wf_input(g, "x", WF_I32, WF_SHAPE(n[0])), table);
+    x = wf_linear_in_out_with(x, wf_parameter(g, "wide", WF_SHAPE(n[1], 2 * n[2]), (wf_init){0}),
+                              (wf_tensor){g, -1});
+    x = wf_linear_with(wf_slice(x, 2, 3, n[1]), table, (wf_tensor){g, -1});
+    wf_loss(wf_cross_entropy(x, wf_input(g, "labels", WF_I32, WF_SHAPE(n[0]))));
+}
+
+/* Large gradients of weights are added to where they are summed: in pieces, the last of which may
+ * be smaller, and by the rows that a microbatch has. */
+static void test_adding(void **state) {
+    (void)state;
+    static const int64_t cases[][3] = {{5, 64, 20011}, {1, 128, 16384}, {4, 6, 11}};
+    static const int n_adding[] = {4, 4, 2};
+    wf_graph_config config = WF_GRAPH_CONFIG_INIT;
+    config.batch = 2;
+    config.training = true;
+    for (size_t i = 0; i < WFI_COUNT(cases); i++) {
+        int n;
+        check_in_layout(language_model, cases[i], &config, true, 1, WF_CONV_AUTO, 1, NULL, &n);
+        assert_int_equal(n, n_adding[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),          cmocka_unit_test(test_norm),
         cmocka_unit_test(test_flat_batch_norm), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_classifier),
+        cmocka_unit_test(test_classifier),      cmocka_unit_test(test_adding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

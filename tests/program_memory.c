@@ -170,6 +170,24 @@ static void ops_write_over_inputs(void **state) {
     }
 }
 
+/* The gradient of a large weight is added where it is summed: no segment has memory for all of it.
+ */
+static void large_gradients_are_not_kept_apart(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *p = make(ctx, "gpt2", "", 8, "sgd");
+    size_t table_bytes = 0;
+    for (int32_t v = 0; v < p->graph->n_values; v++)
+        if (p->graph->values[v].kind == WFI_VALUE_PARAM &&
+            wfi_value_bytes(p->graph, v) > table_bytes)
+            table_bytes = wfi_value_bytes(p->graph, v);
+    for (int32_t b = 0; b < p->n_blocks; b++)
+        if (p->blocks[b].kind == WFI_BLOCK_WORKSPACE)
+            assert_true(p->blocks[b].bytes < table_bytes / 4);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
 /* Each proposal is what it says, and fits; where memory grows, what is cheaper is proposed first.
  */
 static void proposals_fit(void **state) {
@@ -223,6 +241,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(little_is_lost_between_blocks),
         cmocka_unit_test(ops_write_over_inputs),
+        cmocka_unit_test(large_gradients_are_not_kept_apart),
         cmocka_unit_test(proposals_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

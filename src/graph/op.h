@@ -134,6 +134,10 @@ struct wfi_op {
     size_t (*scratch_bytes)(const wf_graph *g,
                             const wfi_node *node); /* of the reference; may be NULL */
     void (*reference)(const wfi_call *call);
+    /* Adds to the outputs what the reference would put there, with the same bits; NULL: nothing
+     * would be gained. And what scratch memory that takes. */
+    void (*add)(const wfi_call *call);
+    size_t (*add_scratch_bytes)(const wf_graph *g, const wfi_node *node);
     /* Those from which tests make instances. NULL: the op appears in another's backward. */
     const wfi_op_sample *samples;
     /* How an instance may be placed on several ranks. NULL: on each as a whole. */

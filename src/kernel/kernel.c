@@ -27,15 +27,17 @@ static double flops_of(const wf_graph *graph, const wfi_node *node) {
     return work->of ? work->each * n : n;
 }
 
-wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
-                            const wfi_kernel_options *options, wfi_kernel **kernel_out) {
+static wf_status create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                        const wfi_kernel_options *options, bool adds, wfi_kernel **kernel_out) {
     const wfi_backend *backend = options->backend;
+    *kernel_out = NULL;
     for (int i = options->reference ? backend->n_implementations - 1 : 0;
          i < backend->n_implementations; i++) {
         const wfi_kernel_impl *impl = backend->implementations[i];
         wfi_kernel *kernel = kernel_alloc(ctx, graph, node);
         if (!kernel) return WF_NO_MEMORY;
         kernel->options = *options;
+        kernel->adds = adds;
         kernel->impl = impl;
         kernel->label = node->op->name;
         kernel->n_operands = node->n_in + node->n_out;
@@ -50,10 +52,21 @@ wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_no
         kernel->impl->destroy(kernel);
         wfi_free(ctx, kernel);
         if (status != WF_UNSUPPORTED) return status;
-        wfi_log(ctx, WF_LOG_DEBUG, "dispatch", "%s declined %s in unit %s: %s", impl->name,
-                node->op->name, graph->units[node->unit].name, reason);
+        if (!adds)
+            wfi_log(ctx, WF_LOG_DEBUG, "dispatch", "%s declined %s in unit %s: %s", impl->name,
+                    node->op->name, graph->units[node->unit].name, reason);
     }
-    return wfi_fail(ctx, WF_BUG, "no kernel for op %s", node->op->name);
+    return adds ? WF_OK : wfi_fail(ctx, WF_BUG, "no kernel for op %s", node->op->name);
+}
+
+wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                            const wfi_kernel_options *options, wfi_kernel **kernel_out) {
+    return create(ctx, graph, node, options, false, kernel_out);
+}
+
+wf_status wfi_kernel_create_adding(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                                   const wfi_kernel_options *options, wfi_kernel **kernel_out) {
+    return create(ctx, graph, node, options, true, kernel_out);
 }
 
 static wf_status create_on_format(wf_context *ctx, const wfi_backend *backend,

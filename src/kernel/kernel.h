@@ -64,6 +64,7 @@ struct wfi_kernel {
     const char *detail; /* what the library calls it; static or owned by state; may be "" */
     void *state;
     size_t scratch_bytes;
+    bool adds; /* to its outputs, instead of overwriting them */
     /* Operands are the node's inputs, then its outputs. */
     int n_operands;
     size_t bytes[WFI_MAX_OPERANDS];             /* extent as the kernel uses it; 0: absent */
@@ -78,6 +79,10 @@ struct wfi_kernel {
 /* Errors: NO_MEMORY; DEVICE if a library fails where it should not. */
 wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                             const wfi_kernel_options *options, wfi_kernel **kernel_out);
+/* The same for a kernel that adds to its outputs what the node's own would put there, up to a
+ * library's rounding; NULL if there is none: such a kernel is worth it where outputs are large. */
+wf_status wfi_kernel_create_adding(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                                   const wfi_kernel_options *options, wfi_kernel **kernel_out);
 /* operands: plain parameter, packed copy. */
 wf_status wfi_kernel_create_pack(wf_context *ctx, const wfi_kernel_options *options,
                                  const wfi_format *format, const wf_shape *shape,

@@ -2,9 +2,12 @@
 #include "kernel/cpu.h"
 
 static wf_status reference_describe(wfi_kernel *kernel, const char **reason_out) {
-    (void)reason_out;
     const wfi_node *node = kernel->node;
     const wf_graph *g = kernel->graph;
+    size_t (*scratch_bytes)(const wf_graph *, const wfi_node *) =
+        kernel->adds ? node->op->add_scratch_bytes : node->op->scratch_bytes;
+    *reason_out = "it has to add";
+    if (kernel->adds && !node->op->add) return WF_UNSUPPORTED;
     wfi_call *call = wfi_alloc(kernel->ctx, 1, sizeof *call, "a kernel");
     if (!call) return WF_NO_MEMORY;
     kernel->state = call;
@@ -20,7 +23,7 @@ static wf_status reference_describe(wfi_kernel *kernel, const char **reason_out)
         *operand = (wfi_operand){NULL, value->dtype, value->shape, value->layout};
         kernel->bytes[i] = wfi_value_bytes(g, v);
     }
-    kernel->scratch_bytes = node->op->scratch_bytes ? node->op->scratch_bytes(g, node) : 0;
+    kernel->scratch_bytes = scratch_bytes ? scratch_bytes(g, node) : 0;
     return WF_OK;
 }
 
@@ -44,7 +47,7 @@ static wf_status reference_run(wfi_kernel *kernel, wfi_stream_queue *stream, voi
     for (int i = 0; i < call->n_out; i++) call->out[i].data = operands[call->n_in + i];
     call->scratch = scratch;
     call->step = step;
-    kernel->node->op->reference(call);
+    (kernel->adds ? kernel->node->op->add : kernel->node->op->reference)(call);
     return WF_OK;
 }
 

@@ -74,6 +74,37 @@ static void embedding_backward_reference(const wfi_call *call) {
     }
 }
 
+/* What a row gets is summed first, and then added to it: rows that no token names stay untouched.
+ */
+static void embedding_backward_add(const wfi_call *call) {
+    const float *dy = call->in[0].data;
+    const int32_t *id = call->in[1].data;
+    int64_t n_ids = wf_shape_n_elem(&call->in[1].shape);
+    int64_t n_rows = call->out[0].shape.dim[0], n = call->out[0].shape.dim[1];
+    float *dtable = call->out[0].data, *sum = call->scratch;
+    /* The first token of each row, and the next one of each token; n_ids: none. */
+    int64_t *first = (int64_t *)(sum + wfi_round_up((size_t)n, 2)), *next = first + n_rows;
+    for (int64_t r = 0; r < n_rows; r++) first[r] = n_ids;
+    for (int64_t i = n_ids - 1; i >= 0; i--) {
+        if (id[i] < 0 || id[i] >= n_rows) continue;
+        next[i] = first[id[i]];
+        first[id[i]] = i;
+    }
+    for (int64_t r = 0; r < n_rows; r++, dtable += n) {
+        if (first[r] == n_ids) continue;
+        memset(sum, 0, (size_t)n * sizeof *sum);
+        for (int64_t i = first[r]; i < n_ids; i = next[i])
+            for (int64_t j = 0; j < n; j++) sum[j] += dy[i * n + j];
+        for (int64_t j = 0; j < n; j++) dtable[j] += sum[j];
+    }
+}
+
+static size_t embedding_backward_add_scratch(const wf_graph *g, const wfi_node *node) {
+    wf_shape ids = wfi_in_shape(g, node, 1);
+    size_t n_places = (size_t)(node->shape.dim[0] + wf_shape_n_elem(&ids));
+    return wfi_round_up((size_t)node->shape.dim[1], 2) * sizeof(float) + n_places * sizeof(int64_t);
+}
+
 static const wfi_op_sample embedding_samples[] = {
     {.n_in = 2, .in = {WFI_DIMS(8), WFI_DIMS(5, 6)}, .ids = 1 << 0, .id_limit = 4}, {0}};
 
@@ -101,6 +132,8 @@ const wfi_op wfi_op_embedding_backward = {
     .check = embedding_backward_check,
     .work = {1, WFI_X},
     .reference = embedding_backward_reference,
+    .add = embedding_backward_add,
+    .add_scratch_bytes = embedding_backward_add_scratch,
 };
 
 wf_tensor wf_embedding_with(wf_tensor ids, wf_tensor table) {

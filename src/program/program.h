@@ -84,7 +84,7 @@ typedef struct wfi_address {
 
 typedef struct wfi_segment_step {
     wfi_kernel *kernel;
-    wfi_kernel *kernel_add; /* accumulate only: for every microbatch of a lane but the first */
+    wfi_kernel *kernel_add; /* of sums, or NULL: for every microbatch of a lane but the first */
     wfi_address operand[WFI_MAX_OPERANDS];
     wfi_address scratch;
     int32_t summand; /* accumulate: the value that it adds, otherwise -1 */

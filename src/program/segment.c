@@ -164,6 +164,16 @@ static wf_status address_scratch(builder *b, const wfi_kernel *kernel, wfi_segme
     return WF_OK;
 }
 
+/* Where weight gradient i is summed. */
+static wf_status address_sum(builder *b, int32_t i, size_t bytes, wfi_address *out) {
+    const wf_graph *g = b->code->g;
+    const wfi_weight_gradient *w = &g->weight_gradients[i];
+    bool is_tied = wfi_is_tied(g, i);
+    out->offset = is_tied ? 0 : g->values[w->param].offset;
+    return find_slot(b, b->segment, is_tied ? WFI_BLOCK_TIED : WFI_BLOCK_GRADIENT,
+                     is_tied ? i : w->unit, out->offset + bytes, WFI_READ | WFI_WRITE, &out->slot);
+}
+
 static wf_status add_accumulate(builder *b, int32_t i) {
     const wf_graph *g = b->code->g;
     const wfi_weight_gradient *w = &g->weight_gradients[i];
@@ -182,12 +192,7 @@ static wf_status add_accumulate(builder *b, int32_t i) {
     step->summand = wfi_value_root(g, w->value);
     int32_t at = b->segment->n_steps - 1;
     WF_TRY(address_value(b, w->value, assign->bytes[0], WFI_READ, &step->operand[0]));
-    bool is_tied = wfi_is_tied(g, i);
-    size_t offset = is_tied ? 0 : g->values[w->param].offset;
-    WF_TRY(find_slot(b, b->segment, is_tied ? WFI_BLOCK_TIED : WFI_BLOCK_GRADIENT,
-                     is_tied ? i : w->unit, offset + assign->bytes[1], WFI_READ | WFI_WRITE,
-                     &step->operand[1].slot));
-    step->operand[1].offset = offset;
+    WF_TRY(address_sum(b, i, assign->bytes[1], &step->operand[1]));
     step = &b->segment->steps[at];
     const wfi_kernel *larger = add->scratch_bytes > assign->scratch_bytes ? add : assign;
     return address_scratch(b, larger, step);
@@ -209,20 +214,57 @@ static wf_status add_accumulates(builder *b, int32_t n) {
     return WF_OK;
 }
 
+/* The weight gradient that value v is, if it is nothing else to anybody, or -1. */
+static int32_t sum_of(const wf_graph *g, int32_t v) {
+    int32_t found = -1, n = 0;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+        if (wfi_value_root(g, g->weight_gradients[i].value) != v) continue;
+        found = i;
+        n++;
+    }
+    for (int32_t k = 0; k < g->n_nodes; k++)
+        for (int i = 0; i < g->nodes[k].n_in && !g->nodes[k].dead; i++)
+            n += g->nodes[k].in[i] >= 0 && wfi_value_root(g, g->nodes[k].in[i]) == v;
+    return n == 1 ? found : -1;
+}
+
+/* A kernel that adds all that the node makes to where it is summed, NULL if there is none: then the
+ * node's own assigns there, too, and nothing lies in between. */
+static wf_status find_adding(const builder *b, int32_t n, wfi_kernel **adding_out) {
+    const wf_graph *g = b->code->g;
+    const wfi_node *node = &g->nodes[n];
+    const wfi_kernel *kernel = b->kernels[n];
+    *adding_out = NULL;
+    if (!(node->op->flags & WFI_OP_WEIGHT_GRADIENT)) return WF_OK;
+    for (int i = 0; i < node->n_out; i++)
+        if (node->out[i] >= 0 && (kernel->format[node->n_in + i] || sum_of(g, node->out[i]) < 0))
+            return WF_OK;
+    return wfi_kernel_create_adding(b->code->ctx, g, node, b->options, adding_out);
+}
+
 static wf_status add_node(builder *b, int32_t n) {
     const wf_graph *g = b->code->g;
     const wfi_node *node = &g->nodes[n];
-    wfi_kernel *kernel = b->kernels[n];
+    wfi_kernel *kernel = b->kernels[n], *adding;
     if (!kernel) return WF_OK; /* an alias */
+    WF_TRY(find_adding(b, n, &adding));
     wfi_segment_step *step;
-    WF_TRY(push_step(b, b->segment, kernel, &step));
+    wf_status status = push_step(b, b->segment, kernel, &step);
+    if (status != WF_OK) {
+        wfi_kernel_destroy(adding);
+        return status;
+    }
+    step->kernel_add = adding;
     b->kernels[n] = NULL;
     for (int i = 0; i < kernel->n_operands; i++) {
         int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
         if (v < 0 || kernel->bytes[i] == 0) continue;
         const wfi_value *root = wfi_value_at(g, wfi_value_root(g, v));
         const wfi_format *format = kernel->format[i];
-        if (i >= node->n_in) {
+        if (i >= node->n_in && adding) {
+            WF_TRY(address_sum(b, sum_of(g, v), kernel->bytes[i], &step->operand[i]));
+            continue;
+        } else if (i >= node->n_in) {
             b->formats[wfi_value_root(g, v)] = format;
         } else if (format && root->kind == WFI_VALUE_PARAM) {
             WF_TRY(address_packed(b, v, format, &step->operand[i]));
@@ -236,8 +278,9 @@ static wf_status add_node(builder *b, int32_t n) {
         WF_TRY(address_value(b, v, kernel->bytes[i], kernel->writes[i] ? WFI_WRITE : WFI_READ,
                              &step->operand[i]));
     }
-    WF_TRY(address_scratch(b, kernel, step));
-    return add_accumulates(b, n);
+    bool adds_more = adding && adding->scratch_bytes > kernel->scratch_bytes;
+    WF_TRY(address_scratch(b, adds_more ? adding : kernel, step));
+    return adding ? WF_OK : add_accumulates(b, n);
 }
 
 /* Turns indices of temporaries into offsets. */

@@ -4,6 +4,7 @@
  * weights in the format that the library would choose 190-220, 147-186, 125-205, and
  * the reorders come on top (up to 36 ms for [50257, 768] against 360 of product). Only
  * its forward at 32 rows of 2048 -> 1000 gains (1.35 to 0.68 ms), less than one reorder. */
+#include "kernel/cpu.h"
 #include "kernel/onednn/onednn.h"
 #include "op/op_table.h"
 
@@ -62,8 +63,76 @@ wf_status wfi_describe_linear_backward_data(wfi_kernel *kernel, const char **rea
     return wfi_bind(kernel, primitive, DNNL_ARG_WEIGHTS, 1);
 }
 
+/* What is added to a large gradient is computed a few rows at a time. */
+#define CHUNK_BYTES ((size_t)4 << 20)
+
+typedef struct chunks {
+    int64_t n_tokens, n_rows, n_cols; /* of the gradient */
+    int64_t n_at_once;                /* rows */
+    int rows, cols;                   /* operands: whose columns are its rows, and its columns */
+} chunks;
+
+static chunks chunks_of(const wfi_kernel *kernel) {
+    bool in_out = kernel->node->attr.linear.in_out;
+    wfi_md rows = wfi_operand_rows(kernel, in_out), cols = wfi_operand_rows(kernel, !in_out);
+    size_t row_bytes = (size_t)cols.dim[1] * sizeof(float);
+    int64_t n_at_once = wfi_max_i64((int64_t)(CHUNK_BYTES / row_bytes), 1);
+    return (chunks){rows.dim[0], rows.dim[1], cols.dim[1], n_at_once, in_out, !in_out};
+}
+
+static wf_status run_adding(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                            void *scratch, const wfi_step_args *step) {
+    (void)step;
+    chunks c = chunks_of(kernel);
+    float *rows = operands[c.rows], *sum = operands[2];
+    for (int64_t first = 0; first < c.n_rows; first += c.n_at_once) {
+        int64_t n = wfi_min_i64(c.n_at_once, c.n_rows - first);
+        void *own[2];
+        own[c.rows] = rows + first;
+        own[c.cols] = operands[c.cols];
+        WF_TRY(wfi_run_primitive(kernel, n < c.n_at_once, own, scratch));
+        WF_TRY(
+            wfi_backend_cpu.add(stream, sum + first * c.n_cols, scratch, (size_t)(n * c.n_cols)));
+    }
+    return WF_OK;
+}
+
+/* Number 0: as many rows as are computed at once; number 1: those that are left. */
+static wf_status add_chunk(wfi_kernel *kernel, const chunks *c, int64_t n,
+                           const char **reason_out) {
+    wfi_md rows = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){c->n_tokens, n});
+    rows.stride[0] = c->n_rows;
+    rows = wfi_md_transposed(rows);
+    wfi_md cols = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){c->n_tokens, c->n_cols});
+    wfi_md product = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){n, c->n_cols});
+    dnnl_primitive_desc_t desc;
+    wfi_primitive *primitive;
+    WF_TRY(wfi_describe_matmul(&wfi_onednn_of(kernel)->lib, &rows, &cols, &product,
+                               (wfi_after){WFI_NOTHING, 0}, &desc));
+    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
+    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, c->rows, 0));
+    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_WEIGHTS, c->cols, 0));
+    return wfi_bind_at(kernel, primitive, DNNL_ARG_DST, WFI_SCRATCH, 0);
+}
+
+/* dy, x -> dweight, which is added to. */
+static wf_status describe_adding(wfi_kernel *kernel, const char **reason_out) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    chunks c = chunks_of(kernel);
+    if (kernel->node->n_out > 1 || c.n_rows <= c.n_at_once)
+        return wfi_decline(reason_out, "it is small, or has a bias");
+    state->own_scratch_bytes =
+        wfi_round_up((size_t)(c.n_at_once * c.n_cols) * sizeof(float), WFI_ALIGN_BYTES);
+    state->run = run_adding;
+    WF_TRY(add_chunk(kernel, &c, c.n_at_once, reason_out));
+    if (c.n_rows % c.n_at_once) WF_TRY(add_chunk(kernel, &c, c.n_rows % c.n_at_once, reason_out));
+    wfi_use_whole_values(kernel);
+    return WF_OK;
+}
+
 /* dy, x -> dweight, dbias */
 wf_status wfi_describe_linear_backward_weight(wfi_kernel *kernel, const char **reason_out) {
+    if (kernel->adds) return describe_adding(kernel, reason_out);
     wfi_md y = wfi_operand_rows(kernel, 0), x = wfi_operand_rows(kernel, 1),
            weight = weight_md(kernel, 2);
     wfi_md bias = {.kind = WFI_MD_ABSENT};

@@ -167,6 +167,8 @@ static wf_status onednn_describe(wfi_kernel *kernel, const char **reason_out) {
     size_t i = 0;
     while (i < WFI_COUNT(described) && described[i].op != kernel->node->op) i++;
     if (i == WFI_COUNT(described)) return wfi_decline(reason_out, "not an op of oneDNN's");
+    if (kernel->adds && kernel->node->op != &wfi_op_linear_backward_weight)
+        return wfi_decline(reason_out, "it has to add");
     if (has_empty_operand(kernel)) return wfi_decline(reason_out, "an operand is empty");
     *reason_out = "oneDNN does not implement this";
     WF_TRY(wfi_onednn_open(kernel, kernel->options.n_threads));
