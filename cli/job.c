@@ -154,17 +154,20 @@ static bool plan_is_auto(const options *o) {
     return o->plan && !strcmp(o->plan, "auto");
 }
 
-/* With --plan auto each rank is a replica, until the plan is chosen. */
+/* Without a plan each rank is a replica; with --plan auto, until the plan is chosen. */
 static wf_status parse_plan(job *j) {
     const options *o = &j->c->o;
-    int n_ranks = (int)o->ranks;
+    int n_ranks = j->c->job ? wf_job_n_ranks(j->c->job) : (int)o->ranks;
     char text[TEXT_BYTES];
-    if (!plan_is_auto(o)) return wf_plan_parse(j->c->ctx, o->plan, &j->plan);
+    bool is_open = !*o->plan && j->c->command & TPB;
+    if (!is_open && !plan_is_auto(o)) return wf_plan_parse(j->c->ctx, o->plan, &j->plan);
     if (o->devices) {
         wf_status status = wf_devices_count(j->c->ctx, o->devices, &n_ranks);
         if (status != WF_OK) return status;
     }
     snprintf(text, sizeof text, "dp=%d", n_ranks);
+    if (is_open && n_ranks > 1)
+        say(j->c, "plan    %s, as none is given for %d ranks\n", text, n_ranks);
     return wf_plan_parse(j->c->ctx, text, &j->plan);
 }
 

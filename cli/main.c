@@ -165,12 +165,23 @@ static exit_status run_in_context(const command *about, const wf_context_config 
                         : "no memory left");
 }
 
+static bool is_version(const char *word) {
+    return !strcmp(word, "--version") || !strcmp(word, "-V");
+}
+
+static exit_status print_version(void) {
+    printf("weft %s\n", WEFT_VERSION);
+    return EXIT_DONE;
+}
+
 static exit_status run_command(const command *about, int argc, char *const *argv) {
-    for (int i = 0; i < argc; i++)
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             print_command_help(stdout, about);
             return EXIT_DONE;
         }
+        if (is_version(argv[i])) return print_version();
+    }
     int say_error = 0;
     cli c = {.command = about->flag, .say = stdout, .say_error = &say_error, .is_root = true};
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no more is an error of write() */
@@ -228,10 +239,7 @@ static exit_status unknown_command(const char *name) {
 
 static exit_status run_first_word(int argc, char *const *argv) {
     int n_words = 0;
-    if (!strcmp(argv[1], "--version")) {
-        printf("weft %s\n", WEFT_VERSION);
-        return EXIT_DONE;
-    }
+    if (is_version(argv[1])) return print_version();
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
         print_help(stdout);
         return EXIT_DONE;

@@ -168,8 +168,68 @@ option_id option_nearest(const char *name, unsigned flag) {
     return best;
 }
 
-static bool unknown_option(options *o, unsigned flag, const char *name) {
-    char text[TEXT_BYTES];
+/* What other programs call an option of ours. */
+static const struct {
+    const char *theirs, *ours;
+} elsewhere[] = {
+    {"learning_rate", "--lr"},
+    {"batch_size", "--batch"},
+    {"per_device_train_batch_size", "--batch, of all ranks together"},
+    {"gradient_accumulation_steps", "--micro, the microbatches of a step"},
+    {"device", "--devices, such as cpu:2"},
+    {"gpus", "--devices cpu:N (ranks are threads) or --ranks N (they are processes)"},
+    {"nproc", "--ranks"},
+    {"nproc_per_node", "--ranks"},
+    {"num_processes", "--ranks"},
+    {"world_size", "--ranks"},
+    {"num_epochs", "--epochs"},
+    {"num_train_epochs", "--epochs"},
+    {"max_steps", "--steps"},
+    {"max_iters", "--steps"},
+    {"wd", "--weight-decay"},
+    {"max_grad_norm", "--clip-norm"},
+    {"grad_clip", "--clip-norm"},
+    {"warmup_steps", "--warmup"},
+    {"arch", "--model"},
+    {"dataset", "--data"},
+    {"pretrained", "--init"},
+    {"output", "--out"},
+    {"output_dir", "--out"},
+    {"save_steps", "--save-every"},
+    {"block_size", "--tokens"},
+    {"seq_len", "--tokens"},
+    {"n_layer", "--layers"},
+    {"n_head", "--heads"},
+    {"n_embd", "--hidden"},
+    {"ddp", "--plan dp=N"},
+    {"fsdp", "--plan dp=N,zero=3"},
+};
+
+/* What the option is called here, if that is known; else writes nothing. */
+static void translate(const char *name, unsigned flag, char *ours, size_t bytes) {
+    *ours = 0;
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (is_name(name, elsewhere[i].theirs)) snprintf(ours, bytes, "%s", elsewhere[i].ours);
+    if (*ours || !(option_about(OPT_plan).commands & flag)) return;
+    for (int i = 0; wf_plan_key(i); i++)
+        if (is_name(name, wf_plan_key(i))) snprintf(ours, bytes, "--plan %s=...", wf_plan_key(i));
+}
+
+/* `name` begins the name of one option of the command; or there is a sentence. */
+static bool find_abbreviated(options *o, unsigned flag, const char *name, option_id *id_out) {
+    char text[TEXT_BYTES], all[300] = "";
+    int n_found = 0;
+    for (option_id id = 0; id < N_OPTIONS; id++) {
+        const option about = option_about(id);
+        char begin[TEXT_BYTES];
+        snprintf(begin, sizeof begin, "%.*s", (int)strlen(name), about.key);
+        if (!(about.commands & flag) || !is_name(name, begin)) continue;
+        *id_out = id;
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", n_found++ ? ", " : "",
+                 option_name(text, id));
+    }
+    if (n_found == 1) return true;
+    if (n_found) return options_fail(o, "--%.40s may be %s", name, all);
     option_id near = option_nearest(name, flag);
     if (near == N_OPTIONS)
         return options_fail(o, "there is no option --%.40s; --help lists those there are", name);
@@ -179,10 +239,14 @@ static bool unknown_option(options *o, unsigned flag, const char *name) {
 
 /* The option `name` of the command with that flag. */
 static bool find_for(options *o, unsigned flag, const char *name, option_id *id_out) {
-    char text[TEXT_BYTES];
+    char text[TEXT_BYTES], ours[100];
     option_id id = option_find(name, flag);
-    if (id == N_OPTIONS) return unknown_option(o, flag, name);
-    if (!(option_about(id).commands & flag)) {
+    bool is_found = id != N_OPTIONS && option_about(id).commands & flag;
+    if (!is_found) translate(name, flag, ours, sizeof ours);
+    if (!is_found && *ours)
+        return options_fail(o, "there is no option --%.40s; here it is %s", name, ours);
+    if (id == N_OPTIONS) return find_abbreviated(o, flag, name, id_out);
+    if (!is_found) {
         const char *has = "", *lacks = "this command";
         for (const command *about = commands; about->name; about++) {
             if (about->flag == flag)
@@ -197,18 +261,28 @@ static bool find_for(options *o, unsigned flag, const char *name, option_id *id_
     return true;
 }
 
+/* A word that is no option: the trace to draw. Behind "--" it may begin with a dash. */
+static bool take_operand(options *o, unsigned flag, const char *word, bool has_ended) {
+    if (flag != FOR_DRAW || o->given[OPT_trace] || (*word == '-' && !has_ended))
+        return options_fail(o, "'%.60s' is not an option; options begin with --", word);
+    o->given[OPT_trace] = true;
+    return option_set(o, OPT_trace, word);
+}
+
 static bool parse_words(options *o, unsigned flag, int argc, char *const *argv) {
+    bool has_ended = false; /* the options, by "--" */
     for (int i = 0; i < argc; i++) {
         char name[TEXT_BYTES], text[TEXT_BYTES];
         option_id id = N_OPTIONS;
-        if (!strcmp(argv[i], "--") && i + 1 == argc) return true;
-        if (flag == FOR_DRAW && argv[i][0] != '-' && !o->given[OPT_trace]) {
-            if (!option_set(o, OPT_trace, argv[i])) return false;
-            o->given[OPT_trace] = true;
+        bool is_option = !has_ended && !strncmp(argv[i], "--", 2);
+        if (is_option && !argv[i][2]) {
+            has_ended = true;
             continue;
         }
-        if (strncmp(argv[i], "--", 2) || !argv[i][2])
-            return options_fail(o, "'%.60s' is not an option; options begin with --", argv[i]);
+        if (!is_option) {
+            if (!take_operand(o, flag, argv[i], has_ended)) return false;
+            continue;
+        }
         const char *equals = strchr(argv[i], '=');
         size_t n = equals ? (size_t)(equals - argv[i] - 2) : strlen(argv[i] + 2);
         snprintf(name, sizeof name, "%.*s", (int)(n < TEXT_BYTES ? n : TEXT_BYTES), argv[i] + 2);

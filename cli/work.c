@@ -165,7 +165,7 @@ static void say_recipe(const job *j) {
         bool is_flag = about.kind == OPTION_FLAG;
         if (about.scope != OF_RECIPE || option_no_use(o, id) || !(about.commands & j->c->command))
             continue;
-        if (is_flag && !strcmp(value, "false")) continue;
+        if (!*value || (is_flag && !strcmp(value, "false"))) continue;
         size_t bytes = TEXT_BYTES + strlen(value) + 2;
         if (!(words[n] = malloc(bytes))) break;
         snprintf(words[n++], bytes, "%s%s%s", option_name(name, id), is_flag ? "" : " ",

@@ -39,8 +39,8 @@ expect 2 "the model reads images" $mlp --tokens 8
 expect 2 "only resnets" $mlp --stem small
 expect 2 "--lr-schedule is constant" $mlp --lr-step 3
 expect 2 "wants --lr-step" $mlp --lr-schedule step
-expect 2 "has 1 rank: give --plan dp=2 for a replica on each, or --devices cpu:1" $mlp --devices cpu:2
-expect 2 "2 processes have come; each takes one: give --plan dp=2" $mlp --ranks 2
+expect 2 "has 1 rank: give --plan dp=2 for a replica on each, or --devices cpu:1" $mlp --plan pp=1 --devices cpu:2
+expect 2 "2 processes have come; each takes one: give --plan dp=2" $mlp --plan pp=1 --ranks 2
 expect 2 "nesterov needs a momentum" $mlp --nesterov
 expect 2 "only --data synthetic has" train --model mlp --data "$folder" --loss mse
 expect 2 "at most 64" train --model gpt2-tiny --data synthetic --tokens 65
@@ -66,6 +66,40 @@ expect 2 "not from --init" train --resume --out "$folder/none" --init x
 echo '{}' >"$folder/c.json"
 expect 2 "not from --config" train --resume --out "$folder/none" --config "$folder/c.json"
 WEFT_LOG=loud expect 2 "WEFT_LOG='loud'" $mlp
+
+# ---- words of elsewhere ----
+for words in "learning-rate:it is --lr" "batch_size:it is --batch" "gpus:it is --devices cpu:N (ranks are threads) or --ranks N" "nproc-per-node:it is --ranks" \
+    "dp:it is --plan dp=..." "schedule:it is --plan schedule=..." "output-dir:it is --out"; do
+    expect 2 "there is no option --${words%%:*}; here ${words#*:}" $mlp "--${words%%:*}" 2
+done
+expect 2 "there is no option --dp; --help lists" info --dp 2 # no command with a plan
+
+# ---- abbreviations, -- and -V ----
+expect 2 "--mo may be --model, --momentum" train --mo mlp
+expect 2 "did you mean --lr?" $mlp --xr 1
+expect 2 "has no option --steps; weft train has" bench train --steps 3
+[[ $(report train --mod mlp --data synthetic --im 6 --thr 1 --bat 8 --step 1 --lr-sch cosine | field weights_sha256) == \
+    $(report $mlp --lr-schedule cosine | field weights_sha256) ]] || fail "abbreviated: another run"
+"$WEFT" $mlp -- >"$folder/out" || fail "-- at the end: exit $?"
+expect 2 "'--quiet' is not an option" $mlp -- --quiet
+expect 2 "'--help' is not an option" $mlp -- --help
+expect 1 "-x.json cannot be opened" draw --draw "$folder/x.txt" -- -x.json
+expect 2 "'-x.json' is not an option" draw --draw "$folder/x.txt" -x.json
+for words in -V "train -V" "$mlp --version"; do
+    [[ $("$WEFT" $words) == "$("$WEFT" --version)" ]] || fail "weft $words: no version"
+done
+
+# ---- ranks without a plan are replicas ----
+two=$(report $mlp --plan dp=2 | field weights_sha256)
+for words in "--devices cpu:2" "--ranks 2"; do
+    [[ $(report $mlp $words | field weights_sha256) == "$two" ]] || fail "$words: not the weights of dp=2"
+    grep -x "plan    dp=2, as none is given for 2 ranks" <("$WEFT" $mlp $words) >/dev/null || fail "$words: does not say which plan"
+done
+for plan in "" "--plan auto"; do # ranks that another launcher has started, as srun does
+    "$WEFT" run -n 2 -- "$WEFT" $mlp $plan --quiet --json "$folder/run" || fail "two processes, ${plan:-no plan}: exit $?"
+    [[ $(field weights_sha256 <"$folder/run") == "$two" ]] || fail "two processes, ${plan:-no plan}: not the weights of dp=2"
+done
+report ${mlp/train/plan} --devices cpu:2 | grep '"plan": "dp=2,' >/dev/null || fail "weft plan --devices cpu:2: not two replicas"
 
 # ---- configuration files ----
 config() { printf '%s' "$1" >"$folder/c.json"; }

@@ -41,6 +41,7 @@ another() {
     --stem) echo small ;;
     --loss) echo mse ;;
     --dtype) echo bf16 ;;
+    --freeze) echo h.0 ;;
     --conv) echo direct ;;
     --kernels) echo reference ;;
     --optimizer) echo adam ;;

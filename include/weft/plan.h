@@ -48,6 +48,8 @@ WF_API void wf_plan_use_memory(wf_plan *plan, size_t device_bytes);
 /* The whole plan with nothing left out; parsing it gives the same plan. Borrowed. */
 WF_API const char *wf_plan_text(const wf_plan *plan);
 WF_API int wf_plan_n_ranks(const wf_plan *plan);
+/* Name i of the keys above that belong to no unit, such as "dp"; NULL past the last. Static. */
+WF_API const char *wf_plan_key(int i);
 /* The number of replicas; of units that have several, the largest. */
 WF_API int wf_plan_dp(const wf_plan *plan);
 WF_API int wf_plan_pp(const wf_plan *plan);

@@ -96,6 +96,10 @@ static const struct {
                            [WFI_PLAN_RECOMPUTE] = {"recompute", wfi_plan_parse_recompute},
                            [WFI_PLAN_OUTPUT] = {"output", wfi_plan_parse_output}};
 
+const char *wf_plan_key(int i) {
+    return i >= 0 && i < WFI_N_PLAN_KEYS ? keys[i].key : NULL;
+}
+
 static wf_status unknown_key(const wf_plan *plan, const wfi_plan_field *f) {
     wfi_text names;
     wfi_text_init(&names, plan->ctx);
