@@ -171,26 +171,30 @@ static wf_status parse_plan(job *j) {
     return wf_plan_parse(j->c->ctx, text, &j->plan);
 }
 
-/* Of those for as many ranks the first, which is the fastest; NULL: none. */
+/* Of those for as many ranks the first, which is the fastest, with its microbatches; NULL: none. */
 static wf_status find_plan(job *j, const wf_program *p, wf_plan **plan_out) {
+    const options *o = &j->c->o;
     wf_recipe *r = &j->c->o.recipe;
     wf_proposal *found;
     int n;
-    wf_status status =
-        wf_program_propose(p, j->c->o.device_memory, j->c->o.host_memory, &found, &n);
-    if (status != WF_OK) return status;
     *plan_out = NULL;
-    for (int k = 0; k < n && status == WF_OK && !*plan_out; k++) {
-        status = wf_plan_parse(j->c->ctx, found[k].plan, plan_out);
+    wf_status fits = wf_program_fits(p, o->device_memory, o->host_memory, &found, &n),
+              status = WF_OK;
+    if (fits == WF_OK) fits = wf_program_propose(p, o->device_memory, o->host_memory, &found, &n);
+    for (int k = 0; k < n && !*plan_out; k++) {
+        wf_plan *plan;
+        status = wf_plan_parse(j->c->ctx, found[k].plan, &plan);
         if (status != WF_OK) break;
-        r->n_micro = found[k].n_micro;
-        if (wf_plan_n_ranks(*plan_out) == wf_program_n_ranks(p)) continue;
-        wf_plan_destroy(*plan_out);
-        *plan_out = NULL;
+        if (wf_plan_n_ranks(plan) == wf_program_n_ranks(p)) {
+            *plan_out = plan;
+            r->n_micro = found[k].n_micro;
+            r->n_lanes = wf_program_recipe(p)->n_lanes;
+        } else {
+            wf_plan_destroy(plan);
+        }
     }
-    r->n_lanes = wf_program_recipe(p)->n_lanes;
     wf_proposals_destroy(j->c->ctx, found, n);
-    return status;
+    return status != WF_OK || *plan_out ? status : fits;
 }
 
 /* The plan that fits and is predicted to be the fastest, with its microbatches. */
@@ -201,8 +205,6 @@ static wf_status choose_plan(job *j) {
         wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, j->plan, WF_PROGRAM_TRAIN, &p);
     if (status != WF_OK) return status;
     status = find_plan(j, p, &plan);
-    if (status == WF_OK && !plan)
-        status = wf_program_fits(p, j->c->o.device_memory, j->c->o.host_memory);
     wf_program_destroy(p);
     if (status != WF_OK || !plan) return status;
     wf_plan_destroy(j->plan);

@@ -138,13 +138,12 @@ static json_t *rank_json(const job *j, const programs *all, int rank) {
 /* ---- what would fit ---- */
 
 /* Fills "proposals" and, with their plans' texts, "would_fit". */
-static wf_status find_fitting(const job *j, const wf_program *p, json_t *proposals,
+static exit_status check_fits(const job *j, const wf_program *p, json_t *proposals,
                               json_t *would_fit) {
     wf_proposal *found;
     int n;
-    wf_status status =
-        wf_program_propose(p, j->c->o.device_memory, j->c->o.host_memory, &found, &n);
-    if (status != WF_OK) return status;
+    wf_status status = wf_program_fits(p, j->c->o.device_memory, j->c->o.host_memory, &found, &n);
+    exit_status bad = complain_of(j->c, status);
     for (int k = 0; k < n; k++) {
         char text[TEXT_BYTES];
         json_array_append_new(would_fit, json_string(found[k].plan));
@@ -157,7 +156,7 @@ static wf_status find_fitting(const job *j, const wf_program *p, json_t *proposa
             text_of_bytes(text, (double)found[k].peak_bytes), found[k].step_us / 1e3);
     }
     wf_proposals_destroy(j->c->ctx, found, n);
-    return WF_OK;
+    return bad;
 }
 
 /* ---- the command ---- */
@@ -184,16 +183,10 @@ static exit_status show(cli *c, const job *j, const programs *all) {
     say(c, "\none step: %s FLOP, %s between ranks\n", text_of_count(flops, run.flops),
         text_of_bytes(sent, (double)run.sent_bytes));
     if (text) say(c, "\n%s", text);
-    exit_status fits = EXIT_DONE;
-    status = wf_program_fits(p, c->o.device_memory, c->o.host_memory);
-    if (status != WF_OK) {
-        fits = complain_of(c, status);
-        if (find_fitting(j, p, proposals, would_fit) == WF_NO_MEMORY)
-            fits = complain_of(c, WF_NO_MEMORY);
-    }
-    for (int t = 0; t < 2 && status == WF_OK; t++) {
+    exit_status fits = check_fits(j, p, proposals, would_fit);
+    for (int t = 0; t < 2 && !fits; t++) {
         if (!all->test[t]) continue;
-        status = wf_program_fits(all->test[t], c->o.device_memory, c->o.host_memory);
+        status = wf_program_fits(all->test[t], c->o.device_memory, c->o.host_memory, NULL, NULL);
         if (status != WF_OK) fits = job_complain_of_eval(j, status, JOB_EVAL_ADVICE);
     }
     json_t *report = json_pack(

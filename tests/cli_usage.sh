@@ -129,6 +129,19 @@ expect 3 "would fit" plan --model resnet50 --batch 32 --threads 1 --device-memor
 "$WEFT" plan --model gpt2-tiny --batch 8 --tokens 32 --ranks 4 --plan auto --json - >"$folder/auto" || fail "--plan auto: exit $?"
 grep -q '"plan": "dp=[124],pp=[124],' "$folder/auto" || fail "--plan auto: the report does not say which plan"
 expect 3 "would fit" plan --model gpt2-tiny --batch 8 --tokens 32 --ranks 4 --plan auto --device-memory 100KiB
+# What trains by --plan auto is the plan that it names, with its microbatches, also where more are needed for it to fit.
+some="--model gpt2-tiny --data synthetic --batch 8 --tokens 32 --threads 1 --optimizer adamw --lr 0.001 --lanes 2 --quiet --json -"
+for command in "train --steps 1" "bench train --repeat 1"; do
+    for devices in "--devices cpu:2" "--ranks 2"; do
+        # shellcheck disable=SC2086
+        "$WEFT" $command $some $devices --plan auto --device-memory 1600KiB >"$folder/auto" 2>"$folder/said" || fail "$command $devices --plan auto: $(cat "$folder/said")"
+        plan=$(sed -n 's/^ *"plan": "\(.*\)",$/\1/p' "$folder/auto" | head -1) micro=$(field micro <"$folder/auto")
+        # shellcheck disable=SC2086
+        "$WEFT" $command $some $devices --plan "$plan" --micro "$micro" --device-memory 1600KiB >"$folder/named" 2>"$folder/said" || fail "--plan $plan: $(cat "$folder/said")"
+        [[ $plan && $(field weights_sha256 <"$folder/auto") == "$(field weights_sha256 <"$folder/named")" ]] || fail "$command $devices --plan auto is not $plan with --micro $micro"
+        diff <(grep -A3 '"peak_bytes"' "$folder/auto") <(grep -A3 '"peak_bytes"' "$folder/named") || fail "--plan auto: other bytes than $plan"
+    done
+done
 expect 3 "none of the other plans" $mlp --device-memory 1KiB
 
 # ---- help, version, streams ----

@@ -8,9 +8,8 @@
 /* Most of a rank's peak that may be lost between blocks. */
 #define MOST_FRAGMENTATION 0.03
 
-static wf_program *make(wf_context *ctx, const char *name, const char *plan_text, int64_t n_micro,
-                        const char *optimizer) {
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
+static wf_program *make_sized(wf_context *ctx, const char *name, wf_model_config config,
+                              const char *plan_text, int64_t n_micro, const char *optimizer) {
     const wf_model_info *about = wf_model_registry_find(name);
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_model *model;
@@ -18,7 +17,7 @@ static wf_program *make(wf_context *ctx, const char *name, const char *plan_text
     wf_program *p;
     char text[120];
     if (about->takes_tokens)
-        config.n_tokens = 64, config.n_classes = about->n_classes;
+        config.n_tokens = 64, config.n_classes = about->has_sizes ? 256 : about->n_classes;
     else
         config.height = config.width = 32, config.n_classes = 10,
         config.small_stem = about->has_stem;
@@ -30,6 +29,12 @@ static wf_program *make(wf_context *ctx, const char *name, const char *plan_text
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;
+}
+
+static wf_program *make(wf_context *ctx, const char *name, const char *plan_text, int64_t n_micro,
+                        const char *optimizer) {
+    const wf_model_config config = WF_MODEL_CONFIG_INIT;
+    return make_sized(ctx, name, config, plan_text, n_micro, optimizer);
 }
 
 /* Of the rank that loses most. */
@@ -223,7 +228,8 @@ static void proposals_fit(void **state) {
         bool offloads = false;
         for (size_t share = 90; share >= 30; share -= 20) {
             TEST_OK(ctx, wf_program_propose(p, peak / 100 * share, host, &found, &n));
-            for (int k = 0; k < n; k++) offloads |= strstr(found[k].plan, "offload") != NULL;
+            for (int k = 0; k < n; k++)
+                offloads |= strstr(found[k].plan, "offload") && !strstr(found[k].plan, ":disk");
             wf_proposals_destroy(ctx, found, n);
         }
         assert_int_equal(offloads, host == 0);
@@ -237,12 +243,70 @@ static void proposals_fit(void **state) {
     test_context_end(ctx);
 }
 
+/* gpt2-tiny with more layers. */
+static wf_program *make_layers(wf_context *ctx, const wf_proposal *by, int64_t n_layers) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    config.hidden = config.n_positions = 64;
+    config.n_heads = 4;
+    config.n_layers = n_layers;
+    return make_sized(ctx, "gpt", config, by->plan, by->n_micro, "adamw");
+}
+
+/* Each remedy is proposed to someone, and the larger model fits, too. */
+static void remedies_and_layers(void **state) {
+    (void)state;
+    static const char *const remedies[] = {"zero=1",
+                                           "zero=3",
+                                           "shard=2",
+                                           "breadth",
+                                           "recompute=selective",
+                                           "recompute=all",
+                                           "offload=activations",
+                                           "offload=state",
+                                           "offload=state+params",
+                                           "offload=state:disk+params:disk"};
+    bool seen[WFI_COUNT(remedies)] = {false};
+    int n_larger = 0;
+    wf_context *ctx = test_context();
+    for (int dp = 1; dp <= 4; dp *= 4) {
+        wf_program *p = make(ctx, "gpt2-tiny", dp == 1 ? "" : "dp=4", 8, "adamw");
+        size_t peak = wf_program_rank(p, 0).peak_bytes;
+        for (size_t share = 95; share >= 20; share -= 5) {
+            size_t memory = peak / 100 * share;
+            wf_proposal *found;
+            int n, n_layers = 0, before = 0;
+            wf_status status = wf_program_fits(p, memory, 0, &found, &n);
+            assert_int_equal(status, WF_DOES_NOT_FIT);
+            for (int k = 0; k < n; k++)
+                for (size_t r = 0; r < WFI_COUNT(remedies); r++)
+                    seen[r] |= strstr(found[k].plan, remedies[r]) != NULL;
+            const char *by = strstr(wf_context_error(ctx), "by the first ");
+            if (by && sscanf(by, "by the first %d layers would, instead of %d", &n_layers,
+                             &before) == 2) {
+                assert_int_equal(before, 2);
+                assert_true(n > 0 && n_layers > 2 && n_layers <= 16);
+                wf_program *larger = make_layers(ctx, &found[0], n_layers);
+                TEST_OK(ctx, wf_program_fits(larger, memory, 0, NULL, NULL));
+                wf_program_destroy(larger);
+                n_larger++;
+            }
+            wf_proposals_destroy(ctx, found, n);
+        }
+        wf_program_destroy(p);
+    }
+    for (size_t r = 0; r < WFI_COUNT(remedies); r++)
+        if (!seen[r]) fail_msg("nobody is told of %s", remedies[r]);
+    assert_true(n_larger > 2);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(little_is_lost_between_blocks),
         cmocka_unit_test(ops_write_over_inputs),
         cmocka_unit_test(large_gradients_are_not_kept_apart),
         cmocka_unit_test(proposals_fit),
+        cmocka_unit_test(remedies_and_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,10 +157,10 @@ static void bytes(void **state) {
         assert_int_equal(r.state_bytes, on_device.state_bytes - r.optimizer_bytes);
         assert_int_equal(r.fetched_bytes, r.optimizer_bytes);
         assert_int_equal(r.evicted_bytes, r.optimizer_bytes);
-        TEST_OK(ctx, wf_program_fits(p, 0, r.host_peak_bytes));
+        TEST_OK(ctx, wf_program_fits(p, 0, r.host_peak_bytes, NULL, NULL));
         if (!disk)
-            TEST_REFUSED(ctx, wf_program_fits(p, 0, r.host_peak_bytes - 1), WF_DOES_NOT_FIT,
-                         "of the host's memory, 1 more than");
+            TEST_REFUSED(ctx, wf_program_fits(p, 0, r.host_peak_bytes - 1, NULL, NULL),
+                         WF_DOES_NOT_FIT, "of the host's memory, 1 more than");
         wf_program_destroy(p);
     }
     wf_program *p = make_program(ctx, "offload=activations,overlap=off", 4);

@@ -75,7 +75,9 @@ static void too_small_a_cap(void **state) {
                  WF_DOES_NOT_FIT, "1 more than the");
     assert_non_null(strstr(wf_context_error(ctx), "--micro 2"));
     assert_non_null(
-        strstr(wf_context_error(ctx), "the plan dp=1,pp=1,schedule=1f1b,recompute=all"));
+        strstr(wf_context_error(ctx), "the plan dp=1,pp=1,schedule=1f1b,recompute=selective"));
+    assert_non_null(
+        strstr(wf_context_error(ctx), "the plan dp=1,pp=1,schedule=1f1b,offload=state"));
     assert_non_null(strstr(wf_context_error(ctx), " would fit"));
     config.device_memory_bytes = 1000;
     TEST_REFUSED(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer),

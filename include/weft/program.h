@@ -80,9 +80,11 @@ WF_API WF_NODISCARD wf_status wf_program_check(const wf_program *program);
 
 /* Errors: DOES_NOT_FIT if a rank needs more than device_bytes (0 = no limit), or of the host's
  * memory, for what offload= keeps there, more than host_bytes; the sentence says which rank and by
- * how much, of the device also which unit is the peak, and what would fit. */
+ * how much, of the device also which unit is the peak, and what would fit. That is given, too,
+ * unless `proposals_out` is NULL, as wf_program_propose gives it; where it fits, none. */
 WF_API WF_NODISCARD wf_status wf_program_fits(const wf_program *program, size_t device_bytes,
-                                              size_t host_bytes);
+                                              size_t host_bytes, wf_proposal **proposals_out,
+                                              int *n_out);
 /* Plans and numbers of microbatches of the same training step that fit (as above), at most
  * WF_MAX_PROPOSALS, the shortest predicted step first: other replicas and stages, what is divided
  * among replicas, other schedules; of more ranks if nothing fits on as many, or there is only one.

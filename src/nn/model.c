@@ -153,6 +153,18 @@ wf_status wfi_model_copy(const wf_model *model, wf_model **model_out) {
                            model->config_bytes, model_out);
 }
 
+int64_t wfi_model_n_layers(const wf_model *model) {
+    bool has_layers = model->function == wfi_model_gpt2;
+    return has_layers ? ((const wf_model_config *)model->config)->n_layers : 0;
+}
+
+wf_status wfi_model_with_layers(const wf_model *model, int64_t n_layers, wf_model **model_out) {
+    wf_model_config config = *(const wf_model_config *)model->config;
+    config.n_layers = n_layers;
+    return wf_model_create(model->ctx, model->name, model->function, &config, sizeof config,
+                           model_out);
+}
+
 const char *wf_model_name(const wf_model *model) {
     return model->name;
 }

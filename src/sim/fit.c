@@ -1,8 +1,10 @@
 /* Whether a program fits into the memory given, and if not, what would: other plans, more
  * microbatches. Each proposal is a program that was lowered and simulated.
  */
+#include "nn/model.h"
 #include "program/program.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,49 +26,76 @@ static size_t highest_peak(const wf_program *p, wfi_space space) {
 
 /* ---- candidates ---- */
 
-/* What is tried on each mesh, as keys of a plan, the cheapest in time first. A new key of plans
- * that saves memory is a row here. */
-static const char *const rows[] = {"",
-                                   "zero=1",
-                                   "zero=2",
-                                   "zero=3",
-                                   "zero=3,schedule=breadth",
-                                   "schedule=1f1b",
-                                   "schedule=naive",
-                                   "recompute=selective",
-                                   "recompute=all",
-                                   "zero=3,recompute=all",
-                                   "offload=state",
-                                   "recompute=all,offload=state+params"};
+/* What is tried on each mesh, as keys of a plan, the cheapest in time first, the smallest in memory
+ * last. A new key of plans that saves memory is a row here. Where there are replicas, rows that
+ * divide do so with zero=3; runs of half of these share all, where they shard. */
+typedef struct row {
+    const char *keys;
+    bool divides, shards;
+} row;
+
+static const row rows[] = {
+    {"", false, false},
+    {"zero=1", false, false},
+    {"zero=2", false, false},
+    {"", true, false},
+    {"", true, true},
+    {"schedule=breadth", true, false},
+    {"schedule=1f1b", false, false},
+    {"schedule=naive", false, false},
+    {"recompute=selective", false, false},
+    {"recompute=all", false, false},
+    {"recompute=all", true, false},
+    {"schedule=breadth,recompute=all", true, false},
+    {"offload=activations", false, false},
+    {"offload=state", false, false},
+    {"recompute=all,offload=state+params", true, false},
+    {"schedule=breadth,recompute=all,offload=state+params", true, false},
+    {"recompute=all,offload=state:disk+params:disk", true, false},
+    {"schedule=breadth,recompute=all,offload=state:disk+params:disk,prefetch=0", true, false}};
 
 /* More programs are not lowered: a second is not too long for an answer. */
 #define MOST_TRIES 32
 #define MOST_PAIRS 256
+/* Of a mesh on which so many rows fit, those that follow only take longer. */
+#define MOST_OF_MESH 4
 
 /* A mesh and a row: done once it fits, or never will. */
 typedef struct candidate {
     int dp, pp;
-    const char *row;
+    const row *row;
     bool is_done;
 } candidate;
 
 typedef struct search {
     const wf_program *p;
-    size_t device_bytes, host_bytes; /* given */
-    candidate candidates[MOST_PAIRS];
+    size_t device_bytes, host_bytes;  /* given */
+    candidate candidates[MOST_PAIRS]; /* of each mesh the smallest first, then in order of rows */
     int n_candidates, n_tries;
     wf_proposal *found; /* [n_found] */
     int n_found;
     size_t capacity;
 } search;
 
+/* One replica divides nothing, and has no row twice; a single stage has breadth alone. */
+static bool has_row(const row *r, int dp, int pp) {
+    bool schedules = strstr(r->keys, "schedule"), by_unit = strstr(r->keys, "breadth");
+    if (schedules && by_unit != (pp == 1)) return false;
+    if (r->shards && (dp < 4 || dp % 2)) return false;
+    if (dp > 1) return true;
+    if (strstr(r->keys, "zero") || (r->divides && !*r->keys)) return false;
+    return r == rows || !r->divides || strcmp(r->keys, r[-1].keys);
+}
+
 static void add_mesh(search *s, int dp, int pp) {
-    for (size_t k = 0; k < WFI_COUNT(rows) && s->n_candidates < MOST_PAIRS; k++) {
-        bool divides = strstr(rows[k], "zero"), schedules = strstr(rows[k], "schedule");
-        bool by_unit = strstr(rows[k], "breadth"); /* the only one for a single stage */
-        if ((divides && dp == 1) || (schedules && by_unit != (pp == 1))) continue;
-        s->candidates[s->n_candidates++] = (candidate){dp, pp, rows[k], false};
-    }
+    candidate *first = &s->candidates[s->n_candidates];
+    for (size_t k = 0; k < WFI_COUNT(rows) && s->n_candidates < MOST_PAIRS; k++)
+        if (has_row(&rows[k], dp, pp))
+            s->candidates[s->n_candidates++] = (candidate){dp, pp, &rows[k], false};
+    candidate *end = &s->candidates[s->n_candidates];
+    candidate smallest = end[-1];
+    memmove(first + 1, first, (size_t)(end - 1 - first) * sizeof *first);
+    *first = smallest;
 }
 
 static void add_meshes(search *s) {
@@ -88,12 +117,13 @@ static void add_larger_meshes(search *s) {
 }
 
 static wf_status make_plan(const search *s, const candidate *c, wf_plan **plan_out) {
-    char text[120];
+    char text[160], shard[32] = "";
+    const char *keys = c->row->keys;
     wf_plan *plan;
     WF_TRY(wfi_plan_copy(s->p->plan, &plan));
     wfi_plan_drop_rules(plan);
     if (c->pp != plan->pp) wfi_plan_drop_cut(plan);
-    bool names_schedule = strstr(c->row, "schedule");
+    bool names_schedule = strstr(keys, "schedule");
     if (!plan->schedule->search || names_schedule) plan->hold = 0;
     wfi_free(plan->ctx, plan->recompute);
     plan->recompute = NULL;
@@ -101,7 +131,9 @@ static wf_status make_plan(const search *s, const candidate *c, wf_plan **plan_o
     plan->strategy = &wfi_strategy_dp;
     plan->shard = 0;
     plan->prefetch = WFI_DEFAULT_PREFETCH;
-    snprintf(text, sizeof text, "dp=%d,pp=%d%s%s", c->dp, c->pp, *c->row ? "," : "", c->row);
+    if (c->row->shards) snprintf(shard, sizeof shard, ",shard=%d", c->dp / 2);
+    snprintf(text, sizeof text, "dp=%d,pp=%d%s%s%s%s", c->dp, c->pp,
+             c->row->divides && c->dp > 1 ? ",zero=3" : "", shard, *keys ? "," : "", keys);
     wf_status status = wfi_plan_set(plan, text);
     if (status == WF_OK)
         *plan_out = plan;
@@ -131,8 +163,13 @@ static wf_status add_found(search *s, const wf_program *p) {
     return WF_OK;
 }
 
+static bool fits(const search *s, const wf_program *p) {
+    return highest_peak(p, WFI_SPACE_DEVICE) <= s->device_bytes &&
+           highest_peak(p, WFI_SPACE_HOST) <= s->host_bytes;
+}
+
 /* What cannot be lowered is no candidate. State does not depend on microbatches. */
-static wf_status try_candidate(search *s, candidate *c, int64_t n_micro) {
+static wf_status try_candidate(search *s, candidate *c, int64_t n_micro, bool *fits_out) {
     wf_program *other;
     wf_plan *plan;
     wf_recipe recipe = s->p->recipe;
@@ -144,12 +181,12 @@ static wf_status try_candidate(search *s, candidate *c, int64_t n_micro) {
         wf_plan_destroy(plan);
     }
     c->is_done = status != WF_OK;
+    *fits_out = false;
     if (status != WF_OK) return status == WF_NO_MEMORY ? status : WF_OK;
     for (int32_t r = 0; r < other->n_ranks; r++)
         c->is_done |= other->ranks[r].arenas[WFI_SPACE_DEVICE].state_bytes > s->device_bytes;
-    if (highest_peak(other, WFI_SPACE_DEVICE) <= s->device_bytes &&
-        highest_peak(other, WFI_SPACE_HOST) <= s->host_bytes) {
-        c->is_done = true;
+    if (fits(s, other)) {
+        c->is_done = *fits_out = true;
         status = add_found(s, other);
     }
     wf_program_destroy(other);
@@ -162,14 +199,31 @@ static int compare(const void *a, const void *b) {
     return (x->peak_bytes > y->peak_bytes) - (x->peak_bytes < y->peak_bytes);
 }
 
+/* A mesh whose smallest candidate does not fit has none that does. */
+static wf_status try_mesh(search *s, candidate *first, candidate *end, int64_t n_micro, int most) {
+    int n_fitting = 0;
+    bool does = false;
+    if (!first->is_done) WF_TRY(try_candidate(s, first, n_micro, &does));
+    if (!first->is_done) return WF_OK;
+    for (candidate *c = first + 1; c < end && s->n_tries < most; c++) {
+        if (n_fitting == MOST_OF_MESH) break;
+        does = false;
+        if (!c->is_done) WF_TRY(try_candidate(s, c, n_micro, &does));
+        n_fitting += does;
+    }
+    return WF_OK;
+}
+
 /* As many microbatches as given first; only what does not fit with these is tried with more. */
-static wf_status try_all(search *s, int most_tries) {
+static wf_status try_all(search *s, int most) {
     const wf_recipe *r = &s->p->recipe;
-    for (int64_t m = r->n_micro; m <= r->batch && s->n_tries < most_tries; m++) {
+    candidate *all_end = &s->candidates[s->n_candidates];
+    for (int64_t m = r->n_micro; m <= r->batch && s->n_tries < most; m++) {
         if (m > r->n_micro && (r->batch % m || m % r->n_lanes)) continue;
-        for (int k = 0; k < s->n_candidates && s->n_tries < most_tries; k++)
-            if (!s->candidates[k].is_done && m % s->candidates[k].dp == 0)
-                WF_TRY(try_candidate(s, &s->candidates[k], m));
+        for (candidate *c = s->candidates, *end; c < all_end; c = end) {
+            for (end = c; end < all_end && end->dp == c->dp && end->pp == c->pp;) end++;
+            if (m % c->dp == 0) WF_TRY(try_mesh(s, c, end, m, most));
+        }
     }
     return WF_OK;
 }
@@ -195,6 +249,12 @@ static wf_status find(search *s) {
     return WF_OK;
 }
 
+static search search_for(const wf_program *p, size_t device_bytes, size_t host_bytes) {
+    return (search){.p = p,
+                    .device_bytes = device_bytes ? device_bytes : SIZE_MAX,
+                    .host_bytes = host_bytes ? host_bytes : SIZE_MAX};
+}
+
 void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n) {
     for (int k = 0; k < n; k++) wfi_free(ctx, proposals[k].plan);
     wfi_free(ctx, proposals);
@@ -202,9 +262,7 @@ void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n) {
 
 wf_status wf_program_propose(const wf_program *p, size_t device_bytes, size_t host_bytes,
                              wf_proposal **proposals_out, int *n_out) {
-    search s = {.p = p,
-                .device_bytes = device_bytes ? device_bytes : SIZE_MAX,
-                .host_bytes = host_bytes ? host_bytes : SIZE_MAX};
+    search s = search_for(p, device_bytes, host_bytes);
     wf_status status = p->kind == WF_PROGRAM_TRAIN ? find(&s) : WF_OK;
     if (status != WF_OK) {
         wf_proposals_destroy(p->ctx, s.found, s.n_found);
@@ -212,6 +270,54 @@ wf_status wf_program_propose(const wf_program *p, size_t device_bytes, size_t ho
     }
     *proposals_out = s.found;
     *n_out = s.n_found;
+    return WF_OK;
+}
+
+/* ---- a larger model ---- */
+
+/* More programs are not lowered, nor larger models. */
+#define MOST_LARGER 5
+#define MOST_TIMES  8
+
+/* The first proposal's program with so many layers. */
+static wf_status lower_larger(const wf_program *p, const wf_proposal *by, int64_t n_layers,
+                              wf_program **larger_out) {
+    wf_recipe recipe = p->recipe;
+    wf_model *model;
+    wf_plan *plan;
+    recipe.n_micro = by->n_micro;
+    WF_TRY(wfi_model_with_layers(p->model, n_layers, &model));
+    wf_status status = wf_plan_parse(p->ctx, by->plan, &plan);
+    if (status == WF_OK) {
+        status = wf_program_create(p->ctx, model, &recipe, plan, p->kind, larger_out);
+        wf_plan_destroy(plan);
+    }
+    wf_model_destroy(model);
+    return status;
+}
+
+/* How many layers the model may have by the proposal: each answer has been lowered. Bytes grow by
+ * about as much with each layer. */
+static wf_status find_most_layers(const search *s, const wf_proposal *by, int64_t *n_layers_out) {
+    int64_t least = wfi_model_n_layers(s->p->model), end = MOST_TIMES * least + 1;
+    double known = (double)least, known_bytes = (double)by->peak_bytes;
+    double each = known_bytes / known; /* at most, before two are known */
+    *n_layers_out = least;
+    for (int k = 0; k < MOST_LARGER && end - *n_layers_out > 1; k++) {
+        double want = known + ((double)s->device_bytes - known_bytes) / fmax(each, 1);
+        int64_t n = want < (double)end ? (int64_t)want : end - 1;
+        n = wfi_max_i64(*n_layers_out + 1, n < end ? n : end - 1);
+        wf_program *larger;
+        WF_TRY(lower_larger(s->p, by, n, &larger));
+        double bytes = (double)highest_peak(larger, WFI_SPACE_DEVICE);
+        if (fits(s, larger))
+            *n_layers_out = n;
+        else
+            end = n;
+        wf_program_destroy(larger);
+        each = (bytes - known_bytes) / ((double)n - known);
+        known = (double)n, known_bytes = bytes;
+    }
     return WF_OK;
 }
 
@@ -226,53 +332,64 @@ static void add_proposal(const wf_program *p, const wf_proposal *proposal, wfi_t
                      (long long)proposal->n_micro);
 }
 
-static wf_status fits_device(const wf_program *p, size_t memory_bytes, size_t host_bytes) {
-    int32_t worst = largest_rank(p, WFI_SPACE_DEVICE);
-    size_t peak = peak_of(p, WFI_SPACE_DEVICE, worst);
-    if (!memory_bytes || peak <= memory_bytes) return WF_OK;
-    wf_proposal *proposals;
-    int n;
-    WF_TRY(wf_program_propose(p, memory_bytes, host_bytes, &proposals, &n));
-    wfi_text advice;
-    wfi_text_init(&advice, p->ctx);
+/* What would fit, and how large a model of the same family would by the first of them. */
+static wf_status add_advice(const search *s, const wf_proposal *proposals, int n, wfi_text *text) {
+    int64_t n_layers = wfi_model_n_layers(s->p->model), most;
     for (int k = 0; k < n; k++) {
-        wfi_text_add(&advice, k == 0 ? "" : k + 1 < n ? ", " : " or ");
-        add_proposal(p, &proposals[k], &advice);
+        wfi_text_add(text, k == 0 ? "" : k + 1 < n ? ", " : " or ");
+        add_proposal(s->p, &proposals[k], text);
     }
-    if (n)
-        wfi_text_add(&advice,
-                     " would fit; of the same family a model %.2f times as large, by the first",
-                     (double)memory_bytes / (double)proposals[0].peak_bytes);
-    else
-        wfi_text_add(
-            &advice,
-            "none of the other plans and numbers of microbatches that were tried would fit: "
-            "parameters, buffers and optimizer state alone take %zu",
-            p->ranks[worst].arenas[WFI_SPACE_DEVICE].state_bytes);
-    wf_proposals_destroy(p->ctx, proposals, n);
-    wf_status status = wfi_text_status(&advice);
-    if (status == WF_OK)
-        status =
-            wfi_fail(p->ctx, WF_DOES_NOT_FIT,
-                     "rank %d needs %zu bytes, %zu more than the %zu given; the peak is in unit "
-                     "%s; %s",
-                     worst, peak, peak - memory_bytes, memory_bytes,
-                     wf_program_rank(p, worst).peak_unit, advice.data);
-    wfi_free(p->ctx, advice.data);
-    return status;
+    if (!n) {
+        wfi_text_add(text, "none of the other plans and numbers of microbatches that were tried "
+                           "would fit");
+        return WF_OK;
+    }
+    wfi_text_add(text, " would fit");
+    if (!n_layers) return WF_OK;
+    WF_TRY(find_most_layers(s, &proposals[0], &most));
+    if (most == n_layers) return WF_OK;
+    wfi_text_add(text, "; by the first %lld layers%s would, instead of %lld", (long long)most,
+                 most == MOST_TIMES * n_layers ? " and perhaps more" : "", (long long)n_layers);
+    return WF_OK;
 }
 
-static wf_status fits_host(const wf_program *p, size_t host_bytes) {
-    int32_t worst = largest_rank(p, WFI_SPACE_HOST);
-    size_t peak = peak_of(p, WFI_SPACE_HOST, worst);
-    if (!host_bytes || peak <= host_bytes) return WF_OK;
+static wf_status refuse(const search *s, int32_t device, int32_t host, const char *advice) {
+    const wf_program *p = s->p;
+    size_t peak = peak_of(p, WFI_SPACE_DEVICE, device);
+    if (peak > s->device_bytes)
+        return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
+                        "rank %d needs %zu bytes, %zu more than the %zu given; the peak is in unit "
+                        "%s; %s",
+                        device, peak, peak - s->device_bytes, s->device_bytes,
+                        wf_program_rank(p, device).peak_unit, advice);
+    peak = peak_of(p, WFI_SPACE_HOST, host);
     return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
                     "rank %d needs %zu bytes of the host's memory, %zu more than the %zu given; "
-                    "what offload= keeps there can be kept in a file, with :disk",
-                    worst, peak, peak - host_bytes, host_bytes);
+                    "what offload= keeps there can be kept in a file, with :disk; %s",
+                    host, peak, peak - s->host_bytes, s->host_bytes, advice);
 }
 
-wf_status wf_program_fits(const wf_program *p, size_t device_bytes, size_t host_bytes) {
-    WF_TRY(fits_device(p, device_bytes, host_bytes));
-    return fits_host(p, host_bytes);
+wf_status wf_program_fits(const wf_program *p, size_t device_bytes, size_t host_bytes,
+                          wf_proposal **proposals_out, int *n_out) {
+    const search s = search_for(p, device_bytes, host_bytes);
+    wf_proposal *proposals = NULL;
+    int n = 0;
+    if (proposals_out) *proposals_out = NULL, *n_out = 0;
+    if (fits(&s, p)) return WF_OK;
+    WF_TRY(wf_program_propose(p, device_bytes, host_bytes, &proposals, &n));
+    wfi_text advice;
+    wfi_text_init(&advice, p->ctx);
+    wf_status status = add_advice(&s, proposals, n, &advice);
+    if (status == WF_OK) status = wfi_text_status(&advice);
+    if (status == WF_OK)
+        status = refuse(&s, largest_rank(p, WFI_SPACE_DEVICE), largest_rank(p, WFI_SPACE_HOST),
+                        advice.data);
+    wfi_free(p->ctx, advice.data);
+    if (proposals_out && status == WF_DOES_NOT_FIT) {
+        *proposals_out = proposals;
+        *n_out = n;
+    } else {
+        wf_proposals_destroy(p->ctx, proposals, n);
+    }
+    return status;
 }
