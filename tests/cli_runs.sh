@@ -138,4 +138,19 @@ peak=$(field peak_bytes <"$folder/plan.json" | head -n 1)
 report plan --model resnet18 --image 64 --batch 32 --threads 1 --device-memory "$peak" >/dev/null
 expect 3 "1 more than" plan --model resnet18 --image 64 --batch 32 --threads 1 --device-memory $((peak - 1))
 
+# ---- a model that does not fit: all goes by disk, with the same bits ----
+deep="--model gpt --layers 24 --hidden 64 --heads 4 --vocab 256 --data synthetic --tokens 32 --batch 1 --threads 1 --optimizer adamw --steps 2"
+# shellcheck disable=SC2086
+report train $deep --plan auto --device-memory 1600KiB --host-memory 4KiB --out "$folder/deep" >"$folder/capped"
+grep -q 'offload=state:disk+params:disk' "$folder/capped" || fail "--plan auto keeps nothing on disk: $(field plan <"$folder/capped")"
+# shellcheck disable=SC2086
+[[ $(field weights_sha256 <"$folder/capped") == "$(report train $deep | field weights_sha256)" ]] || fail "a model by disk has other weights"
+python3 - "$folder/capped" <<'PY' || fail "a model by disk: other bytes than planned, or more than may be"
+import json, sys
+r = json.load(open(sys.argv[1]))
+peak, disk = r["peak_bytes"], r["disk_peak_bytes"]
+assert peak["planned"] == peak["measured"] and disk["planned"] == disk["measured"]
+assert peak["measured"][0] <= 1600 * 1024 and disk["measured"][0] > 8 * peak["measured"][0]
+PY
+
 finish
