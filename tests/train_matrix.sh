@@ -23,7 +23,7 @@ train() {
     case $1 in
     threads) report "${all[@]}" --devices "cpu:$2" ;;
     processes) report "${all[@]}" --ranks "$2" ;;
-    *) timeout 200 "$1" -np "$2" "$WEFT" "${all[@]}" --quiet --json - --wire mpi 2>"$folder/said" ||
+    *) timeout 200 "$1" -np "$2" "$WEFT" "${all[@]}" --quiet --json - --wire mpi 2>"$folder/said" </dev/null ||
         fail "$1 -np $2, $3: exit $?: $(tail -n 1 "$folder/said")" ;;
     esac
 }
@@ -55,7 +55,8 @@ one() {
 
 # run LAUNCHER EVERY FIRST
 run() {
-    local launcher=$1 ranks plan micro lanes
+    local launcher=$1 ranks plan micro lanes n_before=$n_runs
+    plans | awk -v every="$2" -v first="$3" 'NR % every == first % every' >"$folder/plans"
     while read -r ranks plan micro lanes; do
         one "$micro" "$lanes"
         n_runs=$((n_runs + 1))
@@ -64,7 +65,8 @@ run() {
         tr -d ' \n' <"$folder/again" | grep -oE '"planned":\[[0-9,]*\],"measured":\[[^]]*\]' >"$folder/peaks"
         [[ $(wc -l <"$folder/peaks") == 3 ]] || fail "$model, $launcher, $plan: not three spaces: $(cat "$folder/peaks")"
         grep -vE '"planned":(\[[0-9,]*\]),"measured":\1$' "$folder/peaks" && fail "$model, $launcher, $plan: planned bytes are not measured"
-    done < <(plans | awk -v every="$2" -v first="$3" 'NR % every == first % every')
+    done <"$folder/plans"
+    ((n_runs - n_before == $(wc -l <"$folder/plans"))) || fail "$model, $launcher: $((n_runs - n_before)) runs, not $(wc -l <"$folder/plans")"
 }
 
 for model in gpt2-tiny resnet18; do
