@@ -169,7 +169,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "is an error")                                                                               \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
       "a checkpoint every N steps, not every epoch")                                               \
-    X(save_async, FLAG, save_async, RUN, FOR_TRAIN, 0, NULL, NULL,                                 \
+    X(save_async, FLAG, save_async, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                      \
       "copy what is saved, and write it while steps go on")                                        \
     X(shard_size, SIZE, shard_bytes, RUN, FOR_TRAIN | FOR_CONVERT, 0, "SIZE", NULL,                \
       "divide checkpoints into shards of this size, with an index, as Hugging Face does")          \

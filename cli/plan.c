@@ -85,6 +85,9 @@ static void say_rank(const cli *c, const programs *all, int rank) {
             text_of_bytes(bound, (double)r.disk_peak_bytes),
             text_of_bytes(sent, (double)r.fetched_bytes),
             text_of_bytes(received, (double)r.evicted_bytes));
+    if (c->o.save_async)
+        say(c, "  a save in the background copies %s of it to the host's memory, beside the peak\n",
+            text_of_bytes(peak, (double)wf_program_save_bytes(p, rank)));
     if (wf_program_n_ranks(p) > 1)
         say(c, "  sends %s and receives %s a step\n", text_of_bytes(sent, (double)r.sent_bytes),
             text_of_bytes(received, (double)r.received_bytes));
@@ -122,7 +125,7 @@ static json_t *rank_json(const job *j, const programs *all, int rank) {
                       (json_int_t)s.activation_bytes, "forward_us", s.forward_us, "backward_us",
                       s.backward_us, "weight_us", s.weight_us, "recompute_us", s.recompute_us));
     }
-    return json_pack(
+    json_t *json = json_pack(
         "{s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:i, s:o}",
         "device", job_device(j, rank, device), "parameters", (json_int_t)r.n_parameters,
         "peak_bytes", (json_int_t)r.peak_bytes, "bound_bytes", (json_int_t)r.bound_bytes,
@@ -133,6 +136,10 @@ static json_t *rank_json(const job *j, const programs *all, int rank) {
         "disk_peak_bytes", (json_int_t)r.disk_peak_bytes, "fetched_bytes",
         (json_int_t)r.fetched_bytes, "evicted_bytes", (json_int_t)r.evicted_bytes, "peak_unit",
         r.peak_unit, "instructions", r.n_instructions, "units", units);
+    if (j->c->o.save_async)
+        json_object_set_new(json, "save_bytes",
+                            json_integer((json_int_t)wf_program_save_bytes(p, rank)));
+    return json;
 }
 
 /* ---- what would fit ---- */

@@ -158,6 +158,8 @@ tested+=(--shard-size)
 "$WEFT" $mlp --steps 3 --save-every 1 --save-async --out "$folder/async" --quiet --json "$folder/report" || fail "--save-async: exit $?"
 cmp "$folder/every/model.safetensors" "$folder/async/model.safetensors" || fail "--save-async: another file"
 (($(field save_bytes <"$folder/report") > 10000)) || fail "--save-async: the report does not count the copy"
+planned=$("$WEFT" plan ${mlp#train } --save-async --quiet --json - | field save_bytes)
+[[ $planned == "$(field save_bytes <"$folder/report")" ]] || fail "--save-async: a copy of $planned bytes is planned"
 expect 2 "--save-async wants --out" $mlp --save-async
 tested+=(--save-async)
 report $mlp --profile | grep '"gflop_per_second"' >/dev/null || fail "--profile: no table"

@@ -73,6 +73,22 @@ static void expect_apart(const char *plan, const wf_program *p, const wfi_state_
     }
 }
 
+/* What a save copies of each rank's. */
+static void expect_save_bytes(const char *plan, const wf_program *p, const wfi_state_list *list) {
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        size_t bytes = 0, planned = wf_program_save_bytes(p, r);
+        for (int32_t i = 0; i < list->n_tensors; i++) {
+            const wfi_state_tensor *t = &list->tensors[i];
+            for (int32_t k = 0; k < t->n_pieces; k += wfi_state_n_equal(t, &t->pieces[k]))
+                if (t->pieces[k].rank == r) /* weights are in two files */
+                    bytes += (t->state < 0 ? 2 : 1) * (size_t)t->pieces[k].n *
+                             wfi_state_element_bytes(list, t);
+        }
+        if (bytes != planned)
+            fail_msg("%s, rank %d: %zu bytes are saved, %zu planned", plan, r, bytes, planned);
+    }
+}
+
 static void check_list(const char *plan, const wf_program *p, wfi_state_scope scope) {
     wfi_state_list list;
     TEST_OK(p->ctx, wfi_state_list_create(p, scope, &list));
@@ -85,7 +101,10 @@ static void check_list(const char *plan, const wf_program *p, wfi_state_scope sc
         if (scope != WFI_STATE_GRADIENTS || has_gradient) expect_whole(plan, &list, tensor);
     }
     assert_null(wfi_state_find(&list, "nothing"));
-    if (scope == WFI_STATE_ALL) expect_apart(plan, p, &list);
+    if (scope == WFI_STATE_ALL) {
+        expect_apart(plan, p, &list);
+        expect_save_bytes(plan, p, &list);
+    }
     wfi_state_list_release(&list);
 }
 
@@ -113,9 +132,20 @@ static void pieces_make_up_all(void **state) {
     static const struct {
         const char *text;
         int n_lanes;
-    } plans[] = {{"", 1},     {"dp=2", 2},      {"dp=3", 3},          {"dp=4", 4},
-                 {"dp=5", 5}, {"dp=6", 6},      {"dp=7", 7},          {"pp=2", 2},
-                 {"pp=3", 3}, {"dp=2,pp=2", 4}, {"dataparallel=4", 4}};
+    } plans[] = {{"", 1},
+                 {"dp=2", 2},
+                 {"dp=3", 3},
+                 {"dp=4", 4},
+                 {"dp=5", 5},
+                 {"dp=6", 6},
+                 {"dp=7", 7},
+                 {"pp=2", 2},
+                 {"pp=3", 3},
+                 {"dp=2,pp=2", 4},
+                 {"dataparallel=4", 4},
+                 {"dp=4,zero=1", 4},
+                 {"dp=4,zero=3,shard=2", 4},
+                 {"dp=2,zero=3", 2}};
     wf_context *ctx = test_context();
     for (int m = 0; m < N_MODELS; m++) {
         wf_model *model = make_model(ctx, m);

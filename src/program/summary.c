@@ -26,6 +26,47 @@ static int64_t count_parameters(const wf_graph *g, int32_t begin, int32_t end) {
     return n;
 }
 
+static bool is_same(wfi_extent a, wfi_extent b) {
+    return a.offset == b.offset && a.bytes == b.bytes;
+}
+
+/* Of what the unit has of that kind, the part that the rank is the first to hold. */
+static wfi_extent first_held(const wf_program *p, int32_t stage, wfi_block_kind kind, int32_t unit,
+                             int32_t rank) {
+    const wfi_stage *s = &p->stages[stage];
+    int32_t member = wfi_stage_member_on(p, stage, rank);
+    const int32_t others[] = {0, member % s->n_parts};
+    wfi_extent own = wfi_kept_extent(p, kind, unit, rank);
+    for (int k = 0; k < 2; k++) {
+        int32_t other = wfi_mesh_rank(p->mesh, s->pp, s->first_dp + others[k]);
+        if (others[k] < member && is_same(wfi_kept_extent(p, kind, unit, other), own))
+            return (wfi_extent){0, 0};
+    }
+    return own;
+}
+
+size_t wf_program_save_bytes(const wf_program *p, int rank) {
+    const wf_graph *g = p->graph;
+    size_t n_states = (size_t)wfi_recipe_n_states(&p->recipe), bytes = 0;
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *value = wfi_value_at(g, v);
+        bool is_param = value->kind == WFI_VALUE_PARAM;
+        if (!is_param && value->kind != WFI_VALUE_BUFFER) continue;
+        int32_t stage = wfi_program_stage_of(p, value->unit);
+        if (rank < 0 || rank >= p->n_ranks || wfi_stage_member_on(p, stage, rank) < 0) continue;
+        wfi_extent whole = {value->offset, wfi_value_bytes(g, v)};
+        wfi_block_kind kind = is_param ? WFI_BLOCK_PARAM : WFI_BLOCK_BUFFER;
+        /* In the file of weights, and in that of all state. */
+        wfi_extent held =
+            wfi_extent_intersect(first_held(p, stage, kind, value->unit, rank), whole);
+        bytes += 2 * held.bytes;
+        if (!is_param || value->is_frozen) continue;
+        wfi_extent state = first_held(p, stage, WFI_BLOCK_STATE, value->unit, rank);
+        bytes += n_states * wfi_extent_intersect(state, whole).bytes;
+    }
+    return bytes;
+}
+
 wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     if (rank < 0 || rank >= p->n_ranks) return (wf_rank_summary){.peak_unit = ""};
     const wfi_rank *r = &p->ranks[rank];
