@@ -4,7 +4,7 @@ BUILD ?= build
 CONFIGURE ?=
 
 .DEFAULT_GOAL := build
-.PHONY: build demo check bench asan tsan fuzz fmt install clean help
+.PHONY: build demo check bench asan tsan fuzz fmt install uninstall deb clean help
 
 build: ## the library and the program, build/weft
 	@scripts/build $(BUILD) all $(CONFIGURE)
@@ -36,6 +36,12 @@ fmt: ## format all C files with clang-format 14
 
 install: build ## to PREFIX (default /usr/local)
 	@cmake --install $(BUILD) $(if $(PREFIX),--prefix $(PREFIX))
+
+uninstall: ## what the last `make install` has put there
+	@scripts/uninstall $(BUILD)
+
+deb: build ## a Debian package
+	@cpack -G DEB --config $(BUILD)/CPackConfig.cmake -B $(BUILD)/deb
 
 clean: ## remove what was built
 	@rm -rf build build-asan build-tsan build-fuzz

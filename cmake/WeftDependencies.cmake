@@ -14,3 +14,6 @@ pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka) # tests only
 add_library(weft_dependencies INTERFACE)
 target_link_libraries(weft_dependencies INTERFACE Threads::Threads ZLIB::ZLIB DNNL::dnnl
   PkgConfig::HWLOC PkgConfig::JANSSON PkgConfig::SODIUM PkgConfig::PCRE2 ${CMAKE_DL_LIBS} m)
+
+# The same by their names, for who links the static library elsewhere.
+set(WEFT_STATIC_LIBRARIES dnnl hwloc jansson sodium pcre2-8 z pthread ${CMAKE_DL_LIBS} m)

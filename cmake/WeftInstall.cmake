@@ -7,7 +7,12 @@ set(generated ${PROJECT_BINARY_DIR}/package)
 if(WEFT_STRIP)
   install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)")
 endif()
-install(TARGETS weft EXPORT weftTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS weft weft_static EXPORT weftTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(WEFT_STRIP) # CMake leaves archives as they are
+  install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-debug
+  \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libweft.a\")")
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
@@ -24,6 +29,8 @@ install(FILES ${generated}/weftConfig.cmake ${generated}/weftConfigVersion.cmake
 # pkg-config weft
 file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" pc_to_prefix ${pc_to_prefix})
+list(TRANSFORM WEFT_STATIC_LIBRARIES PREPEND -l OUTPUT_VARIABLE pc_private)
+list(JOIN pc_private " " pc_private)
 set(pc_rpath "")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/weft.pc.in ${generated}/system/weft.pc @ONLY)
 set(pc_rpath " -Wl,-rpath,\${libdir}")
@@ -67,3 +74,16 @@ endif()
 file(GLOB WEFT_PEERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/peers/*.py
   ${PROJECT_SOURCE_DIR}/bench/peers/*.c)
 install(FILES ${WEFT_PEERS} DESTINATION share/weft/peers)
+
+# cpack -G DEB --config build/CPackConfig.cmake, or make deb: library, headers and program in one
+# package, which depends on what the distribution has of the rest.
+set(CPACK_PACKAGE_CONTACT "weft <weft@localhost>")
+set(CPACK_GENERATOR DEB)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON) # and with them the loader's cache is renewed
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS gnuplot-nox)
+include(CPack)

@@ -16,25 +16,52 @@ for file in bin/weft share/man/man1/weft.1 share/bash-completion/completions/wef
 done
 "$prefix/bin/weft" --version >/dev/null
 bash -n "$prefix/share/bash-completion/completions/weft"
-ldd "$prefix/bin/weft" | grep -c "=> $prefix/.*/libweft\.so\.0 " >/dev/null ||
+ldd "$prefix/bin/weft" | grep -c "=> $prefix/.*/libweft\.so\.0\.1 " >/dev/null ||
     { echo "the program does not use the library beside it:"; ldd "$prefix/bin/weft"; exit 1; }
 
 mkdir "$root/user"
 cat >"$root/user/user.c" <<'C'
 #include <stdio.h>
+#include <string.h>
 #include <weft/weft.h>
 int main(void) {
+    char numbers[40];
+    snprintf(numbers, sizeof numbers, "%d.%d.%d", WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR, WEFT_VERSION_PATCH);
+    if (strcmp(numbers, WEFT_VERSION) || strcmp(wf_version(), WEFT_VERSION)) return puts(numbers), 1;
     return puts(wf_status_meaning(WF_OK)) < 0;
 }
 C
 library=$(dirname "$(find "$prefix" -name libweft.so)")
 PKG_CONFIG_PATH=$library/pkgconfig
 export PKG_CONFIG_PATH
-[[ $(pkg-config --modversion weft) == "$(sed -n 's/#define WEFT_VERSION "\(.*\)"/\1/p' include/weft/weft.h)" ]] ||
+[[ $(pkg-config --modversion weft) == "$(sed -n 's/#define WEFT_VERSION  *"\(.*\)"/\1/p' include/weft/weft.h)" ]] ||
     { echo "weft.pc and weft.h disagree on the version"; exit 1; }
 read -ra flags <<<"$(pkg-config --cflags --libs weft)"
 "${CC:-cc}" "$root/user/user.c" "${flags[@]}" -o "$root/user/by_hand"
 [[ $("$root/user/by_hand") == done ]]
+nm -D "$library/libweft.so" | awk '$2 ~ /^[A-Z]$/ && $3 !~ /^(wf_.*@@|)WEFT_0\.1$/ { print; bad = 1 } END { exit bad }' ||
+    { echo "these symbols are exported without the version, or are not ours"; exit 1; }
+
+# The static library, with what pkg-config says that it needs; the program needs no other then.
+read -ra private <<<"$(sed -n 's/^Libs\.private: //p' "$PKG_CONFIG_PATH/weft.pc")"
+"${CC:-cc}" "$root/user/user.c" -I"$prefix/include" "$library/libweft.a" "${private[@]}" -o "$root/user/by_static"
+[[ $("$root/user/by_static") == done && $(ldd "$root/user/by_static") != *libweft* ]]
+
+# Nothing that is installed names the folders it was made in: it is the same from any other.
+if grep -rlF -e "$WEFT_SOURCE" -e "$(realpath "$WEFT_BUILD")" "$prefix"; then
+    echo "these name the folder they were built in"
+    exit 1
+fi
+
+# What is removed again is all.
+cmake --install "$WEFT_BUILD" --prefix "$root/gone/usr" --component Unspecified >"$root/log"
+mkdir "$root/manifest"
+cp "$WEFT_BUILD/install_manifest_Unspecified.txt" "$root/manifest/install_manifest.txt"
+scripts/uninstall "$root/manifest"
+left=$(find "$root/gone" ! -type d -o -path '*/weft*')
+[[ ! $left ]] || { echo "uninstalling leaves $left"; exit 1; }
+scripts/uninstall "$root/manifest" 2>"$root/log" && { echo "uninstalls what is not there"; exit 1; }
+grep -q "nothing has been installed from" "$root/log"
 
 # In the system's own prefix the loader's cache is renewed, and no path goes into programs. Nothing of
 # it is seen outside this command.
@@ -59,9 +86,12 @@ project(user C)
 find_package(weft 0.1 REQUIRED)
 add_executable(user user.c)
 target_link_libraries(user PRIVATE weft::weft)
+add_executable(static user.c)
+target_link_libraries(static PRIVATE weft::static)
 CMAKE
 {
     cmake -S "$root/user" -B "$root/user/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" &&
         cmake --build "$root/user/build"
 } >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
 [[ $("$root/user/build/user") == done ]]
+[[ $("$root/user/build/static") == done && $(ldd "$root/user/build/static") != *libweft* ]]

@@ -15,6 +15,9 @@ typedef struct wf_variable {
 extern "C" {
 #endif
 
+/* Of the library that the program runs with, such as "0.1.0". */
+WF_API const char *wf_version(void);
+
 /* The i-th library that weft runs on, such as "oneDNN 2.6.3 (avx512_core)". Static;
  * NULL past the last. */
 WF_API const char *wf_info_library(int i);

@@ -3,7 +3,11 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
-#define WEFT_VERSION "0.1.0"
+/* Of these headers; wf_version() is the library's that a program runs with. */
+#define WEFT_VERSION       "0.1.0"
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
 
 #include <weft/array.h>
 #include <weft/checkpoint.h>

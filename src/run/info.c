@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <weft/info.h>
+#include <weft/weft.h>
 #include <zlib.h>
 
 /* Versions of what is loaded, not of the headers weft was built with. */
@@ -28,6 +28,10 @@ static void ask_versions(void) {
     if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof version)
         pcre2_config(PCRE2_CONFIG_VERSION, version);
     snprintf(versions.pcre2, sizeof versions.pcre2, "PCRE2 %.50s", version);
+}
+
+const char *wf_version(void) {
+    return WEFT_VERSION;
 }
 
 const char *wf_info_library(int i) {
