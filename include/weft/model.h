@@ -21,10 +21,14 @@ typedef struct wf_model_config {
     /* gpt alone; 0 = as the registry says. Positions are the most tokens that a sample may have;
      * 0 = 1024, or n_tokens if there are more. */
     int64_t n_layers, hidden, n_heads, n_positions;
+    /* gpt2, gpt: a sample is one token, and the input "position" (I32) says where in its text: for
+     * forward runs token by token (wf_cached_attention). There is no loss; n_tokens is left at 0.
+     */
+    int cached;
 } wf_model_config;
 
 #define WF_MODEL_CONFIG_INIT                                                                       \
-    { sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0, 0, 0, 0, 0, 0 }
 
 /* What there is to know of a ready-made model before it is made. Static. */
 typedef struct wf_model_info {

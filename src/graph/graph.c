@@ -213,6 +213,18 @@ wf_tensor wfi_buffer(wf_graph *g, const char *name, wf_dtype dtype, wf_shape sha
     return declare(g, WFI_VALUE_BUFFER, name, dtype, shape, (wf_init){WF_INIT_CONSTANT, start});
 }
 
+wf_tensor wfi_cache(wf_graph *g, const char *name, wf_shape shape) {
+    if (g->training)
+        wfi_graph_fail(g, WF_UNSUPPORTED, "cache '%s%s': a model that keeps one is not trained",
+                       g->scope, name);
+    wf_tensor cache = declare(g, WFI_VALUE_BUFFER, name, WF_F32, shape, (wf_init){0});
+    if (cache.id < 0) return cache;
+    wfi_value *value = &g->values[cache.id];
+    value->is_cache = true;
+    g->units[value->unit].cache_bytes = value->offset + wfi_value_bytes(g, cache.id);
+    return cache;
+}
+
 /* ---- nodes ---- */
 
 wf_status wfi_node_output(wf_graph *g, wfi_node *node, wf_dtype dtype, const wf_shape *shape) {

@@ -34,6 +34,7 @@ typedef struct wfi_value {
     wf_dtype dtype;
     wf_shape shape;
     wfi_layout layout;
+    bool is_cache;    /* of a buffer: kept from run to run, but not saved; ops write it in place */
     bool opaque;      /* bytes and meaning belong to the kernel that writes it */
     int32_t node;     /* producer, or -1 */
     int32_t alias;    /* the value whose bytes this is (a reshape), or -1 */
@@ -129,6 +130,7 @@ typedef struct wfi_unit {
     size_t param_bytes;   /* flat storage of its own parameters, each aligned to 64 */
     size_t trained_bytes; /* of it, from its begin on: what is trained */
     size_t buffer_bytes;  /* flat storage of its buffers */
+    size_t cache_bytes;   /* of these as far as there are caches */
     bool begins_stage;    /* the model says so (wf_next_stage) */
     bool is_passed; /* by an op that leaves no node in this graph, but does in a training one */
 } wfi_unit;
@@ -194,6 +196,8 @@ static inline wf_tensor wfi_inert(wf_graph *g) {
 void wfi_graph_add_unit(wf_graph *g, const char *name);
 /* A buffer (no gradient) of the current unit under the current scope. */
 wf_tensor wfi_buffer(wf_graph *g, const char *name, wf_dtype dtype, wf_shape shape, float start);
+/* A buffer of F32 that forward runs change, each after what the one before has left. */
+wf_tensor wfi_cache(wf_graph *g, const char *name, wf_shape shape);
 void wfi_graph_add_stat(wf_graph *g, wfi_stat stat);
 /* Other nodes, of wfi_alloc, instead of the graph's; they make its values. */
 void wfi_graph_set_nodes(wf_graph *g, wfi_node *nodes, int32_t n, size_t capacity);

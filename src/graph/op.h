@@ -79,6 +79,8 @@ typedef struct wfi_op_roles {
     uint8_t weight_in, weight_out;
     /* Class indices, of which negative ones do not count, and how many rows were right. */
     uint8_t label_in, hit_out;
+    /* Caches, which it reads and writes. */
+    uint8_t cache_in;
 } wfi_op_roles;
 
 /* Operands of a node: the gradient of its first output, its input i (WFI_X + i), its output i. */

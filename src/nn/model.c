@@ -17,6 +17,9 @@ static const registered_model registry[] = {
     {{"resnet50", 0, 1, 0, 128, 0, 1000, 0, 0, 0}, wfi_model_resnet50, 1000, 0},
     {{"gpt2", 1, 0, 0, 0, 256, 50257, 12, 768, 12}, wfi_model_gpt2, 50257, 1024},
     {{"gpt2-tiny", 1, 0, 0, 0, 32, 256, 2, 64, 4}, wfi_model_gpt2, 256, 64},
+    {{"gpt2-medium", 1, 0, 0, 0, 256, 50257, 24, 1024, 16}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-large", 1, 0, 0, 0, 256, 50257, 36, 1280, 20}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-xl", 1, 0, 0, 0, 256, 50257, 48, 1600, 25}, wfi_model_gpt2, 50257, 1024},
     {{"gpt", 1, 0, 1, 0, 256, 50257, 12, 768, 12}, wfi_model_gpt2, 50257, 1024},
 };
 
@@ -97,6 +100,7 @@ static wf_status check_fields(wf_context *ctx, const registered_model *m,
             return no_use(ctx, m, "an image size");
         if (c->loss != WF_LOSS_CROSS_ENTROPY)
             return no_use(ctx, m, "a loss other than cross entropy");
+        if (c->cached && c->n_tokens) return no_use(ctx, m, "n_tokens beside cached");
         if (c->n_tokens < 0)
             return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld tokens in a sample", m->info.name,
                             (long long)c->n_tokens);
@@ -105,6 +109,7 @@ static wf_status check_fields(wf_context *ctx, const registered_model *m,
                             m->info.name, c->dropout);
         return WF_OK;
     }
+    if (c->cached) return no_use(ctx, m, "cached");
     if (c->n_tokens) return no_use(ctx, m, "n_tokens");
     if (c->dropout != 0) return no_use(ctx, m, "dropout");
     if (c->channels < 1 || c->height < 1 || c->width < 1)

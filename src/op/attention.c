@@ -2,6 +2,10 @@
  *
  * self_attention(qkv [n, t, 3 c]) -> y [n, t, c], P [n, h, t, t]
  * self_attention_backward(dy, qkv, P) -> dqkv
+ * cached_attention(qkv [n, 3 c], positions I32 [n], cache [t, 2 c]) -> y [n, c]
+ *   n tokens of one text, one after the other: the keys and values of each are written to the row
+ * of its position, then it attends to all rows up to there. Of a position outside the cache, y is
+ * 0.
  *
  *   S = q k^T / sqrt(d)    P = softmax(S)    y = P v
  *   dP = dy v^T    dS = P (dP - sum P dP)
@@ -9,6 +13,7 @@
 #include "op/check.h"
 
 #include <math.h>
+#include <string.h>
 
 static wf_status check_qkv(const wf_graph *g, const wfi_node *node, const wf_shape *qkv) {
     int64_t n_heads = node->attr.attention.n_heads;
@@ -67,8 +72,9 @@ static double self_attention_backward_flops(const wf_graph *g, const wfi_node *n
 
 /* ---- references ---- */
 
-typedef struct head { /* of one sample: queries, keys and values in rows of 3 c */
+typedef struct head { /* of one sample */
     const float *q, *k, *v;
+    int64_t q_step, kv_step; /* from one row to the next */
     int64_t t, c, d;
     double factor;
 } head;
@@ -77,7 +83,7 @@ static head head_of(const wfi_call *call, const wfi_operand *qkv, int64_t n, int
     int64_t t = qkv->shape.dim[1], c = qkv->shape.dim[2] / 3;
     int64_t d = c / call->attr->attention.n_heads;
     const float *first = (float *)qkv->data + n * t * 3 * c + h * d;
-    return (head){first, first + c, first + 2 * c, t, c, d, 1 / sqrt((double)d)};
+    return (head){first, first + c, first + 2 * c, 3 * c, 3 * c, t, c, d, 1 / sqrt((double)d)};
 }
 
 static double dot(const float *a, const float *b, int64_t n) {
@@ -90,12 +96,21 @@ static double dot(const float *a, const float *b, int64_t n) {
 static void attend(const head *a, int64_t i, int64_t n_seen, double *p) {
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < n_seen; j++) {
-        p[j] = dot(a->q + i * 3 * a->c, a->k + j * 3 * a->c, a->d) * a->factor;
+        p[j] = dot(a->q + i * a->q_step, a->k + j * a->kv_step, a->d) * a->factor;
         if (p[j] > max) max = p[j];
     }
     for (int64_t j = 0; j < n_seen; j++) sum += p[j] = exp(p[j] - max);
     for (int64_t j = 0; j < n_seen; j++) p[j] /= sum;
     for (int64_t j = n_seen; j < a->t; j++) p[j] = 0;
+}
+
+/* The values of the first n rows, weighed by p. */
+static void mix_values(const head *a, const double *p, int64_t n, float *y) {
+    for (int64_t e = 0; e < a->d; e++) {
+        double sum = 0;
+        for (int64_t j = 0; j < n; j++) sum += p[j] * a->v[j * a->kv_step + e];
+        y[e] = (float)sum;
+    }
 }
 
 static size_t self_attention_scratch_bytes(const wf_graph *g, const wfi_node *node) {
@@ -113,11 +128,7 @@ static void self_attention_reference(const wfi_call *call) {
             for (int64_t i = 0; i < a.t; i++, p_out += a.t) {
                 attend(&a, i, call->attr->attention.causal ? i + 1 : a.t, p);
                 for (int64_t j = 0; j < a.t; j++) p_out[j] = (float)p[j];
-                for (int64_t e = 0; e < a.d; e++) {
-                    double sum = 0;
-                    for (int64_t j = 0; j < a.t; j++) sum += p[j] * a.v[j * 3 * a.c + e];
-                    y[(n * a.t + i) * a.c + h * a.d + e] = (float)sum;
-                }
+                mix_values(&a, p, a.t, y + (n * a.t + i) * a.c + h * a.d);
             }
         }
 }
@@ -215,4 +226,83 @@ const wfi_op wfi_op_self_attention_backward = {
 wf_tensor wf_self_attention(wf_tensor qkv, int64_t n_heads, int causal) {
     wfi_attr attr = {.attention = {n_heads, causal}};
     return wfi_build(&wfi_op_self_attention, &attr, NULL, 1, &qkv);
+}
+
+/* ---- a text token by token ---- */
+
+static wf_status cached_attention_check(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fif"));
+    wf_shape qkv = wfi_in_shape(g, node, 0), positions = wfi_in_shape(g, node, 1);
+    wf_shape cache = wfi_in_shape(g, node, 2);
+    int64_t n_heads = node->attr.attention.n_heads, c = cache.n_dims == 2 ? cache.dim[1] / 2 : 0;
+    if (qkv.n_dims != 2 || positions.n_dims != 1 || qkv.dim[0] != positions.dim[0] || c < 1 ||
+        qkv.dim[1] != 3 * c)
+        return wfi_op_fail(g, node, WF_SHAPE, "qkv %s, positions %s and cache %s do not fit",
+                           wfi_show(&qkv).text, wfi_show(&positions).text, wfi_show(&cache).text);
+    if (n_heads < 1 || c % n_heads)
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "%lld heads do not divide the %lld channels",
+                           (long long)n_heads, (long long)c);
+    wf_shape y = WF_SHAPE(qkv.dim[0], c);
+    return wfi_node_output(g, node, WF_F32, &y);
+}
+
+static double cached_attention_flops(const wf_graph *g, const wfi_node *node) {
+    wf_shape qkv = wfi_in_shape(g, node, 0), cache = wfi_in_shape(g, node, 2);
+    return 2 * (double)qkv.dim[0] * (double)cache.dim[0] * (double)cache.dim[1];
+}
+
+static size_t cached_attention_scratch_bytes(const wf_graph *g, const wfi_node *node) {
+    return (size_t)wfi_in_shape(g, node, 2).dim[0] * sizeof(double);
+}
+
+static void cached_attention_reference(const wfi_call *call) {
+    const float *qkv = call->in[0].data;
+    const int32_t *position = call->in[1].data;
+    float *cache = call->in[2].data, *y = call->out[0].data;
+    double *p = call->scratch; /* [t] */
+    int64_t n_heads = call->attr->attention.n_heads;
+    int64_t t = call->in[2].shape.dim[0], c = call->in[2].shape.dim[1] / 2, d = c / n_heads;
+    for (int64_t i = 0; i < call->in[0].shape.dim[0]; i++, qkv += 3 * c, y += c) {
+        if (position[i] < 0 || position[i] >= t) {
+            memset(y, 0, (size_t)c * sizeof *y);
+            continue;
+        }
+        memcpy(cache + position[i] * 2 * c, qkv + c, (size_t)(2 * c) * sizeof *cache);
+        for (int64_t h = 0; h < n_heads; h++) {
+            const float *keys = cache + h * d;
+            head a = {qkv + h * d, keys, keys + c,           3 * c, 2 * c, position[i] + 1,
+                      c,           d,    1 / sqrt((double)d)};
+            attend(&a, 0, a.t, p);
+            mix_values(&a, p, a.t, y + h * d);
+        }
+    }
+}
+
+static const wfi_op_sample cached_attention_samples[] = {
+    {.n_in = 3,
+     .in = {WFI_DIMS(3, 12), WFI_DIMS(3), WFI_DIMS(5, 8)},
+     .ids = 1 << 1,
+     .id_limit = 5,
+     .attr = {.attention = {2, 1}}},
+    {0}};
+
+const wfi_op wfi_op_cached_attention = {
+    .name = "cached_attention",
+    .roles = {.cache_in = 1 << 2},
+    .tolerance = 1e-5f,
+    .check = cached_attention_check,
+    .flops = cached_attention_flops,
+    .scratch_bytes = cached_attention_scratch_bytes,
+    .reference = cached_attention_reference,
+    .samples = cached_attention_samples,
+};
+
+wf_tensor wf_cached_attention(wf_tensor qkv, wf_tensor position, const char *name, int64_t n_heads,
+                              int64_t n_positions) {
+    wfi_attr attr = {.attention = {n_heads, 1}};
+    wf_shape shape = wf_tensor_shape(qkv);
+    int64_t c = shape.n_dims == 2 ? shape.dim[1] / 3 : 1;
+    if (qkv.id < 0) return qkv;
+    wf_tensor cache = wfi_cache(qkv.graph, name, WF_SHAPE(n_positions, 2 * c));
+    return wfi_build(&wfi_op_cached_attention, &attr, NULL, 3, (wf_tensor[]){qkv, position, cache});
 }

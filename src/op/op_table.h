@@ -61,7 +61,8 @@
     X(reduce)                                                                                      \
     X(reduce_backward)                                                                             \
     X(self_attention)                                                                              \
-    X(self_attention_backward)
+    X(self_attention_backward)                                                                     \
+    X(cached_attention)
 
 #define WFI_OP_EXTERN(name) extern const wfi_op wfi_op_##name;
 WFI_OP_LIST(WFI_OP_EXTERN)

@@ -91,7 +91,8 @@ static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_exte
 /* What a step changes of a block of state: not the parameters that are not trained. */
 static wfi_extent changed_part(const wf_program *p, const wfi_block *b) {
     wfi_extent part = {(size_t)b->begin, b->bytes};
-    if (p->kind != WF_PROGRAM_TRAIN) part.bytes = 0;
+    if (p->kind != WF_PROGRAM_TRAIN)
+        part.bytes = b->kind == WFI_BLOCK_BUFFER ? p->graph->units[b->id].cache_bytes : 0;
     if (b->kind == WFI_BLOCK_PARAM) part = wfi_trained_extent(p, b->id, part);
     return (wfi_extent){0, part.bytes};
 }
@@ -269,7 +270,9 @@ static wf_status run_segment(checker *c, int32_t i) {
         write_term(c, now, s, out[s]);
         if (slot->kind == WFI_BLOCK_WORKSPACE) continue;
         int32_t depth = b->kind == WFI_BLOCK_PACKED ? b->depth % WFI_N_PACKED : b->depth;
-        if (out[s] != wfi_ideal_find(c->ideal, b->kind, b->id, depth, b->micro))
+        bool is_cache = b->kind == WFI_BLOCK_BUFFER;
+        if (out[s] != (is_cache ? wfi_ideal_after(c->ideal, b->kind, b->id)
+                                : wfi_ideal_find(c->ideal, b->kind, b->id, depth, b->micro)))
             return refuse(c, i,
                           "computes something else than one rank would (it read other values)");
     }

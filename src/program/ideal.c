@@ -87,6 +87,10 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
         const wfi_slot *slot = &segment->slots[s];
         bool is_made = slot->access & WFI_WRITE && !(slot->access & WFI_SPOIL);
         if (!is_made || slot->kind == WFI_BLOCK_WORKSPACE) continue;
+        if (slot->kind == WFI_BLOCK_BUFFER) { /* caches; of a forward run's one microbatch */
+            ideal->after[1][slot->id] = out[s];
+            continue;
+        }
         bool is_packed = slot->kind == WFI_BLOCK_PACKED;
         status = put(ideal, slot->kind, slot->id, is_packed ? packed : 0, is_packed ? -1 : micro,
                      out[s]);

@@ -106,7 +106,9 @@ static wf_status address_value(builder *b, int32_t v, size_t end, int access, wf
     }
     /* What a segment makes itself it does not read from outside. */
     if (wfi_segment_makes(b->segment, code->g, root)) access &= ~WFI_READ;
-    if (access & WFI_WRITE && !wfi_segment_makes(b->segment, code->g, r)) access |= WFI_SPOIL;
+    bool is_cache = code->g->values[r].is_cache;
+    if (access & WFI_WRITE && !is_cache && !wfi_segment_makes(b->segment, code->g, r))
+        access |= WFI_SPOIL;
     return find_slot(b, b->segment, place->kind, id, place->offset + end, access, &out->slot);
 }
 
@@ -275,8 +277,9 @@ static wf_status add_node(builder *b, int32_t n) {
                             "own (a weight used twice in one unit?)",
                             node->op->name, g->units[node->unit].name);
         }
-        WF_TRY(address_value(b, v, kernel->bytes[i], kernel->writes[i] ? WFI_WRITE : WFI_READ,
-                             &step->operand[i]));
+        int access = kernel->writes[i] ? WFI_WRITE : WFI_READ;
+        if (i < node->n_in && node->op->roles.cache_in & 1 << i) access = WFI_READ | WFI_WRITE;
+        WF_TRY(address_value(b, v, kernel->bytes[i], access, &step->operand[i]));
     }
     bool adds_more = adding && adding->scratch_bytes > kernel->scratch_bytes;
     WF_TRY(address_scratch(b, adds_more ? adding : kernel, step));

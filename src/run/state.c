@@ -219,7 +219,7 @@ static wf_status check_tensor(const wf_trainer *t, const char *name, size_t dst_
     for (int32_t v = 0; v < g->n_values; v++) {
         const wfi_value *value = wfi_value_at(g, v);
         if (value->kind != WFI_VALUE_PARAM && value->kind != WFI_VALUE_BUFFER) continue;
-        if (strcmp(value->name, name)) continue;
+        if (value->is_cache || strcmp(value->name, name)) continue;
         if (wfi_value_bytes(g, v) != dst_bytes)
             return wfi_fail(t->ctx, WF_SHAPE, "'%s' has %zu bytes, not %zu", name,
                             wfi_value_bytes(g, v), dst_bytes);

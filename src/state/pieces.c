@@ -93,6 +93,7 @@ static wf_status add_tensors(wfi_state_list *list, const wf_recipe *recipe, int 
     for (int32_t v = 0; v < list->graph->n_values; v++) {
         const wfi_value *value = wfi_value_at(list->graph, v);
         if (value->kind != WFI_VALUE_PARAM && value->kind != WFI_VALUE_BUFFER) continue;
+        if (value->is_cache) continue;
         bool is_trained = value->kind == WFI_VALUE_PARAM && !value->is_frozen;
         for (int k = -1; k < (is_trained ? n_states : 0); k++) {
             wfi_state_tensor *tensor = &list->tensors[list->n_tensors++];

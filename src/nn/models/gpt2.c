@@ -10,22 +10,26 @@
 
 #define INIT_STD 0.02f
 
-static wf_tensor embed(wf_tensor ids, const wf_model_config *c) {
+/* Where in a text each token of a sample stands: the first rows of the table; or, if a sample is
+ * one token, the row of its position. */
+static wf_tensor embed(wf_tensor ids, wf_tensor position, const wf_model_config *c) {
     wf_tensor x = wf_embedding(ids, "wte", c->n_classes, c->hidden, INIT_STD);
     wf_tensor positions = wf_parameter(ids.graph, "wpe.weight", WF_SHAPE(c->n_positions, c->hidden),
                                        (wf_init){WF_INIT_NORMAL, INIT_STD});
-    x = wf_add(x, wf_slice(positions, 0, 0, c->n_tokens));
+    x = wf_add(x, c->cached ? wf_embedding_with(position, positions)
+                            : wf_slice(positions, 0, 0, c->n_tokens));
     return wf_dropout(x, "drop", (float)c->dropout);
 }
 
 /* x + attention(ln_1(x)), then x + mlp(ln_2(x)) */
-static wf_tensor block(wf_tensor x, const wf_model_config *c) {
+static wf_tensor block(wf_tensor x, wf_tensor position, const wf_model_config *c) {
     /* Each of the 2 n_layers branches adds its variance to the residual stream. */
     float branch_std = INIT_STD / sqrtf(2.0f * (float)c->n_layers);
 
     wf_tensor a = wf_layer_norm(x, "ln_1");
     a = wf_linear_in_out(a, "attn.c_attn", 3 * c->hidden, INIT_STD);
-    a = wf_self_attention(a, (int)c->n_heads, 1);
+    a = c->cached ? wf_cached_attention(a, position, "attn.cache", c->n_heads, c->n_positions)
+                  : wf_self_attention(a, (int)c->n_heads, 1);
     a = wf_linear_in_out(a, "attn.c_proj", c->hidden, branch_std);
     x = wf_add(x, wf_dropout(a, "attn.resid_dropout", (float)c->dropout));
 
@@ -52,18 +56,20 @@ void wfi_model_gpt2(wf_graph *g, const void *config) {
         wf_graph_fail(g, text);
         return;
     }
-    wf_tensor ids = wf_input(g, "x", WF_I32, WF_SHAPE(c->n_tokens));
-    wf_tensor x = embed(wf_cut(ids, "embed"), c);
+    wf_shape sample = c->cached ? WF_SCALAR : WF_SHAPE(c->n_tokens);
+    wf_tensor ids = wf_input(g, "x", WF_I32, sample), position = {g, -1};
+    if (c->cached) position = wf_input(g, "position", WF_I32, sample);
+    wf_tensor x = embed(wf_cut(ids, "embed"), position, c);
     wf_scope(g, "h");
     for (int64_t i = 0; i < c->n_layers; i++) {
         snprintf(text, sizeof text, "h.%lld", (long long)i);
         x = wf_cut(x, text);
         wf_scope(g, "%lld", (long long)i);
-        x = block(x, c);
+        x = block(x, position, c);
         wf_scope_end(g);
     }
     wf_scope_end(g);
     wf_tensor logits = head(wf_cut(x, "head"), c);
     wf_output(logits, "logits");
-    wf_loss(wf_cross_entropy(logits, wf_input(g, "y", WF_I32, WF_SHAPE(c->n_tokens))));
+    if (!c->cached) wf_loss(wf_cross_entropy(logits, wf_input(g, "y", WF_I32, sample)));
 }
