@@ -73,3 +73,16 @@ exit_status agree_on_place(const job *j, int64_t n_steps, int64_t epoch, int64_t
     add_number(&s, "sample", sample);
     return compare(j->c, &s);
 }
+
+exit_status agree_on_text(const cli *c, exit_status bad, char **text) {
+    if (!c->job) return bad;
+    int64_t head[2] = {bad, *text ? (int64_t)strlen(*text) + 1 : 0};
+    wf_status status = wf_job_broadcast(c->job, head, sizeof head);
+    if (status != WF_OK) return complain_of(c, status);
+    if (head[0] && !c->is_root)
+        complain((exit_status)head[0], "rank 0 cannot go on from what it has read, and says why");
+    if (head[0]) return (exit_status)head[0];
+    if (!c->is_root && !(*text = malloc((size_t)head[1])))
+        return complain(EXIT_FAILED, "no memory left");
+    return complain_of(c, wf_job_broadcast(c->job, *text, (size_t)head[1]));
+}

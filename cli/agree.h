@@ -12,4 +12,7 @@ exit_status agree_on_data(job *j);
 /* Where the run begins and ends: after how many steps, at which sample. */
 exit_status agree_on_place(const job *j, int64_t n_steps, int64_t epoch, int64_t sample);
 
+/* Rank 0's text (malloc) becomes that of all; or its failure, of which it has said the reason. */
+exit_status agree_on_text(const cli *c, exit_status bad, char **text);
+
 #endif

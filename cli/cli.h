@@ -42,6 +42,7 @@ extern const command commands[];
 exit_status run_train(cli *c);
 exit_status run_eval(cli *c);
 exit_status run_convert(cli *c);
+exit_status run_generate(cli *c);
 exit_status run_plan(cli *c);
 exit_status run_bench(cli *c);
 exit_status run_bench_model_parallel(cli *c);

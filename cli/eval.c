@@ -14,11 +14,13 @@ static exit_status evaluate(cli *c, const job *j, wf_trainer *trainer) {
     if (status != WF_OK) return complain_of(c, status);
     say(c, "%s split: loss %.4f", split == WF_DATA_TEST ? "test" : "training", loss);
     if (isfinite(accuracy)) say(c, ", accuracy %.2f %%", 100 * accuracy);
+    if (j->is_tokens) say(c, ", perplexity %.2f", exp(loss));
     say(c, "\n");
-    return report_write(c, json_pack("{s:s, s:o, s:o, s:o}", "split",
-                                     split == WF_DATA_TEST ? "test" : "train", "loss",
-                                     json_number(loss), "accuracy", json_number(accuracy), "recipe",
-                                     options_recipe(&c->o)));
+    json_t *report = json_pack("{s:s, s:o, s:o, s:o}", "split",
+                               split == WF_DATA_TEST ? "test" : "train", "loss", json_number(loss),
+                               "accuracy", json_number(accuracy), "recipe", options_recipe(&c->o));
+    if (j->is_tokens) json_object_set_new(report, "perplexity", json_number(exp(loss)));
+    return report_write(c, report);
 }
 
 exit_status run_eval(cli *c) {

@@ -40,9 +40,9 @@ static exit_status resolve_sizes(options *o, const wf_model_info *model) {
                  {OPT_vocab, &o->vocab, 0}}; /* by the data */
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes && model->has_sizes; k++) {
         char name[TEXT_BYTES];
-        if (!option_is_given(o, sizes[k].id))
-            *sizes[k].value = sizes[k].usual;
-        else if (!*sizes[k].value)
+        if (!option_is_given(o, sizes[k].id)) {
+            if (!*sizes[k].value) *sizes[k].value = sizes[k].usual; /* else saved weights say it */
+        } else if (!*sizes[k].value)
             return complain(EXIT_USAGE, "%s wants at least 1", option_name(name, sizes[k].id));
     }
     return EXIT_DONE;
@@ -73,7 +73,7 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     config.format = (wf_data_format)o->data_format;
     config.kind = j->is_tokens ? WF_DATA_TOKENS : WF_DATA_IMAGES;
     config.height = config.width = o->image;
-    if (j->is_tokens) config.n_classes = o->vocab;
+    if (j->is_tokens) config.n_classes = o->vocab ? o->vocab : j->saved.vocab;
     if (is_synthetic && !o->vocab) config.n_classes = wf_model_registry_find(o->model)->n_classes;
     config.n_tokens = o->tokens;
     config.n_synthetic = synthetic_samples(o, n_steps);
@@ -81,10 +81,8 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     config.text = o->words ? WF_TEXT_WORDS : WF_TEXT_BYTES;
     config.normalize = (wf_data_normalize)o->normalize;
     config.seed = o->recipe.seed;
-    wf_status status = WF_OK;
-    if (o->tokenizer) status = wf_tokenizer_open(j->c->ctx, o->tokenizer, &j->tokenizer);
     config.tokenizer = j->tokenizer;
-    if (status == WF_OK) status = wf_data_open(j->c->ctx, &config, &j->data);
+    wf_status status = wf_data_open(j->c->ctx, &config, &j->data);
     if (status == WF_OK) j->about = *wf_data_describe(j->data);
     return status;
 }
@@ -110,6 +108,8 @@ static wf_status find_model(job *j) {
         config.n_layers = o->layers;
         config.hidden = o->hidden;
         config.n_heads = o->heads;
+        if (j->saved.vocab > config.n_classes) config.n_classes = j->saved.vocab;
+        if (wf_model_registry_find(o->model)->has_sizes) config.n_positions = j->saved.positions;
         if (!option_no_use(o, OPT_vocab)) config.n_classes = o->vocab;
     } else {
         config.channels = about->channels;
@@ -213,13 +213,13 @@ static wf_status choose_plan(job *j) {
     return WF_OK;
 }
 
-exit_status job_open(cli *c, int64_t n_steps, job *j) {
-    options *o = &c->o;
-    memset(j, 0, sizeof *j);
-    j->c = c;
-    exit_status bad = job_check_model(c);
+/* What the options say, without a look at data. */
+static exit_status resolve(job *j) {
+    options *o = &j->c->o;
+    exit_status bad = about_read(j->c, &j->saved);
+    if (!bad) bad = job_check_model(j->c);
     if (bad) return bad;
-    if (!o->data && c->command & (FOR_TRAIN | FOR_EVAL))
+    if (!o->data && j->c->command & (FOR_TRAIN | FOR_EVAL))
         return complain(EXIT_USAGE, "--data is missing, for example --data fashion-mnist");
     if (!o->data && !option_set(o, OPT_data, "synthetic"))
         return complain(EXIT_FAILED, "%s", o->error);
@@ -234,36 +234,52 @@ exit_status job_open(cli *c, int64_t n_steps, job *j) {
     const wf_model_info *model = wf_model_registry_find(o->model);
     j->is_tokens = model->takes_tokens;
     if ((bad = resolve_sizes(o, model))) return bad;
-    resolve_options(o, model, c->command == FOR_BENCH && is_synthetic);
+    if (!o->tokens && j->saved.positions && j->saved.positions < model->n_tokens)
+        o->tokens = j->saved.positions;
+    resolve_options(o, model, j->c->command == FOR_BENCH && is_synthetic);
     if (o->loss == WF_LOSS_MSE && !is_synthetic)
         return complain(EXIT_USAGE,
                         "--loss mse wants one-hot targets; only --data synthetic has them");
-    wf_status status = parse_plan(j);
-    if (status == WF_OK) wf_plan_use_memory(j->plan, o->device_memory);
-    if (status == WF_OK) status = open_data(j, is_synthetic, n_steps);
-    if (status == WF_OK && o->epochs > INT64_MAX / (j->about.n_train + 1)) {
-        bad = complain(EXIT_USAGE, "--epochs %lld: too many steps to count", (long long)o->epochs);
-        job_close(j);
-        return bad;
-    }
-    if (status == WF_OK && (bad = agree_on_data(j))) {
-        job_close(j);
-        return bad;
-    }
-    if (status == WF_OK && (bad = check_vocab(j))) {
-        job_close(j);
-        return bad;
-    }
-    if (status == WF_OK) status = find_model(j);
+    return EXIT_DONE;
+}
+
+/* The data, whose tokens have to be those that saved weights know. */
+static exit_status open_known_data(job *j, int64_t n_steps) {
+    const options *o = &j->c->o;
+    bool is_synthetic = !strcmp(o->data, "synthetic");
+    bool is_text = o->data_format == WF_FORMAT_AUTO || o->data_format == WF_FORMAT_TEXT;
+    exit_status bad = EXIT_DONE;
+    if (j->is_tokens && is_text && !is_synthetic)
+        bad = about_tokenizer(j->c, &j->saved, &j->tokenizer);
+    if (!bad) bad = complain_of(j->c, open_data(j, is_synthetic, n_steps));
+    if (bad) return bad;
+    if (o->epochs > INT64_MAX / (j->about.n_train + 1))
+        return complain(EXIT_USAGE, "--epochs %lld: too many steps to count", (long long)o->epochs);
+    bad = agree_on_data(j);
+    if (!bad) bad = about_check(j->c, &j->saved, wf_data_tokenizer(j->data));
+    return bad ? bad : check_vocab(j);
+}
+
+static exit_status open_job(job *j, int64_t n_steps) {
+    const options *o = &j->c->o;
+    exit_status bad = resolve(j);
+    if (!bad) bad = complain_of(j->c, parse_plan(j));
+    if (bad) return bad;
+    wf_plan_use_memory(j->plan, o->device_memory);
+    bad = open_known_data(j, n_steps);
+    if (bad) return bad;
+    wf_status status = find_model(j);
     if (status == WF_OK && plan_is_auto(o)) status = choose_plan(j);
-    if (status == WF_OK && c->command != FOR_EVAL && (bad = job_measure(j))) {
-        job_close(j);
-        return bad;
-    }
+    if (status == WF_OK && j->c->command != FOR_EVAL && (bad = job_measure(j))) return bad;
     if (status == WF_OK) status = resolve_recipe(j, n_steps);
-    if (status == WF_OK) return EXIT_DONE;
-    bad = complain_of(c, status);
-    job_close(j);
+    return complain_of(j->c, status);
+}
+
+exit_status job_open(cli *c, int64_t n_steps, job *j) {
+    memset(j, 0, sizeof *j);
+    j->c = c;
+    exit_status bad = open_job(j, n_steps);
+    if (bad) job_close(j);
     return bad;
 }
 
@@ -272,6 +288,7 @@ void job_close(job *j) {
     wf_plan_destroy(j->plan);
     wf_data_close(j->data);
     wf_tokenizer_destroy(j->tokenizer);
+    about_release(&j->saved);
     memset(j, 0, sizeof *j);
 }
 

@@ -2,11 +2,12 @@
 #ifndef CLI_JOB_H
 #define CLI_JOB_H
 
-#include "cli.h"
+#include "about.h"
 
 typedef struct job {
     cli *c;
-    wf_tokenizer *tokenizer; /* of --tokenizer, or NULL */
+    saved_model saved;       /* what the weights that it begins with say */
+    wf_tokenizer *tokenizer; /* of --tokenizer or of the weights; or NULL */
     wf_data *data;
     wf_data_description about;
     wf_model *model;

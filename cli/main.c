@@ -15,6 +15,8 @@ const command commands[] = {
     {"train", "trains a model, with checkpoints, a log and a picture", FOR_TRAIN, run_train, NULL},
     {"eval", "loss and accuracy of saved weights", FOR_EVAL, run_eval, NULL},
     {"convert", "writes weights in another type, or in shards", FOR_CONVERT, run_convert, NULL},
+    {"generate", "goes on from a text with a language model's saved weights", FOR_GENERATE,
+     run_generate, NULL},
     {"plan", "what a plan costs: parameters, FLOPs, bytes by unit; runs nothing", FOR_PLAN,
      run_plan, NULL},
     {"bench train", "times training steps on synthetic data", FOR_BENCH, run_bench, NULL},

@@ -25,7 +25,8 @@ enum {
     FOR_BENCH_DDP = 1024,
     FOR_BENCH_ALLREDUCE = 2048,
     FOR_BENCH_MEMORY = 4096,
-    FOR_CONVERT = 8192
+    FOR_CONVERT = 8192,
+    FOR_GENERATE = 16384
 };
 #define TPB  (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
 #define TPBE (TPB | FOR_EVAL)
@@ -67,7 +68,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
 /* name (with _ for -), kind, field, group, commands, scope (1: of the recipe, 0: of the run, or
  * OF_RANK, OF_ROOT), argument, default, help */
 #define OPTION_LIST(X)                                                                             \
-    X(model, TEXT, model, MODEL, ALL, 1, "NAME", NULL, "a model:")                                 \
+    X(model, TEXT, model, MODEL, ALL | FOR_GENERATE, 1, "NAME", NULL, "a model:")                  \
     X(data, TEXT, data, MODEL, TPBE, 1, "NAME|PATH", NULL,                                         \
       "synthetic, fashion-mnist, a folder with MNIST's or CIFAR-10's files, a text file, or "      \
       "tokens (bench and plan: synthetic)")                                                        \
@@ -79,14 +80,15 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "synthetic images are N x N (128; mlp: 28; --quick: 96)")                                    \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
       "tokens in a sample (256; gpt2-tiny: 32)")                                                   \
-    X(layers, COUNT, layers, MODEL, TPBE | RUNS, 1, "N", NULL, "gpt: blocks (12)")                 \
-    X(hidden, COUNT, hidden, MODEL, TPBE | RUNS, 1, "N", NULL, "gpt: its width (768)")             \
-    X(heads, COUNT, heads, MODEL, TPBE | RUNS, 1, "N", NULL,                                       \
+    X(layers, COUNT, layers, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL, "gpt: blocks (12)")  \
+    X(hidden, COUNT, hidden, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
+      "gpt: its width (768)")                                                                      \
+    X(heads, COUNT, heads, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
       "gpt: heads of attention, which divide the width (12)")                                      \
-    X(vocab, COUNT, vocab, MODEL, TPBE | RUNS, 1, "N", NULL,                                       \
+    X(vocab, COUNT, vocab, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
       "gpt: tokens that there are (those of the data; synthetic: 50257)")                          \
     X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "a text file's tokens are words, not bytes") \
-    X(tokenizer, TEXT, tokenizer, MODEL, TPBE, OF_RANK, "DIR", NULL,                               \
+    X(tokenizer, TEXT, tokenizer, MODEL, TPBE | FOR_GENERATE, OF_RANK, "DIR", NULL,                \
       "a text file's tokens are those of Hugging Face's byte-level BPE: tokenizer.json, or "       \
       "vocab.json and merges.txt")                                                                 \
     X(normalize, CHOICE, normalize, MODEL, TPBE, 1, "default|none", "default",                     \
@@ -101,14 +103,14 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(dropout, REAL, dropout, MODEL, TPB | FOR_BENCH_MEMORY, 1, "P", "0",                          \
       "gpt2: probability of zeroing a value")                                                      \
                                                                                                    \
-    X(plan, TEXT, plan, PLAN, TPB | FOR_BENCH_DDP, 0, "PLAN", "",                                  \
+    X(plan, TEXT, plan, PLAN, TPB | FOR_BENCH_DDP | FOR_GENERATE, 0, "PLAN", "",                   \
       "how the work is divided, and what is kept: dp=2,pp=2,cut=layer3,recompute=all; auto: the "  \
       "fastest that fits (bench ddp: what else than dp and overlap: bucket=1MiB)")                 \
     X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY, 0, "LIST", NULL,                                 \
       "plans, with ; between them (dp=N, with zero=1, 2 and 3, and with breadth)")                 \
     X(costs, CHOICE, costs, PLAN, TPB, 0, "computed|measured", "computed",                         \
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
-    X(devices, TEXT, devices, PLAN, TPBE, 0, "LIST", NULL,                                         \
+    X(devices, TEXT, devices, PLAN, TPBE | FOR_GENERATE, 0, "LIST", NULL,                          \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0")         \
     X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN | PEER, OF_RANK, "N", "1",                          \
       "ranks as processes (run: also -n N, and it must be given; bench allreduce: as many, "       \
@@ -116,7 +118,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(rendezvous, TEXT, rendezvous, PLAN, FOR_TRAIN | FOR_BENCH, OF_RANK, "URL", NULL,             \
       "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
       "file:///path")                                                                              \
-    X(device_memory, SIZE, device_memory, PLAN, TPBE, 0, "SIZE", NULL,                             \
+    X(device_memory, SIZE, device_memory, PLAN, TPBE | FOR_GENERATE, 0, "SIZE", NULL,              \
       "cap per rank: 2GiB, 512MB, bytes; what recompute=auto fits into")                           \
     X(host_memory, SIZE, host_memory, PLAN, TPBE, 0, "SIZE", NULL,                                 \
       "the same of what the plan's offload= keeps in the host's memory")                           \
@@ -139,7 +141,12 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(weight_held, REAL, weight_held, SCHEDULE, FOR_SIMULATE, 0, "X", "1",                         \
       "of what a microbatch holds, the part that the gradient of the weights needs")               \
                                                                                                    \
-    X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS, 0, "N", NULL,                         \
+    X(prompt, TEXT, prompt, RUN, FOR_GENERATE, 0, "TEXT", NULL, "the text to go on from")          \
+    X(temperature, REAL, temperature, RUN, FOR_GENERATE, 0, "X", "0",                              \
+      "0: the likeliest token each time; else it is drawn, from more of them the higher")          \
+    X(top_k, COUNT, top_k, RUN, FOR_GENERATE, 0, "N", "0",                                         \
+      "draw from the N likeliest tokens only; 0: from all")                                        \
+    X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS | FOR_GENERATE, 0, "N", NULL,          \
       "stop after N optimizer steps, those before --resume included (bench ddp and memory: timed " \
       "steps of a run, 5 and 3)")                                                                  \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "the same in epochs (1)")    \
@@ -157,7 +164,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "threads; shm: processes; mpi: processes of mpirun (inproc,shm)")                            \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers that the other ranks can read, or any")                                             \
-    X(init, TEXT, init, RUN, TPBE | FOR_CONVERT, OF_ROOT, "FILE", NULL,                            \
+    X(init, TEXT, init, RUN, TPBE | FOR_CONVERT | FOR_GENERATE, OF_ROOT, "FILE", NULL,             \
       "weights to begin with: safetensors, an index of shards, or a folder with "                  \
       "model.safetensors")                                                                         \
     X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_CONVERT,         \
@@ -185,8 +192,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
-    X(json, TEXT, json, RUN, ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT,        \
-      OF_RANK, "FILE", NULL, "write the report there; - is standard output")                       \
+    X(json, TEXT, json, RUN,                                                                       \
+      ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE, OF_RANK,       \
+      "FILE", NULL, "write the report there; - is standard output")                                \
     X(config, TEXT, config, RUN, TPBE, OF_RANK, "FILE", NULL,                                      \
       "JSON object with options by name; the command line overrides it")                           \
     X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
@@ -201,8 +209,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "one that has PyTorch, for --peers (what bench/setup-peers installs, else python3)")         \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
       "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
-    X(quiet, FLAG, quiet, RUN, ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT, OF_RANK, NULL,  \
-      NULL, "print errors and the report only")
+    X(quiet, FLAG, quiet, RUN, ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE,  \
+      OF_RANK, NULL, NULL, "print errors and the report only")
 
 typedef enum option_id {
 #define OPTION_ENUM(name, kind, field, group, commands, scope, argument, fallback, help) OPT_##name,
@@ -227,14 +235,16 @@ typedef struct option {
 } option;
 
 typedef struct options {
-    char *model, *data, *tokenizer, *plan, *devices, *init, *out, *trace, *draw, *json, *config;
+    char *model, *data, *tokenizer, *prompt, *plan, *devices, *init, *out, *trace, *draw, *json,
+        *config;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;
     double transfer_ms, weight_held, timeout, grace;
     int64_t image, tokens, layers, hidden, heads, vocab, steps, epochs, save_every, repeat, ranks;
     size_t device_memory, host_memory, shard_bytes;
-    double dropout;
+    int64_t top_k;
+    double dropout, temperature;
     int data_format, words, no_shuffle, no_augment, normalize, stem, loss, costs;
     int file_dtype, resume, save_async, strict, profile, program, quick, quiet, peers, memory;
     wf_recipe recipe; /* behind the program's own fields */

@@ -1,6 +1,7 @@
 /* Going on from a checkpoint. What it says is not trusted: every number has its range, the data is
  * compared by its hash, and the data's path is not taken from the file of tensors, but from the
  * run's own run.json or from --data. */
+#include "agree.h"
 #include "checkpoint.h"
 #include "text.h"
 
@@ -77,20 +78,6 @@ static exit_status read_record(const cli *c, json_t *record) {
 }
 
 /* ---- all ranks get it ---- */
-
-/* Rank 0's text becomes that of all; or its failure, of which it has said the reason. */
-static exit_status broadcast(const cli *c, exit_status bad, char **text) {
-    if (!c->job) return bad;
-    int64_t head[2] = {bad, *text ? (int64_t)strlen(*text) + 1 : 0};
-    wf_status status = wf_job_broadcast(c->job, head, sizeof head);
-    if (status != WF_OK) return complain_of(c, status);
-    if (head[0] && !c->is_root)
-        complain((exit_status)head[0], "rank 0 cannot go on from its checkpoint, and says why");
-    if (head[0]) return (exit_status)head[0];
-    if (!c->is_root && !(*text = malloc((size_t)head[1])))
-        return complain(EXIT_FAILED, "no memory left");
-    return complain_of(c, wf_job_broadcast(c->job, *text, (size_t)head[1]));
-}
 
 /* Whether the value leaves the choice to weft, which is then no contradiction. */
 static bool is_open(option_id id, const char *text) {
@@ -173,7 +160,7 @@ exit_status checkpoint_read(cli *c, exit_status bad, resumed *resumed_out) {
     char *text = !bad && c->is_root ? json_dumps(record, JSON_COMPACT) : NULL;
     if (!bad && c->is_root && !text) bad = complain(EXIT_FAILED, "no memory left");
     json_decref(record);
-    bad = broadcast(c, bad, &text);
+    bad = agree_on_text(c, bad, &text);
     record = bad ? NULL : json_loads(text, 0, NULL);
     if (!bad) bad = take(c, record, resumed_out);
     json_decref(record);

@@ -142,3 +142,34 @@ int text_distance(const char *a, const char *b) {
     }
     return row[n];
 }
+
+/* The bytes of the UTF-8 character that begins here; 0: none does. */
+static size_t character_bytes(const unsigned char *at, size_t n_left) {
+    size_t n = *at < 0x80   ? 1
+               : *at < 0xc2 ? 0
+               : *at < 0xe0 ? 2
+               : *at < 0xf0 ? 3
+               : *at < 0xf5 ? 4
+                            : 0;
+    if (n > n_left) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((at[i] & 0xc0) != 0x80) return 0;
+    bool is_overlong = n > 2 && ((*at == 0xe0 && at[1] < 0xa0) || (*at == 0xf0 && at[1] < 0x90));
+    bool is_outside = n > 2 && ((*at == 0xed && at[1] > 0x9f) || (*at == 0xf4 && at[1] > 0x8f));
+    return is_overlong || is_outside ? 0 : n;
+}
+
+char *text_repaired(const char *text, size_t n_bytes) {
+    static const char replacement[] = "\xef\xbf\xbd";
+    const unsigned char *at = (const unsigned char *)text, *end = at + n_bytes;
+    char *repaired = malloc(3 * n_bytes + 1), *to = repaired;
+    if (!repaired) return NULL;
+    while (at < end) {
+        size_t n = *at ? character_bytes(at, (size_t)(end - at)) : 0;
+        memcpy(to, n ? (const char *)at : replacement, n ? n : 3);
+        to += n ? n : 3;
+        at += n ? n : 1;
+    }
+    *to = 0;
+    return repaired;
+}

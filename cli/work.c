@@ -39,6 +39,16 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
     return wf_loader_create(j->data, &config, loader_out);
 }
 
+/* Files say which model they are of. */
+static wf_status describe_files(const job *j, wf_trainer *trainer) {
+    char *text = about_text(j->c, &j->saved, j->model, wf_data_tokenizer(j->data));
+    if (!text) return wf_context_fail(j->c->ctx, WF_NO_MEMORY, "no memory left");
+    const wf_metadata about = {ABOUT_KEY, text};
+    wf_status status = wf_trainer_describe(trainer, &about, 1);
+    free(text);
+    return status;
+}
+
 wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     const options *o = &j->c->o;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
@@ -58,6 +68,7 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
         recipe.batch = job_eval_samples(j, j->about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);
     wf_status status =
         wf_trainer_create(j->c->ctx, j->model, &recipe, j->plan, &config, trainer_out);
+    if (status == WF_OK && !config.forward_only) status = describe_files(j, *trainer_out);
     if (status == WF_OK && !config.forward_only)
         job_describe_chosen(j, wf_trainer_program(*trainer_out));
     return status;

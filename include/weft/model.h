@@ -60,6 +60,10 @@ WF_API WF_NODISCARD wf_status wf_model_find(wf_context *ctx, const char *name,
 WF_API const wf_model_info *wf_model_registry(int i);
 WF_API const wf_model_info *wf_model_registry_find(const char *name);
 
+/* What a ready-made model was made with, nothing that it reads being 0 any more; NULL for one of
+ * one's own. Borrowed. */
+WF_API const wf_model_config *wf_model_config_of(const wf_model *model);
+
 WF_API const char *wf_model_name(const wf_model *model);
 WF_API void wf_model_destroy(wf_model *model);
 

@@ -176,6 +176,10 @@ WF_API WF_NODISCARD wf_status wf_trainer_forward(wf_trainer *trainer, const wf_f
  * files. What fails in one process fails in all, and ends the job: in the others as REMOTE. Beside
  * what stands with each, errors are NO_MEMORY and, in a job, TIMEOUT and REMOTE. */
 
+/* Pairs that every file has that the trainer writes from now on, beside its own: what others have
+ * to know of the model. Copied; they take the place of those before. Errors: NO_MEMORY. */
+WF_API WF_NODISCARD wf_status wf_trainer_describe(wf_trainer *trainer, const wf_metadata *metadata,
+                                                  int n_metadata);
 /* Writes parameters and buffers to `path`: safetensors, in one step, or with config.shard_bytes an
  * index and shards, of which a reader never sees old ones beside new ones. Errors, after which the
  * file is as it was and nothing is left beside it: NOT_FINITE after a step that was, or after a

@@ -170,6 +170,12 @@ wf_status wfi_model_with_layers(const wf_model *model, int64_t n_layers, wf_mode
                            model_out);
 }
 
+const wf_model_config *wf_model_config_of(const wf_model *model) {
+    for (size_t i = 0; i < WFI_COUNT(registry); i++)
+        if (model->function == registry[i].function) return model->config;
+    return NULL;
+}
+
 const char *wf_model_name(const wf_model *model) {
     return model->name;
 }

@@ -26,6 +26,9 @@ static wf_status create_file(wfi_state_call *x, wfi_state_opened *o) {
     for (int k = 0; k < x->n_metadata; k++)
         WF_TRY(wf_safetensors_writer_add_metadata(x->writer, x->metadata[k].key,
                                                   x->metadata[k].value));
+    for (int k = 0; k < x->t->n_about; k++)
+        WF_TRY(wf_safetensors_writer_add_metadata(x->writer, x->t->about[k].key,
+                                                  x->t->about[k].value));
     WF_TRY(declare(x));
     WF_TRY(wfi_safetensors_writer_share(x->writer, &n_files));
     o->n_files = n_files;
@@ -187,6 +190,27 @@ static wf_status save_as(wf_trainer *t, wfi_state_call *x, const char *what,
     WF_TRY(check_spoiled(t, x->path));
     if (t->saves && t->saves->n_steps != t->n_steps) WF_TRY(wf_trainer_save_wait(t));
     return t->save_async ? begin_save(t, x, what, scope) : wfi_state_perform(x, what, scope, save);
+}
+
+wf_status wf_trainer_describe(wf_trainer *t, const wf_metadata *metadata, int n_metadata) {
+    wfi_pool pool;
+    wfi_pool_init(&pool, t->ctx);
+    wf_metadata *about = wfi_pool_alloc(&pool, (size_t)n_metadata + 1, sizeof *about);
+    bool ok = about != NULL;
+    for (int k = 0; k < n_metadata && ok; k++) {
+        about[k].key = wfi_pool_format(&pool, "%s", metadata[k].key);
+        about[k].value = wfi_pool_format(&pool, "%s", metadata[k].value);
+        ok = about[k].key && about[k].value;
+    }
+    if (!ok) {
+        wfi_pool_release(&pool);
+        return WF_NO_MEMORY;
+    }
+    wfi_pool_release(&t->about_pool);
+    t->about_pool = pool;
+    t->about = about;
+    t->n_about = n_metadata;
+    return WF_OK;
 }
 
 wf_status wf_trainer_save(wf_trainer *t, const char *path) {

@@ -238,6 +238,7 @@ void wf_trainer_destroy(wf_trainer *t) {
     wf_model_destroy(t->model);
     wf_plan_destroy(t->plan);
     wfi_free(t->ctx, t->folder);
+    wfi_pool_release(&t->about_pool);
     wfi_free(t->ctx, t);
 }
 

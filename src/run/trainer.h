@@ -44,6 +44,9 @@ struct wf_trainer {
     int n_workers;
     wfi_profile profile;
     int64_t n_steps;
+    wfi_pool about_pool;
+    wf_metadata *about; /* [n_about] of every file that is written */
+    int n_about;
 
     bool save_async, are_saves_written; /* the latter: in a job, by all, when its last run began */
     struct wfi_save *saves;             /* that are being written; in the order of their calls */

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Language models from the command line: what saved weights say of themselves, other vocabularies refused, generation.
+# label: serial once
+source tests/cli_helpers.bash
+tiny="--model gpt2-tiny --threads 1 --batch 4 --tokens 8"
+
+# ---- a saved model knows its vocabulary ----
+for i in $(seq 40); do echo "the warp stands still and the weft goes across number $i"; done >"$folder/a.txt"
+(echo "still the weft goes" && cat "$folder/a.txt") >"$folder/reordered.txt"
+(echo "an unknown word" && cat "$folder/a.txt") >"$folder/other.txt"
+run="$folder/words"
+report train $tiny --words --data "$folder/a.txt" --steps 30 --lr 0.1 --out "$run" >/dev/null || fail "train --words"
+here=$(report eval $tiny --words --data "$folder/a.txt" --init "$run" | field loss)
+# Words in another order keep the numbers that the model knows; --words itself is known, too.
+for options in --words ""; do
+    there=$(report eval $tiny $options --data "$folder/reordered.txt" --init "$run" | field loss)
+    [[ -n $here && -n $there ]] || fail "eval $options: no loss"
+    awk -v a="$here" -v b="$there" 'BEGIN { exit !(b < a + 0.7 && b > a - 0.7) }' || fail "eval $options: loss $there, not near $here"
+done
+expect 1 "the word 'an' at byte 0 is not in the vocabulary" eval $tiny --words --data "$folder/other.txt" --init "$run"
+expect 2 "was trained with tokens of the kind words, not bpe" eval $tiny --data "$folder/a.txt" --init "$run" --tokenizer tests/golden/bpe
+cp "$folder/a.txt" "$folder/was.txt"
+cp "$folder/other.txt" "$folder/a.txt"
+expect 1 "the word 'an' at byte 0 is not in the vocabulary" train --resume --out "$run" --steps 31
+cp "$folder/was.txt" "$folder/a.txt"
+report train --resume --out "$run" --steps 31 >/dev/null || fail "--resume with words"
+
+# ---- bytes and BPE ----
+report train $tiny --data "$folder/a.txt" --steps 2 --out "$folder/bytes" >/dev/null || fail "train on bytes"
+expect 2 "of the kind bytes, not bpe" eval $tiny --data "$folder/a.txt" --init "$folder/bytes" --tokenizer tests/golden/bpe
+expect 2 "of the kind bytes, not words" train $tiny --words --data "$folder/a.txt" --init "$folder/bytes" --steps 1
+report train $tiny --data "$folder/a.txt" --tokenizer tests/golden/bpe --steps 2 --out "$folder/bpe" >/dev/null || fail "train on BPE"
+expect 2 "of the kind bpe, not bytes: its numbers would mean something else; give its --tokenizer" eval $tiny --data "$folder/a.txt" --init "$folder/bpe"
+mkdir "$folder/another"
+# Two tokens change their numbers.
+sed 's/"!":1,"\\"":2,/"!":2,"\\"":1,/' tests/golden/bpe/vocab.json >"$folder/another/vocab.json"
+cp tests/golden/bpe/merges.txt "$folder/another"
+cmp -s tests/golden/bpe/vocab.json "$folder/another/vocab.json" && fail "the other vocabulary is the same"
+expect 2 "was trained with another vocabulary of bpe" eval $tiny --data "$folder/a.txt" --init "$folder/bpe" --tokenizer "$folder/another"
+[[ $(report eval $tiny --data "$folder/a.txt" --tokenizer tests/golden/bpe --init "$folder/bpe" | field perplexity) =~ ^[0-9.]+$ ]] ||
+    fail "eval says no perplexity"
+
+# ---- generation ----
+text=$(report generate --init "$run" --prompt "the warp" --steps 6 | field text)
+[[ $text == "the warp "* ]] || fail "generate with words: '$text'"
+report generate --init "$folder/bytes" --prompt "the" --steps 5 | tr -d ' \n' | grep -q '"tokens":\[116,104,101,' ||
+    fail "generate with bytes: no tokens"
+one=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 20 --temperature 2 --seed 3 | field text)
+same=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 20 --temperature 2 --seed 3 --plan pp=2 | field text)
+other=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 20 --temperature 2 --seed 4 | field text)
+[[ -n $one && $one == "$same" ]] || fail "generate: the same seed gives '$one' and '$same'"
+[[ $one != "$other" ]] || fail "generate: another seed gives the same text"
+greedy=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 8 | field text)
+top=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 8 --temperature 5 --top-k 1 | field text)
+[[ $greedy == "$top" ]] || fail "generate: --top-k 1 is not greedy: '$greedy', '$top'"
+expect 2 "--prompt is missing" generate --init "$run"
+expect 2 "--prompt is empty" generate --init "$run" --prompt ""
+expect 2 "--init is missing" generate --prompt x
+expect 2 "--tokenizer is missing: the model in" generate --init "$folder/bpe" --prompt x
+expect 2 "this model reads 64 in all" generate --init "$folder/bytes" --prompt x --steps 64
+expect 2 "--top-k has no effect here" generate --init "$folder/bytes" --prompt x --top-k 3
+expect 1 "the word 'loom' at byte 4 is not in the vocabulary" generate --init "$run" --prompt "the loom"
+
+# ---- Hugging Face's config.json, of weights that say nothing themselves ----
+mkdir "$folder/hf"
+report train --model gpt --layers 1 --hidden 24 --heads 2 --threads 1 --batch 4 --tokens 16 --data "$folder/a.txt" --tokenizer tests/golden/bpe \
+    --steps 1 --out "$folder/small" >/dev/null || fail "train --model gpt"
+report convert --init "$folder/small" --out "$folder/hf/model.safetensors" >/dev/null || fail "convert"
+cp tests/golden/bpe/{vocab.json,merges.txt} "$folder/hf"
+[[ $(report generate --init "$folder/hf" --prompt "the" --steps 4 | field prompt_tokens) == 1 ]] || fail "generate with a tokenizer beside"
+LC_ALL=C sed -i 's/"weft[.]model"/"some.other"/' "$folder/hf/model.safetensors"
+config='"model_type": "gpt2", "n_layer": 1, "n_embd": 24, "n_head": 2, "vocab_size": 472, "n_positions": 1024'
+echo "{$config}" >"$folder/hf/config.json"
+[[ $(report generate --init "$folder/hf" --prompt "the" --steps 4 | field prompt_tokens) == 1 ]] || fail "generate with a config.json"
+a=$(report eval --threads 1 --batch 4 --tokens 16 --data "$folder/a.txt" --init "$folder/hf" | field loss)
+b=$(report eval --threads 1 --batch 4 --tokens 16 --data "$folder/a.txt" --init "$folder/small" --tokenizer tests/golden/bpe | field loss)
+[[ -n $a && $a == "$b" ]] || fail "eval with a config.json: loss $a, not $b"
+expect 2 "--model gpt2 has 12 layers, but the model in" generate --model gpt2 --init "$folder/hf" --prompt x
+expect 2 "--layers 2: the model in" generate --model gpt --layers 2 --init "$folder/hf" --prompt x
+echo "{$config, \"activation_function\": \"relu\"}" >"$folder/hf/config.json"
+expect 2 "activation_function is relu" generate --init "$folder/hf" --prompt x
+rm "$folder/hf/vocab.json"
+echo "{$config}" >"$folder/hf/config.json"
+expect 2 "--tokenizer is missing: the vocabulary of" generate --init "$folder/hf" --prompt x
+expect 2 "has a vocabulary of 472, and there are 256 bytes: give its --tokenizer" eval --tokens 16 --data "$folder/a.txt" --init "$folder/hf"
+
+finish
