@@ -65,6 +65,11 @@ differs --dropout "$gpt" "" "--dropout 0.5"
 [[ $(report $resnet | field flops) != $(report $resnet --stem small | field flops) ]] || fail "--stem: the same FLOPs"
 tested+=(--stem)
 
+# ---- generate ---- (what each does is in tests/cli_language.sh)
+refuses --prompt 2 "--prompt is missing" "generate --init $folder/none"
+refuses --temperature 2 "--temperature wants a number from 0" "generate --init $folder/none --prompt x --temperature -1"
+refuses --top-k 2 "--top-k has no effect here" "generate --init $folder/none --prompt x --top-k 3"
+
 # ---- recipe ----
 differs --batch "$mlp" "" "--batch 16"
 differs --micro "$mlp" "" "--micro 2"
