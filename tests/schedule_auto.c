@@ -171,6 +171,44 @@ static void never_worse(void **unused) {
     test_context_end(ctx);
 }
 
+/* Stages that need more or less, before B or after it: nothing holds more than it may, and lists
+ * are legal. */
+static void memory_by_stage(void **unused) {
+    (void)unused;
+    wf_context *ctx = test_context();
+    wfi_stage_times times[2 * MAX_STAGES];
+    wfi_stage_memory memory[2 * MAX_STAGES];
+    int device_of[2 * MAX_STAGES];
+    for (int i = 0; i < 300; i++) {
+        int n = 1 + i % MAX_STAGES, chunks = 1 + i / 8 % 2, n_stages = n * chunks;
+        for (int s = 0; s < n_stages; s++) {
+            double until_weight = 0.1 + 0.1 * ((i + 3 * s) % 10);
+            times[s] = (wfi_stage_times){2 + (s * i) % 5, 3 + (s + i) % 3, 1 + (s + 2 * i) % 4};
+            memory[s] = (wfi_stage_memory){1.0 / chunks, until_weight / chunks};
+            if ((i + s) % 3 == 0)
+                memory[s] = (wfi_stage_memory){until_weight / chunks, 1.0 / chunks};
+            device_of[s] = wfi_schedule_device_of(&wfi_schedule_auto, n, s);
+        }
+        wfi_schedule_request r = {.n_stages = n_stages,
+                                  .n_micro = 1 + i % 13,
+                                  .times = times,
+                                  .transfer = 0.3 * (i % 3),
+                                  .hold = 1 + i % 5,
+                                  .n_devices = n,
+                                  .device_of = device_of,
+                                  .memory = memory};
+        wfi_action_list *lists;
+        wfi_timing timing;
+        TEST_OK(ctx, wfi_schedule_make(ctx, &wfi_schedule_auto, &r, &lists));
+        TEST_OK(ctx, wfi_timing_init(ctx, &r, &timing));
+        TEST_OK(ctx, wfi_timing_run(&r, lists, &timing));
+        for (int d = 0; d < n; d++) assert_true(timing.peak[d] <= r.hold);
+        wfi_timing_release(&timing);
+        wfi_schedule_free(ctx, lists, n);
+    }
+    test_context_end(ctx);
+}
+
 /* The same request gives the same lists, and one large search ends. */
 static void is_repeatable(void **unused) {
     (void)unused;
@@ -205,9 +243,8 @@ static void zero_times(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_are_optimal),
-        cmocka_unit_test(never_worse),
-        cmocka_unit_test(is_repeatable),
+        cmocka_unit_test(small_are_optimal), cmocka_unit_test(never_worse),
+        cmocka_unit_test(memory_by_stage),   cmocka_unit_test(is_repeatable),
         cmocka_unit_test(zero_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

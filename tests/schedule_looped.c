@@ -4,6 +4,8 @@
 #include "run/trainer.h"
 #include "small_models.h"
 
+#include <math.h>
+
 /* Breadth first: all microbatches of a stage before the device's next one. */
 static void breadth_first(const wfi_schedule_request *r, int device, wfi_action_list *list) {
     for (int s = 0; s < r->n_stages; s++)
@@ -125,10 +127,99 @@ static void one_ranks_bits(void **state) {
     test_context_end(ctx);
 }
 
+/* ---- schedule=auto chooses how many ---- */
+
+/* Equal units: so many stages are as good as each other. */
+static void chain(wf_graph *g, const void *config) {
+    wf_tensor h = wf_input(g, "x", WF_F32, WF_SHAPE(512));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    for (int u = 0; u < *(const int *)config; u++) {
+        char name[16];
+        snprintf(name, sizeof name, "unit%d", u);
+        h = wf_relu(wf_linear(u ? wf_cut(h, name) : h, name, 512));
+    }
+    wf_loss(wf_cross_entropy(h, y));
+}
+
+typedef struct looked {
+    char plan[80];
+    int n_stages;
+    double step_us;
+    bool splits;
+} looked;
+
+static looked look_at(wf_context *ctx, const char *plan_text, int n_units) {
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p, *again;
+    wf_timeline *timeline;
+    looked found = {.n_stages = 0};
+    recipe.batch = 512;
+    recipe.n_micro = 8;
+    recipe.n_lanes = 1;
+    TEST_OK(ctx, wf_model_create(ctx, "chain", chain, &n_units, sizeof n_units, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    TEST_OK(ctx, wf_program_simulate(p, NULL, &timeline));
+    snprintf(found.plan, sizeof found.plan, "%s", wf_program_plan(p));
+    found.n_stages = p->n_stages;
+    found.step_us = wf_timeline_step_us(timeline);
+    found.splits = p->code->splits_weight;
+    assert_true(found.splits == p->plan->schedule->splits_weight);
+    /* What is held is counted in what a microbatch takes at most on all stages of a rank. */
+    wfi_schedule_request r;
+    wfi_pool pool;
+    wfi_pool_init(&pool, ctx);
+    TEST_OK(ctx, wfi_program_request(p, p->first_unit, &pool, &r));
+    for (int d = 0; d < r.n_devices; d++) {
+        double most = 0;
+        for (int s = 0; s < r.n_stages; s++)
+            if (r.device_of[s] == d)
+                most += fmax(r.memory[s].until_backward, r.memory[s].until_weight);
+        assert_float_equal(most, 1, 1e-9);
+    }
+    wfi_pool_release(&pool);
+    /* The plan that was chosen gives the same program. */
+    wf_plan_destroy(plan);
+    TEST_OK(ctx, wf_plan_parse(ctx, found.plan, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &again));
+    assert_int_equal(again->n_instructions, p->n_instructions);
+    /* And a test finds the stages where they are. */
+    wf_program_destroy(again);
+    TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 64, &again));
+    assert_int_equal(again->n_stages, p->n_stages);
+    wf_program_destroy(again);
+    wf_timeline_destroy(timeline);
+    wf_program_destroy(p);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    return found;
+}
+
+static void auto_chooses(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    looked one = look_at(ctx, "pp=4,schedule=auto,chunks=1,hold=4", 16);
+    looked some = look_at(ctx, "pp=4,schedule=auto,hold=4", 16);
+    assert_int_equal(one.n_stages, 4);
+    assert_true(some.n_stages > 4 && strcmp(some.plan, "dp=1,pp=4,schedule=auto,hold=4"));
+    assert_true(some.step_us < 0.99 * one.step_us);
+    /* Not with fewer units than that, nor where stages are named or one is enough. */
+    looked few = look_at(ctx, "pp=4,schedule=auto,hold=4", 6);
+    assert_string_equal(few.plan, "dp=1,pp=4,schedule=auto,hold=4");
+    looked cut = look_at(ctx, "pp=2,schedule=auto,cut=unit8", 16);
+    assert_string_equal(cut.plan, "dp=1,pp=2,schedule=auto,cut=unit8");
+    looked alone = look_at(ctx, "schedule=auto", 16);
+    assert_string_equal(alone.plan, "dp=1,pp=1,schedule=auto");
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shorter_bubbles),
         cmocka_unit_test(one_ranks_bits),
+        cmocka_unit_test(auto_chooses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 #include "plan/balance.h"
 #include "plan/schedule/timing.h"
 
+#include <math.h>
+
 /* ---- the heaviest stage, as light as possible ---- */
 
 /* By dynamic programming over (stages, units). */
@@ -46,10 +48,18 @@ static wf_status lighten_heaviest(wf_context *ctx, const wf_costs *costs, int n_
 /* A step that is shorter by less than this is no shorter. */
 #define LEAST_GAIN 1e-3
 
+/* Where ranks have several stages there is more to choose, and by that memory can be saved: what a
+ * rank holds counts as if the activations of one microbatch of the whole model were so much longer
+ * a step. */
+#define PRICE_OF_HELD 0.1
+
 typedef struct search {
     const wf_costs *costs;
     wfi_schedule_request request;
     wfi_stage_times times[MOST_STAGES];
+    wfi_stage_memory memory[MOST_STAGES];
+    double
+        *kept; /* [n_units] of a microbatch's activations, the unit's part; NULL: it is no matter */
     wfi_action_list *lists;
     wfi_timing timing;
 } search;
@@ -57,20 +67,48 @@ typedef struct search {
 static wf_status find_step(search *s, const int32_t *first_unit, double *step_out) {
     for (int k = 0; k < s->request.n_stages; k++) {
         wfi_stage_times *t = &s->times[k];
+        double kept = 0;
         *t = (wfi_stage_times){0, 0, 0};
         for (int32_t u = first_unit[k]; u < first_unit[k + 1]; u++) {
             const wf_unit_cost *unit = &s->costs->units[u];
             t->forward += unit->forward_us;
             t->backward += unit->backward_us;
             t->weight += unit->weight_us;
+            if (s->kept) kept += s->kept[u];
         }
+        s->memory[k] = (wfi_stage_memory){kept, kept};
     }
     WF_TRY(wfi_timing_run(&s->request, s->lists, &s->timing));
-    *step_out = s->timing.makespan;
+    double held = 0;
+    for (int d = 0; d < s->request.n_devices; d++) held = fmax(held, s->timing.peak[d]);
+    *step_out = s->timing.makespan * (1 + PRICE_OF_HELD * held);
     return WF_OK;
 }
 
-static wf_status move_borders(search *s, int32_t *first_unit) {
+/* What forward makes and backward reads. */
+static wf_status find_kept(const wf_graph *g, double *kept) {
+    double all = 0;
+    bool *is_read = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *is_read, "stages");
+    if (!is_read) return WF_NO_MEMORY;
+    for (int32_t n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++) {
+            int32_t v = g->nodes[n].in[i];
+            if (v >= 0 && g->nodes[n].phase != WFI_F) is_read[wfi_value_root(g, v)] = true;
+        }
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *value = &g->values[v];
+        bool is_made = value->kind == WFI_VALUE_NODE && value->node >= 0 &&
+                       g->nodes[value->node].phase == WFI_F;
+        if (!is_read[v] || !is_made) continue;
+        kept[value->unit] += (double)wfi_value_bytes(g, v);
+        all += (double)wfi_value_bytes(g, v);
+    }
+    for (int32_t u = 0; u < g->n_units && all > 0; u++) kept[u] /= all;
+    wfi_free(g->ctx, is_read);
+    return WF_OK;
+}
+
+static wf_status move_borders(search *s, int32_t *first_unit, double *best_out) {
     double best;
     WF_TRY(find_step(s, first_unit, &best));
     for (bool moved = true; moved;) {
@@ -88,6 +126,41 @@ static wf_status move_borders(search *s, int32_t *first_unit) {
                     first_unit[k] = before;
             }
     }
+    *best_out = best;
+    return WF_OK;
+}
+
+/* The stages of the first leg of a V have together that part of the time, and are equally long; so
+ * are the others. */
+static void cut_legs(const search *s, double part, int32_t *first_unit) {
+    int n = s->request.n_stages, p = n / 2;
+    double all = 0, before = 0;
+    int32_t n_units = s->costs->n_units, u = 0;
+    for (int32_t k = 0; k < n_units; k++)
+        all += s->costs->units[k].forward_us + s->costs->units[k].backward_weight_us;
+    for (int k = 1; k < n; k++) {
+        double there = k < p ? part * k / p : part + (1 - part) * (k - p) / p;
+        while (u < n_units - (n - k) && (u < first_unit[k - 1] + 1 || before < there * all)) {
+            before += s->costs->units[u].forward_us + s->costs->units[u].backward_weight_us;
+            u++;
+        }
+        first_unit[k] = u;
+    }
+}
+
+/* From several starts, as moving borders one by one comes to a stop soon. */
+static wf_status try_legs(search *s, int32_t *first_unit, double best) {
+    int32_t trial[MOST_STAGES + 1];
+    trial[0] = 0;
+    trial[s->request.n_stages] = s->costs->n_units;
+    for (int eighth = 1; eighth <= 7; eighth++) {
+        double now;
+        cut_legs(s, eighth / 8.0, trial);
+        WF_TRY(move_borders(s, trial, &now));
+        if (now >= (1 - LEAST_GAIN) * best) continue;
+        best = now;
+        memcpy(first_unit, trial, (size_t)(s->request.n_stages + 1) * sizeof *trial);
+    }
     return WF_OK;
 }
 
@@ -99,9 +172,10 @@ static const wfi_schedule *rule_like(const wf_plan *plan) {
     return plan->hold && plan->hold < 2 * plan->pp - 1 ? &wfi_schedule_zb1 : &wfi_schedule_zb2;
 }
 
-static wf_status shorten_step(const wf_plan *plan, const wf_costs *costs, int n_micro,
-                              int32_t *first_unit) {
+static wf_status shorten_step(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,
+                              int n_micro, int32_t *first_unit) {
     int device_of[MOST_STAGES];
+    double best = 0;
     search s = {.costs = costs,
                 .request = {.n_stages = wfi_plan_n_stages(plan, costs->n_units),
                             .n_micro = n_micro,
@@ -109,25 +183,33 @@ static wf_status shorten_step(const wf_plan *plan, const wf_costs *costs, int n_
                             .hold = n_micro,
                             .n_devices = plan->pp,
                             .device_of = device_of}};
+    bool has_chunks = s.request.n_stages > plan->pp, is_v = has_chunks && plan->schedule->is_v;
     s.request.times = s.times;
+    s.request.memory = s.memory;
     for (int k = 0; k < s.request.n_stages; k++)
         device_of[k] = wfi_schedule_device_of(plan->schedule, plan->pp, k);
-    WF_TRY(wfi_timing_init(plan->ctx, &s.request, &s.timing));
-    wf_status status = wfi_schedule_make(plan->ctx, rule_like(plan), &s.request, &s.lists);
-    if (status == WF_OK) {
-        status = move_borders(&s, first_unit);
-        wfi_schedule_free(plan->ctx, s.lists, plan->pp);
+    if (has_chunks) {
+        s.kept = wfi_alloc(plan->ctx, (size_t)g->n_units, sizeof *s.kept, "stages");
+        if (!s.kept) return WF_NO_MEMORY;
     }
+    wf_status status = has_chunks ? find_kept(g, s.kept) : WF_OK;
+    if (status == WF_OK) status = wfi_timing_init(plan->ctx, &s.request, &s.timing);
+    if (status == WF_OK)
+        status = wfi_schedule_make(plan->ctx, rule_like(plan), &s.request, &s.lists);
+    if (status == WF_OK) status = move_borders(&s, first_unit, &best);
+    if (status == WF_OK && is_v) status = try_legs(&s, first_unit, best);
+    wfi_schedule_free(plan->ctx, s.lists, plan->pp);
     wfi_timing_release(&s.timing);
+    wfi_free(plan->ctx, s.kept);
     return status;
 }
 
-wf_status wfi_balance(const wf_plan *plan, const wf_costs *costs, int n_micro,
+wf_status wfi_balance(const wf_plan *plan, const wf_graph *g, const wf_costs *costs, int n_micro,
                       int32_t *first_unit_out) {
     int n_stages = wfi_plan_n_stages(plan, costs->n_units);
     WF_TRY(lighten_heaviest(plan->ctx, costs, n_stages, first_unit_out));
     if (n_stages == 1 || n_stages > MOST_STAGES || n_stages * n_micro * 3 > MOST_ACTIONS ||
         !rule_like(plan))
         return WF_OK;
-    return shorten_step(plan, costs, n_micro, first_unit_out);
+    return shorten_step(plan, g, costs, n_micro, first_unit_out);
 }

@@ -182,10 +182,7 @@ static wf_status check_shard(const wf_plan *plan) {
     return status;
 }
 
-/* A schedule that is named without chunks has its own. */
-static wf_status check_chunks(wf_plan *plan) {
-    const int *given = plan->position;
-    if (given[WFI_PLAN_SCHEDULE] && !given[WFI_PLAN_CHUNKS]) plan->chunks = 0;
+static wf_status check_chunks(const wf_plan *plan) {
     const char *refuses =
         plan->chunks ? wfi_schedule_refuses_chunks(plan->schedule, plan->chunks) : NULL;
     if (!refuses) return WF_OK;
@@ -249,6 +246,8 @@ wf_status wfi_plan_set(wf_plan *plan, const char *text) {
     if (!scratch) return WF_NO_MEMORY;
     memset(plan->position, 0, sizeof plan->position);
     wf_status status = parse_text(plan, scratch);
+    /* A schedule that is named without chunks has its own. */
+    if (plan->position[WFI_PLAN_SCHEDULE] && !plan->position[WFI_PLAN_CHUNKS]) plan->chunks = 0;
     wfi_free(plan->ctx, scratch);
     return status == WF_OK ? wfi_plan_complete(plan) : status;
 }

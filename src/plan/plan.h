@@ -156,6 +156,11 @@ static inline bool wfi_plan_chooses_recompute(const wf_plan *plan) {
     return plan->recompute && !strcmp(plan->recompute, "auto");
 }
 
+/* Whether schedule=auto leaves it open how many stages each rank has. */
+static inline bool wfi_plan_chooses_chunks(const wf_plan *plan) {
+    return plan->schedule == &wfi_schedule_auto && !plan->chunks && plan->pp > 1;
+}
+
 /* The plan's costs, or computed ones; a copy that the caller destroys. Errors: INVALID_ARG:
  * they are of another model. */
 wf_status wfi_plan_costs(const wf_plan *plan, const wf_graph *g, wf_costs **costs_out);

@@ -71,7 +71,7 @@ wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs
         return WF_OK;
     }
     if (!plan->cut && stages_marked(plan, g, first_unit_out)) return WF_OK;
-    return wfi_balance(plan, costs, n_micro, first_unit_out);
+    return wfi_balance(plan, g, costs, n_micro, first_unit_out);
 }
 
 wf_status wfi_plan_costs(const wf_plan *plan, const wf_graph *g, wf_costs **costs_out) {

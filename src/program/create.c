@@ -57,6 +57,16 @@ wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code *
                            &options, code_out);
 }
 
+static wf_status compile_code(wf_program *p) {
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        wfi_code_destroy(p->variants[v].code);
+        p->variants[v].code = NULL;
+        WF_TRY(wfi_program_copy_code(p, v, &p->variants[v].code));
+    }
+    p->code = p->variants[0].code;
+    return WF_OK;
+}
+
 static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan,
                        const wf_program *like) {
     int64_t gap_bytes;
@@ -66,10 +76,12 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
     WF_TRY(wfi_plan_copy(plan, &p->plan));
     WF_TRY(create_graphs(p));
     WF_TRY(wfi_plan_costs(plan, p->graph, &p->costs));
+    WF_TRY(compile_code(p));
+    if (p->kind == WF_PROGRAM_TRAIN && wfi_plan_chooses_chunks(p->plan) && !like) {
+        WF_TRY(wfi_program_choose_chunks(p));
+        if (p->code->splits_weight != p->plan->schedule->splits_weight) WF_TRY(compile_code(p));
+    }
     WF_TRY(wfi_program_map(p, like));
-    for (int32_t v = 0; v < p->n_variants; v++)
-        WF_TRY(wfi_program_copy_code(p, v, &p->variants[v].code));
-    p->code = p->variants[0].code;
     return wfi_program_find_classes(p);
 }
 
@@ -148,7 +160,7 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
                              const wf_program *like, wf_program **program_out) {
     wf_program *p;
     bool chooses = kind == WF_PROGRAM_TRAIN && wfi_plan_chooses_recompute(plan);
-    if (chooses && like) plan = like->plan; /* where it has been chosen */
+    if (like) plan = like->plan; /* where all has been chosen */
     WF_TRY(wfi_program_begin(ctx, model, recipe, plan, kind, use, like, &p));
     wf_status status = schedule_and_compile(p);
     if (status == WF_OK && like) status = same_state(p, like);

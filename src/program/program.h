@@ -599,10 +599,20 @@ void wfi_program_share(wf_program *p);
 /* The actions of each rank [n_ranks], microbatches counted in the step; free with
  * wfi_schedule_free. */
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out);
-/* What a microbatch takes on the stage, and a message between stages (of the slowest pair), in us.
- */
-void wfi_program_stage_times(const wf_program *p, int32_t stage, wfi_stage_times *times_out);
-double wfi_program_transfer_time(const wf_program *p);
+/* What a microbatch takes on a stage, and a message between stages (of the slowest pair), in us;
+ * the stages begin with first_unit[n_stages + 1]. */
+void wfi_program_stage_times(const wf_program *p, const int32_t *first_unit, int32_t stage,
+                             wfi_stage_times *times_out);
+double wfi_program_transfer_time(const wf_program *p, const int32_t *first_unit, int32_t n_stages);
+/* Bytes that a part of a unit reads of what units made in forward, beside what the unit saved. */
+size_t wfi_program_read_bytes(const wf_program *p, int32_t unit, wfi_part part);
+/* What the plan's schedule is made for, its stages being those; the arrays are the pool's. Needs
+ * nothing of the program but its graph, costs and code. */
+wf_status wfi_program_request(const wf_program *p, const int32_t *first_unit, wfi_pool *pool,
+                              wfi_schedule_request *request_out);
+/* choose.c: schedule=auto that leaves it open how many stages each rank has becomes the plan whose
+ * step is shortest. */
+wf_status wfi_program_choose_chunks(const wf_program *p);
 /* rounds.c: the same where the replicas are no pipelines of their own. */
 wf_status wfi_program_rounds(const wf_program *p, wfi_action_list **lists_out);
 /* recompute.c: the program of a plan that leaves it to us what is computed again, and computes

@@ -64,20 +64,13 @@ static int32_t coordinate_of(const search *s, int32_t unit) {
 
 /* ---- what units need ---- */
 
-/* A segment's block that another unit made in its forward, or this one for another. */
-static bool is_activation(const wf_program *p, const wfi_slot *slot) {
-    if (slot->kind != WFI_BLOCK_VALUE) return false;
-    return p->graph->nodes[p->graph->values[slot->id].node].phase == WFI_F;
-}
-
 static unit_need find_need(const wf_program *p, int32_t unit) {
     const wfi_unit_code *code = &p->code->units[unit];
     size_t values = 0, workspace = 0;
     for (int part = WFI_PART_F + 1; part < WFI_N_PARTS; part++) {
-        size_t read = 0;
+        size_t read = wfi_program_read_bytes(p, unit, (wfi_part)part);
         for (int32_t k = 0; code->part[part] && k < code->part[part]->n_slots; k++) {
             const wfi_slot *slot = &code->part[part]->slots[k];
-            if (is_activation(p, slot)) read += slot->bytes;
             if (slot->kind == WFI_BLOCK_WORKSPACE && slot->bytes > workspace)
                 workspace = slot->bytes;
         }
@@ -201,6 +194,8 @@ wf_status wfi_program_choose_recompute(wf_program **program) {
     s.taken = wfi_pool_alloc(&pool, n * N_LEVELS, sizeof *s.taken);
     bool ok = s.needs && s.allowed && s.how && s.time && s.taken;
     wf_status status = ok ? wfi_plan_copy(s.first->plan, &s.plan) : WF_NO_MEMORY;
+    /* How many stages each rank has has been chosen before. */
+    if (status == WF_OK && wfi_plan_chooses_chunks(s.plan)) s.plan->chunks = 1;
     if (status == WF_OK && fits_all(&s)) {
         status = wfi_plan_set_recompute((*program)->plan, s.first->graph, s.how);
         if (status == WF_OK) status = wfi_plan_complete((*program)->plan);

@@ -1,9 +1,12 @@
 /* The order of work on each rank: the plan's schedule, made for this program's costs. */
 #include "program/program.h"
 
-void wfi_program_stage_times(const wf_program *p, int32_t stage, wfi_stage_times *out) {
+#include <math.h>
+
+void wfi_program_stage_times(const wf_program *p, const int32_t *first_unit, int32_t stage,
+                             wfi_stage_times *out) {
     *out = (wfi_stage_times){0, 0, 0};
-    for (int32_t u = p->first_unit[stage]; u < p->first_unit[stage + 1]; u++) {
+    for (int32_t u = first_unit[stage]; u < first_unit[stage + 1]; u++) {
         const wf_unit_cost *unit = &p->costs->units[u];
         out->forward += unit->forward_us;
         out->backward += unit->backward_us + unit->recompute_us;
@@ -12,16 +15,16 @@ void wfi_program_stage_times(const wf_program *p, int32_t stage, wfi_stage_times
 }
 
 /* The slowest boundary's: a schedule sees one number for all of them. */
-double wfi_program_transfer_time(const wf_program *p) {
+double wfi_program_transfer_time(const wf_program *p, const int32_t *first_unit, int32_t n_stages) {
     const wf_graph *g = p->graph;
     size_t most = 0;
-    for (int32_t s = 1; s < p->n_stages; s++) {
+    for (int32_t s = 1; s < n_stages; s++) {
         size_t bytes = 0;
         for (int32_t v = 0; v < g->n_values; v++) {
             const wfi_place *place = &p->code->place[v];
             bool leaves = g->values[v].kind == WFI_VALUE_NODE && wfi_value_root(g, v) == v &&
                           g->values[v].node >= 0 && place->kind == WFI_BLOCK_VALUE &&
-                          place->unit == p->first_unit[s] - 1 &&
+                          place->unit == first_unit[s] - 1 &&
                           g->nodes[g->values[v].node].phase == WFI_F;
             if (leaves) bytes += place->bytes;
         }
@@ -29,6 +32,80 @@ double wfi_program_transfer_time(const wf_program *p) {
     }
     return p->costs->rates.message_us + (double)most * p->costs->rates.copy_us_per_byte;
 }
+
+/* ---- what a schedule is made for ---- */
+
+size_t wfi_program_read_bytes(const wf_program *p, int32_t unit, wfi_part part) {
+    const wfi_segment *segment = p->code->units[unit].part[part];
+    size_t bytes = 0;
+    for (int32_t k = 0; segment && k < segment->n_slots; k++) {
+        const wfi_slot *slot = &segment->slots[k];
+        bool is_made = slot->kind == WFI_BLOCK_VALUE && slot->access & WFI_READ;
+        if (is_made && p->graph->nodes[p->graph->values[slot->id].node].phase == WFI_F)
+            bytes += slot->bytes;
+    }
+    return bytes;
+}
+
+/* Bytes of a microbatch from F to B, and from B to W: what forward leaves for either, and what
+ * backward leaves for the weight gradients. */
+static wfi_stage_memory find_memory(const wf_program *p, const int32_t *first_unit, int32_t stage) {
+    wfi_stage_memory memory = {0, 0};
+    for (int32_t u = first_unit[stage]; u < first_unit[stage + 1]; u++) {
+        const wfi_unit_code *code = &p->code->units[u];
+        size_t read = wfi_program_read_bytes(p, u, WFI_PART_BW);
+        size_t b = wfi_program_read_bytes(p, u, WFI_PART_B);
+        size_t w = wfi_program_read_bytes(p, u, WFI_PART_W);
+        if (b > read) read = b;
+        if (w > read) read = w;
+        memory.until_backward += (double)(code->saved_bytes + code->saved_w_bytes + read);
+        memory.until_weight +=
+            (double)(code->saved_w_bytes + code->remade_w_bytes + code->for_weight_bytes + w);
+    }
+    return memory;
+}
+
+/* In parts of what it is at most on all stages of the device. */
+static void scale_memory(const wfi_schedule_request *r, wfi_stage_memory *memory) {
+    for (int d = 0; d < r->n_devices; d++) {
+        double most = 0;
+        for (int pass = 0; pass < 2; pass++)
+            for (int s = 0; s < r->n_stages; s++) {
+                wfi_stage_memory *m = &memory[s];
+                if (r->device_of[s] != d) continue;
+                if (!pass) most += fmax(m->until_backward, m->until_weight);
+                if (pass && most > 0) m->until_backward /= most, m->until_weight /= most;
+            }
+    }
+}
+
+wf_status wfi_program_request(const wf_program *p, const int32_t *first_unit, wfi_pool *pool,
+                              wfi_schedule_request *request_out) {
+    const wf_plan *plan = p->plan;
+    int n = wfi_plan_n_stages(plan, p->graph->n_units);
+    wfi_stage_times *times = wfi_pool_alloc(pool, (size_t)n, sizeof *times);
+    wfi_stage_memory *memory = wfi_pool_alloc(pool, (size_t)n, sizeof *memory);
+    int *device_of = wfi_pool_alloc(pool, (size_t)n, sizeof *device_of);
+    if (!times || !memory || !device_of) return WF_NO_MEMORY;
+    for (int s = 0; s < n; s++) {
+        wfi_program_stage_times(p, first_unit, s, &times[s]);
+        memory[s] = find_memory(p, first_unit, s);
+        device_of[s] = wfi_schedule_device_of(plan->schedule, plan->pp, s);
+    }
+    *request_out =
+        (wfi_schedule_request){.n_stages = n,
+                               .n_micro = (int)wfi_max_i64(p->recipe.n_micro / plan->dp, 1),
+                               .times = times,
+                               .transfer = wfi_program_transfer_time(p, first_unit, n),
+                               .hold = plan->hold ? plan->hold : 2 * plan->pp - 1,
+                               .n_devices = plan->pp,
+                               .device_of = device_of,
+                               .memory = memory};
+    scale_memory(request_out, memory);
+    return WF_OK;
+}
+
+/* ---- the lists ---- */
 
 static void forward_only(const wfi_schedule_request *request, int device, wfi_action_list *list) {
     for (int m = 0; m < request->n_micro; m++)
@@ -69,7 +146,7 @@ static bool is_pipeline(const wf_program *p) {
     return is;
 }
 
-static wf_status make_lists(const wf_program *p, wfi_schedule_request *request,
+static wf_status make_lists(const wf_program *p, const wfi_schedule_request *request,
                             wfi_action_list **lists_out) {
     static const wfi_schedule forward = {.name = "forward", .help = "", .rule = forward_only};
     const wfi_schedule *schedule = p->kind == WF_PROGRAM_TRAIN ? p->plan->schedule : &forward;
@@ -82,22 +159,11 @@ static wf_status make_lists(const wf_program *p, wfi_schedule_request *request,
 
 wf_status wfi_program_schedule(const wf_program *p, wfi_action_list **lists_out) {
     if (!is_pipeline(p)) return wfi_program_rounds(p, lists_out);
-    size_t n_stages = (size_t)p->n_stages;
-    wfi_stage_times *times = wfi_alloc(p->ctx, n_stages, sizeof *times, "a schedule's times");
-    int *device_of = wfi_alloc(p->ctx, n_stages, sizeof *device_of, "a schedule's devices");
-    wfi_schedule_request request = {.n_stages = p->n_stages,
-                                    .n_micro = (int)wfi_stage_n_micro(p, 0),
-                                    .times = times,
-                                    .transfer = wfi_program_transfer_time(p),
-                                    .hold = p->plan->hold ? p->plan->hold : 2 * p->mesh.pp - 1,
-                                    .n_devices = p->mesh.pp,
-                                    .device_of = device_of};
-    for (int32_t s = 0; s < p->n_stages && times && device_of; s++) {
-        wfi_program_stage_times(p, s, &times[s]);
-        device_of[s] = p->stages[s].pp;
-    }
-    wf_status status = times && device_of ? make_lists(p, &request, lists_out) : WF_NO_MEMORY;
-    wfi_free(p->ctx, times);
-    wfi_free(p->ctx, device_of);
+    wfi_schedule_request request;
+    wfi_pool pool;
+    wfi_pool_init(&pool, p->ctx);
+    wf_status status = wfi_program_request(p, p->first_unit, &pool, &request);
+    if (status == WF_OK) status = make_lists(p, &request, lists_out);
+    wfi_pool_release(&pool);
     return status;
 }

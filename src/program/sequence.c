@@ -132,8 +132,9 @@ wf_status wfi_sequence_make(const wf_program *p, wfi_pool *pool, const wfi_actio
                             wfi_sequence *sequence) {
     merge m = {.p = p, .lists = lists, .sequence = sequence};
     WF_TRY(allocate(&m, pool));
-    for (int32_t s = 0; s < p->n_stages; s++) wfi_program_stage_times(p, s, &m.times[s]);
-    m.transfer = wfi_program_transfer_time(p);
+    for (int32_t s = 0; s < p->n_stages; s++)
+        wfi_program_stage_times(p, p->first_unit, s, &m.times[s]);
+    m.transfer = wfi_program_transfer_time(p, p->first_unit, p->n_stages);
     for (size_t k = 0; k < (size_t)p->n_stages * (size_t)p->recipe.n_micro; k++)
         m.forward_end[k] = m.backward_end[k] = -1;
     while (m.n_left) take_next(&m);

@@ -47,11 +47,13 @@ static wf_status offer_fixed(wfi_auto *a, const wfi_schedule *schedule) {
  * goes to W that wait. */
 static wf_status offer_between(wfi_auto *a, double factor) {
     const wfi_schedule_request *r = a->request;
+    int warm = r->n_micro; /* no stage begins more than the one before it */
     clear(a);
     for (int s = 0; s < r->n_stages; s++) {
         wfi_stage_memory memory = wfi_request_memory_of(r, s);
-        int warm = 1 + (int)(factor * (r->n_stages - 1 - s));
-        if (warm > wfi_auto_most_forward(a, s)) warm = wfi_auto_most_forward(a, s);
+        int most = 1 + (int)(factor * (r->n_stages - 1 - s));
+        if (most > wfi_auto_most_forward(a, s)) most = wfi_auto_most_forward(a, s);
+        if (warm > most) warm = most;
         double left = r->hold - warm * memory.until_backward;
         double late = floor(left / fmax(memory.until_weight, 1e-6) + 1e-6);
         wfi_zero_bubble(s, r->n_micro, warm, (int)fmin(fmax(late, 0), r->n_micro), &a->trial[s]);
