@@ -4,7 +4,6 @@
 #include "text.h"
 
 #include <hwloc.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,11 +49,6 @@ static json_t *machine(void) {
     return found;
 }
 
-static int allowed_cores(void) {
-    cpu_set_t cores;
-    return sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
-}
-
 static json_t *libraries(void) {
     json_t *list = json_array();
     for (int i = 0; wf_info_library(i); i++)
@@ -96,14 +90,26 @@ static void say_machine(const cli *c, const json_t *m) {
     }
 }
 
+/* What a container leaves of the machine. */
+static void say_limits(const cli *c, const wf_limits *limits) {
+    char size[TEXT_BYTES];
+    if (limits->cpu_quota > 0)
+        say(c, "%-10s its control group has the time of %.4g CPUs\n", "", limits->cpu_quota);
+    if (limits->memory_bytes)
+        say(c, "%-10s its control group may have %s of memory\n", "",
+            text_of_bytes(size, (double)limits->memory_bytes));
+}
+
 exit_status run_info(cli *c) {
     json_t *found = machine(), *libs = libraries(), *environment = variables(), *entry;
     size_t i;
-    int n_cores = allowed_cores();
-    say(c, "weft       %s\n", WEFT_VERSION);
+    const wf_limits limits = wf_info_limits();
+    int n_cores = limits.n_cores;
+    say(c, "weft       %s\n", wf_version());
     if (found) say_machine(c, found);
     say(c, "devices    cpu: this process may use %d hardware thread%s\n", n_cores,
         n_cores == 1 ? "" : "s");
+    say_limits(c, &limits);
     json_array_foreach(libs, i, entry)
         say(c, "%-10s %s\n", i ? "" : "libraries", json_string_value(entry));
     json_array_foreach(environment, i, entry) {
@@ -113,8 +119,10 @@ exit_status run_info(cli *c) {
             json_string_value(json_object_get(entry, "set_by")),
             json_string_value(json_object_get(entry, "help")));
     }
-    return report_write(c,
-                        json_pack("{s:s, s:o, s:[{s:s, s:i}], s:o, s:o}", "weft", WEFT_VERSION,
-                                  "machine", found ? found : json_null(), "devices", "name", "cpu",
-                                  "cores", n_cores, "libraries", libs, "environment", environment));
+    return report_write(c, json_pack("{s:s, s:o, s:[{s:s, s:i}], s:{s:f, s:I}, s:o, s:o}", "weft",
+                                     wf_version(), "machine", found ? found : json_null(),
+                                     "devices", "name", "cpu", "cores", n_cores, "limits",
+                                     "cpu_quota", limits.cpu_quota, "memory_limit_bytes",
+                                     (json_int_t)limits.memory_bytes, "libraries", libs,
+                                     "environment", environment));
 }

@@ -26,6 +26,24 @@ if unshare -m true 2>/dev/null; then
     [[ $(head -1 <<<"$bare") == "weft "* ]] || fail "without /proc: $(head -1 <<<"$bare")"
 fi
 
+# ---- what a container leaves ----
+mkdir -p "$folder/cg/box"
+echo "100000 100000" >"$folder/cg/box/cpu.max"
+echo 2147483648 >"$folder/cg/box/memory.max"
+echo "0::/box" >"$folder/cgroup"
+echo "30 23 0:26 / $folder/cg rw - cgroup2 cgroup2 rw" >"$folder/mountinfo"
+if unshare -m true 2>/dev/null; then
+    in_box() {
+        unshare -m bash -c 'for file in cgroup mountinfo; do mount --bind "$0/$file" /proc/$$/$file; done; exec "$@"' "$folder" "$@"
+    }
+    in_box "$WEFT" info --json "$folder/box.json" >"$folder/out" || fail "info in a control group: exit $?"
+    grep -q "may use 1 hardware thread$" "$folder/out" || fail "the quota is not kept: $(grep cpu: "$folder/out")"
+    grep -q "may have 2.0 GiB of memory" "$folder/out" || fail "the memory that is allowed is not shown"
+    [[ $(field cpu_quota <"$folder/box.json") == 1.0 && $(field cores <"$folder/box.json") == *1 ]] || fail "the report does not have the quota"
+    threads=$(in_box "$WEFT" plan --model mlp --batch 8 --quiet --json - | field threads)
+    [[ $threads == 1 ]] || fail "$threads threads where there is time of one CPU"
+fi
+
 # ---- what a bench took ----
 bench=(bench train --model mlp --batch 64 --threads 1 --repeat 3)
 "$WEFT" "${bench[@]}" --json "$folder/bench.json" >"$folder/out" || fail "bench: exit $?"

@@ -72,9 +72,7 @@ const char *apart_path(const apart *a, const char *name, char path[300]) {
 /* ---- cores ---- */
 
 int apart_n_cores(void) {
-    cpu_set_t cores;
-    int n = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
-    return n > 0 ? n : 1;
+    return wf_info_limits().n_cores;
 }
 
 /* The last n of the cores: the first often has the system's own work. */

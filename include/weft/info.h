@@ -2,6 +2,7 @@
 #ifndef WEFT_INFO_H
 #define WEFT_INFO_H
 
+#include <stddef.h>
 #include <weft/status.h>
 
 /* One environment variable. None of them changes a result. */
@@ -11,9 +12,19 @@ typedef struct wf_variable {
     int is_set;
 } wf_variable;
 
+/* What this process may use of the machine. */
+typedef struct wf_limits {
+    int n_cores;         /* hardware threads, no more than the quota; 1 or more */
+    double cpu_quota;    /* of its control groups, in CPUs; 0: there is none */
+    size_t memory_bytes; /* the same */
+} wf_limits;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* As it is now; threads that nobody has counted are as many as the cores. */
+WF_API wf_limits wf_info_limits(void);
 
 /* Of the library that the program runs with, such as "0.1.0". */
 WF_API const char *wf_version(void);

@@ -6,8 +6,8 @@
 #include "plan/recipe_fields.h"
 
 #include <math.h>
-#include <sched.h>
 #include <string.h>
+#include <weft/info.h>
 #include <weft/recipe.h>
 
 double wf_recipe_lr(const wf_recipe *r, int64_t step) {
@@ -59,8 +59,7 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
 }
 
 static int cores_per_rank(const wf_plan *plan) {
-    cpu_set_t cores;
-    int n = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+    int n = wf_info_limits().n_cores;
     return n / wf_plan_n_ranks(plan) > 1 ? n / wf_plan_n_ranks(plan) : 1;
 }
 

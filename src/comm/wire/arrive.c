@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <weft/info.h>
 
 #define N_SPINS             2000 /* some 50 us: longer than ranks of equal work are apart */
 #define N_SPINS_CROWDED     50   /* more ranks than cores: somebody else needs this one */
@@ -27,11 +28,9 @@ size_t wfi_segment_bytes(int32_t n) {
 /* Other groups' ranks wait, too, and so do progress threads. */
 static void choose_patience(wfi_memory *m) {
     wf_job *job = m->group->job;
-    cpu_set_t cores;
     bool has_progress = wfi_control_transport(job) != NULL;
     int32_t n = wf_job_n_local_ranks(job) * (has_progress ? 2 : 1);
-    bool is_known = sched_getaffinity(0, sizeof cores, &cores) == 0;
-    bool is_crowded = is_known && CPU_COUNT(&cores) < n;
+    bool is_crowded = wf_info_limits().n_cores < n;
     m->n_spins = !is_crowded ? N_SPINS : has_progress ? 0 : N_SPINS_CROWDED;
     m->n_yields = is_crowded && has_progress ? N_YIELDS_PROGRESS : N_YIELDS;
 }
