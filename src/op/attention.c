@@ -104,12 +104,16 @@ static void attend(const head *a, int64_t i, int64_t n_seen, double *p) {
     for (int64_t j = n_seen; j < a->t; j++) p[j] = 0;
 }
 
-/* The values of the first n rows, weighed by p. */
+/* The values of the first n rows, weighed by p: some columns at a time, row by row, as rows lie far
+ * apart. Each column's sum is in the order of the rows. */
 static void mix_values(const head *a, const double *p, int64_t n, float *y) {
-    for (int64_t e = 0; e < a->d; e++) {
-        double sum = 0;
-        for (int64_t j = 0; j < n; j++) sum += p[j] * a->v[j * a->kv_step + e];
-        y[e] = (float)sum;
+    enum { N_COLUMNS = 16 };
+    for (int64_t e = 0; e < a->d; e += N_COLUMNS) {
+        double sum[N_COLUMNS] = {0};
+        int64_t n_columns = wfi_min_i64(a->d - e, N_COLUMNS);
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t k = 0; k < n_columns; k++) sum[k] += p[j] * a->v[j * a->kv_step + e + k];
+        for (int64_t k = 0; k < n_columns; k++) y[e + k] = (float)sum[k];
     }
 }
 
