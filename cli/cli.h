@@ -70,6 +70,19 @@ bool has_color(FILE *file);
 /* How wide the terminal is, within bounds; 80 where there is none. */
 int columns_of(FILE *file, int least, int most);
 
+/* argv[1] is the first word; "bench train" has two. How many words there are up to the command's
+ * options. NULL: there is none. */
+const command *find_command(int argc, char *const *argv, int *n_words_out);
+
+/* ---- complete.c ---- */
+
+/* Prints what may stand for the last of the words, argv[0] being the first behind weft: a line
+ * each;
+ * ":files N" is any path, behind N characters of the word. */
+void complete(int argc, char *const *argv);
+/* The script of bash, zsh or fish; false for any other. */
+bool print_completion(FILE *out, const char *shell);
+
 /* ---- help.c ---- */
 
 void print_help(FILE *out);

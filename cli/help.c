@@ -1,4 +1,4 @@
-/* Help, man page and completion: the option table in three forms. */
+/* Help and man page: the option table in two forms. */
 #include "cli.h"
 #include "text.h"
 
@@ -141,52 +141,6 @@ static void print_man(FILE *out) {
         out);
 }
 
-/* ---- completion ---- */
-
-static void print_bash(FILE *out) {
-    char name[TEXT_BYTES];
-    fputs("# bash completion of weft; made by `weft help --completion bash`\n"
-          "_weft() {\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-          "    COMPREPLY=()\n    case $before in\n",
-          out);
-    for (option_id id = 0; id < N_OPTIONS; id++) {
-        const option about = option_about(id);
-        if (about.kind == OPTION_CHOICE) {
-            fprintf(out, "    %s) COMPREPLY=($(compgen -W '", option_name(name, id));
-            for (const char *c = about.argument; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
-            fputs("' -- \"$word\")); return ;;\n", out);
-        } else if (option_value_name(id, 0)) {
-            fprintf(out, "    %s) COMPREPLY=($(compgen -W '", option_name(name, id));
-            for (int i = 0; option_value_name(id, i); i++)
-                fprintf(out, "%s ", option_value_name(id, i));
-            fputs("' -- \"$word\")); return ;;\n", out);
-        } else if (id == OPT_data) {
-            fputs(
-                "    --data) COMPREPLY=($(compgen -f -W 'synthetic fashion-mnist' -- \"$word\")); "
-                "return ;;\n",
-                out);
-        } else if (about.argument && strstr("FILE DIR", about.argument)) {
-            fprintf(out, "    %s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n",
-                    option_name(name, id));
-        } else if (about.argument) {
-            fprintf(out, "    %s) return ;;\n", option_name(name, id));
-        }
-    }
-    fputs("    esac\n    case ${COMP_WORDS[1]} in\n", out);
-    for (const command *c = commands; c->name; c++) {
-        fprintf(out, "    %.*s) COMPREPLY=($(compgen -W '--help ", (int)strcspn(c->name, " "),
-                c->name);
-        if (strchr(c->name, ' ')) fprintf(out, "%s ", strchr(c->name, ' ') + 1);
-        for (option_id id = 0; id < N_OPTIONS; id++)
-            if (option_about(id).commands & c->flag) fprintf(out, "%s ", option_name(name, id));
-        fputs("' -- \"$word\")) ;;\n", out);
-    }
-    fputs("    *) COMPREPLY=($(compgen -W 'help --help --version", out);
-    for (const command *c = commands; c->name; c++)
-        fprintf(out, " %.*s", (int)strcspn(c->name, " "), c->name);
-    fputs("' -- \"$word\")) ;;\n    esac\n}\ncomplete -F _weft weft\n", out);
-}
-
 exit_status run_help(int argc, char *const *argv) {
     if (argc == 0) {
         print_help(stdout);
@@ -196,10 +150,12 @@ exit_status run_help(int argc, char *const *argv) {
         print_man(stdout);
         return EXIT_DONE;
     }
-    if (argc == 2 && !strcmp(argv[0], "--completion") && !strcmp(argv[1], "bash")) {
-        print_bash(stdout);
+    if (!strcmp(argv[0], "--complete")) {
+        complete(argc - 1, argv + 1);
         return EXIT_DONE;
     }
+    if (argc == 2 && !strcmp(argv[0], "--completion") && print_completion(stdout, argv[1]))
+        return EXIT_DONE;
     int n_found = 0; /* "bench" has several */
     for (const command *about = commands; about->name; about++) {
         size_t n = strcspn(about->name, " ");

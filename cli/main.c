@@ -205,8 +205,7 @@ static exit_status run_command(const command *about, int argc, char *const *argv
     return close_output(status, say_error);
 }
 
-/* "bench train" is two words. */
-static const command *find_command(int argc, char *const *argv, int *n_words_out) {
+const command *find_command(int argc, char *const *argv, int *n_words_out) {
     for (const command *about = commands; about->name; about++) {
         const char *second = strchr(about->name, ' ');
         size_t n = second ? (size_t)(second - about->name) : strlen(about->name);

@@ -61,13 +61,21 @@ endif()
 # The program, and what it prints of its table of options: man page and completion.
 install(TARGETS weft_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(NOT WEFT_SANITIZE)
-  add_custom_command(OUTPUT ${generated}/weft.1 ${generated}/weft.bash DEPENDS weft_cli VERBATIM
-    COMMAND weft_cli help --man > ${generated}/weft.1
-    COMMAND weft_cli help --completion bash > ${generated}/weft.bash)
-  add_custom_target(weft_help ALL DEPENDS ${generated}/weft.1 ${generated}/weft.bash)
+  set(shells bash zsh fish)
+  set(help_files ${generated}/weft.1)
+  set(commands COMMAND weft_cli help --man > ${generated}/weft.1)
+  foreach(shell IN LISTS shells)
+    list(APPEND help_files ${generated}/weft.${shell})
+    list(APPEND commands COMMAND weft_cli help --completion ${shell} > ${generated}/weft.${shell})
+  endforeach()
+  add_custom_command(OUTPUT ${help_files} DEPENDS weft_cli VERBATIM ${commands})
+  add_custom_target(weft_help ALL DEPENDS ${help_files})
   install(FILES ${generated}/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   install(FILES ${generated}/weft.bash RENAME weft
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${generated}/weft.zsh RENAME _weft
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${generated}/weft.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
 # What weft bench ... --peers runs beside weft, found from the program's own place.

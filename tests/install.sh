@@ -11,7 +11,8 @@ prefix=$root/moved
 
 bytes=$(du -sb "$prefix" | cut -f1)
 ((bytes < 10000000)) || { echo "$bytes bytes are installed, 10 MB or more"; exit 1; }
-for file in bin/weft share/man/man1/weft.1 share/bash-completion/completions/weft share/weft/peers/mpi_allreduce.c; do
+for file in bin/weft share/man/man1/weft.1 share/bash-completion/completions/weft share/zsh/site-functions/_weft \
+    share/fish/vendor_completions.d/weft.fish share/weft/peers/mpi_allreduce.c; do
     [[ -s $prefix/$file ]] || { echo "$file is not installed"; exit 1; }
 done
 "$prefix/bin/weft" --version >/dev/null
