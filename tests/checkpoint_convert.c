@@ -182,6 +182,57 @@ static void files(void **state) {
     free(want);
 }
 
+/* A double is rounded once: what is a little off the middle of two neighbours, by less than a float
+ * can be, is the nearer one. */
+static void doubles(void **state) {
+    folder *f = *state;
+    static const char *const types[] = {"F16", "BF16"}, *const names[] = {"f16", "bf16"};
+    enum { N = 0x7BFF };
+    static double values[N][3];
+    static uint16_t got[N][3];
+    for (int t = 0; t < 2; t++) {
+        const wf_tensor_data tensor = {"w", WF_F64, {2, {N, 3}}, values};
+        wf_convert_config config = WF_CONVERT_CONFIG_INIT;
+        wf_safetensors *file;
+        char path[400];
+        uint64_t n_bytes;
+        int n;
+        for (uint16_t k = 0; k < N; k++) {
+            values[k][0] = ((double)float_of(types[t], k) + float_of(types[t], k + 1)) / 2;
+            values[k][1] = nextafter(values[k][0], 0);
+            values[k][2] = -nextafter(values[k][0], INFINITY);
+        }
+        snprintf(path, sizeof path, "%s", folder_file(f, "twice.safetensors"));
+        TEST_OK(f->ctx, wf_safetensors_write(f->ctx, path, &tensor, 1, NULL, 0));
+        config.dtype = names[t];
+        TEST_OK(f->ctx, wf_safetensors_convert(f->ctx, path, folder_file(f, "to.safetensors"),
+                                               &config, &n, &n_bytes));
+        TEST_OK(f->ctx, wf_safetensors_open(f->ctx, folder_file(f, "to.safetensors"), &file));
+        TEST_OK(f->ctx, wfi_safetensors_read_part(file, 0, WF_N_DTYPES, 0, got, sizeof got, NULL));
+        wf_safetensors_close(file);
+        for (uint16_t k = 0; k < N; k++) {
+            assert_int_equal(got[k][0], k + (k & 1));
+            assert_int_equal(got[k][1], k);
+            assert_int_equal(got[k][2], (k + 1) | 0x8000);
+        }
+    }
+    static const double most[] = {65519.99999999999, 65520};
+    static const wf_tensor_data large[] = {{"w", WF_F64, {1, {1}}, &most[0]},
+                                           {"w", WF_F64, {1, {1}}, &most[1]}};
+    for (int k = 0; k < 2; k++) {
+        wf_convert_config config = WF_CONVERT_CONFIG_INIT;
+        char path[400];
+        uint64_t n_bytes;
+        int n;
+        config.dtype = "f16";
+        snprintf(path, sizeof path, "%s", folder_file(f, "twice.safetensors"));
+        TEST_OK(f->ctx, wf_safetensors_write(f->ctx, path, &large[k], 1, NULL, 0));
+        wf_status status = wf_safetensors_convert(f->ctx, path, folder_file(f, "to.safetensors"),
+                                                  &config, &n, &n_bytes);
+        assert_int_equal(status, k ? WF_NOT_FINITE : WF_OK);
+    }
+}
+
 /* In its own place; and twice is as once. */
 static void in_place(void **state) {
     folder *f = *state;
@@ -278,6 +329,7 @@ int main(void) {
 #endif
         cmocka_unit_test(too_large),
         cmocka_unit_test_setup_teardown(files, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(doubles, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(in_place, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(refuses, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(other_types, folder_setup, folder_teardown),

@@ -31,6 +31,21 @@ static float from_double(const unsigned char *at) {
     return (float)value; /* to the nearest, ties to even */
 }
 
+/* Of the two floats beside it the one with an odd last bit: rounded on to a shorter type, that is
+ * what the double would be. */
+static float from_double_to_odd(const unsigned char *at) {
+    double value;
+    memcpy(&value, at, sizeof value);
+    float nearest = (float)value;
+    uint32_t bits;
+    if (isnan(value) || (double)nearest == value) return nearest;
+    memcpy(&bits, &nearest, sizeof bits);
+    bits -= fabs((double)nearest) > fabs(value);
+    bits |= 1;
+    memcpy(&nearest, &bits, sizeof bits);
+    return nearest;
+}
+
 static const struct {
     const char *name;
     size_t bytes;
@@ -49,6 +64,11 @@ void wfi_convert(const char *dtype_name, const void *src, size_t n, void *dst) {
     for (size_t k = 0; k < WFI_COUNT(to_float); k++)
         for (size_t i = 0; i < n && !strcmp(dtype_name, to_float[k].name); i++)
             out[i] = to_float[k].read((const unsigned char *)src + i * to_float[k].bytes);
+}
+
+void wfi_convert_to_odd(const void *src, size_t n, float *dst) {
+    for (size_t i = 0; i < n; i++)
+        dst[i] = from_double_to_odd((const unsigned char *)src + i * sizeof(double));
 }
 
 /* ---- back ---- */

@@ -63,13 +63,18 @@ static wf_status refuse(const conversion *c, const wf_safetensors_entry *e, uint
 /* n elements from `first` on. */
 static wf_status round_some(const conversion *c, const wf_safetensors_entry *e, uint64_t first,
                             size_t n) {
-    wfi_convert(e->dtype_name, c->raw, n, c->values);
-    for (size_t i = 0; i < n && !strcmp(e->dtype_name, "F64"); i++) {
+    bool is_double = !strcmp(e->dtype_name, "F64");
+    if (is_double && strcmp(c->to, "F32") != 0)
+        wfi_convert_to_odd(c->raw, n, c->values);
+    else
+        wfi_convert(e->dtype_name, c->raw, n, c->values);
+    size_t bad = wfi_convert_to(c->to, c->values, n, c->made);
+    for (size_t i = 0; i < n && is_double; i++) {
         double value;
         memcpy(&value, c->raw + i * sizeof value, sizeof value);
-        if (isinf(c->values[i]) && !isinf(value)) return refuse(c, e, first + i, value);
+        bool is_lost = isinf(c->values[i]) && !isinf(value);
+        if (i == bad || is_lost) return refuse(c, e, first + i, value);
     }
-    size_t bad = wfi_convert_to(c->to, c->values, n, c->made);
     return bad == n ? WF_OK : refuse(c, e, first + bad, (double)c->values[bad]);
 }
 

@@ -75,6 +75,10 @@ wf_status wfi_safetensors_read_part(const wf_safetensors *file, int i, wf_dtype 
 size_t wfi_convert_bytes(const char *dtype_name, wf_dtype dtype);
 /* n elements. F16 and BF16 exactly, F64 to the nearest; F32 is copied. */
 void wfi_convert(const char *dtype_name, const void *src, size_t n, void *dst);
+/* n doubles, for wfi_convert_to a type that is shorter than a float: not rounded to the nearest
+ * twice.
+ */
+void wfi_convert_to_odd(const void *src, size_t n, float *dst);
 /* n floats to the nearest of F16, BF16 or F32, ties to even. Returns the first that is finite and
  * too large for that; n: none. */
 size_t wfi_convert_to(const char *dtype_name, const float *src, size_t n, void *dst);
