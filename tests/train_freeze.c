@@ -187,7 +187,10 @@ static const char *const plans[] = {"dp=2",
                                     "pp=2,offload=params+activations:disk",
                                     "dataparallel=4",
                                     "block:dp=2",
-                                    "head:dataparallel=2"};
+                                    "head:dataparallel=2",
+                                    "dp=2,offload=state",
+                                    "dp=2,pp=2,schedule=interleaved,zero=1,offload=state",
+                                    "pp=4,offload=state+params"};
 
 static void run(const folder *f, const wf_recipe *recipe, const char *plan, const char *want) {
     char sha[65], what[1200];

@@ -180,15 +180,14 @@ static wf_status update(wfi_lowering *l, int32_t u) {
     return bring(l, WFI_BLOCK_PARAM, u, false);
 }
 
-/* It needs no norm of all gradients, and its weights are nowhere else. */
+/* It needs no norm of all gradients, and no other stage waits for what is new of its parameters. */
 bool wfi_is_updated_early(const wf_program *p, int32_t unit) {
-    const wf_graph *g = p->graph;
     int32_t stage = wfi_program_stage_of(p, unit);
-    for (int32_t i = 0; i < g->n_weight_gradients; i++)
-        if (wfi_owner_of(g, i) == unit &&
-            wfi_program_stage_of(p, g->weight_gradients[i].unit) != stage)
-            return false;
-    return p->recipe.clip_norm <= 0 && wfi_kept_space(p, WFI_BLOCK_STATE) != WFI_SPACE_DEVICE;
+    if (p->recipe.clip_norm > 0 || wfi_kept_space(p, WFI_BLOCK_STATE) == WFI_SPACE_DEVICE)
+        return false;
+    for (int32_t s = 0; s < p->n_stages; s++)
+        if (s != stage && wfi_stage_reads_parameters(p, s, unit)) return false;
+    return true;
 }
 
 /* What is fetched ahead for them is found with the gathers. */
