@@ -13,15 +13,17 @@
 
 #define N_STEPS 3
 
-/* With clipping units are updated when all gradients are there, without as soon as their own is. */
-enum { LARGE = 1, CLIPS = 2 };
+/* With clipping units are updated when all gradients are there, without as soon as their own is. A
+ * plain descent has no state. */
+enum { LARGE = 1, CLIPS = 2, PLAIN = 4 };
 
 static wf_recipe make_recipe(int kind) {
     wf_recipe recipe = small_recipe();
     recipe.n_micro = recipe.n_lanes = 4;
     if (kind & LARGE) recipe.n_micro = 8;
     recipe.clip_norm = kind & CLIPS ? 0.5 : 0;
-    recipe.optimizer = kind & LARGE ? WF_SGD : WF_ADAMW;
+    recipe.optimizer = kind & (LARGE | PLAIN) ? WF_SGD : WF_ADAMW;
+    if (kind & PLAIN) recipe.momentum = 0;
     recipe.n_threads = 1;
     recipe.kernels = WF_KERNELS_REFERENCE;
     return recipe;
@@ -114,6 +116,11 @@ static void bits_of_one_rank(void **state) {
         }
 }
 
+static void without_state(void **state) {
+    run(*state, "offload=params:disk+state:disk", PLAIN);
+    run(*state, "dp=2,zero=3,offload=params+state", PLAIN);
+}
+
 /* Saved under one plan, resumed under another, and the bits of a run that never stopped. */
 static void state_in_files(void **state) {
     static const char *const pairs[][2] = {
@@ -145,6 +152,7 @@ int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(bits_of_one_rank, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(without_state, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(state_in_files, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -137,8 +137,9 @@ static void find_updates(search *s, const wfi_action_list *list) {
             if (!wfi_action_sums(list->actions[k].kind)) continue;
             for (int32_t i = 0; i < g->n_weight_gradients; i++) {
                 int32_t owner = wfi_owner_of(g, i);
-                if (g->weight_gradients[i].unit == unit && wfi_is_updated_early(l->p, owner) &&
-                    wfi_kept_extent(l->p, WFI_BLOCK_STATE, owner, l->rank).bytes)
+                if (g->weight_gradients[i].unit == unit &&
+                    wfi_state_bytes(l->p, WFI_BLOCK_STATE, owner, l->rank) &&
+                    (s->updated[owner] >= 0 || wfi_is_updated_early(l->p, owner)))
                     s->updated[owner] = number;
             }
         }
