@@ -26,11 +26,22 @@ enum member {
 static const struct {
     const char *begin;
     enum member member;
-} members[] = {{"conv2d", CONV},         {"max_pool", POOL},   {"avg_pool", POOL},
-               {"batch_norm", NORM},     {"layer_norm", NORM}, {"linear", LINEAR},
-               {"matmul", MATMUL},       {"gelu", GELU},       {"scale", SCALE},
-               {"transpose", TRANSPOSE}, {"concat", SLICE},    {"slice", SLICE},
-               {"reduce", REDUCE},       {"dropout", DROPOUT}, {"self_attention", ATTENTION},
+} members[] = {{"conv2d", CONV},
+               {"max_pool", POOL},
+               {"avg_pool", POOL},
+               {"batch_norm", NORM},
+               {"layer_norm", NORM},
+               {"linear", LINEAR},
+               {"matmul", MATMUL},
+               {"gelu", GELU},
+               {"scale", SCALE},
+               {"transpose", TRANSPOSE},
+               {"concat", SLICE},
+               {"slice", SLICE},
+               {"reduce", REDUCE},
+               {"dropout", DROPOUT},
+               {"self_attention", ATTENTION},
+               {"cached_attention", ATTENTION},
                {"reorder", REORDER}};
 
 static enum member member_of(const wfi_op *op) {
