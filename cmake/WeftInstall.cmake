@@ -78,6 +78,14 @@ if(NOT WEFT_SANITIZE)
   install(FILES ${generated}/weft.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
+# The headers as manual pages.
+file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/weft/*.h)
+add_custom_command(OUTPUT ${generated}/man3/weft_weft.3 VERBATIM
+  COMMAND ${PROJECT_SOURCE_DIR}/scripts/man3 ${generated}/man3
+  DEPENDS ${PROJECT_SOURCE_DIR}/scripts/man3 ${headers})
+add_custom_target(weft_man ALL DEPENDS ${generated}/man3/weft_weft.3)
+install(DIRECTORY ${generated}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR})
+
 # What weft bench ... --peers runs beside weft, found from the program's own place.
 file(GLOB WEFT_PEERS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/peers/*.py
   ${PROJECT_SOURCE_DIR}/bench/peers/*.c)

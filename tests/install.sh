@@ -43,6 +43,19 @@ read -ra flags <<<"$(pkg-config --cflags --libs weft)"
 nm -D "$library/libweft.so" | awk '$2 ~ /^[A-Z]$/ && $3 !~ /^(wf_.*@@|)WEFT_0\.1$/ { print; bad = 1 } END { exit bad }' ||
     { echo "these symbols are exported without the version, or are not ours"; exit 1; }
 
+# Each function has a manual page, which leads to that of its header.
+for function in $(nm -D --defined-only "$library/libweft.so" | sed -n 's/.* \(wf_[a-z0-9_]*\)@.*/\1/p'); do
+    page=$prefix/share/man/man3/$function.3
+    target=$prefix/share/man/$(sed -n '1s/^\.so //p' "$page")
+    grep -q "^$function\|[ *]$function(" "$target" || { echo "$function has no manual page"; exit 1; }
+done
+if command -v man >/dev/null; then
+    for page in "$prefix"/share/man/man3/weft_{group,trainer,recipe,types}.3; do
+        said=$(LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -l "$page" 2>&1 >/dev/null)
+        [[ ! $said ]] || { echo "${page##*/} has warnings: $said"; exit 1; }
+    done
+fi
+
 # The static library, with what pkg-config says that it needs; the program needs no other then.
 read -ra private <<<"$(sed -n 's/^Libs\.private: //p' "$PKG_CONFIG_PATH/weft.pc")"
 "${CC:-cc}" "$root/user/user.c" -I"$prefix/include" "$library/libweft.a" "${private[@]}" -o "$root/user/by_static"
