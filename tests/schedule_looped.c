@@ -215,11 +215,45 @@ static void auto_chooses(void **state) {
     test_context_end(ctx);
 }
 
+static size_t peak_of(wf_context *ctx, const char *plan_text) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    size_t most = 0;
+    config.height = config.width = 128;
+    recipe.batch = 120;
+    recipe.n_micro = 24;
+    recipe.n_lanes = 1;
+    TEST_OK(ctx, wf_model_find(ctx, "resnet50", &config, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    for (int r = 0; r < p->n_ranks; r++) {
+        size_t peak = wf_program_rank(p, r).peak_bytes;
+        if (peak > most) most = peak;
+    }
+    wf_program_destroy(p);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    return most;
+}
+
+/* A ResNet's first units save most: cuts that look at time alone need 1.6 times 1F1B's memory. */
+static void cuts_look_at_memory(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    double one = (double)peak_of(ctx, "pp=4"), v = (double)peak_of(ctx, "pp=4,schedule=zbv");
+    assert_true(v < 1.25 * one);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shorter_bubbles),
         cmocka_unit_test(one_ranks_bits),
         cmocka_unit_test(auto_chooses),
+        cmocka_unit_test(cuts_look_at_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
