@@ -189,6 +189,7 @@ static wf_status find_plan(job *j, const wf_program *p, wf_plan **plan_out) {
             *plan_out = plan;
             r->n_micro = found[k].n_micro;
             r->n_lanes = wf_program_recipe(p)->n_lanes;
+            r->n_slices = wf_program_recipe(p)->n_slices;
         } else {
             wf_plan_destroy(plan);
         }

@@ -83,7 +83,8 @@ static exit_status read_record(const cli *c, json_t *record) {
 static bool is_open(option_id id, const char *text) {
     if (id == OPT_stem) return !strcmp(text, "auto");
     if (id == OPT_n_micro && !strcmp(text, "auto")) return true;
-    return (id == OPT_n_micro || id == OPT_n_lanes || id == OPT_n_threads) && !strcmp(text, "0");
+    bool may_be = id == OPT_n_micro || id == OPT_n_lanes || id == OPT_n_slices;
+    return (may_be || id == OPT_n_threads) && !strcmp(text, "0");
 }
 
 /* What was given must agree with what was recorded; what was not given is taken over. */

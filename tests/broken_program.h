@@ -7,8 +7,8 @@
 
 #include <weft/nn.h>
 
-/* Tied weights across units, batch norm, an input used late: all that makes it hard. Three units,
- * or four with any config. */
+/* Tied weights across units, batch norm, an input used late, layers that slices divide beside what
+ * they read: all that makes it hard. Three units, or four with any config. */
 static inline void mixed(wf_graph *g, const void *config) {
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
@@ -18,6 +18,7 @@ static inline void mixed(wf_graph *g, const void *config) {
     h = wf_cut(wf_add(h, x), "middle");
     h = wf_relu(wf_batch_norm(wf_linear(h, "net1", 8), "bn"));
     h = wf_cut(h, "late");
+    h = wf_add(h, wf_linear(wf_tanh(wf_linear(h, "in", 8)), "out", 8));
     h = wf_linear_with(wf_add(h, x), tied, none);
     if (config) h = wf_cut(h, "last");
     wf_loss(wf_cross_entropy(wf_linear(h, "head", 5), y));
@@ -41,8 +42,10 @@ static inline wf_program *make_program_of(wf_context *ctx, const char *plan_text
     wf_program *p;
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     bool is_deep = wfi_plan_n_stages(plan, 1) > 3;
+    wf_recipe sliced = *recipe;
+    sliced.n_slices = plan->tp > 1 ? 2 * plan->tp : 1; /* two a rank */
     TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, &is_deep, is_deep, &model));
-    TEST_OK(ctx, wfi_program_create(ctx, model, recipe, plan, WF_PROGRAM_TRAIN, use, NULL, &p));
+    TEST_OK(ctx, wfi_program_create(ctx, model, &sliced, plan, WF_PROGRAM_TRAIN, use, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;

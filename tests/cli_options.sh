@@ -83,6 +83,8 @@ gives --costs costs measured "$mlp --plan pp=2 --costs measured --lr-schedule co
 [[ $(report $mlp --plan pp=2 --micro auto --lr-schedule cosine | field micro) =~ ^[2-8]$ ]] || fail "--micro auto with a cosine"
 refuses --micro 2 "neither a whole number from 0 nor auto" "$mlp --micro many"
 differs --lanes "$mlp --batch 16 --micro 8" "" "--lanes 8"
+differs --slices "$mlp" "" "--slices 2"
+refuses --slices 2 "slices=3 do not divide linear of unit" "$mlp --slices 3"
 differs --seed "$mlp" "" "--seed 1"
 gives --threads threads 2 "$mlp --threads 2"
 refuses --threads 2 "is not a whole number from 0 to 1048576" "$mlp --threads 4294967297"

@@ -94,25 +94,34 @@ static void compare(golden *g, const char *prefix, const char *name, const float
     judge(g, key, fabs(sqrt(square) - norm) / norm, factor * peer_error(g, key) + 1e-7);
 }
 
-/* Where a parameter or buffer is. */
-static float *find_tensor(const golden *g, const char *name) {
+/* Writes a parameter or buffer into the trainer, or reads it: run by run, each from one piece. */
+static void move_tensor(const golden *g, const char *name, float *whole, bool writes) {
     wfi_state_list list;
     TEST_OK(g->ctx,
             wfi_state_list_create(wf_trainer_program(g->trainer), WFI_STATE_WEIGHTS, &list));
     const wfi_state_tensor *tensor = wfi_state_find(&list, name);
-    assert_true(tensor && tensor->n_pieces == 1);
-    char *at = g->trainer->workers[0].arenas->base + tensor->pieces[0].at;
+    int64_t n = wf_shape_n_elem(&list.graph->values[tensor->value].shape), run = tensor->n_run;
+    assert_int_equal(tensor->n_pieces, tensor->n_parts);
+    for (int64_t k = 0; k * run < n; k++) {
+        const wfi_state_piece *piece = &tensor->pieces[k % tensor->n_parts];
+        char *at = g->trainer->workers[0].arenas->base + piece->at;
+        float *own = (float *)at + k / tensor->n_parts * run;
+        assert_int_equal(piece->part, k % tensor->n_parts);
+        memcpy(writes ? own : whole + k * run, writes ? whole + k * run : own,
+               (size_t)run * sizeof(float));
+    }
     wfi_state_list_release(&list);
-    return (float *)at;
 }
 
 static void fill_weights(const golden *g) {
     const wf_graph *graph = wfi_trainer_graph(g->trainer);
     for (int32_t v = 0; v < graph->n_values; v++) {
         const wfi_value *value = wfi_value_at(graph, v);
-        if (value->kind != WFI_VALUE_PARAM) continue;
-        golden_fill_parameter(value->name, value->shape.dim, value->shape.n_dims,
-                              find_tensor(g, value->name));
+        if (!wfi_value_is_state(value) || value->kind == WFI_VALUE_BUFFER) continue;
+        float *whole = test_malloc(wfi_value_bytes(graph, v));
+        golden_fill_parameter(value->name, value->shape.dim, value->shape.n_dims, whole);
+        move_tensor(g, value->name, whole, true);
+        test_free(whole);
     }
 }
 
@@ -120,7 +129,7 @@ static void compare_gradients(golden *g) {
     const wf_graph *graph = wfi_trainer_graph(g->trainer);
     for (int32_t v = 0; v < graph->n_values; v++) {
         const wfi_value *value = wfi_value_at(graph, v);
-        if (value->kind != WFI_VALUE_PARAM) continue;
+        if (!wfi_value_is_state(value) || value->kind == WFI_VALUE_BUFFER) continue;
         size_t bytes = wfi_value_bytes(graph, v);
         float *gradient = test_malloc(bytes);
         TEST_OK(g->ctx, wf_trainer_read_gradient(g->trainer, value->name, gradient, bytes));
@@ -133,10 +142,12 @@ static void compare_state(golden *g) {
     const wf_graph *graph = wfi_trainer_graph(g->trainer);
     for (int32_t v = 0; v < graph->n_values; v++) {
         const wfi_value *value = wfi_value_at(graph, v);
-        bool is_state = value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_BUFFER;
-        if (!is_state || value->dtype != WF_F32) continue;
-        compare(g, "after", value->name, find_tensor(g, value->name),
-                wfi_value_bytes(graph, v) / sizeof(float), AFTER_TEN_STEPS);
+        size_t bytes = wfi_value_bytes(graph, v);
+        if (!wfi_value_is_state(value) || value->dtype != WF_F32) continue;
+        float *whole = test_malloc(bytes);
+        move_tensor(g, value->name, whole, false);
+        compare(g, "after", value->name, whole, bytes / sizeof *whole, AFTER_TEN_STEPS);
+        test_free(whole);
     }
 }
 
@@ -232,7 +243,7 @@ static void gpt2_tiny(void **state) {
     golden_fill_integers("input", 256, x, 64);
     golden_fill_integers("label", 256, y, 64);
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
-    for (int kernels = 0; kernels < 2; kernels++) {
+    for (int k = 0; k < 6; k++) {
         wf_model_config model_config = WF_MODEL_CONFIG_INIT;
         model_config.n_classes = 256;
         model_config.n_tokens = 32;
@@ -240,7 +251,8 @@ static void gpt2_tiny(void **state) {
         recipe.batch = 2;
         recipe.lr = 0.1;
         recipe.momentum = 0.9;
-        recipe.kernels = kernels ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
+        recipe.kernels = k % 2 ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
+        recipe.n_slices = 1 << k / 2;
         golden g =
             begin(GOLDEN_FOLDER "/gpt2-tiny.safetensors", "gpt2-tiny", &model_config, recipe, 2);
         run(&g, feeds, 2, 2 * 2 * 28 + 11);

@@ -30,8 +30,12 @@ static const struct {
     {"late:dp=2", 4, WFI_USE_RUN},
     {"pp=2,recompute=all", 2, WFI_USE_RUN},
     {"dp=2,recompute=middle+late:selective", 2, WFI_USE_RUN},
+    {"tp=2", 2, WFI_USE_RUN},
+    {"tp=2,pp=2,recompute=all", 1, WFI_USE_RUN},
+    {"dp=2,tp=2,zero=3", 2, WFI_USE_RUN},
     {"dp=4", 4, WFI_USE_LOOK}, /* one rank is lowered */
     {"dp=2,pp=2,allreduce=pairwise,bucket=400", 4, WFI_USE_LOOK},
+    {"dp=2,tp=2,allreduce=pairwise", 2, WFI_USE_LOOK},
 };
 
 /* ---- brute force ---- */
@@ -243,7 +247,8 @@ static void walks(void **state) {
             for (int k = 0; k < WFI_N_STREAMS; k++) n += p->ranks[r].n_stream[k];
         assert_int_equal(run.n_instructions, n);
         if (which == 0) flops = run.flops;
-        bool more = strstr(programs[which].plan, "recompute");
+        const char *plan = programs[which].plan;
+        bool more = strstr(plan, "recompute") || strstr(plan, "tp="); /* what is no slice, on all */
         assert_true(flops > 0 && (more ? run.flops > flops : run.flops == flops));
         assert_true((run.sent_bytes > 0) == (p->n_ranks > 1));
         wf_program_destroy(p);

@@ -24,7 +24,8 @@ static void net(wf_graph *g, const void *of) {
     const config *c = of;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(4, 16));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
-    wf_tensor h = wf_layer_norm(wf_linear(x, "in", 48), "norm");
+    wf_tensor h = wf_linear(wf_tanh(wf_linear(x, "in", 8)), "wide", 48); /* may be slices */
+    h = wf_layer_norm(h, "norm");
     h = wf_cut(wf_dropout(wf_self_attention(h, c->n_heads, c->is_causal), "drop", c->dropout),
                "head");
     h = wf_scale(wf_reshape(h, WF_SHAPE(-1, 64)), c->eps);
@@ -65,6 +66,7 @@ static part part_of_all(void) {
               .way = HASH};
     p.recipe.n_micro = 8;
     p.recipe.n_lanes = 4;
+    p.recipe.n_slices = 1;
     p.recipe.weight_decay = 0.1;
     p.recipe.clip_norm = 0.5;
     p.recipe.lr_schedule = WF_LR_STEP;

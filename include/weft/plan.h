@@ -53,6 +53,7 @@ WF_API const char *wf_plan_key(int i);
 /* The number of replicas; of units that have several, the largest. */
 WF_API int wf_plan_dp(const wf_plan *plan);
 WF_API int wf_plan_pp(const wf_plan *plan);
+WF_API int wf_plan_tp(const wf_plan *plan);
 /* 1 if rank 0 loads the inputs of all replicas (dataparallel=N, UNIT:dp=N, UNIT:dataparallel=N);
  * 0: each replica loads its own. */
 WF_API int wf_plan_loads_at_root(const wf_plan *plan);

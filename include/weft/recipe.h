@@ -36,6 +36,8 @@ typedef struct wf_names {
       "last ones are a sample smaller")                                                            \
     X(int64_t, n_lanes, "lanes", COUNT, "", 0, 0, 1e6, FORWARD,                                    \
       "independent gradient sums, added in a fixed tree; 0: the plan's dp")                        \
+    X(int64_t, n_slices, "slices", COUNT, "", 0, 0, 4096, FORWARD,                                 \
+      "parts into which pairs of layers are cut, added in a fixed tree; 0: the plan's tp")         \
     X(uint64_t, seed, "seed", SEED, "", 0, 0, 1.8446744073709552e19, FORWARD,                      \
       "of weights, order and augmentation")                                                        \
     X(wf_dtype, dtype, "dtype", CHOICE, "f32|f64|bf16", WF_F32, 0, 2, FORWARD,                     \

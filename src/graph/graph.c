@@ -172,6 +172,21 @@ wf_tensor wf_input(wf_graph *g, const char *name, wf_dtype dtype, wf_shape sampl
                                                   .name = copy}));
 }
 
+/* A buffer's place in its unit's flat storage, behind what is there. */
+static void lay_out(wf_graph *g, int32_t v) {
+    wfi_unit *unit = &g->units[g->values[v].unit];
+    size_t end = unit->buffer_bytes + wfi_value_bytes(g, v);
+    g->values[v].offset = unit->buffer_bytes;
+    unit->buffer_bytes = wfi_round_up(end, WFI_ALIGN_BYTES);
+    if (g->values[v].is_cache) unit->cache_bytes = end;
+}
+
+void wfi_graph_lay_out_buffers(wf_graph *g) {
+    for (int32_t u = 0; u < g->n_units; u++) g->units[u].buffer_bytes = g->units[u].cache_bytes = 0;
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == WFI_VALUE_BUFFER) lay_out(g, v);
+}
+
 static wf_tensor declare(wf_graph *g, wfi_value_kind kind, const char *name, wf_dtype dtype,
                          wf_shape shape, wf_init init) {
     if (g->status != WF_OK) return wfi_inert(g);
@@ -198,15 +213,29 @@ static wf_tensor declare(wf_graph *g, wfi_value_kind kind, const char *name, wf_
                                  .name = full,
                                  .init = init});
     if (v < 0) return wfi_inert(g);
-    if (kind == WFI_VALUE_PARAM) return wfi_tensor(g, v); /* pass/freeze.c says where it stands */
-    size_t *used = &g->units[current_unit(g)].buffer_bytes;
-    g->values[v].offset = *used;
-    *used = wfi_round_up(*used + wfi_value_bytes(g, v), WFI_ALIGN_BYTES);
+    if (kind == WFI_VALUE_BUFFER) lay_out(g, v); /* pass/freeze.c places parameters */
     return wfi_tensor(g, v);
 }
 
 wf_tensor wf_parameter(wf_graph *g, const char *name, wf_shape shape, wf_init init) {
     return declare(g, WFI_VALUE_PARAM, name, WF_F32, shape, init);
+}
+
+int32_t wfi_graph_cut_parameter(wf_graph *g, wfi_cut cut, int32_t slice) {
+    wfi_cut *own = wfi_pool_alloc(&g->pool, 1, sizeof *own);
+    const wfi_value *whole = wfi_value_at(g, cut.whole);
+    const char *name =
+        wfi_pool_format(&g->pool, "%s[%d/%d]", whole->name, (int)slice, (int)g->n_slices);
+    if (!own || !name) g->status = WF_NO_MEMORY;
+    if (g->status != WF_OK) return -1;
+    wfi_value part = *whole;
+    *own = cut;
+    part.kind = WFI_VALUE_PARAM;
+    part.name = name;
+    part.shape.dim[cut.dim] /= g->n_slices;
+    part.unit = current_unit(g);
+    part.cut = own;
+    return add_value(g, part);
 }
 
 wf_tensor wfi_buffer(wf_graph *g, const char *name, wf_dtype dtype, wf_shape shape, float start) {
@@ -325,10 +354,14 @@ void wfi_graph_set_nodes(wf_graph *g, wfi_node *nodes, int32_t n_nodes, size_t c
     g->nodes = nodes;
     g->n_nodes = n_nodes;
     g->node_capacity = capacity;
+    wfi_graph_find_producers(g);
+}
+
+void wfi_graph_find_producers(wf_graph *g) {
     for (int32_t v = 0; v < g->n_values; v++) g->values[v].node = -1;
-    for (int32_t n = 0; n < n_nodes; n++)
-        for (int i = 0; i < nodes[n].n_out && !nodes[n].dead; i++)
-            if (nodes[n].out[i] >= 0) g->values[nodes[n].out[i]].node = n;
+    for (int32_t n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_out && !g->nodes[n].dead; i++)
+            if (g->nodes[n].out[i] >= 0) g->values[g->nodes[n].out[i]].node = n;
 }
 
 void wf_graph_destroy(wf_graph *g) {

@@ -26,8 +26,16 @@ typedef enum wfi_value_kind {
     WFI_VALUE_INPUT,  /* filled from the batch */
     WFI_VALUE_PARAM,  /* trained */
     WFI_VALUE_BUFFER, /* saved with the model, not trained */
-    WFI_VALUE_NODE    /* a node's output */
+    WFI_VALUE_NODE,   /* a node's output */
+    WFI_VALUE_CUT     /* a parameter that slices have parts of, each a parameter of its own */
 } wfi_value_kind;
+
+/* A parameter of a slice: its part of one that is CUT. The dim is that of n_blocks blocks side by
+ * side, and the part is the slice's of each. */
+typedef struct wfi_cut {
+    int32_t whole; /* value */
+    int dim, n_blocks;
+} wfi_cut;
 
 typedef struct wfi_value {
     wfi_value_kind kind;
@@ -43,6 +51,7 @@ typedef struct wfi_value {
     wf_init init;     /* parameters and buffers */
     bool is_frozen;   /* a parameter that is not trained: it has no gradient and no state */
     size_t offset;    /* bytes into the unit's flat parameter or buffer storage */
+    const wfi_cut *cut; /* of a parameter of a slice, otherwise NULL */
 } wfi_value;
 
 /* What an op needs beside its inputs; which member is the op's business. */
@@ -133,6 +142,8 @@ typedef struct wfi_unit {
     size_t cache_bytes;   /* of these as far as there are caches */
     bool begins_stage;    /* the model says so (wf_next_stage) */
     bool is_passed; /* by an op that leaves no node in this graph, but does in a training one */
+    bool is_slice;  /* one of the graph's n_slices side by side, each a unit */
+    int32_t slice;  /* which of them, otherwise 0 */
 } wfi_unit;
 
 struct wf_graph {
@@ -157,6 +168,7 @@ struct wf_graph {
     int32_t record;    /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
     int32_t loss_unit; /* the unit of the loss alone, or -1: it is part of the last one */
     int64_t n_rows;    /* rows of the loss in one microbatch */
+    int32_t n_slices;  /* of what slices compute (pass/shard.c); 1: nothing is cut */
     const char *scope; /* of all that are open, with a dot after each */
     size_t outer_scope[WFI_MAX_SCOPES]; /* length of `scope` before each was opened */
     int n_scopes;
@@ -165,10 +177,19 @@ struct wf_graph {
 static inline const wfi_value *wfi_value_at(const wf_graph *g, int32_t v) {
     return &g->values[v];
 }
+/* What slices give is summed on ranks of one stage. */
+static inline bool wfi_unit_may_begin_stage(const wf_graph *g, int32_t unit) {
+    return !g->units[unit].is_slice || g->units[unit].slice == 0;
+}
 /* The value that owns the bytes of v. */
 static inline int32_t wfi_value_root(const wf_graph *g, int32_t v) {
     while (g->values[v].alias >= 0) v = g->values[v].alias;
     return v;
+}
+/* Whether users and files see it as a tensor: a parameter as a whole, or a buffer. */
+static inline bool wfi_value_is_state(const wfi_value *value) {
+    return (value->kind == WFI_VALUE_PARAM && !value->cut) || value->kind == WFI_VALUE_CUT ||
+           (value->kind == WFI_VALUE_BUFFER && !value->is_cache);
 }
 static inline size_t wfi_value_bytes(const wf_graph *g, int32_t v) {
     return (size_t)wf_shape_n_elem(&g->values[v].shape) * wf_dtype_bytes(g->values[v].dtype);
@@ -201,6 +222,13 @@ wf_tensor wfi_cache(wf_graph *g, const char *name, wf_shape shape);
 void wfi_graph_add_stat(wf_graph *g, wfi_stat stat);
 /* Other nodes, of wfi_alloc, instead of the graph's; they make its values. */
 void wfi_graph_set_nodes(wf_graph *g, wfi_node *nodes, int32_t n, size_t capacity);
+/* Which node makes which value, after nodes were moved. */
+void wfi_graph_find_producers(wf_graph *g);
+/* A slice's part of a parameter, declared in the current unit: it has no place yet. Returns the
+ * value, or -1. */
+int32_t wfi_graph_cut_parameter(wf_graph *g, wfi_cut cut, int32_t slice);
+/* Buffers get their places in their units' flat storage. */
+void wfi_graph_lay_out_buffers(wf_graph *g);
 
 /* For op->check: declares the next output. */
 wf_status wfi_node_output(wf_graph *g, wfi_node *node, wf_dtype dtype, const wf_shape *shape);

@@ -125,6 +125,10 @@ static void add_value(uint64_t *hash, const wfi_value *v) {
     *hash = wfi_hash_add(*hash, &v->init.value, sizeof v->init.value);
     add_shape(hash, &v->shape);
     add_text(hash, v->name);
+    if (!v->cut) return;
+    add_number(hash, v->cut->whole);
+    add_number(hash, v->cut->dim);
+    add_number(hash, v->cut->n_blocks);
 }
 
 static void add_node(uint64_t *hash, const wfi_node *node) {

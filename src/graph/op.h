@@ -113,6 +113,8 @@ enum {
     /* Takes little time for the bytes that it makes: these are computed again rather than kept,
      * where memory is short (pass/recompute.c). */
     WFI_OP_CHEAP = 16,
+    /* Nothing runs: all operands are the same bytes, and so are the gradients'. */
+    WFI_OP_SLICES = 32,
 };
 
 struct wfi_op {
@@ -145,6 +147,12 @@ struct wfi_op {
     /* How an instance may be placed on several ranks. NULL: on each as a whole. */
     const wfi_op_cut *place;
 };
+
+/* Whether nothing runs: what the node makes are the bytes of what it reads, or the reverse. */
+static inline bool wfi_node_is_alias(const wf_graph *g, const wfi_node *node) {
+    unsigned flags = node->op->flags;
+    return flags & WFI_OP_SLICES || (flags & WFI_OP_ALIAS && g->values[node->out[0]].alias >= 0);
+}
 
 /* ---- for op->gradient ---- */
 

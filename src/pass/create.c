@@ -1,8 +1,8 @@
 /* From a model function to a finished graph: build, fuse, differentiate. */
 #include "pass/pass.h"
 
-wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool splits_loss,
-                           wf_model_function model, const void *model_config,
+wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, int32_t n_slices,
+                           bool splits_loss, wf_model_function model, const void *model_config,
                            wf_graph **graph_out) {
     WF_TRY(wfi_check_struct(ctx, config, sizeof *config, "wf_graph_config"));
     if (config->batch < 1)
@@ -21,6 +21,7 @@ wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool 
     if (g->training && g->loss < 0)
         wfi_graph_fail(g, WF_INVALID_ARG,
                        "the model never calls wf_loss, so nothing can be trained");
+    if (g->status == WF_OK) g->status = wfi_graph_shard(g, n_slices);
     if (g->status == WF_OK) g->status = wfi_graph_freeze(g, config->freeze);
     if (g->status == WF_OK) g->status = wfi_graph_fuse(g);
     if (g->status == WF_OK && splits_loss) g->status = wfi_graph_split_loss(g);
@@ -37,5 +38,5 @@ wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool 
 
 wf_status wf_graph_create(wf_context *ctx, const wf_graph_config *config, wf_model_function model,
                           const void *model_config, wf_graph **graph_out) {
-    return wfi_graph_create(ctx, config, false, model, model_config, graph_out);
+    return wfi_graph_create(ctx, config, 1, false, model, model_config, graph_out);
 }

@@ -17,7 +17,9 @@ static wf_status freeze_word(wf_graph *g, const char *word, size_t n) {
     int32_t n_found = 0;
     for (int32_t v = 0; v < g->n_values && n; v++) {
         wfi_value *value = &g->values[v];
-        if (value->kind != WFI_VALUE_PARAM || !is_named(value->name, word, n)) continue;
+        bool is_param = value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_CUT;
+        const char *name = value->cut ? g->values[value->cut->whole].name : value->name;
+        if (!is_param || !is_named(name, word, n)) continue;
         value->is_frozen = true;
         n_found++;
     }

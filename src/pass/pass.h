@@ -9,10 +9,15 @@
 
 /* wf_graph_create, with the loss as a unit of its own if `splits_loss`: it may live elsewhere
  * than the model. */
-wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, bool splits_loss,
-                           wf_model_function model, const void *model_config, wf_graph **graph_out);
+wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, int32_t n_slices,
+                           bool splits_loss, wf_model_function model, const void *model_config,
+                           wf_graph **graph_out);
 
 /* ---- in this order; each keeps the node order legal ---- */
+
+/* Pairs of layers become units of n_slices slices each. Errors: INVALID_ARG: there are none, or
+ * they cannot be cut into so many; the sentence says into how many they can. */
+wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices);
 
 /* Marks the parameters of those names (wf_graph_config.freeze), and puts those of each unit behind
  * what is trained. Errors: INVALID_ARG: a name that none has, or nothing is left to train. */

@@ -6,8 +6,8 @@
 /* ---- the heaviest stage, as light as possible ---- */
 
 /* By dynamic programming over (stages, units). */
-static wf_status lighten_heaviest(wf_context *ctx, const wf_costs *costs, int n_stages,
-                                  int32_t *first_unit_out) {
+static wf_status lighten_heaviest(wf_context *ctx, const wf_graph *g, const wf_costs *costs,
+                                  int n_stages, int32_t *first_unit_out) {
     int32_t n = costs->n_units;
     size_t row = (size_t)n + 1;
     double *best = wfi_alloc(ctx, row * ((size_t)n_stages + 1), sizeof *best, "stages");
@@ -21,6 +21,7 @@ static wf_status lighten_heaviest(wf_context *ctx, const wf_costs *costs, int n_
                 double sum = 0;
                 for (int32_t begin = end - 1; begin >= s - 1; begin--) {
                     sum += costs->units[begin].forward_us + costs->units[begin].backward_weight_us;
+                    if (!wfi_unit_may_begin_stage(g, begin)) continue;
                     double before = best[(size_t)(s - 1) * row + (size_t)begin];
                     double worst = before > sum ? before : sum;
                     if (worst < best[(size_t)s * row + (size_t)end]) {
@@ -54,6 +55,7 @@ static wf_status lighten_heaviest(wf_context *ctx, const wf_costs *costs, int n_
 #define PRICE_OF_HELD 0.1
 
 typedef struct search {
+    const wf_graph *g;
     const wf_costs *costs;
     wfi_schedule_request request;
     wfi_stage_times times[MOST_STAGES];
@@ -117,6 +119,9 @@ static wf_status move_borders(search *s, int32_t *first_unit, double *best_out) 
             for (int step = -1; step <= 1; step += 2) {
                 double now;
                 int32_t before = first_unit[k], there = before + step;
+                while (there > first_unit[k - 1] && there < first_unit[k + 1] &&
+                       !wfi_unit_may_begin_stage(s->g, there))
+                    there += step;
                 if (there <= first_unit[k - 1] || there >= first_unit[k + 1]) continue;
                 first_unit[k] = there;
                 WF_TRY(find_step(s, first_unit, &now));
@@ -131,8 +136,8 @@ static wf_status move_borders(search *s, int32_t *first_unit, double *best_out) 
 }
 
 /* The stages of the first leg of a V have together that part of the time, and are equally long; so
- * are the others. */
-static void cut_legs(const search *s, double part, int32_t *first_unit) {
+ * are the others. False: a border would stand where none may. */
+static bool cut_legs(const search *s, double part, int32_t *first_unit) {
     int n = s->request.n_stages, p = n / 2;
     double all = 0, before = 0;
     int32_t n_units = s->costs->n_units, u = 0;
@@ -140,12 +145,15 @@ static void cut_legs(const search *s, double part, int32_t *first_unit) {
         all += s->costs->units[k].forward_us + s->costs->units[k].backward_weight_us;
     for (int k = 1; k < n; k++) {
         double there = k < p ? part * k / p : part + (1 - part) * (k - p) / p;
-        while (u < n_units - (n - k) && (u < first_unit[k - 1] + 1 || before < there * all)) {
+        while (u < n_units - (n - k) && (u < first_unit[k - 1] + 1 || before < there * all ||
+                                         !wfi_unit_may_begin_stage(s->g, u))) {
             before += s->costs->units[u].forward_us + s->costs->units[u].backward_weight_us;
             u++;
         }
+        if (!wfi_unit_may_begin_stage(s->g, u)) return false;
         first_unit[k] = u;
     }
+    return true;
 }
 
 /* From several starts, as moving borders one by one comes to a stop soon. */
@@ -155,7 +163,7 @@ static wf_status try_legs(search *s, int32_t *first_unit, double best) {
     trial[s->request.n_stages] = s->costs->n_units;
     for (int eighth = 1; eighth <= 7; eighth++) {
         double now;
-        cut_legs(s, eighth / 8.0, trial);
+        if (!cut_legs(s, eighth / 8.0, trial)) continue;
         WF_TRY(move_borders(s, trial, &now));
         if (now >= (1 - LEAST_GAIN) * best) continue;
         best = now;
@@ -176,7 +184,8 @@ static wf_status shorten_step(const wf_plan *plan, const wf_graph *g, const wf_c
                               int n_micro, int32_t *first_unit) {
     int device_of[MOST_STAGES];
     double best = 0;
-    search s = {.costs = costs,
+    search s = {.g = g,
+                .costs = costs,
                 .request = {.n_stages = wfi_plan_n_stages(plan, costs->n_units),
                             .n_micro = n_micro,
                             .transfer = costs->rates.message_us,
@@ -207,7 +216,7 @@ static wf_status shorten_step(const wf_plan *plan, const wf_graph *g, const wf_c
 wf_status wfi_balance(const wf_plan *plan, const wf_graph *g, const wf_costs *costs, int n_micro,
                       int32_t *first_unit_out) {
     int n_stages = wfi_plan_n_stages(plan, costs->n_units);
-    WF_TRY(lighten_heaviest(plan->ctx, costs, n_stages, first_unit_out));
+    WF_TRY(lighten_heaviest(plan->ctx, g, costs, n_stages, first_unit_out));
     if (n_stages == 1 || n_stages > MOST_STAGES || n_stages * n_micro * 3 > MOST_ACTIONS ||
         !rule_like(plan))
         return WF_OK;

@@ -66,7 +66,7 @@ wf_status wfi_costs_compute(const wf_graph *g, wf_costs **costs_out) {
     for (int32_t n = 0; n < g->n_nodes; n++) {
         const wfi_node *node = &g->nodes[n];
         if (node->dead) continue;
-        if (node->op->flags & WFI_OP_ALIAS && g->values[node->out[0]].alias >= 0) continue;
+        if (wfi_node_is_alias(g, node)) continue;
         wf_unit_cost *unit = &(*costs_out)->units[node->unit];
         double us = node_us(g, node);
         if (node->phase == WFI_F || node->phase == WFI_R) {

@@ -33,6 +33,10 @@ static wf_status parse_pp(wf_plan *plan, const wfi_plan_field *f) {
     return parse_axis(plan, f, &plan->pp);
 }
 
+static wf_status parse_tp(wf_plan *plan, const wfi_plan_field *f) {
+    return parse_axis(plan, f, &plan->tp);
+}
+
 static wf_status parse_schedule(wf_plan *plan, const wfi_plan_field *f) {
     plan->schedule = wfi_schedule_find(f->value);
     if (plan->schedule) return WF_OK;
@@ -81,6 +85,7 @@ static const struct {
     wf_status (*parse)(wf_plan *plan, const wfi_plan_field *f);
 } keys[WFI_N_PLAN_KEYS] = {[WFI_PLAN_DP] = {"dp", parse_dp},
                            [WFI_PLAN_PP] = {"pp", parse_pp},
+                           [WFI_PLAN_TP] = {"tp", parse_tp},
                            [WFI_PLAN_SCHEDULE] = {"schedule", parse_schedule},
                            [WFI_PLAN_CHUNKS] = {"chunks", parse_chunks},
                            [WFI_PLAN_CUT] = {"cut", parse_cut},
@@ -223,6 +228,7 @@ static wf_status canonical_text(wf_plan *plan) {
     else
         wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
     if (plan->chunks) wfi_text_add(&text, ",chunks=%d", plan->chunks);
+    if (plan->tp > 1) wfi_text_add(&text, ",tp=%d", plan->tp);
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
     if (plan->strategy != &wfi_strategy_dp) wfi_text_add(&text, ",%s", plan->strategy->name);
@@ -266,7 +272,7 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
     wf_status status = scratch ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK) {
         plan->ctx = ctx;
-        plan->dp = plan->pp = 1;
+        plan->dp = plan->pp = plan->tp = 1;
         plan->schedule = &wfi_schedule_1f1b;
         plan->strategy = &wfi_strategy_dp;
         plan->prefetch = WFI_DEFAULT_PREFETCH;
@@ -355,9 +361,12 @@ int wf_plan_dp(const wf_plan *plan) {
 int wf_plan_pp(const wf_plan *plan) {
     return plan->pp;
 }
+int wf_plan_tp(const wf_plan *plan) {
+    return plan->tp;
+}
 int wf_plan_loads_at_root(const wf_plan *plan) {
     return plan->n_rules > 0;
 }
 int wf_plan_n_ranks(const wf_plan *plan) {
-    return plan->dp * plan->pp;
+    return plan->dp * plan->pp * plan->tp;
 }

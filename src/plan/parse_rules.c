@@ -86,6 +86,9 @@ static wf_status check_other_keys(const wf_plan *plan) {
         return refuse_with(plan, "dp", given[WFI_PLAN_DP],
                            "dp replicates the whole model with all of its state: leave one out");
     if (plan->pp > 1) return refuse_with(plan, "pp", given[WFI_PLAN_PP], stages);
+    if (plan->tp > 1)
+        return refuse_with(plan, "tp", given[WFI_PLAN_TP],
+                           "dp=2,tp=2 replicates what ranks divide: leave one out");
     if (given[WFI_PLAN_CUT]) return refuse_with(plan, "cut", given[WFI_PLAN_CUT], stages);
     if (given[WFI_PLAN_SCHEDULE])
         return refuse_with(plan, "schedule", given[WFI_PLAN_SCHEDULE],

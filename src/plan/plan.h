@@ -37,6 +37,7 @@ typedef struct wfi_plan_rule {
 typedef enum wfi_plan_key {
     WFI_PLAN_DP,
     WFI_PLAN_PP,
+    WFI_PLAN_TP,
     WFI_PLAN_SCHEDULE,
     WFI_PLAN_CHUNKS,
     WFI_PLAN_CUT,
@@ -68,7 +69,7 @@ typedef enum wfi_offload {
 struct wf_plan {
     wf_context *ctx;
     int position[WFI_N_PLAN_KEYS]; /* in the text, counted from 1; 0: not given */
-    int dp, pp;                    /* with rules, dp is the largest of theirs */
+    int dp, pp, tp;                /* with rules, dp is the largest of theirs */
     const wfi_strategy *strategy;  /* without rules: of all units, along dp */
     wfi_plan_rule *rules;
     int n_rules;
@@ -105,7 +106,7 @@ wf_status wfi_plan_complete(wf_plan *plan);
 bool wfi_plan_offloads(const wf_plan *plan);
 
 static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
-    return (wfi_mesh){plan->pp, plan->dp};
+    return (wfi_mesh){plan->tp, plan->pp, plan->dp};
 }
 
 /* Of the pipeline, for a model of so many units: as many as the schedule puts on each of the pp

@@ -71,6 +71,14 @@ static wf_status refuse_lanes(wf_context *ctx, const wf_recipe *r, const char *u
                     (long long)r->n_lanes, width, unit ? unit : "", unit ? ":" : "", key, n, width);
 }
 
+static wf_status check_slices(wf_context *ctx, const wf_recipe *r, const wf_plan *plan) {
+    if (wfi_lanes_allow(r->n_slices, plan->tp)) return WF_OK;
+    return wfi_fail(ctx, WF_INVALID_ARG,
+                    "recipe: slices=%lld: the tree over which they are summed has no %d whole "
+                    "subtrees for tp=%d; slices=%d would do",
+                    (long long)r->n_slices, plan->tp, plan->tp, plan->tp);
+}
+
 static wf_status check_lanes(wf_context *ctx, const wf_recipe *r, const wf_plan *plan) {
     if (!plan->n_rules && !wfi_lanes_allow(r->n_lanes, plan->dp))
         return refuse_lanes(ctx, r, NULL, "dp", plan->dp, plan->dp);
@@ -93,6 +101,7 @@ wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_p
     if (r.n_lanes == 0)
         r.n_lanes = plan->n_rules ? wfi_min_i64(dp, r.n_micro ? r.n_micro : r.batch) : dp;
     if (r.n_micro == 0) r.n_micro = r.n_lanes;
+    if (r.n_slices == 0) r.n_slices = plan->tp;
     if (r.n_threads == 0) r.n_threads = cores_per_rank(plan);
     int64_t below, above;
     if (r.n_micro > r.batch)
@@ -107,6 +116,7 @@ wf_status wf_recipe_resolve(wf_context *ctx, const wf_recipe *recipe, const wf_p
                         (long long)above);
     }
     WF_TRY(check_lanes(ctx, &r, plan));
+    WF_TRY(check_slices(ctx, &r, plan));
     *resolved_out = r;
     return WF_OK;
 }

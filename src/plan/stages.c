@@ -30,6 +30,11 @@ static wf_status stages_by_cut(const wf_plan *plan, const wf_graph *g, int32_t *
                             "plan: cut '%.*s' leaves a stage without units; cuts go in the model's "
                             "order and never at its first unit",
                             (int)length, at);
+        if (!wfi_unit_may_begin_stage(g, u))
+            return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                            "plan: cut '%.*s' stands between slices that are summed; the first of "
+                            "them, or what follows them, may begin a stage",
+                            (int)length, at);
         first_unit_out[stage] = u;
         at += length + (at[length] == '+');
     }
@@ -50,18 +55,20 @@ static bool stages_marked(const wf_plan *plan, const wf_graph *g, int32_t *first
 
 wf_status wfi_plan_stages(const wf_plan *plan, const wf_graph *g, const wf_costs *costs,
                           int n_micro, int32_t *first_unit_out) {
-    int n_stages = wfi_plan_n_stages(plan, g->n_units);
-    if (n_stages > g->n_units && n_stages > plan->pp)
+    int n_stages = wfi_plan_n_stages(plan, g->n_units), n_most = 0;
+    for (int32_t u = 0; u < g->n_units; u++)
+        n_most += plan->pp == 1 || wfi_unit_may_begin_stage(g, u);
+    if (n_stages > n_most && n_stages > plan->pp)
         return wfi_fail(
             plan->ctx, WF_INVALID_ARG,
             "plan: pp=%d ranks with %d stages each by schedule=%s, but the model has %d "
             "units; pp can be at most %d, or the stages fewer",
-            plan->pp, n_stages / plan->pp, plan->schedule->name, g->n_units,
-            g->n_units / (n_stages / plan->pp));
-    if (n_stages > g->n_units)
+            plan->pp, n_stages / plan->pp, plan->schedule->name, n_most,
+            n_most / (n_stages / plan->pp));
+    if (n_stages > n_most)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: pp=%d stages, but the model has %d units; pp can be at most that",
-                        n_stages, g->n_units);
+                        n_stages, n_most);
     first_unit_out[0] = 0;
     first_unit_out[n_stages] = g->n_units;
     if (plan->cut && strcmp(plan->cut, WFI_CUT_BALANCED))

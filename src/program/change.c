@@ -39,8 +39,8 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
         stage->strategy->state, p->graph->units[unit].param_bytes, stage->n_parts, k, unit);
     wfi_piece piece = {.extent = wfi_norm_extent(wfi_trained_extent(p, unit, part)), .owner = -1};
     for (; piece.owner < 0 && k < stage->n_replicas; k += is_part ? stage->n_parts : 1)
-        piece.owner =
-            wfi_group_find(group, wfi_program_rank_of(p, k, (int32_t)(stage - p->stages)));
+        piece.owner = wfi_group_find(
+            group, wfi_program_rank_of(p, k, (int32_t)(stage - p->stages), wfi_tp_of(p, unit)));
     return piece;
 }
 
@@ -56,6 +56,8 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
         piece.extent.bytes = wfi_program_code_of(p, micro)->units[id].stats_bytes;
     } else if (kind == WFI_BLOCK_NORM) {
         piece = find_measured(p, group, id, k);
+    } else if (kind == WFI_BLOCK_VALUE) {
+        piece.extent.bytes = wfi_program_code_of(p, micro)->place[id].bytes;
     } else if (is_divided(now)) {
         piece.extent = wfi_placement_extent(WFI_SHARD, bytes, group->n, k, id);
     } else if (group->part >= 0) {

@@ -270,6 +270,8 @@ static wf_status run_segment(checker *c, int32_t i) {
         write_term(c, now, s, out[s]);
         if (slot->kind == WFI_BLOCK_WORKSPACE) continue;
         int32_t depth = b->kind == WFI_BLOCK_PACKED ? b->depth % WFI_N_PACKED : b->depth;
+        if (wfi_gives_summand(p, now->segment, slot))
+            depth = wfi_summand_depth(p->graph->units[now->unit].slice);
         bool is_cache = b->kind == WFI_BLOCK_BUFFER;
         if (out[s] != (is_cache ? wfi_ideal_after(c->ideal, b->kind, b->id)
                                 : wfi_ideal_find(c->ideal, b->kind, b->id, depth, b->micro)))

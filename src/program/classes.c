@@ -19,10 +19,10 @@
 static bool has_equal_slices(const wf_program *p, int32_t a, int32_t b) {
     static const wfi_block_kind kinds[] = {WFI_BLOCK_PARAM, WFI_BLOCK_STATE};
     for (int32_t u = 0; u < p->graph->n_units; u++) {
-        int32_t pp = p->stages[wfi_program_stage_of(p, u)].pp;
+        int32_t pp = p->stages[wfi_program_stage_of(p, u)].pp, tp = wfi_tp_of(p, u);
         for (size_t k = 0; k < WFI_COUNT(kinds); k++)
-            if (wfi_kept_extent(p, kinds[k], u, wfi_mesh_rank(p->mesh, pp, a)).bytes !=
-                wfi_kept_extent(p, kinds[k], u, wfi_mesh_rank(p->mesh, pp, b)).bytes)
+            if (wfi_kept_extent(p, kinds[k], u, wfi_mesh_rank(p->mesh, tp, pp, a)).bytes !=
+                wfi_kept_extent(p, kinds[k], u, wfi_mesh_rank(p->mesh, tp, pp, b)).bytes)
                 return false;
     }
     return true;
@@ -41,7 +41,8 @@ static bool is_like(const wf_program *p, int32_t a, int32_t b) {
         const wfi_stage *stage = &p->stages[wfi_program_stage_of(p, u)];
         int32_t n_each = stage->strategy->gradient == WFI_SHARD ? stage->n_parts : 1;
         int32_t n = p->mesh.dp / n_each, pp = stage->pp;
-        size_t bytes = wfi_summed_extent(p, u, wfi_mesh_rank(p->mesh, pp, a)).bytes;
+        int32_t rank = wfi_mesh_rank(p->mesh, wfi_tp_of(p, u), pp, a);
+        size_t bytes = wfi_summed_extent(p, u, rank).bytes;
         int64_t n_elem = (int64_t)(bytes / sizeof(float));
         if (n > 1 && how->n_staged(n, a / n_each, n_elem) != how->n_staged(n, b / n_each, n_elem))
             return false;
@@ -77,9 +78,9 @@ wf_status wfi_program_find_classes(wf_program *p) {
     for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
         int32_t like = is_whole ? dp : find_like(p, dp, lowered, n);
         if (like == dp) lowered[n++] = dp;
-        for (int32_t pp = 0; pp < p->mesh.pp; pp++) {
-            int32_t first = wfi_mesh_rank(p->mesh, pp, like);
-            p->ranks[wfi_mesh_rank(p->mesh, pp, dp)].like = first;
+        for (int32_t k = 0; k < p->mesh.pp * p->mesh.tp; k++) {
+            int32_t first = like * p->mesh.pp * p->mesh.tp + k;
+            p->ranks[dp * p->mesh.pp * p->mesh.tp + k].like = first;
             p->ranks[first].n_like++;
         }
     }

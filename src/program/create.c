@@ -11,8 +11,8 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     config.batch = n_samples;
     config.training = p->kind == WF_PROGRAM_TRAIN;
     config.freeze = p->recipe.freeze.text;
-    WF_TRY(wfi_graph_create(p->ctx, &config, p->plan->n_rules > 0, p->model->function,
-                            p->model->config, graph_out));
+    WF_TRY(wfi_graph_create(p->ctx, &config, (int32_t)p->recipe.n_slices, p->plan->n_rules > 0,
+                            p->model->function, p->model->config, graph_out));
     if (p->recipe.kernels == WF_KERNELS_FAST) WF_TRY(wfi_graph_layout(*graph_out));
     return config.training ? wfi_plan_recompute(p->plan, *graph_out) : WF_OK;
 }
@@ -102,6 +102,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
         /* One microbatch, whatever the training recipe says. */
         resolved = *recipe;
         resolved.n_micro = resolved.n_lanes = 1;
+        if (!resolved.n_slices) resolved.n_slices = plan->tp;
         wf_plan *one;
         WF_TRY(wf_plan_parse(ctx, "", &one));
         wf_status status = wf_recipe_resolve(ctx, &resolved, one, &resolved);

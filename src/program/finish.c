@@ -11,9 +11,9 @@ static bool take_updated(wfi_lowering *l, int32_t stage) {
 
 /* Which rank of stage `from` has for replica `replica` of another stage what all its replicas
  * have: the one beside it, or the first. */
-static int32_t source_of(const wf_program *p, int32_t from, int32_t replica) {
-    int32_t beside = wfi_program_rank_of(p, replica, from);
-    return wfi_stage_is_updated(p, from, beside) ? beside : wfi_program_rank_of(p, 0, from);
+static int32_t source_of(const wf_program *p, int32_t from, int32_t replica, int32_t tp) {
+    int32_t beside = wfi_program_rank_of(p, replica, from, tp);
+    return wfi_stage_is_updated(p, from, beside) ? beside : wfi_program_rank_of(p, 0, from, tp);
 }
 
 /* What of a unit's parameters is sent is called by the first of them. */
@@ -57,11 +57,12 @@ static wfi_extent updated_extent(const wfi_lowering *l, int32_t unit) {
  * them. */
 static wf_status emit_sends(wfi_lowering *l, int32_t from, int32_t to, wfi_instruction send) {
     const wf_program *p = l->p;
+    int32_t tp = wfi_mesh_tp(p->mesh, l->rank);
     for (int32_t k = 0; k < p->stages[to].n_replicas; k++) {
-        send.peer = wfi_program_rank_of(p, k, to);
+        send.peer = wfi_program_rank_of(p, k, to, tp);
         bool wants =
             wfi_stage_is_updated(p, to, send.peer) && !wfi_stage_is_updated(p, from, send.peer);
-        if (!wants || source_of(p, from, k) != l->rank) continue;
+        if (!wants || source_of(p, from, k, tp) != l->rank) continue;
         WF_TRY(wfi_emit_one(l, send, WFI_BLOCK_PARAM, send.unit,
                             here(l, WFI_BLOCK_PARAM, send.unit), -1, updated_extent(l, send.unit),
                             WFI_READ));
@@ -81,7 +82,7 @@ static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
         if (is_here) WF_TRY(emit_sends(l, from, to, wfi_make(WFI_SEND, owner, id, -1)));
         if (is_here || !take_updated(l, to)) continue;
         wfi_instruction receive = wfi_make(WFI_RECEIVE, owner, id, -1);
-        receive.peer = source_of(p, from, l->replica);
+        receive.peer = source_of(p, from, l->replica, wfi_mesh_tp(p->mesh, l->rank));
         int32_t number = p->n_instructions;
         WF_TRY(wfi_emit_one(l, receive, WFI_BLOCK_PARAM, owner, here(l, WFI_BLOCK_PARAM, owner), -1,
                             kept, WFI_WRITE));
@@ -95,9 +96,8 @@ static wf_status emit_tied_weights(wfi_lowering *l, int32_t owner) {
 /* The ranks that share the norm with this one; itself, if it is alone. NULL: it updates nothing. */
 static const wfi_group *find_norm_group(const wfi_lowering *l) {
     const wf_program *p = l->p;
-    for (int32_t k = p->n_stages; k < p->n_groups; k++)
-        if (p->groups[k].stage < 0 && wfi_group_find(&p->groups[k], l->rank) >= 0)
-            return &p->groups[k];
+    for (int32_t k = p->first_norm_group; k < p->first_slice_group; k++)
+        if (wfi_group_find(&p->groups[k], l->rank) >= 0) return &p->groups[k];
     return NULL;
 }
 
@@ -163,7 +163,7 @@ static wf_status emit_update(wfi_lowering *l, int32_t u) {
 static wf_status change_updated(wfi_lowering *l, int32_t u) {
     const wf_program *p = l->p;
     int32_t s = wfi_program_stage_of(p, u), i = p->n_instructions;
-    if (!wfi_take_stage(l, s)) return WF_OK;
+    if (!wfi_unit_is_on(p, u, l->rank) || !wfi_take_stage(l, s)) return WF_OK;
     WF_TRY(wfi_add_thing(l, WFI_BLOCK_PARAM, u, here(l, WFI_BLOCK_PARAM, u), -1));
     WF_TRY(wfi_lower_change(l, wfi_stage_shards(p, s, l->rank), p->stages[s].strategy->state,
                             p->stages[s].strategy->parameter, u));
@@ -231,7 +231,8 @@ static wf_status emit_statistics(wfi_lowering *l) {
         size_t kept = wfi_kept_extent(p, WFI_BLOCK_BUFFER, u, l->rank).bytes;
         if (!p->code->units[u].stats_bytes || !wfi_take_stage(l, s)) continue;
         for (int64_t m = 0; m < n_micro; m++) WF_TRY(wfi_add_thing(l, WFI_BLOCK_STATS, u, 0, m));
-        WF_TRY(wfi_lower_change(l, s, WFI_SHARD, p->stages[s].strategy->buffer, u));
+        WF_TRY(wfi_lower_change(l, wfi_stage_members(p, s, l->rank), WFI_SHARD,
+                                p->stages[s].strategy->buffer, u));
         if (!kept) continue;
         WF_TRY(wfi_emit(l, wfi_make(WFI_FOLD_STATS, u, 0, -1), (int32_t)n_micro + 1, &i));
         WF_TRY(
@@ -249,7 +250,8 @@ wf_status wfi_lower_report(wfi_lowering *l) {
     wf_program *p = l->p;
     const wf_graph *g = p->graph;
     int32_t last = p->n_stages - 1;
-    if (g->record < 0 || !wfi_take_stage(l, last)) return WF_OK;
+    bool reports = g->record >= 0 && !wfi_mesh_tp(p->mesh, l->rank);
+    if (!reports || !wfi_take_stage(l, last)) return WF_OK;
     int64_t mine = wfi_stage_n_micro(p, last);
     int32_t i;
     WF_TRY(wfi_emit(l, wfi_make(WFI_REPORT, -1, 0, -1), (int32_t)mine, &i));

@@ -150,8 +150,8 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
     const wf_program *p = l->p;
     /* Who only brings parts does so for the first replica. */
     bool computes = p->kind == WF_PROGRAM_TRAIN || !wfi_mesh_dp(p->mesh, l->rank);
-    const wfi_action_list *list =
-        &l->lists[computes ? l->rank : wfi_mesh_rank(p->mesh, wfi_mesh_pp(p->mesh, l->rank), 0)];
+    int32_t tp = wfi_mesh_tp(p->mesh, l->rank), pp = wfi_mesh_pp(p->mesh, l->rank);
+    const wfi_action_list *list = &l->lists[computes ? l->rank : wfi_mesh_rank(p->mesh, tp, pp, 0)];
     search s = {.l = l, .last = -1, .first_block = p->n_blocks};
     wf_status status = WF_OK;
     s.updated = wfi_alloc(p->ctx, (size_t)p->graph->n_units, sizeof *s.updated, "lowering");
@@ -160,8 +160,10 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
     if (p->kind == WF_PROGRAM_TRAIN) find_updates(&s, list);
     for (int32_t k = 0; k < list->n; k++) {
         (void)wfi_take_stage(l, list->actions[k].stage);
-        for (int32_t u = 0; u < l->end_unit - l->first_unit && status == WF_OK; u++)
-            status = find_in_use(&s, &list->actions[k], wfi_action_unit(l, &list->actions[k], u));
+        for (int32_t u = 0; u < l->end_unit - l->first_unit && status == WF_OK; u++) {
+            int32_t unit = wfi_action_unit(l, &list->actions[k], u);
+            if (wfi_unit_is_on(p, unit, l->rank)) status = find_in_use(&s, &list->actions[k], unit);
+        }
     }
     if (l->n_evicted) qsort(l->evicted, (size_t)l->n_evicted, sizeof *l->evicted, by_use);
     wfi_free(p->ctx, s.updated);

@@ -68,6 +68,25 @@ wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t un
     return ideal->after[kind == WFI_BLOCK_PARAM ? 0 : kind == WFI_BLOCK_BUFFER ? 1 : 2][unit];
 }
 
+/* What a slice gives; the sum, when all have. */
+static wf_status put_summand(wfi_ideal *ideal, int32_t value, int32_t slice, int64_t micro,
+                             wfi_term term) {
+    const wf_program *p = ideal->p;
+    int32_t n = p->graph->n_slices;
+    wfi_term *terms = wfi_alloc(p->ctx, (size_t)n, sizeof *terms, "the program check");
+    if (!terms) return WF_NO_MEMORY;
+    wf_status status = put(ideal, WFI_BLOCK_VALUE, value, wfi_summand_depth(slice), micro, term);
+    bool is_whole = true;
+    for (int32_t k = 0; k < n && status == WF_OK; k++) {
+        terms[k] = wfi_ideal_find(ideal, WFI_BLOCK_VALUE, value, wfi_summand_depth(k), micro);
+        is_whole &= terms[k] != 0;
+    }
+    if (status == WF_OK && is_whole)
+        status = put(ideal, WFI_BLOCK_VALUE, value, 0, micro, wfi_term_tree(terms, n));
+    wfi_free(p->ctx, terms);
+    return status;
+}
+
 static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64_t micro) {
     if (!segment) return WF_OK;
     wfi_term *terms =
@@ -92,8 +111,12 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
             continue;
         }
         bool is_packed = slot->kind == WFI_BLOCK_PACKED;
-        status = put(ideal, slot->kind, slot->id, is_packed ? packed : 0, is_packed ? -1 : micro,
-                     out[s]);
+        if (wfi_gives_summand(ideal->p, segment, slot))
+            status = put_summand(ideal, slot->id, ideal->p->graph->units[segment->unit].slice,
+                                 micro, out[s]);
+        else
+            status = put(ideal, slot->kind, slot->id, is_packed ? packed : 0,
+                         is_packed ? -1 : micro, out[s]);
     }
     wfi_free(ideal->p->ctx, terms);
     return status;

@@ -154,9 +154,16 @@ NEED(evict) {
     return need_moved(p, now, k, k == 1);
 }
 
+/* Lanes of a gradient, or what slices give. */
 NEED(fold) {
-    return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].trained_bytes,
-                k ? WFI_READ : WFI_READ | WFI_WRITE);
+    const wfi_block *into = &p->blocks[now->references[0].block];
+    const wfi_block *b = &p->blocks[now->references[k].block];
+    int access = k ? WFI_READ : WFI_READ | WFI_WRITE;
+    if (into->kind == WFI_BLOCK_VALUE && now->micro >= 0 && b->id == into->id &&
+        b->micro == now->micro && wfi_is_slice_sum(p->graph, b->id))
+        return need(into->kind, wfi_program_code_of(p, now->micro)->place[b->id].bytes, access);
+    if (b->id != now->unit) return nothing;
+    return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].trained_bytes, access);
 }
 
 NEED(stats) {
@@ -178,11 +185,14 @@ NEED(slot) {
 /* The piece that begins where the reference does; norms are shared by groups of their own. */
 NEED(piece) {
     const wfi_block *b = &p->blocks[now->references[k].block];
-    int32_t unit = b->kind == WFI_BLOCK_NORM ? -1 : b->id; /* norms are of all units */
+    bool is_own = b->kind != WFI_BLOCK_NORM && b->kind != WFI_BLOCK_VALUE;
+    int32_t unit = b->kind == WFI_BLOCK_NORM ? -1 : is_own ? b->id : now->unit;
     bool moves = p->groups[now->group].stage >= 0
                      ? b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_GRADIENT ||
                            b->kind == WFI_BLOCK_STATS
-                     : b->kind == WFI_BLOCK_NORM;
+                 : now->group < p->first_slice_group
+                     ? b->kind == WFI_BLOCK_NORM
+                     : b->kind == WFI_BLOCK_VALUE && wfi_is_slice_sum(p->graph, b->id);
     int32_t member = wfi_group_find(&p->groups[now->group], now->rank);
     if (k == 0 && unit != now->unit) return nothing;
     if (k == wfi_n_moved(p, now))

@@ -45,6 +45,8 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
         default:
             if (wfi_is_activation(slot->kind))
                 WF_TRY(wfi_find_activation(l, slot->kind, slot->id, micro, &d));
+            if (wfi_gives_summand(l->p, segment, slot))
+                d = -l->p->slice_sums.accumulator[wfi_local_slice(l->p, segment->unit)];
             break;
         }
         if (wfi_is_sum(slot->kind) && instruction.first) access = WFI_WRITE;
@@ -108,8 +110,16 @@ static wf_status emit_part(wfi_lowering *l, int32_t unit, wfi_part part, int64_t
     WF_TRY(emit_segment(l, i, segment, i.id));
     if (sums) WF_TRY(wfi_depend_on_freed(l, number));
     WF_TRY(wfi_lower_evicts(l, number));
+    WF_TRY(wfi_lower_slice(l, segment, micro));
     bool is_last = sums && micro == wfi_last_of_lane(p, micro);
     return is_last ? wfi_lower_lane(l, unit, micro) : WF_OK;
+}
+
+int32_t wfi_action_unit(const wfi_lowering *l, const wfi_action *action, int32_t k) {
+    const wfi_unit *units = l->p->graph->units;
+    int32_t u = action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
+    if (action->kind == WFI_ACTION_F || !units[u].is_slice) return u;
+    return u - 2 * units[u].slice + l->p->graph->n_slices - 1;
 }
 
 /* Number k of the rank's. */
@@ -120,9 +130,11 @@ static wf_status emit_action(wfi_lowering *l, int32_t k) {
     /* What another rank is to read before this action ends has been made by an earlier one. */
     WF_TRY(wfi_lower_transfers(l, l->sequence->end[l->rank][k]));
     (void)wfi_take_stage(l, action->stage);
-    for (int32_t u = 0; u < l->end_unit - l->first_unit; u++)
-        WF_TRY(
-            emit_part(l, wfi_action_unit(l, action, u), wfi_part_of(action->kind), action->micro));
+    for (int32_t u = 0; u < l->end_unit - l->first_unit; u++) {
+        int32_t unit = wfi_action_unit(l, action, u);
+        if (wfi_unit_is_on(p, unit, l->rank))
+            WF_TRY(emit_part(l, unit, wfi_part_of(action->kind), action->micro));
+    }
     for (int32_t i = begin; i < p->n_instructions; i++)
         if (p->instructions[i].stream == WFI_STREAM_COMPUTE) {
             l->lookahead[0] = l->lookahead[1];
@@ -139,6 +151,7 @@ static wf_status emit_outputs(wfi_lowering *l) {
     const wf_graph *g = p->graph;
     for (int32_t k = 0; k < g->n_outputs; k++) {
         int32_t v = wfi_value_root(g, g->outputs[k]);
+        if (wfi_mesh_tp(p->mesh, l->rank)) continue; /* all of them have it */
         if (!wfi_take_stage(l, wfi_program_stage_of(p, p->code->place[v].unit))) continue;
         WF_TRY(wfi_emit_one(l, wfi_make(WFI_STORE, -1, k, 0), WFI_BLOCK_VALUE, v, 0, 0,
                             wfi_whole(p->code->place[v].bytes), WFI_READ));

@@ -147,10 +147,9 @@ wf_status wfi_find_activation(wfi_lowering *l, wfi_block_kind kind, int32_t id, 
                               int32_t *depth_out);
 /* Those that no use of the rank needs: it brings parts to a forward run of another. */
 wf_status wfi_lower_last_gathers(wfi_lowering *l);
-/* Number k of the units of the stage at hand, in the order of the action. */
-static inline int32_t wfi_action_unit(const wfi_lowering *l, const wfi_action *action, int32_t k) {
-    return action->kind == WFI_ACTION_F ? l->first_unit + k : l->end_unit - 1 - k;
-}
+/* Number k of the units of the stage at hand, in the order of the action. Slices go in their order
+ * in all of them, which is that of their sums. */
+int32_t wfi_action_unit(const wfi_lowering *l, const wfi_action *action, int32_t k);
 
 static inline bool wfi_action_sums(wfi_action_kind kind) {
     return kind == WFI_ACTION_W || kind == WFI_ACTION_BW;
@@ -160,6 +159,9 @@ static inline bool wfi_action_sums(wfi_action_kind kind) {
 wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro);
 /* Another rank's use of tied weight i is here, of that lane. */
 wf_status wfi_lower_tied(wfi_lowering *l, int32_t i, int64_t micro);
+
+/* slices.c: what a slice gives is there: summands that are complete are added. */
+wf_status wfi_lower_slice(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
 
 /* reduce.c: the unit's gradient of this replica is complete; sums them over the replicas: those
  * that are freed as soon as their bucket is full. */

@@ -26,16 +26,27 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank) {
     return low < group->n && group->ranks[low] == rank ? low : -1;
 }
 
+int32_t wfi_stage_members(const wf_program *p, int32_t stage, int32_t rank) {
+    return stage * p->mesh.tp + wfi_mesh_tp(p->mesh, rank);
+}
+
+/* The first group of some members of the stage, of those of the rank's `tp` coordinate. */
+static int32_t first_some(const wf_program *p, const wfi_stage *s, int32_t rank) {
+    int32_t n = s->n_members / s->n_parts + s->n_parts;
+    return s->first_group + wfi_mesh_tp(p->mesh, rank) * n;
+}
+
 int32_t wfi_stage_shards(const wf_program *p, int32_t stage, int32_t rank) {
     const wfi_stage *s = &p->stages[stage];
     bool is_all = s->first_group < 0;
-    return is_all ? stage : s->first_group + wfi_stage_member_on(p, stage, rank) / s->n_parts;
+    return is_all ? wfi_stage_members(p, stage, rank)
+                  : first_some(p, s, rank) + wfi_stage_member_on(p, stage, rank) / s->n_parts;
 }
 
 int32_t wfi_stage_copies(const wf_program *p, int32_t stage, int32_t rank) {
     const wfi_stage *s = &p->stages[stage];
     if (s->first_group < 0) return -1;
-    return s->first_group + s->n_members / s->n_parts +
+    return first_some(p, s, rank) + s->n_members / s->n_parts +
            wfi_stage_member_on(p, stage, rank) % s->n_parts;
 }
 
@@ -56,7 +67,7 @@ static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int3
                               : kind == WFI_BLOCK_STATE ? s->strategy->state
                                                         : s->strategy->buffer;
     size_t bytes = kind == WFI_BLOCK_BUFFER ? u->buffer_bytes : u->param_bytes;
-    if (member < 0) return (wfi_extent){0, 0};
+    if (member < 0 || !wfi_unit_is_on(p, unit, rank)) return (wfi_extent){0, 0};
     wfi_extent own = wfi_placement_extent(placement, bytes, s->n_parts, member % s->n_parts, unit);
     return kind == WFI_BLOCK_STATE ? wfi_trained_extent(p, unit, own) : own;
 }
@@ -116,12 +127,14 @@ int32_t wfi_summed_depth(const wf_program *p, int32_t unit) {
     return stage->strategy->frees_gradient && stage->n_parts > 1 ? -1 : 0;
 }
 
-/* At most as many stages as units; groups for each, and for each `dp` coordinate. */
+/* At most as many stages as units; groups for each and each `tp` coordinate, for each `dp`
+ * coordinate, and for each stage of those. */
 static wf_status allocate(wf_program *p) {
-    size_t dp = (size_t)p->mesh.dp, n_shard = (size_t)wfi_max_i64(p->plan->shard, 1);
+    size_t dp = (size_t)p->mesh.dp, tp = (size_t)p->mesh.tp,
+           n_shard = (size_t)wfi_max_i64(p->plan->shard, 1);
     size_t n_units = (size_t)p->graph->n_units,
            n_some = p->plan->shard ? dp / n_shard + n_shard : 0;
-    size_t n_groups = n_units * (1 + n_some) + dp;
+    size_t n_groups = n_units * (1 + n_some) * tp + dp + (size_t)p->mesh.pp * dp;
     p->first_unit = wfi_pool_alloc(&p->pool, n_units + 1, sizeof *p->first_unit);
     p->stages = wfi_pool_alloc(&p->pool, n_units, sizeof *p->stages);
     p->ranks = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->ranks);
@@ -250,8 +263,8 @@ static wf_status add_group(wf_program *p, int32_t most, wfi_group **group_out) {
 }
 
 /* Every `step`th member of the stage. */
-static wf_status group_members(wf_program *p, int32_t stage, int32_t first, int32_t n, int32_t step,
-                               int32_t part) {
+static wf_status group_members(wf_program *p, int32_t stage, int32_t tp, int32_t first, int32_t n,
+                               int32_t step, int32_t part) {
     wfi_group *group;
     WF_TRY(add_group(p, n, &group));
     group->stage = stage;
@@ -259,23 +272,27 @@ static wf_status group_members(wf_program *p, int32_t stage, int32_t first, int3
     group->n_each = step;
     group->part = part;
     for (; group->n < n; group->n++)
-        group->ranks[group->n] = wfi_program_rank_of(p, first + group->n * step, stage);
+        group->ranks[group->n] = wfi_program_rank_of(p, first + group->n * step, stage, tp);
     return WF_OK;
 }
 
 /* Who has the same part has summed with those beside it before. */
 static wf_status group_replicas(wf_program *p) {
     for (int32_t s = 0; s < p->n_stages; s++)
-        WF_TRY(group_members(p, s, 0, p->stages[s].n_members, 1, -1));
+        for (int32_t tp = 0; tp < p->mesh.tp; tp++)
+            WF_TRY(group_members(p, s, tp, 0, p->stages[s].n_members, 1, -1));
     for (int32_t s = 0; s < p->n_stages; s++) {
         wfi_stage *stage = &p->stages[s];
         int32_t n_parts = stage->n_parts, n_copies = stage->n_members / n_parts;
         /* A forward run may have fewer members than there are parts: it updates none. */
         if (n_parts >= stage->n_members || stage->strategy->state != WFI_SHARD) continue;
         stage->first_group = p->n_groups;
-        for (int32_t k = 0; k < n_copies; k++)
-            WF_TRY(group_members(p, s, k * n_parts, n_parts, 1, -1));
-        for (int32_t k = 0; k < n_parts; k++) WF_TRY(group_members(p, s, k, n_copies, n_parts, k));
+        for (int32_t tp = 0; tp < p->mesh.tp; tp++) {
+            for (int32_t k = 0; k < n_copies; k++)
+                WF_TRY(group_members(p, s, tp, k * n_parts, n_parts, 1, -1));
+            for (int32_t k = 0; k < n_parts; k++)
+                WF_TRY(group_members(p, s, tp, k, n_copies, n_parts, k));
+        }
     }
     return WF_OK;
 }
@@ -301,10 +318,11 @@ static bool is_updated_by(const wf_program *p, int32_t width) {
     int32_t n_stages = 0;
     for (int32_t s = 0; s < p->n_stages; s++) n_stages += is_trained(p, s);
     bool is = p->mesh.dp % width == 0;
-    for (int32_t first = 0; first < p->n_ranks && is; first += width * p->mesh.pp) {
+    int32_t n_ranks = width * p->mesh.pp * p->mesh.tp;
+    for (int32_t first = 0; first < p->n_ranks && is; first += n_ranks) {
         int32_t n = 0;
-        for (int32_t k = 0; k < width * p->mesh.pp; k++) n += n_updated(p, first + k);
-        is = n == 0 || n == n_stages * width;
+        for (int32_t k = 0; k < n_ranks; k++) n += n_updated(p, first + k);
+        is = n == 0 || n == n_stages * width * p->mesh.tp;
     }
     return is;
 }
@@ -316,13 +334,25 @@ static wf_status group_updaters(wf_program *p) {
     for (int32_t s = 0; s < p->n_stages; s++)
         if (p->stages[s].strategy->state == WFI_SHARD && p->stages[s].n_parts > width)
             width = p->stages[s].n_parts;
-    int32_t n = is_updated_by(p, width) ? width * p->mesh.pp : p->n_ranks;
+    int32_t n = is_updated_by(p, width) ? width * p->mesh.pp * p->mesh.tp : p->n_ranks;
     wfi_group *group = NULL;
+    p->first_norm_group = p->n_groups;
     for (int32_t rank = 0; rank < p->n_ranks; rank++) {
         if (rank % n == 0) WF_TRY(add_group(p, n, &group));
         if (n_updated(p, rank)) group->ranks[group->n++] = rank;
     }
     return WF_OK;
+}
+
+/* The ranks of each `pp` and `dp` coordinate are neighbours. */
+static wf_status group_slices(wf_program *p) {
+    wfi_group *group = NULL;
+    p->first_slice_group = p->n_groups;
+    for (int32_t rank = 0; rank < p->n_ranks && p->mesh.tp > 1; rank++) {
+        if (rank % p->mesh.tp == 0) WF_TRY(add_group(p, p->mesh.tp, &group));
+        group->ranks[group->n++] = rank;
+    }
+    return wfi_lanes_sum(&p->pool, p->graph->n_slices / p->mesh.tp, 1, &p->slice_sums);
 }
 
 wf_status wfi_program_map(wf_program *p, const wf_program *like) {
@@ -337,5 +367,6 @@ wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     WF_TRY(check_tied(p));
     WF_TRY(sum_lanes(p));
     WF_TRY(group_replicas(p));
-    return group_updaters(p);
+    WF_TRY(group_updaters(p));
+    return group_slices(p);
 }

@@ -43,7 +43,8 @@ static void find_uses(const wfi_code *code, value_use *use) {
     for (int32_t v = 0; v < g->n_values; v++) use[v].last = -1;
     for (int32_t n = 0; n < g->n_nodes; n++) {
         const wfi_node *node = &g->nodes[n];
-        for (int i = 0; i < node->n_in && !node->dead; i++) {
+        bool reads = !node->dead && !(node->op->flags & WFI_OP_SLICES);
+        for (int i = 0; i < node->n_in && reads; i++) {
             if (node->in[i] < 0) continue;
             record_use(g, use, node->in[i], node->unit, node->phase);
             record_reader(code, use, node->in[i], n);
@@ -174,6 +175,8 @@ wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels) {
             continue;
         case WFI_VALUE_BUFFER:
             place->kind = WFI_BLOCK_BUFFER;
+            continue;
+        case WFI_VALUE_CUT:
             continue;
         case WFI_VALUE_NODE:
             break;

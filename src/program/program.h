@@ -102,7 +102,7 @@ typedef struct wfi_segment {
     double flops;
 } wfi_segment;
 
-/* Whether one of its nodes makes the value that owns its bytes. */
+/* Whether one of its nodes makes the value that owns its bytes, or a summand of it. */
 bool wfi_segment_makes(const wfi_segment *segment, const wf_graph *g, int32_t root);
 
 /* How a unit looks to lowering. */
@@ -212,7 +212,7 @@ typedef enum wfi_id_meaning {
     X(COPY, "copy", COPY, COPY, TRANSFER, COPY, OWN, NONE, two, copy, copy)                        \
     X(FETCH, "fetch", COPY, COPY, TRANSFER, SPACE, ANY, VALUE, two, fetch, moved)                  \
     X(EVICT, "evict", COPY, COPY, TRANSFER, SPACE, ANY, VALUE, two, evict, moved)                  \
-    X(FOLD, "fold", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, DEPTH, two, fold, depth)             \
+    X(FOLD, "fold", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, ANY, DEPTH, two, fold, depth)             \
     X(CHANGE, "change", REDUCE, CHANGE, REDUCE, TOUCH, NONE, NONE, pieces, piece, change)          \
     X(TIE, "tie", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, TIED, two, tie, none)                  \
     X(NORM, "norm", COMPUTE, ELEMENTWISE, UPDATE, TOUCH, OWN, NONE, two, norm, none)               \
@@ -379,10 +379,12 @@ struct wf_program {
     int32_t n_replicas;  /* of the stage that has most */
     int32_t *first_unit; /* [n_stages + 1] */
     wfi_stage *stages;   /* [n_stages] */
-    wfi_group *groups;   /* [n_groups] the members of each stage; then some of them; then ranks that
-                            share the norm */
-    int32_t n_groups;
-    wf_costs *costs; /* of the graph's units */
+    /* [n_groups] the members of each stage, for each `tp` coordinate; then some of them; then ranks
+     * that share the norm; then, if there are several, ranks that divide slices. */
+    wfi_group *groups;
+    int32_t n_groups, first_norm_group, first_slice_group;
+    wfi_lane_sums slice_sums; /* of a rank's slices */
+    wf_costs *costs;          /* of the graph's units */
     wfi_rank *ranks;
     int32_t *lowered; /* [n_lowered] ranks that have blocks and instructions, ascending */
     int32_t n_lowered;
@@ -407,8 +409,10 @@ static inline int32_t wfi_program_stage_of(const wf_program *p, int32_t unit) {
     while (p->first_unit[s + 1] <= unit) s++;
     return s;
 }
-static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, int32_t stage) {
-    return wfi_mesh_rank(p->mesh, p->stages[stage].pp, p->stages[stage].first_dp + replica);
+static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, int32_t stage,
+                                          int32_t tp) {
+    const wfi_stage *s = &p->stages[stage];
+    return wfi_mesh_rank(p->mesh, tp, s->pp, s->first_dp + replica);
 }
 /* Microbatches of one step and of one replica. */
 static inline int64_t wfi_program_n_micro(const wf_program *p) {
@@ -421,8 +425,30 @@ static inline int32_t wfi_stage_replica_of(const wf_program *p, int32_t stage, i
     return (int32_t)(micro / wfi_stage_n_micro(p, stage));
 }
 /* Where the stage is done for a microbatch. */
-static inline int32_t wfi_stage_rank_of(const wf_program *p, int32_t stage, int64_t micro) {
-    return wfi_program_rank_of(p, wfi_stage_replica_of(p, stage, micro), stage);
+static inline int32_t wfi_stage_rank_of(const wf_program *p, int32_t stage, int64_t micro,
+                                        int32_t tp) {
+    return wfi_program_rank_of(p, wfi_stage_replica_of(p, stage, micro), stage, tp);
+}
+/* Slices of a `tp` coordinate are neighbours; what is no slice, all ranks of a stage have. */
+static inline int32_t wfi_tp_of(const wf_program *p, int32_t unit) {
+    const wfi_unit *u = &p->graph->units[unit];
+    return u->is_slice ? u->slice / (p->graph->n_slices / p->mesh.tp) : 0;
+}
+static inline bool wfi_unit_is_on(const wf_program *p, int32_t unit, int32_t rank) {
+    return !p->graph->units[unit].is_slice || wfi_tp_of(p, unit) == wfi_mesh_tp(p->mesh, rank);
+}
+/* Whether a value is the sum of what slices give. */
+bool wfi_is_slice_sum(const wf_graph *g, int32_t value);
+/* Whether that is what the slot of a slice's segment gives a summand of. */
+static inline bool wfi_gives_summand(const wf_program *p, const wfi_segment *segment,
+                                     const wfi_slot *slot) {
+    return p->graph->units[segment->unit].is_slice && slot->kind == WFI_BLOCK_VALUE &&
+           slot->access & WFI_WRITE && !(slot->access & WFI_SPOIL) &&
+           wfi_is_slice_sum(p->graph, slot->id);
+}
+/* Which of its rank's slices a unit is. */
+static inline int32_t wfi_local_slice(const wf_program *p, int32_t unit) {
+    return p->graph->units[unit].slice % (p->graph->n_slices / p->mesh.tp);
 }
 static inline bool wfi_rank_is_lowered(const wf_program *p, int32_t rank) {
     return p->ranks[rank].like == rank;
@@ -435,8 +461,9 @@ static inline int64_t wfi_rank_micro(const wf_program *p, int32_t rank, int64_t 
 /* Which member of the stage the rank is, and which replica; -1: none. */
 int32_t wfi_stage_member_on(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_replica_on(const wf_program *p, int32_t stage, int32_t rank);
-/* The group of the rank, a member of the stage, in which all parts are once; and that of members
- * with the same part, or -1: it has one alone. */
+/* The group of the rank, a member of the stage: of all members; that in which all parts are once;
+ * and that of members with the same part, or -1: it has one alone. */
+int32_t wfi_stage_members(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_shards(const wf_program *p, int32_t stage, int32_t rank);
 int32_t wfi_stage_copies(const wf_program *p, int32_t stage, int32_t rank);
 /* Whether the rank updates what the stage has, or a part of it. */
@@ -472,7 +499,7 @@ int32_t wfi_group_find(const wfi_group *group, int32_t rank);
 /* Ranks are different threads, and a kernel is bound to one: ranks on the same stage have kernels
  * of different sets. */
 static inline int32_t wfi_program_kernel_set(const wf_program *p, int32_t rank) {
-    return wfi_mesh_dp(p->mesh, rank);
+    return wfi_mesh_dp(p->mesh, rank) * p->mesh.tp + wfi_mesh_tp(p->mesh, rank);
 }
 /* Whose weight a weight gradient is, and whether it is tied: used by another unit, too. */
 static inline int32_t wfi_owner_of(const wf_graph *g, int32_t i) {

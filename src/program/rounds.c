@@ -21,7 +21,8 @@ static void push(wfi_action_list *list, wfi_action_kind kind, int32_t stage, int
 static void push_stage(rounds *r, int64_t round, int32_t stage, wfi_action_kind kind) {
     for (int32_t k = 0; k < r->p->n_replicas; k++) {
         int64_t micro = k * r->n_rounds + round;
-        push(&r->lists[wfi_stage_rank_of(r->p, stage, micro)], kind, stage, micro);
+        for (int32_t tp = 0; tp < r->p->mesh.tp; tp++)
+            push(&r->lists[wfi_stage_rank_of(r->p, stage, micro, tp)], kind, stage, micro);
     }
 }
 

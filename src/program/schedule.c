@@ -8,9 +8,10 @@ void wfi_program_stage_times(const wf_program *p, const int32_t *first_unit, int
     *out = (wfi_stage_times){0, 0, 0};
     for (int32_t u = first_unit[stage]; u < first_unit[stage + 1]; u++) {
         const wf_unit_cost *unit = &p->costs->units[u];
-        out->forward += unit->forward_us;
-        out->backward += unit->backward_us + unit->recompute_us;
-        out->weight += unit->weight_us;
+        double own = p->graph->units[u].is_slice ? 1.0 / p->plan->tp : 1; /* of a rank's slices */
+        out->forward += own * unit->forward_us;
+        out->backward += own * (unit->backward_us + unit->recompute_us);
+        out->weight += own * unit->weight_us;
     }
 }
 
@@ -44,7 +45,8 @@ size_t wfi_program_read_bytes(const wf_program *p, int32_t unit, wfi_part part) 
         if (is_made && p->graph->nodes[p->graph->values[slot->id].node].phase == WFI_F)
             bytes += slot->bytes;
     }
-    return bytes;
+    /* Slices read the same. */
+    return p->graph->units[unit].is_slice ? bytes / (size_t)p->graph->n_slices : bytes;
 }
 
 /* Bytes of a microbatch from F to B, and from B to W: what forward leaves for either, and what

@@ -84,8 +84,11 @@ static bool part_has(wfi_part part, wfi_phase phase) {
 
 bool wfi_segment_makes(const wfi_segment *segment, const wf_graph *g, int32_t root) {
     int32_t producer = g->values[root].node;
-    return producer >= 0 && g->nodes[producer].unit == segment->unit &&
-           part_has(segment->part, g->nodes[producer].phase);
+    if (producer < 0 || !part_has(segment->part, g->nodes[producer].phase)) return false;
+    int32_t unit = g->nodes[producer].unit, first = unit - g->units[unit].slice;
+    if (wfi_is_slice_sum(g, root)) /* each slice makes a summand in its place */
+        return segment->unit >= first && segment->unit < first + g->n_slices;
+    return unit == segment->unit;
 }
 
 /* Address of value v as an operand; `end` is how far the kernel reaches into it. For
@@ -384,7 +387,7 @@ static wf_status create_kernels(builder *b) {
     for (int32_t n = 0; n < g->n_nodes; n++) {
         const wfi_node *node = &g->nodes[n];
         if (node->dead) continue;
-        if (node->op->flags & WFI_OP_ALIAS && g->values[node->out[0]].alias >= 0) continue;
+        if (wfi_node_is_alias(g, node)) continue;
         WF_TRY(wfi_kernel_create(b->code->ctx, g, node, b->options, &b->kernels[n]));
     }
     return WF_OK;

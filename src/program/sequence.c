@@ -38,7 +38,8 @@ static double ready_at(const merge *m, const wfi_action *a) {
     if (a->kind == WFI_ACTION_W || from < 0 || from == p->n_stages) return 0;
     const double *end = a->kind == WFI_ACTION_F ? m->forward_end : m->backward_end;
     double at = end[index_of(m, from, a->micro)];
-    bool moves = wfi_stage_rank_of(p, from, a->micro) != wfi_stage_rank_of(p, a->stage, a->micro);
+    bool moves =
+        wfi_stage_rank_of(p, from, a->micro, 0) != wfi_stage_rank_of(p, a->stage, a->micro, 0);
     return at < 0 || !moves ? at : at + m->transfer;
 }
 

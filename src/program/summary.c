@@ -17,11 +17,13 @@ const wf_costs *wf_program_costs(const wf_program *p) {
     return p->costs;
 }
 
-static int64_t count_parameters(const wf_graph *g, int32_t begin, int32_t end) {
+/* Of units that the rank, if there is one, has. */
+static int64_t count_parameters(const wf_program *p, int32_t begin, int32_t end, int rank) {
+    const wf_graph *g = p->graph;
     int64_t n = 0;
     for (int32_t v = 0; v < g->n_values; v++)
         if (g->values[v].kind == WFI_VALUE_PARAM && g->values[v].unit >= begin &&
-            g->values[v].unit < end)
+            g->values[v].unit < end && (rank < 0 || wfi_unit_is_on(p, g->values[v].unit, rank)))
             n += wf_shape_n_elem(&g->values[v].shape);
     return n;
 }
@@ -37,8 +39,10 @@ static wfi_extent first_held(const wf_program *p, int32_t stage, wfi_block_kind 
     int32_t member = wfi_stage_member_on(p, stage, rank);
     const int32_t others[] = {0, member % s->n_parts};
     wfi_extent own = wfi_kept_extent(p, kind, unit, rank);
+    int32_t tp = wfi_mesh_tp(p->mesh, rank);
+    if (tp != wfi_tp_of(p, unit)) return (wfi_extent){0, 0};
     for (int k = 0; k < 2; k++) {
-        int32_t other = wfi_mesh_rank(p->mesh, s->pp, s->first_dp + others[k]);
+        int32_t other = wfi_mesh_rank(p->mesh, tp, s->pp, s->first_dp + others[k]);
         if (others[k] < member && is_same(wfi_kept_extent(p, kind, unit, other), own))
             return (wfi_extent){0, 0};
     }
@@ -83,8 +87,9 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
                          .peak_unit = ""};
     for (int32_t k = 0; k < p->n_stages; k++) {
         if (wfi_stage_replica_on(p, k, rank) < 0) continue;
-        s.n_parameters += count_parameters(p->graph, p->first_unit[k], p->first_unit[k + 1]);
-        s.n_units += p->first_unit[k + 1] - p->first_unit[k];
+        s.n_parameters += count_parameters(p, p->first_unit[k], p->first_unit[k + 1], rank);
+        for (int32_t u = p->first_unit[k]; u < p->first_unit[k + 1]; u++)
+            s.n_units += wfi_unit_is_on(p, u, rank);
     }
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
@@ -103,11 +108,9 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
 
 /* Unit number `unit` of those on the rank; -1: it has fewer. */
 static int32_t find_unit(const wf_program *p, int32_t rank, int32_t unit) {
-    for (int32_t k = 0; k < p->n_stages; k++) {
-        int32_t n = p->first_unit[k + 1] - p->first_unit[k];
-        if (wfi_stage_replica_on(p, k, rank) < 0) continue;
-        if (unit < n) return p->first_unit[k] + unit;
-        unit -= n;
+    for (int32_t u = 0; u < p->graph->n_units; u++) {
+        bool is_on = wfi_stage_replica_on(p, wfi_program_stage_of(p, u), rank) >= 0;
+        if (is_on && wfi_unit_is_on(p, u, rank) && unit-- == 0) return u;
     }
     return -1;
 }
@@ -118,7 +121,7 @@ wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
     if (u < 0) return (wf_unit_summary){.name = ""};
     const wfi_unit_code *code = &p->code->units[u];
     wf_unit_summary s = {.name = g->units[u].name,
-                         .n_parameters = count_parameters(g, u, u + 1),
+                         .n_parameters = count_parameters(p, u, u + 1, -1),
                          .activation_bytes = code->saved_bytes + code->saved_w_bytes,
                          .forward_us = p->costs->units[u].forward_us,
                          .backward_us = p->costs->units[u].backward_us,

@@ -53,6 +53,10 @@ void wfi_term_segment(const wfi_segment *segment, int64_t micro, const wfi_term 
 typedef struct wfi_ideal wfi_ideal;
 wf_status wfi_ideal_create(const wf_program *p, wfi_ideal **ideal_out);
 void wfi_ideal_destroy(wfi_ideal *ideal);
+/* Of a VALUE that slices sum: the depth of a slice's summand. */
+static inline int32_t wfi_summand_depth(int32_t slice) {
+    return -1 - slice;
+}
 /* During the step; 0 if there is no such value. PARAM, BUFFER, STATE: before it. */
 wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
                         int64_t micro);

@@ -59,7 +59,7 @@ wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro) {
     const wf_graph *g = p->graph;
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
         int32_t owner = wfi_program_stage_of(p, wfi_owner_of(g, i));
-        bool is_here = wfi_stage_rank_of(p, owner, micro) == l->rank;
+        bool is_here = wfi_stage_rank_of(p, owner, micro, wfi_mesh_tp(p->mesh, l->rank)) == l->rank;
         if (wfi_is_tied(g, i) && g->weight_gradients[i].unit == unit && is_here)
             WF_TRY(wfi_lower_tied(l, i, micro));
     }

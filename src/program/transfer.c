@@ -33,8 +33,8 @@ static wf_status find_in_slot(search *s, const wfi_slot *slot, int32_t rank, int
                       .place = s->sequence->begin[rank][k]};
     if (!(slot->access & WFI_READ)) return WF_OK;
     if (slot->kind == WFI_BLOCK_VALUE)
-        t.from =
-            wfi_stage_rank_of(p, wfi_program_stage_of(p, p->code->place[t.value].unit), t.micro);
+        t.from = wfi_stage_rank_of(p, wfi_program_stage_of(p, p->code->place[t.value].unit),
+                                   t.micro, wfi_mesh_tp(p->mesh, rank));
     else if (slot->kind == WFI_BLOCK_INPUT && wf_plan_loads_at_root(p->plan))
         t.from = 0;
     else
@@ -65,7 +65,8 @@ static wf_status find_ties(search *s, int32_t unit, int32_t rank, int32_t k) {
         wfi_transfer t = {.kind = WFI_BLOCK_TIED,
                           .value = i,
                           .micro = action->micro,
-                          .from = wfi_stage_rank_of(p, user, action->micro),
+                          .from =
+                              wfi_stage_rank_of(p, user, action->micro, wfi_mesh_tp(p->mesh, rank)),
                           .to = rank,
                           .place = s->sequence->begin[rank][k]};
         int32_t other = find_action(&s->lists[t.from], *action, user);
@@ -82,6 +83,7 @@ static wf_status find_in_action(search *s, int32_t rank, int32_t k) {
     const wfi_code *code = wfi_program_code_of(p, action->micro);
     for (int32_t u = p->first_unit[action->stage]; u < p->first_unit[action->stage + 1]; u++) {
         const wfi_segment *segment = code->units[u].part[wfi_part_of(action->kind)];
+        if (!wfi_unit_is_on(p, u, rank)) continue;
         for (int32_t i = 0; segment && i < segment->n_slots; i++)
             WF_TRY(find_in_slot(s, &segment->slots[i], rank, k));
         if (wfi_action_sums(action->kind)) WF_TRY(find_ties(s, u, rank, k));

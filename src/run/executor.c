@@ -24,7 +24,8 @@ static wf_status prepare_rank(void *self, void *argument) {
     for (int32_t v = 0; v < p->n_variants; v++) {
         const wfi_code *code = wfi_executor_code(e, rank, v);
         for (int32_t u = 0; code && u < p->graph->n_units; u++) {
-            if (wfi_stage_replica_on(p, wfi_program_stage_of(p, u), rank) < 0) continue;
+            bool is_on = wfi_unit_is_on(p, u, rank);
+            if (!is_on || wfi_stage_replica_on(p, wfi_program_stage_of(p, u), rank) < 0) continue;
             for (int part = 0; part < WFI_N_PARTS; part++) {
                 WF_TRY(prepare_segment(code->units[u].part[part]));
                 WF_TRY(prepare_segment(code->units[u].pack[part]));

@@ -63,10 +63,12 @@ void wfi_trainer_own_part(const wf_trainer *t, const wf_program *p, int64_t *fir
 /* Of a replica's ranks that load the labels, one counts. */
 static bool counts(const wf_trainer *t, const wf_program *p) {
     int32_t labels = p->graph->labels;
-    if (labels < 0 || !wfi_trainer_loads(t, p, labels)) return false;
-    int32_t stage, replica = replica_on(p, wf_job_rank(t->job), &stage);
+    int32_t rank = wf_job_rank(t->job);
+    bool is_first = !wfi_mesh_tp(p->mesh, rank);
+    if (labels < 0 || !is_first || !wfi_trainer_loads(t, p, labels)) return false;
+    int32_t stage, replica = replica_on(p, rank, &stage);
     for (int32_t s = 0; s < stage; s++)
-        if (loads(p, wfi_program_rank_of(p, replica, s), labels)) return false;
+        if (loads(p, wfi_program_rank_of(p, replica, s, 0), labels)) return false;
     return true;
 }
 
@@ -103,7 +105,7 @@ static int64_t sum_rows(const wf_trainer *t, const wf_program *p, int64_t n_samp
 static wf_status add_parts(const wf_trainer *t, const wf_program *p, const told *all,
                            int64_t *n_samples_out) {
     int64_t n = 0;
-    for (int32_t d = 0; d < p->n_replicas; d++) n += all[wfi_program_rank_of(p, d, 0)][0];
+    for (int32_t d = 0; d < p->n_replicas; d++) n += all[wfi_program_rank_of(p, d, 0, 0)][0];
     if (n < t->recipe.n_micro || n > t->recipe.batch)
         return wfi_fail(t->ctx, WF_SHAPE,
                         "a step of %lld samples over all ranks; the recipe's batch is %lld, in "

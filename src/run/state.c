@@ -57,24 +57,36 @@ wf_status wfi_state_perform(wfi_state_call *x, const char *what, wfi_state_scope
     return wfi_state_finish(t, what, status);
 }
 
-static wf_status visit_piece(wfi_state_call *x, wfi_state_visit_fn visit, wfi_state_part *now) {
-    size_t size = wfi_state_element_bytes(&x->list, now->tensor);
-    size_t n_bytes = (size_t)now->pieces->n * size;
-    for (now->at = 0; now->at < n_bytes; now->at += now->bytes) {
-        now->bytes = n_bytes - now->at < CHUNK_BYTES ? n_bytes - now->at : CHUNK_BYTES;
-        now->offset = (size_t)now->pieces->first * size + now->at;
-        WF_TRY(visit(x, now));
+/* Elements from `first` to `end` of a tensor's part: `offset` bytes into the tensor. */
+static wf_status visit_run(wfi_state_call *x, wfi_state_visit_fn visit,
+                           const wfi_state_tensor *tensor, int32_t number, int64_t first,
+                           int64_t end, size_t offset) {
+    size_t size = wfi_state_element_bytes(&x->list, tensor);
+    int64_t most = (int64_t)(CHUNK_BYTES / size);
+    wfi_state_part now = {.tensor = tensor, .offset = offset};
+    for (; first < end; first += (int64_t)(now.bytes / size)) {
+        if (!now.pieces || first == now.pieces->first + now.pieces->n) {
+            now.pieces = wfi_state_piece_of(tensor, number, first);
+            now.n_equal = wfi_state_n_equal(tensor, now.pieces);
+        }
+        int64_t n = wfi_min_i64(end, now.pieces->first + now.pieces->n) - first;
+        now.at = (size_t)(first - now.pieces->first) * size;
+        now.bytes = (size_t)wfi_min_i64(n, most) * size;
+        WF_TRY(visit(x, &now));
+        now.offset += now.bytes;
     }
     return WF_OK;
 }
 
 wf_status wfi_state_visit_tensor(wfi_state_call *x, wfi_state_visit_fn visit,
                                  const wfi_state_tensor *tensor) {
-    wfi_state_part now = {.tensor = tensor};
-    for (int32_t k = 0; k < tensor->n_pieces; k += now.n_equal) {
-        now.pieces = &tensor->pieces[k];
-        now.n_equal = wfi_state_n_equal(tensor, now.pieces);
-        WF_TRY(visit_piece(x, visit, &now));
+    const wfi_value *value = wfi_value_at(x->list.graph, tensor->value);
+    int64_t n_elem = wf_shape_n_elem(&value->shape), n = tensor->n_run;
+    size_t size = wfi_state_element_bytes(&x->list, tensor);
+    for (int64_t run = 0; run * n < n_elem; run++) {
+        int64_t first = run / tensor->n_parts * n;
+        WF_TRY(visit_run(x, visit, tensor, (int32_t)(run % tensor->n_parts), first, first + n,
+                         (size_t)(run * n) * size));
     }
     return WF_OK;
 }
@@ -218,8 +230,7 @@ static wf_status check_tensor(const wf_trainer *t, const char *name, size_t dst_
     const wf_graph *g = wfi_trainer_graph(t);
     for (int32_t v = 0; v < g->n_values; v++) {
         const wfi_value *value = wfi_value_at(g, v);
-        if (value->kind != WFI_VALUE_PARAM && value->kind != WFI_VALUE_BUFFER) continue;
-        if (value->is_cache || strcmp(value->name, name)) continue;
+        if (!wfi_value_is_state(value) || strcmp(value->name, name)) continue;
         if (wfi_value_bytes(g, v) != dst_bytes)
             return wfi_fail(t->ctx, WF_SHAPE, "'%s' has %zu bytes, not %zu", name,
                             wfi_value_bytes(g, v), dst_bytes);
@@ -250,7 +261,7 @@ wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, s
         return wfi_fail(t->ctx, WF_INVALID_ARG,
                         "gradients are read right after a step, of a trainer with keep_gradients");
     WF_TRY(check_tensor(t, name, dst_bytes, &value));
-    if (value->kind != WFI_VALUE_PARAM)
+    if (value->kind == WFI_VALUE_BUFFER)
         return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is a buffer and has no gradient", name);
     if (value->is_frozen)
         return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is frozen and has no gradient", name);

@@ -100,7 +100,7 @@ static void add_mesh(search *s, int dp, int pp) {
 
 static void add_meshes(search *s) {
     const wf_plan *plan = s->p->plan;
-    int n_ranks = s->p->n_ranks, dp = plan->n_rules ? n_ranks : plan->dp;
+    int n_ranks = s->p->n_ranks / plan->tp, dp = plan->n_rules ? n_ranks : plan->dp;
     add_mesh(s, dp, n_ranks / dp);
     for (int other = n_ranks; other >= 1; other--)
         if (n_ranks % other == 0 && other != dp) add_mesh(s, other, n_ranks / other);

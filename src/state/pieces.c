@@ -64,21 +64,47 @@ static wfi_state_piece cut(const held *from, int state, const wfi_value *value,
 
 static int compare_pieces(const void *a, const void *b) {
     const wfi_state_piece *x = a, *y = b;
+    if (x->part != y->part) return x->part - y->part;
     if (x->first != y->first) return x->first < y->first ? -1 : 1;
     return x->rank - y->rank;
 }
 
+/* Whether value v is a part of the tensor, or all of it. */
+static bool is_part(const wf_graph *g, const wfi_state_tensor *tensor, int32_t v) {
+    const wfi_cut *cut = g->values[v].cut;
+    return cut ? cut->whole == tensor->value : v == tensor->value;
+}
+
+/* By whichever of its parts it is. */
+static void find_runs(const wf_graph *g, wfi_state_tensor *tensor, int32_t v) {
+    const wfi_cut *cut = g->values[v].cut;
+    const wf_shape *shape = &g->values[v].shape;
+    tensor->n_parts = cut ? g->n_slices : 1;
+    tensor->n_run = wf_shape_n_elem(shape);
+    for (int d = 0; cut && d < cut->dim; d++) tensor->n_run /= shape->dim[d];
+    if (cut) tensor->n_run /= cut->n_blocks;
+}
+
 static wf_status add_pieces(wfi_state_list *list, wfi_state_tensor *tensor, const held *all,
                             int32_t n) {
-    const wfi_value *value = wfi_value_at(list->graph, tensor->value);
-    size_t bytes = wfi_value_bytes(list->graph, tensor->value), most = 0;
-    for (int32_t k = 0; k < n; k++) most += is_of(&all[k], tensor, value);
+    const wf_graph *g = list->graph;
+    size_t most = 0;
+    for (int32_t v = 0; v < g->n_values; v++)
+        for (int32_t k = 0; k < n && is_part(g, tensor, v); k++)
+            most += is_of(&all[k], tensor, wfi_value_at(g, v));
     tensor->pieces = wfi_pool_alloc(&list->pool, most, sizeof *tensor->pieces);
     if (!tensor->pieces) return WF_NO_MEMORY;
-    for (int32_t k = 0; k < n; k++) {
-        if (!is_of(&all[k], tensor, value)) continue;
-        tensor->pieces[tensor->n_pieces] = cut(&all[k], tensor->state, value, bytes);
-        tensor->n_pieces += tensor->pieces[tensor->n_pieces].n > 0;
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *value = wfi_value_at(g, v);
+        if (!is_part(g, tensor, v) || value->kind == WFI_VALUE_CUT) continue;
+        find_runs(g, tensor, v);
+        for (int32_t k = 0; k < n; k++) {
+            if (!is_of(&all[k], tensor, value)) continue;
+            wfi_state_piece piece = cut(&all[k], tensor->state, value, wfi_value_bytes(g, v));
+            piece.part = value->cut ? g->units[value->unit].slice : 0;
+            tensor->pieces[tensor->n_pieces] = piece;
+            tensor->n_pieces += piece.n > 0;
+        }
     }
     qsort(tensor->pieces, (size_t)tensor->n_pieces, sizeof *tensor->pieces, compare_pieces);
     return WF_OK;
@@ -92,9 +118,8 @@ static wf_status add_tensors(wfi_state_list *list, const wf_recipe *recipe, int 
                              const held *all, int32_t n) {
     for (int32_t v = 0; v < list->graph->n_values; v++) {
         const wfi_value *value = wfi_value_at(list->graph, v);
-        if (value->kind != WFI_VALUE_PARAM && value->kind != WFI_VALUE_BUFFER) continue;
-        if (value->is_cache) continue;
-        bool is_trained = value->kind == WFI_VALUE_PARAM && !value->is_frozen;
+        if (!wfi_value_is_state(value)) continue;
+        bool is_trained = value->kind != WFI_VALUE_BUFFER && !value->is_frozen;
         for (int k = -1; k < (is_trained ? n_states : 0); k++) {
             wfi_state_tensor *tensor = &list->tensors[list->n_tensors++];
             *tensor = (wfi_state_tensor){.name = value->name, .value = v, .state = k};
@@ -141,9 +166,22 @@ size_t wfi_state_element_bytes(const wfi_state_list *list, const wfi_state_tenso
     return wf_dtype_bytes(wfi_value_at(list->graph, tensor->value)->dtype);
 }
 
+const wfi_state_piece *wfi_state_piece_of(const wfi_state_tensor *tensor, int32_t part,
+                                          int64_t element) {
+    int32_t low = 0, high = tensor->n_pieces;
+    while (low < high) {
+        const wfi_state_piece *middle = &tensor->pieces[low + (high - low) / 2];
+        if (middle->part < part || (middle->part == part && middle->first + middle->n <= element))
+            low = (int32_t)(middle - tensor->pieces) + 1;
+        else
+            high = (int32_t)(middle - tensor->pieces);
+    }
+    return &tensor->pieces[low];
+}
+
 int32_t wfi_state_n_equal(const wfi_state_tensor *tensor, const wfi_state_piece *piece) {
     const wfi_state_piece *end = tensor->pieces + tensor->n_pieces, *next = piece;
-    while (next < end && next->first == piece->first) next++;
+    while (next < end && next->part == piece->part && next->first == piece->first) next++;
     return (int32_t)(next - piece);
 }
 

@@ -8,9 +8,10 @@
 
 #include "program/program.h"
 
-/* A run of a tensor's elements, all on one rank. */
+/* Elements of one part of a tensor, all on one rank. */
 typedef struct wfi_state_piece {
-    int64_t first, n; /* elements of the whole tensor, row-major */
+    int32_t part;
+    int64_t first, n; /* of the part's elements, in their order */
     int32_t rank;
     wfi_space space;
     size_t at; /* bytes from the begin of the rank's arena of that space */
@@ -21,8 +22,13 @@ typedef struct wfi_state_tensor {
     const char *name; /* in files */
     int32_t value;    /* of the graph: dtype and shape */
     int state;        /* which of the optimizer's states; -1: none */
-    /* Ascending by `first`, then by rank. Ranks that hold the same elements have equal pieces side
-     * by side; the first of them is the one to save. */
+    /* Its elements, row-major, are runs of so many, of one part after the other, and from the first
+     * one again. A tensor that is whole is one run of one part; of one that slices have parts of,
+     * each has a part. */
+    int32_t n_parts;
+    int64_t n_run;
+    /* Ascending by part, `first`, then by rank. Ranks that hold the same elements have equal pieces
+     * side by side; the first of them is the one to save. */
     wfi_state_piece *pieces;
     int32_t n_pieces;
 } wfi_state_tensor;
@@ -49,6 +55,9 @@ void wfi_state_list_release(wfi_state_list *list);
 /* The tensor of that name; NULL: there is none. */
 const wfi_state_tensor *wfi_state_find(const wfi_state_list *list, const char *name);
 size_t wfi_state_element_bytes(const wfi_state_list *list, const wfi_state_tensor *tensor);
+/* The first of the tensor's pieces that holds that element of a part. */
+const wfi_state_piece *wfi_state_piece_of(const wfi_state_tensor *tensor, int32_t part,
+                                          int64_t element);
 /* How many of the tensor's pieces from `piece` on are the same elements. */
 int32_t wfi_state_n_equal(const wfi_state_tensor *tensor, const wfi_state_piece *piece);
 

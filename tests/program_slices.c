@@ -1,0 +1,166 @@
+/* Pairs of layers as slices: which there are, what is refused, what ranks that divide them send.
+ * That no plan changes the numbers, train_slices says.
+ *
+ * label: serial
+ */
+#include "program/program.h"
+#include "test.h"
+
+#include <weft/nn.h>
+
+enum { TOKENS = 16, HIDDEN = 96, HEADS = 6, BATCH = 8, MICRO = 4 };
+
+static wf_model *find_gpt(wf_context *ctx, int64_t n_layers) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model *model;
+    config.n_classes = 100;
+    config.n_tokens = TOKENS;
+    config.n_layers = n_layers;
+    config.hidden = HIDDEN;
+    config.n_heads = HEADS;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
+    return model;
+}
+
+static wf_status make(wf_context *ctx, const wf_model *model, const char *plan_text,
+                      int64_t n_slices, wf_program **program_out) {
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_plan *plan;
+    recipe.batch = BATCH;
+    recipe.n_micro = MICRO;
+    recipe.n_slices = n_slices;
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    wf_status status = wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, program_out);
+    wf_plan_destroy(plan);
+    return status;
+}
+
+/* ---- which there are ---- */
+
+static void a_pair_is_units(void **state) {
+    (void)state;
+    static const char *const names[] = {"embed",       "h.0",      "h.0.pair0.0", "h.0.pair0.1",
+                                        "h.0.pair0.2", "h.0.sum0", "h.0.pair1.0", "h.0.pair1.1",
+                                        "h.0.pair1.2", "h.0.sum1", "head"};
+    wf_context *ctx = test_context();
+    wf_model *model = find_gpt(ctx, 1);
+    wf_program *p;
+    TEST_OK(ctx, make(ctx, model, "", 3, &p));
+    assert_int_equal(p->graph->n_units, sizeof names / sizeof *names);
+    for (int32_t u = 0; u < p->graph->n_units; u++)
+        assert_string_equal(p->graph->units[u].name, names[u]);
+    /* Queries, keys and values of a slice's heads; of the layer after attention, its rows. */
+    assert_int_equal(p->graph->units[4].param_bytes,
+                     (3 * HIDDEN * (HIDDEN + 1) / 3 + HIDDEN / 3 * HIDDEN) * sizeof(float));
+    for (int32_t v = 0; v < p->graph->n_values; v++) {
+        const wfi_value *value = wfi_value_at(p->graph, v);
+        if (value->cut && !strncmp(value->name, "h.0.attn.c_attn", 15))
+            assert_int_equal(value->cut->n_blocks, 3);
+    }
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
+/* ---- what is refused ---- */
+
+static wf_tensor begin(wf_graph *g) {
+    return wf_linear(wf_input(g, "x", WF_F32, WF_SHAPE(12)), "in", 12);
+}
+
+/* A softmax sees all of a row. */
+static void end(wf_graph *g, wf_tensor h) {
+    h = wf_softmax(h);
+    wf_loss(wf_cross_entropy(wf_linear(h, "head", 4), wf_input(g, "y", WF_I32, WF_SCALAR)));
+}
+
+static void by_softmax(wf_graph *g, const void *config) {
+    (void)config;
+    end(g, begin(g));
+}
+
+static void seen_outside(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor h = wf_relu(begin(g));
+    end(g, wf_add(wf_linear(h, "out", 12), h));
+}
+
+static void tied(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor none = {g, -1}, x = wf_input(g, "x", WF_F32, WF_SHAPE(12));
+    wf_tensor weight = wf_parameter(g, "w", WF_SHAPE(12, 12), (wf_init){WF_INIT_NORMAL, 0.1f});
+    wf_tensor h = wf_linear_with(wf_tanh(wf_linear_with(x, weight, none)), weight, none);
+    end(g, h);
+}
+
+static void refused(void **state) {
+    (void)state;
+    static const struct {
+        wf_model_function function; /* NULL: gpt */
+        const char *plan;
+        int64_t n_slices;
+        const char *says;
+    } cases[] = {
+        {NULL, "", 4,
+         "slices=4 do not divide self_attention of unit h.0, which gives [2, 16, 96] "
+         "from several heads; 3 or 6 would"},
+        {NULL, "", 7, "6 would"},
+        {NULL, "tp=4", 0, "slices=4 do not divide"},
+        {NULL, "tp=2", 3,
+         "slices=3: the tree over which they are summed has no 2 whole subtrees for tp=2"},
+        {NULL, "pp=2,cut=h.0.pair0.1", 3, "stands between slices that are summed"},
+        {NULL, "pp=8", 3, "the model has 7 units"},
+        {by_softmax, "", 2, "nothing of this model can be cut: op softmax of unit first"},
+        {seen_outside, "", 2, "nothing of this model can be cut: op add of unit first"},
+        {tied, "", 2, "nothing of this model can be cut"},
+    };
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        wf_model *model;
+        wf_program *p;
+        if (cases[k].function)
+            TEST_OK(ctx, wf_model_create(ctx, "small", cases[k].function, NULL, 0, &model));
+        else
+            model = find_gpt(ctx, 1);
+        TEST_REFUSED(ctx, make(ctx, model, cases[k].plan, cases[k].n_slices, &p), WF_INVALID_ARG,
+                     cases[k].says);
+        wf_model_destroy(model);
+    }
+    test_context_end(ctx);
+}
+
+/* ---- what is sent ---- */
+
+static size_t sent(wf_context *ctx, const char *plan, int64_t n_layers, int64_t n_slices) {
+    wf_model *model = find_gpt(ctx, n_layers);
+    wf_program *p;
+    TEST_OK(ctx, make(ctx, model, plan, n_slices, &p));
+    size_t bytes = wf_program_rank(p, 0).sent_bytes;
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    return bytes;
+}
+
+/* Shoeybi et al., Megatron-LM, 2019: two all-reduces forward and two backward a block and
+ * microbatch, of which each rank of n sends 2(n - 1)/n of what is summed. */
+static void as_published(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (int n = 2; n <= 6; n *= 3) {
+        const char *plan = n == 2 ? "tp=2" : "tp=6";
+        size_t block = sent(ctx, plan, 3, 6) - sent(ctx, plan, 2, 6);
+        size_t values = (size_t)BATCH * TOKENS * HIDDEN * sizeof(float);
+        assert_int_equal(block * (size_t)n, 4 * 2 * (size_t)(n - 1) * values);
+    }
+    assert_int_equal(sent(ctx, "", 2, 6), 0);
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pair_is_units),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(as_published),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+/* Slices change what is rounded, and nothing else: gradients are those of the whole. However many
+ * ranks divide them, the bits are one rank's.
+ *
+ * label: serial
+ */
+#include "run/trainer.h"
+#include "small_models.h"
+
+#include <math.h>
+#include <weft/checkpoint.h>
+
+/* Two layers begin a pair, and end it in another unit; what it reads is added to what it gives.
+ * Then one without biases, of which the end is read twice. */
+static void gated_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR), none = {g, -1};
+    wf_tensor h =
+        wf_layer_norm(wf_linear(wf_reshape(x, WF_SHAPE(-1, SMALL_IMAGE)), "in", 24), "ln");
+    wf_cut(h, "gate");
+    wf_tensor gate = wf_mul(wf_sigmoid(wf_linear(h, "gate", 48)), wf_linear(h, "up", 48));
+    wf_cut(gate, "down");
+    h = wf_add(wf_linear(gate, "down", 24), h);
+    wf_init init = {WF_INIT_NORMAL, 0.3f};
+    wf_tensor a = wf_parameter(g, "a", WF_SHAPE(24, 8), init);
+    wf_tensor b = wf_parameter(g, "b", WF_SHAPE(8, 24), init);
+    h = wf_dropout(wf_linear_in_out_with(wf_tanh(wf_linear_in_out_with(h, a, none)), b, none),
+                   "drop", 0.1f);
+    h = wf_add(wf_mul(h, h), h);
+    wf_cut(h, "head");
+    wf_tensor logits = wf_linear(h, "fc", 10);
+    wf_output(logits, "logits");
+    wf_loss(wf_cross_entropy(logits, y));
+}
+
+typedef struct net {
+    wf_model_function function;
+    int n_slices; /* at most */
+} net;
+
+static const net nets[] = {{gated_net, 8}, {plain_net, 4}};
+
+static float *read_gradients(wf_context *ctx, wf_trainer *t, size_t *n_out) {
+    const wf_graph *g = wfi_trainer_graph(t);
+    float *all = test_malloc(1 << 20);
+    *n_out = 0;
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *value = wfi_value_at(g, v);
+        if (!wfi_value_is_state(value) || value->kind == WFI_VALUE_BUFFER) continue;
+        size_t bytes = wfi_value_bytes(g, v);
+        TEST_OK(ctx, wf_trainer_read_gradient(t, value->name, all + *n_out, bytes));
+        *n_out += bytes / sizeof *all;
+    }
+    return all;
+}
+
+/* After a step, for each kind of kernels. */
+static void gradients_are_the_whole_ones(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < 2 * sizeof nets / sizeof *nets; k++) {
+        const net *one = &nets[k / 2];
+        wf_recipe recipe = small_recipe();
+        float *whole = NULL;
+        size_t n_whole, n;
+        recipe.kernels = k % 2 ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
+        for (recipe.n_slices = 1; recipe.n_slices <= one->n_slices; recipe.n_slices *= 2) {
+            double loss, difference = 0, size = 0;
+            wf_trainer *t = small_trainer(ctx, one->function, &recipe, 1);
+            TEST_OK(ctx, small_try_step(t, 0, &loss));
+            float *all = read_gradients(ctx, t, &n);
+            if (!whole) {
+                whole = all;
+                n_whole = n;
+            } else {
+                assert_int_equal(n, n_whole);
+                for (size_t i = 0; i < n; i++) {
+                    difference += pow((double)all[i] - whole[i], 2);
+                    size += pow(whole[i], 2);
+                }
+                if (!(sqrt(difference) <= 2e-6 * sqrt(size)) || difference == 0)
+                    fail_msg("net %zu, %d slices: gradients are %g off", k / 2,
+                             (int)recipe.n_slices, sqrt(difference / size));
+                test_free(all);
+            }
+            wf_trainer_destroy(t);
+        }
+        test_free(whole);
+    }
+    test_context_end(ctx);
+}
+
+/* Weights after two steps, and what is computed forward. */
+static void train(wf_context *ctx, const net *one, const char *plan, int n_ranks, char *hex_out,
+                  double *loss_out) {
+    wf_recipe recipe = small_recipe();
+    char devices[16];
+    recipe.n_micro = 4;
+    recipe.n_lanes = 2;
+    recipe.n_slices = 4;
+    recipe.clip_norm = 0.5;
+    snprintf(devices, sizeof devices, "cpu:%d", n_ranks);
+    wf_trainer *t = planned_trainer(ctx, one->function, &recipe, plan, devices, 0);
+    for (int step = 0; step < 2; step++) TEST_OK(ctx, small_try_step(t, step, NULL));
+    TEST_OK(ctx, small_eval(t, 2, 6, loss_out));
+    TEST_OK(ctx, wf_trainer_weights_sha256(t, hex_out));
+    for (int rank = 0; rank < n_ranks; rank++) {
+        wf_trainer_memory memory = wf_trainer_memory_of(t, rank);
+        assert_int_equal(memory.measured_peak_bytes, memory.planned_peak_bytes);
+    }
+    wf_trainer_destroy(t);
+}
+
+static void ranks_give_the_same_bits(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int n_ranks;
+    } plans[] = {{"tp=2", 2},
+                 {"tp=4", 4},
+                 {"tp=2,dp=2,zero=1", 4},
+                 {"tp=2,dp=2,zero=3,recompute=all", 4},
+                 {"tp=2,pp=2,schedule=zb1", 4},
+                 {"tp=2,offload=state+activations", 2},
+                 {"dp=2,zero=2", 2},
+                 {"schedule=breadth", 1}};
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < sizeof nets / sizeof *nets; k++) {
+        char one[65], hex[65];
+        double loss_one, loss;
+        train(ctx, &nets[k], "", 1, one, &loss_one);
+        for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+            train(ctx, &nets[k], plans[i].text, plans[i].n_ranks, hex, &loss);
+            if (strcmp(hex, one) || memcmp(&loss, &loss_one, sizeof loss))
+                fail_msg("net %zu, %s: not one rank's bits", k, plans[i].text);
+        }
+    }
+    test_context_end(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_the_whole_ones),
+        cmocka_unit_test(ranks_give_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

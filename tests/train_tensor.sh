@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# label: once
+# GPT-2 in slices: every division of them among ranks, beside replicas and stages, gives one rank's
+# bits, as threads, as processes and, with WEFT_TEST_FULL=1, under both MPIs; a run goes on from its
+# checkpoint with any other division, and the checkpoint is that of the whole.
+source tests/cli_helpers.bash
+unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE WEFT_CONTROL_FD
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_btl_vader_single_copy_mechanism=none
+
+model=(--model gpt2-tiny --data synthetic --batch 8 --micro 4 --lanes 2 --threads 1 --seed 1
+    --optimizer adamw --lr 1e-3 --dropout 0.1 --clip-norm 1)
+
+# run LAUNCHER RANKS PLAN WORDS...: its report.
+run() {
+    local launcher=$1 ranks=$2 plan=$3
+    shift 3
+    case $launcher in
+    threads) report train "${model[@]}" --plan "$plan" --devices "cpu:$ranks" "$@" ;;
+    processes) report train "${model[@]}" --plan "$plan" --ranks "$ranks" "$@" ;;
+    *) timeout 100 "$launcher" -np "$ranks" "$WEFT" train "${model[@]}" --plan "$plan" --wire "$wire" --quiet --json - "$@" \
+        2>"$folder/said" || fail "$launcher -np $ranks, $plan: exit $?: $(tail -n 1 "$folder/said")" ;;
+    esac
+}
+
+same() { # same LAUNCHER RANKS PLAN...
+    local launcher=$1 ranks=$2 plan
+    shift 2
+    for plan; do
+        run "$launcher" "$ranks" "$plan" --steps 2 --slices 4 >"$folder/got"
+        [[ $(field weights_sha256 <"$folder/got") == "$one" ]] || fail "$launcher ($ranks), $plan: not one rank's bits"
+    done
+}
+
+run threads 1 "" --steps 2 --slices 4 --out "$folder/one" >"$folder/report"
+one=$(field weights_sha256 <"$folder/report")
+[[ $one != "$(run threads 1 "" --steps 2 | field weights_sha256)" ]] || fail "4 slices give the bits of none"
+[[ $(run threads 2 tp=2 --steps 2 | field weights_sha256) == "$(run threads 1 "" --steps 2 --slices 2 | field weights_sha256)" ]] ||
+    fail "tp=2 alone is not 2 slices"
+same threads 4 tp=4 tp=2,pp=2 tp=2,dp=2,zero=3
+same processes 4 tp=4 tp=2,dp=2,zero=2,recompute=all
+same threads 8 tp=2,dp=2,pp=2,zero=1
+if [[ ${WEFT_TEST_FULL:-0} == 1 ]]; then
+    same threads 2 tp=2,{schedule=breadth,recompute=selective,offload=state+params+activations,allreduce=root,overlap=off}
+    same threads 4 tp=4,allreduce={tree,pairwise,direct} tp=2,pp=2,schedule={gpipe,zb1,zb2,auto} tp=2,dp=2,zero={1,2,3}{,\,shard=1,\,offload=params:disk}
+    same processes 8 tp=2,dp=2,pp=2{,\,zero=3\,offload=params}
+    for name in mpirun.openmpi mpirun.mpich; do
+        command -v $name >/dev/null || continue
+        for wire in shm mpi; do same $name 4 tp=4 tp=2,dp=2,zero=3 tp=2,pp=2; done
+    done
+fi
+
+# The whole, under its own names.
+head -c 8192 "$folder/one/model.safetensors" >"$folder/head"
+grep -qaE '"h\.0\.attn\.c_attn\.weight":\{[^}]*\[64, ?192\]' "$folder/head" || fail "c_attn is not whole in the file"
+! grep -qa '/4\]"' "$folder/head" || fail "a slice has a name in the file"
+four=$(run threads 1 "" --steps 4 --slices 4 | field weights_sha256)
+for plan in 4,tp=4 4,tp=2,dp=2,zero=3 1,; do
+    rm -rf "$folder/two"
+    cp -r "$folder/one" "$folder/two"
+    [[ $(report train --out "$folder/two" --resume --steps 4 --plan "${plan#*,}" --devices "cpu:${plan%%,*}" | field weights_sha256) == "$four" ]] ||
+        fail "resumed with plan '${plan#*,}': other bits"
+done
+finish
