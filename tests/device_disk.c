@@ -26,13 +26,21 @@ static char *make_file(wfi_device *device, size_t bytes) {
     return base;
 }
 
+/* Into memory that begins in its page where the file does, and elsewhere; not a byte behind. */
 static void expect_bytes(wfi_device *device, const char *file, const char *want, size_t bytes) {
-    char *got = malloc(bytes);
-    assert_non_null(got);
-    TEST_OK(device->owner.ctx,
-            wfi_memory_copy(device, NULL, got, WFI_SPACE_HOST, file, WFI_SPACE_DISK, bytes));
-    assert_memory_equal(got, want, bytes);
-    free(got);
+    void *memory;
+    const size_t places[] = {(uintptr_t)file % 4096, 8};
+    assert_int_equal(posix_memalign(&memory, 4096, bytes + 3 * 4096), 0);
+    for (size_t k = 0; k < WFI_COUNT(places); k++) {
+        char *got = (char *)memory + places[k];
+        memset(memory, 0x5a, bytes + 3 * 4096);
+        TEST_OK(device->owner.ctx,
+                wfi_memory_copy(device, NULL, got, WFI_SPACE_HOST, file, WFI_SPACE_DISK, bytes));
+        assert_memory_equal(got, want, bytes);
+        for (char *at = memory; at < (char *)memory + bytes + 3 * 4096; at++)
+            if (at < got || at >= got + bytes) assert_int_equal(*at, 0x5a);
+    }
+    free(memory);
 }
 
 static void any_bytes_anywhere(void **state) {
@@ -41,14 +49,18 @@ static void any_bytes_anywhere(void **state) {
     folder *f = *state;
     wfi_device *device = make_device(f);
     char *a = make_file(device, N_BYTES), *b = make_file(device, N_BYTES);
-    char *want = calloc(1, N_BYTES), *given = malloc(N_BYTES);
-    assert_true(want && given);
+    char *want = calloc(1, N_BYTES);
+    void *all;
+    assert_int_equal(posix_memalign(&all, 4096, N_BYTES), 0);
+    char *given = all;
+    assert_non_null(want);
     assert_int_equal(folder_count(f, 0), 0);
     for (size_t k = 0; k < N_BYTES; k++) given[k] = (char)(k * 7 + k / 4096);
     expect_bytes(device, a, want, N_BYTES);
     for (size_t s = 0; s < WFI_COUNT(sizes); s++)
-        for (size_t p = 0; p < WFI_COUNT(places); p++) {
-            size_t at = places[p], n = sizes[s], from = (s + p) * 64;
+        for (size_t k = 0; k < 2 * WFI_COUNT(places); k++) {
+            size_t p = k / 2, at = places[p], n = sizes[s], far = 512 * s + at % 4096;
+            size_t from = k % 2 ? far : (s + p) * 64; /* in step with the file's pages, or not */
             TEST_OK(f->ctx, wfi_memory_copy(device, NULL, a + at, WFI_SPACE_DISK, given + from,
                                             WFI_SPACE_DEVICE, n));
             memcpy(want + at, given + from, n);
@@ -62,7 +74,7 @@ static void any_bytes_anywhere(void **state) {
     expect_bytes(device, a, want, N_BYTES);
     expect_bytes(device, b + 3, want + 1, N_BYTES - 3);
     free(want);
-    free(given);
+    free(all);
     device->kind->memory_destroy(device, WFI_SPACE_DISK, a, N_BYTES);
     expect_bytes(device, b, "", 1);
     device->kind->memory_destroy(device, WFI_SPACE_DISK, b, N_BYTES);

@@ -172,6 +172,32 @@ static void bytes(void **state) {
     test_context_end(ctx);
 }
 
+/* What moves between the device and a file lies in both where a disk takes it without a detour. */
+static void aligned_for_disks(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (int k = 0, n_moved = 0; k < N_PLANS; k++) {
+        wf_program *p = make_program(ctx, plans[k], 4);
+        for (int32_t i = 0; i < p->n_instructions; i++) {
+            const wfi_instruction *now = &p->instructions[i];
+            if (now->kind != WFI_FETCH && now->kind != WFI_EVICT) continue;
+            const wfi_reference *r = now->references;
+            const wfi_block *from = &p->blocks[r[0].block], *to = &p->blocks[r[1].block];
+            if (from->space != WFI_SPACE_DISK && to->space != WFI_SPACE_DISK) continue;
+            bool on_disk = from->space == WFI_SPACE_DISK;
+            size_t in_file = on_disk ? from->offset + r[0].offset : to->offset + r[1].offset;
+            size_t on_device = on_disk ? to->offset + r[1].offset : from->offset + r[0].offset;
+            if ((on_device - in_file) % WFI_DIRECT_ALIGN)
+                fail_msg("plan '%s', instruction %d: at %zu on the device, at %zu in the file",
+                         plans[k], i, on_device, in_file);
+            n_moved++;
+        }
+        wf_program_destroy(p);
+        if (k == N_PLANS - 1) assert_true(n_moved > 50);
+    }
+    test_context_end(ctx);
+}
+
 /* Without clipping a unit is updated as soon as its gradient is complete: of a deep model some
  * units' are there at once, not all. What its backward has read is not fetched again. */
 static void early_updates(void **state) {
@@ -210,6 +236,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_programs),
         cmocka_unit_test(bytes),
+        cmocka_unit_test(aligned_for_disks),
         cmocka_unit_test(early_updates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,10 @@ static inline size_t wfi_space_align(wfi_space space) {
     return space == WFI_SPACE_DISK ? 4096 : WFI_ALIGN_BYTES;
 }
 
+/* Files are read and written without a detour by way of a buffer where memory begins at a multiple
+ * of so many bytes: a sector of a disk. */
+#define WFI_DIRECT_ALIGN 512
+
 /* `name` appears in errors and traces; static. `number` is the stream's among the owner's.
  * `counter` counts what it has done where other processes see it; borrowed; NULL: privately. */
 wf_status wfi_stream_create(wfi_device *device, const char *name, int number,

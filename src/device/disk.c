@@ -123,15 +123,15 @@ void wfi_disk_destroy(wfi_device *device, const void *base) {
 
 /* ---- moving bytes ---- */
 
-/* Whole pages between the bounce buffer and the file; at 0 of the former is `at` of the latter. */
-static wf_status move_pages(wfi_device *device, wfi_disk *disk, size_t from, size_t n, size_t at,
-                            bool writes) {
-    for (size_t end = from + n; from < end;) {
-        char *memory = disk->bounce + from;
-        ssize_t moved = writes ? pwrite(disk->fd, memory, end - from, (off_t)(at + from))
-                               : pread(disk->fd, memory, end - from, (off_t)(at + from));
+/* Between memory and the file's bytes from `at` on. One call may take all of them: the system then
+ * keeps the disk busy from the first to the last. */
+static wf_status move(wfi_device *device, wfi_disk *disk, char *memory, size_t n, size_t at,
+                      bool writes) {
+    for (size_t done = 0; done < n;) {
+        ssize_t moved = writes ? pwrite(disk->fd, memory + done, n - done, (off_t)(at + done))
+                               : pread(disk->fd, memory + done, n - done, (off_t)(at + done));
         if (moved > 0) {
-            from += (size_t)moved;
+            done += (size_t)moved;
         } else if (moved < 0 && errno == EINVAL && disk->is_direct) {
             disk->is_direct = false; /* larger pages than these */
             if (fcntl(disk->fd, F_SETFL, 0)) return fail(device, "opened again", disk->bytes);
@@ -143,40 +143,54 @@ static wf_status move_pages(wfi_device *device, wfi_disk *disk, size_t from, siz
     return WF_OK;
 }
 
-/* The next bytes of a file from `at` on, at most `bytes`, as pages in the bounce buffer. */
+/* What is moved next of a file, from `at` on: where memory begins as direct reads and writes want
+ * it, whole pages at once between the file and memory; the rest by way of the bounce buffer. */
 typedef struct window {
-    size_t page, n_pages_bytes; /* in the file */
-    size_t skipped, n;          /* in the first page, and those that are wanted */
+    char *pages;           /* memory, or the bounce buffer */
+    size_t begin, n_bytes; /* in the file */
+    size_t skipped, n;     /* at the begin, and those that are wanted */
 } window;
 
-static window next_window(size_t at, size_t bytes) {
-    window w = {.page = at / PAGE_BYTES * PAGE_BYTES};
-    w.skipped = at - w.page;
-    w.n = bytes < BOUNCE_BYTES - w.skipped ? bytes : BOUNCE_BYTES - w.skipped;
-    w.n_pages_bytes = wfi_round_up(w.skipped + w.n, PAGE_BYTES);
+static bool is_aligned(const char *memory) {
+    return (uintptr_t)memory % WFI_DIRECT_ALIGN == 0;
+}
+
+/* Memory is NULL if there is none that the bytes come from. */
+static window next_window(const wfi_disk *disk, size_t at, char *memory, size_t bytes) {
+    size_t skipped = at % PAGE_BYTES, most = BOUNCE_BYTES;
+    if (memory && !disk->is_direct) return (window){memory, at, bytes, 0, bytes};
+    if (memory && !skipped && bytes >= PAGE_BYTES && is_aligned(memory)) {
+        size_t n = bytes / PAGE_BYTES * PAGE_BYTES;
+        return (window){memory, at, n, 0, n};
+    }
+    if (memory && skipped && is_aligned(memory + PAGE_BYTES - skipped)) most = PAGE_BYTES;
+    window w = {disk->bounce, at - skipped, 0, skipped, most - skipped};
+    if (bytes < w.n) w.n = bytes;
+    w.n_bytes = wfi_round_up(skipped + w.n, PAGE_BYTES);
     return w;
 }
 
-/* Bytes beside those that are written, in their first and last page, stay. */
+/* Bytes beside those that are written, in the bounce buffer's first and last page, stay. */
 static wf_status read_edges(wfi_device *device, wfi_disk *disk, const window *w) {
-    size_t end = w->skipped + w->n, last = w->n_pages_bytes - PAGE_BYTES;
-    if (w->skipped) WF_TRY(move_pages(device, disk, 0, PAGE_BYTES, w->page, false));
-    if (end == w->n_pages_bytes || (w->skipped && !last)) return WF_OK;
-    return move_pages(device, disk, last, PAGE_BYTES, w->page, false);
+    size_t end = w->skipped + w->n, last = w->n_bytes - PAGE_BYTES;
+    if (w->skipped) WF_TRY(move(device, disk, w->pages, PAGE_BYTES, w->begin, false));
+    if (end == w->n_bytes || (w->skipped && !last)) return WF_OK;
+    return move(device, disk, w->pages + last, PAGE_BYTES, w->begin + last, false);
 }
 
 /* From memory, or the same byte everywhere, if that is NULL. */
-static wf_status write_bytes(wfi_device *device, char *to, const char *from, int byte,
-                             size_t bytes) {
+static wf_status write_bytes(wfi_device *device, char *to, char *from, int byte, size_t bytes) {
     wfi_disk *disk = *find_disk(device, to);
     for (size_t at = (size_t)(to - disk->base); bytes;) {
-        window w = next_window(at, bytes);
-        WF_TRY(read_edges(device, disk, &w));
-        if (from)
-            memcpy(disk->bounce + w.skipped, from, w.n);
-        else
-            memset(disk->bounce + w.skipped, byte, w.n);
-        WF_TRY(move_pages(device, disk, 0, w.n_pages_bytes, w.page, true));
+        window w = next_window(disk, at, from, bytes);
+        if (w.pages == disk->bounce) {
+            WF_TRY(read_edges(device, disk, &w));
+            if (from)
+                memcpy(w.pages + w.skipped, from, w.n);
+            else
+                memset(w.pages + w.skipped, byte, w.n);
+        }
+        WF_TRY(move(device, disk, w.pages, w.n_bytes, w.begin, true));
         if (from) from += w.n;
         at += w.n;
         bytes -= w.n;
@@ -187,9 +201,9 @@ static wf_status write_bytes(wfi_device *device, char *to, const char *from, int
 static wf_status read_bytes(wfi_device *device, char *to, const char *from, size_t bytes) {
     wfi_disk *disk = *find_disk(device, from);
     for (size_t at = (size_t)(from - disk->base); bytes;) {
-        window w = next_window(at, bytes);
-        WF_TRY(move_pages(device, disk, 0, w.n_pages_bytes, w.page, false));
-        memcpy(to, disk->bounce + w.skipped, w.n);
+        window w = next_window(disk, at, to, bytes);
+        WF_TRY(move(device, disk, w.pages, w.n_bytes, w.begin, false));
+        if (w.pages == disk->bounce) memcpy(to, w.pages + w.skipped, w.n);
         to += w.n;
         at += w.n;
         bytes -= w.n;
@@ -214,7 +228,7 @@ wf_status wfi_disk_copy(wfi_device *device, void *to, wfi_space to_space, const 
                         wfi_space from_space, size_t bytes) {
     if (!bytes) return WF_OK;
     if (to_space != WFI_SPACE_DISK) return read_bytes(device, to, from, bytes);
-    if (from_space != WFI_SPACE_DISK) return write_bytes(device, to, from, 0, bytes);
+    if (from_space != WFI_SPACE_DISK) return write_bytes(device, to, (char *)from, 0, bytes);
     return copy_file(device, to, from, bytes);
 }
 

@@ -3,7 +3,8 @@
  *
  * A file has no name: it goes with the process, however that ends. Its addresses are reserved and
  * cannot be touched; what copies from or to one of them finds the file by it. It is moved directly,
- * past the system's cache, if the file system allows. All its bytes are taken from the disk when it
+ * past the system's cache, if the file system allows, and without a copy where memory is aligned
+ * (WFI_DIRECT_ALIGN). All its bytes are taken from the disk when it
  * is made, so that a disk which is full is known before anything runs.
  */
 #ifndef WFI_DISK_H

@@ -183,6 +183,13 @@ static size_t align(const placement *m, size_t at) {
     return wfi_round_up(at, wfi_space_align(m->space));
 }
 
+/* Where a block may begin from `at` on: what is fetched from a file, or evicted to one, as its disk
+ * wants it. */
+static size_t align_block(const placement *m, const wfi_block *block, size_t at) {
+    bool is_moved = wfi_kept_space(m->p, block->kind) == WFI_SPACE_DISK;
+    return align(m, is_moved ? wfi_round_up(at, WFI_DIRECT_ALIGN) : at);
+}
+
 /* How many of the slot's blocks are used first before b is. */
 static int32_t find_earlier(const placement *m, const slot *s, int32_t b) {
     int32_t low = 0, high = s->n;
@@ -241,7 +248,7 @@ static wf_status fill_slot(placement *m, int32_t b) {
 
 static wf_status place_block(placement *m, int32_t b, size_t base) {
     wfi_block *block = &m->p->blocks[b];
-    size_t offset = base;
+    size_t offset = align_block(m, block, base);
     for (int32_t k = 0; k < m->n_slots; k++) {
         const slot *s = &m->slots[k];
         if (s->begin >= offset + block->bytes) break;
@@ -249,7 +256,7 @@ static wf_status place_block(placement *m, int32_t b, size_t base) {
         bool is_taken = s->covers & m->lives[b].touches;
         m->n_looks += !is_taken;
         if (!is_taken && is_free(m, s, b)) continue;
-        offset = s->end;
+        offset = align_block(m, block, s->end);
     }
     block->offset = offset;
     return fill_slot(m, b);
@@ -287,7 +294,7 @@ static size_t find_alive(placement *m, int32_t seed, int32_t order, size_t *pack
             if (!fits) continue;
             m->spare[n++] = b;
             bytes += m->p->blocks[b].bytes;
-            *packed_bytes_out += align(m, m->p->blocks[b].bytes);
+            *packed_bytes_out += align_block(m, &m->p->blocks[b], m->p->blocks[b].bytes);
         }
     return bytes;
 }
