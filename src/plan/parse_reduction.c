@@ -92,6 +92,13 @@ wf_status wfi_plan_check_reduction(const wf_plan *plan) {
                         "plan: allreduce=%s has no effect with %s, where each rank sums its slice "
                         "of the gradients; leave it out",
                         plan->allreduce->name, plan->strategy->name);
+    if (plan->is_order_free && !plan->allreduce->rotates)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: order=free has no effect with %s%s, which sums in one rank's order; "
+                        "it is for allreduce=ring; leave it out",
+                        plan->strategy->gradient == WFI_SHARD ? "" : "allreduce=",
+                        plan->strategy->gradient == WFI_SHARD ? plan->strategy->name
+                                                              : plan->allreduce->name);
     if (!plan->allreduce->rotates || plan->is_order_free || most <= 2) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: allreduce=%s sums in an order that rotates, so dp=%d would not give one "
