@@ -46,6 +46,22 @@ done
 [[ $(field optimizer_bytes <"$folder/one.json" | sed -n 3p) == "${optimizer_bytes[0]}" ]] || fail "the optimizer's bytes are not those of weft plan"
 tested+=(--plans --optimizer)
 
+# ---- a plan with a disk beside that disk ----
+run disk --plans "dp=1;dp=1,offload=state:disk;dp=2,zero=1,offload=state:disk" --ranks 2 --optimizer adamw --repeat 2
+[[ $(count disk "$sha") == 3 && $(distinct disk "$sha") == 1 ]] || fail "a disk: different weights"
+[[ $(count disk '"disk_bytes":[1-9][0-9]*,"disk_plain_ms":[0-9.e-]+,"disk_share":[0-9.e-]+,') == 2 ]] || fail "a disk: not its fields, or others have them: $(found disk '"disk_[^,]*')"
+awk -v said="$(tr -d ' \n' <"$folder/disk.json")" 'BEGIN {
+    n = split(said, rows, "\"plan\":")
+    for (k = 2; k <= n; k++) {
+        if (rows[k] !~ /disk_share/) continue
+        split(rows[k], a, /"step_ms":|"disk_plain_ms":|"disk_share":/)
+        if (a[2] + 0 <= 0 || a[3] + 0 <= 0 || (a[4] * a[2] / a[3] - 1) ^ 2 > 1e-6) exit 1
+        seen++
+    }
+    exit seen != 2
+}' || fail "a disk: the share is not plain time over a step's"
+grep -c "offload=state:disk: .* on disk; plain reads and writes of as much take .* ms, .* % of a step" "$folder/disk.out" | grep -qx 2 || fail "a disk: the table does not say it: $(cat "$folder/disk.out")"
+
 # ---- each option changes something ----
 bench+=(--plans dp=1)
 differs() { # MODEL'S OPTIONS... -- OPTION VALUE...
@@ -80,6 +96,13 @@ run other --threads 2
 bench=(bench memory --model gpt2-tiny --batch 2 --repeat 1 --steps 1 --plans dp=1)
 differs --tokens 8 -- --dropout 0.5
 differs -- --tokens 9
+differs -- --freeze wte
+bench=(bench memory --model gpt --tokens 8 --batch 2 --repeat 1 --steps 1 --plans dp=1)
+small=(--layers 1 --hidden 16 --heads 2 --vocab 64)
+differs "${small[@]}" -- --layers 2
+differs "${small[@]}" -- --hidden 32
+differs "${small[@]}" -- --heads 4
+differs "${small[@]}" -- --vocab 65
 bench=(bench memory --model resnet18 --image 32 --batch 8 --repeat 1 --steps 1 --plans dp=1)
 differs --conv direct -- --conv winograd
 tested+=(--model --threads)

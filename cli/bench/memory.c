@@ -129,6 +129,7 @@ static exit_status resolve(cli *c) {
 static void release(bench_memory *b) {
     for (memory_row *r = b->rows; r < b->rows + b->n_rows; r++) {
         samples_release(&r->ms);
+        samples_release(&r->disk_ms);
         json_decref(r->planned);
         json_decref(r->measured);
         json_decref(r->sent);

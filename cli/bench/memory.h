@@ -20,6 +20,8 @@ typedef struct memory_row {
     samples ms;                              /* the median step of each run */
     json_t *planned, *measured, *sent;       /* bytes, [n_ranks]; a peer: measured alone */
     double parameter_bytes, optimizer_bytes; /* planned, of the rank with the highest peak */
+    double disk_bytes;                       /* planned, of all ranks' files together */
+    samples disk_ms;                         /* that a plain read and write of those take */
     char sha[65];                            /* of the weights after a run */
     char why[300];                           /* a peer's: there are no figures, because */
 } memory_row;
@@ -38,6 +40,10 @@ typedef struct bench_memory {
 
 /* Runs the row once and adds what came out. Complains. */
 exit_status memory_run(bench_memory *b, memory_row *r);
+
+/* Where the row keeps something on disk: how long its disk needs for as much, read once and written
+ * once by plain calls. Complains. */
+exit_status memory_measure_disk(bench_memory *b, memory_row *r);
 
 /* The highest of the ranks' bytes; NAN if there are none. */
 double memory_most(const json_t *bytes);

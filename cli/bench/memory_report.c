@@ -11,6 +11,11 @@ static double ms_of(const memory_row *r) {
     return samples_median(&r->ms, 0);
 }
 
+/* The part of a step in which a disk that does nothing else could read and write what is there. */
+static double disk_share_of(const memory_row *r) {
+    return samples_median(&r->disk_ms, 0) / ms_of(r);
+}
+
 static const char *name_of(const memory_row *r, char name[100]) {
     snprintf(name, 100, "%s%.80s", r->peer ? "PyTorch " : "", *r->asked ? r->asked : "one rank");
     return name;
@@ -35,6 +40,17 @@ static const char *bytes_or_none(char text[TEXT_BYTES], double bytes) {
     return text_of_bytes(text, bytes);
 }
 
+static void say_disks(const bench_memory *b) {
+    for (const memory_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+        char name[100], bytes[TEXT_BYTES];
+        if (!r->disk_ms.n) continue;
+        say(b->c,
+            "%s: %s on disk; plain reads and writes of as much take %.2f ms, %.0f %% of a step\n",
+            name_of(r, name), text_of_bytes(bytes, r->disk_bytes), samples_median(&r->disk_ms, 0),
+            100 * disk_share_of(r));
+    }
+}
+
 void memory_say(const bench_memory *b) {
     say(b->c, "\n%-36s%6s%14s%14s%12s%14s\n", "plan", "ranks", "planned", "measured", "ms a step",
         "sent");
@@ -51,6 +67,7 @@ void memory_say(const bench_memory *b) {
     say(b->c, "\nbytes are those of the rank that has most; of weft's, what its device holds; of "
               "PyTorch's,\nhow far the process lies above its size before the model was made\n"
               "all of weft's rows have the same weights, bit for bit\n");
+    say_disks(b);
 }
 
 /* ---- JSON ---- */
@@ -69,6 +86,11 @@ static json_t *row_json(const memory_row *r) {
     if (r->peer) return row;
     json_object_set_new(row, "parameter_bytes", json_integer((json_int_t)r->parameter_bytes));
     json_object_set_new(row, "optimizer_bytes", json_integer((json_int_t)r->optimizer_bytes));
+    if (r->disk_ms.n) {
+        json_object_set_new(row, "disk_bytes", json_integer((json_int_t)r->disk_bytes));
+        json_object_set_new(row, "disk_plain_ms", json_number(samples_median(&r->disk_ms, 0)));
+        json_object_set_new(row, "disk_share", json_number(disk_share_of(r)));
+    }
     json_object_set_new(row, "weights_sha256", json_string(r->sha));
     return row;
 }

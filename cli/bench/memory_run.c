@@ -12,6 +12,13 @@ double memory_most(const json_t *bytes) {
     return most;
 }
 
+static double sum_of(const json_t *bytes) {
+    double sum = 0;
+    for (size_t i = 0; i < json_array_size(bytes); i++)
+        sum += json_number_value(json_array_get(bytes, i));
+    return sum;
+}
+
 static exit_status add_time(memory_row *r, const json_t *report) {
     double ms = json_member(json_object_get(report, "step_ms"), "median");
     if (!(ms > 0)) return complain(EXIT_FAILED, "a run of %s reports no step's time", r->asked);
@@ -80,6 +87,8 @@ static exit_status keep(bench_memory *b, memory_row *r, const json_t *report) {
         r->planned = json_incref(json_object_get(peaks, "planned"));
         r->measured = json_incref(json_object_get(peaks, "measured"));
         r->sent = json_incref(json_object_get(report, "sent_bytes"));
+        r->disk_bytes =
+            sum_of(json_object_get(json_object_get(report, "disk_peak_bytes"), "planned"));
         snprintf(r->sha, sizeof r->sha, "%s",
                  json_string_value(json_object_get(report, "weights_sha256")));
     }
@@ -105,7 +114,7 @@ static exit_status run_weft(bench_memory *b, memory_row *r) {
     if (bad) return bad;
     bad = keep(b, r, report);
     json_decref(report);
-    return bad;
+    return bad ? bad : memory_measure_disk(b, r);
 }
 
 /* ---- PyTorch ---- */
