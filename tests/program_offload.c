@@ -232,12 +232,41 @@ static void early_updates(void **state) {
     test_context_end(ctx);
 }
 
+/* The unit that is updated early may be of another stage of the rank than the one at work. */
+static void several_stages(void **state) {
+    (void)state;
+    static const char *const stages[] = {
+        "pp=2,schedule=interleaved,dp=2,bucket=1000,offload=state",
+        "pp=2,schedule=zbv,dp=2,zero=2,overlap=off,offload=state:disk+params",
+        "pp=2,schedule=vmin,dp=2,zero=3,overlap=off,offload=state:disk+params"};
+    wf_context *ctx = test_context();
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_model *model;
+    config.n_classes = 64, config.n_tokens = 8, config.n_positions = 8;
+    config.n_layers = 5, config.hidden = 20, config.n_heads = 4;
+    recipe.batch = 4, recipe.n_micro = 4, recipe.n_lanes = 2;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
+    for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
+        wf_plan *plan;
+        wf_program *p;
+        TEST_OK(ctx, wf_plan_parse(ctx, stages[k], &plan));
+        TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+        TEST_OK(ctx, wf_program_check(p));
+        wf_program_destroy(p);
+        wf_plan_destroy(plan);
+    }
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_programs),
         cmocka_unit_test(bytes),
         cmocka_unit_test(aligned_for_disks),
         cmocka_unit_test(early_updates),
+        cmocka_unit_test(several_stages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

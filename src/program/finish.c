@@ -190,14 +190,17 @@ bool wfi_is_updated_early(const wf_program *p, int32_t unit) {
     return true;
 }
 
-/* What is fetched ahead for them is found with the gathers. */
+/* What is fetched ahead for them is found with the gathers. They may be of another stage of the
+ * rank than the action that goes on after them, so that one is taken in hand again. */
 wf_status wfi_lower_early_updates(wfi_lowering *l, int32_t end) {
+    int32_t stage = l->stage;
     for (; l->n_updated < end; l->n_updated++) {
         int32_t u = l->finished[l->n_updated];
         if (!wfi_is_updated_early(l->p, u)) continue;
         if (updates(l, u)) WF_TRY(bring(l, WFI_BLOCK_PARAM, u, true));
         WF_TRY(update(l, u));
     }
+    (void)wfi_take_stage(l, stage);
     return WF_OK;
 }
 
