@@ -38,6 +38,9 @@ endif()
 # Our own kernels give the same bits everywhere: no contraction, no fast math.
 add_compile_options(-ffp-contract=off -fno-fast-math)
 
+# The same files come out of any folder: sources are named as from the root.
+add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=. -ffile-prefix-map=${PROJECT_BINARY_DIR}=./build)
+
 # Hardening.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 include(CheckPIESupported)

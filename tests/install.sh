@@ -61,8 +61,9 @@ read -ra private <<<"$(sed -n 's/^Libs\.private: //p' "$PKG_CONFIG_PATH/weft.pc"
 "${CC:-cc}" "$root/user/user.c" -I"$prefix/include" "$library/libweft.a" "${private[@]}" -o "$root/user/by_static"
 [[ $("$root/user/by_static") == done && $(ldd "$root/user/by_static") != *libweft* ]]
 
-# Nothing that is installed names the folders it was made in: it is the same from any other.
-if grep -rlF -e "$WEFT_SOURCE" -e "$(realpath "$WEFT_BUILD")" "$prefix"; then
+# Nothing that is built or installed names the folders it was made in: it is the same from any other, down to
+# the build-id, which comes from the debug information.
+if grep -rlF -e "$WEFT_SOURCE" -e "$(realpath "$WEFT_BUILD")" "$prefix" "$WEFT_BUILD/weft" "$WEFT_BUILD/libweft.so" "$WEFT_BUILD/libweft.a"; then
     echo "these name the folder they were built in"
     exit 1
 fi
