@@ -1,6 +1,7 @@
 /* The checker's part inside units: every kernel stays within the slots of its segment,
  * and what a segment has written is read only while it is there, what comes from outside until it
- * is overwritten. What is computed again is what was computed before.
+ * is overwritten. What it makes for others is there at its end. What is computed again is what was
+ * computed before.
  */
 #include "pass/pass.h"
 #include "program/program.h"
@@ -113,12 +114,30 @@ static wf_status check_step(const wfi_code *code, const wfi_segment *segment,
     return WF_OK;
 }
 
+/* What a step makes that is no temporary is for others to read. */
+static bool is_left(const wfi_code *code, const wfi_segment_step *step, const contents *c) {
+    const wfi_kernel *kernel = step->kernel;
+    for (int i = kernel->node ? kernel->node->n_in : kernel->n_operands; i < kernel->n_operands;
+         i++) {
+        const wfi_address *a = &step->operand[i];
+        if (!kernel->bytes[i]) continue;
+        written made = {extent(a, kernel->bytes[i]), a->slot, value_of(code, step, i)};
+        bool stays = code->place[made.value].kind != WFI_BLOCK_WORKSPACE;
+        if (stays && !is_there(c, &made, false)) return false;
+    }
+    return true;
+}
+
 static wf_status check_segment(const wfi_code *code, const wfi_segment *segment) {
     if (!segment) return WF_OK;
     contents c = {NULL, 0, 0};
     wf_status status = WF_OK;
     for (int32_t s = 0; s < segment->n_steps && status == WF_OK; s++)
         status = check_step(code, segment, &segment->steps[s], &c);
+    for (int32_t s = 0; s < segment->n_steps && status == WF_OK; s++)
+        if (!is_left(code, &segment->steps[s], &c))
+            status = refuse(code, segment, segment->steps[s].kernel,
+                            "makes a value that is not there at the end");
     wfi_free(code->ctx, c.live);
     return status;
 }
