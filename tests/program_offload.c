@@ -260,13 +260,67 @@ static void several_stages(void **state) {
     test_context_end(ctx);
 }
 
+/* Of all that a unit reads, only the slice comes that this rank updates. */
+static bool slice_only(breaker *b, int32_t i) {
+    wfi_instruction *now = &b->p->instructions[i];
+    if (now->kind != WFI_FETCH || b->p->blocks[now->references[0].block].kind != WFI_BLOCK_PARAM)
+        return false;
+    wfi_extent own = wfi_kept_extent(b->p, WFI_BLOCK_STATE, now->unit, now->rank);
+    if (!own.bytes || now->references[0].bytes <= own.bytes) return false;
+    for (int k = 0; k < 2; k++) {
+        b->spare_references[k] = now->references[k];
+        b->spare_references[k].offset += own.offset;
+        b->spare_references[k].bytes = own.bytes;
+    }
+    now->references = b->spare_references;
+    return true;
+}
+
+/* Units of many blocks, so that each replica updates a slice: before the update that is fetched,
+ * and not enough for another use. */
+static void updated_slices(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    config.n_classes = 64;
+    config.n_tokens = 8;
+    config.n_layers = 2, config.hidden = 96, config.n_positions = 8;
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    wf_recipe recipe = WF_RECIPE_INIT;
+    recipe.batch = recipe.n_micro = 4;
+    recipe.clip_norm = 1;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, "dp=4,zero=1,offload=params,overlap=off", &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    size_t updated = 0, all = 0;
+    int n_refused = 0;
+    for (int32_t u = 0; u < p->graph->n_units; u++) all += p->graph->units[u].trained_bytes;
+    breaker b = break_program(ctx, p);
+    for (int32_t i = 0; i < b.saved.n_instructions; i++) {
+        restore(b.p, &b.saved, b.instructions, b.streams);
+        const wfi_instruction *now = &p->instructions[i];
+        if (now->kind != WFI_FETCH) continue;
+        wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, now->unit, now->rank);
+        if (now->references[0].bytes == own.bytes) updated += own.bytes;
+        if (!slice_only(&b, i)) continue;
+        TEST_REFUSED(ctx, wf_program_check(p), WF_BUG, "nobody has written");
+        n_refused++;
+    }
+    assert_true(n_refused > 8);
+    assert_true(updated > all / 4);
+    end_breaker(&b);
+    wf_plan_destroy(plan);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broken_programs),
-        cmocka_unit_test(bytes),
-        cmocka_unit_test(aligned_for_disks),
-        cmocka_unit_test(early_updates),
-        cmocka_unit_test(several_stages),
+        cmocka_unit_test(broken_programs),   cmocka_unit_test(bytes),
+        cmocka_unit_test(aligned_for_disks), cmocka_unit_test(early_updates),
+        cmocka_unit_test(several_stages),    cmocka_unit_test(updated_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,7 +124,9 @@ static wf_status emit_norms(wfi_lowering *l) {
 /* What of the unit is kept in another space comes to where it is updated, or goes back. */
 static wf_status bring(wfi_lowering *l, wfi_block_kind kind, int32_t unit, bool fetches) {
     wfi_extent kept = wfi_moved_extent(l->p, kind, unit, 0, -1, l->rank);
-    if (kind == WFI_BLOCK_PARAM && !fetches) kept = updated_extent(l, unit);
+    if (kind == WFI_BLOCK_PARAM)
+        kept = fetches ? wfi_kept_extent(l->p, WFI_BLOCK_STATE, unit, l->rank)
+                       : updated_extent(l, unit);
     int32_t at = here(l, kind, unit), from = fetches ? WFI_KEPT_DEPTH : at;
     int32_t i = l->p->n_instructions;
     if (wfi_kept_space(l->p, kind) == WFI_SPACE_DEVICE || !kept.bytes) return WF_OK;

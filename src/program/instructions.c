@@ -139,7 +139,11 @@ static wfi_need need_moved(const wf_program *p, const wfi_instruction *now, int3
     wfi_need moved =
         need_extent(kind, wfi_moved_extent(p, kind, unit, now->id, now->micro, now->rank),
                     k ? WFI_WRITE : WFI_READ);
-    /* What is not trained has not changed. */
+    /* What is not trained has not changed. Before an update the slice that is updated is enough;
+     * what reads more finds that nobody has written it. */
+    wfi_extent own = wfi_kept_extent(p, WFI_BLOCK_STATE, unit, now->rank);
+    if (kind == WFI_BLOCK_PARAM && now->kind == WFI_FETCH && now->references[0].bytes == own.bytes)
+        moved.extent = own;
     if (kind == WFI_BLOCK_PARAM && now->kind == WFI_EVICT)
         moved.extent = wfi_trained_extent(p, unit, moved.extent);
     if (is_kept) moved.space = space;
