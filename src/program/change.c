@@ -48,6 +48,10 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
                          int32_t id, int64_t micro, int32_t k) {
     const wfi_group *group = &p->groups[now->group];
     wfi_piece piece = {.owner = k % group->n};
+    if (kind == WFI_BLOCK_VALUE) { /* of no unit's flat storage */
+        piece.extent.bytes = wfi_program_code_of(p, micro)->place[id].bytes;
+        return piece;
+    }
     size_t bytes = p->graph->units[id].param_bytes;
     /* What is not trained has no gradient, and need not come after an update. */
     bool is_update = is_divided(now) && stage_of(p, id)->strategy->parameter != WFI_SHARD;
@@ -56,8 +60,6 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
         piece.extent.bytes = wfi_program_code_of(p, micro)->units[id].stats_bytes;
     } else if (kind == WFI_BLOCK_NORM) {
         piece = find_measured(p, group, id, k);
-    } else if (kind == WFI_BLOCK_VALUE) {
-        piece.extent.bytes = wfi_program_code_of(p, micro)->place[id].bytes;
     } else if (is_divided(now)) {
         piece.extent = wfi_placement_extent(WFI_SHARD, bytes, group->n, k, id);
     } else if (group->part >= 0) {
