@@ -64,6 +64,15 @@ run tokens
 [[ $(field tokens_per_second <"$folder/tokens.json" | wc -l) == 1 ]] || fail "--model gpt2-tiny: no tokens per second"
 run other --tokens 9
 [[ $(shas other) != $(shas tokens) ]] || fail "--tokens changes nothing"
+bench=(bench ddp --model gpt --tokens 8 --batch 2 --ranks 1 --repeat 1 --steps 1)
+small=(--layers 1 --hidden 16 --heads 2 --vocab 64)
+run small "${small[@]}"
+for changed in "--layers 2" "--hidden 32" "--heads 4" "--vocab 65"; do
+    # shellcheck disable=SC2086
+    run other "${small[@]}" $changed
+    [[ $(shas other) != $(shas small) ]] || fail "$changed changes no weight"
+    tested+=("${changed% *}")
+done
 bench=(bench ddp --model resnet18 --image 32 --batch 8 --ranks 1 --repeat 1 --steps 1)
 run direct --conv direct
 run winograd --conv winograd
