@@ -42,6 +42,7 @@ another() {
     --loss) echo mse ;;
     --dtype) echo bf16 ;;
     --freeze) echo h.0 ;;
+    --slices) echo 2 ;;
     --conv) echo direct ;;
     --kernels) echo reference ;;
     --optimizer) echo adam ;;
