@@ -17,6 +17,7 @@ typedef struct builder {
     size_t temporary_capacity;
     const wfi_format **packed_format; /* [step of pack] */
     size_t packed_capacity;
+    int32_t *sum_of; /* [n_values] */
     const wfi_kernel_options *options;
     int32_t workspace_slot;
 } builder;
@@ -219,18 +220,17 @@ static wf_status add_accumulates(builder *b, int32_t n) {
     return WF_OK;
 }
 
-/* The weight gradient that value v is, if it is nothing else to anybody, or -1. */
-static int32_t sum_of(const wf_graph *g, int32_t v) {
-    int32_t found = -1, n = 0;
+/* Of each value the weight gradient that it is, if it is nothing else to anybody, or -1. */
+static void find_sums(const wf_graph *g, int32_t *sum_of) {
+    const int32_t nothing = -1, several = -2;
+    for (int32_t v = 0; v < g->n_values; v++) sum_of[v] = nothing;
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
-        if (wfi_value_root(g, g->weight_gradients[i].value) != v) continue;
-        found = i;
-        n++;
+        int32_t *sum = &sum_of[wfi_value_root(g, g->weight_gradients[i].value)];
+        *sum = *sum == nothing ? i : several;
     }
     for (int32_t k = 0; k < g->n_nodes; k++)
         for (int i = 0; i < g->nodes[k].n_in && !g->nodes[k].dead; i++)
-            n += g->nodes[k].in[i] >= 0 && wfi_value_root(g, g->nodes[k].in[i]) == v;
-    return n == 1 ? found : -1;
+            if (g->nodes[k].in[i] >= 0) sum_of[wfi_value_root(g, g->nodes[k].in[i])] = several;
 }
 
 /* A kernel that adds all that the node makes to where it is summed, NULL if there is none: then the
@@ -242,7 +242,7 @@ static wf_status find_adding(const builder *b, int32_t n, wfi_kernel **adding_ou
     *adding_out = NULL;
     if (!(node->op->flags & WFI_OP_WEIGHT_GRADIENT)) return WF_OK;
     for (int i = 0; i < node->n_out; i++)
-        if (node->out[i] >= 0 && (kernel->format[node->n_in + i] || sum_of(g, node->out[i]) < 0))
+        if (node->out[i] >= 0 && (kernel->format[node->n_in + i] || b->sum_of[node->out[i]] < 0))
             return WF_OK;
     return wfi_kernel_create_adding(b->code->ctx, g, node, b->options, adding_out);
 }
@@ -267,7 +267,7 @@ static wf_status add_node(builder *b, int32_t n) {
         const wfi_value *root = wfi_value_at(g, wfi_value_root(g, v));
         const wfi_format *format = kernel->format[i];
         if (i >= node->n_in && adding) {
-            WF_TRY(address_sum(b, sum_of(g, v), kernel->bytes[i], &step->operand[i]));
+            WF_TRY(address_sum(b, b->sum_of[v], kernel->bytes[i], &step->operand[i]));
             continue;
         } else if (i >= node->n_in) {
             b->formats[wfi_value_root(g, v)] = format;
@@ -290,7 +290,7 @@ static wf_status add_node(builder *b, int32_t n) {
 }
 
 /* Turns indices of temporaries into offsets. */
-static wf_status finish_frame(builder *b) {
+static wf_status finish_workspace(builder *b) {
     wfi_segment *segment = b->segment;
     if (b->n_temporaries == 0) return WF_OK;
     size_t bytes;
@@ -366,7 +366,7 @@ static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_par
             WF_TRY(add_node(b, n));
     }
     WF_TRY(add_gradient(b));
-    return finish_frame(b);
+    return finish_workspace(b);
 }
 
 static wf_status build_unit(wfi_code *code, builder *b, int32_t unit) {
@@ -416,11 +416,14 @@ wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight
     code->place = wfi_alloc(ctx, (size_t)g->n_values, sizeof *code->place, "places");
     b.kernels = wfi_alloc(ctx, (size_t)g->n_nodes, sizeof *b.kernels, "kernels");
     b.formats = wfi_alloc(ctx, (size_t)g->n_values, sizeof *b.formats, "formats");
-    bool ok = code->units && code->place && b.kernels && b.formats;
+    b.sum_of = wfi_alloc(ctx, (size_t)g->n_values, sizeof *b.sum_of, "sums");
+    bool ok = code->units && code->place && b.kernels && b.formats && b.sum_of;
+    if (ok) find_sums(g, b.sum_of);
     wf_status status = ok ? build_all(code, &b) : WF_NO_MEMORY;
     for (int32_t n = 0; n < g->n_nodes && b.kernels; n++) wfi_kernel_destroy(b.kernels[n]);
     wfi_free(ctx, b.kernels);
     wfi_free(ctx, b.formats);
+    wfi_free(ctx, b.sum_of);
     wfi_free(ctx, b.temporaries);
     wfi_free(ctx, b.packed_format);
     if (status != WF_OK) {

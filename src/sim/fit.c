@@ -54,9 +54,12 @@ static const row rows[] = {
     {"recompute=all,offload=state:disk+params:disk", true, false},
     {"schedule=breadth,recompute=all,offload=state:disk+params:disk,prefetch=0", true, false}};
 
-/* More programs are not lowered: a second is not too long for an answer. */
-#define MOST_TRIES 32
-#define MOST_PAIRS 256
+/* More programs are not lowered: a second is not too long for an answer. Of long programs, fewer.
+ */
+#define MOST_TRIES        32
+#define FEWEST_TRIES      8
+#define MOST_INSTRUCTIONS 50000
+#define MOST_PAIRS        256
 /* Of a mesh on which so many rows fit, those that follow only take longer. */
 #define MOST_OF_MESH 4
 
@@ -235,15 +238,21 @@ static void keep_fastest(search *s, int first) {
     while (s->n_found > WF_MAX_PROPOSALS) wfi_free(s->p->ctx, s->found[--s->n_found].plan);
 }
 
+static int most_tries(const wf_program *p) {
+    int64_t n = MOST_INSTRUCTIONS / wfi_max_i64(p->n_instructions, 1);
+    return (int)wfi_max_i64(FEWEST_TRIES, n < MOST_TRIES ? n : MOST_TRIES);
+}
+
 /* On as many ranks; if nothing fits there, and of a single rank, also on more. */
 static wf_status find(search *s) {
+    int most = most_tries(s->p);
     add_meshes(s);
-    WF_TRY(try_all(s, MOST_TRIES * 3 / 4));
+    WF_TRY(try_all(s, most * 3 / 4));
     keep_fastest(s, 0);
     if (s->n_found && s->p->n_ranks > 1) return WF_OK;
     int n_same = s->n_found;
     add_larger_meshes(s);
-    WF_TRY(try_all(s, MOST_TRIES));
+    WF_TRY(try_all(s, most));
     keep_fastest(s, n_same);
     if (s->n_found) qsort(s->found, (size_t)s->n_found, sizeof *s->found, compare);
     return WF_OK;
@@ -278,6 +287,7 @@ wf_status wf_program_propose(const wf_program *p, size_t device_bytes, size_t ho
 /* More programs are not lowered, nor larger models. */
 #define MOST_LARGER 5
 #define MOST_TIMES  8
+#define MOST_LAYERS 512
 
 /* The first proposal's program with so many layers. */
 static wf_status lower_larger(const wf_program *p, const wf_proposal *by, int64_t n_layers,
@@ -296,10 +306,15 @@ static wf_status lower_larger(const wf_program *p, const wf_proposal *by, int64_
     return status;
 }
 
+static int64_t most_layers(int64_t least) {
+    int64_t most = MOST_TIMES * least < MOST_LAYERS ? MOST_TIMES * least : MOST_LAYERS;
+    return wfi_max_i64(least, most);
+}
+
 /* How many layers the model may have by the proposal: each answer has been lowered. Bytes grow by
  * about as much with each layer. */
 static wf_status find_most_layers(const search *s, const wf_proposal *by, int64_t *n_layers_out) {
-    int64_t least = wfi_model_n_layers(s->p->model), end = MOST_TIMES * least + 1;
+    int64_t least = wfi_model_n_layers(s->p->model), end = most_layers(least) + 1;
     double known = (double)least, known_bytes = (double)by->peak_bytes;
     double each = known_bytes / known; /* at most, before two are known */
     *n_layers_out = least;
@@ -349,7 +364,7 @@ static wf_status add_advice(const search *s, const wf_proposal *proposals, int n
     WF_TRY(find_most_layers(s, &proposals[0], &most));
     if (most == n_layers) return WF_OK;
     wfi_text_add(text, "; by the first %lld layers%s would, instead of %lld", (long long)most,
-                 most == MOST_TIMES * n_layers ? " and perhaps more" : "", (long long)n_layers);
+                 most == most_layers(n_layers) ? " and perhaps more" : "", (long long)n_layers);
     return WF_OK;
 }
 
