@@ -92,7 +92,8 @@ const char *option_default(option_id id, char *text) {
     option about = option_about(id);
     if (about.offset < offsetof(options, recipe)) return about.fallback;
     const options initial = {.recipe = initial_recipe()};
-    return about.is_open ? NULL : option_text(&initial, id, text);
+    bool has_none = about.is_open || about.kind == OPTION_NAMES;
+    return has_none ? NULL : option_text(&initial, id, text);
 }
 
 const char *option_value_name(option_id id, int i) {

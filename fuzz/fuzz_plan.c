@@ -15,7 +15,8 @@ static void parse(wf_context *ctx, const char *text) {
     }
     if (wf_plan_parse(ctx, wf_plan_text(plan), &again) != WF_OK) abort();
     if (strcmp(wf_plan_text(plan), wf_plan_text(again)) != 0) abort();
-    if (wf_plan_n_ranks(plan) != wf_plan_dp(plan) * wf_plan_pp(plan)) abort();
+    int n_ranks = wf_plan_dp(plan) * wf_plan_pp(plan) * wf_plan_tp(plan);
+    if (wf_plan_n_ranks(plan) != n_ranks) abort();
     wf_plan_destroy(again);
     wf_plan_destroy(plan);
 }
