@@ -77,23 +77,31 @@ static bool may_share(const wfi_kernel *kernel, int a, int b, range x, range y) 
     return overwrites && x.begin == y.begin && x.end == y.end;
 }
 
+/* Whether bytes reach beyond what the workspace has if sums are assigned, or added to. */
+static bool beyond(const wfi_segment *segment, const wfi_address *a, size_t bytes, int assigns) {
+    return bytes && a->offset + bytes > segment->slots[a->slot].workspace_bytes[assigns];
+}
+
 static wf_status check_step(const wfi_code *code, const wfi_segment *segment,
                             const wfi_segment_step *step, contents *c) {
     const wfi_kernel *kernel = step->kernel;
     written all[WFI_MAX_OPERANDS + 1];
     bool writes[WFI_MAX_OPERANDS + 1];
     int operand[WFI_MAX_OPERANDS + 1], n = 0;
-    size_t scratch_bytes = kernel->scratch_bytes;
-    if (step->kernel_add && step->kernel_add->scratch_bytes > scratch_bytes)
-        scratch_bytes = step->kernel_add->scratch_bytes;
+    const wfi_kernel *adding = step->kernel_add ? step->kernel_add : kernel;
+    size_t assigned = kernel->scratch_bytes, added = adding->scratch_bytes;
     for (int i = 0; i <= kernel->n_operands; i++) {
         bool is_scratch = i == kernel->n_operands;
         const wfi_address *a = is_scratch ? &step->scratch : &step->operand[i];
-        size_t bytes = is_scratch ? scratch_bytes : kernel->bytes[i];
+        size_t bytes = !is_scratch ? kernel->bytes[i] : assigned > added ? assigned : added;
         if (!bytes) continue;
         if (a->slot < 0 || a->slot >= segment->n_slots ||
             a->offset + bytes > segment->slots[a->slot].bytes)
             return refuse(code, segment, kernel, "an operand reaches beyond its slot");
+        if (segment->slots[a->slot].kind == WFI_BLOCK_WORKSPACE &&
+            (beyond(segment, a, is_scratch ? added : bytes, 0) ||
+             beyond(segment, a, is_scratch ? assigned : bytes, 1)))
+            return refuse(code, segment, kernel, "an operand reaches beyond the workspace");
         all[n] = (written){extent(a, bytes), a->slot, value_of(code, step, i)};
         operand[n] = i;
         writes[n] = is_scratch || kernel->writes[i];

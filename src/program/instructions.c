@@ -181,9 +181,10 @@ NEED(stats) {
 /* The first of a lane assigns the gradient, whose gaps between parameters become zero, too. */
 NEED(slot) {
     const wfi_slot *slot = &now->segment->slots[k];
-    bool is_gradient = slot->kind == WFI_BLOCK_GRADIENT;
-    return need(slot->kind, is_gradient ? p->graph->units[slot->id].trained_bytes : slot->bytes,
-                now->first && wfi_is_sum(slot->kind) ? WFI_WRITE : slot->access);
+    size_t bytes = slot->bytes;
+    if (slot->kind == WFI_BLOCK_GRADIENT) bytes = p->graph->units[slot->id].trained_bytes;
+    if (slot->kind == WFI_BLOCK_WORKSPACE) bytes = slot->workspace_bytes[now->first];
+    return need(slot->kind, bytes, now->first && wfi_is_sum(slot->kind) ? WFI_WRITE : slot->access);
 }
 
 /* The piece that begins where the reference does; norms are shared by groups of their own. */

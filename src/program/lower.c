@@ -41,6 +41,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
         case WFI_BLOCK_WORKSPACE:
             /* One block an instruction: its index names it. */
             d = i;
+            bytes = slot->workspace_bytes[instruction.first];
             break;
         default:
             if (wfi_is_activation(slot->kind))

@@ -75,6 +75,8 @@ typedef struct wfi_slot {
     int32_t id;   /* value (INPUT, VALUE, a parameter of another unit) or unit */
     int access;   /* READ | WRITE | SPOIL */
     size_t bytes; /* of the part that this segment uses: the block is at least as large */
+    /* Of a workspace, whose bytes are the larger: if sums are added to, if they are assigned. */
+    size_t workspace_bytes[2];
 } wfi_slot;
 
 typedef struct wfi_address {

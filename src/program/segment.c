@@ -158,8 +158,11 @@ static wf_status address_packed(builder *b, int32_t v, const wfi_format *format,
     if (!kernel->scratch_bytes) return WF_OK;
     /* Packs run one after the other: one scratchpad serves all. */
     s->scratch.offset = 0;
-    return find_slot(b, pack, WFI_BLOCK_WORKSPACE, pack->unit, kernel->scratch_bytes,
-                     WFI_READ | WFI_WRITE, &s->scratch.slot);
+    WF_TRY(find_slot(b, pack, WFI_BLOCK_WORKSPACE, pack->unit, kernel->scratch_bytes,
+                     WFI_READ | WFI_WRITE, &s->scratch.slot));
+    wfi_slot *scratch = &pack->slots[s->scratch.slot];
+    scratch->workspace_bytes[0] = scratch->workspace_bytes[1] = scratch->bytes;
+    return WF_OK;
 }
 
 static wf_status address_scratch(builder *b, const wfi_kernel *kernel, wfi_segment_step *step) {
@@ -289,6 +292,14 @@ static wf_status add_node(builder *b, int32_t n) {
     return adding ? WF_OK : add_accumulates(b, n);
 }
 
+/* What an operand of a step, or behind these its scratchpad, needs of the workspace. */
+static size_t needed_bytes(const wfi_temporary *t, const wfi_segment_step *step, int operand,
+                           bool assigns) {
+    const wfi_kernel *kernel = step->kernel_add && !assigns ? step->kernel_add : step->kernel;
+    size_t bytes = operand < WFI_MAX_OPERANDS ? t->bytes : kernel->scratch_bytes;
+    return bytes ? t->offset + bytes : 0;
+}
+
 /* Turns indices of temporaries into offsets. */
 static wf_status finish_workspace(builder *b) {
     wfi_segment *segment = b->segment;
@@ -296,15 +307,22 @@ static wf_status finish_workspace(builder *b) {
     size_t bytes;
     WF_TRY(wfi_workspace_pack(b->code->ctx, b->temporaries, b->n_temporaries, b->code->gap_bytes,
                               &bytes));
-    int32_t slot;
-    WF_TRY(find_slot(b, segment, WFI_BLOCK_WORKSPACE, segment->unit, bytes, WFI_READ | WFI_WRITE,
-                     &slot));
+    int32_t n;
+    WF_TRY(
+        find_slot(b, segment, WFI_BLOCK_WORKSPACE, segment->unit, bytes, WFI_READ | WFI_WRITE, &n));
+    wfi_slot *slot = &segment->slots[n];
     for (int32_t s = 0; s < segment->n_steps; s++) {
         wfi_segment_step *step = &segment->steps[s];
         for (int i = 0; i <= WFI_MAX_OPERANDS; i++) {
             wfi_address *address = i < WFI_MAX_OPERANDS ? &step->operand[i] : &step->scratch;
             if (address->slot != b->workspace_slot) continue;
-            *address = (wfi_address){slot, b->temporaries[address->offset].offset};
+            const wfi_temporary *t = &b->temporaries[address->offset];
+            for (int assigns = 0; assigns < 2; assigns++) {
+                size_t needed = needed_bytes(t, step, i, assigns);
+                size_t *most = &slot->workspace_bytes[assigns];
+                if (needed > *most) *most = needed;
+            }
+            *address = (wfi_address){n, t->offset};
         }
     }
     return WF_OK;
