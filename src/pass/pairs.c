@@ -1,0 +1,293 @@
+/* Finding pairs: from each node whose columns can be cut, through its readers, to one that sums. A
+ * search takes nodes as long as each has a rule that fits what is cut of its operands, and gives
+ * them back if it comes to nothing.
+ */
+#include "pass/pairs.h"
+#include "op/op_table.h"
+
+#include <stdio.h>
+
+typedef struct search {
+    const wf_graph *g;
+    wfi_pairs pairs;
+    int32_t *found;          /* [n_found] nodes of the pair that is looked for */
+    int32_t n_found, end;    /* the node that ends it, or -1 */
+    const wfi_node *stopped; /* the first node behind columns that cannot be cut in the same way */
+} search;
+
+/* ---- rules ---- */
+
+/* What a rule's entry says of a value; `any` stands for WFI_ANY_DIM. */
+static int dim_of(const wf_graph *g, int8_t entry, int32_t v, int any) {
+    if (entry == WFI_ANY_DIM) return any;
+    return entry < 0 ? g->values[v].shape.n_dims + entry + 1 : entry;
+}
+
+static const wfi_op_cut *find_beginning(const search *s, int32_t n);
+
+/* Whether a value that is whole so far can be cut along the dim: a parameter, or, behind the
+ * beginning of a pair, what another beginning gives. */
+static bool can_cut(const search *s, int32_t v, int dim, bool begins) {
+    const wfi_value *value = wfi_value_at(s->g, v);
+    if (s->pairs.cuts[v].dim || value->kind == WFI_VALUE_PARAM) return !s->pairs.cuts[v].dim;
+    const wfi_op_cut *rule = begins || value->node < 0 ? NULL : find_beginning(s, value->node);
+    return rule && dim_of(s->g, rule->out[0], v, 0) == dim;
+}
+
+/* Whether the node can be cut so, given what is cut of its operands already. */
+static bool rule_fits(const search *s, const wfi_node *node, const wfi_op_cut *rule) {
+    const wf_graph *g = s->g;
+    int any = 0;
+    if (rule->applies && !rule->applies(g, node)) return false;
+    for (int i = 0; i < node->n_in && !any; i++)
+        if (node->in[i] >= 0) any = s->pairs.cuts[node->in[i]].dim;
+    for (int i = 0; i < node->n_in; i++) {
+        int32_t v = node->in[i];
+        int dim = v < 0 ? 0 : dim_of(g, rule->in[i], v, any);
+        if (v >= 0 && dim != s->pairs.cuts[v].dim && !(dim && can_cut(s, v, dim, !any)))
+            return false;
+    }
+    return any > 0 || (rule->in[0] == WFI_WHOLE && rule->in[1] != WFI_WHOLE);
+}
+
+static const wfi_op_cut *find_rule(const search *s, const wfi_node *node, bool sums) {
+    const wfi_op_cut *rule = node->op->place;
+    for (; rule && rule->name; rule++)
+        if ((rule->out[0] == WFI_SUMMED) == sums && rule_fits(s, node, rule)) return rule;
+    return NULL;
+}
+
+static bool is_found(const search *s, int32_t n) {
+    for (int32_t k = 0; k < s->n_found; k++)
+        if (s->found[k] == n) return true;
+    return false;
+}
+
+/* How the node is cut if a pair begins with it: its columns, whatever it reads. */
+static const wfi_op_cut *find_beginning(const search *s, int32_t n) {
+    const wfi_node *node = &s->g->nodes[n];
+    if (node->dead || s->pairs.end_of[n] >= 0 || is_found(s, n)) return NULL;
+    const wfi_op_cut *rule = find_rule(s, node, false);
+    return rule && rule->in[0] == WFI_WHOLE ? rule : NULL;
+}
+
+wfi_node wfi_without_bias(const wfi_node *node) {
+    wfi_node product = *node;
+    if (product.op == &wfi_op_linear && product.n_in == 3) product.n_in = 2;
+    return product;
+}
+
+/* ---- finding pairs ---- */
+
+static bool is_seen_outside(const wf_graph *g, int32_t v) {
+    return g->values[v].name || v == g->loss || v == g->record;
+}
+
+static void take_node(search *s, int32_t n, const wfi_op_cut *rule, int n_in) {
+    const wf_graph *g = s->g;
+    const wfi_node *node = &g->nodes[n];
+    int any = 0;
+    for (int i = 0; i < n_in && !any; i++)
+        if (node->in[i] >= 0) any = s->pairs.cuts[node->in[i]].dim;
+    for (int i = 0; i < n_in; i++) {
+        int32_t v = node->in[i], producer = v < 0 ? -1 : g->values[v].node;
+        if (v < 0) continue;
+        int dim = dim_of(g, rule->in[i], v, any);
+        if (dim && !s->pairs.cuts[v].dim && producer >= 0)
+            take_node(s, producer, find_beginning(s, producer), g->nodes[producer].n_in);
+        s->pairs.cuts[v] = (wfi_value_cut){dim, 1};
+    }
+    for (int i = 0; i < node->n_out; i++)
+        if (rule->out[i] != WFI_SUMMED)
+            s->pairs.cuts[node->out[i]] =
+                (wfi_value_cut){dim_of(g, rule->out[i], node->out[i], any), 1};
+    s->pairs.rule[n] = rule;
+    s->found[s->n_found++] = n;
+}
+
+/* What reads a value that is cut: it ends the pair, or is cut in the same way. */
+static bool take_reader(search *s, int32_t n) {
+    const wf_graph *g = s->g;
+    const wfi_node *node = &g->nodes[n];
+    wfi_node product = wfi_without_bias(node);
+    const wfi_op_cut *rule = find_rule(s, &product, true);
+    bool ends = rule != NULL;
+    if (is_found(s, n)) return true;
+    if (s->pairs.end_of[n] >= 0) return false;
+    if (ends && is_seen_outside(g, node->out[0])) return false;
+    if (!ends) rule = find_rule(s, node, false);
+    if (!rule && !s->stopped) s->stopped = node;
+    if (!rule || (ends && s->end >= 0)) return false;
+    take_node(s, n, rule, ends ? product.n_in : node->n_in);
+    if (ends) s->end = n;
+    return true;
+}
+
+static bool take_readers(search *s, int32_t v) {
+    const wf_graph *g = s->g;
+    for (int32_t n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++)
+            if (g->nodes[n].in[i] == v && !take_reader(s, n)) return false;
+    return true;
+}
+
+/* Where a rule wants blocks, what it is made of has them, too. False: two want others. */
+static bool find_blocks(search *s) {
+    const wf_graph *g = s->g;
+    bool changes = true;
+    while (changes) {
+        changes = false;
+        for (int32_t k = 0; k < s->n_found; k++) {
+            const wfi_node *node = &g->nodes[s->found[k]];
+            const wfi_op_cut *rule = s->pairs.rule[s->found[k]];
+            int n_operands = rule->n_blocks ? 1 : node->n_in + node->n_out, n = rule->n_blocks;
+            for (int pass = 0; pass < 2; pass++)
+                for (int i = 0; i < n_operands; i++) {
+                    int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+                    if (v < 0 || !s->pairs.cuts[v].dim) continue;
+                    if (!pass && s->pairs.cuts[v].n_blocks > n) n = s->pairs.cuts[v].n_blocks;
+                    changes |= pass && s->pairs.cuts[v].n_blocks < n;
+                    if (pass) s->pairs.cuts[v].n_blocks = n;
+                }
+        }
+    }
+    for (int32_t k = 0; k < s->n_found; k++) {
+        const wfi_node *node = &g->nodes[s->found[k]];
+        int n = s->pairs.rule[s->found[k]]->n_blocks;
+        for (int i = 0; i < node->n_out && n; i++)
+            if (s->pairs.cuts[node->out[i]].n_blocks > 1) return false;
+        if (n && s->pairs.cuts[node->in[0]].n_blocks != n) return false;
+    }
+    return true;
+}
+
+/* A parameter that others read, too, is not cut. */
+static bool owns_parameters(const search *s) {
+    const wf_graph *g = s->g;
+    for (int32_t n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead && !is_found(s, n); i++) {
+            int32_t v = g->nodes[n].in[i];
+            if (v >= 0 && g->values[v].kind == WFI_VALUE_PARAM && s->pairs.cuts[v].dim &&
+                s->pairs.end_of[n] < 0)
+                return false;
+        }
+    return true;
+}
+
+static void forget(search *s) {
+    const wf_graph *g = s->g;
+    for (int32_t k = 0; k < s->n_found; k++) {
+        const wfi_node *node = &g->nodes[s->found[k]];
+        for (int i = 0; i < node->n_in + node->n_out; i++) {
+            int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+            if (v >= 0) s->pairs.cuts[v] = (wfi_value_cut){0, 1};
+        }
+    }
+}
+
+/* The pair that begins with node n, if one does. */
+static void find_pair(search *s, int32_t n) {
+    const wf_graph *g = s->g;
+    s->n_found = 0;
+    s->end = -1;
+    const wfi_op_cut *rule = find_beginning(s, n);
+    if (!rule) return;
+    take_node(s, n, rule, g->nodes[n].n_in);
+    bool is_pair = true;
+    for (int32_t k = 0; k < s->n_found && is_pair; k++) {
+        const wfi_node *next = &g->nodes[s->found[k]];
+        bool ends = s->found[k] == s->end;
+        for (int i = 0; i < next->n_out && is_pair && !ends; i++)
+            is_pair = !is_seen_outside(g, next->out[i]) && take_readers(s, next->out[i]);
+    }
+    is_pair = is_pair && s->end >= 0 && owns_parameters(s) && find_blocks(s);
+    if (!is_pair) {
+        forget(s);
+        return;
+    }
+    for (int32_t k = 0; k < s->n_found; k++) s->pairs.end_of[s->found[k]] = s->end;
+    s->pairs.n_pairs++;
+}
+
+/* ---- how many slices there can be ---- */
+
+static bool node_allows(const search *s, int32_t n, int64_t n_slices) {
+    const wf_graph *g = s->g;
+    const wfi_node *node = &g->nodes[n];
+    wfi_attr attr = node->attr;
+    if (s->pairs.rule[n]->divide && !s->pairs.rule[n]->divide(&attr, n_slices)) return false;
+    for (int i = 0; i < node->n_in + node->n_out; i++) {
+        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        if (v < 0 || !s->pairs.cuts[v].dim) continue;
+        if (g->values[v].shape.dim[s->pairs.cuts[v].dim - 1] %
+            (s->pairs.cuts[v].n_blocks * n_slices))
+            return false;
+    }
+    return true;
+}
+
+/* The first node that cannot be cut into so many; NULL: all can. */
+static const wfi_node *find_refusing(const search *s, int64_t n_slices) {
+    for (int32_t n = 0; n < s->g->n_nodes; n++)
+        if (s->pairs.end_of[n] >= 0 && !node_allows(s, n, n_slices)) return &s->g->nodes[n];
+    return NULL;
+}
+
+static wf_status check_number(const search *s) {
+    const wf_graph *g = s->g;
+    int64_t below = s->pairs.n_slices, above = s->pairs.n_slices;
+    const wfi_node *node = find_refusing(s, s->pairs.n_slices);
+    if (!s->pairs.n_pairs)
+        return wfi_fail(g->ctx, WF_INVALID_ARG,
+                        "recipe: slices=%d, but nothing of this model can be cut%s%s%s%s; "
+                        "slices=1 (and tp=1) would do",
+                        s->pairs.n_slices, s->stopped ? ": op " : "",
+                        s->stopped ? s->stopped->op->name : "", s->stopped ? " of unit " : "",
+                        s->stopped ? g->units[s->stopped->unit].name : "");
+    if (!node) return WF_OK;
+    while (below > 1 && find_refusing(s, below)) below--;
+    while (above < 2 * s->pairs.n_slices && find_refusing(s, above)) above++;
+    char or_above[32] = "";
+    if (!find_refusing(s, above)) snprintf(or_above, sizeof or_above, " or %d", (int)above);
+    char shape[WFI_SHAPE_TEXT];
+    return wfi_fail(g->ctx, WF_INVALID_ARG,
+                    "recipe: slices=%d do not divide %s of unit %s, which gives %s%s; %d%s would",
+                    s->pairs.n_slices, node->op->name, g->units[node->unit].name,
+                    wfi_shape_text(&g->values[node->out[0]].shape, shape),
+                    s->pairs.rule[node - g->nodes]->divide ? " from several heads" : "", (int)below,
+                    or_above);
+}
+
+/* ---- all pairs ---- */
+
+static wf_status allocate(search *s) {
+    const wf_graph *g = s->g;
+    size_t n_nodes = (size_t)g->n_nodes, n_values = (size_t)g->n_values;
+    wfi_pairs *pairs = &s->pairs;
+    pairs->end_of = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->end_of, "pairs");
+    pairs->rule = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->rule, "pairs");
+    pairs->cuts = wfi_alloc(g->ctx, n_values, sizeof *pairs->cuts, "pairs");
+    s->found = wfi_alloc(g->ctx, n_nodes, sizeof *s->found, "pairs");
+    bool ok = pairs->end_of && pairs->rule && pairs->cuts && s->found;
+    for (int32_t n = 0; n < g->n_nodes && ok; n++) pairs->end_of[n] = -1;
+    for (int32_t v = 0; v < g->n_values && ok; v++) pairs->cuts[v] = (wfi_value_cut){0, 1};
+    return ok ? WF_OK : WF_NO_MEMORY;
+}
+
+wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_out) {
+    search s = {.g = g, .pairs.n_slices = n_slices};
+    wf_status status = allocate(&s);
+    for (int32_t n = 0; n < g->n_nodes && status == WF_OK; n++) find_pair(&s, n);
+    if (status == WF_OK) status = check_number(&s);
+    wfi_free(g->ctx, s.found);
+    *pairs_out = s.pairs;
+    if (status != WF_OK) wfi_pairs_release(g->ctx, pairs_out);
+    return status;
+}
+
+void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs) {
+    wfi_free(ctx, pairs->end_of);
+    wfi_free(ctx, pairs->rule);
+    wfi_free(ctx, pairs->cuts);
+    *pairs = (wfi_pairs){0};
+}

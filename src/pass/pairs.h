@@ -1,0 +1,34 @@
+/* Pairs of layers that can be cut into slices. Private to src/pass.
+ *
+ * A pair begins with a product whose columns are cut (linear: what it gives), goes on through ops
+ * that can be cut in the same way (element by element, attention by heads), and ends with one whose
+ * rows are: each slice gives a summand of the whole. Which op can be cut how, its descriptor says.
+ */
+#ifndef WFI_PASS_PAIRS_H
+#define WFI_PASS_PAIRS_H
+
+#include "graph/op.h"
+
+/* How a value is cut: along a dim, counted from 1, that is so many blocks side by side. Dim 0: it
+ * is whole. */
+typedef struct wfi_value_cut {
+    int dim, n_blocks;
+} wfi_value_cut;
+
+typedef struct wfi_pairs {
+    int32_t n_pairs, n_slices;
+    int32_t *end_of;         /* [n_nodes] the node that ends the node's pair, or -1 */
+    const wfi_op_cut **rule; /* [n_nodes] of a pair: how its op is cut */
+    wfi_value_cut *cuts;     /* [n_values] */
+} wfi_pairs;
+
+/* All pairs of the graph, which is left as it is. Errors: INVALID_ARG: there are none, or they
+ * cannot be cut into n_slices; the sentence says into how many they can. */
+wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_out);
+void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs);
+
+/* The end of a pair as slices have it: a product without its bias, which is added to the sum of all
+ * slices. */
+wfi_node wfi_without_bias(const wfi_node *node);
+
+#endif
