@@ -4,6 +4,7 @@
  * label: serial
  */
 #include "broken_program.h"
+#include "program/passes.h"
 
 #define N_STAGES     3
 #define N_UNITS      4

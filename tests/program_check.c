@@ -8,6 +8,7 @@
  */
 #include "broken_program.h"
 #include "happens_before.h"
+#include "program/passes.h"
 
 static const struct {
     const char *plan;

@@ -1,6 +1,7 @@
 /* Schedules made by hand that put two stages on each rank: they are legal, proved, shorter, and
  * train with one rank's bits. */
 #include "plan/schedule/timing.h"
+#include "program/passes.h"
 #include "run/trainer.h"
 #include "small_models.h"
 

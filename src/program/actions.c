@@ -2,7 +2,7 @@
  * can say what is wrong in a schedule's own words. The proof (check.c) comes to the same
  * end without it.
  */
-#include "program/program.h"
+#include "program/passes.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef WFI_CHECK_H
 #define WFI_CHECK_H
 
-#include "program/program.h"
+#include "program/passes.h"
 
 /* Errors: BUG; the sentence names instruction i and says `what`. */
 wf_status wfi_check_refuse(const wf_program *p, int32_t i, const char *what);

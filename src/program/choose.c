@@ -1,7 +1,7 @@
 /* schedule=auto: whether each rank has one stage, or several. What is cheap to know of each choice
  * is compared: its lists, with the times of its stages. */
 #include "plan/schedule/timing.h"
-#include "program/program.h"
+#include "program/passes.h"
 
 #include <math.h>
 

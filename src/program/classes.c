@@ -12,7 +12,7 @@
  * - A follower's part of a sum is the recipe's for its microbatches if the lowered rank's is. That
  *   one is in the same sum, beside what followers have then, and the sum is compared (check.c).
  */
-#include "program/program.h"
+#include "program/passes.h"
 
 /* Whether two replicas have as much of everything that is divided. Where a slice begins matters to
  * nothing but the references' names. */

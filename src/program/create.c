@@ -2,7 +2,7 @@
 #include "base/env.h"
 #include "nn/model.h"
 #include "pass/pass.h"
-#include "program/program.h"
+#include "program/passes.h"
 
 #include <string.h>
 

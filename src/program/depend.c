@@ -2,7 +2,7 @@
  * emission, then reduced to those that no others imply. A stream runs its own list
  * in order, so only other streams of the rank need to be named.
  */
-#include "program/program.h"
+#include "program/passes.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef WFI_LOWER_H
 #define WFI_LOWER_H
 
-#include "program/program.h"
+#include "program/passes.h"
 
 /* One order of the begins and ends of all ranks' actions: as they would come if each began as soon
  * as it could. Ranks name what they exchange in this order, so that none waits for a transfer that

@@ -10,7 +10,7 @@
  * them, its two neighbours in time can tell. So time grows with blocks x places; most places are
  * ruled out by a word of bits, since somebody is there all the time in which the block is alive.
  */
-#include "program/program.h"
+#include "program/passes.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  * equal ranks are equally far: the order of a rank's instructions does not depend on which ranks
  * are like it, nor on whether they are lowered (classes.c).
  */
-#include "program/program.h"
+#include "program/passes.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  * bytes with which all that the rank holds still fits are found by halving: a program is made each
  * time, so it is the planned peak that fits, not an estimate.
  */
-#include "program/program.h"
+#include "program/passes.h"
 
 #include <math.h>
 

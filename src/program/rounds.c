@@ -1,7 +1,7 @@
 /* The order of work where stages have different numbers of replicas, and a rank may be on several:
  * rounds of microbatches, one for each replica of the widest stage.
  */
-#include "program/program.h"
+#include "program/passes.h"
 
 typedef struct rounds {
     const wf_program *p;

@@ -1,5 +1,5 @@
 /* The order of work on each rank: the plan's schedule, made for this program's costs. */
-#include "program/program.h"
+#include "program/passes.h"
 
 #include <math.h>
 

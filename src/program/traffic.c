@@ -1,7 +1,7 @@
 /* What ranks send to and receive from each other in one step, and what goes between their device
  * and other spaces. A rank that reads another's
  * memory receives, and the other one sends, whatever the wire. */
-#include "program/program.h"
+#include "program/passes.h"
 
 #include <string.h>
 

@@ -1,0 +1,147 @@
+/* Code: what the kernels of one unit do in one part of the step, and where its values live. Of one
+ * size of microbatches; no rank, no schedule and no instruction is in it.
+ */
+#ifndef WFI_PROGRAM_CODE_H
+#define WFI_PROGRAM_CODE_H
+
+#include "kernel/backend.h"
+
+/* BW is B and W in one, with nothing kept between them. R, before B or BW, makes again what was
+ * not kept of F. */
+typedef enum wfi_part {
+    WFI_PART_F,
+    WFI_PART_B,
+    WFI_PART_W,
+    WFI_PART_BW,
+    WFI_PART_R,
+    WFI_N_PARTS
+} wfi_part;
+
+/* name, what is in the block */
+#define WFI_BLOCK_LIST(X)                                                                          \
+    X(PARAM, "param")           /* a unit's parameters, flat */                                    \
+    X(BUFFER, "buffer")         /* a unit's buffers (running statistics), flat */                  \
+    X(STATE, "state")           /* a unit's optimizer state, flat */                               \
+    X(GRADIENT, "grad")         /* a unit's accumulated gradients, flat; one a depth */            \
+    X(TIED, "tied")             /* what a use of a tied weight adds to a lane of its gradient */   \
+    X(PACKED, "packed")         /* parameters in the kernels' formats */                           \
+    X(INPUT, "input")           /* one input of one microbatch */                                  \
+    X(VALUE, "value")           /* a value that leaves its unit */                                 \
+    X(SAVED, "saved")           /* saved activations, from forward to backward of a unit */        \
+    X(SAVED_W, "saved_w")       /* the same, to the weight gradient */                             \
+    X(REMADE, "remade")         /* what was not saved and is made again, to the backward */        \
+    X(REMADE_W, "remade_w")     /* the same, to the weight gradient */                             \
+    X(FOR_WEIGHT, "for_weight") /* from the input gradient to the weight gradient */               \
+    X(WORKSPACE, "workspace")   /* temporaries and scratchpads of one instruction */               \
+    X(STATS, "stats")           /* batch statistics of one microbatch of a unit */                 \
+    X(RECORD, "record")         /* loss and hits of one microbatch */                              \
+    X(STAGING, "staging")       /* what an all-reduce copies of other ranks' gradients */          \
+    X(NORM, "norm")             /* sums of squares of gradients, by 1,024 elements */
+
+typedef enum wfi_block_kind {
+#define ENUM(name, text) WFI_BLOCK_##name,
+    WFI_BLOCK_LIST(ENUM)
+#undef ENUM
+        WFI_N_BLOCK_KINDS
+} wfi_block_kind;
+const char *wfi_block_kind_name(wfi_block_kind kind);
+
+/* Microbatches of a lane add to it, and its first one assigns. */
+static inline bool wfi_is_sum(wfi_block_kind kind) {
+    return kind == WFI_BLOCK_GRADIENT || kind == WFI_BLOCK_TIED;
+}
+
+/* SPOIL, of a segment's slot: it works there, too, and nobody may read the bytes after it. */
+enum { WFI_READ = 1, WFI_WRITE = 2, WFI_SPOIL = 4 };
+
+/* What an instruction must bind for a segment to run. */
+typedef struct wfi_slot {
+    wfi_block_kind kind;
+    int32_t id;   /* value (INPUT, VALUE, a parameter of another unit) or unit */
+    int access;   /* READ | WRITE | SPOIL */
+    size_t bytes; /* of the part that this segment uses: the block is at least as large */
+    /* Of a workspace, whose bytes are the larger: if sums are added to, if they are assigned. */
+    size_t workspace_bytes[2];
+} wfi_slot;
+
+typedef struct wfi_address {
+    int32_t slot; /* -1: absent */
+    size_t offset;
+} wfi_address;
+
+typedef struct wfi_segment_step {
+    wfi_kernel *kernel;
+    wfi_kernel *kernel_add; /* of sums, or NULL: for every microbatch of a lane but the first */
+    wfi_address operand[WFI_MAX_OPERANDS];
+    wfi_address scratch;
+    int32_t summand; /* accumulate: the value that it adds, otherwise -1 */
+} wfi_segment_step;
+
+typedef struct wfi_segment {
+    int32_t unit;
+    wfi_part part;
+    bool is_pack;    /* packs the parameters that `part` wants packed */
+    int32_t variant; /* of which it is */
+    wfi_slot *slots;
+    wfi_segment_step *steps;
+    int32_t n_slots, n_steps;
+    size_t slot_capacity, step_capacity;
+    double flops;
+} wfi_segment;
+
+/* Whether one of its nodes makes the value that owns its bytes, or a summand of it. */
+bool wfi_segment_makes(const wfi_segment *segment, const wf_graph *g, int32_t root);
+
+/* How a unit looks to lowering. */
+typedef struct wfi_unit_code {
+    wfi_segment *part[WFI_N_PARTS]; /* NULL: nothing to do */
+    wfi_segment *pack[WFI_N_PARTS];
+    size_t saved_bytes, saved_w_bytes, remade_bytes, remade_w_bytes, for_weight_bytes, stats_bytes;
+} wfi_unit_code;
+
+/* Where each value is kept. */
+typedef struct wfi_place {
+    wfi_block_kind kind;
+    int32_t unit;
+    size_t offset, bytes;
+    int32_t home; /* it lies where that value does: itself, if nothing else */
+} wfi_place;
+
+typedef struct wfi_code {
+    wf_context *ctx;
+    const wf_graph *g;
+    bool splits_weight;
+    size_t gap_bytes;     /* see wf_program */
+    int32_t variant;      /* its number */
+    wfi_unit_code *units; /* [n_units] */
+    wfi_place *place;     /* [n_values], of alias roots */
+} wfi_code;
+
+/* The value whose place is that of root v. */
+static inline int32_t wfi_place_home(const wfi_code *code, int32_t v) {
+    while (code->place[v].home != v) v = code->place[v].home;
+    return v;
+}
+
+/* Describes a kernel for every node, decides where every value lives. */
+wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, int32_t variant,
+                          size_t gap_bytes, const wfi_kernel_options *options, wfi_code **code_out);
+void wfi_code_destroy(wfi_code *code);
+/* Errors: BUG; the sentence names the unit and the kernel. */
+wf_status wfi_code_check(const wfi_code *code);
+
+/* place.c */
+wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels);
+
+/* A temporary of a segment: alive from one step to another. */
+typedef struct wfi_temporary {
+    int32_t value; /* -1: a scratchpad */
+    int32_t first, last;
+    size_t bytes, offset;
+} wfi_temporary;
+
+/* Gives offsets, largest first at the lowest that is free; with a gap, each its own place. */
+wf_status wfi_workspace_pack(wf_context *ctx, wfi_temporary *t, int32_t n, size_t gap_bytes,
+                             size_t *bytes_out);
+
+#endif
