@@ -31,7 +31,7 @@ static void folder_of(const char *path, char *folder, size_t bytes) {
         snprintf(folder, bytes, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
 }
 
-static json_t *read_json(const cli *c, const char *path) {
+json_t *about_read_json(const cli *c, const char *path) {
     int fd;
     uint64_t n_bytes;
     if (access(path, F_OK) || wf_file_open(c->ctx, path, &fd, &n_bytes) != WF_OK) return NULL;
@@ -83,7 +83,7 @@ static exit_status read_config(const cli *c, const char *weights, json_t **about
     char path[4200], folder[4096];
     folder_of(weights, folder, sizeof folder);
     snprintf(path, sizeof path, "%s/config.json", folder);
-    json_t *config = read_json(c, path);
+    json_t *config = about_read_json(c, path);
     const char *type = json_string_value(json_object_get(config, "model_type"));
     exit_status bad = EXIT_DONE;
     if (type && !strcmp(type, "gpt2")) {

@@ -23,6 +23,9 @@ typedef struct saved_model {
 exit_status about_read(cli *c, saved_model *about_out);
 void about_release(saved_model *a);
 
+/* A small file of JSON beside weights; NULL: there is none, or it is none. */
+json_t *about_read_json(const cli *c, const char *path);
+
 /* The tokenizer of a text, for *tokenizer_out: --tokenizer's, or of the words that the weights
  * know; NULL: bytes, or words of the text's own. */
 exit_status about_tokenizer(const cli *c, const saved_model *a, wf_tokenizer **tokenizer_out);

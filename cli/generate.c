@@ -114,8 +114,6 @@ static exit_status check(const cli *c) {
     const options *o = &c->o;
     if (!o->init) return complain(EXIT_USAGE, "--init is missing: the weights to go on with");
     if (!o->prompt) return complain(EXIT_USAGE, "--prompt is missing: the text to go on from");
-    if (!*o->prompt)
-        return complain(EXIT_USAGE, "--prompt is empty: there is nothing to go on from");
     if (!(o->temperature >= 0)) return complain(EXIT_USAGE, "--temperature wants a number from 0");
     if (o->top_k && o->temperature == 0)
         return complain(EXIT_USAGE, "--top-k has no effect here: --temperature is 0, which takes "

@@ -68,9 +68,12 @@ exit_status processes_begin(cli *c, bool *done_out) {
     /* Of a list to measure, a job has one: shared memory, where there is any, unless it is mpi. */
     bool is_wire = c->command & (FOR_TRAIN | FOR_BENCH) || is_mpi;
     if (is_wire) meeting.wire = o->wire;
+    interrupt_unwatch(); /* there is nothing to lose, and the others may never come */
+    if (interrupt_status()) return complain(interrupt_status(), "interrupted; no rank was met");
     status = wf_job_join(c->ctx, &meeting, &c->job);
     if (status != WF_OK) return complain_of(c, status);
     exit_status bad = agree_on_options(c);
     if (bad) return bad;
+    interrupt_watch();
     return place.rank ? be_silent(c) : EXIT_DONE;
 }

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #define MAX_NOTE_BYTES 65536 /* no recipe comes near */
-#define MAX_RUN_BYTES  (1 << 20)
 
 /* What a checkpoint has to say, by its keys in the file. */
 static const char *const keys[] = {"weft.n_steps", "epoch", "sample", "recipe",
@@ -38,25 +37,12 @@ static exit_status read_notes(const char *path, const wf_safetensors *file, json
     return EXIT_DONE;
 }
 
-static json_t *read_json(const cli *c, const char *path) {
-    int fd;
-    uint64_t n_bytes;
-    if (wf_file_open(c->ctx, path, &fd, &n_bytes) != WF_OK) return NULL;
-    FILE *file = n_bytes <= MAX_RUN_BYTES ? fdopen(fd, "r") : NULL;
-    json_t *found = file ? json_loadf(file, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    if (file)
-        fclose(file);
-    else
-        close(fd);
-    return found;
-}
-
 /* Where the run had its data: NULL if --data says so now. */
 static exit_status read_data_path(const cli *c, json_t *record) {
     char path[4096];
     if (option_is_given(&c->o, OPT_data)) return EXIT_DONE;
     snprintf(path, sizeof path, "%s/run.json", c->o.out);
-    json_t *about = read_json(c, path);
+    json_t *about = about_read_json(c, path);
     json_t *data = json_object_get(json_object_get(about, "recipe"), "data");
     bool good = json_is_string(data) && strlen(json_string_value(data)) == json_string_length(data);
     if (good) json_object_set(record, "data", data);
@@ -105,7 +91,8 @@ static exit_status merge(cli *c, const options *recorded) {
             return complain(EXIT_USAGE,
                             "--resume: the run in %s has %s %s, not %s; leave the option out, or "
                             "start another run",
-                            o->out, option_name(name, id), old, new);
+                            o->out, option_name(name, id), *old ? old : "none",
+                            *new ? new : "none");
     }
     return EXIT_DONE;
 }

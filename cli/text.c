@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <weft/context.h>
 
 static char *scaled(char *text, double n, double base, const char *const *units, int n_units) {
     int u = 0;
@@ -143,33 +144,19 @@ int text_distance(const char *a, const char *b) {
     return row[n];
 }
 
-/* The bytes of the UTF-8 character that begins here; 0: none does. */
-static size_t character_bytes(const unsigned char *at, size_t n_left) {
-    size_t n = *at < 0x80   ? 1
-               : *at < 0xc2 ? 0
-               : *at < 0xe0 ? 2
-               : *at < 0xf0 ? 3
-               : *at < 0xf5 ? 4
-                            : 0;
-    if (n > n_left) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((at[i] & 0xc0) != 0x80) return 0;
-    bool is_overlong = n > 2 && ((*at == 0xe0 && at[1] < 0xa0) || (*at == 0xf0 && at[1] < 0x90));
-    bool is_outside = n > 2 && ((*at == 0xed && at[1] > 0x9f) || (*at == 0xf4 && at[1] > 0x8f));
-    return is_overlong || is_outside ? 0 : n;
-}
-
 char *text_repaired(const char *text, size_t n_bytes) {
     static const char replacement[] = "\xef\xbf\xbd";
-    const unsigned char *at = (const unsigned char *)text, *end = at + n_bytes;
+    const char *end = text + n_bytes;
     char *repaired = malloc(3 * n_bytes + 1), *to = repaired;
-    if (!repaired) return NULL;
-    while (at < end) {
-        size_t n = *at ? character_bytes(at, (size_t)(end - at)) : 0;
-        memcpy(to, n ? (const char *)at : replacement, n ? n : 3);
-        to += n ? n : 3;
-        at += n ? n : 1;
+    while (repaired && text < end) {
+        size_t n = wf_text_valid(text, strnlen(text, (size_t)(end - text)));
+        memcpy(to, text, n);
+        to += n;
+        text += n;
+        if (text++ == end) break;
+        memcpy(to, replacement, 3);
+        to += 3;
     }
-    *to = 0;
+    if (repaired) *to = 0;
     return repaired;
 }

@@ -1,13 +1,10 @@
 /* Plan strings. What is accepted must parse again, from its own text, to the same plan. */
-#include "base/base.h"
+#include "fuzz_text.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <weft/plan.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-static void parse(wf_context *ctx, const char *text) {
+static void parse(wf_context *ctx, char *text, size_t n_bytes) {
+    (void)n_bytes;
     wf_plan *plan, *again;
     if (wf_plan_parse(ctx, text, &plan) != WF_OK) {
         if (!*wf_context_error(ctx)) abort(); /* no refusal without a sentence */
@@ -22,17 +19,5 @@ static void parse(wf_context *ctx, const char *text) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes) {
-    wf_context *ctx;
-    char *text = malloc(n_bytes + 1);
-    if (!text || wf_context_create(NULL, &ctx) != WF_OK) {
-        free(text);
-        return 0;
-    }
-    memcpy(text, bytes, n_bytes);
-    text[n_bytes] = 0;
-    parse(ctx, text);
-    if (wf_context_memory(ctx).n_live) abort();
-    wf_context_destroy(ctx);
-    free(text);
-    return 0;
+    return fuzz_text(bytes, n_bytes, parse);
 }

@@ -1,14 +1,11 @@
 /* Recipe strings. What is accepted must give a text that parses to the same bits. */
-#include "base/base.h"
+#include "fuzz_text.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <weft/program.h>
 #include <weft/recipe.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
-
-static void parse(wf_context *ctx, const char *text) {
+static void parse(wf_context *ctx, char *text, size_t n_bytes) {
+    (void)n_bytes;
     wf_recipe recipe, again;
     char *printed, *reprinted;
     if (wf_recipe_parse(ctx, text, &recipe) != WF_OK) {
@@ -24,17 +21,5 @@ static void parse(wf_context *ctx, const char *text) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes) {
-    wf_context *ctx;
-    char *text = malloc(n_bytes + 1);
-    if (!text || wf_context_create(NULL, &ctx) != WF_OK) {
-        free(text);
-        return 0;
-    }
-    memcpy(text, bytes, n_bytes);
-    text[n_bytes] = 0;
-    parse(ctx, text);
-    if (wf_context_memory(ctx).n_live) abort();
-    wf_context_destroy(ctx);
-    free(text);
-    return 0;
+    return fuzz_text(bytes, n_bytes, parse);
 }

@@ -121,7 +121,7 @@ expect 2 "'4 apples' is not a size" "${bench[@]}" --bytes "4KiB,4 apples"
 expect 2 "a multiple of 4" "${bench[@]}" --bytes 4095
 expect 2 "a multiple of 4" "${bench[@]}" --bytes 0
 expect 2 "stands there twice" "${bench[@]}" --bytes 4KiB,4096
-expect 2 "wants a list" "${bench[@]}" --bytes ""
+expect 2 "--bytes is empty; it wants a value: LIST" "${bench[@]}" --bytes ""
 expect 2 "there is no 'star'; there are root, ring" "${bench[@]}" --algorithm ring,star
 expect 2 "stands there twice" "${bench[@]}" --algorithm ring,ring
 expect 2 "there is no ''; there are" "${bench[@]}" --algorithm ring,,root

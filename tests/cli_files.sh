@@ -76,11 +76,13 @@ run 1 "full.json cannot be written: No space left" $mlp --steps 1 --json "$here/
 [[ -L $here/full.json ]] || fail "a link to a device is replaced"
 
 # ---- what cannot be written is refused before the work, not after it ----
-for path in "" /dev/fd/77 /dev/stdin; do
+for path in /dev/fd/77 /dev/stdin; do
     run 1 "the report $path cannot be written" $mlp --steps 2 --json "$path"
     grep -q ^done "$folder/out" && fail "--json '$path' is refused after the training"
 done
-run 1 "the trace  cannot be written: its name is empty" $mlp --steps 2 --trace ""
+for option in --json --trace --out; do
+    run 2 "$option is empty; it wants a value: " $mlp --steps 2 $option ""
+done
 
 # ---- pipes are not waited for ----
 mkfifo "$here/pipe"

@@ -13,6 +13,9 @@ peak() { report plan "$@" | field peak_bytes | head -1; }
 # ---- names ----
 expect 2 "no parameter is called 'h.7'" plan $net --freeze h.0,h.7
 expect 2 "no parameter is called 'wt'" train $net --steps 1 --freeze wt
+for names in , h.0, h.0,,h.1; do
+    expect 2 "freeze: a name is missing in '${names//,/+}'" plan $net --freeze "$names"
+done
 expect 2 "leaves nothing to train" plan $net --freeze wte,wpe,h.0,h.1,ln_f
 expect 2 "more than the 1023" plan $net --freeze "$(printf 'h.0,%.0s' {1..300})"
 expect 2 "has no option --freeze" eval --model gpt2-tiny --freeze h.0 --init none
@@ -33,6 +36,7 @@ done
 
 # ---- going on ----
 report train $net $frozen --steps 1 --out "$folder/run" >/dev/null
+expect 2 "has --freeze wte+wpe+h.0, not none" train --resume --out "$folder/run" --steps 3 --threads 1 --freeze ''
 expect 2 "has --freeze wte+wpe+h.0, not wte" train --resume --out "$folder/run" --steps 3 --threads 1 --freeze wte
 [[ $(sha train --resume --out "$folder/run" --steps 3 --threads 1 --freeze wte,wpe,h.0 --plan dp=2,zero=3 --ranks 2) == "$one" ]] ||
     fail "a run that goes on has other bits"

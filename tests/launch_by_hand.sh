@@ -38,6 +38,21 @@ meet 1 --rendezvous "tcp://$own:29500"
 meet 1 --rendezvous "file://$folder/meet"
 [[ ! -e $folder/meet ]] || fail "a file is left"
 
+# A rank that nobody has met yet ends when it is asked to.
+for place in file tcp; do
+    url=tcp://$own:29511
+    [[ $place == tcp ]] || url=file://$folder/alone
+    # shellcheck disable=SC2086
+    RANK=$((RANDOM % 2)) WORLD_SIZE=2 "$WEFT" $train --rendezvous "$url" 2>"$folder/error" &
+    waits() { [[ $place == tcp ]] || [[ -s $folder/alone ]]; }
+    until waits; do sleep 0.05; done
+    sleep 0.1
+    kill -TERM $!
+    status=0
+    wait $! || status=$?
+    [[ $status == 143 ]] || fail "$url: exit $status: $(cat "$folder/error")"
+done
+
 # The token keeps strangers away, and nothing shows it.
 WEFT_TOKEN=hush meet 1 --rendezvous "tcp://$own:29500"
 WEFT_TOKEN=hush "$WEFT" info | grep -c hush >/dev/null && fail "weft info shows the token"

@@ -198,18 +198,22 @@ static void aligned_for_disks(void **state) {
     test_context_end(ctx);
 }
 
+static wf_model *find_gpt(wf_context *ctx, int64_t n_layers, int64_t hidden, int64_t n_heads) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model *model;
+    config.n_classes = 64, config.n_tokens = config.n_positions = 8;
+    config.n_layers = n_layers, config.hidden = hidden, config.n_heads = n_heads;
+    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
+    return model;
+}
+
 /* Without clipping a unit is updated as soon as its gradient is complete: of a deep model some
  * units' are there at once, not all. What its backward has read is not fetched again. */
 static void early_updates(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.n_classes = 64;
-    config.n_tokens = 8;
-    config.n_layers = 24, config.hidden = 96, config.n_positions = 8;
-    wf_model *model;
+    wf_model *model = find_gpt(ctx, 24, 96, 0);
     wf_plan *plan;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, "recompute=all,offload=state:disk+params", &plan));
     size_t peak[2], fetched[2];
     for (int clips = 0; clips < 2; clips++) {
@@ -240,13 +244,9 @@ static void several_stages(void **state) {
         "pp=2,schedule=zbv,dp=2,zero=2,overlap=off,offload=state:disk+params",
         "pp=2,schedule=vmin,dp=2,zero=3,overlap=off,offload=state:disk+params"};
     wf_context *ctx = test_context();
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model *model = find_gpt(ctx, 5, 20, 4);
     wf_recipe recipe = WF_RECIPE_INIT;
-    wf_model *model;
-    config.n_classes = 64, config.n_tokens = 8, config.n_positions = 8;
-    config.n_layers = 5, config.hidden = 20, config.n_heads = 4;
     recipe.batch = 4, recipe.n_micro = 4, recipe.n_lanes = 2;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
     for (size_t k = 0; k < sizeof stages / sizeof *stages; k++) {
         wf_plan *plan;
         wf_program *p;
@@ -281,17 +281,12 @@ static bool slice_only(breaker *b, int32_t i) {
 static void updated_slices(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.n_classes = 64;
-    config.n_tokens = 8;
-    config.n_layers = 2, config.hidden = 96, config.n_positions = 8;
-    wf_model *model;
+    wf_model *model = find_gpt(ctx, 2, 96, 0);
     wf_plan *plan;
     wf_program *p;
     wf_recipe recipe = WF_RECIPE_INIT;
     recipe.batch = recipe.n_micro = 4;
     recipe.clip_norm = 1;
-    TEST_OK(ctx, wf_model_find(ctx, "gpt", &config, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, "dp=4,zero=1,offload=params,overlap=off", &plan));
     TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
     size_t updated = 0, all = 0;

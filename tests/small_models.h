@@ -125,4 +125,17 @@ static inline double small_step(wf_context *ctx, wf_trainer *trainer, int step) 
     return loss;
 }
 
+/* On every rank, in every space. */
+static inline void small_expect_planned(const wf_trainer *t, const char *what) {
+    for (int r = 0; r < wf_program_n_ranks(wf_trainer_program(t)); r++) {
+        wf_trainer_memory m = wf_trainer_memory_of(t, r);
+        if (m.planned_peak_bytes != m.measured_peak_bytes ||
+            m.planned_host_peak_bytes != m.measured_host_peak_bytes ||
+            m.planned_disk_peak_bytes != m.measured_disk_peak_bytes)
+            fail_msg("%s, rank %d: %zu %zu %zu planned, %zu %zu %zu measured", what, r,
+                     m.planned_peak_bytes, m.planned_host_peak_bytes, m.planned_disk_peak_bytes,
+                     m.measured_peak_bytes, m.measured_host_peak_bytes, m.measured_disk_peak_bytes);
+    }
+}
+
 #endif

@@ -73,6 +73,9 @@ WF_API const char *wf_context_error(const wf_context *ctx);
  * \u009b. What does not fit into `dst` is cut off. Returns `dst`. */
 WF_API char *wf_text_escape(const char *text, char *dst, size_t dst_bytes);
 
+/* How many bytes from the beginning are whole characters of UTF-8: n_bytes if all is. */
+WF_API size_t wf_text_valid(const void *text, size_t n_bytes);
+
 /* For functions of one's own that weft calls: records `sentence` as the calling thread's latest
  * error, and returns `status`. */
 WF_API wf_status wf_context_fail(wf_context *ctx, wf_status status, const char *sentence);

@@ -23,7 +23,8 @@ size_t wfi_utf8_character(const uint8_t *at, size_t n_left) {
     return is_overlong || is_outside ? 0 : n;
 }
 
-size_t wfi_utf8_length(const uint8_t *bytes, size_t n_bytes) {
+size_t wf_text_valid(const void *text, size_t n_bytes) {
+    const uint8_t *bytes = text;
     size_t n_done = 0;
     for (size_t n; (n = wfi_utf8_character(bytes + n_done, n_bytes - n_done));) n_done += n;
     return n_done;

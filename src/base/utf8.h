@@ -8,7 +8,4 @@
 /* The bytes of the character that begins here, of at most n_left; 0: none does. */
 size_t wfi_utf8_character(const uint8_t *at, size_t n_left);
 
-/* How many bytes from the beginning are whole characters: n_bytes if all is UTF-8. */
-size_t wfi_utf8_length(const uint8_t *bytes, size_t n_bytes);
-
 #endif

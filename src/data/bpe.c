@@ -1,5 +1,4 @@
 #include "data/bpe.h"
-#include "base/utf8.h"
 
 #include <string.h>
 
@@ -200,7 +199,7 @@ static wf_status encode_text(encoder *e, const uint8_t *text, size_t n_bytes) {
 wf_status wfi_bpe_encode(const wfi_bpe *bpe, const char *name, const uint8_t *text, size_t n_bytes,
                          int32_t **tokens_out, int64_t *n_tokens_out) {
     encoder e = {.bpe = bpe};
-    size_t n_good = wfi_utf8_length(text, n_bytes);
+    size_t n_good = wf_text_valid(text, n_bytes);
     if (n_good < n_bytes)
         return wfi_fail(bpe->ctx, WF_CORRUPT, "%s is no UTF-8 at byte %zu, which BPE wants", name,
                         n_good);

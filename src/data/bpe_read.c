@@ -257,7 +257,7 @@ static wf_status add_line(reader *r, const char *where, size_t number, char *lin
 }
 
 static wf_status read_lines(reader *r, char *text, size_t n_bytes) {
-    size_t number = 0, n_good = wfi_utf8_length((const uint8_t *)text, n_bytes);
+    size_t number = 0, n_good = wf_text_valid((const uint8_t *)text, n_bytes);
     const char *zero = memchr(text, 0, n_bytes);
     if (zero || n_good < n_bytes)
         return wfi_fail(r->bpe->ctx, WF_CORRUPT, "%s is no UTF-8 text at byte %zu", r->path,

@@ -104,6 +104,12 @@ static wf_status open_named(wf_data *data, const wf_data_config *config) {
     return open_path(data, config, config->name, S_ISDIR(st.st_mode));
 }
 
+void *wfi_data_own(wf_data *data, const wfi_source *source, size_t bytes, const char *what) {
+    data->state = wfi_alloc(data->ctx, 1, bytes, what);
+    if (data->state) data->source = source;
+    return data->state;
+}
+
 wf_status wf_data_open(wf_context *ctx, const wf_data_config *config, wf_data **data_out) {
     if (!config || !data_out) return wfi_fail(ctx, WF_INVALID_ARG, "data: an argument is NULL");
     WF_TRY(check_config(ctx, config));

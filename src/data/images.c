@@ -45,12 +45,8 @@ static void images_close(wf_data *data) {
 static const wfi_source images_source = {images_fill, images_hash, images_close};
 
 wf_status wfi_images_create(wf_data *data, wfi_images **images_out) {
-    wfi_images *images = wfi_alloc(data->ctx, 1, sizeof *images, "an image set");
-    if (!images) return WF_NO_MEMORY;
-    data->state = images;
-    data->source = &images_source;
-    *images_out = images;
-    return WF_OK;
+    *images_out = wfi_data_own(data, &images_source, sizeof **images_out, "an image set");
+    return *images_out ? WF_OK : WF_NO_MEMORY;
 }
 
 wf_status wfi_labels_check(wf_context *ctx, const char *path, const uint8_t *labels, size_t stride,

@@ -35,6 +35,9 @@ struct wf_data {
     void *state;
 };
 
+/* The set's own state, of so many bytes, all zero; from here on close frees it. NULL: no memory. */
+void *wfi_data_own(wf_data *data, const wfi_source *source, size_t bytes, const char *what);
+
 /* Each opens one sort of set. On failure what was made stays in `data`, for close. */
 wf_status wfi_synthetic_open(wf_data *data, const wf_data_config *config);
 wf_status wfi_mnist_open(wf_data *data, const wf_data_config *config, const char *folder);

@@ -78,12 +78,11 @@ static wf_status make_normals(wf_data *data, synthetic *set) {
 }
 
 wf_status wfi_synthetic_open(wf_data *data, const wf_data_config *config) {
-    synthetic *set = wfi_alloc(data->ctx, 1, sizeof *set, "a synthetic set");
-    if (!set) return WF_NO_MEMORY;
     bool images = config->kind == WF_DATA_IMAGES;
     bool one_hot = images && config->targets == WF_TARGETS_ONE_HOT;
-    data->state = set;
-    data->source = images ? &image_source : &token_source;
+    synthetic *set =
+        wfi_data_own(data, images ? &image_source : &token_source, sizeof *set, "a synthetic set");
+    if (!set) return WF_NO_MEMORY;
     wf_data_description *about = &data->about;
     about->kind = config->kind;
     about->targets = one_hot ? WF_TARGETS_ONE_HOT : WF_TARGETS_LABELS;

@@ -1,6 +1,5 @@
 #include "data/tokenizer.h"
 #include "base/base.h"
-#include "base/utf8.h"
 #include "data/bpe.h"
 #include "data/hash.h"
 #include "data/words.h"
@@ -67,7 +66,7 @@ wf_status wf_tokenizer_open(wf_context *ctx, const char *path, wf_tokenizer **to
 /* `text` is taken over. */
 static wf_status number_lines(wf_tokenizer *t) {
     const uint8_t *line = (const uint8_t *)t->text;
-    size_t n_bytes = strlen(t->text), n_good = wfi_utf8_length(line, n_bytes);
+    size_t n_bytes = strlen(t->text), n_good = wf_text_valid(line, n_bytes);
     if (n_good < n_bytes)
         return wfi_fail(t->ctx, WF_CORRUPT, "a vocabulary of words is no UTF-8 at byte %zu",
                         n_good);
@@ -121,7 +120,7 @@ wf_status wfi_tokenizer_learn_words(wf_context *ctx, const char *path, const uin
                                     size_t n_bytes, wf_tokenizer **tokenizer_out) {
     wfi_strings words = {0};
     wf_tokenizer *t;
-    size_t n_good = wfi_utf8_length(bytes, n_bytes);
+    size_t n_good = wf_text_valid(bytes, n_bytes);
     if (n_good < n_bytes)
         return wfi_fail(
             ctx, WF_CORRUPT,

@@ -54,12 +54,8 @@ static void tokens_close(wf_data *data) {
 static const wfi_source tokens_source = {tokens_fill, tokens_hash, tokens_close};
 
 wf_status wfi_tokens_create(wf_data *data, wfi_tokens **tokens_out) {
-    wfi_tokens *t = wfi_alloc(data->ctx, 1, sizeof *t, "a set of tokens");
-    if (!t) return WF_NO_MEMORY;
-    data->state = t;
-    data->source = &tokens_source;
-    *tokens_out = t;
-    return WF_OK;
+    *tokens_out = wfi_data_own(data, &tokens_source, sizeof **tokens_out, "a set of tokens");
+    return *tokens_out ? WF_OK : WF_NO_MEMORY;
 }
 
 void wfi_tokens_finish(wf_data *data, int64_t n_tokens, int64_t vocabulary) {

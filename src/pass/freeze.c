@@ -46,6 +46,7 @@ wf_status wfi_graph_freeze(wf_graph *g, const char *names) {
     bool trains = !names || !*names;
     for (const char *at = names; at && *names;) {
         size_t n = strcspn(at, SEPARATORS);
+        if (!n) return wfi_fail(g->ctx, WF_INVALID_ARG, "freeze: a name is missing in '%s'", names);
         WF_TRY(freeze_word(g, at, n));
         at = at[n] ? at + n + 1 : NULL;
     }
