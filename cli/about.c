@@ -114,7 +114,7 @@ static exit_status read_text(const cli *c, const char *path, char **text_out) {
 
 /* ---- options take it over ---- */
 
-static exit_status take_size(cli *c, const saved_model *a, option_id id, const char *key) {
+exit_status about_take(cli *c, const saved_model *a, option_id id, const char *key) {
     char name[TEXT_BYTES], text[TEXT_BYTES];
     const json_t *value = json_object_get(a->all, key);
     if (!json_is_integer(value)) return EXIT_DONE;
@@ -176,7 +176,8 @@ static exit_status take(cli *c, saved_model *a) {
     if (!c->o.model && name && !option_set(&c->o, OPT_model, name))
         return complain(EXIT_FAILED, "%s", c->o.error);
     const wf_model_info *model = c->o.model ? wf_model_registry_find(c->o.model) : NULL;
-    if (!model || !model->takes_tokens) return EXIT_DONE; /* others refuse it */
+    if (!model) return EXIT_DONE; /* others refuse it */
+    if (!model->takes_tokens) return about_take_images(c, a);
     a->vocab = json_integer_value(json_object_get(a->all, "vocab"));
     a->positions = json_integer_value(json_object_get(a->all, "positions"));
     a->tokenizer = json_string_value(json_object_get(tokenizer, "kind"));
@@ -185,7 +186,7 @@ static exit_status take(cli *c, saved_model *a) {
     exit_status bad = find_tokenizer(c, a);
     if (bad || !model->has_sizes) return bad ? bad : check_sizes(c, a, model);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !bad; i++)
-        bad = take_size(c, a, sizes[i].id, sizes[i].key);
+        bad = about_take(c, a, sizes[i].id, sizes[i].key);
     return bad;
 }
 
@@ -252,7 +253,8 @@ exit_status about_check(const cli *c, const saved_model *a, const wf_tokenizer *
     return EXIT_DONE;
 }
 
-char *about_text(const cli *c, const saved_model *a, const wf_model *model, const wf_tokenizer *t) {
+char *about_text(const cli *c, const saved_model *a, const wf_model *model, const wf_data *data) {
+    const wf_tokenizer *t = wf_data_tokenizer(data);
     const wf_model_config *config = wf_model_config_of(model);
     const wf_model_info *info = wf_model_registry_find(wf_model_name(model));
     if (!info || !config) return NULL;
@@ -280,6 +282,8 @@ char *about_text(const cli *c, const saved_model *a, const wf_model *model, cons
         } else if (old) {
             json_object_set(all, "tokenizer", old);
         }
+    } else {
+        about_add_images(c, info, data, all);
     }
     char *text = json_dumps(all, JSON_COMPACT);
     json_decref(all);

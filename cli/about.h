@@ -1,4 +1,5 @@
-/* What saved weights say of themselves: the model and its sizes, and what a token is. It stands in
+/* What saved weights say of themselves: the model and its sizes, and what a token is or what pixels
+ * and classes mean. It stands in
  * the metadata of every file of tensors that weft train writes (weft.model, JSON), or is read from
  * Hugging Face's config.json beside them. Nothing of it is trusted: sizes have their ranges, a
  * tokenizer its hash. */
@@ -9,12 +10,21 @@
 
 #define ABOUT_KEY "weft.model"
 
+/* Of a model that reads images; 0 and NULL: the weights do not say it. */
+typedef struct saved_images {
+    int64_t channels, height, width, n_classes;
+    const json_t *class_names; /* of `all`: [n_classes] */
+    bool is_normalized;        /* by these, per channel */
+    double mean[3], std[3];
+} saved_images;
+
 typedef struct saved_model {
     const char *path; /* of the weights; NULL: there are none, or they say nothing */
     json_t *all;      /* owned */
     int64_t vocab, positions;
     const char *tokenizer, *hash,
         *words; /* of `all`, or NULL: kind, wf_tokenizer_hash, vocabulary */
+    saved_images images;
 } saved_model;
 
 /* Rank 0 reads what --init, or with --resume the run's state, says; all ranks get it, and c->o
@@ -35,6 +45,19 @@ exit_status about_check(const cli *c, const saved_model *a, const wf_tokenizer *
 
 /* The same of a model and its data, for the files of a run: JSON, NULL without memory; free() it.
  */
-char *about_text(const cli *c, const saved_model *a, const wf_model *model, const wf_tokenizer *t);
+char *about_text(const cli *c, const saved_model *a, const wf_model *model, const wf_data *data);
+
+/* ---- about_images.c ---- */
+
+/* What `all` says of images; c->o takes image and stem over. */
+exit_status about_take_images(cli *c, saved_model *a);
+/* Pixels are to be what the weights were trained with, unless --other-data says otherwise. */
+void about_normalize(const cli *c, const saved_model *a, wf_data_config *config);
+/* Whether the data's pictures and classes are those that the weights were trained with. */
+exit_status about_check_images(const cli *c, const saved_model *a, const wf_data *data);
+/* What `all` says of images, of these. */
+void about_add_images(const cli *c, const wf_model_info *info, const wf_data *data, json_t *all);
+/* A size that is not given is what `all` says by this key; another one is refused. */
+exit_status about_take(cli *c, const saved_model *a, option_id id, const char *key);
 
 #endif

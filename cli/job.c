@@ -82,6 +82,7 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     config.normalize = (wf_data_normalize)o->normalize;
     config.seed = o->recipe.seed;
     config.tokenizer = j->tokenizer;
+    if (!is_synthetic) about_normalize(j->c, &j->saved, &config);
     wf_status status = wf_data_open(j->c->ctx, &config, &j->data);
     if (status == WF_OK) j->about = *wf_data_describe(j->data);
     return status;
@@ -258,6 +259,7 @@ static exit_status open_known_data(job *j, int64_t n_steps) {
         return complain(EXIT_USAGE, "--epochs %lld: too many steps to count", (long long)o->epochs);
     bad = agree_on_data(j);
     if (!bad) bad = about_check(j->c, &j->saved, wf_data_tokenizer(j->data));
+    if (!bad && !j->is_tokens) bad = about_check_images(j->c, &j->saved, j->data);
     return bad ? bad : check_vocab(j);
 }
 

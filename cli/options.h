@@ -167,6 +167,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(init, TEXT, init, RUN, TPBE | FOR_CONVERT | FOR_GENERATE, OF_ROOT, "FILE", NULL,             \
       "weights to begin with: safetensors, an index of shards, or a folder with "                  \
       "model.safetensors")                                                                         \
+    X(other_data, FLAG, other_data, RUN, TPBE, 0, NULL, NULL,                                      \
+      "go on although the weights of --init were trained with another normalisation, other "       \
+      "classes or another image size")                                                             \
     X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_CONVERT,         \
       OF_ROOT, "DIR", NULL,                                                                        \
       "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \
@@ -246,7 +249,8 @@ typedef struct options {
     int64_t top_k;
     double dropout, temperature;
     int data_format, words, no_shuffle, no_augment, normalize, stem, loss, costs;
-    int file_dtype, resume, save_async, strict, profile, program, quick, quiet, peers, memory;
+    int file_dtype, resume, other_data, save_async, strict, profile, program, quick, quiet, peers,
+        memory;
     wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];
     char error[600]; /* the sentence, after a function has returned false */

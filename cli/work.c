@@ -46,7 +46,7 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
 
 /* Files say which model they are of. */
 static wf_status describe_files(const job *j, wf_trainer *trainer) {
-    char *text = about_text(j->c, &j->saved, j->model, wf_data_tokenizer(j->data));
+    char *text = about_text(j->c, &j->saved, j->model, j->data);
     if (!text) return wf_context_fail(j->c->ctx, WF_NO_MEMORY, "no memory left");
     const wf_metadata about = {ABOUT_KEY, text};
     wf_status status = wf_trainer_describe(trainer, &about, 1);

@@ -150,6 +150,8 @@ report $mlp --out "$folder/run" >/dev/null
     fail "--out: files are missing"
 tested+=(--out)
 differs --init "$mlp --image 6" "" "--init $folder/run/model.safetensors"
+refuses --other-data 2 "was trained on images of 3 x 6 x 6" "train --model mlp --data $folder/images --threads 1 --batch 8 --steps 1 --init $folder/run"
+gives --other-data batch 8 "plan --model mlp --data $folder/images --threads 1 --batch 8 --init $folder/run --other-data"
 gives --resume batch 8 "plan --resume --out $folder/run"
 gives --resume steps 4 "train --resume --out $folder/run --steps 4"
 DNNL_MAX_CPU_ISA=SSE41 refuses --strict 1 "made by weft" "train --resume --out $folder/run --steps 4 --strict"

@@ -32,8 +32,12 @@ typedef enum wf_data_split { WF_DATA_TRAIN, WF_DATA_TEST } wf_data_split;
 typedef enum wf_data_targets { WF_TARGETS_LABELS, WF_TARGETS_ONE_HOT } wf_data_targets;
 
 /* Pixels become (pixel / 255 - mean) / std, both per channel over the training images
- * (DEFAULT), or pixel / 255 (NONE). */
-typedef enum wf_data_normalize { WF_NORMALIZE_DEFAULT, WF_NORMALIZE_NONE } wf_data_normalize;
+ * (DEFAULT) or the configuration's (GIVEN), as a model was trained with; or pixel / 255 (NONE). */
+typedef enum wf_data_normalize {
+    WF_NORMALIZE_DEFAULT,
+    WF_NORMALIZE_NONE,
+    WF_NORMALIZE_GIVEN
+} wf_data_normalize;
 
 /* What a token of a text file is. WORDS: between white space, numbered in order of first
  * appearance; the end of a line is the word <eos>; at most 1,048,576 different ones. */
@@ -77,12 +81,15 @@ typedef struct wf_data_config {
                                       * its words do not have is an error */
     wf_data_normalize normalize;     /* images from files */
     uint64_t seed;                   /* of synthetic samples, order and augmentation */
+    double mean[3], std[3];          /* per channel, of WF_NORMALIZE_GIVEN; std above 0 */
 } wf_data_config;
 
 #define WF_DATA_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(wf_data_config), 0, WF_FORMAT_AUTO, WF_DATA_IMAGES, 3, 224, 224, 0, 0, 3840,        \
-            WF_TARGETS_LABELS, WF_TEXT_BYTES, 0, WF_NORMALIZE_DEFAULT, 0                           \
+            WF_TARGETS_LABELS, WF_TEXT_BYTES, 0, WF_NORMALIZE_DEFAULT, 0, {0}, {                   \
+            0                                                                                      \
+        }                                                                                          \
     }
 
 /* What was opened. Shapes are of one sample: a batch has dim 0 = samples before them. */
@@ -157,6 +164,10 @@ WF_API const wf_data_description *wf_data_describe(const wf_data *data);
 /* What made a text's tokens: the configuration's tokenizer, or one of bytes, or of the text's own
  * words; borrowed. NULL: images, synthetic samples, files of tokens. */
 WF_API const wf_tokenizer *wf_data_tokenizer(const wf_data *data);
+
+/* What class i of images is called; borrowed. NULL: nobody has said it, or there is no such class.
+ */
+WF_API const char *wf_data_class_name(const wf_data *data, int64_t i);
 
 /* The set's fingerprint, as 64 hex digits and a zero: equal for two sets if all their samples
  * are, wherever and however packed they lie. Errors: UNSUPPORTED (libsodium does not start). */

@@ -76,6 +76,6 @@ wf_status wfi_cifar_open(wf_data *data, const wf_data_config *config, const char
     images->flip = true;
     WF_TRY(load_split(data->ctx, folder, WF_DATA_TRAIN, &images->split[WF_DATA_TRAIN]));
     WF_TRY(load_split(data->ctx, folder, WF_DATA_TEST, &images->split[WF_DATA_TEST]));
-    wfi_images_finish(data, config->normalize, WFI_CIFAR_CLASSES);
+    wfi_images_finish(data, config, WFI_CIFAR_CLASSES);
     return WF_OK;
 }

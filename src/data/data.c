@@ -3,6 +3,7 @@
 #include "data/source.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -27,7 +28,12 @@ static wf_status check_config(wf_context *ctx, const wf_data_config *c) {
     WF_TRY(check_field(ctx, "kind", c->kind, WF_DATA_IMAGES, WF_DATA_TOKENS));
     WF_TRY(check_field(ctx, "targets", c->targets, WF_TARGETS_LABELS, WF_TARGETS_ONE_HOT));
     WF_TRY(check_field(ctx, "text", c->text, WF_TEXT_BYTES, WF_TEXT_WORDS));
-    WF_TRY(check_field(ctx, "normalize", c->normalize, WF_NORMALIZE_DEFAULT, WF_NORMALIZE_NONE));
+    WF_TRY(check_field(ctx, "normalize", c->normalize, WF_NORMALIZE_DEFAULT, WF_NORMALIZE_GIVEN));
+    for (size_t k = 0; k < WFI_COUNT(c->std) && c->normalize == WF_NORMALIZE_GIVEN; k++)
+        if (!isfinite(c->mean[k]) || !isfinite(c->std[k]) || !(c->std[k] > 0))
+            return wfi_fail(ctx, WF_INVALID_ARG,
+                            "data: pixels cannot be normalised by mean %g and deviation %g",
+                            c->mean[k], c->std[k]);
     WF_TRY(check_field(ctx, "n_classes", c->n_classes, 0, INT32_MAX));
     if (c->kind == WF_DATA_TOKENS) WF_TRY(check_field(ctx, "n_tokens", c->n_tokens, 1, MAX_SIZE));
     if (strcmp(c->name, "synthetic") != 0) return WF_OK;
@@ -139,6 +145,10 @@ void wf_data_close(wf_data *data) {
 
 const wf_tokenizer *wf_data_tokenizer(const wf_data *data) {
     return data->tokenizer;
+}
+
+const char *wf_data_class_name(const wf_data *data, int64_t i) {
+    return data->classes && i >= 0 && i < data->about.n_classes ? data->classes[i] : NULL;
 }
 
 const wf_data_description *wf_data_describe(const wf_data *data) {

@@ -80,18 +80,18 @@ static void measure(const wfi_images *images, int64_t channel, double *mean_out,
     if (*std_out == 0) *std_out = 1; /* all pixels are equal */
 }
 
-void wfi_images_finish(wf_data *data, wf_data_normalize normalize, int64_t n_classes) {
+void wfi_images_finish(wf_data *data, const wf_data_config *config, int64_t n_classes) {
     wfi_images *images = data->state;
     wf_data_description *about = &data->about;
     for (int64_t c = 0; c < images->channels; c++) {
         double mean = 0, std = 1;
-        if (normalize == WF_NORMALIZE_DEFAULT) measure(images, c, &mean, &std);
+        if (config->normalize == WF_NORMALIZE_DEFAULT) measure(images, c, &mean, &std);
+        if (config->normalize == WF_NORMALIZE_GIVEN) mean = config->mean[c], std = config->std[c];
         about->mean[c] = mean;
         about->std[c] = std;
         for (int v = 0; v < 256; v++) {
             float value = (float)v / 255.0f;
-            images->value_of[c][v] =
-                normalize == WF_NORMALIZE_NONE ? value : (value - (float)mean) / (float)std;
+            images->value_of[c][v] = (value - (float)mean) / (float)std;
         }
     }
     about->kind = WF_DATA_IMAGES;

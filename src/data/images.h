@@ -31,6 +31,6 @@ wf_status wfi_labels_check(wf_context *ctx, const char *path, const uint8_t *lab
                            int64_t n, int64_t n_classes);
 
 /* When both splits and the sizes are set: normalisation and description. */
-void wfi_images_finish(wf_data *data, wf_data_normalize normalize, int64_t n_classes);
+void wfi_images_finish(wf_data *data, const wf_data_config *config, int64_t n_classes);
 
 #endif

@@ -79,6 +79,9 @@ static wf_status load_split(wf_context *ctx, const char *folder, int s, int64_t 
     return wfi_labels_check(ctx, label_path, labels.values, 1, labels.dim[0], n_classes);
 }
 
+static const char *const clothes[] = {"T-shirt/top", "trouser", "pullover", "dress", "coat",
+                                      "sandal",      "shirt",   "sneaker",  "bag",   "ankle boot"};
+
 /* Clothes may be flipped, digits may not. The folder's name is all there is to tell. */
 static bool holds_clothes(const char *folder) {
     size_t n = strlen(folder);
@@ -96,6 +99,7 @@ wf_status wfi_mnist_open(wf_data *data, const wf_data_config *config, const char
     images->flip = holds_clothes(folder);
     WF_TRY(load_split(data->ctx, folder, WF_DATA_TRAIN, n_classes, images));
     WF_TRY(load_split(data->ctx, folder, WF_DATA_TEST, n_classes, images));
-    wfi_images_finish(data, config->normalize, n_classes);
+    wfi_images_finish(data, config, n_classes);
+    if (images->flip && n_classes == (int64_t)WFI_COUNT(clothes)) data->classes = clothes;
     return WF_OK;
 }

@@ -31,6 +31,7 @@ struct wf_data {
     wf_data_description about;
     const wf_tokenizer *tokenizer; /* see wf_data_tokenizer */
     wf_tokenizer *own_tokenizer;   /* or NULL */
+    const char *const *classes;    /* [n_classes] their names, the state's or static; or NULL */
     const wfi_source *source;      /* NULL until the set owns something */
     void *state;
 };
