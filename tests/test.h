@@ -13,6 +13,16 @@
 #include <cmocka.h>
 #include <weft/context.h>
 
+/* Of a large grid, tests take one field of so many: under a sanitizer each takes several times as
+ * long, and more of them take no other path. */
+#if defined(__SANITIZE_THREAD__)
+#define TEST_SAMPLE 3
+#elif defined(__SANITIZE_ADDRESS__)
+#define TEST_SAMPLE 2
+#else
+#define TEST_SAMPLE 1
+#endif
+
 static inline wf_context *test_context(void) {
     wf_context *ctx = NULL;
     assert_int_equal(wf_context_create(NULL, &ctx), WF_OK);

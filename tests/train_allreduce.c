@@ -102,6 +102,7 @@ static void bits_of_one_rank(void **state) {
         for (size_t a = 0; a < N_ALGORITHMS; a++)
             for (size_t v = 0; v < N_VARIANTS; v++) {
                 if (!all && v != (3 * a + g) % N_VARIANTS) continue;
+                if ((a + g) % TEST_SAMPLE) continue;
                 snprintf(plan, sizeof plan, "%s,allreduce=%s%s", grids[g].grid, algorithms[a],
                          variants[v]);
                 same_bits(plan, g, &one);

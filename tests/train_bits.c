@@ -1,5 +1,8 @@
 /* The same recipe gives the same bits: again, under random delays, at other
- * addresses, stopped and resumed; and the loss goes down. */
+ * addresses, stopped and resumed; and the loss goes down.
+ *
+ * label: serial
+ */
 #include "small_models.h"
 
 #include <stdlib.h>

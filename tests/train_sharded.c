@@ -90,7 +90,7 @@ static void bits_of_one_rank(void **state) {
                                         "dp=2,schedule=breadth",
                                         "dp=2,overlap=off",
                                         "dp=2,pp=2,schedule=gpipe"};
-    size_t stride = getenv("WEFT_TEST_FULL") ? 1 : 3;
+    size_t stride = getenv("WEFT_TEST_FULL") ? 1 : 2 * TEST_SAMPLE + 1;
     for (size_t k = 0; k < WFI_COUNT(plans); k++)
         for (size_t s = 0; s < WFI_COUNT(sharded); s++)
             for (size_t way = (k + s) % stride; way < 4; way += stride)
