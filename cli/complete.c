@@ -34,7 +34,7 @@ static const struct {
     const char *key, *words;
 } plan_values[] = {
     {"zero", "1|2|3"},
-    {"order", "fixed|free"},
+    {"order", "fixed|free|tp|pp|dp"},
     {"overlap", "on|off"},
     {"allreduce", "auto"},
     {"cut", "balanced"},

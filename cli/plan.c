@@ -2,6 +2,7 @@
 #include "checkpoint.h"
 #include "draw/timeline_report.h"
 #include "job.h"
+#include "mesh.h"
 #include "report.h"
 #include "text.h"
 
@@ -18,7 +19,7 @@ typedef struct programs {
 static wf_rank_summary summary_of(const programs *all, int rank) {
     wf_rank_summary r = wf_program_rank(all->step, rank);
     for (int t = 0; t < 2; t++) {
-        if (!all->test[t] || rank >= wf_program_n_ranks(all->test[t])) continue;
+        if (!all->test[t]) continue;
         wf_rank_summary test = wf_program_rank(all->test[t], rank);
         if (test.host_peak_bytes > r.host_peak_bytes) r.host_peak_bytes = test.host_peak_bytes;
         if (test.disk_peak_bytes > r.disk_peak_bytes) r.disk_peak_bytes = test.disk_peak_bytes;
@@ -182,6 +183,7 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         return complain_of(c, status);
     }
     job_describe_chosen(j, p);
+    if (wf_program_n_ranks(p) > 1) mesh_say(c, j->plan);
     for (int r = 0; r < wf_program_n_ranks(p); r++) {
         say_rank(c, all, r);
         json_array_append_new(ranks, rank_json(j, all, r));
@@ -197,10 +199,11 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         if (status != WF_OK) fits = job_complain_of_eval(j, status, JOB_EVAL_ADVICE);
     }
     json_t *report = json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:I}", "weft", WEFT_VERSION, "costs",
-        costs_text(p), "plan", wf_program_plan(p), "recipe", options_recipe(&c->o), "ranks", ranks,
-        "fits", fits == EXIT_DONE, "would_fit", would_fit, "proposals", proposals, "fragmentation",
-        worst_fragmentation(all), "flops", run.flops, "sent_bytes", (json_int_t)run.sent_bytes);
+        "{s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:I}", "weft", WEFT_VERSION,
+        "costs", costs_text(p), "plan", wf_program_plan(p), "recipe", options_recipe(&c->o), "mesh",
+        mesh_json(j->plan), "ranks", ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit,
+        "proposals", proposals, "fragmentation", worst_fragmentation(all), "flops", run.flops,
+        "sent_bytes", (json_int_t)run.sent_bytes);
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
     exit_status drawn = timeline_plan(c, j->plan, p, report), written = report_write(c, report);

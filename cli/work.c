@@ -13,9 +13,9 @@ int64_t job_eval_samples(const job *j, wf_data_split split) {
     return piece < n ? piece : n;
 }
 
-/* How many ranks a replica has. */
-static int replica_ranks(const job *j) {
-    return wf_plan_n_ranks(j->plan) / wf_plan_dp(j->plan);
+/* Which replica the process works for. */
+static int own_replica(const job *j) {
+    return wf_plan_coordinate(j->plan, "dp", wf_job_rank(j->c->job));
 }
 
 /* Whether this process reads its replica's samples only. */
@@ -36,7 +36,7 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
     config.drop_last = trains && j->drop_last;
     if (trains && has_parts(j)) {
         config.n_parts = wf_plan_dp(j->plan);
-        config.part = wf_job_rank(j->c->job) / replica_ranks(j);
+        config.part = own_replica(j);
         config.n_micro = o->recipe.n_micro;
     }
     config.first_epoch = first_epoch;
@@ -113,7 +113,7 @@ wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
 
 /* The first replica evaluates; processes of the others have nothing to read. */
 static bool reads_eval(const job *j) {
-    return !has_parts(j) || wf_job_rank(j->c->job) < replica_ranks(j);
+    return !has_parts(j) || own_replica(j) == 0;
 }
 
 static wf_status eval_piece(wf_trainer *trainer, wf_loader *loader, int64_t n_samples,

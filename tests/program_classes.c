@@ -135,6 +135,46 @@ static void few_are_lowered(void **state) {
     assert_int_equal(compare(&even, "first:dp=4,middle:dp=4,late:dp=4,loss:dp=4"), 4);
 }
 
+/* Followers stand beside, between and behind those that they follow. */
+static void axes_in_any_order(void **state) {
+    (void)state;
+    static const char *const orders[] = {"tp,dp,pp", "dp,tp,pp", "pp,dp", "dp,pp"};
+    static const char *const keys[] = {"", ",zero=1", ",zero=3,shard=2", ",schedule=zb1"};
+    const shape s = {mixed, 32, 16, 8}, slices = {plain_net, 16, 8, 8};
+    for (size_t k = 0; k < WFI_COUNT(orders); k++) {
+        char plan[80];
+        snprintf(plan, sizeof plan, "dp=4,pp=2,order=%s%s", orders[k], keys[k]);
+        int n = compare(&s, plan);
+        snprintf(plan, sizeof plan, "dp=4,pp=2%s", keys[k]);
+        assert_int_equal(n, compare(&s, plan));
+        snprintf(plan, sizeof plan, "dp=4,tp=2,order=%s%s", orders[k], k < 2 ? keys[k] : "");
+        n = compare(&slices, plan);
+        if (k == 0) assert_int_equal(n, 2);
+    }
+}
+
+/* In a forward run all but one replica are idle: one of them stands for all. */
+static void the_idle_are_one(void **state) {
+    (void)state;
+    static const char *const plans[] = {"dp=8,pp=2", "dp=8,pp=2,order=dp,pp",
+                                        "dp=8,pp=2,zero=3,shard=2,order=dp,pp"};
+    const shape s = {mixed, 32, 16, 8};
+    for (size_t k = 0; k < WFI_COUNT(plans); k++) {
+        wf_context *ctx = test_context();
+        wf_program *p = make(ctx, &s, plans[k], WFI_USE_RUN), *test;
+        TEST_OK(ctx, wf_program_create_like(p, WF_PROGRAM_FORWARD, 2, &test));
+        assert_int_equal(test->n_ranks, 16);
+        assert_int_equal(test->n_lowered, k == 2 ? 6 : 4);
+        for (int r = 0; r < 16; r++) {
+            bool works = wf_program_rank(test, r).n_instructions > 0;
+            assert_int_equal(works, wfi_mesh_dp(test->mesh, r) < (k == 2 ? 2 : 1));
+        }
+        wf_program_destroy(test);
+        wf_program_destroy(p);
+        test_context_end(ctx);
+    }
+}
+
 /* Not what a strategy is called, but what its row says. */
 static void rows_decide(void **state) {
     (void)state;
@@ -211,6 +251,8 @@ int main(void) {
         cmocka_unit_test(same_figures),
         cmocka_unit_test(slices),
         cmocka_unit_test(few_are_lowered),
+        cmocka_unit_test(axes_in_any_order),
+        cmocka_unit_test(the_idle_are_one),
         cmocka_unit_test(rows_decide),
         cmocka_unit_test(wrong_parts_are_refused),
         cmocka_unit_test(wrong_folds_are_refused),

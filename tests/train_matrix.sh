@@ -2,7 +2,7 @@
 # label: once
 # What divides, repeats and offloads, with each other: {zero 1, 2, 3, shard 2 of dp 4} x {recompute none,
 # all, selective} x {offload none, state, params and state on disk, activations} x {dp 2, dp 4, dp 2 x pp
-# 2} x {1, 4 microbatches a rank, breadth-first, too} for a residual network (SGD with momentum, batch
+# 2 in either order} x {1, 4 microbatches a rank, breadth-first, too} for a residual network (SGD with momentum, batch
 # norm) and a transformer (AdamW, clipping, dropout, a tied weight), as threads, processes and over MPI:
 # the weights of one rank, and in each space the bytes that were planned. WEFT_TEST_FULL=1: all of
 # them; WEFT_TEST_PART=K/N: each Nth of these, from the Kth on.
@@ -31,7 +31,7 @@ train() {
 # plans: of all combinations, a line each: ranks, plan, microbatches, lanes.
 plans() {
     local mesh zero recompute offload each dp lanes schedule
-    for mesh in dp=2 dp=4 dp=2,pp=2; do
+    for mesh in dp=2 dp=4 dp=2,pp=2 dp=2,pp=2,order=dp,pp; do
         dp=${mesh#dp=} lanes=${dp%%,*}
         for zero in zero=1 zero=2 zero=3 $([[ $mesh == dp=4 ]] && echo zero={1,2,3},shard=2); do
             for recompute in none all selective; do

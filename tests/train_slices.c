@@ -120,6 +120,8 @@ static void ranks_give_the_same_bits(void **state) {
                  {"tp=4", 4},
                  {"tp=2,dp=2,zero=1", 4},
                  {"tp=2,dp=2,zero=3,recompute=all", 4},
+                 {"tp=2,dp=2,zero=3,order=dp,tp", 4},
+                 {"tp=2,pp=2,dp=2,order=pp,dp,tp", 8},
                  {"tp=2,pp=2,schedule=zb1", 4},
                  {"tp=2,offload=state+activations", 2},
                  {"dp=2,zero=2", 2},

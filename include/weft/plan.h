@@ -12,8 +12,10 @@
  *   hold=N       auto: most microbatches that a rank may hold
  *   allreduce=A  how gradients are summed over replicas: root, ring, tree, pairwise, direct or
  *                auto (the default)
- *   order=O      fixed (the default): over one tree, so that the bits are one rank's; free:
- *                ring may rotate the order, the one way in which a plan changes numbers
+ *   order=O      of sums over replicas: fixed (the default): over one tree, so that the bits are
+ *                one rank's; free: ring may rotate the order, the one way in which a plan changes
+ *                numbers. Of axes on ranks: "dp,tp,pp", the first has neighbouring ranks; what is
+ *                left out follows in the order tp, pp, dp, which is the default
  *   bucket=SIZE  gradients that are summed together, such as 25MiB (4MiB by default)
  *   overlap=on   sum while backward still runs (the default); off: after it
  *   recompute=R  which activations are computed again before backward instead of kept: none
@@ -51,6 +53,11 @@ WF_API const char *wf_plan_text(const wf_plan *plan);
 WF_API int wf_plan_n_ranks(const wf_plan *plan);
 /* Name i of the keys above that belong to no unit, such as "dp"; NULL past the last. Static. */
 WF_API const char *wf_plan_key(int i);
+/* Axis i of the ranks, the innermost first: its name, "tp", "pp" or "dp", and its size. NULL past
+ * the last. Static. */
+WF_API const char *wf_plan_axis(const wf_plan *plan, int i, int *size_out);
+/* Where along the axis the rank is, from 0 on; -1: there is no such axis or rank. */
+WF_API int wf_plan_coordinate(const wf_plan *plan, const char *axis, int rank);
 /* The number of replicas; of units that have several, the largest. */
 WF_API int wf_plan_dp(const wf_plan *plan);
 WF_API int wf_plan_pp(const wf_plan *plan);

@@ -138,9 +138,27 @@ static wf_status parse_field(wf_plan *plan, const wfi_plan_field *f) {
     return is_rule ? WF_OK : unknown_key(plan, f);
 }
 
+static bool is_key(const char *text, size_t n) {
+    int k = 0;
+    while (k < WFI_N_PLAN_KEYS && (strlen(keys[k].key) != n || strncmp(keys[k].key, text, n))) k++;
+    return k < WFI_N_PLAN_KEYS;
+}
+
+/* Where the field ends that begins here. */
+static char *end_of_field(char *at) {
+    char *end = at + strcspn(at, ",");
+    bool is_list = !strncmp(at, "order=", 6);
+    while (is_list && *end) {
+        size_t n = strcspn(end + 1, ",=");
+        is_list = n && end[1 + n] != '=' && (wfi_plan_is_axis(end + 1, n) || !is_key(end + 1, n));
+        if (is_list) end += 1 + n;
+    }
+    return end;
+}
+
 static wf_status parse_text(wf_plan *plan, char *scratch) {
     for (char *at = scratch; *at;) {
-        char *end = at + strcspn(at, ",");
+        char *end = end_of_field(at);
         bool more = *end == ',';
         *end = 0;
         char *equals = strchr(at, '=');
@@ -276,6 +294,7 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
         plan->schedule = &wfi_schedule_1f1b;
         plan->strategy = &wfi_strategy_dp;
         plan->prefetch = WFI_DEFAULT_PREFETCH;
+        wfi_plan_default_axes(plan);
         wfi_plan_default_reduction(plan);
         status = parse_text(plan, scratch);
     }

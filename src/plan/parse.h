@@ -19,6 +19,13 @@ void wfi_plan_rules_text(const wf_plan *plan, wfi_text *text);
 /* A whole number from `low` on. */
 wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, int low, int *out);
 
+/* axes.c. As the words of `order` are joined by commas, its value goes on over words that have no
+ * value and are no other keys. */
+wf_status wfi_plan_parse_order(wf_plan *plan, const wfi_plan_field *f);
+bool wfi_plan_is_axis(const char *text, size_t n);
+void wfi_plan_default_axes(wf_plan *plan);
+void wfi_plan_order_text(const wf_plan *plan, wfi_text *text);
+
 /* parse_offload.c */
 wf_status wfi_plan_parse_offload(wf_plan *plan, const wfi_plan_field *f);
 /* Whether it goes with the rules. */
@@ -29,7 +36,6 @@ wf_status wfi_plan_parse_recompute(wf_plan *plan, const wfi_plan_field *f);
 /* parse_reduction.c: how gradients are summed over replicas. */
 void wfi_plan_default_reduction(wf_plan *plan);
 wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_plan_field *f);
-wf_status wfi_plan_parse_order(wf_plan *plan, const wfi_plan_field *f);
 wf_status wfi_plan_parse_bucket(wf_plan *plan, const wfi_plan_field *f);
 wf_status wfi_plan_parse_overlap(wf_plan *plan, const wfi_plan_field *f);
 /* Whether they go together. */

@@ -43,21 +43,11 @@ wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_plan_field *f) {
                             f->position);
 }
 
-/* One of two words. */
-static wf_status parse_choice(const wf_plan *plan, const wfi_plan_field *f, const char *no,
-                              const char *yes, bool *is_yes_out) {
-    *is_yes_out = !strcmp(f->value, yes);
-    if (*is_yes_out || !strcmp(f->value, no)) return WF_OK;
-    return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s='%s' at position %d; it takes %s or %s",
-                    f->key, f->value, f->position, no, yes);
-}
-
-wf_status wfi_plan_parse_order(wf_plan *plan, const wfi_plan_field *f) {
-    return parse_choice(plan, f, "fixed", "free", &plan->is_order_free);
-}
-
 wf_status wfi_plan_parse_overlap(wf_plan *plan, const wfi_plan_field *f) {
-    return parse_choice(plan, f, "off", "on", &plan->overlaps);
+    plan->overlaps = !strcmp(f->value, "on");
+    if (plan->overlaps || !strcmp(f->value, "off")) return WF_OK;
+    return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                    "plan: overlap='%s' at position %d; it takes off or on", f->value, f->position);
 }
 
 /* A whole number and a unit; 0 if it is none or too large. */
@@ -110,7 +100,7 @@ wf_status wfi_plan_check_reduction(const wf_plan *plan) {
 void wfi_plan_reduction_text(const wf_plan *plan, wfi_text *text) {
     if (plan->allreduce != wfi_allreduce_find("auto"))
         wfi_text_add(text, ",allreduce=%s", plan->allreduce->name);
-    if (plan->is_order_free) wfi_text_add(text, ",order=free");
+    wfi_plan_order_text(plan, text);
     if (plan->bucket_bytes != DEFAULT_BUCKET_BYTES) {
         int u = 0;
         while (plan->bucket_bytes % units[u].bytes) u++;

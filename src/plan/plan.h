@@ -70,6 +70,7 @@ struct wf_plan {
     wf_context *ctx;
     int position[WFI_N_PLAN_KEYS]; /* in the text, counted from 1; 0: not given */
     int dp, pp, tp;                /* with rules, dp is the largest of theirs */
+    wfi_axis axes[WFI_N_AXES];     /* the innermost first */
     const wfi_strategy *strategy;  /* without rules: of all units, along dp */
     wfi_plan_rule *rules;
     int n_rules;
@@ -105,8 +106,14 @@ wf_status wfi_plan_complete(wf_plan *plan);
 /* Whether anything is kept elsewhere. */
 bool wfi_plan_offloads(const wf_plan *plan);
 
+static inline int wfi_plan_axis_size(const wf_plan *plan, wfi_axis axis) {
+    return axis == WFI_AXIS_TP ? plan->tp : axis == WFI_AXIS_PP ? plan->pp : plan->dp;
+}
 static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
-    return (wfi_mesh){plan->tp, plan->pp, plan->dp};
+    wfi_mesh mesh = {.tp = plan->tp, .pp = plan->pp, .dp = plan->dp};
+    for (int k = 0, n = 1; k < WFI_N_AXES; n *= wfi_plan_axis_size(plan, plan->axes[k++]))
+        mesh.stride[plan->axes[k]] = n;
+    return mesh;
 }
 
 /* Of the pipeline, for a model of so many units: as many as the schedule puts on each of the pp

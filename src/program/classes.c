@@ -64,25 +64,37 @@ static bool has_equal_replicas(const wf_program *p) {
     return is;
 }
 
-static int32_t find_like(const wf_program *p, int32_t dp, const int32_t *lowered, int32_t n) {
+/* Whether the ranks of the `dp` coordinate have nothing to do, as most have in a forward run. */
+static bool is_idle(const wf_program *p, int32_t dp) {
+    bool is = true;
+    for (int32_t s = 0; s < p->n_stages && is; s++)
+        is = dp < p->stages[s].first_dp || dp >= p->stages[s].first_dp + p->stages[s].n_members;
+    return is;
+}
+
+static int32_t find_like(const wf_program *p, bool is_whole, int32_t dp, const int32_t *lowered,
+                         int32_t n) {
+    bool idle = is_idle(p, dp);
     for (int32_t k = 0; k < n; k++)
-        if (is_like(p, lowered[k], dp)) return lowered[k];
+        if (idle ? is_idle(p, lowered[k]) : !is_whole && is_like(p, lowered[k], dp))
+            return lowered[k];
     return dp;
 }
 
 wf_status wfi_program_find_classes(wf_program *p) {
     bool is_whole = p->use != WFI_USE_LOOK || !has_equal_replicas(p);
     int32_t *lowered = wfi_pool_alloc(&p->pool, (size_t)p->mesh.dp, sizeof *lowered), n = 0;
+    int32_t *like = wfi_pool_alloc(&p->pool, (size_t)p->mesh.dp, sizeof *like);
     p->lowered = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->lowered);
-    if (!lowered || !p->lowered) return WF_NO_MEMORY;
+    if (!lowered || !like || !p->lowered) return WF_NO_MEMORY;
     for (int32_t dp = 0; dp < p->mesh.dp; dp++) {
-        int32_t like = is_whole ? dp : find_like(p, dp, lowered, n);
-        if (like == dp) lowered[n++] = dp;
-        for (int32_t k = 0; k < p->mesh.pp * p->mesh.tp; k++) {
-            int32_t first = like * p->mesh.pp * p->mesh.tp + k;
-            p->ranks[dp * p->mesh.pp * p->mesh.tp + k].like = first;
-            p->ranks[first].n_like++;
-        }
+        like[dp] = find_like(p, is_whole, dp, lowered, n);
+        if (like[dp] == dp) lowered[n++] = dp;
+    }
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        p->ranks[r].like = wfi_mesh_rank(p->mesh, wfi_mesh_tp(p->mesh, r), wfi_mesh_pp(p->mesh, r),
+                                         like[wfi_mesh_dp(p->mesh, r)]);
+        p->ranks[p->ranks[r].like].n_like++;
     }
     for (int32_t r = 0; r < p->n_ranks; r++) {
         if (p->ranks[r].like != r) continue;

@@ -160,6 +160,7 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
     if (p->kind == WF_PROGRAM_TRAIN) find_updates(&s, list);
     for (int32_t k = 0; k < list->n; k++) {
         (void)wfi_take_stage(l, list->actions[k].stage);
+        if (wfi_stage_member_on(p, l->stage, l->rank) < 0) continue;
         for (int32_t u = 0; u < l->end_unit - l->first_unit && status == WF_OK; u++) {
             int32_t unit = wfi_action_unit(l, &list->actions[k], u);
             if (wfi_unit_is_on(p, unit, l->rank)) status = find_in_use(&s, &list->actions[k], unit);

@@ -318,13 +318,28 @@ static bool is_updated_by(const wf_program *p, int32_t width) {
     int32_t n_stages = 0;
     for (int32_t s = 0; s < p->n_stages; s++) n_stages += is_trained(p, s);
     bool is = p->mesh.dp % width == 0;
-    int32_t n_ranks = width * p->mesh.pp * p->mesh.tp;
-    for (int32_t first = 0; first < p->n_ranks && is; first += n_ranks) {
+    for (int32_t first = 0; first < p->mesh.dp && is; first += width) {
         int32_t n = 0;
-        for (int32_t k = 0; k < n_ranks; k++) n += n_updated(p, first + k);
+        for (int32_t dp = first; dp < first + width; dp++)
+            for (int32_t pp = 0; pp < p->mesh.pp; pp++)
+                for (int32_t tp = 0; tp < p->mesh.tp; tp++)
+                    n += n_updated(p, wfi_mesh_rank(p->mesh, tp, pp, dp));
         is = n == 0 || n == n_stages * width * p->mesh.tp;
     }
     return is;
+}
+
+/* So many groups, of which each will have `most` members at most. */
+static wf_status add_groups(wf_program *p, int32_t n, int32_t most) {
+    wfi_group *group;
+    for (int32_t k = 0; k < n; k++) WF_TRY(add_group(p, most, &group));
+    return WF_OK;
+}
+
+/* Ranks come in ascending order. */
+static void join_group(wf_program *p, int32_t group, int32_t rank) {
+    wfi_group *g = &p->groups[group];
+    g->ranks[g->n++] = rank;
 }
 
 /* Clipping needs the norm of the whole model. Who updates all of it between them share it; if
@@ -334,31 +349,26 @@ static wf_status group_updaters(wf_program *p) {
     for (int32_t s = 0; s < p->n_stages; s++)
         if (p->stages[s].strategy->state == WFI_SHARD && p->stages[s].n_parts > width)
             width = p->stages[s].n_parts;
-    int32_t n = is_updated_by(p, width) ? width * p->mesh.pp * p->mesh.tp : p->n_ranks;
-    wfi_group *group = NULL;
+    if (!is_updated_by(p, width)) width = p->mesh.dp;
     p->first_norm_group = p->n_groups;
-    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
-        if (rank % n == 0) WF_TRY(add_group(p, n, &group));
-        if (n_updated(p, rank)) group->ranks[group->n++] = rank;
-    }
+    WF_TRY(add_groups(p, p->mesh.dp / width, width * p->mesh.pp * p->mesh.tp));
+    for (int32_t rank = 0; rank < p->n_ranks; rank++)
+        if (n_updated(p, rank))
+            join_group(p, p->first_norm_group + wfi_mesh_dp(p->mesh, rank) / width, rank);
     return WF_OK;
 }
 
-/* The ranks of each `pp` and `dp` coordinate are neighbours. */
+/* The ranks of each `pp` and `dp` coordinate. */
 static wf_status group_slices(wf_program *p) {
-    wfi_group *group = NULL;
     p->first_slice_group = p->n_groups;
-    for (int32_t rank = 0; rank < p->n_ranks && p->mesh.tp > 1; rank++) {
-        if (rank % p->mesh.tp == 0) WF_TRY(add_group(p, p->mesh.tp, &group));
-        group->ranks[group->n++] = rank;
-    }
+    if (p->mesh.tp > 1) WF_TRY(add_groups(p, p->mesh.pp * p->mesh.dp, p->mesh.tp));
+    for (int32_t rank = 0; rank < p->n_ranks && p->mesh.tp > 1; rank++)
+        join_group(p, wfi_slice_group(p, rank), rank);
     return wfi_lanes_sum(&p->pool, p->graph->n_slices / p->mesh.tp, 1, &p->slice_sums);
 }
 
 wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->mesh = wfi_plan_mesh(p->plan);
-    if (p->kind != WF_PROGRAM_TRAIN)
-        p->mesh.dp = forward_width(p->plan->strategy, p->plan->shard ? p->plan->shard : p->mesh.dp);
     p->n_ranks = wfi_mesh_n_ranks(p->mesh);
     WF_TRY(allocate(p));
     WF_TRY(place_units(p, like));

@@ -146,6 +146,11 @@ static inline int32_t wfi_tp_of(const wf_program *p, int32_t unit) {
 static inline bool wfi_unit_is_on(const wf_program *p, int32_t unit, int32_t rank) {
     return !p->graph->units[unit].is_slice || wfi_tp_of(p, unit) == wfi_mesh_tp(p->mesh, rank);
 }
+/* The group of the ranks that divide slices with this one; there are several. */
+static inline int32_t wfi_slice_group(const wf_program *p, int32_t rank) {
+    return p->first_slice_group + wfi_mesh_dp(p->mesh, rank) * p->mesh.pp +
+           wfi_mesh_pp(p->mesh, rank);
+}
 /* Whether a value is the sum of what slices give. */
 bool wfi_is_slice_sum(const wf_graph *g, int32_t value);
 /* Whether that is what the slot of a slice's segment gives a summand of. */

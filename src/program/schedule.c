@@ -109,13 +109,6 @@ wf_status wfi_program_request(const wf_program *p, const int32_t *first_unit, wf
 
 /* ---- the lists ---- */
 
-static void forward_only(const wfi_schedule_request *request, int device, wfi_action_list *list) {
-    for (int m = 0; m < request->n_micro; m++)
-        for (int s = 0; s < request->n_stages; s++)
-            if (wfi_request_device_of(request, s) == device)
-                wfi_action_push(list, WFI_ACTION_F, s, m);
-}
-
 /* The lists of one replica's devices for all lowered ranks, whose microbatches are counted in the
  * step. */
 static wf_status copy_to_ranks(const wf_program *p, const wfi_action_list *devices,
@@ -140,20 +133,19 @@ static wf_status copy_to_ranks(const wf_program *p, const wfi_action_list *devic
     return WF_OK;
 }
 
-/* Whether each replica is a pipeline of its own: of the plan's stages, all with as many replicas.
- */
+/* Whether it follows the plan's schedule: each replica is a pipeline of its own, of the plan's
+ * stages, all with as many replicas. */
 static bool is_pipeline(const wf_program *p) {
-    bool is = p->n_stages == wfi_plan_n_stages(p->plan, p->graph->n_units);
+    bool is =
+        p->kind == WF_PROGRAM_TRAIN && p->n_stages == wfi_plan_n_stages(p->plan, p->graph->n_units);
     for (int32_t s = 0; s < p->n_stages; s++) is &= p->stages[s].n_replicas == p->mesh.dp;
     return is;
 }
 
 static wf_status make_lists(const wf_program *p, const wfi_schedule_request *request,
                             wfi_action_list **lists_out) {
-    static const wfi_schedule forward = {.name = "forward", .help = "", .rule = forward_only};
-    const wfi_schedule *schedule = p->kind == WF_PROGRAM_TRAIN ? p->plan->schedule : &forward;
     wfi_action_list *devices;
-    WF_TRY(wfi_schedule_make(p->ctx, schedule, request, &devices));
+    WF_TRY(wfi_schedule_make(p->ctx, p->plan->schedule, request, &devices));
     wf_status status = copy_to_ranks(p, devices, lists_out);
     wfi_schedule_free(p->ctx, devices, p->mesh.pp);
     return status;

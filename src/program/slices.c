@@ -31,8 +31,8 @@ wf_status wfi_lower_slice(wfi_lowering *l, const wfi_segment *segment, int64_t m
             WF_TRY(fold(l, segment->unit, slot->id, micro, sums->folds[f]));
         if (p->mesh.tp == 1 || k + 1 < p->graph->n_slices / p->mesh.tp) continue;
         WF_TRY(wfi_add_thing(l, WFI_BLOCK_VALUE, slot->id, 0, micro));
-        WF_TRY(wfi_lower_change(l, p->first_slice_group + l->rank / p->mesh.tp, WFI_PARTIAL,
-                                WFI_REPLICATE, p->graph->values[slot->id].unit));
+        WF_TRY(wfi_lower_change(l, wfi_slice_group(p, l->rank), WFI_PARTIAL, WFI_REPLICATE,
+                                p->graph->values[slot->id].unit));
     }
     return WF_OK;
 }

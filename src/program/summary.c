@@ -117,7 +117,8 @@ static int32_t find_unit(const wf_program *p, int32_t rank, int32_t unit) {
 
 wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
     const wf_graph *g = p->graph;
-    int32_t u = unit < 0 ? -1 : find_unit(p, rank, unit);
+    bool exists = unit >= 0 && rank >= 0 && rank < p->n_ranks;
+    int32_t u = exists ? find_unit(p, rank, unit) : -1;
     if (u < 0) return (wf_unit_summary){.name = ""};
     const wfi_unit_code *code = &p->code->units[u];
     wf_unit_summary s = {.name = g->units[u].name,

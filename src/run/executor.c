@@ -36,7 +36,7 @@ static wf_status prepare_rank(void *self, void *argument) {
 }
 
 static int32_t n_kernel_sets(const wf_program *p) {
-    return wfi_program_kernel_set(p, p->n_ranks - 1) + 1;
+    return p->mesh.dp * p->mesh.tp;
 }
 
 /* The first set whose ranks live here is the program's own. */

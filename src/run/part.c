@@ -24,8 +24,7 @@ static bool loads(const wf_program *p, int32_t rank, int32_t input) {
 
 bool wfi_trainer_loads(const wf_trainer *t, const wf_program *p, int32_t input) {
     if (!wfi_trainer_is_part(t)) return true;
-    int32_t rank = wf_job_rank(t->job);
-    return rank < p->n_ranks && loads(p, rank, input);
+    return loads(p, wf_job_rank(t->job), input);
 }
 
 /* Which replica the rank belongs to: of the first of its stages that has as many replicas as any.

@@ -84,8 +84,8 @@ static wf_status grow_workers(wf_trainer *t, const wf_program *p) {
     WF_TRY(wfi_trainer_barrier(t, "make room"));
     for (int32_t k = 0; k < t->n_workers; k++) {
         /* The others open every rank's memory, even that of one which has nothing to do. */
-        wfi_arena_plan needs[WFI_N_SPACES] = {{0}};
-        if (k < p->n_ranks) memcpy(needs, p->ranks[k].arenas, sizeof needs);
+        wfi_arena_plan needs[WFI_N_SPACES];
+        memcpy(needs, p->ranks[k].arenas, sizeof needs);
         if (!needs->peak_bytes) needs->peak_bytes = WFI_ALIGN_BYTES;
         for (int s = 0; s < WFI_N_SPACES; s++)
             t->workers[k].room_bytes[s] = (size_t)wfi_max_i64((int64_t)t->workers[k].room_bytes[s],
@@ -256,8 +256,7 @@ int64_t wf_trainer_n_steps(const wf_trainer *t) {
 static size_t planned_peak(const wf_trainer *t, int rank, wfi_space space, bool has_run) {
     size_t most = 0;
     for (int32_t i = 0; i < t->n_ready; i++) {
-        const wf_program *p = t->ready[i]->program;
-        size_t peak = rank < p->n_ranks ? p->ranks[rank].arenas[space].peak_bytes : 0;
+        size_t peak = t->ready[i]->program->ranks[rank].arenas[space].peak_bytes;
         if (peak > most && (t->ready[i]->has_run || !has_run)) most = peak;
     }
     return most;

@@ -1,0 +1,12 @@
+/* How a plan's axes lie on its ranks. */
+#ifndef CLI_MESH_H
+#define CLI_MESH_H
+
+#include "cli.h"
+
+/* The ranks as a grid, and the groups along each axis; of large ones the begin. */
+void mesh_say(const cli *c, const wf_plan *plan);
+/* The axes, the innermost first: {axis, size, stride, groups}. */
+json_t *mesh_json(const wf_plan *plan);
+
+#endif
