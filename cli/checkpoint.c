@@ -57,19 +57,31 @@ static char *recipe_text(const options *o) {
     return text;
 }
 
-wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next) {
+static char *tests_text(const scores *tests) {
+    json_t *json = scores_json(tests);
+    char *text = json_dumps(json, JSON_COMPACT);
+    json_decref(json);
+    return text;
+}
+
+wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests) {
     char path[4096], epoch[TEXT_BYTES], sample[TEXT_BYTES];
-    char *recipe = recipe_text(&j->c->o);
-    if (!recipe) return wf_context_fail(j->c->ctx, WF_NO_MEMORY, "no memory left");
+    char *recipe = recipe_text(&j->c->o), *tested = tests_text(tests);
+    if (!recipe || !tested) {
+        free(recipe);
+        free(tested);
+        return wf_context_fail(j->c->ctx, WF_NO_MEMORY, "no memory left");
+    }
     snprintf(epoch, sizeof epoch, "%lld", (long long)next.epoch);
     snprintf(sample, sizeof sample, "%lld", (long long)next.sample);
     wf_metadata about[] = {{"weft", WEFT_VERSION},      {"library", wf_info_library(0)},
                            {"recipe", recipe},          {"plan", wf_plan_text(j->plan)},
                            {"data_hash", j->data_hash}, {"epoch", epoch},
-                           {"sample", sample}};
+                           {"sample", sample},          {"tests", tested}};
     path_in(j->c, "state.safetensors", path, sizeof path);
     wf_status status = wf_trainer_save_state(trainer, path, about, sizeof about / sizeof *about);
     free(recipe);
+    free(tested);
     if (status != WF_OK) return status;
     path_in(j->c, "model.safetensors", path, sizeof path);
     return wf_trainer_save(trainer, path);

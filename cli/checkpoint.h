@@ -4,6 +4,7 @@
 #define CLI_CHECKPOINT_H
 
 #include "job.h"
+#include "scores.h"
 
 /* Where in the data a batch begins. */
 typedef struct position {
@@ -13,6 +14,7 @@ typedef struct position {
 /* What a checkpoint says of the run, beside tensors and recipe. */
 typedef struct resumed {
     position next;
+    scores tests;
     int64_t n_steps;
     char data_hash[WF_DATA_HASH_BYTES];
     char made_by[200]; /* weft and the library under it, with their versions */
@@ -33,9 +35,16 @@ void checkpoint_unlock(int lock);
 exit_status checkpoint_refuse_old(const cli *c);
 /* run.json: what is trained on what, for people and for --resume. */
 exit_status checkpoint_describe(const job *j);
-wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next);
+wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests);
 /* The text that resumed.made_by is. */
 const char *checkpoint_made_by(const char *version, const char *library, char text[200]);
+
+/* ---- keep.c ---- */
+
+/* Keeps what is in --out now as the folder of that name there, in place of an older one. */
+exit_status checkpoint_keep(const cli *c, const char *name);
+/* The same as step-N, and removes those before the last --keep. */
+exit_status checkpoint_keep_last(const cli *c, int64_t step);
 
 /* ---- resume.c ---- */
 

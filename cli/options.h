@@ -179,6 +179,14 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "is an error")                                                                               \
     X(save_every, COUNT, save_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
       "a checkpoint every N steps, not every epoch")                                               \
+    X(test_every, COUNT, test_every, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                      \
+      "a test every N steps, not every epoch")                                                     \
+    X(patience, COUNT, patience, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                          \
+      "stop after N tests without a lower loss")                                                   \
+    X(keep, COUNT, keep, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL,                                  \
+      "the last N checkpoints are kept, as folders step-... in --out")                             \
+    X(keep_best, FLAG, keep_best, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                        \
+      "the checkpoint with the lowest test loss is kept, as the folder best in --out")             \
     X(save_async, FLAG, save_async, RUN, FOR_TRAIN | FOR_PLAN, 0, NULL, NULL,                      \
       "copy what is saved, and write it while steps go on")                                        \
     X(shard_size, SIZE, shard_bytes, RUN, FOR_TRAIN | FOR_CONVERT, 0, "SIZE", NULL,                \
@@ -244,13 +252,14 @@ typedef struct options {
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;
     double transfer_ms, weight_held, timeout, grace;
-    int64_t image, tokens, layers, hidden, heads, vocab, steps, epochs, save_every, repeat, ranks;
+    int64_t image, tokens, layers, hidden, heads, vocab, steps, epochs, repeat, ranks;
+    int64_t save_every, test_every, patience, keep;
     size_t device_memory, host_memory, shard_bytes;
     int64_t top_k;
     double dropout, temperature;
     int data_format, words, no_shuffle, no_augment, normalize, stem, loss, costs;
-    int file_dtype, resume, other_data, save_async, strict, profile, program, quick, quiet, peers,
-        memory;
+    int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
+        quiet, peers, memory;
     wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];
     char error[600]; /* the sentence, after a function has returned false */

@@ -13,8 +13,8 @@
 #define MAX_NOTE_BYTES 65536 /* no recipe comes near */
 
 /* What a checkpoint has to say, by its keys in the file. */
-static const char *const keys[] = {"weft.n_steps", "epoch", "sample", "recipe",
-                                   "data_hash",    "weft",  "library"};
+static const char *const keys[] = {"weft.n_steps", "epoch", "sample",  "recipe",
+                                   "data_hash",    "weft",  "library", "tests"};
 #define N_KEYS (sizeof keys / sizeof *keys)
 
 /* ---- rank 0 reads ---- */
@@ -135,6 +135,11 @@ static exit_status take(cli *c, const json_t *record, resumed *resumed_out) {
     if (!bad) bad = take_number(c, record, "weft.n_steps", &from.n_steps);
     if (!bad) bad = take_number(c, record, "epoch", &from.next.epoch);
     if (!bad) bad = take_number(c, record, "sample", &from.next.sample);
+    json_t *tests = json_loads(text_of(record, "tests"), JSON_REJECT_DUPLICATES, NULL);
+    if (!bad && (!scores_read(&from.tests, tests) || from.tests.last_step > from.n_steps ||
+                 from.tests.best_step > from.tests.last_step))
+        bad = complain(EXIT_FAILED, "%s/state.safetensors: its tests are none of a run", c->o.out);
+    json_decref(tests);
     snprintf(from.data_hash, sizeof from.data_hash, "%s", text_of(record, "data_hash"));
     checkpoint_made_by(text_of(record, "weft"), text_of(record, "library"), from.made_by);
     if (!bad) *resumed_out = from;

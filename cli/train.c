@@ -23,8 +23,10 @@ typedef struct run {
     position next;       /* the batch after the last step */
     int64_t n_done;      /* steps, those before a resume included */
     int64_t saved_step;  /* of the last checkpoint; -1: there is none */
-    int64_t tested_step; /* of the last test; -1 */
+    int64_t kept_step;   /* of the last checkpoint that was kept; -1 */
+    int64_t tested_step; /* of the last test of this process; -1 */
     double test_loss, test_accuracy;
+    scores tests;
 } run;
 
 static exit_status check(const cli *c) {
@@ -34,6 +36,19 @@ static exit_status check(const cli *c) {
     if ((o->shard_bytes || o->save_async) && !o->out)
         return complain(EXIT_USAGE, "%s wants --out, where checkpoints go",
                         o->shard_bytes ? "--shard-size" : "--save-async");
+    const struct {
+        option_id id;
+        int64_t value;
+    } counts[] = {
+        {OPT_test_every, o->test_every}, {OPT_patience, o->patience}, {OPT_keep, o->keep}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        char name[TEXT_BYTES];
+        if (option_is_given(o, counts[i].id) && !counts[i].value)
+            return complain(EXIT_USAGE, "%s wants at least 1", option_name(name, counts[i].id));
+    }
+    if ((o->keep || o->keep_best) && !o->out)
+        return complain(EXIT_USAGE, "%s wants --out, where checkpoints go",
+                        o->keep ? "--keep" : "--keep-best");
     if (o->init && o->resume)
         return complain(EXIT_USAGE,
                         "--resume takes the weights from the checkpoint, not from --init");
@@ -47,24 +62,37 @@ static exit_status check(const cli *c) {
 
 /* ---- saving and testing ---- */
 
-static exit_status save(run *r) {
-    if (!r->c->o.out || r->saved_step == r->n_done) return EXIT_DONE;
-    exit_status bad = log_flush(&r->log);
-    if (bad) return bad;
-    wf_status status = checkpoint_save(&r->j, r->trainer, r->next);
-    if (status != WF_OK) {
-        progress_clear(&r->bar);
-        return complain_of(r->c, status);
-    }
-    r->saved_step = r->n_done;
-    return EXIT_DONE;
-}
-
 /* What is written in the background is in its place afterwards. */
 static exit_status settle(run *r) {
     wf_status status = r->trainer ? wf_trainer_save_wait(r->trainer) : WF_OK;
     if (status != WF_OK) progress_clear(&r->bar);
     return complain_of(r->c, status);
+}
+
+/* The last checkpoint, once it is in its place. */
+static exit_status keep(run *r) {
+    const options *o = &r->c->o;
+    bool is_best = o->keep_best && r->tests.best_step == r->saved_step;
+    if (r->kept_step == r->saved_step || (!o->keep && !is_best)) return EXIT_DONE;
+    exit_status bad = settle(r);
+    if (!bad && r->c->is_root && o->keep) bad = checkpoint_keep_last(r->c, r->saved_step);
+    if (!bad && r->c->is_root && is_best) bad = checkpoint_keep(r->c, "best");
+    r->kept_step = r->saved_step;
+    return bad;
+}
+
+static exit_status save(run *r) {
+    if (!r->c->o.out || r->saved_step == r->n_done) return EXIT_DONE;
+    exit_status bad = log_flush(&r->log);
+    if (!bad) bad = keep(r); /* what an earlier save has written meanwhile */
+    if (bad) return bad;
+    wf_status status = checkpoint_save(&r->j, r->trainer, r->next, &r->tests);
+    if (status != WF_OK) {
+        progress_clear(&r->bar);
+        return complain_of(r->c, status);
+    }
+    r->saved_step = r->n_done;
+    return r->c->o.save_async ? EXIT_DONE : keep(r);
 }
 
 /* Loss and accuracy on the test split, if there is one. */
@@ -80,10 +108,22 @@ static exit_status test(run *r, int64_t epoch) {
     return log_test(&r->log, r->n_done, epoch, r->test_loss, r->test_accuracy);
 }
 
+/* The test that is due after the last step, unless it counts already; the best one is saved. */
+static exit_status score(run *r) {
+    const options *o = &r->c->o;
+    int64_t every = o->test_every ? o->test_every : r->j.n_epoch;
+    if (!r->n_done || r->n_done % every || r->tests.last_step == r->n_done) return EXIT_DONE;
+    exit_status bad = test(r, r->next.sample ? r->next.epoch : r->next.epoch - 1);
+    if (bad || r->tested_step != r->n_done) return bad;
+    bool is_best = scores_add(&r->tests, r->n_done, r->test_loss);
+    return is_best && o->keep_best ? save(r) : EXIT_DONE;
+}
+
 /* All ranks stop here; what has been done is saved. */
 static exit_status interrupted(run *r) {
     exit_status why = interrupt_agreed(r->c), bad = r->n_done ? save(r) : EXIT_DONE;
     if (!bad) bad = settle(r);
+    if (!bad) bad = keep(r);
     progress_clear(&r->bar);
     if (bad) return bad;
     if (!r->c->is_root) return why;
@@ -133,30 +173,31 @@ static exit_status step(run *r, const wf_batch *batch, double start) {
     return EXIT_DONE;
 }
 
+/* Whether the tests say that it is not worth going on. */
+static bool has_lost_patience(const run *r) {
+    return r->c->o.patience && r->tests.n_since >= r->c->o.patience;
+}
+
 static exit_status loop(run *r) {
     const options *o = &r->c->o;
     exit_status bad = EXIT_DONE;
     r->c->has_begun = true;
-    while (!bad && r->n_done < r->j.n_steps) {
+    bad = score(r); /* which a run that was stopped may owe */
+    while (!bad && r->n_done < r->j.n_steps && !has_lost_patience(r)) {
         const wf_batch *batch;
         if (interrupt_agreed(r->c)) return interrupted(r);
         double start = now_seconds();
         wf_status status = wf_loader_next(r->loader, &batch);
         if (status != WF_OK) return complain_of(r->c, status);
-        int64_t epoch = batch->epoch;
         bool ends_epoch = batch->last_of_epoch;
         bad = step(r, batch, start);
+        if (!bad) bad = score(r);
         bool saves = o->save_every ? r->n_done % o->save_every == 0 : ends_epoch;
         if (!bad && saves) bad = save(r);
-        if (!bad && ends_epoch) {
-            bad = test(r, epoch);
-            if (bad && bad == interrupt_agreed(r->c)) return interrupted(r);
-        }
     }
-    if (bad) return bad;
-    bad = save(r);
-    if (bad) return bad;
-    bad = test(r, r->next.sample ? r->next.epoch : r->next.epoch - 1);
+    if (!bad) bad = save(r);
+    if (!bad) bad = test(r, r->next.sample ? r->next.epoch : r->next.epoch - 1);
+    if (!bad) bad = keep(r);
     return bad && bad == interrupt_agreed(r->c) ? interrupted(r) : bad;
 }
 
@@ -192,6 +233,11 @@ static exit_status prepare(run *r) {
     bad = own_folder(r);
     if (o->resume) bad = checkpoint_read(r->c, bad, &r->from);
     if (!bad) bad = job_open(r->c, -1, &r->j);
+    if (!bad && !r->j.about.n_test && (o->test_every || o->patience || o->keep_best))
+        bad = complain(EXIT_USAGE, "%s has no effect here: the data has no test split",
+                       o->test_every ? "--test-every"
+                       : o->patience ? "--patience"
+                                     : "--keep-best");
     if (!bad) bad = make_folder(r);
     if (!bad) bad = report_check(r->c);
     if (!bad) bad = timeline_check(r->c);
@@ -211,6 +257,7 @@ static exit_status prepare(run *r) {
         if (bad) return bad;
         r->next = r->from.next;
         r->n_done = r->saved_step = wf_trainer_n_steps(r->trainer);
+        r->tests = r->from.tests;
         say(r->c, "resume  step %lld of %lld\n", (long long)r->n_done, (long long)r->j.n_steps);
     }
     status = job_loader(&r->j, WF_DATA_TRAIN, r->next.epoch, r->next.sample, &r->loader);
@@ -246,6 +293,9 @@ static exit_status finish(run *r) {
     if (status != WF_OK) return complain_of(r->c, status);
     json_object_set_new(report, "test_loss", json_number(r->test_loss));
     json_object_set_new(report, "test_accuracy", json_number(r->test_accuracy));
+    json_object_set_new(report, "tests", scores_json(&r->tests));
+    json_object_set_new(report, "stopped_early",
+                        json_boolean(r->n_done < r->j.n_steps && has_lost_patience(r)));
     if (o->save_async)
         json_object_set_new(
             report, "save_bytes",
@@ -255,14 +305,23 @@ static exit_status finish(run *r) {
     if (o->trace) traced = timeline_trace(r->c, r->j.plan, r->trainer, report);
     double rate = json_number_value(
         json_object_get(report, r->j.is_tokens ? "tokens_per_second" : "images_per_second"));
+    if (r->n_done < r->j.n_steps)
+        say(r->c, "stopped no test since step %lld had a lower loss than its %.4f\n",
+            (long long)r->tests.best_step, r->tests.best_loss);
     if (r->record.loss.n)
         say(r->c, "done    step %lld, loss %.4f, %.1f %s/s, median step %.1f ms\n",
             (long long)r->n_done, r->record.loss.at[r->record.loss.n - 1], rate,
             r->j.is_tokens ? "tokens" : "images", samples_median(&r->record.ms, 0));
     report_say_memory(r->c, r->trainer, true);
     if (o->out) say(r->c, "saved   %s/model.safetensors\n", o->out);
-    exit_status written = report_write(r->c, report);
-    return traced ? traced : written;
+    exit_status written = EXIT_DONE;
+    if (o->out && r->c->is_root) {
+        char path[4096];
+        snprintf(path, sizeof path, "%.4000s/report.json", o->out);
+        written = report_put(r->c, report, "the report", path);
+    }
+    exit_status told = report_write(r->c, report);
+    return traced ? traced : written ? written : told;
 }
 
 /* Everything is done and saved; but for what was interrupted, such as the picture. */
@@ -277,7 +336,9 @@ exit_status run_train(cli *c) {
     run r = {.c = c,
              .lock = -1,
              .saved_step = -1,
+             .kept_step = -1,
              .tested_step = -1,
+             .tests = scores_none(),
              .test_loss = NAN,
              .test_accuracy = NAN};
     interrupt_watch();

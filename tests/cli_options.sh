@@ -160,6 +160,9 @@ refuses --strict 2 "there is no --resume" "$mlp --strict"
 [[ $(grep -c '"step":' "$folder/every/log.jsonl") == 3 ]] || fail "--save-every: the log has not three steps"
 expect 2 "--save-every wants --out" $mlp --save-every 2
 tested+=(--save-every)
+# What these do is in tests/cli_habits.sh.
+for option in --test-every --patience --keep; do refuses $option 2 "$option wants at least 1" "$mlp $option 0"; done
+refuses --keep-best 2 "--keep-best wants --out" "$mlp --keep-best"
 "$WEFT" $mlp --steps 1 --shard-size 8KiB --out "$folder/shards" >"$folder/said" 2>&1
 ls "$folder/shards/model-00001-of-"* >/dev/null || fail "--shard-size: no shards: $(ls "$folder/shards")"
 expect 2 "--shard-size wants --out" $mlp --shard-size 8KiB

@@ -116,7 +116,7 @@ before=$(cat "$folder/full/"*.safetensors | cksum)
 (trap '' XFSZ; ulimit -f 100; "$WEFT" train --resume --out "$folder/full" --steps 4 >/dev/null 2>"$folder/said")
 [[ $? == 1 && -s $folder/said ]] || fail "no room: exit status, or nothing is said"
 [[ $(cat "$folder/full/"*.safetensors | cksum) == "$before" ]] || fail "no room: the old checkpoint is gone"
-[[ $(ls -A "$folder/full" | grep -vc 'safetensors$\|log.jsonl$\|run.json$\|curve') == 0 ]] || fail "no room: something is left behind"
+[[ $(ls -A "$folder/full" | grep -vc 'safetensors$\|log.jsonl$\|run.json$\|report.json$\|curve') == 0 ]] || fail "no room: something is left behind"
 
 # ---- profile, plans of more ranks ----
 report plan --model gpt2-tiny --batch 8 --threads 1 --plan dp=2,pp=2 --micro 4 >"$folder/plan.json"
