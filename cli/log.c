@@ -1,40 +1,56 @@
-/* The log of a run: one JSON object a line. */
+/* The log of a run: one JSON object a line, and the same as events. */
 #include "log.h"
+
+#include "events.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-static exit_status failed(const run_log *log, int code) {
+static exit_status failed(const log_file *log, int code) {
     return complain(EXIT_FAILED, "the log %.300s cannot be written: %s", log->path, strerror(code));
 }
 
-/* Copies the lines of old steps. */
-static void copy_lines(FILE *in, FILE *out, int64_t keep_steps) {
+static double seconds_since_1970(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Both copy what is of old steps. `in` may be NULL. */
+static bool copy_lines(FILE *in, FILE *out, int64_t keep_steps) {
     char *line = NULL;
     size_t bytes = 0;
-    while (getline(&line, &bytes, in) > 0) {
+    while (in && getline(&line, &bytes, in) > 0) {
         json_t *entry = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         const json_t *step = json_object_get(entry, "step");
         if (json_is_integer(step) && json_integer_value(step) <= keep_steps) fputs(line, out);
         json_decref(entry);
     }
     free(line);
+    return true;
 }
 
-/* The lines to keep, in memory; the caller frees *text_out. */
-static wf_status read_lines(const cli *c, const char *path, int64_t keep_steps, char **text_out,
-                            size_t *n_out) {
+static bool copy_events(FILE *in, FILE *out, int64_t keep_steps) {
+    return events_copy(in, out, seconds_since_1970(), keep_steps);
+}
+
+typedef bool (*copy_function)(FILE *in, FILE *out, int64_t keep_steps);
+
+/* What to keep of a file, in memory; the caller frees *text_out. */
+static wf_status read_old(const cli *c, const char *path, copy_function copy, int64_t keep_steps,
+                          char **text_out, size_t *n_out) {
     int fd = -1;
     bool is_new = access(path, F_OK) && errno == ENOENT;
     FILE *out = open_memstream(text_out, n_out), *in = NULL;
     wf_status status = out ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && keep_steps && !is_new) status = wf_file_open(c->ctx, path, &fd, NULL);
     if (fd >= 0 && !(in = fdopen(fd, "r"))) close(fd);
-    if (in) copy_lines(in, out, keep_steps);
+    if (status == WF_OK && !copy(in, out, keep_steps)) status = WF_NO_MEMORY;
     if (in && ferror(in)) status = wf_context_fail(c->ctx, WF_IO, "the old log cannot be read");
     if (in) fclose(in);
     if (out && fclose(out)) status = WF_NO_MEMORY;
@@ -49,13 +65,12 @@ static FILE *open_end(const char *path) {
     return file;
 }
 
-exit_status log_open(run_log *log, const cli *c, const char *dir, int64_t keep_steps) {
+static exit_status open_file(log_file *log, const cli *c, const char *dir, const char *name,
+                             copy_function copy, int64_t keep_steps) {
     char *text = NULL;
     size_t n = 0;
-    log->file = NULL;
-    if (!dir) return EXIT_DONE;
-    snprintf(log->path, sizeof log->path, "%s/log.jsonl", dir);
-    wf_status status = read_lines(c, log->path, keep_steps, &text, &n);
+    snprintf(log->path, sizeof log->path, "%s/%s", dir, name);
+    wf_status status = read_old(c, log->path, copy, keep_steps, &text, &n);
     if (status == WF_OK) status = wf_file_replace(c->ctx, log->path, text, n);
     free(text);
     if (status != WF_OK) return complain_of(c, status);
@@ -63,7 +78,14 @@ exit_status log_open(run_log *log, const cli *c, const char *dir, int64_t keep_s
     return log->file ? EXIT_DONE : failed(log, errno);
 }
 
-static exit_status write_line(run_log *log, json_t *entry) {
+exit_status log_open(run_log *log, const cli *c, const char *dir, int64_t keep_steps) {
+    log->lines.file = log->events.file = NULL;
+    if (!dir) return EXIT_DONE;
+    exit_status bad = open_file(&log->lines, c, dir, "log.jsonl", copy_lines, keep_steps);
+    return bad ? bad : open_file(&log->events, c, dir, LOG_EVENTS, copy_events, keep_steps);
+}
+
+static exit_status write_line(const log_file *log, json_t *entry) {
     char *line = json_dumps(entry, JSON_COMPACT);
     bool good = line && fputs(line, log->file) >= 0 && fputc('\n', log->file) != EOF;
     int code = line ? errno : ENOMEM;
@@ -76,35 +98,66 @@ static json_t *number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* A point, as a field of the line and as an event under the name that it has in PyTorch's
+ * tutorials. */
+typedef struct point {
+    const char *field, *tag; /* tag NULL: in the line only */
+    double value;
+} point;
+
+static exit_status write_points(run_log *log, int64_t step, int64_t epoch, const point *points,
+                                size_t n) {
+    event_scalar scalars[EVENTS_SCALARS];
+    size_t n_scalars = 0;
+    if (!log->lines.file) return EXIT_DONE;
+    json_t *entry = json_pack("{s:I, s:I}", "step", (json_int_t)step, "epoch", (json_int_t)epoch);
+    for (size_t k = 0; k < n; k++) {
+        json_object_set_new(entry, points[k].field, number(points[k].value));
+        if (points[k].tag) scalars[n_scalars++] = (event_scalar){points[k].tag, points[k].value};
+    }
+    exit_status bad = write_line(&log->lines, entry);
+    if (bad) return bad;
+    bool good = events_write(log->events.file, seconds_since_1970(), step, scalars, n_scalars);
+    return good ? EXIT_DONE : failed(&log->events, errno);
+}
+
 exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_result *result,
                      double ms, bool has_accuracy) {
-    if (!log->file) return EXIT_DONE;
-    json_t *entry =
-        json_pack("{s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)step, "epoch", (json_int_t)epoch,
-                  "loss", number(result->loss), "lr", number(result->lr), "ms", number(ms));
+    point points[EVENTS_SCALARS] = {{"loss", "Loss/train", result->loss},
+                                    {"lr", "Learning rate", result->lr},
+                                    {"ms", NULL, ms}};
+    size_t n = 3;
     if (has_accuracy && result->n_rows > 0)
-        json_object_set_new(entry, "accuracy",
-                            number((double)result->n_hits / (double)result->n_rows));
+        points[n++] =
+            (point){"accuracy", "Accuracy/train", (double)result->n_hits / (double)result->n_rows};
     if (result->gradient_norm > 0)
-        json_object_set_new(entry, "gradient_norm", number(result->gradient_norm));
-    return write_line(log, entry);
+        points[n++] = (point){"gradient_norm", "Gradient norm", result->gradient_norm};
+    return write_points(log, step, epoch, points, n);
 }
 
 exit_status log_test(run_log *log, int64_t step, int64_t epoch, double loss, double accuracy) {
-    if (!log->file) return EXIT_DONE;
-    json_t *entry =
-        json_pack("{s:I, s:I, s:o, s:o}", "step", (json_int_t)step, "epoch", (json_int_t)epoch,
-                  "test_loss", number(loss), "test_accuracy", number(accuracy));
-    exit_status bad = write_line(log, entry);
+    const point points[] = {{"test_loss", "Loss/test", loss},
+                            {"test_accuracy", "Accuracy/test", accuracy}};
+    exit_status bad = write_points(log, step, epoch, points, 2);
     return bad ? bad : log_flush(log);
 }
 
-exit_status log_flush(run_log *log) {
+static exit_status flush(const log_file *log) {
     return log->file && fflush(log->file) ? failed(log, errno) : EXIT_DONE;
 }
 
-exit_status log_close(run_log *log) {
+exit_status log_flush(run_log *log) {
+    exit_status bad = flush(&log->lines);
+    return bad ? bad : flush(&log->events);
+}
+
+static exit_status close_file(log_file *log) {
     FILE *file = log->file;
     log->file = NULL;
     return file && fclose(file) ? failed(log, errno) : EXIT_DONE;
+}
+
+exit_status log_close(run_log *log) {
+    exit_status lines = close_file(&log->lines), events = close_file(&log->events);
+    return lines ? lines : events;
 }

@@ -1,13 +1,20 @@
 /* The log of a run, DIR/log.jsonl: one JSON object a line for each step and epoch. It is
- * also what the picture is drawn from, so that a resumed run has its whole history. */
+ * also what the picture is drawn from, so that a resumed run has its whole history. TensorBoard
+ * shows the same curves from DIR/events.out.tfevents.weft. */
 #ifndef CLI_LOG_H
 #define CLI_LOG_H
 
 #include "job.h"
 
-typedef struct run_log {
+#define LOG_EVENTS "events.out.tfevents.weft"
+
+typedef struct log_file {
     FILE *file; /* NULL: no --out, nothing is logged */
     char path[4000];
+} log_file;
+
+typedef struct run_log {
+    log_file lines, events;
 } run_log;
 
 /* All of them complain, with the reason. */

@@ -282,7 +282,7 @@ static void draw(run *r) {
     const options *o = &r->c->o;
     if (log_close(&r->log) || !o->out || !r->c->is_root) return;
     snprintf(title, sizeof title, "%.40s on %.80s", o->model, o->data);
-    (void)plot_curve(r->c, r->log.path,
+    (void)plot_curve(r->c, r->log.lines.path,
                      gnuplot_plain(title)); /* the model is saved, all the same */
 }
 

@@ -32,11 +32,11 @@ if command -v gnuplot >/dev/null; then
 fi
 for name in $names; do is_link_free "$here/$name" || fail "$name is still a link"; done
 mkdir "$here/run"
-for name in log.jsonl log.jsonl.part curve.csv curve.png; do ln -s "$folder/victim" "$here/run/$name"; done
+for name in log.jsonl log.jsonl.part events.out.tfevents.weft curve.csv curve.png; do ln -s "$folder/victim" "$here/run/$name"; done
 run 0 "" $mlp --steps 2 --out "$here/run"
 ln -sf "$folder/victim" "$here/run/log.jsonl.part"
 run 0 "" train --resume --out "$here/run" --steps 3
-for name in log.jsonl curve.csv; do is_link_free "$here/run/$name" || fail "$name is still a link"; done
+for name in log.jsonl events.out.tfevents.weft curve.csv; do is_link_free "$here/run/$name" || fail "$name is still a link"; done
 [[ $(wc -l <"$here/run/log.jsonl") == 3 ]] || fail "the log of 3 steps has $(wc -l <"$here/run/log.jsonl") lines"
 [[ $(cat "$folder/victim") == precious ]] || fail "a file was written through a link: $(head -c 80 "$folder/victim")"
 rm "$here/run/log.jsonl.part"

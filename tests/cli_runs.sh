@@ -12,6 +12,8 @@ report $run --steps 3 --out "$folder/b" >/dev/null
 [[ $(sha $run --steps 8 --resume --out "$folder/b") == "$whole" ]] || fail "resumed: other bits"
 [[ $(sha train --resume --out "$folder/b" --steps 8) == "$whole" ]] || fail "resumed at the end: other bits"
 [[ $(grep -c '"loss"' "$folder/b/log.jsonl") == 8 ]] || fail "the log of a resumed run has not 8 steps"
+[[ $(grep -ao 'Loss/' "$folder/b/events.out.tfevents.weft" | wc -l) == $(wc -l <"$folder/b/log.jsonl") ]] ||
+    fail "the events of a resumed run are not those of its log"
 cmp -s "$folder/a/model.safetensors" "$folder/b/model.safetensors" || fail "resumed: another file"
 expect 2 "--lr 0.001, not 0.01" train --resume --out "$folder/b" --steps 9 --lr 0.01
 [[ $(sha train --resume --out "$folder/b" --steps 9 --seed 3 --micro 4) ]] || fail "an option that agrees is refused"
@@ -116,7 +118,7 @@ before=$(cat "$folder/full/"*.safetensors | cksum)
 (trap '' XFSZ; ulimit -f 100; "$WEFT" train --resume --out "$folder/full" --steps 4 >/dev/null 2>"$folder/said")
 [[ $? == 1 && -s $folder/said ]] || fail "no room: exit status, or nothing is said"
 [[ $(cat "$folder/full/"*.safetensors | cksum) == "$before" ]] || fail "no room: the old checkpoint is gone"
-[[ $(ls -A "$folder/full" | grep -vc 'safetensors$\|log.jsonl$\|run.json$\|report.json$\|curve') == 0 ]] || fail "no room: something is left behind"
+[[ $(ls -A "$folder/full" | grep -vc 'safetensors$\|log.jsonl$\|tfevents.weft$\|run.json$\|report.json$\|curve') == 0 ]] || fail "no room: something is left behind"
 
 # ---- profile, plans of more ranks ----
 report plan --model gpt2-tiny --batch 8 --threads 1 --plan dp=2,pp=2 --micro 4 >"$folder/plan.json"
