@@ -56,6 +56,14 @@ got=$(printf 'in\n' | "$WEFT" run -n 2 -- sh -c 'echo $RANK $(cat)' | sort | pas
 run 0 -n 2 --timeout 60 -- sh -c '[ "$1" = --help ] && [ $# = 2 ]' sh --help -n
 run 0 --ranks=1 true
 
+# ---- where other programs' ranks meet: one free port for all, another for each launch ----
+ports() { (export MASTER_ADDR=far.example MASTER_PORT=1; run 0 -n 3 -- sh -c 'echo $RANK at $MASTER_ADDR:$MASTER_PORT'; sort -u "$folder/out"); }
+first=$(ports) second=$(ports)
+[[ $(sed 's/.* at //' <<<"$first" | sort -u) =~ ^127\.0\.0\.1:[1-9][0-9]+$ && $(wc -l <<<"$first") == 3 ]] || fail "ranks have to meet at: $first"
+[[ $first != "$second" ]] || fail "two launches have one port: $first"
+[[ $("$WEFT" run -n 1 -- sh -c 'echo $PYTHONUNBUFFERED') == 1 && $(PYTHONUNBUFFERED=x "$WEFT" run -n 1 -- sh -c 'echo $PYTHONUNBUFFERED') == x ]] ||
+    fail "Python's output waits for its end, or its own word is overruled"
+
 # ---- exit statuses, in words ----
 run 7 -n 3 -- sh -c '[ $RANK != 1 ] || exit 7; exec sleep 600'
 says "weft: rank 1 (process "

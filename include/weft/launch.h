@@ -2,7 +2,9 @@
  *
  * A launched process finds its place in its environment: RANK, WORLD_SIZE, LOCAL_RANK and
  * LOCAL_WORLD_SIZE as torchrun sets them, or the variables of Open MPI, MPICH or Slurm. On
- * one machine ranks need nothing else: wf_launch hands them a descriptor to meet over.
+ * one machine ranks need nothing else: wf_launch hands them a descriptor to meet over. Programs
+ * that meet at a port, as PyTorch's do, find a free one of 127.0.0.1 in MASTER_ADDR and
+ * MASTER_PORT.
  *
  *     char *const program[] = {"./train", "--fast", NULL};
  *     wf_launch_config config = WF_LAUNCH_CONFIG_INIT;

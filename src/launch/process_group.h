@@ -36,6 +36,7 @@ typedef struct wfi_process_group {
     wfi_merge merge;
     wfi_watchdog watchdog;
     int segment_fd, signal_fd; /* -1: not yet */
+    int port;                  /* that rank 0 may listen at; 0: not chosen yet */
     sigset_t old_mask;
 
     int64_t stuck_ms;       /* a job in which nothing has moved for so long is given up */
@@ -81,8 +82,7 @@ wf_status wfi_rank_spawn(wfi_process_group *group, int rank);
 
 /* The environment of `rank`: ours, without what other launchers have said. Free with
  * wfi_environment_free. NULL: no memory. */
-char **wfi_environment_create(wf_context *ctx, int rank, const wf_launch_config *config,
-                              int control_fd);
+char **wfi_environment_create(wfi_process_group *group, int rank);
 void wfi_environment_free(wf_context *ctx, char **environment);
 
 /* ---- stop.c ---- */

@@ -160,7 +160,7 @@ wf_status wfi_rank_spawn(wfi_process_group *group, int rank) {
     for (int i = 0; i < WFI_N_STREAMS; i++) s.pipes[i] = ends[i][1];
     s.report = ends[WFI_N_STREAMS][1];
     if (status == WF_OK) {
-        s.environment = wfi_environment_create(group->ctx, rank, group->config, group->segment_fd);
+        s.environment = wfi_environment_create(group, rank);
         status =
             s.environment ? start_process(group, rank, &s, ends[WFI_N_STREAMS][0]) : WF_NO_MEMORY;
     }
