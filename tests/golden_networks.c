@@ -100,15 +100,18 @@ static void move_tensor(const golden *g, const char *name, float *whole, bool wr
     TEST_OK(g->ctx,
             wfi_state_list_create(wf_trainer_program(g->trainer), WFI_STATE_WEIGHTS, &list));
     const wfi_state_tensor *tensor = wfi_state_find(&list, name);
-    int64_t n = wf_shape_n_elem(&list.graph->values[tensor->value].shape), run = tensor->n_run;
+    int64_t n = wf_shape_n_elem(&list.graph->values[tensor->value].shape);
+    const int64_t *begin = tensor->run_begin;
     assert_int_equal(tensor->n_pieces, tensor->n_parts);
-    for (int64_t k = 0; k * run < n; k++) {
-        const wfi_state_piece *piece = &tensor->pieces[k % tensor->n_parts];
+    for (int64_t k = 0; k * begin[tensor->n_parts] < n * tensor->n_parts; k++) {
+        int64_t part = k % tensor->n_parts, period = k / tensor->n_parts;
+        int64_t run = begin[part + 1] - begin[part];
+        const wfi_state_piece *piece = &tensor->pieces[part];
         char *at = g->trainer->workers[0].arenas->base + piece->at;
-        float *own = (float *)at + k / tensor->n_parts * run;
-        assert_int_equal(piece->part, k % tensor->n_parts);
-        memcpy(writes ? own : whole + k * run, writes ? whole + k * run : own,
-               (size_t)run * sizeof(float));
+        float *own = (float *)at + period * run;
+        float *there = whole + period * begin[tensor->n_parts] + begin[part];
+        assert_int_equal(piece->part, part);
+        memcpy(writes ? own : there, writes ? there : own, (size_t)run * sizeof(float));
     }
     wfi_state_list_release(&list);
 }

@@ -94,14 +94,14 @@ static int dim_of(int8_t rule, const wf_shape *shape, int any) {
     return rule == WFI_ANY_DIM ? any : rule > 0 ? rule - 1 : shape->n_dims + rule;
 }
 
-/* Copies part `part` of n from the whole to the part, or back. */
-static void copy_part(char *whole, const wf_shape *shape, int dim, int n_blocks, int n, int part,
+/* Copies part number `number` of n from the whole to the part, or back. */
+static void copy_part(char *whole, const wf_shape *shape, int dim, int n_blocks, int n, int number,
                       char *piece, bool is_back) {
-    int64_t inner = 4, outer = 1, length = shape->dim[dim] / n_blocks, own = length / n;
+    wfi_op_part part = wfi_op_part_of(shape, dim, n_blocks, number, n);
+    int64_t inner = 4 * part.inner, outer = n_blocks, own = part.end - part.begin;
     for (int d = 0; d < dim; d++) outer *= shape->dim[d];
-    for (int d = dim + 1; d < shape->n_dims; d++) inner *= shape->dim[d];
-    for (int64_t o = 0; o < outer * n_blocks; o++) {
-        char *at = whole + (size_t)((o * length + part * own) * inner);
+    for (int64_t o = 0; o < outer; o++) {
+        char *at = whole + (size_t)((o * part.length + part.begin) * inner);
         char *to = piece + (size_t)(o * own * inner);
         memcpy(is_back ? at : to, is_back ? to : at, (size_t)(own * inner));
     }
@@ -140,18 +140,22 @@ static void compare(const instance *one, const wfi_op_cut *cut, int o, const com
                  sqrt(error / norm));
 }
 
-/* Whether n divides what is cut. */
-static bool make_part(const instance *one, const wfi_op_cut *cut, int any, int n, instance *part) {
-    int n_blocks = cut->n_blocks ? cut->n_blocks : 1;
+/* False: there are not so many. */
+static bool make_part(const instance *one, const wfi_op_cut *cut, int any, int n, int number,
+                      instance *part) {
+    bool is_first = true;
     *part = *one;
-    if (cut->divide && !cut->divide(&part->sample.attr, n)) return false;
     for (int i = 0; i < one->sample.n_in; i++) {
         wf_shape *shape = &part->sample.in[i];
-        int dim = dim_of(cut->in[i], shape, any);
+        int dim = dim_of(cut->in[i], shape, any),
+            n_blocks = i || !cut->n_blocks ? 1 : cut->n_blocks;
         if (dim < 0) continue;
         assert_in_range(dim, 0, shape->n_dims - 1);
-        if (shape->dim[dim] % (n * (i ? 1 : n_blocks))) return false;
-        shape->dim[dim] /= n;
+        wfi_op_part of = wfi_op_part_of(shape, dim, n_blocks, number, n);
+        if (of.length < n || (cut->is_even && of.length % n)) return false;
+        if (is_first && cut->divide && !cut->divide(&part->sample.attr, &of)) return false;
+        is_first = false;
+        shape->dim[dim] = n_blocks * (of.end - of.begin);
     }
     return true;
 }
@@ -159,12 +163,13 @@ static bool make_part(const instance *one, const wfi_op_cut *cut, int any, int n
 static bool try_cut(wf_context *ctx, const instance *one, const computed *whole,
                     const wfi_op_cut *cut, int any, int n) {
     instance part;
-    if (!make_part(one, cut, any, n, &part)) return false;
+    if (!make_part(one, cut, any, n, 0, &part)) return false;
     int n_out = whole->node->n_out;
     float *joined[WFI_MAX_OUTPUTS] = {NULL};
     for (int o = 0; o < n_out; o++)
         joined[o] = calloc(1, wfi_value_bytes(whole->g, whole->node->out[o]) + 1);
     for (int r = 0; r < n; r++) {
+        assert_true(make_part(one, cut, any, n, r, &part));
         computed c = make(ctx, &part);
         for (int i = 0; i < one->sample.n_in; i++) {
             int dim = dim_of(cut->in[i], &one->sample.in[i], any);

@@ -33,13 +33,19 @@ static wf_program *make_program(wf_context *ctx, const wf_model *model, const ch
 /* Equal pieces lie side by side, and one of each makes up a part of the tensor. */
 static void expect_whole(const char *plan, const wfi_state_list *list,
                          const wfi_state_tensor *tensor) {
-    int64_t end = 0, n = wf_shape_n_elem(&list->graph->values[tensor->value].shape);
+    const int64_t *begin = tensor->run_begin;
+    int64_t end = 0, n_all = wf_shape_n_elem(&list->graph->values[tensor->value].shape), n;
     int32_t part = 0;
-    assert_int_equal(n % (tensor->n_run * tensor->n_parts), 0);
-    n /= tensor->n_parts;
+    assert_int_equal(n_all % begin[tensor->n_parts], 0);
+    n_all /= begin[tensor->n_parts];
+    n = begin[1] * n_all;
     for (int32_t k = 0; k < tensor->n_pieces;) {
         const wfi_state_piece *piece = &tensor->pieces[k];
-        if (piece->part != part && end == n) end = 0, part++;
+        if (piece->part != part && end == n) {
+            end = 0;
+            part++;
+            n = (begin[part + 1] - begin[part]) * n_all;
+        }
         assert_int_equal(piece->part, part);
         int32_t n_equal = wfi_state_n_equal(tensor, piece);
         if (piece->first != end || piece->n < 1)

@@ -222,8 +222,13 @@ wf_tensor wf_parameter(wf_graph *g, const char *name, wf_shape shape, wf_init in
 }
 
 int32_t wfi_graph_cut_parameter(wf_graph *g, wfi_cut cut, int32_t slice) {
+    for (int32_t v = cut.whole + 1; v < g->n_values; v++) /* of a weight that is tied */
+        if (g->values[v].cut && g->values[v].cut->whole == cut.whole &&
+            g->units[g->values[v].unit].slice == slice)
+            return v;
     wfi_cut *own = wfi_pool_alloc(&g->pool, 1, sizeof *own);
     const wfi_value *whole = wfi_value_at(g, cut.whole);
+    int64_t n = whole->shape.dim[cut.dim] / cut.n_blocks;
     const char *name =
         wfi_pool_format(&g->pool, "%s[%d/%d]", whole->name, (int)slice, (int)g->n_slices);
     if (!own || !name) g->status = WF_NO_MEMORY;
@@ -232,7 +237,8 @@ int32_t wfi_graph_cut_parameter(wf_graph *g, wfi_cut cut, int32_t slice) {
     *own = cut;
     part.kind = WFI_VALUE_PARAM;
     part.name = name;
-    part.shape.dim[cut.dim] /= g->n_slices;
+    part.shape.dim[cut.dim] = cut.n_blocks * (wfi_part_begin(n, slice + 1, g->n_slices) -
+                                              wfi_part_begin(n, slice, g->n_slices));
     part.unit = current_unit(g);
     part.cut = own;
     return add_value(g, part);

@@ -30,6 +30,12 @@ typedef enum wfi_value_kind {
     WFI_VALUE_CUT     /* a parameter that slices have parts of, each a parameter of its own */
 } wfi_value_kind;
 
+/* Where part `number` of n_parts of so many begins; it ends where the next one does. Half as many
+ * parts are two of these each. */
+static inline int64_t wfi_part_begin(int64_t n, int64_t number, int64_t n_parts) {
+    return n * number / n_parts;
+}
+
 /* A parameter of a slice: its part of one that is CUT. The dim is that of n_blocks blocks side by
  * side, and the part is the slice's of each. */
 typedef struct wfi_cut {
@@ -94,7 +100,19 @@ typedef union wfi_attr {
     struct {
         double p;
         uint64_t name;
+        /* Of a part: its elements are runs of `run`, which the whole has at `first` of each
+         * `stride` elements. run 0: it is the whole. */
+        int64_t run, first, stride;
     } dropout;
+    struct {
+        int64_t n_classes; /* the table has the rows of so many from `first` on, and all ids are */
+        int64_t first;     /* below that number. 0: it has all rows, and is never a part */
+    } embedding;
+    struct {
+        int64_t n_classes;
+        int64_t n_blocks;   /* into which classes are cut, see wfi_part_begin */
+        int64_t begin, end; /* the blocks whose logits there are */
+    } classes;
     struct {
         int64_t n_heads;
         int causal;
@@ -224,8 +242,8 @@ void wfi_graph_add_stat(wf_graph *g, wfi_stat stat);
 void wfi_graph_set_nodes(wf_graph *g, wfi_node *nodes, int32_t n, size_t capacity);
 /* Which node makes which value, after nodes were moved. */
 void wfi_graph_find_producers(wf_graph *g);
-/* A slice's part of a parameter, declared in the current unit: it has no place yet. Returns the
- * value, or -1. */
+/* A slice's part of a parameter: that which there is, or a new one, declared in the current unit;
+ * it has no place yet. Returns the value, or -1. */
 int32_t wfi_graph_cut_parameter(wf_graph *g, wfi_cut cut, int32_t slice);
 /* Buffers get their places in their units' flat storage. */
 void wfi_graph_lay_out_buffers(wf_graph *g);

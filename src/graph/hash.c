@@ -19,6 +19,8 @@ enum member {
     SLICE,
     REDUCE,
     DROPOUT,
+    EMBEDDING,
+    CLASSES,
     ATTENTION,
     REORDER,
     NONE
@@ -40,6 +42,8 @@ static const struct {
                {"slice", SLICE},
                {"reduce", REDUCE},
                {"dropout", DROPOUT},
+               {"embedding", EMBEDDING},
+               {"class_sums", CLASSES},
                {"self_attention", ATTENTION},
                {"cached_attention", ATTENTION},
                {"reorder", REORDER}};
@@ -89,7 +93,15 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *a, char *text) {
         snprintf(to, n, "%d %a", a->reduce.dim, a->reduce.factor);
         break;
     case DROPOUT:
-        snprintf(to, n, "%a %" PRIu64, a->dropout.p, a->dropout.name);
+        snprintf(to, n, "%a %" PRIu64 " %" PRId64 " %" PRId64 " %" PRId64, a->dropout.p,
+                 a->dropout.name, a->dropout.run, a->dropout.first, a->dropout.stride);
+        break;
+    case EMBEDDING:
+        snprintf(to, n, "%" PRId64 " %" PRId64, a->embedding.n_classes, a->embedding.first);
+        break;
+    case CLASSES:
+        snprintf(to, n, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, a->classes.n_classes,
+                 a->classes.n_blocks, a->classes.begin, a->classes.end);
         break;
     case ATTENTION:
         snprintf(to, n, "%" PRId64 " %d", a->attention.n_heads, a->attention.causal);

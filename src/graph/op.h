@@ -58,9 +58,19 @@ typedef struct wfi_op_sample {
         }                                                                                          \
     }
 
-/* A way of computing an instance in equal parts, each on a rank of its own, from parts of its
- * operands; the parts are instances of the same op. By operand, which dim is cut: 1 is the first,
- * -1 the last; every operand that is not named is whole in all parts. */
+/* A part of an instance: which of how many, and what it has of the dim that is cut of its first
+ * operand that is. */
+typedef struct wfi_op_part {
+    int64_t number, n;
+    int64_t begin, end; /* of each block, which has `length` */
+    int64_t length;
+    int64_t inner; /* elements for each of that dim */
+} wfi_op_part;
+wfi_op_part wfi_op_part_of(const wf_shape *shape, int dim, int n_blocks, int64_t number, int64_t n);
+
+/* A way of computing an instance in parts, each on a rank of its own, from parts of its operands;
+ * the parts are instances of the same op. By operand, which dim is cut: 1 is the first, -1 the
+ * last; every operand that is not named is whole in all parts. */
 enum { WFI_WHOLE = 0, WFI_ANY_DIM = 100, WFI_SUMMED = 101 };
 typedef struct wfi_op_cut {
     const char *name; /* "rows", "columns", "heads"; NULL ends a list */
@@ -70,7 +80,8 @@ typedef struct wfi_op_cut {
     int8_t n_blocks; /* the dim of input 0 is so many blocks side by side, each cut; 0: one */
     bool (*applies)(const wf_graph *g, const wfi_node *node); /* NULL: always */
     /* Makes the attributes a part's; false: there cannot be so many parts. NULL: the same. */
-    bool (*divide)(wfi_attr *attr, int64_t n_parts);
+    bool (*divide)(wfi_attr *attr, const wfi_op_part *part);
+    bool is_even; /* parts have to be equal */
 } wfi_op_cut;
 
 /* Operands of an op by role: bit i is its input, or its output, i. */

@@ -186,9 +186,9 @@ static void self_attention_backward_reference(const wfi_call *call) {
         }
 }
 
-static bool divide_heads(wfi_attr *attr, int64_t n_parts) {
-    bool divides = attr->attention.n_heads % n_parts == 0;
-    if (divides) attr->attention.n_heads /= n_parts;
+static bool divide_heads(wfi_attr *attr, const wfi_op_part *part) {
+    bool divides = attr->attention.n_heads % part->n == 0;
+    if (divides) attr->attention.n_heads /= part->n;
     return divides;
 }
 

@@ -105,6 +105,16 @@ double wfi_flops_of_output(const wf_graph *g, const wfi_node *node, double facto
 
 /* ---- placement that many ops share ---- */
 
+wfi_op_part wfi_op_part_of(const wf_shape *shape, int dim, int n_blocks, int64_t number,
+                           int64_t n) {
+    int64_t length = shape->dim[dim] / n_blocks;
+    wfi_op_part part = {.number = number, .n = n, .length = length, .inner = 1};
+    part.begin = wfi_part_begin(length, number, n);
+    part.end = wfi_part_begin(length, number + 1, n);
+    for (int d = dim + 1; d < shape->n_dims; d++) part.inner *= shape->dim[d];
+    return part;
+}
+
 const wfi_op_cut wfi_place_elements[] = {
     {.name = "elements", .in = {WFI_ANY_DIM, WFI_ANY_DIM}, .out = {WFI_ANY_DIM}}, {0}};
 
@@ -113,7 +123,7 @@ static bool has_rows(const wf_graph *g, const wfi_node *node) {
 }
 
 const wfi_op_cut wfi_place_rows[] = {
-    {.name = "rows", .in = {1}, .out = {1, 1, 1}, .applies = has_rows}, {0}};
+    {.name = "rows", .in = {1}, .out = {1, 1, 1}, .applies = has_rows, .is_even = true}, {0}};
 
 const wfi_op_cut wfi_place_images[] = {
     {.name = "samples", .in = {1}, .out = {1}}, {.name = "channels", .in = {2}, .out = {2}}, {0}};

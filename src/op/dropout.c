@@ -21,22 +21,46 @@ static wf_status dropout_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &x);
 }
 
+static void drop(wfi_random_key key, const wfi_step_args *step, double p, uint64_t first, int64_t n,
+                 const float *x, float *y) {
+    double factor = 1 / (1 - p);
+    float uniform[DRAWN_AT_ONCE];
+    for (int64_t i = 0; i < n; i += DRAWN_AT_ONCE) {
+        int64_t n_drawn = wfi_min_i64(DRAWN_AT_ONCE, n - i);
+        wfi_random_fill_uniform(key, step->step, first + (uint64_t)i, n_drawn, uniform);
+        for (int64_t k = 0; k < n_drawn; k++)
+            y[i + k] = uniform[k] >= p ? (float)(x[i + k] * factor) : 0;
+    }
+}
+
+/* A part draws what the whole would for its elements. */
 static void dropout_reference(const wfi_call *call) {
     const float *x = call->in[0].data;
     float *y = call->out[0].data;
     const wf_shape *shape = &call->in[0].shape;
-    const wfi_step_args *step = call->step;
-    wfi_random_key key = {step->seed, call->attr->dropout.name};
-    double p = call->attr->dropout.p, factor = 1 / (1 - p);
+    const wfi_attr *a = call->attr;
+    wfi_random_key key = {call->step->seed, a->dropout.name};
     int64_t n_total = wf_shape_n_elem(shape), sample_size = n_total / shape->dim[0];
-    uint64_t first = (uint64_t)step->first_sample * (uint64_t)sample_size;
-    float uniform[DRAWN_AT_ONCE];
-    for (int64_t i = 0; i < n_total; i += DRAWN_AT_ONCE) {
-        int64_t n = wfi_min_i64(DRAWN_AT_ONCE, n_total - i);
-        wfi_random_fill_uniform(key, step->step, first + (uint64_t)i, n, uniform);
-        for (int64_t k = 0; k < n; k++) y[i + k] = uniform[k] >= p ? (float)(x[i + k] * factor) : 0;
-    }
+    int64_t run = a->dropout.run ? a->dropout.run : n_total;
+    int64_t stride = a->dropout.run ? a->dropout.stride : n_total;
+    uint64_t first = (uint64_t)call->step->first_sample;
+    first *= (uint64_t)(a->dropout.run ? sample_size / run * stride : sample_size);
+    first += (uint64_t)a->dropout.first;
+    for (int64_t i = 0; i < n_total; i += run, first += (uint64_t)stride)
+        drop(key, call->step, a->dropout.p, first, run, x + i, y + i);
 }
+
+static bool divide_elements(wfi_attr *attr, const wfi_op_part *part) {
+    attr->dropout.run = (part->end - part->begin) * part->inner;
+    attr->dropout.first = part->begin * part->inner;
+    attr->dropout.stride = part->length * part->inner;
+    return true;
+}
+
+/* By a dim of samples, not by samples. */
+static const wfi_op_cut dropout_place[] = {
+    {.name = "elements", .in = {WFI_ANY_DIM}, .out = {WFI_ANY_DIM}, .divide = divide_elements},
+    {0}};
 
 static const wfi_op_sample dropout_samples[] = {
     {.n_in = 1, .in = {WFI_DIMS(1, 5, 9)}, .attr = {.dropout = {0.4, 7}}}, {0}};
@@ -51,6 +75,7 @@ const wfi_op wfi_op_dropout = {
     .work = {20, WFI_Y}, /* ten rounds of Philox for every four elements */
     .reference = dropout_reference,
     .samples = dropout_samples,
+    .place = dropout_place,
 };
 
 const wfi_op wfi_op_dropout_backward = {

@@ -2,9 +2,10 @@
  *
  * embedding(ids I32 [...], table [rows, n]) -> y [..., n]
  * embedding_backward(dy, ids) -> dtable, node->shape is the table's
+ * attr.embedding: which rows the table has, where it may be a part
  *
- * The data's source refuses ids that are out of range; here they would read or
- * write out of bounds, so such a row is zero and passes nothing back. */
+ * The row of an id that the table does not have is zero, and passes nothing back: so parts add up
+ * to the whole without rounding. Ids that no part has the data's source refuses. */
 #include "op/check.h"
 
 #include <string.h>
@@ -45,6 +46,12 @@ static wf_status embedding_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
+/* A row of the table; -1: it has none for that id. */
+static int64_t row_of(const wfi_call *call, int32_t id, int64_t n_rows) {
+    int64_t row = id - call->attr->embedding.first;
+    return row >= 0 && row < n_rows ? row : -1;
+}
+
 static void embedding_reference(const wfi_call *call) {
     const int32_t *id = call->in[0].data;
     const float *table = call->in[1].data;
@@ -52,8 +59,9 @@ static void embedding_reference(const wfi_call *call) {
     int64_t n_ids = wf_shape_n_elem(&call->in[0].shape);
     int64_t n_rows = call->in[1].shape.dim[0], n = call->in[1].shape.dim[1];
     for (int64_t i = 0; i < n_ids; i++, y += n) {
-        if (id[i] >= 0 && id[i] < n_rows)
-            memcpy(y, table + id[i] * n, (size_t)n * sizeof *y);
+        int64_t row = row_of(call, id[i], n_rows);
+        if (row >= 0)
+            memcpy(y, table + row * n, (size_t)n * sizeof *y);
         else
             memset(y, 0, (size_t)n * sizeof *y);
     }
@@ -68,9 +76,8 @@ static void embedding_backward_reference(const wfi_call *call) {
     int64_t n_rows = call->out[0].shape.dim[0], n = call->out[0].shape.dim[1];
     memset(dtable, 0, (size_t)(n_rows * n) * sizeof *dtable);
     for (int64_t i = 0; i < n_ids; i++, dy += n) {
-        if (id[i] < 0 || id[i] >= n_rows) continue;
-        float *row = dtable + id[i] * n;
-        for (int64_t j = 0; j < n; j++) row[j] += dy[j];
+        int64_t row = row_of(call, id[i], n_rows);
+        for (int64_t j = 0; j < n && row >= 0; j++) dtable[row * n + j] += dy[j];
     }
 }
 
@@ -86,9 +93,10 @@ static void embedding_backward_add(const wfi_call *call) {
     int64_t *first = (int64_t *)(sum + wfi_round_up((size_t)n, 2)), *next = first + n_rows;
     for (int64_t r = 0; r < n_rows; r++) first[r] = n_ids;
     for (int64_t i = n_ids - 1; i >= 0; i--) {
-        if (id[i] < 0 || id[i] >= n_rows) continue;
-        next[i] = first[id[i]];
-        first[id[i]] = i;
+        int64_t row = row_of(call, id[i], n_rows);
+        if (row < 0) continue;
+        next[i] = first[row];
+        first[row] = i;
     }
     for (int64_t r = 0; r < n_rows; r++, dtable += n) {
         if (first[r] == n_ids) continue;
@@ -106,10 +114,31 @@ static size_t embedding_backward_add_scratch(const wf_graph *g, const wfi_node *
 }
 
 static const wfi_op_sample embedding_samples[] = {
-    {.n_in = 2, .in = {WFI_DIMS(8), WFI_DIMS(5, 6)}, .ids = 1 << 0, .id_limit = 4}, {0}};
+    {.n_in = 2, .in = {WFI_DIMS(8), WFI_DIMS(5, 6)}, .ids = 1 << 0, .id_limit = 4},
+    {.n_in = 2,
+     .in = {WFI_DIMS(8), WFI_DIMS(5, 6)},
+     .ids = 1 << 0,
+     .id_limit = 5,
+     .attr = {.embedding = {.n_classes = 5}}},
+    {0}};
+
+static bool may_be_part(const wf_graph *g, const wfi_node *node) {
+    (void)g;
+    return node->attr.embedding.n_classes > 0;
+}
+
+static bool divide_classes(wfi_attr *attr, const wfi_op_part *part) {
+    attr->embedding.first += part->begin;
+    return true;
+}
 
 static const wfi_op_cut embedding_place[] = {{.name = "rows", .in = {1}, .out = {1}},
                                              {.name = "columns", .in = {WFI_WHOLE, 2}, .out = {-1}},
+                                             {.name = "classes",
+                                              .in = {WFI_WHOLE, 1},
+                                              .out = {WFI_SUMMED},
+                                              .applies = may_be_part,
+                                              .divide = divide_classes},
                                              {0}};
 
 const wfi_op wfi_op_embedding = {

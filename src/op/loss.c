@@ -99,8 +99,8 @@ static void cross_entropy_backward_reference(const wfi_call *call) {
 static const wfi_op_sample cross_entropy_samples[] = {
     {.n_in = 2, .in = {WFI_DIMS(6, 5), WFI_DIMS(6)}, .ids = 1 << 1, .id_limit = 5}, {0}};
 
-static const wfi_op_cut cross_entropy_place[] = {{.name = "rows", .in = {1, 1}, .out = {1, 1}},
-                                                 {0}};
+static const wfi_op_cut cross_entropy_place[] = {
+    {.name = "rows", .in = {1, 1}, .out = {1, 1}, .is_even = true}, {0}};
 
 const wfi_op wfi_op_cross_entropy = {
     .name = "cross_entropy",

@@ -1,6 +1,6 @@
 /* Finding pairs: from each node whose columns can be cut, through its readers, to one that sums. A
  * search takes nodes as long as each has a rule that fits what is cut of its operands, and gives
- * them back if it comes to nothing.
+ * them back if it comes to nothing. A node that sums at once is a pair by itself: rows of a table.
  */
 #include "pass/pairs.h"
 #include "op/op_table.h"
@@ -71,6 +71,18 @@ static const wfi_op_cut *find_beginning(const search *s, int32_t n) {
     return rule && rule->in[0] == WFI_WHOLE ? rule : NULL;
 }
 
+static bool is_seen_outside(const wf_graph *g, int32_t v) {
+    return g->values[v].name || v == g->loss || v == g->record;
+}
+
+/* How it is cut if it is a pair by itself. */
+static const wfi_op_cut *find_sum(const search *s, int32_t n) {
+    const wfi_node *node = &s->g->nodes[n];
+    if (node->dead || s->pairs.end_of[n] >= 0 || is_seen_outside(s->g, node->out[0])) return NULL;
+    const wfi_op_cut *rule = find_rule(s, node, true);
+    return rule && rule->in[0] == WFI_WHOLE ? rule : NULL;
+}
+
 wfi_node wfi_without_bias(const wfi_node *node) {
     wfi_node product = *node;
     if (product.op == &wfi_op_linear && product.n_in == 3) product.n_in = 2;
@@ -79,8 +91,17 @@ wfi_node wfi_without_bias(const wfi_node *node) {
 
 /* ---- finding pairs ---- */
 
-static bool is_seen_outside(const wf_graph *g, int32_t v) {
-    return g->values[v].name || v == g->loss || v == g->record;
+static bool is_parameter(const wf_graph *g, int32_t v) {
+    return v >= 0 && g->values[v].kind == WFI_VALUE_PARAM;
+}
+
+/* A node of a pair that reads the value, or, if not `in_pair`, one of none; -1: there is none. */
+static int32_t find_reader(const search *s, int32_t v, bool in_pair) {
+    const wf_graph *g = s->g;
+    for (int32_t n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++)
+            if (g->nodes[n].in[i] == v && (s->pairs.end_of[n] >= 0) == in_pair) return n;
+    return -1;
 }
 
 static void take_node(search *s, int32_t n, const wfi_op_cut *rule, int n_in) {
@@ -95,7 +116,8 @@ static void take_node(search *s, int32_t n, const wfi_op_cut *rule, int n_in) {
         int dim = dim_of(g, rule->in[i], v, any);
         if (dim && !s->pairs.cuts[v].dim && producer >= 0)
             take_node(s, producer, find_beginning(s, producer), g->nodes[producer].n_in);
-        s->pairs.cuts[v] = (wfi_value_cut){dim, 1};
+        if (!is_parameter(g, v) || !s->pairs.cuts[v].dim)
+            s->pairs.cuts[v] = (wfi_value_cut){dim, 1};
     }
     for (int i = 0; i < node->n_out; i++)
         if (rule->out[i] != WFI_SUMMED)
@@ -131,7 +153,8 @@ static bool take_readers(search *s, int32_t v) {
     return true;
 }
 
-/* Where a rule wants blocks, what it is made of has them, too. False: two want others. */
+/* Where a rule wants blocks, what it is made of has them, too. False: two want others, or another
+ * pair has a weight without them. */
 static bool find_blocks(search *s) {
     const wf_graph *g = s->g;
     bool changes = true;
@@ -146,8 +169,10 @@ static bool find_blocks(search *s) {
                     int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
                     if (v < 0 || !s->pairs.cuts[v].dim) continue;
                     if (!pass && s->pairs.cuts[v].n_blocks > n) n = s->pairs.cuts[v].n_blocks;
-                    changes |= pass && s->pairs.cuts[v].n_blocks < n;
-                    if (pass) s->pairs.cuts[v].n_blocks = n;
+                    if (!pass || s->pairs.cuts[v].n_blocks >= n) continue;
+                    if (is_parameter(g, v) && find_reader(s, v, true) >= 0) return false;
+                    s->pairs.cuts[v].n_blocks = n;
+                    changes = true;
                 }
         }
     }
@@ -161,27 +186,31 @@ static bool find_blocks(search *s) {
     return true;
 }
 
-/* A parameter that others read, too, is not cut. */
-static bool owns_parameters(const search *s) {
-    const wf_graph *g = s->g;
-    for (int32_t n = 0; n < g->n_nodes; n++)
-        for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead && !is_found(s, n); i++) {
-            int32_t v = g->nodes[n].in[i];
-            if (v >= 0 && g->values[v].kind == WFI_VALUE_PARAM && s->pairs.cuts[v].dim &&
-                s->pairs.end_of[n] < 0)
-                return false;
-        }
-    return true;
+/* What is cut of the node's operands is whole again, but for weights that other pairs cut. */
+static void forget_node(search *s, int32_t n) {
+    const wfi_node *node = &s->g->nodes[n];
+    s->pairs.end_of[n] = -1;
+    for (int i = 0; i < node->n_in + node->n_out; i++) {
+        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        if (v >= 0 && !(is_parameter(s->g, v) && find_reader(s, v, true) >= 0))
+            s->pairs.cuts[v] = (wfi_value_cut){0, 1};
+    }
 }
 
-static void forget(search *s) {
+static void forget_pair(search *s, int32_t end) {
+    for (int32_t n = 0; n <= end; n++)
+        if (s->pairs.end_of[n] == end) forget_node(s, n);
+    s->pairs.n_pairs--;
+}
+
+/* A parameter that something else reads, too, is not cut: all its pairs go. */
+static void keep_shared(search *s) {
     const wf_graph *g = s->g;
-    for (int32_t k = 0; k < s->n_found; k++) {
-        const wfi_node *node = &g->nodes[s->found[k]];
-        for (int i = 0; i < node->n_in + node->n_out; i++) {
-            int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
-            if (v >= 0) s->pairs.cuts[v] = (wfi_value_cut){0, 1};
-        }
+    for (int32_t v = 0; v < g->n_values; v++) {
+        if (!is_parameter(g, v) || !s->pairs.cuts[v].dim || find_reader(s, v, false) < 0) continue;
+        for (int32_t n = find_reader(s, v, true); n >= 0; n = find_reader(s, v, true))
+            forget_pair(s, s->pairs.end_of[n]);
+        v = -1; /* what these had cut others may read */
     }
 }
 
@@ -190,7 +219,9 @@ static void find_pair(search *s, int32_t n) {
     const wf_graph *g = s->g;
     s->n_found = 0;
     s->end = -1;
-    const wfi_op_cut *rule = find_beginning(s, n);
+    const wfi_op_cut *rule = find_sum(s, n);
+    if (rule) s->end = n;
+    if (!rule) rule = find_beginning(s, n);
     if (!rule) return;
     take_node(s, n, rule, g->nodes[n].n_in);
     bool is_pair = true;
@@ -200,30 +231,35 @@ static void find_pair(search *s, int32_t n) {
         for (int i = 0; i < next->n_out && is_pair && !ends; i++)
             is_pair = !is_seen_outside(g, next->out[i]) && take_readers(s, next->out[i]);
     }
-    is_pair = is_pair && s->end >= 0 && owns_parameters(s) && find_blocks(s);
-    if (!is_pair) {
-        forget(s);
-        return;
-    }
-    for (int32_t k = 0; k < s->n_found; k++) s->pairs.end_of[s->found[k]] = s->end;
-    s->pairs.n_pairs++;
+    is_pair = is_pair && s->end >= 0 && find_blocks(s);
+    for (int32_t k = 0; k < s->n_found && is_pair; k++) s->pairs.end_of[s->found[k]] = s->end;
+    for (int32_t k = 0; k < s->n_found && !is_pair; k++) forget_node(s, s->found[k]);
+    s->pairs.n_pairs += is_pair;
 }
 
 /* ---- how many slices there can be ---- */
+
+wfi_op_part wfi_pairs_part(const wf_graph *g, const wfi_pairs *pairs, const wfi_node *node,
+                           int64_t slice, int64_t n) {
+    int i = 0;
+    while (node->in[i] < 0 || !pairs->cuts[node->in[i]].dim) i++;
+    wfi_value_cut cut = pairs->cuts[node->in[i]];
+    return wfi_op_part_of(&g->values[node->in[i]].shape, cut.dim - 1, cut.n_blocks, slice, n);
+}
 
 static bool node_allows(const search *s, int32_t n, int64_t n_slices) {
     const wf_graph *g = s->g;
     const wfi_node *node = &g->nodes[n];
     wfi_attr attr = node->attr;
-    if (s->pairs.rule[n]->divide && !s->pairs.rule[n]->divide(&attr, n_slices)) return false;
     for (int i = 0; i < node->n_in + node->n_out; i++) {
         int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
         if (v < 0 || !s->pairs.cuts[v].dim) continue;
-        if (g->values[v].shape.dim[s->pairs.cuts[v].dim - 1] %
-            (s->pairs.cuts[v].n_blocks * n_slices))
-            return false;
+        wfi_value_cut cut = s->pairs.cuts[v];
+        int64_t length = g->values[v].shape.dim[cut.dim - 1] / cut.n_blocks;
+        if (length < n_slices || (s->pairs.rule[n]->is_even && length % n_slices)) return false;
     }
-    return true;
+    wfi_op_part part = wfi_pairs_part(g, &s->pairs, node, 0, n_slices);
+    return !s->pairs.rule[n]->divide || s->pairs.rule[n]->divide(&attr, &part);
 }
 
 /* The first node that cannot be cut into so many; NULL: all can. */
@@ -278,6 +314,7 @@ wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_o
     search s = {.g = g, .pairs.n_slices = n_slices};
     wf_status status = allocate(&s);
     for (int32_t n = 0; n < g->n_nodes && status == WF_OK; n++) find_pair(&s, n);
+    if (status == WF_OK) keep_shared(&s);
     if (status == WF_OK) status = check_number(&s);
     wfi_free(g->ctx, s.found);
     *pairs_out = s.pairs;

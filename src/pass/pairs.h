@@ -27,6 +27,10 @@ typedef struct wfi_pairs {
 wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_out);
 void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs);
 
+/* What a slice, of n, has of a node of a pair. */
+wfi_op_part wfi_pairs_part(const wf_graph *g, const wfi_pairs *pairs, const wfi_node *node,
+                           int64_t slice, int64_t n);
+
 /* The end of a pair as slices have it: a product without its bias, which is added to the sum of all
  * slices. */
 wfi_node wfi_without_bias(const wfi_node *node);

@@ -39,6 +39,8 @@ static wf_status keep_node(shard *s, const wfi_node *node) {
     kept.unit = s->g->n_units - 1;
     for (int i = 0; i < kept.n_in; i++)
         if (kept.in[i] >= 0) kept.in[i] = s->becomes[kept.in[i]];
+    wfi_value *first = &s->g->values[kept.out[0]];
+    if (first->alias >= 0) first->alias = kept.in[0];
     return push(s, &kept);
 }
 
@@ -95,7 +97,8 @@ static void add_node(shard *s, int32_t n, int32_t slice, int32_t *becomes) {
     bool ends = s->pairs.end_of[n] == n;
     wfi_node node = ends ? wfi_without_bias(&s->nodes[n]) : s->nodes[n];
     wf_tensor in[WFI_MAX_INPUTS];
-    if (s->pairs.rule[n]->divide) (void)s->pairs.rule[n]->divide(&node.attr, s->pairs.n_slices);
+    wfi_op_part part = wfi_pairs_part(g, &s->pairs, &node, slice, s->pairs.n_slices);
+    if (s->pairs.rule[n]->divide) (void)s->pairs.rule[n]->divide(&node.attr, &part);
     for (int i = 0; i < node.n_in; i++) {
         int32_t v = node.in[i];
         if (v >= 0 && s->pairs.cuts[v].dim && g->values[v].kind == WFI_VALUE_CUT && becomes[v] == v)
@@ -103,7 +106,9 @@ static void add_node(shard *s, int32_t n, int32_t slice, int32_t *becomes) {
                 g, (wfi_cut){v, s->pairs.cuts[v].dim - 1, s->pairs.cuts[v].n_blocks}, slice);
         in[i] = v < 0 ? wfi_inert(g) : wfi_tensor(g, becomes[v]);
     }
-    if (node.shape.n_dims) node.shape.dim[s->pairs.cuts[node.out[0]].dim - 1] /= s->pairs.n_slices;
+    wfi_value_cut cut = s->pairs.cuts[node.out[0]];
+    if (node.shape.n_dims && cut.dim)
+        node.shape.dim[cut.dim - 1] = cut.n_blocks * (part.end - part.begin);
     const wfi_node *added = wfi_graph_add(g, node.op, &node.attr,
                                           node.shape.n_dims ? &node.shape : NULL, node.n_in, in);
     for (int i = 0; i < node.n_out && added; i++) becomes[node.out[i]] = added->out[i];
@@ -223,9 +228,9 @@ static wf_status allocate(shard *s) {
 }
 
 wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices) {
-    shard s = {.g = g, .n_nodes = g->n_nodes, .n_units = g->n_units, .n_values = g->n_values};
     g->n_slices = n_slices;
     if (n_slices == 1) return WF_OK;
+    shard s = {.g = g, .n_nodes = g->n_nodes, .n_units = g->n_units, .n_values = g->n_values};
     WF_TRY(wfi_pairs_find(g, n_slices, &s.pairs));
     wf_status status = allocate(&s);
     if (status == WF_OK) {

@@ -81,13 +81,15 @@ static wf_status visit_run(wfi_state_call *x, wfi_state_visit_fn visit,
 wf_status wfi_state_visit_tensor(wfi_state_call *x, wfi_state_visit_fn visit,
                                  const wfi_state_tensor *tensor) {
     const wfi_value *value = wfi_value_at(x->list.graph, tensor->value);
-    int64_t n_elem = wf_shape_n_elem(&value->shape), n = tensor->n_run;
+    const int64_t *begin = tensor->run_begin;
+    int64_t n_elem = wf_shape_n_elem(&value->shape), period = begin[tensor->n_parts];
     size_t size = wfi_state_element_bytes(&x->list, tensor);
-    for (int64_t run = 0; run * n < n_elem; run++) {
-        int64_t first = run / tensor->n_parts * n;
-        WF_TRY(visit_run(x, visit, tensor, (int32_t)(run % tensor->n_parts), first, first + n,
-                         (size_t)(run * n) * size));
-    }
+    for (int64_t at = 0; at < n_elem; at += period)
+        for (int32_t k = 0; k < tensor->n_parts; k++) {
+            int64_t n = begin[k + 1] - begin[k], first = at / period * n;
+            WF_TRY(
+                visit_run(x, visit, tensor, k, first, first + n, (size_t)(at + begin[k]) * size));
+        }
     return WF_OK;
 }
 

@@ -75,20 +75,36 @@ static bool is_part(const wf_graph *g, const wfi_state_tensor *tensor, int32_t v
     return cut ? cut->whole == tensor->value : v == tensor->value;
 }
 
-/* By whichever of its parts it is. */
-static void find_runs(const wf_graph *g, wfi_state_tensor *tensor, int32_t v) {
+/* How many elements of value v, a part of a tensor or all of it, stand side by side there. */
+static int64_t count_run(const wf_graph *g, int32_t v) {
     const wfi_cut *cut = g->values[v].cut;
     const wf_shape *shape = &g->values[v].shape;
-    tensor->n_parts = cut ? g->n_slices : 1;
-    tensor->n_run = wf_shape_n_elem(shape);
-    for (int d = 0; cut && d < cut->dim; d++) tensor->n_run /= shape->dim[d];
-    if (cut) tensor->n_run /= cut->n_blocks;
+    int64_t n = wf_shape_n_elem(shape);
+    for (int d = 0; cut && d < cut->dim; d++) n /= shape->dim[d];
+    return cut ? n / cut->n_blocks : n;
+}
+
+static int32_t part_of(const wf_graph *g, int32_t v) {
+    return g->values[v].cut ? g->units[g->values[v].unit].slice : 0;
+}
+
+static wf_status find_runs(wfi_state_list *list, wfi_state_tensor *tensor) {
+    const wf_graph *g = list->graph;
+    int32_t n = tensor->n_parts = g->values[tensor->value].kind == WFI_VALUE_CUT ? g->n_slices : 1;
+    tensor->run_begin = wfi_pool_alloc(&list->pool, (size_t)n + 1, sizeof *tensor->run_begin);
+    if (!tensor->run_begin) return WF_NO_MEMORY;
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (is_part(g, tensor, v) && g->values[v].kind != WFI_VALUE_CUT)
+            tensor->run_begin[part_of(g, v) + 1] = count_run(g, v);
+    for (int32_t k = 0; k < n; k++) tensor->run_begin[k + 1] += tensor->run_begin[k];
+    return WF_OK;
 }
 
 static wf_status add_pieces(wfi_state_list *list, wfi_state_tensor *tensor, const held *all,
                             int32_t n) {
     const wf_graph *g = list->graph;
     size_t most = 0;
+    WF_TRY(find_runs(list, tensor));
     for (int32_t v = 0; v < g->n_values; v++)
         for (int32_t k = 0; k < n && is_part(g, tensor, v); k++)
             most += is_of(&all[k], tensor, wfi_value_at(g, v));
@@ -97,11 +113,10 @@ static wf_status add_pieces(wfi_state_list *list, wfi_state_tensor *tensor, cons
     for (int32_t v = 0; v < g->n_values; v++) {
         const wfi_value *value = wfi_value_at(g, v);
         if (!is_part(g, tensor, v) || value->kind == WFI_VALUE_CUT) continue;
-        find_runs(g, tensor, v);
         for (int32_t k = 0; k < n; k++) {
             if (!is_of(&all[k], tensor, value)) continue;
             wfi_state_piece piece = cut(&all[k], tensor->state, value, wfi_value_bytes(g, v));
-            piece.part = value->cut ? g->units[value->unit].slice : 0;
+            piece.part = part_of(g, v);
             tensor->pieces[tensor->n_pieces] = piece;
             tensor->n_pieces += piece.n > 0;
         }

@@ -22,11 +22,12 @@ typedef struct wfi_state_tensor {
     const char *name; /* in files */
     int32_t value;    /* of the graph: dtype and shape */
     int state;        /* which of the optimizer's states; -1: none */
-    /* Its elements, row-major, are runs of so many, of one part after the other, and from the first
-     * one again. A tensor that is whole is one run of one part; of one that slices have parts of,
-     * each has a part. */
+    /* Its elements, row-major, are runs of one part after the other, and from the first one again,
+     * every run_begin[n_parts] elements: that of a part from its run_begin to the next one's. A
+     * tensor that is whole is one run of one part; of one that slices have parts of, each has a
+     * part. */
     int32_t n_parts;
-    int64_t n_run;
+    int64_t *run_begin; /* [n_parts + 1] */
     /* Ascending by part, `first`, then by rank. Ranks that hold the same elements have equal pieces
      * side by side; the first of them is the one to save. */
     wfi_state_piece *pieces;
