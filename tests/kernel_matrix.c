@@ -1,6 +1,7 @@
 /* oneDNN's products, norms, activations, softmaxes and attention against the plain
  * C reference, over odd shapes. */
 #include "kernel_harness.h"
+#include "op/op_table.h"
 
 #include <weft/nn.h>
 
@@ -108,6 +109,26 @@ static void test_classifier(void **state) {
                       cases[i][2] > 8192 ? must_with_many_classes : must);
 }
 
+/* The first of three blocks, which has all labels; the numbers of the others are zero. */
+static void block_model(wf_graph *g, const void *config) {
+    const int64_t *n = config;
+    wfi_attr attr = {.classes = {n[2], 3, 0, 1}};
+    wf_tensor labels = wf_input(g, "labels", WF_I32, WF_SHAPE(n[0]));
+    wf_tensor x =
+        wf_linear(trained_input(g, WF_SHAPE(n[0], n[1])), "fc", wfi_part_begin(n[2], 1, 3));
+    x = wfi_graph_op(g, &wfi_op_class_sums, &attr, NULL, 2, (wf_tensor[]){x, labels});
+    wf_loss(
+        wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, NULL, NULL, 2, (wf_tensor[]){x, labels}));
+}
+
+static void test_block(void **state) {
+    (void)state;
+    static const int64_t cases[][3] = {{3, 8, 101}, {2, 4, 20011}, {1, 3, 70001}};
+    static const fast_op must[] = {{"class_sums", ""}, {"class_sums_backward", ""}, {NULL, ""}};
+    for (size_t i = 0; i < WFI_COUNT(cases); i++)
+        check_kernels(block_model, cases[i], 3, true, WF_CONV_AUTO, 1, i ? must : NULL);
+}
+
 static void language_model(wf_graph *g, const void *config) {
     const int64_t *n = config; /* tokens, width, words */
     wf_tensor table = wf_parameter(g, "table", WF_SHAPE(n[2], n[1]), (wf_init){0});
@@ -138,7 +159,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),          cmocka_unit_test(test_norm),
         cmocka_unit_test(test_flat_batch_norm), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_classifier),      cmocka_unit_test(test_adding),
+        cmocka_unit_test(test_classifier),      cmocka_unit_test(test_block),
+        cmocka_unit_test(test_adding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,6 +68,14 @@ BUILD(cross_entropy) {
     UNUSED;
     return wf_cross_entropy(p[0], p[1]);
 }
+BUILD(cross_entropy_in_blocks) {
+    UNUSED;
+    wf_shape logits = wf_tensor_shape(p[0]);
+    int64_t n = logits.dim[logits.n_dims - 1];
+    wfi_attr attr = {.classes = {n, arg[0], 0, arg[0]}};
+    wf_tensor sums = wfi_graph_op(g, &wfi_op_class_sums, &attr, NULL, 2, p);
+    return wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, NULL, NULL, 2, (wf_tensor[]){sums, p[1]});
+}
 BUILD(mse) {
     UNUSED;
     return wf_mse(p[0], p[1]);
@@ -360,6 +368,20 @@ static void losses(void **state) {
          .has_ids = true,
          .id_shape = S(2),
          .id_limit = 1},
+        {"cross_entropy in blocks",
+         cross_entropy_in_blocks,
+         {3},
+         SHAPES(S(1, 5, 11)),
+         .has_ids = true,
+         .id_shape = S(5),
+         .id_limit = 11},
+        {"cross_entropy in blocks of one class",
+         cross_entropy_in_blocks,
+         {4},
+         SHAPES(S(1, 2, 4)),
+         .has_ids = true,
+         .id_shape = S(2),
+         .id_limit = 4},
         {"mse vector", mse, {0}, SHAPES(S(7), S(7))},
         {"embedding of none",
          embedding,

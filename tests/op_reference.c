@@ -385,17 +385,23 @@ static void dropout_masks(void **state) {
 
 /* ---- losses ---- */
 
+/* config: in so many blocks of classes; 0: as a whole. */
 static void record_model(wf_graph *g, const void *config) {
-    (void)config;
+    int n_blocks = *(const int *)config;
     wf_tensor zero = wf_parameter(g, "zero", S(3), (wf_init){WF_INIT_CONSTANT, 0});
     wf_tensor logits = wf_add(input(g, "logits", S(3)), zero);
-    wf_loss(wf_cross_entropy(logits, wf_input(g, "labels", WF_I32, WF_SCALAR)));
+    wf_tensor labels = wf_input(g, "labels", WF_I32, WF_SCALAR);
+    wfi_attr attr = {.classes = {3, n_blocks, 0, n_blocks}};
+    if (n_blocks)
+        logits = wfi_graph_op(g, &wfi_op_class_sums, &attr, NULL, 2, (wf_tensor[]){logits, labels});
+    wf_loss(n_blocks ? wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, NULL, NULL, 2,
+                                    (wf_tensor[]){logits, labels})
+                     : wf_cross_entropy(logits, labels));
 }
 
-static void records(void **state) {
-    (void)state;
+static void check_records(int n_blocks) {
     wf_context *ctx = test_context();
-    graph_walk w = begin(ctx, record_model, NULL, 5, 1);
+    graph_walk w = begin(ctx, record_model, &n_blocks, 5, 1);
     const float logits[] = {1, 2, 3, 3, 3, 1, 0, 0, 0, 1000, 0, 0, 7, 8, 9}; /* [5, 3] */
     memcpy(walk_float(&w, "logits"), logits, sizeof logits);
     memset(walk_float(&w, "zero"), 0, 3 * sizeof(float));
@@ -416,6 +422,11 @@ static void records(void **state) {
     walk_run(&w, false);
     assert_true(isnan(loss[0]) && isnan(record[0]));
     end(ctx, &w);
+}
+
+static void records(void **state) {
+    (void)state;
+    for (int n_blocks = 0; n_blocks <= 3; n_blocks++) check_records(n_blocks);
 }
 
 /* ---- edges ---- */

@@ -39,9 +39,11 @@ static wf_status make(wf_context *ctx, const wf_model *model, const char *plan_t
 
 static void a_pair_is_units(void **state) {
     (void)state;
-    static const char *const names[] = {"embed",       "h.0",      "h.0.pair0.0", "h.0.pair0.1",
-                                        "h.0.pair0.2", "h.0.sum0", "h.0.pair1.0", "h.0.pair1.1",
-                                        "h.0.pair1.2", "h.0.sum1", "head"};
+    static const char *const names[] = {
+        "embed",        "embed.pair0.0", "embed.pair0.1", "embed.pair0.2", "embed.sum0",
+        "h.0",          "h.0.pair0.0",   "h.0.pair0.1",   "h.0.pair0.2",   "h.0.sum0",
+        "h.0.pair1.0",  "h.0.pair1.1",   "h.0.pair1.2",   "h.0.sum1",      "head",
+        "head.pair0.0", "head.pair0.1",  "head.pair0.2",  "head.sum0"};
     wf_context *ctx = test_context();
     wf_model *model = find_gpt(ctx, 1);
     wf_program *p;
@@ -50,7 +52,7 @@ static void a_pair_is_units(void **state) {
     for (int32_t u = 0; u < p->graph->n_units; u++)
         assert_string_equal(p->graph->units[u].name, names[u]);
     /* Queries, keys and values of a slice's heads; of the layer after attention, its rows. */
-    assert_int_equal(p->graph->units[4].param_bytes,
+    assert_int_equal(p->graph->units[8].param_bytes,
                      (3 * HIDDEN * (HIDDEN + 1) / 3 + HIDDEN / 3 * HIDDEN) * sizeof(float));
     for (int32_t v = 0; v < p->graph->n_values; v++) {
         const wfi_value *value = wfi_value_at(p->graph, v);
@@ -109,7 +111,7 @@ static void refused(void **state) {
         {NULL, "tp=2", 3,
          "slices=3: the tree over which they are summed has no 2 whole subtrees for tp=2"},
         {NULL, "pp=2,cut=h.0.pair0.1", 3, "stands between slices that are summed"},
-        {NULL, "pp=8", 3, "the model has 7 units"},
+        {NULL, "pp=12", 3, "the model has 11 units"},
         {by_softmax, "", 2, "nothing of this model can be cut: op softmax of unit first"},
         {seen_outside, "", 2, "nothing of this model can be cut: op add of unit first"},
         {tied, "", 2, "nothing of this model can be cut"},
@@ -156,11 +158,27 @@ static void as_published(void **state) {
     test_context_end(ctx);
 }
 
+/* What the vocabulary adds: an all-reduce forward for the embedding and one backward for the head,
+ * and four numbers for each slice and token of which cross entropy is made. */
+static void for_the_vocabulary(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (int n = 2; n <= 6; n *= 3) {
+        const char *plan = n == 2 ? "tp=2" : "tp=6";
+        size_t vocabulary = 2 * sent(ctx, plan, 1, 6) - sent(ctx, plan, 2, 6);
+        size_t n_tokens = (size_t)BATCH * TOKENS;
+        size_t expected = n_tokens * (2 * HIDDEN + 6 * 4) * sizeof(float);
+        assert_int_equal(vocabulary * (size_t)n, 2 * (size_t)(n - 1) * expected);
+    }
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pair_is_units),
         cmocka_unit_test(refused),
         cmocka_unit_test(as_published),
+        cmocka_unit_test(for_the_vocabulary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,12 +33,41 @@ static void gated_net(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(logits, y));
 }
 
+/* The last output is that of a vocabulary of 11, which no number of slices divides; so are the
+ * columns of the pair, in which something is dropped. */
+enum { CLASSES = 11, WIDTH = 24 };
+
+static void add_words(wf_graph *g, bool is_tied) {
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR), none = {g, -1};
+    wf_tensor h = wf_linear(wf_reshape(x, WF_SHAPE(-1, SMALL_IMAGE)), "in", WIDTH);
+    h = wf_cut(wf_add(wf_embedding(y, "wte", CLASSES, WIDTH, 0.3f), h), "mlp");
+    wf_tensor m = wf_dropout(wf_gelu(wf_linear(h, "up", 30)), "drop", 0.3f);
+    h = wf_layer_norm(wf_add(wf_linear(wf_scale(m, 1), "down", WIDTH), h), "ln");
+    wf_cut(h, "head");
+    wf_tensor wte =
+        wf_parameter(g, "wte.weight", WF_SHAPE(CLASSES, WIDTH), (wf_init){WF_INIT_NORMAL, 0.3f});
+    h = is_tied ? wf_linear_with(h, wte, none) : wf_linear(h, "fc", CLASSES);
+    wf_output(h, "logits");
+    wf_loss(wf_cross_entropy(h, y));
+}
+
+static void tied_words_net(wf_graph *g, const void *config) {
+    (void)config;
+    add_words(g, true);
+}
+
+static void words_net(wf_graph *g, const void *config) {
+    (void)config;
+    add_words(g, false);
+}
+
 typedef struct net {
     wf_model_function function;
     int n_slices; /* at most */
 } net;
 
-static const net nets[] = {{gated_net, 8}, {plain_net, 4}};
+static const net nets[] = {{gated_net, 8}, {plain_net, 4}, {tied_words_net, 8}, {words_net, 4}};
 
 static float *read_gradients(wf_context *ctx, wf_trainer *t, size_t *n_out) {
     const wf_graph *g = wfi_trainer_graph(t);
@@ -62,17 +91,22 @@ static void gradients_are_the_whole_ones(void **state) {
         const net *one = &nets[k / 2];
         wf_recipe recipe = small_recipe();
         float *whole = NULL;
+        double loss_whole = 0;
         size_t n_whole, n;
         recipe.kernels = k % 2 ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
         for (recipe.n_slices = 1; recipe.n_slices <= one->n_slices; recipe.n_slices *= 2) {
-            double loss, difference = 0, size = 0;
+            double loss = 0, difference = 0, size = 0;
             wf_trainer *t = small_trainer(ctx, one->function, &recipe, 1);
             TEST_OK(ctx, small_try_step(t, 0, &loss));
             float *all = read_gradients(ctx, t, &n);
             if (!whole) {
                 whole = all;
                 n_whole = n;
+                loss_whole = loss;
             } else {
+                if (!(fabs(loss - loss_whole) <= 1e-6 * loss_whole))
+                    fail_msg("net %zu, %d slices: loss %.9g, but %.9g as a whole", k / 2,
+                             (int)recipe.n_slices, loss, loss_whole);
                 assert_int_equal(n, n_whole);
                 for (size_t i = 0; i < n; i++) {
                     difference += pow((double)all[i] - whole[i], 2);
@@ -140,10 +174,68 @@ static void ranks_give_the_same_bits(void **state) {
     test_context_end(ctx);
 }
 
+/* ---- the vocabulary ---- */
+
+/* What slices put out are the logits that the whole has; the loss and the hits are those of them,
+ * for labels on both sides of where slices begin. */
+static void logits_are_the_whole_ones(void **state) {
+    (void)state;
+    enum { N = 11 };
+    static const char *const plans[] = {"", "", "tp=2", "tp=4"}, *const devices[] = {
+                                                                     "cpu:1", "cpu:1", "cpu:2",
+                                                                     "cpu:4"};
+    wf_context *ctx = test_context();
+    for (size_t k = 2; k < sizeof nets / sizeof *nets; k++) {
+        float logits[sizeof plans / sizeof *plans][N * CLASSES];
+        int64_t n_whole = 0;
+        small_batch batch;
+        small_batch_fill(&batch, 0);
+        for (int i = 0; i < N; i++) batch.y[i] = i;
+        wf_feed feeds[] = {{"x", batch.x, N * SMALL_IMAGE * sizeof *batch.x},
+                           {"y", batch.y, N * sizeof *batch.y}};
+        for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+            wf_recipe recipe = small_recipe();
+            wf_step_result result;
+            double loss = 0;
+            int64_t n_hits = 0;
+            recipe.n_slices = i ? 4 : 1;
+            wf_trainer *t =
+                planned_trainer(ctx, nets[k].function, &recipe, plans[i], devices[i], 0);
+            TEST_OK(ctx, wf_trainer_forward(t, feeds, 2, N, "logits", logits[i], sizeof logits[i]));
+            TEST_OK(ctx, wf_trainer_eval(t, feeds, 2, N, &result));
+            for (int r = 0; r < N; r++) {
+                const float *row = logits[i] + r * CLASSES;
+                double sum = 0;
+                int largest = 0;
+                for (int c = 0; c < CLASSES; c++) {
+                    sum += exp(row[c]);
+                    if (row[c] > row[largest]) largest = c;
+                }
+                loss += (log(sum) - row[r]) / N;
+                n_hits += largest == r;
+            }
+            assert_true(fabs(result.loss - loss) < 1e-6 * loss);
+            assert_int_equal(result.n_hits, n_hits);
+            for (int e = 0; e < N * CLASSES; e++)
+                if (!(fabsf(logits[i][e] - logits[0][e]) < 1e-5f) ||
+                    (i > 1 && logits[i][e] != logits[1][e]))
+                    fail_msg("net %zu, plan '%s': logit %d is %g", k, plans[i], e, logits[i][e]);
+            /* A training step counts by slices. */
+            wf_feed all[] = {{"x", batch.x, sizeof batch.x}, {"y", batch.y, sizeof batch.y}};
+            TEST_OK(ctx, wf_trainer_step(t, all, 2, SMALL_BATCH, &result));
+            if (!i) n_whole = result.n_hits;
+            assert_int_equal(result.n_hits, n_whole);
+            wf_trainer_destroy(t);
+        }
+    }
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_the_whole_ones),
         cmocka_unit_test(ranks_give_the_same_bits),
+        cmocka_unit_test(logits_are_the_whole_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,8 @@ unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_btl_vader_single_copy_mechanism=none
 
-model=(--model gpt2-tiny --data synthetic --batch 8 --micro 4 --lanes 2 --threads 1 --seed 1
+# gpt2-tiny, with a vocabulary that nothing divides
+model=(--model gpt --layers 2 --hidden 64 --heads 4 --vocab 251 --tokens 32 --data synthetic --batch 8 --micro 4 --lanes 2 --threads 1 --seed 1
     --optimizer adamw --lr 1e-3 --dropout 0.1 --clip-norm 1)
 
 # run LAUNCHER RANKS PLAN WORDS...: its report.
@@ -62,6 +63,7 @@ fi
 # The whole, under its own names.
 head -c 8192 "$folder/one/model.safetensors" >"$folder/head"
 grep -qaE '"h\.0\.attn\.c_attn\.weight":\{[^}]*\[64, ?192\]' "$folder/head" || fail "c_attn is not whole in the file"
+grep -qaE '"wte\.weight":\{[^}]*\[251, ?64\]' "$folder/head" || fail "wte is not whole in the file"
 ! grep -qa '/4\]"' "$folder/head" || fail "a slice has a name in the file"
 four=$(run threads 1 "" --steps 4 --slices 4 | field weights_sha256)
 for plan in 4,tp=4 4,tp=2,dp=2,zero=3,order=dp,tp 1,; do

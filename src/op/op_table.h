@@ -38,6 +38,10 @@
     X(log_softmax_backward)                                                                        \
     X(cross_entropy)                                                                               \
     X(cross_entropy_backward)                                                                      \
+    X(class_sums)                                                                                  \
+    X(class_sums_backward)                                                                         \
+    X(cross_entropy_of_sums)                                                                       \
+    X(cross_entropy_of_sums_backward)                                                              \
     X(mse)                                                                                         \
     X(mse_backward)                                                                                \
     X(loss_record)                                                                                 \

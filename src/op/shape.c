@@ -300,12 +300,35 @@ const wfi_op wfi_op_slice = {
     .samples = slice_samples,
 };
 
+static const wfi_op_sample slice_backward_samples[] = {
+    {.n_in = 1, .in = {WFI_DIMS(2, 3, 5)}, .attr = {.slice = {2, 1}}, .shape = WFI_DIMS(2, 3, 7)},
+    {0}};
+
+static bool is_along_last(const wf_graph *g, const wfi_node *node) {
+    return node->attr.slice.dim == g->values[node->in[0]].shape.n_dims - 1;
+}
+
+static bool divide_columns(wfi_attr *attr, const wfi_op_part *part) {
+    attr->slice.start += part->begin;
+    return true;
+}
+
+/* Parts of what is put into the whole: the others are zero there, so nothing is rounded. */
+static const wfi_op_cut slice_backward_place[] = {{.name = "columns",
+                                                   .in = {-1},
+                                                   .out = {WFI_SUMMED},
+                                                   .applies = is_along_last,
+                                                   .divide = divide_columns},
+                                                  {0}};
+
 const wfi_op wfi_op_slice_backward = {
     .name = "slice_backward",
     .tolerance = 0,
     .check = slice_backward_check,
     .work = {0, WFI_Y},
     .reference = slice_backward_reference,
+    .samples = slice_backward_samples,
+    .place = slice_backward_place,
 };
 
 wf_tensor wf_concat(const wf_tensor *parts, int n_parts, int dim) {

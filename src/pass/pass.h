@@ -19,6 +19,11 @@ wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, int32
  * they cannot be cut into so many; the sentence says into how many they can. */
 wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices);
 
+/* Where a model has a vocabulary: its embeddings are marked as cut by rows, and cross entropy is
+ * done in so many blocks of its classes (op/class_sums.c), so that both are pairs by their ops'
+ * rules. Without effect on anything else. */
+wf_status wfi_graph_find_vocabulary(wf_graph *g, int32_t n_blocks);
+
 /* Marks the parameters of those names (wf_graph_config.freeze), and puts those of each unit behind
  * what is trained. Errors: INVALID_ARG: a name that none has, or nothing is left to train. */
 wf_status wfi_graph_freeze(wf_graph *g, const char *names);

@@ -230,6 +230,7 @@ static wf_status allocate(shard *s) {
 wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices) {
     g->n_slices = n_slices;
     if (n_slices == 1) return WF_OK;
+    WF_TRY(wfi_graph_find_vocabulary(g, n_slices));
     shard s = {.g = g, .n_nodes = g->n_nodes, .n_units = g->n_units, .n_values = g->n_values};
     WF_TRY(wfi_pairs_find(g, n_slices, &s.pairs));
     wf_status status = allocate(&s);

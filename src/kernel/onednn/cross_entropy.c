@@ -5,6 +5,7 @@
 #include "op/op_table.h"
 
 #include <math.h>
+#include <string.h>
 
 #define CACHE_BYTES (256 << 10) /* for one thread's rows; a fraction of the second level */
 
@@ -115,11 +116,76 @@ static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) 
     return WF_OK;
 }
 
-wf_status wfi_describe_cross_entropy(wfi_kernel *kernel, const char **reason_out) {
-    if (table_of(kernel).n < N_CLASSES_WORTH_IT) {
-        *reason_out = "few classes: plain C is as fast, and exact";
-        return WF_UNSUPPORTED;
+/* ---- in blocks of classes: one of them ---- */
+
+static void put_sums(const float *x, const float *log_p, int64_t n, int64_t own,
+                     float sums_out[4]) {
+    int64_t largest = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (x[i] > x[largest]) largest = i;
+    bool is_here = own >= 0 && own < n;
+    sums_out[0] = x[largest];
+    sums_out[1] = -log_p[largest];
+    sums_out[2] = is_here ? x[own] - x[largest] : 0;
+    sums_out[3] = is_here ? own == largest ? 2 : 1 : 0;
+}
+
+static wf_status run_sums(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                          void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)step;
+    table t = table_of(kernel);
+    const wfi_attr *a = &kernel->node->attr;
+    int64_t number = a->classes.begin, n_blocks = a->classes.n_blocks;
+    int64_t first_class = wfi_part_begin(a->classes.n_classes, number, n_blocks);
+    const float *logits = operands[0], *log_p = scratch;
+    const int32_t *label = operands[1];
+    float *sums = operands[2];
+    memset(sums, 0, (size_t)(n_blocks * t.n_rows * 4) * sizeof *sums);
+    sums += number * t.n_rows * 4;
+    for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
+        const float *x = logits + first * t.n;
+        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){(void *)x}, scratch));
+        for (int64_t i = 0; i < t.n_at_once; i++)
+            put_sums(x + i * t.n, log_p + i * t.n, t.n, label[first + i] - first_class,
+                     sums + (first + i) * 4);
     }
-    return kernel->node->op == &wfi_op_cross_entropy ? describe_forward(kernel, reason_out)
-                                                     : describe_backward(kernel, reason_out);
+    return WF_OK;
+}
+
+static wf_status run_sums_backward(wfi_kernel *kernel, wfi_stream_queue *stream,
+                                   void *const operands[], void *scratch,
+                                   const wfi_step_args *step) {
+    (void)stream, (void)step;
+    table t = table_of(kernel);
+    const wfi_attr *a = &kernel->node->attr;
+    int64_t first_class =
+        wfi_part_begin(a->classes.n_classes, a->classes.begin, a->classes.n_blocks);
+    float *logits = operands[0], *dlogits = operands[3];
+    const int32_t *label = operands[1];
+    const float *dsums = (const float *)operands[2] + a->classes.begin * t.n_rows * 4;
+    for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
+        float *x = logits + first * t.n, *dx = dlogits + first * t.n;
+        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x, NULL, NULL, dx}, scratch));
+        for (int64_t r = first; r < first + t.n_at_once; r++, dx += t.n) {
+            int64_t own = label[r] - first_class;
+            for (int64_t i = 0; i < t.n; i++) dx[i] *= dsums[r * 4 + 1];
+            if (own >= 0 && own < t.n) dx[own] += dsums[r * 4 + 2];
+        }
+    }
+    return WF_OK;
+}
+
+wf_status wfi_describe_cross_entropy(wfi_kernel *kernel, const char **reason_out) {
+    const wfi_op *op = kernel->node->op;
+    const wfi_attr *a = &kernel->node->attr;
+    bool is_sums = op == &wfi_op_class_sums || op == &wfi_op_class_sums_backward;
+    bool is_forward = op == &wfi_op_cross_entropy || op == &wfi_op_class_sums;
+    if ((is_sums ? a->classes.n_classes : table_of(kernel).n) < N_CLASSES_WORTH_IT)
+        return wfi_decline(reason_out, "few classes: plain C is as fast, and exact");
+    if (is_sums && a->classes.end > a->classes.begin + 1)
+        return wfi_decline(reason_out, "several blocks of classes");
+    WF_TRY(is_forward ? describe_forward(kernel, reason_out)
+                      : describe_backward(kernel, reason_out));
+    if (is_sums) wfi_onednn_of(kernel)->run = is_forward ? run_sums : run_sums_backward;
+    return WF_OK;
 }

@@ -44,6 +44,8 @@ static const struct {
     {&wfi_op_log_softmax_backward, wfi_describe_softmaxes},
     {&wfi_op_cross_entropy, wfi_describe_cross_entropy},
     {&wfi_op_cross_entropy_backward, wfi_describe_cross_entropy},
+    {&wfi_op_class_sums, wfi_describe_cross_entropy},
+    {&wfi_op_class_sums_backward, wfi_describe_cross_entropy},
     {&wfi_op_self_attention, wfi_describe_attention},
     {&wfi_op_self_attention_backward, wfi_describe_attention},
     {&wfi_op_reorder, wfi_describe_layout},

@@ -1,0 +1,118 @@
+/* The vocabulary of a language model: the rows of its embedding, and as many classes of its head,
+ * which may be the same weight. Both are cut along it, like a pair of layers: of the embedding each
+ * slice gives the rows that it has, of the head a few numbers a token, of which cross entropy is
+ * made (op/class_sums.c). Models say nothing of it, and what has no such embedding has no
+ * vocabulary.
+ *
+ * The logits as a whole are there where somebody may ask for them: not in a training step.
+ */
+#include "op/op_table.h"
+#include "pass/pass.h"
+
+#include <string.h>
+
+static bool is_embedding_of(const wf_graph *g, const wfi_node *node, int64_t n_classes) {
+    return !node->dead && node->op == &wfi_op_embedding &&
+           g->values[node->in[1]].shape.dim[0] == n_classes;
+}
+
+static int64_t n_classes_of(const wf_graph *g, int32_t logits) {
+    const wf_shape *shape = &g->values[logits].shape;
+    return shape->dim[shape->n_dims - 1];
+}
+
+/* Whether one cross entropy reads them and nothing else does; or a model without a loss puts them
+ * out. */
+static bool are_logits(const wf_graph *g, int32_t v) {
+    int n_readers = 0;
+    for (int32_t n = 0; n < g->n_nodes; n++)
+        for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++) {
+            if (g->nodes[n].in[i] != v) continue;
+            if (g->nodes[n].op != &wfi_op_cross_entropy || i) return false;
+            n_readers++;
+        }
+    return n_readers == 1 || (!n_readers && g->loss < 0 && g->values[v].name);
+}
+
+/* The node that gives logits over a vocabulary; -1: there is none. */
+static int32_t find_head(const wf_graph *g, int32_t n_blocks) {
+    for (int32_t n = g->n_nodes - 1; n >= 0; n--) {
+        const wfi_node *node = &g->nodes[n];
+        if (node->dead || node->op != &wfi_op_linear || !are_logits(g, node->out[0])) continue;
+        int64_t n_classes = n_classes_of(g, node->out[0]);
+        for (int32_t k = 0; k < n && n_classes >= n_blocks; k++)
+            if (is_embedding_of(g, &g->nodes[k], n_classes)) return n;
+    }
+    return -1;
+}
+
+/* Adds a node of the same unit. Returns its first output. */
+static wf_tensor add(wf_graph *g, const wfi_node *like, const wfi_op *op, const wfi_attr *attr,
+                     const wf_shape *shape, int n_in, const wf_tensor *in) {
+    wf_tensor y = wfi_graph_op(g, op, attr, shape, n_in, in);
+    if (y.id >= 0) g->nodes[g->n_nodes - 1].unit = like->unit;
+    return y;
+}
+
+/* The last node makes what this one did. */
+static void take_outputs(wf_graph *g, const wfi_node *node) {
+    if (g->status == WF_OK) memcpy(g->nodes[g->n_nodes - 1].out, node->out, sizeof node->out);
+}
+
+/* Each slice puts its logits into the whole, which has their name. */
+static void join_logits(wf_graph *g, const wfi_node *head) {
+    wf_shape shape = g->values[head->out[0]].shape;
+    wfi_attr attr = {.slice = {.dim = shape.n_dims - 1}};
+    wf_tensor in[WFI_MAX_INPUTS];
+    for (int i = 0; i < head->n_in; i++) in[i] = wfi_tensor(g, head->in[i]);
+    wf_tensor x = add(g, head, head->op, &head->attr, NULL, head->n_in, in);
+    x = add(g, head, &wfi_op_slice_backward, &attr, &shape, 1, &x);
+    (void)add(g, head, &wfi_op_reshape, NULL, &shape, 1, &x);
+    take_outputs(g, head);
+    g->values[head->out[0]].alias = x.id;
+}
+
+static void add_loss(wf_graph *g, const wfi_node *loss, int64_t n_blocks) {
+    wfi_attr attr = {.classes = {n_classes_of(g, loss->in[0]), n_blocks, 0, n_blocks}};
+    wf_tensor in[] = {wfi_tensor(g, loss->in[0]), wfi_tensor(g, loss->in[1])};
+    in[0] = add(g, loss, &wfi_op_class_sums, &attr, NULL, 2, in);
+    (void)add(g, loss, &wfi_op_cross_entropy_of_sums, NULL, NULL, 2, in);
+    take_outputs(g, loss);
+}
+
+static void drop_output(wf_graph *g, int32_t v) {
+    int32_t n = 0;
+    for (int32_t k = 0; k < g->n_outputs; k++)
+        if (g->outputs[k] != v) g->outputs[n++] = g->outputs[k];
+    g->n_outputs = n;
+    g->values[v].name = NULL;
+}
+
+static void add_again(wf_graph *g, const wfi_node *node, const wfi_node *head, int64_t n_blocks) {
+    if (node == head && !g->training) {
+        join_logits(g, node);
+    } else if (node->op == &wfi_op_cross_entropy && node->in[0] == head->out[0] && g->training) {
+        add_loss(g, node, n_blocks);
+    } else if (g->status == WF_OK) {
+        g->status = WFI_GROW(g->ctx, g->nodes, g->n_nodes, g->node_capacity, "a graph's nodes");
+        if (g->status == WF_OK) g->nodes[g->n_nodes++] = *node;
+    }
+}
+
+wf_status wfi_graph_find_vocabulary(wf_graph *g, int32_t n_blocks) {
+    int32_t n_nodes = g->n_nodes, head = find_head(g, n_blocks);
+    wfi_node *nodes = g->nodes;
+    if (head < 0) return WF_OK;
+    int64_t n_classes = n_classes_of(g, nodes[head].out[0]);
+    g->nodes = NULL;
+    g->n_nodes = 0;
+    g->node_capacity = 0;
+    if (g->training) drop_output(g, nodes[head].out[0]);
+    for (int32_t n = 0; n < n_nodes; n++) {
+        if (is_embedding_of(g, &nodes[n], n_classes)) nodes[n].attr.embedding.n_classes = n_classes;
+        add_again(g, &nodes[n], &nodes[head], n_blocks);
+    }
+    wfi_free(g->ctx, nodes);
+    wfi_graph_find_producers(g);
+    return g->status;
+}
