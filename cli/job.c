@@ -103,6 +103,7 @@ static wf_status find_model(job *j) {
     const wf_data_description *about = &j->about;
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     config.n_classes = about->n_classes;
+    config.label_smoothing = o->label_smoothing;
     if (j->is_tokens) {
         config.n_tokens = about->n_tokens;
         config.dropout = o->dropout;

@@ -186,6 +186,8 @@ const char *option_no_use(const options *o, option_id id) {
         return model && model->has_stem ? NULL : "only resnets have a stem";
     case OPT_loss:
         return tokens ? "token models use cross entropy" : NULL;
+    case OPT_label_smoothing:
+        return o->loss == WF_LOSS_MSE ? "--loss is mse" : NULL;
     case OPT_dropout:
         return tokens ? NULL : "only gpt2 has dropout";
     case OPT_momentum:

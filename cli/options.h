@@ -102,6 +102,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "mse: against one-hot targets, synthetic images only (bench: mse for images)")               \
     X(dropout, REAL, dropout, MODEL, TPB | FOR_BENCH_MEMORY, 1, "P", "0",                          \
       "gpt2: probability of zeroing a value")                                                      \
+    X(label_smoothing, REAL, label_smoothing, MODEL, TPB | FOR_BENCH_MEMORY, 1, "X", "0",          \
+      "cross entropy in training: so much of the target is shared by all classes")                 \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPB | FOR_BENCH_DDP | FOR_GENERATE, 0, "PLAN", "",                   \
       "how the work is divided, and what is kept: dp=2,pp=2,cut=layer3,recompute=all; auto: the "  \
@@ -256,7 +258,7 @@ typedef struct options {
     int64_t save_every, test_every, patience, keep;
     size_t device_memory, host_memory, shard_bytes;
     int64_t top_k;
-    double dropout, temperature;
+    double dropout, label_smoothing, temperature;
     int data_format, words, no_shuffle, no_augment, normalize, stem, loss, costs;
     int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
         quiet, peers, memory;

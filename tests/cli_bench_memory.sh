@@ -95,6 +95,7 @@ run other --threads 2
 [[ $(count other '"threads":2,') == 1 ]] || fail "--threads"
 bench=(bench memory --model gpt2-tiny --batch 2 --repeat 1 --steps 1 --plans dp=1)
 differs --tokens 8 -- --dropout 0.5
+differs --tokens 8 -- --label-smoothing 0.5
 differs -- --tokens 9
 differs -- --freeze wte
 bench=(bench memory --model gpt --tokens 8 --batch 2 --repeat 1 --steps 1 --plans dp=1)

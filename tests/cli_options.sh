@@ -62,6 +62,9 @@ differs --no-shuffle "$folder_run" "" "--no-shuffle"
 differs --no-augment "$folder_run" "" "--no-augment"
 differs --loss "$mlp" "" "--loss mse"
 differs --dropout "$gpt" "" "--dropout 0.5"
+for net in "$gpt" "$mlp"; do differs --label-smoothing "$net" "" "--label-smoothing 0.1"; done
+refuses --label-smoothing 2 "it is at least 0 and below 1" "$mlp --label-smoothing 1"
+refuses --label-smoothing 2 "--loss is mse" "$mlp --loss mse --label-smoothing 0.1"
 [[ $(report $resnet | field flops) != $(report $resnet --stem small | field flops) ]] || fail "--stem: the same FLOPs"
 tested+=(--stem)
 

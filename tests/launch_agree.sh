@@ -53,7 +53,7 @@ another() {
     --wire) echo shm ;;
     --init | --out | --trace) echo "$folder/nothing" ;;
     --image | --tokens | --layers | --hidden | --heads | --vocab | --micro | --batch | --lanes | --seed | --threads | --warmup | --lr-step | --steps | --epochs | --save-every | --test-every | --patience | --keep) echo 7 ;;
-    --dropout | --lr | --momentum | --weight-decay | --beta1 | --beta2 | --epsilon | --clip-norm | --lr-gamma) echo 0.25 ;;
+    --dropout | --label-smoothing | --lr | --momentum | --weight-decay | --beta1 | --beta2 | --epsilon | --clip-norm | --lr-gamma) echo 0.25 ;;
     *) "$WEFT" train --help | grep -qE -- "^  $1( [^ ]|\$)" && fail "$1: this test has no other value for it" ;;
     esac
 }

@@ -107,6 +107,8 @@ static wf_tensor two_dropouts(wf_graph *g) {
       wf_cross_entropy(t(g, S(2, 0)), ids(g, WF_SCALAR)))                                          \
     X(SHAPE, "cross_entropy: input 1 [2] is F32, but I32",                                         \
       wf_cross_entropy(t(g, S(2, 5)), t(g, S(2))))                                                 \
+    X(INVALID_ARG, "smoothed_cross_entropy: the smoothing is 1, but must be in [0, 1)",            \
+      wf_smoothed_cross_entropy(t(g, S(2, 5)), ids(g, S(2)), 1))                                   \
     X(SHAPE, "mse: the shapes [2, 3] and [2] differ", wf_mse(t(g, S(2, 3)), t(g, S(2))))           \
     X(SHAPE, "mse: [2, 0] has no samples", wf_mse(t(g, S(2, 0)), t(g, S(2, 0))))                   \
     X(INVALID_ARG, "max_pool: kernel 0", wf_max_pool(t(g, S(1, 1, 4, 4)), 0, 1, 0))                \

@@ -66,7 +66,7 @@ BUILD(twice) { /* one value, three uses, two of them of one op */
 }
 BUILD(cross_entropy) {
     UNUSED;
-    return wf_cross_entropy(p[0], p[1]);
+    return wf_smoothed_cross_entropy(p[0], p[1], 0.1 * (double)arg[0]);
 }
 BUILD(cross_entropy_in_blocks) {
     UNUSED;
@@ -361,6 +361,13 @@ static void losses(void **state) {
          .has_ids = true,
          .id_shape = WF_SCALAR,
          .id_limit = 3},
+        {"smoothed_cross_entropy",
+         cross_entropy,
+         {3},
+         SHAPES(S(1, 3, 5)),
+         .has_ids = true,
+         .id_shape = S(3),
+         .id_limit = 5},
         {"cross_entropy one class",
          cross_entropy,
          {0},

@@ -55,6 +55,7 @@ typedef struct formula {
     wf_model_function model; /* gives the output "y" */
     int64_t batch;
     double (*expected)(const graph_walk *w, const int64_t *at); /* y[at] */
+    int training;
 } formula;
 
 static double value(const graph_walk *w, const char *name, int64_t i) {
@@ -178,6 +179,25 @@ static double cross_entropy_expected(const graph_walk *w, const int64_t *at) {
     return log(sum);
 }
 
+/* The loss of training alone is smoothed. */
+static void smoothed_model(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor b = wf_parameter(g, "b", S(5), (wf_init){WF_INIT_CONSTANT, 0});
+    wf_tensor x = wf_add(input(g, "a", S(5)), b);
+    wf_tensor loss = wf_smoothed_cross_entropy(x, wf_input(g, "i", WF_I32, WF_SCALAR), 0.3);
+    wf_output(loss, "y");
+    wf_loss(loss);
+}
+static double smoothed_expected(const graph_walk *w, const int64_t *at) {
+    double sum = 0, loss = 0, smoothing = w->g->training ? 0.3 : 0;
+    for (int64_t i = 0; i < 5; i++) sum += exp(value(w, "a", at[0] * 5 + i) + value(w, "b", i));
+    for (int64_t i = 0; i < 5; i++) {
+        double target = smoothing / 5 + (i == at[0] * 3 % 5) * (1 - smoothing);
+        loss += target * (log(sum) - value(w, "a", at[0] * 5 + i) - value(w, "b", i));
+    }
+    return loss;
+}
+
 static void mse_model(wf_graph *g, const void *config) {
     (void)config;
     wf_output(wf_mse(input(g, "a", S(2, 3)), input(g, "b", S(2, 3))), "y");
@@ -276,22 +296,24 @@ static double embedding_expected(const graph_walk *w, const int64_t *at) {
 }
 
 static const formula formulas[] = {
-    {"linear", linear_model, 5, linear_expected},
-    {"matmul", matmul_model, 2, matmul_expected},
-    {"conv2d", conv_model, 4, conv_expected},
-    {"batch_norm", batch_norm_model, 4, batch_norm_expected},
-    {"layer_norm", layer_norm_model, 4, layer_norm_expected},
-    {"gelu", gelu_model, 3, gelu_expected},
-    {"softmax", softmax_model, 2, softmax_expected},
-    {"cross_entropy", cross_entropy_model, 7, cross_entropy_expected},
-    {"mse", mse_model, 3, mse_expected},
-    {"max_pool", max_pool_model, 2, max_pool_expected},
-    {"avg_pool", avg_pool_model, 2, avg_pool_expected},
-    {"attention", attention_model, 2, attention_expected},
-    {"transpose", transpose_model, 2, transpose_expected},
-    {"concat", concat_model, 2, concat_expected},
-    {"mean", mean_model, 3, mean_expected},
-    {"embedding", embedding_model, 3, embedding_expected},
+    {"linear", linear_model, 5, linear_expected, 0},
+    {"matmul", matmul_model, 2, matmul_expected, 0},
+    {"conv2d", conv_model, 4, conv_expected, 0},
+    {"batch_norm", batch_norm_model, 4, batch_norm_expected, 0},
+    {"layer_norm", layer_norm_model, 4, layer_norm_expected, 0},
+    {"gelu", gelu_model, 3, gelu_expected, 0},
+    {"softmax", softmax_model, 2, softmax_expected, 0},
+    {"cross_entropy", cross_entropy_model, 7, cross_entropy_expected, 0},
+    {"smoothed_cross_entropy", smoothed_model, 7, smoothed_expected, 1},
+    {"smoothed_cross_entropy, not in training", smoothed_model, 7, smoothed_expected, 0},
+    {"mse", mse_model, 3, mse_expected, 0},
+    {"max_pool", max_pool_model, 2, max_pool_expected, 0},
+    {"avg_pool", avg_pool_model, 2, avg_pool_expected, 0},
+    {"attention", attention_model, 2, attention_expected, 0},
+    {"transpose", transpose_model, 2, transpose_expected, 0},
+    {"concat", concat_model, 2, concat_expected, 0},
+    {"mean", mean_model, 3, mean_expected, 0},
+    {"embedding", embedding_model, 3, embedding_expected, 0},
 };
 
 /* Rounding of inputs and of the result to float; sums are in double. */
@@ -299,7 +321,7 @@ static const formula formulas[] = {
 
 static void check_formula(const formula *f) {
     wf_context *ctx = test_context();
-    graph_walk w = begin(ctx, f->model, NULL, f->batch, 0);
+    graph_walk w = begin(ctx, f->model, NULL, f->batch, f->training);
     walk_run(&w, true);
     wf_shape shape = w.g->values[walk_find(w.g, "y")].shape;
     double error = 0, scale = 0;

@@ -129,6 +129,9 @@ WF_API wf_tensor wf_log_softmax(wf_tensor x); /* over the last dim */
 /* logits [..., classes], labels I32 [...] in [0, classes), negative = ignored:
  * [rows], -log softmax of the label, 0 where ignored. */
 WF_API wf_tensor wf_cross_entropy(wf_tensor logits, wf_tensor labels);
+/* In training (elsewhere it is wf_cross_entropy) against 1 - smoothing for the label and smoothing
+ * / classes for every class, as PyTorch's label_smoothing; smoothing is in [0, 1). */
+WF_API wf_tensor wf_smoothed_cross_entropy(wf_tensor logits, wf_tensor labels, double smoothing);
 /* [rows]: the mean over a sample's elements of the squared difference. */
 WF_API wf_tensor wf_mse(wf_tensor prediction, wf_tensor target);
 /* x [n, c, h, w]; the average divides by kernel * kernel, padding included. */

@@ -25,10 +25,11 @@ typedef struct wf_model_config {
      * forward runs token by token (wf_cached_attention). There is no loss; n_tokens is left at 0.
      */
     int cached;
+    double label_smoothing; /* of cross entropy, in training: wf_smoothed_cross_entropy; 0 = none */
 } wf_model_config;
 
 #define WF_MODEL_CONFIG_INIT                                                                       \
-    { sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* What there is to know of a ready-made model before it is made. Static. */
 typedef struct wf_model_info {

@@ -114,6 +114,9 @@ typedef union wfi_attr {
         int64_t begin, end; /* the blocks whose logits there are */
     } classes;
     struct {
+        double smoothing;
+    } loss;
+    struct {
         int64_t n_heads;
         int causal;
     } attention;

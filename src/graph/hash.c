@@ -21,6 +21,7 @@ enum member {
     DROPOUT,
     EMBEDDING,
     CLASSES,
+    LOSS,
     ATTENTION,
     REORDER,
     NONE
@@ -44,6 +45,7 @@ static const struct {
                {"dropout", DROPOUT},
                {"embedding", EMBEDDING},
                {"class_sums", CLASSES},
+               {"smoothed_cross_entropy", LOSS},
                {"self_attention", ATTENTION},
                {"cached_attention", ATTENTION},
                {"reorder", REORDER}};
@@ -102,6 +104,9 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *a, char *text) {
     case CLASSES:
         snprintf(to, n, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, a->classes.n_classes,
                  a->classes.n_blocks, a->classes.begin, a->classes.end);
+        break;
+    case LOSS:
+        snprintf(to, n, "%a", a->loss.smoothing);
         break;
     case ATTENTION:
         snprintf(to, n, "%" PRId64 " %d", a->attention.n_heads, a->attention.causal);

@@ -40,7 +40,8 @@ void wfi_model_classify(wf_tensor logits, const wf_model_config *c) {
     if (c->loss == WF_LOSS_MSE)
         wf_loss(wf_mse(logits, wf_input(g, "y", WF_F32, WF_SHAPE(c->n_classes))));
     else
-        wf_loss(wf_cross_entropy(logits, wf_input(g, "y", WF_I32, WF_SCALAR)));
+        wf_loss(wf_smoothed_cross_entropy(logits, wf_input(g, "y", WF_I32, WF_SCALAR),
+                                          c->label_smoothing));
 }
 
 static const char *name_of(int i) {
@@ -95,6 +96,12 @@ static wf_status check_fields(wf_context *ctx, const registered_model *m,
         return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld classes; there must be at least one",
                         m->info.name, (long long)c->n_classes);
     if (c->small_stem && !m->info.has_stem) return no_use(ctx, m, "small_stem");
+    if (!(c->label_smoothing >= 0 && c->label_smoothing < 1))
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "%s: label_smoothing is %g; it is at least 0 and below 1", m->info.name,
+                        c->label_smoothing);
+    if (c->label_smoothing != 0 && c->loss == WF_LOSS_MSE)
+        return no_use(ctx, m, "label_smoothing beside a loss other than cross entropy");
     if (m->info.takes_tokens) {
         if (c->channels != init.channels || c->height != init.height || c->width != init.width)
             return no_use(ctx, m, "an image size");

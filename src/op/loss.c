@@ -2,6 +2,8 @@
  *
  * cross_entropy(logits [rows.., n], labels I32 [rows..]) -> loss [rows], hits I32 [rows]
  * cross_entropy_backward(logits, labels, dloss [rows]) -> dlogits
+ * smoothed_cross_entropy and its backward: the same against 1 - s for the label and s / n for each
+ * class, s being attr.loss.smoothing
  * mse(prediction, target) -> loss [samples], the mean over a sample's elements
  * mse_backward(prediction, target, dloss [samples]) -> dprediction
  * loss_record(loss, hits?) -> F64 [2]: sum of the rows, number of hits
@@ -26,7 +28,11 @@ static wf_status check_labels(const wf_graph *g, const wfi_node *node) {
 }
 
 static wf_status cross_entropy_check(wf_graph *g, wfi_node *node) {
+    double smoothing = node->attr.loss.smoothing;
     WF_TRY(wfi_check_inputs(g, node, "fi"));
+    if (!(smoothing >= 0 && smoothing < 1))
+        return wfi_op_fail(g, node, WF_INVALID_ARG, "the smoothing is %g, but must be in [0, 1)",
+                           smoothing);
     WF_TRY(check_labels(g, node));
     wf_shape logits = wfi_in_shape(g, node, 0), rows = WF_SHAPE(wfi_n_rows(&logits));
     WF_TRY(wfi_node_output(g, node, WF_F32, &rows));
@@ -60,6 +66,13 @@ static row_sum row_sum_of(const float *x, int64_t n) {
     return row;
 }
 
+/* The mean over all classes of what the loss would be with their label, but for log(row.sum). */
+static double mean_gap(const float *x, int64_t n, double max) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += max - x[i];
+    return sum / (double)n;
+}
+
 /* The loader refuses labels that are too large; one that comes here all the same
  * makes the loss NaN, and nothing is read out of bounds. */
 static void cross_entropy_reference(const wfi_call *call) {
@@ -68,29 +81,35 @@ static void cross_entropy_reference(const wfi_call *call) {
     float *loss = call->out[0].data;
     int32_t *hit = call->out[1].data;
     int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
+    double s = call->attr->loss.smoothing;
     for (int64_t r = 0; r < n_rows; r++, x += n) {
         row_sum row = row_sum_of(x, n);
+        double smooth = 0;
         hit[r] = row.argmax == label[r];
+        if (s != 0 && label[r] >= 0 && label[r] < n)
+            smooth = s * (x[label[r]] - row.max + mean_gap(x, n, row.max));
         if (label[r] < 0)
             loss[r] = 0;
         else if (label[r] >= n)
             loss[r] = NAN;
         else
-            loss[r] = (float)(log(row.sum) - (x[label[r]] - row.max));
+            loss[r] = (float)(log(row.sum) - (x[label[r]] - row.max) + smooth);
     }
 }
 
-/* dlogits = dloss (softmax(logits) - one at the label) */
+/* dlogits = dloss (softmax(logits) - (1 - s) at the label - s / n) */
 static void cross_entropy_backward_reference(const wfi_call *call) {
     const float *x = call->in[0].data, *dloss = call->in[2].data;
     const int32_t *label = call->in[1].data;
     float *dx = call->out[0].data;
     int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
+    double s = call->attr->loss.smoothing;
     for (int64_t r = 0; r < n_rows; r++, x += n, dx += n) {
         row_sum row = row_sum_of(x, n);
         double factor = label[r] >= n ? (double)NAN : dloss[r];
         for (int64_t i = 0; i < n; i++) {
             double slope = exp(x[i] - row.max) / row.sum - (i == label[r]);
+            if (s != 0) slope += s * ((i == label[r]) - 1 / (double)n);
             dx[i] = label[r] < 0 ? 0 : (float)(factor * slope);
         }
     }
@@ -125,8 +144,45 @@ const wfi_op wfi_op_cross_entropy_backward = {
     .reference = cross_entropy_backward_reference,
 };
 
+static const wfi_op_sample smoothed_cross_entropy_samples[] = {{.n_in = 2,
+                                                                .in = {WFI_DIMS(6, 5), WFI_DIMS(6)},
+                                                                .ids = 1 << 1,
+                                                                .id_limit = 5,
+                                                                .attr = {.loss = {0.1}}},
+                                                               {0}};
+
+const wfi_op wfi_op_smoothed_cross_entropy = {
+    .name = "smoothed_cross_entropy",
+    .roles = {.label_in = 1 << 1, .hit_out = 1 << 1},
+    .tolerance = 5e-6f,
+    .check = cross_entropy_check,
+    .backward =
+        (const wfi_op_backward[]){
+            {.op = &wfi_op_smoothed_cross_entropy_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}}, {0}},
+    .work = {12, WFI_X},
+    .reference = cross_entropy_reference,
+    .samples = smoothed_cross_entropy_samples,
+    .place = cross_entropy_place,
+};
+
+const wfi_op wfi_op_smoothed_cross_entropy_backward = {
+    .name = "smoothed_cross_entropy_backward",
+    .overwrites = 1 << 0,
+    .tolerance = 5e-6f,
+    .check = cross_entropy_backward_check,
+    .work = {12, WFI_X},
+    .reference = cross_entropy_backward_reference,
+};
+
 wf_tensor wf_cross_entropy(wf_tensor logits, wf_tensor labels) {
-    return wfi_build(&wfi_op_cross_entropy, NULL, NULL, 2, (wf_tensor[]){logits, labels});
+    return wf_smoothed_cross_entropy(logits, labels, 0);
+}
+
+wf_tensor wf_smoothed_cross_entropy(wf_tensor logits, wf_tensor labels, double smoothing) {
+    bool is_smoothed = logits.graph && logits.graph->training && smoothing != 0;
+    wfi_attr attr = {.loss = {is_smoothed ? smoothing : 0}};
+    return wfi_build(is_smoothed ? &wfi_op_smoothed_cross_entropy : &wfi_op_cross_entropy, &attr,
+                     NULL, 2, (wf_tensor[]){logits, labels});
 }
 
 /* ---- mean squared error ---- */

@@ -42,6 +42,8 @@
     X(class_sums_backward)                                                                         \
     X(cross_entropy_of_sums)                                                                       \
     X(cross_entropy_of_sums_backward)                                                              \
+    X(smoothed_cross_entropy)                                                                      \
+    X(smoothed_cross_entropy_backward)                                                             \
     X(mse)                                                                                         \
     X(mse_backward)                                                                                \
     X(loss_record)                                                                                 \

@@ -71,5 +71,7 @@ void wfi_model_gpt2(wf_graph *g, const void *config) {
     wf_scope_end(g);
     wf_tensor logits = head(wf_cut(x, "head"), c);
     wf_output(logits, "logits");
-    if (!c->cached) wf_loss(wf_cross_entropy(logits, wf_input(g, "y", WF_I32, sample)));
+    if (c->cached) return;
+    wf_loss(
+        wf_smoothed_cross_entropy(logits, wf_input(g, "y", WF_I32, sample), c->label_smoothing));
 }
