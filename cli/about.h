@@ -14,6 +14,7 @@
 typedef struct saved_images {
     int64_t channels, height, width, n_classes;
     const json_t *class_names; /* of `all`: [n_classes] */
+    int64_t resized;           /* what the image is cut out of, of pictures */
     bool is_normalized;        /* by these, per channel */
     double mean[3], std[3];
 } saved_images;
@@ -52,7 +53,7 @@ char *about_text(const cli *c, const saved_model *a, const wf_model *model, cons
 /* What `all` says of images; c->o takes image and stem over. */
 exit_status about_take_images(cli *c, saved_model *a);
 /* Pixels are to be what the weights were trained with, unless --other-data says otherwise. */
-void about_normalize(const cli *c, const saved_model *a, wf_data_config *config);
+void about_prepare(const cli *c, const saved_model *a, wf_data_config *config);
 /* Whether the data's pictures and classes are those that the weights were trained with. */
 exit_status about_check_images(const cli *c, const saved_model *a, const wf_data *data);
 /* What `all` says of images, of these. */

@@ -33,14 +33,12 @@ static bool are_names(const json_t *list, int64_t n) {
 exit_status about_take_images(cli *c, saved_model *a) {
     saved_images *images = &a->images;
     const json_t *names = json_object_get(a->all, "class_names");
-    *images = (saved_images){size_of(a, "channels"),
-                             size_of(a, "height"),
-                             size_of(a, "width"),
-                             size_of(a, "classes"),
-                             NULL,
-                             false,
-                             {0, 0, 0},
-                             {1, 1, 1}};
+    *images = (saved_images){.channels = size_of(a, "channels"),
+                             .height = size_of(a, "height"),
+                             .width = size_of(a, "width"),
+                             .n_classes = size_of(a, "classes"),
+                             .resized = size_of(a, "resized"),
+                             .std = {1, 1, 1}};
     if (are_names(names, images->n_classes)) images->class_names = names;
     images->is_normalized =
         read_numbers(a, "mean", images->mean) && read_numbers(a, "std", images->std);
@@ -54,8 +52,14 @@ exit_status about_take_images(cli *c, saved_model *a) {
     return bad;
 }
 
-void about_normalize(const cli *c, const saved_model *a, wf_data_config *config) {
-    if (!a->images.is_normalized || c->o.other_data || c->o.normalize == WF_NORMALIZE_NONE) return;
+void about_prepare(const cli *c, const saved_model *a, wf_data_config *config) {
+    const saved_images *images = &a->images;
+    if (c->o.other_data) return;
+    if (images->channels == 1) config->channels = 1;
+    /* Sets of one size are not cut. */
+    if (images->height == config->height)
+        config->resized = images->resized ? images->resized : images->height;
+    if (!images->is_normalized || c->o.normalize == WF_NORMALIZE_NONE) return;
     config->normalize = WF_NORMALIZE_GIVEN;
     memcpy(config->mean, a->images.mean, sizeof config->mean);
     memcpy(config->std, a->images.std, sizeof config->std);
@@ -110,6 +114,7 @@ void about_add_images(const cli *c, const wf_model_info *info, const wf_data *da
     json_object_set_new(all, "height", json_integer(about->height));
     json_object_set_new(all, "width", json_integer(about->width));
     json_object_set_new(all, "classes", json_integer(about->n_classes));
+    if (about->resized) json_object_set_new(all, "resized", json_integer(about->resized));
     if (info->has_stem)
         json_object_set_new(all, "stem",
                             json_string(c->o.stem == STEM_SMALL ? "small" : "imagenet"));

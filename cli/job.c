@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Synthetic training samples: whole batches, at least so many. */
 #define N_SYNTHETIC 3840
@@ -49,7 +50,7 @@ static exit_status resolve_sizes(options *o, const wf_model_info *model) {
 }
 
 static void resolve_options(options *o, const wf_model_info *model, bool wants_mse) {
-    if (!o->image) o->image = model->image;
+    if (!o->image) o->image = o->has_pictures && model->has_stem ? 224 : model->image;
     if (!o->tokens) o->tokens = model->n_tokens;
     if (!option_is_given(o, OPT_loss) && wants_mse && !model->takes_tokens) o->loss = WF_LOSS_MSE;
     bool sgd = o->recipe.optimizer == WF_SGD;
@@ -64,6 +65,15 @@ static int64_t synthetic_samples(const options *o, int64_t n_steps) {
     int64_t n_batches = (N_SYNTHETIC + batch - 1) / batch;
     if (n_steps > n_batches && n_steps < 1 << 20) n_batches = n_steps;
     return batch * n_batches;
+}
+
+/* What decoded pictures may take. */
+static size_t cache_bytes(const cli *c) {
+    size_t most = wf_info_limits().memory_bytes,
+           n_ranks = c->job ? (size_t)wf_job_n_ranks(c->job) : 1;
+    if (c->o.cache) return c->o.cache;
+    if (!most) most = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    return most / 4 / n_ranks;
 }
 
 static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
@@ -82,7 +92,9 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     config.normalize = (wf_data_normalize)o->normalize;
     config.seed = o->recipe.seed;
     config.tokenizer = j->tokenizer;
-    if (!is_synthetic) about_normalize(j->c, &j->saved, &config);
+    config.skip_broken = o->skip_broken;
+    config.cache_bytes = cache_bytes(j->c);
+    if (!is_synthetic) about_prepare(j->c, &j->saved, &config);
     wf_status status = wf_data_open(j->c->ctx, &config, &j->data);
     if (status == WF_OK) j->about = *wf_data_describe(j->data);
     return status;
@@ -219,6 +231,8 @@ static wf_status choose_plan(job *j) {
 /* What the options say, without a look at data. */
 static exit_status resolve(job *j) {
     options *o = &j->c->o;
+    o->has_pictures =
+        o->data && wf_data_find_format(o->data, (wf_data_format)o->data_format) == WF_FORMAT_IMAGES;
     exit_status bad = about_read(j->c, &j->saved);
     if (!bad) bad = job_check_model(j->c);
     if (bad) return bad;

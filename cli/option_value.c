@@ -155,7 +155,11 @@ const char *option_no_use(const options *o, option_id id) {
     switch (id) {
     case OPT_image:
         if (tokens) return "the model reads tokens";
-        return synthetic ? NULL : "images have their size from the data set";
+        return synthetic || o->has_pictures ? NULL : "images have their size from the data set";
+    case OPT_skip_broken:
+    case OPT_workers:
+    case OPT_cache:
+        return o->has_pictures ? NULL : "--data is no folder of pictures";
     case OPT_tokens:
         return tokens ? NULL : "the model reads images";
     case OPT_layers:

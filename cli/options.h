@@ -70,14 +70,17 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
 #define OPTION_LIST(X)                                                                             \
     X(model, TEXT, model, MODEL, ALL | FOR_GENERATE, 1, "NAME", NULL, "a model:")                  \
     X(data, TEXT, data, MODEL, TPBE, 1, "NAME|PATH", NULL,                                         \
-      "synthetic, fashion-mnist, a folder with MNIST's or CIFAR-10's files, a text file, or "      \
-      "tokens (bench and plan: synthetic)")                                                        \
-    X(data_format, CHOICE, data_format, MODEL, TPBE, 1, "auto|mnist|cifar|text|tokens|bytes",      \
-      "auto",                                                                                      \
-      "how --data is read; tokens: llm.c's or nanoGPT's .bin; bytes: any file's; auto: by what "   \
-      "is in it")                                                                                  \
+      "synthetic, fashion-mnist, a folder of pictures (train/CLASS/..., val/CLASS/...) or with "   \
+      "MNIST's or CIFAR-10's files, a text file, or tokens (bench and plan: synthetic)")           \
+    X(data_format, CHOICE, data_format, MODEL, TPBE, 1,                                            \
+      "auto|images|mnist|cifar|text|tokens|bytes", "auto",                                         \
+      "how --data is read; images: JPEG and PNG; tokens: llm.c's or nanoGPT's .bin; bytes: any "   \
+      "file's; auto: by what is in it")                                                            \
     X(image, COUNT, image, MODEL, ALL, 1, "N", NULL,                                               \
-      "synthetic images are N x N (128; mlp: 28; --quick: 96)")                                    \
+      "images are N x N: synthetic ones (128; mlp: 28; --quick: 96), or what pictures are cut "    \
+      "to (224; mlp: 28)")                                                                         \
+    X(skip_broken, FLAG, skip_broken, MODEL, TPBE, 1, NULL, NULL,                                  \
+      "pictures that cannot be decoded are named and left out; all are decoded once before")       \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
       "tokens in a sample (256; gpt2-tiny: 32)")                                                   \
     X(layers, COUNT, layers, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL, "gpt: blocks (12)")  \
@@ -95,7 +98,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "pixels: zero mean and unit variance, or / 255 only")                                        \
     X(no_shuffle, FLAG, no_shuffle, MODEL, TPB, 1, NULL, NULL,                                     \
       "samples in the order of the files")                                                         \
-    X(no_augment, FLAG, no_augment, MODEL, TPB, 1, NULL, NULL, "no random shifts and flips")       \
+    X(no_augment, FLAG, no_augment, MODEL, TPB, 1, NULL, NULL,                                     \
+      "no random shifts, parts and flips")                                                         \
     X(stem, CHOICE, stem, MODEL, TPBE, 1, "auto|imagenet|small", "auto",                           \
       "resnets begin with 7x7 stride 2 and a pool, or 3x3 stride 1; auto: small below 16 pixels")  \
     X(loss, CHOICE, loss, MODEL, TPBE, 1, "cross-entropy|mse", NULL,                               \
@@ -169,6 +173,12 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(init, TEXT, init, RUN, TPBE | FOR_CONVERT | FOR_GENERATE, OF_ROOT, "FILE", NULL,             \
       "weights to begin with: safetensors, an index of shards, or a folder with "                  \
       "model.safetensors")                                                                         \
+    X(workers, COUNT, workers, RUN, TPBE, OF_RANK, "N", NULL,                                      \
+      "threads that decode pictures ahead (the cores that ranks do not compute with, at least "    \
+      "1)")                                                                                        \
+    X(cache, SIZE, cache, RUN, TPBE, OF_RANK, "SIZE", NULL,                                        \
+      "pictures stay decoded in so much memory (a quarter of the machine's, divided by the "       \
+      "ranks)")                                                                                    \
     X(other_data, FLAG, other_data, RUN, TPBE, 0, NULL, NULL,                                      \
       "go on although the weights of --init were trained with another normalisation, other "       \
       "classes or another image size")                                                             \
@@ -254,17 +264,19 @@ typedef struct options {
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;
     double transfer_ms, weight_held, timeout, grace;
-    int64_t image, tokens, layers, hidden, heads, vocab, steps, epochs, repeat, ranks;
+    int64_t image, tokens, layers, hidden, heads, vocab, steps, epochs, repeat, ranks, workers;
     int64_t save_every, test_every, patience, keep;
-    size_t device_memory, host_memory, shard_bytes;
+    size_t device_memory, host_memory, shard_bytes, cache;
     int64_t top_k;
     double dropout, label_smoothing, temperature;
     int data_format, words, no_shuffle, no_augment, normalize, stem, loss, costs;
     int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
         quiet, peers, memory;
+    int skip_broken;
     wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];
-    char error[600]; /* the sentence, after a function has returned false */
+    bool has_pictures; /* --data is a folder of them: known when it has been looked at */
+    char error[600];   /* the sentence, after a function has returned false */
 } options;
 
 /* What there is to know of an option. */

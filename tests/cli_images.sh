@@ -46,4 +46,37 @@ report train $mlp --data "$folder/fashion-mnist" --steps 1 --out "$folder/clothe
 sed -i 's/trouser/sandals/' "$folder/clothes/model.safetensors"
 expect 2 "class 1 is 'trouser' in" eval $mlp --data "$folder/fashion-mnist" --init "$folder/clothes"
 report eval $mlp --data "$folder/fashion-mnist" --init "$folder/clothes" --other-data >/dev/null
+# ---- pictures in folders ----
+make=$WEFT_BUILD/tests/data_pictures
+if [[ -x $make ]]; then
+    pets=$folder/pets
+    "$make" "$pets" cat dog
+    small="--model mlp --image 32 --batch 8 --micro 4 --lanes 4 --threads 1 --seed 3"
+    report train $small --data "$pets" --steps 3 --out "$folder/pets-run" >"$folder/report"
+    one=$(field weights_sha256 <"$folder/report")
+    [[ $(about "$folder/pets-run/model.safetensors") == *'\"classes\":2,\"resized\":36,\"class_names\":[\"cat\",\"dog\"],\"mean\":[0.4849'* ]] ||
+        fail "weights of pictures say: $(about "$folder/pets-run/model.safetensors")"
+    # Whoever decodes which picture, in a process of its own or in threads, from the cache or not.
+    for plan in "--plan dp=2 --ranks 2" "--plan pp=2 --ranks 2 --workers 3" "--plan dp=2,zero=3 --devices cpu:2 --cache 1"; do
+        [[ $(report train $small --data "$pets" --steps 3 $plan | field weights_sha256) == "$one" ]] || fail "pictures, $plan: not one rank's bits"
+    done
+    [[ $(report train --resume --out "$folder/pets-run" --steps 4 --threads 1 --plan dp=2 --ranks 2 | field weights_sha256) == \
+        "$(report train $small --data "$pets" --steps 4 | field weights_sha256)" ]] || fail "pictures: --resume has other bits"
+    [[ $(report eval --threads 1 --data "$pets" --init "$folder/pets-run" | field image) == 32 ]] || fail "eval: image and model are not taken over"
+    expect 2 "--image 48: the model in" eval --threads 1 --data "$pets" --init "$folder/pets-run" --image 48
+    mv "$pets/train/dog" "$pets/train/wolf" && mv "$pets/val/dog" "$pets/val/wolf"
+    expect 2 "class 1 is 'wolf' in" eval --threads 1 --data "$pets" --init "$folder/pets-run"
+    expect 2 "class 1 is 'wolf' in" train --resume --out "$folder/pets-run" --steps 5
+    mv "$pets/train/wolf" "$pets/train/dog" && mv "$pets/val/wolf" "$pets/val/dog"
+    # What is broken is named, in a rank's own process as well, and left out only if told.
+    head -c 200 "$pets/train/cat/1.jpg" >"$pets/train/cat/99.JPG"
+    expect 1 "cat/99.JPG is truncated or damaged" train $small --data "$pets" --no-shuffle --steps 2
+    expect 1 "cat/99.JPG is truncated or damaged" train $small --data "$pets" --no-shuffle --steps 2 --plan dp=2 --ranks 2
+    [[ $(report train $small --data "$pets" --steps 3 --skip-broken | field weights_sha256) == "$one" ]] || fail "--skip-broken leaves another set"
+    grep -qF "skipped: $pets/train/cat/99.JPG is truncated" "$folder/said" || fail "--skip-broken names nothing: $(cat "$folder/said")"
+    rm "$pets/train/cat/99.JPG"
+else
+    echo "pictures in folders are left out: $make is not built"
+fi
+
 finish

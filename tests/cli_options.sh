@@ -47,7 +47,7 @@ differs --data "train --model mlp --threads 1 --batch 8 --steps 1" "--data synth
 head -c 4000 "$folder/text" >"$folder/even"
 differs --data-format "${text_run/text/even} --tokens 8" "" "--data-format tokens"
 refuses --data-format 2 "is a file; in the format asked for, data is a folder" "$text_run --data-format mnist"
-refuses --data-format 2 "is none of auto|mnist" "$text_run --data-format parquet"
+refuses --data-format 2 "is none of auto|images" "$text_run --data-format parquet"
 differs --image "$mlp" "" "--image 7"
 differs --tokens "$gpt" "" "--tokens 9"
 for size in "--layers 3" "--hidden 48" "--heads 1" "--vocab 300"; do
@@ -59,6 +59,17 @@ refuses --tokenizer 1 "holds no tokenizer" "$text_run --tokens 8 --tokenizer $fo
 refuses --tokenizer 2 "--words says what a token is" "$text_run --words --tokenizer tests/golden/bpe"
 differs --normalize "$folder_run" "" "--normalize none"
 differs --no-shuffle "$folder_run" "" "--no-shuffle"
+"$WEFT_BUILD/tests/data_pictures" "$folder/pets" cat dog # what the options of pictures do is in tests/cli_images.sh
+pets_run="train --model mlp --data $folder/pets --threads 1 --batch 8 --steps 1"
+differs --image "$pets_run" "" "--image 12"
+differs --no-augment "$pets_run" "" "--no-augment"
+echo none >"$folder/pets/train/cat/13.jpg"
+gives --skip-broken n_train 24 "$pets_run --skip-broken"
+gives --workers batch 8 "plan ${pets_run#train} --workers 2"
+gives --cache batch 8 "plan ${pets_run#train} --cache 1KiB"
+for option in --skip-broken "--workers 2" "--cache 1KiB"; do
+    refuses ${option% *} 2 "--data is no folder of pictures" "$mlp $option"
+done
 differs --no-augment "$folder_run" "" "--no-augment"
 differs --loss "$mlp" "" "--loss mse"
 differs --dropout "$gpt" "" "--dropout 0.5"

@@ -163,5 +163,6 @@ grep -q $'\033' <("$WEFT" trian 2>&1) && fail "colours where there is no termina
 env -u OMP_WAIT_POLICY "$WEFT" info | grep -F "OMP_WAIT_POLICY= (by default)" >/dev/null || fail "info: not who set OMP_WAIT_POLICY"
 OMP_WAIT_POLICY=passive "$WEFT" info | grep -F 'OMP_WAIT_POLICY=passive (by environment)' >/dev/null || fail "info: not who set OMP_WAIT_POLICY"
 "$WEFT" info --json - 2>/dev/null | grep -A1 '"zlib 1' | grep '"PCRE2 1' >/dev/null || fail "info: no zlib, no PCRE2"
+"$WEFT" info --json - 2>/dev/null | grep '"libpng 1' >/dev/null || fail "info: no libpng"
 
 finish

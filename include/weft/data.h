@@ -43,12 +43,13 @@ typedef enum wf_data_normalize {
  * appearance; the end of a line is the word <eos>; at most 1,048,576 different ones. */
 typedef enum wf_data_text { WF_TEXT_BYTES, WF_TEXT_WORDS } wf_data_text;
 
-/* How a folder or file is to be read. AUTO: by what is in it. TEXT refuses what is no text: other
- * formats by their first bytes, and zero bytes. TOKENS: numbers of tokens as llm.c writes them
- * (headers 20240520 and 20240801) or, without a header, 16 bits each, as nanoGPT does. BYTES: every
- * byte of any file is a token. */
+/* How a folder or file is to be read. AUTO: by what is in it. IMAGES: pictures, a folder a class.
+ * TEXT refuses what is no text: other formats by their first bytes, and zero bytes. TOKENS: numbers
+ * of tokens as llm.c writes them (headers 20240520 and 20240801) or, without a header, 16 bits
+ * each, as nanoGPT does. BYTES: every byte of any file is a token. */
 typedef enum wf_data_format {
     WF_FORMAT_AUTO,
+    WF_FORMAT_IMAGES,
     WF_FORMAT_MNIST,
     WF_FORMAT_CIFAR,
     WF_FORMAT_TEXT,
@@ -61,14 +62,17 @@ typedef struct wf_data_config {
     /* One of:
      *   "synthetic"       random inputs and random targets, nothing is read;
      *   "fashion-mnist"   the files of Debian's package dataset-fashion-mnist;
-     *   a folder          in MNIST's layout (train-images-idx3-ubyte, .gz or not, ...), in
+     *   a folder          of pictures (JPEG, PNG), train/CLASS/... and perhaps val/CLASS/..., as
+     *                     torchvision's ImageFolder reads them (wf_data_open);
+     *                     in MNIST's layout (train-images-idx3-ubyte, .gz or not, ...), in
      *                     CIFAR-10's binary one (data_batch_1.bin ..., test_batch.bin), or with
      *                     tokens: one file whose name ends in train.bin, perhaps one in val.bin;
      *   a file            a text, or tokens. */
     const char *name;
     wf_data_format format;
     wf_data_kind kind;               /* what the model reads; a set of the other kind is refused */
-    int64_t channels, height, width; /* synthetic images */
+    int64_t channels, height, width; /* synthetic images; pictures become these: 3 channels or 1,
+                                      * and squares, 0 = 224 */
     int64_t n_classes;               /* synthetic: classes, or the vocabulary; 0 = 10 classes, 256
                                       * tokens. MNIST folders: labels are below this; 0 = 10.
                                       * TOKENS: all are below this; 0 = GPT-2's 50,257, or 128,256
@@ -82,14 +86,19 @@ typedef struct wf_data_config {
     wf_data_normalize normalize;     /* images from files */
     uint64_t seed;                   /* of synthetic samples, order and augmentation */
     double mean[3], std[3];          /* per channel, of WF_NORMALIZE_GIVEN; std above 0 */
+    int64_t resized;                 /* pictures: the shorter side, before the centre is cut out of
+                                      * what is not augmented; 0 = 256 of 224 parts of the height */
+    int unlabelled;     /* the name is a picture, or a folder with some anywhere: all are the test
+                         * split, in the order of their folders and names, with label 0 */
+    int skip_broken;    /* decodes all pictures now, and leaves out those that cannot be, with a
+                         * warning each in the log; 0: they are errors when they are read */
+    size_t cache_bytes; /* pictures stay decoded in so much memory; 0: each is decoded each time */
 } wf_data_config;
 
 #define WF_DATA_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(wf_data_config), 0, WF_FORMAT_AUTO, WF_DATA_IMAGES, 3, 224, 224, 0, 0, 3840,        \
-            WF_TARGETS_LABELS, WF_TEXT_BYTES, 0, WF_NORMALIZE_DEFAULT, 0, {0}, {                   \
-            0                                                                                      \
-        }                                                                                          \
+            WF_TARGETS_LABELS, WF_TEXT_BYTES, 0, WF_NORMALIZE_DEFAULT, 0, {0}, {0}, 0, 0, 0, 0     \
     }
 
 /* What was opened. Shapes are of one sample: a batch has dim 0 = samples before them. */
@@ -105,6 +114,7 @@ typedef struct wf_data_description {
     int64_t n_tokens;                /* in a sample, 0 for images */
     int64_t n_train, n_test;         /* samples; n_test is 0 where there is no test split */
     double mean[3], std[3];          /* what normalisation took per channel; 0 and 1 for none */
+    int64_t resized;                 /* as in the configuration; 0 but for pictures */
 } wf_data_description;
 
 #define WF_DATA_HASH_BYTES 65
@@ -117,7 +127,8 @@ typedef struct wf_loader_config {
     int augment;          /* images from files: a random shift by up to 4 pixels (2 below 32 x 32),
                            * black outside, and a random flip left to right unless they are digits */
     int drop_last;        /* leave out the smaller batch at an epoch's end */
-    int n_prefetch;       /* batches filled ahead, 1 to 64 */
+    int n_prefetch;       /* batches filled ahead, 1 to 64 ... */
+    int n_workers;        /* ... by so many threads, 1 to 256; no bit depends on them */
     int64_t first_epoch;  /* where the stream starts: the epoch ... */
     int64_t first_sample; /* ... and the place in it, as wf_batch counts them */
     /* A process of several reads only its own samples of each batch: with n_parts > 1 those of
@@ -128,7 +139,7 @@ typedef struct wf_loader_config {
 } wf_loader_config;
 
 #define WF_LOADER_CONFIG_INIT                                                                      \
-    { sizeof(wf_loader_config), WF_DATA_TRAIN, 32, 1, 0, 0, 2, 0, 0, 0, 1, 0 }
+    { sizeof(wf_loader_config), WF_DATA_TRAIN, 32, 1, 0, 0, 2, 1, 0, 0, 0, 1, 0 }
 
 /* The stream goes on at (epoch, first_sample + n_all), or after last_of_epoch at
  * (epoch + 1, 0): give that to a new loader and it continues where this one was. */
@@ -149,9 +160,18 @@ extern "C" {
 #endif
 
 /* Reads and checks the whole set; it stays in memory as bytes (or words' numbers).
- * Errors: INVALID_ARG (no such set, a field out of range, a set of the other kind; the
- * sentence lists what there is), IO (a file cannot be read; a missing Debian package is
- * named), CORRUPT (the sentence names the file and the value that is wrong), NO_MEMORY. */
+ *
+ * Of pictures only the names are read now. Classes are the folders in train/, in the order of their
+ * names; links are followed, files are pictures by their suffix (.jpg, .jpeg, .png, in any case),
+ * and what has another one is passed over, but for those of other pictures (.bmp, ...), which are
+ * errors. A picture is JPEG or PNG by its first bytes, with up to 89,478,485 pixels. To augment
+ * is to take a random part of 8 to 100 % of it, 3:4 to 4:3, resized to the image, flipped or not;
+ * else it is resized and the centre cut out. Parts and flips are functions of seed, epoch and
+ * sample. DEFAULT normalises by ImageNet's mean and deviation. The fingerprint is of names,
+ * lengths, and the first and last 4 KiB of each file. Errors: INVALID_ARG (no such set, a field out
+ * of range, a set of the other kind; the sentence lists what there is), IO (a file cannot be read;
+ * a missing Debian package is named), CORRUPT (the sentence names the file and the value that is
+ * wrong), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_data_open(wf_context *ctx, const wf_data_config *config,
                                            wf_data **data_out);
 
@@ -169,22 +189,29 @@ WF_API const wf_tokenizer *wf_data_tokenizer(const wf_data *data);
  */
 WF_API const char *wf_data_class_name(const wf_data *data, int64_t i);
 
+/* The file of a sample; borrowed. NULL: samples of this set have none, or there is no such one. */
+WF_API const char *wf_data_sample_name(const wf_data *data, wf_data_split split, int64_t i);
+
+/* How a path would be read: `wanted`, or what AUTO finds. */
+WF_API wf_data_format wf_data_find_format(const char *path, wf_data_format wanted);
+
 /* The set's fingerprint, as 64 hex digits and a zero: equal for two sets if all their samples
  * are, wherever and however packed they lie. Errors: UNSUPPORTED (libsodium does not start). */
 WF_API WF_NODISCARD wf_status wf_data_hash(const wf_data *data, char hex_out[WF_DATA_HASH_BYTES]);
 
-/* Allocates n_prefetch + 1 batches and starts the thread that fills them; from then on
- * nothing is allocated. Errors: INVALID_ARG (a field out of range, an empty split, a
- * dropped batch that would be all there is), NO_MEMORY. */
+/* Allocates n_prefetch + 1 batches and starts the threads that fill them; from then on
+ * nothing is allocated but what pictures are decoded into. Errors: INVALID_ARG (a field out of
+ * range, an empty split, a dropped batch that would be all there is), NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_loader_create(const wf_data *data, const wf_loader_config *config,
                                                wf_loader **loader_out);
 
 /* Waits for the next batch, which stays valid until the following call. The train split
  * has no end. The test split gives NULL after each pass; the call after that starts the
- * next pass. Errors: none once the loader exists. */
+ * next pass. Errors: of pictures, which are read now, IO, CORRUPT (the sentence names the file),
+ * NO_MEMORY; the call after that goes on with the next batch. */
 WF_API WF_NODISCARD wf_status wf_loader_next(wf_loader *loader, const wf_batch **batch_out);
 
-/* Stops the thread, at the latest after the sample it is filling. NULL is allowed. */
+/* Stops the threads, at the latest after the samples they are filling. NULL is allowed. */
 WF_API void wf_loader_destroy(wf_loader *loader);
 
 #ifdef __cplusplus

@@ -55,6 +55,7 @@ typedef struct format {
 
 /* In the order in which they are looked for; what nothing is found in is text. */
 static const format formats[] = {
+    [WF_FORMAT_IMAGES] = {WF_DATA_IMAGES, true, false, wfi_pictures_is_here, wfi_pictures_open},
     [WF_FORMAT_MNIST] = {WF_DATA_IMAGES, true, false, wfi_mnist_is_here, wfi_mnist_open},
     [WF_FORMAT_CIFAR] = {WF_DATA_IMAGES, true, false, wfi_cifar_is_here, wfi_cifar_open},
     [WF_FORMAT_TEXT] = {WF_DATA_TOKENS, false, true, NULL, wfi_text_open},
@@ -70,14 +71,24 @@ static const format *find_format(wf_data_format wanted, const char *path, bool i
     return is_folder ? NULL : &formats[WF_FORMAT_TEXT];
 }
 
+wf_data_format wf_data_find_format(const char *path, wf_data_format wanted) {
+    struct stat st;
+    const format *found = find_format(wanted, path, stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+    return found ? (wf_data_format)(found - formats) : WF_FORMAT_AUTO;
+}
+
 static wf_status open_path(wf_data *data, const wf_data_config *config, const char *path,
                            bool is_folder) {
+    bool is_plain = config->unlabelled && config->kind == WF_DATA_IMAGES &&
+                    config->format == WF_FORMAT_AUTO && !wfi_mnist_is_here(path) &&
+                    !wfi_cifar_is_here(path);
+    if (is_plain) return wfi_pictures_open(data, config, path);
     const format *found = find_format(config->format, path, is_folder);
     if (!found)
         return wfi_fail(data->ctx, WF_INVALID_ARG,
-                        "%s holds no data set: neither MNIST's train-images-idx3-ubyte (or .gz) "
-                        "nor CIFAR-10's data_batch_1.bin is in it, nor a file ...train.bin of "
-                        "tokens",
+                        "%s holds no data set: neither a folder train with a folder of pictures "
+                        "for each class, MNIST's train-images-idx3-ubyte (or .gz) nor CIFAR-10's "
+                        "data_batch_1.bin is in it, nor a file ...train.bin of tokens",
                         path);
     if (is_folder ? !found->is_folder : !found->is_file)
         return wfi_fail(data->ctx, WF_INVALID_ARG,
@@ -102,11 +113,12 @@ static wf_status open_named(wf_data *data, const wf_data_config *config) {
         return open_path(data, config, FASHION_MNIST_FOLDER, true);
     }
     if (stat(config->name, &st) != 0)
-        return wfi_fail(data->ctx, WF_INVALID_ARG,
-                        "there is no data set and no file called %s; known are synthetic, "
-                        "fashion-mnist, a folder in MNIST's or CIFAR-10's binary layout, a text "
-                        "file, and files of tokens",
-                        config->name);
+        return wfi_fail(
+            data->ctx, WF_INVALID_ARG,
+            "there is no data set and no file called %s; known are synthetic, "
+            "fashion-mnist, a folder of pictures, in MNIST's or CIFAR-10's binary layout, a text "
+            "file, and files of tokens",
+            config->name);
     return open_path(data, config, config->name, S_ISDIR(st.st_mode));
 }
 
@@ -149,6 +161,12 @@ const wf_tokenizer *wf_data_tokenizer(const wf_data *data) {
 
 const char *wf_data_class_name(const wf_data *data, int64_t i) {
     return data->classes && i >= 0 && i < data->about.n_classes ? data->classes[i] : NULL;
+}
+
+const char *wf_data_sample_name(const wf_data *data, wf_data_split split, int64_t i) {
+    int64_t n = split == WF_DATA_TRAIN ? data->about.n_train : data->about.n_test;
+    bool is_there = data->source->sample_name && i >= 0 && i < n;
+    return is_there ? data->source->sample_name(data, split, i) : NULL;
 }
 
 const wf_data_description *wf_data_describe(const wf_data *data) {

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-static void images_fill(const wf_data *data, const wfi_sample *sample, void *x, void *y) {
+static wf_status images_fill(const wf_data *data, const wfi_sample *sample, void *x, void *y) {
     const wfi_images *images = data->state;
     const wfi_image_split *split = &images->split[sample->split];
     int64_t plane = images->height * images->width;
@@ -20,6 +20,7 @@ static void images_fill(const wf_data *data, const wfi_sample *sample, void *x, 
         wfi_augment_apply(change, pixels + c * plane, images->height, images->width,
                           images->value_of[c], (float *)x + c * plane);
     *(int32_t *)y = split->labels[(size_t)sample->index * split->label_stride];
+    return WF_OK;
 }
 
 static void images_hash(const wf_data *data, wfi_data_hash *hash) {
@@ -42,7 +43,7 @@ static void images_close(wf_data *data) {
     wfi_free(data->ctx, images);
 }
 
-static const wfi_source images_source = {images_fill, images_hash, images_close};
+static const wfi_source images_source = {images_fill, images_hash, images_close, NULL};
 
 wf_status wfi_images_create(wf_data *data, wfi_images **images_out) {
     *images_out = wfi_data_own(data, &images_source, sizeof **images_out, "an image set");

@@ -1,9 +1,11 @@
-/* Batches in order, filled ahead by a thread.
+/* Batches in order, filled ahead by threads.
  *
- * The batches lie in a ring. The thread fills them in turn, the caller borrows them in
- * turn; three counters under one lock say how far each is. The thread never waits for
- * anything but a free batch, so neither wait needs a deadline: the caller's ends because
- * filling cannot fail, the thread's ends with the next batch taken or with destroy. */
+ * The batches lie in a ring. They are begun, filled and borrowed in turn; four counters under one
+ * lock say how far each is. A thread takes the next sample of the batch that was begun last, or
+ * begins another one, so several may be at work on one batch and the first on the next. A thread
+ * never waits for anything but a free batch, so neither wait needs a deadline: the caller's ends
+ * because filling ends, and a sample that cannot be filled is its batch's error; the threads' end
+ * with the next batch taken or with destroy. */
 #include "base/base.h"
 #include "base/random.h"
 #include "data/source.h"
@@ -12,18 +14,23 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_PREFETCH 64
 #define MAX_BATCH    (INT64_C(1) << 24)
 #define MAX_EPOCH    (INT64_C(1) << 53) /* no run comes near, and counting on cannot overflow */
-#define STACK_BYTES  (256 * 1024)       /* the thread calls nothing deep */
+#define STACK_BYTES  (256 * 1024)       /* the threads call nothing deep */
+#define MAX_WORKERS  256
 
 typedef struct slot {
     void *x, *y;
     int64_t *index;
-    wf_batch batch; /* n_samples 0: the end of a pass over the test split */
+    wf_batch batch;          /* n_samples 0: the end of a pass over the test split */
+    int64_t n_begun, n_done; /* samples; under the lock */
+    int64_t failed; /* the first sample that could not be filled, and why; under the lock */
+    wf_status status;
+    char why[WFI_SENTENCE_BYTES];
 } slot;
 
 struct wf_loader {
@@ -33,16 +40,16 @@ struct wf_loader {
     int n_slots;
     slot slots[MAX_PREFETCH + 1];
 
-    /* Of the thread alone. */
+    /* Where the next batch begins; under the lock. */
     int64_t *order; /* [n_samples] of order_epoch; NULL: as in the files */
     int64_t order_epoch, epoch, place;
 
-    pthread_t thread;
-    bool has_thread;
-    atomic_bool stop; /* set under the lock, read between samples without it */
+    pthread_t threads[MAX_WORKERS];
+    int n_threads;
+    bool stop; /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t filled, freed;
-    uint64_t n_filled, n_taken, n_freed; /* batches, ever; under the lock */
+    uint64_t n_begun, n_filled, n_taken, n_freed; /* batches, ever; under the lock */
 };
 
 /* ---- what comes next: pure functions of the position ---- */
@@ -74,15 +81,16 @@ static void find_part(const wf_loader_config *c, int64_t n_all, int64_t *first_o
     *n_out = wfi_first_sample(n_all, c->n_micro, (c->part + 1) * mine) - *first_out;
 }
 
-/* Fills the slot with the batch at the position and moves on; gives up at `stop`. */
-static void fill(wf_loader *loader, slot *s) {
+/* Makes the slot's batch the one at the position, and moves on. */
+static void begin(wf_loader *loader, slot *s) {
     wf_batch *batch = &s->batch;
     const wf_data_description *about = &loader->data->about;
-    bool train = loader->config.split == WF_DATA_TRAIN;
     *batch = (wf_batch){.x = s->x, .y = s->y, .index = s->index};
+    s->n_begun = s->n_done = 0;
+    s->status = WF_OK;
     if (!goes_on(loader, loader->place)) {
         start_epoch(loader);
-        if (!train) return;
+        if (loader->config.split != WF_DATA_TRAIN) return;
     }
     make_order(loader);
     batch->epoch = loader->epoch;
@@ -92,15 +100,9 @@ static void fill(wf_loader *loader, slot *s) {
     find_part(&loader->config, batch->n_all, &first, &batch->n_samples);
     batch->x_bytes = (size_t)batch->n_samples * about->x_bytes;
     batch->y_bytes = (size_t)batch->n_samples * about->y_bytes;
-    wfi_sample sample = {.split = loader->config.split,
-                         .epoch = loader->epoch,
-                         .augment = loader->config.augment != 0};
     for (int64_t i = 0; i < batch->n_samples; i++) {
-        if (atomic_load_explicit(&loader->stop, memory_order_relaxed)) return;
         int64_t place = loader->place + first + i;
-        s->index[i] = sample.index = loader->order ? loader->order[place] : place;
-        loader->data->source->fill(loader->data, &sample, (char *)s->x + (size_t)i * about->x_bytes,
-                                   (char *)s->y + (size_t)i * about->y_bytes);
+        s->index[i] = loader->order ? loader->order[place] : place;
     }
     loader->place += batch->n_all;
     batch->last_of_epoch = !goes_on(loader, loader->place);
@@ -108,29 +110,63 @@ static void fill(wf_loader *loader, slot *s) {
 
 /* ---- the ring ---- */
 
-/* The next slot to fill, or NULL when the loader is being destroyed. */
-static slot *claim(wf_loader *loader) {
-    pthread_mutex_lock(&loader->lock);
-    while (!loader->stop && loader->n_filled - loader->n_freed == (uint64_t)loader->n_slots)
-        pthread_cond_wait(&loader->freed, &loader->lock);
-    slot *s = loader->stop ? NULL : &loader->slots[loader->n_filled % (uint64_t)loader->n_slots];
-    pthread_mutex_unlock(&loader->lock);
-    return s;
+static slot *slot_of(wf_loader *loader, uint64_t batch) {
+    return &loader->slots[batch % (uint64_t)loader->n_slots];
 }
 
+/* Batches come in their order, so one may wait for an earlier one. */
 static void publish(wf_loader *loader) {
-    pthread_mutex_lock(&loader->lock);
-    loader->n_filled++;
-    pthread_cond_signal(&loader->filled);
-    pthread_mutex_unlock(&loader->lock);
+    while (loader->n_filled < loader->n_begun) {
+        const slot *s = slot_of(loader, loader->n_filled);
+        if (s->n_done < s->batch.n_samples) break;
+        loader->n_filled++;
+        pthread_cond_signal(&loader->filled);
+    }
+}
+
+/* The next sample to fill, of *slot_out, with the lock; -1 when the loader is being destroyed. */
+static int64_t take_sample(wf_loader *loader, slot **slot_out) {
+    while (!loader->stop) {
+        slot *s = loader->n_begun ? slot_of(loader, loader->n_begun - 1) : NULL;
+        *slot_out = s;
+        if (s && s->n_begun < s->batch.n_samples) return s->n_begun++;
+        if (loader->n_begun - loader->n_freed < (uint64_t)loader->n_slots) {
+            begin(loader, slot_of(loader, loader->n_begun++));
+            publish(loader);
+        } else {
+            pthread_cond_wait(&loader->freed, &loader->lock);
+        }
+    }
+    return -1;
+}
+
+static wf_status fill(const wf_loader *loader, const slot *s, int64_t i) {
+    const wf_data *data = loader->data;
+    const wfi_sample sample = {.split = loader->config.split,
+                               .index = s->index[i],
+                               .epoch = s->batch.epoch,
+                               .augment = loader->config.augment != 0};
+    return data->source->fill(data, &sample, (char *)s->x + (size_t)i * data->about.x_bytes,
+                              (char *)s->y + (size_t)i * data->about.y_bytes);
 }
 
 static void *fill_ahead(void *self) {
     wf_loader *loader = self;
-    for (slot *s = claim(loader); s; s = claim(loader)) {
-        fill(loader, s);
+    slot *s;
+    pthread_mutex_lock(&loader->lock);
+    for (int64_t i = take_sample(loader, &s); i >= 0; i = take_sample(loader, &s)) {
+        pthread_mutex_unlock(&loader->lock);
+        wf_status status = fill(loader, s, i);
+        pthread_mutex_lock(&loader->lock);
+        if (status != WF_OK && (s->status == WF_OK || i < s->failed)) {
+            s->status = status;
+            s->failed = i;
+            snprintf(s->why, sizeof s->why, "%s", wf_context_error(loader->data->ctx));
+        }
+        s->n_done++;
         publish(loader);
     }
+    pthread_mutex_unlock(&loader->lock);
     return NULL;
 }
 
@@ -138,12 +174,13 @@ wf_status wf_loader_next(wf_loader *loader, const wf_batch **batch_out) {
     pthread_mutex_lock(&loader->lock);
     if (loader->n_freed < loader->n_taken) {
         loader->n_freed++;
-        pthread_cond_signal(&loader->freed);
+        pthread_cond_broadcast(&loader->freed);
     }
     while (loader->n_filled == loader->n_taken) pthread_cond_wait(&loader->filled, &loader->lock);
-    const wf_batch *batch = &loader->slots[loader->n_taken++ % (uint64_t)loader->n_slots].batch;
+    const slot *s = slot_of(loader, loader->n_taken++);
     pthread_mutex_unlock(&loader->lock);
-    *batch_out = batch->n_all ? batch : NULL;
+    if (s->status != WF_OK) return wfi_fail(loader->data->ctx, s->status, "%s", s->why);
+    *batch_out = s->batch.n_all ? &s->batch : NULL;
     return WF_OK;
 }
 
@@ -182,6 +219,9 @@ static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loa
     if (c->n_prefetch < 1 || c->n_prefetch > MAX_PREFETCH)
         return wfi_fail(ctx, WF_INVALID_ARG, "loader: n_prefetch is %d, but must be 1 to %d",
                         c->n_prefetch, MAX_PREFETCH);
+    if (c->n_workers < 1 || c->n_workers > MAX_WORKERS)
+        return wfi_fail(ctx, WF_INVALID_ARG, "loader: n_workers is %d, but must be 1 to %d",
+                        c->n_workers, MAX_WORKERS);
     if (c->first_epoch < 0 || c->first_epoch > MAX_EPOCH || c->first_sample < 0 ||
         c->first_sample > n)
         return wfi_fail(ctx, WF_INVALID_ARG,
@@ -213,21 +253,24 @@ static wf_status allocate(wf_loader *loader) {
     return loader->order ? WF_OK : WF_NO_MEMORY;
 }
 
-/* Signals are the caller's business: the thread is started with all of them blocked. */
-static wf_status start_thread(wf_loader *loader) {
+/* Signals are the caller's business: the threads are started with all of them blocked. */
+static wf_status start_threads(wf_loader *loader) {
     sigset_t all, before;
     pthread_attr_t attributes;
     sigfillset(&all);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&loader->thread, &attributes, fill_ahead, loader);
+    int code = 0;
+    while (!code && loader->n_threads < loader->config.n_workers) {
+        code = pthread_create(&loader->threads[loader->n_threads], &attributes, fill_ahead, loader);
+        loader->n_threads += !code;
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     if (code != 0)
         return wfi_fail(loader->data->ctx, WF_NO_MEMORY,
-                        "loader: the thread that fills batches cannot start: %s", strerror(code));
-    loader->has_thread = true;
+                        "loader: a thread that fills batches cannot start: %s", strerror(code));
     return WF_OK;
 }
 
@@ -249,7 +292,7 @@ wf_status wf_loader_create(const wf_data *data, const wf_loader_config *config,
     pthread_cond_init(&loader->filled, NULL);
     pthread_cond_init(&loader->freed, NULL);
     wf_status status = allocate(loader);
-    if (status == WF_OK) status = start_thread(loader);
+    if (status == WF_OK) status = start_threads(loader);
     if (status != WF_OK) {
         wf_loader_destroy(loader);
         return status;
@@ -260,13 +303,11 @@ wf_status wf_loader_create(const wf_data *data, const wf_loader_config *config,
 
 void wf_loader_destroy(wf_loader *loader) {
     if (!loader) return;
-    if (loader->has_thread) {
-        pthread_mutex_lock(&loader->lock);
-        loader->stop = true;
-        pthread_cond_signal(&loader->freed);
-        pthread_mutex_unlock(&loader->lock);
-        pthread_join(loader->thread, NULL);
-    }
+    pthread_mutex_lock(&loader->lock);
+    loader->stop = true;
+    pthread_cond_broadcast(&loader->freed);
+    pthread_mutex_unlock(&loader->lock);
+    for (int k = 0; k < loader->n_threads; k++) pthread_join(loader->threads[k], NULL);
     pthread_cond_destroy(&loader->freed);
     pthread_cond_destroy(&loader->filled);
     pthread_mutex_destroy(&loader->lock);

@@ -15,14 +15,17 @@ typedef struct wfi_sample {
 } wfi_sample;
 
 typedef struct wfi_source {
-    /* Writes x_bytes and y_bytes of the description. Called from any thread; allocates
-     * nothing and cannot fail: everything is checked when the set is opened. */
-    void (*fill)(const wf_data *data, const wfi_sample *sample, void *x, void *y);
+    /* Writes x_bytes and y_bytes of the description. Called from several threads at a time. What
+     * lies in memory has been checked, and does not fail; errors of what is read now: IO, CORRUPT,
+     * NO_MEMORY. */
+    wf_status (*fill)(const wf_data *data, const wfi_sample *sample, void *x, void *y);
     /* Adds all that a sample's bytes depend on, beside the description and the loader's
      * configuration. */
     void (*hash)(const wf_data *data, wfi_data_hash *hash);
     /* Frees `state`, which may be half made. */
     void (*close)(wf_data *data);
+    /* As wf_data_sample_name; NULL: none has a name. */
+    const char *(*sample_name)(const wf_data *data, wf_data_split split, int64_t i);
 } wfi_source;
 
 struct wf_data {
@@ -41,12 +44,14 @@ void *wfi_data_own(wf_data *data, const wfi_source *source, size_t bytes, const 
 
 /* Each opens one sort of set. On failure what was made stays in `data`, for close. */
 wf_status wfi_synthetic_open(wf_data *data, const wf_data_config *config);
+wf_status wfi_pictures_open(wf_data *data, const wf_data_config *config, const char *path);
 wf_status wfi_mnist_open(wf_data *data, const wf_data_config *config, const char *folder);
 wf_status wfi_cifar_open(wf_data *data, const wf_data_config *config, const char *folder);
 wf_status wfi_text_open(wf_data *data, const wf_data_config *config, const char *path);
 wf_status wfi_tokens_open(wf_data *data, const wf_data_config *config, const char *path);
 
 /* Whether `path` is a folder with at least one training file of the layout. */
+bool wfi_pictures_is_here(const char *path);
 bool wfi_mnist_is_here(const char *path);
 bool wfi_cifar_is_here(const char *path);
 /* The same, or a file with a header of llm.c. */

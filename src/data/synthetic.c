@@ -22,7 +22,7 @@ static uint64_t random_place(const wf_data *data, const char *what, int64_t samp
     return (uint64_t)words[0] * (uint64_t)n >> 32;
 }
 
-static void fill_image(const wf_data *data, const wfi_sample *sample, void *x, void *y) {
+static wf_status fill_image(const wf_data *data, const wfi_sample *sample, void *x, void *y) {
     const synthetic *set = data->state;
     const wf_data_description *about = &data->about;
     int64_t n = about->channels * about->height * about->width;
@@ -39,9 +39,10 @@ static void fill_image(const wf_data *data, const wfi_sample *sample, void *x, v
         memset(y, 0, about->y_bytes);
         ((float *)y)[label] = 1;
     }
+    return WF_OK;
 }
 
-static void fill_tokens(const wf_data *data, const wfi_sample *sample, void *x, void *y) {
+static wf_status fill_tokens(const wf_data *data, const wfi_sample *sample, void *x, void *y) {
     const wf_data_description *about = &data->about;
     wfi_random_key key = {data->seed, wfi_random_name("synthetic.token")};
     uint32_t words[4] = {0};
@@ -51,6 +52,7 @@ static void fill_tokens(const wf_data *data, const wfi_sample *sample, void *x, 
         if (i < about->n_tokens) ((int32_t *)x)[i] = token;
         if (i > 0) ((int32_t *)y)[i - 1] = token;
     }
+    return WF_OK;
 }
 
 /* Samples are made of the seed and the description. */
@@ -65,8 +67,8 @@ static void synthetic_close(wf_data *data) {
     wfi_free(data->ctx, set);
 }
 
-static const wfi_source image_source = {fill_image, synthetic_hash, synthetic_close};
-static const wfi_source token_source = {fill_tokens, synthetic_hash, synthetic_close};
+static const wfi_source image_source = {fill_image, synthetic_hash, synthetic_close, NULL};
+static const wfi_source token_source = {fill_tokens, synthetic_hash, synthetic_close, NULL};
 
 static wf_status make_normals(wf_data *data, synthetic *set) {
     set->n_normals = N_NORMALS;

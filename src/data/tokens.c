@@ -30,13 +30,14 @@ static int32_t token_at(const wfi_tokens *t, int s, int64_t i) {
     }
 }
 
-static void tokens_fill(const wf_data *data, const wfi_sample *sample, void *x, void *y) {
+static wf_status tokens_fill(const wf_data *data, const wfi_sample *sample, void *x, void *y) {
     const wfi_tokens *t = data->state;
     int64_t n_tokens = data->about.n_tokens, first = sample->index * n_tokens;
     for (int64_t i = 0; i < n_tokens; i++) {
         ((int32_t *)x)[i] = token_at(t, sample->split, first + i);
         ((int32_t *)y)[i] = token_at(t, sample->split, first + i + 1);
     }
+    return WF_OK;
 }
 
 static void tokens_hash(const wf_data *data, wfi_data_hash *hash) {
@@ -51,7 +52,7 @@ static void tokens_close(wf_data *data) {
     wfi_free(data->ctx, t);
 }
 
-static const wfi_source tokens_source = {tokens_fill, tokens_hash, tokens_close};
+static const wfi_source tokens_source = {tokens_fill, tokens_hash, tokens_close, NULL};
 
 wf_status wfi_tokens_create(wf_data *data, wfi_tokens **tokens_out) {
     *tokens_out = wfi_data_own(data, &tokens_source, sizeof **tokens_out, "a set of tokens");

@@ -6,6 +6,7 @@
 #include <hwloc.h>
 #include <jansson.h>
 #include <pcre2.h>
+#include <png.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #include <zlib.h>
 
 /* Versions of what is loaded, not of the headers weft was built with. */
-static struct { char hwloc[48], jansson[48], sodium[48], zlib[48], pcre2[64]; } versions;
+static struct { char hwloc[48], jansson[48], sodium[48], zlib[48], pcre2[64], png[48]; } versions;
 
 static void ask_versions(void) {
     unsigned api = hwloc_get_api_version();
@@ -24,6 +25,7 @@ static void ask_versions(void) {
     snprintf(versions.jansson, sizeof versions.jansson, "jansson %.30s", jansson_version_str());
     snprintf(versions.sodium, sizeof versions.sodium, "libsodium %.30s", sodium_version_string());
     snprintf(versions.zlib, sizeof versions.zlib, "zlib %.30s", zlibVersion());
+    snprintf(versions.png, sizeof versions.png, "libpng %.30s", png_get_libpng_ver(NULL));
     char version[64] = ""; /* as much as PCRE2 says that it writes */
     if (pcre2_config(PCRE2_CONFIG_VERSION, NULL) <= (int)sizeof version)
         pcre2_config(PCRE2_CONFIG_VERSION, version);
@@ -41,7 +43,8 @@ const char *wf_info_library(int i) {
                                  versions.jansson,
                                  versions.sodium,
                                  versions.zlib,
-                                 versions.pcre2};
+                                 versions.pcre2,
+                                 versions.png};
     pthread_once(&once, ask_versions);
     return i >= 0 && (size_t)i < sizeof names / sizeof *names ? names[i] : NULL;
 }

@@ -1,0 +1,539 @@
+/* Pictures in folders: what is decoded, resized, found and refused. With words it is a tool for
+ * other tests: data_pictures FOLDER CLASS... writes FOLDER/{train,val}/CLASS/0.png and so on, 12
+ * and 4 of each class, whose colour tells it. */
+#include "data_folder.h"
+#include "write_picture.h"
+
+#include "base/base.h"
+#include "data/resize.h"
+#include <errno.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <weft/data.h>
+#include <zlib.h>
+
+#define SIDE 16
+
+/* ---- folders ---- */
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
+    (void)st, (void)flag;
+    return ftw->level ? remove(path) : 0;
+}
+
+static int teardown(void **state) {
+    nftw(((folder *)*state)->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_teardown(state);
+}
+
+#define TEST_IN_TREE(name) cmocka_unit_test_setup_teardown(name, folder_setup, teardown)
+
+/* A path in the folder, whose folders are made. */
+static const char *place(folder *f, const char *name) {
+    for (const char *slash = strchr(name, '/'); slash; slash = strchr(slash + 1, '/')) {
+        char part[200];
+        snprintf(part, sizeof part, "%.*s", (int)(slash - name), name);
+        assert_true(mkdir(folder_file(f, part), 0777) == 0 || errno == EEXIST);
+    }
+    return folder_file(f, name);
+}
+
+/* All one colour, so that every part of it is the same. */
+static void put(folder *f, const char *name, uint8_t r, uint8_t g, uint8_t b, int side) {
+    uint8_t *rgb = malloc((size_t)side * (size_t)side * 3);
+    assert_non_null(rgb);
+    for (int i = 0; i < side * side; i++) memcpy(rgb + i * 3, (uint8_t[]){r, g, b}, 3);
+    assert_true(write_rgb_png(place(f, name), rgb, side, side));
+    free(rgb);
+}
+
+static wf_data_config config_of(const folder *f) {
+    wf_data_config config = WF_DATA_CONFIG_INIT;
+    config.name = f->path;
+    config.normalize = WF_NORMALIZE_NONE;
+    config.height = config.width = SIDE;
+    return config;
+}
+
+static wf_data *open_set(folder *f, wf_data_config config) {
+    wf_data *data;
+    if (wf_data_open(f->ctx, &config, &data) != WF_OK) fail_msg("%s", wf_context_error(f->ctx));
+    return data;
+}
+
+static void refuse(folder *f, wf_data_config config, wf_status status, const char *words) {
+    wf_data *data;
+    expect_failure(f->ctx, wf_data_open(f->ctx, &config, &data), status, words);
+}
+
+/* ---- decoding ---- */
+
+static wf_status decode_file(folder *f, const char *path, wfi_picture *picture) {
+    static uint8_t bytes[1 << 20];
+    FILE *in = fopen(path, "rb");
+    assert_non_null(in);
+    size_t n = fread(bytes, 1, sizeof bytes, in);
+    fclose(in);
+    return wfi_picture_decode(f->ctx, "it", bytes, n, picture);
+}
+
+/* Decodes to pixels that are near the formula's; `n_keep` of 3 channels count. */
+static void expect_near(folder *f, const char *name, int (*value)(int x, int y, int c), int most) {
+    wfi_picture picture;
+    if (decode_file(f, folder_file(f, name), &picture) != WF_OK)
+        fail_msg("%s: %s", name, wf_context_error(f->ctx));
+    assert_int_equal(picture.width, 20);
+    assert_int_equal(picture.height, 12);
+    for (int y = 0; y < 12; y++)
+        for (int x = 0; x < 20; x++)
+            for (int c = 0; c < 3; c++) {
+                int is = picture.rgb[(y * 20 + x) * 3 + c], wanted = value(x, y, c);
+                if (abs(is - wanted) > most)
+                    fail_msg("%s: pixel %d %d %d is %d, not %d", name, x, y, c, is, wanted);
+            }
+    wfi_free(f->ctx, picture.rgb);
+}
+
+static int slope(int x, int y, int c) {
+    return 40 + 5 * x + 3 * y + 20 * c;
+}
+static int grey(int x, int y, int c) {
+    (void)c;
+    return slope(x, y, 0);
+}
+static int negative(int x, int y, int c) {
+    (void)c;
+    return 255 - slope(x, y, 0);
+}
+static int nibble(int x, int y, int c) {
+    (void)y, (void)c;
+    return x % 16 * 17;
+}
+/* Of Adobe's CMYK, where 255 is no ink: every colour times what black leaves. */
+static int inked(int x, int y, int c) {
+    return slope(x, y, c) * 200 / 255;
+}
+
+static void decodes(void **state) {
+    folder *f = *state;
+    uint8_t px[12 * 20 * 8];
+#define FILL(n, value)                                                                             \
+    for (int i = 0; i < 12 * 20; i++)                                                              \
+        for (int c = 0; c < (n); c++) {                                                            \
+            int x = i % 20, y = i / 20;                                                            \
+            px[i * (n) + c] = (uint8_t)(value);                                                    \
+        }
+    FILL(3, slope(x, y, c))
+    assert_true(write_jpeg(folder_file(f, "rgb.jpg"), px, 20, 12, 3, 0));
+    assert_true(write_jpeg(folder_file(f, "progressive.jpg"), px, 20, 12, 3, 1));
+    assert_true(write_png(folder_file(f, "rgb.png"), px, 20, 12, 60, PNG_COLOR_TYPE_RGB, 8, 0));
+    assert_true(write_png(folder_file(f, "laced.png"), px, 20, 12, 60, PNG_COLOR_TYPE_RGB, 8, 1));
+    FILL(1, slope(x, y, 0))
+    assert_true(write_jpeg(folder_file(f, "grey.jpg"), px, 20, 12, 1, 0));
+    assert_true(write_png(folder_file(f, "grey.png"), px, 20, 12, 20, PNG_COLOR_TYPE_GRAY, 8, 0));
+    assert_true(
+        write_png(folder_file(f, "table.png"), px, 20, 12, 20, PNG_COLOR_TYPE_PALETTE, 8, 0));
+    FILL(2, c ? 7 : slope(x, y, 0))
+    assert_true(write_png(folder_file(f, "grey-alpha.png"), px, 20, 12, 40,
+                          PNG_COLOR_TYPE_GRAY_ALPHA, 8, 0));
+    FILL(4, c == 3 ? x : slope(x, y, c))
+    assert_true(
+        write_png(folder_file(f, "rgba.png"), px, 20, 12, 80, PNG_COLOR_TYPE_RGB_ALPHA, 8, 0));
+    FILL(4, c == 3 ? 200 : slope(x, y, c))
+    assert_true(write_jpeg(folder_file(f, "cmyk.jpg"), px, 20, 12, 4, 0));
+    FILL(6, c % 2 ? 99 : slope(x, y, c / 2)) /* the upper byte stands first */
+    assert_true(write_png(folder_file(f, "wide.png"), px, 20, 12, 120, PNG_COLOR_TYPE_RGB, 16, 0));
+    for (int y = 0; y < 12; y++)
+        for (int x = 0; x < 10; x++)
+            px[y * 10 + x] = (uint8_t)((2 * x % 16) << 4 | (2 * x + 1) % 16);
+    assert_true(write_png(folder_file(f, "four.png"), px, 20, 12, 10, PNG_COLOR_TYPE_GRAY, 4, 0));
+    expect_near(f, "rgb.jpg", slope, 8);
+    expect_near(f, "progressive.jpg", slope, 8);
+    expect_near(f, "grey.jpg", grey, 8);
+    expect_near(f, "cmyk.jpg", inked, 8);
+    expect_near(f, "rgb.png", slope, 0);
+    expect_near(f, "laced.png", slope, 0);
+    expect_near(f, "grey.png", grey, 0);
+    expect_near(f, "table.png", negative, 0);
+    expect_near(f, "grey-alpha.png", grey, 0);
+    expect_near(f, "rgba.png", slope, 0);
+    expect_near(f, "wide.png", slope, 0);
+    expect_near(f, "four.png", nibble, 0);
+}
+
+static void refuse_bytes(folder *f, const uint8_t *bytes, size_t n, const char *words) {
+    wfi_picture picture;
+    expect_failure(f->ctx, wfi_picture_decode(f->ctx, "it", bytes, n, &picture), WF_CORRUPT, words);
+}
+
+/* Whatever its length, a picture that ends early is refused, and a bit that has flipped does no
+ * harm. */
+static void refuses_what_is_damaged(void **state) {
+    folder *f = *state;
+    uint8_t px[12 * 20 * 3], bytes[4096];
+    for (int i = 0; i < (int)sizeof px; i++) px[i] = (uint8_t)(i * i * 31);
+    for (int k = 0; k < 3; k++) {
+        const char *path = folder_file(f, "it");
+        assert_true(k ? write_jpeg(path, px, 20, 12, 3, k - 1) : write_rgb_png(path, px, 20, 12));
+        FILE *in = fopen(path, "rb");
+        size_t n = fread(bytes, 1, sizeof bytes, in);
+        fclose(in);
+        assert_in_range(n, 300, sizeof bytes - 1);
+        for (size_t cut = 0; cut < n - 40; cut++)
+            refuse_bytes(f, bytes, cut, cut > 8 ? "truncated or damaged" : "it");
+        for (size_t i = 0; i < n; i++) {
+            wfi_picture picture = {0};
+            bytes[i] ^= 0x24;
+            size_t before = wf_context_memory(f->ctx).n_live;
+            if (wfi_picture_decode(f->ctx, "it", bytes, n, &picture) == WF_OK)
+                wfi_free(f->ctx, picture.rgb);
+            assert_int_equal(wf_context_memory(f->ctx).n_live, before);
+            bytes[i] ^= 0x24;
+        }
+        /* A header that announces more than there may be: nothing is allocated for it. */
+        for (size_t i = 0; i + 4 < n && !k; i++)
+            if (!memcmp(bytes + i, "IHDR", 4)) {
+                memcpy(bytes + i + 4, (uint8_t[]){0, 1, 0, 0, 0, 1, 0, 0}, 8);
+                uint32_t crc = (uint32_t)crc32(0, bytes + i, 17);
+                for (int b = 0; b < 4; b++)
+                    bytes[i + 17 + (size_t)b] = (uint8_t)(crc >> (24 - 8 * b));
+                refuse_bytes(f, bytes, n, "announces a picture of 65536 x 65536 pixels");
+                break;
+            }
+        for (size_t i = 0; i + 9 < n && k; i++)
+            if (bytes[i] == 0xff && (bytes[i + 1] == 0xc0 || bytes[i + 1] == 0xc2)) {
+                memset(bytes + i + 5, 0xfd, 4);
+                refuse_bytes(f, bytes, n, "announces a picture of 65021 x 65021 pixels");
+                break;
+            }
+    }
+    refuse_bytes(f, (const uint8_t *)"GIF89a, and more", 16, "it is neither JPEG nor PNG");
+    refuse_bytes(f, bytes, 0, "it is neither JPEG nor PNG");
+}
+
+/* ---- resizing: bit by bit what the Python Imaging Library makes (tests/golden/make_resize.py)
+ * ---- */
+
+static void resizes(void **state) {
+    folder *f = *state;
+    static const struct {
+        wfi_box part;
+        int width, height;
+        uint32_t crc;
+    } cases[] = {
+        {{0, 0, 37, 29}, 50, 41, 0x48450016}, {{0, 0, 37, 29}, 16, 9, 0x81dd15c7},
+        {{5, 3, 20, 17}, 24, 24, 0x2108ec8c}, {{30, 20, 7, 9}, 1, 3, 0xfa6fca62},
+        {{0, 0, 37, 29}, 37, 5, 0xc735b242},  {{2, 1, 1, 1}, 4, 4, 0xcb3fb102},
+    };
+    uint8_t px[37 * 29 * 3], whole[50 * 41 * 3], window[50 * 41 * 3];
+    for (int i = 0; i < 37 * 29 * 3; i++) {
+        int c = i % 3, x = i / 3 % 37, y = i / 111;
+        px[i] = (uint8_t)(x * 7 + y * 13 + c * 50 + x * y);
+    }
+    const wfi_picture picture = {37, 29, px};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        int w = cases[k].width, h = cases[k].height;
+        assert_int_equal(
+            wfi_picture_resize(f->ctx, &picture, cases[k].part, w, h, (wfi_box){0, 0, w, h}, whole),
+            WF_OK);
+        assert_int_equal(crc32(0, whole, (uInt)(w * h * 3)), cases[k].crc);
+        /* A part of the result is that part of the whole. */
+        wfi_box middle = {w / 3, h / 4, w - w / 3, h - h / 4 - h / 5};
+        assert_int_equal(wfi_picture_resize(f->ctx, &picture, cases[k].part, w, h, middle, window),
+                         WF_OK);
+        for (int64_t y = 0; y < middle.height; y++)
+            assert_memory_equal(window + y * middle.width * 3,
+                                whole + ((middle.y + y) * w + middle.x) * 3,
+                                (size_t)middle.width * 3);
+    }
+}
+
+/* ---- what is found ---- */
+
+static void finds_as_torchvision(void **state) {
+    folder *f = *state;
+    put(f, "train/dog/b.png", 0, 0, 0, 4);
+    put(f, "train/dog/a-b/z.png", 0, 0, 0, 4);
+    put(f, "train/dog/a/y.png", 0, 0, 0, 4);
+    put(f, "train/dog/a/x/w.png", 0, 0, 0, 4);
+    put(f, "train/Cat/B.PNG", 0, 0, 0, 4);
+    put(f, "train/Cat/a.jpeg", 0, 0, 0, 4); /* a PNG all the same */
+    put(f, "train/Cat/.hidden.jpg", 0, 0, 0, 4);
+    put(f, "elsewhere/e.png", 0, 0, 0, 4);
+    folder_write(f, "train/Cat/notes.txt", "x", 1);
+    folder_write(f, "train/loose.png", "x", 1);
+    char target[400];
+    snprintf(target, sizeof target, "%s", folder_file(f, "elsewhere"));
+    assert_int_equal(symlink(target, folder_file(f, "train/linked")), 0);
+    assert_int_equal(symlink("b.png", folder_file(f, "train/dog/link.png")), 0);
+    static const char *const files[] = {"Cat/.hidden.jpg", "Cat/B.PNG",     "Cat/a.jpeg",
+                                        "dog/b.png",       "dog/link.png",  "dog/a/y.png",
+                                        "dog/a/x/w.png",   "dog/a-b/z.png", "linked/e.png"};
+    /* Folders in the order of their whole names, in which - comes before /. */
+    static const int place_of[] = {0, 1, 2, 3, 4, 5, 7, 6, 8},
+                     label[] = {0, 0, 0, 1, 1, 1, 1, 1, 2};
+    wf_data *data = open_set(f, config_of(f));
+    const wf_data_description *about = wf_data_describe(data);
+    assert_int_equal(about->n_train, 9);
+    assert_int_equal(about->n_test, 0);
+    assert_int_equal(about->n_classes, 3);
+    assert_string_equal(wf_data_class_name(data, 0), "Cat");
+    assert_string_equal(wf_data_class_name(data, 2), "linked");
+    assert_null(wf_data_class_name(data, 3));
+    wf_loader_config order = WF_LOADER_CONFIG_INIT;
+    wf_loader *loader;
+    const wf_batch *batch;
+    order.shuffle = 0;
+    order.batch = 9;
+    order.n_workers = 3;
+    assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
+    if (wf_loader_next(loader, &batch) != WF_OK) fail_msg("%s", wf_context_error(f->ctx));
+    for (int i = 0; i < 9; i++) {
+        const char *name = wf_data_sample_name(data, WF_DATA_TRAIN, place_of[i]);
+        if (!strstr(name, files[i]))
+            fail_msg("sample %d is %s, not %s", place_of[i], name, files[i]);
+        assert_int_equal(((const int32_t *)batch->y)[place_of[i]], label[i]);
+    }
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+    wf_data_config plain = config_of(f);
+    plain.unlabelled = 1;
+    data = open_set(f, plain);
+    assert_int_equal(wf_data_describe(data)->n_test, 11); /* a loose one, and a linked one twice */
+    wf_data_close(data);
+}
+
+static void refuses_folders(void **state) {
+    folder *f = *state;
+    wf_data_config config = config_of(f);
+    refuse(f, config, WF_INVALID_ARG, "holds no data set: neither a folder train");
+    place(f, "train/x");
+    refuse(f, config, WF_CORRUPT, "has no folder of a class in it");
+    place(f, "train/cat/x");
+    refuse(f, config, WF_CORRUPT, "train/cat holds no picture: a class wants one");
+    put(f, "train/cat/a.png", 1, 2, 3, 4);
+    put(f, "val/dog/a.png", 1, 2, 3, 4);
+    refuse(f, config, WF_CORRUPT, "the classes in val are not those in train");
+    put(f, "train/dog/a.png", 1, 2, 3, 4);
+    put(f, "val/cat/a.png", 1, 2, 3, 4);
+    wf_data_close(open_set(f, config));
+    folder_write(f, "train/dog/old.BMP", "BM", 2);
+    refuse(f, config, WF_CORRUPT, "old.BMP is a picture that is neither JPEG nor PNG");
+    config.skip_broken = 1;
+    wf_data_close(open_set(f, config));
+    config.skip_broken = 0;
+    assert_int_equal(remove(folder_file(f, "train/dog/old.BMP")), 0);
+    assert_int_equal(symlink("..", folder_file(f, "train/dog/back")), 0);
+    refuse(f, config, WF_IO, "more than 64 folders in each other");
+    assert_int_equal(remove(folder_file(f, "train/dog/back")), 0);
+    config.channels = 2;
+    refuse(f, config, WF_INVALID_ARG, "have 3 channels, or 1");
+    config = config_of(f);
+    config.resized = SIDE - 1;
+    refuse(f, config, WF_INVALID_ARG, "no centre of 16 can be cut out");
+    config = config_of(f);
+    config.normalize = WF_NORMALIZE_GIVEN;
+    refuse(f, config, WF_INVALID_ARG, "normalised by mean 0 and deviation 0");
+}
+
+/* ---- samples ---- */
+
+#define N_EACH 6
+
+static void put_noise(folder *f, const char *name, int number) {
+    static uint8_t rgb[40 * 50 * 3];
+    unsigned seed = (unsigned)number;
+    for (size_t i = 0; i < sizeof rgb; i++) {
+        seed = seed * 1103515245 + 12345;
+        rgb[i] = (uint8_t)(seed >> 16);
+    }
+    assert_true(write_rgb_png(place(f, name), rgb, 40, 50));
+}
+
+static void make_set(folder *f) {
+    for (int i = 0; i < N_EACH; i++) {
+        char name[60];
+        snprintf(name, sizeof name, "train/%s/%d.png", i % 2 ? "odd" : "even", i);
+        put_noise(f, name, i);
+        snprintf(name, sizeof name, "val/%s/%d.png", i % 2 ? "odd" : "even", i);
+        put_noise(f, name, 10 + i);
+    }
+}
+
+/* CRC of three epochs of the training split, its samples put in the order of their numbers. */
+static void read_epochs(wf_data *data, wf_loader_config config, uint32_t crc_out[3][N_EACH]) {
+    wf_loader *loader;
+    size_t x_bytes = wf_data_describe(data)->x_bytes;
+    assert_int_equal(wf_loader_create(data, &config, &loader), WF_OK);
+    for (int e = 0; e < 3; e++)
+        for (int n = 0; n < N_EACH / config.n_parts;) {
+            const wf_batch *batch;
+            assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
+            assert_int_equal(batch->epoch, e);
+            for (int64_t i = 0; i < batch->n_samples; i++, n++)
+                crc_out[e][batch->index[i]] = (uint32_t)crc32(
+                    0, (const uint8_t *)batch->x + (size_t)i * x_bytes, (uInt)x_bytes);
+        }
+    wf_loader_destroy(loader);
+}
+
+/* Parts and flips go by epoch and sample, not by who decodes them, in which batch, from the cache
+ * or not. */
+static void samples_are_functions(void **state) {
+    folder *f = *state;
+    make_set(f);
+    wf_data_config config = config_of(f);
+    wf_data *plain = open_set(f, config);
+    config.cache_bytes = 2 * 6032 + 100; /* room for some */
+    wf_data *cached = open_set(f, config);
+    config.seed = 1;
+    wf_data *other = open_set(f, config);
+    uint32_t one[3][N_EACH] = {0}, two[3][N_EACH] = {0}, three[3][N_EACH] = {0};
+    wf_loader_config order = WF_LOADER_CONFIG_INIT;
+    order.augment = 1;
+    order.batch = 2;
+    read_epochs(plain, order, one);
+    order.n_workers = 5;
+    order.n_prefetch = 4;
+    read_epochs(cached, order, two);
+    assert_memory_equal(one, two, sizeof one);
+    read_epochs(cached, order, two); /* what is decoded already */
+    assert_memory_equal(one, two, sizeof one);
+    read_epochs(other, order, two);
+    assert_memory_not_equal(one, two, sizeof one);
+    for (int i = 0; i < N_EACH; i++) assert_int_not_equal(one[0][i], one[1][i]);
+    order.shuffle = 0;
+    order.n_parts = order.n_micro = 2;
+    for (order.part = 0; order.part < 2; order.part++) read_epochs(plain, order, three);
+    assert_memory_equal(one, three, sizeof one);
+    order.n_parts = 1;
+    order.part = order.augment = 0;
+    read_epochs(plain, order, two);
+    for (int i = 0; i < N_EACH; i++) assert_int_equal(two[0][i], two[2][i]);
+    wf_data_close(plain);
+    wf_data_close(cached);
+    wf_data_close(other);
+}
+
+/* A flip is of what is not flipped, and both occur; grey is what the library makes of colours. */
+static void flips_and_greys(void **state) {
+    folder *f = *state;
+    put(f, "train/one/a.png", 10, 200, 90, 20);
+    wf_data_config config = config_of(f);
+    config.channels = 1;
+    wf_data *data = open_set(f, config);
+    wf_loader_config order = WF_LOADER_CONFIG_INIT;
+    wf_loader *loader;
+    const wf_batch *batch;
+    order.batch = 1;
+    assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
+    assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
+    assert_int_equal(batch->x_bytes, SIDE * SIDE * sizeof(float));
+    for (int i = 0; i < SIDE * SIDE; i++)
+        assert_true(((const float *)batch->x)[i] == 131.0f / 255.0f); /* of 130.65 */
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+    uint8_t halves[64 * 64 * 3]; /* dark at the left */
+    for (int i = 0; i < 64 * 64 * 3; i++) halves[i] = (uint8_t)(i / 3 % 64 * 4);
+    assert_true(write_rgb_png(folder_file(f, "train/one/a.png"), halves, 64, 64));
+    data = open_set(f, config_of(f));
+    order.augment = 1;
+    assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
+    int n_flipped = 0;
+    for (int e = 0; e < 40; e++) {
+        assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
+        const float *x = batch->x;
+        n_flipped += x[0] > x[SIDE - 1];
+    }
+    assert_in_range(n_flipped, 8, 32);
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+}
+
+static void names_what_is_broken(void **state) {
+    folder *f = *state;
+    make_set(f);
+    folder_write(f, "train/odd/broken.png", "\x89PNG\r\n\x1a\n and then?", 18);
+    folder_write(f, "val/even/text.jpg", "no picture", 10);
+    assert_int_equal(symlink("nowhere", folder_file(f, "train/odd/gone.png")), 0);
+    wf_data_config config = config_of(f);
+    wf_data *data = open_set(f, config);
+    wf_loader_config order = WF_LOADER_CONFIG_INIT;
+    wf_loader *loader;
+    const wf_batch *batch;
+    order.batch = 4;
+    order.shuffle = 0;
+    order.n_workers = 3;
+    assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
+    assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
+    expect_failure(f->ctx, wf_loader_next(loader, &batch), WF_CORRUPT,
+                   "train/odd/broken.png is truncated or damaged");
+    assert_int_equal(wf_loader_next(loader, &batch), WF_OK); /* the next epoch's first */
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+    config.skip_broken = 1;
+    data = open_set(f, config);
+    assert_int_equal(wf_data_describe(data)->n_train, N_EACH);
+    assert_int_equal(wf_data_describe(data)->n_test, N_EACH);
+    uint32_t crc[3][N_EACH];
+    read_epochs(data, order, crc);
+    wf_data_close(data);
+}
+
+/* Two sets are one if their files are; another file, name or class makes another. */
+static void hashes(void **state) {
+    folder *f = *state;
+    char before[WF_DATA_HASH_BYTES], after[WF_DATA_HASH_BYTES];
+    make_set(f);
+    wf_data *data = open_set(f, config_of(f));
+    assert_int_equal(wf_data_hash(data, before), WF_OK);
+    assert_int_equal(wf_data_hash(data, after), WF_OK);
+    assert_string_equal(before, after);
+    put_noise(f, "val/odd/5.png", 77);
+    assert_int_equal(wf_data_hash(data, after), WF_OK);
+    assert_string_not_equal(before, after);
+    put_noise(f, "val/odd/5.png", 15);
+    assert_int_equal(wf_data_hash(data, after), WF_OK);
+    assert_string_equal(before, after);
+    wf_data_close(data);
+    char from[400];
+    snprintf(from, sizeof from, "%s", folder_file(f, "val/odd/5.png"));
+    assert_int_equal(rename(from, folder_file(f, "val/odd/6.png")), 0);
+    data = open_set(f, config_of(f));
+    assert_int_equal(wf_data_hash(data, after), WF_OK);
+    assert_string_not_equal(before, after);
+    wf_data_close(data);
+}
+
+/* ---- for other tests ---- */
+
+static int make_folder(int argc, char **argv) {
+    for (int k = 2; k < argc; k++)
+        for (int i = 0; i < 16; i++) {
+            uint8_t rgb[40 * 36 * 3];
+            char path[600];
+            snprintf(path, sizeof path, "%.200s/%s", argv[1], i < 12 ? "train" : "val");
+            (void)(mkdir(argv[1], 0777) | mkdir(path, 0777));
+            snprintf(path + strlen(path), 210, "/%.200s", argv[k]);
+            (void)mkdir(path, 0777);
+            snprintf(path + strlen(path), 30, "/%d.%s", i, i % 2 ? "jpg" : "png");
+            for (int p = 0; p < (int)sizeof rgb; p++)
+                rgb[p] = (uint8_t)(p % 3 == k % 3 ? 200 + (p * 7 + i * 11) % 50
+                                                  : 40 + (p + i * 13) % 60);
+            if (!(i % 2 ? write_jpeg(path, rgb, 40, 36, 3, 0) : write_rgb_png(path, rgb, 40, 36)))
+                return 1;
+        }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) return make_folder(argc, argv);
+    const struct CMUnitTest tests[] = {
+        TEST_IN_TREE(decodes),         TEST_IN_TREE(refuses_what_is_damaged),
+        TEST_IN_TREE(resizes),         TEST_IN_TREE(finds_as_torchvision),
+        TEST_IN_TREE(refuses_folders), TEST_IN_TREE(samples_are_functions),
+        TEST_IN_TREE(flips_and_greys), TEST_IN_TREE(names_what_is_broken),
+        TEST_IN_TREE(hashes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
