@@ -197,6 +197,11 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_momentum:
     case OPT_nesterov:
         return sgd ? NULL : "it is an option of --optimizer sgd";
+    case OPT_no_bias_decay:
+        return o->recipe.weight_decay == 0 &&
+                       (o->recipe.optimizer != WF_ADAMW || option_is_given(o, OPT_weight_decay))
+                   ? "--weight-decay is 0"
+                   : NULL;
     case OPT_beta1:
     case OPT_beta2:
     case OPT_epsilon:

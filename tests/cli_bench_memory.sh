@@ -81,6 +81,7 @@ differs -- --seed 1
 differs -- --steps 2
 differs -- --lr 0.01
 differs -- --weight-decay 0.1
+differs --weight-decay 0.1 --steps 3 -- --no-bias-decay
 differs -- --clip-norm 0.01
 differs -- --warmup 3
 differs --steps 3 -- --momentum 0.5

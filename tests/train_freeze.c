@@ -289,6 +289,43 @@ static void bad_names(void **state) {
     wf_model_destroy(model);
 }
 
+/* ---- groups ---- */
+
+/* After a step, matrices are those of a run with weight decay, biases and weights of norms those of
+ * one without. */
+static void no_bias_decay(void **state) {
+    const folder *f = *state;
+    static const char *const of[] = {"", "dp=2,zero=2", "pp=2", "dp=4,zero=3"};
+    for (size_t k = 0; k < WFI_COUNT(of); k++) {
+        wf_trainer *t[3]; /* decays all, none, matrices */
+        int n_differ = 0;
+        for (int i = 0; i < 3; i++) {
+            wf_recipe recipe = recipe_of("conv2", true);
+            if (i == 1) recipe.weight_decay = 0;
+            recipe.no_bias_decay = i == 2;
+            t[i] = trainer_of(f, &recipe, of[k]);
+            (void)small_step(f->ctx, t[i], 0);
+        }
+        const wf_graph *g = wfi_trainer_graph(t[0]);
+        for (int32_t v = 0; v < g->n_values; v++) {
+            const wfi_value *value = wfi_value_at(g, v);
+            if (value->kind != WFI_VALUE_PARAM) continue;
+            bool is_matrix = value->shape.n_dims > 1;
+            float *mine = read_tensor(f, t[2], value);
+            float *want = read_tensor(f, t[is_matrix ? 0 : 1], value);
+            float *other = read_tensor(f, t[is_matrix ? 1 : 0], value);
+            if (memcmp(mine, want, wfi_value_bytes(g, v)))
+                fail_msg("plan '%s': %s is not as it should be", of[k], value->name);
+            n_differ += !is_matrix && memcmp(mine, other, wfi_value_bytes(g, v));
+            free(mine);
+            free(want);
+            free(other);
+        }
+        assert_true(n_differ > 4);
+        for (int i = 0; i < 3; i++) wf_trainer_destroy(t[i]);
+    }
+}
+
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
     const struct CMUnitTest tests[] = {
@@ -298,6 +335,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(state_in_files, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(backward_stops, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(bad_names, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(no_bias_decay, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

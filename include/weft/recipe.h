@@ -56,6 +56,8 @@ typedef struct wf_names {
     X(int, nesterov, "nesterov", FLAG, "", 0, 0, 1, UPDATE, "sgd: look ahead by momentum")         \
     X(double, weight_decay, "weight_decay", REAL, "", 0, 0, 1e6, UPDATE,                           \
       "sgd and adam: added to the gradient; adamw: decoupled")                                     \
+    X(int, no_bias_decay, "no_bias_decay", FLAG, "", 0, 0, 1, UPDATE,                              \
+      "no weight decay for parameters of one dim: biases, and weights of norms")                   \
     X(double, beta1, "beta1", REAL, "", 0.9, 0, 0.9999999, UPDATE, "adam, adamw")                  \
     X(double, beta2, "beta2", REAL, "", 0.999, 0, 0.9999999, UPDATE, "adam, adamw")                \
     X(double, epsilon, "epsilon", REAL, "", 1e-8, 0, 1, UPDATE, "adam, adamw")                     \

@@ -155,13 +155,21 @@ typedef struct wfi_weight_gradient {
     int32_t param, value, unit;
 } wfi_weight_gradient;
 
+/* Parameters side by side in a unit's flat storage that are updated alike. */
+typedef struct wfi_param_group {
+    size_t end;      /* bytes; it begins where the one before ends, the first at 0 */
+    bool has_matrix; /* these have two dims or more: no biases, and no weights of norms */
+} wfi_param_group;
+
 typedef struct wfi_unit {
     const char *name;
-    size_t param_bytes;   /* flat storage of its own parameters, each aligned to 64 */
-    size_t trained_bytes; /* of it, from its begin on: what is trained */
-    size_t buffer_bytes;  /* flat storage of its buffers */
-    size_t cache_bytes;   /* of these as far as there are caches */
-    bool begins_stage;    /* the model says so (wf_next_stage) */
+    size_t param_bytes;      /* flat storage of its own parameters, each aligned to 64 */
+    size_t trained_bytes;    /* of it, from its begin on: what is trained */
+    wfi_param_group *groups; /* [n_groups] of what is trained, in the pool */
+    int32_t n_groups;
+    size_t buffer_bytes; /* flat storage of its buffers */
+    size_t cache_bytes;  /* of these as far as there are caches */
+    bool begins_stage;   /* the model says so (wf_next_stage) */
     bool is_passed; /* by an op that leaves no node in this graph, but does in a training one */
     bool is_slice;  /* one of the graph's n_slices side by side, each a unit */
     int32_t slice;  /* which of them, otherwise 0 */

@@ -26,6 +26,8 @@ typedef struct wfi_update_call {
     const float *gradient;
     float *state[WFI_MAX_STATES];
     size_t n;
+    size_t begin;                  /* bytes of the unit's flat storage before `param` */
+    const wfi_param_group *groups; /* of the unit; the last one ends behind what is updated */
     /* Of all units in their order, whoever holds them: gradients are clipped to the recipe's norm.
      * n_units 0: they are not. */
     const wfi_squares *squares;

@@ -53,11 +53,28 @@ static float clip_scale(const wfi_update_call *c) {
     return norm > limit ? (float)(limit / (norm + 1e-6)) : 1.0f;
 }
 
+/* From group to group, each by the recipe as it is for it. */
+static wfi_update_result update_groups(const wfi_update_call *c, float scale) {
+    wfi_update_result worst = WFI_UPDATE_FINITE;
+    const wfi_param_group *group = c->groups;
+    for (size_t at = 0, end; at < c->n; at = end, group++) {
+        while (group->end <= c->begin + at * sizeof(float)) group++;
+        end = (group->end - c->begin) / sizeof(float);
+        if (end > c->n) end = c->n;
+        wf_recipe recipe = *c->recipe;
+        if (recipe.no_bias_decay && !group->has_matrix) recipe.weight_decay = 0;
+        float *state[WFI_MAX_STATES] = {NULL};
+        for (int k = 0; k < wfi_recipe_n_states(&recipe); k++) state[k] = c->state[k] + at;
+        wfi_update_result now = wfi_optimizer_update(&recipe, c->lr, c->step, scale, c->param + at,
+                                                     c->gradient + at, state, end - at);
+        if (now > worst) worst = now;
+    }
+    return worst;
+}
+
 static wf_status cpu_update(wfi_stream_queue *stream, const wfi_update_call *c) {
     (void)stream;
-    float scale = c->n_units ? clip_scale(c) : 1;
-    wfi_update_result result = wfi_optimizer_update(c->recipe, c->lr, c->step, scale, c->param,
-                                                    c->gradient, c->state, c->n);
+    wfi_update_result result = update_groups(c, c->n_units ? clip_scale(c) : 1);
     if (result == WFI_UPDATE_FINITE) return WF_OK;
     wfi_not_finite what =
         wfi_find_not_finite(c->gradient, c->n) < c->n

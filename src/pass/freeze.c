@@ -30,6 +30,25 @@ static wf_status freeze_word(wf_graph *g, const char *word, size_t n) {
                     (int)n, word, (int)n, word);
 }
 
+static void add_to_group(wfi_unit *unit, bool has_matrix) {
+    bool goes_on = unit->n_groups && unit->groups[unit->n_groups - 1].has_matrix == has_matrix;
+    if (!goes_on) unit->groups[unit->n_groups++].has_matrix = has_matrix;
+    unit->groups[unit->n_groups - 1].end = unit->trained_bytes;
+}
+
+/* Room for as many as there are parameters. */
+static wf_status begin_groups(wf_graph *g) {
+    for (int32_t v = 0; v < g->n_values; v++)
+        g->units[g->values[v].unit].n_groups += g->values[v].kind == WFI_VALUE_PARAM;
+    for (int32_t u = 0; u < g->n_units; u++) {
+        wfi_unit *unit = &g->units[u];
+        unit->groups = wfi_pool_alloc(&g->pool, (size_t)unit->n_groups + 1, sizeof *unit->groups);
+        if (!unit->groups) return WF_NO_MEMORY;
+        unit->n_groups = 0;
+    }
+    return WF_OK;
+}
+
 static void place_parameters(wf_graph *g, bool frozen) {
     for (int32_t v = 0; v < g->n_values; v++) {
         wfi_value *value = &g->values[v];
@@ -38,7 +57,9 @@ static void place_parameters(wf_graph *g, bool frozen) {
         value->offset = unit->param_bytes;
         unit->param_bytes =
             wfi_round_up(unit->param_bytes + wfi_value_bytes(g, v), WFI_ALIGN_BYTES);
-        if (!frozen) unit->trained_bytes = unit->param_bytes;
+        if (frozen) continue;
+        unit->trained_bytes = unit->param_bytes;
+        add_to_group(unit, value->shape.n_dims > 1);
     }
 }
 
@@ -51,6 +72,7 @@ wf_status wfi_graph_freeze(wf_graph *g, const char *names) {
         at = at[n] ? at + n + 1 : NULL;
     }
     for (int32_t u = 0; u < g->n_units; u++) g->units[u].param_bytes = 0;
+    WF_TRY(begin_groups(g));
     place_parameters(g, false);
     place_parameters(g, true);
     for (int32_t u = 0; u < g->n_units; u++) trains |= g->units[u].trained_bytes > 0;

@@ -174,6 +174,8 @@ static wf_status run_update(wfi_executor *e, const wfi_instruction *now) {
                             .param = wfi_executor_touch(e, &r[0]),
                             .gradient = wfi_executor_touch(e, &r[1]),
                             .n = r[0].bytes / sizeof(float),
+                            .begin = wfi_reference_begin(e->p, &r[0]),
+                            .groups = e->p->graph->units[now->unit].groups,
                             .squares = squares,
                             .norm_out = &e->step.gradient_norm,
                             .not_finite = worker_of(e, now)->not_finite,
