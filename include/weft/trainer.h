@@ -86,7 +86,8 @@ typedef struct wf_trainer_memory {
 } wf_trainer_memory;
 
 /* One line of the profile. Times are the sum over all calls since the trainer was
- * created or the profile was reset. */
+ * created or the profile was reset: CPU time of the thread that computes, so what other programs
+ * take of its core does not count, and waiting for others counts nothing. */
 typedef struct wf_profile_row {
     const char *label;  /* op, "pack", "accumulate", "update", ... */
     const char *kernel; /* implementation and what its library calls it */

@@ -11,6 +11,13 @@ static inline int64_t wfi_now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* What the calling thread has computed: other programs on its core do not count. */
+static inline int64_t wfi_thread_cpu_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static inline int64_t wfi_now_ms(void) {
     return wfi_now_ns() / 1000000;
 }

@@ -32,12 +32,12 @@ static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, w
     for (int i = 0; i < kernel->n_operands; i++)
         wfi_observe(observer, operands[i], kernel->extent[i], kernel->writes[i], seen);
     wfi_observe(observer, scratch, kernel->scratch_extent, true, seen);
-    int64_t begin = e->profile->is_on ? wfi_now_ns() : 0;
+    int64_t begin = e->profile->is_on ? wfi_thread_cpu_ns() : 0;
     WF_TRY(wfi_kernel_run(kernel, stream_of(e, now), operands, scratch, args));
     if (!e->profile->is_on) return WF_OK;
     return wfi_profile_add(e->profile, kernel->label,
                            *kernel->detail ? kernel->detail : kernel->impl->name,
-                           wfi_now_ns() - begin, kernel->flops);
+                           wfi_thread_cpu_ns() - begin, kernel->flops);
 }
 
 /* Replicas run the same segment with other kernels. */
@@ -284,11 +284,12 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     const wfi_instruction *now = &e->p->instructions[i];
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
-    int64_t begin = e->profile->is_on ? wfi_now_ns() : 0;
+    int64_t begin = e->profile->is_on ? wfi_thread_cpu_ns() : 0;
     wf_status status = dispatch(e, now);
     if (status == WF_OK) status = wfi_executor_check(e, i);
     if (status != WF_OK) return fail_at(e, i, status);
     wfi_executor_end(e, i);
     if (!e->profile->is_on || now->segment) return WF_OK;
-    return wfi_profile_add(e->profile, wfi_instruction_name(now), "weft", wfi_now_ns() - begin, 0);
+    return wfi_profile_add(e->profile, wfi_instruction_name(now), "weft",
+                           wfi_thread_cpu_ns() - begin, 0);
 }
