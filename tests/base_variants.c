@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "comm/runtime/typed.h"
 #include "kernel/cpu.h"
+#include "kernel/onednn/rows.h"
 #include "test.h"
 
 #include <math.h>
@@ -127,6 +128,31 @@ static void combines(wfi_variant v, numbers *x) {
     }
 }
 
+/* Rows of scores that see 30 columns and more, in rows of 64. */
+static void attends(wfi_variant v, numbers *x) {
+    enum { N_ROWS = 9, STEP = 64, D = 21 };
+    static float log_sum[N_ROWS];
+    float *s = x->out, *ds = s + (N_ROWS + 1) * STEP, *y = ds + N_ROWS * STEP;
+    wfi_rows rows = {.n = N_ROWS,
+                     .n_columns = 40,
+                     .step = STEP,
+                     .n_seen = 30,
+                     .more = 1,
+                     .s = s,
+                     .ds = ds,
+                     .log_sum = log_sum,
+                     .y = y,
+                     .dy = x->in + 4 * N,
+                     .d = D,
+                     .y_step = D + 2};
+    for (int i = 0; i < N_ROWS * STEP; i++) s[i] = 8 * x->in[i], ds[i] = x->in[i + N];
+    for (int i = 0; i < N_ROWS * (D + 2); i++) y[i] = x->in[i + 2 * N];
+    wfi_rows_attend(v, &rows);
+    wfi_rows_divide(v, &rows);
+    for (int i = 0; i < N_ROWS * STEP; i++) s[i] = 8 * x->in[i];
+    wfi_rows_attend_backward(v, &rows);
+}
+
 static void converts(wfi_variant v, numbers *x) {
     const wfi_arithmetic widens = {.dtype = WF_BF16}, rounds = {.dtype = WF_F32};
     x->in[9] = NAN;
@@ -139,9 +165,10 @@ static void loops(void **state) {
     static const struct {
         const char *name;
         void (*run)(wfi_variant v, numbers *x);
-    } all[] = {{"add", adds},        {"statistics", folds_statistics}, {"squares", squares},
-               {"uniform", draws},   {"not finite", counts},           {"combine", combines},
-               {"convert", converts}};
+    } all[] = {{"add", adds},          {"statistics", folds_statistics},
+               {"squares", squares},   {"uniform", draws},
+               {"not finite", counts}, {"combine", combines},
+               {"convert", converts},  {"attend", attends}};
     static numbers start, one, other;
     uint64_t seed = 5;
     for (int i = 0; i < 5 * N; i++) {

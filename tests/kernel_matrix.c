@@ -83,10 +83,14 @@ static void attention_model(wf_graph *g, const void *config) {
 static void test_attention(void **state) {
     (void)state;
     static const attention_case cases[] = {
-        {8, 16, 2, 0}, {8, 16, 2, 1}, {13, 33, 3, 1}, {32, 64, 1, 1}, {1, 6, 2, 1}, {21, 24, 4, 0},
+        {8, 16, 2, 0},  {8, 16, 2, 1},  {13, 33, 3, 1}, {32, 64, 1, 1}, {1, 6, 2, 1},
+        {21, 24, 4, 0}, {300, 8, 2, 1}, {300, 8, 2, 0}, /* more rows of scores than are made at a
+                                                           time */
     };
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
-        assert_true(check_graph(attention_model, &cases[i], 2, true, WF_CONV_AUTO, 1) >= 5);
+        for (int n_threads = 1; n_threads <= 3; n_threads += 2)
+            assert_true(check_graph(attention_model, &cases[i], 2, true, WF_CONV_AUTO, n_threads) >=
+                        5);
 }
 
 static void classifier_model(wf_graph *g, const void *config) {

@@ -9,7 +9,8 @@
 #define MOST_FRAGMENTATION 0.03
 
 static wf_program *make_sized(wf_context *ctx, const char *name, wf_model_config config,
-                              const char *plan_text, int64_t n_micro, const char *optimizer) {
+                              const char *plan_text, int64_t n_micro, int n_lanes,
+                              const char *optimizer) {
     const wf_model_info *about = wf_model_registry_find(name);
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_model *model;
@@ -21,7 +22,8 @@ static wf_program *make_sized(wf_context *ctx, const char *name, wf_model_config
     else
         config.height = config.width = 32, config.n_classes = 10,
         config.small_stem = about->has_stem;
-    snprintf(text, sizeof text, "batch=8,micro=%d,lanes=4,optimizer=%s", (int)n_micro, optimizer);
+    snprintf(text, sizeof text, "batch=8,micro=%d,lanes=%d,optimizer=%s", (int)n_micro, n_lanes,
+             optimizer);
     TEST_OK(ctx, wf_recipe_parse(ctx, text, &recipe));
     TEST_OK(ctx, wf_model_find(ctx, name, &config, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
@@ -34,7 +36,7 @@ static wf_program *make_sized(wf_context *ctx, const char *name, wf_model_config
 static wf_program *make(wf_context *ctx, const char *name, const char *plan_text, int64_t n_micro,
                         const char *optimizer) {
     const wf_model_config config = WF_MODEL_CONFIG_INIT;
-    return make_sized(ctx, name, config, plan_text, n_micro, optimizer);
+    return make_sized(ctx, name, config, plan_text, n_micro, 4, optimizer);
 }
 
 /* Of the rank that loses most. */
@@ -284,12 +286,13 @@ static void proposals_fit(void **state) {
 }
 
 /* gpt2-tiny with more layers. */
-static wf_program *make_layers(wf_context *ctx, const wf_proposal *by, int64_t n_layers) {
+static wf_program *make_layers(wf_context *ctx, const wf_proposal *by, int64_t n_layers,
+                               int n_lanes, const char *optimizer) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     config.hidden = config.n_positions = 64;
     config.n_heads = 4;
     config.n_layers = n_layers;
-    return make_sized(ctx, "gpt", config, by->plan, by->n_micro, "adamw");
+    return make_sized(ctx, "gpt", config, by->plan, by->n_micro, n_lanes, optimizer);
 }
 
 /* Each remedy is proposed to someone, and the larger model fits, too. */
@@ -308,8 +311,15 @@ static void remedies_and_layers(void **state) {
     bool seen[WFI_COUNT(remedies)] = {false};
     int n_larger = 0;
     wf_context *ctx = test_context();
-    for (int dp = 1; dp <= 4; dp *= 4) {
-        wf_program *p = make(ctx, "gpt2-tiny", dp == 1 ? "" : "dp=4", 8, "adamw");
+    static const struct {
+        const char *plan, *optimizer;
+        int64_t n_micro;
+        int n_lanes;
+    } whose[] = {{"", "adamw", 8, 4}, {"dp=4", "adamw", 8, 4}, {"", "sgd", 1, 1}};
+    const wf_model_config tiny = WF_MODEL_CONFIG_INIT;
+    for (size_t c = 0; c < WFI_COUNT(whose); c++) {
+        wf_program *p = make_sized(ctx, "gpt2-tiny", tiny, whose[c].plan, whose[c].n_micro,
+                                   whose[c].n_lanes, whose[c].optimizer);
         size_t peak = wf_program_rank(p, 0).peak_bytes;
         for (size_t share = 95; share >= 20; share -= 5) {
             size_t memory = peak / 100 * share;
@@ -325,7 +335,8 @@ static void remedies_and_layers(void **state) {
                              &before) == 2) {
                 assert_int_equal(before, 2);
                 assert_true(n > 0 && n_layers > 2 && n_layers <= 16);
-                wf_program *larger = make_layers(ctx, &found[0], n_layers);
+                wf_program *larger =
+                    make_layers(ctx, &found[0], n_layers, whose[c].n_lanes, whose[c].optimizer);
                 TEST_OK(ctx, wf_program_fits(larger, memory, 0, NULL, NULL));
                 wf_program_destroy(larger);
                 n_larger++;

@@ -1,14 +1,15 @@
-/* Self attention of h heads of size d, c = h d; P is what a token attends to.
+/* Self attention of h heads of size d, c = h d; P is what a token attends to. Of S and P, t squared
+ * values a head, nothing is kept but L, the logarithm of each row's sum: backward makes them again.
  *
- * self_attention(qkv [n, t, 3 c]) -> y [n, t, c], P [n, h, t, t]
- * self_attention_backward(dy, qkv, P) -> dqkv
+ * self_attention(qkv [n, t, 3 c]) -> y [n, t, c], L [n, h, t]
+ * self_attention_backward(dy, qkv, y, L) -> dqkv
  * cached_attention(qkv [n, 3 c], positions I32 [n], cache [t, 2 c]) -> y [n, c]
  *   n tokens of one text, one after the other: the keys and values of each are written to the row
  * of its position, then it attends to all rows up to there. Of a position outside the cache, y is
  * 0.
  *
- *   S = q k^T / sqrt(d)    P = softmax(S)    y = P v
- *   dP = dy v^T    dS = P (dP - sum P dP)
+ *   S = q k^T / sqrt(d)    L = log sum exp S    P = exp(S - L)    y = P v
+ *   dP = dy v^T    dS = P (dP - sum P dP), and sum P dP = sum dy y
  *   dq = dS k / sqrt(d)    dk = dS^T q / sqrt(d)    dv = P^T dy */
 #include "op/check.h"
 
@@ -27,47 +28,52 @@ static wf_status check_qkv(const wf_graph *g, const wfi_node *node, const wf_sha
     return WF_OK;
 }
 
-static wf_shape square_shape(const wfi_node *node, const wf_shape *qkv) {
-    return WF_SHAPE(qkv->dim[0], node->attr.attention.n_heads, qkv->dim[1], qkv->dim[1]);
+static wf_shape y_shape(const wf_shape *qkv) {
+    return WF_SHAPE(qkv->dim[0], qkv->dim[1], qkv->dim[2] / 3);
+}
+
+static wf_shape log_sum_shape(const wfi_node *node, const wf_shape *qkv) {
+    return WF_SHAPE(qkv->dim[0], node->attr.attention.n_heads, qkv->dim[1]);
 }
 
 static wf_status self_attention_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, "f"));
     wf_shape qkv = wfi_in_shape(g, node, 0);
     WF_TRY(check_qkv(g, node, &qkv));
-    wf_shape y = WF_SHAPE(qkv.dim[0], qkv.dim[1], qkv.dim[2] / 3), p = square_shape(node, &qkv);
+    wf_shape y = y_shape(&qkv), log_sum = log_sum_shape(node, &qkv);
     WF_TRY(wfi_node_output(g, node, WF_F32, &y));
-    return wfi_node_output(g, node, WF_F32, &p);
+    return wfi_node_output(g, node, WF_F32, &log_sum);
 }
 
 static wf_status self_attention_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "fff"));
+    WF_TRY(wfi_check_inputs(g, node, "ffff"));
     wf_shape dy = wfi_in_shape(g, node, 0), qkv = wfi_in_shape(g, node, 1);
-    wf_shape p = wfi_in_shape(g, node, 2);
+    wf_shape y = wfi_in_shape(g, node, 2), log_sum = wfi_in_shape(g, node, 3);
     WF_TRY(check_qkv(g, node, &qkv));
-    wf_shape y = WF_SHAPE(qkv.dim[0], qkv.dim[1], qkv.dim[2] / 3),
-             square = square_shape(node, &qkv);
-    if (!wfi_shape_equal(&dy, &y) || !wfi_shape_equal(&p, &square))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy %s and probabilities %s do not fit qkv %s",
-                           wfi_show(&dy).text, wfi_show(&p).text, wfi_show(&qkv).text);
+    wf_shape wanted_y = y_shape(&qkv), wanted_log_sum = log_sum_shape(node, &qkv);
+    if (!wfi_shape_equal(&dy, &wanted_y) || !wfi_shape_equal(&y, &wanted_y) ||
+        !wfi_shape_equal(&log_sum, &wanted_log_sum))
+        return wfi_op_fail(g, node, WF_SHAPE, "dy %s, y %s and sums %s do not fit qkv %s",
+                           wfi_show(&dy).text, wfi_show(&y).text, wfi_show(&log_sum).text,
+                           wfi_show(&qkv).text);
     return wfi_node_output(g, node, WF_F32, &qkv);
 }
 
-/* One product of a square with the heads; the future that causality skips counts, too,
- * as implementations compute it. */
-static double product_flops(const wf_shape *qkv) {
+/* One product of a square with the heads; half of it, and the diagonal, where causality skips the
+ * future. */
+static double product_flops(const wfi_node *node, const wf_shape *qkv) {
     double n = (double)qkv->dim[0], t = (double)qkv->dim[1], c = (double)(qkv->dim[2] / 3);
-    return 2 * n * t * t * c;
+    return n * t * (node->attr.attention.causal ? t + 1 : 2 * t) * c;
 }
 
 static double self_attention_flops(const wf_graph *g, const wfi_node *node) {
     wf_shape qkv = wfi_in_shape(g, node, 0);
-    return 2 * product_flops(&qkv);
+    return 2 * product_flops(node, &qkv);
 }
 
 static double self_attention_backward_flops(const wf_graph *g, const wfi_node *node) {
     wf_shape qkv = wfi_in_shape(g, node, 1);
-    return 4 * product_flops(&qkv);
+    return 5 * product_flops(node, &qkv);
 }
 
 /* ---- references ---- */
@@ -92,8 +98,8 @@ static double dot(const float *a, const float *b, int64_t n) {
     return sum;
 }
 
-/* Row i of P into p [t]: zero beyond `n_seen`. */
-static void attend(const head *a, int64_t i, int64_t n_seen, double *p) {
+/* Row i of P into p [t]: zero beyond `n_seen`. Gives its L. */
+static double attend(const head *a, int64_t i, int64_t n_seen, double *p) {
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < n_seen; j++) {
         p[j] = dot(a->q + i * a->q_step, a->k + j * a->kv_step, a->d) * a->factor;
@@ -102,6 +108,7 @@ static void attend(const head *a, int64_t i, int64_t n_seen, double *p) {
     for (int64_t j = 0; j < n_seen; j++) sum += p[j] = exp(p[j] - max);
     for (int64_t j = 0; j < n_seen; j++) p[j] /= sum;
     for (int64_t j = n_seen; j < a->t; j++) p[j] = 0;
+    return max + log(sum);
 }
 
 /* The values of the first n rows, weighed by p: some columns at a time, row by row, as rows lie far
@@ -117,21 +124,24 @@ static void mix_values(const head *a, const double *p, int64_t n, float *y) {
     }
 }
 
+static int64_t n_seen_by(const wfi_call *call, int64_t i, int64_t t) {
+    return call->attr->attention.causal ? i + 1 : t;
+}
+
 static size_t self_attention_scratch_bytes(const wf_graph *g, const wfi_node *node) {
     return (size_t)wfi_in_shape(g, node, 0).dim[1] * sizeof(double);
 }
 
 static void self_attention_reference(const wfi_call *call) {
     const wfi_operand *qkv = &call->in[0];
-    float *y = call->out[0].data, *p_out = call->out[1].data;
+    float *y = call->out[0].data, *log_sum = call->out[1].data;
     double *p = call->scratch; /* [t] */
     int64_t n_heads = call->attr->attention.n_heads;
     for (int64_t n = 0; n < qkv->shape.dim[0]; n++)
         for (int64_t h = 0; h < n_heads; h++) {
             head a = head_of(call, qkv, n, h);
-            for (int64_t i = 0; i < a.t; i++, p_out += a.t) {
-                attend(&a, i, call->attr->attention.causal ? i + 1 : a.t, p);
-                for (int64_t j = 0; j < a.t; j++) p_out[j] = (float)p[j];
+            for (int64_t i = 0; i < a.t; i++) {
+                *log_sum++ = (float)attend(&a, i, n_seen_by(call, i, a.t), p);
                 mix_values(&a, p, a.t, y + (n * a.t + i) * a.c + h * a.d);
             }
         }
@@ -139,30 +149,30 @@ static void self_attention_reference(const wfi_call *call) {
 
 static size_t self_attention_backward_scratch_bytes(const wf_graph *g, const wfi_node *node) {
     int64_t t = wfi_in_shape(g, node, 1).dim[1];
-    return (size_t)(t * t) * sizeof(double);
+    return (size_t)(2 * t * t) * sizeof(double);
 }
 
-/* dS [t, t] of one head; dy in rows of c. */
-static void backward_scores(const head *a, const float *dy, const float *p, double *ds) {
-    for (int64_t i = 0; i < a->t; i++, p += a->t, ds += a->t) {
-        double sum = 0;
-        for (int64_t j = 0; j < a->t; j++) {
-            ds[j] = dot(dy + i * a->c, a->v + j * 3 * a->c, a->d);
-            sum += p[j] * ds[j];
-        }
-        for (int64_t j = 0; j < a->t; j++) ds[j] = p[j] * (ds[j] - sum);
+/* Row i of P and dS [t]; dy and y in rows of c. */
+static void backward_scores(const head *a, const float *dy, const float *y, float log_sum,
+                            int64_t i, int64_t n_seen, double *p, double *ds) {
+    double sum = dot(dy + i * a->c, y + i * a->c, a->d);
+    for (int64_t j = 0; j < n_seen; j++) {
+        double s = dot(a->q + i * a->q_step, a->k + j * a->kv_step, a->d) * a->factor;
+        p[j] = exp(s - log_sum);
+        ds[j] = p[j] * (dot(dy + i * a->c, a->v + j * a->kv_step, a->d) - sum);
     }
+    for (int64_t j = n_seen; j < a->t; j++) p[j] = ds[j] = 0;
 }
 
 /* Row i of dq, dk, dv for one head, `to` being dq's. */
-static void backward_row(const head *a, const float *dy, const float *p, const double *ds,
+static void backward_row(const head *a, const float *dy, const double *p, const double *ds,
                          int64_t i, float *to) {
     for (int64_t e = 0; e < a->d; e++) {
         double dq = 0, dk = 0, dv = 0;
         for (int64_t j = 0; j < a->t; j++) {
             dq += ds[i * a->t + j] * a->k[j * 3 * a->c + e];
             dk += ds[j * a->t + i] * a->q[j * 3 * a->c + e];
-            dv += (double)p[j * a->t + i] * dy[j * a->c + e];
+            dv += p[j * a->t + i] * dy[j * a->c + e];
         }
         to[e] = (float)(dq * a->factor);
         to[a->c + e] = (float)(dk * a->factor);
@@ -172,17 +182,20 @@ static void backward_row(const head *a, const float *dy, const float *p, const d
 
 static void self_attention_backward_reference(const wfi_call *call) {
     const wfi_operand *qkv = &call->in[1];
-    const float *p = call->in[2].data;
-    double *ds = call->scratch; /* [t, t] */
-    int64_t n_heads = call->attr->attention.n_heads;
+    const float *log_sum = call->in[3].data;
+    int64_t n_heads = call->attr->attention.n_heads, t = qkv->shape.dim[1];
+    double *p = call->scratch, *ds = p + t * t; /* [t, t] */
     for (int64_t n = 0; n < qkv->shape.dim[0]; n++)
         for (int64_t h = 0; h < n_heads; h++) {
             head a = head_of(call, qkv, n, h);
-            const float *dy = (float *)call->in[0].data + n * a.t * a.c + h * a.d;
-            float *dq = (float *)call->out[0].data + n * a.t * 3 * a.c + h * a.d;
-            backward_scores(&a, dy, p, ds);
-            for (int64_t i = 0; i < a.t; i++) backward_row(&a, dy, p, ds, i, dq + i * 3 * a.c);
-            p += a.t * a.t;
+            int64_t first = n * t * a.c + h * a.d;
+            const float *dy = (float *)call->in[0].data + first;
+            const float *y = (float *)call->in[2].data + first;
+            float *dq = (float *)call->out[0].data + n * t * 3 * a.c + h * a.d;
+            for (int64_t i = 0; i < t; i++)
+                backward_scores(&a, dy, y, *log_sum++, i, n_seen_by(call, i, t), p + i * t,
+                                ds + i * t);
+            for (int64_t i = 0; i < t; i++) backward_row(&a, dy, p, ds, i, dq + i * 3 * a.c);
         }
 }
 
@@ -205,12 +218,11 @@ static const wfi_op_cut self_attention_place[] = {
 
 const wfi_op wfi_op_self_attention = {
     .name = "self_attention",
-    .flags = WFI_OP_CHEAP,
     .tolerance = 1e-5f,
     .check = self_attention_check,
     .backward =
         (const wfi_op_backward[]){
-            {.op = &wfi_op_self_attention_backward, .in = {WFI_DY, WFI_X, WFI_Y + 1}}, {0}},
+            {.op = &wfi_op_self_attention_backward, .in = {WFI_DY, WFI_X, WFI_Y, WFI_Y + 1}}, {0}},
     .flops = self_attention_flops,
     .scratch_bytes = self_attention_scratch_bytes,
     .reference = self_attention_reference,

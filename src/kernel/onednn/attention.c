@@ -1,139 +1,173 @@
-/* Self attention as products of strided matrices, one a sample and head, without
- * copying: queries, keys and values are read where they lie in qkv, and their
- * gradients written there.
+/* Self attention head by head, and in a head some rows at a time: their scores are made, used and
+ * forgotten in memory that a cache holds, so nothing of t squared values is ever stored. Queries,
+ * keys and values are read where they lie in qkv, and their gradients written there. What lies in
+ * the future of all rows at hand is not computed.
  *
- *   S = q k^T / sqrt(d)    P = softmax(S)    y = P v
- *   dP = dy v^T    dS = P (dP - sum P dP)
+ *   S = q k^T / sqrt(d)    L = log sum exp S    P = exp(S - L)    y = P v
+ *   dP = dy v^T    dS = P (dP - sum dy y)
  *   dq = dS k / sqrt(d)    dk = dS^T q / sqrt(d)    dv = P^T dy
  *
- * Shapes: n samples, h heads of size d, t tokens; c = h d. q, k, v, y are
- * [n, h, t, d] in rows of 3 c or c elements; S, P, dP, dS are [n, h, t, t]. */
+ * Shapes: n samples, h heads of size d, t tokens; c = h d. q, k, v, y are [n, h, t, d] in rows of
+ * 3 c or c elements; L is [n, h, t]. A head is one thread's work, so the bits do not depend on how
+ * many there are. */
 #include "kernel/onednn/onednn.h"
+#include "kernel/onednn/rows.h"
+#include "kernel/onednn/threads.h"
 #include "op/op_table.h"
 
 #include <math.h>
 
 typedef struct attention {
-    wfi_kernel *kernel;
-    const char **reason_out;
     int64_t n, t, c, h, d;
+    int64_t n_rows; /* at a time */
+    int64_t step;   /* from one row of scores to the next */
+    bool causal;
+    float factor;
+    const float *qkv, *dy;
+    float *y, *log_sum, *dqkv; /* backward only reads y and L */
+    float *scratch;
+    size_t thread_elements;
 } attention;
 
-static attention attention_of(wfi_kernel *kernel, int qkv, const char **reason_out) {
+/* Their scores are half a MiB at most, unless rows are very long: 32 are worth a product. */
+#define TILE_ELEMENTS (1 << 17)
+#define MOST_ROWS     128
+#define LEAST_ROWS    32
+
+static attention attention_of(const wfi_kernel *kernel, int qkv, int n_tiles) {
     const int64_t *dim = wfi_operand_value(kernel, qkv)->shape.dim;
-    int64_t h = kernel->node->attr.attention.n_heads, c = dim[2] / 3;
-    return (attention){kernel, reason_out, dim[0], dim[1], c, h, c / h};
+    attention a = {.n = dim[0], .t = dim[1], .c = dim[2] / 3};
+    a.h = kernel->node->attr.attention.n_heads;
+    a.d = a.c / a.h;
+    a.causal = kernel->node->attr.attention.causal;
+    a.factor = (float)(1 / sqrt((double)a.d));
+    a.step = (int64_t)wfi_round_up((size_t)a.t, WFI_ROW_LANES);
+    a.n_rows = wfi_min_i64(wfi_max_i64(TILE_ELEMENTS / a.step, LEAST_ROWS), MOST_ROWS);
+    a.n_rows = wfi_min_i64(a.n_rows, a.t);
+    a.thread_elements = (size_t)(n_tiles * a.n_rows * a.step + a.n_rows);
+    return a;
 }
 
-/* One of q, k, v, y (or a gradient of them) in rows of `row` elements. */
-static wfi_md heads_md(const attention *a, int64_t row, bool transposed) {
-    wfi_md md = wfi_md_make(WFI_MD_STRIDED, 4, (int64_t[]){a->n, a->h, a->t, a->d});
-    md.stride[0] = a->t * row;
-    md.stride[1] = a->d;
-    md.stride[2] = row;
-    return transposed ? wfi_md_transposed(md) : md;
+/* z [m, n] = factor x y + old z, row-major; x is [m, k], or, turned, [k, m]. */
+typedef struct matrix {
+    const float *data;
+    int64_t step;
+    char turned; /* 'N', 'T' */
+} matrix;
+
+static wf_status multiply(int64_t m, int64_t n, int64_t k, float factor, matrix x, matrix y,
+                          float old, float *z, int64_t z_step) {
+    dnnl_status_t status = dnnl_sgemm(x.turned, y.turned, m, n, k, factor, x.data, x.step, y.data,
+                                      y.step, old, z, z_step);
+    return status == dnnl_success ? WF_OK : WF_DEVICE;
 }
 
-static wfi_md square_md(const attention *a, bool transposed) {
-    wfi_md md = wfi_md_make(WFI_MD_STRIDED, 4, (int64_t[]){a->n, a->h, a->t, a->t});
-    return transposed ? wfi_md_transposed(md) : md;
+/* The rows of scores from `first`: rows of queries by the keys that the last of them sees. */
+static wfi_rows rows_from(const attention *a, int64_t first, float *s) {
+    int64_t n = wfi_min_i64(a->n_rows, a->t - first);
+    return (wfi_rows){.n = n,
+                      .step = a->step,
+                      .n_columns = a->causal ? first + n : a->t,
+                      .n_seen = a->causal ? first + 1 : a->t,
+                      .more = a->causal,
+                      .s = s,
+                      .d = a->d,
+                      .y_step = a->c};
 }
 
-typedef struct place { /* a matrix and where it lies */
-    wfi_md md;
-    int operand;
-    size_t offset_bytes;
-} place;
-
-enum part { QUERY, KEY, VALUE };
-
-static place part_of(const attention *a, int operand, enum part part, bool transposed) {
-    return (place){heads_md(a, 3 * a->c, transposed), operand,
-                   (size_t)(part * a->c) * sizeof(float)};
+static wf_status forward_head(const void *argument, int64_t head, int thread) {
+    const attention *a = argument;
+    int64_t sample = head / a->h, column = head % a->h * a->d, wide = 3 * a->c;
+    const float *q = a->qkv + sample * a->t * wide + column, *k = q + a->c, *v = k + a->c;
+    float *y = a->y + sample * a->t * a->c + column, *log_sum = a->log_sum + head * a->t;
+    float *s = a->scratch + (size_t)thread * a->thread_elements;
+    for (int64_t first = 0; first < a->t; first += a->n_rows) {
+        wfi_rows rows = rows_from(a, first, s);
+        rows.log_sum = log_sum + first;
+        rows.y = y + first * a->c;
+        WF_TRY(multiply(rows.n, rows.n_columns, a->d, a->factor,
+                        (matrix){q + first * wide, wide, 'N'}, (matrix){k, wide, 'T'}, 0, s,
+                        a->step));
+        wfi_rows_attend(wfi_best_variant(), &rows);
+        WF_TRY(multiply(rows.n, a->d, rows.n_columns, 1, (matrix){s, a->step, 'N'},
+                        (matrix){v, wide, 'N'}, 0, rows.y, a->c));
+        wfi_rows_divide(wfi_best_variant(), &rows);
+    }
+    return WF_OK;
 }
 
-static wf_status add_product(const attention *a, place x, place y, place z, double factor) {
-    dnnl_primitive_desc_t desc;
-    wfi_primitive *primitive;
-    wfi_after after = {factor == 1 ? WFI_NOTHING : WFI_SCALE, (float)factor};
-    WF_TRY(wfi_describe_matmul(&wfi_onednn_of(a->kernel)->lib, &x.md, &y.md, &z.md, after, &desc));
-    WF_TRY(wfi_add_primitive(a->kernel, desc, NULL, a->reason_out, &primitive));
-    WF_TRY(wfi_bind_at(a->kernel, primitive, DNNL_ARG_SRC, x.operand, x.offset_bytes));
-    WF_TRY(wfi_bind_at(a->kernel, primitive, DNNL_ARG_WEIGHTS, y.operand, y.offset_bytes));
-    return wfi_bind_at(a->kernel, primitive, DNNL_ARG_DST, z.operand, z.offset_bytes);
+/* From the last rows to the first: where causality counts, the last see all keys, so theirs is what
+ * the others are added to. */
+static wf_status backward_head(const void *argument, int64_t head, int thread) {
+    const attention *a = argument;
+    int64_t sample = head / a->h, column = head % a->h * a->d, wide = 3 * a->c;
+    const float *q = a->qkv + sample * a->t * wide + column, *k = q + a->c, *v = k + a->c;
+    float *dq = a->dqkv + sample * a->t * wide + column, *dk = dq + a->c, *dv = dk + a->c;
+    float *s = a->scratch + (size_t)thread * a->thread_elements, *ds = s + a->n_rows * a->step;
+    for (int64_t first = (a->t - 1) / a->n_rows * a->n_rows, old = 0; first >= 0;
+         first -= a->n_rows, old = 1) {
+        wfi_rows rows = rows_from(a, first, s);
+        const float *dy = a->dy + (sample * a->t + first) * a->c + column;
+        matrix dy_rows = {dy, a->c, 'N'}, q_rows = {q + first * wide, wide, 'N'};
+        rows.log_sum = a->log_sum + head * a->t + first;
+        rows.y = a->y + (sample * a->t + first) * a->c + column;
+        rows.dy = dy;
+        rows.ds = ds;
+        WF_TRY(multiply(rows.n, rows.n_columns, a->d, a->factor, q_rows, (matrix){k, wide, 'T'}, 0,
+                        s, a->step));
+        WF_TRY(multiply(rows.n, rows.n_columns, a->d, 1, dy_rows, (matrix){v, wide, 'T'}, 0, ds,
+                        a->step));
+        wfi_rows_attend_backward(wfi_best_variant(), &rows);
+        matrix ds_turned = {ds, a->step, 'T'}, p_turned = {s, a->step, 'T'};
+        WF_TRY(multiply(rows.n, a->d, rows.n_columns, a->factor, (matrix){ds, a->step, 'N'},
+                        (matrix){k, wide, 'N'}, 0, dq + first * wide, wide));
+        WF_TRY(multiply(rows.n_columns, a->d, rows.n, a->factor, ds_turned, q_rows, (float)old, dk,
+                        wide));
+        WF_TRY(multiply(rows.n_columns, a->d, rows.n, 1, p_turned, dy_rows, (float)old, dv, wide));
+    }
+    return WF_OK;
 }
 
-static wfi_md softmax_md(const attention *a) {
-    return wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){a->n * a->h * a->t, a->t});
-}
-
-/* Between the product and the softmax: what lies in the future counts nothing. */
-static void mask_future(float *s, int64_t n_squares, int64_t t) {
-    for (int64_t row = 0; row < n_squares * t; row++)
-        for (int64_t k = row % t + 1; k < t; k++) s[row * t + k] = -INFINITY;
+static wf_status run_heads(wfi_kernel *kernel, attention *a, wfi_each_function each,
+                           void *scratch) {
+    a->scratch = scratch;
+    if (wfi_library_each(kernel->options.n_threads, a->n * a->h, each, a) == WF_OK) return WF_OK;
+    return wfi_fail(kernel->ctx, WF_DEVICE, "oneDNN could not run %s", kernel->label);
 }
 
 static wf_status run_forward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                              void *scratch, const wfi_step_args *step) {
     (void)stream, (void)step;
-    attention a = attention_of(kernel, 0, NULL);
-    WF_TRY(wfi_run_primitive(kernel, 0, operands, scratch));
-    if (kernel->node->attr.attention.causal) mask_future(operands[2], a.n * a.h, a.t);
-    WF_TRY(wfi_run_primitive(kernel, 1, operands, scratch));
-    return wfi_run_primitive(kernel, 2, operands, scratch);
+    attention a = attention_of(kernel, 0, 1);
+    a.qkv = operands[0];
+    a.y = operands[1];
+    a.log_sum = operands[2];
+    return run_heads(kernel, &a, forward_head, scratch);
 }
 
-/* qkv -> y, P. The softmax works in place, on P. */
-static wf_status describe_forward(wfi_kernel *kernel, const char **reason_out) {
-    attention a = attention_of(kernel, 0, reason_out);
-    wfi_onednn *state = wfi_onednn_of(kernel);
-    wfi_md data = softmax_md(&a);
-    place p = {square_md(&a, false), 2, 0}, y = {heads_md(&a, a.c, false), 1, 0};
-    dnnl_primitive_desc_t desc;
-    wfi_primitive *softmax;
-    WF_TRY(add_product(&a, part_of(&a, 0, QUERY, false), part_of(&a, 0, KEY, true), p,
-                       1 / sqrt((double)a.d)));
-    WF_TRY(wfi_describe_softmax(&state->lib, dnnl_forward_training, false, &data, NULL, &desc));
-    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &softmax));
-    WF_TRY(wfi_bind_at(kernel, softmax, DNNL_ARG_SRC, 2, 0));
-    WF_TRY(wfi_bind_at(kernel, softmax, DNNL_ARG_DST, 2, 0));
-    WF_TRY(add_product(&a, p, part_of(&a, 0, VALUE, false), y, 1));
-    state->run = run_forward;
-    wfi_use_whole_values(kernel);
-    return WF_OK;
+static wf_status run_backward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                              void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)step;
+    attention a = attention_of(kernel, 1, 2);
+    a.dy = operands[0];
+    a.qkv = operands[1];
+    a.y = operands[2];
+    a.log_sum = operands[3];
+    a.dqkv = operands[4];
+    return run_heads(kernel, &a, backward_head, scratch);
 }
 
-/* dy, qkv, P -> dqkv. dP, then dS in its place, in scratch. */
-static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) {
-    attention a = attention_of(kernel, 1, reason_out);
-    wfi_onednn *state = wfi_onednn_of(kernel);
-    state->own_scratch_bytes =
-        wfi_round_up((size_t)(a.n * a.h * a.t * a.t) * sizeof(float), WFI_ALIGN_BYTES);
-    wfi_md data = softmax_md(&a);
-    double factor = 1 / sqrt((double)a.d);
-    place dy = {heads_md(&a, a.c, false), 0, 0}, ds = {square_md(&a, false), WFI_SCRATCH, 0};
-    place p_turned = {square_md(&a, true), 2, 0}, ds_turned = {square_md(&a, true), WFI_SCRATCH, 0};
-    WF_TRY(add_product(&a, dy, part_of(&a, 1, VALUE, true), ds, 1));
-    dnnl_primitive_desc_t forward, desc;
-    wfi_primitive *softmax;
-    WF_TRY(wfi_describe_softmax(&state->lib, dnnl_forward_training, false, &data, NULL, &forward));
-    wf_status status =
-        wfi_describe_softmax(&state->lib, dnnl_backward_data, false, &data, forward, &desc);
-    if (status != WF_OK) dnnl_primitive_desc_destroy(forward);
-    WF_TRY(status);
-    WF_TRY(wfi_add_primitive(kernel, desc, forward, reason_out, &softmax));
-    WF_TRY(wfi_bind_at(kernel, softmax, DNNL_ARG_DST, 2, 0));
-    WF_TRY(wfi_bind_at(kernel, softmax, DNNL_ARG_DIFF_DST, WFI_SCRATCH, 0));
-    WF_TRY(wfi_bind_at(kernel, softmax, DNNL_ARG_DIFF_SRC, WFI_SCRATCH, 0));
-    WF_TRY(add_product(&a, ds, part_of(&a, 1, KEY, false), part_of(&a, 3, QUERY, false), factor));
-    WF_TRY(add_product(&a, ds_turned, part_of(&a, 1, QUERY, false), part_of(&a, 3, KEY, false),
-                       factor));
-    WF_TRY(add_product(&a, p_turned, dy, part_of(&a, 3, VALUE, false), 1));
-    wfi_use_whole_values(kernel);
-    return WF_OK;
-}
-
+/* qkv -> y, L; dy, qkv, y, L -> dqkv */
 wf_status wfi_describe_attention(wfi_kernel *kernel, const char **reason_out) {
-    return kernel->node->op == &wfi_op_self_attention ? describe_forward(kernel, reason_out)
-                                                      : describe_backward(kernel, reason_out);
+    (void)reason_out;
+    bool is_forward = kernel->node->op == &wfi_op_self_attention;
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    attention a = attention_of(kernel, !is_forward, is_forward ? 1 : 2);
+    state->run = is_forward ? run_forward : run_backward;
+    state->own_scratch_bytes =
+        (size_t)kernel->options.n_threads * a.thread_elements * sizeof(float);
+    kernel->scratch_bytes = state->own_scratch_bytes;
+    kernel->detail = "gemm";
+    wfi_use_whole_values(kernel);
+    return WF_OK;
 }

@@ -30,6 +30,12 @@ static void tell(const char *name, int value) {
     if (set) set(value);
 }
 
+/* A function to be run by so many threads, or by as many as have been set. */
+typedef void (*parallel_function)(void (*part)(void *), void *argument, unsigned n, unsigned flags);
+static parallel_function parallel(void) {
+    return (parallel_function)openmp("GOMP_parallel");
+}
+
 wf_status wfi_library_set_threads(wf_context *ctx, int n_threads) {
     if (n_threads > 1 && ask("omp_in_parallel", 0))
         return wfi_fail(ctx, WF_INVALID_ARG,
@@ -139,8 +145,7 @@ wf_status wfi_library_start_threads(wf_context *ctx, int rank, int n_threads, in
     /* Threads of all ranks count towards one limit: what one has found room for, it takes before
      * the next one looks. */
     static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
-    void (*region)(void (*)(void *), void *, unsigned, unsigned) =
-        (void (*)(void (*)(void *), void *, unsigned, unsigned))openmp("GOMP_parallel");
+    parallel_function region = parallel();
     int n_come = 0;
     WF_TRY(wfi_library_set_threads(ctx, n_threads));
     if (n_threads == 1) {
@@ -171,4 +176,33 @@ wf_status wfi_library_start_threads(wf_context *ctx, int rank, int n_threads, in
                     "rank %d: %d threads are planned, but OpenMP starts %d, and oneDNN would leave "
                     "out the part of the others; %s, or give --threads %d",
                     rank, n_threads, n_come, cause, n_come);
+}
+
+/* ---- work of our own for them ---- */
+
+typedef struct division {
+    wfi_each_function each;
+    const void *argument;
+    int n_threads;
+    int64_t n;
+    int status;
+} division;
+
+static void run_part(void *argument) {
+    division *d = argument;
+    int thread = ask("omp_get_thread_num", 0);
+    for (int64_t i = thread; i < d->n; i += d->n_threads) {
+        wf_status status = d->each(d->argument, i, thread);
+        if (status != WF_OK) __atomic_store_n(&d->status, (int)status, __ATOMIC_RELAXED);
+    }
+}
+
+wf_status wfi_library_each(int n_threads, int64_t n, wfi_each_function each, const void *argument) {
+    division d = {each, argument, n_threads, n, WF_OK};
+    parallel_function region = parallel();
+    if (n_threads == 1)
+        for (int64_t i = 0; i < n && d.status == WF_OK; i++) d.status = (int)each(argument, i, 0);
+    else
+        region(run_part, &d, (unsigned)n_threads, 0);
+    return (wf_status)d.status;
 }

@@ -23,4 +23,9 @@ int wfi_library_threads(void);
  * variable or limit that is to blame. */
 wf_status wfi_library_start_threads(wf_context *ctx, int rank, int n_threads, int *n_out);
 
+/* Calls each(argument, i, thread) for i from 0 to n - 1, divided over as many threads, which are
+ * numbered. The status of one that fails, if any does. */
+typedef wf_status (*wfi_each_function)(const void *argument, int64_t i, int thread);
+wf_status wfi_library_each(int n_threads, int64_t n, wfi_each_function each, const void *argument);
+
 #endif
