@@ -1,11 +1,14 @@
 /* Options from a JSON object: a configuration file, or the recipe in a checkpoint.
  * The text is not trusted: duplicate and unknown keys are refused, values go through
  * the same door as those on the command line. */
-#include "options.h"
+#include "deepspeed.h"
 #include "text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define MAX_CONFIG_BYTES (1 << 20)
 
 /* A scalar as one would type it; NULL for anything else. */
 static const char *scalar_text(const json_t *value, char *text) {
@@ -42,7 +45,7 @@ static bool read_member(options *o, unsigned command, const char *key, const jso
                             near == N_OPTIONS ? "" : option_name(name, near) + 2,
                             near == N_OPTIONS ? "" : "'?");
     }
-    if (!(option_about(id).commands & command) || id == OPT_config)
+    if (!(option_about(id).commands & command) || id == OPT_config || id == OPT_deepspeed)
         return options_fail(o, "%.200s: option '%.40s' is not for here", where, key);
     if (option_is_given(o, id))
         return options_fail(o, "%.200s: option '%.40s' is given twice", where, key);
@@ -61,20 +64,83 @@ static bool read_member(options *o, unsigned command, const char *key, const jso
     return true;
 }
 
-bool options_read_json(options *o, unsigned command, const char *text, size_t n,
-                       const char *where) {
+static bool read_object(options *o, unsigned command, const json_t *root, const char *where) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)root, key, value) {
+        if (!read_member(o, command, key, value, where)) return false;
+    }
+    return true;
+}
+
+/* NULL after a sentence. */
+static json_t *parse(options *o, const char *text, size_t n, const char *where) {
     json_error_t error;
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return options_fail(o, "%.200s: line %d, column %d: %.160s", where, error.line,
-                            error.column, error.text);
-    bool good = json_is_object(root) || options_fail(o, "%.200s: not a JSON object", where);
-    const char *key;
-    json_t *value;
-    if (good) json_object_foreach(root, key, value) {
-            good = read_member(o, command, key, value, where);
-            if (!good) break;
-        }
+        options_fail(o, "%.200s: line %d, column %d: %.160s", where, error.line, error.column,
+                     error.text);
+    else if (!json_is_object(root))
+        options_fail(o, "%.200s: not a JSON object", where);
+    if (json_is_object(root)) return root;
     json_decref(root);
+    return NULL;
+}
+
+bool options_read_json(options *o, unsigned command, const char *text, size_t n,
+                       const char *where) {
+    json_t *root = parse(o, text, n, where);
+    bool good = root && read_object(o, command, root, where);
+    json_decref(root);
+    return good;
+}
+
+/* ---- files ---- */
+
+/* As a stream; NULL after the sentence, why it is no file that can be read. */
+static FILE *open_file(options *o, const char *what, const char *path) {
+    wf_context *ctx;
+    int fd = -1;
+    if (wf_context_create(NULL, &ctx) != WF_OK) {
+        options_fail(o, "%s: no memory left", what);
+        return NULL;
+    }
+    if (wf_file_open(ctx, path, &fd, NULL) != WF_OK)
+        options_fail(o, "%s: %.300s", what, wf_context_error(ctx));
+    wf_context_destroy(ctx);
+    return fd < 0 ? NULL : fdopen(fd, "rb");
+}
+
+/* Their object; NULL after a sentence. */
+static json_t *read_file(options *o, const char *what, const char *path) {
+    char *text = malloc(MAX_CONFIG_BYTES + 1);
+    FILE *file = text ? open_file(o, what, path) : NULL;
+    size_t n = file ? fread(text, 1, MAX_CONFIG_BYTES + 1, file) : 0;
+    json_t *root = NULL;
+    if (file && ferror(file))
+        options_fail(o, "%s: %.200s cannot be read", what, path);
+    else if (n > MAX_CONFIG_BYTES)
+        options_fail(o, "%s: %.200s has more than %d bytes", what, path, MAX_CONFIG_BYTES);
+    else if (file)
+        root = parse(o, text, n, path);
+    if (file) fclose(file);
+    free(text);
+    return root;
+}
+
+bool options_read_files(options *o, unsigned command, const options *typed) {
+    bool good = true;
+    if (typed->config) {
+        json_t *root = read_file(o, "--config", typed->config);
+        good = root && read_object(o, command, root, typed->config);
+        json_decref(root);
+    }
+    if (good && typed->deepspeed) {
+        json_t *root = read_file(o, "--deepspeed", typed->deepspeed);
+        json_t *ours = root ? deepspeed_options(o, root, typed) : NULL;
+        good = ours && read_object(o, command, ours, typed->deepspeed);
+        json_decref(root);
+        json_decref(ours);
+    }
     return good;
 }

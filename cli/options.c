@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_CONFIG_BYTES (1 << 20)
-
 /* What a field's kind and use come to as an option. */
 #define KIND_COUNT             OPTION_COUNT
 #define KIND_SEED              OPTION_SEED
@@ -312,43 +310,13 @@ static bool parse_words(options *o, unsigned flag, int argc, char *const *argv) 
     return true;
 }
 
-/* As a stream; NULL after the sentence, why it is no file that can be read. */
-static FILE *open_config(options *o, const char *path) {
-    wf_context *ctx;
-    int fd = -1;
-    if (wf_context_create(NULL, &ctx) != WF_OK) {
-        options_fail(o, "--config: no memory left");
-        return NULL;
-    }
-    if (wf_file_open(ctx, path, &fd, NULL) != WF_OK)
-        options_fail(o, "--config: %.300s", wf_context_error(ctx));
-    wf_context_destroy(ctx);
-    return fd < 0 ? NULL : fdopen(fd, "rb");
-}
-
-static bool read_config(options *o, unsigned flag, const char *path) {
-    char *text = malloc(MAX_CONFIG_BYTES + 1);
-    FILE *file = text ? open_config(o, path) : NULL;
-    size_t n = file ? fread(text, 1, MAX_CONFIG_BYTES + 1, file) : 0;
-    bool good = file != NULL;
-    if (good && ferror(file))
-        good = options_fail(o, "--config: %.200s cannot be read", path);
-    else if (n > MAX_CONFIG_BYTES)
-        good = options_fail(o, "--config: %.200s has more than %d bytes", path, MAX_CONFIG_BYTES);
-    else if (good)
-        good = options_read_json(o, flag, text, n, path);
-    if (file) fclose(file);
-    free(text);
-    return good;
-}
-
 bool options_parse(options *o, unsigned flag, int argc, char *const *argv) {
     options typed;
     options_init(&typed);
     bool good = parse_words(&typed, flag, argc, argv);
-    if (good && typed.config) {
-        /* What was typed goes on top of the file. */
-        good = read_config(o, flag, typed.config) && parse_words(o, flag, argc, argv);
+    if (good && (typed.config || typed.deepspeed)) {
+        /* What was typed goes on top of the files. */
+        good = options_read_files(o, flag, &typed) && parse_words(o, flag, argc, argv);
     } else if (good) {
         options_release(o);
         *o = typed;

@@ -220,6 +220,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "FILE", NULL, "write the report there; - is standard output")                                \
     X(config, TEXT, config, RUN, TPBE, OF_RANK, "FILE", NULL,                                      \
       "JSON object with options by name; the command line overrides it")                           \
+    X(deepspeed, TEXT, deepspeed, RUN, TPB, OF_RANK, "FILE", NULL,                                 \
+      "the same from DeepSpeed's configuration; what has no counterpart is refused")               \
     X(timeout, REAL, timeout, RUN, FOR_RUN, 0, "SECONDS", NULL,                                    \
       "stop all ranks when so much time has gone, and end with status 4")                          \
     X(grace, REAL, grace, RUN, FOR_RUN, 0, "SECONDS", NULL,                                        \
@@ -259,7 +261,7 @@ typedef struct option {
 
 typedef struct options {
     char *model, *data, *tokenizer, *prompt, *plan, *devices, *init, *out, *trace, *draw, *json,
-        *config;
+        *config, *deepspeed;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;
@@ -292,10 +294,12 @@ extern const char *const option_group_names[N_GROUPS];
 void options_init(options *o);
 void options_release(options *o);
 
-/* argv[0] is the first word after the command. Reads --config too. */
+/* argv[0] is the first word after the command. Reads --config and --deepspeed, too. */
 bool options_parse(options *o, unsigned command, int argc, char *const *argv);
 /* A JSON object; untrusted. `where` names it in errors. */
 bool options_read_json(options *o, unsigned command, const char *text, size_t n, const char *where);
+/* --config and --deepspeed, of what was typed. */
+bool options_read_files(options *o, unsigned command, const options *typed);
 /* Writes o->error; returns false. */
 bool options_fail(options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

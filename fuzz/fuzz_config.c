@@ -1,12 +1,25 @@
-/* Configuration files. What is accepted gives a recipe that is accepted again, unchanged. */
-#include "cli/options.h"
+/* Configuration files. What is accepted gives a recipe that is accepted again, unchanged; read as
+ * DeepSpeed's, options that may be refused, with a sentence. */
+#include "cli/deepspeed.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 
+static void read_as_deepspeed(const char *text, size_t n_bytes) {
+    options o, typed = {.ranks = 2, .deepspeed = (char[]){"input"}};
+    json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, NULL);
+    options_init(&o);
+    json_t *ours = json_is_object(root) ? deepspeed_options(&o, root, &typed) : NULL;
+    if (json_is_object(root) && !ours != !!*o.error) abort();
+    json_decref(ours);
+    json_decref(root);
+    options_release(&o);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes) {
+    read_as_deepspeed((const char *)bytes, n_bytes);
     options first, again;
     options_init(&first);
     options_init(&again);

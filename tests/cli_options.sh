@@ -98,7 +98,7 @@ gives --costs costs measured "$mlp --plan pp=2 --costs measured --lr-schedule co
 refuses --micro 2 "neither a whole number from 0 nor auto" "$mlp --micro many"
 differs --lanes "$mlp --batch 16 --micro 8" "" "--lanes 8"
 differs --slices "$mlp" "" "--slices 2"
-refuses --slices 2 "slices=3 do not divide linear of unit" "$mlp --slices 3"
+refuses --slices 2 "slices=2000 do not divide linear of unit" "$mlp --slices 2000"
 differs --seed "$mlp" "" "--seed 1"
 gives --threads threads 2 "$mlp --threads 2"
 refuses --threads 2 "is not a whole number from 0 to 1048576" "$mlp --threads 4294967297"
@@ -202,6 +202,9 @@ echo '{"model": "mlp", "data": "synthetic", "image": 6, "threads": 1, "batch": 8
 [[ $(sha train --config "$folder/config.json") == $(sha $mlp --lr 0.2) ]] || fail "--config: another run than its options"
 [[ $(sha train --config "$folder/config.json" --lr 0.3) == $(sha $mlp --lr 0.3) ]] || fail "--config: not overridden"
 tested+=(--config)
+echo '{"train_batch_size": 8, "optimizer": {"type": "SGD", "params": {"lr": 0.2}}}' >"$folder/deepspeed.json"
+[[ $(sha $mlp --deepspeed "$folder/deepspeed.json") == $(sha $mlp --lr 0.2) ]] || fail "--deepspeed: another run than its options"
+tested+=(--deepspeed)
 
 report $mlp --trace "$folder/trace.json" | grep '"timeline"' >/dev/null || fail "--trace: no timeline in the report"
 grep -q '"ph":"X"' "$folder/trace.json" || fail "--trace: no trace"

@@ -1,0 +1,13 @@
+/* DeepSpeed's configuration as options of ours.
+ * https://www.deepspeed.ai/docs/config-json */
+#ifndef CLI_DEEPSPEED_H
+#define CLI_DEEPSPEED_H
+
+#include "options.h"
+
+/* An object as --config has it, of what `root` says; how many ranks there are was typed, or a
+ * launcher's variables say it. NULL after a sentence in o->error: a member has no counterpart. The
+ * caller releases it. */
+json_t *deepspeed_options(options *o, const json_t *root, const options *typed);
+
+#endif
