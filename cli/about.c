@@ -205,7 +205,7 @@ exit_status about_read(cli *c, saved_model *about_out) {
     about_out->all = !bad && text && *text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
     free(text);
     about_out->path = c->o.resume ? c->o.out : c->o.init;
-    return bad || !about_out->all ? bad : take(c, about_out);
+    return bad || (!about_out->all && c->command != FOR_PREDICT) ? bad : take(c, about_out);
 }
 
 void about_release(saved_model *a) {

@@ -6,6 +6,18 @@
 #include <math.h>
 #include <string.h>
 
+/* Weights from elsewhere do not say how many classes they tell apart, but their last layer's shape
+ * does, of ResNets. */
+static int64_t count_classes(const cli *c, const char *path) {
+    wf_safetensors *file;
+    if (wf_safetensors_open(c->ctx, path, &file) != WF_OK) return 0; /* who loads it says why */
+    int k = wf_safetensors_find(file, "fc.bias");
+    const wf_safetensors_entry *bias = k >= 0 ? wf_safetensors_get(file, k) : NULL;
+    int64_t n = bias && bias->n_dims == 1 ? bias->dim[0] : 0;
+    wf_safetensors_close(file);
+    return n;
+}
+
 static int64_t size_of(const saved_model *a, const char *key) {
     json_int_t n = json_integer_value(json_object_get(a->all, key));
     return n > 0 ? n : 0;
@@ -39,6 +51,8 @@ exit_status about_take_images(cli *c, saved_model *a) {
                              .n_classes = size_of(a, "classes"),
                              .resized = size_of(a, "resized"),
                              .std = {1, 1, 1}};
+    if (!images->n_classes && c->command == FOR_PREDICT)
+        images->n_classes = count_classes(c, a->path);
     if (are_names(names, images->n_classes)) images->class_names = names;
     images->is_normalized =
         read_numbers(a, "mean", images->mean) && read_numbers(a, "std", images->std);

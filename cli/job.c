@@ -94,6 +94,8 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     config.tokenizer = j->tokenizer;
     config.skip_broken = o->skip_broken;
     config.cache_bytes = cache_bytes(j->c);
+    config.unlabelled = j->c->command == FOR_PREDICT;
+    if (config.unlabelled) config.n_classes = j->saved.images.n_classes;
     if (!is_synthetic) about_prepare(j->c, &j->saved, &config);
     wf_status status = wf_data_open(j->c->ctx, &config, &j->data);
     if (status == WF_OK) j->about = *wf_data_describe(j->data);
@@ -150,6 +152,11 @@ static wf_status resolve_recipe(job *j, int64_t n_steps) {
     j->n_steps = n_steps >= 0 ? n_steps
                  : is_steps   ? o->steps
                               : (o->epochs ? o->epochs : 1) * j->n_epoch;
+    /* Few pictures are no reason to compute with many; ranks have to divide them. */
+    if (j->c->command == FOR_PREDICT && !option_is_given(o, OPT_batch)) {
+        int64_t n_dp = wf_plan_dp(j->plan), n = j->about.n_test < 32 ? j->about.n_test : 32;
+        r->batch = n < n_dp ? n_dp : (n + n_dp - 1) / n_dp * n_dp;
+    }
     bool is_open = r->lr_schedule == WF_LR_COSINE && !r->schedule_steps;
     if (is_open) r->schedule_steps = 1; /* for now: how many steps there are is not known yet */
     wf_status status = wf_recipe_resolve(j->c->ctx, r, j->plan, r);
@@ -228,15 +235,24 @@ static wf_status choose_plan(job *j) {
     return WF_OK;
 }
 
+/* What is predicted are pictures of any folder, unless it is a set of another format. */
+static bool reads_pictures(const cli *c) {
+    const char *data = c->o.data;
+    wf_data_format format = wf_data_find_format(data, (wf_data_format)c->o.data_format);
+    bool is_named = !strcmp(data, "synthetic") || !strcmp(data, "fashion-mnist");
+    bool is_plain = c->command == FOR_PREDICT && format != WF_FORMAT_MNIST &&
+                    format != WF_FORMAT_CIFAR && !is_named;
+    return is_plain || format == WF_FORMAT_IMAGES;
+}
+
 /* What the options say, without a look at data. */
 static exit_status resolve(job *j) {
     options *o = &j->c->o;
-    o->has_pictures =
-        o->data && wf_data_find_format(o->data, (wf_data_format)o->data_format) == WF_FORMAT_IMAGES;
+    o->has_pictures = o->data && reads_pictures(j->c);
     exit_status bad = about_read(j->c, &j->saved);
     if (!bad) bad = job_check_model(j->c);
     if (bad) return bad;
-    if (!o->data && j->c->command & (FOR_TRAIN | FOR_EVAL))
+    if (!o->data && j->c->command & (FOR_TRAIN | FOR_EVAL | FOR_PREDICT))
         return complain(EXIT_USAGE, "--data is missing, for example --data fashion-mnist");
     if (!o->data && !option_set(o, OPT_data, "synthetic"))
         return complain(EXIT_FAILED, "%s", o->error);
@@ -288,7 +304,8 @@ static exit_status open_job(job *j, int64_t n_steps) {
     if (bad) return bad;
     wf_status status = find_model(j);
     if (status == WF_OK && plan_is_auto(o)) status = choose_plan(j);
-    if (status == WF_OK && j->c->command != FOR_EVAL && (bad = job_measure(j))) return bad;
+    if (status == WF_OK && !(j->c->command & (FOR_EVAL | FOR_PREDICT)) && (bad = job_measure(j)))
+        return bad;
     if (status == WF_OK) status = resolve_recipe(j, n_steps);
     return complain_of(j->c, status);
 }

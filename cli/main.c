@@ -14,6 +14,8 @@
 const command commands[] = {
     {"train", "trains a model, with checkpoints, a log and a picture", FOR_TRAIN, run_train, NULL},
     {"eval", "loss and accuracy of saved weights", FOR_EVAL, run_eval, NULL},
+    {"predict", "classes of pictures, and how likely they are, by saved weights", FOR_PREDICT,
+     run_predict, NULL},
     {"convert", "writes weights in another type, or in shards", FOR_CONVERT, run_convert, NULL},
     {"generate", "goes on from a text with a language model's saved weights", FOR_GENERATE,
      run_generate, NULL},

@@ -24,7 +24,7 @@
 #define ARGUMENT_NAMES(words)  "NAMES"
 #define GROUP_FORWARD          GROUP_RECIPE
 #define GROUP_UPDATE           GROUP_OPTIMIZER
-#define COMMANDS_FORWARD       TPBE
+#define COMMANDS_FORWARD       TPBEP
 #define COMMANDS_UPDATE        TPB | FOR_BENCH_MEMORY
 
 static const option table[N_OPTIONS] = {
@@ -52,14 +52,17 @@ static const struct {
     bool is_open;
 } exceptions[] = {
     {OPT_file_dtype, FOR_CONVERT, NULL, "what each tensor is", true},
-    {OPT_batch, ALL, NULL, "32; bench model-parallel: 120, --quick: 40; bench ddp: per rank", true},
+    {OPT_batch, ALL | FOR_PREDICT, NULL,
+     "32; predict: no more than there are; bench model-parallel: 120, --quick: 40; bench ddp: per "
+     "rank",
+     true},
     {OPT_n_micro, TPB | FOR_SIMULATE | FOR_BENCH_MEMORY, "N|auto",
      "auto: the fastest by simulation with measured times", false},
-    {OPT_n_lanes, TPB | FOR_BENCH_MEMORY, NULL, NULL, false},
-    {OPT_n_slices, TPB | FOR_BENCH_MEMORY, NULL, NULL, false},
+    {OPT_n_lanes, TPB | FOR_PREDICT | FOR_BENCH_MEMORY, NULL, NULL, false},
+    {OPT_n_slices, TPB | FOR_PREDICT | FOR_BENCH_MEMORY, NULL, NULL, false},
     {OPT_seed, ALL | FOR_GENERATE, NULL, NULL, false},
-    {OPT_n_threads, TPBE | RUNS | FOR_GENERATE, NULL, "bench ddp, memory: 1", false},
-    {OPT_conv, TPBE | RUNS, NULL, NULL, false},
+    {OPT_n_threads, TPBEP | RUNS | FOR_GENERATE, NULL, "bench ddp, memory: 1", false},
+    {OPT_conv, TPBEP | RUNS, NULL, NULL, false},
     {OPT_optimizer, TPB | RUNS, NULL, NULL, false},
     {OPT_lr, TPB | RUNS, NULL, "sgd: 0.1, adam and adamw: 0.001", true},
     {OPT_weight_decay, TPB | FOR_BENCH_MEMORY, NULL, "0; adamw: 0.01", true},

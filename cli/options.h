@@ -26,13 +26,15 @@ enum {
     FOR_BENCH_ALLREDUCE = 2048,
     FOR_BENCH_MEMORY = 4096,
     FOR_CONVERT = 8192,
-    FOR_GENERATE = 16384
+    FOR_GENERATE = 16384,
+    FOR_PREDICT = 32768
 };
-#define TPB  (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
-#define TPBE (TPB | FOR_EVAL)
-#define ALL  (TPBE | FOR_BENCH_PARALLEL | FOR_BENCH_DDP | FOR_BENCH_MEMORY)
-#define RUNS (FOR_BENCH_DDP | FOR_BENCH_MEMORY) /* rows are runs of bench train */
-#define PEER (RUNS | FOR_BENCH_ALLREDUCE)       /* measured in rounds, with peers beside */
+#define TPB   (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
+#define TPBE  (TPB | FOR_EVAL)
+#define TPBEP (TPBE | FOR_PREDICT)
+#define ALL   (TPBE | FOR_BENCH_PARALLEL | FOR_BENCH_DDP | FOR_BENCH_MEMORY)
+#define RUNS  (FOR_BENCH_DDP | FOR_BENCH_MEMORY) /* rows are runs of bench train */
+#define PEER  (RUNS | FOR_BENCH_ALLREDUCE)       /* measured in rounds, with peers beside */
 
 typedef enum option_kind {
     OPTION_FLAG,   /* int */
@@ -68,18 +70,18 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
 /* name (with _ for -), kind, field, group, commands, scope (1: of the recipe, 0: of the run, or
  * OF_RANK, OF_ROOT), argument, default, help */
 #define OPTION_LIST(X)                                                                             \
-    X(model, TEXT, model, MODEL, ALL | FOR_GENERATE, 1, "NAME", NULL, "a model:")                  \
-    X(data, TEXT, data, MODEL, TPBE, 1, "NAME|PATH", NULL,                                         \
+    X(model, TEXT, model, MODEL, ALL | FOR_PREDICT | FOR_GENERATE, 1, "NAME", NULL, "a model:")    \
+    X(data, TEXT, data, MODEL, TPBEP, 1, "NAME|PATH", NULL,                                        \
       "synthetic, fashion-mnist, a folder of pictures (train/CLASS/..., val/CLASS/...) or with "   \
       "MNIST's or CIFAR-10's files, a text file, or tokens (bench and plan: synthetic)")           \
-    X(data_format, CHOICE, data_format, MODEL, TPBE, 1,                                            \
+    X(data_format, CHOICE, data_format, MODEL, TPBEP, 1,                                           \
       "auto|images|mnist|cifar|text|tokens|bytes", "auto",                                         \
       "how --data is read; images: JPEG and PNG; tokens: llm.c's or nanoGPT's .bin; bytes: any "   \
       "file's; auto: by what is in it")                                                            \
-    X(image, COUNT, image, MODEL, ALL, 1, "N", NULL,                                               \
+    X(image, COUNT, image, MODEL, ALL | FOR_PREDICT, 1, "N", NULL,                                 \
       "images are N x N: synthetic ones (128; mlp: 28; --quick: 96), or what pictures are cut "    \
       "to (224; mlp: 28)")                                                                         \
-    X(skip_broken, FLAG, skip_broken, MODEL, TPBE, 1, NULL, NULL,                                  \
+    X(skip_broken, FLAG, skip_broken, MODEL, TPBEP, 1, NULL, NULL,                                 \
       "pictures that cannot be decoded are named and left out; all are decoded once before")       \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
       "tokens in a sample (256; gpt2-tiny: 32)")                                                   \
@@ -94,13 +96,13 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(tokenizer, TEXT, tokenizer, MODEL, TPBE | FOR_GENERATE, OF_RANK, "DIR", NULL,                \
       "a text file's tokens are those of Hugging Face's byte-level BPE: tokenizer.json, or "       \
       "vocab.json and merges.txt")                                                                 \
-    X(normalize, CHOICE, normalize, MODEL, TPBE, 1, "default|none", "default",                     \
+    X(normalize, CHOICE, normalize, MODEL, TPBEP, 1, "default|none", "default",                    \
       "pixels: zero mean and unit variance, or / 255 only")                                        \
     X(no_shuffle, FLAG, no_shuffle, MODEL, TPB, 1, NULL, NULL,                                     \
       "samples in the order of the files")                                                         \
     X(no_augment, FLAG, no_augment, MODEL, TPB, 1, NULL, NULL,                                     \
       "no random shifts, parts and flips")                                                         \
-    X(stem, CHOICE, stem, MODEL, TPBE, 1, "auto|imagenet|small", "auto",                           \
+    X(stem, CHOICE, stem, MODEL, TPBEP, 1, "auto|imagenet|small", "auto",                          \
       "resnets begin with 7x7 stride 2 and a pool, or 3x3 stride 1; auto: small below 16 pixels")  \
     X(loss, CHOICE, loss, MODEL, TPBE, 1, "cross-entropy|mse", NULL,                               \
       "mse: against one-hot targets, synthetic images only (bench: mse for images)")               \
@@ -109,14 +111,14 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(label_smoothing, REAL, label_smoothing, MODEL, TPB | FOR_BENCH_MEMORY, 1, "X", "0",          \
       "cross entropy in training: so much of the target is shared by all classes")                 \
                                                                                                    \
-    X(plan, TEXT, plan, PLAN, TPB | FOR_BENCH_DDP | FOR_GENERATE, 0, "PLAN", "",                   \
+    X(plan, TEXT, plan, PLAN, TPB | FOR_BENCH_DDP | FOR_GENERATE | FOR_PREDICT, 0, "PLAN", "",     \
       "how the work is divided, and what is kept: dp=2,pp=2,cut=layer3,recompute=all; auto: the "  \
       "fastest that fits (bench ddp: what else than dp and overlap: bucket=1MiB)")                 \
     X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY, 0, "LIST", NULL,                                 \
       "plans, with ; between them (dp=N, with zero=1, 2 and 3, and with breadth)")                 \
     X(costs, CHOICE, costs, PLAN, TPB, 0, "computed|measured", "computed",                         \
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
-    X(devices, TEXT, devices, PLAN, TPBE | FOR_GENERATE, 0, "LIST", NULL,                          \
+    X(devices, TEXT, devices, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "LIST", NULL,            \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0")         \
     X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN | PEER, OF_RANK, "N", "1",                          \
       "ranks as processes (run: also -n N, and it must be given; bench allreduce: as many, "       \
@@ -124,9 +126,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(rendezvous, TEXT, rendezvous, PLAN, FOR_TRAIN | FOR_BENCH, OF_RANK, "URL", NULL,             \
       "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
       "file:///path")                                                                              \
-    X(device_memory, SIZE, device_memory, PLAN, TPBE | FOR_GENERATE, 0, "SIZE", NULL,              \
-      "cap per rank: 2GiB, 512MB, bytes; what recompute=auto fits into")                           \
-    X(host_memory, SIZE, host_memory, PLAN, TPBE, 0, "SIZE", NULL,                                 \
+    X(device_memory, SIZE, device_memory, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "SIZE",      \
+      NULL, "cap per rank: 2GiB, 512MB, bytes; what recompute=auto fits into")                     \
+    X(host_memory, SIZE, host_memory, PLAN, TPBEP, 0, "SIZE", NULL,                                \
       "the same of what the plan's offload= keeps in the host's memory")                           \
                                                                                                    \
     X(stages, COUNT, stages, SCHEDULE, FOR_SIMULATE, 0, "N", NULL, "pipeline stages")              \
@@ -150,8 +152,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(prompt, TEXT, prompt, RUN, FOR_GENERATE, 0, "TEXT", NULL, "the text to go on from")          \
     X(temperature, REAL, temperature, RUN, FOR_GENERATE, 0, "X", "0",                              \
       "0: the likeliest token each time; else it is drawn, from more of them the higher")          \
-    X(top_k, COUNT, top_k, RUN, FOR_GENERATE, 0, "N", "0",                                         \
-      "draw from the N likeliest tokens only; 0: from all")                                        \
+    X(top_k, COUNT, top_k, RUN, FOR_GENERATE | FOR_PREDICT, 0, "N", "0",                           \
+      "draw from the N likeliest tokens only; 0: from all (predict: name the N likeliest "         \
+      "classes)")                                                                                  \
     X(steps, COUNT, steps, RUN, FOR_TRAIN | FOR_PLAN | RUNS | FOR_GENERATE, 0, "N", NULL,          \
       "stop after N optimizer steps, those before --resume included (bench ddp and memory: timed " \
       "steps of a run, 5 and 3)")                                                                  \
@@ -170,16 +173,17 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "threads; shm: processes; mpi: processes of mpirun (inproc,shm)")                            \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers that the other ranks can read, or any")                                             \
-    X(init, TEXT, init, RUN, TPBE | FOR_CONVERT | FOR_GENERATE, OF_ROOT, "FILE", NULL,             \
+    X(init, TEXT, init, RUN, TPBE | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT, OF_ROOT, "FILE",     \
+      NULL,                                                                                        \
       "weights to begin with: safetensors, an index of shards, or a folder with "                  \
       "model.safetensors")                                                                         \
-    X(workers, COUNT, workers, RUN, TPBE, OF_RANK, "N", NULL,                                      \
+    X(workers, COUNT, workers, RUN, TPBEP, OF_RANK, "N", NULL,                                     \
       "threads that decode pictures ahead (the cores that ranks do not compute with, at least "    \
       "1)")                                                                                        \
     X(cache, SIZE, cache, RUN, TPBE, OF_RANK, "SIZE", NULL,                                        \
       "pictures stay decoded in so much memory (a quarter of the machine's, divided by the "       \
       "ranks)")                                                                                    \
-    X(other_data, FLAG, other_data, RUN, TPBE, 0, NULL, NULL,                                      \
+    X(other_data, FLAG, other_data, RUN, TPBEP, 0, NULL, NULL,                                     \
       "go on although the weights of --init were trained with another normalisation, other "       \
       "classes or another image size")                                                             \
     X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_CONVERT,         \
@@ -216,9 +220,11 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "draw the timeline: .svg, .png or .txt")                                                     \
     X(program, FLAG, program, RUN, FOR_PLAN, 0, NULL, NULL, "print the program as text")           \
     X(json, TEXT, json, RUN,                                                                       \
-      ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE, OF_RANK,       \
-      "FILE", NULL, "write the report there; - is standard output")                                \
-    X(config, TEXT, config, RUN, TPBE, OF_RANK, "FILE", NULL,                                      \
+      ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT,  \
+      OF_RANK, "FILE", NULL, "write the report there; - is standard output")                       \
+    X(csv, TEXT, csv, RUN, FOR_PREDICT, 0, "FILE", NULL,                                           \
+      "write the rows there: input, class, probability; - is standard output")                     \
+    X(config, TEXT, config, RUN, TPBEP, OF_RANK, "FILE", NULL,                                     \
       "JSON object with options by name; the command line overrides it")                           \
     X(deepspeed, TEXT, deepspeed, RUN, TPB, OF_RANK, "FILE", NULL,                                 \
       "the same from DeepSpeed's configuration; what has no counterpart is refused")               \
@@ -234,8 +240,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "one that has PyTorch, for --peers (what bench/setup-peers installs, else python3)")         \
     X(quick, FLAG, quick, RUN, FOR_BENCH_PARALLEL, 0, NULL, NULL,                                  \
       "fewer and smaller images, fewer splits and repeats: minutes, not hours")                    \
-    X(quiet, FLAG, quiet, RUN, ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE,  \
-      OF_RANK, NULL, NULL, "print errors and the report only")
+    X(quiet, FLAG, quiet, RUN,                                                                     \
+      ALL | PEER | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT, OF_RANK,    \
+      NULL, NULL, "print errors and the report only")
 
 typedef enum option_id {
 #define OPTION_ENUM(name, kind, field, group, commands, scope, argument, fallback, help) OPT_##name,
@@ -275,6 +282,7 @@ typedef struct options {
     int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
         quiet, peers, memory;
     int skip_broken;
+    char *csv;
     wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];
     bool has_pictures; /* --data is a folder of them: known when it has been looked at */

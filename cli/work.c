@@ -37,9 +37,10 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
     const options *o = &j->c->o;
     wf_loader_config config = WF_LOADER_CONFIG_INIT;
     bool trains = split == WF_DATA_TRAIN && j->c->command != FOR_EVAL;
+    bool predicts = j->c->command == FOR_PREDICT;
     bool from_files = j->about.kind == WF_DATA_IMAGES && strcmp(o->data, "synthetic") != 0;
     config.split = split;
-    config.batch = trains ? o->recipe.batch : job_eval_samples(j, split);
+    config.batch = trains || predicts ? o->recipe.batch : job_eval_samples(j, split);
     config.shuffle = trains && !o->no_shuffle;
     config.augment = trains && !o->no_augment && from_files;
     config.drop_last = trains && j->drop_last;
@@ -77,9 +78,9 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     config.save_async = o->save_async;
     config.profile = o->profile;
     config.trace = o->trace != NULL;
-    config.forward_only = j->c->command == FOR_EVAL;
+    config.forward_only = (j->c->command & (FOR_EVAL | FOR_PREDICT)) != 0;
     wf_recipe recipe = o->recipe;
-    if (config.forward_only)
+    if (j->c->command == FOR_EVAL)
         recipe.batch = job_eval_samples(j, j->about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);
     wf_status status =
         wf_trainer_create(j->c->ctx, j->model, &recipe, j->plan, &config, trainer_out);

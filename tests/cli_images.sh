@@ -74,6 +74,30 @@ if [[ -x $make ]]; then
     expect 1 "cat/99.JPG is truncated or damaged" train $small --data "$pets" --no-shuffle --steps 2 --plan dp=2 --ranks 2
     [[ $(report train $small --data "$pets" --steps 3 --skip-broken | field weights_sha256) == "$one" ]] || fail "--skip-broken leaves another set"
     grep -qF "skipped: $pets/train/cat/99.JPG is truncated" "$folder/said" || fail "--skip-broken names nothing: $(cat "$folder/said")"
+    # ---- predictions ----
+    run=$folder/pets-run
+    report predict --init "$run" --data "$pets/val" --batch 8 --lanes 2 --threads 1 --json - >"$folder/rows"
+    [[ $(field input <"$folder/rows" | tr '\n' ' ') == "$pets/val/cat/12.png $pets/val/cat/13.jpg $pets/val/cat/14.png $pets/val/cat/15.jpg $pets/val/dog/"*"15.jpg " ]] ||
+        fail "predict: rows of $(field input <"$folder/rows")"
+    hits=$(paste <(field input <"$folder/rows") <(field class <"$folder/rows") | awk '$1 ~ "/" $2 "/" { n++ } END { print n / NR }')
+    accuracy=$(report eval --threads 1 --data "$pets" --init "$run" | field accuracy)
+    awk -v a="$hits" -v b="$accuracy" 'BEGIN { exit !(a > b - 1e-9 && a < b + 1e-9) }' || fail "predict: $hits right, eval: $accuracy"
+    for plan in dp=2 pp=2 dp=2,pp=2; do
+        cmp -s <(report predict --init "$run" --data "$pets/val" --batch 8 --lanes 2 --threads 1 --plan $plan) "$folder/rows" || fail "predict, $plan: other rows"
+    done
+    cp "$pets/val/dog/13.jpg" "$folder/a \"dog\".jpg"
+    "$WEFT" predict --init "$run" --data "$folder/a \"dog\".jpg" --threads 1 --top-k 5 --csv - >"$folder/csv" 2>/dev/null
+    [[ $(grep -cE '^".*/a ""dog"".jpg","(cat|dog)",0?[.0-9e-]+$' "$folder/csv") == 2 && $(head -1 "$folder/csv") == input,class,probability ]] ||
+        fail "predict --csv: $(cat "$folder/csv")"
+    "$WEFT" predict --init "$run" --data "$pets/val/cat" --threads 1 >"$folder/lines"
+    [[ $(grep -cE '/1[2-5].(png|jpg): (cat|dog) [0-9.]+ %$' "$folder/lines") == 4 ]] || fail "predict: $(cat "$folder/lines")"
+    [[ $(report predict --init "$folder/clothes" --data "$folder/fashion-mnist" --other-data | field input | tail -1) == 15 ]] || fail "predict: a set without files"
+    expect 1 "cat/99.JPG is truncated or damaged" predict --init "$run" --data "$pets"
+    [[ $(report predict --init "$run" --data "$pets" --skip-broken | field input | wc -l) == 32 ]] || fail "predict --skip-broken"
+    expect 2 "--init is missing" predict --data "$pets"
+    mkdir "$folder/nothing"
+    expect 1 "holds no picture" predict --init "$run" --data "$folder/nothing"
+    expect 2 "reads text: weft generate" predict --model gpt2-tiny --init "$run" --data synthetic --other-data
     rm "$pets/train/cat/99.JPG"
 else
     echo "pictures in folders are left out: $make is not built"

@@ -84,6 +84,9 @@ refuses --prompt 2 "--prompt is missing" "generate --init $folder/none"
 refuses --temperature 2 "--temperature wants a number from 0" "generate --init $folder/none --prompt x --temperature -1"
 refuses --top-k 2 "--top-k has no effect here" "generate --init $folder/none --prompt x --top-k 3"
 
+# ---- predict ---- (what it says is in tests/cli_images.sh)
+refuses --csv 1 "the table $folder/none/rows.csv cannot be written" "predict --init $folder/none --data $folder/pets --csv $folder/none/rows.csv"
+
 # ---- recipe ----
 differs --batch "$mlp" "" "--batch 16"
 differs --micro "$mlp" "" "--micro 2"
