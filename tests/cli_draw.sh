@@ -30,6 +30,15 @@ awk '/"simulated"/ { on = 1 } on && /"(compute|bubble|transfer|wait)_ms"/ { sum 
 grep -q 'W gradient of weights' "$here/zb1.txt" || fail "zb1.txt does not say what W is"
 grep -q $'\033' "$here/zb1.txt" && fail "a file with colours of a terminal"
 
+# ---- stages of one rank are told apart, also in a trace that is read ----
+report train --model gpt2-tiny --data synthetic --batch 4 --micro 4 --threads 1 --plan pp=2,schedule=zbv --devices cpu:2 \
+    --steps 2 --trace "$here/zbv.json" >"$folder/report"
+"$WEFT" draw "$here/zbv.json" --draw "$here/zbv.txt" >/dev/null || fail "draw of zbv"
+grep -q '; lower case: every other chunk$' "$here/zbv.txt" || fail "zbv.txt does not say what lower case is"
+grep -qE '^rank [01]  \|.*[fbw]' "$here/zbv.txt" || fail "zbv: chunks are not told apart: $(cat "$here/zbv.txt")"
+sed 's/"chunk":1}/"chunk":-1}/' "$here/zbv.json" >"$here/bad.json"
+expect 1 'has chunk -1, which is not from 0 to' draw "$here/bad.json"
+
 # ---- train --trace, weft draw ----
 report train $model --plan pp=2 --devices cpu:2 --steps 3 --trace "$here/trace.json" >"$folder/report"
 grep -q '"timeline": {' "$folder/report" || fail "train --trace: no timeline in the report"

@@ -22,8 +22,13 @@ static bool is_move(const wf_span *span) {
 
 static box box_of(const wf_span *span) {
     bool moves = is_move(span);
-    return (box){span->kind,     span->rank,  moves, moves ? -1 : span->micro,
-                 span->begin_us, span->end_us};
+    return (box){.kind = span->kind,
+                 .rank = span->rank,
+                 .is_move = moves,
+                 .micro = moves ? -1 : span->micro,
+                 .chunk = span->kind == WF_SPAN_UPDATE || moves ? 0 : span->chunk,
+                 .begin_us = span->begin_us,
+                 .end_us = span->end_us};
 }
 
 /* In hairs: gaps and updates in the midst of a microbatch that do not make two boxes of one. A
@@ -33,7 +38,7 @@ static box box_of(const wf_span *span) {
 
 /* Whether `next` goes on with what `now` does. */
 static bool goes_on(const boxes *b, const box *now, const box *next) {
-    return now->kind == next->kind && now->micro == next->micro &&
+    return now->kind == next->kind && now->micro == next->micro && now->chunk == next->chunk &&
            next->begin_us - now->end_us <= GAP_HAIRS * b->hair_us;
 }
 

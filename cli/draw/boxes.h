@@ -11,6 +11,7 @@ typedef struct box {
     int rank;
     bool is_move;  /* beside the compute stream: a transfer, a reduction, the host */
     int64_t micro; /* or -1 */
+    int chunk;
     double begin_us, end_us;
 } box;
 
@@ -20,7 +21,7 @@ typedef struct boxes {
     double hair_us;
 } boxes;
 
-/* Successive instructions of one kind and microbatch are one box. `hair_us`: what is too
+/* Successive instructions of one kind, microbatch and chunk are one box. `hair_us`: what is too
  * short to be seen; gaps, updates and moves as short as that are left out. False: no memory left.
  */
 bool boxes_create(const wf_timeline *timeline, double hair_us, boxes *b);

@@ -60,6 +60,16 @@ bool draw_is_split(const drawing *d) {
     return false;
 }
 
+int draw_n_chunks(const drawing *d) {
+    int n = 1;
+    for (int k = 0; k < d->n_parts; k++)
+        for (int i = 0; i < wf_timeline_n_spans(d->parts[k].timeline); i++) {
+            int chunk = wf_timeline_span(d->parts[k].timeline, i).chunk;
+            if (chunk >= n) n = chunk + 1;
+        }
+    return n;
+}
+
 const char *draw_kind_help(wf_span_kind kind, bool is_split) {
     static const char *const help[WF_N_SPAN_KINDS] = {"forward",
                                                       "gradient of inputs",

@@ -35,6 +35,8 @@ draw_peak draw_find_peak(const wf_timeline *timeline);
 const char *draw_kind_help(wf_span_kind kind, bool is_split);
 /* Whether weight gradients are boxes of their own somewhere. */
 bool draw_is_split(const drawing *d);
+/* Stages that a rank has, at most. */
+int draw_n_chunks(const drawing *d);
 
 /* timeline_text.c: `columns` wide; false: it cannot be written, or no memory left. */
 bool draw_text(FILE *out, const drawing *d, int columns, bool has_color);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define WIDTH  1280
-#define LEFT   84
+#define LEFT   96
 #define RIGHT  30
 #define TOP    66 /* title and legend */
 #define LEGEND 22 /* another one */
@@ -43,6 +43,7 @@ typedef struct layout {
     int row, thin, gap, heading; /* heights; thin 0: nothing moves that one could see */
     int height;                  /* of the plot */
     int n_digits;                /* of the highest microbatch: all are numbered, or none */
+    int n_chunks;                /* of a rank, at most: the later, the paler */
     bool seen[WF_N_SPAN_KINDS];
     boxes boxes[WF_TRACE_MAX_PARTS];
     double peak_bytes; /* of all parts: as high as a panel; 0: none has any */
@@ -77,7 +78,9 @@ static int part_height(const layout *l, const wf_trace_part *part) {
 static bool lay_out(const drawing *d, layout *l) {
     int n_rows = 0;
     double width_us = fmax(draw_width_us(d), 1e-3);
-    *l = (layout){.ms_per_pixel = width_us / 1e3 / (WIDTH - LEFT - RIGHT), .heading = 28};
+    *l = (layout){.ms_per_pixel = width_us / 1e3 / (WIDTH - LEFT - RIGHT),
+                  .heading = 28,
+                  .n_chunks = draw_n_chunks(d)};
     for (int k = 0; k < d->n_parts; k++) {
         if (!boxes_create(d->parts[k].timeline, l->ms_per_pixel * 1e3, &l->boxes[k])) return false;
         n_rows += wf_timeline_n_ranks(d->parts[k].timeline);
@@ -105,6 +108,17 @@ static void add_rectangle(FILE *out, double begin_ms, double end_ms, double top,
             color);
 }
 
+/* Of the last chunk three fifths are white. */
+static unsigned color_of(const layout *l, wf_span_kind kind, int chunk) {
+    double white = l->n_chunks > 1 ? 0.6 * chunk / (l->n_chunks - 1) : 0;
+    unsigned color = 0;
+    for (int shift = 0; shift <= 16; shift += 8) {
+        double part = colors[kind] >> shift & 0xff;
+        color |= (unsigned)lround(part + (255 - part) * white) << shift;
+    }
+    return color;
+}
+
 static void add_compute(const sheet *s, const box *now, double top) {
     const layout *l = &s->l;
     double begin = now->begin_us / 1e3, end = now->end_us / 1e3;
@@ -112,8 +126,10 @@ static void add_compute(const sheet *s, const box *now, double top) {
     if (pixels > 4) end -= l->ms_per_pixel; /* neighbours are parted by a white line */
     bool both = now->kind == WF_SPAN_BACKWARD_WEIGHT;
     double middle = top + (both ? l->row * 0.74 : l->row);
-    add_rectangle(s->boxes, begin, end, top, middle, colors[now->kind]);
-    if (both) add_rectangle(s->boxes, begin, end, middle, top + l->row, colors[WF_SPAN_WEIGHT]);
+    add_rectangle(s->boxes, begin, end, top, middle, color_of(l, now->kind, now->chunk));
+    if (both)
+        add_rectangle(s->boxes, begin, end, middle, top + l->row,
+                      color_of(l, WF_SPAN_WEIGHT, now->chunk));
     if (now->micro >= 0 && pixels > 7 * l->n_digits + 4 && l->row > 12)
         fprintf(s->labels, "%.6f,%.1f,%lld\n", (begin + end) / 2, (top + middle) / 2,
                 (long long)now->micro);
@@ -198,6 +214,9 @@ static void add_legend(const sheet *s, int height) {
                 (x + 28) / WIDTH, 1 - y / height);
         x += 28 + 8.4 * (double)strlen(help) + 24;
     }
+    if (s->l.n_chunks > 1)
+        fprintf(s->script, "set label 'paler: later chunk' at screen %.5f,%.5f left noenhanced;\n",
+                (x + 16) / WIDTH, 1 - y / height);
 }
 
 static void add_memory_legend(const sheet *s, int height) {

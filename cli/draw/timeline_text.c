@@ -1,8 +1,9 @@
 /* The picture as text: a line a rank, a column a slice of time. A box begins with a character for
- * its kind and the microbatch, as far as they fit.
+ * its kind, in lower case for every other chunk, and the microbatch, as far as they fit.
  */
 #include "draw/draw.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,9 +63,11 @@ static void fill_row(canvas *v, const boxes *b, int rank, size_t *at) {
 
 static void print_box(canvas *v, const box *now, int width) {
     char text[40];
-    int n = now->micro < 0 ? snprintf(text, sizeof text, "%c", looks[now->kind].character)
-                           : snprintf(text, sizeof text, "%c%lld", looks[now->kind].character,
-                                      (long long)now->micro);
+    char character = looks[now->kind].character;
+    if (now->chunk % 2) character = (char)tolower((unsigned char)character);
+    int n = now->micro < 0
+                ? snprintf(text, sizeof text, "%c", character)
+                : snprintf(text, sizeof text, "%c%lld", character, (long long)now->micro);
     if (n > width) n = 1; /* half a number would be another one */
     v->seen[now->kind] = true;
     if (v->has_color) fputs(looks[now->kind].color, v->out);
@@ -102,7 +105,8 @@ static void print_legend(const canvas *v) {
                 draw_kind_help((wf_span_kind)k, is_split));
         between = ", ";
     }
-    fprintf(v->out, "; the number is the microbatch\n");
+    fprintf(v->out, "; the number is the microbatch%s\n",
+            draw_n_chunks(v->d) > 1 ? "; lower case: every other chunk" : "");
 }
 
 static bool print_part(canvas *v, const wf_trace_part *part) {

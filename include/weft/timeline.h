@@ -30,6 +30,7 @@ typedef struct wf_span {
     const char *name;   /* "forward layer3.0"; borrowed from the timeline */
     const char *unit;   /* or ""; borrowed */
     int64_t micro;      /* global microbatch, or -1 */
+    int chunk;          /* of a pipeline's stages on the rank, from 0 on; 0 if there is one */
     double begin_us, end_us;
 } wf_span;
 

@@ -44,6 +44,15 @@ static const char *full_name(const naming *n, const wf_program *p, const wfi_ins
     return *name;
 }
 
+/* Of the pipeline's stages that the unit's rank has, the one in which the unit is. */
+static int chunk_of(const wf_program *p, int32_t unit) {
+    const wfi_stage *own = unit < 0 ? p->stages : &p->stages[wfi_program_stage_of(p, unit)];
+    int chunk = 0;
+    for (const wfi_stage *s = p->stages; s < own; s++)
+        chunk += s->pp == own->pp && s->number < own->number;
+    return chunk;
+}
+
 static wf_status fill(const wf_program *p, const double *begin_us, const double *end_us,
                       const naming *n) {
     wf_timeline *t = n->t;
@@ -55,6 +64,7 @@ static wf_status fill(const wf_program *p, const double *begin_us, const double 
                 const wfi_instruction *now = &p->instructions[i];
                 wf_span span = {.kind = wfi_type_of(now)->span, .rank = r};
                 span.micro = wfi_rank_micro(p, r, now->micro);
+                span.chunk = chunk_of(p, now->unit);
                 span.stream = wfi_stream_name(now->stream);
                 span.unit = unit_name(n, p->graph, now->unit);
                 span.name = full_name(n, p, now);

@@ -100,7 +100,7 @@ static wf_status read_span(const reader *r, size_t i, const json_t *event) {
     place at = {r, "event", i};
     const json_t *args = json_object_get(event, "args");
     const char *name, *unit;
-    int64_t pid, tid;
+    int64_t pid, tid, chunk = 0;
     double us;
     wf_span span = {0};
     WF_TRY(get_int(&at, event, "pid", 0, r->first_pid[r->trace->n_parts] - 1, &pid));
@@ -110,6 +110,10 @@ static wf_status read_span(const reader *r, size_t i, const json_t *event) {
     WF_TRY(get_string(&at, event, "name", &name));
     WF_TRY(get_string(&at, args, "unit", &unit));
     WF_TRY(get_int(&at, args, "micro", -1, INT64_MAX, &span.micro));
+    /* Traces of earlier versions have none. */
+    if (json_object_get(args, "chunk"))
+        WF_TRY(get_int(&at, args, "chunk", 0, WFI_CHROME_MAX_RANKS, &chunk));
+    span.chunk = (int)chunk;
     WF_TRY(read_kind(&at, args, &span.kind));
     int part = part_of(r, pid);
     wf_timeline *t = r->trace->timelines[part];

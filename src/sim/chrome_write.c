@@ -96,7 +96,7 @@ static void add_span(wfi_text *text, const wf_span *span, int first_pid) {
     add_us(text, "dur", end > begin ? end - (begin > 0 ? begin : 0) : 0);
     wfi_text_add(text, ",\"args\":{\"kind\":\"%s\",\"unit\":", wf_span_kind_name(span->kind));
     add_string(text, span->unit);
-    wfi_text_add(text, ",\"micro\":%lld}},", (long long)span->micro);
+    wfi_text_add(text, ",\"micro\":%lld,\"chunk\":%d}},", (long long)span->micro, span->chunk);
 }
 
 /* Counters of the bytes of each kind. */
