@@ -82,7 +82,10 @@ static void little_is_lost_between_blocks(void **state) {
                                         "offload=activations",
                                         "dp=2,pp=2,offload=state:disk+params:disk+activations:disk",
                                         "dp=2,zero=3,recompute=selective,offload=activations",
-                                        "pp=2,schedule=interleaved"};
+                                        "pp=2,schedule=interleaved",
+                                        "pp=2,schedule=zbv",
+                                        "pp=2,schedule=vhalf",
+                                        "pp=2,schedule=zb2"};
     int n_over = 0;
     for (size_t m = 0; m < WFI_COUNT(models); m++)
         for (size_t k = 0; k < WFI_COUNT(plans); k++)
@@ -98,6 +101,45 @@ static void little_is_lost_between_blocks(void **state) {
                 test_context_end(ctx);
             }
     assert_int_equal(n_over, 0);
+}
+
+static size_t highest_peak(const wf_program *p) {
+    size_t most = 0;
+    for (int r = 0; r < wf_program_n_ranks(p); r++)
+        most = (size_t)wfi_max_i64((int64_t)most, (int64_t)wf_program_rank(p, r).peak_bytes);
+    return most;
+}
+
+/* A network of a size that people train. */
+static wf_program *make_images(wf_context *ctx, const char *name, const char *plan_text) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_recipe recipe = WF_RECIPE_INIT;
+    wf_model *model;
+    wf_plan *plan;
+    wf_program *p;
+    config.height = config.width = 128;
+    recipe.batch = 64;
+    recipe.n_micro = 8;
+    TEST_OK(ctx, wf_model_find(ctx, name, &config, &model));
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, &p));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return p;
+}
+
+/* The first chunk has the largest activations, and the last the most weights; on a V they are one
+ * rank's. With the borders where work is balanced alone it would need a third more than 1f1b. */
+static void both_ends_of_a_v_fit(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *one = make_images(ctx, "resnet50", "pp=2");
+    wf_program *v = make_images(ctx, "resnet50", "pp=2,schedule=zbv");
+    if (highest_peak(v) > highest_peak(one) / 100 * 110)
+        fail_msg("%zu bytes, and %zu of 1f1b", highest_peak(v), highest_peak(one));
+    wf_program_destroy(one);
+    wf_program_destroy(v);
+    test_context_end(ctx);
 }
 
 /* How many values lie where others lay, and how many of these in what a segment has read from
@@ -251,10 +293,7 @@ static void proposals_fit(void **state) {
         for (int k = 0; k < n; k++) {
             wf_program *other = make(ctx, "gpt2-tiny", found[k].plan, found[k].n_micro, "adamw");
             wf_timeline *timeline;
-            size_t most = 0;
-            for (int r = 0; r < wf_program_n_ranks(other); r++)
-                if (wf_program_rank(other, r).peak_bytes > most)
-                    most = wf_program_rank(other, r).peak_bytes;
+            size_t most = highest_peak(other);
             assert_int_equal(most, found[k].peak_bytes);
             assert_true(most <= memory);
             TEST_OK(ctx, wf_program_simulate(other, NULL, &timeline));
@@ -281,6 +320,28 @@ static void proposals_fit(void **state) {
     TEST_OK(ctx, wf_program_propose(p, 0, 0, &found, &n));
     assert_int_equal(n, WF_MAX_PROPOSALS);
     wf_proposals_destroy(ctx, found, n);
+    wf_program_destroy(p);
+    test_context_end(ctx);
+}
+
+/* Of those that have several stages a rank, too. */
+static void schedules_are_proposed(void **state) {
+    (void)state;
+    static const char *const schedules[] = {"zbv", "interleaved", "vhalf", "vmin"};
+    bool seen[WFI_COUNT(schedules)] = {false};
+    wf_context *ctx = test_context();
+    wf_program *p = make_images(ctx, "resnet18", "pp=2,schedule=gpipe");
+    for (size_t share = 100; share >= 60; share -= 20) {
+        wf_proposal *found;
+        int n;
+        TEST_OK(ctx, wf_program_propose(p, highest_peak(p) / 100 * share, 0, &found, &n));
+        for (int k = 0; k < n; k++)
+            for (size_t s = 0; s < WFI_COUNT(schedules); s++)
+                seen[s] |= strstr(found[k].plan, schedules[s]) != NULL;
+        wf_proposals_destroy(ctx, found, n);
+    }
+    for (size_t s = 0; s < WFI_COUNT(schedules); s++)
+        if (!seen[s]) fail_msg("nobody is told of %s", schedules[s]);
     wf_program_destroy(p);
     test_context_end(ctx);
 }
@@ -354,9 +415,11 @@ static void remedies_and_layers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(little_is_lost_between_blocks),
+        cmocka_unit_test(both_ends_of_a_v_fit),
         cmocka_unit_test(ops_write_over_inputs),
         cmocka_unit_test(large_gradients_are_not_kept_apart),
         cmocka_unit_test(proposals_fit),
+        cmocka_unit_test(schedules_are_proposed),
         cmocka_unit_test(remedies_and_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,10 +49,12 @@ static wf_status lighten_heaviest(wf_context *ctx, const wf_graph *g, const wf_c
 /* A step that is shorter by less than this is no shorter. */
 #define LEAST_GAIN 1e-3
 
-/* Where ranks have several stages there is more to choose, and by that memory can be saved: what a
- * rank holds counts as if the activations of one microbatch of the whole model were so much longer
- * a step. */
-#define PRICE_OF_HELD 0.1
+/* Where ranks have several stages there is more to choose, and by that memory can be saved: bytes
+ * on the rank that has most, as many as one microbatch and all weights of the model need, count as
+ * if the step were so much longer. */
+#define PRICE_OF_HELD 0.3
+/* A parameter, its gradient, and what kernels make of it for forward and backward. */
+#define COPIES_OF_WEIGHTS 4
 
 typedef struct search {
     const wf_graph *g;
@@ -60,16 +62,19 @@ typedef struct search {
     wfi_schedule_request request;
     wfi_stage_times times[MOST_STAGES];
     wfi_stage_memory memory[MOST_STAGES];
-    double
-        *kept; /* [n_units] of a microbatch's activations, the unit's part; NULL: it is no matter */
+    /* [n_units] the unit's part of a microbatch's activations and of weights; NULL: no matter */
+    double *kept, *weights;
     wfi_action_list *lists;
     wfi_timing timing;
 } search;
 
 static wf_status find_step(search *s, const int32_t *first_unit, double *step_out) {
+    double held[MOST_STAGES] = {0}, most = 0;
     for (int k = 0; k < s->request.n_stages; k++) {
         wfi_stage_times *t = &s->times[k];
         double kept = 0;
+        for (int32_t u = first_unit[k]; u < first_unit[k + 1] && s->kept; u++)
+            held[s->request.device_of[k]] += s->weights[u];
         *t = (wfi_stage_times){0, 0, 0};
         for (int32_t u = first_unit[k]; u < first_unit[k + 1]; u++) {
             const wf_unit_cost *unit = &s->costs->units[u];
@@ -81,14 +86,13 @@ static wf_status find_step(search *s, const int32_t *first_unit, double *step_ou
         s->memory[k] = (wfi_stage_memory){kept, kept};
     }
     WF_TRY(wfi_timing_run(&s->request, s->lists, &s->timing));
-    double held = 0;
-    for (int d = 0; d < s->request.n_devices; d++) held = fmax(held, s->timing.peak[d]);
-    *step_out = s->timing.makespan * (1 + PRICE_OF_HELD * held);
+    for (int d = 0; d < s->request.n_devices; d++) most = fmax(most, held[d] + s->timing.peak[d]);
+    *step_out = s->timing.makespan * (1 + PRICE_OF_HELD * most);
     return WF_OK;
 }
 
-/* What forward makes and backward reads. */
-static wf_status find_kept(const wf_graph *g, double *kept) {
+/* What forward makes and backward reads; and weights. */
+static wf_status find_kept(const wf_graph *g, double *kept, double *weights) {
     double all = 0;
     bool *is_read = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *is_read, "stages");
     if (!is_read) return WF_NO_MEMORY;
@@ -105,7 +109,11 @@ static wf_status find_kept(const wf_graph *g, double *kept) {
         kept[value->unit] += (double)wfi_value_bytes(g, v);
         all += (double)wfi_value_bytes(g, v);
     }
-    for (int32_t u = 0; u < g->n_units && all > 0; u++) kept[u] /= all;
+    for (int32_t u = 0; u < g->n_units; u++) {
+        weights[u] = COPIES_OF_WEIGHTS * (double)g->units[u].param_bytes;
+        all += weights[u];
+    }
+    for (int32_t u = 0; u < g->n_units && all > 0; u++) kept[u] /= all, weights[u] /= all;
     wfi_free(g->ctx, is_read);
     return WF_OK;
 }
@@ -198,10 +206,11 @@ static wf_status shorten_step(const wf_plan *plan, const wf_graph *g, const wf_c
     for (int k = 0; k < s.request.n_stages; k++)
         device_of[k] = wfi_schedule_device_of(plan->schedule, plan->pp, k);
     if (has_chunks) {
-        s.kept = wfi_alloc(plan->ctx, (size_t)g->n_units, sizeof *s.kept, "stages");
+        s.kept = wfi_alloc(plan->ctx, 2 * (size_t)g->n_units, sizeof *s.kept, "stages");
         if (!s.kept) return WF_NO_MEMORY;
+        s.weights = s.kept + g->n_units;
     }
-    wf_status status = has_chunks ? find_kept(g, s.kept) : WF_OK;
+    wf_status status = has_chunks ? find_kept(g, s.kept, s.weights) : WF_OK;
     if (status == WF_OK) status = wfi_timing_init(plan->ctx, &s.request, &s.timing);
     if (status == WF_OK)
         status = wfi_schedule_make(plan->ctx, rule_like(plan), &s.request, &s.lists);

@@ -36,12 +36,16 @@ typedef struct row {
 
 static const row rows[] = {
     {"", false, false},
+    {"schedule=zbv", false, false},
+    {"schedule=interleaved", false, false},
     {"zero=1", false, false},
     {"zero=2", false, false},
     {"", true, false},
     {"", true, true},
     {"schedule=breadth", true, false},
     {"schedule=1f1b", false, false},
+    {"schedule=vhalf", false, false},
+    {"schedule=vmin", false, false},
     {"schedule=naive", false, false},
     {"recompute=selective", false, false},
     {"recompute=all", false, false},
