@@ -8,7 +8,13 @@
 #include <weft/types.h>
 
 typedef enum wf_optimizer { WF_SGD, WF_ADAM, WF_ADAMW } wf_optimizer;
-typedef enum wf_lr_schedule { WF_LR_CONSTANT, WF_LR_STEP, WF_LR_COSINE } wf_lr_schedule;
+/* PLATEAU: by wf_trainer_evaluated, as PyTorch's ReduceLROnPlateau without a threshold. */
+typedef enum wf_lr_schedule {
+    WF_LR_CONSTANT,
+    WF_LR_STEP,
+    WF_LR_COSINE,
+    WF_LR_PLATEAU
+} wf_lr_schedule;
 /* Winograd convolutions differ from direct ones by rounding. AUTO decides by shape. */
 typedef enum wf_conv { WF_CONV_AUTO, WF_CONV_DIRECT, WF_CONV_WINOGRAD } wf_conv;
 /* FAST uses the libraries; REFERENCE only weft's plain C kernels (slow: an oracle). */
@@ -67,13 +73,17 @@ typedef struct wf_names {
       "parameters that are not trained, by name or by its first words: conv1,layer1; statistics "  \
       "of norms go on")                                                                            \
                                                                                                    \
-    X(wf_lr_schedule, lr_schedule, "lr_schedule", CHOICE, "constant|step|cosine", WF_LR_CONSTANT,  \
-      0, 2, UPDATE, "how the learning rate falls")                                                 \
+    X(wf_lr_schedule, lr_schedule, "lr_schedule", CHOICE, "constant|step|cosine|plateau",          \
+      WF_LR_CONSTANT, 0, 3, UPDATE,                                                                \
+      "how the learning rate falls; plateau: when a test has no smaller loss than the best")       \
     X(int64_t, warmup_steps, "warmup", COUNT, "", 0, 0, 1e15, UPDATE,                              \
       "the learning rate rises linearly for N steps")                                              \
     X(int64_t, schedule_steps, "lr_step", COUNT, "", 0, 0, 1e15, UPDATE,                           \
       "step: it falls every N steps; cosine: it reaches 0 at step N")                              \
-    X(double, lr_gamma, "lr_gamma", REAL, "", 0.1, 0, 1e6, UPDATE, "step: by this factor")
+    X(double, lr_gamma, "lr_gamma", REAL, "", 0.1, 0, 1e6, UPDATE,                                 \
+      "step and plateau: by this factor")                                                          \
+    X(int64_t, lr_patience, "lr_patience", COUNT, "", 0, 0, 1e6, UPDATE,                           \
+      "plateau: only after more than N such tests in a row")
 
 typedef struct wf_recipe {
     size_t struct_size;
@@ -99,7 +109,7 @@ WF_API WF_NODISCARD wf_status wf_recipe_parse(wf_context *ctx, const char *text,
 WF_API WF_NODISCARD wf_status wf_recipe_text(wf_context *ctx, const wf_recipe *recipe,
                                              char **text_out);
 
-/* Learning rate of step `step`, counted from 0. */
+/* Learning rate of step `step`, counted from 0; before any cut by a plateau. */
 WF_API double wf_recipe_lr(const wf_recipe *recipe, int64_t step);
 
 /* Checks every field and resolves what is 0 for `plan`, giving *resolved_out. Errors: INVALID_ARG;

@@ -161,6 +161,11 @@ WF_API WF_NODISCARD wf_status wf_trainer_eval(wf_trainer *trainer, const wf_feed
                                               int n_feeds, int64_t n_samples,
                                               wf_step_result *result_out);
 
+/* With the schedule plateau: the loss on data that is not trained on, the same in all processes,
+ * decides about the learning rate from the next step on. It is a part of the state. Otherwise
+ * nothing. */
+WF_API void wf_trainer_evaluated(wf_trainer *trainer, double loss);
+
 /* The same, and copies the output named `name` (wf_output) to `dst`, in a job on every
  * process. Inputs that the output does not depend on may be left out. Errors: those of
  * wf_trainer_eval but NOT_FINITE; INVALID_ARG (no output has that name), SHAPE (it does not have
@@ -212,6 +217,10 @@ WF_API WF_NODISCARD wf_status wf_trainer_state_metadata(wf_context *ctx, const c
  * the tensor. Nothing is changed then, but for an IO of a file that breaks off while it is moved:
  * the trainer's state is to be loaded again before it can be saved. */
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights(wf_trainer *trainer, const char *path);
+
+/* Hidden state (wf_lstm) of steps, or of forward runs, begins with zeros again in the next one: a
+ * new text. Nothing to a model without any. In a job, all processes call it before the same run. */
+WF_API void wf_trainer_reset_hidden(wf_trainer *trainer, wf_program_kind kind);
 
 /* Steps taken since initialisation. */
 WF_API int64_t wf_trainer_n_steps(const wf_trainer *trainer);

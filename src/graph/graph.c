@@ -148,6 +148,13 @@ static int32_t find_declared(const wf_graph *g, const char *name) {
     return -1;
 }
 
+/* Of all samples of a microbatch. */
+static wf_shape shape_of_batch(const wf_graph *g, const wf_shape *sample) {
+    wf_shape shape = {sample->n_dims + 1, {g->batch}};
+    for (int d = 0; d < sample->n_dims; d++) shape.dim[d + 1] = sample->dim[d];
+    return shape;
+}
+
 wf_tensor wf_input(wf_graph *g, const char *name, wf_dtype dtype, wf_shape sample) {
     if (g->status != WF_OK) return wfi_inert(g);
     if (sample.n_dims >= WF_MAX_DIMS || (dtype != WF_F32 && dtype != WF_I32)) {
@@ -159,13 +166,11 @@ wf_tensor wf_input(wf_graph *g, const char *name, wf_dtype dtype, wf_shape sampl
         wfi_graph_fail(g, WF_INVALID_ARG, "two inputs or parameters are called '%s'", name);
         return wfi_inert(g);
     }
-    wf_shape shape = {sample.n_dims + 1, {g->batch}};
-    for (int d = 0; d < sample.n_dims; d++) shape.dim[d + 1] = sample.dim[d];
     char *copy = wfi_pool_format(&g->pool, "%s", name);
     if (!copy) g->status = WF_NO_MEMORY;
     return wfi_tensor(g, add_value(g, (wfi_value){.kind = WFI_VALUE_INPUT,
                                                   .dtype = dtype,
-                                                  .shape = shape,
+                                                  .shape = shape_of_batch(g, &sample),
                                                   .node = -1,
                                                   .alias = -1,
                                                   .unit = current_unit(g),
@@ -260,6 +265,10 @@ wf_tensor wfi_cache(wf_graph *g, const char *name, wf_shape shape) {
     return cache;
 }
 
+wf_tensor wfi_hidden_state(wf_graph *g, const char *name, wf_shape sample) {
+    return declare(g, WFI_VALUE_HIDDEN, name, WF_F32, shape_of_batch(g, &sample), (wf_init){0});
+}
+
 /* ---- nodes ---- */
 
 wf_status wfi_node_output(wf_graph *g, wfi_node *node, wf_dtype dtype, const wf_shape *shape) {
@@ -323,6 +332,12 @@ void wfi_graph_add_stat(wf_graph *g, wfi_stat stat) {
     if (g->status == WF_OK) g->stats[g->n_stats++] = stat;
 }
 
+void wfi_graph_add_hidden(wf_graph *g, wfi_hidden hidden) {
+    if (g->status != WF_OK) return;
+    g->status = WFI_GROW(g->ctx, g->hidden, g->n_hidden, g->hidden_capacity, "hidden state");
+    if (g->status == WF_OK) g->hidden[g->n_hidden++] = hidden;
+}
+
 wf_shape wf_tensor_shape(wf_tensor tensor) {
     return tensor.id < 0 ? WF_SCALAR : tensor.graph->values[tensor.id].shape;
 }
@@ -377,6 +392,7 @@ void wf_graph_destroy(wf_graph *g) {
     wfi_free(ctx, g->nodes);
     wfi_free(ctx, g->units);
     wfi_free(ctx, g->stats);
+    wfi_free(ctx, g->hidden);
     wfi_free(ctx, g->weight_gradients);
     wfi_free(ctx, g->outputs);
     wfi_pool_release(&g->pool);

@@ -26,6 +26,7 @@ typedef enum wfi_value_kind {
     WFI_VALUE_INPUT,  /* filled from the batch */
     WFI_VALUE_PARAM,  /* trained */
     WFI_VALUE_BUFFER, /* saved with the model, not trained */
+    WFI_VALUE_HIDDEN, /* hidden state: what the step before has left for each sample */
     WFI_VALUE_NODE,   /* a node's output */
     WFI_VALUE_CUT     /* a parameter that slices have parts of, each a parameter of its own */
 } wfi_value_kind;
@@ -150,6 +151,12 @@ typedef struct wfi_stat {
     double momentum;
 } wfi_stat;
 
+/* Hidden state [batch, ...]: a step reads `before`, and at its end `after`, a node's output of the
+ * same shape, takes its place. Nothing of it is trained, or goes from sample to sample. */
+typedef struct wfi_hidden {
+    int32_t before, after;
+} wfi_hidden;
+
 /* The gradient of one parameter as one unit sees it. */
 typedef struct wfi_weight_gradient {
     int32_t param, value, unit;
@@ -186,11 +193,12 @@ struct wf_graph {
     wfi_node *nodes;
     wfi_unit *units;
     wfi_stat *stats;
+    wfi_hidden *hidden;
     wfi_weight_gradient *weight_gradients; /* ascending unit, then declaration order */
     int32_t *outputs;                      /* values named by wf_output */
-    int32_t n_values, n_nodes, n_units, n_stats, n_weight_gradients, n_outputs;
-    size_t value_capacity, node_capacity, unit_capacity, stat_capacity, weight_gradient_capacity,
-        output_capacity;
+    int32_t n_values, n_nodes, n_units, n_stats, n_hidden, n_weight_gradients, n_outputs;
+    size_t value_capacity, node_capacity, unit_capacity, stat_capacity, hidden_capacity,
+        weight_gradient_capacity, output_capacity;
 
     int32_t loss;      /* [rows], or -1 */
     int32_t labels;    /* the labels behind the loss, or -1: negative ones do not count */
@@ -249,6 +257,10 @@ wf_tensor wfi_buffer(wf_graph *g, const char *name, wf_dtype dtype, wf_shape sha
 /* A buffer of F32 that forward runs change, each after what the one before has left. */
 wf_tensor wfi_cache(wf_graph *g, const char *name, wf_shape shape);
 void wfi_graph_add_stat(wf_graph *g, wfi_stat stat);
+/* Hidden state of F32, `sample` of each sample, that begins with zeros; what comes in its place is
+ * said with the second, once. */
+wf_tensor wfi_hidden_state(wf_graph *g, const char *name, wf_shape sample);
+void wfi_graph_add_hidden(wf_graph *g, wfi_hidden hidden);
 /* Other nodes, of wfi_alloc, instead of the graph's; they make its values. */
 void wfi_graph_set_nodes(wf_graph *g, wfi_node *nodes, int32_t n, size_t capacity);
 /* Which node makes which value, after nodes were moved. */

@@ -173,6 +173,10 @@ uint64_t wfi_graph_hash(const wf_graph *g) {
     for (int32_t k = 0; k < g->n_values; k++) add_value(&hash, &g->values[k]);
     for (int32_t k = 0; k < g->n_nodes; k++) add_node(&hash, &g->nodes[k]);
     for (int32_t k = 0; k < g->n_stats; k++) add_stat(&hash, &g->stats[k]);
+    for (int32_t k = 0; k < g->n_hidden; k++) {
+        add_number(&hash, g->hidden[k].before);
+        add_number(&hash, g->hidden[k].after);
+    }
     for (int32_t k = 0; k < g->n_outputs; k++) add_number(&hash, g->outputs[k]);
     add_number(&hash, g->loss);
     return hash;

@@ -43,7 +43,8 @@ typedef enum wfi_op_bend { WFI_SMOOTH, WFI_BENDS_AT_ZERO, WFI_BENDS_AT_TIES } wf
 typedef struct wfi_op_sample {
     int n_in; /* 0 ends a list of samples */
     wf_shape in[WFI_MAX_INPUTS];
-    uint8_t ids; /* bit i: input i is I32 from 0 to id_limit - 1; the others are F32 */
+    uint8_t ids;         /* bit i: input i is I32 from 0 to id_limit - 1; the others are F32 */
+    uint8_t no_gradient; /* bit i: none is passed to input i, although it is F32 */
     int id_limit;
     wf_shape shape; /* as wfi_node's */
     wfi_attr attr;

@@ -3,7 +3,7 @@
  * value that nobody reads after forward then is kept by nobody: place.c goes by who reads what.
  *
  * What leaves a unit is kept, as other units read it, and so are batch statistics, which are folded
- * at the end of the step: a copy's own are not.
+ * at the end of the step, and what comes in the place of hidden state: a copy's own are not.
  */
 #include "graph/op.h"
 #include "pass/pass.h"
@@ -40,6 +40,7 @@ static void find_readers(recompute *r) {
             if (node->phase != WFI_F) r->is_saved[root] = true;
         }
     }
+    for (int32_t k = 0; k < g->n_hidden; k++) r->stays[g->hidden[k].after] = true;
     for (int32_t s = 0; s < g->n_stats; s++)
         r->stays[g->stats[s].mean] = r->stays[g->stats[s].var] = true;
 }
@@ -205,5 +206,9 @@ wf_status wfi_graph_check_recompute(const wf_graph *g) {
         if (g->nodes[g->values[g->stats[s].mean].node].phase != WFI_F)
             return wfi_fail(g->ctx, WF_BUG, "check: unit %s folds statistics that are repeated",
                             g->units[g->stats[s].unit].name);
+    for (int32_t k = 0; k < g->n_hidden; k++)
+        if (g->nodes[g->values[g->hidden[k].after].node].phase != WFI_F)
+            return wfi_fail(g->ctx, WF_BUG, "check: '%s' is left by what is computed again",
+                            g->values[g->hidden[k].before].name);
     return WF_OK;
 }

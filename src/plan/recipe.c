@@ -15,6 +15,7 @@ double wf_recipe_lr(const wf_recipe *r, int64_t step) {
     int64_t n = r->schedule_steps;
     switch (r->lr_schedule) {
     case WF_LR_CONSTANT:
+    case WF_LR_PLATEAU:
         break;
     case WF_LR_STEP:
         return n > 0 ? r->lr * pow(r->lr_gamma, (double)(step / n)) : r->lr;
@@ -52,7 +53,7 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
         return wfi_fail(ctx, WF_INVALID_ARG, "recipe: freeze has no end");
     if (r->nesterov && r->momentum == 0)
         return wfi_fail(ctx, WF_INVALID_ARG, "recipe: nesterov needs a momentum above 0");
-    if (r->lr_schedule != WF_LR_CONSTANT && r->schedule_steps == 0)
+    if ((r->lr_schedule == WF_LR_STEP || r->lr_schedule == WF_LR_COSINE) && r->schedule_steps == 0)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "recipe: a step or cosine schedule needs to know its number of steps");
     return WF_OK;

@@ -92,7 +92,9 @@ static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_exte
 static wfi_extent changed_part(const wf_program *p, const wfi_block *b) {
     wfi_extent part = {(size_t)b->begin, b->bytes};
     if (p->kind != WF_PROGRAM_TRAIN)
-        part.bytes = b->kind == WFI_BLOCK_BUFFER ? p->graph->units[b->id].cache_bytes : 0;
+        part.bytes = b->kind == WFI_BLOCK_BUFFER   ? p->graph->units[b->id].cache_bytes
+                     : b->kind == WFI_BLOCK_HIDDEN ? b->bytes
+                                                   : 0;
     if (b->kind == WFI_BLOCK_PARAM) part = wfi_trained_extent(p, b->id, part);
     return (wfi_extent){0, part.bytes};
 }
@@ -273,7 +275,7 @@ static wf_status run_segment(checker *c, int32_t i) {
         if (wfi_gives_summand(p, now->segment, slot))
             depth = wfi_summand_depth(p->graph->units[now->unit].slice);
         bool is_cache = b->kind == WFI_BLOCK_BUFFER;
-        if (out[s] != (is_cache ? wfi_ideal_after(c->ideal, b->kind, b->id)
+        if (out[s] != (is_cache ? wfi_ideal_after(c->ideal, b->kind, b->id, -1)
                                 : wfi_ideal_find(c->ideal, b->kind, b->id, depth, b->micro)))
             return refuse(c, i,
                           "computes something else than one rank would (it read other values)");
@@ -447,7 +449,8 @@ static wf_status run_all(checker *c) {
     for (int32_t b = 0; b < p->n_blocks; b++)
         if (p->blocks[b].is_state)
             write_range(c, b, c->ranges[b],
-                        wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0, -1));
+                        wfi_ideal_find(c->ideal, p->blocks[b].kind, p->blocks[b].id, 0,
+                                       p->blocks[b].micro));
     for (int32_t at = 0, n; at < p->n_instructions; at += n) {
         n = p->instructions[p->order[at]].kind == WFI_CHANGE ? count_members(c, at) : 1;
         for (int32_t m = 0; m < n; m++) {
@@ -471,13 +474,14 @@ static range kept_gradient(const checker *c, int32_t b) {
  */
 static bool ends_well(const checker *c, int32_t b) {
     const wfi_block *block = &c->p->blocks[b];
-    wfi_term before = wfi_ideal_find(c->ideal, block->kind, block->id, 0, -1), want;
+    wfi_term before = wfi_ideal_find(c->ideal, block->kind, block->id, 0, block->micro), want;
     size_t changed_bytes = changed_part(c->p, block).bytes;
     range all = c->ranges[b];
     bool ends = is_whole(c, b, all);
     for (int32_t at = all.first; at < all.end && ends; at++) {
         bool is_changed = c->stretches[at].begin < block->offset + changed_bytes;
-        want = is_changed ? wfi_ideal_after(c->ideal, block->kind, block->id) : before;
+        want =
+            is_changed ? wfi_ideal_after(c->ideal, block->kind, block->id, block->micro) : before;
         ends = c->stretches[at].term == want;
     }
     return ends;

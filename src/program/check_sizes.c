@@ -53,16 +53,19 @@ static wf_status check_reference(const wf_program *p, int32_t i, int32_t k) {
  */
 static wf_status check_block(const wf_program *p, const wfi_block *b) {
     size_t peak = p->ranks[b->rank].arenas[b->space].peak_bytes;
+    bool is_hidden = b->kind == WFI_BLOCK_HIDDEN;
+    size_t needed = is_hidden     ? wfi_program_code_of(p, b->micro)->units[b->id].hidden_bytes
+                    : b->is_state ? wfi_state_bytes(p, b->kind, b->id, b->rank)
+                                  : 0;
     const char *unit = b->is_state ? p->graph->units[b->id].name : "";
     if (b->bytes > peak || b->offset > peak - b->bytes)
         return wfi_fail(p->ctx, WF_BUG,
                         "check: rank %d, %s%s%s: %zu bytes at %zu reach outside the arena of %zu",
                         b->rank, wfi_block_kind_name(b->kind), *unit ? " of unit " : "", unit,
                         b->bytes, b->offset, peak);
-    if (b->is_state && b->bytes < wfi_state_bytes(p, b->kind, b->id, b->rank))
+    if (b->bytes < needed)
         return wfi_fail(p->ctx, WF_BUG, "check: rank %d, %s of unit %s: %zu bytes, it needs %zu",
-                        b->rank, wfi_block_kind_name(b->kind), unit, b->bytes,
-                        wfi_state_bytes(p, b->kind, b->id, b->rank));
+                        b->rank, wfi_block_kind_name(b->kind), unit, b->bytes, needed);
     return WF_OK;
 }
 

@@ -19,24 +19,26 @@ typedef enum wfi_part {
 
 /* name, what is in the block */
 #define WFI_BLOCK_LIST(X)                                                                          \
-    X(PARAM, "param")           /* a unit's parameters, flat */                                    \
-    X(BUFFER, "buffer")         /* a unit's buffers (running statistics), flat */                  \
-    X(STATE, "state")           /* a unit's optimizer state, flat */                               \
-    X(GRADIENT, "grad")         /* a unit's accumulated gradients, flat; one a depth */            \
-    X(TIED, "tied")             /* what a use of a tied weight adds to a lane of its gradient */   \
-    X(PACKED, "packed")         /* parameters in the kernels' formats */                           \
-    X(INPUT, "input")           /* one input of one microbatch */                                  \
-    X(VALUE, "value")           /* a value that leaves its unit */                                 \
-    X(SAVED, "saved")           /* saved activations, from forward to backward of a unit */        \
-    X(SAVED_W, "saved_w")       /* the same, to the weight gradient */                             \
-    X(REMADE, "remade")         /* what was not saved and is made again, to the backward */        \
-    X(REMADE_W, "remade_w")     /* the same, to the weight gradient */                             \
-    X(FOR_WEIGHT, "for_weight") /* from the input gradient to the weight gradient */               \
-    X(WORKSPACE, "workspace")   /* temporaries and scratchpads of one instruction */               \
-    X(STATS, "stats")           /* batch statistics of one microbatch of a unit */                 \
-    X(RECORD, "record")         /* loss and hits of one microbatch */                              \
-    X(STAGING, "staging")       /* what an all-reduce copies of other ranks' gradients */          \
-    X(NORM, "norm")             /* sums of squares of gradients, by 1,024 elements */
+    X(PARAM, "param")             /* a unit's parameters, flat */                                  \
+    X(BUFFER, "buffer")           /* a unit's buffers (running statistics), flat */                \
+    X(STATE, "state")             /* a unit's optimizer state, flat */                             \
+    X(GRADIENT, "grad")           /* a unit's accumulated gradients, flat; one a depth */          \
+    X(TIED, "tied")               /* what a use of a tied weight adds to a lane of its gradient */ \
+    X(PACKED, "packed")           /* parameters in the kernels' formats */                         \
+    X(INPUT, "input")             /* one input of one microbatch */                                \
+    X(VALUE, "value")             /* a value that leaves its unit */                               \
+    X(SAVED, "saved")             /* saved activations, from forward to backward of a unit */      \
+    X(SAVED_W, "saved_w")         /* the same, to the weight gradient */                           \
+    X(REMADE, "remade")           /* what was not saved and is made again, to the backward */      \
+    X(REMADE_W, "remade_w")       /* the same, to the weight gradient */                           \
+    X(FOR_WEIGHT, "for_weight")   /* from the input gradient to the weight gradient */             \
+    X(WORKSPACE, "workspace")     /* temporaries and scratchpads of one instruction */             \
+    X(STATS, "stats")             /* batch statistics of one microbatch of a unit */               \
+    X(HIDDEN, "hidden")           /* hidden state of one microbatch of a unit, before a step */    \
+    X(NEXT_HIDDEN, "next_hidden") /* what is in its place after the step */                        \
+    X(RECORD, "record")           /* loss and hits of one microbatch */                            \
+    X(STAGING, "staging")         /* what an all-reduce copies of other ranks' gradients */        \
+    X(NORM, "norm")               /* sums of squares of gradients, by 1,024 elements */
 
 typedef enum wfi_block_kind {
 #define ENUM(name, text) WFI_BLOCK_##name,
@@ -97,6 +99,7 @@ typedef struct wfi_unit_code {
     wfi_segment *part[WFI_N_PARTS]; /* NULL: nothing to do */
     wfi_segment *pack[WFI_N_PARTS];
     size_t saved_bytes, saved_w_bytes, remade_bytes, remade_w_bytes, for_weight_bytes, stats_bytes;
+    size_t hidden_bytes; /* of HIDDEN, and of NEXT_HIDDEN */
 } wfi_unit_code;
 
 /* Where each value is kept. */

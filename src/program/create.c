@@ -117,6 +117,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
     p->kind = kind;
     p->recipe = resolved;
     p->use = use;
+    p->like = like;
     wfi_pool_init(&p->pool, ctx);
     wf_status status = begin(p, model, plan, like);
     if (status != WF_OK) {
@@ -132,7 +133,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
 static wf_status same_state(const wf_program *p, const wf_program *like) {
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
-        bool found = !block->is_state;
+        bool found = !block->is_state || block->kind == WFI_BLOCK_HIDDEN; /* each its own */
         for (int32_t k = 0; k < like->n_blocks && !found; k++) {
             const wfi_block *other = &like->blocks[k];
             found = other->is_state && other->rank == like->ranks[block->rank].like &&
@@ -166,6 +167,7 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
     wf_status status = schedule_and_compile(p);
     if (status == WF_OK && like) status = same_state(p, like);
     if (status == WF_OK && chooses && !like) status = wfi_program_choose_recompute(&p);
+    p->like = NULL;
     if (status != WF_OK) {
         wf_program_destroy(p);
         return status;

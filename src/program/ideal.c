@@ -57,6 +57,8 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
     case WFI_BLOCK_BUFFER:
     case WFI_BLOCK_STATE:
         return wfi_term_start(WFI_TERM_INITIAL, id, (int64_t)kind);
+    case WFI_BLOCK_HIDDEN:
+        return wfi_term_mix(wfi_term_start(WFI_TERM_INITIAL, id, (int64_t)kind), (uint64_t)micro);
     case WFI_BLOCK_INPUT:
         return wfi_term_start(WFI_LOAD, id, micro);
     default:
@@ -64,7 +66,9 @@ wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id,
     }
 }
 
-wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit) {
+wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit, int64_t micro) {
+    if (kind == WFI_BLOCK_HIDDEN)
+        return wfi_ideal_find(ideal, WFI_BLOCK_NEXT_HIDDEN, unit, 0, micro);
     return ideal->after[kind == WFI_BLOCK_PARAM ? 0 : kind == WFI_BLOCK_BUFFER ? 1 : 2][unit];
 }
 

@@ -114,10 +114,14 @@ NEED(record) {
     return need(WFI_BLOCK_RECORD, p->code->place[p->graph->record].bytes, WFI_READ);
 }
 
-/* A slice of parameters to where they are gathered, or of a gradient to where it is kept. */
+/* A slice of parameters to where they are gathered, or of a gradient to where it is kept; hidden
+ * state to where the next step reads it. */
 NEED(copy) {
     const wfi_block *to = &p->blocks[now->references[1].block];
     int access = k ? WFI_WRITE : WFI_READ;
+    if (to->kind == WFI_BLOCK_HIDDEN && now->micro >= 0 && to->micro == now->micro)
+        return need(k ? WFI_BLOCK_HIDDEN : WFI_BLOCK_NEXT_HIDDEN,
+                    wfi_program_code_of(p, now->micro)->units[now->unit].hidden_bytes, access);
     if (to->kind != WFI_BLOCK_GRADIENT)
         return need_extent(WFI_BLOCK_PARAM,
                            wfi_kept_extent(p, WFI_BLOCK_PARAM, now->unit, now->rank), access);

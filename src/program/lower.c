@@ -177,6 +177,30 @@ static wf_status add_state_blocks(wfi_lowering *l) {
     return WF_OK;
 }
 
+/* For each hidden state of the rank's microbatches: a block of state if `adds`, else what comes in
+ * its place. */
+static wf_status each_hidden(wfi_lowering *l, bool adds) {
+    wf_program *p = l->p;
+    for (int32_t s = 0; s < p->n_stages; s++) {
+        bool is_here = wfi_take_stage(l, s);
+        int64_t n = wfi_stage_n_micro(p, s), m = l->replica * n, end = is_here ? m + n : m;
+        for (; m < end; m++)
+            for (int32_t u = l->first_unit; u < l->end_unit; u++) {
+                wfi_extent all = wfi_whole(wfi_program_code_of(p, m)->units[u].hidden_bytes);
+                int32_t i;
+                if (!all.bytes || !wfi_unit_is_on(p, u, l->rank)) continue;
+                if (adds) {
+                    WF_TRY(wfi_find_block(l, WFI_BLOCK_HIDDEN, u, 0, m, all.bytes, &i));
+                    continue;
+                }
+                WF_TRY(wfi_emit(l, wfi_make(WFI_COPY, u, 0, m), 2, &i));
+                WF_TRY(wfi_refer(l, i, 0, WFI_BLOCK_NEXT_HIDDEN, u, 0, m, all, WFI_READ));
+                WF_TRY(wfi_refer(l, i, 1, WFI_BLOCK_HIDDEN, u, 0, m, all, WFI_WRITE));
+            }
+    }
+    return WF_OK;
+}
+
 /* Replicas compute with all of a unit's parameters. Those that are divided are gathered for each
  * use, others come at the begin of a step. */
 static wf_status change_parameters(wfi_lowering *l) {
@@ -210,6 +234,7 @@ static wf_status lower_rank(wfi_lowering *l) {
     memset(l->freed, -1, sizeof l->freed);
     l->adds_state = true;
     WF_TRY(add_state_blocks(l));
+    WF_TRY(each_hidden(l, true));
     l->adds_state = false;
     WF_TRY(change_parameters(l));
     WF_TRY(wfi_find_gathers(l));
@@ -217,6 +242,7 @@ static wf_status lower_rank(wfi_lowering *l) {
     WF_TRY(wfi_lower_last_gathers(l));
     WF_TRY(wfi_lower_transfers(l, INT32_MAX));
     WF_TRY(wfi_lower_report(l));
+    WF_TRY(each_hidden(l, false));
     if (p->kind == WF_PROGRAM_FORWARD) return emit_outputs(l);
     return wfi_lower_finish(l);
 }

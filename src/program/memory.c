@@ -432,6 +432,14 @@ static wf_status place_best(placement *m) {
     return WF_OK;
 }
 
+/* What a program of the same arenas keeps there between its runs. */
+static void leave_alone(const placement *m) {
+    const wf_program *like = m->p->like;
+    if (!like) return;
+    size_t bytes = like->ranks[like->ranks[m->rank].like].arenas[m->space].state_bytes;
+    if (bytes > m->arena->state_bytes) m->arena->state_bytes = bytes;
+}
+
 /* Only the device's memory has gaps. */
 static wf_status place_blocks(placement *m) {
     wf_program *p = m->p;
@@ -446,9 +454,11 @@ static wf_status place_blocks(placement *m) {
             if (m->lives[b].first >= 0) m->list[m->n++] = b;
             continue;
         }
+        if (block->kind == WFI_BLOCK_HIDDEN) leave_alone(m);
         block->offset = align(m, r->state_bytes) + gap_bytes;
         r->state_bytes = block->offset + block->bytes;
     }
+    leave_alone(m);
     sort_by(m, size_key);
     m->n_looks = 0;
     find_bound(m, 1);

@@ -27,6 +27,8 @@ static wf_memory_kind kind_of(const wfi_block *block) {
     case WFI_BLOCK_REMADE_W:
     case WFI_BLOCK_FOR_WEIGHT:
     case WFI_BLOCK_STATS:
+    case WFI_BLOCK_HIDDEN:
+    case WFI_BLOCK_NEXT_HIDDEN:
     case WFI_BLOCK_RECORD:
         return WF_MEMORY_ACTIVATIONS;
     default:

@@ -95,6 +95,8 @@ static size_t *pooled_bytes(wfi_unit_code *unit, wfi_block_kind kind) {
         return &unit->for_weight_bytes;
     case WFI_BLOCK_STATS:
         return &unit->stats_bytes;
+    case WFI_BLOCK_HIDDEN:
+        return &unit->hidden_bytes;
     default:
         return NULL;
     }
@@ -152,6 +154,16 @@ static void overwrite(wfi_code *code, wfi_kernel *const *kernels, const value_us
     }
 }
 
+/* It lies in its block as what it replaces does in the other. */
+static void place_next_hidden(wfi_code *code, value_use *use) {
+    for (int32_t k = 0; k < code->g->n_hidden; k++) {
+        const wfi_hidden *h = &code->g->hidden[k];
+        code->place[h->after].kind = WFI_BLOCK_NEXT_HIDDEN;
+        code->place[h->after].offset = code->place[h->before].offset;
+        use[h->after].stays = true;
+    }
+}
+
 wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels) {
     const wf_graph *g = code->g;
     value_use *use = wfi_alloc(code->ctx, (size_t)g->n_values, sizeof *use, "value uses");
@@ -178,12 +190,15 @@ wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels) {
             continue;
         case WFI_VALUE_CUT:
             continue;
+        case WFI_VALUE_HIDDEN:
+            place->kind = WFI_BLOCK_HIDDEN;
+            break;
         case WFI_VALUE_NODE:
+            place->bytes = bytes_of_node_value(code, kernels, v);
+            place->kind = v == g->record ? WFI_BLOCK_RECORD : kind_of_node_value(code, v, &use[v]);
             break;
         }
         place->offset = 0;
-        place->bytes = bytes_of_node_value(code, kernels, v);
-        place->kind = v == g->record ? WFI_BLOCK_RECORD : kind_of_node_value(code, v, &use[v]);
         for (int32_t s = 0; s < g->n_stats && g->training; s++)
             if (g->stats[s].mean == v || g->stats[s].var == v) place->kind = WFI_BLOCK_STATS;
         size_t *pooled = pooled_bytes(&code->units[value->unit], place->kind);
@@ -193,6 +208,7 @@ wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels) {
             *pooled = place->offset + place->bytes;
         }
     }
+    place_next_hidden(code, use);
     overwrite(code, kernels, use);
     wfi_free(code->ctx, use);
     return WF_OK;

@@ -102,6 +102,7 @@ struct wf_program {
     int32_t n_blocks, n_instructions;
     size_t block_capacity, instruction_capacity;
     wfi_program_use use;
+    const wf_program *like; /* while it is made: whose state, in the same arenas, is left alone */
     /* > 0, for tests: no two blocks or temporaries share bytes, and so many lie between them, which
      * nobody may write (run/gaps.h). */
     size_t gap_bytes;

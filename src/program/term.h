@@ -57,12 +57,12 @@ void wfi_ideal_destroy(wfi_ideal *ideal);
 static inline int32_t wfi_summand_depth(int32_t slice) {
     return -1 - slice;
 }
-/* During the step; 0 if there is no such value. PARAM, BUFFER, STATE: before it. */
+/* During the step; 0 if there is no such value. PARAM, BUFFER, STATE, HIDDEN: before it. */
 wfi_term wfi_ideal_find(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id, int32_t depth,
                         int64_t micro);
 /* What n replicas of a unit's stage, from the first on, add to its gradient. */
 wfi_term wfi_ideal_part(const wfi_ideal *ideal, int32_t unit, int32_t first, int32_t n);
-/* PARAM, BUFFER and STATE of a unit after the step. */
-wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit);
+/* PARAM, BUFFER, STATE and HIDDEN (of a microbatch) of a unit after the step. */
+wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t unit, int64_t micro);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,14 +62,38 @@ static wf_status read_steps(const wfi_state_call *x, int64_t *n_out) {
     return WF_OK;
 }
 
+/* It is absent before the first evaluation, and with other schedules. */
+static wf_status read_plateau(const wfi_state_call *x, wfi_plateau *plateau_out) {
+    const char *text = wf_safetensors_metadata(x->file, WFI_PLATEAU_KEY);
+    wfi_plateau p = {0};
+    char shown[WFI_NAME_TEXT];
+    *plateau_out = p;
+    if (!text) return WF_OK;
+    char *end = (char *)text;
+    int64_t *const counts[] = {&p.n_evaluated, &p.n_cuts, &p.n_bad};
+    for (size_t k = 0; k < WFI_COUNT(counts); k++) *counts[k] = strtoll(end, &end, 10);
+    p.best = strtod(end, &end);
+    bool good = !*end && p.n_evaluated > 0 && p.n_cuts >= 0 && p.n_bad >= 0 &&
+                p.n_cuts <= p.n_evaluated && p.n_bad < p.n_evaluated &&
+                p.n_evaluated <= MAX_STEPS && isfinite(p.best);
+    *plateau_out = p;
+    if (good) return WF_OK;
+    return wfi_fail(x->t->ctx, WF_CORRUPT,
+                    "%s: its " WFI_PLATEAU_KEY
+                    " is '%s', which says nothing of evaluations, cuts of "
+                    "the learning rate, evaluations that were no better, and the best loss",
+                    x->path, wfi_name_text(text, shown));
+}
+
 static wf_status match(wfi_state_call *x) {
     wf_context *ctx = x->t->ctx;
     int n = x->list.n_tensors;
     wfi_wanted *wanted = wfi_alloc(ctx, (size_t)n, sizeof *wanted, "a list of tensors");
     if (!wanted) return WF_NO_MEMORY;
     for (int i = 0; i < n; i++) {
-        const wfi_value *value = wfi_value_at(x->list.graph, x->list.tensors[i].value);
-        wanted[i] = (wfi_wanted){x->list.tensors[i].name, value->dtype, value->shape};
+        const wfi_state_tensor *tensor = &x->list.tensors[i];
+        wf_dtype dtype = wfi_value_at(x->list.graph, tensor->value)->dtype;
+        wanted[i] = (wfi_wanted){tensor->name, dtype, tensor->shape};
     }
     wf_status status = wfi_match_weights(ctx, x->file, wanted, n, x->index);
     wfi_free(ctx, wanted);
@@ -78,6 +103,7 @@ static wf_status match(wfi_state_call *x) {
 static wf_status open_file(wfi_state_call *x, wfi_state_opened *o) {
     WF_TRY(wf_safetensors_open(x->t->ctx, x->path, &x->file));
     if (x->is_state) WF_TRY(read_steps(x, &o->n_steps));
+    if (x->is_state) WF_TRY(read_plateau(x, &o->plateau));
     o->n_files = wfi_safetensors_n_files(x->file);
     wfi_state_describe(x, 0, o);
     return match(x);
@@ -117,7 +143,10 @@ static wf_status load(wfi_state_call *x) {
     t->is_spoiled = x->moves = true;
     WF_TRY(wfi_state_visit_all(x, load_part));
     t->is_spoiled = was_spoiled && !x->is_state;
-    if (x->is_state) t->n_steps = o.n_steps;
+    if (!x->is_state) return WF_OK;
+    t->n_steps = o.n_steps;
+    t->plateau = o.plateau;
+    t->resets_hidden[WF_PROGRAM_TRAIN] = false;
     return WF_OK;
 }
 

@@ -9,20 +9,25 @@
 static wf_status declare(const wfi_state_call *x) {
     WF_TRY(wf_safetensors_writer_divide(x->writer, x->t->shard_bytes));
     for (int32_t i = 0; i < x->list.n_tensors; i++) {
-        const wfi_value *value = wfi_value_at(x->list.graph, x->list.tensors[i].value);
-        WF_TRY(wf_safetensors_writer_add_tensor(x->writer, x->list.tensors[i].name, value->dtype,
-                                                &value->shape));
+        const wfi_state_tensor *tensor = &x->list.tensors[i];
+        wf_dtype dtype = wfi_value_at(x->list.graph, tensor->value)->dtype;
+        WF_TRY(wf_safetensors_writer_add_tensor(x->writer, tensor->name, dtype, &tensor->shape));
     }
     return WF_OK;
 }
 
 static wf_status create_file(wfi_state_call *x, wfi_state_opened *o) {
     int n_files;
-    char steps[32];
+    char steps[32], plateau[128];
+    const wfi_plateau *p = &x->t->plateau;
     WF_TRY(wf_safetensors_writer_create(x->t->ctx, x->path, &x->writer));
     wfi_safetensors_writer_add_digests(x->writer);
     snprintf(steps, sizeof steps, "%lld", (long long)x->t->n_steps);
     if (x->is_state) WF_TRY(wf_safetensors_writer_add_metadata(x->writer, WFI_STEPS_KEY, steps));
+    snprintf(plateau, sizeof plateau, "%lld %lld %lld %a", (long long)p->n_evaluated,
+             (long long)p->n_cuts, (long long)p->n_bad, p->best);
+    if (x->is_state && p->n_evaluated)
+        WF_TRY(wf_safetensors_writer_add_metadata(x->writer, WFI_PLATEAU_KEY, plateau));
     for (int k = 0; k < x->n_metadata; k++)
         WF_TRY(wf_safetensors_writer_add_metadata(x->writer, x->metadata[k].key,
                                                   x->metadata[k].value));
@@ -64,8 +69,9 @@ static wf_status save_part(wfi_state_call *x, const wfi_state_part *now) {
     int writer = wfi_state_served_by(x, now->pieces->rank),
         tensor = (int)(now->tensor - x->list.tensors);
     bool writes = x->t->workers[writer].is_local, is_later = writes && x->background;
-    uint64_t n_after =
-        wfi_value_bytes(x->list.graph, now->tensor->value) - now->offset - now->bytes;
+    uint64_t n_all = (uint64_t)wf_shape_n_elem(&now->tensor->shape) *
+                     wfi_state_element_bytes(&x->list, now->tensor);
+    uint64_t n_after = n_all - now->offset - now->bytes;
     void *to = is_later
                    ? wfi_background_add(x->background, tensor, now->offset, now->bytes, n_after)
                    : x->buffer;

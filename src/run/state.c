@@ -80,9 +80,8 @@ static wf_status visit_run(wfi_state_call *x, wfi_state_visit_fn visit,
 
 wf_status wfi_state_visit_tensor(wfi_state_call *x, wfi_state_visit_fn visit,
                                  const wfi_state_tensor *tensor) {
-    const wfi_value *value = wfi_value_at(x->list.graph, tensor->value);
     const int64_t *begin = tensor->run_begin;
-    int64_t n_elem = wf_shape_n_elem(&value->shape), period = begin[tensor->n_parts];
+    int64_t n_elem = wf_shape_n_elem(&tensor->shape), period = begin[tensor->n_parts];
     size_t size = wfi_state_element_bytes(&x->list, tensor);
     for (int64_t at = 0; at < n_elem; at += period)
         for (int32_t k = 0; k < tensor->n_parts; k++) {

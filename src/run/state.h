@@ -75,8 +75,10 @@ bool wfi_state_serves(const wfi_state_call *x, const wfi_state_part *now);
 typedef struct wfi_state_opened {
     int64_t identity[4]; /* of all */
     int64_t n_steps, n_files;
+    wfi_plateau plateau;
     uint64_t data_start;
-    char path[WFI_CONTROL_TOLD - 7 * sizeof(int64_t)]; /* empty: nobody else can open it */
+    char path[WFI_CONTROL_TOLD - 7 * sizeof(int64_t) -
+              sizeof(wfi_plateau)]; /* empty: nobody else can open it */
 } wfi_state_opened;
 
 /* By rank 0's process, of the k-th of the call's files. */

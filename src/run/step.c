@@ -120,10 +120,29 @@ static double *begin_in_job(const wf_trainer *t, const wfi_ready *r) {
     return wfi_control_begin_run(t->job, run, what);
 }
 
+void wf_trainer_reset_hidden(wf_trainer *t, wf_program_kind kind) {
+    t->resets_hidden[kind] = true;
+}
+
+/* Nobody reads another rank's. */
+static wf_status reset_hidden(wf_trainer *t, const wfi_ready *r) {
+    const wf_program *p = r->program;
+    for (int32_t b = 0; b < p->n_blocks && t->resets_hidden[r->kind]; b++) {
+        const wfi_block *block = &p->blocks[b];
+        const wfi_worker *w = &t->workers[block->rank];
+        if (block->kind != WFI_BLOCK_HIDDEN || !w->is_local) continue;
+        WF_TRY(wfi_memory_fill(w->device, NULL, w->arenas[block->space].base + block->offset,
+                               block->space, 0, block->bytes));
+    }
+    t->resets_hidden[r->kind] = false;
+    return WF_OK;
+}
+
 static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
                      wf_step_result *result_out) {
     int stop_reason = 0;
     WF_TRY(wfi_trainer_poll_saves(t));
+    WF_TRY(reset_hidden(t, r));
     double *records = t->job ? begin_in_job(t, r) : r->records;
     r->reported = records;
     wfi_step step = {.args = {.seed = t->recipe.seed,
@@ -159,6 +178,24 @@ static wf_status run(wf_trainer *t, wfi_ready *r, int64_t n_rows, double lr,
     return WF_OK;
 }
 
+void wf_trainer_evaluated(wf_trainer *t, double loss) {
+    wfi_plateau *p = &t->plateau;
+    if (t->recipe.lr_schedule != WF_LR_PLATEAU) return;
+    bool is_better = !p->n_evaluated || loss < p->best;
+    p->n_evaluated++;
+    p->n_bad = is_better ? 0 : p->n_bad + 1;
+    if (is_better) p->best = loss;
+    if (p->n_bad <= t->recipe.lr_patience) return;
+    p->n_cuts++;
+    p->n_bad = 0;
+}
+
+static double find_lr(const wf_trainer *t) {
+    double lr = wf_recipe_lr(&t->recipe, t->n_steps);
+    for (int64_t k = 0; k < t->plateau.n_cuts; k++) lr *= t->recipe.lr_gamma;
+    return lr;
+}
+
 wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int64_t n_samples,
                           wf_step_result *result_out) {
     bool is_part = wfi_trainer_is_part(t);
@@ -166,6 +203,11 @@ wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int6
     if (t->forward_only)
         return wfi_fail(t->ctx, WF_INVALID_ARG, "a step of a trainer made for forward runs only");
     if (is_part) WF_TRY(wfi_trainer_join_step(t, feeds, n_feeds, n_samples, &n_all, &n_rows));
+    if (wfi_trainer_graph(t)->n_hidden && n_all != t->recipe.batch)
+        return wfi_fail(t->ctx, WF_SHAPE,
+                        "a step of %lld samples: each sample of a recurrent model goes on with its "
+                        "own hidden state, so every batch has the recipe's %lld",
+                        (long long)n_all, (long long)t->recipe.batch);
     if (n_all < 1 || n_all > t->recipe.batch)
         return wfi_fail(t->ctx, WF_SHAPE, "a step of %lld samples; the recipe's batch is %lld",
                         (long long)n_all, (long long)t->recipe.batch);
@@ -174,7 +216,7 @@ wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int6
     WF_TRY(wfi_bind_feeds(t, r, feeds, n_feeds, n_samples, -1));
     if (!is_part) n_rows = wfi_count_rows(r, n_all);
     wf_step_result result;
-    WF_TRY(run(t, r, n_rows, wf_recipe_lr(&t->recipe, t->n_steps), &result));
+    WF_TRY(run(t, r, n_rows, find_lr(t), &result));
     WF_TRY(wfi_not_finite_check(t, r));
     t->n_steps++;
     *result_out = result;

@@ -195,6 +195,7 @@ wf_status wfi_trainer_create_on(wf_context *ctx, const wf_model *model, const wf
     t->ctx = ctx;
     t->job = config->job;
     t->place = -1;
+    t->resets_hidden[WF_PROGRAM_TRAIN] = t->resets_hidden[WF_PROGRAM_FORWARD] = true;
     t->device_memory_bytes = config->device_memory_bytes;
     t->shard_bytes = config->shard_bytes;
     t->host_memory_bytes = config->host_memory_bytes;

@@ -22,6 +22,13 @@ typedef struct wfi_ready {
     int32_t *reporter;      /* [n_micro] the rank that reports it */
 } wfi_ready;
 
+/* Where the schedule plateau stands. */
+typedef struct wfi_plateau {
+    int64_t n_evaluated, n_cuts; /* `n_cuts`: of the learning rate */
+    int64_t n_bad;               /* evaluations in a row that were no better than the best */
+    double best;
+} wfi_plateau;
+
 struct wf_trainer {
     wf_context *ctx;
     wf_model *model;
@@ -44,6 +51,8 @@ struct wf_trainer {
     int n_workers;
     wfi_profile profile;
     int64_t n_steps;
+    wfi_plateau plateau;
+    bool resets_hidden[2]; /* by wf_program_kind: before its next run */
     wfi_pool about_pool;
     wf_metadata *about; /* [n_about] of every file that is written */
     int n_about;

@@ -11,6 +11,8 @@
 
 /* In __metadata__ of a training state: how many steps were taken. */
 #define WFI_STEPS_KEY "weft.n_steps"
+/* Where the schedule plateau stands: four numbers. */
+#define WFI_PLATEAU_KEY "weft.plateau"
 
 typedef struct wfi_metadata_list {
     wf_metadata *pairs; /* ascending keys */

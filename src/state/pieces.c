@@ -12,10 +12,12 @@ typedef struct held {
 
 static bool is_wanted(const wf_program *p, const wfi_block *block, wfi_state_scope scope) {
     if (scope == WFI_STATE_GRADIENTS) return wfi_is_summed(p, block);
-    return block->is_state && (block->kind != WFI_BLOCK_STATE || scope == WFI_STATE_ALL);
+    bool is_weight = block->kind != WFI_BLOCK_STATE && block->kind != WFI_BLOCK_HIDDEN;
+    return block->is_state && (is_weight || scope == WFI_STATE_ALL);
 }
 
 static wfi_extent find_extent(const wf_program *p, const wfi_block *block) {
+    if (block->kind == WFI_BLOCK_HIDDEN) return (wfi_extent){0, block->bytes};
     if (block->kind != WFI_BLOCK_GRADIENT)
         return wfi_kept_extent(p, block->kind, block->id, block->rank);
     if (wfi_stage_is_updated(p, wfi_program_stage_of(p, block->id), block->rank))
@@ -43,7 +45,8 @@ static bool is_of(const held *from, const wfi_state_tensor *tensor, const wfi_va
     wfi_block_kind kind = from->block->kind;
     if (from->block->id != value->unit || (kind == WFI_BLOCK_STATE) != (tensor->state >= 0))
         return false;
-    return (kind == WFI_BLOCK_BUFFER) == (value->kind == WFI_VALUE_BUFFER);
+    return (kind == WFI_BLOCK_BUFFER) == (value->kind == WFI_VALUE_BUFFER) &&
+           (kind == WFI_BLOCK_HIDDEN) == (value->kind == WFI_VALUE_HIDDEN);
 }
 
 /* What of the tensor is in the block; no elements: nothing. */
@@ -60,6 +63,19 @@ static wfi_state_piece cut(const held *from, int state, const wfi_value *value,
                              .rank = from->block->rank,
                              .space = from->block->space,
                              .at = at};
+}
+
+/* A microbatch's samples of hidden state, of which each has a block. */
+static wfi_state_piece cut_samples(const wf_program *p, const held *from, int32_t v) {
+    int64_t micro = from->block->micro;
+    const wf_graph *g = wfi_program_graph_of(p, micro);
+    int64_t n = wf_shape_n_elem(&g->values[v].shape);
+    return (wfi_state_piece){.first = wfi_program_first_sample(p, micro) * (n / g->batch),
+                             .n = n,
+                             .rank = from->block->rank,
+                             .space = from->block->space,
+                             .at = from->block->offset +
+                                   wfi_program_code_of(p, micro)->place[v].offset};
 }
 
 static int compare_pieces(const void *a, const void *b) {
@@ -96,12 +112,14 @@ static wf_status find_runs(wfi_state_list *list, wfi_state_tensor *tensor) {
     for (int32_t v = 0; v < g->n_values; v++)
         if (is_part(g, tensor, v) && g->values[v].kind != WFI_VALUE_CUT)
             tensor->run_begin[part_of(g, v) + 1] = count_run(g, v);
+    if (g->values[tensor->value].kind == WFI_VALUE_HIDDEN)
+        tensor->run_begin[1] = wf_shape_n_elem(&tensor->shape);
     for (int32_t k = 0; k < n; k++) tensor->run_begin[k + 1] += tensor->run_begin[k];
     return WF_OK;
 }
 
-static wf_status add_pieces(wfi_state_list *list, wfi_state_tensor *tensor, const held *all,
-                            int32_t n) {
+static wf_status add_pieces(wfi_state_list *list, const wf_program *p, wfi_state_tensor *tensor,
+                            const held *all, int32_t n) {
     const wf_graph *g = list->graph;
     size_t most = 0;
     WF_TRY(find_runs(list, tensor));
@@ -115,7 +133,9 @@ static wf_status add_pieces(wfi_state_list *list, wfi_state_tensor *tensor, cons
         if (!is_part(g, tensor, v) || value->kind == WFI_VALUE_CUT) continue;
         for (int32_t k = 0; k < n; k++) {
             if (!is_of(&all[k], tensor, value)) continue;
-            wfi_state_piece piece = cut(&all[k], tensor->state, value, wfi_value_bytes(g, v));
+            wfi_state_piece piece = value->kind == WFI_VALUE_HIDDEN
+                                        ? cut_samples(p, &all[k], v)
+                                        : cut(&all[k], tensor->state, value, wfi_value_bytes(g, v));
             piece.part = part_of(g, v);
             tensor->pieces[tensor->n_pieces] = piece;
             tensor->n_pieces += piece.n > 0;
@@ -129,20 +149,28 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(((const wfi_state_tensor *)a)->name, ((const wfi_state_tensor *)b)->name);
 }
 
-static wf_status add_tensors(wfi_state_list *list, const wf_recipe *recipe, int n_states,
+static wf_status add_tensors(wfi_state_list *list, const wf_program *p, wfi_state_scope scope,
                              const held *all, int32_t n) {
+    int n_states = scope == WFI_STATE_ALL ? wfi_recipe_n_states(&p->recipe) : 0;
     for (int32_t v = 0; v < list->graph->n_values; v++) {
         const wfi_value *value = wfi_value_at(list->graph, v);
-        if (!wfi_value_is_state(value)) continue;
-        bool is_trained = value->kind != WFI_VALUE_BUFFER && !value->is_frozen;
+        bool is_hidden = value->kind == WFI_VALUE_HIDDEN && scope == WFI_STATE_ALL;
+        if (!wfi_value_is_state(value) && !is_hidden) continue;
+        bool is_trained = value->kind != WFI_VALUE_BUFFER && !value->is_frozen && !is_hidden;
         for (int k = -1; k < (is_trained ? n_states : 0); k++) {
             wfi_state_tensor *tensor = &list->tensors[list->n_tensors++];
-            *tensor = (wfi_state_tensor){.name = value->name, .value = v, .state = k};
+            *tensor = (wfi_state_tensor){
+                .name = value->name, .value = v, .shape = value->shape, .state = k};
+            if (is_hidden) {
+                tensor->name = wfi_pool_format(&list->pool, "hidden.%s", value->name);
+                tensor->shape.dim[0] = p->recipe.batch;
+            }
             if (k >= 0)
-                tensor->name = wfi_pool_format(&list->pool, "optimizer.%s.%s",
-                                               wfi_optimizer_of(recipe)->states[k], value->name);
+                tensor->name =
+                    wfi_pool_format(&list->pool, "optimizer.%s.%s",
+                                    wfi_optimizer_of(&p->recipe)->states[k], value->name);
             if (!tensor->name) return WF_NO_MEMORY;
-            WF_TRY(add_pieces(list, tensor, all, n));
+            WF_TRY(add_pieces(list, p, tensor, all, n));
         }
     }
     qsort(list->tensors, (size_t)list->n_tensors, sizeof *list->tensors, compare_names);
@@ -152,8 +180,7 @@ static wf_status add_tensors(wfi_state_list *list, const wf_recipe *recipe, int 
 wf_status wfi_state_list_create(const wf_program *p, wfi_state_scope scope,
                                 wfi_state_list *list_out) {
     wfi_state_list *list = list_out;
-    int n_states = scope == WFI_STATE_ALL ? wfi_recipe_n_states(&p->recipe) : 0;
-    size_t most = (size_t)p->graph->n_values * (1 + (size_t)n_states);
+    size_t most = (size_t)p->graph->n_values * (1 + (size_t)wfi_recipe_n_states(&p->recipe));
     held *all;
     int32_t n;
     *list = (wfi_state_list){.graph = p->graph};
@@ -161,7 +188,7 @@ wf_status wfi_state_list_create(const wf_program *p, wfi_state_scope scope,
     list->tensors = wfi_pool_alloc(&list->pool, most, sizeof *list->tensors);
     if (!list->tensors) return WF_NO_MEMORY;
     WF_TRY(list_held(p, scope, &all, &n));
-    wf_status status = add_tensors(list, &p->recipe, n_states, all, n);
+    wf_status status = add_tensors(list, p, scope, all, n);
     wfi_free(p->ctx, all);
     return status;
 }

@@ -17,11 +17,13 @@ typedef struct wfi_state_piece {
     size_t at; /* bytes from the begin of the rank's arena of that space */
 } wfi_state_piece;
 
-/* A parameter, a buffer, or one of the optimizer's numbers for each element of a parameter. */
+/* A parameter, a buffer, one of the optimizer's numbers for each element of a parameter, or hidden
+ * state of the whole batch. */
 typedef struct wfi_state_tensor {
     const char *name; /* in files */
-    int32_t value;    /* of the graph: dtype and shape */
-    int state;        /* which of the optimizer's states; -1: none */
+    int32_t value;    /* of the graph: dtype */
+    wf_shape shape;
+    int state; /* which of the optimizer's states; -1: none */
     /* Its elements, row-major, are runs of one part after the other, and from the first one again,
      * every run_begin[n_parts] elements: that of a part from its run_begin to the next one's. A
      * tensor that is whole is one run of one part; of one that slices have parts of, each has a
@@ -43,7 +45,7 @@ typedef struct wfi_state_list {
 
 typedef enum wfi_state_scope {
     WFI_STATE_WEIGHTS,  /* parameters and buffers */
-    WFI_STATE_ALL,      /* the optimizer's, too */
+    WFI_STATE_ALL,      /* the optimizer's, and hidden state, too */
     WFI_STATE_GRADIENTS /* of a program that keeps them: what a step has left */
 } wfi_state_scope;
 
