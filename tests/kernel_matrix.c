@@ -93,6 +93,24 @@ static void test_attention(void **state) {
                         5);
 }
 
+static void lstm_model(wf_graph *g, const void *config) {
+    const int64_t *n = config; /* tokens, in, hidden */
+    wf_tensor x = wf_lstm(trained_input(g, WF_SHAPE(n[0], n[1])), "rnn", 0, n[2]);
+    end_with_mse(g, wf_lstm(x, "rnn", 1, n[2]));
+}
+
+static void test_lstm(void **state) {
+    (void)state;
+    static const int64_t cases[][3] = {{1, 3, 2}, {5, 12, 16}, {7, 33, 17}, {3, 8, 64}};
+    static const fast_op must[][MOST_FAST_OPS] = {{{"lstm", ""}},
+                                                  {{"lstm", ""}, {"lstm_backward", ""}}};
+    for (size_t i = 0; i < WFI_COUNT(cases); i++)
+        for (int training = 0; training < 2; training++)
+            for (int64_t batch = 1; batch < 21; batch += 6)
+                check_kernels(lstm_model, cases[i], batch, training, WF_CONV_AUTO, 1,
+                              must[training]);
+}
+
 static void classifier_model(wf_graph *g, const void *config) {
     const int64_t *n = config;
     wf_tensor x = wf_linear(trained_input(g, WF_SHAPE(n[0], n[1])), "fc", n[2]);
@@ -161,9 +179,13 @@ static void test_adding(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),          cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_flat_batch_norm), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_classifier),      cmocka_unit_test(test_block),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_flat_batch_norm),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_lstm),
+        cmocka_unit_test(test_classifier),
+        cmocka_unit_test(test_block),
         cmocka_unit_test(test_adding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 #include "graph_walk.h"
 #include "op/op_table.h"
 
-#define CASE_PARAMS 5
+#define CASE_PARAMS 6
 
 /* How parameters are chosen. Not smooth ops are tested away from where they bend. */
 typedef enum case_fill { SMOOTH, BIMODAL, DISTINCT } case_fill;
@@ -26,7 +26,7 @@ typedef struct op_case {
 } op_case;
 
 static inline const char *case_param(int i) {
-    static const char *const names[CASE_PARAMS] = {"p0", "p1", "p2", "p3", "p4"};
+    static const char *const names[CASE_PARAMS] = {"p0", "p1", "p2", "p3", "p4", "p5"};
     return names[i];
 }
 
@@ -76,6 +76,10 @@ static inline void case_fill_values(const op_case *c, graph_walk *w) {
     int32_t v = walk_find(w->g, "weights");
     for (int64_t k = 0; k < wf_shape_n_elem(&w->g->values[v].shape); k++)
         ((float *)w->data[v])[k] = walk_uniform(99, k);
+    for (v = 0; v < w->g->n_values; v++)
+        if (w->g->values[v].name && !strcmp(w->g->values[v].name, "constant"))
+            for (int64_t k = 0; k < wf_shape_n_elem(&w->g->values[v].shape); k++)
+                ((float *)w->data[v])[k] = walk_uniform(98, k);
     if (!c->has_ids) return;
     v = walk_find(w->g, "ids");
     for (int64_t k = 0; k < wf_shape_n_elem(&w->g->values[v].shape); k++)
@@ -83,6 +87,11 @@ static inline void case_fill_values(const op_case *c, graph_walk *w) {
 }
 
 /* ---- cases from the ops' own samples ---- */
+
+/* Numbers that are no parameter's. */
+static inline wf_tensor constant(wf_graph *g, const wf_shape *shape) {
+    return wf_reshape(wf_input(g, "constant", WF_F32, WF_SHAPE(wf_shape_n_elem(shape))), *shape);
+}
 
 /* arg: the op's place in the table, the sample's place in its list. */
 static inline wf_tensor case_sample(wf_graph *g, const wf_tensor *p, const int64_t *arg) {
@@ -92,8 +101,9 @@ static inline wf_tensor case_sample(wf_graph *g, const wf_tensor *p, const int64
     int n_params = 0, n_ids = 0;
     for (int i = 0; i < sample->n_in; i++) n_ids += sample->ids >> i & 1;
     for (int i = 0; i < sample->n_in; i++)
-        in[i] = sample->ids >> i & 1 ? wf_reshape(p[sample->n_in - n_ids], sample->in[i])
-                                     : p[n_params++];
+        in[i] = sample->ids >> i & 1           ? wf_reshape(p[sample->n_in - n_ids], sample->in[i])
+                : sample->no_gradient >> i & 1 ? constant(g, &sample->in[i])
+                                               : p[n_params++];
     return wfi_graph_op(g, op, &sample->attr, &sample->shape, sample->n_in, in);
 }
 
@@ -108,7 +118,7 @@ static inline op_case case_of_sample(int op, int k, char name[64]) {
             c.has_ids = true;
             c.id_shape = WF_SHAPE(wf_shape_n_elem(&sample->in[i]));
             c.id_limit = sample->id_limit;
-        } else {
+        } else if (!(sample->no_gradient >> i & 1)) {
             c.shape[c.n_params++] = sample->in[i];
         }
     snprintf(name, 64, "%s, sample %d", wfi_op_table[op]->name, k);

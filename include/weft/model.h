@@ -17,19 +17,25 @@ typedef struct wf_model_config {
     int64_t n_tokens;                /* per sample, token models */
     wf_loss_kind loss;               /* MSE wants targets F32 [n_classes] instead of labels I32 */
     int small_stem;                  /* resnets: 3x3 stride 1 and no max pool, for small images */
-    double dropout;                  /* gpt2: after embedding, attention and MLP; 0 = none */
-    /* gpt alone; 0 = as the registry says. Positions are the most tokens that a sample may have;
-     * 0 = 1024, or n_tokens if there are more. */
+    double dropout;                  /* gpt2: after embedding, attention and MLP; lstm: after the
+                                      * embedding and each layer; 0 = none */
+    /* gpt, and lstm, which has neither heads nor positions; 0 = as the registry says. Positions are
+     * the most tokens that a sample may have; 0 = 1024, or n_tokens if there are more. */
     int64_t n_layers, hidden, n_heads, n_positions;
     /* gpt2, gpt: a sample is one token, and the input "position" (I32) says where in its text: for
      * forward runs token by token (wf_cached_attention). There is no loss; n_tokens is left at 0.
      */
     int cached;
     double label_smoothing; /* of cross entropy, in training: wf_smoothed_cross_entropy; 0 = none */
+    int64_t embedding;      /* lstm: width of the embedding; 0 = hidden */
+    int tied; /* lstm: the output layer is the embedding, which has the hidden width */
 } wf_model_config;
 
 #define WF_MODEL_CONFIG_INIT                                                                       \
-    { sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0, 0, 0, 0, 0, 0, 0 }
+    {                                                                                              \
+        sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0, 0, 0, 0, 0, 0, \
+            0, 0, 0                                                                                \
+    }
 
 /* What there is to know of a ready-made model before it is made. Static. */
 typedef struct wf_model_info {
@@ -41,6 +47,8 @@ typedef struct wf_model_info {
     int64_t image; /* height and width; 0: no images */
     int64_t n_tokens, n_classes;
     int64_t n_layers, hidden, n_heads; /* of token models */
+    int is_recurrent; /* sample s of a batch goes on where that of the batch before has ended:
+                       * streams of a text side by side (wf_data_config.n_streams) */
 } wf_model_info;
 
 #ifdef __cplusplus

@@ -32,6 +32,13 @@ WF_API wf_tensor wf_layer_norm(wf_tensor x, const char *name);
 WF_API wf_tensor wf_embedding(wf_tensor ids, const char *name, int64_t n_rows, int64_t n,
                               float std);
 
+/* Layer `layer`, counted from 0, of an LSTM: x [n, tokens, in] -> [n, tokens, hidden]. Parameters
+ * `name`.weight_ih_l0 [4 hidden, in], .weight_hh_l0 [4 hidden, hidden], .bias_ih_l0 and .bias_hh_l0
+ * [4 hidden] (rows: input gate, forget gate, cell, output gate), all uniform in +-1/sqrt(hidden). A
+ * sample goes on from where the same sample of the batch before has ended, and gradients go back no
+ * further than to the begin of the batch: wf_trainer_reset_hidden. */
+WF_API wf_tensor wf_lstm(wf_tensor x, const char *name, int layer, int64_t hidden);
+
 #ifdef __cplusplus
 }
 #endif

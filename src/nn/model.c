@@ -11,16 +11,17 @@ typedef struct registered_model {
 } registered_model;
 
 static const registered_model registry[] = {
-    {{"mlp", 0, 0, 0, 28, 0, 1000, 0, 0, 0}, wfi_model_mlp, 10, 0},
-    {{"resnet18", 0, 1, 0, 128, 0, 1000, 0, 0, 0}, wfi_model_resnet18, 1000, 0},
-    {{"resnet34", 0, 1, 0, 128, 0, 1000, 0, 0, 0}, wfi_model_resnet34, 1000, 0},
-    {{"resnet50", 0, 1, 0, 128, 0, 1000, 0, 0, 0}, wfi_model_resnet50, 1000, 0},
-    {{"gpt2", 1, 0, 0, 0, 256, 50257, 12, 768, 12}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt2-tiny", 1, 0, 0, 0, 32, 256, 2, 64, 4}, wfi_model_gpt2, 256, 64},
-    {{"gpt2-medium", 1, 0, 0, 0, 256, 50257, 24, 1024, 16}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt2-large", 1, 0, 0, 0, 256, 50257, 36, 1280, 20}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt2-xl", 1, 0, 0, 0, 256, 50257, 48, 1600, 25}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt", 1, 0, 1, 0, 256, 50257, 12, 768, 12}, wfi_model_gpt2, 50257, 1024},
+    {{"mlp", 0, 0, 0, 28, 0, 1000, 0, 0, 0, 0}, wfi_model_mlp, 10, 0},
+    {{"resnet18", 0, 1, 0, 128, 0, 1000, 0, 0, 0, 0}, wfi_model_resnet18, 1000, 0},
+    {{"resnet34", 0, 1, 0, 128, 0, 1000, 0, 0, 0, 0}, wfi_model_resnet34, 1000, 0},
+    {{"resnet50", 0, 1, 0, 128, 0, 1000, 0, 0, 0, 0}, wfi_model_resnet50, 1000, 0},
+    {{"gpt2", 1, 0, 0, 0, 256, 50257, 12, 768, 12, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-tiny", 1, 0, 0, 0, 32, 256, 2, 64, 4, 0}, wfi_model_gpt2, 256, 64},
+    {{"gpt2-medium", 1, 0, 0, 0, 256, 50257, 24, 1024, 16, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-large", 1, 0, 0, 0, 256, 50257, 36, 1280, 20, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-xl", 1, 0, 0, 0, 256, 50257, 48, 1600, 25, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt", 1, 0, 1, 0, 256, 50257, 12, 768, 12, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"lstm", 1, 0, 1, 0, 35, 10000, 2, 200, 0, 1}, wfi_model_lstm, 10000, 0},
 };
 
 const wf_model_info *wf_model_registry(int i) {
@@ -58,21 +59,39 @@ static wf_status no_use(wf_context *ctx, const registered_model *m, const char *
 #define MOST_HIDDEN   (1 << 19)
 #define MOST_ELEMENTS (INT64_C(1) << 40)
 
+static wf_status resolve_recurrent(wf_context *ctx, const registered_model *m, wf_model_config *c) {
+    bool is_set = c->embedding || c->tied;
+    if (!m->info.is_recurrent) return is_set ? no_use(ctx, m, "embedding and tied") : WF_OK;
+    if (c->n_heads || c->n_positions) return no_use(ctx, m, "n_heads and n_positions");
+    if (c->cached) return no_use(ctx, m, "cached");
+    if (!c->embedding) c->embedding = c->hidden;
+    if (c->embedding < 1 || c->embedding > MOST_HIDDEN)
+        return wfi_fail(ctx, WF_INVALID_ARG, "%s: an embedding of width %lld", m->info.name,
+                        (long long)c->embedding);
+    if (c->tied && c->embedding != c->hidden)
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "%s: tied weights want an embedding as wide as the hidden state, %lld, not "
+                        "%lld",
+                        m->info.name, (long long)c->hidden, (long long)c->embedding);
+    return WF_OK;
+}
+
 static wf_status resolve_sizes(wf_context *ctx, const registered_model *m, wf_model_config *c) {
     const char *name = m->info.name;
     bool is_set = c->n_layers || c->hidden || c->n_heads || c->n_positions;
     if (is_set && !m->info.has_sizes) return no_use(ctx, m, "n_layers and other sizes");
     if (!c->n_layers) c->n_layers = m->info.n_layers;
     if (!c->hidden) c->hidden = m->info.hidden;
+    WF_TRY(resolve_recurrent(ctx, m, c));
     if (!c->n_heads) c->n_heads = m->info.n_heads;
-    if (!c->n_positions)
+    if (!c->n_positions && !m->info.is_recurrent)
         c->n_positions =
             m->info.has_sizes ? wfi_max_i64(m->n_positions, c->n_tokens) : m->n_positions;
     if (!m->info.takes_tokens) return WF_OK;
     if (c->n_layers < 1 || c->n_layers > MOST_LAYERS)
         return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld layers; there are 1 to %d", name,
                         (long long)c->n_layers, MOST_LAYERS);
-    if (c->hidden < 1 || c->n_heads < 1 || c->hidden % c->n_heads)
+    if (c->hidden < 1 || (m->info.n_heads && (c->n_heads < 1 || c->hidden % c->n_heads)))
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "%s: a width of %lld does not divide into %lld heads of attention", name,
                         (long long)c->hidden, (long long)c->n_heads);
@@ -83,7 +102,7 @@ static wf_status resolve_sizes(wf_context *ctx, const registered_model *m, wf_mo
                         "%lld positions",
                         name, (long long)c->hidden, (long long)c->n_classes,
                         (long long)c->n_positions);
-    if (c->n_positions < 1)
+    if (c->n_positions < 1 && !m->info.is_recurrent)
         return wfi_fail(ctx, WF_INVALID_ARG, "%s: %lld positions", name, (long long)c->n_positions);
     return WF_OK;
 }
@@ -136,7 +155,7 @@ wf_status wf_model_find(wf_context *ctx, const char *name, const wf_model_config
     WF_TRY(check_fields(ctx, m, &c));
     if (c.n_classes == 0) c.n_classes = m->n_classes;
     WF_TRY(resolve_sizes(ctx, m, &c));
-    if (c.n_tokens == 0) c.n_tokens = c.n_positions;
+    if (c.n_tokens == 0) c.n_tokens = m->info.is_recurrent ? m->info.n_tokens : c.n_positions;
     return wf_model_create(ctx, m->info.name, m->function, &c, sizeof c, model_out);
 }
 

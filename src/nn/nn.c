@@ -4,6 +4,7 @@
 #include "op/op_table.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <weft/nn.h>
 
 /* The size of dim d, counted from the end for d < 0; 1 if there is no such dim, for
@@ -114,4 +115,26 @@ wf_tensor wf_embedding(wf_tensor ids, const char *name, int64_t n_rows, int64_t 
         wf_parameter(g, "weight", WF_SHAPE(n_rows, n), (wf_init){WF_INIT_NORMAL, std});
     wf_scope_end(g);
     return wf_embedding_with(ids, table);
+}
+
+wf_tensor wf_lstm(wf_tensor x, const char *name, int layer, int64_t hidden) {
+    static const char *const parts[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+    wf_graph *g = x.graph;
+    float limit = (float)(1 / sqrt((double)(hidden > 0 ? hidden : 1)));
+    wf_shape shapes[] = {WF_SHAPE(4 * hidden, dim_of(x, -1)), WF_SHAPE(4 * hidden, hidden),
+                         WF_SHAPE(4 * hidden), WF_SHAPE(4 * hidden)};
+    wf_tensor in[6] = {x};
+    char text[32];
+    wf_scope(g, "%s", name);
+    for (int k = 0; k < 4; k++) {
+        snprintf(text, sizeof text, "%s_l%d", parts[k], layer);
+        in[1 + k] = wf_parameter(g, text, shapes[k], (wf_init){WF_INIT_UNIFORM, limit});
+    }
+    snprintf(text, sizeof text, "l%d", layer);
+    in[5] = wfi_hidden_state(g, text, WF_SHAPE(2, hidden));
+    wf_scope_end(g);
+    const wfi_node *node = wfi_graph_add(g, &wfi_op_lstm, NULL, NULL, 6, in);
+    if (!node) return wfi_inert(g);
+    wfi_graph_add_hidden(g, (wfi_hidden){in[5].id, node->out[1]});
+    return wfi_tensor(g, node->out[0]);
 }

@@ -66,6 +66,8 @@
     X(slice_backward)                                                                              \
     X(reduce)                                                                                      \
     X(reduce_backward)                                                                             \
+    X(lstm)                                                                                        \
+    X(lstm_backward)                                                                               \
     X(self_attention)                                                                              \
     X(self_attention_backward)                                                                     \
     X(cached_attention)

@@ -112,17 +112,20 @@ void wfi_md_disown(const wfi_library *lib, wfi_owned_md md) {
 }
 #endif
 
-/* The native form of up to four descriptions for the length of one call. */
+/* The native form of some descriptions for the length of one call. */
+#define MOST_MDS (2 * WFI_LSTM_MDS)
 typedef struct native_mds {
-    dnnl_memory_desc_t storage[4];
-    wfi_shown_md md[4]; /* NULL: absent */
+    dnnl_memory_desc_t storage[MOST_MDS];
+    wfi_shown_md md[MOST_MDS]; /* NULL: absent */
     int n;
     dnnl_status_t status;
 } native_mds;
 
 static void natives_make(native_mds *m, int n, const wfi_md *const *md) {
-    memset(m, 0, sizeof *m);
+    m->n = 0;
+    m->status = dnnl_success;
     for (; m->n < n; m->n++) {
+        m->md[m->n] = NULL;
         const wfi_md *source = md[m->n];
         if (!source || source->kind == WFI_MD_ABSENT) continue;
         m->status = make_native(source, &m->storage[m->n]);
@@ -233,6 +236,7 @@ typedef union op_desc {
     dnnl_binary_desc_t binary;
     dnnl_pooling_v2_desc_t pooling;
     dnnl_softmax_v2_desc_t softmax;
+    dnnl_rnn_desc_t rnn;
 } op_desc;
 #endif
 
@@ -322,6 +326,33 @@ wf_status wfi_describe_layer_norm(const wfi_library *lib, dnnl_prop_kind_t prop,
     return call_end(&c, lib, desc_out);
 }
 
+/* Peepholes and projections came with oneDNN 3's function. */
+#define LSTM_MDS(md)                                                                               \
+    (md)[0], (md)[1], (md)[2], (md)[3], (md)[4], SINCE_3(NULL) SINCE_3(NULL)(md)[5], (md)[6],      \
+        (md)[7], (md)[8]
+
+wf_status wfi_describe_lstm(const wfi_library *lib, dnnl_prop_kind_t prop,
+                            const wfi_md *const md[WFI_LSTM_MDS],
+                            const wfi_md *const diff[WFI_LSTM_MDS],
+                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
+    const wfi_md *all[MOST_MDS];
+    call c;
+    for (int k = 0; k < WFI_LSTM_MDS; k++) {
+        all[k] = md[k];
+        all[WFI_LSTM_MDS + k] = diff ? diff[k] : NULL;
+    }
+    call_begin(&c, nothing, MOST_MDS, all);
+    if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
+    const wfi_shown_md *diff_md = c.m.md + WFI_LSTM_MDS;
+    if (is_forward(prop))
+        DESCRIBE_FORWARD(c, lstm_forward, lstm_forward, prop, dnnl_unidirectional_left2right,
+                         LSTM_MDS(c.m.md), dnnl_rnn_flags_undef);
+    else
+        DESCRIBE_BACKWARD(c, lstm_backward, lstm_backward, prop, dnnl_unidirectional_left2right,
+                          LSTM_MDS(c.m.md), LSTM_MDS(diff_md), dnnl_rnn_flags_undef);
+    return call_end(&c, lib, desc_out);
+}
+
 wf_status wfi_describe_eltwise(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
                                const wfi_md *data, float alpha, float beta,
                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
@@ -401,8 +432,13 @@ const char *wfi_desc_name(const_dnnl_primitive_desc_t desc) {
     return status == dnnl_success ? name : "";
 }
 
+/* Its LSTM of matrix products is called so, too, and is fast. */
 bool wfi_desc_is_reference(const_dnnl_primitive_desc_t desc) {
     const char *name = wfi_desc_name(desc);
+    dnnl_primitive_kind_t kind;
+    if (dnnl_primitive_desc_query(desc, dnnl_query_primitive_kind, 0, &kind) == dnnl_success &&
+        kind == dnnl_rnn)
+        return false;
     return !strncmp(name, "ref", 3) || !strncmp(name, "gemm:ref", 8);
 }
 

@@ -109,6 +109,14 @@ wf_status wfi_describe_pooling(const wfi_library *lib, dnnl_prop_kind_t prop, dn
                                const wfi_md *src, const wfi_md *dst,
                                const wfi_spatial_window *window, const_dnnl_primitive_desc_t hint,
                                dnnl_primitive_desc_t *desc_out);
+/* src_layer [t, n, in], src_iter and src_iter_c [1, 1, n, h], weights_layer [1, 1, in, 4, h],
+ * weights_iter [1, 1, h, 4, h], bias [1, 1, 4, h], dst_layer, dst_iter, dst_iter_c; of a backward
+ * their gradients, too, in the same order. */
+#define WFI_LSTM_MDS 9
+wf_status wfi_describe_lstm(const wfi_library *lib, dnnl_prop_kind_t prop,
+                            const wfi_md *const md[WFI_LSTM_MDS],
+                            const wfi_md *const diff[WFI_LSTM_MDS],
+                            const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
 /* Over the last dim. */
 wf_status wfi_describe_softmax(const wfi_library *lib, dnnl_prop_kind_t prop, bool logarithm,
                                const wfi_md *data, const_dnnl_primitive_desc_t hint,

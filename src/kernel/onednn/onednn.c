@@ -49,6 +49,8 @@ static const struct {
     {&wfi_op_self_attention, wfi_describe_attention},
     {&wfi_op_self_attention_backward, wfi_describe_attention},
     {&wfi_op_reorder, wfi_describe_layout},
+    {&wfi_op_lstm, wfi_describe_recurrent},
+    {&wfi_op_lstm_backward, wfi_describe_recurrent},
 };
 
 /* ---- describing ---- */
@@ -206,7 +208,8 @@ static wf_status find_extent(wfi_kernel *kernel, const wfi_primitive *primitive,
     return WF_OK;
 }
 
-/* Between primitives our own code works, on whole values and on scratch memory of its own. */
+/* Between primitives our own code works, on whole values and on scratch memory of its own; of what
+ * has a format of the library's, no further than the library. */
 static wf_status find_extents(wfi_kernel *kernel) {
     const wfi_onednn *state = wfi_onednn_of(kernel);
     for (int p = 0; p < state->n_primitives; p++)
@@ -215,7 +218,7 @@ static wf_status find_extents(wfi_kernel *kernel) {
     reach(&kernel->scratch_extent, state->own_scratch_bytes);
     for (int i = 0; state->run && i < kernel->n_operands; i++) {
         const wfi_value *value = wfi_operand_value(kernel, i);
-        if (value)
+        if (value && !value->opaque && !kernel->format[i])
             reach(&kernel->extent[i],
                   (size_t)wf_shape_n_elem(&value->shape) * wf_dtype_bytes(value->dtype));
     }

@@ -10,7 +10,7 @@
 #include "kernel/onednn/library.h"
 
 #define WFI_MAX_PRIMITIVES 5
-#define WFI_MAX_ARGUMENTS  12
+#define WFI_MAX_ARGUMENTS  20
 #define WFI_SCRATCH        (-1) /* in place of an operand */
 
 typedef struct wfi_primitive {
@@ -58,6 +58,7 @@ wf_status wfi_describe_softmaxes(wfi_kernel *, const char **);
 wf_status wfi_describe_cross_entropy(wfi_kernel *, const char **);
 wf_status wfi_describe_attention(wfi_kernel *, const char **);
 wf_status wfi_describe_layout(wfi_kernel *, const char **);
+wf_status wfi_describe_recurrent(wfi_kernel *, const char **);
 
 static inline wfi_onednn *wfi_onednn_of(const wfi_kernel *kernel) {
     return kernel->state;
