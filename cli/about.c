@@ -117,14 +117,19 @@ static exit_status read_text(const cli *c, const char *path, char **text_out) {
 exit_status about_take(cli *c, const saved_model *a, option_id id, const char *key) {
     char name[TEXT_BYTES], text[TEXT_BYTES];
     const json_t *value = json_object_get(a->all, key);
-    if (!json_is_integer(value)) return EXIT_DONE;
-    snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
+    if (json_is_boolean(value))
+        snprintf(text, sizeof text, "%s", json_is_true(value) ? "true" : "false");
+    else if (json_is_integer(value))
+        snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
+    else
+        return EXIT_DONE;
     if (!option_is_given(&c->o, id)) {
         if (option_set(&c->o, id, text)) return EXIT_DONE;
         return complain(EXIT_FAILED, "%s: %s", a->path, c->o.error);
     }
-    char given[TEXT_BYTES];
-    if (!strcmp(option_text(&c->o, id, given), text)) return EXIT_DONE;
+    char buffer[TEXT_BYTES];
+    const char *given = option_text(&c->o, id, buffer);
+    if (!strcmp(given, text)) return EXIT_DONE;
     return complain(EXIT_USAGE, "%s %s: the model in %s has %s", option_name(name, id), given,
                     a->path, text);
 }
@@ -169,8 +174,8 @@ static exit_status take(cli *c, saved_model *a) {
     static const struct {
         option_id id;
         const char *key;
-    } sizes[] = {
-        {OPT_layers, "layers"}, {OPT_hidden, "hidden"}, {OPT_heads, "heads"}, {OPT_vocab, "vocab"}};
+    } sizes[] = {{OPT_layers, "layers"}, {OPT_hidden, "hidden"},       {OPT_heads, "heads"},
+                 {OPT_vocab, "vocab"},   {OPT_embedding, "embedding"}, {OPT_tied, "tied"}};
     const char *name = json_string_value(json_object_get(a->all, "model"));
     const json_t *tokenizer = json_object_get(a->all, "tokenizer");
     if (!c->o.model && name && !option_set(&c->o, OPT_model, name))
@@ -265,6 +270,10 @@ char *about_text(const cli *c, const saved_model *a, const wf_model *model, cons
                       (json_int_t)config->hidden, "heads", (json_int_t)config->n_heads, "vocab",
                       (json_int_t)config->n_classes, "positions", (json_int_t)config->n_positions);
         json_object_update(all, sizes);
+        if (info->is_recurrent) {
+            json_object_set_new(all, "embedding", json_integer((json_int_t)config->embedding));
+            json_object_set_new(all, "tied", json_boolean(config->tied));
+        }
         json_decref(sizes);
         json_t *old = json_object_get(a->all, "tokenizer");
         if (t) {

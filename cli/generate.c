@@ -1,6 +1,6 @@
 /* weft generate: a text goes on, token by token. Keys and values of earlier tokens are kept in the
  * model's cache, so that each token costs a forward run of itself alone; the prompt goes through in
- * blocks. */
+ * blocks. A recurrent model has its hidden state instead, and no blocks. */
 #include "report.h"
 #include "text.h"
 
@@ -19,6 +19,7 @@ typedef struct generation {
     wf_model *model;
     wf_plan *plan;
     wf_trainer *trainer;
+    bool is_recurrent;
     int64_t vocab, positions, block;
     int32_t *tokens; /* the prompt, and what follows */
     int64_t n_prompt, n_steps;
@@ -75,7 +76,7 @@ static wf_status forward(const generation *g, int64_t first, int64_t n, int64_t 
     }
     const wf_feed feeds[] = {{"x", x, (size_t)size * sizeof *x},
                              {"position", position, (size_t)size * sizeof *position}};
-    return wf_trainer_forward(g->trainer, feeds, 2, size, "logits", g->logits,
+    return wf_trainer_forward(g->trainer, feeds, g->is_recurrent ? 1 : 2, size, "logits", g->logits,
                               (size_t)(size * g->vocab) * sizeof *g->logits);
 }
 
@@ -135,12 +136,17 @@ static exit_status open_tokenizer(generation *g) {
 
 static wf_status find_model(generation *g) {
     const options *o = &g->c->o;
+    const wf_model_info *info = wf_model_registry_find(o->model);
     wf_model_config config = WF_MODEL_CONFIG_INIT;
-    config.cached = 1;
+    g->is_recurrent = info->is_recurrent;
+    config.cached = !g->is_recurrent;
+    if (g->is_recurrent) config.n_tokens = 1;
+    config.embedding = o->embedding;
+    config.tied = o->tied;
     config.n_classes = g->saved.vocab ? g->saved.vocab
                        : o->vocab     ? o->vocab
                                       : wf_tokenizer_n_tokens(g->tokenizer);
-    if (wf_model_registry_find(o->model)->has_sizes) {
+    if (info->has_sizes) {
         config.n_layers = o->layers;
         config.hidden = o->hidden;
         config.n_heads = o->heads;
@@ -149,8 +155,8 @@ static wf_status find_model(generation *g) {
     wf_status status = wf_model_find(g->c->ctx, o->model, &config, &g->model);
     if (status != WF_OK) return status;
     g->vocab = wf_model_config_of(g->model)->n_classes;
-    g->positions = wf_model_config_of(g->model)->n_positions;
-    g->block = g->positions < BLOCK ? g->positions : BLOCK;
+    g->positions = g->is_recurrent ? INT64_MAX : wf_model_config_of(g->model)->n_positions;
+    g->block = g->is_recurrent ? 1 : g->positions < BLOCK ? g->positions : BLOCK;
     return WF_OK;
 }
 

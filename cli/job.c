@@ -37,6 +37,7 @@ static exit_status resolve_sizes(options *o, const wf_model_info *model) {
         int64_t *value, usual;
     } sizes[] = {{OPT_layers, &o->layers, model->n_layers},
                  {OPT_hidden, &o->hidden, model->hidden},
+                 {OPT_embedding, &o->embedding, 0}, /* as wide as what is hidden */
                  {OPT_heads, &o->heads, model->n_heads},
                  {OPT_vocab, &o->vocab, 0}}; /* by the data */
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes && model->has_sizes; k++) {
@@ -46,6 +47,7 @@ static exit_status resolve_sizes(options *o, const wf_model_info *model) {
         } else if (!*sizes[k].value)
             return complain(EXIT_USAGE, "%s wants at least 1", option_name(name, sizes[k].id));
     }
+    if (model->is_recurrent && !o->embedding) o->embedding = o->hidden;
     return EXIT_DONE;
 }
 
@@ -87,6 +89,7 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     if (is_synthetic && !o->vocab) config.n_classes = wf_model_registry_find(o->model)->n_classes;
     config.n_tokens = o->tokens;
     config.n_synthetic = synthetic_samples(o, n_steps);
+    job_find_streams(j, config.n_streams);
     config.targets = o->loss == WF_LOSS_MSE ? WF_TARGETS_ONE_HOT : WF_TARGETS_LABELS;
     config.text = o->words ? WF_TEXT_WORDS : WF_TEXT_BYTES;
     config.normalize = (wf_data_normalize)o->normalize;
@@ -124,6 +127,8 @@ static wf_status find_model(job *j) {
         config.n_layers = o->layers;
         config.hidden = o->hidden;
         config.n_heads = o->heads;
+        config.embedding = o->embedding;
+        config.tied = o->tied;
         if (j->saved.vocab > config.n_classes) config.n_classes = j->saved.vocab;
         if (wf_model_registry_find(o->model)->has_sizes) config.n_positions = j->saved.positions;
         if (!option_no_use(o, OPT_vocab)) config.n_classes = o->vocab;
@@ -266,6 +271,7 @@ static exit_status resolve(job *j) {
     bool is_synthetic = !strcmp(o->data, "synthetic");
     const wf_model_info *model = wf_model_registry_find(o->model);
     j->is_tokens = model->takes_tokens;
+    j->is_recurrent = model->is_recurrent;
     if ((bad = resolve_sizes(o, model))) return bad;
     if (!o->tokens && j->saved.positions && j->saved.positions < model->n_tokens)
         o->tokens = j->saved.positions;

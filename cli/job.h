@@ -14,6 +14,7 @@ typedef struct job {
     wf_plan *plan;
     char data_hash[WF_DATA_HASH_BYTES]; /* "" until job_hash_data */
     bool is_tokens;                     /* the model reads tokens */
+    bool is_recurrent;                  /* and goes on with them from batch to batch */
     bool drop_last;  /* the smaller batch at an epoch's end cannot be divided into microbatches */
     int64_t n_epoch; /* steps in an epoch */
     int64_t n_steps; /* in the whole run */
@@ -45,7 +46,11 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
                      wf_loader **loader_out);
 wf_status job_trainer(const job *j, wf_trainer **trainer_out);
 
-/* An evaluation takes as many samples at once as a microbatch has, or all there are. */
+/* Into how many streams a recurrent model's text is divided, by split: as many as a batch has; for
+ * an evaluation PyTorch's word_language_model has ten. Otherwise 0. */
+void job_find_streams(const job *j, int64_t n_streams_out[2]);
+/* An evaluation takes as many samples at once as a microbatch has, or all there are; of streams,
+ * one of each. */
 int64_t job_eval_samples(const job *j, wf_data_split split);
 /* Plans the memory of job_eval on that split, if it has samples. Errors: DOES_NOT_FIT. */
 wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split split);

@@ -164,9 +164,15 @@ const char *option_no_use(const options *o, option_id id) {
         return tokens ? NULL : "the model reads images";
     case OPT_layers:
     case OPT_hidden:
-    case OPT_heads:
     case OPT_vocab:
-        return model && model->has_sizes ? NULL : "only gpt may have any size";
+        return model && model->has_sizes ? NULL : "only gpt and lstm may have any size";
+    case OPT_heads:
+        return model && model->has_sizes && model->n_heads ? NULL : "only gpt may have any size";
+    case OPT_embedding:
+    case OPT_tied:
+        return model && model->is_recurrent ? NULL : "it is an option of --model lstm";
+    case OPT_no_shuffle:
+        return model && model->is_recurrent ? "a recurrent model reads a text in its order" : NULL;
     case OPT_data_format:
         return synthetic ? "synthetic data is made, not read" : NULL;
     case OPT_words:
@@ -193,7 +199,7 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_label_smoothing:
         return o->loss == WF_LOSS_MSE ? "--loss is mse" : NULL;
     case OPT_dropout:
-        return tokens ? NULL : "only gpt2 has dropout";
+        return tokens ? NULL : "only gpt2 and lstm have dropout";
     case OPT_momentum:
     case OPT_nesterov:
         return sgd ? NULL : "it is an option of --optimizer sgd";
@@ -207,9 +213,13 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_epsilon:
         return sgd ? "it is an option of --optimizer adam and adamw" : NULL;
     case OPT_schedule_steps:
+        if (o->recipe.lr_schedule == WF_LR_PLATEAU) return "--lr-schedule is plateau";
         return o->recipe.lr_schedule == WF_LR_CONSTANT ? "--lr-schedule is constant" : NULL;
     case OPT_lr_gamma:
+        if (o->recipe.lr_schedule == WF_LR_PLATEAU) return NULL;
         return o->recipe.lr_schedule == WF_LR_STEP ? NULL : "--lr-schedule is not step";
+    case OPT_lr_patience:
+        return o->recipe.lr_schedule == WF_LR_PLATEAU ? NULL : "--lr-schedule is not plateau";
     default:
         return NULL;
     }

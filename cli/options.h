@@ -84,14 +84,19 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(skip_broken, FLAG, skip_broken, MODEL, TPBEP, 1, NULL, NULL,                                 \
       "pictures that cannot be decoded are named and left out; all are decoded once before")       \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
-      "tokens in a sample (256; gpt2-tiny: 32)")                                                   \
-    X(layers, COUNT, layers, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL, "gpt: blocks (12)")  \
+      "tokens in a sample (256; gpt2-tiny: 32, lstm: 35)")                                         \
+    X(layers, COUNT, layers, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
+      "gpt: blocks (12); lstm: layers (2)")                                                        \
     X(hidden, COUNT, hidden, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
-      "gpt: its width (768)")                                                                      \
+      "gpt: its width (768); lstm: of the hidden state (200)")                                     \
+    X(embedding, COUNT, embedding, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                \
+      "lstm: width of the embedding (--hidden)")                                                   \
+    X(tied, FLAG, tied, MODEL, TPBE | RUNS | FOR_GENERATE, 1, NULL, NULL,                          \
+      "lstm: the output layer is the embedding, of the same width")                                \
     X(heads, COUNT, heads, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
       "gpt: heads of attention, which divide the width (12)")                                      \
     X(vocab, COUNT, vocab, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                        \
-      "gpt: tokens that there are (those of the data; synthetic: 50257)")                          \
+      "gpt, lstm: tokens that there are (those of the data; synthetic: 50257 and 10000)")          \
     X(words, FLAG, words, MODEL, TPBE, 1, NULL, NULL, "a text file's tokens are words, not bytes") \
     X(tokenizer, TEXT, tokenizer, MODEL, TPBE | FOR_GENERATE, OF_RANK, "DIR", NULL,                \
       "a text file's tokens are those of Hugging Face's byte-level BPE: tokenizer.json, or "       \
@@ -107,7 +112,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(loss, CHOICE, loss, MODEL, TPBE, 1, "cross-entropy|mse", NULL,                               \
       "mse: against one-hot targets, synthetic images only (bench: mse for images)")               \
     X(dropout, REAL, dropout, MODEL, TPB | FOR_BENCH_MEMORY, 1, "P", "0",                          \
-      "gpt2: probability of zeroing a value")                                                      \
+      "gpt2, lstm: probability of zeroing a value")                                                \
     X(label_smoothing, REAL, label_smoothing, MODEL, TPB | FOR_BENCH_MEMORY, 1, "X", "0",          \
       "cross entropy in training: so much of the target is shared by all classes")                 \
                                                                                                    \
@@ -273,12 +278,13 @@ typedef struct options {
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;
     double transfer_ms, weight_held, timeout, grace;
-    int64_t image, tokens, layers, hidden, heads, vocab, steps, epochs, repeat, ranks, workers;
+    int64_t image, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat, ranks,
+        workers;
     int64_t save_every, test_every, patience, keep;
     size_t device_memory, host_memory, shard_bytes, cache;
     int64_t top_k;
     double dropout, label_smoothing, temperature;
-    int data_format, words, no_shuffle, no_augment, normalize, stem, loss, costs;
+    int data_format, words, tied, no_shuffle, no_augment, normalize, stem, loss, costs;
     int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
         quiet, peers, memory;
     int skip_broken;

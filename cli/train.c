@@ -103,8 +103,11 @@ static exit_status test(run *r, int64_t epoch) {
     if (status == WF_INTERRUPTED) return interrupt_agreed(r->c);
     if (status != WF_OK) return complain_of(r->c, status);
     r->tested_step = r->n_done;
-    say(r->c, "epoch %-3lld step %-7lld test loss %.4f, accuracy %.2f %%\n", (long long)epoch + 1,
-        (long long)r->n_done, r->test_loss, 100 * r->test_accuracy);
+    char perplexity[TEXT_BYTES] = "";
+    if (r->j.is_tokens)
+        snprintf(perplexity, sizeof perplexity, ", perplexity %.2f", exp(r->test_loss));
+    say(r->c, "epoch %-3lld step %-7lld test loss %.4f, accuracy %.2f %%%s\n", (long long)epoch + 1,
+        (long long)r->n_done, r->test_loss, 100 * r->test_accuracy, perplexity);
     return log_test(&r->log, r->n_done, epoch, r->test_loss, r->test_accuracy);
 }
 
@@ -115,6 +118,7 @@ static exit_status score(run *r) {
     if (!r->n_done || r->n_done % every || r->tests.last_step == r->n_done) return EXIT_DONE;
     exit_status bad = test(r, r->next.sample ? r->next.epoch : r->next.epoch - 1);
     if (bad || r->tested_step != r->n_done) return bad;
+    wf_trainer_evaluated(r->trainer, r->test_loss);
     bool is_best = scores_add(&r->tests, r->n_done, r->test_loss);
     return is_best && o->keep_best ? save(r) : EXIT_DONE;
 }
@@ -233,10 +237,12 @@ static exit_status prepare(run *r) {
     bad = own_folder(r);
     if (o->resume) bad = checkpoint_read(r->c, bad, &r->from);
     if (!bad) bad = job_open(r->c, -1, &r->j);
-    if (!bad && !r->j.about.n_test && (o->test_every || o->patience || o->keep_best))
+    bool is_plateau = o->recipe.lr_schedule == WF_LR_PLATEAU;
+    if (!bad && !r->j.about.n_test && (o->test_every || o->patience || o->keep_best || is_plateau))
         bad = complain(EXIT_USAGE, "%s has no effect here: the data has no test split",
                        o->test_every ? "--test-every"
                        : o->patience ? "--patience"
+                       : is_plateau  ? "--lr-schedule plateau"
                                      : "--keep-best");
     if (!bad) bad = make_folder(r);
     if (!bad) bad = report_check(r->c);
@@ -293,6 +299,8 @@ static exit_status finish(run *r) {
     if (status != WF_OK) return complain_of(r->c, status);
     json_object_set_new(report, "test_loss", json_number(r->test_loss));
     json_object_set_new(report, "test_accuracy", json_number(r->test_accuracy));
+    if (r->j.is_tokens)
+        json_object_set_new(report, "test_perplexity", json_number(exp(r->test_loss)));
     json_object_set_new(report, "tests", scores_json(&r->tests));
     json_object_set_new(report, "stopped_early",
                         json_boolean(r->n_done < r->j.n_steps && has_lost_patience(r)));

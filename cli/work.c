@@ -6,8 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define N_EVAL_STREAMS 10
+
+void job_find_streams(const job *j, int64_t n_streams_out[2]) {
+    int64_t batch = j->c->o.recipe.batch, n_eval = batch < N_EVAL_STREAMS ? batch : N_EVAL_STREAMS;
+    bool trains = j->c->command != FOR_EVAL;
+    n_streams_out[WF_DATA_TRAIN] = j->is_recurrent ? trains ? batch : n_eval : 0;
+    n_streams_out[WF_DATA_TEST] = j->is_recurrent ? n_eval : 0;
+}
+
 int64_t job_eval_samples(const job *j, wf_data_split split) {
     const wf_recipe *r = &j->c->o.recipe;
+    int64_t n_streams[2];
+    job_find_streams(j, n_streams);
+    if (n_streams[split]) return n_streams[split];
     int64_t n = split == WF_DATA_TEST ? j->about.n_test : j->about.n_train;
     int64_t piece = r->batch / r->n_micro;
     return piece < n ? piece : n;
@@ -41,7 +53,7 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
     bool from_files = j->about.kind == WF_DATA_IMAGES && strcmp(o->data, "synthetic") != 0;
     config.split = split;
     config.batch = trains || predicts ? o->recipe.batch : job_eval_samples(j, split);
-    config.shuffle = trains && !o->no_shuffle;
+    config.shuffle = trains && !o->no_shuffle && !j->is_recurrent;
     config.augment = trains && !o->no_augment && from_files;
     config.drop_last = trains && j->drop_last;
     if (trains && has_parts(j)) {
@@ -117,6 +129,7 @@ wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
                    wf_step_result *result_out) {
     wf_feed feeds[2];
     feeds_of(batch, feeds);
+    if (!batch->first_sample) wf_trainer_reset_hidden(trainer, WF_PROGRAM_TRAIN);
     wf_status status = wf_trainer_step(trainer, feeds, 2, batch->n_samples, result_out);
     if (status == WF_OK) j->c->stop = (exit_status)result_out->stop_reason;
     return status;
@@ -145,6 +158,7 @@ wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, doubl
     int64_t n_rows = 0, n_hits = 0, piece = job_eval_samples(j, split);
     int64_t n_samples = split == WF_DATA_TEST ? j->about.n_test : j->about.n_train;
     wf_status status = reads_eval(j) ? job_loader(j, split, 0, 0, &loader) : WF_OK;
+    wf_trainer_reset_hidden(trainer, WF_PROGRAM_FORWARD);
     for (int64_t first = 0; first < n_samples && status == WF_OK; first += piece) {
         wf_step_result result;
         int64_t n_left = n_samples - first;

@@ -73,6 +73,15 @@ for changed in "--layers 2" "--hidden 32" "--heads 4" "--vocab 65"; do
     [[ $(shas other) != $(shas small) ]] || fail "$changed changes no weight"
     tested+=("${changed% *}")
 done
+bench=(bench ddp --model lstm --tokens 8 --batch 2 --ranks 1 --repeat 1 --steps 1)
+small=(--layers 1 --hidden 16 --vocab 64)
+run small "${small[@]}"
+for changed in "--embedding 8" "--tied"; do
+    # shellcheck disable=SC2086
+    run other "${small[@]}" $changed
+    [[ $(shas other) != $(shas small) ]] || fail "$changed changes no weight"
+    tested+=("${changed% *}")
+done
 bench=(bench ddp --model resnet18 --image 32 --batch 8 --ranks 1 --repeat 1 --steps 1)
 run direct --conv direct
 run winograd --conv winograd

@@ -106,6 +106,10 @@ differs "${small[@]}" -- --hidden 32
 differs "${small[@]}" -- --heads 4
 differs "${small[@]}" -- --slices 2
 differs "${small[@]}" -- --vocab 65
+bench=(bench memory --model lstm --tokens 8 --batch 2 --repeat 1 --steps 1 --plans dp=1)
+small=(--layers 1 --hidden 16 --vocab 64)
+differs "${small[@]}" -- --embedding 8
+differs "${small[@]}" -- --tied
 bench=(bench memory --model resnet18 --image 32 --batch 8 --repeat 1 --steps 1 --plans dp=1)
 differs --conv direct -- --conv winograd
 tested+=(--model --threads)

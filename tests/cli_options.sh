@@ -73,6 +73,9 @@ done
 differs --no-augment "$folder_run" "" "--no-augment"
 differs --loss "$mlp" "" "--loss mse"
 differs --dropout "$gpt" "" "--dropout 0.5"
+lstm=${gpt/gpt2-tiny/lstm}
+differs --embedding "$lstm --hidden 8" "" "--embedding 4"
+differs --tied "$lstm --hidden 8" "" "--tied"
 for net in "$gpt" "$mlp"; do differs --label-smoothing "$net" "" "--label-smoothing 0.1"; done
 refuses --label-smoothing 2 "it is at least 0 and below 1" "$mlp --label-smoothing 1"
 refuses --label-smoothing 2 "--loss is mse" "$mlp --loss mse --label-smoothing 0.1"
@@ -126,6 +129,7 @@ differs --freeze "$gpt" "" "--freeze h.0"
 differs --lr-schedule "$mlp" "" "--lr-schedule cosine"
 differs --lr-step "$mlp" "--lr-schedule step --lr-step 2" "--lr-schedule step --lr-step 1"
 differs --lr-gamma "$mlp --lr-schedule step --lr-step 1" "" "--lr-gamma 0.5"
+refuses --lr-patience 2 "--lr-schedule is not plateau" "$mlp --lr-patience 1" # (tests/cli_lstm.sh has what it does)
 differs --warmup "$mlp" "" "--warmup 5"
 
 # ---- plan ----

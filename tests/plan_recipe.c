@@ -352,6 +352,7 @@ static void check_option(const wfi_recipe_field *field, const char *typed, const
     options_init(&back);
     /* What gives the field a meaning. */
     assert_true(option_set(&o, OPT_lr_schedule, "step"));
+    if (strstr(field->help, "plateau:")) assert_true(option_set(&o, OPT_lr_schedule, "plateau"));
     assert_true(option_set(&o, OPT_weight_decay, "0.1"));
     if (strstr(field->help, "adam")) assert_true(option_set(&o, OPT_optimizer, "adam"));
     if (!option_set(&o, id, typed)) fail_msg("%s", o.error);

@@ -2,7 +2,8 @@
 """PyTorch's time for full training steps (forward, loss, backward, update), as JSON.
 
 ResNet-50: torchvision's, MSE against one-hot targets, SGD lr 0.001 (as in PyTorch's
-model parallel tutorial). GPT-2 124M: cross-entropy over all tokens, AdamW.
+model parallel tutorial). GPT-2 124M: cross-entropy over all tokens, AdamW. LSTM: two layers of
+200, 10,000 words, the hidden state of a step goes into the next, SGD with clipped gradients.
 Nothing is held back: fused optimizers, scaled_dot_product_attention.
 """
 import argparse
@@ -53,6 +54,24 @@ class GPT2(nn.Module):
         return F.linear(self.ln_f(x), self.wte.weight)  # the embedding is tied
 
 
+class LSTM(nn.Module):
+    """As in PyTorch's word_language_model, without dropout."""
+
+    def __init__(self, n_vocab=10000, n_hidden=200, n_layer=2):
+        super().__init__()
+        self.encoder = nn.Embedding(n_vocab, n_hidden)
+        self.rnn = nn.LSTM(n_hidden, n_hidden, n_layer, batch_first=True)
+        self.decoder = nn.Linear(n_hidden, n_vocab)
+        self.hidden = None
+        for p in (self.encoder.weight, self.decoder.weight):
+            nn.init.uniform_(p, -0.1, 0.1)
+
+    def forward(self, ids):
+        y, hidden = self.rnn(self.encoder(ids), self.hidden)
+        self.hidden = tuple(h.detach() for h in hidden)
+        return self.decoder(y)
+
+
 def fused(optimizer, parameters, **options):
     """The fused form where this PyTorch has one for the CPU."""
     try:
@@ -61,7 +80,7 @@ def fused(optimizer, parameters, **options):
         return optimizer(parameters, **options)
 
 
-MODELS = ("resnet18", "resnet34", "resnet50", "gpt2")
+MODELS = ("resnet18", "resnet34", "resnet50", "gpt2", "lstm")
 
 
 def setup(args):
@@ -83,13 +102,14 @@ def setup(args):
             model = model.to(memory_format=torch.channels_last)
             x = x.to(memory_format=torch.channels_last)
         return model, F.mse_loss, optimizer, x, y
-    model = GPT2()
-    x, y = torch.randint(50257, (2, args.batch, args.tokens))
-    optimizer = optimize(model.parameters(), "adamw")
+    is_lstm = args.model == "lstm"
+    model = LSTM() if is_lstm else GPT2()
+    x, y = torch.randint(10000 if is_lstm else 50257, (2, args.batch, args.tokens))
+    optimizer = optimize(model.parameters(), "sgd" if is_lstm else "adamw")
     return model, lambda a, b: F.cross_entropy(a.flatten(0, 1), b.flatten()), optimizer, x, y
 
 
-def stepper(model, loss_of, optimizer, x, y, compiles):
+def stepper(model, loss_of, optimizer, x, y, compiles, clip_norm=0):
     """A function that trains one step and returns its loss."""
     def forward(x, y):
         return loss_of(model(x), y)
@@ -101,6 +121,8 @@ def stepper(model, loss_of, optimizer, x, y, compiles):
         optimizer.zero_grad(set_to_none=True)
         loss = forward(x, y)
         loss.backward()
+        if clip_norm:
+            nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
         optimizer.step()
         return loss.item()
 
@@ -113,7 +135,8 @@ def main():
     parser.add_argument("--model", choices=MODELS, default="resnet50")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--image", type=int, default=128, help="height and width, resnets")
-    parser.add_argument("--tokens", type=int, default=256, help="per sample, gpt2")
+    parser.add_argument("--tokens", type=int, default=256, help="per sample, gpt2 and lstm")
+    parser.add_argument("--clip-norm", type=float, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=5, help="timed steps, after two others")
     parser.add_argument("--channels-last", action="store_true")
@@ -124,7 +147,7 @@ def main():
     torch.manual_seed(0)
     model, loss_of, optimizer, x, y = setup(args)
 
-    step = stepper(model, loss_of, optimizer, x, y, args.compile)
+    step = stepper(model, loss_of, optimizer, x, y, args.compile, args.clip_norm)
     start = time.perf_counter()
     losses = [step()]
     first = time.perf_counter() - start
@@ -138,7 +161,7 @@ def main():
     usage = resource.getrusage(resource.RUSAGE_SELF)
 
     median = statistics.median(times)
-    unit, n = ("images", args.batch) if args.model != "gpt2" else \
+    unit, n = ("images", args.batch) if args.model.startswith("resnet") else \
         ("tokens", args.batch * args.tokens)
     json.dump({
         f"{unit}_per_second": n / median,

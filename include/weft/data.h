@@ -93,12 +93,20 @@ typedef struct wf_data_config {
     int skip_broken;    /* decodes all pictures now, and leaves out those that cannot be, with a
                          * warning each in the log; 0: they are errors when they are read */
     size_t cache_bytes; /* pictures stay decoded in so much memory; 0: each is decoded each time */
+    /* Tokens from files: for a recurrent model the split is divided into so many streams of equal
+     * length, and batches of as many samples, in the order of the files, go through all of them
+     * side by side: sample s of a batch goes on where that of the batch before has ended. What the
+     * last batch has not in it is token 0 with the label -1, which does not count; what is left
+     * over by the division is left out. By split; 0: samples one after the other. */
+    int64_t n_streams[2];
 } wf_data_config;
 
 #define WF_DATA_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(wf_data_config), 0, WF_FORMAT_AUTO, WF_DATA_IMAGES, 3, 224, 224, 0, 0, 3840,        \
-            WF_TARGETS_LABELS, WF_TEXT_BYTES, 0, WF_NORMALIZE_DEFAULT, 0, {0}, {0}, 0, 0, 0, 0     \
+            WF_TARGETS_LABELS, WF_TEXT_BYTES, 0, WF_NORMALIZE_DEFAULT, 0, {0}, {0}, 0, 0, 0, 0, {  \
+            0                                                                                      \
+        }                                                                                          \
     }
 
 /* What was opened. Shapes are of one sample: a batch has dim 0 = samples before them. */

@@ -35,6 +35,8 @@ static wf_status check_config(wf_context *ctx, const wf_data_config *c) {
                             "data: pixels cannot be normalised by mean %g and deviation %g",
                             c->mean[k], c->std[k]);
     WF_TRY(check_field(ctx, "n_classes", c->n_classes, 0, INT32_MAX));
+    for (int s = 0; s < 2; s++)
+        WF_TRY(check_field(ctx, "n_streams", c->n_streams[s], 0, INT32_MAX));
     if (c->kind == WF_DATA_TOKENS) WF_TRY(check_field(ctx, "n_tokens", c->n_tokens, 1, MAX_SIZE));
     if (strcmp(c->name, "synthetic") != 0) return WF_OK;
     WF_TRY(check_field(ctx, "n_synthetic", c->n_synthetic, 1, INT64_C(1) << 40));

@@ -122,6 +122,5 @@ wf_status wfi_text_open(wf_data *data, const wf_data_config *config, const char 
     t->n[WF_DATA_TRAIN] = n - n / 10;
     t->width_bytes[WF_DATA_TEST] = t->width_bytes[WF_DATA_TRAIN];
     t->at[WF_DATA_TEST] = t->at[WF_DATA_TRAIN] + (size_t)t->n[WF_DATA_TRAIN] * t->width_bytes[0];
-    wfi_tokens_finish(data, n_tokens, wf_tokenizer_n_tokens(data->tokenizer));
-    return WF_OK;
+    return wfi_tokens_finish(data, config, path, wf_tokenizer_n_tokens(data->tokenizer));
 }

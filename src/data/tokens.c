@@ -32,10 +32,17 @@ static int32_t token_at(const wfi_tokens *t, int s, int64_t i) {
 
 static wf_status tokens_fill(const wf_data *data, const wfi_sample *sample, void *x, void *y) {
     const wfi_tokens *t = data->state;
-    int64_t n_tokens = data->about.n_tokens, first = sample->index * n_tokens;
-    for (int64_t i = 0; i < n_tokens; i++) {
-        ((int32_t *)x)[i] = token_at(t, sample->split, first + i);
-        ((int32_t *)y)[i] = token_at(t, sample->split, first + i + 1);
+    int64_t n = data->about.n_tokens, first = sample->index * n, n_left = n;
+    int64_t n_streams = t->n_streams[sample->split];
+    if (n_streams) {
+        int64_t n_each = t->n[sample->split] / n_streams, at = sample->index / n_streams * n;
+        first = sample->index % n_streams * n_each + at;
+        n_left = n_each - 1 - at; /* the last token is only asked for */
+    }
+    for (int64_t i = 0; i < n; i++) {
+        bool is_there = i < n_left;
+        ((int32_t *)x)[i] = is_there ? token_at(t, sample->split, first + i) : 0;
+        ((int32_t *)y)[i] = is_there ? token_at(t, sample->split, first + i + 1) : -1;
     }
     return WF_OK;
 }
@@ -44,6 +51,7 @@ static void tokens_hash(const wf_data *data, wfi_data_hash *hash) {
     const wfi_tokens *t = data->state;
     for (int s = 0; s < 2; s++)
         wfi_data_hash_add(hash, t->at[s], (size_t)t->n[s] * t->width_bytes[s]);
+    for (int s = 0; s < 2 && t->n_streams[s]; s++) wfi_data_hash_number(hash, t->n_streams[s]);
 }
 
 static void tokens_close(wf_data *data) {
@@ -59,8 +67,25 @@ wf_status wfi_tokens_create(wf_data *data, wfi_tokens **tokens_out) {
     return *tokens_out ? WF_OK : WF_NO_MEMORY;
 }
 
-void wfi_tokens_finish(wf_data *data, int64_t n_tokens, int64_t vocabulary) {
+/* Of a split. The last token is only asked for, never read. */
+static wf_status count_samples(const wf_data *data, int s, int64_t n_tokens, const char *path,
+                               int64_t *n_out) {
     const wfi_tokens *t = data->state;
+    int64_t n_streams = t->n_streams[s], n_each = n_streams ? t->n[s] / n_streams : t->n[s];
+    *n_out = wfi_max_i64(n_each - 1, 0) / n_tokens;
+    if (!n_streams || !t->n[s]) return WF_OK;
+    *n_out = n_streams * ((n_each - 1 + n_tokens - 1) / n_tokens);
+    if (n_each >= 2) return WF_OK;
+    return wfi_fail(data->ctx, WF_INVALID_ARG,
+                    "%s is too short: %" PRId64 " %s tokens are no %" PRId64
+                    " streams of at least 2",
+                    path, t->n[s], s == WF_DATA_TRAIN ? "training" : "test", n_streams);
+}
+
+wf_status wfi_tokens_finish(wf_data *data, const wf_data_config *config, const char *path,
+                            int64_t vocabulary) {
+    wfi_tokens *t = data->state;
+    int64_t n_tokens = config->n_tokens;
     wf_data_description *about = &data->about;
     about->kind = WF_DATA_TOKENS;
     about->targets = WF_TARGETS_LABELS;
@@ -68,9 +93,9 @@ void wfi_tokens_finish(wf_data *data, int64_t n_tokens, int64_t vocabulary) {
     about->x_shape = about->y_shape = WF_SHAPE(n_tokens);
     about->n_classes = vocabulary;
     about->n_tokens = n_tokens;
-    /* The last token of a split is only asked for, never read. */
-    about->n_train = wfi_max_i64(t->n[WF_DATA_TRAIN] - 1, 0) / n_tokens;
-    about->n_test = wfi_max_i64(t->n[WF_DATA_TEST] - 1, 0) / n_tokens;
+    memcpy(t->n_streams, config->n_streams, sizeof t->n_streams);
+    WF_TRY(count_samples(data, WF_DATA_TRAIN, n_tokens, path, &about->n_train));
+    return count_samples(data, WF_DATA_TEST, n_tokens, path, &about->n_test);
 }
 
 /* ---- files of tokens ---- */
@@ -232,7 +257,7 @@ wf_status wfi_tokens_open(wf_data *data, const wf_data_config *config, const cha
         WF_TRY(load(data->ctx, path, WF_DATA_TRAIN, t, &vocabulary));
     else
         WF_TRY(load_folder(data->ctx, path, t, &vocabulary));
-    wfi_tokens_finish(data, config->n_tokens, vocabulary);
+    WF_TRY(wfi_tokens_finish(data, config, path, vocabulary));
     if (data->about.n_train) return WF_OK;
     return wfi_fail(data->ctx, WF_INVALID_ARG,
                     "%s is too short: %" PRId64 " tokens to train on, samples of %" PRId64

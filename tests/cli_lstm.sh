@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# label: once
+# The word-level LSTM on a text that every Debian has: hidden state goes from batch to batch under
+# every plan, over a resume too; the learning rate falls where the test loss does; what is refused.
+source tests/cli_helpers.bash
+unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE WEFT_CONTROL_FD
+text=/usr/share/common-licenses/GPL-3
+small="--hidden 24 --embedding 16 --tokens 7 --threads 1 --seed 3 --batch 8"
+lstm="train --model lstm --data $text --words $small --micro 4 --lanes 4 --lr 4 --clip-norm 0.25"
+
+# ---- every plan has one rank's bits ----
+sha() { report $lstm --dropout 0.3 --steps 5 "$@" >"$folder/report" || fail "$*"; field weights_sha256 <"$folder/report"; }
+one=$(sha)
+[[ ${#one} == 64 ]] || fail "no hash"
+for plan in dp=2 dp=4,zero=3 pp=2,schedule=zb1 pp=2,schedule=zbv dp=2,pp=2,recompute=all dataparallel=2 \
+    offload=activations+params; do
+    [[ $(sha --plan "$plan") == "$one" ]] || fail "$plan: not one rank's bits"
+    planned=$(sed -n '/"peak_bytes"/,/"wire"/p' "$folder/report" | tr -d ' \n')
+    grep -qE '"planned":(\[[0-9,]*\]),"measured":\1' <<<"$planned" || fail "$plan: planned is not measured: $planned"
+done
+[[ $(sha --plan dp=2,pp=2 --ranks 4) == "$one" ]] || fail "processes: not one rank's bits"
+
+# ---- a run goes on within an epoch, under another plan, with the hidden state that it had ----
+report $lstm --steps 3 --out "$folder/run" >/dev/null || fail "3 steps"
+report train --resume --steps 5 --out "$folder/run" --plan dp=2,pp=2 >/dev/null || fail "--resume"
+report $lstm --steps 5 --out "$folder/whole" >/dev/null || fail "5 steps"
+cmp -s "$folder/run/model.safetensors" "$folder/whole/model.safetensors" || fail "--resume: other weights"
+tensors() { python3 - "$1" <<'PY'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+for name, about in sorted(json.loads(data[8:8 + n]).items()):
+    if name.startswith("hidden."):
+        begin, end = about["data_offsets"]
+        print(name, about["shape"], data[8 + n + begin:8 + n + end].hex())
+PY
+}
+tensors "$folder/run/state.safetensors" >"$folder/a"
+tensors "$folder/whole/state.safetensors" >"$folder/b"
+[[ $(grep -c '^hidden.rnn.l[01] \[8, 2, 24\] .*[1-9a-f]' "$folder/a") == 2 ]] || fail "no hidden state in the checkpoint"
+cmp -s "$folder/a" "$folder/b" || fail "--resume: another hidden state"
+
+# ---- learning rate, perplexity, an epoch's begin ----
+plateau="train --model lstm --data $text --words $small --tied --embedding 24 --lr 60 --lr-schedule plateau --lr-gamma 0.25"
+rates() { sed -n 's/.*"step": *\([0-9]*\),.*"lr": *\([0-9.e+-]*\).*/\2/p' "$1/log.jsonl" | uniq | sed "s,[.]0$,,"; }
+report $plateau --epochs 4 --out "$folder/p" >"$folder/report" || fail "plateau"
+[[ $(rates "$folder/p" | wc -l) -ge 2 ]] || fail "plateau: the rate never falls: $(rates "$folder/p")"
+[[ $(rates "$folder/p" | sed -n 2p) == 15 ]] || fail "plateau: not by a quarter: $(rates "$folder/p")"
+awk -v l="$(field test_loss <"$folder/report")" -v p="$(field test_perplexity <"$folder/report")" \
+    'BEGIN { exit !(p > 1 && p / exp(l) < 1.001 && p / exp(l) > 0.999) }' || fail "no perplexity"
+[[ $(report eval --init "$folder/p" --data "$text" --words --batch 8 --tokens 7 | field loss) == "$(field test_loss <"$folder/report")" ]] ||
+    fail "eval: another loss"
+report $plateau --epochs 2 --out "$folder/q" >/dev/null || fail "plateau: 2 epochs"
+report train --resume --epochs 4 --out "$folder/q" --plan pp=2 >/dev/null || fail "plateau: resume"
+cmp -s "$folder/p/model.safetensors" "$folder/q/model.safetensors" || fail "plateau: --resume has other weights"
+report $plateau --epochs 4 --lr-patience 3 --out "$folder/patient" >/dev/null || fail "--lr-patience"
+[[ $(rates "$folder/patient") == 60 ]] || fail "--lr-patience: the rate falls: $(rates "$folder/patient")"
+
+# ---- generation ----
+words=$(report generate --init "$folder/p" --prompt "the program" --steps 6 | field text)
+[[ $words == "the program "* ]] || fail "generate: '$words'"
+[[ $(report generate --init "$folder/p" --prompt "the program" --steps 6 --plan pp=2 | field text) == "$words" ]] || fail "generate: pp=2"
+
+# ---- what is refused ----
+expect 2 "tied weights want an embedding as wide" train --model lstm --data "$text" --words --tied --embedding 8 --hidden 16
+expect 2 "--heads has no effect here" $lstm --heads 2
+expect 2 "a recurrent model reads a text in its order" $lstm --no-shuffle
+expect 2 "it is an option of --model lstm" train --model gpt2-tiny --data "$text" --tied
+expect 2 "--lr-patience has no effect here" $lstm --lr-patience 1
+expect 2 "--lr-schedule plateau has no effect here" train --model lstm --data synthetic --lr-schedule plateau
+printf 'a b c d e f g h i j\n' >"$folder/short"
+expect 2 "streams of at least 2" train --model lstm --data "$folder/short" --words --tokens 2 --batch 16
+expect 2 "--tied true: the model in" train --model lstm --init "$folder/run" --tied --data "$text" --words
+finish
