@@ -140,7 +140,7 @@ static void block_model(wf_graph *g, const void *config) {
         wf_linear(trained_input(g, WF_SHAPE(n[0], n[1])), "fc", wfi_part_begin(n[2], 1, 3));
     x = wfi_graph_op(g, &wfi_op_class_sums, &attr, NULL, 2, (wf_tensor[]){x, labels});
     wf_loss(
-        wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, NULL, NULL, 2, (wf_tensor[]){x, labels}));
+        wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, &attr, NULL, 2, (wf_tensor[]){x, labels}));
 }
 
 static void test_block(void **state) {

@@ -72,9 +72,10 @@ BUILD(cross_entropy_in_blocks) {
     UNUSED;
     wf_shape logits = wf_tensor_shape(p[0]);
     int64_t n = logits.dim[logits.n_dims - 1];
-    wfi_attr attr = {.classes = {n, arg[0], 0, arg[0]}};
+    wfi_attr attr = {.classes = {n, arg[0], 0, arg[0], (double)arg[1] / 10}};
     wf_tensor sums = wfi_graph_op(g, &wfi_op_class_sums, &attr, NULL, 2, p);
-    return wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, NULL, NULL, 2, (wf_tensor[]){sums, p[1]});
+    return wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, &attr, NULL, 2,
+                        (wf_tensor[]){sums, p[1]});
 }
 BUILD(mse) {
     UNUSED;
@@ -384,7 +385,7 @@ static void losses(void **state) {
          .id_limit = 11},
         {"cross_entropy in blocks of one class",
          cross_entropy_in_blocks,
-         {4},
+         {4, 3},
          SHAPES(S(1, 2, 4)),
          .has_ids = true,
          .id_shape = S(2),

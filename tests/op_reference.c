@@ -416,7 +416,7 @@ static void record_model(wf_graph *g, const void *config) {
     wfi_attr attr = {.classes = {3, n_blocks, 0, n_blocks}};
     if (n_blocks)
         logits = wfi_graph_op(g, &wfi_op_class_sums, &attr, NULL, 2, (wf_tensor[]){logits, labels});
-    wf_loss(n_blocks ? wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, NULL, NULL, 2,
+    wf_loss(n_blocks ? wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, &attr, NULL, 2,
                                     (wf_tensor[]){logits, labels})
                      : wf_cross_entropy(logits, labels));
 }

@@ -253,7 +253,7 @@ static void every_op_with_attributes(void **state) {
     static const char *const without =
         " relu relu_backward tanh tanh_backward sigmoid sigmoid_backward add add_relu "
         "add_broadcast mul sum_leading softmax softmax_backward log_softmax log_softmax_backward "
-        "cross_entropy cross_entropy_backward cross_entropy_of_sums cross_entropy_of_sums_backward "
+        "cross_entropy cross_entropy_backward "
         "mse mse_backward loss_record loss_gradient global_avg_pool global_avg_pool_backward "
         "reshape ";
     for (int k = 0; wfi_op_table[k]; k++) {

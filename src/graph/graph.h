@@ -113,6 +113,7 @@ typedef union wfi_attr {
         int64_t n_classes;
         int64_t n_blocks;   /* into which classes are cut, see wfi_part_begin */
         int64_t begin, end; /* the blocks whose logits there are */
+        double smoothing;   /* as loss's */
     } classes;
     struct {
         double smoothing;

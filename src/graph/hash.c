@@ -45,6 +45,7 @@ static const struct {
                {"dropout", DROPOUT},
                {"embedding", EMBEDDING},
                {"class_sums", CLASSES},
+               {"cross_entropy_of_sums", CLASSES},
                {"smoothed_cross_entropy", LOSS},
                {"self_attention", ATTENTION},
                {"cached_attention", ATTENTION},
@@ -102,8 +103,8 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *a, char *text) {
         snprintf(to, n, "%" PRId64 " %" PRId64, a->embedding.n_classes, a->embedding.first);
         break;
     case CLASSES:
-        snprintf(to, n, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, a->classes.n_classes,
-                 a->classes.n_blocks, a->classes.begin, a->classes.end);
+        snprintf(to, n, "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %a", a->classes.n_classes,
+                 a->classes.n_blocks, a->classes.begin, a->classes.end, a->classes.smoothing);
         break;
     case LOSS:
         snprintf(to, n, "%a", a->loss.smoothing);

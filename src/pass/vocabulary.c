@@ -21,6 +21,10 @@ static int64_t n_classes_of(const wf_graph *g, int32_t logits) {
     return shape->dim[shape->n_dims - 1];
 }
 
+static bool is_cross_entropy(const wfi_node *node) {
+    return node->op == &wfi_op_cross_entropy || node->op == &wfi_op_smoothed_cross_entropy;
+}
+
 /* Whether one cross entropy reads them and nothing else does; or a model without a loss puts them
  * out. */
 static bool are_logits(const wf_graph *g, int32_t v) {
@@ -28,7 +32,7 @@ static bool are_logits(const wf_graph *g, int32_t v) {
     for (int32_t n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_in && !g->nodes[n].dead; i++) {
             if (g->nodes[n].in[i] != v) continue;
-            if (g->nodes[n].op != &wfi_op_cross_entropy || i) return false;
+            if (!is_cross_entropy(&g->nodes[n]) || i) return false;
             n_readers++;
         }
     return n_readers == 1 || (!n_readers && g->loss < 0 && g->values[v].name);
@@ -73,10 +77,11 @@ static void join_logits(wf_graph *g, const wfi_node *head) {
 }
 
 static void add_loss(wf_graph *g, const wfi_node *loss, int64_t n_blocks) {
-    wfi_attr attr = {.classes = {n_classes_of(g, loss->in[0]), n_blocks, 0, n_blocks}};
+    wfi_attr attr = {.classes = {n_classes_of(g, loss->in[0]), n_blocks, 0, n_blocks,
+                                 loss->attr.loss.smoothing}};
     wf_tensor in[] = {wfi_tensor(g, loss->in[0]), wfi_tensor(g, loss->in[1])};
     in[0] = add(g, loss, &wfi_op_class_sums, &attr, NULL, 2, in);
-    (void)add(g, loss, &wfi_op_cross_entropy_of_sums, NULL, NULL, 2, in);
+    (void)add(g, loss, &wfi_op_cross_entropy_of_sums, &attr, NULL, 2, in);
     take_outputs(g, loss);
 }
 
@@ -91,7 +96,7 @@ static void drop_output(wf_graph *g, int32_t v) {
 static void add_again(wf_graph *g, const wfi_node *node, const wfi_node *head, int64_t n_blocks) {
     if (node == head && !g->training) {
         join_logits(g, node);
-    } else if (node->op == &wfi_op_cross_entropy && node->in[0] == head->out[0] && g->training) {
+    } else if (is_cross_entropy(node) && node->in[0] == head->out[0] && g->training) {
         add_loss(g, node, n_blocks);
     } else if (g->status == WF_OK) {
         g->status = WFI_GROW(g->ctx, g->nodes, g->n_nodes, g->node_capacity, "a graph's nodes");

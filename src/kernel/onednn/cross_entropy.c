@@ -182,8 +182,8 @@ wf_status wfi_describe_cross_entropy(wfi_kernel *kernel, const char **reason_out
     bool is_forward = op == &wfi_op_cross_entropy || op == &wfi_op_class_sums;
     if ((is_sums ? a->classes.n_classes : table_of(kernel).n) < N_CLASSES_WORTH_IT)
         return wfi_decline(reason_out, "few classes: plain C is as fast, and exact");
-    if (is_sums && a->classes.end > a->classes.begin + 1)
-        return wfi_decline(reason_out, "several blocks of classes");
+    if (is_sums && (a->classes.end > a->classes.begin + 1 || a->classes.smoothing > 0))
+        return wfi_decline(reason_out, "several blocks of classes, or smoothed labels");
     WF_TRY(is_forward ? describe_forward(kernel, reason_out)
                       : describe_backward(kernel, reason_out));
     if (is_sums) wfi_onednn_of(kernel)->run = is_forward ? run_sums : run_sums_backward;
