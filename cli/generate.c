@@ -23,8 +23,10 @@ typedef struct generation {
     int64_t vocab, positions, block;
     int32_t *tokens; /* the prompt, and what follows */
     int64_t n_prompt, n_steps;
-    float *logits;  /* [block, vocab] */
-    int32_t *order; /* [vocab] */
+    const char *stop;                /* NULL: there is none */
+    size_t prompt_bytes, stop_bytes; /* of the text: up to the prompt's end, up to `stop` */
+    float *logits;                   /* [block, vocab] */
+    int32_t *order;                  /* [vocab] */
     uint64_t random;
 } generation;
 
@@ -87,6 +89,21 @@ static exit_status check_finite(const generation *g, const float *logits) {
     return EXIT_DONE;
 }
 
+/* Whether what follows the prompt, up to token n, has the text that ends it. */
+static exit_status look_for_stop(generation *g, int64_t n, bool *is_there_out) {
+    char *text, *found;
+    size_t n_bytes;
+    *is_there_out = false;
+    if (!g->stop) return EXIT_DONE;
+    wf_status status = wf_tokenizer_decode(g->tokenizer, g->tokens, n, &text, &n_bytes);
+    if (status != WF_OK) return complain_of(g->c, status);
+    found = memmem(text + g->prompt_bytes, n_bytes - g->prompt_bytes, g->stop, strlen(g->stop));
+    *is_there_out = found != NULL;
+    if (found) g->stop_bytes = (size_t)(found - text);
+    wf_text_free(g->c->ctx, text);
+    return EXIT_DONE;
+}
+
 static exit_status go_on(generation *g) {
     float *last = NULL;
     for (int64_t first = 0; first < g->n_prompt; first += g->block) {
@@ -101,6 +118,9 @@ static exit_status go_on(generation *g) {
         if (!bad && (bad = interrupt_status())) complain(bad, "interrupted");
         if (bad) return bad;
         g->tokens[n] = choose(g, last);
+        bool is_end;
+        if ((bad = look_for_stop(g, n + 1, &is_end))) return bad;
+        if (is_end) g->n_steps = step + 1;
         if (step + 1 == g->n_steps) break;
         wf_status status = forward(g, n, 1, 1);
         if (status != WF_OK) return complain_of(g->c, status);
@@ -184,11 +204,33 @@ static exit_status read_prompt(generation *g) {
     return bad;
 }
 
+/* --stop, or what ends GPT-2's texts, if that is a token. */
+static exit_status find_stop(generation *g) {
+    static const char end_of_text[] = "<|endoftext|>";
+    const wf_tokenizer *t = g->tokenizer;
+    wf_context *ctx = g->c->ctx;
+    char *text;
+    int32_t *tokens;
+    int64_t n = 0;
+    wf_status status = wf_tokenizer_decode(t, g->tokens, g->n_prompt, &text, &g->prompt_bytes);
+    if (status != WF_OK) return complain_of(g->c, status);
+    wf_text_free(ctx, text);
+    g->stop_bytes = SIZE_MAX;
+    g->stop = g->c->o.stop;
+    if (g->stop || wf_tokenizer_kind_of(t) != WF_TOKENIZER_BPE) return EXIT_DONE;
+    status = wf_tokenizer_encode(t, "--stop", end_of_text, strlen(end_of_text), &tokens, &n);
+    if (status != WF_OK) return complain_of(g->c, status);
+    wf_tokens_free(ctx, tokens);
+    if (n == 1) g->stop = end_of_text;
+    return EXIT_DONE;
+}
+
 static exit_status make_trainer(generation *g) {
     wf_recipe recipe = g->c->o.recipe;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.forward_only = 1;
     config.devices = g->c->o.devices;
+    config.job = g->c->job;
     config.device_memory_bytes = g->c->o.device_memory;
     recipe.batch = g->block;
     wf_status status =
@@ -213,6 +255,7 @@ static exit_status prepare(generation *g) {
     if (!bad) bad = complain_of(c, wf_plan_parse(c->ctx, c->o.plan, &g->plan));
     if (!bad) bad = complain_of(c, find_model(g));
     if (!bad) bad = read_prompt(g);
+    if (!bad) bad = find_stop(g);
     return bad ? bad : make_trainer(g);
 }
 
@@ -224,15 +267,16 @@ static exit_status tell(const generation *g, double seconds) {
     int64_t n = g->n_prompt + g->n_steps;
     wf_status status = wf_tokenizer_decode(g->tokenizer, g->tokens, n, &text, &n_bytes);
     if (status != WF_OK) return complain_of(g->c, status);
-    char *shown = text_repaired(text, n_bytes);
+    bool is_stopped = g->stop_bytes < n_bytes;
+    char *shown = text_repaired(text, is_stopped ? g->stop_bytes : n_bytes);
     wf_text_free(g->c->ctx, text);
     json_t *tokens = json_array();
     for (int64_t i = 0; i < n; i++) json_array_append_new(tokens, json_integer(g->tokens[i]));
-    json_t *report = shown
-                         ? json_pack("{s:s, s:o, s:I, s:o}", "text", shown, "tokens", tokens,
-                                     "prompt_tokens", (json_int_t)g->n_prompt, "tokens_per_second",
-                                     json_number((double)g->n_steps / seconds))
-                         : NULL;
+    json_t *report =
+        shown ? json_pack("{s:s, s:o, s:I, s:b, s:o}", "text", shown, "tokens", tokens,
+                          "prompt_tokens", (json_int_t)g->n_prompt, "stopped", (int)is_stopped,
+                          "tokens_per_second", json_number((double)g->n_steps / seconds))
+              : NULL;
     if (!report) {
         free(shown);
         return complain(EXIT_FAILED, "no memory left");
@@ -245,8 +289,11 @@ static exit_status tell(const generation *g, double seconds) {
 exit_status run_generate(cli *c) {
     generation g = {.c = c, .random = c->o.recipe.seed};
     struct timespec begin, end;
+    bool done;
     interrupt_watch();
-    exit_status bad = prepare(&g);
+    exit_status bad = processes_begin(c, &done);
+    if (bad || done) return bad;
+    bad = prepare(&g);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     if (!bad) bad = go_on(&g);
     clock_gettime(CLOCK_MONOTONIC, &end);

@@ -125,10 +125,11 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
     X(devices, TEXT, devices, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "LIST", NULL,            \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0")         \
-    X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN | PEER, OF_RANK, "N", "1",                          \
+    X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN | FOR_GENERATE | PEER, OF_RANK, "N", "1",           \
       "ranks as processes (run: also -n N, and it must be given; bench allreduce: as many, "       \
       "bench ddp: up to so many; bench memory: at most; these, not given: one a core)")            \
-    X(rendezvous, TEXT, rendezvous, PLAN, FOR_TRAIN | FOR_BENCH, OF_RANK, "URL", NULL,             \
+    X(rendezvous, TEXT, rendezvous, PLAN, FOR_TRAIN | FOR_BENCH | FOR_GENERATE, OF_RANK, "URL",    \
+      NULL,                                                                                        \
       "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
       "file:///path")                                                                              \
     X(device_memory, SIZE, device_memory, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "SIZE",      \
@@ -155,6 +156,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "of what a microbatch holds, the part that the gradient of the weights needs")               \
                                                                                                    \
     X(prompt, TEXT, prompt, RUN, FOR_GENERATE, 0, "TEXT", NULL, "the text to go on from")          \
+    X(stop, TEXT, stop, RUN, FOR_GENERATE, 0, "TEXT", NULL,                                        \
+      "end where this comes (<|endoftext|>, if it is a token)")                                    \
     X(temperature, REAL, temperature, RUN, FOR_GENERATE, 0, "X", "0",                              \
       "0: the likeliest token each time; else it is drawn, from more of them the higher")          \
     X(top_k, COUNT, top_k, RUN, FOR_GENERATE | FOR_PREDICT, 0, "N", "0",                           \
@@ -171,7 +174,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "sizes of the buffers (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                   \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
       "how sums are made (all but engine and auto):")                                              \
-    X(wire, TEXT, wire, RUN, FOR_TRAIN | FOR_BENCH | FOR_BENCH_ALLREDUCE, 0, "WIRE", NULL,         \
+    X(wire, TEXT, wire, RUN, FOR_TRAIN | FOR_BENCH | FOR_GENERATE | FOR_BENCH_ALLREDUCE, 0,        \
+      "WIRE", NULL,                                                                                \
       "how processes reach each other: shm (shared memory), mpi (messages through an MPI "         \
       "library) or "                                                                               \
       "auto, which is mpi if they are on several machines; bench allreduce: inproc: ranks are "    \
@@ -272,8 +276,8 @@ typedef struct option {
 } option;
 
 typedef struct options {
-    char *model, *data, *tokenizer, *prompt, *plan, *devices, *init, *out, *trace, *draw, *json,
-        *config, *deepspeed;
+    char *model, *data, *tokenizer, *prompt, *stop, *plan, *devices, *init, *out, *trace, *draw,
+        *json, *config, *deepspeed;
     char *forward_ms, *backward_ms, *weight_ms, *schedule, *rendezvous;
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;

@@ -47,12 +47,30 @@ report generate --init "$folder/bytes" --prompt "the" --steps 5 | tr -d ' \n' | 
     fail "generate with bytes: no tokens"
 one=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 20 --temperature 2 --seed 3 | field text)
 same=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 20 --temperature 2 --seed 3 --plan pp=2 | field text)
+for plan in dp=2,zero=3 "pp=2 --ranks 2" "tp=2 --ranks 2" "dp=2,zero=2 --ranks 2" offload=params; do
+    # shellcheck disable=SC2086
+    same=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 20 --temperature 2 --seed 3 --plan $plan | field text)
+    [[ $one == "$same" ]] || fail "generate --plan $plan gives '$same', not '$one'"
+done
 other=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 20 --temperature 2 --seed 4 | field text)
 [[ -n $one && $one == "$same" ]] || fail "generate: the same seed gives '$one' and '$same'"
 [[ $one != "$other" ]] || fail "generate: another seed gives the same text"
 greedy=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 8 | field text)
 top=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 8 --temperature 5 --top-k 1 | field text)
 [[ $greedy == "$top" ]] || fail "generate: --top-k 1 is not greedy: '$greedy', '$top'"
+# ---- where a text ends ----
+for i in $(seq 100); do printf 'the<|endoftext|>'; done >"$folder/end.txt"
+report train $tiny --data "$folder/end.txt" --tokenizer tests/golden/bpe --steps 40 --optimizer adam --lr 0.01 --out "$folder/end" >/dev/null || fail "train on ends"
+ends() { # WORDS...: text and number of tokens
+    local got
+    got=$(report generate --init "$folder/end" --tokenizer tests/golden/bpe --prompt "the" --steps 6 "$@")
+    echo "$(field text <<<"$got"):$(tr -d ' \n' <<<"$got" | grep -o '"tokens":[^]]*' | tr -dc , | wc -c):$(field stopped <<<"$got")"
+}
+[[ $(ends) == the:1:true ]] || fail "generate does not end where the text does: $(ends)"
+[[ $(ends --stop "oftext|><|end") == "the<|end:2:true" ]] || fail "--stop: $(ends --stop "oftext|><|end")"
+[[ $(ends --stop "xtheend") == "the"*":6:false" ]] || fail "--stop of what never comes: $(ends --stop xtheend)"
+
+expect 2 "--stop is empty" generate --init "$run" --prompt x --stop ""
 expect 2 "--prompt is missing" generate --init "$run"
 expect 2 "--prompt is empty" generate --init "$run" --prompt ""
 expect 2 "--init is missing" generate --prompt x

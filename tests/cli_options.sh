@@ -84,6 +84,7 @@ tested+=(--stem)
 
 # ---- generate ---- (what each does is in tests/cli_language.sh)
 refuses --prompt 2 "--prompt is missing" "generate --init $folder/none"
+refuses --stop 2 "--stop is empty" "generate --init $folder/none --prompt x --stop="
 refuses --temperature 2 "--temperature wants a number from 0" "generate --init $folder/none --prompt x --temperature -1"
 refuses --top-k 2 "--top-k has no effect here" "generate --init $folder/none --prompt x --top-k 3"
 

@@ -88,13 +88,16 @@ static void add_borders(border *borders, size_t *n, const wfi_block *b, wfi_exte
     borders[(*n)++] = border_of(b, extent.offset + extent.bytes);
 }
 
-/* What a step changes of a block of state: not the parameters that are not trained. */
+/* What a step changes of a block of state: not the parameters that are not trained; of a forward
+ * run, which is the first replica's, its caches and hidden state. */
 static wfi_extent changed_part(const wf_program *p, const wfi_block *b) {
     wfi_extent part = {(size_t)b->begin, b->bytes};
-    if (p->kind != WF_PROGRAM_TRAIN)
-        part.bytes = b->kind == WFI_BLOCK_BUFFER   ? p->graph->units[b->id].cache_bytes
-                     : b->kind == WFI_BLOCK_HIDDEN ? b->bytes
-                                                   : 0;
+    if (p->kind != WF_PROGRAM_TRAIN) {
+        bool runs = wfi_stage_member_on(p, wfi_program_stage_of(p, b->id), b->rank) == 0;
+        part.bytes = b->kind == WFI_BLOCK_BUFFER && runs   ? p->graph->units[b->id].cache_bytes
+                     : b->kind == WFI_BLOCK_HIDDEN && runs ? b->bytes
+                                                           : 0;
+    }
     if (b->kind == WFI_BLOCK_PARAM) part = wfi_trained_extent(p, b->id, part);
     return (wfi_extent){0, part.bytes};
 }
