@@ -52,6 +52,9 @@ static void good(void **state) {
         {"recompute=auto,dataparallel=2", "dataparallel=2,recompute=auto", 2},
         {"shard=2,zero=2,dp=4", "dp=4,pp=1,schedule=1f1b,zero=2,shard=2", 4},
         {"dp=4,zero=2,shard=4", "dp=4,pp=1,schedule=1f1b,zero=2", 4},
+        {"sp,tp=2", "dp=1,pp=1,schedule=1f1b,tp=2,sp", 2},
+        {"tp=4,sp=on,dp=2", "dp=2,pp=1,schedule=1f1b,tp=4,sp", 8},
+        {"tp=2,sp=off", "dp=1,pp=1,schedule=1f1b,tp=2", 2},
         {"dataparallel=3", "dataparallel=3", 3},
         {"dp=1,pp=1,dataparallel=1", "dataparallel=1", 1},
         {"overlap=off,output=1,dataparallel=2", "dataparallel=2,output=1,overlap=off", 2},
@@ -74,7 +77,7 @@ static void good(void **state) {
         TEST_OK(ctx, wf_plan_parse(ctx, cases[i].text, &plan));
         assert_string_equal(wf_plan_text(plan), cases[i].canonical);
         assert_int_equal(wf_plan_n_ranks(plan), cases[i].n_ranks);
-        assert_int_equal(wf_plan_dp(plan) * wf_plan_pp(plan), cases[i].n_ranks);
+        assert_int_equal(wf_plan_dp(plan) * wf_plan_pp(plan) * wf_plan_tp(plan), cases[i].n_ranks);
         TEST_OK(ctx, wf_plan_parse(ctx, wf_plan_text(plan), &again));
         assert_string_equal(wf_plan_text(again), wf_plan_text(plan));
         wf_plan_destroy(plan);
@@ -100,6 +103,9 @@ static void bad(void **state) {
         {"pp=2,dp= 3", "position 6"},
         {"tp=0", "tp='0' at position 1; it takes a whole number from 1"},
         {"tp=2,dataparallel=2", "tp at position 1 does not go with dataparallel=2"},
+        {"sp", "sp divides rows over the ranks of tp, and there is one; add tp=2"},
+        {"tp=2,sp=1", "sp='1' at position 6; it takes off or on"},
+        {"tp=2,sp,", "expected key=value at position 9"},
         {"dp", "expected key=value"},
         {"dp=2,", "expected key=value"},
         {",dp=2", "expected key=value"},

@@ -64,6 +64,34 @@ static void a_pair_is_units(void **state) {
     test_context_end(ctx);
 }
 
+/* Two slices divide 16 tokens: between the pairs each has half of the rows. */
+static void rows_are_units(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "embed",        "embed.pair0.0", "embed.pair0.1", "embed.sum0",   "h.0",
+        "h.0.rows0.0",  "h.0.rows0.1",   "h.0.join0",     "h.0.pair0.0",  "h.0.pair0.1",
+        "h.0.sum0",     "h.0.rows1.0",   "h.0.rows1.1",   "h.0.join1",    "h.0.pair1.0",
+        "h.0.pair1.1",  "h.0.sum1",      "h.0.rows2.0",   "h.0.rows2.1",  "head",
+        "head.rows0.0", "head.rows0.1",  "head.join0",    "head.pair0.0", "head.pair0.1",
+        "head.sum0"};
+    wf_context *ctx = test_context();
+    wf_model *model = find_gpt(ctx, 1);
+    wf_program *p;
+    TEST_OK(ctx, make(ctx, model, "tp=2,sp", 2, &p));
+    assert_int_equal(p->graph->n_units, sizeof names / sizeof *names);
+    for (int32_t u = 0; u < p->graph->n_units; u++)
+        assert_string_equal(p->graph->units[u].name, names[u]);
+    /* The bias of the layer before and a norm's two vectors. */
+    assert_int_equal(p->graph->units[10].param_bytes, 3 * HIDDEN * sizeof(float));
+    for (int rank = 0; rank < 2; rank++)
+        for (int32_t u = 0; u < p->graph->n_units; u++)
+            if (p->graph->units[u].is_slice)
+                assert_int_equal(wfi_unit_is_on(p, u, rank), p->graph->units[u].slice == rank);
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
 /* ---- what is refused ---- */
 
 static wf_tensor begin(wf_graph *g) {
@@ -112,6 +140,8 @@ static void refused(void **state) {
          "slices=3: the tree over which they are summed has no 2 whole subtrees for tp=2"},
         {NULL, "pp=2,cut=h.0.pair0.1", 3, "stands between slices that are summed"},
         {NULL, "pp=12", 3, "the model has 11 units"},
+        {NULL, "pp=2,cut=h.0.rows1.0", 2, "stands between slices that are summed"},
+        {NULL, "tp=3,sp", 3, "slices=3 do not divide the tokens of a sample"},
         {by_softmax, "", 2, "nothing of this model can be cut: op softmax of unit first"},
         {seen_outside, "", 2, "nothing of this model can be cut: op add of unit first"},
         {tied, "", 2, "nothing of this model can be cut"},
@@ -173,12 +203,72 @@ static void for_the_vocabulary(void **state) {
     test_context_end(ctx);
 }
 
+/* By rows: as many bytes in two halves each, a reduce-scatter and an all-gather; and the gradients
+ * of the six vectors that a block has between its pairs, which are sums over rows. */
+static void rows_send_the_same(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    size_t whole = sent(ctx, "tp=2", 3, 2) - sent(ctx, "tp=2", 2, 2);
+    size_t rows = sent(ctx, "tp=2,sp", 3, 2) - sent(ctx, "tp=2,sp", 2, 2);
+    assert_int_equal(rows, whole + MICRO * 6 * HIDDEN * sizeof(float));
+    test_context_end(ctx);
+}
+
+/* ---- what is kept ---- */
+
+static bool is_used(const wf_program *p, int32_t block, wfi_instruction_kind kind) {
+    bool is = false;
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        for (int32_t k = 0; k < p->instructions[i].n_references; k++)
+            is |=
+                p->instructions[i].kind == kind && p->instructions[i].references[k].block == block;
+    return is;
+}
+
+/* Of the second block's activations of a microbatch, what is on rank 0 from forward to backward. */
+static size_t kept(wf_context *ctx, const char *plan, int64_t n_slices) {
+    wf_model *model = find_gpt(ctx, 3);
+    wf_program *p;
+    size_t bytes = 0;
+    TEST_OK(ctx, make(ctx, model, plan, n_slices, &p));
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        const wfi_block *block = &p->blocks[b];
+        bool is_activation = block->rank == 0 && block->micro == 0 && !block->depth &&
+                             (block->kind == WFI_BLOCK_SAVED || block->kind == WFI_BLOCK_VALUE);
+        if (!is_activation) continue;
+        bool is_value = block->kind == WFI_BLOCK_VALUE;
+        int32_t unit = is_value ? p->graph->values[block->id].unit : block->id;
+        if (!strncmp(p->graph->units[unit].name, "h.1", 3) && is_used(p, b, WFI_FORWARD) &&
+            is_used(p, b, WFI_BACKWARD_WEIGHT))
+            bytes += block->bytes;
+    }
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    return bytes;
+}
+
+/* Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, 2022, Table 2,
+ * in elements of 4 bytes; masks of dropout are drawn again, and norms have two numbers a row. Along
+ * tp 12 of 16 values and the attention are divided, with sp all but what the pairs read: that, too,
+ * would have to be gathered again for the backward. */
+static void kept_as_published(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    const size_t rows = (size_t)BATCH / MICRO * TOKENS, value = rows * HIDDEN * sizeof(float);
+    const size_t attention = rows * HEADS * sizeof(float); /* its scores are not kept */
+    const size_t norms = 2 * 2 * rows * sizeof(float);
+    assert_int_equal(kept(ctx, "", 2), 16 * value + attention + norms);
+    assert_int_equal(kept(ctx, "tp=2", 2), 4 * value + (12 * value + attention) / 2 + norms);
+    assert_int_equal(kept(ctx, "tp=2,sp", 2), 2 * value + (14 * value + attention + norms) / 2);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pair_is_units),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(as_published),
-        cmocka_unit_test(for_the_vocabulary),
+        cmocka_unit_test(a_pair_is_units),   cmocka_unit_test(refused),
+        cmocka_unit_test(as_published),      cmocka_unit_test(for_the_vocabulary),
+        cmocka_unit_test(rows_are_units),    cmocka_unit_test(rows_send_the_same),
+        cmocka_unit_test(kept_as_published),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

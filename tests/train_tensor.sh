@@ -38,9 +38,9 @@ one=$(field weights_sha256 <"$folder/report")
 [[ $one != "$(run threads 1 "" --steps 2 | field weights_sha256)" ]] || fail "4 slices give the bits of none"
 [[ $(run threads 2 tp=2 --steps 2 | field weights_sha256) == "$(run threads 1 "" --steps 2 --slices 2 | field weights_sha256)" ]] ||
     fail "tp=2 alone is not 2 slices"
-same threads 4 tp=4 tp=2,pp=2 tp=2,dp=2,zero=3
-same processes 4 tp=4 tp=2,dp=2,zero=2,recompute=all
-same threads 8 tp=2,dp=2,pp=2,zero=1 tp=2,dp=2,pp=2,order=dp,pp,tp,zero=3
+same threads 4 tp=4 tp=2,pp=2 tp=2,sp,dp=2,zero=3
+same processes 4 tp=4,sp tp=2,dp=2,zero=2,recompute=all
+same threads 8 tp=2,sp,dp=2,pp=2,zero=1 tp=2,dp=2,pp=2,order=dp,pp,tp,zero=3
 same processes 4 tp=2,dp=2,order=dp,tp
 
 # Where ranks are.
@@ -51,12 +51,12 @@ grep -q '"mesh":\[{"axis":"dp","size":2,"stride":1,"groups":\[\[0,1\],\[2,3\],\[
 [[ $(grep -A 7 '^ranks:' "$folder/grid" | tr -s ' \n' ' ') == 'ranks: pp 0 dp 0 dp 1 tp 0 0 1 tp 1 2 3 pp 1 dp 0 dp 1 tp 0 4 5 tp 1 6 7 groups along dp: 0 1 | 2 3 | 4 5 | 6 7 ' ]] ||
     fail "the grid of order=dp,tp: $(head -n 20 "$folder/grid")"
 if [[ ${WEFT_TEST_FULL:-0} == 1 ]]; then
-    same threads 2 tp=2,{schedule=breadth,recompute=selective,offload=state+params+activations,allreduce=root,overlap=off}
-    same threads 4 tp=4,allreduce={tree,pairwise,direct} tp=2,pp=2,schedule={gpipe,zb1,zb2,auto} tp=2,dp=2,zero={1,2,3}{,\,shard=1,\,offload=params:disk}
+    same threads 2 tp=2,{,sp\,}{schedule=breadth,recompute=selective,offload=state+params+activations,allreduce=root,overlap=off}
+    same threads 4 tp=4,{,sp\,}allreduce={tree,pairwise,direct} tp=2,{,sp\,}pp=2,schedule={gpipe,zb1,zb2,auto,zbv} tp=2,dp=2,zero={1,2,3}{,\,shard=1,\,offload=params:disk}
     same processes 8 tp=2,dp=2,pp=2{,\,zero=3\,offload=params}
     for name in mpirun.openmpi mpirun.mpich; do
         command -v $name >/dev/null || continue
-        for wire in shm mpi; do same $name 4 tp=4 tp=2,dp=2,zero=3{,\,order=dp\,tp} tp=2,pp=2,order=pp,tp; done
+        for wire in shm mpi; do same $name 4 tp=4{,\,sp} tp=2,sp,pp=2 tp=2,dp=2,zero=3{,\,order=dp\,tp} tp=2,pp=2,order=pp,tp; done
     done
 fi
 
@@ -66,7 +66,7 @@ grep -qaE '"h\.0\.attn\.c_attn\.weight":\{[^}]*\[64, ?192\]' "$folder/head" || f
 grep -qaE '"wte\.weight":\{[^}]*\[251, ?64\]' "$folder/head" || fail "wte is not whole in the file"
 ! grep -qa '/4\]"' "$folder/head" || fail "a slice has a name in the file"
 four=$(run threads 1 "" --steps 4 --slices 4 | field weights_sha256)
-for plan in 4,tp=4 4,tp=2,dp=2,zero=3,order=dp,tp 1,; do
+for plan in 4,tp=4,sp 4,tp=2,dp=2,zero=3,order=dp,tp 1,; do
     rm -rf "$folder/two"
     cp -r "$folder/one" "$folder/two"
     [[ $(report train --out "$folder/two" --resume --steps 4 --plan "${plan#*,}" --devices "cpu:${plan%%,*}" | field weights_sha256) == "$four" ]] ||

@@ -22,6 +22,7 @@
  *                (the default), all, selective (what is cheap to compute), A+B (all of these
  *                units), A+B:selective (of B what is cheap), auto (wf_plan_use_memory)
  *   tp=N         ranks that divide the recipe's slices of pairs of layers
+ *   sp           tp: they also divide the rows of what stands between pairs
  *   dataparallel=N  rank 0 holds the model and the loss; in each step N ranks get a copy of the
  *                parameters and a share of the batch, and give back outputs and gradients
  *   output=R     dataparallel: the rank on which outputs are gathered for the loss (0 by default)

@@ -52,12 +52,12 @@ typedef struct wfi_value {
     bool is_cache;    /* of a buffer: kept from run to run, but not saved; ops write it in place */
     bool opaque;      /* bytes and meaning belong to the kernel that writes it */
     int32_t node;     /* producer, or -1 */
-    int32_t alias;    /* the value whose bytes this is (a reshape), or -1 */
+    int32_t alias;    /* the value whose bytes this is (a reshape), or in whose it lies, or -1 */
     int32_t unit;     /* that declared it (parameters, buffers) or produces it */
     const char *name; /* NULL unless declared or an output */
     wf_init init;     /* parameters and buffers */
     bool is_frozen;   /* a parameter that is not trained: it has no gradient and no state */
-    size_t offset;    /* bytes into the unit's flat parameter or buffer storage */
+    size_t offset;    /* bytes into the unit's flat parameter or buffer storage, or into `alias` */
     const wfi_cut *cut; /* of a parameter of a slice, otherwise NULL */
 } wfi_value;
 
@@ -102,8 +102,9 @@ typedef union wfi_attr {
         double p;
         uint64_t name;
         /* Of a part: its elements are runs of `run`, which the whole has at `first` of each
-         * `stride` elements. run 0: it is the whole. */
-        int64_t run, first, stride;
+         * `stride` elements. run 0: they are one run. sample_size: of rows, how many elements of
+         * the whole are a sample's; 0: the first dim is samples. */
+        int64_t run, first, stride, sample_size;
     } dropout;
     struct {
         int64_t n_classes; /* the table has the rows of so many from `first` on, and all ids are */
@@ -180,6 +181,7 @@ typedef struct wfi_unit {
     bool begins_stage;   /* the model says so (wf_next_stage) */
     bool is_passed; /* by an op that leaves no node in this graph, but does in a training one */
     bool is_slice;  /* one of the graph's n_slices side by side, each a unit */
+    bool is_rows;   /* a slice that has some rows of what stands between pairs */
     int32_t slice;  /* which of them, otherwise 0 */
 } wfi_unit;
 
@@ -215,14 +217,22 @@ struct wf_graph {
 static inline const wfi_value *wfi_value_at(const wf_graph *g, int32_t v) {
     return &g->values[v];
 }
-/* What slices give is summed on ranks of one stage. */
+/* What slices give is summed on ranks of one stage; what rows read of parameters is the unit's
+ * before. */
 static inline bool wfi_unit_may_begin_stage(const wf_graph *g, int32_t unit) {
-    return !g->units[unit].is_slice || g->units[unit].slice == 0;
+    const wfi_unit *u = &g->units[unit];
+    return !u->is_slice || (u->slice == 0 && !u->is_rows);
 }
 /* The value that owns the bytes of v. */
 static inline int32_t wfi_value_root(const wf_graph *g, int32_t v) {
     while (g->values[v].alias >= 0) v = g->values[v].alias;
     return v;
+}
+/* Where in those v begins. */
+static inline size_t wfi_value_begin(const wf_graph *g, int32_t v) {
+    size_t begin = 0;
+    for (; g->values[v].alias >= 0; v = g->values[v].alias) begin += g->values[v].offset;
+    return begin;
 }
 /* Whether users and files see it as a tensor: a parameter as a whole, or a buffer. */
 static inline bool wfi_value_is_state(const wfi_value *value) {

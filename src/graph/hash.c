@@ -41,6 +41,7 @@ static const struct {
                {"transpose", TRANSPOSE},
                {"concat", SLICE},
                {"slice", SLICE},
+               {"split_rows", SLICE},
                {"reduce", REDUCE},
                {"dropout", DROPOUT},
                {"embedding", EMBEDDING},
@@ -96,8 +97,9 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *a, char *text) {
         snprintf(to, n, "%d %a", a->reduce.dim, a->reduce.factor);
         break;
     case DROPOUT:
-        snprintf(to, n, "%a %" PRIu64 " %" PRId64 " %" PRId64 " %" PRId64, a->dropout.p,
-                 a->dropout.name, a->dropout.run, a->dropout.first, a->dropout.stride);
+        snprintf(to, n, "%a %" PRIu64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, a->dropout.p,
+                 a->dropout.name, a->dropout.run, a->dropout.first, a->dropout.stride,
+                 a->dropout.sample_size);
         break;
     case EMBEDDING:
         snprintf(to, n, "%" PRId64 " %" PRId64, a->embedding.n_classes, a->embedding.first);

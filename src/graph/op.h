@@ -179,6 +179,8 @@ const wfi_node *wfi_backward_node(wfi_autodiff *ad, const wfi_op *op, const wfi_
 /* dv is (one summand of) the gradient of v. Does nothing if v wants none. */
 wf_status wfi_contribute(wfi_autodiff *ad, int32_t v, int32_t dv);
 wf_graph *wfi_autodiff_graph(wfi_autodiff *ad);
+/* What is added next is of another unit than the forward node at hand. */
+void wfi_autodiff_take_unit(wfi_autodiff *ad, int32_t unit);
 
 /* ---- for references ---- */
 

@@ -13,7 +13,8 @@ static wf_status dropout_check(wf_graph *g, wfi_node *node) {
     if (!(p >= 0 && p < 1))
         return wfi_op_fail(g, node, WF_INVALID_ARG, "p is %g, but must be in [0, 1)", p);
     /* Elements are counted from the sample's first, whatever the microbatch. */
-    if (x.n_dims < 1 || x.dim[0] != g->batch)
+    bool is_part = node->attr.dropout.sample_size > 0;
+    if (!is_part && (x.n_dims < 1 || x.dim[0] != g->batch))
         return wfi_op_fail(g, node, WF_SHAPE,
                            "the first dim of %s is not the microbatch's %lld "
                            "samples",
@@ -43,8 +44,9 @@ static void dropout_reference(const wfi_call *call) {
     int64_t n_total = wf_shape_n_elem(shape), sample_size = n_total / shape->dim[0];
     int64_t run = a->dropout.run ? a->dropout.run : n_total;
     int64_t stride = a->dropout.run ? a->dropout.stride : n_total;
-    uint64_t first = (uint64_t)call->step->first_sample;
-    first *= (uint64_t)(a->dropout.run ? sample_size / run * stride : sample_size);
+    if (a->dropout.run) sample_size = sample_size / run * stride;
+    if (a->dropout.sample_size) sample_size = a->dropout.sample_size;
+    uint64_t first = (uint64_t)call->step->first_sample * (uint64_t)sample_size;
     first += (uint64_t)a->dropout.first;
     for (int64_t i = 0; i < n_total; i += run, first += (uint64_t)stride)
         drop(key, call->step, a->dropout.p, first, run, x + i, y + i);

@@ -77,7 +77,7 @@ WFI_OP_LIST(WFI_OP_EXTERN)
 #undef WFI_OP_EXTERN
 
 /* Not in the table, because they compute nothing (slices.c). */
-extern const wfi_op wfi_op_to_slices, wfi_op_sum_slices;
+extern const wfi_op wfi_op_to_slices, wfi_op_sum_slices, wfi_op_split_rows, wfi_op_join_rows;
 
 /* All of them, NULL-terminated. */
 extern const wfi_op *const wfi_op_table[];

@@ -1,10 +1,13 @@
 /* Where a graph goes into slices, and comes out of them (pass/shard.c). Nothing runs: what all
- * slices read has one place, and what they give has one, in which it is summed.
+ * slices read has one place, and what they give has one, in which it is summed, or in which each
+ * has some rows.
  *
  * to_slices(x) -> left, right          x itself, for two halves of the slices
  * sum_slices(left, right) -> y         left + right, which is how slices' summands are added
+ * split_rows(x) -> left, right         the first attr.slice.start rows of x, and the others
+ * join_rows(left, right) -> y          both, one behind the other; y has the node's shape
  *
- * Both are binary, so nodes of them are the tree over which slices are summed. */
+ * All are binary, so nodes of sum_slices are the tree over which slices are summed. */
 #include "op/check.h"
 
 static wf_status to_slices_check(wf_graph *g, wfi_node *node) {
@@ -46,4 +49,102 @@ const wfi_op wfi_op_sum_slices = {
     .flags = WFI_OP_SLICES,
     .check = sum_slices_check,
     .backward = (const wfi_op_backward[]){{.in = {WFI_DY}}, {.in = {WFI_DY}, .to = 1}, {0}},
+};
+
+static wf_status split_rows_check(wf_graph *g, wfi_node *node) {
+    wf_shape x = wfi_in_shape(g, node, 0);
+    wf_dtype dtype = g->values[node->in[0]].dtype;
+    int64_t n_rows = wfi_n_rows(&x), n_left = node->attr.slice.start, n = wfi_last_dim(&x);
+    wf_shape left = WF_SHAPE(n_left, n), right = WF_SHAPE(n_rows - n_left, n);
+    if (n_left < 1 || n_left >= n_rows)
+        return wfi_op_fail(g, node, WF_BUG, "%s has no %lld rows and others", wfi_show(&x).text,
+                           (long long)n_left);
+    WF_TRY(wfi_node_output(g, node, dtype, &left));
+    WF_TRY(wfi_node_output(g, node, dtype, &right));
+    g->values[node->out[1]].alias = node->in[0];
+    g->values[node->out[1]].offset = wfi_value_bytes(g, node->out[0]);
+    return WF_OK;
+}
+
+/* What both are the rows of, if they have been split from one value; otherwise -1. */
+static int32_t find_whole(const wf_graph *g, int32_t left, int32_t right, const wf_shape *shape) {
+    const wfi_node *split = &g->nodes[g->values[left].node];
+    bool is_whole = split->op == &wfi_op_split_rows && split->out[0] == left &&
+                    split->out[1] == right &&
+                    wfi_shape_equal(&g->values[split->in[0]].shape, shape);
+    return is_whole ? split->in[0] : -1;
+}
+
+/* The gradient of some rows, which lies in no other value: if it does, the slice that reads these
+ * rows copies it. */
+static int32_t find_free(wfi_autodiff *ad, const wfi_node *split, int32_t rows) {
+    wf_graph *g = wfi_graph_of(ad);
+    int32_t v = wfi_gradient_of(ad, rows);
+    wfi_attr attr = {.scale = {1}};
+    if (g->values[v].alias < 0) return v;
+    int32_t slice = (int32_t)(wfi_value_begin(g, rows) / wfi_value_bytes(g, rows));
+    wfi_autodiff_take_unit(ad, split->unit + slice);
+    const wfi_node *copy = wfi_backward_node(ad, &wfi_op_scale, &attr, NULL, 1, &v);
+    return copy ? copy->out[0] : -1;
+}
+
+/* The units that make rows of the gradient may be others than those that read rows of x. */
+static wf_status split_rows_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    wf_graph *g = wfi_graph_of(ad);
+    int32_t left = wfi_gradient_of(ad, node->out[0]), right = wfi_gradient_of(ad, node->out[1]);
+    wf_shape shape = g->values[node->in[0]].shape;
+    int32_t whole = find_whole(g, left, right, &shape);
+    if (whole >= 0 || !wfi_wants_gradient(ad, node->in[0]))
+        return wfi_contribute(ad, node->in[0], whole);
+    const int32_t in[] = {find_free(ad, node, node->out[0]), find_free(ad, node, node->out[1])};
+    if (g->status != WF_OK) return g->status;
+    wfi_autodiff_take_unit(ad, g->values[in[1]].unit);
+    const wfi_node *join = wfi_backward_node(ad, &wfi_op_join_rows, NULL, &shape, 2, in);
+    return join ? wfi_contribute(ad, node->in[0], join->out[0]) : g->status;
+}
+
+const wfi_op wfi_op_split_rows = {
+    .name = "split_rows",
+    .flags = WFI_OP_ALIAS | WFI_OP_SLICES,
+    .check = split_rows_check,
+    .gradient = split_rows_gradient,
+};
+
+static wf_status join_rows_check(wf_graph *g, wfi_node *node) {
+    wf_shape left = wfi_in_shape(g, node, 0), right = wfi_in_shape(g, node, 1);
+    if (wf_shape_n_elem(&left) + wf_shape_n_elem(&right) != wf_shape_n_elem(&node->shape))
+        return wfi_op_fail(g, node, WF_BUG, "%s and %s are not the rows of %s",
+                           wfi_show(&left).text, wfi_show(&right).text,
+                           wfi_show(&node->shape).text);
+    WF_TRY(wfi_node_output(g, node, g->values[node->in[0]].dtype, &node->shape));
+    for (int k = 0; k < 2; k++) {
+        wfi_value *rows = &g->values[node->in[k]];
+        if (rows->kind != WFI_VALUE_NODE || rows->alias >= 0 || node->in[0] == node->in[1])
+            return wfi_op_fail(g, node, WF_BUG, "rows are another value, too");
+        rows->alias = node->out[0];
+        rows->offset = k ? wfi_value_bytes(g, node->in[0]) : 0;
+    }
+    return WF_OK;
+}
+
+static wf_status join_rows_gradient(wfi_autodiff *ad, const wfi_node *node) {
+    wf_graph *g = wfi_graph_of(ad);
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    wf_shape left = wfi_in_shape(g, node, 0);
+    wfi_attr attr = {.slice = {.start = wfi_n_rows(&left)}};
+    const wfi_node *split = wfi_backward_node(ad, &wfi_op_split_rows, &attr, NULL, 1, &dy);
+    if (!split) return g->status;
+    const int32_t out[] = {split->out[0], split->out[1]};
+    for (int k = 0; k < 2; k++) { /* by the slice that has made the rows */
+        wfi_autodiff_take_unit(ad, g->values[node->in[k]].unit);
+        WF_TRY(wfi_contribute(ad, node->in[k], out[k]));
+    }
+    return WF_OK;
+}
+
+const wfi_op wfi_op_join_rows = {
+    .name = "join_rows",
+    .flags = WFI_OP_SLICES,
+    .check = join_rows_check,
+    .gradient = join_rows_gradient,
 };

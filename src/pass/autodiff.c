@@ -24,6 +24,10 @@ wf_graph *wfi_autodiff_graph(wfi_autodiff *ad) {
     return ad->g;
 }
 
+void wfi_autodiff_take_unit(wfi_autodiff *ad, int32_t unit) {
+    ad->unit = unit;
+}
+
 int32_t wfi_gradient_of(const wfi_autodiff *ad, int32_t v) {
     return v < 0 ? -1 : ad->gradient[v];
 }

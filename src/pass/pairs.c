@@ -303,8 +303,9 @@ static wf_status allocate(search *s) {
     pairs->end_of = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->end_of, "pairs");
     pairs->rule = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->rule, "pairs");
     pairs->cuts = wfi_alloc(g->ctx, n_values, sizeof *pairs->cuts, "pairs");
+    pairs->is_row = wfi_alloc(g->ctx, n_nodes, sizeof *pairs->is_row, "pairs");
     s->found = wfi_alloc(g->ctx, n_nodes, sizeof *s->found, "pairs");
-    bool ok = pairs->end_of && pairs->rule && pairs->cuts && s->found;
+    bool ok = pairs->end_of && pairs->rule && pairs->cuts && pairs->is_row && s->found;
     for (int32_t n = 0; n < g->n_nodes && ok; n++) pairs->end_of[n] = -1;
     for (int32_t v = 0; v < g->n_values && ok; v++) pairs->cuts[v] = (wfi_value_cut){0, 1};
     return ok ? WF_OK : WF_NO_MEMORY;
@@ -316,6 +317,7 @@ wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_o
     for (int32_t n = 0; n < g->n_nodes && status == WF_OK; n++) find_pair(&s, n);
     if (status == WF_OK) keep_shared(&s);
     if (status == WF_OK) status = check_number(&s);
+    if (status == WF_OK) wfi_pairs_find_rows(g, &s.pairs);
     wfi_free(g->ctx, s.found);
     *pairs_out = s.pairs;
     if (status != WF_OK) wfi_pairs_release(g->ctx, pairs_out);
@@ -326,5 +328,6 @@ void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs) {
     wfi_free(ctx, pairs->end_of);
     wfi_free(ctx, pairs->rule);
     wfi_free(ctx, pairs->cuts);
+    wfi_free(ctx, pairs->is_row);
     *pairs = (wfi_pairs){0};
 }

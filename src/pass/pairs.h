@@ -20,6 +20,7 @@ typedef struct wfi_pairs {
     int32_t *end_of;         /* [n_nodes] the node that ends the node's pair, or -1 */
     const wfi_op_cut **rule; /* [n_nodes] of a pair: how its op is cut */
     wfi_value_cut *cuts;     /* [n_values] */
+    bool *is_row;            /* [n_nodes] of no pair: each slice can compute some of its rows */
 } wfi_pairs;
 
 /* All pairs of the graph, which is left as it is. Errors: INVALID_ARG: there are none, or they
@@ -30,6 +31,9 @@ void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs);
 /* What a slice, of n, has of a node of a pair. */
 wfi_op_part wfi_pairs_part(const wf_graph *g, const wfi_pairs *pairs, const wfi_node *node,
                            int64_t slice, int64_t n);
+
+/* rows.c: fills is_row, when all pairs are found. */
+void wfi_pairs_find_rows(const wf_graph *g, wfi_pairs *pairs);
 
 /* The end of a pair as slices have it: a product without its bias, which is added to the sum of all
  * slices. */

@@ -24,10 +24,6 @@ typedef struct recompute {
     size_t capacity;
 } recompute;
 
-static bool is_alias(const wf_graph *g, const wfi_node *node) {
-    return g->values[node->out[0]].alias >= 0;
-}
-
 static void find_readers(recompute *r) {
     const wf_graph *g = r->g;
     for (int32_t v = 0; v < r->n_values; v++) r->stays[v] = g->values[v].node < 0;
@@ -61,7 +57,7 @@ static bool is_large(const recompute *r, const wfi_node *node) {
 /* Whether a node can run again: everything can, or what is cheap, large and reads what is there. */
 static bool can_repeat(const recompute *r, const wfi_node *node) {
     const wf_graph *g = r->g;
-    if (is_alias(g, node)) return r->can[node->in[0]];
+    if (wfi_node_is_alias(g, node)) return r->can[node->in[0]];
     if (r->how[node->unit] == WFI_RECOMPUTE_ALL) return true;
     bool can = node->op->flags & WFI_OP_CHEAP && is_large(r, node);
     for (int i = 0; i < node->n_in; i++) {
@@ -114,7 +110,8 @@ static wf_status push_copy(recompute *r, int32_t n) {
         WF_TRY(WFI_GROW(g->ctx, g->values, g->n_values, g->value_capacity, "a graph's values"));
         wfi_value *copy = &g->values[g->n_values];
         *copy = g->values[v];
-        copy->alias = copy_of(r, copy->alias);
+        /* What lies in a value of all slices is there already. */
+        copy->alias = wfi_node_is_alias(g, &node) ? copy_of(r, copy->alias) : -1;
         copy->name = NULL;
         node.out[i] = g->n_values++;
         if (!r->stays[wfi_value_root(g, v)]) r->copy[v] = node.out[i];

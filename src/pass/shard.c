@@ -6,6 +6,11 @@
  * the slices of a pair give is added over one tree. What stands before a pair in its unit stays
  * there; what comes behind is one more unit. So a unit "h.0" becomes "h.0", "h.0.pair0.0",
  * "h.0.pair0.1", ..., "h.0.sum0", and again for its second pair.
+ *
+ * Between pairs, too, each slice is a unit, with some of the rows: "h.0.rows0.0", "h.0.rows0.1",
+ * ... (rows.c). Vectors of parameters that they read are the unit's before, which all slices have:
+ * their gradients are sums of what slices give. What reads all rows again, and is not in a pair, is
+ * in "h.0.join0".
  */
 #include "base/tree.h"
 #include "graph/op.h"
@@ -24,6 +29,9 @@ typedef struct shard {
     int32_t n_nodes, n_units, n_values;
     int32_t *becomes; /* [n_values] in the graph behind; in a slice, that slice's */
     int32_t *unit_of; /* [n_units] the first that a unit becomes */
+    int32_t *rows;    /* [n_values * n_slices] each slice's rows of it, or -1 */
+    int32_t *bias;    /* [n_values] is added to rows of the value, or -1 */
+    int32_t n_rows;   /* runs of row nodes so far in the unit at hand */
 } shard;
 
 static wf_status push(shard *s, const wfi_node *node) {
@@ -31,17 +39,6 @@ static wf_status push(shard *s, const wfi_node *node) {
     WF_TRY(WFI_GROW(g->ctx, g->nodes, g->n_nodes, g->node_capacity, "a graph's nodes"));
     g->nodes[g->n_nodes++] = *node;
     return WF_OK;
-}
-
-/* A node that is in no pair. */
-static wf_status keep_node(shard *s, const wfi_node *node) {
-    wfi_node kept = *node;
-    kept.unit = s->g->n_units - 1;
-    for (int i = 0; i < kept.n_in; i++)
-        if (kept.in[i] >= 0) kept.in[i] = s->becomes[kept.in[i]];
-    wfi_value *first = &s->g->values[kept.out[0]];
-    if (first->alias >= 0) first->alias = kept.in[0];
-    return push(s, &kept);
 }
 
 static void add_unit(shard *s, int32_t unit, const char *part, int32_t number, int32_t slice) {
@@ -55,6 +52,25 @@ static void add_unit(shard *s, int32_t unit, const char *part, int32_t number, i
     if (g->status != WF_OK) return;
     g->units[g->n_units - 1].is_slice = slice >= 0;
     g->units[g->n_units - 1].slice = slice < 0 ? 0 : slice;
+}
+
+/* What comes next is no slice's. */
+static void leave_slices(shard *s, int32_t unit) {
+    const wf_graph *g = s->g;
+    if (g->units[g->n_units - 1].is_slice) add_unit(s, unit, "join", s->n_rows - 1, -1);
+}
+
+/* A node that is computed as a whole. */
+static wf_status keep_node(shard *s, const wfi_node *node) {
+    wf_graph *g = s->g;
+    wfi_node kept = *node;
+    leave_slices(s, node->unit);
+    kept.unit = g->n_units - 1;
+    for (int i = 0; i < kept.n_in; i++)
+        if (kept.in[i] >= 0) kept.in[i] = s->becomes[kept.in[i]];
+    wfi_value *first = &g->values[kept.out[0]];
+    if (first->alias >= 0) first->alias = kept.in[0];
+    return push(s, &kept);
 }
 
 /* The value of each of n slices: x, by a tree. */
@@ -114,6 +130,14 @@ static void add_node(shard *s, int32_t n, int32_t slice, int32_t *becomes) {
     for (int i = 0; i < node.n_out && added; i++) becomes[node.out[i]] = added->out[i];
 }
 
+/* Whether rows of the value are read, or all of it. */
+static bool is_read(const shard *s, int32_t v, bool by_rows) {
+    for (int32_t n = 0; n < s->n_nodes; n++)
+        for (int i = 0; i < s->nodes[n].n_in && !s->nodes[n].dead; i++)
+            if (s->nodes[n].in[i] == v && s->pairs.is_row[n] == by_rows) return true;
+    return false;
+}
+
 static void cut_parameters(shard *s, int32_t end) {
     wf_graph *g = s->g;
     for (int32_t n = 0; n <= end; n++)
@@ -135,6 +159,7 @@ static wf_status add_pair(shard *s, int32_t end, int32_t unit, int32_t number) {
     int32_t n_read = status == WF_OK ? find_read(s, end, read) : 0;
     int32_t *given = read + n_values, *summands = given + n_values * n;
     cut_parameters(s, end);
+    leave_slices(s, unit);
     for (int32_t k = 0; k < n_read; k++) {
         wf_tensor x = wfi_tensor(g, s->becomes[read[k]]);
         given[k * s->pairs.n_slices] = wf_reshape(x, wf_tensor_shape(x)).id;
@@ -155,8 +180,11 @@ static wf_status add_pair(shard *s, int32_t end, int32_t unit, int32_t number) {
     if (status == WF_OK) {
         const wfi_node *node = &s->nodes[end];
         wf_tensor y = sum(g, summands, s->pairs.n_slices);
+        bool has_bias = wfi_without_bias(node).n_in < node->n_in;
         add_unit(s, unit, "sum", number, -1);
-        if (wfi_without_bias(node).n_in < node->n_in)
+        if (has_bias && !is_read(s, node->out[0], false))
+            s->bias[node->out[0]] = node->in[2];
+        else if (has_bias)
             y = wf_add(y, wfi_tensor(g, s->becomes[node->in[2]]));
         s->becomes[node->out[0]] = y.id;
         status = g->status;
@@ -165,6 +193,138 @@ static wf_status add_pair(shard *s, int32_t end, int32_t unit, int32_t number) {
     wfi_free(g->ctx, read);
     return status;
 }
+
+/* ---- rows ---- */
+
+static int64_t count_rows(const wf_graph *g, int32_t v) {
+    const wf_shape *shape = &g->values[v].shape;
+    return wf_shape_n_elem(shape) / shape->dim[shape->n_dims - 1];
+}
+
+/* The rows of each of n slices, by a tree. */
+static void split(wf_graph *g, int32_t v, int32_t n, int32_t *out) {
+    wf_tensor x = wfi_tensor(g, v);
+    int32_t left = n > 1 ? (int32_t)wfi_tree_split(n) : 0;
+    wfi_attr attr = {.slice = {.start = left * (count_rows(g, v) / n)}};
+    if (n == 1) *out = v;
+    if (n == 1) return;
+    const wfi_node *node = wfi_graph_add(g, &wfi_op_split_rows, &attr, NULL, 1, &x);
+    if (!node) return;
+    const int32_t halves[] = {node->out[0], node->out[1]};
+    split(g, halves[0], left, out);
+    split(g, halves[1], n - left, out + left);
+}
+
+static wf_tensor join(wf_graph *g, const int32_t *rows, int32_t n, const wf_shape *shape) {
+    if (n == 1) return wfi_tensor(g, *rows);
+    int32_t left = (int32_t)wfi_tree_split(n);
+    int64_t n_rows = count_rows(g, *rows), n_elem = g->values[*rows].shape.dim[1];
+    wf_shape first = WF_SHAPE(left * n_rows, n_elem),
+             second = WF_SHAPE((n - left) * n_rows, n_elem);
+    wf_tensor halves[] = {join(g, rows, left, &first), join(g, rows + left, n - left, &second)};
+    return wfi_graph_op(g, &wfi_op_join_rows, NULL, shape, 2, halves);
+}
+
+static void add_once(int32_t v, int32_t *values, int32_t *n) {
+    for (int32_t k = 0; k < *n; k++)
+        if (values[k] == v) return;
+    values[(*n)++] = v;
+}
+
+/* What nodes of the run read, and have no rows of yet, each once: parameters, and values. */
+static int32_t find_read_by_rows(const shard *s, int32_t first, int32_t end, int32_t *out) {
+    const wf_graph *g = s->g;
+    int32_t n_out = 0;
+    for (int32_t n = first; n < end; n++)
+        for (int i = 0; i < s->nodes[n].n_in && s->pairs.is_row[n]; i++) {
+            int32_t v = s->nodes[n].in[i], producer = g->values[v].node;
+            bool is_param = g->values[v].kind == WFI_VALUE_PARAM;
+            bool is_made = !is_param && producer >= 0 && s->pairs.is_row[producer];
+            if (is_made || (!is_param && s->rows[v * s->pairs.n_slices] >= 0)) continue;
+            add_once(v, out, &n_out);
+            if (s->bias[v] >= 0) add_once(s->bias[v], out, &n_out);
+        }
+    return n_out;
+}
+
+static void add_row_node(shard *s, const wfi_node *node, int32_t slice) {
+    wf_graph *g = s->g;
+    int32_t n_slices = s->pairs.n_slices;
+    int64_t n_elem = wf_shape_n_elem(&g->values[node->in[0]].shape);
+    wfi_attr attr = node->attr;
+    wf_tensor in[WFI_MAX_INPUTS];
+    if (node->op == &wfi_op_dropout) {
+        attr.dropout.first = slice * (n_elem / n_slices);
+        attr.dropout.sample_size = n_elem / g->batch;
+    }
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = wfi_tensor(g, s->rows[node->in[i] * n_slices + slice]);
+    const wfi_node *added = wfi_graph_add(g, node->op, &attr, NULL, node->n_in, in);
+    for (int i = 0; i < node->n_out && added; i++)
+        s->rows[node->out[i] * n_slices + slice] = added->out[i];
+}
+
+/* One slice's rows of what the run's nodes give. */
+static void add_slice_of_rows(shard *s, int32_t first, int32_t end, int32_t slice,
+                              const int32_t *read, int32_t n_read) {
+    wf_graph *g = s->g;
+    int32_t n = s->pairs.n_slices;
+    for (int32_t k = 0; k < n_read && !slice && g->status == WF_OK; k++) {
+        int32_t *rows = &s->rows[read[k] * n];
+        if (g->values[read[k]].kind == WFI_VALUE_PARAM)
+            give(g, wfi_tensor(g, *rows), n, rows);
+        else
+            split(g, *rows, n, rows);
+    }
+    for (int32_t k = 0; k < n_read && g->status == WF_OK; k++) {
+        int32_t bias = s->bias[read[k]], *rows = &s->rows[read[k] * n + slice];
+        if (bias >= 0)
+            *rows = wf_add(wfi_tensor(g, *rows), wfi_tensor(g, s->rows[bias * n + slice])).id;
+    }
+    for (int32_t k = first; k < end && g->status == WF_OK; k++)
+        if (s->pairs.is_row[k]) add_row_node(s, &s->nodes[k], slice);
+}
+
+/* The nodes from `first` to `end` that compute rows. What they read of what is whole is another
+ * name of it in the unit before, so that gradients that go to it from elsewhere are added there. */
+static wf_status add_rows(shard *s, int32_t first, int32_t end) {
+    wf_graph *g = s->g;
+    int32_t n = s->pairs.n_slices, unit = s->nodes[first].unit, number = s->n_rows;
+    int32_t *read = wfi_alloc(g->ctx, (size_t)s->n_values, sizeof *read, "slices");
+    if (!read) return WF_NO_MEMORY;
+    int32_t n_read = find_read_by_rows(s, first, end, read);
+    leave_slices(s, unit);
+    s->n_rows++;
+    for (int32_t k = 0; k < n_read; k++) {
+        wf_tensor x = wfi_tensor(g, s->becomes[read[k]]);
+        s->rows[read[k] * n] = wf_reshape(x, wf_tensor_shape(x)).id;
+    }
+    for (int32_t slice = 0; slice < n && g->status == WF_OK; slice++) {
+        add_unit(s, unit, "rows", number, slice);
+        if (g->status == WF_OK) g->units[g->n_units - 1].is_rows = true;
+        add_slice_of_rows(s, first, end, slice, read, n_read);
+    }
+    for (int32_t k = first; k < end && g->status == WF_OK; k++) {
+        int32_t v = s->nodes[k].out[0];
+        wf_shape shape = g->values[v].shape;
+        if (s->pairs.is_row[k] && is_read(s, v, false))
+            s->becomes[v] = join(g, &s->rows[v * n], n, &shape).id;
+    }
+    wfi_free(g->ctx, read);
+    return g->status;
+}
+
+/* Where row nodes that follow each other from n on end. */
+static int32_t find_end(const shard *s, int32_t n) {
+    int32_t unit = s->nodes[n].unit;
+    while (n < s->n_nodes && s->nodes[n].unit == unit &&
+           (s->nodes[n].dead || s->pairs.is_row[n] ||
+            (s->pairs.end_of[n] >= 0 && s->pairs.end_of[n] != n)))
+        n++;
+    return n;
+}
+
+/* ---- all units ---- */
 
 /* Units up to this one begin. */
 static void begin_units(shard *s, int32_t *next, int32_t unit) {
@@ -179,14 +339,21 @@ static void begin_units(shard *s, int32_t *next, int32_t unit) {
 static wf_status rewrite(shard *s) {
     wf_graph *g = s->g;
     int32_t next = 0, number = 0, last = -1;
-    for (int32_t n = 0; n < s->n_nodes; n++) {
+    for (int32_t n = 0, end; n < s->n_nodes; n = end) {
         const wfi_node *node = &s->nodes[n];
+        end = n + 1;
         if (node->dead) continue;
         begin_units(s, &next, node->unit);
-        if (node->unit != last) number = 0;
+        if (node->unit != last) number = s->n_rows = 0;
         last = node->unit;
-        if (s->pairs.end_of[n] == n) WF_TRY(add_pair(s, n, node->unit, number++));
-        if (s->pairs.end_of[n] < 0) WF_TRY(keep_node(s, node));
+        if (s->pairs.is_row[n]) {
+            end = find_end(s, n);
+            WF_TRY(add_rows(s, n, end));
+        } else if (s->pairs.end_of[n] == n) {
+            WF_TRY(add_pair(s, n, node->unit, number++));
+        } else if (s->pairs.end_of[n] < 0) {
+            WF_TRY(keep_node(s, node));
+        }
     }
     begin_units(s, &next, s->n_units - 1);
     return g->status;
@@ -222,8 +389,15 @@ static wf_status allocate(shard *s) {
     wf_graph *g = s->g;
     s->becomes = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *s->becomes, "slices");
     s->unit_of = wfi_alloc(g->ctx, (size_t)g->n_units, sizeof *s->unit_of, "slices");
-    if (!s->becomes || !s->unit_of) return WF_NO_MEMORY;
-    for (int32_t v = 0; v < g->n_values; v++) s->becomes[v] = v;
+    size_t n_rows = (size_t)g->n_values * (size_t)s->pairs.n_slices;
+    s->rows = wfi_alloc(g->ctx, n_rows, sizeof *s->rows, "slices");
+    s->bias = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *s->bias, "slices");
+    if (!s->becomes || !s->unit_of || !s->rows || !s->bias) return WF_NO_MEMORY;
+    memset(s->rows, -1, n_rows * sizeof *s->rows);
+    for (int32_t v = 0; v < g->n_values; v++) {
+        s->becomes[v] = v;
+        s->bias[v] = -1;
+    }
     return WF_OK;
 }
 
@@ -248,6 +422,8 @@ wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices) {
     wfi_free(g->ctx, s.units);
     wfi_free(g->ctx, s.becomes);
     wfi_free(g->ctx, s.unit_of);
+    wfi_free(g->ctx, s.rows);
+    wfi_free(g->ctx, s.bias);
     wfi_pairs_release(g->ctx, &s.pairs);
     return status;
 }

@@ -37,6 +37,10 @@ static wf_status parse_tp(wf_plan *plan, const wfi_plan_field *f) {
     return parse_axis(plan, f, &plan->tp);
 }
 
+static wf_status parse_sp(wf_plan *plan, const wfi_plan_field *f) {
+    return wfi_plan_parse_switch(plan, f, &plan->divides_rows);
+}
+
 static wf_status parse_schedule(wf_plan *plan, const wfi_plan_field *f) {
     plan->schedule = wfi_schedule_find(f->value);
     if (plan->schedule) return WF_OK;
@@ -86,6 +90,7 @@ static const struct {
 } keys[WFI_N_PLAN_KEYS] = {[WFI_PLAN_DP] = {"dp", parse_dp},
                            [WFI_PLAN_PP] = {"pp", parse_pp},
                            [WFI_PLAN_TP] = {"tp", parse_tp},
+                           [WFI_PLAN_SP] = {"sp", parse_sp},
                            [WFI_PLAN_SCHEDULE] = {"schedule", parse_schedule},
                            [WFI_PLAN_CHUNKS] = {"chunks", parse_chunks},
                            [WFI_PLAN_CUT] = {"cut", parse_cut},
@@ -161,14 +166,14 @@ static wf_status parse_text(wf_plan *plan, char *scratch) {
         char *end = end_of_field(at);
         bool more = *end == ',';
         *end = 0;
-        char *equals = strchr(at, '=');
-        wfi_plan_field f = {at, equals ? equals + 1 : "", (int)(at - scratch) + 1};
+        char *equals = strchr(at, '='), *on = strcmp(at, "sp") ? NULL : "on"; /* sp is sp=on */
+        wfi_plan_field f = {at, equals ? equals + 1 : on ? on : "", (int)(at - scratch) + 1};
         if (equals) *equals = 0;
-        if (!equals || !*f.key || (more && !end[1]))
-            return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                            "plan: expected key=value at position %d, found '%s'",
-                            more && equals && *f.key ? (int)(end - scratch) + 2 : f.position,
-                            equals && *f.key ? "" : at);
+        bool is_field = (equals || on) && *f.key;
+        if (!is_field || (more && !end[1]))
+            return wfi_fail(
+                plan->ctx, WF_INVALID_ARG, "plan: expected key=value at position %d, found '%s'",
+                more && is_field ? (int)(end - scratch) + 2 : f.position, is_field ? "" : at);
         WF_TRY(parse_field(plan, &f));
         at = more ? end + 1 : end;
     }
@@ -219,6 +224,9 @@ static wf_status check_chunks(const wf_plan *plan) {
 static wf_status check(wf_plan *plan) {
     WF_TRY(wfi_plan_check_rules(plan));
     WF_TRY(check_chunks(plan));
+    if (plan->divides_rows && plan->tp == 1)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: sp divides rows over the ranks of tp, and there is one; add tp=2");
     if (plan->cut && plan->pp == 1)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: cut=%s needs stages to cut into; add pp=2 or more", plan->cut);
@@ -247,6 +255,7 @@ static wf_status canonical_text(wf_plan *plan) {
         wfi_text_add(&text, "dp=%d,pp=%d,schedule=%s", plan->dp, plan->pp, plan->schedule->name);
     if (plan->chunks) wfi_text_add(&text, ",chunks=%d", plan->chunks);
     if (plan->tp > 1) wfi_text_add(&text, ",tp=%d", plan->tp);
+    if (plan->divides_rows) wfi_text_add(&text, ",sp");
     if (plan->cut) wfi_text_add(&text, ",cut=%s", plan->cut);
     if (plan->hold) wfi_text_add(&text, ",hold=%d", plan->hold);
     if (plan->strategy != &wfi_strategy_dp) wfi_text_add(&text, ",%s", plan->strategy->name);

@@ -18,6 +18,8 @@ wf_status wfi_plan_check_rules(wf_plan *plan);
 void wfi_plan_rules_text(const wf_plan *plan, wfi_text *text);
 /* A whole number from `low` on. */
 wf_status wfi_plan_parse_number(const wf_plan *plan, const wfi_plan_field *f, int low, int *out);
+/* on or off */
+wf_status wfi_plan_parse_switch(const wf_plan *plan, const wfi_plan_field *f, bool *is_on_out);
 
 /* axes.c. As the words of `order` are joined by commas, its value goes on over words that have no
  * value and are no other keys. */

@@ -43,11 +43,15 @@ wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_plan_field *f) {
                             f->position);
 }
 
+wf_status wfi_plan_parse_switch(const wf_plan *plan, const wfi_plan_field *f, bool *is_on_out) {
+    *is_on_out = !strcmp(f->value, "on");
+    if (*is_on_out || !strcmp(f->value, "off")) return WF_OK;
+    return wfi_fail(plan->ctx, WF_INVALID_ARG, "plan: %s='%s' at position %d; it takes off or on",
+                    f->key, f->value, f->position);
+}
+
 wf_status wfi_plan_parse_overlap(wf_plan *plan, const wfi_plan_field *f) {
-    plan->overlaps = !strcmp(f->value, "on");
-    if (plan->overlaps || !strcmp(f->value, "off")) return WF_OK;
-    return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                    "plan: overlap='%s' at position %d; it takes off or on", f->value, f->position);
+    return wfi_plan_parse_switch(plan, f, &plan->overlaps);
 }
 
 /* A whole number and a unit; 0 if it is none or too large. */

@@ -38,6 +38,7 @@ typedef enum wfi_plan_key {
     WFI_PLAN_DP,
     WFI_PLAN_PP,
     WFI_PLAN_TP,
+    WFI_PLAN_SP,
     WFI_PLAN_SCHEDULE,
     WFI_PLAN_CHUNKS,
     WFI_PLAN_CUT,
@@ -71,6 +72,7 @@ struct wf_plan {
     int position[WFI_N_PLAN_KEYS]; /* in the text, counted from 1; 0: not given */
     int dp, pp, tp;                /* with rules, dp is the largest of theirs */
     wfi_axis axes[WFI_N_AXES];     /* the innermost first */
+    bool divides_rows;             /* along tp, of what stands between pairs (sequence parallel) */
     const wfi_strategy *strategy;  /* without rules: of all units, along dp */
     wfi_plan_rule *rules;
     int n_rules;
@@ -109,6 +111,11 @@ bool wfi_plan_offloads(const wf_plan *plan);
 static inline int wfi_plan_axis_size(const wf_plan *plan, wfi_axis axis) {
     return axis == WFI_AXIS_TP ? plan->tp : axis == WFI_AXIS_PP ? plan->pp : plan->dp;
 }
+/* Whether ranks along tp have different ones of the slices that the unit is one of. */
+static inline bool wfi_plan_divides(const wf_plan *plan, const wfi_unit *unit) {
+    return unit->is_slice && (!unit->is_rows || plan->divides_rows);
+}
+
 static inline wfi_mesh wfi_plan_mesh(const wf_plan *plan) {
     wfi_mesh mesh = {.tp = plan->tp, .pp = plan->pp, .dp = plan->dp};
     for (int k = 0, n = 1; k < WFI_N_AXES; n *= wfi_plan_axis_size(plan, plan->axes[k++]))

@@ -48,8 +48,10 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
                          int32_t id, int64_t micro, int32_t k) {
     const wfi_group *group = &p->groups[now->group];
     wfi_piece piece = {.owner = k % group->n};
-    if (kind == WFI_BLOCK_VALUE) { /* of no unit's flat storage */
+    if (kind == WFI_BLOCK_VALUE) { /* of no unit's flat storage; rows of slices are equal parts */
         piece.extent.bytes = wfi_program_code_of(p, micro)->place[id].bytes;
+        if (is_divided(now)) piece.extent.bytes /= (size_t)group->n;
+        piece.extent.offset = (size_t)k * piece.extent.bytes;
         return piece;
     }
     size_t bytes = p->graph->units[id].param_bytes;
@@ -80,7 +82,11 @@ wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32
     size_t begin = wfi_reference_begin(p, reference), at = begin;
     if (b->kind == WFI_BLOCK_NORM)
         at = begin / sizeof(double) * WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
-    int32_t k = n > 1 ? wfi_placement_owner(p->graph->units[b->id].param_bytes, n, at, b->id) : 0;
+    int32_t k = 0;
+    if (n > 1 && b->kind == WFI_BLOCK_VALUE)
+        k = (int32_t)(begin / wfi_find_piece(p, now, b->kind, b->id, b->micro, 0).extent.bytes);
+    else if (n > 1)
+        k = wfi_placement_owner(p->graph->units[b->id].param_bytes, n, at, b->id);
     wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, k);
     if (!piece.extent.bytes || piece.extent.offset != begin) piece.owner = -1;
     return piece;

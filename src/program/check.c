@@ -275,8 +275,11 @@ static wf_status run_segment(checker *c, int32_t i) {
         write_term(c, now, s, out[s]);
         if (slot->kind == WFI_BLOCK_WORKSPACE) continue;
         int32_t depth = b->kind == WFI_BLOCK_PACKED ? b->depth % WFI_N_PACKED : b->depth;
-        if (wfi_gives_summand(p, now->segment, slot))
-            depth = wfi_summand_depth(p->graph->units[now->unit].slice);
+        bool is_part = wfi_gives_part(p, now->segment, slot);
+        if (is_part) depth = wfi_summand_depth(p->graph->units[now->unit].slice);
+        if (is_part && !wfi_is_slice_sum(p->graph, b->id)) /* these rows, of what slices make */
+            write_range(c, now->references[s].block, range_of(c, &now->references[s]),
+                        wfi_ideal_find(c->ideal, b->kind, b->id, 0, b->micro));
         bool is_cache = b->kind == WFI_BLOCK_BUFFER;
         if (out[s] != (is_cache ? wfi_ideal_after(c->ideal, b->kind, b->id, -1)
                                 : wfi_ideal_find(c->ideal, b->kind, b->id, depth, b->micro)))

@@ -61,7 +61,8 @@ typedef struct wfi_slot {
     wfi_block_kind kind;
     int32_t id;   /* value (INPUT, VALUE, a parameter of another unit) or unit */
     int access;   /* READ | WRITE | SPOIL */
-    size_t bytes; /* of the part that this segment uses: the block is at least as large */
+    size_t begin; /* of the part that this segment uses: not 0 of a VALUE of which it has rows */
+    size_t bytes; /* from there on: the block is at least as large */
     /* Of a workspace, whose bytes are the larger: if sums are added to, if they are assigned. */
     size_t workspace_bytes[2];
 } wfi_slot;
@@ -107,7 +108,8 @@ typedef struct wfi_place {
     wfi_block_kind kind;
     int32_t unit;
     size_t offset, bytes;
-    int32_t home; /* it lies where that value does: itself, if nothing else */
+    int32_t home;  /* it lies where that value does: itself, if nothing else */
+    bool is_split; /* slices read some of its rows each, and nobody reads more */
 } wfi_place;
 
 typedef struct wfi_code {

@@ -6,6 +6,15 @@
 
 #include <string.h>
 
+static wf_status check_rows(const wf_program *p, const wf_graph *g) {
+    for (int32_t u = 0; u < g->n_units; u++)
+        if (g->units[u].is_rows) return WF_OK;
+    return wfi_fail(p->ctx, WF_INVALID_ARG,
+                    "plan: sp, but slices=%d do not divide the tokens of a sample, or nothing that "
+                    "is computed token by token stands beside pairs of layers; leave sp out",
+                    (int)g->n_slices);
+}
+
 static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph_out) {
     wf_graph_config config = WF_GRAPH_CONFIG_INIT;
     config.batch = n_samples;
@@ -13,6 +22,7 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     config.freeze = p->recipe.freeze.text;
     WF_TRY(wfi_graph_create(p->ctx, &config, (int32_t)p->recipe.n_slices, p->plan->n_rules > 0,
                             p->model->function, p->model->config, graph_out));
+    if (p->plan->divides_rows) WF_TRY(check_rows(p, *graph_out));
     if (p->recipe.kernels == WF_KERNELS_FAST) WF_TRY(wfi_graph_layout(*graph_out));
     return config.training ? wfi_plan_recompute(p->plan, *graph_out) : WF_OK;
 }

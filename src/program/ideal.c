@@ -72,7 +72,7 @@ wfi_term wfi_ideal_after(const wfi_ideal *ideal, wfi_block_kind kind, int32_t un
     return ideal->after[kind == WFI_BLOCK_PARAM ? 0 : kind == WFI_BLOCK_BUFFER ? 1 : 2][unit];
 }
 
-/* What a slice gives; the sum, when all have. */
+/* What a slice gives; the sum, or the value of which all have made rows, when all have. */
 static wf_status put_summand(wfi_ideal *ideal, int32_t value, int32_t slice, int64_t micro,
                              wfi_term term) {
     const wf_program *p = ideal->p;
@@ -115,7 +115,7 @@ static wf_status run_segment(wfi_ideal *ideal, const wfi_segment *segment, int64
             continue;
         }
         bool is_packed = slot->kind == WFI_BLOCK_PACKED;
-        if (wfi_gives_summand(ideal->p, segment, slot))
+        if (wfi_gives_part(ideal->p, segment, slot))
             status = put_summand(ideal, slot->id, ideal->p->graph->units[segment->unit].slice,
                                  micro, out[s]);
         else

@@ -19,6 +19,7 @@ wfi_extent wfi_moved_extent(const wf_program *p, wfi_block_kind kind, int32_t un
     case WFI_BLOCK_SAVED_W:
         return (wfi_extent){0, code->units[unit].saved_w_bytes};
     case WFI_BLOCK_VALUE:
+        return wfi_value_extent(p, value, micro, rank);
     case WFI_BLOCK_INPUT:
         return (wfi_extent){0, code->place[value].bytes};
     case WFI_BLOCK_STATE:
@@ -188,7 +189,8 @@ NEED(slot) {
     size_t bytes = slot->bytes;
     if (slot->kind == WFI_BLOCK_GRADIENT) bytes = p->graph->units[slot->id].trained_bytes;
     if (slot->kind == WFI_BLOCK_WORKSPACE) bytes = slot->workspace_bytes[now->first];
-    return need(slot->kind, bytes, now->first && wfi_is_sum(slot->kind) ? WFI_WRITE : slot->access);
+    return need_extent(slot->kind, (wfi_extent){slot->begin, bytes},
+                       now->first && wfi_is_sum(slot->kind) ? WFI_WRITE : slot->access);
 }
 
 /* The piece that begins where the reference does; norms are shared by groups of their own. */
@@ -201,7 +203,7 @@ NEED(piece) {
                            b->kind == WFI_BLOCK_STATS
                  : now->group < p->first_slice_group
                      ? b->kind == WFI_BLOCK_NORM
-                     : b->kind == WFI_BLOCK_VALUE && wfi_is_slice_sum(p->graph, b->id);
+                     : b->kind == WFI_BLOCK_VALUE && wfi_is_made_by_slices(p->graph, b->id);
     int32_t member = wfi_group_find(&p->groups[now->group], now->rank);
     if (k == 0 && unit != now->unit) return nothing;
     if (k == wfi_n_moved(p, now))
@@ -246,8 +248,8 @@ NEED(transfer) {
             kind, wfi_trained_extent(p, now->unit, wfi_kept_extent(p, kind, now->unit, now->rank)),
             access);
     /* Nothing else is sent. */
-    return need(kind == WFI_BLOCK_INPUT ? kind : WFI_BLOCK_VALUE,
-                wfi_program_code_of(p, now->micro)->place[now->id].bytes, access);
+    return need_extent(kind == WFI_BLOCK_INPUT ? kind : WFI_BLOCK_VALUE,
+                       wfi_value_extent(p, now->id, now->micro, now->rank), access);
 }
 
 NEED(tie) {

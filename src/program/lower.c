@@ -46,12 +46,14 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
         default:
             if (wfi_is_activation(slot->kind))
                 WF_TRY(wfi_find_activation(l, slot->kind, slot->id, micro, &d));
-            if (wfi_gives_summand(l->p, segment, slot))
-                d = -l->p->slice_sums.accumulator[wfi_local_slice(l->p, segment->unit)];
+            if (wfi_gives_part(l->p, segment, slot) && wfi_is_slice_sum(l->p->graph, slot->id))
+                d = -wfi_slice_sums(l->p, segment->unit)
+                         ->accumulator[wfi_local_slice(l->p, segment->unit)];
             break;
         }
         if (wfi_is_sum(slot->kind) && instruction.first) access = WFI_WRITE;
-        WF_TRY(wfi_refer(l, i, s, slot->kind, slot->id, d, micro, wfi_whole(bytes), access));
+        WF_TRY(wfi_refer(l, i, s, slot->kind, slot->id, d, micro, (wfi_extent){slot->begin, bytes},
+                         access));
     }
     return WF_OK;
 }

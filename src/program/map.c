@@ -364,7 +364,8 @@ static wf_status group_slices(wf_program *p) {
     if (p->mesh.tp > 1) WF_TRY(add_groups(p, p->mesh.pp * p->mesh.dp, p->mesh.tp));
     for (int32_t rank = 0; rank < p->n_ranks && p->mesh.tp > 1; rank++)
         join_group(p, wfi_slice_group(p, rank), rank);
-    return wfi_lanes_sum(&p->pool, p->graph->n_slices / p->mesh.tp, 1, &p->slice_sums);
+    WF_TRY(wfi_lanes_sum(&p->pool, p->graph->n_slices, 1, &p->slice_sums[0]));
+    return wfi_lanes_sum(&p->pool, p->graph->n_slices / p->mesh.tp, 1, &p->slice_sums[1]);
 }
 
 wf_status wfi_program_map(wf_program *p, const wf_program *like) {

@@ -9,10 +9,11 @@
 #include "program/program.h"
 
 typedef struct value_use {
-    bool r, b, w;   /* read in these phases of its own unit */
-    bool elsewhere; /* read in another unit, or by the host */
-    bool stays;     /* not only nodes of one unit read it */
-    int32_t last;   /* the node that is the last to read it, or -1 */
+    bool r, b, w;           /* read in these phases of its own unit */
+    bool elsewhere;         /* read in another unit, or by the host */
+    bool stays;             /* not only nodes of one unit read it */
+    bool by_rows, as_whole; /* slices read rows of it; somebody reads all */
+    int32_t last;           /* the node that is the last to read it, or -1 */
 } value_use;
 
 static void record_use(const wf_graph *g, value_use *use, int32_t v, int32_t unit,
@@ -32,7 +33,10 @@ static int order_of(const wfi_code *code, wfi_phase phase) {
 /* A unit's nodes stand in their order in each segment. */
 static void record_reader(const wfi_code *code, value_use *use, int32_t v, int32_t n) {
     const wfi_node *nodes = code->g->nodes;
-    value_use *u = &use[wfi_value_root(code->g, v)];
+    int32_t root = wfi_value_root(code->g, v);
+    value_use *u = &use[root];
+    bool is_part = wfi_value_bytes(code->g, v) < wfi_value_bytes(code->g, root);
+    if (!wfi_node_is_alias(code->g, &nodes[n])) *(is_part ? &u->by_rows : &u->as_whole) = true;
     if (u->last >= 0 && nodes[u->last].unit != nodes[n].unit) u->stays = true;
     if (u->last < 0 || order_of(code, nodes[n].phase) >= order_of(code, nodes[u->last].phase))
         u->last = n;
@@ -53,6 +57,7 @@ static void find_uses(const wfi_code *code, value_use *use) {
     for (int32_t i = 0; i < g->n_weight_gradients; i++) {
         record_use(g, use, g->weight_gradients[i].value, g->weight_gradients[i].unit, WFI_W);
         use[wfi_value_root(g, g->weight_gradients[i].value)].stays = true;
+        use[wfi_value_root(g, g->weight_gradients[i].value)].as_whole = true;
     }
     for (int32_t i = 0; i < g->n_outputs && !g->training; i++)
         use[wfi_value_root(g, g->outputs[i])].elsewhere =
@@ -195,6 +200,7 @@ wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels) {
             break;
         case WFI_VALUE_NODE:
             place->bytes = bytes_of_node_value(code, kernels, v);
+            place->is_split = use[v].by_rows && !use[v].as_whole;
             place->kind = v == g->record ? WFI_BLOCK_RECORD : kind_of_node_value(code, v, &use[v]);
             break;
         }

@@ -92,8 +92,8 @@ struct wf_program {
      * that share the norm; then, if there are several, ranks that divide slices. */
     wfi_group *groups;
     int32_t n_groups, first_norm_group, first_slice_group;
-    wfi_lane_sums slice_sums; /* of a rank's slices */
-    wf_costs *costs;          /* of the graph's units */
+    wfi_lane_sums slice_sums[2]; /* of a rank's slices: if it has all, and if ranks divide them */
+    wf_costs *costs;             /* of the graph's units */
     wfi_rank *ranks;
     int32_t *lowered; /* [n_lowered] ranks that have blocks and instructions, ascending */
     int32_t n_lowered;
@@ -139,32 +139,47 @@ static inline int32_t wfi_stage_rank_of(const wf_program *p, int32_t stage, int6
                                         int32_t tp) {
     return wfi_program_rank_of(p, wfi_stage_replica_of(p, stage, micro), stage, tp);
 }
-/* Slices of a `tp` coordinate are neighbours; what is no slice, all ranks of a stage have. */
+/* Whether the unit is a slice that one rank of `tp` has; all ranks of a stage have other units. */
+static inline bool wfi_unit_is_divided(const wf_program *p, int32_t unit) {
+    return wfi_plan_divides(p->plan, &p->graph->units[unit]);
+}
+/* How many of the slices beside the unit a rank has: neighbours. */
+static inline int32_t wfi_n_local_slices(const wf_program *p, int32_t unit) {
+    return p->graph->n_slices / (wfi_unit_is_divided(p, unit) ? p->mesh.tp : 1);
+}
 static inline int32_t wfi_tp_of(const wf_program *p, int32_t unit) {
-    const wfi_unit *u = &p->graph->units[unit];
-    return u->is_slice ? u->slice / (p->graph->n_slices / p->mesh.tp) : 0;
+    bool is_divided = wfi_unit_is_divided(p, unit);
+    return is_divided ? p->graph->units[unit].slice / wfi_n_local_slices(p, unit) : 0;
 }
 static inline bool wfi_unit_is_on(const wf_program *p, int32_t unit, int32_t rank) {
-    return !p->graph->units[unit].is_slice || wfi_tp_of(p, unit) == wfi_mesh_tp(p->mesh, rank);
+    return !wfi_unit_is_divided(p, unit) || wfi_tp_of(p, unit) == wfi_mesh_tp(p->mesh, rank);
 }
 /* The group of the ranks that divide slices with this one; there are several. */
 static inline int32_t wfi_slice_group(const wf_program *p, int32_t rank) {
     return p->first_slice_group + wfi_mesh_dp(p->mesh, rank) * p->mesh.pp +
            wfi_mesh_pp(p->mesh, rank);
 }
-/* Whether a value is the sum of what slices give. */
+/* Whether a value is the sum of what slices give; whether it is that, or slices have made rows of
+ * it each. */
 bool wfi_is_slice_sum(const wf_graph *g, int32_t value);
-/* Whether that is what the slot of a slice's segment gives a summand of. */
-static inline bool wfi_gives_summand(const wf_program *p, const wfi_segment *segment,
-                                     const wfi_slot *slot) {
+bool wfi_is_made_by_slices(const wf_graph *g, int32_t value);
+/* Whether the slot of a slice's segment is its part of such a value. */
+static inline bool wfi_gives_part(const wf_program *p, const wfi_segment *segment,
+                                  const wfi_slot *slot) {
     return p->graph->units[segment->unit].is_slice && slot->kind == WFI_BLOCK_VALUE &&
            slot->access & WFI_WRITE && !(slot->access & WFI_SPOIL) &&
-           wfi_is_slice_sum(p->graph, slot->id);
+           wfi_is_made_by_slices(p->graph, slot->id);
 }
-/* Which of its rank's slices a unit is. */
+/* Which of its rank's slices a unit is, and over which tree these are summed. */
 static inline int32_t wfi_local_slice(const wf_program *p, int32_t unit) {
-    return p->graph->units[unit].slice % (p->graph->n_slices / p->mesh.tp);
+    return p->graph->units[unit].slice % wfi_n_local_slices(p, unit);
 }
+static inline const wfi_lane_sums *wfi_slice_sums(const wf_program *p, int32_t unit) {
+    return &p->slice_sums[wfi_unit_is_divided(p, unit)];
+}
+/* What of a value ranks have once it is made: all, or, of one of which slices read rows, the rows
+ * of the rank's slices. */
+wfi_extent wfi_value_extent(const wf_program *p, int32_t value, int64_t micro, int32_t rank);
 static inline bool wfi_rank_is_lowered(const wf_program *p, int32_t rank) {
     return p->ranks[rank].like == rank;
 }

@@ -8,7 +8,8 @@ void wfi_program_stage_times(const wf_program *p, const int32_t *first_unit, int
     *out = (wfi_stage_times){0, 0, 0};
     for (int32_t u = first_unit[stage]; u < first_unit[stage + 1]; u++) {
         const wf_unit_cost *unit = &p->costs->units[u];
-        double own = p->graph->units[u].is_slice ? 1.0 / p->plan->tp : 1; /* of a rank's slices */
+        bool is_divided = wfi_plan_divides(p->plan, &p->graph->units[u]);
+        double own = is_divided ? 1.0 / p->plan->tp : 1; /* of a rank's slices */
         out->forward += own * unit->forward_us;
         out->backward += own * (unit->backward_us + unit->recompute_us);
         out->weight += own * unit->weight_us;

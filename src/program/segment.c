@@ -22,21 +22,29 @@ typedef struct builder {
     int32_t workspace_slot;
 } builder;
 
-static wf_status find_slot(builder *b, wfi_segment *segment, wfi_block_kind kind, int32_t id,
-                           size_t end, int access, int32_t *slot_out) {
+static wf_status find_part(builder *b, wfi_segment *segment, wfi_block_kind kind, int32_t id,
+                           size_t begin, size_t end, int access, int32_t *slot_out) {
     int32_t s = 0;
     while (s < segment->n_slots && (segment->slots[s].kind != kind || segment->slots[s].id != id))
         s++;
     if (s == segment->n_slots) {
         WF_TRY(WFI_GROW(b->code->ctx, segment->slots, segment->n_slots, segment->slot_capacity,
                         "slots"));
-        segment->slots[segment->n_slots++] = (wfi_slot){.kind = kind, .id = id};
+        segment->slots[segment->n_slots++] = (wfi_slot){.kind = kind, .id = id, .begin = begin};
     }
     wfi_slot *slot = &segment->slots[s];
     slot->access |= access;
-    if (end > slot->bytes) slot->bytes = end;
+    if (begin < slot->begin)
+        return wfi_fail(b->code->ctx, WF_BUG, "unit %s has rows of a value, and reads all of it",
+                        b->code->g->units[segment->unit].name);
+    if (end - slot->begin > slot->bytes) slot->bytes = end - slot->begin;
     *slot_out = s;
     return WF_OK;
+}
+
+static wf_status find_slot(builder *b, wfi_segment *segment, wfi_block_kind kind, int32_t id,
+                           size_t end, int access, int32_t *slot_out) {
+    return find_part(b, segment, kind, id, 0, end, access, slot_out);
 }
 
 static wf_status push_step(builder *b, wfi_segment *segment, wfi_kernel *kernel,
@@ -87,7 +95,7 @@ bool wfi_segment_makes(const wfi_segment *segment, const wf_graph *g, int32_t ro
     int32_t producer = g->values[root].node;
     if (producer < 0 || !part_has(segment->part, g->nodes[producer].phase)) return false;
     int32_t unit = g->nodes[producer].unit, first = unit - g->units[unit].slice;
-    if (wfi_is_slice_sum(g, root)) /* each slice makes a summand in its place */
+    if (wfi_is_made_by_slices(g, root)) /* each slice makes its part in its place */
         return segment->unit >= first && segment->unit < first + g->n_slices;
     return unit == segment->unit;
 }
@@ -99,8 +107,9 @@ static wf_status address_value(builder *b, int32_t v, size_t end, int access, wf
     int32_t root = wfi_value_root(code->g, v), r = wfi_place_home(code, root);
     const wfi_place *place = &code->place[r];
     int32_t id = place->unit;
+    size_t rows = wfi_value_begin(code->g, v), begin = place->kind == WFI_BLOCK_VALUE ? rows : 0;
     if (place->kind == WFI_BLOCK_INPUT || place->kind == WFI_BLOCK_VALUE) id = r;
-    out->offset = place->offset;
+    out->offset = place->offset + rows - begin;
     if (place->kind == WFI_BLOCK_WORKSPACE) {
         int32_t t;
         WF_TRY(find_temporary(b, r, place->bytes, b->segment->n_steps - 1, &t));
@@ -113,7 +122,10 @@ static wf_status address_value(builder *b, int32_t v, size_t end, int access, wf
     bool is_cache = code->g->values[r].is_cache;
     if (access & WFI_WRITE && !is_cache && !wfi_segment_makes(b->segment, code->g, r))
         access |= WFI_SPOIL;
-    return find_slot(b, b->segment, place->kind, id, place->offset + end, access, &out->slot);
+    WF_TRY(find_part(b, b->segment, place->kind, id, begin, begin + out->offset + end, access,
+                     &out->slot));
+    out->offset += begin - b->segment->slots[out->slot].begin;
+    return WF_OK;
 }
 
 /* The packed copy of parameter v that this part's kernels want in `format`. */
@@ -217,7 +229,8 @@ static wf_status add_accumulates(builder *b, int32_t n) {
         const wfi_weight_gradient *w = &g->weight_gradients[i];
         if (w->unit != b->segment->unit) continue;
         int32_t producer = g->values[wfi_value_root(g, w->value)].node;
-        bool earlier = part == WFI_PART_W && g->nodes[producer].phase == WFI_B;
+        bool earlier = (part == WFI_PART_W && g->nodes[producer].phase == WFI_B) ||
+                       g->nodes[producer].unit != w->unit;
         if (n < 0 ? earlier : producer == n && !earlier) WF_TRY(add_accumulate(b, i));
     }
     return WF_OK;

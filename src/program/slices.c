@@ -1,6 +1,7 @@
 /* What slices give is summed: each writes its summand into one of a few places, and those of a
  * rank are folded as soon as both sides are there, as lanes are; then ranks that divide the slices
- * sum what they have. So the sum is over one tree, whoever has which slices.
+ * sum what they have. So the sum is over one tree, whoever has which slices. Or each has made some
+ * rows of a value, and ranks gather all; or, where the next reads rows, get only the sums of these.
  */
 #include "op/op_table.h"
 #include "program/lower.h"
@@ -8,6 +9,18 @@
 bool wfi_is_slice_sum(const wf_graph *g, int32_t value) {
     int32_t n = g->values[value].node;
     return n >= 0 && g->nodes[n].op == &wfi_op_sum_slices;
+}
+
+bool wfi_is_made_by_slices(const wf_graph *g, int32_t value) {
+    int32_t n = g->values[value].node;
+    return n >= 0 && (wfi_is_slice_sum(g, value) || g->nodes[n].op == &wfi_op_join_rows);
+}
+
+wfi_extent wfi_value_extent(const wf_program *p, int32_t value, int64_t micro, int32_t rank) {
+    const wfi_place *place = &wfi_program_code_of(p, micro)->place[value];
+    if (!place->is_split || !p->plan->divides_rows) return wfi_whole(place->bytes);
+    size_t bytes = place->bytes / (size_t)p->mesh.tp;
+    return (wfi_extent){(size_t)wfi_mesh_tp(p->mesh, rank) * bytes, bytes};
 }
 
 static wf_status fold(wfi_lowering *l, int32_t unit, int32_t value, int64_t micro,
@@ -20,19 +33,44 @@ static wf_status fold(wfi_lowering *l, int32_t unit, int32_t value, int64_t micr
     return wfi_refer(l, i, 1, WFI_BLOCK_VALUE, value, -fold.from, micro, all, WFI_READ);
 }
 
+/* From what slices have made of the value to what is read of it. */
+static wfi_placement made_as(const wf_program *p, int32_t value) {
+    return wfi_is_slice_sum(p->graph, value) ? WFI_PARTIAL : WFI_SHARD;
+}
+static wfi_placement read_as(const wf_program *p, int32_t value, int64_t micro) {
+    bool is_split = wfi_program_code_of(p, micro)->place[value].is_split;
+    return is_split && p->plan->divides_rows ? WFI_SHARD : WFI_REPLICATE;
+}
+
+/* What slices have given that goes from one placement to another, at once. */
+static wf_status change(wfi_lowering *l, const wfi_segment *segment, int64_t micro,
+                        wfi_placement from, wfi_placement to) {
+    const wf_program *p = l->p;
+    int32_t first = segment->unit - p->graph->units[segment->unit].slice;
+    for (int32_t s = 0; s < segment->n_slots; s++) {
+        int32_t v = segment->slots[s].id;
+        if (wfi_gives_part(p, segment, &segment->slots[s]) && made_as(p, v) == from &&
+            read_as(p, v, micro) == to)
+            WF_TRY(wfi_add_thing(l, WFI_BLOCK_VALUE, v, 0, micro));
+    }
+    return wfi_lower_change(l, wfi_slice_group(p, l->rank), from, to, first);
+}
+
 wf_status wfi_lower_slice(wfi_lowering *l, const wfi_segment *segment, int64_t micro) {
     const wf_program *p = l->p;
-    const wfi_lane_sums *sums = &p->slice_sums;
+    if (!p->graph->units[segment->unit].is_slice) return WF_OK;
+    const wfi_lane_sums *sums = wfi_slice_sums(p, segment->unit);
+    int32_t k = wfi_local_slice(p, segment->unit);
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
-        if (!wfi_gives_summand(p, segment, slot)) continue;
-        int32_t k = wfi_local_slice(p, segment->unit);
-        for (int32_t f = sums->first_fold[k]; f < sums->first_fold[k + 1]; f++)
+        bool is_sum = wfi_gives_part(p, segment, slot) && wfi_is_slice_sum(p->graph, slot->id);
+        for (int32_t f = sums->first_fold[k]; f < sums->first_fold[k + 1] && is_sum; f++)
             WF_TRY(fold(l, segment->unit, slot->id, micro, sums->folds[f]));
-        if (p->mesh.tp == 1 || k + 1 < p->graph->n_slices / p->mesh.tp) continue;
-        WF_TRY(wfi_add_thing(l, WFI_BLOCK_VALUE, slot->id, 0, micro));
-        WF_TRY(wfi_lower_change(l, wfi_slice_group(p, l->rank), WFI_PARTIAL, WFI_REPLICATE,
-                                p->graph->values[slot->id].unit));
     }
-    return WF_OK;
+    bool is_last = k + 1 == wfi_n_local_slices(p, segment->unit);
+    if (!is_last || p->mesh.tp == 1 || !wfi_unit_is_divided(p, segment->unit)) return WF_OK;
+    WF_TRY(change(l, segment, micro, WFI_PARTIAL, WFI_SHARD));
+    /* The next slices wait for the former. */
+    WF_TRY(change(l, segment, micro, WFI_SHARD, WFI_REPLICATE));
+    return change(l, segment, micro, WFI_PARTIAL, WFI_REPLICATE);
 }

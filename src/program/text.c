@@ -7,6 +7,7 @@ void wfi_units_text(const wf_program *p, const wfi_instruction *now, wfi_text *t
     for (int32_t k = 1; wfi_is_reduction(now) && k < wfi_n_moved(p, now); k++) {
         const wfi_block *b = &p->blocks[now->references[k].block];
         bool is_next = b->id != p->blocks[now->references[k - 1].block].id;
+        if (b->kind == WFI_BLOCK_VALUE) continue; /* of no unit's own */
         if (b->kind != WFI_BLOCK_GRADIENT)
             wfi_text_add(text, "+?");
         else if (is_next)

@@ -139,21 +139,22 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
 
 /* ---- of the rank at hand ---- */
 
-static size_t bytes_of(const wf_program *p, wfi_block_kind kind, int32_t id, int64_t micro) {
-    const wf_graph *g = p->graph;
-    return kind == WFI_BLOCK_TIED ? wfi_value_bytes(g, g->weight_gradients[id].param)
-                                  : wfi_program_code_of(p, micro)->place[id].bytes;
+static wfi_extent extent_of(const wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro) {
+    const wf_graph *g = l->p->graph;
+    return kind == WFI_BLOCK_TIED ? wfi_whole(wfi_value_bytes(g, g->weight_gradients[id].param))
+                                  : wfi_value_extent(l->p, id, micro, l->rank);
 }
 
 /* What an instruction brings here, unless it is here already. */
 static wf_status emit_arrival(wfi_lowering *l, wfi_instruction i, wfi_block_kind kind) {
     wf_program *p = l->p;
     int32_t block, index, n_before = p->n_blocks;
-    size_t bytes = bytes_of(p, kind, i.id, i.micro);
-    WF_TRY(wfi_find_block(l, kind, i.id, 0, i.micro, bytes, &block));
+    wfi_extent extent = extent_of(l, kind, i.id, i.micro);
+    WF_TRY(wfi_find_block(l, kind, i.id, 0, i.micro, extent.offset + extent.bytes, &block));
     if (p->n_blocks == n_before) return WF_OK;
     WF_TRY(wfi_emit(l, i, 1, &index));
-    p->instructions[index].references[0] = (wfi_reference){block, 0, bytes, WFI_WRITE};
+    p->instructions[index].references[0] =
+        (wfi_reference){block, extent.offset, extent.bytes, WFI_WRITE};
     return wfi_depend_on_lookahead(l, index);
 }
 
@@ -180,7 +181,7 @@ static wf_status emit_send(wfi_lowering *l, const wfi_transfer *t) {
     wfi_instruction send = wfi_make(WFI_SEND, unit, t->value, t->micro);
     send.peer = t->to;
     return wfi_emit_one(l, send, t->kind, t->value, 0, t->micro,
-                        wfi_whole(bytes_of(l->p, t->kind, t->value, t->micro)), WFI_READ);
+                        extent_of(l, t->kind, t->value, t->micro), WFI_READ);
 }
 
 static wf_status emit_receive(wfi_lowering *l, const wfi_transfer *t) {

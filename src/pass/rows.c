@@ -1,0 +1,90 @@
+/* What stands between pairs is computed by rows: a norm, a dropout, a residual sum make each row of
+ * what they give from the same row of what they read. So each slice can have some of the rows.
+ */
+#include "op/op_table.h"
+#include "pass/pairs.h"
+
+/* Tokens of a sample divide, so that it does not depend on the number of samples; and each part
+ * begins at a cache line. */
+static bool can_divide(const wf_graph *g, int32_t n_slices, int32_t v) {
+    const wfi_value *value = wfi_value_at(g, v);
+    const wf_shape *shape = &value->shape;
+    int64_t n_elem = wf_shape_n_elem(shape), n = shape->n_dims ? shape->dim[shape->n_dims - 1] : 0;
+    if (shape->n_dims < 2 || shape->n_dims > 3 || n_elem == 0 || n_elem / n % g->batch)
+        return false;
+    int64_t n_tokens = n_elem / n / g->batch;
+    return n_tokens % n_slices == 0 &&
+           (size_t)(n_tokens / n_slices * n) * wf_dtype_bytes(value->dtype) % WFI_ALIGN_BYTES == 0;
+}
+
+static bool is_vector(const wf_graph *g, int32_t v) {
+    return g->values[v].kind == WFI_VALUE_PARAM && g->values[v].shape.n_dims == 1;
+}
+
+/* Whether the op computes rows of its first output from rows of the first input, from vectors of
+ * parameters and from rows of others. What is not cheap has a weight whose gradient is large. */
+static bool computes_rows(const wf_graph *g, int32_t n_slices, const wfi_node *node) {
+    const wfi_op_cut *rule = node->op->place;
+    if (!(node->op->flags & WFI_OP_CHEAP) || node->op->flags & WFI_OP_IMAGE) return false;
+    if (!can_divide(g, n_slices, node->in[0])) return false;
+    if (node->op == &wfi_op_dropout) return true;
+    while (rule && rule->name && rule->in[0] != 1 && rule->in[0] != WFI_ANY_DIM) rule++;
+    if (!rule || !rule->name || (rule->applies && !rule->applies(g, node))) return false;
+    for (int i = 1; i < node->n_in; i++) {
+        bool has_rows =
+            rule->in[i] == rule->in[0] &&
+            wfi_shape_equal(&g->values[node->in[i]].shape, &g->values[node->in[0]].shape);
+        if (!has_rows && !is_vector(g, node->in[i])) return false;
+    }
+    return true;
+}
+
+/* Whether it stands beside a pair: it reads what one gives or other rows, or makes what one reads.
+ */
+static bool is_between(const wf_graph *g, const wfi_pairs *pairs, int32_t n) {
+    const wfi_node *node = &g->nodes[n];
+    for (int i = 0; i < node->n_in; i++) {
+        int32_t producer = g->values[node->in[i]].node;
+        if (producer >= 0 && (pairs->is_row[producer] || pairs->end_of[producer] >= 0)) return true;
+    }
+    for (int32_t k = n + 1; k < g->n_nodes; k++)
+        for (int i = 0; i < g->nodes[k].n_in && pairs->end_of[k] >= 0; i++)
+            if (g->nodes[k].in[i] == node->out[0]) return true;
+    return false;
+}
+
+static bool is_seen_outside(const wf_graph *g, const wfi_node *node) {
+    bool is_seen = false;
+    for (int i = 0; i < node->n_out; i++)
+        is_seen |=
+            g->values[node->out[i]].name || node->out[i] == g->loss || node->out[i] == g->record;
+    return is_seen;
+}
+
+/* Whether a node of the unit that is no dropout makes rows of which node n makes others. */
+static bool has_neighbor(const wf_graph *g, const wfi_pairs *pairs, int32_t n) {
+    const wfi_node *node = &g->nodes[n];
+    bool has = false;
+    for (int32_t k = 0; k < g->n_nodes; k++) {
+        const wfi_node *other = &g->nodes[k];
+        bool is_near = false;
+        for (int i = 0; i < other->n_in; i++) is_near |= other->in[i] == node->out[0];
+        is_near |= other->out[0] == node->in[0];
+        has |= is_near && pairs->is_row[k] && other->unit == node->unit &&
+               other->op != &wfi_op_dropout;
+    }
+    return has;
+}
+
+void wfi_pairs_find_rows(const wf_graph *g, wfi_pairs *pairs) {
+    for (int32_t n = 0; n < g->n_nodes; n++) {
+        const wfi_node *node = &g->nodes[n];
+        pairs->is_row[n] = !node->dead && pairs->end_of[n] < 0 && node->n_in &&
+                           computes_rows(g, pairs->n_slices, node) && is_between(g, pairs, n) &&
+                           !is_seen_outside(g, node);
+    }
+    /* Graphs that are not trained have no dropout, and the same units. */
+    for (int32_t n = 0; n < g->n_nodes; n++)
+        if (g->nodes[n].op == &wfi_op_dropout && !has_neighbor(g, pairs, n))
+            pairs->is_row[n] = false;
+}
