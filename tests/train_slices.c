@@ -114,16 +114,14 @@ typedef struct net {
     bool has_rows;
 } net;
 
-static const net nets[] = {{gated_net, 8, 2, false},
-                           {plain_net, 4, 1, false},
-                           {tied_words_net, 8, 3, false},
-                           {words_net, 4, 3, false},
-                           {shared_net, 8, 4, true},
-                           {token_net, 8, 4, true}};
+static const net nets[] = {{gated_net, 8, 2, false},      {plain_net, 4, 1, false},
+                           {tied_words_net, 8, 3, false}, {words_net, 4, 3, false},
+                           {shared_net, 8, 4, true},      {token_net, 8, 4, true}};
 
 static int count_pairs(const wf_graph *g) {
     int n = 0;
-    for (int32_t u = 0; u < g->n_units; u++) n += g->units[u].is_slice && !g->units[u].is_rows && !g->units[u].slice;
+    for (int32_t u = 0; u < g->n_units; u++)
+        n += g->units[u].is_slice && !g->units[u].is_rows && !g->units[u].slice;
     return n;
 }
 
