@@ -1,6 +1,7 @@
 /* Cross entropy over many classes (50257 for GPT-2): the exponentials are the
  * library's softmax, a few rows at a time so that they are still in the cache when
  * the loss is read off them. */
+#include "base/variants.h"
 #include "kernel/onednn/onednn.h"
 #include "op/op_table.h"
 
@@ -28,13 +29,44 @@ static table table_of(const wfi_kernel *kernel) {
     return t;
 }
 
+typedef struct comparison {
+    const float *x; /* [n] */
+    int64_t n, label;
+    bool *is_hit;
+} comparison;
+
+WFI_LOOP void compare_loop(const comparison *c) {
+    const float *x = c->x, bound = x[c->label];
+    int is_beaten = 0;
+    for (int64_t i = 0; i < c->label; i++) is_beaten |= !(x[i] < bound);
+    for (int64_t i = c->label + 1, n = c->n; i < n; i++) is_beaten |= x[i] > bound;
+    *c->is_hit = !is_beaten;
+}
+
+WFI_VARIANTS(compare, comparison, compare_loop)
+
 /* Whether the label is the first of the largest. */
 static bool is_hit(const float *x, int64_t n, int32_t label) {
-    if (label < 0 || label >= n) return false;
-    int64_t n_better = 0;
-    for (int64_t i = 0; i < label; i++) n_better += !(x[i] < x[label]);
-    for (int64_t i = label + 1; i < n; i++) n_better += x[i] > x[label];
-    return n_better == 0;
+    bool hit = label >= 0 && label < n;
+    if (hit) compare(wfi_best_variant(), &(comparison){x, n, label, &hit});
+    return hit;
+}
+
+typedef struct scaling {
+    float *x; /* [n] */
+    int64_t n;
+    float factor;
+} scaling;
+
+WFI_LOOP void scale_loop(const scaling *s) {
+    float *x = s->x, factor = s->factor;
+    for (int64_t i = 0, n = s->n; i < n; i++) x[i] *= factor;
+}
+
+WFI_VARIANTS(scale, scaling, scale_loop)
+
+static void scale_row(float *x, int64_t n, float factor) {
+    scale(wfi_best_variant(), &(scaling){x, n, factor});
 }
 
 static wf_status run_forward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
@@ -81,7 +113,7 @@ static wf_status describe_forward(wfi_kernel *kernel, const char **reason_out) {
 static void finish_gradient(float *dx, int64_t n, int32_t label, float dloss) {
     float factor = label < 0 ? 0 : label < n ? dloss : NAN;
     if (label >= 0 && label < n) dx[label] -= 1;
-    for (int64_t i = 0; i < n; i++) dx[i] *= factor;
+    scale_row(dx, n, factor);
 }
 
 static wf_status run_backward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
@@ -168,7 +200,7 @@ static wf_status run_sums_backward(wfi_kernel *kernel, wfi_stream_queue *stream,
         WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x, NULL, NULL, dx}, scratch));
         for (int64_t r = first; r < first + t.n_at_once; r++, dx += t.n) {
             int64_t own = label[r] - first_class;
-            for (int64_t i = 0; i < t.n; i++) dx[i] *= dsums[r * 4 + 1];
+            scale_row(dx, t.n, dsums[r * 4 + 1]);
             if (own >= 0 && own < t.n) dx[own] += dsums[r * 4 + 2];
         }
     }
