@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# label: once
+# python/weft.py: the same bits as the program's, state in and out, refusals as exceptions, ranks as processes, arrays by DLPack.
+source tests/cli_helpers.bash
+unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
+export PYTHONPATH=$WEFT_SOURCE/python WEFT_LIBRARY=$WEFT_BUILD/libweft.so PYTHONDONTWRITEBYTECODE=1 D=$folder
+
+cat >"$folder/one.py" <<'PY'
+import array, os, weft
+D = os.environ["D"]
+
+def batch(n, first=0):
+    x = memoryview(array.array("f", [((first + i) * 37 % 101) / 50 - 1 for i in range(n * 16)])).cast("B").cast("f", (n, 1, 4, 4))
+    return dict(x=x, y=array.array("i", [(first + 3 * i) % 10 for i in range(n)]))
+
+def same(got, want, what):
+    assert got == want, f"{what}: {got}, not {want}"
+
+def refused(name, words, call):
+    try:
+        call()
+    except Exception as error:
+        kind = error.name if isinstance(error, weft.Error) else type(error).__name__
+        assert (kind, words in str(error)) == (name, True), f"{kind}: {error}"
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+assert "resnet18" in weft.models() and "gpt2" in weft.models()
+model = weft.Model("mlp", channels=1, height=4, width=4, n_classes=10)
+recipe = dict(batch=8, micro=2, lanes=2, lr=0.1, threads=1, seed=3)
+shas = []
+for plan in "", "dp=2", "pp=2":
+    with weft.Trainer(model, recipe, plan) as t:
+        losses = [t.step(**batch(8, k)).loss for k in range(3)]
+        shas.append((losses, t.weights_sha256, t.eval(**batch(8)).n_rows, t.n_steps))
+same(shas[1:], shas[:1] * 2, "plans")
+same(shas[0][2:], (8, 3), "rows and steps")
+
+t = weft.Trainer(model, recipe, "dp=2", keep_gradients=1)
+for k in range(2): t.step(**batch(8, k))
+t.save_state(f"{D}/state"); t.save(f"{D}/model.safetensors")
+again = weft.Trainer(model, {**recipe, "seed": 9})
+assert again.weights_sha256 != t.weights_sha256
+again.load(f"{D}/model.safetensors")
+same(again.weights_sha256, t.weights_sha256, "weights that were loaded")
+again.load_state(f"{D}/state")
+same((again.step(**batch(8, 2)).loss, again.weights_sha256), (shas[0][0][2], shas[0][1]), "a run that goes on")
+same(t.step(**batch(8, 2)).loss, shas[0][0][2], "the step itself")
+
+bias = t.read("net3.bias", array.array("f", [0] * 10))
+dtype, shape, data = t.weights()["net3.bias"]
+same((dtype, shape, bytes(data)), ("float32", (10,), bias.tobytes()), "a weight")
+slope = t.read("net3.bias", array.array("f", [0] * 10), gradient=True)
+assert any(slope) and abs(sum(slope)) < 1e-5, slope  # those of a softmax have no sum
+
+refused("INVALID_ARG", "there is no model 'foo'", lambda: weft.Model("foo"))
+refused("TypeError", "there is no 'foo'", lambda: weft.Model("mlp", foo=1))
+refused("INVALID_ARG", "unknown key 'bach'", lambda: weft.Trainer(model, "bach=3"))
+refused("INVALID_ARG", "plan", lambda: weft.Trainer(model, recipe, "dp=x"))
+refused("SHAPE", "input 'y' was not given", lambda: t.step(x=batch(8)["x"]))
+refused("SHAPE", "8 samples take", lambda: t.step(x=batch(8)["x"], y=array.array("q", [0] * 8)))
+refused("ValueError", "the same number", lambda: t.step(x=batch(8)["x"], y=array.array("i", [0] * 4)))
+refused("BufferError", "", lambda: t.read("net3.bias", bytes(40)))
+refused("IO", "none", lambda: t.load(f"{D}/none"))
+del t
+PY
+python3 "$folder/one.py" 2>"$folder/said" || fail "one process: $(tail -1 "$folder/said")"
+
+# ---- ranks are processes: each the same ----
+cat >"$folder/two.py" <<'PY'
+import weft, one
+job = weft.Job()
+t = weft.Trainer(one.model, one.recipe, "dp=2", job=job)
+assert job.n_ranks == 2
+for k in range(3): loss = t.step(**one.batch(8, k)).loss
+one.same((loss, t.weights_sha256), (one.shas[0][0][2], one.shas[0][1]), "processes")
+t.close(); job.close()
+print("well", job.rank)
+PY
+(cd "$folder" && "$WEFT" run -n 2 -- env D="$folder" python3 -c "
+import os; D = os.environ['D'] = os.path.join(os.environ['D'], 'r' + os.environ['RANK']); os.mkdir(D)
+import sys; sys.path.insert(0, '.'); import two" >"$folder/out" 2>"$folder/said") || fail "two processes: $(tail -2 "$folder/said")"
+[[ $(sort "$folder/out") == $'well 0\nwell 1' ]] || fail "two processes say: $(cat "$folder/out")"
+
+# ---- DLPack: to and fro, with NumPy where it is ----
+cat >"$folder/dlpack.py" <<'PY'
+import array, weft
+a = weft.Array(array.array("f", [1, 2, 3]), "cpu:1")
+b = weft.Array(a)  # by DLPack, as it is no buffer
+assert (a.device, b.device) == ("cpu:1", "cpu:0") and a.__dlpack_device__() == (1, 0)
+for k in range(100): b.__dlpack__(max_version=(1, 0))  # nobody takes them
+try: b.__dlpack__()
+except BufferError: pass
+else: raise AssertionError("an old version is given")
+try: weft.Array(array.array("h", [1]))
+except TypeError: pass
+else: raise AssertionError("16 bits are taken")
+try: import numpy
+except ImportError: numpy = None
+if numpy and numpy.lib.NumpyVersion(numpy.__version__) >= "2.1.0":
+    n = numpy.from_dlpack(b); del b
+    assert n.tolist() == [1, 2, 3] and not n.flags.writeable
+    assert numpy.from_dlpack(weft.Array(numpy.arange(6, dtype="i8").reshape(2, 3).T)).tolist() == [[0, 3], [1, 4], [2, 5]]
+PY
+python3 "$folder/dlpack.py" 2>"$folder/said" || fail "DLPack: $(tail -1 "$folder/said")"
+finish
