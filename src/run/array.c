@@ -35,7 +35,7 @@ wf_status wfi_array_new(wf_context *ctx, wf_dtype dtype, const wf_shape *shape, 
     WF_TRY(check_shape(ctx, dtype, shape));
     wf_array *a = wfi_alloc(ctx, 1, sizeof *a, "an array");
     if (!a) return WF_NO_MEMORY;
-    *a = (wf_array){.ctx = ctx, .dtype = dtype, .shape = *shape};
+    *a = (wf_array){.ctx = ctx, .dtype = dtype, .shape = *shape, .n_owners = 1};
     a->bytes = (size_t)wf_shape_n_elem(shape) * wf_dtype_bytes(dtype);
     snprintf(a->device, sizeof a->device, "%s", device);
     a->data = wfi_alloc(ctx, a->bytes ? a->bytes : 1, 1, "an array");
@@ -60,7 +60,7 @@ wf_status wf_array_create(wf_context *ctx, wf_dtype dtype, const wf_shape *shape
 }
 
 void wf_array_destroy(wf_array *a) {
-    if (!a) return;
+    if (!a || atomic_fetch_sub(&a->n_owners, 1) > 1) return;
     wfi_free(a->ctx, a->data);
     wfi_free(a->ctx, a);
 }

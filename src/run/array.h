@@ -4,6 +4,7 @@
 
 #include "run/worker.h"
 
+#include <stdatomic.h>
 #include <weft/array.h>
 #include <weft/trainer.h>
 
@@ -13,7 +14,8 @@ struct wf_array {
     wf_shape shape;
     char device[WF_DEVICE_NAME_BYTES];
     size_t bytes;
-    char *data; /* a CPU device's memory is the host's */
+    char *data;          /* a CPU device's memory is the host's */
+    atomic_int n_owners; /* who made it, and the tensors that share its data (dlpack.c) */
 };
 
 /* With undefined elements. `device` has been written by wfi_device_name. */
