@@ -205,7 +205,35 @@ static void reads_folders_of_tokens(void **state) {
                    WF_INVALID_ARG, "is a file; in the format asked for, data is a folder");
     folder_write(f, "other_train.bin", train, n);
     expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_INVALID_ARG,
-                   "both end in train.bin");
+                   "other_train.bin and train.bin are no shards of one set");
+}
+
+/* In the order of their numbers, whatever that of their names is; samples cross from one to
+ * another. */
+static void reads_shards_of_tokens(void **state) {
+    folder *f = *state;
+    uint8_t bytes[2048];
+    const int tokens[] = {1, 2, 3, 4, 5, 6, 50256, 8, 9};
+    static const char *const names[] = {"a_train_1.bin", "a_train_2.bin", "a_train_10.bin"};
+    wf_data *data;
+    for (int i = 0; i < 3; i++) {
+        size_t n = put_header(bytes, 20240520, 1, 3);
+        for (int k = 0; k < 3; k++) n = put16(bytes, n, (unsigned)tokens[3 * i + k]);
+        folder_write(f, names[i], bytes, n);
+    }
+    folder_write(f, "a_val_000000.bin", bytes, put16(bytes, put_header(bytes, 20240520, 1, 1), 7));
+    assert_int_equal(open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_OK);
+    check_tokens(data, WF_DATA_TRAIN, 4, tokens);
+    wf_data_close(data);
+    folder_write(f, "a_train_2.bin", bytes, put_header(bytes, 20240520, 1, 3));
+    expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_CORRUPT,
+                   "a_train_2.bin is truncated");
+    folder_write(f, "a_train_2.bin", bytes, put_header(bytes, 20240801, 7, 0));
+    expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_CORRUPT,
+                   "a_train_2.bin has tokens of 4 bytes, and the shards before 2");
+    folder_write(f, "b_train_2.bin", bytes, 1024);
+    expect_failure(f->ctx, open_as(f, "", WF_FORMAT_AUTO, WF_TEXT_BYTES, 2, &data), WF_INVALID_ARG,
+                   "a_train_1.bin and b_train_2.bin are no shards of one set");
 }
 
 static void refuses_bad_tokens(void **state) {
@@ -245,6 +273,7 @@ int main(void) {
         TEST_IN_FOLDER(refuses_what_is_no_text),
         TEST_IN_FOLDER(reads_headers),
         TEST_IN_FOLDER(reads_folders_of_tokens),
+        TEST_IN_FOLDER(reads_shards_of_tokens),
         TEST_IN_FOLDER(refuses_bad_tokens),
     };
     return cmocka_run_group_tests_name("data_text", tests, NULL, NULL);

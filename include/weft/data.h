@@ -66,7 +66,8 @@ typedef struct wf_data_config {
      *                     torchvision's ImageFolder reads them (wf_data_open);
      *                     in MNIST's layout (train-images-idx3-ubyte, .gz or not, ...), in
      *                     CIFAR-10's binary one (data_batch_1.bin ..., test_batch.bin), or with
-     *                     tokens: one file whose name ends in train.bin, perhaps one in val.bin;
+     *                     tokens: one file whose name ends in train.bin, or shards of it
+     *                     (train_1.bin and so on), and perhaps the same of val.bin;
      *   a file            a text, or tokens. */
     const char *name;
     wf_data_format format;

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -124,30 +125,51 @@ static const header *find_header(const uint8_t *bytes, size_t n_bytes) {
     return NULL;
 }
 
-/* The one file of `folder` whose name ends so. More than one: the second, too. */
-static int find_file(const char *folder, const char *end, char path[2][PATH_MAX]) {
-    int n = 0;
-    size_t n_end = strlen(end);
-    DIR *files = opendir(folder);
-    for (struct dirent *f; files && n < 2 && (f = readdir(files));) {
-        size_t length = strlen(f->d_name);
-        if (length < n_end || strcmp(f->d_name + length - n_end, end) != 0) continue;
-        if (snprintf(path[n], PATH_MAX, "%s/%s", folder, f->d_name) < PATH_MAX &&
-            wfi_file_exists(path[n]))
-            n++;
-    }
-    if (files) closedir(files);
-    return n;
+/* A name is of a split if it ends in that word and ".bin", as nanoGPT's does, or also has a number,
+ * as the shards of llm.c's fineweb have: fineweb_train_000001.bin. */
+static const char *const split_words[2] = {"train", "val"};
+
+/* How much of the name the split's files have in common; 0: it is none of them. */
+static size_t match_split(const char *name, int s) {
+    static const char end[] = ".bin";
+    const char *word = split_words[s];
+    size_t n = strlen(name), n_end = strlen(end), n_word = strlen(word);
+    if (n < n_end || strcmp(name + n - n_end, end) != 0) return 0;
+    n -= n_end;
+    size_t at = n;
+    while (at && name[at - 1] >= '0' && name[at - 1] <= '9') at--;
+    if (at < n && at && name[at - 1] == '_') at--;
+    return at >= n_word && !memcmp(name + at - n_word, word, n_word) ? at : 0;
 }
 
-static const char *const file_end[2] = {"train.bin", "val.bin"};
+static int is_train(const struct dirent *f) {
+    return match_split(f->d_name, WF_DATA_TRAIN) > 0;
+}
+
+static int is_val(const struct dirent *f) {
+    return match_split(f->d_name, WF_DATA_TEST) > 0;
+}
+
+static void free_names(struct dirent **names, int n) {
+    for (int i = 0; i < n; i++) free(names[i]); /* what scandir gives is the C library's */
+    free(names);
+}
+
+/* The files of a split, in the order of their numbers. */
+static int find_files(const char *folder, int s, struct dirent ***names_out) {
+    int n = scandir(folder, names_out, s == WF_DATA_TRAIN ? is_train : is_val, versionsort);
+    return n > 0 ? n : 0;
+}
 
 bool wfi_tokens_is_here(const char *path) {
-    char found[2][PATH_MAX];
+    struct dirent **names;
     uint8_t first[4];
     struct stat st;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
-        return find_file(path, file_end[WF_DATA_TRAIN], found) > 0;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) {
+        int n_files = find_files(path, WF_DATA_TRAIN, &names);
+        if (n_files) free_names(names, n_files);
+        return n_files > 0;
+    }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, first, sizeof first) : 0;
     if (fd >= 0) close(fd);
@@ -232,19 +254,85 @@ static wf_status load(wf_context *ctx, const char *path, int s, wfi_tokens *t,
     return check_tokens(ctx, path, t, s, *vocabulary, skipped);
 }
 
+static wf_status make_path(wf_context *ctx, const char *folder, const struct dirent *name,
+                           char path[PATH_MAX]) {
+    if (snprintf(path, PATH_MAX, "%s/%s", folder, name->d_name) < PATH_MAX) return WF_OK;
+    return wfi_fail(ctx, WF_INVALID_ARG, "%s: the path is too long", folder);
+}
+
+/* Shards of one set differ in their numbers. */
+static wf_status check_shards(wf_context *ctx, const char *folder, int s, struct dirent **names,
+                              int n) {
+    const char *first = names[0]->d_name;
+    size_t n_common = match_split(first, s);
+    for (int i = 1; i < n; i++) {
+        const char *name = names[i]->d_name;
+        if (match_split(name, s) != n_common || strncmp(name, first, n_common) ||
+            first[n_common] == '.')
+            return wfi_fail(ctx, WF_INVALID_ARG,
+                            "%s: %s and %s are no shards of one set: name one file, or a folder "
+                            "with one set",
+                            folder, first, name);
+    }
+    return WF_OK;
+}
+
+/* One after the other into memory for all. */
+static wf_status load_shards(wf_context *ctx, const char *folder, int s, struct dirent **names,
+                             int n, wfi_tokens *t, int64_t *vocabulary) {
+    char path[PATH_MAX];
+    size_t total = 0, n_bytes, done = 0;
+    WF_TRY(check_shards(ctx, folder, s, names, n));
+    for (int i = 0; i < n; i++) {
+        WF_TRY(make_path(ctx, folder, names[i], path));
+        WF_TRY(wfi_file_size(ctx, path, &n_bytes));
+        total += n_bytes;
+    }
+    uint8_t *all = wfi_alloc(ctx, total + 1, 1, folder);
+    if (!all) return WF_NO_MEMORY;
+    t->owned[s] = all;
+    for (int i = 0; i < n; i++) {
+        wfi_tokens shard = {{NULL}, {NULL}, {0}, {0}, {0}};
+        wf_status status = make_path(ctx, folder, names[i], path);
+        if (status == WF_OK) status = load(ctx, path, s, &shard, vocabulary);
+        size_t width = shard.width_bytes[s];
+        if (status == WF_OK && i && width != t->width_bytes[s])
+            status =
+                wfi_fail(ctx, WF_CORRUPT, "%s has tokens of %zu bytes, and the shards before %zu",
+                         path, width, t->width_bytes[s]);
+        n_bytes = (size_t)shard.n[s] * width;
+        if (status == WF_OK && n_bytes > total - done)
+            status = wfi_fail(ctx, WF_IO, "%s became longer while it was read", path);
+        if (status == WF_OK) memcpy(all + done, shard.at[s], n_bytes);
+        wfi_free(ctx, shard.owned[s]);
+        WF_TRY(status);
+        done += n_bytes;
+        t->at[s] = all;
+        t->width_bytes[s] = width;
+        t->n[s] += shard.n[s];
+    }
+    return WF_OK;
+}
+
+static wf_status load_files(wf_context *ctx, const char *folder, int s, struct dirent **names,
+                            int n, wfi_tokens *t, int64_t *vocabulary) {
+    char path[PATH_MAX];
+    if (n > 1) return load_shards(ctx, folder, s, names, n, t, vocabulary);
+    WF_TRY(make_path(ctx, folder, names[0], path));
+    return load(ctx, path, s, t, vocabulary);
+}
+
 static wf_status load_folder(wf_context *ctx, const char *folder, wfi_tokens *t,
                              int64_t *vocabulary) {
-    char path[2][PATH_MAX];
     for (int s = 0; s < 2; s++) {
-        int n = find_file(folder, file_end[s], path);
-        if (n > 1)
-            return wfi_fail(ctx, WF_INVALID_ARG,
-                            "%s and %s both end in %s: name one file, or a folder with one",
-                            path[0], path[1], file_end[s]);
-        if (n == 0 && s == WF_DATA_TRAIN)
-            return wfi_fail(ctx, WF_INVALID_ARG, "%s has no file ...%s of tokens", folder,
-                            file_end[s]);
-        if (n) WF_TRY(load(ctx, path[0], s, t, vocabulary));
+        struct dirent **names;
+        int n = find_files(folder, s, &names);
+        if (!n && s == WF_DATA_TRAIN)
+            return wfi_fail(ctx, WF_INVALID_ARG, "%s has no file ...train.bin of tokens", folder);
+        if (!n) continue;
+        wf_status status = load_files(ctx, folder, s, names, n, t, vocabulary);
+        free_names(names, n);
+        WF_TRY(status);
     }
     return WF_OK;
 }
