@@ -225,7 +225,7 @@ exit_status about_tokenizer(const cli *c, const saved_model *a, wf_tokenizer **t
     *tokenizer_out = NULL;
     if (c->o.tokenizer)
         status = wf_tokenizer_open(c->ctx, c->o.tokenizer, tokenizer_out);
-    else if (a->tokenizer && a->words && !strcmp(a->tokenizer, "words"))
+    else if (a->tokenizer && a->words && !strcmp(a->tokenizer, "words") && !c->o.other_data)
         status = wf_tokenizer_create_words(c->ctx, a->words, tokenizer_out);
     else if (a->tokenizer && !strcmp(a->tokenizer, "bpe") && c->command == FOR_GENERATE)
         return complain(EXIT_USAGE, "--tokenizer is missing: the model in %s has tokens of a BPE",
@@ -233,28 +233,48 @@ exit_status about_tokenizer(const cli *c, const saved_model *a, wf_tokenizer **t
     return complain_of(c, status);
 }
 
-exit_status about_check(const cli *c, const saved_model *a, const wf_tokenizer *t) {
-    const char *kind = t ? wf_tokenizer_name(t) : NULL;
-    (void)c;
-    if (!a->path || !t) return EXIT_DONE;
+#define GO_ON "; --other-data goes on all the same"
+
+/* Tokens of a file do not say what made them. */
+static exit_status check_numbers(const cli *c, const saved_model *a) {
+    bool is_synthetic = c->o.data && !strcmp(c->o.data, "synthetic");
+    if (is_synthetic || !a->tokenizer || !strcmp(a->tokenizer, "bpe")) return EXIT_DONE;
+    return complain(EXIT_USAGE,
+                    "the model in %s was trained with tokens of the kind %.20s, and those of %s "
+                    "are of another" GO_ON,
+                    a->path, a->tokenizer, c->o.data);
+}
+
+static exit_status check_tokenizer(const saved_model *a, const wf_tokenizer *t) {
+    const char *kind = wf_tokenizer_name(t);
     if (a->tokenizer && strcmp(a->tokenizer, kind))
         return complain(EXIT_USAGE,
                         "the model in %s was trained with tokens of the kind %.20s, not %s: its "
                         "numbers would mean something else%s",
                         a->path, a->tokenizer, kind,
-                        strcmp(a->tokenizer, "bpe") ? "" : "; give its --tokenizer");
+                        strcmp(a->tokenizer, "bpe") ? GO_ON : "; give its --tokenizer");
     if (a->hash && strcmp(a->hash, wf_tokenizer_hash(t)))
         return complain(EXIT_USAGE,
                         "the model in %s was trained with another vocabulary of %s (its hash is "
-                        "%.8s..., not %.8s...): tokens would mean something else",
+                        "%.8s..., not %.8s...): tokens would mean something else" GO_ON,
                         a->path, kind, a->hash, wf_tokenizer_hash(t));
+    return EXIT_DONE;
+}
+
+exit_status about_check(const cli *c, const saved_model *a, const wf_tokenizer *t) {
+    exit_status bad = EXIT_DONE;
+    if (!a->path) return EXIT_DONE;
+    if (!c->o.other_data) bad = t ? check_tokenizer(a, t) : check_numbers(c, a);
+    if (bad || !t) return bad;
     bool is_bpe = wf_tokenizer_kind_of(t) == WF_TOKENIZER_BPE;
+    bool is_known = a->tokenizer && !c->o.other_data;
     int64_t n = wf_tokenizer_n_tokens(t);
-    if (a->vocab && !a->tokenizer && (is_bpe ? n > a->vocab : n != a->vocab))
+    if (a->vocab && !is_known && (is_bpe ? n > a->vocab : n != a->vocab))
         return complain(EXIT_USAGE,
                         "the model in %s has a vocabulary of %lld, and there are %lld %s: give its "
                         "--tokenizer",
-                        a->path, (long long)a->vocab, (long long)n, is_bpe ? "tokens" : kind);
+                        a->path, (long long)a->vocab, (long long)n,
+                        is_bpe ? "tokens" : wf_tokenizer_name(t));
     return EXIT_DONE;
 }
 

@@ -192,9 +192,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(cache, SIZE, cache, RUN, TPBE, OF_RANK, "SIZE", NULL,                                        \
       "pictures stay decoded in so much memory (a quarter of the machine's, divided by the "       \
       "ranks)")                                                                                    \
-    X(other_data, FLAG, other_data, RUN, TPBEP, 0, NULL, NULL,                                     \
+    X(other_data, FLAG, other_data, RUN, TPBEP | FOR_GENERATE, 0, NULL, NULL,                      \
       "go on although the weights of --init were trained with another normalisation, other "       \
-      "classes or another image size")                                                             \
+      "classes, another image size or another tokenizer")                                          \
     X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_CONVERT,         \
       OF_ROOT, "DIR", NULL,                                                                        \
       "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \

@@ -40,6 +40,19 @@ expect 2 "was trained with another vocabulary of bpe" eval $tiny --data "$folder
 [[ $(report eval $tiny --data "$folder/a.txt" --tokenizer tests/golden/bpe --init "$folder/bpe" | field perplexity) =~ ^[0-9.]+$ ]] ||
     fail "eval says no perplexity"
 
+# ---- other tokens, if that is said ----
+tac "$folder/a.txt" | sed 's/stands/stood/' >"$folder/b.txt" # as many words, one of them another
+expect 1 "the word 'stood' at byte" train $tiny --words --data "$folder/b.txt" --init "$run" --steps 1
+report train $tiny --words --data "$folder/b.txt" --init "$run" --steps 1 --other-data --out "$folder/stood" >/dev/null || fail "--other-data of words"
+expect 1 "the word 'stands' at byte" eval $tiny --data "$folder/a.txt" --init "$folder/stood"
+expect 2 "of the kind bytes, not bpe: its numbers would mean something else; --other-data goes on" eval $tiny --data "$folder/a.txt" --init "$folder/bytes" --tokenizer tests/golden/bpe
+expect 2 "has a vocabulary of 256, and there are 472 tokens" eval $tiny --data "$folder/a.txt" --init "$folder/bytes" --tokenizer tests/golden/bpe --other-data
+report eval $tiny --data "$folder/a.txt" --init "$folder/bpe" --tokenizer "$folder/another" --other-data >/dev/null || fail "--other-data of a BPE"
+head -c 4000 /dev/zero >"$folder/zeros.bin"
+expect 2 "of the kind words, and those of" eval $tiny --data "$folder/zeros.bin" --data-format tokens --init "$run"
+report eval $tiny --data "$folder/zeros.bin" --data-format tokens --init "$run" --other-data >/dev/null || fail "--other-data of a file"
+report eval $tiny --data "$folder/zeros.bin" --data-format tokens --init "$folder/bpe" >/dev/null || fail "tokens of a file, and a BPE"
+
 # ---- generation ----
 text=$(report generate --init "$run" --prompt "the warp" --steps 6 | field text)
 [[ $text == "the warp "* ]] || fail "generate with words: '$text'"
