@@ -14,6 +14,7 @@
 #include <weft/context.h>
 #include <weft/costs.h>
 #include <weft/data.h>
+#include <weft/dlpack.h>
 #include <weft/file.h>
 #include <weft/graph.h>
 #include <weft/group.h>
