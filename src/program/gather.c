@@ -132,15 +132,17 @@ static void find_updates(search *s, const wfi_action_list *list) {
     int32_t number = 0;
     for (int32_t k = 0; k < list->n; k++) {
         (void)wfi_take_stage(l, list->actions[k].stage);
-        for (int32_t u = 0; u < l->end_unit - l->first_unit; u++, number++) {
+        for (int32_t u = 0; u < l->end_unit - l->first_unit; u++) {
             int32_t unit = wfi_action_unit(l, &list->actions[k], u);
+            if (!wfi_unit_is_on(l->p, unit, l->rank)) continue;
+            int32_t use = number++;
             if (!wfi_action_sums(list->actions[k].kind)) continue;
             for (int32_t i = 0; i < g->n_weight_gradients; i++) {
                 int32_t owner = wfi_owner_of(g, i);
                 if (g->weight_gradients[i].unit == unit &&
                     wfi_state_bytes(l->p, WFI_BLOCK_STATE, owner, l->rank) &&
                     (s->updated[owner] >= 0 || wfi_is_updated_early(l->p, owner)))
-                    s->updated[owner] = number;
+                    s->updated[owner] = use;
             }
         }
     }
