@@ -72,11 +72,27 @@ static bool is_idle(const wf_program *p, int32_t dp) {
     return is;
 }
 
+/* Whether what lies on the ranks of two coordinates for other programs of their arenas is as much.
+ */
+static bool has_equal_state(const wf_program *p, int32_t a, int32_t b) {
+    const wf_program *like = p->like;
+    bool is = true;
+    for (int32_t k = 0; like && k < p->mesh.pp * p->mesh.tp * WFI_N_SPACES; k++) {
+        int32_t space = k % WFI_N_SPACES, tp = k / WFI_N_SPACES % p->mesh.tp,
+                pp = k / WFI_N_SPACES / p->mesh.tp;
+        const wfi_rank *x = &like->ranks[wfi_mesh_rank(p->mesh, tp, pp, a)],
+                       *y = &like->ranks[wfi_mesh_rank(p->mesh, tp, pp, b)];
+        is &= x->arenas[space].state_bytes == y->arenas[space].state_bytes;
+    }
+    return is;
+}
+
 static int32_t find_like(const wf_program *p, bool is_whole, int32_t dp, const int32_t *lowered,
                          int32_t n) {
     bool idle = is_idle(p, dp);
     for (int32_t k = 0; k < n; k++)
-        if (idle ? is_idle(p, lowered[k]) : !is_whole && is_like(p, lowered[k], dp))
+        if (idle ? is_idle(p, lowered[k]) && has_equal_state(p, lowered[k], dp)
+                 : !is_whole && is_like(p, lowered[k], dp))
             return lowered[k];
     return dp;
 }
