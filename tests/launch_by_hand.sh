@@ -17,6 +17,7 @@ compgen -G '/tmp/weft-spawn-*' >/dev/null && fail "spawn has left its store"
 train="train --model mlp --data synthetic --batch 16 --micro 4 --steps 2 --plan dp=2 --threads 1 --quiet"
 "$WEFT" train --model mlp --data synthetic --batch 16 --micro 4 --steps 2 --lanes 2 --threads 1 --quiet \
     --json "$folder/one.json"
+[[ -s $folder/one.json ]] || fail "one rank leaves no report"
 meet() { # PORT ARGUMENTS...
     local port=$1
     shift

@@ -5,6 +5,8 @@
 set -euo pipefail
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
+version=$("$WEFT" --version)
+[[ $version == "weft "* ]] || { echo "weft --version says '$version'"; exit 1; }
 
 # A project that says nothing of how to build, and has targets of common names itself.
 cat >"$root/CMakeLists.txt" <<CMAKE
@@ -32,7 +34,6 @@ grep -E "cli/|examples/|tests/|fuzz/" "$root/commands" && { echo "more is built 
 
 command -v dpkg-shlibdeps >/dev/null || { echo "dpkg-dev is not installed: the Debian package is not made"; exit 0; }
 cpack -G DEB --config "$WEFT_BUILD/CPackConfig.cmake" -B "$root/deb" >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
-version=$("$WEFT" --version)
 package=$root/deb/weft_${version#weft }_$(dpkg --print-architecture).deb
 dpkg-deb -f "$package" Depends | grep "libdnnl.*libhwloc" >/dev/null || { echo "Depends: $(dpkg-deb -f "$package" Depends)"; exit 1; }
 dpkg-deb -x "$package" "$root/own"
