@@ -94,6 +94,27 @@ static void rows_are_units(void **state) {
 
 /* ---- what is refused ---- */
 
+/* Layers of samples, not of tokens: there is nothing that sp could divide. */
+static void without_rows(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor h = wf_relu(wf_linear(wf_input(g, "x", WF_F32, WF_SHAPE(12)), "in", 12));
+    h = wf_relu(wf_linear(h, "out", 12));
+    wf_loss(wf_cross_entropy(wf_linear(h, "head", 4), wf_input(g, "y", WF_I32, WF_SCALAR)));
+}
+
+static void nothing_to_divide(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_model *model;
+    wf_program *p;
+    TEST_OK(ctx, wf_model_create(ctx, "small", without_rows, NULL, 0, &model));
+    TEST_OK(ctx, make(ctx, model, "tp=2,sp", 2, &p));
+    for (int32_t u = 0; u < p->graph->n_units; u++) assert_false(p->graph->units[u].is_rows);
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
 static wf_tensor begin(wf_graph *g) {
     return wf_linear(wf_input(g, "x", WF_F32, WF_SHAPE(12)), "in", 12);
 }
@@ -141,7 +162,7 @@ static void refused(void **state) {
         {NULL, "pp=2,cut=h.0.pair0.1", 3, "stands between slices that are summed"},
         {NULL, "pp=12", 3, "the model has 11 units"},
         {NULL, "pp=2,cut=h.0.rows1.0", 2, "stands between slices that are summed"},
-        {NULL, "tp=3,sp", 3, "slices=3 do not divide the tokens of a sample"},
+        {NULL, "tp=3,sp", 3, "slices=3 do not divide the tokens of a sample into parts"},
         {by_softmax, "", 2, "nothing of this model can be cut: op softmax of unit first"},
         {seen_outside, "", 2, "nothing of this model can be cut: op add of unit first"},
         {tied, "", 2, "nothing of this model can be cut"},
@@ -265,10 +286,10 @@ static void kept_as_published(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pair_is_units),   cmocka_unit_test(refused),
-        cmocka_unit_test(as_published),      cmocka_unit_test(for_the_vocabulary),
-        cmocka_unit_test(rows_are_units),    cmocka_unit_test(rows_send_the_same),
-        cmocka_unit_test(kept_as_published),
+        cmocka_unit_test(a_pair_is_units),    cmocka_unit_test(refused),
+        cmocka_unit_test(as_published),       cmocka_unit_test(for_the_vocabulary),
+        cmocka_unit_test(rows_are_units),     cmocka_unit_test(nothing_to_divide),
+        cmocka_unit_test(rows_send_the_same), cmocka_unit_test(kept_as_published),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

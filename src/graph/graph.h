@@ -203,13 +203,14 @@ struct wf_graph {
     size_t value_capacity, node_capacity, unit_capacity, stat_capacity, hidden_capacity,
         weight_gradient_capacity, output_capacity;
 
-    int32_t loss;      /* [rows], or -1 */
-    int32_t labels;    /* the labels behind the loss, or -1: negative ones do not count */
-    int32_t record;    /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
-    int32_t loss_unit; /* the unit of the loss alone, or -1: it is part of the last one */
-    int64_t n_rows;    /* rows of the loss in one microbatch */
-    int32_t n_slices;  /* of what slices compute (pass/shard.c); 1: nothing is cut */
-    const char *scope; /* of all that are open, with a dot after each */
+    int32_t loss;         /* [rows], or -1 */
+    int32_t labels;       /* the labels behind the loss, or -1: negative ones do not count */
+    int32_t record;       /* F64[2]: sum of the loss over the microbatch's rows, number of hits */
+    int32_t loss_unit;    /* the unit of the loss alone, or -1: it is part of the last one */
+    int64_t n_rows;       /* rows of the loss in one microbatch */
+    int32_t n_slices;     /* of what slices compute (pass/shard.c); 1: nothing is cut */
+    bool has_uneven_rows; /* slices do not divide the rows of what stands between pairs */
+    const char *scope;    /* of all that are open, with a dot after each */
     size_t outer_scope[WFI_MAX_SCOPES]; /* length of `scope` before each was opened */
     int n_scopes;
 };

@@ -21,6 +21,7 @@ typedef struct wfi_pairs {
     const wfi_op_cut **rule; /* [n_nodes] of a pair: how its op is cut */
     wfi_value_cut *cuts;     /* [n_values] */
     bool *is_row;            /* [n_nodes] of no pair: each slice can compute some of its rows */
+    bool has_uneven_rows;    /* some of them could be, did slices divide the rows */
 } wfi_pairs;
 
 /* All pairs of the graph, which is left as it is. Errors: INVALID_ARG: there are none, or they

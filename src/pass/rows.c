@@ -4,15 +4,19 @@
 #include "op/op_table.h"
 #include "pass/pairs.h"
 
-/* Tokens of a sample divide, so that it does not depend on the number of samples; and each part
- * begins at a cache line. */
+/* Rows of a sample; 0: it has none. */
+static int64_t count_tokens(const wf_graph *g, int32_t v) {
+    const wf_shape *shape = &g->values[v].shape;
+    int64_t n_elem = wf_shape_n_elem(shape), n = shape->n_dims ? shape->dim[shape->n_dims - 1] : 0;
+    if (shape->n_dims < 2 || shape->n_dims > 3 || n_elem == 0 || n_elem / n % g->batch) return 0;
+    return n_elem / n / g->batch;
+}
+
+/* Tokens divide, so that it does not depend on the number of samples; and each part begins at a
+ * cache line. */
 static bool can_divide(const wf_graph *g, int32_t n_slices, int32_t v) {
     const wfi_value *value = wfi_value_at(g, v);
-    const wf_shape *shape = &value->shape;
-    int64_t n_elem = wf_shape_n_elem(shape), n = shape->n_dims ? shape->dim[shape->n_dims - 1] : 0;
-    if (shape->n_dims < 2 || shape->n_dims > 3 || n_elem == 0 || n_elem / n % g->batch)
-        return false;
-    int64_t n_tokens = n_elem / n / g->batch;
+    int64_t n_tokens = count_tokens(g, v), n = value->shape.dim[value->shape.n_dims - 1];
     return n_tokens % n_slices == 0 &&
            (size_t)(n_tokens / n_slices * n) * wf_dtype_bytes(value->dtype) % WFI_ALIGN_BYTES == 0;
 }
@@ -23,10 +27,10 @@ static bool is_vector(const wf_graph *g, int32_t v) {
 
 /* Whether the op computes rows of its first output from rows of the first input, from vectors of
  * parameters and from rows of others. What is not cheap has a weight whose gradient is large. */
-static bool computes_rows(const wf_graph *g, int32_t n_slices, const wfi_node *node) {
+static bool computes_rows(const wf_graph *g, const wfi_node *node) {
     const wfi_op_cut *rule = node->op->place;
     if (!(node->op->flags & WFI_OP_CHEAP) || node->op->flags & WFI_OP_IMAGE) return false;
-    if (!can_divide(g, n_slices, node->in[0])) return false;
+    if (count_tokens(g, node->in[0]) < 2) return false;
     if (node->op == &wfi_op_dropout) return true;
     while (rule && rule->name && rule->in[0] != 1 && rule->in[0] != WFI_ANY_DIM) rule++;
     if (!rule || !rule->name || (rule->applies && !rule->applies(g, node))) return false;
@@ -79,9 +83,11 @@ static bool has_neighbor(const wf_graph *g, const wfi_pairs *pairs, int32_t n) {
 void wfi_pairs_find_rows(const wf_graph *g, wfi_pairs *pairs) {
     for (int32_t n = 0; n < g->n_nodes; n++) {
         const wfi_node *node = &g->nodes[n];
-        pairs->is_row[n] = !node->dead && pairs->end_of[n] < 0 && node->n_in &&
-                           computes_rows(g, pairs->n_slices, node) && is_between(g, pairs, n) &&
-                           !is_seen_outside(g, node);
+        bool could_be = !node->dead && pairs->end_of[n] < 0 && node->n_in &&
+                        computes_rows(g, node) && is_between(g, pairs, n) &&
+                        !is_seen_outside(g, node);
+        pairs->is_row[n] = could_be && can_divide(g, pairs->n_slices, node->in[0]);
+        pairs->has_uneven_rows |= could_be && !pairs->is_row[n];
     }
     /* Graphs that are not trained have no dropout, and the same units. */
     for (int32_t n = 0; n < g->n_nodes; n++)

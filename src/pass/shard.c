@@ -407,6 +407,7 @@ wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices) {
     WF_TRY(wfi_graph_find_vocabulary(g, n_slices));
     shard s = {.g = g, .n_nodes = g->n_nodes, .n_units = g->n_units, .n_values = g->n_values};
     WF_TRY(wfi_pairs_find(g, n_slices, &s.pairs));
+    g->has_uneven_rows = s.pairs.has_uneven_rows;
     wf_status status = allocate(&s);
     if (status == WF_OK) {
         s.nodes = g->nodes;

@@ -7,12 +7,17 @@
 #include <string.h>
 
 static wf_status check_rows(const wf_program *p, const wf_graph *g) {
-    for (int32_t u = 0; u < g->n_units; u++)
-        if (g->units[u].is_rows) return WF_OK;
-    return wfi_fail(p->ctx, WF_INVALID_ARG,
-                    "plan: sp, but slices=%d do not divide the tokens of a sample, or nothing that "
-                    "is computed token by token stands beside pairs of layers; leave sp out",
-                    (int)g->n_slices);
+    bool has_rows = false;
+    for (int32_t u = 0; u < g->n_units; u++) has_rows |= g->units[u].is_rows;
+    if (g->has_uneven_rows)
+        return wfi_fail(p->ctx, WF_INVALID_ARG,
+                        "plan: sp, but slices=%d do not divide the tokens of a sample into parts "
+                        "that begin at a cache line; take other --tokens, or leave sp out",
+                        (int)g->n_slices);
+    if (!has_rows && p->kind == WF_PROGRAM_TRAIN && p->n_variants == 1)
+        wfi_log(p->ctx, WF_LOG_WARN, "plan",
+                "sp divides nothing of this model: no norm or sum stands beside its pairs");
+    return WF_OK;
 }
 
 static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph_out) {
