@@ -123,6 +123,59 @@ static wfi_bpe_file changed(const char *path, const char *from, const char *to) 
     return (wfi_bpe_file){strrchr(path, '/') + 1, whole, strlen(whole)};
 }
 
+/* ---- Llama 3's pattern ---- */
+
+#define GPT2_SPLIT                                                                                 \
+    "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,"  \
+    "\"use_regex\":true}"
+#define SPLIT(regex)                                                                               \
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"        \
+    "\"" regex "\"},\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_"    \
+    "prefix_space\":"                                                                              \
+    "false,\"trim_offsets\":true,\"use_regex\":false}]"
+#define LLAMA3                                                                                     \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}"           \
+    "| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
+
+static void replace(wfi_bpe_file *file, const char *from, const char *to) {
+    char *at = strstr(file->text, from), *whole = calloc(1, 100000);
+    if (!at || !whole) fail_msg("there is no '%s'", from);
+    snprintf(whole, 100000, "%.*s%s%s", (int)(at - file->text), file->text, to, at + strlen(from));
+    free(file->text);
+    *file = (wfi_bpe_file){file->path, whole, strlen(whole)};
+}
+
+static void expect_tokens(folder *f, const wfi_bpe_file *file, const char *text,
+                          const int32_t *want, int64_t n_want) {
+    wfi_bpe *bpe;
+    int32_t *tokens;
+    int64_t n;
+    assert_int_equal(wfi_bpe_parse(f->ctx, file, 1, &bpe), WF_OK);
+    assert_int_equal(wfi_bpe_encode(bpe, "text", (const uint8_t *)text, strlen(text), &tokens, &n),
+                     WF_OK);
+    if (n != n_want || memcmp(tokens, want, (size_t)n * sizeof *want))
+        fail_msg("'%s' has other tokens than Hugging Face's", text);
+    wfi_free(f->ctx, tokens);
+    wfi_bpe_destroy(bpe);
+}
+
+/* What Hugging Face's library gives for the golden file, changed so. */
+static void divides_as_llama(void **state) {
+    folder *f = *state;
+    static const char text[] = "It'S (the) 12345\r\n\n  there\xc2\x85\n.the";
+    const int32_t want[] = {321, 7,   51,  289, 406, 9,   221, 17,  18,  19, 20,
+                            21,  202, 199, 199, 221, 298, 127, 228, 199, 14, 406};
+    wfi_bpe_file file =
+        changed(GOLDEN "/tokenizer.json", GPT2_SPLIT, "\"pre_tokenizer\":" SPLIT(LLAMA3) "}");
+    expect_tokens(f, &file, text, want, WFI_COUNT(want));
+    /* A piece that is a token is one, though no merge makes it. */
+    replace(&file, "[\"\u0120the\",\"re\"],", "");
+    expect_tokens(f, &file, " there", (int32_t[]){259, 260}, 2);
+    replace(&file, "\"ignore_merges\":false", "\"ignore_merges\":true");
+    expect_tokens(f, &file, " there", (int32_t[]){298}, 1);
+    free(file.text);
+}
+
 static void refuse_one(folder *f, const char *from, const char *to, wf_status status,
                        const char *sentence) {
     wfi_bpe *bpe;
@@ -166,7 +219,9 @@ static void refuses_files_that_disagree(void **state) {
     refuse_one(f, "\"add_prefix_space\":false", "\"add_prefix_space\":true", WF_UNSUPPORTED,
                "has a add_prefix_space that");
     refuse_one(f, "\"use_regex\":true", "\"use_regex\":false", WF_UNSUPPORTED,
-               "the pre_tokenizer is not GPT-2's");
+               "the pre_tokenizer is neither GPT-2's");
+    refuse_one(f, GPT2_SPLIT, "\"pre_tokenizer\":" SPLIT("\\\\w+") "}", WF_UNSUPPORTED,
+               "the pre_tokenizer's pattern '\\w+...' is neither GPT-2's nor Llama 3's");
     refuse_one(f, "\"byte_fallback\":false", "\"byte_fallback\":true", WF_UNSUPPORTED,
                "has a byte_fallback");
     refuse_one(f, "\"lstrip\":false", "\"lstrip\":true", WF_UNSUPPORTED, "is lstrip");
@@ -224,9 +279,8 @@ static void knows_bytes_and_words(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST_IN_FOLDER(gives_hugging_faces_tokens),
-        TEST_IN_FOLDER(takes_long_words),
-        TEST_IN_FOLDER(refuses_files_that_disagree),
+        TEST_IN_FOLDER(gives_hugging_faces_tokens), TEST_IN_FOLDER(takes_long_words),
+        TEST_IN_FOLDER(divides_as_llama),           TEST_IN_FOLDER(refuses_files_that_disagree),
         TEST_IN_FOLDER(knows_bytes_and_words),
     };
     return cmocka_run_group_tests_name("data_tokenizer", tests, NULL, NULL);

@@ -28,11 +28,12 @@ extern "C" {
 #endif
 
 /* Byte-level BPE from Hugging Face's files: `path` is a folder with tokenizer.json, or with
- * vocab.json and merges.txt, or a file tokenizer.json. Text is divided by GPT-2's pattern, then
- * merged pair by pair, the earliest merge first; added tokens, such as <|endoftext|>, are found in
- * it before. Errors: IO; CORRUPT: the sentence names the file and what is wrong (numbers that
- * repeat or leave a hole, merges of tokens that the vocabulary does not have, ...); UNSUPPORTED:
- * another model, or a normalizer, a prefix or an option that is not byte-level BPE's; NO_MEMORY. */
+ * vocab.json and merges.txt, or a file tokenizer.json. Text is divided by GPT-2's pattern or Llama
+ * 3's, then merged pair by pair, the earliest merge first; added tokens, such as <|endoftext|>, are
+ * found in it before. Errors: IO; CORRUPT: the sentence names the file and what is wrong (numbers
+ * that repeat or leave a hole, merges of tokens that the vocabulary does not have, ...);
+ * UNSUPPORTED: another model, or a normalizer, a prefix or an option that is not byte-level BPE's;
+ * NO_MEMORY. */
 WF_API WF_NODISCARD wf_status wf_tokenizer_open(wf_context *ctx, const char *path,
                                                 wf_tokenizer **tokenizer_out);
 WF_API WF_NODISCARD wf_status wf_tokenizer_create_bytes(wf_context *ctx,

@@ -48,7 +48,9 @@ void wfi_bpe_destroy(wfi_bpe *bpe) {
     wfi_free(bpe->ctx, bpe->token);
     wfi_free(bpe->ctx, bpe->merge);
     wfi_free(bpe->ctx, bpe->added_token);
+    wfi_free(bpe->ctx, bpe->whole_token);
     wfi_strings_release(bpe->ctx, &bpe->added);
+    wfi_strings_release(bpe->ctx, &bpe->whole);
     wfi_splitter_destroy(bpe->splitter);
     wfi_pool_release(&bpe->pool);
     wfi_free(bpe->ctx, bpe);
@@ -70,6 +72,9 @@ void wfi_bpe_hash(const wfi_bpe *bpe, wfi_data_hash *hash) {
         if (m->number) sum += (one ^ one >> 32) * (uint64_t)m->number;
     }
     wfi_data_hash_number(hash, (int64_t)sum);
+    if (bpe->whole.n) wfi_data_hash_number(hash, (int64_t)bpe->whole.n);
+    wfi_data_hash_add(hash, wfi_splitter_name(bpe->splitter),
+                      strlen(wfi_splitter_name(bpe->splitter)));
     for (size_t i = 0; i < bpe->added.n; i++) wfi_data_hash_number(hash, bpe->added_token[i]);
 }
 
@@ -146,6 +151,8 @@ static wf_status merge_at(encoder *e, candidate now) {
 }
 
 static wf_status encode_piece(encoder *e, const uint8_t *bytes, size_t n) {
+    int32_t whole = wfi_strings_find(&e->bpe->whole, (wfi_string){bytes, n});
+    if (whole >= 0) return push_token(e, e->bpe->whole_token[whole]);
     while (e->symbol_capacity < n) /* as many at once as the piece has bytes */
         WF_TRY(WFI_GROW(e->bpe->ctx, e->symbols, e->symbol_capacity, e->symbol_capacity, "text"));
     int32_t last = (int32_t)n - 1;

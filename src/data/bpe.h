@@ -26,6 +26,9 @@ typedef struct wfi_bpe {
     /* Tokens that are found in the text before it is divided. */
     wfi_strings added;
     int32_t *added_token; /* [added.n] */
+    /* Pieces that are tokens as a whole, whatever merges say; `number` NULL: none. */
+    wfi_strings whole;
+    int32_t *whole_token; /* [whole.n] */
     bool begins_added[256], has_added_length[WFI_MAX_ADDED_BYTES + 1];
     struct wfi_splitter *splitter;
 } wfi_bpe;
@@ -52,12 +55,15 @@ void wfi_bpe_hash(const wfi_bpe *bpe, wfi_data_hash *hash);
 wf_status wfi_bpe_encode(const wfi_bpe *bpe, const char *name, const uint8_t *text, size_t n_bytes,
                          int32_t **tokens_out, int64_t *n_tokens_out);
 
-/* ---- bpe_split.c: GPT-2's pattern ---- */
+/* ---- bpe_split.c: how text is divided ---- */
 
 typedef struct wfi_splitter wfi_splitter;
 typedef struct wfi_split wfi_split;
 
-wf_status wfi_splitter_create(wf_context *ctx, wfi_splitter **splitter_out);
+/* By a pattern of tokenizer.json; NULL: GPT-2's. Errors: UNSUPPORTED: it is not a known one. */
+wf_status wfi_splitter_create(wf_context *ctx, const char *in_files, wfi_splitter **splitter_out);
+/* The pattern as files have it; "": GPT-2's. */
+const char *wfi_splitter_name(const wfi_splitter *splitter);
 void wfi_splitter_destroy(wfi_splitter *splitter); /* NULL is allowed */
 /* One text at a time; it is UTF-8. */
 wf_status wfi_split_begin(const wfi_splitter *splitter, wfi_split **split_out);

@@ -308,32 +308,56 @@ static bool is_text(const json_t *object, const char *key, const char *wanted) {
     return text && !strcmp(text, wanted);
 }
 
-static wf_status check_kind(const reader *r, const json_t *all) {
+/* ByteLevel with GPT-2's pattern; or another one before it, which splits: *pattern_out. */
+static wf_status check_split(const reader *r, const json_t *before, const char **pattern_out) {
+    const json_t *list = json_object_get(before, "pretokenizers"), *split = json_array_get(list, 0);
+    const char *pattern =
+        json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
+    bool is_pair = is_text(before, "type", "Sequence") && json_array_size(list) == 2 && pattern &&
+                   *pattern && is_text(split, "type", "Split") &&
+                   is_text(split, "behavior", "Isolated") &&
+                   !json_is_true(json_object_get(split, "invert"));
+    const json_t *bytes = is_pair ? json_array_get(list, 1) : before;
+    bool has_own = !json_is_false(json_object_get(bytes, "use_regex"));
+    *pattern_out = is_pair ? pattern : NULL;
+    if (!is_text(bytes, "type", "ByteLevel") || has_own == is_pair)
+        return wfi_fail(r->bpe->ctx, WF_UNSUPPORTED,
+                        "%s: the pre_tokenizer is neither GPT-2's, ByteLevel with its own pattern, "
+                        "nor a Split before that",
+                        r->path);
+    return check_member(r, bytes, "add_prefix_space", JSON_FALSE);
+}
+
+static wf_status check_kind(const reader *r, const json_t *all, const char **pattern_out) {
     wf_context *ctx = r->bpe->ctx;
     const json_t *model = json_object_get(all, "model");
-    const json_t *before = json_object_get(all, "pre_tokenizer");
     if (!is_text(model, "type", "BPE"))
         return wfi_fail(ctx, WF_UNSUPPORTED, "%s: the model is no BPE", r->path);
-    if (!is_text(before, "type", "ByteLevel") ||
-        json_is_false(json_object_get(before, "use_regex")))
-        return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "%s: the pre_tokenizer is not GPT-2's, ByteLevel with its own pattern",
-                        r->path);
-    WF_TRY(check_member(r, before, "add_prefix_space", JSON_FALSE));
+    WF_TRY(check_split(r, json_object_get(all, "pre_tokenizer"), pattern_out));
     WF_TRY(check_member(r, all, "normalizer", JSON_NULL));
     WF_TRY(check_member(r, model, "dropout", JSON_NULL));
     WF_TRY(check_member(r, model, "continuing_subword_prefix", JSON_NULL));
     WF_TRY(check_member(r, model, "end_of_word_suffix", JSON_NULL));
-    WF_TRY(check_member(r, model, "byte_fallback", JSON_FALSE));
-    return check_member(r, model, "ignore_merges", JSON_FALSE);
+    return check_member(r, model, "byte_fallback", JSON_FALSE);
+}
+
+/* Pieces that are tokens are not merged: what the reader knows is kept. */
+static void keep_whole(reader *r) {
+    r->bpe->whole = r->vocab;
+    r->bpe->whole_token = r->number_of;
+    memset(&r->vocab, 0, sizeof r->vocab);
+    r->number_of = NULL;
 }
 
 static wf_status read_all(reader *r, const json_t *all) {
     const json_t *model = json_object_get(all, "model"), *merges = json_object_get(model, "merges");
-    WF_TRY(check_kind(r, all));
+    const char *pattern = NULL;
+    WF_TRY(check_kind(r, all, &pattern));
+    WF_TRY(wfi_splitter_create(r->bpe->ctx, pattern, &r->bpe->splitter));
     WF_TRY(read_vocab(r, json_object_get(model, "vocab"), json_object_get(all, "added_tokens")));
     for (size_t i = 0; i < json_array_size(merges); i++)
         WF_TRY(read_merge(r, i, json_array_get(merges, i)));
+    if (json_is_true(json_object_get(model, "ignore_merges"))) keep_whole(r);
     return WF_OK;
 }
 
@@ -350,6 +374,7 @@ static wf_status parse_one(reader *r, const wfi_bpe_file *file) {
 
 static wf_status parse_two(reader *r, const wfi_bpe_file *file) {
     json_t *vocab, *added = NULL;
+    WF_TRY(wfi_splitter_create(r->bpe->ctx, NULL, &r->bpe->splitter));
     WF_TRY(parse_json(r, file[0].text, file[0].n, &vocab));
     json_t *end = json_object_get(vocab, END_OF_TEXT);
     if (end) added = json_pack("[{s:s, s:O}]", "content", END_OF_TEXT, "id", end);
@@ -367,8 +392,7 @@ wf_status wfi_bpe_parse(wf_context *ctx, const wfi_bpe_file *file, int n_files, 
     bpe->ctx = ctx;
     wfi_pool_init(&bpe->pool, ctx);
     reader r = {.bpe = bpe, .path = file->path};
-    wf_status status = wfi_splitter_create(ctx, &bpe->splitter);
-    if (status == WF_OK) status = n_files == 1 ? parse_one(&r, file) : parse_two(&r, file);
+    wf_status status = n_files == 1 ? parse_one(&r, file) : parse_two(&r, file);
     wfi_strings_release(ctx, &r.vocab);
     wfi_free(ctx, r.number_of);
     if (status == WF_OK)
