@@ -20,6 +20,12 @@ for plan in dp=2 dp=4,zero=3 pp=2,schedule=zb1 pp=2,schedule=zbv dp=2,pp=2,recom
 done
 [[ $(sha --plan dp=2,pp=2 --ranks 4) == "$one" ]] || fail "processes: not one rank's bits"
 
+# The vocabulary is cut, also where it does not divide; the recurrence is whole on every rank.
+cut=$(sha --slices 4)
+for plan in tp=4 dp=2,tp=2 pp=2,tp=2,recompute=all; do
+    [[ $(sha --slices 4 --plan "$plan") == "$cut" ]] || fail "--slices 4, $plan: not one rank's bits"
+done
+
 # ---- a run goes on within an epoch, under another plan, with the hidden state that it had ----
 report $lstm --steps 3 --out "$folder/run" >/dev/null || fail "3 steps"
 report train --resume --steps 5 --out "$folder/run" --plan dp=2,pp=2 >/dev/null || fail "--resume"
