@@ -156,6 +156,8 @@ const char *option_no_use(const options *o, option_id id) {
     case OPT_image:
         if (tokens) return "the model reads tokens";
         return synthetic || o->has_pictures ? NULL : "images have their size from the data set";
+    case OPT_init_skip:
+        return o->init ? NULL : "there is no --init";
     case OPT_skip_broken:
     case OPT_workers:
     case OPT_cache:

@@ -186,6 +186,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       NULL,                                                                                        \
       "weights to begin with: safetensors, an index of shards, or a folder with "                  \
       "model.safetensors")                                                                         \
+    X(init_skip, NAMES, init_skip, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH, 0, "NAMES", NULL,        \
+      "of --init: what begins anew, by name or its first words, whatever shape the file has: fc")  \
     X(workers, COUNT, workers, RUN, TPBEP, OF_RANK, "N", NULL,                                     \
       "threads that decode pictures ahead (the cores that ranks do not compute with, at least "    \
       "1)")                                                                                        \
@@ -293,6 +295,7 @@ typedef struct options {
         quiet, peers, memory;
     int skip_broken;
     char *csv;
+    wf_names init_skip;
     wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];
     bool has_pictures; /* --data is a folder of them: known when it has been looked at */

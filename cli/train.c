@@ -230,6 +230,16 @@ static exit_status interrupted_early(const run *r) {
     return complain(why, "interrupted before the first step; nothing has been lost");
 }
 
+static wf_status load_init(run *r) {
+    const options *o = &r->c->o;
+    char *skipped = NULL;
+    wf_status status =
+        wf_trainer_load_weights_but(r->trainer, o->init, o->init_skip.text, &skipped);
+    if (status == WF_OK && *skipped) say(r->c, "init    %s begin anew\n", skipped);
+    if (skipped) wf_text_free(r->c->ctx, skipped);
+    return status;
+}
+
 static exit_status prepare(run *r) {
     const options *o = &r->c->o;
     exit_status bad = check(r->c);
@@ -256,7 +266,7 @@ static exit_status prepare(run *r) {
     if (bad) return bad;
     status = job_prepare_eval(&r->j, r->trainer, WF_DATA_TEST);
     if (status != WF_OK) return job_complain_of_eval(&r->j, status, JOB_EVAL_ADVICE);
-    if (o->init && !o->resume) status = wf_trainer_load_weights(r->trainer, o->init);
+    if (o->init && !o->resume) status = load_init(r);
     if (status != WF_OK) return complain_of(r->c, status);
     if (o->resume) {
         bad = checkpoint_load(&r->j, r->trainer, &r->from);

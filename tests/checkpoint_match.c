@@ -40,7 +40,7 @@ static wf_status match(folder *f, const wf_safetensors *file, const named *wante
         list[i] = (wfi_wanted){wanted[i].name, WF_F32, {1, {wanted[i].n}}};
         if (wanted[i].n < 0) list[i] = (wfi_wanted){wanted[i].name, WF_I64, WF_SCALAR};
     }
-    return wfi_match_weights(f->ctx, file, list, n, index);
+    return wfi_match_weights(f->ctx, file, list, n, NULL, index);
 }
 
 static void finds_by_bare_name(void **state) {

@@ -263,7 +263,7 @@ static void converts(void **state) {
     assert_int_equal(fread(want, sizeof want, 1, values), 1);
     fclose(values);
     TEST_OK(f->ctx, wf_safetensors_open(f->ctx, "tests/golden/shards", &file));
-    TEST_OK(f->ctx, wfi_match_weights(f->ctx, file, wanted, 3, index));
+    TEST_OK(f->ctx, wfi_match_weights(f->ctx, file, wanted, 3, NULL, index));
     for (int i = 0; i < 3; i++)
         for (size_t n = 12; n > 0; n /= 2) { /* 12, 6, 3, 1 at a time */
             uint32_t sum = 0;
@@ -276,7 +276,7 @@ static void converts(void **state) {
     wfi_wanted integers = {"halves", WF_I64, {2, {3, 4}}};
     expect_failure(f->ctx,
                    wfi_match_weights(f->ctx, file,
-                                     (const wfi_wanted[]){wanted[0], wanted[1], integers}, 3,
+                                     (const wfi_wanted[]){wanted[0], wanted[1], integers}, 3, NULL,
                                      index),
                    WF_SHAPE, "tensor halves is F16 [3, 4], but the model's halves is I64 [3, 4]");
     wf_safetensors_close(file);

@@ -99,6 +99,7 @@ differs --tokens 8 -- --dropout 0.5
 differs --tokens 8 -- --label-smoothing 0.5
 differs -- --tokens 9
 differs -- --freeze wte
+differs -- --lr-scale wte=2
 bench=(bench memory --model gpt --tokens 8 --batch 2 --repeat 1 --steps 1 --plans dp=1)
 small=(--layers 1 --hidden 16 --heads 2 --vocab 64)
 differs "${small[@]}" -- --layers 2

@@ -53,12 +53,12 @@ if [[ -x $make ]]; then
     "$make" "$pets" cat dog
     small="--model mlp --image 32 --batch 8 --micro 4 --lanes 4 --threads 1 --seed 3"
     report train $small --data "$pets" --steps 3 --out "$folder/pets-run" >"$folder/report"
-    one=$(field weights_sha256 <"$folder/report")
+    pets_one=$(field weights_sha256 <"$folder/report")
     [[ $(about "$folder/pets-run/model.safetensors") == *'\"classes\":2,\"resized\":36,\"class_names\":[\"cat\",\"dog\"],\"mean\":[0.4849'* ]] ||
         fail "weights of pictures say: $(about "$folder/pets-run/model.safetensors")"
     # Whoever decodes which picture, in a process of its own or in threads, from the cache or not.
     for plan in "--plan dp=2 --ranks 2" "--plan pp=2 --ranks 2 --workers 3" "--plan dp=2,zero=3 --devices cpu:2 --cache 1"; do
-        [[ $(report train $small --data "$pets" --steps 3 $plan | field weights_sha256) == "$one" ]] || fail "pictures, $plan: not one rank's bits"
+        [[ $(report train $small --data "$pets" --steps 3 $plan | field weights_sha256) == "$pets_one" ]] || fail "pictures, $plan: not one rank's bits"
     done
     [[ $(report train --resume --out "$folder/pets-run" --steps 4 --threads 1 --plan dp=2 --ranks 2 | field weights_sha256) == \
         "$(report train $small --data "$pets" --steps 4 | field weights_sha256)" ]] || fail "pictures: --resume has other bits"
@@ -72,8 +72,21 @@ if [[ -x $make ]]; then
     head -c 200 "$pets/train/cat/1.jpg" >"$pets/train/cat/99.JPG"
     expect 1 "cat/99.JPG is truncated or damaged" train $small --data "$pets" --no-shuffle --steps 2
     expect 1 "cat/99.JPG is truncated or damaged" train $small --data "$pets" --no-shuffle --steps 2 --plan dp=2 --ranks 2
-    [[ $(report train $small --data "$pets" --steps 3 --skip-broken | field weights_sha256) == "$one" ]] || fail "--skip-broken leaves another set"
+    [[ $(report train $small --data "$pets" --steps 3 --skip-broken | field weights_sha256) == "$pets_one" ]] || fail "--skip-broken leaves another set"
     grep -qF "skipped: $pets/train/cat/99.JPG is truncated" "$folder/said" || fail "--skip-broken names nothing: $(cat "$folder/said")"
+    # ---- other classes: the head begins anew, and learns faster ----
+    "$make" "$folder/three" ant bee wasp
+    fine="--model mlp --threads 1 --batch 8 --data $folder/three --init $folder/pets-run --steps 2"
+    expect 2 "tells 2 classes apart, and $folder/three has 3" train $fine
+    "$WEFT" train $fine --init-skip net3 --lr-scale net3=10 --out "$folder/fine" >"$folder/said" 2>&1 || fail "--init-skip: $(tail -1 "$folder/said")"
+    grep -qF "init    net3.bias, net3.weight begin anew" "$folder/said" || fail "--init-skip: not who begins anew: $(cat "$folder/said")"
+    [[ $(about "$folder/fine/model.safetensors") == *'\"class_names\":[\"ant\",\"bee\",\"wasp\"]'*'\"mean\":[0.4849'* ]] || fail "fine-tuned weights say $(about "$folder/fine/model.safetensors")"
+    one=$(report train $fine --init-skip net3 --lr-scale net3=10 --lanes 2 | field weights_sha256)
+    for plan in "dp=2 --ranks 2" "dp=2,zero=3 --devices cpu:2" "pp=2 --ranks 2"; do
+        [[ $(report train $fine --init-skip net3 --lr-scale net3=10 --lanes 2 --plan $plan | field weights_sha256) == "$one" ]] || fail "--init-skip, --lr-scale, $plan: not one rank's bits"
+    done
+    [[ $(report train $fine --init-skip net3 --lanes 2 | field weights_sha256) != "$one" ]] || fail "--lr-scale changes nothing"
+
     # ---- predictions ----
     run=$folder/pets-run
     report predict --init "$run" --data "$pets/val" --batch 8 --lanes 2 --threads 1 --json - >"$folder/rows"

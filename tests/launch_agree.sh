@@ -41,7 +41,8 @@ another() {
     --stem) echo small ;;
     --loss) echo mse ;;
     --dtype) echo bf16 ;;
-    --freeze) echo h.0 ;;
+    --freeze | --init-skip) echo h.0 ;;
+    --lr-scale) echo h.0=0.5 ;;
     --slices) echo 2 ;;
     --conv) echo direct ;;
     --kernels) echo reference ;;

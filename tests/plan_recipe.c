@@ -325,8 +325,8 @@ static void ranges(void **state) {
         if (field->kind == WFI_RECIPE_SEED || !strcmp(field->name, "dtype")) continue;
         if (field->kind == WFI_RECIPE_NAMES) {
             memset(value, 'x', sizeof(wf_names));
-            TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, plan, &resolved), WF_INVALID_ARG,
-                         "recipe: freeze has no end");
+            snprintf(words, sizeof words, "recipe: %s has no end", field->name);
+            TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, plan, &resolved), WF_INVALID_ARG, words);
             continue;
         }
         if (field->kind == WFI_RECIPE_REAL)

@@ -326,6 +326,40 @@ static void no_bias_decay(void **state) {
     }
 }
 
+/* After a step, what is named is as in a run with four times the rate, and all else as without. */
+static void lr_scale(void **state) {
+    const folder *f = *state;
+    static const char *const of[] = {"", "dp=2,zero=2", "pp=2", "dp=4,zero=3"};
+    for (size_t k = 0; k < WFI_COUNT(of); k++) {
+        wf_trainer *t[3]; /* slow, fast, both */
+        for (int i = 0; i < 3; i++) {
+            wf_recipe recipe = recipe_of("", true);
+            recipe.lr = i == 1 ? 0.25 : 0.0625;
+            if (i == 2) strcpy(recipe.lr_scale.text, "conv2=7+fc=1+conv2=4+fc.weight=4");
+            t[i] = trainer_of(f, &recipe, of[k]);
+            (void)small_step(f->ctx, t[i], 0);
+        }
+        const wf_graph *g = wfi_trainer_graph(t[0]);
+        int n_fast = 0;
+        for (int32_t v = 0; v < g->n_values; v++) {
+            const wfi_value *value = wfi_value_at(g, v);
+            if (value->kind != WFI_VALUE_PARAM) continue;
+            bool is_fast = !strncmp(value->name, "conv2.", 6) || !strcmp(value->name, "fc.weight");
+            float *mine = read_tensor(f, t[2], value);
+            float *want = read_tensor(f, t[is_fast ? 1 : 0], value);
+            float *other = read_tensor(f, t[is_fast ? 0 : 1], value);
+            if (memcmp(mine, want, wfi_value_bytes(g, v)))
+                fail_msg("plan '%s': %s is not as it should be", of[k], value->name);
+            n_fast += is_fast && memcmp(mine, other, wfi_value_bytes(g, v));
+            free(mine);
+            free(want);
+            free(other);
+        }
+        assert_true(n_fast >= 2);
+        for (int i = 0; i < 3; i++) wf_trainer_destroy(t[i]);
+    }
+}
+
 int main(void) {
     setenv("WEFT_CHECK_EVENTS", "1", 1);
     const struct CMUnitTest tests[] = {
@@ -336,6 +370,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(backward_stops, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(bad_names, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(no_bias_decay, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(lr_scale, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

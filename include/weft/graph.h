@@ -36,10 +36,13 @@ typedef struct wf_graph_config {
     /* Parameters that do not train, joined by + or commas: each by its name, or all whose names
      * begin with such a word and a dot ("conv1+layer1"). NULL: all train. */
     const char *freeze;
+    /* Learning rates by such words, times the recipe's: "fc=10+layer4=0.5"; of several words for a
+     * parameter the last counts. NULL: all learn alike. */
+    const char *lr_scale;
 } wf_graph_config;
 
 #define WF_GRAPH_CONFIG_INIT                                                                       \
-    { sizeof(wf_graph_config), 1, 1, NULL }
+    { sizeof(wf_graph_config), 1, 1, NULL, NULL }
 
 /* How a parameter starts; element i is a function of (seed, name, i) alone. */
 typedef enum wf_init_kind { WF_INIT_CONSTANT, WF_INIT_UNIFORM, WF_INIT_NORMAL } wf_init_kind;

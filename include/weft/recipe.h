@@ -72,6 +72,10 @@ typedef struct wf_names {
     X(wf_names, freeze, "freeze", NAMES, "", {""}, 0, 0, UPDATE,                                   \
       "parameters that are not trained, by name or by its first words: conv1,layer1; statistics "  \
       "of norms go on")                                                                            \
+    X(wf_names, lr_scale, "lr_scale", NAMES, "", {""}, 0, 0, UPDATE,                               \
+      "learning rates by name or its first words, times the rate: fc=10,layer4=0.5; the last "     \
+      "that "                                                                                      \
+      "fits counts")                                                                               \
                                                                                                    \
     X(wf_lr_schedule, lr_schedule, "lr_schedule", CHOICE, "constant|step|cosine|plateau",          \
       WF_LR_CONSTANT, 0, 3, UPDATE,                                                                \

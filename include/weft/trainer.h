@@ -217,6 +217,12 @@ WF_API WF_NODISCARD wf_status wf_trainer_state_metadata(wf_context *ctx, const c
  * the tensor. Nothing is changed then, but for an IO of a file that breaks off while it is moved:
  * the trainer's state is to be loaded again before it can be saved. */
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights(wf_trainer *trainer, const char *path);
+/* The same but for what `skip` names, by such words as wf_graph_config.freeze: these keep what they
+ * have, as they were initialised, and the file may hold them in any shape, or not. *skipped_out,
+ * which may be NULL, becomes their names, with commas between them; free it with wf_text_free.
+ * Errors also: INVALID_ARG: a word that nothing of the model has. */
+WF_API WF_NODISCARD wf_status wf_trainer_load_weights_but(wf_trainer *trainer, const char *path,
+                                                          const char *skip, char **skipped_out);
 
 /* Hidden state (wf_lstm) of steps, or of forward runs, begins with zeros again in the next one: a
  * new text. Nothing to a model without any. In a job, all processes call it before the same run. */

@@ -57,6 +57,7 @@ typedef struct wfi_value {
     const char *name; /* NULL unless declared or an output */
     wf_init init;     /* parameters and buffers */
     bool is_frozen;   /* a parameter that is not trained: it has no gradient and no state */
+    double lr_scale;  /* of a parameter's learning rate */
     size_t offset;    /* bytes into the unit's flat parameter or buffer storage, or into `alias` */
     const wfi_cut *cut; /* of a parameter of a slice, otherwise NULL */
 } wfi_value;
@@ -168,6 +169,7 @@ typedef struct wfi_weight_gradient {
 typedef struct wfi_param_group {
     size_t end;      /* bytes; it begins where the one before ends, the first at 0 */
     bool has_matrix; /* these have two dims or more: no biases, and no weights of norms */
+    double lr_scale; /* of their learning rate */
 } wfi_param_group;
 
 typedef struct wfi_unit {

@@ -65,8 +65,9 @@ static wfi_update_result update_groups(const wfi_update_call *c, float scale) {
         if (recipe.no_bias_decay && !group->has_matrix) recipe.weight_decay = 0;
         float *state[WFI_MAX_STATES] = {NULL};
         for (int k = 0; k < wfi_recipe_n_states(&recipe); k++) state[k] = c->state[k] + at;
-        wfi_update_result now = wfi_optimizer_update(&recipe, c->lr, c->step, scale, c->param + at,
-                                                     c->gradient + at, state, end - at);
+        wfi_update_result now =
+            wfi_optimizer_update(&recipe, c->lr * group->lr_scale, c->step, scale, c->param + at,
+                                 c->gradient + at, state, end - at);
         if (now > worst) worst = now;
     }
     return worst;

@@ -22,7 +22,7 @@ wf_status wfi_graph_create(wf_context *ctx, const wf_graph_config *config, int32
         wfi_graph_fail(g, WF_INVALID_ARG,
                        "the model never calls wf_loss, so nothing can be trained");
     if (g->status == WF_OK) g->status = wfi_graph_shard(g, n_slices);
-    if (g->status == WF_OK) g->status = wfi_graph_freeze(g, config->freeze);
+    if (g->status == WF_OK) g->status = wfi_graph_freeze(g, config->freeze, config->lr_scale);
     if (g->status == WF_OK) g->status = wfi_graph_fuse(g);
     if (g->status == WF_OK && splits_loss) g->status = wfi_graph_split_loss(g);
     if (g->status == WF_OK && g->training) g->status = wfi_graph_autodiff(g);

@@ -1,39 +1,69 @@
-/* Parameters that are not trained: backward goes no further than where something is (autodiff.c),
- * and in its unit's flat storage what is trained stands first. So gradients and the optimizer's
- * state are as long as that.
+/* Parameters that are not trained, or at another rate: backward goes no further than where
+ * something is (autodiff.c), and in its unit's flat storage what is trained stands first. So
+ * gradients and the optimizer's state are as long as that.
  */
+#include "base/names.h"
 #include "pass/pass.h"
 
 #include <string.h>
 
-#define SEPARATORS "+,"
-
-/* Its name, or the first words of it. */
-static bool is_named(const char *param, const char *word, size_t n) {
-    return !strncmp(param, word, n) && (!param[n] || param[n] == '.');
+/* Of a parameter, or of a part of one; NULL: it is none. */
+static const char *param_name(const wf_graph *g, const wfi_value *value) {
+    if (value->kind != WFI_VALUE_PARAM && value->kind != WFI_VALUE_CUT) return NULL;
+    return value->cut ? g->values[value->cut->whole].name : value->name;
 }
 
-static wf_status freeze_word(wf_graph *g, const char *word, size_t n) {
+/* Marks what the word names: as frozen, or to learn by `scale` times the rate. */
+static wf_status mark(wf_graph *g, const char *what, wfi_word word, bool freezes, double scale) {
     int32_t n_found = 0;
-    for (int32_t v = 0; v < g->n_values && n; v++) {
+    for (int32_t v = 0; v < g->n_values; v++) {
         wfi_value *value = &g->values[v];
-        bool is_param = value->kind == WFI_VALUE_PARAM || value->kind == WFI_VALUE_CUT;
-        const char *name = value->cut ? g->values[value->cut->whole].name : value->name;
-        if (!is_param || !is_named(name, word, n)) continue;
-        value->is_frozen = true;
+        const char *name = param_name(g, value);
+        if (!name || !wfi_word_names(word, name)) continue;
+        if (freezes)
+            value->is_frozen = true;
+        else
+            value->lr_scale = scale;
         n_found++;
     }
     if (n_found) return WF_OK;
     return wfi_fail(g->ctx, WF_INVALID_ARG,
-                    "freeze: no parameter is called '%.*s', and none has a name that begins with "
+                    "%s: no parameter is called '%.*s', and none has a name that begins with "
                     "'%.*s.'",
-                    (int)n, word, (int)n, word);
+                    what, (int)word.n, word.start, (int)word.n, word.start);
 }
 
-static void add_to_group(wfi_unit *unit, bool has_matrix) {
-    bool goes_on = unit->n_groups && unit->groups[unit->n_groups - 1].has_matrix == has_matrix;
-    if (!goes_on) unit->groups[unit->n_groups++].has_matrix = has_matrix;
-    unit->groups[unit->n_groups - 1].end = unit->trained_bytes;
+static wf_status freeze_word(wf_graph *g, wfi_word word) {
+    return mark(g, "freeze", word, true, 1);
+}
+
+/* "fc=10": the name, and what its learning rate is multiplied by. */
+static wf_status scale_word(wf_graph *g, wfi_word word) {
+    const char *equals = memchr(word.start, '=', word.n);
+    size_t n = equals ? (size_t)(equals - word.start) : word.n;
+    double scale;
+    if (!equals || !wfi_parse_real(equals + 1, word.n - n - 1, &scale) || scale < 0)
+        return wfi_fail(g->ctx, WF_INVALID_ARG,
+                        "lr_scale: '%.*s' is no name with a number from 0, such as fc=10",
+                        (int)word.n, word.start);
+    return mark(g, "lr_scale", (wfi_word){word.start, n}, false, scale);
+}
+
+static wf_status mark_all(wf_graph *g, const char *what, const char *list,
+                          wf_status (*mark_word)(wf_graph *g, wfi_word word)) {
+    for (wfi_word word = {0}; wfi_names_next(list, &word);) {
+        if (!word.n)
+            return wfi_fail(g->ctx, WF_INVALID_ARG, "%s: a name is missing in '%s'", what, list);
+        WF_TRY(mark_word(g, word));
+    }
+    return WF_OK;
+}
+
+static void add_to_group(wfi_unit *unit, const wfi_value *value) {
+    const wfi_param_group group = {unit->trained_bytes, value->shape.n_dims > 1, value->lr_scale};
+    const wfi_param_group *last = unit->n_groups ? &unit->groups[unit->n_groups - 1] : NULL;
+    bool goes_on = last && last->has_matrix == group.has_matrix && last->lr_scale == group.lr_scale;
+    unit->groups[goes_on ? unit->n_groups - 1 : unit->n_groups++] = group;
 }
 
 /* Room for as many as there are parameters. */
@@ -59,18 +89,15 @@ static void place_parameters(wf_graph *g, bool frozen) {
             wfi_round_up(unit->param_bytes + wfi_value_bytes(g, v), WFI_ALIGN_BYTES);
         if (frozen) continue;
         unit->trained_bytes = unit->param_bytes;
-        add_to_group(unit, value->shape.n_dims > 1);
+        add_to_group(unit, value);
     }
 }
 
-wf_status wfi_graph_freeze(wf_graph *g, const char *names) {
+wf_status wfi_graph_freeze(wf_graph *g, const char *names, const char *lr_scale) {
     bool trains = !names || !*names;
-    for (const char *at = names; at && *names;) {
-        size_t n = strcspn(at, SEPARATORS);
-        if (!n) return wfi_fail(g->ctx, WF_INVALID_ARG, "freeze: a name is missing in '%s'", names);
-        WF_TRY(freeze_word(g, at, n));
-        at = at[n] ? at + n + 1 : NULL;
-    }
+    for (int32_t v = 0; v < g->n_values; v++) g->values[v].lr_scale = 1;
+    WF_TRY(mark_all(g, "freeze", names, freeze_word));
+    WF_TRY(mark_all(g, "lr_scale", lr_scale, scale_word));
     for (int32_t u = 0; u < g->n_units; u++) g->units[u].param_bytes = 0;
     WF_TRY(begin_groups(g));
     place_parameters(g, false);

@@ -24,9 +24,10 @@ wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices);
  * rules. Without effect on anything else. */
 wf_status wfi_graph_find_vocabulary(wf_graph *g, int32_t n_blocks);
 
-/* Marks the parameters of those names (wf_graph_config.freeze), and puts those of each unit behind
- * what is trained. Errors: INVALID_ARG: a name that none has, or nothing is left to train. */
-wf_status wfi_graph_freeze(wf_graph *g, const char *names);
+/* Marks the parameters of those names (wf_graph_config.freeze and lr_scale), and puts the frozen
+ * ones of each unit behind what is trained. Errors: INVALID_ARG: a name that none has, or nothing
+ * is left to train. */
+wf_status wfi_graph_freeze(wf_graph *g, const char *names, const char *lr_scale);
 
 /* A ReLU joins the op before it where that op can apply one (wfi_op.with_relu). */
 wf_status wfi_graph_fuse(wf_graph *g);

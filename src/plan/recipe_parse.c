@@ -1,13 +1,11 @@
 /* Recipe strings: "batch=20,lr=0.001,optimizer=adamw". Input may be hostile: bounded, every word is
  * checked, every error says where.
  */
+#include "base/names.h"
 #include "plan/recipe_fields.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <limits.h>
-#include <locale.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,17 +47,10 @@ static wf_status read_whole(const reading *r, void *to) {
     return WF_OK;
 }
 
-/* With a point, whatever the host program's locale writes instead. */
 static wf_status read_real(const reading *r, void *to) {
-    char text[MAX_VALUE + 1 + MB_LEN_MAX], *end;
-    const char *point = strchr(r->value, '.');
-    int n_before = point ? (int)(point - r->value) : (int)strlen(r->value);
-    snprintf(text, sizeof text, "%.*s%s%s", n_before, r->value,
-             point ? localeconv()->decimal_point : "", point ? point + 1 : "");
-    if (strspn(r->value, "0123456789+-.eE") != strlen(r->value) || !*r->value)
+    double x;
+    if (!wfi_parse_real(r->value, strlen(r->value), &x))
         return refuse(r, "a number such as 0.1 or 1e-3");
-    double x = strtod(text, &end);
-    if (*end || !isfinite(x)) return refuse(r, "a number such as 0.1 or 1e-3");
     memcpy(to, &x, sizeof x);
     return WF_OK;
 }

@@ -25,6 +25,7 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     config.batch = n_samples;
     config.training = p->kind == WF_PROGRAM_TRAIN;
     config.freeze = p->recipe.freeze.text;
+    config.lr_scale = p->recipe.lr_scale.text;
     WF_TRY(wfi_graph_create(p->ctx, &config, (int32_t)p->recipe.n_slices, p->plan->n_rules > 0,
                             p->model->function, p->model->config, graph_out));
     if (p->plan->divides_rows) WF_TRY(check_rows(p, *graph_out));

@@ -1,6 +1,7 @@
 /* Loading: all of a file is looked at before any of it is moved, so one that is not good changes
  * nothing. */
 #include "base/finite.h"
+#include "base/names.h"
 #include "run/state.h"
 #include "state/match.h"
 
@@ -95,7 +96,7 @@ static wf_status match(wfi_state_call *x) {
         wf_dtype dtype = wfi_value_at(x->list.graph, tensor->value)->dtype;
         wanted[i] = (wfi_wanted){tensor->name, dtype, tensor->shape};
     }
-    wf_status status = wfi_match_weights(ctx, x->file, wanted, n, x->index);
+    wf_status status = wfi_match_weights(ctx, x->file, wanted, n, x->skip, x->index);
     wfi_free(ctx, wanted);
     return status;
 }
@@ -150,9 +151,27 @@ static wf_status load(wfi_state_call *x) {
     return WF_OK;
 }
 
+static wf_status load_but(wfi_state_call *x) {
+    wfi_text names;
+    WF_TRY(load(x));
+    if (!x->skipped_out) return WF_OK;
+    wfi_text_init(&names, x->t->ctx);
+    wfi_text_add(&names, "%s", "");
+    for (int32_t i = 0; i < x->list.n_tensors; i++)
+        if (wfi_names_has(x->skip, wfi_bare_name(x->list.tensors[i].name)))
+            wfi_text_add(&names, "%s%s", names.n ? ", " : "", x->list.tensors[i].name);
+    *x->skipped_out = names.data;
+    return wfi_text_status(&names);
+}
+
+wf_status wf_trainer_load_weights_but(wf_trainer *t, const char *path, const char *skip,
+                                      char **skipped_out) {
+    wfi_state_call x = {.t = t, .path = path, .skip = skip, .skipped_out = skipped_out};
+    return wfi_state_perform(&x, "load weights", WFI_STATE_WEIGHTS, load_but);
+}
+
 wf_status wf_trainer_load_weights(wf_trainer *t, const char *path) {
-    return wfi_state_perform(&(wfi_state_call){.t = t, .path = path}, "load weights",
-                             WFI_STATE_WEIGHTS, load);
+    return wf_trainer_load_weights_but(t, path, NULL, NULL);
 }
 
 wf_status wf_trainer_load_state(wf_trainer *t, const char *path) {

@@ -28,6 +28,8 @@ typedef struct wfi_state_call {
     crypto_hash_sha256_state hash;
     /* of a file */
     const char *path;
+    const char *skip;   /* names of what is not loaded, or NULL */
+    char **skipped_out; /* what they were, or NULL */
     const wf_metadata *metadata;
     int n_metadata;
     wf_safetensors_writer *writer;

@@ -1,4 +1,5 @@
 #include "state/match.h"
+#include "base/names.h"
 #include "state/header.h"
 
 #include <inttypes.h>
@@ -19,13 +20,14 @@ typedef struct matcher {
     const wf_safetensors *file;
     const wfi_wanted *wanted;
     int n_wanted;
+    const char *skip;      /* what keeps its values */
     int *found;            /* [n_wanted], -1 */
     candidate *candidates; /* [n_tensors], by bare name, then number */
     int n_tensors;
     bool *used; /* [n_tensors], by number */
 } matcher;
 
-static const char *bare_name(const char *name) {
+const char *wfi_bare_name(const char *name) {
     static const char *const prefix[] = {"module.", "_orig_mod.", "transformer."};
     for (size_t i = 0; i < WFI_COUNT(prefix);) {
         size_t n = strlen(prefix[i]);
@@ -71,16 +73,22 @@ static void take(matcher *m, int i, int number) {
     m->used[number] = true;
 }
 
+static bool is_skipped(const matcher *m, const char *name) {
+    return wfi_names_has(m->skip, wfi_bare_name(name));
+}
+
 static void assign(matcher *m) {
     for (int i = 0; i < m->n_wanted; i++) {
         m->found[i] = -1;
+        if (is_skipped(m, m->wanted[i].name)) continue;
         take(m, i, wf_safetensors_find(m->file, m->wanted[i].name));
     }
     for (int i = 0; i < m->n_wanted; i++)
-        if (m->found[i] < 0) take(m, i, find_unused(m, bare_name(m->wanted[i].name)));
+        if (m->found[i] < 0 && !is_skipped(m, m->wanted[i].name))
+            take(m, i, find_unused(m, wfi_bare_name(m->wanted[i].name)));
     /* Of two tied tensors some programs save only the second. */
     for (int i = 0; i < m->n_wanted; i++)
-        if (m->found[i] < 0 && strcmp(bare_name(m->wanted[i].name), "wte.weight") == 0)
+        if (m->found[i] < 0 && strcmp(wfi_bare_name(m->wanted[i].name), "wte.weight") == 0)
             take(m, i, find_unused(m, "lm_head.weight"));
 }
 
@@ -115,7 +123,8 @@ static wf_status pass_tied(matcher *m) {
     int head = find_unused(m, "lm_head.weight");
     if (head < 0) return WF_OK;
     for (int i = 0; i < m->n_wanted; i++) {
-        if (m->found[i] < 0 || strcmp(bare_name(m->wanted[i].name), "wte.weight") != 0) continue;
+        if (m->found[i] < 0 || strcmp(wfi_bare_name(m->wanted[i].name), "wte.weight") != 0)
+            continue;
         WF_TRY(check_equal(m, m->found[i], head));
         m->used[head] = true;
         return WF_OK;
@@ -125,8 +134,8 @@ static wf_status pass_tied(matcher *m) {
 
 /* ---- what does not fit ---- */
 
-static bool may_be_missing(const char *name) {
-    return ends_with(name, "num_batches_tracked");
+static bool may_be_missing(const matcher *m, const char *name) {
+    return ends_with(name, "num_batches_tracked") || is_skipped(m, name);
 }
 
 static bool is_mask(const char *name) {
@@ -142,11 +151,12 @@ static void list_name(wfi_text *text, int n, const char *name) {
 static wf_status report_names(const matcher *m, wfi_text *missing, wfi_text *unexpected) {
     int n_missing = 0, n_unexpected = 0;
     for (int i = 0; i < m->n_wanted; i++)
-        if (m->found[i] < 0 && !may_be_missing(m->wanted[i].name))
+        if (m->found[i] < 0 && !may_be_missing(m, m->wanted[i].name))
             list_name(missing, n_missing++, m->wanted[i].name);
     for (int i = 0; i < m->n_tensors; i++) {
         const char *name = wf_safetensors_get(m->file, i)->name;
-        if (!m->used[i] && !is_mask(name)) list_name(unexpected, n_unexpected++, name);
+        if (!m->used[i] && !is_mask(name) && !is_skipped(m, name))
+            list_name(unexpected, n_unexpected++, name);
     }
     if (!n_missing && !n_unexpected) return WF_OK;
     WF_TRY(wfi_text_status(missing));
@@ -204,6 +214,21 @@ static wf_status check_sizes(const matcher *m) {
     return WF_OK;
 }
 
+/* A name that nobody has is a mistake. */
+static wf_status check_skip(const matcher *m) {
+    for (wfi_word word = {0}; wfi_names_next(m->skip, &word);) {
+        bool names_any = false;
+        for (int i = 0; i < m->n_wanted && !names_any; i++)
+            names_any = wfi_word_names(word, wfi_bare_name(m->wanted[i].name));
+        if (!names_any)
+            return wfi_fail(m->ctx, WF_INVALID_ARG,
+                            "init_skip: nothing of the model is called '%.*s', or has a name that "
+                            "begins with '%.*s.'",
+                            (int)word.n, word.start, (int)word.n, word.start);
+    }
+    return WF_OK;
+}
+
 static wf_status match(matcher *m) {
     size_t n = (size_t)m->n_tensors;
     m->candidates = wfi_alloc(m->ctx, n + 1, sizeof *m->candidates, "names of weights");
@@ -211,8 +236,9 @@ static wf_status match(matcher *m) {
     m->used = wfi_alloc(m->ctx, n + 1, sizeof *m->used, "names of weights");
     if (!m->used) return WF_NO_MEMORY;
     for (int i = 0; i < m->n_tensors; i++)
-        m->candidates[i] = (candidate){bare_name(wf_safetensors_get(m->file, i)->name), i};
+        m->candidates[i] = (candidate){wfi_bare_name(wf_safetensors_get(m->file, i)->name), i};
     qsort(m->candidates, n, sizeof *m->candidates, compare_candidates);
+    WF_TRY(check_skip(m));
     assign(m);
     WF_TRY(pass_tied(m));
     WF_TRY(check_names(m));
@@ -220,11 +246,12 @@ static wf_status match(matcher *m) {
 }
 
 wf_status wfi_match_weights(wf_context *ctx, const wf_safetensors *file, const wfi_wanted *wanted,
-                            int n_wanted, int *index_out) {
+                            int n_wanted, const char *skip, int *index_out) {
     matcher m = {.ctx = ctx,
                  .file = file,
                  .wanted = wanted,
                  .n_wanted = n_wanted,
+                 .skip = skip,
                  .n_tensors = wf_safetensors_n_tensors(file)};
     m.found = wfi_alloc(ctx, (size_t)n_wanted + 1, sizeof *m.found, "names of weights");
     if (!m.found) return WF_NO_MEMORY;

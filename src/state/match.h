@@ -17,10 +17,15 @@ typedef struct wfi_wanted {
     wf_shape shape;
 } wfi_wanted;
 
+/* The name without those prefixes. */
+const char *wfi_bare_name(const char *name);
+
 /* index_out[i] becomes the number of the file's tensor for wanted[i], or -1 if it is
- * missing and may be. Errors: SHAPE (the sentence counts the missing and unexpected
- * names and lists up to ten of each, or gives both dtypes or shapes), IO, NO_MEMORY. */
+ * missing and may be, or one of the names in `skip` (base/names.h; NULL: none), which the file may
+ * have in any shape. Errors: INVALID_ARG (`skip` names nothing of the model), SHAPE (the sentence
+ * counts the missing and unexpected names and lists up to ten of each, or gives both dtypes or
+ * shapes), IO, NO_MEMORY. */
 wf_status wfi_match_weights(wf_context *ctx, const wf_safetensors *file, const wfi_wanted *wanted,
-                            int n_wanted, int *index_out);
+                            int n_wanted, const char *skip, int *index_out);
 
 #endif

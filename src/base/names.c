@@ -1,0 +1,41 @@
+#include "base/names.h"
+
+#include <limits.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEPARATORS "+,"
+#define MAX_NUMBER 64 /* characters */
+
+bool wfi_names_next(const char *names, wfi_word *word) {
+    if (!names || !*names) return false;
+    if (word->start && !word->start[word->n]) return false;
+    word->start = word->start ? word->start + word->n + 1 : names;
+    word->n = strcspn(word->start, SEPARATORS);
+    return true;
+}
+
+bool wfi_word_names(wfi_word word, const char *name) {
+    return word.n && !strncmp(name, word.start, word.n) && (!name[word.n] || name[word.n] == '.');
+}
+
+bool wfi_names_has(const char *names, const char *name) {
+    for (wfi_word word = {0}; wfi_names_next(names, &word);)
+        if (wfi_word_names(word, name)) return true;
+    return false;
+}
+
+bool wfi_parse_real(const char *text, size_t n, double *value_out) {
+    char local[MAX_NUMBER + MB_LEN_MAX + 1], *end;
+    if (!n || n > MAX_NUMBER || strspn(text, "0123456789+-.eE") < n) return false;
+    const char *point = memchr(text, '.', n);
+    size_t n_before = point ? (size_t)(point - text) : n;
+    snprintf(local, sizeof local, "%.*s%s%.*s", (int)n_before, text,
+             point ? localeconv()->decimal_point : "", point ? (int)(n - n_before - 1) : 0,
+             point ? point + 1 : "");
+    *value_out = strtod(local, &end);
+    return !*end && isfinite(*value_out);
+}

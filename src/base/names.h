@@ -1,0 +1,25 @@
+/* Lists of names, joined by + or commas, of which each stands for what is called so and for all
+ * whose names begin with it and a dot: "conv1+layer1". Private. */
+#ifndef WFI_NAMES_H
+#define WFI_NAMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct wfi_word {
+    const char *start; /* NULL: before the first */
+    size_t n;
+} wfi_word;
+
+/* The next word of the list, which may be NULL or empty; false: that was the last. */
+bool wfi_names_next(const char *names, wfi_word *word);
+bool wfi_word_names(wfi_word word, const char *name);
+/* Whether any of the list does. */
+bool wfi_names_has(const char *names, const char *name);
+
+/* A finite number of these characters, with a point, whatever the host program's locale writes
+ * instead.
+ */
+bool wfi_parse_real(const char *text, size_t n, double *value_out);
+
+#endif
