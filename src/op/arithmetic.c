@@ -98,7 +98,8 @@ static void add_broadcast_reference(const wfi_call *call) {
     const float *a = call->in[0].data, *b = call->in[1].data;
     float *y = call->out[0].data;
     int64_t n = wf_shape_n_elem(&call->in[1].shape);
-    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = a[i] + b[i % n];
+    for (int64_t i = 0; i < n_elem_of(call); i += n)
+        for (int64_t k = 0; k < n; k++) y[i + k] = a[i + k] + b[k];
 }
 
 static wf_status sum_leading_check(wf_graph *g, wfi_node *node) {
@@ -110,14 +111,18 @@ static wf_status sum_leading_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
+/* Row by row, some columns at once. */
 static void sum_leading_reference(const wfi_call *call) {
-    const float *x = call->in[0].data;
+    enum { N_AT_ONCE = 64 };
     float *y = call->out[0].data;
     int64_t n = n_elem_of(call), n_total = wf_shape_n_elem(&call->in[0].shape);
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0;
-        for (int64_t j = i; j < n_total; j += n) sum += x[j];
-        y[i] = (float)sum;
+    for (int64_t first = 0; first < n; first += N_AT_ONCE) {
+        const float *x = (const float *)call->in[0].data + first;
+        double sums[N_AT_ONCE] = {0};
+        int64_t n_now = wfi_min_i64(n - first, N_AT_ONCE);
+        for (int64_t j = 0; j < n_total; j += n)
+            for (int64_t k = 0; k < n_now; k++) sums[k] += x[j + k];
+        for (int64_t k = 0; k < n_now; k++) y[first + k] = (float)sums[k];
     }
 }
 

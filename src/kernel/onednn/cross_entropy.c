@@ -150,11 +150,23 @@ static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) 
 
 /* ---- in blocks of classes: one of them ---- */
 
+/* The first of the largest. */
+static int64_t find_largest(const float *x, int64_t n) {
+    enum { N_AT_ONCE = 16 };
+    float most[N_AT_ONCE], largest = x[0];
+    int64_t i = 0;
+    for (int k = 0; k < N_AT_ONCE; k++) most[k] = x[0];
+    for (; i + N_AT_ONCE <= n; i += N_AT_ONCE)
+        for (int k = 0; k < N_AT_ONCE; k++) most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
+    for (int k = 0; k < N_AT_ONCE; k++) largest = most[k] > largest ? most[k] : largest;
+    for (; i < n; i++) largest = x[i] > largest ? x[i] : largest;
+    for (i = 0; i < n && x[i] != largest;) i++;
+    return i < n ? i : 0;
+}
+
 static void put_sums(const float *x, const float *log_p, int64_t n, int64_t own,
                      float sums_out[4]) {
-    int64_t largest = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (x[i] > x[largest]) largest = i;
+    int64_t largest = find_largest(x, n);
     bool is_here = own >= 0 && own < n;
     sums_out[0] = x[largest];
     sums_out[1] = -log_p[largest];
