@@ -84,6 +84,8 @@ static exit_status read_config(const cli *c, const char *weights, json_t **about
     folder_of(weights, folder, sizeof folder);
     snprintf(path, sizeof path, "%s/config.json", folder);
     json_t *config = about_read_json(c, path);
+    if (!config && !access(path, F_OK))
+        return complain(EXIT_FAILED, "%s is damaged: it holds no JSON", path);
     const char *type = json_string_value(json_object_get(config, "model_type"));
     exit_status bad = EXIT_DONE;
     if (type && !strcmp(type, "gpt2")) {

@@ -110,6 +110,8 @@ expect 2 "--model gpt2 has 12 layers, but the model in" generate --model gpt2 --
 expect 2 "--layers 2: the model in" generate --model gpt --layers 2 --init "$folder/hf" --prompt x
 echo "{$config, \"activation_function\": \"relu\"}" >"$folder/hf/config.json"
 expect 2 "activation_function is relu" generate --init "$folder/hf" --prompt x
+echo "{$config" >"$folder/hf/config.json"
+expect 1 "config.json is damaged: it holds no JSON" generate --init "$folder/hf" --prompt x
 rm "$folder/hf/vocab.json"
 echo "{$config}" >"$folder/hf/config.json"
 expect 2 "--tokenizer is missing: the vocabulary of" generate --init "$folder/hf" --prompt x
