@@ -69,6 +69,43 @@ static void reads_words(void **state) {
     wf_data_close(data);
 }
 
+/* A batch is the next piece of every stream; what the last one lacks does not count. */
+static void reads_streams(void **state) {
+    folder *f = *state;
+    wf_data_config config = WF_DATA_CONFIG_INIT;
+    wf_loader_config order = WF_LOADER_CONFIG_INIT;
+    wf_data *data;
+    wf_loader *loader;
+    const wf_batch *batch;
+    folder_write(f, "text", "abcdefghijklmnopqrstuvw", 23); /* 21 to train: of each stream 5 */
+    config.name = folder_file(f, "text");
+    config.kind = WF_DATA_TOKENS;
+    config.n_tokens = 3;
+    config.n_streams[WF_DATA_TRAIN] = order.batch = 4;
+    config.n_streams[WF_DATA_TEST] = 1;
+    order.shuffle = 0;
+    assert_int_equal(wf_data_open(f->ctx, &config, &data), WF_OK);
+    assert_int_equal(wf_data_describe(data)->n_train, 8);
+    assert_int_equal(wf_data_describe(data)->n_test, 1);
+    assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
+        for (int s = 0; s < 4; s++)
+            for (int i = 0; i < 3; i++) {
+                bool is_there = 3 * k + i < 4;
+                int at = 'a' + 5 * s + 3 * k + i;
+                assert_int_equal(((const int32_t *)batch->x)[3 * s + i], is_there ? at : 0);
+                assert_int_equal(((const int32_t *)batch->y)[3 * s + i], is_there ? at + 1 : -1);
+            }
+    }
+    assert_true(batch->last_of_epoch);
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+    config.n_streams[WF_DATA_TEST] = 2;
+    expect_failure(f->ctx, wf_data_open(f->ctx, &config, &data), WF_INVALID_ARG,
+                   "2 test tokens are no 2 streams of at least 2");
+}
+
 static void numbers_many_words(void **state) {
     folder *f = *state;
     enum { N = 20000 };
@@ -268,6 +305,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(reads_bytes),
         TEST_IN_FOLDER(reads_words),
+        TEST_IN_FOLDER(reads_streams),
         TEST_IN_FOLDER(numbers_many_words),
         TEST_IN_FOLDER(refuses_short_texts),
         TEST_IN_FOLDER(refuses_what_is_no_text),
