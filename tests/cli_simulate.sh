@@ -90,9 +90,10 @@ expect 2 "there may be 1 to 250000" $equal --micro 250001
 expect 2 "a whole number" $equal --micro -1
 expect 2 "--micro: auto; with 4 stages" $equal --micro auto
 expect 2 "not a whole number" $equal --stages 1e3
-for time in nan inf -1 1e300 2e9 "" , 1,,1,1 1,2,x,4 "$(printf '%070d' 1)"; do
+for time in nan inf -1 1e300 2e9 , 1,,1,1 1,2,x,4 "$(printf '%070d' 1)"; do
     expect 2 "is not a time from 0 to 1e+09 ms" $equal --forward-ms "$time"
 done
+expect 2 "--forward-ms is empty; it wants a value" $equal --forward-ms ""
 expect 2 "--weight-ms has 3 times for 4 stages" $equal --weight-ms 1,2,3
 expect 2 "--weight-ms has 5 times for 4 stages" $equal --weight-ms 1,2,3,4,5
 expect 2 "--transfer-ms: -1" $equal --transfer-ms -1
