@@ -87,6 +87,12 @@ if [[ -x $make ]]; then
     done
     [[ $(report train $fine --init-skip net3 --lanes 2 | field weights_sha256) != "$one" ]] || fail "--lr-scale changes nothing"
 
+    # ---- ImageNet's recipe, on what is there ----
+    imagenet="train --config examples/imagenet.json --model resnet18 --data $folder/three --image 32 --batch 12 --micro 4 --lanes 4 --threads 1 --warmup 2 --epochs 1 --out"
+    one=$(report $imagenet "$folder/in" | field weights_sha256)
+    [[ $(report $imagenet "$folder/in2" --plan dp=2,zero=1 --devices cpu:2 | field weights_sha256) == "$one" ]] || fail "examples/imagenet.json: not one rank's bits"
+    [[ -d $folder/in/best ]] || fail "examples/imagenet.json: no best checkpoint"
+
     # ---- predictions ----
     run=$folder/pets-run
     report predict --init "$run" --data "$pets/val" --batch 8 --lanes 2 --threads 1 --json - >"$folder/rows"
