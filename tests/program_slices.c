@@ -144,6 +144,15 @@ static void tied(wf_graph *g, const void *config) {
     end(g, h);
 }
 
+/* Its running statistics are not folded in parts. */
+static void by_statistics(wf_graph *g, const void *config) {
+    (void)config;
+    const wf_conv2d_shape same = {1, 1, 0};
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(16, 4, 4));
+    wf_tensor h = wf_batch_norm(wf_conv2d(x, "conv1", 32, 3, same), "bn");
+    end(g, wf_global_avg_pool(wf_conv2d(h, "conv2", 12, 3, same)));
+}
+
 static void refused(void **state) {
     (void)state;
     static const struct {
@@ -164,6 +173,7 @@ static void refused(void **state) {
         {NULL, "pp=2,cut=h.0.rows1.0", 2, "stands between slices that are summed"},
         {NULL, "tp=3,sp", 3, "slices=3 do not divide the tokens of a sample into parts"},
         {by_softmax, "", 2, "nothing of this model can be cut: op softmax of unit first"},
+        {by_statistics, "", 2, "nothing of this model can be cut: op batch_norm of unit"},
         {seen_outside, "", 2, "nothing of this model can be cut: op add of unit first"},
         {tied, "", 2, "nothing of this model can be cut"},
     };

@@ -107,6 +107,21 @@ static void token_net(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(logits, y));
 }
 
+/* Slices of images, which kernels hold in layouts of their own: so does what is summed. */
+static void image_net(wf_graph *g, const void *config) {
+    (void)config;
+    const wf_conv2d_shape same = {1, 1, 0};
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    x = wf_conv2d(x, "in", 32, 3, same);
+    wf_cut(x, "b");
+    x = wf_add(x, wf_conv2d(wf_relu(wf_conv2d(x, "b1", 64, 3, same)), "b2", 32, 3, same));
+    wf_cut(x, "head");
+    wf_tensor logits = wf_linear(wf_global_avg_pool(x), "fc", CLASSES);
+    wf_output(logits, "logits");
+    wf_loss(wf_cross_entropy(logits, y));
+}
+
 typedef struct net {
     wf_model_function function;
     int n_slices; /* at most */
@@ -116,7 +131,8 @@ typedef struct net {
 
 static const net nets[] = {{gated_net, 8, 2, false},      {plain_net, 4, 1, false},
                            {tied_words_net, 8, 3, false}, {words_net, 4, 3, false},
-                           {shared_net, 8, 4, true},      {token_net, 8, 4, true}};
+                           {shared_net, 8, 4, true},      {token_net, 8, 4, true},
+                           {image_net, 4, 1, false}};
 
 static int count_pairs(const wf_graph *g) {
     int n = 0;

@@ -16,6 +16,12 @@ typedef struct layout_pass {
     size_t capacity;
 } layout_pass;
 
+/* Its operands have one layout, whichever: what slices read and give is one value in one place. */
+static bool keeps_layout(const wfi_node *node) {
+    return node->op->flags & WFI_OP_ELEMENTWISE || node->op == &wfi_op_to_slices ||
+           node->op == &wfi_op_sum_slices;
+}
+
 static int32_t find_class(layout_pass *pass, int32_t v) {
     while (pass->parent[v] != v) v = pass->parent[v] = pass->parent[pass->parent[v]];
     return v;
@@ -47,7 +53,7 @@ static void classify(layout_pass *pass) {
             if (v < 0 || !may_be_c16(g, v)) continue;
             if ((node->op->flags & WFI_OP_IMAGE) && !is_weight(node, i))
                 pass->is_image[find_class(pass, v)] = true;
-            if (!(node->op->flags & WFI_OP_ELEMENTWISE)) continue;
+            if (!keeps_layout(node)) continue;
             if (first < 0) {
                 first = v;
                 continue;
@@ -112,7 +118,7 @@ static wf_status rewrite(layout_pass *pass) {
     for (int32_t n = 0; n < g->n_nodes; n++) {
         wfi_node node = g->nodes[n];
         if (node.dead) continue;
-        bool any_layout = node.op->flags & (WFI_OP_IMAGE | WFI_OP_ELEMENTWISE);
+        bool any_layout = node.op->flags & WFI_OP_IMAGE || keeps_layout(&node);
         if (!any_layout) {
             for (int i = 0; i < node.n_in; i++) {
                 int32_t v = node.in[i], plain;
@@ -155,7 +161,7 @@ static void pin_parameters(layout_pass *pass) {
             int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
             if (v < 0) continue;
             if (is_weight(node, i) && may_be_c16(g, v)) pass->is_image[find_class(pass, v)] = false;
-            has_plain |= !may_be_c16(g, v) && (node->op->flags & WFI_OP_ELEMENTWISE);
+            has_plain |= !may_be_c16(g, v) && keeps_layout(node);
         }
         if (has_plain && may_be_c16(g, node->out[0]))
             pass->is_image[find_class(pass, node->out[0])] = false;

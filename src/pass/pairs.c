@@ -34,11 +34,19 @@ static bool can_cut(const search *s, int32_t v, int dim, bool begins) {
     return rule && dim_of(s->g, rule->out[0], v, 0) == dim;
 }
 
+/* Running statistics are folded as a whole: a part of a node that keeps them would have nowhere to
+ * leave its own. */
+static bool has_statistics(const wf_graph *g, const wfi_node *node) {
+    for (int32_t k = 0; k < g->n_stats; k++)
+        if (g->values[g->stats[k].mean].node == node - g->nodes) return true;
+    return false;
+}
+
 /* Whether the node can be cut so, given what is cut of its operands already. */
 static bool rule_fits(const search *s, const wfi_node *node, const wfi_op_cut *rule) {
     const wf_graph *g = s->g;
     int any = 0;
-    if (rule->applies && !rule->applies(g, node)) return false;
+    if ((rule->applies && !rule->applies(g, node)) || has_statistics(g, node)) return false;
     for (int i = 0; i < node->n_in && !any; i++)
         if (node->in[i] >= 0) any = s->pairs.cuts[node->in[i]].dim;
     for (int i = 0; i < node->n_in; i++) {
