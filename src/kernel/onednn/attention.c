@@ -29,10 +29,14 @@ typedef struct attention {
     size_t thread_elements;
 } attention;
 
-/* Their scores are half a MiB at most, unless rows are very long: 32 are worth a product. */
+/* Fewer rows skip more of the future, more make better products. Their scores are half a MiB at
+ * most, unless rows are very long: 32 are worth a product. */
 #define TILE_ELEMENTS (1 << 17)
-#define MOST_ROWS     128
 #define LEAST_ROWS    32
+static int64_t rows_at_once(int64_t t, int64_t step) {
+    int64_t n = wfi_min_i64(wfi_max_i64(t / 8, 64), 128);
+    return wfi_min_i64(wfi_min_i64(n, wfi_max_i64(TILE_ELEMENTS / step, LEAST_ROWS)), t);
+}
 
 static attention attention_of(const wfi_kernel *kernel, int qkv, int n_tiles) {
     const int64_t *dim = wfi_operand_value(kernel, qkv)->shape.dim;
@@ -42,8 +46,7 @@ static attention attention_of(const wfi_kernel *kernel, int qkv, int n_tiles) {
     a.causal = kernel->node->attr.attention.causal;
     a.factor = (float)(1 / sqrt((double)a.d));
     a.step = (int64_t)wfi_round_up((size_t)a.t, WFI_ROW_LANES);
-    a.n_rows = wfi_min_i64(wfi_max_i64(TILE_ELEMENTS / a.step, LEAST_ROWS), MOST_ROWS);
-    a.n_rows = wfi_min_i64(a.n_rows, a.t);
+    a.n_rows = rows_at_once(a.t, a.step);
     a.thread_elements = (size_t)(n_tiles * a.n_rows * a.step + a.n_rows);
     return a;
 }
