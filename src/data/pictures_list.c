@@ -109,7 +109,8 @@ static int compare_files(const void *a, const void *b) {
 static wf_status list_files(listing *l, const char *folder) {
     size_t first = l->list->n;
     WF_TRY(add_folder(l, folder, 0));
-    qsort(l->list->files + first, l->list->n - first, sizeof *l->list->files, compare_files);
+    if (l->list->n > first)
+        qsort(l->list->files + first, l->list->n - first, sizeof *l->list->files, compare_files);
     return WF_OK;
 }
 
