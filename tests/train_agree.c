@@ -185,7 +185,7 @@ static void change(wf_recipe *recipe, const wfi_recipe_field *field) {
     void *value = (char *)recipe + field->offset;
     switch (field->kind) {
     case WFI_RECIPE_COUNT:
-        *(int64_t *)value *= 2;
+        *(int64_t *)value += *(int64_t *)value ? *(int64_t *)value : 1;
         break;
     case WFI_RECIPE_SEED:
         *(uint64_t *)value += 1;
@@ -216,7 +216,9 @@ static void every_field_of_the_recipe(void **state) {
         part parts[2] = {part_of_all(), part_of_all()};
         char words[200], first[WFI_RECIPE_TEXT], second[WFI_RECIPE_TEXT];
         strcpy(parts[0].recipe.freeze.text, "out"); /* texts are told if they are not empty */
+        strcpy(parts[0].recipe.lr_scale.text, "out");
         parts[1].recipe.freeze = parts[0].recipe.freeze;
+        parts[1].recipe.lr_scale = parts[0].recipe.lr_scale;
         change(&parts[1].recipe, field);
         snprintf(words, sizeof words,
                  "rank 1 was started with recipe %s %s, rank 0 with recipe %s %s: all ranks",
@@ -255,7 +257,7 @@ static void every_op_with_attributes(void **state) {
         "add_broadcast mul sum_leading softmax softmax_backward log_softmax log_softmax_backward "
         "cross_entropy cross_entropy_backward "
         "mse mse_backward loss_record loss_gradient global_avg_pool global_avg_pool_backward "
-        "reshape ";
+        "reshape lstm lstm_backward ";
     for (int k = 0; wfi_op_table[k]; k++) {
         wfi_attr attr;
         char text[WFI_ATTR_TEXT], word[80];
