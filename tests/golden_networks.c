@@ -24,31 +24,40 @@
 
 typedef struct golden {
     wf_context *ctx;
-    wf_safetensors *file;
+    wf_safetensors *file, *peer; /* exact numbers; PyTorch's errors, if they are elsewhere */
+    const char *prefix;          /* of names there */
     wf_trainer *trainer;
-    double factor; /* of PyTorch's float32 error; 2, or 10 for Winograd */
+    double factor; /* of PyTorch's error; 2, or 10 for Winograd */
     int n_compared, n_beyond;
     double worst; /* error / limit */
     char worst_name[128];
 } golden;
 
 /* Reads an F64 tensor into memory of the caller's; returns its length, 0 if absent. */
-static size_t read_golden(const golden *g, const char *key, double *out, size_t most) {
-    int i = wf_safetensors_find(g->file, key);
+static size_t read_from(wf_context *ctx, wf_safetensors *file, const char *key, double *out,
+                        size_t most) {
+    int i = wf_safetensors_find(file, key);
     if (i < 0) return 0;
-    const wf_safetensors_entry *entry = wf_safetensors_get(g->file, i);
+    const wf_safetensors_entry *entry = wf_safetensors_get(file, i);
     size_t n = (size_t)entry->n_bytes / sizeof(double);
     assert_true(entry->dtype == WF_F64 && n <= most);
-    TEST_OK(g->ctx, wf_safetensors_read(g->file, i, out, n * sizeof *out));
+    TEST_OK(ctx, wf_safetensors_read(file, i, out, n * sizeof *out));
     return n;
+}
+
+static size_t read_golden(const golden *g, const char *key, double *out, size_t most) {
+    return read_from(g->ctx, g->file, key, out, most);
 }
 
 /* The larger of PyTorch's errors for this key. */
 static double peer_error(const golden *g, const char *key) {
     char name[256];
     double errors[32], most = 0;
-    snprintf(name, sizeof name, "%s.err32", key);
-    size_t n = read_golden(g, name, errors, 32);
+    if (g->peer)
+        snprintf(name, sizeof name, "%s.%s.err16", g->prefix, key);
+    else
+        snprintf(name, sizeof name, "%s.err32", key);
+    size_t n = read_from(g->ctx, g->peer ? g->peer : g->file, name, errors, 32);
     assert_true(n > 0);
     for (size_t i = 0; i < n; i++) most = errors[i] > most ? errors[i] : most;
     return most;
@@ -156,11 +165,12 @@ static void compare_state(golden *g) {
 
 static void compare_losses(golden *g, const double *got) {
     double want[10], most = peer_error(g, "losses");
+    double factor = g->peer ? 2 * g->factor : g->factor; /* steps of BF16 part ways */
     assert_int_equal(read_golden(g, "losses", want, 10), 10);
     for (int s = 0; s < 10; s++) {
         char what[32];
         snprintf(what, sizeof what, "losses[%d]", s);
-        judge(g, what, fabs(got[s] - want[s]) / want[s], g->factor * most + 1e-7);
+        judge(g, what, fabs(got[s] - want[s]) / want[s], factor * most + 1e-7);
     }
 }
 
@@ -183,6 +193,10 @@ static golden begin(const char *file, const char *model_name, const wf_model_con
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.keep_gradients = 1;
     TEST_OK(g.ctx, wf_safetensors_open(g.ctx, file, &g.file));
+    if (recipe.dtype == WF_BF16) {
+        TEST_OK(g.ctx, wf_safetensors_open(g.ctx, GOLDEN_FOLDER "/bf16.safetensors", &g.peer));
+        g.prefix = model_name;
+    }
     TEST_OK(g.ctx, wf_model_find(g.ctx, model_name, model_config, &model));
     TEST_OK(g.ctx, wf_plan_parse(g.ctx, "", &plan));
     TEST_OK(g.ctx, wf_trainer_create(g.ctx, model, &recipe, plan, &config, &g.trainer));
@@ -209,6 +223,7 @@ static void run(golden *g, const wf_feed *feeds, int64_t n_samples, int n_least)
     assert_int_equal(g->n_beyond, 0);
     wf_trainer_destroy(g->trainer);
     wf_safetensors_close(g->file);
+    wf_safetensors_close(g->peer);
     test_context_end(g->ctx);
 }
 
@@ -240,13 +255,12 @@ static void resnet50_winograd(void **state) {
     resnet50(WF_CONV_WINOGRAD, 10);
 }
 
-static void gpt2_tiny(void **state) {
-    (void)state;
+static void train_gpt2_tiny(wf_dtype dtype, int n_ways) {
     int32_t x[64], y[64];
     golden_fill_integers("input", 256, x, 64);
     golden_fill_integers("label", 256, y, 64);
     wf_feed feeds[] = {{"x", x, sizeof x}, {"y", y, sizeof y}};
-    for (int k = 0; k < 6; k++) {
+    for (int k = 0; k < n_ways; k++) {
         wf_model_config model_config = WF_MODEL_CONFIG_INIT;
         model_config.n_classes = 256;
         model_config.n_tokens = 32;
@@ -256,15 +270,28 @@ static void gpt2_tiny(void **state) {
         recipe.momentum = 0.9;
         recipe.kernels = k % 2 ? WF_KERNELS_REFERENCE : WF_KERNELS_FAST;
         recipe.n_slices = 1 << k / 2;
+        recipe.dtype = dtype;
         golden g =
             begin(GOLDEN_FOLDER "/gpt2-tiny.safetensors", "gpt2-tiny", &model_config, recipe, 2);
         run(&g, feeds, 2, 2 * 2 * 28 + 11);
     }
 }
 
+static void gpt2_tiny(void **state) {
+    (void)state;
+    train_gpt2_tiny(WF_F32, 6);
+}
+
+/* PyTorch's autocast has weights and activations as narrow; it rounds their gradients, too. */
+static void gpt2_tiny_bf16(void **state) {
+    (void)state;
+    train_gpt2_tiny(WF_BF16, 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2_tiny),
+        cmocka_unit_test(gpt2_tiny_bf16),
         cmocka_unit_test(resnet50_direct),
         cmocka_unit_test(resnet50_winograd),
     };

@@ -7,6 +7,7 @@
 #define WFI_KERNEL_HARNESS_H
 
 #include "base/random.h"
+#include "comm/runtime/typed.h"
 #include "kernel/backend.h"
 #include "kernel/cpu.h"
 #include "pass/pass.h"
@@ -40,6 +41,7 @@ typedef struct harness {
     const fast_op *must; /* [MOST_FAST_OPS], op NULL behind the last; NULL: none */
     bool is_met[MOST_FAST_OPS];
     uint64_t seed;
+    wf_dtype dtype; /* of training */
 } harness;
 
 /* Extra bytes behind every buffer that must stay as they are. */
@@ -88,9 +90,28 @@ static double rms_error(const float *x, const float *reference, int64_t n_elem) 
     return norm > 0 ? sqrt(error / norm) : sqrt(error);
 }
 
+/* As F32, which may be freed. */
+static float *as_floats(const wfi_value *value, const void *data) {
+    int64_t n_elem = wf_shape_n_elem(&value->shape);
+    float *wide = buffer_create((size_t)n_elem * sizeof(float));
+    if (value->dtype == WF_BF16)
+        wfi_combine(WFI_BASELINE, &(wfi_arithmetic){.dtype = WF_BF16}, data, NULL, n_elem, wide);
+    else
+        memcpy(wide, data, (size_t)n_elem * sizeof(float));
+    return wide;
+}
+
+/* What a kernel may be wrong by: the op's tolerance, and, of a graph of BF16, two roundings of a
+ * number, of 2^-9 each. */
+static double tolerance_of(const harness *h, const wfi_node *node) {
+    return node->op->tolerance + (h->dtype == WF_BF16 ? 1.0 / 256 : 0);
+}
+
 static void run_helper(harness *h, wfi_kernel *kernel, void *from, void *to) {
     void *scratch = buffer_create(kernel->scratch_bytes + 1);
     assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
+    for (int i = 0; i < 2; i++) assert_int_equal(kernel->extent[i], kernel->bytes[i]);
+    assert_int_equal(kernel->scratch_extent, kernel->scratch_bytes);
     assert_int_equal(wfi_kernel_run(kernel, NULL, (void *[]){from, to}, scratch, NULL), WF_OK);
     buffer_check(scratch, kernel->scratch_bytes + 1);
     buffer_check(to, kernel->bytes[1]);
@@ -181,7 +202,7 @@ static void check_adding(harness *h, const wfi_node *node, const wfi_kernel_opti
     if (kernel->impl->instrumented)
         assert_memory_equal(sum, expected, kernel->bytes[node->n_in]);
     else
-        assert_true(rms_error(sum, expected, (int64_t)n_elem) <= h->slack * node->op->tolerance);
+        assert_true(rms_error(sum, expected, (int64_t)n_elem) <= h->slack * tolerance_of(h, node));
     h->n_adding++;
     free(sum);
     free(expected);
@@ -193,18 +214,23 @@ static void run_reference(harness *h, const wfi_node *node, const wfi_step_args 
     wfi_kernel_options options = {.backend = &wfi_backend_cpu, .n_threads = 1, .reference = true};
     wfi_kernel *kernel;
     assert_int_equal(wfi_kernel_create(h->ctx, h->graph, node, &options, &kernel), WF_OK);
-    void *operands[WFI_MAX_OPERANDS] = {NULL};
+    void *operands[WFI_MAX_OPERANDS] = {NULL}, *owned[WFI_MAX_OPERANDS] = {NULL};
     for (int i = 0; i < kernel->n_operands; i++) {
         int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
         if (v < 0) continue;
         void **place = slot(h, h->slow, v);
         if (!*place) *place = buffer_create(kernel->bytes[i]);
         operands[i] = *place;
+        if (kernel->format[i])
+            operands[i] = owned[i] =
+                pack(h, kernel->format[i], &wfi_value_at(h->graph, v)->shape, operands[i]);
     }
     void *scratch = buffer_create(kernel->scratch_bytes + 1);
     assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
     assert_int_equal(wfi_kernel_run(kernel, NULL, operands, scratch, step), WF_OK);
     check_in_place(kernel, operands, scratch, step);
+    buffer_check(scratch, kernel->scratch_bytes + 1);
+    for (int i = 0; i < kernel->n_operands; i++) free(owned[i]);
     free(scratch);
     wfi_kernel_destroy(kernel);
     check_adding(h, node, &options, step);
@@ -212,20 +238,22 @@ static void run_reference(harness *h, const wfi_node *node, const wfi_step_args 
 }
 
 static void compare(harness *h, const wfi_kernel *kernel, int operand, void *result,
-                    const float *reference) {
+                    const void *expected) {
     const wfi_node *node = kernel->node;
     const wfi_value *value = wfi_value_at(h->graph, node->out[operand - node->n_in]);
     int64_t n_elem = wf_shape_n_elem(&value->shape);
     const wfi_format *format = kernel->format[operand];
-    float *plain = format ? unpack(h, format, &value->shape, result) : result;
-    double error = rms_error(plain, reference, n_elem), allowed = h->slack * node->op->tolerance;
+    float *plain = format ? unpack(h, format, &value->shape, result) : as_floats(value, result);
+    float *reference = as_floats(value, expected);
+    double error = rms_error(plain, reference, n_elem), allowed = h->slack * tolerance_of(h, node);
     if (!(error <= allowed)) {
         char text[WFI_SHAPE_TEXT];
         fail_msg("%s (%s), output %d %s: relative error %.2e, allowed %.2e", node->op->name,
                  kernel->detail, operand - node->n_in, wfi_shape_text(&value->shape, text), error,
                  allowed);
     }
-    if (format) free(plain);
+    free(plain);
+    free(reference);
 }
 
 static void run_fast(harness *h, wfi_kernel *kernel, const wfi_step_args *step) {
@@ -303,7 +331,8 @@ static void walk(harness *h) {
         if (getenv("WEFT_TEST_VERBOSE"))
             print_message("%s: %s %s\n", node->op->name, kernel->impl->name, kernel->detail);
         if (kernel->impl != &wfi_kernel_reference) {
-            note_fast(h, kernel);
+            /* The widened one may have the plain kernel inside: it takes nothing from others. */
+            if (kernel->impl != &wfi_kernel_widened || *kernel->detail) note_fast(h, kernel);
             /* Described above on a thread that was told nothing. */
             assert_int_equal(enter(h->ctx, h->options.n_threads), WF_OK);
             run_fast(h, kernel, &step);
@@ -324,13 +353,22 @@ static void fill_leaves(harness *h) {
     }
 }
 
+/* How numbers are kept and multiplied. */
+typedef enum arithmetic { ALL_F32, BF16_AS_F32, ALL_BF16 } arithmetic;
+
 static int check_in_layout(wf_model_function model, const void *config,
-                           const wf_graph_config *graph_config, bool blocked, int n_threads,
-                           wf_conv conv, double slack, const fast_op *must, int *n_adding_out) {
-    harness h = {.options = {.backend = &wfi_backend_cpu, .n_threads = n_threads, .conv = conv},
+                           const wf_graph_config *graph_config, arithmetic numbers, bool blocked,
+                           int n_threads, wf_conv conv, double slack, const fast_op *must,
+                           int *n_adding_out) {
+    wf_dtype dtype = numbers == ALL_F32 ? WF_F32 : WF_BF16;
+    harness h = {.options = {.backend = &wfi_backend_cpu,
+                             .n_threads = n_threads,
+                             .conv = conv,
+                             .multiplies_bf16 = numbers == ALL_BF16},
                  .slack = slack,
                  .must = must,
-                 .seed = 7};
+                 .seed = 7,
+                 .dtype = dtype};
     assert_int_equal(wf_context_create(NULL, &h.ctx), WF_OK);
     if (enter(h.ctx, n_threads) != WF_OK) { /* a library not on OpenMP */
         wf_context_destroy(h.ctx);
@@ -339,6 +377,7 @@ static int check_in_layout(wf_model_function model, const void *config,
     if (wf_graph_create(h.ctx, graph_config, model, config, &h.graph) != WF_OK)
         fail_msg("%s", wf_context_error(h.ctx));
     if (blocked) assert_int_equal(wfi_graph_layout(h.graph), WF_OK);
+    assert_int_equal(wfi_graph_cast(h.graph, dtype), WF_OK);
     assert_int_equal(enter(h.ctx, 1), WF_OK);
     size_t n_values = (size_t)h.graph->n_values;
     h.slow = calloc(n_values, sizeof *h.slow);
@@ -366,20 +405,24 @@ static int check_in_layout(wf_model_function model, const void *config,
 #define MOST_THREADS 2
 #endif
 
-/* In row-major order throughout, and in the layouts that weft chooses; in these what `must` be
- * fast has to be. `slack` in tolerances. Returns the number of nodes that oneDNN took, in the worse
- * case. */
+/* In row-major order throughout, and in the layouts that weft chooses; there in BF16, too. What
+ * `must` be fast has to be in F32's layouts. `slack` in tolerances. Returns the number of nodes
+ * that oneDNN took, in the worst case of F32. */
 static int check_kernels(wf_model_function model, const void *config, int64_t batch, bool training,
                          wf_conv conv, double slack, const fast_op *must) {
     wf_graph_config graph_config = WF_GRAPH_CONFIG_INIT;
     graph_config.batch = batch;
     graph_config.training = training;
-    int least = check_in_layout(model, config, &graph_config, false, 1, conv, slack, NULL, NULL);
+    int least =
+        check_in_layout(model, config, &graph_config, ALL_F32, false, 1, conv, slack, NULL, NULL);
     for (int n_threads = 1; n_threads <= MOST_THREADS; n_threads++) {
-        int n =
-            check_in_layout(model, config, &graph_config, true, n_threads, conv, slack, must, NULL);
+        int n = check_in_layout(model, config, &graph_config, ALL_F32, true, n_threads, conv, slack,
+                                must, NULL);
         if (n < least) least = n;
     }
+    check_in_layout(model, config, &graph_config, BF16_AS_F32, true, 1, conv, slack, NULL, NULL);
+    check_in_layout(model, config, &graph_config, ALL_BF16, true, MOST_THREADS, conv, slack, NULL,
+                    NULL);
     return least;
 }
 

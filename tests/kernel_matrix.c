@@ -172,8 +172,11 @@ static void test_adding(void **state) {
     config.training = true;
     for (size_t i = 0; i < WFI_COUNT(cases); i++) {
         int n;
-        check_in_layout(language_model, cases[i], &config, true, 1, WF_CONV_AUTO, 1, NULL, &n);
-        assert_int_equal(n, n_adding[i]);
+        for (arithmetic numbers = ALL_F32; numbers <= ALL_BF16; numbers++) {
+            check_in_layout(language_model, cases[i], &config, numbers, true, 1, WF_CONV_AUTO, 1,
+                            NULL, &n);
+            assert_int_equal(n, n_adding[i]);
+        }
     }
 }
 

@@ -46,8 +46,8 @@ typedef struct wf_names {
       "parts into which pairs of layers are cut, added in a fixed tree; 0: the plan's tp")         \
     X(uint64_t, seed, "seed", SEED, "", 0, 0, 1.8446744073709552e19, FORWARD,                      \
       "of weights, order and augmentation")                                                        \
-    X(wf_dtype, dtype, "dtype", CHOICE, "f32|f64|bf16", WF_F32, 0, 2, FORWARD,                     \
-      "of weights and activations; this version has f32")                                          \
+    X(wf_dtype, dtype, "dtype", CHOICE, "f32|bf16", WF_F32, 0, 1, FORWARD,                         \
+      "of weights, activations and their gradients; sums, losses and the update are f32")          \
     X(int, n_threads, "threads", INT, "", 1, 0, 1024, FORWARD,                                     \
       "of each rank's kernels; 0: this process's cores / the plan's ranks")                        \
     X(wf_conv, conv, "conv", CHOICE, "auto|direct|winograd", WF_CONV_AUTO, 0, 2, FORWARD,          \

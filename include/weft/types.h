@@ -9,8 +9,8 @@
 /* name, bytes per element, name in safetensors files */
 #define WF_DTYPE_LIST(X)                                                                           \
     X(F32, 4, "F32")                                                                               \
-    X(F64, 8, "F64")                                                                               \
     X(BF16, 2, "BF16")                                                                             \
+    X(F64, 8, "F64")                                                                               \
     X(I32, 4, "I32")                                                                               \
     X(I64, 8, "I64")                                                                               \
     X(U8, 1, "U8")

@@ -93,6 +93,8 @@ typedef struct wfi_op_roles {
     uint8_t label_in, hit_out;
     /* Caches, which it reads and writes. */
     uint8_t cache_in;
+    /* What stays F32 where activations are narrow: sums, what is exact, and its gradients. */
+    uint8_t wide_out;
 } wfi_op_roles;
 
 /* Operands of a node: the gradient of its first output, its input i (WFI_X + i), its output i. */
@@ -127,6 +129,9 @@ enum {
     WFI_OP_CHEAP = 16,
     /* Nothing runs: all operands are the same bytes, and so are the gradients'. */
     WFI_OP_SLICES = 32,
+    /* What it reads, but for weights, is all of one type (pass/cast.c): a library multiplies two
+     * numbers of one type, or has a kernel for one type. */
+    WFI_OP_ONE_TYPE = 64,
 };
 
 struct wfi_op {

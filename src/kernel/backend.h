@@ -56,6 +56,7 @@ typedef struct wfi_backend {
     const wfi_device_class *device;
     const wfi_kernel_impl *const *implementations; /* in the order in which they are asked */
     int n_implementations;
+    int n_plain; /* the last ones, which use no library */
     /* Fills a kernel that adds a plain gradient to its accumulator, or, without `add`, overwrites
      * that. */
     wf_status (*accumulate)(wfi_kernel *kernel, const wf_shape *shape, bool add);
@@ -78,6 +79,7 @@ typedef struct wfi_backend {
     wf_status (*thread_enter)(wf_context *ctx, int rank, int n_threads, int *n_out);
     /* "oneDNN 2.6.3 (avx512_core)" for reports. Static. */
     const char *(*library)(void);
+    wfi_bf16_speed (*bf16_speed)(void);
 } wfi_backend;
 
 /* NULL: there are no kernels for that kind. */

@@ -134,12 +134,14 @@ static wf_status cpu_thread_enter(wf_context *ctx, int rank, int n_threads, int 
     return wfi_library_start_threads(ctx, rank, n_threads, n_out);
 }
 
-static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_onednn, &wfi_kernel_reference};
+static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_onednn, &wfi_kernel_widened,
+                                                         &wfi_kernel_reference};
 
 const wfi_backend wfi_backend_cpu = {
     .device = &wfi_device_cpu,
     .implementations = implementations,
     .n_implementations = WFI_COUNT(implementations),
+    .n_plain = 2,
     .accumulate = wfi_accumulate_plain,
     .add = cpu_add,
     .squares = cpu_squares,
@@ -148,4 +150,5 @@ const wfi_backend wfi_backend_cpu = {
     .collective_step = cpu_collective_step,
     .thread_enter = cpu_thread_enter,
     .library = wfi_library_text,
+    .bf16_speed = wfi_library_bf16_speed,
 };

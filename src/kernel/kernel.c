@@ -31,7 +31,7 @@ static wf_status create(wf_context *ctx, const wf_graph *graph, const wfi_node *
                         const wfi_kernel_options *options, bool adds, wfi_kernel **kernel_out) {
     const wfi_backend *backend = options->backend;
     *kernel_out = NULL;
-    for (int i = options->reference ? backend->n_implementations - 1 : 0;
+    for (int i = options->reference ? backend->n_implementations - backend->n_plain : 0;
          i < backend->n_implementations; i++) {
         const wfi_kernel_impl *impl = backend->implementations[i];
         wfi_kernel *kernel = kernel_alloc(ctx, graph, node);

@@ -18,11 +18,16 @@
 
 #define WFI_MAX_OPERANDS (WFI_MAX_INPUTS + WFI_MAX_OUTPUTS)
 
+/* How a library multiplies BF16 on this processor: it has no instruction for it, F32 is as fast, or
+ * faster, or it is faster than F32. */
+typedef enum wfi_bf16_speed { WFI_BF16_ABSENT, WFI_BF16_SLOW, WFI_BF16_FAST } wfi_bf16_speed;
+
 typedef struct wfi_kernel_options {
     const struct wfi_backend *backend; /* whose kernels (kernel/backend.h) */
     int n_threads;                     /* the kernel's own, part of the recipe */
     wf_conv conv;                      /* auto: Winograd where the shape makes it faster */
-    bool reference; /* only the plain C kernels; the layout pass is skipped too */
+    bool reference;       /* only the plain C kernels; the layout pass is skipped too */
+    bool multiplies_bf16; /* as BF16; otherwise widened to F32 */
 } wfi_kernel_options;
 
 /* How a library wants a parameter (packed once a step) or gives a parameter's

@@ -218,6 +218,7 @@ static const wfi_op_cut self_attention_place[] = {
 
 const wfi_op wfi_op_self_attention = {
     .name = "self_attention",
+    .roles = {.wide_out = 1 << 1},
     .tolerance = 1e-5f,
     .check = self_attention_check,
     .backward =

@@ -197,7 +197,7 @@ static const wfi_op_cut batch_norm_place[] = {
 
 const wfi_op wfi_op_batch_norm = {
     .name = "batch_norm",
-    .flags = WFI_OP_IMAGE | WFI_OP_CHEAP,
+    .flags = WFI_OP_IMAGE | WFI_OP_CHEAP | WFI_OP_ONE_TYPE,
     .overwrites = 1 << 0,
     .tolerance = 1e-5f,
     .check = batch_norm_check,
@@ -222,7 +222,7 @@ static const wfi_op_cut batch_norm_inference_place[] = {
 
 const wfi_op wfi_op_batch_norm_inference = {
     .name = "batch_norm_inference",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .overwrites = 1 << 0,
     .tolerance = 1e-5f,
     .check = batch_norm_inference_check,
@@ -236,7 +236,7 @@ const wfi_op wfi_op_batch_norm_inference = {
 /* Differences of nearly equal sums: more is lost than in the forward. */
 const wfi_op wfi_op_batch_norm_backward = {
     .name = "batch_norm_backward",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .overwrites = 1 << 0,
     .tolerance = 5e-5f,
     .check = batch_norm_backward_check,

@@ -302,6 +302,7 @@ static const wfi_op_cut class_sums_place[] = {
 
 const wfi_op wfi_op_class_sums = {
     .name = "class_sums",
+    .roles = {.wide_out = 1 << 0},
     .tolerance = 5e-6f,
     .check = class_sums_check,
     .backward =
@@ -344,6 +345,7 @@ const wfi_op wfi_op_cross_entropy_of_sums = {
 
 const wfi_op wfi_op_cross_entropy_of_sums_backward = {
     .name = "cross_entropy_of_sums_backward",
+    .roles = {.wide_out = 1 << 0},
     .tolerance = 5e-6f,
     .check = of_sums_backward_check,
     .work = {10, WFI_X},

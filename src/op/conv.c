@@ -315,7 +315,7 @@ static const wfi_op_cut conv2d_place[] = {
 /* Winograd's transforms lose a digit against the direct sum. */
 const wfi_op wfi_op_conv2d = {
     .name = "conv2d",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .roles = {.weight_in = 1 << 1},
     .tolerance = 2e-5f,
     .check = conv2d_check,
@@ -329,7 +329,7 @@ const wfi_op wfi_op_conv2d = {
 
 const wfi_op wfi_op_conv2d_backward_data = {
     .name = "conv2d_backward_data",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .roles = {.weight_in = 1 << 1},
     .tolerance = 2e-5f,
     .check = conv2d_backward_data_check,
@@ -340,7 +340,7 @@ const wfi_op wfi_op_conv2d_backward_data = {
 
 const wfi_op wfi_op_conv2d_backward_weight = {
     .name = "conv2d_backward_weight",
-    .flags = WFI_OP_IMAGE | WFI_OP_WEIGHT_GRADIENT,
+    .flags = WFI_OP_IMAGE | WFI_OP_WEIGHT_GRADIENT | WFI_OP_ONE_TYPE,
     .roles = {.weight_out = 1 << 0},
     .tolerance = 2e-5f,
     .check = conv2d_backward_weight_check,

@@ -112,7 +112,7 @@ static const wfi_op_sample layer_norm_samples[] = {
 
 const wfi_op wfi_op_layer_norm = {
     .name = "layer_norm",
-    .flags = WFI_OP_CHEAP,
+    .flags = WFI_OP_CHEAP | WFI_OP_ONE_TYPE,
     .overwrites = 1 << 0,
     .tolerance = 1e-5f,
     .check = layer_norm_check,
@@ -128,6 +128,7 @@ const wfi_op wfi_op_layer_norm = {
 
 const wfi_op wfi_op_layer_norm_backward = {
     .name = "layer_norm_backward",
+    .flags = WFI_OP_ONE_TYPE,
     .overwrites = 1 << 0,
     .tolerance = 2e-5f,
     .check = layer_norm_backward_check,

@@ -129,6 +129,8 @@ static const wfi_op_cut linear_place[] = {
 
 const wfi_op wfi_op_linear = {
     .name = "linear",
+    .flags = WFI_OP_ONE_TYPE,
+    .roles = {.weight_in = 1 << 1},
     .tolerance = 5e-6f,
     .check = linear_check,
     .gradient = linear_gradient,
@@ -157,6 +159,8 @@ static void linear_backward_data_reference(const wfi_call *call) {
 
 const wfi_op wfi_op_linear_backward_data = {
     .name = "linear_backward_data",
+    .flags = WFI_OP_ONE_TYPE,
+    .roles = {.weight_in = 1 << 1},
     .tolerance = 5e-6f,
     .check = linear_backward_data_check,
     .flops = linear_flops,
@@ -198,7 +202,8 @@ static void linear_backward_weight_reference(const wfi_call *call) {
 
 const wfi_op wfi_op_linear_backward_weight = {
     .name = "linear_backward_weight",
-    .flags = WFI_OP_WEIGHT_GRADIENT,
+    .flags = WFI_OP_WEIGHT_GRADIENT | WFI_OP_ONE_TYPE,
+    .roles = {.weight_out = 1 << 0},
     .tolerance = 1e-5f,
     .check = linear_backward_weight_check,
     .flops = linear_backward_weight_flops,
@@ -300,6 +305,7 @@ static const wfi_op_cut matmul_place[] = {
 
 const wfi_op wfi_op_matmul = {
     .name = "matmul",
+    .flags = WFI_OP_ONE_TYPE,
     .tolerance = 5e-6f,
     .check = matmul_check,
     .gradient = matmul_gradient,

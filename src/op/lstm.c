@@ -254,6 +254,7 @@ static const wfi_op_cut lstm_place[] = {
 
 const wfi_op wfi_op_lstm = {
     .name = "lstm",
+    .roles = {.weight_in = 1 << 1 | 1 << 2},
     .tolerance = 1e-5f,
     .check = lstm_check,
     .gradient = lstm_gradient,
@@ -265,6 +266,7 @@ const wfi_op wfi_op_lstm = {
 
 const wfi_op wfi_op_lstm_backward = {
     .name = "lstm_backward",
+    .roles = {.weight_in = 1 << 2 | 1 << 3, .weight_out = 1 << 1 | 1 << 2},
     .tolerance = 2e-5f,
     .check = lstm_backward_check,
     .flops = lstm_flops,

@@ -60,6 +60,7 @@
     X(dropout_backward)                                                                            \
     X(reshape)                                                                                     \
     X(reorder)                                                                                     \
+    X(cast)                                                                                        \
     X(transpose)                                                                                   \
     X(concat)                                                                                      \
     X(slice)                                                                                       \

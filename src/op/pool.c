@@ -195,7 +195,7 @@ static const wfi_op_sample max_pool_samples[] = {{.n_in = 1,
 
 const wfi_op wfi_op_max_pool = {
     .name = "max_pool",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .tolerance = 0,
     .check = pool_check,
     .backward =
@@ -209,7 +209,7 @@ const wfi_op wfi_op_max_pool = {
 
 const wfi_op wfi_op_max_pool_backward = {
     .name = "max_pool_backward",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .tolerance = 1e-6f,
     .check = pool_backward_check,
     .flops = pool_backward_flops,
@@ -221,7 +221,7 @@ static const wfi_op_sample avg_pool_samples[] = {
 
 const wfi_op wfi_op_avg_pool = {
     .name = "avg_pool",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .tolerance = 1e-6f,
     .check = pool_check,
     .backward =
@@ -235,7 +235,7 @@ const wfi_op wfi_op_avg_pool = {
 
 const wfi_op wfi_op_avg_pool_backward = {
     .name = "avg_pool_backward",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .tolerance = 1e-6f,
     .check = pool_backward_check,
     .flops = pool_backward_flops,
@@ -302,7 +302,7 @@ static const wfi_op_sample global_avg_pool_samples[] = {{.n_in = 1, .in = {WFI_D
 
 const wfi_op wfi_op_global_avg_pool = {
     .name = "global_avg_pool",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .tolerance = 2e-6f,
     .check = global_avg_pool_check,
     .backward =
@@ -316,7 +316,7 @@ const wfi_op wfi_op_global_avg_pool = {
 
 const wfi_op wfi_op_global_avg_pool_backward = {
     .name = "global_avg_pool_backward",
-    .flags = WFI_OP_IMAGE,
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
     .tolerance = 1e-6f,
     .check = global_avg_pool_backward_check,
     .reference = global_avg_pool_backward_reference,

@@ -2,6 +2,7 @@
  *
  * reshape(x) -> y            the same bytes; node->shape, one dim may be -1
  * reorder(x) -> y            attr.reorder.to, a layout
+ * cast(x) -> y               of another type
  * transpose(x) -> y          attr.transpose, two dims change places
  * concat(x...) -> y          along attr.slice.dim
  * slice(x) -> y              node->shape from attr.slice.start along attr.slice.dim
@@ -101,6 +102,28 @@ const wfi_op wfi_op_reorder = {
     .work = {0, WFI_Y},
     .reference = reorder_reference,
     .samples = reorder_samples,
+};
+
+/* ---- cast ---- */
+
+/* Kernels of the plain C kind see numbers of other types as F32, and round what they write. */
+static void cast_reference(const wfi_call *call) {
+    size_t bytes = (size_t)wf_shape_n_elem(&call->out[0].shape) * sizeof(float);
+    if (bytes) memmove(call->out[0].data, call->in[0].data, bytes);
+}
+
+static const wfi_op_sample cast_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 6)}}, {0}};
+
+/* Made by the cast pass, after differentiation: no gradient. */
+const wfi_op wfi_op_cast = {
+    .name = "cast",
+    .flags = WFI_OP_ELEMENTWISE | WFI_OP_CHEAP,
+    .tolerance = 0,
+    .check = wfi_check_elementwise,
+    .work = {0, WFI_Y},
+    .reference = cast_reference,
+    .samples = cast_samples,
+    .place = wfi_place_elements,
 };
 
 /* ---- transpose ---- */

@@ -47,6 +47,7 @@ static wf_status sum_slices_check(wf_graph *g, wfi_node *node) {
 const wfi_op wfi_op_sum_slices = {
     .name = "sum_slices",
     .flags = WFI_OP_SLICES,
+    .roles = {.wide_out = 1 << 0},
     .check = sum_slices_check,
     .backward = (const wfi_op_backward[]){{.in = {WFI_DY}}, {.in = {WFI_DY}, .to = 1}, {0}},
 };

@@ -67,7 +67,7 @@ static const wfi_op_sample softmax_samples[] = {{.n_in = 1, .in = {WFI_DIMS(4, 3
 
 const wfi_op wfi_op_softmax = {
     .name = "softmax",
-    .flags = WFI_OP_CHEAP,
+    .flags = WFI_OP_CHEAP | WFI_OP_ONE_TYPE,
     .overwrites = 1 << 0,
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
@@ -81,6 +81,7 @@ const wfi_op wfi_op_softmax = {
 
 const wfi_op wfi_op_softmax_backward = {
     .name = "softmax_backward",
+    .flags = WFI_OP_ONE_TYPE,
     .overwrites = 1 << 0,
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
@@ -92,7 +93,7 @@ static const wfi_op_sample log_softmax_samples[] = {{.n_in = 1, .in = {WFI_DIMS(
 
 const wfi_op wfi_op_log_softmax = {
     .name = "log_softmax",
-    .flags = WFI_OP_CHEAP,
+    .flags = WFI_OP_CHEAP | WFI_OP_ONE_TYPE,
     .overwrites = 1 << 0,
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,
@@ -106,6 +107,7 @@ const wfi_op wfi_op_log_softmax = {
 
 const wfi_op wfi_op_log_softmax_backward = {
     .name = "log_softmax_backward",
+    .flags = WFI_OP_ONE_TYPE,
     .overwrites = 1 << 0,
     .tolerance = 5e-6f,
     .check = wfi_check_rowwise,

@@ -41,6 +41,13 @@ wf_status wfi_graph_check_used(const wf_graph *g);
 /* Chooses C16 for images where every op allows it; inserts reorders elsewhere. */
 wf_status wfi_graph_layout(wf_graph *g);
 
+/* Sets the types of a graph of F32 to those of training in `dtype`. BF16: activations and their
+ * gradients are BF16. F32 stay parameters and their gradients, buffers, inputs, the outputs of a
+ * graph that is not trained, values of one dim (biases, statistics, losses), and what slices sum.
+ * Where an op needs one type (WFI_OP_ONE_TYPE), what is F32 is cast, once a unit; weights are
+ * rounded as they are packed. */
+wf_status wfi_graph_cast(wf_graph *g, wf_dtype dtype);
+
 /* What a unit does not keep from forward to backward: nothing, what ops call cheap
  * (WFI_OP_CHEAP), or all. */
 typedef enum wfi_recompute {

@@ -38,9 +38,6 @@ static void nearest_divisors(int64_t n, int64_t near, int64_t *below_out, int64_
 }
 
 static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
-    if (r->dtype != WF_F32)
-        return wfi_fail(ctx, WF_UNSUPPORTED, "recipe: dtype %s; this version trains in F32",
-                        wf_dtype_name(r->dtype));
     for (int k = 0; k < wfi_recipe_n_fields; k++) {
         const wfi_recipe_field *field = &wfi_recipe_fields[k];
         double value = wfi_recipe_number(r, field);

@@ -30,6 +30,7 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
                             p->model->function, p->model->config, graph_out));
     if (p->plan->divides_rows) WF_TRY(check_rows(p, *graph_out));
     if (p->recipe.kernels == WF_KERNELS_FAST) WF_TRY(wfi_graph_layout(*graph_out));
+    WF_TRY(wfi_graph_cast(*graph_out, p->recipe.dtype));
     return config.training ? wfi_plan_recompute(p->plan, *graph_out) : WF_OK;
 }
 
@@ -64,10 +65,12 @@ static wf_status create_graphs(wf_program *p) {
 
 wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out) {
     const wf_recipe *r = &p->recipe;
-    wfi_kernel_options options = {.backend = wfi_backend_of(WFI_DEFAULT_DEVICE),
+    const wfi_backend *backend = wfi_backend_of(WFI_DEFAULT_DEVICE);
+    wfi_kernel_options options = {.backend = backend,
                                   .n_threads = r->n_threads,
                                   .conv = r->conv,
-                                  .reference = r->kernels == WF_KERNELS_REFERENCE};
+                                  .reference = r->kernels == WF_KERNELS_REFERENCE,
+                                  .multiplies_bf16 = backend->bf16_speed() == WFI_BF16_FAST};
     bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
     return wfi_code_create(p->ctx, p->variants[variant].graph, splits, variant, p->gap_bytes,
                            &options, code_out);

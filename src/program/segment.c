@@ -128,6 +128,18 @@ static wf_status address_value(builder *b, int32_t v, size_t end, int access, wf
     return WF_OK;
 }
 
+/* One after the other, they have the same. */
+static wf_status address_pack_scratch(builder *b, const wfi_kernel *kernel, wfi_address *out) {
+    if (!kernel->scratch_bytes) return WF_OK;
+    size_t end = b->code->gap_bytes + kernel->scratch_bytes;
+    WF_TRY(find_slot(b, b->pack, WFI_BLOCK_WORKSPACE, b->pack->unit, end, WFI_READ | WFI_WRITE,
+                     &out->slot));
+    wfi_slot *slot = &b->pack->slots[out->slot];
+    out->offset = b->code->gap_bytes;
+    slot->workspace_bytes[0] = slot->workspace_bytes[1] = slot->bytes;
+    return WF_OK;
+}
+
 /* The packed copy of parameter v that this part's kernels want in `format`. */
 static wf_status address_packed(builder *b, int32_t v, const wfi_format *format, wfi_address *out) {
     wfi_code *code = b->code;
@@ -161,6 +173,7 @@ static wf_status address_packed(builder *b, int32_t v, const wfi_format *format,
     }
     WF_TRY(WFI_GROW(code->ctx, b->packed_format, pack->n_steps - 1, b->packed_capacity, "formats"));
     b->packed_format[pack->n_steps - 1] = format;
+    WF_TRY(address_pack_scratch(b, kernel, &s->scratch));
     WF_TRY(find_slot(b, pack, WFI_BLOCK_PARAM, place->unit, place->offset + kernel->bytes[0],
                      WFI_READ, &s->operand[0].slot));
     s->operand[0].offset = place->offset;

@@ -47,8 +47,9 @@ static wf_status describe_with(const wfi_kernel *kernel, const convolution *conv
                                dnnl_alg_kind_t alg, dnnl_primitive_desc_t *hint_out,
                                dnnl_primitive_desc_t *desc_out) {
     const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
-    wfi_md any = conv->weight_md;
-    any.kind = WFI_MD_ANY;
+    wfi_md any = conv->weight_md, gradient = conv->weight_md;
+    any.kind = gradient.kind = WFI_MD_ANY;
+    any.type = conv->x_md.type;
     dnnl_primitive_desc_t forward, desc;
     bool is_forward = conv->direction == FORWARD;
     const wfi_md *bias = is_forward ? &conv->bias_md : NULL;
@@ -59,7 +60,8 @@ static wf_status describe_with(const wfi_kernel *kernel, const convolution *conv
     if (!is_forward)
         status = wfi_describe_conv(
             lib, conv->direction == BACKWARD_DATA ? dnnl_backward_data : dnnl_backward_weights, alg,
-            &conv->x_md, &any, &conv->bias_md, &conv->y_md, &conv->window, forward, &desc);
+            &conv->x_md, conv->direction == BACKWARD_DATA ? &any : &gradient, &conv->bias_md,
+            &conv->y_md, &conv->window, forward, &desc);
     if (status == WF_OK && wfi_desc_is_reference(desc)) {
         if (!is_forward) dnnl_primitive_desc_destroy(desc);
         status = WF_UNSUPPORTED;
@@ -98,6 +100,8 @@ static wf_status describe_through_scratch(wfi_kernel *kernel, const convolution 
     convolution plain = *conv;
     plain.x_md = wfi_md_make(WFI_MD_STRIDED, 4, conv->x_md.dim);
     plain.y_md = wfi_md_make(WFI_MD_STRIDED, 4, conv->y_md.dim);
+    plain.x_md.type = conv->x_md.type;
+    plain.y_md.type = conv->y_md.type;
     bool moves_x = conv->x_md.kind == WFI_MD_C16, moves_y = conv->y_md.kind == WFI_MD_C16;
     bool writes_x = conv->direction == BACKWARD_DATA, writes_y = conv->direction == FORWARD;
     size_t x_bytes = moves_x ? wfi_md_row_major_bytes(&plain.x_md) : 0;
@@ -138,6 +142,7 @@ static wf_status describe(wfi_kernel *kernel, convolution *conv, const char **re
         groups == 1
             ? wfi_md_make(WFI_MD_STRIDED, 4, w)
             : wfi_md_make(WFI_MD_STRIDED, 5, (int64_t[]){groups, w[0] / groups, w[1], w[2], w[3]});
+    conv->weight_md.type = wfi_operand_md(kernel, conv->weight).type;
     conv->window = (wfi_spatial_window){.kernel = {w[2], w[3]}, .stride = stride, .pad = pad};
     for (int i = 0; i < 2; i++) /* exactly what the last output needs, may be negative */
         conv->window.pad_end[i] =

@@ -2,6 +2,7 @@
  * library's softmax, a few rows at a time so that they are still in the cache when
  * the loss is read off them. */
 #include "base/variants.h"
+#include "comm/runtime/typed.h"
 #include "kernel/onednn/onednn.h"
 #include "op/op_table.h"
 
@@ -45,6 +46,33 @@ WFI_LOOP void compare_loop(const comparison *c) {
 
 WFI_VARIANTS(compare, comparison, compare_loop)
 
+static size_t rows_bytes(const table *t) {
+    return wfi_round_up((size_t)(t->n_at_once * t->n) * sizeof(float), WFI_ALIGN_BYTES);
+}
+
+/* Rows from `first` on of the logits, as F32: BF16 is widened into `room`. */
+static float *rows_at(const wfi_kernel *kernel, void *logits, const table *t, int64_t first,
+                      float *room) {
+    if (!wfi_is_narrow(kernel, 0)) return (float *)logits + first * t->n;
+    wfi_combine(wfi_best_variant(), &(wfi_arithmetic){.dtype = WF_BF16},
+                (uint16_t *)logits + first * t->n, NULL, t->n_at_once * t->n, room);
+    return room;
+}
+
+/* Their gradient comes where the library puts it: into its place, or, before it is rounded, `room`.
+ */
+static float *gradient_at(const wfi_kernel *kernel, void *dlogits, const table *t, int64_t first,
+                          float *room) {
+    return wfi_is_narrow(kernel, 0) ? room : (float *)dlogits + first * t->n;
+}
+
+static void finish_rows(const wfi_kernel *kernel, void *dlogits, const table *t, int64_t first,
+                        const float *room) {
+    if (wfi_is_narrow(kernel, 0))
+        wfi_combine(wfi_best_variant(), &(wfi_arithmetic){.dtype = WF_F32}, room, NULL,
+                    t->n_at_once * t->n, (uint16_t *)dlogits + first * t->n);
+}
+
 /* Whether the label is the first of the largest. */
 static bool is_hit(const float *x, int64_t n, int32_t label) {
     bool hit = label >= 0 && label < n;
@@ -73,13 +101,14 @@ static wf_status run_forward(wfi_kernel *kernel, wfi_stream_queue *stream, void 
                              void *scratch, const wfi_step_args *step) {
     (void)stream, (void)step;
     table t = table_of(kernel);
-    const float *logits = operands[0], *log_p = scratch;
+    const float *log_p = scratch;
+    float *room = (float *)scratch + rows_bytes(&t) / sizeof(float);
     const int32_t *label = operands[1];
     float *loss = operands[2];
     int32_t *hit = operands[3];
     for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
-        const float *x = logits + first * t.n;
-        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){(void *)x}, scratch));
+        float *x = rows_at(kernel, operands[0], &t, first, room);
+        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x}, scratch));
         for (int64_t i = 0; i < t.n_at_once; i++) {
             int64_t r = first + i;
             hit[r] = is_hit(x + i * t.n, t.n, label[r]);
@@ -97,13 +126,15 @@ static wf_status describe_forward(wfi_kernel *kernel, const char **reason_out) {
     wfi_onednn *state = wfi_onednn_of(kernel);
     table t = table_of(kernel);
     wfi_md data = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){t.n_at_once, t.n});
-    state->own_scratch_bytes = wfi_round_up(wfi_md_row_major_bytes(&data), WFI_ALIGN_BYTES);
+    bool is_narrow = wfi_is_narrow(kernel, 0);
+    state->own_scratch_bytes = rows_bytes(&t) * (is_narrow ? 2 : 1);
     state->run = run_forward;
     dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
     WF_TRY(wfi_describe_softmax(&state->lib, dnnl_forward_training, true, &data, NULL, &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
-    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, 0, 0));
+    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, is_narrow ? WFI_SCRATCH : 0,
+                       is_narrow ? rows_bytes(&t) : 0));
     WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_DST, WFI_SCRATCH, 0));
     wfi_use_whole_values(kernel);
     return WF_OK;
@@ -120,14 +151,15 @@ static wf_status run_backward(wfi_kernel *kernel, wfi_stream_queue *stream, void
                               void *scratch, const wfi_step_args *step) {
     (void)stream, (void)step;
     table t = table_of(kernel);
-    float *logits = operands[0], *dlogits = operands[3];
     const int32_t *label = operands[1];
     const float *dloss = operands[2];
     for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
-        float *x = logits + first * t.n, *dx = dlogits + first * t.n;
+        float *x = rows_at(kernel, operands[0], &t, first, scratch);
+        float *dx = gradient_at(kernel, operands[3], &t, first, scratch);
         WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x, NULL, NULL, dx}, scratch));
         for (int64_t i = 0; i < t.n_at_once; i++)
             finish_gradient(dx + i * t.n, t.n, label[first + i], dloss[first + i]);
+        finish_rows(kernel, operands[3], &t, first, scratch);
     }
     return WF_OK;
 }
@@ -137,13 +169,15 @@ static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) 
     wfi_onednn *state = wfi_onednn_of(kernel);
     table t = table_of(kernel);
     wfi_md data = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){t.n_at_once, t.n});
+    bool is_narrow = wfi_is_narrow(kernel, 0);
+    state->own_scratch_bytes = is_narrow ? rows_bytes(&t) : 0;
     state->run = run_backward;
     dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
     WF_TRY(wfi_describe_softmax(&state->lib, dnnl_forward_training, false, &data, NULL, &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
-    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, 0, 0));
-    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_DST, 3, 0));
+    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, is_narrow ? WFI_SCRATCH : 0, 0));
+    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_DST, is_narrow ? WFI_SCRATCH : 3, 0));
     wfi_use_whole_values(kernel);
     return WF_OK;
 }
@@ -181,14 +215,15 @@ static wf_status run_sums(wfi_kernel *kernel, wfi_stream_queue *stream, void *co
     const wfi_attr *a = &kernel->node->attr;
     int64_t number = a->classes.begin, n_blocks = a->classes.n_blocks;
     int64_t first_class = wfi_part_begin(a->classes.n_classes, number, n_blocks);
-    const float *logits = operands[0], *log_p = scratch;
+    const float *log_p = scratch;
+    float *room = (float *)scratch + rows_bytes(&t) / sizeof(float);
     const int32_t *label = operands[1];
     float *sums = operands[2];
     memset(sums, 0, (size_t)(n_blocks * t.n_rows * 4) * sizeof *sums);
     sums += number * t.n_rows * 4;
     for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
-        const float *x = logits + first * t.n;
-        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){(void *)x}, scratch));
+        float *x = rows_at(kernel, operands[0], &t, first, room);
+        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x}, scratch));
         for (int64_t i = 0; i < t.n_at_once; i++)
             put_sums(x + i * t.n, log_p + i * t.n, t.n, label[first + i] - first_class,
                      sums + (first + i) * 4);
@@ -204,17 +239,18 @@ static wf_status run_sums_backward(wfi_kernel *kernel, wfi_stream_queue *stream,
     const wfi_attr *a = &kernel->node->attr;
     int64_t first_class =
         wfi_part_begin(a->classes.n_classes, a->classes.begin, a->classes.n_blocks);
-    float *logits = operands[0], *dlogits = operands[3];
     const int32_t *label = operands[1];
     const float *dsums = (const float *)operands[2] + a->classes.begin * t.n_rows * 4;
     for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
-        float *x = logits + first * t.n, *dx = dlogits + first * t.n;
+        float *x = rows_at(kernel, operands[0], &t, first, scratch);
+        float *dx = gradient_at(kernel, operands[3], &t, first, scratch);
         WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x, NULL, NULL, dx}, scratch));
         for (int64_t r = first; r < first + t.n_at_once; r++, dx += t.n) {
             int64_t own = label[r] - first_class;
             scale_row(dx, t.n, dsums[r * 4 + 1]);
             if (own >= 0 && own < t.n) dx[own] += dsums[r * 4 + 2];
         }
+        finish_rows(kernel, operands[3], &t, first, scratch);
     }
     return WF_OK;
 }
@@ -226,6 +262,7 @@ wf_status wfi_describe_cross_entropy(wfi_kernel *kernel, const char **reason_out
     bool is_forward = op == &wfi_op_cross_entropy || op == &wfi_op_class_sums;
     if ((is_sums ? a->classes.n_classes : table_of(kernel).n) < N_CLASSES_WORTH_IT)
         return wfi_decline(reason_out, "few classes: plain C is as fast, and exact");
+    if (wfi_is_mixed(kernel)) return wfi_decline(reason_out, "operands of two types");
     if (is_sums && (a->classes.end > a->classes.begin + 1 || a->classes.smoothing > 0))
         return wfi_decline(reason_out, "several blocks of classes, or smoothed labels");
     WF_TRY(is_forward ? describe_forward(kernel, reason_out)

@@ -49,6 +49,7 @@ static wf_status describe_backward(wfi_kernel *kernel, dnnl_alg_kind_t alg, int 
 }
 
 wf_status wfi_describe_activation(wfi_kernel *kernel, const char **reason_out) {
+    if (wfi_is_mixed(kernel)) return wfi_decline(reason_out, "operands of two types");
     const wfi_op *op = kernel->node->op;
     size_t i = 0;
     while (activations[i].forward != op && activations[i].backward != op) i++;
@@ -61,6 +62,7 @@ wf_status wfi_describe_activation(wfi_kernel *kernel, const char **reason_out) {
 }
 
 wf_status wfi_describe_arithmetic(wfi_kernel *kernel, const char **reason_out) {
+    if (wfi_is_mixed(kernel)) return wfi_decline(reason_out, "operands of two types");
     const wfi_op *op = kernel->node->op;
     if (op == &wfi_op_scale)
         return describe_forward(kernel, dnnl_eltwise_linear, (float)kernel->node->attr.scale.factor,

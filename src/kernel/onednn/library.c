@@ -31,7 +31,7 @@ void wfi_library_close(wfi_library *lib) {
 /* ---- memory descriptors ---- */
 
 wfi_md wfi_md_make(wfi_md_kind kind, int n_dims, const int64_t *dim) {
-    wfi_md md = {.kind = kind, .n_dims = n_dims};
+    wfi_md md = {.kind = kind, .type = dnnl_f32, .n_dims = n_dims};
     int64_t stride = 1;
     for (int i = n_dims - 1; i >= 0; i--) {
         md.dim[i] = dim[i];
@@ -54,7 +54,7 @@ wfi_md wfi_md_transposed(wfi_md md) {
 size_t wfi_md_row_major_bytes(const wfi_md *md) {
     size_t n_elem = 1;
     for (int i = 0; i < md->n_dims; i++) n_elem *= (size_t)md->dim[i];
-    return n_elem * sizeof(float);
+    return n_elem * dnnl_data_type_size(md->type);
 }
 
 static dnnl_format_tag_t tag_of(wfi_md_kind kind) {
@@ -66,9 +66,9 @@ static dnnl_format_tag_t tag_of(wfi_md_kind kind) {
 #if DNNL_VERSION_MAJOR >= 3
 static dnnl_status_t make_native(const wfi_md *md, dnnl_memory_desc_t *native_out) {
     if (md->kind == WFI_MD_STRIDED)
-        return dnnl_memory_desc_create_with_strides(native_out, md->n_dims, md->dim, dnnl_f32,
+        return dnnl_memory_desc_create_with_strides(native_out, md->n_dims, md->dim, md->type,
                                                     md->stride);
-    return dnnl_memory_desc_create_with_tag(native_out, md->n_dims, md->dim, dnnl_f32,
+    return dnnl_memory_desc_create_with_tag(native_out, md->n_dims, md->dim, md->type,
                                             tag_of(md->kind));
 }
 
@@ -87,9 +87,9 @@ void wfi_md_disown(const wfi_library *lib, wfi_owned_md md) {
 #else
 static dnnl_status_t make_native(const wfi_md *md, dnnl_memory_desc_t *native_out) {
     if (md->kind == WFI_MD_STRIDED)
-        return dnnl_memory_desc_init_by_strides(native_out, md->n_dims, md->dim, dnnl_f32,
+        return dnnl_memory_desc_init_by_strides(native_out, md->n_dims, md->dim, md->type,
                                                 md->stride);
-    return dnnl_memory_desc_init_by_tag(native_out, md->n_dims, md->dim, dnnl_f32,
+    return dnnl_memory_desc_init_by_tag(native_out, md->n_dims, md->dim, md->type,
                                         tag_of(md->kind));
 }
 

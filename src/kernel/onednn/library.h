@@ -16,7 +16,7 @@
 
 #define WFI_MD_DIMS 6
 
-/* How a memory of F32 elements looks, in weft's words. */
+/* How a memory looks, in weft's words. */
 typedef enum wfi_md_kind {
     WFI_MD_ABSENT,
     WFI_MD_STRIDED,
@@ -27,6 +27,7 @@ typedef enum wfi_md_kind {
 
 typedef struct wfi_md {
     wfi_md_kind kind;
+    dnnl_data_type_t type; /* of wfi_md_make: F32 */
     int n_dims;
     dnnl_dims_t dim, stride; /* strides in elements */
 } wfi_md;

@@ -79,6 +79,7 @@ static wf_status describe_backward(wfi_kernel *kernel, unsigned flags, const cha
 }
 
 wf_status wfi_describe_bn(wfi_kernel *kernel, const char **reason_out) {
+    if (wfi_is_mixed(kernel)) return wfi_decline(reason_out, "operands of two types");
     const wfi_op *op = kernel->node->op;
     unsigned flags = dnnl_use_scale | dnnl_use_shift;
     if (kernel->node->attr.norm.relu) flags |= dnnl_fuse_norm_relu;
@@ -111,6 +112,7 @@ static wf_status bind_layer_norm_backward(wfi_kernel *kernel, wfi_primitive *pri
 }
 
 wf_status wfi_describe_ln(wfi_kernel *kernel, const char **reason_out) {
+    if (wfi_is_mixed(kernel)) return wfi_decline(reason_out, "operands of two types");
     const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
     bool is_forward = kernel->node->op == &wfi_op_layer_norm;
     wfi_md data = wfi_operand_rows(kernel, 0);

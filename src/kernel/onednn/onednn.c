@@ -5,6 +5,9 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 static const struct {
     const wfi_op *op;
@@ -69,11 +72,16 @@ const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand) {
     return v < 0 ? NULL : wfi_value_at(kernel->graph, v);
 }
 
+static wfi_md typed(const wfi_value *value, wfi_md md) {
+    md.type = value->dtype == WF_BF16 ? dnnl_bf16 : dnnl_f32;
+    return md;
+}
+
 wfi_md wfi_operand_md(const wfi_kernel *kernel, int operand) {
     const wfi_value *value = wfi_operand_value(kernel, operand);
     if (!value) return (wfi_md){.kind = WFI_MD_ABSENT};
-    return wfi_md_make(value->layout == WFI_C16 ? WFI_MD_C16 : WFI_MD_STRIDED, value->shape.n_dims,
-                       value->shape.dim);
+    return typed(value, wfi_md_make(value->layout == WFI_C16 ? WFI_MD_C16 : WFI_MD_STRIDED,
+                                    value->shape.n_dims, value->shape.dim));
 }
 
 wfi_md wfi_operand_rows(const wfi_kernel *kernel, int operand) {
@@ -81,14 +89,33 @@ wfi_md wfi_operand_rows(const wfi_kernel *kernel, int operand) {
     if (!value) return (wfi_md){.kind = WFI_MD_ABSENT};
     const wf_shape *shape = &value->shape;
     int64_t n = shape->n_dims > 0 ? shape->dim[shape->n_dims - 1] : 1;
-    return wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){wf_shape_n_elem(shape) / n, n});
+    return typed(value, wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){wf_shape_n_elem(shape) / n, n}));
 }
 
 wfi_md wfi_operand_row(const wfi_kernel *kernel, int operand) {
     const wfi_value *value = wfi_operand_value(kernel, operand);
     if (!value) return (wfi_md){.kind = WFI_MD_ABSENT};
     int64_t n_elem = wf_shape_n_elem(&value->shape);
-    return wfi_md_make(WFI_MD_STRIDED, 1, &n_elem);
+    return typed(value, wfi_md_make(WFI_MD_STRIDED, 1, &n_elem));
+}
+
+bool wfi_is_mixed(const wfi_kernel *kernel) {
+    const wfi_value *first = wfi_operand_value(kernel, 0);
+    for (int i = 1; i < kernel->n_operands; i++) {
+        const wfi_value *value = wfi_operand_value(kernel, i);
+        if (value && !value->opaque && value->dtype != first->dtype &&
+            wfi_shape_equal(&value->shape, &first->shape))
+            return true;
+    }
+    return false;
+}
+
+wfi_md wfi_wanted_weight(const wfi_md *x, const wfi_md *weight) {
+    wfi_md wanted = *weight;
+    if (weight->type == x->type) return wanted;
+    wanted.type = x->type;
+    wanted.kind = WFI_MD_ANY;
+    return wanted;
 }
 
 wf_status wfi_bind_at(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
@@ -165,6 +192,20 @@ static bool has_empty_operand(const wfi_kernel *kernel) {
     return false;
 }
 
+/* The library multiplies what is narrow; its attention and LSTM are used with F32 alone. */
+static bool is_for_f32(const wfi_kernel *kernel) {
+    static const wfi_op *const wide[] = {&wfi_op_self_attention, &wfi_op_self_attention_backward,
+                                         &wfi_op_lstm, &wfi_op_lstm_backward};
+    const wfi_op *op = kernel->node->op;
+    bool is_product = op->roles.weight_in | op->roles.weight_out || op == &wfi_op_matmul;
+    bool is_wide = is_product && !kernel->options.multiplies_bf16;
+    for (size_t k = 0; k < WFI_COUNT(wide); k++) is_wide |= op == wide[k];
+    if (!is_wide) return false;
+    for (int i = 0; i < kernel->n_operands; i++)
+        if (wfi_is_narrow(kernel, i)) return true;
+    return false;
+}
+
 /* The size of a scratchpad depends on the number of threads at this moment, so it
  * is the kernel's while the library is asked, whichever thread asks. */
 static wf_status onednn_describe(wfi_kernel *kernel, const char **reason_out) {
@@ -174,6 +215,7 @@ static wf_status onednn_describe(wfi_kernel *kernel, const char **reason_out) {
     if (kernel->adds && kernel->node->op != &wfi_op_linear_backward_weight)
         return wfi_decline(reason_out, "it has to add");
     if (has_empty_operand(kernel)) return wfi_decline(reason_out, "an operand is empty");
+    if (is_for_f32(kernel)) return wfi_decline(reason_out, "F32 is multiplied faster here");
     *reason_out = "oneDNN does not implement this";
     WF_TRY(wfi_onednn_open(kernel, kernel->options.n_threads));
     int before = wfi_library_threads();
@@ -304,6 +346,28 @@ const wfi_kernel_impl wfi_kernel_onednn = {
     .run = onednn_run,
     .destroy = onednn_destroy,
 };
+
+/* ---- processors ---- */
+
+static bool has_fp16(void) {
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 23 & 1;
+#else
+    return false;
+#endif
+}
+
+/* AMX is many times as fast as F32, and AVX512-BF16 up to twice. Only Intel's processors since
+ * Sapphire Rapids, which are those that have AVX512-FP16, multiply BF16 at half the rate of F32
+ * without AMX, where that is kept from the system: 82 against 154 GFLOP/s. */
+wfi_bf16_speed wfi_library_bf16_speed(void) {
+    dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    if ((isa & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx) return WFI_BF16_FAST;
+    if ((isa & dnnl_cpu_isa_avx512_core_bf16) != dnnl_cpu_isa_avx512_core_bf16)
+        return WFI_BF16_ABSENT;
+    return has_fp16() ? WFI_BF16_SLOW : WFI_BF16_FAST;
+}
 
 /* ---- versions ---- */
 

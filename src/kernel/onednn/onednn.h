@@ -78,6 +78,15 @@ const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand);
 wfi_md wfi_operand_md(const wfi_kernel *kernel, int operand);
 wfi_md wfi_operand_rows(const wfi_kernel *kernel, int operand);
 wfi_md wfi_operand_row(const wfi_kernel *kernel, int operand);
+/* Whether an operand is BF16. */
+static inline bool wfi_is_narrow(const wfi_kernel *kernel, int operand) {
+    return wfi_operand_md(kernel, operand).type == dnnl_bf16;
+}
+/* Whether there are several types among operands of the first one's shape. */
+bool wfi_is_mixed(const wfi_kernel *kernel);
+/* How a kernel whose input is like `x` wants the weight: as it is, or, if that is F32 and x is not,
+ * in the library's format of x's type. */
+wfi_md wfi_wanted_weight(const wfi_md *x, const wfi_md *weight);
 
 /* Appends a primitive; `desc` and `hint` (may be NULL) are the kernel's from here
  * on, also on failure. Declines the library's own reference implementations. */

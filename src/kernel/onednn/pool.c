@@ -51,6 +51,7 @@ wf_status wfi_describe_pool(wfi_kernel *kernel, const char **reason_out) {
         int64_t *x = pool.x.dim;
         /* [n, c] has the bytes of a 1 x 1 image in either layout. */
         pool.y = wfi_md_make(pool.x.kind, 4, (int64_t[]){x[0], x[1], 1, 1});
+        pool.y.type = wfi_operand_md(kernel, pool.y_operand).type;
         pool.window = (wfi_spatial_window){.kernel = {x[2], x[3]}, .stride = 1};
         return describe(kernel, &pool, reason_out);
     }

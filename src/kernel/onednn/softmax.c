@@ -4,6 +4,7 @@
 
 /* x -> y; dy, y -> dx */
 wf_status wfi_describe_softmaxes(wfi_kernel *kernel, const char **reason_out) {
+    if (wfi_is_mixed(kernel)) return wfi_decline(reason_out, "operands of two types");
     const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
     const wfi_op *op = kernel->node->op;
     bool is_forward = op == &wfi_op_softmax || op == &wfi_op_log_softmax;

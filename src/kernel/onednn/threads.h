@@ -13,6 +13,8 @@ extern const wfi_kernel_impl wfi_kernel_onednn;
 /* "oneDNN 2.6.3 (avx512_core)". Static. */
 const char *wfi_library_text(void);
 
+wfi_bf16_speed wfi_library_bf16_speed(void);
+
 /* The number for regions that the calling thread begins. Errors: UNSUPPORTED if the library is not
  * built on OpenMP and `n_threads` is not 1; INVALID_ARG inside a parallel region. */
 wf_status wfi_library_set_threads(wf_context *ctx, int n_threads);
