@@ -35,4 +35,7 @@ side python
 bench --rounds 1
 grep -E '^gpt2-b4 +120 +- +- +400 +- +- +1\.15 +-$' "$folder/out" >/dev/null || fail "without PyTorch: $(tail -3 "$folder/out")"
 [[ $(grep -c 'no figure, status 1: python has no more' "$folder/out") == 4 ]] || fail "does not say why: $(cat "$folder/out")"
+# What the script reads of weft is in its report.
+"$WEFT" bench train --model mlp --image 8 --batch 4 --threads 1 --repeat 1 --quiet --json "$folder/own.json" || fail "weft bench train: exit $?"
+[[ $(field cpu_ms <"$folder/own.json") && $(grep -c '"min"' "$folder/own.json") -ge 1 ]] || fail "weft bench train reports neither CPU time nor the least step"
 echo "table, report and picture agree"

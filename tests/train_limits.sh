@@ -38,7 +38,7 @@ for more in "" "--ranks 2 --plan dp=2"; do
         >"$folder/out" 2>"$folder/said" || got=$?
     [[ $got == 1 ]] || fail "ulimit -f${more:+, $more}: exit $got"
     says 'File too large' || fail "ulimit -f${more:+, $more}: $(cat "$folder/said")"
-    [[ -z $(ls -A "$folder/large" 2>/dev/null | grep -E 'weft|part|safetensors') ]] || fail "ulimit -f${more:+, $more}: left: $(ls -A "$folder/large")"
+    [[ -z $(ls -A "$folder/large" 2>/dev/null | grep -E '^[.]weft-|part|safetensors') ]] || fail "ulimit -f${more:+, $more}: left: $(ls -A "$folder/large")"
     rm -rf "$folder/large"
     short="train --model mlp --data synthetic --batch 4 --micro 2 --steps 3 --threads 1 --out $folder/heard $more"
     got=0
