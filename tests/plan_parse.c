@@ -103,6 +103,8 @@ static void bad(void **state) {
         {"pp=2,dp= 3", "position 6"},
         {"tp=0", "tp='0' at position 1; it takes a whole number from 1"},
         {"tp=2,dataparallel=2", "tp at position 1 does not go with dataparallel=2"},
+        {"tp=4,allreduce=ring,order=free",
+         "allreduce=ring sums in an order that rotates, but tp=4 sums slices over one tree"},
         {"sp", "sp divides rows over the ranks of tp, and there is one; add tp=2"},
         {"tp=2,sp=1", "sp='1' at position 6; it takes off or on"},
         {"tp=2,sp,", "expected key=value at position 9"},

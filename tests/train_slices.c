@@ -227,6 +227,7 @@ static void ranks_give_the_same_bits(void **state) {
         int n_ranks;
     } plans[] = {{"tp=2", 2},
                  {"tp=2,sp,allreduce=pairwise", 2},
+                 {"tp=2,sp,dp=2,allreduce=ring", 4},
                  {"tp=4,sp,recompute=all", 4},
                  {"tp=2,sp,dp=2,zero=3,recompute=selective", 4},
                  {"tp=2,sp,pp=2,schedule=zb1,recompute=all", 4},

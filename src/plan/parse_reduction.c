@@ -93,6 +93,12 @@ wf_status wfi_plan_check_reduction(const wf_plan *plan) {
                         plan->strategy->gradient == WFI_SHARD ? "" : "allreduce=",
                         plan->strategy->gradient == WFI_SHARD ? plan->strategy->name
                                                               : plan->allreduce->name);
+    if (plan->allreduce->rotates && plan->tp > 2)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: allreduce=%s sums in an order that rotates, but tp=%d sums slices "
+                        "over one tree, whatever order=; choose allreduce=pairwise, which moves as "
+                        "many bytes",
+                        plan->allreduce->name, plan->tp);
     if (!plan->allreduce->rotates || plan->is_order_free || most <= 2) return WF_OK;
     return wfi_fail(plan->ctx, WF_INVALID_ARG,
                     "plan: allreduce=%s sums in an order that rotates, so dp=%d would not give one "

@@ -247,10 +247,11 @@ static inline int64_t wfi_last_of_lane(const wf_program *p, int64_t micro) {
 static inline int32_t wfi_lane_of(const wf_program *p, int32_t stage, int64_t micro) {
     return (int32_t)(micro % wfi_stage_n_micro(p, stage) / (p->recipe.n_micro / p->recipe.n_lanes));
 }
-/* Whether its gradients are summed over replicas in another order than the recipe's tree. */
+/* Whether its gradients are summed over replicas in another order than the recipe's tree; -1: what
+ * is no stage's, but of slices, never is. */
 static inline bool wfi_stage_rotates(const wf_program *p, int32_t stage) {
-    const wfi_stage *s = &p->stages[stage];
-    return p->plan->allreduce->rotates && s->strategy->gradient == WFI_REPLICATE &&
+    const wfi_stage *s = stage < 0 ? NULL : &p->stages[stage];
+    return s && p->plan->allreduce->rotates && s->strategy->gradient == WFI_REPLICATE &&
            s->n_replicas > 2;
 }
 /* The sums of squares of a part of a unit's gradient, among all of the unit's. */
