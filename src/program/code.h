@@ -101,6 +101,8 @@ typedef struct wfi_unit_code {
     wfi_segment *pack[WFI_N_PARTS];
     size_t saved_bytes, saved_w_bytes, remade_bytes, remade_w_bytes, for_weight_bytes, stats_bytes;
     size_t hidden_bytes; /* of HIDDEN, and of NEXT_HIDDEN */
+    size_t given_bytes;  /* of values that forward makes for other units */
+    int64_t n_parameters;
 } wfi_unit_code;
 
 /* Where each value is kept. */

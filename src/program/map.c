@@ -89,8 +89,10 @@ bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit
 /* A tied weight of another stage is kept as one's own. */
 wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank) {
     wfi_extent kept = extent_on_stage(p, kind, unit, wfi_program_stage_of(p, unit), rank);
-    for (int32_t s = 0; s < p->n_stages && !kept.bytes && kind == WFI_BLOCK_PARAM; s++)
-        if (wfi_stage_reads_parameters(p, s, unit)) kept = extent_on_stage(p, kind, unit, s, rank);
+    for (int32_t s = 0; s < p->n_stages && !kept.bytes && kind == WFI_BLOCK_PARAM; s++) {
+        wfi_extent there = extent_on_stage(p, kind, unit, s, rank);
+        if (there.bytes && wfi_stage_reads_parameters(p, s, unit)) kept = there;
+    }
     return kept;
 }
 

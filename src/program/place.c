@@ -169,6 +169,21 @@ static void place_next_hidden(wfi_code *code, value_use *use) {
     }
 }
 
+/* What summaries tell of units. */
+static void count_values(wfi_code *code) {
+    const wf_graph *g = code->g;
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *value = wfi_value_at(g, v);
+        const wfi_place *place = &code->place[v];
+        bool is_given = value->kind == WFI_VALUE_NODE && wfi_value_root(g, v) == v &&
+                        place->kind == WFI_BLOCK_VALUE && value->node >= 0 &&
+                        g->nodes[value->node].phase == WFI_F;
+        if (is_given) code->units[place->unit].given_bytes += place->bytes;
+        if (value->kind == WFI_VALUE_PARAM)
+            code->units[value->unit].n_parameters += wf_shape_n_elem(&value->shape);
+    }
+}
+
 wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels) {
     const wf_graph *g = code->g;
     value_use *use = wfi_alloc(code->ctx, (size_t)g->n_values, sizeof *use, "value uses");
@@ -216,6 +231,7 @@ wf_status wfi_code_place_values(wfi_code *code, wfi_kernel *const *kernels) {
     }
     place_next_hidden(code, use);
     overwrite(code, kernels, use);
+    count_values(code);
     wfi_free(code->ctx, use);
     return WF_OK;
 }

@@ -17,17 +17,6 @@ const wf_costs *wf_program_costs(const wf_program *p) {
     return p->costs;
 }
 
-/* Of units that the rank, if there is one, has. */
-static int64_t count_parameters(const wf_program *p, int32_t begin, int32_t end, int rank) {
-    const wf_graph *g = p->graph;
-    int64_t n = 0;
-    for (int32_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == WFI_VALUE_PARAM && g->values[v].unit >= begin &&
-            g->values[v].unit < end && (rank < 0 || wfi_unit_is_on(p, g->values[v].unit, rank)))
-            n += wf_shape_n_elem(&g->values[v].shape);
-    return n;
-}
-
 static bool is_same(wfi_extent a, wfi_extent b) {
     return a.offset == b.offset && a.bytes == b.bytes;
 }
@@ -87,9 +76,11 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
                          .peak_unit = ""};
     for (int32_t k = 0; k < p->n_stages; k++) {
         if (wfi_stage_replica_on(p, k, rank) < 0) continue;
-        s.n_parameters += count_parameters(p, p->first_unit[k], p->first_unit[k + 1], rank);
-        for (int32_t u = p->first_unit[k]; u < p->first_unit[k + 1]; u++)
-            s.n_units += wfi_unit_is_on(p, u, rank);
+        for (int32_t u = p->first_unit[k]; u < p->first_unit[k + 1]; u++) {
+            if (!wfi_unit_is_on(p, u, rank)) continue;
+            s.n_parameters += p->code->units[u].n_parameters;
+            s.n_units++;
+        }
     }
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
@@ -116,14 +107,14 @@ static int32_t find_unit(const wf_program *p, int32_t rank, int32_t unit) {
 }
 
 wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
-    const wf_graph *g = p->graph;
     bool exists = unit >= 0 && rank >= 0 && rank < p->n_ranks;
     int32_t u = exists ? find_unit(p, rank, unit) : -1;
     if (u < 0) return (wf_unit_summary){.name = ""};
     const wfi_unit_code *code = &p->code->units[u];
-    wf_unit_summary s = {.name = g->units[u].name,
-                         .n_parameters = count_parameters(p, u, u + 1, -1),
-                         .activation_bytes = code->saved_bytes + code->saved_w_bytes,
+    wf_unit_summary s = {.name = p->graph->units[u].name,
+                         .n_parameters = code->n_parameters,
+                         .activation_bytes =
+                             code->saved_bytes + code->saved_w_bytes + code->given_bytes,
                          .forward_us = p->costs->units[u].forward_us,
                          .backward_us = p->costs->units[u].backward_us,
                          .weight_us = p->costs->units[u].weight_us,
@@ -132,13 +123,6 @@ wf_unit_summary wf_program_unit(const wf_program *p, int rank, int unit) {
         if (!code->part[part]) continue;
         double *flops = part == WFI_PART_F ? &s.forward_flops : &s.backward_flops;
         *flops += code->part[part]->flops;
-    }
-    for (int32_t v = 0; v < g->n_values; v++) {
-        const wfi_place *place = &p->code->place[v];
-        bool leaves = g->values[v].kind == WFI_VALUE_NODE && wfi_value_root(g, v) == v &&
-                      place->kind == WFI_BLOCK_VALUE && place->unit == u;
-        if (leaves && g->values[v].node >= 0 && g->nodes[g->values[v].node].phase == WFI_F)
-            s.activation_bytes += place->bytes;
     }
     return s;
 }
