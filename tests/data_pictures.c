@@ -480,6 +480,36 @@ static void names_what_is_broken(void **state) {
     wf_data_close(data);
 }
 
+static void *no_pictures(void *self, size_t bytes) {
+    const bool *is_scarce = self;
+    bool is_picture = bytes >= 40 * 50 * 3 && bytes < 40 * 50 * 3 + 200;
+    return *is_scarce && is_picture ? NULL : aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static void plain_free(void *self, void *block) {
+    (void)self;
+    free(block);
+}
+
+/* A set that has to do with less memory is not a smaller one. */
+static void no_memory_breaks_no_picture(void **state) {
+    folder *f = *state;
+    wf_context_config few = WF_CONTEXT_CONFIG_INIT;
+    wf_context *ctx;
+    wf_data *data;
+    bool is_scarce = false;
+    make_set(f);
+    put(f, "train/odd/small.png", 1, 2, 3, 4); /* which fits */
+    put(f, "val/odd/small.png", 1, 2, 3, 4);
+    wf_data_config config = config_of(f);
+    config.skip_broken = 1;
+    few.allocator = (wf_allocator){no_pictures, plain_free, &is_scarce};
+    assert_int_equal(wf_context_create(&few, &ctx), WF_OK);
+    is_scarce = true;
+    expect_failure(ctx, wf_data_open(ctx, &config, &data), WF_NO_MEMORY, "memory");
+    wf_context_destroy(ctx);
+}
+
 /* Two sets are one if their files are; another file, name or class makes another. */
 static void hashes(void **state) {
     folder *f = *state;
@@ -533,7 +563,7 @@ int main(int argc, char **argv) {
         TEST_IN_TREE(resizes),         TEST_IN_TREE(finds_as_torchvision),
         TEST_IN_TREE(refuses_folders), TEST_IN_TREE(samples_are_functions),
         TEST_IN_TREE(flips_and_greys), TEST_IN_TREE(names_what_is_broken),
-        TEST_IN_TREE(hashes),
+        TEST_IN_TREE(hashes),          TEST_IN_TREE(no_memory_breaks_no_picture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -226,6 +226,7 @@ typedef struct check {
     wf_data *data;
     wfi_picture_list *list;
     atomic_size_t next;
+    atomic_bool no_memory; /* which says nothing of the picture */
 } check;
 
 static void *check_files(void *self) {
@@ -235,7 +236,12 @@ static void *check_files(void *self) {
          i = atomic_fetch_add(&c->next, 1)) {
         wfi_picture picture;
         bool is_own;
-        if (get_picture(ctx, c->data->state, &c->list->files[i], &picture, &is_own) != WF_OK) {
+        wf_status status = get_picture(ctx, c->data->state, &c->list->files[i], &picture, &is_own);
+        if (status == WF_NO_MEMORY) {
+            atomic_store(&c->no_memory, true);
+            break;
+        }
+        if (status != WF_OK) {
             wfi_log(ctx, WF_LOG_WARN, "data", "skipped: %s", wf_context_error(ctx));
             c->list->files[i].label = -1;
         } else if (is_own) {
@@ -254,6 +260,7 @@ static wf_status skip_broken(wf_data *data, wfi_picture_list *list) {
         n_threads++;
     check_files(&c);
     while (n_threads > 0) pthread_join(threads[--n_threads], NULL);
+    if (atomic_load(&c.no_memory)) return wfi_no_memory(data->ctx, 0, "decoded pictures");
     size_t n = 0;
     for (size_t i = 0; i < list->n; i++) {
         wfi_picture_file *from = &list->files[i], *to = &list->files[n];
