@@ -143,8 +143,8 @@ static bool is_auto(const json_t *value) {
     return json_is_string(value) && !strcmp(json_string_value(value), "auto");
 }
 
-/* What is at the end of the path, unless the command line is to say it; NULL. */
-static const json_t *find(const reading *r, const char *path) {
+/* What is at the end of the path; NULL. */
+static const json_t *member_at(const reading *r, const char *path) {
     const json_t *at = r->root;
     for (const char *word = path; at && *word;) {
         char key[TEXT_BYTES];
@@ -153,7 +153,17 @@ static const json_t *find(const reading *r, const char *path) {
         at = json_object_get(at, key);
         word += n + (word[n] == '.');
     }
+    return at;
+}
+
+/* The same, unless the command line is to say it. */
+static const json_t *find(const reading *r, const char *path) {
+    const json_t *at = member_at(r, path);
     return is_auto(at) ? NULL : at;
+}
+
+static void want_member(reading *r, const char *path) {
+    if (!member_at(r, path)) fail(r, "%s is missing", path);
 }
 
 static void set(reading *r, const char *key, json_t *value) {
@@ -309,21 +319,23 @@ static void read_schedule(reading *r) {
         if (find(r, "scheduler")) fail(r, "scheduler.type is missing");
         return;
     }
+    want_member(r, "scheduler.params.warmup_num_steps"); /* by default 1000; weft's is 0 */
     /* What these are by default is no straight line, and no zero at the end. */
     if (choice_of(r, "scheduler.params.warmup_type", rises) < 0)
         fail(r,
              "scheduler.params.warmup_type is missing: it is log then, and weft has linear only");
     if (type == 0) {
         set_value(r, "lr", find(r, "scheduler.params.warmup_max_lr"));
-        if (!find(r, "scheduler.params.warmup_max_lr"))
-            fail(r, "scheduler.params.warmup_max_lr is missing");
+        want_member(r, "scheduler.params.warmup_max_lr");
         return;
     }
     const json_t *least = find(r, "scheduler.params.cos_min_ratio");
     if (!least || json_number_value(least) != 0)
         fail(r, "scheduler.params.cos_min_ratio: weft's cosine ends at 0");
     set(r, "lr_schedule", json_string("cosine"));
-    set(r, "lr_step", json_integer(count_of(r, "scheduler.params.total_num_steps", 1, 1)));
+    int64_t n_steps = count_of(r, "scheduler.params.total_num_steps", 1, 0);
+    if (n_steps) set(r, "lr_step", json_integer(n_steps));
+    want_member(r, "scheduler.params.total_num_steps");
 }
 
 static void read_plan(reading *r, int n_ranks) {
