@@ -20,7 +20,9 @@ import ctypes.util
 import json
 import os
 import struct
+import sys
 import tempfile
+import threading
 
 __all__ = ["Array", "Error", "Job", "Model", "Result", "Trainer", "models"]
 
@@ -89,7 +91,7 @@ class _JobConfig(_Config):
 
 
 class _ModelInfo(C.Structure):
-    _fields_ = [("name", _S)]
+    _fields_ = [("name", _S), ("takes_tokens", C.c_int)]
 
 
 class _Feed(C.Structure):
@@ -109,6 +111,7 @@ _status_name = _function("wf_status_name", C.c_int, result=_S)
 _context_create = _function("wf_context_create", _P, C.POINTER(_P))
 _context_error = _function("wf_context_error", _P, result=_S)
 _registry = _function("wf_model_registry", C.c_int, result=C.POINTER(_ModelInfo))
+_registry_find = _function("wf_model_registry_find", _S, result=C.POINTER(_ModelInfo))
 _model_find = _function("wf_model_find", _P, _S, C.POINTER(_ModelConfig), C.POINTER(_P))
 _model_destroy = _function("wf_model_destroy", _P, result=None)
 _recipe_parse = _function("wf_recipe_parse", _P, _S, _P)
@@ -156,16 +159,24 @@ _context = _Context()
 
 class _Owner:
     """Of something of the library's, until close() or the end."""
-    _at, _destroy = None, None
+    _own, _destroy = None, None
+
+    @property
+    def _at(self):
+        if not self._own:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        if self._process != os.getpid():
+            raise RuntimeError(f"this {type(self).__name__} is of process {self._process}: its threads are not here")
+        return self._own
 
     def _make(self, create, *arguments):
         at = _P()
         _context.check(create(_context.at, *arguments, C.byref(at)))
-        self._at = at
+        self._own, self._process = at, os.getpid()
 
     def close(self):
-        at, self._at = self._at, None
-        if at:
+        at, self._own = self._own, None
+        if at and self._process == os.getpid():
             type(self)._destroy(at)
 
     __del__ = close
@@ -210,8 +221,22 @@ class _Memory:
         _release_buffer(self.view)
 
 
-def _feeds(arrays):
+def _into(array, formats="f"):
+    memory = _Memory(array, _WRITABLE)
+    if memory.format not in formats:
+        raise TypeError(f"elements {memory.format!r} are not {formats!r}, which is what is written")
+    return memory
+
+
+def _feeds(inputs, arrays):
+    """`inputs`: name to format and shape. The library sees bytes, so what they mean is checked here."""
     memories = {name: _Memory(array) for name, array in arrays.items()}
+    for name, memory in memories.items():
+        elements, shape = inputs.get(name, (memory.format, None))
+        if memory.format != elements:
+            raise TypeError(f"{name}: elements {memory.format!r} are not {elements!r}, which the model reads")
+        if shape and len(memory.shape) == len(shape) + 1 and tuple(memory.shape[1:]) != shape:
+            raise ValueError(f"{name}: samples of {tuple(memory.shape[1:])} are not {shape}, which the model reads")
     numbers = {m.shape[0] if m.shape else 0 for m in memories.values()}
     if len(numbers) != 1:
         raise ValueError(f"arrays of {sorted(numbers)} samples: all inputs have the same number")
@@ -246,8 +271,11 @@ class Model(_Owner):
     _destroy = _model_destroy
 
     def __init__(self, name, **sizes):
-        first = dict(channels=3, height=224, width=224, n_classes=1000)
-        self._make(_model_find, name.encode(), _ModelConfig(**{**first, **sizes}))
+        sizes = {**dict(channels=3, height=224, width=224, n_classes=1000), **sizes}
+        self._make(_model_find, name.encode(), _ModelConfig(**sizes))
+        image = ("f", tuple(sizes[key] for key in ("channels", "height", "width")))
+        x = ("i", None) if _registry_find(name.encode()).contents.takes_tokens else image
+        self._inputs = {"x": x, "y": ("f" if sizes.get("loss") else "i", None), "position": ("i", None)}
 
 
 class Job(_Owner):
@@ -267,7 +295,8 @@ class Trainer(_Owner):
     def __init__(self, model, recipe="", plan="", job=None, **config):
         if isinstance(recipe, dict):
             recipe = ",".join(f"{key}={value}" for key, value in recipe.items())
-        self._job = job  # outlives the trainer
+        self._job, self._inputs = job, model._inputs  # the job outlives the trainer
+        self._lock = threading.RLock()
         config = {key: v.encode() if isinstance(v, str) else v for key, v in config.items()}
         parsed, planned = C.create_string_buffer(1 << 16), _P()  # of which a recipe takes what it needs
         _context.check(_recipe_parse(_context.at, recipe.encode(), parsed))
@@ -278,10 +307,15 @@ class Trainer(_Owner):
         finally:
             _plan_destroy(planned)
 
+    def _call(self, function, *arguments):
+        """One thread at a time, whoever calls."""
+        with self._lock:
+            _context.check(function(self._at, *arguments))
+
     def _run(self, function, arrays):
-        memories, feeds, n_feeds, n_samples = _feeds(arrays)
+        memories, feeds, n_feeds, n_samples = _feeds(self._inputs, arrays)
         result = _StepResult()
-        _context.check(function(self._at, feeds, n_feeds, n_samples, result))
+        self._call(function, feeds, n_feeds, n_samples, result)
         del memories
         return _result(result)
 
@@ -295,33 +329,33 @@ class Trainer(_Owner):
 
     def forward(self, output, into, **arrays):
         """Writes the model's output of that name into a writable array, which it returns."""
-        memories, feeds, n_feeds, n_samples = _feeds(arrays)
-        to = _Memory(into, _WRITABLE)
-        _context.check(_trainer_forward(self._at, feeds, n_feeds, n_samples, output.encode(), to.at, to.bytes))
+        memories, feeds, n_feeds, n_samples = _feeds(self._inputs, arrays)
+        to = _into(into)
+        self._call(_trainer_forward, feeds, n_feeds, n_samples, output.encode(), to.at, to.bytes)
         del memories
         return into
 
     def read(self, name, into, gradient=False):
         """Copies a parameter or buffer, or (keep_gradients=1) a gradient, into a writable array."""
-        to = _Memory(into, _WRITABLE)
+        to = _into(into, "ql" if name.endswith("num_batches_tracked") else "f")
         read = _trainer_read_gradient if gradient else _trainer_read
-        _context.check(read(self._at, name.encode(), to.at, to.bytes))
+        self._call(read, name.encode(), to.at, to.bytes)
         return into
 
     def save(self, path):
         """Weights, as safetensors."""
-        _context.check(_trainer_save(self._at, _path(path)))
+        self._call(_trainer_save, _path(path))
 
     def load(self, path):
         """Weights from safetensors: a file, an index of shards, or a folder."""
-        _context.check(_trainer_load_weights(self._at, _path(path)))
+        self._call(_trainer_load_weights, _path(path))
 
     def save_state(self, path):
         """All that load_state needs to go on with the same bits, under whatever plan."""
-        _context.check(_trainer_save_state(self._at, _path(path), None, 0))
+        self._call(_trainer_save_state, _path(path), None, 0)
 
     def load_state(self, path):
-        _context.check(_trainer_load_state(self._at, _path(path)))
+        self._call(_trainer_load_state, _path(path))
 
     def weights(self):
         """Name to (dtype, shape, bytes) of every parameter and buffer; NumPy makes arrays of them
@@ -344,7 +378,7 @@ class Trainer(_Owner):
     @property
     def weights_sha256(self):
         text = C.create_string_buffer(65)
-        _context.check(_trainer_sha256(self._at, text))
+        self._call(_trainer_sha256, text)
         return text.value.decode()
 
 
@@ -362,14 +396,12 @@ _rename_capsule.argtypes = [C.py_object, _S]
 _DELETER_AT = 8 + C.sizeof(_P)  # in DLManagedTensorVersioned: behind the version and its manager's
 
 
-@C.CFUNCTYPE(None, _P)
-def _end_capsule(capsule):
-    """Nobody has taken what is in it."""
-    capsule_object = C.cast(capsule, C.py_object)
-    if _is_capsule(capsule_object, _CAPSULE):
-        managed = _capsule_pointer(capsule_object, _CAPSULE)
-        deleter = _P.from_address(managed + _DELETER_AT).value
-        C.CFUNCTYPE(None, _P)(deleter)(managed)
+def _n_references(capsules):
+    capsule = capsules.pop()
+    return sys.getrefcount(capsule), capsule
+
+
+_NOBODYS = _n_references([object()])[0]
 
 
 class Array(_Owner):
@@ -379,6 +411,7 @@ class Array(_Owner):
     _dtypes = {"f": 0, "d": 1, "i": 3, "q": 4, "l": 4, "B": 5}
 
     def __init__(self, of, device="cpu:0"):
+        self._given = []
         if hasattr(of, "__dlpack__"):
             capsule = of.__dlpack__(max_version=(1, 0))
             if not _is_capsule(capsule, _CAPSULE):
@@ -402,8 +435,31 @@ class Array(_Owner):
         if copy or dl_device not in (None, (1, 0)):
             raise BufferError("weft gives the host's memory, without a copy")
         managed = _P()
+        self._end_capsules()
         _context.check(_array_to_dlpack(self._at, C.byref(managed)))
-        return _new_capsule(managed, _CAPSULE, C.cast(_end_capsule, _P))
+        self._given.append(_new_capsule(managed, _CAPSULE, None))
+        return self._given[-1]
+
+    def _end_capsules(self):
+        """Those that nobody has taken and nobody has any more. A destructor would be Python's, which may not
+        run where an exception is on its way."""
+        given, self._given = self._given, []
+        while given:
+            n_references, capsule = _n_references(given)
+            if not _is_capsule(capsule, _CAPSULE):
+                continue
+            if n_references > _NOBODYS:
+                self._given.append(capsule)
+                continue
+            managed = _capsule_pointer(capsule, _CAPSULE)
+            _rename_capsule(capsule, _USED)
+            C.CFUNCTYPE(None, _P)(_P.from_address(managed + _DELETER_AT).value)(managed)
+
+    def close(self):
+        self._end_capsules()
+        super().close()
+
+    __del__ = close
 
     def __dlpack_device__(self):
         return 1, 0

@@ -7,7 +7,7 @@ command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exi
 export PYTHONPATH=$WEFT_SOURCE/python WEFT_LIBRARY=$WEFT_BUILD/libweft.so PYTHONDONTWRITEBYTECODE=1 D=$folder
 
 cat >"$folder/one.py" <<'PY'
-import array, os, weft
+import array, os, threading, weft
 D = os.environ["D"]
 
 def batch(n, first=0):
@@ -59,11 +59,40 @@ refused("TypeError", "there is no 'foo'", lambda: weft.Model("mlp", foo=1))
 refused("INVALID_ARG", "unknown key 'bach'", lambda: weft.Trainer(model, "bach=3"))
 refused("INVALID_ARG", "plan", lambda: weft.Trainer(model, recipe, "dp=x"))
 refused("SHAPE", "input 'y' was not given", lambda: t.step(x=batch(8)["x"]))
-refused("SHAPE", "8 samples take", lambda: t.step(x=batch(8)["x"], y=array.array("q", [0] * 8)))
+refused("SHAPE", "8 samples take", lambda: t.step(x=array.array("f", [0] * 8), y=batch(8)["y"]))
+# The same number of bytes, which mean something else.
+refused("TypeError", "y: elements 'f' are not 'i'", lambda: t.step(x=batch(8)["x"], y=array.array("f", [0] * 8)))
+refused("TypeError", "x: elements 'i' are not 'f'", lambda: t.step(x=batch(8)["x"].cast("B").cast("i", (8, 16)), y=batch(8)["y"]))
+refused("TypeError", "y: elements 'q' are not 'i'", lambda: t.step(x=batch(8)["x"], y=array.array("q", [0] * 8)))
+refused("ValueError", "x: samples of (4, 4, 1) are not (1, 4, 4)", lambda: t.step(x=batch(8)["x"].cast("B").cast("f", (8, 4, 4, 1)), y=batch(8)["y"]))
+refused("TypeError", "elements 'i' are not 'f'", lambda: t.read("net3.bias", array.array("i", [0] * 10)))
+refused("TypeError", "elements 'i' are not 'f'", lambda: t.forward("logits", array.array("i", [0] * 80), **batch(8)))
+same(t.step(x=batch(8)["x"].cast("B").cast("f", (8, 16)), y=batch(8)["y"]).n_rows, 8, "flat images")
+text = weft.Model("gpt2-tiny", n_tokens=4, n_classes=16)
+refused("TypeError", "x: elements 'f' are not 'i'", lambda: weft.Trainer(text, "batch=2,threads=1").step(
+    **{name: memoryview(array.array("f", [0] * 8)).cast("B").cast("f", (2, 4)) for name in "xy"}))
+gone = weft.Model("mlp")
+gone.close(); gone.close()
+refused("ValueError", "this Model is closed", lambda: weft.Trainer(gone))
 refused("ValueError", "the same number", lambda: t.step(x=batch(8)["x"], y=array.array("i", [0] * 4)))
 refused("BufferError", "", lambda: t.read("net3.bias", bytes(40)))
 refused("IO", "none", lambda: t.load(f"{D}/none"))
-del t
+# One thread at a time, and never in a fork, which has none of the library's threads.
+pair = [weft.Trainer(model, recipe) for _ in range(2)]
+for k in range(40): pair[0].step(**batch(8))
+threads = [threading.Thread(target=lambda: [pair[1].step(**batch(8)) for k in range(20)]) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+same(pair[1].weights_sha256, pair[0].weights_sha256, "two threads")
+child = os.fork()
+if not child:
+    refused("RuntimeError", "its threads are not here", lambda: t.step(**batch(8)))
+    t.close()
+    os._exit(0)
+same(os.waitpid(child, 0)[1], 0, "a fork")
+
+t.close()
+refused("ValueError", "this Trainer is closed", lambda: t.step(**batch(8)))
 PY
 python3 "$folder/one.py" 2>"$folder/said" || fail "one process: $(tail -1 "$folder/said")"
 
@@ -90,6 +119,10 @@ a = weft.Array(array.array("f", [1, 2, 3]), "cpu:1")
 b = weft.Array(a)  # by DLPack, as it is no buffer
 assert (a.device, b.device) == ("cpu:1", "cpu:0") and a.__dlpack_device__() == (1, 0)
 for k in range(100): b.__dlpack__(max_version=(1, 0))  # nobody takes them
+for k in range(100):  # nor these, which go while an exception is on its way
+    try: int(b.__dlpack__(max_version=(1, 0)))
+    except TypeError: pass
+    else: raise AssertionError("a capsule is a number")
 try: b.__dlpack__()
 except BufferError: pass
 else: raise AssertionError("an old version is given")
