@@ -153,6 +153,38 @@ static void attends(wfi_variant v, numbers *x) {
     wfi_rows_attend_backward(v, &rows);
 }
 
+/* One that is no number makes its row so, whatever its bits are; the others stay. */
+static void attends_to_nans(void **state) {
+    (void)state;
+    enum { STEP = 32, D = 3 };
+    static const uint32_t nans[] = {0x7fc00000, 0xffc00000, 0x7fc00001, 0x7f800001,
+                                    0x7fc0ffff, 0x7fffffff, 0xffffffff};
+    for (int v = WFI_BASELINE; v <= (int)wfi_best_variant(); v++)
+        for (size_t k = 0; k < sizeof nans / sizeof *nans; k++) {
+            float s[3 * STEP] = {0}, ds[2 * STEP] = {0}, log_sum[2], y[2 * D] = {0},
+                        dy[2 * D] = {0};
+            const wfi_rows rows = {.n = 2,
+                                   .n_columns = 20,
+                                   .step = STEP,
+                                   .n_seen = 20,
+                                   .s = s,
+                                   .ds = ds,
+                                   .log_sum = log_sum,
+                                   .y = y,
+                                   .dy = dy,
+                                   .d = D,
+                                   .y_step = D};
+            memcpy(&s[5], &nans[k], sizeof *s);
+            wfi_rows_attend((wfi_variant)v, &rows);
+            assert_true(isnan(s[5]) && isnan(log_sum[0]) && isnan(s[2 * STEP]));
+            assert_true(s[STEP] == 1 && s[2 * STEP + 1] == 20);
+            memcpy(&s[5], &nans[k], sizeof *s);
+            log_sum[0] = 3;
+            wfi_rows_attend_backward((wfi_variant)v, &rows);
+            assert_true(isnan(s[5]) && isnan(ds[5]) && !isnan(s[STEP]) && !isnan(ds[STEP]));
+        }
+}
+
 static void converts(wfi_variant v, numbers *x) {
     const wfi_arithmetic widens = {.dtype = WF_BF16}, rounds = {.dtype = WF_F32};
     x->in[9] = NAN;
@@ -231,9 +263,8 @@ static void sums_of_stretches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(updates),
-        cmocka_unit_test(loops),
-        cmocka_unit_test(rounds_to_bf16),
+        cmocka_unit_test(updates),           cmocka_unit_test(loops),
+        cmocka_unit_test(rounds_to_bf16),    cmocka_unit_test(attends_to_nans),
         cmocka_unit_test(sums_of_stretches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,8 @@ static inline float exp_of(float x) {
     memcpy(&power, &shifted, sizeof power);
     bits += power << 23;
     memcpy(&y, &bits, sizeof y);
-    return x < -87 ? 0 : y;
+    y = x < -87 ? 0 : y;
+    return x == x ? y : x; /* a NaN has any bits, and `power` is some of them */
 }
 
 static inline float sum_of(const float *lane) {
