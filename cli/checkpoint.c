@@ -26,17 +26,24 @@ exit_status checkpoint_refuse_old(const cli *c) {
     return EXIT_USAGE;
 }
 
+const char *checkpoint_library(const options *o, char text[100]) {
+    int n = snprintf(text, 100, "%.60s", wf_info_library(0));
+    if (o->recipe.dtype == WF_BF16)
+        snprintf(text + n, 100 - (size_t)n, ", bf16 multiplied as %s", wf_info_bf16());
+    return text;
+}
+
 const char *checkpoint_made_by(const char *version, const char *library, char text[200]) {
     snprintf(text, 200, "weft %.60s on %.100s", version, library);
     return text;
 }
 
 exit_status checkpoint_describe(const job *j) {
-    char path[4096];
+    char path[4096], library[100];
     path_in(j->c, "run.json", path, sizeof path);
     json_t *about = json_pack("{s:s, s:s, s:s, s:o, s:o}", "weft", WEFT_VERSION, "library",
-                              wf_info_library(0), "plan", wf_plan_text(j->plan), "recipe",
-                              options_recipe(&j->c->o), "data", report_data(j));
+                              checkpoint_library(&j->c->o, library), "plan", wf_plan_text(j->plan),
+                              "recipe", options_recipe(&j->c->o), "data", report_data(j));
     char *text = json_dumps(about, JSON_INDENT(1)), *line = NULL;
     json_decref(about);
     int n = text ? asprintf(&line, "%s\n", text) : -1;
@@ -65,7 +72,7 @@ static char *tests_text(const scores *tests) {
 }
 
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests) {
-    char path[4096], epoch[TEXT_BYTES], sample[TEXT_BYTES];
+    char path[4096], epoch[TEXT_BYTES], sample[TEXT_BYTES], library[100];
     char *recipe = recipe_text(&j->c->o), *tested = tests_text(tests);
     if (!recipe || !tested) {
         free(recipe);
@@ -74,10 +81,11 @@ wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, cons
     }
     snprintf(epoch, sizeof epoch, "%lld", (long long)next.epoch);
     snprintf(sample, sizeof sample, "%lld", (long long)next.sample);
-    wf_metadata about[] = {{"weft", WEFT_VERSION},      {"library", wf_info_library(0)},
-                           {"recipe", recipe},          {"plan", wf_plan_text(j->plan)},
-                           {"data_hash", j->data_hash}, {"epoch", epoch},
-                           {"sample", sample},          {"tests", tested}};
+    wf_metadata about[] = {
+        {"weft", WEFT_VERSION},      {"library", checkpoint_library(&j->c->o, library)},
+        {"recipe", recipe},          {"plan", wf_plan_text(j->plan)},
+        {"data_hash", j->data_hash}, {"epoch", epoch},
+        {"sample", sample},          {"tests", tested}};
     path_in(j->c, "state.safetensors", path, sizeof path);
     wf_status status = wf_trainer_save_state(trainer, path, about, sizeof about / sizeof *about);
     free(recipe);

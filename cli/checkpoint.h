@@ -36,6 +36,8 @@ exit_status checkpoint_refuse_old(const cli *c);
 /* run.json: what is trained on what, for people and for --resume. */
 exit_status checkpoint_describe(const job *j);
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests);
+/* The library that numbers are computed with, and what else their bits depend on. */
+const char *checkpoint_library(const options *o, char text[100]);
 /* The text that resumed.made_by is. */
 const char *checkpoint_made_by(const char *version, const char *library, char text[200]);
 

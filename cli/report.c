@@ -1,5 +1,6 @@
 /* The report of a run. Numbers are written with 17 digits: read back, they are the same. */
 #include "report.h"
+#include "checkpoint.h"
 #include "output.h"
 #include "text.h"
 
@@ -80,13 +81,13 @@ json_t *report_data(const job *j) {
 
 wf_status report_create(const job *j, wf_trainer *trainer, const record *r, size_t first,
                         json_t **report_out) {
-    char sha[65];
+    char sha[65], library[100];
     int n_ranks = wf_plan_n_ranks(j->plan);
     wf_status status = wf_trainer_weights_sha256(trainer, sha);
     if (status != WF_OK) return status;
     json_t *report =
         json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:i, s:i, s:I, s:o}", "weft", WEFT_VERSION,
-                  "library", wf_info_library(0), "plan",
+                  "library", checkpoint_library(&j->c->o, library), "plan",
                   wf_program_plan(wf_trainer_program(trainer)), "recipe", options_recipe(&j->c->o),
                   "data", report_data(j), "costs", costs_text(wf_trainer_program(trainer)), "ranks",
                   n_ranks, "threads_counted", wf_trainer_n_threads(trainer), "steps",

@@ -189,9 +189,9 @@ static exit_status check_data(job *j, const resumed *from) {
 
 /* Another processor or another library sums in another order. */
 static exit_status check_builds(const cli *c, const resumed *from) {
-    char made_by[200];
-    if (!strcmp(checkpoint_made_by(WEFT_VERSION, wf_info_library(0), made_by), from->made_by))
-        return EXIT_DONE;
+    char made_by[200], library[100];
+    checkpoint_made_by(WEFT_VERSION, checkpoint_library(&c->o, library), made_by);
+    if (!strcmp(made_by, from->made_by)) return EXIT_DONE;
     if (c->o.strict)
         return complain(EXIT_FAILED,
                         "--strict: the checkpoint was made by %s, and this is %s: the run would "

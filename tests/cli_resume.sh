@@ -177,6 +177,12 @@ before=$(cat "$folder/x"/*.safetensors | cksum)
 expect 1 "--strict: the checkpoint was made by weft other than" $resume --strict --out "$folder/x"
 [[ $(cat "$folder/x"/*.safetensors | cksum) == "$before" ]] || fail "--strict: refused, but something is written"
 
+rm -r "$folder/x"
+report $net --dtype bf16 --steps 2 --out "$folder/x" >/dev/null
+[[ $(sha $resume --strict --steps 2 --out "$folder/x") ]] || fail "--strict on the same machine, of bf16: refused"
+edit "$folder/x" 's/bf16 multiplied as (bf16|f32)/bf16 multiplied as another/'
+expect 1 "bf16 multiplied as another, and this is weft" $resume --strict --out "$folder/x"
+
 # ---- one run at a time writes to a folder ----
 mkdir "$folder/held"
 "$WEFT" $net --steps 1000000 --save-every 1 --out "$folder/held" >/dev/null 2>&1 &

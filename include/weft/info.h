@@ -33,6 +33,10 @@ WF_API const char *wf_version(void);
  * NULL past the last. */
 WF_API const char *wf_info_library(int i);
 
+/* How products of BF16 are made on this processor: "bf16", or, where that is faster, "f32"; their
+ * bits depend on it. Static. */
+WF_API const char *wf_info_bf16(void);
+
 /* The i-th variable that weft or a library under it reads; 0 past the last. */
 WF_API int wf_info_variable(int i, wf_variable *variable_out);
 

@@ -73,13 +73,12 @@ static wf_status compare(const wf_trainer *t, wfi_text *statement) {
 wf_status wfi_trainer_compare_recipe(const wf_trainer *t) {
     wfi_text statement;
     wfi_text_init(&statement, t->ctx);
-    const wfi_backend *backend = wfi_backend_of(WFI_DEFAULT_DEVICE);
-    wfi_setting_add(&statement, "the library", "%s", backend->library());
+    wfi_setting_add(&statement, "the library", "%s", wf_info_library(0));
     wfi_setting_add(&statement, "plan", "%s", wf_plan_text(t->plan));
     add_recipe(&statement, &t->recipe);
     if (t->recipe.dtype == WF_BF16) /* of one library on two processors */
         wfi_setting_add(&statement, "a processor on which bf16 is multiplied as", "%s",
-                        backend->bf16_speed() == WFI_BF16_FAST ? "bf16" : "f32");
+                        wf_info_bf16());
     wfi_setting_add(&statement, "model", "%s", wf_model_name(t->model));
     add_configuration(&statement, t);
     return compare(t, &statement);

@@ -49,6 +49,11 @@ const char *wf_info_library(int i) {
     return i >= 0 && (size_t)i < sizeof names / sizeof *names ? names[i] : NULL;
 }
 
+const char *wf_info_bf16(void) {
+    bool is_fast = wfi_backend_of(WFI_DEFAULT_DEVICE)->bf16_speed() == WFI_BF16_FAST;
+    return is_fast ? "bf16" : "f32";
+}
+
 /* Read by the libraries, not by weft. */
 static const struct {
     const char *name, *help;
