@@ -21,11 +21,12 @@ same() {
         fail "${words[1]}, $*: not one rank's bits"
     [[ $(bytes planned again) == "$(bytes measured again)" ]] || fail "${words[1]}, $*: planned bytes are not measured"
 }
-# less NAME: than f32 needs, each rank.
+# less PLAN RANKS MORE...: than f32 needs under that plan, each rank.
 less() {
     local narrow wide
+    train again "$@"
     read -ra narrow <<<"$(bytes planned again)"
-    train wide "$1" "$2" --dtype f32
+    train wide "$@" --dtype f32
     read -ra wide <<<"$(bytes planned wide)"
     for rank in "${!narrow[@]}"; do
         ((narrow[rank] < wide[rank])) || fail "${words[1]}, $1: ${narrow[*]} bytes of bf16, ${wide[*]} of f32"
@@ -46,7 +47,7 @@ train one "" cpu:1
 same tp=2,dp=2,zero=1 cpu:4
 same tp=2,pp=2,schedule=zbv cpu:4
 same dp=2,recompute=selective,offload=state+activations 2
-less dp=2 cpu:2
+less dp=2 cpu:2 --tokens 64
 train one "" cpu:1 --kernels reference
 same dp=2 2 --kernels reference
 
