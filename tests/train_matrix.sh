@@ -3,7 +3,7 @@
 # What divides, repeats and offloads, with each other: {zero 1, 2, 3, shard 2 of dp 4} x {recompute none,
 # all, selective} x {offload none, state, params and state on disk, activations} x {dp 2, dp 4, dp 2 x pp
 # 2 in either order} x {1, 4 microbatches a rank, breadth-first, too} for a residual network (SGD with momentum, batch
-# norm) and a transformer (AdamW, clipping, dropout, a tied weight), as threads, processes and over MPI:
+# norm) and a transformer (AdamW, clipping, dropout, a tied weight), of f32 and of bf16, as threads, processes and over MPI:
 # the weights of one rank, and in each space the bytes that were planned. WEFT_TEST_FULL=1: all of
 # them; WEFT_TEST_PART=K/N: each Nth of these, from the Kth on.
 source tests/cli_helpers.bash
@@ -15,6 +15,7 @@ n_runs=0
 declare -A words=(
     [gpt2-tiny]="--model gpt2-tiny --batch 16 --tokens 16 --optimizer adamw --lr 1e-3 --clip-norm .5 --dropout .1"
     [resnet18]="--model resnet18 --batch 32 --image 32 --lr .01 --momentum .9")
+for model in gpt2-tiny resnet18; do words[$model-bf16]="${words[$model]} --dtype bf16"; done
 
 # train LAUNCHER RANKS PLAN MICRO LANES: its report.
 train() {
@@ -69,14 +70,15 @@ run() {
     ((n_runs - n_before == $(wc -l <"$folder/plans"))) || fail "$model, $launcher: $((n_runs - n_before)) runs, not $(wc -l <"$folder/plans")"
 }
 
-for model in gpt2-tiny resnet18; do
+for model in gpt2-tiny resnet18 gpt2-tiny-bf16 resnet18-bf16; do
     for launcher in threads processes mpirun.openmpi mpirun.mpich; do
         [[ $launcher != mpirun* ]] || command -v $launcher >/dev/null || continue
         if [[ ${WEFT_TEST_FULL:-0} == 1 ]]; then
             part=${WEFT_TEST_PART:-0/1}
             run $launcher "${part#*/}" "${part%/*}"
         else
-            [[ $launcher == mpirun.mpich ]] || run $launcher $([[ $model == resnet18 ]] && echo 211 || echo 97) ${#launcher}
+            [[ $launcher == mpirun.mpich || ($model == *bf16 && $launcher != threads) ]] ||
+                run $launcher $([[ $model == gpt2-tiny ]] && echo 97 || echo 211) ${#launcher}
         fi
     done
 done
