@@ -66,6 +66,12 @@ static json_t *json_text(const char *text) {
     return string ? string : json_string(wf_text_escape(text, shown, sizeof shown));
 }
 
+/* On its line, whatever it holds. */
+static void say_text(const prediction *p, const char *before, const char *text) {
+    char shown[4096];
+    say(p->c, "%s%s", before, wf_text_escape(text, shown, sizeof shown));
+}
+
 static exit_status tell_one(prediction *p, int64_t i, float *logits) {
     char number[16], place[24];
     const char *input = input_of(p, i, place);
@@ -79,12 +85,13 @@ static exit_status tell_one(prediction *p, int64_t i, float *logits) {
     qsort_r(p->order, (size_t)p->n_classes, sizeof *p->order, by_logit, logits);
     for (int32_t k = 0; k < p->n_classes; k++) sum += exp((double)logits[k] - logits[p->order[0]]);
     json_t *top = json_array();
-    say(p->c, "%s:", input);
+    say_text(p, "", input);
     for (int64_t k = 0; k < p->n_top; k++) {
         int32_t class = p->order[k];
         const char *name = class_of(p, class, number);
         double share = exp((double)logits[class] - logits[p->order[0]]) / sum;
-        say(p->c, "%s %s %.2f %%", k ? "," : "", name, 100 * share);
+        say_text(p, k ? ", " : ": ", name);
+        say(p->c, " %.2f %%", 100 * share);
         put_csv(p, input, name, share);
         json_array_append_new(
             top, json_pack("{s:o, s:f}", "class", json_text(name), "probability", share));

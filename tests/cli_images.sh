@@ -110,6 +110,10 @@ if [[ -x $make ]]; then
         fail "predict --csv: $(cat "$folder/csv")"
     "$WEFT" predict --init "$run" --data "$pets/val/cat" --threads 1 >"$folder/lines"
     [[ $(grep -cE '/1[2-5].(png|jpg): (cat|dog) [0-9.]+ %$' "$folder/lines") == 4 ]] || fail "predict: $(cat "$folder/lines")"
+    # A name is on its line, and is itself in the report.
+    cp "$pets/val/dog/13.jpg" "$folder/"$'b.jpg: dog 100.00 %\nc.jpg'
+    "$WEFT" predict --init "$run" --data "$folder/"$'b.jpg: dog 100.00 %\nc.jpg' --threads 1 --json "$folder/rows2" >"$folder/lines"
+    [[ $(wc -l <"$folder/lines") == 1 ]] && grep -q '/b.jpg: dog 100.00 %\\x0ac.jpg: ' "$folder/lines" && grep -q '/b.jpg: dog 100.00 %\\nc.jpg"' "$folder/rows2" || fail "predict, a name of two lines: $(cat "$folder/lines" "$folder/rows2")"
     [[ $(report predict --init "$folder/clothes" --data "$folder/fashion-mnist" --other-data | field input | tail -1) == 15 ]] || fail "predict: a set without files"
     expect 1 "cat/99.JPG is truncated or damaged" predict --init "$run" --data "$pets"
     [[ $(report predict --init "$run" --data "$pets" --skip-broken | field input | wc -l) == 32 ]] || fail "predict --skip-broken"
