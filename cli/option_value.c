@@ -227,6 +227,11 @@ const char *option_no_use(const options *o, option_id id) {
     }
 }
 
+bool option_is_of_recipe(const options *o, option_id id) {
+    if (id == OPT_test_every) return o->recipe.lr_schedule == WF_LR_PLATEAU && o->test_every;
+    return option_about(id).scope == OF_RECIPE;
+}
+
 static json_t *json_of(const options *o, option_id id) {
     char text[TEXT_BYTES];
     int64_t n = 0;
@@ -254,7 +259,7 @@ static json_t *json_of(const options *o, option_id id) {
 json_t *options_recipe(const options *o) {
     json_t *recipe = json_object();
     for (option_id id = 0; id < N_OPTIONS; id++)
-        if (option_about(id).scope == OF_RECIPE && !option_no_use(o, id))
+        if (option_is_of_recipe(o, id) && !option_no_use(o, id))
             json_object_set_new(recipe, option_about(id).key, json_of(o, id));
     return recipe;
 }

@@ -338,6 +338,9 @@ const char *option_no_use(const options *o, option_id id);
 
 /* Everything the numbers depend on, by option name with _ for -. */
 json_t *options_recipe(const options *o);
+/* Whether the numbers depend on it: when tests are, too, where these decide on the learning rate.
+ */
+bool option_is_of_recipe(const options *o, option_id id);
 
 /* The option of `command` whose name resembles `name` most; N_OPTIONS if none does. */
 option_id option_nearest(const char *name, unsigned command);

@@ -78,7 +78,7 @@ static exit_status merge(cli *c, const options *recorded) {
     options *o = &c->o;
     for (option_id id = 0; id < N_OPTIONS; id++) {
         char name[TEXT_BYTES], typed[TEXT_BYTES], was[TEXT_BYTES];
-        if (option_about(id).scope != OF_RECIPE || id == OPT_data) continue;
+        if (!option_is_of_recipe(recorded, id) || id == OPT_data) continue;
         const char *old = option_text(recorded, id, was);
         if (!option_is_given(o, id) || is_open(id, option_text(o, id, typed))) {
             if (!option_is_given(recorded, id)) continue;
