@@ -102,7 +102,13 @@ wf_status wfi_graph_freeze(wf_graph *g, const char *names, const char *lr_scale)
     WF_TRY(begin_groups(g));
     place_parameters(g, false);
     place_parameters(g, true);
-    for (int32_t u = 0; u < g->n_units; u++) trains |= g->units[u].trained_bytes > 0;
+    for (int32_t u = 0; u < g->n_units; u++) {
+        wfi_unit *unit = &g->units[u];
+        trains |= unit->trained_bytes > 0;
+        /* Whoever updates more than there is finds no other group behind the last. */
+        if (unit->n_groups) unit->groups[unit->n_groups] = unit->groups[unit->n_groups - 1];
+        unit->groups[unit->n_groups].end = SIZE_MAX;
+    }
     if (trains) return WF_OK;
     return wfi_fail(g->ctx, WF_INVALID_ARG, "freeze: %s leaves nothing to train", names);
 }
