@@ -190,9 +190,13 @@ void wf_trainer_evaluated(wf_trainer *t, double loss) {
     p->n_bad = 0;
 }
 
+/* A damaged state may tell of any number of cuts: those that change nothing are not made. */
 static double find_lr(const wf_trainer *t) {
-    double lr = wf_recipe_lr(&t->recipe, t->n_steps);
-    for (int64_t k = 0; k < t->plateau.n_cuts; k++) lr *= t->recipe.lr_gamma;
+    double lr = wf_recipe_lr(&t->recipe, t->n_steps), before = -1;
+    for (int64_t k = 0; k < t->plateau.n_cuts && lr != before; k++) {
+        before = lr;
+        lr *= t->recipe.lr_gamma;
+    }
     return lr;
 }
 
