@@ -2,6 +2,7 @@
 #include "log.h"
 
 #include "events.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -118,7 +119,8 @@ static exit_status write_points(run_log *log, int64_t step, int64_t epoch, const
     exit_status bad = write_line(&log->lines, entry);
     if (bad) return bad;
     bool good = events_write(log->events.file, seconds_since_1970(), step, scalars, n_scalars);
-    return good ? EXIT_DONE : failed(&log->events, errno);
+    if (!good) return failed(&log->events, errno);
+    return now_seconds() - log->flushed >= 1 ? log_flush(log) : EXIT_DONE;
 }
 
 exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_result *result,
@@ -148,6 +150,7 @@ static exit_status flush(const log_file *log) {
 
 exit_status log_flush(run_log *log) {
     exit_status bad = flush(&log->lines);
+    log->flushed = now_seconds();
     return bad ? bad : flush(&log->events);
 }
 

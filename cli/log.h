@@ -15,6 +15,7 @@ typedef struct log_file {
 
 typedef struct run_log {
     log_file lines, events;
+    double flushed; /* when, by now_seconds: slow steps can be followed */
 } run_log;
 
 /* All of them complain, with the reason. */
@@ -27,7 +28,7 @@ exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_re
                      double ms, bool has_accuracy);
 /* `accuracy` may be NAN. */
 exit_status log_test(run_log *log, int64_t step, int64_t epoch, double loss, double accuracy);
-/* Before a checkpoint: what it counts as done is then in the log. */
+/* Once a second by itself. Before a checkpoint: what it counts as done is then in the log. */
 exit_status log_flush(run_log *log);
 exit_status log_close(run_log *log);
 

@@ -120,6 +120,17 @@ before=$(cat "$folder/full/"*.safetensors | cksum)
 [[ $(cat "$folder/full/"*.safetensors | cksum) == "$before" ]] || fail "no room: the old checkpoint is gone"
 [[ $(ls -A "$folder/full" | grep -vc 'safetensors$\|log.jsonl$\|tfevents.weft$\|run.json$\|report.json$\|curve') == 0 ]] || fail "no room: something is left behind"
 
+# ---- the log can be followed: slow steps do not wait for a full buffer ----
+WEFT_DELAY_US=300000 "$WEFT" train --model mlp --data synthetic --image 4 --batch 4 --threads 1 --out "$folder/slow" >/dev/null 2>&1 &
+pid=$!
+for name in log.jsonl events.out.tfevents.weft; do
+    until_true_of $pid grep -qai loss "$folder/slow/$name" || fail "$name says nothing while steps go on"
+done
+lines=$(wc -l <"$folder/slow/log.jsonl")
+((lines < 20)) || fail "$lines steps were logged: too fast to tell"
+kill -9 $pid
+wait $pid 2>/dev/null
+
 # ---- profile, plans of more ranks ----
 report plan --model gpt2-tiny --batch 8 --threads 1 --plan dp=2,pp=2 --micro 4 >"$folder/plan.json"
 [[ $(grep -c '"host_peak_bytes"' "$folder/plan.json") == 4 ]] || fail "dp=2,pp=2 has not four ranks"
