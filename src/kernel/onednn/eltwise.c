@@ -72,7 +72,7 @@ wf_status wfi_describe_arithmetic(wfi_kernel *kernel, const char **reason_out) {
     wfi_primitive *primitive;
     WF_TRY(wfi_describe_binary(&wfi_onednn_of(kernel)->lib,
                                op == &wfi_op_mul ? dnnl_binary_mul : dnnl_binary_add, &row, &row,
-                               &row, (wfi_after){WFI_NOTHING, 0}, &desc));
+                               &row, &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC_0, 0));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC_1, 1));

@@ -17,13 +17,12 @@ static bool equal(const wfi_format *a, const wfi_format *b) {
 }
 
 /* operands: `from`, `to`. */
-static wf_status describe_move(wfi_kernel *kernel, wfi_shown_md from, wfi_shown_md to,
-                               wfi_after after) {
+static wf_status describe_move(wfi_kernel *kernel, wfi_shown_md from, wfi_shown_md to, bool add) {
     wfi_onednn *state = wfi_onednn_of(kernel);
     const char *reason = "";
     dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
-    wf_status status = wfi_describe_reorder(&state->lib, from, to, after, &desc);
+    wf_status status = wfi_describe_reorder(&state->lib, from, to, add, &desc);
     if (status == WF_OK) status = wfi_add_primitive(kernel, desc, NULL, &reason, &primitive);
     if (status == WF_UNSUPPORTED)
         return wfi_fail(kernel->ctx, WF_DEVICE,
@@ -34,7 +33,7 @@ static wf_status describe_move(wfi_kernel *kernel, wfi_shown_md from, wfi_shown_
 }
 
 static wf_status describe_kernel(wfi_kernel *kernel, const wfi_onednn_format *format,
-                                 const wf_shape *shape, bool is_pack, wfi_after after) {
+                                 const wf_shape *shape, bool is_pack, bool add) {
     kernel->impl = &wfi_kernel_onednn;
     WF_TRY(wfi_onednn_open(kernel, format->n_threads));
     size_t plain_bytes = (size_t)wf_shape_n_elem(shape) * sizeof(float);
@@ -43,15 +42,14 @@ static wf_status describe_kernel(wfi_kernel *kernel, const wfi_onednn_format *fo
                         dnnl_memory_desc_get_size(format->plain), plain_bytes);
     int before = wfi_library_threads();
     WF_TRY(wfi_library_set_threads(kernel->ctx, format->n_threads));
-    wf_status status = is_pack ? describe_move(kernel, format->plain, format->packed, after)
-                               : describe_move(kernel, format->packed, format->plain, after);
+    wf_status status = is_pack ? describe_move(kernel, format->plain, format->packed, add)
+                               : describe_move(kernel, format->packed, format->plain, add);
     wf_status restored = wfi_library_set_threads(kernel->ctx, before);
     return status != WF_OK ? status : restored;
 }
 
 static wf_status pack(wfi_kernel *kernel, const wfi_format *format, const wf_shape *shape) {
-    return describe_kernel(kernel, (const wfi_onednn_format *)format, shape, true,
-                           (wfi_after){WFI_NOTHING, 0});
+    return describe_kernel(kernel, (const wfi_onednn_format *)format, shape, true, false);
 }
 
 /* Whether it holds a convolution's weights in whole blocks of 16 x 16. */
@@ -74,8 +72,7 @@ static wf_status accumulate(wfi_kernel *kernel, const wfi_format *format, const 
     bool blocked;
     WF_TRY(is_blocked(kernel->ctx, own, shape, &blocked));
     if (blocked && own->n_threads == 1) return wfi_accumulate_blocked(kernel, shape, add);
-    return describe_kernel(kernel, (const wfi_onednn_format *)format, shape, false,
-                           (wfi_after){add ? WFI_ADD_OLD : WFI_NOTHING, 0});
+    return describe_kernel(kernel, (const wfi_onednn_format *)format, shape, false, add);
 }
 
 static const wfi_format_class format_class = {equal, pack, accumulate};

@@ -149,27 +149,24 @@ static void natives_free(native_mds *m) {
 
 /* ---- attributes ---- */
 
-static dnnl_status_t append(dnnl_post_ops_t ops, wfi_after after) {
-    dnnl_alg_kind_t alg = after.kind == WFI_RELU ? dnnl_eltwise_relu : dnnl_eltwise_linear;
-    float alpha = after.kind == WFI_RELU ? 0 : after.factor;
+static dnnl_status_t append_old(dnnl_post_ops_t ops) {
 #if DNNL_VERSION_MAJOR >= 3
-    if (after.kind == WFI_ADD_OLD) return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
-    return dnnl_post_ops_append_eltwise(ops, alg, alpha, 0);
+    return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
 #else
-    if (after.kind == WFI_ADD_OLD) return dnnl_post_ops_append_sum(ops, 1);
-    return dnnl_post_ops_append_eltwise(ops, 1, alg, alpha, 0);
+    return dnnl_post_ops_append_sum(ops, 1);
 #endif
 }
 
-static dnnl_status_t attr_make(wfi_after after, dnnl_primitive_attr_t *attr_out) {
+/* `add`: the result goes to what is there. */
+static dnnl_status_t attr_make(bool add, dnnl_primitive_attr_t *attr_out) {
     dnnl_status_t status = dnnl_primitive_attr_create(attr_out);
     if (status != dnnl_success) return status;
     status = dnnl_primitive_attr_set_scratchpad_mode(*attr_out, dnnl_scratchpad_mode_user);
-    if (status != dnnl_success || after.kind == WFI_NOTHING) return status;
+    if (status != dnnl_success || !add) return status;
     dnnl_post_ops_t ops = NULL;
     status = dnnl_post_ops_create(&ops);
     if (status != dnnl_success) return status;
-    status = append(ops, after);
+    status = append_old(ops);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(*attr_out, ops);
     dnnl_post_ops_destroy(ops);
     return status;
@@ -185,13 +182,11 @@ typedef struct call {
     dnnl_primitive_desc_t desc;
 } call;
 
-static const wfi_after nothing = {WFI_NOTHING, 0};
-
-static void call_begin(call *c, wfi_after after, int n_mds, const wfi_md *const *md) {
+static void call_begin(call *c, bool add, int n_mds, const wfi_md *const *md) {
     c->attr = NULL;
     c->desc = NULL;
     natives_make(&c->m, n_mds, md);
-    c->status = c->m.status == dnnl_success ? attr_make(after, &c->attr) : c->m.status;
+    c->status = c->m.status == dnnl_success ? attr_make(add, &c->attr) : c->m.status;
 }
 
 static wf_status call_end(call *c, const wfi_library *lib, dnnl_primitive_desc_t *desc_out) {
@@ -252,7 +247,7 @@ wf_status wfi_describe_conv(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_
     dnnl_dims_t pad = {window->pad, window->pad};
     dnnl_dims_t pad_end = {window->pad_end[0], window->pad_end[1]};
     call c;
-    call_begin(&c, nothing, 4, (const wfi_md *const[]){src, weight, bias, dst});
+    call_begin(&c, false, 4, (const wfi_md *const[]){src, weight, bias, dst});
     if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
     if (is_forward(prop))
         DESCRIBE_FORWARD(c, convolution_forward, dilated_convolution_forward, prop, alg, c.m.md[0],
@@ -272,7 +267,7 @@ wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t pr
                                      const wfi_md *dst, const_dnnl_primitive_desc_t hint,
                                      dnnl_primitive_desc_t *desc_out) {
     call c;
-    call_begin(&c, nothing, 4, (const wfi_md *const[]){src, weight, bias, dst});
+    call_begin(&c, false, 4, (const wfi_md *const[]){src, weight, bias, dst});
     if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
     if (is_forward(prop))
         DESCRIBE_FORWARD(c, inner_product_forward, inner_product_forward, prop, c.m.md[0],
@@ -287,9 +282,9 @@ wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t pr
 }
 
 wf_status wfi_describe_matmul(const wfi_library *lib, const wfi_md *a, const wfi_md *b,
-                              const wfi_md *dst, wfi_after after, dnnl_primitive_desc_t *desc_out) {
+                              const wfi_md *dst, dnnl_primitive_desc_t *desc_out) {
     call c;
-    call_begin(&c, after, 3, (const wfi_md *const[]){a, b, dst});
+    call_begin(&c, false, 3, (const wfi_md *const[]){a, b, dst});
     if (c.status == dnnl_success)
         DESCRIBE_FORWARD(c, matmul, matmul, c.m.md[0], c.m.md[1], NULL, c.m.md[2]);
     return call_end(&c, lib, desc_out);
@@ -299,7 +294,7 @@ wf_status wfi_describe_batch_norm(const wfi_library *lib, dnnl_prop_kind_t prop,
                                   float eps, unsigned flags, const_dnnl_primitive_desc_t hint,
                                   dnnl_primitive_desc_t *desc_out) {
     call c;
-    call_begin(&c, nothing, 1, &data);
+    call_begin(&c, false, 1, &data);
     if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
     if (is_forward(prop))
         DESCRIBE_FORWARD(c, batch_normalization_forward, batch_normalization_forward, prop,
@@ -315,7 +310,7 @@ wf_status wfi_describe_layer_norm(const wfi_library *lib, dnnl_prop_kind_t prop,
                                   const_dnnl_primitive_desc_t hint,
                                   dnnl_primitive_desc_t *desc_out) {
     call c;
-    call_begin(&c, nothing, 2, (const wfi_md *const[]){data, stat});
+    call_begin(&c, false, 2, (const wfi_md *const[]){data, stat});
     if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
     if (is_forward(prop))
         DESCRIBE_FORWARD(c, layer_normalization_forward, layer_normalization_forward, prop,
@@ -341,7 +336,7 @@ wf_status wfi_describe_lstm(const wfi_library *lib, dnnl_prop_kind_t prop,
         all[k] = md[k];
         all[WFI_LSTM_MDS + k] = diff ? diff[k] : NULL;
     }
-    call_begin(&c, nothing, MOST_MDS, all);
+    call_begin(&c, false, MOST_MDS, all);
     if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
     const wfi_shown_md *diff_md = c.m.md + WFI_LSTM_MDS;
     if (is_forward(prop))
@@ -357,7 +352,7 @@ wf_status wfi_describe_eltwise(const wfi_library *lib, dnnl_prop_kind_t prop, dn
                                const wfi_md *data, float alpha, float beta,
                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
     call c;
-    call_begin(&c, nothing, 1, &data);
+    call_begin(&c, false, 1, &data);
     if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
     if (is_forward(prop))
         DESCRIBE_FORWARD(c, eltwise_forward, eltwise_forward, prop, alg, c.m.md[0],
@@ -369,10 +364,9 @@ wf_status wfi_describe_eltwise(const wfi_library *lib, dnnl_prop_kind_t prop, dn
 }
 
 wf_status wfi_describe_binary(const wfi_library *lib, dnnl_alg_kind_t alg, const wfi_md *a,
-                              const wfi_md *b, const wfi_md *dst, wfi_after after,
-                              dnnl_primitive_desc_t *desc_out) {
+                              const wfi_md *b, const wfi_md *dst, dnnl_primitive_desc_t *desc_out) {
     call c;
-    call_begin(&c, after, 3, (const wfi_md *const[]){a, b, dst});
+    call_begin(&c, false, 3, (const wfi_md *const[]){a, b, dst});
     if (c.status == dnnl_success)
         DESCRIBE_FORWARD(c, binary, binary, alg, c.m.md[0], c.m.md[1], c.m.md[2]);
     return call_end(&c, lib, desc_out);
@@ -386,7 +380,7 @@ wf_status wfi_describe_pooling(const wfi_library *lib, dnnl_prop_kind_t prop, dn
     dnnl_dims_t stride = {window->stride, window->stride}, pad = {window->pad, window->pad};
     dnnl_dims_t pad_end = {window->pad_end[0], window->pad_end[1]};
     call c;
-    call_begin(&c, nothing, 2, (const wfi_md *const[]){src, dst});
+    call_begin(&c, false, 2, (const wfi_md *const[]){src, dst});
     if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
     if (is_forward(prop))
         DESCRIBE_FORWARD(c, pooling_forward, pooling_v2_forward, prop, alg, c.m.md[0], c.m.md[1],
@@ -403,7 +397,7 @@ wf_status wfi_describe_softmax(const wfi_library *lib, dnnl_prop_kind_t prop, bo
     dnnl_alg_kind_t alg = logarithm ? dnnl_softmax_log : dnnl_softmax_accurate;
     int dim = data->n_dims - 1;
     call c;
-    call_begin(&c, nothing, 1, &data);
+    call_begin(&c, false, 1, &data);
     if (c.status != dnnl_success) return call_end(&c, lib, desc_out);
     if (is_forward(prop))
         DESCRIBE_FORWARD(c, softmax_forward, softmax_v2_forward, prop, alg, c.m.md[0], c.m.md[0],
@@ -414,10 +408,10 @@ wf_status wfi_describe_softmax(const wfi_library *lib, dnnl_prop_kind_t prop, bo
     return call_end(&c, lib, desc_out);
 }
 
-wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_shown_md dst,
-                               wfi_after after, dnnl_primitive_desc_t *desc_out) {
+wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_shown_md dst, bool add,
+                               dnnl_primitive_desc_t *desc_out) {
     call c;
-    call_begin(&c, after, 0, NULL);
+    call_begin(&c, add, 0, NULL);
     if (c.status == dnnl_success)
         c.status =
             dnnl_reorder_primitive_desc_create(&c.desc, src, lib->engine, dst, lib->engine, c.attr);

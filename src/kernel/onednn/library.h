@@ -64,13 +64,6 @@ void wfi_md_disown(const wfi_library *lib, wfi_owned_md md); /* NULL is allowed 
 
 /* ---- primitives ---- */
 
-/* What is done to the result before it is stored. */
-typedef enum wfi_after_kind { WFI_NOTHING, WFI_ADD_OLD, WFI_RELU, WFI_SCALE } wfi_after_kind;
-typedef struct wfi_after {
-    wfi_after_kind kind;
-    float factor; /* of WFI_SCALE */
-} wfi_after;
-
 typedef struct wfi_spatial_window { /* of a convolution or a pooling; the same in both dims */
     int64_t kernel[2], stride, pad;
     int64_t pad_end[2]; /* at the bottom and right */
@@ -88,7 +81,7 @@ wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t pr
                                      const wfi_md *dst, const_dnnl_primitive_desc_t hint,
                                      dnnl_primitive_desc_t *desc_out);
 wf_status wfi_describe_matmul(const wfi_library *lib, const wfi_md *a, const wfi_md *b,
-                              const wfi_md *dst, wfi_after after, dnnl_primitive_desc_t *desc_out);
+                              const wfi_md *dst, dnnl_primitive_desc_t *desc_out);
 /* src, dst and their gradients look alike; flags of dnnl_normalization_flags_t. No
  * backward needs the shift, but layer norm's must be given one, and batch norm's must
  * in oneDNN 2 and must not in 3. */
@@ -104,8 +97,7 @@ wf_status wfi_describe_eltwise(const wfi_library *lib, dnnl_prop_kind_t prop, dn
                                const wfi_md *data, float alpha, float beta,
                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out);
 wf_status wfi_describe_binary(const wfi_library *lib, dnnl_alg_kind_t alg, const wfi_md *a,
-                              const wfi_md *b, const wfi_md *dst, wfi_after after,
-                              dnnl_primitive_desc_t *desc_out);
+                              const wfi_md *b, const wfi_md *dst, dnnl_primitive_desc_t *desc_out);
 wf_status wfi_describe_pooling(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_alg_kind_t alg,
                                const wfi_md *src, const wfi_md *dst,
                                const wfi_spatial_window *window, const_dnnl_primitive_desc_t hint,
@@ -122,8 +114,9 @@ wf_status wfi_describe_lstm(const wfi_library *lib, dnnl_prop_kind_t prop,
 wf_status wfi_describe_softmax(const wfi_library *lib, dnnl_prop_kind_t prop, bool logarithm,
                                const wfi_md *data, const_dnnl_primitive_desc_t hint,
                                dnnl_primitive_desc_t *desc_out);
-wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_shown_md dst,
-                               wfi_after after, dnnl_primitive_desc_t *desc_out);
+/* `add`: to what dst holds. */
+wf_status wfi_describe_reorder(const wfi_library *lib, wfi_shown_md src, wfi_shown_md dst, bool add,
+                               dnnl_primitive_desc_t *desc_out);
 
 /* The implementation's name; lives as long as the descriptor. */
 const char *wfi_desc_name(const_dnnl_primitive_desc_t desc);

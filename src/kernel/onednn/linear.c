@@ -112,8 +112,7 @@ static wf_status add_chunk(wfi_kernel *kernel, const chunks *c, int64_t n,
     wfi_md product = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){n, c->n_cols});
     dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
-    WF_TRY(wfi_describe_matmul(&wfi_onednn_of(kernel)->lib, &rows, &cols, &product,
-                               (wfi_after){WFI_NOTHING, 0}, &desc));
+    WF_TRY(wfi_describe_matmul(&wfi_onednn_of(kernel)->lib, &rows, &cols, &product, &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
     WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, c->rows, 0));
     WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_WEIGHTS, c->cols, 0));
@@ -161,8 +160,7 @@ wf_status wfi_describe_product(wfi_kernel *kernel, const char **reason_out) {
     if (attr->matmul.transpose_b) b = wfi_md_transposed(b);
     dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
-    WF_TRY(wfi_describe_matmul(&wfi_onednn_of(kernel)->lib, &a, &b, &c, (wfi_after){WFI_NOTHING, 0},
-                               &desc));
+    WF_TRY(wfi_describe_matmul(&wfi_onednn_of(kernel)->lib, &a, &b, &c, &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 0));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_WEIGHTS, 1));

@@ -19,7 +19,7 @@ wf_status wfi_add_move(wfi_kernel *kernel, const wfi_md *from, int from_operand,
     WF_TRY(wfi_md_own(lib, from, &from_md));
     wf_status status = wfi_md_own(lib, to, &to_md);
     if (status == WF_OK) {
-        status = wfi_describe_reorder(lib, from_md, to_md, (wfi_after){WFI_NOTHING, 0}, &desc);
+        status = wfi_describe_reorder(lib, from_md, to_md, false, &desc);
         wfi_md_disown(lib, to_md);
     }
     wfi_md_disown(lib, from_md);
