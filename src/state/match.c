@@ -77,18 +77,21 @@ static bool is_skipped(const matcher *m, const char *name) {
     return wfi_names_has(m->skip, wfi_bare_name(name));
 }
 
+/* Whether the file is still looked through for wanted[i]. */
+static bool is_sought(const matcher *m, int i) {
+    return m->found[i] < 0 && !is_skipped(m, m->wanted[i].name);
+}
+
 static void assign(matcher *m) {
     for (int i = 0; i < m->n_wanted; i++) {
         m->found[i] = -1;
-        if (is_skipped(m, m->wanted[i].name)) continue;
-        take(m, i, wf_safetensors_find(m->file, m->wanted[i].name));
+        if (is_sought(m, i)) take(m, i, wf_safetensors_find(m->file, m->wanted[i].name));
     }
     for (int i = 0; i < m->n_wanted; i++)
-        if (m->found[i] < 0 && !is_skipped(m, m->wanted[i].name))
-            take(m, i, find_unused(m, wfi_bare_name(m->wanted[i].name)));
+        if (is_sought(m, i)) take(m, i, find_unused(m, wfi_bare_name(m->wanted[i].name)));
     /* Of two tied tensors some programs save only the second. */
     for (int i = 0; i < m->n_wanted; i++)
-        if (m->found[i] < 0 && strcmp(wfi_bare_name(m->wanted[i].name), "wte.weight") == 0)
+        if (is_sought(m, i) && strcmp(wfi_bare_name(m->wanted[i].name), "wte.weight") == 0)
             take(m, i, find_unused(m, "lm_head.weight"));
 }
 
@@ -118,14 +121,15 @@ static wf_status check_equal(const matcher *m, int a, int b) {
     return status;
 }
 
-/* Passes over a head that repeats the embedding. */
+/* Passes over a head that repeats the embedding, or is skipped with it. */
 static wf_status pass_tied(matcher *m) {
     int head = find_unused(m, "lm_head.weight");
     if (head < 0) return WF_OK;
     for (int i = 0; i < m->n_wanted; i++) {
-        if (m->found[i] < 0 || strcmp(wfi_bare_name(m->wanted[i].name), "wte.weight") != 0)
+        bool is_missing = m->found[i] < 0, skips = is_skipped(m, m->wanted[i].name);
+        if ((is_missing && !skips) || strcmp(wfi_bare_name(m->wanted[i].name), "wte.weight") != 0)
             continue;
-        WF_TRY(check_equal(m, m->found[i], head));
+        if (!skips) WF_TRY(check_equal(m, m->found[i], head));
         m->used[head] = true;
         return WF_OK;
     }
