@@ -8,8 +8,7 @@
  */
 #include "op/op_table.h"
 #include "pass/pass.h"
-
-#include <string.h>
+#include "pass/rewrite.h"
 
 static bool is_embedding_of(const wf_graph *g, const wfi_node *node, int64_t n_classes) {
     return !node->dead && node->op == &wfi_op_embedding &&
@@ -50,39 +49,25 @@ static int32_t find_head(const wf_graph *g, int32_t n_blocks) {
     return -1;
 }
 
-/* Adds a node of the same unit. Returns its first output. */
-static wf_tensor add(wf_graph *g, const wfi_node *like, const wfi_op *op, const wfi_attr *attr,
-                     const wf_shape *shape, int n_in, const wf_tensor *in) {
-    wf_tensor y = wfi_graph_op(g, op, attr, shape, n_in, in);
-    if (y.id >= 0) g->nodes[g->n_nodes - 1].unit = like->unit;
-    return y;
-}
-
-/* The last node makes what this one did. */
-static void take_outputs(wf_graph *g, const wfi_node *node) {
-    if (g->status == WF_OK) memcpy(g->nodes[g->n_nodes - 1].out, node->out, sizeof node->out);
-}
-
 /* Each slice puts its logits into the whole, which has their name. */
 static void join_logits(wf_graph *g, const wfi_node *head) {
     wf_shape shape = g->values[head->out[0]].shape;
     wfi_attr attr = {.slice = {.dim = shape.n_dims - 1}};
     wf_tensor in[WFI_MAX_INPUTS];
     for (int i = 0; i < head->n_in; i++) in[i] = wfi_tensor(g, head->in[i]);
-    wf_tensor x = add(g, head, head->op, &head->attr, NULL, head->n_in, in);
-    x = add(g, head, &wfi_op_slice_backward, &attr, &shape, 1, &x);
-    (void)add(g, head, &wfi_op_reshape, NULL, &shape, 1, &x);
-    take_outputs(g, head);
-    g->values[head->out[0]].alias = x.id;
+    wf_tensor x = wfi_rewrite_add(g, head, head->op, &head->attr, NULL, head->n_in, in);
+    x = wfi_rewrite_add(g, head, &wfi_op_slice_backward, &attr, &shape, 1, &x);
+    (void)wfi_rewrite_add(g, head, &wfi_op_reshape, NULL, &shape, 1, &x);
+    wfi_rewrite_give(g, head->out, 1);
 }
 
 static void add_loss(wf_graph *g, const wfi_node *loss, int64_t n_blocks) {
     wfi_attr attr = {.classes = {n_classes_of(g, loss->in[0]), n_blocks, 0, n_blocks,
                                  loss->attr.loss.smoothing}};
     wf_tensor in[] = {wfi_tensor(g, loss->in[0]), wfi_tensor(g, loss->in[1])};
-    in[0] = add(g, loss, &wfi_op_class_sums, &attr, NULL, 2, in);
-    (void)add(g, loss, &wfi_op_cross_entropy_of_sums, &attr, NULL, 2, in);
-    take_outputs(g, loss);
+    in[0] = wfi_rewrite_add(g, loss, &wfi_op_class_sums, &attr, NULL, 2, in);
+    (void)wfi_rewrite_add(g, loss, &wfi_op_cross_entropy_of_sums, &attr, NULL, 2, in);
+    wfi_rewrite_give(g, loss->out, loss->n_out);
 }
 
 static void drop_output(wf_graph *g, int32_t v) {
@@ -93,31 +78,29 @@ static void drop_output(wf_graph *g, int32_t v) {
     g->values[v].name = NULL;
 }
 
-static void add_again(wf_graph *g, const wfi_node *node, const wfi_node *head, int64_t n_blocks) {
-    if (node == head && !g->training) {
+typedef struct vocabulary {
+    wfi_node head;
+    int64_t n_blocks;
+} vocabulary;
+
+static void add_again(wf_graph *g, const wfi_node *node, const void *how) {
+    const vocabulary *v = how;
+    const wfi_node *head = &v->head;
+    int64_t n_classes = n_classes_of(g, head->out[0]);
+    wfi_node again = *node;
+    if (is_embedding_of(g, node, n_classes)) again.attr.embedding.n_classes = n_classes;
+    if (node->out[0] == head->out[0] && !g->training)
         join_logits(g, node);
-    } else if (is_cross_entropy(node) && node->in[0] == head->out[0] && g->training) {
-        add_loss(g, node, n_blocks);
-    } else if (g->status == WF_OK) {
-        g->status = WFI_GROW(g->ctx, g->nodes, g->n_nodes, g->node_capacity, "a graph's nodes");
-        if (g->status == WF_OK) g->nodes[g->n_nodes++] = *node;
-    }
+    else if (is_cross_entropy(node) && node->in[0] == head->out[0] && g->training)
+        add_loss(g, node, v->n_blocks);
+    else
+        wfi_rewrite_keep(g, &again);
 }
 
 wf_status wfi_graph_find_vocabulary(wf_graph *g, int32_t n_blocks) {
-    int32_t n_nodes = g->n_nodes, head = find_head(g, n_blocks);
-    wfi_node *nodes = g->nodes;
+    int32_t head = find_head(g, n_blocks);
     if (head < 0) return WF_OK;
-    int64_t n_classes = n_classes_of(g, nodes[head].out[0]);
-    g->nodes = NULL;
-    g->n_nodes = 0;
-    g->node_capacity = 0;
-    if (g->training) drop_output(g, nodes[head].out[0]);
-    for (int32_t n = 0; n < n_nodes; n++) {
-        if (is_embedding_of(g, &nodes[n], n_classes)) nodes[n].attr.embedding.n_classes = n_classes;
-        add_again(g, &nodes[n], &nodes[head], n_blocks);
-    }
-    wfi_free(g->ctx, nodes);
-    wfi_graph_find_producers(g);
-    return g->status;
+    vocabulary v = {g->nodes[head], n_blocks};
+    if (g->training) drop_output(g, v.head.out[0]);
+    return wfi_rewrite(g, add_again, &v);
 }
