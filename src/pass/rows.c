@@ -83,14 +83,17 @@ static bool has_neighbor(const wf_graph *g, const wfi_pairs *pairs, int32_t n) {
 void wfi_pairs_find_rows(const wf_graph *g, wfi_pairs *pairs) {
     for (int32_t n = 0; n < g->n_nodes; n++) {
         const wfi_node *node = &g->nodes[n];
-        bool could_be = !node->dead && pairs->end_of[n] < 0 && node->n_in &&
-                        computes_rows(g, node) && is_between(g, pairs, n) &&
-                        !is_seen_outside(g, node);
-        pairs->is_row[n] = could_be && can_divide(g, pairs->n_slices, node->in[0]);
-        pairs->has_uneven_rows |= could_be && !pairs->is_row[n];
+        pairs->is_row[n] = !node->dead && pairs->end_of[n] < 0 && node->n_in &&
+                           computes_rows(g, node) && is_between(g, pairs, n) &&
+                           !is_seen_outside(g, node);
     }
     /* Graphs that are not trained have no dropout, and the same units. */
     for (int32_t n = 0; n < g->n_nodes; n++)
         if (g->nodes[n].op == &wfi_op_dropout && !has_neighbor(g, pairs, n))
             pairs->is_row[n] = false;
+    for (int32_t n = 0; n < g->n_nodes; n++)
+        if (pairs->is_row[n] && !can_divide(g, pairs->n_slices, g->nodes[n].in[0])) {
+            pairs->is_row[n] = false;
+            pairs->has_uneven_rows = true;
+        }
 }
