@@ -20,10 +20,11 @@ for plan in dp=2 dp=4,zero=3 pp=2,schedule=zb1 pp=2,schedule=zbv dp=2,pp=2,recom
 done
 [[ $(sha --plan dp=2,pp=2 --ranks 4) == "$one" ]] || fail "processes: not one rank's bits"
 
-# The vocabulary is cut, also where it does not divide; the recurrence is whole on every rank.
-cut=$(sha --slices 4)
-for plan in tp=4 dp=2,tp=2 pp=2,tp=2,recompute=all; do
-    [[ $(sha --slices 4 --plan "$plan") == "$cut" ]] || fail "--slices 4, $plan: not one rank's bits"
+# Vocabulary and hidden units are cut, also where slices do not divide them.
+cut=$(sha --slices 5)
+[[ ${#cut} == 64 && $cut != "$one" ]] || fail "--slices 5: no hash, or that of none"
+for plan in tp=5 pp=2,schedule=zb1 dp=2,recompute=all,offload=activations; do
+    [[ $(sha --slices 5 --plan "$plan") == "$cut" ]] || fail "--slices 5, $plan: not one rank's bits"
 done
 
 # ---- a run goes on within an epoch, under another plan, with the hidden state that it had ----
@@ -45,6 +46,14 @@ tensors "$folder/run/state.safetensors" >"$folder/a"
 tensors "$folder/whole/state.safetensors" >"$folder/b"
 [[ $(grep -c '^hidden.rnn.l[01] \[8, 2, 24\] .*[1-9a-f]' "$folder/a") == 2 ]] || fail "no hidden state in the checkpoint"
 cmp -s "$folder/a" "$folder/b" || fail "--resume: another hidden state"
+report $lstm --slices 4 --plan tp=2,dp=2,zero=1 --steps 3 --out "$folder/cut" >/dev/null || fail "tp=2,dp=2: 3 steps"
+report train --resume --steps 5 --out "$folder/cut" --plan tp=4 >/dev/null || fail "tp=4: --resume"
+report $lstm --slices 4 --steps 5 --out "$folder/uncut" >/dev/null || fail "--slices 4: 5 steps"
+cmp -s "$folder/cut/model.safetensors" "$folder/uncut/model.safetensors" || fail "tp=4: --resume: other weights"
+tensors "$folder/cut/state.safetensors" >"$folder/a"
+tensors "$folder/uncut/state.safetensors" >"$folder/b"
+[[ $(grep -c '^hidden.rnn.l[01] \[8, 2, 24\] .*[1-9a-f]' "$folder/a") == 2 ]] || fail "tp=4: no hidden state in the checkpoint"
+cmp -s "$folder/a" "$folder/b" || fail "tp=4: --resume: another hidden state"
 
 # ---- learning rate, perplexity, an epoch's begin ----
 plateau="train --model lstm --data $text --words $small --tied --embedding 24 --lr 60 --lr-schedule plateau --lr-gamma 0.25"
@@ -70,9 +79,12 @@ report $plateau --epochs 4 --lr-patience 3 --out "$folder/patient" >/dev/null ||
 # ---- generation ----
 words=$(report generate --init "$folder/p" --prompt "the program" --steps 6 | field text)
 [[ $words == "the program "* ]] || fail "generate: '$words'"
-[[ $(report generate --init "$folder/p" --prompt "the program" --steps 6 --plan pp=2 | field text) == "$words" ]] || fail "generate: pp=2"
+for plan in pp=2 tp=2; do
+    [[ $(report generate --init "$folder/p" --prompt "the program" --steps 6 --plan $plan | field text) == "$words" ]] || fail "generate: $plan"
+done
 
 # ---- what is refused ----
+expect 2 "slices=25 do not divide linear of unit rnn.0, which gives [2, 7, 96]; 24 would" $lstm --slices 25
 expect 2 "tied weights want an embedding as wide" train --model lstm --data "$text" --words --tied --embedding 8 --hidden 16
 expect 2 "--heads has no effect here" $lstm --heads 2
 expect 2 "a recurrent model reads a text in its order" $lstm --no-shuffle

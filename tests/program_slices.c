@@ -35,6 +35,18 @@ static wf_status make(wf_context *ctx, const wf_model *model, const char *plan_t
     return status;
 }
 
+static wf_model *find_lstm(wf_context *ctx, int64_t n_layers, int64_t n_tokens, double dropout) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    wf_model *model;
+    config.n_classes = 100;
+    config.n_tokens = n_tokens;
+    config.n_layers = n_layers;
+    config.hidden = config.embedding = HIDDEN;
+    config.dropout = dropout;
+    TEST_OK(ctx, wf_model_find(ctx, "lstm", &config, &model));
+    return model;
+}
+
 /* ---- which there are ---- */
 
 static void a_pair_is_units(void **state) {
@@ -92,6 +104,34 @@ static void rows_are_units(void **state) {
     test_context_end(ctx);
 }
 
+/* Of a layer of an LSTM slices have the rows of their hidden units, and go on with these from token
+ * to token: no stage begins there. */
+static void tokens_are_units(void **state) {
+    (void)state;
+    static const char *const names[] = {
+        "encoder",         "encoder.pair0.0", "encoder.pair0.1", "encoder.sum0",  "rnn.0",
+        "rnn.0.pair0.0",   "rnn.0.pair0.1",   "rnn.0.sum0",      "rnn.0.pair1.0", "rnn.0.pair1.1",
+        "rnn.0.sum1",      "rnn.0.pair2.0",   "rnn.0.pair2.1",   "rnn.0.sum2",    "decoder",
+        "decoder.pair0.0", "decoder.pair0.1", "decoder.sum0"};
+    wf_context *ctx = test_context();
+    wf_model *model = find_lstm(ctx, 1, 2, 0);
+    wf_program *p;
+    TEST_OK(ctx, make(ctx, model, "tp=2", 2, &p));
+    assert_int_equal(p->graph->n_units, sizeof names / sizeof *names);
+    for (int32_t u = 0; u < p->graph->n_units; u++) {
+        const wfi_unit *unit = &p->graph->units[u];
+        bool is_inner = u > 4 && u < 14;
+        size_t n = u == 5 || u == 6 ? (size_t)4 * HIDDEN * (2 * HIDDEN + 2) / 2 : 0;
+        assert_string_equal(unit->name, names[u]);
+        assert_int_equal(unit->is_inner, is_inner);
+        if (u > 3 && u < 14) assert_int_equal(unit->param_bytes, n * sizeof(float));
+        if (is_inner) assert_false(wfi_unit_may_begin_stage(p->graph, u));
+    }
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
 /* ---- what is refused ---- */
 
 /* Layers of samples, not of tokens: there is nothing that sp could divide. */
@@ -108,6 +148,12 @@ static void nothing_to_divide(void **state) {
     wf_model *model;
     wf_program *p;
     TEST_OK(ctx, wf_model_create(ctx, "small", without_rows, NULL, 0, &model));
+    TEST_OK(ctx, make(ctx, model, "tp=2,sp", 2, &p));
+    for (int32_t u = 0; u < p->graph->n_units; u++) assert_false(p->graph->units[u].is_rows);
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    /* A dropout alone is no reason, even where slices do not divide the tokens. */
+    model = find_lstm(ctx, 1, 5, 0.1);
     TEST_OK(ctx, make(ctx, model, "tp=2,sp", 2, &p));
     for (int32_t u = 0; u < p->graph->n_units; u++) assert_false(p->graph->units[u].is_rows);
     wf_program_destroy(p);
@@ -153,6 +199,28 @@ static void by_statistics(wf_graph *g, const void *config) {
     end(g, wf_global_avg_pool(wf_conv2d(h, "conv2", 12, 3, same)));
 }
 
+static wf_tensor read_features(wf_graph *g) {
+    return wf_input(g, "x", WF_F32, WF_SHAPE(2, 6));
+}
+
+/* A weight of a layer is something else's, too: of no token is anything cut. */
+static void shared_recurrence(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = read_features(g), none = {g, -1}, h = wf_lstm(x, "rnn", 0, 6);
+    wf_tensor w =
+        wf_parameter(g, "rnn.weight_ih_l0", WF_SHAPE(24, 6), (wf_init){WF_INIT_NORMAL, 0.1f});
+    h = wf_softmax(wf_add(wf_linear_with(x, w, none), wf_linear(h, "out", 24)));
+    wf_loss(wf_cross_entropy(wf_linear(wf_reshape(h, WF_SHAPE(-1, 48)), "head", 4),
+                             wf_input(g, "y", WF_I32, WF_SCALAR)));
+}
+
+static void recurrence(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor h = wf_lstm(wf_cut(read_features(g), "rnn"), "rnn", 0, 6);
+    h = wf_reshape(wf_cut(h, "head"), WF_SHAPE(-1, 12));
+    wf_loss(wf_cross_entropy(wf_linear(h, "fc", 4), wf_input(g, "y", WF_I32, WF_SCALAR)));
+}
+
 static void refused(void **state) {
     (void)state;
     static const struct {
@@ -176,6 +244,11 @@ static void refused(void **state) {
         {by_statistics, "", 2, "nothing of this model can be cut: op batch_norm of unit"},
         {seen_outside, "", 2, "nothing of this model can be cut: op add of unit first"},
         {tied, "", 2, "nothing of this model can be cut"},
+        {shared_recurrence, "", 2, "nothing of this model can be cut"},
+        {recurrence, "", 7,
+         "slices=7 do not divide linear of unit rnn, which gives [2, 2, 24]; 6 would"},
+        {recurrence, "tp=2,pp=2,cut=rnn.sum0", 2, "stands between slices that are summed"},
+        {recurrence, "tp=2,pp=2,cut=rnn.pair1.0", 2, "stands between slices that are summed"},
     };
     wf_context *ctx = test_context();
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -194,14 +267,17 @@ static void refused(void **state) {
 
 /* ---- what is sent ---- */
 
-static size_t sent(wf_context *ctx, const char *plan, int64_t n_layers, int64_t n_slices) {
-    wf_model *model = find_gpt(ctx, n_layers);
+static size_t sent_of(wf_context *ctx, wf_model *model, const char *plan, int64_t n_slices) {
     wf_program *p;
     TEST_OK(ctx, make(ctx, model, plan, n_slices, &p));
     size_t bytes = wf_program_rank(p, 0).sent_bytes;
     wf_program_destroy(p);
     wf_model_destroy(model);
     return bytes;
+}
+
+static size_t sent(wf_context *ctx, const char *plan, int64_t n_layers, int64_t n_slices) {
+    return sent_of(ctx, find_gpt(ctx, n_layers), plan, n_slices);
 }
 
 /* Shoeybi et al., Megatron-LM, 2019: two all-reduces forward and two backward a block and
@@ -231,6 +307,41 @@ static void for_the_vocabulary(void **state) {
         size_t expected = n_tokens * (2 * HIDDEN + 6 * 4) * sizeof(float);
         assert_int_equal(vocabulary * (size_t)n, 2 * (size_t)(n - 1) * expected);
     }
+    test_context_end(ctx);
+}
+
+/* A layer of an LSTM sums h of each token and the last c forward, the gradient of h before each
+ * token but the first and that of its input backward. */
+static void token_by_token(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    for (int n = 2; n <= 6; n *= 3) {
+        const char *plan = n == 2 ? "tp=2" : "tp=6,allreduce=direct";
+        size_t layer = sent_of(ctx, find_lstm(ctx, 3, TOKENS, 0), plan, 6) -
+                       sent_of(ctx, find_lstm(ctx, 2, TOKENS, 0), plan, 6);
+        size_t n_elem = (size_t)BATCH * HIDDEN * (TOKENS + 1 + TOKENS - 1 + TOKENS);
+        assert_int_equal(layer * (size_t)n, 2 * (size_t)(n - 1) * n_elem * sizeof(float));
+    }
+    test_context_end(ctx);
+}
+
+/* With zero=3 a rank that has several slices of a layer gathers their parameters once a pass, not
+ * once a token. */
+static void gathered_once_a_pass(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_model *model = find_lstm(ctx, 2, TOKENS, 0);
+    wf_program *p;
+    int32_t n = 0;
+    TEST_OK(ctx, make(ctx, model, "tp=2,dp=2,zero=3", 4, &p));
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const wfi_instruction *now = &p->instructions[i];
+        n += now->kind == WFI_CHANGE && now->rank == 0 && now->from == WFI_SHARD &&
+             now->unit >= 0 && !strcmp(p->graph->units[now->unit].name, "rnn.1.pair0.1");
+    }
+    assert_int_equal(n, 2 * MICRO / 2);
+    wf_program_destroy(p);
+    wf_model_destroy(model);
     test_context_end(ctx);
 }
 
@@ -296,10 +407,12 @@ static void kept_as_published(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pair_is_units),    cmocka_unit_test(refused),
-        cmocka_unit_test(as_published),       cmocka_unit_test(for_the_vocabulary),
-        cmocka_unit_test(rows_are_units),     cmocka_unit_test(nothing_to_divide),
-        cmocka_unit_test(rows_send_the_same), cmocka_unit_test(kept_as_published),
+        cmocka_unit_test(a_pair_is_units),      cmocka_unit_test(refused),
+        cmocka_unit_test(as_published),         cmocka_unit_test(for_the_vocabulary),
+        cmocka_unit_test(rows_are_units),       cmocka_unit_test(nothing_to_divide),
+        cmocka_unit_test(rows_send_the_same),   cmocka_unit_test(kept_as_published),
+        cmocka_unit_test(tokens_are_units),     cmocka_unit_test(token_by_token),
+        cmocka_unit_test(gathered_once_a_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

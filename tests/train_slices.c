@@ -122,6 +122,20 @@ static void image_net(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(logits, y));
 }
 
+/* Layers whose hidden units slices divide, token by token: also where these do not divide. */
+static void recurrent_net(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
+    x = wf_lstm(wf_linear(wf_reshape(x, WF_SHAPE(-1, 3, 64)), "in", 10), "rnn", 0, 18);
+    wf_cut(x, "second");
+    x = wf_lstm(wf_dropout(x, "drop", 0.1f), "rnn", 1, 13);
+    wf_cut(x, "head");
+    wf_tensor logits = wf_linear(wf_reshape(x, WF_SHAPE(-1, 39)), "fc", CLASSES);
+    wf_output(logits, "logits");
+    wf_loss(wf_cross_entropy(logits, y));
+}
+
 typedef struct net {
     wf_model_function function;
     int n_slices; /* at most */
@@ -132,7 +146,7 @@ typedef struct net {
 static const net nets[] = {{gated_net, 8, 2, false},      {plain_net, 4, 1, false},
                            {tied_words_net, 8, 3, false}, {words_net, 4, 3, false},
                            {shared_net, 8, 4, true},      {token_net, 8, 4, true},
-                           {image_net, 4, 1, false}};
+                           {image_net, 4, 1, false},      {recurrent_net, 8, 8, false}};
 
 static int count_pairs(const wf_graph *g) {
     int n = 0;

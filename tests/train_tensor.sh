@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # label: once
-# GPT-2 in slices: every division of them among ranks, beside replicas and stages, gives one rank's
+# GPT-2 and an LSTM in slices: every division of them among ranks, beside replicas and stages, gives one rank's
 # bits, as threads, as processes and, with WEFT_TEST_FULL=1, under both MPIs; a run goes on from its
 # checkpoint with any other division, and the checkpoint is that of the whole.
 source tests/cli_helpers.bash
@@ -8,9 +8,10 @@ unset "${!SLURM_@}" "${!OMPI_@}" "${!PMI_@}" "${!PMIX_@}" RANK WORLD_SIZE LOCAL_
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_btl_vader_single_copy_mechanism=none
 
+common=(--data synthetic --batch 8 --micro 4 --lanes 2 --threads 1 --seed 1 --clip-norm 1)
 # gpt2-tiny, with a vocabulary that nothing divides
-model=(--model gpt --layers 2 --hidden 64 --heads 4 --vocab 251 --tokens 32 --data synthetic --batch 8 --micro 4 --lanes 2 --threads 1 --seed 1
-    --optimizer adamw --lr 1e-3 --dropout 0.1 --clip-norm 1)
+model=(--model gpt --layers 2 --hidden 64 --heads 4 --vocab 251 --tokens 32 "${common[@]}"
+    --optimizer adamw --lr 1e-3 --dropout 0.1)
 
 # run LAUNCHER RANKS PLAN WORDS...: its report.
 run() {
@@ -59,6 +60,26 @@ if [[ ${WEFT_TEST_FULL:-0} == 1 ]]; then
         for wire in shm mpi; do same $name 4 tp=4{,\,sp} tp=2,sp,pp=2 tp=2,dp=2,zero=3{,\,order=dp\,tp} tp=2,pp=2,order=pp,tp; done
     done
 fi
+
+# Hidden units that nothing divides, and a tied vocabulary.
+gpt=("${model[@]}") gpt_one=$one
+model=(--model lstm --hidden 26 --tied --vocab 251 --tokens 4 "${common[@]}" --lr 1 --dropout 0.2)
+one=$(run threads 1 "" --steps 2 --slices 4 | field weights_sha256)
+[[ ${#one} == 64 && $one != "$(run threads 1 "" --steps 2 | field weights_sha256)" ]] || fail "lstm: 4 slices give the bits of none"
+same threads 2 tp=2
+same threads 4 tp=4 tp=2,dp=2 tp=2,pp=2 tp=2,sp,dp=2,zero=3
+same threads 8 tp=2,dp=2,pp=2,zero=1
+same processes 4 tp=4 tp=2,dp=2,zero=3,recompute=all
+if [[ ${WEFT_TEST_FULL:-0} == 1 ]]; then
+    same threads 2 tp=2,{schedule=breadth,recompute=selective,offload=state+params+activations,allreduce=root,overlap=off}
+    same threads 4 tp=2,pp=2,schedule={gpipe,zb1,zb2,auto,zbv} tp=2,dp=2,zero={1,2,3}{,\,shard=1,\,offload=params:disk}
+    same processes 8 tp=2,dp=2,pp=2,zero=1
+    for name in mpirun.openmpi mpirun.mpich; do
+        command -v $name >/dev/null || continue
+        for wire in shm mpi; do same $name 4 tp=4 tp=2,pp=2 tp=2,sp,dp=2,zero=3; done
+    done
+fi
+model=("${gpt[@]}") one=$gpt_one
 
 # The whole, under its own names.
 head -c 8192 "$folder/one/model.safetensors" >"$folder/head"

@@ -81,6 +81,7 @@ typedef union wfi_attr {
     } linear;
     struct {
         int transpose_a, transpose_b; /* of the last two dims */
+        int shares_b; /* b's gradient is that of many products with it: another op gives it */
     } matmul;
     struct {
         int tanh; /* the approximation */
@@ -124,6 +125,10 @@ typedef union wfi_attr {
         int64_t n_heads;
         int causal;
     } attention;
+    struct {
+        int64_t step;     /* number of the token */
+        int64_t first, h; /* the units of a part, from which on, and of the whole */
+    } lstm_cell;
     struct {
         wfi_layout to;
     } reorder;
@@ -184,6 +189,7 @@ typedef struct wfi_unit {
     bool is_passed; /* by an op that leaves no node in this graph, but does in a training one */
     bool is_slice;  /* one of the graph's n_slices side by side, each a unit */
     bool is_rows;   /* a slice that has some rows of what stands between pairs */
+    bool is_inner;  /* between pairs that slices go on through, and in them: no stage begins here */
     int32_t slice;  /* which of them, otherwise 0 */
 } wfi_unit;
 
@@ -220,11 +226,11 @@ struct wf_graph {
 static inline const wfi_value *wfi_value_at(const wf_graph *g, int32_t v) {
     return &g->values[v];
 }
-/* What slices give is summed on ranks of one stage; what rows read of parameters is the unit's
- * before. */
+/* What slices give is summed on ranks of one stage, and what they keep from pair to pair stays
+ * there; what rows read of parameters is the unit's before. */
 static inline bool wfi_unit_may_begin_stage(const wf_graph *g, int32_t unit) {
     const wfi_unit *u = &g->units[unit];
-    return !u->is_slice || (u->slice == 0 && !u->is_rows);
+    return !u->is_inner && (!u->is_slice || (u->slice == 0 && !u->is_rows));
 }
 /* The value that owns the bytes of v. */
 static inline int32_t wfi_value_root(const wf_graph *g, int32_t v) {

@@ -23,6 +23,7 @@ enum member {
     CLASSES,
     LOSS,
     ATTENTION,
+    LSTM_CELL,
     REORDER,
     NONE
 };
@@ -50,6 +51,7 @@ static const struct {
                {"smoothed_cross_entropy", LOSS},
                {"self_attention", ATTENTION},
                {"cached_attention", ATTENTION},
+               {"lstm_cell", LSTM_CELL},
                {"reorder", REORDER}};
 
 static enum member member_of(const wfi_op *op) {
@@ -79,7 +81,8 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *a, char *text) {
         snprintf(to, n, "%d %d", a->linear.in_out, a->linear.bias);
         break;
     case MATMUL:
-        snprintf(to, n, "%d %d", a->matmul.transpose_a, a->matmul.transpose_b);
+        snprintf(to, n, "%d %d %d", a->matmul.transpose_a, a->matmul.transpose_b,
+                 a->matmul.shares_b);
         break;
     case GELU:
         snprintf(to, n, "%d", a->gelu.tanh);
@@ -113,6 +116,10 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *a, char *text) {
         break;
     case ATTENTION:
         snprintf(to, n, "%" PRId64 " %d", a->attention.n_heads, a->attention.causal);
+        break;
+    case LSTM_CELL:
+        snprintf(to, n, "%" PRId64 " %" PRId64 " %" PRId64, a->lstm_cell.step, a->lstm_cell.first,
+                 a->lstm_cell.h);
         break;
     case REORDER:
         snprintf(to, n, "%d", (int)a->reorder.to);

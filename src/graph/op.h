@@ -78,7 +78,8 @@ typedef struct wfi_op_cut {
     /* WFI_ANY_DIM: the same dim of all of them. WFI_SUMMED, of outputs: each part has a summand,
      * and the sum of two in another order may round otherwise. */
     int8_t in[WFI_MAX_INPUTS], out[WFI_MAX_OUTPUTS];
-    int8_t n_blocks; /* the dim of input 0 is so many blocks side by side, each cut; 0: one */
+    int8_t n_blocks;   /* the dim of some inputs is so many blocks side by side, each cut; 0: one */
+    uint8_t blocks_in; /* bit i: it is input i */
     bool (*applies)(const wf_graph *g, const wfi_node *node); /* NULL: always */
     /* Makes the attributes a part's; false: there cannot be so many parts. NULL: the same. */
     bool (*divide)(wfi_attr *attr, const wfi_op_part *part);

@@ -211,10 +211,14 @@ static const wfi_op_sample self_attention_samples[] = {
     {.n_in = 1, .in = {WFI_DIMS(2, 5, 12)}, .attr = {.attention = {2, 1}}},
     {0}};
 
-static const wfi_op_cut self_attention_place[] = {
-    {.name = "samples", .in = {1}, .out = {1, 1}},
-    {.name = "heads", .in = {-1}, .out = {-1, 2}, .n_blocks = 3, .divide = divide_heads},
-    {0}};
+static const wfi_op_cut self_attention_place[] = {{.name = "samples", .in = {1}, .out = {1, 1}},
+                                                  {.name = "heads",
+                                                   .in = {-1},
+                                                   .out = {-1, 2},
+                                                   .n_blocks = 3,
+                                                   .blocks_in = 1 << 0,
+                                                   .divide = divide_heads},
+                                                  {0}};
 
 const wfi_op wfi_op_self_attention = {
     .name = "self_attention",

@@ -252,6 +252,7 @@ static wf_status matmul_gradient(wfi_autodiff *ad, const wfi_node *node) {
     int32_t a = node->in[0], b = node->in[1], dc = wfi_gradient_of(ad, node->out[0]);
     int ta = node->attr.matmul.transpose_a != 0, tb = node->attr.matmul.transpose_b != 0;
     WF_TRY(ta ? add_product(ad, a, b, tb, dc, 1) : add_product(ad, a, dc, 0, b, !tb));
+    if (node->attr.matmul.shares_b) return WF_OK;
     return tb ? add_product(ad, b, dc, 1, a, ta) : add_product(ad, b, a, !ta, dc, 0);
 }
 

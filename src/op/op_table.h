@@ -69,6 +69,8 @@
     X(reduce_backward)                                                                             \
     X(lstm)                                                                                        \
     X(lstm_backward)                                                                               \
+    X(lstm_cell)                                                                                   \
+    X(lstm_cell_backward)                                                                          \
     X(self_attention)                                                                              \
     X(self_attention_backward)                                                                     \
     X(cached_attention)

@@ -1,6 +1,10 @@
 /* Finding pairs: from each node whose columns can be cut, through its readers, to one that sums. A
  * search takes nodes as long as each has a rule that fits what is cut of its operands, and gives
  * them back if it comes to nothing. A node that sums at once is a pair by itself: rows of a table.
+ *
+ * What ends a pair may also give what stays cut, as a token of an LSTM does: then its readers are
+ * taken, too, and all up to the next end is one more pair, which slices go on with. Such pairs are
+ * looked for first: what they begin with could end another.
  */
 #include "pass/pairs.h"
 #include "op/op_table.h"
@@ -11,7 +15,7 @@ typedef struct search {
     const wf_graph *g;
     wfi_pairs pairs;
     int32_t *found;          /* [n_found] nodes of the pair that is looked for */
-    int32_t n_found, end;    /* the node that ends it, or -1 */
+    int32_t n_found, end;    /* the last node found that ends it, or -1 */
     const wfi_node *stopped; /* the first node behind columns that cannot be cut in the same way */
 } search;
 
@@ -63,6 +67,17 @@ static const wfi_op_cut *find_rule(const search *s, const wfi_node *node, bool s
     for (; rule && rule->name; rule++)
         if ((rule->out[0] == WFI_SUMMED) == sums && rule_fits(s, node, rule)) return rule;
     return NULL;
+}
+
+/* Whether the node, which is found, ends a pair. */
+static bool is_end(const search *s, int32_t n) {
+    return s->pairs.rule[n]->out[0] == WFI_SUMMED;
+}
+
+bool wfi_pairs_goes_on(const wfi_pairs *pairs, const wfi_node *end) {
+    bool goes = false;
+    for (int i = 1; i < end->n_out; i++) goes |= pairs->cuts[end->out[i]].dim > 0;
+    return goes;
 }
 
 static bool is_found(const search *s, int32_t n) {
@@ -147,7 +162,8 @@ static bool take_reader(search *s, int32_t n) {
     if (ends && is_seen_outside(g, node->out[0])) return false;
     if (!ends) rule = find_rule(s, node, false);
     if (!rule && !s->stopped) s->stopped = node;
-    if (!rule || (ends && s->end >= 0)) return false;
+    if (!rule || (ends && s->end >= 0 && !wfi_pairs_goes_on(&s->pairs, &g->nodes[s->end])))
+        return false;
     take_node(s, n, rule, ends ? product.n_in : node->n_in);
     if (ends) s->end = n;
     return true;
@@ -171,11 +187,12 @@ static bool find_blocks(search *s) {
         for (int32_t k = 0; k < s->n_found; k++) {
             const wfi_node *node = &g->nodes[s->found[k]];
             const wfi_op_cut *rule = s->pairs.rule[s->found[k]];
-            int n_operands = rule->n_blocks ? 1 : node->n_in + node->n_out, n = rule->n_blocks;
+            int n_operands = node->n_in + node->n_out, n = rule->n_blocks;
             for (int pass = 0; pass < 2; pass++)
                 for (int i = 0; i < n_operands; i++) {
                     int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
                     if (v < 0 || !s->pairs.cuts[v].dim) continue;
+                    if (rule->n_blocks && !(rule->blocks_in >> i & 1)) continue;
                     if (!pass && s->pairs.cuts[v].n_blocks > n) n = s->pairs.cuts[v].n_blocks;
                     if (!pass || s->pairs.cuts[v].n_blocks >= n) continue;
                     if (is_parameter(g, v) && find_reader(s, v, true) >= 0) return false;
@@ -186,10 +203,13 @@ static bool find_blocks(search *s) {
     }
     for (int32_t k = 0; k < s->n_found; k++) {
         const wfi_node *node = &g->nodes[s->found[k]];
-        int n = s->pairs.rule[s->found[k]]->n_blocks;
-        for (int i = 0; i < node->n_out && n; i++)
+        const wfi_op_cut *rule = s->pairs.rule[s->found[k]];
+        for (int i = 0; i < node->n_out && rule->n_blocks; i++)
             if (s->pairs.cuts[node->out[i]].n_blocks > 1) return false;
-        if (n && s->pairs.cuts[node->in[0]].n_blocks != n) return false;
+        for (int i = 0; i < node->n_in && rule->n_blocks; i++)
+            if (node->in[i] >= 0 && s->pairs.cuts[node->in[i]].n_blocks !=
+                                        (rule->blocks_in >> i & 1 ? rule->n_blocks : 1))
+                return false;
     }
     return true;
 }
@@ -205,10 +225,23 @@ static void forget_node(search *s, int32_t n) {
     }
 }
 
+/* Whether the node of a pair reads parts that nobody has any more. */
+static bool misses_parts(const search *s, int32_t n) {
+    const wfi_node *node = &s->g->nodes[n];
+    bool misses = false;
+    for (int i = 0; i < node->n_in && s->pairs.end_of[n] >= 0; i++)
+        misses |= node->in[i] >= 0 && s->pairs.rule[n]->in[i] != WFI_WHOLE &&
+                  !s->pairs.cuts[node->in[i]].dim;
+    return misses;
+}
+
+/* The pair, and those that go on with what its slices had. */
 static void forget_pair(search *s, int32_t end) {
     for (int32_t n = 0; n <= end; n++)
         if (s->pairs.end_of[n] == end) forget_node(s, n);
     s->pairs.n_pairs--;
+    for (int32_t n = end + 1; n < s->g->n_nodes; n++)
+        if (misses_parts(s, n)) forget_pair(s, s->pairs.end_of[n]);
 }
 
 /* A parameter that something else reads, too, is not cut: all its pairs go. */
@@ -222,8 +255,16 @@ static void keep_shared(search *s) {
     }
 }
 
-/* The pair that begins with node n, if one does. */
-static void find_pair(search *s, int32_t n) {
+/* Of the nodes found that end a pair, the first that is not before node n. */
+static int32_t find_end(const search *s, int32_t n) {
+    int32_t end = s->end;
+    for (int32_t k = 0; k < s->n_found; k++)
+        if (s->found[k] >= n && s->found[k] < end && is_end(s, s->found[k])) end = s->found[k];
+    return end;
+}
+
+/* The pair that begins with node n, if one does; or several, if slices are to go on. */
+static void find_pair(search *s, int32_t n, bool goes_on) {
     const wf_graph *g = s->g;
     s->n_found = 0;
     s->end = -1;
@@ -235,14 +276,21 @@ static void find_pair(search *s, int32_t n) {
     bool is_pair = true;
     for (int32_t k = 0; k < s->n_found && is_pair; k++) {
         const wfi_node *next = &g->nodes[s->found[k]];
-        bool ends = s->found[k] == s->end;
-        for (int i = 0; i < next->n_out && is_pair && !ends; i++)
-            is_pair = !is_seen_outside(g, next->out[i]) && take_readers(s, next->out[i]);
+        for (int i = 0; i < next->n_out && is_pair; i++) {
+            bool is_part = !is_end(s, s->found[k]) || s->pairs.cuts[next->out[i]].dim;
+            is_pair =
+                !is_part || (!is_seen_outside(g, next->out[i]) && take_readers(s, next->out[i]));
+        }
     }
-    is_pair = is_pair && s->end >= 0 && find_blocks(s);
-    for (int32_t k = 0; k < s->n_found && is_pair; k++) s->pairs.end_of[s->found[k]] = s->end;
-    for (int32_t k = 0; k < s->n_found && !is_pair; k++) forget_node(s, s->found[k]);
-    s->pairs.n_pairs += is_pair;
+    is_pair = is_pair && s->end >= 0 && find_blocks(s) &&
+              goes_on == wfi_pairs_goes_on(&s->pairs, &g->nodes[find_end(s, n)]);
+    for (int32_t k = 0; k < s->n_found; k++) {
+        s->pairs.n_pairs += is_pair && is_end(s, s->found[k]);
+        if (is_pair)
+            s->pairs.end_of[s->found[k]] = find_end(s, s->found[k]);
+        else
+            forget_node(s, s->found[k]);
+    }
 }
 
 /* ---- how many slices there can be ---- */
@@ -322,7 +370,8 @@ static wf_status allocate(search *s) {
 wf_status wfi_pairs_find(const wf_graph *g, int32_t n_slices, wfi_pairs *pairs_out) {
     search s = {.g = g, .pairs.n_slices = n_slices};
     wf_status status = allocate(&s);
-    for (int32_t n = 0; n < g->n_nodes && status == WF_OK; n++) find_pair(&s, n);
+    for (int32_t n = 0; n < g->n_nodes && status == WF_OK; n++) find_pair(&s, n, true);
+    for (int32_t n = 0; n < g->n_nodes && status == WF_OK; n++) find_pair(&s, n, false);
     if (status == WF_OK) keep_shared(&s);
     if (status == WF_OK) status = check_number(&s);
     if (status == WF_OK) wfi_pairs_find_rows(g, &s.pairs);

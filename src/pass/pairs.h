@@ -33,6 +33,9 @@ void wfi_pairs_release(wf_context *ctx, wfi_pairs *pairs);
 wfi_op_part wfi_pairs_part(const wf_graph *g, const wfi_pairs *pairs, const wfi_node *node,
                            int64_t slice, int64_t n);
 
+/* Whether slices keep what the end of a pair gives beside the sum, for a pair behind it. */
+bool wfi_pairs_goes_on(const wfi_pairs *pairs, const wfi_node *end);
+
 /* rows.c: fills is_row, when all pairs are found. */
 void wfi_pairs_find_rows(const wf_graph *g, wfi_pairs *pairs);
 

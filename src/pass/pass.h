@@ -24,6 +24,9 @@ wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices);
  * rules. Without effect on anything else. */
 wf_status wfi_graph_find_vocabulary(wf_graph *g, int32_t n_blocks);
 
+/* Recurrent layers become nodes for each token (recurrence.c), which can be cut by hidden units. */
+wf_status wfi_graph_unroll(wf_graph *g);
+
 /* Marks the parameters of those names (wf_graph_config.freeze and lr_scale), and puts the frozen
  * ones of each unit behind what is trained. Errors: INVALID_ARG: a name that none has, or nothing
  * is left to train. */

@@ -5,7 +5,8 @@
  * optimizer state, norms) is a slice's, and its kernels have the slice's shapes on every rank. What
  * the slices of a pair give is added over one tree. What stands before a pair in its unit stays
  * there; what comes behind is one more unit. So a unit "h.0" becomes "h.0", "h.0.pair0.0",
- * "h.0.pair0.1", ..., "h.0.sum0", and again for its second pair.
+ * "h.0.pair0.1", ..., "h.0.sum0", and again for its second pair. What slices keep from pair to pair
+ * (pairs.c) is read by the same slice.
  *
  * Between pairs, too, each slice is a unit, with some of the rows: "h.0.rows0.0", "h.0.rows0.1",
  * ... (rows.c). Vectors of parameters that they read are the unit's before, which all slices have:
@@ -29,7 +30,7 @@ typedef struct shard {
     int32_t n_nodes, n_units, n_values;
     int32_t *becomes; /* [n_values] in the graph behind; in a slice, that slice's */
     int32_t *unit_of; /* [n_units] the first that a unit becomes */
-    int32_t *rows;    /* [n_values * n_slices] each slice's rows of it, or -1 */
+    int32_t *parts;   /* [n_values * n_slices] each slice's rows, or columns, of it, or -1 */
     int32_t *bias;    /* [n_values] is added to rows of the value, or -1 */
     int32_t n_rows;   /* runs of row nodes so far in the unit at hand */
 } shard;
@@ -138,6 +139,34 @@ static bool is_read(const shard *s, int32_t v, bool by_rows) {
     return false;
 }
 
+/* Whether the pair reads parts that slices have from one before it. */
+static bool goes_on(const shard *s, int32_t end) {
+    bool goes = false;
+    for (int32_t n = 0; n <= end; n++)
+        for (int i = 0; i < s->nodes[n].n_in && s->pairs.end_of[n] == end; i++) {
+            int32_t v = s->nodes[n].in[i];
+            goes |= v >= 0 && s->pairs.cuts[v].dim && s->parts[v * s->pairs.n_slices] >= 0;
+        }
+    return goes;
+}
+
+/* What values become in a slice of the pair. */
+static void take_parts(const shard *s, int32_t slice, int32_t *becomes) {
+    memcpy(becomes, s->becomes, (size_t)s->n_values * sizeof *becomes);
+    for (int32_t v = 0; v < s->n_values; v++) {
+        int32_t part = s->parts[v * s->pairs.n_slices + slice];
+        if (s->pairs.cuts[v].dim && part >= 0) becomes[v] = part;
+    }
+}
+
+static void keep_parts(shard *s, int32_t end, int32_t slice, const int32_t *becomes) {
+    for (int32_t n = 0; n <= end; n++)
+        for (int i = 0; i < s->nodes[n].n_out && s->pairs.end_of[n] == end; i++) {
+            int32_t v = s->nodes[n].out[i];
+            if (s->pairs.cuts[v].dim) s->parts[v * s->pairs.n_slices + slice] = becomes[v];
+        }
+}
+
 static void cut_parameters(shard *s, int32_t end) {
     wf_graph *g = s->g;
     for (int32_t n = 0; n <= end; n++)
@@ -158,22 +187,27 @@ static wf_status add_pair(shard *s, int32_t end, int32_t unit, int32_t number) {
     wf_status status = read && becomes ? WF_OK : WF_NO_MEMORY;
     int32_t n_read = status == WF_OK ? find_read(s, end, read) : 0;
     int32_t *given = read + n_values, *summands = given + n_values * n;
+    bool follows = goes_on(s, end),
+         is_inner = follows || wfi_pairs_goes_on(&s->pairs, &s->nodes[end]);
     cut_parameters(s, end);
     leave_slices(s, unit);
+    g->units[g->n_units - 1].is_inner |= follows;
     for (int32_t k = 0; k < n_read; k++) {
         wf_tensor x = wfi_tensor(g, s->becomes[read[k]]);
         given[k * s->pairs.n_slices] = wf_reshape(x, wf_tensor_shape(x)).id;
     }
     for (int32_t slice = 0; slice < s->pairs.n_slices && status == WF_OK; slice++) {
         add_unit(s, unit, "pair", number, slice);
+        g->units[g->n_units - 1].is_inner |= is_inner;
         for (int32_t k = 0; k < n_read && !slice && g->status == WF_OK; k++)
             give(g, wfi_tensor(g, given[k * s->pairs.n_slices]), s->pairs.n_slices,
                  &given[k * s->pairs.n_slices]);
-        memcpy(becomes, s->becomes, n_values * sizeof *becomes);
+        take_parts(s, slice, becomes);
         for (int32_t k = 0; k < n_read; k++)
             becomes[read[k]] = given[k * s->pairs.n_slices + slice];
         for (int32_t k = 0; k <= end && g->status == WF_OK; k++)
             if (s->pairs.end_of[k] == end) add_node(s, k, slice, becomes);
+        keep_parts(s, end, slice, becomes);
         summands[slice] = becomes[s->nodes[end].out[0]];
         status = g->status;
     }
@@ -182,6 +216,7 @@ static wf_status add_pair(shard *s, int32_t end, int32_t unit, int32_t number) {
         wf_tensor y = sum(g, summands, s->pairs.n_slices);
         bool has_bias = wfi_without_bias(node).n_in < node->n_in;
         add_unit(s, unit, "sum", number, -1);
+        g->units[g->n_units - 1].is_inner |= is_inner;
         if (has_bias && !is_read(s, node->out[0], false))
             s->bias[node->out[0]] = node->in[2];
         else if (has_bias)
@@ -240,7 +275,7 @@ static int32_t find_read_by_rows(const shard *s, int32_t first, int32_t end, int
             int32_t v = s->nodes[n].in[i], producer = g->values[v].node;
             bool is_param = g->values[v].kind == WFI_VALUE_PARAM;
             bool is_made = !is_param && producer >= 0 && s->pairs.is_row[producer];
-            if (is_made || (!is_param && s->rows[v * s->pairs.n_slices] >= 0)) continue;
+            if (is_made || (!is_param && s->parts[v * s->pairs.n_slices] >= 0)) continue;
             add_once(v, out, &n_out);
             if (s->bias[v] >= 0) add_once(s->bias[v], out, &n_out);
         }
@@ -258,10 +293,10 @@ static void add_row_node(shard *s, const wfi_node *node, int32_t slice) {
         attr.dropout.sample_size = n_elem / g->batch;
     }
     for (int i = 0; i < node->n_in; i++)
-        in[i] = wfi_tensor(g, s->rows[node->in[i] * n_slices + slice]);
+        in[i] = wfi_tensor(g, s->parts[node->in[i] * n_slices + slice]);
     const wfi_node *added = wfi_graph_add(g, node->op, &attr, NULL, node->n_in, in);
     for (int i = 0; i < node->n_out && added; i++)
-        s->rows[node->out[i] * n_slices + slice] = added->out[i];
+        s->parts[node->out[i] * n_slices + slice] = added->out[i];
 }
 
 /* One slice's rows of what the run's nodes give. */
@@ -270,16 +305,16 @@ static void add_slice_of_rows(shard *s, int32_t first, int32_t end, int32_t slic
     wf_graph *g = s->g;
     int32_t n = s->pairs.n_slices;
     for (int32_t k = 0; k < n_read && !slice && g->status == WF_OK; k++) {
-        int32_t *rows = &s->rows[read[k] * n];
+        int32_t *rows = &s->parts[read[k] * n];
         if (g->values[read[k]].kind == WFI_VALUE_PARAM)
             give(g, wfi_tensor(g, *rows), n, rows);
         else
             split(g, *rows, n, rows);
     }
     for (int32_t k = 0; k < n_read && g->status == WF_OK; k++) {
-        int32_t bias = s->bias[read[k]], *rows = &s->rows[read[k] * n + slice];
+        int32_t bias = s->bias[read[k]], *rows = &s->parts[read[k] * n + slice];
         if (bias >= 0)
-            *rows = wf_add(wfi_tensor(g, *rows), wfi_tensor(g, s->rows[bias * n + slice])).id;
+            *rows = wf_add(wfi_tensor(g, *rows), wfi_tensor(g, s->parts[bias * n + slice])).id;
     }
     for (int32_t k = first; k < end && g->status == WF_OK; k++)
         if (s->pairs.is_row[k]) add_row_node(s, &s->nodes[k], slice);
@@ -297,7 +332,7 @@ static wf_status add_rows(shard *s, int32_t first, int32_t end) {
     s->n_rows++;
     for (int32_t k = 0; k < n_read; k++) {
         wf_tensor x = wfi_tensor(g, s->becomes[read[k]]);
-        s->rows[read[k] * n] = wf_reshape(x, wf_tensor_shape(x)).id;
+        s->parts[read[k] * n] = wf_reshape(x, wf_tensor_shape(x)).id;
     }
     for (int32_t slice = 0; slice < n && g->status == WF_OK; slice++) {
         add_unit(s, unit, "rows", number, slice);
@@ -308,7 +343,7 @@ static wf_status add_rows(shard *s, int32_t first, int32_t end) {
         int32_t v = s->nodes[k].out[0];
         wf_shape shape = g->values[v].shape;
         if (s->pairs.is_row[k] && is_read(s, v, false))
-            s->becomes[v] = join(g, &s->rows[v * n], n, &shape).id;
+            s->becomes[v] = join(g, &s->parts[v * n], n, &shape).id;
     }
     wfi_free(g->ctx, read);
     return g->status;
@@ -390,10 +425,10 @@ static wf_status allocate(shard *s) {
     s->becomes = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *s->becomes, "slices");
     s->unit_of = wfi_alloc(g->ctx, (size_t)g->n_units, sizeof *s->unit_of, "slices");
     size_t n_rows = (size_t)g->n_values * (size_t)s->pairs.n_slices;
-    s->rows = wfi_alloc(g->ctx, n_rows, sizeof *s->rows, "slices");
+    s->parts = wfi_alloc(g->ctx, n_rows, sizeof *s->parts, "slices");
     s->bias = wfi_alloc(g->ctx, (size_t)g->n_values, sizeof *s->bias, "slices");
-    if (!s->becomes || !s->unit_of || !s->rows || !s->bias) return WF_NO_MEMORY;
-    memset(s->rows, -1, n_rows * sizeof *s->rows);
+    if (!s->becomes || !s->unit_of || !s->parts || !s->bias) return WF_NO_MEMORY;
+    memset(s->parts, -1, n_rows * sizeof *s->parts);
     for (int32_t v = 0; v < g->n_values; v++) {
         s->becomes[v] = v;
         s->bias[v] = -1;
@@ -405,6 +440,7 @@ wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices) {
     g->n_slices = n_slices;
     if (n_slices == 1) return WF_OK;
     WF_TRY(wfi_graph_find_vocabulary(g, n_slices));
+    WF_TRY(wfi_graph_unroll(g));
     shard s = {.g = g, .n_nodes = g->n_nodes, .n_units = g->n_units, .n_values = g->n_values};
     WF_TRY(wfi_pairs_find(g, n_slices, &s.pairs));
     g->has_uneven_rows = s.pairs.has_uneven_rows;
@@ -423,7 +459,7 @@ wf_status wfi_graph_shard(wf_graph *g, int32_t n_slices) {
     wfi_free(g->ctx, s.units);
     wfi_free(g->ctx, s.becomes);
     wfi_free(g->ctx, s.unit_of);
-    wfi_free(g->ctx, s.rows);
+    wfi_free(g->ctx, s.parts);
     wfi_free(g->ctx, s.bias);
     wfi_pairs_release(g->ctx, &s.pairs);
     return status;

@@ -9,7 +9,7 @@
  * A *use* is a unit in an action of the rank. What one use reads and the next one that reads such
  * parameters reads, too, stays: as with one microbatch after the other through the same unit, or
  * with the last unit, whose backward follows its forward. So do activations that the next use
- * reads.
+ * reads, and what slices read that go on from pair to pair, as long as they do.
  */
 #include "program/lower.h"
 
@@ -28,6 +28,7 @@ typedef struct search {
     wfi_lowering *l;
     int32_t *updated; /* [n_units] after which use it is updated, if that is early, or -1 */
     int32_t n_uses, last;
+    int32_t first;         /* use of the action at hand */
     int32_t first_block;   /* of activations, where they are kept */
     int32_t *last_forward; /* [n_blocks - first_block] the use, or -1: it has come back */
     int32_t n_forward;
@@ -54,7 +55,8 @@ static wf_status find_parameters(search *s, const wfi_action *action, int32_t un
         if (repeats)
             is_read |= reads(p, code->part[WFI_PART_R], u) || reads(p, code->pack[WFI_PART_F], u);
         if (!is_read) continue;
-        if (l->last_read[u] < 0 || l->last_read[u] != last)
+        bool goes_on = p->graph->units[unit].is_inner && l->last_read[u] >= s->first;
+        if (l->last_read[u] < 0 || (l->last_read[u] != last && !goes_on))
             WF_TRY(add_gather(l, wfi_of_unit(WFI_BLOCK_PARAM, u), action->stage, -1, number));
         l->last_read[u] = s->last = number;
     }
@@ -163,6 +165,7 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
     for (int32_t k = 0; k < list->n; k++) {
         (void)wfi_take_stage(l, list->actions[k].stage);
         if (wfi_stage_member_on(p, l->stage, l->rank) < 0) continue;
+        s.first = s.n_uses;
         for (int32_t u = 0; u < l->end_unit - l->first_unit && status == WF_OK; u++) {
             int32_t unit = wfi_action_unit(l, &list->actions[k], u);
             if (wfi_unit_is_on(p, unit, l->rank)) status = find_in_use(&s, &list->actions[k], unit);

@@ -164,6 +164,7 @@ static void place_next_hidden(wfi_code *code, value_use *use) {
     for (int32_t k = 0; k < code->g->n_hidden; k++) {
         const wfi_hidden *h = &code->g->hidden[k];
         code->place[h->after].kind = WFI_BLOCK_NEXT_HIDDEN;
+        code->place[h->after].unit = code->place[h->before].unit;
         code->place[h->after].offset = code->place[h->before].offset;
         use[h->after].stays = true;
     }
