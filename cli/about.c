@@ -197,6 +197,18 @@ static exit_status take(cli *c, saved_model *a) {
     return bad;
 }
 
+/* Which of two files a folder stands for. */
+static void say_average(const cli *c) {
+    static const char *const ends[] = {"", ".index.json"};
+    char path[4200];
+    for (int i = 0; i < 2 && c->o.init && !c->o.resume && !c->o.quiet; i++) {
+        snprintf(path, sizeof path, "%.4000s/model_ema.safetensors%s", c->o.init, ends[i]);
+        if (access(path, F_OK)) continue;
+        complain(EXIT_DONE, "%s is read, the average of the weights", path);
+        return;
+    }
+}
+
 exit_status about_read(cli *c, saved_model *about_out) {
     char state[4200];
     const char *path = c->o.init;
@@ -207,6 +219,7 @@ exit_status about_read(cli *c, saved_model *about_out) {
         path = state;
     }
     if (!path) return EXIT_DONE;
+    if (c->is_root) say_average(c);
     exit_status bad = c->is_root ? read_text(c, path, &text) : EXIT_DONE;
     bad = agree_on_text(c, bad, &text);
     about_out->all = !bad && text && *text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;

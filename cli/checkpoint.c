@@ -71,6 +71,17 @@ static char *tests_text(const scores *tests) {
     return text;
 }
 
+wf_status checkpoint_save_weights(const job *j, wf_trainer *trainer) {
+    char path[4096];
+    path_in(j->c, "model.safetensors", path, sizeof path);
+    wf_status status = wf_trainer_save(trainer, path);
+    if (status != WF_OK || !(j->c->o.recipe.ema > 0)) return status;
+    path_in(j->c, "model_ema.safetensors", path, sizeof path);
+    status = wf_trainer_use_average(trainer, 1);
+    if (status == WF_OK) status = wf_trainer_save(trainer, path);
+    return status == WF_OK ? wf_trainer_use_average(trainer, 0) : status;
+}
+
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests) {
     char path[4096], epoch[TEXT_BYTES], sample[TEXT_BYTES], library[100];
     char *recipe = recipe_text(&j->c->o), *tested = tests_text(tests);
@@ -90,7 +101,5 @@ wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, cons
     wf_status status = wf_trainer_save_state(trainer, path, about, sizeof about / sizeof *about);
     free(recipe);
     free(tested);
-    if (status != WF_OK) return status;
-    path_in(j->c, "model.safetensors", path, sizeof path);
-    return wf_trainer_save(trainer, path);
+    return status == WF_OK ? checkpoint_save_weights(j, trainer) : status;
 }

@@ -36,6 +36,8 @@ exit_status checkpoint_refuse_old(const cli *c);
 /* run.json: what is trained on what, for people and for --resume. */
 exit_status checkpoint_describe(const job *j);
 wf_status checkpoint_save(const job *j, wf_trainer *trainer, position next, const scores *tests);
+/* model.safetensors, and with --ema model_ema.safetensors: their average. */
+wf_status checkpoint_save_weights(const job *j, wf_trainer *trainer);
 /* The library that numbers are computed with, and what else their bits depend on. */
 const char *checkpoint_library(const options *o, char text[100]);
 /* The text that resumed.made_by is. */
@@ -43,8 +45,8 @@ const char *checkpoint_made_by(const char *version, const char *library, char te
 
 /* ---- keep.c ---- */
 
-/* Keeps what is in --out now as the folder of that name there, in place of an older one. */
-exit_status checkpoint_keep(const cli *c, const char *name);
+/* Keeps what is in --out now as the folder best there, in place of an older one. */
+exit_status checkpoint_keep_best(const cli *c);
 /* The same as step-N, and removes those before the last --keep. */
 exit_status checkpoint_keep_last(const cli *c, int64_t step);
 

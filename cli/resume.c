@@ -214,7 +214,6 @@ exit_status checkpoint_load(job *j, wf_trainer *trainer, const resumed *from) {
     snprintf(path, sizeof path, "%s/state.safetensors", j->c->o.out);
     wf_status status = wf_trainer_load_state(trainer, path);
     /* A run that was stopped between the two files left an older model, or none. */
-    snprintf(path, sizeof path, "%s/model.safetensors", j->c->o.out);
-    if (status == WF_OK) status = wf_trainer_save(trainer, path);
+    if (status == WF_OK) status = checkpoint_save_weights(j, trainer);
     return complain_of(j->c, status);
 }

@@ -76,7 +76,7 @@ static exit_status keep(run *r) {
     if (r->kept_step == r->saved_step || (!o->keep && !is_best)) return EXIT_DONE;
     exit_status bad = settle(r);
     if (!bad && r->c->is_root && o->keep) bad = checkpoint_keep_last(r->c, r->saved_step);
-    if (!bad && r->c->is_root && is_best) bad = checkpoint_keep(r->c, "best");
+    if (!bad && r->c->is_root && is_best) bad = checkpoint_keep_best(r->c);
     r->kept_step = r->saved_step;
     return bad;
 }
@@ -95,10 +95,21 @@ static exit_status save(run *r) {
     return r->c->o.save_async ? EXIT_DONE : keep(r);
 }
 
+/* Of the weights' average, if there is one: the trainer goes on with the weights. */
+static wf_status eval(run *r) {
+    bool averages = r->c->o.recipe.ema > 0;
+    wf_status status = averages ? wf_trainer_use_average(r->trainer, 1) : WF_OK;
+    if (status != WF_OK) return status;
+    status = job_eval(&r->j, r->trainer, WF_DATA_TEST, &r->test_loss, &r->test_accuracy);
+    bool goes_on = status == WF_OK || status == WF_INTERRUPTED;
+    wf_status back = averages && goes_on ? wf_trainer_use_average(r->trainer, 0) : WF_OK;
+    return back == WF_OK ? status : back;
+}
+
 /* Loss and accuracy on the test split, if there is one. */
 static exit_status test(run *r, int64_t epoch) {
     if (!r->j.about.n_test || r->tested_step == r->n_done) return EXIT_DONE;
-    wf_status status = job_eval(&r->j, r->trainer, WF_DATA_TEST, &r->test_loss, &r->test_accuracy);
+    wf_status status = eval(r);
     progress_clear(&r->bar);
     if (status == WF_INTERRUPTED) return interrupt_agreed(r->c);
     if (status != WF_OK) return complain_of(r->c, status);
@@ -331,7 +342,8 @@ static exit_status finish(run *r) {
             (long long)r->n_done, r->record.loss.at[r->record.loss.n - 1], rate,
             r->j.is_tokens ? "tokens" : "images", samples_median(&r->record.ms, 0));
     report_say_memory(r->c, r->trainer, true);
-    if (o->out) say(r->c, "saved   %s/model.safetensors\n", o->out);
+    if (o->out)
+        say(r->c, "saved   %s/model%s.safetensors\n", o->out, o->recipe.ema > 0 ? "_ema" : "");
     exit_status written = EXIT_DONE;
     if (o->out && r->c->is_root) {
         char path[4096];

@@ -15,6 +15,7 @@ The library is the one that WEFT_LIBRARY names, else build/libweft.so beside thi
 installed one. This module is of the library's version: structures of another are refused.
 """
 import collections
+import contextlib
 import ctypes as C
 import ctypes.util
 import json
@@ -74,7 +75,8 @@ class _ModelConfig(_Config):
                 ("channels", "height", "width", "n_classes", "n_tokens")),
                 ("loss", C.c_int), ("small_stem", C.c_int), ("dropout", C.c_double),
                 *((name, C.c_int64) for name in _SIZES), ("cached", C.c_int),
-                ("label_smoothing", C.c_double), ("embedding", C.c_int64), ("tied", C.c_int)]
+                ("label_smoothing", C.c_double), ("embedding", C.c_int64), ("tied", C.c_int),
+                ("mixup", C.c_int)]
 
 
 class _TrainerConfig(_Config):
@@ -128,6 +130,7 @@ _trainer_eval = _function("wf_trainer_eval", _P, C.POINTER(_Feed), C.c_int, C.c_
 _trainer_forward = _function("wf_trainer_forward", _P, C.POINTER(_Feed), C.c_int, C.c_int64, _S, _P, C.c_size_t)
 _trainer_read = _function("wf_trainer_read", _P, _S, _P, C.c_size_t)
 _trainer_read_gradient = _function("wf_trainer_read_gradient", _P, _S, _P, C.c_size_t)
+_trainer_use_average = _function("wf_trainer_use_average", _P, C.c_int)
 _trainer_save = _function("wf_trainer_save", _P, _S)
 _trainer_save_state = _function("wf_trainer_save_state", _P, _S, _P, C.c_int)
 _trainer_load_state = _function("wf_trainer_load_state", _P, _S)
@@ -159,7 +162,8 @@ _context = _Context()
 
 class _Owner:
     """Of something of the library's, until close() or the end."""
-    _own, _destroy = None, None
+    _own, _destroy, _process = None, None, None
+    _lock = contextlib.nullcontext()
 
     @property
     def _at(self):
@@ -175,9 +179,14 @@ class _Owner:
         self._own, self._process = at, os.getpid()
 
     def close(self):
-        at, self._own = self._own, None
-        if at and self._process == os.getpid():
-            type(self)._destroy(at)
+        """When the call that another thread is in has ended."""
+        if self._process != os.getpid():  # whose lock may never be let go
+            self._own = None
+            return
+        with self._lock:
+            at, self._own = self._own, None
+            if at:
+                type(self)._destroy(at)
 
     __del__ = close
 
@@ -309,6 +318,7 @@ class Trainer(_Owner):
 
     def _call(self, function, *arguments):
         """One thread at a time, whoever calls."""
+        self._at  # another process's is refused before its lock
         with self._lock:
             _context.check(function(self._at, *arguments))
 
@@ -342,6 +352,11 @@ class Trainer(_Owner):
         self._call(read, name.encode(), to.at, to.bytes)
         return into
 
+    def use_average(self, used=True):
+        """With a recipe's ema: the weights are their moving average from now on, or (False) themselves
+        again. Steps, and the state, want the latter."""
+        self._call(_trainer_use_average, used)
+
     def save(self, path):
         """Weights, as safetensors."""
         self._call(_trainer_save, _path(path))
@@ -373,7 +388,8 @@ class Trainer(_Owner):
 
     @property
     def n_steps(self):
-        return _trainer_n_steps(self._at)
+        with self._lock:
+            return _trainer_n_steps(self._at)
 
     @property
     def weights_sha256(self):

@@ -51,6 +51,7 @@ static void update(const wf_recipe *recipe, wfi_variant variant, buffers *b) {
                               .state = {b->state[0], b->state[1]},
                               .n = N};
         wfi_optimizer_of(recipe)->update(variant, &u);
+        wfi_average_update(variant, recipe, step, b->param, b->state[2], N);
     }
 }
 
@@ -65,6 +66,7 @@ static void updates(void **state) {
         r.momentum = k > 0 ? 0.9 : 0;
         r.nesterov = k == 2;
         r.weight_decay = 0.05;
+        r.ema = 0.9;
         update(&r, WFI_BASELINE, &one);
         assert_memory_not_equal(one.param, start.param, sizeof one.param);
         for (int v = WFI_AVX2; v <= (int)wfi_best_variant(); v++) {

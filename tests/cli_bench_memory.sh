@@ -94,6 +94,12 @@ differs --steps 3 --optimizer adam -- --beta2 0.5
 differs --optimizer adam -- --epsilon 0.1
 run other --threads 2
 [[ $(count other '"threads":2,') == 1 ]] || fail "--threads"
+run base --optimizer adamw
+run other --optimizer adamw --ema 0.5
+[[ $(found other "$sha") == "$(found base "$sha")" && $(count other '"ema":0.5,') == 1 ]] || fail "--ema changes the weights"
+more() { found "$1" '"planned":\[[0-9]+\]' | grep -oE '[0-9]+'; }
+(($(more other) > $(more base))) || fail "--ema takes no memory: $(more other), $(more base)"
+tested+=(--ema)
 bench=(bench memory --model gpt2-tiny --batch 2 --repeat 1 --steps 1 --plans dp=1)
 differs --tokens 8 -- --dropout 0.5
 differs --tokens 8 -- --label-smoothing 0.5

@@ -63,6 +63,47 @@ static void cases(void **state) {
     test_context_end(ctx);
 }
 
+/* The weights' average beside each of them. */
+static void averages(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        wf_optimizer optimizer;
+        double lr, momentum, decay, ema;
+    } all[] = {{"sgd", WF_SGD, 0.1, 0.9, 0.01, 0.9},
+               {"adamw", WF_ADAMW, 0.01, 0, 0.01, 0.999},
+               {"short", WF_SGD, 0.1, 0, 0, 0.25}};
+    FILE *golden = fopen(GOLDEN_FOLDER "/average.txt", "r");
+    assert_non_null(golden);
+    for (size_t c = 0; c < sizeof all / sizeof *all; c++) {
+        wf_recipe recipe = make_recipe(all[c].optimizer, all[c].lr, all[c].decay, 0);
+        recipe.momentum = all[c].momentum;
+        recipe.ema = all[c].ema;
+        float param[7], kept[WFI_MAX_STATES][7] = {{0}};
+        float *average = kept[wfi_recipe_average(&recipe)];
+        golden_fill("optimizer.weight", 1, 0, param, 7);
+        for (int step = 0; step < 20; step++) {
+            char key[64], name[16];
+            float gradient[7];
+            int number;
+            snprintf(key, sizeof key, "optimizer.grad.%d", step);
+            golden_fill(key, 1, 0, gradient, 7);
+            wfi_optimizer_update(&recipe, recipe.lr, step, 1, param, gradient,
+                                 (float *[]){kept[0], kept[1], kept[2]}, 7);
+            assert_int_equal(fscanf(golden, "%15s %d", name, &number), 2);
+            assert_true(number == step && !strcmp(name, all[c].name));
+            for (int k = 0; k < 7; k++) {
+                double want;
+                assert_int_equal(fscanf(golden, "%lf", &want), 1);
+                if (!(fabs(average[k] - want) <= 3e-7 * (1 + fabs(want))))
+                    fail_msg("%s, step %d, element %d: the average is %.9g, PyTorch has %.9g", name,
+                             step, k, (double)average[k], want);
+            }
+        }
+    }
+    fclose(golden);
+}
+
 /* Squares of blocks add up to the square of the whole; a tree of any length. */
 static void norms(void **state) {
     (void)state;
@@ -76,6 +117,7 @@ static void norms(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cases), cmocka_unit_test(norms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cases), cmocka_unit_test(averages),
+                                       cmocka_unit_test(norms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

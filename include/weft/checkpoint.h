@@ -50,10 +50,10 @@ extern "C" {
 /* ---- reading ---- */
 
 /* `path` is a file; or an index of shards, model.safetensors.index.json; or a folder with
- * model.safetensors or its index; or a name X of which there is only X.index.json. Shards are files
- * of the index's own folder and no links; each has just the tensors that the index says, as many
- * bytes in all as its total_size says, if it does, and `file` has those of all, in the order of the
- * shards' names.
+ * model_ema.safetensors (the average of a model's weights), model.safetensors, or the index of
+ * either; or a name X of which there is only X.index.json. Shards are files of the index's own
+ * folder and no links; each has just the tensors that the index says, as many bytes in all as its
+ * total_size says, if it does, and `file` has those of all, in the order of the shards' names.
  * Reads and checks the headers: sizes and offsets must agree with the file's length to
  * the byte, without holes, overlaps or names that occur twice. Errors: IO, CORRUPT (the
  * sentence names the file, the tensor and the rule), NO_MEMORY. */

@@ -97,8 +97,9 @@ WF_API void wf_proposals_destroy(wf_context *ctx, wf_proposal *proposals, int n)
 WF_API int wf_program_n_ranks(const wf_program *program);
 /* Where there is no such rank, or the rank has fewer units: zeros and empty texts. */
 WF_API wf_rank_summary wf_program_rank(const wf_program *program, int rank);
-/* What a save in the background copies of the rank's state into the host's memory, beside all that
- * a step needs. What several ranks hold alike is the first one's. No such rank: 0. */
+/* What saves in the background copy of the rank's state into the host's memory, beside all that
+ * a step needs: of the state, the weights, and with recipe.ema their average. What several ranks
+ * hold alike is the first one's. No such rank: 0. */
 WF_API size_t wf_program_save_bytes(const wf_program *program, int rank);
 WF_API wf_unit_summary wf_program_unit(const wf_program *program, int rank, int unit);
 WF_API const wf_recipe *wf_program_recipe(const wf_program *program); /* resolved */

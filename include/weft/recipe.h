@@ -69,6 +69,8 @@ typedef struct wf_names {
     X(double, epsilon, "epsilon", REAL, "", 1e-8, 0, 1, UPDATE, "adam, adamw")                     \
     X(double, clip_norm, "clip_norm", REAL, "", 0, 0, 1e30, UPDATE,                                \
       "above 0: gradients are scaled down to this global norm")                                    \
+    X(double, ema, "ema", REAL, "", 0, 0, 0.9999999, UPDATE,                                       \
+      "above 0: an exponential moving average of the weights with this decay, which tests are of") \
     X(wf_names, freeze, "freeze", NAMES, "", {""}, 0, 0, UPDATE,                                   \
       "parameters that are not trained, by name or by its first words: conv1,layer1; statistics "  \
       "of norms go on")                                                                            \

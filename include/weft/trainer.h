@@ -224,6 +224,15 @@ WF_API WF_NODISCARD wf_status wf_trainer_load_weights(wf_trainer *trainer, const
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights_but(wf_trainer *trainer, const char *path,
                                                           const char *skip, char **skipped_out);
 
+/* With recipe.ema: from this call on (1) the weights are their moving average, for evaluation,
+ * outputs, wf_trainer_save, _read and _weights_sha256, or (0) they are the weights again, to the
+ * bit. The average begins with the weights after the first step; before it is the weights. Of
+ * parameters that are trained: what is frozen, and buffers (running statistics), are the model's
+ * own, as in PyTorch's AveragedModel. It is saved and loaded with the state. A call of all
+ * processes, which moves all weights. Errors: INVALID_ARG (there is no average; steps, and loading
+ * and saving the state, while it is in the weights' place). */
+WF_API WF_NODISCARD wf_status wf_trainer_use_average(wf_trainer *trainer, int is_used);
+
 /* Hidden state (wf_lstm) of steps, or of forward runs, begins with zeros again in the next one: a
  * new text. Nothing to a model without any. In a job, all processes call it before the same run. */
 WF_API void wf_trainer_reset_hidden(wf_trainer *trainer, wf_program_kind kind);

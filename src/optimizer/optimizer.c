@@ -13,7 +13,16 @@ const wfi_optimizer *wfi_optimizer_of(const wf_recipe *recipe) {
 }
 
 int wfi_recipe_n_states(const wf_recipe *recipe) {
-    return wfi_optimizer_of(recipe)->n_states(recipe);
+    return wfi_optimizer_of(recipe)->n_states(recipe) + (recipe->ema > 0);
+}
+
+int wfi_recipe_average(const wf_recipe *recipe) {
+    return recipe->ema > 0 ? wfi_recipe_n_states(recipe) - 1 : -1;
+}
+
+const char *wfi_recipe_state_name(const wf_recipe *recipe, int state) {
+    return state == wfi_recipe_average(recipe) ? "average"
+                                               : wfi_optimizer_of(recipe)->states[state];
 }
 
 /* A first state that is not finite makes the parameter so in the same step. */
@@ -27,7 +36,7 @@ wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64
                                        float gradient_scale, float *param, const float *gradient,
                                        float *const *state, size_t n) {
     const wfi_optimizer *optimizer = wfi_optimizer_of(recipe);
-    int n_states = optimizer->n_states(recipe);
+    int n_states = optimizer->n_states(recipe), average = wfi_recipe_average(recipe);
     wfi_variant variant = wfi_best_variant();
     wfi_update_result worst = WFI_UPDATE_FINITE;
     for (size_t at = 0; at < n; at += BLOCK_ELEMENTS) {
@@ -40,6 +49,8 @@ wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64
                         .n = n - at < BLOCK_ELEMENTS ? n - at : BLOCK_ELEMENTS};
         for (int k = 0; k < n_states; k++) u.state[k] = state[k] + at;
         optimizer->update(variant, &u);
+        if (average >= 0)
+            wfi_average_update(variant, recipe, step, u.param, state[average] + at, u.n);
         wfi_update_result now = look(&u);
         if (now > worst) worst = now;
     }

@@ -10,7 +10,7 @@
 
 #include <weft/recipe.h>
 
-#define WFI_MAX_STATES 2
+#define WFI_MAX_STATES 3
 
 /* What an update works on: n elements. */
 typedef struct wfi_update {
@@ -34,8 +34,13 @@ typedef struct wfi_optimizer {
 extern const wfi_optimizer wfi_optimizer_sgd, wfi_optimizer_adam;
 
 const wfi_optimizer *wfi_optimizer_of(const wf_recipe *recipe);
-/* How many buffers of a parameter's size the recipe's optimizer keeps. */
+/* How many buffers of a parameter's size are kept for the update: the optimizer's, and behind them
+ * the weights' average, where the recipe wants one. */
 int wfi_recipe_n_states(const wf_recipe *recipe);
+/* As in checkpoints. */
+const char *wfi_recipe_state_name(const wf_recipe *recipe, int state);
+/* Which of them is the average; -1: there is none. */
+int wfi_recipe_average(const wf_recipe *recipe);
 
 /* What is not finite after an update, the worse the larger. */
 typedef enum wfi_update_result {
@@ -49,6 +54,10 @@ typedef enum wfi_update_result {
 wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step,
                                        float gradient_scale, float *param, const float *gradient,
                                        float *const *state, size_t n);
+
+/* The average [n] after that step, which has left `param` [n]. */
+void wfi_average_update(wfi_variant variant, const wf_recipe *recipe, int64_t step,
+                        const float *param, float *average, size_t n);
 
 /* ---- the norm of a gradient ---- */
 

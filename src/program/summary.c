@@ -40,7 +40,8 @@ static wfi_extent first_held(const wf_program *p, int32_t stage, wfi_block_kind 
 
 size_t wf_program_save_bytes(const wf_program *p, int rank) {
     const wf_graph *g = p->graph;
-    size_t n_states = (size_t)wfi_recipe_n_states(&p->recipe), bytes = 0;
+    size_t n_states = (size_t)wfi_recipe_n_states(&p->recipe), bytes = 0,
+           n_files = wfi_recipe_average(&p->recipe) < 0 ? 2 : 3;
     for (int32_t v = 0; v < g->n_values; v++) {
         const wfi_value *value = wfi_value_at(g, v);
         bool is_param = value->kind == WFI_VALUE_PARAM;
@@ -49,10 +50,10 @@ size_t wf_program_save_bytes(const wf_program *p, int rank) {
         if (rank < 0 || rank >= p->n_ranks || wfi_stage_member_on(p, stage, rank) < 0) continue;
         wfi_extent whole = {value->offset, wfi_value_bytes(g, v)};
         wfi_block_kind kind = is_param ? WFI_BLOCK_PARAM : WFI_BLOCK_BUFFER;
-        /* In the file of weights, and in that of all state. */
+        /* In the file of weights, in that of their average, and in that of all state. */
         wfi_extent held =
             wfi_extent_intersect(first_held(p, stage, kind, value->unit, rank), whole);
-        bytes += 2 * held.bytes;
+        bytes += n_files * held.bytes;
         if (!is_param || value->is_frozen) continue;
         wfi_extent state = first_held(p, stage, WFI_BLOCK_STATE, value->unit, rank);
         bytes += n_states * wfi_extent_intersect(state, whole).bytes;

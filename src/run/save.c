@@ -228,6 +228,7 @@ wf_status wf_trainer_save(wf_trainer *t, const char *path) {
 
 wf_status wf_trainer_save_state(wf_trainer *t, const char *path, const wf_metadata *metadata,
                                 int n_metadata) {
+    WF_TRY(wfi_trainer_check_average(t, "save the state"));
     wfi_state_call x = {
         .t = t, .path = path, .is_state = true, .metadata = metadata, .n_metadata = n_metadata};
     return save_as(t, &x, "save its state", WFI_STATE_ALL);

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHUNK_BYTES ((size_t)1 << 20)
-
 /* ---- one call ---- */
 
 /* Whether processes see no more of each other's memory than they are sent. */
@@ -47,7 +45,7 @@ wf_status wfi_state_perform(wfi_state_call *x, const char *what, wfi_state_scope
     const wf_trainer *t = x->t;
     const wfi_ready *r = scope == WFI_STATE_GRADIENTS ? t->ran_last : t->ready[0];
     WF_TRY(wfi_trainer_barrier(t, what));
-    x->buffer = wfi_alloc(t->ctx, CHUNK_BYTES, 1, "a part of the state");
+    x->buffer = wfi_alloc(t->ctx, WFI_STATE_CHUNK_BYTES, 1, "a part of the state");
     x->sees = wfi_alloc(t->ctx, (size_t)t->n_workers, sizeof *x->sees, "ranks");
     wf_status status = wfi_state_list_create(r->program, scope, &x->list);
     if (!x->buffer || !x->sees) status = WF_NO_MEMORY;
@@ -62,7 +60,7 @@ static wf_status visit_run(wfi_state_call *x, wfi_state_visit_fn visit,
                            const wfi_state_tensor *tensor, int32_t number, int64_t first,
                            int64_t end, size_t offset) {
     size_t size = wfi_state_element_bytes(&x->list, tensor);
-    int64_t most = (int64_t)(CHUNK_BYTES / size);
+    int64_t most = (int64_t)(WFI_STATE_CHUNK_BYTES / size);
     wfi_state_part now = {.tensor = tensor, .offset = offset};
     for (; first < end; first += (int64_t)(now.bytes / size)) {
         if (!now.pieces || first == now.pieces->first + now.pieces->n) {

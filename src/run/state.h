@@ -10,6 +10,9 @@
 
 #include <sodium.h>
 
+/* What is on its way at a time. */
+#define WFI_STATE_CHUNK_BYTES ((size_t)1 << 20)
+
 /* Some bytes of pieces that hold the same. */
 typedef struct wfi_state_part {
     const wfi_state_tensor *tensor;
@@ -22,7 +25,7 @@ typedef struct wfi_state_part {
 typedef struct wfi_state_call {
     wf_trainer *t, *to; /* `to`: of a copy from trainer to trainer */
     wfi_state_list list;
-    char *buffer; /* [CHUNK_BYTES] */
+    char *buffer; /* [WFI_STATE_CHUNK_BYTES] */
     char *dst;    /* of a tensor that is read */
     const char *name;
     crypto_hash_sha256_state hash;

@@ -206,6 +206,7 @@ wf_status wf_trainer_step(wf_trainer *t, const wf_feed *feeds, int n_feeds, int6
     int64_t n_all = n_samples, n_rows;
     if (t->forward_only)
         return wfi_fail(t->ctx, WF_INVALID_ARG, "a step of a trainer made for forward runs only");
+    WF_TRY(wfi_trainer_check_average(t, "a step"));
     if (is_part) WF_TRY(wfi_trainer_join_step(t, feeds, n_feeds, n_samples, &n_all, &n_rows));
     if (wfi_trainer_graph(t)->n_hidden && n_all != t->recipe.batch)
         return wfi_fail(t->ctx, WF_SHAPE,

@@ -38,7 +38,8 @@ struct wf_trainer {
     size_t device_memory_bytes, host_memory_bytes;
     size_t shard_bytes, shadow_bytes; /* the latter: the most after any run */
     bool keep_gradients, forward_only, traces, own_batch;
-    bool is_spoiled; /* by a step that was not finite: what it left is not to be saved */
+    bool uses_average; /* in the weights' place; see wf_trainer_use_average */
+    bool is_spoiled;   /* by a step that was not finite: what it left is not to be saved */
     const struct wfi_ready *ran_last; /* the program whose leftovers are in the arena */
     int64_t delay_us;
 
@@ -79,7 +80,7 @@ wf_status wfi_trainer_ready(wf_trainer *t, wf_program_kind kind, int64_t n_sampl
 /* The highest byte of a space that the rank has reached, as far as this process knows. */
 size_t wfi_trainer_measured_peak(const wf_trainer *t, int rank, wfi_space space);
 
-/* ---- state.c, save.c ---- */
+/* ---- state.c, save.c, average.c ---- */
 
 /* `bytes` bytes of `rank`'s arena of that space, from `at` on, into `dst` in process `to`, or in
  * all if it is < 0. All processes call it; in the rank's own process `dst` is written, too. Errors:
@@ -89,6 +90,8 @@ wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, wfi_space space, size
                             int to, void *dst);
 /* Fills parameters and buffers from the seed, zeroes optimizer state. */
 wf_status wfi_trainer_initialise(wf_trainer *t);
+/* That the weights are the weights. Errors: INVALID_ARG. */
+wf_status wfi_trainer_check_average(const wf_trainer *t, const char *what);
 /* From one trainer to another of the same model and plan, both of this process alone. */
 wf_status wfi_trainer_copy_weights(wf_trainer *from, wf_trainer *to);
 

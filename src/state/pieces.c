@@ -166,9 +166,8 @@ static wf_status add_tensors(wfi_state_list *list, const wf_program *p, wfi_stat
                 tensor->shape.dim[0] = p->recipe.batch;
             }
             if (k >= 0)
-                tensor->name =
-                    wfi_pool_format(&list->pool, "optimizer.%s.%s",
-                                    wfi_optimizer_of(&p->recipe)->states[k], value->name);
+                tensor->name = wfi_pool_format(&list->pool, "optimizer.%s.%s",
+                                               wfi_recipe_state_name(&p->recipe, k), value->name);
             if (!tensor->name) return WF_NO_MEMORY;
             WF_TRY(add_pieces(list, p, tensor, all, n));
         }

@@ -163,9 +163,14 @@ static wf_status open_index(wf_safetensors *file, uint64_t n_bytes) {
     return status;
 }
 
-/* A folder stands for the model in it, and a file that is not there for the index of its shards. */
+/* A folder stands for the model in it, for the average of its weights if that is there, and a file
+ * that is not there for the index of its shards. */
 static wf_status find_file(wf_context *ctx, const char *path, char **found_out) {
-    static const char *const ends[] = {"", "/model.safetensors", WFI_SHARD_INDEX,
+    static const char *const ends[] = {"",
+                                       "/model_ema.safetensors",
+                                       "/model_ema.safetensors" WFI_SHARD_INDEX,
+                                       "/model.safetensors",
+                                       WFI_SHARD_INDEX,
                                        "/model.safetensors" WFI_SHARD_INDEX};
     struct stat st;
     for (size_t i = 0; i < WFI_COUNT(ends); i++) {
