@@ -137,6 +137,7 @@ static wf_status find_model(job *j) {
         config.height = about->height;
         config.width = about->width;
         config.loss = (wf_loss_kind)o->loss;
+        config.mixup = o->mixup > 0;
         if (!option_no_use(o, OPT_stem)) {
             if (o->stem == STEM_AUTO)
                 o->stem = about->width < SMALL_IMAGE ? STEM_SMALL : STEM_IMAGENET;

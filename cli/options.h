@@ -115,6 +115,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "gpt2, lstm: probability of zeroing a value")                                                \
     X(label_smoothing, REAL, label_smoothing, MODEL, TPB | FOR_BENCH_MEMORY, 1, "X", "0",          \
       "cross entropy in training: so much of the target is shared by all classes")                 \
+    X(mixup, REAL, mixup, MODEL, TPB, 1, "ALPHA", "0",                                             \
+      "images are mixed in pairs, and so are their losses, by shares from Beta(ALPHA, ALPHA)")     \
                                                                                                    \
     X(plan, TEXT, plan, PLAN, TPB | FOR_BENCH_DDP | FOR_GENERATE | FOR_PREDICT, 0, "PLAN", "",     \
       "how the work is divided, and what is kept: dp=2,pp=2,cut=layer3,recompute=all; auto: the "  \
@@ -289,7 +291,7 @@ typedef struct options {
     int64_t save_every, test_every, patience, keep;
     size_t device_memory, host_memory, shard_bytes, cache;
     int64_t top_k;
-    double dropout, label_smoothing, temperature;
+    double dropout, label_smoothing, mixup, temperature;
     int data_format, words, tied, no_shuffle, no_augment, normalize, stem, loss, costs;
     int file_dtype, resume, other_data, save_async, keep_best, strict, profile, program, quick,
         quiet, peers, memory;

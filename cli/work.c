@@ -55,6 +55,7 @@ wf_status job_loader(const job *j, wf_data_split split, int64_t first_epoch, int
     config.batch = trains || predicts ? o->recipe.batch : job_eval_samples(j, split);
     config.shuffle = trains && !o->no_shuffle && !j->is_recurrent;
     config.augment = trains && !o->no_augment && from_files;
+    config.mixup = trains ? o->mixup : 0;
     config.drop_last = trains && j->drop_last;
     if (trains && has_parts(j)) {
         config.n_parts = wf_plan_dp(j->plan);
@@ -120,17 +121,26 @@ exit_status job_complain_of_eval(const job *j, wf_status status, const char *adv
     return complain(EXIT_DOES_NOT_FIT, "%s; %s", sentence, advice);
 }
 
-static void feeds_of(const wf_batch *batch, wf_feed feeds[2]) {
+#define MOST_FEEDS 5
+
+/* How many there are. */
+static int feeds_of(const wf_batch *batch, wf_feed feeds[MOST_FEEDS]) {
+    size_t share_bytes = (size_t)batch->n_samples * sizeof *batch->share;
     feeds[0] = (wf_feed){"x", batch->x, batch->x_bytes};
     feeds[1] = (wf_feed){"y", batch->y, batch->y_bytes};
+    if (!batch->share) return 2;
+    feeds[2] = (wf_feed){"y_partner", batch->y_partner, batch->y_bytes};
+    feeds[3] = (wf_feed){"share", batch->share, share_bytes};
+    feeds[4] = (wf_feed){"partner_share", batch->partner_share, share_bytes};
+    return MOST_FEEDS;
 }
 
 wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
                    wf_step_result *result_out) {
-    wf_feed feeds[2];
-    feeds_of(batch, feeds);
+    wf_feed feeds[MOST_FEEDS];
+    int n_feeds = feeds_of(batch, feeds);
     if (!batch->first_sample) wf_trainer_reset_hidden(trainer, WF_PROGRAM_TRAIN);
-    wf_status status = wf_trainer_step(trainer, feeds, 2, batch->n_samples, result_out);
+    wf_status status = wf_trainer_step(trainer, feeds, n_feeds, batch->n_samples, result_out);
     if (status == WF_OK) j->c->stop = (exit_status)result_out->stop_reason;
     return status;
 }
@@ -142,13 +152,13 @@ static bool reads_eval(const job *j) {
 
 static wf_status eval_piece(wf_trainer *trainer, wf_loader *loader, int64_t n_samples,
                             wf_step_result *result_out) {
-    wf_feed feeds[2];
+    wf_feed feeds[MOST_FEEDS];
     const wf_batch *batch;
     if (!loader) return wf_trainer_eval(trainer, NULL, 0, n_samples, result_out);
     wf_status status = wf_loader_next(loader, &batch);
     if (status != WF_OK) return status;
-    feeds_of(batch, feeds);
-    return wf_trainer_eval(trainer, feeds, 2, n_samples, result_out);
+    int n_feeds = feeds_of(batch, feeds);
+    return wf_trainer_eval(trainer, feeds, n_feeds, n_samples, result_out);
 }
 
 wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, double *loss_out,

@@ -46,6 +46,26 @@ static void filled_is_element_by_element(void **state) {
         assert_true(filled[i] == wfi_random_uniform(key, 2, (uint64_t)i + 3));
 }
 
+/* Mean and variance of Beta(a, a), also where its gamma variates are too small for any type. */
+static void shares(void **state) {
+    (void)state;
+    static const double alphas[] = {0.001, 0.2, 1, 3.5, 1000};
+    wfi_random_key key = {7, wfi_random_name("share")};
+    for (int k = 0; k < 5; k++) {
+        double sum = 0, squares = 0, a = alphas[k], want = 1 / (4 * (2 * a + 1));
+        int n = 20000;
+        for (int i = 0; i < n; i++) {
+            double x = wfi_random_beta(key, (uint64_t)i, a);
+            assert_true(x >= 0 && x <= 1);
+            sum += x - 0.5;
+            squares += (x - 0.5) * (x - 0.5);
+        }
+        assert_true(sum / n > -0.015 && sum / n < 0.015);
+        if (!(squares / n > 0.97 * want && squares / n < 1.03 * want))
+            fail_msg("alpha %g: variance %g, not %g", a, squares / n, want);
+    }
+}
+
 static void names_and_seeds_differ(void **state) {
     (void)state;
     wfi_random_key a = {1, wfi_random_name("a")}, b = {1, wfi_random_name("b")},
@@ -72,6 +92,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_answer),
         cmocka_unit_test(moments),
+        cmocka_unit_test(shares),
         cmocka_unit_test(filled_is_element_by_element),
         cmocka_unit_test(names_and_seeds_differ),
         cmocka_unit_test(shuffle_is_a_permutation),

@@ -77,6 +77,7 @@ lstm=${gpt/gpt2-tiny/lstm}
 differs --embedding "$lstm --hidden 8" "" "--embedding 4"
 differs --tied "$lstm --hidden 8" "" "--tied"
 for net in "$gpt" "$mlp"; do differs --label-smoothing "$net" "" "--label-smoothing 0.1"; done
+differs --mixup "$mlp" "" "--mixup 0.2"
 refuses --label-smoothing 2 "it is at least 0 and below 1" "$mlp --label-smoothing 1"
 refuses --label-smoothing 2 "--loss is mse" "$mlp --loss mse --label-smoothing 0.1"
 [[ $(report $resnet | field flops) != $(report $resnet --stem small | field flops) ]] || fail "--stem: the same FLOPs"
@@ -127,6 +128,8 @@ differs --beta1 "$adam" "" "--beta1 0.5"
 differs --beta2 "$adam" "" "--beta2 0.9"
 differs --epsilon "$adam" "" "--epsilon 0.01"
 differs --clip-norm "$mlp" "" "--clip-norm 0.01"
+[[ $(sha $mlp --ema 0.9) == $(sha $mlp) ]] || fail "--ema changes the weights"
+gives --ema ema 0.5 "$mlp --ema 0.5" # (tests/cli_habits.sh has what it does)
 differs --freeze "$gpt" "" "--freeze h.0"
 differs --lr-scale "$gpt" "" "--lr-scale h.0=2,wte=0.5"
 refuses --lr-scale 2 "'h.0' is no name with a number from 0" "$gpt --lr-scale h.0"
@@ -203,6 +206,9 @@ cmp "$folder/every/model.safetensors" "$folder/async/model.safetensors" || fail 
 (($(field save_bytes <"$folder/report") > 10000)) || fail "--save-async: the report does not count the copy"
 planned=$("$WEFT" plan ${mlp#train } --save-async --quiet --json - | field save_bytes)
 [[ $planned == "$(field save_bytes <"$folder/report")" ]] || fail "--save-async: a copy of $planned bytes is planned"
+"$WEFT" $mlp --save-async --ema 0.5 --out "$folder/ema" --quiet --json "$folder/report" || fail "--save-async --ema: exit $?"
+planned=$("$WEFT" plan ${mlp#train } --save-async --ema 0.5 --quiet --json - | field save_bytes)
+[[ $planned == "$(field save_bytes <"$folder/report")" ]] || fail "--save-async --ema: a copy of $planned bytes is planned"
 expect 2 "--save-async wants --out" $mlp --save-async
 tested+=(--save-async)
 report $mlp --profile | grep '"gflop_per_second"' >/dev/null || fail "--profile: no table"

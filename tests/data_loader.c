@@ -154,6 +154,92 @@ static void divides(void **state) {
     wf_data_close(data);
 }
 
+/* ---- mixup ---- */
+
+#define N_ELEMENTS 18 /* of a sample */
+
+/* That each sample of `mixed` is one of `plain` and its partner, by the shares that it says;
+ * partners are a permutation of the batch. */
+static void expect_mixed(const wf_batch *mixed, const wf_batch *plain) {
+    int n_partners[BATCH] = {0};
+    assert_int_equal(mixed->n_samples, plain->n_samples);
+    assert_memory_equal(mixed->y, plain->y, plain->y_bytes);
+    for (int64_t i = 0; i < mixed->n_samples; i++) {
+        float share = mixed->share[i], other = mixed->partner_share[i], want[N_ELEMENTS];
+        int64_t found = -1;
+        assert_true(share >= 0 && share <= 1 && other == 1 - share && share == mixed->share[0]);
+        for (int64_t j = 0; j < mixed->n_samples && found < 0; j++) {
+            const float *own = (const float *)plain->x + i * N_ELEMENTS,
+                        *partner = (const float *)plain->x + j * N_ELEMENTS;
+            for (int k = 0; k < N_ELEMENTS; k++) want[k] = share * own[k] + other * partner[k];
+            if (!memcmp(want, (const float *)mixed->x + i * N_ELEMENTS, sizeof want)) found = j;
+        }
+        assert_true(found >= 0);
+        n_partners[found]++;
+        assert_int_equal(((const int32_t *)mixed->y_partner)[i],
+                         ((const int32_t *)plain->y)[found]);
+    }
+    if (mixed->share[0] < 1)
+        for (int64_t j = 0; j < mixed->n_samples; j++) assert_int_equal(n_partners[j], 1);
+}
+
+static void expect_same(const wf_batch *a, const wf_batch *b) {
+    size_t share_bytes = (size_t)a->n_samples * sizeof *a->share;
+    assert_int_equal(a->n_samples, b->n_samples);
+    assert_memory_equal(a->x, b->x, a->x_bytes);
+    assert_memory_equal(a->y, b->y, a->y_bytes);
+    assert_memory_equal(a->y_partner, b->y_partner, a->y_bytes);
+    assert_memory_equal(a->share, b->share, share_bytes);
+    assert_memory_equal(a->partner_share, b->partner_share, share_bytes);
+}
+
+/* Whoever goes on there, or reads a part of it, sees the same. */
+static void mixes(void **state) {
+    folder *f = *state;
+    wf_data *data = open_synthetic(f->ctx, 3);
+    wf_loader_config config = WF_LOADER_CONFIG_INIT;
+    wf_loader *plain = start(data, config);
+    config.mixup = 0.4;
+    wf_loader *mixed = start(data, config), *part[3];
+    wf_loader_config half = config;
+    half.n_workers = 3;
+    half.n_parts = 3;
+    half.drop_last = 1;
+    for (half.part = 0; half.part < 3; half.part++) part[half.part] = start(data, half);
+    float share = -1;
+    for (int i = 0; i < 15; i++) {
+        config.n_workers = 1 + i % 3;
+        wf_loader *resumed = start(data, config);
+        const wf_batch *whole = next(mixed);
+        expect_mixed(whole, next(plain));
+        expect_same(whole, next(resumed));
+        assert_true(whole->share[0] != share);
+        share = whole->share[0];
+        for (int p = 0; p < 3 && whole->n_samples == BATCH; p++) {
+            const wf_batch *own = next(part[p]);
+            int64_t first = p * BATCH / 3;
+            wf_batch of = *whole;
+            of.n_samples = BATCH / 3;
+            of.x = (const float *)whole->x + first * N_ELEMENTS;
+            of.y = (const int32_t *)whole->y + first;
+            of.y_partner = (const int32_t *)whole->y_partner + first;
+            of.x_bytes /= 3;
+            of.y_bytes /= 3;
+            expect_same(&of, own);
+        }
+        config.first_epoch = whole->epoch;
+        config.first_sample = whole->first_sample + whole->n_samples;
+        wf_loader_destroy(resumed);
+    }
+    for (int p = 0; p < 3; p++) wf_loader_destroy(part[p]);
+    wf_loader_destroy(mixed);
+    wf_loader_destroy(plain);
+    config.mixup = -0.5;
+    expect_failure(f->ctx, wf_loader_create(data, &config, &mixed), WF_INVALID_ARG,
+                   "mixup is -0.5");
+    wf_data_close(data);
+}
+
 static void ends_test_passes(void **state) {
     folder *f = *state;
     char text[400];
@@ -339,6 +425,7 @@ int main(void) {
         TEST_IN_FOLDER(orders),
         TEST_IN_FOLDER(resumes),
         TEST_IN_FOLDER(divides),
+        TEST_IN_FOLDER(mixes),
         TEST_IN_FOLDER(ends_test_passes),
         TEST_IN_FOLDER(stops_anywhere),
         TEST_IN_FOLDER(keeps_the_heap),

@@ -90,7 +90,8 @@ typedef struct wf_data_config {
     int64_t resized;                 /* pictures: the shorter side, before the centre is cut out of
                                       * what is not augmented; 0 = 256 of 224 parts of the height */
     int unlabelled;     /* the name is a picture, or a folder with some anywhere: all are the test
-                         * split, in the order of their folders and names, with label 0 */
+                         * split, in the order of their folders and names, with label 0. Sets of
+                         * MNIST's and CIFAR-10's layout have label 0, too, and n_classes classes */
     int skip_broken;    /* decodes all pictures now, and leaves out those that cannot be, with a
                          * warning each in the log; 0: they are errors when they are read */
     size_t cache_bytes; /* pictures stay decoded in so much memory; 0: each is decoded each time */
@@ -145,10 +146,14 @@ typedef struct wf_loader_config {
      * order, whatever their number. A batch that is too small for n_micro is left out. */
     int part, n_parts;
     int64_t n_micro; /* 0: n_parts */
+    /* Above 0, images with labels: each is mixed with a partner, another of the same batch of all
+     * parts (or itself, by chance), by shares that are distributed as Beta(mixup, mixup). Partners
+     * and the batch's share are functions of the seed and the place in the data. 0: none. */
+    double mixup;
 } wf_loader_config;
 
 #define WF_LOADER_CONFIG_INIT                                                                      \
-    { sizeof(wf_loader_config), WF_DATA_TRAIN, 32, 1, 0, 0, 2, 1, 0, 0, 0, 1, 0 }
+    { sizeof(wf_loader_config), WF_DATA_TRAIN, 32, 1, 0, 0, 2, 1, 0, 0, 0, 1, 0, 0 }
 
 /* The stream goes on at (epoch, first_sample + n_all), or after last_of_epoch at
  * (epoch + 1, 0): give that to a new loader and it continues where this one was. */
@@ -162,6 +167,10 @@ typedef struct wf_batch {
     int64_t epoch;
     int64_t first_sample; /* place of the first sample of all parts in the epoch's order */
     int last_of_epoch;
+    /* With mixup, else NULL: [n_samples], the partners' labels (I32), and the shares of each sample
+     * and of its partner in x, which add up to 1; every sample's are the same. */
+    const void *y_partner;
+    const float *share, *partner_share;
 } wf_batch;
 
 #ifdef __cplusplus

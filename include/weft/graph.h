@@ -105,6 +105,9 @@ WF_API void wf_output(wf_tensor x, const char *name);
 /* Trains on the mean of `loss` over the global batch; `loss` is [rows], one
  * value a row (a sample, or a token). Called once. */
 WF_API void wf_loss(wf_tensor loss);
+/* The same of a loss that adds cross entropies with different labels: rows count by `labels`
+ * [rows], an input, and hits are those of the cross entropy with them. */
+WF_API void wf_loss_by(wf_tensor loss, wf_tensor labels);
 
 /* ---- ops; x is [..., n] unless said; F32 unless said ---- */
 

@@ -29,12 +29,15 @@ typedef struct wf_model_config {
     double label_smoothing; /* of cross entropy, in training: wf_smoothed_cross_entropy; 0 = none */
     int64_t embedding;      /* lstm: width of the embedding; 0 = hidden */
     int tied; /* lstm: the output layer is the embedding, which has the hidden width */
+    /* Images, cross entropy, in training: the loss is share CE(y) + partner_share CE(y_partner),
+     * with the inputs "y_partner" (I32), "share" and "partner_share" (F32) beside "x" and "y". */
+    int mixup;
 } wf_model_config;
 
 #define WF_MODEL_CONFIG_INIT                                                                       \
     {                                                                                              \
         sizeof(wf_model_config), 3, 224, 224, 1000, 0, WF_LOSS_CROSS_ENTROPY, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0                                                                                \
+            0, 0, 0, 0                                                                             \
     }
 
 /* What there is to know of a ready-made model before it is made. Static. */
@@ -47,6 +50,7 @@ typedef struct wf_model_info {
     int64_t image; /* height and width; 0: no images */
     int64_t n_tokens, n_classes;
     int64_t n_layers, hidden, n_heads; /* of token models */
+    const char *classifier;            /* images: the layer that tells classes apart; else NULL */
     int is_recurrent; /* sample s of a batch goes on where that of the batch before has ended:
                        * streams of a text side by side (wf_data_config.n_streams) */
 } wf_model_info;

@@ -113,6 +113,30 @@ void wfi_random_fill_normal(wfi_random_key key, uint64_t high, uint64_t first, f
     }
 }
 
+/* The logarithm of a gamma variate (Marsaglia and Tsang, 2000), whose own number may be too small
+ * for any type; *index counts what has been drawn, four at a time. */
+static double log_gamma(wfi_random_key key, uint64_t high, double alpha, uint64_t *index) {
+    double d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3, c = 1 / sqrt(9 * d);
+    for (;;) {
+        uint32_t words[4];
+        float normal[2];
+        wfi_random_words(key, high, (*index)++, words);
+        box_muller(words, normal);
+        double x = normal[0], v = 1 + c * x, u = ((double)words[2] + 0.5) * 0x1p-32;
+        if (v <= 0) continue;
+        v = v * v * v;
+        if (log(u) >= x * x / 2 + d * (1 - v + log(v))) continue;
+        double small = alpha < 1 ? log(((double)words[3] + 0.5) * 0x1p-32) / alpha : 0;
+        return log(d * v) + small;
+    }
+}
+
+double wfi_random_beta(wfi_random_key key, uint64_t high, double alpha) {
+    uint64_t index = 0;
+    double first = log_gamma(key, high, alpha, &index);
+    return 1 / (1 + exp(log_gamma(key, high, alpha, &index) - first));
+}
+
 void wfi_random_shuffle(wfi_random_key key, uint64_t high, int64_t n, int64_t *order_out) {
     for (int64_t i = 0; i < n; i++) order_out[i] = i;
     for (int64_t i = n - 1; i > 0; i--) {

@@ -34,6 +34,9 @@ void wfi_random_draw_uniform(wfi_variant variant, wfi_random_key key, uint64_t h
 void wfi_random_fill_normal(wfi_random_key key, uint64_t high, uint64_t first, float scale,
                             int64_t n, float *out);
 
+/* The share x of x : 1 - x that is distributed as Beta(alpha, alpha), alpha above 0. */
+double wfi_random_beta(wfi_random_key key, uint64_t high, double alpha);
+
 /* A permutation of [0, n): order_out[i] is the element at place i. */
 void wfi_random_shuffle(wfi_random_key key, uint64_t high, int64_t n, int64_t *order_out);
 

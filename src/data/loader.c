@@ -22,10 +22,15 @@
 #define MAX_EPOCH    (INT64_C(1) << 53) /* no run comes near, and counting on cannot overflow */
 #define STACK_BYTES  (256 * 1024)       /* the threads call nothing deep */
 #define MAX_WORKERS  256
+#define MAX_MIXUP    1000 /* far beyond, all shares are a half */
 
 typedef struct slot {
     void *x, *y;
     int64_t *index;
+    /* With mixup, [samples of a batch]. */
+    void *y_partner;
+    int64_t *partner; /* which sample of the split */
+    float *share, *partner_share;
     wf_batch batch;          /* n_samples 0: the end of a pass over the test split */
     int64_t n_begun, n_done; /* samples; under the lock */
     int64_t failed; /* the first sample that could not be filled, and why; under the lock */
@@ -43,10 +48,12 @@ struct wf_loader {
     /* Where the next batch begins; under the lock. */
     int64_t *order; /* [n_samples] of order_epoch; NULL: as in the files */
     int64_t order_epoch, epoch, place;
+    int64_t *mixed; /* [batch] with mixup: places of partners in the batch */
 
     pthread_t threads[MAX_WORKERS];
-    int n_threads;
-    bool stop; /* under the lock */
+    int n_threads, n_running;
+    void *x_partner[MAX_WORKERS]; /* with mixup: a thread's partner of the sample that it fills */
+    bool stop;                    /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t filled, freed;
     uint64_t n_begun, n_filled, n_taken, n_freed; /* batches, ever; under the lock */
@@ -81,6 +88,32 @@ static void find_part(const wf_loader_config *c, int64_t n_all, int64_t *first_o
     *n_out = wfi_first_sample(n_all, c->n_micro, (c->part + 1) * mine) - *first_out;
 }
 
+/* Which sample of the split stands at a place of the epoch. */
+static int64_t sample_at(const wf_loader *loader, int64_t place) {
+    return loader->order ? loader->order[place] : place;
+}
+
+/* All parts find the same partners and shares: functions of how many samples were before. */
+static void find_partners(wf_loader *loader, slot *s, int64_t first) {
+    const wf_loader_config *c = &loader->config;
+    wf_batch *batch = &s->batch;
+    uint64_t seed = loader->data->seed,
+             at = (uint64_t)batch->epoch * (uint64_t)loader->n_samples + (uint64_t)loader->place;
+    if (c->mixup == 0) return;
+    wfi_random_shuffle((wfi_random_key){seed, wfi_random_name("mixup")}, at, batch->n_all,
+                       loader->mixed);
+    float share = (float)wfi_random_beta((wfi_random_key){seed, wfi_random_name("mixup.share")}, at,
+                                         c->mixup);
+    for (int64_t i = 0; i < batch->n_samples; i++) {
+        s->partner[i] = sample_at(loader, loader->place + loader->mixed[first + i]);
+        s->share[i] = share;
+        s->partner_share[i] = 1 - share;
+    }
+    batch->y_partner = s->y_partner;
+    batch->share = s->share;
+    batch->partner_share = s->partner_share;
+}
+
 /* Makes the slot's batch the one at the position, and moves on. */
 static void begin(wf_loader *loader, slot *s) {
     wf_batch *batch = &s->batch;
@@ -100,10 +133,9 @@ static void begin(wf_loader *loader, slot *s) {
     find_part(&loader->config, batch->n_all, &first, &batch->n_samples);
     batch->x_bytes = (size_t)batch->n_samples * about->x_bytes;
     batch->y_bytes = (size_t)batch->n_samples * about->y_bytes;
-    for (int64_t i = 0; i < batch->n_samples; i++) {
-        int64_t place = loader->place + first + i;
-        s->index[i] = loader->order ? loader->order[place] : place;
-    }
+    for (int64_t i = 0; i < batch->n_samples; i++)
+        s->index[i] = sample_at(loader, loader->place + first + i);
+    find_partners(loader, s, first);
     loader->place += batch->n_all;
     batch->last_of_epoch = !goes_on(loader, loader->place);
 }
@@ -140,23 +172,37 @@ static int64_t take_sample(wf_loader *loader, slot **slot_out) {
     return -1;
 }
 
-static wf_status fill(const wf_loader *loader, const slot *s, int64_t i) {
+static wf_status fill_one(const wf_loader *loader, const slot *s, int64_t index, void *x, void *y) {
     const wf_data *data = loader->data;
     const wfi_sample sample = {.split = loader->config.split,
-                               .index = s->index[i],
+                               .index = index,
                                .epoch = s->batch.epoch,
                                .augment = loader->config.augment != 0};
-    return data->source->fill(data, &sample, (char *)s->x + (size_t)i * data->about.x_bytes,
-                              (char *)s->y + (size_t)i * data->about.y_bytes);
+    return data->source->fill(data, &sample, x, y);
+}
+
+/* A partner is as its own place in the batch has it, augmented alike; whoever needs it makes it. */
+static wf_status fill(const wf_loader *loader, const slot *s, int64_t i, void *x_partner) {
+    const wf_data_description *about = &loader->data->about;
+    float *x = (float *)((char *)s->x + (size_t)i * about->x_bytes);
+    size_t y_at = (size_t)i * about->y_bytes;
+    WF_TRY(fill_one(loader, s, s->index[i], x, (char *)s->y + y_at));
+    if (!x_partner) return WF_OK;
+    WF_TRY(fill_one(loader, s, s->partner[i], x_partner, (char *)s->y_partner + y_at));
+    const float *other = x_partner, share = s->share[i], other_share = s->partner_share[i];
+    for (size_t k = 0; k < about->x_bytes / sizeof *x; k++)
+        x[k] = share * x[k] + other_share * other[k];
+    return WF_OK;
 }
 
 static void *fill_ahead(void *self) {
     wf_loader *loader = self;
     slot *s;
     pthread_mutex_lock(&loader->lock);
+    void *x_partner = loader->x_partner[loader->n_running++];
     for (int64_t i = take_sample(loader, &s); i >= 0; i = take_sample(loader, &s)) {
         pthread_mutex_unlock(&loader->lock);
-        wf_status status = fill(loader, s, i);
+        wf_status status = fill(loader, s, i, x_partner);
         pthread_mutex_lock(&loader->lock);
         if (status != WF_OK && (s->status == WF_OK || i < s->failed)) {
             s->status = status;
@@ -216,6 +262,13 @@ static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loa
                         "loader: %" PRId64 " training samples are too few for %" PRId64
                         " microbatches",
                         n, n_micro);
+    bool has_labels = data->about.kind == WF_DATA_IMAGES && data->about.y_dtype == WF_I32;
+    if (!(c->mixup >= 0 && c->mixup <= MAX_MIXUP) || (c->mixup > 0 && !has_labels))
+        return wfi_fail(
+            ctx, WF_INVALID_ARG,
+            "loader: mixup is %g, but must be 0 to %d, and 0 for what is no image with a "
+            "label",
+            c->mixup, MAX_MIXUP);
     if (c->n_prefetch < 1 || c->n_prefetch > MAX_PREFETCH)
         return wfi_fail(ctx, WF_INVALID_ARG, "loader: n_prefetch is %d, but must be 1 to %d",
                         c->n_prefetch, MAX_PREFETCH);
@@ -229,6 +282,26 @@ static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loa
                         ": epochs are 0 to %" PRId64 ", and each has %" PRId64 " samples",
                         c->first_sample, c->first_epoch, MAX_EPOCH, n);
     return WF_OK;
+}
+
+static wf_status allocate_mixup(wf_loader *loader, size_t n_batch) {
+    wf_context *ctx = loader->data->ctx;
+    const wf_data_description *about = &loader->data->about;
+    for (int i = 0; i < loader->n_slots; i++) {
+        slot *s = &loader->slots[i];
+        s->y_partner = wfi_alloc(ctx, n_batch, about->y_bytes, "the targets of partners");
+        s->partner = wfi_alloc(ctx, n_batch, sizeof *s->partner, "the numbers of partners");
+        s->share = wfi_alloc(ctx, n_batch, sizeof *s->share, "shares");
+        s->partner_share = wfi_alloc(ctx, n_batch, sizeof *s->partner_share, "shares");
+        if (!s->y_partner || !s->partner || !s->share || !s->partner_share) return WF_NO_MEMORY;
+    }
+    for (int k = 0; k < loader->config.n_workers; k++) {
+        loader->x_partner[k] = wfi_alloc(ctx, 1, about->x_bytes, "a partner");
+        if (!loader->x_partner[k]) return WF_NO_MEMORY;
+    }
+    loader->mixed =
+        wfi_alloc(ctx, (size_t)loader->config.batch, sizeof *loader->mixed, "places of partners");
+    return loader->mixed ? WF_OK : WF_NO_MEMORY;
 }
 
 static wf_status allocate(wf_loader *loader) {
@@ -247,6 +320,7 @@ static wf_status allocate(wf_loader *loader) {
         s->index = wfi_alloc(ctx, n_batch, sizeof *s->index, "the numbers of a batch");
         if (!s->index) return WF_NO_MEMORY;
     }
+    if (loader->config.mixup > 0) WF_TRY(allocate_mixup(loader, n_batch));
     if (!loader->config.shuffle) return WF_OK;
     loader->order =
         wfi_alloc(ctx, (size_t)loader->n_samples, sizeof *loader->order, "the order of an epoch");
@@ -316,7 +390,13 @@ void wf_loader_destroy(wf_loader *loader) {
         wfi_free(ctx, loader->slots[i].x);
         wfi_free(ctx, loader->slots[i].y);
         wfi_free(ctx, loader->slots[i].index);
+        wfi_free(ctx, loader->slots[i].y_partner);
+        wfi_free(ctx, loader->slots[i].partner);
+        wfi_free(ctx, loader->slots[i].share);
+        wfi_free(ctx, loader->slots[i].partner_share);
     }
+    for (int k = 0; k < loader->config.n_workers; k++) wfi_free(ctx, loader->x_partner[k]);
+    wfi_free(ctx, loader->mixed);
     wfi_free(ctx, loader->order);
     wfi_free(ctx, loader);
 }

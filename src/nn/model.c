@@ -1,5 +1,6 @@
 /* The model handle, and the list of ready-made models. */
 #include "nn/model.h"
+#include "graph/graph.h"
 #include "nn/models/registry.h"
 
 #include <string.h>
@@ -11,17 +12,17 @@ typedef struct registered_model {
 } registered_model;
 
 static const registered_model registry[] = {
-    {{"mlp", 0, 0, 0, 28, 0, 1000, 0, 0, 0, 0}, wfi_model_mlp, 10, 0},
-    {{"resnet18", 0, 1, 0, 128, 0, 1000, 0, 0, 0, 0}, wfi_model_resnet18, 1000, 0},
-    {{"resnet34", 0, 1, 0, 128, 0, 1000, 0, 0, 0, 0}, wfi_model_resnet34, 1000, 0},
-    {{"resnet50", 0, 1, 0, 128, 0, 1000, 0, 0, 0, 0}, wfi_model_resnet50, 1000, 0},
-    {{"gpt2", 1, 0, 0, 0, 256, 50257, 12, 768, 12, 0}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt2-tiny", 1, 0, 0, 0, 32, 256, 2, 64, 4, 0}, wfi_model_gpt2, 256, 64},
-    {{"gpt2-medium", 1, 0, 0, 0, 256, 50257, 24, 1024, 16, 0}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt2-large", 1, 0, 0, 0, 256, 50257, 36, 1280, 20, 0}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt2-xl", 1, 0, 0, 0, 256, 50257, 48, 1600, 25, 0}, wfi_model_gpt2, 50257, 1024},
-    {{"gpt", 1, 0, 1, 0, 256, 50257, 12, 768, 12, 0}, wfi_model_gpt2, 50257, 1024},
-    {{"lstm", 1, 0, 1, 0, 35, 10000, 2, 200, 0, 1}, wfi_model_lstm, 10000, 0},
+    {{"mlp", 0, 0, 0, 28, 0, 1000, 0, 0, 0, "net3", 0}, wfi_model_mlp, 10, 0},
+    {{"resnet18", 0, 1, 0, 128, 0, 1000, 0, 0, 0, "fc", 0}, wfi_model_resnet18, 1000, 0},
+    {{"resnet34", 0, 1, 0, 128, 0, 1000, 0, 0, 0, "fc", 0}, wfi_model_resnet34, 1000, 0},
+    {{"resnet50", 0, 1, 0, 128, 0, 1000, 0, 0, 0, "fc", 0}, wfi_model_resnet50, 1000, 0},
+    {{"gpt2", 1, 0, 0, 0, 256, 50257, 12, 768, 12, NULL, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-tiny", 1, 0, 0, 0, 32, 256, 2, 64, 4, NULL, 0}, wfi_model_gpt2, 256, 64},
+    {{"gpt2-medium", 1, 0, 0, 0, 256, 50257, 24, 1024, 16, NULL, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-large", 1, 0, 0, 0, 256, 50257, 36, 1280, 20, NULL, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt2-xl", 1, 0, 0, 0, 256, 50257, 48, 1600, 25, NULL, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"gpt", 1, 0, 1, 0, 256, 50257, 12, 768, 12, NULL, 0}, wfi_model_gpt2, 50257, 1024},
+    {{"lstm", 1, 0, 1, 0, 35, 10000, 2, 200, 0, NULL, 1}, wfi_model_lstm, 10000, 0},
 };
 
 const wf_model_info *wf_model_registry(int i) {
@@ -35,14 +36,31 @@ const wf_model_info *wf_model_registry_find(const char *name) {
     return NULL;
 }
 
+static wf_tensor loss_of(wf_tensor logits, wf_tensor y, const wf_model_config *c) {
+    return wf_smoothed_cross_entropy(logits, y, c->label_smoothing);
+}
+
+/* Hits are those of each sample's own label. */
+static void classify_mixed(wf_tensor logits, const wf_model_config *c) {
+    wf_graph *g = logits.graph;
+    wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR),
+              partner = wf_input(g, "y_partner", WF_I32, WF_SCALAR),
+              share = wf_input(g, "share", WF_F32, WF_SCALAR),
+              partner_share = wf_input(g, "partner_share", WF_F32, WF_SCALAR);
+    wf_loss_by(wf_add(wf_mul(loss_of(logits, y, c), share),
+                      wf_mul(loss_of(logits, partner, c), partner_share)),
+               y);
+}
+
 void wfi_model_classify(wf_tensor logits, const wf_model_config *c) {
     wf_graph *g = logits.graph;
     wf_output(logits, "logits");
     if (c->loss == WF_LOSS_MSE)
         wf_loss(wf_mse(logits, wf_input(g, "y", WF_F32, WF_SHAPE(c->n_classes))));
+    else if (c->mixup && g && g->training)
+        classify_mixed(logits, c);
     else
-        wf_loss(wf_smoothed_cross_entropy(logits, wf_input(g, "y", WF_I32, WF_SCALAR),
-                                          c->label_smoothing));
+        wf_loss(loss_of(logits, wf_input(g, "y", WF_I32, WF_SCALAR), c));
 }
 
 static const char *name_of(int i) {
@@ -121,6 +139,8 @@ static wf_status check_fields(wf_context *ctx, const registered_model *m,
                         c->label_smoothing);
     if (c->label_smoothing != 0 && c->loss == WF_LOSS_MSE)
         return no_use(ctx, m, "label_smoothing beside a loss other than cross entropy");
+    if (c->mixup && (m->info.takes_tokens || c->loss == WF_LOSS_MSE))
+        return no_use(ctx, m, "mixup, which is for the labels of images");
     if (m->info.takes_tokens) {
         if (c->channels != init.channels || c->height != init.height || c->width != init.width)
             return no_use(ctx, m, "an image size");

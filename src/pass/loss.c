@@ -3,8 +3,9 @@
 #include "pass/pass.h"
 
 /* The cross entropies that the loss is made of. Their labels decide which rows count:
- * all of them must look at the same ones. */
+ * all of them must look at the same ones, or the model says which. */
 typedef struct search {
+    int32_t wanted; /* labels; -1: any */
     int32_t hits;   /* of the last one; -1: none */
     int32_t labels; /* the input behind them; -1: none yet, -2: several */
 } search;
@@ -22,6 +23,7 @@ static void find_cross_entropy(const wf_graph *g, int32_t v, search *s) {
     if (node->op->roles.label_in) {
         int32_t labels =
             wfi_value_root(g, with_role(node->in, node->n_in, node->op->roles.label_in));
+        if (s->wanted >= 0 && s->wanted != labels) return;
         s->labels = s->labels == -1 || s->labels == labels ? labels : -2;
         s->hits = with_role(node->out, node->n_out, node->op->roles.hit_out);
         return;
@@ -33,7 +35,7 @@ static void find_cross_entropy(const wf_graph *g, int32_t v, search *s) {
     }
 }
 
-void wf_loss(wf_tensor loss) {
+static void set_loss(wf_tensor loss, int32_t labels) {
     wf_graph *g = loss.graph;
     if (!g || g->status != WF_OK) return;
     char text[WFI_SHAPE_TEXT];
@@ -53,12 +55,12 @@ void wf_loss(wf_tensor loss) {
     }
     g->loss = loss.id;
     g->n_rows = value->shape.dim[0];
-    search s = {-1, -1};
+    search s = {labels, -1, -1};
     find_cross_entropy(g, loss.id, &s);
     if (s.labels == -2) {
         wfi_graph_fail(g, WF_UNSUPPORTED,
                        "the loss adds cross entropies with different labels, so it is not clear "
-                       "which rows count");
+                       "which rows count; wf_loss_by says so");
         return;
     }
     wf_tensor hits = wfi_tensor(g, s.hits);
@@ -66,4 +68,16 @@ void wf_loss(wf_tensor loss) {
     wf_tensor record =
         wfi_graph_op(g, &wfi_op_loss_record, NULL, NULL, 2, (wf_tensor[]){loss, hits});
     g->record = record.id;
+}
+
+void wf_loss(wf_tensor loss) {
+    set_loss(loss, -1);
+}
+
+void wf_loss_by(wf_tensor loss, wf_tensor labels) {
+    wf_graph *g = loss.graph;
+    if (g && g->status == WF_OK && labels.id < 0)
+        wfi_graph_fail(g, WF_INVALID_ARG, "wf_loss_by with labels that do not exist");
+    else
+        set_loss(loss, labels.id);
 }
