@@ -50,6 +50,12 @@ grep -q '"timeline": {' "$folder/report" || fail "train --trace of processes: no
 n_events() { tr -d ' ' <"$1" | grep -o '"ph":"X"' | wc -l; }
 [[ $(n_events "$here/processes.json") == $(n_events "$here/trace.json") && $(n_events "$here/trace.json") -gt 10 ]] ||
     fail "processes are traced as $(n_events "$here/processes.json") events, threads as $(n_events "$here/trace.json")"
+# Arrows from sends to receives of other processes: each id begins and ends once.
+arrows() { tr -d ' ' <"$1" | grep -oE '"ph":"[sf]".*"id":[0-9]+' | sed 's/.*"ph":"\(.\)".*"id":/\1 /' | sort; }
+[[ $(arrows "$here/processes.json") == "$(arrows "$here/trace.json")" && $(arrows "$here/trace.json" | wc -l) -gt 6 ]] ||
+    fail "processes have the arrows $(arrows "$here/processes.json"), threads $(arrows "$here/trace.json")"
+[[ -z $(arrows "$here/processes.json" | uniq -d) && $(arrows "$here/processes.json" | sed 's/..//' | sort | uniq -u) == "" ]] ||
+    fail "an arrow has not one begin and one end: $(arrows "$here/processes.json")"
 grep -q '"bytes_over_time": {' "$folder/report" || fail "train --trace: no bytes over time in the report"
 report train $model --steps 1 --trace "$here/one.json" >/dev/null
 report bench train $model --repeat 1 --trace "$here/bench.json" >"$folder/report"

@@ -7,6 +7,7 @@
 #include "program/timeline.h"
 #include "test.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -244,6 +245,90 @@ static void traces_are_read_back(void **state) {
     test_context_end(ctx);
 }
 
+/* Whether the event lies in a span of that kind of its own process and thread. */
+static bool is_in_span(const json_t *events, const json_t *event, const char *kind) {
+    size_t i;
+    const json_t *span;
+    double at = json_number_value(json_object_get(event, "ts"));
+    json_array_foreach(events, i, span) {
+        double begin = json_number_value(json_object_get(span, "ts")),
+               end = begin + json_number_value(json_object_get(span, "dur"));
+        const char *name = json_string_value(json_object_get(span, "name"));
+        if (!strcmp(json_string_value(json_object_get(span, "ph")), "X") && begin <= at &&
+            at <= end + 1e-9 && !strncmp(name, kind, strlen(kind)) &&
+            json_equal(json_object_get(span, "pid"), json_object_get(event, "pid")) &&
+            json_equal(json_object_get(span, "tid"), json_object_get(event, "tid")))
+            return true;
+    }
+    return false;
+}
+
+/* Events of that phase with that id, of which the last one is *out. */
+static int find_events(const json_t *events, const char *phase, json_int_t id, const json_t **out) {
+    int n = 0;
+    size_t i;
+    const json_t *event;
+    json_array_foreach(events, i, event) {
+        if (strcmp(json_string_value(json_object_get(event, "ph")), phase) ||
+            (id && json_integer_value(json_object_get(event, "id")) != id))
+            continue;
+        *out = event;
+        n++;
+    }
+    return n;
+}
+
+/* As the format wants it: an arrow begins in a span and ends in one, which it names by bp, not
+ * before it has begun, and no two of a file have one id; counters are numbers, in the order of
+ * time. */
+static void arrows_and_counters(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    char path[200];
+    trace_path(path, sizeof path);
+    wf_timeline *gpipe = simulate(ctx, "pp=2,cut=c,schedule=gpipe", 3, 1.2345);
+    wf_timeline *zb1 = simulate(ctx, "pp=4,schedule=zb1", 6, 2);
+    wf_trace_part parts[] = {{"measured", gpipe}, {"simulated", zb1}};
+    TEST_OK(ctx, wf_trace_write(ctx, path, "title", parts, 2));
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    assert_int_equal(unlink(path), 0);
+    const json_t *events = json_object_get(root, "traceEvents"), *start, *end, *event;
+    /* Forward and backward over each border, by each microbatch. */
+    int n_arrows = 2 * 3 * 1 + 2 * 6 * 3;
+    assert_int_equal(find_events(events, "s", 0, &start), n_arrows);
+    assert_int_equal(find_events(events, "f", 0, &end), n_arrows);
+    for (int id = 1; id <= n_arrows; id++) {
+        assert_int_equal(find_events(events, "s", id, &start), 1);
+        assert_int_equal(find_events(events, "f", id, &end), 1);
+        assert_true(is_in_span(events, start, "send ") && is_in_span(events, end, "receive "));
+        assert_string_equal(json_string_value(json_object_get(end, "bp")), "e");
+        assert_true(json_equal(json_object_get(start, "name"), json_object_get(end, "name")));
+        assert_true(json_equal(json_object_get(start, "cat"), json_object_get(end, "cat")));
+        assert_false(json_equal(json_object_get(start, "pid"), json_object_get(end, "pid")));
+        assert_true(json_number_value(json_object_get(start, "ts")) <=
+                    json_number_value(json_object_get(end, "ts")));
+    }
+    size_t i;
+    double before[2 + 4] = {0};
+    json_array_foreach(events, i, event) {
+        const char *key;
+        const json_t *bytes;
+        json_t *args = json_object_get(event, "args");
+        if (strcmp(json_string_value(json_object_get(event, "ph")), "C")) continue;
+        double *at = &before[json_integer_value(json_object_get(event, "pid"))],
+               now = json_number_value(json_object_get(event, "ts"));
+        assert_true(now >= *at && json_object_size(args) == WF_N_MEMORY_KINDS);
+        *at = now;
+        json_object_foreach(args, key, bytes)
+            assert_true(json_is_integer(bytes) && json_integer_value(bytes) >= 0);
+    }
+    for (int r = 0; r < 2 + 4; r++) assert_true(before[r] > 0);
+    json_decref(root);
+    wf_timeline_destroy(gpipe);
+    wf_timeline_destroy(zb1);
+    test_context_end(ctx);
+}
+
 /* ---- the n-th allocation fails ---- */
 
 typedef struct faulty {
@@ -307,6 +392,7 @@ int main(void) {
         cmocka_unit_test(replicas_reduce_together),
         cmocka_unit_test(costs_of_another_model),
         cmocka_unit_test(traces_are_read_back),
+        cmocka_unit_test(arrows_and_counters),
         cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

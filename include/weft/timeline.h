@@ -31,6 +31,8 @@ typedef struct wf_span {
     const char *unit;   /* or ""; borrowed */
     int64_t micro;      /* global microbatch, or -1 */
     int chunk;          /* of a pipeline's stages on the rank, from 0 on; 0 if there is one */
+    int transfer;       /* a send and its receive have the same number, from 1 on; all others, and
+                         * spans read from a trace, 0 */
     double begin_us, end_us;
 } wf_span;
 

@@ -22,6 +22,7 @@ typedef struct naming {
     wf_timeline *t;
     const char **units; /* [n_units] */
     const char **names; /* [n_instruction_names][n_units + 1], NULL: not made yet */
+    int32_t *transfers; /* [n_instructions] as wf_span has them */
 } naming;
 
 static const char *unit_name(const naming *n, const wf_graph *g, int32_t unit) {
@@ -53,6 +54,15 @@ static int chunk_of(const wf_program *p, int32_t unit) {
     return chunk;
 }
 
+/* A send and its receive stand side by side in the order of the program, which all processes have.
+ */
+static void number_transfers(const wf_program *p, int32_t *transfers) {
+    int32_t number = 0;
+    for (int32_t k = 0; k < p->n_instructions; k += wfi_n_together(p, k))
+        if (wfi_type_of(&p->instructions[p->order[k]])->class == WFI_CLASS_TRANSFER)
+            transfers[p->order[k]] = transfers[p->order[k + 1]] = ++number;
+}
+
 static wf_status fill(const wf_program *p, const double *begin_us, const double *end_us,
                       const naming *n) {
     wf_timeline *t = n->t;
@@ -65,6 +75,7 @@ static wf_status fill(const wf_program *p, const double *begin_us, const double 
                 wf_span span = {.kind = wfi_type_of(now)->span, .rank = r};
                 span.micro = wfi_rank_micro(p, r, now->micro);
                 span.chunk = chunk_of(p, now->unit);
+                span.transfer = n->transfers[i];
                 span.stream = wfi_stream_name(now->stream);
                 span.unit = unit_name(n, p->graph, now->unit);
                 span.name = full_name(n, p, now);
@@ -90,7 +101,11 @@ wf_status wfi_timeline_create(const wf_program *p, const double *begin_us, const
     n.units = wfi_alloc(p->ctx, n_units, sizeof *n.units, "a timeline");
     n.names =
         wfi_alloc(p->ctx, WFI_N_INSTRUCTION_NAMES * (n_units + 1), sizeof *n.names, "a timeline");
-    wf_status status = n.units && n.names ? fill(p, begin_us, end_us, &n) : WF_NO_MEMORY;
+    n.transfers = wfi_alloc(p->ctx, (size_t)p->n_instructions, sizeof *n.transfers, "a timeline");
+    if (n.transfers) number_transfers(p, n.transfers);
+    bool ok = n.units && n.names && n.transfers;
+    wf_status status = ok ? fill(p, begin_us, end_us, &n) : WF_NO_MEMORY;
+    wfi_free(p->ctx, n.transfers);
     wfi_free(p->ctx, n.units);
     wfi_free(p->ctx, n.names);
     if (status == WF_OK)

@@ -99,6 +99,22 @@ static void add_span(wfi_text *text, const wf_span *span, int first_pid) {
     wfi_text_add(text, ",\"micro\":%lld,\"chunk\":%d}},", (long long)span->micro, span->chunk);
 }
 
+/* An arrow from a send to its receive: each end lies in its span. `first` is the file's number
+ * before those of the timeline. */
+static void add_flow(wfi_text *text, const wf_span *span, int first_pid, int first) {
+    bool sends = stream_of(span) == WFI_STREAM_SEND;
+    long long begin = ns_of(span->begin_us);
+    if (!span->transfer) return;
+    wfi_text_add(
+        text,
+        "\n {\"ph\":\"%s\",%s\"cat\":\"transfer\",\"name\":\"transfer\",\"id\":%d,\"pid\":%d,"
+        "\"tid\":%d,",
+        sends ? "s" : "f", sends ? "" : "\"bp\":\"e\",", first + span->transfer,
+        first_pid + span->rank, stream_of(span));
+    add_us(text, "ts", begin > 0 ? begin : 0);
+    wfi_text_add(text, "},");
+}
+
 /* Counters of the bytes of each kind. */
 static void add_moments(wfi_text *text, const wf_timeline *timeline, int rank, int pid) {
     for (int i = 0; i < wf_timeline_n_moments(timeline, rank); i++) {
@@ -114,7 +130,7 @@ static void add_moments(wfi_text *text, const wf_timeline *timeline, int rank, i
 }
 
 static void add_trace(wfi_text *text, const char *title, const wf_trace_part *parts, int n_parts) {
-    int pid = 0;
+    int pid = 0, n_flows = 0;
     wfi_text_add(text, "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"format\":\"%s\",\"title\":",
                  WFI_CHROME_FORMAT);
     add_string(text, title);
@@ -125,11 +141,15 @@ static void add_trace(wfi_text *text, const char *title, const wf_trace_part *pa
     }
     wfi_text_add(text, "]},\n\"traceEvents\":[");
     for (int k = 0; k < n_parts; k++) {
+        int most = 0;
         add_names(text, &parts[k], pid);
         for (int i = 0; i < wf_timeline_n_spans(parts[k].timeline); i++) {
             wf_span span = wf_timeline_span(parts[k].timeline, i);
             add_span(text, &span, pid);
+            add_flow(text, &span, pid, n_flows);
+            if (span.transfer > most) most = span.transfer;
         }
+        n_flows += most;
         for (int r = 0; r < wf_timeline_n_ranks(parts[k].timeline); r++)
             add_moments(text, parts[k].timeline, r, pid + r);
         pid += wf_timeline_n_ranks(parts[k].timeline);
