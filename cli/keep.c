@@ -10,11 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STEP "step-"
+#define STEP   "step-"
+#define BEST   "best"
+#define HIDDEN ".weft-"
 
 static bool is_checkpoint(const char *name) {
-    static const char *const begins[] = {"state.safetensors", "model.safetensors", "state-",
-                                         "model-", "run.json"};
+    static const char *const begins[] = {
+        "state.safetensors", "model.safetensors", "state-", "model-", "model_ema", "run.json"};
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (!strncmp(name, begins[i], strlen(begins[i]))) return true;
     return false;
@@ -25,13 +27,35 @@ static exit_status failed(const char *path, const char *what) {
                     strerror(errno));
 }
 
+/* Whether there is something in the folder that is no checkpoint's. */
+static bool has_others(const char *path) {
+    bool any = false;
+    DIR *folder = opendir(path);
+    for (struct dirent *f; folder && (f = readdir(folder));)
+        any |= !is_checkpoint(f->d_name) && strcmp(f->d_name, ".") && strcmp(f->d_name, "..");
+    if (folder) closedir(folder);
+    return any;
+}
+
 /* Files of others stay, and the folder with them. */
-static void remove_folder(const char *path) {
+static void remove_files(const char *path) {
     DIR *folder = opendir(path);
     for (struct dirent *f; folder && (f = readdir(folder));)
         if (is_checkpoint(f->d_name)) unlinkat(dirfd(folder), f->d_name, 0);
     if (folder) closedir(folder);
     rmdir(path);
+}
+
+/* A folder that is not whole has another name, which nobody takes for a checkpoint's. */
+static void hidden_path(const cli *c, const char *name, char path[4096]) {
+    snprintf(path, 4096, "%.3800s/" HIDDEN "%.200s", c->o.out, name);
+}
+
+static void remove_folder(const cli *c, const char *name) {
+    char path[4096], hidden[4096];
+    snprintf(path, sizeof path, "%.3800s/%.200s", c->o.out, name);
+    hidden_path(c, name, hidden);
+    remove_files(has_others(path) || rename(path, hidden) ? path : hidden);
 }
 
 static exit_status link_files(const char *from, const char *to) {
@@ -46,25 +70,43 @@ static exit_status link_files(const char *from, const char *to) {
     return bad;
 }
 
-exit_status checkpoint_keep(const cli *c, const char *name) {
-    char path[4096], made[4096 + 8];
-    snprintf(path, sizeof path, "%.3900s/%.60s", c->o.out, name);
-    snprintf(made, sizeof made, "%s.new", path);
-    remove_folder(made); /* of a run that was killed */
-    if (mkdir(made, 0777)) return failed(path, "kept");
-    exit_status bad = link_files(c->o.out, made);
-    if (!bad && rename(made, path) && renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_EXCHANGE))
-        bad = failed(path, "kept");
-    remove_folder(made); /* or the one before */
-    return bad;
-}
-
 /* "step-12": 12; -1: it has another name. */
 static long long step_of(const char *name) {
     char *end;
     if (strncmp(name, STEP, strlen(STEP)) || name[strlen(STEP)] == '-') return -1;
     long long step = strtoll(name + strlen(STEP), &end, 10);
     return *end || end == name + strlen(STEP) ? -1 : step;
+}
+
+/* What a run that was killed has left; --out is this run's alone. */
+static void remove_leftovers(const cli *c) {
+    DIR *folder = opendir(c->o.out);
+    for (struct dirent *f; folder && (f = readdir(folder));) {
+        const char *name = f->d_name + strlen(HIDDEN);
+        char path[4096];
+        if (strncmp(f->d_name, HIDDEN, strlen(HIDDEN)) || (step_of(name) < 0 && strcmp(name, BEST)))
+            continue;
+        hidden_path(c, name, path);
+        remove_files(path);
+    }
+    if (folder) closedir(folder);
+}
+
+static exit_status keep_as(const cli *c, const char *name) {
+    char path[4096], made[4096];
+    snprintf(path, sizeof path, "%.3800s/%.200s", c->o.out, name);
+    hidden_path(c, name, made);
+    remove_leftovers(c);
+    if (has_others(path)) { /* which stay where they are */
+        remove_files(path);
+        return link_files(c->o.out, path);
+    }
+    if (mkdir(made, 0777)) return failed(path, "kept");
+    exit_status bad = link_files(c->o.out, made);
+    if (!bad && rename(made, path) && renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_EXCHANGE))
+        bad = failed(path, "kept");
+    remove_files(made); /* what could not be kept, or the one before */
+    return bad;
 }
 
 /* How many such folders are of later steps than this one. */
@@ -76,16 +118,19 @@ static int64_t count_later(const char *out, long long step) {
     return n;
 }
 
+exit_status checkpoint_keep_best(const cli *c) {
+    return keep_as(c, BEST);
+}
+
 exit_status checkpoint_keep_last(const cli *c, int64_t step) {
-    char name[60], path[4096];
+    char name[60];
     snprintf(name, sizeof name, STEP "%lld", (long long)step);
-    exit_status bad = checkpoint_keep(c, name);
+    exit_status bad = keep_as(c, name);
     DIR *folder = bad ? NULL : opendir(c->o.out);
     for (struct dirent *f; folder && (f = readdir(folder));) {
         long long of = step_of(f->d_name);
         if (of < 0 || of > step || count_later(c->o.out, of) < c->o.keep) continue;
-        snprintf(path, sizeof path, "%.3800s/%.200s", c->o.out, f->d_name);
-        remove_folder(path);
+        remove_folder(c, f->d_name);
     }
     if (folder) closedir(folder);
     return bad;
