@@ -79,6 +79,15 @@ void about_prepare(const cli *c, const saved_model *a, wf_data_config *config) {
     memcpy(config->std, a->images.std, sizeof config->std);
 }
 
+/* Whether --init-skip names what tells classes apart, or a part of it: then these are new. */
+static bool has_new_classes(const cli *c) {
+    const char *layer = wf_model_registry_find(c->o.model)->classifier, *word = c->o.init_skip.text;
+    size_t n = strlen(layer);
+    for (; *word; word += strcspn(word, "+"), word += *word == '+')
+        if (!strncmp(word, layer, n) && strchr("+.", word[n])) return true;
+    return false;
+}
+
 #define GO_ON "--other-data goes on all the same"
 
 static exit_status check_names(const cli *c, const saved_model *a, const wf_data *data) {
@@ -114,7 +123,7 @@ exit_status about_check_images(const cli *c, const saved_model *a, const wf_data
                             "the model in %s was trained on pixels normalised by mean %.6g and "
                             "deviation %.6g, not %.6g and %.6g; " GO_ON,
                             a->path, images->mean[k], images->std[k], here->mean[k], here->std[k]);
-    if (*c->o.init_skip.text) return EXIT_DONE; /* what tells classes apart begins anew */
+    if (has_new_classes(c)) return EXIT_DONE;
     if (images->n_classes && images->n_classes != here->n_classes)
         return complain(
             EXIT_USAGE, "the model in %s tells %lld classes apart, and %s has %lld; " GO_ON,

@@ -23,35 +23,39 @@ static double seconds_since_1970(void) {
 }
 
 /* Both copy what is of old steps. `in` may be NULL. */
-static bool copy_lines(FILE *in, FILE *out, int64_t keep_steps) {
+static bool copy_lines(FILE *in, FILE *out, int64_t keep_steps, int64_t *tested_step_out) {
     char *line = NULL;
     size_t bytes = 0;
     while (in && getline(&line, &bytes, in) > 0) {
         json_t *entry = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
         const json_t *step = json_object_get(entry, "step");
-        if (json_is_integer(step) && json_integer_value(step) <= keep_steps) fputs(line, out);
+        bool is_kept = json_is_integer(step) && json_integer_value(step) <= keep_steps;
+        if (is_kept) fputs(line, out);
+        if (is_kept && json_object_get(entry, "test_loss"))
+            *tested_step_out = json_integer_value(step);
         json_decref(entry);
     }
     free(line);
     return true;
 }
 
-static bool copy_events(FILE *in, FILE *out, int64_t keep_steps) {
+static bool copy_events(FILE *in, FILE *out, int64_t keep_steps, int64_t *tested_step_out) {
+    (void)tested_step_out;
     return events_copy(in, out, seconds_since_1970(), keep_steps);
 }
 
-typedef bool (*copy_function)(FILE *in, FILE *out, int64_t keep_steps);
+typedef bool (*copy_function)(FILE *in, FILE *out, int64_t keep_steps, int64_t *tested_step_out);
 
 /* What to keep of a file, in memory; the caller frees *text_out. */
 static wf_status read_old(const cli *c, const char *path, copy_function copy, int64_t keep_steps,
-                          char **text_out, size_t *n_out) {
+                          int64_t *tested_step_out, char **text_out, size_t *n_out) {
     int fd = -1;
     bool is_new = access(path, F_OK) && errno == ENOENT;
     FILE *out = open_memstream(text_out, n_out), *in = NULL;
     wf_status status = out ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && keep_steps && !is_new) status = wf_file_open(c->ctx, path, &fd, NULL);
     if (fd >= 0 && !(in = fdopen(fd, "r"))) close(fd);
-    if (status == WF_OK && !copy(in, out, keep_steps)) status = WF_NO_MEMORY;
+    if (status == WF_OK && !copy(in, out, keep_steps, tested_step_out)) status = WF_NO_MEMORY;
     if (in && ferror(in)) status = wf_context_fail(c->ctx, WF_IO, "the old log cannot be read");
     if (in) fclose(in);
     if (out && fclose(out)) status = WF_NO_MEMORY;
@@ -67,11 +71,11 @@ static FILE *open_end(const char *path) {
 }
 
 static exit_status open_file(log_file *log, const cli *c, const char *dir, const char *name,
-                             copy_function copy, int64_t keep_steps) {
+                             copy_function copy, int64_t keep_steps, int64_t *tested_step_out) {
     char *text = NULL;
     size_t n = 0;
     snprintf(log->path, sizeof log->path, "%s/%s", dir, name);
-    wf_status status = read_old(c, log->path, copy, keep_steps, &text, &n);
+    wf_status status = read_old(c, log->path, copy, keep_steps, tested_step_out, &text, &n);
     if (status == WF_OK) status = wf_file_replace(c->ctx, log->path, text, n);
     free(text);
     if (status != WF_OK) return complain_of(c, status);
@@ -80,10 +84,12 @@ static exit_status open_file(log_file *log, const cli *c, const char *dir, const
 }
 
 exit_status log_open(run_log *log, const cli *c, const char *dir, int64_t keep_steps) {
+    int64_t *tested = &log->tested_step;
     log->lines.file = log->events.file = NULL;
+    *tested = -1;
     if (!dir) return EXIT_DONE;
-    exit_status bad = open_file(&log->lines, c, dir, "log.jsonl", copy_lines, keep_steps);
-    return bad ? bad : open_file(&log->events, c, dir, LOG_EVENTS, copy_events, keep_steps);
+    exit_status bad = open_file(&log->lines, c, dir, "log.jsonl", copy_lines, keep_steps, tested);
+    return bad ? bad : open_file(&log->events, c, dir, LOG_EVENTS, copy_events, keep_steps, tested);
 }
 
 static exit_status write_line(const log_file *log, json_t *entry) {
@@ -140,6 +146,7 @@ exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_re
 exit_status log_test(run_log *log, int64_t step, int64_t epoch, double loss, double accuracy) {
     const point points[] = {{"test_loss", "Loss/test", loss},
                             {"test_accuracy", "Accuracy/test", accuracy}};
+    if (step == log->tested_step) return EXIT_DONE;
     exit_status bad = write_points(log, step, epoch, points, 2);
     return bad ? bad : log_flush(log);
 }

@@ -15,7 +15,8 @@ typedef struct log_file {
 
 typedef struct run_log {
     log_file lines, events;
-    double flushed; /* when, by now_seconds: slow steps can be followed */
+    double flushed;      /* when, by now_seconds: slow steps can be followed */
+    int64_t tested_step; /* of the last test that an earlier run logged; -1 */
 } run_log;
 
 /* All of them complain, with the reason. */
@@ -26,7 +27,8 @@ typedef struct run_log {
 exit_status log_open(run_log *log, const cli *c, const char *dir, int64_t keep_steps);
 exit_status log_step(run_log *log, int64_t step, int64_t epoch, const wf_step_result *result,
                      double ms, bool has_accuracy);
-/* `accuracy` may be NAN. */
+/* `accuracy` may be NAN. The test that a run makes at its end is not logged again by one that goes
+ * on from there. */
 exit_status log_test(run_log *log, int64_t step, int64_t epoch, double loss, double accuracy);
 /* Once a second by itself. Before a checkpoint: what it counts as done is then in the log. */
 exit_status log_flush(run_log *log);

@@ -47,6 +47,13 @@ static bool set_names(options *o, option_id id, const char *name, const char *va
     if (strlen(value) >= sizeof field->text)
         return options_fail(o, "%s: names of %zu characters are more than the %zu that it takes",
                             name, strlen(value), sizeof field->text - 1);
+    size_t n = strlen(value);
+    bool is_missing = n && (strchr(",+", *value) || strchr(",+", value[n - 1]));
+    for (size_t i = 1; i < n; i++)
+        is_missing |= strchr(",+", value[i]) && strchr(",+", value[i - 1]);
+    if (is_missing)
+        return options_fail(o, "%s: a name is missing in '%.60s'; a comma stands between two", name,
+                            value);
     strcpy(field->text, value);
     for (char *c = field->text; *c; c++)
         if (*c == ',') *c = '+';
@@ -200,6 +207,9 @@ const char *option_no_use(const options *o, option_id id) {
         return tokens ? "token models use cross entropy" : NULL;
     case OPT_label_smoothing:
         return o->loss == WF_LOSS_MSE ? "--loss is mse" : NULL;
+    case OPT_mixup:
+        if (tokens) return "the model reads tokens, which cannot be mixed";
+        return o->loss == WF_LOSS_MSE ? "--loss is mse" : NULL;
     case OPT_dropout:
         return tokens ? NULL : "only gpt2 and lstm have dropout";
     case OPT_momentum:
@@ -228,7 +238,7 @@ const char *option_no_use(const options *o, option_id id) {
 }
 
 bool option_is_of_recipe(const options *o, option_id id) {
-    if (id == OPT_test_every) return o->recipe.lr_schedule == WF_LR_PLATEAU && o->test_every;
+    if (id == OPT_test_every) return o->recipe.lr_schedule == WF_LR_PLATEAU;
     return option_about(id).scope == OF_RECIPE;
 }
 

@@ -62,6 +62,7 @@ static const struct {
     {OPT_n_slices, TPB | FOR_PREDICT | FOR_BENCH_MEMORY, NULL, NULL, false},
     {OPT_seed, ALL | FOR_GENERATE, NULL, NULL, false},
     {OPT_n_threads, TPBEP | RUNS | FOR_GENERATE, NULL, "bench ddp, memory: 1", false},
+    {OPT_dtype, TPBEP | FOR_GENERATE, NULL, NULL, false},
     {OPT_conv, TPBEP | RUNS, NULL, NULL, false},
     {OPT_optimizer, TPB | RUNS, NULL, NULL, false},
     {OPT_lr, TPB | RUNS, NULL, "sgd: 0.1, adam and adamw: 0.001", true},

@@ -81,9 +81,19 @@ static void measure(const wfi_images *images, int64_t channel, double *mean_out,
     if (*std_out == 0) *std_out = 1; /* all pixels are equal */
 }
 
+/* Nobody looks at what the set says: a model may tell other classes apart. */
+static void drop_labels(wfi_images *images) {
+    static const uint8_t none;
+    for (int s = 0; s < 2; s++) {
+        images->split[s].labels = &none;
+        images->split[s].label_stride = 0;
+    }
+}
+
 void wfi_images_finish(wf_data *data, const wf_data_config *config, int64_t n_classes) {
     wfi_images *images = data->state;
     wf_data_description *about = &data->about;
+    if (config->unlabelled) drop_labels(images);
     for (int64_t c = 0; c < images->channels; c++) {
         double mean = 0, std = 1;
         if (config->normalize == WF_NORMALIZE_DEFAULT) measure(images, c, &mean, &std);
@@ -104,7 +114,7 @@ void wfi_images_finish(wf_data *data, const wf_data_config *config, int64_t n_cl
     about->width = images->width;
     about->x_shape = WF_SHAPE(images->channels, images->height, images->width);
     about->y_shape = WF_SCALAR;
-    about->n_classes = n_classes;
+    about->n_classes = config->unlabelled && config->n_classes ? config->n_classes : n_classes;
     about->n_train = images->split[WF_DATA_TRAIN].n;
     about->n_test = images->split[WF_DATA_TEST].n;
 }

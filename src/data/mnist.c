@@ -46,6 +46,7 @@ static wf_status load(wf_context *ctx, const char *path, int n_dims, void **owne
     return wfi_idx_parse(ctx, path, bytes, n_bytes, n_dims, idx_out);
 }
 
+/* n_classes 0: labels may be any. */
 static wf_status load_split(wf_context *ctx, const char *folder, int s, int64_t n_classes,
                             wfi_images *images) {
     char image_path[PATH_MAX], label_path[PATH_MAX];
@@ -76,7 +77,8 @@ static wf_status load_split(wf_context *ctx, const char *folder, int s, int64_t 
     split->pixel_stride = (size_t)(pixels.dim[1] * pixels.dim[2]);
     split->label_stride = 1;
     split->n = pixels.dim[0];
-    return wfi_labels_check(ctx, label_path, labels.values, 1, labels.dim[0], n_classes);
+    return n_classes ? wfi_labels_check(ctx, label_path, labels.values, 1, labels.dim[0], n_classes)
+                     : WF_OK;
 }
 
 static const char *const clothes[] = {"T-shirt/top", "trouser", "pullover", "dress", "coat",
@@ -92,13 +94,14 @@ static bool holds_clothes(const char *folder) {
 }
 
 wf_status wfi_mnist_open(wf_data *data, const wf_data_config *config, const char *folder) {
-    int64_t n_classes = config->n_classes ? config->n_classes : 10;
+    int64_t n_classes = config->n_classes ? config->n_classes : 10,
+            n_labels = config->unlabelled ? 0 : n_classes;
     wfi_images *images;
     WF_TRY(wfi_images_create(data, &images));
     images->channels = 1;
     images->flip = holds_clothes(folder);
-    WF_TRY(load_split(data->ctx, folder, WF_DATA_TRAIN, n_classes, images));
-    WF_TRY(load_split(data->ctx, folder, WF_DATA_TEST, n_classes, images));
+    WF_TRY(load_split(data->ctx, folder, WF_DATA_TRAIN, n_labels, images));
+    WF_TRY(load_split(data->ctx, folder, WF_DATA_TEST, n_labels, images));
     wfi_images_finish(data, config, n_classes);
     if (images->flip && n_classes == (int64_t)WFI_COUNT(clothes)) data->classes = clothes;
     return WF_OK;
