@@ -1,6 +1,7 @@
 /* weft generate: a text goes on, token by token. Keys and values of earlier tokens are kept in the
  * model's cache, so that each token costs a forward run of itself alone; the prompt goes through in
  * blocks. A recurrent model has its hidden state instead, and no blocks. */
+#include "logits.h"
 #include "report.h"
 #include "text.h"
 
@@ -40,15 +41,8 @@ static double draw(generation *g) {
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
-static int by_logit(const void *a, const void *b, void *self) {
-    const float *logits = self;
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    if (logits[x] != logits[y]) return logits[x] < logits[y] ? 1 : -1;
-    return (x > y) - (x < y);
-}
-
 /* From the likeliest on, until their share of the whole is reached. */
-static int32_t choose(generation *g, float *logits) {
+static int32_t choose(generation *g, const float *logits) {
     const options *o = &g->c->o;
     int64_t n = o->top_k && o->top_k < g->vocab ? o->top_k : g->vocab;
     int32_t best = 0;
@@ -56,8 +50,7 @@ static int32_t choose(generation *g, float *logits) {
         if (logits[k] > logits[best]) best = k;
     if (o->temperature == 0) return best;
     double sum = 0, so_far = 0, top = logits[best];
-    for (int32_t k = 0; k < g->vocab; k++) g->order[k] = k;
-    qsort_r(g->order, (size_t)g->vocab, sizeof *g->order, by_logit, logits);
+    logits_sort(logits, g->vocab, g->order);
     for (int64_t k = 0; k < n; k++) sum += exp((logits[g->order[k]] - top) / o->temperature);
     double wanted = draw(g) * sum;
     for (int64_t k = 0; k < n; k++) {

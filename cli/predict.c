@@ -1,4 +1,5 @@
 /* weft predict: pictures go through a saved model, and get a class and its probability each. */
+#include "logits.h"
 #include "output.h"
 #include "report.h"
 
@@ -30,13 +31,6 @@ static const char *input_of(const prediction *p, int64_t i, char number[24]) {
     const char *name = wf_data_sample_name(p->j.data, WF_DATA_TEST, i);
     snprintf(number, 24, "%lld", (long long)i);
     return name ? name : number;
-}
-
-static int by_logit(const void *a, const void *b, void *self) {
-    const float *logits = self;
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    if (logits[x] != logits[y]) return logits[x] < logits[y] ? 1 : -1;
-    return (x > y) - (x < y);
 }
 
 /* ---- rows ---- */
@@ -72,17 +66,15 @@ static void say_text(const prediction *p, const char *before, const char *text) 
     say(p->c, "%s%s", before, wf_text_escape(text, shown, sizeof shown));
 }
 
-static exit_status tell_one(prediction *p, int64_t i, float *logits) {
+static exit_status tell_one(prediction *p, int64_t i, const float *logits) {
     char number[16], place[24];
     const char *input = input_of(p, i, place);
     double sum = 0;
-    for (int32_t k = 0; k < p->n_classes; k++) {
+    for (int32_t k = 0; k < p->n_classes; k++)
         if (!isfinite(logits[k]))
             return complain(EXIT_FAILED, "%s: a logit of %s is infinite or no number", p->c->o.init,
                             input);
-        p->order[k] = k;
-    }
-    qsort_r(p->order, (size_t)p->n_classes, sizeof *p->order, by_logit, logits);
+    logits_sort(logits, p->n_classes, p->order);
     for (int32_t k = 0; k < p->n_classes; k++) sum += exp((double)logits[k] - logits[p->order[0]]);
     json_t *top = json_array();
     say_text(p, "", input);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the Python Imaging Library makes of a picture's parts: the table of tests/data_pictures.c."""
+"""What the Python Imaging Library makes of a picture's parts: the table of tests/data_decode.c."""
 import zlib
 from PIL import Image
 

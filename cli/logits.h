@@ -1,0 +1,10 @@
+/* Which classes or tokens are likeliest, by what a model gives for each. */
+#ifndef CLI_LOGITS_H
+#define CLI_LOGITS_H
+
+#include <stdint.h>
+
+/* The n places of `logits`, the largest first, of equal ones the first. */
+void logits_sort(const float *logits, int64_t n, int32_t *order_out);
+
+#endif
