@@ -139,9 +139,9 @@ static bool is_read(const shard *s, int32_t v, bool by_rows) {
     return false;
 }
 
-/* Whether the pair reads parts that slices have from one before it. */
+/* Whether slices keep parts for a pair behind this one, or it reads such parts. */
 static bool goes_on(const shard *s, int32_t end) {
-    bool goes = false;
+    bool goes = wfi_pairs_goes_on(&s->pairs, &s->nodes[end]);
     for (int32_t n = 0; n <= end; n++)
         for (int i = 0; i < s->nodes[n].n_in && s->pairs.end_of[n] == end; i++) {
             int32_t v = s->nodes[n].in[i];
@@ -187,11 +187,9 @@ static wf_status add_pair(shard *s, int32_t end, int32_t unit, int32_t number) {
     wf_status status = read && becomes ? WF_OK : WF_NO_MEMORY;
     int32_t n_read = status == WF_OK ? find_read(s, end, read) : 0;
     int32_t *given = read + n_values, *summands = given + n_values * n;
-    bool follows = goes_on(s, end),
-         is_inner = follows || wfi_pairs_goes_on(&s->pairs, &s->nodes[end]);
+    bool is_inner = goes_on(s, end);
     cut_parameters(s, end);
     leave_slices(s, unit);
-    g->units[g->n_units - 1].is_inner |= follows;
     for (int32_t k = 0; k < n_read; k++) {
         wf_tensor x = wfi_tensor(g, s->becomes[read[k]]);
         given[k * s->pairs.n_slices] = wf_reshape(x, wf_tensor_shape(x)).id;
