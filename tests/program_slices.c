@@ -29,19 +29,21 @@ static wf_status make(wf_context *ctx, const wf_model *model, const char *plan_t
     recipe.batch = BATCH;
     recipe.n_micro = MICRO;
     recipe.n_slices = n_slices;
+    recipe.momentum = 0.9;
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     wf_status status = wf_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, program_out);
     wf_plan_destroy(plan);
     return status;
 }
 
-static wf_model *find_lstm(wf_context *ctx, int64_t n_layers, int64_t n_tokens, double dropout) {
+static wf_model *find_lstm(wf_context *ctx, int64_t n_layers, int64_t n_tokens, int64_t hidden,
+                           double dropout) {
     wf_model_config config = WF_MODEL_CONFIG_INIT;
     wf_model *model;
     config.n_classes = 100;
     config.n_tokens = n_tokens;
     config.n_layers = n_layers;
-    config.hidden = config.embedding = HIDDEN;
+    config.hidden = config.embedding = hidden;
     config.dropout = dropout;
     TEST_OK(ctx, wf_model_find(ctx, "lstm", &config, &model));
     return model;
@@ -114,7 +116,7 @@ static void tokens_are_units(void **state) {
         "rnn.0.sum1",      "rnn.0.pair2.0",   "rnn.0.pair2.1",   "rnn.0.sum2",    "decoder",
         "decoder.pair0.0", "decoder.pair0.1", "decoder.sum0"};
     wf_context *ctx = test_context();
-    wf_model *model = find_lstm(ctx, 1, 2, 0);
+    wf_model *model = find_lstm(ctx, 1, 2, HIDDEN, 0);
     wf_program *p;
     TEST_OK(ctx, make(ctx, model, "tp=2", 2, &p));
     assert_int_equal(p->graph->n_units, sizeof names / sizeof *names);
@@ -153,7 +155,7 @@ static void nothing_to_divide(void **state) {
     wf_program_destroy(p);
     wf_model_destroy(model);
     /* A dropout alone is no reason, even where slices do not divide the tokens. */
-    model = find_lstm(ctx, 1, 5, 0.1);
+    model = find_lstm(ctx, 1, 5, HIDDEN, 0.1);
     TEST_OK(ctx, make(ctx, model, "tp=2,sp", 2, &p));
     for (int32_t u = 0; u < p->graph->n_units; u++) assert_false(p->graph->units[u].is_rows);
     wf_program_destroy(p);
@@ -317,8 +319,8 @@ static void token_by_token(void **state) {
     wf_context *ctx = test_context();
     for (int n = 2; n <= 6; n *= 3) {
         const char *plan = n == 2 ? "tp=2" : "tp=6,allreduce=direct";
-        size_t layer = sent_of(ctx, find_lstm(ctx, 3, TOKENS, 0), plan, 6) -
-                       sent_of(ctx, find_lstm(ctx, 2, TOKENS, 0), plan, 6);
+        size_t layer = sent_of(ctx, find_lstm(ctx, 3, TOKENS, HIDDEN, 0), plan, 6) -
+                       sent_of(ctx, find_lstm(ctx, 2, TOKENS, HIDDEN, 0), plan, 6);
         size_t n_elem = (size_t)BATCH * HIDDEN * (TOKENS + 1 + TOKENS - 1 + TOKENS);
         assert_int_equal(layer * (size_t)n, 2 * (size_t)(n - 1) * n_elem * sizeof(float));
     }
@@ -330,7 +332,7 @@ static void token_by_token(void **state) {
 static void gathered_once_a_pass(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wf_model *model = find_lstm(ctx, 2, TOKENS, 0);
+    wf_model *model = find_lstm(ctx, 2, TOKENS, HIDDEN, 0);
     wf_program *p;
     int32_t n = 0;
     TEST_OK(ctx, make(ctx, model, "tp=2,dp=2,zero=3", 4, &p));
@@ -340,6 +342,19 @@ static void gathered_once_a_pass(void **state) {
              now->unit >= 0 && !strcmp(p->graph->units[now->unit].name, "rnn.1.pair0.1");
     }
     assert_int_equal(n, 2 * MICRO / 2);
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    test_context_end(ctx);
+}
+
+/* What is kept elsewhere is fetched ahead in the order in which all ranks gather, also where a rank
+ * has none of a small unit's state. */
+static void state_that_some_have(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_model *model = find_lstm(ctx, 1, 5, 7, 0);
+    wf_program *p;
+    TEST_OK(ctx, make(ctx, model, "tp=4,dp=2,zero=3,offload=state", 4, &p));
     wf_program_destroy(p);
     wf_model_destroy(model);
     test_context_end(ctx);
@@ -412,7 +427,7 @@ int main(void) {
         cmocka_unit_test(rows_are_units),       cmocka_unit_test(nothing_to_divide),
         cmocka_unit_test(rows_send_the_same),   cmocka_unit_test(kept_as_published),
         cmocka_unit_test(tokens_are_units),     cmocka_unit_test(token_by_token),
-        cmocka_unit_test(gathered_once_a_pass),
+        cmocka_unit_test(gathered_once_a_pass), cmocka_unit_test(state_that_some_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -127,7 +127,8 @@ static int by_use(const void *a, const void *b) {
     return x->what.value - y->what.value;
 }
 
-/* The last use that adds to the gradient of the unit, or of another's use of its weights. */
+/* The last use that adds to the gradient of the unit, or of another's use of its weights: also
+ * where the rank has none of its state, so that all gather in one order. */
 static void find_updates(search *s, const wfi_action_list *list) {
     wfi_lowering *l = s->l;
     const wf_graph *g = l->p->graph;
@@ -142,7 +143,6 @@ static void find_updates(search *s, const wfi_action_list *list) {
             for (int32_t i = 0; i < g->n_weight_gradients; i++) {
                 int32_t owner = wfi_owner_of(g, i);
                 if (g->weight_gradients[i].unit == unit &&
-                    wfi_state_bytes(l->p, WFI_BLOCK_STATE, owner, l->rank) &&
                     (s->updated[owner] >= 0 || wfi_is_updated_early(l->p, owner)))
                     s->updated[owner] = use;
             }
@@ -200,7 +200,7 @@ static wf_status emit_gather(wfi_lowering *l, const wfi_gather *gather) {
     int32_t first = l->p->n_instructions;
     if (what->kind == WFI_BLOCK_PARAM)
         WF_TRY(gather_parameters(l, gather));
-    else
+    else if (extent_of(l, what).bytes)
         WF_TRY(wfi_lower_copy(l, *what, WFI_KEPT_DEPTH, WFI_GATHERED_DEPTH, extent_of(l, what)));
     for (int32_t i = first; i < l->p->n_instructions; i++)
         WF_TRY(wfi_depend_on(l, i, l->last_compute));
