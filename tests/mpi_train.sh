@@ -17,6 +17,19 @@ RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 expect 2 "ranks of several m
 RANK=0 WORLD_SIZE=2 WEFT_MPI_LIBRARY=libmpi.so expect 2 "it takes an absolute path" $run --steps 1 --plan dp=2 --wire mpi
 RANK=0 WORLD_SIZE=2 WEFT_MPI_LIBRARY=/nonexistent/libmpi.so expect 2 "/nonexistent/libmpi.so" $run --steps 1 --plan dp=2 --wire mpi
 
+# Who starts no MPI is told what does; SLURM_* are those of srun -N 2 -n 4.
+torchrun="RANK=2 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none"
+srun="SLURM_JOB_ID=17 SLURM_STEP_ID=0 SLURM_PROCID=2 SLURM_NTASKS=4 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_NNODES=2 SLURM_STEP_TASKS_PER_NODE=2(x2)"
+says() {
+    local words=$1 got=0
+    shift
+    env "$@" "$WEFT" $run --steps 1 --plan dp=4 >"$folder/said" 2>&1 || got=$?
+    [[ $got == 2 ]] && grep -qF -- "$words" "$folder/said" || fail "$*: exit $got: $(cat "$folder/said")"
+}
+says "torchrun starts no MPI, by which ranks of several machines reach each other: start these 4 ranks by mpirun -np 4" $torchrun
+says "add --mpi=pmix to srun" $srun
+says "/nonexistent.so" $srun PMIX_RANK=2 WEFT_MPI_LIBRARY=/nonexistent.so
+
 # mpi NAME: the mpirun of that family.
 mpi() {
     case $1 in

@@ -1,6 +1,7 @@
 /* How the processes of a job find each other: what the configuration, the environment or a store
  * says becomes a segment that all of them have. */
 #include "comm/job/control.h"
+#include "comm/place/launcher.h"
 #include "comm/transport/mpi_network.h"
 
 #include <sodium.h>
@@ -190,6 +191,7 @@ wf_status wfi_control_join_job(wf_context *ctx, const wf_job_config *config, int
     WF_TRY(check_ranks(ctx, m.rank, m.n_ranks));
     bool is_mpi = false;
     WF_TRY(choose_wire(ctx, config, uses_store, &m, &is_mpi));
+    if (is_mpi && init) WF_TRY(wfi_launcher_check_mpi(ctx, m.n_ranks));
     if (is_mpi) return join_mpi(ctx, &m, timeout_ms, control_out);
     if (m.n_ranks == 1) {
         WF_TRY(wfi_control_segment(ctx, 1, &fd));

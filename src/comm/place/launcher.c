@@ -160,3 +160,22 @@ wf_status wfi_launcher_read(wf_context *ctx, wfi_launcher_kind which, wfi_launch
     *launcher_out = launcher;
     return WF_OK;
 }
+
+wf_status wfi_launcher_check_mpi(wf_context *ctx, int n_ranks) {
+    static const char *const signs[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD", "PMIX_RANK"};
+    for (size_t i = 0; i < WFI_COUNT(signs); i++)
+        if (wfi_launcher_text(signs[i])) return WF_OK;
+    if (wfi_launcher_text("TORCHELASTIC_RUN_ID"))
+        return wfi_fail(ctx, WF_UNSUPPORTED,
+                        "torchrun starts no MPI, by which ranks of several machines reach each "
+                        "other: start these %d ranks by mpirun -np %d --host ONE,TWO weft ... "
+                        "(Debian: openmpi-bin)",
+                        n_ranks, n_ranks);
+    if (is_slurm_step())
+        return wfi_fail(ctx, WF_UNSUPPORTED,
+                        "srun has started these %d ranks without MPI, by which ranks of several "
+                        "machines reach each other: add --mpi=pmix to srun (Open MPI) or "
+                        "--mpi=pmi2 (MPICH); srun --mpi=list says which there are",
+                        n_ranks);
+    return WF_OK;
+}

@@ -33,6 +33,9 @@ wf_status wfi_launcher_number(wf_context *ctx, const char *variable, int *value_
 /* Errors: INVALID_ARG: incomplete, no number, out of range. */
 wf_status wfi_launcher_read(wf_context *ctx, wfi_launcher_kind source, wfi_launcher *launcher_out);
 
+/* Errors: UNSUPPORTED: who started this rank of n_ranks starts no MPI with it. */
+wf_status wfi_launcher_check_mpi(wf_context *ctx, int n_ranks);
+
 /* A name for the job that these launchers started: what they call it, else that of the process
  * which started it. */
 void wfi_job_name(const wfi_launcher launchers[WFI_N_LAUNCHERS], char name[96]);
