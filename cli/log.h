@@ -35,7 +35,7 @@ exit_status log_flush(run_log *log);
 exit_status log_close(run_log *log);
 
 /* Draws --out's curve.csv and curve.png from the log. Where gnuplot is missing it writes the table
- * only and says so. Complains. */
-exit_status plot_curve(const cli *c, const char *log_path, const char *title);
+ * only and says so if it is the last picture. Complains. */
+exit_status plot_curve(const cli *c, const char *log_path, const char *title, bool is_last);
 
 #endif

@@ -26,8 +26,12 @@ typedef struct run {
     int64_t kept_step;   /* of the last checkpoint that was kept; -1 */
     int64_t tested_step; /* of the last test of this process; -1 */
     double test_loss, test_accuracy;
+    double begun_s, draw_s; /* the loop; and after how long the curve is drawn again */
     scores tests;
 } run;
+
+#define FIRST_DRAW_S 10
+#define DRAW_AGAIN   1.5 /* times as long: a long run has no more pictures than it has use for */
 
 static exit_status check(const cli *c) {
     const options *o = &c->o;
@@ -151,6 +155,27 @@ static exit_status interrupted(run *r) {
                     (long long)r->n_done, r->c->o.out, (long long)r->saved_step);
 }
 
+/* ---- the curve ---- */
+
+static void draw(run *r, bool is_last) {
+    char title[200];
+    const options *o = &r->c->o;
+    if (!o->out || !r->c->is_root) return;
+    snprintf(title, sizeof title, "%.40s on %.80s", o->model, o->data);
+    /* The model is saved, all the same. */
+    (void)plot_curve(r->c, r->log.lines.path, gnuplot_plain(title), is_last);
+}
+
+/* Of the steps so far. */
+static exit_status draw_at_times(run *r) {
+    double seconds = now_seconds() - r->begun_s;
+    if (seconds < r->draw_s) return EXIT_DONE;
+    r->draw_s = DRAW_AGAIN * seconds;
+    exit_status bad = log_flush(&r->log);
+    if (!bad) draw(r, false);
+    return bad;
+}
+
 /* ---- the loop ---- */
 
 /* What the step has left is not saved. */
@@ -197,6 +222,8 @@ static exit_status loop(run *r) {
     const options *o = &r->c->o;
     exit_status bad = EXIT_DONE;
     r->c->has_begun = true;
+    r->begun_s = now_seconds();
+    r->draw_s = FIRST_DRAW_S;
     bad = score(r); /* which a run that was stopped may owe */
     while (!bad && r->n_done < r->j.n_steps && !has_lost_patience(r)) {
         const wf_batch *batch;
@@ -209,6 +236,7 @@ static exit_status loop(run *r) {
         if (!bad) bad = score(r);
         bool saves = o->save_every ? r->n_done % o->save_every == 0 : ends_epoch;
         if (!bad && saves) bad = save(r);
+        if (!bad) bad = draw_at_times(r);
     }
     if (!bad) bad = save(r);
     if (!bad) bad = test(r, r->next.sample ? r->next.epoch : r->next.epoch - 1);
@@ -304,15 +332,6 @@ static exit_status prepare(run *r) {
     return EXIT_DONE;
 }
 
-static void draw(run *r) {
-    char title[200];
-    const options *o = &r->c->o;
-    if (log_close(&r->log) || !o->out || !r->c->is_root) return;
-    snprintf(title, sizeof title, "%.40s on %.80s", o->model, o->data);
-    (void)plot_curve(r->c, r->log.lines.path,
-                     gnuplot_plain(title)); /* the model is saved, all the same */
-}
-
 static exit_status finish(run *r) {
     const options *o = &r->c->o;
     json_t *report;
@@ -381,7 +400,7 @@ exit_status run_train(cli *c) {
         bad = loop(&r);
         if (!bad) bad = settle(&r);
         progress_clear(&r.bar);
-        draw(&r);
+        if (!log_close(&r.log)) draw(&r, true);
     }
     if (!bad) bad = finish(&r);
     if (!bad) bad = interrupted_late(&r);

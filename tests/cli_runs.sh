@@ -4,6 +4,11 @@ source tests/cli_helpers.bash
 images "$folder/images"
 run="train --model mlp --data $folder/images --threads 1 --batch 12 --micro 4 --seed 3 --optimizer adamw --lr 0.001"
 sha() { report "$@" | field weights_sha256; }
+# One that goes on until the end of this test, most of the time without the processor.
+"$WEFT" $run --steps 100000000 --save-every 100000000 --out "$folder/long" >/dev/null 2>"$folder/long.said" &
+long=$!
+until_true_of $long test -s "$folder/long/log.jsonl" || fail "a long run: $(cat "$folder/long.said")"
+kill -STOP $long
 
 # ---- 8 steps at once = 3 and 5 more = in another folder; over an epoch's end (5.33 steps) ----
 whole=$(sha $run --steps 8 --out "$folder/a")
@@ -97,6 +102,11 @@ if command -v gnuplot >/dev/null; then
     head -c 4 "$folder/e/curve.png" 2>/dev/null | grep -c PNG >/dev/null || fail "no curve.png"
 fi
 [[ $(head -1 "$folder/e/curve.csv") == step,loss,* ]] || fail "no curve.csv"
+kill -CONT $long
+until_true_of $long test -s "$folder/long/curve.csv" || fail "a run that goes on has no curve"
+kill -INT $long
+wait $long
+[[ $? == 130 ]] || fail "a long run: $(cat "$folder/long.said")"
 
 # ---- interrupted: the step ends, the last checkpoint is named ----
 for signal in INT:130 TERM:143; do

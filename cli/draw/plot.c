@@ -109,7 +109,7 @@ static void write_script(const table *t, const char *title, char *script, size_t
     snprintf(script + n, bytes - (size_t)n, "unset multiplot;");
 }
 
-exit_status plot_curve(const cli *c, const char *log_path, const char *title) {
+exit_status plot_curve(const cli *c, const char *log_path, const char *title, bool is_last) {
     table t;
     char script[4096], path[4096];
     const char *dir = c->o.out;
@@ -120,7 +120,7 @@ exit_status plot_curve(const cli *c, const char *log_path, const char *title) {
     snprintf(path, sizeof path, "%s/curve.png", dir);
     bad = gnuplot_draw(c, dir, script, path, &status);
     if (bad) return bad;
-    if (status)
+    if (status && is_last)
         say(c, "%s, so there is no picture; %s/curve.csv has the numbers\n",
             gnuplot_meaning(status), dir);
     return EXIT_DONE;
