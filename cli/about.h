@@ -14,7 +14,6 @@
 typedef struct saved_images {
     int64_t channels, height, width, n_classes;
     const json_t *class_names; /* of `all`: [n_classes] */
-    int64_t resized;           /* what the image is cut out of, of pictures */
     bool is_normalized;        /* by these, per channel */
     double mean[3], std[3];
 } saved_images;

@@ -49,7 +49,6 @@ exit_status about_take_images(cli *c, saved_model *a) {
                              .height = size_of(a, "height"),
                              .width = size_of(a, "width"),
                              .n_classes = size_of(a, "classes"),
-                             .resized = size_of(a, "resized"),
                              .std = {1, 1, 1}};
     if (!images->n_classes && c->command == FOR_PREDICT)
         images->n_classes = count_classes(c, a->path);
@@ -59,6 +58,8 @@ exit_status about_take_images(cli *c, saved_model *a) {
     exit_status bad = EXIT_DONE;
     if (!c->o.other_data && !option_no_use(&c->o, OPT_image))
         bad = about_take(c, a, OPT_image, "height");
+    if (!bad && !c->o.other_data && !option_no_use(&c->o, OPT_resize))
+        bad = about_take(c, a, OPT_resize, "resized");
     if (json_is_string(json_object_get(a->all, "stem")) && c->o.stem == STEM_AUTO)
         c->o.stem = strcmp(json_string_value(json_object_get(a->all, "stem")), "small")
                         ? STEM_IMAGENET
@@ -71,8 +72,7 @@ void about_prepare(const cli *c, const saved_model *a, wf_data_config *config) {
     if (c->o.other_data) return;
     if (images->channels == 1) config->channels = 1;
     /* Sets of one size are not cut. */
-    if (images->height == config->height)
-        config->resized = images->resized ? images->resized : images->height;
+    if (!config->resized && images->height == config->height) config->resized = images->height;
     if (!images->is_normalized || c->o.normalize == WF_NORMALIZE_NONE) return;
     config->normalize = WF_NORMALIZE_GIVEN;
     memcpy(config->mean, a->images.mean, sizeof config->mean);

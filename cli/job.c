@@ -85,6 +85,7 @@ static wf_status open_data(job *j, bool is_synthetic, int64_t n_steps) {
     config.format = (wf_data_format)o->data_format;
     config.kind = j->is_tokens ? WF_DATA_TOKENS : WF_DATA_IMAGES;
     config.height = config.width = o->image;
+    config.resized = o->resize;
     if (j->is_tokens) config.n_classes = o->vocab ? o->vocab : j->saved.vocab;
     if (is_synthetic && !o->vocab) config.n_classes = wf_model_registry_find(o->model)->n_classes;
     config.n_tokens = o->tokens;
@@ -186,7 +187,7 @@ static wf_status parse_plan(job *j) {
     const options *o = &j->c->o;
     int n_ranks = j->c->job ? wf_job_n_ranks(j->c->job) : (int)o->ranks;
     char text[TEXT_BYTES];
-    bool is_open = !*o->plan && j->c->command & TPB;
+    bool is_open = !*o->plan && j->c->command & (TPB | FOR_PREDICT);
     if (!is_open && !plan_is_auto(o)) return wf_plan_parse(j->c->ctx, o->plan, &j->plan);
     if (o->devices) {
         wf_status status = wf_devices_count(j->c->ctx, o->devices, &n_ranks);
@@ -293,6 +294,7 @@ static exit_status open_known_data(job *j, int64_t n_steps) {
         bad = about_tokenizer(j->c, &j->saved, &j->tokenizer);
     if (!bad) bad = complain_of(j->c, open_data(j, is_synthetic, n_steps));
     if (bad) return bad;
+    j->c->o.resize = j->about.resized;
     if (o->epochs > INT64_MAX / (j->about.n_train + 1))
         return complain(EXIT_USAGE, "--epochs %lld: too many steps to count", (long long)o->epochs);
     bad = agree_on_data(j);

@@ -52,6 +52,8 @@ void job_find_streams(const job *j, int64_t n_streams_out[2]);
 /* An evaluation takes as many samples at once as a microbatch has, or all there are; of streams,
  * one of each. */
 int64_t job_eval_samples(const job *j, wf_data_split split);
+/* The first replica evaluates; processes of the others have nothing to read. */
+bool job_reads_eval(const job *j);
 /* Plans the memory of job_eval on that split, if it has samples. Errors: DOES_NOT_FIT. */
 wf_status job_prepare_eval(const job *j, wf_trainer *trainer, wf_data_split split);
 #define JOB_EVAL_ADVICE "that is for testing; a higher --micro makes it smaller"

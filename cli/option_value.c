@@ -165,6 +165,7 @@ const char *option_no_use(const options *o, option_id id) {
         return synthetic || o->has_pictures ? NULL : "images have their size from the data set";
     case OPT_init_skip:
         return o->init ? NULL : "there is no --init";
+    case OPT_resize:
     case OPT_skip_broken:
     case OPT_workers:
     case OPT_cache:

@@ -33,6 +33,7 @@ enum {
 #define TPBE  (TPB | FOR_EVAL)
 #define TPBEP (TPBE | FOR_PREDICT)
 #define ALL   (TPBE | FOR_BENCH_PARALLEL | FOR_BENCH_DDP | FOR_BENCH_MEMORY)
+#define JOBS  (FOR_TRAIN | FOR_BENCH | FOR_GENERATE | FOR_PREDICT) /* of processes */
 #define RUNS  (FOR_BENCH_DDP | FOR_BENCH_MEMORY) /* rows are runs of bench train */
 #define PEER  (RUNS | FOR_BENCH_ALLREDUCE)       /* measured in rounds, with peers beside */
 
@@ -81,6 +82,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(image, COUNT, image, MODEL, ALL | FOR_PREDICT, 1, "N", NULL,                                 \
       "images are N x N: synthetic ones (128; mlp: 28; --quick: 96), or what pictures are cut "    \
       "to (224; mlp: 28)")                                                                         \
+    X(resize, COUNT, resize, MODEL, TPBEP, 1, "N", NULL,                                           \
+      "pictures: in tests the shorter side is resized to N before the centre is cut out (256 of "  \
+      "224 parts of --image)")                                                                     \
     X(skip_broken, FLAG, skip_broken, MODEL, TPBEP, 1, NULL, NULL,                                 \
       "pictures that cannot be decoded are named and left out; all are decoded once before")       \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
@@ -127,11 +131,10 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
     X(devices, TEXT, devices, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "LIST", NULL,            \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0")         \
-    X(ranks, COUNT, ranks, PLAN, TPB | FOR_RUN | FOR_GENERATE | PEER, OF_RANK, "N", "1",           \
+    X(ranks, COUNT, ranks, PLAN, FOR_PLAN | FOR_RUN | JOBS | PEER, OF_RANK, "N", "1",              \
       "ranks as processes (run: also -n N, and it must be given; bench allreduce: as many, "       \
       "bench ddp: up to so many; bench memory: at most; these, not given: one a core)")            \
-    X(rendezvous, TEXT, rendezvous, PLAN, FOR_TRAIN | FOR_BENCH | FOR_GENERATE, OF_RANK, "URL",    \
-      NULL,                                                                                        \
+    X(rendezvous, TEXT, rendezvous, PLAN, JOBS, OF_RANK, "URL", NULL,                              \
       "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
       "file:///path")                                                                              \
     X(device_memory, SIZE, device_memory, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "SIZE",      \
@@ -176,8 +179,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "sizes of the buffers (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                   \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
       "how sums are made (all but engine and auto):")                                              \
-    X(wire, TEXT, wire, RUN, FOR_TRAIN | FOR_BENCH | FOR_GENERATE | FOR_BENCH_ALLREDUCE, 0,        \
-      "WIRE", NULL,                                                                                \
+    X(wire, TEXT, wire, RUN, JOBS | FOR_BENCH_ALLREDUCE, 0, "WIRE", NULL,                          \
       "how processes reach each other: shm (shared memory), mpi (messages through an MPI "         \
       "library) or "                                                                               \
       "auto, which is mpi if they are on several machines; bench allreduce: inproc: ranks are "    \
@@ -235,7 +237,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(json, TEXT, json, RUN,                                                                       \
       ALL | PEER | FOR_INFO | FOR_SIMULATE | FOR_DRAW | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT,  \
       OF_RANK, "FILE", NULL, "write the report there; - is standard output")                       \
-    X(csv, TEXT, csv, RUN, FOR_PREDICT, 0, "FILE", NULL,                                           \
+    X(csv, TEXT, csv, RUN, FOR_PREDICT, OF_ROOT, "FILE", NULL,                                     \
       "write the rows there: input, class, probability; - is standard output")                     \
     X(config, TEXT, config, RUN, TPBEP, OF_RANK, "FILE", NULL,                                     \
       "JSON object with options by name; the command line overrides it")                           \
@@ -286,8 +288,8 @@ typedef struct options {
     char *python, *bytes, *algorithm, *wire, *plans;
     int64_t stages, memory_limit, chunks;
     double transfer_ms, weight_held, timeout, grace;
-    int64_t image, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat, ranks,
-        workers;
+    int64_t image, resize, tokens, layers, hidden, embedding, heads, vocab, steps, epochs, repeat,
+        ranks, workers;
     int64_t save_every, test_every, patience, keep;
     size_t device_memory, host_memory, shard_bytes, cache;
     int64_t top_k;

@@ -99,32 +99,41 @@ static exit_status tell_one(prediction *p, int64_t i, const float *logits) {
 
 /* ---- the pictures ---- */
 
-static exit_status predict_batch(prediction *p, const wf_batch *batch) {
-    size_t row_bytes = p->j.about.x_bytes;
-    const float *x = batch->x;
-    if (batch->n_samples < p->batch) {
-        memset(p->x, 0, (size_t)p->batch * row_bytes);
-        memcpy(p->x, batch->x, batch->x_bytes);
-        x = p->x;
-    }
-    const wf_feed feed = {"x", x, (size_t)p->batch * row_bytes};
-    wf_status status = wf_trainer_forward(p->trainer, &feed, 1, p->batch, "logits", p->logits,
-                                          (size_t)(p->batch * p->n_classes) * sizeof *p->logits);
+/* The next ones, filled up to a batch. */
+static wf_status read_batch(prediction *p, wf_feed *feed_out) {
+    const wf_batch *batch;
+    size_t n_bytes = (size_t)p->batch * p->j.about.x_bytes;
+    wf_status status = wf_loader_next(p->loader, &batch);
+    if (status != WF_OK) return status;
+    *feed_out = (wf_feed){"x", batch->x, n_bytes};
+    if (batch->x_bytes == n_bytes) return WF_OK;
+    memset(p->x, 0, n_bytes);
+    memcpy(p->x, batch->x, batch->x_bytes);
+    feed_out->data = p->x;
+    return WF_OK;
+}
+
+static exit_status predict_batch(prediction *p, int64_t first, int64_t n) {
+    wf_feed feed;
+    bool reads = p->loader != NULL;
+    wf_status status = reads ? read_batch(p, &feed) : WF_OK;
+    if (status == WF_OK)
+        status =
+            wf_trainer_forward(p->trainer, reads ? &feed : NULL, reads, p->batch, "logits",
+                               p->logits, (size_t)(p->batch * p->n_classes) * sizeof *p->logits);
     exit_status bad = complain_of(p->c, status);
-    for (int64_t i = 0; i < batch->n_samples && !bad; i++)
-        bad = tell_one(p, batch->index[i], p->logits + i * p->n_classes);
+    for (int64_t i = 0; i < n && !bad; i++)
+        bad = tell_one(p, first + i, p->logits + i * p->n_classes);
     return bad;
 }
 
 static exit_status predict_all(prediction *p) {
     exit_status bad = EXIT_DONE;
-    for (int64_t done = 0; done < p->j.about.n_test && !bad;) {
-        const wf_batch *batch;
-        bad = complain_of(p->c, wf_loader_next(p->loader, &batch));
-        if (!bad && (bad = interrupt_status())) complain(bad, "interrupted");
-        if (bad) break;
-        done += batch->n_samples;
-        bad = predict_batch(p, batch);
+    int64_t n_all = p->j.about.n_test;
+    for (int64_t first = 0; first < n_all && !bad; first += p->batch) {
+        int64_t n_left = n_all - first;
+        if ((bad = interrupt_status())) complain(bad, "interrupted");
+        if (!bad) bad = predict_batch(p, first, n_left < p->batch ? n_left : p->batch);
     }
     return bad;
 }
@@ -158,7 +167,8 @@ static exit_status prepare(prediction *p) {
     if (status == WF_OK) status = wf_trainer_prepare_eval(p->trainer, p->batch);
     if (status != WF_OK) return job_complain_of_eval(&p->j, status, "a smaller --batch needs less");
     status = wf_trainer_load_weights(p->trainer, c->o.init);
-    if (status == WF_OK) status = job_loader(&p->j, WF_DATA_TEST, 0, 0, &p->loader);
+    if (status == WF_OK && job_reads_eval(&p->j))
+        status = job_loader(&p->j, WF_DATA_TEST, 0, 0, &p->loader);
     return complain_of(c, status);
 }
 
@@ -172,9 +182,12 @@ static exit_status finish(prediction *p) {
 
 exit_status run_predict(cli *c) {
     prediction p = {.c = c};
+    bool done;
     interrupt_watch();
+    exit_status bad = processes_begin(c, &done);
+    if (bad || done) return bad;
     if (c->o.csv && !strcmp(c->o.csv, "-")) c->say = stderr;
-    exit_status bad = prepare(&p);
+    bad = prepare(&p);
     if (!bad) bad = predict_all(&p);
     if (!bad) bad = finish(&p);
     output_drop(&p.csv);

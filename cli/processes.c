@@ -12,7 +12,8 @@ static exit_status be_silent(cli *c) {
     c->is_root = false;
     o->quiet = 1;
     free(o->json);
-    o->json = NULL;
+    free(o->csv);
+    o->json = o->csv = NULL;
     return EXIT_DONE;
 }
 
@@ -40,10 +41,10 @@ exit_status processes_begin(cli *c, bool *done_out) {
             "and WORLD_SIZE or another launcher's variables",
             o->rendezvous);
     if (!is_job) {
-        if (is_mpi && c->command & (FOR_TRAIN | FOR_BENCH | FOR_GENERATE))
+        if (is_mpi && c->command & JOBS)
             return complain(EXIT_USAGE, "--wire mpi wants ranks that MPI has started: mpirun -np N "
                                         "weft ..., without --ranks");
-        if (o->wire && o->ranks == 1 && c->command & (FOR_TRAIN | FOR_BENCH | FOR_GENERATE))
+        if (o->wire && o->ranks == 1 && c->command & JOBS)
             return complain(EXIT_USAGE, "--wire has no effect here: there are no other processes");
         if (o->ranks == 1) return EXIT_DONE;
         if (option_is_given(o, OPT_devices))
@@ -66,7 +67,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
     meeting.init = o->rendezvous ? o->rendezvous : "env://";
     /* Of a list to measure, a job has one: shared memory, where there is any, unless it is mpi. */
-    bool is_wire = c->command & (FOR_TRAIN | FOR_BENCH | FOR_GENERATE) || is_mpi;
+    bool is_wire = c->command & JOBS || is_mpi;
     if (is_wire) meeting.wire = o->wire;
     interrupt_unwatch(); /* there is nothing to lose, and the others may never come */
     if (interrupt_status()) return complain(interrupt_status(), "interrupted; no rank was met");

@@ -145,8 +145,7 @@ wf_status job_step(const job *j, wf_trainer *trainer, const wf_batch *batch,
     return status;
 }
 
-/* The first replica evaluates; processes of the others have nothing to read. */
-static bool reads_eval(const job *j) {
+bool job_reads_eval(const job *j) {
     return !has_parts(j) || own_replica(j) == 0;
 }
 
@@ -167,7 +166,7 @@ wf_status job_eval(const job *j, wf_trainer *trainer, wf_data_split split, doubl
     double loss = 0;
     int64_t n_rows = 0, n_hits = 0, piece = job_eval_samples(j, split);
     int64_t n_samples = split == WF_DATA_TEST ? j->about.n_test : j->about.n_train;
-    wf_status status = reads_eval(j) ? job_loader(j, split, 0, 0, &loader) : WF_OK;
+    wf_status status = job_reads_eval(j) ? job_loader(j, split, 0, 0, &loader) : WF_OK;
     wf_trainer_reset_hidden(trainer, WF_PROGRAM_FORWARD);
     for (int64_t first = 0; first < n_samples && status == WF_OK; first += piece) {
         wf_step_result result;

@@ -104,6 +104,20 @@ if [[ -x $make ]]; then
     for plan in dp=2 pp=2 dp=2,pp=2; do
         cmp -s <(report predict --init "$run" --data "$pets/val" --batch 8 --lanes 2 --threads 1 --plan $plan) "$folder/rows" || fail "predict, $plan: other rows"
     done
+    # In processes rank 0 alone says it, whoever reads the pictures.
+    for plan in "--plan dp=2" "--plan pp=2" ""; do
+        cmp -s <(report predict --init "$run" --data "$pets/val" --batch 8 --lanes 2 --threads 1 $plan --ranks 2) "$folder/rows" || fail "predict, $plan in processes: other rows"
+    done
+    "$WEFT" run -n 2 -- "$WEFT" predict --init "$run" --data "$pets/val" --batch 3 --threads 1 --plan pp=2 --csv "$folder/csv" >"$folder/lines" 2>&1
+    [[ $(sed 1d "$folder/csv" | cut -d, -f1,2 | tr -d '"') == "$(paste -d, <(field input <"$folder/rows") <(field class <"$folder/rows"))" && $(grep -c '%$' "$folder/lines") == 8 ]] || fail "weft run, predict: $(cat "$folder/lines")"
+    expect 2 "3 ranks" predict --init "$run" --data "$pets/val" --plan dp=3 --ranks 2
+    # ---- the shorter side, and the centre of it ----
+    report train $small --data "$pets" --steps 1 --resize 32 --out "$folder/tight" >/dev/null
+    [[ $(about "$folder/tight/model.safetensors") == *'\"resized\":32,'* ]] || fail "--resize: weights say $(about "$folder/tight/model.safetensors")"
+    [[ $(report eval --threads 1 --data "$pets" --init "$folder/tight" | field resize) == 32 ]] || fail "--resize is not taken over"
+    expect 2 "--resize 40: the model in" predict --threads 1 --data "$pets/val" --init "$folder/tight" --resize 40
+    cmp -s <(report predict --init "$folder/tight" --data "$pets/val" --threads 1 --other-data --image 32 --resize 40 | field probability) \
+        <(report predict --init "$folder/tight" --data "$pets/val" --threads 1 | field probability) && fail "--resize: the same pixels"
     cp "$pets/val/dog/13.jpg" "$folder/a \"dog\".jpg"
     "$WEFT" predict --init "$run" --data "$folder/a \"dog\".jpg" --threads 1 --top-k 5 --csv - >"$folder/csv" 2>/dev/null
     [[ $(grep -cE '^".*/a ""dog"".jpg","(cat|dog)",0?[.0-9e-]+$' "$folder/csv") == 2 && $(head -1 "$folder/csv") == input,class,probability ]] ||

@@ -63,11 +63,13 @@ differs --no-shuffle "$folder_run" "" "--no-shuffle"
 pets_run="train --model mlp --data $folder/pets --threads 1 --batch 8 --steps 1"
 differs --image "$pets_run" "" "--image 12"
 differs --no-augment "$pets_run" "" "--no-augment"
+differs --resize "$pets_run --no-augment" "" "--resize 40"
+refuses --resize 2 "no centre of 28 can be cut out" "$pets_run --resize 20"
 echo none >"$folder/pets/train/cat/13.jpg"
 gives --skip-broken n_train 24 "$pets_run --skip-broken"
 gives --workers batch 8 "plan ${pets_run#train} --workers 2"
 gives --cache batch 8 "plan ${pets_run#train} --cache 1KiB"
-for option in --skip-broken "--workers 2" "--cache 1KiB"; do
+for option in --skip-broken "--resize 40" "--workers 2" "--cache 1KiB"; do
     refuses ${option% *} 2 "--data is no folder of pictures" "$mlp $option"
 done
 differs --no-augment "$folder_run" "" "--no-augment"

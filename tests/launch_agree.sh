@@ -53,7 +53,7 @@ another() {
     --device-memory | --host-memory | --shard-size) echo 1073741824 ;;
     --wire) echo shm ;;
     --init | --out | --trace) echo "$folder/nothing" ;;
-    --image | --tokens | --layers | --hidden | --embedding | --lr-patience | --heads | --vocab | --micro | --batch | --lanes | --seed | --threads | --warmup | --lr-step | --steps | --epochs | --save-every | --test-every | --patience | --keep) echo 7 ;;
+    --image | --resize | --tokens | --layers | --hidden | --embedding | --lr-patience | --heads | --vocab | --micro | --batch | --lanes | --seed | --threads | --warmup | --lr-step | --steps | --epochs | --save-every | --test-every | --patience | --keep) echo 7 ;;
     --dropout | --label-smoothing | --mixup | --ema | --lr | --momentum | --weight-decay | --beta1 | --beta2 | --epsilon | --clip-norm | --lr-gamma) echo 0.25 ;;
     *) "$WEFT" train --help | grep -qE -- "^  $1( [^ ]|\$)" && fail "$1: this test has no other value for it" ;;
     esac
