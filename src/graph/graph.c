@@ -1,5 +1,6 @@
 /* Building a graph: declarations, scopes, nodes, sticky errors. */
 #include "graph/graph.h"
+#include "base/hash.h"
 #include "graph/op.h"
 
 #include <stdio.h>
@@ -142,10 +143,38 @@ void wf_scope_end(wf_graph *g) {
         g->scope = scope;
 }
 
+/* Where the declared value of that name stands in the table, or would. */
+static int32_t *find_entry(const wf_graph *g, const char *name) {
+    size_t at = wfi_hash_add(WFI_HASH_INIT, name, strlen(name)) % g->n_table;
+    while (g->declared[at] && strcmp(g->values[g->declared[at] - 1].name, name))
+        at = (at + 1) % g->n_table;
+    return &g->declared[at];
+}
+
 static int32_t find_declared(const wf_graph *g, const char *name) {
-    for (int32_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind != WFI_VALUE_NODE && !strcmp(g->values[v].name, name)) return v;
-    return -1;
+    return g->n_table ? *find_entry(g, name) - 1 : -1;
+}
+
+/* A value that is not declared yet. */
+static int32_t add_declared(wf_graph *g, wfi_value value) {
+    int32_t v = add_value(g, value);
+    if (v < 0) return v;
+    if (2 * ++g->n_declared > g->n_table) {
+        int32_t *all = g->declared;
+        size_t n = g->n_table;
+        g->n_table = n ? 4 * n : 64;
+        g->declared = wfi_alloc(g->ctx, g->n_table, sizeof *g->declared, "a graph's values");
+        for (size_t k = 0; k < n && g->declared; k++)
+            if (all[k]) *find_entry(g, g->values[all[k] - 1].name) = all[k];
+        wfi_free(g->ctx, all);
+        if (!g->declared) {
+            g->n_table = 0;
+            g->status = WF_NO_MEMORY;
+            return -1;
+        }
+    }
+    *find_entry(g, value.name) = v + 1;
+    return v;
 }
 
 /* Of all samples of a microbatch. */
@@ -168,13 +197,14 @@ wf_tensor wf_input(wf_graph *g, const char *name, wf_dtype dtype, wf_shape sampl
     }
     char *copy = wfi_pool_format(&g->pool, "%s", name);
     if (!copy) g->status = WF_NO_MEMORY;
-    return wfi_tensor(g, add_value(g, (wfi_value){.kind = WFI_VALUE_INPUT,
-                                                  .dtype = dtype,
-                                                  .shape = shape_of_batch(g, &sample),
-                                                  .node = -1,
-                                                  .alias = -1,
-                                                  .unit = current_unit(g),
-                                                  .name = copy}));
+    if (!copy) return wfi_inert(g);
+    return wfi_tensor(g, add_declared(g, (wfi_value){.kind = WFI_VALUE_INPUT,
+                                                     .dtype = dtype,
+                                                     .shape = shape_of_batch(g, &sample),
+                                                     .node = -1,
+                                                     .alias = -1,
+                                                     .unit = current_unit(g),
+                                                     .name = copy}));
 }
 
 /* A buffer's place in its unit's flat storage, behind what is there. */
@@ -209,14 +239,14 @@ static wf_tensor declare(wf_graph *g, wfi_value_kind kind, const char *name, wf_
                        wfi_shape_text(&g->values[v].shape, was), wfi_shape_text(&shape, is));
         return wfi_inert(g);
     }
-    v = add_value(g, (wfi_value){.kind = kind,
-                                 .dtype = dtype,
-                                 .shape = shape,
-                                 .node = -1,
-                                 .alias = -1,
-                                 .unit = current_unit(g),
-                                 .name = full,
-                                 .init = init});
+    v = add_declared(g, (wfi_value){.kind = kind,
+                                    .dtype = dtype,
+                                    .shape = shape,
+                                    .node = -1,
+                                    .alias = -1,
+                                    .unit = current_unit(g),
+                                    .name = full,
+                                    .init = init});
     if (v < 0) return wfi_inert(g);
     if (kind == WFI_VALUE_BUFFER) lay_out(g, v); /* pass/freeze.c places parameters */
     return wfi_tensor(g, v);
@@ -389,6 +419,7 @@ void wf_graph_destroy(wf_graph *g) {
     if (!g) return;
     wf_context *ctx = g->ctx;
     wfi_free(ctx, g->values);
+    wfi_free(ctx, g->declared);
     wfi_free(ctx, g->nodes);
     wfi_free(ctx, g->units);
     wfi_free(ctx, g->stats);

@@ -183,6 +183,9 @@ typedef struct wfi_unit {
     size_t trained_bytes;    /* of it, from its begin on: what is trained */
     wfi_param_group *groups; /* [n_groups] of what is trained, in the pool */
     int32_t n_groups;
+    /* Of the graph's weight gradients, those that it makes; of `tied`, other units' of its weights.
+     */
+    int32_t first_gradient, end_gradient, first_tied, end_tied;
     size_t buffer_bytes; /* flat storage of its buffers */
     size_t cache_bytes;  /* of these as far as there are caches */
     bool begins_stage;   /* the model says so (wf_next_stage) */
@@ -206,10 +209,14 @@ struct wf_graph {
     wfi_stat *stats;
     wfi_hidden *hidden;
     wfi_weight_gradient *weight_gradients; /* ascending unit, then declaration order */
-    int32_t *outputs;                      /* values named by wf_output */
+    int32_t *tied; /* in the pool: weight gradients by units that are not the weight's, by owner */
+    int32_t *outputs; /* values named by wf_output */
     int32_t n_values, n_nodes, n_units, n_stats, n_hidden, n_weight_gradients, n_outputs;
     size_t value_capacity, node_capacity, unit_capacity, stat_capacity, hidden_capacity,
         weight_gradient_capacity, output_capacity;
+
+    int32_t *declared; /* [n_table] by name, open addressing: value + 1, 0 = free */
+    size_t n_table, n_declared;
 
     int32_t loss;         /* [rows], or -1 */
     int32_t labels;       /* the labels behind the loss, or -1: negative ones do not count */

@@ -10,13 +10,15 @@
 #include "op/op_table.h"
 #include "pass/pass.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct wfi_autodiff {
     wf_graph *g;
     int32_t unit;      /* of the forward node at hand */
     int32_t n_forward; /* values that existed before the backward */
-    int32_t *gradient; /* [n_forward] of values: their gradient so far, or -1 */
+    int32_t *gradient; /* [n_forward] of values: their gradient so far; of parameters: the last of
+                          their weight gradients, or -1 */
     bool *wants;       /* [n_forward] */
 };
 
@@ -56,7 +58,7 @@ const wfi_node *wfi_backward_node(wfi_autodiff *ad, const wfi_op *op, const wfi_
 
 static wf_status add_weight_gradient(wfi_autodiff *ad, int32_t param, int32_t value) {
     wf_graph *g = ad->g;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+    for (int32_t i = ad->gradient[param]; i >= 0; i--) {
         wfi_weight_gradient *w = &g->weight_gradients[i];
         if (w->param != param || w->unit != ad->unit) continue;
         const wfi_node *sum =
@@ -69,6 +71,7 @@ static wf_status add_weight_gradient(wfi_autodiff *ad, int32_t param, int32_t va
     }
     WF_TRY(WFI_GROW(g->ctx, g->weight_gradients, g->n_weight_gradients, g->weight_gradient_capacity,
                     "weight gradients"));
+    ad->gradient[param] = g->n_weight_gradients;
     g->weight_gradients[g->n_weight_gradients++] = (wfi_weight_gradient){param, value, ad->unit};
     return WF_OK;
 }
@@ -165,19 +168,33 @@ static wf_status differentiate(wfi_autodiff *ad) {
     return WF_OK;
 }
 
-static int by_unit_then_param(const wfi_weight_gradient *a, const wfi_weight_gradient *b) {
-    return a->unit != b->unit ? (a->unit > b->unit) - (a->unit < b->unit)
-                              : (a->param > b->param) - (a->param < b->param);
+static int by_unit_then_param(const void *x, const void *y) {
+    const wfi_weight_gradient *a = x, *b = y;
+    return a->unit != b->unit ? a->unit - b->unit : a->param - b->param;
 }
 
-static void sort_weight_gradients(wf_graph *g) {
-    for (int32_t i = 1; i < g->n_weight_gradients; i++) {
-        wfi_weight_gradient key = g->weight_gradients[i];
-        int32_t j = i;
-        for (; j > 0 && by_unit_then_param(&g->weight_gradients[j - 1], &key) > 0; j--)
-            g->weight_gradients[j] = g->weight_gradients[j - 1];
-        g->weight_gradients[j] = key;
+/* Each unit's stand side by side, and so do, in `tied`, those of other units for each owner. */
+static wf_status sort_weight_gradients(wf_graph *g) {
+    int32_t n = g->n_weight_gradients, n_tied = 0;
+    qsort(g->weight_gradients, (size_t)n, sizeof *g->weight_gradients, by_unit_then_param);
+    for (int32_t i = 0; i < n; i++) {
+        const wfi_weight_gradient *w = &g->weight_gradients[i];
+        wfi_unit *unit = &g->units[w->unit];
+        if (i == 0 || w[-1].unit != w->unit) unit->first_gradient = i;
+        unit->end_gradient = i + 1;
+        if (g->values[w->param].unit != w->unit) g->units[g->values[w->param].unit].end_tied++;
     }
+    for (int32_t u = 0; u < g->n_units; u++) {
+        g->units[u].first_tied = n_tied;
+        n_tied += g->units[u].end_tied;
+        g->units[u].end_tied = g->units[u].first_tied;
+    }
+    g->tied = wfi_pool_alloc(&g->pool, (size_t)n_tied, sizeof *g->tied);
+    for (int32_t i = 0; i < n && g->tied; i++) {
+        int32_t owner = g->values[g->weight_gradients[i].param].unit;
+        if (owner != g->weight_gradients[i].unit) g->tied[g->units[owner].end_tied++] = i;
+    }
+    return g->tied ? WF_OK : WF_NO_MEMORY;
 }
 
 wf_status wfi_graph_autodiff(wf_graph *g) {
@@ -189,7 +206,7 @@ wf_status wfi_graph_autodiff(wf_graph *g) {
         for (int32_t v = 0; v < g->n_values; v++) ad.gradient[v] = -1;
         status = differentiate(&ad);
     }
-    if (status == WF_OK) sort_weight_gradients(g);
+    if (status == WF_OK) status = sort_weight_gradients(g);
     wfi_free(g->ctx, ad.gradient);
     wfi_free(g->ctx, ad.wants);
     return status;

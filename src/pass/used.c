@@ -8,9 +8,13 @@
 
 #define MAX_NAMED 8
 
+/* Its owner's, or another unit's. */
 static bool has_gradient(const wf_graph *g, int32_t param) {
-    for (int32_t i = 0; i < g->n_weight_gradients; i++)
+    const wfi_unit *unit = &g->units[g->values[param].unit];
+    for (int32_t i = unit->first_gradient; i < unit->end_gradient; i++)
         if (g->weight_gradients[i].param == param) return true;
+    for (int32_t k = unit->first_tied; k < unit->end_tied; k++)
+        if (g->weight_gradients[g->tied[k]].param == param) return true;
     return false;
 }
 

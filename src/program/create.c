@@ -153,10 +153,10 @@ static wf_status same_state(const wf_program *p, const wf_program *like) {
     for (int32_t b = 0; b < p->n_blocks; b++) {
         const wfi_block *block = &p->blocks[b];
         bool found = !block->is_state || block->kind == WFI_BLOCK_HIDDEN; /* each its own */
-        for (int32_t k = 0; k < like->n_blocks && !found; k++) {
+        const wfi_rank *rank = &like->ranks[block->rank];
+        for (int32_t k = rank->first_block; k < rank->end_block && !found; k++) {
             const wfi_block *other = &like->blocks[k];
-            found = other->is_state && other->rank == like->ranks[block->rank].like &&
-                    other->kind == block->kind && other->id == block->id &&
+            found = other->is_state && other->kind == block->kind && other->id == block->id &&
                     other->offset == block->offset && other->bytes == block->bytes;
         }
         if (!found)

@@ -15,18 +15,28 @@
 
 #include <stdlib.h>
 
-/* Whether a segment reads parameters of the unit that are gathered. */
-static bool reads(const wf_program *p, const wfi_segment *segment, int32_t unit) {
-    for (int32_t s = 0; segment && s < segment->n_slots; s++)
-        if (segment->slots[s].kind == WFI_BLOCK_PARAM && segment->slots[s].id == unit &&
-            wfi_kept_depth(p, WFI_BLOCK_PARAM, unit))
-            return true;
-    return false;
+/* The next unit behind `unit` of which the segment reads parameters that are gathered, if it comes
+ * before the one that is next so far; -1: none. */
+static int32_t next_read(const wf_program *p, const wfi_segment *segment, int32_t unit,
+                         int32_t next) {
+    for (int32_t s = 0; segment && s < segment->n_slots; s++) {
+        int32_t id = segment->slots[s].id;
+        if (segment->slots[s].kind == WFI_BLOCK_PARAM && id > unit && (next < 0 || id < next) &&
+            wfi_kept_depth(p, WFI_BLOCK_PARAM, id))
+            next = id;
+    }
+    return next;
 }
+
+/* After which use the unit is updated, if that is early, or -1. */
+typedef struct early_update {
+    int32_t use, unit;
+} early_update;
 
 typedef struct search {
     wfi_lowering *l;
-    int32_t *updated; /* [n_units] after which use it is updated, if that is early, or -1 */
+    early_update *updated; /* [n_units], by their uses; so many of them are found */
+    int32_t n_updated;
     int32_t n_uses, last;
     int32_t first;         /* use of the action at hand */
     int32_t first_block;   /* of activations, where they are kept */
@@ -49,18 +59,19 @@ static wf_status find_parameters(search *s, const wfi_action *action, int32_t un
     const wfi_unit_code *code = &wfi_program_code_of(p, action->micro)->units[unit];
     wfi_part part = wfi_part_of(action->kind);
     bool repeats = code->part[WFI_PART_R] && (part == WFI_PART_B || part == WFI_PART_BW);
+    const wfi_segment *segments[] = {code->part[part], code->pack[part],
+                                     repeats ? code->part[WFI_PART_R] : NULL,
+                                     repeats ? code->pack[WFI_PART_F] : NULL};
     int32_t last = s->last;
-    for (int32_t u = 0; u < p->graph->n_units; u++) {
-        bool is_read = reads(p, code->part[part], u) || reads(p, code->pack[part], u);
-        if (repeats)
-            is_read |= reads(p, code->part[WFI_PART_R], u) || reads(p, code->pack[WFI_PART_F], u);
-        if (!is_read) continue;
+    for (int32_t u = -1;;) {
+        int32_t next = -1;
+        for (size_t k = 0; k < WFI_COUNT(segments); k++) next = next_read(p, segments[k], u, next);
+        if ((u = next) < 0) return WF_OK;
         bool goes_on = p->graph->units[unit].is_inner && l->last_read[u] >= s->first;
         if (l->last_read[u] < 0 || (l->last_read[u] != last && !goes_on))
             WF_TRY(add_gather(l, wfi_of_unit(WFI_BLOCK_PARAM, u), action->stage, -1, number));
         l->last_read[u] = s->last = number;
     }
-    return WF_OK;
 }
 
 static int32_t n_ahead(const wfi_lowering *l) {
@@ -103,9 +114,12 @@ static wf_status find_in_segment(search *s, const wfi_segment *segment, const wf
 /* The state of units that are updated after this use. */
 static wf_status find_states(search *s, int32_t stage, int32_t number) {
     wfi_lowering *l = s->l;
-    for (int32_t u = 0; u < l->p->graph->n_units; u++)
-        if (s->updated[u] == number)
-            WF_TRY(add_gather(l, wfi_of_unit(WFI_BLOCK_STATE, u), stage, -1, number));
+    for (; s->n_updated < l->p->graph->n_units; s->n_updated++) {
+        const early_update *next = &s->updated[s->n_updated];
+        if (next->use > number) break;
+        if (next->use == number)
+            WF_TRY(add_gather(l, wfi_of_unit(WFI_BLOCK_STATE, next->unit), stage, -1, number));
+    }
     return WF_OK;
 }
 
@@ -127,6 +141,11 @@ static int by_use(const void *a, const void *b) {
     return x->what.value - y->what.value;
 }
 
+static int by_end(const void *a, const void *b) {
+    const early_update *x = a, *y = b;
+    return x->use != y->use ? x->use - y->use : x->unit - y->unit;
+}
+
 /* The last use that adds to the gradient of the unit, or of another's use of its weights: also
  * where the rank has none of its state, so that all gather in one order. */
 static void find_updates(search *s, const wfi_action_list *list) {
@@ -140,11 +159,11 @@ static void find_updates(search *s, const wfi_action_list *list) {
             if (!wfi_unit_is_on(l->p, unit, l->rank)) continue;
             int32_t use = number++;
             if (!wfi_action_sums(list->actions[k].kind)) continue;
-            for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+            const wfi_unit *by = &g->units[unit];
+            for (int32_t i = by->first_gradient; i < by->end_gradient; i++) {
                 int32_t owner = wfi_owner_of(g, i);
-                if (g->weight_gradients[i].unit == unit &&
-                    (s->updated[owner] >= 0 || wfi_is_updated_early(l->p, owner)))
-                    s->updated[owner] = use;
+                if (s->updated[owner].use >= 0 || wfi_is_updated_early(l->p, owner))
+                    s->updated[owner].use = use;
             }
         }
     }
@@ -160,8 +179,12 @@ wf_status wfi_find_gathers(wfi_lowering *l) {
     wf_status status = WF_OK;
     s.updated = wfi_alloc(p->ctx, (size_t)p->graph->n_units, sizeof *s.updated, "lowering");
     if (!s.updated) return WF_NO_MEMORY;
-    for (int32_t u = 0; u < p->graph->n_units; u++) l->last_read[u] = s.updated[u] = -1;
+    for (int32_t u = 0; u < p->graph->n_units; u++) {
+        l->last_read[u] = -1;
+        s.updated[u] = (early_update){-1, u};
+    }
     if (p->kind == WF_PROGRAM_TRAIN) find_updates(&s, list);
+    qsort(s.updated, (size_t)p->graph->n_units, sizeof *s.updated, by_end);
     for (int32_t k = 0; k < list->n; k++) {
         (void)wfi_take_stage(l, list->actions[k].stage);
         if (wfi_stage_member_on(p, l->stage, l->rank) < 0) continue;

@@ -166,8 +166,8 @@ static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
     for (int64_t k = 0; k < ideal->p->recipe.n_lanes; k++) {
         wfi_term *lane = &ideal->lanes[unit * ideal->p->recipe.n_lanes + k];
         *lane = sum_lane(ideal, WFI_BLOCK_GRADIENT, unit, k);
-        for (int32_t i = 0; i < g->n_weight_gradients; i++) {
-            if (!wfi_is_tied(g, i) || wfi_owner_of(g, i) != unit) continue;
+        for (int32_t t = g->units[unit].first_tied; t < g->units[unit].end_tied; t++) {
+            int32_t i = g->tied[t];
             const wfi_term both[] = {*lane, sum_lane(ideal, WFI_BLOCK_TIED, i, k)};
             *lane = wfi_term_made(WFI_TIE, i, 0, both, 2);
         }

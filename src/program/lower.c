@@ -207,8 +207,9 @@ static wf_status each_hidden(wfi_lowering *l, bool adds) {
  * use, others come at the begin of a step. */
 static wf_status change_parameters(wfi_lowering *l) {
     wf_program *p = l->p;
-    for (int32_t s = 0; s < p->n_stages; s++)
-        for (int32_t u = 0; wfi_take_stage(l, s) && u < p->graph->n_units; u++) {
+    for (int32_t s = 0; s < p->n_stages; s++) {
+        bool moves = wfi_take_stage(l, s) && p->stages[s].strategy->parameter != WFI_REPLICATE;
+        for (int32_t u = 0; moves && u < p->graph->n_units; u++) {
             if (!p->graph->units[u].param_bytes || wfi_kept_depth(p, WFI_BLOCK_PARAM, u) ||
                 !wfi_stage_reads_parameters(p, s, u))
                 continue;
@@ -216,6 +217,7 @@ static wf_status change_parameters(wfi_lowering *l) {
             WF_TRY(wfi_lower_change(l, wfi_stage_shards(p, s, l->rank),
                                     p->stages[s].strategy->parameter, WFI_REPLICATE, u));
         }
+    }
     return WF_OK;
 }
 
@@ -277,7 +279,9 @@ wf_status wfi_program_lower(wf_program *p, const wfi_action_list *lists) {
         l.n_forward = wfi_pool_alloc(&rank_pool, n_units, sizeof *l.n_forward);
         bool ok = l.packed && l.n_gathered && l.in_use && l.last_read && l.n_packs && l.n_added &&
                   l.n_forward;
+        p->ranks[l.rank].first_block = p->n_blocks;
         status = ok ? lower_rank(&l) : WF_NO_MEMORY;
+        p->ranks[l.rank].end_block = p->n_blocks;
         wfi_pool_release(&rank_pool);
         wfi_free(p->ctx, l.gathers);
         wfi_free(p->ctx, l.evicted);

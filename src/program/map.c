@@ -72,27 +72,12 @@ static wfi_extent extent_on_stage(const wf_program *p, wfi_block_kind kind, int3
     return kind == WFI_BLOCK_STATE ? wfi_trained_extent(p, unit, own) : own;
 }
 
-bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
-    for (int32_t k = p->first_unit[stage]; k < p->first_unit[stage + 1]; k++)
-        for (int part = 0; part < WFI_N_PARTS; part++) {
-            const wfi_segment *segments[] = {p->code->units[k].part[part],
-                                             p->code->units[k].pack[part]};
-            for (int i = 0; i < 2; i++)
-                for (int32_t s = 0; segments[i] && s < segments[i]->n_slots; s++)
-                    if (segments[i]->slots[s].kind == WFI_BLOCK_PARAM &&
-                        segments[i]->slots[s].id == unit)
-                        return true;
-        }
-    return false;
-}
-
 /* A tied weight of another stage is kept as one's own. */
 wfi_extent wfi_kept_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank) {
     wfi_extent kept = extent_on_stage(p, kind, unit, wfi_program_stage_of(p, unit), rank);
-    for (int32_t s = 0; s < p->n_stages && !kept.bytes && kind == WFI_BLOCK_PARAM; s++) {
-        wfi_extent there = extent_on_stage(p, kind, unit, s, rank);
-        if (there.bytes && wfi_stage_reads_parameters(p, s, unit)) kept = there;
-    }
+    int32_t end = kind == WFI_BLOCK_PARAM ? p->first_reader[unit + 1] : 0;
+    for (int32_t k = p->first_reader[unit]; k < end && !kept.bytes; k++)
+        kept = extent_on_stage(p, kind, unit, p->readers[k], rank);
     return kept;
 }
 
@@ -138,10 +123,12 @@ static wf_status allocate(wf_program *p) {
            n_some = p->plan->shard ? dp / n_shard + n_shard : 0;
     size_t n_groups = n_units * (1 + n_some) * tp + dp + (size_t)p->mesh.pp * dp;
     p->first_unit = wfi_pool_alloc(&p->pool, n_units + 1, sizeof *p->first_unit);
+    p->stage_of = wfi_pool_alloc(&p->pool, n_units, sizeof *p->stage_of);
     p->stages = wfi_pool_alloc(&p->pool, n_units, sizeof *p->stages);
     p->ranks = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->ranks);
     p->groups = wfi_pool_alloc(&p->pool, n_groups, sizeof *p->groups);
-    return p->first_unit && p->stages && p->ranks && p->groups ? WF_OK : WF_NO_MEMORY;
+    return p->first_unit && p->stage_of && p->stages && p->ranks && p->groups ? WF_OK
+                                                                              : WF_NO_MEMORY;
 }
 
 /* ---- stages ---- */
@@ -177,7 +164,9 @@ static void join_units(wf_program *p, wfi_unit_placement *units) {
                                      .pp = units[u].pp,
                                      .n_replicas = 1,
                                      .n_parts = is_divided ? units[u].n_parts : 1};
-        if (u > 0 && same_placement(&units[u], &units[u - 1])) continue;
+        bool begins = !u || !same_placement(&units[u], &units[u - 1]);
+        p->stage_of[u] = p->n_stages - !begins;
+        if (!begins) continue;
         p->first_unit[p->n_stages] = u;
         p->stages[p->n_stages++] = (wfi_stage){.strategy = units[u].strategy,
                                                .number = units[u].stage,
@@ -206,6 +195,39 @@ static wf_status place_units(wf_program *p, const wf_program *like) {
     WF_TRY(wfi_plan_place(p->plan, p->graph, first_unit, (like ? like : p)->recipe.n_micro, units));
     join_units(p, units);
     return WF_OK;
+}
+
+/* Each stage once for each unit whose parameters it reads: those of unit u come from
+ * readers[first[u]] on, which goes to their end; without `readers` they are counted, in first[u +
+ * 2]. */
+static void list_readers(const wf_program *p, int32_t *last, int32_t *first, int32_t *readers) {
+    for (int32_t u = 0; u < p->graph->n_units; u++) last[u] = -1;
+    for (int32_t k = 0; k < p->graph->n_units; k++)
+        for (int part = 0; part < 2 * WFI_N_PARTS; part++) {
+            const wfi_unit_code *unit = &p->code->units[k];
+            const wfi_segment *segment = (part % 2 ? unit->pack : unit->part)[part / 2];
+            for (int32_t s = 0; segment && s < segment->n_slots; s++) {
+                int32_t u = segment->slots[s].id;
+                if (segment->slots[s].kind != WFI_BLOCK_PARAM || last[u] == p->stage_of[k])
+                    continue;
+                last[u] = p->stage_of[k];
+                if (readers) readers[first[u]] = last[u];
+                first[readers ? u : u + 2]++;
+            }
+        }
+}
+
+static wf_status find_readers(wf_program *p) {
+    size_t n = (size_t)p->graph->n_units;
+    int32_t *first = wfi_pool_alloc(&p->pool, n + 2, sizeof *first);
+    int32_t *last = wfi_pool_alloc(&p->pool, n, sizeof *last);
+    if (!first || !last) return WF_NO_MEMORY;
+    list_readers(p, last, first, NULL);
+    for (size_t u = 0; u < n; u++) first[u + 2] += first[u + 1];
+    p->first_reader = first;
+    p->readers = wfi_pool_alloc(&p->pool, (size_t)first[n + 1], sizeof *p->readers);
+    if (p->readers) list_readers(p, last, first + 1, p->readers);
+    return p->readers ? WF_OK : WF_NO_MEMORY;
 }
 
 /* A weight that is divided goes slice by slice to other stages that use it: rank by rank. */
@@ -375,6 +397,7 @@ wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->n_ranks = wfi_mesh_n_ranks(p->mesh);
     WF_TRY(allocate(p));
     WF_TRY(place_units(p, like));
+    WF_TRY(find_readers(p));
     for (int32_t s = 0; s < p->n_stages; s++)
         WF_TRY(wfi_strategy_check(p->ctx, p->stages[s].strategy));
     WF_TRY(check_tied(p));

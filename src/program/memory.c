@@ -4,46 +4,18 @@
  * lowest offset that is free. No order is best for all programs: several are tried, and of each the
  * blocks that end above the bound come first in the next attempt; then a few of these are moved
  * about in the best order, more often if much is still lost. The best of all is kept.
- *
- * Thousands of microbatches' blocks come to lie at the same few places. Blocks of one
- * place (the same bytes) follow each other in time; whether another one fits between
- * them, its two neighbours in time can tell. So time grows with blocks x places; most places are
- * ruled out by a word of bits, since somebody is there all the time in which the block is alive.
  */
 #include "program/passes.h"
+#include "program/places.h"
 
 #include <string.h>
 
-#define N_SPANS 64
-
-typedef struct life {
-    int32_t first;                   /* instruction that touches it first, or -1 */
-    int32_t first_order, last_order; /* places in p->order */
-    int32_t before[WFI_N_STREAMS];   /* how many of each stream happen before the first use */
-    int32_t last[WFI_N_STREAMS];     /* positions + 1 of the latest use; 0 = none */
-    /* A bit for each of N_SPANS equal parts of the rank's order: in which it is alive, and in which
-     * from begin to end. */
-    uint64_t touches, covers;
-} life;
-
-/* Bytes that blocks share one after the other, to where another block may begin. */
-typedef struct slot {
-    size_t begin, end;
-    int32_t *blocks; /* in order of their first use */
-    int32_t n;
-    size_t capacity;
-    uint64_t covers; /* of all of them */
-} slot;
-
 typedef struct placement {
     wf_program *p;
-    life *lives;  /* [n_blocks] */
-    int32_t rank; /* at hand, and its ... */
-    wfi_space space;
+    wfi_life *lives; /* [n_blocks] */
+    int32_t rank;    /* at hand, and of a space its ... */
     wfi_arena_plan *arena;
-    slot *slots; /* of that arena, in order of their begin */
-    int32_t n_slots;
-    size_t capacity;
+    wfi_places places;
     /* The rank's blocks that are no state: [n], but `spare` [n_blocks]. */
     int32_t *list, *spare;
     size_t *best; /* [n_blocks] offsets of the best attempt, and its list */
@@ -51,12 +23,15 @@ typedef struct placement {
     double *keys; /* [n_blocks] */
     int32_t n;
     size_t least_bytes; /* the bound, if each block also takes what lies before the next one */
-    int64_t n_looks;    /* how often two blocks' lives, or a block's and a place's, were compared */
     int32_t *n_done;    /* [n_ranks] instructions */
     size_t *alive;      /* [n_instructions + 1] */
 } placement;
 
-static void begin_life(const wf_program *p, life *l, int32_t i, int32_t order) {
+static size_t align(const placement *m, size_t at) {
+    return wfi_round_up(at, wfi_space_align(m->places.space));
+}
+
+static void begin_life(const wf_program *p, wfi_life *l, int32_t i, int32_t order) {
     const wfi_instruction *first = &p->instructions[i];
     l->first = i;
     l->first_order = order;
@@ -64,23 +39,23 @@ static void begin_life(const wf_program *p, life *l, int32_t i, int32_t order) {
     l->before[first->stream]--; /* it is not before itself */
 }
 
-static void find_spans(life *l, int64_t n) {
-    for (int64_t k = 0; k < N_SPANS; k++) {
-        int64_t begin = k * n / N_SPANS, end = (k + 1) * n / N_SPANS;
+static void find_spans(wfi_life *l, int64_t n) {
+    for (int64_t k = 0; k < WFI_N_SPANS; k++) {
+        int64_t begin = k * n / WFI_N_SPANS, end = (k + 1) * n / WFI_N_SPANS;
         if (begin == end || l->first_order >= end || l->last_order < begin) continue;
         l->touches |= (uint64_t)1 << k;
         if (l->first_order <= begin && l->last_order >= end - 1) l->covers |= (uint64_t)1 << k;
     }
 }
 
-static void find_lives(const wf_program *p, life *lives, int32_t *n_done) {
-    for (int32_t b = 0; b < p->n_blocks; b++) lives[b] = (life){.first = -1};
+static void find_lives(const wf_program *p, wfi_life *lives, int32_t *n_done) {
+    for (int32_t b = 0; b < p->n_blocks; b++) lives[b] = (wfi_life){.first = -1};
     for (int32_t k = 0; k < p->n_instructions; k++) {
         int32_t i = p->order[k];
         const wfi_instruction *now = &p->instructions[i];
         int32_t at = n_done[now->rank]++;
         for (int32_t r = 0; r < now->n_references; r++) {
-            life *l = &lives[now->references[r].block];
+            wfi_life *l = &lives[now->references[r].block];
             if (l->first < 0) begin_life(p, l, i, at);
             l->last_order = at;
             l->last[now->stream] = now->position + 1;
@@ -96,47 +71,40 @@ static void find_lives(const wf_program *p, life *lives, int32_t *n_done) {
     }
 }
 
-/* Whether every use of a happens before the first of b; both of one rank. */
-static bool ends_before(const life *a, const life *b) {
-    for (int s = 0; s < WFI_N_STREAMS; s++)
-        if (a->last[s] > b->before[s]) return false;
-    return true;
-}
-
 /* ---- orders in which blocks are given their offsets ---- */
 
-static double size_key(const wfi_block *block, const life *l) {
+static double size_key(const wfi_block *block, const wfi_life *l) {
     (void)l;
     return (double)block->bytes;
 }
 
-static double last_key(const wfi_block *block, const life *l) {
+static double last_key(const wfi_block *block, const wfi_life *l) {
     (void)block;
     return l->last_order;
 }
 
-static double first_key(const wfi_block *block, const life *l) {
+static double first_key(const wfi_block *block, const wfi_life *l) {
     (void)block;
     return -l->first_order;
 }
 
-static double life_key(const wfi_block *block, const life *l) {
+static double life_key(const wfi_block *block, const wfi_life *l) {
     (void)block;
     return l->last_order - l->first_order;
 }
 
 /* What is large and alive for long. */
-static double area_key(const wfi_block *block, const life *l) {
+static double area_key(const wfi_block *block, const wfi_life *l) {
     return (double)block->bytes * (l->last_order - l->first_order + 1);
 }
 
-static double large_area_key(const wfi_block *block, const life *l) {
+static double large_area_key(const wfi_block *block, const wfi_life *l) {
     return (double)block->bytes * area_key(block, l);
 }
 
 /* In their order, and how many attempts with each. */
 static const struct {
-    double (*key)(const wfi_block *, const life *);
+    double (*key)(const wfi_block *, const wfi_life *);
     int n_attempts;
 } orders[] = {{size_key, 1}, {last_key, 6},  {life_key, 4}, {large_area_key, 4},
               {area_key, 2}, {size_key, 10}, {first_key, 4}};
@@ -159,7 +127,7 @@ static void sort(const placement *m, int32_t *list, int32_t n) {
     memcpy(list, m->spare, (size_t)n * sizeof *list);
 }
 
-static void sort_by(const placement *m, double (*key)(const wfi_block *, const life *)) {
+static void sort_by(const placement *m, double (*key)(const wfi_block *, const wfi_life *)) {
     for (int32_t k = 0; k < m->n; k++)
         m->keys[m->list[k]] = key(&m->p->blocks[m->list[k]], &m->lives[m->list[k]]);
     sort(m, m->list, m->n);
@@ -175,91 +143,6 @@ static void bring_forward(const placement *m) {
                 m->spare[n++] = m->list[k];
         }
     for (; at < n; at++) m->list[at] = m->spare[at];
-}
-
-/* ---- places ---- */
-
-static size_t align(const placement *m, size_t at) {
-    return wfi_round_up(at, wfi_space_align(m->space));
-}
-
-/* Where a block may begin from `at` on: what is fetched from a file, or evicted to one, as its disk
- * wants it. */
-static size_t align_block(const placement *m, const wfi_block *block, size_t at) {
-    bool is_moved = wfi_kept_space(m->p, block->kind) == WFI_SPACE_DISK;
-    return align(m, is_moved ? wfi_round_up(at, WFI_DIRECT_ALIGN) : at);
-}
-
-/* How many of the slot's blocks are used first before b is. */
-static int32_t find_earlier(const placement *m, const slot *s, int32_t b) {
-    int32_t low = 0, high = s->n;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (m->lives[s->blocks[middle]].first_order < m->lives[b].first_order)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* What is further away in time than the neighbours is ordered with b by way of them. */
-static bool is_free(const placement *m, const slot *s, int32_t b) {
-    int32_t k = find_earlier(m, s, b);
-    const life *life_of_b = &m->lives[b];
-    return (k == 0 || ends_before(&m->lives[s->blocks[k - 1]], life_of_b)) &&
-           (k == s->n || ends_before(life_of_b, &m->lives[s->blocks[k]]));
-}
-
-/* Index of the slot [begin, end), made if it is not there. */
-static wf_status find_slot(placement *m, size_t begin, size_t end, int32_t *index_out) {
-    int32_t low = 0, high = m->n_slots;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (m->slots[middle].begin < begin)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    *index_out = low;
-    for (int32_t k = low; k < m->n_slots && m->slots[k].begin == begin; k++)
-        if (m->slots[k].end == end) {
-            *index_out = k;
-            return WF_OK;
-        }
-    WF_TRY(WFI_GROW(m->p->ctx, m->slots, m->n_slots, m->capacity, "the memory plan"));
-    memmove(m->slots + low + 1, m->slots + low, (size_t)(m->n_slots++ - low) * sizeof *m->slots);
-    m->slots[low] = (slot){.begin = begin, .end = end};
-    return WF_OK;
-}
-
-static wf_status fill_slot(placement *m, int32_t b) {
-    const wfi_block *block = &m->p->blocks[b];
-    int32_t index;
-    WF_TRY(find_slot(m, block->offset, align(m, block->offset + block->bytes), &index));
-    slot *s = &m->slots[index];
-    WF_TRY(WFI_GROW(m->p->ctx, s->blocks, s->n, s->capacity, "the memory plan"));
-    int32_t at = find_earlier(m, s, b);
-    memmove(s->blocks + at + 1, s->blocks + at, (size_t)(s->n++ - at) * sizeof *s->blocks);
-    s->blocks[at] = b;
-    s->covers |= m->lives[b].covers;
-    return WF_OK;
-}
-
-static wf_status place_block(placement *m, int32_t b, size_t base) {
-    wfi_block *block = &m->p->blocks[b];
-    size_t offset = align_block(m, block, base);
-    for (int32_t k = 0; k < m->n_slots; k++) {
-        const slot *s = &m->slots[k];
-        if (s->begin >= offset + block->bytes) break;
-        if (s->end <= offset) continue;
-        bool is_taken = s->covers & m->lives[b].touches;
-        m->n_looks += !is_taken;
-        if (!is_taken && is_free(m, s, b)) continue;
-        offset = align_block(m, block, s->end);
-    }
-    block->offset = offset;
-    return fill_slot(m, b);
 }
 
 /* ---- what no packing can go below ---- */
@@ -282,19 +165,20 @@ static size_t find_alive(placement *m, int32_t seed, int32_t order, size_t *pack
     for (int first = 1; first >= 0; first--)
         for (int32_t k = 0; k < m->n; k++) {
             int32_t b = m->list[k];
-            const life *l = &m->lives[b];
+            const wfi_life *l = &m->lives[b];
             bool is_first =
                 seed < 0 ? l->first_order <= order && order <= l->last_order : b == seed;
             bool fits = is_first == first;
             for (int32_t i = 0; i < n && !first && fits; i++) {
-                const life *other = &m->lives[m->spare[i]];
-                m->n_looks++;
-                fits = !ends_before(l, other) && !ends_before(other, l);
+                const wfi_life *other = &m->lives[m->spare[i]];
+                m->places.n_looks++;
+                fits = !wfi_ends_before(l, other) && !wfi_ends_before(other, l);
             }
             if (!fits) continue;
             m->spare[n++] = b;
             bytes += m->p->blocks[b].bytes;
-            *packed_bytes_out += align_block(m, &m->p->blocks[b], m->p->blocks[b].bytes);
+            *packed_bytes_out +=
+                wfi_round_up(m->p->blocks[b].bytes, wfi_places_align(&m->places, &m->p->blocks[b]));
         }
     return bytes;
 }
@@ -307,7 +191,7 @@ static void find_bound(placement *m, int32_t n_tries) {
     int32_t n = m->n_done[m->rank];
     memset(m->alive, 0, (size_t)(n + 1) * sizeof *m->alive);
     for (int32_t k = 0; k < m->n; k++) {
-        const life *l = &m->lives[m->list[k]];
+        const wfi_life *l = &m->lives[m->list[k]];
         size_t bytes = p->blocks[m->list[k]].bytes;
         m->alive[l->first_order] += bytes;
         m->alive[wfi_min_i64(l->last_order + 1, n)] -= bytes;
@@ -319,11 +203,11 @@ static void find_bound(placement *m, int32_t n_tries) {
     r->bound_bytes = r->state_bytes;
     m->least_bytes = base;
     n_tries = (int32_t)wfi_min_i64(n_tries, m->n);
-    for (int32_t k = 0; k < n_tries && (k == 0 || m->n_looks < MOST_LOOKS); k++) {
+    for (int32_t k = 0; k < n_tries && (k == 0 || m->places.n_looks < MOST_LOOKS); k++) {
         bool is_seed = k >= N_MOMENTS;
-        const life *worst = &m->lives[m->list[is_seed ? k - N_MOMENTS : 0]];
+        const wfi_life *worst = &m->lives[m->list[is_seed ? k - N_MOMENTS : 0]];
         for (int32_t i = 1; i < m->n && !is_seed; i++) {
-            const life *other = &m->lives[m->list[i]];
+            const wfi_life *other = &m->lives[m->list[i]];
             if (m->alive[other->first_order] > m->alive[worst->first_order]) worst = other;
         }
         m->alive[worst->first_order] = 0;
@@ -334,15 +218,10 @@ static void find_bound(placement *m, int32_t n_tries) {
         r->bound_bytes = r->state_bytes + bytes;
         peak_instruction = worst->first;
     }
-    if (m->space == WFI_SPACE_DEVICE) p->ranks[m->rank].peak_instruction = peak_instruction;
+    if (m->places.space == WFI_SPACE_DEVICE) p->ranks[m->rank].peak_instruction = peak_instruction;
 }
 
 /* ---- an arena ---- */
-
-static void empty_slots(placement *m) {
-    for (int32_t k = 0; k < m->n_slots; k++) wfi_free(m->p->ctx, m->slots[k].blocks);
-    m->n_slots = 0;
-}
 
 /* For tests: see gap_bytes. */
 static void place_apart(const placement *m, size_t gap_bytes) {
@@ -355,13 +234,26 @@ static void place_apart(const placement *m, size_t gap_bytes) {
     r->peak_bytes = align(m, r->peak_bytes) + gap_bytes;
 }
 
+/* From where on a place is looked for: after much work, for what is there only while the block in
+ * front of it is, and as large, not below that one, which found none. */
+static size_t look_from(const placement *m, int32_t k, size_t base) {
+    const wfi_life *own = &m->lives[m->list[k]];
+    if (k == 0 || m->places.n_looks < MOST_LOOKS) return base;
+    const wfi_life *before = &m->lives[m->list[k - 1]];
+    const wfi_block *block = &m->p->blocks[m->list[k - 1]];
+    bool is_inside =
+        before->first_order <= own->first_order && block->bytes == m->p->blocks[m->list[k]].bytes;
+    for (int s = 0; s < WFI_N_STREAMS; s++) is_inside &= own->last[s] <= before->last[s];
+    return is_inside ? block->offset : base;
+}
+
 /* An attempt: each block of the list in turn, until one ends above `most_bytes`. */
 static wf_status pack(placement *m, size_t base, size_t most_bytes, size_t *end_out) {
-    empty_slots(m);
+    wfi_places_empty(&m->places);
     *end_out = 0;
     for (int32_t k = 0; k < m->n && *end_out <= most_bytes; k++) {
         const wfi_block *block = &m->p->blocks[m->list[k]];
-        WF_TRY(place_block(m, m->list[k], base));
+        WF_TRY(wfi_places_put(&m->places, m->list[k], look_from(m, k, base)));
         if (block->offset + block->bytes > *end_out) *end_out = block->offset + block->bytes;
     }
     return WF_OK;
@@ -382,8 +274,8 @@ static bool is_within(const placement *m, size_t parts) {
 }
 
 static bool is_enough(const placement *m, size_t n_shuffles) {
-    bool is_much = n_shuffles >= N_SHUFFLES || m->n_looks >= MOST_LOOKS;
-    bool is_most = n_shuffles >= 4 * N_SHUFFLES || m->n_looks >= 2 * MOST_LOOKS;
+    bool is_much = n_shuffles >= N_SHUFFLES || m->places.n_looks >= MOST_LOOKS;
+    bool is_most = n_shuffles >= 4 * N_SHUFFLES || m->places.n_looks >= 2 * MOST_LOOKS;
     return is_within(m, GOOD_PARTS) || (is_much && is_within(m, FAIR_PARTS)) || is_most;
 }
 
@@ -436,7 +328,7 @@ static wf_status place_best(placement *m) {
 static void leave_alone(const placement *m) {
     const wf_program *like = m->p->like;
     if (!like) return;
-    size_t bytes = like->ranks[like->ranks[m->rank].like].arenas[m->space].state_bytes;
+    size_t bytes = like->ranks[like->ranks[m->rank].like].arenas[m->places.space].state_bytes;
     if (bytes > m->arena->state_bytes) m->arena->state_bytes = bytes;
 }
 
@@ -444,12 +336,12 @@ static void leave_alone(const placement *m) {
 static wf_status place_blocks(placement *m) {
     wf_program *p = m->p;
     wfi_arena_plan *r = m->arena;
-    size_t gap_bytes = m->space == WFI_SPACE_DEVICE ? p->gap_bytes : 0;
+    size_t gap_bytes = m->places.space == WFI_SPACE_DEVICE ? p->gap_bytes : 0;
     m->n = 0;
     *r = (wfi_arena_plan){0};
-    for (int32_t b = 0; b < p->n_blocks; b++) {
+    for (int32_t b = p->ranks[m->rank].first_block; b < p->ranks[m->rank].end_block; b++) {
         wfi_block *block = &p->blocks[b];
-        if (block->rank != m->rank || block->space != m->space) continue;
+        if (block->space != m->places.space) continue;
         if (!block->is_state) {
             if (m->lives[b].first >= 0) m->list[m->n++] = b;
             continue;
@@ -460,7 +352,7 @@ static wf_status place_blocks(placement *m) {
     }
     leave_alone(m);
     sort_by(m, size_key);
-    m->n_looks = 0;
+    m->places.n_looks = 0;
     find_bound(m, 1);
     r->peak_bytes = r->state_bytes;
     if (gap_bytes) place_apart(m, gap_bytes);
@@ -486,16 +378,16 @@ wf_status wfi_program_place(wf_program *p) {
     bool ok =
         m.lives && m.list && m.spare && m.best && m.best_list && m.keys && m.n_done && m.alive;
     wf_status status = ok ? WF_OK : WF_NO_MEMORY;
+    m.places = (wfi_places){.p = p, .lives = m.lives};
     if (ok) find_lives(p, m.lives, m.n_done);
     for (int32_t k = 0; k < p->n_lowered * WFI_N_SPACES && status == WF_OK; k++) {
         m.rank = p->lowered[k / WFI_N_SPACES];
-        m.space = (wfi_space)(k % WFI_N_SPACES);
-        m.arena = &p->ranks[m.rank].arenas[m.space];
+        m.places.space = (wfi_space)(k % WFI_N_SPACES);
+        m.arena = &p->ranks[m.rank].arenas[m.places.space];
         status = place_blocks(&m);
     }
-    empty_slots(&m);
-    void *const all[] = {m.slots,     m.lives, m.list,   m.spare, m.best,
-                         m.best_list, m.keys,  m.n_done, m.alive};
+    wfi_places_release(&m.places);
+    void *const all[] = {m.lives, m.list, m.spare, m.best, m.best_list, m.keys, m.n_done, m.alive};
     for (size_t k = 0; k < WFI_COUNT(all); k++) wfi_free(p->ctx, all[k]);
     return status;
 }

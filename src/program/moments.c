@@ -65,10 +65,9 @@ static void find_times(const wf_program *p, const double *begin_us, const double
 static int find_events(const wf_program *p, int32_t rank, double (*alive)[2], double step_us,
                        event *events) {
     int n = 0;
-    for (int32_t b = 0; b < p->n_blocks; b++) {
+    for (int32_t b = p->ranks[rank].first_block; b < p->ranks[rank].end_block; b++) {
         const wfi_block *block = &p->blocks[b];
-        bool is_used = block->is_state || alive[b][0] < INFINITY;
-        if (block->rank != rank || !is_used) continue;
+        if (!block->is_state && !(alive[b][0] < INFINITY)) continue;
         int64_t bytes = (int64_t)block->bytes;
         events[n++] = (event){block->is_state ? 0 : fmax(alive[b][0], 0), kind_of(block), bytes};
         events[n++] = (event){block->is_state ? step_us : alive[b][1], kind_of(block), -bytes};

@@ -47,6 +47,7 @@ typedef struct wfi_rank {
     int32_t like;   /* the lowered rank that it follows, with microbatches of its own; or itself */
     int32_t n_like; /* lowered: how many follow it, and itself */
     int32_t row;    /* lowered: its place among those */
+    int32_t first_block, end_block; /* of the rank, or of the one that it follows */
     int32_t *stream[WFI_N_STREAMS]; /* instruction indices */
     int32_t n_stream[WFI_N_STREAMS];
     wfi_arena_plan arenas[WFI_N_SPACES];
@@ -87,7 +88,10 @@ struct wf_program {
     int32_t n_ranks, n_stages;
     int32_t n_replicas;  /* of the stage that has most */
     int32_t *first_unit; /* [n_stages + 1] */
+    int32_t *stage_of;   /* [n_units] */
     wfi_stage *stages;   /* [n_stages] */
+    /* Stages that read a unit's parameters, ascending: from readers[first_reader[unit]] on. */
+    int32_t *readers, *first_reader; /* of the latter [n_units + 1] */
     /* [n_groups] the members of each stage, for each `tp` coordinate; then some of them; then ranks
      * that share the norm; then, if there are several, ranks that divide slices. */
     wfi_group *groups;
@@ -115,9 +119,7 @@ struct wf_program {
 };
 
 static inline int32_t wfi_program_stage_of(const wf_program *p, int32_t unit) {
-    int32_t s = 0;
-    while (p->first_unit[s + 1] <= unit) s++;
-    return s;
+    return p->stage_of[unit];
 }
 static inline int32_t wfi_program_rank_of(const wf_program *p, int32_t replica, int32_t stage,
                                           int32_t tp) {
@@ -223,7 +225,11 @@ static inline bool wfi_is_activation(wfi_block_kind kind) {
 /* In which space blocks of the kind and of WFI_KEPT_DEPTH lie. */
 wfi_space wfi_kept_space(const wf_program *p, wfi_block_kind kind);
 /* Whether a unit of the stage reads those parameters. */
-bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit);
+static inline bool wfi_stage_reads_parameters(const wf_program *p, int32_t stage, int32_t unit) {
+    int32_t k = p->first_reader[unit], end = p->first_reader[unit + 1];
+    while (k < end && p->readers[k] < stage) k++;
+    return k < end && p->readers[k] == stage;
+}
 /* The place of the rank in the group; -1: none. */
 int32_t wfi_group_find(const wfi_group *group, int32_t rank);
 /* Ranks are different threads, and a kernel is bound to one: ranks on the same stage have kernels

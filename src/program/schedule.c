@@ -18,18 +18,9 @@ void wfi_program_stage_times(const wf_program *p, const int32_t *first_unit, int
 
 /* The slowest boundary's: a schedule sees one number for all of them. */
 double wfi_program_transfer_time(const wf_program *p, const int32_t *first_unit, int32_t n_stages) {
-    const wf_graph *g = p->graph;
     size_t most = 0;
     for (int32_t s = 1; s < n_stages; s++) {
-        size_t bytes = 0;
-        for (int32_t v = 0; v < g->n_values; v++) {
-            const wfi_place *place = &p->code->place[v];
-            bool leaves = g->values[v].kind == WFI_VALUE_NODE && wfi_value_root(g, v) == v &&
-                          g->values[v].node >= 0 && place->kind == WFI_BLOCK_VALUE &&
-                          place->unit == first_unit[s] - 1 &&
-                          g->nodes[g->values[v].node].phase == WFI_F;
-            if (leaves) bytes += place->bytes;
-        }
+        size_t bytes = p->code->units[first_unit[s] - 1].given_bytes;
         if (bytes > most) most = bytes;
     }
     return p->costs->rates.message_us + (double)most * p->costs->rates.copy_us_per_byte;

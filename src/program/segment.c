@@ -17,7 +17,8 @@ typedef struct builder {
     size_t temporary_capacity;
     const wfi_format **packed_format; /* [step of pack] */
     size_t packed_capacity;
-    int32_t *sum_of; /* [n_values] */
+    int32_t *sum_of;                 /* [n_values] */
+    int32_t *first_node, *next_node; /* [n_units], [n_nodes] each unit's nodes in order, or -1 */
     const wfi_kernel_options *options;
     int32_t workspace_slot;
 } builder;
@@ -238,9 +239,9 @@ static wf_status add_accumulates(builder *b, int32_t n) {
     const wf_graph *g = b->code->g;
     wfi_part part = b->segment->part;
     if (part != WFI_PART_W && part != WFI_PART_BW) return WF_OK;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+    const wfi_unit *unit = &g->units[b->segment->unit];
+    for (int32_t i = unit->first_gradient; i < unit->end_gradient; i++) {
         const wfi_weight_gradient *w = &g->weight_gradients[i];
-        if (w->unit != b->segment->unit) continue;
         int32_t producer = g->values[wfi_value_root(g, w->value)].node;
         bool earlier = (part == WFI_PART_W && g->nodes[producer].phase == WFI_B) ||
                        g->nodes[producer].unit != w->unit;
@@ -260,6 +261,16 @@ static void find_sums(const wf_graph *g, int32_t *sum_of) {
     for (int32_t k = 0; k < g->n_nodes; k++)
         for (int i = 0; i < g->nodes[k].n_in && !g->nodes[k].dead; i++)
             if (g->nodes[k].in[i] >= 0) sum_of[wfi_value_root(g, g->nodes[k].in[i])] = several;
+}
+
+static void list_nodes(const wf_graph *g, int32_t *first, int32_t *next) {
+    for (int32_t u = 0; u < g->n_units; u++) first[u] = -1;
+    for (int32_t n = g->n_nodes - 1; n >= 0; n--) {
+        const wfi_node *node = &g->nodes[n];
+        if (node->dead) continue;
+        next[n] = first[node->unit];
+        first[node->unit] = n;
+    }
 }
 
 /* A kernel that adds all that the node makes to where it is summed, NULL if there is none: then the
@@ -404,11 +415,8 @@ static wf_status build_segment(wfi_code *code, builder *b, int32_t unit, wfi_par
     b->n_temporaries = 0;
     b->workspace_slot = INT32_MAX; /* stands for the workspace until its size is known */
     WF_TRY(add_accumulates(b, -1));
-    for (int32_t n = 0; n < g->n_nodes; n++) {
-        const wfi_node *node = &g->nodes[n];
-        if (!node->dead && node->unit == unit && part_has(part, node->phase))
-            WF_TRY(add_node(b, n));
-    }
+    for (int32_t n = b->first_node[unit]; n >= 0; n = b->next_node[n])
+        if (part_has(part, g->nodes[n].phase)) WF_TRY(add_node(b, n));
     WF_TRY(add_gradient(b));
     return finish_workspace(b);
 }
@@ -461,13 +469,19 @@ wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight
     b.kernels = wfi_alloc(ctx, (size_t)g->n_nodes, sizeof *b.kernels, "kernels");
     b.formats = wfi_alloc(ctx, (size_t)g->n_values, sizeof *b.formats, "formats");
     b.sum_of = wfi_alloc(ctx, (size_t)g->n_values, sizeof *b.sum_of, "sums");
-    bool ok = code->units && code->place && b.kernels && b.formats && b.sum_of;
+    b.first_node = wfi_alloc(ctx, (size_t)g->n_units, sizeof *b.first_node, "units");
+    b.next_node = wfi_alloc(ctx, (size_t)g->n_nodes, sizeof *b.next_node, "units");
+    bool ok = code->units && code->place && b.kernels && b.formats && b.sum_of && b.first_node &&
+              b.next_node;
     if (ok) find_sums(g, b.sum_of);
+    if (ok) list_nodes(g, b.first_node, b.next_node);
     wf_status status = ok ? build_all(code, &b) : WF_NO_MEMORY;
     for (int32_t n = 0; n < g->n_nodes && b.kernels; n++) wfi_kernel_destroy(b.kernels[n]);
     wfi_free(ctx, b.kernels);
     wfi_free(ctx, b.formats);
     wfi_free(ctx, b.sum_of);
+    wfi_free(ctx, b.first_node);
+    wfi_free(ctx, b.next_node);
     wfi_free(ctx, b.temporaries);
     wfi_free(ctx, b.packed_format);
     if (status != WF_OK) {

@@ -83,9 +83,8 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
             s.n_units++;
         }
     }
-    for (int32_t b = 0; b < p->n_blocks; b++) {
+    for (int32_t b = r->first_block; b < r->end_block; b++) {
         const wfi_block *block = &p->blocks[b];
-        if (block->rank != r->like) continue;
         if (block->kind == WFI_BLOCK_STATE && block->is_state) s.optimizer_bytes += block->bytes;
         /* Of those that are gathered several times, once. */
         if (block->kind == WFI_BLOCK_PARAM && !block->is_state && block->depth >= 0 &&

@@ -15,10 +15,11 @@ static wf_status add(wfi_lowering *l, wfi_instruction now, wfi_block_kind kind, 
 
 static wf_status emit_ties(wfi_lowering *l, int32_t unit, int32_t depth, int64_t micro) {
     const wf_graph *g = l->p->graph;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++)
-        if (wfi_is_tied(g, i) && wfi_owner_of(g, i) == unit)
-            WF_TRY(add(l, wfi_make(WFI_TIE, unit, i, micro), WFI_BLOCK_TIED, i, 0,
-                       wfi_value_bytes(g, g->weight_gradients[i].param), depth));
+    for (int32_t k = g->units[unit].first_tied; k < g->units[unit].end_tied; k++) {
+        int32_t i = g->tied[k];
+        WF_TRY(add(l, wfi_make(WFI_TIE, unit, i, micro), WFI_BLOCK_TIED, i, 0,
+                   wfi_value_bytes(g, g->weight_gradients[i].param), depth));
+    }
     return WF_OK;
 }
 
@@ -32,10 +33,7 @@ static wf_status emit_folds(wfi_lowering *l, int32_t unit, const wfi_lane_sums *
 }
 
 static int32_t count_uses(const wf_graph *g, int32_t unit) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++)
-        n += wfi_is_tied(g, i) && wfi_owner_of(g, i) == unit;
-    return 1 + n;
+    return 1 + g->units[unit].end_tied - g->units[unit].first_tied;
 }
 
 /* One more of the uses of the unit's weights is here. */
@@ -57,11 +55,10 @@ wf_status wfi_lower_tied(wfi_lowering *l, int32_t i, int64_t micro) {
 wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro) {
     const wf_program *p = l->p;
     const wf_graph *g = p->graph;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
+    for (int32_t i = g->units[unit].first_gradient; i < g->units[unit].end_gradient; i++) {
         int32_t owner = wfi_program_stage_of(p, wfi_owner_of(g, i));
         bool is_here = wfi_stage_rank_of(p, owner, micro, wfi_mesh_tp(p->mesh, l->rank)) == l->rank;
-        if (wfi_is_tied(g, i) && g->weight_gradients[i].unit == unit && is_here)
-            WF_TRY(wfi_lower_tied(l, i, micro));
+        if (wfi_is_tied(g, i) && is_here) WF_TRY(wfi_lower_tied(l, i, micro));
     }
     return g->units[unit].trained_bytes ? add_use(l, unit, micro) : WF_OK;
 }

@@ -59,8 +59,8 @@ static wf_status find_ties(search *s, int32_t unit, int32_t rank, int32_t k) {
     const wf_graph *g = p->graph;
     const wfi_action *action = &s->lists[rank].actions[k];
     if (action->micro != wfi_last_of_lane(p, action->micro)) return WF_OK;
-    for (int32_t i = 0; i < g->n_weight_gradients; i++) {
-        if (!wfi_is_tied(g, i) || wfi_owner_of(g, i) != unit) continue;
+    for (int32_t n = g->units[unit].first_tied; n < g->units[unit].end_tied; n++) {
+        int32_t i = g->tied[n];
         int32_t user = wfi_program_stage_of(p, g->weight_gradients[i].unit);
         wfi_transfer t = {.kind = WFI_BLOCK_TIED,
                           .value = i,

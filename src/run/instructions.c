@@ -56,9 +56,10 @@ static wf_status clear_gaps(const wfi_executor *e, const wfi_instruction *now) {
         if (now->segment->slots[s].kind == WFI_BLOCK_GRADIENT)
             gradient = wfi_executor_at(e, &now->references[s]);
     size_t done = 0, end = gradient ? g->units[now->unit].trained_bytes : 0;
-    for (int32_t i = 0; i <= g->n_weight_gradients && done < end; i++) {
-        const wfi_weight_gradient *w = i < g->n_weight_gradients ? &g->weight_gradients[i] : NULL;
-        if (w && (w->unit != now->unit || wfi_is_tied(g, i))) continue;
+    const wfi_unit *unit = &g->units[now->unit];
+    for (int32_t i = unit->first_gradient; i <= unit->end_gradient && done < end; i++) {
+        const wfi_weight_gradient *w = i < unit->end_gradient ? &g->weight_gradients[i] : NULL;
+        if (w && wfi_is_tied(g, i)) continue;
         size_t next = w ? g->values[w->param].offset : end;
         if (next > done)
             WF_TRY(wfi_memory_fill(worker_of(e, now)->device, stream_of(e, now), gradient + done,

@@ -1,0 +1,49 @@
+/* Where blocks of one arena lie, of which each gets the lowest offset that is free for it. Private.
+ */
+#ifndef WFI_PLACES_H
+#define WFI_PLACES_H
+
+#include "program/program.h"
+
+#define WFI_N_SPANS 64
+
+typedef struct wfi_life {
+    int32_t first;                   /* instruction that touches it first, or -1 */
+    int32_t first_order, last_order; /* places in p->order */
+    int32_t before[WFI_N_STREAMS];   /* how many of each stream happen before the first use */
+    int32_t last[WFI_N_STREAMS];     /* positions + 1 of the latest use; 0 = none */
+    /* A bit for each of WFI_N_SPANS equal parts of the rank's order: in which it is alive, and in
+     * which from begin to end. */
+    uint64_t touches, covers;
+} wfi_life;
+
+/* Whether every use of a happens before the first of b; both of one rank. */
+static inline bool wfi_ends_before(const wfi_life *a, const wfi_life *b) {
+    for (int s = 0; s < WFI_N_STREAMS; s++)
+        if (a->last[s] > b->before[s]) return false;
+    return true;
+}
+
+typedef struct wfi_places {
+    wf_program *p;
+    const wfi_life *lives; /* [n_blocks] */
+    wfi_space space;
+    struct wfi_place_run *first, *spare;
+    int64_t n_looks; /* how often two blocks' lives, or a block's and a place's, were compared */
+} wfi_places;
+
+/* What offsets in the space are a multiple of, and a block's: what is fetched from a file, or
+ * evicted to one, lies as its disk wants it. */
+static inline size_t wfi_places_align(const wfi_places *places, const wfi_block *block) {
+    size_t align = wfi_space_align(places->space);
+    bool is_moved = wfi_kept_space(places->p, block->kind) == WFI_SPACE_DISK;
+    return is_moved && align < WFI_DIRECT_ALIGN ? WFI_DIRECT_ALIGN : align;
+}
+
+/* Gives block b its offset, not below `base`. */
+wf_status wfi_places_put(wfi_places *places, int32_t b, size_t base);
+/* No block has one any more. */
+void wfi_places_empty(wfi_places *places);
+void wfi_places_release(wfi_places *places);
+
+#endif
