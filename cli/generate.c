@@ -246,6 +246,7 @@ static exit_status prepare(generation *g) {
     if (!bad) bad = open_tokenizer(g);
     if (!bad) bad = about_check(c, &g->saved, g->tokenizer);
     if (!bad) bad = complain_of(c, wf_plan_parse(c->ctx, c->o.plan, &g->plan));
+    if (!bad) bad = job_cap_memory(c, g->plan);
     if (!bad) bad = complain_of(c, find_model(g));
     if (!bad) bad = read_prompt(g);
     if (!bad) bad = find_stop(g);

@@ -3,6 +3,7 @@
 #include "text.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -252,6 +253,24 @@ static bool reads_pictures(const cli *c) {
     return is_plain || format == WF_FORMAT_IMAGES;
 }
 
+/* Ranks of a job take rank 0's. */
+exit_status job_cap_memory(cli *c, const wf_plan *plan) {
+    int n_ranks = wf_plan_n_ranks(plan), n_here = c->job ? wf_job_n_local_ranks(c->job) : n_ranks;
+    char text[TEXT_BYTES], all[TEXT_BYTES], *told = NULL;
+    size_t limit = wf_info_limits().memory_bytes;
+    if (c->o.device_memory || c->command == FOR_PLAN || n_here != n_ranks) return EXIT_DONE;
+    if (c->is_root && asprintf(&told, "%zu", limit) < 0)
+        return complain(EXIT_FAILED, "no memory left");
+    exit_status bad = agree_on_text(c, EXIT_DONE, &told);
+    limit = bad ? 0 : strtoull(told, NULL, 10);
+    free(told);
+    if (!limit) return bad;
+    c->o.device_memory = limit / (size_t)n_ranks;
+    say(c, "memory  %s a rank at most: the control group may have %s\n",
+        text_of_bytes(text, (double)c->o.device_memory), text_of_bytes(all, (double)limit));
+    return EXIT_DONE;
+}
+
 /* What the options say, without a look at data. */
 static exit_status resolve(job *j) {
     options *o = &j->c->o;
@@ -307,6 +326,7 @@ static exit_status open_job(job *j, int64_t n_steps) {
     const options *o = &j->c->o;
     exit_status bad = resolve(j);
     if (!bad) bad = complain_of(j->c, parse_plan(j));
+    if (!bad) bad = job_cap_memory(j->c, j->plan);
     if (bad) return bad;
     wf_plan_use_memory(j->plan, o->device_memory);
     bad = open_known_data(j, n_steps);

@@ -26,6 +26,9 @@ exit_status job_open(cli *c, int64_t n_steps, job *j);
 void job_close(job *j);
 /* Whether --model names one of the registry. Complains. */
 exit_status job_check_model(const cli *c);
+/* Without a cap of the user's, a rank of what runs has its part of what the control group may have,
+ * if that is limited and all ranks are in it. */
+exit_status job_cap_memory(cli *c, const wf_plan *plan);
 
 /* Measures what --micro auto and --costs measured ask for: chooses the former, gives the
  * plan the latter. Complains and returns the exit status if that is impossible. */

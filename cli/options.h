@@ -138,7 +138,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
       "file:///path")                                                                              \
     X(device_memory, SIZE, device_memory, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "SIZE",      \
-      NULL, "cap per rank: 2GiB, 512MB, bytes; what recompute=auto fits into")                     \
+      NULL,                                                                                        \
+      "cap per rank: 2GiB, 512MB, bytes; what recompute=auto fits into (what runs: its part of "   \
+      "what the control group may have)")                                                          \
     X(host_memory, SIZE, host_memory, PLAN, TPBEP, 0, "SIZE", NULL,                                \
       "the same of what the plan's offload= keeps in the host's memory")                           \
                                                                                                    \

@@ -67,6 +67,8 @@ if [[ -x $make ]]; then
     mv "$pets/train/dog" "$pets/train/wolf" && mv "$pets/val/dog" "$pets/val/wolf"
     expect 2 "class 1 is 'wolf' in" eval --threads 1 --data "$pets" --init "$folder/pets-run"
     expect 2 "class 1 is 'wolf' in" train --resume --out "$folder/pets-run" --steps 5
+    expect 2 "class 1 is 'wolf' in" train $small --data "$pets" --init "$folder/pets-run" --init-skip net1 --steps 1
+    report train $small --data "$pets" --init "$folder/pets-run" --init-skip net3 --steps 1 >/dev/null || fail "--init-skip net3: classes are compared"
     mv "$pets/train/wolf" "$pets/train/dog" && mv "$pets/val/wolf" "$pets/val/dog"
     # What is broken is named, in a rank's own process as well, and left out only if told.
     head -c 200 "$pets/train/cat/1.jpg" >"$pets/train/cat/99.JPG"

@@ -42,6 +42,17 @@ if unshare -m true 2>/dev/null; then
     [[ $(field cpu_quota <"$folder/box.json") == 1.0 && $(field cores <"$folder/box.json") == *1 ]] || fail "the report does not have the quota"
     threads=$(in_box "$WEFT" plan --model mlp --batch 8 --quiet --json - | field threads)
     [[ $threads == 1 ]] || fail "$threads threads where there is time of one CPU"
+    # What runs has no more memory than that, unless it is told how much; what is only planned does not run here.
+    echo 4000000 >"$folder/cg/box/memory.max"
+    steps="--model mlp --data synthetic --batch 8 --threads 1 --steps 1"
+    needs=$("$WEFT" plan $steps --quiet --json - | field peak_bytes | head -1)
+    ((needs > 4000000)) || fail "this test's model needs $needs bytes"
+    said=$(in_box "$WEFT" train $steps 2>&1)
+    [[ $? == 3 && $said == *"memory  3.8 MiB a rank at most: the control group may have 3.8 MiB"*"more than the 4000000 given"* ]] || fail "4 MB are not the cap: $said"
+    said=$(in_box "$WEFT" train $steps --devices cpu:2 --plan pp=2 2>&1)
+    [[ $? == 3 && $said == *"more than the 2000000 given"* ]] || fail "4 MB are not two ranks' cap: $said"
+    in_box "$WEFT" train $steps --device-memory 1GiB --quiet || fail "a cap that is given is not the cap: exit $?"
+    in_box "$WEFT" plan $steps --quiet || fail "a plan has a cap: exit $?"
 fi
 
 # ---- what a bench took ----

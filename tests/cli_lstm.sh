@@ -72,6 +72,7 @@ report $plateau --test-every 3 --steps 12 --out "$folder/often" >/dev/null || fa
 report $plateau --test-every 3 --steps 5 --out "$folder/parts" >/dev/null || fail "plateau: 5 steps"
 report train --resume --steps 12 --out "$folder/parts" >/dev/null || fail "plateau: resume of --test-every"
 cmp -s "$folder/often/model.safetensors" "$folder/parts/model.safetensors" || fail "plateau: --resume forgets --test-every"
+expect 2 "has --test-every 0, not 2" train --resume --epochs 5 --test-every 2 --out "$folder/q"
 expect 2 "has --test-every 3, not 2" train --resume --steps 15 --test-every 2 --out "$folder/parts"
 report $plateau --epochs 4 --lr-patience 3 --out "$folder/patient" >/dev/null || fail "--lr-patience"
 [[ $(rates "$folder/patient") == 60 ]] || fail "--lr-patience: the rate falls: $(rates "$folder/patient")"

@@ -133,6 +133,29 @@ static void normalizes(void **state) {
     wf_data_close(data);
 }
 
+/* Who predicts has a model of other classes, and no use for labels. */
+static void drops_labels(void **state) {
+    folder *f = *state;
+    write_images(f, "train-images-idx3-ubyte", 12);
+    write_labels(f, "train-labels-idx1-ubyte", 12, 10);
+    wf_data_config unlabelled = WF_DATA_CONFIG_INIT;
+    wf_loader_config order = WF_LOADER_CONFIG_INIT;
+    wf_data *data;
+    wf_loader *loader;
+    const wf_batch *batch;
+    unlabelled.name = f->path;
+    unlabelled.unlabelled = 1;
+    unlabelled.n_classes = 3;
+    order.batch = 12;
+    assert_int_equal(wf_data_open(f->ctx, &unlabelled, &data), WF_OK);
+    assert_int_equal(wf_data_describe(data)->n_classes, 3);
+    assert_int_equal(wf_loader_create(data, &order, &loader), WF_OK);
+    assert_int_equal(wf_loader_next(loader, &batch), WF_OK);
+    for (int i = 0; i < 12; i++) assert_int_equal(((const int32_t *)batch->y)[i], 0);
+    wf_loader_destroy(loader);
+    wf_data_close(data);
+}
+
 static void refuses_bad_folders(void **state) {
     folder *f = *state;
     wf_data *data;
@@ -340,6 +363,7 @@ int main(void) {
         TEST_IN_FOLDER(refuses_bad_headers),
         TEST_IN_FOLDER(opens_a_folder),
         TEST_IN_FOLDER(normalizes),
+        TEST_IN_FOLDER(drops_labels),
         TEST_IN_FOLDER(refuses_bad_folders),
         TEST_IN_FOLDER(refuses_unknown_names),
         TEST_IN_FOLDER(unpacks_gzip),

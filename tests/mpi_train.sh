@@ -60,6 +60,7 @@ agree() {
 images "$folder/images"
 with_tests="train --model mlp --data $folder/images --threads 1 --batch 16 --micro 8 --lanes 4 --steps 2"
 tested_one=$(report $with_tests | field weights_sha256)
+average_loss=$(report $with_tests --ema 0.5 --out "$folder/average" | field test_loss)
 
 n_families=0
 for family in openmpi mpich; do
@@ -76,6 +77,15 @@ for family in openmpi mpich; do
     timeout 60 "$mpirun" -np 2 "$WEFT" $with_tests --wire mpi --plan dp=2,offload=params:disk --quiet --json - \
         >"$folder/report" 2>"$folder/said" || fail "$family: tests, offload to disk: exit $?: $(cat "$folder/said")"
     [[ $(field weights_sha256 <"$folder/report") == "$tested_one" ]] || fail "$family: tests, offload to disk: other bits"
+
+    # and, with an average of the weights, which is put into their place meanwhile
+    for plan in dp=2,zero=1 pp=2; do
+        timeout 60 "$mpirun" -np 2 "$WEFT" $with_tests --ema 0.5 --wire mpi --plan $plan --quiet --out "$folder/$family-$plan" \
+            --json "$folder/report" 2>"$folder/said" || fail "$family: --ema, $plan: exit $?: $(cat "$folder/said")"
+        [[ $(field weights_sha256 <"$folder/report") == "$tested_one" ]] || fail "$family: --ema, $plan: other weights"
+        [[ $(field test_loss <"$folder/report") == "$average_loss" ]] || fail "$family: --ema, $plan: another test"
+        cmp -s "$folder/$family-$plan/model_ema.safetensors" "$folder/average/model_ema.safetensors" || fail "$family: --ema, $plan: another average"
+    done
 
     # a job of one rank is a job
     timeout 60 "$mpirun" -np 1 "$WEFT" $run --steps 3 --wire mpi --quiet --json - >"$folder/report" 2>"$folder/said" ||

@@ -84,6 +84,47 @@ threads = [threading.Thread(target=lambda: [pair[1].step(**batch(8)) for k in ra
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 same(pair[1].weights_sha256, pair[0].weights_sha256, "two threads")
+# What is closed while another thread steps ends between two steps; a fork waits for nobody's lock.
+words = memoryview(array.array("i", [k % 200 for k in range(8 * 64)])).cast("B").cast("i", (8, 64))
+busy = weft.Trainer(weft.Model("gpt2-tiny", n_tokens=64), recipe)
+begun, ends, under_way, seen = threading.Event(), [], [], []
+library_step, library_destroy = weft._trainer_step, weft.Trainer._destroy
+def watched_step(*arguments):
+    under_way.append(1)
+    begun.set()
+    try: return library_step(*arguments)
+    finally: under_way.pop()
+def watched_destroy(at):
+    seen.append(len(under_way))
+    library_destroy(at)
+def step_on():
+    try:
+        while True: busy.step(x=words, y=words)
+    except ValueError as error:
+        ends.append(str(error))
+weft._trainer_step, weft.Trainer._destroy = watched_step, staticmethod(watched_destroy)
+threads = [threading.Thread(target=step_on) for _ in range(2)]
+for thread in threads: thread.start()
+begun.wait()
+child = os.fork()
+if not child:
+    refused("RuntimeError", "its threads are not here", lambda: busy.step(x=words, y=words))
+    busy.close()
+    os._exit(0)
+same(os.waitpid(child, 0)[1], 0, "a fork amid steps")
+busy.close()
+for thread in threads: thread.join()
+same((seen, ends), ([0], ["this Trainer is closed"] * 2), "closed amid steps")
+weft._trainer_step, weft.Trainer._destroy = library_step, library_destroy
+# The average of the weights, and back.
+average = weft.Trainer(model, {**recipe, "ema": 0.5})
+for k in range(2): average.step(**batch(8))
+before = average.weights_sha256
+average.use_average()
+assert average.weights_sha256 != before
+refused("INVALID_ARG", "the weights are their average now", lambda: average.step(**batch(8)))
+average.use_average(False)
+same(average.weights_sha256, before, "the average, and back")
 child = os.fork()
 if not child:
     refused("RuntimeError", "its threads are not here", lambda: t.step(**batch(8)))
