@@ -7,13 +7,6 @@ void wfi_rewrite_keep(wf_graph *g, const wfi_node *node) {
     if (g->status == WF_OK) g->nodes[g->n_nodes++] = *node;
 }
 
-wf_tensor wfi_rewrite_add(wf_graph *g, const wfi_node *like, const wfi_op *op, const wfi_attr *attr,
-                          const wf_shape *shape, int n_in, const wf_tensor *in) {
-    wf_tensor y = wfi_graph_op(g, op, attr, shape, n_in, in);
-    if (y.id >= 0) g->nodes[g->n_nodes - 1].unit = like->unit;
-    return y;
-}
-
 void wfi_rewrite_give(wf_graph *g, const int32_t *values, int n) {
     for (int i = 0; i < n && g->status == WF_OK; i++) {
         int32_t *out = &g->nodes[g->n_nodes - 1].out[i];
@@ -28,7 +21,11 @@ wf_status wfi_rewrite(wf_graph *g, wfi_rewrite_function function, const void *ho
     g->nodes = NULL;
     g->n_nodes = 0;
     g->node_capacity = 0;
-    for (int32_t n = 0; n < n_nodes && g->status == WF_OK; n++) function(g, &nodes[n], how);
+    for (int32_t n = 0; n < n_nodes && g->status == WF_OK; n++) {
+        int32_t added = g->n_nodes;
+        function(g, &nodes[n], how);
+        for (; added < g->n_nodes; added++) g->nodes[added].unit = nodes[n].unit;
+    }
     wfi_free(g->ctx, nodes);
     if (g->status == WF_OK) wfi_graph_find_producers(g);
     return g->status;

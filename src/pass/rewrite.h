@@ -4,16 +4,13 @@
 
 #include "graph/op.h"
 
-/* Adds what stands for the node: itself (wfi_rewrite_keep), or others. */
+/* Adds what stands for the node, in its unit: itself (wfi_rewrite_keep), or others. */
 typedef void (*wfi_rewrite_function)(wf_graph *g, const wfi_node *node, const void *how);
 
 /* Of all nodes, in their order. */
 wf_status wfi_rewrite(wf_graph *g, wfi_rewrite_function function, const void *how);
 
 void wfi_rewrite_keep(wf_graph *g, const wfi_node *node);
-/* Adds a node of the same unit. Returns its first output. */
-wf_tensor wfi_rewrite_add(wf_graph *g, const wfi_node *like, const wfi_op *op, const wfi_attr *attr,
-                          const wf_shape *shape, int n_in, const wf_tensor *in);
 /* What the last node makes are these values, n of them, instead of new ones. */
 void wfi_rewrite_give(wf_graph *g, const int32_t *values, int n);
 

@@ -55,9 +55,9 @@ static void join_logits(wf_graph *g, const wfi_node *head) {
     wfi_attr attr = {.slice = {.dim = shape.n_dims - 1}};
     wf_tensor in[WFI_MAX_INPUTS];
     for (int i = 0; i < head->n_in; i++) in[i] = wfi_tensor(g, head->in[i]);
-    wf_tensor x = wfi_rewrite_add(g, head, head->op, &head->attr, NULL, head->n_in, in);
-    x = wfi_rewrite_add(g, head, &wfi_op_slice_backward, &attr, &shape, 1, &x);
-    (void)wfi_rewrite_add(g, head, &wfi_op_reshape, NULL, &shape, 1, &x);
+    wf_tensor x = wfi_graph_op(g, head->op, &head->attr, NULL, head->n_in, in);
+    x = wfi_graph_op(g, &wfi_op_slice_backward, &attr, &shape, 1, &x);
+    (void)wfi_graph_op(g, &wfi_op_reshape, NULL, &shape, 1, &x);
     wfi_rewrite_give(g, head->out, 1);
 }
 
@@ -65,8 +65,8 @@ static void add_loss(wf_graph *g, const wfi_node *loss, int64_t n_blocks) {
     wfi_attr attr = {.classes = {n_classes_of(g, loss->in[0]), n_blocks, 0, n_blocks,
                                  loss->attr.loss.smoothing}};
     wf_tensor in[] = {wfi_tensor(g, loss->in[0]), wfi_tensor(g, loss->in[1])};
-    in[0] = wfi_rewrite_add(g, loss, &wfi_op_class_sums, &attr, NULL, 2, in);
-    (void)wfi_rewrite_add(g, loss, &wfi_op_cross_entropy_of_sums, &attr, NULL, 2, in);
+    in[0] = wfi_graph_op(g, &wfi_op_class_sums, &attr, NULL, 2, in);
+    (void)wfi_graph_op(g, &wfi_op_cross_entropy_of_sums, &attr, NULL, 2, in);
     wfi_rewrite_give(g, loss->out, loss->n_out);
 }
 
