@@ -209,7 +209,9 @@ struct wf_graph {
     wfi_stat *stats;
     wfi_hidden *hidden;
     wfi_weight_gradient *weight_gradients; /* ascending unit, then declaration order */
-    int32_t *tied; /* in the pool: weight gradients by units that are not the weight's, by owner */
+    /* In the pool: uses of weights, by owner: weight gradients by other units than the weight's. Of
+     * those by all slices the first, which stands for all. */
+    int32_t *tied;
     int32_t *outputs; /* values named by wf_output */
     int32_t n_values, n_nodes, n_units, n_stats, n_hidden, n_weight_gradients, n_outputs;
     size_t value_capacity, node_capacity, unit_capacity, stat_capacity, hidden_capacity,
@@ -249,6 +251,19 @@ static inline size_t wfi_value_begin(const wf_graph *g, int32_t v) {
     size_t begin = 0;
     for (; g->values[v].alias >= 0; v = g->values[v].alias) begin += g->values[v].offset;
     return begin;
+}
+/* Whether weight gradient i is one of those that slices make of a weight that all of them have:
+ * they are summed; that of another slice; and the one by which such a use of a weight is named. */
+static inline bool wfi_is_slices_use(const wf_graph *g, int32_t i) {
+    const wfi_weight_gradient *w = &g->weight_gradients[i];
+    return g->units[w->unit].is_slice && !g->units[g->values[w->param].unit].is_slice;
+}
+static inline int32_t wfi_use_of_slice(const wf_graph *g, int32_t i, int32_t slice) {
+    const wfi_unit *own = &g->units[g->weight_gradients[i].unit];
+    return own[slice - own->slice].first_gradient + i - own->first_gradient;
+}
+static inline int32_t wfi_use_of(const wf_graph *g, int32_t i) {
+    return wfi_is_slices_use(g, i) ? wfi_use_of_slice(g, i, 0) : i;
 }
 /* Whether users and files see it as a tensor: a parameter as a whole, or a buffer. */
 static inline bool wfi_value_is_state(const wfi_value *value) {

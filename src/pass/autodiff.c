@@ -173,6 +173,14 @@ static int by_unit_then_param(const void *x, const void *y) {
     return a->unit != b->unit ? a->unit - b->unit : a->param - b->param;
 }
 
+/* Whose weight is used by another unit; -1: by its own, or it is a slice's but the first. */
+static int32_t find_owner(const wf_graph *g, int32_t i) {
+    const wfi_weight_gradient *w = &g->weight_gradients[i];
+    int32_t owner = g->values[w->param].unit;
+    bool is_named = !wfi_is_slices_use(g, i) || !g->units[w->unit].slice;
+    return owner != w->unit && is_named ? owner : -1;
+}
+
 /* Each unit's stand side by side, and so do, in `tied`, those of other units for each owner. */
 static wf_status sort_weight_gradients(wf_graph *g) {
     int32_t n = g->n_weight_gradients, n_tied = 0;
@@ -182,7 +190,8 @@ static wf_status sort_weight_gradients(wf_graph *g) {
         wfi_unit *unit = &g->units[w->unit];
         if (i == 0 || w[-1].unit != w->unit) unit->first_gradient = i;
         unit->end_gradient = i + 1;
-        if (g->values[w->param].unit != w->unit) g->units[g->values[w->param].unit].end_tied++;
+        int32_t owner = find_owner(g, i);
+        if (owner >= 0) g->units[owner].end_tied++;
     }
     for (int32_t u = 0; u < g->n_units; u++) {
         g->units[u].first_tied = n_tied;
@@ -191,8 +200,8 @@ static wf_status sort_weight_gradients(wf_graph *g) {
     }
     g->tied = wfi_pool_alloc(&g->pool, (size_t)n_tied, sizeof *g->tied);
     for (int32_t i = 0; i < n && g->tied; i++) {
-        int32_t owner = g->values[g->weight_gradients[i].param].unit;
-        if (owner != g->weight_gradients[i].unit) g->tied[g->units[owner].end_tied++] = i;
+        int32_t owner = find_owner(g, i);
+        if (owner >= 0) g->tied[g->units[owner].end_tied++] = i;
     }
     return g->tied ? WF_OK : WF_NO_MEMORY;
 }

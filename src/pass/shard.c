@@ -9,9 +9,10 @@
  * (pairs.c) is read by the same slice.
  *
  * Between pairs, too, each slice is a unit, with some of the rows: "h.0.rows0.0", "h.0.rows0.1",
- * ... (rows.c). Vectors of parameters that they read are the unit's before, which all slices have:
- * their gradients are sums of what slices give. What reads all rows again, and is not in a pair, is
- * in "h.0.join0".
+ * ... (rows.c). What reads all rows again, and is not in a pair, is in "h.0.join0".
+ *
+ * A parameter that all slices read whole, as a norm's vectors, is declared in the unit before: each
+ * slice's use of it has a gradient of its own, as other units' uses of a tied weight have.
  */
 #include "base/tree.h"
 #include "graph/op.h"
@@ -93,7 +94,7 @@ static wf_tensor sum(wf_graph *g, const int32_t *summands, int32_t n) {
     return wfi_graph_op(g, &wfi_op_sum_slices, NULL, NULL, 2, halves);
 }
 
-/* What slices read of what is not cut, each once: out[n_out] values before. */
+/* What slices read of what is not cut and no parameter, each once: out[n_out] values before. */
 static int32_t find_read(const shard *s, int32_t end, int32_t *out) {
     int32_t n_out = 0;
     for (int32_t n = 0; n <= end; n++) {
@@ -101,7 +102,7 @@ static int32_t find_read(const shard *s, int32_t end, int32_t *out) {
         int n_in = n == end ? wfi_without_bias(node).n_in : node->n_in;
         for (int i = 0; i < n_in && s->pairs.end_of[n] == end; i++) {
             int32_t v = node->in[i], k = 0;
-            if (v < 0 || s->pairs.cuts[v].dim) continue;
+            if (v < 0 || s->pairs.cuts[v].dim || s->g->values[v].kind == WFI_VALUE_PARAM) continue;
             while (k < n_out && out[k] != v) k++;
             if (k == n_out) out[n_out++] = v;
         }
@@ -264,18 +265,17 @@ static void add_once(int32_t v, int32_t *values, int32_t *n) {
     values[(*n)++] = v;
 }
 
-/* What nodes of the run read, and have no rows of yet, each once: parameters, and values. */
+/* The values that nodes of the run read, and have no rows of yet, each once. */
 static int32_t find_read_by_rows(const shard *s, int32_t first, int32_t end, int32_t *out) {
     const wf_graph *g = s->g;
     int32_t n_out = 0;
     for (int32_t n = first; n < end; n++)
         for (int i = 0; i < s->nodes[n].n_in && s->pairs.is_row[n]; i++) {
             int32_t v = s->nodes[n].in[i], producer = g->values[v].node;
-            bool is_param = g->values[v].kind == WFI_VALUE_PARAM;
-            bool is_made = !is_param && producer >= 0 && s->pairs.is_row[producer];
-            if (is_made || (!is_param && s->parts[v * s->pairs.n_slices] >= 0)) continue;
-            add_once(v, out, &n_out);
-            if (s->bias[v] >= 0) add_once(s->bias[v], out, &n_out);
+            bool is_made = producer >= 0 && s->pairs.is_row[producer];
+            if (!is_made && g->values[v].kind != WFI_VALUE_PARAM &&
+                s->parts[v * s->pairs.n_slices] < 0)
+                add_once(v, out, &n_out);
         }
     return n_out;
 }
@@ -290,8 +290,11 @@ static void add_row_node(shard *s, const wfi_node *node, int32_t slice) {
         attr.dropout.first = slice * (n_elem / n_slices);
         attr.dropout.sample_size = n_elem / g->batch;
     }
-    for (int i = 0; i < node->n_in; i++)
-        in[i] = wfi_tensor(g, s->parts[node->in[i] * n_slices + slice]);
+    for (int i = 0; i < node->n_in; i++) {
+        int32_t v = node->in[i];
+        bool is_param = g->values[v].kind == WFI_VALUE_PARAM;
+        in[i] = wfi_tensor(g, is_param ? v : s->parts[v * n_slices + slice]);
+    }
     const wfi_node *added = wfi_graph_add(g, node->op, &attr, NULL, node->n_in, in);
     for (int i = 0; i < node->n_out && added; i++)
         s->parts[node->out[i] * n_slices + slice] = added->out[i];
@@ -302,17 +305,11 @@ static void add_slice_of_rows(shard *s, int32_t first, int32_t end, int32_t slic
                               const int32_t *read, int32_t n_read) {
     wf_graph *g = s->g;
     int32_t n = s->pairs.n_slices;
-    for (int32_t k = 0; k < n_read && !slice && g->status == WF_OK; k++) {
-        int32_t *rows = &s->parts[read[k] * n];
-        if (g->values[read[k]].kind == WFI_VALUE_PARAM)
-            give(g, wfi_tensor(g, *rows), n, rows);
-        else
-            split(g, *rows, n, rows);
-    }
+    for (int32_t k = 0; k < n_read && !slice && g->status == WF_OK; k++)
+        split(g, s->parts[read[k] * n], n, &s->parts[read[k] * n]);
     for (int32_t k = 0; k < n_read && g->status == WF_OK; k++) {
         int32_t bias = s->bias[read[k]], *rows = &s->parts[read[k] * n + slice];
-        if (bias >= 0)
-            *rows = wf_add(wfi_tensor(g, *rows), wfi_tensor(g, s->parts[bias * n + slice])).id;
+        if (bias >= 0) *rows = wf_add(wfi_tensor(g, *rows), wfi_tensor(g, bias)).id;
     }
     for (int32_t k = first; k < end && g->status == WF_OK; k++)
         if (s->pairs.is_row[k]) add_row_node(s, &s->nodes[k], slice);
@@ -394,6 +391,13 @@ static wf_status rewrite(shard *s) {
 
 /* ---- where things are declared ---- */
 
+/* Where what the node reads is declared: what all slices have, in the unit before them. */
+static int32_t declared_in(const wf_graph *g, const wfi_node *node, const wfi_value *value) {
+    const wfi_unit *unit = &g->units[node->unit];
+    bool is_whole = unit->is_slice && value->kind == WFI_VALUE_PARAM && !value->cut;
+    return is_whole ? node->unit - unit->slice - 1 : node->unit;
+}
+
 /* What is read is declared where it is read first. */
 static void declare_again(shard *s) {
     wf_graph *g = s->g;
@@ -406,7 +410,8 @@ static void declare_again(shard *s) {
             if (node->out[i] >= 0) g->values[node->out[i]].unit = node->unit;
         for (int i = 0; i < node->n_in; i++) {
             int32_t v = node->in[i] < 0 ? -1 : wfi_value_root(g, node->in[i]);
-            if (v >= 0 && g->values[v].kind != WFI_VALUE_NODE) g->values[v].unit = node->unit;
+            if (v >= 0 && g->values[v].kind != WFI_VALUE_NODE)
+                g->values[v].unit = declared_in(g, node, &g->values[v]);
         }
     }
     for (int32_t k = 0; k < g->n_stats; k++) {

@@ -54,6 +54,10 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
         piece.extent.offset = (size_t)k * piece.extent.bytes;
         return piece;
     }
+    if (kind == WFI_BLOCK_TIED) {
+        piece.extent.bytes = wfi_tied_bytes(p, id);
+        return piece;
+    }
     size_t bytes = p->graph->units[id].param_bytes;
     /* What is not trained has no gradient, and need not come after an update. */
     bool is_update = is_divided(now) && stage_of(p, id)->strategy->parameter != WFI_SHARD;

@@ -3,6 +3,7 @@
  * of schedules, streams, blocks or ranks, so that it can judge them. (Only where the plan frees
  * the order of sums does it ask how many replicas there are.)
  */
+#include "base/tree.h"
 #include "program/term.h"
 
 #include <string.h>
@@ -160,6 +161,16 @@ static wfi_term sum_lane(const wfi_ideal *ideal, wfi_block_kind kind, int32_t id
     return sum;
 }
 
+/* A lane of a use of a weight, by n slices from the first on; of any other use: 1 from 0 on. */
+static wfi_term sum_use(const wfi_ideal *ideal, int32_t i, int64_t lane, int32_t first, int32_t n) {
+    int32_t left = n > 1 ? (int32_t)wfi_tree_split(n) : 0;
+    if (n == 1)
+        return sum_lane(ideal, WFI_BLOCK_TIED,
+                        first ? wfi_use_of_slice(ideal->p->graph, i, first) : i, lane);
+    return wfi_term_fold(sum_use(ideal, i, lane, first, left),
+                         sum_use(ideal, i, lane, first + left, n - left));
+}
+
 /* The gradient of a unit, summed along each lane; then come other units' uses of its weights. */
 static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
     const wf_graph *g = ideal->p->graph;
@@ -168,7 +179,8 @@ static void sum_lanes(const wfi_ideal *ideal, int32_t unit) {
         *lane = sum_lane(ideal, WFI_BLOCK_GRADIENT, unit, k);
         for (int32_t t = g->units[unit].first_tied; t < g->units[unit].end_tied; t++) {
             int32_t i = g->tied[t];
-            const wfi_term both[] = {*lane, sum_lane(ideal, WFI_BLOCK_TIED, i, k)};
+            int32_t n = wfi_is_slices_use(g, i) ? g->n_slices : 1;
+            const wfi_term both[] = {*lane, sum_use(ideal, i, k, 0, n)};
             *lane = wfi_term_made(WFI_TIE, i, 0, both, 2);
         }
     }

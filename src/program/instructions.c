@@ -10,6 +10,11 @@ size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, i
     return kind == WFI_BLOCK_STATE ? bytes * (size_t)wfi_recipe_n_states(&p->recipe) : bytes;
 }
 
+size_t wfi_tied_bytes(const wf_program *p, int32_t i) {
+    bool exists = i < p->graph->n_weight_gradients;
+    return exists ? wfi_value_bytes(p->graph, p->graph->weight_gradients[i].param) : 0;
+}
+
 wfi_extent wfi_moved_extent(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t value,
                             int64_t micro, int32_t rank) {
     const wfi_code *code = wfi_program_code_of(p, micro);
@@ -163,7 +168,7 @@ NEED(evict) {
     return need_moved(p, now, k, k == 1);
 }
 
-/* Lanes of a gradient, or what slices give. */
+/* Lanes of a gradient, what slices give, or their uses of a weight. */
 NEED(fold) {
     const wfi_block *into = &p->blocks[now->references[0].block];
     const wfi_block *b = &p->blocks[now->references[k].block];
@@ -171,6 +176,8 @@ NEED(fold) {
     if (into->kind == WFI_BLOCK_VALUE && now->micro >= 0 && b->id == into->id &&
         b->micro == now->micro && wfi_is_slice_sum(p->graph, b->id))
         return need(into->kind, wfi_program_code_of(p, now->micro)->place[b->id].bytes, access);
+    if (into->kind == WFI_BLOCK_TIED && b->id == into->id && b->micro == into->micro)
+        return need(into->kind, wfi_tied_bytes(p, b->id), access);
     if (b->id != now->unit) return nothing;
     return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].trained_bytes, access);
 }
@@ -196,14 +203,15 @@ NEED(slot) {
 /* The piece that begins where the reference does; norms are shared by groups of their own. */
 NEED(piece) {
     const wfi_block *b = &p->blocks[now->references[k].block];
-    bool is_own = b->kind != WFI_BLOCK_NORM && b->kind != WFI_BLOCK_VALUE;
+    bool is_slices = b->kind == WFI_BLOCK_TIED ||
+                     (b->kind == WFI_BLOCK_VALUE && wfi_is_made_by_slices(p->graph, b->id));
+    bool is_own = b->kind != WFI_BLOCK_NORM && !is_slices;
     int32_t unit = b->kind == WFI_BLOCK_NORM ? -1 : is_own ? b->id : now->unit;
     bool moves = p->groups[now->group].stage >= 0
                      ? b->kind == WFI_BLOCK_PARAM || b->kind == WFI_BLOCK_GRADIENT ||
                            b->kind == WFI_BLOCK_STATS
-                 : now->group < p->first_slice_group
-                     ? b->kind == WFI_BLOCK_NORM
-                     : b->kind == WFI_BLOCK_VALUE && wfi_is_made_by_slices(p->graph, b->id);
+                 : now->group < p->first_slice_group ? b->kind == WFI_BLOCK_NORM
+                                                     : is_slices;
     int32_t member = wfi_group_find(&p->groups[now->group], now->rank);
     if (k == 0 && unit != now->unit) return nothing;
     if (k == wfi_n_moved(p, now))
@@ -233,16 +241,11 @@ NEED(norm) {
              : need_extent(WFI_BLOCK_GRADIENT, own, WFI_READ);
 }
 
-static size_t tied_bytes(const wf_program *p, int32_t i) {
-    bool exists = i < p->graph->n_weight_gradients;
-    return exists ? wfi_value_bytes(p->graph, p->graph->weight_gradients[i].param) : 0;
-}
-
 /* What is sent is all that the rank has of what the block is named for; both sides name it. */
 NEED(transfer) {
     wfi_block_kind kind = p->blocks[now->references[k].block].kind;
     int access = now->kind == WFI_SEND ? WFI_READ : WFI_WRITE;
-    if (kind == WFI_BLOCK_TIED) return need(kind, tied_bytes(p, now->id), access);
+    if (kind == WFI_BLOCK_TIED) return need(kind, wfi_tied_bytes(p, now->id), access);
     if (kind == WFI_BLOCK_PARAM)
         return need_extent(
             kind, wfi_trained_extent(p, now->unit, wfi_kept_extent(p, kind, now->unit, now->rank)),
@@ -253,7 +256,7 @@ NEED(transfer) {
 }
 
 NEED(tie) {
-    if (k) return need(WFI_BLOCK_TIED, tied_bytes(p, now->id), WFI_READ);
+    if (k) return need(WFI_BLOCK_TIED, wfi_tied_bytes(p, now->id), WFI_READ);
     return need(WFI_BLOCK_GRADIENT, p->graph->units[now->unit].trained_bytes, WFI_READ | WFI_WRITE);
 }
 

@@ -15,7 +15,7 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
     WF_TRY(wfi_emit(l, instruction, segment->n_slots, &i));
     for (int32_t s = 0; s < segment->n_slots; s++) {
         const wfi_slot *slot = &segment->slots[s];
-        int32_t d = 0;
+        int32_t d = 0, id = slot->id;
         int64_t micro = instruction.micro;
         int access = slot->access;
         size_t bytes = slot->bytes;
@@ -37,6 +37,8 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
             break;
         case WFI_BLOCK_TIED:
             micro = wfi_last_of_lane(l->p, micro);
+            id = wfi_use_of(l->p->graph, id);
+            if (wfi_is_slices_use(l->p->graph, slot->id)) d = -wfi_local_slice(l->p, segment->unit);
             break;
         case WFI_BLOCK_WORKSPACE:
             /* One block an instruction: its index names it. */
@@ -52,8 +54,8 @@ static wf_status emit_segment(wfi_lowering *l, wfi_instruction instruction,
             break;
         }
         if (wfi_is_sum(slot->kind) && instruction.first) access = WFI_WRITE;
-        WF_TRY(wfi_refer(l, i, s, slot->kind, slot->id, d, micro, (wfi_extent){slot->begin, bytes},
-                         access));
+        WF_TRY(
+            wfi_refer(l, i, s, slot->kind, id, d, micro, (wfi_extent){slot->begin, bytes}, access));
     }
     return WF_OK;
 }

@@ -162,6 +162,10 @@ wf_status wfi_lower_tied(wfi_lowering *l, int32_t i, int64_t micro);
 
 /* slices.c: what a slice gives is there: summands that are complete are added. */
 wf_status wfi_lower_slice(wfi_lowering *l, const wfi_segment *segment, int64_t micro);
+/* The same of a lane of its uses of weights that all slices have. */
+wf_status wfi_lower_slice_uses(wfi_lowering *l, int32_t unit, int64_t micro);
+/* Whether the unit is the last of its rank's slices. */
+bool wfi_is_last_slice(const wf_program *p, int32_t unit);
 
 /* reduce.c: the unit's gradient of this replica is complete; sums them over the replicas: those
  * that are freed as soon as their bucket is full. */

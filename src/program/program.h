@@ -320,7 +320,8 @@ int32_t wfi_n_references_needed(const wf_program *p, const wfi_instruction *now)
 /* What reference k, of as many, needs. False: the instruction names what is not there. */
 bool wfi_reference_needs(const wf_program *p, const wfi_instruction *now, int32_t k,
                          wfi_need *need_out);
-/* Bytes of a rank's PARAM, BUFFER or STATE of a unit. */
+/* Bytes of a TIED, and of a rank's PARAM, BUFFER or STATE of a unit. */
+size_t wfi_tied_bytes(const wf_program *p, int32_t i);
 size_t wfi_state_bytes(const wf_program *p, wfi_block_kind kind, int32_t unit, int32_t rank);
 
 /* Which byte of what its block is named for a reference begins with. */

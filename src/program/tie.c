@@ -18,7 +18,7 @@ static wf_status emit_ties(wfi_lowering *l, int32_t unit, int32_t depth, int64_t
     for (int32_t k = g->units[unit].first_tied; k < g->units[unit].end_tied; k++) {
         int32_t i = g->tied[k];
         WF_TRY(add(l, wfi_make(WFI_TIE, unit, i, micro), WFI_BLOCK_TIED, i, 0,
-                   wfi_value_bytes(g, g->weight_gradients[i].param), depth));
+                   wfi_tied_bytes(l->p, i), depth));
     }
     return WF_OK;
 }
@@ -55,10 +55,13 @@ wf_status wfi_lower_tied(wfi_lowering *l, int32_t i, int64_t micro) {
 wf_status wfi_lower_lane(wfi_lowering *l, int32_t unit, int64_t micro) {
     const wf_program *p = l->p;
     const wf_graph *g = p->graph;
+    WF_TRY(wfi_lower_slice_uses(l, unit, micro));
     for (int32_t i = g->units[unit].first_gradient; i < g->units[unit].end_gradient; i++) {
         int32_t owner = wfi_program_stage_of(p, wfi_owner_of(g, i));
         bool is_here = wfi_stage_rank_of(p, owner, micro, wfi_mesh_tp(p->mesh, l->rank)) == l->rank;
-        if (wfi_is_tied(g, i) && is_here) WF_TRY(wfi_lower_tied(l, i, micro));
+        bool is_complete = !wfi_is_slices_use(g, i) || wfi_is_last_slice(p, unit);
+        if (wfi_is_tied(g, i) && is_here && is_complete)
+            WF_TRY(wfi_lower_tied(l, wfi_use_of(g, i), micro));
     }
     return g->units[unit].trained_bytes ? add_use(l, unit, micro) : WF_OK;
 }

@@ -140,8 +140,7 @@ wf_status wfi_find_transfers(const wf_program *p, const wfi_action_list *lists,
 /* ---- of the rank at hand ---- */
 
 static wfi_extent extent_of(const wfi_lowering *l, wfi_block_kind kind, int32_t id, int64_t micro) {
-    const wf_graph *g = l->p->graph;
-    return kind == WFI_BLOCK_TIED ? wfi_whole(wfi_value_bytes(g, g->weight_gradients[id].param))
+    return kind == WFI_BLOCK_TIED ? wfi_whole(wfi_tied_bytes(l->p, id))
                                   : wfi_value_extent(l->p, id, micro, l->rank);
 }
 
