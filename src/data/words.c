@@ -4,6 +4,7 @@
 #include <string.h>
 
 static const uint8_t end_of_line[] = "<eos>";
+static const uint8_t byte_order_mark[] = {0xef, 0xbb, 0xbf}; /* which editors put before a text */
 
 bool wfi_is_space(uint8_t c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -12,6 +13,9 @@ bool wfi_is_space(uint8_t c) {
 /* The next word at or after *at: a place in the text, or `end_of_line`. False at the text's end. */
 static bool next_word(const uint8_t *bytes, size_t n_bytes, size_t *at, wfi_string *word_out) {
     size_t i = *at;
+    bool is_marked = !i && n_bytes >= sizeof byte_order_mark &&
+                     !memcmp(bytes, byte_order_mark, sizeof byte_order_mark);
+    if (is_marked) i = sizeof byte_order_mark;
     while (i < n_bytes && wfi_is_space(bytes[i]) && bytes[i] != '\n') i++;
     if (i == n_bytes) return false;
     if (bytes[i] == '\n') {
