@@ -110,6 +110,12 @@ exit_status run_info(cli *c) {
     say(c, "devices    cpu: this process may use %d hardware thread%s\n", n_cores,
         n_cores == 1 ? "" : "s");
     say_limits(c, &limits);
+    char opencl[600];
+    bool has_opencl = wf_info_devices(c->ctx, "opencl", opencl, sizeof opencl) == WF_OK;
+    if (has_opencl)
+        say(c, "%-10s opencl: %s\n", "", opencl);
+    else
+        say(c, "%-10s %s\n", "", wf_context_error(c->ctx));
     json_array_foreach(libs, i, entry)
         say(c, "%-10s %s\n", i ? "" : "libraries", json_string_value(entry));
     json_array_foreach(environment, i, entry) {
@@ -119,10 +125,10 @@ exit_status run_info(cli *c) {
             json_string_value(json_object_get(entry, "set_by")),
             json_string_value(json_object_get(entry, "help")));
     }
-    return report_write(c, json_pack("{s:s, s:o, s:[{s:s, s:i}], s:{s:f, s:I}, s:o, s:o}", "weft",
-                                     wf_version(), "machine", found ? found : json_null(),
-                                     "devices", "name", "cpu", "cores", n_cores, "limits",
-                                     "cpu_quota", limits.cpu_quota, "memory_limit_bytes",
-                                     (json_int_t)limits.memory_bytes, "libraries", libs,
-                                     "environment", environment));
+    return report_write(
+        c, json_pack("{s:s, s:o, s:[{s:s, s:i}], s:s?, s:{s:f, s:I}, s:o, s:o}", "weft",
+                     wf_version(), "machine", found ? found : json_null(), "devices", "name", "cpu",
+                     "cores", n_cores, "opencl", has_opencl ? opencl : NULL, "limits", "cpu_quota",
+                     limits.cpu_quota, "memory_limit_bytes", (json_int_t)limits.memory_bytes,
+                     "libraries", libs, "environment", environment));
 }

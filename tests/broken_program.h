@@ -45,7 +45,8 @@ static inline wf_program *make_program_of(wf_context *ctx, const char *plan_text
     wf_recipe sliced = *recipe;
     sliced.n_slices = plan->tp > 1 ? 2 * plan->tp : 1; /* two a rank */
     TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, &is_deep, is_deep, &model));
-    TEST_OK(ctx, wfi_program_create(ctx, model, &sliced, plan, WF_PROGRAM_TRAIN, use, NULL, &p));
+    TEST_OK(ctx, wfi_program_create(ctx, model, &sliced, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
+                                    use, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;

@@ -68,8 +68,8 @@ static wf_program *make_narrowing(wf_context *ctx, const char *text) {
     wf_recipe recipe = mixed_recipe(4);
     TEST_OK(ctx, wf_model_create(ctx, "narrowing", narrowing, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
-    TEST_OK(ctx,
-            wfi_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, WFI_USE_RUN, NULL, &p));
+    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
+                                    WFI_USE_RUN, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;

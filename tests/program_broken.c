@@ -26,8 +26,8 @@ static wf_program *begin(wf_context *ctx, const char *plan_text) {
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     bool is_deep = wfi_plan_n_stages(plan, 1) > 3;
     TEST_OK(ctx, wf_model_create(ctx, "mixed", mixed, &is_deep, is_deep, &model));
-    TEST_OK(ctx,
-            wfi_program_begin(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, WFI_USE_RUN, NULL, &p));
+    TEST_OK(ctx, wfi_program_begin(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
+                                   WFI_USE_RUN, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;

@@ -43,8 +43,8 @@ static wf_program *make_one(wf_context *ctx, size_t which) {
     if (programs[which].model) recipe.kernels = WF_KERNELS_FAST;
     TEST_OK(ctx, wf_model_create(ctx, "a model", function, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, programs[which].plan, &plan));
-    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, programs[which].kind, WFI_USE_RUN,
-                                    NULL, &p));
+    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu,
+                                    programs[which].kind, WFI_USE_RUN, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;

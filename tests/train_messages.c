@@ -98,12 +98,12 @@ static wf_status note_told(const void *job, int trainer, int to, int stream, uin
 static wf_status note_awaited(wfi_stream_queue *stream, wfi_event event) {
     int from = event.stream->owner->rank, to = stream->owner->rank;
     if (from != to) note(from, to, event.stream->number, event.epoch, AWAITED);
-    return wfi_device_cpu.streams.wait(stream, event);
+    return wfi_device_cpu.streams->wait(stream, event);
 }
 
 static void begin_notes(void) {
     memset(&noted, 0, sizeof noted);
-    noted.streams = wfi_device_cpu.streams;
+    noted.streams = *wfi_device_cpu.streams;
     noted.streams.wait = note_awaited;
 }
 

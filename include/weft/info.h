@@ -3,6 +3,7 @@
 #define WEFT_INFO_H
 
 #include <stddef.h>
+#include <weft/context.h>
 #include <weft/status.h>
 
 /* One environment variable. None of them changes a result. */
@@ -36,6 +37,12 @@ WF_API const char *wf_info_library(int i);
 /* How products of BF16 are made on this processor: "bf16", or, where that is faster, "f32"; their
  * bits depend on it. Static. */
 WF_API const char *wf_info_bf16(void);
+
+/* What this machine has of a kind of device other than the CPU, into a buffer of so many bytes:
+ * of "opencl" "1 device: 0 NVIDIA H200". Errors: UNSUPPORTED: nothing, and what is missing;
+ * INVALID_ARG: there is no such kind. */
+WF_API WF_NODISCARD wf_status wf_info_devices(wf_context *ctx, const char *kind, char *text,
+                                              size_t bytes);
 
 /* The i-th variable that weft or a library under it reads; 0 past the last. */
 WF_API int wf_info_variable(int i, wf_variable *variable_out);

@@ -14,11 +14,20 @@ typedef union block_header {
     char padding[WFI_ALIGN_BYTES];
 } block_header;
 
+#define N_SHARED_KINDS 4
+
+typedef struct shared_thing {
+    const wfi_shared_kind *kind; /* NULL ends them */
+    void *thing;
+} shared_thing;
+
 struct wf_context {
     wf_allocator allocator;
     wf_log_sink log;
     void *log_self;
     wf_log_level log_level;
+    pthread_mutex_t shared_lock;
+    shared_thing shared[N_SHARED_KINDS + 1];
     pthread_mutex_t lock; /* protects everything below and calls of the sink */
     wf_memory_count memory;
     wfi_sentences errors;
@@ -73,17 +82,37 @@ wf_status wf_context_create(const wf_context_config *config, wf_context **ctx_ou
     ctx->log_self = config->log_self;
     ctx->log_level = config->log_level;
     pthread_mutex_init(&ctx->lock, NULL);
+    pthread_mutex_init(&ctx->shared_lock, NULL);
     *ctx_out = ctx;
     return WF_OK;
 }
 
 void wf_context_destroy(wf_context *ctx) {
     if (!ctx) return;
+    for (const shared_thing *s = ctx->shared; s->kind; s++) s->kind->destroy(s->thing);
     if (ctx->memory.n_live)
         wfi_log(ctx, WF_LOG_WARN, "memory", "%llu blocks of %zu bytes were never freed",
                 (unsigned long long)ctx->memory.n_live, ctx->memory.live_bytes);
     pthread_mutex_destroy(&ctx->lock);
+    pthread_mutex_destroy(&ctx->shared_lock);
     ctx->allocator.free(ctx->allocator.self, ctx);
+}
+
+wf_status wfi_context_share(wf_context *ctx, const wfi_shared_kind *kind, void **shared_out) {
+    wf_status status = WF_OK;
+    pthread_mutex_lock(&ctx->shared_lock);
+    shared_thing *s = ctx->shared;
+    while (s->kind && s->kind != kind) s++;
+    if (s == ctx->shared + N_SHARED_KINDS)
+        status = wfi_fail(ctx, WF_BUG, "a context shares at most %d kinds", N_SHARED_KINDS);
+    else if (!s->kind)
+        status = kind->create(ctx, &s->thing);
+    if (status == WF_OK) {
+        s->kind = kind;
+        *shared_out = s->thing;
+    }
+    pthread_mutex_unlock(&ctx->shared_lock);
+    return status;
 }
 
 const char *wf_context_error(const wf_context *ctx) {

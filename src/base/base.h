@@ -57,6 +57,15 @@ wf_status wfi_grow(wf_context *ctx, void **array, size_t n, size_t *capacity, si
 #define WFI_GROW(ctx, array, n, capacity, what)                                                    \
     wfi_grow((ctx), (void **)&(array), (size_t)(n), &(capacity), sizeof(*(array)), (what))
 
+/* Something that a context has once, such as a library's handles for all devices of a kind. It is
+ * made when it is first asked for, and goes with the context; its memory is not the context's. */
+typedef struct wfi_shared_kind {
+    wf_status (*create)(wf_context *ctx, void **shared_out);
+    void (*destroy)(void *shared);
+} wfi_shared_kind;
+/* `kind` is static. Any thread. Errors: those of create, each time. */
+wf_status wfi_context_share(wf_context *ctx, const wfi_shared_kind *kind, void **shared_out);
+
 /* A bump allocator whose blocks die together. */
 typedef struct wfi_pool {
     wf_context *ctx;

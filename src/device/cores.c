@@ -46,10 +46,10 @@ wf_status wfi_cpu_find_cores(wfi_device *device) {
         wfi_free(device->owner.ctx, cores);
         return status;
     }
-    device->topology = cores;
+    device->state = cores;
     return WF_OK;
 }
 
 void wfi_cpu_release_cores(wfi_device *device) {
-    wfi_free(device->owner.ctx, device->topology);
+    wfi_free(device->owner.ctx, device->state);
 }

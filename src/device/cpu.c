@@ -2,252 +2,25 @@
  * a thread of their own. A missing event is therefore a race, which the thread
  * sanitizer reports, long before a GPU would show a wrong number.
  */
-#include "base/clock.h"
 #include "device/disk.h"
+#include "device/thread_stream.h"
 
 #include <errno.h>
-#include <hwloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
-/* Commands that fit into a queue; a full one makes the pusher wait. */
-#define N_COMMANDS 4096
-/* How often a waiter looks before it sleeps: a few microseconds. */
-#define N_SPINS 2000
 /* The smallest page of any machine this runs on. */
 #define PAGE_BYTES 4096
 
-typedef struct command {
-    wfi_task task; /* NULL: wait for `event` */
-    void *self, *argument;
-    wfi_event event;
-} command;
-
-/* A counter that threads sleep on until it has come far enough. They share a core with the
- * thread that counts, so none is woken before its time. */
-typedef struct gate {
-    uint64_t own_count;
-    uint64_t *count;      /* atomic access; grows: own_count, or in memory that is shared */
-    uint64_t next;        /* atomic access: the least count that a sleeper waits for */
-    pthread_mutex_t lock; /* for sleeping only */
-    pthread_cond_t changed;
-} gate;
-
-typedef struct cpu_stream {
-    wfi_stream_queue *stream;
-    wfi_device *device;
-    pthread_t thread;
-    gate queued;              /* commands ever pushed */
-    gate started;             /* commands ever taken */
-    gate done;                /* tasks: the epoch */
-    wfi_shared_epoch *shared; /* the epoch, if other processes wait for it */
-    int ends;
-    command commands[N_COMMANDS];
-} cpu_stream;
-
-/* ---- sleeping until a counter moves ---- */
-
-#define NOBODY UINT64_MAX
-
-static void gate_init(gate *g) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    g->next = NOBODY;
-    g->count = &g->own_count;
-}
-
-static void gate_release(gate *g) {
-    pthread_cond_destroy(&g->changed);
-    pthread_mutex_destroy(&g->lock);
-}
-
-static uint64_t gate_count(const gate *g) {
-    return __atomic_load_n(g->count, __ATOMIC_ACQUIRE);
-}
-
-static void gate_wake(gate *g) {
-    pthread_mutex_lock(&g->lock);
-    __atomic_store_n(&g->next, NOBODY, __ATOMIC_SEQ_CST); /* who sleeps on says so again */
-    pthread_cond_broadcast(&g->changed);
-    pthread_mutex_unlock(&g->lock);
-}
-
-/* One thread counts. Either it sees the sleeper, or the sleeper its count. */
-static void gate_add(gate *g) {
-    uint64_t count = *g->count + 1;
-    __atomic_store_n(g->count, count, __ATOMIC_SEQ_CST);
-    if (count >= __atomic_load_n(&g->next, __ATOMIC_SEQ_CST)) gate_wake(g);
-}
-
-static struct timespec time_in(int64_t ms) {
-    int64_t ns = wfi_now_ns() + ms * 1000000;
-    return (struct timespec){ns / 1000000000, ns % 1000000000};
-}
-
-/* Waits until the count is `target` or *ends is set (ends may be NULL). False: too late. */
-static bool gate_wait(gate *g, uint64_t target, const int *ends, int64_t timeout_ms) {
-    for (int spin = 0; spin < N_SPINS; spin++) {
-        if (gate_count(g) >= target) return true;
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
-    }
-    struct timespec until = {0, 0};
-    if (timeout_ms > 0) until = time_in(timeout_ms);
-    bool in_time = true;
-    pthread_mutex_lock(&g->lock);
-    while (in_time && !(ends && __atomic_load_n(ends, __ATOMIC_SEQ_CST))) {
-        if (g->next > target) __atomic_store_n(&g->next, target, __ATOMIC_SEQ_CST);
-        if (__atomic_load_n(g->count, __ATOMIC_SEQ_CST) >= target) break;
-        int error = timeout_ms > 0 ? pthread_cond_timedwait(&g->changed, &g->lock, &until)
-                                   : pthread_cond_wait(&g->changed, &g->lock);
-        in_time = error != ETIMEDOUT;
-    }
-    pthread_mutex_unlock(&g->lock);
-    return in_time || gate_count(g) >= target;
-}
-
-/* The same until nothing of the job has moved for the deadline. `event` is what the wait is for. */
-static bool gate_wait_watched(gate *g, uint64_t target, int64_t timeout_ms,
-                              const wfi_waiter *waiter, const wfi_event *event) {
-    wfi_deadline deadline = wfi_deadline_begin(waiter, timeout_ms, gate_count(g));
-    for (;;) {
-        int64_t nap_ms = wfi_deadline_nap_ms(&deadline, waiter, timeout_ms);
-        if (gate_wait(g, target, NULL, nap_ms)) return true;
-        if (wfi_deadline_is_over(&deadline, gate_count(g))) return false;
-        if (waiter->is_host) wfi_watch_look(waiter->watch, event);
-    }
-}
-
-static uint64_t cpu_n_done(const wfi_stream_queue *stream) {
-    return gate_count(&((const cpu_stream *)stream->state)->done);
-}
-
-static wf_status cpu_event_wait(wfi_event event, const wfi_waiter *waiter) {
-    const wfi_owner *owner = event.stream->owner;
-    cpu_stream *s = event.stream->state;
-    int64_t timeout_ms = owner->timeout_ms;
-    char why[512];
-    if (gate_wait_watched(&s->done, event.epoch, timeout_ms, waiter, &event)) return WF_OK;
-    wfi_waiter_explain(waiter, &event, why, sizeof why);
-    return wfi_fail(owner->ctx, WF_TIMEOUT,
-                    "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu "
-                    "tasks%s",
-                    waiter->who, (long long)timeout_ms, event.stream->name, owner->rank,
-                    (unsigned long long)gate_count(&s->done), (unsigned long long)event.epoch, why);
-}
-
-/* ---- the thread ---- */
-
-static void bind_thread(const wfi_device *device) {
-    cpu_set_t *cores = device->topology;
+static wf_status bind_thread(wfi_device *device) {
+    cpu_set_t *cores = device->state;
     /* A refusal costs speed, not correctness: containers may forbid it. */
     if (cores && pthread_setaffinity_np(pthread_self(), sizeof *cores, cores))
         wfi_log(device->owner.ctx, WF_LOG_INFO, "device", "cores of rank %d could not be bound",
                 device->owner.rank);
-}
-
-static void *run_stream(void *argument) {
-    cpu_stream *s = argument;
-    const wfi_owner *owner = s->stream->owner;
-    const wfi_waiter own = {s->stream->name, owner->watch, false};
-    bind_thread(s->device);
-    for (;;) {
-        uint64_t n = *s->started.count;
-        if (n == gate_count(&s->queued)) {
-            gate_wait(&s->queued, n + 1, &s->ends, 0);
-            if (n == gate_count(&s->queued)) return NULL;
-        }
-        command now = s->commands[n % N_COMMANDS];
-        gate_add(&s->started);
-        wf_status status = WF_OK;
-        bool skips = wfi_failure_status(owner->failure) != WF_OK;
-        if (!now.task) {
-            if (!skips) status = now.event.stream->kind->event_wait(now.event, &own);
-            if (status != WF_OK) wfi_owner_fail(owner, status);
-            continue;
-        }
-        if (!skips) status = now.task(now.self, now.argument);
-        if (status != WF_OK) wfi_owner_fail(owner, status);
-        gate_add(&s->done);
-        if (s->shared) wfi_shared_epoch_wake(s->shared);
-    }
-}
-
-/* ---- the class ---- */
-
-static void release(cpu_stream *s) {
-    gate_release(&s->queued);
-    gate_release(&s->started);
-    gate_release(&s->done);
-    wfi_free(s->stream->owner->ctx, s);
-}
-
-static wf_status cpu_stream_create(wfi_device *device, wfi_stream_queue *stream,
-                                   wfi_shared_epoch *counter) {
-    cpu_stream *s = wfi_alloc(device->owner.ctx, 1, sizeof *s, "a stream");
-    if (!s) return WF_NO_MEMORY;
-    s->stream = stream;
-    s->device = device;
-    stream->state = s;
-    gate_init(&s->queued);
-    gate_init(&s->started);
-    gate_init(&s->done);
-    if (counter) {
-        s->shared = counter;
-        s->done.count = &counter->epoch;
-        __atomic_store_n(s->done.count, 0, __ATOMIC_SEQ_CST);
-    }
-    int error = pthread_create(&s->thread, NULL, run_stream, s);
-    if (!error) return WF_OK;
-    release(s);
-    return wfi_fail(device->owner.ctx, WF_DEVICE,
-                    "the thread of stream %s could not be started: %s", stream->name,
-                    strerror(error));
-}
-
-static void cpu_stream_finish(wfi_stream_queue *stream) {
-    cpu_stream *s = stream->state;
-    if (s->ends) return;
-    __atomic_store_n(&s->ends, 1, __ATOMIC_SEQ_CST);
-    gate_wake(&s->queued);
-    pthread_join(s->thread, NULL);
-}
-
-static void cpu_stream_destroy(wfi_stream_queue *stream) {
-    release(stream->state);
-}
-
-static wf_status push_command(wfi_stream_queue *stream, command c) {
-    cpu_stream *s = stream->state;
-    const wfi_owner *owner = stream->owner;
-    WF_TRY(wfi_owner_check(owner));
-    int64_t timeout_ms = owner->timeout_ms;
-    uint64_t n = *s->queued.count;
-    const wfi_waiter host = {"the host", owner->watch, true};
-    wfi_event own = {stream, stream->n_pushed};
-    if (n >= N_COMMANDS &&
-        !gate_wait_watched(&s->started, n - N_COMMANDS + 1, timeout_ms, &host, &own))
-        return wfi_fail(owner->ctx, WF_TIMEOUT,
-                        "the queue of stream %s of rank %d stayed full for %lld ms", stream->name,
-                        owner->rank, (long long)timeout_ms);
-    s->commands[n % N_COMMANDS] = c;
-    gate_add(&s->queued);
     return WF_OK;
-}
-
-static wf_status cpu_push(wfi_stream_queue *stream, wfi_task task, void *self, void *argument) {
-    return push_command(stream, (command){task, self, argument, {NULL, 0}});
-}
-
-static wf_status cpu_wait(wfi_stream_queue *stream, wfi_event event) {
-    return push_command(stream, (command){NULL, NULL, NULL, event});
 }
 
 /* The device's space and the host's are both the host's memory. */
@@ -303,11 +76,7 @@ const wfi_device_class wfi_device_cpu = {
     .memory_destroy = cpu_memory_destroy,
     .copy = cpu_copy,
     .fill = cpu_fill,
-    .streams = {.finish = cpu_stream_finish,
-                .destroy = cpu_stream_destroy,
-                .push = cpu_push,
-                .wait = cpu_wait,
-                .event_wait = cpu_event_wait,
-                .n_done = cpu_n_done},
-    .stream_create = cpu_stream_create,
+    .streams = &wfi_thread_streams,
+    .stream_create = wfi_thread_stream_create,
+    .enter_thread = bind_thread,
 };

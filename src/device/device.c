@@ -4,7 +4,8 @@
 #include <string.h>
 
 const wfi_device_class *wfi_device_kind(const char *name, size_t n) {
-    static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null};
+    static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null,
+                                                    &wfi_device_opencl};
     for (size_t i = 0; i < WFI_COUNT(kinds); i++)
         if (strlen(kinds[i]->name) == n && !memcmp(kinds[i]->name, name, n)) return kinds[i];
     return NULL;
@@ -55,7 +56,8 @@ wf_status wfi_stream_new(const wfi_owner *owner, const wfi_stream_class *kind, c
 wf_status wfi_stream_create(wfi_device *device, const char *name, int number,
                             wfi_shared_epoch *counter, wfi_stream_queue **stream_out) {
     wfi_stream_queue *stream;
-    WF_TRY(wfi_stream_new(&device->owner, &device->kind->streams, name, number, &stream));
+    WF_TRY(wfi_stream_new(&device->owner, device->kind->streams, name, number, &stream));
+    stream->device = device;
     wf_status status =
         device->kind->stream_create ? device->kind->stream_create(device, stream, counter) : WF_OK;
     if (status != WF_OK) {
@@ -74,6 +76,7 @@ void wfi_stream_destroy(wfi_stream_queue *stream) {
     if (!stream) return;
     wfi_stream_finish(stream);
     if (stream->kind->destroy) stream->kind->destroy(stream);
+    if (stream->queue) stream->device->kind->stream_destroy(stream);
     wfi_free(stream->owner->ctx, stream);
 }
 

@@ -10,6 +10,8 @@
  *
  *   cpu   host memory; each stream has its own thread
  *   null  no memory and no threads: tasks run inline, as a proof of the order
+ *   opencl  what OpenCL's library offers, found at run time; addresses of its memory are places
+ * that only kernels and copies may touch; each stream has a thread, and a queue of the device's
  *
  * Streams need no device here: those of other processes are counters (comm/transport/remote.h).
  */
@@ -17,6 +19,7 @@
 #define WFI_DEVICE_H
 
 #include "device/failure.h"
+#include "device/launch.h"
 #include "device/shared_epoch.h"
 #include "device/watch.h"
 
@@ -111,6 +114,7 @@ wf_status wfi_stream_new(const wfi_owner *owner, const wfi_stream_class *kind, c
 typedef struct wfi_device_class {
     const char *name;
     bool has_memory;
+    bool is_separate; /* only its own kernels and copies reach its memory, no other process does */
     wf_status (*create)(wfi_device *device); /* NULL: nothing to prepare, nothing to undo */
     void (*destroy)(wfi_device *device);
     /* One range of a space, page-aligned, zeroed, touched. The kinds without memory have none of
@@ -121,20 +125,30 @@ typedef struct wfi_device_class {
                       const void *from, wfi_space from_space, size_t bytes);
     wf_status (*fill)(wfi_device *device, wfi_stream_queue *stream, void *to, wfi_space space,
                       int byte, size_t bytes);
-    wfi_stream_class streams;
+    const wfi_stream_class *streams;
     /* Fills the stream's state; NULL: it has none. */
     wf_status (*stream_create)(wfi_device *device, wfi_stream_queue *stream,
                                wfi_shared_epoch *counter);
+    void (*stream_destroy)(wfi_stream_queue *stream); /* its queue; NULL: it has none */
+    /* Of kinds whose streams have a thread, on that thread: before its first task; and behind each,
+     * until all that the task has queued on the device is done. NULL: nothing to do. */
+    wf_status (*enter_thread)(wfi_device *device);
+    wf_status (*finish_task)(wfi_stream_queue *stream);
+    /* Queues a kernel from a task of the stream. NULL: the kind runs no kernels of that sort. */
+    wf_status (*launch)(wfi_stream_queue *stream, const wfi_kernel_launch *launch);
+    /* From a task: what its kernels have written so far; they are 0 again. */
+    wf_status (*read_words)(wfi_stream_queue *stream, int32_t words_out[WFI_LAUNCH_WORDS]);
+    /* What it has: "OpenCL: 1 device; 0 is a Ryzen"; NULL: `cpu` and `null` are there always. */
+    wf_status (*describe)(wf_context *ctx, char *text, size_t bytes);
 } wfi_device_class;
 
-extern const wfi_device_class wfi_device_cpu;
-extern const wfi_device_class wfi_device_null;
+extern const wfi_device_class wfi_device_cpu, wfi_device_null, wfi_device_opencl;
 
 struct wfi_device {
     wfi_owner owner;
     const wfi_device_class *kind;
     int place, n_places;
-    void *topology;         /* cpu: cores of this rank */
+    void *state;            /* of the kind; cpu: cores of this rank */
     const char *folder;     /* of its files; borrowed; NULL: TMPDIR's, or /tmp */
     struct wfi_disk *disks; /* disk.c: files that it copies from and to */
 };
@@ -159,10 +173,12 @@ void wfi_cpu_release_cores(wfi_device *device);
 struct wfi_stream_queue {
     const wfi_stream_class *kind;
     const wfi_owner *owner;
+    wfi_device *device; /* NULL: it is elsewhere */
     const char *name;
     int number;
     uint64_t n_pushed; /* tasks; written by the pushing thread only */
     void *state;       /* of the kind */
+    void *queue;       /* of the device's kind, where tasks queue kernels and copies on it */
 };
 
 #endif

@@ -29,11 +29,11 @@ static uint64_t null_n_done(const wfi_stream_queue *stream) {
     return stream->n_pushed;
 }
 
+static const wfi_stream_class null_streams = {
+    .push = null_push, .wait = null_wait, .event_wait = null_event_wait, .n_done = null_n_done};
+
 const wfi_device_class wfi_device_null = {
     .name = "null",
     .has_memory = false,
-    .streams = {.push = null_push,
-                .wait = null_wait,
-                .event_wait = null_event_wait,
-                .n_done = null_n_done},
+    .streams = &null_streams,
 };

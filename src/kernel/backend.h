@@ -56,7 +56,8 @@ typedef struct wfi_backend {
     const wfi_device_class *device;
     const wfi_kernel_impl *const *implementations; /* in the order in which they are asked */
     int n_implementations;
-    int n_plain; /* the last ones, which use no library */
+    int n_plain;      /* the last ones, which use no library */
+    bool has_layouts; /* images may be C16 */
     /* Fills a kernel that adds a plain gradient to its accumulator, or, without `add`, overwrites
      * that. */
     wf_status (*accumulate)(wfi_kernel *kernel, const wf_shape *shape, bool add);
@@ -77,7 +78,7 @@ typedef struct wfi_backend {
      * floating-point mode, starts the library's threads and counts those that come. Errors:
      * UNSUPPORTED, if they are fewer than `n_threads`. */
     wf_status (*thread_enter)(wf_context *ctx, int rank, int n_threads, int *n_out);
-    /* "oneDNN 2.6.3 (avx512_core)" for reports. Static. */
+    /* Of the kernels' library: "oneDNN 2.6.3 (avx512_core)" for reports. Static. */
     const char *(*library)(void);
     wfi_bf16_speed (*bf16_speed)(void);
 } wfi_backend;
@@ -85,6 +86,6 @@ typedef struct wfi_backend {
 /* NULL: there are no kernels for that kind. */
 const wfi_backend *wfi_backend_of(const wfi_device_class *device);
 
-extern const wfi_backend wfi_backend_cpu;
+extern const wfi_backend wfi_backend_cpu, wfi_backend_opencl;
 
 #endif

@@ -4,9 +4,9 @@
 
 #include "base/finite.h"
 #include "kernel/onednn/threads.h"
+#include "kernel/update.h"
 
 #include <fenv.h>
-#include <math.h>
 
 typedef struct adding {
     float *sum;
@@ -46,36 +46,21 @@ static float clip_scale(const wfi_update_call *c) {
     double sum = 0;
     for (int32_t u = 0; u < c->n_units; u++)
         sum += wfi_tree_sum(c->squares[u].data, c->squares[u].n);
-    double norm = sqrt(sum), limit = c->recipe->clip_norm;
-    /* The same on all ranks that update; any of them may be the only one here. */
-    __atomic_store(c->norm_out, &norm, __ATOMIC_RELAXED);
-    /* PyTorch adds 1e-6 to the norm so that a zero gradient divides well. */
-    return norm > limit ? (float)(limit / (norm + 1e-6)) : 1.0f;
+    return wfi_update_scale(c, sum);
 }
 
-/* From group to group, each by the recipe as it is for it. */
-static wfi_update_result update_groups(const wfi_update_call *c, float scale) {
-    wfi_update_result worst = WFI_UPDATE_FINITE;
-    const wfi_param_group *group = c->groups;
-    for (size_t at = 0, end; at < c->n; at = end, group++) {
-        while (group->end <= c->begin + at * sizeof(float)) group++;
-        end = (group->end - c->begin) / sizeof(float);
-        if (end > c->n) end = c->n;
-        wf_recipe recipe = *c->recipe;
-        if (recipe.no_bias_decay && !group->has_matrix) recipe.weight_decay = 0;
-        float *state[WFI_MAX_STATES] = {NULL};
-        for (int k = 0; k < wfi_recipe_n_states(&recipe); k++) state[k] = c->state[k] + at;
-        wfi_update_result now =
-            wfi_optimizer_update(&recipe, c->lr * group->lr_scale, c->step, scale, c->param + at,
-                                 c->gradient + at, state, end - at);
-        if (now > worst) worst = now;
-    }
-    return worst;
+static wf_status update_stretch(void *self, const wfi_update *u) {
+    wfi_update_result *worst = self;
+    wfi_update_result now = wfi_optimizer_update(u->recipe, u->lr, u->step, u->scale, u->param,
+                                                 u->gradient, u->state, u->n);
+    if (now > *worst) *worst = now;
+    return WF_OK;
 }
 
 static wf_status cpu_update(wfi_stream_queue *stream, const wfi_update_call *c) {
     (void)stream;
-    wfi_update_result result = update_groups(c, c->n_units ? clip_scale(c) : 1);
+    wfi_update_result result = WFI_UPDATE_FINITE;
+    WF_TRY(wfi_update_groups(c, c->n_units ? clip_scale(c) : 1, update_stretch, &result));
     if (result == WFI_UPDATE_FINITE) return WF_OK;
     wfi_not_finite what =
         wfi_find_not_finite(c->gradient, c->n) < c->n
@@ -139,6 +124,7 @@ static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_onednn, &wf
 
 const wfi_backend wfi_backend_cpu = {
     .device = &wfi_device_cpu,
+    .has_layouts = true,
     .implementations = implementations,
     .n_implementations = WFI_COUNT(implementations),
     .n_plain = 2,

@@ -2,7 +2,7 @@
 #include "kernel/backend.h"
 
 const wfi_backend *wfi_backend_of(const wfi_device_class *device) {
-    static const wfi_backend *const backends[] = {&wfi_backend_cpu};
+    static const wfi_backend *const backends[] = {&wfi_backend_cpu, &wfi_backend_opencl};
     for (size_t i = 0; i < WFI_COUNT(backends); i++)
         if (backends[i]->device == device) return backends[i];
     return NULL;
@@ -30,6 +30,7 @@ static double flops_of(const wf_graph *graph, const wfi_node *node) {
 static wf_status create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                         const wfi_kernel_options *options, bool adds, wfi_kernel **kernel_out) {
     const wfi_backend *backend = options->backend;
+    const char *reason = "";
     *kernel_out = NULL;
     for (int i = options->reference ? backend->n_implementations - backend->n_plain : 0;
          i < backend->n_implementations; i++) {
@@ -43,7 +44,6 @@ static wf_status create(wf_context *ctx, const wf_graph *graph, const wfi_node *
         kernel->n_operands = node->n_in + node->n_out;
         for (int k = node->n_in; k < kernel->n_operands; k++) kernel->writes[k] = true;
         kernel->flops = flops_of(graph, node);
-        const char *reason = "";
         wf_status status = impl->describe(kernel, &reason);
         if (status == WF_OK) {
             *kernel_out = kernel;
@@ -56,7 +56,9 @@ static wf_status create(wf_context *ctx, const wf_graph *graph, const wfi_node *
             wfi_log(ctx, WF_LOG_DEBUG, "dispatch", "%s declined %s in unit %s: %s", impl->name,
                     node->op->name, graph->units[node->unit].name, reason);
     }
-    return adds ? WF_OK : wfi_fail(ctx, WF_BUG, "no kernel for op %s", node->op->name);
+    if (adds) return WF_OK;
+    return wfi_fail(ctx, WF_UNSUPPORTED, "no kernel for op %s of unit %s on %s devices: %s",
+                    node->op->name, graph->units[node->unit].name, backend->device->name, reason);
 }
 
 wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,

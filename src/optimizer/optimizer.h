@@ -33,6 +33,12 @@ typedef struct wfi_optimizer {
 
 extern const wfi_optimizer wfi_optimizer_sgd, wfi_optimizer_adam;
 
+/* What Adam's formulas are of in a step, as floats. */
+typedef struct wfi_adam_numbers {
+    float keep, decay, beta1, weight1, beta2, weight2, rate, root, epsilon;
+} wfi_adam_numbers;
+wfi_adam_numbers wfi_adam_numbers_of(const wfi_update *update);
+
 const wfi_optimizer *wfi_optimizer_of(const wf_recipe *recipe);
 /* How many buffers of a parameter's size are kept for the update: the optimizer's, and behind them
  * the weights' average, where the recipe wants one. */

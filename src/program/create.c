@@ -29,7 +29,8 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     WF_TRY(wfi_graph_create(p->ctx, &config, (int32_t)p->recipe.n_slices, p->plan->n_rules > 0,
                             p->model->function, p->model->config, graph_out));
     if (p->plan->divides_rows) WF_TRY(check_rows(p, *graph_out));
-    if (p->recipe.kernels == WF_KERNELS_FAST) WF_TRY(wfi_graph_layout(*graph_out));
+    if (p->recipe.kernels == WF_KERNELS_FAST && p->backend->has_layouts)
+        WF_TRY(wfi_graph_layout(*graph_out));
     WF_TRY(wfi_graph_cast(*graph_out, p->recipe.dtype));
     return config.training ? wfi_plan_recompute(p->plan, *graph_out) : WF_OK;
 }
@@ -65,12 +66,11 @@ static wf_status create_graphs(wf_program *p) {
 
 wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out) {
     const wf_recipe *r = &p->recipe;
-    const wfi_backend *backend = wfi_backend_of(WFI_DEFAULT_DEVICE);
-    wfi_kernel_options options = {.backend = backend,
+    wfi_kernel_options options = {.backend = p->backend,
                                   .n_threads = r->n_threads,
                                   .conv = r->conv,
                                   .reference = r->kernels == WF_KERNELS_REFERENCE,
-                                  .multiplies_bf16 = backend->bf16_speed() == WFI_BF16_FAST};
+                                  .multiplies_bf16 = p->backend->bf16_speed() == WFI_BF16_FAST};
     bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
     return wfi_code_create(p->ctx, p->variants[variant].graph, splits, variant, p->gap_bytes,
                            &options, code_out);
@@ -114,8 +114,8 @@ wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists) {
 }
 
 wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                            const wf_plan *plan, wf_program_kind kind, wfi_program_use use,
-                            const wf_program *like, wf_program **program_out) {
+                            const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
+                            wfi_program_use use, const wf_program *like, wf_program **program_out) {
     wf_recipe resolved;
     if (kind == WF_PROGRAM_FORWARD) {
         /* One microbatch, whatever the training recipe says. */
@@ -136,6 +136,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
     p->kind = kind;
     p->recipe = resolved;
     p->use = use;
+    p->backend = backend;
     p->like = like;
     wfi_pool_init(&p->pool, ctx);
     wf_status status = begin(p, model, plan, like);
@@ -177,12 +178,13 @@ static wf_status schedule_and_compile(wf_program *p) {
 }
 
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                             const wf_plan *plan, wf_program_kind kind, wfi_program_use use,
-                             const wf_program *like, wf_program **program_out) {
+                             const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
+                             wfi_program_use use, const wf_program *like,
+                             wf_program **program_out) {
     wf_program *p;
     bool chooses = kind == WF_PROGRAM_TRAIN && wfi_plan_chooses_recompute(plan);
     if (like) plan = like->plan; /* where all has been chosen */
-    WF_TRY(wfi_program_begin(ctx, model, recipe, plan, kind, use, like, &p));
+    WF_TRY(wfi_program_begin(ctx, model, recipe, plan, backend, kind, use, like, &p));
     wf_status status = schedule_and_compile(p);
     if (status == WF_OK && like) status = same_state(p, like);
     if (status == WF_OK && chooses && !like) status = wfi_program_choose_recompute(&p);
@@ -197,15 +199,16 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
 
 wf_status wf_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, wf_program_kind kind, wf_program **program_out) {
-    return wfi_program_create(ctx, model, recipe, plan, kind, WFI_USE_LOOK, NULL, program_out);
+    return wfi_program_create(ctx, model, recipe, plan, wfi_backend_of(WFI_DEFAULT_DEVICE), kind,
+                              WFI_USE_LOOK, NULL, program_out);
 }
 
 wf_status wf_program_create_like(const wf_program *like, wf_program_kind kind, int64_t n_samples,
                                  wf_program **program_out) {
     wf_recipe recipe = like->recipe;
     recipe.batch = n_samples;
-    return wfi_program_create(like->ctx, like->model, &recipe, like->plan, kind, like->use, like,
-                              program_out);
+    return wfi_program_create(like->ctx, like->model, &recipe, like->plan, like->backend, kind,
+                              like->use, like, program_out);
 }
 
 void wf_program_destroy(wf_program *p) {

@@ -5,6 +5,7 @@
 #ifndef WFI_PROGRAM_H
 #define WFI_PROGRAM_H
 
+#include "kernel/backend.h"
 #include "plan/lanes.h"
 #include "plan/part.h"
 #include "plan/plan.h"
@@ -105,6 +106,7 @@ struct wf_program {
     wfi_instruction *instructions;
     int32_t n_blocks, n_instructions;
     size_t block_capacity, instruction_capacity;
+    const wfi_backend *backend; /* whose kernels */
     wfi_program_use use;
     const wf_program *like; /* while it is made: whose state, in the same arenas, is left alone */
     /* > 0, for tests: no two blocks or temporaries share bytes, and so many lie between them, which
@@ -403,14 +405,15 @@ static inline int32_t wfi_packed_depth(const wfi_segment *segment) {
  * kernels are described. Nothing else of the program may be used yet. `like`: a program whose
  * stages it takes, because both will work on the same state; NULL: it finds its own. */
 wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                            const wf_plan *plan, wf_program_kind kind, wfi_program_use use,
-                            const wf_program *like, wf_program **program_out);
+                            const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
+                            wfi_program_use use, const wf_program *like, wf_program **program_out);
 /* The passes from lowering to the proof. Errors: BUG: the actions do not make a step. */
 wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists);
 
-/* Like wf_program_create, for a trainer. */
+/* Like wf_program_create, for a trainer, of that backend's kernels. Errors: UNSUPPORTED: it has
+ * none for an op. */
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
-                             const wf_plan *plan, wf_program_kind kind, wfi_program_use use,
-                             const wf_program *like, wf_program **program_out);
+                             const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
+                             wfi_program_use use, const wf_program *like, wf_program **program_out);
 
 #endif

@@ -45,8 +45,8 @@ static wf_status make(search *s, wf_program **program_out) {
     const wf_program *first = s->first;
     WF_TRY(wfi_plan_set_recompute(s->plan, first->graph, s->how));
     WF_TRY(wfi_plan_complete(s->plan));
-    return wfi_program_create(first->ctx, first->model, &first->recipe, s->plan, first->kind,
-                              first->use, NULL, program_out);
+    return wfi_program_create(first->ctx, first->model, &first->recipe, s->plan, first->backend,
+                              first->kind, first->use, NULL, program_out);
 }
 
 static size_t peak_of(const wf_program *p, int32_t pp) {

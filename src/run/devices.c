@@ -41,8 +41,11 @@ static wf_status fill_single(wf_context *ctx, const char *text, int n, wfi_devic
 wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks, wfi_device_list *list) {
     list->kind = text ? wfi_device_kind(text, strcspn(text, ":,")) : WFI_DEFAULT_DEVICE;
     if (!list->kind)
-        return wfi_fail(ctx, WF_INVALID_ARG, "devices '%.80s': expected a kind such as %s:1", text,
-                        WFI_DEFAULT_DEVICE->name);
+        return wfi_fail(
+            ctx, WF_INVALID_ARG,
+            "devices '%.80s': expected a kind such as cpu:1 or opencl:1; CUDA devices are "
+            "not among them yet",
+            text);
     if (!text) return fill_single(ctx, "", (int)wfi_min_i64(n_ranks, WFI_MAX_DEVICES), list);
     list->n = list->n_places = 0;
     bool is_list = strchr(text, ',');
@@ -64,7 +67,7 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks, wfi_
 wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list) {
     int index;
     list->kind = name ? wfi_device_kind(name, strcspn(name, ":")) : NULL;
-    if (!list->kind || !list->kind->has_memory)
+    if (!list->kind || !list->kind->has_memory || list->kind->is_separate)
         return wfi_fail(ctx, WF_UNSUPPORTED,
                         "device '%.80s': arrays and modules live on CPU devices, such as cpu:0",
                         name ? name : "");

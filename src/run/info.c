@@ -54,6 +54,14 @@ const char *wf_info_bf16(void) {
     return is_fast ? "bf16" : "f32";
 }
 
+wf_status wf_info_devices(wf_context *ctx, const char *kind, char *text, size_t bytes) {
+    const wfi_device_class *device = kind ? wfi_device_kind(kind, strlen(kind)) : NULL;
+    if (!device || !device->describe)
+        return wfi_fail(ctx, WF_INVALID_ARG, "devices of kind '%.80s' are not counted",
+                        kind ? kind : "");
+    return device->describe(ctx, text, bytes);
+}
+
 /* Read by the libraries, not by weft. */
 static const struct {
     const char *name, *help;

@@ -111,7 +111,8 @@ static wf_status ready_fill(wf_trainer *t, wfi_ready *r) {
     /* All programs find the state where the first one has it. */
     const wf_program *like = t->n_ready ? t->ready[0]->program : NULL;
     wfi_program_use use = t->keep_gradients ? WFI_USE_RUN_AND_KEEP : WFI_USE_RUN;
-    WF_TRY(wfi_program_create(t->ctx, t->model, &recipe, t->plan, r->kind, use, like, &r->program));
+    WF_TRY(wfi_program_create(t->ctx, t->model, &recipe, t->plan, t->workers->backend, r->kind, use,
+                              like, &r->program));
     WF_TRY(wf_program_fits(r->program, t->device_memory_bytes, t->host_memory_bytes, NULL, NULL));
     const wf_graph *g = r->program->graph;
     size_t n_values = (size_t)g->n_values, n_micro = (size_t)r->program->recipe.n_micro;

@@ -30,6 +30,12 @@ wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int pla
         return wfi_fail(
             w->owner.ctx, WF_UNSUPPORTED,
             "the null device has no memory to train in; `weft plan` runs programs dry on it");
+    if (w->job && kind->is_separate)
+        return wfi_fail(
+            w->owner.ctx, WF_UNSUPPORTED,
+            "ranks as processes on %s devices: processes do not see each other's device "
+            "memory yet; ranks of one process do, with --devices %s:N",
+            kind->name, kind->name);
     w->backend = wfi_backend_of(kind);
     if (w->is_local) {
         WF_TRY(wfi_device_create(&w->owner, kind, place, n_places, &w->device));

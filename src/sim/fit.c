@@ -184,7 +184,8 @@ static wf_status try_candidate(search *s, candidate *c, int64_t n_micro, bool *f
     wf_status status = make_plan(s, c, &plan);
     if (status == WF_OK) {
         s->n_tries++;
-        status = wf_program_create(s->p->ctx, s->p->model, &recipe, plan, s->p->kind, &other);
+        status = wfi_program_create(s->p->ctx, s->p->model, &recipe, plan, s->p->backend,
+                                    s->p->kind, WFI_USE_LOOK, NULL, &other);
         wf_plan_destroy(plan);
     }
     c->is_done = status != WF_OK;
@@ -303,7 +304,8 @@ static wf_status lower_larger(const wf_program *p, const wf_proposal *by, int64_
     WF_TRY(wfi_model_with_layers(p->model, n_layers, &model));
     wf_status status = wf_plan_parse(p->ctx, by->plan, &plan);
     if (status == WF_OK) {
-        status = wf_program_create(p->ctx, model, &recipe, plan, p->kind, larger_out);
+        status = wfi_program_create(p->ctx, model, &recipe, plan, p->backend, p->kind, WFI_USE_LOOK,
+                                    NULL, larger_out);
         wf_plan_destroy(plan);
     }
     wf_model_destroy(model);

@@ -1,0 +1,42 @@
+#include "device/opencl_library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+wf_status wfi_opencl_load(wf_context *ctx, wfi_opencl *library_out) {
+    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return wfi_fail(ctx, WF_UNSUPPORTED,
+                        "opencl: there is no libOpenCL.so.1 on this machine; install the driver of "
+                        "its GPU, or packages ocl-icd-libopencl1 and pocl-opencl-icd for its CPU");
+#define FIND(name, result, parameters)                                                             \
+    {                                                                                              \
+        void *symbol = dlsym(library, "cl" #name);                                                 \
+        if (!symbol)                                                                               \
+            return wfi_fail(ctx, WF_UNSUPPORTED,                                                   \
+                            "opencl: libOpenCL.so.1 has no cl" #name ": it is older than 1.2");    \
+        memcpy(&library_out->name, &symbol, sizeof symbol);                                        \
+    }
+    WFI_OPENCL_LIST(FIND)
+#undef FIND
+    return WF_OK;
+}
+
+const char *wfi_opencl_error(cl_int error, char text[64]) {
+    static const struct {
+        cl_int error;
+        const char *name;
+    } names[] = {{-2, "device not available"},    {-4, "out of device memory"},
+                 {-5, "out of resources"},        {-6, "out of host memory"},
+                 {-11, "the build failed"},       {-14, "work waited for has failed"},
+                 {-30, "invalid value"},          {-36, "invalid queue"},
+                 {-38, "invalid memory object"},  {-46, "no such kernel"},
+                 {-52, "arguments are missing"},  {-54, "invalid group size"},
+                 {-61, "invalid size of buffer"}, {-1001, "no platform is installed"}};
+    const char *name = "error";
+    for (size_t i = 0; i < WFI_COUNT(names); i++)
+        if (names[i].error == error) name = names[i].name;
+    snprintf(text, 64, "%s (%d)", name, (int)error);
+    return text;
+}

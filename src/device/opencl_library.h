@@ -1,0 +1,87 @@
+/* OpenCL's library, found at run time: what of its interface is used, which is that of version 1.2.
+ * Declared here, so that no header of OpenCL's is needed. Private to src/device.
+ */
+#ifndef WFI_OPENCL_LIBRARY_H
+#define WFI_OPENCL_LIBRARY_H
+
+#include "base/base.h"
+
+typedef int32_t cl_int;
+typedef uint32_t cl_uint;
+typedef uint64_t cl_ulong;
+typedef void *cl_handle; /* of any kind */
+/* clSetKernelArg and its like say so much of where they begin and end: nothing. */
+typedef void (*cl_callback)(const char *, const void *, size_t, void *);
+
+enum {
+    CL_SUCCESS = 0,
+    CL_DEVICE_NOT_FOUND = -1,
+    CL_PLATFORM_NOT_FOUND_KHR = -1001,
+    CL_DEVICE_TYPE_ALL = -1, /* as 64 bits */
+    CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
+    CL_DEVICE_NAME = 0x102B,
+    CL_DRIVER_VERSION = 0x102D,
+    CL_DEVICE_VERSION = 0x102F,
+    CL_DEVICE_SINGLE_FP_CONFIG = 0x101B,
+    CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
+    CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT = 1 << 7,
+    CL_MEM_READ_WRITE = 1,
+    CL_PROGRAM_BINARY_SIZES = 0x1165,
+    CL_PROGRAM_BINARIES = 0x1166,
+    CL_PROGRAM_BUILD_LOG = 0x1183,
+};
+
+/* name, result, parameters */
+#define WFI_OPENCL_LIST(X)                                                                         \
+    X(GetPlatformIDs, cl_int, (cl_uint, cl_handle *, cl_uint *))                                   \
+    X(GetDeviceIDs, cl_int, (cl_handle, cl_ulong, cl_uint, cl_handle *, cl_uint *))                \
+    X(GetDeviceInfo, cl_int, (cl_handle, cl_uint, size_t, void *, size_t *))                       \
+    X(CreateContext, cl_handle,                                                                    \
+      (const intptr_t *, cl_uint, const cl_handle *, cl_callback, void *, cl_int *))               \
+    X(ReleaseContext, cl_int, (cl_handle))                                                         \
+    X(CreateCommandQueue, cl_handle, (cl_handle, cl_handle, cl_ulong, cl_int *))                   \
+    X(ReleaseCommandQueue, cl_int, (cl_handle))                                                    \
+    X(CreateBuffer, cl_handle, (cl_handle, cl_ulong, size_t, void *, cl_int *))                    \
+    X(ReleaseMemObject, cl_int, (cl_handle))                                                       \
+    X(CreateProgramWithSource, cl_handle,                                                          \
+      (cl_handle, cl_uint, const char **, const size_t *, cl_int *))                               \
+    X(CreateProgramWithBinary, cl_handle,                                                          \
+      (cl_handle, cl_uint, const cl_handle *, const size_t *, const unsigned char **, cl_int *,    \
+       cl_int *))                                                                                  \
+    X(BuildProgram, cl_int,                                                                        \
+      (cl_handle, cl_uint, const cl_handle *, const char *, cl_callback, void *))                  \
+    X(GetProgramBuildInfo, cl_int, (cl_handle, cl_handle, cl_uint, size_t, void *, size_t *))      \
+    X(GetProgramInfo, cl_int, (cl_handle, cl_uint, size_t, void *, size_t *))                      \
+    X(ReleaseProgram, cl_int, (cl_handle))                                                         \
+    X(CreateKernel, cl_handle, (cl_handle, const char *, cl_int *))                                \
+    X(ReleaseKernel, cl_int, (cl_handle))                                                          \
+    X(SetKernelArg, cl_int, (cl_handle, cl_uint, size_t, const void *))                            \
+    X(EnqueueNDRangeKernel, cl_int,                                                                \
+      (cl_handle, cl_handle, cl_uint, const size_t *, const size_t *, const size_t *, cl_uint,     \
+       const cl_handle *, cl_handle *))                                                            \
+    X(EnqueueReadBuffer, cl_int,                                                                   \
+      (cl_handle, cl_handle, cl_uint, size_t, size_t, void *, cl_uint, const cl_handle *,          \
+       cl_handle *))                                                                               \
+    X(EnqueueWriteBuffer, cl_int,                                                                  \
+      (cl_handle, cl_handle, cl_uint, size_t, size_t, const void *, cl_uint, const cl_handle *,    \
+       cl_handle *))                                                                               \
+    X(EnqueueCopyBuffer, cl_int,                                                                   \
+      (cl_handle, cl_handle, cl_handle, size_t, size_t, size_t, cl_uint, const cl_handle *,        \
+       cl_handle *))                                                                               \
+    X(EnqueueFillBuffer, cl_int,                                                                   \
+      (cl_handle, cl_handle, const void *, size_t, size_t, size_t, cl_uint, const cl_handle *,     \
+       cl_handle *))                                                                               \
+    X(Finish, cl_int, (cl_handle))
+
+typedef struct wfi_opencl {
+#define WFI_OPENCL_MEMBER(name, result, parameters) result(*name) parameters;
+    WFI_OPENCL_LIST(WFI_OPENCL_MEMBER)
+#undef WFI_OPENCL_MEMBER
+} wfi_opencl;
+
+/* The library stays loaded. Errors: UNSUPPORTED: there is none, or it is too old. */
+wf_status wfi_opencl_load(wf_context *ctx, wfi_opencl *library_out);
+/* "out of memory (-4)" */
+const char *wfi_opencl_error(cl_int error, char text[64]);
+
+#endif

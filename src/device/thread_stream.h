@@ -1,0 +1,12 @@
+/* Streams with a thread each. Private to src/device. */
+#ifndef WFI_THREAD_STREAM_H
+#define WFI_THREAD_STREAM_H
+
+#include "device/device.h"
+
+extern const wfi_stream_class wfi_thread_streams;
+/* A device class's stream_create. */
+wf_status wfi_thread_stream_create(wfi_device *device, wfi_stream_queue *stream,
+                                   wfi_shared_epoch *counter);
+
+#endif

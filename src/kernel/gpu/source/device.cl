@@ -1,0 +1,100 @@
+/* What OpenCL C 1.2 and CUDA C++ (NVRTC) have in common, under one name each. Every kernel is
+ * launched in groups of GROUP threads, with the memory that its operands are in and `a`:
+ * where each operand begins, numbers, and what changes from microbatch to microbatch. Of a
+ * memory that has addresses the base is 0, and the operands' places are addresses.
+ * What the host wants to know is written into `words`, which are the stream's.
+ * No sum depends on the order in which threads run: there are no atomic additions. */
+#if defined(__OPENCL_VERSION__)
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#pragma OPENCL FP_CONTRACT OFF
+#define GLOBAL __global
+#define LOCAL __local
+#define DEVICE static inline
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define GROUP_INDEX ((long)get_group_id(0))
+#define THREAD ((int)get_local_id(0))
+#define KERNEL(name)                                                                               \
+    __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void name(                         \
+        GLOBAL char *memory, GLOBAL int *words, const arguments a)
+#define KERNEL_OF_RANKS(name)                                                                      \
+    __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void name(                         \
+        GLOBAL char *m0, GLOBAL char *m1, GLOBAL char *m2, GLOBAL char *m3, GLOBAL char *m4,       \
+        GLOBAL char *m5, GLOBAL char *m6, GLOBAL char *m7, GLOBAL char *m8, GLOBAL int *words,     \
+        const arguments a)
+#ifdef FP_FAST_FMAF
+#define MULTIPLY_ADD(x, y, z) fma(x, y, z)
+#else
+#define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))
+#endif
+#define M_INFINITY INFINITY
+#define LOCAL_POINTER __local
+#else
+typedef unsigned long ulong;
+typedef unsigned int uint;
+typedef unsigned char uchar;
+#define GLOBAL
+#define LOCAL __shared__
+#define DEVICE static __device__ inline
+#define BARRIER __syncthreads()
+#define GROUP_INDEX ((long)blockIdx.x)
+#define THREAD ((int)threadIdx.x)
+#define KERNEL(name)                                                                               \
+    extern "C" __global__ void __launch_bounds__(GROUP)                                            \
+        name(char *memory, int *words, const arguments a)
+#define KERNEL_OF_RANKS(name)                                                                      \
+    extern "C" __global__ void __launch_bounds__(GROUP)                                            \
+        name(char *m0, char *m1, char *m2, char *m3, char *m4, char *m5, char *m6, char *m7,       \
+             char *m8, int *words, const arguments a)
+#define MULTIPLY_ADD(x, y, z) fmaf(x, y, z)
+#define M_INFINITY __int_as_float(0x7f800000)
+#define LOCAL_POINTER
+#endif
+
+#define GROUP 64
+
+typedef struct {
+    ulong at[16];
+    long n[16];
+    double f[12];
+} arguments;
+
+/* Operands: a node's inputs from IN(0) on, its outputs from OUT(0) on. */
+#define IN(i) (i)
+#define OUT(i) (8 + (i))
+#define HAS(i) (a.at[i] != ~(ulong)0)
+#define OPERAND(type, i) ((GLOBAL type *)(memory + a.at[i]))
+#define F32(i) OPERAND(float, i)
+#define I32(i) OPERAND(int, i)
+
+/* What a step brings, in every kernel's arguments. */
+#define SEED a.n[13]
+#define STEP a.n[14]
+#define FIRST_SAMPLE a.n[15]
+#define LOSS_SCALE a.f[11]
+
+/* The element of a thread, where each has one. */
+#define ELEMENT (GROUP_INDEX * GROUP + THREAD)
+#define FOR_ELEMENT(i) long i = ELEMENT; if (i < a.n[0])
+
+/* The group's sum, in all threads; `part` [GROUP]. */
+DEVICE double group_sum(LOCAL_POINTER double *part, double value) {
+    BARRIER;
+    part[THREAD] = value;
+    BARRIER;
+    for (int reach = GROUP / 2; reach > 0; reach /= 2) {
+        if (THREAD < reach) part[THREAD] += part[THREAD + reach];
+        BARRIER;
+    }
+    return part[0];
+}
+
+DEVICE double group_max(LOCAL_POINTER double *part, double value) {
+    BARRIER;
+    part[THREAD] = value;
+    BARRIER;
+    for (int reach = GROUP / 2; reach > 0; reach /= 2) {
+        if (THREAD < reach && part[THREAD + reach] > part[THREAD]) part[THREAD] = part[THREAD + reach];
+        BARRIER;
+    }
+    return part[0];
+}

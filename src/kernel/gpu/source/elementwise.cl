@@ -1,0 +1,138 @@
+/* Element by element: n[0] of them. What they compute is the plain C kernels', by the same formulas
+ * and, but for exponentials, with the same bits. */
+
+#define UNARY(name, value)                                                                         \
+    KERNEL(name) {                                                                                 \
+        FOR_ELEMENT(i) {                                                                           \
+            float x = F32(IN(0))[i];                                                               \
+            F32(OUT(0))[i] = (value);                                                              \
+        }                                                                                          \
+    }
+#define BINARY(name, value)                                                                        \
+    KERNEL(name) {                                                                                 \
+        FOR_ELEMENT(i) {                                                                           \
+            float x = F32(IN(0))[i], y = F32(IN(1))[i];                                            \
+            F32(OUT(0))[i] = (value);                                                              \
+        }                                                                                          \
+    }
+
+UNARY(copy, x)
+UNARY(relu, x <= 0 ? 0 : x)
+UNARY(tanh_forward, (float)tanh((double)x))
+UNARY(sigmoid, (float)(1 / (1 + exp(-(double)x))))
+UNARY(scale, (float)((double)x * a.f[0]))
+
+/* Of a gradient x and what the forward gave. */
+BINARY(relu_backward, y <= 0 ? 0 : x)
+BINARY(tanh_backward, (float)(x * (1 - (double)y * y)))
+BINARY(sigmoid_backward, (float)(x * ((double)y * (1 - (double)y))))
+
+BINARY(add, x + y)
+BINARY(add_relu, x + y <= 0 ? 0 : x + y)
+BINARY(mul, x *y)
+
+DEVICE double gelu_of(double x, int is_tanh) {
+    if (is_tanh) return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    return 0.5 * x * (1 + erf(x * 0.7071067811865476));
+}
+
+DEVICE double gelu_slope(double x, int is_tanh) {
+    if (is_tanh) {
+        double t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
+        double inner = 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
+    }
+    return 0.5 * (1 + erf(x * 0.7071067811865476)) + x * exp(-0.5 * x * x) * 0.3989422804014327;
+}
+
+UNARY(gelu, (float)gelu_of(x, (int)a.n[1]))
+BINARY(gelu_backward, (float)(x *gelu_slope(y, (int)a.n[1])))
+
+/* b has n[1] elements, which follow one another. */
+KERNEL(add_broadcast) {
+    FOR_ELEMENT(i) F32(OUT(0))[i] = F32(IN(0))[i] + F32(IN(1))[i % a.n[1]];
+}
+
+KERNEL(zero) {
+    FOR_ELEMENT(i) F32(OUT(0))[i] = 0;
+}
+
+/* sum += summand */
+KERNEL(accumulate) {
+    FOR_ELEMENT(i) F32(OUT(0))[i] += F32(IN(0))[i];
+}
+
+KERNEL(loss_gradient) {
+    FOR_ELEMENT(i) F32(OUT(0))[i] = (float)LOSS_SCALE;
+}
+
+/* Samples of n[1] elements. */
+KERNEL(mse_backward) {
+    FOR_ELEMENT(i) {
+        double difference = (double)F32(IN(0))[i] - F32(IN(1))[i];
+        F32(OUT(0))[i] = (float)(2 * difference * F32(IN(2))[i / a.n[1]] / (double)a.n[1]);
+    }
+}
+
+/* x [.., n[1], n[2]] was summed over n[1]. */
+KERNEL(reduce_backward) {
+    FOR_ELEMENT(i)
+    F32(OUT(0))[i] = (float)(F32(IN(0))[i / a.n[2] / a.n[1] * a.n[2] + i % a.n[2]] * a.f[0]);
+}
+
+/* One value for n[1] elements each. */
+KERNEL(global_avg_pool_backward) {
+    FOR_ELEMENT(i) F32(OUT(0))[i] = F32(IN(0))[i / a.n[1]] / (float)a.n[1];
+}
+
+/* From [.., n[1], n[2]], places n[3] on along n[1], to [.., n[4], n[2]], places n[5] on; n[6] of
+ * them. */
+KERNEL(copy_along) {
+    FOR_ELEMENT(i) {
+        long inner = i % a.n[2], place = i / a.n[2] % a.n[6], outer = i / a.n[2] / a.n[6];
+        F32(OUT(0))[(outer * a.n[4] + a.n[5] + place) * a.n[2] + inner] =
+            F32(IN(0))[(outer * a.n[1] + a.n[3] + place) * a.n[2] + inner];
+    }
+}
+
+/* y [.., n[1], n[2], n[3], n[4]] of x [.., n[3], n[2], n[1], n[4]] */
+KERNEL(transpose) {
+    FOR_ELEMENT(i) {
+        long e = i % a.n[4], third = i / a.n[4], third_at = third % a.n[3];
+        long second = third / a.n[3], second_at = second % a.n[2];
+        long first = second / a.n[2], first_at = first % a.n[1], outer = first / a.n[1];
+        F32(OUT(0))[i] = F32(IN(0))[(((outer * a.n[3] + third_at) * a.n[2] + second_at) * a.n[1] +
+                                     first_at) * a.n[4] + e];
+    }
+}
+
+/* ---- random numbers: Philox4x32-10, as base/random.c has it ---- */
+
+DEVICE float uniform(ulong seed, ulong name, ulong high, ulong index) {
+    ulong folded = seed + name * 0x9E3779B97F4A7C15UL;
+    folded ^= folded >> 31;
+    ulong low = index >> 2;
+    uint k0 = (uint)folded, k1 = (uint)(folded >> 32);
+    uint c0 = (uint)low, c1 = (uint)(low >> 32), c2 = (uint)high, c3 = (uint)(high >> 32);
+    for (int round = 0; round < 10; round++) {
+        ulong p0 = (ulong)0xD2511F53u * c0, p1 = (ulong)0xCD9E8D57u * c2;
+        uint n0 = (uint)(p1 >> 32) ^ c1 ^ k0, n2 = (uint)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint)p1;
+        c3 = (uint)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    uint word = (index & 3) == 0 ? c0 : (index & 3) == 1 ? c1 : (index & 3) == 2 ? c2 : c3;
+    return (float)(word >> 8) * 5.9604644775390625e-8f;
+}
+
+/* Runs of n[1] elements, which the whole has at n[2] of each n[3]; samples of n[4]; the name n[5]. */
+KERNEL(dropout) {
+    FOR_ELEMENT(i) {
+        ulong index = (ulong)(FIRST_SAMPLE * a.n[4] + a.n[2] + i / a.n[1] * a.n[3] + i % a.n[1]);
+        float drawn = uniform((ulong)SEED, (ulong)a.n[5], (ulong)STEP, index);
+        F32(OUT(0))[i] = drawn >= a.f[0] ? (float)(F32(IN(0))[i] * (1 / (1 - a.f[0]))) : 0;
+    }
+}

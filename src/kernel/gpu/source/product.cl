@@ -1,0 +1,102 @@
+/* Products of matrices, and convolutions as such, whose second matrix is gathered from an image. A
+ * group makes a tile of TILE x TILE elements, each of its threads 4 x 4; sums run in ascending order.
+ * n[0] x n[1] elements, sums of n[2]; group by group along rows, then down, then matrix by matrix. */
+
+#define TILE 32
+#define DEPTH 16
+
+#define PRODUCT(name, prepare, value_a, value_b, store)                                            \
+    KERNEL(name) {                                                                                 \
+        LOCAL float tile_a[DEPTH][TILE + 1], tile_b[DEPTH][TILE + 1];                              \
+        int m = (int)a.n[0], n = (int)a.n[1], n_tiles = (n + TILE - 1) / TILE;                     \
+        int n_tile_rows = (m + TILE - 1) / TILE;                                                   \
+        int tile_col = (int)(GROUP_INDEX % n_tiles) * TILE;                                        \
+        int tile_row = (int)(GROUP_INDEX / n_tiles % n_tile_rows) * TILE;                          \
+        long matrix = GROUP_INDEX / n_tiles / n_tile_rows;                                         \
+        int own_row = THREAD / 8 * 4, own_col = THREAD % 8 * 4;                                    \
+        float sum[4][4];                                                                           \
+        for (int r = 0; r < 4; r++)                                                                \
+            for (int c = 0; c < 4; c++) sum[r][c] = 0;                                             \
+        prepare;                                                                                   \
+        for (int from = 0; from < a.n[2]; from += DEPTH) {                                         \
+            for (int e = THREAD; e < TILE * DEPTH; e += GROUP) {                                   \
+                int i = tile_row + e / DEPTH, k = from + e % DEPTH;                                \
+                tile_a[e % DEPTH][e / DEPTH] = i < m && k < a.n[2] ? (value_a) : 0;                \
+            }                                                                                      \
+            for (int e = THREAD; e < TILE * DEPTH; e += GROUP) {                                   \
+                int j = tile_col + e % TILE, k = from + e / TILE;                                  \
+                float value = 0;                                                                   \
+                if (j < n && k < a.n[2]) { value_b; }                                              \
+                tile_b[e / TILE][e % TILE] = value;                                                \
+            }                                                                                      \
+            BARRIER;                                                                               \
+            for (int k = 0; k < DEPTH; k++)                                                        \
+                for (int r = 0; r < 4; r++)                                                        \
+                    for (int c = 0; c < 4; c++)                                                    \
+                        sum[r][c] = MULTIPLY_ADD(tile_a[k][own_row + r], tile_b[k][own_col + c],   \
+                                                 sum[r][c]);                                       \
+            BARRIER;                                                                               \
+        }                                                                                          \
+        for (int r = 0; r < 4; r++)                                                                \
+            for (int c = 0; c < 4; c++) {                                                          \
+                int i = tile_row + own_row + r, j = tile_col + own_col + c;                        \
+                float value = sum[r][c];                                                           \
+                if (i < m && j < n) { store; }                                                     \
+            }                                                                                      \
+    }
+
+/* a [n[3] i + n[4] k], b [n[5] k + n[6] j], of matrices n[7] and n[8] apart; and a bias a column. */
+PRODUCT(product, GLOBAL float *left = F32(IN(0)) + matrix * a.n[7];
+        GLOBAL float *right = F32(IN(1)) + matrix * a.n[8];
+        GLOBAL float *to = F32(OUT(0)) + matrix * m * n, left[i * a.n[3] + k * a.n[4]],
+        value = right[k * a.n[5] + j * a.n[6]],
+        to[(long)i * n + j] = HAS(IN(2)) ? value + F32(IN(2))[j] : value)
+
+/* ---- convolutions: x [N, n[3], n[4], n[5]], y [N, n[6], n[7], n[8]], windows n[9] x n[10], n[11]
+ * apart, n[12] outside; a matrix for each group, of which there are f[0] ---- */
+
+#define GROUPS (int)a.f[0]
+#define KH (int)a.n[9]
+#define KW (int)a.n[10]
+#define STRIDE (int)a.n[11]
+#define PAD (int)a.n[12]
+
+/* Rows: a group's outputs; columns: pixels of y, sample by sample; sums over an output's weights. */
+PRODUCT(conv2d, int h = (int)a.n[4]; int w = (int)a.n[5]; int ow = (int)a.n[8];
+        int pixels = (int)(a.n[7] * a.n[8]); int own_in = (int)a.n[3] / GROUPS;
+        GLOBAL float *weight = F32(IN(1)) + matrix * m * a.n[2];
+        GLOBAL float *x = F32(IN(0)) + matrix * own_in * h * w;
+        GLOBAL float *y = F32(OUT(0)) + matrix * m * pixels,
+        weight[(long)i * a.n[2] + k],
+        int place = j % pixels; int row = place / ow * STRIDE - PAD + k / KW % KH;
+        int col = place % ow * STRIDE - PAD + k % KW;
+        if (row >= 0 && row < h && col >= 0 && col < w)
+            value = x[((j / pixels * a.n[3] + k / KW / KH) * h + row) * w + col],
+        y[(j / pixels * a.n[6] + i) * pixels + j % pixels] =
+            HAS(IN(2)) ? value + F32(IN(2))[matrix * m + i] : value)
+
+/* Rows: a group's channels of x; columns: its pixels; sums over outputs and windows. */
+PRODUCT(conv2d_backward_data, int oh = (int)a.n[7]; int ow = (int)a.n[8]; int w = (int)a.n[5];
+        int pixels = (int)(a.n[4] * a.n[5]); int own_out = (int)a.n[6] / GROUPS;
+        GLOBAL float *weight = F32(IN(1)) + matrix * m * a.n[2];
+        GLOBAL float *dy = F32(IN(0)) + matrix * own_out * oh * ow;
+        GLOBAL float *dx = F32(OUT(0)) + matrix * m * pixels,
+        weight[((long)(k / KW / KH) * m + i) * (KH * KW) + k % (KH * KW)],
+        int place = j % pixels; int row = place / w + PAD - k / KW % KH;
+        int col = place % w + PAD - k % KW;
+        if (row >= 0 && col >= 0 && row % STRIDE == 0 && col % STRIDE == 0 && row / STRIDE < oh &&
+            col / STRIDE < ow)
+            value = dy[((j / pixels * a.n[6] + k / KW / KH) * oh + row / STRIDE) * ow + col / STRIDE],
+        dx[(j / pixels * a.n[3] + i) * pixels + j % pixels] = value)
+
+/* Rows: a group's outputs; columns: weights of one; sums over samples and pixels of y. */
+PRODUCT(conv2d_backward_weight, int h = (int)a.n[4]; int w = (int)a.n[5]; int ow = (int)a.n[8];
+        int pixels = (int)(a.n[7] * a.n[8]); GLOBAL float *dy = F32(IN(0)) + matrix * m * pixels;
+        GLOBAL float *x = F32(IN(1)) + matrix * (a.n[3] / GROUPS) * h * w;
+        GLOBAL float *to = F32(OUT(0)) + matrix * m * n,
+        dy[(k / pixels * a.n[6] + i) * pixels + k % pixels],
+        int place = k % pixels; int row = place / ow * STRIDE - PAD + j / KW % KH;
+        int col = place % ow * STRIDE - PAD + j % KW;
+        if (row >= 0 && row < h && col >= 0 && col < w)
+            value = x[((k / pixels * a.n[3] + j / KW / KH) * h + row) * w + col],
+        to[(long)i * n + j] = value)

@@ -1,0 +1,187 @@
+/* What of a step is no node: gradients are added, summed over ranks, and applied. */
+#include "base/finite.h"
+#include "kernel/gpu/gpu.h"
+#include "kernel/update.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ENTRY_NAME(name) #name,
+static const char *const entries[] = {WFI_GPU_KERNELS(ENTRY_NAME)};
+
+const wfi_launch_source wfi_gpu_source = {wfi_gpu_text, entries, WFI_COUNT(entries)};
+
+static wfi_kernel_launch launch_of(wfi_gpu_entry entry, const void *in, void *out) {
+    wfi_kernel_launch launch = {.source = &wfi_gpu_source, .entry = (int)entry};
+    launch.operands[0] = in;
+    launch.operands[WFI_GPU_OUT] = out;
+    return launch;
+}
+
+wf_status wfi_gpu_launch_elements(wfi_stream_queue *stream, wfi_kernel_launch *launch, int64_t n) {
+    launch->n_groups = (n + WFI_GROUP_SIZE - 1) / WFI_GROUP_SIZE;
+    launch->arguments.n[0] = n;
+    return stream->device->kind->launch(stream, launch);
+}
+
+/* ---- sums ---- */
+
+wf_status wfi_gpu_add(wfi_stream_queue *stream, float *sum, const float *summand, size_t n) {
+    wfi_kernel_launch launch = launch_of(WFI_GPU_accumulate, summand, sum);
+    return wfi_gpu_launch_elements(stream, &launch, (int64_t)n);
+}
+
+/* A plain gradient is copied to its accumulator, or added. */
+static wf_status accumulate_prepare(wfi_kernel *kernel) {
+    kernel->extent[0] = kernel->extent[1] = kernel->bytes[0];
+    return WF_OK;
+}
+
+static wf_status accumulate_run(wfi_kernel *kernel, wfi_stream_queue *stream,
+                                void *const operands[], void *scratch, const wfi_step_args *step) {
+    (void)scratch, (void)step;
+    wfi_kernel_launch launch =
+        launch_of(kernel->adds ? WFI_GPU_accumulate : WFI_GPU_copy, operands[0], operands[1]);
+    return wfi_gpu_launch_elements(stream, &launch, (int64_t)(kernel->bytes[0] / sizeof(float)));
+}
+
+static void accumulate_destroy(wfi_kernel *kernel) {
+    (void)kernel;
+}
+
+static const wfi_kernel_impl accumulate_impl = {
+    .name = "gpu",
+    .prepare = accumulate_prepare,
+    .run = accumulate_run,
+    .destroy = accumulate_destroy,
+};
+
+wf_status wfi_gpu_accumulate(wfi_kernel *kernel, const wf_shape *shape, bool add) {
+    kernel->impl = &accumulate_impl;
+    kernel->adds = add;
+    kernel->bytes[0] = kernel->bytes[1] = (size_t)wf_shape_n_elem(shape) * sizeof(float);
+    return WF_OK;
+}
+
+/* Sums of floats, as training has them; a copy is a sum of one. */
+wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memory *memory,
+                                  const wfi_reduce_part *part, const wfi_reduce_step *step) {
+    wfi_kernel_launch launch = {
+        .source = &wfi_gpu_source, .entry = WFI_GPU_sum_ranks, .has_memories = true};
+    int64_t n = step->end - step->begin;
+    wfi_access a;
+    for (int32_t i = 0; wfi_reduce_access(part, step, i, &a); i++) {
+        const void *data = memory->address(memory->self, a.rank, a.window, a.begin);
+        int64_t *n_in = &launch.arguments.n[1];
+        if (!a.writes && *n_in == WFI_GPU_OUT)
+            return wfi_fail(stream->owner->ctx, WF_UNSUPPORTED,
+                            "a sum of more than %d ranks on %s devices; choose allreduce=tree or "
+                            "pairwise",
+                            WFI_GPU_OUT, stream->device->kind->name);
+        if (!a.writes) {
+            launch.operands[(*n_in)++] = data;
+            continue;
+        }
+        if (*n_in == 1 && launch.operands[0] == data) continue;
+        launch.operands[WFI_GPU_OUT] = data;
+        WF_TRY(wfi_gpu_launch_elements(stream, &launch, n));
+    }
+    return WF_OK;
+}
+
+/* ---- the update ---- */
+
+wf_status wfi_gpu_squares(wfi_stream_queue *stream, const float *gradient, size_t n,
+                          double *squares_out) {
+    wfi_kernel_launch launch = launch_of(WFI_GPU_squares, gradient, squares_out);
+    launch.arguments.n[0] = (int64_t)n;
+    size_t n_blocks = (n + WFI_NORM_BLOCK_ELEMENTS - 1) / WFI_NORM_BLOCK_ELEMENTS;
+    launch.n_groups = (int64_t)((n_blocks + WFI_GROUP_SIZE - 1) / WFI_GROUP_SIZE);
+    return stream->device->kind->launch(stream, &launch);
+}
+
+/* The sums of all units are read by the host, which adds them as it does for the CPU. */
+static wf_status clip_scale(wfi_stream_queue *stream, const wfi_update_call *c, float *scale_out) {
+    wf_context *ctx = stream->owner->ctx;
+    wfi_device *device = stream->device;
+    double sum = 0;
+    for (int32_t u = 0; u < c->n_units; u++) {
+        size_t bytes = c->squares[u].n * sizeof(double);
+        if (!bytes) continue;
+        double *squares = wfi_alloc(ctx, 1, bytes, "a gradient's norm");
+        if (!squares) return WF_NO_MEMORY;
+        wf_status status = wfi_memory_copy(device, stream, squares, WFI_SPACE_HOST,
+                                           c->squares[u].data, WFI_SPACE_DEVICE, bytes);
+        wf_status finished = device->kind->finish_task(stream);
+        if (status == WF_OK) status = finished;
+        sum += wfi_tree_sum(squares, c->squares[u].n);
+        wfi_free(ctx, squares);
+        WF_TRY(status);
+    }
+    *scale_out = wfi_update_scale(c, sum);
+    return WF_OK;
+}
+
+static void set_sgd(wfi_kernel_launch *launch, const wfi_update *u) {
+    double *f = launch->arguments.f;
+    f[0] = u->lr;
+    f[1] = u->scale;
+    f[2] = u->recipe->weight_decay;
+    f[3] = u->recipe->momentum;
+    launch->arguments.n[1] = u->recipe->momentum != 0;
+    launch->arguments.n[2] = u->recipe->nesterov != 0;
+}
+
+static void set_adam(wfi_kernel_launch *launch, const wfi_update *u) {
+    const wfi_adam_numbers a = wfi_adam_numbers_of(u);
+    const float numbers[] = {a.keep,    a.decay, a.beta1, a.weight1, a.beta2,
+                             a.weight2, a.rate,  a.root,  a.epsilon, u->scale};
+    for (size_t i = 0; i < WFI_COUNT(numbers); i++) launch->arguments.f[i] = numbers[i];
+}
+
+static wf_status update_stretch(void *self, const wfi_update *u) {
+    wfi_stream_queue *stream = self;
+    bool is_sgd = u->recipe->optimizer == WF_SGD;
+    wfi_kernel_launch launch =
+        launch_of(is_sgd ? WFI_GPU_sgd : WFI_GPU_adam, u->gradient, u->param);
+    for (int k = 0; k < WFI_MAX_STATES; k++) launch.operands[WFI_GPU_OUT + 1 + k] = u->state[k];
+    (is_sgd ? set_sgd : set_adam)(&launch, u);
+    return wfi_gpu_launch_elements(stream, &launch, (int64_t)u->n);
+}
+
+wf_status wfi_gpu_update(wfi_stream_queue *stream, const wfi_update_call *c) {
+    float scale = 1;
+    int32_t seen[WFI_LAUNCH_WORDS];
+    if (c->n_units) WF_TRY(clip_scale(stream, c, &scale));
+    WF_TRY(wfi_update_groups(c, scale, update_stretch, stream));
+    WF_TRY(stream->device->kind->read_words(stream, seen));
+    if (seen[0] || seen[1])
+        wfi_not_finite_record(c->not_finite,
+                              seen[2]   ? WFI_FINITE_NO_GRADIENT
+                              : seen[0] ? WFI_FINITE_NO_WEIGHTS
+                                        : WFI_FINITE_NO_STATE,
+                              c->unit);
+    return WF_OK;
+}
+
+wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *c) {
+    wfi_kernel_launch launch = launch_of(WFI_GPU_statistics, c->mean, c->running_mean);
+    int32_t seen[WFI_LAUNCH_WORDS];
+    launch.operands[1] = c->var;
+    launch.operands[WFI_GPU_OUT + 1] = c->running_var;
+    launch.operands[WFI_GPU_OUT + 2] = c->n_batches;
+    launch.arguments.f[0] = c->momentum;
+    launch.arguments.f[1] =
+        c->n_reduced > 1 ? (double)c->n_reduced / (double)(c->n_reduced - 1) : 1;
+    WF_TRY(wfi_gpu_launch_elements(stream, &launch, (int64_t)c->n));
+    WF_TRY(stream->device->kind->read_words(stream, seen));
+    if (seen[0]) wfi_not_finite_record(c->not_finite, WFI_FINITE_NO_STATISTICS, c->unit);
+    return WF_OK;
+}
+
+/* The host's threads compute nothing. */
+wf_status wfi_gpu_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_out) {
+    (void)ctx, (void)rank;
+    *n_out = n_threads;
+    return WF_OK;
+}
