@@ -21,7 +21,7 @@ static unsigned char *host; /* what the arena is filled with, and read to */
 
 static int begin(void **state) {
     (void)state;
-    const wfi_owner owner = {.ctx = ctx, .timeout_ms = 60000, .failure = &failure};
+    const wfi_owner owner = {.ctx = ctx, .timeout_ms = 600000, .failure = &failure};
     void *base;
     TEST_OK(ctx, wfi_device_create(&owner, &wfi_device_opencl, 0, 1, &device));
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
@@ -262,13 +262,14 @@ static void updates_have_the_cpus_bits(void **state) {
     const wfi_param_group group = {N * sizeof(float), true, 1};
     for (size_t k = 0; k < WFI_COUNT(optimizers); k++) {
         wf_recipe recipe = WF_RECIPE_INIT;
-        float want[4][N]; /* gradient, parameter, states */
+        float want[5][N]; /* gradient, parameter, states */
         int64_t cell = 0, own_cell = 0;
         recipe.optimizer = optimizers[k];
         recipe.momentum = k == 1 ? 0.9 : 0;
         recipe.nesterov = k == 1;
         recipe.weight_decay = 0.01;
-        for (int i = 0; i < 4; i++)
+        recipe.ema = k % 2 ? 0.99 : 0;
+        for (int i = 0; i < 5; i++)
             for (int e = 0; e < N; e++) want[i][e] = fabsf(walk_uniform((uint64_t)i, e));
         memcpy(host, want, sizeof want);
         put();
@@ -278,7 +279,7 @@ static void updates_have_the_cpus_bits(void **state) {
                                   .step = 2,
                                   .gradient = base,
                                   .param = base + N,
-                                  .state = {base + 2 * N, base + 3 * N},
+                                  .state = {base + 2 * N, base + 3 * N, base + 4 * N},
                                   .n = N,
                                   .groups = &group,
                                   .not_finite = &cell},
@@ -287,8 +288,7 @@ static void updates_have_the_cpus_bits(void **state) {
         get();
         c.update.gradient = want[0];
         c.update.param = want[1];
-        c.update.state[0] = want[2];
-        c.update.state[1] = want[3];
+        for (int i = 0; i < WFI_MAX_STATES; i++) c.update.state[i] = want[2 + i];
         TEST_OK(ctx, wfi_backend_cpu.update(NULL, &c.update));
         assert_memory_equal(host, want, sizeof want);
         assert_int_equal(cell, 0);
@@ -298,8 +298,7 @@ static void updates_have_the_cpus_bits(void **state) {
         put();
         c.update.gradient = base;
         c.update.param = base + N;
-        c.update.state[0] = base + 2 * N;
-        c.update.state[1] = base + 3 * N;
+        for (int i = 0; i < WFI_MAX_STATES; i++) c.update.state[i] = base + (2 + i) * N;
         run(run_update, &c);
         assert_int_equal(wfi_not_finite_what(cell), WFI_FINITE_NO_GRADIENT);
         c.update.n = N - 1;

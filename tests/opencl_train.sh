@@ -54,7 +54,7 @@ same() {
     [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$*, $plan: not one rank's bits"
 }
 
-mlp=(--model mlp --optimizer adamw --lr 1e-3 --clip-norm 0.5)
+mlp=(--model mlp --optimizer adamw --lr 1e-3 --clip-norm 0.5 --ema 0.9)
 near 1e-6 "${mlp[@]}"
 for plan in dp=2 pp=2 dp=2,zero=3 dp=2,offload=state; do same 2 "$plan" "${mlp[@]}"; done
 same 4 dp=2,pp=2,schedule=zb1 "${mlp[@]}"

@@ -17,8 +17,11 @@ WFI_LOOP void average_loop(const averaging *a) {
 
 WFI_VARIANTS(run, averaging, average_loop)
 
-/* It begins with the weights after the first step: until then it is zero. */
+float wfi_average_weight(const wf_recipe *recipe, int64_t step) {
+    return step ? (float)(1 - recipe->ema) : 1.0f;
+}
+
 void wfi_average_update(wfi_variant variant, const wf_recipe *recipe, int64_t step,
                         const float *param, float *average, size_t n) {
-    run(variant, &(averaging){average, param, n, step ? (float)(1 - recipe->ema) : 1.0f});
+    run(variant, &(averaging){average, param, n, wfi_average_weight(recipe, step)});
 }

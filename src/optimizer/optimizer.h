@@ -61,6 +61,9 @@ wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64
                                        float gradient_scale, float *param, const float *gradient,
                                        float *const *state, size_t n);
 
+/* What the average takes of the parameters in a step: all of them in the first, until which it is
+ * zero. */
+float wfi_average_weight(const wf_recipe *recipe, int64_t step);
 /* The average [n] after that step, which has left `param` [n]. */
 void wfi_average_update(wfi_variant variant, const wf_recipe *recipe, int64_t step,
                         const float *param, float *average, size_t n);

@@ -64,6 +64,7 @@
     X(sum_ranks)                                                                                   \
     X(sgd)                                                                                         \
     X(adam)                                                                                        \
+    X(average)                                                                                     \
     X(statistics)
 
 typedef enum wfi_gpu_entry {

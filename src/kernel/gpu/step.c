@@ -144,8 +144,14 @@ static wf_status update_stretch(void *self, const wfi_update *u) {
     bool is_sgd = u->recipe->optimizer == WF_SGD;
     wfi_kernel_launch launch =
         launch_of(is_sgd ? WFI_GPU_sgd : WFI_GPU_adam, u->gradient, u->param);
-    for (int k = 0; k < WFI_MAX_STATES; k++) launch.operands[WFI_GPU_OUT + 1 + k] = u->state[k];
+    int average = wfi_recipe_average(u->recipe);
+    for (int k = 0; k < WFI_MAX_STATES; k++)
+        if (k != average) launch.operands[WFI_GPU_OUT + 1 + k] = u->state[k];
     (is_sgd ? set_sgd : set_adam)(&launch, u);
+    WF_TRY(wfi_gpu_launch_elements(stream, &launch, (int64_t)u->n));
+    if (average < 0) return WF_OK;
+    launch = launch_of(WFI_GPU_average, u->param, u->state[average]);
+    launch.arguments.f[0] = wfi_average_weight(u->recipe, u->step);
     return wfi_gpu_launch_elements(stream, &launch, (int64_t)u->n);
 }
 

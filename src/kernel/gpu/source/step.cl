@@ -89,6 +89,11 @@ KERNEL(adam) {
     }
 }
 
+/* Of parameters; f: the weight of what is new. */
+KERNEL(average) {
+    FOR_ELEMENT(i) F32(OUT(0))[i] += (float)a.f[0] * (F32(IN(0))[i] - F32(OUT(0))[i]);
+}
+
 /* running = (1 - momentum) running + momentum batch; f: momentum, what makes the variance unbiased */
 KERNEL(statistics) {
     FOR_ELEMENT(i) {
