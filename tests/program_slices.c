@@ -421,6 +421,45 @@ static void kept_as_published(void **state) {
     test_context_end(ctx);
 }
 
+/* ---- what would fit ---- */
+
+/* Of the proposals for five eighths of the memory that the plan needs: how many have the text, and
+ * how many there are of those that divide slices. */
+static int proposed(wf_context *ctx, const char *plan, int64_t n_slices, const char *text,
+                    int *n_divided_out) {
+    wf_model *model = find_gpt(ctx, 2);
+    wf_program *p;
+    wf_proposal *found;
+    int n, n_with = 0;
+    *n_divided_out = 0;
+    TEST_OK(ctx, make(ctx, model, plan, n_slices, &p));
+    size_t bytes = wf_program_rank(p, 0).peak_bytes / 8 * 5;
+    TEST_OK(ctx, wf_program_propose(p, bytes, 0, &found, &n));
+    for (int k = 0; k < n; k++) {
+        n_with += strstr(found[k].plan, text) != NULL;
+        *n_divided_out += strstr(found[k].plan, "tp=") != NULL;
+    }
+    wf_proposals_destroy(ctx, found, n);
+    wf_program_destroy(p);
+    wf_model_destroy(model);
+    return n_with;
+}
+
+static void rows_are_proposed(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    int n, n_with = proposed(ctx, "tp=2", 2, "tp=2,sp", &n);
+    /* As many slices as ranks may be nobody's wish: another tp would be another recipe. */
+    assert_true(n > 0);
+    assert_int_equal(n_with, n);
+    /* Three slices do not divide the tokens. */
+    assert_int_equal(proposed(ctx, "tp=3", 3, ",sp", &n), 0);
+    assert_true(n > 0);
+    /* Six slices are given, so any ranks may divide them. */
+    assert_true(proposed(ctx, "dp=2", 6, "tp=2", &n) > 0);
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pair_is_units),      cmocka_unit_test(refused),
@@ -429,6 +468,7 @@ int main(void) {
         cmocka_unit_test(rows_send_the_same),   cmocka_unit_test(kept_as_published),
         cmocka_unit_test(tokens_are_units),     cmocka_unit_test(token_by_token),
         cmocka_unit_test(gathered_once_a_pass), cmocka_unit_test(state_that_some_have),
+        cmocka_unit_test(rows_are_proposed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

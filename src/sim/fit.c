@@ -69,7 +69,7 @@ static const row rows[] = {
 
 /* A mesh and a row: done once it fits, or never will. */
 typedef struct candidate {
-    int dp, pp;
+    int tp, dp, pp;
     const row *row;
     bool is_done;
 } candidate;
@@ -94,23 +94,34 @@ static bool has_row(const row *r, int dp, int pp) {
     return r == rows || !r->divides || strcmp(r->keys, r[-1].keys);
 }
 
-static void add_mesh(search *s, int dp, int pp) {
+static void add_mesh(search *s, int tp, int dp, int pp) {
     candidate *first = &s->candidates[s->n_candidates];
     for (size_t k = 0; k < WFI_COUNT(rows) && s->n_candidates < MOST_PAIRS; k++)
         if (has_row(&rows[k], dp, pp))
-            s->candidates[s->n_candidates++] = (candidate){dp, pp, &rows[k], false};
+            s->candidates[s->n_candidates++] = (candidate){tp, dp, pp, &rows[k], false};
     candidate *end = &s->candidates[s->n_candidates];
     candidate smallest = end[-1];
     memmove(first + 1, first, (size_t)(end - 1 - first) * sizeof *first);
     *first = smallest;
 }
 
+/* Whether so many ranks may divide the slices. As many slices as the plan's `tp` follow from that:
+ * with another one there would be others. */
+static bool may_divide(const search *s, int tp) {
+    bool is_given = s->p->graph->n_slices != s->p->plan->tp;
+    return tp == s->p->plan->tp || (is_given && wfi_lanes_allow(s->p->graph->n_slices, tp));
+}
+
 static void add_meshes(search *s) {
     const wf_plan *plan = s->p->plan;
-    int n_ranks = s->p->n_ranks / plan->tp, dp = plan->n_rules ? n_ranks : plan->dp;
-    add_mesh(s, dp, n_ranks / dp);
-    for (int other = n_ranks; other >= 1; other--)
-        if (n_ranks % other == 0 && other != dp) add_mesh(s, other, n_ranks / other);
+    int n_ranks = s->p->n_ranks, most = n_ranks / plan->tp, given = plan->n_rules ? most : plan->dp;
+    add_mesh(s, plan->tp, given, most / given);
+    for (int dp = n_ranks; dp >= 1; dp--)
+        for (int tp = 1; tp <= n_ranks / dp; tp++) {
+            bool is_given = tp == plan->tp && dp == given;
+            if (n_ranks % (dp * tp) == 0 && !is_given && may_divide(s, tp))
+                add_mesh(s, tp, dp, n_ranks / (dp * tp));
+        }
 }
 
 /* Stages, then replicas. */
@@ -118,9 +129,20 @@ static void add_larger_meshes(search *s) {
     const wf_plan *plan = s->p->plan;
     s->n_candidates = 0;
     for (int times = 2; times <= 8; times *= 2)
-        add_mesh(s, plan->n_rules ? 1 : plan->dp, plan->n_rules ? times / 2 : plan->pp * times);
-    for (int times = 2; times <= 8 && !plan->n_rules; times *= 2)
-        add_mesh(s, plan->dp * times, plan->pp);
+        add_mesh(s, plan->tp, plan->n_rules ? 1 : plan->dp,
+                 plan->n_rules ? times / 2 : plan->pp * times);
+    for (int times = 2; times <= 8 && !plan->n_rules; times *= 2) {
+        add_mesh(s, plan->tp, plan->dp * times, plan->pp);
+        if (may_divide(s, plan->tp * times)) add_mesh(s, plan->tp * times, plan->dp, plan->pp);
+    }
+}
+
+/* Whether ranks that divide slices can divide rows, too: that saves memory, and costs nothing. */
+static bool divides_rows(const search *s, int tp) {
+    const wf_graph *g = s->p->graph;
+    bool has_rows = false;
+    for (int32_t u = 0; u < g->n_units; u++) has_rows |= g->units[u].is_rows;
+    return tp > 1 && has_rows && !g->has_uneven_rows;
 }
 
 static wf_status make_plan(const search *s, const candidate *c, wf_plan **plan_out) {
@@ -139,7 +161,8 @@ static wf_status make_plan(const search *s, const candidate *c, wf_plan **plan_o
     plan->shard = 0;
     plan->prefetch = WFI_DEFAULT_PREFETCH;
     if (c->row->shards) snprintf(shard, sizeof shard, ",shard=%d", c->dp / 2);
-    snprintf(text, sizeof text, "dp=%d,pp=%d%s%s%s%s", c->dp, c->pp,
+    snprintf(text, sizeof text, "tp=%d,sp=%s,dp=%d,pp=%d%s%s%s%s", c->tp,
+             divides_rows(s, c->tp) ? "on" : "off", c->dp, c->pp,
              c->row->divides && c->dp > 1 ? ",zero=3" : "", shard, *keys ? "," : "", keys);
     wf_status status = wfi_plan_set(plan, text);
     if (status == WF_OK)
@@ -222,6 +245,10 @@ static wf_status try_mesh(search *s, candidate *first, candidate *end, int64_t n
     return WF_OK;
 }
 
+static bool is_same_mesh(const candidate *a, const candidate *b) {
+    return a->tp == b->tp && a->dp == b->dp && a->pp == b->pp;
+}
+
 /* As many microbatches as given first; only what does not fit with these is tried with more. */
 static wf_status try_all(search *s, int most) {
     const wf_recipe *r = &s->p->recipe;
@@ -229,7 +256,7 @@ static wf_status try_all(search *s, int most) {
     for (int64_t m = r->n_micro; m <= r->batch && s->n_tries < most; m++) {
         if (m > r->n_micro && (r->batch % m || m % r->n_lanes)) continue;
         for (candidate *c = s->candidates, *end; c < all_end; c = end) {
-            for (end = c; end < all_end && end->dp == c->dp && end->pp == c->pp;) end++;
+            for (end = c; end < all_end && is_same_mesh(end, c);) end++;
             if (m % c->dp == 0) WF_TRY(try_mesh(s, c, end, m, most));
         }
     }
