@@ -64,7 +64,8 @@ static void offer_plan(const char *word, const char *at) {
 static void offer_value(const char *word, const char *at, option_id id) {
     const option about = option_about(id);
     const char *comma = strrchr(at, ','), *part = comma ? comma + 1 : at;
-    if (about.kind == OPTION_CHOICE) offer_list(word, at, about.argument);
+    if (about.kind == OPTION_CHOICE)
+        offer_list(word, at, id == OPT_kernels ? "fast|reference" : about.argument);
     offer_names(word, part, id);
     if (id == OPT_plan) offer_plan(word, part);
     if (id == OPT_plan && part == at) offer_list(word, at, "auto");

@@ -3,6 +3,7 @@
  * the same door as those on the command line. */
 #include "deepspeed.h"
 #include "text.h"
+#include "tuned.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +91,9 @@ static json_t *parse(options *o, const char *text, size_t n, const char *where) 
 bool options_read_json(options *o, unsigned command, const char *text, size_t n,
                        const char *where) {
     json_t *root = parse(o, text, n, where);
+    o->names_no_files = true;
     bool good = root && read_object(o, command, root, where);
+    o->names_no_files = false;
     json_decref(root);
     return good;
 }
@@ -126,6 +129,13 @@ static json_t *read_file(options *o, const char *what, const char *path) {
     if (file) fclose(file);
     free(text);
     return root;
+}
+
+bool options_read_kernels(options *o, const char *path) {
+    json_t *root = read_file(o, "--kernels", path);
+    bool good = root && tuned_of_table(o, root, path);
+    json_decref(root);
+    return good;
 }
 
 bool options_read_files(options *o, unsigned command, const options *typed) {

@@ -1,6 +1,7 @@
 /* From options to data, model, plan and recipe. */
 #include "agree.h"
 #include "text.h"
+#include "tuned.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -296,7 +297,7 @@ static exit_status resolve(job *j) {
     if ((bad = resolve_sizes(o, model))) return bad;
     if (!o->tokens && j->saved.positions && j->saved.positions < model->n_tokens)
         o->tokens = j->saved.positions;
-    resolve_options(o, model, j->c->command == FOR_BENCH && is_synthetic);
+    resolve_options(o, model, j->c->command & (FOR_BENCH | FOR_TUNE) && is_synthetic);
     if (o->loss == WF_LOSS_MSE && !is_synthetic)
         return complain(EXIT_USAGE,
                         "--loss mse wants one-hot targets; only --data synthetic has them");
@@ -336,6 +337,7 @@ static exit_status open_job(job *j, int64_t n_steps) {
     if (status == WF_OK && !(j->c->command & (FOR_EVAL | FOR_PREDICT)) && (bad = job_measure(j)))
         return bad;
     if (status == WF_OK) status = resolve_recipe(j, n_steps);
+    if (status == WF_OK && j->c->is_root) tuned_warn(o);
     return complain_of(j->c, status);
 }
 

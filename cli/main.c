@@ -30,6 +30,8 @@ const command commands[] = {
      FOR_BENCH_DDP, run_bench_ddp, NULL},
     {"bench memory", "what plans need: bytes planned and measured, and time; PyTorch beside them",
      FOR_BENCH_MEMORY, run_bench_memory, NULL},
+    {"tune", "measures which kernels are the fastest here, and writes them as a table", FOR_TUNE,
+     run_tune, NULL},
     {"simulate", "what a pipeline schedule costs for given times; runs nothing", FOR_SIMULATE,
      run_simulate, NULL},
     {"draw", "draws a trace that weft train has written: weft draw TRACE.json", FOR_DRAW, run_draw,

@@ -43,10 +43,11 @@ static bool set_text(options *o, option_id id, const char *value) {
 }
 
 static bool set_names(options *o, option_id id, const char *name, const char *value) {
-    wf_names *field = field_of(o, id);
-    if (strlen(value) >= sizeof field->text)
+    char *field = field_of(o, id);
+    size_t most = (id == OPT_tuned ? sizeof(wf_tuned) : sizeof(wf_names)) - 1;
+    if (strlen(value) > most)
         return options_fail(o, "%s: names of %zu characters are more than the %zu that it takes",
-                            name, strlen(value), sizeof field->text - 1);
+                            name, strlen(value), most);
     size_t n = strlen(value);
     bool is_missing = n && (strchr(",+", *value) || strchr(",+", value[n - 1]));
     for (size_t i = 1; i < n; i++)
@@ -54,8 +55,8 @@ static bool set_names(options *o, option_id id, const char *name, const char *va
     if (is_missing)
         return options_fail(o, "%s: a name is missing in '%.60s'; a comma stands between two", name,
                             value);
-    strcpy(field->text, value);
-    for (char *c = field->text; *c; c++)
+    strcpy(field, value);
+    for (char *c = field; *c; c++)
         if (*c == ',') *c = '+';
     return true;
 }
@@ -80,6 +81,10 @@ bool option_set(options *o, option_id id, const char *value) {
         return true;
     case OPTION_CHOICE:
         i = choice_find(about.argument, value);
+        if (id == OPT_kernels && i != WF_KERNELS_FAST && i != WF_KERNELS_REFERENCE) {
+            if (!o->names_no_files) return options_read_kernels(o, value);
+            i = -1;
+        }
         if (i < 0) return options_fail(o, "%s: '%.60s' is none of %s", name, value, about.argument);
         memcpy(field_of(o, id), &i, sizeof i);
         return true;
@@ -128,7 +133,7 @@ const char *option_text(const options *o, option_id id, char *text) {
     case OPTION_TEXT:
         return *(char *const *)value ? *(char *const *)value : "";
     case OPTION_NAMES:
-        return ((const wf_names *)value)->text;
+        return value;
     case OPTION_FLAG:
         memcpy(&i, value, sizeof i);
         return i ? "true" : "false";

@@ -27,9 +27,10 @@ enum {
     FOR_BENCH_MEMORY = 4096,
     FOR_CONVERT = 8192,
     FOR_GENERATE = 16384,
-    FOR_PREDICT = 32768
+    FOR_PREDICT = 32768,
+    FOR_TUNE = 65536
 };
-#define TPB   (FOR_TRAIN | FOR_PLAN | FOR_BENCH)
+#define TPB   (FOR_TRAIN | FOR_PLAN | FOR_BENCH | FOR_TUNE)
 #define TPBE  (TPB | FOR_EVAL)
 #define TPBEP (TPBE | FOR_PREDICT)
 #define ALL   (TPBE | FOR_BENCH_PARALLEL | FOR_BENCH_DDP | FOR_BENCH_MEMORY)
@@ -46,7 +47,7 @@ typedef enum option_kind {
     OPTION_SEED,   /* uint64_t */
     OPTION_REAL,   /* double */
     OPTION_SIZE,   /* size_t, bytes */
-    OPTION_NAMES   /* wf_names; typed with commas or + between them */
+    OPTION_NAMES   /* wf_names or wf_tuned; typed with commas or + between them */
 } option_kind;
 
 typedef enum option_group {
@@ -82,10 +83,10 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(image, COUNT, image, MODEL, ALL | FOR_PREDICT, 1, "N", NULL,                                 \
       "images are N x N: synthetic ones (128; mlp: 28; --quick: 96), or what pictures are cut "    \
       "to (224; mlp: 28)")                                                                         \
-    X(resize, COUNT, resize, MODEL, TPBEP, 1, "N", NULL,                                           \
+    X(resize, COUNT, resize, MODEL, (TPBEP & ~FOR_TUNE), 1, "N", NULL,                             \
       "pictures: in tests the shorter side is resized to N before the centre is cut out (256 of "  \
       "224 parts of --image)")                                                                     \
-    X(skip_broken, FLAG, skip_broken, MODEL, TPBEP, 1, NULL, NULL,                                 \
+    X(skip_broken, FLAG, skip_broken, MODEL, (TPBEP & ~FOR_TUNE), 1, NULL, NULL,                   \
       "pictures that cannot be decoded are named and left out; all are decoded once before")       \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
       "tokens in a sample (256; gpt2-tiny: 32, lstm: 35)")                                         \
@@ -127,9 +128,10 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "fastest that fits (bench ddp: what else than dp and overlap: bucket=1MiB)")                 \
     X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY, 0, "LIST", NULL,                                 \
       "plans, with ; between them (dp=N, with zero=1, 2 and 3, and with breadth)")                 \
-    X(costs, CHOICE, costs, PLAN, TPB, 0, "computed|measured", "computed",                         \
+    X(costs, CHOICE, costs, PLAN, (TPB & ~FOR_TUNE), 0, "computed|measured", "computed",           \
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
-    X(devices, TEXT, devices, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "LIST", NULL,            \
+    X(devices, TEXT, devices, PLAN, (TPBE & ~FOR_TUNE) | FOR_GENERATE | FOR_PREDICT, 0, "LIST",    \
+      NULL,                                                                                        \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0; "        \
       "opencl:N: on N of the machine's OpenCL devices, or on those there are")                     \
     X(ranks, COUNT, ranks, PLAN, FOR_PLAN | FOR_RUN | JOBS | PEER, OF_RANK, "N", "1",              \
@@ -138,11 +140,11 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(rendezvous, TEXT, rendezvous, PLAN, JOBS, OF_RANK, "URL", NULL,                              \
       "where processes that RANK and WORLD_SIZE tell apart meet: env://, tcp://127.0.0.1:PORT or " \
       "file:///path")                                                                              \
-    X(device_memory, SIZE, device_memory, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "SIZE",      \
-      NULL,                                                                                        \
+    X(device_memory, SIZE, device_memory, PLAN, (TPBE & ~FOR_TUNE) | FOR_GENERATE | FOR_PREDICT,   \
+      0, "SIZE", NULL,                                                                             \
       "cap per rank: 2GiB, 512MB, bytes; what recompute=auto fits into (what runs: its part of "   \
       "what the control group may have)")                                                          \
-    X(host_memory, SIZE, host_memory, PLAN, TPBEP, 0, "SIZE", NULL,                                \
+    X(host_memory, SIZE, host_memory, PLAN, (TPBEP & ~FOR_TUNE), 0, "SIZE", NULL,                  \
       "the same of what the plan's offload= keeps in the host's memory")                           \
                                                                                                    \
     X(stages, COUNT, stages, SCHEDULE, FOR_SIMULATE, 0, "N", NULL, "pipeline stages")              \
@@ -175,9 +177,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "stop after N optimizer steps, those before --resume included (bench ddp and memory: timed " \
       "steps of a run, 5 and 3)")                                                                  \
     X(epochs, COUNT, epochs, RUN, FOR_TRAIN | FOR_PLAN, 0, "N", NULL, "the same in epochs (1)")    \
-    X(repeat, COUNT, repeat, RUN, FOR_BENCH | FOR_BENCH_PARALLEL | PEER, 0, "N", NULL,             \
-      "bench train: timed steps, after an untimed one (5); other benches: rounds in which all is " \
-      "timed once (5; memory: 3; model-parallel: 10, --quick: 3)")                                 \
+    X(repeat, COUNT, repeat, RUN, FOR_BENCH | FOR_BENCH_PARALLEL | PEER | FOR_TUNE, 0, "N", NULL,  \
+      "bench train: timed steps, after an untimed one (5); other benches and tune: rounds in "     \
+      "which all is timed once (5; memory: 3; model-parallel: 10, --quick: 3)")                    \
     X(bytes, TEXT, bytes, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                               \
       "sizes of the buffers (4KiB,64KiB,1MiB,4MiB,16MiB,100MB)")                                   \
     X(algorithm, TEXT, algorithm, RUN, FOR_BENCH_ALLREDUCE, 0, "LIST", NULL,                       \
@@ -189,25 +191,26 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "threads; shm: processes; mpi: processes of mpirun (inproc,shm)")                            \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers that the other ranks can read, or any")                                             \
-    X(init, TEXT, init, RUN, TPBE | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT, OF_ROOT, "FILE",     \
-      NULL,                                                                                        \
+    X(init, TEXT, init, RUN, (TPBE & ~FOR_TUNE) | FOR_CONVERT | FOR_GENERATE | FOR_PREDICT,        \
+      OF_ROOT, "FILE", NULL,                                                                       \
       "weights to begin with: safetensors, an index of shards, or a folder with "                  \
       "model.safetensors")                                                                         \
     X(init_skip, NAMES, init_skip, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH, 0, "NAMES", NULL,        \
       "of --init: what begins anew, by name or its first words, whatever shape the file has: fc")  \
-    X(workers, COUNT, workers, RUN, TPBEP, OF_RANK, "N", NULL,                                     \
+    X(workers, COUNT, workers, RUN, (TPBEP & ~FOR_TUNE), OF_RANK, "N", NULL,                       \
       "threads that decode pictures ahead (the cores that ranks do not compute with, at least "    \
       "1)")                                                                                        \
-    X(cache, SIZE, cache, RUN, TPBE, OF_RANK, "SIZE", NULL,                                        \
+    X(cache, SIZE, cache, RUN, (TPBE & ~FOR_TUNE), OF_RANK, "SIZE", NULL,                          \
       "pictures stay decoded in so much memory (a quarter of the machine's, divided by the "       \
       "ranks)")                                                                                    \
-    X(other_data, FLAG, other_data, RUN, TPBEP | FOR_GENERATE, 0, NULL, NULL,                      \
+    X(other_data, FLAG, other_data, RUN, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, 0, NULL, NULL,        \
       "go on although the weights of --init were trained with another normalisation, other "       \
       "classes, another image size or another tokenizer")                                          \
-    X(out, TEXT, out, RUN, FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_CONVERT,         \
-      OF_ROOT, "DIR", NULL,                                                                        \
+    X(out, TEXT, out, RUN,                                                                         \
+      FOR_TRAIN | FOR_PLAN | FOR_BENCH_PARALLEL | PEER | FOR_CONVERT | FOR_TUNE, OF_ROOT, "DIR",   \
+      NULL,                                                                                        \
       "where checkpoints, log and picture go; or tables, pictures and results.json (bench "        \
-      "model-parallel: model-parallel); convert: the file to write")                               \
+      "model-parallel: model-parallel); convert, tune: the file to write")                         \
     X(file_dtype, CHOICE, file_dtype, RUN, FOR_CONVERT, 0, "f16|bf16|f32", NULL,                   \
       "what floating point numbers become, to the nearest, ties to even; one that is too large "   \
       "is an error")                                                                               \
@@ -230,8 +233,9 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(strict, FLAG, strict, RUN, FOR_TRAIN, 0, NULL, NULL,                                         \
       "with --resume: refuse a checkpoint of another processor or other libraries, with which "    \
       "bits may change")                                                                           \
-    X(profile, FLAG, profile, RUN, TPB, 0, NULL, NULL, "time by kind of op and by kernel")         \
-    X(trace, TEXT, trace, RUN, TPB | FOR_DRAW, OF_ROOT, "FILE", NULL,                              \
+    X(profile, FLAG, profile, RUN, (TPB & ~FOR_TUNE), 0, NULL, NULL,                               \
+      "time by kind of op and by kernel")                                                          \
+    X(trace, TEXT, trace, RUN, (TPB & ~FOR_TUNE) | FOR_DRAW, OF_ROOT, "FILE", NULL,                \
       "write when what ran in the last step of the full batch, for Perfetto and weft draw (plan: " \
       "when it would run; draw: the file to draw, without the word --trace, too)")                 \
     X(draw, TEXT, draw, RUN, FOR_PLAN | FOR_DRAW, 0, "FILE", NULL,                                 \
@@ -305,8 +309,10 @@ typedef struct options {
     wf_names init_skip;
     wf_recipe recipe; /* behind the program's own fields */
     bool given[N_OPTIONS];
-    bool has_pictures; /* --data is a folder of them: known when it has been looked at */
-    char error[600];   /* the sentence, after a function has returned false */
+    bool has_pictures;   /* --data is a folder of them: known when it has been looked at */
+    bool names_no_files; /* what is read is not trusted to have another file opened */
+    char tuned_for[200]; /* what the table of --kernels was measured on: tune_made_for; "" none */
+    char error[600];     /* the sentence, after a function has returned false */
 } options;
 
 /* What there is to know of an option. */
@@ -326,6 +332,8 @@ void options_release(options *o);
 bool options_parse(options *o, unsigned command, int argc, char *const *argv);
 /* A JSON object; untrusted. `where` names it in errors. */
 bool options_read_json(options *o, unsigned command, const char *text, size_t n, const char *where);
+/* Takes over from the table that weft tune has written there what is not computed as usual. */
+bool options_read_kernels(options *o, const char *path);
 /* --config and --deepspeed, of what was typed. */
 bool options_read_files(options *o, unsigned command, const options *typed);
 /* Writes o->error; returns false. */

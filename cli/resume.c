@@ -88,11 +88,11 @@ static exit_status merge(cli *c, const options *recorded) {
         }
         const char *new = option_text(o, id, typed);
         if (strcmp(new, old))
-            return complain(EXIT_USAGE,
-                            "--resume: the run in %s has %s %s, not %s; leave the option out, or "
-                            "start another run",
-                            o->out, option_name(name, id), *old ? old : "none",
-                            *new ? new : "none");
+            return complain(
+                EXIT_USAGE,
+                "--resume: the run in %s has %s %.300s, not %.300s; leave the option out, or "
+                "start another run",
+                o->out, option_name(name, id), *old ? old : "none", *new ? new : "none");
     }
     return EXIT_DONE;
 }

@@ -215,6 +215,7 @@ static void say_recipe(const job *j) {
         bool is_flag = about.kind == OPTION_FLAG;
         if (about.scope != OF_RECIPE || option_no_use(o, id) || !(about.commands & j->c->command))
             continue;
+        if (id == OPT_tuned && *value) value = "..."; /* which --kernels gives as well */
         if (!*value || (is_flag && !strcmp(value, "false"))) continue;
         size_t bytes = TEXT_BYTES + strlen(value) + 2;
         if (!(words[n] = malloc(bytes))) break;

@@ -114,6 +114,7 @@ gives --threads threads 2 "$mlp --threads 2"
 refuses --threads 2 "is not a whole number from 0 to 1048576" "$mlp --threads 4294967297"
 refuses --warmup 2 "is not a whole number from 0, below 2^63" "$mlp --warmup 9223372036854775808"
 differs --kernels "$mlp" "" "--kernels reference"
+refuses --tuned 2 "recipe: tuned at 'x'" "$mlp --tuned x" # (tests/cli_tune.sh has what it does)
 differs --dtype "$mlp" "" "--dtype bf16"
 refuses --dtype 2 "none of f32|bf16" "$mlp --dtype f64"
 differs --conv "bench train --model resnet18 --image 32 --batch 8 --threads 1 --repeat 1" "--conv direct" "--conv winograd"

@@ -32,13 +32,14 @@ typedef struct harness {
     wf_context *ctx;
     wf_graph *graph;
     wfi_kernel_options options;
-    double slack;        /* allowed error, in tolerances of the op */
-    void **slow;         /* [value] what the reference computed */
-    void **fast;         /* [value] opaque values of the fast kernels */
-    int n_fast;          /* nodes that had a fast kernel */
-    int n_formats;       /* operands in a format of the library's */
-    int n_adding;        /* kernels that added */
-    const fast_op *must; /* [MOST_FAST_OPS], op NULL behind the last; NULL: none */
+    double slack;          /* allowed error, in tolerances of the op */
+    void **slow;           /* [value] what the reference computed */
+    void **fast;           /* [value] opaque values of the fast kernels */
+    int n_fast;            /* nodes that had a fast kernel */
+    int n_formats;         /* operands in a format of the library's */
+    int n_adding;          /* kernels that added */
+    int every_way, n_ways; /* of the ways of nodes every so manieth is run; 0: the usual alone */
+    const fast_op *must;   /* [MOST_FAST_OPS], op NULL behind the last; NULL: none */
     bool is_met[MOST_FAST_OPS];
     uint64_t seed;
     wf_dtype dtype; /* of training */
@@ -320,6 +321,37 @@ static void check_fast(const harness *h) {
             fail_msg("no %s kernel for %s: nothing was compared", h->must[i].kernel, h->must[i].op);
 }
 
+/* Other ways that the library has for the node, as a recipe's table asks for them: a sample of
+ * them, or, with WEFT_TEST_FULL=1, all, in all layouts, types and numbers of threads. */
+static void run_ways(harness *h, const wfi_node *node, const wfi_kernel_impl *impl,
+                     const wfi_step_args *step) {
+    const char *const *forms = impl->forms ? impl->forms(node->op) : NULL;
+    double slack = h->slack;
+    for (wfi_way way = {0, 0}; forms && forms[way.form];) {
+        char shape[WFI_NODE_TEXT], name[WFI_WAY_TEXT], again[WFI_WAY_TEXT];
+        char tuned[WFI_NODE_TEXT + WFI_WAY_TEXT];
+        wfi_kernel *kernel;
+        assert_int_equal(
+            wfi_kernel_create_way(h->ctx, h->graph, node, &h->options, impl, way, &kernel), WF_OK);
+        way = kernel ? (wfi_way){way.form, way.number + 1} : (wfi_way){way.form + 1, 0};
+        if (!kernel) continue;
+        wfi_kernel_way_text(kernel, name);
+        wfi_kernel_destroy(kernel);
+        if (h->n_ways++ % h->every_way) continue;
+        snprintf(tuned, sizeof tuned, "%s=%s", wfi_node_text(h->graph, node, shape), name);
+        assert_int_equal(wfi_tuned_check(h->ctx, tuned), WF_OK);
+        h->options.tuned = tuned;
+        h->slack = strstr(name, "wino") ? 10 : slack;
+        assert_int_equal(wfi_kernel_create(h->ctx, h->graph, node, &h->options, &kernel), WF_OK);
+        assert_string_equal(wfi_kernel_way_text(kernel, again), name);
+        if (getenv("WEFT_TEST_VERBOSE")) print_message("    %s\n", tuned);
+        run_fast(h, kernel, step);
+        wfi_kernel_destroy(kernel);
+    }
+    h->options.tuned = NULL;
+    h->slack = slack;
+}
+
 static void walk(harness *h) {
     wfi_step_args step = {.seed = 1, .loss_scale = 1.0 / (double)h->graph->batch};
     for (int32_t n = 0; n < h->graph->n_nodes; n++) {
@@ -336,6 +368,7 @@ static void walk(harness *h) {
             /* Described above on a thread that was told nothing. */
             assert_int_equal(enter(h->ctx, h->options.n_threads), WF_OK);
             run_fast(h, kernel, &step);
+            if (h->every_way) run_ways(h, node, kernel->impl, &step);
             assert_int_equal(enter(h->ctx, 1), WF_OK);
         }
         wfi_kernel_destroy(kernel);
@@ -367,6 +400,9 @@ static int check_in_layout(wf_model_function model, const void *config,
                              .multiplies_bf16 = numbers == ALL_BF16},
                  .slack = slack,
                  .must = must,
+                 .every_way = getenv("WEFT_TEST_FULL")                          ? 1
+                              : blocked && n_threads == 1 && numbers == ALL_F32 ? 7
+                                                                                : 0,
                  .seed = 7,
                  .dtype = dtype};
     assert_int_equal(wf_context_create(NULL, &h.ctx), WF_OK);

@@ -46,6 +46,7 @@ another() {
     --slices) echo 2 ;;
     --conv) echo direct ;;
     --kernels) echo reference ;;
+    --tuned) echo a=b ;;
     --optimizer) echo adam ;;
     --lr-schedule) echo step ;;
     --plan) echo pp=2 ;;

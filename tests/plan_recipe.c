@@ -189,11 +189,31 @@ static void bad_texts(void **state) {
     wf_recipe r;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         TEST_REFUSED(ctx, wf_recipe_parse(ctx, cases[i].text, &r), WF_INVALID_ARG, cases[i].words);
-    char long_text[5000];
+    static const struct {
+        const char *text, *words;
+    } tables[] = {
+        {"tuned=conv2d", "tuned at 'conv2d': it takes SHAPE=WAY joined by +"},
+        {"tuned=a=b+=c", "tuned at ''"},
+        {"tuned=a=b+c= d", "tuned at 'c'"},
+        {"tuned=a=b=c", "tuned at 'a'"},
+        {"tuned=a=b+c=d+a=e", "tuned has the shape 'a' twice"},
+    };
+    wf_plan *plan;
+    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        TEST_OK(ctx, wf_recipe_parse(ctx, tables[i].text, &r));
+        TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, plan, &r), WF_INVALID_ARG, tables[i].words);
+    }
+    wf_plan_destroy(plan);
+    char long_text[33000];
     memset(long_text, 'a', sizeof long_text);
     memcpy(long_text, "freeze=", 7);
     long_text[7 + 1024] = 0;
-    TEST_REFUSED(ctx, wf_recipe_parse(ctx, long_text, &r), WF_INVALID_ARG, "less than 1024");
+    TEST_REFUSED(ctx, wf_recipe_parse(ctx, long_text, &r), WF_INVALID_ARG, "at most 1023");
+    memset(long_text, 'a', sizeof long_text);
+    memcpy(long_text, "tuned=", 6);
+    long_text[6 + 16384] = 0;
+    TEST_REFUSED(ctx, wf_recipe_parse(ctx, long_text, &r), WF_INVALID_ARG, "at most 16383");
     memset(long_text, 'a', sizeof long_text);
     long_text[sizeof long_text - 1] = 0;
     TEST_REFUSED(ctx, wf_recipe_parse(ctx, long_text, &r), WF_INVALID_ARG, "longer than");
@@ -324,7 +344,7 @@ static void ranges(void **state) {
         char words[80], *value = (char *)&r + field->offset;
         if (field->kind == WFI_RECIPE_SEED) continue;
         if (field->kind == WFI_RECIPE_NAMES) {
-            memset(value, 'x', sizeof(wf_names));
+            memset(value, 'x', (size_t)field->most + 1);
             snprintf(words, sizeof words, "recipe: %s has no end", field->name);
             TEST_REFUSED(ctx, wf_recipe_resolve(ctx, &r, plan, &resolved), WF_INVALID_ARG, words);
             continue;

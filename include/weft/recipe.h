@@ -25,13 +25,19 @@ typedef struct wf_names {
     char text[1024];
 } wf_names;
 
+/* Which way computes what has a shape, "SHAPE=WAY" joined by "+", as wf_tuning finds them; "" is
+ * none: each is computed as it usually is. */
+typedef struct wf_tuned {
+    char text[16384];
+} wf_tuned;
+
 /* One row a field: type, field, name, kind, words, default, least, most, use, help. The struct and
  * its defaults, the checks of ranges, what ranks compare, the text of a recipe, the program's
  * options and their help, and what reports and checkpoints say are made from these rows, so a field
  * cannot be left out of them. Kinds: COUNT is int64_t, SEED uint64_t, INT and FLAG int, REAL
- * double, NAMES wf_names; CHOICE is an enum with the words in order. A COUNT or INT of 0 where that
- * is no size is resolved by wf_recipe_resolve. Use: FORWARD (by whatever computes) or UPDATE (by
- * training alone).
+ * double, NAMES a text of at most so many characters as the row says; CHOICE is an enum with the
+ * words in order. A COUNT or INT of 0 where that is no size is resolved by wf_recipe_resolve. Use:
+ * FORWARD (by whatever computes) or UPDATE (by training alone).
  */
 #define WF_RECIPE_FIELDS(X)                                                                        \
     X(int64_t, batch, "batch", COUNT, "", 32, 1, 1e9, FORWARD,                                     \
@@ -54,6 +60,9 @@ typedef struct wf_names {
       "how 3x3 convolutions are computed; auto decides by shape")                                  \
     X(wf_kernels, kernels, "kernels", CHOICE, "fast|reference", WF_KERNELS_FAST, 0, 1, FORWARD,    \
       "reference: plain C, slow, an oracle")                                                       \
+    X(wf_tuned, tuned, "tuned", NAMES, "", {""}, 0, 16383, FORWARD,                                \
+      "which of a library's kernels computes what, by shape: SHAPE=WAY+SHAPE=WAY, as weft tune "   \
+      "writes them")                                                                               \
                                                                                                    \
     X(wf_optimizer, optimizer, "optimizer", CHOICE, "sgd|adam|adamw", WF_SGD, 0, 2, UPDATE,        \
       "the rule of the update")                                                                    \
@@ -71,10 +80,10 @@ typedef struct wf_names {
       "above 0: gradients are scaled down to this global norm")                                    \
     X(double, ema, "ema", REAL, "", 0, 0, 0.9999999, UPDATE,                                       \
       "above 0: an exponential moving average of the weights with this decay, which tests are of") \
-    X(wf_names, freeze, "freeze", NAMES, "", {""}, 0, 0, UPDATE,                                   \
+    X(wf_names, freeze, "freeze", NAMES, "", {""}, 0, 1023, UPDATE,                                \
       "parameters that are not trained, by name or by its first words: conv1,layer1; statistics "  \
       "of norms go on")                                                                            \
-    X(wf_names, lr_scale, "lr_scale", NAMES, "", {""}, 0, 0, UPDATE,                               \
+    X(wf_names, lr_scale, "lr_scale", NAMES, "", {""}, 0, 1023, UPDATE,                            \
       "learning rates by name or its first words, times the rate: fc=10,layer4=0.5; the last "     \
       "that "                                                                                      \
       "fits counts")                                                                               \

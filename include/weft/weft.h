@@ -34,6 +34,7 @@
 #include <weft/tokenizer.h>
 #include <weft/trace.h>
 #include <weft/trainer.h>
+#include <weft/tune.h>
 #include <weft/types.h>
 
 #endif

@@ -1,6 +1,9 @@
 /* Which backends there are, and how a kernel is chosen and made. */
 #include "kernel/backend.h"
 
+#include <stdio.h>
+#include <string.h>
+
 const wfi_backend *wfi_backend_of(const wfi_device_class *device) {
     static const wfi_backend *const backends[] = {&wfi_backend_cpu, &wfi_backend_opencl};
     for (size_t i = 0; i < WFI_COUNT(backends); i++)
@@ -27,31 +30,97 @@ static double flops_of(const wf_graph *graph, const wfi_node *node) {
     return work->of ? work->each * n : n;
 }
 
+/* NULL in *kernel_out, and why, if the implementation declines. */
+static wf_status create_in(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                           const wfi_kernel_options *options, const wfi_kernel_impl *impl,
+                           wfi_way way, bool adds, const char **reason_out,
+                           wfi_kernel **kernel_out) {
+    *kernel_out = NULL;
+    wfi_kernel *kernel = kernel_alloc(ctx, graph, node);
+    if (!kernel) return WF_NO_MEMORY;
+    kernel->options = *options;
+    kernel->adds = adds;
+    kernel->impl = impl;
+    kernel->way = way;
+    kernel->label = node->op->name;
+    kernel->n_operands = node->n_in + node->n_out;
+    for (int k = node->n_in; k < kernel->n_operands; k++) kernel->writes[k] = true;
+    kernel->flops = flops_of(graph, node);
+    wf_status status = impl->describe(kernel, reason_out);
+    if (status == WF_OK) {
+        *kernel_out = kernel;
+        return WF_OK;
+    }
+    kernel->impl->destroy(kernel);
+    wfi_free(ctx, kernel);
+    return status == WF_UNSUPPORTED ? WF_OK : status;
+}
+
+static int first_implementation(const wfi_kernel_options *options) {
+    const wfi_backend *backend = options->backend;
+    return options->reference ? backend->n_implementations - backend->n_plain : 0;
+}
+
+wf_status wfi_kernel_create_way(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                                const wfi_kernel_options *options, const wfi_kernel_impl *impl,
+                                wfi_way way, wfi_kernel **kernel_out) {
+    const char *ignored = "";
+    return create_in(ctx, graph, node, options, impl, way, false, &ignored, kernel_out);
+}
+
+const char *wfi_kernel_way_text(const wfi_kernel *kernel, char text[WFI_WAY_TEXT]) {
+    const wfi_kernel_impl *impl = kernel->impl;
+    const char *const *forms = impl->forms ? impl->forms(kernel->node->op) : NULL;
+    *text = 0;
+    if (forms) snprintf(text, WFI_WAY_TEXT, "%s:%s", forms[kernel->way.form], kernel->detail);
+    return text;
+}
+
+/* As `wanted` says, if the implementation has that way; else NULL. */
+static wf_status create_wanted(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                               const wfi_kernel_options *options, const wfi_kernel_impl *impl,
+                               const char *wanted, wfi_kernel **kernel_out) {
+    const char *const *forms = impl->forms ? impl->forms(node->op) : NULL;
+    char text[WFI_WAY_TEXT];
+    *kernel_out = NULL;
+    for (int f = 0; forms && forms[f]; f++) {
+        size_t n = strlen(forms[f]);
+        if (strncmp(forms[f], wanted, n) || wanted[n] != ':') continue;
+        for (wfi_way way = {f, 0};; way.number++) {
+            WF_TRY(wfi_kernel_create_way(ctx, graph, node, options, impl, way, kernel_out));
+            if (!*kernel_out || !strcmp(wfi_kernel_way_text(*kernel_out, text), wanted)) break;
+            wfi_kernel_destroy(*kernel_out);
+        }
+    }
+    return WF_OK;
+}
+
+/* As the recipe's table says for the node's shape; NULL if it says nothing that there is. */
+static wf_status create_tuned(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                              const wfi_kernel_options *options, wfi_kernel **kernel_out) {
+    char shape[WFI_NODE_TEXT], wanted[WFI_WAY_TEXT];
+    *kernel_out = NULL;
+    if (!options->tuned || !*options->tuned) return WF_OK;
+    wfi_tuned_find(options->tuned, wfi_node_text(graph, node, shape), wanted);
+    for (int i = first_implementation(options);
+         *wanted && !*kernel_out && i < options->backend->n_implementations; i++)
+        WF_TRY(create_wanted(ctx, graph, node, options, options->backend->implementations[i],
+                             wanted, kernel_out));
+    if (*wanted && !*kernel_out)
+        wfi_log(ctx, WF_LOG_DEBUG, "dispatch", "there is no %s for %s", wanted, shape);
+    return WF_OK;
+}
+
 static wf_status create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                         const wfi_kernel_options *options, bool adds, wfi_kernel **kernel_out) {
     const wfi_backend *backend = options->backend;
     const char *reason = "";
     *kernel_out = NULL;
-    for (int i = options->reference ? backend->n_implementations - backend->n_plain : 0;
-         i < backend->n_implementations; i++) {
+    for (int i = first_implementation(options); i < backend->n_implementations; i++) {
         const wfi_kernel_impl *impl = backend->implementations[i];
-        wfi_kernel *kernel = kernel_alloc(ctx, graph, node);
-        if (!kernel) return WF_NO_MEMORY;
-        kernel->options = *options;
-        kernel->adds = adds;
-        kernel->impl = impl;
-        kernel->label = node->op->name;
-        kernel->n_operands = node->n_in + node->n_out;
-        for (int k = node->n_in; k < kernel->n_operands; k++) kernel->writes[k] = true;
-        kernel->flops = flops_of(graph, node);
-        wf_status status = impl->describe(kernel, &reason);
-        if (status == WF_OK) {
-            *kernel_out = kernel;
-            return WF_OK;
-        }
-        kernel->impl->destroy(kernel);
-        wfi_free(ctx, kernel);
-        if (status != WF_UNSUPPORTED) return status;
+        WF_TRY(create_in(ctx, graph, node, options, impl, (wfi_way){WFI_USUAL_FORM, 0}, adds,
+                         &reason, kernel_out));
+        if (*kernel_out) return WF_OK;
         if (!adds)
             wfi_log(ctx, WF_LOG_DEBUG, "dispatch", "%s declined %s in unit %s: %s", impl->name,
                     node->op->name, graph->units[node->unit].name, reason);
@@ -63,7 +132,8 @@ static wf_status create(wf_context *ctx, const wf_graph *graph, const wfi_node *
 
 wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                             const wfi_kernel_options *options, wfi_kernel **kernel_out) {
-    return create(ctx, graph, node, options, false, kernel_out);
+    WF_TRY(create_tuned(ctx, graph, node, options, kernel_out));
+    return *kernel_out ? WF_OK : create(ctx, graph, node, options, false, kernel_out);
 }
 
 wf_status wfi_kernel_create_adding(wf_context *ctx, const wf_graph *graph, const wfi_node *node,

@@ -2,8 +2,9 @@
  *
  * A backend's ordered list of implementations is asked for each node; each may
  * decline with a reason (logged under the topic "dispatch"); the last never
- * declines. The choice is made from the node, its shapes and the
- * options alone, so it is the same on every rank and in every run.
+ * declines. One that has several ways to compute a node takes the one that the recipe's table
+ * names for the node's shape (tuned.h), else the usual one. The choice is made from the node, its
+ * shapes and the options alone, so it is the same on every rank and in every run.
  *
  * Describing a kernel touches no device memory: the memory plan is made from its
  * answer. Preparing (JIT compilation) and running happen on the compute thread.
@@ -12,7 +13,7 @@
 #define WFI_KERNEL_H
 
 #include "device/device.h"
-#include "graph/op.h"
+#include "kernel/tuned.h"
 
 #include <weft/recipe.h>
 
@@ -26,6 +27,7 @@ typedef struct wfi_kernel_options {
     const struct wfi_backend *backend; /* whose kernels (kernel/backend.h) */
     int n_threads;                     /* the kernel's own, part of the recipe */
     wf_conv conv;                      /* auto: Winograd where the shape makes it faster */
+    const char *tuned;                 /* the recipe's (tuned.h), which goes before `conv` */
     bool reference;       /* only the plain C kernels; the layout pass is skipped too */
     bool multiplies_bf16; /* as BF16; otherwise widened to F32 */
 } wfi_kernel_options;
@@ -37,6 +39,15 @@ typedef struct wfi_format {
     const struct wfi_format_class *kind;
 } wfi_format;
 
+/* A way to compute a node: a form, which is how what it reads and writes lies for the library, or
+ * what the library computes instead; and which of the kernels that the library has for that, in its
+ * order. */
+typedef struct wfi_way {
+    int form; /* of those that the implementation has for the op, or WFI_USUAL_FORM */
+    int number;
+} wfi_way;
+#define WFI_USUAL_FORM (-1)
+
 typedef struct wfi_kernel wfi_kernel;
 typedef struct wfi_kernel_impl {
     const char *name;  /* "onednn", "reference" */
@@ -44,6 +55,9 @@ typedef struct wfi_kernel_impl {
     /* Fills kernel->state, scratch_bytes, bytes, format. UNSUPPORTED declines:
      * the reason is in `reason_out` (a static string), no error is recorded. */
     wf_status (*describe)(wfi_kernel *kernel, const char **reason_out);
+    /* Names of an op's forms, NULL behind the last; NULL: it has one way, the usual one. Describing
+     * makes the usual form in kernel->way the one that it is. */
+    const char *const *(*forms)(const wfi_op *op);
     /* Fills kernel->extent and scratch_extent, from what the library will really be given. */
     wf_status (*prepare)(wfi_kernel *kernel);
     wf_status (*run)(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
@@ -65,6 +79,7 @@ struct wfi_kernel {
     const wfi_node *node;  /* NULL for pack and accumulate */
     wfi_kernel_options options;
     const wfi_kernel_impl *impl;
+    wfi_way way;
     const char *label;  /* op name, "pack" or "accumulate" */
     const char *detail; /* what the library calls it; static or owned by state; may be "" */
     void *state;
@@ -88,6 +103,13 @@ wf_status wfi_kernel_create(wf_context *ctx, const wf_graph *graph, const wfi_no
  * library's rounding; NULL if there is none: such a kernel is worth it where outputs are large. */
 wf_status wfi_kernel_create_adding(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
                                    const wfi_kernel_options *options, wfi_kernel **kernel_out);
+/* The node in that way of an implementation; NULL if there is none such. */
+wf_status wfi_kernel_create_way(wf_context *ctx, const wf_graph *graph, const wfi_node *node,
+                                const wfi_kernel_options *options, const wfi_kernel_impl *impl,
+                                wfi_way way, wfi_kernel **kernel_out);
+/* "nhwc:brgconv:avx512_core": the form, and what the library calls it; "" if the kernel's
+ * implementation has one way only. */
+const char *wfi_kernel_way_text(const wfi_kernel *kernel, char text[WFI_WAY_TEXT]);
 /* operands: plain parameter, packed copy. */
 wf_status wfi_kernel_create_pack(wf_context *ctx, const wfi_kernel_options *options,
                                  const wfi_format *format, const wf_shape *shape,

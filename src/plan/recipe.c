@@ -1,5 +1,5 @@
 /* The recipe: checked and resolved. */
-#include "base/base.h"
+#include "kernel/tuned.h"
 #include "plan/lanes.h"
 #include "plan/part.h"
 #include "plan/plan.h"
@@ -42,13 +42,14 @@ static wf_status check_numbers(wf_context *ctx, const wf_recipe *r) {
         const wfi_recipe_field *field = &wfi_recipe_fields[k];
         double value = wfi_recipe_number(r, field);
         const char *text = (const char *)r + field->offset;
-        if (field->kind == WFI_RECIPE_NAMES && !memchr(text, 0, sizeof(wf_names)))
+        if (field->kind == WFI_RECIPE_NAMES && !memchr(text, 0, (size_t)field->most + 1))
             return wfi_fail(ctx, WF_INVALID_ARG, "recipe: %s has no end", field->name);
         if (value >= field->least && value <= field->most) continue; /* false for NaN */
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "recipe: %s is %.15g; it must lie between %.15g and %.15g", field->name,
                         value, field->least, field->most);
     }
+    WF_TRY(wfi_tuned_check(ctx, r->tuned.text));
     if (r->nesterov && r->momentum == 0)
         return wfi_fail(ctx, WF_INVALID_ARG, "recipe: nesterov needs a momentum above 0");
     if ((r->lr_schedule == WF_LR_STEP || r->lr_schedule == WF_LR_COSINE) && r->schedule_steps == 0)

@@ -15,15 +15,15 @@ const wfi_recipe_field wfi_recipe_fields[] = {
 const int wfi_recipe_n_fields = (int)WFI_COUNT(wfi_recipe_fields);
 
 /* What a row's kind says of its type. */
-#define COUNT  int64_t
-#define SEED   uint64_t
-#define INT    int
-#define FLAG   int
-#define REAL   double
-#define CHOICE int
-#define NAMES  wf_names
+#define COUNT(most)  int64_t
+#define SEED(most)   uint64_t
+#define INT(most)    int
+#define FLAG(most)   int
+#define REAL(most)   double
+#define CHOICE(most) int
+#define NAMES(most)  char[(size_t)(most) + 1]
 #define CHECK(type, field, name, kind, words, value, least, most, use, help)                       \
-    _Static_assert(sizeof(type) == sizeof(kind), "wf_recipe." #field " is of another kind");
+    _Static_assert(sizeof(type) == sizeof(kind(most)), "wf_recipe." #field " is of another kind");
 WF_RECIPE_FIELDS(CHECK)
 #undef CHECK
 
@@ -89,7 +89,7 @@ const char *wfi_recipe_text(const wf_recipe *recipe, const wfi_recipe_field *fie
         if (choice_text(field->words, *(const int *)value, text)) return text;
         break;
     case WFI_RECIPE_NAMES:
-        return ((const wf_names *)value)->text;
+        return value;
     case WFI_RECIPE_INT:
     case WFI_RECIPE_FLAG:
         break;

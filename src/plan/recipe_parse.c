@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TEXT  4096
+#define MAX_TEXT  32768
 #define MAX_VALUE 63
 
 typedef struct reading {
@@ -71,10 +71,12 @@ static wf_status read_word(const reading *r, const char *words, void *to) {
     return refuse(r, takes);
 }
 
-static wf_status read_names(const reading *r, wf_names *to) {
+static wf_status read_names(const reading *r, char *to) {
     size_t n = strlen(r->value);
-    if (n >= sizeof to->text) return refuse(r, "less than 1024 characters");
-    memcpy(to->text, r->value, n + 1);
+    char takes[64];
+    snprintf(takes, sizeof takes, "at most %.0f characters", r->field->most);
+    if (n > (size_t)r->field->most) return refuse(r, takes);
+    memcpy(to, r->value, n + 1);
     return WF_OK;
 }
 

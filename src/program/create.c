@@ -64,13 +64,18 @@ static wf_status create_graphs(wf_program *p) {
         (long long)n_least, (long long)n_least + 1, (long long)r->batch);
 }
 
-wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out) {
+wfi_kernel_options wfi_program_kernel_options(const wf_program *p) {
     const wf_recipe *r = &p->recipe;
-    wfi_kernel_options options = {.backend = p->backend,
-                                  .n_threads = r->n_threads,
-                                  .conv = r->conv,
-                                  .reference = r->kernels == WF_KERNELS_REFERENCE,
-                                  .multiplies_bf16 = p->backend->bf16_speed() == WFI_BF16_FAST};
+    return (wfi_kernel_options){.backend = p->backend,
+                                .n_threads = r->n_threads,
+                                .conv = r->conv,
+                                .tuned = r->tuned.text,
+                                .reference = r->kernels == WF_KERNELS_REFERENCE,
+                                .multiplies_bf16 = p->backend->bf16_speed() == WFI_BF16_FAST};
+}
+
+wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out) {
+    const wfi_kernel_options options = wfi_program_kernel_options(p);
     bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
     return wfi_code_create(p->ctx, p->variants[variant].graph, splits, variant, p->gap_bytes,
                            &options, code_out);

@@ -374,6 +374,8 @@ void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
 /* Of a job, whichever processes they live in. */
 #define WFI_MAX_RANKS 1024
 
+/* How the recipe has nodes computed; borrows the program. */
+wfi_kernel_options wfi_program_kernel_options(const wf_program *p);
 /* The same code once more, for a replica that needs kernels of its own. */
 wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out);
 

@@ -2,6 +2,13 @@
  * their gradients are in the format that the library likes best. */
 #include "kernel/onednn/onednn.h"
 
+#include <string.h>
+
+/* As images lie; by Winograd's algorithm; or on row-major or channels-last copies, where 1x1
+ * convolutions are products of matrices. */
+enum form { DIRECT, WINOGRAD, NCHW, NHWC };
+const char *const wfi_conv_forms[] = {"direct", "winograd", "nchw", "nhwc", NULL};
+
 enum direction { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT, N_DIRECTIONS };
 
 typedef struct convolution {
@@ -46,21 +53,21 @@ static bool winograd_possible(const convolution *conv) {
 static wf_status describe_with(const wfi_kernel *kernel, const convolution *conv,
                                dnnl_alg_kind_t alg, dnnl_primitive_desc_t *hint_out,
                                dnnl_primitive_desc_t *desc_out) {
-    const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
+    const wfi_library wanted = wfi_library_at(kernel), *lib = &wfi_onednn_of(kernel)->lib;
     wfi_md any = conv->weight_md, gradient = conv->weight_md;
     any.kind = gradient.kind = WFI_MD_ANY;
     any.type = conv->x_md.type;
     dnnl_primitive_desc_t forward, desc;
     bool is_forward = conv->direction == FORWARD;
     const wfi_md *bias = is_forward ? &conv->bias_md : NULL;
-    WF_TRY(wfi_describe_conv(lib, dnnl_forward_training, alg, &conv->x_md, &any, bias, &conv->y_md,
-                             &conv->window, NULL, &forward));
+    WF_TRY(wfi_describe_conv(is_forward ? &wanted : lib, dnnl_forward_training, alg, &conv->x_md,
+                             &any, bias, &conv->y_md, &conv->window, NULL, &forward));
     desc = forward;
     wf_status status = WF_OK;
     if (!is_forward)
         status = wfi_describe_conv(
-            lib, conv->direction == BACKWARD_DATA ? dnnl_backward_data : dnnl_backward_weights, alg,
-            &conv->x_md, conv->direction == BACKWARD_DATA ? &any : &gradient, &conv->bias_md,
+            &wanted, conv->direction == BACKWARD_DATA ? dnnl_backward_data : dnnl_backward_weights,
+            alg, &conv->x_md, conv->direction == BACKWARD_DATA ? &any : &gradient, &conv->bias_md,
             &conv->y_md, &conv->window, forward, &desc);
     if (status == WF_OK && wfi_desc_is_reference(desc)) {
         if (!is_forward) dnnl_primitive_desc_destroy(desc);
@@ -91,18 +98,26 @@ static wf_status bind_parameters(wfi_kernel *kernel, wfi_primitive *primitive,
                            &conv->weight_md);
 }
 
+/* Whether the image lies otherwise, so that it has to be moved. */
+static bool lay_out(enum form form, const wfi_md *image, wfi_md *md_out) {
+    int64_t c = image->dim[1], h = image->dim[2], w = image->dim[3];
+    *md_out = wfi_md_make(WFI_MD_STRIDED, 4, image->dim);
+    md_out->type = image->type;
+    if (form == NCHW) return image->kind == WFI_MD_C16;
+    const dnnl_dims_t last = {c * h * w, 1, w * c, c};
+    memcpy(md_out->stride, last, 4 * sizeof *last);
+    return true;
+}
+
 /* The library convolves row-major images of any channels (LeNet's 6 -> 16), but not
- * between a row-major and a blocked one, nor in odd groups: what is blocked then goes
+ * between a row-major and a blocked one, nor in odd groups: what lies otherwise goes
  * through scratch memory. */
 static wf_status describe_through_scratch(wfi_kernel *kernel, const convolution *conv,
-                                          const char **reason_out) {
+                                          enum form form, const char **reason_out) {
     wfi_onednn *state = wfi_onednn_of(kernel);
     convolution plain = *conv;
-    plain.x_md = wfi_md_make(WFI_MD_STRIDED, 4, conv->x_md.dim);
-    plain.y_md = wfi_md_make(WFI_MD_STRIDED, 4, conv->y_md.dim);
-    plain.x_md.type = conv->x_md.type;
-    plain.y_md.type = conv->y_md.type;
-    bool moves_x = conv->x_md.kind == WFI_MD_C16, moves_y = conv->y_md.kind == WFI_MD_C16;
+    bool moves_x = lay_out(form, &conv->x_md, &plain.x_md);
+    bool moves_y = lay_out(form, &conv->y_md, &plain.y_md);
     bool writes_x = conv->direction == BACKWARD_DATA, writes_y = conv->direction == FORWARD;
     size_t x_bytes = moves_x ? wfi_md_row_major_bytes(&plain.x_md) : 0;
     size_t y_bytes = moves_y ? wfi_md_row_major_bytes(&plain.y_md) : 0;
@@ -130,6 +145,38 @@ static wf_status describe_through_scratch(wfi_kernel *kernel, const convolution 
     return WF_OK;
 }
 
+/* In the form of kernel->way. */
+static wf_status describe_in(wfi_kernel *kernel, const convolution *conv, const char **reason_out) {
+    enum form form = (enum form)kernel->way.form;
+    dnnl_primitive_desc_t hint, desc;
+    wfi_primitive *primitive;
+    if (form == NCHW || form == NHWC)
+        return describe_through_scratch(kernel, conv, form, reason_out);
+    if (form == WINOGRAD && !winograd_possible(conv))
+        return wfi_decline(reason_out, "Winograd's algorithm is for other shapes");
+    WF_TRY(describe_with(kernel, conv,
+                         form == WINOGRAD ? dnnl_convolution_winograd : dnnl_convolution_direct,
+                         &hint, &desc));
+    WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
+    WF_TRY(wfi_bind(kernel, primitive, args_of[conv->direction].x, conv->x));
+    WF_TRY(wfi_bind(kernel, primitive, args_of[conv->direction].y, conv->y));
+    return bind_parameters(kernel, primitive, conv);
+}
+
+/* Where the library does not have one form, it has the next. */
+static wf_status describe_usual(wfi_kernel *kernel, const convolution *conv,
+                                const char **reason_out) {
+    static const enum form forms[] = {WINOGRAD, DIRECT, NCHW};
+    wf_conv choice = kernel->options.conv;
+    bool winograd = choice == WF_CONV_WINOGRAD || (choice == WF_CONV_AUTO && winograd_pays(conv));
+    wf_status status = WF_UNSUPPORTED;
+    for (size_t k = winograd ? 0 : 1; k < WFI_COUNT(forms) && status == WF_UNSUPPORTED; k++) {
+        kernel->way.form = forms[k];
+        status = describe_in(kernel, conv, reason_out);
+    }
+    return status;
+}
+
 static wf_status describe(wfi_kernel *kernel, convolution *conv, const char **reason_out) {
     const wfi_attr *attr = &kernel->node->attr;
     conv->x_md = wfi_operand_md(kernel, conv->x);
@@ -148,21 +195,8 @@ static wf_status describe(wfi_kernel *kernel, convolution *conv, const char **re
         conv->window.pad_end[i] =
             (conv->y_md.dim[2 + i] - 1) * stride + w[2 + i] - conv->x_md.dim[2 + i] - pad;
 
-    bool winograd =
-        winograd_possible(conv) && (kernel->options.conv == WF_CONV_WINOGRAD ||
-                                    (kernel->options.conv == WF_CONV_AUTO && winograd_pays(conv)));
-    dnnl_primitive_desc_t hint, desc;
-    wf_status status = WF_UNSUPPORTED;
-    if (winograd) status = describe_with(kernel, conv, dnnl_convolution_winograd, &hint, &desc);
-    if (status == WF_UNSUPPORTED)
-        status = describe_with(kernel, conv, dnnl_convolution_direct, &hint, &desc);
-    if (status == WF_UNSUPPORTED) return describe_through_scratch(kernel, conv, reason_out);
-    WF_TRY(status);
-    wfi_primitive *primitive;
-    WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
-    WF_TRY(wfi_bind(kernel, primitive, args_of[conv->direction].x, conv->x));
-    WF_TRY(wfi_bind(kernel, primitive, args_of[conv->direction].y, conv->y));
-    return bind_parameters(kernel, primitive, conv);
+    return kernel->way.form < 0 ? describe_usual(kernel, conv, reason_out)
+                                : describe_in(kernel, conv, reason_out);
 }
 
 /* x, weight, bias -> y */

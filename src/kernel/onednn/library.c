@@ -19,7 +19,7 @@ wf_status wfi_library_check(wf_context *ctx, dnnl_status_t status, const char *v
 wf_status wfi_library_open(wf_context *ctx, wfi_library *lib_out) {
     dnnl_engine_t engine;
     WF_TRY(wfi_library_check(ctx, dnnl_engine_create(&engine, dnnl_cpu, 0), "open", "the CPU"));
-    *lib_out = (wfi_library){ctx, engine};
+    *lib_out = (wfi_library){.ctx = ctx, .engine = engine};
     return WF_OK;
 }
 
@@ -189,10 +189,18 @@ static void call_begin(call *c, bool add, int n_mds, const wfi_md *const *md) {
     c->status = c->m.status == dnnl_success ? attr_make(add, &c->attr) : c->m.status;
 }
 
+/* What says that there is no further kernel for what is described. */
+#if DNNL_VERSION_MAJOR >= 3
+#define NO_OTHER dnnl_last_impl_reached
+#else
+#define NO_OTHER dnnl_iterator_ends
+#endif
+
 static wf_status call_end(call *c, const wfi_library *lib, dnnl_primitive_desc_t *desc_out) {
     natives_free(&c->m);
     if (c->attr) dnnl_primitive_attr_destroy(c->attr);
-    if (c->status == dnnl_unimplemented || c->status == dnnl_invalid_arguments)
+    if (c->status == dnnl_unimplemented || c->status == dnnl_invalid_arguments ||
+        c->status == NO_OTHER)
         return WF_UNSUPPORTED;
     WF_TRY(wfi_library_check(lib->ctx, c->status, "describe", "a kernel"));
     *desc_out = c->desc;
@@ -205,19 +213,28 @@ static wf_status call_end(call *c, const wfi_library *lib, dnnl_primitive_desc_t
 #if DNNL_VERSION_MAJOR >= 3
 #define SINCE_3(argument) argument,
 #define DESCRIBE_FORWARD(c, name, name_2, ...)                                                     \
-    (c).status = dnnl_##name##_primitive_desc_create(&(c).desc, lib->engine, __VA_ARGS__, (c).attr)
+    (c).status = pass_over(                                                                        \
+        &(c), lib,                                                                                 \
+        dnnl_##name##_primitive_desc_create(&(c).desc, lib->engine, __VA_ARGS__, (c).attr))
 #define DESCRIBE_BACKWARD(c, name, name_2, ...)                                                    \
-    (c).status =                                                                                   \
-        dnnl_##name##_primitive_desc_create(&(c).desc, lib->engine, __VA_ARGS__, hint, (c).attr)
+    (c).status = pass_over(                                                                        \
+        &(c), lib,                                                                                 \
+        dnnl_##name##_primitive_desc_create(&(c).desc, lib->engine, __VA_ARGS__, hint, (c).attr))
+
+static dnnl_status_t pass_over(call *c, const wfi_library *lib, dnnl_status_t status) {
+    if (status != dnnl_success) return status;
+    for (int k = 0; k < lib->n_skipped && status == dnnl_success; k++)
+        status = dnnl_primitive_desc_next_impl(c->desc);
+    if (status != dnnl_success) dnnl_primitive_desc_destroy(c->desc);
+    return status;
+}
 #else
 #define SINCE_3(argument)
 #define DESCRIBE(c, hint_2, name_2, ...)                                                           \
     do {                                                                                           \
         op_desc op;                                                                                \
         (c).status = dnnl_##name_2##_desc_init((void *)&op, __VA_ARGS__);                          \
-        if ((c).status == dnnl_success)                                                            \
-            (c).status =                                                                           \
-                dnnl_primitive_desc_create(&(c).desc, &op, (c).attr, lib->engine, hint_2);         \
+        if ((c).status == dnnl_success) (c).status = find_desc(&(c), lib, &op, hint_2);            \
     } while (0)
 #define DESCRIBE_FORWARD(c, name, name_2, ...)  DESCRIBE(c, NULL, name_2, __VA_ARGS__)
 #define DESCRIBE_BACKWARD(c, name, name_2, ...) DESCRIBE(c, hint, name_2, __VA_ARGS__)
@@ -233,6 +250,17 @@ typedef union op_desc {
     dnnl_softmax_v2_desc_t softmax;
     dnnl_rnn_desc_t rnn;
 } op_desc;
+
+static dnnl_status_t find_desc(call *c, const wfi_library *lib, const op_desc *op,
+                               const_dnnl_primitive_desc_t hint) {
+    dnnl_primitive_desc_iterator_t at = NULL;
+    dnnl_status_t status = dnnl_primitive_desc_iterator_create(&at, op, c->attr, lib->engine, hint);
+    for (int k = 0; k < lib->n_skipped && status == dnnl_success; k++)
+        status = dnnl_primitive_desc_iterator_next(at);
+    if (status == dnnl_success) c->desc = dnnl_primitive_desc_iterator_fetch(at);
+    if (at) dnnl_primitive_desc_iterator_destroy(at);
+    return status == dnnl_success && !c->desc ? dnnl_out_of_memory : status;
+}
 #endif
 
 static bool is_forward(dnnl_prop_kind_t prop) {
@@ -282,11 +310,12 @@ wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t pr
 }
 
 wf_status wfi_describe_matmul(const wfi_library *lib, const wfi_md *a, const wfi_md *b,
-                              const wfi_md *dst, dnnl_primitive_desc_t *desc_out) {
+                              const wfi_md *bias, const wfi_md *dst,
+                              dnnl_primitive_desc_t *desc_out) {
     call c;
-    call_begin(&c, false, 3, (const wfi_md *const[]){a, b, dst});
+    call_begin(&c, false, 4, (const wfi_md *const[]){a, b, bias, dst});
     if (c.status == dnnl_success)
-        DESCRIBE_FORWARD(c, matmul, matmul, c.m.md[0], c.m.md[1], NULL, c.m.md[2]);
+        DESCRIBE_FORWARD(c, matmul, matmul, c.m.md[0], c.m.md[1], c.m.md[2], c.m.md[3]);
     return call_end(&c, lib, desc_out);
 }
 

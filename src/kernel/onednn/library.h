@@ -49,6 +49,7 @@ typedef const dnnl_memory_desc_t *wfi_shown_md;
 typedef struct wfi_library {
     wf_context *ctx;
     dnnl_engine_t engine;
+    int n_skipped; /* of the kernels that the library has for what is described, in its order */
 } wfi_library;
 
 wf_status wfi_library_open(wf_context *ctx, wfi_library *lib_out);
@@ -80,8 +81,10 @@ wf_status wfi_describe_inner_product(const wfi_library *lib, dnnl_prop_kind_t pr
                                      const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
                                      const wfi_md *dst, const_dnnl_primitive_desc_t hint,
                                      dnnl_primitive_desc_t *desc_out);
+/* `bias` may be NULL. */
 wf_status wfi_describe_matmul(const wfi_library *lib, const wfi_md *a, const wfi_md *b,
-                              const wfi_md *dst, dnnl_primitive_desc_t *desc_out);
+                              const wfi_md *bias, const wfi_md *dst,
+                              dnnl_primitive_desc_t *desc_out);
 /* src, dst and their gradients look alike; flags of dnnl_normalization_flags_t. No
  * backward needs the shift, but layer norm's must be given one, and batch norm's must
  * in oneDNN 2 and must not in 3. */

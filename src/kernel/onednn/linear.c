@@ -8,23 +8,72 @@
 #include "kernel/onednn/onednn.h"
 #include "op/op_table.h"
 
+/* An inner product, or a product of matrices, on weights as they lie, or as the library likes them
+ * best. */
+enum form { PLAIN, PACKED, MATMUL, MATMUL_PACKED };
+const char *const wfi_linear_forms[] = {"plain", "packed", "matmul", "matmul_packed", NULL};
+const char *const wfi_product_forms[] = {"plain", NULL};
+
 /* The library's weight is [out, in]; the node's may lie the other way. */
 static wfi_md weight_md(const wfi_kernel *kernel, int operand) {
     wfi_md md = wfi_operand_md(kernel, operand);
     return kernel->node->attr.linear.in_out ? wfi_md_transposed(md) : md;
 }
 
+/* The weight, or its gradient, as the form has it; what the library multiplies is of one type, and
+ * a weight of another can only be packed. Declines what cannot be. */
+static wf_status want_weight(wfi_kernel *kernel, const wfi_md *x, wfi_md *weight,
+                             const char **reason_out) {
+    bool is_other = weight->type != x->type;
+    if (kernel->way.form < 0) kernel->way.form = is_other ? PACKED : PLAIN;
+    bool is_packed = kernel->way.form == PACKED || kernel->way.form == MATMUL_PACKED;
+    if (is_other && !is_packed) return wfi_decline(reason_out, "the weight is of another type");
+    if (is_packed) weight->kind = WFI_MD_ANY;
+    weight->type = x->type;
+    return WF_OK;
+}
+
+static bool is_matmul(const wfi_kernel *kernel) {
+    return kernel->way.form == MATMUL || kernel->way.form == MATMUL_PACKED;
+}
+
+/* Operands a, b, bias (or -1) and c of a product; `weight` is the one that may be packed, and
+ * `plain` how that lies. */
+static wf_status describe_matmul(wfi_kernel *kernel, const int operand[4], const wfi_md md[4],
+                                 int weight, const wfi_md *plain, const char **reason_out) {
+    static const int arg[4] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST};
+    const wfi_library lib = wfi_library_at(kernel);
+    dnnl_primitive_desc_t desc;
+    wfi_primitive *primitive;
+    WF_TRY(wfi_describe_matmul(&lib, &md[0], &md[1], &md[2], &md[3], &desc));
+    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
+    for (int k = 0; k < 4; k++) {
+        if (operand[k] < 0) continue;
+        WF_TRY(k == weight ? wfi_bind_format(kernel, primitive, arg[k], operand[k], plain)
+                           : wfi_bind(kernel, primitive, arg[k], operand[k]));
+    }
+    return WF_OK;
+}
+
 /* x, weight, bias -> y */
 wf_status wfi_describe_linear(wfi_kernel *kernel, const char **reason_out) {
     int n_in = kernel->node->n_in;
-    wfi_md x = wfi_operand_rows(kernel, 0), weight = weight_md(kernel, 1);
+    wfi_md x = wfi_operand_rows(kernel, 0), weight = weight_md(kernel, 1), wanted = weight;
     wfi_md bias = {.kind = WFI_MD_ABSENT}, y = wfi_operand_rows(kernel, n_in);
-    wfi_md wanted = wfi_wanted_weight(&x, &weight);
+    WF_TRY(want_weight(kernel, &x, &wanted, reason_out));
     if (n_in > 2) bias = wfi_operand_md(kernel, 2);
+    if (is_matmul(kernel)) {
+        wfi_md plain = wfi_md_transposed(weight);
+        if (n_in > 2) bias = wfi_operand_rows(kernel, 2);
+        return describe_matmul(kernel, (const int[]){0, 1, n_in > 2 ? 2 : -1, n_in},
+                               (const wfi_md[]){x, wfi_md_transposed(wanted), bias, y}, 1, &plain,
+                               reason_out);
+    }
+    const wfi_library lib = wfi_library_at(kernel);
     dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
-    WF_TRY(wfi_describe_inner_product(&wfi_onednn_of(kernel)->lib, dnnl_forward_training, &x,
-                                      &wanted, &bias, &y, NULL, &desc));
+    WF_TRY(wfi_describe_inner_product(&lib, dnnl_forward_training, &x, &wanted, &bias, &y, NULL,
+                                      &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 0));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DST, n_in));
@@ -32,16 +81,25 @@ wf_status wfi_describe_linear(wfi_kernel *kernel, const char **reason_out) {
     return wfi_bind_format(kernel, primitive, DNNL_ARG_WEIGHTS, 1, &weight);
 }
 
+/* A weight as it is, or, if that is F32 and `x` is not, in the library's format of x's type. */
+static wfi_md wanted_weight(const wfi_md *x, const wfi_md *weight) {
+    wfi_md wanted = *weight;
+    if (weight->type == x->type) return wanted;
+    wanted.type = x->type;
+    wanted.kind = WFI_MD_ANY;
+    return wanted;
+}
+
 static wf_status describe_backward(const wfi_kernel *kernel, dnnl_prop_kind_t prop, const wfi_md *x,
                                    const wfi_md *weight, const wfi_md *bias, const wfi_md *y,
                                    dnnl_primitive_desc_t *hint_out,
                                    dnnl_primitive_desc_t *desc_out) {
-    const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
+    const wfi_library *lib = &wfi_onednn_of(kernel)->lib, at = wfi_library_at(kernel);
     dnnl_primitive_desc_t forward;
-    wfi_md wanted = wfi_wanted_weight(x, weight);
+    wfi_md wanted = wanted_weight(x, weight);
     WF_TRY(wfi_describe_inner_product(lib, dnnl_forward_training, x, &wanted, NULL, y, NULL,
                                       &forward));
-    wf_status status = wfi_describe_inner_product(lib, prop, x, weight, bias, y, forward, desc_out);
+    wf_status status = wfi_describe_inner_product(&at, prop, x, weight, bias, y, forward, desc_out);
     if (status != WF_OK) dnnl_primitive_desc_destroy(forward);
     WF_TRY(status);
     *hint_out = forward;
@@ -51,10 +109,18 @@ static wf_status describe_backward(const wfi_kernel *kernel, dnnl_prop_kind_t pr
 /* dy, weight -> dx */
 wf_status wfi_describe_linear_backward_data(wfi_kernel *kernel, const char **reason_out) {
     wfi_md y = wfi_operand_rows(kernel, 0), weight = weight_md(kernel, 1),
-           x = wfi_operand_rows(kernel, 2), wanted = wfi_wanted_weight(&y, &weight);
+           x = wfi_operand_rows(kernel, 2), wanted = weight;
+    WF_TRY(want_weight(kernel, &y, &wanted, reason_out));
+    if (is_matmul(kernel))
+        return describe_matmul(kernel, (const int[]){0, 1, -1, 2},
+                               (const wfi_md[]){y, wanted, {.kind = WFI_MD_ABSENT}, x}, 1, &weight,
+                               reason_out);
     /* Where several threads divide the sum, oneDNN 2.6.3's kernel for weights in its own format
      * (brgemm_bwd_d) adds what it finds in its scratch memory. */
-    if (kernel->options.n_threads > 1) wanted.kind = weight.kind;
+    if (kernel->options.n_threads > 1) {
+        kernel->way.form = PLAIN;
+        wanted.kind = weight.kind;
+    }
     dnnl_primitive_desc_t hint, desc;
     wfi_primitive *primitive;
     WF_TRY(describe_backward(kernel, dnnl_backward_data, &x, &wanted, NULL, &y, &hint, &desc));
@@ -112,7 +178,7 @@ static wf_status add_chunk(wfi_kernel *kernel, const chunks *c, int64_t n,
     wfi_md product = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){n, c->n_cols});
     dnnl_primitive_desc_t desc;
     wfi_primitive *primitive;
-    WF_TRY(wfi_describe_matmul(&wfi_onednn_of(kernel)->lib, &rows, &cols, &product, &desc));
+    WF_TRY(wfi_describe_matmul(&wfi_onednn_of(kernel)->lib, &rows, &cols, NULL, &product, &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
     WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, c->rows, 0));
     WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_WEIGHTS, c->cols, 0));
@@ -134,16 +200,32 @@ static wf_status describe_adding(wfi_kernel *kernel, const char **reason_out) {
     return WF_OK;
 }
 
+/* Its rows are the columns of dy, or, where the weight lies the other way, of x. */
+static wf_status describe_weight_matmul(wfi_kernel *kernel, const wfi_md *y, const wfi_md *x,
+                                        const char **reason_out) {
+    bool in_out = kernel->node->attr.linear.in_out;
+    wfi_md gradient = wfi_operand_md(kernel, 2), absent = {.kind = WFI_MD_ABSENT};
+    if (kernel->node->n_out > 1 || kernel->way.form == MATMUL_PACKED)
+        return wfi_decline(reason_out, "a product gives no sum of rows, and a plain gradient");
+    return describe_matmul(
+        kernel, (const int[]){in_out, !in_out, -1, 2},
+        (const wfi_md[]){wfi_md_transposed(in_out ? *x : *y), in_out ? *y : *x, absent, gradient},
+        -1, NULL, reason_out);
+}
+
 /* dy, x -> dweight, dbias */
 wf_status wfi_describe_linear_backward_weight(wfi_kernel *kernel, const char **reason_out) {
     if (kernel->adds) return describe_adding(kernel, reason_out);
     wfi_md y = wfi_operand_rows(kernel, 0), x = wfi_operand_rows(kernel, 1),
-           weight = weight_md(kernel, 2);
+           weight = weight_md(kernel, 2), wanted = weight;
     wfi_md bias = {.kind = WFI_MD_ABSENT};
     if (kernel->node->n_out > 1) bias = wfi_operand_md(kernel, 3);
+    if (kernel->way.form < 0) kernel->way.form = PLAIN;
+    if (kernel->way.form == PACKED || kernel->way.form == MATMUL_PACKED) wanted.kind = WFI_MD_ANY;
+    if (is_matmul(kernel)) return describe_weight_matmul(kernel, &y, &x, reason_out);
     dnnl_primitive_desc_t hint, desc;
     wfi_primitive *primitive;
-    WF_TRY(describe_backward(kernel, dnnl_backward_weights, &x, &weight, &bias, &y, &hint, &desc));
+    WF_TRY(describe_backward(kernel, dnnl_backward_weights, &x, &wanted, &bias, &y, &hint, &desc));
     WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_DIFF_DST, 0));
     WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 1));
@@ -158,11 +240,8 @@ wf_status wfi_describe_product(wfi_kernel *kernel, const char **reason_out) {
     wfi_md c = wfi_operand_md(kernel, 2);
     if (attr->matmul.transpose_a) a = wfi_md_transposed(a);
     if (attr->matmul.transpose_b) b = wfi_md_transposed(b);
-    dnnl_primitive_desc_t desc;
-    wfi_primitive *primitive;
-    WF_TRY(wfi_describe_matmul(&wfi_onednn_of(kernel)->lib, &a, &b, &c, &desc));
-    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_SRC, 0));
-    WF_TRY(wfi_bind(kernel, primitive, DNNL_ARG_WEIGHTS, 1));
-    return wfi_bind(kernel, primitive, DNNL_ARG_DST, 2);
+    kernel->way.form = PLAIN;
+    return describe_matmul(kernel, (const int[]){0, 1, -1, 2},
+                           (const wfi_md[]){a, b, {.kind = WFI_MD_ABSENT}, c}, -1, NULL,
+                           reason_out);
 }

@@ -12,51 +12,69 @@
 static const struct {
     const wfi_op *op;
     wfi_describe_function describe;
+    const char *const *forms; /* NULL: one way */
 } described[] = {
-    {&wfi_op_conv2d, wfi_describe_conv2d},
-    {&wfi_op_conv2d_backward_data, wfi_describe_conv2d_backward_data},
-    {&wfi_op_conv2d_backward_weight, wfi_describe_conv2d_backward_weight},
-    {&wfi_op_linear, wfi_describe_linear},
-    {&wfi_op_linear_backward_data, wfi_describe_linear_backward_data},
-    {&wfi_op_linear_backward_weight, wfi_describe_linear_backward_weight},
-    {&wfi_op_matmul, wfi_describe_product},
-    {&wfi_op_batch_norm, wfi_describe_bn},
-    {&wfi_op_batch_norm_inference, wfi_describe_bn},
-    {&wfi_op_batch_norm_backward, wfi_describe_bn},
-    {&wfi_op_layer_norm, wfi_describe_ln},
-    {&wfi_op_layer_norm_backward, wfi_describe_ln},
-    {&wfi_op_relu_backward, wfi_describe_activation},
-    {&wfi_op_gelu, wfi_describe_activation},
-    {&wfi_op_gelu_backward, wfi_describe_activation},
-    {&wfi_op_tanh, wfi_describe_activation},
-    {&wfi_op_tanh_backward, wfi_describe_activation},
-    {&wfi_op_sigmoid, wfi_describe_activation},
-    {&wfi_op_sigmoid_backward, wfi_describe_activation},
-    {&wfi_op_add, wfi_describe_arithmetic},
-    {&wfi_op_mul, wfi_describe_arithmetic},
-    {&wfi_op_scale, wfi_describe_arithmetic},
-    {&wfi_op_max_pool, wfi_describe_pool},
-    {&wfi_op_max_pool_backward, wfi_describe_pool},
-    {&wfi_op_avg_pool, wfi_describe_pool},
-    {&wfi_op_avg_pool_backward, wfi_describe_pool},
-    {&wfi_op_global_avg_pool, wfi_describe_pool},
-    {&wfi_op_global_avg_pool_backward, wfi_describe_pool},
-    {&wfi_op_softmax, wfi_describe_softmaxes},
-    {&wfi_op_softmax_backward, wfi_describe_softmaxes},
-    {&wfi_op_log_softmax, wfi_describe_softmaxes},
-    {&wfi_op_log_softmax_backward, wfi_describe_softmaxes},
-    {&wfi_op_cross_entropy, wfi_describe_cross_entropy},
-    {&wfi_op_cross_entropy_backward, wfi_describe_cross_entropy},
-    {&wfi_op_class_sums, wfi_describe_cross_entropy},
-    {&wfi_op_class_sums_backward, wfi_describe_cross_entropy},
-    {&wfi_op_self_attention, wfi_describe_attention},
-    {&wfi_op_self_attention_backward, wfi_describe_attention},
-    {&wfi_op_reorder, wfi_describe_layout},
-    {&wfi_op_lstm, wfi_describe_recurrent},
-    {&wfi_op_lstm_backward, wfi_describe_recurrent},
+    {&wfi_op_conv2d, wfi_describe_conv2d, wfi_conv_forms},
+    {&wfi_op_conv2d_backward_data, wfi_describe_conv2d_backward_data, wfi_conv_forms},
+    {&wfi_op_conv2d_backward_weight, wfi_describe_conv2d_backward_weight, wfi_conv_forms},
+    {&wfi_op_linear, wfi_describe_linear, wfi_linear_forms},
+    {&wfi_op_linear_backward_data, wfi_describe_linear_backward_data, wfi_linear_forms},
+    {&wfi_op_linear_backward_weight, wfi_describe_linear_backward_weight, wfi_linear_forms},
+    {&wfi_op_matmul, wfi_describe_product, wfi_product_forms},
+    {&wfi_op_batch_norm, wfi_describe_bn, NULL},
+    {&wfi_op_batch_norm_inference, wfi_describe_bn, NULL},
+    {&wfi_op_batch_norm_backward, wfi_describe_bn, NULL},
+    {&wfi_op_layer_norm, wfi_describe_ln, NULL},
+    {&wfi_op_layer_norm_backward, wfi_describe_ln, NULL},
+    {&wfi_op_relu_backward, wfi_describe_activation, NULL},
+    {&wfi_op_gelu, wfi_describe_activation, NULL},
+    {&wfi_op_gelu_backward, wfi_describe_activation, NULL},
+    {&wfi_op_tanh, wfi_describe_activation, NULL},
+    {&wfi_op_tanh_backward, wfi_describe_activation, NULL},
+    {&wfi_op_sigmoid, wfi_describe_activation, NULL},
+    {&wfi_op_sigmoid_backward, wfi_describe_activation, NULL},
+    {&wfi_op_add, wfi_describe_arithmetic, NULL},
+    {&wfi_op_mul, wfi_describe_arithmetic, NULL},
+    {&wfi_op_scale, wfi_describe_arithmetic, NULL},
+    {&wfi_op_max_pool, wfi_describe_pool, NULL},
+    {&wfi_op_max_pool_backward, wfi_describe_pool, NULL},
+    {&wfi_op_avg_pool, wfi_describe_pool, NULL},
+    {&wfi_op_avg_pool_backward, wfi_describe_pool, NULL},
+    {&wfi_op_global_avg_pool, wfi_describe_pool, NULL},
+    {&wfi_op_global_avg_pool_backward, wfi_describe_pool, NULL},
+    {&wfi_op_softmax, wfi_describe_softmaxes, NULL},
+    {&wfi_op_softmax_backward, wfi_describe_softmaxes, NULL},
+    {&wfi_op_log_softmax, wfi_describe_softmaxes, NULL},
+    {&wfi_op_log_softmax_backward, wfi_describe_softmaxes, NULL},
+    {&wfi_op_cross_entropy, wfi_describe_cross_entropy, NULL},
+    {&wfi_op_cross_entropy_backward, wfi_describe_cross_entropy, NULL},
+    {&wfi_op_class_sums, wfi_describe_cross_entropy, NULL},
+    {&wfi_op_class_sums_backward, wfi_describe_cross_entropy, NULL},
+    {&wfi_op_self_attention, wfi_describe_attention, NULL},
+    {&wfi_op_self_attention_backward, wfi_describe_attention, NULL},
+    {&wfi_op_reorder, wfi_describe_layout, NULL},
+    {&wfi_op_lstm, wfi_describe_recurrent, NULL},
+    {&wfi_op_lstm_backward, wfi_describe_recurrent, NULL},
 };
 
+static size_t place_of(const wfi_op *op) {
+    size_t i = 0;
+    while (i < WFI_COUNT(described) && described[i].op != op) i++;
+    return i;
+}
+
+static const char *const *onednn_forms(const wfi_op *op) {
+    size_t i = place_of(op);
+    return i < WFI_COUNT(described) ? described[i].forms : NULL;
+}
+
 /* ---- describing ---- */
+
+wfi_library wfi_library_at(const wfi_kernel *kernel) {
+    wfi_library lib = wfi_onednn_of(kernel)->lib;
+    lib.n_skipped = kernel->way.number;
+    return lib;
+}
 
 wf_status wfi_onednn_open(wfi_kernel *kernel, int n_threads) {
     wfi_onednn *state = wfi_alloc(kernel->ctx, 1, sizeof *state, "a oneDNN kernel");
@@ -108,14 +126,6 @@ bool wfi_is_mixed(const wfi_kernel *kernel) {
             return true;
     }
     return false;
-}
-
-wfi_md wfi_wanted_weight(const wfi_md *x, const wfi_md *weight) {
-    wfi_md wanted = *weight;
-    if (weight->type == x->type) return wanted;
-    wanted.type = x->type;
-    wanted.kind = WFI_MD_ANY;
-    return wanted;
 }
 
 wf_status wfi_bind_at(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
@@ -209,8 +219,7 @@ static bool is_for_f32(const wfi_kernel *kernel) {
 /* The size of a scratchpad depends on the number of threads at this moment, so it
  * is the kernel's while the library is asked, whichever thread asks. */
 static wf_status onednn_describe(wfi_kernel *kernel, const char **reason_out) {
-    size_t i = 0;
-    while (i < WFI_COUNT(described) && described[i].op != kernel->node->op) i++;
+    size_t i = place_of(kernel->node->op);
     if (i == WFI_COUNT(described)) return wfi_decline(reason_out, "not an op of oneDNN's");
     if (kernel->adds && kernel->node->op != &wfi_op_linear_backward_weight)
         return wfi_decline(reason_out, "it has to add");
@@ -342,6 +351,7 @@ const wfi_kernel_impl wfi_kernel_onednn = {
     .name = "onednn",
     .instrumented = false,
     .describe = onednn_describe,
+    .forms = onednn_forms,
     .prepare = onednn_prepare,
     .run = onednn_run,
     .destroy = onednn_destroy,

@@ -60,6 +60,9 @@ wf_status wfi_describe_attention(wfi_kernel *, const char **);
 wf_status wfi_describe_layout(wfi_kernel *, const char **);
 wf_status wfi_describe_recurrent(wfi_kernel *, const char **);
 
+/* The forms of what has several (kernel.h). */
+extern const char *const wfi_conv_forms[], *const wfi_linear_forms[], *const wfi_product_forms[];
+
 static inline wfi_onednn *wfi_onednn_of(const wfi_kernel *kernel) {
     return kernel->state;
 }
@@ -70,6 +73,9 @@ static inline wf_status wfi_decline(const char **reason_out, const char *reason)
 
 /* A state with an open engine and stream. */
 wf_status wfi_onednn_open(wfi_kernel *kernel, int n_threads);
+/* For describing what computes, and not what moves or is a hint: it passes over those kernels of
+ * the library that stand before the one of kernel->way. */
+wfi_library wfi_library_at(const wfi_kernel *kernel);
 
 /* The value behind an operand, NULL if it is absent. */
 const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand);
@@ -84,9 +90,6 @@ static inline bool wfi_is_narrow(const wfi_kernel *kernel, int operand) {
 }
 /* Whether there are several types among operands of the first one's shape. */
 bool wfi_is_mixed(const wfi_kernel *kernel);
-/* How a kernel whose input is like `x` wants the weight: as it is, or, if that is F32 and x is not,
- * in the library's format of x's type. */
-wfi_md wfi_wanted_weight(const wfi_md *x, const wfi_md *weight);
 
 /* Appends a primitive; `desc` and `hint` (may be NULL) are the kernel's from here
  * on, also on failure. Declines the library's own reference implementations. */

@@ -1,0 +1,66 @@
+#include "tuned.h"
+#include "cli.h"
+#include "processor.h"
+#include "text.h"
+
+#include <string.h>
+
+static const char *text_of(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    const char *text = json_string_value(value);
+    bool is_whole = text && strlen(text) == json_string_length(value) && !text_has_control(text);
+    return is_whole ? text : NULL;
+}
+
+/* "SHAPE=WAY", or nothing if that is what is done anyway. */
+static bool add_row(options *o, const json_t *row, size_t number, const char *where) {
+    const char *shape = text_of(row, "shape"), *choice = text_of(row, "choice"),
+               *usual = text_of(row, "usual");
+    char *text = o->recipe.tuned.text;
+    size_t n = strlen(text), room = sizeof o->recipe.tuned.text - n;
+    if (!shape || !choice || !usual || strcspn(shape, "=+,") < strlen(shape) ||
+        strcspn(choice, "=+,") < strlen(choice) || !*shape || !*choice)
+        return options_fail(o, "%.200s: row %zu does not say its shape, choice and usual way",
+                            where, number);
+    if (!strcmp(choice, usual)) return true;
+    if ((size_t)snprintf(text + n, room, "%s%s=%s", n ? "+" : "", shape, choice) < room)
+        return true;
+    return options_fail(o,
+                        "%.200s: its choices are more than the %zu characters that a recipe takes",
+                        where, sizeof o->recipe.tuned.text - 1);
+}
+
+static void say_made_for(char *text, size_t bytes, const char *library, const char *processor,
+                         long long n_threads) {
+    snprintf(text, bytes, "%.80s, %.80s, %lld thread%s", library, processor, n_threads,
+             n_threads == 1 ? "" : "s");
+}
+
+bool tuned_of_table(options *o, const json_t *root, const char *where) {
+    const json_t *rows = json_object_get(root, "rows");
+    const char *processor = text_of(root, "processor"), *library = text_of(root, "library");
+    json_int_t n_threads = json_integer_value(json_object_get(root, "threads"));
+    if (json_integer_value(json_object_get(root, "weft_kernels")) != TUNED_VERSION)
+        return options_fail(o, "%.200s is no table of kernels of version %d, as weft tune writes",
+                            where, TUNED_VERSION);
+    if (!processor || !library || n_threads < 1 || !json_is_array(rows))
+        return options_fail(o, "%.200s does not say its processor, library, threads and rows",
+                            where);
+    *o->recipe.tuned.text = 0;
+    for (size_t k = 0; k < json_array_size(rows); k++)
+        if (!add_row(o, json_array_get(rows, k), k, where)) return false;
+    o->recipe.kernels = WF_KERNELS_FAST;
+    o->given[OPT_tuned] = true;
+    say_made_for(o->tuned_for, sizeof o->tuned_for, library, processor, (long long)n_threads);
+    return true;
+}
+
+void tuned_warn(const options *o) {
+    char name[100], own[sizeof o->tuned_for];
+    say_made_for(own, sizeof own, wf_info_library(0), processor_name(name), o->recipe.n_threads);
+    if (*o->tuned_for && strcmp(o->tuned_for, own))
+        complain(EXIT_DONE,
+                 "the table of --kernels was measured with %s, and this is %s: what it chooses may "
+                 "be slower than the usual, and what there is not here is computed as usual",
+                 o->tuned_for, own);
+}
