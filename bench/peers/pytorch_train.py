@@ -21,17 +21,17 @@ from torch.nn import functional as F
 class Block(nn.Module):
     def __init__(self, n_embd, n_head):
         super().__init__()
-        self.n_head = n_head
+        self.head_dim = n_embd // n_head
         self.ln_1, self.ln_2 = nn.LayerNorm(n_embd), nn.LayerNorm(n_embd)
         self.attn, self.attn_proj = nn.Linear(n_embd, 3 * n_embd), nn.Linear(n_embd, n_embd)
         self.fc, self.fc_proj = nn.Linear(n_embd, 4 * n_embd), nn.Linear(4 * n_embd, n_embd)
 
     def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = (y.view(b, t, self.n_head, -1).transpose(1, 2)
-                   for y in self.attn(self.ln_1(x)).split(c, dim=2))
+        b, t, _ = x.shape  # of tensor parallel ranks, each has some of the heads
+        q, k, v = (y.view(b, t, -1, self.head_dim).transpose(1, 2)
+                   for y in self.attn(self.ln_1(x)).chunk(3, dim=2))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.attn_proj(y.transpose(1, 2).reshape(b, t, c))
+        x = x + self.attn_proj(y.transpose(1, 2).flatten(2))
         return x + self.fc_proj(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
 
 
