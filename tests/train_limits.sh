@@ -15,7 +15,7 @@ draws="train --model mlp --data synthetic --batch 4 --steps 3 --threads 1 --out 
 hangs() {
     rm -rf "$folder/drawn" "$folder/gnuplot.pid"
     PATH=$folder/bin:$PATH WEFT_TIMEOUT_MS=$1 "$WEFT" $draws >"$folder/out" 2>"$folder/said" || fail "gnuplot hangs: exit $?: $(cat "$folder/said")"
-    grep -q '^gnuplot did not end, and was killed, so there is no picture' "$folder/out" || fail "gnuplot hangs: $(cat "$folder/out")"
+    grep -q '^gnuplot did not end, and was killed, so there is no new picture' "$folder/out" || fail "gnuplot hangs: $(cat "$folder/out")"
     is_gone "$(cat "$folder/gnuplot.pid")" || fail "gnuplot hangs on"
 }
 with_deadlines hangs 300

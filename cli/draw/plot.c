@@ -23,10 +23,10 @@ static void write_cell(FILE *csv, double value) {
         fputc(',', csv);
 }
 
-/* The mean of the first values, then an exponential one. */
+/* Exponential, of about the last third of the first values. */
 static double smooth(double *average, int n_before, double value) {
     if (isnan(value)) return NAN;
-    double weight = n_before * SMOOTHING < 1 ? 1.0 / (n_before + 1) : SMOOTHING;
+    double weight = fmax(SMOOTHING, 3.0 / (n_before + 3));
     *average = n_before ? *average + weight * (value - *average) : value;
     return *average;
 }
@@ -121,7 +121,7 @@ exit_status plot_curve(const cli *c, const char *log_path, const char *title, bo
     bad = gnuplot_draw(c, dir, script, path, &status);
     if (bad) return bad;
     if (status && is_last)
-        say(c, "%s, so there is no picture; %s/curve.csv has the numbers\n",
+        say(c, "%s, so there is no new picture; %s/curve.csv has the numbers\n",
             gnuplot_meaning(status), dir);
     return EXIT_DONE;
 }
