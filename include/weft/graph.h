@@ -122,8 +122,9 @@ WF_API wf_tensor wf_conv2d_with(wf_tensor x, wf_tensor weight, wf_tensor bias, w
 /* Over the last dim; scale and shift [n]. */
 WF_API wf_tensor wf_layer_norm_with(wf_tensor x, wf_tensor scale, wf_tensor shift, float eps);
 WF_API wf_tensor wf_relu(wf_tensor x);
-WF_API wf_tensor wf_gelu(wf_tensor x);      /* exact, with erf */
-WF_API wf_tensor wf_gelu_tanh(wf_tensor x); /* GPT-2's approximation */
+WF_API wf_tensor wf_leaky_relu(wf_tensor x, float slope); /* slope x below 0, 0 <= slope < 1 */
+WF_API wf_tensor wf_gelu(wf_tensor x);                    /* exact, with erf */
+WF_API wf_tensor wf_gelu_tanh(wf_tensor x);               /* GPT-2's approximation */
 WF_API wf_tensor wf_tanh(wf_tensor x);
 WF_API wf_tensor wf_sigmoid(wf_tensor x);
 /* b has a's shape, or is broadcast: its dims equal a's last dims. */
@@ -141,6 +142,16 @@ WF_API wf_tensor wf_smoothed_cross_entropy(wf_tensor logits, wf_tensor labels, d
 /* [rows]: the mean over a sample's elements of the squared difference. */
 WF_API wf_tensor wf_mse(wf_tensor prediction, wf_tensor target);
 /* x [n, c, h, w]; the average divides by kernel * kernel, padding included. */
+/* Of logits against targets from 0 to 1 (F32) of the same shape: [samples], the mean over a sample,
+ * as PyTorch's BCEWithLogitsLoss. Targets get no gradient. */
+WF_API wf_tensor wf_binary_cross_entropy(wf_tensor logits, wf_tensor target);
+/* Half the square of a difference below 1, and what it is linear beyond: PyTorch's SmoothL1Loss and
+ * HuberLoss; [samples], the mean over a sample. */
+WF_API wf_tensor wf_smooth_l1(wf_tensor prediction, wf_tensor target);
+/* x [..., n], index I32 [...]: of each row the element of that number, as a Q-value of its action;
+ * [...]. 0 where the index is no element's. */
+WF_API wf_tensor wf_gather(wf_tensor x, wf_tensor index);
+
 WF_API wf_tensor wf_max_pool(wf_tensor x, int64_t kernel, int64_t stride, int64_t pad);
 WF_API wf_tensor wf_avg_pool(wf_tensor x, int64_t kernel, int64_t stride, int64_t pad);
 WF_API wf_tensor wf_global_avg_pool(wf_tensor x); /* [n, c, h, w] -> [n, c] */

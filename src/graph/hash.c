@@ -39,6 +39,7 @@ static const struct {
                {"matmul", MATMUL},
                {"gelu", GELU},
                {"scale", SCALE},
+               {"leaky_relu", SCALE},
                {"transpose", TRANSPOSE},
                {"concat", SLICE},
                {"slice", SLICE},

@@ -187,41 +187,10 @@ wf_tensor wf_smoothed_cross_entropy(wf_tensor logits, wf_tensor labels, double s
 
 /* ---- mean squared error ---- */
 
-static wf_status check_pair(const wf_graph *g, const wfi_node *node) {
-    wf_shape a = wfi_in_shape(g, node, 0), b = wfi_in_shape(g, node, 1);
-    if (!wfi_shape_equal(&a, &b))
-        return wfi_op_fail(g, node, WF_SHAPE, "the shapes %s and %s differ", wfi_show(&a).text,
-                           wfi_show(&b).text);
-    if (a.n_dims < 1 || wf_shape_n_elem(&a) == 0)
-        return wfi_op_fail(g, node, WF_SHAPE, "%s has no samples, or no elements in them",
-                           wfi_show(&a).text);
-    return WF_OK;
-}
-
-static wf_status mse_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "ff"));
-    WF_TRY(check_pair(g, node));
-    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(wfi_in_shape(g, node, 0).dim[0]));
-}
-
-static wf_status mse_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "fff"));
-    WF_TRY(check_pair(g, node));
-    wf_shape x = wfi_in_shape(g, node, 0), dloss = wfi_in_shape(g, node, 2);
-    if (dloss.n_dims != 1 || dloss.dim[0] != x.dim[0])
-        return wfi_op_fail(g, node, WF_SHAPE, "dloss %s is not one value a sample of %s",
-                           wfi_show(&dloss).text, wfi_show(&x).text);
-    return wfi_node_output(g, node, WF_F32, &x);
-}
-
-static int64_t sample_size(const wf_shape *shape) {
-    return wf_shape_n_elem(shape) / shape->dim[0];
-}
-
 static void mse_reference(const wfi_call *call) {
     const float *prediction = call->in[0].data, *target = call->in[1].data;
     float *loss = call->out[0].data;
-    int64_t n_samples = call->in[0].shape.dim[0], n = sample_size(&call->in[0].shape);
+    int64_t n_samples = call->in[0].shape.dim[0], n = wfi_sample_size(&call->in[0].shape);
     for (int64_t s = 0; s < n_samples; s++, prediction += n, target += n) {
         double sum = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -236,7 +205,7 @@ static void mse_backward_reference(const wfi_call *call) {
     const float *prediction = call->in[0].data, *target = call->in[1].data;
     const float *dloss = call->in[2].data;
     float *dx = call->out[0].data;
-    int64_t n_total = wf_shape_n_elem(&call->in[0].shape), n = sample_size(&call->in[0].shape);
+    int64_t n_total = wf_shape_n_elem(&call->in[0].shape), n = wfi_sample_size(&call->in[0].shape);
     for (int64_t i = 0; i < n_total; i++)
         dx[i] = (float)(2 * ((double)prediction[i] - target[i]) * dloss[i / n] / (double)n);
 }
@@ -249,7 +218,7 @@ static const wfi_op_cut mse_place[] = {{.name = "samples", .in = {1, 1}, .out = 
 const wfi_op wfi_op_mse = {
     .name = "mse",
     .tolerance = 5e-6f,
-    .check = mse_check,
+    .check = wfi_check_pair_loss,
     /* Symmetric: either side's gradient has the other as its target. */
     .backward =
         (const wfi_op_backward[]){
@@ -266,7 +235,7 @@ const wfi_op wfi_op_mse_backward = {
     .name = "mse_backward",
     .overwrites = 1 << 0 | 1 << 1,
     .tolerance = 1e-6f,
-    .check = mse_backward_check,
+    .check = wfi_check_pair_loss_backward,
     .work = {3, WFI_X},
     .reference = mse_backward_reference,
 };

@@ -44,6 +44,14 @@
     X(cross_entropy_of_sums_backward)                                                              \
     X(smoothed_cross_entropy)                                                                      \
     X(smoothed_cross_entropy_backward)                                                             \
+    X(binary_cross_entropy)                                                                        \
+    X(binary_cross_entropy_backward)                                                               \
+    X(smooth_l1)                                                                                   \
+    X(smooth_l1_backward)                                                                          \
+    X(gather)                                                                                      \
+    X(gather_backward)                                                                             \
+    X(leaky_relu)                                                                                  \
+    X(leaky_relu_backward)                                                                         \
     X(mse)                                                                                         \
     X(mse_backward)                                                                                \
     X(loss_record)                                                                                 \

@@ -1,0 +1,86 @@
+/* An element of each row.
+ *
+ * gather(x [rows.., n], index I32 [rows..]) -> y [rows..]
+ * gather_backward(dy, index) -> dx, node->shape
+ *
+ * An index that is no element's gives 0, and passes nothing back. */
+#include "op/check.h"
+
+#include <string.h>
+
+static wf_status check_rows(const wf_graph *g, const wfi_node *node, const wf_shape *x,
+                            wf_shape *rows_out) {
+    wf_shape index = wfi_in_shape(g, node, 1), rows = *x;
+    if (x->n_dims < 2 || wfi_last_dim(x) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "x %s has no rows of elements", wfi_show(x).text);
+    rows.n_dims--;
+    if (!wfi_shape_equal(&rows, &index))
+        return wfi_op_fail(g, node, WF_SHAPE, "x %s takes an index %s, not %s", wfi_show(x).text,
+                           wfi_show(&rows).text, wfi_show(&index).text);
+    *rows_out = rows;
+    return WF_OK;
+}
+
+static wf_status gather_check(wf_graph *g, wfi_node *node) {
+    wf_shape rows;
+    WF_TRY(wfi_check_inputs(g, node, "fi"));
+    wf_shape x = wfi_in_shape(g, node, 0);
+    WF_TRY(check_rows(g, node, &x, &rows));
+    return wfi_node_output(g, node, WF_F32, &rows);
+}
+
+static wf_status gather_backward_check(wf_graph *g, wfi_node *node) {
+    wf_shape rows;
+    WF_TRY(wfi_check_inputs(g, node, "fi"));
+    WF_TRY(check_rows(g, node, &node->shape, &rows));
+    wf_shape dy = wfi_in_shape(g, node, 0);
+    if (!wfi_shape_equal(&dy, &rows))
+        return wfi_op_fail(g, node, WF_SHAPE, "dy is %s, but y %s", wfi_show(&dy).text,
+                           wfi_show(&rows).text);
+    return wfi_node_output(g, node, WF_F32, &node->shape);
+}
+
+static void gather_reference(const wfi_call *call) {
+    const float *x = call->in[0].data;
+    const int32_t *index = call->in[1].data;
+    float *y = call->out[0].data;
+    int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
+    for (int64_t r = 0; r < n_rows; r++, x += n)
+        y[r] = index[r] >= 0 && index[r] < n ? x[index[r]] : 0;
+}
+
+static void gather_backward_reference(const wfi_call *call) {
+    const float *dy = call->in[0].data;
+    const int32_t *index = call->in[1].data;
+    float *dx = call->out[0].data;
+    int64_t n = wfi_last_dim(&call->out[0].shape), n_rows = wfi_n_rows(&call->out[0].shape);
+    memset(dx, 0, (size_t)(n_rows * n) * sizeof *dx);
+    for (int64_t r = 0; r < n_rows; r++, dx += n)
+        if (index[r] >= 0 && index[r] < n) dx[index[r]] = dy[r];
+}
+
+static const wfi_op_sample samples[] = {
+    {.n_in = 2, .in = {WFI_DIMS(6, 5), WFI_DIMS(6)}, .ids = 1 << 1, .id_limit = 5}, {0}};
+
+static const wfi_op_cut place[] = {{.name = "rows", .in = {1, 1}, .out = {1}}, {0}};
+
+const wfi_op wfi_op_gather = {
+    .name = "gather",
+    .check = gather_check,
+    .backward =
+        (const wfi_op_backward[]){
+            {.op = &wfi_op_gather_backward, .in = {WFI_DY, WFI_X + 1}, .has_shape = true}, {0}},
+    .reference = gather_reference,
+    .samples = samples,
+    .place = place,
+};
+
+const wfi_op wfi_op_gather_backward = {
+    .name = "gather_backward",
+    .check = gather_backward_check,
+    .reference = gather_backward_reference,
+};
+
+wf_tensor wf_gather(wf_tensor x, wf_tensor index) {
+    return wfi_build(&wfi_op_gather, NULL, NULL, 2, (wf_tensor[]){x, index});
+}

@@ -1,0 +1,102 @@
+/* Single ops and their gradients against PyTorch's (golden/make_ops.py).
+ *
+ * label: serial
+ */
+#include "golden/formula.h"
+#include "graph_walk.h"
+
+#include <math.h>
+
+enum { ROWS = 4, COLUMNS = 5, N = ROWS * COLUMNS };
+
+static wf_tensor bce(wf_tensor x, wf_tensor b, wf_tensor index) {
+    (void)index;
+    return wf_binary_cross_entropy(x, b);
+}
+static wf_tensor smooth_l1(wf_tensor x, wf_tensor b, wf_tensor index) {
+    (void)index;
+    return wf_smooth_l1(x, b);
+}
+static wf_tensor gather(wf_tensor x, wf_tensor b, wf_tensor index) {
+    (void)b;
+    return wf_gather(x, index);
+}
+static wf_tensor leaky_relu(wf_tensor x, wf_tensor b, wf_tensor index) {
+    (void)b, (void)index;
+    return wf_leaky_relu(x, 0.2f);
+}
+
+typedef struct golden_op {
+    const char *name;
+    wf_tensor (*build)(wf_tensor x, wf_tensor b, wf_tensor index);
+    bool reads_b, reads_index, is_target; /* the latter: b is from 0 to 1 */
+} golden_op;
+
+static const golden_op ops[] = {
+    {"binary_cross_entropy", bce, true, false, true}, {"smooth_l1", smooth_l1, true, false, false},
+    {"huber", smooth_l1, true, false, false},         {"gather", gather, false, true, false},
+    {"leaky_relu", leaky_relu, false, false, false},
+};
+
+static void model(wf_graph *g, const void *config) {
+    const golden_op *op = config;
+    wf_tensor none = {g, -1}, b = none, index = none;
+    wf_tensor x = wf_parameter(g, "x", WF_SHAPE(ROWS, COLUMNS), (wf_init){WF_INIT_CONSTANT, 0});
+    if (op->reads_b) b = wf_reshape(wf_input(g, "b", WF_F32, WF_SHAPE(N)), WF_SHAPE(ROWS, COLUMNS));
+    if (op->reads_index)
+        index = wf_reshape(wf_input(g, "index", WF_I32, WF_SHAPE(ROWS)), WF_SHAPE(ROWS));
+    wf_tensor y = op->build(x, b, index);
+    wf_shape shape = wf_tensor_shape(y);
+    int64_t n = wf_shape_n_elem(&shape);
+    y = wf_reshape(y, WF_SHAPE(1, n));
+    wf_output(y, "y");
+    wf_loss(wf_sum(wf_mul(y, wf_input(g, "weights", WF_F32, WF_SHAPE(n))), 1));
+}
+
+static void expect(FILE *golden, const golden_op *op, const char *what, const float *got,
+                   int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double want;
+        assert_int_equal(fscanf(golden, "%lf", &want), 1);
+        if (!(fabs(got[i] - want) <= 1e-6 * (1 + fabs(want))))
+            fail_msg("%s, %s, element %lld: %.9g, PyTorch has %.9g", op->name, what, (long long)i,
+                     (double)got[i], want);
+    }
+}
+
+static void agree(void **state) {
+    (void)state;
+    static const int32_t index[ROWS] = {0, 3, 1, 4};
+    FILE *golden = fopen("tests/golden/ops.txt", "r");
+    assert_non_null(golden);
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
+        wf_context *ctx = test_context();
+        wf_graph_config config = WF_GRAPH_CONFIG_INIT;
+        wf_graph *g;
+        graph_walk w;
+        char name[40];
+        TEST_OK(ctx, wf_graph_create(ctx, &config, model, &ops[k], &g));
+        walk_create(&w, g);
+        golden_fill("op.x", 3, 0, walk_float(&w, "x"), N);
+        if (ops[k].reads_b) golden_fill("op.b", 3, 0, walk_float(&w, "b"), N);
+        for (int i = 0; i < N && ops[k].is_target; i++)
+            walk_float(&w, "b")[i] = (walk_float(&w, "b")[i] + 3) / 6;
+        if (ops[k].reads_index) memcpy(walk_float(&w, "index"), index, sizeof index);
+        int64_t n = wf_shape_n_elem(&g->values[walk_find(g, "y")].shape);
+        golden_fill("op.weight", 1, 0, walk_float(&w, "weights"), n);
+        walk_run(&w, false);
+        assert_int_equal(fscanf(golden, "%39s", name), 1);
+        assert_string_equal(name, ops[k].name);
+        expect(golden, &ops[k], "result", w.data[walk_find(g, "y")], n);
+        expect(golden, &ops[k], "gradient", walk_gradient(&w, "x"), N);
+        walk_destroy(&w);
+        wf_graph_destroy(g);
+        test_context_end(ctx);
+    }
+    fclose(golden);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(agree)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
