@@ -120,6 +120,9 @@ WF_API wf_tensor wf_linear_in_out_with(wf_tensor x, wf_tensor weight, wf_tensor 
 /* x [n, c, h, w], weight [out, c / groups, kh, kw], bias [out] or inert */
 WF_API wf_tensor wf_conv2d_with(wf_tensor x, wf_tensor weight, wf_tensor bias, wf_conv2d_shape s);
 /* Over the last dim; scale and shift [n]. */
+/* The convolution backwards, as PyTorch's conv_transpose2d: x [n, in, h, w], weight [in, out /
+ * groups, k, k]: [n, out, (h - 1) stride - 2 pad + k, ...]. */
+WF_API wf_tensor wf_conv_transpose2d_with(wf_tensor x, wf_tensor weight, wf_conv2d_shape s);
 WF_API wf_tensor wf_layer_norm_with(wf_tensor x, wf_tensor scale, wf_tensor shift, float eps);
 WF_API wf_tensor wf_relu(wf_tensor x);
 WF_API wf_tensor wf_leaky_relu(wf_tensor x, float slope); /* slope x below 0, 0 <= slope < 1 */

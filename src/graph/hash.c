@@ -31,6 +31,7 @@ static const struct {
     const char *begin;
     enum member member;
 } members[] = {{"conv2d", CONV},
+               {"conv_transpose2d", CONV},
                {"max_pool", POOL},
                {"avg_pool", POOL},
                {"batch_norm", NORM},

@@ -348,6 +348,58 @@ const wfi_op wfi_op_conv2d_backward_weight = {
     .reference = conv2d_backward_weight_reference,
 };
 
+/* ---- transposed: a convolution's gradient of x, forward ---- */
+
+static const wfi_op_sample transposed_samples[] = {
+    {.n_in = 2,
+     .in = {WFI_DIMS(2, 6, 5, 3), WFI_DIMS(6, 4, 3, 3)},
+     .shape = WFI_DIMS(2, 4, 5, 3),
+     .attr = {.conv = {1, 1, 1, 0}}},
+    {.n_in = 2,
+     .in = {WFI_DIMS(2, 6, 3, 4), WFI_DIMS(6, 2, 4, 3)},
+     .shape = WFI_DIMS(2, 4, 6, 7),
+     .attr = {.conv = {2, 1, 2, 0}}},
+    {0}};
+
+const wfi_op wfi_op_conv_transpose2d = {
+    .name = "conv_transpose2d",
+    .flags = WFI_OP_IMAGE | WFI_OP_ONE_TYPE,
+    .roles = {.weight_in = 1 << 1},
+    .tolerance = 2e-5f,
+    .check = conv2d_backward_data_check,
+    /* It is linear in both: its gradients are the convolution and that one's gradient of weights.
+     */
+    .backward = (const wfi_op_backward[]){{.op = &wfi_op_conv2d, .in = {WFI_DY, WFI_X + 1}},
+                                          {.op = &wfi_op_conv2d_backward_weight,
+                                           .in = {WFI_X, WFI_DY},
+                                           .to = 1,
+                                           .has_shape = true},
+                                          {0}},
+    .flops = conv2d_backward_data_flops,
+    .scratch_bytes = row_scratch_bytes,
+    .reference = conv2d_backward_data_reference,
+    .samples = transposed_samples,
+};
+
+static int64_t widened(int64_t n, int64_t kernel, const wfi_attr *attr) {
+    return (n - 1) * attr->conv.stride - 2 * attr->conv.pad + kernel;
+}
+
+wf_tensor wf_conv_transpose2d_with(wf_tensor x, wf_tensor weight, wf_conv2d_shape s) {
+    wfi_attr attr = {.conv = {.stride = s.stride ? s.stride : 1,
+                              .pad = s.pad,
+                              .groups = s.groups ? s.groups : 1}};
+    wf_shape from = wf_tensor_shape(x), w = wf_tensor_shape(weight), to = from;
+    bool is_small = attr.conv.stride <= INT32_MAX && attr.conv.pad <= INT32_MAX;
+    if (from.n_dims == 4 && w.n_dims == 4 && is_small) { /* else the check says what is wrong */
+        to.dim[1] = w.dim[1] * attr.conv.groups;
+        for (int d = 2; d < 4; d++) to.dim[d] = widened(from.dim[d], w.dim[d], &attr);
+    }
+    return wfi_build(&wfi_op_conv_transpose2d, &attr, &to, 2, (wf_tensor[]){x, weight});
+}
+
+/* ---- for models ---- */
+
 wf_tensor wf_conv2d_with(wf_tensor x, wf_tensor weight, wf_tensor bias, wf_conv2d_shape s) {
     wfi_attr attr = {.conv = {.stride = s.stride ? s.stride : 1,
                               .pad = s.pad,

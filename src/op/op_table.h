@@ -13,6 +13,7 @@
     X(conv2d)                                                                                      \
     X(conv2d_backward_data)                                                                        \
     X(conv2d_backward_weight)                                                                      \
+    X(conv_transpose2d)                                                                            \
     X(batch_norm)                                                                                  \
     X(batch_norm_inference)                                                                        \
     X(batch_norm_backward)                                                                         \

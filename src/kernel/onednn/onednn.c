@@ -16,6 +16,7 @@ static const struct {
 } described[] = {
     {&wfi_op_conv2d, wfi_describe_conv2d, wfi_conv_forms},
     {&wfi_op_conv2d_backward_data, wfi_describe_conv2d_backward_data, wfi_conv_forms},
+    {&wfi_op_conv_transpose2d, wfi_describe_conv2d_backward_data, wfi_conv_forms},
     {&wfi_op_conv2d_backward_weight, wfi_describe_conv2d_backward_weight, wfi_conv_forms},
     {&wfi_op_linear, wfi_describe_linear, wfi_linear_forms},
     {&wfi_op_linear_backward_data, wfi_describe_linear_backward_data, wfi_linear_forms},
