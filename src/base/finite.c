@@ -1,5 +1,6 @@
 #include "base/finite.h"
 
+#include "base/race.h"
 #include "base/variants.h"
 
 #include <math.h>
@@ -36,6 +37,7 @@ uint32_t wfi_count_not_finite(wfi_variant variant, const float *values, size_t n
 
 size_t wfi_find_not_finite(const float *values, size_t n) {
     wfi_variant variant = wfi_best_variant();
+    wfi_touches(values, n * sizeof *values, false);
     for (size_t begin = 0; begin < n; begin += BLOCK_ELEMENTS) {
         size_t n_block = n - begin < BLOCK_ELEMENTS ? n - begin : BLOCK_ELEMENTS;
         if (!wfi_count_not_finite(variant, values + begin, n_block)) continue;

@@ -1,6 +1,7 @@
 #include "base/random.h"
 
 #include "base/hash.h"
+#include "base/race.h"
 #include "base/variants.h"
 
 #include <math.h>
@@ -69,6 +70,7 @@ WFI_VARIANTS(draw, drawing, draw_loop)
 void wfi_random_draw_uniform(wfi_variant variant, wfi_random_key key, uint64_t high, uint64_t first,
                              int64_t n, float *out) {
     int64_t at = 0;
+    wfi_touches(out, (size_t)n * sizeof *out, true);
     for (; at < n && (first + (uint64_t)at) & 3; at++)
         out[at] = wfi_random_uniform(key, high, first + (uint64_t)at);
     int64_t n_blocks = (n - at) / 4;
@@ -106,6 +108,7 @@ float wfi_random_normal(wfi_random_key key, uint64_t high, uint64_t index) {
 void wfi_random_fill_normal(wfi_random_key key, uint64_t high, uint64_t first, float scale,
                             int64_t n, float *out) {
     float four[4];
+    wfi_touches(out, (size_t)n * sizeof *out, true);
     for (int64_t i = 0; i < n; i++) {
         uint64_t index = first + (uint64_t)i;
         if (i == 0 || (index & 3) == 0) four_normals(key, high, index >> 2, four);

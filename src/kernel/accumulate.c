@@ -46,7 +46,6 @@ static wf_status run_plain(wfi_kernel *kernel, wfi_stream_queue *stream, void *c
 
 static const wfi_kernel_impl plain_impl = {
     .name = "plain",
-    .instrumented = true,
     .prepare = prepare,
     .run = run_plain,
     .destroy = destroy,
@@ -98,7 +97,6 @@ static wf_status run_blocked(wfi_kernel *kernel, wfi_stream_queue *stream, void 
 
 static const wfi_kernel_impl blocked_impl = {
     .name = "blocked",
-    .instrumented = true,
     .prepare = prepare,
     .run = run_blocked,
     .destroy = destroy,

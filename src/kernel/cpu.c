@@ -3,6 +3,7 @@
 #include "kernel/cpu.h"
 
 #include "base/finite.h"
+#include "base/race.h"
 #include "kernel/onednn/threads.h"
 #include "kernel/update.h"
 
@@ -23,6 +24,8 @@ WFI_LOOP void add_loop(const adding *a) {
 WFI_VARIANTS(add, adding, add_loop)
 
 void wfi_cpu_add(wfi_variant variant, float *sum, const float *summand, size_t n) {
+    wfi_touches(sum, n * sizeof *sum, true);
+    wfi_touches(summand, n * sizeof *summand, false);
     add(variant, &(adding){sum, summand, n});
 }
 
@@ -35,6 +38,9 @@ static wf_status cpu_add(wfi_stream_queue *stream, float *sum, const float *summ
 static wf_status cpu_squares(wfi_stream_queue *stream, const float *gradient, size_t n,
                              double *squares_out) {
     (void)stream;
+    wfi_touches(gradient, n * sizeof *gradient, false);
+    size_t n_squares = (n + WFI_NORM_BLOCK_ELEMENTS - 1) / WFI_NORM_BLOCK_ELEMENTS;
+    wfi_touches(squares_out, n_squares * sizeof *squares_out, true);
     wfi_gradient_squares(wfi_best_variant(), gradient, n, squares_out);
     return WF_OK;
 }
@@ -59,6 +65,12 @@ static wf_status update_stretch(void *self, const wfi_update *u) {
 
 static wf_status cpu_update(wfi_stream_queue *stream, const wfi_update_call *c) {
     (void)stream;
+    wfi_touches(c->param, c->n * sizeof *c->param, true);
+    wfi_touches(c->gradient, c->n * sizeof *c->gradient, false);
+    for (int k = 0; k < WFI_MAX_STATES; k++)
+        wfi_touches(c->state[k], c->n * sizeof *c->state[k], true);
+    for (int32_t u = 0; u < c->n_units; u++)
+        wfi_touches(c->squares[u].data, c->squares[u].n * sizeof *c->squares[u].data, false);
     wfi_update_result result = WFI_UPDATE_FINITE;
     WF_TRY(wfi_update_groups(c, c->n_units ? clip_scale(c) : 1, update_stretch, &result));
     if (result == WFI_UPDATE_FINITE) return WF_OK;
@@ -93,6 +105,10 @@ void wfi_cpu_statistics(wfi_variant variant, const wfi_statistics_call *c) {
 
 static wf_status cpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call *c) {
     (void)stream;
+    wfi_touches(c->running_mean, c->n * sizeof *c->running_mean, true);
+    wfi_touches(c->running_var, c->n * sizeof *c->running_var, true);
+    wfi_touches(c->mean, c->n * sizeof *c->mean, false);
+    wfi_touches(c->var, c->n * sizeof *c->var, false);
     wfi_cpu_statistics(wfi_best_variant(), c);
     ++*c->n_batches;
     if (wfi_find_not_finite(c->running_mean, c->n) < c->n ||

@@ -50,8 +50,7 @@ typedef struct wfi_way {
 
 typedef struct wfi_kernel wfi_kernel;
 typedef struct wfi_kernel_impl {
-    const char *name;  /* "onednn", "reference" */
-    bool instrumented; /* compiled with our flags: sanitizers see its accesses */
+    const char *name; /* "onednn", "reference" */
     /* Fills kernel->state, scratch_bytes, bytes, format. UNSUPPORTED declines:
      * the reason is in `reason_out` (a static string), no error is recorded. */
     wf_status (*describe)(wfi_kernel *kernel, const char **reason_out);

@@ -57,7 +57,6 @@ static void reference_destroy(wfi_kernel *kernel) {
 
 const wfi_kernel_impl wfi_kernel_reference = {
     .name = "reference",
-    .instrumented = true,
     .describe = reference_describe,
     .prepare = reference_prepare,
     .run = reference_run,

@@ -1,5 +1,6 @@
 /* What each instruction does on a device with memory: it binds its references, and calls kernels of
  * the device's backend, or copies. */
+#include "base/race.h"
 #include "base/random.h"
 #include "run/executor.h"
 
@@ -12,8 +13,7 @@
 void *wfi_executor_touch(const wfi_executor *e, const wfi_reference *r) {
     void *data = wfi_executor_at(e, r);
     const wfi_block *block = &e->p->blocks[r->block];
-    wfi_observe(&e->workers[block->rank].arenas[block->space].observer, data, r->bytes,
-                r->access & WFI_WRITE, true);
+    wfi_observe(&e->workers[block->rank].arenas[block->space].observer, data, r->bytes);
     return data;
 }
 
@@ -28,10 +28,12 @@ static wfi_stream_queue *stream_of(const wfi_executor *e, const wfi_instruction 
 static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, wfi_kernel *kernel,
                             void *const *operands, void *scratch, const wfi_step_args *args) {
     wfi_observer *observer = &e->workers[now->rank].arenas[WFI_SPACE_DEVICE].observer;
-    bool seen = kernel->impl->instrumented;
-    for (int i = 0; i < kernel->n_operands; i++)
-        wfi_observe(observer, operands[i], kernel->extent[i], kernel->writes[i], seen);
-    wfi_observe(observer, scratch, kernel->scratch_extent, true, seen);
+    for (int i = 0; i < kernel->n_operands; i++) {
+        wfi_observe(observer, operands[i], kernel->extent[i]);
+        wfi_touches(operands[i], kernel->extent[i], kernel->writes[i]);
+    }
+    wfi_observe(observer, scratch, kernel->scratch_extent);
+    wfi_touches(scratch, kernel->scratch_extent, true);
     int64_t begin = e->profile->is_on ? wfi_thread_cpu_ns() : 0;
     WF_TRY(wfi_kernel_run(kernel, stream_of(e, now), operands, scratch, args));
     if (!e->profile->is_on) return WF_OK;

@@ -11,9 +11,6 @@ typedef struct wfi_observer {
     size_t peak_bytes; /* highest end of an extent, from base; atomic access */
 } wfi_observer;
 
-/* `writes` also tells the thread sanitizer, where it runs, about an access that an
- * uninstrumented library will make. */
-void wfi_observe(wfi_observer *observer, const void *data, size_t bytes, bool writes,
-                 bool is_instrumented);
+void wfi_observe(wfi_observer *observer, const void *data, size_t bytes);
 
 #endif

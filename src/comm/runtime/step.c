@@ -1,5 +1,7 @@
 #include "comm/runtime/step.h"
 
+#include "base/race.h"
+
 #include <string.h>
 
 /* Elements are copied as they are, partial sums are divided and rounded. */
@@ -7,12 +9,16 @@ static void copy(const wfi_step_memory *m, wfi_summand in, int64_t n, const wfi_
     size_t bytes = (size_t)n * wf_dtype_bytes(m->arithmetic->dtype);
     if (in.is_sum)
         wfi_reduce_copy(m->arithmetic, in, n, out);
-    else if (in.data == out->data[0])
-        return;
     else if (out->streams)
         wfi_stream_copy(out->data[0], in.data, bytes);
     else
         memcpy(out->data[0], in.data, bytes);
+}
+
+/* Elements of the work window are sums. */
+static size_t elem_bytes(const wfi_step_memory *m, wfi_window window) {
+    wf_dtype dtype = m->arithmetic->dtype;
+    return wf_dtype_bytes(window == WFI_WINDOW_WORK ? wfi_sum_dtype(dtype) : dtype);
 }
 
 bool wfi_reduce_run(const wfi_step_memory *m, const wfi_reduce_part *part,
@@ -24,8 +30,13 @@ bool wfi_reduce_run(const wfi_step_memory *m, const wfi_reduce_part *part,
     wfi_access a;
     int64_t n = step->end - step->begin;
     int32_t n_in = 0;
+    bool sums = step->kind == WFI_REDUCE_SUM || step->kind == WFI_REDUCE_STAGED ||
+                step->kind == WFI_REDUCE_ADD;
     for (int32_t i = 0; wfi_reduce_access(part, step, i, &a); i++) {
         char *data = m->address(m->self, a.rank, a.window, a.begin);
+        /* What would be copied to where it lies is touched by nobody. */
+        if (a.writes && !sums && !pair[0].is_sum && data == pair[0].data) return false;
+        wfi_touches(data, (size_t)a.n * elem_bytes(m, a.window), a.writes);
         if (a.writes) {
             to[out.n++] = data;
         } else {

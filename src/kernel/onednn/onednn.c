@@ -350,7 +350,6 @@ static void onednn_destroy(wfi_kernel *kernel) {
 
 const wfi_kernel_impl wfi_kernel_onednn = {
     .name = "onednn",
-    .instrumented = false,
     .describe = onednn_describe,
     .forms = onednn_forms,
     .prepare = onednn_prepare,
