@@ -5,8 +5,14 @@ folder=$(mktemp -d)
 failures=$(mktemp)
 trap 'end_test $?' EXIT
 
-# However deep in subshells and pipes it is called, the test has failed.
-fail() { echo "FAILED: $*" | tee -a "$failures" >&2; }
+# However deep in subshells and pipes it is called, the test has failed. With WEFT_TEST_STOP=1 it ends
+# there, as if nothing were wrong but what it has written down.
+all_failures=$failures
+trap 'exit 0' USR1
+fail() {
+    echo "FAILED: $*" | tee -a "$failures" >&2
+    [[ ! ${WEFT_TEST_STOP:-} || $failures != "$all_failures" ]] || kill -USR1 $$
+}
 
 # end_test STATUS: where the script ends, wherever that is; with that status unless something failed.
 end_test() {

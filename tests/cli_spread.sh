@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Plans that spread the model, or a unit, from rank 0 over others: bits, and the imbalance shown.
+# label: serial
 source tests/cli_helpers.bash
 mlp="--model mlp --image 6 --batch 8 --micro 8 --lanes 4 --threads 1 --optimizer adamw"
 run="bench train $mlp --repeat 2"

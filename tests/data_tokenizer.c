@@ -1,5 +1,8 @@
 /* Tokenizers: byte-level BPE against Hugging Face's own results (tests/golden/make_bpe.py), files
- * that disagree; bytes and words. */
+ * that disagree; bytes and words.
+ *
+ * label: serial
+ */
 #include "data_folder.h"
 
 #include "base/base.h"

@@ -1,5 +1,8 @@
 /* oneDNN's convolutions, batch norms and poolings against the plain C reference,
- * over odd shapes in both layouts. */
+ * over odd shapes in both layouts.
+ *
+ * label: serial
+ */
 #include "kernel_harness.h"
 
 #include <weft/nn.h>

@@ -1,5 +1,8 @@
 /* oneDNN's products, norms, activations, softmaxes and attention against the plain
- * C reference, over odd shapes. */
+ * C reference, over odd shapes.
+ *
+ * label: serial
+ */
 #include "kernel_harness.h"
 #include "op/op_table.h"
 

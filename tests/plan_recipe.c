@@ -1,4 +1,7 @@
-/* Recipes: the lane tree, what resolves to what, learning rates. */
+/* Recipes: the lane tree, what resolves to what, learning rates.
+ *
+ * label: serial
+ */
 #include "base/tree.h"
 #include "cli/options.h"
 #include "plan/lanes.h"

@@ -1,5 +1,8 @@
 /* Schedules made by hand that put two stages on each rank: they are legal, proved, shorter, and
- * train with one rank's bits. */
+ * train with one rank's bits.
+ *
+ * label: serial
+ */
 #include "plan/schedule/timing.h"
 #include "program/passes.h"
 #include "run/trainer.h"

@@ -16,9 +16,9 @@
 /* Of a large grid, tests take one field of so many: under a sanitizer each takes several times as
  * long, and more of them take no other path. */
 #if defined(__SANITIZE_THREAD__)
-#define TEST_SAMPLE 3
+#define TEST_SAMPLE 5
 #elif defined(__SANITIZE_ADDRESS__)
-#define TEST_SAMPLE 2
+#define TEST_SAMPLE 3
 #else
 #define TEST_SAMPLE 1
 #endif

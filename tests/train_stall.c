@@ -139,15 +139,23 @@ static void who_stalls_is_named(void **state) {
 
 /* The first stage has nothing to do for longer than the deadline, while the second computes one
  * microbatch after the other. */
-static void idle_stage_is_not_dead(void **state) {
-    (void)state;
+static const char *idle_for(void *self, int timeout_ms) {
+    static char wrong[400];
     wf_context *ctx = test_context();
-    wf_trainer *t = make_trainer(ctx, "pp=2,cut=last,schedule=gpipe", 800);
-    slow_kernel slow = {.n_good = -1, .nap_ms = 240};
+    wf_trainer *t = make_trainer(ctx, "pp=2,cut=last,schedule=gpipe", timeout_ms);
+    slow_kernel slow = {.n_good = -1, .nap_ms = timeout_ms * 3 / 10};
+    (void)self;
     slow_down(t, 1, 3, WFI_PART_F, &slow);
-    TEST_OK(ctx, small_try_step(t, 0, NULL));
+    wf_status status = small_try_step(t, 0, NULL);
+    snprintf(wrong, sizeof wrong, "%s", wf_context_error(ctx));
     wf_trainer_destroy(t);
     test_context_end(ctx);
+    return status == WF_OK ? NULL : wrong;
+}
+
+static void idle_stage_is_not_dead(void **state) {
+    (void)state;
+    test_deadlines(idle_for, NULL);
 }
 
 static void period_is_a_number(void **state) {
