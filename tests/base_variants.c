@@ -30,6 +30,7 @@ typedef struct buffers {
 
 static void fill(buffers *b) {
     uint64_t seed = 7;
+    memset(b->state, 0, sizeof b->state);
     for (int i = 0; i < N; i++) {
         b->param[i] = odd_number(&seed);
         b->gradient[i] = odd_number(&seed);
