@@ -46,6 +46,8 @@ static wf_status lighten_heaviest(wf_context *ctx, const wf_graph *g, const wf_c
 /* Larger ones are left as they are: there a border's place matters little. */
 #define MOST_STAGES  16
 #define MOST_ACTIONS 20000
+/* So many borders are moved at once. */
+#define MOST_TOGETHER 3
 /* A step that is shorter by less than this is no shorter. */
 #define LEAST_GAIN 1e-3
 
@@ -118,26 +120,40 @@ static wf_status find_kept(const wf_graph *g, double *kept, double *weights) {
     return WF_OK;
 }
 
+/* Moves n borders from k on to the next units on that side that may begin a stage. False: a stage
+ * would have none. */
+static bool shift(const search *s, int32_t *first_unit, int k, int n, int step) {
+    for (int i = k; i < k + n; i++) {
+        int32_t end = s->costs->n_units;
+        do first_unit[i] += step;
+        while (first_unit[i] > 0 && first_unit[i] < end &&
+               !wfi_unit_may_begin_stage(s->g, first_unit[i]));
+    }
+    bool is_legal = true;
+    for (int i = k; i <= k + n; i++) is_legal &= first_unit[i - 1] < first_unit[i];
+    return is_legal;
+}
+
+/* Where memory matters, a few neighbours together, too: one by one they stop soon. */
 static wf_status move_borders(search *s, int32_t *first_unit, double *best_out) {
+    int n_stages = s->request.n_stages, most = s->kept ? MOST_TOGETHER : 1;
+    int32_t trial[MOST_STAGES + 1];
+    size_t bytes = (size_t)(n_stages + 1) * sizeof *trial;
     double best;
     WF_TRY(find_step(s, first_unit, &best));
     for (bool moved = true; moved;) {
         moved = false;
-        for (int k = 1; k < s->request.n_stages; k++)
-            for (int step = -1; step <= 1; step += 2) {
-                double now;
-                int32_t before = first_unit[k], there = before + step;
-                while (there > first_unit[k - 1] && there < first_unit[k + 1] &&
-                       !wfi_unit_may_begin_stage(s->g, there))
-                    there += step;
-                if (there <= first_unit[k - 1] || there >= first_unit[k + 1]) continue;
-                first_unit[k] = there;
-                WF_TRY(find_step(s, first_unit, &now));
-                if (now < (1 - LEAST_GAIN) * best)
+        for (int n = 1; n <= most; n++)
+            for (int k = 1; k + n <= n_stages; k++)
+                for (int step = -1; step <= 1; step += 2) {
+                    double now;
+                    memcpy(trial, first_unit, bytes);
+                    if (!shift(s, trial, k, n, step)) continue;
+                    WF_TRY(find_step(s, trial, &now));
+                    if (now >= (1 - LEAST_GAIN) * best) continue;
                     best = now, moved = true;
-                else
-                    first_unit[k] = before;
-            }
+                    memcpy(first_unit, trial, bytes);
+                }
     }
     *best_out = best;
     return WF_OK;
