@@ -1,5 +1,7 @@
 /* Kernels of OpenCL devices against the plain C ones: every op's samples with their backward, in
  * and out of place, the update, sums over ranks; and what an address of their memory is.
+ *
+ * label: once
  */
 #include "base/finite.h"
 #include "kernel/gpu/gpu.h"

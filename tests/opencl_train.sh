@@ -56,7 +56,7 @@ same() {
 
 mlp=(--model mlp --optimizer adamw --lr 1e-3 --clip-norm 0.5 --ema 0.9)
 near 1e-6 "${mlp[@]}"
-for plan in dp=2 pp=2 dp=2,zero=3 dp=2,offload=state; do same 2 "$plan" "${mlp[@]}"; done
+for plan in dp=2,offload=state dp=2,zero=3; do same 2 "$plan" "${mlp[@]}"; done
 same 4 dp=2,pp=2,schedule=zb1 "${mlp[@]}"
 
 gpt=(--model gpt2-tiny --tokens 32 --optimizer adamw --lr 1e-3)
@@ -65,7 +65,7 @@ for schedule in gpipe 1f1b zb2; do same 2 pp=2,schedule=$schedule "${gpt[@]}"; d
 same 2 dp=2 "${gpt[@]}"
 
 # What is rounded otherwise, batch norms over few pixels make large: the rate is small.
-resnet=(--model resnet18 --image 32 --batch 8 --micro 2 --lanes 2 --lr 1e-6)
+resnet=(--model resnet18 --image 32 --micro 1 --lanes 1 --lr 1e-6)
 near 1e-4 "${resnet[@]}"
 same 2 pp=2 "${resnet[@]}"
 

@@ -105,6 +105,12 @@ wf_status wfi_event_wait(wfi_event event) {
     return failed != WF_OK ? failed : status;
 }
 
+void wfi_stream_settle(wfi_stream_queue *stream) {
+    const wfi_device_class *kind = stream->device->kind;
+    wf_status ignored = kind->finish_task ? kind->finish_task(stream) : WF_OK;
+    (void)ignored;
+}
+
 uint64_t wfi_stream_n_done(const wfi_stream_queue *stream) {
     return stream->kind->n_done(stream);
 }

@@ -95,6 +95,9 @@ wfi_event wfi_stream_record(const wfi_stream_queue *stream);
 wf_status wfi_event_wait(wfi_event event);
 /* How many tasks the stream has done. Any thread. */
 uint64_t wfi_stream_n_done(const wfi_stream_queue *stream);
+/* From a task, for who measures: what it has queued on the device so far is done. Whether that has
+ * failed is known behind the task. */
+void wfi_stream_settle(wfi_stream_queue *stream);
 /* ---- how kinds of streams and devices are written ---- */
 
 typedef struct wfi_stream_class {

@@ -101,7 +101,10 @@ static inline void wfi_executor_begin(const wfi_executor *e, int32_t i) {
     if (e->trace) e->trace->begin_ns[i] = wfi_now_ns();
 }
 static inline void wfi_executor_end(const wfi_executor *e, int32_t i) {
-    if (e->trace) e->trace->end_ns[i] = wfi_now_ns();
+    const wfi_instruction *now = &e->p->instructions[i];
+    if (!e->trace) return;
+    wfi_stream_settle(e->workers[now->rank].streams[now->stream]);
+    e->trace->end_ns[i] = wfi_now_ns();
 }
 /* When instruction i is through. */
 static inline wf_status wfi_executor_check(const wfi_executor *e, int32_t i) {

@@ -25,6 +25,14 @@ static wfi_stream_queue *stream_of(const wfi_executor *e, const wfi_instruction 
     return worker_of(e, now)->streams[now->stream];
 }
 
+/* Of the rank's thread; where a device works for it, of the clock when that is done. */
+static int64_t profile_ns(const wfi_executor *e, const wfi_instruction *now) {
+    if (!e->profile->is_on) return 0;
+    if (!worker_of(e, now)->device->kind->finish_task) return wfi_thread_cpu_ns();
+    wfi_stream_settle(stream_of(e, now));
+    return wfi_now_ns();
+}
+
 static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, wfi_kernel *kernel,
                             void *const *operands, void *scratch, const wfi_step_args *args) {
     wfi_observer *observer = &e->workers[now->rank].arenas[WFI_SPACE_DEVICE].observer;
@@ -34,12 +42,12 @@ static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, w
     }
     wfi_observe(observer, scratch, kernel->scratch_extent);
     wfi_touches(scratch, kernel->scratch_extent, true);
-    int64_t begin = e->profile->is_on ? wfi_thread_cpu_ns() : 0;
+    int64_t begin = profile_ns(e, now);
     WF_TRY(wfi_kernel_run(kernel, stream_of(e, now), operands, scratch, args));
     if (!e->profile->is_on) return WF_OK;
     return wfi_profile_add(e->profile, kernel->label,
                            *kernel->detail ? kernel->detail : kernel->impl->name,
-                           wfi_thread_cpu_ns() - begin, kernel->flops);
+                           profile_ns(e, now) - begin, kernel->flops);
 }
 
 /* Replicas run the same segment with other kernels. */
@@ -287,12 +295,12 @@ wf_status wfi_executor_instruction(void *self, void *argument) {
     const wfi_instruction *now = &e->p->instructions[i];
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
-    int64_t begin = e->profile->is_on ? wfi_thread_cpu_ns() : 0;
+    int64_t begin = profile_ns(e, now);
     wf_status status = dispatch(e, now);
     if (status == WF_OK) status = wfi_executor_check(e, i);
     if (status != WF_OK) return fail_at(e, i, status);
     wfi_executor_end(e, i);
     if (!e->profile->is_on || now->segment) return WF_OK;
     return wfi_profile_add(e->profile, wfi_instruction_name(now), "weft",
-                           wfi_thread_cpu_ns() - begin, 0);
+                           profile_ns(e, now) - begin, 0);
 }
