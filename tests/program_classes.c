@@ -23,7 +23,8 @@ static wf_program *make(wf_context *ctx, const shape *s, const char *plan_text,
     recipe.n_micro = s->n_micro;
     TEST_OK(ctx, wf_model_create(ctx, "small", s->function, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN, use, NULL, &p));
+    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
+                                    use, NULL, &p));
     wf_model_destroy(model);
     wf_plan_destroy(plan);
     return p;

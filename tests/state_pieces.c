@@ -24,7 +24,7 @@ static wf_program *make_program(wf_context *ctx, const wf_model *model, const ch
     wf_program *program;
     wf_plan *plan;
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, WF_PROGRAM_TRAIN,
+    TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     WFI_USE_RUN_AND_KEEP, NULL, &program));
     wf_plan_destroy(plan);
     return program;
