@@ -73,7 +73,21 @@ static wf_status step(wf_trainer *trainer, int s, double *loss_out) {
     return status;
 }
 
-/* Train, save, load into another trainer, train on, test; say losses, weights and peaks. */
+/* Of a third trainer, which is given the weights of this one. */
+static wf_status hash_copy(wf_context *ctx, wf_job *job, const char *plan, wf_trainer *from,
+                           char sha_out[65]) {
+    wf_recipe recipe = job_recipe();
+    wf_trainer *third;
+    wf_status status = make_trainer(ctx, plan, job, false, &recipe, &third);
+    if (status) return status;
+    status = wf_trainer_copy_weights(third, from, NULL);
+    if (!status) status = wf_trainer_weights_sha256(third, sha_out);
+    wf_trainer_destroy(third);
+    return status;
+}
+
+/* Train, save, load into another trainer, train on, test; say losses, a copy's weights and peaks.
+ */
 static int run_rank(wf_context *ctx, wf_job *job, const char *plan, const char *path) {
     wf_recipe recipe = job_recipe();
     wf_trainer *trainer, *second;
@@ -88,7 +102,7 @@ static int run_rank(wf_context *ctx, wf_job *job, const char *plan, const char *
     status = wf_trainer_load_state(second, path);
     for (int s = N_STEPS; s < 2 * N_STEPS && !status; s++) status = step(second, s, &loss);
     if (!status) status = small_eval(second, 9, 11, &test_loss);
-    if (!status) status = wf_trainer_weights_sha256(second, sha);
+    if (!status) status = hash_copy(ctx, job, plan, second, sha);
     if (status) {
         wf_trainer_destroy(second);
         return say_error(ctx);

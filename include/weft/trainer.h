@@ -224,6 +224,17 @@ WF_API WF_NODISCARD wf_status wf_trainer_load_weights(wf_trainer *trainer, const
 WF_API WF_NODISCARD wf_status wf_trainer_load_weights_but(wf_trainer *trainer, const char *path,
                                                           const char *skip, char **skipped_out);
 
+/* Copies parameters and buffers of `from` to those of the same names in `to`, whatever the plan,
+ * devices and model of each: a target network, or one of two networks that are trained against each
+ * other. `names`: which, by such words as wf_graph_config.freeze; NULL: all that `to` has. What the
+ * optimizer of `to` keeps stays; with wf_trainer_use_average, the average of `from` is copied. Each
+ * process has one tensor at a time in its memory. Both are of one context and one job. Errors,
+ * after which nothing is changed: INVALID_ARG (a word that nothing of `to` has, a name that `from`
+ * does not have, another context or job, `to` uses its average); SHAPE. What a step of `from` left
+ * that was not finite cannot be saved by `to` either. */
+WF_API WF_NODISCARD wf_status wf_trainer_copy_weights(wf_trainer *to, wf_trainer *from,
+                                                      const char *names);
+
 /* With recipe.ema: from this call on (1) the weights are their moving average, for evaluation,
  * outputs, wf_trainer_save, _read and _weights_sha256, or (0) they are the weights again, to the
  * bit. The average begins with the weights after the first step; before it is the weights. Of

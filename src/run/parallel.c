@@ -26,7 +26,7 @@ wf_status wf_module_replicate(wf_module *m, const char *const *devices, int n_de
             status = wfi_module_create_on(m->ctx, m->trainer->model, &config, &list,
                                           &replicas_out[n_made]);
         if (status != WF_OK) break;
-        status = wfi_trainer_copy_weights(m->trainer, replicas_out[n_made]->trainer);
+        status = wf_trainer_copy_weights(replicas_out[n_made]->trainer, m->trainer, NULL);
     }
     while (status != WF_OK && n_made > 0) wf_module_destroy(replicas_out[--n_made]);
     return status;

@@ -8,6 +8,8 @@
  */
 #include "run/state.h"
 
+#include "base/names.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -177,20 +179,6 @@ wf_status wfi_trainer_initialise(wf_trainer *t) {
                              initialise);
 }
 
-static wf_status copy_part(wfi_state_call *x, const wfi_state_part *now) {
-    WF_TRY(wfi_state_fetch(x, now, 0, x->buffer));
-    return put(x->to, now->pieces, now->at, x->buffer, now->bytes);
-}
-
-static wf_status copy(wfi_state_call *x) {
-    return wfi_state_visit_all(x, copy_part);
-}
-
-wf_status wfi_trainer_copy_weights(wf_trainer *from, wf_trainer *to) {
-    return wfi_state_perform(&(wfi_state_call){.t = from, .to = to}, "copy weights",
-                             WFI_STATE_WEIGHTS, copy);
-}
-
 /* ---- the hash of all weights ---- */
 
 static wf_status hash_part(wfi_state_call *x, const wfi_state_part *now) {
@@ -266,4 +254,97 @@ wf_status wf_trainer_read_gradient(wf_trainer *t, const char *name, void *dst, s
         return wfi_fail(t->ctx, WF_INVALID_ARG, "'%s' is frozen and has no gradient", name);
     return wfi_state_perform(&(wfi_state_call){.t = t, .name = name, .dst = dst}, "read a gradient",
                              WFI_STATE_GRADIENTS, read_one);
+}
+
+/* ---- from trainer to trainer ---- */
+
+static bool is_copied(const wfi_value *value, const char *names) {
+    return wfi_value_is_state(value) && (!names || wfi_names_has(names, value->name));
+}
+
+static const wfi_value *find_state(const wf_graph *g, const char *name) {
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (wfi_value_is_state(&g->values[v]) && !strcmp(g->values[v].name, name))
+            return &g->values[v];
+    return NULL;
+}
+
+static wf_status check_words(const wf_trainer *to, const char *names) {
+    const wf_graph *g = wfi_trainer_graph(to);
+    for (wfi_word word = {0}; wfi_names_next(names, &word);) {
+        bool is_used = false;
+        for (int32_t v = 0; v < g->n_values; v++)
+            is_used |= wfi_value_is_state(&g->values[v]) && wfi_word_names(word, g->values[v].name);
+        if (!is_used)
+            return wfi_fail(to->ctx, WF_INVALID_ARG,
+                            "copy weights: nothing of the model '%s' that they go to is called "
+                            "'%.*s', or begins with it and a dot",
+                            wf_model_name(to->model), (int)word.n, word.start);
+    }
+    return WF_OK;
+}
+
+/* Nothing is moved that does not fit, so the job need not end. */
+static wf_status check_copy(const wf_trainer *to, const wf_trainer *from, const char *names) {
+    const wf_graph *g = wfi_trainer_graph(to);
+    char wanted[WFI_SHAPE_TEXT], given[WFI_SHAPE_TEXT];
+    if (to->ctx != from->ctx || to->job != from->job)
+        return wfi_fail(to->ctx, WF_INVALID_ARG,
+                        "copy weights: the two trainers are not of one context and one job");
+    WF_TRY(wfi_trainer_check_average(to, "copy weights"));
+    WF_TRY(check_words(to, names));
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *want = &g->values[v], *have;
+        if (!is_copied(want, names)) continue;
+        have = find_state(wfi_trainer_graph(from), want->name);
+        if (!have)
+            return wfi_fail(to->ctx, WF_INVALID_ARG,
+                            "copy weights: the model '%s' that they come from has no '%s'",
+                            wf_model_name(from->model), want->name);
+        if (have->dtype != want->dtype || !wfi_shape_equal(&have->shape, &want->shape))
+            return wfi_fail(to->ctx, WF_SHAPE,
+                            "copy weights: '%s' is %s %s, and is to become %s %s", want->name,
+                            wf_dtype_name(have->dtype), wfi_shape_text(&have->shape, given),
+                            wf_dtype_name(want->dtype), wfi_shape_text(&want->shape, wanted));
+    }
+    return WF_OK;
+}
+
+static wf_status put_part(wfi_state_call *x, const wfi_state_part *now) {
+    if (!wfi_state_serves(x, now)) return wfi_state_put(x, now);
+    memcpy(x->buffer, x->from->dst + now->offset, now->bytes);
+    return wfi_state_put(x, now);
+}
+
+/* Plans cut a tensor in different ways, so each process has one of them whole at a time. */
+static wf_status copy_tensor(wfi_state_call *to, const char *name) {
+    wfi_state_call *from = to->from;
+    const wfi_state_tensor *tensor = wfi_state_find(&to->list, name);
+    size_t n_elem = (size_t)wf_shape_n_elem(&tensor->shape);
+    from->dst = wfi_alloc(to->t->ctx, n_elem, wfi_state_element_bytes(&to->list, tensor), name);
+    if (!from->dst) return WF_NO_MEMORY;
+    wf_status status = wfi_state_visit_tensor(from, read_part, wfi_state_find(&from->list, name));
+    if (status == WF_OK) status = wfi_state_visit_tensor(to, put_part, tensor);
+    wfi_free(to->t->ctx, from->dst);
+    return status;
+}
+
+static wf_status copy_in(wfi_state_call *to) {
+    const wf_graph *g = wfi_trainer_graph(to->t);
+    to->t->is_spoiled |= to->from->t->is_spoiled;
+    for (int32_t v = 0; v < g->n_values; v++)
+        if (is_copied(&g->values[v], to->name)) WF_TRY(copy_tensor(to, g->values[v].name));
+    return WF_OK;
+}
+
+static wf_status copy_out(wfi_state_call *from) {
+    return wfi_state_perform(&(wfi_state_call){.t = from->to, .from = from, .name = from->name},
+                             "take weights", WFI_STATE_WEIGHTS, copy_in);
+}
+
+wf_status wf_trainer_copy_weights(wf_trainer *to, wf_trainer *from, const char *names) {
+    WF_TRY(check_copy(to, from, names));
+    if (to == from) return WF_OK;
+    return wfi_state_perform(&(wfi_state_call){.t = from, .to = to, .name = names}, "give weights",
+                             WFI_STATE_WEIGHTS, copy_out);
 }

@@ -23,7 +23,8 @@ typedef struct wfi_state_part {
 } wfi_state_part;
 
 typedef struct wfi_state_call {
-    wf_trainer *t, *to; /* `to`: of a copy from trainer to trainer */
+    wf_trainer *t, *to;          /* `to`: of a copy from trainer to trainer */
+    struct wfi_state_call *from; /* of such a copy: the other trainer's call */
     wfi_state_list list;
     char *buffer; /* [WFI_STATE_CHUNK_BYTES] */
     char *dst;    /* of a tensor that is read */

@@ -92,8 +92,6 @@ wf_status wfi_trainer_fetch(const wf_trainer *t, int rank, wfi_space space, size
 wf_status wfi_trainer_initialise(wf_trainer *t);
 /* That the weights are the weights. Errors: INVALID_ARG. */
 wf_status wfi_trainer_check_average(const wf_trainer *t, const char *what);
-/* From one trainer to another of the same model and plan, both of this process alone. */
-wf_status wfi_trainer_copy_weights(wf_trainer *from, wf_trainer *to);
 
 /* Puts in their place the files that have been written meanwhile, in all processes or in none.
  * Errors: those of wf_trainer_save_wait. */
