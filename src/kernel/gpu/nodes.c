@@ -242,6 +242,7 @@ static wfi_launch_arguments *add_channels(launches *l, wfi_gpu_entry entry, cons
 static void make_batch_norm(launches *l, wfi_gpu_entry entry) {
     wfi_launch_arguments *a = add_channels(l, entry, in_shape(l, 0));
     a->n[4] = attr_of(l)->norm.relu;
+    a->n[5] = l->node->n_out > 3 && l->node->op == &wfi_op_batch_norm_backward;
     a->f[0] = attr_of(l)->norm.eps;
 }
 

@@ -161,7 +161,8 @@ KERNEL(layer_norm_backward_data) {
 #define PIXEL(i) (((i) / a.n[3] * a.n[2] + GROUP_INDEX) * a.n[3] + (i) % a.n[3])
 #define N_PIXELS (a.n[1] * a.n[3])
 
-/* n[4]: a ReLU follows; a byte of each element says whether it has let it pass. */
+/* n[4]: a ReLU follows; a byte of each element says whether it has let it pass. Behind an addend y
+ * says so, and backward gives the addend's gradient, too. */
 KERNEL(batch_norm) {
     LOCAL double part[GROUP];
     GLOBAL float *x = F32(IN(0)), *y = F32(OUT(0));
@@ -179,6 +180,7 @@ KERNEL(batch_norm) {
     float shift = F32(IN(2))[GROUP_INDEX];
     for (long i = THREAD; i < N_PIXELS; i += GROUP) {
         double value = (x[PIXEL(i)] - mean) * factor + shift;
+        if (HAS(IN(3))) value = (float)value + F32(IN(3))[PIXEL(i)];
         if (HAS(OUT(3))) OPERAND(uchar, OUT(3))[PIXEL(i)] = !(a.n[4] && value <= 0);
         y[PIXEL(i)] = a.n[4] && value <= 0 ? 0 : (float)value;
     }
@@ -194,13 +196,17 @@ KERNEL(batch_norm_inference) {
     }
 }
 
+/* Whether the ReLU has stopped it; n[5]: there was an addend. */
+#define STOPS(at)                                                                                  \
+    (HAS(IN(5)) && (a.n[5] ? F32(IN(5))[at] <= 0 : !OPERAND(uchar, IN(5))[at]))
+
 KERNEL(batch_norm_backward) {
     LOCAL double part[GROUP];
     GLOBAL float *dy = F32(IN(0)), *x = F32(IN(1)), *dx = F32(OUT(0));
     double mean = F32(IN(2))[GROUP_INDEX], inverse = 1 / sqrt(F32(IN(3))[GROUP_INDEX] + a.f[0]);
     double sum = 0, sum_z = 0;
     for (long i = THREAD; i < N_PIXELS; i += GROUP) {
-        if (HAS(IN(5)) && !OPERAND(uchar, IN(5))[PIXEL(i)]) continue;
+        if (STOPS(PIXEL(i))) continue;
         sum += dy[PIXEL(i)];
         sum_z += dy[PIXEL(i)] * (x[PIXEL(i)] - mean) * inverse;
     }
@@ -212,8 +218,9 @@ KERNEL(batch_norm_backward) {
     }
     double scale = F32(IN(4))[GROUP_INDEX] * inverse;
     for (long i = THREAD; i < N_PIXELS; i += GROUP) {
-        bool stops = HAS(IN(5)) && !OPERAND(uchar, IN(5))[PIXEL(i)];
-        double slope = stops ? 0 : (double)dy[PIXEL(i)], z = (x[PIXEL(i)] - mean) * inverse;
+        float slope = STOPS(PIXEL(i)) ? 0 : dy[PIXEL(i)];
+        double z = (x[PIXEL(i)] - mean) * inverse;
+        if (HAS(OUT(3))) F32(OUT(3))[PIXEL(i)] = slope;
         dx[PIXEL(i)] = (float)(scale * (slope - (sum + z * sum_z) / (double)N_PIXELS));
     }
 }
