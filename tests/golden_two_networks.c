@@ -1,5 +1,5 @@
 /* Networks that are trained beside each other, their weights copied from trainer to trainer:
- * PyTorch's losses of 50 steps (golden/make_dqn.py), under plans, and its weights after them.
+ * PyTorch's losses of 50 steps (golden/make_dqn.py, make_dcgan.py), under plans.
  *
  * label: once
  */
@@ -21,7 +21,14 @@ static wf_trainer *make(wf_context *ctx, wf_model_function function, const char 
     return t;
 }
 
-/* The formula's weights, as a file. */
+/* The formula's; of convolutions a quarter. */
+static void fill(const wfi_value *value, float *data) {
+    golden_fill_parameter(value->name, value->shape.dim, value->shape.n_dims, data);
+    for (int64_t i = 0; i < wf_shape_n_elem(&value->shape) && value->shape.n_dims == 4; i++)
+        data[i] /= 4;
+}
+
+/* Such weights, as a file. */
 static void load_formula(wf_context *ctx, wf_trainer *t) {
     const wf_graph *g = wfi_trainer_graph(t);
     wf_tensor_data tensors[64];
@@ -35,7 +42,7 @@ static void load_formula(wf_context *ctx, wf_trainer *t) {
         void *data = malloc(wfi_value_bytes(g, v));
         assert_true(data && n < 64);
         if (value->kind == WFI_VALUE_PARAM)
-            golden_fill_parameter(value->name, value->shape.dim, value->shape.n_dims, data);
+            fill(value, data);
         else
             TEST_OK(ctx, wf_trainer_read(t, value->name, data, wfi_value_bytes(g, v)));
         tensors[n++] = (wf_tensor_data){value->name, value->dtype, value->shape, data};
@@ -142,9 +149,107 @@ static void dqn_as_pytorch(void **state) {
     test_context_end(ctx);
 }
 
+/* ---- two networks that are trained against each other ---- */
+
+enum { N_IMAGES = 8, IMAGE = 16 * 16, NOISE = 8, WIDTH = 8 };
+
+static wf_tensor transposed(wf_tensor x, const char *name, int64_t n_out, wf_conv2d_shape how) {
+    int64_t n_in = wf_tensor_shape(x).dim[1];
+    wf_scope(x.graph, "%s", name);
+    wf_tensor weight = wf_parameter(x.graph, "weight", WF_SHAPE(n_in, n_out, 4, 4),
+                                    (wf_init){WF_INIT_NORMAL, 0.02f});
+    wf_scope_end(x.graph);
+    return wf_conv_transpose2d_with(x, weight, how);
+}
+
+static wf_tensor generate(wf_graph *g) {
+    const wf_conv2d_shape twice = {2, 1, 1};
+    wf_tensor x = wf_input(g, "noise", WF_F32, WF_SHAPE(NOISE, 1, 1));
+    wf_scope(g, "g");
+    x = transposed(x, "conv1", 2 * WIDTH, (wf_conv2d_shape){1, 0, 1});
+    x = transposed(wf_relu(wf_batch_norm(x, "bn1")), "conv2", WIDTH, twice);
+    x = transposed(wf_relu(wf_batch_norm(x, "bn2")), "conv3", 1, twice);
+    wf_scope_end(g);
+    return wf_cut(wf_tanh(x), "made");
+}
+
+static wf_tensor discriminate(wf_tensor x) {
+    const wf_conv2d_shape half = {2, 1, 1};
+    wf_scope(x.graph, "d");
+    x = wf_leaky_relu(wf_conv2d(x, "conv1", WIDTH, 4, half), 0.2f);
+    x = wf_leaky_relu(wf_batch_norm(wf_conv2d(x, "conv2", 2 * WIDTH, 4, half), "bn2"), 0.2f);
+    x = wf_conv2d(x, "conv3", 1, 4, (wf_conv2d_shape){1, 0, 1});
+    wf_scope_end(x.graph);
+    return x;
+}
+
+static wf_tensor label(wf_graph *g, const char *name) {
+    return wf_input(g, name, WF_F32, WF_SHAPE(1, 1, 1));
+}
+
+static void of_generator(wf_graph *g, const void *config) {
+    (void)config;
+    wf_loss(wf_binary_cross_entropy(discriminate(generate(g)), label(g, "one")));
+}
+
+static void of_discriminator(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor made = generate(g), image = wf_input(g, "image", WF_F32, WF_SHAPE(1, 16, 16));
+    wf_tensor loss = wf_binary_cross_entropy(discriminate(made), label(g, "zero"));
+    loss = wf_cut(loss, "real");
+    wf_loss(wf_add(loss, wf_binary_cross_entropy(discriminate(image), label(g, "one"))));
+}
+
+static void dcgan_as_pytorch(void **state) {
+    (void)state;
+    static const char common[] = "batch=8,optimizer=adam,lr=0.0002,beta1=0.5,freeze=";
+    static const char *const plans[][2] = {/* the discriminator's, the generator's */
+                                           {"", ""},
+                                           {"pp=2", ""},
+                                           {"", "pp=2"}};
+    static const float one[N_IMAGES] = {1, 1, 1, 1, 1, 1, 1, 1}, zero[N_IMAGES];
+    static float image[N_STEPS][N_IMAGES * IMAGE], noise[N_STEPS][N_IMAGES * NOISE];
+    char recipes[2][100], first[2][65], hex[65];
+    golden_fill("image", 1, 0, image[0], sizeof image / sizeof(float));
+    golden_fill("noise", 1, 0, noise[0], sizeof noise / sizeof(float));
+    for (int k = 0; k < 2; k++)
+        snprintf(recipes[k], sizeof recipes[k], "%s%s", common, k ? "d" : "g");
+    wf_context *ctx = test_context();
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        wf_trainer *d = make(ctx, of_discriminator, recipes[0], plans[k][0]),
+                   *g = make(ctx, of_generator, recipes[1], plans[k][1]);
+        FILE *golden = fopen("tests/golden/dcgan.txt", "r");
+        assert_non_null(golden);
+        load_formula(ctx, d);
+        TEST_OK(ctx, wf_trainer_copy_weights(g, d, NULL));
+        for (int step = 0; step < N_STEPS; step++) {
+            wf_step_result result;
+            const wf_feed feeds[] = {{"noise", noise[step], sizeof noise[step]},
+                                     {"one", one, sizeof one},
+                                     {"zero", zero, sizeof zero},
+                                     {"image", image[step], sizeof image[step]}};
+            TEST_OK(ctx, wf_trainer_step(d, feeds, 4, N_IMAGES, &result));
+            compare_loss(golden, result.loss, step, plans[k][0]);
+            TEST_OK(ctx, wf_trainer_copy_weights(g, d, "d"));
+            TEST_OK(ctx, wf_trainer_step(g, feeds, 2, N_IMAGES, &result));
+            compare_loss(golden, result.loss, step, plans[k][1]);
+            TEST_OK(ctx, wf_trainer_copy_weights(d, g, "g"));
+        }
+        fclose(golden);
+        TEST_OK(ctx, wf_trainer_weights_sha256(d, k ? hex : first[0]));
+        if (k) assert_string_equal(hex, first[0]);
+        TEST_OK(ctx, wf_trainer_weights_sha256(g, k ? hex : first[1]));
+        if (k) assert_string_equal(hex, first[1]);
+        wf_trainer_destroy(g);
+        wf_trainer_destroy(d);
+    }
+    test_context_end(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dqn_as_pytorch),
+        cmocka_unit_test(dcgan_as_pytorch),
     };
     return cmocka_run_group_tests_name("golden_two_networks", tests, NULL, NULL);
 }
