@@ -15,6 +15,7 @@ has() {
 
 mlp="train --model mlp --image 8 --data synthetic --threads 1 --batch 8 --lanes 2 --micro 2 --optimizer adam --steps 3"
 one=$(report $mlp --out "$folder/run" | field weights_sha256)
+[[ $one ]] || fail "a run of one process does not tell its weights"
 
 if has torch.distributed.run torchrun; then
     two=$(timeout 120 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 --no-python \

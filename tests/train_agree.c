@@ -203,7 +203,9 @@ static void change(wf_recipe *recipe, const wfi_recipe_field *field) {
         *(int *)value = *(int *)value < (int)field->most ? *(int *)value + 1 : 0;
         break;
     case WFI_RECIPE_NAMES:
-        strcpy(((wf_names *)value)->text, "in");
+        /* Of the kinds of names, those that weft tune writes are pairs. */
+        strcpy(((wf_names *)value)->text,
+               field->offset == offsetof(wf_recipe, tuned) ? "in=out" : "in");
         break;
     }
 }
@@ -216,8 +218,10 @@ static void every_field_of_the_recipe(void **state) {
         char words[200], first[WFI_RECIPE_TEXT], second[WFI_RECIPE_TEXT];
         strcpy(parts[0].recipe.freeze.text, "out"); /* texts are told if they are not empty */
         strcpy(parts[0].recipe.lr_scale.text, "out");
+        strcpy(parts[0].recipe.tuned.text, "out=in");
         parts[1].recipe.freeze = parts[0].recipe.freeze;
         parts[1].recipe.lr_scale = parts[0].recipe.lr_scale;
+        parts[1].recipe.tuned = parts[0].recipe.tuned;
         change(&parts[1].recipe, field);
         snprintf(words, sizeof words,
                  "rank 1 was started with recipe %s %s, rank 0 with recipe %s %s: all ranks",
@@ -251,7 +255,9 @@ static void every_op_with_attributes(void **state) {
         " relu relu_backward tanh tanh_backward sigmoid sigmoid_backward add add_relu "
         "add_broadcast mul sum_leading softmax softmax_backward log_softmax log_softmax_backward "
         "cross_entropy cross_entropy_backward "
-        "mse mse_backward loss_record loss_gradient global_avg_pool global_avg_pool_backward "
+        "mse mse_backward binary_cross_entropy binary_cross_entropy_backward smooth_l1 "
+        "smooth_l1_backward gather gather_backward loss_record loss_gradient global_avg_pool "
+        "global_avg_pool_backward "
         "reshape cast lstm lstm_backward ";
     for (int k = 0; wfi_op_table[k]; k++) {
         wfi_attr attr;
