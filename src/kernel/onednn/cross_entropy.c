@@ -1,33 +1,60 @@
-/* Cross entropy over many classes (50257 for GPT-2): the exponentials are the
- * library's softmax, a few rows at a time so that they are still in the cache when
- * the loss is read off them. */
+/* Cross entropy over many classes (50257 for GPT-2): a row of logits after the other, while the
+ * first caches hold it. A row is one thread's work, so the bits do not depend on how many there
+ * are. */
 #include "base/variants.h"
 #include "comm/runtime/typed.h"
 #include "kernel/onednn/onednn.h"
+#include "kernel/onednn/rows.h"
+#include "kernel/onednn/threads.h"
 #include "op/op_table.h"
 
 #include <math.h>
 #include <string.h>
 
-#define CACHE_BYTES (256 << 10) /* for one thread's rows; a fraction of the second level */
-
-/* The library's exponential is a polynomial in single precision whose error has one
- * sign: 2e-7 of the loss. With fewer classes than this the plain C kernel's doubles
- * cost nothing that could be measured. */
+/* With fewer classes than this the plain C kernel's doubles cost nothing that could be measured. */
 #define N_CLASSES_WORTH_IT 8192
 
 typedef struct table {
+    const wfi_kernel *kernel;
+    void *const *operands;
     int64_t n_rows, n; /* n classes */
-    int64_t n_at_once; /* divides n_rows */
+    int64_t first;     /* of a block of classes: the first of all */
+    bool is_narrow;
+    float *room; /* for a row of each thread, if it is narrow */
 } table;
 
-static table table_of(const wfi_kernel *kernel) {
+static table table_of(const wfi_kernel *kernel, void *const *operands, void *scratch) {
     wfi_md rows = wfi_operand_rows(kernel, 0);
-    table t = {rows.dim[0], rows.dim[1], 0};
-    int64_t most = wfi_onednn_of(kernel)->n_threads * CACHE_BYTES / (int64_t)sizeof(float) / t.n;
-    t.n_at_once = wfi_min_i64(wfi_max_i64(most, 1), t.n_rows);
-    while (t.n_rows % t.n_at_once) t.n_at_once--;
+    table t = {kernel, operands, rows.dim[0], rows.dim[1], 0, wfi_is_narrow(kernel, 0), scratch};
+    const wfi_attr *a = &kernel->node->attr;
+    const wfi_op *op = kernel->node->op;
+    if (op == &wfi_op_class_sums || op == &wfi_op_class_sums_backward)
+        t.first = wfi_part_begin(a->classes.n_classes, a->classes.begin, a->classes.n_blocks);
     return t;
+}
+
+/* A row of logits as F32: BF16 is widened. */
+static float *row_at(const table *t, void *logits, int64_t r, int thread) {
+    if (!t->is_narrow) return (float *)logits + r * t->n;
+    float *room = t->room + thread * t->n;
+    wfi_combine(wfi_best_variant(), &(wfi_arithmetic){.dtype = WF_BF16},
+                (uint16_t *)logits + r * t->n, NULL, t->n, room);
+    return room;
+}
+
+/* Its copy, which becomes its gradient: where that will lie, or, before it is rounded, in between.
+ */
+static float *gradient_at(const table *t, int64_t r, int thread) {
+    float *row = row_at(t, t->operands[0], r, thread), *own = row;
+    if (!t->is_narrow) own = (float *)t->operands[3] + r * t->n;
+    if (own != row) memcpy(own, row, (size_t)t->n * sizeof *own);
+    return own;
+}
+
+static void finish_gradient(const table *t, int64_t r, const float *row) {
+    if (t->is_narrow)
+        wfi_combine(wfi_best_variant(), &(wfi_arithmetic){.dtype = WF_F32}, row, NULL, t->n,
+                    (uint16_t *)t->operands[3] + r * t->n);
 }
 
 typedef struct comparison {
@@ -46,227 +73,98 @@ WFI_LOOP void compare_loop(const comparison *c) {
 
 WFI_VARIANTS(compare, comparison, compare_loop)
 
-static size_t rows_bytes(const table *t) {
-    return wfi_round_up((size_t)(t->n_at_once * t->n) * sizeof(float), WFI_ALIGN_BYTES);
-}
-
-/* Rows from `first` on of the logits, as F32: BF16 is widened into `room`. */
-static float *rows_at(const wfi_kernel *kernel, void *logits, const table *t, int64_t first,
-                      float *room) {
-    if (!wfi_is_narrow(kernel, 0)) return (float *)logits + first * t->n;
-    wfi_combine(wfi_best_variant(), &(wfi_arithmetic){.dtype = WF_BF16},
-                (uint16_t *)logits + first * t->n, NULL, t->n_at_once * t->n, room);
-    return room;
-}
-
-/* Their gradient comes where the library puts it: into its place, or, before it is rounded, `room`.
- */
-static float *gradient_at(const wfi_kernel *kernel, void *dlogits, const table *t, int64_t first,
-                          float *room) {
-    return wfi_is_narrow(kernel, 0) ? room : (float *)dlogits + first * t->n;
-}
-
-static void finish_rows(const wfi_kernel *kernel, void *dlogits, const table *t, int64_t first,
-                        const float *room) {
-    if (wfi_is_narrow(kernel, 0))
-        wfi_combine(wfi_best_variant(), &(wfi_arithmetic){.dtype = WF_F32}, room, NULL,
-                    t->n_at_once * t->n, (uint16_t *)dlogits + first * t->n);
-}
-
 /* Whether the label is the first of the largest. */
-static bool is_hit(const float *x, int64_t n, int32_t label) {
-    bool hit = label >= 0 && label < n;
-    if (hit) compare(wfi_best_variant(), &(comparison){x, n, label, &hit});
+static bool is_hit(const wfi_class_row *row, int64_t label) {
+    bool hit = label >= 0 && label < row->n && !(row->x[label] < row->max);
+    if (hit) compare(wfi_best_variant(), &(comparison){row->x, row->n, label, &hit});
     return hit;
 }
 
-typedef struct scaling {
-    float *x; /* [n] */
-    int64_t n;
-    float factor;
-} scaling;
-
-WFI_LOOP void scale_loop(const scaling *s) {
-    float *x = s->x, factor = s->factor;
-    for (int64_t i = 0, n = s->n; i < n; i++) x[i] *= factor;
-}
-
-WFI_VARIANTS(scale, scaling, scale_loop)
-
-static void scale_row(float *x, int64_t n, float factor) {
-    scale(wfi_best_variant(), &(scaling){x, n, factor});
-}
-
-static wf_status run_forward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
-                             void *scratch, const wfi_step_args *step) {
-    (void)stream, (void)step;
-    table t = table_of(kernel);
-    const float *log_p = scratch;
-    float *room = (float *)scratch + rows_bytes(&t) / sizeof(float);
-    const int32_t *label = operands[1];
-    float *loss = operands[2];
-    int32_t *hit = operands[3];
-    for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
-        float *x = rows_at(kernel, operands[0], &t, first, room);
-        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x}, scratch));
-        for (int64_t i = 0; i < t.n_at_once; i++) {
-            int64_t r = first + i;
-            hit[r] = is_hit(x + i * t.n, t.n, label[r]);
-            if (label[r] < 0)
-                loss[r] = 0;
-            else
-                loss[r] = label[r] < t.n ? -log_p[i * t.n + label[r]] : NAN;
-        }
-    }
-    return WF_OK;
-}
-
 /* logits, labels -> loss, hits */
-static wf_status describe_forward(wfi_kernel *kernel, const char **reason_out) {
-    wfi_onednn *state = wfi_onednn_of(kernel);
-    table t = table_of(kernel);
-    wfi_md data = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){t.n_at_once, t.n});
-    bool is_narrow = wfi_is_narrow(kernel, 0);
-    state->own_scratch_bytes = rows_bytes(&t) * (is_narrow ? 2 : 1);
-    state->run = run_forward;
-    dnnl_primitive_desc_t desc;
-    wfi_primitive *primitive;
-    WF_TRY(wfi_describe_softmax(&state->lib, dnnl_forward_training, true, &data, NULL, &desc));
-    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
-    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, is_narrow ? WFI_SCRATCH : 0,
-                       is_narrow ? rows_bytes(&t) : 0));
-    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_DST, WFI_SCRATCH, 0));
-    wfi_use_whole_values(kernel);
-    return WF_OK;
-}
-
-/* dx holds the softmax of one row. */
-static void finish_gradient(float *dx, int64_t n, int32_t label, float dloss) {
-    float factor = label < 0 ? 0 : label < n ? dloss : NAN;
-    if (label >= 0 && label < n) dx[label] -= 1;
-    scale_row(dx, n, factor);
-}
-
-static wf_status run_backward(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
-                              void *scratch, const wfi_step_args *step) {
-    (void)stream, (void)step;
-    table t = table_of(kernel);
-    const int32_t *label = operands[1];
-    const float *dloss = operands[2];
-    for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
-        float *x = rows_at(kernel, operands[0], &t, first, scratch);
-        float *dx = gradient_at(kernel, operands[3], &t, first, scratch);
-        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x, NULL, NULL, dx}, scratch));
-        for (int64_t i = 0; i < t.n_at_once; i++)
-            finish_gradient(dx + i * t.n, t.n, label[first + i], dloss[first + i]);
-        finish_rows(kernel, operands[3], &t, first, scratch);
-    }
+static wf_status forward_row(const void *argument, int64_t r, int thread) {
+    const table *t = argument;
+    int64_t label = ((const int32_t *)t->operands[1])[r];
+    wfi_class_row row = {.x = row_at(t, t->operands[0], r, thread), .n = t->n};
+    wfi_class_row_sum(wfi_best_variant(), &row);
+    double loss = label < 0 ? 0 : (double)NAN;
+    if (label >= 0 && label < t->n) loss = log(row.sum) - ((double)row.x[label] - row.max);
+    ((float *)t->operands[2])[r] = (float)loss;
+    ((int32_t *)t->operands[3])[r] = is_hit(&row, label);
     return WF_OK;
 }
 
 /* logits, labels, dloss -> dlogits = dloss (softmax(logits) - one at the label) */
-static wf_status describe_backward(wfi_kernel *kernel, const char **reason_out) {
-    wfi_onednn *state = wfi_onednn_of(kernel);
-    table t = table_of(kernel);
-    wfi_md data = wfi_md_make(WFI_MD_STRIDED, 2, (int64_t[]){t.n_at_once, t.n});
-    bool is_narrow = wfi_is_narrow(kernel, 0);
-    state->own_scratch_bytes = is_narrow ? rows_bytes(&t) : 0;
-    state->run = run_backward;
-    dnnl_primitive_desc_t desc;
-    wfi_primitive *primitive;
-    WF_TRY(wfi_describe_softmax(&state->lib, dnnl_forward_training, false, &data, NULL, &desc));
-    WF_TRY(wfi_add_primitive(kernel, desc, NULL, reason_out, &primitive));
-    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_SRC, is_narrow ? WFI_SCRATCH : 0, 0));
-    WF_TRY(wfi_bind_at(kernel, primitive, DNNL_ARG_DST, is_narrow ? WFI_SCRATCH : 3, 0));
-    wfi_use_whole_values(kernel);
+static wf_status backward_row(const void *argument, int64_t r, int thread) {
+    const table *t = argument;
+    int64_t label = ((const int32_t *)t->operands[1])[r];
+    wfi_class_row row = {.x = gradient_at(t, r, thread), .n = t->n};
+    row.factor = label < 0 ? 0 : label < t->n ? ((const float *)t->operands[2])[r] : NAN;
+    wfi_class_row_softmax(wfi_best_variant(), &row);
+    if (label >= 0 && label < t->n) row.x[label] -= row.factor;
+    finish_gradient(t, r, row.x);
     return WF_OK;
 }
 
 /* ---- in blocks of classes: one of them ---- */
 
-/* The first of the largest. */
-static int64_t find_largest(const float *x, int64_t n) {
-    enum { N_AT_ONCE = 16 };
-    float most[N_AT_ONCE], largest = x[0];
-    int64_t i = 0;
-    for (int k = 0; k < N_AT_ONCE; k++) most[k] = x[0];
-    for (; i + N_AT_ONCE <= n; i += N_AT_ONCE)
-        for (int k = 0; k < N_AT_ONCE; k++) most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
-    for (int k = 0; k < N_AT_ONCE; k++) largest = most[k] > largest ? most[k] : largest;
-    for (; i < n; i++) largest = x[i] > largest ? x[i] : largest;
-    for (i = 0; i < n && x[i] != largest;) i++;
-    return i < n ? i : 0;
-}
-
-static void put_sums(const float *x, const float *log_p, int64_t n, int64_t own,
-                     float sums_out[4]) {
-    int64_t largest = find_largest(x, n);
-    bool is_here = own >= 0 && own < n;
-    sums_out[0] = x[largest];
-    sums_out[1] = -log_p[largest];
-    sums_out[2] = is_here ? x[own] - x[largest] : 0;
-    sums_out[3] = is_here ? own == largest ? 2 : 1 : 0;
-}
-
-static wf_status run_sums(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
-                          void *scratch, const wfi_step_args *step) {
-    (void)stream, (void)step;
-    table t = table_of(kernel);
-    const wfi_attr *a = &kernel->node->attr;
-    int64_t number = a->classes.begin, n_blocks = a->classes.n_blocks;
-    int64_t first_class = wfi_part_begin(a->classes.n_classes, number, n_blocks);
-    const float *log_p = scratch;
-    float *room = (float *)scratch + rows_bytes(&t) / sizeof(float);
-    const int32_t *label = operands[1];
-    float *sums = operands[2];
-    memset(sums, 0, (size_t)(n_blocks * t.n_rows * 4) * sizeof *sums);
-    sums += number * t.n_rows * 4;
-    for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
-        float *x = rows_at(kernel, operands[0], &t, first, room);
-        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x}, scratch));
-        for (int64_t i = 0; i < t.n_at_once; i++)
-            put_sums(x + i * t.n, log_p + i * t.n, t.n, label[first + i] - first_class,
-                     sums + (first + i) * 4);
-    }
+static wf_status sums_row(const void *argument, int64_t r, int thread) {
+    const table *t = argument;
+    int64_t own = ((const int32_t *)t->operands[1])[r] - t->first;
+    int64_t number = t->kernel->node->attr.classes.begin;
+    float *sums = (float *)t->operands[2] + (number * t->n_rows + r) * 4;
+    wfi_class_row row = {.x = row_at(t, t->operands[0], r, thread), .n = t->n};
+    wfi_class_row_sum(wfi_best_variant(), &row);
+    bool is_here = own >= 0 && own < t->n;
+    sums[0] = row.max;
+    sums[1] = (float)log(row.sum);
+    sums[2] = is_here ? row.x[own] - row.max : 0;
+    sums[3] = is_here ? is_hit(&row, own) ? 2 : 1 : 0;
     return WF_OK;
 }
 
-static wf_status run_sums_backward(wfi_kernel *kernel, wfi_stream_queue *stream,
-                                   void *const operands[], void *scratch,
-                                   const wfi_step_args *step) {
-    (void)stream, (void)step;
-    table t = table_of(kernel);
-    const wfi_attr *a = &kernel->node->attr;
-    int64_t first_class =
-        wfi_part_begin(a->classes.n_classes, a->classes.begin, a->classes.n_blocks);
-    const int32_t *label = operands[1];
-    const float *dsums = (const float *)operands[2] + a->classes.begin * t.n_rows * 4;
-    for (int64_t first = 0; first < t.n_rows; first += t.n_at_once) {
-        float *x = rows_at(kernel, operands[0], &t, first, scratch);
-        float *dx = gradient_at(kernel, operands[3], &t, first, scratch);
-        WF_TRY(wfi_run_primitive(kernel, 0, (void *[]){x, NULL, NULL, dx}, scratch));
-        for (int64_t r = first; r < first + t.n_at_once; r++, dx += t.n) {
-            int64_t own = label[r] - first_class;
-            scale_row(dx, t.n, dsums[r * 4 + 1]);
-            if (own >= 0 && own < t.n) dx[own] += dsums[r * 4 + 2];
-        }
-        finish_rows(kernel, operands[3], &t, first, scratch);
-    }
+static wf_status sums_backward_row(const void *argument, int64_t r, int thread) {
+    const table *t = argument;
+    int64_t own = ((const int32_t *)t->operands[1])[r] - t->first;
+    int64_t number = t->kernel->node->attr.classes.begin;
+    const float *dsums = (const float *)t->operands[2] + (number * t->n_rows + r) * 4;
+    wfi_class_row row = {.x = gradient_at(t, r, thread), .n = t->n, .factor = dsums[1]};
+    wfi_class_row_softmax(wfi_best_variant(), &row);
+    if (own >= 0 && own < t->n) row.x[own] += dsums[2];
+    finish_gradient(t, r, row.x);
     return WF_OK;
+}
+
+static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                     void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)step;
+    table t = table_of(kernel, operands, scratch);
+    const wfi_op *op = kernel->node->op;
+    if (op == &wfi_op_class_sums)
+        memset(operands[2], 0,
+               (size_t)(kernel->node->attr.classes.n_blocks * t.n_rows * 4) * sizeof(float));
+    wfi_each_function each = op == &wfi_op_cross_entropy            ? forward_row
+                             : op == &wfi_op_cross_entropy_backward ? backward_row
+                             : op == &wfi_op_class_sums             ? sums_row
+                                                                    : sums_backward_row;
+    return wfi_library_each(kernel->options.n_threads, t.n_rows, each, &t);
 }
 
 wf_status wfi_describe_cross_entropy(wfi_kernel *kernel, const char **reason_out) {
     const wfi_op *op = kernel->node->op;
     const wfi_attr *a = &kernel->node->attr;
+    wfi_onednn *state = wfi_onednn_of(kernel);
     bool is_sums = op == &wfi_op_class_sums || op == &wfi_op_class_sums_backward;
-    bool is_forward = op == &wfi_op_cross_entropy || op == &wfi_op_class_sums;
-    if ((is_sums ? a->classes.n_classes : table_of(kernel).n) < N_CLASSES_WORTH_IT)
+    table t = table_of(kernel, NULL, NULL);
+    if ((is_sums ? a->classes.n_classes : t.n) < N_CLASSES_WORTH_IT)
         return wfi_decline(reason_out, "few classes: plain C is as fast, and exact");
     if (wfi_is_mixed(kernel)) return wfi_decline(reason_out, "operands of two types");
     if (is_sums && (a->classes.end > a->classes.begin + 1 || a->classes.smoothing > 0))
         return wfi_decline(reason_out, "several blocks of classes, or smoothed labels");
-    WF_TRY(is_forward ? describe_forward(kernel, reason_out)
-                      : describe_backward(kernel, reason_out));
-    if (is_sums) wfi_onednn_of(kernel)->run = is_forward ? run_sums : run_sums_backward;
+    state->run = run;
+    if (t.is_narrow)
+        state->own_scratch_bytes = (size_t)(kernel->options.n_threads * t.n) * sizeof(float);
+    kernel->scratch_bytes = state->own_scratch_bytes;
+    kernel->detail = "rows";
+    wfi_use_whole_values(kernel);
     return WF_OK;
 }

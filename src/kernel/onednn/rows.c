@@ -1,37 +1,61 @@
 #include "kernel/onednn/rows.h"
 
 #include <math.h>
-#include <string.h>
 
 #define LANES WFI_ROW_LANES
 
+typedef wfi_vector vector;
+
 /* exp(x) for x <= 0, within 2 units of the last place; 0 where it would be denormal. NaN stays NaN.
  * Cephes' expf: a power of two, and a polynomial on half of ln 2 to both sides of 0. */
-static inline float exp_of(float x) {
+WFI_LOOP void exp_of(vector *x) {
     const float rounds = 12582912.0f; /* 1.5 * 2^23: what is added to it becomes whole */
-    float shifted = x * 1.44269504f + rounds, k = shifted - rounds;
-    float r = x - k * 0.693359375f - k * -2.12194440e-4f, p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
+    vector shifted = *x * 1.44269504f + rounds, k = shifted - rounds;
+    vector r = *x - k * 0.693359375f - k * -2.12194440e-4f, p = r * 1.9875691500e-4f;
+    p = p + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    float y = p * r * r + r + 1;
-    uint32_t bits, power;
-    memcpy(&bits, &y, sizeof bits);
-    memcpy(&power, &shifted, sizeof power);
-    bits += power << 23;
-    memcpy(&y, &bits, sizeof y);
-    y = x < -87 ? 0 : y;
-    return x == x ? y : x; /* a NaN has any bits, and `power` is some of them */
+    vector y = p * r * r + r + 1;
+    y = (vector)((wfi_words)y + ((wfi_words)shifted << 23));
+    y = (vector)((wfi_mask)y & ~(*x < -87));
+    *x = WFI_SELECT(*x == *x, y, *x); /* a NaN has any bits, and `shifted` is some of them */
 }
 
-static inline float sum_of(const float *lane) {
+static inline float sum_of(const vector *lanes) {
     float sum[LANES];
-    memcpy(sum, lane, sizeof sum);
+    memcpy(sum, lanes, sizeof sum);
     for (int half = LANES / 2; half; half /= 2)
         for (int l = 0; l < half; l++) sum[l] += sum[l + half];
     return sum[0];
+}
+
+static inline float largest_of(const vector *lanes) {
+    float most = -INFINITY;
+    for (int l = 0; l < LANES; l++) most = (*lanes)[l] > most ? (*lanes)[l] : most;
+    return most;
+}
+
+WFI_LOOP void raise(const float *x, int64_t end, vector *max) {
+    for (int64_t j = 0; j < end; j += LANES) {
+        vector now;
+        wfi_vector_load(x, j, false, &now);
+        *max = WFI_SELECT(now > *max, now, *max);
+    }
+}
+
+/* exp(x - most) of elements from `first` to `end`, which it stores or not; adds them to `sum`. */
+WFI_LOOP void exponentials(float *x, int64_t first, int64_t end, float most, bool stores,
+                           vector *sum) {
+    for (int64_t j = first; j < end; j += LANES) {
+        vector p;
+        wfi_vector_load(x, j, false, &p);
+        p -= most;
+        exp_of(&p);
+        if (stores) wfi_vector_store(x, j, false, &p);
+        *sum += p;
+    }
 }
 
 /* The columns up to the next whole number of lanes count nothing. */
@@ -48,21 +72,14 @@ static inline void clear(float *s, int64_t begin, int64_t end) {
 WFI_LOOP void attend(const wfi_rows *a) {
     float *sums = a->s + a->n * a->step;
     for (int64_t i = 0; i < a->n; i++) {
-        float *restrict s = a->s + i * a->step;
+        float *s = a->s + i * a->step;
         int64_t end = hide(s, a->n_seen + i * a->more, -INFINITY);
-        float max[LANES], sum[LANES] = {0}, most = -INFINITY;
-        for (int l = 0; l < LANES; l++) max[l] = -INFINITY;
-        for (int64_t j = 0; j < end; j += LANES)
-            for (int l = 0; l < LANES; l++) max[l] = s[j + l] > max[l] ? s[j + l] : max[l];
-        for (int l = 0; l < LANES; l++) most = max[l] > most ? max[l] : most;
-        for (int64_t j = 0; j < end; j += LANES)
-            for (int l = 0; l < LANES; l++) {
-                float p = exp_of(s[j + l] - most);
-                s[j + l] = p;
-                sum[l] += p;
-            }
+        vector max = (vector){0} - INFINITY, sum = {0};
+        raise(s, end, &max);
+        float most = largest_of(&max);
+        exponentials(s, 0, end, most, true, &sum);
         clear(s, end, a->n_columns);
-        sums[i] = sum_of(sum);
+        sums[i] = sum_of(&sum);
         a->log_sum[i] = most + logf(sums[i]);
     }
 }
@@ -75,29 +92,85 @@ WFI_LOOP void divide(const wfi_rows *a) {
     }
 }
 
-static inline float dot(const float *a, const float *b, int64_t n) {
-    float lane[LANES] = {0};
+WFI_LOOP float dot(const float *a, const float *b, int64_t n) {
+    vector lane = {0}, x, y;
     int64_t e = 0;
-    for (; e + LANES <= n; e += LANES)
-        for (int l = 0; l < LANES; l++) lane[l] += a[e + l] * b[e + l];
+    for (; e + LANES <= n; e += LANES) {
+        wfi_vector_load(a, e, false, &x);
+        wfi_vector_load(b, e, false, &y);
+        lane += x * y;
+    }
     for (int l = 0; e < n; e++, l++) lane[l] += a[e] * b[e];
-    return sum_of(lane);
+    return sum_of(&lane);
 }
 
 WFI_LOOP void attend_backward(const wfi_rows *a) {
     for (int64_t i = 0; i < a->n; i++) {
-        float *restrict s = a->s + i * a->step, *restrict ds = a->ds + i * a->step;
-        float log_sum = a->log_sum[i];
+        float *s = a->s + i * a->step, *ds = a->ds + i * a->step, log_sum = a->log_sum[i];
         float sum = dot(a->y + i * a->y_step, a->dy + i * a->y_step, a->d);
         int64_t n_seen = a->n_seen + i * a->more, end = hide(s, n_seen, -INFINITY);
         hide(ds, n_seen, 0);
-        for (int64_t j = 0; j < end; j++) {
-            s[j] = exp_of(s[j] - log_sum);
-            ds[j] = s[j] * (ds[j] - sum);
+        for (int64_t j = 0; j < end; j += LANES) {
+            vector p, dp;
+            wfi_vector_load(s, j, false, &p);
+            wfi_vector_load(ds, j, false, &dp);
+            p -= log_sum;
+            exp_of(&p);
+            dp = p * (dp - sum);
+            wfi_vector_store(s, j, false, &p);
+            wfi_vector_store(ds, j, false, &dp);
         }
         clear(s, end, a->n_columns);
         clear(ds, end, a->n_columns);
     }
+}
+
+/* ---- logits ---- */
+
+/* Fills max and sum. Behind the last whole number of lanes is what counts nothing. */
+WFI_LOOP void sum_classes(wfi_class_row *row, bool stores) {
+    enum { N_AT_ONCE = 1024 };
+    float *x = row->x, tail[LANES];
+    int64_t end = row->n / LANES * LANES;
+    for (int64_t l = 0; l < LANES; l++) tail[l] = end + l < row->n ? x[end + l] : -INFINITY;
+    vector max = (vector){0} - INFINITY, part = {0};
+    raise(x, end, &max);
+    raise(tail, LANES, &max);
+    row->max = largest_of(&max);
+    exponentials(tail, 0, LANES, row->max, true, &part);
+    row->sum = (double)sum_of(&part);
+    for (int64_t first = 0; first < end; first += N_AT_ONCE) {
+        part = (vector){0};
+        exponentials(x, first, end - first < N_AT_ONCE ? end : first + N_AT_ONCE, row->max, stores,
+                     &part);
+        row->sum += (double)sum_of(&part);
+    }
+    for (int64_t j = end; j < row->n && stores; j++) x[j] = tail[j - end];
+}
+
+typedef struct class_row_call {
+    wfi_class_row *row;
+} class_row_call;
+
+WFI_LOOP void class_sum(const class_row_call *c) {
+    sum_classes(c->row, false);
+}
+
+WFI_LOOP void class_softmax(const class_row_call *c) {
+    sum_classes(c->row, true);
+    float *restrict x = c->row->x, factor = (float)(c->row->factor / c->row->sum);
+    for (int64_t j = 0, n = c->row->n; j < n; j++) x[j] *= factor;
+}
+
+WFI_VARIANTS(run_class_sum, class_row_call, class_sum)
+WFI_VARIANTS(run_class_softmax, class_row_call, class_softmax)
+
+void wfi_class_row_sum(wfi_variant variant, wfi_class_row *row) {
+    run_class_sum(variant, &(class_row_call){row});
+}
+
+void wfi_class_row_softmax(wfi_variant variant, wfi_class_row *row) {
+    run_class_softmax(variant, &(class_row_call){row});
 }
 
 WFI_VARIANTS(run_attend, wfi_rows, attend)

@@ -1,13 +1,12 @@
-/* What attention does with rows of scores between two products. Private. */
+/* What attention does with rows of scores between two products, and what cross entropy does with
+ * rows of logits. Private. */
 #ifndef WFI_ONEDNN_ROWS_H
 #define WFI_ONEDNN_ROWS_H
 
-#include "base/variants.h"
-
-#include <stdint.h>
+#include "kernel/onednn/vector.h"
 
 /* Sums and maxima of a row are this many, joined at its end: the same in every variant. */
-#define WFI_ROW_LANES 16
+#define WFI_ROW_LANES WFI_LANES
 
 /* `s`, `ds` [n, n_columns]: a row's step is a multiple of WFI_ROW_LANES, and all of it is there.
  * The first row sees n_seen columns, each of the next ones `more` than the one before. y and dy are
@@ -28,5 +27,19 @@ void wfi_rows_attend(wfi_variant variant, const wfi_rows *rows);
 void wfi_rows_divide(wfi_variant variant, const wfi_rows *rows);
 /* S becomes P, and dP in `ds` becomes dS. */
 void wfi_rows_attend_backward(wfi_variant variant, const wfi_rows *rows);
+
+/* A row of logits. Sums are made of so many at a time in F32, and added in double. */
+typedef struct wfi_class_row {
+    float *x;
+    int64_t n;
+    float max;
+    double sum;   /* of exp(x - max) */
+    float factor; /* of a gradient */
+} wfi_class_row;
+
+/* Fills max and sum; what is not a number makes sum so. */
+void wfi_class_row_sum(wfi_variant variant, wfi_class_row *row);
+/* The same, and x becomes factor softmax(x). */
+void wfi_class_row_softmax(wfi_variant variant, wfi_class_row *row);
 
 #endif
