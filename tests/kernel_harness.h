@@ -186,27 +186,34 @@ static void check_adding(harness *h, const wfi_node *node, const wfi_kernel_opti
     assert_int_equal(wfi_kernel_create_adding(h->ctx, h->graph, node, options, &kernel), WF_OK);
     if (!kernel) return;
     void *operands[WFI_MAX_OPERANDS] = {NULL}, *scratch = buffer_create(kernel->scratch_bytes);
-    assert_int_equal(node->n_out, 1);
+    float *expected[WFI_MAX_OUTPUTS];
     for (int i = 0; i < node->n_in; i++) operands[i] = *slot(h, h->slow, node->in[i]);
-    size_t n_elem = kernel->bytes[node->n_in] / sizeof(float);
-    float *sum = operands[node->n_in] = buffer_create(kernel->bytes[node->n_in]);
-    float *expected = buffer_create(kernel->bytes[node->n_in]);
-    fill(h, sum, WF_F32, (int64_t)n_elem, false);
-    const float *made = *slot(h, h->slow, node->out[0]);
-    for (size_t i = 0; i < n_elem; i++) expected[i] = sum[i] + made[i];
+    for (int k = 0; k < node->n_out; k++) {
+        size_t bytes = kernel->bytes[node->n_in + k];
+        float *sum = operands[node->n_in + k] = buffer_create(bytes);
+        expected[k] = buffer_create(bytes);
+        fill(h, sum, WF_F32, (int64_t)(bytes / sizeof(float)), false);
+        const float *made = *slot(h, h->slow, node->out[k]);
+        for (size_t i = 0; i < bytes / sizeof(float); i++) expected[k][i] = sum[i] + made[i];
+    }
     assert_int_equal(wfi_kernel_prepare(kernel), WF_OK);
     for (int i = 0; i < kernel->n_operands; i++)
         assert_int_equal(kernel->extent[i], kernel->bytes[i]);
     assert_int_equal(wfi_kernel_run(kernel, NULL, operands, scratch, step), WF_OK);
-    buffer_check(sum, kernel->bytes[node->n_in]);
     buffer_check(scratch, kernel->scratch_bytes);
-    if (kernel->impl == &wfi_kernel_reference)
-        assert_memory_equal(sum, expected, kernel->bytes[node->n_in]);
-    else
-        assert_true(rms_error(sum, expected, (int64_t)n_elem) <= h->slack * tolerance_of(h, node));
+    for (int k = 0; k < node->n_out; k++) {
+        size_t bytes = kernel->bytes[node->n_in + k];
+        float *sum = operands[node->n_in + k];
+        buffer_check(sum, bytes);
+        if (kernel->impl == &wfi_kernel_reference)
+            assert_memory_equal(sum, expected[k], bytes);
+        else
+            assert_true(rms_error(sum, expected[k], (int64_t)(bytes / sizeof(float))) <=
+                        h->slack * tolerance_of(h, node));
+        free(sum);
+        free(expected[k]);
+    }
     h->n_adding++;
-    free(sum);
-    free(expected);
     free(scratch);
     wfi_kernel_destroy(kernel);
 }

@@ -136,14 +136,14 @@ static wf_status cpu_thread_enter(wf_context *ctx, int rank, int n_threads, int 
 }
 
 static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_onednn, &wfi_kernel_widened,
-                                                         &wfi_kernel_reference};
+                                                         &wfi_kernel_reference, &wfi_kernel_adding};
 
 const wfi_backend wfi_backend_cpu = {
     .device = &wfi_device_cpu,
     .has_layouts = true,
     .implementations = implementations,
     .n_implementations = WFI_COUNT(implementations),
-    .n_plain = 2,
+    .n_plain = 3,
     .accumulate = wfi_accumulate_plain,
     .add = cpu_add,
     .squares = cpu_squares,

@@ -9,7 +9,7 @@
 #include "base/variants.h"
 #include "kernel/backend.h"
 
-extern const wfi_kernel_impl wfi_kernel_widened, wfi_kernel_reference;
+extern const wfi_kernel_impl wfi_kernel_widened, wfi_kernel_reference, wfi_kernel_adding;
 
 /* The gradient is plain, too. */
 wf_status wfi_accumulate_plain(wfi_kernel *kernel, const wf_shape *shape, bool add);

@@ -201,7 +201,8 @@ static wf_status widened_describe(wfi_kernel *kernel, const char **reason_out) {
     kernel->state = w;
     WF_TRY(create_parts(kernel, w));
     *reason_out = "it has to add";
-    if (!w->parts[0].kernel) return WF_UNSUPPORTED;
+    const wfi_kernel *inner = w->parts[0].kernel;
+    if (!inner || inner->impl == &wfi_kernel_adding) return WF_UNSUPPORTED;
     for (int k = 0; k < w->n_parts; k++)
         if (w->parts[k].kernel->scratch_bytes > kernel->scratch_bytes)
             kernel->scratch_bytes = w->parts[k].kernel->scratch_bytes;
