@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "comm/runtime/typed.h"
 #include "kernel/cpu.h"
+#include "kernel/onednn/channels.h"
 #include "kernel/onednn/rows.h"
 #include "test.h"
 
@@ -188,6 +189,101 @@ static void attends_to_nans(void **state) {
         }
 }
 
+/* Two images of 300 pixels: more than are summed at once, and not four at a time. */
+enum { N_IMAGES = 2, N_PIXELS = 299, STEP = (N_PIXELS + 1) * WFI_BLOCK_CHANNELS };
+
+/* What batch norm reads, writes, and gives back: images, then numbers a channel. */
+typedef struct images {
+    float x[N_IMAGES * STEP], addend[N_IMAGES * STEP], dy[N_IMAGES * STEP], y[N_IMAGES * STEP],
+        dx[N_IMAGES * STEP], daddend[N_IMAGES * STEP];
+    float scale[16], shift[16], mean[16], var[16], dscale[16], dshift[16];
+} images;
+
+static wfi_channels channels_of(images *i, bool is_narrow, bool relu, bool adds) {
+    return (wfi_channels){.n = N_IMAGES,
+                          .n_pixels = N_PIXELS,
+                          .step = STEP,
+                          .is_narrow = is_narrow,
+                          .relu = relu,
+                          .eps = 1e-5,
+                          .x = i->x,
+                          .addend = adds ? i->addend : NULL,
+                          .y = i->y,
+                          .scale = i->scale,
+                          .shift = i->shift,
+                          .mean = i->mean,
+                          .var = i->var,
+                          .dy = i->dy,
+                          .dx = i->dx,
+                          .daddend = adds && relu ? i->daddend : NULL,
+                          .dscale = i->dscale,
+                          .dshift = i->dshift};
+}
+
+static void fill_images(images *i, bool is_narrow) {
+    static float wide[N_IMAGES * STEP];
+    float *all = (float *)i;
+    uint64_t seed = 11;
+    for (size_t k = 0; k < sizeof *i / sizeof *all; k++) {
+        float number = odd_number(&seed);
+        all[k] = fabsf(number) < 2 ? number : 0.5f;
+    }
+    for (size_t k = 0; k < 3 && is_narrow; k++, all += N_IMAGES * STEP) {
+        memcpy(wide, all, sizeof wide);
+        wfi_combine(WFI_BASELINE, &(wfi_arithmetic){.dtype = WF_F32}, wide, NULL, N_IMAGES * STEP,
+                    all);
+    }
+}
+
+static void run_images(wfi_variant v, bool is_narrow, bool relu, bool adds, images *i) {
+    fill_images(i, is_narrow);
+    wfi_channels c = channels_of(i, is_narrow, relu, adds);
+    wfi_channels_normalize(v, &c);
+    wfi_channels_differentiate(v, &c);
+}
+
+static void batch_norms(void **state) {
+    (void)state;
+    static images one, other;
+    for (int way = 0; way < 8; way++) {
+        bool is_narrow = way & 1, relu = way & 2, adds = way & 4;
+        run_images(WFI_BASELINE, is_narrow, relu, adds, &one);
+        for (int v = WFI_AVX2; v <= (int)wfi_best_variant(); v++) {
+            run_images((wfi_variant)v, is_narrow, relu, adds, &other);
+            if (memcmp(&one, &other, sizeof one))
+                fail_msg("batch norm %d: %s gives other bits", way,
+                         wfi_variant_name((wfi_variant)v));
+        }
+    }
+}
+
+/* What is fused has the bits of one after the other. */
+static void fused_batch_norms(void **state) {
+    (void)state;
+    static images plain, fused;
+    run_images(wfi_best_variant(), false, false, false, &plain);
+    run_images(wfi_best_variant(), false, true, true, &fused);
+    for (int k = 0; k < N_IMAGES * STEP; k++) {
+        if (k % STEP >= N_PIXELS * WFI_BLOCK_CHANNELS) continue;
+        float sum = plain.y[k] + plain.addend[k], expected = sum <= 0 ? 0 : sum;
+        assert_memory_equal(&fused.y[k], &expected, sizeof expected);
+        plain.dy[k] = expected <= 0 ? 0 : plain.dy[k];
+        assert_memory_equal(&fused.daddend[k], &plain.dy[k], sizeof expected);
+    }
+    wfi_channels c = channels_of(&plain, false, false, false);
+    wfi_channels_differentiate(wfi_best_variant(), &c);
+    assert_memory_equal(fused.dx, plain.dx, sizeof plain.dx);
+    assert_memory_equal(fused.mean, plain.mean, 4 * sizeof plain.mean);
+    run_images(wfi_best_variant(), false, true, false, &fused);
+    fill_images(&plain, false);
+    for (int k = 0; k < N_IMAGES * STEP; k++)
+        if (fused.y[k] == 0 && k % STEP < N_PIXELS * WFI_BLOCK_CHANNELS) plain.dy[k] = 0;
+    memcpy(plain.mean, fused.mean, 2 * sizeof plain.mean);
+    wfi_channels_differentiate(wfi_best_variant(), &c);
+    assert_memory_equal(fused.dx, plain.dx, sizeof plain.dx);
+    assert_memory_equal(fused.dscale, plain.dscale, 2 * sizeof plain.dscale);
+}
+
 static void converts(wfi_variant v, numbers *x) {
     const wfi_arithmetic widens = {.dtype = WF_BF16}, rounds = {.dtype = WF_F32};
     x->in[9] = NAN;
@@ -268,7 +364,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(updates),           cmocka_unit_test(loops),
         cmocka_unit_test(rounds_to_bf16),    cmocka_unit_test(attends_to_nans),
-        cmocka_unit_test(sums_of_stretches),
+        cmocka_unit_test(sums_of_stretches), cmocka_unit_test(batch_norms),
+        cmocka_unit_test(fused_batch_norms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

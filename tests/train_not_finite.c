@@ -46,8 +46,9 @@ static const struct spoiled {
     {"inf in", scaled_net, INFINITY, 15, 2, 1,
      "step 3: the gradient of unit last is not finite (first seen in microbatch 7, the loss of "
      "which is nan)"},
-    {"nan in, lost by relu", small_net, NAN, 5, 2, 0,
-     "step 3: the gradient of unit first is not finite (the loss of every microbatch is finite)"},
+    {"nan in, through relu", small_net, NAN, 5, 2, 0,
+     "step 3: the gradient of unit last is not finite (first seen in microbatch 2, the loss of "
+     "which is nan)"},
     {"gradient", scaled_net, 3e38f, -1, 0, 0,
      "step 1: the gradient of unit first is not finite (the loss of every microbatch is finite)"},
     {"gradient, adamw", scaled_net, 3e38f, -1, 0, 1,
@@ -125,7 +126,8 @@ static wf_status train(wf_context *ctx, const trial *x, wf_job *job, char said[7
     for (; s < 4 && !status; s++) status = run(t, x, s, false, 's', &result);
     if (!status) status = wf_trainer_save_state(t, x->state, NULL, 0);
     if (!status) status = wf_trainer_weights_sha256(t, sha);
-    if (!status && strstr(x->c->words, "first seen")) {
+    /* What small_net has behind a batch norm loses it when it is not trained. */
+    if (!status && x->c->function == scaled_net && strstr(x->c->words, "first seen")) {
         wf_status seen = run(t, x, 9, true, 'e', &result), no = run(t, x, 9, true, 'f', &result);
         wf_status saved = wf_trainer_save_state(t, x->state, NULL, 0); /* nothing was learned */
         snprintf(said + strlen(said), 700 - strlen(said), "; eval %s %s, saved %s",
@@ -225,7 +227,7 @@ static void every_plan_says_the_same(void **state) {
         snprintf(steps, sizeof steps, "; saved NOT_FINITE NOT_FINITE; %d steps", cases[c].at);
         if (!strstr(one.said[0], steps) || !strstr(one.said[0], sha))
             fail_msg("%s: afterwards '%s', not %s", cases[c].name, one.said[0], sha);
-        if (strstr(cases[c].words, "first seen") &&
+        if (cases[c].function == scaled_net && strstr(cases[c].words, "first seen") &&
             !strstr(one.said[0], "eval NOT_FINITE OK, saved OK"))
             fail_msg("%s: eval: '%s'", cases[c].name, one.said[0]);
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++)

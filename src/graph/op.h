@@ -151,6 +151,8 @@ struct wfi_op {
     wf_status (*gradient)(wfi_autodiff *ad, const wfi_node *node);
     /* Makes the node apply a ReLU to its first output; NULL: it cannot. */
     wf_status (*with_relu)(wf_graph *g, wfi_node *node);
+    /* Makes it add `addend`, of the first output's shape, to that; false or NULL: it cannot. */
+    bool (*with_addend)(const wf_graph *g, wfi_node *node, int32_t addend);
     wfi_op_work work;
     double (*flops)(const wf_graph *g, const wfi_node *node); /* NULL: as `work` says */
     size_t (*scratch_bytes)(const wf_graph *g,

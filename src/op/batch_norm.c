@@ -1,11 +1,12 @@
 /* Batch normalization of [n, c, h, w] in any layout, or of [n, c]; over all dims but c.
  *
- * batch_norm(x, scale, shift) -> y, mean, var (biased), workspace with a fused ReLU
+ * batch_norm(x, scale, shift, addend?) -> y, mean, var (biased), workspace
  * batch_norm_inference(x, scale, shift, running_mean, running_var) -> y
- * batch_norm_backward(dy, x, mean, var, scale, workspace?) -> dx, dscale, dshift
+ * batch_norm_backward(dy, x, mean, var, scale, passed?) -> dx, dscale, dshift, daddend
  *
- * scale, shift, mean, var and their gradients are [c]. The reference's workspace
- * is a byte an element, in x's order: whether the ReLU let it through. */
+ * scale, shift, mean, var and their gradients are [c]; an addend is like x, and is added before a
+ * fused ReLU. What that let through the backward learns from a workspace, or, with an addend, from
+ * y, and then gives daddend, too. The reference's workspace is a byte an element, in x's order. */
 #include "op/check.h"
 
 #include <math.h>
@@ -33,14 +34,29 @@ static wf_status check_channels(const wf_graph *g, const wfi_node *node, int x, 
     return WF_OK;
 }
 
+static wf_status check_like(const wf_graph *g, const wfi_node *node, int i, const char *name,
+                            int x) {
+    wf_shape own = wfi_in_shape(g, node, i), shape = wfi_in_shape(g, node, x);
+    if (wfi_shape_equal(&own, &shape)) return WF_OK;
+    return wfi_op_fail(g, node, WF_SHAPE, "%s %s, but x %s", name, wfi_show(&own).text,
+                       wfi_show(&shape).text);
+}
+
+static bool has_addend(const wfi_node *node) {
+    return node->n_in > 3 && node->in[3] >= 0;
+}
+
 static wf_status batch_norm_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "fff"));
+    WF_TRY(wfi_check_inputs(g, node, "ffff?"));
     WF_TRY(check_channels(g, node, 0, 1, 3));
     wf_shape x = wfi_in_shape(g, node, 0), channels = wfi_in_shape(g, node, 1);
+    bool adds = has_addend(node);
+    if (adds) WF_TRY(check_like(g, node, 3, "the addend", 0));
     WF_TRY(wfi_node_output(g, node, WF_F32, &x));
     WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
     WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
-    return node->attr.norm.relu ? wfi_node_opaque_output(g, node, wf_shape_n_elem(&x)) : WF_OK;
+    bool has_workspace = node->attr.norm.relu && !adds;
+    return has_workspace ? wfi_node_opaque_output(g, node, wf_shape_n_elem(&x)) : WF_OK;
 }
 
 static wf_status batch_norm_inference_check(wf_graph *g, wfi_node *node) {
@@ -51,31 +67,36 @@ static wf_status batch_norm_inference_check(wf_graph *g, wfi_node *node) {
 }
 
 static wf_status batch_norm_backward_check(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "fffffb?"));
+    bool adds = node->n_in > 5 && node->in[5] >= 0 && !g->values[node->in[5]].opaque;
+    WF_TRY(wfi_check_inputs(g, node, adds ? "ffffff" : "fffffb?"));
     WF_TRY(check_channels(g, node, 1, 2, 5));
-    wf_shape dy = wfi_in_shape(g, node, 0), x = wfi_in_shape(g, node, 1);
-    wf_shape channels = wfi_in_shape(g, node, 4);
-    if (!wfi_shape_equal(&dy, &x))
-        return wfi_op_fail(g, node, WF_SHAPE, "dy %s, but x %s", wfi_show(&dy).text,
-                           wfi_show(&x).text);
+    WF_TRY(check_like(g, node, 0, "dy", 1));
+    if (adds) WF_TRY(check_like(g, node, 5, "y", 1));
+    wf_shape x = wfi_in_shape(g, node, 1), channels = wfi_in_shape(g, node, 4);
     if ((node->in[5] >= 0) != (node->attr.norm.relu != 0))
-        return wfi_op_fail(g, node, WF_INVALID_ARG, "a fused ReLU and a workspace go together");
+        return wfi_op_fail(g, node, WF_INVALID_ARG,
+                           "a fused ReLU goes with what tells what it let through");
     WF_TRY(wfi_node_output(g, node, WF_F32, &x));
     WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
-    return wfi_node_output(g, node, WF_F32, &channels);
+    WF_TRY(wfi_node_output(g, node, WF_F32, &channels));
+    return adds ? wfi_node_output(g, node, WF_F32, &x) : WF_OK;
 }
 
 /* ---- gradient, work ---- */
 
 static wf_status batch_norm_gradient(wfi_autodiff *ad, const wfi_node *node) {
     int32_t x = node->in[0], scale = node->in[1], shift = node->in[2];
-    const int32_t in[] = {
-        wfi_gradient_of(ad, node->out[0]), x, node->out[1], node->out[2], scale, node->out[3]};
+    int32_t dy = wfi_gradient_of(ad, node->out[0]);
+    bool adds = has_addend(node);
+    const int32_t in[] = {dy,           x,     node->out[1],
+                          node->out[2], scale, adds ? node->out[0] : node->out[3]};
     int n_in = node->attr.norm.relu ? 6 : 5;
     const wfi_node *back =
         wfi_backward_node(ad, &wfi_op_batch_norm_backward, &node->attr, NULL, n_in, in);
     if (!back) return wfi_graph_of(ad)->status;
     int32_t dx = back->out[0], dscale = back->out[1], dshift = back->out[2];
+    int32_t daddend = node->attr.norm.relu ? back->out[3] : dy;
+    if (adds) WF_TRY(wfi_contribute(ad, node->in[3], daddend));
     WF_TRY(wfi_contribute(ad, x, dx));
     WF_TRY(wfi_contribute(ad, scale, dscale));
     return wfi_contribute(ad, shift, dshift);
@@ -102,10 +123,12 @@ static int64_t n_reduced(const wfi_operand *image) {
 }
 
 /* y and, with a fused ReLU, the workspace (where there is one). */
-static void normalize(const wfi_operand *x, const wfi_operand *y, int64_t c, double factor,
-                      double mean, double shift, bool relu, unsigned char *passed) {
+static void normalize(const wfi_operand *x, const wfi_operand *addend, const wfi_operand *y,
+                      int64_t c, double factor, double mean, double shift, bool relu,
+                      unsigned char *passed) {
     for (int64_t i = 0; i < n_reduced(x); i++) {
         double value = (((float *)x->data)[pixel_at(x, c, i)] - mean) * factor + shift;
+        if (addend) value = (float)value + ((float *)addend->data)[pixel_at(addend, c, i)];
         bool stops = relu && value <= 0;
         int64_t at = pixel_at(y, c, i);
         ((float *)y->data)[at] = stops ? 0 : (float)value;
@@ -114,7 +137,9 @@ static void normalize(const wfi_operand *x, const wfi_operand *y, int64_t c, dou
 }
 
 static void batch_norm_reference(const wfi_call *call) {
-    wfi_operand x = as_image(&call->in[0]), y = as_image(&call->out[0]);
+    wfi_operand x = as_image(&call->in[0]), y = as_image(&call->out[0]), addend;
+    bool adds = call->n_in > 3 && call->in[3].data;
+    if (adds) addend = as_image(&call->in[3]);
     const float *scale = call->in[1].data, *shift = call->in[2].data;
     float *mean_out = call->out[1].data, *var_out = call->out[2].data;
     unsigned char *passed = call->n_out > 3 ? call->out[3].data : NULL;
@@ -130,8 +155,8 @@ static void batch_norm_reference(const wfi_call *call) {
         var /= (double)n;
         mean_out[c] = (float)mean;
         var_out[c] = (float)var;
-        normalize(&x, &y, c, scale[c] / sqrt(var + call->attr->norm.eps), mean, shift[c],
-                  call->attr->norm.relu, passed);
+        normalize(&x, adds ? &addend : NULL, &y, c, scale[c] / sqrt(var + call->attr->norm.eps),
+                  mean, shift[c], call->attr->norm.relu, passed);
     }
 }
 
@@ -140,8 +165,20 @@ static void batch_norm_inference_reference(const wfi_call *call) {
     const float *scale = call->in[1].data, *shift = call->in[2].data;
     const float *mean = call->in[3].data, *var = call->in[4].data;
     for (int64_t c = 0; c < x.shape.dim[1]; c++)
-        normalize(&x, &y, c, scale[c] / sqrt(var[c] + call->attr->norm.eps), mean[c], shift[c],
-                  call->attr->norm.relu, NULL);
+        normalize(&x, NULL, &y, c, scale[c] / sqrt(var[c] + call->attr->norm.eps), mean[c],
+                  shift[c], call->attr->norm.relu, NULL);
+}
+
+/* What goes back behind the ReLU, of pixel i of channel c; `passed` is y, a workspace, or absent.
+ */
+static float slope_at(const wfi_operand *dy, const wfi_operand *x, const wfi_operand *passed,
+                      int64_t c, int64_t i) {
+    bool stops = false;
+    if (passed->data && passed->dtype == WF_F32)
+        stops = ((float *)passed->data)[pixel_at(passed, c, i)] <= 0;
+    else if (passed->data)
+        stops = !((unsigned char *)passed->data)[pixel_at(x, c, i)];
+    return stops ? 0 : ((float *)dy->data)[pixel_at(dy, c, i)];
 }
 
 /* With z = (x - mean) / sqrt(var + eps), over m elements:
@@ -150,22 +187,23 @@ static void batch_norm_backward_reference(const wfi_call *call) {
     wfi_operand dy = as_image(&call->in[0]), x = as_image(&call->in[1]);
     wfi_operand dx = as_image(&call->out[0]);
     const float *mean = call->in[2].data, *var = call->in[3].data, *scale = call->in[4].data;
-    const unsigned char *passed = call->n_in > 5 ? call->in[5].data : NULL;
     float *dscale = call->out[1].data, *dshift = call->out[2].data;
+    wfi_operand passed = {0}, daddend = {0};
+    if (call->n_in > 5) passed = as_image(&call->in[5]);
+    if (call->n_out > 3) daddend = as_image(&call->out[3]);
     int64_t m = n_reduced(&x);
     for (int64_t c = 0; c < x.shape.dim[1]; c++) {
         double inverse = 1 / sqrt(var[c] + call->attr->norm.eps), sum = 0, sum_z = 0;
         for (int64_t i = 0; i < m; i++) {
-            if (passed && !passed[pixel_at(&x, c, i)]) continue;
-            double slope = ((float *)dy.data)[pixel_at(&dy, c, i)];
+            double slope = slope_at(&dy, &x, &passed, c, i);
             sum += slope;
             sum_z += slope * (((float *)x.data)[pixel_at(&x, c, i)] - mean[c]) * inverse;
         }
         dscale[c] = (float)sum_z;
         dshift[c] = (float)sum;
         for (int64_t i = 0; i < m; i++) {
-            bool stops = passed && !passed[pixel_at(&x, c, i)];
-            double slope = stops ? 0 : ((float *)dy.data)[pixel_at(&dy, c, i)];
+            float slope = slope_at(&dy, &x, &passed, c, i);
+            if (daddend.data) ((float *)daddend.data)[pixel_at(&daddend, c, i)] = slope;
             double z = (((float *)x.data)[pixel_at(&x, c, i)] - mean[c]) * inverse;
             ((float *)dx.data)[pixel_at(&dx, c, i)] =
                 (float)(scale[c] * inverse * (slope - (sum + z * sum_z) / (double)m));
@@ -176,7 +214,17 @@ static void batch_norm_backward_reference(const wfi_call *call) {
 /* The backward learns from a byte an element where the ReLU let the gradient pass. */
 static wf_status batch_norm_with_relu(wf_graph *g, wfi_node *node) {
     node->attr.norm.relu = 1;
+    if (has_addend(node)) return WF_OK;
     return wfi_node_opaque_output(g, node, wf_shape_n_elem(&g->values[node->out[0]].shape));
+}
+
+/* Where there is a kernel for it: images that are held in blocks of 16 channels. */
+static bool batch_norm_with_addend(const wf_graph *g, wfi_node *node, int32_t addend) {
+    wf_shape x = wfi_in_shape(g, node, 0);
+    if (x.n_dims != 4 || x.dim[1] % 16 || g->values[addend].kind != WFI_VALUE_NODE) return false;
+    if (node->attr.norm.relu || has_addend(node)) return false;
+    node->in[node->n_in++] = addend;
+    return true;
 }
 
 static wf_status batch_norm_inference_with_relu(wf_graph *g, wfi_node *node) {
@@ -190,19 +238,23 @@ static const wfi_op_sample batch_norm_samples[] = {
      .in = {WFI_DIMS(3, 4, 2, 3), WFI_DIMS(4), WFI_DIMS(4)},
      .attr = {.norm = {1e-5, 0}}},
     {.n_in = 3, .in = {WFI_DIMS(7, 4), WFI_DIMS(4), WFI_DIMS(4)}, .attr = {.norm = {1e-5, 0}}},
+    {.n_in = 4,
+     .in = {WFI_DIMS(3, 4, 2, 3), WFI_DIMS(4), WFI_DIMS(4), WFI_DIMS(3, 4, 2, 3)},
+     .attr = {.norm = {1e-5, 0}}},
     {0}};
 
 static const wfi_op_cut batch_norm_place[] = {
-    {.name = "channels", .in = {2, 1, 1}, .out = {2, 1, 1}}, {0}};
+    {.name = "channels", .in = {2, 1, 1, 2}, .out = {2, 1, 1}}, {0}};
 
 const wfi_op wfi_op_batch_norm = {
     .name = "batch_norm",
     .flags = WFI_OP_IMAGE | WFI_OP_CHEAP | WFI_OP_ONE_TYPE,
-    .overwrites = 1 << 0,
+    .overwrites = 1 << 0 | 1 << 3,
     .tolerance = 1e-5f,
     .check = batch_norm_check,
     .gradient = batch_norm_gradient,
     .with_relu = batch_norm_with_relu,
+    .with_addend = batch_norm_with_addend,
     .work = {8, WFI_Y}, /* mean 1, variance 3, y 4 */
     .reference = batch_norm_reference,
     .samples = batch_norm_samples,

@@ -1,6 +1,6 @@
-/* Fusion on the forward graph: an op that can apply a ReLU itself and the ReLU behind it become
- * one node, when nothing else reads the value in between. The choice looks at the graph
- * alone, so every plan makes the same one. */
+/* Fusion on the forward graph: what makes a value and the sum or the ReLU that it goes into become
+ * one node, where the op can do it (wfi_op.with_addend, with_relu) and nothing else reads the value
+ * in between. The choice looks at the graph alone, so every plan makes the same one. */
 #include "graph/op.h"
 #include "op/op_table.h"
 #include "pass/pass.h"
@@ -12,27 +12,55 @@ static int32_t count_uses(const wf_graph *g, int32_t v) {
     return n;
 }
 
-/* The ReLU's output becomes the producer's; the value in between has no producer any more. */
-static void absorb(wf_graph *g, int32_t producer, wfi_node *relu) {
-    g->values[relu->in[0]].node = -1;
-    g->nodes[producer].out[0] = relu->out[0];
-    g->values[relu->out[0]].node = producer;
-    relu->dead = true;
+/* The node that makes input i of node n for it alone, in its unit; or NULL. */
+static wfi_node *maker_of(wf_graph *g, int32_t n, int i) {
+    int32_t x = g->nodes[n].in[i], producer = g->values[x].node;
+    if (producer < 0 || g->values[x].name || x == g->loss || count_uses(g, x) != 1) return NULL;
+    wfi_node *before = &g->nodes[producer];
+    return before->unit == g->nodes[n].unit && !before->dead ? before : NULL;
+}
+
+/* Node n, which is `before` now, gives what n gave; the value in between has no producer any more.
+ * It stands where n does, behind all that both read. */
+static void replace(wf_graph *g, int32_t n, wfi_node *before) {
+    int32_t out = g->nodes[n].out[0];
+    g->values[before->out[0]].node = -1;
+    before->out[0] = out;
+    g->nodes[n] = *before;
+    before->dead = true;
+}
+
+static void set_producer(wf_graph *g, int32_t n) {
+    for (int i = 0; i < g->nodes[n].n_out; i++)
+        if (g->nodes[n].out[i] >= 0) g->values[g->nodes[n].out[i]].node = n;
+}
+
+static void fuse_addend(wf_graph *g, int32_t n) {
+    for (int i = 0; i < 2; i++) {
+        wfi_node *before = maker_of(g, n, i);
+        if (!before || !before->op->with_addend) continue;
+        if (!before->op->with_addend(g, before, g->nodes[n].in[!i])) continue;
+        replace(g, n, before);
+        set_producer(g, n);
+        return;
+    }
+}
+
+static wf_status fuse_relu(wf_graph *g, int32_t n) {
+    wfi_node *before = maker_of(g, n, 0);
+    if (!before || !before->op->with_relu) return WF_OK;
+    replace(g, n, before);
+    WF_TRY(g->nodes[n].op->with_relu(g, &g->nodes[n]));
+    set_producer(g, n);
+    return WF_OK;
 }
 
 wf_status wfi_graph_fuse(wf_graph *g) {
     for (int32_t n = 0; n < g->n_nodes; n++) {
-        wfi_node *relu = &g->nodes[n];
-        if (relu->dead || relu->op != &wfi_op_relu) continue;
-        int32_t x = relu->in[0], producer = g->values[x].node;
-        if (producer < 0 || g->values[x].name || x == g->loss || count_uses(g, x) != 1) continue;
-        wfi_node *before = &g->nodes[producer];
-        if (before->unit != relu->unit || before->dead) continue;
-        if (!before->op->with_relu) continue;
-        absorb(g, producer, relu);
-        WF_TRY(before->op->with_relu(g, before));
-        for (int i = 0; i < before->n_out; i++)
-            if (before->out[i] >= 0) g->values[before->out[i]].node = producer;
+        const wfi_node *node = &g->nodes[n];
+        if (node->dead) continue;
+        if (node->op == &wfi_op_add) fuse_addend(g, n);
+        if (node->op == &wfi_op_relu) WF_TRY(fuse_relu(g, n));
     }
     return WF_OK;
 }

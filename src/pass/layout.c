@@ -168,9 +168,13 @@ static void pin_parameters(layout_pass *pass) {
     }
 }
 
-/* Inputs come from the host row-major, outputs go to it so. */
+/* Inputs come from the host row-major, outputs go to it so, and what is the gradient of a weight is
+ * summed so. */
 static void pin_host_values(layout_pass *pass) {
     wf_graph *g = pass->g;
+    for (int32_t i = 0; i < g->n_weight_gradients; i++)
+        if (may_be_c16(g, g->weight_gradients[i].value))
+            pass->is_image[find_class(pass, g->weight_gradients[i].value)] = false;
     for (int32_t v = 0; v < g->n_values; v++)
         if (g->values[v].kind == WFI_VALUE_INPUT && may_be_c16(g, v))
             pass->is_image[find_class(pass, v)] = false;

@@ -32,7 +32,8 @@ wf_status wfi_graph_unroll(wf_graph *g);
  * is left to train. */
 wf_status wfi_graph_freeze(wf_graph *g, const char *names, const char *lr_scale);
 
-/* A ReLU joins the op before it where that op can apply one (wfi_op.with_relu). */
+/* A sum and a ReLU join the op before them where that can do them, too (wfi_op.with_addend,
+ * with_relu). */
 wf_status wfi_graph_fuse(wf_graph *g);
 /* Moves the loss, from the last values that have more than one number a row on, into a unit
  * behind all others. Nothing if there is no loss. */

@@ -1,6 +1,10 @@
-/* Batch norm (with ReLU fused where the graph asks for it) and layer norm. */
+/* Batch norm (with what is fused where the graph asks for it) and layer norm. */
+#include "kernel/onednn/channels.h"
 #include "kernel/onednn/onednn.h"
+#include "kernel/onednn/threads.h"
 #include "op/op_table.h"
+
+#include <string.h>
 
 /* A forward and its backward exchange a workspace (which elements the ReLU let
  * through) that only this library can read, so a forward is declined if its
@@ -78,9 +82,99 @@ static wf_status describe_backward(wfi_kernel *kernel, unsigned flags, const cha
     return wfi_bind(kernel, primitive, DNNL_ARG_DIFF_SHIFT, first_out + 2);
 }
 
+/* ---- of images in blocks of channels: loops of our own ---- */
+
+/* What a block of channels has of an operand: of an image's pixels, or a number a channel. */
+static void *block_of(const wfi_kernel *kernel, void *const operands[], int operand, int64_t block,
+                      int64_t n_pixels) {
+    if (operand < 0 || operand >= kernel->n_operands || !operands[operand]) return NULL;
+    const wfi_value *value = wfi_operand_value(kernel, operand);
+    bool is_image = !value->opaque && value->shape.n_dims == 4;
+    size_t bytes = (size_t)(is_image ? n_pixels : 1) * WFI_BLOCK_CHANNELS;
+    bytes *= is_image ? wf_dtype_bytes(value->dtype) : sizeof(float);
+    return (char *)operands[operand] + (size_t)block * bytes;
+}
+
+typedef struct blocks {
+    const wfi_kernel *kernel;
+    void *const *operands;
+} blocks;
+
+static wf_status run_block(const void *argument, int64_t block, int thread) {
+    (void)thread;
+    const wfi_kernel *kernel = ((const blocks *)argument)->kernel;
+    void *const *operands = ((const blocks *)argument)->operands;
+    bool is_forward = kernel->node->op == &wfi_op_batch_norm, relu = kernel->node->attr.norm.relu;
+    int n_in = kernel->node->n_in;
+    const int64_t *dim = wfi_operand_value(kernel, !is_forward)->shape.dim;
+    wfi_channels c = {.n = dim[0], .n_pixels = dim[2] * dim[3], .step = dim[1] * dim[2] * dim[3]};
+    c.is_narrow = wfi_is_narrow(kernel, 0);
+    c.relu = relu;
+    c.eps = kernel->node->attr.norm.eps;
+#define BLOCK_OF(operand) block_of(kernel, operands, operand, block, c.n_pixels)
+    c.x = BLOCK_OF(!is_forward);
+    c.scale = BLOCK_OF(is_forward ? 1 : 4);
+    c.mean = BLOCK_OF(is_forward ? n_in + 1 : 2);
+    c.var = BLOCK_OF(is_forward ? n_in + 2 : 3);
+    bool has_workspace = relu && (is_forward ? n_in == 3 : kernel->node->n_out == 3);
+    float *workspace = has_workspace ? BLOCK_OF(is_forward ? 6 : 5) : NULL;
+    if (is_forward) {
+        c.shift = BLOCK_OF(2);
+        c.addend = n_in > 3 ? BLOCK_OF(3) : NULL;
+        c.y = BLOCK_OF(n_in);
+        if (workspace) memcpy(workspace, c.shift, WFI_BLOCK_CHANNELS * sizeof *workspace);
+        wfi_channels_normalize(wfi_best_variant(), &c);
+    } else {
+        c.dy = BLOCK_OF(0);
+        c.shift = workspace;
+        c.dx = BLOCK_OF(n_in);
+        c.dscale = BLOCK_OF(n_in + 1);
+        c.dshift = BLOCK_OF(n_in + 2);
+        c.daddend = BLOCK_OF(n_in + 3);
+        if (c.daddend) c.y = BLOCK_OF(5);
+        wfi_channels_differentiate(wfi_best_variant(), &c);
+    }
+#undef BLOCK_OF
+    return WF_OK;
+}
+
+static wf_status run_blocks(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                            void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)scratch, (void)step;
+    const wf_shape *shape = &wfi_operand_value(kernel, 0)->shape;
+    return wfi_library_each(kernel->options.n_threads, shape->dim[1] / WFI_BLOCK_CHANNELS,
+                            run_block, &(blocks){kernel, operands});
+}
+
+/* The workspace is the shift, by which a backward computes again what the ReLU let through. */
+static wf_status describe_blocks(wfi_kernel *kernel) {
+    wfi_onednn *state = wfi_onednn_of(kernel);
+    state->run = run_blocks;
+    state->own_workspace_bytes = (size_t)wfi_operand_value(kernel, 0)->shape.dim[1] * sizeof(float);
+    wfi_use_whole_values(kernel);
+    for (int i = 0; i < kernel->n_operands; i++) {
+        const wfi_value *value = wfi_operand_value(kernel, i);
+        if (value && value->opaque) kernel->bytes[i] = state->own_workspace_bytes;
+    }
+    kernel->detail = "channels";
+    return WF_OK;
+}
+
+static bool is_blocked(const wfi_kernel *kernel) {
+    if (kernel->node->op == &wfi_op_batch_norm_inference) return false;
+    for (int i = 0; i < kernel->n_operands; i++) {
+        const wfi_value *value = wfi_operand_value(kernel, i);
+        if (value && value->shape.n_dims == 4 && value->layout != WFI_C16) return false;
+    }
+    return wfi_operand_value(kernel, 0)->shape.n_dims == 4;
+}
+
 wf_status wfi_describe_bn(wfi_kernel *kernel, const char **reason_out) {
     if (wfi_is_mixed(kernel)) return wfi_decline(reason_out, "operands of two types");
+    if (is_blocked(kernel)) return describe_blocks(kernel);
     const wfi_op *op = kernel->node->op;
+    bool adds = op == &wfi_op_batch_norm ? kernel->node->n_in > 3 : kernel->node->n_out > 3;
+    if (adds) return wfi_decline(reason_out, "oneDNN adds nothing to a batch norm that is trained");
     unsigned flags = dnnl_use_scale | dnnl_use_shift;
     if (kernel->node->attr.norm.relu) flags |= dnnl_fuse_norm_relu;
     if (op == &wfi_op_batch_norm) return describe_training(kernel, flags, reason_out);

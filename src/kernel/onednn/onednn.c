@@ -270,9 +270,10 @@ static wf_status find_extents(wfi_kernel *kernel) {
     reach(&kernel->scratch_extent, state->own_scratch_bytes);
     for (int i = 0; state->run && i < kernel->n_operands; i++) {
         const wfi_value *value = wfi_operand_value(kernel, i);
-        if (value && !value->opaque && !kernel->format[i])
-            reach(&kernel->extent[i],
-                  (size_t)wf_shape_n_elem(&value->shape) * wf_dtype_bytes(value->dtype));
+        if (value && !kernel->format[i])
+            reach(&kernel->extent[i], value->opaque ? state->own_workspace_bytes
+                                                    : (size_t)wf_shape_n_elem(&value->shape) *
+                                                          wf_dtype_bytes(value->dtype));
     }
     return WF_OK;
 }

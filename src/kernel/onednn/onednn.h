@@ -35,8 +35,9 @@ typedef struct wfi_onednn {
     int n_primitives;
     wfi_primitive primitives[WFI_MAX_PRIMITIVES];
     struct wfi_onednn_format *formats[WFI_MAX_OPERANDS]; /* owned; NULL: plain */
-    size_t own_scratch_bytes; /* before the primitives' scratchpads, for what lies between them */
-    wfi_run_function run;     /* NULL: the primitives, one after the other */
+    size_t own_scratch_bytes;   /* before the primitives' scratchpads, for what lies between them */
+    size_t own_workspace_bytes; /* of an opaque value, of which the library knows nothing */
+    wfi_run_function run;       /* NULL: the primitives, one after the other */
 } wfi_onednn;
 
 /* Fills a kernel whose state is a fresh wfi_onednn. UNSUPPORTED declines. */
