@@ -33,6 +33,7 @@ typedef struct gate {
 
 typedef struct thread_stream {
     wfi_stream_queue *stream;
+    const wfi_device_class *kind; /* the device's, when the thread began */
     pthread_t thread;
     gate queued;              /* commands ever pushed */
     gate started;             /* commands ever taken */
@@ -143,7 +144,7 @@ static wf_status thread_event_wait(wfi_event event, const wfi_waiter *waiter) {
 static void *run_stream(void *argument) {
     thread_stream *s = argument;
     const wfi_owner *owner = s->stream->owner;
-    const wfi_device_class *kind = s->stream->device->kind;
+    const wfi_device_class *kind = s->kind;
     const wfi_waiter own = {s->stream->name, owner->watch, false};
     wf_status status = kind->enter_thread ? kind->enter_thread(s->stream->device) : WF_OK;
     if (status != WF_OK) wfi_owner_fail(owner, status);
@@ -187,6 +188,7 @@ wf_status wfi_thread_stream_create(wfi_device *device, wfi_stream_queue *stream,
     thread_stream *s = wfi_alloc(device->owner.ctx, 1, sizeof *s, "a stream");
     if (!s) return WF_NO_MEMORY;
     s->stream = stream;
+    s->kind = device->kind;
     stream->state = s;
     gate_init(&s->queued);
     gate_init(&s->started);
