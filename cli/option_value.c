@@ -53,9 +53,10 @@ static bool set_names(options *o, option_id id, const char *name, const char *va
     for (size_t i = 1; i < n; i++)
         is_missing |= strchr(",+", value[i]) && strchr(",+", value[i - 1]);
     if (is_missing)
-        return options_fail(o, "%s: a name is missing in '%.60s'; a comma stands between two", name,
-                            value);
+        return options_fail(o, "%s: a name is missing in '%.60s'; a %s stands between two", name,
+                            value, id == OPT_tuned ? "+" : "comma");
     strcpy(field, value);
+    if (id == OPT_tuned) *o->tuned_for = 0; /* no file's any more */
     for (char *c = field; *c; c++)
         if (*c == ',') *c = '+';
     return true;
@@ -87,6 +88,8 @@ bool option_set(options *o, option_id id, const char *value) {
         }
         if (i < 0) return options_fail(o, "%s: '%.60s' is none of %s", name, value, about.argument);
         memcpy(field_of(o, id), &i, sizeof i);
+        /* A table of a file that was named before is what this value stands in the place of. */
+        if (id == OPT_kernels && *o->tuned_for) *o->recipe.tuned.text = *o->tuned_for = 0;
         return true;
     case OPTION_COUNT:
         n = MICRO_AUTO;

@@ -75,6 +75,12 @@ train="train $gpt --steps 2 --optimizer adam"
     edit elsewhere 's/"library": "oneDNN/"library": "another/'
     expect 0 "was measured with another" $train --kernels "$folder/elsewhere.json"
     expect 0 "1 thread, and this is oneDNN" plan $gpt --threads 2 --kernels "$folder/gpt.json"
+    # What is typed stands in the place of what a file says: of the table, and of whom it was made for.
+    echo "{\"kernels\": \"$folder/elsewhere.json\"}" >"$folder/config.json"
+    report $train --config "$folder/config.json" | grep -q '"tuned": "linear' || fail "--config has no table"
+    report $train --config "$folder/config.json" --kernels fast | grep -q '"tuned": "linear' && fail "--kernels fast leaves the table of --config"
+    "$WEFT" $train --config "$folder/config.json" --tuned a=b >/dev/null 2>"$folder/said" || fail "--config and --tuned: $(cat "$folder/said")"
+    grep -q "was measured with another" "$folder/said" && fail "--tuned leaves a warning of the table of --config"
 
     # ---- what is refused ----
     expect 2 "--kernels: " $train --kernels "$folder/nothing"
@@ -93,6 +99,7 @@ train="train $gpt --steps 2 --optimizer adam"
     edit long "s/\"choice\": .*/\"choice\": \"$(printf 'x%.0s' {1..3000})\",/"
     expect 2 "more than the 16383 characters that a recipe takes" $train --kernels "$folder/long.json"
     expect 2 "recipe: tuned at 'linear:1'" $train --tuned "linear:1"
+    expect 2 "a name is missing in 'linear:1=plain+'; a + stands between two" $train --tuned "linear:1=plain+"
     expect 2 "--repeat wants at least 1" tune $gpt --repeat 0
     expect 1 "" tune $gpt --repeat 1 --out "$folder/nothing/table.json"
     # A way that there is not is computed as usual.
