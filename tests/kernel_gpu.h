@@ -1,0 +1,382 @@
+/* Kernels of a kind of devices that compile them against the plain C ones: every op's samples with
+ * their backward, in and out of place, the update; and what an address of their memory is.
+ */
+#ifndef KERNEL_GPU_H
+#define KERNEL_GPU_H
+
+#include "base/finite.h"
+#include "kernel/gpu/gpu.h"
+#include "op_case.h"
+#include "pass/pass.h"
+
+#include <math.h>
+#include <weft/nn.h>
+
+#define ARENA_BYTES ((size_t)1 << 20)
+#define SKIPPED     77
+
+static const wfi_backend *backend;
+static wf_context *ctx;
+static wfi_failure failure;
+static wfi_device *device;
+static wfi_stream_queue *stream;
+static char *arena;
+static unsigned char *host; /* what the arena is filled with, and read to */
+
+static int begin(void **state) {
+    (void)state;
+    const wfi_owner owner = {.ctx = ctx, .timeout_ms = 600000, .failure = &failure};
+    void *base;
+    TEST_OK(ctx, wfi_device_create(&owner, backend->device, 0, 1, &device));
+    TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
+    TEST_OK(ctx, device->kind->memory_create(device, WFI_SPACE_DEVICE, ARENA_BYTES, &base));
+    arena = base;
+    host = malloc(ARENA_BYTES);
+    return host ? 0 : -1;
+}
+
+static int end(void **state) {
+    (void)state;
+    wfi_stream_destroy(stream);
+    device->kind->memory_destroy(device, WFI_SPACE_DEVICE, arena, ARENA_BYTES);
+    wfi_device_destroy(device);
+    free(host);
+    return 0;
+}
+
+/* Runs on the stream, to its end. */
+static void run(wfi_task task, void *self) {
+    TEST_OK(ctx, wfi_stream_push(stream, task, self, NULL));
+    TEST_OK(ctx, wfi_event_wait(wfi_stream_record(stream)));
+}
+
+static void put(void) {
+    TEST_OK(ctx, wfi_memory_copy(device, NULL, arena, WFI_SPACE_DEVICE, host, WFI_SPACE_HOST,
+                                 ARENA_BYTES));
+}
+
+static void get(void) {
+    TEST_OK(ctx, wfi_memory_copy(device, NULL, host, WFI_SPACE_HOST, arena, WFI_SPACE_DEVICE,
+                                 ARENA_BYTES));
+}
+
+/* ---- nodes ---- */
+
+typedef struct one_node {
+    const graph_walk *w;
+    const wfi_node *node;
+    wfi_kernel *kernel;
+    size_t at[WFI_MAX_OPERANDS];
+    int over; /* the input that the first output lies over; -1: none */
+} one_node;
+
+static wf_status run_node(void *self, void *argument) {
+    (void)argument;
+    const one_node *n = self;
+    void *operands[WFI_MAX_OPERANDS] = {NULL};
+    for (int i = 0; i < n->kernel->n_operands; i++)
+        if (n->kernel->bytes[i]) operands[i] = arena + n->at[i];
+    return wfi_kernel_run(n->kernel, stream, operands, NULL, &n->w->step);
+}
+
+static int32_t operand_of(const wfi_node *node, int i) {
+    return i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+}
+
+/* Inputs are what the reference had, if nothing has written over them since. */
+static void place(one_node *n, void *const *inputs) {
+    size_t at = 64;
+    memset(host, 0xff, ARENA_BYTES);
+    for (int i = 0; i < n->kernel->n_operands; i++) {
+        size_t bytes = n->kernel->bytes[i];
+        n->at[i] = i == n->node->n_in && n->over >= 0 ? n->at[n->over] : at;
+        if (i < n->node->n_in && bytes) memcpy(host + at, inputs[i], bytes);
+        at += wfi_round_up(bytes, 64) + 64;
+        assert_true(at < ARENA_BYTES);
+    }
+}
+
+static double number_at(wf_dtype dtype, const void *data, int64_t k) {
+    return dtype == WF_F64 ? ((const double *)data)[k] : (double)((const float *)data)[k];
+}
+
+static void compare(const one_node *n, int i) {
+    const wfi_value *value = wfi_value_at(n->w->g, operand_of(n->node, i));
+    const void *data = n->w->data[operand_of(n->node, i)];
+    bool is_real = value->dtype == WF_F32 || value->dtype == WF_F64;
+    double error = 0, norm = 0;
+    for (int64_t k = 0; is_real && k < wf_shape_n_elem(&value->shape); k++) {
+        double want = number_at(value->dtype, data, k);
+        double got = number_at(value->dtype, host + n->at[i], k);
+        if (isnan(got) && isnan(want)) continue;
+        error += pow(got - want, 2);
+        norm += pow(want, 2);
+    }
+    if (!is_real) error = memcmp(data, host + n->at[i], n->kernel->bytes[i]) != 0;
+    if (!(sqrt(error) <= (double)n->node->op->tolerance * sqrt(norm) + 1e-12))
+        fail_msg("%s: output %d (over input %d) is %.3g off, of %.3g", n->node->op->name,
+                 i - n->node->n_in, n->over, sqrt(error), sqrt(norm));
+}
+
+/* Nothing beside the outputs is written. */
+static void check_gaps(const one_node *n) {
+    for (int i = n->node->n_in; i < n->kernel->n_operands; i++)
+        memset(host + n->at[i], 0xff, n->kernel->bytes[i]);
+    for (int i = 0; i < n->node->n_in; i++) memset(host + n->at[i], 0xff, n->kernel->bytes[i]);
+    for (size_t i = 0; i < ARENA_BYTES; i++)
+        if (host[i] != 0xff) fail_msg("%s writes at byte %zu", n->node->op->name, i);
+}
+
+static void check_node(one_node *n, void *const *inputs) {
+    for (n->over = -1; n->over < n->node->n_in; n->over++) {
+        bool may = n->over < 0 || (n->node->op->overwrites >> n->over & 1 &&
+                                   n->kernel->bytes[n->over] == n->kernel->bytes[n->node->n_in]);
+        if (!may) continue;
+        place(n, inputs);
+        put();
+        run(run_node, n);
+        get();
+        for (int i = n->node->n_in; i < n->kernel->n_operands; i++) compare(n, i);
+        check_gaps(n);
+    }
+}
+
+/* Every node of the graph, forward and backward: how many have a kernel. */
+static int check_graph(const op_case *c, wf_graph *g) {
+    const wfi_kernel_options options = {.backend = backend, .n_threads = 1};
+    graph_walk w;
+    int n_checked = 0;
+    walk_create(&w, g);
+    w.step.seed = UINT64_C(0x123456789abcdef0);
+    if (c) case_fill_values(c, &w);
+    for (int32_t k = 0; k < g->n_nodes; k++) {
+        const wfi_node *node = &g->nodes[k];
+        void *inputs[WFI_MAX_INPUTS] = {NULL};
+        one_node n = {.w = &w, .node = node};
+        if (node->dead) continue;
+        for (int i = 0; i < node->n_in; i++) {
+            if (node->in[i] < 0) continue;
+            size_t bytes = wfi_value_bytes(g, node->in[i]);
+            inputs[i] = memcpy(malloc(bytes + 1), w.data[node->in[i]], bytes);
+        }
+        walk_node(&w, node);
+        if (!wfi_node_is_alias(g, node)) {
+            wf_status status = wfi_kernel_create(ctx, g, node, &options, &n.kernel);
+            if (status == WF_OK) {
+                TEST_OK(ctx, wfi_kernel_prepare(n.kernel));
+                check_node(&n, inputs);
+                wfi_kernel_destroy(n.kernel);
+                n_checked++;
+            } else if (!strstr(wf_context_error(ctx), " devices: weft has no kernel")) {
+                fail_msg("%s: %s", node->op->name, wf_context_error(ctx));
+            }
+        }
+        for (int i = 0; i < node->n_in; i++) free(inputs[i]);
+    }
+    walk_destroy(&w);
+    return n_checked;
+}
+
+static void nodes_agree_with_plain_c(void **state) {
+    (void)state;
+    int n_checked = 0;
+    for (int op = 0; wfi_op_table[op]; op++) {
+        const wfi_op *about = wfi_op_table[op];
+        for (int k = 0; about->samples && about->samples[k].n_in; k++) {
+            char name[64];
+            op_case c = case_of_sample(op, k, name);
+            wf_graph *g;
+            if (!about->gradient && !about->backward) continue;
+            case_graph(ctx, &c, &g);
+            n_checked += check_graph(&c, g);
+            wf_graph_destroy(g);
+        }
+    }
+    assert_in_range(n_checked, 150, 10000);
+}
+
+/* Sizes beyond a tile, a group and the columns that a thread has; a ReLU fused; groups. */
+static void large_model(wf_graph *g, const void *config) {
+    (void)config;
+    wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(6, 11, 9));
+    wf_tensor ids = wf_input(g, "ids", WF_I32, WF_SHAPE(70));
+    x = wf_conv2d(x, "c1", 40, 3, (wf_conv2d_shape){.pad = 1});
+    x = wf_relu(wf_batch_norm(x, "bn"));
+    x = wf_conv2d(x, "c2", 36, 3, (wf_conv2d_shape){.stride = 2, .groups = 4});
+    x = wf_gelu(wf_max_pool(wf_dropout(x, "drop", 0.3f), 2, 2, 0));
+    x = wf_linear(wf_reshape(x, WF_SHAPE(-1, 36 * 4)), "fc", 70);
+    wf_tensor y = wf_embedding(ids, "rows", 9, 300, 1);
+    y = wf_self_attention(wf_linear(wf_layer_norm(y, "ln"), "qkv", 3 * 80), 1, 1);
+    wf_tensor z = wf_softmax(wf_reshape(wf_mean(y, 2), WF_SHAPE(-1, 70)));
+    wf_loss(wf_cross_entropy(wf_add(x, z), wf_input(g, "labels", WF_I32, WF_SCALAR)));
+}
+
+static void large_nodes_agree(void **state) {
+    (void)state;
+    wf_graph_config config = WF_GRAPH_CONFIG_INIT;
+    wf_graph *g;
+    config.batch = 3;
+    TEST_OK(ctx, wf_graph_create(ctx, &config, large_model, NULL, &g));
+    graph_walk w;
+    walk_create(&w, g);
+    const wfi_kernel_options options = {.backend = backend, .n_threads = 1};
+    for (int32_t v = 0; v < g->n_values; v++) {
+        const wfi_value *value = &g->values[v];
+        for (int64_t k = 0; value->node < 0 && k < wf_shape_n_elem(&value->shape); k++) {
+            if (value->dtype == WF_I32) ((int32_t *)w.data[v])[k] = (int32_t)(k * 7 % 9);
+            if (value->dtype == WF_F32) ((float *)w.data[v])[k] = walk_uniform((uint64_t)v, k);
+        }
+    }
+    for (int32_t k = 0; k < g->n_nodes; k++) {
+        void *inputs[WFI_MAX_INPUTS] = {NULL};
+        one_node n = {.w = &w, .node = &g->nodes[k]};
+        if (n.node->dead) continue;
+        for (int i = 0; i < n.node->n_in; i++)
+            if (n.node->in[i] >= 0) inputs[i] = w.data[n.node->in[i]];
+        walk_node(&w, n.node);
+        if (wfi_node_is_alias(g, n.node)) continue;
+        TEST_OK(ctx, wfi_kernel_create(ctx, g, n.node, &options, &n.kernel));
+        check_node(&n, inputs);
+        wfi_kernel_destroy(n.kernel);
+    }
+    walk_destroy(&w);
+    wf_graph_destroy(g);
+}
+
+/* ---- what is no node ---- */
+
+#define N 3000
+
+typedef struct step_call {
+    wfi_update_call update;
+    wfi_statistics_call statistics;
+} step_call;
+
+static wf_status run_update(void *self, void *argument) {
+    (void)argument;
+    const step_call *c = self;
+    return backend->update(stream, &c->update);
+}
+
+/* With the CPU's bits: there is nothing in it but IEEE's operations. */
+static void updates_have_the_cpus_bits(void **state) {
+    (void)state;
+    static const wf_optimizer optimizers[] = {WF_SGD, WF_SGD, WF_ADAM, WF_ADAMW};
+    const wfi_param_group group = {N * sizeof(float), true, 1};
+    for (size_t k = 0; k < WFI_COUNT(optimizers); k++) {
+        wf_recipe recipe = WF_RECIPE_INIT;
+        float want[5][N]; /* gradient, parameter, states */
+        int64_t cell = 0, own_cell = 0;
+        recipe.optimizer = optimizers[k];
+        recipe.momentum = k == 1 ? 0.9 : 0;
+        recipe.nesterov = k == 1;
+        recipe.weight_decay = 0.01;
+        recipe.ema = k % 2 ? 0.99 : 0;
+        for (int i = 0; i < 5; i++)
+            for (int e = 0; e < N; e++) want[i][e] = fabsf(walk_uniform((uint64_t)i, e));
+        memcpy(host, want, sizeof want);
+        put();
+        float *base = (float *)(void *)arena;
+        step_call c = {.update = {.recipe = &recipe,
+                                  .lr = 0.1,
+                                  .step = 2,
+                                  .gradient = base,
+                                  .param = base + N,
+                                  .state = {base + 2 * N, base + 3 * N, base + 4 * N},
+                                  .n = N,
+                                  .groups = &group,
+                                  .not_finite = &cell}};
+        run(run_update, &c);
+        get();
+        c.update.gradient = want[0];
+        c.update.param = want[1];
+        for (int i = 0; i < WFI_MAX_STATES; i++) c.update.state[i] = want[2 + i];
+        TEST_OK(ctx, wfi_backend_cpu.update(NULL, &c.update));
+        assert_memory_equal(host, want, sizeof want);
+        assert_int_equal(cell, 0);
+        /* A number that is none is seen, and the next update begins anew. */
+        want[0][N - 1] = NAN;
+        memcpy(host, want, sizeof want);
+        put();
+        c.update.gradient = base;
+        c.update.param = base + N;
+        for (int i = 0; i < WFI_MAX_STATES; i++) c.update.state[i] = base + (2 + i) * N;
+        run(run_update, &c);
+        assert_int_equal(wfi_not_finite_what(cell), WFI_FINITE_NO_GRADIENT);
+        c.update.n = N - 1;
+        c.update.not_finite = &own_cell;
+        run(run_update, &c);
+        assert_int_equal(own_cell, 0);
+    }
+}
+
+static wf_status run_squares(void *self, void *argument) {
+    (void)self, (void)argument;
+    return backend->squares(stream, (const float *)(const void *)arena, N,
+                            (double *)(void *)(arena + 4 * N));
+}
+
+static void squares_have_the_cpus_bits(void **state) {
+    (void)state;
+    double want[3];
+    for (int e = 0; e < N; e++) ((float *)(void *)host)[e] = walk_uniform(1, e);
+    wfi_gradient_squares(WFI_BASELINE, (const float *)(const void *)host, N, want);
+    put();
+    run(run_squares, NULL);
+    get();
+    assert_memory_equal(host + 4 * N, want, sizeof want);
+}
+
+/* ---- memory ---- */
+
+static wf_status copy_away(void *self, void *argument) {
+    (void)argument;
+    return wfi_memory_copy(device, stream, self, WFI_SPACE_HOST, self, WFI_SPACE_DEVICE, 4);
+}
+
+/* Between all spaces; an address of the host is refused as one of the device. */
+static void spaces_and_addresses(void **state) {
+    (void)state;
+    void *disk, *own;
+    size_t bytes = (9 << 20) + 12; /* in pieces */
+    char *from = malloc(bytes), *to = malloc(bytes);
+    for (size_t i = 0; i < bytes; i++) from[i] = (char)(i * 7 + i / 251);
+    TEST_OK(ctx, device->kind->memory_create(device, WFI_SPACE_DISK, bytes, &disk));
+    TEST_OK(ctx, device->kind->memory_create(device, WFI_SPACE_DEVICE, bytes, &own));
+    TEST_OK(ctx, wfi_memory_copy(device, NULL, own, WFI_SPACE_DEVICE, from, WFI_SPACE_HOST, bytes));
+    TEST_OK(ctx, wfi_memory_copy(device, NULL, disk, WFI_SPACE_DISK, own, WFI_SPACE_DEVICE, bytes));
+    TEST_OK(ctx, wfi_memory_fill(device, NULL, own, WFI_SPACE_DEVICE, 3, bytes));
+    TEST_OK(ctx, wfi_memory_copy(device, NULL, to, WFI_SPACE_HOST, own, WFI_SPACE_DEVICE, bytes));
+    for (size_t i = 0; i < bytes; i++) assert_int_equal(to[i], 3);
+    TEST_OK(ctx, wfi_memory_copy(device, NULL, own, WFI_SPACE_DEVICE, disk, WFI_SPACE_DISK, bytes));
+    TEST_OK(ctx, wfi_memory_copy(device, NULL, to, WFI_SPACE_HOST, own, WFI_SPACE_DEVICE, bytes));
+    assert_memory_equal(from, to, bytes);
+    device->kind->memory_destroy(device, WFI_SPACE_DISK, disk, bytes);
+    device->kind->memory_destroy(device, WFI_SPACE_DEVICE, own, bytes);
+    /* What is asked of a stream fails the task that asked. */
+    TEST_OK(ctx, wfi_stream_push(stream, copy_away, from, NULL));
+    TEST_REFUSED(ctx, wfi_event_wait(wfi_stream_record(stream)), WF_BUG, "in no device's memory");
+    free(from);
+    free(to);
+}
+
+static int check_kernels(const wfi_backend *of) {
+    char text[256];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nodes_agree_with_plain_c),   cmocka_unit_test(large_nodes_agree),
+        cmocka_unit_test(updates_have_the_cpus_bits), cmocka_unit_test(squares_have_the_cpus_bits),
+        cmocka_unit_test(spaces_and_addresses),
+    };
+    backend = of;
+    ctx = test_context();
+    if (backend->device->describe(ctx, text, sizeof text) != WF_OK) {
+        printf("skipped: %s\n", wf_context_error(ctx));
+        wf_context_destroy(ctx);
+        return SKIPPED;
+    }
+    int n_failed = cmocka_run_group_tests(tests, begin, end);
+    wf_context_destroy(ctx);
+    return n_failed;
+}
+
+#endif
