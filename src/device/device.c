@@ -1,5 +1,5 @@
 /* What all kinds of devices share. */
-#include "device/device.h"
+#include "device/bounce.h"
 
 #include <string.h>
 
@@ -77,6 +77,7 @@ void wfi_stream_destroy(wfi_stream_queue *stream) {
     wfi_stream_finish(stream);
     if (stream->kind->destroy) stream->kind->destroy(stream);
     if (stream->queue) stream->device->kind->stream_destroy(stream);
+    wfi_bounce_free(stream);
     wfi_free(stream->owner->ctx, stream);
 }
 
@@ -113,4 +114,28 @@ void wfi_stream_settle(wfi_stream_queue *stream) {
 
 uint64_t wfi_stream_n_done(const wfi_stream_queue *stream) {
     return stream->kind->n_done(stream);
+}
+
+/* ---- memory of several devices ---- */
+
+static bool is_host(const wfi_device *device) {
+    return !device || !device->kind->is_separate;
+}
+
+bool wfi_device_reaches(const wfi_device *device, const wfi_device *other) {
+    if (is_host(device) || is_host(other)) return is_host(device) && is_host(other);
+    return device->kind == other->kind && device->kind->reaches(device, other);
+}
+
+wf_status wfi_memory_fetch(wfi_stream_queue *stream, void *to, wfi_device *owner, const void *from,
+                           size_t bytes) {
+    wfi_device *device = stream->device;
+    if (wfi_device_reaches(device, owner))
+        return wfi_memory_copy(device, stream, to, WFI_SPACE_DEVICE, from, WFI_SPACE_DEVICE, bytes);
+    if (is_host(owner))
+        return wfi_memory_copy(device, stream, to, WFI_SPACE_DEVICE, from, WFI_SPACE_HOST, bytes);
+    if (is_host(device))
+        return wfi_memory_copy(owner, NULL, to, WFI_SPACE_HOST, from, WFI_SPACE_DEVICE, bytes);
+    return wfi_bounce_copy(stream, device, to, WFI_SPACE_DEVICE, owner, from, WFI_SPACE_DEVICE,
+                           bytes);
 }

@@ -120,6 +120,9 @@ typedef struct wfi_device_class {
     bool is_separate; /* only its own kernels and copies reach its memory, no other process does */
     wf_status (*create)(wfi_device *device); /* NULL: nothing to prepare, nothing to undo */
     void (*destroy)(wfi_device *device);
+    /* Whether kernels and copies of a device reach the memory of another one of the kind. Of kinds
+     * that are separate. */
+    bool (*reaches)(const wfi_device *device, const wfi_device *other);
     /* One range of a space, page-aligned, zeroed, touched. The kinds without memory have none of
      * these four. */
     wf_status (*memory_create)(wfi_device *device, wfi_space space, size_t bytes, void **base_out);
@@ -169,6 +172,14 @@ static inline wf_status wfi_memory_fill(wfi_device *device, wfi_stream_queue *st
     return device->kind->fill(device, stream, to, space, byte, bytes);
 }
 
+/* Whether kernels of the device reach the other's memory; `other` NULL: that of the host. */
+bool wfi_device_reaches(const wfi_device *device, const wfi_device *other);
+/* From a task of the stream: a copy into the memory of its device from that of another, whose tasks
+ * that wrote it are done; by way of the host where the device does not reach it. `owner` NULL: from
+ * the host's. */
+wf_status wfi_memory_fetch(wfi_stream_queue *stream, void *to, wfi_device *owner, const void *from,
+                           size_t bytes);
+
 /* cores.c: which cores a CPU device gets. */
 wf_status wfi_cpu_find_cores(wfi_device *device);
 void wfi_cpu_release_cores(wfi_device *device);
@@ -182,6 +193,7 @@ struct wfi_stream_queue {
     uint64_t n_pushed; /* tasks; written by the pushing thread only */
     void *state;       /* of the kind */
     void *queue;       /* of the device's kind, where tasks queue kernels and copies on it */
+    void *bounce;      /* bounce.c: memory of the host, made when it is needed */
 };
 
 #endif

@@ -32,10 +32,9 @@ static wf_status copy_received(void *self, void *argument) {
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
     void *to = wfi_executor_touch(e, &receive->references[0]);
-    const wfi_worker *w = &e->workers[receive->rank];
-    WF_TRY(wfi_memory_copy(w->device, w->streams[receive->stream], to, WFI_SPACE_DEVICE,
-                           wfi_executor_touch(e, &send->references[0]), WFI_SPACE_DEVICE,
-                           receive->references[0].bytes));
+    WF_TRY(wfi_memory_fetch(
+        e->workers[receive->rank].streams[receive->stream], to, e->workers[send->rank].device,
+        wfi_executor_touch(e, &send->references[0]), receive->references[0].bytes));
     wfi_executor_end(e, i);
     return wfi_executor_check(e, i);
 }

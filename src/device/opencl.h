@@ -1,0 +1,91 @@
+/* OpenCL devices: what opencl_devices.c (which there are), opencl_memory.c (memory and copies) and
+ * opencl.c (streams and launches) share. Private to them.
+ */
+#ifndef WFI_OPENCL_H
+#define WFI_OPENCL_H
+
+#include "device/device.h"
+#include "device/opencl_library.h"
+
+#include <pthread.h>
+
+#define WFI_OPENCL_DEVICES 64
+
+/* A device of the machine, which several ranks may be on. */
+typedef struct wfi_opencl_unit {
+    cl_handle device, context, host_queue, program;
+    const wfi_launch_source *source; /* that the program was compiled from */
+    char name[128], driver[128];
+} wfi_opencl_unit;
+
+/* Memory of a unit: addresses that are reserved, and the buffer that they stand for. */
+typedef struct wfi_opencl_range {
+    const char *base;
+    size_t bytes;
+    cl_handle buffer;
+    wfi_opencl_unit *unit;
+} wfi_opencl_range;
+
+/* Of the whole context: ranks see each other's memory. */
+typedef struct wfi_opencl_machine {
+    wfi_opencl cl;
+    wfi_opencl_unit units[WFI_OPENCL_DEVICES];
+    int n_units;
+    pthread_mutex_t lock;     /* of what follows, and of contexts and programs */
+    wfi_opencl_range *ranges; /* ascending */
+    size_t n_ranges;
+} wfi_opencl_machine;
+
+/* wfi_device.state */
+typedef struct wfi_opencl_device {
+    wfi_opencl_machine *all;
+    wfi_opencl_unit *unit;
+} wfi_opencl_device;
+
+/* wfi_stream_queue.queue */
+typedef struct wfi_opencl_queue {
+    cl_handle queue, words;
+    cl_handle *kernels; /* [source's n_entries] of this queue alone; NULL: not launched yet */
+    int n_kernels;
+} wfi_opencl_queue;
+
+static inline const wfi_opencl_device *wfi_opencl_state(const wfi_device *device) {
+    return device->state;
+}
+/* The host's, without a stream. */
+static inline cl_handle wfi_opencl_queue_of(const wfi_device *device,
+                                            const wfi_stream_queue *stream) {
+    return stream ? ((const wfi_opencl_queue *)stream->queue)->queue
+                  : wfi_opencl_state(device)->unit->host_queue;
+}
+/* All that was queued there is done. */
+wf_status wfi_opencl_finish(const wfi_device *device, const wfi_stream_queue *stream);
+
+/* "opencl: WHAT on UNIT: ERROR" */
+wf_status wfi_opencl_fail(wf_context *ctx, const wfi_opencl_unit *unit, const char *what,
+                          cl_int error);
+
+/* ---- of wfi_device_class ---- */
+
+wf_status wfi_opencl_describe(wf_context *ctx, char *text, size_t bytes);
+wf_status wfi_opencl_create(wfi_device *device);
+void wfi_opencl_destroy(wfi_device *device);
+bool wfi_opencl_reaches(const wfi_device *device, const wfi_device *other);
+wf_status wfi_opencl_memory_create(wfi_device *device, wfi_space space, size_t bytes,
+                                   void **base_out);
+void wfi_opencl_memory_destroy(wfi_device *device, wfi_space space, void *base, size_t bytes);
+wf_status wfi_opencl_copy(wfi_device *device, wfi_stream_queue *stream, void *to,
+                          wfi_space to_space, const void *from, wfi_space from_space, size_t bytes);
+wf_status wfi_opencl_fill(wfi_device *device, wfi_stream_queue *stream, void *to, wfi_space space,
+                          int byte, size_t bytes);
+
+/* ---- memory ---- */
+
+/* The buffer behind an address of some device's memory, and the offset in it. Errors: BUG. */
+wf_status wfi_opencl_find(wf_context *ctx, wfi_opencl_machine *all, const void *address,
+                          wfi_opencl_range *range_out, size_t *offset_out);
+/* Zeroed, and taken from the device. Errors: NO_MEMORY. */
+wf_status wfi_opencl_buffer(wf_context *ctx, const wfi_opencl_device *own, size_t bytes,
+                            cl_handle *buffer_out);
+
+#endif

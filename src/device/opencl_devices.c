@@ -1,0 +1,119 @@
+/* Which OpenCL devices there are, and a rank's. */
+#include "device/opencl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+wf_status wfi_opencl_fail(wf_context *ctx, const wfi_opencl_unit *unit, const char *what,
+                          cl_int error) {
+    char text[64];
+    return wfi_fail(ctx, WF_DEVICE, "opencl: %s on %s: %s", what, unit->name,
+                    wfi_opencl_error(error, text));
+}
+
+static void add_units(wfi_opencl_machine *all, cl_handle platform) {
+    cl_handle devices[WFI_OPENCL_DEVICES];
+    cl_uint n = 0;
+    if (all->cl.GetDeviceIDs(platform, UINT32_MAX, WFI_OPENCL_DEVICES, devices, &n)) return;
+    for (cl_uint i = 0; i < n && i < WFI_OPENCL_DEVICES && all->n_units < WFI_OPENCL_DEVICES; i++) {
+        wfi_opencl_unit *unit = &all->units[all->n_units++];
+        unit->device = devices[i];
+        (void)all->cl.GetDeviceInfo(devices[i], CL_DEVICE_NAME, sizeof unit->name - 1, unit->name,
+                                    NULL);
+        (void)all->cl.GetDeviceInfo(devices[i], CL_DRIVER_VERSION, sizeof unit->driver - 1,
+                                    unit->driver, NULL);
+    }
+}
+
+static wf_status create_all(wf_context *ctx, void **shared_out) {
+    cl_handle platforms[16];
+    cl_uint n = 0;
+    wfi_opencl_machine *all = calloc(1, sizeof *all);
+    if (!all) return wfi_no_memory(ctx, sizeof *all, "OpenCL's devices");
+    wf_status status = wfi_opencl_load(ctx, &all->cl);
+    if (status == WF_OK && all->cl.GetPlatformIDs(WFI_COUNT(platforms), platforms, &n)) n = 0;
+    for (cl_uint i = 0; i < n && i < WFI_COUNT(platforms); i++) add_units(all, platforms[i]);
+    if (status == WF_OK && !all->n_units)
+        status =
+            wfi_fail(ctx, WF_UNSUPPORTED,
+                     "opencl: libOpenCL.so.1 is there, but knows no device; install the driver "
+                     "of this machine's GPU, or package pocl-opencl-icd for its CPU");
+    if (status != WF_OK) {
+        free(all);
+        return status;
+    }
+    pthread_mutex_init(&all->lock, NULL);
+    *shared_out = all;
+    return WF_OK;
+}
+
+static void destroy_all(void *shared) {
+    wfi_opencl_machine *all = shared;
+    for (int i = 0; i < all->n_units; i++) {
+        wfi_opencl_unit *unit = &all->units[i];
+        if (unit->program) all->cl.ReleaseProgram(unit->program);
+        if (unit->host_queue) all->cl.ReleaseCommandQueue(unit->host_queue);
+        if (unit->context) all->cl.ReleaseContext(unit->context);
+    }
+    pthread_mutex_destroy(&all->lock);
+    free(all->ranges);
+    free(all);
+}
+
+static const wfi_shared_kind shared_kind = {create_all, destroy_all};
+
+wf_status wfi_opencl_describe(wf_context *ctx, char *text, size_t bytes) {
+    void *shared;
+    WF_TRY(wfi_context_share(ctx, &shared_kind, &shared));
+    const wfi_opencl_machine *all = shared;
+    int n = snprintf(text, bytes, "%d device%s:", all->n_units, all->n_units == 1 ? "" : "s");
+    for (int i = 0; i < all->n_units && n >= 0 && (size_t)n < bytes; i++)
+        n += snprintf(text + n, bytes - (size_t)n, "%s %d %s", i ? "," : "", i, all->units[i].name);
+    return WF_OK;
+}
+
+/* ---- a rank's device ---- */
+
+static wf_status open_unit(wf_context *ctx, wfi_opencl_machine *all, wfi_opencl_unit *unit) {
+    cl_int error = CL_SUCCESS;
+    cl_ulong doubles = 0;
+    if (unit->host_queue) return WF_OK;
+    (void)all->cl.GetDeviceInfo(unit->device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof doubles, &doubles,
+                                NULL);
+    if (!doubles)
+        return wfi_fail(ctx, WF_UNSUPPORTED,
+                        "opencl: %s has no numbers of 64 bits, in which sums are made", unit->name);
+    unit->context = all->cl.CreateContext(NULL, 1, &unit->device, NULL, NULL, &error);
+    if (!unit->context) return wfi_opencl_fail(ctx, unit, "a context", error);
+    unit->host_queue = all->cl.CreateCommandQueue(unit->context, unit->device, 0, &error);
+    return unit->host_queue ? WF_OK : wfi_opencl_fail(ctx, unit, "a queue", error);
+}
+
+wf_status wfi_opencl_create(wfi_device *device) {
+    wf_context *ctx = device->owner.ctx;
+    void *shared;
+    WF_TRY(wfi_context_share(ctx, &shared_kind, &shared));
+    wfi_opencl_machine *all = shared;
+    wfi_opencl_device *own = wfi_alloc(ctx, 1, sizeof *own, "a device");
+    if (!own) return WF_NO_MEMORY;
+    *own = (wfi_opencl_device){all, &all->units[device->place % all->n_units]};
+    pthread_mutex_lock(&all->lock);
+    wf_status status = open_unit(ctx, all, own->unit);
+    pthread_mutex_unlock(&all->lock);
+    if (status != WF_OK) {
+        wfi_free(ctx, own);
+        return status;
+    }
+    device->state = own;
+    wfi_log(ctx, WF_LOG_INFO, "device", "rank %d: OpenCL device %td of %d, %s", device->owner.rank,
+            own->unit - all->units, all->n_units, own->unit->name);
+    return WF_OK;
+}
+
+void wfi_opencl_destroy(wfi_device *device) {
+    wfi_free(device->owner.ctx, device->state);
+}
+
+bool wfi_opencl_reaches(const wfi_device *device, const wfi_device *other) {
+    return wfi_opencl_state(device)->unit == wfi_opencl_state(other)->unit;
+}
