@@ -36,13 +36,17 @@ static wf_status check_backward(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &x);
 }
 
+static int64_t sample_size(const wf_shape *shape) {
+    return wf_shape_n_elem(shape) / shape->dim[0];
+}
+
 /* Of one element, or the term's slope. */
 typedef double pair_term(double prediction, double target);
 
 static inline void mean_terms(const wfi_call *call, pair_term *term) {
     const float *prediction = call->in[0].data, *target = call->in[1].data;
     float *loss = call->out[0].data;
-    int64_t n_samples = call->in[0].shape.dim[0], n = wfi_sample_size(&call->in[0].shape);
+    int64_t n_samples = call->in[0].shape.dim[0], n = sample_size(&call->in[0].shape);
     for (int64_t s = 0; s < n_samples; s++, prediction += n, target += n) {
         double sum = 0;
         for (int64_t i = 0; i < n; i++) sum += term(prediction[i], target[i]);
@@ -54,7 +58,7 @@ static inline void scale_slopes(const wfi_call *call, pair_term *slope) {
     const float *prediction = call->in[0].data, *target = call->in[1].data;
     const float *dloss = call->in[2].data;
     float *dx = call->out[0].data;
-    int64_t n_total = wf_shape_n_elem(&call->in[0].shape), n = wfi_sample_size(&call->in[0].shape);
+    int64_t n_total = wf_shape_n_elem(&call->in[0].shape), n = sample_size(&call->in[0].shape);
     for (int64_t i = 0; i < n_total; i++)
         dx[i] = (float)(slope(prediction[i], target[i]) * dloss[i / n] / (double)n);
 }
@@ -79,11 +83,10 @@ static const wfi_op_sample samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_D
         .name = #label,                                                                            \
         .tolerance = 5e-6f,                                                                        \
         .check = check_loss,                                                                       \
-        .backward =                                                                                \
-            (const wfi_op_backward[]){                                                             \
-                {.op = &wfi_op_##label##_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}},              \
-                __VA_ARGS__,                                                                       \
-                {0}},                                                                              \
+        .backward = (const wfi_op_backward[]){{.op = &wfi_op_##label##_backward,                   \
+                                               .in = {WFI_X, WFI_X + 1, WFI_DY}},                  \
+                                              __VA_ARGS__,                                         \
+                                              {0}},                                                \
         .work = {flops, WFI_X},                                                                    \
         .reference = label##_reference,                                                            \
         .samples = its_samples,                                                                    \
@@ -146,8 +149,7 @@ static double binary_entropy_slope(double x, double target) {
 static const wfi_op_sample logit_samples[] = {
     {.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_DIMS(4, 5)}, .no_gradient = 1 << 1}, {0}};
 
-PAIR_LOSS(binary_cross_entropy, binary_entropy, binary_entropy_slope, 10, 5e-6f, logit_samples,
-          {0})
+PAIR_LOSS(binary_cross_entropy, binary_entropy, binary_entropy_slope, 10, 5e-6f, logit_samples, {0})
 
 wf_tensor wf_binary_cross_entropy(wf_tensor logits, wf_tensor target) {
     return wfi_build(&wfi_op_binary_cross_entropy, NULL, NULL, 2, (wf_tensor[]){logits, target});
