@@ -1,26 +1,19 @@
 #include "device/opencl_library.h"
 
-#include <dlfcn.h>
+#include "base/library.h"
+
 #include <stdio.h>
-#include <string.h>
 
 wf_status wfi_opencl_load(wf_context *ctx, wfi_opencl *library_out) {
-    void *library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return wfi_fail(ctx, WF_UNSUPPORTED,
-                        "opencl: there is no libOpenCL.so.1 on this machine; install the driver of "
-                        "its GPU, or packages ocl-icd-libopencl1 and pocl-opencl-icd for its CPU");
-#define FIND(name, result, parameters)                                                             \
-    {                                                                                              \
-        void *symbol = dlsym(library, "cl" #name);                                                 \
-        if (!symbol)                                                                               \
-            return wfi_fail(ctx, WF_UNSUPPORTED,                                                   \
-                            "opencl: libOpenCL.so.1 has no cl" #name ": it is older than 1.2");    \
-        memcpy(&library_out->name, &symbol, sizeof symbol);                                        \
-    }
-    WFI_OPENCL_LIST(FIND)
-#undef FIND
-    return WF_OK;
+#define SYMBOL(name, result, parameters) "cl" #name,
+    static const char *const files[] = {"libOpenCL.so.1", NULL};
+    static const char *const symbols[] = {WFI_OPENCL_LIST(SYMBOL) NULL};
+    static const wfi_library library = {
+        "opencl", files, symbols,
+        "install the driver of its GPU, or packages ocl-icd-libopencl1 and pocl-opencl-icd for its "
+        "CPU",
+        "it is older than 1.2"};
+    return wfi_library_load(ctx, &library, library_out);
 }
 
 const char *wfi_opencl_error(cl_int error, char text[64]) {

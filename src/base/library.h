@@ -1,0 +1,20 @@
+/* Libraries that are found when they are needed, so that weft is built and runs without them.
+ * Private. */
+#ifndef WFI_LIBRARY_H
+#define WFI_LIBRARY_H
+
+#include "base/base.h"
+
+typedef struct wfi_library {
+    const char *who;          /* whose sentences: "opencl" */
+    const char *const *files; /* as dlopen takes them, in the order in which they are tried; NULL */
+    const char *const *symbols; /* of all functions that are used; NULL */
+    const char *missing;        /* what to do where there is no such library */
+    const char *lacking;        /* what it means that it has not all of them */
+} wfi_library;
+
+/* Fills a structure of pointers to functions, one for each symbol. The library stays loaded.
+ * Errors: UNSUPPORTED: there is none, it cannot be loaded, or a function is missing. */
+wf_status wfi_library_load(wf_context *ctx, const wfi_library *library, void *functions_out);
+
+#endif
