@@ -142,8 +142,10 @@ exit_status run_info(cli *c) {
     say(c, "devices    cpu: this process may use %d hardware thread%s\n", n_cores,
         n_cores == 1 ? "" : "s");
     say_limits(c, &limits);
-    char opencl[600];
+    char cuda[600], opencl[600];
+    bool has_cuda = find_devices(c, "cuda", cuda, sizeof cuda);
     bool has_opencl = find_devices(c, "opencl", opencl, sizeof opencl);
+    say(c, "%-10s %s%s\n", "", has_cuda ? "cuda: " : "", cuda);
     say(c, "%-10s %s%s\n", "", has_opencl ? "opencl: " : "", opencl);
     json_array_foreach(libs, i, entry)
         say(c, "%-10s %s\n", i ? "" : "libraries", json_string_value(entry));
@@ -155,9 +157,10 @@ exit_status run_info(cli *c) {
             json_string_value(json_object_get(entry, "help")));
     }
     return report_write(
-        c, json_pack("{s:s, s:o, s:[{s:s, s:i}], s:s?, s:{s:f, s:I}, s:o, s:o}", "weft",
+        c, json_pack("{s:s, s:o, s:[{s:s, s:i}], s:s?, s:s?, s:{s:f, s:I}, s:o, s:o}", "weft",
                      wf_version(), "machine", found ? found : json_null(), "devices", "name", "cpu",
-                     "cores", n_cores, "opencl", has_opencl ? opencl : NULL, "limits", "cpu_quota",
-                     limits.cpu_quota, "memory_limit_bytes", (json_int_t)limits.memory_bytes,
-                     "libraries", libs, "environment", environment));
+                     "cores", n_cores, "cuda", has_cuda ? cuda : NULL, "opencl",
+                     has_opencl ? opencl : NULL, "limits", "cpu_quota", limits.cpu_quota,
+                     "memory_limit_bytes", (json_int_t)limits.memory_bytes, "libraries", libs,
+                     "environment", environment));
 }

@@ -133,7 +133,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(devices, TEXT, devices, PLAN, (TPBE & ~FOR_TUNE) | FOR_GENERATE | FOR_PREDICT, 0, "LIST",    \
       NULL,                                                                                        \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0; "        \
-      "opencl:N: on N of the machine's OpenCL devices, or on those there are")                     \
+      "cuda:N, opencl:N: on N of the machine's GPUs, or OpenCL devices, or on those there are")    \
     X(ranks, COUNT, ranks, PLAN, FOR_PLAN | FOR_RUN | JOBS | PEER, OF_RANK, "N", "1",              \
       "ranks as processes (run: also -n N, and it must be given; bench allreduce: as many, "       \
       "bench ddp: up to so many; bench memory: at most; these, not given: one a core)")            \

@@ -2,48 +2,17 @@
  *
  * label: once
  */
+#include "device/cuda_library.h"
 #include "kernel/gpu/gpu.h"
 #include "test.h"
 
-#include <dlfcn.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #define SKIPPED 77
 
-typedef void *program;
-static struct {
-    int (*create)(program *, const char *text, const char *name, int n, const char *const *headers,
-                  const char *const *names);
-    int (*compile)(program, int n, const char *const *options);
-    int (*log_size)(program, size_t *);
-    int (*log)(program, char *);
-    int (*size)(program, size_t *);
-    int (*text)(program, char *);
-    int (*destroy)(program *);
-} nvrtc;
-
-static bool find(void) {
-    static const char *const files[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                        "/usr/local/cuda/lib64/libnvrtc.so"};
-    static const struct {
-        const char *name;
-        void *function;
-    } symbols[] = {{"nvrtcCreateProgram", &nvrtc.create},
-                   {"nvrtcCompileProgram", &nvrtc.compile},
-                   {"nvrtcGetProgramLogSize", &nvrtc.log_size},
-                   {"nvrtcGetProgramLog", &nvrtc.log},
-                   {"nvrtcGetPTXSize", &nvrtc.size},
-                   {"nvrtcGetPTX", &nvrtc.text},
-                   {"nvrtcDestroyProgram", &nvrtc.destroy}};
-    void *library = NULL;
-    for (size_t i = 0; i < WFI_COUNT(files) && !library; i++) library = dlopen(files[i], RTLD_NOW);
-    for (size_t i = 0; i < WFI_COUNT(symbols) && library; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (!symbol) return false;
-        memcpy(symbols[i].function, &symbol, sizeof symbol);
-    }
-    return library;
-}
+static wf_context *ctx;
+static wfi_nvrtc nvrtc;
 
 /* Every kernel is there. */
 static void compiles(void **state) {
@@ -53,33 +22,37 @@ static void compiles(void **state) {
                                           "--gpu-architecture=compute_100"};
     for (size_t i = 0; i < WFI_COUNT(targets); i++) {
         const char *options[] = {targets[i], "--fmad=false"};
-        program p;
+        nvrtcProgram p;
         size_t bytes;
         char entry[128];
-        assert_int_equal(nvrtc.create(&p, wfi_gpu_source.text, "weft.cu", 0, NULL, NULL), 0);
-        if (nvrtc.compile(p, 2, options)) {
-            assert_int_equal(nvrtc.log_size(p, &bytes), 0);
+        assert_int_equal(nvrtc.CreateProgram(&p, wfi_gpu_source.text, "weft.cu", 0, NULL, NULL), 0);
+        if (nvrtc.CompileProgram(p, 2, options)) {
+            assert_int_equal(nvrtc.GetProgramLogSize(p, &bytes), 0);
             char *log = malloc(bytes + 1);
-            assert_int_equal(nvrtc.log(p, log), 0);
+            assert_int_equal(nvrtc.GetProgramLog(p, log), 0);
             fail_msg("%s: %.2000s", targets[i], log);
         }
-        assert_int_equal(nvrtc.size(p, &bytes), 0);
+        assert_int_equal(nvrtc.GetPTXSize(p, &bytes), 0);
         char *text = malloc(bytes + 1);
-        assert_int_equal(nvrtc.text(p, text), 0);
+        assert_int_equal(nvrtc.GetPTX(p, text), 0);
         for (int k = 0; k < wfi_gpu_source.n_entries; k++) {
             snprintf(entry, sizeof entry, ".entry %s(", wfi_gpu_source.entries[k]);
             if (!strstr(text, entry)) fail_msg("%s: no kernel %s", targets[i], entry);
         }
         free(text);
-        nvrtc.destroy(&p);
+        nvrtc.DestroyProgram(&p);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(compiles)};
-    if (!find()) {
-        printf("skipped: there is no NVRTC (libnvrtc.so)\n");
+    ctx = test_context();
+    if (wfi_nvrtc_load(ctx, INT_MAX, &nvrtc) != WF_OK) {
+        printf("skipped: %s\n", wf_context_error(ctx));
+        wf_context_destroy(ctx);
         return SKIPPED;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    wf_context_destroy(ctx);
+    return n_failed;
 }

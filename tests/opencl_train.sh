@@ -4,7 +4,6 @@
 kind=opencl
 source tests/gpu_train.bash
 
-expect 2 "CUDA devices are not among them" "${train[@]}" --model mlp --steps 1 --devices cuda:1
 without=(OCL_ICD_VENDORS="$folder" OPENCL_VENDOR_PATH="$folder")
 env "${without[@]}" "$WEFT" info >"$folder/out" || fail "info without OpenCL: exit $?"
 grep -q "opencl: .*install" "$folder/out" || fail "info says nothing of what to install: $(grep opencl "$folder/out")"

@@ -15,6 +15,8 @@ static wf_trainer *trainer_of(wf_context *ctx, int mixup, double smoothing, cons
     wf_trainer_config how = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe = small_recipe();
     wf_model *model;
+    wf_plan *plan;
+    wf_trainer *t;
     config.height = config.width = 8;
     config.n_classes = 10;
     config.mixup = mixup;
@@ -25,7 +27,11 @@ static wf_trainer *trainer_of(wf_context *ctx, int mixup, double smoothing, cons
     how.keep_gradients = !*plan_text;
     how.timeout_ms = 60000;
     TEST_OK(ctx, wf_model_find(ctx, "mlp", &config, &model));
-    return test_trainer(ctx, model, &recipe, plan_text, &how);
+    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
+    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &how, &t));
+    wf_model_destroy(model);
+    wf_plan_destroy(plan);
+    return t;
 }
 
 /* With the labels of `y`, or with both. */

@@ -5,7 +5,7 @@
 
 const wfi_device_class *wfi_device_kind(const char *name, size_t n) {
     static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null,
-                                                    &wfi_device_opencl};
+                                                    &wfi_device_opencl, &wfi_device_cuda};
     for (size_t i = 0; i < WFI_COUNT(kinds); i++)
         if (strlen(kinds[i]->name) == n && !memcmp(kinds[i]->name, name, n)) return kinds[i];
     return NULL;

@@ -10,6 +10,7 @@
  *
  *   cpu   host memory; each stream has its own thread
  *   null  no memory and no threads: tasks run inline, as a proof of the order
+ *   cuda  GPUs that NVIDIA's driver, found at run time, reaches
  *   opencl  what OpenCL's library offers, found at run time; addresses of its memory are places
  * that only kernels and copies may touch; each stream has a thread, and a queue of the device's
  *
@@ -148,7 +149,7 @@ typedef struct wfi_device_class {
     wf_status (*describe)(wf_context *ctx, char *text, size_t bytes);
 } wfi_device_class;
 
-extern const wfi_device_class wfi_device_cpu, wfi_device_null, wfi_device_opencl;
+extern const wfi_device_class wfi_device_cpu, wfi_device_null, wfi_device_opencl, wfi_device_cuda;
 
 struct wfi_device {
     wfi_owner owner;

@@ -86,6 +86,6 @@ typedef struct wfi_backend {
 /* NULL: there are no kernels for that kind. */
 const wfi_backend *wfi_backend_of(const wfi_device_class *device);
 
-extern const wfi_backend wfi_backend_cpu, wfi_backend_opencl;
+extern const wfi_backend wfi_backend_cpu, wfi_backend_opencl, wfi_backend_cuda;
 
 #endif

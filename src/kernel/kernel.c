@@ -5,7 +5,8 @@
 #include <string.h>
 
 const wfi_backend *wfi_backend_of(const wfi_device_class *device) {
-    static const wfi_backend *const backends[] = {&wfi_backend_cpu, &wfi_backend_opencl};
+    static const wfi_backend *const backends[] = {&wfi_backend_cpu, &wfi_backend_opencl,
+                                                  &wfi_backend_cuda};
     for (size_t i = 0; i < WFI_COUNT(backends); i++)
         if (backends[i]->device == device) return backends[i];
     return NULL;

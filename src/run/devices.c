@@ -41,11 +41,8 @@ static wf_status fill_single(wf_context *ctx, const char *text, int n, wfi_devic
 wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks, wfi_device_list *list) {
     list->kind = text ? wfi_device_kind(text, strcspn(text, ":,")) : WFI_DEFAULT_DEVICE;
     if (!list->kind)
-        return wfi_fail(
-            ctx, WF_INVALID_ARG,
-            "devices '%.80s': expected a kind such as cpu:1 or opencl:1; CUDA devices are "
-            "not among them yet",
-            text);
+        return wfi_fail(ctx, WF_INVALID_ARG,
+                        "devices '%.80s': expected a kind such as cpu:1, cuda:1 or opencl:1", text);
     if (!text) return fill_single(ctx, "", (int)wfi_min_i64(n_ranks, WFI_MAX_DEVICES), list);
     list->n = list->n_places = 0;
     bool is_list = strchr(text, ',');

@@ -1,0 +1,112 @@
+/* CUDA's driver and its compiler, NVRTC, found at run time: what of their interfaces is used.
+ * Declared here, so that no header of CUDA's is needed, with CUDA's types; tests/cuda_headers.sh
+ * compares all of it with the headers where those are.
+ *
+ * Private to src/device, src/kernel/cuda and src/comm/wire/nccl.
+ */
+#ifndef WFI_CUDA_LIBRARY_H
+#define WFI_CUDA_LIBRARY_H
+
+#include "base/base.h"
+
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef struct _nvrtcProgram *nvrtcProgram;
+/* An enumeration of CUDA's: of results, of attributes. */
+typedef unsigned wfi_cuda_enum;
+
+/* name, CUDA's constant, its value */
+#define WFI_CUDA_CONSTANTS(X)                                                                      \
+    X(WFI_CUDA_SUCCESS, CUDA_SUCCESS, 0)                                                           \
+    X(WFI_CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY, 2)                                         \
+    X(WFI_CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE, 100)                                               \
+    X(WFI_CUDA_PEER_ALREADY, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704)                          \
+    X(WFI_CUDA_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                 \
+    X(WFI_CUDA_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                 \
+    X(WFI_CUDA_POINTER_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                            \
+    X(WFI_CUDA_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1)                                            \
+    X(WFI_CUDA_PORTABLE, CU_MEMHOSTALLOC_PORTABLE, 1)
+
+enum {
+#define WFI_CUDA_ENUM(name, cuda, value) name = value,
+    WFI_CUDA_CONSTANTS(WFI_CUDA_ENUM)
+#undef WFI_CUDA_ENUM
+};
+
+/* name, CUDA's symbol, parameters */
+#define WFI_CUDA_FUNCTIONS(X)                                                                      \
+    X(Init, cuInit, (unsigned))                                                                    \
+    X(DriverGetVersion, cuDriverGetVersion, (int *))                                               \
+    X(GetErrorName, cuGetErrorName, (wfi_cuda_enum, const char **))                                \
+    X(GetErrorString, cuGetErrorString, (wfi_cuda_enum, const char **))                            \
+    X(DeviceGetCount, cuDeviceGetCount, (int *))                                                   \
+    X(DeviceGet, cuDeviceGet, (CUdevice *, int))                                                   \
+    X(DeviceGetName, cuDeviceGetName, (char *, int, CUdevice))                                     \
+    X(DeviceGetAttribute, cuDeviceGetAttribute, (int *, wfi_cuda_enum, CUdevice))                  \
+    X(DeviceCanAccessPeer, cuDeviceCanAccessPeer, (int *, CUdevice, CUdevice))                     \
+    X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                   \
+    X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice))                           \
+    X(CtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext))                                            \
+    X(CtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext *))                                            \
+    X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext))                                                 \
+    X(CtxEnablePeerAccess, cuCtxEnablePeerAccess, (CUcontext, unsigned))                           \
+    X(MemGetInfo, cuMemGetInfo_v2, (size_t *, size_t *))                                           \
+    X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr *, size_t))                                            \
+    X(MemFree, cuMemFree_v2, (CUdeviceptr))                                                        \
+    X(MemHostAlloc, cuMemHostAlloc, (void **, size_t, unsigned))                                   \
+    X(MemFreeHost, cuMemFreeHost, (void *))                                                        \
+    X(PointerGetAttribute, cuPointerGetAttribute, (void *, wfi_cuda_enum, CUdeviceptr))            \
+    X(MemcpyAsync, cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                    \
+    X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream))        \
+    X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream))              \
+    X(MemsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))              \
+    X(StreamCreate, cuStreamCreate, (CUstream *, unsigned))                                        \
+    X(StreamDestroy, cuStreamDestroy_v2, (CUstream))                                               \
+    X(StreamSynchronize, cuStreamSynchronize, (CUstream))                                          \
+    X(ModuleLoadData, cuModuleLoadData, (CUmodule *, const void *))                                \
+    X(ModuleUnload, cuModuleUnload, (CUmodule))                                                    \
+    X(ModuleGetFunction, cuModuleGetFunction, (CUfunction *, CUmodule, const char *))              \
+    X(LaunchKernel, cuLaunchKernel,                                                                \
+      (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
+       void **, void **))
+
+#define WFI_NVRTC_FUNCTIONS(X)                                                                     \
+    X(Version, nvrtcVersion, (int *, int *))                                                       \
+    X(GetNumSupportedArchs, nvrtcGetNumSupportedArchs, (int *))                                    \
+    X(GetSupportedArchs, nvrtcGetSupportedArchs, (int *))                                          \
+    X(CreateProgram, nvrtcCreateProgram,                                                           \
+      (nvrtcProgram *, const char *, const char *, int, const char *const *, const char *const *)) \
+    X(DestroyProgram, nvrtcDestroyProgram, (nvrtcProgram *))                                       \
+    X(CompileProgram, nvrtcCompileProgram, (nvrtcProgram, int, const char *const *))               \
+    X(GetProgramLogSize, nvrtcGetProgramLogSize, (nvrtcProgram, size_t *))                         \
+    X(GetProgramLog, nvrtcGetProgramLog, (nvrtcProgram, char *))                                   \
+    X(GetCUBINSize, nvrtcGetCUBINSize, (nvrtcProgram, size_t *))                                   \
+    X(GetCUBIN, nvrtcGetCUBIN, (nvrtcProgram, char *))                                             \
+    X(GetPTXSize, nvrtcGetPTXSize, (nvrtcProgram, size_t *))                                       \
+    X(GetPTX, nvrtcGetPTX, (nvrtcProgram, char *))
+
+#define WFI_CUDA_MEMBER(name, symbol, parameters) wfi_cuda_enum(*name) parameters;
+typedef struct wfi_cuda {
+    WFI_CUDA_FUNCTIONS(WFI_CUDA_MEMBER)
+} wfi_cuda;
+typedef struct wfi_nvrtc {
+    WFI_NVRTC_FUNCTIONS(WFI_CUDA_MEMBER)
+} wfi_nvrtc;
+
+/* The driver, begun; 13020 is CUDA 13.2. Errors: UNSUPPORTED: there is none, it is too old or
+ * broken, or it knows no GPU. */
+wf_status wfi_cuda_load(wf_context *ctx, wfi_cuda *driver_out, int *version_out);
+/* A compiler whose programs a driver of that version loads. Errors: UNSUPPORTED. */
+wf_status wfi_nvrtc_load(wf_context *ctx, int driver_version, wfi_nvrtc *compiler_out);
+
+/* "CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure" */
+#define WFI_CUDA_ERROR_TEXT 160
+const char *wfi_cuda_error(const wfi_cuda *driver, wfi_cuda_enum error,
+                           char text[WFI_CUDA_ERROR_TEXT]);
+
+#endif

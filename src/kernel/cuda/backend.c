@@ -1,0 +1,28 @@
+/* CUDA's backend: weft's own kernels. */
+#include "kernel/gpu/gpu.h"
+
+static const char *library_text(void) {
+    return "weft's kernels (CUDA)";
+}
+
+static wfi_bf16_speed bf16_speed(void) {
+    return WFI_BF16_ABSENT;
+}
+
+static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_gpu};
+
+const wfi_backend wfi_backend_cuda = {
+    .device = &wfi_device_cuda,
+    .implementations = implementations,
+    .n_implementations = WFI_COUNT(implementations),
+    .n_plain = 1,
+    .accumulate = wfi_gpu_accumulate,
+    .add = wfi_gpu_add,
+    .squares = wfi_gpu_squares,
+    .update = wfi_gpu_update,
+    .statistics = wfi_gpu_statistics,
+    .collective_step = wfi_gpu_collective_step,
+    .thread_enter = wfi_gpu_thread_enter,
+    .library = library_text,
+    .bf16_speed = bf16_speed,
+};
