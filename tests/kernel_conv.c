@@ -56,7 +56,7 @@ static void test_conv(void **state) {
 /* oneDNN 3 has no Winograd any more, and 2 has it for AVX-512 alone; then the convolution is a
  * direct one. */
 static bool has_winograd(void) {
-    const char *library = wfi_backend_cpu.library();
+    const char *library = wfi_backend_cpu.library(NULL);
     return strstr(library, "oneDNN 2.") && (strstr(library, "avx512") || strstr(library, "newer"));
 }
 

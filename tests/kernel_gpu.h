@@ -21,7 +21,8 @@ static wfi_failure failure;
 static wfi_device *device;
 static wfi_stream_queue *stream;
 static char *arena;
-static unsigned char *host; /* what the arena is filled with, and read to */
+static unsigned char *host;  /* what the arena is filled with, and read to */
+static int n_ways, n_adding; /* that have been checked, of libraries */
 
 static int begin(void **state) {
     (void)state;
@@ -66,7 +67,7 @@ typedef struct one_node {
     const graph_walk *w;
     const wfi_node *node;
     wfi_kernel *kernel;
-    size_t at[WFI_MAX_OPERANDS];
+    size_t at[WFI_MAX_OPERANDS], scratch_at;
     int over; /* the input that the first output lies over; -1: none */
 } one_node;
 
@@ -76,14 +77,16 @@ static wf_status run_node(void *self, void *argument) {
     void *operands[WFI_MAX_OPERANDS] = {NULL};
     for (int i = 0; i < n->kernel->n_operands; i++)
         if (n->kernel->bytes[i]) operands[i] = arena + n->at[i];
-    return wfi_kernel_run(n->kernel, stream, operands, NULL, &n->w->step);
+    return wfi_kernel_run(n->kernel, stream, operands,
+                          n->kernel->scratch_bytes ? arena + n->scratch_at : NULL, &n->w->step);
 }
 
 static int32_t operand_of(const wfi_node *node, int i) {
     return i < node->n_in ? node->in[i] : node->out[i - node->n_in];
 }
 
-/* Inputs are what the reference had, if nothing has written over them since. */
+/* Inputs are what the reference had, if nothing has written over them since; what is added to is
+ * its result. */
 static void place(one_node *n, void *const *inputs) {
     size_t at = 64;
     memset(host, 0xff, ARENA_BYTES);
@@ -91,9 +94,13 @@ static void place(one_node *n, void *const *inputs) {
         size_t bytes = n->kernel->bytes[i];
         n->at[i] = i == n->node->n_in && n->over >= 0 ? n->at[n->over] : at;
         if (i < n->node->n_in && bytes) memcpy(host + at, inputs[i], bytes);
+        if (i >= n->node->n_in && n->kernel->adds)
+            memcpy(host + at, n->w->data[operand_of(n->node, i)], bytes);
         at += wfi_round_up(bytes, 64) + 64;
         assert_true(at < ARENA_BYTES);
     }
+    n->scratch_at = at;
+    assert_true(at + n->kernel->scratch_bytes < ARENA_BYTES);
 }
 
 static double number_at(wf_dtype dtype, const void *data, int64_t k) {
@@ -106,7 +113,7 @@ static void compare(const one_node *n, int i) {
     bool is_real = value->dtype == WF_F32 || value->dtype == WF_F64;
     double error = 0, norm = 0;
     for (int64_t k = 0; is_real && k < wf_shape_n_elem(&value->shape); k++) {
-        double want = number_at(value->dtype, data, k);
+        double want = number_at(value->dtype, data, k) * (n->kernel->adds ? 2 : 1);
         double got = number_at(value->dtype, host + n->at[i], k);
         if (isnan(got) && isnan(want)) continue;
         error += pow(got - want, 2);
@@ -123,6 +130,7 @@ static void check_gaps(const one_node *n) {
     for (int i = n->node->n_in; i < n->kernel->n_operands; i++)
         memset(host + n->at[i], 0xff, n->kernel->bytes[i]);
     for (int i = 0; i < n->node->n_in; i++) memset(host + n->at[i], 0xff, n->kernel->bytes[i]);
+    memset(host + n->scratch_at, 0xff, n->kernel->scratch_bytes);
     for (size_t i = 0; i < ARENA_BYTES; i++)
         if (host[i] != 0xff) fail_msg("%s writes at byte %zu", n->node->op->name, i);
 }
@@ -139,6 +147,32 @@ static void check_node(one_node *n, void *const *inputs) {
         for (int i = n->node->n_in; i < n->kernel->n_operands; i++) compare(n, i);
         check_gaps(n);
     }
+}
+
+static void check_kernel(one_node *n, void *const *inputs, wfi_kernel *kernel) {
+    n->kernel = kernel;
+    TEST_OK(ctx, wfi_kernel_prepare(kernel));
+    check_node(n, inputs);
+}
+
+/* The usual way, which is given, all others that a library has, and one that adds. */
+static void check_ways(one_node *n, void *const *inputs, const wfi_kernel_options *options,
+                       wfi_kernel *usual) {
+    wfi_kernel *other;
+    check_kernel(n, inputs, usual);
+    for (wfi_way way = {usual->way.form, 0}; usual->impl->forms; way.number++) {
+        TEST_OK(ctx,
+                wfi_kernel_create_way(ctx, n->w->g, n->node, options, usual->impl, way, &other));
+        if (!other) break;
+        check_kernel(n, inputs, other);
+        wfi_kernel_destroy(other);
+        n_ways++;
+    }
+    TEST_OK(ctx, wfi_kernel_create_adding(ctx, n->w->g, n->node, options, &other));
+    if (other) check_kernel(n, inputs, other);
+    n_adding += other != NULL;
+    wfi_kernel_destroy(other);
+    wfi_kernel_destroy(usual);
 }
 
 /* Every node of the graph, forward and backward: how many have a kernel. */
@@ -163,9 +197,7 @@ static int check_graph(const op_case *c, wf_graph *g) {
         if (!wfi_node_is_alias(g, node)) {
             wf_status status = wfi_kernel_create(ctx, g, node, &options, &n.kernel);
             if (status == WF_OK) {
-                TEST_OK(ctx, wfi_kernel_prepare(n.kernel));
-                check_node(&n, inputs);
-                wfi_kernel_destroy(n.kernel);
+                check_ways(&n, inputs, &options, n.kernel);
                 n_checked++;
             } else if (!strstr(wf_context_error(ctx), " devices: weft has no kernel")) {
                 fail_msg("%s: %s", node->op->name, wf_context_error(ctx));
@@ -236,8 +268,7 @@ static void large_nodes_agree(void **state) {
         walk_node(&w, n.node);
         if (wfi_node_is_alias(g, n.node)) continue;
         TEST_OK(ctx, wfi_kernel_create(ctx, g, n.node, &options, &n.kernel));
-        check_node(&n, inputs);
-        wfi_kernel_destroy(n.kernel);
+        check_ways(&n, inputs, &options, n.kernel);
     }
     walk_destroy(&w);
     wf_graph_destroy(g);

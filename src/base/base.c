@@ -89,7 +89,9 @@ wf_status wf_context_create(const wf_context_config *config, wf_context **ctx_ou
 
 void wf_context_destroy(wf_context *ctx) {
     if (!ctx) return;
-    for (const shared_thing *s = ctx->shared; s->kind; s++) s->kind->destroy(s->thing);
+    int n_shared = 0;
+    while (ctx->shared[n_shared].kind) n_shared++;
+    while (n_shared-- > 0) ctx->shared[n_shared].kind->destroy(ctx->shared[n_shared].thing);
     if (ctx->memory.n_live)
         wfi_log(ctx, WF_LOG_WARN, "memory", "%llu blocks of %zu bytes were never freed",
                 (unsigned long long)ctx->memory.n_live, ctx->memory.live_bytes);

@@ -58,7 +58,8 @@ wf_status wfi_grow(wf_context *ctx, void **array, size_t n, size_t *capacity, si
     wfi_grow((ctx), (void **)&(array), (size_t)(n), &(capacity), sizeof(*(array)), (what))
 
 /* Something that a context has once, such as a library's handles for all devices of a kind. It is
- * made when it is first asked for, and goes with the context; its memory is not the context's. */
+ * made when it is first asked for, and goes with the context, the youngest first; its memory is not
+ * the context's. */
 typedef struct wfi_shared_kind {
     wf_status (*create)(wf_context *ctx, void **shared_out);
     void (*destroy)(void *shared);

@@ -78,8 +78,8 @@ typedef struct wfi_backend {
      * floating-point mode, starts the library's threads and counts those that come. Errors:
      * UNSUPPORTED, if they are fewer than `n_threads`. */
     wf_status (*thread_enter)(wf_context *ctx, int rank, int n_threads, int *n_out);
-    /* Of the kernels' library: "oneDNN 2.6.3 (avx512_core)" for reports. Static. */
-    const char *(*library)(void);
+    /* Of the kernels' libraries: "oneDNN 2.6.3 (avx512_core)" for reports. Lives as long as ctx. */
+    const char *(*library)(wf_context *ctx);
     wfi_bf16_speed (*bf16_speed)(void);
 } wfi_backend;
 

@@ -178,6 +178,20 @@ bool wfi_format_equal(const wfi_format *a, const wfi_format *b) {
     return a == b || (a && b && a->kind == b->kind && a->kind->equal(a, b));
 }
 
+const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand) {
+    const wfi_node *node = kernel->node;
+    int32_t v = operand < node->n_in ? node->in[operand] : node->out[operand - node->n_in];
+    return v < 0 ? NULL : wfi_value_at(kernel->graph, v);
+}
+
+void wfi_use_whole_values(wfi_kernel *kernel) {
+    for (int i = 0; i < kernel->n_operands; i++) {
+        const wfi_value *value = wfi_operand_value(kernel, i);
+        if (!value) continue;
+        kernel->bytes[i] = (size_t)wf_shape_n_elem(&value->shape) * wf_dtype_bytes(value->dtype);
+    }
+}
+
 static wf_status refuse_extent(const wfi_kernel *kernel, const char *what, int operand,
                                size_t extent, size_t bytes) {
     return wfi_fail(kernel->ctx, WF_BUG,

@@ -127,4 +127,11 @@ wf_status wfi_kernel_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *con
                          void *scratch, const wfi_step_args *step);
 void wfi_kernel_destroy(wfi_kernel *kernel); /* NULL is allowed */
 
+/* ---- for implementations ---- */
+
+/* The value behind an operand, NULL if it is absent. */
+const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand);
+/* All of each value is used. */
+void wfi_use_whole_values(wfi_kernel *kernel);
+
 #endif

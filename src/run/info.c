@@ -38,7 +38,7 @@ const char *wf_version(void) {
 
 const char *wf_info_library(int i) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const char *const names[] = {wfi_backend_of(WFI_DEFAULT_DEVICE)->library(),
+    const char *const names[] = {wfi_backend_of(WFI_DEFAULT_DEVICE)->library(NULL),
                                  versions.hwloc,
                                  versions.jansson,
                                  versions.sodium,
@@ -59,7 +59,10 @@ wf_status wf_info_devices(wf_context *ctx, const char *kind, char *text, size_t 
     if (!device || !device->describe)
         return wfi_fail(ctx, WF_INVALID_ARG, "devices of kind '%.80s' are not counted",
                         kind ? kind : "");
-    return device->describe(ctx, text, bytes);
+    WF_TRY(device->describe(ctx, text, bytes));
+    size_t n = strlen(text);
+    snprintf(text + n, bytes - n, "; %s", wfi_backend_of(device)->library(ctx));
+    return WF_OK;
 }
 
 /* Read by the libraries, not by weft. */

@@ -173,7 +173,7 @@ static void warn_of_bf16(const wf_trainer *t) {
         wfi_log(t->ctx, WF_LOG_WARN, "kernels",
                 "%s does not multiply bf16 on this processor: what is multiplied is widened to f32 "
                 "first, and a step takes up to 1.3 times as long as with --dtype f32",
-                backend->library());
+                backend->library(t->ctx));
 }
 
 static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recipe *recipe,

@@ -1,7 +1,8 @@
 /* CUDA's backend: weft's own kernels. */
 #include "kernel/gpu/gpu.h"
 
-static const char *library_text(void) {
+static const char *library_text(wf_context *ctx) {
+    (void)ctx;
     return "weft's kernels (CUDA)";
 }
 

@@ -85,12 +85,6 @@ wf_status wfi_onednn_open(wfi_kernel *kernel, int n_threads) {
     return wfi_library_open(kernel->ctx, &state->lib);
 }
 
-const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand) {
-    const wfi_node *node = kernel->node;
-    int32_t v = operand < node->n_in ? node->in[operand] : node->out[operand - node->n_in];
-    return v < 0 ? NULL : wfi_value_at(kernel->graph, v);
-}
-
 static wfi_md typed(const wfi_value *value, wfi_md md) {
     md.type = value->dtype == WF_BF16 ? dnnl_bf16 : dnnl_f32;
     return md;
@@ -148,14 +142,6 @@ wf_status wfi_bind(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int op
                         kernel->label, arg);
     kernel->bytes[operand] = n_bytes;
     return wfi_bind_at(kernel, primitive, arg, operand, 0);
-}
-
-void wfi_use_whole_values(wfi_kernel *kernel) {
-    for (int i = 0; i < kernel->n_operands; i++) {
-        const wfi_value *value = wfi_operand_value(kernel, i);
-        if (!value) continue;
-        kernel->bytes[i] = (size_t)wf_shape_n_elem(&value->shape) * wf_dtype_bytes(value->dtype);
-    }
 }
 
 wf_status wfi_bind_format(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
@@ -423,7 +409,8 @@ static void write_library_text(void) {
              version->minor, version->patch, isa_name(isa));
 }
 
-const char *wfi_library_text(void) {
+const char *wfi_library_text(wf_context *ctx) {
+    (void)ctx;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, write_library_text);
     return library_text;

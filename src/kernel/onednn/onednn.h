@@ -78,8 +78,6 @@ wf_status wfi_onednn_open(wfi_kernel *kernel, int n_threads);
  * the library that stand before the one of kernel->way. */
 wfi_library wfi_library_at(const wfi_kernel *kernel);
 
-/* The value behind an operand, NULL if it is absent. */
-const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand);
 /* How an operand's value lies in memory: of its shape; as [rows, last dim]; or as one
  * long row, for what treats all elements alike. ABSENT if it is. */
 wfi_md wfi_operand_md(const wfi_kernel *kernel, int operand);
@@ -103,8 +101,6 @@ wf_status wfi_bind(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int op
 /* The same somewhere inside it; the extent is left alone. */
 wf_status wfi_bind_at(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,
                       size_t offset_bytes);
-/* For kernels that bind pieces: all of each value is used. */
-void wfi_use_whole_values(wfi_kernel *kernel);
 /* Binds a parameter or its gradient, publishing the format the primitive asks for
  * if it is not `plain`. */
 wf_status wfi_bind_format(wfi_kernel *kernel, wfi_primitive *primitive, int arg, int operand,

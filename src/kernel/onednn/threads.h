@@ -11,7 +11,7 @@
 
 extern const wfi_kernel_impl wfi_kernel_onednn;
 /* "oneDNN 2.6.3 (avx512_core)". Static. */
-const char *wfi_library_text(void);
+const char *wfi_library_text(wf_context *ctx);
 
 wfi_bf16_speed wfi_library_bf16_speed(void);
 
