@@ -34,6 +34,18 @@ static wf_tensor conv_transpose2d(wf_tensor x, wf_tensor b, wf_tensor index) {
                                     (wf_conv2d_shape){.stride = 2, .pad = 1});
 }
 
+static wf_tensor dilated_conv2d(wf_tensor x, wf_tensor b, wf_tensor index) {
+    return wf_conv2d_with(wf_reshape(x, WF_SHAPE(1, 1, 4, 5)), wf_reshape(b, WF_SHAPE(5, 1, 2, 2)),
+                          index, (wf_conv2d_shape){.pad = 1, .dilation = 2});
+}
+
+static wf_tensor dilated_transpose(wf_tensor x, wf_tensor b, wf_tensor index) {
+    (void)index;
+    return wf_conv_transpose2d_with(wf_reshape(x, WF_SHAPE(1, 2, 2, 5)),
+                                    wf_reshape(b, WF_SHAPE(2, 1, 5, 2)),
+                                    (wf_conv2d_shape){.pad = 2, .groups = 2, .dilation = 3});
+}
+
 typedef struct golden_op {
     const char *name;
     wf_tensor (*build)(wf_tensor x, wf_tensor b, wf_tensor index);
@@ -47,6 +59,8 @@ static const golden_op ops[] = {
     {"gather", gather, false, true, false},
     {"leaky_relu", leaky_relu, false, false, false},
     {"conv_transpose2d", conv_transpose2d, true, false, false},
+    {"dilated_conv2d", dilated_conv2d, true, false, false},
+    {"dilated_transpose", dilated_transpose, true, false, false},
 };
 
 static void model(wf_graph *g, const void *config) {
@@ -119,7 +133,7 @@ static void there_and_back(wf_graph *g, const void *config) {
     wf_conv2d_shape half = {.stride = 2, .pad = 1};
     x = wf_cut(wf_leaky_relu(wf_conv2d_with(x, w1, none, half), 0.2f), "wide");
     x = wf_cut(wf_tanh(wf_conv_transpose2d_with(x, w2, half)), "head");
-    x = wf_conv2d_with(x, w3, none, (wf_conv2d_shape){.pad = 1});
+    x = wf_conv2d_with(x, w3, none, (wf_conv2d_shape){.pad = 2, .dilation = 2});
     wf_loss(wf_binary_cross_entropy(x, wf_input(g, "t", WF_F32, WF_SHAPE(1, 8, 8))));
 }
 

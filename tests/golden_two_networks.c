@@ -163,10 +163,10 @@ static wf_tensor transposed(wf_tensor x, const char *name, int64_t n_out, wf_con
 }
 
 static wf_tensor generate(wf_graph *g) {
-    const wf_conv2d_shape twice = {2, 1, 1};
+    const wf_conv2d_shape twice = {.stride = 2, .pad = 1};
     wf_tensor x = wf_input(g, "noise", WF_F32, WF_SHAPE(NOISE, 1, 1));
     wf_scope(g, "g");
-    x = transposed(x, "conv1", 2 * WIDTH, (wf_conv2d_shape){1, 0, 1});
+    x = transposed(x, "conv1", 2 * WIDTH, (wf_conv2d_shape){.stride = 1});
     x = transposed(wf_relu(wf_batch_norm(x, "bn1")), "conv2", WIDTH, twice);
     x = transposed(wf_relu(wf_batch_norm(x, "bn2")), "conv3", 1, twice);
     wf_scope_end(g);
@@ -174,11 +174,11 @@ static wf_tensor generate(wf_graph *g) {
 }
 
 static wf_tensor discriminate(wf_tensor x) {
-    const wf_conv2d_shape half = {2, 1, 1};
+    const wf_conv2d_shape half = {.stride = 2, .pad = 1};
     wf_scope(x.graph, "d");
     x = wf_leaky_relu(wf_conv2d(x, "conv1", WIDTH, 4, half), 0.2f);
     x = wf_leaky_relu(wf_batch_norm(wf_conv2d(x, "conv2", 2 * WIDTH, 4, half), "bn2"), 0.2f);
-    x = wf_conv2d(x, "conv3", 1, 4, (wf_conv2d_shape){1, 0, 1});
+    x = wf_conv2d(x, "conv3", 1, 4, (wf_conv2d_shape){.stride = 1});
     wf_scope_end(x.graph);
     return x;
 }

@@ -10,6 +10,7 @@
 typedef struct conv_case {
     int64_t batch, c_in, c_out, h, w, kernel, stride, pad, groups;
     int bias;
+    int64_t dilation;
 } conv_case;
 
 /* Before the convolution stands something trained, so that its data gradient is asked for. */
@@ -30,21 +31,24 @@ static void conv_model(wf_graph *g, const void *config) {
     wf_tensor weight = wf_parameter(
         g, "weight", WF_SHAPE(c->c_out, c->c_in / c->groups, c->kernel, c->kernel), (wf_init){0});
     if (c->bias) bias = wf_parameter(g, "bias", WF_SHAPE(c->c_out), (wf_init){0});
-    end_with_mse(g,
-                 wf_conv2d_with(x, weight, bias, (wf_conv2d_shape){c->stride, c->pad, c->groups}));
+    wf_conv2d_shape shape = {c->stride, c->pad, c->groups, c->dilation};
+    end_with_mse(g, wf_conv2d_with(x, weight, bias, shape));
 }
 
 static void test_conv(void **state) {
     (void)state;
     static const conv_case cases[] = {
-        {2, 16, 32, 9, 7, 3, 1, 1, 1, 0},  {1, 32, 16, 5, 5, 1, 1, 0, 1, 0},
-        {3, 32, 48, 9, 9, 3, 2, 1, 1, 0},  {2, 48, 32, 7, 8, 1, 2, 0, 1, 1},
-        {2, 3, 16, 15, 13, 7, 2, 3, 1, 0}, {5, 1, 32, 11, 11, 5, 1, 2, 1, 1},
-        {2, 17, 5, 8, 9, 3, 1, 1, 1, 1},   {1, 6, 16, 10, 10, 5, 1, 0, 1, 1},
-        {2, 16, 10, 6, 6, 3, 1, 1, 1, 1},  {2, 32, 32, 6, 7, 3, 1, 1, 2, 0},
-        {2, 32, 32, 7, 7, 3, 2, 1, 32, 1}, {1, 32, 64, 5, 6, 3, 1, 1, 8, 0},
-        {2, 6, 9, 5, 5, 3, 1, 0, 3, 1},    {4, 16, 16, 1, 1, 1, 1, 0, 1, 0},
-        {1, 16, 16, 2, 3, 5, 1, 2, 1, 1},  {2, 16, 16, 8, 8, 3, 3, 0, 1, 0},
+        {2, 16, 32, 9, 7, 3, 1, 1, 1, 0, 1},  {1, 32, 16, 5, 5, 1, 1, 0, 1, 0, 1},
+        {3, 32, 48, 9, 9, 3, 2, 1, 1, 0, 1},  {2, 48, 32, 7, 8, 1, 2, 0, 1, 1, 1},
+        {2, 3, 16, 15, 13, 7, 2, 3, 1, 0, 1}, {5, 1, 32, 11, 11, 5, 1, 2, 1, 1, 1},
+        {2, 17, 5, 8, 9, 3, 1, 1, 1, 1, 1},   {1, 6, 16, 10, 10, 5, 1, 0, 1, 1, 1},
+        {2, 16, 10, 6, 6, 3, 1, 1, 1, 1, 1},  {2, 32, 32, 6, 7, 3, 1, 1, 2, 0, 1},
+        {2, 32, 32, 7, 7, 3, 2, 1, 32, 1, 1}, {1, 32, 64, 5, 6, 3, 1, 1, 8, 0, 1},
+        {2, 6, 9, 5, 5, 3, 1, 0, 3, 1, 1},    {4, 16, 16, 1, 1, 1, 1, 0, 1, 0, 1},
+        {1, 16, 16, 2, 3, 5, 1, 2, 1, 1, 1},  {2, 16, 16, 8, 8, 3, 3, 0, 1, 0, 1},
+        {2, 16, 32, 9, 7, 3, 1, 2, 1, 0, 2},  {2, 3, 16, 15, 13, 5, 2, 3, 1, 0, 3},
+        {2, 17, 5, 8, 9, 3, 1, 2, 1, 1, 2},   {2, 32, 32, 7, 7, 3, 1, 2, 32, 1, 2},
+        {2, 32, 32, 9, 8, 2, 2, 0, 2, 0, 4},
     };
     for (size_t i = 0; i < WFI_COUNT(cases); i++) {
         const conv_case *c = &cases[i];
@@ -66,9 +70,9 @@ static void test_winograd(void **state) {
     const fast_op must[MOST_FAST_OPS] = {
         {"conv2d", kernel}, {"conv2d_backward_data", kernel}, {"conv2d_backward_weight", kernel}};
     static const conv_case cases[] = {
-        {2, 32, 32, 12, 12, 3, 1, 1, 1, 0},
-        {3, 64, 32, 7, 9, 3, 1, 1, 1, 1},
-        {4, 16, 48, 16, 16, 3, 1, 1, 1, 0},
+        {2, 32, 32, 12, 12, 3, 1, 1, 1, 0, 1},
+        {3, 64, 32, 7, 9, 3, 1, 1, 1, 1, 1},
+        {4, 16, 48, 16, 16, 3, 1, 1, 1, 0, 1},
     };
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
         check_kernels(conv_model, &cases[i], cases[i].batch, true, WF_CONV_WINOGRAD, 10, must);
@@ -79,7 +83,7 @@ static void test_winograd(void **state) {
 static void block_model(wf_graph *g, const void *config) {
     const int64_t *c = config; /* channels, size */
     wf_tensor x = trained_input(g, c[0], c[1], c[1]);
-    wf_conv2d_shape same = {1, 1, 1};
+    wf_conv2d_shape same = {.stride = 1, .pad = 1};
     x = wf_relu(wf_batch_norm(wf_conv2d(x, "conv1", c[0], 3, same), "bn1"));
     wf_tensor y = wf_relu(wf_batch_norm(wf_conv2d(x, "conv2", c[0], 3, same), "bn2"));
     y = wf_batch_norm(wf_conv2d(y, "conv3", c[0], 3, same), "bn3");
@@ -201,8 +205,8 @@ static wf_status describe_all(wf_context *ctx, wf_graph *graph) {
 /* Every allocation fails once: a clean error, and nothing is left behind. */
 static void test_no_memory(void **state) {
     (void)state;
-    static const conv_case cases[] = {{1, 16, 32, 5, 5, 3, 1, 1, 1, 0},
-                                      {1, 6, 16, 5, 5, 3, 1, 1, 1, 1}};
+    static const conv_case cases[] = {{1, 16, 32, 5, 5, 3, 1, 1, 1, 0, 1},
+                                      {1, 6, 16, 5, 5, 3, 1, 1, 1, 1, 1}};
     for (size_t i = 0; i < WFI_COUNT(cases); i++) {
         scarce memory = {-1};
         wf_context_config config = WF_CONTEXT_CONFIG_INIT;

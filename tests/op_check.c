@@ -66,26 +66,33 @@ static wf_tensor two_dropouts(wf_graph *g) {
     X(SHAPE,                                                                                       \
       "conv2d: x [4, 3, 28, 28] has 3 channels, but the weight [64, 4, 3, 3] with 1 group "        \
       "expects 4",                                                                                 \
-      conv(g, S(4, 3, 28, 28), S(64, 4, 3, 3), (wf_conv2d_shape){1, 1, 1}))                        \
+      conv(g, S(4, 3, 28, 28), S(64, 4, 3, 3), (wf_conv2d_shape){.pad = 1}))                       \
     X(SHAPE, "conv2d: 3 groups do not divide",                                                     \
-      conv(g, S(1, 3, 5, 5), S(4, 1, 3, 3), (wf_conv2d_shape){1, 1, 3}))                           \
+      conv(g, S(1, 3, 5, 5), S(4, 1, 3, 3), (wf_conv2d_shape){.pad = 1, .groups = 3}))             \
     X(SHAPE, "conv2d: the kernel of weight [1, 1, 7, 7] is larger",                                \
-      conv(g, S(1, 1, 4, 4), S(1, 1, 7, 7), (wf_conv2d_shape){1, 1, 1}))                           \
+      conv(g, S(1, 1, 4, 4), S(1, 1, 7, 7), (wf_conv2d_shape){.pad = 1}))                          \
     X(SHAPE, "conv2d: input 0 [3, 5, 5] is not an image",                                          \
-      conv(g, S(3, 5, 5), S(4, 1, 3, 3), (wf_conv2d_shape){1, 1, 1}))                              \
+      conv(g, S(3, 5, 5), S(4, 1, 3, 3), (wf_conv2d_shape){.pad = 1}))                             \
     X(SHAPE, "conv2d: input 0 [0, 3, 5, 5] is empty",                                              \
-      conv(g, S(0, 3, 5, 5), S(4, 3, 3, 3), (wf_conv2d_shape){1, 1, 1}))                           \
+      conv(g, S(0, 3, 5, 5), S(4, 3, 3, 3), (wf_conv2d_shape){.pad = 1}))                          \
     X(SHAPE, "conv2d: the weight [4, 3, 3] is not",                                                \
-      conv(g, S(1, 3, 5, 5), S(4, 3, 3), (wf_conv2d_shape){1, 1, 1}))                              \
+      conv(g, S(1, 3, 5, 5), S(4, 3, 3), (wf_conv2d_shape){.pad = 1}))                             \
     X(INVALID_ARG, "conv2d: stride -1",                                                            \
-      conv(g, S(1, 3, 5, 5), S(4, 3, 3, 3), (wf_conv2d_shape){-1, 1, 1}))                          \
+      conv(g, S(1, 3, 5, 5), S(4, 3, 3, 3), (wf_conv2d_shape){.stride = -1, .pad = 1}))            \
     X(INVALID_ARG, "conv2d: stride 1, pad -2",                                                     \
-      conv(g, S(1, 3, 5, 5), S(4, 3, 3, 3), (wf_conv2d_shape){1, -2, 1}))                          \
+      conv(g, S(1, 3, 5, 5), S(4, 3, 3, 3), (wf_conv2d_shape){.pad = -2}))                         \
     X(INVALID_ARG, "conv2d: stride 1, pad 9223372036854775807",                                    \
-      conv(g, S(1, 3, 5, 5), S(4, 3, 3, 3), (wf_conv2d_shape){1, INT64_MAX, 1}))                   \
+      conv(g, S(1, 3, 5, 5), S(4, 3, 3, 3), (wf_conv2d_shape){.pad = INT64_MAX}))                  \
+    X(INVALID_ARG, "conv2d: stride 1, pad 0, groups 1, dilation -3",                               \
+      conv(g, S(1, 3, 5, 5), S(4, 3, 3, 3), (wf_conv2d_shape){.dilation = -3}))                    \
+    X(SHAPE,                                                                                       \
+      "conv2d: the kernel of weight [4, 3, 3, 3], 3 apart, is larger than x [1, 3, 5, 6] with "    \
+      "pad 0",                                                                                     \
+      conv(g, S(1, 3, 5, 6), S(4, 3, 3, 3), (wf_conv2d_shape){.dilation = 3}))                     \
+    X(INVALID_ARG, "conv2d: stride 1, pad 0, groups 1, dilation 4611686018427387904",              \
+      conv(g, S(1, 3, 5, 5), S(4, 3, 3, 3), (wf_conv2d_shape){.dilation = INT64_C(1) << 62}))      \
     X(SHAPE, "conv2d: the bias [3]",                                                               \
-      wf_conv2d_with(t(g, S(1, 3, 5, 5)), t(g, S(4, 3, 3, 3)), t(g, S(3)),                         \
-                     (wf_conv2d_shape){0, 0, 0}))                                                  \
+      wf_conv2d_with(t(g, S(1, 3, 5, 5)), t(g, S(4, 3, 3, 3)), t(g, S(3)), (wf_conv2d_shape){0}))  \
     X(SHAPE, "batch_norm: input 1 [4] is not one value a channel of x [2, 3]",                     \
       norm(g, S(2, 3), S(4)))                                                                      \
     X(SHAPE, "batch_norm: x [2, 3, 4] is neither", norm(g, S(2, 3, 4), S(3)))                      \
@@ -163,7 +170,7 @@ static wf_tensor two_dropouts(wf_graph *g) {
     X(INVALID_ARG, "batch_norm 'bn': one value a channel", wf_batch_norm(t(g, S(1, 3)), "bn"))     \
     X(SHAPE, "linear: []", wf_linear(t(g, WF_SCALAR), "fc", 3))                                    \
     X(SHAPE, "conv2d: input 0 [2, 3]",                                                             \
-      wf_conv2d(t(g, S(2, 3)), "conv", 4, 3, (wf_conv2d_shape){1, 1, 1}))                          \
+      wf_conv2d(t(g, S(2, 3)), "conv", 4, 3, (wf_conv2d_shape){.pad = 1}))                         \
     X(SHAPE, "far too large", wf_linear(t(g, S(2, 3)), "fc", -1))
 
 static const struct {
@@ -205,7 +212,7 @@ static void inert_model(wf_graph *g, const void *config) {
     wf_tensor x = wf_relu(ids(g, S(3))), parts[3];
     assert_true(x.id < 0);
     x = wf_linear(x, "fc", 3);
-    x = wf_conv2d(x, "conv", 3, 3, (wf_conv2d_shape){1, 1, 2});
+    x = wf_conv2d(x, "conv", 3, 3, (wf_conv2d_shape){.pad = 1, .groups = 2});
     x = wf_batch_norm(wf_layer_norm(x, "ln"), "bn");
     wf_split(wf_reshape(wf_slice(wf_mean(x, 3), 0, 1, 2), S(-1)), 0, 3, parts);
     x = wf_self_attention(wf_concat(parts, 3, 5), 0, 1);

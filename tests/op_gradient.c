@@ -29,13 +29,15 @@ BUILD(matmul) {
 }
 BUILD(conv) {
     UNUSED;
-    return wf_conv2d_with(p[0], p[1], p[2], (wf_conv2d_shape){arg[0], arg[1], arg[2]});
+    return wf_conv2d_with(p[0], p[1], p[2],
+                          (wf_conv2d_shape){arg[0], arg[1], arg[2], .dilation = arg[3]});
 }
 /* Weights that are computed, and a parameter that looks like an image. */
 BUILD(conv_of_values) {
     UNUSED;
     wf_tensor weight = wf_reshape(p[1], WF_SHAPE(16, 16, 3, 3));
-    wf_tensor x = wf_conv2d_with(p[0], weight, wfi_inert(g), (wf_conv2d_shape){1, 1, 1});
+    wf_tensor x =
+        wf_conv2d_with(p[0], weight, wfi_inert(g), (wf_conv2d_shape){.stride = 1, .pad = 1});
     return wf_mul(wf_tanh(x), p[2]);
 }
 BUILD(batch_norm) {
@@ -127,7 +129,8 @@ BUILD(attention) {
 }
 BUILD(block) { /* an image through most image ops */
     UNUSED;
-    wf_tensor x = wf_conv2d_with(p[0], p[1], wfi_inert(g), (wf_conv2d_shape){1, 1, 1});
+    wf_tensor x =
+        wf_conv2d_with(p[0], p[1], wfi_inert(g), (wf_conv2d_shape){.stride = 1, .pad = 1});
     wf_tensor norm[3] = {wf_tanh(x), p[2], p[2]};
     x = wf_add(wf_sigmoid(batch_norm(g, norm, (int64_t[]){0})), x);
     return wf_global_avg_pool(wf_avg_pool(wf_mul(x, p[0]), 2, 1, 1));
@@ -301,9 +304,11 @@ static void random_convolutions(void **state) {
         snprintf(name, sizeof name, "conv2d random %d", (int)k);
         int64_t groups = pick(k, 0, 1, 3), c = pick(k, 1, 1, 3), out = groups * pick(k, 2, 1, 3);
         int64_t kh = pick(k, 3, 1, 4), kw = pick(k, 4, 1, 4), pad = pick(k, 5, 0, 3);
-        int64_t h = wfi_max_i64(1, kh - 2 * pad) + pick(k, 6, 0, 6);
-        int64_t w = wfi_max_i64(1, kw - 2 * pad) + pick(k, 7, 0, 6);
-        op_case random = {.name = name, .build = conv, .arg = {pick(k, 8, 1, 3), pad, groups}};
+        int64_t dilation = k % 3 ? 1 : pick(k, 11, 2, 3);
+        int64_t h = wfi_max_i64(1, (kh - 1) * dilation + 1 - 2 * pad) + pick(k, 6, 0, 6);
+        int64_t w = wfi_max_i64(1, (kw - 1) * dilation + 1 - 2 * pad) + pick(k, 7, 0, 6);
+        op_case random = {
+            .name = name, .build = conv, .arg = {pick(k, 8, 1, 3), pad, groups, dilation}};
         random.shape[0] = S(pick(k, 9, 1, 2), groups * c, h, w);
         random.shape[1] = S(out, c, kh, kw);
         random.shape[2] = S(out);

@@ -86,11 +86,11 @@ static double matmul_expected(const graph_walk *w, const int64_t *at) {
     return sum;
 }
 
-/* x [4, 6, 7, 5], weight [4, 3, 3, 2], 2 groups, stride 2, pad 1 */
+/* x [4, 6, 7, 5], weight [4, 3, 3, 2], 2 groups, stride 2, pad 1, dilation 3 */
 static void conv_model(wf_graph *g, const void *config) {
     (void)config;
     wf_output(wf_conv2d_with(input(g, "a", S(6, 7, 5)), input(g, "b", S(3, 3, 2)), wfi_inert(g),
-                             (wf_conv2d_shape){2, 1, 2}),
+                             (wf_conv2d_shape){.stride = 2, .pad = 1, .groups = 2, .dilation = 3}),
               "y");
 }
 static double conv_expected(const graph_walk *w, const int64_t *at) {
@@ -98,8 +98,9 @@ static double conv_expected(const graph_walk *w, const int64_t *at) {
     for (int64_t c = 0; c < 3; c++)
         for (int64_t h = 0; h < 7; h++)
             for (int64_t v = 0; v < 5; v++) { /* each pixel: where in the kernel is it? */
-                int64_t ky = h - at[2] * 2 + 1, kx = v - at[3] * 2 + 1;
-                if (ky < 0 || ky > 2 || kx < 0 || kx > 1) continue;
+                int64_t down = h - at[2] * 2 + 1, right = v - at[3] * 2 + 1;
+                int64_t ky = down / 3, kx = right / 3;
+                if (down < 0 || down % 3 || ky > 2 || right < 0 || right % 3 || kx > 1) continue;
                 int64_t channel = at[1] / 2 * 3 + c;
                 sum += value(w, "a", ((at[0] * 6 + channel) * 7 + h) * 5 + v) *
                        value(w, "b", ((at[1] * 3 + c) * 3 + ky) * 2 + kx);

@@ -195,7 +195,7 @@ static void tied(wf_graph *g, const void *config) {
 /* Its running statistics are not folded in parts. */
 static void by_statistics(wf_graph *g, const void *config) {
     (void)config;
-    const wf_conv2d_shape same = {1, 1, 0};
+    const wf_conv2d_shape same = {.stride = 1, .pad = 1};
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(16, 4, 4));
     wf_tensor h = wf_batch_norm(wf_conv2d(x, "conv1", 32, 3, same), "bn");
     end(g, wf_global_avg_pool(wf_conv2d(h, "conv2", 12, 3, same)));

@@ -14,8 +14,8 @@ static inline void small_net(wf_graph *g, const void *config) {
     (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
-    wf_conv2d_shape same = {1, 1, 1};
-    wf_conv2d_shape half = {2, 1, 1};
+    wf_conv2d_shape same = {.stride = 1, .pad = 1};
+    wf_conv2d_shape half = {.stride = 2, .pad = 1};
     wf_tensor h = wf_relu(wf_batch_norm(wf_conv2d(x, "conv1", 16, 3, half), "bn1"));
     wf_cut(h, "block");
     wf_tensor r = wf_relu(wf_batch_norm(wf_conv2d(h, "conv2", 16, 3, same), "bn2"));
@@ -38,7 +38,7 @@ static inline void plain_net(wf_graph *g, const void *config) {
     (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
-    wf_tensor h = wf_relu(wf_conv2d(x, "conv1", 16, 3, (wf_conv2d_shape){2, 1, 1}));
+    wf_tensor h = wf_relu(wf_conv2d(x, "conv1", 16, 3, (wf_conv2d_shape){.stride = 2, .pad = 1}));
     h = wf_cut(wf_dropout(wf_reshape(h, WF_SHAPE(-1, 256)), "drop", 0.2f), "head");
     wf_loss(wf_cross_entropy(wf_linear(wf_tanh(wf_linear(h, "fc1", 20)), "fc2", 10), y));
 }

@@ -33,7 +33,7 @@ static void even_net(wf_graph *g, const void *config) {
     (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
-    wf_tensor h = wf_relu(wf_conv2d(x, "conv1", 16, 3, (wf_conv2d_shape){2, 1, 1}));
+    wf_tensor h = wf_relu(wf_conv2d(x, "conv1", 16, 3, (wf_conv2d_shape){.stride = 2, .pad = 1}));
     wf_loss(wf_cross_entropy(wf_linear(wf_reshape(h, WF_SHAPE(-1, 256)), "fc", 10), y));
 }
 

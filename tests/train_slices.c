@@ -110,7 +110,7 @@ static void token_net(wf_graph *g, const void *config) {
 /* Slices of images, which kernels hold in layouts of their own: so does what is summed. */
 static void image_net(wf_graph *g, const void *config) {
     (void)config;
-    const wf_conv2d_shape same = {1, 1, 0};
+    const wf_conv2d_shape same = {.stride = 1, .pad = 1};
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     x = wf_conv2d(x, "in", 32, 3, same);

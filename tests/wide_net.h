@@ -10,7 +10,7 @@ static inline void wide_net(wf_graph *g, const void *config) {
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(3, 8, 8));
     wf_tensor y = wf_input(g, "y", WF_I32, WF_SCALAR);
     wf_tensor none = {g, -1};
-    wf_conv2d_shape half = {2, 1, 1}, same = {1, 1, 1};
+    wf_conv2d_shape half = {.stride = 2, .pad = 1}, same = {.pad = 1};
     wf_tensor h = wf_relu(wf_batch_norm(wf_conv2d(x, "conv1", 16, 3, half), "bn1"));
     wf_cut(h, "block");
     h = wf_relu(wf_batch_norm(wf_conv2d(h, "conv2", 48, 3, same), "bn2"));

@@ -53,6 +53,7 @@ typedef struct wf_init {
 
 typedef struct wf_conv2d_shape {
     int64_t stride, pad, groups; /* 0 means stride 1, pad 0, one group */
+    int64_t dilation;            /* the kernel sees every dilation-th pixel; 0 means 1 */
 } wf_conv2d_shape;
 
 #ifdef __cplusplus
@@ -119,10 +120,10 @@ WF_API wf_tensor wf_linear_with(wf_tensor x, wf_tensor weight, wf_tensor bias);
 WF_API wf_tensor wf_linear_in_out_with(wf_tensor x, wf_tensor weight, wf_tensor bias);
 /* x [n, c, h, w], weight [out, c / groups, kh, kw], bias [out] or inert */
 WF_API wf_tensor wf_conv2d_with(wf_tensor x, wf_tensor weight, wf_tensor bias, wf_conv2d_shape s);
-/* Over the last dim; scale and shift [n]. */
 /* The convolution backwards, as PyTorch's conv_transpose2d: x [n, in, h, w], weight [in, out /
- * groups, k, k]: [n, out, (h - 1) stride - 2 pad + k, ...]. */
+ * groups, k, k]: [n, out, (h - 1) stride - 2 pad + (k - 1) dilation + 1, ...]. */
 WF_API wf_tensor wf_conv_transpose2d_with(wf_tensor x, wf_tensor weight, wf_conv2d_shape s);
+/* Over the last dim; scale and shift [n]. */
 WF_API wf_tensor wf_layer_norm_with(wf_tensor x, wf_tensor scale, wf_tensor shift, float eps);
 WF_API wf_tensor wf_relu(wf_tensor x);
 WF_API wf_tensor wf_leaky_relu(wf_tensor x, float slope); /* slope x below 0, 0 <= slope < 1 */

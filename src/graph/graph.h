@@ -65,7 +65,7 @@ typedef struct wfi_value {
 /* What an op needs beside its inputs; which member is the op's business. */
 typedef union wfi_attr {
     struct {
-        int64_t stride, pad, groups;
+        int64_t stride, pad, groups, dilation;
         int bias; /* of conv2d_backward_weight: the bias's gradient is wanted, too */
     } conv;
     struct {

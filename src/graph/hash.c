@@ -69,8 +69,9 @@ const char *wfi_attr_text(const wfi_op *op, const wfi_attr *a, char *text) {
     *text = 0;
     switch (member_of(op)) {
     case CONV:
-        snprintf(to, n, "%" PRId64 " %" PRId64 " %" PRId64 " %d", a->conv.stride, a->conv.pad,
-                 a->conv.groups, a->conv.bias);
+        to += snprintf(to, n, "%" PRId64 " %" PRId64 " %" PRId64 " %d", a->conv.stride, a->conv.pad,
+                       a->conv.groups, a->conv.bias);
+        if (a->conv.dilation != 1) snprintf(to, 24, " %" PRId64, a->conv.dilation);
         break;
     case POOL:
         snprintf(to, n, "%" PRId64 " %" PRId64 " %" PRId64, a->pool.kernel, a->pool.stride,

@@ -7,12 +7,23 @@
  * x [n, c, h, w], weight [out, c / groups, kh, kw], y [n, out, oh, ow]. */
 #include "op/check.h"
 
+#include <stdio.h>
+
 /* ---- checks ---- */
+
+/* The limits keep sums of extents far from overflow. */
+static bool are_sane(const wfi_attr *attr) {
+    const int64_t most = INT32_MAX;
+    return attr->conv.stride >= 1 && attr->conv.stride <= most && attr->conv.pad >= 0 &&
+           attr->conv.pad <= most && attr->conv.dilation >= 1 && attr->conv.dilation <= most &&
+           attr->conv.groups >= 1;
+}
 
 /* The extent of y for `size` pixels, or -1 where the kernel does not fit. */
 static int64_t out_size(const wfi_attr *attr, int64_t size, int64_t kernel) {
-    int64_t room = size + 2 * attr->conv.pad - kernel;
-    return room < 0 ? -1 : room / attr->conv.stride + 1;
+    int64_t room = size + 2 * attr->conv.pad - 1, dilation = attr->conv.dilation;
+    if (kernel - 1 > room / dilation) return -1;
+    return (room - (kernel - 1) * dilation) / attr->conv.stride + 1;
 }
 
 /* Everything but the bias; y's shape follows. */
@@ -20,14 +31,12 @@ static wf_status check_shapes(const wf_graph *g, const wfi_node *node, const wf_
                               const wf_shape *weight, wf_shape *y_out) {
     const wfi_attr *attr = &node->attr;
     int64_t groups = attr->conv.groups;
-    /* The limit keeps sums of extents far from overflow. */
-    if (attr->conv.stride < 1 || attr->conv.pad < 0 || groups < 1 || attr->conv.pad > INT32_MAX ||
-        attr->conv.stride > INT32_MAX)
+    if (!are_sane(attr))
         return wfi_op_fail(g, node, WF_INVALID_ARG,
-                           "stride %lld, pad %lld, groups %lld: stride and groups start at 1, "
+                           "stride %lld, pad %lld, groups %lld, dilation %lld: all start at 1, but "
                            "the pad at 0",
                            (long long)attr->conv.stride, (long long)attr->conv.pad,
-                           (long long)groups);
+                           (long long)groups, (long long)attr->conv.dilation);
     if (weight->n_dims != 4 || wf_shape_n_elem(weight) == 0)
         return wfi_op_fail(g, node, WF_SHAPE, "the weight %s is not [out, c / groups, kh, kw]",
                            wfi_show(weight).text);
@@ -43,11 +52,13 @@ static wf_status check_shapes(const wf_graph *g, const wfi_node *node, const wf_
                            (long long)groups, wfi_show(weight).text);
     int64_t oh = out_size(attr, x->dim[2], weight->dim[2]);
     int64_t ow = out_size(attr, x->dim[3], weight->dim[3]);
+    char apart[40] = "";
+    if (attr->conv.dilation > 1)
+        snprintf(apart, sizeof apart, ", %lld apart,", (long long)attr->conv.dilation);
     if (oh < 1 || ow < 1)
-        return wfi_op_fail(g, node, WF_SHAPE,
-                           "the kernel of weight %s is larger than x %s with "
-                           "pad %lld",
-                           wfi_show(weight).text, wfi_show(x).text, (long long)attr->conv.pad);
+        return wfi_op_fail(
+            g, node, WF_SHAPE, "the kernel of weight %s%s is larger than x %s with pad %lld",
+            wfi_show(weight).text, apart, wfi_show(x).text, (long long)attr->conv.pad);
     *y_out = WF_SHAPE(x->dim[0], weight->dim[0], oh, ow);
     return WF_OK;
 }
@@ -144,7 +155,7 @@ typedef struct reach {
 } reach;
 
 static reach reach_of(const wfi_attr *attr, int64_t k, int64_t size, int64_t n_out) {
-    int64_t stride = attr->conv.stride, offset = k - attr->conv.pad;
+    int64_t stride = attr->conv.stride, offset = k * attr->conv.dilation - attr->conv.pad;
     int64_t last = size - 1 - offset;
     reach r = {offset < 0 ? (-offset + stride - 1) / stride : 0, 0, offset};
     r.end = last < 0 ? 0 : wfi_min_i64(n_out, last / stride + 1);
@@ -179,7 +190,7 @@ static void conv2d_row(const wfi_call *call, int64_t n, int64_t out, int64_t oy,
     for (int64_t i = 0; i < ow; i++) sum[i] = 0;
     for (int64_t in = 0; in < w_dim[1]; in++)
         for (int64_t ky = 0; ky < w_dim[2]; ky++) {
-            int64_t iy = oy * stride + ky - call->attr->conv.pad;
+            int64_t iy = oy * stride + ky * call->attr->conv.dilation - call->attr->conv.pad;
             if (iy < 0 || iy >= h) continue;
             row from = row_of(x, n, first_in + in, iy);
             for (int64_t kx = 0; kx < w_dim[3]; kx++) {
@@ -219,7 +230,7 @@ static void backward_data_row(const wfi_call *call, int64_t n, int64_t c, int64_
     for (int64_t i = 0; i < w; i++) sum[i] = 0;
     for (int64_t out = first_out; out < first_out + n_outs; out++)
         for (int64_t ky = 0; ky < w_dim[2]; ky++) {
-            int64_t place = iy + call->attr->conv.pad - ky;
+            int64_t place = iy + call->attr->conv.pad - ky * call->attr->conv.dilation;
             if (place < 0 || place % stride || place / stride >= y_dim[2]) continue;
             row from = row_of(dy, n, out, place / stride);
             for (int64_t kx = 0; kx < w_dim[3]; kx++) {
@@ -301,9 +312,16 @@ static bool is_plain(const wf_graph *g, const wfi_node *node) {
 static const wfi_op_sample conv2d_samples[] = {
     {.n_in = 3,
      .in = {WFI_DIMS(2, 4, 5, 3), WFI_DIMS(6, 4, 3, 3), WFI_DIMS(6)},
-     .attr = {.conv = {1, 1, 1, 0}}},
-    {.n_in = 2, .in = {WFI_DIMS(2, 4, 7, 5), WFI_DIMS(6, 2, 3, 2)}, .attr = {.conv = {2, 1, 2, 0}}},
-    {.n_in = 2, .in = {WFI_DIMS(2, 4, 5, 3), WFI_DIMS(6, 4, 3, 3)}, .attr = {.conv = {1, 0, 1, 0}}},
+     .attr = {.conv = {1, 1, 1, 1, 0}}},
+    {.n_in = 2,
+     .in = {WFI_DIMS(2, 4, 7, 5), WFI_DIMS(6, 2, 3, 2)},
+     .attr = {.conv = {2, 1, 2, 1, 0}}},
+    {.n_in = 2,
+     .in = {WFI_DIMS(2, 4, 5, 3), WFI_DIMS(6, 4, 3, 3)},
+     .attr = {.conv = {1, 0, 1, 1, 0}}},
+    {.n_in = 2,
+     .in = {WFI_DIMS(2, 4, 8, 7), WFI_DIMS(6, 4, 2, 3)},
+     .attr = {.conv = {2, 2, 1, 3, 0}}},
     {0}};
 
 static const wfi_op_cut conv2d_place[] = {
@@ -354,11 +372,15 @@ static const wfi_op_sample transposed_samples[] = {
     {.n_in = 2,
      .in = {WFI_DIMS(2, 6, 5, 3), WFI_DIMS(6, 4, 3, 3)},
      .shape = WFI_DIMS(2, 4, 5, 3),
-     .attr = {.conv = {1, 1, 1, 0}}},
+     .attr = {.conv = {1, 1, 1, 1, 0}}},
     {.n_in = 2,
      .in = {WFI_DIMS(2, 6, 3, 4), WFI_DIMS(6, 2, 4, 3)},
      .shape = WFI_DIMS(2, 4, 6, 7),
-     .attr = {.conv = {2, 1, 2, 0}}},
+     .attr = {.conv = {2, 1, 2, 1, 0}}},
+    {.n_in = 2,
+     .in = {WFI_DIMS(2, 6, 3, 4), WFI_DIMS(6, 2, 2, 3)},
+     .shape = WFI_DIMS(2, 4, 6, 11),
+     .attr = {.conv = {2, 1, 2, 3, 0}}},
     {0}};
 
 const wfi_op wfi_op_conv_transpose2d = {
@@ -381,17 +403,22 @@ const wfi_op wfi_op_conv_transpose2d = {
     .samples = transposed_samples,
 };
 
+static wfi_attr attr_of(wf_conv2d_shape s) {
+    return (wfi_attr){.conv = {.stride = s.stride ? s.stride : 1,
+                               .pad = s.pad,
+                               .groups = s.groups ? s.groups : 1,
+                               .dilation = s.dilation ? s.dilation : 1}};
+}
+
 static int64_t widened(int64_t n, int64_t kernel, const wfi_attr *attr) {
-    return (n - 1) * attr->conv.stride - 2 * attr->conv.pad + kernel;
+    return (n - 1) * attr->conv.stride - 2 * attr->conv.pad + (kernel - 1) * attr->conv.dilation +
+           1;
 }
 
 wf_tensor wf_conv_transpose2d_with(wf_tensor x, wf_tensor weight, wf_conv2d_shape s) {
-    wfi_attr attr = {.conv = {.stride = s.stride ? s.stride : 1,
-                              .pad = s.pad,
-                              .groups = s.groups ? s.groups : 1}};
+    wfi_attr attr = attr_of(s);
     wf_shape from = wf_tensor_shape(x), w = wf_tensor_shape(weight), to = from;
-    bool is_small = attr.conv.stride <= INT32_MAX && attr.conv.pad <= INT32_MAX;
-    if (from.n_dims == 4 && w.n_dims == 4 && is_small) { /* else the check says what is wrong */
+    if (from.n_dims == 4 && w.n_dims == 4 && are_sane(&attr)) { /* else the check says why */
         to.dim[1] = w.dim[1] * attr.conv.groups;
         for (int d = 2; d < 4; d++) to.dim[d] = widened(from.dim[d], w.dim[d], &attr);
     }
@@ -401,9 +428,7 @@ wf_tensor wf_conv_transpose2d_with(wf_tensor x, wf_tensor weight, wf_conv2d_shap
 /* ---- for models ---- */
 
 wf_tensor wf_conv2d_with(wf_tensor x, wf_tensor weight, wf_tensor bias, wf_conv2d_shape s) {
-    wfi_attr attr = {.conv = {.stride = s.stride ? s.stride : 1,
-                              .pad = s.pad,
-                              .groups = s.groups ? s.groups : 1}};
+    wfi_attr attr = attr_of(s);
     int n_in = bias.graph && bias.id >= 0 ? 3 : 2;
     return wfi_build(&wfi_op_conv2d, &attr, NULL, n_in, (wf_tensor[]){x, weight, bias});
 }

@@ -21,7 +21,10 @@ OPS = {"binary_cross_entropy": lambda x, b, i: F.binary_cross_entropy_with_logit
        "huber": lambda x, b, i: F.huber_loss(x, b, reduction="none").mean(1),
        "gather": lambda x, b, i: x.gather(1, i[:, None])[:, 0],
        "leaky_relu": lambda x, b, i: F.leaky_relu(x, 0.2),
-       "conv_transpose2d": lambda x, b, i: F.conv_transpose2d(x.reshape(1, 2, 2, 5), b.reshape(2, 1, 5, 2), stride=2, padding=1)}
+       "conv_transpose2d": lambda x, b, i: F.conv_transpose2d(x.reshape(1, 2, 2, 5), b.reshape(2, 1, 5, 2), stride=2, padding=1),
+       "dilated_conv2d": lambda x, b, i: F.conv2d(x.reshape(1, 1, 4, 5), b.reshape(5, 1, 2, 2), padding=1, dilation=2),
+       "dilated_transpose": lambda x, b, i: F.conv_transpose2d(x.reshape(1, 2, 2, 5), b.reshape(2, 1, 5, 2), padding=2, groups=2,
+                                                               dilation=3)}
 
 
 def main():

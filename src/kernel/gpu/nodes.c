@@ -362,6 +362,7 @@ static void make_conv(launches *l, wfi_gpu_entry entry) {
     a->n[11] = attr_of(l)->conv.stride;
     a->n[12] = attr_of(l)->conv.pad;
     a->f[0] = (double)groups;
+    a->f[1] = (double)attr_of(l)->conv.dilation;
     if (l->node->n_out > 1 && l->node->out[1] >= 0) (void)add_channels(l, WFI_GPU_channel_sum, y);
 }
 

@@ -46,8 +46,8 @@ static bool winograd_pays(const convolution *conv) {
 static bool winograd_possible(const convolution *conv) {
     const wfi_spatial_window *window = &conv->window;
     return conv->weight_md.n_dims == 4 && window->kernel[0] == 3 && window->kernel[1] == 3 &&
-           window->stride == 1 && window->pad == 1 && conv->x_md.kind == WFI_MD_C16 &&
-           conv->y_md.kind == WFI_MD_C16;
+           window->stride == 1 && window->pad == 1 && !window->gap &&
+           conv->x_md.kind == WFI_MD_C16 && conv->y_md.kind == WFI_MD_C16;
 }
 
 static wf_status describe_with(const wfi_kernel *kernel, const convolution *conv,
@@ -190,10 +190,12 @@ static wf_status describe(wfi_kernel *kernel, convolution *conv, const char **re
             ? wfi_md_make(WFI_MD_STRIDED, 4, w)
             : wfi_md_make(WFI_MD_STRIDED, 5, (int64_t[]){groups, w[0] / groups, w[1], w[2], w[3]});
     conv->weight_md.type = wfi_operand_md(kernel, conv->weight).type;
-    conv->window = (wfi_spatial_window){.kernel = {w[2], w[3]}, .stride = stride, .pad = pad};
+    int64_t dilation = attr->conv.dilation;
+    conv->window = (wfi_spatial_window){
+        .kernel = {w[2], w[3]}, .stride = stride, .pad = pad, .gap = dilation - 1};
     for (int i = 0; i < 2; i++) /* exactly what the last output needs, may be negative */
-        conv->window.pad_end[i] =
-            (conv->y_md.dim[2 + i] - 1) * stride + w[2 + i] - conv->x_md.dim[2 + i] - pad;
+        conv->window.pad_end[i] = (conv->y_md.dim[2 + i] - 1) * stride + (w[2 + i] - 1) * dilation +
+                                  1 - conv->x_md.dim[2 + i] - pad;
 
     return kernel->way.form < 0 ? describe_usual(kernel, conv, reason_out)
                                 : describe_in(kernel, conv, reason_out);

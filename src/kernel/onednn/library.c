@@ -271,7 +271,7 @@ wf_status wfi_describe_conv(const wfi_library *lib, dnnl_prop_kind_t prop, dnnl_
                             const wfi_md *src, const wfi_md *weight, const wfi_md *bias,
                             const wfi_md *dst, const wfi_spatial_window *window,
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *desc_out) {
-    dnnl_dims_t stride = {window->stride, window->stride}, dilate = {0, 0};
+    dnnl_dims_t stride = {window->stride, window->stride}, dilate = {window->gap, window->gap};
     dnnl_dims_t pad = {window->pad, window->pad};
     dnnl_dims_t pad_end = {window->pad_end[0], window->pad_end[1]};
     call c;

@@ -67,6 +67,7 @@ void wfi_md_disown(const wfi_library *lib, wfi_owned_md md); /* NULL is allowed 
 
 typedef struct wfi_spatial_window { /* of a convolution or a pooling; the same in both dims */
     int64_t kernel[2], stride, pad;
+    int64_t gap;        /* between a convolution's weights: its dilation - 1 */
     int64_t pad_end[2]; /* at the bottom and right */
 } wfi_spatial_window;
 

@@ -53,13 +53,15 @@ PRODUCT(product, GLOBAL float *left = F32(IN(0)) + matrix * a.n[7];
         to[(long)i * n + j] = HAS(IN(2)) ? value + F32(IN(2))[j] : value)
 
 /* ---- convolutions: x [N, n[3], n[4], n[5]], y [N, n[6], n[7], n[8]], windows n[9] x n[10], n[11]
- * apart, n[12] outside; a matrix for each group, of which there are f[0] ---- */
+ * apart, n[12] outside; a matrix for each group, of which there are f[0], their
+ * elements f[1] apart ---- */
 
 #define GROUPS (int)a.f[0]
 #define KH (int)a.n[9]
 #define KW (int)a.n[10]
 #define STRIDE (int)a.n[11]
 #define PAD (int)a.n[12]
+#define DILATION (int)a.f[1]
 
 /* Rows: a group's outputs; columns: pixels of y, sample by sample; sums over an output's weights. */
 PRODUCT(conv2d, int h = (int)a.n[4]; int w = (int)a.n[5]; int ow = (int)a.n[8];
@@ -68,8 +70,8 @@ PRODUCT(conv2d, int h = (int)a.n[4]; int w = (int)a.n[5]; int ow = (int)a.n[8];
         GLOBAL float *x = F32(IN(0)) + matrix * own_in * h * w;
         GLOBAL float *y = F32(OUT(0)) + matrix * m * pixels,
         weight[(long)i * a.n[2] + k],
-        int place = j % pixels; int row = place / ow * STRIDE - PAD + k / KW % KH;
-        int col = place % ow * STRIDE - PAD + k % KW;
+        int place = j % pixels; int row = place / ow * STRIDE - PAD + k / KW % KH * DILATION;
+        int col = place % ow * STRIDE - PAD + k % KW * DILATION;
         if (row >= 0 && row < h && col >= 0 && col < w)
             value = x[((j / pixels * a.n[3] + k / KW / KH) * h + row) * w + col],
         y[(j / pixels * a.n[6] + i) * pixels + j % pixels] =
@@ -82,8 +84,8 @@ PRODUCT(conv2d_backward_data, int oh = (int)a.n[7]; int ow = (int)a.n[8]; int w 
         GLOBAL float *dy = F32(IN(0)) + matrix * own_out * oh * ow;
         GLOBAL float *dx = F32(OUT(0)) + matrix * m * pixels,
         weight[((long)(k / KW / KH) * m + i) * (KH * KW) + k % (KH * KW)],
-        int place = j % pixels; int row = place / w + PAD - k / KW % KH;
-        int col = place % w + PAD - k % KW;
+        int place = j % pixels; int row = place / w + PAD - k / KW % KH * DILATION;
+        int col = place % w + PAD - k % KW * DILATION;
         if (row >= 0 && col >= 0 && row % STRIDE == 0 && col % STRIDE == 0 && row / STRIDE < oh &&
             col / STRIDE < ow)
             value = dy[((j / pixels * a.n[6] + k / KW / KH) * oh + row / STRIDE) * ow + col / STRIDE],
@@ -95,8 +97,8 @@ PRODUCT(conv2d_backward_weight, int h = (int)a.n[4]; int w = (int)a.n[5]; int ow
         GLOBAL float *x = F32(IN(1)) + matrix * (a.n[3] / GROUPS) * h * w;
         GLOBAL float *to = F32(OUT(0)) + matrix * m * n,
         dy[(k / pixels * a.n[6] + i) * pixels + k % pixels],
-        int place = k % pixels; int row = place / ow * STRIDE - PAD + j / KW % KH;
-        int col = place % ow * STRIDE - PAD + j % KW;
+        int place = k % pixels; int row = place / ow * STRIDE - PAD + j / KW % KH * DILATION;
+        int col = place % ow * STRIDE - PAD + j % KW * DILATION;
         if (row >= 0 && row < h && col >= 0 && col < w)
             value = x[((k / pixels * a.n[3] + j / KW / KH) * h + row) * w + col],
         to[(long)i * n + j] = value)
