@@ -32,8 +32,8 @@ static wf_status predict(const job *j, const wf_recipe *recipe, const wf_costs *
     *ms_out = NAN;
     wf_status status = wf_plan_parse(ctx, wf_plan_text(j->plan), &plan);
     if (status != WF_OK) return status;
-    wf_plan_use_memory(plan, j->c->o.device_memory);
-    status = wf_plan_use_costs(plan, costs);
+    status = job_use_devices(j->c, plan);
+    if (status == WF_OK) status = wf_plan_use_costs(plan, costs);
     if (status == WF_OK)
         status = wf_program_create(ctx, j->model, recipe, plan, WF_PROGRAM_TRAIN, &program);
     wf_plan_destroy(plan);

@@ -201,6 +201,11 @@ static wf_status parse_plan(job *j) {
     return wf_plan_parse(j->c->ctx, text, &j->plan);
 }
 
+wf_status job_use_devices(const cli *c, wf_plan *plan) {
+    wf_plan_use_memory(plan, c->o.device_memory);
+    return wf_plan_use_devices(plan, c->o.devices);
+}
+
 /* Of those for as many ranks the first, which is the fastest, with its microbatches; NULL: none. */
 static wf_status find_plan(job *j, const wf_program *p, wf_plan **plan_out) {
     const options *o = &j->c->o;
@@ -240,6 +245,8 @@ static wf_status choose_plan(job *j) {
     if (status != WF_OK || !plan) return status;
     wf_plan_destroy(j->plan);
     j->plan = plan;
+    status = job_use_devices(j->c, plan);
+    if (status != WF_OK) return status;
     say(j->c, "plan    auto: %s\n", wf_plan_text(plan));
     return WF_OK;
 }
@@ -328,8 +335,8 @@ static exit_status open_job(job *j, int64_t n_steps) {
     exit_status bad = resolve(j);
     if (!bad) bad = complain_of(j->c, parse_plan(j));
     if (!bad) bad = job_cap_memory(j->c, j->plan);
+    if (!bad) bad = complain_of(j->c, job_use_devices(j->c, j->plan));
     if (bad) return bad;
-    wf_plan_use_memory(j->plan, o->device_memory);
     bad = open_known_data(j, n_steps);
     if (bad) return bad;
     wf_status status = find_model(j);

@@ -26,6 +26,16 @@ same 2 dp=2 "${gpt[@]}"
 resnet=(--model resnet18 --image 32 --micro 1 --lanes 1 --lr 1e-6)
 near 1e-4 "${resnet[@]}"
 same 2 pp=2 "${resnet[@]}"
+# A plan is one of the devices' kernels: with the CPU's, two ranks of it have other layouts and bytes.
+peaks() { python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); print(*[p["peak_bytes"] for p in r["ranks"]] if r.get("proposals") is not None else r["peak_bytes"]["measured"])' "$1"; }
+measured=$(peaks "$folder/report")
+for devices in opencl:2 cpu:2; do
+    "$WEFT" plan --data synthetic --threads 1 --batch 4 "${resnet[@]}" --plan pp=2 --devices "$devices" --json "$folder/plan" \
+        >"$folder/out" || fail "weft plan --devices $devices: $(tail -n 1 "$folder/out")"
+    [[ $(peaks "$folder/plan") == "$measured" ]] && is=same || is=other
+    [[ $devices:$is == opencl:2:same || $devices:$is == cpu:2:other ]] ||
+        fail "weft plan --devices $devices says $(peaks "$folder/plan"), measured are $measured"
+done
 
 # ---- what there is no kernel for ----
 expect 2 "no kernel for op cast of unit net1 on opencl devices" "${train[@]}" --model mlp --steps 1 --devices opencl:1 --dtype bf16

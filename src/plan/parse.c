@@ -303,6 +303,7 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
         plan->schedule = &wfi_schedule_1f1b;
         plan->strategy = &wfi_strategy_dp;
         plan->prefetch = WFI_DEFAULT_PREFETCH;
+        plan->devices = WFI_DEFAULT_DEVICE;
         wfi_plan_default_axes(plan);
         wfi_plan_default_reduction(plan);
         status = parse_text(plan, scratch);
@@ -360,6 +361,17 @@ void wfi_plan_drop_rules(wf_plan *plan) {
 void wfi_plan_drop_cut(wf_plan *plan) {
     wfi_free(plan->ctx, plan->cut);
     plan->cut = NULL;
+}
+
+wf_status wf_plan_use_devices(wf_plan *plan, const char *devices) {
+    const wfi_device_class *kind =
+        devices ? wfi_device_kind(devices, strcspn(devices, ":,")) : WFI_DEFAULT_DEVICE;
+    if (!kind || !kind->has_memory)
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "devices '%.80s': expected a kind with memory, such as cpu:1 or opencl:1",
+                        devices);
+    plan->devices = kind;
+    return WF_OK;
 }
 
 wf_status wf_plan_use_costs(wf_plan *plan, const wf_costs *costs) {

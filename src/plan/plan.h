@@ -92,6 +92,7 @@ struct wf_plan {
     size_t memory_bytes; /* of a device, which recompute=auto heeds; 0: it is none */
     char *text;          /* canonical */
     wf_costs *costs;     /* NULL: computed from the graph */
+    const wfi_device_class *devices; /* their kind */
 };
 
 /* A copy that the caller destroys. One that is to be another plan has its fields set, and is then

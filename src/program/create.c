@@ -204,7 +204,7 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
 
 wf_status wf_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, wf_program_kind kind, wf_program **program_out) {
-    return wfi_program_create(ctx, model, recipe, plan, wfi_backend_of(WFI_DEFAULT_DEVICE), kind,
+    return wfi_program_create(ctx, model, recipe, plan, wfi_backend_of(plan->devices), kind,
                               WFI_USE_LOOK, NULL, program_out);
 }
 
