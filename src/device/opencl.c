@@ -7,17 +7,17 @@
 #include "device/thread_stream.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- streams ---- */
 
 static void opencl_stream_destroy(wfi_stream_queue *stream) {
     const wfi_opencl *cl = &wfi_opencl_state(stream->device)->all->cl;
     wfi_opencl_queue *queue = stream->queue;
-    for (int i = 0; i < queue->n_kernels; i++)
-        if (queue->kernels[i]) cl->ReleaseKernel(queue->kernels[i]);
+    for (size_t i = 0; i < queue->kernels.n; i++) cl->ReleaseKernel(queue->kernels.all[i].handle);
+    free(queue->kernels.all);
     if (queue->words) cl->ReleaseMemObject(queue->words);
     if (queue->queue) cl->ReleaseCommandQueue(queue->queue);
-    wfi_free(stream->owner->ctx, queue->kernels);
     wfi_free(stream->owner->ctx, queue);
 }
 
@@ -53,14 +53,15 @@ static wf_status opencl_finish_task(wfi_stream_queue *stream) {
 /* ---- kernels ---- */
 
 static wf_status fail_build(wf_context *ctx, const wfi_opencl_machine *all,
-                            const wfi_opencl_unit *unit, cl_handle program, cl_int error) {
+                            const wfi_opencl_unit *unit, const char *kernel, cl_handle program,
+                            cl_int error) {
     char *log = calloc(1, 16384), text[64];
     if (log)
         (void)all->cl.GetProgramBuildInfo(program, unit->device, CL_PROGRAM_BUILD_LOG, 16383, log,
                                           NULL);
     wf_status status =
-        wfi_fail(ctx, WF_DEVICE, "opencl: weft's kernels do not compile for %s: %s: %.700s",
-                 unit->name, wfi_opencl_error(error, text), log ? log : "");
+        wfi_fail(ctx, WF_DEVICE, "opencl: weft's kernel %s does not compile for %s: %s: %.700s",
+                 kernel, unit->name, wfi_opencl_error(error, text), log ? log : "");
     free(log);
     return status;
 }
@@ -105,26 +106,40 @@ static void keep_program(const wfi_opencl_machine *all, cl_handle program,
     free(binary);
 }
 
-static wf_status compile(wf_context *ctx, const wfi_opencl_machine *all, wfi_opencl_unit *unit,
-                         const wfi_launch_source *source) {
-    const char *options = build_options(all, unit), *text = source->text;
+/* A program of one kernel: a driver may take long to compile all. */
+static wf_status compile(wf_context *ctx, const wfi_opencl_machine *all,
+                         const wfi_opencl_unit *unit, const char *kernel, const char *text,
+                         cl_handle *program_out) {
+    const char *options = build_options(all, unit);
     const char *const parts[] = {text, options, unit->name, unit->driver};
     wfi_program_cache cache = wfi_program_cache_find("opencl", parts, WFI_COUNT(parts));
     cl_int error = CL_SUCCESS;
-    unit->source = source;
-    unit->program = load_program(all, unit, options, &cache);
-    if (unit->program) return WF_OK;
+    *program_out = load_program(all, unit, options, &cache);
+    if (*program_out) return WF_OK;
     cl_handle program = all->cl.CreateProgramWithSource(unit->context, 1, &text, NULL, &error);
     if (!program) return wfi_opencl_fail(ctx, unit, "a program", error);
     error = all->cl.BuildProgram(program, 1, &unit->device, options, NULL, NULL);
     if (error) {
-        wf_status status = fail_build(ctx, all, unit, program, error);
+        wf_status status = fail_build(ctx, all, unit, kernel, program, error);
         all->cl.ReleaseProgram(program);
         return status;
     }
-    unit->program = program;
+    *program_out = program;
     keep_program(all, program, &cache);
     return WF_OK;
+}
+
+/* The lock is held. */
+static wf_status program_of(wf_context *ctx, const wfi_opencl_machine *all, wfi_opencl_unit *unit,
+                            const wfi_kernel_launch *launch, cl_handle *program_out) {
+    *program_out = wfi_built_find(&unit->programs, launch);
+    if (*program_out) return WF_OK;
+    char *text = wfi_launch_text(launch->source, launch->entry, launch->narrow);
+    if (!text) return wfi_no_memory(ctx, strlen(launch->source->text), "a program's text");
+    wf_status status =
+        compile(ctx, all, unit, launch->source->entries[launch->entry], text, program_out);
+    free(text);
+    return status == WF_OK ? wfi_built_add(ctx, &unit->programs, launch, *program_out) : status;
 }
 
 static wf_status kernel_of(wfi_stream_queue *stream, const wfi_kernel_launch *launch,
@@ -133,29 +148,17 @@ static wf_status kernel_of(wfi_stream_queue *stream, const wfi_kernel_launch *la
     const wfi_opencl_device *own = wfi_opencl_state(stream->device);
     wfi_opencl_machine *all = own->all;
     wfi_opencl_queue *queue = stream->queue;
-    const wfi_launch_source *source = launch->source;
+    const char *name = launch->source->entries[launch->entry];
     cl_int error = CL_SUCCESS;
-    wf_status status = WF_OK;
-    if (!queue->kernels) {
-        queue->kernels =
-            wfi_alloc(ctx, (size_t)source->n_entries, sizeof *queue->kernels, "kernels");
-        if (!queue->kernels) return WF_NO_MEMORY;
-        queue->n_kernels = source->n_entries;
-    }
-    cl_handle *kernel = &queue->kernels[launch->entry];
-    if (*kernel) {
-        *kernel_out = *kernel;
-        return WF_OK;
-    }
+    cl_handle program;
+    *kernel_out = wfi_built_find(&queue->kernels, launch);
+    if (*kernel_out) return WF_OK;
     pthread_mutex_lock(&all->lock);
-    if (!own->unit->program) status = compile(ctx, all, own->unit, source);
-    if (status == WF_OK)
-        *kernel = all->cl.CreateKernel(own->unit->program, source->entries[launch->entry], &error);
+    wf_status status = program_of(ctx, all, own->unit, launch, &program);
+    if (status == WF_OK) *kernel_out = all->cl.CreateKernel(program, name, &error);
     pthread_mutex_unlock(&all->lock);
-    if (status == WF_OK && !*kernel)
-        status = wfi_opencl_fail(ctx, own->unit, source->entries[launch->entry], error);
-    *kernel_out = *kernel;
-    return status;
+    if (status == WF_OK && !*kernel_out) status = wfi_opencl_fail(ctx, own->unit, name, error);
+    return status == WF_OK ? wfi_built_add(ctx, &queue->kernels, launch, *kernel_out) : status;
 }
 
 /* Operands that share a memory are all in the first one's. */

@@ -13,8 +13,8 @@
 
 /* A device of the machine, which several ranks may be on. */
 typedef struct wfi_opencl_unit {
-    cl_handle device, context, host_queue, program;
-    const wfi_launch_source *source; /* that the program was compiled from */
+    cl_handle device, context, host_queue;
+    wfi_built_list programs;
     char name[128], driver[128];
 } wfi_opencl_unit;
 
@@ -45,8 +45,7 @@ typedef struct wfi_opencl_device {
 /* wfi_stream_queue.queue */
 typedef struct wfi_opencl_queue {
     cl_handle queue, words;
-    cl_handle *kernels; /* [source's n_entries] of this queue alone; NULL: not launched yet */
-    int n_kernels;
+    wfi_built_list kernels; /* of this queue alone */
 } wfi_opencl_queue;
 
 static inline const wfi_opencl_device *wfi_opencl_state(const wfi_device *device) {

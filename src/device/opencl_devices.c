@@ -51,7 +51,9 @@ static void destroy_all(void *shared) {
     wfi_opencl_machine *all = shared;
     for (int i = 0; i < all->n_units; i++) {
         wfi_opencl_unit *unit = &all->units[i];
-        if (unit->program) all->cl.ReleaseProgram(unit->program);
+        for (size_t k = 0; k < unit->programs.n; k++)
+            all->cl.ReleaseProgram(unit->programs.all[k].handle);
+        free(unit->programs.all);
         if (unit->host_queue) all->cl.ReleaseCommandQueue(unit->host_queue);
         if (unit->context) all->cl.ReleaseContext(unit->context);
     }
