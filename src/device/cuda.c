@@ -19,7 +19,7 @@
 typedef struct unit {
     wfi_cuda_gpu gpu;
     CUstream host_stream; /* of what the host asks for */
-    wfi_cuda_program program;
+    wfi_built_list modules;
     uint64_t peers; /* GPUs whose memory its kernels reach */
 } unit;
 
@@ -42,7 +42,7 @@ typedef struct cuda_device {
 typedef struct cuda_queue {
     CUstream stream;
     CUdeviceptr words;
-    const CUfunction *functions; /* the unit's; NULL: nothing was launched yet */
+    wfi_built_list kernels; /* of the unit's modules */
 } cuda_queue;
 
 wf_status wfi_cuda_check(wf_context *ctx, const wfi_cuda *driver, const wfi_cuda_gpu *gpu,
@@ -99,7 +99,8 @@ static void close_unit(const wfi_cuda *driver, unit *own) {
     CUcontext ignored;
     if (!own->gpu.context) return;
     driver->CtxPushCurrent(own->gpu.context);
-    wfi_cuda_program_destroy(driver, &own->program);
+    for (size_t i = 0; i < own->modules.n; i++) driver->ModuleUnload(own->modules.all[i].handle);
+    free(own->modules.all);
     if (own->host_stream) driver->StreamDestroy(own->host_stream);
     driver->CtxPopCurrent(&ignored);
     driver->DevicePrimaryCtxRelease(own->gpu.device);
@@ -247,6 +248,7 @@ static void cuda_stream_destroy(wfi_stream_queue *stream) {
     if (queue->words) driver->MemFree(queue->words);
     if (queue->stream) driver->StreamDestroy(queue->stream);
     if (pushed == WF_OK) wfi_cuda_pop(stream->device);
+    free(queue->kernels.all);
     wfi_free(stream->owner->ctx, queue);
 }
 
@@ -390,18 +392,32 @@ static wf_status cuda_fill(wfi_device *device, wfi_stream_queue *stream, void *t
 
 /* ---- kernels ---- */
 
-/* The first launch of a GPU compiles them all. */
-static wf_status find_functions(wfi_stream_queue *stream, const wfi_launch_source *source) {
-    const cuda_device *own = state_of(stream->device);
+/* The lock is held. */
+static wf_status module_of(const wfi_device *device, const wfi_kernel_launch *launch,
+                           CUmodule *module_out) {
+    const cuda *all = state_of(device)->all;
+    unit *own = state_of(device)->unit;
+    wf_context *ctx = device->owner.ctx;
+    *module_out = wfi_built_find(&own->modules, launch);
+    if (*module_out) return WF_OK;
+    WF_TRY(wfi_cuda_compile(ctx, &all->driver, all->version, &own->gpu, launch, module_out));
+    return wfi_built_add(ctx, &own->modules, launch, *module_out);
+}
+
+static wf_status function_of(wfi_stream_queue *stream, const wfi_kernel_launch *launch,
+                             CUfunction *function_out) {
+    cuda *all = state_of(stream->device)->all;
     cuda_queue *queue = stream->queue;
-    wf_status status = WF_OK;
-    pthread_mutex_lock(&own->all->lock);
-    if (!own->unit->program.module)
-        status = wfi_cuda_compile(stream->owner->ctx, &own->all->driver, own->all->version,
-                                  &own->unit->gpu, source, &own->unit->program);
-    queue->functions = own->unit->program.functions;
-    pthread_mutex_unlock(&own->all->lock);
-    return status;
+    const char *name = launch->source->entries[launch->entry];
+    CUmodule module;
+    *function_out = wfi_built_find(&queue->kernels, launch);
+    if (*function_out) return WF_OK;
+    pthread_mutex_lock(&all->lock);
+    wf_status status = module_of(stream->device, launch, &module);
+    pthread_mutex_unlock(&all->lock);
+    WF_TRY(status);
+    WF_TRY(check(stream->device, name, all->driver.ModuleGetFunction(function_out, module, name)));
+    return wfi_built_add(stream->owner->ctx, &queue->kernels, launch, *function_out);
 }
 
 /* Of a kernel whose operands are of several ranks: that the GPU reaches the one at `at`. */
@@ -426,10 +442,11 @@ static wf_status cuda_launch(wfi_stream_queue *stream, const wfi_kernel_launch *
     cuda_queue *queue = stream->queue;
     wfi_launch_arguments arguments = launch->arguments;
     CUdeviceptr base = 0;
+    CUfunction function;
     void *parameters[WFI_LAUNCH_MEMORIES + 2];
     int n = 0;
     if (!launch->n_groups) return WF_OK;
-    if (!queue->functions) WF_TRY(find_functions(stream, launch->source));
+    WF_TRY(function_of(stream, launch, &function));
     for (int i = 0; i < WFI_LAUNCH_OPERANDS; i++) {
         const void *at = launch->operands[i];
         if (at && launch->has_memories && own->all->n_units > 1)
@@ -440,9 +457,9 @@ static wf_status cuda_launch(wfi_stream_queue *stream, const wfi_kernel_launch *
     parameters[n++] = &queue->words;
     parameters[n++] = &arguments;
     return check(stream->device, launch->source->entries[launch->entry],
-                 own->all->driver.LaunchKernel(queue->functions[launch->entry],
-                                               (unsigned)launch->n_groups, 1, 1, WFI_GROUP_SIZE, 1,
-                                               1, 0, queue->stream, parameters, NULL));
+                 own->all->driver.LaunchKernel(function, (unsigned)launch->n_groups, 1, 1,
+                                               WFI_GROUP_SIZE, 1, 1, 0, queue->stream, parameters,
+                                               NULL));
 }
 
 static wf_status cuda_read_words(wfi_stream_queue *stream, int32_t words_out[WFI_LAUNCH_WORDS]) {

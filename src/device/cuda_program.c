@@ -9,6 +9,7 @@
 typedef struct compiler {
     wf_context *ctx;
     const wfi_cuda_gpu *gpu;
+    const char *kernel;
     wfi_nvrtc nvrtc;
     int major, minor; /* its version */
     bool is_older;    /* than the GPU, whose driver has the last word: PTX */
@@ -39,9 +40,10 @@ static wf_status fail_compile(const compiler *c, nvrtcProgram program) {
     size_t bytes = 0;
     char *log = c->nvrtc.GetProgramLogSize(program, &bytes) ? NULL : calloc(1, bytes + 1);
     if (log && c->nvrtc.GetProgramLog(program, log)) *log = '\0';
-    wf_status status = wfi_fail(
-        c->ctx, WF_DEVICE, "cuda: weft's kernels do not compile for %s (CUDA %d.%d, %s): %.700s",
-        c->gpu->name, c->major, c->minor, c->target, log ? log : "");
+    wf_status status =
+        wfi_fail(c->ctx, WF_DEVICE,
+                 "cuda: weft's kernel %s does not compile for %s (CUDA %d.%d, %s): %.700s",
+                 c->kernel, c->gpu->name, c->major, c->minor, c->target, log ? log : "");
     free(log);
     return status;
 }
@@ -73,45 +75,34 @@ static wf_status compile(const compiler *c, const char *text, unsigned char **im
     return status;
 }
 
-static wf_status find_functions(wf_context *ctx, const wfi_cuda *driver, const wfi_cuda_gpu *gpu,
-                                const wfi_launch_source *source, wfi_cuda_program *program) {
-    program->functions = calloc((size_t)source->n_entries, sizeof *program->functions);
-    if (!program->functions)
-        return wfi_no_memory(ctx, sizeof *program->functions, "a GPU's kernels");
-    for (int i = 0; i < source->n_entries; i++)
-        WF_TRY(wfi_cuda_check(ctx, driver, gpu, source->entries[i],
-                              driver->ModuleGetFunction(&program->functions[i], program->module,
-                                                        source->entries[i])));
-    return WF_OK;
-}
-
-wf_status wfi_cuda_compile(wf_context *ctx, const wfi_cuda *driver, int driver_version,
-                           const wfi_cuda_gpu *gpu, const wfi_launch_source *source,
-                           wfi_cuda_program *program_out) {
-    compiler c = {.ctx = ctx, .gpu = gpu};
-    wfi_cuda_program program = {NULL, NULL};
+/* From what an earlier process has left, or compiled now. */
+static wf_status load(const compiler *c, const wfi_cuda *driver, const char *text,
+                      CUmodule *module_out) {
     char version[32];
     size_t bytes;
-    WF_TRY(wfi_nvrtc_load(ctx, driver_version, &c.nvrtc));
-    WF_TRY(find_target(&c));
-    snprintf(version, sizeof version, "%d.%d", c.major, c.minor);
-    const char *const parts[] = {source->text, c.target, version};
+    snprintf(version, sizeof version, "%d.%d", c->major, c->minor);
+    const char *const parts[] = {text, c->target, version};
     wfi_program_cache cache = wfi_program_cache_find("cuda", parts, WFI_COUNT(parts));
     unsigned char *image = wfi_program_cache_read(&cache, &bytes);
     bool is_new = !image;
-    if (is_new) WF_TRY(compile(&c, source->text, &image, &bytes));
-    wf_status status = wfi_cuda_check(ctx, driver, gpu, "loading weft's kernels",
-                                      driver->ModuleLoadData(&program.module, image));
+    if (is_new) WF_TRY(compile(c, text, &image, &bytes));
+    wf_status status = wfi_cuda_check(c->ctx, driver, c->gpu, c->kernel,
+                                      driver->ModuleLoadData(module_out, image));
     if (status == WF_OK && is_new) wfi_program_cache_write(&cache, image, bytes);
     free(image);
-    if (status == WF_OK) status = find_functions(ctx, driver, gpu, source, &program);
-    if (status != WF_OK) wfi_cuda_program_destroy(driver, &program);
-    *program_out = program;
     return status;
 }
 
-void wfi_cuda_program_destroy(const wfi_cuda *driver, wfi_cuda_program *program) {
-    if (program->module) driver->ModuleUnload(program->module);
-    free(program->functions);
-    *program = (wfi_cuda_program){NULL, NULL};
+wf_status wfi_cuda_compile(wf_context *ctx, const wfi_cuda *driver, int driver_version,
+                           const wfi_cuda_gpu *gpu, const wfi_kernel_launch *launch,
+                           CUmodule *module_out) {
+    const wfi_launch_source *source = launch->source;
+    compiler c = {.ctx = ctx, .gpu = gpu, .kernel = source->entries[launch->entry]};
+    WF_TRY(wfi_nvrtc_load(ctx, driver_version, &c.nvrtc));
+    WF_TRY(find_target(&c));
+    char *text = wfi_launch_text(source, launch->entry, launch->narrow);
+    if (!text) return wfi_no_memory(ctx, strlen(source->text), "a program's text");
+    wf_status status = load(&c, driver, text, module_out);
+    free(text);
+    return status;
 }
