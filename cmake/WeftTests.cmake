@@ -8,6 +8,7 @@
 #   once    would learn nothing from a sanitizer: runs without only
 #   alone   needs the machine for itself: no other test runs meanwhile
 #   long    takes the longest: begins before the others
+#   stand_in  finds tests/stand_in in the place of CUDA's driver and compiler
 
 enable_testing()
 add_custom_target(tests)
@@ -36,12 +37,16 @@ endif()
 # by `target`, if it is a program.
 function(weft_register name source)
   cmake_parse_arguments(test "" "TARGET" "LABELS" ${ARGN})
-  file(STRINGS ${source} line REGEX "^( \\*|#) *label: *[a-z ]+$" LIMIT_COUNT 1)
+  file(STRINGS ${source} line REGEX "^( \\*|#) *label: *[a-z_ ]+$" LIMIT_COUNT 1)
   string(REGEX REPLACE ".*label: *" "" labels "${line}")
   separate_arguments(labels)
   list(APPEND labels ${test_LABELS})
+  set(environment ${test_environment})
+  if("stand_in" IN_LIST labels)
+    list(APPEND environment LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/tests/stand_in)
+  endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77
-    LABELS "${labels}" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${test_environment}")
+    LABELS "${labels}" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} ENVIRONMENT "${environment}")
   if("alone" IN_LIST labels)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
@@ -67,6 +72,33 @@ function(weft_add_test_program target name folder)
   target_link_libraries(${target} PRIVATE weft_cli_static)
 endfunction()
 
+# ---- libraries that stand in for those of GPUs: found by tests with the label stand_in ----
+
+# weft's kernels for GPUs, as C.
+set(includes "#include \"kernels.h\"\n")
+foreach(source IN LISTS WEFT_GPU_SOURCES)
+  string(APPEND includes "#include \"${source}\"\n")
+endforeach()
+set(kernels ${PROJECT_BINARY_DIR}/stand_in_kernels.c)
+file(CONFIGURE OUTPUT ${kernels} CONTENT "${includes}" @ONLY)
+# Stacks that change are none of the address sanitizer's business; a barrier is no race.
+set_source_files_properties(${kernels} ${PROJECT_SOURCE_DIR}/tests/stand_in/groups.c PROPERTIES
+  COMPILE_OPTIONS "-O2;-w;$<$<BOOL:${WEFT_SANITIZE}>:-fno-sanitize=address,undefined>")
+
+# Adds the library whose file has that name.
+function(weft_add_stand_in target file)
+  add_library(${target} MODULE ${ARGN})
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${file} SUFFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/stand_in)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/stand_in
+    ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${target} PRIVATE m Threads::Threads)
+  add_dependencies(tests ${target})
+endfunction()
+weft_add_stand_in(stand_in_cuda libcuda.so.1 ${PROJECT_SOURCE_DIR}/tests/stand_in/cuda.c
+  ${PROJECT_SOURCE_DIR}/tests/stand_in/groups.c ${kernels})
+weft_add_stand_in(stand_in_nvrtc libnvrtc.so.13 ${PROJECT_SOURCE_DIR}/tests/stand_in/nvrtc.c)
+
 # ---- tests in C ----
 
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*.c)
@@ -80,6 +112,10 @@ foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME_WE)
     weft_add_test_program(test_${name} ${name} tests ${source})
     target_link_libraries(test_${name} PRIVATE PkgConfig::CMOCKA)
+    if(name MATCHES "cuda")
+      # So that `ctest -R cuda` says of a build what it can do with GPUs.
+      set_target_properties(test_${name} PROPERTIES EXCLUDE_FROM_ALL OFF)
+    endif()
     add_test(NAME ${name} COMMAND test_${name})
     weft_register(${name} ${source} TARGET test_${name})
   endif()

@@ -13,6 +13,7 @@ on() {
     shift
     "$WEFT" "${train[@]}" --steps "$steps" --batch 4 --micro 4 --lanes 4 "$@" --devices "$devices" --json "$folder/report" \
         >"$folder/out" 2>&1 || fail "$*, $devices: $(tail -n 1 "$folder/out")"
+    ! grep "stand-in: left" "$folder/out" || fail "$*, $devices: the device keeps what is above"
     python3 - "$folder/report" <<'PY' || fail "$*, $devices: planned and measured bytes differ"
 import json, sys
 peak = json.load(open(sys.argv[1]))["peak_bytes"]

@@ -5,5 +5,5 @@
 #include "kernel_gpu.h"
 
 int main(void) {
-    return check_kernels(&wfi_backend_opencl);
+    return check_kernels(&wfi_backend_opencl, WF_BUG, "in no device's memory");
 }

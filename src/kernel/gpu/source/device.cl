@@ -28,6 +28,21 @@
 #endif
 #define M_INFINITY INFINITY
 #define LOCAL_POINTER __local
+#elif defined(STAND_IN_GROUP)
+/* C, for tests without a GPU: tests/stand_in. */
+#define GLOBAL
+#define LOCAL static _Thread_local
+#define DEVICE static inline
+#define BARRIER stand_in_barrier()
+#define GROUP_INDEX (stand_in_place()->group)
+#define THREAD (stand_in_place()->thread)
+#define KERNEL(name) STAND_IN_KERNEL(name, 1, char *memory)
+#define KERNEL_OF_RANKS(name)                                                                      \
+    STAND_IN_KERNEL(name, 9, char *m0, char *m1, char *m2, char *m3, char *m4, char *m5, char *m6, \
+                    char *m7, char *m8)
+#define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))
+#define M_INFINITY INFINITY
+#define LOCAL_POINTER
 #else
 typedef unsigned long ulong;
 typedef unsigned int uint;

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# label: stand_in
+# Training on CUDA devices, through the stand-in for the driver.
+kind=cuda
+source tests/gpu_train.bash
+
+mlp=(--model mlp --optimizer adamw --lr 1e-3 --clip-norm 0.5 --ema 0.9)
+near 1e-6 "${mlp[@]}"
+for plan in dp=2,offload=state dp=2,zero=3; do same 2 "$plan" "${mlp[@]}"; done
+same 4 dp=2,pp=2,schedule=zb1 "${mlp[@]}"
+
+gpt=(--model gpt2-tiny --tokens 32 --optimizer adamw --lr 1e-3)
+near 1e-6 "${gpt[@]}"
+for schedule in gpipe 1f1b zb2; do same 2 pp=2,schedule=$schedule "${gpt[@]}"; done
+same 2 dp=2 "${gpt[@]}"
+
+# What is rounded otherwise, batch norms over few pixels make large: the rate is small.
+resnet=(--model resnet18 --image 32 --micro 1 --lanes 1 --lr 1e-6 --steps 1)
+near 1e-4 "${resnet[@]}"
+same 2 pp=2 "${resnet[@]}"
+exit 0
