@@ -48,9 +48,10 @@ WF_API void wf_plan_destroy(wf_plan *plan);
 /* What a device has: recompute=auto chooses the least extra time that fits into it, or the least
  * memory if nothing does. 0, as if this is never called: it chooses none. */
 WF_API void wf_plan_use_memory(wf_plan *plan, size_t device_bytes);
-/* Which kind of devices its ranks are on, by a list of devices such as "opencl:2": programs are
- * made of the kernels of that kind. NULL, as if this is never called: the CPU. A trainer goes by
- * its own configuration. Errors: INVALID_ARG: there is no such kind, or one without memory. */
+/* Which devices its ranks are on, by a list of devices such as "opencl:2": programs are made of the
+ * kernels of their kinds, and stage what a kernel reads of other devices. NULL, as if this is never
+ * called: the CPU. A trainer goes by its own configuration. Errors: INVALID_ARG: there is no such
+ * kind, or one without memory. */
 WF_API WF_NODISCARD wf_status wf_plan_use_devices(wf_plan *plan, const char *devices);
 
 /* The whole plan with nothing left out; parsing it gives the same plan. Borrowed. */

@@ -303,7 +303,6 @@ wf_status wf_plan_parse(wf_context *ctx, const char *text, wf_plan **plan_out) {
         plan->schedule = &wfi_schedule_1f1b;
         plan->strategy = &wfi_strategy_dp;
         plan->prefetch = WFI_DEFAULT_PREFETCH;
-        plan->devices = WFI_DEFAULT_DEVICE;
         wfi_plan_default_axes(plan);
         wfi_plan_default_reduction(plan);
         status = parse_text(plan, scratch);
@@ -333,6 +332,12 @@ wf_status wfi_plan_copy(const wf_plan *plan, wf_plan **plan_out) {
     if (!copy) return WF_NO_MEMORY;
     *copy = *plan;
     copy->costs = NULL;
+    copy->devices = plan->n_devices
+                        ? wfi_alloc(ctx, (size_t)plan->n_devices, sizeof *copy->devices, "a plan")
+                        : NULL;
+    if (plan->n_devices && !copy->devices) copy->n_devices = 0, status = WF_NO_MEMORY;
+    if (copy->devices)
+        memcpy(copy->devices, plan->devices, (size_t)plan->n_devices * sizeof *copy->devices);
     copy->cut = copy_text(ctx, plan->cut, &status);
     copy->recompute = copy_text(ctx, plan->recompute, &status);
     copy->text = copy_text(ctx, plan->text, &status);
@@ -363,17 +368,6 @@ void wfi_plan_drop_cut(wf_plan *plan) {
     plan->cut = NULL;
 }
 
-wf_status wf_plan_use_devices(wf_plan *plan, const char *devices) {
-    const wfi_device_class *kind =
-        devices ? wfi_device_kind(devices, strcspn(devices, ":,")) : WFI_DEFAULT_DEVICE;
-    if (!kind || !kind->has_memory)
-        return wfi_fail(plan->ctx, WF_INVALID_ARG,
-                        "devices '%.80s': expected a kind with memory, such as cpu:1 or opencl:1",
-                        devices);
-    plan->devices = kind;
-    return WF_OK;
-}
-
 wf_status wf_plan_use_costs(wf_plan *plan, const wf_costs *costs) {
     wf_costs *copy;
     WF_TRY(wfi_costs_copy(plan->ctx, costs, &copy));
@@ -389,6 +383,7 @@ void wf_plan_destroy(wf_plan *plan) {
     wfi_free(plan->ctx, plan->recompute);
     wfi_free(plan->ctx, plan->text);
     wf_costs_destroy(plan->costs);
+    wfi_free(plan->ctx, plan->devices);
     wfi_free(plan->ctx, plan);
 }
 

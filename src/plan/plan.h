@@ -3,7 +3,7 @@
 #define WFI_PLAN_H
 
 #include "comm/algorithm/allreduce.h"
-#include "device/device.h"
+#include "device/list.h"
 #include "graph/graph.h"
 #include "optimizer/optimizer.h"
 #include "pass/pass.h"
@@ -67,6 +67,12 @@ typedef enum wfi_offload {
 /* More than the units of any model that is named by hand. */
 #define WFI_MAX_RULES 256
 
+/* Where a rank is. */
+typedef struct wfi_rank_device {
+    const wfi_device_class *kind;
+    int memory; /* 0: the host's; others are reached by kernels of those who name the same */
+} wfi_rank_device;
+
 struct wf_plan {
     wf_context *ctx;
     int position[WFI_N_PLAN_KEYS]; /* in the text, counted from 1; 0: not given */
@@ -84,16 +90,28 @@ struct wf_plan {
     int chunks; /* stages that each rank has; 0: as the schedule has it */
     int hold;   /* most microbatches a stage may hold, for auto; 0 = not given */
     const wfi_allreduce *allreduce;
-    size_t bucket_bytes; /* of gradients that are reduced together */
-    bool overlaps;       /* reductions begin while backward runs */
-    bool is_order_free;  /* sums over replicas may be made in another order than one rank's */
-    char *cut;           /* "A+B" as given, or NULL */
-    char *recompute;     /* "all", "selective", "auto" or "A+B:selective", or NULL */
-    size_t memory_bytes; /* of a device, which recompute=auto heeds; 0: it is none */
-    char *text;          /* canonical */
-    wf_costs *costs;     /* NULL: computed from the graph */
-    const wfi_device_class *devices; /* their kind */
+    size_t bucket_bytes;      /* of gradients that are reduced together */
+    bool overlaps;            /* reductions begin while backward runs */
+    bool is_order_free;       /* sums over replicas may be made in another order than one rank's */
+    char *cut;                /* "A+B" as given, or NULL */
+    char *recompute;          /* "all", "selective", "auto" or "A+B:selective", or NULL */
+    size_t memory_bytes;      /* of a device, which recompute=auto heeds; 0: it is none */
+    char *text;               /* canonical */
+    wf_costs *costs;          /* NULL: computed from the graph */
+    wfi_rank_device *devices; /* [n_devices] by rank; 0: all are on WFI_DEFAULT_DEVICE */
+    int n_devices;
 };
+
+/* Where its ranks are; it becomes the plan's. Ranks as processes see of each other's memory what is
+ * the host's. */
+wf_status wfi_plan_set_devices(wf_plan *plan, const wfi_device_list *list, bool are_processes);
+/* Of ranks that are more than the devices, the kind is the first's. */
+wfi_rank_device wfi_plan_device(const wf_plan *plan, int32_t rank);
+/* Whether kernels of rank a read what rank b has; whether all ranks' do. */
+bool wfi_plan_is_near(const wf_plan *plan, int32_t a, int32_t b);
+bool wfi_plan_is_one_memory(const wf_plan *plan);
+/* Whether its ranks are on devices of several kinds. */
+bool wfi_plan_mixes_kinds(const wf_plan *plan);
 
 /* A copy that the caller destroys. One that is to be another plan has its fields set, and is then
  * completed. */

@@ -10,6 +10,8 @@
  */
 #include "program/lower.h"
 
+#include <string.h>
+
 /* ---- pieces ---- */
 
 static bool is_divided(const wfi_instruction *now) {
@@ -154,7 +156,6 @@ wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, w
                            int32_t unit) {
     wf_program *p = l->p;
     wfi_instruction now = wfi_make(WFI_CHANGE, unit, 0, -1);
-    const wfi_allreduce *how;
     int32_t n, i;
     now.group = group;
     now.from = from;
@@ -162,8 +163,7 @@ wf_status wfi_lower_change(wfi_lowering *l, int32_t group, wfi_placement from, w
     if (from == to || p->groups[group].n == 1) l->n_things = 0;
     WF_TRY(refer_to_pieces(l, &now, NULL, &n));
     if (n) {
-        how = wfi_change_algorithm(p, &now);
-        bool stages = how && how->n_staged;
+        bool stages = wfi_change_stages(p, &now);
         WF_TRY(wfi_emit(l, now, n + stages, &i));
         WF_TRY(refer_to_pieces(l, &now, &i, &n));
         if (stages)
@@ -181,32 +181,74 @@ static int64_t count_elements(const wfi_instruction *now, int32_t r) {
     return (int64_t)(now->references[r].bytes / sizeof(float));
 }
 
-size_t wfi_change_staged_bytes(const wf_program *p, const wfi_instruction *now) {
-    const wfi_group *group = &p->groups[now->group];
-    int32_t own = wfi_group_find(group, now->rank);
-    int64_t most = 0;
-    for (int32_t r = 0; r < wfi_n_moved(p, now); r++)
-        most = wfi_max_i64(
-            most, wfi_change_algorithm(p, now)->n_staged(group->n, own, count_elements(now, r)));
-    return (size_t)most * sizeof(float);
-}
-
 int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now) {
     const wfi_allreduce *how = wfi_change_algorithm(p, now);
     return how ? how->n_phases(p->groups[now->group].n) : 1;
 }
 
-int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_t own, int32_t r,
-                         int32_t phase, wfi_reduce_step *steps) {
+/* Of ranks that see each other's memory. */
+static int32_t list_steps(const wf_program *p, const wfi_instruction *now,
+                          const wfi_reduce_part *part, int32_t r, wfi_reduce_step *steps) {
     const wfi_allreduce *how = wfi_change_algorithm(p, now);
-    wfi_reduce_part part = {
-        .n = p->groups[now->group].n, .own = own, .phase = phase, .n_elem = count_elements(now, r)};
-    if (how) return how->steps(&part, steps);
+    if (how) return how->steps(part, steps);
     wfi_piece piece = wfi_named_piece(p, now, r);
     wfi_reduce_step step = {.kind = wfi_is_reduction(now) ? WFI_REDUCE_SUM : WFI_REDUCE_COPY,
-                            .end = part.n_elem};
-    if (!(wfi_piece_access(now, own, &piece) & WFI_WRITE)) return 0;
-    while (step.left < part.n - 1 && !(wfi_piece_access(now, step.left, &piece) & WFI_READ))
+                            .end = part->n_elem};
+    if (!(wfi_piece_access(now, part->own, &piece) & WFI_WRITE)) return 0;
+    while (step.left < part->n - 1 && !(wfi_piece_access(now, step.left, &piece) & WFI_READ))
         step.left++;
     return wfi_reduce_push(steps, 0, step);
+}
+
+/* A member of a group, and those in whose memory its kernels read. */
+typedef struct viewer {
+    const wf_program *p;
+    const wfi_group *group;
+    int32_t own;
+} viewer;
+
+static bool is_near(const void *self, int32_t member) {
+    const viewer *v = self;
+    return wfi_plan_is_near(v->p->plan, v->group->ranks[v->own], v->group->ranks[member]);
+}
+
+bool wfi_change_stages(const wf_program *p, const wfi_instruction *now) {
+    const wfi_allreduce *how = wfi_change_algorithm(p, now);
+    viewer v = {p, &p->groups[now->group], 0};
+    if (!wfi_is_reduction(now)) return false;
+    if (how && how->n_staged) return true;
+    for (int32_t m = 1; m < v.group->n; m++)
+        if (!is_near(&v, m)) return true;
+    return false;
+}
+
+int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_t own, int32_t r,
+                         int32_t phase, wfi_reduce_step *steps) {
+    const viewer v = {p, &p->groups[now->group], own};
+    const wfi_reduce_part part = {
+        .n = v.group->n, .own = own, .phase = phase, .n_elem = count_elements(now, r)};
+    int32_t n = list_steps(p, now, &part, r, steps), n_all = 0;
+    if (!wfi_change_stages(p, now)) return n;
+    /* A step becomes three, or the only sum as many as there are members. */
+    wfi_reduce_step *given = steps + (WFI_STEPS_A_MEMBER - 1) * part.n;
+    memmove(given, steps, (size_t)n * sizeof *steps);
+    for (int32_t k = 0; k < n; k++) {
+        const wfi_reduce_step step = given[k];
+        n_all += wfi_reduce_stage(&part, &step, is_near, &v, steps + n_all);
+    }
+    return n_all;
+}
+
+size_t wfi_change_staged_bytes(const wf_program *p, const wfi_instruction *now) {
+    wfi_reduce_step *steps = p->steps;
+    int32_t own = wfi_group_find(&p->groups[now->group], now->rank);
+    int64_t most = 0;
+    for (int32_t r = 0; r < wfi_n_moved(p, now); r++)
+        for (int32_t phase = 0; phase < wfi_change_n_phases(p, now); phase++) {
+            int32_t n = wfi_change_steps(p, now, own, r, phase, steps);
+            for (int32_t k = 0; k < n; k++)
+                if (steps[k].kind == WFI_REDUCE_STAGE)
+                    most = wfi_max_i64(most, (steps[k].slot + 1) * (steps[k].end - steps[k].begin));
+        }
+    return (size_t)most * sizeof(float);
 }

@@ -98,7 +98,8 @@ static int32_t find_like(const wf_program *p, bool is_whole, int32_t dp, const i
 }
 
 wf_status wfi_program_find_classes(wf_program *p) {
-    bool is_whole = p->use != WFI_USE_LOOK || !has_equal_replicas(p);
+    bool is_whole =
+        p->use != WFI_USE_LOOK || !has_equal_replicas(p) || !wfi_plan_is_one_memory(p->plan);
     int32_t *lowered = wfi_pool_alloc(&p->pool, (size_t)p->mesh.dp, sizeof *lowered), n = 0;
     int32_t *like = wfi_pool_alloc(&p->pool, (size_t)p->mesh.dp, sizeof *like);
     p->lowered = wfi_pool_alloc(&p->pool, (size_t)p->n_ranks, sizeof *p->lowered);

@@ -130,7 +130,7 @@ static inline int32_t wfi_place_home(const wfi_code *code, int32_t v) {
     return v;
 }
 
-/* Describes a kernel for every node, decides where every value lives. */
+/* Describes a kernel for every node, decides where every value lives. `options` [n_units]. */
 wf_status wfi_code_create(wf_context *ctx, const wf_graph *g, bool splits_weight, int32_t variant,
                           size_t gap_bytes, const wfi_kernel_options *options, wfi_code **code_out);
 void wfi_code_destroy(wfi_code *code);

@@ -29,8 +29,8 @@ static wf_status create_graph(wf_program *p, int64_t n_samples, wf_graph **graph
     WF_TRY(wfi_graph_create(p->ctx, &config, (int32_t)p->recipe.n_slices, p->plan->n_rules > 0,
                             p->model->function, p->model->config, graph_out));
     if (p->plan->divides_rows) WF_TRY(check_rows(p, *graph_out));
-    if (p->recipe.kernels == WF_KERNELS_FAST && p->backend->has_layouts)
-        WF_TRY(wfi_graph_layout(*graph_out));
+    bool has_layouts = p->backend->has_layouts && !wfi_plan_mixes_kinds(p->plan);
+    if (p->recipe.kernels == WF_KERNELS_FAST && has_layouts) WF_TRY(wfi_graph_layout(*graph_out));
     WF_TRY(wfi_graph_cast(*graph_out, p->recipe.dtype));
     return config.training ? wfi_plan_recompute(p->plan, *graph_out) : WF_OK;
 }
@@ -64,21 +64,27 @@ static wf_status create_graphs(wf_program *p) {
         (long long)n_least, (long long)n_least + 1, (long long)r->batch);
 }
 
-wfi_kernel_options wfi_program_kernel_options(const wf_program *p) {
+wfi_kernel_options wfi_program_kernel_options(const wf_program *p, int32_t unit) {
     const wf_recipe *r = &p->recipe;
-    return (wfi_kernel_options){.backend = p->backend,
+    const wfi_backend *backend = p->unit_backends ? p->unit_backends[unit] : p->backend;
+    return (wfi_kernel_options){.backend = backend,
                                 .n_threads = r->n_threads,
                                 .conv = r->conv,
                                 .tuned = r->tuned.text,
                                 .reference = r->kernels == WF_KERNELS_REFERENCE,
-                                .multiplies_bf16 = p->backend->bf16_speed() == WFI_BF16_FAST};
+                                .multiplies_bf16 = backend->bf16_speed() == WFI_BF16_FAST};
 }
 
 wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out) {
-    const wfi_kernel_options options = wfi_program_kernel_options(p);
+    const wf_graph *g = p->variants[variant].graph;
     bool splits = p->kind == WF_PROGRAM_TRAIN && p->plan->schedule->splits_weight;
-    return wfi_code_create(p->ctx, p->variants[variant].graph, splits, variant, p->gap_bytes,
-                           &options, code_out);
+    wfi_kernel_options *options =
+        wfi_alloc(p->ctx, (size_t)g->n_units, sizeof *options, "a program's code");
+    if (!options) return WF_NO_MEMORY;
+    for (int32_t u = 0; u < g->n_units; u++) options[u] = wfi_program_kernel_options(p, u);
+    wf_status status = wfi_code_create(p->ctx, g, splits, variant, p->gap_bytes, options, code_out);
+    wfi_free(p->ctx, options);
+    return status;
 }
 
 static wf_status compile_code(wf_program *p) {
@@ -89,6 +95,19 @@ static wf_status compile_code(wf_program *p) {
     }
     p->code = p->variants[0].code;
     return WF_OK;
+}
+
+/* Where stages are on devices of several kinds: until they are cut, all code is the CPU's, which
+ * has a kernel for everything; then each unit's is made again for the ranks that it is on. */
+static wf_status compile_for_stages(wf_program *p) {
+    size_t n_units = (size_t)p->graph->n_units;
+    p->unit_backends = wfi_pool_alloc(&p->pool, n_units, sizeof *p->unit_backends);
+    if (!p->unit_backends) return WF_NO_MEMORY;
+    for (int32_t u = 0; u < p->graph->n_units; u++) {
+        int32_t rank = wfi_program_rank_of(p, 0, wfi_program_stage_of(p, u), 0);
+        p->unit_backends[u] = wfi_backend_of(wfi_plan_device(p->plan, rank).kind);
+    }
+    return compile_code(p);
 }
 
 static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan,
@@ -106,6 +125,7 @@ static wf_status begin(wf_program *p, const wf_model *model, const wf_plan *plan
         if (p->code->splits_weight != p->plan->schedule->splits_weight) WF_TRY(compile_code(p));
     }
     WF_TRY(wfi_program_map(p, like));
+    if (wfi_plan_mixes_kinds(p->plan)) WF_TRY(compile_for_stages(p));
     return wfi_program_find_classes(p);
 }
 
@@ -141,7 +161,7 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
     p->kind = kind;
     p->recipe = resolved;
     p->use = use;
-    p->backend = backend;
+    p->backend = wfi_plan_mixes_kinds(plan) ? wfi_backend_of(&wfi_device_cpu) : backend;
     p->like = like;
     wfi_pool_init(&p->pool, ctx);
     wf_status status = begin(p, model, plan, like);
@@ -204,8 +224,9 @@ wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_re
 
 wf_status wf_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, wf_program_kind kind, wf_program **program_out) {
-    return wfi_program_create(ctx, model, recipe, plan, wfi_backend_of(plan->devices), kind,
-                              WFI_USE_LOOK, NULL, program_out);
+    return wfi_program_create(ctx, model, recipe, plan,
+                              wfi_backend_of(wfi_plan_device(plan, 0).kind), kind, WFI_USE_LOOK,
+                              NULL, program_out);
 }
 
 wf_status wf_program_create_like(const wf_program *like, wf_program_kind kind, int64_t n_samples,

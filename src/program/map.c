@@ -392,6 +392,24 @@ static wf_status group_slices(wf_program *p) {
     return wfi_lanes_sum(&p->pool, p->graph->n_slices / p->mesh.tp, 1, &p->slice_sums[1]);
 }
 
+/* One code serves all ranks of a stage. */
+static wf_status check_kinds(const wf_program *p) {
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        for (int32_t s = 0; s < p->n_stages; s++) {
+            int32_t first = wfi_program_rank_of(p, 0, s, 0);
+            const wfi_device_class *kind = wfi_plan_device(p->plan, r).kind,
+                                   *other = wfi_plan_device(p->plan, first).kind;
+            if (wfi_stage_member_on(p, s, r) >= 0 && kind != other)
+                return wfi_fail(p->ctx, WF_UNSUPPORTED,
+                                "ranks %d and %d share unit %s, but are on %s and on %s devices, "
+                                "which round differently; ranks of different kinds are for stages "
+                                "of a pipeline (pp)",
+                                first, r, p->graph->units[p->first_unit[s]].name, other->name,
+                                kind->name);
+        }
+    return WF_OK;
+}
+
 wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     p->mesh = wfi_plan_mesh(p->plan);
     p->n_ranks = wfi_mesh_n_ranks(p->mesh);
@@ -404,5 +422,9 @@ wf_status wfi_program_map(wf_program *p, const wf_program *like) {
     WF_TRY(sum_lanes(p));
     WF_TRY(group_replicas(p));
     WF_TRY(group_updaters(p));
-    return group_slices(p);
+    WF_TRY(group_slices(p));
+    int32_t most = 1;
+    for (int32_t g = 0; g < p->n_groups; g++) most = (int32_t)wfi_max_i64(most, p->groups[g].n);
+    p->steps = wfi_pool_alloc(&p->pool, (size_t)(WFI_STEPS_A_MEMBER * most), sizeof *p->steps);
+    return p->steps ? check_kinds(p) : WF_NO_MEMORY;
 }

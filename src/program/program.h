@@ -97,6 +97,7 @@ struct wf_program {
      * that share the norm; then, if there are several, ranks that divide slices. */
     wfi_group *groups;
     int32_t n_groups, first_norm_group, first_slice_group;
+    wfi_reduce_step *steps;      /* room for those of a member of any group, while it is made */
     wfi_lane_sums slice_sums[2]; /* of a rank's slices: if it has all, and if ranks divide them */
     wf_costs *costs;             /* of the graph's units */
     wfi_rank *ranks;
@@ -106,7 +107,8 @@ struct wf_program {
     wfi_instruction *instructions;
     int32_t n_blocks, n_instructions;
     size_t block_capacity, instruction_capacity;
-    const wfi_backend *backend; /* whose kernels */
+    const wfi_backend *backend;        /* whose kernels, ... */
+    const wfi_backend **unit_backends; /* ... or [n_units] of each unit; NULL: all the same */
     wfi_program_use use;
     const wf_program *like; /* while it is made: whose state, in the same arenas, is left alone */
     /* > 0, for tests: no two blocks or temporaries share bytes, and so many lie between them, which
@@ -285,15 +287,19 @@ static inline const wfi_allreduce *wfi_change_algorithm(const wf_program *p,
                                                         const wfi_instruction *now) {
     return wfi_is_reduction(now) && now->to == WFI_REPLICATE ? p->plan->allreduce : NULL;
 }
+/* Whether members stage what they add: so does the algorithm, or their kernels do not reach the
+ * memory of all others. */
+bool wfi_change_stages(const wf_program *p, const wfi_instruction *now);
 /* How many pieces it moves: its references but the staging, which is the last. */
 static inline int32_t wfi_n_moved(const wf_program *p, const wfi_instruction *now) {
-    const wfi_allreduce *how = wfi_change_algorithm(p, now);
-    return now->n_references - (how && how->n_staged);
+    return now->n_references - wfi_change_stages(p, now);
 }
 int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now);
 /* What member `own` does about piece r of a change in a phase; `now` is its instruction, or any
  * member's of an all-reduce.
- * Elements are of 4 bytes. Fills steps [at most as many as members] and returns how many. */
+ * Elements are of 4 bytes. Fills steps [WFI_STEPS_A_MEMBER for each member, some of which it works
+ * in] and returns how many. */
+enum { WFI_STEPS_A_MEMBER = 3 };
 int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_t own, int32_t r,
                          int32_t phase, wfi_reduce_step *steps);
 /* Bytes that a member stages of others' pieces: of one after the other, so the largest counts. */
@@ -374,8 +380,8 @@ void wfi_instruction_text(const wf_program *p, int32_t i, wfi_text *text);
 /* Of a job, whichever processes they live in. */
 #define WFI_MAX_RANKS 1024
 
-/* How the recipe has nodes computed; borrows the program. */
-wfi_kernel_options wfi_program_kernel_options(const wf_program *p);
+/* How the recipe has nodes of a unit computed; borrows the program. */
+wfi_kernel_options wfi_program_kernel_options(const wf_program *p, int32_t unit);
 /* The same code once more, for a replica that needs kernels of its own. */
 wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out);
 

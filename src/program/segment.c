@@ -17,9 +17,9 @@ typedef struct builder {
     size_t temporary_capacity;
     const wfi_format **packed_format; /* [step of pack] */
     size_t packed_capacity;
-    int32_t *sum_of;                 /* [n_values] */
-    int32_t *first_node, *next_node; /* [n_units], [n_nodes] each unit's nodes in order, or -1 */
-    const wfi_kernel_options *options;
+    int32_t *sum_of;                   /* [n_values] */
+    int32_t *first_node, *next_node;   /* [n_units], [n_nodes] each unit's nodes in order, or -1 */
+    const wfi_kernel_options *options; /* [n_units] */
     int32_t workspace_slot;
 } builder;
 
@@ -164,8 +164,8 @@ static wf_status address_packed(builder *b, int32_t v, const wfi_format *format,
     *out = (wfi_address){slot, offset};
     if (step < pack->n_steps) return WF_OK;
     wfi_kernel *kernel;
-    WF_TRY(
-        wfi_kernel_create_pack(code->ctx, b->options, format, &code->g->values[v].shape, &kernel));
+    WF_TRY(wfi_kernel_create_pack(code->ctx, &b->options[b->segment->unit], format,
+                                  &code->g->values[v].shape, &kernel));
     wfi_segment_step *s;
     wf_status status = push_step(b, pack, kernel, &s);
     if (status != WF_OK) {
@@ -214,15 +214,16 @@ static wf_status add_accumulate(builder *b, int32_t i) {
     const wfi_weight_gradient *w = &g->weight_gradients[i];
     const wf_shape *shape = &g->values[w->param].shape;
     const wfi_format *format = b->formats[wfi_value_root(g, w->value)];
+    const wfi_kernel_options *options = &b->options[b->segment->unit];
     wfi_kernel *assign, *add;
     wfi_segment_step *step;
-    WF_TRY(wfi_kernel_create_accumulate(b->code->ctx, b->options, format, shape, false, &assign));
+    WF_TRY(wfi_kernel_create_accumulate(b->code->ctx, options, format, shape, false, &assign));
     wf_status status = push_step(b, b->segment, assign, &step);
     if (status != WF_OK) {
         wfi_kernel_destroy(assign);
         return status;
     }
-    WF_TRY(wfi_kernel_create_accumulate(b->code->ctx, b->options, format, shape, true, &add));
+    WF_TRY(wfi_kernel_create_accumulate(b->code->ctx, options, format, shape, true, &add));
     step->kernel_add = add;
     step->summand = wfi_value_root(g, w->value);
     int32_t at = b->segment->n_steps - 1;
@@ -284,7 +285,7 @@ static wf_status find_adding(const builder *b, int32_t n, wfi_kernel **adding_ou
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] >= 0 && (kernel->format[node->n_in + i] || b->sum_of[node->out[i]] < 0))
             return WF_OK;
-    return wfi_kernel_create_adding(b->code->ctx, g, node, b->options, adding_out);
+    return wfi_kernel_create_adding(b->code->ctx, g, node, &b->options[node->unit], adding_out);
 }
 
 static wf_status add_node(builder *b, int32_t n) {
@@ -440,7 +441,7 @@ static wf_status create_kernels(builder *b) {
         const wfi_node *node = &g->nodes[n];
         if (node->dead) continue;
         if (wfi_node_is_alias(g, node)) continue;
-        WF_TRY(wfi_kernel_create(b->code->ctx, g, node, b->options, &b->kernels[n]));
+        WF_TRY(wfi_kernel_create(b->code->ctx, g, node, &b->options[node->unit], &b->kernels[n]));
     }
     return WF_OK;
 }

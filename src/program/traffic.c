@@ -18,8 +18,7 @@ typedef struct tally {
 
 typedef struct counting {
     wf_program *p;
-    wfi_reduce_step *steps; /* [n_ranks] */
-    tally *tallies;         /* of all-reduces, which are by one algorithm */
+    tally *tallies; /* of all-reduces, which are by one algorithm */
     int32_t n_tallies;
     size_t capacity;
     bytes *members; /* [n_ranks] in another change */
@@ -41,8 +40,8 @@ static void count_gradient(const counting *c, const wfi_instruction *now, int32_
     int32_t n_phases = wfi_change_n_phases(c->p, now);
     for (part.own = 0; part.own < part.n; part.own++)
         for (int32_t phase = 0; phase < n_phases; phase++) {
-            int32_t n = wfi_change_steps(c->p, now, part.own, r, phase, c->steps);
-            for (int32_t k = 0; k < n; k++) count_step(&part, &c->steps[k], members);
+            int32_t n = wfi_change_steps(c->p, now, part.own, r, phase, c->p->steps);
+            for (int32_t k = 0; k < n; k++) count_step(&part, &c->p->steps[k], members);
         }
 }
 
@@ -149,16 +148,14 @@ static wf_status count_all(counting *c, bool of_replicas) {
 
 wf_status wfi_program_count_traffic(wf_program *p) {
     counting c = {.p = p};
-    c.steps = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *c.steps, "counting bytes");
     c.members = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *c.members, "counting bytes");
     for (int32_t r = 0; r < p->n_ranks; r++)
         p->ranks[r].sent_bytes = p->ranks[r].received_bytes = 0;
-    wf_status status = c.steps && c.members ? count_all(&c, false) : WF_NO_MEMORY;
+    wf_status status = c.members ? count_all(&c, false) : WF_NO_MEMORY;
     wfi_program_share(p);
     if (status == WF_OK) status = count_all(&c, true);
     for (int32_t k = 0; k < c.n_tallies; k++) wfi_free(p->ctx, c.tallies[k].members);
     wfi_free(p->ctx, c.tallies);
-    wfi_free(p->ctx, c.steps);
     wfi_free(p->ctx, c.members);
     return status;
 }

@@ -111,11 +111,14 @@ static wf_status find_gaps(wfi_gaps *g) {
 /* ---- life ---- */
 
 wf_status wfi_gaps_create(const wf_program *p, const wfi_worker *workers, wfi_gaps **gaps_out) {
-    if (p->backend->device->is_separate)
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        const wfi_device_class *kind = wfi_plan_device(p->plan, r).kind;
+        if (!kind->is_separate) continue;
         return wfi_fail(p->ctx, WF_UNSUPPORTED,
                         "WEFT_ARENA_GAP on %s devices: the host cannot see "
                         "their memory",
-                        p->backend->device->name);
+                        kind->name);
+    }
     wfi_gaps *g = wfi_alloc(p->ctx, 1, sizeof *g, "gaps in memory");
     if (!g) return WF_NO_MEMORY;
     *g = (wfi_gaps){.p = p, .workers = workers};

@@ -60,14 +60,36 @@ static char *address(const void *self, int32_t replica, wfi_window window, int64
     return (char *)wfi_executor_at(g->f->e, r) + (size_t)at * sizeof(float);
 }
 
+static wfi_device *device_of(const phase *f, int32_t member) {
+    return f->e->workers[f->e->p->instructions[f->members[member]].rank].device;
+}
+
+/* A copy that no kernel of the rank's device can make; all other steps stay in memory that it
+ * reaches (wfi_reduce_stage). */
+static bool is_far(const phase *f, const wfi_reduce_step *step) {
+    bool copies = step->kind == WFI_REDUCE_COPY || step->kind == WFI_REDUCE_STAGE;
+    return copies && !wfi_device_reaches(device_of(f, f->part.own), device_of(f, step->left));
+}
+
+static wf_status fetch(const gradient *g, wfi_stream_queue *stream, const wfi_reduce_step *step) {
+    wfi_access from, to;
+    (void)wfi_reduce_access(&g->f->part, step, 0, &from);
+    (void)wfi_reduce_access(&g->f->part, step, 1, &to);
+    return wfi_memory_fetch(
+        stream, address(g, to.rank, to.window, to.begin), device_of(g->f, from.rank),
+        address(g, from.rank, from.window, from.begin), (size_t)from.n * sizeof(float));
+}
+
 static wf_status run_steps(const phase *f, const gradient *g, const wfi_reduce_step *steps,
                            int32_t n) {
     static const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
     const wfi_step_memory memory = {.arithmetic = &sums, .address = address, .self = g};
     const wfi_worker *w = &f->e->workers[f->now->rank];
+    wfi_stream_queue *stream = w->streams[f->now->stream];
     for (int32_t k = 0; k < n; k++)
-        WF_TRY(
-            w->backend->collective_step(w->streams[f->now->stream], &memory, &f->part, &steps[k]));
+        WF_TRY(is_far(f, &steps[k])
+                   ? fetch(g, stream, &steps[k])
+                   : w->backend->collective_step(stream, &memory, &f->part, &steps[k]));
     return WF_OK;
 }
 
@@ -75,7 +97,7 @@ static wf_status run_phase(void *self, void *argument) {
     const wfi_executor *e = self;
     int32_t i = wfi_argument_instruction(argument);
     phase f = find_phase(e, i, wfi_argument_phase(argument));
-    wfi_reduce_step steps[WFI_MAX_RANKS];
+    wfi_reduce_step steps[WFI_STEPS_A_MEMBER * WFI_MAX_RANKS];
     wfi_executor_delay(e, i);
     if (f.part.phase == 0) wfi_executor_begin(e, i);
     for (int32_t r = 0; r < f.n_units; r++) {
@@ -100,7 +122,7 @@ static wf_status touch_step(const phase *f, const gradient *g, const wfi_reduce_
 
 static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
     phase f = find_phase(e, i, number);
-    wfi_reduce_step steps[WFI_MAX_RANKS];
+    wfi_reduce_step steps[WFI_STEPS_A_MEMBER * WFI_MAX_RANKS];
     for (int32_t r = 0; r < f.n_units; r++) {
         int32_t n = list_steps(&f, r, steps);
         for (int32_t k = 0; k < n; k++) WF_TRY(touch_step(&f, &(gradient){&f, r}, &steps[k]));

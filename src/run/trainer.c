@@ -16,7 +16,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
         list = *given;
     else
         WF_TRY(wfi_devices_parse(t->ctx, config->devices, n_ranks, &list));
-    const char *devices = config->devices ? config->devices : list.kind->name;
+    const char *devices = config->devices ? config->devices : list.kinds[0]->name;
     char replicas[64] = "";
     if (n_ranks == 1)
         snprintf(replicas, sizeof replicas, "--plan dp=%d for a replica on each, or ", list.n);
@@ -25,7 +25,8 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
             t->ctx, WF_INVALID_ARG,
             "devices '%s' are %d, but the plan %s has %d rank%s: give %s--devices %s:%d", devices,
             list.n, wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s", replicas,
-            list.kind->name, n_ranks);
+            list.kinds[0]->name, n_ranks);
+    WF_TRY(wfi_plan_set_devices(t->plan, &list, t->job != NULL));
     if (n_ranks > WFI_MAX_RANKS)
         return wfi_fail(t->ctx, WF_UNSUPPORTED, "%d ranks in one process; it takes at most %d",
                         n_ranks, WFI_MAX_RANKS);
@@ -52,7 +53,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
         w->folder = t->folder;
         /* Unless they are named, a machine's cores are divided among its ranks. */
         bool is_divided = t->job && !config->devices;
-        WF_TRY(wfi_worker_create(w, list.kind,
+        WF_TRY(wfi_worker_create(w, list.kinds[r],
                                  is_divided ? wf_job_local_rank(t->job) : list.place[r],
                                  is_divided ? wf_job_n_local_ranks(t->job) : list.n_places));
     }

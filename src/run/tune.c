@@ -389,7 +389,7 @@ wf_status wf_tuning_create(wf_context *ctx, const wf_model *model, const wf_reci
     t->owner = (wfi_owner){.ctx = ctx, .failure = &t->failure};
     wf_status status = wf_program_create(ctx, model, &untuned, plan, WF_PROGRAM_TRAIN, &t->program);
     if (status == WF_OK) {
-        t->options = wfi_program_kernel_options(t->program);
+        t->options = wfi_program_kernel_options(t->program, 0);
         status = find_shapes(t);
     }
     if (status == WF_OK) status = open(t);

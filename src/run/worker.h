@@ -4,7 +4,7 @@
 
 #include "comm/job/control.h"
 #include "comm/transport/remote.h"
-#include "device/device.h"
+#include "device/list.h"
 #include "program/program.h"
 #include "run/observer.h"
 
@@ -37,25 +37,6 @@ typedef struct wfi_worker {
      * the segment, else own_not_finite. */
     int64_t *not_finite, own_not_finite;
 } wfi_worker;
-
-#define WFI_MAX_DEVICES 4096
-
-/* Where ranks live: rank r on the device `place[r]` of `n_places`, which divide the cores. */
-typedef struct wfi_device_list {
-    const wfi_device_class *kind;
-    int n, n_places;
-    int place[WFI_MAX_DEVICES];
-} wfi_device_list;
-
-/* "cpu", "cpu:N" (N ranks, a device each) or a list such as "cpu:1,cpu:0" (rank 0 on device
- * 1; two ranks may name the same). NULL: `n_ranks` of the default kind. Errors: INVALID_ARG,
- * UNSUPPORTED (two kinds). */
-wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks,
-                            wfi_device_list *list_out);
-
-/* One device by its own name: "cpu" (the first) or "cpu:3", in a list of one rank. Errors:
- * INVALID_ARG, UNSUPPORTED (no such kind, or one without memory). */
-wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list_out);
 
 /* `worker` says whose it is: owner, job, trainer, shift_bytes. Errors: UNSUPPORTED for a device
  * without memory. */

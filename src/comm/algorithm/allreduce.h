@@ -36,7 +36,7 @@ typedef enum wfi_reduce_kind {
     WFI_REDUCE_SUM,   /* own = everybody's IN, over the tree of base/tree.h */
     WFI_REDUCE_ADD,   /* own = left's + right's */
     WFI_REDUCE_COPY,  /* own = left's */
-    WFI_REDUCE_STAGE, /* into the own staging: left's IN */
+    WFI_REDUCE_STAGE, /* into the own staging: left's IN, at `slot` */
     WFI_REDUCE_STAGED /* own = own IN and what is staged, over the tree of base/tree.h */
 } wfi_reduce_kind;
 
@@ -50,9 +50,10 @@ typedef enum wfi_reduce_target { WFI_TO_OWN, WFI_TO_ALL, WFI_TO_ROOT } wfi_reduc
 
 typedef struct wfi_reduce_step {
     wfi_reduce_kind kind;
-    int32_t left, right; /* ranks, by kind */
-    int64_t begin, end;  /* elements of what is read; never empty */
-    wfi_window left_in, right_in;
+    int32_t left, right;          /* ranks, by kind */
+    int64_t begin, end;           /* elements of what is read; never empty */
+    wfi_window left_in, right_in; /* STAGING: the left one is in slot 0, the right one in 1 */
+    int32_t slot;                 /* a place of as many elements in the staging */
     /* Where it is written: to whose window, from which element on. */
     wfi_reduce_target target;
     wfi_window to;
@@ -86,6 +87,13 @@ typedef struct wfi_access {
  * False: it has no more. */
 bool wfi_reduce_access(const wfi_reduce_part *part, const wfi_reduce_step *step, int32_t i,
                        wfi_access *access_out);
+
+/* The same step by a rank which can only copy from others that are not `is_near` it: those operands
+ * are staged first. Fills steps [at most n + 2] and returns how many; what is no sum, or of near
+ * ones, stays one. */
+int32_t wfi_reduce_stage(const wfi_reduce_part *part, const wfi_reduce_step *step,
+                         bool (*is_near)(const void *self, int32_t rank), const void *self,
+                         wfi_reduce_step *steps);
 
 typedef struct wfi_allreduce {
     const char *name;

@@ -11,7 +11,10 @@ static int32_t list_steps(const wfi_reduce_part *part, wfi_reduce_step *steps) {
     int32_t i = 0;
     wfi_reduce_slice(part, part->n, part->own, &step.begin, &step.end);
     for (step.left = 0; step.left < part->n; step.left++)
-        if (step.left != part->own) i = wfi_reduce_push(steps, i, step);
+        if (step.left != part->own) {
+            i = wfi_reduce_push(steps, i, step);
+            step.slot++;
+        }
     wfi_reduce_step sum = {.kind = WFI_REDUCE_STAGED, .begin = step.begin, .end = step.end};
     wfi_reduce_complete(how, part, &sum);
     return wfi_reduce_push(steps, i, sum);

@@ -1,0 +1,26 @@
+/* Lists of devices, as users type them. Private. */
+#ifndef WFI_DEVICE_LIST_H
+#define WFI_DEVICE_LIST_H
+
+#include "device/device.h"
+
+#define WFI_MAX_DEVICES 4096
+
+/* Where ranks live: rank r on the device `place[r]` of its kind; CPU devices, of which there are
+ * `n_places`, divide the cores. */
+typedef struct wfi_device_list {
+    int n, n_places;
+    const wfi_device_class *kinds[WFI_MAX_DEVICES];
+    int place[WFI_MAX_DEVICES];
+} wfi_device_list;
+
+/* "cpu", "cpu:N" (N ranks, a device each) or a list such as "cpu:1,opencl:0" (rank 0 on CPU device
+ * 1; two ranks may name the same). NULL: `n_ranks` of the default kind. Errors: INVALID_ARG. */
+wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks,
+                            wfi_device_list *list_out);
+
+/* One device by its own name: "cpu" (the first) or "cpu:3", in a list of one rank. Errors:
+ * INVALID_ARG, UNSUPPORTED (no such kind, or one without memory that the host sees). */
+wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list_out);
+
+#endif

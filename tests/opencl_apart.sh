@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# label: once
+# Ranks whose kernels do not reach each other's memory: on two OpenCL devices, and on devices of two kinds.
+# Planned are the bytes that are staged, and the happens-before checker sees each access.
+kind=opencl
+source tests/gpu_train.bash
+export POCL_DEVICES="pthread pthread" WEFT_CHECK_EVENTS=1
+found=$("$WEFT" info | grep -o "opencl: .*")
+[[ $found == "opencl: 2 "* ]] || { echo "skipped: PoCL shows no two devices: $found"; exit 77; }
+
+# ---- one kind ----
+mlp=(--model mlp --optimizer adamw --lr 1e-3 --clip-norm 0.5)
+on opencl:1 "${mlp[@]}"
+one=$(field weights_sha256 <"$folder/report")
+for plan in dp=2 dp=2,zero=3 dp=2,allreduce=tree; do same 2 "$plan" "${mlp[@]}"; done
+same 4 dp=4,allreduce=direct "${mlp[@]}"
+same 4 dp=4,allreduce=tree "${mlp[@]}"
+# Two of four are on one device.
+on opencl:0,opencl:1,opencl:0,opencl:1 --plan dp=4 "${mlp[@]}"
+[[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "two devices for four ranks: not one rank's bits"
+
+# ---- two kinds: each stage has the bits of its own ----
+gpt=(--model gpt2-tiny --tokens 32 --optimizer adamw --lr 1e-3 --clip-norm 0.5)
+for devices in cpu:0,opencl:0 opencl:0,cpu:0; do
+    on "$devices" --plan pp=2,schedule=gpipe "${gpt[@]}"
+    one=$(field weights_sha256 <"$folder/report")
+    on "$devices" --plan pp=2,schedule=zb2 "${gpt[@]}"
+    [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$devices: other bits by another schedule"
+done
+expect 2 "share unit embed, but are on cpu and on opencl devices" \
+    "${train[@]}" --steps 1 --batch 4 "${gpt[@]}" --plan dp=2 --devices cpu:0,opencl:0
+finish
