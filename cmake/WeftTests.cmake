@@ -98,6 +98,12 @@ endfunction()
 weft_add_stand_in(stand_in_cuda libcuda.so.1 ${PROJECT_SOURCE_DIR}/tests/stand_in/cuda.c
   ${PROJECT_SOURCE_DIR}/tests/stand_in/groups.c ${kernels})
 weft_add_stand_in(stand_in_nvrtc libnvrtc.so.13 ${PROJECT_SOURCE_DIR}/tests/stand_in/nvrtc.c)
+weft_add_stand_in(stand_in_cublaslt libcublasLt.so.13 ${PROJECT_SOURCE_DIR}/tests/stand_in/cublaslt.c)
+weft_add_stand_in(stand_in_cudnn libcudnn.so.9 ${PROJECT_SOURCE_DIR}/tests/stand_in/cudnn.c)
+foreach(library IN ITEMS stand_in_cublaslt stand_in_cudnn) # they queue on the driver's streams
+  target_link_libraries(${library} PRIVATE $<TARGET_FILE:stand_in_cuda>)
+  add_dependencies(${library} stand_in_cuda)
+endforeach()
 
 # ---- tests in C ----
 

@@ -1,16 +1,14 @@
-/* CUDA's backend: weft's own kernels. */
+/* CUDA's backend: cuBLASLt's products and cuDNN's convolutions where these libraries are, weft's
+ * own kernels for all else. */
+#include "kernel/cuda/library.h"
 #include "kernel/gpu/gpu.h"
-
-static const char *library_text(wf_context *ctx) {
-    (void)ctx;
-    return "weft's kernels (CUDA)";
-}
 
 static wfi_bf16_speed bf16_speed(void) {
     return WFI_BF16_ABSENT;
 }
 
-static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_gpu};
+static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_cublaslt, &wfi_kernel_cudnn,
+                                                         &wfi_kernel_gpu};
 
 const wfi_backend wfi_backend_cuda = {
     .device = &wfi_device_cuda,
@@ -24,6 +22,6 @@ const wfi_backend wfi_backend_cuda = {
     .statistics = wfi_gpu_statistics,
     .collective_step = wfi_gpu_collective_step,
     .thread_enter = wfi_gpu_thread_enter,
-    .library = library_text,
+    .library = wfi_cuda_libraries_text,
     .bf16_speed = bf16_speed,
 };

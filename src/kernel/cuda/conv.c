@@ -1,0 +1,237 @@
+/* Convolutions by cuDNN, of those of its algorithms that give the same bits each time. Ways are
+ * these algorithms, in the order of the library's heuristics. */
+#include "kernel/cuda/library.h"
+#include "op/op_table.h"
+
+#include <stdio.h>
+
+/* The most that an algorithm gets to work in. */
+#define MOST_WORKSPACE_BYTES ((size_t)256 << 20)
+#define MOST_ALGORITHMS      16
+
+/* What the library is given, in its order: two operands, what is made of them. */
+enum { FIRST, SECOND, RESULT, N_PARTS };
+
+/* x and weight, weight and dy, x and dy: the backward's inputs are given in the other order. */
+static const struct direction {
+    const wfi_op *op;
+    int filter;       /* which of the three is the weight, or its gradient */
+    int first_unlike; /* algorithms from there on add other numbers than those of the op */
+} directions[] = {{&wfi_op_conv2d, SECOND, CUDNN_CONVOLUTION_FWD_ALGO_FFT},
+                  {&wfi_op_conv2d_backward_data, FIRST, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT},
+                  {&wfi_op_conv2d_backward_weight, RESULT, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT}};
+enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
+
+/* wfi_kernel.state */
+typedef struct conv {
+    const wfi_cudnn *dnn;
+    int direction, algo;
+    int operand[N_PARTS], bias; /* of the node; bias -1: there is none */
+    void *part[N_PARTS];        /* descriptors */
+    cudnnTensorDescriptor_t bias_part;
+    cudnnConvolutionDescriptor_t conv;
+    char detail[16];
+} conv;
+
+static const char *const *forms_of(const wfi_op *op) {
+    static const char *const forms[] = {"cudnn", NULL};
+    (void)op;
+    return forms;
+}
+
+static wf_status decline(const char **reason_out, const char *reason) {
+    *reason_out = reason;
+    return WF_UNSUPPORTED;
+}
+
+/* ---- what the library is told ---- */
+
+static int make_tensor(const wfi_cudnn *dnn, const int64_t dim[4], void **out) {
+    int error = dnn->CreateTensorDescriptor(out);
+    return error ? error
+                 : dnn->SetTensor4dDescriptor(*out, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT,
+                                              (int)dim[0], (int)dim[1], (int)dim[2], (int)dim[3]);
+}
+
+static int make_filter(const wfi_cudnn *dnn, const int64_t dim[4], void **out) {
+    int error = dnn->CreateFilterDescriptor(out);
+    return error ? error
+                 : dnn->SetFilter4dDescriptor(*out, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW,
+                                              (int)dim[0], (int)dim[1], (int)dim[2], (int)dim[3]);
+}
+
+/* In F32 itself, not in TF32. */
+static int make_conv(const wfi_cudnn *dnn, const wfi_attr *attr, void **out) {
+    int pad = (int)attr->conv.pad, stride = (int)attr->conv.stride;
+    int dilation = (int)attr->conv.dilation;
+    int error = dnn->CreateConvolutionDescriptor(out);
+    if (!error)
+        error = dnn->SetConvolution2dDescriptor(*out, pad, pad, stride, stride, dilation, dilation,
+                                                CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT);
+    if (!error) error = dnn->SetConvolutionGroupCount(*out, (int)attr->conv.groups);
+    return error ? error : dnn->SetConvolutionMathType(*out, CUDNN_FMA_MATH);
+}
+
+static int make_parts(const wfi_kernel *kernel, conv *c) {
+    const wfi_node *node = kernel->node;
+    bool is_forward = c->direction == FORWARD;
+    const int operand[N_PARTS] = {!is_forward, is_forward, node->n_in};
+    int error = make_conv(c->dnn, &node->attr, &c->conv);
+    for (int i = 0; i < N_PARTS && !error; i++) {
+        const int64_t *dim = wfi_operand_value(kernel, operand[i])->shape.dim;
+        c->operand[i] = operand[i];
+        error = (i == directions[c->direction].filter ? make_filter : make_tensor)(c->dnn, dim,
+                                                                                   &c->part[i]);
+    }
+    int bias = is_forward ? 2 : node->n_in + 1;
+    bool has_bias = bias < kernel->n_operands && bias != node->n_in &&
+                    c->direction != BACKWARD_DATA && wfi_operand_value(kernel, bias);
+    c->bias = has_bias ? bias : -1;
+    if (!has_bias || error) return error;
+    int64_t n_channels = wfi_operand_value(kernel, bias)->shape.dim[0];
+    return make_tensor(c->dnn, (const int64_t[]){1, n_channels, 1, 1}, &c->bias_part);
+}
+
+/* ---- which algorithm ---- */
+
+static int ask_choices(const conv *c, cudnnHandle_t handle, int *n, wfi_cudnn_choice *all) {
+    const wfi_cudnn *dnn = c->dnn;
+    return (c->direction == FORWARD         ? dnn->GetConvolutionForwardAlgorithm_v7
+            : c->direction == BACKWARD_DATA ? dnn->GetConvolutionBackwardDataAlgorithm_v7
+                                            : dnn->GetConvolutionBackwardFilterAlgorithm_v7)(
+        handle, c->part[FIRST], c->part[SECOND], c->conv, c->part[RESULT], MOST_ALGORITHMS, n, all);
+}
+
+static int ask_workspace(const conv *c, cudnnHandle_t handle, int algo, size_t *bytes) {
+    const wfi_cudnn *dnn = c->dnn;
+    return (c->direction == FORWARD         ? dnn->GetConvolutionForwardWorkspaceSize
+            : c->direction == BACKWARD_DATA ? dnn->GetConvolutionBackwardDataWorkspaceSize
+                                            : dnn->GetConvolutionBackwardFilterWorkspaceSize)(
+        handle, c->part[FIRST], c->part[SECOND], c->conv, c->part[RESULT], algo, bytes);
+}
+
+/* The way's; none: *found_out is false. */
+static int choose(wfi_kernel *kernel, conv *c, cudnnHandle_t handle, bool *found_out) {
+    wfi_cudnn_choice all[MOST_ALGORITHMS];
+    int n = 0, error = ask_choices(c, handle, &n, all);
+    *found_out = false;
+    for (int k = 0, number = 0; !error && k < n && !*found_out; k++) {
+        const wfi_cudnn_choice *one = &all[k];
+        bool is_alike = one->algo < directions[c->direction].first_unlike;
+        bool is_f32 = one->mathType == CUDNN_FMA_MATH || one->mathType == CUDNN_DEFAULT_MATH;
+        size_t bytes = 0;
+        if (one->status || one->determinism != CUDNN_DETERMINISTIC || !is_f32) continue;
+        if (kernel->options.conv == WF_CONV_DIRECT && !is_alike) continue;
+        if (ask_workspace(c, handle, one->algo, &bytes)) continue;
+        if (bytes > MOST_WORKSPACE_BYTES || number++ < kernel->way.number) continue;
+        c->algo = one->algo;
+        kernel->scratch_bytes = bytes;
+        *found_out = true;
+    }
+    return error;
+}
+
+/* ---- the implementation ---- */
+
+static const char *why_not(const wfi_kernel *kernel, int direction) {
+    bool has_one_output = kernel->n_operands == kernel->node->n_in + 1;
+    if (kernel->adds && (direction != BACKWARD_WEIGHT || !has_one_output)) return "it has to add";
+    for (int i = 0; i < kernel->n_operands; i++) {
+        const wfi_value *value = wfi_operand_value(kernel, i);
+        if (!value) continue;
+        if (value->dtype != WF_F32) return "it would have to compute with BF16";
+        if (!wf_shape_n_elem(&value->shape)) return "it is empty";
+        if (wf_shape_n_elem(&value->shape) > INT32_MAX) return "it is too large";
+    }
+    return NULL;
+}
+
+/* With the handles: sets up what is given to the library. */
+static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handles,
+                               const char **reason_out) {
+    conv *c = kernel->state;
+    bool is_found = false;
+    c->dnn = &handles->libraries->dnn;
+    if (!handles->dnn) return decline(reason_out, handles->libraries->no_dnn);
+    int error = make_parts(kernel, c);
+    if (!error) error = choose(kernel, c, handles->dnn, &is_found);
+    if (error || !is_found)
+        return decline(reason_out, "cuDNN has no algorithm for it with the same bits each time");
+    snprintf(c->detail, sizeof c->detail, "algo%d", c->algo);
+    kernel->detail = c->detail;
+    kernel->way.form = 0;
+    wfi_use_whole_values(kernel);
+    return WF_OK;
+}
+
+static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
+    wfi_cuda_handles *handles;
+    size_t d = 0;
+    while (d < WFI_COUNT(directions) && directions[d].op != kernel->node->op) d++;
+    if (d == WFI_COUNT(directions)) return decline(reason_out, "it is no convolution");
+    *reason_out = why_not(kernel, (int)d);
+    if (*reason_out) return WF_UNSUPPORTED;
+    conv *c = wfi_alloc(kernel->ctx, 1, sizeof *c, "a kernel");
+    if (!c) return WF_NO_MEMORY;
+    kernel->state = c;
+    c->direction = (int)d;
+    WF_TRY(wfi_cuda_take_handles(kernel->ctx, NULL, &handles));
+    wf_status status = describe_with(kernel, handles, reason_out);
+    wfi_cuda_give_handles(handles);
+    return status;
+}
+
+/* A bias is added to what stands there; its gradient is of dy, the second part. */
+static int run_bias(const conv *c, cudnnHandle_t handle, void *const operands[]) {
+    const float one = 1, none = 0;
+    if (c->bias < 0) return CUDNN_STATUS_SUCCESS;
+    return c->direction == FORWARD
+               ? c->dnn->AddTensor(handle, &one, c->bias_part, operands[c->bias], &one,
+                                   c->part[RESULT], operands[c->operand[RESULT]])
+               : c->dnn->ConvolutionBackwardBias(handle, &one, c->part[SECOND],
+                                                 operands[c->operand[SECOND]], &none, c->bias_part,
+                                                 operands[c->bias]);
+}
+
+static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                     void *scratch, const wfi_step_args *step) {
+    (void)step;
+    const conv *c = kernel->state;
+    const wfi_cudnn *dnn = c->dnn;
+    const float one = 1, kept = kernel->adds;
+    wfi_cuda_handles *handles;
+    WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
+    int error = (c->direction == FORWARD         ? dnn->ConvolutionForward
+                 : c->direction == BACKWARD_DATA ? dnn->ConvolutionBackwardData
+                                                 : dnn->ConvolutionBackwardFilter)(
+        handles->dnn, &one, c->part[FIRST], operands[c->operand[FIRST]], c->part[SECOND],
+        operands[c->operand[SECOND]], c->conv, c->algo, scratch, kernel->scratch_bytes, &kept,
+        c->part[RESULT], operands[c->operand[RESULT]]);
+    if (!error) error = run_bias(c, handles->dnn, operands);
+    wfi_cuda_give_handles(handles);
+    if (!error) return WF_OK;
+    return wfi_fail(kernel->ctx, WF_DEVICE, "cuDNN refuses %s of unit %s: %s", kernel->label,
+                    kernel->graph->units[kernel->node->unit].name, dnn->GetErrorString(error));
+}
+
+static void destroy(wfi_kernel *kernel) {
+    conv *c = kernel->state;
+    if (!c) return;
+    for (int i = 0; i < N_PARTS; i++)
+        if (c->part[i] && i == directions[c->direction].filter)
+            c->dnn->DestroyFilterDescriptor(c->part[i]);
+        else if (c->part[i])
+            c->dnn->DestroyTensorDescriptor(c->part[i]);
+    if (c->bias_part) c->dnn->DestroyTensorDescriptor(c->bias_part);
+    if (c->conv) c->dnn->DestroyConvolutionDescriptor(c->conv);
+    wfi_free(kernel->ctx, c);
+}
+
+const wfi_kernel_impl wfi_kernel_cudnn = {
+    .name = "cudnn",
+    .describe = describe,
+    .forms = forms_of,
+    .prepare = wfi_cuda_prepare,
+    .run = run,
+    .destroy = destroy,
+};

@@ -1,0 +1,237 @@
+/* cuDNN and cuBLASLt, found at run time: what of their interfaces is used, by the names that they
+ * have there. Declared here, so that no header of CUDA's is needed. Private to kernel/cuda.
+ *
+ * A test that includes the real headers first defines WFI_CUDA_TYPES_ARE_DECLARED, and compares.
+ */
+#ifndef WFI_CUDA_MATH_H
+#define WFI_CUDA_MATH_H
+
+#include "base/base.h"
+
+/* What heuristics say of an algorithm of a convolution, whatever its direction. */
+typedef struct wfi_cudnn_choice {
+    int algo, status;
+    float time;
+    size_t memory;
+    int determinism, mathType, reserved[3];
+} wfi_cudnn_choice;
+
+/* The same of a product. */
+typedef struct wfi_cublaslt_choice {
+    struct {
+        uint64_t data[8];
+    } algo;
+    size_t workspaceSize;
+    int state;
+    float wavesCount;
+    int reserved[4];
+} wfi_cublaslt_choice;
+
+/* Constants, by name and value. */
+#define WFI_CUDA_MATH_CONSTANTS(X)                                                                 \
+    X(CUDNN_STATUS_SUCCESS, 0)                                                                     \
+    X(CUDNN_DATA_FLOAT, 0)                                                                         \
+    X(CUDNN_TENSOR_NCHW, 0)                                                                        \
+    X(CUDNN_CROSS_CORRELATION, 1)                                                                  \
+    X(CUDNN_DEFAULT_MATH, 0)                                                                       \
+    X(CUDNN_FMA_MATH, 3)                                                                           \
+    X(CUDNN_DETERMINISTIC, 1)                                                                      \
+    X(CUDNN_CONVOLUTION_FWD_ALGO_FFT, 4)                                                           \
+    X(CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, 2)                                                      \
+    X(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, 2)                                                    \
+    X(CUBLAS_STATUS_SUCCESS, 0)                                                                    \
+    X(CUBLAS_OP_T, 1)                                                                              \
+    X(CUBLAS_COMPUTE_32F, 68)                                                                      \
+    X(CUDA_R_32F, 0)                                                                               \
+    X(CUDA_R_16BF, 14)                                                                             \
+    X(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2)                                                   \
+    X(CUBLASLT_EPILOGUE_DEFAULT, 1)                                                                \
+    X(CUBLASLT_EPILOGUE_BIAS, 4)                                                                   \
+    X(CUBLASLT_EPILOGUE_BGRADA, 256)                                                               \
+    X(CUBLASLT_EPILOGUE_BGRADB, 512)                                                               \
+    X(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 5)                                                       \
+    X(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 6)                                              \
+    X(CUBLASLT_MATMUL_DESC_TRANSA, 3)                                                              \
+    X(CUBLASLT_MATMUL_DESC_TRANSB, 4)                                                              \
+    X(CUBLASLT_MATMUL_DESC_EPILOGUE, 7)                                                            \
+    X(CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8)                                                        \
+    X(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, 26)                                                     \
+    X(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                                                 \
+    X(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 3)                                               \
+    X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 5)                                               \
+    X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8)                                               \
+    X(CUBLASLT_ALGO_CONFIG_ID, 0)                                                                  \
+    X(CUBLASLT_ALGO_CONFIG_TILE_ID, 1)                                                             \
+    X(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 2)                                                          \
+    X(CUBLASLT_ALGO_CONFIG_STAGES_ID, 6)                                                           \
+    X(CUBLAS_OP_N, 0)
+
+#ifndef WFI_CUDA_TYPES_ARE_DECLARED
+#define WFI_CUDA_MATH_CONSTANT(name, value) name = value,
+enum { WFI_CUDA_MATH_CONSTANTS(WFI_CUDA_MATH_CONSTANT) };
+#undef WFI_CUDA_MATH_CONSTANT
+typedef int cudnnStatus_t, cudnnTensorFormat_t, cudnnDataType_t, cudnnConvolutionMode_t;
+typedef int cudnnMathType_t, cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdDataAlgo_t;
+typedef int cudnnConvolutionBwdFilterAlgo_t, cudnnBatchNormMode_t;
+typedef int cublasStatus_t, cublasComputeType_t, cudaDataType, cublasLtMatrixLayoutAttribute_t;
+typedef int cublasLtMatmulDescAttributes_t, cublasLtMatmulPreferenceAttributes_t;
+typedef int cublasLtMatmulAlgoConfigAttributes_t;
+typedef void *cudnnHandle_t, *cudnnTensorDescriptor_t, *cudnnFilterDescriptor_t;
+typedef void *cudnnConvolutionDescriptor_t, *cudaStream_t, *cublasLtHandle_t;
+typedef void *cublasLtMatmulDesc_t, *cublasLtMatrixLayout_t, *cublasLtMatmulPreference_t;
+typedef wfi_cudnn_choice cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionBwdDataAlgoPerf_t;
+typedef wfi_cudnn_choice cudnnConvolutionBwdFilterAlgoPerf_t;
+typedef wfi_cublaslt_choice cublasLtMatmulHeuristicResult_t;
+typedef void cublasLtMatmulAlgo_t;
+#endif
+
+/* name, result, parameters */
+#define WFI_CUDNN_LIST(X)                                                                          \
+    X(GetVersion, size_t, (void))                                                                  \
+    X(GetErrorString, const char *, (cudnnStatus_t))                                               \
+    X(Create, cudnnStatus_t, (cudnnHandle_t *))                                                    \
+    X(Destroy, cudnnStatus_t, (cudnnHandle_t))                                                     \
+    X(SetStream, cudnnStatus_t, (cudnnHandle_t, cudaStream_t))                                     \
+    X(CreateTensorDescriptor, cudnnStatus_t, (cudnnTensorDescriptor_t *))                          \
+    X(DestroyTensorDescriptor, cudnnStatus_t, (cudnnTensorDescriptor_t))                           \
+    X(SetTensor4dDescriptor, cudnnStatus_t,                                                        \
+      (cudnnTensorDescriptor_t, cudnnTensorFormat_t, cudnnDataType_t, int, int, int, int))         \
+    X(CreateFilterDescriptor, cudnnStatus_t, (cudnnFilterDescriptor_t *))                          \
+    X(DestroyFilterDescriptor, cudnnStatus_t, (cudnnFilterDescriptor_t))                           \
+    X(SetFilter4dDescriptor, cudnnStatus_t,                                                        \
+      (cudnnFilterDescriptor_t, cudnnDataType_t, cudnnTensorFormat_t, int, int, int, int))         \
+    X(CreateConvolutionDescriptor, cudnnStatus_t, (cudnnConvolutionDescriptor_t *))                \
+    X(DestroyConvolutionDescriptor, cudnnStatus_t, (cudnnConvolutionDescriptor_t))                 \
+    X(SetConvolution2dDescriptor, cudnnStatus_t,                                                   \
+      (cudnnConvolutionDescriptor_t, int, int, int, int, int, int, cudnnConvolutionMode_t,         \
+       cudnnDataType_t))                                                                           \
+    X(SetConvolutionMathType, cudnnStatus_t, (cudnnConvolutionDescriptor_t, cudnnMathType_t))      \
+    X(SetConvolutionGroupCount, cudnnStatus_t, (cudnnConvolutionDescriptor_t, int))                \
+    X(GetConvolutionForwardAlgorithm_v7, cudnnStatus_t,                                            \
+      (cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,                            \
+       cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, int, int *,                          \
+       cudnnConvolutionFwdAlgoPerf_t *))                                                           \
+    X(GetConvolutionBackwardDataAlgorithm_v7, cudnnStatus_t,                                       \
+      (cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,                            \
+       cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, int, int *,                          \
+       cudnnConvolutionBwdDataAlgoPerf_t *))                                                       \
+    X(GetConvolutionBackwardFilterAlgorithm_v7, cudnnStatus_t,                                     \
+      (cudnnHandle_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,                            \
+       cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t, int, int *,                          \
+       cudnnConvolutionBwdFilterAlgoPerf_t *))                                                     \
+    X(GetConvolutionForwardWorkspaceSize, cudnnStatus_t,                                           \
+      (cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,                            \
+       cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t,           \
+       size_t *))                                                                                  \
+    X(GetConvolutionBackwardDataWorkspaceSize, cudnnStatus_t,                                      \
+      (cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,                            \
+       cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t,       \
+       size_t *))                                                                                  \
+    X(GetConvolutionBackwardFilterWorkspaceSize, cudnnStatus_t,                                    \
+      (cudnnHandle_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,                            \
+       cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t, cudnnConvolutionBwdFilterAlgo_t,     \
+       size_t *))                                                                                  \
+    X(ConvolutionForward, cudnnStatus_t,                                                           \
+      (cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *,                         \
+       cudnnFilterDescriptor_t, const void *, cudnnConvolutionDescriptor_t,                        \
+       cudnnConvolutionFwdAlgo_t, void *, size_t, const void *, cudnnTensorDescriptor_t, void *))  \
+    X(ConvolutionBackwardData, cudnnStatus_t,                                                      \
+      (cudnnHandle_t, const void *, cudnnFilterDescriptor_t, const void *,                         \
+       cudnnTensorDescriptor_t, const void *, cudnnConvolutionDescriptor_t,                        \
+       cudnnConvolutionBwdDataAlgo_t, void *, size_t, const void *, cudnnTensorDescriptor_t,       \
+       void *))                                                                                    \
+    X(ConvolutionBackwardFilter, cudnnStatus_t,                                                    \
+      (cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *,                         \
+       cudnnTensorDescriptor_t, const void *, cudnnConvolutionDescriptor_t,                        \
+       cudnnConvolutionBwdFilterAlgo_t, void *, size_t, const void *, cudnnFilterDescriptor_t,     \
+       void *))                                                                                    \
+    X(ConvolutionBackwardBias, cudnnStatus_t,                                                      \
+      (cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *, const void *,           \
+       cudnnTensorDescriptor_t, void *))                                                           \
+    X(AddTensor, cudnnStatus_t,                                                                    \
+      (cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *, const void *,           \
+       cudnnTensorDescriptor_t, void *))
+
+#define WFI_CUBLASLT_LIST(X)                                                                       \
+    X(GetVersion, size_t, (void))                                                                  \
+    X(Create, cublasStatus_t, (cublasLtHandle_t *))                                                \
+    X(Destroy, cublasStatus_t, (cublasLtHandle_t))                                                 \
+    X(MatmulDescCreate, cublasStatus_t,                                                            \
+      (cublasLtMatmulDesc_t *, cublasComputeType_t, cudaDataType))                                 \
+    X(MatmulDescDestroy, cublasStatus_t, (cublasLtMatmulDesc_t))                                   \
+    X(MatmulDescSetAttribute, cublasStatus_t,                                                      \
+      (cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *, size_t))                \
+    X(MatrixLayoutCreate, cublasStatus_t,                                                          \
+      (cublasLtMatrixLayout_t *, cudaDataType, uint64_t, uint64_t, int64_t))                       \
+    X(MatrixLayoutDestroy, cublasStatus_t, (cublasLtMatrixLayout_t))                               \
+    X(MatrixLayoutSetAttribute, cublasStatus_t,                                                    \
+      (cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, const void *, size_t))             \
+    X(MatmulPreferenceCreate, cublasStatus_t, (cublasLtMatmulPreference_t *))                      \
+    X(MatmulPreferenceDestroy, cublasStatus_t, (cublasLtMatmulPreference_t))                       \
+    X(MatmulPreferenceSetAttribute, cublasStatus_t,                                                \
+      (cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void *, size_t))    \
+    X(MatmulAlgoGetHeuristic, cublasStatus_t,                                                      \
+      (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,     \
+       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,            \
+       cublasLtMatmulHeuristicResult_t *, int *))                                                  \
+    X(MatmulAlgoConfigGetAttribute, cublasStatus_t,                                                \
+      (const cublasLtMatmulAlgo_t *, cublasLtMatmulAlgoConfigAttributes_t, void *, size_t,         \
+       size_t *))                                                                                  \
+    X(Matmul, cublasStatus_t,                                                                      \
+      (cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *, cublasLtMatrixLayout_t, \
+       const void *, cublasLtMatrixLayout_t, const void *, const void *, cublasLtMatrixLayout_t,   \
+       void *, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t,               \
+       cudaStream_t))
+
+#define WFI_CUDA_MATH_MEMBER(name, result, parameters) result(*name) parameters;
+typedef struct wfi_cudnn {
+    WFI_CUDNN_LIST(WFI_CUDA_MATH_MEMBER)
+} wfi_cudnn;
+typedef struct wfi_cublaslt {
+    WFI_CUBLASLT_LIST(WFI_CUDA_MATH_MEMBER)
+} wfi_cublaslt;
+#undef WFI_CUDA_MATH_MEMBER
+
+#ifndef WFI_CUDA_TYPES_ARE_DECLARED
+#include "device/cuda.h"
+#include "kernel/kernel.h"
+
+#include <pthread.h>
+
+/* Of a wf_context. A library that cannot be used has a sentence that says why, else "". */
+typedef struct wfi_cuda_libraries {
+    wfi_cudnn dnn;
+    wfi_cublaslt lt;
+    char no_dnn[200], no_lt[200];
+    char text[450]; /* for reports */
+} wfi_cuda_libraries;
+
+/* Handles of the libraries on a GPU; NULL: there is no such library. */
+typedef struct wfi_cuda_handles {
+    const wfi_cuda_libraries *libraries;
+    cudnnHandle_t dnn;
+    cublasLtHandle_t lt;
+    const wfi_cuda *driver;
+    CUcontext context;
+    wfi_device *planner; /* while there is no stream, but a plan is made */
+    pthread_mutex_t lock;
+} wfi_cuda_handles;
+
+/* Makes a GPU's handles the calling thread's alone, until it gives them back: those of the
+ * stream's, on which cuDNN queues what it is asked for; `stream` NULL: at planning, of the first.
+ * Errors: UNSUPPORTED; DEVICE. */
+wf_status wfi_cuda_take_handles(wf_context *ctx, const wfi_stream_queue *stream,
+                                wfi_cuda_handles **handles_out);
+void wfi_cuda_give_handles(wfi_cuda_handles *handles);
+
+/* For reports, once the driver has been asked for. */
+const char *wfi_cuda_libraries_text(wf_context *ctx);
+
+/* Of implementations: libraries are given what was planned. */
+wf_status wfi_cuda_prepare(wfi_kernel *kernel);
+
+/* Implementations of nodes; what they decline, kernel/gpu computes. */
+extern const wfi_kernel_impl wfi_kernel_cublaslt, wfi_kernel_cudnn;
+#endif
+
+#endif

@@ -1,0 +1,341 @@
+/* Linear layers and products of matrices by cuBLASLt.
+ *
+ * The library's matrices lie column by column, weft's row by row: what is y = a b here is
+ * y^T = b^T a^T there, so that its first matrix is b. Sums are made in one order only: nothing is
+ * reduced in place. Ways are the algorithms which its heuristics offer for a shape, best first.
+ */
+#include "kernel/cuda/library.h"
+#include "kernel/gpu/gpu.h"
+#include "op/op_table.h"
+
+#include <stdio.h>
+
+/* The most that an algorithm gets to work in. */
+#define MOST_WORKSPACE_BYTES ((uint64_t)32 << 20)
+#define MOST_WAYS            16
+
+/* y [m, n] = a [m, k] b [k, n] for each of n_matrices: which operands of the node they are, and
+ * whether they lie the other way round; -1: there is no bias. */
+typedef struct product {
+    int64_t n_matrices, m, n, k;
+    int a, b, y, bias;
+    bool a_is_transposed, b_is_transposed;
+    uint32_t epilogue;
+} product;
+
+/* wfi_kernel.state */
+typedef struct lt_product {
+    product p;
+    cublasLtMatmulDesc_t call;
+    cublasLtMatrixLayout_t a, b, y;
+    wfi_cublaslt_choice choice;
+    const wfi_cublaslt *lt;
+    bool sums_columns; /* the bias's gradient is a kernel of weft's */
+    char detail[64];
+} lt_product;
+
+static const char *const *forms_of(const wfi_op *op) {
+    static const char *const forms[] = {"cublaslt", NULL};
+    (void)op;
+    return forms;
+}
+
+static wf_status decline(const char **reason_out, const char *reason) {
+    *reason_out = reason;
+    return WF_UNSUPPORTED;
+}
+
+/* ---- nodes as products ---- */
+
+static const wf_shape *shape_of(const wfi_kernel *kernel, int operand) {
+    return &wfi_operand_value(kernel, operand)->shape;
+}
+static int64_t n_cols(const wf_shape *shape) {
+    return shape->n_dims ? shape->dim[shape->n_dims - 1] : 1;
+}
+static int64_t n_rows(const wf_shape *shape) {
+    return n_cols(shape) ? wf_shape_n_elem(shape) / n_cols(shape) : 0;
+}
+
+static product linear(const wfi_kernel *kernel) {
+    const wfi_node *node = kernel->node;
+    bool has_bias = node->n_in > 2 && node->in[2] >= 0;
+    const wf_shape *x = shape_of(kernel, 0), *y = shape_of(kernel, node->n_in);
+    return (product){.n_matrices = 1,
+                     .m = n_rows(x),
+                     .n = n_cols(y),
+                     .k = n_cols(x),
+                     .b = 1,
+                     .y = node->n_in,
+                     .bias = has_bias ? 2 : -1,
+                     .b_is_transposed = !node->attr.linear.in_out,
+                     .epilogue = has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT};
+}
+
+static product linear_backward_data(const wfi_kernel *kernel) {
+    product p = linear(kernel);
+    p.b_is_transposed = !p.b_is_transposed;
+    return p;
+}
+
+/* dy, x -> dweight, dbias */
+static product linear_backward_weight(const wfi_kernel *kernel) {
+    const wfi_node *node = kernel->node;
+    bool in_out = node->attr.linear.in_out, has_bias = node->n_out > 1 && node->out[1] >= 0;
+    const wf_shape *a = shape_of(kernel, in_out), *b = shape_of(kernel, !in_out);
+    product p = {.n_matrices = 1,
+                 .m = n_cols(a),
+                 .n = n_cols(b),
+                 .k = n_rows(a),
+                 .a = in_out,
+                 .b = !in_out,
+                 .y = 2,
+                 .bias = has_bias ? 3 : -1,
+                 .a_is_transposed = true,
+                 .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    /* The sum of the rows of dy, which is the library's first matrix, or its second. */
+    if (has_bias) p.epilogue = in_out ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
+    return p;
+}
+
+static product matmul(const wfi_kernel *kernel) {
+    const wfi_attr *attr = &kernel->node->attr;
+    const wf_shape *a = shape_of(kernel, 0), *y = shape_of(kernel, 2);
+    int d = y->n_dims - 2;
+    product p = {.m = y->dim[d],
+                 .n = y->dim[d + 1],
+                 .k = a->dim[attr->matmul.transpose_a ? d : d + 1],
+                 .b = 1,
+                 .y = 2,
+                 .bias = -1,
+                 .a_is_transposed = attr->matmul.transpose_a,
+                 .b_is_transposed = attr->matmul.transpose_b,
+                 .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    p.n_matrices = p.m && p.n ? wf_shape_n_elem(y) / (p.m * p.n) : 0;
+    return p;
+}
+
+static const struct {
+    const wfi_op *op;
+    product (*make)(const wfi_kernel *kernel);
+} rows[] = {{&wfi_op_linear, linear},
+            {&wfi_op_linear_backward_data, linear_backward_data},
+            {&wfi_op_linear_backward_weight, linear_backward_weight},
+            {&wfi_op_matmul, matmul}};
+
+/* ---- what the library is told ---- */
+
+static int type_of(const wfi_kernel *kernel, int operand) {
+    return wfi_operand_value(kernel, operand)->dtype == WF_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/* A matrix of rows x cols elements, as it lies in memory; several follow one another. */
+static int make_layout(const wfi_cublaslt *lt, int type, int64_t n_matrices, int64_t down,
+                       int64_t across, bool is_transposed, cublasLtMatrixLayout_t *out) {
+    int64_t stride = across * down, width = is_transposed ? down : across;
+    int32_t n = (int32_t)n_matrices;
+    int error =
+        lt->MatrixLayoutCreate(out, type, (uint64_t)width, (uint64_t)(stride / width), width);
+    if (error || n == 1) return error;
+    error = lt->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
+    return error ? error
+                 : lt->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                &stride, sizeof stride);
+}
+
+static int set(const lt_product *s, int attribute, const void *value, size_t bytes) {
+    return s->lt->MatmulDescSetAttribute(s->call, attribute, value, bytes);
+}
+
+static int make_call(const wfi_kernel *kernel, lt_product *s) {
+    const product *p = &s->p;
+    const wfi_cublaslt *lt = s->lt;
+    const int32_t a = p->a_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int32_t b = p->b_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int error = lt->MatmulDescCreate(&s->call, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    if (!error) error = set(s, CUBLASLT_MATMUL_DESC_TRANSA, &b, sizeof b);
+    if (!error) error = set(s, CUBLASLT_MATMUL_DESC_TRANSB, &a, sizeof a);
+    if (!error)
+        error = make_layout(lt, type_of(kernel, p->b), p->n_matrices, p->k, p->n,
+                            p->b_is_transposed, &s->b);
+    if (!error)
+        error = make_layout(lt, type_of(kernel, p->a), p->n_matrices, p->m, p->k,
+                            p->a_is_transposed, &s->a);
+    return error ? error
+                 : make_layout(lt, type_of(kernel, p->y), p->n_matrices, p->m, p->n, false, &s->y);
+}
+
+/* A bias and its gradient are F32. Where they are is told each time; how aligned, at first. */
+static int set_epilogue(const lt_product *s, uint32_t epilogue, const void *bias) {
+    const int32_t type = CUDA_R_32F;
+    int error = set(s, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (!error) error = set(s, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+    return error ? error : set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+}
+
+static int make_preference(const wfi_cublaslt *lt, cublasLtMatmulPreference_t *out) {
+    const uint64_t most = MOST_WORKSPACE_BYTES;
+    const uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, align = WFI_ALIGN_BYTES;
+    int error = lt->MatmulPreferenceCreate(out);
+    if (!error)
+        error = lt->MatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                 &most, sizeof most);
+    if (!error)
+        error = lt->MatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                 &scheme, sizeof scheme);
+    for (int k = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+         !error && k <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; k++)
+        error = lt->MatmulPreferenceSetAttribute(*out, k, &align, sizeof align);
+    return error;
+}
+
+/* The way's algorithm; none: *found_out is false. */
+static int choose(wfi_kernel *kernel, cublasLtHandle_t handle, bool *found_out) {
+    lt_product *s = kernel->state;
+    wfi_cublaslt_choice all[MOST_WAYS];
+    cublasLtMatmulPreference_t preference = NULL;
+    int n = 0, error = make_preference(s->lt, &preference);
+    if (!error)
+        error = s->lt->MatmulAlgoGetHeuristic(handle, s->call, s->b, s->a, s->y, s->y, preference,
+                                              MOST_WAYS, all, &n);
+    if (preference) s->lt->MatmulPreferenceDestroy(preference);
+    *found_out = false;
+    if (error) return error;
+    for (int k = 0, number = 0; k < n && !*found_out; k++) {
+        if (all[k].state || all[k].workspaceSize > MOST_WORKSPACE_BYTES) continue;
+        if (number++ < kernel->way.number) continue;
+        s->choice = all[k];
+        *found_out = true;
+    }
+    return error;
+}
+
+/* "algo21.tile20.stages11.split1" */
+static void name_algorithm(lt_product *s) {
+    static const int attribute[] = {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID,
+                                    CUBLASLT_ALGO_CONFIG_STAGES_ID,
+                                    CUBLASLT_ALGO_CONFIG_SPLITK_NUM};
+    uint32_t number[4] = {0};
+    size_t written;
+    for (int i = 0; i < 4; i++)
+        (void)s->lt->MatmulAlgoConfigGetAttribute(&s->choice.algo, attribute[i], &number[i],
+                                                  sizeof number[i], &written);
+    snprintf(s->detail, sizeof s->detail, "algo%u.tile%u.stages%u.split%u", number[0], number[1],
+             number[2], number[3]);
+}
+
+/* Where no algorithm has the bias's gradient, a kernel of weft's sums it. */
+static int choose_any(wfi_kernel *kernel, cublasLtHandle_t handle, bool *found_out) {
+    lt_product *s = kernel->state;
+    bool has_gradient = s->p.bias > s->p.y;
+    int error = set_epilogue(s, s->p.epilogue, (const void *)(uintptr_t)WFI_ALIGN_BYTES);
+    if (!error) error = choose(kernel, handle, found_out);
+    if (!has_gradient || (!error && *found_out)) return error;
+    s->sums_columns = true;
+    s->p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    error = set_epilogue(s, s->p.epilogue, NULL);
+    return error ? error : choose(kernel, handle, found_out);
+}
+
+/* ---- the implementation ---- */
+
+static const char *why_not(const wfi_kernel *kernel, const product *p) {
+    const int operand[] = {p->a, p->b, p->y, p->bias};
+    if (kernel->adds && p->bias > p->y) return "the bias's gradient would have to be added to";
+    if (kernel->adds && kernel->node->op != &wfi_op_linear_backward_weight) return "it has to add";
+    for (int i = 0; i < 4; i++)
+        if (operand[i] >= 0 && wfi_operand_value(kernel, operand[i])->dtype != WF_F32)
+            return "it would have to compute with BF16";
+    if (p->m < 1 || p->n < 1 || p->k < 1 || p->n_matrices < 1) return "it is empty";
+    if (p->m > INT32_MAX || p->n > INT32_MAX || p->k > INT32_MAX || p->n_matrices > INT32_MAX)
+        return "a dim is too large";
+    return NULL;
+}
+
+/* With the handles: sets up what is given to the library. */
+static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handles,
+                               const char **reason_out) {
+    lt_product *s = kernel->state;
+    bool is_found = false;
+    s->lt = &handles->libraries->lt;
+    if (!handles->lt) return decline(reason_out, handles->libraries->no_lt);
+    int error = make_call(kernel, s);
+    if (!error) error = choose_any(kernel, handles->lt, &is_found);
+    if (error || !is_found) return decline(reason_out, "cuBLASLt has no algorithm for it");
+    name_algorithm(s);
+    kernel->detail = s->detail;
+    kernel->way.form = 0;
+    kernel->scratch_bytes = s->choice.workspaceSize;
+    wfi_use_whole_values(kernel);
+    return WF_OK;
+}
+
+static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
+    wfi_cuda_handles *handles;
+    size_t r = 0;
+    while (r < WFI_COUNT(rows) && rows[r].op != kernel->node->op) r++;
+    if (r == WFI_COUNT(rows)) return decline(reason_out, "it is no product of matrices");
+    product p = rows[r].make(kernel);
+    *reason_out = why_not(kernel, &p);
+    if (*reason_out) return WF_UNSUPPORTED;
+    lt_product *s = wfi_alloc(kernel->ctx, 1, sizeof *s, "a kernel");
+    if (!s) return WF_NO_MEMORY;
+    kernel->state = s;
+    s->p = p;
+    WF_TRY(wfi_cuda_take_handles(kernel->ctx, NULL, &handles));
+    wf_status status = describe_with(kernel, handles, reason_out);
+    wfi_cuda_give_handles(handles);
+    return status;
+}
+
+static wf_status sum_columns(const lt_product *s, wfi_stream_queue *stream, const void *dy,
+                             void *dbias) {
+    bool in_out = s->p.a;
+    wfi_kernel_launch launch = {.source = &wfi_gpu_source, .entry = WFI_GPU_column_sum};
+    launch.operands[0] = dy;
+    launch.operands[WFI_GPU_OUT + 1] = dbias;
+    launch.arguments.n[1] = s->p.k;
+    return wfi_gpu_launch_elements(stream, &launch, in_out ? s->p.n : s->p.m);
+}
+
+static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                     void *scratch, const wfi_step_args *step) {
+    (void)step;
+    lt_product *s = kernel->state;
+    const product *p = &s->p;
+    const float one = 1, kept = kernel->adds;
+    wfi_cuda_handles *handles;
+    int error = 0;
+    WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
+    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        error = set_epilogue(s, p->epilogue, operands[p->bias]);
+    if (!error)
+        error =
+            s->lt->Matmul(handles->lt, s->call, &one, operands[p->b], s->b, operands[p->a], s->a,
+                          &kept, operands[p->y], s->y, operands[p->y], s->y, &s->choice.algo,
+                          scratch, s->choice.workspaceSize, wfi_cuda_stream(stream));
+    wfi_cuda_give_handles(handles);
+    if (error)
+        return wfi_fail(kernel->ctx, WF_DEVICE, "cuBLASLt refuses %s of unit %s: status %d",
+                        kernel->label, kernel->graph->units[kernel->node->unit].name, error);
+    return s->sums_columns ? sum_columns(s, stream, operands[0], operands[p->bias]) : WF_OK;
+}
+
+static void destroy(wfi_kernel *kernel) {
+    lt_product *s = kernel->state;
+    if (!s) return;
+    if (s->call) s->lt->MatmulDescDestroy(s->call);
+    if (s->a) s->lt->MatrixLayoutDestroy(s->a);
+    if (s->b) s->lt->MatrixLayoutDestroy(s->b);
+    if (s->y) s->lt->MatrixLayoutDestroy(s->y);
+    wfi_free(kernel->ctx, s);
+}
+
+const wfi_kernel_impl wfi_kernel_cublaslt = {
+    .name = "cublaslt",
+    .describe = describe,
+    .forms = forms_of,
+    .prepare = wfi_cuda_prepare,
+    .run = run,
+    .destroy = destroy,
+};

@@ -1,0 +1,338 @@
+/* libcublasLt.so.13 for tests: products of F32 matrices as the real library documents them, in
+ * plain C, on the driver's stand-in. What does not fit is refused, and what is not told is not
+ * known.
+ *
+ * Its heuristics offer four algorithms: one that reduces in place, whose bits differ each time; one
+ * that sums two halves of k in its workspace; a plain one; and one for any alignment. A product
+ * whose bias's gradient is the first matrix's (BGRADA) it has not. */
+#include "stand_in_library.h"
+
+enum {
+    SUCCESS = 0,
+    NOT_INITIALIZED = 1,
+    INVALID_VALUE = 7,
+    EXECUTION_FAILED = 13,
+    NOT_SUPPORTED = 15
+};
+enum { IN_PLACE, HALVES, PLAIN, UNALIGNED, N_ALGORITHMS };
+enum { EPILOGUE_DEFAULT = 1, EPILOGUE_BIAS = 4, BGRADA = 256, BGRADB = 512 };
+
+typedef struct handle {
+    CUcontext context;
+} handle;
+typedef struct layout {
+    uint64_t n_rows, n_cols;
+    int64_t ld, stride;
+    int32_t type, n_matrices;
+} layout;
+typedef struct call {
+    int32_t transposed[2], bias_type;
+    uint32_t epilogue;
+    void *bias;
+} call;
+typedef struct preference {
+    uint64_t most_bytes;
+    uint32_t schemes, align[4];
+} preference;
+typedef struct algorithm {
+    uint64_t number, workspace, align, m, n, k, epilogue, n_matrices;
+} algorithm;
+typedef struct choice {
+    algorithm algo;
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+} choice;
+_Static_assert(sizeof(algorithm) == 64, "as the library's");
+
+#define EXPORT      STAND_IN_API
+#define MOST_HALVES ((size_t)256 << 10) /* bytes */
+
+size_t cublasLtGetVersion(void);
+EXPORT size_t cublasLtGetVersion(void) {
+    return 130000;
+}
+
+int cublasLtCreate(handle **out);
+EXPORT int cublasLtCreate(handle **out) {
+    CUcontext context = current_context();
+    if (!context) return NOT_INITIALIZED;
+    *out = malloc(sizeof **out);
+    (*out)->context = context;
+    return SUCCESS;
+}
+
+int cublasLtDestroy(handle *h);
+EXPORT int cublasLtDestroy(handle *h) {
+    free(h);
+    return SUCCESS;
+}
+
+/* ---- descriptors ---- */
+
+int cublasLtMatmulDescCreate(call **out, int compute, int scale);
+EXPORT int cublasLtMatmulDescCreate(call **out, int compute, int scale) {
+    if ((compute != 68 && compute != 77) || scale != 0) return INVALID_VALUE;
+    *out = calloc(1, sizeof **out);
+    (*out)->epilogue = EPILOGUE_DEFAULT;
+    (*out)->bias_type = -1;
+    return SUCCESS;
+}
+
+int cublasLtMatmulDescDestroy(call *c);
+EXPORT int cublasLtMatmulDescDestroy(call *c) {
+    free(c);
+    return SUCCESS;
+}
+
+static int put(void *to, size_t room, const void *from, size_t bytes) {
+    if (bytes != room || !from) return INVALID_VALUE;
+    memcpy(to, from, bytes);
+    return SUCCESS;
+}
+
+int cublasLtMatmulDescSetAttribute(call *c, int attribute, const void *value, size_t bytes);
+EXPORT int cublasLtMatmulDescSetAttribute(call *c, int attribute, const void *value, size_t bytes) {
+    switch (attribute) {
+    case 3:
+    case 4:
+        return put(&c->transposed[attribute - 3], 4, value, bytes);
+    case 7:
+        return put(&c->epilogue, 4, value, bytes);
+    case 8:
+        return put(&c->bias, sizeof c->bias, value, bytes);
+    case 26:
+        return put(&c->bias_type, 4, value, bytes);
+    default:
+        return INVALID_VALUE;
+    }
+}
+
+int cublasLtMatrixLayoutCreate(layout **out, int type, uint64_t n_rows, uint64_t n_cols,
+                               int64_t ld);
+EXPORT int cublasLtMatrixLayoutCreate(layout **out, int type, uint64_t n_rows, uint64_t n_cols,
+                                      int64_t ld) {
+    if (type != 0 && type != 14) return INVALID_VALUE;
+    *out = calloc(1, sizeof **out);
+    **out = (layout){n_rows, n_cols, ld, 0, type, 1};
+    return SUCCESS;
+}
+
+int cublasLtMatrixLayoutDestroy(layout *l);
+EXPORT int cublasLtMatrixLayoutDestroy(layout *l) {
+    free(l);
+    return SUCCESS;
+}
+
+int cublasLtMatrixLayoutSetAttribute(layout *l, int attribute, const void *value, size_t bytes);
+EXPORT int cublasLtMatrixLayoutSetAttribute(layout *l, int attribute, const void *value,
+                                            size_t bytes) {
+    if (attribute == 5) return put(&l->n_matrices, 4, value, bytes);
+    return attribute == 6 ? put(&l->stride, 8, value, bytes) : INVALID_VALUE;
+}
+
+int cublasLtMatmulPreferenceCreate(preference **out);
+EXPORT int cublasLtMatmulPreferenceCreate(preference **out) {
+    *out = malloc(sizeof **out);
+    **out = (preference){0, 7, {256, 256, 256, 256}};
+    return SUCCESS;
+}
+
+int cublasLtMatmulPreferenceDestroy(preference *p);
+EXPORT int cublasLtMatmulPreferenceDestroy(preference *p) {
+    free(p);
+    return SUCCESS;
+}
+
+int cublasLtMatmulPreferenceSetAttribute(preference *p, int attribute, const void *value,
+                                         size_t bytes);
+EXPORT int cublasLtMatmulPreferenceSetAttribute(preference *p, int attribute, const void *value,
+                                                size_t bytes) {
+    if (attribute == 1) return put(&p->most_bytes, 8, value, bytes);
+    if (attribute == 3) return put(&p->schemes, 4, value, bytes);
+    if (attribute < 5 || attribute > 8) return INVALID_VALUE;
+    return put(&p->align[attribute - 5], 4, value, bytes);
+}
+
+/* ---- which algorithms there are ---- */
+
+static bool is_whole(const layout *l) {
+    int64_t least = (int64_t)l->n_cols * l->ld;
+    return l->n_rows && l->n_cols && l->ld >= (int64_t)l->n_rows && l->n_matrices >= 1 &&
+           (l->n_matrices == 1 || l->stride == 0 || l->stride >= least) && l->n_rows <= INT32_MAX &&
+           l->n_cols <= INT32_MAX;
+}
+
+/* d [m, n] of sums of k; false: the operands do not fit each other. */
+static bool fit(const call *c, const layout *a, const layout *b, const layout *d,
+                algorithm *shape_out) {
+    if (!is_whole(a) || !is_whole(b) || !is_whole(d)) return false;
+    if (c->transposed[0] < 0 || c->transposed[0] > 1 || c->transposed[1] < 0 ||
+        c->transposed[1] > 1)
+        return false;
+    uint64_t m = c->transposed[0] ? a->n_cols : a->n_rows;
+    uint64_t k = c->transposed[0] ? a->n_rows : a->n_cols;
+    uint64_t own_k = c->transposed[1] ? b->n_cols : b->n_rows;
+    uint64_t n = c->transposed[1] ? b->n_rows : b->n_cols;
+    if (k != own_k || m != d->n_rows || n != d->n_cols) return false;
+    if (a->n_matrices != d->n_matrices || b->n_matrices != d->n_matrices) return false;
+    if (d->n_matrices > 1 && (!d->stride || c->epilogue != EPILOGUE_DEFAULT)) return false;
+    if (a->type != b->type) return false;
+    *shape_out = (algorithm){
+        .m = m, .n = n, .k = k, .epilogue = c->epilogue, .n_matrices = (uint64_t)d->n_matrices};
+    return true;
+}
+
+static bool has_epilogue(const call *c) {
+    if (c->epilogue == EPILOGUE_DEFAULT) return true;
+    if (c->epilogue != EPILOGUE_BIAS && c->epilogue != BGRADB) return false;
+    return c->bias_type == 0 && c->bias && (uintptr_t)c->bias % 4 == 0;
+}
+
+int cublasLtMatmulAlgoGetHeuristic(handle *h, call *c, layout *a, layout *b, layout *own_c,
+                                   layout *d, preference *p, int wanted, choice *out, int *n_out);
+EXPORT int cublasLtMatmulAlgoGetHeuristic(handle *h, call *c, layout *a, layout *b, layout *own_c,
+                                          layout *d, preference *p, int wanted, choice *out,
+                                          int *n_out) {
+    algorithm shape;
+    *n_out = 0;
+    if (!h || wanted < 1) return INVALID_VALUE;
+    if (!fit(c, a, b, d, &shape) || memcmp(own_c, d, sizeof *d)) return INVALID_VALUE;
+    if (!has_epilogue(c) || a->type != 0 || d->type != 0) return NOT_SUPPORTED;
+    for (uint64_t number = IN_PLACE; number < N_ALGORITHMS && *n_out < wanted; number++) {
+        algorithm one = shape;
+        one.number = number;
+        one.align = number == UNALIGNED ? 4 : 16;
+        if (number == HALVES) one.workspace = 2 * shape.m * shape.n * shape.n_matrices * 4;
+        if (number == IN_PLACE && !(p->schemes & 1)) continue;
+        if (number == HALVES && (!(p->schemes & 2) || shape.k < 2)) continue;
+        if (one.workspace > p->most_bytes || one.workspace > MOST_HALVES) continue;
+        for (int i = 0; i < 4; i++)
+            if (p->align[i] < one.align) goto next;
+        out[(*n_out)++] = (choice){.algo = one, .workspace = one.workspace, .waves = 1};
+    next:;
+    }
+    return *n_out ? SUCCESS : NOT_SUPPORTED;
+}
+
+int cublasLtMatmulAlgoConfigGetAttribute(const algorithm *algo, int attribute, void *value,
+                                         size_t bytes, size_t *written);
+EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const algorithm *algo, int attribute, void *value,
+                                                size_t bytes, size_t *written) {
+    uint32_t number = attribute == 0   ? (uint32_t)algo->number
+                      : attribute == 2 ? 1 + (algo->number == HALVES)
+                                       : 0;
+    if (bytes != 4) return INVALID_VALUE;
+    memcpy(value, &number, 4);
+    *written = 4;
+    return SUCCESS;
+}
+
+/* ---- products ---- */
+
+typedef struct job {
+    call c;
+    layout a, b, d;
+    algorithm algo;
+    float alpha, beta;
+    const float *from_a, *from_b;
+    float *to, *workspace;
+} job;
+
+/* The sum over k from `begin` up to `end` of an element of matrix `number`. */
+static float sum_of(const job *j, uint64_t row, uint64_t col, uint64_t begin, uint64_t end,
+                    int64_t number) {
+    const float *a = j->from_a + number * j->a.stride, *b = j->from_b + number * j->b.stride;
+    float sum = 0;
+    for (uint64_t k = begin; k < end; k++) {
+        uint64_t at_a =
+            j->c.transposed[0] ? row * (uint64_t)j->a.ld + k : k * (uint64_t)j->a.ld + row;
+        uint64_t at_b =
+            j->c.transposed[1] ? k * (uint64_t)j->b.ld + col : col * (uint64_t)j->b.ld + k;
+        sum = fmaf(a[at_a], b[at_b], sum);
+    }
+    return sum;
+}
+
+static void multiply(const job *j, int64_t number) {
+    uint64_t m = j->algo.m, k = j->algo.k;
+    const float *bias = STAND_IN_MEMORY(j->c.bias);
+    for (uint64_t e = 0; e < m * j->algo.n; e++) {
+        uint64_t row = e % m, col = e / m;
+        float *to = j->to + number * j->d.stride + col * (uint64_t)j->d.ld + row, sum;
+        if (j->algo.number == HALVES) {
+            float *halves = j->workspace + 2 * ((uint64_t)number * m * j->algo.n + e);
+            halves[0] = sum_of(j, row, col, 0, k / 2, number);
+            halves[1] = sum_of(j, row, col, k / 2, k, number);
+            sum = halves[0] + halves[1];
+        } else {
+            sum = sum_of(j, row, col, 0, k, number);
+        }
+        if (j->algo.number == IN_PLACE) sum *= 1 + noise();
+        if (j->c.epilogue == EPILOGUE_BIAS) sum += bias[row];
+        *to = j->alpha * sum + (j->beta != 0 ? j->beta * *to : 0);
+    }
+}
+
+/* The gradient of a bias: sums of the second matrix over k. */
+static void sum_second(const job *j) {
+    float *bias = STAND_IN_MEMORY(j->c.bias);
+    for (uint64_t col = 0; col < j->algo.n; col++) {
+        float sum = 0;
+        for (uint64_t k = 0; k < j->algo.k; k++)
+            sum += j->from_b[j->c.transposed[1] ? k * (uint64_t)j->b.ld + col
+                                                : col * (uint64_t)j->b.ld + k];
+        bias[col] = sum;
+    }
+}
+
+static wfi_cuda_enum run(void *self) {
+    job *j = self;
+    j->from_a = STAND_IN_MEMORY(j->from_a);
+    j->from_b = STAND_IN_MEMORY(j->from_b);
+    j->to = STAND_IN_MEMORY(j->to);
+    j->workspace = STAND_IN_MEMORY(j->workspace);
+    /* Whatever lies in the workspace is another kernel's, and not needed any more. */
+    if (j->algo.workspace) memset(j->workspace, 0xff, j->algo.workspace);
+    for (int64_t number = 0; number < j->d.n_matrices; number++) multiply(j, number);
+    if (j->c.epilogue == BGRADB) sum_second(j);
+    return 0;
+}
+
+/* Elements from the first to the last. */
+static size_t extent(const layout *l) {
+    return (size_t)(l->n_matrices - 1) * (size_t)l->stride +
+           (size_t)(l->n_cols - 1) * (size_t)l->ld + (size_t)l->n_rows;
+}
+
+int cublasLtMatmul(handle *h, call *c, const float *alpha, const void *a, layout *a_layout,
+                   const void *b, layout *b_layout, const float *beta, const void *own_c,
+                   layout *c_layout, void *d, layout *d_layout, const algorithm *algo,
+                   void *workspace, size_t workspace_bytes, CUstream stream);
+EXPORT int cublasLtMatmul(handle *h, call *c, const float *alpha, const void *a, layout *a_layout,
+                          const void *b, layout *b_layout, const float *beta, const void *own_c,
+                          layout *c_layout, void *d, layout *d_layout, const algorithm *algo,
+                          void *workspace, size_t workspace_bytes, CUstream stream) {
+    algorithm shape;
+    if (!h || h->context != current_context()) return NOT_INITIALIZED;
+    if (!fit(c, a_layout, b_layout, d_layout, &shape)) return INVALID_VALUE;
+    if (memcmp(c_layout, d_layout, sizeof *d_layout) || own_c != d) return INVALID_VALUE;
+    if (!has_epilogue(c)) return NOT_SUPPORTED;
+    shape.number = algo->number;
+    shape.workspace = algo->workspace;
+    shape.align = algo->align;
+    if (memcmp(&shape, algo, sizeof shape)) return INVALID_VALUE;
+    if (!are_there(a, extent(a_layout), algo->align) ||
+        !are_there(b, extent(b_layout), algo->align) ||
+        !are_there(d, extent(d_layout), algo->align))
+        return INVALID_VALUE;
+    if (c->epilogue != EPILOGUE_DEFAULT &&
+        !are_there(c->bias, c->epilogue == BGRADB ? shape.n : shape.m, 4))
+        return INVALID_VALUE;
+    if (workspace_bytes < algo->workspace) return INVALID_VALUE;
+    if (algo->workspace && !are_there(workspace, algo->workspace / sizeof(float), 16))
+        return INVALID_VALUE;
+    const job j = {*c, *a_layout, *b_layout, *d_layout, *algo, *alpha, *beta, a, b, d, workspace};
+    return stand_in_queue(stream, run, &j, sizeof j) ? EXECUTION_FAILED : SUCCESS;
+}

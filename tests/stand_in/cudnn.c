@@ -1,0 +1,355 @@
+/* libcudnn.so.9 for tests: convolutions of F32 images as the real library documents them, in plain
+ * C, on the driver's stand-in. What does not fit is refused.
+ *
+ * Its heuristics offer, best first, an algorithm with TF32's numbers, one whose bits differ each
+ * time (of the backward), one with a workspace that is too large, one with a workspace, and one
+ * without. */
+#include "stand_in_library.h"
+
+enum { SUCCESS = 0, NOT_INITIALIZED = 1001, BAD_PARAM = 2000, NOT_SUPPORTED = 3000, FAILED = 5000 };
+enum { FORWARD, DATA, FILTER };
+enum { DEFAULT_MATH = 0, TENSOR_OP_MATH = 1, FMA_MATH = 3 };
+#define TOO_LARGE ((size_t)3 << 30)
+
+typedef struct handle {
+    CUcontext context;
+    CUstream stream;
+} handle;
+typedef struct tensor { /* or filter: [out, in / groups, height, width] */
+    int dim[4];
+} tensor;
+typedef struct conv {
+    int pad[2], stride[2], dilation[2], groups, math;
+} conv;
+typedef struct choice {
+    int algo, status;
+    float time;
+    size_t memory;
+    int determinism, math, reserved[3];
+} choice;
+
+#define EXPORT STAND_IN_API
+
+size_t cudnnGetVersion(void);
+EXPORT size_t cudnnGetVersion(void) {
+    return 91900;
+}
+
+const char *cudnnGetErrorString(int status);
+EXPORT const char *cudnnGetErrorString(int status) {
+    return status == SUCCESS           ? "CUDNN_STATUS_SUCCESS"
+           : status == NOT_INITIALIZED ? "CUDNN_STATUS_NOT_INITIALIZED"
+           : status == BAD_PARAM       ? "CUDNN_STATUS_BAD_PARAM"
+           : status == NOT_SUPPORTED   ? "CUDNN_STATUS_NOT_SUPPORTED"
+                                       : "CUDNN_STATUS_EXECUTION_FAILED";
+}
+
+int cudnnCreate(handle **out);
+EXPORT int cudnnCreate(handle **out) {
+    CUcontext context = current_context();
+    if (!context) return NOT_INITIALIZED;
+    *out = calloc(1, sizeof **out);
+    (*out)->context = context;
+    return SUCCESS;
+}
+
+int cudnnDestroy(handle *h);
+EXPORT int cudnnDestroy(handle *h) {
+    free(h);
+    return SUCCESS;
+}
+
+int cudnnSetStream(handle *h, CUstream stream);
+EXPORT int cudnnSetStream(handle *h, CUstream stream) {
+    h->stream = stream;
+    return SUCCESS;
+}
+
+/* ---- descriptors ---- */
+
+#define MAKE(function, type)                                                                       \
+    int cudnnCreate##function(type **out);                                                         \
+    EXPORT int cudnnCreate##function(type **out) {                                                 \
+        *out = calloc(1, sizeof **out);                                                            \
+        return SUCCESS;                                                                            \
+    }                                                                                              \
+    int cudnnDestroy##function(type *t);                                                           \
+    EXPORT int cudnnDestroy##function(type *t) {                                                   \
+        free(t);                                                                                   \
+        return SUCCESS;                                                                            \
+    }
+MAKE(TensorDescriptor, tensor)
+MAKE(FilterDescriptor, tensor)
+MAKE(ConvolutionDescriptor, conv)
+
+static int set_dims(tensor *t, int format, int type, const int dim[4]) {
+    if (format != 0 || type != 0) return NOT_SUPPORTED;
+    for (int i = 0; i < 4; i++)
+        if (dim[i] < 1) return BAD_PARAM;
+    memcpy(t->dim, dim, sizeof t->dim);
+    return SUCCESS;
+}
+
+int cudnnSetTensor4dDescriptor(tensor *t, int format, int type, int n, int c, int h, int w);
+EXPORT int cudnnSetTensor4dDescriptor(tensor *t, int format, int type, int n, int c, int h, int w) {
+    return set_dims(t, format, type, (const int[]){n, c, h, w});
+}
+
+int cudnnSetFilter4dDescriptor(tensor *t, int type, int format, int k, int c, int h, int w);
+EXPORT int cudnnSetFilter4dDescriptor(tensor *t, int type, int format, int k, int c, int h, int w) {
+    return set_dims(t, format, type, (const int[]){k, c, h, w});
+}
+
+int cudnnSetConvolution2dDescriptor(conv *c, int pad_h, int pad_w, int down, int across,
+                                    int dilation_h, int dilation_w, int mode, int type);
+EXPORT int cudnnSetConvolution2dDescriptor(conv *c, int pad_h, int pad_w, int down, int across,
+                                           int dilation_h, int dilation_w, int mode, int type) {
+    if (pad_h < 0 || pad_w < 0 || down < 1 || across < 1 || dilation_h < 1 || dilation_w < 1)
+        return BAD_PARAM;
+    if (mode != 1 || type != 0) return NOT_SUPPORTED;
+    *c = (conv){{pad_h, pad_w}, {down, across}, {dilation_h, dilation_w}, 1, DEFAULT_MATH};
+    return SUCCESS;
+}
+
+int cudnnSetConvolutionGroupCount(conv *c, int n);
+EXPORT int cudnnSetConvolutionGroupCount(conv *c, int n) {
+    c->groups = n;
+    return n < 1 ? BAD_PARAM : SUCCESS;
+}
+
+int cudnnSetConvolutionMathType(conv *c, int math);
+EXPORT int cudnnSetConvolutionMathType(conv *c, int math) {
+    c->math = math;
+    return math < 0 || math > FMA_MATH ? BAD_PARAM : SUCCESS;
+}
+
+/* ---- which algorithms there are ---- */
+
+static bool fit(const tensor *x, const tensor *w, const conv *c, const tensor *y) {
+    if (x->dim[0] != y->dim[0] || y->dim[1] != w->dim[0] || x->dim[1] != w->dim[1] * c->groups ||
+        w->dim[0] % c->groups)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        int reach = (w->dim[2 + i] - 1) * c->dilation[i] + 1;
+        int room = x->dim[2 + i] + 2 * c->pad[i] - reach;
+        if (room < 0 || y->dim[2 + i] != room / c->stride[i] + 1) return false;
+    }
+    return true;
+}
+
+/* By direction, best first. */
+static const struct {
+    int algo, determinism, math;
+} offers[3][5] = {
+    {{7, 1, TENSOR_OP_MATH}, {5, 1, FMA_MATH}, {1, 1, FMA_MATH}, {0, 1, DEFAULT_MATH}, {-1, 0, 0}},
+    {{5, 1, TENSOR_OP_MATH}, {0, 0, FMA_MATH}, {3, 1, FMA_MATH}, {1, 1, FMA_MATH}, {-1, 0, 0}},
+    {{3, 0, FMA_MATH}, {0, 0, FMA_MATH}, {6, 1, FMA_MATH}, {1, 1, FMA_MATH}, {-1, 0, 0}}};
+
+/* The bytes of an algorithm, or SIZE_MAX: there is none such. */
+static size_t workspace_of(int direction, int algo, const tensor *w) {
+    static const int large[] = {5, 3, 6}, noisy[] = {-1, 0, 0};
+    size_t bytes = 256 * (size_t)w->dim[0] * sizeof(float);
+    if (algo == large[direction]) return TOO_LARGE;
+    if (algo == 1) return bytes;
+    return algo == 0 || algo == noisy[direction] ? 0 : SIZE_MAX;
+}
+
+static int offer(handle *h, int direction, const tensor *x, const tensor *w, const conv *c,
+                 const tensor *y, int wanted, int *n_out, choice *out) {
+    if (!h || h->context != current_context()) return NOT_INITIALIZED;
+    if (wanted < 1 || !fit(x, w, c, y)) return BAD_PARAM;
+    *n_out = 0;
+    for (int k = 0; k < wanted && offers[direction][k].algo >= 0; k++)
+        out[(*n_out)++] = (choice){.algo = offers[direction][k].algo,
+                                   .determinism = offers[direction][k].determinism,
+                                   .math = offers[direction][k].math};
+    return SUCCESS;
+}
+
+static int ask(handle *h, int direction, const tensor *x, const tensor *w, const conv *c,
+               const tensor *y, int algo, size_t *bytes_out) {
+    if (!h || h->context != current_context()) return NOT_INITIALIZED;
+    if (!fit(x, w, c, y)) return BAD_PARAM;
+    *bytes_out = workspace_of(direction, algo, w);
+    return *bytes_out == SIZE_MAX ? NOT_SUPPORTED : SUCCESS;
+}
+
+#define ASK(name, direction, first, second, result, x, w, y)                                       \
+    int cudnnGetConvolution##name##Algorithm_v7(handle *h, tensor *first, tensor *second, conv *c, \
+                                                tensor *result, int wanted, int *n, choice *out);  \
+    EXPORT int cudnnGetConvolution##name##Algorithm_v7(handle *h, tensor *first, tensor *second,   \
+                                                       conv *c, tensor *result, int wanted,        \
+                                                       int *n, choice *out) {                      \
+        return offer(h, direction, x, w, c, y, wanted, n, out);                                    \
+    }                                                                                              \
+    int cudnnGetConvolution##name##WorkspaceSize(handle *h, tensor *first, tensor *second,         \
+                                                 conv *c, tensor *result, int algo, size_t *out);  \
+    EXPORT int cudnnGetConvolution##name##WorkspaceSize(handle *h, tensor *first, tensor *second,  \
+                                                        conv *c, tensor *result, int algo,         \
+                                                        size_t *out) {                             \
+        return ask(h, direction, x, w, c, y, algo, out);                                           \
+    }
+ASK(Forward, FORWARD, first, second, result, first, second, result)
+ASK(BackwardData, DATA, first, second, result, result, first, second)
+ASK(BackwardFilter, FILTER, first, second, result, first, result, second)
+
+/* ---- convolutions ---- */
+
+typedef struct job {
+    int direction, algo;
+    tensor x, w, y;
+    conv c;
+    float *image, *weight, *out, *workspace; /* x, w, y, or their gradients */
+    size_t workspace_bytes;
+    float alpha, beta;
+} job;
+
+static size_t at(const tensor *t, int a, int b, int c, int d) {
+    return (((size_t)a * (size_t)t->dim[1] + (size_t)b) * (size_t)t->dim[2] + (size_t)c) *
+               (size_t)t->dim[3] +
+           (size_t)d;
+}
+
+/* One product of the sum that an element of the result is: its place in x, w and y. */
+typedef struct term {
+    int n, out, in, ky, kx, oy, ox;
+} term;
+
+static bool place_of(const job *j, const term *t, size_t *x, size_t *w, size_t *y) {
+    int iy = t->oy * j->c.stride[0] + t->ky * j->c.dilation[0] - j->c.pad[0];
+    int ix = t->ox * j->c.stride[1] + t->kx * j->c.dilation[1] - j->c.pad[1];
+    int group = t->out / (j->w.dim[0] / j->c.groups);
+    if (iy < 0 || ix < 0 || iy >= j->x.dim[2] || ix >= j->x.dim[3]) return false;
+    *x = at(&j->x, t->n, group * j->w.dim[1] + t->in, iy, ix);
+    *w = at(&j->w, t->out, t->in, t->ky, t->kx);
+    *y = at(&j->y, t->n, t->out, t->oy, t->ox);
+    return true;
+}
+
+/* Every product is added to the double of its result, in one order. */
+static void add_all(const job *j, double *sums) {
+    term t;
+    size_t x, w, y;
+    for (t.n = 0; t.n < j->y.dim[0]; t.n++)
+        for (t.out = 0; t.out < j->w.dim[0]; t.out++)
+            for (t.in = 0; t.in < j->w.dim[1]; t.in++)
+                for (t.ky = 0; t.ky < j->w.dim[2]; t.ky++)
+                    for (t.kx = 0; t.kx < j->w.dim[3]; t.kx++)
+                        for (t.oy = 0; t.oy < j->y.dim[2]; t.oy++)
+                            for (t.ox = 0; t.ox < j->y.dim[3]; t.ox++) {
+                                if (!place_of(j, &t, &x, &w, &y)) continue;
+                                if (j->direction == FORWARD)
+                                    sums[y] += (double)j->image[x] * j->weight[w];
+                                if (j->direction == DATA)
+                                    sums[x] += (double)j->out[y] * j->weight[w];
+                                if (j->direction == FILTER)
+                                    sums[w] += (double)j->out[y] * j->image[x];
+                            }
+}
+
+static size_t size_of(const tensor *t) {
+    return (size_t)t->dim[0] * (size_t)t->dim[1] * (size_t)t->dim[2] * (size_t)t->dim[3];
+}
+
+static wfi_cuda_enum run(void *self) {
+    job *j = self;
+    j->image = STAND_IN_MEMORY(j->image);
+    j->weight = STAND_IN_MEMORY(j->weight);
+    j->out = STAND_IN_MEMORY(j->out);
+    j->workspace = STAND_IN_MEMORY(j->workspace);
+    bool is_noisy = j->direction != FORWARD && (j->algo == 0 || j->algo == 3);
+    float *to = j->direction == FORWARD ? j->out : j->direction == DATA ? j->image : j->weight;
+    size_t n = size_of(j->direction == FORWARD ? &j->y : j->direction == DATA ? &j->x : &j->w);
+    double *sums = calloc(n, sizeof *sums);
+    /* Whatever lies in the workspace is another kernel's, and not needed any more. */
+    if (j->workspace_bytes) memset(j->workspace, 0xff, j->workspace_bytes);
+    add_all(j, sums);
+    for (size_t i = 0; i < n; i++) {
+        float sum = (float)sums[i] * (is_noisy ? 1 + noise() : 1);
+        to[i] = j->alpha * sum + (j->beta != 0 ? j->beta * to[i] : 0);
+    }
+    free(sums);
+    return 0;
+}
+
+static int start(handle *h, job now) {
+    size_t bytes = workspace_of(now.direction, now.algo, &now.w);
+    if (!h || h->context != current_context()) return NOT_INITIALIZED;
+    if (!fit(&now.x, &now.w, &now.c, &now.y)) return BAD_PARAM;
+    if (bytes == SIZE_MAX || now.c.math == TENSOR_OP_MATH) return NOT_SUPPORTED;
+    if (now.workspace_bytes < bytes) return BAD_PARAM;
+    if (bytes && !are_there(now.workspace, bytes / sizeof(float), 16)) return BAD_PARAM;
+    if (!are_there(now.image, size_of(&now.x), 16) || !are_there(now.weight, size_of(&now.w), 16) ||
+        !are_there(now.out, size_of(&now.y), 16))
+        return BAD_PARAM;
+    now.workspace_bytes = bytes;
+    return stand_in_queue(h->stream, run, &now, sizeof now) ? FAILED : SUCCESS;
+}
+
+#define RUN(name, way, first, second, result, ...)                                                 \
+    int cudnnConvolution##name(handle *h, const float *alpha, tensor *first##_dims, float *first,  \
+                               tensor *second##_dims, float *second, conv *c, int algo,            \
+                               float *workspace, size_t bytes, const float *beta,                  \
+                               tensor *result##_dims, float *result);                              \
+    EXPORT int cudnnConvolution##name(handle *h, const float *alpha, tensor *first##_dims,         \
+                                      float *first, tensor *second##_dims, float *second, conv *c, \
+                                      int algo, float *workspace, size_t bytes, const float *beta, \
+                                      tensor *result##_dims, float *result) {                      \
+        return start(h, (job){way, algo, *x_dims, *w_dims, *y_dims, *c, x, w, y, workspace, bytes, \
+                              *alpha, *beta});                                                     \
+    }
+RUN(Forward, FORWARD, x, w, y)
+RUN(BackwardData, DATA, w, y, x)
+RUN(BackwardFilter, FILTER, x, y, w)
+
+/* ---- biases ---- */
+
+typedef struct bias_job {
+    tensor image;
+    float *bias, *data;
+    float alpha, beta;
+    bool sums;
+} bias_job;
+
+static wfi_cuda_enum run_bias(void *self) {
+    bias_job *j = self;
+    j->bias = STAND_IN_MEMORY(j->bias);
+    j->data = STAND_IN_MEMORY(j->data);
+    int n_channels = j->image.dim[1], n_pixels = j->image.dim[2] * j->image.dim[3];
+    for (int c = 0; c < n_channels; c++) {
+        double sum = 0;
+        for (int n = 0; n < j->image.dim[0]; n++)
+            for (int p = 0; p < n_pixels; p++) {
+                float *one =
+                    &j->data[((size_t)n * (size_t)n_channels + (size_t)c) * (size_t)n_pixels +
+                             (size_t)p];
+                sum += *one;
+                if (!j->sums) *one = j->beta * *one + j->alpha * j->bias[c];
+            }
+        if (j->sums) j->bias[c] = j->alpha * (float)sum + (j->beta != 0 ? j->beta * j->bias[c] : 0);
+    }
+    return 0;
+}
+
+static int start_bias(handle *h, const tensor *bias, bias_job now) {
+    if (!h || h->context != current_context()) return NOT_INITIALIZED;
+    if (bias->dim[0] != 1 || bias->dim[2] != 1 || bias->dim[3] != 1 ||
+        bias->dim[1] != now.image.dim[1] || !are_there(now.bias, size_of(bias), 4) ||
+        !are_there(now.data, size_of(&now.image), 4))
+        return BAD_PARAM;
+    return stand_in_queue(h->stream, run_bias, &now, sizeof now) ? FAILED : SUCCESS;
+}
+
+int cudnnAddTensor(handle *h, const float *alpha, tensor *bias_dims, float *bias, const float *beta,
+                   tensor *y_dims, float *y);
+EXPORT int cudnnAddTensor(handle *h, const float *alpha, tensor *bias_dims, float *bias,
+                          const float *beta, tensor *y_dims, float *y) {
+    return start_bias(h, bias_dims, (bias_job){*y_dims, bias, y, *alpha, *beta, false});
+}
+
+int cudnnConvolutionBackwardBias(handle *h, const float *alpha, tensor *dy_dims, float *dy,
+                                 const float *beta, tensor *bias_dims, float *bias);
+EXPORT int cudnnConvolutionBackwardBias(handle *h, const float *alpha, tensor *dy_dims, float *dy,
+                                        const float *beta, tensor *bias_dims, float *bias) {
+    return start_bias(h, bias_dims, (bias_job){*dy_dims, bias, dy, *alpha, *beta, true});
+}

@@ -1,0 +1,38 @@
+/* What the stand-ins of CUDA's libraries share, beside the driver's stand-in, on which they are. */
+#ifndef STAND_IN_LIBRARY_H
+#define STAND_IN_LIBRARY_H
+
+#include "stand_in.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The driver's. */
+wfi_cuda_enum cuCtxPopCurrent_v2(CUcontext *context_out);
+wfi_cuda_enum cuCtxPushCurrent_v2(CUcontext context);
+
+/* The calling thread's context, which handles belong to; NULL: it has none. */
+static inline CUcontext current_context(void) {
+    CUcontext context = NULL;
+    if (cuCtxPopCurrent_v2(&context)) return NULL;
+    cuCtxPushCurrent_v2(context);
+    return context;
+}
+
+/* Something else each time, for algorithms that are not to be chosen. */
+static inline float noise(void) {
+    static uint32_t state = 1;
+    uint32_t now = __atomic_add_fetch(&state, 0x9E3779B9u, __ATOMIC_RELAXED);
+    return (float)(now >> 8) * 1e-9f;
+}
+
+/* Whether `n` numbers of F32 lie at such an address of the GPU. */
+static inline bool are_there(const void *address, size_t n, size_t align) {
+    return address && (uintptr_t)address % align == 0 &&
+           stand_in_reaches((CUdeviceptr)(uintptr_t)address, n * sizeof(float));
+}
+
+#endif
