@@ -16,7 +16,7 @@ chmod +x "$folder/true" "$folder/false"
 # try PROGRAM TEST: says so if the test passes, or waits for something that cannot come.
 try() {
     local got=0
-    WEFT_TEST=${2##*/} WEFT=$1 timeout 300 bash "$2" >"$folder/${2##*/}.${1##*/}" 2>&1 </dev/null || got=$?
+    WEFT_TEST=${2##*/} WEFT=$1 timeout 600 bash "$2" >"$folder/${2##*/}.${1##*/}" 2>&1 </dev/null || got=$?
     [[ $got != 77 || -e $1.${2##*/} ]] || return 0
     case $got in
     0 | 77) echo "$2 succeeds with WEFT=$1" ;;

@@ -25,7 +25,6 @@ static wf_trainer *make_trainer(wf_context *ctx, const char *plan_text, const ch
     recipe.seed = seed;
     config.job = job;
     config.devices = devices;
-    config.timeout_ms = 30000;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &t));

@@ -37,7 +37,6 @@ static wf_status make_dividing(wf_context *ctx, wf_job *job, const char *plan_te
     wf_model *model = NULL;
     wf_plan *plan = NULL;
     config.job = job;
-    config.timeout_ms = 30000;
     config.shard_bytes = shard_bytes;
     config.save_async = is_async;
     wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);

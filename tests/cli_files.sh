@@ -13,7 +13,7 @@ mkdir "$here"
 run() {
     local status=$1 words=$2 got=0
     shift 2
-    timeout -k 5 300 "$WEFT" "$@" >"$folder/out" 2>"$folder/said" </dev/null || got=$?
+    timeout -k 5 $patience "$WEFT" "$@" >"$folder/out" 2>"$folder/said" </dev/null || got=$?
     [[ $got == "$status" ]] || fail "weft $*: exit $got, expected $status: $(tail -1 "$folder/said")"
     [[ -z $words ]] || grep -qF -- "$words" "$folder/said" || fail "weft $*: does not say '$words': $(cat "$folder/said")"
 }
@@ -99,7 +99,7 @@ run 1 "but a device" draw /dev/zero
 # ---- standard output that takes nothing ----
 for words in --version --help "help" "help train" "help --man" "help --completion bash" "train --help" info \
     "simulate --stages 2 --micro 2 --forward-ms 1 --backward-ms 1 --weight-ms 0" "$mlp --steps 1" "plan --model mlp" "$mlp --steps 1 --quiet --json -"; do
-    timeout 300 "$WEFT" $words >/dev/full 2>"$folder/said"
+    timeout $patience "$WEFT" $words >/dev/full 2>"$folder/said"
     [[ $? == 1 ]] || fail "weft $words >/dev/full: not exit 1"
     grep -q "cannot be written: No space left" "$folder/said" || fail "weft $words >/dev/full: $(cat "$folder/said")"
 done

@@ -44,7 +44,7 @@ report $net --steps 1 | tr -d ' \n' | grep -qE '"peak_bytes":\{"planned":\[([0-9
 
 # ---- rank 0 reads; what the others have in their folders makes no difference ----
 by_hand() { # by_hand RANK OUT
-    RANK=$1 WORLD_SIZE=2 WEFT_TIMEOUT_MS=60000 "$WEFT" $resume --plan dp=2 --rendezvous "file://$folder/meet" --out "$2" \
+    RANK=$1 WORLD_SIZE=2 "$WEFT" $resume --plan dp=2 --rendezvous "file://$folder/meet" --out "$2" \
         --json "$folder/report$1" >"$folder/said$1" 2>&1
 }
 for other in nowhere one; do

@@ -59,7 +59,6 @@ static void prepare(wf_context *ctx, rank *ranks, int n, const char *init, const
         config.n_ranks = n;
         config.init = init;
         config.name = name;
-        config.timeout_ms = 20000;
         ranks[r] = (rank){.ctx = ctx, .config = config, .n_rounds = 1};
     }
 }
@@ -122,7 +121,7 @@ typedef struct kept {
 
 static wf_status join_kept(kept *k, int round) {
     wf_job *job;
-    WF_TRY(wfi_control_attach(k->ctx, k->fd, k->rank, N_KEPT, 20000, &job));
+    WF_TRY(wfi_control_attach(k->ctx, k->fd, k->rank, N_KEPT, TEST_TIMEOUT_MS, &job));
     wf_status status = round % 3 ? wf_job_barrier(job) : WF_OK;
     wf_job_leave(job);
     return status;
@@ -193,7 +192,7 @@ static void who_comes_again_is_awaited(void **state) {
 static void *fail_once(void *self) {
     kept *k = self;
     wf_job *job;
-    wf_status status = wfi_control_attach(k->ctx, k->fd, k->rank, N_KEPT, 20000, &job);
+    wf_status status = wfi_control_attach(k->ctx, k->fd, k->rank, N_KEPT, TEST_TIMEOUT_MS, &job);
     if (status == WF_OK) {
         status = k->rank ? wf_job_barrier(job)
                          : wfi_control_fail_all(job, wfi_fail(k->ctx, WF_DEVICE, "it is broken"));
@@ -427,7 +426,6 @@ static int be_process(const char *init) {
     wf_job_config config = WF_JOB_CONFIG_INIT;
     int n_open = test_descriptors();
     config.init = init;
-    config.timeout_ms = 20000;
     for (int round = 0; round < N_ROUNDS; round++) {
         wf_job *job;
         wf_status status = wf_job_join(ctx, &config, &job);

@@ -10,7 +10,7 @@ static void operations(void **state) {
         size_t n = 9;
         int64_t sum = 0, n_keys = -1;
         int was = -1;
-        open_two(ctx, kind, 20000, two);
+        open_two(ctx, kind, TEST_TIMEOUT_MS, two);
         TEST_OK(ctx, wf_store_set(two[0], "a", "b\0c", 3));
         TEST_OK(ctx, wf_store_get(two[1], "a", got, sizeof got, &n));
         assert_int_equal(n, 3);
@@ -60,7 +60,7 @@ static void bounds(void **state) {
         char key[WF_STORE_MAX_KEY + 2] = "";
         size_t n;
         int64_t sum;
-        open_two(ctx, kind, 20000, two);
+        open_two(ctx, kind, TEST_TIMEOUT_MS, two);
         memset(key, 'k', WF_STORE_MAX_KEY);
         for (size_t i = 0; i < sizeof large; i++) large[i] = (char)(i * 7);
         TEST_OK(ctx, wf_store_set(two[1], key, large, WF_STORE_MAX_VALUE));

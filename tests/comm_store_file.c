@@ -11,7 +11,7 @@ static void the_last_removes_the_file(void **state) {
     const char *path = file_url("two") + strlen("file://");
     for (int round = 0; round < 3; round++) {
         int64_t n;
-        open_two(ctx, FILE_STORE, 20000, two);
+        open_two(ctx, FILE_STORE, TEST_TIMEOUT_MS, two);
         TEST_OK(ctx, wf_store_n_keys(two[1], &n));
         assert_int_equal(n, 0);
         TEST_OK(ctx, wf_store_set(two[0], "a", "", 0));
@@ -50,7 +50,7 @@ static void files_that_are_refused(void **state) {
     char copy[4096];
     wf_store_config config = config_of(url, 0, 2);
     /* An earlier run's: what a killed process leaves is a copy of what it had. */
-    open_two(ctx, FILE_STORE, 20000, two);
+    open_two(ctx, FILE_STORE, TEST_TIMEOUT_MS, two);
     TEST_OK(ctx, wf_store_set(two[0], "a", "b", 1));
     FILE *file = fopen(path, "r");
     size_t n = fread(copy, 1, sizeof copy, file);
@@ -130,7 +130,7 @@ static void torn_and_damaged_logs(void **state) {
     int fd;
     char got[4];
     size_t bytes;
-    open_two(ctx, FILE_STORE, 20000, two);
+    open_two(ctx, FILE_STORE, TEST_TIMEOUT_MS, two);
     TEST_OK(ctx, wf_store_set(two[0], "a", "b", 1));
     fd = open(file_url("two") + strlen("file://"), O_WRONLY | O_APPEND | O_CLOEXEC);
     assert_int_equal(write(fd, "\x20\0\0\0\x02", 5), 5);

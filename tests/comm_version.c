@@ -57,7 +57,6 @@ static void another_version_is_refused(void **state) {
     config.rank = 1;
     config.n_ranks = 2;
     config.name = name;
-    config.timeout_ms = 20000;
     assert_int_equal(wf_job_join(ctx, &config, &job), WF_REMOTE);
     assert_non_null(strstr(wf_context_error(ctx), "uses another version of weft"));
     pthread_join(thread, NULL);

@@ -13,7 +13,7 @@
 static wfi_failure failure;
 
 static wfi_device *make_device(const folder *f) {
-    const wfi_owner owner = {.ctx = f->ctx, .timeout_ms = 10000, .failure = &failure};
+    const wfi_owner owner = {.ctx = f->ctx, .timeout_ms = TEST_TIMEOUT_MS, .failure = &failure};
     wfi_device *device;
     TEST_OK(f->ctx, wfi_device_create(&owner, &wfi_device_cpu, 0, 1, &device));
     device->folder = f->path;

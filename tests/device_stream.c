@@ -45,7 +45,7 @@ static wf_status fails(void *self, void *argument) {
 static void in_order(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, 10000);
+    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     wfi_stream_queue *stream;
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
     static int list[20001];
@@ -63,7 +63,7 @@ static void in_order(void **state) {
 static void events_order_streams(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, 10000);
+    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     wfi_stream_queue *a, *b;
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &a));
     TEST_OK(ctx, wfi_stream_create(device, "copy", 0, NULL, &b));
@@ -87,7 +87,7 @@ static void events_order_streams(void **state) {
 static void failure_is_sticky(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, 10000);
+    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     wfi_stream_queue *stream;
     int list[3] = {0};
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
@@ -202,7 +202,8 @@ static void remote_failure_is_told(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     wfi_shared_epoch epochs[2] = {{0}};
-    const wfi_remote remote = {.owner = {ctx, 0, 10000, &failure, NULL}, .counters = epochs};
+    const wfi_remote remote = {.owner = {ctx, 0, TEST_TIMEOUT_MS, &failure, NULL},
+                               .counters = epochs};
     wfi_stream_queue *a, *b;
     wfi_failure_clear(&failure);
     TEST_OK(ctx, wfi_remote_stream_create(&remote, "compute", 0, &a));
@@ -236,10 +237,10 @@ static wf_status notify(const void *self, int trainer, int rank, int stream, uin
 static void remote_waits_are_told(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, 10000);
+    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     told t = {0};
     wfi_shared_epoch epochs[2] = {{0}};
-    const wfi_remote remote = {.owner = {ctx, 5, 10000, &failure, NULL},
+    const wfi_remote remote = {.owner = {ctx, 5, TEST_TIMEOUT_MS, &failure, NULL},
                                .counters = epochs,
                                .notify = notify,
                                .trainer = 2,
@@ -383,7 +384,7 @@ static wf_status move_middle(void *self, void *argument) {
 static void memory_is_copied(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wfi_device *device = make_device(ctx, &wfi_device_cpu, 10000);
+    wfi_device *device = make_device(ctx, &wfi_device_cpu, TEST_TIMEOUT_MS);
     wfi_stream_queue *stream;
     TEST_OK(ctx, wfi_stream_create(device, "copy", 0, NULL, &stream));
     for (int k = 0; k < 8; k++) {

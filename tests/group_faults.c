@@ -409,15 +409,14 @@ static void a_broken_group_keeps_its_memory(void **state) {
 
 /* ---- threads ---- */
 
-#define LOOKS 400 /* of a millisecond */
-
+static int n_looks;           /* of a millisecond */
 static int root_has_returned; /* atomic access */
 static bool was_left_alone;
 
 /* Of the rank that copies: until the root has failed, and longer. */
 static void on_slow_write(int number) {
     (void)number;
-    for (int k = 0; k < LOOKS && !was_left_alone; k++) {
+    for (int k = 0; k < n_looks && !was_left_alone; k++) {
         usleep(1000);
         was_left_alone = __atomic_load_n(&root_has_returned, __ATOMIC_ACQUIRE) != 0;
     }
@@ -449,11 +448,22 @@ static const char *check_late_amid(ranks_one *one) {
     return NULL;
 }
 
+static const char *try_late_amid(void *self, int timeout_ms) {
+    wf_group_config config = WF_GROUP_CONFIG_INIT;
+    wf_context *ctx = test_context();
+    (void)self;
+    config.timeout_ms = timeout_ms;
+    n_looks = 3 * timeout_ms;
+    root_has_returned = 0;
+    was_left_alone = false;
+    const char *wrong = ranks_try_threads(ctx, 2, &config, check_late_amid, NULL, NULL);
+    test_context_end(ctx);
+    return wrong;
+}
+
 static void a_failed_call_gives_its_buffer_back(void **state) {
     (void)state;
-    wf_group_config config = WF_GROUP_CONFIG_INIT;
-    config.timeout_ms = 50;
-    ranks_threads(2, &config, check_late_amid, NULL);
+    test_deadlines(try_late_amid, NULL);
 }
 
 /* ---- calls as they are told ---- */

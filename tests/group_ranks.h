@@ -76,7 +76,6 @@ static inline wf_status ranks_join(ranks_call *call) {
     meeting.rank = one->rank;
     meeting.n_ranks = one->n;
     meeting.name = call->name;
-    meeting.timeout_ms = 30000;
     return wf_job_join(one->ctx, &meeting, &one->job);
 }
 
@@ -84,7 +83,7 @@ static inline wf_status ranks_join_network(ranks_call *call, fake_rank *box) {
     ranks_one *one = &call->one;
     *box = (fake_rank){call->net, one->rank};
     wfi_network mail = fake_network(box);
-    return wfi_control_join_network(one->ctx, &mail, one->rank, one->n, 30000, &one->job);
+    return wfi_control_join_network(one->ctx, &mail, one->rank, one->n, TEST_TIMEOUT_MS, &one->job);
 }
 
 /* Joins, makes the group, and does the body's work. */

@@ -11,7 +11,7 @@ start() {
     local rank=$1
     shift
     # shellcheck disable=SC2086
-    RANK=$rank WORLD_SIZE=2 timeout 300 "$WEFT" $train --rendezvous "file://$folder/meet" "$@" \
+    RANK=$rank WORLD_SIZE=2 timeout $patience "$WEFT" $train --rendezvous "file://$folder/meet" "$@" \
         >/dev/null 2>"$folder/said.$rank" &
 }
 # differ WORDS ARGUMENTS...: rank 1 alone has the arguments; both end with 4, and say the words.

@@ -33,7 +33,7 @@ finishes() {
 pids() { cat "$folder"/rank.* "$folder"/child.* 2>/dev/null; }
 none_left() {
     # shellcheck disable=SC2046
-    until_true 60 is_gone $(pids) || fail "$1: left: $(ps -o pid,stat,args -p "$(pids | paste -sd,)")"
+    until_true is_gone $(pids) || fail "$1: left: $(ps -o pid,stat,args -p "$(pids | paste -sd,)")"
 }
 # Tells its process number and its child's, and stays.
 stay='sleep 600 & echo $! >$D/child.new.$RANK; mv $D/child.new.$RANK $D/child.$RANK
@@ -53,7 +53,7 @@ run 0 -n 2 -- sh -c 'ls /proc/self/fd | wc -l'
 [[ $(cat "$folder/out") == $((n_open + 1)) ]] || fail "ranks inherit more than one more descriptor: $(cat "$folder/out"), not $n_open + 1"
 got=$(printf 'in\n' | "$WEFT" run -n 2 -- sh -c 'echo $RANK $(cat)' | sort | paste -sd,)
 [[ $got == "0 in,1" ]] || fail "standard input: $got"
-run 0 -n 2 --timeout 60 -- sh -c '[ "$1" = --help ] && [ $# = 2 ]' sh --help -n
+run 0 -n 2 --timeout $patience -- sh -c '[ "$1" = --help ] && [ $# = 2 ]' sh --help -n
 run 0 --ranks=1 true
 
 # ---- where other programs' ranks meet: one free port for all, another for each launch ----
@@ -85,7 +85,7 @@ until_true_of "$launcher" have rank.0 rank.1 rank.2 || fail "ranks do not start"
 kill -STOP "$launcher"
 for rank in 0 2; do
     touch "$folder/go.$rank"
-    until_true 60 is_gone "$(cat "$folder/rank.$rank")" || fail "rank $rank does not end"
+    until_true is_gone "$(cat "$folder/rank.$rank")" || fail "rank $rank does not end"
 done
 kill -CONT "$launcher"
 finishes 9
@@ -165,7 +165,7 @@ says "did you mean --timeout?"
 
 # ---- interrupted ----
 for signal in INT:130 TERM:143; do
-    start -n 3 -- sh -c "$stay"
+    start -n 3 --grace $patience -- sh -c "$stay"
     until_true_of "$launcher" have rank.0 rank.1 rank.2 || fail "ranks do not start"
     kill -"${signal%:*}" "$launcher"
     finishes "${signal#*:}"
@@ -179,7 +179,7 @@ sleep 0.2
 kill -INT "$launcher"
 finishes 130
 none_left "SIGINT twice"
-start -n 2 -- sh -c "trap 'echo \$RANK saved; exit 0' INT; $stay" # who ends its work is let
+start -n 2 --grace $patience -- sh -c "trap 'echo \$RANK saved; exit 0' INT; $stay" # who ends its work is let
 until_true_of "$launcher" have rank.0 rank.1 || fail "ranks do not start"
 kill -INT "$launcher"
 finishes 130
@@ -213,7 +213,7 @@ late() { # the launcher has not run for so long
     kill -STOP "$launcher"
     sleep "$(seconds $(($1 + 500)))"
     touch "$folder/go"
-    until_true 60 is_gone "$(cat "$folder/rank.0")" || fail "the rank does not end"
+    until_true is_gone "$(cat "$folder/rank.0")" || fail "the rank does not end"
     kill -CONT "$launcher"
     finishes 0
 }

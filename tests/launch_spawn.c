@@ -132,7 +132,6 @@ static wf_status spawn(wf_context *ctx, wf_spawn_how how, int n_ranks, const wf_
     config.entry = entry;
     config.arg = o;
     config.arg_bytes = sizeof *o;
-    config.timeout_ms = 20000;
     return wf_spawn(ctx, &config, failed_rank_out);
 }
 

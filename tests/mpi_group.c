@@ -59,15 +59,15 @@ static const char *check_life(ranks_one *one) {
     return NULL;
 }
 
-static const char *check_faults(ranks_one *one) {
+static const char *check_faults(ranks_one *one, int timeout_ms) {
     wf_group_config config = WF_GROUP_CONFIG_INIT;
     float x[4] = {1, 2, 3, 4};
-    config.timeout_ms = 150;
+    config.timeout_ms = timeout_ms;
     config.algorithm = "tree";
     for (int k = 0; k < 3; k++) {
         RANKS_TRY(one, wf_group_create(one->job, &config, &one->group));
         if (k == 0) { /* too late */
-            if (one->rank == 1) usleep(250 * 1000);
+            if (one->rank == 1) usleep((unsigned)timeout_ms * 1700);
             RANKS_REFUSED(one, wf_group_barrier(WF_HERE(one->group), NULL), WF_TIMEOUT,
                           "rank 1 has not come; it last called nothing");
         } else if (k == 1) {
@@ -93,12 +93,11 @@ static const char *die(ranks_one *one) {
     _exit(3);
 }
 
-static int be_rank(const char *what) {
+static int be_rank(const char *what, int timeout_ms) {
     ranks_one one = {.ctx = test_context()};
     wf_job_config config = WF_JOB_CONFIG_INIT;
     config.init = "env://";
     config.wire = "mpi";
-    config.timeout_ms = 20000;
     wf_status status = wf_job_join(one.ctx, &config, &one.job);
     if (status != WF_OK) {
         printf("joining: %s\n", wf_context_error(one.ctx));
@@ -108,7 +107,7 @@ static int be_rank(const char *what) {
     one.n = wf_job_n_ranks(one.job);
     const char *wrong = !strcmp(what, "all") ? check_algorithms(&one) : die(&one);
     if (!wrong) wrong = check_life(&one);
-    if (!wrong) wrong = check_faults(&one);
+    if (!wrong) wrong = check_faults(&one, timeout_ms);
     if (wrong) printf("rank %d of %d: %s\n", one.rank, one.n, wrong);
     fflush(stdout);
     if (wrong) _exit(1);
@@ -132,11 +131,23 @@ static const char *find_mpirun(const char *const *names, const char *family) {
     return NULL;
 }
 
-static int start(const char *mpirun, int n, const char *what) {
+static int start(const char *mpirun, int n, const char *what, int timeout_ms) {
     char command[4096];
-    snprintf(command, sizeof command, "timeout 300 %s -np %d '%s' %s%s", mpirun, n, self, what,
-             strcmp(what, "die") ? "" : " >/dev/null 2>&1");
+    snprintf(command, sizeof command, "timeout %d %s -np %d '%s' %s %d%s", TEST_TIMEOUT_MS / 1000,
+             mpirun, n, self, what, timeout_ms, strcmp(what, "die") ? "" : " >/dev/null 2>&1");
     return system(command);
+}
+
+typedef struct attempt {
+    const char *mpirun;
+    int n;
+} attempt;
+
+static const char *try_all(void *launch, int timeout_ms) {
+    static char wrong[100];
+    const attempt *a = launch;
+    snprintf(wrong, sizeof wrong, "%s -np %d", a->mpirun, a->n);
+    return start(a->mpirun, a->n, "all", timeout_ms) ? wrong : NULL;
 }
 
 static void run_family(const char *const *names, const char *family) {
@@ -145,9 +156,8 @@ static void run_family(const char *const *names, const char *family) {
         print_message("skipped: there is no mpirun of %s\n", family);
         skip();
     }
-    for (int n = 2; n <= 3; n++)
-        if (start(mpirun, n, "all")) fail_msg("%s -np %d", mpirun, n);
-    int status = start(mpirun, 2, "die");
+    for (int n = 2; n <= 3; n++) test_deadlines(try_all, &(attempt){mpirun, n});
+    int status = start(mpirun, 2, "die", TEST_TIMEOUT_MS);
     if (status == 0 || WEXITSTATUS(status) == 124) fail_msg("%s: a dead rank: %d", mpirun, status);
 }
 
@@ -164,7 +174,7 @@ static void mpich(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1) return be_rank(argv[1]);
+    if (argc > 2) return be_rank(argv[1], atoi(argv[2]));
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     printf("skipped: a sanitizer finds fault with MPI libraries\n");
     return 77;

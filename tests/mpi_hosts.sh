@@ -37,7 +37,7 @@ nsenter --target $b --net sh -c 'ip addr add 10.77.0.2/24 dev weft-b && ip link 
 # What ssh would do: agent HOST COMMAND...
 printf '#!/bin/sh\nshift\nexec nsenter --target %s --net --uts sh -c "$*"\n' $b >"$folder/agent"
 chmod +x "$folder/agent"
-hosts=(timeout 300 mpirun --allow-run-as-root --host 10.77.0.1:1,10.77.0.2:1 -np 2 --mca plm_rsh_agent "$folder/agent"
+hosts=(timeout $patience mpirun --allow-run-as-root --host 10.77.0.1:1,10.77.0.2:1 -np 2 --mca plm_rsh_agent "$folder/agent"
     --mca btl tcp,self --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24)
 "${hosts[@]}" hostname >"$folder/out" 2>"$folder/said"
 [[ $(sort "$folder/out") == $'weft-a\nweft-b' ]] || fail "there are no two hosts: $(cat "$folder/out" "$folder/said")"

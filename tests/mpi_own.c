@@ -22,7 +22,6 @@ static wf_status join_once(wf_context *ctx) {
     wf_job *job;
     config.init = "env://";
     config.wire = "mpi";
-    config.timeout_ms = 20000;
     wf_status status = wf_job_join(ctx, &config, &job);
     if (status != WF_OK) return status;
     status = wf_job_barrier(job);

@@ -46,7 +46,7 @@ agree() {
     local mpirun=$1 n=$2 plan
     shift 2
     for plan; do
-        timeout 300 "$mpirun" -np "$n" "$WEFT" $run --steps 3 --wire mpi --plan "$plan" --quiet --json - \
+        timeout $patience "$mpirun" -np "$n" "$WEFT" $run --steps 3 --wire mpi --plan "$plan" --quiet --json - \
             >"$folder/report" 2>"$folder/said" || fail "$mpirun -np $n, $plan: exit $?: $(cat "$folder/said")"
         [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$mpirun -np $n, $plan: other bits"
         sed -n '/"losses"/,/]/p' "$folder/report" | cmp -s - <(sed -n '/"losses"/,/]/p' "$folder/one") ||
@@ -69,18 +69,18 @@ for family in openmpi mpich; do
     agree "$mpirun" 2 dp=2 pp=2 dp=2,zero=1 dp=2,zero=3,bucket=1KiB
     # several stages a rank need more units than mlp has
     for plan in pp=2,schedule=zbv pp=2,schedule=interleaved; do
-        [[ $(timeout 300 "$mpirun" -np 2 "$WEFT" $deep --wire mpi --plan $plan --quiet --json - 2>/dev/null | field weights_sha256) == "$one_deep" ]] ||
+        [[ $(timeout $patience "$mpirun" -np 2 "$WEFT" $deep --wire mpi --plan $plan --quiet --json - 2>/dev/null | field weights_sha256) == "$one_deep" ]] ||
             fail "$mpirun -np 2, $plan: other bits"
     done
 
     # tests need room on one rank alone: the others know whether there is enough
-    timeout 60 "$mpirun" -np 2 "$WEFT" $with_tests --wire mpi --plan dp=2,offload=params:disk --quiet --json - \
+    timeout $patience "$mpirun" -np 2 "$WEFT" $with_tests --wire mpi --plan dp=2,offload=params:disk --quiet --json - \
         >"$folder/report" 2>"$folder/said" || fail "$family: tests, offload to disk: exit $?: $(cat "$folder/said")"
     [[ $(field weights_sha256 <"$folder/report") == "$tested_one" ]] || fail "$family: tests, offload to disk: other bits"
 
     # and, with an average of the weights, which is put into their place meanwhile
     for plan in dp=2,zero=1 pp=2; do
-        timeout 60 "$mpirun" -np 2 "$WEFT" $with_tests --ema 0.5 --wire mpi --plan $plan --quiet --out "$folder/$family-$plan" \
+        timeout $patience "$mpirun" -np 2 "$WEFT" $with_tests --ema 0.5 --wire mpi --plan $plan --quiet --out "$folder/$family-$plan" \
             --json "$folder/report" 2>"$folder/said" || fail "$family: --ema, $plan: exit $?: $(cat "$folder/said")"
         [[ $(field weights_sha256 <"$folder/report") == "$tested_one" ]] || fail "$family: --ema, $plan: other weights"
         [[ $(field test_loss <"$folder/report") == "$average_loss" ]] || fail "$family: --ema, $plan: another test"
@@ -88,19 +88,19 @@ for family in openmpi mpich; do
     done
 
     # a job of one rank is a job
-    timeout 60 "$mpirun" -np 1 "$WEFT" $run --steps 3 --wire mpi --quiet --json - >"$folder/report" 2>"$folder/said" ||
+    timeout $patience "$mpirun" -np 1 "$WEFT" $run --steps 3 --wire mpi --quiet --json - >"$folder/report" 2>"$folder/said" ||
         fail "$family: a job of one rank: $(cat "$folder/said")"
     [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$family: a job of one rank: other bits"
 
     # saved by all, resumed by one
-    timeout 300 "$mpirun" -np 2 "$WEFT" $run --steps 2 --wire mpi --plan pp=2 --quiet --out "$folder/$family" 2>"$folder/said" ||
+    timeout $patience "$mpirun" -np 2 "$WEFT" $run --steps 2 --wire mpi --plan pp=2 --quiet --out "$folder/$family" 2>"$folder/said" ||
         fail "$family: --out: $(cat "$folder/said")"
     cp -r "$folder/$family" "$folder/$family-0"
     [[ $(report $run --resume --out "$folder/$family" --steps 3 | field weights_sha256) == "$one" ]] ||
         fail "$family: another run than one rank's from its checkpoint"
 
     # resumed over messages: rank 0 reads, and rank 1 has no checkpoint in its folder
-    timeout 60 "$mpirun" -np 2 sh -c "exec $WEFT $run --resume --wire mpi --plan dp=2 --steps 3 --quiet \
+    timeout $patience "$mpirun" -np 2 sh -c "exec $WEFT $run --resume --wire mpi --plan dp=2 --steps 3 --quiet \
         --json $folder/resumed --out $folder/$family-\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}" >"$folder/out" 2>"$folder/said" ||
         fail "$family: --resume over messages: exit $?: $(cat "$folder/said")"
     [[ $(field weights_sha256 <"$folder/resumed") == "$one" ]] || fail "$family: resumed over messages: other bits"
@@ -109,7 +109,7 @@ for family in openmpi mpich; do
     for which in 0 1; do
         # mpirun may kill a rank while it ends, and then says so by its own status
         rm -f "$folder"/status-*
-        timeout 300 "$mpirun" -np 2 sh -c "rank=\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}; [ \$rank = $which ] && wire=mpi
+        timeout $patience "$mpirun" -np 2 sh -c "rank=\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}; [ \$rank = $which ] && wire=mpi
             $WEFT $run --wire \${wire:-shm} --plan dp=2 --steps 2 --quiet; status=\$?
             echo \$status >$folder/status-\$rank; exit \$status" >"$folder/out" 2>"$folder/said" &&
             fail "$family: two wires: exit 0"
@@ -120,7 +120,7 @@ for family in openmpi mpich; do
     done
 
     # a rank with another command line
-    timeout 300 "$mpirun" -np 2 sh -c "exec $WEFT $run --wire mpi --plan dp=2 --steps 2 --quiet \
+    timeout $patience "$mpirun" -np 2 sh -c "exec $WEFT $run --wire mpi --plan dp=2 --steps 2 --quiet \
         --lr 0.00\$((1 + \${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}))" >"$folder/out" 2>"$folder/said"
     [[ $? == 4 ]] || fail "$family: disagreement: not exit 4: $(cat "$folder/said")"
     grep -c "rank 1 was started with --lr 0.002, rank 0 with --lr 0.001" "$folder/said" >/dev/null || fail "$family: disagreement: $(cat "$folder/said")"
@@ -136,7 +136,7 @@ if [[ $mpirun ]]; then
     # a rank that stops
     silence() {
         rm -rf "$folder/silent"
-        WEFT_TIMEOUT_MS=$1 timeout 300 "$mpirun" -np 2 sh -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] ||
+        WEFT_TIMEOUT_MS=$1 timeout $patience "$mpirun" -np 2 sh -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] ||
             { (until grep -q loss $folder/silent/log.jsonl; do kill -0 \$\$ || exit; sleep 0.02; done
                kill -STOP \$\$; sleep $(seconds $(($1 * 3))); kill -CONT \$\$) 2>/dev/null & }
             exec $WEFT $run --wire mpi --plan dp=2 --steps 1000000 --quiet --out $folder/silent" >"$folder/out" 2>"$folder/said"

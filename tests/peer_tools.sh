@@ -18,7 +18,7 @@ one=$(report $mlp --out "$folder/run" | field weights_sha256)
 [[ $one ]] || fail "a run of one process does not tell its weights"
 
 if has torch.distributed.run torchrun; then
-    two=$(timeout 120 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 --no-python \
+    two=$(timeout $patience "$python" -m torch.distributed.run --standalone --nproc-per-node 2 --no-python \
         "$WEFT" $mlp --plan dp=2 --quiet --json - 2>"$folder/said" | field weights_sha256)
     [[ $two == "$one" ]] || fail "torchrun: other bits than one process: $(cat "$folder/said")"
 fi

@@ -11,7 +11,7 @@ pid_of() {
 }
 has_rank() { [[ -n $(pid_of "$1") ]]; }
 # none_left WHAT PIDS...
-none_left() { until_true 60 is_gone "${@:2}" || fail "$1: left: $(ps -o pid,stat,args -p "$(tr ' ' , <<<"${*:2}")")"; }
+none_left() { until_true is_gone "${@:2}" || fail "$1: left: $(ps -o pid,stat,args -p "$(tr ' ' , <<<"${*:2}")")"; }
 
 # train ARGUMENTS...: weft train with three ranks in the background, to $folder/run, until its log
 # has steps; $launcher, $all its processes.

@@ -66,7 +66,6 @@ static inline wf_job *join_ranks(wf_context *ctx, char **argv) {
     meeting.rank = atoi(argv[1]);
     meeting.n_ranks = atoi(argv[2]);
     meeting.name = argv[3];
-    meeting.timeout_ms = 30000;
     if (wf_job_join(ctx, &meeting, &job) == WF_OK) return job;
     printf("error %s\n", wf_context_error(ctx));
     exit(1);

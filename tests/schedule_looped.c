@@ -95,7 +95,6 @@ static void train(wf_context *ctx, const wfi_schedule *schedule, const char *pla
     recipe.n_lanes = 4;
     recipe.clip_norm = 1;
     config.devices = devices;
-    config.timeout_ms = 60000;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     if (schedule) plan->schedule = schedule;

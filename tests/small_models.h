@@ -82,7 +82,6 @@ static inline wf_trainer *planned_trainer(wf_context *ctx, wf_model_function fun
     wf_trainer *trainer;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.keep_gradients = keep_gradients;
-    config.timeout_ms = 60000;
     TEST_OK(ctx, wf_model_create(ctx, "small", function, NULL, 0, &model));
     config.devices = devices;
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));

@@ -16,7 +16,6 @@ static inline wf_store_config config_of(const char *url, int rank, int n_ranks) 
     config.url = url;
     config.rank = rank;
     config.n_ranks = n_ranks;
-    config.timeout_ms = 20000;
     return config;
 }
 

@@ -107,11 +107,10 @@ static wf_status join(wf_context *ctx, rank *self, wf_job **job_out) {
     wf_job_config meeting = WF_JOB_CONFIG_INIT;
     wfi_network mail = fake_network(&self->box);
     if (self->sends_messages)
-        return wfi_control_join_network(ctx, &mail, self->box.rank, 2, 60000, job_out);
+        return wfi_control_join_network(ctx, &mail, self->box.rank, 2, TEST_TIMEOUT_MS, job_out);
     meeting.rank = self->box.rank;
     meeting.n_ranks = 2;
     meeting.name = self->name;
-    meeting.timeout_ms = 60000;
     return wf_job_join(ctx, &meeting, job_out);
 }
 

@@ -29,7 +29,6 @@ static wf_trainer *trainer_of(const folder *f, const wf_recipe *recipe, const ch
     wf_model *model;
     wf_plan *plan;
     wf_trainer *t;
-    config.timeout_ms = 60000;
     config.folder = f->path;
     TEST_OK(f->ctx, wf_model_create(f->ctx, "wide", wide_net, NULL, 0, &model));
     TEST_OK(f->ctx, wf_plan_parse(f->ctx, plan_text, &plan));

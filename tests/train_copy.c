@@ -23,7 +23,6 @@ static wf_trainer *make(const folder *f, wf_model_function function, uint64_t se
     recipe.kernels = WF_KERNELS_REFERENCE;
     recipe.seed = seed;
     recipe.ema = 0.5;
-    config.timeout_ms = 60000;
     config.folder = f->path;
     TEST_OK(f->ctx, wf_model_create(f->ctx, "net", function, NULL, 0, &model));
     TEST_OK(f->ctx, wf_plan_parse(f->ctx, plan_text, &plan));

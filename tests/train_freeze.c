@@ -40,7 +40,6 @@ static wf_trainer *trainer_of(const folder *f, const wf_recipe *recipe, const ch
     wf_model *model;
     wf_plan *plan;
     wf_trainer *t;
-    config.timeout_ms = 60000;
     config.folder = f->path;
     config.keep_gradients = !*plan_text;
     TEST_OK(f->ctx, wf_model_create(f->ctx, "wide", wide_net, NULL, 0, &model));

@@ -12,7 +12,7 @@ for case in INT:2:130 TERM:0:143; do
     kill -"$signal" "$(pid_of "$rank")"
     finishes "$status" "SIG$signal to rank $rank"
     step=$(sed -n 's/^weft: interrupted after step \([0-9]*\); the last checkpoint is .*, of step \1:.*/\1/p' "$folder/said")
-    [[ -n $step && $(grep -c "^weft" "$folder/said") == 1 ]] || fail "SIG$signal to rank $rank: says $(cat "$folder/said")"
+    [[ -n $step && $(grep -c "^weft: " "$folder/said") == 1 ]] || fail "SIG$signal to rank $rank: says $(cat "$folder/said")"
     [[ $(grep -c '"loss"' "$folder/run/log.jsonl") == "$step" ]] || fail "SIG$signal: the log has not $step steps"
     sha=$(report train --ranks 3 --plan pp=3 --resume --out "$folder/run" --steps $((step + 2)) | field weights_sha256)
     [[ $sha && $sha == "$(report $run --steps $((step + 2)) | field weights_sha256)" ]] ||
@@ -48,7 +48,7 @@ kill -TERM $launcher
 finishes 1 "the folder has gone"
 
 # ---- one that a signal ends before it has come: the others are told, and need not be killed ----
-"$WEFT" run -n 3 -- sh -c '[ $RANK != 1 ] || exec sleep 60; exec "$0" "$@"' "$WEFT" $run --plan pp=3 --steps 100000000 \
+"$WEFT" run -n 3 --grace $patience -- sh -c '[ $RANK != 1 ] || exec sleep 600; exec "$0" "$@"' "$WEFT" $run --plan pp=3 --steps 100000000 \
     >"$folder/out" 2>"$folder/said" </dev/null &
 launcher=$!
 all_wait() {
@@ -56,7 +56,7 @@ all_wait() {
     for pid in $(children $launcher); do grep -qa futex "/proc/$pid/wchan" 2>/dev/null && n=$((n + 1)); done
     has_rank 2 && ((n >= 2))
 }
-until_true 5 all_wait || true # only to hit it better
+patience=5 until_true all_wait || true # only to hit it better
 all=$(children $launcher)
 kill -INT $launcher
 finishes 130 "a rank that never comes"

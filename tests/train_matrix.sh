@@ -24,7 +24,7 @@ train() {
     case $1 in
     threads) report "${all[@]}" --devices "cpu:$2" ;;
     processes) report "${all[@]}" --ranks "$2" ;;
-    *) timeout 200 "$1" -np "$2" "$WEFT" "${all[@]}" --quiet --json - --wire mpi 2>"$folder/said" </dev/null ||
+    *) timeout $patience "$1" -np "$2" "$WEFT" "${all[@]}" --quiet --json - --wire mpi 2>"$folder/said" </dev/null ||
         fail "$1 -np $2, $3: exit $?: $(tail -n 1 "$folder/said")" ;;
     esac
 }

@@ -121,7 +121,6 @@ static wf_status live(wf_context *ctx, const char *plan_text, const char *folder
     recipe.clip_norm = 1;
     recipe.kernels = WF_KERNELS_REFERENCE;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    config.timeout_ms = 60000;
     char weights[300], all[300], hex[65], *note = NULL;
     snprintf(weights, sizeof weights, "%s/weights", folder);
     snprintf(all, sizeof all, "%s/state", folder);

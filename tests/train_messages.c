@@ -305,14 +305,14 @@ static void compare_with_one(const char *what, const plan_case *plans, size_t n_
     char folder[] = "/tmp/weft-test-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/state", folder);
-    rank one = {.what = "train", .plan = "", .path = path, .timeout_ms = 30000};
+    rank one = {.what = "train", .plan = "", .path = path, .timeout_ms = TEST_TIMEOUT_MS};
     wf_context *ctx = test_context();
     TEST_OK(ctx, train(ctx, &one, NULL));
     test_context_end(ctx);
     for (size_t k = 0; k < n_plans; k += TEST_SAMPLE) {
         rank ranks[MAX_RANKS];
         begin_notes();
-        run_job(ranks, plans[k].n_ranks, what, plans[k].plan, path, 30000);
+        run_job(ranks, plans[k].n_ranks, what, plans[k].plan, path, TEST_TIMEOUT_MS);
         for (int r = 0; r < plans[k].n_ranks; r++)
             if (strcmp(ranks[r].said, one.said))
                 fail_msg("plan '%s', rank %d: '%s', one rank says '%s'", plans[k].plan, r,
@@ -365,42 +365,56 @@ static void bits_of_one_rank(void **state) {
 static void all_are_traced(void **state) {
     (void)state;
     rank ranks[MAX_RANKS];
-    run_job(ranks, 4, "trace", "dp=2,pp=2", "", 20000);
+    run_job(ranks, 4, "trace", "dp=2,pp=2", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 4; r++)
         if (atof(ranks[r].said) <= 0 || strcmp(ranks[r].said, ranks[0].said))
             fail_msg("rank %d: '%s', rank 0: '%s'", r, ranks[r].said, ranks[0].said);
 }
 
-/* All say the words, rank 1 `own` words. */
-static void expect(const char *what, int timeout_ms, const char *words, const char *own) {
+/* All say the words, rank 1 `own` words; or what is wrong. */
+static const char *try_words(const char *what, int timeout_ms, const char *words, const char *own) {
+    static char wrong[1000];
     rank ranks[MAX_RANKS];
     run_job(ranks, 3, what, "dp=1,pp=3", "", timeout_ms);
-    for (int r = 0; r < 3; r++)
-        if (!strstr(ranks[r].said, r == 1 ? own : words))
-            fail_msg("%s: rank %d says '%s', not '%s'", what, r, ranks[r].said,
-                     r == 1 ? own : words);
+    for (int r = 0; r < 3; r++) {
+        if (strstr(ranks[r].said, r == 1 ? own : words)) continue;
+        snprintf(wrong, sizeof wrong, "%s: rank %d says '%.700s', not '%s'", what, r, ranks[r].said,
+                 r == 1 ? own : words);
+        return wrong;
+    }
+    return NULL;
+}
+
+static void expect(const char *what, const char *words, const char *own) {
+    const char *wrong = try_words(what, TEST_TIMEOUT_MS, words, own);
+    if (wrong) fail_msg("%s", wrong);
 }
 
 static void who_disagrees_is_named(void **state) {
     (void)state;
     const char *words = "rank 1 was started with recipe lr 0.1, rank 0 with recipe lr 0.05";
-    expect("disagree", 20000, words, words);
+    expect("disagree", words, words);
+}
+
+static const char *fall_silent(void *self, int timeout_ms) {
+    (void)self;
+    return try_words("silent", timeout_ms, "rank 1 (process", "rank 1 (process");
 }
 
 static void who_falls_silent_is_named(void **state) {
     (void)state;
-    expect("silent", 500, "rank 1 (process", "rank 1 (process");
+    test_deadlines(fall_silent, NULL);
 }
 
 static void who_leaves_is_named(void **state) {
     (void)state;
-    expect("fail", 20000, "rank 1 has left the job", "input 'x' was given 4 bytes");
+    expect("fail", "rank 1 has left the job", "input 'x' was given 4 bytes");
 }
 
 static void who_leaves_at_the_end_may(void **state) {
     (void)state;
     rank ranks[MAX_RANKS];
-    run_job(ranks, 3, "leave", "", "", 20000);
+    run_job(ranks, 3, "leave", "", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 3; r++)
         if (ranks[r].status) fail_msg("rank %d: '%s'", r, ranks[r].said);
 }
@@ -409,7 +423,7 @@ static void who_leaves_at_the_end_may(void **state) {
 static void who_fails_says_why(void **state) {
     (void)state;
     rank ranks[MAX_RANKS];
-    run_job(ranks, 3, "break", "dp=1,pp=3", "", 20000);
+    run_job(ranks, 3, "break", "dp=1,pp=3", "", TEST_TIMEOUT_MS);
     for (int r = 0; r < 3; r++) {
         if (!strstr(ranks[r].said, "rank 1, forward") || !strstr(ranks[r].said, "library says no"))
             fail_msg("rank %d says '%s'", r, ranks[r].said);

@@ -25,7 +25,6 @@ static wf_trainer *trainer_of(wf_context *ctx, int mixup, double smoothing, cons
     recipe.n_lanes = 4;
     recipe.n_threads = 1;
     how.keep_gradients = !*plan_text;
-    how.timeout_ms = 60000;
     TEST_OK(ctx, wf_model_find(ctx, "mlp", &config, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &how, &t));

@@ -79,7 +79,6 @@ static wf_status make_trainer(wf_context *ctx, const trial *x, wf_job *job,
     recipe.optimizer = x->c->is_adam ? WF_ADAMW : WF_SGD;
     if (x->c->is_adam) recipe.lr = 1e-6;
     config.job = job;
-    config.timeout_ms = 60000;
     wf_status status = wf_model_create(ctx, "small", x->c->function, NULL, 0, &model);
     if (!status) status = wf_plan_parse(ctx, x->plan, &plan);
     if (!status) status = wf_trainer_create(ctx, model, &recipe, plan, &config, trainer_out);
@@ -169,7 +168,8 @@ static void *message_thread(void *argument) {
     wf_context *ctx = test_context();
     wf_job *job = NULL;
     wfi_network mail = fake_network(&self->box);
-    wf_status status = wfi_control_join_network(ctx, &mail, r, self->box.net->n_ranks, 60000, &job);
+    wf_status status =
+        wfi_control_join_network(ctx, &mail, r, self->box.net->n_ranks, TEST_TIMEOUT_MS, &job);
     if (!status) status = train(ctx, self->x, job, self->x->said[r]);
     if (status) snprintf(self->x->said[r], 700, "%.600s", wf_context_error(ctx));
     wf_job_leave(job);

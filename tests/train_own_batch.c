@@ -99,7 +99,6 @@ static wf_trainer *make_trainer(wf_context *ctx, const char *plan_text, wf_job *
     wf_trainer *t;
     config.job = job;
     config.own_batch = 1;
-    config.timeout_ms = 30000;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
     assert_int_equal(wf_plan_loads_at_root(plan), 0);

@@ -19,7 +19,7 @@ run() {
     case $1 in
     threads) report "${words[@]}" --devices "cpu:$2" ;;
     processes) report "${words[@]}" --ranks "$2" ;;
-    *) timeout 100 "$1" -np "$2" "$WEFT" "${words[@]}" --quiet --json - ${wire:+--wire "$wire"} 2>"$folder/said" ||
+    *) timeout $patience "$1" -np "$2" "$WEFT" "${words[@]}" --quiet --json - ${wire:+--wire "$wire"} 2>"$folder/said" ||
         fail "$1 -np $2, $3: exit $?: $(tail -n 1 "$folder/said")" ;;
     esac
 }

@@ -20,7 +20,6 @@ static wf_trainer *trainer_of(wf_context *ctx, const wf_recipe *recipe, const ch
     wf_trainer *t;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_plan *plan = sharded_plan(ctx, text, strategy);
-    config.timeout_ms = 60000;
     TEST_OK(ctx, wf_model_create(ctx, "wide", wide_net, NULL, 0, &model));
     TEST_OK(ctx, wf_trainer_create(ctx, model, recipe, plan, &config, &t));
     wf_model_destroy(model);

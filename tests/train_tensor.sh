@@ -20,7 +20,7 @@ run() {
     case $launcher in
     threads) report train "${model[@]}" --plan "$plan" --devices "cpu:$ranks" "$@" ;;
     processes) report train "${model[@]}" --plan "$plan" --ranks "$ranks" "$@" ;;
-    *) timeout 100 "$launcher" -np "$ranks" "$WEFT" train "${model[@]}" --plan "$plan" --wire "$wire" --quiet --json - "$@" \
+    *) timeout $patience "$launcher" -np "$ranks" "$WEFT" train "${model[@]}" --plan "$plan" --wire "$wire" --quiet --json - "$@" \
         2>"$folder/said" || fail "$launcher -np $ranks, $plan: exit $?: $(tail -n 1 "$folder/said")" ;;
     esac
 }

@@ -64,7 +64,6 @@ static wf_status make_trainer(wf_context *ctx, wf_job *job, const char *plan_tex
     recipe.seed = seed;
     recipe.kernels = WF_KERNELS_REFERENCE;
     config.job = job;
-    config.timeout_ms = 30000;
     config.forward_only = forward_only;
     wf_status status = wf_model_create(ctx, "small", small_net, NULL, 0, &model);
     if (!status) status = wf_plan_parse(ctx, plan_text, &plan);
