@@ -17,16 +17,18 @@ static wfi_nvrtc nvrtc;
 /* Every kernel is there. */
 static void compiles(void **state) {
     (void)state;
-    static const char *const targets[] = {"--gpu-architecture=compute_80",
-                                          "--gpu-architecture=compute_90",
-                                          "--gpu-architecture=compute_100"};
+    static const char *const targets[] = {
+        "--gpu-architecture=compute_80", "--gpu-architecture=compute_90",
+        "--gpu-architecture=compute_100", "--gpu-architecture=compute_90"};
     for (size_t i = 0; i < WFI_COUNT(targets); i++) {
-        const char *options[] = {targets[i], "--fmad=false"};
+        /* The last time with operands of BF16. */
+        const char *options[] = {targets[i], "--fmad=false",
+                                 i + 1 < WFI_COUNT(targets) ? "-DNARROW=0u" : "-DNARROW=0xffffu"};
         nvrtcProgram p;
         size_t bytes;
         char entry[128];
         assert_int_equal(nvrtc.CreateProgram(&p, wfi_gpu_source.text, "weft.cu", 0, NULL, NULL), 0);
-        if (nvrtc.CompileProgram(p, 2, options)) {
+        if (nvrtc.CompileProgram(p, 3, options)) {
             assert_int_equal(nvrtc.GetProgramLogSize(p, &bytes), 0);
             char *log = malloc(bytes + 1);
             assert_int_equal(nvrtc.GetProgramLog(p, log), 0);

@@ -1,7 +1,5 @@
 #include "kernel/cpu.h"
 
-#include <string.h>
-
 typedef struct accumulator {
     int64_t n_out, n_in, n_space; /* plain: n_out is all */
     bool add;
@@ -35,13 +33,9 @@ static wf_status run_plain(wfi_kernel *kernel, wfi_stream_queue *stream, void *c
                            void *scratch, const wfi_step_args *step) {
     (void)scratch, (void)step;
     const accumulator *a = kernel->state;
-    const float *gradient = operands[0];
-    float *sum = operands[1];
-    if (!a->add) {
-        memcpy(sum, gradient, (size_t)a->n_out * sizeof *gradient);
-        return WF_OK;
-    }
-    return wfi_backend_cpu.add(stream, sum, gradient, (size_t)a->n_out);
+    const wfi_backend *backend = kernel->options.backend;
+    return (a->add ? backend->add : backend->copy)(stream, operands[1], operands[0],
+                                                   (size_t)a->n_out);
 }
 
 static const wfi_kernel_impl plain_impl = {

@@ -58,11 +58,9 @@ typedef struct wfi_backend {
     int n_implementations;
     int n_plain;      /* the last ones, which use no library */
     bool has_layouts; /* images may be C16 */
-    /* Fills a kernel that adds a plain gradient to its accumulator, or, without `add`, overwrites
-     * that. */
-    wf_status (*accumulate)(wfi_kernel *kernel, const wf_shape *shape, bool add);
 
-    /* sum += summand, n elements; they do not overlap. */
+    /* to = from; sum += summand: n elements, which do not overlap. */
+    wf_status (*copy)(wfi_stream_queue *stream, float *to, const float *from, size_t n);
     wf_status (*add)(wfi_stream_queue *stream, float *sum, const float *summand, size_t n);
     /* A sum for each WFI_NORM_BLOCK_ELEMENTS elements of `gradient`: a stretch that begins at a
      * multiple of them has the sums that it has in the whole. */
@@ -85,6 +83,10 @@ typedef struct wfi_backend {
 
 /* NULL: there are no kernels for that kind. */
 const wfi_backend *wfi_backend_of(const wfi_device_class *device);
+
+/* Fills a kernel of the backend in its options that adds a plain gradient to its accumulator, or,
+ * without `add`, overwrites that. */
+wf_status wfi_accumulate_plain(wfi_kernel *kernel, const wf_shape *shape, bool add);
 
 extern const wfi_backend wfi_backend_cpu, wfi_backend_opencl, wfi_backend_cuda;
 

@@ -8,6 +8,7 @@
 #include "kernel/update.h"
 
 #include <fenv.h>
+#include <string.h>
 
 typedef struct adding {
     float *sum;
@@ -27,6 +28,12 @@ void wfi_cpu_add(wfi_variant variant, float *sum, const float *summand, size_t n
     wfi_touches(sum, n * sizeof *sum, true);
     wfi_touches(summand, n * sizeof *summand, false);
     add(variant, &(adding){sum, summand, n});
+}
+
+static wf_status cpu_copy(wfi_stream_queue *stream, float *to, const float *from, size_t n) {
+    (void)stream;
+    if (n) memcpy(to, from, n * sizeof *to);
+    return WF_OK;
 }
 
 static wf_status cpu_add(wfi_stream_queue *stream, float *sum, const float *summand, size_t n) {
@@ -144,7 +151,7 @@ const wfi_backend wfi_backend_cpu = {
     .implementations = implementations,
     .n_implementations = WFI_COUNT(implementations),
     .n_plain = 3,
-    .accumulate = wfi_accumulate_plain,
+    .copy = cpu_copy,
     .add = cpu_add,
     .squares = cpu_squares,
     .update = cpu_update,

@@ -11,9 +11,6 @@
 
 extern const wfi_kernel_impl wfi_kernel_widened, wfi_kernel_reference, wfi_kernel_adding;
 
-/* The gradient is plain, too. */
-wf_status wfi_accumulate_plain(wfi_kernel *kernel, const wf_shape *shape, bool add);
-
 /* The gradient [out, in, ...] is held as [out / 16][in / 16][...][in % 16][out % 16], as
  * convolutions like it; out and in are multiples of 16. */
 wf_status wfi_accumulate_blocked(wfi_kernel *kernel, const wf_shape *shape, bool add);

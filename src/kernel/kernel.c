@@ -147,12 +147,13 @@ static wf_status create_on_format(wf_context *ctx, const wfi_backend *backend,
                                   bool add, wfi_kernel **kernel_out) {
     wfi_kernel *kernel = kernel_alloc(ctx, NULL, NULL);
     if (!kernel) return WF_NO_MEMORY;
+    kernel->options.backend = backend;
     kernel->label = is_pack ? "pack" : "accumulate";
     kernel->n_operands = 2;
     kernel->writes[1] = true;
     wf_status status = is_pack  ? format->kind->pack(kernel, format, shape)
                        : format ? format->kind->accumulate(kernel, format, shape, add)
-                                : backend->accumulate(kernel, shape, add);
+                                : wfi_accumulate_plain(kernel, shape, add);
     if (status != WF_OK) {
         if (kernel->impl) kernel->impl->destroy(kernel);
         wfi_free(ctx, kernel);

@@ -7,7 +7,7 @@ static const char *library_text(wf_context *ctx) {
 }
 
 static wfi_bf16_speed bf16_speed(void) {
-    return WFI_BF16_ABSENT;
+    return WFI_BF16_SLOW;
 }
 
 static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_gpu};
@@ -17,7 +17,7 @@ const wfi_backend wfi_backend_opencl = {
     .implementations = implementations,
     .n_implementations = WFI_COUNT(implementations),
     .n_plain = 1,
-    .accumulate = wfi_gpu_accumulate,
+    .copy = wfi_gpu_copy,
     .add = wfi_gpu_add,
     .squares = wfi_gpu_squares,
     .update = wfi_gpu_update,

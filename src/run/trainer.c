@@ -169,7 +169,7 @@ static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
 static void warn_of_bf16(const wf_trainer *t) {
     bool is_first = !t->job || wf_job_rank(t->job) == 0;
     if (t->recipe.dtype != WF_BF16 || t->recipe.kernels != WF_KERNELS_FAST || !is_first) return;
-    const wfi_backend *backend = wfi_backend_of(WFI_DEFAULT_DEVICE);
+    const wfi_backend *backend = t->workers->backend;
     if (backend->bf16_speed() == WFI_BF16_ABSENT)
         wfi_log(t->ctx, WF_LOG_WARN, "kernels",
                 "%s does not multiply bf16 on this processor: what is multiplied is widened to f32 "
@@ -187,10 +187,10 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     WF_TRY(wfi_plan_copy(plan, &t->plan));
     wf_plan_use_memory(t->plan, t->device_memory_bytes);
     WF_TRY(wf_recipe_resolve(t->ctx, recipe, plan, &t->recipe));
-    warn_of_bf16(t);
     if (t->job) WF_TRY(wfi_trainer_compare_recipe(t));
     if (t->job) WF_TRY(wfi_trainer_check_job(t));
     WF_TRY(create_workers(t, config, list, shift_bytes));
+    warn_of_bf16(t);
     wfi_ready *ignored;
     WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
                              t->recipe.batch, &ignored));

@@ -2,9 +2,22 @@
  * the host. */
 #include "stand_in.h"
 
+#include <string.h>
 #include <tgmath.h>
 
 typedef unsigned char uchar;
+
+static inline float stand_in_float(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t stand_in_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
 
 #define PARAMETERS_1(m) m[0]
 #define PARAMETERS_9(m) m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]

@@ -4,7 +4,7 @@
 #include "kernel/gpu/gpu.h"
 
 static wfi_bf16_speed bf16_speed(void) {
-    return WFI_BF16_ABSENT;
+    return WFI_BF16_SLOW;
 }
 
 static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_cublaslt, &wfi_kernel_cudnn,
@@ -15,7 +15,7 @@ const wfi_backend wfi_backend_cuda = {
     .implementations = implementations,
     .n_implementations = WFI_COUNT(implementations),
     .n_plain = 1,
-    .accumulate = wfi_gpu_accumulate,
+    .copy = wfi_gpu_copy,
     .add = wfi_gpu_add,
     .squares = wfi_gpu_squares,
     .update = wfi_gpu_update,

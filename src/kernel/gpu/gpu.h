@@ -12,6 +12,8 @@
     X(copy)                                                                                        \
     X(relu)                                                                                        \
     X(relu_backward)                                                                               \
+    X(leaky_relu)                                                                                  \
+    X(leaky_relu_backward)                                                                         \
     X(tanh_forward)                                                                                \
     X(tanh_backward)                                                                               \
     X(sigmoid)                                                                                     \
@@ -28,17 +30,27 @@
     X(loss_gradient)                                                                               \
     X(mse)                                                                                         \
     X(mse_backward)                                                                                \
+    X(smooth_l1)                                                                                   \
+    X(smooth_l1_backward)                                                                          \
+    X(binary_cross_entropy)                                                                        \
+    X(binary_cross_entropy_backward)                                                               \
     X(reduce)                                                                                      \
     X(reduce_backward)                                                                             \
     X(column_sum)                                                                                  \
     X(channel_sum)                                                                                 \
     X(copy_along)                                                                                  \
+    X(gather)                                                                                      \
+    X(gather_backward)                                                                             \
     X(transpose)                                                                                   \
     X(dropout)                                                                                     \
     X(softmax)                                                                                     \
     X(softmax_backward)                                                                            \
     X(cross_entropy)                                                                               \
     X(cross_entropy_backward)                                                                      \
+    X(class_sums)                                                                                  \
+    X(class_sums_backward)                                                                         \
+    X(cross_entropy_of_sums)                                                                       \
+    X(cross_entropy_of_sums_backward)                                                              \
     X(loss_record)                                                                                 \
     X(layer_norm)                                                                                  \
     X(layer_norm_backward_weight)                                                                  \
@@ -60,6 +72,12 @@
     X(self_attention)                                                                              \
     X(attention_backward_queries)                                                                  \
     X(attention_backward_values)                                                                   \
+    X(cached_attention)                                                                            \
+    X(lstm)                                                                                        \
+    X(lstm_gates_backward)                                                                         \
+    X(lstm_weight)                                                                                 \
+    X(lstm_cell)                                                                                   \
+    X(lstm_cell_backward)                                                                          \
     X(squares)                                                                                     \
     X(sum_ranks)                                                                                   \
     X(sgd)                                                                                         \
@@ -76,8 +94,11 @@ typedef enum wfi_gpu_entry {
 extern const wfi_launch_source wfi_gpu_source;
 extern const char wfi_gpu_text[]; /* source/ *.cl, one behind the other; made by CMake */
 
-/* Where a kernel's operands are: a node's inputs from 0 on, its outputs from here on. */
-#define WFI_GPU_OUT 8
+/* Where a kernel's operands are: a node's inputs from 0 on, its outputs from here on, and its
+ * scratch memory. */
+#define WFI_GPU_OUT     8
+#define WFI_GPU_SCRATCH 15
+#define WFI_GPU_NONE    (-1)
 
 /* Launches a kernel with a thread for each of n elements, n[0]. */
 wf_status wfi_gpu_launch_elements(wfi_stream_queue *stream, wfi_kernel_launch *launch, int64_t n);
@@ -85,7 +106,7 @@ wf_status wfi_gpu_launch_elements(wfi_stream_queue *stream, wfi_kernel_launch *l
 /* ---- what a backend is made of; each as in kernel/backend.h ---- */
 
 extern const wfi_kernel_impl wfi_kernel_gpu;
-wf_status wfi_gpu_accumulate(wfi_kernel *kernel, const wf_shape *shape, bool add);
+wf_status wfi_gpu_copy(wfi_stream_queue *stream, float *to, const float *from, size_t n);
 wf_status wfi_gpu_add(wfi_stream_queue *stream, float *sum, const float *summand, size_t n);
 wf_status wfi_gpu_squares(wfi_stream_queue *stream, const float *gradient, size_t n,
                           double *squares_out);

@@ -26,41 +26,14 @@ wf_status wfi_gpu_launch_elements(wfi_stream_queue *stream, wfi_kernel_launch *l
 
 /* ---- sums ---- */
 
-wf_status wfi_gpu_add(wfi_stream_queue *stream, float *sum, const float *summand, size_t n) {
-    wfi_kernel_launch launch = launch_of(WFI_GPU_accumulate, summand, sum);
+wf_status wfi_gpu_copy(wfi_stream_queue *stream, float *to, const float *from, size_t n) {
+    wfi_kernel_launch launch = launch_of(WFI_GPU_copy, from, to);
     return wfi_gpu_launch_elements(stream, &launch, (int64_t)n);
 }
 
-/* A plain gradient is copied to its accumulator, or added. */
-static wf_status accumulate_prepare(wfi_kernel *kernel) {
-    kernel->extent[0] = kernel->extent[1] = kernel->bytes[0];
-    return WF_OK;
-}
-
-static wf_status accumulate_run(wfi_kernel *kernel, wfi_stream_queue *stream,
-                                void *const operands[], void *scratch, const wfi_step_args *step) {
-    (void)scratch, (void)step;
-    wfi_kernel_launch launch =
-        launch_of(kernel->adds ? WFI_GPU_accumulate : WFI_GPU_copy, operands[0], operands[1]);
-    return wfi_gpu_launch_elements(stream, &launch, (int64_t)(kernel->bytes[0] / sizeof(float)));
-}
-
-static void accumulate_destroy(wfi_kernel *kernel) {
-    (void)kernel;
-}
-
-static const wfi_kernel_impl accumulate_impl = {
-    .name = "gpu",
-    .prepare = accumulate_prepare,
-    .run = accumulate_run,
-    .destroy = accumulate_destroy,
-};
-
-wf_status wfi_gpu_accumulate(wfi_kernel *kernel, const wf_shape *shape, bool add) {
-    kernel->impl = &accumulate_impl;
-    kernel->adds = add;
-    kernel->bytes[0] = kernel->bytes[1] = (size_t)wf_shape_n_elem(shape) * sizeof(float);
-    return WF_OK;
+wf_status wfi_gpu_add(wfi_stream_queue *stream, float *sum, const float *summand, size_t n) {
+    wfi_kernel_launch launch = launch_of(WFI_GPU_accumulate, summand, sum);
+    return wfi_gpu_launch_elements(stream, &launch, (int64_t)n);
 }
 
 /* Sums of floats, as training has them; a copy is a sum of one. */

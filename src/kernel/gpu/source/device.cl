@@ -28,6 +28,9 @@
 #endif
 #define M_INFINITY INFINITY
 #define LOCAL_POINTER __local
+#define GLOBAL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define AS_FLOAT(bits) as_float(bits)
+#define AS_UINT(number) as_uint(number)
 #elif defined(STAND_IN_GROUP)
 /* C, for tests without a GPU: tests/stand_in. */
 #define GLOBAL
@@ -43,9 +46,14 @@
 #define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))
 #define M_INFINITY INFINITY
 #define LOCAL_POINTER
+#define GLOBAL_BARRIER stand_in_barrier()
+#define AS_FLOAT(bits) stand_in_float(bits)
+#define AS_UINT(number) stand_in_bits(number)
+#define NARROW (stand_in_place()->narrow)
 #else
 typedef unsigned long ulong;
 typedef unsigned int uint;
+typedef unsigned short ushort;
 typedef unsigned char uchar;
 #define GLOBAL
 #define LOCAL __shared__
@@ -63,6 +71,9 @@ typedef unsigned char uchar;
 #define MULTIPLY_ADD(x, y, z) fmaf(x, y, z)
 #define M_INFINITY __int_as_float(0x7f800000)
 #define LOCAL_POINTER
+#define GLOBAL_BARRIER __syncthreads()
+#define AS_FLOAT(bits) __uint_as_float(bits)
+#define AS_UINT(number) __float_as_uint(number)
 #endif
 
 #define GROUP 64
@@ -76,10 +87,40 @@ typedef struct {
 /* Operands: a node's inputs from IN(0) on, its outputs from OUT(0) on. */
 #define IN(i) (i)
 #define OUT(i) (8 + (i))
+#define SCRATCH 15 /* of the node, where its kernels have some */
 #define HAS(i) (a.at[i] != ~(ulong)0)
 #define OPERAND(type, i) ((GLOBAL type *)(memory + a.at[i]))
 #define F32(i) OPERAND(float, i)
 #define I32(i) OPERAND(int, i)
+
+/* Element `at` of an operand of numbers. It is F32, or, where the bit i of NARROW is set, BF16, to
+ * the nearest even; where bit 16 + i is, F32 that counts as if it were BF16. All is computed in F32
+ * or wider. */
+#ifndef NARROW
+#define NARROW 0u
+#endif
+#define IS_NARROW(i) (NARROW >> (i) & 1u)
+#define IS_ROUNDED(i) (NARROW >> (16 + (i)) & 1u)
+#define GET(i, at)                                                                                 \
+    (IS_NARROW(i)    ? widen(OPERAND(ushort, i)[at])                                               \
+     : IS_ROUNDED(i) ? widen(round_off(F32(i)[at]))                                                \
+                     : F32(i)[at])
+#define PUT(i, at, value)                                                                          \
+    do {                                                                                           \
+        if (IS_NARROW(i))                                                                          \
+            OPERAND(ushort, i)[at] = round_off(value);                                             \
+        else                                                                                       \
+            F32(i)[at] = (value);                                                                  \
+    } while (0)
+
+DEVICE float widen(ushort x) {
+    return AS_FLOAT((uint)x << 16);
+}
+
+DEVICE ushort round_off(float x) {
+    uint bits = AS_UINT(x);
+    return (ushort)((x != x ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
 
 /* What a step brings, in every kernel's arguments. */
 #define SEED a.n[13]

@@ -4,15 +4,15 @@
 #define UNARY(name, value)                                                                         \
     KERNEL(name) {                                                                                 \
         FOR_ELEMENT(i) {                                                                           \
-            float x = F32(IN(0))[i];                                                               \
-            F32(OUT(0))[i] = (value);                                                              \
+            float x = GET(IN(0), i);                                                               \
+            PUT(OUT(0), i, (value));                                                               \
         }                                                                                          \
     }
 #define BINARY(name, value)                                                                        \
     KERNEL(name) {                                                                                 \
         FOR_ELEMENT(i) {                                                                           \
-            float x = F32(IN(0))[i], y = F32(IN(1))[i];                                            \
-            F32(OUT(0))[i] = (value);                                                              \
+            float x = GET(IN(0), i), y = GET(IN(1), i);                                            \
+            PUT(OUT(0), i, (value));                                                               \
         }                                                                                          \
     }
 
@@ -20,10 +20,12 @@ UNARY(copy, x)
 UNARY(relu, x <= 0 ? 0 : x)
 UNARY(tanh_forward, (float)tanh((double)x))
 UNARY(sigmoid, (float)(1 / (1 + exp(-(double)x))))
-UNARY(scale, (float)((double)x * a.f[0]))
+UNARY(scale, x * (float)a.f[0])
+UNARY(leaky_relu, x <= 0 ? (float)a.f[0] * x : x)
 
 /* Of a gradient x and what the forward gave. */
 BINARY(relu_backward, y <= 0 ? 0 : x)
+BINARY(leaky_relu_backward, y <= 0 ? (float)a.f[0] * x : x)
 BINARY(tanh_backward, (float)(x * (1 - (double)y * y)))
 BINARY(sigmoid_backward, (float)(x * ((double)y * (1 - (double)y))))
 
@@ -50,11 +52,11 @@ BINARY(gelu_backward, (float)(x *gelu_slope(y, (int)a.n[1])))
 
 /* b has n[1] elements, which follow one another. */
 KERNEL(add_broadcast) {
-    FOR_ELEMENT(i) F32(OUT(0))[i] = F32(IN(0))[i] + F32(IN(1))[i % a.n[1]];
+    FOR_ELEMENT(i) PUT(OUT(0), i, GET(IN(0), i) + GET(IN(1), i % a.n[1]));
 }
 
 KERNEL(zero) {
-    FOR_ELEMENT(i) F32(OUT(0))[i] = 0;
+    FOR_ELEMENT(i) PUT(OUT(0), i, 0);
 }
 
 /* sum += summand */
@@ -63,26 +65,43 @@ KERNEL(accumulate) {
 }
 
 KERNEL(loss_gradient) {
-    FOR_ELEMENT(i) F32(OUT(0))[i] = (float)LOSS_SCALE;
+    FOR_ELEMENT(i) PUT(OUT(0), i, (float)LOSS_SCALE);
 }
 
-/* Samples of n[1] elements. */
-KERNEL(mse_backward) {
-    FOR_ELEMENT(i) {
-        double difference = (double)F32(IN(0))[i] - F32(IN(1))[i];
-        F32(OUT(0))[i] = (float)(2 * difference * F32(IN(2))[i / a.n[1]] / (double)a.n[1]);
+/* Of a prediction x and its target y, the slope of a loss; samples of n[1] elements. */
+#define PAIR_SLOPE(name, slope)                                                                    \
+    KERNEL(name) {                                                                                 \
+        FOR_ELEMENT(i) {                                                                           \
+            double x = GET(IN(0), i), y = GET(IN(1), i);                                           \
+            PUT(OUT(0), i, (float)((slope) * GET(IN(2), i / a.n[1]) / (double)a.n[1]));            \
+        }                                                                                          \
     }
-}
+
+PAIR_SLOPE(mse_backward, 2 * (x - y))
+PAIR_SLOPE(smooth_l1_backward, x - y < -1 ? -1 : x - y > 1 ? 1 : x - y)
+PAIR_SLOPE(binary_cross_entropy_backward, 1 / (1 + exp(-x)) - y)
 
 /* x [.., n[1], n[2]] was summed over n[1]. */
 KERNEL(reduce_backward) {
     FOR_ELEMENT(i)
-    F32(OUT(0))[i] = (float)(F32(IN(0))[i / a.n[2] / a.n[1] * a.n[2] + i % a.n[2]] * a.f[0]);
+    PUT(OUT(0), i, (float)(GET(IN(0), i / a.n[2] / a.n[1] * a.n[2] + i % a.n[2]) * a.f[0]));
 }
 
 /* One value for n[1] elements each. */
 KERNEL(global_avg_pool_backward) {
-    FOR_ELEMENT(i) F32(OUT(0))[i] = F32(IN(0))[i / a.n[1]] / (float)a.n[1];
+    FOR_ELEMENT(i) PUT(OUT(0), i, GET(IN(0), i / a.n[1]) / (float)a.n[1]);
+}
+
+/* Of each row of n[1] elements one. */
+KERNEL(gather) {
+    FOR_ELEMENT(i) {
+        int index = I32(IN(1))[i];
+        PUT(OUT(0), i, index >= 0 && index < a.n[1] ? GET(IN(0), i * a.n[1] + index) : 0);
+    }
+}
+
+KERNEL(gather_backward) {
+    FOR_ELEMENT(i) PUT(OUT(0), i, I32(IN(1))[i / a.n[1]] == i % a.n[1] ? GET(IN(0), i / a.n[1]) : 0);
 }
 
 /* From [.., n[1], n[2]], places n[3] on along n[1], to [.., n[4], n[2]], places n[5] on; n[6] of
@@ -90,8 +109,8 @@ KERNEL(global_avg_pool_backward) {
 KERNEL(copy_along) {
     FOR_ELEMENT(i) {
         long inner = i % a.n[2], place = i / a.n[2] % a.n[6], outer = i / a.n[2] / a.n[6];
-        F32(OUT(0))[(outer * a.n[4] + a.n[5] + place) * a.n[2] + inner] =
-            F32(IN(0))[(outer * a.n[1] + a.n[3] + place) * a.n[2] + inner];
+        PUT(OUT(0), (outer * a.n[4] + a.n[5] + place) * a.n[2] + inner,
+            GET(IN(0), (outer * a.n[1] + a.n[3] + place) * a.n[2] + inner));
     }
 }
 
@@ -101,8 +120,8 @@ KERNEL(transpose) {
         long e = i % a.n[4], third = i / a.n[4], third_at = third % a.n[3];
         long second = third / a.n[3], second_at = second % a.n[2];
         long first = second / a.n[2], first_at = first % a.n[1], outer = first / a.n[1];
-        F32(OUT(0))[i] = F32(IN(0))[(((outer * a.n[3] + third_at) * a.n[2] + second_at) * a.n[1] +
-                                     first_at) * a.n[4] + e];
+        PUT(OUT(0), i, GET(IN(0), (((outer * a.n[3] + third_at) * a.n[2] + second_at) * a.n[1] +
+                                   first_at) * a.n[4] + e));
     }
 }
 
@@ -133,6 +152,6 @@ KERNEL(dropout) {
     FOR_ELEMENT(i) {
         ulong index = (ulong)(FIRST_SAMPLE * a.n[4] + a.n[2] + i / a.n[1] * a.n[3] + i % a.n[1]);
         float drawn = uniform((ulong)SEED, (ulong)a.n[5], (ulong)STEP, index);
-        F32(OUT(0))[i] = drawn >= a.f[0] ? (float)(F32(IN(0))[i] * (1 / (1 - a.f[0]))) : 0;
+        PUT(OUT(0), i, drawn >= a.f[0] ? (float)(GET(IN(0), i) * (1 / (1 - a.f[0]))) : 0);
     }
 }

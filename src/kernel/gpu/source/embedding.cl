@@ -3,7 +3,7 @@
 KERNEL(embedding) {
     FOR_ELEMENT(i) {
         long row = (long)I32(IN(0))[i / a.n[2]] - a.n[3];
-        F32(OUT(0))[i] = row >= 0 && row < a.n[1] ? F32(IN(1))[row * a.n[2] + i % a.n[2]] : 0;
+        PUT(OUT(0), i, row >= 0 && row < a.n[1] ? GET(IN(1), row * a.n[2] + i % a.n[2]) : 0);
     }
 }
 
@@ -24,8 +24,8 @@ KERNEL(embedding_backward) {
         for (long i = GROUP_INDEX; i < a.n[0]; i++)
             if (id[i] == id[GROUP_INDEX])
                 for (int k = 0; k < 4; k++)
-                    if (first + k * GROUP < a.n[2]) sum[k] += F32(IN(0))[i * a.n[2] + first + k * GROUP];
+                    if (first + k * GROUP < a.n[2]) sum[k] += GET(IN(0), i * a.n[2] + first + k * GROUP);
         for (int k = 0; k < 4; k++)
-            if (first + k * GROUP < a.n[2]) F32(OUT(0))[row * a.n[2] + first + k * GROUP] = sum[k];
+            if (first + k * GROUP < a.n[2]) PUT(OUT(0), row * a.n[2] + first + k * GROUP, sum[k]);
     }
 }

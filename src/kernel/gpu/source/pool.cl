@@ -9,13 +9,16 @@
 KERNEL(max_pool) {
     FOR_ELEMENT(o) {
         long row = FIRST_OF(o / a.n[4] % a.n[3]), col = FIRST_OF(o % a.n[4]), best = -1;
-        GLOBAL float *x = F32(IN(0)) + o / a.n[4] / a.n[3] * a.n[1] * a.n[2];
+        float most = 0;
+        long plane = o / a.n[4] / a.n[3] * a.n[1] * a.n[2];
         for (long i = row < 0 ? 0 : row; i < row + a.n[5] && i < a.n[1]; i++)
             for (long j = col < 0 ? 0 : col; j < col + a.n[5] && j < a.n[2]; j++) {
-                long at = i * a.n[2] + j;
-                if (best < 0 || x[at] > x[best] || (isnan(x[at]) && !isnan(x[best]))) best = at;
+                float x = GET(IN(0), plane + i * a.n[2] + j);
+                if (best >= 0 && !(x > most) && (x == x || most != most)) continue;
+                best = i * a.n[2] + j;
+                most = x;
             }
-        F32(OUT(0))[o] = x[best];
+        PUT(OUT(0), o, most);
         I32(OUT(1))[o] = (int)best;
     }
 }
@@ -27,21 +30,21 @@ KERNEL(max_pool_backward) {
         for (long i = FIRST_OVER(row); i < END_OVER(row, a.n[3]); i++)
             for (long j = FIRST_OVER(col); j < END_OVER(col, a.n[4]); j++) {
                 long at = (plane * a.n[3] + i) * a.n[4] + j;
-                if (I32(IN(1))[at] == row * a.n[2] + col) sum += F32(IN(0))[at];
+                if (I32(IN(1))[at] == row * a.n[2] + col) sum += GET(IN(0), at);
             }
-        F32(OUT(0))[o] = (float)sum;
+        PUT(OUT(0), o, (float)sum);
     }
 }
 
 KERNEL(avg_pool) {
     FOR_ELEMENT(o) {
         long row = FIRST_OF(o / a.n[4] % a.n[3]), col = FIRST_OF(o % a.n[4]);
-        GLOBAL float *x = F32(IN(0)) + o / a.n[4] / a.n[3] * a.n[1] * a.n[2];
+        long plane = o / a.n[4] / a.n[3] * a.n[1] * a.n[2];
         double sum = 0;
         for (long i = row < 0 ? 0 : row; i < row + a.n[5] && i < a.n[1]; i++)
             for (long j = col < 0 ? 0 : col; j < col + a.n[5] && j < a.n[2]; j++)
-                sum += x[i * a.n[2] + j];
-        F32(OUT(0))[o] = (float)(sum / (double)(a.n[5] * a.n[5]));
+                sum += GET(IN(0), plane + i * a.n[2] + j);
+        PUT(OUT(0), o, (float)(sum / (double)(a.n[5] * a.n[5])));
     }
 }
 
@@ -51,7 +54,7 @@ KERNEL(avg_pool_backward) {
         double sum = 0;
         for (long i = FIRST_OVER(row); i < END_OVER(row, a.n[3]); i++)
             for (long j = FIRST_OVER(col); j < END_OVER(col, a.n[4]); j++)
-                sum += F32(IN(0))[(plane * a.n[3] + i) * a.n[4] + j];
-        F32(OUT(0))[o] = (float)(sum / (double)(a.n[5] * a.n[5]));
+                sum += GET(IN(0), (plane * a.n[3] + i) * a.n[4] + j);
+        PUT(OUT(0), o, (float)(sum / (double)(a.n[5] * a.n[5])));
     }
 }

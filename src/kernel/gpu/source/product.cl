@@ -46,11 +46,16 @@
     }
 
 /* a [n[3] i + n[4] k], b [n[5] k + n[6] j], of matrices n[7] and n[8] apart; and a bias a column. */
-PRODUCT(product, GLOBAL float *left = F32(IN(0)) + matrix * a.n[7];
-        GLOBAL float *right = F32(IN(1)) + matrix * a.n[8];
-        GLOBAL float *to = F32(OUT(0)) + matrix * m * n, left[i * a.n[3] + k * a.n[4]],
-        value = right[k * a.n[5] + j * a.n[6]],
-        to[(long)i * n + j] = HAS(IN(2)) ? value + F32(IN(2))[j] : value)
+PRODUCT(product, long left = matrix * a.n[7]; long right = matrix * a.n[8]; long to = matrix * m * n,
+        GET(IN(0), left + i * a.n[3] + k * a.n[4]),
+        value = GET(IN(1), right + k * a.n[5] + j * a.n[6]),
+        PUT(OUT(0), to + (long)i * n + j, HAS(IN(2)) ? value + GET(IN(2), j) : value))
+
+/* The gradient of an LSTM's recurrent weight: what its gates get, a [n[2], n[3]], and what h was
+ * before each of n[7] tokens. */
+PRODUCT(lstm_weight, long tokens = a.n[7]; (void)matrix, GET(SCRATCH, (long)k * a.n[3] + i),
+        value = k % tokens ? GET(IN(5), ((long)k - 1) * n + j) : GET(IN(4), k / tokens * 2 * n + j),
+        PUT(OUT(2), (long)i * n + j, value))
 
 /* ---- convolutions: x [N, n[3], n[4], n[5]], y [N, n[6], n[7], n[8]], windows n[9] x n[10], n[11]
  * apart, n[12] outside; a matrix for each group, of which there are f[0], their
@@ -66,39 +71,37 @@ PRODUCT(product, GLOBAL float *left = F32(IN(0)) + matrix * a.n[7];
 /* Rows: a group's outputs; columns: pixels of y, sample by sample; sums over an output's weights. */
 PRODUCT(conv2d, int h = (int)a.n[4]; int w = (int)a.n[5]; int ow = (int)a.n[8];
         int pixels = (int)(a.n[7] * a.n[8]); int own_in = (int)a.n[3] / GROUPS;
-        GLOBAL float *weight = F32(IN(1)) + matrix * m * a.n[2];
-        GLOBAL float *x = F32(IN(0)) + matrix * own_in * h * w;
-        GLOBAL float *y = F32(OUT(0)) + matrix * m * pixels,
-        weight[(long)i * a.n[2] + k],
+        long weight = matrix * m * a.n[2]; long x = matrix * own_in * h * w;
+        long y = matrix * m * pixels,
+        GET(IN(1), weight + (long)i * a.n[2] + k),
         int place = j % pixels; int row = place / ow * STRIDE - PAD + k / KW % KH * DILATION;
         int col = place % ow * STRIDE - PAD + k % KW * DILATION;
         if (row >= 0 && row < h && col >= 0 && col < w)
-            value = x[((j / pixels * a.n[3] + k / KW / KH) * h + row) * w + col],
-        y[(j / pixels * a.n[6] + i) * pixels + j % pixels] =
-            HAS(IN(2)) ? value + F32(IN(2))[matrix * m + i] : value)
+            value = GET(IN(0), x + ((j / pixels * a.n[3] + k / KW / KH) * h + row) * w + col),
+        PUT(OUT(0), y + (j / pixels * a.n[6] + i) * pixels + j % pixels,
+            HAS(IN(2)) ? value + GET(IN(2), matrix * m + i) : value))
 
 /* Rows: a group's channels of x; columns: its pixels; sums over outputs and windows. */
 PRODUCT(conv2d_backward_data, int oh = (int)a.n[7]; int ow = (int)a.n[8]; int w = (int)a.n[5];
         int pixels = (int)(a.n[4] * a.n[5]); int own_out = (int)a.n[6] / GROUPS;
-        GLOBAL float *weight = F32(IN(1)) + matrix * m * a.n[2];
-        GLOBAL float *dy = F32(IN(0)) + matrix * own_out * oh * ow;
-        GLOBAL float *dx = F32(OUT(0)) + matrix * m * pixels,
-        weight[((long)(k / KW / KH) * m + i) * (KH * KW) + k % (KH * KW)],
+        long weight = matrix * m * a.n[2]; long dy = matrix * own_out * oh * ow;
+        long dx = matrix * m * pixels,
+        GET(IN(1), weight + ((long)(k / KW / KH) * m + i) * (KH * KW) + k % (KH * KW)),
         int place = j % pixels; int row = place / w + PAD - k / KW % KH * DILATION;
         int col = place % w + PAD - k % KW * DILATION;
         if (row >= 0 && col >= 0 && row % STRIDE == 0 && col % STRIDE == 0 && row / STRIDE < oh &&
             col / STRIDE < ow)
-            value = dy[((j / pixels * a.n[6] + k / KW / KH) * oh + row / STRIDE) * ow + col / STRIDE],
-        dx[(j / pixels * a.n[3] + i) * pixels + j % pixels] = value)
+            value = GET(IN(0), dy + ((j / pixels * a.n[6] + k / KW / KH) * oh + row / STRIDE) * ow +
+                               col / STRIDE),
+        PUT(OUT(0), dx + (j / pixels * a.n[3] + i) * pixels + j % pixels, value))
 
 /* Rows: a group's outputs; columns: weights of one; sums over samples and pixels of y. */
 PRODUCT(conv2d_backward_weight, int h = (int)a.n[4]; int w = (int)a.n[5]; int ow = (int)a.n[8];
-        int pixels = (int)(a.n[7] * a.n[8]); GLOBAL float *dy = F32(IN(0)) + matrix * m * pixels;
-        GLOBAL float *x = F32(IN(1)) + matrix * (a.n[3] / GROUPS) * h * w;
-        GLOBAL float *to = F32(OUT(0)) + matrix * m * n,
-        dy[(k / pixels * a.n[6] + i) * pixels + k % pixels],
+        int pixels = (int)(a.n[7] * a.n[8]); long dy = matrix * m * pixels;
+        long x = matrix * (a.n[3] / GROUPS) * h * w; long to = matrix * m * n,
+        GET(IN(0), dy + (k / pixels * a.n[6] + i) * pixels + k % pixels),
         int place = k % pixels; int row = place / ow * STRIDE - PAD + j / KW % KH * DILATION;
         int col = place % ow * STRIDE - PAD + j % KW * DILATION;
         if (row >= 0 && row < h && col >= 0 && col < w)
-            value = x[((k / pixels * a.n[3] + j / KW / KH) * h + row) * w + col],
-        to[(long)i * n + j] = value)
+            value = GET(IN(1), x + ((k / pixels * a.n[3] + j / KW / KH) * h + row) * w + col),
+        PUT(OUT(0), to + (long)i * n + j, value))

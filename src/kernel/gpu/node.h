@@ -1,0 +1,75 @@
+/* A node as launches of kernels, by tables of ops: elements.c, products.c, sequences.c. Private to
+ * kernel/gpu. */
+#ifndef WFI_GPU_NODE_H
+#define WFI_GPU_NODE_H
+
+#include "kernel/gpu/gpu.h"
+#include "op/op_table.h"
+
+/* A concatenation has one for each of its parts. */
+#define WFI_GPU_LAUNCHES WFI_MAX_INPUTS
+
+typedef struct wfi_gpu_planned {
+    wfi_kernel_launch launch;
+    /* Which operand of the node each of the kernel's is: usually the same. */
+    int8_t from[WFI_LAUNCH_OPERANDS];
+} wfi_gpu_planned;
+
+/* wfi_kernel.state */
+typedef struct wfi_gpu_node {
+    const wf_graph *g;
+    const wfi_node *node;
+    wfi_gpu_planned all[WFI_GPU_LAUNCHES];
+    int n;
+    size_t scratch_bytes;
+    const char *reason; /* why it cannot be computed; NULL: it can */
+} wfi_gpu_node;
+
+/* Adds the launches that compute a node of this op; `entry` is the kernel of the last one. */
+typedef struct wfi_gpu_row {
+    const wfi_op *op; /* NULL ends a table */
+    void (*make)(wfi_gpu_node *l, wfi_gpu_entry entry);
+    wfi_gpu_entry entry;
+} wfi_gpu_row;
+
+extern const wfi_gpu_row wfi_gpu_elements[], wfi_gpu_products[], wfi_gpu_sequences[];
+
+static inline const wfi_attr *attr_of(const wfi_gpu_node *l) {
+    return &l->node->attr;
+}
+static inline const wf_shape *in_shape(const wfi_gpu_node *l, int i) {
+    return &l->g->values[l->node->in[i]].shape;
+}
+static inline const wf_shape *out_shape(const wfi_gpu_node *l, int i) {
+    return &l->g->values[l->node->out[i]].shape;
+}
+static inline int64_t last_dim(const wf_shape *shape) {
+    return shape->dim[shape->n_dims - 1];
+}
+/* The product of dims from `first` up to `end`. */
+static inline int64_t size_of(const wf_shape *shape, int first, int end) {
+    int64_t n = 1;
+    for (int d = first; d < end; d++) n *= shape->dim[d];
+    return n;
+}
+static inline int64_t n_rows(const wf_shape *shape) {
+    return size_of(shape, 0, shape->n_dims - 1);
+}
+
+/* Each adds a launch: of so many groups; of a thread for each of n elements, n[0], or for each of
+ * the first output's; of a group for each row of the first input, of n[1] elements; of a group for
+ * each channel of x, n[1] samples of n[2] channels of n[3] pixels. */
+wfi_launch_arguments *wfi_gpu_add_groups(wfi_gpu_node *l, wfi_gpu_entry entry, int64_t n_groups);
+wfi_launch_arguments *wfi_gpu_add_elements(wfi_gpu_node *l, wfi_gpu_entry entry, int64_t n);
+wfi_launch_arguments *wfi_gpu_add_outputs(wfi_gpu_node *l, wfi_gpu_entry entry);
+wfi_launch_arguments *wfi_gpu_add_rows(wfi_gpu_node *l, wfi_gpu_entry entry);
+wfi_launch_arguments *wfi_gpu_add_channels(wfi_gpu_node *l, wfi_gpu_entry entry, const wf_shape *x);
+/* So many matrices of m x n elements, each a sum of k; products.c has their strides. */
+wfi_launch_arguments *wfi_gpu_add_product(wfi_gpu_node *l, wfi_gpu_entry entry, int64_t n_matrices,
+                                          int64_t m, int64_t n, int64_t k);
+/* Of matrix `which`, 0 or 1, of n_cols where it lies as it is. */
+void wfi_gpu_set_strides(wfi_launch_arguments *a, int which, int64_t n_cols, bool is_transposed);
+/* Which operands of the node the latest launch takes for its first three. */
+void wfi_gpu_take(wfi_gpu_node *l, int first, int second, int third);
+
+#endif

@@ -1,0 +1,116 @@
+/* Long short-term memory: op/lstm.c and op/lstm_cell.c have the formulas. Gates are i, f, g, o. */
+
+DEVICE float sigmoid_of(float x) {
+    return 1 / (1 + exp(-x));
+}
+
+/* ---- a layer, all tokens: a group for each sample; n[1] hidden units, n[2] features, n[3] tokens;
+ * what backward needs of each token are its gates and c ---- */
+
+#define SAVED_AT(token, which) (((GROUP_INDEX * a.n[3] + (token)) * 5 + (which)) * a.n[1])
+
+/* x, w_ih, w_hh, b_ih, b_hh, hidden; y, next, what is saved. */
+KERNEL(lstm) {
+    long h = a.n[1];
+    for (long t = 0; t < a.n[3]; t++) {
+        long x = (GROUP_INDEX * a.n[3] + t) * a.n[2], y = (GROUP_INDEX * a.n[3] + t) * h;
+        for (long j = THREAD; j < h; j += GROUP) {
+            float gate[4];
+            for (int k = 0; k < 4; k++) {
+                long row = k * h + j;
+                float sum = GET(IN(3), row) + GET(IN(4), row), recurrent = 0;
+                for (long i = 0; i < a.n[2]; i++)
+                    sum = MULTIPLY_ADD(GET(IN(1), row * a.n[2] + i), GET(IN(0), x + i), sum);
+                for (long i = 0; i < h; i++)
+                    recurrent = MULTIPLY_ADD(GET(IN(2), row * h + i),
+                                             t ? GET(OUT(0), y - h + i)
+                                               : GET(IN(5), 2 * GROUP_INDEX * h + i),
+                                             recurrent);
+                sum += recurrent;
+                gate[k] = k == 2 ? tanh(sum) : sigmoid_of(sum);
+                if (HAS(OUT(2))) F32(OUT(2))[SAVED_AT(t, k) + j] = gate[k];
+            }
+            long cell = (2 * GROUP_INDEX + 1) * h + j;
+            float c = t ? GET(OUT(1), cell) : GET(IN(5), cell);
+            c = gate[1] * c + gate[0] * gate[2];
+            float value = gate[3] * tanh(c);
+            PUT(OUT(1), cell, c);
+            PUT(OUT(0), y + j, value);
+            if (t + 1 == a.n[3]) PUT(OUT(1), cell - h, value);
+            if (HAS(OUT(2))) F32(OUT(2))[SAVED_AT(t, 4) + j] = c;
+        }
+        GLOBAL_BARRIER;
+    }
+}
+
+/* dy, x, w_ih, w_hh, hidden, y, next, what was saved. Into the scratch memory: what the gates get,
+ * [n[4] samples, tokens, 4 h], and behind it what c gets of the token behind, [samples, h]. */
+KERNEL(lstm_gates_backward) {
+    long h = a.n[1], own_c = a.n[4] * a.n[3] * 4 * h + GROUP_INDEX * h;
+    for (long t = a.n[3] - 1; t >= 0; t--) {
+        long token = GROUP_INDEX * a.n[3] + t;
+        for (long j = THREAD; j < h; j += GROUP) {
+            float all = GET(IN(0), token * h + j), dc = 0;
+            if (t + 1 < a.n[3]) {
+                float dh = 0;
+                for (long row = 0; row < 4 * h; row++)
+                    dh = MULTIPLY_ADD(F32(SCRATCH)[(token + 1) * 4 * h + row],
+                                      GET(IN(3), row * h + j), dh);
+                all += dh;
+                dc = F32(SCRATCH)[own_c + j];
+            }
+            float i = F32(IN(7))[SAVED_AT(t, 0) + j], f = F32(IN(7))[SAVED_AT(t, 1) + j];
+            float g = F32(IN(7))[SAVED_AT(t, 2) + j], o = F32(IN(7))[SAVED_AT(t, 3) + j];
+            float before = t ? F32(IN(7))[SAVED_AT(t - 1, 4) + j]
+                             : GET(IN(4), (2 * GROUP_INDEX + 1) * h + j);
+            float bent = tanh(F32(IN(7))[SAVED_AT(t, 4) + j]);
+            float cell = dc + all * o * (1 - bent * bent);
+            GLOBAL float *gates = F32(SCRATCH) + token * 4 * h + j;
+            gates[0] = cell * g * i * (1 - i);
+            gates[h] = cell * before * f * (1 - f);
+            gates[2 * h] = cell * i * (1 - g * g);
+            gates[3 * h] = all * bent * o * (1 - o);
+            F32(SCRATCH)[own_c + j] = cell * f;
+        }
+        GLOBAL_BARRIER;
+    }
+}
+
+/* ---- a token, some of the units: n[1] of n[2], from n[3] on, which are from n[4] on in a c of n[5];
+ * token n[7] of n[6] ---- */
+
+#define SAMPLE (i / a.n[1])
+#define UNIT (i % a.n[1])
+#define GATE_AT(k) (SAMPLE * 4 * a.n[1] + (k) * a.n[1] + UNIT)
+#define CELL_AT (SAMPLE * a.n[5] + a.n[4] + UNIT)
+
+/* x, r, c; h, which is zero but for the units, next, gates. */
+KERNEL(lstm_cell) {
+    FOR_ELEMENT(i) {
+        float gate[4];
+        for (int k = 0; k < 4; k++) {
+            long at = (SAMPLE * a.n[6] + a.n[7]) * 4 * a.n[1] + k * a.n[1] + UNIT;
+            float sum = GET(IN(0), at) + GET(IN(1), GATE_AT(k));
+            gate[k] = k == 2 ? tanh(sum) : sigmoid_of(sum);
+            if (HAS(OUT(2))) PUT(OUT(2), GATE_AT(k), gate[k]);
+        }
+        float next = gate[1] * GET(IN(2), CELL_AT) + gate[0] * gate[2];
+        PUT(OUT(1), i, next);
+        PUT(OUT(0), SAMPLE * a.n[2] + a.n[3] + UNIT, gate[3] * tanh(next));
+    }
+}
+
+/* dh, gates, c, next, dnext?; dr, dc. */
+KERNEL(lstm_cell_backward) {
+    FOR_ELEMENT(i) {
+        float dh = GET(IN(0), SAMPLE * a.n[2] + a.n[3] + UNIT);
+        float in = GET(IN(1), GATE_AT(0)), f = GET(IN(1), GATE_AT(1)), g = GET(IN(1), GATE_AT(2));
+        float o = GET(IN(1), GATE_AT(3)), bent = tanh(GET(IN(3), i));
+        float cell = dh * o * (1 - bent * bent) + (HAS(IN(4)) ? GET(IN(4), i) : 0);
+        PUT(OUT(0), GATE_AT(0), cell * g * in * (1 - in));
+        PUT(OUT(0), GATE_AT(1), cell * GET(IN(2), CELL_AT) * f * (1 - f));
+        PUT(OUT(0), GATE_AT(2), cell * in * (1 - g * g));
+        PUT(OUT(0), GATE_AT(3), dh * bent * o * (1 - o));
+        PUT(OUT(1), i, cell * f);
+    }
+}
