@@ -1,7 +1,8 @@
 /* PyTorch's DQN tutorial: a network learns to keep a pole upright on a cart (Gym's CartPole-v1,
  * written out here) from what it has tried. A step takes 64 transitions out of a memory of 10,000
- * and moves Q(s, a) to r + 0.99 max Q'(s', .) by Huber's loss; Q' is the target network, which is
- * given the other's weights now and then. The task is solved when 100 episodes last 195 on average.
+ * and moves Q(s, a) to r + 0.99 Q'(s', the best action there by Q) by Huber's loss; Q' is the
+ * target network, which is given the other's weights now and then. It is solved when 100 episodes
+ * last 195 on average.
  *
  *     dqn [EPISODES [PLAN [SEED]]]    e.g. dqn 1000 dp=2 0; it stops when the task is solved
  */
@@ -70,7 +71,7 @@ static wf_status q_of(wf_trainer *t, const float *s, int n, float *q_out) {
 }
 
 static wf_status learn(wf_trainer *policy, wf_trainer *target) {
-    static float s[BATCH][4], next[BATCH][4], q[BATCH][2], wanted[BATCH];
+    static float s[BATCH][4], next[BATCH][4], q[BATCH][2], q_target[BATCH][2], wanted[BATCH];
     static int32_t action[BATCH], is_end[BATCH];
     wf_step_result result;
     for (int i = 0; i < BATCH; i++) {
@@ -80,10 +81,11 @@ static wf_status learn(wf_trainer *policy, wf_trainer *target) {
         action[i] = memory[k].action;
         is_end[i] = memory[k].is_end;
     }
-    wf_status status = q_of(target, next[0], BATCH, q[0]);
+    wf_status status = q_of(policy, next[0], BATCH, q[0]);
+    if (!status) status = q_of(target, next[0], BATCH, q_target[0]);
     if (status) return status;
     for (int i = 0; i < BATCH; i++)
-        wanted[i] = 1 + (is_end[i] ? 0 : 0.99f * (q[i][0] > q[i][1] ? q[i][0] : q[i][1]));
+        wanted[i] = 1 + (is_end[i] ? 0 : 0.99f * q_target[i][q[i][1] > q[i][0]]);
     const wf_feed feeds[] = {
         {"x", s, sizeof s}, {"action", action, sizeof action}, {"wanted", wanted, sizeof wanted}};
     status = wf_trainer_step(policy, feeds, 3, BATCH, &result);
@@ -115,7 +117,6 @@ static wf_status run_episode(wf_trainer *policy, wf_trainer *target, int *n_out)
 
 int main(int argc, char **argv) {
     int n_episodes = argc > 1 ? atoi(argv[1]) : 1000, lasted[N_MEAN] = {0}, sum = 0;
-    const char *plan = argc > 2 ? argv[2] : "";
     char recipe[100];
     wf_context *ctx;
     wf_trainer *policy = NULL, *target = NULL;
@@ -124,7 +125,7 @@ int main(int argc, char **argv) {
     snprintf(recipe, sizeof recipe, "batch=%d,optimizer=adamw,lr=0.0003,weight_decay=0.01,seed=%u",
              BATCH, (unsigned)seed);
     if (wf_context_create(NULL, &ctx)) return 1;
-    TRY(wf_trainer_open(ctx, network, NULL, recipe, plan, &policy));
+    TRY(wf_trainer_open(ctx, network, NULL, recipe, argc > 2 ? argv[2] : "", &policy));
     TRY(wf_trainer_open(ctx, network, NULL, recipe, "", &target));
     TRY(wf_trainer_copy_weights(target, policy, NULL));
     for (int i = 0; i < n_episodes; i++) {
@@ -135,9 +136,8 @@ int main(int argc, char **argv) {
         int is_solved = i + 1 >= N_MEAN && mean >= 195;
         if ((i + 1) % 50 == 0 || is_solved || i + 1 == n_episodes)
             printf("episode %d: %.1f steps on average\n", i + 1, mean);
-        if (!is_solved) continue;
-        printf("solved: 195 over %d episodes\n", N_MEAN);
-        break;
+        if (is_solved) printf("solved: 195 over %d episodes\n", N_MEAN);
+        if (is_solved) break;
     }
 
 end:
