@@ -1,6 +1,8 @@
 /* The order of samples, the position, the ring, and what happens when memory runs out. */
 #include "data_folder.h"
 
+#include "data/source.h"
+
 #include <weft/data.h>
 
 #define N     50 /* samples */
@@ -240,6 +242,41 @@ static void mixes(void **state) {
     wf_data_close(data);
 }
 
+/* How often a sample was made, by epoch. */
+static int n_made[4][N];
+static const wfi_source *counted;
+
+static wf_status count(const wf_data *data, const wfi_sample *sample, void *x, void *y) {
+    n_made[sample->epoch][sample->index]++;
+    return counted->fill(data, sample, x, y);
+}
+
+/* A sample that is another's partner is made once all the same, if both are of one part. */
+static void mixes_what_is_there(void **state) {
+    folder *f = *state;
+    for (int n_parts = 1; n_parts <= 3; n_parts += 2) {
+        wf_data *data = open_synthetic(f->ctx, 3);
+        wf_loader_config config = WF_LOADER_CONFIG_INIT;
+        counted = data->source;
+        wfi_source counting = *counted;
+        counting.fill = count;
+        data->source = &counting;
+        config.mixup = 0.4;
+        config.n_parts = n_parts;
+        memset(n_made, 0, sizeof n_made);
+        wf_loader *loader = start(data, config);
+        for (int i = 0; i < 5; i++) (void)next(loader); /* an epoch, and those filled ahead */
+        wf_loader_destroy(loader);
+        for (int64_t k = 0, n = 0; k < N; k++) {
+            n += n_made[0][k];
+            assert_in_range(n_made[0][k], n_parts == 1, 1);
+            if (k == N - 1) assert_true(n == N || (n_parts > 1 && n >= N / n_parts));
+        }
+        data->source = counted;
+        wf_data_close(data);
+    }
+}
+
 static void ends_test_passes(void **state) {
     folder *f = *state;
     char text[400];
@@ -426,6 +463,7 @@ int main(void) {
         TEST_IN_FOLDER(resumes),
         TEST_IN_FOLDER(divides),
         TEST_IN_FOLDER(mixes),
+        TEST_IN_FOLDER(mixes_what_is_there),
         TEST_IN_FOLDER(ends_test_passes),
         TEST_IN_FOLDER(stops_anywhere),
         TEST_IN_FOLDER(keeps_the_heap),

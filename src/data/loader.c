@@ -23,17 +23,20 @@
 #define STACK_BYTES  (256 * 1024)       /* the threads call nothing deep */
 #define MAX_WORKERS  256
 #define MAX_MIXUP    1000 /* far beyond, all shares are a half */
+#define STRIP        256  /* elements of each sample that are mixed at once */
 
 typedef struct slot {
-    void *x, *y;
-    int64_t *index;
+    void *x, *y;    /* [n_rows] */
+    int64_t *index; /* [n_rows] which sample of the split */
+    int64_t n_rows; /* the batch's samples, and behind them partners that are of other parts */
     /* With mixup, [samples of a batch]. */
     void *y_partner;
-    int64_t *partner; /* which sample of the split */
+    int64_t *partner; /* its row */
     float *share, *partner_share;
     wf_batch batch;          /* n_samples 0: the end of a pass over the test split */
-    int64_t n_begun, n_done; /* samples; under the lock */
-    int64_t failed; /* the first sample that could not be filled, and why; under the lock */
+    int64_t n_begun, n_done; /* rows; under the lock */
+    bool is_filled;          /* and mixed; under the lock */
+    int64_t failed;          /* the first row that could not be filled, and why; under the lock */
     wf_status status;
     char why[WFI_SENTENCE_BYTES];
 } slot;
@@ -52,8 +55,8 @@ struct wf_loader {
 
     pthread_t threads[MAX_WORKERS];
     int n_threads, n_running;
-    void *x_partner[MAX_WORKERS]; /* with mixup: a thread's partner of the sample that it fills */
-    bool stop;                    /* under the lock */
+    float *strip[MAX_WORKERS]; /* with mixup: [rows, STRIP], a thread's */
+    bool stop;                 /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t filled, freed;
     uint64_t n_begun, n_filled, n_taken, n_freed; /* batches, ever; under the lock */
@@ -93,7 +96,8 @@ static int64_t sample_at(const wf_loader *loader, int64_t place) {
     return loader->order ? loader->order[place] : place;
 }
 
-/* All parts find the same partners and shares: functions of how many samples were before. */
+/* All parts find the same partners and shares: functions of how many samples were before. A partner
+ * of another part is made here as well. */
 static void find_partners(wf_loader *loader, slot *s, int64_t first) {
     const wf_loader_config *c = &loader->config;
     wf_batch *batch = &s->batch;
@@ -105,7 +109,12 @@ static void find_partners(wf_loader *loader, slot *s, int64_t first) {
     float share = (float)wfi_random_beta((wfi_random_key){seed, wfi_random_name("mixup.share")}, at,
                                          c->mixup);
     for (int64_t i = 0; i < batch->n_samples; i++) {
-        s->partner[i] = sample_at(loader, loader->place + loader->mixed[first + i]);
+        int64_t row = loader->mixed[first + i] - first;
+        if (row < 0 || row >= batch->n_samples) {
+            row = s->n_rows++;
+            s->index[row] = sample_at(loader, loader->place + loader->mixed[first + i]);
+        }
+        s->partner[i] = row;
         s->share[i] = share;
         s->partner_share[i] = 1 - share;
     }
@@ -119,7 +128,8 @@ static void begin(wf_loader *loader, slot *s) {
     wf_batch *batch = &s->batch;
     const wf_data_description *about = &loader->data->about;
     *batch = (wf_batch){.x = s->x, .y = s->y, .index = s->index};
-    s->n_begun = s->n_done = 0;
+    s->n_begun = s->n_done = s->n_rows = 0;
+    s->is_filled = true; /* if it has no samples */
     s->status = WF_OK;
     if (!goes_on(loader, loader->place)) {
         start_epoch(loader);
@@ -135,6 +145,8 @@ static void begin(wf_loader *loader, slot *s) {
     batch->y_bytes = (size_t)batch->n_samples * about->y_bytes;
     for (int64_t i = 0; i < batch->n_samples; i++)
         s->index[i] = sample_at(loader, loader->place + first + i);
+    s->n_rows = batch->n_samples;
+    s->is_filled = s->n_rows == 0;
     find_partners(loader, s, first);
     loader->place += batch->n_all;
     batch->last_of_epoch = !goes_on(loader, loader->place);
@@ -148,20 +160,18 @@ static slot *slot_of(wf_loader *loader, uint64_t batch) {
 
 /* Batches come in their order, so one may wait for an earlier one. */
 static void publish(wf_loader *loader) {
-    while (loader->n_filled < loader->n_begun) {
-        const slot *s = slot_of(loader, loader->n_filled);
-        if (s->n_done < s->batch.n_samples) break;
+    while (loader->n_filled < loader->n_begun && slot_of(loader, loader->n_filled)->is_filled) {
         loader->n_filled++;
         pthread_cond_signal(&loader->filled);
     }
 }
 
-/* The next sample to fill, of *slot_out, with the lock; -1 when the loader is being destroyed. */
-static int64_t take_sample(wf_loader *loader, slot **slot_out) {
+/* The next row to fill, of *slot_out, with the lock; -1 when the loader is being destroyed. */
+static int64_t take_row(wf_loader *loader, slot **slot_out) {
     while (!loader->stop) {
         slot *s = loader->n_begun ? slot_of(loader, loader->n_begun - 1) : NULL;
         *slot_out = s;
-        if (s && s->n_begun < s->batch.n_samples) return s->n_begun++;
+        if (s && s->n_begun < s->n_rows) return s->n_begun++;
         if (loader->n_begun - loader->n_freed < (uint64_t)loader->n_slots) {
             begin(loader, slot_of(loader, loader->n_begun++));
             publish(loader);
@@ -172,44 +182,58 @@ static int64_t take_sample(wf_loader *loader, slot **slot_out) {
     return -1;
 }
 
-static wf_status fill_one(const wf_loader *loader, const slot *s, int64_t index, void *x, void *y) {
+static wf_status fill(const wf_loader *loader, const slot *s, int64_t row) {
     const wf_data *data = loader->data;
     const wfi_sample sample = {.split = loader->config.split,
-                               .index = index,
+                               .index = s->index[row],
                                .epoch = s->batch.epoch,
                                .augment = loader->config.augment != 0};
-    return data->source->fill(data, &sample, x, y);
+    return data->source->fill(data, &sample, (char *)s->x + (size_t)row * data->about.x_bytes,
+                              (char *)s->y + (size_t)row * data->about.y_bytes);
 }
 
-/* A partner is as its own place in the batch has it, augmented alike; whoever needs it makes it. */
-static wf_status fill(const wf_loader *loader, const slot *s, int64_t i, void *x_partner) {
-    const wf_data_description *about = &loader->data->about;
-    float *x = (float *)((char *)s->x + (size_t)i * about->x_bytes);
-    size_t y_at = (size_t)i * about->y_bytes;
-    WF_TRY(fill_one(loader, s, s->index[i], x, (char *)s->y + y_at));
-    if (!x_partner) return WF_OK;
-    WF_TRY(fill_one(loader, s, s->partner[i], x_partner, (char *)s->y_partner + y_at));
-    const float *other = x_partner, share = s->share[i], other_share = s->partner_share[i];
-    for (size_t k = 0; k < about->x_bytes / sizeof *x; k++)
-        x[k] = share * x[k] + other_share * other[k];
-    return WF_OK;
+/* In place: of each strip all rows are put aside. Augmented is a sample once, whoever's partner it
+ * is. */
+static void mix(const wf_loader *loader, const slot *s, float *strip) {
+    size_t n = loader->data->about.x_bytes / sizeof(float), y_bytes = loader->data->about.y_bytes;
+    float *x = s->x;
+    for (size_t begin = 0; begin < n; begin += STRIP) {
+        size_t length = n - begin < STRIP ? n - begin : STRIP;
+        for (int64_t i = 0; i < s->n_rows; i++)
+            memcpy(strip + i * STRIP, x + (size_t)i * n + begin, length * sizeof *x);
+        for (int64_t i = 0; i < s->batch.n_samples; i++) {
+            const float *own = strip + i * STRIP, *other = strip + s->partner[i] * STRIP;
+            float *to = x + (size_t)i * n + begin, share = s->share[i],
+                  other_share = s->partner_share[i];
+            for (size_t k = 0; k < length; k++) to[k] = share * own[k] + other_share * other[k];
+        }
+    }
+    for (int64_t i = 0; i < s->batch.n_samples; i++)
+        memcpy((char *)s->y_partner + (size_t)i * y_bytes,
+               (const char *)s->y + (size_t)s->partner[i] * y_bytes, y_bytes);
 }
 
 static void *fill_ahead(void *self) {
     wf_loader *loader = self;
     slot *s;
     pthread_mutex_lock(&loader->lock);
-    void *x_partner = loader->x_partner[loader->n_running++];
-    for (int64_t i = take_sample(loader, &s); i >= 0; i = take_sample(loader, &s)) {
+    float *strip = loader->strip[loader->n_running++];
+    for (int64_t i = take_row(loader, &s); i >= 0; i = take_row(loader, &s)) {
         pthread_mutex_unlock(&loader->lock);
-        wf_status status = fill(loader, s, i, x_partner);
+        wf_status status = fill(loader, s, i);
         pthread_mutex_lock(&loader->lock);
         if (status != WF_OK && (s->status == WF_OK || i < s->failed)) {
             s->status = status;
             s->failed = i;
             snprintf(s->why, sizeof s->why, "%s", wf_context_error(loader->data->ctx));
         }
-        s->n_done++;
+        if (++s->n_done < s->n_rows) continue;
+        if (strip && s->status == WF_OK) {
+            pthread_mutex_unlock(&loader->lock);
+            mix(loader, s, strip);
+            pthread_mutex_lock(&loader->lock);
+        }
+        s->is_filled = true;
         publish(loader);
     }
     pthread_mutex_unlock(&loader->lock);
@@ -284,7 +308,7 @@ static wf_status check_config(wf_context *ctx, const wf_data *data, const wf_loa
     return WF_OK;
 }
 
-static wf_status allocate_mixup(wf_loader *loader, size_t n_batch) {
+static wf_status allocate_mixup(wf_loader *loader, size_t n_batch, size_t n_rows) {
     wf_context *ctx = loader->data->ctx;
     const wf_data_description *about = &loader->data->about;
     for (int i = 0; i < loader->n_slots; i++) {
@@ -296,8 +320,8 @@ static wf_status allocate_mixup(wf_loader *loader, size_t n_batch) {
         if (!s->y_partner || !s->partner || !s->share || !s->partner_share) return WF_NO_MEMORY;
     }
     for (int k = 0; k < loader->config.n_workers; k++) {
-        loader->x_partner[k] = wfi_alloc(ctx, 1, about->x_bytes, "a partner");
-        if (!loader->x_partner[k]) return WF_NO_MEMORY;
+        loader->strip[k] = wfi_alloc(ctx, n_rows, STRIP * sizeof(float), "what is mixed");
+        if (!loader->strip[k]) return WF_NO_MEMORY;
     }
     loader->mixed =
         wfi_alloc(ctx, (size_t)loader->config.batch, sizeof *loader->mixed, "places of partners");
@@ -310,17 +334,18 @@ static wf_status allocate(wf_loader *loader) {
     int64_t ignored, n_part;
     find_part(&loader->config, wfi_min_i64(loader->config.batch, loader->n_samples), &ignored,
               &n_part);
-    size_t n_batch = (size_t)n_part;
+    size_t n_batch = (size_t)n_part, n_rows = n_batch;
+    if (loader->config.mixup > 0 && loader->config.n_parts > 1) n_rows *= 2;
     for (int i = 0; i < loader->n_slots; i++) {
         slot *s = &loader->slots[i];
-        s->x = wfi_alloc(ctx, n_batch, about->x_bytes, "the inputs of a batch");
+        s->x = wfi_alloc(ctx, n_rows, about->x_bytes, "the inputs of a batch");
         if (!s->x) return WF_NO_MEMORY;
-        s->y = wfi_alloc(ctx, n_batch, about->y_bytes, "the targets of a batch");
+        s->y = wfi_alloc(ctx, n_rows, about->y_bytes, "the targets of a batch");
         if (!s->y) return WF_NO_MEMORY;
-        s->index = wfi_alloc(ctx, n_batch, sizeof *s->index, "the numbers of a batch");
+        s->index = wfi_alloc(ctx, n_rows, sizeof *s->index, "the numbers of a batch");
         if (!s->index) return WF_NO_MEMORY;
     }
-    if (loader->config.mixup > 0) WF_TRY(allocate_mixup(loader, n_batch));
+    if (loader->config.mixup > 0) WF_TRY(allocate_mixup(loader, n_batch, n_rows));
     if (!loader->config.shuffle) return WF_OK;
     loader->order =
         wfi_alloc(ctx, (size_t)loader->n_samples, sizeof *loader->order, "the order of an epoch");
@@ -395,7 +420,7 @@ void wf_loader_destroy(wf_loader *loader) {
         wfi_free(ctx, loader->slots[i].share);
         wfi_free(ctx, loader->slots[i].partner_share);
     }
-    for (int k = 0; k < loader->config.n_workers; k++) wfi_free(ctx, loader->x_partner[k]);
+    for (int k = 0; k < loader->config.n_workers; k++) wfi_free(ctx, loader->strip[k]);
     wfi_free(ctx, loader->mixed);
     wfi_free(ctx, loader->order);
     wfi_free(ctx, loader);
