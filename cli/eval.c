@@ -26,9 +26,12 @@ static exit_status evaluate(cli *c, const job *j, wf_trainer *trainer) {
 exit_status run_eval(cli *c) {
     job j;
     wf_trainer *trainer = NULL;
-    if (!c->o.init) return complain(EXIT_USAGE, "--init is missing: the weights to evaluate");
+    bool done;
     interrupt_watch();
-    exit_status bad = report_check(c);
+    exit_status bad = processes_begin(c, &done);
+    if (bad || done) return bad;
+    if (!c->o.init) return complain(EXIT_USAGE, "--init is missing: the weights to evaluate");
+    bad = report_check(c);
     if (!bad) bad = job_open(c, 0, &j);
     if (bad) return bad;
     wf_status status = job_trainer(&j, &trainer);

@@ -189,7 +189,7 @@ static wf_status parse_plan(job *j) {
     const options *o = &j->c->o;
     int n_ranks = j->c->job ? wf_job_n_ranks(j->c->job) : (int)o->ranks;
     char text[TEXT_BYTES];
-    bool is_open = !*o->plan && j->c->command & (TPB | FOR_PREDICT);
+    bool is_open = !*o->plan && j->c->command & TPBEP;
     if (!is_open && !plan_is_auto(o)) return wf_plan_parse(j->c->ctx, o->plan, &j->plan);
     if (o->devices) {
         wf_status status = wf_devices_count(j->c->ctx, o->devices, &n_ranks);

@@ -34,7 +34,7 @@ enum {
 #define TPBE  (TPB | FOR_EVAL)
 #define TPBEP (TPBE | FOR_PREDICT)
 #define ALL   (TPBE | FOR_BENCH_PARALLEL | FOR_BENCH_DDP | FOR_BENCH_MEMORY)
-#define JOBS  (FOR_TRAIN | FOR_BENCH | FOR_GENERATE | FOR_PREDICT) /* of processes */
+#define JOBS  (FOR_TRAIN | FOR_BENCH | FOR_GENERATE | FOR_EVAL | FOR_PREDICT) /* of processes */
 #define RUNS  (FOR_BENCH_DDP | FOR_BENCH_MEMORY) /* rows are runs of bench train */
 #define PEER  (RUNS | FOR_BENCH_ALLREDUCE)       /* measured in rounds, with peers beside */
 
@@ -123,7 +123,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(mixup, REAL, mixup, MODEL, TPB, 1, "ALPHA", "0",                                             \
       "images are mixed in pairs, and so are their losses, by shares from Beta(ALPHA, ALPHA)")     \
                                                                                                    \
-    X(plan, TEXT, plan, PLAN, TPB | FOR_BENCH_DDP | FOR_GENERATE | FOR_PREDICT, 0, "PLAN", "",     \
+    X(plan, TEXT, plan, PLAN, TPBEP | FOR_BENCH_DDP | FOR_GENERATE, 0, "PLAN", "",                 \
       "how the work is divided, and what is kept: dp=2,pp=2,cut=layer3,recompute=all; auto: the "  \
       "fastest that fits (bench ddp: what else than dp and overlap: bucket=1MiB)")                 \
     X(plans, TEXT, plans, PLAN, FOR_BENCH_MEMORY, 0, "LIST", NULL,                                 \

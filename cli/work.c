@@ -94,7 +94,8 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
     config.forward_only = (j->c->command & (FOR_EVAL | FOR_PREDICT)) != 0;
     wf_recipe recipe = o->recipe;
     if (j->c->command == FOR_EVAL)
-        recipe.batch = job_eval_samples(j, j->about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);
+        recipe.batch =
+            recipe.n_micro * job_eval_samples(j, j->about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);
     wf_status status =
         wf_trainer_create(j->c->ctx, j->model, &recipe, j->plan, &config, trainer_out);
     if (status == WF_OK && !config.forward_only) status = describe_files(j, *trainer_out);

@@ -106,6 +106,14 @@ if [[ -x $make ]]; then
     for plan in dp=2 pp=2 dp=2,pp=2; do
         cmp -s <(report predict --init "$run" --data "$pets/val" --batch 8 --lanes 2 --threads 1 --plan $plan) "$folder/rows" || fail "predict, $plan: other rows"
     done
+    # A test of them gives the same loss, too: one rank's.
+    eval="eval --init $run --data $pets --batch 8 --lanes 2 --threads 1 --json -"
+    report $eval >"$folder/one"
+    for plan in "--plan dp=2" "--plan pp=2" "--plan dp=2,pp=2" "--plan pp=2 --ranks 2" "--plan dp=2 --ranks 2" "--ranks 2"; do
+        cmp -s <(report $eval $plan | grep -E '"(loss|accuracy)"') <(grep -E '"(loss|accuracy)"' "$folder/one") || fail "eval, $plan: another loss"
+    done
+    [[ -n $(field loss <"$folder/one") && $("$WEFT" run -n 2 -- "$WEFT" ${eval/ --json -/} --plan pp=2 | grep -c 'test split: loss') == 1 ]] || fail "weft run, eval"
+    expect 2 "3 ranks" ${eval/--lanes 2 /} --plan dp=3 --ranks 2
     # In processes rank 0 alone says it, whoever reads the pictures.
     for plan in "--plan dp=2" "--plan pp=2" ""; do
         cmp -s <(report predict --init "$run" --data "$pets/val" --batch 8 --lanes 2 --threads 1 $plan --ranks 2) "$folder/rows" || fail "predict, $plan in processes: other rows"
