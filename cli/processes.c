@@ -25,6 +25,18 @@ static void end_with_launcher(const wf_place *place) {
         if (!strcmp(place->source, launchers[i])) prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
+/* Processes divide the machine's cores by themselves; other devices each takes its own of the list.
+ */
+static bool names_cpus(const options *o) {
+    const char *at = option_is_given(o, OPT_devices) ? o->devices : NULL;
+    while (at && !strncmp(at, "cpu", 3)) {
+        at = strchr(at, ',');
+        if (!at) return true;
+        at++;
+    }
+    return false;
+}
+
 exit_status processes_begin(cli *c, bool *done_out) {
     options *o = &c->o;
     wf_place place;
@@ -47,7 +59,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
         if (o->wire && o->ranks == 1 && c->command & JOBS)
             return complain(EXIT_USAGE, "--wire has no effect here: there are no other processes");
         if (o->ranks == 1) return EXIT_DONE;
-        if (option_is_given(o, OPT_devices))
+        if (names_cpus(o))
             return complain(EXIT_USAGE,
                             "--devices %.60s puts ranks on threads, --ranks %lld starts processes; "
                             "give one of them",
@@ -55,7 +67,7 @@ exit_status processes_begin(cli *c, bool *done_out) {
         *done_out = true;
         return launch_self(c);
     }
-    if (option_is_given(o, OPT_devices))
+    if (names_cpus(o))
         return complain(EXIT_USAGE,
                         "--devices %.60s puts ranks on threads, but this is rank %d of %d "
                         "processes (%s); each process takes one rank",

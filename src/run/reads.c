@@ -26,6 +26,8 @@ typedef struct track {
 typedef struct put {
     int32_t need[WFI_N_STREAMS]; /* tasks of this rank's streams, after which it is sent */
     wfi_event departed;          /* in this step */
+    const wfi_worker *owner;
+    size_t at, bytes; /* of its arena */
 } put;
 
 /* A task of this rank comes after a task that has read what was put, so it may write there. But
@@ -37,7 +39,13 @@ typedef struct departure {
 struct wfi_reads {
     const wf_program *p;
     const wfi_worker *workers, *local;
-    wfi_transport *transport;
+    wfi_transport *transport; /* NULL: processes see each other's bounce buffers */
+    /* [n_ranks] tasks that its bounce buffer has been given in this step; and ever before. Of what
+     * this rank reads of such buffers, which task of the step has brought it. */
+    int32_t *n_bounced, *brought;
+    uint64_t *first_bounced;
+    size_t brought_capacity;
+    int32_t n_brought;
     track *tracks; /* [n_ranks * WFI_N_STREAMS] while the program is listed; then NULL */
     put *puts;     /* of a step, in order */
     departure *departures;
@@ -55,7 +63,9 @@ _Static_assert(WFI_N_STREAMS <= WFI_CONTROL_STREAMS, "a clock has a place for ea
 
 wf_status wfi_reads_create(const wf_program *p, const wfi_worker *workers, wfi_reads **reads_out) {
     *reads_out = NULL;
-    if (!workers[0].job || !wfi_control_transport(workers[0].job)) return WF_OK;
+    bool bounces = false;
+    for (int32_t r = 0; r < p->n_ranks; r++) bounces |= workers[r].bounce != NULL;
+    if (!workers[0].job || (!wfi_control_transport(workers[0].job) && !bounces)) return WF_OK;
     wfi_reads *c = wfi_alloc(p->ctx, 1, sizeof *c, LIST);
     if (!c) return WF_NO_MEMORY;
     *c = (wfi_reads){.p = p,
@@ -63,8 +73,10 @@ wf_status wfi_reads_create(const wf_program *p, const wfi_worker *workers, wfi_r
                      .local = &workers[wf_job_rank(workers[0].job)],
                      .transport = wfi_control_transport(workers[0].job)};
     c->tracks = wfi_alloc(p->ctx, (size_t)p->n_ranks * WFI_N_STREAMS, sizeof *c->tracks, LIST);
+    c->n_bounced = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *c->n_bounced, LIST);
+    c->first_bounced = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *c->first_bounced, LIST);
     *reads_out = c;
-    return c->tracks ? WF_OK : WF_NO_MEMORY;
+    return c->tracks && c->n_bounced && c->first_bounced ? WF_OK : WF_NO_MEMORY;
 }
 
 static void forget_clocks(wfi_reads *c) {
@@ -79,12 +91,21 @@ void wfi_reads_destroy(wfi_reads *c) {
     forget_clocks(c);
     wfi_free(c->p->ctx, c->puts);
     wfi_free(c->p->ctx, c->departures);
+    wfi_free(c->p->ctx, c->n_bounced);
+    wfi_free(c->p->ctx, c->first_bounced);
+    wfi_free(c->p->ctx, c->brought);
     wfi_free(c->p->ctx, c);
 }
 
 void wfi_reads_begin(wfi_reads *c) {
     forget_clocks(c);
-    c->n_puts = c->n_tasks = c->n_awaited = 0;
+    c->n_puts = c->n_tasks = c->n_awaited = c->n_brought = 0;
+    for (int32_t r = 0; r < c->p->n_ranks; r++) {
+        wfi_stream_queue *bounce = c->workers[r].bounce;
+        if (!bounce) continue;
+        c->first_bounced[r] = wfi_stream_record(bounce).epoch;
+        if (!c->workers[r].is_local) wfi_remote_stream_count(bounce, (uint64_t)c->n_bounced[r]);
+    }
     for (int s = 0; s < WFI_N_STREAMS; s++)
         c->first[s] = wfi_stream_record(c->local->streams[s]).epoch;
 }
@@ -163,12 +184,62 @@ wf_status wfi_reads_task(wfi_reads *c, int32_t i) {
     return WF_OK;
 }
 
-static wf_status send(wfi_reads *c, const wfi_worker *reader, int stream, const char *data,
-                      size_t bytes) {
+/* ---- bounce buffers ---- */
+
+static wf_status copy_to_bounce(void *self, void *argument) {
+    const put *now = argument;
+    const wfi_worker *w = now->owner;
+    (void)self;
+    return wfi_memory_copy(w->device, w->bounce, w->bounce_buffer + now->at, WFI_SPACE_HOST,
+                           w->arenas[WFI_SPACE_DEVICE].base + now->at, WFI_SPACE_DEVICE,
+                           now->bytes);
+}
+
+/* The bytes are brought to where others see them, or can be sent. */
+static wf_status bounce(const wfi_reads *c, const wfi_worker *owner, put *now, size_t at,
+                        size_t bytes) {
+    now->owner = owner;
+    now->at = at;
+    now->bytes = bytes;
+    for (int s = 0; s < WFI_N_STREAMS; s++)
+        if (now->need[s])
+            WF_TRY(
+                wfi_stream_wait(owner->bounce, (wfi_event){owner->streams[s],
+                                                           c->first[s] + (uint64_t)now->need[s]}));
+    return wfi_stream_push(owner->bounce, copy_to_bounce, NULL, now);
+}
+
+/* Listed: a task of any rank reads of any other's. */
+static wf_status list_bounced(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader) {
+    if (!owner->bounce) return WF_OK;
+    int32_t number = ++c->n_bounced[owner->owner.rank];
+    if (!reader->is_local) return WF_OK;
+    WF_TRY(WFI_GROW(c->p->ctx, c->brought, c->n_brought, c->brought_capacity, LIST));
+    c->brought[c->n_brought++] = number;
+    return WF_OK;
+}
+
+static wf_status await_bounced(wfi_reads *c, const wfi_worker *owner, int stream) {
+    if (!owner->bounce) return WF_OK;
+    uint64_t number = (uint64_t)c->brought[c->n_brought++];
+    return wfi_stream_wait(
+        c->local->streams[stream],
+        (wfi_event){owner->bounce, c->first_bounced[owner->owner.rank] + number});
+}
+
+static wf_status send(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader, int stream,
+                      wfi_space space, size_t at, size_t bytes) {
     put *now = &c->puts[c->n_puts++];
+    const char *data = owner->arenas[space].base + at;
     uint64_t need[WFI_CONTROL_STREAMS] = {0};
     for (int s = 0; s < WFI_N_STREAMS; s++)
         if (now->need[s]) need[s] = c->first[s] + (uint64_t)now->need[s];
+    if (owner->bounce) {
+        WF_TRY(bounce(c, owner, now, at, bytes));
+        need[WFI_N_STREAMS] = wfi_stream_record(owner->bounce).epoch;
+        data = owner->bounce_buffer + at;
+    }
+    if (!c->transport) return WF_OK;
     wfi_put what = {
         .to = reader->owner.rank, .trainer = reader->trainer, .stream = stream, .need = need};
     WF_TRY(wfi_transport_put(c->transport, &what, data, bytes));
@@ -182,12 +253,16 @@ wf_status wfi_reads_read(wfi_reads *c, const wfi_reference *reference, size_t of
     const wfi_instruction *now = &c->p->instructions[c->now];
     const wfi_worker *owner = &c->workers[block->rank], *reader = &c->workers[now->rank];
     int stream = (int)now->stream;
-    if (owner == reader || !bytes || (!owner->is_local && !reader->is_local)) return WF_OK;
+    if (owner == reader || !bytes) return WF_OK;
+    if (c->tracks) WF_TRY(list_bounced(c, owner, reader));
+    if (!owner->is_local && !reader->is_local) return WF_OK;
     if (c->tracks) return owner->is_local ? list_put(c, stream) : WF_OK;
-    char *data = owner->arenas[block->space].base + block->offset + reference->offset + offset;
-    if (owner->is_local) return send(c, reader, stream, data, bytes);
+    size_t at = block->offset + reference->offset + offset;
+    if (owner->is_local) return send(c, owner, reader, stream, block->space, at, bytes);
+    if (!c->transport) return await_bounced(c, owner, stream);
     c->has_received = true;
-    return wfi_transport_receive(c->transport, block->rank, stream, data, bytes);
+    return wfi_transport_receive(c->transport, block->rank, stream,
+                                 owner->arenas[block->space].base + at, bytes);
 }
 
 wf_status wfi_reads_arrive(wfi_reads *c, int32_t i) {
@@ -197,7 +272,7 @@ wf_status wfi_reads_arrive(wfi_reads *c, int32_t i) {
 }
 
 wf_status wfi_reads_end(const wfi_reads *c) {
-    for (int s = 0; s < WFI_N_STREAMS; s++)
+    for (int s = 0; s < WFI_N_STREAMS && c->transport; s++)
         WF_TRY(wfi_event_wait(wfi_transport_departure(c->transport, s)));
     return WF_OK;
 }

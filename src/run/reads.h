@@ -9,6 +9,10 @@
  * come into the reader's shadow copy of the owner's arena, at the place that they have there; a
  * task reads them as if it were the arena. A task of the owner that comes after one which has read
  * what was put also waits until that has departed: it may write there.
+ *
+ * Of a device whose memory its own process alone sees (wfi_worker.bounce) the bytes are first
+ * brought to a bounce buffer. Processes that share memory see that buffer, so nothing is sent, and
+ * a task waits for the owner's stream of such copies, which are as many in every step.
  */
 #ifndef WFI_READS_H
 #define WFI_READS_H

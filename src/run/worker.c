@@ -19,7 +19,11 @@ static wf_status create_streams(wfi_worker *w) {
                                                &w->streams[s])
                            : wfi_remote_stream_create(&w->remote, name, s, &w->streams[s]));
     }
-    return WF_OK;
+    if (!w->job || !w->backend->device->is_separate) return WF_OK;
+    _Static_assert(WFI_N_STREAMS < WFI_CONTROL_STREAMS, "bounce buffers have a counter, too");
+    return w->is_local ? wfi_stream_create(w->device, "bounce", WFI_N_STREAMS,
+                                           counters + WFI_N_STREAMS, &w->bounce)
+                       : wfi_remote_stream_create(&w->remote, "bounce", WFI_N_STREAMS, &w->bounce);
 }
 
 wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int place, int n_places) {
@@ -30,12 +34,6 @@ wf_status wfi_worker_create(wfi_worker *w, const wfi_device_class *kind, int pla
         return wfi_fail(
             w->owner.ctx, WF_UNSUPPORTED,
             "the null device has no memory to train in; `weft plan` runs programs dry on it");
-    if (w->job && kind->is_separate)
-        return wfi_fail(
-            w->owner.ctx, WF_UNSUPPORTED,
-            "ranks as processes on %s devices: processes do not see each other's device "
-            "memory yet; ranks of one process do, with --devices %s:N",
-            kind->name, kind->name);
     w->backend = wfi_backend_of(kind);
     if (w->is_local) {
         WF_TRY(wfi_device_create(&w->owner, kind, place, n_places, &w->device));
@@ -53,6 +51,17 @@ wf_status wfi_worker_announce(const wfi_worker *w, int stream) {
 
 void wfi_worker_stop(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_finish(w->streams[s]);
+    wfi_stream_finish(w->bounce);
+}
+
+/* Memory of a local rank's device that nobody else sees. */
+static bool is_bounced(const wfi_worker *w, wfi_space space) {
+    return w->bounce && w->is_local && space == WFI_SPACE_DEVICE;
+}
+
+/* Memory that processes share, or a copy of another's. */
+static bool is_shared(const wfi_worker *w, wfi_space space) {
+    return w->job && space != WFI_SPACE_DISK && !is_bounced(w, space);
 }
 
 static size_t shift_of(const wfi_worker *w, wfi_space space) {
@@ -63,7 +72,11 @@ static void release_arena(wfi_worker *w, wfi_space space) {
     wfi_arena *a = &w->arenas[space];
     size_t shift_bytes = shift_of(w, space);
     if (!a->base) return;
-    if (w->job && space != WFI_SPACE_DISK)
+    if (w->bounce_buffer && is_bounced(w, space)) {
+        wfi_control_arena_release(w->job, w->bounce_buffer, a->bytes);
+        w->bounce_buffer = NULL;
+    }
+    if (is_shared(w, space))
         wfi_control_arena_release(w->job, a->base, a->bytes);
     else
         w->copier->kind->memory_destroy(w->copier, space, a->base - shift_bytes,
@@ -80,9 +93,17 @@ static void take_arena(wfi_worker *w, wfi_space space, char *base, size_t bytes)
 
 void wfi_worker_destroy(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_destroy(w->streams[s]);
+    wfi_stream_destroy(w->bounce);
     for (int s = 0; s < WFI_N_SPACES; s++) release_arena(w, (wfi_space)s);
     wfi_device_destroy(w->device);
     *w = (wfi_worker){0};
+}
+
+/* Every page is touched now, so that no step pays for it. */
+static wf_status create_shared(wfi_worker *w, wfi_space space, size_t bytes, void **base_out) {
+    WF_TRY(wfi_control_arena_create(w->job, w->trainer, (int)space, bytes, base_out));
+    for (size_t at = 0; at < bytes; at += 4096) ((volatile char *)*base_out)[at] = 0;
+    return WF_OK;
 }
 
 static wf_status grow_arena(wfi_worker *w, wfi_space space, const wfi_arena_plan *need) {
@@ -90,8 +111,8 @@ static wf_status grow_arena(wfi_worker *w, wfi_space space, const wfi_arena_plan
     const wfi_arena *a = &w->arenas[space];
     void *base;
     if (need->peak_bytes <= a->bytes) return WF_OK;
-    if (w->job && space != WFI_SPACE_DISK)
-        WF_TRY(wfi_control_arena_create(w->job, w->trainer, (int)space, need->peak_bytes, &base));
+    if (is_shared(w, space))
+        WF_TRY(create_shared(w, space, need->peak_bytes, &base));
     else
         WF_TRY(w->device->kind->memory_create(w->device, space, need->peak_bytes + shift_bytes,
                                               &base));
@@ -99,6 +120,10 @@ static wf_status grow_arena(wfi_worker *w, wfi_space space, const wfi_arena_plan
     if (a->base)
         WF_TRY(wfi_memory_copy(w->device, NULL, base, space, a->base, space, need->state_bytes));
     take_arena(w, space, base, need->peak_bytes);
+    if (is_bounced(w, space)) {
+        WF_TRY(wfi_control_arena_create(w->job, w->trainer, (int)space, need->peak_bytes, &base));
+        w->bounce_buffer = base;
+    }
     if (w->job && space == WFI_SPACE_DISK)
         return wfi_control_file_publish(w->job, w->trainer, (int)space,
                                         wfi_disk_descriptor(w->device, base), need->peak_bytes);

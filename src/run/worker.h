@@ -24,6 +24,11 @@ typedef struct wfi_worker {
     wfi_remote remote;          /* ... counted here */
     const wfi_backend *backend; /* the kernels of its kind of device */
     wfi_stream_queue *streams[WFI_N_STREAMS];
+    /* In a job, of a rank whose device's memory other processes cannot see: what they read of it is
+     * copied into `bounce_buffer`, which is as large and mostly empty, by tasks of a stream of its
+     * own (reads.h). Elsewhere the buffer is that rank's arena. */
+    wfi_stream_queue *bounce;
+    char *bounce_buffer;
     wfi_arena arenas[WFI_N_SPACES];
     /* What all processes have agreed that it has at least, known of those that are elsewhere, too.
      */

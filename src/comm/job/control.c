@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAP_MS     50
-#define PAGE_BYTES 4096
+#define NAP_MS 50
 
 bool wfi_control_is_local(const wfi_control *c, int rank) {
     const wfi_control_rank *ranks = c->shared->ranks;
@@ -204,7 +203,6 @@ wf_status wfi_control_arena_create(wfi_control *c, int trainer, int number, size
                                    void **base_out) {
     size_t size = bytes ? bytes : 1;
     WF_TRY(c->kind->arena_create(c, trainer, number, size, base_out));
-    for (size_t at = 0; at < size; at += PAGE_BYTES) ((volatile char *)*base_out)[at] = 0;
     wfi_control_part_of(c, c->rank, trainer)->arenas[number].bytes = size;
     return WF_OK;
 }
