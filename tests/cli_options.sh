@@ -167,7 +167,7 @@ done
 [[ ! -e $folder/none ]] || fail "weft plan makes a folder"
 refuses --devices 2 "the plan dp=1,pp=1,schedule=1f1b has 1 rank" "${mlp/train/plan} --plan dp=1 --devices cpu:2"
 refuses --devices 2 "expected KIND:N" "${mlp/train/plan} --devices cpu:x"
-refuses --devices 2 "'null:1' beside 'cpu'" "${mlp/train/plan} --plan dp=2 --devices cpu:0,null:1"
+refuses --devices 2 "expected a kind with memory" "${mlp/train/plan} --plan dp=2 --devices cpu:0,null:1"
 [[ $(report ${mlp/train/plan} --plan dp=2 --devices cpu:1,cpu:1 | field device | tr "\n" " ") == "cpu:1 cpu:1 " ]] || fail "weft plan: devices of ranks"
 "$WEFT" ${mlp/train/plan} --plan dp=2,pp=2 --devices cpu:0,cpu:1,cpu:0,cpu:1 >"$folder/out" 2>&1
 grep -qF "devices cpu:0 is shared by ranks 0, 2; cpu:1 by ranks 1, 3" "$folder/out" || fail "weft plan: ranks that share devices"
