@@ -26,7 +26,7 @@ typedef struct layout {
     int32_t type, n_matrices;
 } layout;
 typedef struct call {
-    int32_t transposed[2], bias_type;
+    int32_t transposed[2];
     uint32_t epilogue;
     void *bias;
 } call;
@@ -76,7 +76,6 @@ EXPORT int cublasLtMatmulDescCreate(call **out, int compute, int scale) {
     if ((compute != 68 && compute != 77) || scale != 0) return INVALID_VALUE;
     *out = calloc(1, sizeof **out);
     (*out)->epilogue = EPILOGUE_DEFAULT;
-    (*out)->bias_type = -1;
     return SUCCESS;
 }
 
@@ -102,8 +101,6 @@ EXPORT int cublasLtMatmulDescSetAttribute(call *c, int attribute, const void *va
         return put(&c->epilogue, 4, value, bytes);
     case 8:
         return put(&c->bias, sizeof c->bias, value, bytes);
-    case 26:
-        return put(&c->bias_type, 4, value, bytes);
     default:
         return INVALID_VALUE;
     }
@@ -187,7 +184,14 @@ static bool fit(const call *c, const layout *a, const layout *b, const layout *d
 static bool has_epilogue(const call *c) {
     if (c->epilogue == EPILOGUE_DEFAULT) return true;
     if (c->epilogue != EPILOGUE_BIAS && c->epilogue != BGRADB) return false;
-    return c->bias_type == 0 && c->bias && (uintptr_t)c->bias % 4 == 0;
+    return c->bias && (uintptr_t)c->bias % 4 == 0;
+}
+
+static uint64_t least_of(const uint32_t align[4]) {
+    uint32_t least = align[0];
+    for (int i = 1; i < 4; i++)
+        if (align[i] < least) least = align[i];
+    return least;
 }
 
 int cublasLtMatmulAlgoGetHeuristic(handle *h, call *c, layout *a, layout *b, layout *own_c,
@@ -203,13 +207,14 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(handle *h, call *c, layout *a, layout 
     for (uint64_t number = IN_PLACE; number < N_ALGORITHMS && *n_out < wanted; number++) {
         algorithm one = shape;
         one.number = number;
-        one.align = number == UNALIGNED ? 4 : 16;
+        /* What the caller has said of its matrices has to be true. */
+        one.align = number == UNALIGNED ? 4 : least_of(p->align);
         if (number == HALVES) one.workspace = 2 * shape.m * shape.n * shape.n_matrices * 4;
         if (number == IN_PLACE && !(p->schemes & 1)) continue;
         if (number == HALVES && (!(p->schemes & 2) || shape.k < 2)) continue;
         if (one.workspace > p->most_bytes || one.workspace > MOST_HALVES) continue;
         for (int i = 0; i < 4; i++)
-            if (p->align[i] < one.align) goto next;
+            if (number != UNALIGNED && p->align[i] < 16) goto next;
         out[(*n_out)++] = (choice){.algo = one, .workspace = one.workspace, .waves = 1};
     next:;
     }

@@ -55,7 +55,6 @@ typedef struct wfi_cublaslt_choice {
     X(CUBLASLT_MATMUL_DESC_TRANSB, 4)                                                              \
     X(CUBLASLT_MATMUL_DESC_EPILOGUE, 7)                                                            \
     X(CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8)                                                        \
-    X(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, 26)                                                     \
     X(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                                                 \
     X(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 3)                                               \
     X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 5)                                               \

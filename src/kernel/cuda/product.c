@@ -165,11 +165,9 @@ static int make_call(const wfi_kernel *kernel, lt_product *s) {
                  : make_layout(lt, type_of(kernel, p->y), p->n_matrices, p->m, p->n, false, &s->y);
 }
 
-/* A bias and its gradient are F32. Where they are is told each time; how aligned, at first. */
+/* Where a bias or its gradient is, is told each time; how it is aligned, at first. */
 static int set_epilogue(const lt_product *s, uint32_t epilogue, const void *bias) {
-    const int32_t type = CUDA_R_32F;
     int error = set(s, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    if (!error) error = set(s, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
     return error ? error : set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
 }
 
