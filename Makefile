@@ -41,6 +41,7 @@ uninstall: ## what the last `make install` has put there
 	@scripts/uninstall $(BUILD)
 
 deb: build ## a Debian package
+	@scripts/setup --deb
 	@cpack -G DEB --config $(BUILD)/CPackConfig.cmake -B $(BUILD)/deb
 
 clean: ## remove what was built

@@ -102,4 +102,6 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON) # and with them the loader's cache is renewed
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS gnuplot-nox)
+# Of the one component that there is, so that install_manifest.txt stays as the last installation left it.
+set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};weft;Unspecified;/")
 include(CPack)

@@ -2,7 +2,7 @@
 # bench/train_vs_pytorch: what counts is the least CPU time of the runs, by scripts in place of both sides.
 # label: once
 source tests/cli_helpers.bash
-command -v python3 >/dev/null || exit 77
+command -v python3 >/dev/null || { echo "skipped: python3 is not installed"; exit 77; }
 
 # side NAME CPU_MS...: a script that says one of them after the other, and the same wall time always.
 side() {

@@ -7,16 +7,21 @@ images "$folder/mnist"
 mlp="--model mlp --threads 1"
 words="--model gpt2-tiny --words --threads 1 --batch 8 --tokens 8"
 bytes="--model gpt2-tiny --threads 1 --batch 8 --tokens 8"
-# write FILE PYTHON: what the expression gives, of the bytes that the file has.
-write() { python3 -c "import struct, sys; p = sys.argv[1]; b = open(p, 'rb').read() if len(sys.argv) > 2 else b''; open(p, 'wb').write($2)" "$1" ${3+old}; }
+# write FILE PERL: what the expression gives, of the bytes $b that the file has.
+write() {
+    perl -e 'my ($path, $code) = @ARGV; my $b = ""; local $/;
+        if (open my $in, "<:raw", $path) { $b = <$in>; }
+        my $new = eval $code; die $@ if $@;
+        open my $out, ">:raw", $path or die; print $out $new; close $out or die' "$1" "$2" || fail "perl: $2"
+}
 
 # ---- any file is a text ----
 expect 1 "an ELF program" train $bytes --data "$WEFT" --steps 1
-write "$folder/toks.bin" "struct.pack('<256i', 20240520, 1, 500, *[0] * 253) + struct.pack('<500H', *range(500))"
+write "$folder/toks.bin" 'pack("l<256", 20240520, 1, 500, (0) x 253) . pack("S<500", 0 .. 499)'
 "$WEFT" train $bytes --data "$folder/toks.bin" --steps 1 2>&1 | grep -c "vocabulary 50,257" >/dev/null || fail "llm.c's tokens are something else"
-write "$folder/utf16.txt" "('a text that goes on\n' * 50).encode('utf-16')"
+write "$folder/utf16.txt" '"\xff\xfe" . join "", map { "$_\0" } split //, "a text that goes on\n" x 50'
 expect 1 "is no text: byte 3 is zero" train $bytes --data "$folder/utf16.txt" --steps 1
-write "$folder/latin.txt" "('Gr\xfc\xdfe aus K\xf6ln\n' * 50).encode('latin-1')"
+write "$folder/latin.txt" '"Gr\xfc\xdfe aus K\xf6ln\n" x 50'
 expect 1 "is no UTF-8 at byte 2" train $words --data "$folder/latin.txt" --steps 1
 
 # ---- words mean what they did ----
@@ -35,24 +40,24 @@ expect 1 "does not hold the data that the run" train --resume --out "$folder/w" 
 report train $mlp --data "$folder/mnist" --batch 8 --steps 3 --out "$folder/n" >/dev/null
 one=$(report eval $mlp --data "$folder/mnist" --init "$folder/n" | field loss)
 cp -r "$folder/mnist" "$folder/dark"
-write "$folder"/dark/train-images* "b[:16] + bytes(x // 4 for x in b[16:])" old
+write "$folder"/dark/train-images* 'substr($b, 0, 16) . join "", map { chr(ord($_) >> 2) } split //, substr $b, 16'
 [[ $(report eval $mlp --data "$folder/dark" --init "$folder/n" | field loss) == "$one" ]] || fail "darker images beside give other numbers"
 expect 2 "was trained on pixels normalised by" eval $mlp --data "$folder/mnist" --init "$folder/n" --normalize none
 expect 1 "does not hold the data that the run" train --resume --out "$folder/n" --data "$folder/dark" --steps 4 --threads 1
 
 # ---- files that disagree with themselves ----
 cp -r "$folder/mnist" "$folder/label"
-write "$folder"/label/train-labels* "b[:20] + b'\x0c' + b[21:]" old
+write "$folder"/label/train-labels* 'substr($b, 0, 20) . "\x0c" . substr $b, 21'
 expect 1 "the label of sample 12 is 12" train $mlp --data "$folder/label" --steps 1
 cp -r "$folder/mnist" "$folder/more"
-write "$folder"/more/train-images* "b + b'more'" old
+write "$folder"/more/train-images* '$b . "more"'
 expect 1 "has 4 bytes after" train $mlp --data "$folder/more" --steps 1
-write "$folder/odd.bin" "b'\1\0' * 500 + b'\1'"
+write "$folder/odd.bin" '"\1\0" x 500 . "\1"'
 expect 1 "no whole number of 2 bytes" train $bytes --data "$folder/odd.bin" --data-format tokens --steps 1
-write "$folder/cut.bin" "struct.pack('<256i', 20240520, 1, 5000, *[0] * 253) + b'\1\0' * 900"
+write "$folder/cut.bin" 'pack("l<256", 20240520, 1, 5000, (0) x 253) . "\1\0" x 900'
 expect 1 "announces 5000 tokens" train $bytes --data "$folder/cut.bin" --steps 1
 cp "$folder/n/model.safetensors" "$folder/flipped.safetensors"
-write "$folder/flipped.safetensors" "b[:-9] + bytes([b[-9] ^ 1]) + b[-8:]" old
+write "$folder/flipped.safetensors" 'substr($b, 0, -9) . chr(ord(substr $b, -9, 1) ^ 1) . substr $b, -8'
 expect 1 "is damaged: the CRC-32" eval $mlp --data "$folder/mnist" --init "$folder/flipped.safetensors"
 
 # ---- settings that say two things ----

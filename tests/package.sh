@@ -32,8 +32,13 @@ ninja -C "$root/ON" -t commands all >"$root/commands"
 grep -q "libweft\.so" "$root/commands"
 grep -E "cli/|examples/|tests/|fuzz/" "$root/commands" && { echo "more is built than the library"; exit 1; }
 
-command -v dpkg-shlibdeps >/dev/null || { echo "dpkg-dev is not installed: the Debian package is not made"; exit 0; }
+for tool in dpkg-shlibdeps:dpkg-dev file:file; do
+    command -v "${tool%:*}" >/dev/null || { echo "skipped: ${tool#*:} is not installed, so the Debian package is not made"; exit 77; }
+done
+manifest() { cat "$WEFT_BUILD/install_manifest.txt" 2>/dev/null || true; }
+installed=$(manifest)
 cpack -G DEB --config "$WEFT_BUILD/CPackConfig.cmake" -B "$root/deb" >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
+[[ $(manifest) == "$installed" ]] || { echo "a package that is made changes what 'make uninstall' removes"; exit 1; }
 package=$root/deb/weft_${version#weft }_$(dpkg --print-architecture).deb
 dpkg-deb -f "$package" Depends | grep "libdnnl.*libhwloc" >/dev/null || { echo "Depends: $(dpkg-deb -f "$package" Depends)"; exit 1; }
 dpkg-deb -x "$package" "$root/own"

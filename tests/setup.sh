@@ -53,6 +53,10 @@ expect 0 "tests" "MPICH: " "recommends mpich clang-format-14"
 MISSING=mpich setup
 expect 0 "no tests"
 [[ -z $calls ]] || { echo "MPICH without --tests"; failed=1; }
+MISSING=gnuplot-nox BROKEN=1 setup --tests
+expect 0 "tests without pictures" "Tests that need these are skipped: gnuplot-nox"
+MISSING=file setup --deb
+expect 0 "a package" "file: what" "recommends file"
 MISSING=mpich BROKEN=1 setup --tests
 expect 0 "tests without a package" "could not install: mpich" "Tests that need these are skipped: mpich"
 MISSING="cmake mpich" BROKEN=1 setup --tests
