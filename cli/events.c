@@ -132,7 +132,10 @@ bool events_write(FILE *out, double wall_time, int64_t step, const event_scalar 
 bool events_copy(FILE *in, FILE *out, double wall_time, int64_t keep_steps) {
     message m;
     size_t n = 0;
-    for (; in && read_record(in, &m); n++)
-        if (step_of(&m) <= keep_steps && !write_record(out, &m)) return false;
+    while (in && read_record(in, &m)) {
+        if (step_of(&m) > keep_steps) continue;
+        if (!write_record(out, &m)) return false;
+        n++;
+    }
     return n || events_begin(out, wall_time);
 }
