@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# label: stand_in
+# label: once stand_in
 # What is said of a CUDA driver that is missing, old or broken, of a GPU that is lost or full, and of kernels
 # that do not compile; with which exit status; and that nothing is left.
 source tests/cli_helpers.bash

@@ -4,6 +4,12 @@
 kind=cuda
 source tests/gpu_train.bash
 
+# With sanitizers one run, of all streams: it takes long.
+if grep -q '^WEFT_SANITIZE:.*=.' "$WEFT_BUILD/CMakeCache.txt"; then
+    on cuda:4 --plan dp=2,pp=2 --model gpt2-tiny --tokens 8 --steps 1
+    exit
+fi
+
 mlp=(--model mlp --optimizer adamw --lr 1e-3 --clip-norm 0.5 --ema 0.9)
 near 1e-6 "${mlp[@]}"
 for plan in dp=2,offload=state dp=2,zero=3; do same 2 "$plan" "${mlp[@]}"; done

@@ -1,7 +1,7 @@
 /* Kernels of CUDA devices against the plain C ones, through the stand-ins for the driver, cuBLASLt
  * and cuDNN.
  *
- * label: stand_in
+ * label: serial stand_in
  */
 #include "kernel_gpu.h"
 
