@@ -1,7 +1,6 @@
 /* From options to data, model, plan and recipe. */
 #include "agree.h"
 #include "text.h"
-#include "tuned.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -240,7 +239,8 @@ static wf_status choose_plan(job *j) {
     wf_status status =
         wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, j->plan, WF_PROGRAM_TRAIN, &p);
     if (status != WF_OK) return status;
-    status = find_plan(j, p, &plan);
+    status = job_plan_tests(j, p);
+    if (status == WF_OK) status = find_plan(j, p, &plan);
     wf_program_destroy(p);
     if (status != WF_OK || !plan) return status;
     wf_plan_destroy(j->plan);
@@ -344,7 +344,6 @@ static exit_status open_job(job *j, int64_t n_steps) {
     if (status == WF_OK && !(j->c->command & (FOR_EVAL | FOR_PREDICT)) && (bad = job_measure(j)))
         return bad;
     if (status == WF_OK) status = resolve_recipe(j, n_steps);
-    if (status == WF_OK && j->c->is_root) tuned_warn(o);
     return complain_of(j->c, status);
 }
 

@@ -57,6 +57,8 @@ void job_find_streams(const job *j, int64_t n_streams_out[2]);
 /* An evaluation takes as many samples at once as a microbatch has, or all there are; of streams,
  * one of each. */
 int64_t job_eval_samples(const job *j, wf_data_split split);
+/* Plans them beside the program's step: its peaks, and what would fit, are then theirs, too. */
+wf_status job_plan_tests(const job *j, wf_program *program);
 /* The first replica evaluates; processes of the others have nothing to read. */
 bool job_reads_eval(const job *j);
 /* Plans the memory of job_eval on that split, if it has samples. Errors: DOES_NOT_FIT. */

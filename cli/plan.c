@@ -5,60 +5,28 @@
 #include "mesh.h"
 #include "report.h"
 #include "text.h"
+#include "tuned.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The program of a step, and those of a test: of whole pieces, and of what is left. */
-typedef struct programs {
-    wf_program *step, *test[2]; /* NULL: the data has no such test */
-} programs;
-
-/* Of a step, but with the peak of a test where that is higher. */
-static wf_rank_summary summary_of(const programs *all, int rank) {
-    wf_rank_summary r = wf_program_rank(all->step, rank);
-    for (int t = 0; t < 2; t++) {
-        if (!all->test[t]) continue;
-        wf_rank_summary test = wf_program_rank(all->test[t], rank);
-        if (test.host_peak_bytes > r.host_peak_bytes) r.host_peak_bytes = test.host_peak_bytes;
-        if (test.disk_peak_bytes > r.disk_peak_bytes) r.disk_peak_bytes = test.disk_peak_bytes;
-        if (test.peak_bytes <= r.peak_bytes) continue;
-        r.peak_bytes = test.peak_bytes;
-        r.bound_bytes = test.bound_bytes;
-        r.peak_unit = test.peak_unit;
-    }
-    return r;
-}
 
 /* What of the peak lies between blocks: of it less what may be alive at once. */
 static double fragmentation_of(const wf_rank_summary *r) {
     return r->peak_bytes ? 1 - (double)r->bound_bytes / (double)r->peak_bytes : 0;
 }
 
-static double worst_fragmentation(const programs *all) {
+static double worst_fragmentation(const wf_program *p) {
     double worst = 0;
-    for (int rank = 0; rank < wf_program_n_ranks(all->step); rank++) {
-        wf_rank_summary r = summary_of(all, rank);
+    for (int rank = 0; rank < wf_program_n_ranks(p); rank++) {
+        wf_rank_summary r = wf_program_rank(p, rank);
         worst = fmax(worst, fragmentation_of(&r));
     }
     return worst;
 }
 
-static wf_status create_tests(const job *j, programs *all) {
-    int64_t n = j->about.n_test, piece = n ? job_eval_samples(j, WF_DATA_TEST) : 1;
-    const int64_t n_samples[2] = {n ? piece : 0, n % piece};
-    wf_status status = WF_OK;
-    for (int t = 0; t < 2 && status == WF_OK; t++)
-        if (n_samples[t])
-            status =
-                wf_program_create_like(all->step, WF_PROGRAM_FORWARD, n_samples[t], &all->test[t]);
-    return status;
-}
-
-static void say_rank(const cli *c, const programs *all, int rank) {
-    const wf_program *p = all->step;
-    wf_rank_summary r = summary_of(all, rank);
+static void say_rank(const cli *c, const wf_program *p, int rank) {
+    wf_rank_summary r = wf_program_rank(p, rank);
     char n[TEXT_BYTES], peak[TEXT_BYTES], bound[TEXT_BYTES], state[TEXT_BYTES];
     char sent[TEXT_BYTES], received[TEXT_BYTES];
     say(c, "\nrank %d: %s parameters, %d instructions\n", rank,
@@ -95,11 +63,11 @@ static void say_rank(const cli *c, const programs *all, int rank) {
 }
 
 /* Side by side: where the work is divided unevenly, it shows. */
-static void say_ranks(const cli *c, const programs *all) {
+static void say_ranks(const cli *c, const wf_program *p) {
     say(c, "\n%4s %12s %12s %12s %12s %12s %12s\n", "rank", "held", "optimizer", "copied", "peak",
         "sends", "receives");
-    for (int rank = 0; rank < wf_program_n_ranks(all->step); rank++) {
-        wf_rank_summary r = summary_of(all, rank);
+    for (int rank = 0; rank < wf_program_n_ranks(p); rank++) {
+        wf_rank_summary r = wf_program_rank(p, rank);
         char held[TEXT_BYTES], optimizer[TEXT_BYTES], copied[TEXT_BYTES], peak[TEXT_BYTES];
         char sent[TEXT_BYTES], received[TEXT_BYTES];
         say(c, "%4d %12s %12s %12s %12s %12s %12s\n", rank,
@@ -111,9 +79,8 @@ static void say_ranks(const cli *c, const programs *all) {
     }
 }
 
-static json_t *rank_json(const job *j, const programs *all, int rank) {
-    const wf_program *p = all->step;
-    wf_rank_summary r = summary_of(all, rank);
+static json_t *rank_json(const job *j, const wf_program *p, int rank) {
+    wf_rank_summary r = wf_program_rank(p, rank);
     json_t *units = json_array();
     char device[WF_DEVICE_NAME_BYTES];
     for (int u = 0; u < r.n_units; u++) {
@@ -169,8 +136,7 @@ static exit_status check_fits(const job *j, const wf_program *p, json_t *proposa
 
 /* ---- the command ---- */
 
-static exit_status show(cli *c, const job *j, const programs *all) {
-    const wf_program *p = all->step;
+static exit_status show(cli *c, const job *j, const wf_program *p) {
     json_t *ranks = json_array(), *would_fit = json_array(), *proposals = json_array();
     char *text = NULL, flops[TEXT_BYTES], sent[TEXT_BYTES];
     wf_dry_run run;
@@ -182,27 +148,23 @@ static exit_status show(cli *c, const job *j, const programs *all) {
         json_decref(proposals);
         return complain_of(c, status);
     }
+    tuned_warn(&c->o, p);
     job_describe_chosen(j, p);
     if (wf_program_n_ranks(p) > 1) mesh_say(c, j->plan);
     for (int r = 0; r < wf_program_n_ranks(p); r++) {
-        say_rank(c, all, r);
-        json_array_append_new(ranks, rank_json(j, all, r));
+        say_rank(c, p, r);
+        json_array_append_new(ranks, rank_json(j, p, r));
     }
-    if (wf_program_n_ranks(p) > 1) say_ranks(c, all);
+    if (wf_program_n_ranks(p) > 1) say_ranks(c, p);
     say(c, "\none step: %s FLOP, %s between ranks\n", text_of_count(flops, run.flops),
         text_of_bytes(sent, (double)run.sent_bytes));
     if (text) say(c, "\n%s", text);
     exit_status fits = check_fits(j, p, proposals, would_fit);
-    for (int t = 0; t < 2 && !fits; t++) {
-        if (!all->test[t]) continue;
-        status = wf_program_fits(all->test[t], c->o.device_memory, c->o.host_memory, NULL, NULL);
-        if (status != WF_OK) fits = job_complain_of_eval(j, status, JOB_EVAL_ADVICE);
-    }
     json_t *report = json_pack(
         "{s:s, s:s, s:s, s:o, s:o, s:o, s:b, s:o, s:o, s:f, s:f, s:I}", "weft", WEFT_VERSION,
         "costs", costs_text(p), "plan", wf_program_plan(p), "recipe", options_recipe(&c->o), "mesh",
         mesh_json(j->plan), "ranks", ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit,
-        "proposals", proposals, "fragmentation", worst_fragmentation(all), "flops", run.flops,
+        "proposals", proposals, "fragmentation", worst_fragmentation(p), "flops", run.flops,
         "sent_bytes", (json_int_t)run.sent_bytes);
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
@@ -230,7 +192,7 @@ static exit_status check_ranks(const job *j) {
 exit_status run_plan(cli *c) {
     job j;
     resumed from;
-    programs all = {0};
+    wf_program *p = NULL;
     exit_status bad = c->o.draw ? draw_check(c->o.draw) : EXIT_DONE;
     if (!bad && c->o.resume) bad = checkpoint_read(c, EXIT_DONE, &from);
     if (!bad) bad = job_open(c, -1, &j);
@@ -242,11 +204,10 @@ exit_status run_plan(cli *c) {
     }
     job_describe(&j);
     wf_status status =
-        wf_program_create(c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &all.step);
-    if (status == WF_OK) status = create_tests(&j, &all);
-    bad = status == WF_OK ? show(c, &j, &all) : complain_of(c, status);
-    wf_program_destroy(all.step);
-    for (int t = 0; t < 2; t++) wf_program_destroy(all.test[t]);
+        wf_program_create(c->ctx, j.model, &c->o.recipe, j.plan, WF_PROGRAM_TRAIN, &p);
+    if (status == WF_OK) status = job_plan_tests(&j, p);
+    bad = status == WF_OK ? show(c, &j, p) : complain_of(c, status);
+    wf_program_destroy(p);
     job_close(&j);
     return bad;
 }

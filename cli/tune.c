@@ -6,6 +6,8 @@
 #include "text.h"
 #include "tuned.h"
 
+#include <string.h>
+
 static exit_status measure(const cli *c, wf_tuning *tuning) {
     int n = wf_tuning_n_shapes(tuning);
     exit_status bad = EXIT_DONE;
@@ -60,6 +62,15 @@ static void say_table(const cli *c, const wf_tuning *tuning) {
     say(c, "\n");
 }
 
+static void warn_empty(const cli *c) {
+    bool widens = c->o.recipe.dtype == WF_BF16 && strcmp(wf_info_bf16(), "bf16");
+    complain(EXIT_DONE,
+             "no shape of this step can be computed in several ways, so the table is empty%s",
+             widens ? "; bf16 is multiplied as f32 here, by the ways of f32's table: leave --dtype "
+                      "bf16 out to measure them"
+                    : "");
+}
+
 static exit_status tune(cli *c, const job *j) {
     wf_tuning *tuning;
     char name[100];
@@ -73,6 +84,7 @@ static exit_status tune(cli *c, const job *j) {
     json_t *table = json_pack("{s:i, s:s, s:s, s:s, s:i, s:o}", "weft_kernels", TUNED_VERSION,
                               "weft", WEFT_VERSION, "processor", processor_name(name), "library",
                               wf_info_library(0), "threads", c->o.recipe.n_threads, "rows", rows);
+    if (!bad && !wf_tuning_n_shapes(tuning)) warn_empty(c);
     if (!bad) say_table(c, tuning);
     wf_tuning_destroy(tuning);
     if (!bad) bad = complain_of(c, effort_since(c, &begin, &spent));

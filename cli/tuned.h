@@ -10,7 +10,7 @@
  * `tuned` of the recipe. `where` names it in errors. */
 bool tuned_of_table(options *o, const json_t *root, const char *where);
 /* Says so, if the table was measured on another processor, with another library or with other
- * threads than the recipe has, which is resolved. */
-void tuned_warn(const options *o);
+ * threads than the program has, or none of its kernels is computed in another way by it. */
+void tuned_warn(const options *o, const wf_program *program);
 
 #endif

@@ -1,6 +1,7 @@
 /* A job at work: loader, trainer, steps, evaluation, and what is said before. */
 #include "job.h"
 #include "text.h"
+#include "tuned.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,6 +24,12 @@ int64_t job_eval_samples(const job *j, wf_data_split split) {
     int64_t n = split == WF_DATA_TEST ? j->about.n_test : j->about.n_train;
     int64_t piece = r->batch / r->n_micro;
     return piece < n ? piece : n;
+}
+
+wf_status job_plan_tests(const job *j, wf_program *program) {
+    int64_t n_streams[2];
+    job_find_streams(j, n_streams);
+    return wf_program_plan_tests(program, j->about.n_test, n_streams[WF_DATA_TEST]);
 }
 
 /* Which replica the process works for. */
@@ -98,6 +105,7 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
             recipe.n_micro * job_eval_samples(j, j->about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);
     wf_status status =
         wf_trainer_create(j->c->ctx, j->model, &recipe, j->plan, &config, trainer_out);
+    if (status == WF_OK && j->c->is_root) tuned_warn(o, wf_trainer_program(*trainer_out));
     if (status == WF_OK && !config.forward_only) status = describe_files(j, *trainer_out);
     if (status == WF_OK && !config.forward_only)
         job_describe_chosen(j, wf_trainer_program(*trainer_out));

@@ -75,6 +75,13 @@ train="train $gpt --steps 2 --optimizer adam"
     edit elsewhere 's/"library": "oneDNN/"library": "another/'
     expect 0 "was measured with another" $train --kernels "$folder/elsewhere.json"
     expect 0 "1 thread, and this is oneDNN" plan $gpt --threads 2 --kernels "$folder/gpt.json"
+    # weft generate as the others, by a run that was trained; its shapes are of other rows.
+    gen="generate --init $folder/run --prompt aa --steps 1 --threads 1"
+    expect 0 "names no shape of this model" $gen --kernels "$folder/forced.json"
+    "$WEFT" $gen >/dev/null 2>"$folder/said" && [[ ! -s $folder/said ]] || fail "weft generate without a table: $(cat "$folder/said")"
+    expect 0 "names no shape of this model" train --model mlp --data synthetic --batch 8 --steps 1 --threads 1 --kernels "$folder/forced.json"
+    expect 0 "names no shape of this model" plan --model mlp --data synthetic --batch 8 --threads 1 --kernels "$folder/forced.json"
+    "$WEFT" $train --kernels "$folder/forced.json" >/dev/null 2>"$folder/said" && grep names "$folder/said" && fail "a table that is used: $(cat "$folder/said")"
     # What is typed stands in the place of what a file says: of the table, and of whom it was made for.
     echo "{\"kernels\": \"$folder/elsewhere.json\"}" >"$folder/config.json"
     report $train --config "$folder/config.json" | grep -q '"tuned": "linear' || fail "--config has no table"
@@ -100,6 +107,9 @@ train="train $gpt --steps 2 --optimizer adam"
     expect 2 "more than the 16383 characters that a recipe takes" $train --kernels "$folder/long.json"
     expect 2 "recipe: tuned at 'linear:1'" $train --tuned "linear:1"
     expect 2 "a name is missing in 'linear:1=plain+'; a + stands between two" $train --tuned "linear:1=plain+"
+    # Where bf16 is multiplied as f32, f32's table serves it.
+    "$WEFT" tune $gpt --dtype bf16 --repeat 1 --json "$folder/bf16.json" >/dev/null 2>"$folder/said" || fail "weft tune --dtype bf16: $(cat "$folder/said")"
+    grep -q '"shape"' "$folder/bf16.json" || grep -q "so the table is empty" "$folder/said" || fail "an empty table without a sentence"
     expect 2 "--repeat wants at least 1" tune $gpt --repeat 0
     expect 1 "" tune $gpt --repeat 1 --out "$folder/nothing/table.json"
     # A way that there is not is computed as usual.

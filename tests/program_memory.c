@@ -324,6 +324,56 @@ static void proposals_fit(void **state) {
     test_context_end(ctx);
 }
 
+/* With tests of so many samples at once beside the step; 0: as many as a microbatch has. */
+static wf_program *make_tested(wf_context *ctx, const char *model, const char *plan_text,
+                               int64_t n_micro, int64_t n_at_once) {
+    wf_model_config config = WF_MODEL_CONFIG_INIT;
+    if (!strcmp(model, "lstm")) config.hidden = config.embedding = 16;
+    wf_program *p = make_sized(ctx, model, config, plan_text, n_micro, 4, "sgd");
+    TEST_OK(ctx, wf_program_plan_tests(p, 75, n_at_once));
+    TEST_REFUSED(ctx, wf_program_plan_tests(p, 75, 0), WF_INVALID_ARG, "planned once");
+    return p;
+}
+
+/* What is proposed has room for the tests, too, of the proposal's own microbatches. */
+static void proposals_have_room_for_tests(void **state) {
+    (void)state;
+    static const struct {
+        const char *model;
+        int64_t n_at_once;
+        bool is_larger; /* a test than a step */
+    } cases[] = {{"lstm", 0, false},
+                 {"lstm", 50, true},
+                 {"mlp", 50, false},
+                 {"gpt2-tiny", 50, true},
+                 {"resnet18", 50, false}};
+    wf_context *ctx = test_context();
+    for (size_t c = 0; c < WFI_COUNT(cases); c++) {
+        wf_program *p = make_tested(ctx, cases[c].model, "", 4, cases[c].n_at_once);
+        size_t peak = highest_peak(p);
+        int n_all = 0;
+        for (size_t share = 100; share >= 60; share -= 40) {
+            size_t memory = peak / 100 * share;
+            wf_proposal *found;
+            int n;
+            TEST_OK(ctx, wf_program_propose(p, memory, 0, &found, &n));
+            for (int k = 0; k < n; k++, n_all++) {
+                wf_program *other = make_tested(ctx, cases[c].model, found[k].plan,
+                                                found[k].n_micro, cases[c].n_at_once);
+                assert_int_equal(highest_peak(other), found[k].peak_bytes);
+                TEST_OK(ctx, wf_program_fits(other, memory, 0, NULL, NULL));
+                wf_program_destroy(other);
+            }
+            wf_proposals_destroy(ctx, found, n);
+        }
+        assert_true(n_all > 0);
+        TEST_REFUSED(ctx, wf_program_fits(p, peak - 1, 0, NULL, NULL), WF_DOES_NOT_FIT,
+                     cases[c].is_larger ? "bytes for tests, 1 more than" : "bytes, 1 more than");
+        wf_program_destroy(p);
+    }
+    test_context_end(ctx);
+}
+
 /* Of those that have several stages a rank, too. */
 static void schedules_are_proposed(void **state) {
     (void)state;
@@ -419,6 +469,7 @@ int main(void) {
         cmocka_unit_test(ops_write_over_inputs),
         cmocka_unit_test(large_gradients_are_not_kept_apart),
         cmocka_unit_test(proposals_fit),
+        cmocka_unit_test(proposals_have_room_for_tests),
         cmocka_unit_test(schedules_are_proposed),
         cmocka_unit_test(remedies_and_layers),
     };

@@ -73,6 +73,13 @@ WF_API void wf_program_destroy(wf_program *program);
 WF_API WF_NODISCARD wf_status wf_program_create_like(const wf_program *like, wf_program_kind kind,
                                                      int64_t n_samples, wf_program **program_out);
 
+/* Tests are planned beside a training step: forward runs of `n_samples`, so many at once (0: as
+ * many as a microbatch has). From then on it is of them, too, what wf_program_rank says of peaks,
+ * what wf_program_fits wants, and what wf_program_propose proposes. Errors: those of
+ * wf_program_create. */
+WF_API WF_NODISCARD wf_status wf_program_plan_tests(wf_program *program, int64_t n_samples,
+                                                    int64_t n_at_once);
+
 /* Proves that the program computes what one rank would: no deadlock, no two
  * unordered accesses to the same bytes, every gradient summed once in the recipe's
  * order. Errors: BUG; the sentence names the first instruction that is wrong. */
@@ -101,6 +108,9 @@ WF_API wf_rank_summary wf_program_rank(const wf_program *program, int rank);
  * a step needs: of the state, the weights, and with recipe.ema their average. What several ranks
  * hold alike is the first one's. No such rank: 0. */
 WF_API size_t wf_program_save_bytes(const wf_program *program, int rank);
+/* Of a microbatch's kernels, how many are computed in the way that recipe.tuned names for their
+ * shape. */
+WF_API int wf_program_n_tuned(const wf_program *program);
 WF_API wf_unit_summary wf_program_unit(const wf_program *program, int rank, int unit);
 WF_API const wf_recipe *wf_program_recipe(const wf_program *program); /* resolved */
 /* The text of its plan, with what recompute=auto has chosen. Borrowed. */

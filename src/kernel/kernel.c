@@ -107,6 +107,7 @@ static wf_status create_tuned(wf_context *ctx, const wf_graph *graph, const wfi_
          *wanted && !*kernel_out && i < options->backend->n_implementations; i++)
         WF_TRY(create_wanted(ctx, graph, node, options, options->backend->implementations[i],
                              wanted, kernel_out));
+    if (*kernel_out) (*kernel_out)->is_tuned = true;
     if (*wanted && !*kernel_out)
         wfi_log(ctx, WF_LOG_DEBUG, "dispatch", "there is no %s for %s", wanted, shape);
     return WF_OK;

@@ -83,7 +83,8 @@ struct wfi_kernel {
     const char *detail; /* what the library calls it; static or owned by state; may be "" */
     void *state;
     size_t scratch_bytes;
-    bool adds; /* to its outputs, instead of overwriting them */
+    bool adds;     /* to its outputs, instead of overwriting them */
+    bool is_tuned; /* in the way that the recipe's table names */
     /* Operands are the node's inputs, then its outputs. */
     int n_operands;
     size_t bytes[WFI_MAX_OPERANDS];             /* extent as the kernel uses it; 0: absent */

@@ -130,7 +130,7 @@ static bool has_narrow(const wf_graph *g, const wfi_node *node) {
 }
 
 /* n: elements of each operand; 0: all that there are. */
-static wf_status create_part(const wfi_kernel *kernel, int64_t n, part *p) {
+static wf_status create_part(wfi_kernel *kernel, int64_t n, part *p) {
     const wf_graph *g = kernel->graph;
     p->graph = *g;
     p->graph.values = p->values;
@@ -147,10 +147,12 @@ static wf_status create_part(const wfi_kernel *kernel, int64_t n, part *p) {
         if (n) value->shape = WF_SHAPE(n), value->layout = WFI_PLAIN;
         *(i < p->node.n_in ? &p->node.in[i] : &p->node.out[i - p->node.n_in]) = i;
     }
-    return kernel->adds
-               ? wfi_kernel_create_adding(kernel->ctx, &p->graph, &p->node, &kernel->options,
-                                          &p->kernel)
-               : wfi_kernel_create(kernel->ctx, &p->graph, &p->node, &kernel->options, &p->kernel);
+    if (kernel->adds)
+        return wfi_kernel_create_adding(kernel->ctx, &p->graph, &p->node, &kernel->options,
+                                        &p->kernel);
+    WF_TRY(wfi_kernel_create(kernel->ctx, &p->graph, &p->node, &kernel->options, &p->kernel));
+    kernel->is_tuned = p->kernel->is_tuned;
+    return WF_OK;
 }
 
 static wf_status create_parts(wfi_kernel *kernel, widened *w) {

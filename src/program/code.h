@@ -120,6 +120,7 @@ typedef struct wfi_code {
     bool splits_weight;
     size_t gap_bytes;     /* see wf_program */
     int32_t variant;      /* its number */
+    int32_t n_tuned;      /* kernels that are as the recipe's table says */
     wfi_unit_code *units; /* [n_units] */
     wfi_place *place;     /* [n_values], of alias roots */
 } wfi_code;

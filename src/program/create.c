@@ -237,8 +237,33 @@ wf_status wf_program_create_like(const wf_program *like, wf_program_kind kind, i
                               like->use, like, program_out);
 }
 
+wf_status wf_program_plan_tests(wf_program *p, int64_t n_samples, int64_t n_at_once) {
+    int64_t most = n_at_once ? n_at_once : p->recipe.batch / p->recipe.n_micro;
+    int64_t piece = wfi_min_i64(most, n_samples);
+    if (n_samples < 0 || n_at_once < 0 || p->tests[0])
+        return wfi_fail(p->ctx, WF_INVALID_ARG,
+                        "a program's tests: %lld samples, %lld at once, planned once",
+                        (long long)n_samples, (long long)n_at_once);
+    p->n_test = n_samples;
+    p->n_at_once = n_at_once;
+    if (!piece) return WF_OK;
+    WF_TRY(wf_program_create_like(p, WF_PROGRAM_FORWARD, piece, &p->tests[0]));
+    if (n_samples % piece == 0) return WF_OK;
+    return wf_program_create_like(p, WF_PROGRAM_FORWARD, n_samples % piece, &p->tests[1]);
+}
+
+const wf_program *wfi_program_largest(const wf_program *p, wfi_space space, int32_t rank) {
+    const wf_program *largest = p;
+    for (size_t t = 0; t < WFI_COUNT(p->tests); t++)
+        if (p->tests[t] && p->tests[t]->ranks[rank].arenas[space].peak_bytes >
+                               largest->ranks[rank].arenas[space].peak_bytes)
+            largest = p->tests[t];
+    return largest;
+}
+
 void wf_program_destroy(wf_program *p) {
     if (!p) return;
+    for (size_t t = 0; t < WFI_COUNT(p->tests); t++) wf_program_destroy(p->tests[t]);
     for (int32_t v = 0; v < p->n_variants; v++) {
         wfi_code_destroy(p->variants[v].code);
         wf_graph_destroy(p->variants[v].graph);

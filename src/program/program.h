@@ -111,6 +111,9 @@ struct wf_program {
     const wfi_backend **unit_backends; /* ... or [n_units] of each unit; NULL: all the same */
     wfi_program_use use;
     const wf_program *like; /* while it is made: whose state, in the same arenas, is left alone */
+    /* Forward runs beside it: of whole pieces, and of what is left; NULL: there is none. */
+    wf_program *tests[2];
+    int64_t n_test, n_at_once; /* samples of all of them; 0: as many as a microbatch */
     /* > 0, for tests: no two blocks or temporaries share bytes, and so many lie between them, which
      * nobody may write (run/gaps.h). */
     size_t gap_bytes;
@@ -420,6 +423,8 @@ wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists);
 
 /* Like wf_program_create, for a trainer, of that backend's kernels. Errors: UNSUPPORTED: it has
  * none for an op. */
+/* Which of the program and its tests needs most on the rank. */
+const wf_program *wfi_program_largest(const wf_program *p, wfi_space space, int32_t rank);
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                              const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
                              wfi_program_use use, const wf_program *like, wf_program **program_out);

@@ -442,6 +442,7 @@ static wf_status create_kernels(builder *b) {
         if (node->dead) continue;
         if (wfi_node_is_alias(g, node)) continue;
         WF_TRY(wfi_kernel_create(b->code->ctx, g, node, &b->options[node->unit], &b->kernels[n]));
+        b->code->n_tuned += b->kernels[n]->is_tuned;
     }
     return WF_OK;
 }

@@ -38,6 +38,10 @@ static wfi_extent first_held(const wf_program *p, int32_t stage, wfi_block_kind 
     return own;
 }
 
+int wf_program_n_tuned(const wf_program *p) {
+    return p->code->n_tuned;
+}
+
 size_t wf_program_save_bytes(const wf_program *p, int rank) {
     const wf_graph *g = p->graph;
     size_t n_states = (size_t)wfi_recipe_n_states(&p->recipe), bytes = 0,
@@ -63,15 +67,18 @@ size_t wf_program_save_bytes(const wf_program *p, int rank) {
 
 wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
     if (rank < 0 || rank >= p->n_ranks) return (wf_rank_summary){.peak_unit = ""};
+    const wf_program *largest = wfi_program_largest(p, WFI_SPACE_DEVICE, rank);
     const wfi_rank *r = &p->ranks[rank];
-    const wfi_arena_plan *device = &r->arenas[WFI_SPACE_DEVICE];
-    wf_rank_summary s = {.peak_bytes = device->peak_bytes,
-                         .bound_bytes = device->bound_bytes,
-                         .state_bytes = device->state_bytes,
+    wfi_arena_plan need[WFI_N_SPACES];
+    for (int k = 0; k < WFI_N_SPACES; k++)
+        need[k] = wfi_program_largest(p, (wfi_space)k, rank)->ranks[rank].arenas[k];
+    wf_rank_summary s = {.peak_bytes = need[WFI_SPACE_DEVICE].peak_bytes,
+                         .bound_bytes = need[WFI_SPACE_DEVICE].bound_bytes,
+                         .state_bytes = r->arenas[WFI_SPACE_DEVICE].state_bytes,
                          .sent_bytes = r->sent_bytes,
                          .received_bytes = r->received_bytes,
-                         .host_peak_bytes = r->arenas[WFI_SPACE_HOST].peak_bytes,
-                         .disk_peak_bytes = r->arenas[WFI_SPACE_DISK].peak_bytes,
+                         .host_peak_bytes = need[WFI_SPACE_HOST].peak_bytes,
+                         .disk_peak_bytes = need[WFI_SPACE_DISK].peak_bytes,
                          .fetched_bytes = r->fetched_bytes,
                          .evicted_bytes = r->evicted_bytes,
                          .peak_unit = ""};
@@ -92,7 +99,8 @@ wf_rank_summary wf_program_rank(const wf_program *p, int rank) {
             s.copied_bytes += block->bytes;
     }
     for (int st = 0; st < WFI_N_STREAMS; st++) s.n_instructions += r->n_stream[st];
-    int32_t unit = r->peak_instruction < 0 ? -1 : p->instructions[r->peak_instruction].unit;
+    int32_t peak = largest->ranks[rank].peak_instruction;
+    int32_t unit = peak < 0 ? -1 : largest->instructions[peak].unit;
     if (unit >= 0) s.peak_unit = p->graph->units[unit].name;
     return s;
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static size_t peak_of(const wf_program *p, wfi_space space, int32_t rank) {
-    return p->ranks[rank].arenas[space].peak_bytes;
+    return wfi_program_largest(p, space, rank)->ranks[rank].arenas[space].peak_bytes;
 }
 
 static int32_t largest_rank(const wf_program *p, wfi_space space) {
@@ -216,7 +216,8 @@ static wf_status try_candidate(search *s, candidate *c, int64_t n_micro, bool *f
     if (status != WF_OK) return status == WF_NO_MEMORY ? status : WF_OK;
     for (int32_t r = 0; r < other->n_ranks; r++)
         c->is_done |= other->ranks[r].arenas[WFI_SPACE_DEVICE].state_bytes > s->device_bytes;
-    if (fits(s, other)) {
+    if (fits(s, other)) status = wf_program_plan_tests(other, s->p->n_test, s->p->n_at_once);
+    if (status == WF_OK && fits(s, other)) {
         c->is_done = *fits_out = true;
         status = add_found(s, other);
     }
@@ -334,6 +335,10 @@ static wf_status lower_larger(const wf_program *p, const wf_proposal *by, int64_
         status = wfi_program_create(p->ctx, model, &recipe, plan, p->backend, p->kind, WFI_USE_LOOK,
                                     NULL, larger_out);
         wf_plan_destroy(plan);
+        if (status == WF_OK) {
+            status = wf_program_plan_tests(*larger_out, p->n_test, p->n_at_once);
+            if (status != WF_OK) wf_program_destroy(*larger_out);
+        }
     }
     wf_model_destroy(model);
     return status;
@@ -404,12 +409,13 @@ static wf_status add_advice(const search *s, const wf_proposal *proposals, int n
 static wf_status refuse(const search *s, int32_t device, int32_t host, const char *advice) {
     const wf_program *p = s->p;
     size_t peak = peak_of(p, WFI_SPACE_DEVICE, device);
+    bool is_test = wfi_program_largest(p, WFI_SPACE_DEVICE, device) != p;
     if (peak > s->device_bytes)
         return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
-                        "rank %d needs %zu bytes, %zu more than the %zu given; the peak is in unit "
-                        "%s; %s",
-                        device, peak, peak - s->device_bytes, s->device_bytes,
-                        wf_program_rank(p, device).peak_unit, advice);
+                        "rank %d needs %zu bytes%s, %zu more than the %zu given; the peak is in "
+                        "unit %s; %s",
+                        device, peak, is_test ? " for tests" : "", peak - s->device_bytes,
+                        s->device_bytes, wf_program_rank(p, device).peak_unit, advice);
     peak = peak_of(p, WFI_SPACE_HOST, host);
     return wfi_fail(p->ctx, WF_DOES_NOT_FIT,
                     "rank %d needs %zu bytes of the host's memory, %zu more than the %zu given; "
