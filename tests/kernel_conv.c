@@ -57,6 +57,28 @@ static void test_conv(void **state) {
     }
 }
 
+/* Windows that are larger than the images: only the weights that meet an image are multiplied, and
+ * the others' gradient is 0. */
+static void test_trimmed(void **state) {
+    (void)state;
+    const fast_op must[MOST_FAST_OPS] = {{"conv2d", "trimmed"},
+                                         {"conv2d_backward_data", "trimmed"},
+                                         {"conv2d_backward_weight", "trimmed"}};
+    static const conv_case cases[] = {
+        {3, 32, 48, 1, 1, 3, 1, 1, 1, 0, 1}, {5, 16, 32, 2, 2, 3, 2, 1, 1, 1, 1},
+        {2, 32, 16, 2, 2, 5, 1, 2, 1, 1, 1}, {2, 16, 16, 1, 2, 5, 2, 2, 1, 0, 1},
+        {4, 16, 32, 2, 2, 3, 1, 2, 1, 0, 2}, {1, 16, 16, 2, 2, 4, 1, 1, 1, 1, 1},
+    };
+    for (size_t i = 0; i < WFI_COUNT(cases); i++)
+        check_kernels(conv_model, &cases[i], cases[i].batch, true, WF_CONV_AUTO, 1, must);
+    /* Cut on one side alone: as a whole. In groups, and not in blocks: as well. */
+    static const conv_case whole[] = {{2, 16, 16, 1, 4, 3, 1, 1, 1, 0, 1},
+                                      {2, 32, 32, 1, 1, 3, 1, 1, 2, 0, 1},
+                                      {2, 20, 8, 1, 1, 3, 1, 1, 1, 1, 1}};
+    for (size_t i = 0; i < WFI_COUNT(whole); i++)
+        assert_true(check_graph(conv_model, &whole[i], whole[i].batch, true, WF_CONV_AUTO, 1) >= 3);
+}
+
 /* oneDNN 3 has no Winograd any more, and 2 has it for AVX-512 alone; then the convolution is a
  * direct one. */
 static bool has_winograd(void) {
@@ -232,9 +254,10 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv),    cmocka_unit_test(test_winograd),
-        cmocka_unit_test(test_block),   cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_extents), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_conv),      cmocka_unit_test(test_trimmed),
+        cmocka_unit_test(test_winograd),  cmocka_unit_test(test_block),
+        cmocka_unit_test(test_pool),      cmocka_unit_test(test_extents),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,16 @@
 #include "kernel/cpu.h"
 
+#include <string.h>
+
 typedef struct accumulator {
     int64_t n_out, n_in, n_space; /* plain: n_out is all */
+    int64_t n_columns;            /* of the window, blocked */
+    wfi_window_part part;
     bool add;
 } accumulator;
 
 static wf_status prepare(wfi_kernel *kernel) {
-    const accumulator *a = kernel->state;
-    kernel->extent[0] = kernel->extent[1] =
-        (size_t)(a->n_out * a->n_in * a->n_space) * sizeof(float);
+    for (int i = 0; i < 2; i++) kernel->extent[i] = kernel->bytes[i];
     return WF_OK;
 }
 
@@ -23,7 +25,9 @@ static wf_status create(wfi_kernel *kernel, const wfi_kernel_impl *impl, accumul
     kernel->state = state;
     kernel->impl = impl;
     kernel->detail = "";
-    kernel->bytes[0] = kernel->bytes[1] = (size_t)(a.n_out * a.n_in * a.n_space) * sizeof(float);
+    int64_t n_given = a.part.n_rows * a.part.n_columns;
+    kernel->bytes[0] = (size_t)(a.n_out * a.n_in * n_given) * sizeof(float);
+    kernel->bytes[1] = (size_t)(a.n_out * a.n_in * a.n_space) * sizeof(float);
     return WF_OK;
 }
 
@@ -46,7 +50,9 @@ static const wfi_kernel_impl plain_impl = {
 };
 
 wf_status wfi_accumulate_plain(wfi_kernel *kernel, const wf_shape *shape, bool add) {
-    return create(kernel, &plain_impl, (accumulator){wf_shape_n_elem(shape), 1, 1, add});
+    return create(
+        kernel, &plain_impl,
+        (accumulator){.n_out = wf_shape_n_elem(shape), 1, 1, 1, {0, 0, 1, 1}, .add = add});
 }
 
 /* ---- blocked ---- */
@@ -89,6 +95,33 @@ static wf_status run_blocked(wfi_kernel *kernel, wfi_stream_queue *stream, void 
     return WF_OK;
 }
 
+static void move_part(float *restrict window, const float *restrict block, const accumulator *a) {
+    const wfi_window_part *part = &a->part;
+    for (int64_t r = 0; r < part->n_rows; r++)
+        for (int64_t c = 0; c < part->n_columns; c++) {
+            float *to = &window[(part->row + r) * a->n_columns + part->column + c];
+            float value = block[(r * part->n_columns + c) * BLOCK * BLOCK];
+            *to = a->add ? *to + value : value;
+        }
+}
+
+static wf_status run_part(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                          void *scratch, const wfi_step_args *step) {
+    (void)stream, (void)scratch, (void)step;
+    const accumulator *a = kernel->state;
+    const float *block = operands[0];
+    float *sum = operands[1];
+    int64_t n_given = a->part.n_rows * a->part.n_columns;
+    if (!a->add) memset(sum, 0, kernel->bytes[1]);
+    for (int64_t out = 0; out < a->n_out; out += BLOCK)
+        for (int64_t in = 0; in < a->n_in; in += BLOCK, block += BLOCK * BLOCK * n_given)
+            for (int64_t o = 0; o < BLOCK; o++)
+                for (int64_t i = 0; i < BLOCK; i++)
+                    move_part(sum + ((out + o) * a->n_in + in + i) * a->n_space,
+                              block + i * BLOCK + o, a);
+    return WF_OK;
+}
+
 static const wfi_kernel_impl blocked_impl = {
     .name = "blocked",
     .prepare = prepare,
@@ -96,7 +129,17 @@ static const wfi_kernel_impl blocked_impl = {
     .destroy = destroy,
 };
 
-wf_status wfi_accumulate_blocked(wfi_kernel *kernel, const wf_shape *shape, bool add) {
-    int64_t n_space = wf_shape_n_elem(shape) / (shape->dim[0] * shape->dim[1]);
-    return create(kernel, &blocked_impl, (accumulator){shape->dim[0], shape->dim[1], n_space, add});
+static const wfi_kernel_impl part_impl = {
+    .name = "part",
+    .prepare = prepare,
+    .run = run_part,
+    .destroy = destroy,
+};
+
+wf_status wfi_accumulate_blocked(wfi_kernel *kernel, const wf_shape *shape,
+                                 const wfi_window_part *part, bool add) {
+    const int64_t *dim = shape->dim;
+    bool is_whole = part->n_rows == dim[2] && part->n_columns == dim[3];
+    return create(kernel, is_whole ? &blocked_impl : &part_impl,
+                  (accumulator){dim[0], dim[1], dim[2] * dim[3], dim[3], *part, add});
 }

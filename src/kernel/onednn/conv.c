@@ -4,10 +4,11 @@
 
 #include <string.h>
 
-/* As images lie; by Winograd's algorithm; or on row-major or channels-last copies, where 1x1
- * convolutions are products of matrices. */
-enum form { DIRECT, WINOGRAD, NCHW, NHWC };
-const char *const wfi_conv_forms[] = {"direct", "winograd", "nchw", "nhwc", NULL};
+/* As images lie; by Winograd's algorithm; on row-major or channels-last copies, where 1x1
+ * convolutions are products of matrices; or as images lie, without those weights of a window that
+ * never meet an image, since it is smaller. */
+enum form { DIRECT, WINOGRAD, NCHW, NHWC, TRIMMED };
+const char *const wfi_conv_forms[] = {"direct", "winograd", "nchw", "nhwc", "trimmed", NULL};
 
 enum direction { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT, N_DIRECTIONS };
 
@@ -145,32 +146,93 @@ static wf_status describe_through_scratch(wfi_kernel *kernel, const convolution 
     return WF_OK;
 }
 
-/* In the form of kernel->way. */
-static wf_status describe_in(wfi_kernel *kernel, const convolution *conv, const char **reason_out) {
-    enum form form = (enum form)kernel->way.form;
+/* Exactly what the last output needs, may be negative. */
+static void find_pad_end(convolution *conv) {
+    wfi_spatial_window *window = &conv->window;
+    for (int i = 0; i < 2; i++)
+        window->pad_end[i] = (conv->y_md.dim[2 + i] - 1) * window->stride +
+                             (window->kernel[i] - 1) * (window->gap + 1) + 1 -
+                             conv->x_md.dim[2 + i] - window->pad;
+}
+
+/* Whether weight `k` of a row or column of the window meets the image for any output. */
+static bool meets_image(const convolution *conv, int dim, int64_t k) {
+    const wfi_spatial_window *window = &conv->window;
+    int64_t begin = k * (window->gap + 1) - window->pad, n_y = conv->y_md.dim[2 + dim];
+    int64_t y = begin < 0 ? (-begin + window->stride - 1) / window->stride : 0;
+    return y < n_y && begin + y * window->stride < conv->x_md.dim[2 + dim];
+}
+
+/* Leaves the weights out that are multiplied by padding only: of 3 x 3 on an image of one pixel,
+ * all but the one in the middle. */
+static bool trim(convolution *conv) {
+    wfi_spatial_window *window = &conv->window;
+    int64_t first[2], n[2];
+    for (int i = 0; i < 2; i++) {
+        first[i] = 0, n[i] = window->kernel[i];
+        while (n[i] > 1 && !meets_image(conv, i, first[i])) first[i]++, n[i]--;
+        while (n[i] > 1 && !meets_image(conv, i, first[i] + n[i] - 1)) n[i]--;
+    }
+    bool is_whole = n[0] == window->kernel[0] && n[1] == window->kernel[1];
+    int64_t before = first[0] * (window->gap + 1);
+    if (conv->weight_md.n_dims != 4 || is_whole || first[0] != first[1] || before > window->pad)
+        return false;
+    window->pad -= before;
+    conv->weight_md.is_part = true;
+    conv->weight_md.first = first[0] * window->kernel[1] + first[1];
+    for (int i = 0; i < 2; i++) conv->weight_md.dim[2 + i] = window->kernel[i] = n[i];
+    find_pad_end(conv);
+    return true;
+}
+
+static wf_status describe_as_it_lies(wfi_kernel *kernel, const convolution *conv,
+                                     dnnl_alg_kind_t alg, const char **reason_out) {
     dnnl_primitive_desc_t hint, desc;
     wfi_primitive *primitive;
-    if (form == NCHW || form == NHWC)
-        return describe_through_scratch(kernel, conv, form, reason_out);
-    if (form == WINOGRAD && !winograd_possible(conv))
-        return wfi_decline(reason_out, "Winograd's algorithm is for other shapes");
-    WF_TRY(describe_with(kernel, conv,
-                         form == WINOGRAD ? dnnl_convolution_winograd : dnnl_convolution_direct,
-                         &hint, &desc));
+    WF_TRY(describe_with(kernel, conv, alg, &hint, &desc));
+    bool fits = true;
+    wf_status status = WF_OK;
+    if (conv->weight_md.is_part && conv->direction == BACKWARD_WEIGHT)
+        status = wfi_md_is_blocked(kernel->ctx, wfi_desc_md(desc, args_of[conv->direction].weight),
+                                   &conv->weight_md, &fits);
+    if (status == WF_OK && !fits)
+        status = wfi_decline(reason_out, "a part of a gradient is summed from blocks of 16 x 16");
+    if (status != WF_OK) {
+        dnnl_primitive_desc_destroy(desc);
+        if (hint) dnnl_primitive_desc_destroy(hint);
+        return status;
+    }
     WF_TRY(wfi_add_primitive(kernel, desc, hint, reason_out, &primitive));
     WF_TRY(wfi_bind(kernel, primitive, args_of[conv->direction].x, conv->x));
     WF_TRY(wfi_bind(kernel, primitive, args_of[conv->direction].y, conv->y));
     return bind_parameters(kernel, primitive, conv);
 }
 
+/* In the form of kernel->way. */
+static wf_status describe_in(wfi_kernel *kernel, const convolution *conv, const char **reason_out) {
+    enum form form = (enum form)kernel->way.form;
+    convolution trimmed = *conv;
+    if (form == NCHW || form == NHWC)
+        return describe_through_scratch(kernel, conv, form, reason_out);
+    if (form == WINOGRAD && !winograd_possible(conv))
+        return wfi_decline(reason_out, "Winograd's algorithm is for other shapes");
+    if (form == TRIMMED && !trim(&trimmed))
+        return wfi_decline(reason_out, "all weights meet the image");
+    return describe_as_it_lies(
+        kernel, form == TRIMMED ? &trimmed : conv,
+        form == WINOGRAD ? dnnl_convolution_winograd : dnnl_convolution_direct, reason_out);
+}
+
 /* Where the library does not have one form, it has the next. */
 static wf_status describe_usual(wfi_kernel *kernel, const convolution *conv,
                                 const char **reason_out) {
-    static const enum form forms[] = {WINOGRAD, DIRECT, NCHW};
+    static const enum form forms[] = {TRIMMED, WINOGRAD, DIRECT, NCHW};
     wf_conv choice = kernel->options.conv;
     bool winograd = choice == WF_CONV_WINOGRAD || (choice == WF_CONV_AUTO && winograd_pays(conv));
+    bool takes[] = {choice == WF_CONV_AUTO, winograd, true, true};
     wf_status status = WF_UNSUPPORTED;
-    for (size_t k = winograd ? 0 : 1; k < WFI_COUNT(forms) && status == WF_UNSUPPORTED; k++) {
+    for (size_t k = 0; k < WFI_COUNT(forms) && status == WF_UNSUPPORTED; k++) {
+        if (!takes[k]) continue;
         kernel->way.form = forms[k];
         status = describe_in(kernel, conv, reason_out);
     }
@@ -193,10 +255,7 @@ static wf_status describe(wfi_kernel *kernel, convolution *conv, const char **re
     int64_t dilation = attr->conv.dilation;
     conv->window = (wfi_spatial_window){
         .kernel = {w[2], w[3]}, .stride = stride, .pad = pad, .gap = dilation - 1};
-    for (int i = 0; i < 2; i++) /* exactly what the last output needs, may be negative */
-        conv->window.pad_end[i] = (conv->y_md.dim[2 + i] - 1) * stride + (w[2 + i] - 1) * dilation +
-                                  1 - conv->x_md.dim[2 + i] - pad;
-
+    find_pad_end(conv);
     return kernel->way.form < 0 ? describe_usual(kernel, conv, reason_out)
                                 : describe_in(kernel, conv, reason_out);
 }

@@ -30,6 +30,10 @@ typedef struct wfi_md {
     dnnl_data_type_t type; /* of wfi_md_make: F32 */
     int n_dims;
     dnnl_dims_t dim, stride; /* strides in elements */
+    /* Part of a parameter's window, which begins at element `first` of it. An address is that of
+     * what is described. */
+    bool is_part;
+    int64_t first;
 } wfi_md;
 
 wfi_md wfi_md_make(wfi_md_kind kind, int n_dims, const int64_t *dim); /* STRIDED: row-major */

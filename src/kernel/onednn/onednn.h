@@ -115,6 +115,9 @@ wf_status wfi_run_primitive(wfi_kernel *kernel, int index, void *const operands[
 
 /* ---- format.c ---- */
 
+/* Whether it is a convolution's weights, which look like `plain`, in whole blocks of 16 x 16. */
+wf_status wfi_md_is_blocked(wf_context *ctx, wfi_shown_md md, const wfi_md *plain, bool *yes_out);
+
 wf_status wfi_onednn_format_create(const wfi_onednn *state, wfi_shown_md md, const wfi_md *plain,
                                    struct wfi_onednn_format **format_out);
 const wfi_format *wfi_onednn_format_base(const struct wfi_onednn_format *format);
