@@ -127,32 +127,3 @@ const wfi_op_cut wfi_place_rows[] = {
 
 const wfi_op_cut wfi_place_images[] = {
     {.name = "samples", .in = {1}, .out = {1}}, {.name = "channels", .in = {2}, .out = {2}}, {0}};
-
-/* ---- losses of a prediction and its target ---- */
-
-static wf_status check_pair(const wf_graph *g, const wfi_node *node) {
-    wf_shape a = wfi_in_shape(g, node, 0), b = wfi_in_shape(g, node, 1);
-    if (!wfi_shape_equal(&a, &b))
-        return wfi_op_fail(g, node, WF_SHAPE, "the shapes %s and %s differ", wfi_show(&a).text,
-                           wfi_show(&b).text);
-    if (a.n_dims < 1 || wf_shape_n_elem(&a) == 0)
-        return wfi_op_fail(g, node, WF_SHAPE, "%s has no samples, or no elements in them",
-                           wfi_show(&a).text);
-    return WF_OK;
-}
-
-wf_status wfi_check_pair_loss(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "ff"));
-    WF_TRY(check_pair(g, node));
-    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(wfi_in_shape(g, node, 0).dim[0]));
-}
-
-wf_status wfi_check_pair_loss_backward(wf_graph *g, wfi_node *node) {
-    WF_TRY(wfi_check_inputs(g, node, "fff"));
-    WF_TRY(check_pair(g, node));
-    wf_shape x = wfi_in_shape(g, node, 0), dloss = wfi_in_shape(g, node, 2);
-    if (dloss.n_dims != 1 || dloss.dim[0] != x.dim[0])
-        return wfi_op_fail(g, node, WF_SHAPE, "dloss %s is not one value a sample of %s",
-                           wfi_show(&dloss).text, wfi_show(&x).text);
-    return wfi_node_output(g, node, WF_F32, &x);
-}

@@ -44,13 +44,6 @@ extern const wfi_op_cut wfi_place_images[];
 wf_status wfi_check_elementwise(wf_graph *g, wfi_node *node);
 /* The same, and the last dim is not empty. */
 wf_status wfi_check_rowwise(wf_graph *g, wfi_node *node);
-/* Of losses: a prediction and its target of one shape, [samples, ...]; one value a sample. Their
- * backward reads both and dloss [samples]. */
-wf_status wfi_check_pair_loss(wf_graph *g, wfi_node *node);
-wf_status wfi_check_pair_loss_backward(wf_graph *g, wfi_node *node);
-static inline int64_t wfi_sample_size(const wf_shape *shape) {
-    return wf_shape_n_elem(shape) / shape->dim[0];
-}
 /* Input i is an image [n, c, h, w] without an empty dim. */
 wf_status wfi_check_image(const wf_graph *g, const wfi_node *node, int i);
 

@@ -1,11 +1,9 @@
-/* Losses, one value a row, and what is done with them.
+/* Losses of classes, one value a row, and what is done with losses.
  *
  * cross_entropy(logits [rows.., n], labels I32 [rows..]) -> loss [rows], hits I32 [rows]
  * cross_entropy_backward(logits, labels, dloss [rows]) -> dlogits
  * smoothed_cross_entropy and its backward: the same against 1 - s for the label and s / n for each
  * class, s being attr.loss.smoothing
- * mse(prediction, target) -> loss [samples], the mean over a sample's elements
- * mse_backward(prediction, target, dloss [samples]) -> dprediction
  * loss_record(loss, hits?) -> F64 [2]: sum of the rows, number of hits
  * loss_gradient() -> node->shape, every element step->loss_scale */
 #include "op/check.h"
@@ -183,65 +181,6 @@ wf_tensor wf_smoothed_cross_entropy(wf_tensor logits, wf_tensor labels, double s
     wfi_attr attr = {.loss = {is_smoothed ? smoothing : 0}};
     return wfi_build(is_smoothed ? &wfi_op_smoothed_cross_entropy : &wfi_op_cross_entropy, &attr,
                      NULL, 2, (wf_tensor[]){logits, labels});
-}
-
-/* ---- mean squared error ---- */
-
-static void mse_reference(const wfi_call *call) {
-    const float *prediction = call->in[0].data, *target = call->in[1].data;
-    float *loss = call->out[0].data;
-    int64_t n_samples = call->in[0].shape.dim[0], n = wfi_sample_size(&call->in[0].shape);
-    for (int64_t s = 0; s < n_samples; s++, prediction += n, target += n) {
-        double sum = 0;
-        for (int64_t i = 0; i < n; i++) {
-            double d = (double)prediction[i] - target[i];
-            sum += d * d;
-        }
-        loss[s] = (float)(sum / (double)n);
-    }
-}
-
-static void mse_backward_reference(const wfi_call *call) {
-    const float *prediction = call->in[0].data, *target = call->in[1].data;
-    const float *dloss = call->in[2].data;
-    float *dx = call->out[0].data;
-    int64_t n_total = wf_shape_n_elem(&call->in[0].shape), n = wfi_sample_size(&call->in[0].shape);
-    for (int64_t i = 0; i < n_total; i++)
-        dx[i] = (float)(2 * ((double)prediction[i] - target[i]) * dloss[i / n] / (double)n);
-}
-
-static const wfi_op_sample mse_samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_DIMS(4, 5)}},
-                                            {0}};
-
-static const wfi_op_cut mse_place[] = {{.name = "samples", .in = {1, 1}, .out = {1}}, {0}};
-
-const wfi_op wfi_op_mse = {
-    .name = "mse",
-    .tolerance = 5e-6f,
-    .check = wfi_check_pair_loss,
-    /* Symmetric: either side's gradient has the other as its target. */
-    .backward =
-        (const wfi_op_backward[]){
-            {.op = &wfi_op_mse_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}},
-            {.op = &wfi_op_mse_backward, .in = {WFI_X + 1, WFI_X, WFI_DY}, .to = 1},
-            {0}},
-    .work = {3, WFI_X},
-    .reference = mse_reference,
-    .samples = mse_samples,
-    .place = mse_place,
-};
-
-const wfi_op wfi_op_mse_backward = {
-    .name = "mse_backward",
-    .overwrites = 1 << 0 | 1 << 1,
-    .tolerance = 1e-6f,
-    .check = wfi_check_pair_loss_backward,
-    .work = {3, WFI_X},
-    .reference = mse_backward_reference,
-};
-
-wf_tensor wf_mse(wf_tensor prediction, wf_tensor target) {
-    return wfi_build(&wfi_op_mse, NULL, NULL, 2, (wf_tensor[]){prediction, target});
 }
 
 /* ---- where the forward ends and the backward begins ---- */

@@ -1,0 +1,156 @@
+/* Losses of a prediction and its target of the same shape: the mean of a term over a sample's
+ * elements.
+ *
+ * LOSS(prediction, target) -> loss [samples]
+ * LOSS_backward(prediction, target, dloss [samples]) -> dprediction
+ *
+ * binary_cross_entropy's prediction are logits. */
+#include "op/check.h"
+
+#include <math.h>
+
+static wf_status check_pair(const wf_graph *g, const wfi_node *node) {
+    wf_shape a = wfi_in_shape(g, node, 0), b = wfi_in_shape(g, node, 1);
+    if (!wfi_shape_equal(&a, &b))
+        return wfi_op_fail(g, node, WF_SHAPE, "the shapes %s and %s differ", wfi_show(&a).text,
+                           wfi_show(&b).text);
+    if (a.n_dims < 1 || wf_shape_n_elem(&a) == 0)
+        return wfi_op_fail(g, node, WF_SHAPE, "%s has no samples, or no elements in them",
+                           wfi_show(&a).text);
+    return WF_OK;
+}
+
+static wf_status check_loss(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "ff"));
+    WF_TRY(check_pair(g, node));
+    return wfi_node_output(g, node, WF_F32, &WF_SHAPE(wfi_in_shape(g, node, 0).dim[0]));
+}
+
+static wf_status check_backward(wf_graph *g, wfi_node *node) {
+    WF_TRY(wfi_check_inputs(g, node, "fff"));
+    WF_TRY(check_pair(g, node));
+    wf_shape x = wfi_in_shape(g, node, 0), dloss = wfi_in_shape(g, node, 2);
+    if (dloss.n_dims != 1 || dloss.dim[0] != x.dim[0])
+        return wfi_op_fail(g, node, WF_SHAPE, "dloss %s is not one value a sample of %s",
+                           wfi_show(&dloss).text, wfi_show(&x).text);
+    return wfi_node_output(g, node, WF_F32, &x);
+}
+
+static int64_t sample_size(const wf_shape *shape) {
+    return wf_shape_n_elem(shape) / shape->dim[0];
+}
+
+/* Of one element, or the term's slope. */
+typedef double pair_term(double prediction, double target);
+
+static inline void mean_terms(const wfi_call *call, pair_term *term) {
+    const float *prediction = call->in[0].data, *target = call->in[1].data;
+    float *loss = call->out[0].data;
+    int64_t n_samples = call->in[0].shape.dim[0], n = sample_size(&call->in[0].shape);
+    for (int64_t s = 0; s < n_samples; s++, prediction += n, target += n) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++) sum += term(prediction[i], target[i]);
+        loss[s] = (float)(sum / (double)n);
+    }
+}
+
+static inline void scale_slopes(const wfi_call *call, pair_term *slope) {
+    const float *prediction = call->in[0].data, *target = call->in[1].data;
+    const float *dloss = call->in[2].data;
+    float *dx = call->out[0].data;
+    int64_t n_total = wf_shape_n_elem(&call->in[0].shape), n = sample_size(&call->in[0].shape);
+    for (int64_t i = 0; i < n_total; i++)
+        dx[i] = (float)(slope(prediction[i], target[i]) * dloss[i / n] / (double)n);
+}
+
+static const wfi_op_cut place[] = {{.name = "samples", .in = {1, 1}, .out = {1}}, {0}};
+
+static const wfi_op_sample samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_DIMS(4, 5)}}, {0}};
+
+/* Those that are symmetric: the target's gradient has the prediction as its target. */
+#define SYMMETRIC(name)                                                                            \
+    { .op = &wfi_op_##name##_backward, .in = {WFI_X + 1, WFI_X, WFI_DY}, .to = 1 }
+
+/* Both ops of a loss; behind them, whose gradients there are beside the prediction's. */
+#define PAIR_LOSS(label, term, slope, flops, slope_tolerance, its_samples, ...)                    \
+    static void label##_reference(const wfi_call *call) {                                          \
+        mean_terms(call, term);                                                                    \
+    }                                                                                              \
+    static void label##_backward_reference(const wfi_call *call) {                                 \
+        scale_slopes(call, slope);                                                                 \
+    }                                                                                              \
+    const wfi_op wfi_op_##label = {                                                                \
+        .name = #label,                                                                            \
+        .tolerance = 5e-6f,                                                                        \
+        .check = check_loss,                                                                       \
+        .backward = (const wfi_op_backward[]){{.op = &wfi_op_##label##_backward,                   \
+                                               .in = {WFI_X, WFI_X + 1, WFI_DY}},                  \
+                                              __VA_ARGS__,                                         \
+                                              {0}},                                                \
+        .work = {flops, WFI_X},                                                                    \
+        .reference = label##_reference,                                                            \
+        .samples = its_samples,                                                                    \
+        .place = place,                                                                            \
+    };                                                                                             \
+    const wfi_op wfi_op_##label##_backward = {                                                     \
+        .name = #label "_backward",                                                                \
+        .overwrites = 1 << 0 | 1 << 1,                                                             \
+        .tolerance = slope_tolerance,                                                              \
+        .check = check_backward,                                                                   \
+        .work = {flops, WFI_X},                                                                    \
+        .reference = label##_backward_reference,                                                   \
+    };
+
+/* ---- mean squared error ---- */
+
+static double square(double prediction, double target) {
+    return (prediction - target) * (prediction - target);
+}
+
+static double square_slope(double prediction, double target) {
+    return 2 * (prediction - target);
+}
+
+PAIR_LOSS(mse, square, square_slope, 3, 1e-6f, samples, SYMMETRIC(mse))
+
+wf_tensor wf_mse(wf_tensor prediction, wf_tensor target) {
+    return wfi_build(&wfi_op_mse, NULL, NULL, 2, (wf_tensor[]){prediction, target});
+}
+
+/* ---- smooth L1, which is Huber's with delta 1 ---- */
+
+static double huber(double prediction, double target) {
+    double d = fabs(prediction - target);
+    return d < 1 ? d * d / 2 : d - 0.5;
+}
+
+static double huber_slope(double prediction, double target) {
+    double d = prediction - target;
+    return d < -1 ? -1 : d > 1 ? 1 : d;
+}
+
+PAIR_LOSS(smooth_l1, huber, huber_slope, 4, 1e-6f, samples, SYMMETRIC(smooth_l1))
+
+wf_tensor wf_smooth_l1(wf_tensor prediction, wf_tensor target) {
+    return wfi_build(&wfi_op_smooth_l1, NULL, NULL, 2, (wf_tensor[]){prediction, target});
+}
+
+/* ---- binary cross entropy ---- */
+
+/* max(x, 0) - x t + log(1 + exp(-|x|)) does not overflow; a NaN stays one. */
+static double binary_entropy(double x, double target) {
+    return (x <= 0 ? 0 : x) - x * target + log1p(exp(-fabs(x)));
+}
+
+static double binary_entropy_slope(double x, double target) {
+    return 1 / (1 + exp(-x)) - target;
+}
+
+static const wfi_op_sample logit_samples[] = {
+    {.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_DIMS(4, 5)}, .no_gradient = 1 << 1}, {0}};
+
+PAIR_LOSS(binary_cross_entropy, binary_entropy, binary_entropy_slope, 10, 5e-6f, logit_samples, {0})
+
+wf_tensor wf_binary_cross_entropy(wf_tensor logits, wf_tensor target) {
+    return wfi_build(&wfi_op_binary_cross_entropy, NULL, NULL, 2, (wf_tensor[]){logits, target});
+}
