@@ -38,6 +38,19 @@ static void test_linear(void **state) {
             assert_true(check_graph(linear_model, cases[i], batch, true, WF_CONV_AUTO, 1) >= 9);
 }
 
+static void leaky_model(wf_graph *g, const void *slope) {
+    end_with_mse(g, wf_leaky_relu(trained_input(g, WF_SHAPE(13, 7)), *(const float *)slope));
+}
+
+/* Without a slope the library's would make a number of a NaN. */
+static void test_leaky_relu(void **state) {
+    (void)state;
+    static const float slope = 0.2f, none = 0;
+    static const fast_op must[MOST_FAST_OPS] = {{"leaky_relu", ""}, {"leaky_relu_backward", ""}};
+    int n_fast = check_kernels(leaky_model, &slope, 3, true, WF_CONV_AUTO, 1, must);
+    assert_int_equal(check_kernels(leaky_model, &none, 3, true, WF_CONV_AUTO, 1, NULL), n_fast - 2);
+}
+
 static void norm_model(wf_graph *g, const void *config) {
     const int64_t *n = config;
     wf_tensor x = trained_input(g, WF_SHAPE(n[0], n[1]));
@@ -184,13 +197,10 @@ static void test_adding(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_flat_batch_norm),
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_lstm),
-        cmocka_unit_test(test_classifier),
-        cmocka_unit_test(test_block),
+        cmocka_unit_test(test_linear),     cmocka_unit_test(test_leaky_relu),
+        cmocka_unit_test(test_norm),       cmocka_unit_test(test_flat_batch_norm),
+        cmocka_unit_test(test_attention),  cmocka_unit_test(test_lstm),
+        cmocka_unit_test(test_classifier), cmocka_unit_test(test_block),
         cmocka_unit_test(test_adding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

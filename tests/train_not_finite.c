@@ -24,7 +24,7 @@ static void scaled_net(wf_graph *g, const void *config) {
     wf_tensor zero = wf_parameter(g, "zero", WF_SHAPE(16, 192), (wf_init){WF_INIT_CONSTANT, 0});
     wf_tensor h = wf_linear_with(wf_reshape(x, WF_SHAPE(-1, 192)), zero, none);
     h = wf_cut(wf_scale(h, 100), "middle");
-    h = wf_cut(wf_tanh(wf_linear(h, "fc1", 16)), "last");
+    h = wf_cut(wf_leaky_relu(wf_tanh(wf_linear(h, "fc1", 16)), 0.5f), "last");
     wf_tensor logits = wf_linear(h, "fc2", 10);
     wf_output(logits, "logits");
     wf_loss(wf_cross_entropy(logits, y));

@@ -12,6 +12,8 @@ typedef struct activation {
 
 static const activation activations[] = {
     {&wfi_op_relu, &wfi_op_relu_backward, dnnl_eltwise_relu, dnnl_eltwise_relu_use_dst_for_bwd},
+    {&wfi_op_leaky_relu, &wfi_op_leaky_relu_backward, dnnl_eltwise_relu,
+     dnnl_eltwise_relu_use_dst_for_bwd},
     {&wfi_op_gelu, &wfi_op_gelu_backward, dnnl_eltwise_gelu_erf, dnnl_alg_kind_undef},
     {&wfi_op_tanh, &wfi_op_tanh_backward, dnnl_eltwise_tanh, dnnl_eltwise_tanh_use_dst_for_bwd},
     {&wfi_op_sigmoid, &wfi_op_sigmoid_backward, dnnl_eltwise_logistic,
@@ -31,14 +33,14 @@ static wf_status describe_forward(wfi_kernel *kernel, dnnl_alg_kind_t alg, float
 }
 
 /* dy, x or y -> dx */
-static wf_status describe_backward(wfi_kernel *kernel, dnnl_alg_kind_t alg, int data_arg,
-                                   const char **reason_out) {
+static wf_status describe_backward(wfi_kernel *kernel, dnnl_alg_kind_t alg, float alpha,
+                                   int data_arg, const char **reason_out) {
     const wfi_library *lib = &wfi_onednn_of(kernel)->lib;
     wfi_md row = wfi_operand_row(kernel, 0);
     dnnl_primitive_desc_t forward, desc;
-    WF_TRY(wfi_describe_eltwise(lib, dnnl_forward_training, alg, &row, 0, 0, NULL, &forward));
+    WF_TRY(wfi_describe_eltwise(lib, dnnl_forward_training, alg, &row, alpha, 0, NULL, &forward));
     wf_status status =
-        wfi_describe_eltwise(lib, dnnl_backward_data, alg, &row, 0, 0, forward, &desc);
+        wfi_describe_eltwise(lib, dnnl_backward_data, alg, &row, alpha, 0, forward, &desc);
     if (status != WF_OK) dnnl_primitive_desc_destroy(forward);
     WF_TRY(status);
     wfi_primitive *primitive;
@@ -54,11 +56,14 @@ wf_status wfi_describe_activation(wfi_kernel *kernel, const char **reason_out) {
     size_t i = 0;
     while (activations[i].forward != op && activations[i].backward != op) i++;
     dnnl_alg_kind_t alg = activations[i].alg;
+    bool is_leaky = activations[i].forward == &wfi_op_leaky_relu;
+    float alpha = is_leaky ? (float)kernel->node->attr.scale.factor : 0;
+    if (is_leaky && alpha == 0) return wfi_decline(reason_out, "a slope of 0, which hides a NaN");
     if (alg == dnnl_eltwise_gelu_erf && kernel->node->attr.gelu.tanh) alg = dnnl_eltwise_gelu_tanh;
-    if (op == activations[i].forward) return describe_forward(kernel, alg, 0, reason_out);
+    if (op == activations[i].forward) return describe_forward(kernel, alg, alpha, reason_out);
     if (activations[i].alg_by_dst == dnnl_alg_kind_undef)
-        return describe_backward(kernel, alg, DNNL_ARG_SRC, reason_out);
-    return describe_backward(kernel, activations[i].alg_by_dst, DNNL_ARG_DST, reason_out);
+        return describe_backward(kernel, alg, alpha, DNNL_ARG_SRC, reason_out);
+    return describe_backward(kernel, activations[i].alg_by_dst, alpha, DNNL_ARG_DST, reason_out);
 }
 
 wf_status wfi_describe_arithmetic(wfi_kernel *kernel, const char **reason_out) {

@@ -28,6 +28,8 @@ static const struct {
     {&wfi_op_layer_norm, wfi_describe_ln, NULL},
     {&wfi_op_layer_norm_backward, wfi_describe_ln, NULL},
     {&wfi_op_relu_backward, wfi_describe_activation, NULL},
+    {&wfi_op_leaky_relu, wfi_describe_activation, NULL},
+    {&wfi_op_leaky_relu_backward, wfi_describe_activation, NULL},
     {&wfi_op_gelu, wfi_describe_activation, NULL},
     {&wfi_op_gelu_backward, wfi_describe_activation, NULL},
     {&wfi_op_tanh, wfi_describe_activation, NULL},
