@@ -89,7 +89,7 @@ set_source_files_properties(${kernels} ${PROJECT_SOURCE_DIR}/tests/stand_in/grou
 
 # Adds the library whose file has that name.
 function(weft_add_stand_in target file)
-  add_library(${target} MODULE ${ARGN})
+  add_library(${target} SHARED ${ARGN})
   set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${file} SUFFIX ""
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/stand_in)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/stand_in
@@ -103,8 +103,7 @@ weft_add_stand_in(stand_in_nvrtc libnvrtc.so.13 ${PROJECT_SOURCE_DIR}/tests/stan
 weft_add_stand_in(stand_in_cublaslt libcublasLt.so.13 ${PROJECT_SOURCE_DIR}/tests/stand_in/cublaslt.c)
 weft_add_stand_in(stand_in_cudnn libcudnn.so.9 ${PROJECT_SOURCE_DIR}/tests/stand_in/cudnn.c)
 foreach(library IN ITEMS stand_in_cublaslt stand_in_cudnn) # they queue on the driver's streams
-  target_link_libraries(${library} PRIVATE $<TARGET_FILE:stand_in_cuda>)
-  add_dependencies(${library} stand_in_cuda)
+  target_link_libraries(${library} PRIVATE stand_in_cuda)
 endforeach()
 
 # ---- tests in C ----
