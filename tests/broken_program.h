@@ -140,6 +140,15 @@ static inline breaker break_program(wf_context *ctx, wf_program *p) {
     return b;
 }
 
+/* How a program is broken: at instruction i. False: it cannot be, there. */
+typedef bool (*sabotage)(breaker *b, int32_t i);
+
+static inline bool drop(breaker *b, int32_t i, wfi_instruction_kind kind) {
+    if (b->p->instructions[i].kind != kind) return false;
+    take_out(b->p, i, b->spare);
+    return true;
+}
+
 static inline void end_breaker(breaker *b) {
     restore(b->p, &b->saved, b->instructions, b->streams);
     memcpy(b->p->blocks, b->blocks, (size_t)b->p->n_blocks * sizeof *b->blocks);

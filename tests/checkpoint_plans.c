@@ -20,17 +20,11 @@ static wf_trainer *make_trainer(wf_context *ctx, const char *plan_text, const ch
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe = state_recipe();
     wf_model *model;
-    wf_plan *plan;
-    wf_trainer *t;
     recipe.seed = seed;
     config.job = job;
     config.devices = devices;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &t));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return t;
+    return test_trainer(ctx, model, &recipe, plan_text, &config);
 }
 
 /* What the run goes on to: its last loss and its weights. */

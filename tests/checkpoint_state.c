@@ -12,16 +12,10 @@
 static wf_trainer *make_trainer(wf_context *ctx) {
     wf_recipe recipe = small_recipe();
     wf_model *model;
-    wf_plan *plan;
-    wf_trainer *t;
     recipe.n_threads = 1;
     recipe.optimizer = WF_ADAM;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, "", &plan));
-    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, NULL, &t));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return t;
+    return test_trainer(ctx, model, &recipe, "", NULL);
 }
 
 /* Writes the state "good" again as "bad", with another number of steps or, if `name` is given,

@@ -93,18 +93,13 @@ train="train $gpt --steps 2 --optimizer adam"
     expect 2 "--kernels: " $train --kernels "$folder/nothing"
     echo '{"weft_kernels": 1' >"$folder/half.json"
     expect 2 "half.json: line" $train --kernels "$folder/half.json"
-    edit version 's/"weft_kernels": 1/"weft_kernels": 2/'
-    expect 2 "is no table of kernels of version 1" $train --kernels "$folder/version.json"
-    edit threads 's/"threads": 1/"threads": 0/'
-    expect 2 "does not say its processor, library, threads and rows" $train --kernels "$folder/threads.json"
-    edit nameless 's/"choice"/"chosen"/'
-    expect 2 "row 0 does not say its shape, choice and usual way" $train --kernels "$folder/nameless.json"
-    edit sign 's/"choice": .*/"choice": "a+b=c",/'
-    expect 2 "row 0 does not say" $train --kernels "$folder/sign.json"
-    edit twice 's/"shape": .*/"shape": "linear:1",/; s/"choice": .*/"choice": "x:y",/'
-    expect 2 "recipe: tuned has the shape 'linear:1' twice" $train --kernels "$folder/twice.json"
-    edit long "s/\"choice\": .*/\"choice\": \"$(printf 'x%.0s' {1..3000})\",/"
-    expect 2 "more than the 16383 characters that a recipe takes" $train --kernels "$folder/long.json"
+    refused() { edit refused "$1"; expect 2 "$2" $train --kernels "$folder/refused.json"; }
+    refused 's/"weft_kernels": 1/"weft_kernels": 2/' "is no table of kernels of version 1"
+    refused 's/"threads": 1/"threads": 0/' "does not say its processor, library, threads and rows"
+    refused 's/"choice"/"chosen"/' "row 0 does not say its shape, choice and usual way"
+    refused 's/"choice": .*/"choice": "a+b=c",/' "row 0 does not say"
+    refused 's/"shape": .*/"shape": "linear:1",/; s/"choice": .*/"choice": "x:y",/' "recipe: tuned has the shape 'linear:1' twice"
+    refused "s/\"choice\": .*/\"choice\": \"$(printf 'x%.0s' {1..3000})\",/" "more than the 16383 characters that a recipe takes"
     expect 2 "recipe: tuned at 'linear:1'" $train --tuned "linear:1"
     expect 2 "a name is missing in 'linear:1=plain+'; a + stands between two" $train --tuned "linear:1=plain+"
     # Where bf16 is multiplied as f32, f32's table serves it.

@@ -6,7 +6,7 @@
 #include "golden/formula.h"
 #include "run/trainer.h"
 #include "state/pieces.h"
-#include "test.h"
+#include "test_trainer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,18 +21,12 @@ static wf_trainer *make(wf_context *ctx, int cached, const char *plan_text) {
     wf_recipe recipe = WF_RECIPE_INIT;
     wf_trainer_config how = WF_TRAINER_CONFIG_INIT;
     wf_model *model;
-    wf_plan *plan;
-    wf_trainer *t;
     config.n_classes = N_WORDS;
     config.cached = cached;
     recipe.batch = 2;
     how.forward_only = 1;
     TEST_OK(ctx, wf_model_find(ctx, "gpt2-tiny", &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &how, &t));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return t;
+    return test_trainer(ctx, model, &recipe, plan_text, &how);
 }
 
 /* The formula's weights, as a file. */

@@ -6,7 +6,7 @@
  */
 #include "golden/formula.h"
 #include "run/trainer.h"
-#include "test.h"
+#include "test_trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +23,6 @@ static wf_trainer *make(wf_context *ctx, int64_t n_tokens, const char *recipe_te
     wf_trainer_config how = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe;
     wf_model *model;
-    wf_plan *plan;
-    wf_trainer *t;
     config.n_classes = N_WORDS;
     config.n_tokens = n_tokens;
     config.hidden = 16;
@@ -32,11 +30,7 @@ static wf_trainer *make(wf_context *ctx, int64_t n_tokens, const char *recipe_te
     how.forward_only = is_forward;
     TEST_OK(ctx, wf_recipe_parse(ctx, recipe_text, &recipe));
     TEST_OK(ctx, wf_model_find(ctx, "lstm", &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &how, &t));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return t;
+    return test_trainer(ctx, model, &recipe, plan_text, &how);
 }
 
 /* The formula's weights, as a file. */

@@ -18,8 +18,6 @@ static const char *const plans[N_PLANS] = {
     "dp=2,pp=2,schedule=zb1,offload=activations:disk",
     "dp=2,zero=3,schedule=breadth,offload=activations+params"};
 
-typedef bool (*sabotage)(breaker *b, int32_t i);
-
 /* It no longer waits for an instruction of that kind that touches one of its blocks. */
 static bool drop_wait(breaker *b, int32_t i, wfi_instruction_kind kind) {
     wfi_instruction *now = &b->p->instructions[i];
@@ -49,12 +47,6 @@ static bool evicted_too_early(breaker *b, int32_t i) {
     if (now->kind != WFI_EVICT) return false;
     return drop_wait(b, i, WFI_UPDATE) || drop_wait(b, i, WFI_FORWARD) ||
            drop_wait(b, i, WFI_CHANGE);
-}
-
-static bool drop(breaker *b, int32_t i, wfi_instruction_kind kind) {
-    if (b->p->instructions[i].kind != kind) return false;
-    take_out(b->p, i, b->spare);
-    return true;
 }
 
 static bool never_fetched(breaker *b, int32_t i) {

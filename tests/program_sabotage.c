@@ -10,15 +10,6 @@ static const char *const grids[] = {"pp=2,", "pp=3,"};
 static const char *const spreads[] = {"dataparallel=2", "middle:dp=2,late:dataparallel=4"};
 #define N_SPREADS 2
 
-/* How a program is broken: at instruction i. False: it cannot be, there. */
-typedef bool (*sabotage)(breaker *b, int32_t i);
-
-static bool drop(breaker *b, int32_t i, wfi_instruction_kind kind) {
-    if (b->p->instructions[i].kind != kind) return false;
-    take_out(b->p, i, b->spare);
-    return true;
-}
-
 static bool drop_send(breaker *b, int32_t i) {
     return drop(b, i, WFI_SEND);
 }

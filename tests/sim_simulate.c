@@ -218,15 +218,25 @@ static void trace_path(char *path, size_t bytes) {
     snprintf(path, bytes, "%.150s/weft-trace-%d.json", folder ? folder : "/tmp", (int)getpid());
 }
 
+/* Two parts into a file of that path. */
+static void write_two(wf_context *ctx, int64_t n_micro, wf_trace_part parts[2], char path[200]) {
+    trace_path(path, 200);
+    parts[0] = (wf_trace_part){"measured", simulate(ctx, "pp=2,cut=c,schedule=gpipe", 3, 1.2345)};
+    parts[1] =
+        (wf_trace_part){"say \"what\"\n\x01", simulate(ctx, "pp=4,schedule=zb1", n_micro, 2)};
+    TEST_OK(ctx, wf_trace_write(ctx, path, "a \\ title", parts, 2));
+}
+
+static void free_two(const wf_trace_part parts[2]) {
+    for (int k = 0; k < 2; k++) wf_timeline_destroy((wf_timeline *)parts[k].timeline);
+}
+
 static void traces_are_read_back(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     char path[200];
-    trace_path(path, sizeof path);
-    wf_timeline *gpipe = simulate(ctx, "pp=2,cut=c,schedule=gpipe", 3, 1.2345);
-    wf_timeline *zb1 = simulate(ctx, "pp=4,schedule=zb1", 5, 2);
-    wf_trace_part parts[] = {{"measured", gpipe}, {"say \"what\"\n\x01", zb1}};
-    TEST_OK(ctx, wf_trace_write(ctx, path, "a \\ title", parts, 2));
+    wf_trace_part parts[2];
+    write_two(ctx, 5, parts, path);
     wf_trace *trace;
     TEST_OK(ctx, wf_trace_read(ctx, path, &trace));
     assert_string_equal(wf_trace_title(trace), "a \\ title");
@@ -240,8 +250,7 @@ static void traces_are_read_back(void **state) {
     TEST_REFUSED(ctx, wf_trace_read(ctx, path, &trace), WF_IO, path);
     TEST_REFUSED(ctx, wf_trace_write(ctx, path, "", parts, 0), WF_INVALID_ARG, "1 to 8");
     TEST_REFUSED(ctx, wf_trace_write(ctx, "/nowhere/t.json", "", parts, 1), WF_IO, "/nowhere");
-    wf_timeline_destroy(gpipe);
-    wf_timeline_destroy(zb1);
+    free_two(parts);
     test_context_end(ctx);
 }
 
@@ -285,11 +294,8 @@ static void arrows_and_counters(void **state) {
     (void)state;
     wf_context *ctx = test_context();
     char path[200];
-    trace_path(path, sizeof path);
-    wf_timeline *gpipe = simulate(ctx, "pp=2,cut=c,schedule=gpipe", 3, 1.2345);
-    wf_timeline *zb1 = simulate(ctx, "pp=4,schedule=zb1", 6, 2);
-    wf_trace_part parts[] = {{"measured", gpipe}, {"simulated", zb1}};
-    TEST_OK(ctx, wf_trace_write(ctx, path, "title", parts, 2));
+    wf_trace_part parts[2];
+    write_two(ctx, 6, parts, path);
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
     assert_int_equal(unlink(path), 0);
     const json_t *events = json_object_get(root, "traceEvents"), *start, *end, *event;
@@ -324,8 +330,7 @@ static void arrows_and_counters(void **state) {
     }
     for (int r = 0; r < 2 + 4; r++) assert_true(before[r] > 0);
     json_decref(root);
-    wf_timeline_destroy(gpipe);
-    wf_timeline_destroy(zb1);
+    free_two(parts);
     test_context_end(ctx);
 }
 

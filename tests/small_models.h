@@ -3,7 +3,7 @@
 #define TESTS_SMALL_MODELS_H
 
 #include "base/random.h"
-#include "test.h"
+#include "test_trainer.h"
 
 #include <weft/nn.h>
 #include <weft/trainer.h>
@@ -78,17 +78,23 @@ static inline wf_trainer *planned_trainer(wf_context *ctx, wf_model_function fun
                                           const wf_recipe *recipe, const char *plan_text,
                                           const char *devices, int keep_gradients) {
     wf_model *model;
-    wf_plan *plan;
-    wf_trainer *trainer;
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     config.keep_gradients = keep_gradients;
-    TEST_OK(ctx, wf_model_create(ctx, "small", function, NULL, 0, &model));
     config.devices = devices;
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_trainer_create(ctx, model, recipe, plan, &config, &trainer));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return trainer;
+    TEST_OK(ctx, wf_model_create(ctx, "small", function, NULL, 0, &model));
+    return test_trainer(ctx, model, recipe, plan_text, &config);
+}
+
+/* With a folder for what is kept on disk. */
+static inline wf_trainer *folder_trainer(wf_context *ctx, const char *path,
+                                         wf_model_function function, const wf_recipe *recipe,
+                                         const char *plan_text, int keep_gradients) {
+    wf_model *model;
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    config.keep_gradients = keep_gradients;
+    config.folder = path;
+    TEST_OK(ctx, wf_model_create(ctx, "small", function, NULL, 0, &model));
+    return test_trainer(ctx, model, recipe, plan_text, &config);
 }
 
 static inline wf_trainer *small_trainer(wf_context *ctx, wf_model_function function,

@@ -13,23 +13,13 @@
 static wf_trainer *make(const folder *f, wf_model_function function, uint64_t seed,
                         const char *plan_text) {
     wf_recipe recipe = small_recipe();
-    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_model *model;
-    wf_plan *plan;
-    wf_trainer *t;
     recipe.n_micro = 8;
     recipe.n_lanes = 4;
     recipe.n_slices = strstr(plan_text, "tp=") ? 2 : 1;
     recipe.kernels = WF_KERNELS_REFERENCE;
     recipe.seed = seed;
     recipe.ema = 0.5;
-    config.folder = f->path;
-    TEST_OK(f->ctx, wf_model_create(f->ctx, "net", function, NULL, 0, &model));
-    TEST_OK(f->ctx, wf_plan_parse(f->ctx, plan_text, &plan));
-    TEST_OK(f->ctx, wf_trainer_create(f->ctx, model, &recipe, plan, &config, &t));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return t;
+    return folder_trainer(f->ctx, f->path, function, &recipe, plan_text, 0);
 }
 
 static void read_hash(const folder *f, wf_trainer *t, char hex[65]) {

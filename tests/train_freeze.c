@@ -36,18 +36,7 @@ static wf_recipe recipe_of(const char *names, bool clips) {
 }
 
 static wf_trainer *trainer_of(const folder *f, const wf_recipe *recipe, const char *plan_text) {
-    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_model *model;
-    wf_plan *plan;
-    wf_trainer *t;
-    config.folder = f->path;
-    config.keep_gradients = !*plan_text;
-    TEST_OK(f->ctx, wf_model_create(f->ctx, "wide", wide_net, NULL, 0, &model));
-    TEST_OK(f->ctx, wf_plan_parse(f->ctx, plan_text, &plan));
-    TEST_OK(f->ctx, wf_trainer_create(f->ctx, model, recipe, plan, &config, &t));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return t;
+    return folder_trainer(f->ctx, f->path, wide_net, recipe, plan_text, !*plan_text);
 }
 
 static float *read_tensor(const folder *f, wf_trainer *t, const wfi_value *value) {

@@ -15,8 +15,6 @@ static wf_trainer *trainer_of(wf_context *ctx, int mixup, double smoothing, cons
     wf_trainer_config how = WF_TRAINER_CONFIG_INIT;
     wf_recipe recipe = small_recipe();
     wf_model *model;
-    wf_plan *plan;
-    wf_trainer *t;
     config.height = config.width = 8;
     config.n_classes = 10;
     config.mixup = mixup;
@@ -26,11 +24,7 @@ static wf_trainer *trainer_of(wf_context *ctx, int mixup, double smoothing, cons
     recipe.n_threads = 1;
     how.keep_gradients = !*plan_text;
     TEST_OK(ctx, wf_model_find(ctx, "mlp", &config, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &how, &t));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return t;
+    return test_trainer(ctx, model, &recipe, plan_text, &how);
 }
 
 /* With the labels of `y`, or with both. */

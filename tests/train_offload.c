@@ -31,17 +31,7 @@ static wf_recipe make_recipe(int kind) {
 
 static wf_trainer *make_trainer(const folder *f, const char *plan_text, int kind) {
     wf_recipe recipe = make_recipe(kind);
-    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
-    wf_model *model;
-    wf_plan *plan;
-    wf_trainer *t;
-    config.folder = f->path;
-    TEST_OK(f->ctx, wf_model_create(f->ctx, "wide", wide_net, NULL, 0, &model));
-    TEST_OK(f->ctx, wf_plan_parse(f->ctx, plan_text, &plan));
-    TEST_OK(f->ctx, wf_trainer_create(f->ctx, model, &recipe, plan, &config, &t));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return t;
+    return folder_trainer(f->ctx, f->path, wide_net, &recipe, plan_text, 0);
 }
 
 static void expect_same(const folder *f, wf_trainer *t, wf_trainer *one, const char *plan) {

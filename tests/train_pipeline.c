@@ -7,12 +7,10 @@
  *
  * label: long
  */
-#include "base/random.h"
 #include "plan/schedule/schedule.h"
-#include "test.h"
+#include "small_models.h"
 
 #include <stdlib.h>
-#include <weft/trainer.h>
 
 #define N_STEPS      5
 #define MOST_SAMPLES 16
@@ -78,15 +76,6 @@ static double take_step(wf_context *ctx, wf_trainer *t, net which, int n_samples
     return out.loss;
 }
 
-static void check_peaks(const wf_trainer *t, const char *plan) {
-    for (int r = 0; r < wf_program_n_ranks(wf_trainer_program(t)); r++) {
-        wf_trainer_memory memory = wf_trainer_memory_of(t, r);
-        if (memory.planned_peak_bytes != memory.measured_peak_bytes)
-            fail_msg("plan '%s', rank %d: %zu bytes planned, %zu measured", plan, r,
-                     memory.planned_peak_bytes, memory.measured_peak_bytes);
-    }
-}
-
 static result run(net which, const char *plan_text, int micro) {
     wf_context *ctx = test_context();
     wf_recipe recipe = WF_RECIPE_INIT;
@@ -107,7 +96,7 @@ static result run(net which, const char *plan_text, int micro) {
     TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
     for (int s = 0; s < N_STEPS; s++) out.losses[s] = take_step(ctx, trainer, which, 2 * micro, s);
     TEST_OK(ctx, wf_trainer_weights_sha256(trainer, out.hex));
-    check_peaks(trainer, plan_text);
+    small_expect_planned(trainer, plan_text);
     wf_trainer_destroy(trainer);
     wf_plan_destroy(plan);
     wf_model_destroy(model);

@@ -76,18 +76,12 @@ static wf_trainer *make_trainer(wf_context *ctx, const char *plan_text, int64_t 
     wf_recipe recipe = small_recipe();
     wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
     wf_model *model;
-    wf_plan *plan;
-    wf_trainer *trainer;
     recipe.n_micro = N_MICRO;
     recipe.n_lanes = 4;
     recipe.n_threads = 1;
     config.timeout_ms = timeout_ms;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
-    TEST_OK(ctx, wf_plan_parse(ctx, plan_text, &plan));
-    TEST_OK(ctx, wf_trainer_create(ctx, model, &recipe, plan, &config, &trainer));
-    wf_model_destroy(model);
-    wf_plan_destroy(plan);
-    return trainer;
+    return test_trainer(ctx, model, &recipe, plan_text, &config);
 }
 
 typedef struct stalled {
