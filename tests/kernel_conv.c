@@ -79,6 +79,17 @@ static void test_trimmed(void **state) {
         assert_true(check_graph(conv_model, &whole[i], whole[i].batch, true, WF_CONV_AUTO, 1) >= 3);
 }
 
+/* Of one channel, some ways take the part in the layout that it has in its window, but not from
+ * where the window begins. */
+static void test_trimmed_plain(void **state) {
+    (void)state;
+    static const conv_case one = {2, 1, 1, 1, 1, 3, 1, 1, 1, 0, 1};
+    bool is_full = getenv("WEFT_TEST_FULL");
+    setenv("WEFT_TEST_FULL", "1", 1);
+    check_graph(conv_model, &one, one.batch, true, WF_CONV_AUTO, 1);
+    if (!is_full) unsetenv("WEFT_TEST_FULL");
+}
+
 /* oneDNN 3 has no Winograd any more, and 2 has it for AVX-512 alone; then the convolution is a
  * direct one. */
 static bool has_winograd(void) {
@@ -254,10 +265,10 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv),      cmocka_unit_test(test_trimmed),
-        cmocka_unit_test(test_winograd),  cmocka_unit_test(test_block),
-        cmocka_unit_test(test_pool),      cmocka_unit_test(test_extents),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_conv),          cmocka_unit_test(test_trimmed),
+        cmocka_unit_test(test_trimmed_plain), cmocka_unit_test(test_winograd),
+        cmocka_unit_test(test_block),         cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_extents),       cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

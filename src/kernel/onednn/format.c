@@ -96,7 +96,8 @@ wf_status wfi_onednn_format_create(const wfi_onednn *state, wfi_shown_md md, con
     format->n_threads = state->n_threads;
     format->part = *plain;
     wf_status status = wfi_md_own(&state->lib, plain, &format->plain);
-    bool is_plain = status == WF_OK && dnnl_memory_desc_equal(format->plain, md);
+    /* Strides of dims of 1 are no difference to the library, but a part begins elsewhere. */
+    bool is_plain = status == WF_OK && !plain->is_part && dnnl_memory_desc_equal(format->plain, md);
     if (status == WF_OK && !is_plain) status = wfi_md_copy(&state->lib, md, &format->packed);
     if (status == WF_OK && !is_plain) {
         *format_out = format;
