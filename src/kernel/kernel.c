@@ -202,7 +202,12 @@ static wf_status refuse_extent(const wfi_kernel *kernel, const char *what, int o
 }
 
 wf_status wfi_kernel_prepare(wfi_kernel *kernel) {
-    WF_TRY(kernel->impl->prepare(kernel));
+    if (kernel->impl->prepare) {
+        WF_TRY(kernel->impl->prepare(kernel));
+    } else {
+        memcpy(kernel->extent, kernel->bytes, sizeof kernel->extent);
+        kernel->scratch_extent = kernel->scratch_bytes;
+    }
     for (int i = 0; i < kernel->n_operands; i++)
         if (kernel->extent[i] > kernel->bytes[i])
             return refuse_extent(kernel, "operand", i, kernel->extent[i], kernel->bytes[i]);

@@ -57,7 +57,8 @@ typedef struct wfi_kernel_impl {
     /* Names of an op's forms, NULL behind the last; NULL: it has one way, the usual one. Describing
      * makes the usual form in kernel->way the one that it is. */
     const char *const *(*forms)(const wfi_op *op);
-    /* Fills kernel->extent and scratch_extent, from what the library will really be given. */
+    /* Fills kernel->extent and scratch_extent, from what the library will really be given. NULL: it
+     * is what was planned. */
     wf_status (*prepare)(wfi_kernel *kernel);
     wf_status (*run)(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                      void *scratch, const wfi_step_args *step);
@@ -119,6 +120,11 @@ wf_status wfi_kernel_create_pack(wf_context *ctx, const wfi_kernel_options *opti
 wf_status wfi_kernel_create_accumulate(wf_context *ctx, const wfi_kernel_options *options,
                                        const wfi_format *format, const wf_shape *shape, bool add,
                                        wfi_kernel **kernel_out);
+/* For describe. */
+static inline wf_status wfi_decline(const char **reason_out, const char *reason) {
+    *reason_out = reason;
+    return WF_UNSUPPORTED;
+}
 bool wfi_format_equal(const wfi_format *a, const wfi_format *b);
 /* Errors: BUG: it reaches further than its description says, which memory was planned from. */
 wf_status wfi_kernel_prepare(wfi_kernel *kernel);

@@ -6,10 +6,6 @@ static const char *library_text(wf_context *ctx) {
     return "weft's kernels (OpenCL C)";
 }
 
-static wfi_bf16_speed bf16_speed(void) {
-    return WFI_BF16_SLOW;
-}
-
 static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_gpu};
 
 const wfi_backend wfi_backend_opencl = {
@@ -25,5 +21,5 @@ const wfi_backend wfi_backend_opencl = {
     .collective_step = wfi_gpu_collective_step,
     .thread_enter = wfi_gpu_thread_enter,
     .library = library_text,
-    .bf16_speed = bf16_speed,
+    .bf16_speed = wfi_gpu_bf16_speed,
 };

@@ -3,10 +3,6 @@
 #include "kernel/cuda/library.h"
 #include "kernel/gpu/gpu.h"
 
-static wfi_bf16_speed bf16_speed(void) {
-    return WFI_BF16_SLOW;
-}
-
 static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_cublaslt, &wfi_kernel_cudnn,
                                                          &wfi_kernel_gpu};
 
@@ -23,5 +19,5 @@ const wfi_backend wfi_backend_cuda = {
     .collective_step = wfi_gpu_collective_step,
     .thread_enter = wfi_gpu_thread_enter,
     .library = wfi_cuda_libraries_text,
-    .bf16_speed = bf16_speed,
+    .bf16_speed = wfi_gpu_bf16_speed,
 };

@@ -39,11 +39,6 @@ static const char *const *forms_of(const wfi_op *op) {
     return forms;
 }
 
-static wf_status decline(const char **reason_out, const char *reason) {
-    *reason_out = reason;
-    return WF_UNSUPPORTED;
-}
-
 /* ---- what the library is told ---- */
 
 static int make_tensor(const wfi_cudnn *dnn, const int64_t dim[4], void **out) {
@@ -152,11 +147,12 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
     conv *c = kernel->state;
     bool is_found = false;
     c->dnn = &handles->libraries->dnn;
-    if (!handles->dnn) return decline(reason_out, handles->libraries->no_dnn);
+    if (!handles->dnn) return wfi_decline(reason_out, handles->libraries->no_dnn);
     int error = make_parts(kernel, c);
     if (!error) error = choose(kernel, c, handles->dnn, &is_found);
     if (error || !is_found)
-        return decline(reason_out, "cuDNN has no algorithm for it with the same bits each time");
+        return wfi_decline(reason_out,
+                           "cuDNN has no algorithm for it with the same bits each time");
     snprintf(c->detail, sizeof c->detail, "algo%d", c->algo);
     kernel->detail = c->detail;
     kernel->way.form = 0;
@@ -168,7 +164,7 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     wfi_cuda_handles *handles;
     size_t d = 0;
     while (d < WFI_COUNT(directions) && directions[d].op != kernel->node->op) d++;
-    if (d == WFI_COUNT(directions)) return decline(reason_out, "it is no convolution");
+    if (d == WFI_COUNT(directions)) return wfi_decline(reason_out, "it is no convolution");
     *reason_out = why_not(kernel, (int)d);
     if (*reason_out) return WF_UNSUPPORTED;
     conv *c = wfi_alloc(kernel->ctx, 1, sizeof *c, "a kernel");
@@ -231,7 +227,6 @@ const wfi_kernel_impl wfi_kernel_cudnn = {
     .name = "cudnn",
     .describe = describe,
     .forms = forms_of,
-    .prepare = wfi_cuda_prepare,
     .run = run,
     .destroy = destroy,
 };

@@ -149,9 +149,3 @@ void wfi_cuda_give_handles(wfi_cuda_handles *handles) {
     wfi_cuda_pop(planner);
     wfi_device_destroy(planner);
 }
-
-wf_status wfi_cuda_prepare(wfi_kernel *kernel) {
-    for (int i = 0; i < kernel->n_operands; i++) kernel->extent[i] = kernel->bytes[i];
-    kernel->scratch_extent = kernel->scratch_bytes;
-    return WF_OK;
-}

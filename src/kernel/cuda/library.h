@@ -226,9 +226,6 @@ void wfi_cuda_give_handles(wfi_cuda_handles *handles);
 /* For reports, once the driver has been asked for. */
 const char *wfi_cuda_libraries_text(wf_context *ctx);
 
-/* Of implementations: libraries are given what was planned. */
-wf_status wfi_cuda_prepare(wfi_kernel *kernel);
-
 /* Implementations of nodes; what they decline, kernel/gpu computes. */
 extern const wfi_kernel_impl wfi_kernel_cublaslt, wfi_kernel_cudnn;
 #endif

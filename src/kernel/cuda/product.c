@@ -40,11 +40,6 @@ static const char *const *forms_of(const wfi_op *op) {
     return forms;
 }
 
-static wf_status decline(const char **reason_out, const char *reason) {
-    *reason_out = reason;
-    return WF_UNSUPPORTED;
-}
-
 /* ---- nodes as products ---- */
 
 static const wf_shape *shape_of(const wfi_kernel *kernel, int operand) {
@@ -256,10 +251,10 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
     lt_product *s = kernel->state;
     bool is_found = false;
     s->lt = &handles->libraries->lt;
-    if (!handles->lt) return decline(reason_out, handles->libraries->no_lt);
+    if (!handles->lt) return wfi_decline(reason_out, handles->libraries->no_lt);
     int error = make_call(kernel, s);
     if (!error) error = choose_any(kernel, handles->lt, &is_found);
-    if (error || !is_found) return decline(reason_out, "cuBLASLt has no algorithm for it");
+    if (error || !is_found) return wfi_decline(reason_out, "cuBLASLt has no algorithm for it");
     name_algorithm(s);
     kernel->detail = s->detail;
     kernel->way.form = 0;
@@ -272,7 +267,7 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     wfi_cuda_handles *handles;
     size_t r = 0;
     while (r < WFI_COUNT(rows) && rows[r].op != kernel->node->op) r++;
-    if (r == WFI_COUNT(rows)) return decline(reason_out, "it is no product of matrices");
+    if (r == WFI_COUNT(rows)) return wfi_decline(reason_out, "it is no product of matrices");
     product p = rows[r].make(kernel);
     *reason_out = why_not(kernel, &p);
     if (*reason_out) return WF_UNSUPPORTED;
@@ -333,7 +328,6 @@ const wfi_kernel_impl wfi_kernel_cublaslt = {
     .name = "cublaslt",
     .describe = describe,
     .forms = forms_of,
-    .prepare = wfi_cuda_prepare,
     .run = run,
     .destroy = destroy,
 };

@@ -115,5 +115,8 @@ wf_status wfi_gpu_statistics(wfi_stream_queue *stream, const wfi_statistics_call
 wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memory *memory,
                                   const wfi_reduce_part *part, const wfi_reduce_step *step);
 wf_status wfi_gpu_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_out);
+static inline wfi_bf16_speed wfi_gpu_bf16_speed(void) {
+    return WFI_BF16_SLOW;
+}
 
 #endif

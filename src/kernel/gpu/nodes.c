@@ -117,12 +117,6 @@ static wf_status gpu_describe(wfi_kernel *kernel, const char **reason_out) {
     return WF_OK;
 }
 
-static wf_status gpu_prepare(wfi_kernel *kernel) {
-    for (int i = 0; i < kernel->n_operands; i++) kernel->extent[i] = kernel->bytes[i];
-    kernel->scratch_extent = kernel->scratch_bytes;
-    return WF_OK;
-}
-
 static wf_status gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                          void *scratch, const wfi_step_args *step) {
     const wfi_gpu_node *l = kernel->state;
@@ -151,7 +145,6 @@ static void gpu_destroy(wfi_kernel *kernel) {
 const wfi_kernel_impl wfi_kernel_gpu = {
     .name = "gpu",
     .describe = gpu_describe,
-    .prepare = gpu_prepare,
     .run = gpu_run,
     .destroy = gpu_destroy,
 };

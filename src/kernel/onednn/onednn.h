@@ -67,10 +67,6 @@ extern const char *const wfi_conv_forms[], *const wfi_linear_forms[], *const wfi
 static inline wfi_onednn *wfi_onednn_of(const wfi_kernel *kernel) {
     return kernel->state;
 }
-static inline wf_status wfi_decline(const char **reason_out, const char *reason) {
-    *reason_out = reason;
-    return WF_UNSUPPORTED;
-}
 
 /* A state with an open engine and stream. */
 wf_status wfi_onednn_open(wfi_kernel *kernel, int n_threads);
