@@ -18,6 +18,8 @@ same 4 dp=4,allreduce=tree "${mlp[@]}"
 # Two of four are on one device.
 on opencl:0,opencl:1,opencl:0,opencl:1 --plan dp=4 "${mlp[@]}"
 [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "two devices for four ranks: not one rank's bits"
+expect 2 "choose allreduce=tree, without zero" \
+    "${train[@]}" --steps 1 --batch 9 --micro 9 --lanes 9 --image 6 "${mlp[@]}" --plan dp=9,zero=1 --devices opencl:9
 
 # ---- two kinds: each stage has the bits of its own ----
 gpt=(--model gpt2-tiny --tokens 32 --optimizer adamw --lr 1e-3 --clip-norm 0.5)

@@ -48,8 +48,8 @@ wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memor
         int64_t *n_in = &launch.arguments.n[1];
         if (!a.writes && *n_in == WFI_GPU_OUT)
             return wfi_fail(stream->owner->ctx, WF_UNSUPPORTED,
-                            "a sum of more than %d ranks on %s devices; choose allreduce=tree or "
-                            "pairwise",
+                            "a sum of more than %d ranks on %s devices at once; choose "
+                            "allreduce=tree, without zero",
                             WFI_GPU_OUT, stream->device->kind->name);
         if (!a.writes) {
             launch.operands[(*n_in)++] = data;
