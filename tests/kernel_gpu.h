@@ -477,6 +477,30 @@ static void spaces_and_addresses(void **state) {
     free(to);
 }
 
+static wf_status add_all(void *self, void *argument) {
+    size_t half = ARENA_BYTES / 2 / sizeof(float);
+    float *sum = (float *)(void *)arena + (self == stream ? 0 : half);
+    return backend->add(self, sum, sum + half / 2, *(const size_t *)argument);
+}
+
+/* A driver that knows kernels by how many threads they have does not mistake them: each is wider
+ * than all before. */
+static void kernels_grow_beside_each_other(void **state) {
+    (void)state;
+    size_t n[128];
+    wfi_stream_queue *other, *streams[2] = {stream};
+    memset(host, 0, ARENA_BYTES);
+    put();
+    TEST_OK(ctx, wfi_stream_create(device, "other", 1, NULL, &other));
+    streams[1] = other;
+    for (size_t i = 0; i < 128; i++) {
+        n[i] = (1 << 15) + 64 * i;
+        TEST_OK(ctx, wfi_stream_push(streams[i % 2], add_all, streams[i % 2], &n[i]));
+    }
+    for (int s = 0; s < 2; s++) TEST_OK(ctx, wfi_event_wait(wfi_stream_record(streams[s])));
+    wfi_stream_destroy(other);
+}
+
 static int check_kernels(const wfi_backend *of, wf_status strange, const char *sentence) {
     char text[256];
     const struct CMUnitTest tests[] = {
@@ -485,6 +509,7 @@ static int check_kernels(const wfi_backend *of, wf_status strange, const char *s
         cmocka_unit_test(large_nodes_agree),
         cmocka_unit_test(updates_have_the_cpus_bits),
         cmocka_unit_test(squares_have_the_cpus_bits),
+        cmocka_unit_test(kernels_grow_beside_each_other),
         cmocka_unit_test(spaces_and_addresses),
     };
     backend = of;

@@ -36,7 +36,7 @@ char *wfi_launch_text(const wfi_launch_source *source, int entry, uint32_t narro
 }
 
 void *wfi_built_find(const wfi_built_list *list, const wfi_kernel_launch *launch) {
-    for (size_t i = 0; i < list->n; i++)
+    for (size_t i = list->n; i-- > 0;)
         if (list->all[i].entry == launch->entry && list->all[i].narrow == launch->narrow &&
             list->all[i].source == launch->source)
             return list->all[i].handle;

@@ -61,7 +61,7 @@ typedef struct wfi_built_list {
     wfi_built *all; /* of malloc */
     size_t n;
 } wfi_built_list;
-/* NULL: it is not built yet. */
+/* The latest; NULL: it is not built yet. */
 void *wfi_built_find(const wfi_built_list *list, const wfi_kernel_launch *launch);
 /* Errors: NO_MEMORY. */
 wf_status wfi_built_add(wf_context *ctx, wfi_built_list *list, const wfi_kernel_launch *launch,

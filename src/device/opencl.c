@@ -47,7 +47,11 @@ wf_status wfi_opencl_finish(const wfi_device *device, const wfi_stream_queue *st
 }
 
 static wf_status opencl_finish_task(wfi_stream_queue *stream) {
-    return wfi_opencl_finish(stream->device, stream);
+    wfi_opencl_queue *queue = stream->queue;
+    wf_status status = wfi_opencl_finish(stream->device, stream);
+    if (queue->is_beside) pthread_rwlock_unlock(&wfi_opencl_state(stream->device)->unit->beside);
+    queue->is_beside = false;
+    return status;
 }
 
 /* ---- kernels ---- */
@@ -186,12 +190,11 @@ static wf_status bind(wfi_stream_queue *stream, const wfi_kernel_launch *launch,
     return WF_OK;
 }
 
-static wf_status opencl_launch(wfi_stream_queue *stream, const wfi_kernel_launch *launch) {
+static wf_status launch_beside(wfi_stream_queue *stream, const wfi_kernel_launch *launch) {
     const wfi_opencl_device *own = wfi_opencl_state(stream->device);
     const wfi_opencl *cl = &own->all->cl;
     cl_handle kernel, memories[WFI_LAUNCH_MEMORIES] = {NULL};
     wfi_launch_arguments arguments;
-    if (!launch->n_groups) return WF_OK;
     WF_TRY(kernel_of(stream, launch, &kernel));
     WF_TRY(bind(stream, launch, memories, &arguments));
     cl_uint n_memories = launch->has_memories ? WFI_LAUNCH_MEMORIES : 1;
@@ -209,6 +212,27 @@ static wf_status opencl_launch(wfi_stream_queue *stream, const wfi_kernel_launch
     return error ? wfi_opencl_fail(stream->owner->ctx, own->unit,
                                    launch->source->entries[launch->entry], error)
                  : WF_OK;
+}
+
+/* PoCL 3.1 mistakes launches of a kernel for each other, and aborts, where one that has more groups
+ * than any before begins beside others: so such a one is alone on its unit. */
+static wf_status opencl_launch(wfi_stream_queue *stream, const wfi_kernel_launch *launch) {
+    wfi_opencl_unit *unit = wfi_opencl_state(stream->device)->unit;
+    wfi_opencl_queue *queue = stream->queue;
+    if (!launch->n_groups) return WF_OK;
+    if (!queue->is_beside) pthread_rwlock_rdlock(&unit->beside);
+    queue->is_beside = true;
+    if ((intptr_t)wfi_built_find(&unit->widths, launch) >= launch->n_groups)
+        return launch_beside(stream, launch);
+    WF_TRY(opencl_finish_task(stream));
+    pthread_rwlock_wrlock(&unit->beside);
+    wf_status status = launch_beside(stream, launch);
+    if (status == WF_OK) status = wfi_opencl_finish(stream->device, stream);
+    if (status == WF_OK)
+        status = wfi_built_add(stream->owner->ctx, &unit->widths, launch,
+                               (void *)(intptr_t)launch->n_groups);
+    pthread_rwlock_unlock(&unit->beside);
+    return status;
 }
 
 static wf_status opencl_read_words(wfi_stream_queue *stream, int32_t words_out[WFI_LAUNCH_WORDS]) {

@@ -15,6 +15,8 @@
 typedef struct wfi_opencl_unit {
     cl_handle device, context, host_queue;
     wfi_built_list programs;
+    pthread_rwlock_t beside; /* of tasks with kernels: for writing, that of one which is alone */
+    wfi_built_list widths;   /* most groups that each kernel has had; under `beside` */
     char name[128], driver[128];
 } wfi_opencl_unit;
 
@@ -46,6 +48,7 @@ typedef struct wfi_opencl_device {
 typedef struct wfi_opencl_queue {
     cl_handle queue, words;
     wfi_built_list kernels; /* of this queue alone */
+    bool is_beside;         /* the unit's lock is held for reading, until the task's end */
 } wfi_opencl_queue;
 
 static inline const wfi_opencl_device *wfi_opencl_state(const wfi_device *device) {

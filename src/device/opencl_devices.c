@@ -18,6 +18,7 @@ static void add_units(wfi_opencl_machine *all, cl_handle platform) {
     for (cl_uint i = 0; i < n && i < WFI_OPENCL_DEVICES && all->n_units < WFI_OPENCL_DEVICES; i++) {
         wfi_opencl_unit *unit = &all->units[all->n_units++];
         unit->device = devices[i];
+        pthread_rwlock_init(&unit->beside, NULL);
         (void)all->cl.GetDeviceInfo(devices[i], CL_DEVICE_NAME, sizeof unit->name - 1, unit->name,
                                     NULL);
         (void)all->cl.GetDeviceInfo(devices[i], CL_DRIVER_VERSION, sizeof unit->driver - 1,
@@ -54,6 +55,8 @@ static void destroy_all(void *shared) {
         for (size_t k = 0; k < unit->programs.n; k++)
             all->cl.ReleaseProgram(unit->programs.all[k].handle);
         free(unit->programs.all);
+        free(unit->widths.all);
+        pthread_rwlock_destroy(&unit->beside);
         if (unit->host_queue) all->cl.ReleaseCommandQueue(unit->host_queue);
         if (unit->context) all->cl.ReleaseContext(unit->context);
     }
