@@ -59,7 +59,7 @@ static const struct {
     {OPT_n_micro, TPB | FOR_SIMULATE | FOR_BENCH_MEMORY, "N|auto",
      "auto: the fastest by simulation with measured times", false},
     {OPT_n_lanes, TPBEP | FOR_BENCH_MEMORY, NULL, NULL, false},
-    {OPT_n_slices, TPBEP | FOR_BENCH_MEMORY, NULL, NULL, false},
+    {OPT_n_slices, TPBEP | FOR_GENERATE | FOR_BENCH_MEMORY, NULL, NULL, false},
     {OPT_seed, ALL | FOR_GENERATE, NULL, NULL, false},
     {OPT_n_threads, TPBEP | RUNS | FOR_GENERATE, NULL, "bench ddp, memory: 1", false},
     {OPT_dtype, TPBEP | FOR_GENERATE, NULL, NULL, false},

@@ -72,6 +72,14 @@ done
 other=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 20 --temperature 2 --seed 4 | field text)
 [[ -n $one && $one == "$same" ]] || fail "generate: the same seed gives '$one' and '$same'"
 [[ $one != "$other" ]] || fail "generate: another seed gives the same text"
+# Slices are of the recipe: of two, one rank says in bf16 what two say, and no slices say something else.
+says() { report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 20 --temperature 2 --seed 3 --dtype bf16 "$@" | field text; }
+one=$(says --slices 2)
+for plan in tp=2 "tp=2 --ranks 2" pp=2; do
+    # shellcheck disable=SC2086
+    same=$(says --slices 2 --plan $plan)
+    [[ -n $one && $one == "$same" ]] || fail "generate --slices 2 --plan $plan gives '$same', not '$one'"
+done
 greedy=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 8 | field text)
 top=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 8 --temperature 5 --top-k 1 | field text)
 [[ $greedy == "$top" ]] || fail "generate: --top-k 1 is not greedy: '$greedy', '$top'"
