@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # label: once
 # What device/cuda_library.h declares of CUDA's interfaces is what CUDA's headers declare.
-source tests/cli_helpers.bash
+set -u
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+fail() { echo "FAILED: $*" && exit 1; }
 toolkit=${CUDA_HOME:-/usr/local/cuda}
 [[ -e $toolkit/include/cuda.h && -e $toolkit/include/nvrtc.h ]] || { echo "skipped: there are no headers in $toolkit/include"; exit 77; }
 

@@ -2,7 +2,10 @@
 # label: once
 # What weft declares of cuDNN and cuBLASLt is what their headers declare, and the real libraries have it;
 # skipped where CUDA's toolkit is not.
-source tests/cli_helpers.bash
+set -u
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+fail() { echo "FAILED: $*" && exit 1; }
 toolkit=${CUDA_HOME:-/usr/local/cuda}
 for header in cudnn.h cublasLt.h; do
     [[ -e $toolkit/include/$header ]] || { echo "skipped: there is no $toolkit/include/$header"; exit 77; }

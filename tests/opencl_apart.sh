@@ -6,6 +6,7 @@ kind=opencl
 source tests/gpu_train.bash
 export POCL_DEVICES="pthread pthread" WEFT_CHECK_EVENTS=1
 found=$("$WEFT" info | grep -o "opencl: .*")
+[[ $found ]] || fail "weft info does not say whether there is OpenCL"
 [[ $found == "opencl: 2 "* ]] || { echo "skipped: PoCL shows no two devices: $found"; exit 77; }
 
 # ---- one kind ----

@@ -5,6 +5,7 @@
 kind=opencl
 source tests/gpu_train.bash
 found=$("$WEFT" info | grep -o "opencl: .*")
+[[ $found ]] || fail "weft info does not say whether there is OpenCL"
 [[ $found == "opencl: "[1-9]* ]] || { echo "skipped: $found"; exit 77; }
 export WEFT_CHECK_EVENTS=1
 is_one() { [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$*: not one rank's bits"; }
