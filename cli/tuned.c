@@ -59,12 +59,12 @@ void tuned_warn(const options *o, const wf_program *program) {
     const wf_recipe *recipe = wf_program_recipe(program);
     char name[100], own[sizeof o->tuned_for];
     say_made_for(own, sizeof own, wf_info_library(0), processor_name(name), recipe->n_threads);
-    if (*recipe->tuned.text && !wf_program_n_tuned(program))
-        complain(EXIT_DONE, "the table of --kernels names no shape of this model, batch and "
-                            "--dtype: all is computed as usual");
-    else if (*o->tuned_for && strcmp(o->tuned_for, own))
+    if (*o->tuned_for && strcmp(o->tuned_for, own))
         complain(EXIT_DONE,
                  "the table of --kernels was measured with %s, and this is %s: what it chooses may "
                  "be slower than the usual, and what there is not here is computed as usual",
                  o->tuned_for, own);
+    if (*recipe->tuned.text && !wf_program_n_tuned(program))
+        complain(EXIT_DONE, "the table of --kernels names no shape of this model, batch and "
+                            "--dtype with a way that there is here: all is computed as usual");
 }

@@ -421,10 +421,11 @@ wf_status wfi_program_begin(wf_context *ctx, const wf_model *model, const wf_rec
 /* The passes from lowering to the proof. Errors: BUG: the actions do not make a step. */
 wf_status wfi_program_compile(wf_program *p, const wfi_action_list *lists);
 
-/* Like wf_program_create, for a trainer, of that backend's kernels. Errors: UNSUPPORTED: it has
- * none for an op. */
 /* Which of the program and its tests needs most on the rank. */
 const wf_program *wfi_program_largest(const wf_program *p, wfi_space space, int32_t rank);
+
+/* Like wf_program_create, for a trainer, of that backend's kernels. Errors: UNSUPPORTED: it has
+ * none for an op. */
 wf_status wfi_program_create(wf_context *ctx, const wf_model *model, const wf_recipe *recipe,
                              const wf_plan *plan, const wfi_backend *backend, wf_program_kind kind,
                              wfi_program_use use, const wf_program *like, wf_program **program_out);
