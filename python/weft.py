@@ -59,13 +59,26 @@ _P, _S = C.c_void_p, C.c_char_p
 _SIZES = ("n_layers", "hidden", "n_heads", "n_positions")
 
 
+def _text(text):
+    """As C has it: without a NUL byte, which would end it."""
+    text = os.fsencode(text)
+    if b"\0" in text:
+        raise ValueError(f"{text!r} has a NUL byte")
+    return text
+
+
 class _Config(C.Structure):
-    """One that begins with its own size."""
+    """One that begins with its own size. ctypes would cut numbers, and take a number for a place."""
 
     def __init__(self, **values):
-        for name in values:
-            if name not in {field[0] for field in self._fields_}:
-                raise TypeError(f"there is no {name!r}; there are {', '.join(f[0] for f in self._fields_[1:])}")
+        kinds = dict(self._fields_[1:])
+        for name, value in values.items():
+            if name not in kinds:
+                raise TypeError(f"there is no {name!r}; there are {', '.join(kinds)}")
+            if kinds[name] is _S and value is not None:
+                values[name] = _text(value)
+            elif kinds[name] not in (_S, _P) and kinds[name](value).value != value:
+                raise OverflowError(f"{name}: {value} does not fit")
         super().__init__(**values)
         self.struct_size = C.sizeof(self)
 
@@ -197,10 +210,6 @@ class _Owner:
         self.close()
 
 
-def _path(path):
-    return os.fsencode(path)
-
-
 # ---- memory of arrays ----
 
 class _Buffer(C.Structure):
@@ -238,14 +247,19 @@ def _into(array, formats="f"):
 
 
 def _feeds(inputs, arrays):
-    """`inputs`: name to format and shape. The library sees bytes, so what they mean is checked here."""
+    """`inputs`: name to format, shape and, of tokens, how many there are. The library sees bytes, so what they mean is checked here."""
     memories = {name: _Memory(array) for name, array in arrays.items()}
     for name, memory in memories.items():
-        elements, shape = inputs.get(name, (memory.format, None))
+        elements, shape, *n_tokens = inputs.get(name, (memory.format, None))
         if memory.format != elements:
             raise TypeError(f"{name}: elements {memory.format!r} are not {elements!r}, which the model reads")
         if shape and len(memory.shape) == len(shape) + 1 and tuple(memory.shape[1:]) != shape:
             raise ValueError(f"{name}: samples of {tuple(memory.shape[1:])} are not {shape}, which the model reads")
+        if n_tokens and memory.bytes:
+            ids = memoryview((C.c_char * memory.bytes).from_address(memory.at)).cast("B").cast("i")
+            for token in min(ids), max(ids):
+                if not 0 <= token < n_tokens[0]:
+                    raise ValueError(f"{name}: token {token} is none of the {n_tokens[0]}, from 0 on, which the model knows")
     numbers = {m.shape[0] if m.shape else 0 for m in memories.values()}
     if len(numbers) != 1:
         raise ValueError(f"arrays of {sorted(numbers)} samples: all inputs have the same number")
@@ -281,9 +295,9 @@ class Model(_Owner):
 
     def __init__(self, name, **sizes):
         sizes = {**dict(channels=3, height=224, width=224, n_classes=1000), **sizes}
-        self._make(_model_find, name.encode(), _ModelConfig(**sizes))
+        self._make(_model_find, _text(name), _ModelConfig(**sizes))
         image = ("f", tuple(sizes[key] for key in ("channels", "height", "width")))
-        x = ("i", None) if _registry_find(name.encode()).contents.takes_tokens else image
+        x = ("i", None, sizes["n_classes"]) if _registry_find(_text(name)).contents.takes_tokens else image
         self._inputs = {"x": x, "y": ("f" if sizes.get("loss") else "i", None), "position": ("i", None)}
 
 
@@ -292,8 +306,7 @@ class Job(_Owner):
     _destroy = _job_leave
 
     def __init__(self, init="env://", **config):
-        config = {key: v.encode() if isinstance(v, str) else v for key, v in config.items()}
-        self._make(_job_join, _JobConfig(**{"n_ranks": 1, **config, "init": init.encode() if init else None}))
+        self._make(_job_join, _JobConfig(**{"n_ranks": 1, **config, "init": init or None}))
         self.rank, self.n_ranks = _job_rank(self._at), _job_n_ranks(self._at)
 
 
@@ -302,14 +315,13 @@ class Trainer(_Owner):
     _destroy = _trainer_destroy
 
     def __init__(self, model, recipe="", plan="", job=None, **config):
-        if isinstance(recipe, dict):
-            recipe = ",".join(f"{key}={value}" for key, value in recipe.items())
+        recipe, plan = (",".join(f"{key}={value}" for key, value in of.items()) if isinstance(of, dict) else of
+                        for of in (recipe, plan))
         self._job, self._inputs = job, model._inputs  # the job outlives the trainer
         self._lock = threading.RLock()
-        config = {key: v.encode() if isinstance(v, str) else v for key, v in config.items()}
         parsed, planned = C.create_string_buffer(1 << 16), _P()  # of which a recipe takes what it needs
-        _context.check(_recipe_parse(_context.at, recipe.encode(), parsed))
-        _context.check(_plan_parse(_context.at, plan.encode(), C.byref(planned)))
+        _context.check(_recipe_parse(_context.at, _text(recipe), parsed))
+        _context.check(_plan_parse(_context.at, _text(plan), C.byref(planned)))
         try:
             self._make(_trainer_create, model._at, parsed, planned,
                        _TrainerConfig(**config, job=job._at if job else None))
@@ -341,7 +353,7 @@ class Trainer(_Owner):
         """Writes the model's output of that name into a writable array, which it returns."""
         memories, feeds, n_feeds, n_samples = _feeds(self._inputs, arrays)
         to = _into(into)
-        self._call(_trainer_forward, feeds, n_feeds, n_samples, output.encode(), to.at, to.bytes)
+        self._call(_trainer_forward, feeds, n_feeds, n_samples, _text(output), to.at, to.bytes)
         del memories
         return into
 
@@ -349,7 +361,7 @@ class Trainer(_Owner):
         """Copies a parameter or buffer, or (keep_gradients=1) a gradient, into a writable array."""
         to = _into(into, "ql" if name.endswith("num_batches_tracked") else "f")
         read = _trainer_read_gradient if gradient else _trainer_read
-        self._call(read, name.encode(), to.at, to.bytes)
+        self._call(read, _text(name), to.at, to.bytes)
         return into
 
     def use_average(self, used=True):
@@ -359,18 +371,18 @@ class Trainer(_Owner):
 
     def save(self, path):
         """Weights, as safetensors."""
-        self._call(_trainer_save, _path(path))
+        self._call(_trainer_save, _text(path))
 
     def load(self, path):
         """Weights from safetensors: a file, an index of shards, or a folder."""
-        self._call(_trainer_load_weights, _path(path))
+        self._call(_trainer_load_weights, _text(path))
 
     def save_state(self, path):
         """All that load_state needs to go on with the same bits, under whatever plan."""
-        self._call(_trainer_save_state, _path(path), None, 0)
+        self._call(_trainer_save_state, _text(path), None, 0)
 
     def load_state(self, path):
-        self._call(_trainer_load_state, _path(path))
+        self._call(_trainer_load_state, _text(path))
 
     def weights(self):
         """Name to (dtype, shape, bytes) of every parameter and buffer; NumPy makes arrays of them
@@ -424,7 +436,7 @@ class Array(_Owner):
     """An array on one of weft's devices, from any library's by DLPack (copied) or from a buffer; other
     libraries take it by from_dlpack without a copy."""
     _destroy = _array_destroy
-    _dtypes = {"f": 0, "d": 1, "i": 3, "q": 4, "l": 4, "B": 5}
+    _dtypes = {"f": 0, "d": 2, "i": 3, "q": 4, "l": 4, "B": 5}
 
     def __init__(self, of, device="cpu:0"):
         self._given = []
@@ -432,14 +444,14 @@ class Array(_Owner):
             capsule = of.__dlpack__(max_version=(1, 0))
             if not _is_capsule(capsule, _CAPSULE):
                 raise BufferError("this library knows no DLPack of version 1")
-            self._make(_array_from_dlpack, _capsule_pointer(capsule, _CAPSULE), device.encode())
+            self._make(_array_from_dlpack, _capsule_pointer(capsule, _CAPSULE), _text(device))
             _rename_capsule(capsule, _USED)
             return
         memory = _Memory(of)
         if memory.format not in self._dtypes or len(memory.shape) > 6:
             raise TypeError(f"elements {memory.format!r} in {len(memory.shape)} dims: weft has no such array")
         shape = _Shape(len(memory.shape), tuple(memory.shape))
-        self._make(_array_create, self._dtypes[memory.format], shape, device.encode(), memory.at)
+        self._make(_array_create, self._dtypes[memory.format], shape, _text(device), memory.at)
 
     @property
     def device(self):

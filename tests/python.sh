@@ -71,6 +71,19 @@ same(t.step(x=batch(8)["x"].cast("B").cast("f", (8, 16)), y=batch(8)["y"]).n_row
 text = weft.Model("gpt2-tiny", n_tokens=4, n_classes=16)
 refused("TypeError", "x: elements 'f' are not 'i'", lambda: weft.Trainer(text, "batch=2,threads=1").step(
     **{name: memoryview(array.array("f", [0] * 8)).cast("B").cast("f", (2, 4)) for name in "xy"}))
+# A token that the model does not know, a number that C would cut, a text that C would end, and a number for a text.
+refused("ValueError", "x: token 16 is none of the 16", lambda: weft.Trainer(text, "batch=2,threads=1").step(
+    **{name: memoryview(array.array("i", [3] * 7 + [16])).cast("B").cast("i", (2, 4)) for name in "xy"}))
+refused("ValueError", "x: token -1 is none", lambda: weft.Trainer(text, "batch=2,threads=1").eval(
+    **{name: memoryview(array.array("i", [-1] + [3] * 7)).cast("B").cast("i", (2, 4)) for name in "xy"}))
+refused("OverflowError", "channels: 18446744073709551617", lambda: weft.Model("mlp", channels=1 << 64 | 1))
+refused("OverflowError", "profile: 4294967297", lambda: weft.Trainer(model, recipe, profile=1 << 32 | 1))
+refused("TypeError", "", lambda: weft.Trainer(model, recipe, devices=2))
+refused("TypeError", "there is no 'struct_size'", lambda: weft.Model("mlp", struct_size=8))
+refused("ValueError", "NUL", lambda: t.save(f"{D}/cut\0off"))
+refused("ValueError", "NUL", lambda: weft.Trainer(model, "batch=8\0,lr=3"))
+same(os.path.exists(f"{D}/cut"), False, "a file of half a name")
+same(weft.Trainer(model, recipe, {"dp": 2}).step(**batch(8)).loss, shas[0][0][0], "a plan as a dict")
 gone = weft.Model("mlp")
 gone.close(); gone.close()
 refused("ValueError", "this Model is closed", lambda: weft.Trainer(gone))
@@ -155,7 +168,7 @@ import sys; sys.path.insert(0, '.'); import two" >"$folder/out" 2>"$folder/said"
 
 # ---- DLPack: to and fro, with NumPy where it is ----
 cat >"$folder/dlpack.py" <<'PY'
-import array, weft
+import array, ctypes, weft
 a = weft.Array(array.array("f", [1, 2, 3]), "cpu:1")
 b = weft.Array(a)  # by DLPack, as it is no buffer
 assert (a.device, b.device) == ("cpu:1", "cpu:0") and a.__dlpack_device__() == (1, 0)
@@ -167,6 +180,10 @@ for k in range(100):  # nor these, which go while an exception is on its way
 try: b.__dlpack__()
 except BufferError: pass
 else: raise AssertionError("an old version is given")
+for kind, dtype in {"f": b"\2\40", "d": b"\2\100", "i": b"\0\40", "q": b"\0\100", "B": b"\1\10"}.items():
+    capsule = weft.Array(array.array(kind, [1])).__dlpack__(max_version=(1, 0))
+    at = weft._capsule_pointer(capsule, weft._CAPSULE)  # a DLManagedTensorVersioned: its dtype's code and bits
+    assert ctypes.string_at(at + 52, 2) == dtype, kind
 try: weft.Array(array.array("h", [1]))
 except TypeError: pass
 else: raise AssertionError("16 bits are taken")
