@@ -13,7 +13,7 @@ static wf_data *open_synthetic(wf_context *ctx, uint64_t seed) {
     wf_data *data;
     config.name = "synthetic";
     config.channels = 2;
-    config.height = config.width = 3;
+    config.height = config.width = 12;
     config.n_synthetic = N;
     config.seed = seed;
     assert_int_equal(wf_data_open(ctx, &config, &data), WF_OK);
@@ -158,7 +158,7 @@ static void divides(void **state) {
 
 /* ---- mixup ---- */
 
-#define N_ELEMENTS 18 /* of a sample */
+#define N_ELEMENTS 288 /* of a sample: more than are mixed at once, and no multiple */
 
 /* That each sample of `mixed` is one of `plain` and its partner, by the shares that it says;
  * partners are a permutation of the batch. */

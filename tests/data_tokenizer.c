@@ -232,6 +232,9 @@ static void refuses_files_that_disagree(void **state) {
     refuse_one(f, "\"<|endoftext|>\",\"single", "\"<|end|>\",\"single", WF_CORRUPT,
                "the number 0 of token '<|end|>' is another token's");
     refuse_one(f, "[\"t\",\"h\"]", "7", WF_CORRUPT, "merge 0 is no pair of tokens");
+    refuse_one(f, "\"merges\":", "\"merges\":{},\"other\":", WF_CORRUPT, "merges is no list");
+    refuse_one(f, "\"added_tokens\":", "\"added_tokens\":5,\"other\":", WF_CORRUPT,
+               "added_tokens is no list");
     expect_failure(f->ctx, wf_tokenizer_open(f->ctx, f->path, &t), WF_IO,
                    "holds no tokenizer: neither tokenizer.json nor vocab.json and merges.txt");
 }

@@ -13,7 +13,8 @@ static wfi_merge *find_slot(const wfi_bpe *bpe, int32_t left, int32_t right) {
     }
 }
 
-const wfi_merge *wfi_bpe_find_merge(const wfi_bpe *bpe, int32_t left, int32_t right) {
+/* What merges the two; NULL: nothing does. */
+static const wfi_merge *find_merge(const wfi_bpe *bpe, int32_t left, int32_t right) {
     const wfi_merge *found = bpe->n_slots ? find_slot(bpe, left, right) : NULL;
     return found && found->number ? found : NULL;
 }
@@ -112,7 +113,7 @@ static bool comes_before(candidate a, candidate b) {
 static wf_status push_candidate(encoder *e, int32_t at) {
     if (at < 0 || e->symbols[at].after < 0) return WF_OK;
     const wfi_merge *merge =
-        wfi_bpe_find_merge(e->bpe, e->symbols[at].token, e->symbols[e->symbols[at].after].token);
+        find_merge(e->bpe, e->symbols[at].token, e->symbols[e->symbols[at].after].token);
     if (!merge) return WF_OK;
     WF_TRY(WFI_GROW(e->bpe->ctx, e->heap, e->n_heap, e->heap_capacity, "merges"));
     candidate now = {merge->number, at};
@@ -140,7 +141,7 @@ static wf_status merge_at(encoder *e, candidate now) {
     symbol *s = &e->symbols[now.at];
     if (s->token < 0 || s->after < 0) return WF_OK;
     symbol *next = &e->symbols[s->after];
-    const wfi_merge *merge = wfi_bpe_find_merge(e->bpe, s->token, next->token);
+    const wfi_merge *merge = find_merge(e->bpe, s->token, next->token);
     if (!merge || merge->number != now.number) return WF_OK;
     s->token = merge->token;
     next->token = -1;

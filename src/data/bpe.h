@@ -45,8 +45,6 @@ typedef struct wfi_bpe_file {
 wf_status wfi_bpe_parse(wf_context *ctx, const wfi_bpe_file *file, int n_files, wfi_bpe **bpe_out);
 void wfi_bpe_destroy(wfi_bpe *bpe); /* NULL is allowed */
 
-/* What merges the two; NULL: nothing does. */
-const wfi_merge *wfi_bpe_find_merge(const wfi_bpe *bpe, int32_t left, int32_t right);
 /* The next rank. False: they are merged already, and *again_out is how. Errors: NO_MEMORY. */
 wf_status wfi_bpe_add_merge(wfi_bpe *bpe, int32_t left, int32_t right, int32_t token,
                             const wfi_merge **again_out);

@@ -328,12 +328,21 @@ static wf_status check_split(const reader *r, const json_t *before, const char *
     return check_member(r, bytes, "add_prefix_space", JSON_FALSE);
 }
 
+/* Absent, null, or a list: what is none would be passed over, and tokens be others. */
+static wf_status check_list(const reader *r, const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    if (!value || json_is_null(value) || json_is_array(value)) return WF_OK;
+    return wfi_fail(r->bpe->ctx, WF_CORRUPT, "%s: %s is no list", r->path, key);
+}
+
 static wf_status check_kind(const reader *r, const json_t *all, const char **pattern_out) {
     wf_context *ctx = r->bpe->ctx;
     const json_t *model = json_object_get(all, "model");
     if (!is_text(model, "type", "BPE"))
         return wfi_fail(ctx, WF_UNSUPPORTED, "%s: the model is no BPE", r->path);
     WF_TRY(check_split(r, json_object_get(all, "pre_tokenizer"), pattern_out));
+    WF_TRY(check_list(r, model, "merges"));
+    WF_TRY(check_list(r, all, "added_tokens"));
     WF_TRY(check_member(r, all, "normalizer", JSON_NULL));
     WF_TRY(check_member(r, model, "dropout", JSON_NULL));
     WF_TRY(check_member(r, model, "continuing_subword_prefix", JSON_NULL));
