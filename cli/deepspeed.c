@@ -242,44 +242,59 @@ static int choice_of(reading *r, const char *path, const char *const *names) {
     return -1;
 }
 
-/* Those that were typed, or that a launcher's variables tell of. */
-static int count_ranks(reading *r) {
-    wf_context *ctx;
+/* A typed plan says how many there are, whatever else its ranks do; without one each rank is one:
+ * those that were typed, or that a launcher's variables tell of. */
+static wf_status read_replicas(const options *typed, wf_context *ctx, int *n_out) {
     wf_place place;
+    wf_plan *plan;
+    wf_status status = WF_OK;
+    *n_out = (int)typed->ranks;
+    if (*typed->plan && strcmp(typed->plan, "auto")) {
+        status = wf_plan_parse(ctx, typed->plan, &plan);
+        if (status != WF_OK) return status;
+        *n_out = wf_plan_dp(plan);
+        wf_plan_destroy(plan);
+    } else if (*n_out <= 1 && typed->devices) {
+        status = wf_devices_count(ctx, typed->devices, n_out);
+    } else if (*n_out <= 1) {
+        status = wf_launch_place(ctx, &place);
+        if (status == WF_OK) *n_out = place.n_ranks;
+    }
+    return status;
+}
+
+static int count_replicas(reading *r) {
+    wf_context *ctx;
     int n = 1;
-    if (r->typed->ranks > 1) return (int)r->typed->ranks;
     if (wf_context_create(NULL, &ctx) != WF_OK) {
         fail(r, "no memory left");
         return 1;
     }
-    wf_status status = r->typed->devices ? wf_devices_count(ctx, r->typed->devices, &n)
-                                         : wf_launch_place(ctx, &place);
-    if (status != WF_OK) fail(r, "%.300s", wf_context_error(ctx));
-    if (status == WF_OK && !r->typed->devices) n = place.n_ranks;
+    if (read_replicas(r->typed, ctx, &n) != WF_OK) fail(r, "%.300s", wf_context_error(ctx));
     wf_context_destroy(ctx);
     return n;
 }
 
-/* batch = samples of a rank's microbatch x microbatches of a rank x ranks; each may follow from the
- * others. */
-static void read_batch(reading *r, int n_ranks) {
+/* batch = samples of a replica's microbatch x microbatches of a replica x replicas; each may follow
+ * from the others. */
+static void read_batch(reading *r, int n_replicas) {
     int64_t batch = count_of(r, "train_batch_size", 1, 0),
             samples = count_of(r, "train_micro_batch_size_per_gpu", 1, 0),
             steps = count_of(r, "gradient_accumulation_steps", 1, 0);
     if (!batch && !samples) {
-        if (steps > 1) set(r, "micro", json_integer(steps * n_ranks));
+        if (steps > 1) set(r, "micro", json_integer(steps * n_replicas));
         return;
     }
-    if (!batch) batch = samples * (steps ? steps : 1) * n_ranks;
-    if (!steps) steps = samples ? batch / samples / n_ranks : 1;
-    if (!samples) samples = batch / steps / n_ranks;
-    if (samples * steps * n_ranks != batch)
+    if (!batch) batch = samples * (steps ? steps : 1) * n_replicas;
+    if (!steps) steps = samples ? batch / samples / n_replicas : 1;
+    if (!samples) samples = batch / steps / n_replicas;
+    if (samples * steps * n_replicas != batch)
         fail(r,
              "train_batch_size %lld is not train_micro_batch_size_per_gpu %lld x "
-             "gradient_accumulation_steps %lld x %d ranks",
-             (long long)batch, (long long)samples, (long long)steps, n_ranks);
+             "gradient_accumulation_steps %lld x %d replicas",
+             (long long)batch, (long long)samples, (long long)steps, n_replicas);
     set(r, "batch", json_integer(batch));
-    set(r, "micro", json_integer(steps * n_ranks));
+    set(r, "micro", json_integer(steps * n_replicas));
 }
 
 /* DeepSpeed's Adam is AdamW unless it is told otherwise, and decays nothing by default. */
@@ -338,7 +353,7 @@ static void read_schedule(reading *r) {
     want_member(r, "scheduler.params.total_num_steps");
 }
 
-static void read_plan(reading *r, int n_ranks) {
+static void read_plan(reading *r, int n_replicas) {
     static const char *const places[] = {"none", "cpu", "nvme", NULL};
     static const char *const suffixes[] = {"", "", ":disk"};
     int64_t stage = count_of(r, "zero_optimization.stage", 0, 0),
@@ -348,18 +363,18 @@ static void read_plan(reading *r, int n_ranks) {
     const json_t *overlaps = find(r, "zero_optimization.overlap_comm");
     char plan[200], zero[20] = "", offload[60] = "", other[60] = "";
     if (stage > 3) fail(r, "zero_optimization.stage: there are 0 to 3");
-    /* One rank divides nothing. */
-    if (stage && n_ranks > 1) snprintf(zero, sizeof zero, ",zero=%d", (int)stage);
+    /* One replica divides nothing. */
+    if (stage && n_replicas > 1) snprintf(zero, sizeof zero, ",zero=%d", (int)stage);
     if (state > 0 || params > 0)
         snprintf(offload, sizeof offload, ",offload=%s%s%s%s%s", state > 0 ? "state" : "",
                  state > 0 ? suffixes[state] : "", state > 0 && params > 0 ? "+" : "",
                  params > 0 ? "params" : "", params > 0 ? suffixes[params] : "");
-    if (n_ranks > 1 && bucket) /* theirs are elements, of which ours have four bytes */
+    if (n_replicas > 1 && bucket) /* theirs are elements, of which ours have four bytes */
         snprintf(other, sizeof other, ",bucket=%lld", (long long)bucket * 4);
-    if (n_ranks > 1 && overlaps)
+    if (n_replicas > 1 && overlaps)
         strcat(other,
                flag_of(r, "zero_optimization.overlap_comm", true) ? ",overlap=on" : ",overlap=off");
-    snprintf(plan, sizeof plan, "dp=%d%s%s%s", n_ranks, zero, offload, other);
+    snprintf(plan, sizeof plan, "dp=%d%s%s%s", n_replicas, zero, offload, other);
     set(r, "plan", json_string(plan));
 }
 
@@ -371,12 +386,12 @@ json_t *deepspeed_options(options *o, const json_t *root, const options *typed) 
                  .ours = json_object(),
                  .good = true};
     read_members(&r, root, "");
-    int n_ranks = r.good ? count_ranks(&r) : 1;
-    if (r.good) read_batch(&r, n_ranks);
+    int n_replicas = r.good ? count_replicas(&r) : 1;
+    if (r.good) read_batch(&r, n_replicas);
     if (r.good) read_optimizer(&r);
     if (r.good) read_schedule(&r);
     if (r.good && flag_of(&r, "bf16.enabled", false)) set(&r, "dtype", json_string("bf16"));
-    if (r.good) read_plan(&r, n_ranks);
+    if (r.good) read_plan(&r, n_replicas);
     if (r.good) return r.ours;
     json_decref(r.ours);
     return NULL;

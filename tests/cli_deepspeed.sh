@@ -36,6 +36,12 @@ is '"optimizer":"adam"' '{"optimizer": {"type": "Adam", "params": {"adam_w_mode"
 is '"weight_decay":0.25' '{"optimizer": {"type": "AdamW", "params": {"weight_decay": 0.25}}}'
 is '"lr_schedule":"cosine","warmup":2,"lr_step":9' '{"scheduler": {"type": "WarmupCosineLR", "params": {"warmup_type": "linear", "warmup_num_steps": 2,
     "cos_min_ratio": 0, "total_num_steps": 9}}}'
+# What each replica does is counted by the plan's replicas, not by its ranks: whatever the devices, the same recipe.
+echo '{"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2}' >"$file"
+for words in "--plan pp=2" "--plan pp=2 --devices cpu:2" "--plan tp=2 --ranks 2"; do
+    report plan --model gpt2-tiny --tokens 8 $words --deepspeed "$file" | tr -d ' \n' | grep -qF '"batch":6,"micro":2' || fail "$words: another batch"
+done
+report plan --model gpt2-tiny --tokens 8 --plan dp=2,pp=2 --devices cpu:4 --deepspeed "$file" | tr -d ' \n' | grep -qF '"batch":12,"micro":4' || fail "two replicas of two stages: another batch"
 # What is auto is the command line's, as here the whole run's steps.
 is '"lr":0.001,' '{"optimizer": {"type": "Adam"}, "scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear", "warmup_num_steps": "auto",
     "warmup_max_lr": "auto"}}}'
