@@ -9,13 +9,18 @@
 
 #define MAX_TENSORS 64
 
-static wf_trainer *make_trainer(wf_context *ctx) {
+static wf_trainer *make_lanes(wf_context *ctx, int64_t n_lanes) {
     wf_recipe recipe = small_recipe();
     wf_model *model;
     recipe.n_threads = 1;
+    recipe.n_lanes = n_lanes;
     recipe.optimizer = WF_ADAM;
     TEST_OK(ctx, wf_model_create(ctx, "small", small_net, NULL, 0, &model));
     return test_trainer(ctx, model, &recipe, "", NULL);
+}
+
+static wf_trainer *make_trainer(wf_context *ctx) {
+    return make_lanes(ctx, small_recipe().n_lanes);
 }
 
 /* Writes the state "good" again as "bad", with another number of steps or, if `name` is given,
@@ -92,6 +97,24 @@ static void numbers_out_of_range(void **state) {
     rewrite(f, "9007199254740992", NULL, 0, 0);
     TEST_OK(f->ctx, wf_trainer_load_state(t, folder_file(f, "bad")));
     wf_trainer_destroy(t);
+}
+
+/* A recipe that leaves lanes to the plan has others under another plan, and so other bits. */
+static void other_sums(void **state) {
+    folder *f = *state;
+    const char *path = folder_file(f, "one");
+    char before[65], after[65];
+    wf_trainer *one = make_lanes(f->ctx, 1), *two = make_lanes(f->ctx, 2);
+    small_step(f->ctx, one, 0);
+    TEST_OK(f->ctx, wf_trainer_save_state(one, path, NULL, 0));
+    TEST_OK(f->ctx, wf_trainer_weights_sha256(two, before));
+    expect_failure(f->ctx, wf_trainer_load_state(two, path), WF_INVALID_ARG,
+                   "lanes=1,slices=1 in its recipe");
+    TEST_OK(f->ctx, wf_trainer_weights_sha256(two, after));
+    assert_string_equal(before, after);
+    TEST_OK(f->ctx, wf_trainer_load_state(one, path));
+    wf_trainer_destroy(one);
+    wf_trainer_destroy(two);
 }
 
 /* ---- a bit that has flipped on the disk ---- */
@@ -229,6 +252,7 @@ static void a_file_that_breaks_off(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_IN_FOLDER(numbers_out_of_range),
+        TEST_IN_FOLDER(other_sums),
         TEST_IN_FOLDER(flipped_bits),
         TEST_IN_FOLDER(a_file_that_breaks_off),
     };

@@ -103,6 +103,11 @@ extern "C" {
 /* How many ranks a list of devices is for: "cpu:4" or "cpu:1,cpu:0". Errors: INVALID_ARG,
  * UNSUPPORTED. */
 WF_API WF_NODISCARD wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out);
+/* What each rank of such a list may have of its device's memory: what is free there, divided among
+ * the ranks on it, for the rank that has least; 0: they are on CPUs, or on devices that do not say.
+ * Errors: those; UNSUPPORTED, DEVICE: the devices cannot be reached. */
+WF_API WF_NODISCARD wf_status wf_devices_memory(wf_context *ctx, const char *devices,
+                                                size_t *bytes_out);
 /* The device of that rank, such as "cpu:1". Ranks may share one: they share its cores, each with
  * its own memory and streams. Errors: those, INVALID_ARG (no such rank). */
 WF_API WF_NODISCARD wf_status wf_devices_name(wf_context *ctx, const char *devices, int rank,
@@ -204,7 +209,8 @@ WF_API WF_NODISCARD wf_status wf_trainer_save_state(wf_trainer *trainer, const c
 WF_API WF_NODISCARD wf_status wf_trainer_save_wait(wf_trainer *trainer);
 /* Reads what wf_trainer_save_state wrote, under whatever plan; the next steps give the bits of a
  * run that never stopped. All is looked at before any of it is moved. Errors: those of
- * wf_trainer_load_weights; CORRUPT also if it is no state. */
+ * wf_trainer_load_weights; CORRUPT also if it is no state; INVALID_ARG if its run had other
+ * micro, lanes or slices, which a recipe that leaves them open has from its plan. */
 WF_API WF_NODISCARD wf_status wf_trainer_load_state(wf_trainer *trainer, const char *path);
 /* The value of a key in a state file; free with wf_text_free. NULL if absent. Errors: those of
  * wf_safetensors_open. */

@@ -86,6 +86,18 @@ static wf_status read_plateau(const wfi_state_call *x, wfi_plateau *plateau_out)
                     x->path, wfi_name_text(text, shown));
 }
 
+/* Without it a run that goes on under another plan would have other bits, in silence: lanes that a
+ * recipe leaves open are the plan's. States that do not say it are taken. */
+static wf_status compare_sums(const wfi_state_call *x) {
+    char now[WFI_SUMS_BYTES], shown[WFI_NAME_TEXT];
+    const char *then = wf_safetensors_metadata(x->file, WFI_SUMS_KEY);
+    if (!then || !strcmp(then, wfi_state_sums(x->t, now))) return WF_OK;
+    return wfi_fail(x->t->ctx, WF_INVALID_ARG,
+                    "%s is of a run with %s in its recipe; this trainer's %s sums gradients in "
+                    "another order, which changes bits: give its recipe the former",
+                    x->path, wfi_name_text(then, shown), now);
+}
+
 static wf_status match(wfi_state_call *x) {
     wf_context *ctx = x->t->ctx;
     int n = x->list.n_tensors;
@@ -105,6 +117,7 @@ static wf_status open_file(wfi_state_call *x, wfi_state_opened *o) {
     WF_TRY(wf_safetensors_open(x->t->ctx, x->path, &x->file));
     if (x->is_state) WF_TRY(read_steps(x, &o->n_steps));
     if (x->is_state) WF_TRY(read_plateau(x, &o->plateau));
+    if (x->is_state) WF_TRY(compare_sums(x));
     o->n_files = wfi_safetensors_n_files(x->file);
     wfi_state_describe(x, 0, o);
     return match(x);

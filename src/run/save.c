@@ -18,12 +18,16 @@ static wf_status declare(const wfi_state_call *x) {
 
 static wf_status create_file(wfi_state_call *x, wfi_state_opened *o) {
     int n_files;
+    char sums[WFI_SUMS_BYTES];
     char steps[32], plateau[128];
     const wfi_plateau *p = &x->t->plateau;
     WF_TRY(wf_safetensors_writer_create(x->t->ctx, x->path, &x->writer));
     wfi_safetensors_writer_add_digests(x->writer);
     snprintf(steps, sizeof steps, "%lld", (long long)x->t->n_steps);
     if (x->is_state) WF_TRY(wf_safetensors_writer_add_metadata(x->writer, WFI_STEPS_KEY, steps));
+    if (x->is_state)
+        WF_TRY(wf_safetensors_writer_add_metadata(x->writer, WFI_SUMS_KEY,
+                                                  wfi_state_sums(x->t, sums)));
     snprintf(plateau, sizeof plateau, "%lld %lld %lld %a", (long long)p->n_evaluated,
              (long long)p->n_cuts, (long long)p->n_bad, p->best);
     if (x->is_state && p->n_evaluated)

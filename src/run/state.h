@@ -87,6 +87,10 @@ typedef struct wfi_state_opened {
               sizeof(wfi_plateau)]; /* empty: nobody else can open it */
 } wfi_state_opened;
 
+/* What the value of WFI_SUMS_KEY is for this trainer, written into `text`. */
+#define WFI_SUMS_BYTES 96
+const char *wfi_state_sums(const wf_trainer *t, char text[WFI_SUMS_BYTES]);
+
 /* By rank 0's process, of the k-th of the call's files. */
 void wfi_state_describe(const wfi_state_call *x, int k, wfi_state_opened *o);
 wf_status wfi_state_tell(const wfi_state_call *x, wfi_state_opened *o);

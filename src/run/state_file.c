@@ -31,6 +31,13 @@ static void identify(const wfi_state_call *x, int64_t n_files, int64_t identity_
 
 /* By rank 0's process. Others may be in other folders, and this one may have been moved: hence the
  * name that the system knows. */
+const char *wfi_state_sums(const wf_trainer *t, char text[WFI_SUMS_BYTES]) {
+    const wf_recipe *r = &t->recipe;
+    snprintf(text, WFI_SUMS_BYTES, "micro=%lld,lanes=%lld,slices=%lld", (long long)r->n_micro,
+             (long long)r->n_lanes, (long long)r->n_slices);
+    return text;
+}
+
 void wfi_state_describe(const wfi_state_call *x, int k, wfi_state_opened *o) {
     char own[40];
     identify(x, o->n_files, o->identity);

@@ -39,6 +39,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     if (!t->workers) return WF_NO_MEMORY;
     t->n_workers = n_ranks;
     WF_TRY(wfi_stall_init(&t->stall, t->ctx, t->job));
+    if (n_ranks == 1) t->stall.watch.stall_ms = 0; /* it keeps nobody waiting */
     if (t->job) WF_TRY(wfi_control_enter_trainer(t->job, &t->place, &t->serial));
     for (int r = 0; r < n_ranks; r++) {
         wfi_worker *w = &t->workers[r];
@@ -46,7 +47,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
                                .rank = r,
                                .timeout_ms = timeout_ms,
                                .failure = t->job ? wfi_control_failure(t->job) : &t->failure,
-                               .watch = n_ranks > 1 ? &t->stall.watch : NULL};
+                               .watch = &t->stall.watch};
         w->job = t->job;
         w->trainer = t->place;
         w->shift_bytes = t->job ? 0 : shift_bytes;
@@ -166,10 +167,17 @@ static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
 }
 
 /* Once for all processes. */
-static void warn_of_bf16(const wf_trainer *t) {
+static void warn_of_precision(const wf_trainer *t) {
     bool is_first = !t->job || wf_job_rank(t->job) == 0;
-    if (t->recipe.dtype != WF_BF16 || t->recipe.kernels != WF_KERNELS_FAST || !is_first) return;
+    bool is_fast = t->recipe.kernels == WF_KERNELS_FAST;
     const wfi_backend *backend = t->workers->backend;
+    if (!is_first) return;
+    if (t->recipe.matmul_precision == WF_MATMUL_TF32 && !(backend->has_tf32 && is_fast))
+        wfi_log(t->ctx, WF_LOG_WARN, "kernels",
+                "--matmul-precision tf32 has no effect here: cuBLASLt and cuDNN multiply TF32, on "
+                "CUDA devices; %s multiplies f32",
+                is_fast ? backend->library(t->ctx) : "the reference");
+    if (t->recipe.dtype != WF_BF16 || !is_fast) return;
     if (backend->bf16_speed() == WFI_BF16_ABSENT)
         wfi_log(t->ctx, WF_LOG_WARN, "kernels",
                 "%s does not multiply bf16 on this processor: what is multiplied is widened to f32 "
@@ -190,7 +198,7 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     if (t->job) WF_TRY(wfi_trainer_compare_recipe(t));
     if (t->job) WF_TRY(wfi_trainer_check_job(t));
     WF_TRY(create_workers(t, config, list, shift_bytes));
-    warn_of_bf16(t);
+    warn_of_precision(t);
     wfi_ready *ignored;
     WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
                              t->recipe.batch, &ignored));

@@ -13,6 +13,8 @@
 #define WFI_STEPS_KEY "weft.n_steps"
 /* Where the schedule plateau stands: four numbers. */
 #define WFI_PLATEAU_KEY "weft.plateau"
+/* In which order gradients are summed: what of it a recipe may leave to the plan. */
+#define WFI_SUMS_KEY "weft.sums"
 
 typedef struct wfi_metadata_list {
     wf_metadata *pairs; /* ascending keys */
