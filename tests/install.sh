@@ -3,9 +3,13 @@
 # build with pkg-config and with CMake, also after the folder was moved.
 # label: once
 set -euo pipefail
+# shellcheck source=tests/install_helpers.bash
+. tests/install_helpers.bash
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-cmake --install "$WEFT_BUILD" --prefix "$root/first" >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
+installed=$(installed_list)
+own_installer "$root/installer"
+cmake --install "$root/installer" --prefix "$root/first" >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
 mv "$root/first" "$root/moved"
 prefix=$root/moved
 
@@ -69,13 +73,11 @@ if grep -rlF -e "$WEFT_SOURCE" -e "$(realpath "$WEFT_BUILD")" "$prefix" "$WEFT_B
 fi
 
 # What is removed again is all.
-cmake --install "$WEFT_BUILD" --prefix "$root/gone/usr" --component Unspecified >"$root/log"
-mkdir "$root/manifest"
-cp "$WEFT_BUILD/install_manifest_Unspecified.txt" "$root/manifest/install_manifest.txt"
-scripts/uninstall "$root/manifest"
+cmake --install "$root/installer" --prefix "$root/gone/usr" >"$root/log"
+scripts/uninstall "$root/installer"
 left=$(find "$root/gone" ! -type d -o -path '*/weft*')
 [[ ! $left ]] || { echo "uninstalling leaves $left"; exit 1; }
-scripts/uninstall "$root/manifest" 2>"$root/log" && { echo "uninstalls what is not there"; exit 1; }
+scripts/uninstall "$root/installer" 2>"$root/log" && { echo "uninstalls what is not there"; exit 1; }
 grep -q "nothing has been installed from" "$root/log"
 
 # In the system's own prefix the loader's cache is renewed, and no path goes into programs. Nothing of
@@ -87,7 +89,7 @@ if [[ $(command -v cmake) != /usr/local/* ]] && unshare --map-root-user --mount 
         mkdir "$ROOT/etc"
         cp -a /etc/. "$ROOT/etc" 2>/dev/null || true
         mount --bind "$ROOT/etc" /etc
-        cmake --install "$WEFT_BUILD" --prefix /usr/local
+        cmake --install "$ROOT/installer" --prefix /usr/local
         flags=$(pkg-config --cflags --libs weft)
         [[ $flags != *rpath* ]]
         "${CC:-cc}" "$ROOT/user/user.c" $flags -o "$ROOT/user/by_system"
@@ -110,3 +112,4 @@ CMAKE
 } >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
 [[ $("$root/user/build/user") == done ]]
 [[ $("$root/user/build/static") == done && $(ldd "$root/user/build/static") != *libweft* ]]
+[[ $(installed_list) == "$installed" ]] || { echo "this test changes what 'make uninstall' removes"; exit 1; }

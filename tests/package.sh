@@ -3,6 +3,8 @@
 # complete.
 # label: once
 set -euo pipefail
+# shellcheck source=tests/install_helpers.bash
+. tests/install_helpers.bash
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 version=$("$WEFT" --version)
@@ -35,10 +37,9 @@ grep -E "cli/|examples/|tests/|fuzz/" "$root/commands" && { echo "more is built 
 for tool in dpkg-shlibdeps:dpkg-dev file:file; do
     command -v "${tool%:*}" >/dev/null || { echo "skipped: ${tool#*:} is not installed, so the Debian package is not made"; exit 77; }
 done
-manifest() { cat "$WEFT_BUILD/install_manifest.txt" 2>/dev/null || true; }
-installed=$(manifest)
+installed=$(installed_list)
 cpack -G DEB --config "$WEFT_BUILD/CPackConfig.cmake" -B "$root/deb" >"$root/log" 2>&1 || { cat "$root/log"; exit 1; }
-[[ $(manifest) == "$installed" ]] || { echo "a package that is made changes what 'make uninstall' removes"; exit 1; }
+[[ $(installed_list) == "$installed" ]] || { echo "a package that is made changes what 'make uninstall' removes"; exit 1; }
 package=$root/deb/weft_${version#weft }_$(dpkg --print-architecture).deb
 dpkg-deb -f "$package" Depends | grep "libdnnl.*libhwloc" >/dev/null || { echo "Depends: $(dpkg-deb -f "$package" Depends)"; exit 1; }
 dpkg-deb -x "$package" "$root/own"

@@ -3,6 +3,8 @@
 # and learns; the page stays short.
 # label: once
 set -euo pipefail
+# shellcheck source=tests/install_helpers.bash
+. tests/install_helpers.bash
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -17,8 +19,8 @@ sed -n '/^```c$/,/^```$/{/^```/!p}' README.md >"$folder/toy.c"
 install=$(grep -o '`cmake --install build --prefix DIR`' README.md | tr -d '`')
 compile=$(grep -o '`cc toy\.c [^`]*`' README.md | tr -d '`')
 [[ -n $install && -n $compile ]] || { echo "README.md does not say how to install and to compile"; exit 1; }
-install=${install//DIR/$folder/prefix}
-(eval "${install/ build / $WEFT_BUILD }") >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
+own_installer "$folder/build"
+(cd "$folder" && eval "${install//DIR/$folder/prefix}") >"$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 unset LD_LIBRARY_PATH PKG_CONFIG_PATH
 (cd "$folder" && eval "${compile//DIR/$folder/prefix}" && mv a.out toy) || { echo "fails: $compile"; exit 1; }
 "$folder/toy" >"$folder/said"

@@ -47,6 +47,13 @@ expect 0 "two missing" "gnuplot: pictures" "zlib: compressed" " apt-get -q updat
 
 MISSING=cmake USER_ID=1000 setup
 expect 0 "not root" "sudo apt-get -q update" "sudo apt-get -q install"
+# Who may not is told what would have been done, to the letter: images of Debian come without lists.
+mkdir "$fake/no_sudo"
+for tool in bash env mktemp rm; do ln -s "$(command -v "$tool")" "$fake/no_sudo"; done
+ln -s "$fake"/{id,dpkg-query,apt-get} "$fake/no_sudo"
+PATH=$fake/no_sudo MISSING="cmake zlib1g-dev" USER_ID=1000 setup
+expect 1 "no sudo" "as root: apt-get update && apt-get install --no-install-recommends cmake zlib1g-dev"
+[[ -z $calls ]] || { echo "no sudo, yet: $calls"; failed=1; }
 
 MISSING="mpich clang-format-14" setup --tests
 expect 0 "tests" "MPICH: " "recommends mpich clang-format-14"
