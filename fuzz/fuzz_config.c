@@ -8,13 +8,17 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
 
 static void read_as_deepspeed(const char *text, size_t n_bytes) {
-    options o, typed = {.ranks = 2, .deepspeed = (char[]){"input"}};
+    options o, typed;
     json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, NULL);
     options_init(&o);
+    options_init(&typed);
+    typed.ranks = 2;
+    typed.deepspeed = strdup("input");
     json_t *ours = json_is_object(root) ? deepspeed_options(&o, root, &typed) : NULL;
     if (json_is_object(root) && !ours != !!*o.error) abort();
     json_decref(ours);
     json_decref(root);
+    options_release(&typed);
     options_release(&o);
 }
 
