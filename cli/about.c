@@ -185,8 +185,12 @@ static exit_status take(cli *c, saved_model *a) {
     const wf_model_info *model = c->o.model ? wf_model_registry_find(c->o.model) : NULL;
     if (!model) return EXIT_DONE; /* others refuse it */
     if (!model->takes_tokens) return about_take_images(c, a);
+    const wf_model_info *saved = name ? wf_model_registry_find(name) : NULL;
+    if (saved && saved->is_recurrent != model->is_recurrent)
+        return complain(EXIT_USAGE, "--model %s: the model in %s is %s", c->o.model, a->path, name);
     a->vocab = json_integer_value(json_object_get(a->all, "vocab"));
     a->positions = json_integer_value(json_object_get(a->all, "positions"));
+    a->tokens = json_integer_value(json_object_get(a->all, "tokens"));
     a->tokenizer = json_string_value(json_object_get(tokenizer, "kind"));
     a->hash = json_string_value(json_object_get(tokenizer, "hash"));
     a->words = json_string_value(json_object_get(tokenizer, "words"));
@@ -301,9 +305,10 @@ char *about_text(const cli *c, const saved_model *a, const wf_model *model, cons
     json_t *all = json_pack("{s:s}", "model", info->name);
     if (info->takes_tokens) {
         json_t *sizes =
-            json_pack("{s:I, s:I, s:I, s:I, s:I}", "layers", (json_int_t)config->n_layers, "hidden",
-                      (json_int_t)config->hidden, "heads", (json_int_t)config->n_heads, "vocab",
-                      (json_int_t)config->n_classes, "positions", (json_int_t)config->n_positions);
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "layers", (json_int_t)config->n_layers,
+                      "hidden", (json_int_t)config->hidden, "heads", (json_int_t)config->n_heads,
+                      "vocab", (json_int_t)config->n_classes, "positions",
+                      (json_int_t)config->n_positions, "tokens", (json_int_t)config->n_tokens);
         json_object_update(all, sizes);
         if (info->is_recurrent) {
             json_object_set_new(all, "embedding", json_integer((json_int_t)config->embedding));

@@ -21,7 +21,7 @@ typedef struct saved_images {
 typedef struct saved_model {
     const char *path; /* of the weights; NULL: there are none, or they say nothing */
     json_t *all;      /* owned */
-    int64_t vocab, positions;
+    int64_t vocab, positions, tokens; /* 0: the weights do not say it */
     const char *tokenizer, *hash,
         *words; /* of `all`, or NULL: kind, wf_tokenizer_hash, vocabulary */
     saved_images images;

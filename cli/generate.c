@@ -174,6 +174,23 @@ static wf_status find_model(generation *g) {
     return WF_OK;
 }
 
+/* Attention with a cache is never cut, so what cuts only the rest would run: but nothing has been
+ * trained in such slices. */
+static exit_status check_slices(const generation *g) {
+    const wf_recipe *given = &g->c->o.recipe;
+    wf_recipe recipe;
+    wf_status status = wf_recipe_resolve(g->c->ctx, given, g->plan, &recipe);
+    if (status != WF_OK) return complain_of(g->c, status);
+    int64_t n_heads = wf_model_config_of(g->model)->n_heads, below = recipe.n_slices;
+    if (g->is_recurrent || n_heads % recipe.n_slices == 0) return EXIT_DONE;
+    while (n_heads % below) below--;
+    return complain(EXIT_USAGE,
+                    "recipe: slices=%lld do not divide the %lld heads of %s, so no training has "
+                    "them; %lld would",
+                    (long long)recipe.n_slices, (long long)n_heads, g->c->o.model,
+                    (long long)below);
+}
+
 static exit_status read_prompt(generation *g) {
     const options *o = &g->c->o;
     int32_t *tokens;
@@ -250,6 +267,7 @@ static exit_status prepare(generation *g) {
     if (!bad) bad = complain_of(c, wf_plan_parse(c->ctx, c->o.plan, &g->plan));
     if (!bad) bad = job_cap_memory(c, g->plan);
     if (!bad) bad = complain_of(c, find_model(g));
+    if (!bad) bad = check_slices(g);
     if (!bad) bad = read_prompt(g);
     if (!bad) bad = find_stop(g);
     return bad ? bad : make_trainer(g);

@@ -232,12 +232,30 @@ static wf_status find_plan(job *j, const wf_program *p, wf_plan **plan_out) {
     return status != WF_OK || *plan_out ? status : fits;
 }
 
+/* What other plans are compared with: replicas, summed as trees where devices do not sum so many at
+ * once. */
+static wf_status create_replicas(job *j, wf_program **program_out) {
+    char text[TEXT_BYTES];
+    wf_plan *plan;
+    wf_status status = wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, j->plan,
+                                         WF_PROGRAM_TRAIN, program_out);
+    if (status != WF_UNSUPPORTED) return status;
+    snprintf(text, sizeof text, "%s,allreduce=tree", wf_plan_text(j->plan));
+    status = wf_plan_parse(j->c->ctx, text, &plan);
+    if (status != WF_OK) return status;
+    wf_plan_destroy(j->plan);
+    j->plan = plan;
+    status = job_use_devices(j->c, plan);
+    return status != WF_OK ? status
+                           : wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, plan,
+                                               WF_PROGRAM_TRAIN, program_out);
+}
+
 /* The plan that fits and is predicted to be the fastest, with its microbatches. */
 static wf_status choose_plan(job *j) {
     wf_program *p;
     wf_plan *plan;
-    wf_status status =
-        wf_program_create(j->c->ctx, j->model, &j->c->o.recipe, j->plan, WF_PROGRAM_TRAIN, &p);
+    wf_status status = create_replicas(j, &p);
     if (status != WF_OK) return status;
     status = job_plan_tests(j, p);
     if (status == WF_OK) status = find_plan(j, p, &plan);
@@ -261,15 +279,32 @@ static bool reads_pictures(const cli *c) {
     return is_plain || format == WF_FORMAT_IMAGES;
 }
 
+/* What GPUs have free; whether that is known. */
+static exit_status cap_of_devices(cli *c, bool *is_known_out) {
+    char text[TEXT_BYTES];
+    *is_known_out = false;
+    if (!c->o.devices || c->job) return EXIT_DONE;
+    wf_status status = wf_devices_memory(c->ctx, c->o.devices, &c->o.device_memory);
+    if (status != WF_OK) return complain_of(c, status);
+    *is_known_out = c->o.device_memory;
+    if (*is_known_out)
+        say(c, "memory  %s a rank at most: what its device has free, or its part of that\n",
+            text_of_bytes(text, (double)c->o.device_memory));
+    return EXIT_DONE;
+}
+
 /* Ranks of a job take rank 0's. */
 exit_status job_cap_memory(cli *c, const wf_plan *plan) {
     int n_ranks = wf_plan_n_ranks(plan), n_here = c->job ? wf_job_n_local_ranks(c->job) : n_ranks;
     char text[TEXT_BYTES], all[TEXT_BYTES], *told = NULL;
     size_t limit = wf_info_limits().memory_bytes;
     if (c->o.device_memory || c->command == FOR_PLAN || n_here != n_ranks) return EXIT_DONE;
+    bool is_known;
+    exit_status bad = cap_of_devices(c, &is_known);
+    if (bad || is_known) return bad;
     if (c->is_root && asprintf(&told, "%zu", limit) < 0)
         return complain(EXIT_FAILED, "no memory left");
-    exit_status bad = agree_on_text(c, EXIT_DONE, &told);
+    bad = agree_on_text(c, EXIT_DONE, &told);
     limit = bad ? 0 : strtoull(told, NULL, 10);
     free(told);
     if (!limit) return bad;
@@ -302,6 +337,7 @@ static exit_status resolve(job *j) {
     j->is_tokens = model->takes_tokens;
     j->is_recurrent = model->is_recurrent;
     if ((bad = resolve_sizes(o, model))) return bad;
+    if (!o->tokens) o->tokens = j->saved.tokens;
     if (!o->tokens && j->saved.positions && j->saved.positions < model->n_tokens)
         o->tokens = j->saved.positions;
     resolve_options(o, model, j->c->command & (FOR_BENCH | FOR_TUNE) && is_synthetic);

@@ -64,6 +64,7 @@ static const struct {
     {OPT_n_threads, TPBEP | RUNS | FOR_GENERATE, NULL, "bench ddp, memory: 1", false},
     {OPT_dtype, TPBEP | FOR_GENERATE, NULL, NULL, false},
     {OPT_conv, TPBEP | RUNS, NULL, NULL, false},
+    {OPT_matmul_precision, TPBEP | FOR_GENERATE, NULL, NULL, false},
     {OPT_kernels, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, "fast|reference|FILE",
      "FILE: fast, and --tuned as a table of weft tune says", false},
     {OPT_tuned, (TPBEP & ~FOR_TUNE) | FOR_GENERATE, "SHAPE=WAY", NULL, false},

@@ -89,7 +89,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(skip_broken, FLAG, skip_broken, MODEL, (TPBEP & ~FOR_TUNE), 1, NULL, NULL,                   \
       "pictures that cannot be decoded are named and left out; all are decoded once before")       \
     X(tokens, COUNT, tokens, MODEL, TPBE | RUNS, 1, "N", NULL,                                     \
-      "tokens in a sample (256; gpt2-tiny: 32, lstm: 35)")                                         \
+      "tokens in a sample (256; gpt2-tiny: 32, lstm: 35; with --init the model's)")                \
     X(layers, COUNT, layers, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
       "gpt: blocks (12); lstm: layers (2)")                                                        \
     X(hidden, COUNT, hidden, MODEL, TPBE | RUNS | FOR_GENERATE, 1, "N", NULL,                      \
@@ -143,7 +143,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(device_memory, SIZE, device_memory, PLAN, (TPBE & ~FOR_TUNE) | FOR_GENERATE | FOR_PREDICT,   \
       0, "SIZE", NULL,                                                                             \
       "cap per rank: 2GiB, 512MB, bytes; what recompute=auto fits into (what runs: its part of "   \
-      "what the control group may have)")                                                          \
+      "what the control group may have, or of what GPUs have free)")                               \
     X(host_memory, SIZE, host_memory, PLAN, (TPBEP & ~FOR_TUNE), 0, "SIZE", NULL,                  \
       "the same of what the plan's offload= keeps in the host's memory")                           \
                                                                                                    \

@@ -52,7 +52,7 @@ static void update(const wf_recipe *recipe, wfi_variant variant, buffers *b) {
                               .gradient = b->gradient,
                               .state = {b->state[0], b->state[1]},
                               .n = N};
-        wfi_optimizer_of(recipe)->update(variant, &u);
+        wfi_update_run(variant, &u);
         wfi_average_update(variant, recipe, step, b->param, b->state[2], N);
     }
 }

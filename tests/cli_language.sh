@@ -11,6 +11,9 @@ for i in $(seq 40); do echo "the warp stands still and the weft goes across numb
 run="$folder/words"
 report train $tiny --words --data "$folder/a.txt" --steps 30 --lr 0.1 --out "$run" >/dev/null || fail "train --words"
 here=$(report eval $tiny --words --data "$folder/a.txt" --init "$run" | field loss)
+[[ $(report eval --threads 1 --batch 4 --data "$folder/a.txt" --init "$run" | field loss) == "$here" ]] || fail "eval does not take --tokens 8 from the model"
+there=$(report eval --threads 1 --batch 4 --data "$folder/a.txt" --init "$run" --tokens 16 | field loss)
+[[ $there && $there != "$here" ]] || fail "eval --tokens 16: loss $there, with 8 tokens $here"
 # Words in another order keep the numbers that the model knows; --words itself is known, too.
 for options in --words ""; do
     there=$(report eval $tiny $options --data "$folder/reordered.txt" --init "$run" | field loss)
@@ -80,6 +83,10 @@ for plan in tp=2 "tp=2 --ranks 2" pp=2; do
     same=$(says --slices 2 --plan $plan)
     [[ -n $one && $one == "$same" ]] || fail "generate --slices 2 --plan $plan gives '$same', not '$one'"
 done
+for options in "--plan tp=3" "--slices 3"; do
+    # shellcheck disable=SC2086
+    expect 2 "slices=3 do not divide the 4 heads of gpt2-tiny, so no training has them; 2 would" generate --init "$folder/bytes" --prompt x --steps 2 $options
+done
 greedy=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 8 | field text)
 top=$(report generate --init "$folder/bpe" --tokenizer tests/golden/bpe --prompt "the" --steps 8 --temperature 5 --top-k 1 | field text)
 [[ $greedy == "$top" ]] || fail "generate: --top-k 1 is not greedy: '$greedy', '$top'"
@@ -119,6 +126,7 @@ a=$(report eval --threads 1 --batch 4 --tokens 16 --data "$folder/a.txt" --init 
 b=$(report eval --threads 1 --batch 4 --tokens 16 --data "$folder/a.txt" --init "$folder/small" --tokenizer tests/golden/bpe | field loss)
 [[ -n $a && $a == "$b" ]] || fail "eval with a config.json: loss $a, not $b"
 expect 2 "--model gpt2 has 12 layers, but the model in" generate --model gpt2 --init "$folder/hf" --prompt x
+expect 2 "--model lstm: the model in $folder/hf is gpt" generate --model lstm --init "$folder/hf" --prompt x
 expect 2 "--layers 2: the model in" generate --model gpt --layers 2 --init "$folder/hf" --prompt x
 echo "{$config, \"activation_function\": \"relu\"}" >"$folder/hf/config.json"
 expect 2 "activation_function is relu" generate --init "$folder/hf" --prompt x

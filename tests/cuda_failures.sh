@@ -46,14 +46,25 @@ STAND_IN_COMPILE=0 trains --devices cuda:1
 for file in "$folder"/cache/weft/cuda-*; do echo damaged >>"$file"; done
 says 1 "does not compile" STAND_IN_COMPILE=0 -- --devices cuda:1
 
-# ---- a GPU that is full, or lost at some launch; whatever the plan ----
-says 1 "bytes of device memory (of 4000000, 3999" STAND_IN_MEMORY=4000000 -- --devices cuda:1
-says 1 "CUDA_ERROR_OUT_OF_MEMORY: out of memory" STAND_IN_MEMORY=100 -- --devices cuda:1
+# ---- a GPU that is too small, full because of others, or lost at some launch; whatever the plan ----
+says 3 "more than the 4000000 given" STAND_IN_MEMORY=4000000 -- --devices cuda:1
+STAND_IN_DEVICES=1 STAND_IN_MEMORY=16000000 trains --devices cuda:1
+says 3 "more than the 8000000 given" STAND_IN_DEVICES=1 STAND_IN_MEMORY=16000000 -- --devices cuda:2 --plan dp=2
+says 1 "bytes of device memory (of 4000000, 3999" STAND_IN_MEMORY=4000000 -- --devices cuda:1 --device-memory 1GiB
+says 1 "CUDA_ERROR_OUT_OF_MEMORY: out of memory" STAND_IN_MEMORY=40 -- --devices cuda:1 --device-memory 1GiB
 for after in 0 7 60; do
     says 1 "on GPU 0, Stand-in 0: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure" STAND_IN_DEVICES=1 \
         STAND_IN_LOST_AFTER=$after -- --devices cuda:2 --plan dp=2
 done
 says 1 "CUDA_ERROR_ILLEGAL_ADDRESS" STAND_IN_LOST=700 STAND_IN_LOST_AFTER=20 -- --devices cuda:2 --plan pp=2
+
+# ---- a GPU that hangs: its task is named, nothing waits for it, no process is left ----
+hangs() {
+    says 4 "cuda: GPU 0, Stand-in 0, hangs: in $(($1 * 3 / 4)) ms it has not done what compute of rank 0 asked of it: rank 0 has not moved; it was last doing forward" \
+        WEFT_TIMEOUT_MS="$1" STAND_IN_DEVICES=1 STAND_IN_HANG_AFTER=2 -- --devices cuda:1
+    says 4 "hangs: in $(($1 * 3 / 4)) ms" WEFT_TIMEOUT_MS="$1" STAND_IN_HANG_AFTER=30 -- --devices cuda:2 --plan dp=2,offload=state
+}
+with_deadlines hangs 2000
 
 # ---- GPUs that do not reach each other ----
 STAND_IN_PEER=0 trains --devices cuda:2 --plan pp=2

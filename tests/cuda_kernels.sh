@@ -10,6 +10,15 @@ resnet=(--model resnet18 --image 32 --micro 1 --lanes 1 --lr 1e-6)
 near 1e-4 "${resnet[@]}"
 same 2 pp=2 "${resnet[@]}"
 
+# In BF16 the libraries multiply what is BF16, weights rounded once a step; the same bits under every plan.
+gpt=(--model gpt2-tiny --tokens 8 --dtype bf16 --optimizer adamw --lr 1e-3)
+near 1e-3 "${gpt[@]}"
+same 2 dp=2,zero=3 "${gpt[@]}"
+near 1e-2 "${resnet[@]}" --dtype bf16
+
+near 1e-2 --model mlp --matmul-precision tf32
+same 2 dp=2 --model mlp --matmul-precision tf32
+
 # ---- ways ----
 # chosen OPTIONS...: a step of mlp; its bits, and in $folder/said who computes what.
 chosen() {
@@ -20,6 +29,12 @@ chosen() {
 one=$(chosen)
 grep -q "cublaslt declined linear" "$folder/said" && fail "cuBLASLt multiplies nothing: $(grep -m 1 declined "$folder/said")"
 shape=linear:4x256:256x256:256:4x256:0.0
+narrow=$(chosen --dtype bf16)
+grep -E "(cublaslt declined (linear|matmul)|cudnn declined conv)" "$folder/said" | grep -v "it has to add" && fail "in bf16 weft's own kernels multiply"
+[[ $narrow != "$one" ]] || fail "bf16 has the bits of f32"
+[[ $(chosen --dtype bf16 --matmul-precision tf32) == "$narrow" ]] || fail "TF32 changes what is BF16"
+[[ $(chosen --matmul-precision tf32) != "$one" ]] || fail "TF32 changes nothing"
+grep "no effect" "$folder/said" && fail "TF32 has no effect"
 other=$(chosen --tuned "$shape=cublaslt:algo2.tile0.stages0.split1")
 [[ $other != "$one" ]] || fail "another algorithm has the same bits"
 [[ $(chosen --tuned "$shape=cublaslt:algo1.tile0.stages0.split2") == "$one" ]] || fail "the usual algorithm by its name has other bits"

@@ -14,11 +14,23 @@ mlp=(--model mlp --optimizer adamw --lr 1e-3 --clip-norm 0.5 --ema 0.9)
 near 1e-6 "${mlp[@]}"
 for plan in dp=2,offload=state dp=2,zero=3; do same 2 "$plan" "${mlp[@]}"; done
 same 4 dp=2,pp=2,schedule=zb1 "${mlp[@]}"
+(export STAND_IN_PEER=0 && same 2 dp=2 "${mlp[@]}") # GPUs that do not reach each other
 
 gpt=(--model gpt2-tiny --tokens 32 --optimizer adamw --lr 1e-3)
 near 1e-6 "${gpt[@]}"
 for schedule in gpipe 1f1b zb2; do same 2 pp=2,schedule=$schedule "${gpt[@]}"; done
 same 2 dp=2 "${gpt[@]}"
+short=("${gpt[@]}" --tokens 8 --slices 2 --steps 1)
+near 1e-6 "${short[@]}"
+same 2 tp=2 "${short[@]}"
+
+# Stages on devices of two kinds: each has the bits of its own.
+for devices in cpu:0,cuda:0 cuda:0,cpu:0; do
+    on "$devices" --plan pp=2,schedule=gpipe "${short[@]}"
+    one=$(field weights_sha256 <"$folder/report")
+    on "$devices" --plan pp=2,schedule=zb2 "${short[@]}"
+    [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$devices: other bits by another schedule"
+done
 
 # What is rounded otherwise, batch norms over few pixels make large: the rate is small.
 resnet=(--model resnet18 --image 32 --micro 1 --lanes 1 --lr 1e-6 --steps 1)

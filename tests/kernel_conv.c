@@ -71,10 +71,12 @@ static void test_trimmed(void **state) {
     };
     for (size_t i = 0; i < WFI_COUNT(cases); i++)
         check_kernels(conv_model, &cases[i], cases[i].batch, true, WF_CONV_AUTO, 1, must);
-    /* Cut on one side alone: as a whole. In groups, and not in blocks: as well. */
+    /* Cut on one side alone: as a whole. In groups, and not in blocks: as well; and where the first
+     * weight that meets the image is behind its edge. */
     static const conv_case whole[] = {{2, 16, 16, 1, 4, 3, 1, 1, 1, 0, 1},
                                       {2, 32, 32, 1, 1, 3, 1, 1, 2, 0, 1},
-                                      {2, 20, 8, 1, 1, 3, 1, 1, 1, 1, 1}};
+                                      {2, 20, 8, 1, 1, 3, 1, 1, 1, 1, 1},
+                                      {2, 16, 16, 2, 2, 2, 3, 1, 1, 0, 2}};
     for (size_t i = 0; i < WFI_COUNT(whole); i++)
         assert_true(check_graph(conv_model, &whole[i], whole[i].batch, true, WF_CONV_AUTO, 1) >= 3);
 }

@@ -26,7 +26,14 @@ static char *arena;
 static unsigned char *host;  /* what the arena is filled with, and read to */
 static int n_ways, n_adding; /* that have been checked, of libraries */
 static bool is_narrow;       /* what is not a weight or a sum is BF16 */
+static bool is_tf32;         /* what is multiplied in F32 */
+static unsigned rounded_ops; /* of multiplied_ops, those whose results show it */
 static bool was_seen[256];   /* by place in the table of ops */
+
+/* What a library multiplies, as TF32 if it is asked to; other ops are as near as ever. */
+static const wfi_op *const multiplied_ops[] = {
+    &wfi_op_linear, &wfi_op_linear_backward_data, &wfi_op_linear_backward_weight, &wfi_op_matmul,
+    &wfi_op_conv2d, &wfi_op_conv2d_backward_data, &wfi_op_conv2d_backward_weight};
 
 static int begin(void **state) {
     (void)state;
@@ -73,15 +80,32 @@ typedef struct one_node {
     const wfi_node *node;
     wfi_kernel *kernel;
     size_t at[WFI_MAX_OPERANDS], scratch_at;
-    int over; /* the input that the first output lies over; -1: none */
+    size_t plain_at[WFI_MAX_OPERANDS]; /* of an input that is packed; else 0 */
+    int over;                          /* the input that the first output lies over; -1: none */
 } one_node;
+
+/* An input as the kernel's library wants it, from where it lies as it is. */
+static wf_status pack(const one_node *n, int i) {
+    const wf_shape *shape = &n->g->values[n->node->in[i]].shape;
+    wfi_kernel *kernel;
+    WF_TRY(wfi_kernel_create_pack(ctx, &n->kernel->options, n->kernel->format[i], shape, &kernel));
+    wf_status status = wfi_kernel_prepare(kernel);
+    if (status == WF_OK)
+        status =
+            wfi_kernel_run(kernel, stream, (void *[]){arena + n->plain_at[i], arena + n->at[i]},
+                           NULL, &n->w->step);
+    wfi_kernel_destroy(kernel);
+    return status;
+}
 
 static wf_status run_node(void *self, void *argument) {
     (void)argument;
     const one_node *n = self;
     void *operands[WFI_MAX_OPERANDS] = {NULL};
-    for (int i = 0; i < n->kernel->n_operands; i++)
+    for (int i = 0; i < n->kernel->n_operands; i++) {
         if (n->kernel->bytes[i]) operands[i] = arena + n->at[i];
+        if (n->plain_at[i]) WF_TRY(pack(n, i));
+    }
     return wfi_kernel_run(n->kernel, stream, operands,
                           n->kernel->scratch_bytes ? arena + n->scratch_at : NULL, &n->w->step);
 }
@@ -118,7 +142,13 @@ static void place(one_node *n, void *const *inputs) {
     for (int i = 0; i < n->kernel->n_operands; i++) {
         size_t bytes = n->kernel->bytes[i];
         n->at[i] = i == n->node->n_in && n->over >= 0 ? n->at[n->over] : at;
-        if (i < n->node->n_in && bytes && value_at(n, i)->dtype == WF_BF16)
+        bool is_packed = i < n->node->n_in && bytes && n->kernel->format[i];
+        n->plain_at[i] = is_packed ? at + wfi_round_up(bytes, 64) + 64 : 0;
+        if (is_packed) {
+            size_t plain_bytes = wfi_value_bytes(n->g, n->node->in[i]);
+            memcpy(host + n->plain_at[i], inputs[i], plain_bytes);
+            at = n->plain_at[i] + wfi_round_up(plain_bytes, 64) - wfi_round_up(bytes, 64);
+        } else if (i < n->node->n_in && bytes && value_at(n, i)->dtype == WF_BF16)
             narrow_down(inputs[i], bytes / 2, host + at);
         else if (i < n->node->n_in && bytes)
             memcpy(host + at, inputs[i], bytes);
@@ -157,6 +187,11 @@ static void compare(const one_node *n, int i) {
         norm += pow(want, 2);
     }
     if (!is_real) error = memcmp(data, host + n->at[i], n->kernel->bytes[i]) != 0;
+    for (size_t k = 0; k < WFI_COUNT(multiplied_ops); k++) {
+        if (!is_tf32 || n->node->op != multiplied_ops[k]) continue;
+        rounded_ops |= (unsigned)(sqrt(error) > 1e-4 * sqrt(norm)) << k;
+        bound += 0.001;
+    }
     if (!(sqrt(error) <= bound * sqrt(norm) + 1e-12))
         fail_msg("%s: output %d (over input %d) is %.3g off, of %.3g", n->node->op->name,
                  i - n->node->n_in, n->over, sqrt(error), sqrt(norm));
@@ -166,7 +201,11 @@ static void compare(const one_node *n, int i) {
 static void check_gaps(const one_node *n) {
     for (int i = n->node->n_in; i < n->kernel->n_operands; i++)
         memset(host + n->at[i], 0xff, n->kernel->bytes[i]);
-    for (int i = 0; i < n->node->n_in; i++) memset(host + n->at[i], 0xff, n->kernel->bytes[i]);
+    for (int i = 0; i < n->node->n_in; i++) {
+        memset(host + n->at[i], 0xff, n->kernel->bytes[i]);
+        if (n->plain_at[i])
+            memset(host + n->plain_at[i], 0xff, wfi_value_bytes(n->g, n->node->in[i]));
+    }
     memset(host + n->scratch_at, 0xff, n->kernel->scratch_bytes);
     for (size_t i = 0; i < ARENA_BYTES; i++)
         if (host[i] != 0xff) fail_msg("%s writes at byte %zu", n->node->op->name, i);
@@ -241,7 +280,8 @@ static void round_inputs(graph_walk *w, const wf_graph *g, const wfi_node *node)
 }
 
 static void check_one(graph_walk *w, const wfi_node *node) {
-    const wfi_kernel_options options = {.backend = backend, .n_threads = 1};
+    const wfi_kernel_options options = {
+        .backend = backend, .n_threads = 1, .multiplies_tf32 = is_tf32};
     void *inputs[WFI_MAX_INPUTS] = {NULL};
     wfi_value *values = malloc((size_t)w->g->n_values * sizeof *values);
     wf_graph g;
@@ -288,6 +328,8 @@ static bool is_tried(const wfi_op *op) {
     const char *full = getenv("WEFT_TEST_FULL");
     bool is = !is_narrow || (full && !strcmp(full, "1"));
     for (size_t k = 0; k < WFI_COUNT(few); k++) is |= op == few[k];
+    for (size_t k = 0; k < WFI_COUNT(multiplied_ops) && backend->has_tf32; k++)
+        is |= op == multiplied_ops[k]; /* not by what is compiled */
     return is && has_kernel(op);
 }
 
@@ -321,6 +363,15 @@ static void and_in_bf16(void **state) {
     is_narrow = true;
     check_samples();
     is_narrow = false;
+}
+
+static void and_in_tf32(void **state) {
+    (void)state;
+    if (!backend->has_tf32) return;
+    is_tf32 = true;
+    check_samples();
+    is_tf32 = false;
+    assert_int_equal(rounded_ops, (1 << WFI_COUNT(multiplied_ops)) - 1);
 }
 
 /* Sizes beyond a tile, a group and the columns that a thread has; a ReLU fused; groups. */
@@ -506,6 +557,7 @@ static int check_kernels(const wfi_backend *of, wf_status strange, const char *s
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_agrees_with_plain_c),
         cmocka_unit_test(and_in_bf16),
+        cmocka_unit_test(and_in_tf32),
         cmocka_unit_test(large_nodes_agree),
         cmocka_unit_test(updates_have_the_cpus_bits),
         cmocka_unit_test(squares_have_the_cpus_bits),

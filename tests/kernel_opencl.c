@@ -1,9 +1,68 @@
-/* Kernels of OpenCL devices against the plain C ones.
+/* Kernels of OpenCL devices against the plain C ones; a device that hangs.
  *
  * label: once
  */
+#include "device/opencl.h"
 #include "kernel_gpu.h"
 
+#include <sched.h>
+
+static cl_handle marker;
+static int n_given_back;
+
+static cl_int is_never_complete(cl_handle event, cl_uint name, size_t bytes, void *status,
+                                size_t *bytes_out) {
+    (void)name, (void)bytes, (void)bytes_out;
+    marker = event;
+    *(cl_int *)status = 1; /* CL_RUNNING */
+    return CL_SUCCESS;
+}
+
+static cl_int is_given_back(cl_handle handle) {
+    (void)handle;
+    n_given_back++;
+    return CL_SUCCESS;
+}
+
+static wf_status launch_nothing(void *self, void *argument) {
+    (void)self, (void)argument;
+    return WF_OK;
+}
+
+/* The task ends in time with a sentence; what the library might wait for is not given back. */
+static void a_device_hangs(void **state) {
+    (void)state;
+    wf_context *own = test_context();
+    wfi_failure failed = {0};
+    const wfi_owner owner = {.ctx = own, .timeout_ms = 400, .failure = &failed};
+    wfi_device *d;
+    wfi_stream_queue *s;
+    TEST_OK(own, wfi_device_create(&owner, &wfi_device_opencl, 0, 1, &d));
+    TEST_OK(own, wfi_stream_create(d, "compute", 0, NULL, &s));
+    wfi_opencl_machine *all = wfi_opencl_state(d)->all;
+    wfi_opencl_unit *unit = wfi_opencl_state(d)->unit;
+    wfi_opencl_queue *queue = s->queue;
+    const wfi_opencl real = all->cl;
+    const wfi_opencl_queue kept = *queue;
+    all->cl.GetEventInfo = is_never_complete;
+    TEST_OK(own, wfi_stream_push(s, launch_nothing, NULL, NULL));
+    while (!wfi_stream_n_done(s)) sched_yield();
+    TEST_REFUSED(own, wfi_event_wait(wfi_stream_record(s)), WF_TIMEOUT,
+                 "hangs: in 300 ms it has not done what compute of rank 0 asked of it");
+    all->cl.ReleaseMemObject = all->cl.ReleaseCommandQueue = is_given_back;
+    wfi_stream_destroy(s);
+    wfi_device_destroy(d);
+    assert_int_equal(n_given_back, 0);
+    all->cl = real;
+    unit->hangs = 0;
+    real.ReleaseEvent(marker);
+    real.ReleaseMemObject(kept.words);
+    real.ReleaseCommandQueue(kept.queue);
+    test_context_end(own);
+}
+
 int main(void) {
-    return check_kernels(&wfi_backend_opencl, WF_BUG, "in no device's memory");
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_device_hangs)};
+    int status = check_kernels(&wfi_backend_opencl, WF_BUG, "in no device's memory");
+    return status == SKIPPED ? status : cmocka_run_group_tests(tests, NULL, NULL) + status;
 }

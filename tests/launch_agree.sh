@@ -45,6 +45,7 @@ another() {
     --lr-scale) echo h.0=0.5 ;;
     --slices) echo 2 ;;
     --conv) echo direct ;;
+    --matmul-precision) echo tf32 ;;
     --kernels) echo reference ;;
     --tuned) echo a=b ;;
     --optimizer) echo adam ;;

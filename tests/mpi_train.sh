@@ -17,6 +17,25 @@ RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 expect 2 "ranks of several m
 RANK=0 WORLD_SIZE=2 WEFT_MPI_LIBRARY=libmpi.so expect 2 "it takes an absolute path" $run --steps 1 --plan dp=2 --wire mpi
 RANK=0 WORLD_SIZE=2 WEFT_MPI_LIBRARY=/nonexistent/libmpi.so expect 2 "/nonexistent/libmpi.so" $run --steps 1 --plan dp=2 --wire mpi
 
+# An MPI that does not come back from its start, as MPICH waits for its ranks, and whose libraries cannot end meanwhile:
+# the rank's own status says what happened.
+cat >"$folder/mpich.c" <<'C'
+#include <stdlib.h>
+#include <unistd.h>
+static volatile int starts;
+__attribute__((destructor)) static void end(void) { if (starts) abort(); }
+int MPI_Init_thread(int *argc, char ***argv, int level, int *level_out) { for (starts = 1;;) pause(); }
+int MPI_Initialized(int *is_on) { return *is_on = 0; }
+int MPI_Finalized(int *is_off) { return *is_off = 0; }
+#define NEEDED(name) int name(void) { return 1; }
+NEEDED(MPI_Query_thread) NEEDED(MPI_Finalize) NEEDED(MPI_Error_string) NEEDED(MPI_Comm_rank) NEEDED(MPI_Comm_size)
+NEEDED(MPI_Comm_dup) NEEDED(MPI_Comm_free) NEEDED(MPI_Comm_set_errhandler) NEEDED(MPI_Isend) NEEDED(MPI_Irecv)
+NEEDED(MPI_Test) NEEDED(MPI_Cancel)
+C
+"${CC:-cc}" -shared -fPIC -w "$folder/mpich.c" -o "$folder/libmpich.so" || fail "no library stands in for MPICH's"
+WEFT_TIMEOUT_MS=300 PMI_RANK=0 PMI_SIZE=2 WEFT_MPI_LIBRARY=$folder/libmpich.so expect 4 "rank 0 waited 300 ms for MPICH to start" \
+    $run --steps 1 --plan dp=2 --wire mpi
+
 # Who starts no MPI is told what does; SLURM_* are those of srun -N 2 -n 4.
 torchrun="RANK=2 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none"
 srun="SLURM_JOB_ID=17 SLURM_STEP_ID=0 SLURM_PROCID=2 SLURM_NTASKS=4 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_NNODES=2 SLURM_STEP_TASKS_PER_NODE=2(x2)"

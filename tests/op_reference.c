@@ -460,7 +460,9 @@ static void edge_model(wf_graph *g, const void *config) {
     wf_output(wf_relu(x), "relu");
     wf_output(wf_max_pool(x, 2, 2, 0), "max");
     wf_tensor table = wf_parameter(g, "table", S(2, 2), (wf_init){WF_INIT_CONSTANT, 0});
-    wf_output(wf_embedding_with(wf_input(g, "ids", WF_I32, S(3)), table), "rows");
+    wf_tensor ids = wf_input(g, "ids", WF_I32, S(3));
+    wf_output(wf_embedding_with(ids, table), "rows");
+    wf_output(wf_gather(input(g, "pairs", S(3, 2)), ids), "gathered");
 }
 
 static void edges(void **state) {
@@ -468,7 +470,7 @@ static void edges(void **state) {
     wf_context *ctx = test_context();
     graph_walk w = begin(ctx, edge_model, NULL, 1, 0);
     const float x[] = {-1, NAN, 5, -INFINITY};
-    const int32_t ids[] = {-1, 1, 2};
+    const int32_t ids[] = {-1, 2, 1};
     memcpy(walk_float(&w, "x"), x, sizeof x);
     memcpy(w.data[walk_find(w.g, "ids")], ids, sizeof ids);
     walk_run(&w, true);
@@ -476,8 +478,10 @@ static void edges(void **state) {
     const float *table = walk_float(&w, "table");
     assert_true(relu[0] == 0 && isnan(relu[1]) && relu[2] == 5 && relu[3] == 0);
     assert_true(isnan(walk_float(&w, "max")[0]));
-    assert_true(rows[0] == 0 && rows[1] == 0 && rows[4] == 0 && rows[5] == 0);
-    assert_true(rows[2] == table[2] && rows[3] == table[3]);
+    for (int k = 0; k < 4; k++) assert_true(rows[k] == 0);
+    assert_true(rows[4] == table[2] && rows[5] == table[3]);
+    const float *gathered = walk_float(&w, "gathered"), *pairs = walk_float(&w, "pairs");
+    assert_true(gathered[0] == 0 && gathered[1] == 0 && gathered[2] == pairs[5]);
     end(ctx, &w);
 }
 

@@ -21,9 +21,21 @@ on opencl:0,opencl:1,opencl:0,opencl:1 --plan dp=4 "${mlp[@]}"
 [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "two devices for four ranks: not one rank's bits"
 expect 2 "choose allreduce=tree, without zero" \
     "${train[@]}" --steps 1 --batch 9 --micro 9 --lanes 9 --image 6 "${mlp[@]}" --plan dp=9,zero=1 --devices opencl:9
+for plan in dp=9,zero=1 dp=9,allreduce=direct; do
+    expect 2 "choose allreduce=tree, without zero" \
+        plan --batch 9 --model mlp --data synthetic --plan "$plan" --devices opencl:9
+done
+"$WEFT" plan --batch 9 --micro 9 --model mlp --data synthetic --plan auto --devices opencl:9 >"$folder/said" 2>&1 &&
+    grep -q "allreduce=tree" "$folder/said" || fail "nine ranks: no plan that sums as a tree: $(tail -1 "$folder/said")"
+POCL_CACHE_DIR=/proc/none expect 2 "gives no device: it has none (-1)" \
+    "${train[@]}" --steps 1 "${mlp[@]}" --devices opencl:1
+OCL_ICD_VENDORS=/proc expect 2 "knows no driver" "${train[@]}" --steps 1 "${mlp[@]}" --devices opencl:1
+gpt=(--model gpt2-tiny --tokens 32 --optimizer adamw --lr 1e-3 --clip-norm 0.5)
+on opencl:1 "${gpt[@]}" --slices 2
+one=$(field weights_sha256 <"$folder/report")
+same 2 tp=2 "${gpt[@]}" --slices 2
 
 # ---- two kinds: each stage has the bits of its own ----
-gpt=(--model gpt2-tiny --tokens 32 --optimizer adamw --lr 1e-3 --clip-norm 0.5)
 for devices in cpu:0,opencl:0 opencl:0,cpu:0; do
     on "$devices" --plan pp=2,schedule=gpipe "${gpt[@]}"
     one=$(field weights_sha256 <"$folder/report")

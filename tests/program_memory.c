@@ -335,6 +335,21 @@ static wf_program *make_tested(wf_context *ctx, const char *model, const char *p
     return p;
 }
 
+/* No test has more samples at once than there are. */
+static void tests_are_of_what_there_is(void **state) {
+    (void)state;
+    wf_context *ctx = test_context();
+    wf_program *step = make(ctx, "gpt2-tiny", "", 4, "sgd");
+    wf_program *all = make_tested(ctx, "gpt2-tiny", "", 4, 75);
+    wf_program *more = make_tested(ctx, "gpt2-tiny", "", 4, 300);
+    assert_true(highest_peak(all) > highest_peak(step));
+    assert_int_equal(highest_peak(more), highest_peak(all));
+    wf_program_destroy(step);
+    wf_program_destroy(all);
+    wf_program_destroy(more);
+    test_context_end(ctx);
+}
+
 /* What is proposed has room for the tests, too, of the proposal's own microbatches. */
 static void proposals_have_room_for_tests(void **state) {
     (void)state;
@@ -425,12 +440,16 @@ static void remedies_and_layers(void **state) {
     static const struct {
         const char *plan, *optimizer;
         int64_t n_micro;
-        int n_lanes;
-    } whose[] = {{"", "adamw", 8, 4}, {"dp=4", "adamw", 8, 4}, {"", "sgd", 1, 1}};
+        int n_lanes, n_test; /* at once, which take more than a step of what is proposed; 0: none */
+    } whose[] = {{"", "adamw", 8, 4, 0},
+                 {"dp=4", "adamw", 8, 4, 0},
+                 {"", "sgd", 1, 1, 0},
+                 {"dp=4", "adamw", 8, 4, 20}};
     const wf_model_config tiny = WF_MODEL_CONFIG_INIT;
     for (size_t c = 0; c < WFI_COUNT(whose); c++) {
         wf_program *p = make_sized(ctx, "gpt2-tiny", tiny, whose[c].plan, whose[c].n_micro,
                                    whose[c].n_lanes, whose[c].optimizer);
+        TEST_OK(ctx, wf_program_plan_tests(p, whose[c].n_test, whose[c].n_test));
         size_t peak = wf_program_rank(p, 0).peak_bytes;
         for (size_t share = 95; share >= 20; share -= 5) {
             size_t memory = peak / 100 * share;
@@ -448,6 +467,7 @@ static void remedies_and_layers(void **state) {
                 assert_true(n > 0 && n_layers > 2 && n_layers <= 16);
                 wf_program *larger =
                     make_layers(ctx, &found[0], n_layers, whose[c].n_lanes, whose[c].optimizer);
+                TEST_OK(ctx, wf_program_plan_tests(larger, whose[c].n_test, whose[c].n_test));
                 TEST_OK(ctx, wf_program_fits(larger, memory, 0, NULL, NULL));
                 wf_program_destroy(larger);
                 n_larger++;
@@ -469,6 +489,7 @@ int main(void) {
         cmocka_unit_test(ops_write_over_inputs),
         cmocka_unit_test(large_gradients_are_not_kept_apart),
         cmocka_unit_test(proposals_fit),
+        cmocka_unit_test(tests_are_of_what_there_is),
         cmocka_unit_test(proposals_have_room_for_tests),
         cmocka_unit_test(schedules_are_proposed),
         cmocka_unit_test(remedies_and_layers),

@@ -56,7 +56,9 @@ extern "C" {
  * as long as all do. Errors: TIMEOUT: the sentence names who did not come; INVALID_ARG: also what
  * is wrong in the environment, a port or a name that is taken, a file of an earlier run, two
  * processes of one rank; REMOTE: they do not agree on what the job is; UNSUPPORTED: there is no
- * MPI library: the sentence says what to install or set; those of wf_store_open. */
+ * MPI library: the sentence says what to install or set; those of wf_store_open. After TIMEOUT
+ * or REMOTE over mpi, a thread may still be in MPI_Init: end the process by _exit, as handlers
+ * at exit destroy what it uses. */
 WF_API WF_NODISCARD wf_status wf_job_join(wf_context *ctx, const wf_job_config *config,
                                           wf_job **job_out);
 /* Its trainers have been destroyed. Over mpi it waits for the others to leave, and ends MPI if

@@ -20,6 +20,9 @@ typedef enum wf_conv { WF_CONV_AUTO, WF_CONV_DIRECT, WF_CONV_WINOGRAD } wf_conv;
 /* FAST uses the libraries; REFERENCE only weft's plain C kernels (slow: an oracle). */
 typedef enum wf_kernels { WF_KERNELS_FAST, WF_KERNELS_REFERENCE } wf_kernels;
 
+/* How F32 is multiplied where a device can: TF32 rounds it to 10 bits behind the point first. */
+typedef enum wf_matmul_precision { WF_MATMUL_F32, WF_MATMUL_TF32 } wf_matmul_precision;
+
 /* Names joined by "+", such as "conv1+layer1"; "" is none. */
 typedef struct wf_names {
     char text[1024];
@@ -58,6 +61,9 @@ typedef struct wf_tuned {
       "of each rank's kernels; 0: this process's cores / the plan's ranks")                        \
     X(wf_conv, conv, "conv", CHOICE, "auto|direct|winograd", WF_CONV_AUTO, 0, 2, FORWARD,          \
       "how 3x3 convolutions are computed; auto decides by shape")                                  \
+    X(wf_matmul_precision, matmul_precision, "matmul_precision", CHOICE, "f32|tf32",               \
+      WF_MATMUL_F32, 0, 1, FORWARD,                                                                \
+      "how f32 is multiplied by cuBLASLt and cuDNN; tf32: rounded to 10 bits first, faster")       \
     X(wf_kernels, kernels, "kernels", CHOICE, "fast|reference", WF_KERNELS_FAST, 0, 1, FORWARD,    \
       "reference: plain C, slow, an oracle")                                                       \
     X(wf_tuned, tuned, "tuned", NAMES, "", {""}, 0, 16383, FORWARD,                                \

@@ -97,7 +97,8 @@ static wf_status create_all(wf_context *ctx, void **shared_out) {
 /* What a lost GPU answers changes nothing: the rest goes with the process. */
 static void close_unit(const wfi_cuda *driver, unit *own) {
     CUcontext ignored;
-    if (!own->gpu.context) return;
+    if (wfi_cuda_hangs(&own->gpu)) free(own->modules.all);
+    if (!own->gpu.context || wfi_cuda_hangs(&own->gpu)) return;
     driver->CtxPushCurrent(own->gpu.context);
     for (size_t i = 0; i < own->modules.n; i++) driver->ModuleUnload(own->modules.all[i].handle);
     free(own->modules.all);
@@ -171,46 +172,68 @@ static void reach_peer(const wfi_cuda *driver, unit *own, const unit *other) {
     if (!error || error == WFI_CUDA_PEER_ALREADY) own->peers |= UINT64_C(1) << other->gpu.ordinal;
 }
 
-static wf_status open_unit(const wfi_device *device) {
-    cuda *all = state_of(device)->all;
-    unit *own = state_of(device)->unit;
+/* The lock is held. */
+static wf_status open_unit(wf_context *ctx, cuda *all, unit *own) {
     const wfi_cuda *driver = &all->driver;
+    CUcontext ignored;
     if (own->gpu.context) return WF_OK;
-    WF_TRY(check(device, "a context",
-                 driver->DevicePrimaryCtxRetain(&own->gpu.context, own->gpu.device)));
-    WF_TRY(wfi_cuda_push(device));
-    wf_status status =
-        check(device, "a stream", driver->StreamCreate(&own->host_stream, WFI_CUDA_NON_BLOCKING));
-    wfi_cuda_pop(device);
+    wfi_cuda_enum error = driver->DevicePrimaryCtxRetain(&own->gpu.context, own->gpu.device);
+    if (!error) error = driver->CtxPushCurrent(own->gpu.context);
+    if (!error) {
+        error = driver->StreamCreate(&own->host_stream, WFI_CUDA_NON_BLOCKING);
+        driver->CtxPopCurrent(&ignored);
+    }
     own->peers = UINT64_C(1) << own->gpu.ordinal;
-    for (int i = 0; i < all->n_units && status == WF_OK; i++) {
+    for (int i = 0; i < all->n_units && !error; i++) {
         if (&all->units[i] == own || !all->units[i].gpu.context) continue;
         reach_peer(driver, own, &all->units[i]);
         reach_peer(driver, &all->units[i], own);
     }
+    wf_status status = wfi_cuda_check(ctx, driver, &own->gpu, "a context", error);
     if (status != WF_OK) close_unit(driver, own);
+    return status;
+}
+
+static wf_status find_unit_of(wf_context *ctx, int place, cuda_device *own_out) {
+    void *shared;
+    WF_TRY(wfi_context_share(ctx, &shared_kind, &shared));
+    cuda *all = shared;
+    *own_out = (cuda_device){all, &all->units[place % all->n_units]};
+    pthread_mutex_lock(&all->lock);
+    wf_status status = open_unit(ctx, all, own_out->unit);
+    pthread_mutex_unlock(&all->lock);
     return status;
 }
 
 static wf_status cuda_create(wfi_device *device) {
     wf_context *ctx = device->owner.ctx;
-    void *shared;
-    WF_TRY(wfi_context_share(ctx, &shared_kind, &shared));
-    cuda *all = shared;
-    cuda_device *own = wfi_alloc(ctx, 1, sizeof *own, "a device");
-    if (!own) return WF_NO_MEMORY;
-    *own = (cuda_device){all, &all->units[device->place % all->n_units]};
-    device->state = own;
-    pthread_mutex_lock(&all->lock);
-    wf_status status = open_unit(device);
-    pthread_mutex_unlock(&all->lock);
+    cuda_device own, *state = wfi_alloc(ctx, 1, sizeof *state, "a device");
+    if (!state) return WF_NO_MEMORY;
+    wf_status status = find_unit_of(ctx, device->place, &own);
     if (status != WF_OK) {
-        wfi_free(ctx, own);
+        wfi_free(ctx, state);
         return status;
     }
+    *state = own;
+    device->state = state;
     wfi_log(ctx, WF_LOG_INFO, "device", "rank %d: GPU %d of %d, %s", device->owner.rank,
-            own->unit->gpu.ordinal, all->n_units, own->unit->gpu.name);
+            own.unit->gpu.ordinal, own.all->n_units, own.unit->gpu.name);
     return WF_OK;
+}
+
+static wf_status cuda_find_free(wf_context *ctx, int place, int *unit_out, size_t *free_bytes_out) {
+    cuda_device own;
+    size_t total;
+    WF_TRY(find_unit_of(ctx, place, &own));
+    const wfi_cuda *driver = &own.all->driver;
+    wfi_cuda_enum error = driver->CtxPushCurrent(own.unit->gpu.context);
+    CUcontext ignored;
+    if (!error) {
+        error = driver->MemGetInfo(free_bytes_out, &total);
+        driver->CtxPopCurrent(&ignored);
+    }
+    *unit_out = own.unit->gpu.ordinal;
+    return wfi_cuda_check(ctx, driver, &own.unit->gpu, "its memory", error);
 }
 
 static void cuda_destroy(wfi_device *device) {
@@ -233,8 +256,17 @@ static CUstream stream_of(const wfi_device *device, const wfi_stream_queue *stre
 }
 
 static wf_status finish(const wfi_device *device, const wfi_stream_queue *stream) {
-    return check(device, "kernels and copies",
-                 wfi_cuda_driver(device)->StreamSynchronize(stream_of(device, stream)));
+    wfi_cuda_gpu *gpu = &state_of(device)->unit->gpu;
+    wfi_device_wait wait = wfi_device_wait_begin(device);
+    char what[sizeof gpu->name + 32];
+    for (;;) {
+        wfi_cuda_enum error = wfi_cuda_driver(device)->StreamQuery(stream_of(device, stream));
+        if (error != WFI_CUDA_NOT_READY) return check(device, "kernels and copies", error);
+        if (!wfi_device_wait_on(&wait)) break;
+    }
+    __atomic_store_n(&gpu->hangs, 1, __ATOMIC_RELAXED);
+    snprintf(what, sizeof what, "GPU %d, %s,", gpu->ordinal, gpu->name);
+    return wfi_device_hangs(device, stream, what, &wait);
 }
 
 static wf_status cuda_finish_task(wfi_stream_queue *stream) {
@@ -244,22 +276,25 @@ static wf_status cuda_finish_task(wfi_stream_queue *stream) {
 static void cuda_stream_destroy(wfi_stream_queue *stream) {
     const wfi_cuda *driver = wfi_cuda_driver(stream->device);
     cuda_queue *queue = stream->queue;
-    wf_status pushed = wfi_cuda_push(stream->device);
-    if (queue->words) driver->MemFree(queue->words);
-    if (queue->stream) driver->StreamDestroy(queue->stream);
-    if (pushed == WF_OK) wfi_cuda_pop(stream->device);
+    if (!wfi_cuda_hangs(wfi_cuda_gpu_of(stream->device))) {
+        wf_status pushed = wfi_cuda_push(stream->device);
+        if (queue->words) driver->MemFree(queue->words);
+        if (queue->stream) driver->StreamDestroy(queue->stream);
+        if (pushed == WF_OK) wfi_cuda_pop(stream->device);
+    }
     free(queue->kernels.all);
     wfi_free(stream->owner->ctx, queue);
 }
 
-static wf_status create_queue(const wfi_device *device, cuda_queue *queue) {
+static wf_status create_queue(const wfi_device *device, const wfi_stream_queue *stream) {
+    cuda_queue *queue = stream->queue;
     const wfi_cuda *driver = wfi_cuda_driver(device);
     size_t bytes = WFI_LAUNCH_WORDS * sizeof(int32_t);
     WF_TRY(check(device, "a stream", driver->StreamCreate(&queue->stream, WFI_CUDA_NON_BLOCKING)));
     WF_TRY(check(device, "memory of a stream", driver->MemAlloc(&queue->words, bytes)));
     WF_TRY(check(device, "memory of a stream",
                  driver->MemsetD8Async(queue->words, 0, bytes, queue->stream)));
-    return check(device, "memory of a stream", driver->StreamSynchronize(queue->stream));
+    return finish(device, stream);
 }
 
 static wf_status cuda_stream_create(wfi_device *device, wfi_stream_queue *stream,
@@ -269,7 +304,7 @@ static wf_status cuda_stream_create(wfi_device *device, wfi_stream_queue *stream
     stream->queue = queue;
     wf_status status = wfi_cuda_push(device);
     if (status == WF_OK) {
-        status = create_queue(device, queue);
+        status = create_queue(device, stream);
         wfi_cuda_pop(device);
     }
     if (status == WF_OK) status = wfi_thread_stream_create(device, stream, counter);
@@ -320,6 +355,7 @@ static void cuda_memory_destroy(wfi_device *device, wfi_space space, void *base,
         wfi_disk_destroy(device, base);
         return;
     }
+    if (wfi_cuda_hangs(wfi_cuda_gpu_of(device))) return;
     wf_status pushed = wfi_cuda_push(device);
     if (space == WFI_SPACE_HOST)
         driver->MemFreeHost(base);
@@ -351,6 +387,8 @@ static wf_status copy_queued(wfi_device *device, wfi_stream_queue *stream, void 
         return copy_on_host(device, stream, to, to_space, from, from_space, bytes);
     if (to_space == WFI_SPACE_DISK || from_space == WFI_SPACE_DISK)
         return wfi_bounce_copy(stream, device, to, to_space, device, from, from_space, bytes);
+    /* For memory that is not pinned the driver waits itself, without a deadline. */
+    if (!to_device || !from_device) WF_TRY(finish(device, stream));
     WF_TRY(check(device, "a copy",
                  !to_device ? driver->MemcpyDtoHAsync(to, address_of(from), bytes, queue)
                  : !from_device
@@ -420,23 +458,6 @@ static wf_status function_of(wfi_stream_queue *stream, const wfi_kernel_launch *
     return wfi_built_add(stream->owner->ctx, &queue->kernels, launch, *function_out);
 }
 
-/* Of a kernel whose operands are of several ranks: that the GPU reaches the one at `at`. */
-static wf_status check_reach(const wfi_stream_queue *stream, const wfi_kernel_launch *launch,
-                             const void *at) {
-    const cuda_device *own = state_of(stream->device);
-    const char *entry = launch->source->entries[launch->entry];
-    int ordinal = -1;
-    WF_TRY(check(
-        stream->device, entry,
-        own->all->driver.PointerGetAttribute(&ordinal, WFI_CUDA_POINTER_ORDINAL, address_of(at))));
-    if (ordinal >= 0 && ordinal < MOST_GPUS && own->unit->peers >> ordinal & 1) return WF_OK;
-    return wfi_fail(stream->owner->ctx, WF_UNSUPPORTED,
-                    "cuda: kernel %s of rank %d, on GPU %d, reads memory of GPU %d, which it does "
-                    "not reach; ranks that are summed have to be on one GPU, or on GPUs with peer "
-                    "access (nvidia-smi topo -p2p r)",
-                    entry, stream->owner->rank, own->unit->gpu.ordinal, ordinal);
-}
-
 static wf_status cuda_launch(wfi_stream_queue *stream, const wfi_kernel_launch *launch) {
     const cuda_device *own = state_of(stream->device);
     cuda_queue *queue = stream->queue;
@@ -449,8 +470,6 @@ static wf_status cuda_launch(wfi_stream_queue *stream, const wfi_kernel_launch *
     WF_TRY(function_of(stream, launch, &function));
     for (int i = 0; i < WFI_LAUNCH_OPERANDS; i++) {
         const void *at = launch->operands[i];
-        if (at && launch->has_memories && own->all->n_units > 1)
-            WF_TRY(check_reach(stream, launch, at));
         arguments.at[i] = at ? address_of(at) : WFI_LAUNCH_ABSENT;
     }
     while (n < (launch->has_memories ? WFI_LAUNCH_MEMORIES : 1)) parameters[n++] = &base;
@@ -466,6 +485,7 @@ static wf_status cuda_read_words(wfi_stream_queue *stream, int32_t words_out[WFI
     const wfi_cuda *driver = wfi_cuda_driver(stream->device);
     const cuda_queue *queue = stream->queue;
     size_t bytes = WFI_LAUNCH_WORDS * sizeof *words_out;
+    WF_TRY(cuda_finish_task(stream));
     WF_TRY(check(stream->device, "a copy",
                  driver->MemcpyDtoHAsync(words_out, queue->words, bytes, queue->stream)));
     WF_TRY(check(stream->device, "setting memory",
@@ -491,5 +511,6 @@ const wfi_device_class wfi_device_cuda = {
     .finish_task = cuda_finish_task,
     .launch = cuda_launch,
     .read_words = cuda_read_words,
+    .find_free = cuda_find_free,
     .describe = cuda_describe,
 };

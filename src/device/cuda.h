@@ -18,11 +18,18 @@ typedef struct wfi_cuda_gpu {
     char name[128];
     CUdevice device;
     CUcontext context; /* its primary one; NULL: no rank is on it */
+    /* Atomic access: it does not end what it was asked for, and the driver would wait for that
+     * before it takes anything back: what is on it goes with the process. */
+    int hangs;
 } wfi_cuda_gpu;
 
 const wfi_cuda *wfi_cuda_driver(const wfi_device *device);
 const wfi_cuda_gpu *wfi_cuda_gpu_of(const wfi_device *device);
 CUstream wfi_cuda_stream(const wfi_stream_queue *stream);
+
+static inline bool wfi_cuda_hangs(const wfi_cuda_gpu *gpu) {
+    return __atomic_load_n(&gpu->hangs, __ATOMIC_RELAXED);
+}
 
 wf_status wfi_cuda_push(const wfi_device *device);
 void wfi_cuda_pop(const wfi_device *device);

@@ -25,10 +25,10 @@ typedef unsigned wfi_cuda_enum;
     X(WFI_CUDA_SUCCESS, CUDA_SUCCESS, 0)                                                           \
     X(WFI_CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY, 2)                                         \
     X(WFI_CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE, 100)                                               \
+    X(WFI_CUDA_NOT_READY, CUDA_ERROR_NOT_READY, 600)                                               \
     X(WFI_CUDA_PEER_ALREADY, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704)                          \
     X(WFI_CUDA_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                 \
     X(WFI_CUDA_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                 \
-    X(WFI_CUDA_POINTER_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                            \
     X(WFI_CUDA_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1)                                            \
     X(WFI_CUDA_PORTABLE, CU_MEMHOSTALLOC_PORTABLE, 1)
 
@@ -60,14 +60,13 @@ enum {
     X(MemFree, cuMemFree_v2, (CUdeviceptr))                                                        \
     X(MemHostAlloc, cuMemHostAlloc, (void **, size_t, unsigned))                                   \
     X(MemFreeHost, cuMemFreeHost, (void *))                                                        \
-    X(PointerGetAttribute, cuPointerGetAttribute, (void *, wfi_cuda_enum, CUdeviceptr))            \
     X(MemcpyAsync, cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                    \
     X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream))        \
     X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream))              \
     X(MemsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))              \
     X(StreamCreate, cuStreamCreate, (CUstream *, unsigned))                                        \
     X(StreamDestroy, cuStreamDestroy_v2, (CUstream))                                               \
-    X(StreamSynchronize, cuStreamSynchronize, (CUstream))                                          \
+    X(StreamQuery, cuStreamQuery, (CUstream))                                                      \
     X(ModuleLoadData, cuModuleLoadData, (CUmodule *, const void *))                                \
     X(ModuleUnload, cuModuleUnload, (CUmodule))                                                    \
     X(ModuleGetFunction, cuModuleGetFunction, (CUfunction *, CUmodule, const char *))              \

@@ -1,7 +1,14 @@
 /* What all kinds of devices share. */
 #include "device/bounce.h"
 
+#include <sched.h>
 #include <string.h>
+#include <time.h>
+
+/* So long a wait for a device looks without a nap; then it naps for an eighth of what it has
+ * waited, at most so long. */
+#define LOOK_NS     100000
+#define MOST_NAP_NS 1000000
 
 const wfi_device_class *wfi_device_kind(const char *name, size_t n) {
     static const wfi_device_class *const kinds[] = {&wfi_device_cpu, &wfi_device_null,
@@ -114,6 +121,40 @@ void wfi_stream_settle(wfi_stream_queue *stream) {
 
 uint64_t wfi_stream_n_done(const wfi_stream_queue *stream) {
     return stream->kind->n_done(stream);
+}
+
+/* ---- waiting for a device ---- */
+
+wfi_device_wait wfi_device_wait_begin(const wfi_device *device) {
+    const wfi_waiter own = {"a stream", device->owner.watch, false};
+    int64_t timeout_ms = device->owner.timeout_ms;
+    return (wfi_device_wait){wfi_deadline_begin(&own, timeout_ms - timeout_ms / 4, 0),
+                             wfi_now_ns()};
+}
+
+bool wfi_device_wait_on(wfi_device_wait *wait) {
+    int64_t waited_ns = wfi_now_ns() - wait->begin_ns;
+    if (waited_ns < LOOK_NS) return sched_yield() == 0;
+    if (wait->deadline.timeout_ms && wfi_deadline_is_over(&wait->deadline, 0)) return false;
+    struct timespec nap = {0, (long)wfi_min_i64(waited_ns / 8, MOST_NAP_NS)};
+    nanosleep(&nap, NULL);
+    return true;
+}
+
+wf_status wfi_device_hangs(const wfi_device *device, const wfi_stream_queue *stream,
+                           const char *what, const wfi_device_wait *wait) {
+    const wfi_owner *owner = &device->owner;
+    char why[512] = "";
+    if (stream) {
+        const wfi_waiter own = {stream->name, owner->watch, false};
+        const wfi_event event = {(wfi_stream_queue *)stream, wfi_stream_n_done(stream) + 1};
+        wfi_waiter_explain(&own, &event, why, sizeof why);
+    }
+    return wfi_fail(owner->ctx, WF_TIMEOUT,
+                    "%s: %s hangs: in %lld ms it has not done what %s of rank %d asked of it%s; "
+                    "where it only takes long, raise WEFT_TIMEOUT_MS",
+                    device->kind->name, what, (long long)wait->deadline.timeout_ms,
+                    stream ? stream->name : "the host", owner->rank, why);
 }
 
 /* ---- memory of several devices ---- */

@@ -145,6 +145,9 @@ typedef struct wfi_device_class {
     wf_status (*launch)(wfi_stream_queue *stream, const wfi_kernel_launch *launch);
     /* From a task: what its kernels have written so far; they are 0 again. */
     wf_status (*read_words)(wfi_stream_queue *stream, int32_t words_out[WFI_LAUNCH_WORDS]);
+    /* Of kinds whose memory is not the host's: which of the machine's devices that place is on, and
+     * what of its memory is free. NULL: nobody knows. */
+    wf_status (*find_free)(wf_context *ctx, int place, int *unit_out, size_t *free_bytes_out);
     /* What it has: "OpenCL: 1 device; 0 is a Ryzen"; NULL: `cpu` and `null` are there always. */
     wf_status (*describe)(wf_context *ctx, char *text, size_t bytes);
 } wfi_device_class;
@@ -180,6 +183,20 @@ bool wfi_device_reaches(const wfi_device *device, const wfi_device *other);
  * the host's. */
 wf_status wfi_memory_fetch(wfi_stream_queue *stream, void *to, wfi_device *owner, const void *from,
                            size_t bytes);
+
+/* A thread's wait for what it has queued on its device, in looks at the device: a driver may never
+ * return from one of its own. Its deadline is over before that of those who wait for the stream, so
+ * what is said names the device. */
+typedef struct wfi_device_wait {
+    wfi_deadline deadline;
+    int64_t begin_ns;
+} wfi_device_wait;
+wfi_device_wait wfi_device_wait_begin(const wfi_device *device);
+/* Between two looks. False: nothing of the job has moved for so long that the device hangs. */
+bool wfi_device_wait_on(wfi_device_wait *wait);
+/* `what` is the device's name; `stream` NULL: the host's. Errors: TIMEOUT. */
+wf_status wfi_device_hangs(const wfi_device *device, const wfi_stream_queue *stream,
+                           const char *what, const wfi_device_wait *wait);
 
 /* cores.c: which cores a CPU device gets. */
 wf_status wfi_cpu_find_cores(wfi_device *device);

@@ -15,7 +15,8 @@ static bool is_shared_by_all(wf_status status) {
            status == WF_DOES_NOT_FIT || status == WF_TIMEOUT;
 }
 
-wf_status wfi_failure_elsewhere(wf_status status) {
+/* What a failure is to the others. */
+static wf_status elsewhere(wf_status status) {
     return is_shared_by_all(status) ? status : WF_REMOTE;
 }
 
@@ -31,7 +32,7 @@ wf_status wfi_failure_status(const wfi_failure *failure) {
     const wfi_failure_entry *first = wfi_failure_first(failure);
     if (!first) return WF_OK;
     wf_status status = (wf_status)first->status;
-    return first->pid == getpid() ? status : wfi_failure_elsewhere(status);
+    return first->pid == getpid() ? status : elsewhere(status);
 }
 
 /* The sentence may be another process's, cut off where that died. */

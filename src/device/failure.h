@@ -33,8 +33,6 @@ typedef struct wfi_failure {
 wf_status wfi_failure_status(const wfi_failure *failure);
 /* The same, and its sentence becomes the calling thread's. */
 wf_status wfi_failure_check(wf_context *ctx, const wfi_failure *failure);
-/* What a failure is to the others. */
-wf_status wfi_failure_elsewhere(wf_status status);
 /* What has failed, as it was to whom it happened; NULL: nothing. */
 const wfi_failure_entry *wfi_failure_first(const wfi_failure *failure);
 /* Keeps `status` and `sentence` if nothing has failed before. */

@@ -18,7 +18,14 @@ typedef struct wfi_opencl_unit {
     pthread_rwlock_t beside; /* of tasks with kernels: for writing, that of one which is alone */
     wfi_built_list widths;   /* most groups that each kernel has had; under `beside` */
     char name[128], driver[128];
+    /* Atomic access: it does not end what it was asked for, and the library might wait for that
+     * before it takes anything back: what is on it goes with the process. */
+    int hangs;
 } wfi_opencl_unit;
+
+static inline bool wfi_opencl_hangs(const wfi_opencl_unit *unit) {
+    return __atomic_load_n(&unit->hangs, __ATOMIC_RELAXED);
+}
 
 /* Memory of a unit: addresses that are reserved, and the buffer that they stand for. */
 typedef struct wfi_opencl_range {

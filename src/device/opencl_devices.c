@@ -11,10 +11,11 @@ wf_status wfi_opencl_fail(wf_context *ctx, const wfi_opencl_unit *unit, const ch
                     wfi_opencl_error(error, text));
 }
 
-static void add_units(wfi_opencl_machine *all, cl_handle platform) {
+static cl_int add_units(wfi_opencl_machine *all, cl_handle platform) {
     cl_handle devices[WFI_OPENCL_DEVICES];
     cl_uint n = 0;
-    if (all->cl.GetDeviceIDs(platform, UINT32_MAX, WFI_OPENCL_DEVICES, devices, &n)) return;
+    cl_int error = all->cl.GetDeviceIDs(platform, UINT32_MAX, WFI_OPENCL_DEVICES, devices, &n);
+    if (error) return error;
     for (cl_uint i = 0; i < n && i < WFI_OPENCL_DEVICES && all->n_units < WFI_OPENCL_DEVICES; i++) {
         wfi_opencl_unit *unit = &all->units[all->n_units++];
         unit->device = devices[i];
@@ -24,21 +25,36 @@ static void add_units(wfi_opencl_machine *all, cl_handle platform) {
         (void)all->cl.GetDeviceInfo(devices[i], CL_DRIVER_VERSION, sizeof unit->driver - 1,
                                     unit->driver, NULL);
     }
+    return CL_SUCCESS;
+}
+
+/* `platform`: the last of those that gave no device, with `error`; NULL: there is no platform. */
+static wf_status fail_without_units(wf_context *ctx, const wfi_opencl *cl, cl_handle platform,
+                                    cl_int error) {
+    char name[128] = "", text[64];
+    if (!platform)
+        return wfi_fail(ctx, WF_UNSUPPORTED,
+                        "opencl: libOpenCL.so.1 is there, but knows no driver; install that of "
+                        "this machine's GPU, or package pocl-opencl-icd for its CPU");
+    (void)cl->GetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
+    return wfi_fail(ctx, WF_UNSUPPORTED,
+                    "opencl: driver '%s' gives no device: %s; see that its GPU is there, or, for "
+                    "PoCL, that a folder for what it compiles can be written ($POCL_CACHE_DIR, "
+                    "$XDG_CACHE_HOME)",
+                    name, wfi_opencl_error(error, text));
 }
 
 static wf_status create_all(wf_context *ctx, void **shared_out) {
-    cl_handle platforms[16];
+    cl_handle platforms[16], silent = NULL;
     cl_uint n = 0;
+    cl_int error = CL_SUCCESS;
     wfi_opencl_machine *all = calloc(1, sizeof *all);
     if (!all) return wfi_no_memory(ctx, sizeof *all, "OpenCL's devices");
     wf_status status = wfi_opencl_load(ctx, &all->cl);
     if (status == WF_OK && all->cl.GetPlatformIDs(WFI_COUNT(platforms), platforms, &n)) n = 0;
-    for (cl_uint i = 0; i < n && i < WFI_COUNT(platforms); i++) add_units(all, platforms[i]);
-    if (status == WF_OK && !all->n_units)
-        status =
-            wfi_fail(ctx, WF_UNSUPPORTED,
-                     "opencl: libOpenCL.so.1 is there, but knows no device; install the driver "
-                     "of this machine's GPU, or package pocl-opencl-icd for its CPU");
+    for (cl_uint i = 0; i < n && i < WFI_COUNT(platforms); i++)
+        if ((error = add_units(all, platforms[i]))) silent = platforms[i];
+    if (status == WF_OK && !all->n_units) status = fail_without_units(ctx, &all->cl, silent, error);
     if (status != WF_OK) {
         free(all);
         return status;
@@ -52,11 +68,13 @@ static void destroy_all(void *shared) {
     wfi_opencl_machine *all = shared;
     for (int i = 0; i < all->n_units; i++) {
         wfi_opencl_unit *unit = &all->units[i];
-        for (size_t k = 0; k < unit->programs.n; k++)
+        bool hangs = wfi_opencl_hangs(unit);
+        for (size_t k = 0; k < unit->programs.n && !hangs; k++)
             all->cl.ReleaseProgram(unit->programs.all[k].handle);
         free(unit->programs.all);
         free(unit->widths.all);
         pthread_rwlock_destroy(&unit->beside);
+        if (hangs) continue;
         if (unit->host_queue) all->cl.ReleaseCommandQueue(unit->host_queue);
         if (unit->context) all->cl.ReleaseContext(unit->context);
     }

@@ -20,13 +20,22 @@ const char *wfi_opencl_error(cl_int error, char text[64]) {
     static const struct {
         cl_int error;
         const char *name;
-    } names[] = {{-2, "device not available"},    {-4, "out of device memory"},
-                 {-5, "out of resources"},        {-6, "out of host memory"},
-                 {-11, "the build failed"},       {-14, "work waited for has failed"},
-                 {-30, "invalid value"},          {-36, "invalid queue"},
-                 {-38, "invalid memory object"},  {-46, "no such kernel"},
-                 {-52, "arguments are missing"},  {-54, "invalid group size"},
-                 {-61, "invalid size of buffer"}, {-1001, "no platform is installed"}};
+    } names[] = {{-1, "it has none"},
+                 {-2, "device not available"},
+                 {-4, "out of device memory"},
+                 {-5, "out of resources"},
+                 {-6, "out of host memory"},
+                 {-11, "the build failed"},
+                 {-14, "work waited for failed"},
+                 {-30, "invalid value"},
+                 {-36, "invalid queue"},
+                 {-38, "invalid memory object"},
+                 {-46, "no such kernel"},
+                 {-52, "arguments are missing"},
+                 {-54, "invalid group size"},
+                 {-59, "invalid operation"},
+                 {-61, "invalid size of buffer"},
+                 {-1001, "no platform is installed"}};
     const char *name = "error";
     for (size_t i = 0; i < WFI_COUNT(names); i++)
         if (names[i].error == error) name = names[i].name;

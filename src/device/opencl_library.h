@@ -17,6 +17,7 @@ enum {
     CL_SUCCESS = 0,
     CL_DEVICE_NOT_FOUND = -1,
     CL_PLATFORM_NOT_FOUND_KHR = -1001,
+    CL_PLATFORM_NAME = 0x0902,
     CL_DEVICE_TYPE_ALL = -1, /* as 64 bits */
     CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
     CL_DEVICE_NAME = 0x102B,
@@ -29,11 +30,14 @@ enum {
     CL_PROGRAM_BINARY_SIZES = 0x1165,
     CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183,
+    CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
+    CL_COMPLETE = 0,
 };
 
 /* name, result, parameters */
 #define WFI_OPENCL_LIST(X)                                                                         \
     X(GetPlatformIDs, cl_int, (cl_uint, cl_handle *, cl_uint *))                                   \
+    X(GetPlatformInfo, cl_int, (cl_handle, cl_uint, size_t, void *, size_t *))                     \
     X(GetDeviceIDs, cl_int, (cl_handle, cl_ulong, cl_uint, cl_handle *, cl_uint *))                \
     X(GetDeviceInfo, cl_int, (cl_handle, cl_uint, size_t, void *, size_t *))                       \
     X(CreateContext, cl_handle,                                                                    \
@@ -71,6 +75,10 @@ enum {
     X(EnqueueFillBuffer, cl_int,                                                                   \
       (cl_handle, cl_handle, const void *, size_t, size_t, size_t, cl_uint, const cl_handle *,     \
        cl_handle *))                                                                               \
+    X(EnqueueMarkerWithWaitList, cl_int, (cl_handle, cl_uint, const cl_handle *, cl_handle *))     \
+    X(Flush, cl_int, (cl_handle))                                                                  \
+    X(GetEventInfo, cl_int, (cl_handle, cl_uint, size_t, void *, size_t *))                        \
+    X(ReleaseEvent, cl_int, (cl_handle))                                                           \
     X(Finish, cl_int, (cl_handle))
 
 typedef struct wfi_opencl {

@@ -104,7 +104,7 @@ void wfi_opencl_memory_destroy(wfi_device *device, wfi_space space, void *base, 
     if (space == WFI_SPACE_DEVICE) {
         pthread_mutex_lock(&all->lock);
         size_t i = place_of(all, base);
-        all->cl.ReleaseMemObject(all->ranges[i].buffer);
+        if (!wfi_opencl_hangs(all->ranges[i].unit)) all->cl.ReleaseMemObject(all->ranges[i].buffer);
         memmove(all->ranges + i, all->ranges + i + 1, (--all->n_ranges - i) * sizeof *all->ranges);
         pthread_mutex_unlock(&all->lock);
     }

@@ -58,6 +58,8 @@ typedef struct wfi_backend {
     int n_implementations;
     int n_plain;      /* the last ones, which use no library */
     bool has_layouts; /* images may be C16 */
+    bool has_tf32;    /* wfi_kernel_options.multiplies_tf32 */
+    int most_summed;  /* ranks that a step of a collective adds at once; 0: any number */
 
     /* to = from; sum += summand: n elements, which do not overlap. */
     wf_status (*copy)(wfi_stream_queue *stream, float *to, const float *from, size_t n);

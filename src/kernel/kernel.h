@@ -30,6 +30,7 @@ typedef struct wfi_kernel_options {
     const char *tuned;                 /* the recipe's (tuned.h), which goes before `conv` */
     bool reference;       /* only the plain C kernels; the layout pass is skipped too */
     bool multiplies_bf16; /* as BF16; otherwise widened to F32 */
+    bool multiplies_tf32; /* F32, where the backend has it */
 } wfi_kernel_options;
 
 /* How a library wants a parameter (packed once a step) or gives a parameter's

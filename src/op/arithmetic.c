@@ -12,12 +12,6 @@ static int64_t n_elem_of(const wfi_call *call) {
 
 /* ---- add, add_relu ---- */
 
-static void add_reference(const wfi_call *call) {
-    const float *a = call->in[0].data, *b = call->in[1].data;
-    float *y = call->out[0].data;
-    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = a[i] + b[i];
-}
-
 static wf_status add_relu_gradient(wfi_autodiff *ad, const wfi_node *node) {
     int32_t dy = wfi_gradient_of(ad, node->out[0]);
     const wfi_node *back =
@@ -26,16 +20,6 @@ static wf_status add_relu_gradient(wfi_autodiff *ad, const wfi_node *node) {
     int32_t dsum = back->out[0];
     WF_TRY(wfi_contribute(ad, node->in[0], dsum));
     return wfi_contribute(ad, node->in[1], dsum);
-}
-
-static void add_relu_reference(const wfi_call *call) {
-    const float *a = call->in[0].data, *b = call->in[1].data;
-    float *y = call->out[0].data;
-    int64_t n = n_elem_of(call);
-    for (int64_t i = 0; i < n; i++) {
-        float sum = a[i] + b[i];
-        y[i] = sum <= 0 ? 0 : sum;
-    }
 }
 
 static wf_status add_with_relu(wf_graph *g, wfi_node *node) {
@@ -55,7 +39,7 @@ const wfi_op wfi_op_add = {
     .check = wfi_check_elementwise,
     .backward = (const wfi_op_backward[]){{.in = {WFI_DY}}, {.in = {WFI_DY}, .to = 1}, {0}},
     .with_relu = add_with_relu,
-    .reference = add_reference,
+    .reference = wfi_add_reference,
     .samples = add_samples,
     .place = wfi_place_elements,
 };
@@ -71,7 +55,7 @@ const wfi_op wfi_op_add_relu = {
     .check = wfi_check_elementwise,
     .gradient = add_relu_gradient,
     .work = {2, WFI_Y},
-    .reference = add_relu_reference,
+    .reference = wfi_add_relu_reference,
     .samples = add_relu_samples,
     .place = wfi_place_elements,
 };
@@ -165,18 +149,6 @@ wf_tensor wf_add(wf_tensor a, wf_tensor b) {
 
 /* ---- mul, scale ---- */
 
-static void mul_reference(const wfi_call *call) {
-    const float *a = call->in[0].data, *b = call->in[1].data;
-    float *y = call->out[0].data;
-    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = a[i] * b[i];
-}
-
-static void scale_reference(const wfi_call *call) {
-    const float *x = call->in[0].data;
-    float *y = call->out[0].data, factor = (float)call->attr->scale.factor;
-    for (int64_t i = 0; i < n_elem_of(call); i++) y[i] = x[i] * factor;
-}
-
 static const wfi_op_sample mul_samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 6), WFI_DIMS(4, 6)}},
                                             {0}};
 
@@ -189,7 +161,7 @@ const wfi_op wfi_op_mul = {
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_mul, .in = {WFI_DY, WFI_X + 1}},
                                           {.op = &wfi_op_mul, .in = {WFI_DY, WFI_X}, .to = 1},
                                           {0}},
-    .reference = mul_reference,
+    .reference = wfi_mul_reference,
     .samples = mul_samples,
     .place = wfi_place_elements,
 };
@@ -204,7 +176,7 @@ const wfi_op wfi_op_scale = {
     .tolerance = 1e-7f,
     .check = wfi_check_elementwise,
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_scale, .in = {WFI_DY}}, {0}},
-    .reference = scale_reference,
+    .reference = wfi_scale_reference,
     .samples = scale_samples,
     .place = wfi_place_elements,
 };

@@ -67,4 +67,21 @@ static inline float *wfi_plane(const wfi_operand *o, int64_t n, int64_t c) {
     return (float *)o->data + wfi_image_at(o, n, c, 0, 0);
 }
 
+/* ---- elements.c ---- */
+
+void wfi_relu_reference(const wfi_call *call);
+void wfi_tanh_forward_reference(const wfi_call *call);
+void wfi_sigmoid_reference(const wfi_call *call);
+void wfi_scale_reference(const wfi_call *call);
+void wfi_leaky_relu_reference(const wfi_call *call);
+void wfi_relu_backward_reference(const wfi_call *call);
+void wfi_leaky_relu_backward_reference(const wfi_call *call);
+void wfi_tanh_backward_reference(const wfi_call *call);
+void wfi_sigmoid_backward_reference(const wfi_call *call);
+void wfi_add_reference(const wfi_call *call);
+void wfi_add_relu_reference(const wfi_call *call);
+void wfi_mul_reference(const wfi_call *call);
+void wfi_gelu_reference(const wfi_call *call);
+void wfi_gelu_backward_reference(const wfi_call *call);
+
 #endif

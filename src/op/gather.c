@@ -60,7 +60,9 @@ static void gather_backward_reference(const wfi_call *call) {
 }
 
 static const wfi_op_sample samples[] = {
-    {.n_in = 2, .in = {WFI_DIMS(6, 5), WFI_DIMS(6)}, .ids = 1 << 1, .id_limit = 5}, {0}};
+    /* One index is no element's. */
+    {.n_in = 2, .in = {WFI_DIMS(6, 5), WFI_DIMS(6)}, .ids = 1 << 1, .id_limit = 6},
+    {0}};
 
 static const wfi_op_cut place[] = {{.name = "rows", .in = {1, 1}, .out = {1}}, {0}};
 

@@ -11,21 +11,6 @@ static wf_status leaky_relu_check(wf_graph *g, wfi_node *node) {
     return wfi_check_elementwise(g, node);
 }
 
-/* A NaN stays one. */
-static void leaky_relu_reference(const wfi_call *call) {
-    const float *x = call->in[0].data;
-    float *y = call->out[0].data, slope = (float)call->attr->scale.factor;
-    int64_t n = wf_shape_n_elem(&call->out[0].shape);
-    for (int64_t i = 0; i < n; i++) y[i] = x[i] <= 0 ? slope * x[i] : x[i];
-}
-
-static void leaky_relu_backward_reference(const wfi_call *call) {
-    const float *dy = call->in[0].data, *y = call->in[1].data;
-    float *dx = call->out[0].data, slope = (float)call->attr->scale.factor;
-    int64_t n = wf_shape_n_elem(&call->out[0].shape);
-    for (int64_t i = 0; i < n; i++) dx[i] = y[i] <= 0 ? slope * dy[i] : dy[i];
-}
-
 static const wfi_op_sample samples[] = {
     {.n_in = 1, .in = {WFI_DIMS(4, 6)}, .attr = {.scale = {0.2}}, .bend = WFI_BENDS_AT_ZERO}, {0}};
 
@@ -37,7 +22,7 @@ const wfi_op wfi_op_leaky_relu = {
     .check = leaky_relu_check,
     .backward =
         (const wfi_op_backward[]){{.op = &wfi_op_leaky_relu_backward, .in = {WFI_DY, WFI_Y}}, {0}},
-    .reference = leaky_relu_reference,
+    .reference = wfi_leaky_relu_reference,
     .samples = samples,
     .place = wfi_place_elements,
 };
@@ -48,7 +33,7 @@ const wfi_op wfi_op_leaky_relu_backward = {
     .overwrites = 1 << 0 | 1 << 1,
     .tolerance = 1e-6f,
     .check = wfi_check_elementwise,
-    .reference = leaky_relu_backward_reference,
+    .reference = wfi_leaky_relu_backward_reference,
 };
 
 wf_tensor wf_leaky_relu(wf_tensor x, float slope) {

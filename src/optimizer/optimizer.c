@@ -35,8 +35,7 @@ static wfi_update_result look(const wfi_update *u) {
 wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64_t step,
                                        float gradient_scale, float *param, const float *gradient,
                                        float *const *state, size_t n) {
-    const wfi_optimizer *optimizer = wfi_optimizer_of(recipe);
-    int n_states = optimizer->n_states(recipe), average = wfi_recipe_average(recipe);
+    int n_states = wfi_optimizer_of(recipe)->n_states(recipe), average = wfi_recipe_average(recipe);
     wfi_variant variant = wfi_best_variant();
     wfi_update_result worst = WFI_UPDATE_FINITE;
     for (size_t at = 0; at < n; at += BLOCK_ELEMENTS) {
@@ -48,7 +47,7 @@ wfi_update_result wfi_optimizer_update(const wf_recipe *recipe, double lr, int64
                         .gradient = gradient + at,
                         .n = n - at < BLOCK_ELEMENTS ? n - at : BLOCK_ELEMENTS};
         for (int k = 0; k < n_states; k++) u.state[k] = state[k] + at;
-        optimizer->update(variant, &u);
+        wfi_update_run(variant, &u);
         if (average >= 0)
             wfi_average_update(variant, recipe, step, u.param, state[average] + at, u.n);
         wfi_update_result now = look(&u);

@@ -24,20 +24,29 @@ typedef struct wfi_update {
     size_t n;
 } wfi_update;
 
+/* By which formula of rules.cl parameters are updated in a step, and the numbers in it. */
+typedef enum wfi_rule_kind {
+    WFI_RULE_SGD,
+    WFI_RULE_MOMENTUM,
+    WFI_RULE_NESTEROV,
+    WFI_RULE_ADAM
+} wfi_rule_kind;
+typedef struct wfi_update_rule {
+    wfi_rule_kind kind;
+    float numbers[10];
+} wfi_update_rule;
+
 typedef struct wfi_optimizer {
     const char *states[WFI_MAX_STATES]; /* names, as in checkpoints; NULL: there is none */
     /* How many of them a recipe needs. */
     int (*n_states)(const wf_recipe *recipe);
-    void (*update)(wfi_variant variant, const wfi_update *update);
+    wfi_update_rule (*rule)(const wfi_update *update);
 } wfi_optimizer;
 
 extern const wfi_optimizer wfi_optimizer_sgd, wfi_optimizer_adam;
 
-/* What Adam's formulas are of in a step, as floats. */
-typedef struct wfi_adam_numbers {
-    float keep, decay, beta1, weight1, beta2, weight2, rate, root, epsilon;
-} wfi_adam_numbers;
-wfi_adam_numbers wfi_adam_numbers_of(const wfi_update *update);
+/* The update in plain C. */
+void wfi_update_run(wfi_variant variant, const wfi_update *update);
 
 const wfi_optimizer *wfi_optimizer_of(const wf_recipe *recipe);
 /* How many buffers of a parameter's size are kept for the update: the optimizer's, and behind them

@@ -179,10 +179,8 @@ bool wfi_plan_names_unit(const wf_graph *g, int32_t unit, const char *name, size
 wf_status wfi_plan_refuse_unit(const wf_plan *plan, const wf_graph *g, const char *name, size_t n,
                                int position);
 
-/* recompute.c: the key `recompute`. Writes how each unit's activations are kept, how_out[n_units].
- * Errors: INVALID_ARG: a name is no unit's, or two are. */
-wf_status wfi_plan_find_recompute(const wf_plan *plan, const wf_graph *g, wfi_recompute *how_out);
-/* The graph's units do as the plan says; auto, before it is chosen, is none. */
+/* recompute.c: the graph's units do as the plan's key `recompute` says; auto, before it is chosen,
+ * is none. Errors: INVALID_ARG: a name is no unit's, or two are. */
 wf_status wfi_plan_recompute(const wf_plan *plan, wf_graph *g);
 /* Sets the key so; the caller completes the plan. */
 wf_status wfi_plan_set_recompute(wf_plan *plan, const wf_graph *g, const wfi_recompute *how);

@@ -66,7 +66,8 @@ static wf_status find_named(const wf_plan *plan, const wf_graph *g, wfi_recomput
     return WF_OK;
 }
 
-wf_status wfi_plan_find_recompute(const wf_plan *plan, const wf_graph *g, wfi_recompute *how_out) {
+/* How each unit's activations are kept, how_out[n_units]. */
+static wf_status find_how(const wf_plan *plan, const wf_graph *g, wfi_recompute *how_out) {
     const char *value = plan->recompute;
     bool all = value && !strcmp(value, "all"), cheap = value && !strcmp(value, "selective");
     for (int32_t u = 0; u < g->n_units; u++)
@@ -79,7 +80,7 @@ wf_status wfi_plan_recompute(const wf_plan *plan, wf_graph *g) {
     if (!plan->recompute) return WF_OK;
     wfi_recompute *how = wfi_alloc(plan->ctx, (size_t)g->n_units, sizeof *how, "a plan");
     if (!how) return WF_NO_MEMORY;
-    wf_status status = wfi_plan_find_recompute(plan, g, how);
+    wf_status status = find_how(plan, g, how);
     if (status == WF_OK) status = wfi_graph_recompute(g, how);
     wfi_free(plan->ctx, how);
     return status;

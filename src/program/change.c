@@ -22,8 +22,9 @@ static const wfi_stage *stage_of(const wf_program *p, int32_t unit) {
     return &p->stages[wfi_program_stage_of(p, unit)];
 }
 
-int32_t wfi_n_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
-                     int32_t id) {
+/* Of a PARAM, GRADIENT, STATS or NORM; pieces may be empty. */
+static int32_t count_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
+                            int32_t id) {
     int32_t n = p->groups[now->group].n;
     if (kind == WFI_BLOCK_STATS) return 1;
     if (kind == WFI_BLOCK_NORM)
@@ -46,8 +47,8 @@ static wfi_piece find_measured(const wf_program *p, const wfi_group *group, int3
     return piece;
 }
 
-wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
-                         int32_t id, int64_t micro, int32_t k) {
+static wfi_piece find_piece(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
+                            int32_t id, int64_t micro, int32_t k) {
     const wfi_group *group = &p->groups[now->group];
     wfi_piece piece = {.owner = k % group->n};
     if (kind == WFI_BLOCK_VALUE) { /* of no unit's flat storage; rows of slices are equal parts */
@@ -84,16 +85,16 @@ wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_bl
 wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32_t r) {
     const wfi_reference *reference = &now->references[r];
     const wfi_block *b = &p->blocks[reference->block];
-    int32_t n = wfi_n_pieces(p, now, b->kind, b->id);
+    int32_t n = count_pieces(p, now, b->kind, b->id);
     size_t begin = wfi_reference_begin(p, reference), at = begin;
     if (b->kind == WFI_BLOCK_NORM)
         at = begin / sizeof(double) * WFI_NORM_BLOCK_ELEMENTS * sizeof(float);
     int32_t k = 0;
     if (n > 1 && b->kind == WFI_BLOCK_VALUE)
-        k = (int32_t)(begin / wfi_find_piece(p, now, b->kind, b->id, b->micro, 0).extent.bytes);
+        k = (int32_t)(begin / find_piece(p, now, b->kind, b->id, b->micro, 0).extent.bytes);
     else if (n > 1)
         k = wfi_placement_owner(p->graph->units[b->id].param_bytes, n, at, b->id);
-    wfi_piece piece = wfi_find_piece(p, now, b->kind, b->id, b->micro, k);
+    wfi_piece piece = find_piece(p, now, b->kind, b->id, b->micro, k);
     if (!piece.extent.bytes || piece.extent.offset != begin) piece.owner = -1;
     return piece;
 }
@@ -136,9 +137,9 @@ static wf_status refer_to_pieces(wfi_lowering *l, const wfi_instruction *now, co
     int32_t member = wfi_group_find(&l->p->groups[now->group], l->rank), n = 0;
     for (int32_t t = 0; t < l->n_things; t++) {
         const thing *what = &l->things[t];
-        int32_t n_pieces = wfi_n_pieces(l->p, now, what->kind, what->id);
+        int32_t n_pieces = count_pieces(l->p, now, what->kind, what->id);
         for (int32_t k = 0; k < n_pieces; k++) {
-            wfi_piece piece = wfi_find_piece(l->p, now, what->kind, what->id, what->micro, k);
+            wfi_piece piece = find_piece(l->p, now, what->kind, what->id, what->micro, k);
             if (!piece.extent.bytes) continue;
             int access = wfi_piece_access(now, member, &piece);
             if (!access) piece.extent.bytes = 0;

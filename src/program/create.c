@@ -72,7 +72,8 @@ wfi_kernel_options wfi_program_kernel_options(const wf_program *p, int32_t unit)
                                 .conv = r->conv,
                                 .tuned = r->tuned.text,
                                 .reference = r->kernels == WF_KERNELS_REFERENCE,
-                                .multiplies_bf16 = backend->bf16_speed() == WFI_BF16_FAST};
+                                .multiplies_bf16 = backend->bf16_speed() == WFI_BF16_FAST,
+                                .multiplies_tf32 = r->matmul_precision == WF_MATMUL_TF32};
 }
 
 wf_status wfi_program_copy_code(const wf_program *p, int32_t variant, wfi_code **code_out) {

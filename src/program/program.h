@@ -313,11 +313,6 @@ typedef struct wfi_piece {
     wfi_extent extent;
     int32_t owner;
 } wfi_piece;
-/* Of a PARAM, GRADIENT, STATS or NORM; pieces may be empty. */
-int32_t wfi_n_pieces(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
-                     int32_t id);
-wfi_piece wfi_find_piece(const wf_program *p, const wfi_instruction *now, wfi_block_kind kind,
-                         int32_t id, int64_t micro, int32_t k);
 /* That of a reference. Owner -1: it is none. */
 wfi_piece wfi_named_piece(const wf_program *p, const wfi_instruction *now, int32_t r);
 /* What of the unit's gradient the rank measures for the group. */

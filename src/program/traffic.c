@@ -24,25 +24,43 @@ typedef struct counting {
     bytes *members; /* [n_ranks] in another change */
 } counting;
 
-static void count_step(const wfi_reduce_part *part, const wfi_reduce_step *step, bytes *members) {
+/* Returns how many operands it reads. */
+static int32_t count_step(const wfi_reduce_part *part, const wfi_reduce_step *step,
+                          bytes *members) {
     wfi_access a;
+    int32_t n_reads = 0;
     for (int32_t i = 0; wfi_reduce_access(part, step, i, &a); i++) {
+        n_reads += !a.writes;
         if (a.rank == part->own || a.writes) continue;
         members[a.rank].sent += (size_t)a.n * sizeof(float);
         members[part->own].received += (size_t)a.n * sizeof(float);
     }
+    return n_reads;
+}
+
+/* That the members' devices have kernels which sum so many ranks at once. */
+static wf_status check_sum(const wf_program *p, const wfi_instruction *now, int32_t n) {
+    const wfi_device_class *kind = wfi_plan_device(p->plan, p->groups[now->group].ranks[0]).kind;
+    int most = wfi_backend_of(kind)->most_summed;
+    if (!most || n <= most) return WF_OK;
+    return wfi_fail(p->ctx, WF_UNSUPPORTED,
+                    "a sum of more than %d ranks on %s devices at once; choose allreduce=tree, "
+                    "without zero",
+                    most, kind->name);
 }
 
 /* What all members do about gradient r of an all-reduce, lowered or not; `now` is one's. */
-static void count_gradient(const counting *c, const wfi_instruction *now, int32_t r,
-                           bytes *members) {
+static wf_status count_gradient(const counting *c, const wfi_instruction *now, int32_t r,
+                                bytes *members) {
     wfi_reduce_part part = {.n = c->p->groups[now->group].n};
     int32_t n_phases = wfi_change_n_phases(c->p, now);
     for (part.own = 0; part.own < part.n; part.own++)
         for (int32_t phase = 0; phase < n_phases; phase++) {
             int32_t n = wfi_change_steps(c->p, now, part.own, r, phase, c->p->steps);
-            for (int32_t k = 0; k < n; k++) count_step(&part, &c->p->steps[k], members);
+            for (int32_t k = 0; k < n; k++)
+                WF_TRY(check_sum(c->p, now, count_step(&part, &c->p->steps[k], members)));
         }
+    return WF_OK;
 }
 
 /* The same, counted once for each size. */
@@ -60,9 +78,8 @@ static wf_status find_tally(counting *c, const wfi_instruction *now, int32_t r,
     bytes *members = wfi_alloc(ctx, (size_t)n, sizeof *members, "counting bytes");
     if (!members) return WF_NO_MEMORY;
     c->tallies[c->n_tallies++] = (tally){n, n_elem, members};
-    count_gradient(c, now, r, members);
     *members_out = members;
-    return WF_OK;
+    return count_gradient(c, now, r, members);
 }
 
 /* Of another change: who gets a piece reads it from whom has it; a sum, from all others. Returns
@@ -113,6 +130,7 @@ static wf_status count_change(counting *c, const wfi_instruction *now) {
     const bytes *members = c->members;
     bool has_algorithm = wfi_change_algorithm(c->p, now) != NULL;
     size_t all = 0;
+    if (!has_algorithm && wfi_is_reduction(now)) WF_TRY(check_sum(c->p, now, group->n));
     memset(c->members, 0, (size_t)group->n * sizeof *c->members);
     for (int32_t r = 0; r < wfi_n_moved(c->p, now); r++) {
         if (!has_algorithm) {

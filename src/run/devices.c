@@ -11,6 +11,26 @@ wf_status wf_devices_count(wf_context *ctx, const char *devices, int *n_out) {
     return WF_OK;
 }
 
+wf_status wf_devices_memory(wf_context *ctx, const char *devices, size_t *bytes_out) {
+    wfi_device_list list;
+    int n_on[WFI_MAX_DEVICES] = {0}, unit[WFI_MAX_DEVICES];
+    size_t free_bytes[WFI_MAX_DEVICES];
+    *bytes_out = 0;
+    WF_TRY(wfi_devices_parse(ctx, devices, 1, &list));
+    for (int r = 0; r < list.n; r++) {
+        unit[r] = 0;
+        if (!list.kinds[r]->find_free) continue;
+        WF_TRY(list.kinds[r]->find_free(ctx, list.place[r], &unit[r], &free_bytes[r]));
+        n_on[unit[r] % WFI_MAX_DEVICES]++;
+    }
+    for (int r = 0; r < list.n; r++) {
+        if (!list.kinds[r]->find_free) continue;
+        size_t own = free_bytes[r] / (size_t)n_on[unit[r] % WFI_MAX_DEVICES];
+        if (!*bytes_out || own < *bytes_out) *bytes_out = own;
+    }
+    return WF_OK;
+}
+
 wf_status wf_devices_name(wf_context *ctx, const char *devices, int rank,
                           char name_out[WF_DEVICE_NAME_BYTES]) {
     wfi_device_list list;

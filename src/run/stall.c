@@ -55,7 +55,9 @@ static int32_t find_blocker(const wfi_executor *e, int32_t i) {
     return find_last_of_group(e, i);
 }
 
-int32_t wfi_stall_culprit(const wfi_executor *e, const wfi_event *event) {
+/* The instruction that stream is at, or whatever that waits for; -1: it is at none. Begins with
+ * the stream of `event`. */
+static int32_t find_culprit(const wfi_executor *e, const wfi_event *event) {
     int32_t i = find_current(e, event->stream);
     int32_t most = e->p->n_ranks * WFI_N_STREAMS;
     for (int32_t n = 0; i >= 0 && n < most; n++) {
@@ -73,7 +75,7 @@ static void explain(const void *self, const wfi_event *event, bool is_host, cons
     const wfi_stall *stall = self;
     const wfi_executor *e =
         is_host ? stall->running : __atomic_load_n(&stall->issued, __ATOMIC_ACQUIRE);
-    int32_t i = e ? wfi_stall_culprit(e, event) : -1;
+    int32_t i = e ? find_culprit(e, event) : -1;
     int rank = i < 0 ? event->stream->owner->rank : e->p->instructions[i].rank;
     char doing[256] = "";
     if (stall->job && (i < 0 || !wfi_control_has_begun(stall->job, rank))) {

@@ -27,8 +27,4 @@ void wfi_stall_begin(wfi_stall *stall, const struct wfi_executor *e);
 void wfi_stall_issued(wfi_stall *stall);
 void wfi_stall_end(wfi_stall *stall);
 
-/* The instruction that stream is at, or whatever that waits for; -1: it is at none. Begins with
- * the stream of `event`. */
-int32_t wfi_stall_culprit(const struct wfi_executor *e, const wfi_event *event);
-
 #endif

@@ -1,6 +1,6 @@
-/* libcublasLt.so.13 for tests: products of F32 matrices as the real library documents them, in
- * plain C, on the driver's stand-in. What does not fit is refused, and what is not told is not
- * known.
+/* libcublasLt.so.13 for tests: products of F32 and BF16 matrices as the real library documents
+ * them, in plain C, on the driver's stand-in. What does not fit is refused, and what is not told is
+ * not known.
  *
  * Its heuristics offer four algorithms: one that reduces in place, whose bits differ each time; one
  * that sums two halves of k in its workspace; a plain one; and one for any alignment. A product
@@ -15,6 +15,7 @@ enum {
     NOT_SUPPORTED = 15
 };
 enum { IN_PLACE, HALVES, PLAIN, UNALIGNED, N_ALGORITHMS };
+enum { COMPUTE_32F = 68, COMPUTE_TF32 = 77 };
 enum { EPILOGUE_DEFAULT = 1, EPILOGUE_BIAS = 4, BGRADA = 256, BGRADB = 512 };
 
 typedef struct handle {
@@ -26,6 +27,7 @@ typedef struct layout {
     int32_t type, n_matrices;
 } layout;
 typedef struct call {
+    int32_t compute; /* COMPUTE_32F, COMPUTE_TF32 */
     int32_t transposed[2];
     uint32_t epilogue;
     void *bias;
@@ -73,9 +75,10 @@ EXPORT int cublasLtDestroy(handle *h) {
 
 int cublasLtMatmulDescCreate(call **out, int compute, int scale);
 EXPORT int cublasLtMatmulDescCreate(call **out, int compute, int scale) {
-    if ((compute != 68 && compute != 77) || scale != 0) return INVALID_VALUE;
+    if ((compute != COMPUTE_32F && compute != COMPUTE_TF32) || scale != 0) return INVALID_VALUE;
     *out = calloc(1, sizeof **out);
     (*out)->epilogue = EPILOGUE_DEFAULT;
+    (*out)->compute = compute;
     return SUCCESS;
 }
 
@@ -187,6 +190,15 @@ static bool has_epilogue(const call *c) {
     return c->bias && (uintptr_t)c->bias % 4 == 0;
 }
 
+/* TF32 is how F32 is multiplied; of BF16 results may be of either type. */
+static bool has_types(const call *c, const layout *a, const layout *d) {
+    return c->compute == COMPUTE_TF32 ? a->type == 0 && d->type == 0 : a->type || !d->type;
+}
+
+static number_type type_of(const layout *l) {
+    return l->type ? NUMBER_BF16 : NUMBER_F32;
+}
+
 static uint64_t least_of(const uint32_t align[4]) {
     uint32_t least = align[0];
     for (int i = 1; i < 4; i++)
@@ -203,7 +215,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(handle *h, call *c, layout *a, layout 
     *n_out = 0;
     if (!h || wanted < 1) return INVALID_VALUE;
     if (!fit(c, a, b, d, &shape) || memcmp(own_c, d, sizeof *d)) return INVALID_VALUE;
-    if (!has_epilogue(c) || a->type != 0 || d->type != 0) return NOT_SUPPORTED;
+    if (!has_epilogue(c) || !has_types(c, a, d)) return NOT_SUPPORTED;
     for (uint64_t number = IN_PLACE; number < N_ALGORITHMS && *n_out < wanted; number++) {
         algorithm one = shape;
         one.number = number;
@@ -241,31 +253,40 @@ typedef struct job {
     layout a, b, d;
     algorithm algo;
     float alpha, beta;
-    const float *from_a, *from_b;
-    float *to, *workspace;
+    const void *from_a, *from_b;
+    void *to;
+    float *workspace;
 } job;
+
+/* What is multiplied. */
+static float factor(const job *j, const layout *l, const void *data, uint64_t at, int64_t number) {
+    float x = number_at(data, type_of(l), at + (uint64_t)(number * l->stride));
+    return j->c.compute == COMPUTE_TF32 ? rounded(x, 13) : x;
+}
 
 /* The sum over k from `begin` up to `end` of an element of matrix `number`. */
 static float sum_of(const job *j, uint64_t row, uint64_t col, uint64_t begin, uint64_t end,
                     int64_t number) {
-    const float *a = j->from_a + number * j->a.stride, *b = j->from_b + number * j->b.stride;
     float sum = 0;
     for (uint64_t k = begin; k < end; k++) {
         uint64_t at_a =
             j->c.transposed[0] ? row * (uint64_t)j->a.ld + k : k * (uint64_t)j->a.ld + row;
         uint64_t at_b =
             j->c.transposed[1] ? k * (uint64_t)j->b.ld + col : col * (uint64_t)j->b.ld + k;
-        sum = fmaf(a[at_a], b[at_b], sum);
+        sum = fmaf(factor(j, &j->a, j->from_a, at_a, number),
+                   factor(j, &j->b, j->from_b, at_b, number), sum);
     }
     return sum;
 }
 
 static void multiply(const job *j, int64_t number) {
     uint64_t m = j->algo.m, k = j->algo.k;
-    const float *bias = STAND_IN_MEMORY(j->c.bias);
+    const void *bias = STAND_IN_MEMORY(j->c.bias);
+    number_type type = type_of(&j->d);
     for (uint64_t e = 0; e < m * j->algo.n; e++) {
         uint64_t row = e % m, col = e / m;
-        float *to = j->to + number * j->d.stride + col * (uint64_t)j->d.ld + row, sum;
+        uint64_t to = (uint64_t)(number * j->d.stride) + col * (uint64_t)j->d.ld + row;
+        float sum;
         if (j->algo.number == HALVES) {
             float *halves = j->workspace + 2 * ((uint64_t)number * m * j->algo.n + e);
             halves[0] = sum_of(j, row, col, 0, k / 2, number);
@@ -275,20 +296,22 @@ static void multiply(const job *j, int64_t number) {
             sum = sum_of(j, row, col, 0, k, number);
         }
         if (j->algo.number == IN_PLACE) sum *= 1 + noise();
-        if (j->c.epilogue == EPILOGUE_BIAS) sum += bias[row];
-        *to = j->alpha * sum + (j->beta != 0 ? j->beta * *to : 0);
+        if (j->c.epilogue == EPILOGUE_BIAS) sum += number_at(bias, type, row);
+        float kept = j->beta != 0 ? j->beta * number_at(j->to, type, to) : 0;
+        put_number(j->to, type, to, j->alpha * sum + kept);
     }
 }
 
 /* The gradient of a bias: sums of the second matrix over k. */
 static void sum_second(const job *j) {
-    float *bias = STAND_IN_MEMORY(j->c.bias);
+    void *bias = STAND_IN_MEMORY(j->c.bias);
     for (uint64_t col = 0; col < j->algo.n; col++) {
         float sum = 0;
         for (uint64_t k = 0; k < j->algo.k; k++)
-            sum += j->from_b[j->c.transposed[1] ? k * (uint64_t)j->b.ld + col
-                                                : col * (uint64_t)j->b.ld + k];
-        bias[col] = sum;
+            sum += number_at(j->from_b, type_of(&j->b),
+                             j->c.transposed[1] ? k * (uint64_t)j->b.ld + col
+                                                : col * (uint64_t)j->b.ld + k);
+        put_number(bias, type_of(&j->d), col, sum);
     }
 }
 
@@ -323,20 +346,20 @@ EXPORT int cublasLtMatmul(handle *h, call *c, const float *alpha, const void *a,
     if (!h || h->context != current_context()) return NOT_INITIALIZED;
     if (!fit(c, a_layout, b_layout, d_layout, &shape)) return INVALID_VALUE;
     if (memcmp(c_layout, d_layout, sizeof *d_layout) || own_c != d) return INVALID_VALUE;
-    if (!has_epilogue(c)) return NOT_SUPPORTED;
+    if (!has_epilogue(c) || !has_types(c, a_layout, d_layout)) return NOT_SUPPORTED;
     shape.number = algo->number;
     shape.workspace = algo->workspace;
     shape.align = algo->align;
     if (memcmp(&shape, algo, sizeof shape)) return INVALID_VALUE;
-    if (!are_there(a, extent(a_layout), algo->align) ||
-        !are_there(b, extent(b_layout), algo->align) ||
-        !are_there(d, extent(d_layout), algo->align))
+    if (!are_there(a, type_of(a_layout), extent(a_layout), algo->align) ||
+        !are_there(b, type_of(b_layout), extent(b_layout), algo->align) ||
+        !are_there(d, type_of(d_layout), extent(d_layout), algo->align))
         return INVALID_VALUE;
     if (c->epilogue != EPILOGUE_DEFAULT &&
-        !are_there(c->bias, c->epilogue == BGRADB ? shape.n : shape.m, 4))
+        !are_there(c->bias, type_of(d_layout), c->epilogue == BGRADB ? shape.n : shape.m, 4))
         return INVALID_VALUE;
     if (workspace_bytes < algo->workspace) return INVALID_VALUE;
-    if (algo->workspace && !are_there(workspace, algo->workspace / sizeof(float), 16))
+    if (algo->workspace && !are_there(workspace, NUMBER_F32, algo->workspace / sizeof(float), 16))
         return INVALID_VALUE;
     const job j = {*c, *a_layout, *b_layout, *d_layout, *algo, *alpha, *beta, a, b, d, workspace};
     return stand_in_queue(stream, run, &j, sizeof j) ? EXECUTION_FAILED : SUCCESS;

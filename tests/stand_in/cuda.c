@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #define EXPORT(name, parameters)                                                                   \
     STAND_IN_API wfi_cuda_enum name parameters;                                                    \
@@ -37,6 +38,7 @@ typedef struct gpu {
     int n_retained;
     size_t used_bytes;
     wfi_cuda_enum lost; /* atomic access */
+    int hangs;          /* atomic access */
 } gpu;
 
 struct CUctx_st {
@@ -84,7 +86,7 @@ ptrdiff_t stand_in_shift;
 static gpu gpus[MOST_DEVICES];
 static int n_devices, capability;
 static size_t capacity;
-static long long lost_after, n_launches; /* atomic access to what counts */
+static long long lost_after, hang_after, n_launches; /* atomic access to what counts */
 static bool has_begun;
 
 /* What there is, and how much of it. Those who look an address up take no lock: it would order
@@ -117,6 +119,11 @@ static void lose(int device, wfi_cuda_enum error) {
     __atomic_store_n(&gpus[device].lost, error, __ATOMIC_RELAXED);
 }
 
+/* What the driver does when it takes something back: it waits for the GPU. */
+static void wait_for_gpu(int device) {
+    while (__atomic_load_n(&gpus[device].hangs, __ATOMIC_RELAXED)) pause();
+}
+
 EXPORT(cuInit, (unsigned flags)) {
     wfi_cuda_enum error = (wfi_cuda_enum)stand_in_variable("STAND_IN_INIT", FINE);
     n_devices = (int)stand_in_variable("STAND_IN_DEVICES", 2);
@@ -126,6 +133,7 @@ EXPORT(cuInit, (unsigned flags)) {
     capability = (int)stand_in_variable("STAND_IN_CAPABILITY", 90);
     capacity = (size_t)stand_in_variable("STAND_IN_MEMORY", (long long)8 << 30);
     lost_after = stand_in_variable("STAND_IN_LOST_AFTER", -1);
+    hang_after = stand_in_variable("STAND_IN_HANG_AFTER", -1);
     region =
         mmap(NULL, 2 * REGION_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (region == MAP_FAILED) return WFI_CUDA_OUT_OF_MEMORY;
@@ -217,6 +225,7 @@ EXPORT(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device)) {
 
 EXPORT(cuDevicePrimaryCtxRelease_v2, (CUdevice device)) {
     if (!is_device(device) || !gpus[device - 100].n_retained) return INVALID_CONTEXT;
+    wait_for_gpu(device - 100);
     pthread_mutex_lock(&lock);
     if (!--gpus[device - 100].n_retained) free(gpus[device - 100].context);
     pthread_mutex_unlock(&lock);
@@ -313,6 +322,7 @@ EXPORT(cuMemFree_v2, (CUdeviceptr address)) {
     wfi_cuda_enum error = check();
     allocation *a = find(address, 1);
     if (!a || a->begin != address) return INVALID_VALUE;
+    wait_for_gpu(a->device);
     size_t whole = (a->bytes + PAGE - 1) / PAGE * PAGE;
     pthread_mutex_lock(&lock);
     __atomic_store_n(&a->is_live, 0, __ATOMIC_RELAXED);
@@ -334,16 +344,10 @@ EXPORT(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags)) {
 }
 
 EXPORT(cuMemFreeHost, (void *address)) {
+    if (current()) wait_for_gpu(current()->device);
     free(address);
     __atomic_fetch_sub(&n_pinned, 1, __ATOMIC_RELAXED);
     return check();
-}
-
-EXPORT(cuPointerGetAttribute, (void *value, wfi_cuda_enum attribute, CUdeviceptr address)) {
-    const allocation *a = find(address, 1);
-    if (!a || attribute != WFI_CUDA_POINTER_ORDINAL) return INVALID_VALUE;
-    memcpy(value, &a->device, sizeof a->device);
-    return FINE;
 }
 
 /* ---- streams ---- */
@@ -438,12 +442,19 @@ EXPORT(cuStreamDestroy_v2, (CUstream stream)) {
     return check();
 }
 
-EXPORT(cuStreamSynchronize, (CUstream stream)) {
+EXPORT(cuStreamQuery, (CUstream stream)) {
     pthread_mutex_lock(&stream->lock);
-    uint64_t until = stream->n_queued;
-    while (stream->n_done < until) pthread_cond_wait(&stream->changed, &stream->lock);
+    bool is_done = stream->n_done == stream->n_queued;
     pthread_mutex_unlock(&stream->lock);
-    return check();
+    return is_done ? check() : WFI_CUDA_NOT_READY;
+}
+
+/* As the driver does before it copies memory that is not pinned. */
+static void wait_for_stream(CUstream stream) {
+    if (!stream) return;
+    pthread_mutex_lock(&stream->lock);
+    while (stream->n_done < stream->n_queued) pthread_cond_wait(&stream->changed, &stream->lock);
+    pthread_mutex_unlock(&stream->lock);
 }
 
 /* ---- copies ---- */
@@ -479,10 +490,12 @@ EXPORT(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
 }
 
 EXPORT(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)) {
+    wait_for_stream(stream);
     return queue_copy(stream, memory_of(to, bytes), from, bytes);
 }
 
 EXPORT(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream)) {
+    wait_for_stream(stream);
     return queue_copy(stream, to, memory_of(from, bytes), bytes);
 }
 
@@ -508,6 +521,7 @@ EXPORT(cuModuleLoadData, (CUmodule * out, const void *image)) {
 }
 
 EXPORT(cuModuleUnload, (CUmodule module)) {
+    if (current()) wait_for_gpu(current()->device);
     for (CUfunction next, now = module->functions; now; now = next) {
         next = now->next;
         free(now);
@@ -548,6 +562,9 @@ typedef struct launching {
 static wfi_cuda_enum run_launch(void *argument) {
     launching *l = argument;
     long long n = __atomic_add_fetch(&n_launches, 1, __ATOMIC_RELAXED);
+    if (hang_after >= 0 && n > hang_after)
+        __atomic_store_n(&gpus[current()->device].hangs, 1, __ATOMIC_RELAXED);
+    wait_for_gpu(current()->device);
     if (lost_after >= 0 && n > lost_after)
         return (wfi_cuda_enum)stand_in_variable("STAND_IN_LOST", 719);
     for (size_t i = 0; i < WFI_COUNT(l->arguments.at); i++)
@@ -578,7 +595,10 @@ EXPORT(cuLaunchKernel,
 
 __attribute__((destructor)) static void say_what_is_left(void) {
     int n_retained = 0;
-    for (int i = 0; i < MOST_DEVICES; i++) n_retained += gpus[i].n_retained;
+    for (int i = 0; i < MOST_DEVICES; i++) {
+        if (gpus[i].hangs) return;
+        n_retained += gpus[i].n_retained;
+    }
     if (n_live || n_pinned || n_streams || n_modules || n_retained)
         fprintf(stderr,
                 "stand-in: left: %d allocations, %d of pinned memory, %d streams, %d modules, %d "

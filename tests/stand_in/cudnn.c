@@ -1,5 +1,5 @@
-/* libcudnn.so.9 for tests: convolutions of F32 images as the real library documents them, in plain
- * C, on the driver's stand-in. What does not fit is refused.
+/* libcudnn.so.9 for tests: convolutions of F32 and BF16 images as the real library documents them,
+ * in plain C, on the driver's stand-in. What does not fit is refused.
  *
  * Its heuristics offer, best first, an algorithm with TF32's numbers, one whose bits differ each
  * time (of the backward), one with a workspace that is too large, one with a workspace, and one
@@ -17,6 +17,7 @@ typedef struct handle {
 } handle;
 typedef struct tensor { /* or filter: [out, in / groups, height, width] */
     int dim[4];
+    number_type type;
 } tensor;
 typedef struct conv {
     int pad[2], stride[2], dilation[2], groups, math;
@@ -83,10 +84,11 @@ MAKE(FilterDescriptor, tensor)
 MAKE(ConvolutionDescriptor, conv)
 
 static int set_dims(tensor *t, int format, int type, const int dim[4]) {
-    if (format != 0 || type != 0) return NOT_SUPPORTED;
+    if (format != 0 || (type != 0 && type != 9)) return NOT_SUPPORTED;
     for (int i = 0; i < 4; i++)
         if (dim[i] < 1) return BAD_PARAM;
     memcpy(t->dim, dim, sizeof t->dim);
+    t->type = type ? NUMBER_BF16 : NUMBER_F32;
     return SUCCESS;
 }
 
@@ -127,7 +129,7 @@ EXPORT int cudnnSetConvolutionMathType(conv *c, int math) {
 
 static bool fit(const tensor *x, const tensor *w, const conv *c, const tensor *y) {
     if (x->dim[0] != y->dim[0] || y->dim[1] != w->dim[0] || x->dim[1] != w->dim[1] * c->groups ||
-        w->dim[0] % c->groups)
+        w->dim[0] % c->groups || x->type != w->type || x->type != y->type)
         return false;
     for (int i = 0; i < 2; i++) {
         int reach = (w->dim[2 + i] - 1) * c->dilation[i] + 1;
@@ -159,10 +161,13 @@ static int offer(handle *h, int direction, const tensor *x, const tensor *w, con
     if (!h || h->context != current_context()) return NOT_INITIALIZED;
     if (wanted < 1 || !fit(x, w, c, y)) return BAD_PARAM;
     *n_out = 0;
-    for (int k = 0; k < wanted && offers[direction][k].algo >= 0; k++)
+    for (int k = 0; k < wanted && offers[direction][k].algo >= 0; k++) {
+        int math = offers[direction][k].math;
+        if (math == FMA_MATH && c->math != FMA_MATH) math = TENSOR_OP_MATH; /* where it may be */
         out[(*n_out)++] = (choice){.algo = offers[direction][k].algo,
                                    .determinism = offers[direction][k].determinism,
-                                   .math = offers[direction][k].math};
+                                   .math = math};
+    }
     return SUCCESS;
 }
 
@@ -199,7 +204,8 @@ typedef struct job {
     int direction, algo;
     tensor x, w, y;
     conv c;
-    float *image, *weight, *out, *workspace; /* x, w, y, or their gradients */
+    void *image, *weight, *out; /* x, w, y, or their gradients */
+    void *workspace;
     size_t workspace_bytes;
     float alpha, beta;
 } job;
@@ -226,6 +232,12 @@ static bool place_of(const job *j, const term *t, size_t *x, size_t *w, size_t *
     return true;
 }
 
+/* What is multiplied: F32 as TF32, but where all has to be in F32 itself. */
+static float factor(const job *j, const void *data, size_t at) {
+    float x = number_at(data, j->x.type, at);
+    return j->c.math == FMA_MATH ? x : rounded(x, 13);
+}
+
 /* Every product is added to the double of its result, in one order. */
 static void add_all(const job *j, double *sums) {
     term t;
@@ -239,11 +251,14 @@ static void add_all(const job *j, double *sums) {
                             for (t.ox = 0; t.ox < j->y.dim[3]; t.ox++) {
                                 if (!place_of(j, &t, &x, &w, &y)) continue;
                                 if (j->direction == FORWARD)
-                                    sums[y] += (double)j->image[x] * j->weight[w];
+                                    sums[y] +=
+                                        (double)factor(j, j->image, x) * factor(j, j->weight, w);
                                 if (j->direction == DATA)
-                                    sums[x] += (double)j->out[y] * j->weight[w];
+                                    sums[x] +=
+                                        (double)factor(j, j->out, y) * factor(j, j->weight, w);
                                 if (j->direction == FILTER)
-                                    sums[w] += (double)j->out[y] * j->image[x];
+                                    sums[w] +=
+                                        (double)factor(j, j->out, y) * factor(j, j->image, x);
                             }
 }
 
@@ -258,7 +273,7 @@ static wfi_cuda_enum run(void *self) {
     j->out = STAND_IN_MEMORY(j->out);
     j->workspace = STAND_IN_MEMORY(j->workspace);
     bool is_noisy = j->direction != FORWARD && (j->algo == 0 || j->algo == 3);
-    float *to = j->direction == FORWARD ? j->out : j->direction == DATA ? j->image : j->weight;
+    void *to = j->direction == FORWARD ? j->out : j->direction == DATA ? j->image : j->weight;
     size_t n = size_of(j->direction == FORWARD ? &j->y : j->direction == DATA ? &j->x : &j->w);
     double *sums = calloc(n, sizeof *sums);
     /* Whatever lies in the workspace is another kernel's, and not needed any more. */
@@ -266,7 +281,8 @@ static wfi_cuda_enum run(void *self) {
     add_all(j, sums);
     for (size_t i = 0; i < n; i++) {
         float sum = (float)sums[i] * (is_noisy ? 1 + noise() : 1);
-        to[i] = j->alpha * sum + (j->beta != 0 ? j->beta * to[i] : 0);
+        float kept = j->beta != 0 ? j->beta * number_at(to, j->x.type, i) : 0;
+        put_number(to, j->x.type, i, j->alpha * sum + kept);
     }
     free(sums);
     return 0;
@@ -276,25 +292,27 @@ static int start(handle *h, job now) {
     size_t bytes = workspace_of(now.direction, now.algo, &now.w);
     if (!h || h->context != current_context()) return NOT_INITIALIZED;
     if (!fit(&now.x, &now.w, &now.c, &now.y)) return BAD_PARAM;
-    if (bytes == SIZE_MAX || now.c.math == TENSOR_OP_MATH) return NOT_SUPPORTED;
+    bool is_narrow = now.x.type == NUMBER_BF16;
+    if (bytes == SIZE_MAX || (is_narrow && now.c.math == FMA_MATH)) return NOT_SUPPORTED;
     if (now.workspace_bytes < bytes) return BAD_PARAM;
-    if (bytes && !are_there(now.workspace, bytes / sizeof(float), 16)) return BAD_PARAM;
-    if (!are_there(now.image, size_of(&now.x), 16) || !are_there(now.weight, size_of(&now.w), 16) ||
-        !are_there(now.out, size_of(&now.y), 16))
+    if (bytes && !are_there(now.workspace, NUMBER_F32, bytes / sizeof(float), 16)) return BAD_PARAM;
+    if (!are_there(now.image, now.x.type, size_of(&now.x), 16) ||
+        !are_there(now.weight, now.w.type, size_of(&now.w), 16) ||
+        !are_there(now.out, now.y.type, size_of(&now.y), 16))
         return BAD_PARAM;
     now.workspace_bytes = bytes;
     return stand_in_queue(h->stream, run, &now, sizeof now) ? FAILED : SUCCESS;
 }
 
 #define RUN(name, way, first, second, result, ...)                                                 \
-    int cudnnConvolution##name(handle *h, const float *alpha, tensor *first##_dims, float *first,  \
-                               tensor *second##_dims, float *second, conv *c, int algo,            \
-                               float *workspace, size_t bytes, const float *beta,                  \
-                               tensor *result##_dims, float *result);                              \
+    int cudnnConvolution##name(handle *h, const float *alpha, tensor *first##_dims, void *first,   \
+                               tensor *second##_dims, void *second, conv *c, int algo,             \
+                               void *workspace, size_t bytes, const float *beta,                   \
+                               tensor *result##_dims, void *result);                               \
     EXPORT int cudnnConvolution##name(handle *h, const float *alpha, tensor *first##_dims,         \
-                                      float *first, tensor *second##_dims, float *second, conv *c, \
-                                      int algo, float *workspace, size_t bytes, const float *beta, \
-                                      tensor *result##_dims, float *result) {                      \
+                                      void *first, tensor *second##_dims, void *second, conv *c,   \
+                                      int algo, void *workspace, size_t bytes, const float *beta,  \
+                                      tensor *result##_dims, void *result) {                       \
         return start(h, (job){way, algo, *x_dims, *w_dims, *y_dims, *c, x, w, y, workspace, bytes, \
                               *alpha, *beta});                                                     \
     }
@@ -334,9 +352,10 @@ static wfi_cuda_enum run_bias(void *self) {
 static int start_bias(handle *h, const tensor *bias, bias_job now) {
     if (!h || h->context != current_context()) return NOT_INITIALIZED;
     if (bias->dim[0] != 1 || bias->dim[2] != 1 || bias->dim[3] != 1 ||
-        bias->dim[1] != now.image.dim[1] || !are_there(now.bias, size_of(bias), 4) ||
-        !are_there(now.data, size_of(&now.image), 4))
+        bias->dim[1] != now.image.dim[1] || !are_there(now.bias, NUMBER_F32, size_of(bias), 4) ||
+        !are_there(now.data, NUMBER_F32, size_of(&now.image), 4))
         return BAD_PARAM;
+    if (bias->type != NUMBER_F32 || now.image.type != NUMBER_F32) return NOT_SUPPORTED;
     return stand_in_queue(h->stream, run_bias, &now, sizeof now) ? FAILED : SUCCESS;
 }
 

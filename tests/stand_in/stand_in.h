@@ -13,10 +13,12 @@
  *   STAND_IN_INIT        what cuInit answers
  *   STAND_IN_LOST_AFTER  so many launches later the GPU is lost: everything fails from then on, and
  *   STAND_IN_LOST        with which error; 719
+ *   STAND_IN_HANG_AFTER  so many launches later none ends, on no stream of its GPU, and the driver
+ *                        waits for ever before it takes anything back
  *   STAND_IN_DELAY_US    the longest delay of a stream's; 100
  *   STAND_IN_SEED        of delays
  *   STAND_IN_COMPILE     0: kernels do not compile
- * What a process has not given back when it ends is said on its standard error.
+ * What a process has not given back when it ends is said on its standard error, unless a GPU hangs.
  */
 #ifndef STAND_IN_H
 #define STAND_IN_H

@@ -26,8 +26,11 @@ enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
 typedef struct conv {
     const wfi_cudnn *dnn;
     int direction, algo;
+    int math;                   /* CUDNN_FMA_MATH: F32 itself; CUDNN_DEFAULT_MATH: TF32 */
     int operand[N_PARTS], bias; /* of the node; bias -1: there is none */
     void *part[N_PARTS];        /* descriptors */
+    size_t workspace_bytes;     /* behind them in the scratch memory: a weight's gradient in BF16 */
+    wfi_format rounded;         /* of a weight in BF16 */
     cudnnTensorDescriptor_t bias_part;
     cudnnConvolutionDescriptor_t conv;
     char detail[16];
@@ -41,22 +44,22 @@ static const char *const *forms_of(const wfi_op *op) {
 
 /* ---- what the library is told ---- */
 
-static int make_tensor(const wfi_cudnn *dnn, const int64_t dim[4], void **out) {
+static int make_tensor(const wfi_cudnn *dnn, int type, const int64_t dim[4], void **out) {
     int error = dnn->CreateTensorDescriptor(out);
     return error ? error
-                 : dnn->SetTensor4dDescriptor(*out, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT,
-                                              (int)dim[0], (int)dim[1], (int)dim[2], (int)dim[3]);
+                 : dnn->SetTensor4dDescriptor(*out, CUDNN_TENSOR_NCHW, type, (int)dim[0],
+                                              (int)dim[1], (int)dim[2], (int)dim[3]);
 }
 
-static int make_filter(const wfi_cudnn *dnn, const int64_t dim[4], void **out) {
+static int make_filter(const wfi_cudnn *dnn, int type, const int64_t dim[4], void **out) {
     int error = dnn->CreateFilterDescriptor(out);
     return error ? error
-                 : dnn->SetFilter4dDescriptor(*out, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW,
-                                              (int)dim[0], (int)dim[1], (int)dim[2], (int)dim[3]);
+                 : dnn->SetFilter4dDescriptor(*out, type, CUDNN_TENSOR_NCHW, (int)dim[0],
+                                              (int)dim[1], (int)dim[2], (int)dim[3]);
 }
 
-/* In F32 itself, not in TF32. */
-static int make_conv(const wfi_cudnn *dnn, const wfi_attr *attr, void **out) {
+/* Sums are of F32, whatever is multiplied. */
+static int make_conv(const wfi_cudnn *dnn, const wfi_attr *attr, int math, void **out) {
     int pad = (int)attr->conv.pad, stride = (int)attr->conv.stride;
     int dilation = (int)attr->conv.dilation;
     int error = dnn->CreateConvolutionDescriptor(out);
@@ -64,19 +67,20 @@ static int make_conv(const wfi_cudnn *dnn, const wfi_attr *attr, void **out) {
         error = dnn->SetConvolution2dDescriptor(*out, pad, pad, stride, stride, dilation, dilation,
                                                 CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT);
     if (!error) error = dnn->SetConvolutionGroupCount(*out, (int)attr->conv.groups);
-    return error ? error : dnn->SetConvolutionMathType(*out, CUDNN_FMA_MATH);
+    return error ? error : dnn->SetConvolutionMathType(*out, math);
 }
 
 static int make_parts(const wfi_kernel *kernel, conv *c) {
     const wfi_node *node = kernel->node;
     bool is_forward = c->direction == FORWARD;
     const int operand[N_PARTS] = {!is_forward, is_forward, node->n_in};
-    int error = make_conv(c->dnn, &node->attr, &c->conv);
+    int type = wfi_cuda_is_narrow(kernel) ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    int error = make_conv(c->dnn, &node->attr, c->math, &c->conv);
     for (int i = 0; i < N_PARTS && !error; i++) {
         const int64_t *dim = wfi_operand_value(kernel, operand[i])->shape.dim;
         c->operand[i] = operand[i];
-        error = (i == directions[c->direction].filter ? make_filter : make_tensor)(c->dnn, dim,
-                                                                                   &c->part[i]);
+        error = (i == directions[c->direction].filter ? make_filter : make_tensor)(
+            c->dnn, type, dim, &c->part[i]);
     }
     int bias = is_forward ? 2 : node->n_in + 1;
     bool has_bias = bias < kernel->n_operands && bias != node->n_in &&
@@ -84,7 +88,7 @@ static int make_parts(const wfi_kernel *kernel, conv *c) {
     c->bias = has_bias ? bias : -1;
     if (!has_bias || error) return error;
     int64_t n_channels = wfi_operand_value(kernel, bias)->shape.dim[0];
-    return make_tensor(c->dnn, (const int64_t[]){1, n_channels, 1, 1}, &c->bias_part);
+    return make_tensor(c->dnn, type, (const int64_t[]){1, n_channels, 1, 1}, &c->bias_part);
 }
 
 /* ---- which algorithm ---- */
@@ -105,6 +109,15 @@ static int ask_workspace(const conv *c, cudnnHandle_t handle, int algo, size_t *
         handle, c->part[FIRST], c->part[SECOND], c->conv, c->part[RESULT], algo, bytes);
 }
 
+/* Tensor cores multiply BF16, and F32 only as TF32; where they may, the algorithm says whether. */
+static bool fits_math(const conv *c, const wfi_cudnn_choice *one) {
+    if (one->mathType == CUDNN_TENSOR_OP_MATH && c->math == CUDNN_FMA_MATH) return false;
+    if (one->mathType != CUDNN_TENSOR_OP_MATH && one->mathType != CUDNN_FMA_MATH &&
+        one->mathType != CUDNN_DEFAULT_MATH)
+        return false;
+    return c->math == CUDNN_FMA_MATH || !c->dnn->SetConvolutionMathType(c->conv, one->mathType);
+}
+
 /* The way's; none: *found_out is false. */
 static int choose(wfi_kernel *kernel, conv *c, cudnnHandle_t handle, bool *found_out) {
     wfi_cudnn_choice all[MOST_ALGORITHMS];
@@ -113,14 +126,13 @@ static int choose(wfi_kernel *kernel, conv *c, cudnnHandle_t handle, bool *found
     for (int k = 0, number = 0; !error && k < n && !*found_out; k++) {
         const wfi_cudnn_choice *one = &all[k];
         bool is_alike = one->algo < directions[c->direction].first_unlike;
-        bool is_f32 = one->mathType == CUDNN_FMA_MATH || one->mathType == CUDNN_DEFAULT_MATH;
         size_t bytes = 0;
-        if (one->status || one->determinism != CUDNN_DETERMINISTIC || !is_f32) continue;
+        if (one->status || one->determinism != CUDNN_DETERMINISTIC || !fits_math(c, one)) continue;
         if (kernel->options.conv == WF_CONV_DIRECT && !is_alike) continue;
         if (ask_workspace(c, handle, one->algo, &bytes)) continue;
         if (bytes > MOST_WORKSPACE_BYTES || number++ < kernel->way.number) continue;
         c->algo = one->algo;
-        kernel->scratch_bytes = bytes;
+        c->workspace_bytes = bytes;
         *found_out = true;
     }
     return error;
@@ -130,11 +142,18 @@ static int choose(wfi_kernel *kernel, conv *c, cudnnHandle_t handle, bool *found
 
 static const char *why_not(const wfi_kernel *kernel, int direction) {
     bool has_one_output = kernel->n_operands == kernel->node->n_in + 1;
+    bool is_narrow = wfi_cuda_is_narrow(kernel);
     if (kernel->adds && (direction != BACKWARD_WEIGHT || !has_one_output)) return "it has to add";
     for (int i = 0; i < kernel->n_operands; i++) {
         const wfi_value *value = wfi_operand_value(kernel, i);
         if (!value) continue;
-        if (value->dtype != WF_F32) return "it would have to compute with BF16";
+        bool is_input = i < kernel->node->n_in;
+        bool is_gradient = direction == BACKWARD_WEIGHT && !is_input;
+        bool fits = !is_narrow || is_gradient ? value->dtype == WF_F32
+                    : is_input                ? wfi_cuda_can_round(kernel, i)
+                                              : value->dtype == WF_BF16;
+        if (!fits) return "BF16 is beside F32";
+        if (is_narrow && value->shape.n_dims == 1) return "it has a bias, and is BF16";
         if (!wf_shape_n_elem(&value->shape)) return "it is empty";
         if (wf_shape_n_elem(&value->shape) > INT32_MAX) return "it is too large";
     }
@@ -156,7 +175,15 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
     snprintf(c->detail, sizeof c->detail, "algo%d", c->algo);
     kernel->detail = c->detail;
     kernel->way.form = 0;
+    kernel->scratch_bytes = c->workspace_bytes;
     wfi_use_whole_values(kernel);
+    if (!wfi_cuda_is_narrow(kernel)) return WF_OK;
+    if (c->direction != BACKWARD_WEIGHT) {
+        wfi_cuda_round(kernel, c->operand[directions[c->direction].filter], &c->rounded);
+        return WF_OK;
+    }
+    c->workspace_bytes = wfi_round_up(c->workspace_bytes, WFI_ALIGN_BYTES);
+    kernel->scratch_bytes = c->workspace_bytes + kernel->bytes[c->operand[RESULT]] / 2;
     return WF_OK;
 }
 
@@ -171,6 +198,9 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     if (!c) return WF_NO_MEMORY;
     kernel->state = c;
     c->direction = (int)d;
+    c->math = wfi_cuda_is_narrow(kernel)        ? CUDNN_TENSOR_OP_MATH
+              : kernel->options.multiplies_tf32 ? CUDNN_DEFAULT_MATH
+                                                : CUDNN_FMA_MATH;
     WF_TRY(wfi_cuda_take_handles(kernel->ctx, NULL, &handles));
     wf_status status = describe_with(kernel, handles, reason_out);
     wfi_cuda_give_handles(handles);
@@ -194,17 +224,23 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
     (void)step;
     const conv *c = kernel->state;
     const wfi_cudnn *dnn = c->dnn;
-    const float one = 1, kept = kernel->adds;
+    bool widens = c->direction == BACKWARD_WEIGHT && wfi_cuda_is_narrow(kernel);
+    const float one = 1, kept = kernel->adds && !widens;
+    void *to = operands[c->operand[RESULT]];
     wfi_cuda_handles *handles;
     WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
     int error = (c->direction == FORWARD         ? dnn->ConvolutionForward
                  : c->direction == BACKWARD_DATA ? dnn->ConvolutionBackwardData
                                                  : dnn->ConvolutionBackwardFilter)(
         handles->dnn, &one, c->part[FIRST], operands[c->operand[FIRST]], c->part[SECOND],
-        operands[c->operand[SECOND]], c->conv, c->algo, scratch, kernel->scratch_bytes, &kept,
-        c->part[RESULT], operands[c->operand[RESULT]]);
+        operands[c->operand[SECOND]], c->conv, c->algo, scratch, c->workspace_bytes, &kept,
+        c->part[RESULT], widens ? (char *)scratch + c->workspace_bytes : to);
     if (!error) error = run_bias(c, handles->dnn, operands);
     wfi_cuda_give_handles(handles);
+    if (!error && widens)
+        return wfi_cuda_widen(stream, (char *)scratch + c->workspace_bytes,
+                              (int64_t)(kernel->bytes[c->operand[RESULT]] / sizeof(float)),
+                              kernel->adds, to);
     if (!error) return WF_OK;
     return wfi_fail(kernel->ctx, WF_DEVICE, "cuDNN refuses %s of unit %s: %s", kernel->label,
                     kernel->graph->units[kernel->node->unit].name, dnn->GetErrorString(error));

@@ -71,7 +71,8 @@ static void destroy_shared(void *shared_things) {
         wfi_cuda_handles *h = &s->handles[gpu];
         CUcontext ignored;
         pthread_mutex_destroy(&h->lock);
-        if (!h->context || h->driver->CtxPushCurrent(h->context)) continue;
+        if (!h->gpu || wfi_cuda_hangs(h->gpu) || h->driver->CtxPushCurrent(h->gpu->context))
+            continue;
         if (h->dnn) s->libraries.dnn.Destroy(h->dnn);
         if (h->lt) s->libraries.lt.Destroy(h->lt);
         h->driver->CtxPopCurrent(&ignored);
@@ -95,7 +96,7 @@ static wf_status make_handles(const wfi_device *device, wfi_cuda_handles *h) {
     wf_context *ctx = device->owner.ctx;
     const wfi_cuda_gpu *gpu = wfi_cuda_gpu_of(device);
     h->driver = wfi_cuda_driver(device);
-    h->context = gpu->context;
+    h->gpu = gpu;
     int dnn = h->dnn || *l->no_dnn ? CUDNN_STATUS_SUCCESS : l->dnn.Create(&h->dnn);
     int lt = h->lt || *l->no_lt ? CUBLAS_STATUS_SUCCESS : l->lt.Create(&h->lt);
     if (dnn)

@@ -31,9 +31,11 @@ typedef struct wfi_cublaslt_choice {
 #define WFI_CUDA_MATH_CONSTANTS(X)                                                                 \
     X(CUDNN_STATUS_SUCCESS, 0)                                                                     \
     X(CUDNN_DATA_FLOAT, 0)                                                                         \
+    X(CUDNN_DATA_BFLOAT16, 9)                                                                      \
     X(CUDNN_TENSOR_NCHW, 0)                                                                        \
     X(CUDNN_CROSS_CORRELATION, 1)                                                                  \
     X(CUDNN_DEFAULT_MATH, 0)                                                                       \
+    X(CUDNN_TENSOR_OP_MATH, 1)                                                                     \
     X(CUDNN_FMA_MATH, 3)                                                                           \
     X(CUDNN_DETERMINISTIC, 1)                                                                      \
     X(CUDNN_CONVOLUTION_FWD_ALGO_FFT, 4)                                                           \
@@ -42,6 +44,7 @@ typedef struct wfi_cublaslt_choice {
     X(CUBLAS_STATUS_SUCCESS, 0)                                                                    \
     X(CUBLAS_OP_T, 1)                                                                              \
     X(CUBLAS_COMPUTE_32F, 68)                                                                      \
+    X(CUBLAS_COMPUTE_32F_FAST_TF32, 77)                                                            \
     X(CUDA_R_32F, 0)                                                                               \
     X(CUDA_R_16BF, 14)                                                                             \
     X(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2)                                                   \
@@ -211,7 +214,7 @@ typedef struct wfi_cuda_handles {
     cudnnHandle_t dnn;
     cublasLtHandle_t lt;
     const wfi_cuda *driver;
-    CUcontext context;
+    const wfi_cuda_gpu *gpu;
     wfi_device *planner; /* while there is no stream, but a plan is made */
     pthread_mutex_t lock;
 } wfi_cuda_handles;
@@ -225,6 +228,18 @@ void wfi_cuda_give_handles(wfi_cuda_handles *handles);
 
 /* For reports, once the driver has been asked for. */
 const char *wfi_cuda_libraries_text(wf_context *ctx);
+
+/* What is multiplied as BF16, which a node's first input says. */
+static inline bool wfi_cuda_is_narrow(const wfi_kernel *kernel) {
+    return wfi_operand_value(kernel, 0)->dtype == WF_BF16;
+}
+/* Whether an operand is, or a parameter's that counts as if it were. */
+bool wfi_cuda_can_round(const wfi_kernel *kernel, int operand);
+/* Such a parameter is rounded once a step: its operand's format, if it is one. */
+void wfi_cuda_round(wfi_kernel *kernel, int operand, wfi_format *format_out);
+/* n numbers of BF16 into F32, or added to them. */
+wf_status wfi_cuda_widen(wfi_stream_queue *stream, const void *from, int64_t n, bool adds,
+                         void *to);
 
 /* Implementations of nodes; what they decline, kernel/gpu computes. */
 extern const wfi_kernel_impl wfi_kernel_cublaslt, wfi_kernel_cudnn;

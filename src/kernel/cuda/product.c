@@ -30,7 +30,8 @@ typedef struct lt_product {
     cublasLtMatrixLayout_t a, b, y;
     wfi_cublaslt_choice choice;
     const wfi_cublaslt *lt;
-    bool sums_columns; /* the bias's gradient is a kernel of weft's */
+    bool sums_columns;     /* the bias's gradient is a kernel of weft's */
+    wfi_format rounded[3]; /* a, b, bias: where they are weights in BF16 */
     char detail[64];
 } lt_product;
 
@@ -121,7 +122,10 @@ static const struct {
 /* ---- what the library is told ---- */
 
 static int type_of(const wfi_kernel *kernel, int operand) {
-    return wfi_operand_value(kernel, operand)->dtype == WF_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    bool is_narrow = operand < kernel->node->n_in
+                         ? wfi_cuda_is_narrow(kernel)
+                         : wfi_operand_value(kernel, operand)->dtype == WF_BF16;
+    return is_narrow ? CUDA_R_16BF : CUDA_R_32F;
 }
 
 /* A matrix of rows x cols elements, as it lies in memory; several follow one another. */
@@ -147,7 +151,9 @@ static int make_call(const wfi_kernel *kernel, lt_product *s) {
     const wfi_cublaslt *lt = s->lt;
     const int32_t a = p->a_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int32_t b = p->b_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    int error = lt->MatmulDescCreate(&s->call, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    bool is_tf32 = kernel->options.multiplies_tf32 && !wfi_cuda_is_narrow(kernel);
+    int compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    int error = lt->MatmulDescCreate(&s->call, compute, CUDA_R_32F);
     if (!error) error = set(s, CUBLASLT_MATMUL_DESC_TRANSA, &b, sizeof b);
     if (!error) error = set(s, CUBLASLT_MATMUL_DESC_TRANSB, &a, sizeof a);
     if (!error)
@@ -234,11 +240,17 @@ static int choose_any(wfi_kernel *kernel, cublasLtHandle_t handle, bool *found_o
 
 static const char *why_not(const wfi_kernel *kernel, const product *p) {
     const int operand[] = {p->a, p->b, p->y, p->bias};
+    bool is_narrow = wfi_cuda_is_narrow(kernel);
     if (kernel->adds && p->bias > p->y) return "the bias's gradient would have to be added to";
     if (kernel->adds && kernel->node->op != &wfi_op_linear_backward_weight) return "it has to add";
-    for (int i = 0; i < 4; i++)
-        if (operand[i] >= 0 && wfi_operand_value(kernel, operand[i])->dtype != WF_F32)
-            return "it would have to compute with BF16";
+    for (int i = 0; i < 4; i++) {
+        if (operand[i] < 0) continue;
+        bool is_input = operand[i] < kernel->node->n_in;
+        if (is_narrow && is_input && !wfi_cuda_can_round(kernel, operand[i]))
+            return "it would have to round what is not kept";
+        if (!is_narrow && wfi_operand_value(kernel, operand[i])->dtype != WF_F32)
+            return "it would have to widen what is BF16";
+    }
     if (p->m < 1 || p->n < 1 || p->k < 1 || p->n_matrices < 1) return "it is empty";
     if (p->m > INT32_MAX || p->n > INT32_MAX || p->k > INT32_MAX || p->n_matrices > INT32_MAX)
         return "a dim is too large";
@@ -260,6 +272,12 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
     kernel->way.form = 0;
     kernel->scratch_bytes = s->choice.workspaceSize;
     wfi_use_whole_values(kernel);
+    const int operand[] = {s->p.a, s->p.b, s->p.bias};
+    for (int i = 0; i < 3 && wfi_cuda_is_narrow(kernel); i++) {
+        bool is_as_wide = i == 2 && type_of(kernel, s->p.y) == CUDA_R_32F;
+        if (operand[i] >= 0 && operand[i] < kernel->node->n_in && !is_as_wide)
+            wfi_cuda_round(kernel, operand[i], &s->rounded[i]);
+    }
     return WF_OK;
 }
 
@@ -281,10 +299,13 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     return status;
 }
 
-static wf_status sum_columns(const lt_product *s, wfi_stream_queue *stream, const void *dy,
+static wf_status sum_columns(const wfi_kernel *kernel, wfi_stream_queue *stream, const void *dy,
                              void *dbias) {
+    const lt_product *s = kernel->state;
     bool in_out = s->p.a;
-    wfi_kernel_launch launch = {.source = &wfi_gpu_source, .entry = WFI_GPU_column_sum};
+    wfi_kernel_launch launch = {.source = &wfi_gpu_source,
+                                .entry = WFI_GPU_column_sum,
+                                .narrow = wfi_cuda_is_narrow(kernel)};
     launch.operands[0] = dy;
     launch.operands[WFI_GPU_OUT + 1] = dbias;
     launch.arguments.n[1] = s->p.k;
@@ -311,7 +332,7 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
     if (error)
         return wfi_fail(kernel->ctx, WF_DEVICE, "cuBLASLt refuses %s of unit %s: status %d",
                         kernel->label, kernel->graph->units[kernel->node->unit].name, error);
-    return s->sums_columns ? sum_columns(s, stream, operands[0], operands[p->bias]) : WF_OK;
+    return s->sums_columns ? sum_columns(kernel, stream, operands[0], operands[p->bias]) : WF_OK;
 }
 
 static void destroy(wfi_kernel *kernel) {

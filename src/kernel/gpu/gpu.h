@@ -6,85 +6,10 @@
 #define WFI_GPU_H
 
 #include "kernel/backend.h"
+#include "kernel/gpu/kernels.h"
 
-/* Every kernel of the source, by its name there. */
-#define WFI_GPU_KERNELS(X)                                                                         \
-    X(copy)                                                                                        \
-    X(relu)                                                                                        \
-    X(relu_backward)                                                                               \
-    X(leaky_relu)                                                                                  \
-    X(leaky_relu_backward)                                                                         \
-    X(tanh_forward)                                                                                \
-    X(tanh_backward)                                                                               \
-    X(sigmoid)                                                                                     \
-    X(sigmoid_backward)                                                                            \
-    X(gelu)                                                                                        \
-    X(gelu_backward)                                                                               \
-    X(scale)                                                                                       \
-    X(add)                                                                                         \
-    X(add_relu)                                                                                    \
-    X(mul)                                                                                         \
-    X(add_broadcast)                                                                               \
-    X(zero)                                                                                        \
-    X(accumulate)                                                                                  \
-    X(loss_gradient)                                                                               \
-    X(mse)                                                                                         \
-    X(mse_backward)                                                                                \
-    X(smooth_l1)                                                                                   \
-    X(smooth_l1_backward)                                                                          \
-    X(binary_cross_entropy)                                                                        \
-    X(binary_cross_entropy_backward)                                                               \
-    X(reduce)                                                                                      \
-    X(reduce_backward)                                                                             \
-    X(column_sum)                                                                                  \
-    X(channel_sum)                                                                                 \
-    X(copy_along)                                                                                  \
-    X(gather)                                                                                      \
-    X(gather_backward)                                                                             \
-    X(transpose)                                                                                   \
-    X(dropout)                                                                                     \
-    X(softmax)                                                                                     \
-    X(softmax_backward)                                                                            \
-    X(cross_entropy)                                                                               \
-    X(cross_entropy_backward)                                                                      \
-    X(class_sums)                                                                                  \
-    X(class_sums_backward)                                                                         \
-    X(cross_entropy_of_sums)                                                                       \
-    X(cross_entropy_of_sums_backward)                                                              \
-    X(loss_record)                                                                                 \
-    X(layer_norm)                                                                                  \
-    X(layer_norm_backward_weight)                                                                  \
-    X(layer_norm_backward_data)                                                                    \
-    X(batch_norm)                                                                                  \
-    X(batch_norm_inference)                                                                        \
-    X(batch_norm_backward)                                                                         \
-    X(max_pool)                                                                                    \
-    X(max_pool_backward)                                                                           \
-    X(avg_pool)                                                                                    \
-    X(avg_pool_backward)                                                                           \
-    X(global_avg_pool_backward)                                                                    \
-    X(embedding)                                                                                   \
-    X(embedding_backward)                                                                          \
-    X(product)                                                                                     \
-    X(conv2d)                                                                                      \
-    X(conv2d_backward_data)                                                                        \
-    X(conv2d_backward_weight)                                                                      \
-    X(self_attention)                                                                              \
-    X(attention_backward_queries)                                                                  \
-    X(attention_backward_values)                                                                   \
-    X(cached_attention)                                                                            \
-    X(lstm)                                                                                        \
-    X(lstm_gates_backward)                                                                         \
-    X(lstm_weight)                                                                                 \
-    X(lstm_cell)                                                                                   \
-    X(lstm_cell_backward)                                                                          \
-    X(squares)                                                                                     \
-    X(sum_ranks)                                                                                   \
-    X(sgd)                                                                                         \
-    X(adam)                                                                                        \
-    X(average)                                                                                     \
-    X(statistics)
-
+/* One of WFI_GPU_KERNELS, which lists the kernels of the source by their names there; CMake reads
+ * them from it. */
 typedef enum wfi_gpu_entry {
 #define WFI_GPU_ENUM(name) WFI_GPU_##name,
     WFI_GPU_KERNELS(WFI_GPU_ENUM)
@@ -118,5 +43,12 @@ wf_status wfi_gpu_thread_enter(wf_context *ctx, int rank, int n_threads, int *n_
 static inline wfi_bf16_speed wfi_gpu_bf16_speed(void) {
     return WFI_BF16_SLOW;
 }
+
+/* A backend's members but those that say which device, implementations and library it has. */
+#define WFI_GPU_BACKEND                                                                            \
+    .n_plain = 1, .most_summed = WFI_GPU_OUT, .copy = wfi_gpu_copy, .add = wfi_gpu_add,            \
+    .squares = wfi_gpu_squares, .update = wfi_gpu_update, .statistics = wfi_gpu_statistics,        \
+    .collective_step = wfi_gpu_collective_step, .thread_enter = wfi_gpu_thread_enter,              \
+    .bf16_speed = wfi_gpu_bf16_speed
 
 #endif

@@ -36,7 +36,7 @@ wf_status wfi_gpu_add(wfi_stream_queue *stream, float *sum, const float *summand
     return wfi_gpu_launch_elements(stream, &launch, (int64_t)n);
 }
 
-/* Sums of floats, as training has them; a copy is a sum of one. */
+/* Sums of floats, as training has them, of most_summed ranks; a copy is a sum of one. */
 wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memory *memory,
                                   const wfi_reduce_part *part, const wfi_reduce_step *step) {
     wfi_kernel_launch launch = {
@@ -46,11 +46,6 @@ wf_status wfi_gpu_collective_step(wfi_stream_queue *stream, const wfi_step_memor
     for (int32_t i = 0; wfi_reduce_access(part, step, i, &a); i++) {
         const void *data = memory->address(memory->self, a.rank, a.window, a.begin);
         int64_t *n_in = &launch.arguments.n[1];
-        if (!a.writes && *n_in == WFI_GPU_OUT)
-            return wfi_fail(stream->owner->ctx, WF_UNSUPPORTED,
-                            "a sum of more than %d ranks on %s devices at once; choose "
-                            "allreduce=tree, without zero",
-                            WFI_GPU_OUT, stream->device->kind->name);
         if (!a.writes) {
             launch.operands[(*n_in)++] = data;
             continue;
@@ -95,32 +90,18 @@ static wf_status clip_scale(wfi_stream_queue *stream, const wfi_update_call *c, 
     return WF_OK;
 }
 
-static void set_sgd(wfi_kernel_launch *launch, const wfi_update *u) {
-    double *f = launch->arguments.f;
-    f[0] = u->lr;
-    f[1] = u->scale;
-    f[2] = u->recipe->weight_decay;
-    f[3] = u->recipe->momentum;
-    launch->arguments.n[1] = u->recipe->momentum != 0;
-    launch->arguments.n[2] = u->recipe->nesterov != 0;
-}
-
-static void set_adam(wfi_kernel_launch *launch, const wfi_update *u) {
-    const wfi_adam_numbers a = wfi_adam_numbers_of(u);
-    const float numbers[] = {a.keep,    a.decay, a.beta1, a.weight1, a.beta2,
-                             a.weight2, a.rate,  a.root,  a.epsilon, u->scale};
-    for (size_t i = 0; i < WFI_COUNT(numbers); i++) launch->arguments.f[i] = numbers[i];
-}
-
 static wf_status update_stretch(void *self, const wfi_update *u) {
     wfi_stream_queue *stream = self;
-    bool is_sgd = u->recipe->optimizer == WF_SGD;
-    wfi_kernel_launch launch =
-        launch_of(is_sgd ? WFI_GPU_sgd : WFI_GPU_adam, u->gradient, u->param);
+    static const wfi_gpu_entry rules[] = {[WFI_RULE_SGD] = WFI_GPU_sgd,
+                                          [WFI_RULE_MOMENTUM] = WFI_GPU_momentum,
+                                          [WFI_RULE_NESTEROV] = WFI_GPU_nesterov,
+                                          [WFI_RULE_ADAM] = WFI_GPU_adam};
+    wfi_update_rule rule = wfi_optimizer_of(u->recipe)->rule(u);
+    wfi_kernel_launch launch = launch_of(rules[rule.kind], u->gradient, u->param);
     int average = wfi_recipe_average(u->recipe);
     for (int k = 0; k < WFI_MAX_STATES; k++)
         if (k != average) launch.operands[WFI_GPU_OUT + 1 + k] = u->state[k];
-    (is_sgd ? set_sgd : set_adam)(&launch, u);
+    for (size_t k = 0; k < WFI_COUNT(rule.numbers); k++) launch.arguments.f[k] = rule.numbers[k];
     WF_TRY(wfi_gpu_launch_elements(stream, &launch, (int64_t)u->n));
     if (average < 0) return WF_OK;
     launch = launch_of(WFI_GPU_average, u->param, u->state[average]);

@@ -14,8 +14,6 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#define WFI_MD_DIMS 6
-
 /* How a memory looks, in weft's words. */
 typedef enum wfi_md_kind {
     WFI_MD_ABSENT,

@@ -1,5 +1,5 @@
-/* Element by element: n[0] of them. What they compute is the plain C kernels', by the same formulas
- * and, but for exponentials, with the same bits. */
+/* Element by element: n[0] of them, by formulas of op/elements.cl, which stands behind this, and of
+ * this file: what the plain C kernels compute, but for exponentials with the same bits. */
 
 #define UNARY(name, value)                                                                         \
     KERNEL(name) {                                                                                 \
@@ -16,39 +16,10 @@
         }                                                                                          \
     }
 
+#define FACTOR ((float)a.f[0])
+#define IS_TANH ((int)a.n[1])
+
 UNARY(copy, x)
-UNARY(relu, x <= 0 ? 0 : x)
-UNARY(tanh_forward, (float)tanh((double)x))
-UNARY(sigmoid, (float)(1 / (1 + exp(-(double)x))))
-UNARY(scale, x * (float)a.f[0])
-UNARY(leaky_relu, x <= 0 ? (float)a.f[0] * x : x)
-
-/* Of a gradient x and what the forward gave. */
-BINARY(relu_backward, y <= 0 ? 0 : x)
-BINARY(leaky_relu_backward, y <= 0 ? (float)a.f[0] * x : x)
-BINARY(tanh_backward, (float)(x * (1 - (double)y * y)))
-BINARY(sigmoid_backward, (float)(x * ((double)y * (1 - (double)y))))
-
-BINARY(add, x + y)
-BINARY(add_relu, x + y <= 0 ? 0 : x + y)
-BINARY(mul, x *y)
-
-DEVICE double gelu_of(double x, int is_tanh) {
-    if (is_tanh) return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    return 0.5 * x * (1 + erf(x * 0.7071067811865476));
-}
-
-DEVICE double gelu_slope(double x, int is_tanh) {
-    if (is_tanh) {
-        double t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x));
-        double inner = 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
-        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
-    }
-    return 0.5 * (1 + erf(x * 0.7071067811865476)) + x * exp(-0.5 * x * x) * 0.3989422804014327;
-}
-
-UNARY(gelu, (float)gelu_of(x, (int)a.n[1]))
-BINARY(gelu_backward, (float)(x *gelu_slope(y, (int)a.n[1])))
 
 /* b has n[1] elements, which follow one another. */
 KERNEL(add_broadcast) {
@@ -61,7 +32,7 @@ KERNEL(zero) {
 
 /* sum += summand */
 KERNEL(accumulate) {
-    FOR_ELEMENT(i) F32(OUT(0))[i] += F32(IN(0))[i];
+    FOR_ELEMENT(i) F32(OUT(0))[i] += GET(IN(0), i);
 }
 
 KERNEL(loss_gradient) {

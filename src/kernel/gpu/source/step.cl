@@ -43,51 +43,31 @@ KERNEL_OF_RANKS(sum_ranks) {
     }
 }
 
-/* ---- the update: optimizer/sgd.c and adam.c have the formulas. A word says
- * that something is not finite: a parameter, a state, a gradient. ---- */
+/* ---- the update, by formulas of optimizer/rules.cl, which stands behind this: of the gradient,
+ * parameters and their states. A word says that something is not finite: a parameter, a state, a
+ * gradient. ---- */
 
 DEVICE bool is_finite(float x) {
     return x - x == 0;
 }
-#define SEE(parameter, state, gradient)                                                            \
-    if (!is_finite(parameter)) words[0] = 1;                                                       \
-    if (!is_finite(state)) words[1] = 1;                                                           \
-    if (!is_finite(gradient)) words[2] = 1
 
-/* Gradient; parameter, momentum. f: rate, what gradients are multiplied by, decay, momentum; n[1]:
- * there is a momentum; n[2]: it is Nesterov's. */
-KERNEL(sgd) {
-    FOR_ELEMENT(i) {
-        float lr = (float)a.f[0], factor = (float)a.f[1], decay = (float)a.f[2], mu = (float)a.f[3];
-        float p = F32(OUT(0))[i], given = F32(IN(0))[i], g = given * factor + decay * p;
-        if (a.n[1]) {
-            float velocity = mu * F32(OUT(1))[i] + g;
-            F32(OUT(1))[i] = velocity;
-            g = a.n[2] ? g + mu * velocity : velocity;
-        }
-        p -= lr * g;
-        F32(OUT(0))[i] = p;
-        SEE(p, 0.0f, given);
+#define NUMBER(k) ((float)a.f[k])
+#define ROOT(x) sqrt(x)
+#define RULE(name, n_states, formula)                                                              \
+    KERNEL(name) {                                                                                 \
+        FOR_ELEMENT(i) {                                                                           \
+            float p = F32(OUT(0))[i], given = F32(IN(0))[i];                                       \
+            float first = n_states > 0 ? F32(OUT(1))[i] : 0;                                       \
+            float second = n_states > 1 ? F32(OUT(2))[i] : 0;                                      \
+            formula;                                                                               \
+            F32(OUT(0))[i] = p;                                                                    \
+            if (n_states > 0) F32(OUT(1))[i] = first;                                              \
+            if (n_states > 1) F32(OUT(2))[i] = second;                                             \
+            if (!is_finite(p)) words[0] = 1;                                                       \
+            if (!is_finite(second)) words[1] = 1;                                                  \
+            if (!is_finite(given)) words[2] = 1;                                                   \
+        }                                                                                          \
     }
-}
-
-/* Gradient; parameter, moments. f as in optimizer/adam.c, and what gradients are multiplied by. */
-KERNEL(adam) {
-    FOR_ELEMENT(i) {
-        float keep = (float)a.f[0], decay = (float)a.f[1], beta1 = (float)a.f[2];
-        float weight1 = (float)a.f[3], beta2 = (float)a.f[4], weight2 = (float)a.f[5];
-        float rate = (float)a.f[6], root = (float)a.f[7], epsilon = (float)a.f[8];
-        float p = F32(OUT(0))[i] * keep, given = F32(IN(0))[i];
-        float g = given * (float)a.f[9] + decay * p;
-        float first = beta1 * F32(OUT(1))[i] + weight1 * g;
-        float second = beta2 * F32(OUT(2))[i] + weight2 * g * g;
-        p = p - rate * first / (sqrt(second) / root + epsilon);
-        F32(OUT(1))[i] = first;
-        F32(OUT(2))[i] = second;
-        F32(OUT(0))[i] = p;
-        SEE(p, second, given);
-    }
-}
 
 /* Of parameters; f: the weight of what is new. */
 KERNEL(average) {
