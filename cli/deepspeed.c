@@ -281,6 +281,13 @@ static void read_batch(reading *r, int n_replicas) {
     int64_t batch = count_of(r, "train_batch_size", 1, 0),
             samples = count_of(r, "train_micro_batch_size_per_gpu", 1, 0),
             steps = count_of(r, "gradient_accumulation_steps", 1, 0);
+    if (n_replicas > 1 && !strcmp(r->typed->plan, "auto")) {
+        if (samples || steps)
+            fail(r, "how many replicas --plan auto makes is not known yet: say the plan, or only "
+                    "train_batch_size");
+        if (batch) set(r, "batch", json_integer(batch));
+        return;
+    }
     if (!batch && !samples) {
         if (steps > 1) set(r, "micro", json_integer(steps * n_replicas));
         return;

@@ -42,6 +42,10 @@ for words in "--plan pp=2" "--plan pp=2 --devices cpu:2" "--plan tp=2 --ranks 2"
     report plan --model gpt2-tiny --tokens 8 $words --deepspeed "$file" | tr -d ' \n' | grep -qF '"batch":6,"micro":2' || fail "$words: another batch"
 done
 report plan --model gpt2-tiny --tokens 8 --plan dp=2,pp=2 --devices cpu:4 --deepspeed "$file" | tr -d ' \n' | grep -qF '"batch":12,"micro":4' || fail "two replicas of two stages: another batch"
+# Which replicas --plan auto makes nobody knows when the file is read.
+expect 2 "how many replicas --plan auto makes is not known yet" plan --model gpt2-tiny --tokens 8 --plan auto --devices cpu:2 --deepspeed "$file"
+echo '{"train_batch_size": 8}' >"$file"
+report plan --model gpt2-tiny --tokens 8 --plan auto --devices cpu:2 --micro 4 --deepspeed "$file" | tr -d ' \n' | grep -qF '"batch":8,"micro":4' || fail "--plan auto: another batch"
 # What is auto is the command line's, as here the whole run's steps.
 is '"lr":0.001,' '{"optimizer": {"type": "Adam"}, "scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear", "warmup_num_steps": "auto",
     "warmup_max_lr": "auto"}}}'
