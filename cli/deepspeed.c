@@ -12,7 +12,7 @@
 
 typedef enum meaning {
     IS_OURS,     /* our option `ours` */
-    IS_TIME,     /* decides how fast, never what comes out, and weft has no such screw */
+    IS_TIME,     /* decides how fast, never what comes out, and weft has no such knob */
     IS_ONLY,     /* the only value that weft can do is `ours` */
     IS_LATER,    /* several members make one option: see below */
     IS_SAID,     /* somewhere else: `ours` says where */
