@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MISSING_BYTES 400
+
 /* What of the peak lies between blocks: of it less what may be alive at once. */
 static double fragmentation_of(const wf_rank_summary *r) {
     return r->peak_bytes ? 1 - (double)r->bound_bytes / (double)r->peak_bytes : 0;
@@ -136,9 +138,35 @@ static exit_status check_fits(const job *j, const wf_program *p, json_t *proposa
 
 /* ---- the command ---- */
 
+/* Of devices that the list names, and that this machine does not have, what is missing; or "". */
+static const char *find_missing(const job *j, char why[MISSING_BYTES]) {
+    char kind[WF_DEVICE_NAME_BYTES];
+    *why = 0;
+    for (int r = 0; j->c->o.devices && r < wf_plan_n_ranks(j->plan) && !*why; r++) {
+        job_device(j, r, kind);
+        kind[strcspn(kind, ":")] = 0;
+        if (wf_info_devices(j->c->ctx, kind, why, MISSING_BYTES) == WF_UNSUPPORTED)
+            snprintf(why, MISSING_BYTES, "%s", wf_context_error(j->c->ctx));
+        else
+            *why = 0; /* or it is a CPU */
+    }
+    return why;
+}
+
+static void say_missing(const cli *c, const char *missing) {
+    if (*missing)
+        say(c,
+            "devices not on this machine (%s): planned with weft's own kernels; those of libraries "
+            "may need other memory to work in%s\n",
+            missing,
+            c->o.device_memory ? ""
+                               : "; what a device has is not known, --device-memory SIZE says it");
+}
+
 static exit_status show(cli *c, const job *j, const wf_program *p) {
     json_t *ranks = json_array(), *would_fit = json_array(), *proposals = json_array();
-    char *text = NULL, flops[TEXT_BYTES], sent[TEXT_BYTES];
+    char *text = NULL, flops[TEXT_BYTES], sent[TEXT_BYTES], why[MISSING_BYTES];
+    const char *missing = find_missing(j, why);
     wf_dry_run run;
     wf_status status = wf_program_dry_run(p, &run);
     if (status == WF_OK && c->o.program) status = wf_program_text(p, &text);
@@ -148,8 +176,10 @@ static exit_status show(cli *c, const job *j, const wf_program *p) {
         json_decref(proposals);
         return complain_of(c, status);
     }
+    wf_program_warn(p);
     tuned_warn(&c->o, p);
     job_describe_chosen(j, p);
+    say_missing(c, missing);
     if (wf_program_n_ranks(p) > 1) mesh_say(c, j->plan);
     for (int r = 0; r < wf_program_n_ranks(p); r++) {
         say_rank(c, p, r);
@@ -166,6 +196,10 @@ static exit_status show(cli *c, const job *j, const wf_program *p) {
         mesh_json(j->plan), "ranks", ranks, "fits", fits == EXIT_DONE, "would_fit", would_fit,
         "proposals", proposals, "fragmentation", worst_fragmentation(p), "flops", run.flops,
         "sent_bytes", (json_int_t)run.sent_bytes);
+    size_t memory = c->o.device_memory;
+    json_object_set_new(report, "device_memory",
+                        memory ? json_integer((json_int_t)memory) : json_null());
+    if (*missing) json_object_set_new(report, "missing_devices", json_string(missing));
     if (text) json_object_set_new(report, "program", json_string(text));
     wf_text_free(c->ctx, text);
     exit_status drawn = timeline_plan(c, j->plan, p, report), written = report_write(c, report);

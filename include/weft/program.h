@@ -118,6 +118,10 @@ WF_API const char *wf_program_plan(const wf_program *program);
 /* Of all its units, in order: those of the plan, or computed. Borrowed. */
 WF_API const wf_costs *wf_program_costs(const wf_program *program);
 
+/* Logs, as warnings, what of the recipe has no effect on its devices, or makes it slow there. A
+ * trainer does so itself. */
+WF_API void wf_program_warn(const wf_program *program);
+
 /* Runs the program on the null device: shapes, bytes and FLOPs only. */
 WF_API WF_NODISCARD wf_status wf_program_dry_run(const wf_program *program, wf_dry_run *run_out);
 

@@ -1,4 +1,5 @@
 /* What a program will cost: parameters, FLOPs and bytes by rank and unit. */
+#include "kernel/backend.h"
 #include "program/program.h"
 
 int wf_program_n_ranks(const wf_program *p) {
@@ -15,6 +16,22 @@ const char *wf_program_plan(const wf_program *p) {
 
 const wf_costs *wf_program_costs(const wf_program *p) {
     return p->costs;
+}
+
+void wf_program_warn(const wf_program *p) {
+    const wf_recipe *r = &p->recipe;
+    const wfi_backend *backend = p->backend;
+    bool is_fast = r->kernels == WF_KERNELS_FAST;
+    if (r->matmul_precision == WF_MATMUL_TF32 && !(backend->has_tf32 && is_fast))
+        wfi_log(p->ctx, WF_LOG_WARN, "kernels",
+                "--matmul-precision tf32 has no effect here: cuBLASLt and cuDNN multiply TF32, on "
+                "CUDA devices; %s multiplies f32",
+                is_fast ? backend->library(p->ctx) : "the reference");
+    if (r->dtype == WF_BF16 && is_fast && backend->bf16_speed() == WFI_BF16_ABSENT)
+        wfi_log(p->ctx, WF_LOG_WARN, "kernels",
+                "%s does not multiply bf16 on this processor: what is multiplied is widened to f32 "
+                "first, and a step takes up to 1.3 times as long as with --dtype f32",
+                backend->library(p->ctx));
 }
 
 static bool is_same(wfi_extent a, wfi_extent b) {

@@ -166,25 +166,6 @@ static wf_status read_environment(wf_trainer *t, size_t *shift_bytes_out) {
     return WF_OK;
 }
 
-/* Once for all processes. */
-static void warn_of_precision(const wf_trainer *t) {
-    bool is_first = !t->job || wf_job_rank(t->job) == 0;
-    bool is_fast = t->recipe.kernels == WF_KERNELS_FAST;
-    const wfi_backend *backend = t->workers->backend;
-    if (!is_first) return;
-    if (t->recipe.matmul_precision == WF_MATMUL_TF32 && !(backend->has_tf32 && is_fast))
-        wfi_log(t->ctx, WF_LOG_WARN, "kernels",
-                "--matmul-precision tf32 has no effect here: cuBLASLt and cuDNN multiply TF32, on "
-                "CUDA devices; %s multiplies f32",
-                is_fast ? backend->library(t->ctx) : "the reference");
-    if (t->recipe.dtype != WF_BF16 || !is_fast) return;
-    if (backend->bf16_speed() == WFI_BF16_ABSENT)
-        wfi_log(t->ctx, WF_LOG_WARN, "kernels",
-                "%s does not multiply bf16 on this processor: what is multiplied is widened to f32 "
-                "first, and a step takes up to 1.3 times as long as with --dtype f32",
-                backend->library(t->ctx));
-}
-
 static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recipe *recipe,
                             const wf_plan *plan, const wf_trainer_config *config,
                             const wfi_device_list *list) {
@@ -198,10 +179,10 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     if (t->job) WF_TRY(wfi_trainer_compare_recipe(t));
     if (t->job) WF_TRY(wfi_trainer_check_job(t));
     WF_TRY(create_workers(t, config, list, shift_bytes));
-    warn_of_precision(t);
-    wfi_ready *ignored;
+    wfi_ready *first;
     WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
-                             t->recipe.batch, &ignored));
+                             t->recipe.batch, &first));
+    if (!t->job || wf_job_rank(t->job) == 0) wf_program_warn(first->program);
     WF_TRY(wfi_trainer_check_parts(t));
     if (t->job) WF_TRY(wfi_trainer_compare_program(t));
     return wfi_trainer_initialise(t);
