@@ -3,8 +3,9 @@
  * not known.
  *
  * Its heuristics offer four algorithms: one that reduces in place, whose bits differ each time; one
- * that sums two halves of k in its workspace; a plain one; and one for any alignment. A product
- * whose bias's gradient is the first matrix's (BGRADA) it has not. */
+ * that sums two halves of k in its workspace; a plain one; and one for any alignment. A bias's
+ * gradient is of a first matrix as it lies (BGRADA), of which it sums only an even number of
+ * columns, or of a second that is transposed (BGRADB). */
 #include "stand_in_library.h"
 
 enum {
@@ -186,8 +187,19 @@ static bool fit(const call *c, const layout *a, const layout *b, const layout *d
 
 static bool has_epilogue(const call *c) {
     if (c->epilogue == EPILOGUE_DEFAULT) return true;
-    if (c->epilogue != EPILOGUE_BIAS && c->epilogue != BGRADB) return false;
+    if (c->epilogue == BGRADA ? c->transposed[0] : c->epilogue == BGRADB && !c->transposed[1])
+        return false;
+    if (c->epilogue != EPILOGUE_BIAS && c->epilogue != BGRADA && c->epilogue != BGRADB)
+        return false;
     return c->bias && (uintptr_t)c->bias % 4 == 0;
+}
+
+/* What a choice knows of its epilogue: how its bias is aligned, too, which heuristics are told by
+ * an address. */
+#define EPILOGUE_OF(c, align) ((c)->epilogue | (uint64_t)(align) << 32)
+static uint64_t bias_align(const call *c) {
+    uintptr_t address = (uintptr_t)c->bias | 256;
+    return c->epilogue == EPILOGUE_DEFAULT ? 0 : address & (~address + 1);
 }
 
 /* TF32 is how F32 is multiplied; of BF16 results may be of either type. */
@@ -216,6 +228,8 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(handle *h, call *c, layout *a, layout 
     if (!h || wanted < 1) return INVALID_VALUE;
     if (!fit(c, a, b, d, &shape) || memcmp(own_c, d, sizeof *d)) return INVALID_VALUE;
     if (!has_epilogue(c) || !has_types(c, a, d)) return NOT_SUPPORTED;
+    if (c->epilogue == BGRADA && shape.k % 2) return NOT_SUPPORTED;
+    shape.epilogue = EPILOGUE_OF(c, bias_align(c));
     for (uint64_t number = IN_PLACE; number < N_ALGORITHMS && *n_out < wanted; number++) {
         algorithm one = shape;
         one.number = number;
@@ -302,16 +316,15 @@ static void multiply(const job *j, int64_t number) {
     }
 }
 
-/* The gradient of a bias: sums of the second matrix over k. */
-static void sum_second(const job *j) {
-    void *bias = STAND_IN_MEMORY(j->c.bias);
-    for (uint64_t col = 0; col < j->algo.n; col++) {
+/* The gradient of a bias: sums over k of the first matrix, or of the second. */
+static void sum_bias(const job *j) {
+    bool is_first = j->c.epilogue == BGRADA;
+    const layout *l = is_first ? &j->a : &j->b;
+    for (uint64_t i = 0; i < (is_first ? j->algo.m : j->algo.n); i++) {
         float sum = 0;
         for (uint64_t k = 0; k < j->algo.k; k++)
-            sum += number_at(j->from_b, type_of(&j->b),
-                             j->c.transposed[1] ? k * (uint64_t)j->b.ld + col
-                                                : col * (uint64_t)j->b.ld + k);
-        put_number(bias, type_of(&j->d), col, sum);
+            sum += number_at(is_first ? j->from_a : j->from_b, type_of(l), k * (uint64_t)l->ld + i);
+        put_number(STAND_IN_MEMORY(j->c.bias), type_of(&j->d), i, sum);
     }
 }
 
@@ -324,7 +337,7 @@ static wfi_cuda_enum run(void *self) {
     /* Whatever lies in the workspace is another kernel's, and not needed any more. */
     if (j->algo.workspace) memset(j->workspace, 0xff, j->algo.workspace);
     for (int64_t number = 0; number < j->d.n_matrices; number++) multiply(j, number);
-    if (j->c.epilogue == BGRADB) sum_second(j);
+    if (j->c.epilogue >= BGRADA) sum_bias(j);
     return 0;
 }
 
@@ -350,16 +363,18 @@ EXPORT int cublasLtMatmul(handle *h, call *c, const float *alpha, const void *a,
     shape.number = algo->number;
     shape.workspace = algo->workspace;
     shape.align = algo->align;
+    shape.epilogue = EPILOGUE_OF(c, algo->epilogue >> 32);
     if (memcmp(&shape, algo, sizeof shape)) return INVALID_VALUE;
     if (!are_there(a, type_of(a_layout), extent(a_layout), algo->align) ||
         !are_there(b, type_of(b_layout), extent(b_layout), algo->align) ||
         !are_there(d, type_of(d_layout), extent(d_layout), algo->align))
         return INVALID_VALUE;
     if (c->epilogue != EPILOGUE_DEFAULT &&
-        !are_there(c->bias, type_of(d_layout), c->epilogue == BGRADB ? shape.n : shape.m, 4))
+        !are_there(c->bias, type_of(d_layout), c->epilogue == BGRADB ? shape.n : shape.m,
+                   algo->epilogue >> 32))
         return INVALID_VALUE;
     if (workspace_bytes < algo->workspace) return INVALID_VALUE;
-    if (algo->workspace && !are_there(workspace, NUMBER_F32, algo->workspace / sizeof(float), 16))
+    if (algo->workspace && !are_there(workspace, NUMBER_F32, algo->workspace / sizeof(float), 256))
         return INVALID_VALUE;
     const job j = {*c, *a_layout, *b_layout, *d_layout, *algo, *alpha, *beta, a, b, d, workspace};
     return stand_in_queue(stream, run, &j, sizeof j) ? EXECUTION_FAILED : SUCCESS;

@@ -295,7 +295,8 @@ static int start(handle *h, job now) {
     bool is_narrow = now.x.type == NUMBER_BF16;
     if (bytes == SIZE_MAX || (is_narrow && now.c.math == FMA_MATH)) return NOT_SUPPORTED;
     if (now.workspace_bytes < bytes) return BAD_PARAM;
-    if (bytes && !are_there(now.workspace, NUMBER_F32, bytes / sizeof(float), 16)) return BAD_PARAM;
+    if (bytes && !are_there(now.workspace, NUMBER_F32, bytes / sizeof(float), 256))
+        return BAD_PARAM;
     if (!are_there(now.image, now.x.type, size_of(&now.x), 16) ||
         !are_there(now.weight, now.w.type, size_of(&now.w), 16) ||
         !are_there(now.out, now.y.type, size_of(&now.y), 16))

@@ -132,7 +132,7 @@ static int choose(wfi_kernel *kernel, conv *c, cudnnHandle_t handle, bool *found
         if (ask_workspace(c, handle, one->algo, &bytes)) continue;
         if (bytes > MOST_WORKSPACE_BYTES || number++ < kernel->way.number) continue;
         c->algo = one->algo;
-        c->workspace_bytes = bytes;
+        c->workspace_bytes = wfi_round_up(bytes, WFI_ALIGN_BYTES);
         *found_out = true;
     }
     return error;
@@ -175,15 +175,15 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
     snprintf(c->detail, sizeof c->detail, "algo%d", c->algo);
     kernel->detail = c->detail;
     kernel->way.form = 0;
-    kernel->scratch_bytes = c->workspace_bytes;
+    kernel->scratch_bytes = wfi_cuda_scratch_bytes(c->workspace_bytes);
     wfi_use_whole_values(kernel);
     if (!wfi_cuda_is_narrow(kernel)) return WF_OK;
     if (c->direction != BACKWARD_WEIGHT) {
         wfi_cuda_round(kernel, c->operand[directions[c->direction].filter], &c->rounded);
         return WF_OK;
     }
-    c->workspace_bytes = wfi_round_up(c->workspace_bytes, WFI_ALIGN_BYTES);
-    kernel->scratch_bytes = c->workspace_bytes + kernel->bytes[c->operand[RESULT]] / 2;
+    kernel->scratch_bytes =
+        wfi_cuda_scratch_bytes(c->workspace_bytes + kernel->bytes[c->operand[RESULT]] / 2);
     return WF_OK;
 }
 
@@ -226,19 +226,20 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
     const wfi_cudnn *dnn = c->dnn;
     bool widens = c->direction == BACKWARD_WEIGHT && wfi_cuda_is_narrow(kernel);
     const float one = 1, kept = kernel->adds && !widens;
-    void *to = operands[c->operand[RESULT]];
+    void *to = operands[c->operand[RESULT]], *workspace = wfi_cuda_workspace(scratch);
+    void *made = widens ? (char *)workspace + c->workspace_bytes : to;
     wfi_cuda_handles *handles;
     WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
     int error = (c->direction == FORWARD         ? dnn->ConvolutionForward
                  : c->direction == BACKWARD_DATA ? dnn->ConvolutionBackwardData
                                                  : dnn->ConvolutionBackwardFilter)(
         handles->dnn, &one, c->part[FIRST], operands[c->operand[FIRST]], c->part[SECOND],
-        operands[c->operand[SECOND]], c->conv, c->algo, scratch, c->workspace_bytes, &kept,
-        c->part[RESULT], widens ? (char *)scratch + c->workspace_bytes : to);
+        operands[c->operand[SECOND]], c->conv, c->algo, workspace, c->workspace_bytes, &kept,
+        c->part[RESULT], made);
     if (!error) error = run_bias(c, handles->dnn, operands);
     wfi_cuda_give_handles(handles);
     if (!error && widens)
-        return wfi_cuda_widen(stream, (char *)scratch + c->workspace_bytes,
+        return wfi_cuda_widen(stream, made,
                               (int64_t)(kernel->bytes[c->operand[RESULT]] / sizeof(float)),
                               kernel->adds, to);
     if (!error) return WF_OK;

@@ -229,6 +229,18 @@ void wfi_cuda_give_handles(wfi_cuda_handles *handles);
 /* For reports, once the driver has been asked for. */
 const char *wfi_cuda_libraries_text(wf_context *ctx);
 
+/* The libraries work in memory that begins at a multiple of 256 bytes; scratch memory does so of
+ * fewer. How much of it is asked for, and where in it they begin. */
+#define WFI_CUDA_WORKSPACE_ALIGN 256
+static inline size_t wfi_cuda_scratch_bytes(size_t workspace_bytes) {
+    size_t spare = WFI_CUDA_WORKSPACE_ALIGN - WFI_ALIGN_BYTES;
+    return workspace_bytes ? wfi_round_up(workspace_bytes, WFI_ALIGN_BYTES) + spare : 0;
+}
+static inline void *wfi_cuda_workspace(void *scratch) {
+    size_t off = (uintptr_t)scratch % WFI_CUDA_WORKSPACE_ALIGN;
+    return off ? (char *)scratch + (WFI_CUDA_WORKSPACE_ALIGN - off) : scratch;
+}
+
 /* What is multiplied as BF16, which a node's first input says. */
 static inline bool wfi_cuda_is_narrow(const wfi_kernel *kernel) {
     return wfi_operand_value(kernel, 0)->dtype == WF_BF16;

@@ -270,7 +270,7 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
     name_algorithm(s);
     kernel->detail = s->detail;
     kernel->way.form = 0;
-    kernel->scratch_bytes = s->choice.workspaceSize;
+    kernel->scratch_bytes = wfi_cuda_scratch_bytes(s->choice.workspaceSize);
     wfi_use_whole_values(kernel);
     const int operand[] = {s->p.a, s->p.b, s->p.bias};
     for (int i = 0; i < 3 && wfi_cuda_is_narrow(kernel); i++) {
@@ -324,10 +324,10 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
     if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         error = set_epilogue(s, p->epilogue, operands[p->bias]);
     if (!error)
-        error =
-            s->lt->Matmul(handles->lt, s->call, &one, operands[p->b], s->b, operands[p->a], s->a,
-                          &kept, operands[p->y], s->y, operands[p->y], s->y, &s->choice.algo,
-                          scratch, s->choice.workspaceSize, wfi_cuda_stream(stream));
+        error = s->lt->Matmul(handles->lt, s->call, &one, operands[p->b], s->b, operands[p->a],
+                              s->a, &kept, operands[p->y], s->y, operands[p->y], s->y,
+                              &s->choice.algo, wfi_cuda_workspace(scratch), s->choice.workspaceSize,
+                              wfi_cuda_stream(stream));
     wfi_cuda_give_handles(handles);
     if (error)
         return wfi_fail(kernel->ctx, WF_DEVICE, "cuBLASLt refuses %s of unit %s: status %d",
