@@ -37,6 +37,8 @@ grep -E "(cublaslt declined (linear|matmul)|cudnn declined conv)" "$folder/said"
 grep "no effect" "$folder/said" && fail "TF32 has no effect"
 other=$(chosen --tuned "$shape=cublaslt:algo2.tile0.stages0.split1")
 [[ $other != "$one" ]] || fail "another algorithm has the same bits"
+[[ $(chosen --tuned "$shape=cublaslt:algo2.tile0.stages0.split1.cluster4") == "$other" ]] || fail "algorithms of one number are not alike"
+grep "there is no cublaslt" "$folder/said" && fail "algorithms of one number are not told apart"
 [[ $(chosen --tuned "$shape=cublaslt:algo1.tile0.stages0.split2") == "$one" ]] || fail "the usual algorithm by its name has other bits"
 [[ $(chosen --tuned "$shape=cublaslt:algo0.tile0.stages0.split1") == "$one" ]] || fail "one that sums in any order was taken"
 grep -q "there is no cublaslt:algo0" "$folder/said" || fail "nothing is said of an algorithm that there is not"

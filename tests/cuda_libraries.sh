@@ -64,12 +64,61 @@ cat >"$folder/symbols.c" <<'C'
     if (!dlsym(library, name)) return printf("no %s\n", name), 1;
 #define CUDNN(name, result, parameters) LOOK(dnn, "cudnn" #name)
 #define CUBLASLT(name, result, parameters) LOOK(lt, "cublasLt" #name)
+/* What weft describes to them, they take, as far as that needs no GPU: attributes are of their sizes. */
+#define OF(library, prefix, name) ((__typeof__(((library *)0)->name))dlsym(self, prefix #name))
+#define DO(call)                                                                                            \
+    if (call) return printf("refused: %s\n", #call), 1
+static int describe_products(void *self) {
+    void *c, *l, *p, *bias = NULL;
+    int32_t n = 3;
+    int64_t stride = 700;
+    uint64_t most = 1;
+    size_t written;
+    wfi_cublaslt_choice choice = {0};
+    static const uint32_t epilogues[] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB};
+    static const int computes[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32};
+#define LT(name) OF(wfi_cublaslt, "cublasLt", name)
+    for (int i = 0; i < 2; i++) DO(LT(MatmulDescCreate)(&c, computes[i], CUDA_R_32F));
+    DO(LT(MatmulDescSetAttribute)(c, CUBLASLT_MATMUL_DESC_TRANSA, &n, 4));
+    for (int i = 0; i < 4; i++) DO(LT(MatmulDescSetAttribute)(c, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogues[i], 4));
+    DO(LT(MatmulDescSetAttribute)(c, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, 8));
+    DO(LT(MatrixLayoutCreate)(&l, CUDA_R_16BF, 100, 7, 100));
+    DO(LT(MatrixLayoutSetAttribute)(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, 4));
+    DO(LT(MatrixLayoutSetAttribute)(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, 8));
+    DO(LT(MatmulPreferenceCreate)(&p));
+    DO(LT(MatmulPreferenceSetAttribute)(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, 8));
+    DO(LT(MatmulPreferenceSetAttribute)(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &n, 4));
+    DO(LT(MatmulPreferenceSetAttribute)(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &n, 4));
+    for (int i = CUBLASLT_ALGO_CONFIG_ID; i <= CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID; i++)
+        DO(LT(MatmulAlgoConfigGetAttribute)(&choice.algo, i, &most, i < CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? 4 : 2, &written));
+    return 0;
+}
+static int describe(void *self, void *lt) {
+    void *x, *w, *c;
+    int dim[4];
+    int (*get_dims)(void *, void *, void *, int *, int *, int *, int *) = dlsym(self, "cudnnGetConvolution2dForwardOutputDim");
+    static const int types[] = {CUDNN_DATA_FLOAT, CUDNN_DATA_BFLOAT16}, maths[] = {CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH};
+#define DNN(name) OF(wfi_cudnn, "cudnn", name)
+    for (int i = 0; i < 2; i++) {
+        DO(DNN(CreateTensorDescriptor)(&x));
+        DO(DNN(CreateFilterDescriptor)(&w));
+        DO(DNN(CreateConvolutionDescriptor)(&c));
+        DO(DNN(SetTensor4dDescriptor)(x, CUDNN_TENSOR_NCHW, types[i], 2, 6, 9, 11));
+        DO(DNN(SetFilter4dDescriptor)(w, types[i], CUDNN_TENSOR_NCHW, 4, 3, 3, 3));
+        DO(DNN(SetConvolution2dDescriptor)(c, 1, 1, 2, 2, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+        DO(DNN(SetConvolutionGroupCount)(c, 2));
+        DO(DNN(SetConvolutionMathType)(c, maths[i]));
+        DO(get_dims(c, x, w, &dim[0], &dim[1], &dim[2], &dim[3]));
+        DO(dim[0] != 2 || dim[1] != 4 || dim[2] != 5 || dim[3] != 6);
+    }
+    return describe_products(lt);
+}
 int main(void) {
     void *dnn = dlopen("libcudnn.so.9", RTLD_LAZY), *lt = dlopen("libcublasLt.so.13", RTLD_LAZY);
     if (!dnn || !lt) return printf("%s\n", dlerror()), 77;
     WFI_CUDNN_LIST(CUDNN)
     WFI_CUBLASLT_LIST(CUBLASLT)
-    return 0;
+    return describe(dnn, lt);
 }
 C
 "${compile[@]}" "$folder/symbols.c" -o "$folder/symbols" -ldl || fail "it does not compile"

@@ -3,7 +3,8 @@
  * not known.
  *
  * Its heuristics offer four algorithms: one that reduces in place, whose bits differ each time; one
- * that sums two halves of k in its workspace; a plain one; and one for any alignment. A bias's
+ * that sums two halves of k in its workspace; a plain one; and one for any alignment, whose number
+ * is the plain one's. A bias's
  * gradient is of a first matrix as it lies (BGRADA), of which it sums only an even number of
  * columns, or of a second that is transposed (BGRADB). */
 #include "stand_in_library.h"
@@ -251,12 +252,14 @@ int cublasLtMatmulAlgoConfigGetAttribute(const algorithm *algo, int attribute, v
                                          size_t bytes, size_t *written);
 EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const algorithm *algo, int attribute, void *value,
                                                 size_t bytes, size_t *written) {
-    uint32_t number = attribute == 0   ? (uint32_t)algo->number
+    bool is_plain = algo->number == PLAIN || algo->number == UNALIGNED;
+    uint32_t number = attribute == 0   ? (uint32_t)(is_plain ? PLAIN : algo->number)
                       : attribute == 2 ? 1 + (algo->number == HALVES)
+                      : attribute == 8 ? 4 * (algo->number == UNALIGNED)
                                        : 0;
-    if (bytes != 4) return INVALID_VALUE;
-    memcpy(value, &number, 4);
-    *written = 4;
+    if (bytes != (attribute < 7 ? 4 : 2)) return INVALID_VALUE;
+    memcpy(value, &number, bytes);
+    *written = bytes;
     return SUCCESS;
 }
 

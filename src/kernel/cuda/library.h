@@ -65,7 +65,11 @@ typedef struct wfi_cublaslt_choice {
     X(CUBLASLT_ALGO_CONFIG_ID, 0)                                                                  \
     X(CUBLASLT_ALGO_CONFIG_TILE_ID, 1)                                                             \
     X(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 2)                                                          \
+    X(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4)                                                       \
+    X(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 5)                                                       \
     X(CUBLASLT_ALGO_CONFIG_STAGES_ID, 6)                                                           \
+    X(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 7)                                                      \
+    X(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 8)                                                    \
     X(CUBLAS_OP_N, 0)
 
 #ifndef WFI_CUDA_TYPES_ARE_DECLARED

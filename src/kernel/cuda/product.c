@@ -32,7 +32,7 @@ typedef struct lt_product {
     const wfi_cublaslt *lt;
     bool sums_columns;     /* the bias's gradient is a kernel of weft's */
     wfi_format rounded[3]; /* a, b, bias: where they are weights in BF16 */
-    char detail[64];
+    char detail[80];
 } lt_product;
 
 static const char *const *forms_of(const wfi_op *op) {
@@ -209,18 +209,30 @@ static int choose(wfi_kernel *kernel, cublasLtHandle_t handle, bool *found_out) 
     return error;
 }
 
-/* "algo21.tile20.stages11.split1" */
+/* "algo21.tile20.stages11.split1", and behind it what else tells algorithms apart, where it is set:
+ * on GPUs since Hopper most are one algorithm's. */
 static void name_algorithm(lt_product *s) {
-    static const int attribute[] = {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID,
-                                    CUBLASLT_ALGO_CONFIG_STAGES_ID,
-                                    CUBLASLT_ALGO_CONFIG_SPLITK_NUM};
-    uint32_t number[4] = {0};
-    size_t written;
-    for (int i = 0; i < 4; i++)
-        (void)s->lt->MatmulAlgoConfigGetAttribute(&s->choice.algo, attribute[i], &number[i],
-                                                  sizeof number[i], &written);
-    snprintf(s->detail, sizeof s->detail, "algo%u.tile%u.stages%u.split%u", number[0], number[1],
-             number[2], number[3]);
+    static const struct {
+        const char *name;
+        int attribute;
+        size_t bytes;
+    } parts[] = {{"algo", CUBLASLT_ALGO_CONFIG_ID, 4},
+                 {".tile", CUBLASLT_ALGO_CONFIG_TILE_ID, 4},
+                 {".stages", CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
+                 {".split", CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
+                 {".swizzle", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4},
+                 {".custom", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4},
+                 {".inner", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
+                 {".cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2}};
+    size_t n = 0, written;
+    for (size_t i = 0; i < WFI_COUNT(parts) && n < sizeof s->detail; i++) {
+        uint32_t number = 0; /* of a GPU's host: little-endian */
+        (void)s->lt->MatmulAlgoConfigGetAttribute(&s->choice.algo, parts[i].attribute, &number,
+                                                  parts[i].bytes, &written);
+        if (i < 4 || number)
+            n += (size_t)snprintf(s->detail + n, sizeof s->detail - n, "%s%u", parts[i].name,
+                                  number);
+    }
 }
 
 /* Where no algorithm has the bias's gradient, a kernel of weft's sums it. */
