@@ -33,6 +33,14 @@ typedef struct wfi_call {
     const wfi_step_args *step;
 } wfi_call;
 
+/* What kernels that plain C and devices have in common (op/groups.cl) are told of a call: how many
+ * groups there are, or threads, each of which has an element; and what the texts say of n and f. */
+typedef struct wfi_numbers {
+    int64_t n_groups, n_threads;
+    int64_t n[16];
+    double f[12];
+} wfi_numbers;
+
 typedef struct wfi_autodiff wfi_autodiff;
 
 /* Where an op has no derivative: values that are compared with a difference keep away from there.
@@ -158,6 +166,8 @@ struct wfi_op {
     size_t (*scratch_bytes)(const wf_graph *g,
                             const wfi_node *node); /* of the reference; may be NULL */
     void (*reference)(const wfi_call *call);
+    /* For kernels that are one text; no data is looked at. NULL: they are told nothing. */
+    wfi_numbers (*numbers)(const wfi_call *call);
     /* Adds to the outputs what the reference would put there, with the same bits; NULL: nothing
      * would be gained. And what scratch memory that takes. */
     void (*add)(const wfi_call *call);

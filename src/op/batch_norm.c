@@ -7,9 +7,7 @@
  * scale, shift, mean, var and their gradients are [c]; an addend is like x, and is added before a
  * fused ReLU. What that let through the backward learns from a workspace, or, with an addend, from
  * y, and then gives daddend, too. The reference's workspace is a byte an element, in x's order. */
-#include "op/check.h"
-
-#include <math.h>
+#include "op/plain.h"
 
 /* ---- checks ---- */
 
@@ -104,111 +102,56 @@ static wf_status batch_norm_gradient(wfi_autodiff *ad, const wfi_node *node) {
 
 /* ---- references ---- */
 
-/* [n, c] is an image of one pixel. */
-static wfi_operand as_image(const wfi_operand *operand) {
-    wfi_operand image = *operand;
-    for (int d = image.shape.n_dims; d < 4; d++) image.shape.dim[d] = 1;
-    image.shape.n_dims = 4;
-    return image;
-}
-
-/* Pixel i of channel c, counted through all samples: its offset in elements. */
-static int64_t pixel_at(const wfi_operand *image, int64_t c, int64_t i) {
+/* Pixel i of channel c, counted through all samples: its offset in elements of that operand. */
+static int64_t pixel_at(const wfi_call *call, int operand, int64_t c, int64_t i) {
+    const wfi_operand *image = operand < OUT(0) ? &call->in[operand] : &call->out[operand - OUT(0)];
     int64_t n_pixels = image->shape.dim[2] * image->shape.dim[3];
     return wfi_image_at(image, i / n_pixels, c, 0, 0) + i % n_pixels * wfi_pixel_step(image);
 }
 
-static int64_t n_reduced(const wfi_operand *image) {
-    return image->shape.dim[0] * image->shape.dim[2] * image->shape.dim[3];
+#define PIXEL(operand, i) pixel_at(a.call, operand, GROUP_INDEX, i)
+#include "op/batch_norm.cl"
+
+/* [n, c] is an image of one pixel. */
+static void make_image(wf_shape *shape) {
+    for (int d = shape->n_dims; d < 4; d++) shape->dim[d] = 1;
+    shape->n_dims = 4;
 }
 
-/* y and, with a fused ReLU, the workspace (where there is one). */
-static void normalize(const wfi_operand *x, const wfi_operand *addend, const wfi_operand *y,
-                      int64_t c, double factor, double mean, double shift, bool relu,
-                      unsigned char *passed) {
-    for (int64_t i = 0; i < n_reduced(x); i++) {
-        double value = (((float *)x->data)[pixel_at(x, c, i)] - mean) * factor + shift;
-        if (addend) value = (float)value + ((float *)addend->data)[pixel_at(addend, c, i)];
-        bool stops = relu && value <= 0;
-        int64_t at = pixel_at(y, c, i);
-        ((float *)y->data)[at] = stops ? 0 : (float)value;
-        if (passed) passed[at] = !stops;
-    }
+static wfi_numbers batch_norm_numbers(const wfi_call *call) {
+    wf_shape x = call->in[0].shape;
+    make_image(&x);
+    const int64_t *dim = x.dim;
+    return (wfi_numbers){
+        .n_groups = dim[1],
+        .n = {0, dim[0], dim[1], dim[2] * dim[3], call->attr->norm.relu, call->n_out > 3},
+        .f = {call->attr->norm.eps}};
+}
+
+PLAIN_REFERENCE(normalize_images, batch_norm, batch_norm_numbers)
+PLAIN_REFERENCE(infer_images, batch_norm_inference, batch_norm_numbers)
+PLAIN_REFERENCE(images_backward, batch_norm_backward, batch_norm_numbers)
+
+static wfi_call as_images(const wfi_call *call) {
+    wfi_call images = *call;
+    for (int i = 0; i < call->n_in; i++) make_image(&images.in[i].shape);
+    for (int i = 0; i < call->n_out; i++) make_image(&images.out[i].shape);
+    return images;
 }
 
 static void batch_norm_reference(const wfi_call *call) {
-    wfi_operand x = as_image(&call->in[0]), y = as_image(&call->out[0]), addend;
-    bool adds = call->n_in > 3 && call->in[3].data;
-    if (adds) addend = as_image(&call->in[3]);
-    const float *scale = call->in[1].data, *shift = call->in[2].data;
-    float *mean_out = call->out[1].data, *var_out = call->out[2].data;
-    unsigned char *passed = call->n_out > 3 ? call->out[3].data : NULL;
-    int64_t n = n_reduced(&x);
-    for (int64_t c = 0; c < x.shape.dim[1]; c++) {
-        double mean = 0, var = 0;
-        for (int64_t i = 0; i < n; i++) mean += ((float *)x.data)[pixel_at(&x, c, i)];
-        mean /= (double)n;
-        for (int64_t i = 0; i < n; i++) {
-            double d = ((float *)x.data)[pixel_at(&x, c, i)] - mean;
-            var += d * d;
-        }
-        var /= (double)n;
-        mean_out[c] = (float)mean;
-        var_out[c] = (float)var;
-        normalize(&x, adds ? &addend : NULL, &y, c, scale[c] / sqrt(var + call->attr->norm.eps),
-                  mean, shift[c], call->attr->norm.relu, passed);
-    }
+    const wfi_call images = as_images(call);
+    normalize_images(&images);
 }
 
 static void batch_norm_inference_reference(const wfi_call *call) {
-    wfi_operand x = as_image(&call->in[0]), y = as_image(&call->out[0]);
-    const float *scale = call->in[1].data, *shift = call->in[2].data;
-    const float *mean = call->in[3].data, *var = call->in[4].data;
-    for (int64_t c = 0; c < x.shape.dim[1]; c++)
-        normalize(&x, NULL, &y, c, scale[c] / sqrt(var[c] + call->attr->norm.eps), mean[c],
-                  shift[c], call->attr->norm.relu, NULL);
+    const wfi_call images = as_images(call);
+    infer_images(&images);
 }
 
-/* What goes back behind the ReLU, of pixel i of channel c; `passed` is y, a workspace, or absent.
- */
-static float slope_at(const wfi_operand *dy, const wfi_operand *x, const wfi_operand *passed,
-                      int64_t c, int64_t i) {
-    bool stops = false;
-    if (passed->data && passed->dtype == WF_F32)
-        stops = ((float *)passed->data)[pixel_at(passed, c, i)] <= 0;
-    else if (passed->data)
-        stops = !((unsigned char *)passed->data)[pixel_at(x, c, i)];
-    return stops ? 0 : ((float *)dy->data)[pixel_at(dy, c, i)];
-}
-
-/* With z = (x - mean) / sqrt(var + eps), over m elements:
- * dx = scale / sqrt(var + eps) (dy - sum(dy) / m - z sum(dy z) / m). */
 static void batch_norm_backward_reference(const wfi_call *call) {
-    wfi_operand dy = as_image(&call->in[0]), x = as_image(&call->in[1]);
-    wfi_operand dx = as_image(&call->out[0]);
-    const float *mean = call->in[2].data, *var = call->in[3].data, *scale = call->in[4].data;
-    float *dscale = call->out[1].data, *dshift = call->out[2].data;
-    wfi_operand passed = {0}, daddend = {0};
-    if (call->n_in > 5) passed = as_image(&call->in[5]);
-    if (call->n_out > 3) daddend = as_image(&call->out[3]);
-    int64_t m = n_reduced(&x);
-    for (int64_t c = 0; c < x.shape.dim[1]; c++) {
-        double inverse = 1 / sqrt(var[c] + call->attr->norm.eps), sum = 0, sum_z = 0;
-        for (int64_t i = 0; i < m; i++) {
-            double slope = slope_at(&dy, &x, &passed, c, i);
-            sum += slope;
-            sum_z += slope * (((float *)x.data)[pixel_at(&x, c, i)] - mean[c]) * inverse;
-        }
-        dscale[c] = (float)sum_z;
-        dshift[c] = (float)sum;
-        for (int64_t i = 0; i < m; i++) {
-            float slope = slope_at(&dy, &x, &passed, c, i);
-            if (daddend.data) ((float *)daddend.data)[pixel_at(&daddend, c, i)] = slope;
-            double z = (((float *)x.data)[pixel_at(&x, c, i)] - mean[c]) * inverse;
-            ((float *)dx.data)[pixel_at(&dx, c, i)] =
-                (float)(scale[c] * inverse * (slope - (sum + z * sum_z) / (double)m));
-        }
-    }
+    const wfi_call images = as_images(call);
+    images_backward(&images);
 }
 
 /* The backward learns from a byte an element where the ReLU let the gradient pass. */
@@ -257,6 +200,7 @@ const wfi_op wfi_op_batch_norm = {
     .with_addend = batch_norm_with_addend,
     .work = {8, WFI_Y}, /* mean 1, variance 3, y 4 */
     .reference = batch_norm_reference,
+    .numbers = batch_norm_numbers,
     .samples = batch_norm_samples,
     .place = batch_norm_place,
 };
@@ -281,6 +225,7 @@ const wfi_op wfi_op_batch_norm_inference = {
     .with_relu = batch_norm_inference_with_relu,
     .work = {4, WFI_Y},
     .reference = batch_norm_inference_reference,
+    .numbers = batch_norm_numbers,
     .samples = batch_norm_inference_samples,
     .place = batch_norm_inference_place,
 };
@@ -294,4 +239,5 @@ const wfi_op wfi_op_batch_norm_backward = {
     .check = batch_norm_backward_check,
     .work = {11, WFI_Y},
     .reference = batch_norm_backward_reference,
+    .numbers = batch_norm_numbers,
 };

@@ -67,6 +67,16 @@ static inline float *wfi_plane(const wfi_operand *o, int64_t n, int64_t c) {
     return (float *)o->data + wfi_image_at(o, n, c, 0, 0);
 }
 
+/* A group for each row of x; a thread for each element of it, and rows of n[1]. */
+static inline wfi_numbers wfi_row_numbers(const wf_shape *x) {
+    int64_t n_rows = wfi_n_rows(x);
+    return (wfi_numbers){.n_groups = n_rows, .n = {n_rows, wfi_last_dim(x)}};
+}
+static inline wfi_numbers wfi_element_numbers(const wf_shape *x, int64_t row) {
+    int64_t n = wf_shape_n_elem(x);
+    return (wfi_numbers){.n_threads = n, .n = {n, row}};
+}
+
 /* ---- elements.c ---- */
 
 void wfi_relu_reference(const wfi_call *call);

@@ -14,12 +14,9 @@
  *
  * The largest only keeps numbers small, so no gradient passes to it: dsums has that of the
  * logarithm, which is that of the largest, too, of the label's logit, and of the last sum. */
-#include "op/check.h"
+#include "op/plain.h"
 
-#include <math.h>
-#include <string.h>
-
-enum { LARGEST, LOGARITHM, LABEL, HIT, GAPS };
+#include "op/class_sums.cl"
 
 static int64_t n_sums_of(const wfi_attr *a) {
     return a->classes.smoothing > 0 ? GAPS + 1 : GAPS;
@@ -67,81 +64,21 @@ static wf_status class_sums_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &logits);
 }
 
-/* A block of the logits, and its numbers. */
-typedef struct block {
-    int64_t first, n; /* classes */
-    int64_t column;   /* of the logits */
-    int64_t number;
-} block;
-
-static block block_of(const wfi_attr *a, int64_t number) {
-    int64_t n_classes = a->classes.n_classes, n_blocks = a->classes.n_blocks;
-    int64_t first = wfi_part_begin(n_classes, number, n_blocks);
-    return (block){first, wfi_part_begin(n_classes, number + 1, n_blocks) - first,
-                   first - wfi_part_begin(n_classes, a->classes.begin, n_blocks), number};
+static wfi_numbers class_sums_numbers(const wfi_call *call) {
+    const wf_shape *logits = &call->in[0].shape;
+    const wfi_attr *a = call->attr;
+    int64_t n_rows = wfi_n_rows(logits), n_blocks = a->classes.end - a->classes.begin;
+    return (wfi_numbers){.n_groups = n_blocks * n_rows,
+                         .n = {n_rows, wfi_last_dim(logits), a->classes.n_classes,
+                               a->classes.n_blocks, a->classes.begin, n_sums_of(a)}};
 }
 
-static int64_t find_largest(const float *x, int64_t n) {
-    int64_t largest = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (x[i] > x[largest]) largest = i;
-    return largest;
-}
-
-static double sum_exponentials(const float *x, int64_t n, double largest) {
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += exp(x[i] - largest);
-    return sum;
-}
-
-static double sum_gaps(const float *x, int64_t n, double largest) {
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += largest - x[i];
-    return sum;
-}
+PLAIN_REFERENCE(sum_classes, class_sums, class_sums_numbers)
+PLAIN_REFERENCE(class_sums_backward_reference, class_sums_backward, class_sums_numbers)
 
 static void class_sums_reference(const wfi_call *call) {
-    const wfi_attr *a = call->attr;
-    const int32_t *label = call->in[1].data;
-    float *sums = call->out[0].data;
-    int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
-    int64_t n_sums = n_sums_of(a);
-    memset(sums, 0, (size_t)(a->classes.n_blocks * n_rows * n_sums) * sizeof *sums);
-    for (int64_t k = a->classes.begin; k < a->classes.end; k++) {
-        block b = block_of(a, k);
-        for (int64_t r = 0; r < n_rows; r++) {
-            const float *x = (const float *)call->in[0].data + r * n + b.column;
-            float *sum = sums + (k * n_rows + r) * n_sums;
-            int64_t largest = find_largest(x, b.n), own = label[r] - b.first;
-            sum[LARGEST] = x[largest];
-            sum[LOGARITHM] = (float)log(sum_exponentials(x, b.n, x[largest]));
-            if (n_sums > GAPS) sum[GAPS] = (float)sum_gaps(x, b.n, x[largest]);
-            if (own < 0 || own >= b.n) continue;
-            sum[LABEL] = x[own] - x[largest];
-            sum[HIT] = own == largest ? 2 : 1;
-        }
-    }
-}
-
-static void class_sums_backward_reference(const wfi_call *call) {
-    const wfi_attr *a = call->attr;
-    const int32_t *label = call->in[1].data;
-    const float *dsums = call->in[2].data;
-    int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
-    int64_t n_sums = n_sums_of(a);
-    for (int64_t k = a->classes.begin; k < a->classes.end; k++) {
-        block b = block_of(a, k);
-        for (int64_t r = 0; r < n_rows; r++) {
-            const float *x = (const float *)call->in[0].data + r * n + b.column;
-            const float *dsum = dsums + (k * n_rows + r) * n_sums;
-            float *dx = (float *)call->out[0].data + r * n + b.column;
-            double largest = x[find_largest(x, b.n)], sum = sum_exponentials(x, b.n, largest);
-            for (int64_t i = 0; i < b.n; i++)
-                dx[i] = (float)(dsum[LOGARITHM] * (exp(x[i] - largest) / sum) -
-                                (n_sums > GAPS ? dsum[GAPS] : 0.0) +
-                                (i == label[r] - b.first ? dsum[LABEL] : 0.0));
-        }
-    }
+    memset(call->out[0].data, 0, (size_t)wf_shape_n_elem(&call->out[0].shape) * sizeof(float));
+    sum_classes(call);
 }
 
 /* ---- of all blocks ---- */
@@ -177,107 +114,15 @@ static wf_status of_sums_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &sums);
 }
 
-/* A row of the sums of all blocks. */
-typedef struct row {
-    const float *sums;
-    int64_t n_blocks, stride;
-} row;
-
-static row row_of(const wfi_call *call, int64_t r) {
+static wfi_numbers of_sums_numbers(const wfi_call *call) {
     const int64_t *dim = call->in[0].shape.dim;
-    return (row){(const float *)call->in[0].data + r * dim[2], dim[0], dim[1] * dim[2]};
+    return (wfi_numbers){.n_threads = dim[1],
+                         .n = {dim[1], 0, call->attr->classes.n_classes, dim[0], 0, dim[2]},
+                         .f = {call->attr->classes.smoothing}};
 }
 
-static float number_of(row x, int64_t k, int which) {
-    return x.sums[k * x.stride + which];
-}
-
-static float largest_of(row x) {
-    float largest = number_of(x, 0, LARGEST);
-    for (int64_t k = 1; k < x.n_blocks; k++)
-        if (number_of(x, k, LARGEST) > largest) largest = number_of(x, k, LARGEST);
-    return largest;
-}
-
-/* Of exp(logit - largest) over the block's classes. */
-static double sum_of(row x, int64_t k, double largest) {
-    return exp(number_of(x, k, LARGEST) - largest + number_of(x, k, LOGARITHM));
-}
-
-static double sum_blocks(row x, double largest) {
-    double sum = 0;
-    for (int64_t k = 0; k < x.n_blocks; k++) sum += sum_of(x, k, largest);
-    return sum;
-}
-
-/* Which block has the label; -1: none. */
-static int64_t find_label(row x) {
-    for (int64_t k = 0; k < x.n_blocks; k++)
-        if (number_of(x, k, HIT) > 0) return k;
-    return -1;
-}
-
-/* Whether the label is the first of the largest. */
-static bool is_hit(row x, int64_t own) {
-    bool is = own >= 0 && number_of(x, own, HIT) > 1;
-    for (int64_t k = 0; k < x.n_blocks && is; k++)
-        is = k < own ? number_of(x, k, LARGEST) < number_of(x, own, LARGEST)
-                     : !(number_of(x, k, LARGEST) > number_of(x, own, LARGEST));
-    return is;
-}
-
-/* largest - logit on average over all classes. */
-static double mean_gap(row x, const wfi_attr *a, double largest) {
-    double sum = 0;
-    for (int64_t k = 0; k < x.n_blocks; k++)
-        sum +=
-            number_of(x, k, GAPS) + (double)block_of(a, k).n * (largest - number_of(x, k, LARGEST));
-    return sum / (double)a->classes.n_classes;
-}
-
-/* The loader refuses labels that are too large; one that comes here all the same makes the loss
- * NaN. */
-static void of_sums_reference(const wfi_call *call) {
-    const int32_t *label = call->in[1].data;
-    float *loss = call->out[0].data;
-    int32_t *hit = call->out[1].data;
-    for (int64_t r = 0; r < call->in[0].shape.dim[1]; r++) {
-        row x = row_of(call, r);
-        int64_t own = find_label(x);
-        hit[r] = is_hit(x, own);
-        if (label[r] < 0) {
-            loss[r] = 0;
-        } else if (own < 0) {
-            loss[r] = NAN;
-        } else {
-            double largest = largest_of(x), s = call->attr->classes.smoothing;
-            double gap = largest - number_of(x, own, LARGEST) - number_of(x, own, LABEL);
-            if (s > 0) gap += s * (mean_gap(x, call->attr, largest) - gap);
-            loss[r] = (float)(log(sum_blocks(x, largest)) + gap);
-        }
-    }
-}
-
-static void of_sums_backward_reference(const wfi_call *call) {
-    const int32_t *label = call->in[1].data;
-    const float *dloss = call->in[2].data;
-    float *dsums = call->out[0].data;
-    int64_t n_sums = call->in[0].shape.dim[2];
-    double s = call->attr->classes.smoothing, n_classes = (double)call->attr->classes.n_classes;
-    for (int64_t r = 0; r < call->in[0].shape.dim[1]; r++) {
-        row x = row_of(call, r);
-        double largest = largest_of(x), sum = sum_blocks(x, largest);
-        int64_t own = find_label(x);
-        float factor = label[r] < 0 ? 0 : own < 0 ? NAN : dloss[r];
-        for (int64_t k = 0; k < x.n_blocks; k++) {
-            float *dsum = dsums + k * x.stride + r * n_sums;
-            memset(dsum, 0, (size_t)n_sums * sizeof *dsum);
-            dsum[LOGARITHM] = (float)(factor * (sum_of(x, k, largest) / sum));
-            if (k == own) dsum[LABEL] = (float)(-factor * (1 - s));
-            if (s > 0) dsum[GAPS] = (float)(factor * s / n_classes);
-        }
-    }
-}
+PLAIN_REFERENCE(of_sums_reference, cross_entropy_of_sums, of_sums_numbers)
+PLAIN_REFERENCE(of_sums_backward_reference, cross_entropy_of_sums_backward, of_sums_numbers)
 
 /* ---- descriptors ---- */
 
@@ -310,6 +155,7 @@ const wfi_op wfi_op_class_sums = {
             {.op = &wfi_op_class_sums_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}}, {0}},
     .work = {10, WFI_X},
     .reference = class_sums_reference,
+    .numbers = class_sums_numbers,
     .samples = class_sums_samples,
     .place = class_sums_place,
 };
@@ -321,6 +167,7 @@ const wfi_op wfi_op_class_sums_backward = {
     .check = class_sums_backward_check,
     .work = {10, WFI_X},
     .reference = class_sums_backward_reference,
+    .numbers = class_sums_numbers,
 };
 
 static const wfi_op_sample of_sums_samples[] = {{.n_in = 2,
@@ -340,6 +187,7 @@ const wfi_op wfi_op_cross_entropy_of_sums = {
             {.op = &wfi_op_cross_entropy_of_sums_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}}, {0}},
     .work = {10, WFI_X},
     .reference = of_sums_reference,
+    .numbers = of_sums_numbers,
     .samples = of_sums_samples,
 };
 
@@ -350,4 +198,5 @@ const wfi_op wfi_op_cross_entropy_of_sums_backward = {
     .check = of_sums_backward_check,
     .work = {10, WFI_X},
     .reference = of_sums_backward_reference,
+    .numbers = of_sums_numbers,
 };

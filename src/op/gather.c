@@ -4,9 +4,9 @@
  * gather_backward(dy, index) -> dx, node->shape
  *
  * An index that is no element's gives 0, and passes nothing back. */
-#include "op/check.h"
+#include "op/plain.h"
 
-#include <string.h>
+#include "op/gather.cl"
 
 static wf_status check_rows(const wf_graph *g, const wfi_node *node, const wf_shape *x,
                             wf_shape *rows_out) {
@@ -40,24 +40,16 @@ static wf_status gather_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &node->shape);
 }
 
-static void gather_reference(const wfi_call *call) {
-    const float *x = call->in[0].data;
-    const int32_t *index = call->in[1].data;
-    float *y = call->out[0].data;
-    int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
-    for (int64_t r = 0; r < n_rows; r++, x += n)
-        y[r] = index[r] >= 0 && index[r] < n ? x[index[r]] : 0;
+static wfi_numbers gather_numbers(const wfi_call *call) {
+    return wfi_element_numbers(&call->out[0].shape, wfi_last_dim(&call->in[0].shape));
 }
 
-static void gather_backward_reference(const wfi_call *call) {
-    const float *dy = call->in[0].data;
-    const int32_t *index = call->in[1].data;
-    float *dx = call->out[0].data;
-    int64_t n = wfi_last_dim(&call->out[0].shape), n_rows = wfi_n_rows(&call->out[0].shape);
-    memset(dx, 0, (size_t)(n_rows * n) * sizeof *dx);
-    for (int64_t r = 0; r < n_rows; r++, dx += n)
-        if (index[r] >= 0 && index[r] < n) dx[index[r]] = dy[r];
+static wfi_numbers backward_numbers(const wfi_call *call) {
+    return wfi_row_numbers(&call->out[0].shape);
 }
+
+PLAIN_REFERENCE(gather_reference, gather, gather_numbers)
+PLAIN_REFERENCE(gather_backward_reference, gather_backward, backward_numbers)
 
 static const wfi_op_sample samples[] = {
     /* One index is no element's. */
@@ -73,6 +65,7 @@ const wfi_op wfi_op_gather = {
         (const wfi_op_backward[]){
             {.op = &wfi_op_gather_backward, .in = {WFI_DY, WFI_X + 1}, .has_shape = true}, {0}},
     .reference = gather_reference,
+    .numbers = gather_numbers,
     .samples = samples,
     .place = place,
 };
@@ -81,6 +74,7 @@ const wfi_op wfi_op_gather_backward = {
     .name = "gather_backward",
     .check = gather_backward_check,
     .reference = gather_backward_reference,
+    .numbers = backward_numbers,
 };
 
 wf_tensor wf_gather(wf_tensor x, wf_tensor index) {

@@ -4,9 +4,9 @@
  * layer_norm_backward(dy, x, mean, var, scale) -> dx, dscale, dshift
  *
  * x [rows.., n]; scale and shift [n]. */
-#include "op/check.h"
+#include "op/plain.h"
 
-#include <math.h>
+#include "op/layer_norm.cl"
 
 /* Input `x` is normalized along its last dim, which input `along` has, too. */
 static wf_status check_last_dim(const wf_graph *g, const wfi_node *node, int x, int along) {
@@ -48,62 +48,25 @@ static wf_status layer_norm_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &along);
 }
 
-static void layer_norm_reference(const wfi_call *call) {
-    const float *x = call->in[0].data, *scale = call->in[1].data, *shift = call->in[2].data;
-    float *y = call->out[0].data, *mean_out = call->out[1].data, *var_out = call->out[2].data;
-    int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
-    for (int64_t r = 0; r < n_rows; r++, x += n, y += n) {
-        double mean = 0, var = 0;
-        for (int64_t i = 0; i < n; i++) mean += x[i];
-        mean /= (double)n;
-        for (int64_t i = 0; i < n; i++) var += (x[i] - mean) * (x[i] - mean);
-        var /= (double)n;
-        mean_out[r] = (float)mean;
-        var_out[r] = (float)var;
-        double inverse = 1 / sqrt(var + call->attr->norm.eps);
-        for (int64_t i = 0; i < n; i++)
-            y[i] = (float)((x[i] - mean) * inverse * scale[i] + shift[i]);
-    }
+static wfi_numbers layer_norm_numbers(const wfi_call *call) {
+    wfi_numbers own = wfi_row_numbers(&call->in[0].shape);
+    own.f[0] = call->attr->norm.eps;
+    return own;
 }
 
-typedef struct sums {
-    double g, gz;
-} sums;
-
-/* With z = (x - mean) / sqrt(var + eps) and g = dy scale, over a row's n elements:
- * dx = (g - sum(g) / n - z sum(g z) / n) / sqrt(var + eps). */
-static void backward_row(const float *dy, const float *x, const float *scale, int64_t n,
-                         double mean, double inverse, float *dx) {
-    sums sum = {0, 0};
-    for (int64_t i = 0; i < n; i++) {
-        double g = (double)dy[i] * scale[i];
-        sum.g += g;
-        sum.gz += g * (x[i] - mean) * inverse;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        double z = (x[i] - mean) * inverse;
-        dx[i] = (float)(inverse * ((double)dy[i] * scale[i] - (sum.g + z * sum.gz) / (double)n));
-    }
+static wfi_numbers weight_numbers(const wfi_call *call) {
+    wfi_numbers own = layer_norm_numbers(call);
+    own.n_threads = own.n[1];
+    return own;
 }
+
+PLAIN_REFERENCE(layer_norm_reference, layer_norm, layer_norm_numbers)
+PLAIN_REFERENCE(backward_weight, layer_norm_backward_weight, weight_numbers)
+PLAIN_REFERENCE(backward_data, layer_norm_backward_data, layer_norm_numbers)
 
 static void layer_norm_backward_reference(const wfi_call *call) {
-    const float *dy = call->in[0].data, *x = call->in[1].data;
-    const float *mean = call->in[2].data, *var = call->in[3].data, *scale = call->in[4].data;
-    float *dx = call->out[0].data, *dscale = call->out[1].data, *dshift = call->out[2].data;
-    int64_t n = wfi_last_dim(&call->in[1].shape), n_rows = wfi_n_rows(&call->in[1].shape);
-    double eps = call->attr->norm.eps;
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0, sum_z = 0;
-        for (int64_t r = 0; r < n_rows; r++) {
-            sum += dy[r * n + i];
-            sum_z += dy[r * n + i] * ((double)x[r * n + i] - mean[r]) / sqrt(var[r] + eps);
-        }
-        dscale[i] = (float)sum_z;
-        dshift[i] = (float)sum;
-    }
-    /* Last: dx may lie over dy. */
-    for (int64_t r = 0; r < n_rows; r++)
-        backward_row(dy + r * n, x + r * n, scale, n, mean[r], 1 / sqrt(var[r] + eps), dx + r * n);
+    backward_weight(call);
+    backward_data(call);
 }
 
 static const wfi_op_sample layer_norm_samples[] = {
@@ -122,6 +85,7 @@ const wfi_op wfi_op_layer_norm = {
                                           {0}},
     .work = {8, WFI_Y}, /* mean 1, variance 3, y 4 */
     .reference = layer_norm_reference,
+    .numbers = layer_norm_numbers,
     .samples = layer_norm_samples,
     .place = wfi_place_rows,
 };
@@ -134,6 +98,7 @@ const wfi_op wfi_op_layer_norm_backward = {
     .check = layer_norm_backward_check,
     .work = {13, WFI_Y},
     .reference = layer_norm_backward_reference,
+    .numbers = layer_norm_numbers,
 };
 
 wf_tensor wf_layer_norm_with(wf_tensor x, wf_tensor scale, wf_tensor shift, float eps) {

@@ -6,9 +6,9 @@
  * class, s being attr.loss.smoothing
  * loss_record(loss, hits?) -> F64 [2]: sum of the rows, number of hits
  * loss_gradient() -> node->shape, every element step->loss_scale */
-#include "op/check.h"
+#include "op/plain.h"
 
-#include <math.h>
+#include "op/loss.cl"
 
 /* ---- cross entropy ---- */
 
@@ -48,70 +48,14 @@ static wf_status cross_entropy_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &logits);
 }
 
-typedef struct row_sum {
-    double max, sum; /* sum of exp(x - max) */
-    int64_t argmax;  /* the first */
-} row_sum;
-
-static row_sum row_sum_of(const float *x, int64_t n) {
-    row_sum row = {x[0], 0, 0};
-    for (int64_t i = 1; i < n; i++) {
-        if (!(x[i] > row.max)) continue;
-        row.max = x[i];
-        row.argmax = i;
-    }
-    for (int64_t i = 0; i < n; i++) row.sum += exp(x[i] - row.max);
-    return row;
+static wfi_numbers cross_entropy_numbers(const wfi_call *call) {
+    wfi_numbers own = wfi_row_numbers(&call->in[0].shape);
+    own.f[0] = call->attr->loss.smoothing;
+    return own;
 }
 
-/* The mean over all classes of what the loss would be with their label, but for log(row.sum). */
-static double mean_gap(const float *x, int64_t n, double max) {
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += max - x[i];
-    return sum / (double)n;
-}
-
-/* The loader refuses labels that are too large; one that comes here all the same
- * makes the loss NaN, and nothing is read out of bounds. */
-static void cross_entropy_reference(const wfi_call *call) {
-    const float *x = call->in[0].data;
-    const int32_t *label = call->in[1].data;
-    float *loss = call->out[0].data;
-    int32_t *hit = call->out[1].data;
-    int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
-    double s = call->attr->loss.smoothing;
-    for (int64_t r = 0; r < n_rows; r++, x += n) {
-        row_sum row = row_sum_of(x, n);
-        double smooth = 0;
-        hit[r] = row.argmax == label[r];
-        if (s != 0 && label[r] >= 0 && label[r] < n)
-            smooth = s * (x[label[r]] - row.max + mean_gap(x, n, row.max));
-        if (label[r] < 0)
-            loss[r] = 0;
-        else if (label[r] >= n)
-            loss[r] = NAN;
-        else
-            loss[r] = (float)(log(row.sum) - (x[label[r]] - row.max) + smooth);
-    }
-}
-
-/* dlogits = dloss (softmax(logits) - (1 - s) at the label - s / n) */
-static void cross_entropy_backward_reference(const wfi_call *call) {
-    const float *x = call->in[0].data, *dloss = call->in[2].data;
-    const int32_t *label = call->in[1].data;
-    float *dx = call->out[0].data;
-    int64_t n = wfi_last_dim(&call->in[0].shape), n_rows = wfi_n_rows(&call->in[0].shape);
-    double s = call->attr->loss.smoothing;
-    for (int64_t r = 0; r < n_rows; r++, x += n, dx += n) {
-        row_sum row = row_sum_of(x, n);
-        double factor = label[r] >= n ? (double)NAN : dloss[r];
-        for (int64_t i = 0; i < n; i++) {
-            double slope = exp(x[i] - row.max) / row.sum - (i == label[r]);
-            if (s != 0) slope += s * ((i == label[r]) - 1 / (double)n);
-            dx[i] = label[r] < 0 ? 0 : (float)(factor * slope);
-        }
-    }
-}
+PLAIN_REFERENCE(cross_entropy_reference, cross_entropy, cross_entropy_numbers)
+PLAIN_REFERENCE(cross_entropy_backward_reference, cross_entropy_backward, cross_entropy_numbers)
 
 static const wfi_op_sample cross_entropy_samples[] = {
     {.n_in = 2, .in = {WFI_DIMS(6, 5), WFI_DIMS(6)}, .ids = 1 << 1, .id_limit = 5}, {0}};
@@ -129,6 +73,7 @@ const wfi_op wfi_op_cross_entropy = {
             {.op = &wfi_op_cross_entropy_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}}, {0}},
     .work = {10, WFI_X},
     .reference = cross_entropy_reference,
+    .numbers = cross_entropy_numbers,
     .samples = cross_entropy_samples,
     .place = cross_entropy_place,
 };
@@ -140,6 +85,7 @@ const wfi_op wfi_op_cross_entropy_backward = {
     .check = cross_entropy_backward_check,
     .work = {10, WFI_X},
     .reference = cross_entropy_backward_reference,
+    .numbers = cross_entropy_numbers,
 };
 
 static const wfi_op_sample smoothed_cross_entropy_samples[] = {{.n_in = 2,
@@ -159,6 +105,7 @@ const wfi_op wfi_op_smoothed_cross_entropy = {
             {.op = &wfi_op_smoothed_cross_entropy_backward, .in = {WFI_X, WFI_X + 1, WFI_DY}}, {0}},
     .work = {12, WFI_X},
     .reference = cross_entropy_reference,
+    .numbers = cross_entropy_numbers,
     .samples = smoothed_cross_entropy_samples,
     .place = cross_entropy_place,
 };
@@ -170,6 +117,7 @@ const wfi_op wfi_op_smoothed_cross_entropy_backward = {
     .check = cross_entropy_backward_check,
     .work = {12, WFI_X},
     .reference = cross_entropy_backward_reference,
+    .numbers = cross_entropy_numbers,
 };
 
 wf_tensor wf_cross_entropy(wf_tensor logits, wf_tensor labels) {
@@ -200,16 +148,11 @@ static wf_status loss_record_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F64, &WF_SHAPE(2));
 }
 
-static void loss_record_reference(const wfi_call *call) {
-    const float *loss = call->in[0].data;
-    const int32_t *hit = call->n_in > 1 ? call->in[1].data : NULL;
-    double *record = call->out[0].data;
-    record[0] = record[1] = 0;
-    for (int64_t r = 0; r < call->in[0].shape.dim[0]; r++) {
-        record[0] += loss[r];
-        record[1] += hit ? hit[r] : 0;
-    }
+static wfi_numbers loss_record_numbers(const wfi_call *call) {
+    return (wfi_numbers){.n_groups = 1, .n = {1, call->in[0].shape.dim[0]}};
 }
+
+PLAIN_REFERENCE(loss_record_reference, loss_record, loss_record_numbers)
 
 static wf_status loss_gradient_check(wf_graph *g, wfi_node *node) {
     WF_TRY(wfi_check_inputs(g, node, ""));
@@ -231,6 +174,7 @@ const wfi_op wfi_op_loss_record = {
     .check = loss_record_check,
     .work = {1, WFI_X},
     .reference = loss_record_reference,
+    .numbers = loss_record_numbers,
 };
 
 const wfi_op wfi_op_loss_gradient = {

@@ -5,9 +5,9 @@
  * LOSS_backward(prediction, target, dloss [samples]) -> dprediction
  *
  * binary_cross_entropy's prediction are logits. */
-#include "op/check.h"
+#include "op/plain.h"
 
-#include <math.h>
+#include "op/pair_loss.cl"
 
 static wf_status check_pair(const wf_graph *g, const wfi_node *node) {
     wf_shape a = wfi_in_shape(g, node, 0), b = wfi_in_shape(g, node, 1);
@@ -36,31 +36,13 @@ static wf_status check_backward(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &x);
 }
 
-static int64_t sample_size(const wf_shape *shape) {
-    return wf_shape_n_elem(shape) / shape->dim[0];
+static wfi_numbers loss_numbers(const wfi_call *call) {
+    int64_t n = call->in[0].shape.dim[0];
+    return (wfi_numbers){.n_groups = n, .n = {n, wf_shape_n_elem(&call->in[0].shape) / n}};
 }
 
-/* Of one element, or the term's slope. */
-typedef double pair_term(double prediction, double target);
-
-static inline void mean_terms(const wfi_call *call, pair_term *term) {
-    const float *prediction = call->in[0].data, *target = call->in[1].data;
-    float *loss = call->out[0].data;
-    int64_t n_samples = call->in[0].shape.dim[0], n = sample_size(&call->in[0].shape);
-    for (int64_t s = 0; s < n_samples; s++, prediction += n, target += n) {
-        double sum = 0;
-        for (int64_t i = 0; i < n; i++) sum += term(prediction[i], target[i]);
-        loss[s] = (float)(sum / (double)n);
-    }
-}
-
-static inline void scale_slopes(const wfi_call *call, pair_term *slope) {
-    const float *prediction = call->in[0].data, *target = call->in[1].data;
-    const float *dloss = call->in[2].data;
-    float *dx = call->out[0].data;
-    int64_t n_total = wf_shape_n_elem(&call->in[0].shape), n = sample_size(&call->in[0].shape);
-    for (int64_t i = 0; i < n_total; i++)
-        dx[i] = (float)(slope(prediction[i], target[i]) * dloss[i / n] / (double)n);
+static wfi_numbers slope_numbers(const wfi_call *call) {
+    return wfi_element_numbers(&call->in[0].shape, loss_numbers(call).n[1]);
 }
 
 static const wfi_op_cut place[] = {{.name = "samples", .in = {1, 1}, .out = {1}}, {0}};
@@ -72,13 +54,9 @@ static const wfi_op_sample samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_D
     { .op = &wfi_op_##name##_backward, .in = {WFI_X + 1, WFI_X, WFI_DY}, .to = 1 }
 
 /* Both ops of a loss; behind them, whose gradients there are beside the prediction's. */
-#define PAIR_LOSS(label, term, slope, flops, slope_tolerance, its_samples, ...)                    \
-    static void label##_reference(const wfi_call *call) {                                          \
-        mean_terms(call, term);                                                                    \
-    }                                                                                              \
-    static void label##_backward_reference(const wfi_call *call) {                                 \
-        scale_slopes(call, slope);                                                                 \
-    }                                                                                              \
+#define PAIR_OPS(label, flops, slope_tolerance, its_samples, ...)                                  \
+    PLAIN_REFERENCE(label##_reference, label, loss_numbers)                                        \
+    PLAIN_REFERENCE(label##_backward_reference, label##_backward, slope_numbers)                   \
     const wfi_op wfi_op_##label = {                                                                \
         .name = #label,                                                                            \
         .tolerance = 5e-6f,                                                                        \
@@ -89,6 +67,7 @@ static const wfi_op_sample samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_D
                                               {0}},                                                \
         .work = {flops, WFI_X},                                                                    \
         .reference = label##_reference,                                                            \
+        .numbers = loss_numbers,                                                                   \
         .samples = its_samples,                                                                    \
         .place = place,                                                                            \
     };                                                                                             \
@@ -99,19 +78,12 @@ static const wfi_op_sample samples[] = {{.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_D
         .check = check_backward,                                                                   \
         .work = {flops, WFI_X},                                                                    \
         .reference = label##_backward_reference,                                                   \
+        .numbers = slope_numbers,                                                                  \
     };
 
 /* ---- mean squared error ---- */
 
-static double square(double prediction, double target) {
-    return (prediction - target) * (prediction - target);
-}
-
-static double square_slope(double prediction, double target) {
-    return 2 * (prediction - target);
-}
-
-PAIR_LOSS(mse, square, square_slope, 3, 1e-6f, samples, SYMMETRIC(mse))
+PAIR_OPS(mse, 3, 1e-6f, samples, SYMMETRIC(mse))
 
 wf_tensor wf_mse(wf_tensor prediction, wf_tensor target) {
     return wfi_build(&wfi_op_mse, NULL, NULL, 2, (wf_tensor[]){prediction, target});
@@ -119,17 +91,7 @@ wf_tensor wf_mse(wf_tensor prediction, wf_tensor target) {
 
 /* ---- smooth L1, which is Huber's with delta 1 ---- */
 
-static double huber(double prediction, double target) {
-    double d = fabs(prediction - target);
-    return d < 1 ? d * d / 2 : d - 0.5;
-}
-
-static double huber_slope(double prediction, double target) {
-    double d = prediction - target;
-    return d < -1 ? -1 : d > 1 ? 1 : d;
-}
-
-PAIR_LOSS(smooth_l1, huber, huber_slope, 4, 1e-6f, samples, SYMMETRIC(smooth_l1))
+PAIR_OPS(smooth_l1, 4, 1e-6f, samples, SYMMETRIC(smooth_l1))
 
 wf_tensor wf_smooth_l1(wf_tensor prediction, wf_tensor target) {
     return wfi_build(&wfi_op_smooth_l1, NULL, NULL, 2, (wf_tensor[]){prediction, target});
@@ -137,19 +99,10 @@ wf_tensor wf_smooth_l1(wf_tensor prediction, wf_tensor target) {
 
 /* ---- binary cross entropy ---- */
 
-/* max(x, 0) - x t + log(1 + exp(-|x|)) does not overflow; a NaN stays one. */
-static double binary_entropy(double x, double target) {
-    return (x <= 0 ? 0 : x) - x * target + log1p(exp(-fabs(x)));
-}
-
-static double binary_entropy_slope(double x, double target) {
-    return 1 / (1 + exp(-x)) - target;
-}
-
 static const wfi_op_sample logit_samples[] = {
     {.n_in = 2, .in = {WFI_DIMS(4, 5), WFI_DIMS(4, 5)}, .no_gradient = 1 << 1}, {0}};
 
-PAIR_LOSS(binary_cross_entropy, binary_entropy, binary_entropy_slope, 10, 5e-6f, logit_samples, {0})
+PAIR_OPS(binary_cross_entropy, 10, 5e-6f, logit_samples, {0})
 
 wf_tensor wf_binary_cross_entropy(wf_tensor logits, wf_tensor target) {
     return wfi_build(&wfi_op_binary_cross_entropy, NULL, NULL, 2, (wf_tensor[]){logits, target});

@@ -2,7 +2,9 @@
  *
  * reduce(x) -> y = attr.reduce.factor * sum over attr.reduce.dim
  * reduce_backward(dy) -> dx, node->shape is x's */
-#include "op/check.h"
+#include "op/plain.h"
+
+#include "op/reduce.cl"
 
 /* `reduced` is `shape` without attr.reduce.dim. */
 static wf_status remove_dim(const wf_graph *g, const wfi_node *node, const wf_shape *shape,
@@ -40,27 +42,25 @@ static int64_t inner_size(const wf_shape *shape, int dim) {
     return n;
 }
 
-static void reduce_reference(const wfi_call *call) {
-    const float *x = call->in[0].data;
-    float *y = call->out[0].data;
+/* y's elements, or x's, which are the node's output. */
+static wfi_numbers numbers_of(const wfi_call *call, const wf_shape *x) {
     int dim = call->attr->reduce.dim;
-    int64_t n = call->in[0].shape.dim[dim], n_inner = inner_size(&call->in[0].shape, dim);
-    for (int64_t i = 0; i < wf_shape_n_elem(&call->out[0].shape); i++) {
-        const float *from = x + i / n_inner * n * n_inner + i % n_inner;
-        double sum = 0;
-        for (int64_t j = 0; j < n; j++) sum += from[j * n_inner];
-        y[i] = (float)(sum * call->attr->reduce.factor);
-    }
+    wfi_numbers own = wfi_element_numbers(&call->out[0].shape, x->dim[dim]);
+    own.n[2] = inner_size(x, dim);
+    own.f[0] = call->attr->reduce.factor;
+    return own;
 }
 
-static void reduce_backward_reference(const wfi_call *call) {
-    const float *dy = call->in[0].data;
-    float *dx = call->out[0].data;
-    int dim = call->attr->reduce.dim;
-    int64_t n = call->out[0].shape.dim[dim], n_inner = inner_size(&call->out[0].shape, dim);
-    for (int64_t i = 0; i < wf_shape_n_elem(&call->out[0].shape); i++)
-        dx[i] = (float)(dy[i / n_inner / n * n_inner + i % n_inner] * call->attr->reduce.factor);
+static wfi_numbers reduce_numbers(const wfi_call *call) {
+    return numbers_of(call, &call->in[0].shape);
 }
+
+static wfi_numbers backward_numbers(const wfi_call *call) {
+    return numbers_of(call, &call->out[0].shape);
+}
+
+PLAIN_REFERENCE(reduce_reference, reduce, reduce_numbers)
+PLAIN_REFERENCE(reduce_backward_reference, reduce_backward, backward_numbers)
 
 static const wfi_op_sample reduce_samples[] = {
     {.n_in = 1, .in = {WFI_DIMS(2, 5, 3)}, .attr = {.reduce = {1, 0.2}}}, {0}};
@@ -74,6 +74,7 @@ const wfi_op wfi_op_reduce = {
             {.op = &wfi_op_reduce_backward, .in = {WFI_DY}, .has_shape = true}, {0}},
     .work = {1, WFI_X},
     .reference = reduce_reference,
+    .numbers = reduce_numbers,
     .samples = reduce_samples,
 };
 
@@ -82,6 +83,7 @@ const wfi_op wfi_op_reduce_backward = {
     .tolerance = 1e-7f,
     .check = reduce_backward_check,
     .reference = reduce_backward_reference,
+    .numbers = backward_numbers,
 };
 
 wf_tensor wf_sum(wf_tensor x, int dim) {

@@ -3,10 +3,6 @@
 
 /* ---- elements ---- */
 
-static void make_elements(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    (void)wfi_gpu_add_outputs(l, entry);
-}
-
 static void make_gelu(wfi_gpu_node *l, wfi_gpu_entry entry) {
     wfi_gpu_add_outputs(l, entry)->n[1] = attr_of(l)->gelu.tanh;
 }
@@ -17,36 +13,6 @@ static void make_scale(wfi_gpu_node *l, wfi_gpu_entry entry) {
 
 static void make_add_broadcast(wfi_gpu_node *l, wfi_gpu_entry entry) {
     wfi_gpu_add_outputs(l, entry)->n[1] = wf_shape_n_elem(in_shape(l, 1));
-}
-
-static void make_pair_slope(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const wf_shape *x = in_shape(l, 0);
-    wfi_gpu_add_outputs(l, entry)->n[1] = size_of(x, 1, x->n_dims);
-}
-
-static void make_gather(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_gpu_add_outputs(l, entry)->n[1] = last_dim(in_shape(l, 0));
-}
-
-static void make_gather_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_gpu_add_outputs(l, entry)->n[1] = last_dim(out_shape(l, 0));
-}
-
-/* Over dim `dim` of `x`. */
-static void make_reduction(wfi_gpu_node *l, wfi_gpu_entry entry, const wf_shape *x) {
-    int dim = attr_of(l)->reduce.dim;
-    wfi_launch_arguments *a = wfi_gpu_add_outputs(l, entry);
-    a->n[1] = x->dim[dim];
-    a->n[2] = size_of(x, dim + 1, x->n_dims);
-    a->f[0] = attr_of(l)->reduce.factor;
-}
-
-static void make_reduce(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    make_reduction(l, entry, in_shape(l, 0));
-}
-
-static void make_reduce_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    make_reduction(l, entry, out_shape(l, 0));
 }
 
 /* Leading dims are one. */
@@ -135,66 +101,16 @@ static void make_concat(wfi_gpu_node *l, wfi_gpu_entry entry) {
 
 /* ---- rows ---- */
 
-static void make_softmax(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    bool is_log = l->node->op == &wfi_op_log_softmax || l->node->op == &wfi_op_log_softmax_backward;
-    wfi_gpu_add_rows(l, entry)->n[2] = is_log;
-}
-
-static void make_cross_entropy(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_gpu_add_rows(l, entry)->f[0] = attr_of(l)->loss.smoothing;
-}
-
-static void make_pair_loss(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const wf_shape *x = in_shape(l, 0);
-    wfi_gpu_add_groups(l, entry, x->dim[0])->n[1] = size_of(x, 1, x->n_dims);
-}
-
-/* A group for each row of each block of classes. */
 static void make_class_sums(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const wfi_attr *attr = attr_of(l);
-    const wf_shape *logits = in_shape(l, 0);
-    int64_t n_blocks = attr->classes.end - attr->classes.begin;
-    if (entry == WFI_GPU_class_sums) (void)wfi_gpu_add_outputs(l, WFI_GPU_zero);
-    wfi_launch_arguments *a = wfi_gpu_add_groups(l, entry, n_blocks * n_rows(logits));
-    a->n[0] = n_rows(logits);
-    a->n[1] = last_dim(logits);
-    a->n[2] = attr->classes.n_classes;
-    a->n[3] = attr->classes.n_blocks;
-    a->n[4] = attr->classes.begin;
-    a->n[5] = last_dim(entry == WFI_GPU_class_sums ? out_shape(l, 0) : in_shape(l, 2));
-}
-
-static void make_of_sums(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const wf_shape *sums = in_shape(l, 0);
-    wfi_launch_arguments *a = wfi_gpu_add_elements(l, entry, sums->dim[1]);
-    a->n[2] = attr_of(l)->classes.n_classes;
-    a->n[3] = sums->dim[0];
-    a->n[5] = sums->dim[2];
-    a->f[0] = attr_of(l)->classes.smoothing;
-}
-
-static void make_loss_record(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_gpu_add_groups(l, entry, 1)->n[1] = in_shape(l, 0)->dim[0];
-}
-
-static void make_layer_norm(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_gpu_add_rows(l, entry)->f[0] = attr_of(l)->norm.eps;
+    (void)wfi_gpu_add_outputs(l, WFI_GPU_zero);
+    wfi_gpu_add_told(l, entry);
 }
 
 /* The gradient of the data last: it may lie over what comes in. */
 static void make_layer_norm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_launch_arguments *a =
-        wfi_gpu_add_elements(l, WFI_GPU_layer_norm_backward_weight, last_dim(in_shape(l, 0)));
-    a->n[1] = n_rows(in_shape(l, 0));
-    a->f[0] = attr_of(l)->norm.eps;
-    wfi_gpu_add_rows(l, entry)->f[0] = attr_of(l)->norm.eps;
-}
-
-static void make_batch_norm(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_launch_arguments *a = wfi_gpu_add_channels(l, entry, in_shape(l, 0));
-    a->n[4] = attr_of(l)->norm.relu;
-    a->n[5] = l->node->n_out > 3 && l->node->op == &wfi_op_batch_norm_backward;
-    a->f[0] = attr_of(l)->norm.eps;
+    wfi_gpu_add_told(l, WFI_GPU_layer_norm_backward_weight);
+    l->all[0].launch.n_groups = wfi_gpu_groups(last_dim(in_shape(l, 0)));
+    wfi_gpu_add_told(l, entry);
 }
 
 /* ---- windows ---- */
@@ -238,26 +154,26 @@ static void make_embedding_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
 /* ---- the table ---- */
 
 const wfi_gpu_row wfi_gpu_elements[] = {
-    {&wfi_op_reshape, make_elements, WFI_GPU_copy},
-    {&wfi_op_relu, make_elements, WFI_GPU_relu},
-    {&wfi_op_relu_backward, make_elements, WFI_GPU_relu_backward},
-    {&wfi_op_cast, make_elements, WFI_GPU_copy},
+    {&wfi_op_reshape, wfi_gpu_add_told, WFI_GPU_copy},
+    {&wfi_op_relu, wfi_gpu_add_told, WFI_GPU_relu},
+    {&wfi_op_relu_backward, wfi_gpu_add_told, WFI_GPU_relu_backward},
+    {&wfi_op_cast, wfi_gpu_add_told, WFI_GPU_copy},
     {&wfi_op_leaky_relu, make_scale, WFI_GPU_leaky_relu},
     {&wfi_op_leaky_relu_backward, make_scale, WFI_GPU_leaky_relu_backward},
-    {&wfi_op_tanh, make_elements, WFI_GPU_tanh_forward},
-    {&wfi_op_tanh_backward, make_elements, WFI_GPU_tanh_backward},
-    {&wfi_op_sigmoid, make_elements, WFI_GPU_sigmoid},
-    {&wfi_op_sigmoid_backward, make_elements, WFI_GPU_sigmoid_backward},
+    {&wfi_op_tanh, wfi_gpu_add_told, WFI_GPU_tanh_forward},
+    {&wfi_op_tanh_backward, wfi_gpu_add_told, WFI_GPU_tanh_backward},
+    {&wfi_op_sigmoid, wfi_gpu_add_told, WFI_GPU_sigmoid},
+    {&wfi_op_sigmoid_backward, wfi_gpu_add_told, WFI_GPU_sigmoid_backward},
     {&wfi_op_gelu, make_gelu, WFI_GPU_gelu},
     {&wfi_op_gelu_backward, make_gelu, WFI_GPU_gelu_backward},
     {&wfi_op_scale, make_scale, WFI_GPU_scale},
-    {&wfi_op_add, make_elements, WFI_GPU_add},
-    {&wfi_op_add_relu, make_elements, WFI_GPU_add_relu},
-    {&wfi_op_mul, make_elements, WFI_GPU_mul},
+    {&wfi_op_add, wfi_gpu_add_told, WFI_GPU_add},
+    {&wfi_op_add_relu, wfi_gpu_add_told, WFI_GPU_add_relu},
+    {&wfi_op_mul, wfi_gpu_add_told, WFI_GPU_mul},
     {&wfi_op_add_broadcast, make_add_broadcast, WFI_GPU_add_broadcast},
     {&wfi_op_sum_leading, make_sum_leading, WFI_GPU_reduce},
-    {&wfi_op_reduce, make_reduce, WFI_GPU_reduce},
-    {&wfi_op_reduce_backward, make_reduce_backward, WFI_GPU_reduce_backward},
+    {&wfi_op_reduce, wfi_gpu_add_told, WFI_GPU_reduce},
+    {&wfi_op_reduce_backward, wfi_gpu_add_told, WFI_GPU_reduce_backward},
     {&wfi_op_global_avg_pool, make_channel_mean, WFI_GPU_reduce},
     {&wfi_op_global_avg_pool_backward, make_channel_mean_backward,
      WFI_GPU_global_avg_pool_backward},
@@ -267,37 +183,39 @@ const wfi_gpu_row wfi_gpu_elements[] = {
     {&wfi_op_slice, make_slice, WFI_GPU_copy_along},
     {&wfi_op_slice_backward, make_slice_backward, WFI_GPU_copy_along},
     {&wfi_op_concat, make_concat, WFI_GPU_copy_along},
-    {&wfi_op_softmax, make_softmax, WFI_GPU_softmax},
-    {&wfi_op_softmax_backward, make_softmax, WFI_GPU_softmax_backward},
-    {&wfi_op_log_softmax, make_softmax, WFI_GPU_softmax},
-    {&wfi_op_log_softmax_backward, make_softmax, WFI_GPU_softmax_backward},
-    {&wfi_op_cross_entropy, make_cross_entropy, WFI_GPU_cross_entropy},
-    {&wfi_op_cross_entropy_backward, make_cross_entropy, WFI_GPU_cross_entropy_backward},
-    {&wfi_op_smoothed_cross_entropy, make_cross_entropy, WFI_GPU_cross_entropy},
-    {&wfi_op_smoothed_cross_entropy_backward, make_cross_entropy, WFI_GPU_cross_entropy_backward},
-    {&wfi_op_mse, make_pair_loss, WFI_GPU_mse},
-    {&wfi_op_mse_backward, make_pair_slope, WFI_GPU_mse_backward},
-    {&wfi_op_smooth_l1, make_pair_loss, WFI_GPU_smooth_l1},
-    {&wfi_op_smooth_l1_backward, make_pair_slope, WFI_GPU_smooth_l1_backward},
-    {&wfi_op_binary_cross_entropy, make_pair_loss, WFI_GPU_binary_cross_entropy},
-    {&wfi_op_binary_cross_entropy_backward, make_pair_slope, WFI_GPU_binary_cross_entropy_backward},
+    {&wfi_op_softmax, wfi_gpu_add_told, WFI_GPU_softmax},
+    {&wfi_op_softmax_backward, wfi_gpu_add_told, WFI_GPU_softmax_backward},
+    {&wfi_op_log_softmax, wfi_gpu_add_told, WFI_GPU_softmax},
+    {&wfi_op_log_softmax_backward, wfi_gpu_add_told, WFI_GPU_softmax_backward},
+    {&wfi_op_cross_entropy, wfi_gpu_add_told, WFI_GPU_cross_entropy},
+    {&wfi_op_cross_entropy_backward, wfi_gpu_add_told, WFI_GPU_cross_entropy_backward},
+    {&wfi_op_smoothed_cross_entropy, wfi_gpu_add_told, WFI_GPU_cross_entropy},
+    {&wfi_op_smoothed_cross_entropy_backward, wfi_gpu_add_told, WFI_GPU_cross_entropy_backward},
+    {&wfi_op_mse, wfi_gpu_add_told, WFI_GPU_mse},
+    {&wfi_op_mse_backward, wfi_gpu_add_told, WFI_GPU_mse_backward},
+    {&wfi_op_smooth_l1, wfi_gpu_add_told, WFI_GPU_smooth_l1},
+    {&wfi_op_smooth_l1_backward, wfi_gpu_add_told, WFI_GPU_smooth_l1_backward},
+    {&wfi_op_binary_cross_entropy, wfi_gpu_add_told, WFI_GPU_binary_cross_entropy},
+    {&wfi_op_binary_cross_entropy_backward, wfi_gpu_add_told,
+     WFI_GPU_binary_cross_entropy_backward},
     {&wfi_op_class_sums, make_class_sums, WFI_GPU_class_sums},
-    {&wfi_op_class_sums_backward, make_class_sums, WFI_GPU_class_sums_backward},
-    {&wfi_op_cross_entropy_of_sums, make_of_sums, WFI_GPU_cross_entropy_of_sums},
-    {&wfi_op_cross_entropy_of_sums_backward, make_of_sums, WFI_GPU_cross_entropy_of_sums_backward},
-    {&wfi_op_loss_record, make_loss_record, WFI_GPU_loss_record},
-    {&wfi_op_loss_gradient, make_elements, WFI_GPU_loss_gradient},
-    {&wfi_op_layer_norm, make_layer_norm, WFI_GPU_layer_norm},
+    {&wfi_op_class_sums_backward, wfi_gpu_add_told, WFI_GPU_class_sums_backward},
+    {&wfi_op_cross_entropy_of_sums, wfi_gpu_add_told, WFI_GPU_cross_entropy_of_sums},
+    {&wfi_op_cross_entropy_of_sums_backward, wfi_gpu_add_told,
+     WFI_GPU_cross_entropy_of_sums_backward},
+    {&wfi_op_loss_record, wfi_gpu_add_told, WFI_GPU_loss_record},
+    {&wfi_op_loss_gradient, wfi_gpu_add_told, WFI_GPU_loss_gradient},
+    {&wfi_op_layer_norm, wfi_gpu_add_told, WFI_GPU_layer_norm},
     {&wfi_op_layer_norm_backward, make_layer_norm_backward, WFI_GPU_layer_norm_backward_data},
-    {&wfi_op_batch_norm, make_batch_norm, WFI_GPU_batch_norm},
-    {&wfi_op_batch_norm_inference, make_batch_norm, WFI_GPU_batch_norm_inference},
-    {&wfi_op_batch_norm_backward, make_batch_norm, WFI_GPU_batch_norm_backward},
+    {&wfi_op_batch_norm, wfi_gpu_add_told, WFI_GPU_batch_norm},
+    {&wfi_op_batch_norm_inference, wfi_gpu_add_told, WFI_GPU_batch_norm_inference},
+    {&wfi_op_batch_norm_backward, wfi_gpu_add_told, WFI_GPU_batch_norm_backward},
     {&wfi_op_max_pool, make_pool, WFI_GPU_max_pool},
     {&wfi_op_max_pool_backward, make_pool, WFI_GPU_max_pool_backward},
     {&wfi_op_avg_pool, make_pool, WFI_GPU_avg_pool},
     {&wfi_op_avg_pool_backward, make_pool, WFI_GPU_avg_pool_backward},
-    {&wfi_op_gather, make_gather, WFI_GPU_gather},
-    {&wfi_op_gather_backward, make_gather_backward, WFI_GPU_gather_backward},
+    {&wfi_op_gather, wfi_gpu_add_told, WFI_GPU_gather},
+    {&wfi_op_gather_backward, wfi_gpu_add_told, WFI_GPU_gather_backward},
     {&wfi_op_embedding, make_embedding, WFI_GPU_embedding},
     {&wfi_op_embedding_backward, make_embedding_backward, WFI_GPU_embedding_backward},
     {0},

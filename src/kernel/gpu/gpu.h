@@ -25,6 +25,11 @@ extern const char wfi_gpu_text[]; /* source/ *.cl, one behind the other; made by
 #define WFI_GPU_SCRATCH 15
 #define WFI_GPU_NONE    (-1)
 
+/* Groups with a thread for each of n elements. */
+static inline int64_t wfi_gpu_groups(int64_t n) {
+    return (n + WFI_GROUP_SIZE - 1) / WFI_GROUP_SIZE;
+}
+
 /* Launches a kernel with a thread for each of n elements, n[0]. */
 wf_status wfi_gpu_launch_elements(wfi_stream_queue *stream, wfi_kernel_launch *launch, int64_t n);
 

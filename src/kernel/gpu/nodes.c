@@ -15,8 +15,7 @@ wfi_launch_arguments *wfi_gpu_add_groups(wfi_gpu_node *l, wfi_gpu_entry entry, i
 }
 
 wfi_launch_arguments *wfi_gpu_add_elements(wfi_gpu_node *l, wfi_gpu_entry entry, int64_t n) {
-    wfi_launch_arguments *a =
-        wfi_gpu_add_groups(l, entry, (n + WFI_GROUP_SIZE - 1) / WFI_GROUP_SIZE);
+    wfi_launch_arguments *a = wfi_gpu_add_groups(l, entry, wfi_gpu_groups(n));
     a->n[0] = n;
     return a;
 }
@@ -25,10 +24,21 @@ wfi_launch_arguments *wfi_gpu_add_outputs(wfi_gpu_node *l, wfi_gpu_entry entry) 
     return wfi_gpu_add_elements(l, entry, wf_shape_n_elem(out_shape(l, 0)));
 }
 
-wfi_launch_arguments *wfi_gpu_add_rows(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_launch_arguments *a = wfi_gpu_add_groups(l, entry, n_rows(in_shape(l, 0)));
-    a->n[1] = last_dim(in_shape(l, 0));
-    return a;
+void wfi_gpu_add_told(wfi_gpu_node *l, wfi_gpu_entry entry) {
+    wfi_call call = {.attr = attr_of(l), .n_in = l->node->n_in, .n_out = l->node->n_out};
+    if (!l->node->op->numbers) {
+        (void)wfi_gpu_add_outputs(l, entry);
+        return;
+    }
+    for (int i = 0; i < call.n_in; i++)
+        if (l->node->in[i] >= 0) call.in[i].shape = *in_shape(l, i);
+    for (int i = 0; i < call.n_out; i++)
+        if (l->node->out[i] >= 0) call.out[i].shape = *out_shape(l, i);
+    wfi_numbers told = l->node->op->numbers(&call);
+    wfi_launch_arguments *a = wfi_gpu_add_groups(
+        l, entry, told.n_threads ? wfi_gpu_groups(told.n_threads) : told.n_groups);
+    memcpy(a->n, told.n, sizeof a->n);
+    memcpy(a->f, told.f, sizeof a->f);
 }
 
 wfi_launch_arguments *wfi_gpu_add_channels(wfi_gpu_node *l, wfi_gpu_entry entry,

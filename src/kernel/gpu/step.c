@@ -19,7 +19,7 @@ static wfi_kernel_launch launch_of(wfi_gpu_entry entry, const void *in, void *ou
 }
 
 wf_status wfi_gpu_launch_elements(wfi_stream_queue *stream, wfi_kernel_launch *launch, int64_t n) {
-    launch->n_groups = (n + WFI_GROUP_SIZE - 1) / WFI_GROUP_SIZE;
+    launch->n_groups = wfi_gpu_groups(n);
     launch->arguments.n[0] = n;
     return stream->device->kind->launch(stream, launch);
 }
@@ -63,8 +63,8 @@ wf_status wfi_gpu_squares(wfi_stream_queue *stream, const float *gradient, size_
                           double *squares_out) {
     wfi_kernel_launch launch = launch_of(WFI_GPU_squares, gradient, squares_out);
     launch.arguments.n[0] = (int64_t)n;
-    size_t n_blocks = (n + WFI_NORM_BLOCK_ELEMENTS - 1) / WFI_NORM_BLOCK_ELEMENTS;
-    launch.n_groups = (int64_t)((n_blocks + WFI_GROUP_SIZE - 1) / WFI_GROUP_SIZE);
+    launch.n_groups =
+        wfi_gpu_groups((int64_t)((n + WFI_NORM_BLOCK_ELEMENTS - 1) / WFI_NORM_BLOCK_ELEMENTS));
     return stream->device->kind->launch(stream, &launch);
 }
 

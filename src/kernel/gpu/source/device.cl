@@ -26,6 +26,7 @@
 #else
 #define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))
 #endif
+#define M_NAN NAN
 #define M_INFINITY INFINITY
 #define LOCAL_POINTER __local
 #define GLOBAL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
@@ -44,6 +45,7 @@
     STAND_IN_KERNEL(name, 9, char *m0, char *m1, char *m2, char *m3, char *m4, char *m5, char *m6, \
                     char *m7, char *m8)
 #define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))
+#define M_NAN NAN
 #define M_INFINITY INFINITY
 #define LOCAL_POINTER
 #define GLOBAL_BARRIER stand_in_barrier()
@@ -69,6 +71,7 @@ typedef unsigned char uchar;
         name(char *m0, char *m1, char *m2, char *m3, char *m4, char *m5, char *m6, char *m7,       \
              char *m8, int *words, const arguments a)
 #define MULTIPLY_ADD(x, y, z) fmaf(x, y, z)
+#define M_NAN __int_as_float(0x7fffffff)
 #define M_INFINITY __int_as_float(0x7f800000)
 #define LOCAL_POINTER
 #define GLOBAL_BARRIER __syncthreads()
@@ -84,14 +87,9 @@ typedef struct {
     double f[12];
 } arguments;
 
-/* Operands: a node's inputs from IN(0) on, its outputs from OUT(0) on. */
-#define IN(i) (i)
-#define OUT(i) (8 + (i))
 #define SCRATCH 15 /* of the node, where its kernels have some */
 #define HAS(i) (a.at[i] != ~(ulong)0)
 #define OPERAND(type, i) ((GLOBAL type *)(memory + a.at[i]))
-#define F32(i) OPERAND(float, i)
-#define I32(i) OPERAND(int, i)
 
 /* Element `at` of an operand of numbers. It is F32, or, where the bit i of NARROW is set, BF16, to
  * the nearest even; where bit 16 + i is, F32 that counts as if it were BF16. All is computed in F32
@@ -128,9 +126,9 @@ DEVICE ushort round_off(float x) {
 #define FIRST_SAMPLE a.n[15]
 #define LOSS_SCALE a.f[11]
 
-/* The element of a thread, where each has one. */
-#define ELEMENT (GROUP_INDEX * GROUP + THREAD)
-#define FOR_ELEMENT(i) long i = ELEMENT; if (i < a.n[0])
+/* What functions of kernels are given, and give on. */
+#define ARGUMENTS GLOBAL char *memory, const arguments a
+#define PASSED memory, a
 
 /* The group's sum, in all threads; `part` [GROUP]. */
 DEVICE double group_sum(LOCAL_POINTER double *part, double value) {

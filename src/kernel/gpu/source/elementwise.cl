@@ -39,40 +39,9 @@ KERNEL(loss_gradient) {
     FOR_ELEMENT(i) PUT(OUT(0), i, (float)LOSS_SCALE);
 }
 
-/* Of a prediction x and its target y, the slope of a loss; samples of n[1] elements. */
-#define PAIR_SLOPE(name, slope)                                                                    \
-    KERNEL(name) {                                                                                 \
-        FOR_ELEMENT(i) {                                                                           \
-            double x = GET(IN(0), i), y = GET(IN(1), i);                                           \
-            PUT(OUT(0), i, (float)((slope) * GET(IN(2), i / a.n[1]) / (double)a.n[1]));            \
-        }                                                                                          \
-    }
-
-PAIR_SLOPE(mse_backward, 2 * (x - y))
-PAIR_SLOPE(smooth_l1_backward, x - y < -1 ? -1 : x - y > 1 ? 1 : x - y)
-PAIR_SLOPE(binary_cross_entropy_backward, 1 / (1 + exp(-x)) - y)
-
-/* x [.., n[1], n[2]] was summed over n[1]. */
-KERNEL(reduce_backward) {
-    FOR_ELEMENT(i)
-    PUT(OUT(0), i, (float)(GET(IN(0), i / a.n[2] / a.n[1] * a.n[2] + i % a.n[2]) * a.f[0]));
-}
-
 /* One value for n[1] elements each. */
 KERNEL(global_avg_pool_backward) {
     FOR_ELEMENT(i) PUT(OUT(0), i, GET(IN(0), i / a.n[1]) / (float)a.n[1]);
-}
-
-/* Of each row of n[1] elements one. */
-KERNEL(gather) {
-    FOR_ELEMENT(i) {
-        int index = I32(IN(1))[i];
-        PUT(OUT(0), i, index >= 0 && index < a.n[1] ? GET(IN(0), i * a.n[1] + index) : 0);
-    }
-}
-
-KERNEL(gather_backward) {
-    FOR_ELEMENT(i) PUT(OUT(0), i, I32(IN(1))[i / a.n[1]] == i % a.n[1] ? GET(IN(0), i / a.n[1]) : 0);
 }
 
 /* From [.., n[1], n[2]], places n[3] on along n[1], to [.., n[4], n[2]], places n[5] on; n[6] of

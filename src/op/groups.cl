@@ -1,0 +1,52 @@
+/* What kernels have in common that plain C and devices read from one text, the files *.cl beside
+ * this one. A kernel is what a group of GROUP threads does: on devices that compile it
+ * (kernel/gpu/source/device.cl) many of them at once, in plain C (plain.h) one that goes through
+ * all. Sums of a group are added in an order that GROUP fixes. `a` has numbers of the node, n and
+ * f, which its op tells (wfi_op.numbers). */
+
+/* Operands: a node's inputs from IN(0) on, its outputs from OUT(0) on. */
+#define IN(i) (i)
+#define OUT(i) (8 + (i))
+#define F32(i) OPERAND(float, i)
+#define I32(i) OPERAND(int, i)
+
+/* The element of a thread, where each has one. */
+#define ELEMENT (GROUP_INDEX * GROUP + THREAD)
+#define FOR_ELEMENT(i) long i = ELEMENT; if (i < a.n[0])
+
+/* A group for each row of n[1] elements. */
+#define ROW (GROUP_INDEX * a.n[1])
+#define FOR_COLUMN(i) for (long i = THREAD; i < a.n[1]; i += GROUP)
+
+/* ---- of n elements of IN(0) from `first` on ---- */
+
+#define FOR_ONE(i) for (long i = THREAD; i < n; i += GROUP)
+
+DEVICE double largest_of(LOCAL_POINTER double *part, ARGUMENTS, long first, long n) {
+    double max = GET(IN(0), first);
+    FOR_ONE(i) {
+        float x = GET(IN(0), first + i);
+        if (x > max) max = x;
+    }
+    return group_max(part, max);
+}
+
+DEVICE double sum_exponentials(LOCAL_POINTER double *part, ARGUMENTS, long first, long n, double max) {
+    double sum = 0;
+    FOR_ONE(i) sum += exp(GET(IN(0), first + i) - max);
+    return group_sum(part, sum);
+}
+
+DEVICE double sum_gaps(LOCAL_POINTER double *part, ARGUMENTS, long first, long n, double max) {
+    double sum = 0;
+    FOR_ONE(i) sum += max - GET(IN(0), first + i);
+    return group_sum(part, sum);
+}
+
+/* The first that is the maximum; n: none, as of what is no number. */
+DEVICE double find_largest(LOCAL_POINTER double *part, ARGUMENTS, long first, long n, double max) {
+    double found = (double)n;
+    for (long i = THREAD; i < n && found == (double)n; i += GROUP)
+        if (GET(IN(0), first + i) == max) found = (double)i;
+    return -group_max(part, -found);
+}
