@@ -246,7 +246,7 @@ static exit_status make_trainer(generation *g) {
     recipe.batch = g->block;
     wf_status status =
         wf_trainer_create(g->c->ctx, g->model, &recipe, g->plan, &config, &g->trainer);
-    if (status == WF_OK && g->c->is_root) tuned_warn(&g->c->o, wf_trainer_program(g->trainer));
+    if (status == WF_OK && g->c->is_root) tuned_warn(g->c, wf_trainer_program(g->trainer));
     if (status == WF_OK) status = wf_trainer_prepare_eval(g->trainer, 1);
     if (status == WF_OK) status = wf_trainer_load_weights(g->trainer, g->c->o.init);
     return complain_of(g->c, status);

@@ -130,8 +130,7 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "plans, with ; between them (dp=N, with zero=1, 2 and 3, and with breadth)")                 \
     X(costs, CHOICE, costs, PLAN, (TPB & ~FOR_TUNE), 0, "computed|measured", "computed",           \
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
-    X(devices, TEXT, devices, PLAN, (TPBE & ~FOR_TUNE) | FOR_GENERATE | FOR_PREDICT, 0, "LIST",    \
-      NULL,                                                                                        \
+    X(devices, TEXT, devices, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "LIST", NULL,            \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0; "        \
       "cuda:N, opencl:N: on N of the machine's GPUs, or OpenCL devices, or on those there are")    \
     X(ranks, COUNT, ranks, PLAN, FOR_PLAN | FOR_RUN | JOBS | PEER, OF_RANK, "N", "1",              \
@@ -311,7 +310,7 @@ typedef struct options {
     bool given[N_OPTIONS];
     bool has_pictures;   /* --data is a folder of them: known when it has been looked at */
     bool names_no_files; /* what is read is not trusted to have another file opened */
-    char tuned_for[200]; /* what the table of --kernels was measured on: tune_made_for; "" none */
+    char tuned_for[200]; /* what the table of --kernels was measured on: tuned_place; "" none */
     char error[600];     /* the sentence, after a function has returned false */
 } options;
 

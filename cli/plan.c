@@ -177,7 +177,7 @@ static exit_status show(cli *c, const job *j, const wf_program *p) {
         return complain_of(c, status);
     }
     wf_program_warn(p);
-    tuned_warn(&c->o, p);
+    tuned_warn(c, p);
     job_describe_chosen(j, p);
     say_missing(c, missing);
     if (wf_program_n_ranks(p) > 1) mesh_say(c, j->plan);

@@ -8,18 +8,27 @@
 
 #include <string.h>
 
+static int wants_stop(void *argument) {
+    (void)argument;
+    return interrupt_status();
+}
+
+static exit_status complain_of_tuning(const cli *c, wf_status status) {
+    return status == WF_INTERRUPTED ? complain(interrupt_status(), "interrupted")
+                                    : complain_of(c, status);
+}
+
 static exit_status measure(const cli *c, wf_tuning *tuning) {
     int n = wf_tuning_n_shapes(tuning);
-    exit_status bad = EXIT_DONE;
+    wf_status status = WF_OK;
     progress bar;
     progress_open(&bar, !c->o.quiet);
-    for (int k = 0; k < n && !bad; k++) {
+    for (int k = 0; k < n && status == WF_OK; k++) {
         progress_show(&bar, (double)k / n, wf_tuning_shape(tuning, k).shape);
-        bad = complain_of(c, wf_tuning_measure(tuning, k, c->o.repeat));
-        if (!bad && interrupt_status()) bad = complain(interrupt_status(), "interrupted");
+        status = wf_tuning_measure(tuning, k, c->o.repeat);
     }
     progress_clear(&bar);
-    return bad;
+    return complain_of_tuning(c, status);
 }
 
 static json_t *row_json(const wf_tuning *tuning, int number) {
@@ -73,17 +82,20 @@ static void warn_empty(const cli *c) {
 
 static exit_status tune(cli *c, const job *j) {
     wf_tuning *tuning;
-    char name[100];
-    wf_status status = wf_tuning_create(c->ctx, j->model, &c->o.recipe, j->plan, &tuning);
-    if (status != WF_OK) return complain_of(c, status);
+    tuned_place here;
+    wf_status status = tuned_here(c, c->o.recipe.n_threads, &here);
+    if (status == WF_OK)
+        status =
+            wf_tuning_create(c->ctx, j->model, &c->o.recipe, j->plan, wants_stop, NULL, &tuning);
+    if (status != WF_OK) return complain_of_tuning(c, status);
     effort begin = effort_now(), spent;
     exit_status bad = measure(c, tuning);
     json_t *rows = json_array();
     for (int k = 0; k < wf_tuning_n_shapes(tuning) && !bad; k++)
         json_array_append_new(rows, row_json(tuning, k));
     json_t *table = json_pack("{s:i, s:s, s:s, s:s, s:i, s:o}", "weft_kernels", TUNED_VERSION,
-                              "weft", WEFT_VERSION, "processor", processor_name(name), "library",
-                              wf_info_library(0), "threads", c->o.recipe.n_threads, "rows", rows);
+                              "weft", WEFT_VERSION, "processor", here.processor, "library",
+                              here.library, "threads", here.n_threads, "rows", rows);
     if (!bad && !wf_tuning_n_shapes(tuning)) warn_empty(c);
     if (!bad) say_table(c, tuning);
     wf_tuning_destroy(tuning);

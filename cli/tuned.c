@@ -3,6 +3,7 @@
 #include "processor.h"
 #include "text.h"
 
+#include <limits.h>
 #include <string.h>
 
 static const char *text_of(const json_t *object, const char *key) {
@@ -30,10 +31,38 @@ static bool add_row(options *o, const json_t *row, size_t number, const char *wh
                         where, sizeof o->recipe.tuned.text - 1);
 }
 
-static void say_made_for(char *text, size_t bytes, const char *library, const char *processor,
-                         long long n_threads) {
-    snprintf(text, bytes, "%.80s, %.80s, %lld thread%s", library, processor, n_threads,
-             n_threads == 1 ? "" : "s");
+static void say_place(char *text, size_t bytes, const tuned_place *p) {
+    snprintf(text, bytes, "%.80s, %.80s, %d thread%s", p->library, p->processor, p->n_threads,
+             p->n_threads == 1 ? "" : "s");
+}
+
+/* Of "2 devices: 0 NAME, 1 NAME; LIBRARY". */
+static void read_place(const char *text, tuned_place *out) {
+    const char *name = strstr(text, ": 0 "), *library = strstr(text, "; ");
+    name = name ? name + 4 : text;
+    library = library ? library + 2 : text + strlen(text);
+    const char *next = strstr(name, ", 1 "), *end = next && next < library ? next : library - 2;
+    snprintf(out->processor, sizeof out->processor, "%.*s", (int)(end - name), name);
+    snprintf(out->library, sizeof out->library, "%s", library);
+}
+
+wf_status tuned_here(const cli *c, int n_threads, tuned_place *out) {
+    char kind[WF_DEVICE_NAME_BYTES] = "cpu", text[600];
+    if (c->o.devices) {
+        wf_status status = wf_devices_name(c->ctx, c->o.devices, 0, kind);
+        if (status != WF_OK) return status;
+        kind[strcspn(kind, ":")] = 0;
+    }
+    *out = (tuned_place){.n_threads = 1};
+    if (strcmp(kind, "cpu")) {
+        wf_status status = wf_info_devices(c->ctx, kind, text, sizeof text);
+        if (status == WF_OK) read_place(text, out);
+        return status;
+    }
+    out->n_threads = n_threads;
+    processor_name(out->processor);
+    snprintf(out->library, sizeof out->library, "%s", wf_info_library(0));
+    return WF_OK;
 }
 
 bool tuned_of_table(options *o, const json_t *root, const char *where) {
@@ -51,15 +80,21 @@ bool tuned_of_table(options *o, const json_t *root, const char *where) {
         if (!add_row(o, json_array_get(rows, k), k, where)) return false;
     o->recipe.kernels = WF_KERNELS_FAST;
     o->given[OPT_tuned] = true;
-    say_made_for(o->tuned_for, sizeof o->tuned_for, library, processor, (long long)n_threads);
+    tuned_place place = {.n_threads = (int)(n_threads < INT_MAX ? n_threads : INT_MAX)};
+    snprintf(place.processor, sizeof place.processor, "%s", processor);
+    snprintf(place.library, sizeof place.library, "%s", library);
+    say_place(o->tuned_for, sizeof o->tuned_for, &place);
     return true;
 }
 
-void tuned_warn(const options *o, const wf_program *program) {
+void tuned_warn(const cli *c, const wf_program *program) {
+    const options *o = &c->o;
     const wf_recipe *recipe = wf_program_recipe(program);
-    char name[100], own[sizeof o->tuned_for];
-    say_made_for(own, sizeof own, wf_info_library(0), processor_name(name), recipe->n_threads);
-    if (*o->tuned_for && strcmp(o->tuned_for, own))
+    tuned_place here;
+    char own[sizeof o->tuned_for] = "";
+    if (*o->tuned_for && tuned_here(c, recipe->n_threads, &here) == WF_OK)
+        say_place(own, sizeof own, &here);
+    if (*own && strcmp(o->tuned_for, own))
         complain(EXIT_DONE,
                  "the table of --kernels was measured with %s, and this is %s: what it chooses may "
                  "be slower than the usual, and what there is not here is computed as usual",

@@ -4,13 +4,23 @@
 
 #include "options.h"
 
+struct cli;
+
 #define TUNED_VERSION 1 /* of the tables */
 
 /* Takes over what the table, which is not trusted, has computed in another way than the usual one:
  * `tuned` of the recipe. `where` names it in errors. */
 bool tuned_of_table(options *o, const json_t *root, const char *where);
-/* Says so, if the table was measured on another processor, with another library or with other
- * threads than the program has, or none of its kernels is computed in another way by it. */
-void tuned_warn(const options *o, const wf_program *program);
+/* Where a table is measured, or used: on a CPU, or the first device of another kind. */
+typedef struct tuned_place {
+    char processor[100], library[450];
+    int n_threads; /* of other devices 1 */
+} tuned_place;
+
+/* Errors: UNSUPPORTED: there is no such device here. */
+wf_status tuned_here(const struct cli *c, int n_threads, tuned_place *out);
+/* Says so, if the table was measured in another place than the program is for, or none of its
+ * kernels is computed in another way by it. */
+void tuned_warn(const struct cli *c, const wf_program *program);
 
 #endif

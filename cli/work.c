@@ -105,7 +105,7 @@ wf_status job_trainer(const job *j, wf_trainer **trainer_out) {
             recipe.n_micro * job_eval_samples(j, j->about.n_test ? WF_DATA_TEST : WF_DATA_TRAIN);
     wf_status status =
         wf_trainer_create(j->c->ctx, j->model, &recipe, j->plan, &config, trainer_out);
-    if (status == WF_OK && j->c->is_root) tuned_warn(o, wf_trainer_program(*trainer_out));
+    if (status == WF_OK && j->c->is_root) tuned_warn(j->c, wf_trainer_program(*trainer_out));
     if (status == WF_OK && !config.forward_only) status = describe_files(j, *trainer_out);
     if (status == WF_OK && !config.forward_only)
         job_describe_chosen(j, wf_trainer_program(*trainer_out));

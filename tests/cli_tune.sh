@@ -113,4 +113,21 @@ train="train $gpt --steps 2 --optimizer adam"
     # A way that there is not is computed as usual.
     [[ $(sha $train --tuned "$(nth 0 "$folder/gpt.ways" | sed 's/=[a-z_]*:/=nowhere:/g')") == "$(sha $train)" ]] || fail "what there is not changes the bits"
 }
+
+# ---- a signal ends it, long before its rounds are done, wherever it is: before shapes, in one of them ----
+for model in "resnet50 --image 224 --batch 8" "gpt2-tiny --tokens 8 --batch 4"; do
+    # shellcheck disable=SC2086
+    "$WEFT" tune --model $model --data synthetic --threads 1 --repeat 1000000000 --out "$folder/none.json" >"$folder/out" 2>"$folder/said" &
+    until_true_of $! grep -q "^plan " "$folder/out" || fail "weft tune does not begin: $(cat "$folder/said")"
+    sleep 0.5
+    begin=${EPOCHREALTIME/./}
+    kill -INT $!
+    until_true is_gone $! || { fail "SIGINT does not end weft tune"; kill -KILL $!; }
+    wait $!
+    [[ $? == 130 ]] || fail "weft tune --model $model ends otherwise at SIGINT: $(cat "$folder/said")"
+    took_ms=$(((${EPOCHREALTIME/./} - begin) / 1000))
+    echo "weft tune --model $model: $took_ms ms after SIGINT it has ended"
+    grep -q "weft: interrupted" "$folder/said" || fail "it does not say why: $(cat "$folder/said")"
+    [[ ! -e $folder/none.json ]] || fail "half a table is left"
+done
 finish

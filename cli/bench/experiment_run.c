@@ -165,7 +165,7 @@ static wf_status run_row(experiment *e, row *r, double *seconds_out, double *los
     bool taken = take_one_core(r, &cores);
     status = wf_trainer_create(e->c->ctx, e->j.model, &recipe, plan, &config, &trainer);
     if (status == WF_OK && r == e->rows && !r->seconds.n)
-        tuned_warn(&e->c->o, wf_trainer_program(trainer));
+        tuned_warn(e->c, wf_trainer_program(trainer));
     if (status == WF_OK) status = run_batches(e, r, trainer, seconds_out, loss_out);
     if (status == WF_OK && !r->seconds.n) status = describe(r, plan, trainer);
     wf_trainer_destroy(trainer);

@@ -333,6 +333,7 @@ static void sum_bias(const job *j) {
 
 static wfi_cuda_enum run(void *self) {
     job *j = self;
+    take_time((long long)j->algo.number);
     j->from_a = STAND_IN_MEMORY(j->from_a);
     j->from_b = STAND_IN_MEMORY(j->from_b);
     j->to = STAND_IN_MEMORY(j->to);

@@ -268,6 +268,7 @@ static size_t size_of(const tensor *t) {
 
 static wfi_cuda_enum run(void *self) {
     job *j = self;
+    take_time(j->algo);
     j->image = STAND_IN_MEMORY(j->image);
     j->weight = STAND_IN_MEMORY(j->weight);
     j->out = STAND_IN_MEMORY(j->out);

@@ -18,6 +18,7 @@
  *   STAND_IN_DELAY_US    the longest delay of a stream's; 100
  *   STAND_IN_SEED        of delays
  *   STAND_IN_COMPILE     0: kernels do not compile
+ *   STAND_IN_SLOW        which algorithm of a library takes 50 ms more
  * What a process has not given back when it ends is said on its standard error, unless a GPU hangs.
  */
 #ifndef STAND_IN_H
