@@ -70,7 +70,7 @@ static void offer_value(const char *word, const char *at, option_id id) {
     if (id == OPT_plan) offer_plan(word, part);
     if (id == OPT_plan && part == at) offer_list(word, at, "auto");
     if (id == OPT_devices) offer_list(word, part, "cpu");
-    if (id == OPT_wire) offer_list(word, part, "shm|mpi|auto|inproc");
+    if (id == OPT_wire) offer_list(word, part, "shm|mpi|nccl|auto|inproc");
     if (id == OPT_data) offer_list(word, at, "synthetic|fashion-mnist");
     if (id == OPT_n_micro) offer_list(word, at, "auto");
     bool is_path = strstr(about.argument, "FILE") || strstr(about.argument, "DIR") ||

@@ -186,7 +186,8 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
     X(wire, TEXT, wire, RUN, JOBS | FOR_BENCH_ALLREDUCE, 0, "WIRE", NULL,                          \
       "how processes reach each other: shm (shared memory), mpi (messages through an MPI "         \
       "library) or "                                                                               \
-      "auto, which is mpi if they are on several machines; bench allreduce: inproc: ranks are "    \
+      "auto, which is mpi if they are on several machines; nccl: the same, and between CUDA GPUs " \
+      "NCCL; bench allreduce: inproc: ranks are "                                                  \
       "threads; shm: processes; mpi: processes of mpirun (inproc,shm)")                            \
     X(memory, CHOICE, memory, RUN, FOR_BENCH_ALLREDUCE, 0, "shared|plain", "shared",               \
       "buffers that the other ranks can read, or any")                                             \

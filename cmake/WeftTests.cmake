@@ -107,7 +107,8 @@ weft_add_stand_in(stand_in_cuda libcuda.so.1 ${PROJECT_SOURCE_DIR}/tests/stand_i
 weft_add_stand_in(stand_in_nvrtc libnvrtc.so.13 ${PROJECT_SOURCE_DIR}/tests/stand_in/nvrtc.c)
 weft_add_stand_in(stand_in_cublaslt libcublasLt.so.13 ${PROJECT_SOURCE_DIR}/tests/stand_in/cublaslt.c)
 weft_add_stand_in(stand_in_cudnn libcudnn.so.9 ${PROJECT_SOURCE_DIR}/tests/stand_in/cudnn.c)
-foreach(library IN ITEMS stand_in_cublaslt stand_in_cudnn) # they queue on the driver's streams
+weft_add_stand_in(stand_in_nccl libnccl.so.2 ${PROJECT_SOURCE_DIR}/tests/stand_in/nccl.c)
+foreach(library IN ITEMS stand_in_cublaslt stand_in_cudnn stand_in_nccl) # they queue on the driver's streams
   target_link_libraries(${library} PRIVATE stand_in_cuda)
 endforeach()
 

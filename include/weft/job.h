@@ -41,7 +41,8 @@ typedef struct wf_job_config {
     const char *token; /* tcp: that of the store; NULL: WEFT_TOKEN */
     /* How the ranks reach each other afterwards: "shm", shared memory; "mpi", and then that
      * library's mpirun has started them, and init is NULL or env://; "auto" or NULL: shm, or mpi if
-     * env:// says that they are on several machines. */
+     * env:// says that they are on several machines; "nccl": the same, but what trainers' ranks
+     * read of each other goes between their GPUs, by NCCL; all devices are CUDA's then. */
     const char *wire;
 } wf_job_config;
 

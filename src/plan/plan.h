@@ -100,6 +100,7 @@ struct wf_plan {
     wf_costs *costs;          /* NULL: computed from the graph */
     wfi_rank_device *devices; /* [n_devices] by rank; 0: all are on WFI_DEFAULT_DEVICE */
     int n_devices;
+    bool stages_at_once; /* what a rank stages in one phase is there at once, side by side */
 };
 
 /* Where its ranks are; it becomes the plan's. Ranks as processes see of each other's memory what is

@@ -240,16 +240,31 @@ int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_
     return n_all;
 }
 
+static int64_t staged_end(const wfi_reduce_step *step) {
+    return (step->slot + 1) * (step->end - step->begin);
+}
+
+/* A sum ends what was staged for it. */
+int64_t wfi_change_staged_by(const wf_program *p, const wfi_reduce_step *steps, int32_t k) {
+    bool is_last =
+        k > 0 && steps[k].kind != WFI_REDUCE_STAGE && steps[k - 1].kind == WFI_REDUCE_STAGE;
+    return p->plan->stages_at_once && is_last ? staged_end(&steps[k - 1]) : 0;
+}
+
 size_t wfi_change_staged_bytes(const wf_program *p, const wfi_instruction *now) {
     wfi_reduce_step *steps = p->steps;
     int32_t own = wfi_group_find(&p->groups[now->group], now->rank);
     int64_t most = 0;
-    for (int32_t r = 0; r < wfi_n_moved(p, now); r++)
-        for (int32_t phase = 0; phase < wfi_change_n_phases(p, now); phase++) {
+    for (int32_t phase = 0; phase < wfi_change_n_phases(p, now); phase++) {
+        int64_t begin = 0;
+        for (int32_t r = 0; r < wfi_n_moved(p, now); r++) {
             int32_t n = wfi_change_steps(p, now, own, r, phase, steps);
-            for (int32_t k = 0; k < n; k++)
+            for (int32_t k = 0; k < n; k++) {
                 if (steps[k].kind == WFI_REDUCE_STAGE)
-                    most = wfi_max_i64(most, (steps[k].slot + 1) * (steps[k].end - steps[k].begin));
+                    most = wfi_max_i64(most, begin + staged_end(&steps[k]));
+                begin += wfi_change_staged_by(p, steps, k);
+            }
         }
+    }
     return (size_t)most * sizeof(float);
 }

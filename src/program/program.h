@@ -305,8 +305,11 @@ int32_t wfi_change_n_phases(const wf_program *p, const wfi_instruction *now);
 enum { WFI_STEPS_A_MEMBER = 3 };
 int32_t wfi_change_steps(const wf_program *p, const wfi_instruction *now, int32_t own, int32_t r,
                          int32_t phase, wfi_reduce_step *steps);
-/* Bytes that a member stages of others' pieces: of one after the other, so the largest counts. */
+/* Bytes that a member stages of others' pieces: of one step after the other, so the largest counts,
+ * unless the plan stages a phase's at once. */
 size_t wfi_change_staged_bytes(const wf_program *p, const wfi_instruction *now);
+/* So many elements later than for steps[k] the staging begins for the step behind it. */
+int64_t wfi_change_staged_by(const wf_program *p, const wfi_reduce_step *steps, int32_t k);
 
 /* Of a thing that a change moves: some of its bytes, and the member whose part they are. */
 typedef struct wfi_piece {

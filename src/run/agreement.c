@@ -45,7 +45,8 @@ static void add_configuration(wfi_text *statement, const wf_trainer *t) {
                  {"forward_only", t->forward_only},
                  {"keep_gradients", t->keep_gradients},
                  {"save_async", t->save_async},
-                 {"trace", t->traces}};
+                 {"trace", t->traces},
+                 {"--wire nccl", wfi_control_wires_devices(t->job)}};
     for (size_t k = 0; k < WFI_COUNT(flags); k++)
         wfi_setting_add(statement, flags[k].name, "%d", flags[k].is_set);
     wfi_setting_add(statement, "shard_bytes", "%zu", t->shard_bytes);

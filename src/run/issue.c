@@ -15,6 +15,7 @@ wf_status wfi_issue_touch(const wfi_executor *e, const wfi_reference *reference,
                           size_t bytes, int access) {
     if (e->happens) WF_TRY(wfi_happens_touch(e->happens, reference, offset, bytes, access));
     if (e->reads && access & WFI_READ) WF_TRY(wfi_reads_read(e->reads, reference, offset, bytes));
+    if (e->reads && access & WFI_WRITE) wfi_reads_write(e->reads, reference, offset);
     return WF_OK;
 }
 

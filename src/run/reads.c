@@ -1,6 +1,7 @@
 #include "run/reads.h"
 
 #include "comm/transport/transport.h"
+#include "run/batches.h"
 
 #include <string.h>
 
@@ -40,6 +41,7 @@ struct wfi_reads {
     const wf_program *p;
     const wfi_worker *workers, *local;
     wfi_transport *transport; /* NULL: processes see each other's bounce buffers */
+    wfi_batches *batches;     /* not NULL: a wire between devices moves what is read */
     /* [n_ranks] tasks that its bounce buffer has been given in this step; and ever before. Of what
      * this rank reads of such buffers, which task of the step has brought it. */
     int32_t *n_bounced, *brought;
@@ -76,6 +78,7 @@ wf_status wfi_reads_create(const wf_program *p, const wfi_worker *workers, wfi_r
     c->n_bounced = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *c->n_bounced, LIST);
     c->first_bounced = wfi_alloc(p->ctx, (size_t)p->n_ranks, sizeof *c->first_bounced, LIST);
     *reads_out = c;
+    WF_TRY(wfi_batches_create(p->ctx, workers, p->n_ranks, &c->batches));
     return c->tracks && c->n_bounced && c->first_bounced ? WF_OK : WF_NO_MEMORY;
 }
 
@@ -94,13 +97,15 @@ void wfi_reads_destroy(wfi_reads *c) {
     wfi_free(c->p->ctx, c->n_bounced);
     wfi_free(c->p->ctx, c->first_bounced);
     wfi_free(c->p->ctx, c->brought);
+    wfi_batches_destroy(c->batches);
     wfi_free(c->p->ctx, c);
 }
 
 void wfi_reads_begin(wfi_reads *c) {
     forget_clocks(c);
     c->n_puts = c->n_tasks = c->n_awaited = c->n_brought = 0;
-    for (int32_t r = 0; r < c->p->n_ranks; r++) {
+    if (c->batches) wfi_batches_begin(c->batches);
+    for (int32_t r = 0; r < c->p->n_ranks && !c->batches; r++) {
         wfi_stream_queue *bounce = c->workers[r].bounce;
         if (!bounce) continue;
         c->first_bounced[r] = wfi_stream_record(bounce).epoch;
@@ -247,17 +252,56 @@ static wf_status send(wfi_reads *c, const wfi_worker *owner, const wfi_worker *r
     return WF_OK;
 }
 
+/* ---- a wire between devices ---- */
+
+void wfi_reads_phase(wfi_reads *c) {
+    if (c && c->tracks) wfi_batches_phase(c->batches);
+}
+
+bool wfi_reads_moves(const wfi_reads *c, int32_t rank) {
+    return c && c->batches && !c->workers[rank].is_local;
+}
+
+/* Listed: of this process's rank has happened what its own streams did before the task, or what the
+ * reader knows of. */
+static wf_status list_moved(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader,
+                            size_t at, size_t bytes) {
+    const track *t = track_of(c, c->now);
+    int32_t need[WFI_N_STREAMS];
+    memcpy(need, t->clock.done, sizeof need);
+    if (reader->is_local) need[c->p->instructions[c->now].stream] = t->n_tasks - 1;
+    return wfi_batches_list(c->batches, owner, reader, need, at, bytes);
+}
+
+static wf_status move(wfi_reads *c, const wfi_worker *owner, const wfi_worker *reader, int stream,
+                      size_t at, size_t bytes) {
+    wfi_event moved;
+    c->has_received = reader->is_local;
+    if (c->tracks) return list_moved(c, owner, reader, at, bytes);
+    if (!owner->is_local && !reader->is_local) return WF_OK;
+    WF_TRY(wfi_batches_move(c->batches, &moved));
+    return reader->is_local ? wfi_stream_wait(c->local->streams[stream], moved) : WF_OK;
+}
+
+void wfi_reads_write(wfi_reads *c, const wfi_reference *reference, size_t offset) {
+    const wfi_block *block = &c->p->blocks[reference->block];
+    if (!c->batches || !c->has_received) return;
+    if (c->tracks) wfi_batches_write(c->batches, block->offset + reference->offset + offset);
+    c->has_received = false;
+}
+
 wf_status wfi_reads_read(wfi_reads *c, const wfi_reference *reference, size_t offset,
                          size_t bytes) {
     const wfi_block *block = &c->p->blocks[reference->block];
     const wfi_instruction *now = &c->p->instructions[c->now];
     const wfi_worker *owner = &c->workers[block->rank], *reader = &c->workers[now->rank];
     int stream = (int)now->stream;
+    size_t at = block->offset + reference->offset + offset;
     if (owner == reader || !bytes) return WF_OK;
+    if (c->batches) return move(c, owner, reader, stream, at, bytes);
     if (c->tracks) WF_TRY(list_bounced(c, owner, reader));
     if (!owner->is_local && !reader->is_local) return WF_OK;
     if (c->tracks) return owner->is_local ? list_put(c, stream) : WF_OK;
-    size_t at = block->offset + reference->offset + offset;
     if (owner->is_local) return send(c, owner, reader, stream, block->space, at, bytes);
     if (!c->transport) return await_bounced(c, owner, stream);
     c->has_received = true;
@@ -267,12 +311,12 @@ wf_status wfi_reads_read(wfi_reads *c, const wfi_reference *reference, size_t of
 
 wf_status wfi_reads_arrive(wfi_reads *c, int32_t i) {
     int stream = (int)c->p->instructions[i].stream;
-    if (!c->has_received) return WF_OK;
+    if (!c->has_received || c->batches) return WF_OK;
     return wfi_stream_wait(c->local->streams[stream], wfi_transport_arrival(c->transport, stream));
 }
 
 wf_status wfi_reads_end(const wfi_reads *c) {
     for (int s = 0; s < WFI_N_STREAMS && c->transport; s++)
         WF_TRY(wfi_event_wait(wfi_transport_departure(c->transport, s)));
-    return WF_OK;
+    return wfi_batches_end(c->batches);
 }

@@ -12,7 +12,9 @@
  *
  * Of a device whose memory its own process alone sees (wfi_worker.bounce) the bytes are first
  * brought to a bounce buffer. Processes that share memory see that buffer, so nothing is sent, and
- * a task waits for the owner's stream of such copies, which are as many in every step.
+ * a task waits for the owner's stream of such copies, which are as many in every step. Where the
+ * job has a wire between devices, that moves the bytes to where the task would have copied them to
+ * (batches.h).
  */
 #ifndef WFI_READS_H
 #define WFI_READS_H
@@ -32,10 +34,16 @@ wf_status wfi_reads_task(wfi_reads *reads, int32_t i);
 /* ... which reads `bytes` bytes, `offset` after the begin of the reference. */
 wf_status wfi_reads_read(wfi_reads *reads, const wfi_reference *reference, size_t offset,
                          size_t bytes);
+/* ... and writes there. */
+void wfi_reads_write(wfi_reads *reads, const wfi_reference *reference, size_t offset);
 /* The stream waits for what that task reads of others. */
 wf_status wfi_reads_arrive(wfi_reads *reads, int32_t i);
 /* Listed: the stream of instruction i waits for the first tasks of another. */
 void wfi_reads_wait(wfi_reads *reads, int32_t i, const wfi_stream_queue *other, uint64_t n_tasks);
+/* Tasks follow that do not wait for each other. NULL is allowed, as below. */
+void wfi_reads_phase(wfi_reads *reads);
+/* Whether what tasks copy of that rank's memory is where they would copy it to, when they begin. */
+bool wfi_reads_moves(const wfi_reads *reads, int32_t rank);
 /* All tasks of the step are done: waits until the network has let go of what was put in it. */
 wf_status wfi_reads_end(const wfi_reads *reads);
 

@@ -43,6 +43,7 @@ static bool is_last(const phase *f) {
 typedef struct gradient {
     const phase *f;
     int32_t reference;
+    int64_t staged_at; /* element where the staging begins */
 } gradient;
 
 static const wfi_reference *reference_of(const gradient *g, int32_t replica, wfi_window window) {
@@ -56,7 +57,10 @@ static const wfi_reference *reference_of(const gradient *g, int32_t replica, wfi
 static char *address(const void *self, int32_t replica, wfi_window window, int64_t at) {
     const gradient *g = self;
     const wfi_reference *r = reference_of(g, replica, window);
-    if (window == WFI_WINDOW_STAGING) wfi_executor_touch(g->f->e, r);
+    if (window == WFI_WINDOW_STAGING) {
+        wfi_executor_touch(g->f->e, r);
+        at += g->staged_at;
+    }
     return (char *)wfi_executor_at(g->f->e, r) + (size_t)at * sizeof(float);
 }
 
@@ -75,21 +79,25 @@ static wf_status fetch(const gradient *g, wfi_stream_queue *stream, const wfi_re
     wfi_access from, to;
     (void)wfi_reduce_access(&g->f->part, step, 0, &from);
     (void)wfi_reduce_access(&g->f->part, step, 1, &to);
-    return wfi_memory_fetch(
-        stream, address(g, to.rank, to.window, to.begin), device_of(g->f, from.rank),
-        address(g, from.rank, from.window, from.begin), (size_t)from.n * sizeof(float));
+    const wfi_instruction *owner = &g->f->e->p->instructions[g->f->members[from.rank]];
+    void *address_to = address(g, to.rank, to.window, to.begin);
+    if (wfi_reads_moves(g->f->e->reads, owner->rank)) return WF_OK;
+    return wfi_memory_fetch(stream, address_to, device_of(g->f, from.rank),
+                            address(g, from.rank, from.window, from.begin),
+                            (size_t)from.n * sizeof(float));
 }
 
-static wf_status run_steps(const phase *f, const gradient *g, const wfi_reduce_step *steps,
-                           int32_t n) {
+static wf_status run_steps(const phase *f, gradient *g, const wfi_reduce_step *steps, int32_t n) {
     static const wfi_arithmetic sums = {.dtype = WF_F32, .op = WF_SUM};
     const wfi_step_memory memory = {.arithmetic = &sums, .address = address, .self = g};
     const wfi_worker *w = &f->e->workers[f->now->rank];
     wfi_stream_queue *stream = w->streams[f->now->stream];
-    for (int32_t k = 0; k < n; k++)
+    for (int32_t k = 0; k < n; k++) {
         WF_TRY(is_far(f, &steps[k])
                    ? fetch(g, stream, &steps[k])
                    : w->backend->collective_step(stream, &memory, &f->part, &steps[k]));
+        g->staged_at += wfi_change_staged_by(f->e->p, steps, k);
+    }
     return WF_OK;
 }
 
@@ -100,10 +108,10 @@ static wf_status run_phase(void *self, void *argument) {
     wfi_reduce_step steps[WFI_STEPS_A_MEMBER * WFI_MAX_RANKS];
     wfi_executor_delay(e, i);
     if (f.part.phase == 0) wfi_executor_begin(e, i);
-    for (int32_t r = 0; r < f.n_units; r++) {
-        wfi_executor_touch(e, &f.now->references[r]);
-        int32_t n = list_steps(&f, r, steps);
-        WF_TRY(run_steps(&f, &(gradient){&f, r}, steps, n));
+    for (gradient g = {.f = &f}; g.reference < f.n_units; g.reference++) {
+        wfi_executor_touch(e, &f.now->references[g.reference]);
+        int32_t n = list_steps(&f, g.reference, steps);
+        WF_TRY(run_steps(&f, &g, steps, n));
     }
     if (is_last(&f)) wfi_executor_end(e, i);
     return wfi_executor_check(e, i);
@@ -113,19 +121,24 @@ static wf_status run_phase(void *self, void *argument) {
 
 static wf_status touch_step(const phase *f, const gradient *g, const wfi_reduce_step *step) {
     wfi_access a;
-    for (int32_t i = 0; wfi_reduce_access(&f->part, step, i, &a); i++)
+    for (int32_t i = 0; wfi_reduce_access(&f->part, step, i, &a); i++) {
+        int64_t begin = a.begin + (a.window == WFI_WINDOW_STAGING ? g->staged_at : 0);
         WF_TRY(wfi_issue_touch(f->e, reference_of(g, a.rank, a.window),
-                               (size_t)a.begin * sizeof(float), (size_t)a.n * sizeof(float),
+                               (size_t)begin * sizeof(float), (size_t)a.n * sizeof(float),
                                a.writes ? WFI_WRITE : WFI_READ));
+    }
     return WF_OK;
 }
 
 static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
     phase f = find_phase(e, i, number);
     wfi_reduce_step steps[WFI_STEPS_A_MEMBER * WFI_MAX_RANKS];
-    for (int32_t r = 0; r < f.n_units; r++) {
-        int32_t n = list_steps(&f, r, steps);
-        for (int32_t k = 0; k < n; k++) WF_TRY(touch_step(&f, &(gradient){&f, r}, &steps[k]));
+    for (gradient g = {.f = &f}; g.reference < f.n_units; g.reference++) {
+        int32_t n = list_steps(&f, g.reference, steps);
+        for (int32_t k = 0; k < n; k++) {
+            WF_TRY(touch_step(&f, &g, &steps[k]));
+            g.staged_at += wfi_change_staged_by(e->p, steps, k);
+        }
     }
     return WF_OK;
 }
@@ -135,6 +148,7 @@ static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {
 wf_status wfi_issue_phase(wfi_executor *e, int32_t at, int32_t number) {
     static const wfi_work work = {run_phase, touch_phase};
     const int32_t *group = e->p->order + at;
+    wfi_reads_phase(e->reads);
     for (int32_t m = 0; m < e->n_group[group[0]]; m++)
         WF_TRY(wfi_issue(e, group[m], number, &work));
     return WF_OK;

@@ -27,6 +27,7 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
             list.n, wf_plan_text(t->plan), n_ranks, n_ranks == 1 ? "" : "s", replicas,
             list.kinds[0]->name, n_ranks);
     WF_TRY(wfi_plan_set_devices(t->plan, &list, t->job != NULL));
+    t->plan->stages_at_once = t->job && wfi_control_wires_devices(t->job);
     if (n_ranks > WFI_MAX_RANKS)
         return wfi_fail(t->ctx, WF_UNSUPPORTED, "%d ranks in one process; it takes at most %d",
                         n_ranks, WFI_MAX_RANKS);
@@ -64,6 +65,16 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     t->stall.n_workers = n_ranks;
     if (t->job) WF_TRY(wfi_control_reset(t->job, t->place));
     return wfi_trainer_barrier(t, "begin");
+}
+
+static wf_status open_wire(wf_trainer *t) {
+    if (t->n_workers == 1 || !t->job || !wfi_control_wires_devices(t->job)) return WF_OK;
+    wfi_worker *own = &t->workers[wf_job_rank(t->job)];
+    WF_TRY(wfi_device_wire_open(t->job, own->device, own->bounce, &own->wire));
+    for (int r = 0; r < t->n_workers; r++)
+        if (!t->workers[r].is_local)
+            wfi_remote_stream_count(t->workers[r].bounce, wfi_stream_record(own->bounce).epoch);
+    return WF_OK;
 }
 
 /* ---- programs ---- */
@@ -179,6 +190,7 @@ static wf_status create_all(wf_trainer *t, const wf_model *model, const wf_recip
     if (t->job) WF_TRY(wfi_trainer_compare_recipe(t));
     if (t->job) WF_TRY(wfi_trainer_check_job(t));
     WF_TRY(create_workers(t, config, list, shift_bytes));
+    WF_TRY(open_wire(t));
     wfi_ready *first;
     WF_TRY(wfi_trainer_ready(t, config->forward_only ? WF_PROGRAM_FORWARD : WF_PROGRAM_TRAIN,
                              t->recipe.batch, &first));

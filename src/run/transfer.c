@@ -32,9 +32,10 @@ static wf_status copy_received(void *self, void *argument) {
     wfi_executor_delay(e, i);
     wfi_executor_begin(e, i);
     void *to = wfi_executor_touch(e, &receive->references[0]);
-    WF_TRY(wfi_memory_fetch(
-        e->workers[receive->rank].streams[receive->stream], to, e->workers[send->rank].device,
-        wfi_executor_touch(e, &send->references[0]), receive->references[0].bytes));
+    if (!wfi_reads_moves(e->reads, send->rank))
+        WF_TRY(wfi_memory_fetch(
+            e->workers[receive->rank].streams[receive->stream], to, e->workers[send->rank].device,
+            wfi_executor_touch(e, &send->references[0]), receive->references[0].bytes));
     wfi_executor_end(e, i);
     return wfi_executor_check(e, i);
 }
@@ -55,6 +56,7 @@ static wf_status transfer_pair(wfi_executor *e, int32_t at) {
     WF_TRY(wfi_issue_depends(e, receive, receive));
     WF_TRY(wfi_issue_depends(e, receive, send));
     WF_TRY(wfi_issue_wait(e, receive, wfi_executor_event(e, send, 1))); /* earlier sends */
+    wfi_reads_phase(e->reads);
     WF_TRY(wfi_issue(e, receive, 0, &copy));
     /* The send is a task of its own stream, too: what comes later there, to whatever
      * rank, may count on it and on all that it waited for. */

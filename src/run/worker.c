@@ -92,6 +92,7 @@ static void take_arena(wfi_worker *w, wfi_space space, char *base, size_t bytes)
 }
 
 void wfi_worker_destroy(wfi_worker *w) {
+    wfi_device_wire_close(w->wire);
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_destroy(w->streams[s]);
     wfi_stream_destroy(w->bounce);
     for (int s = 0; s < WFI_N_SPACES; s++) release_arena(w, (wfi_space)s);

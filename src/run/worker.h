@@ -4,6 +4,7 @@
 
 #include "comm/job/control.h"
 #include "comm/transport/remote.h"
+#include "comm/wire/device_wire.h"
 #include "device/list.h"
 #include "program/program.h"
 #include "run/observer.h"
@@ -29,6 +30,9 @@ typedef struct wfi_worker {
      * own (reads.h). Elsewhere the buffer is that rank's arena. */
     wfi_stream_queue *bounce;
     char *bounce_buffer;
+    /* Of the local rank, where the job has one: goes on the stream `bounce`, and only what the host
+     * reads uses the buffer (batches.h). */
+    wfi_device_wire *wire;
     wfi_arena arenas[WFI_N_SPACES];
     /* What all processes have agreed that it has at least, known of those that are elsewhere, too.
      */

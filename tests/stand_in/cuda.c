@@ -276,6 +276,10 @@ static bool reaches(const struct CUctx_st *context, CUdeviceptr address, size_t 
     return a && __atomic_load_n(&context->peers, __ATOMIC_RELAXED) >> a->device & 1;
 }
 
+int stand_in_device(void) {
+    return current() ? current()->device : -1;
+}
+
 bool stand_in_reaches(CUdeviceptr address, size_t bytes) {
     return current() && reaches(current(), address, bytes);
 }

@@ -42,6 +42,9 @@ STAND_IN_API wfi_cuda_enum stand_in_queue(CUstream stream, wfi_cuda_enum (*run)(
 /* Whether [address, address + bytes) is memory that the GPU of the current context reaches. */
 STAND_IN_API bool stand_in_reaches(CUdeviceptr address, size_t bytes);
 
+/* Which GPU the current context is on; -1: there is none. */
+STAND_IN_API int stand_in_device(void);
+
 /* ---- of its kernels, weft's own source (kernels.c) ---- */
 
 /* As kernel/gpu/source/device.cl has it. */

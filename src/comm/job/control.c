@@ -23,6 +23,10 @@ int64_t wfi_control_timeout_ms(const wfi_control *c) {
     return c->timeout_ms;
 }
 
+bool wfi_control_wires_devices(const wfi_control *c) {
+    return c->wires_devices;
+}
+
 bool wfi_control_is_here(const wfi_control *c, int rank) {
     const wfi_control_rank *ranks = c->shared->ranks;
     return wfi_control_is_local(c, rank) && wfi_control_pid_of(c, rank) == ranks[c->rank].pid;

@@ -52,6 +52,9 @@ void wfi_control_abandon(wfi_control *control);
 
 wf_context *wfi_control_context(const wfi_control *control);
 int64_t wfi_control_timeout_ms(const wfi_control *control);
+/* Whether what ranks read of each other's devices goes by a wire between these (wire nccl), and not
+ * by way of the host. */
+bool wfi_control_wires_devices(const wfi_control *control);
 wfi_control_rank *wfi_control_rank_at(const wfi_control *control, int rank);
 wfi_control_part *wfi_control_part_of(const wfi_control *control, int rank, int trainer);
 /* That rank's process in this job: 0 if it has not come, < 0 if it has left. */

@@ -44,6 +44,7 @@ struct wf_job {
     const wfi_control_kind *kind;
     int rank, n_ranks;
     int64_t timeout_ms, stall_ms;
+    bool wires_devices;
     wfi_job_segment *shared;
     size_t shared_bytes;
     uint64_t round;            /* of the segment */

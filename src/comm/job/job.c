@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <weft/weft.h>
 
@@ -51,6 +52,7 @@ wf_status wf_job_join(wf_context *ctx, const wf_job_config *config, wf_job **job
                         (long long)timeout_ms);
     wf_job *job;
     WF_TRY(wfi_control_join_job(ctx, config, timeout_ms, &job));
+    job->wires_devices = config->wire && !strcmp(config->wire, "nccl");
     wf_status status = compare_identities(ctx, job);
     if (status != WF_OK) {
         wf_job_leave(job);

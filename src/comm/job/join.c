@@ -140,15 +140,15 @@ static wf_status attach(wf_context *ctx, int fd, const membership *m, int64_t ti
     return status;
 }
 
-/* Whether they reach each other over MPI. */
+/* Whether they reach each other over MPI. With nccl, processes do as with auto. */
 static wf_status choose_wire(wf_context *ctx, const wf_job_config *config, bool uses_store,
                              const membership *m, bool *is_mpi_out) {
     const char *wire = config->wire ? config->wire : "auto";
-    bool is_auto = !strcmp(wire, "auto"), is_mpi = !strcmp(wire, "mpi");
+    bool is_auto = !strcmp(wire, "auto") || !strcmp(wire, "nccl"), is_mpi = !strcmp(wire, "mpi");
     bool is_across = m->n_local_ranks && m->n_local_ranks < m->n_ranks;
     if (!is_auto && !is_mpi && strcmp(wire, "shm") != 0)
         return wfi_fail(ctx, WF_INVALID_ARG,
-                        "there is no wire '%.40s'; there are auto, shm and mpi", wire);
+                        "there is no wire '%.40s'; there are auto, shm, mpi and nccl", wire);
     if (is_mpi && uses_store)
         return wfi_fail(ctx, WF_INVALID_ARG,
                         "the wire mpi starts by mpirun, not by %.200s: init is NULL or env://",

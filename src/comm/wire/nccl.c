@@ -1,0 +1,176 @@
+/* Between GPUs by NCCL. All of its calls are made by the thread of one stream, and none waits in
+ * the library, whose communicator does not block: the thread looks again and again, and when the
+ * job has failed, a rank is gone or the deadline over, it ends what is under way. NCCL moves bytes
+ * and adds nothing.
+ */
+#include "comm/wire/nccl_library.h"
+
+#include "base/library.h"
+#include "comm/wire/device_wire.h"
+#include "device/cuda.h"
+
+struct wfi_device_wire {
+    wfi_control *job;
+    wfi_device *device;
+    wfi_stream_queue *stream;
+    wfi_nccl nccl;
+    ncclUniqueId id;
+    ncclComm_t comm; /* NULL: none yet, or it was ended */
+    int peer;        /* of the group's first part; < 0: none */
+};
+
+static wf_status load(wf_context *ctx, wfi_nccl *nccl_out) {
+#define SYMBOL(name, result, parameters) "nccl" #name,
+    static const char *const files[] = {"libnccl.so.2", NULL};
+    static const char *const symbols[] = {WFI_NCCL_LIST(SYMBOL) NULL};
+    static const wfi_library library = {
+        "nccl", files, symbols, "install NCCL (package libnccl2 of NVIDIA's), or leave --wire out",
+        "it is no NCCL of 2.14 or newer"};
+    int version = 0;
+    WF_TRY(wfi_library_load(ctx, &library, nccl_out));
+    if (nccl_out->GetVersion(&version) == ncclSuccess && version >= WFI_NCCL_OLDEST) return WF_OK;
+    return wfi_fail(ctx, WF_UNSUPPORTED,
+                    "nccl: this is NCCL %d.%d, and weft needs 2.14 or newer; install a newer one, "
+                    "or leave --wire out",
+                    version / (version < 10000 ? 1000 : 10000),
+                    version % (version < 10000 ? 1000 : 10000) / 100);
+}
+
+/* ---- waiting ---- */
+
+/* Ends what is under way, and the communicator. */
+static void end_comm(wfi_device_wire *w) {
+    if (w->comm) w->nccl.CommAbort(w->comm);
+    w->comm = NULL;
+}
+
+/* That ranks do not come together has reasons that a user can mend. */
+static wf_status refuse(wfi_device_wire *w, ncclResult_t error) {
+    const wfi_cuda_gpu *gpu = wfi_cuda_gpu_of(w->device);
+    wf_status status = wfi_fail(
+        w->device->owner.ctx, w->peer < 0 ? WF_UNSUPPORTED : WF_DEVICE,
+        "nccl: rank %d on GPU %d, %s: %s (%s)%s", w->device->owner.rank, gpu->ordinal, gpu->name,
+        w->nccl.GetErrorString(error), w->comm ? w->nccl.GetLastError(w->comm) : "nothing more",
+        w->peer < 0 ? "; each rank has to have a GPU of its own, and NCCL_DEBUG=WARN says more"
+                    : "");
+    end_comm(w);
+    return status;
+}
+
+static wf_status find_gone(const wfi_device_wire *w) {
+    const wfi_owner *owner = &w->device->owner;
+    WF_TRY(wfi_owner_check(owner));
+    for (int r = 0; r < wf_job_n_ranks(w->job); r++)
+        if (r != owner->rank && wfi_control_is_lost(w->job, r))
+            return wfi_fail(owner->ctx, WF_REMOTE,
+                            "rank %d has left the job or died while NCCL moved bytes", r);
+    return WF_OK;
+}
+
+static wf_status too_late(const wfi_device_wire *w, const wfi_device_wait *wait) {
+    const wfi_owner *owner = &w->device->owner;
+    long long ms = (long long)wait->deadline.timeout_ms;
+    if (w->peer < 0)
+        return wfi_fail(owner->ctx, WF_TIMEOUT,
+                        "nccl: in %lld ms it has not brought rank %d together with the others; "
+                        "NCCL_DEBUG=WARN says more",
+                        ms, owner->rank);
+    return wfi_fail(owner->ctx, WF_TIMEOUT,
+                    "nccl: in %lld ms it has not moved what ranks %d and %d read of each other; "
+                    "NCCL_DEBUG=WARN says more",
+                    ms, owner->rank, w->peer);
+}
+
+/* Until NCCL has done what it was asked for, and the stream what NCCL has queued on it. */
+static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
+    const wfi_cuda *driver = wfi_cuda_driver(w->device);
+    wfi_device_wait wait = wfi_device_wait_begin(w->device);
+    wf_status status = WF_OK;
+    for (bool is_late = false; !is_late; is_late = !wfi_device_wait_on(&wait)) {
+        ncclResult_t asked = ncclSuccess;
+        if (error == ncclInProgress) asked = w->nccl.CommGetAsyncError(w->comm, &error);
+        if (asked != ncclSuccess) error = asked;
+        if (error != ncclSuccess && error != ncclInProgress) return refuse(w, error);
+        if (error == ncclSuccess) {
+            wfi_cuda_enum queued = driver->StreamQuery(wfi_cuda_stream(w->stream));
+            if (queued != WFI_CUDA_NOT_READY)
+                return wfi_cuda_check(w->device->owner.ctx, driver, wfi_cuda_gpu_of(w->device),
+                                      "what NCCL has queued", queued);
+            error = ncclInProgress; /* what goes wrong meanwhile is asked for, too */
+        }
+        status = find_gone(w);
+        if (status != WF_OK) break;
+    }
+    if (status == WF_OK) status = too_late(w, &wait);
+    end_comm(w);
+    return status;
+}
+
+/* ---- groups ---- */
+
+wf_status wfi_device_wire_begin(wfi_device_wire *w) {
+    w->peer = -1;
+    ncclResult_t error = w->nccl.GroupStart();
+    return error ? refuse(w, error) : WF_OK;
+}
+
+wf_status wfi_device_wire_move(wfi_device_wire *w, int peer, bool sends, void *data, size_t bytes) {
+    CUstream stream = wfi_cuda_stream(w->stream);
+    if (w->peer < 0) w->peer = peer;
+    ncclResult_t error = sends ? w->nccl.Send(data, bytes, ncclInt8, peer, w->comm, stream)
+                               : w->nccl.Recv(data, bytes, ncclInt8, peer, w->comm, stream);
+    return error && error != ncclInProgress ? refuse(w, error) : WF_OK;
+}
+
+wf_status wfi_device_wire_end(wfi_device_wire *w) {
+    return wait_for(w, w->nccl.GroupEnd());
+}
+
+/* ---- life ---- */
+
+static wf_status join(void *self, void *argument) {
+    wfi_device_wire *w = self;
+    wfi_nccl_config config = {sizeof config, WFI_NCCL_MAGIC, WFI_NCCL_OLDEST, 0};
+    (void)argument;
+    w->peer = -1;
+    return wait_for(w, w->nccl.CommInitRankConfig(&w->comm, wf_job_n_ranks(w->job), w->id,
+                                                  wf_job_rank(w->job),
+                                                  (ncclConfig_t *)(void *)&config));
+}
+
+static wf_status open_wire(wfi_device_wire *w) {
+    wf_context *ctx = w->device->owner.ctx;
+    WF_TRY(load(ctx, &w->nccl));
+    if (!wf_job_rank(w->job) && w->nccl.GetUniqueId(&w->id))
+        return wfi_fail(ctx, WF_DEVICE, "nccl: it gives no name for its ranks to meet: %s",
+                        w->nccl.GetLastError(NULL));
+    WF_TRY(wfi_control_broadcast(w->job, "meet by NCCL", &w->id, sizeof w->id));
+    WF_TRY(wfi_stream_push(w->stream, join, w, NULL));
+    return wfi_event_wait(wfi_stream_record(w->stream));
+}
+
+wf_status wfi_device_wire_open(wfi_control *job, wfi_device *device, wfi_stream_queue *stream,
+                               wfi_device_wire **wire_out) {
+    wf_context *ctx = device->owner.ctx;
+    if (device->kind != &wfi_device_cuda)
+        return wfi_fail(
+            ctx, WF_UNSUPPORTED,
+            "the wire nccl is between CUDA GPUs, but rank %d is on a device of the kind "
+            "%s: give --devices cuda:%d, or another --wire",
+            device->owner.rank, device->kind->name, wf_job_n_ranks(job));
+    wfi_device_wire *w = wfi_alloc(ctx, 1, sizeof *w, "a wire");
+    if (!w) return WF_NO_MEMORY;
+    *w = (wfi_device_wire){.job = job, .device = device, .stream = stream, .peer = -1};
+    *wire_out = w; /* the stream may have it, whatever comes */
+    return open_wire(w);
+}
+
+void wfi_device_wire_close(wfi_device_wire *w) {
+    if (!w) return;
+    bool is_lost = wfi_cuda_hangs(wfi_cuda_gpu_of(w->device));
+    if (w->comm && !is_lost && wfi_cuda_push(w->device) == WF_OK) {
+        end_comm(w);
+        wfi_cuda_pop(w->device);
+    }
+    wfi_free(w->device->owner.ctx, w);
+}

@@ -1,0 +1,257 @@
+/* The stand-in for NCCL, on the driver's (stand_in.h): its ranks are processes, which share a memfd
+ * that goes with them. What does not fit is refused, or loses the GPU: a send that meets a receive
+ * of other bytes, in another group's place, or outside the GPU's memory; a call while another is
+ * under way; two ranks of one GPU.
+ *
+ *   STAND_IN_NCCL_VERSION  what it says it is; 22809
+ *   STAND_IN_NCCL_STUCK    so many groups later none ends
+ */
+#include "stand_in_library.h"
+
+#define WFI_NCCL_TYPES_ARE_DECLARED
+typedef unsigned ncclResult_t, ncclDataType_t;
+typedef struct ncclComm *ncclComm_t;
+typedef CUstream cudaStream_t;
+typedef struct wfi_nccl_config ncclConfig_t;
+typedef struct ncclUniqueId {
+    char internal[128];
+} ncclUniqueId;
+enum { ncclSuccess, ncclInvalidArgument = 4, ncclInvalidUsage, ncclInProgress = 7, ncclInt8 = 0 };
+#include "comm/wire/nccl_library.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define EXPORT(result, name, parameters)                                                           \
+    STAND_IN_API result name parameters;                                                           \
+    result name parameters
+
+#define MOST_RANKS 8
+#define MOST_OPS   1024
+#define CHUNK      ((size_t)1 << 16)
+
+/* From one rank to another, chunk by chunk. */
+typedef struct channel {
+    uint64_t n_sent, n_taken; /* atomic access: chunks */
+    size_t bytes;             /* of the whole that the chunk is of */
+    char data[CHUNK];
+} channel;
+
+typedef struct segment {
+    int device[MOST_RANKS]; /* atomic access: and one; 0: not come yet */
+    channel channels[MOST_RANKS][MOST_RANKS];
+} segment;
+
+struct ncclComm {
+    segment *shared;
+    int rank, n_ranks, n_asked;
+    int is_aborted, n_queued; /* atomic access */
+    CUcontext context;
+};
+
+typedef struct op {
+    bool sends;
+    int peer;
+    char *data;
+    size_t bytes, done;
+} op;
+
+typedef struct group {
+    ncclComm_t comm;
+    int n;
+    bool is_stuck;
+    op ops[MOST_OPS];
+} group;
+
+static _Thread_local group now;
+static _Thread_local CUstream now_on;
+static _Thread_local bool is_open;
+static int n_comms; /* atomic access */
+static long long n_groups;
+static const char *last_error = "";
+
+static ncclResult_t refuse(const char *why) {
+    last_error = why;
+    return ncclInvalidUsage;
+}
+
+EXPORT(ncclResult_t, ncclGetVersion, (int *version)) {
+    *version = (int)stand_in_variable("STAND_IN_NCCL_VERSION", 22809);
+    return ncclSuccess;
+}
+
+EXPORT(const char *, ncclGetErrorString, (ncclResult_t error)) {
+    return error == ncclInvalidUsage ? "invalid usage" : "an error";
+}
+
+EXPORT(const char *, ncclGetLastError, (ncclComm_t comm)) {
+    (void)comm;
+    return last_error;
+}
+
+/* ---- communicators ---- */
+
+EXPORT(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id)) {
+    int fd = memfd_create("stand-in-nccl", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, sizeof(segment))) return refuse("no shared memory");
+    snprintf(id->internal, sizeof id->internal, "/proc/%d/fd/%d", (int)getpid(), fd);
+    return ncclSuccess;
+}
+
+EXPORT(ncclResult_t, ncclCommInitRankConfig,
+       (ncclComm_t * out, int n_ranks, ncclUniqueId id, int rank, ncclConfig_t *config)) {
+    if (config->size != sizeof *config || config->magic != WFI_NCCL_MAGIC ||
+        config->version > 22809 || config->blocking)
+        return refuse("a configuration that is none, or blocks");
+    if (n_ranks > MOST_RANKS || rank < 0 || rank >= n_ranks || !current_context())
+        return refuse("ranks, or no context");
+    int fd = open(id.internal, O_RDWR | O_CLOEXEC);
+    void *shared = fd < 0 ? MAP_FAILED
+                          : mmap(NULL, sizeof(segment), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (shared == MAP_FAILED) return refuse("no such id");
+    close(fd);
+    *out = calloc(1, sizeof **out);
+    **out = (struct ncclComm){
+        .shared = shared, .rank = rank, .n_ranks = n_ranks, .context = current_context()};
+    __atomic_fetch_add(&n_comms, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&(*out)->shared->device[rank], stand_in_device() + 1, __ATOMIC_RELEASE);
+    return ncclInProgress;
+}
+
+/* Nothing is done at the first look. */
+EXPORT(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *error)) {
+    *error = comm->n_asked++ ? ncclSuccess : ncclInProgress;
+    for (int r = 0; r < comm->n_ranks; r++) {
+        int device = __atomic_load_n(&comm->shared->device[r], __ATOMIC_ACQUIRE);
+        if (!device) *error = ncclInProgress;
+        if (r != comm->rank && device == comm->shared->device[comm->rank])
+            *error = refuse("Duplicate GPU detected");
+    }
+    return ncclSuccess;
+}
+
+EXPORT(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
+    __atomic_store_n(&comm->is_aborted, 1, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&comm->n_queued, __ATOMIC_ACQUIRE)) usleep(100);
+    munmap(comm->shared, sizeof(segment));
+    free(comm);
+    __atomic_fetch_sub(&n_comms, 1, __ATOMIC_RELAXED);
+    return ncclSuccess;
+}
+
+/* ---- groups ---- */
+
+EXPORT(ncclResult_t, ncclGroupStart, (void)) {
+    if (is_open) return refuse("a group in a group");
+    is_open = true;
+    now = (group){0};
+    return ncclSuccess;
+}
+
+static ncclResult_t add(ncclComm_t comm, CUstream stream, ncclDataType_t type, const op *new) {
+    if (!is_open || now.n == MOST_OPS || !comm || type != ncclInt8 || new->peer == comm->rank ||
+        new->peer < 0 || new->peer >= comm->n_ranks || !new->bytes || (now.n && now_on != stream) ||
+        !comm->n_asked || comm->context != current_context())
+        return refuse("an operation that is none");
+    if (!stand_in_reaches((CUdeviceptr)(uintptr_t) new->data, new->bytes))
+        return refuse("no memory of this GPU");
+    now.ops[now.n] = *new;
+    now.ops[now.n++].data = STAND_IN_MEMORY(new->data);
+    now.comm = comm;
+    now_on = stream;
+    return ncclSuccess;
+}
+
+EXPORT(ncclResult_t, ncclSend,
+       (const void *data, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+        cudaStream_t stream)) {
+    return add(comm, stream, type, &(op){true, peer, (char *)(uintptr_t)data, n, 0});
+}
+
+EXPORT(ncclResult_t, ncclRecv,
+       (void *data, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+        cudaStream_t stream)) {
+    return add(comm, stream, type, &(op){false, peer, data, n, 0});
+}
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* One chunk, if it can go. False: what is sent is not what is received. */
+static bool advance(const group *g, op *o) {
+    segment *shared = g->comm->shared;
+    channel *c = o->sends ? &shared->channels[g->comm->rank][o->peer]
+                          : &shared->channels[o->peer][g->comm->rank];
+    uint64_t n_sent = __atomic_load_n(&c->n_sent, __ATOMIC_ACQUIRE),
+             n_taken = __atomic_load_n(&c->n_taken, __ATOMIC_ACQUIRE);
+    size_t n = least(o->bytes - o->done, CHUNK);
+    if (o->sends ? n_sent != n_taken : n_sent == n_taken) return true;
+    if (o->sends) {
+        c->bytes = o->bytes;
+        memcpy(c->data, o->data + o->done, n);
+        __atomic_store_n(&c->n_sent, n_sent + 1, __ATOMIC_RELEASE);
+    } else {
+        if (c->bytes != o->bytes) return false;
+        memcpy(o->data + o->done, c->data, n);
+        __atomic_store_n(&c->n_taken, n_taken + 1, __ATOMIC_RELEASE);
+    }
+    o->done += n;
+    return true;
+}
+
+/* Of those with one peer in one direction, the first that is not done. */
+static bool is_next(const group *g, int k) {
+    for (int i = 0; i < k; i++)
+        if (g->ops[i].peer == g->ops[k].peer && g->ops[i].sends == g->ops[k].sends &&
+            g->ops[i].done < g->ops[i].bytes)
+            return false;
+    return g->ops[k].done < g->ops[k].bytes;
+}
+
+static wfi_cuda_enum run_ops(group *g) {
+    for (bool has_more = true; has_more || g->is_stuck;) {
+        if (__atomic_load_n(&g->comm->is_aborted, __ATOMIC_RELAXED)) return WFI_CUDA_SUCCESS;
+        has_more = false;
+        for (int k = 0; k < g->n; k++) {
+            if (is_next(g, k) && !g->is_stuck && !advance(g, &g->ops[k])) {
+                fprintf(stderr,
+                        "stand-in: NCCL: rank %d receives %zu bytes that rank %d has not sent\n",
+                        g->comm->rank, g->ops[k].bytes, g->ops[k].peer);
+                return 719;
+            }
+            has_more |= g->ops[k].done < g->ops[k].bytes;
+        }
+        if (has_more) usleep(20);
+    }
+    return WFI_CUDA_SUCCESS;
+}
+
+static wfi_cuda_enum run_group(void *argument) {
+    group *g = argument;
+    int *n_queued = &g->comm->n_queued;
+    wfi_cuda_enum error = run_ops(g);
+    __atomic_fetch_sub(n_queued, 1, __ATOMIC_RELEASE);
+    return error;
+}
+
+/* One communicator's groups are not given while one before is under way. */
+EXPORT(ncclResult_t, ncclGroupEnd, (void)) {
+    long long stuck = stand_in_variable("STAND_IN_NCCL_STUCK", -1);
+    if (!is_open || !now.n) return refuse("a group of nothing");
+    is_open = false;
+    if (__atomic_fetch_add(&now.comm->n_queued, 1, __ATOMIC_RELAXED))
+        return refuse("a group while another is under way");
+    now.is_stuck = stuck >= 0 && n_groups++ >= stuck;
+    now.comm->n_asked = 0;
+    size_t bytes = offsetof(group, ops) + (size_t)now.n * sizeof *now.ops;
+    if (stand_in_queue(now_on, run_group, &now, bytes))
+        return refuse("the driver does not queue it");
+    return ncclInProgress;
+}
+
+__attribute__((destructor)) static void say_what_is_left(void) {
+    if (n_comms) fprintf(stderr, "stand-in: left: %d communicators\n", n_comms);
+}
