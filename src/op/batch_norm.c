@@ -104,7 +104,7 @@ static wf_status batch_norm_gradient(wfi_autodiff *ad, const wfi_node *node) {
 
 /* Pixel i of channel c, counted through all samples: its offset in elements of that operand. */
 static int64_t pixel_at(const wfi_call *call, int operand, int64_t c, int64_t i) {
-    const wfi_operand *image = operand < OUT(0) ? &call->in[operand] : &call->out[operand - OUT(0)];
+    const wfi_operand *image = plain_operand(call, operand);
     int64_t n_pixels = image->shape.dim[2] * image->shape.dim[3];
     return wfi_image_at(image, i / n_pixels, c, 0, 0) + i % n_pixels * wfi_pixel_step(image);
 }

@@ -77,7 +77,7 @@ PLAIN_REFERENCE(sum_classes, class_sums, class_sums_numbers)
 PLAIN_REFERENCE(class_sums_backward_reference, class_sums_backward, class_sums_numbers)
 
 static void class_sums_reference(const wfi_call *call) {
-    memset(call->out[0].data, 0, (size_t)wf_shape_n_elem(&call->out[0].shape) * sizeof(float));
+    plain_clear(call);
     sum_classes(call);
 }
 

@@ -19,17 +19,17 @@ KERNEL(class_sums) {
     LOCAL double part[GROUP];
     long from = BLOCK_LOGITS, n = N_LOGITS, at = SUMS_AT;
     double max = largest_of(part, PASSED, from, n);
-    double first = find_largest(part, PASSED, from, n, max);
     double sum = sum_exponentials(part, PASSED, from, n, max);
     double gap = a.n[5] > GAPS ? sum_gaps(part, PASSED, from, n, max) : 0;
     long own = I32(IN(1))[BLOCK_ROW] - FIRST_CLASS(BLOCK);
+    int is_hit = is_first_largest(part, PASSED, from, n, own, max);
     if (THREAD) return;
     PUT(OUT(0), at + LARGEST, (float)max);
     PUT(OUT(0), at + LOGARITHM, (float)log(sum));
     if (a.n[5] > GAPS) PUT(OUT(0), at + GAPS, (float)gap);
     if (own < 0 || own >= n) return;
     PUT(OUT(0), at + LABEL, (float)(GET(IN(0), from + own) - max));
-    PUT(OUT(0), at + HIT, first == (double)own ? 2 : 1);
+    PUT(OUT(0), at + HIT, is_hit ? 2 : 1);
 }
 
 KERNEL(class_sums_backward) {

@@ -45,11 +45,16 @@ static wfi_numbers gather_numbers(const wfi_call *call) {
 }
 
 static wfi_numbers backward_numbers(const wfi_call *call) {
-    return wfi_row_numbers(&call->out[0].shape);
+    return wfi_element_numbers(&call->in[0].shape, wfi_last_dim(&call->out[0].shape));
 }
 
 PLAIN_REFERENCE(gather_reference, gather, gather_numbers)
-PLAIN_REFERENCE(gather_backward_reference, gather_backward, backward_numbers)
+PLAIN_REFERENCE(scatter, gather_backward, backward_numbers)
+
+static void gather_backward_reference(const wfi_call *call) {
+    plain_clear(call);
+    scatter(call);
+}
 
 static const wfi_op_sample samples[] = {
     /* One index is no element's. */

@@ -7,7 +7,10 @@ KERNEL(gather) {
     }
 }
 
+/* The rest is zero. */
 KERNEL(gather_backward) {
-    int index = I32(IN(1))[GROUP_INDEX];
-    FOR_COLUMN(i) PUT(OUT(0), ROW + i, index == i ? GET(IN(0), GROUP_INDEX) : 0);
+    FOR_ELEMENT(i) {
+        int index = I32(IN(1))[i];
+        if (index >= 0 && index < a.n[1]) PUT(OUT(0), i * a.n[1] + index, GET(IN(0), i));
+    }
 }

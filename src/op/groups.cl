@@ -23,7 +23,7 @@
 #define FOR_ONE(i) for (long i = THREAD; i < n; i += GROUP)
 
 DEVICE double largest_of(LOCAL_POINTER double *part, ARGUMENTS, long first, long n) {
-    double max = GET(IN(0), first);
+    float max = GET(IN(0), first);
     FOR_ONE(i) {
         float x = GET(IN(0), first + i);
         if (x > max) max = x;
@@ -43,10 +43,12 @@ DEVICE double sum_gaps(LOCAL_POINTER double *part, ARGUMENTS, long first, long n
     return group_sum(part, sum);
 }
 
-/* The first that is the maximum; n: none, as of what is no number. */
-DEVICE double find_largest(LOCAL_POINTER double *part, ARGUMENTS, long first, long n, double max) {
-    double found = (double)n;
-    for (long i = THREAD; i < n && found == (double)n; i += GROUP)
-        if (GET(IN(0), first + i) == max) found = (double)i;
-    return -group_max(part, -found);
+/* Whether `own` is the first that is the largest: one that is none of them is not. */
+DEVICE int is_first_largest(LOCAL_POINTER double *part, ARGUMENTS, long first, long n, long own,
+                            double max) {
+    double others = 0;
+    if (own < 0 || own >= n || GET(IN(0), first + own) != max) return 0;
+    for (long i = THREAD; i < own && others == 0; i += GROUP)
+        others = GET(IN(0), first + i) == max;
+    return group_max(part, others) == 0;
 }

@@ -6,14 +6,14 @@ KERNEL(cross_entropy) {
     LOCAL double part[GROUP];
     int label = I32(IN(1))[GROUP_INDEX];
     double max = largest_of(part, PASSED, ROW, a.n[1]);
-    double first = find_largest(part, PASSED, ROW, a.n[1], max);
+    int is_hit = is_first_largest(part, PASSED, ROW, a.n[1], label, max);
     double sum = sum_exponentials(part, PASSED, ROW, a.n[1], max);
     double gap = a.f[0] != 0 ? sum_gaps(part, PASSED, ROW, a.n[1], max) : 0;
     if (THREAD) return;
     double own = GET(IN(0), ROW + (label >= 0 && label < a.n[1] ? label : 0)) - max;
     double loss = log(sum) - own;
     if (a.f[0] != 0) loss += a.f[0] * (own + gap / (double)a.n[1]);
-    I32(OUT(1))[GROUP_INDEX] = first == (double)label;
+    I32(OUT(1))[GROUP_INDEX] = is_hit;
     PUT(OUT(0), GROUP_INDEX,
         label < 0 ? 0 : label >= a.n[1] ? M_NAN : (float)loss);
 }

@@ -12,12 +12,11 @@
  *
  * The gradients of x and of the recurrent weight, which is the same for all tokens, are those of
  * all tokens at once: the first token's cell, the last in the backward, adds them. */
-#include "op/check.h"
+#include "op/plain.h"
 
-#include <math.h>
-#include <string.h>
+#include "op/lstm_cell.cl"
 
-enum { GATE_I, GATE_F, GATE_G, GATE_O, N_GATES };
+enum { N_GATES = 4 };
 
 /* ---- checks ---- */
 
@@ -62,65 +61,24 @@ static wf_status lstm_cell_backward_check(wf_graph *g, wfi_node *node) {
 
 /* ---- references ---- */
 
-static float sigmoid(float x) {
-    return 1 / (1 + expf(-x));
+/* The units of a part begin in c before the first token where they do in the whole. */
+static wfi_numbers lstm_cell_numbers(const wfi_call *call) {
+    wfi_numbers own = wfi_row_numbers(&call->out[1].shape);
+    own.n[2] = call->attr->lstm_cell.h;
+    own.n[3] = call->attr->lstm_cell.first;
+    own.n[4] = call->attr->lstm_cell.step ? 0 : own.n[3];
+    own.n[5] = wfi_last_dim(&call->in[2].shape);
+    own.n[6] = call->in[0].shape.dim[1];
+    own.n[7] = call->attr->lstm_cell.step;
+    return own;
 }
 
-/* Where the units of a part begin in c before the token. */
-static int64_t first_before(const wfi_call *call) {
-    return call->attr->lstm_cell.step ? 0 : call->attr->lstm_cell.first;
-}
+PLAIN_REFERENCE(compute_units, lstm_cell, lstm_cell_numbers)
+PLAIN_REFERENCE(lstm_cell_backward_reference, lstm_cell_backward, lstm_cell_numbers)
 
 static void lstm_cell_reference(const wfi_call *call) {
-    const wf_shape *x = &call->in[0].shape;
-    int64_t n = x->dim[0], n_gates = x->dim[2], u = n_gates / N_GATES;
-    int64_t step = call->attr->lstm_cell.step, h = call->attr->lstm_cell.h;
-    float *gates = call->n_out > 2 ? call->out[2].data : NULL;
-    memset(call->out[0].data, 0, (size_t)(n * h) * sizeof(float));
-    for (int64_t s = 0; s < n; s++) {
-        const float *a = (const float *)call->in[0].data + (s * x->dim[1] + step) * n_gates;
-        const float *b = (const float *)call->in[1].data + s * n_gates;
-        const float *c = (const float *)call->in[2].data + s * wfi_last_dim(&call->in[2].shape) +
-                         first_before(call);
-        float *to = (float *)call->out[0].data + s * h + call->attr->lstm_cell.first;
-        float *next = (float *)call->out[1].data + s * u;
-        for (int64_t j = 0; j < u; j++) {
-            float gate[N_GATES];
-            for (int k = 0; k < N_GATES; k++) {
-                float sum = a[k * u + j] + b[k * u + j];
-                gate[k] = k == GATE_G ? tanhf(sum) : sigmoid(sum);
-                if (gates) gates[s * n_gates + k * u + j] = gate[k];
-            }
-            next[j] = gate[GATE_F] * c[j] + gate[GATE_I] * gate[GATE_G];
-            to[j] = gate[GATE_O] * tanhf(next[j]);
-        }
-    }
-}
-
-static void lstm_cell_backward_reference(const wfi_call *call) {
-    const wf_shape *shape = &call->in[1].shape;
-    int64_t n = shape->dim[0], n_gates = shape->dim[1], u = n_gates / N_GATES;
-    const float *dnext = call->n_in > 4 ? call->in[4].data : NULL;
-    for (int64_t s = 0; s < n; s++) {
-        const float *dh = (const float *)call->in[0].data + s * call->attr->lstm_cell.h +
-                          call->attr->lstm_cell.first;
-        const float *gate = (const float *)call->in[1].data + s * n_gates;
-        const float *c = (const float *)call->in[2].data + s * wfi_last_dim(&call->in[2].shape) +
-                         first_before(call);
-        const float *next = (const float *)call->in[3].data + s * u;
-        float *dr = (float *)call->out[0].data + s * n_gates;
-        float *dc = (float *)call->out[1].data + s * u;
-        for (int64_t j = 0; j < u; j++) {
-            float i = gate[GATE_I * u + j], f = gate[GATE_F * u + j], g = gate[GATE_G * u + j],
-                  o = gate[GATE_O * u + j], bent = tanhf(next[j]);
-            float cell = dh[j] * o * (1 - bent * bent) + (dnext ? dnext[s * u + j] : 0);
-            dr[GATE_I * u + j] = cell * g * i * (1 - i);
-            dr[GATE_F * u + j] = cell * c[j] * f * (1 - f);
-            dr[GATE_G * u + j] = cell * i * (1 - g * g);
-            dr[GATE_O * u + j] = dh[j] * bent * o * (1 - o);
-            dc[j] = cell * f;
-        }
-    }
+    plain_clear(call);
+    compute_units(call);
 }
 
 /* ---- the gradient ---- */
@@ -244,6 +202,7 @@ const wfi_op wfi_op_lstm_cell = {
     .gradient = lstm_cell_gradient,
     .work = {30, WFI_Y + 1},
     .reference = lstm_cell_reference,
+    .numbers = lstm_cell_numbers,
     .samples = lstm_cell_samples,
     .place = lstm_cell_place,
 };
@@ -255,4 +214,5 @@ const wfi_op wfi_op_lstm_cell_backward = {
     .check = lstm_cell_backward_check,
     .work = {25, WFI_Y + 1},
     .reference = lstm_cell_backward_reference,
+    .numbers = lstm_cell_numbers,
 };

@@ -39,6 +39,11 @@ typedef struct arguments {
 
 #define KERNEL(name) static inline void name##_group(const arguments a, int64_t group)
 
+/* IN(i) or OUT(i) of the call. */
+static inline const wfi_operand *plain_operand(const wfi_call *call, int i) {
+    return i < 8 ? &call->in[i] : &call->out[i - 8];
+}
+
 /* A reference: this kernel, for all groups. */
 #define PLAIN_REFERENCE(name, kernel, numbers)                                                     \
     static void name(const wfi_call *call) {                                                       \
@@ -55,6 +60,11 @@ static inline arguments plain_arguments(const wfi_call *call, const wfi_numbers 
     memcpy(a.n, numbers->n, sizeof a.n);
     memcpy(a.f, numbers->f, sizeof a.f);
     return a;
+}
+
+/* The first output, for kernels that write a part of it. */
+static inline void plain_clear(const wfi_call *call) {
+    memset(call->out[0].data, 0, (size_t)wf_shape_n_elem(&call->out[0].shape) * sizeof(float));
 }
 
 #include "op/groups.cl"

@@ -7,9 +7,7 @@
  * x [n, c, h, w], y [n, c, oh, ow]. node->shape of a backward is x's. The reference's
  * workspace holds an I32 an element of y, in y's order: the pixel of x, counted
  * row by row, that is the largest (the first of them). */
-#include "op/check.h"
-
-#include <math.h>
+#include "op/plain.h"
 
 /* ---- checks ---- */
 
@@ -80,112 +78,39 @@ static double pool_backward_flops(const wf_graph *g, const wfi_node *node) {
 
 /* ---- references ---- */
 
-typedef struct span {
-    int64_t first, end;
-} span;
-
-/* The pixels below `size` that window `place` covers. */
-static span window_of(const wfi_attr *attr, int64_t place, int64_t size) {
-    int64_t first = place * attr->pool.stride - attr->pool.pad;
-    return (span){wfi_max_i64(first, 0), wfi_min_i64(first + attr->pool.kernel, size)};
+static int64_t plane_at(const wfi_operand *image, int64_t plane) {
+    int64_t n_channels = image->shape.dim[1];
+    return wfi_image_at(image, plane / n_channels, plane % n_channels, 0, 0);
 }
 
-/* The windows, `n_out` of them, that cover `pixel`. */
-static span windows_over(const wfi_attr *attr, int64_t pixel, int64_t n_out) {
-    int64_t stride = attr->pool.stride, last = pixel + attr->pool.pad;
-    int64_t before = last - attr->pool.kernel; /* the last start that is too early */
-    return (span){before < 0 ? 0 : before / stride + 1, wfi_min_i64(last / stride + 1, n_out)};
+#define PLANE(operand, n_pixels) plane_at(plain_operand(a.call, operand), GROUP_INDEX)
+#define APART(operand)           wfi_pixel_step(plain_operand(a.call, operand))
+#define FOR_PLANE(row, col, height, width)                                                         \
+    for (int64_t row = 0; row < (height); row++)                                                   \
+        for (int64_t col = 0; col < (width); col++)
+#include "op/pool.cl"
+
+static wfi_numbers numbers_of(const wfi_call *call, const wf_shape *x, const wf_shape *y) {
+    const wfi_attr *a = call->attr;
+    return (wfi_numbers){.n_groups = x->dim[0] * x->dim[1],
+                         .n = {0, x->dim[2], x->dim[3], y->dim[2], y->dim[3], a->pool.kernel,
+                               a->pool.stride, a->pool.pad}};
 }
 
-static int32_t largest(const wfi_operand *x, const float *plane, span rows, span cols) {
-    int64_t w = x->shape.dim[3], step = wfi_pixel_step(x);
-    int64_t best = rows.first * w + cols.first;
-    for (int64_t i = rows.first; i < rows.end; i++)
-        for (int64_t j = cols.first; j < cols.end; j++) {
-            float value = plane[(i * w + j) * step];
-            if (value > plane[best * step] || (isnan(value) && !isnan(plane[best * step])))
-                best = i * w + j;
-        }
-    return (int32_t)best;
+static wfi_numbers pool_numbers(const wfi_call *call) {
+    return numbers_of(call, &call->in[0].shape, &call->out[0].shape);
 }
 
-static void max_pool_reference(const wfi_call *call) {
-    const wfi_operand *x = &call->in[0], *y = &call->out[0];
-    const int64_t *dim = y->shape.dim;
-    int32_t *winner = call->out[1].data;
-    for (int64_t n = 0; n < dim[0]; n++)
-        for (int64_t c = 0; c < dim[1]; c++)
-            for (int64_t i = 0; i < dim[2]; i++)
-                for (int64_t j = 0; j < dim[3]; j++) {
-                    const float *plane = wfi_plane(x, n, c);
-                    int64_t at = wfi_image_at(y, n, c, i, j);
-                    winner[at] = largest(x, plane, window_of(call->attr, i, x->shape.dim[2]),
-                                         window_of(call->attr, j, x->shape.dim[3]));
-                    ((float *)y->data)[at] = plane[winner[at] * wfi_pixel_step(x)];
-                }
+static wfi_numbers backward_numbers(const wfi_call *call) {
+    return numbers_of(call, &call->out[0].shape, &call->in[0].shape);
 }
 
-/* What the windows over a pixel that chose it send back, in ascending order. */
-static double sum_if_chosen(const wfi_operand *dy, const int32_t *winner, int64_t n, int64_t c,
-                            int64_t pixel, span rows, span cols) {
-    double sum = 0;
-    for (int64_t i = rows.first; i < rows.end; i++)
-        for (int64_t j = cols.first; j < cols.end; j++) {
-            int64_t at = wfi_image_at(dy, n, c, i, j);
-            if (winner[at] == pixel) sum += ((float *)dy->data)[at];
-        }
-    return sum;
-}
-
-static void max_pool_backward_reference(const wfi_call *call) {
-    const wfi_operand *dy = &call->in[0], *dx = &call->out[0];
-    const int64_t *dim = dx->shape.dim;
-    for (int64_t n = 0; n < dim[0]; n++)
-        for (int64_t c = 0; c < dim[1]; c++)
-            for (int64_t i = 0; i < dim[2]; i++)
-                for (int64_t j = 0; j < dim[3]; j++)
-                    ((float *)dx->data)[wfi_image_at(dx, n, c, i, j)] =
-                        (float)sum_if_chosen(dy, call->in[1].data, n, c, i * dim[3] + j,
-                                             windows_over(call->attr, i, dy->shape.dim[2]),
-                                             windows_over(call->attr, j, dy->shape.dim[3]));
-}
-
-static double sum_of(const wfi_operand *image, int64_t n, int64_t c, span rows, span cols) {
-    const float *plane = wfi_plane(image, n, c);
-    double sum = 0;
-    for (int64_t i = rows.first; i < rows.end; i++)
-        for (int64_t j = cols.first; j < cols.end; j++)
-            sum += plane[(i * image->shape.dim[3] + j) * wfi_pixel_step(image)];
-    return sum;
-}
-
-static void avg_pool_reference(const wfi_call *call) {
-    const wfi_operand *x = &call->in[0], *y = &call->out[0];
-    const int64_t *dim = y->shape.dim;
-    double n_pixels = (double)call->attr->pool.kernel * (double)call->attr->pool.kernel;
-    for (int64_t n = 0; n < dim[0]; n++)
-        for (int64_t c = 0; c < dim[1]; c++)
-            for (int64_t i = 0; i < dim[2]; i++)
-                for (int64_t j = 0; j < dim[3]; j++)
-                    ((float *)y->data)[wfi_image_at(y, n, c, i, j)] =
-                        (float)(sum_of(x, n, c, window_of(call->attr, i, x->shape.dim[2]),
-                                       window_of(call->attr, j, x->shape.dim[3])) /
-                                n_pixels);
-}
-
-static void avg_pool_backward_reference(const wfi_call *call) {
-    const wfi_operand *dy = &call->in[0], *dx = &call->out[0];
-    const int64_t *dim = dx->shape.dim;
-    double n_pixels = (double)call->attr->pool.kernel * (double)call->attr->pool.kernel;
-    for (int64_t n = 0; n < dim[0]; n++)
-        for (int64_t c = 0; c < dim[1]; c++)
-            for (int64_t i = 0; i < dim[2]; i++)
-                for (int64_t j = 0; j < dim[3]; j++)
-                    ((float *)dx->data)[wfi_image_at(dx, n, c, i, j)] =
-                        (float)(sum_of(dy, n, c, windows_over(call->attr, i, dy->shape.dim[2]),
-                                       windows_over(call->attr, j, dy->shape.dim[3])) /
-                                n_pixels);
-}
+PLAIN_REFERENCE(max_pool_reference, max_pool, pool_numbers)
+PLAIN_REFERENCE(max_pool_backward_reference, max_pool_backward, backward_numbers)
+PLAIN_REFERENCE(avg_pool_reference, avg_pool, pool_numbers)
+PLAIN_REFERENCE(avg_pool_backward_reference, avg_pool_backward, backward_numbers)
+PLAIN_REFERENCE(global_avg_pool_reference, global_avg_pool, pool_numbers)
+PLAIN_REFERENCE(global_avg_pool_backward_reference, global_avg_pool_backward, backward_numbers)
 
 static const wfi_op_sample max_pool_samples[] = {{.n_in = 1,
                                                   .in = {WFI_DIMS(2, 4, 7, 5)},
@@ -203,6 +128,7 @@ const wfi_op wfi_op_max_pool = {
             {.op = &wfi_op_max_pool_backward, .in = {WFI_DY, WFI_Y + 1}, .has_shape = true}, {0}},
     .flops = pool_flops,
     .reference = max_pool_reference,
+    .numbers = pool_numbers,
     .samples = max_pool_samples,
     .place = wfi_place_images,
 };
@@ -214,6 +140,7 @@ const wfi_op wfi_op_max_pool_backward = {
     .check = pool_backward_check,
     .flops = pool_backward_flops,
     .reference = max_pool_backward_reference,
+    .numbers = backward_numbers,
 };
 
 static const wfi_op_sample avg_pool_samples[] = {
@@ -229,6 +156,7 @@ const wfi_op wfi_op_avg_pool = {
             {.op = &wfi_op_avg_pool_backward, .in = {WFI_DY}, .has_shape = true}, {0}},
     .flops = pool_flops,
     .reference = avg_pool_reference,
+    .numbers = pool_numbers,
     .samples = avg_pool_samples,
     .place = wfi_place_images,
 };
@@ -240,6 +168,7 @@ const wfi_op wfi_op_avg_pool_backward = {
     .check = pool_backward_check,
     .flops = pool_backward_flops,
     .reference = avg_pool_backward_reference,
+    .numbers = backward_numbers,
 };
 
 static wf_tensor build_pool(const wfi_op *op, wf_tensor x, int64_t kernel, int64_t stride,
@@ -275,28 +204,6 @@ static wf_status global_avg_pool_backward_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, x);
 }
 
-static void global_avg_pool_reference(const wfi_call *call) {
-    const wfi_operand *x = &call->in[0];
-    const int64_t *dim = x->shape.dim;
-    span rows = {0, dim[2]}, cols = {0, dim[3]};
-    float *y = call->out[0].data;
-    for (int64_t n = 0; n < dim[0]; n++)
-        for (int64_t c = 0; c < dim[1]; c++)
-            y[n * dim[1] + c] = (float)(sum_of(x, n, c, rows, cols) / (double)(dim[2] * dim[3]));
-}
-
-static void global_avg_pool_backward_reference(const wfi_call *call) {
-    const float *dy = call->in[0].data;
-    const wfi_operand *dx = &call->out[0];
-    const int64_t *dim = dx->shape.dim;
-    int64_t n_pixels = dim[2] * dim[3], step = wfi_pixel_step(dx);
-    for (int64_t n = 0; n < dim[0]; n++)
-        for (int64_t c = 0; c < dim[1]; c++) {
-            float *plane = wfi_plane(dx, n, c), value = dy[n * dim[1] + c] / (float)n_pixels;
-            for (int64_t i = 0; i < n_pixels; i++) plane[i * step] = value;
-        }
-}
-
 static const wfi_op_sample global_avg_pool_samples[] = {{.n_in = 1, .in = {WFI_DIMS(2, 4, 3, 5)}},
                                                         {0}};
 
@@ -310,6 +217,7 @@ const wfi_op wfi_op_global_avg_pool = {
             {.op = &wfi_op_global_avg_pool_backward, .in = {WFI_DY}, .has_shape = true}, {0}},
     .work = {1, WFI_X},
     .reference = global_avg_pool_reference,
+    .numbers = pool_numbers,
     .samples = global_avg_pool_samples,
     .place = wfi_place_images,
 };
@@ -320,6 +228,7 @@ const wfi_op wfi_op_global_avg_pool_backward = {
     .tolerance = 1e-6f,
     .check = global_avg_pool_backward_check,
     .reference = global_avg_pool_backward_reference,
+    .numbers = backward_numbers,
 };
 
 wf_tensor wf_global_avg_pool(wf_tensor x) {

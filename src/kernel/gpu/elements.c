@@ -23,20 +23,6 @@ static void make_sum_leading(wfi_gpu_node *l, wfi_gpu_entry entry) {
     a->f[0] = 1;
 }
 
-/* The mean of a channel. */
-static void make_channel_mean(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const wf_shape *x = in_shape(l, 0);
-    wfi_launch_arguments *a = wfi_gpu_add_outputs(l, entry);
-    a->n[1] = x->dim[2] * x->dim[3];
-    a->n[2] = 1;
-    a->f[0] = 1 / (double)a->n[1];
-}
-
-static void make_channel_mean_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const wf_shape *x = out_shape(l, 0);
-    wfi_gpu_add_outputs(l, entry)->n[1] = x->dim[2] * x->dim[3];
-}
-
 static void make_dropout(wfi_gpu_node *l, wfi_gpu_entry entry) {
     const wf_shape *x = in_shape(l, 0);
     const wfi_attr *attr = attr_of(l);
@@ -101,33 +87,11 @@ static void make_concat(wfi_gpu_node *l, wfi_gpu_entry entry) {
 
 /* ---- rows ---- */
 
-static void make_class_sums(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    (void)wfi_gpu_add_outputs(l, WFI_GPU_zero);
-    wfi_gpu_add_told(l, entry);
-}
-
 /* The gradient of the data last: it may lie over what comes in. */
 static void make_layer_norm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
     wfi_gpu_add_told(l, WFI_GPU_layer_norm_backward_weight);
     l->all[0].launch.n_groups = wfi_gpu_groups(last_dim(in_shape(l, 0)));
     wfi_gpu_add_told(l, entry);
-}
-
-/* ---- windows ---- */
-
-static void make_pool(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    bool is_backward =
-        l->node->op == &wfi_op_max_pool_backward || l->node->op == &wfi_op_avg_pool_backward;
-    const wf_shape *x = is_backward ? out_shape(l, 0) : in_shape(l, 0);
-    const wf_shape *y = is_backward ? in_shape(l, 0) : out_shape(l, 0);
-    wfi_launch_arguments *a = wfi_gpu_add_outputs(l, entry);
-    for (int k = 0; k < 2; k++) {
-        a->n[1 + k] = x->dim[2 + k];
-        a->n[3 + k] = y->dim[2 + k];
-    }
-    a->n[5] = attr_of(l)->pool.kernel;
-    a->n[6] = attr_of(l)->pool.stride;
-    a->n[7] = attr_of(l)->pool.pad;
 }
 
 /* ---- tables ---- */
@@ -174,9 +138,8 @@ const wfi_gpu_row wfi_gpu_elements[] = {
     {&wfi_op_sum_leading, make_sum_leading, WFI_GPU_reduce},
     {&wfi_op_reduce, wfi_gpu_add_told, WFI_GPU_reduce},
     {&wfi_op_reduce_backward, wfi_gpu_add_told, WFI_GPU_reduce_backward},
-    {&wfi_op_global_avg_pool, make_channel_mean, WFI_GPU_reduce},
-    {&wfi_op_global_avg_pool_backward, make_channel_mean_backward,
-     WFI_GPU_global_avg_pool_backward},
+    {&wfi_op_global_avg_pool, wfi_gpu_add_told, WFI_GPU_global_avg_pool},
+    {&wfi_op_global_avg_pool_backward, wfi_gpu_add_told, WFI_GPU_global_avg_pool_backward},
     {&wfi_op_dropout, make_dropout, WFI_GPU_dropout},
     {&wfi_op_dropout_backward, make_dropout, WFI_GPU_dropout},
     {&wfi_op_transpose, make_transpose, WFI_GPU_transpose},
@@ -198,7 +161,7 @@ const wfi_gpu_row wfi_gpu_elements[] = {
     {&wfi_op_binary_cross_entropy, wfi_gpu_add_told, WFI_GPU_binary_cross_entropy},
     {&wfi_op_binary_cross_entropy_backward, wfi_gpu_add_told,
      WFI_GPU_binary_cross_entropy_backward},
-    {&wfi_op_class_sums, make_class_sums, WFI_GPU_class_sums},
+    {&wfi_op_class_sums, wfi_gpu_add_cleared, WFI_GPU_class_sums},
     {&wfi_op_class_sums_backward, wfi_gpu_add_told, WFI_GPU_class_sums_backward},
     {&wfi_op_cross_entropy_of_sums, wfi_gpu_add_told, WFI_GPU_cross_entropy_of_sums},
     {&wfi_op_cross_entropy_of_sums_backward, wfi_gpu_add_told,
@@ -210,12 +173,12 @@ const wfi_gpu_row wfi_gpu_elements[] = {
     {&wfi_op_batch_norm, wfi_gpu_add_told, WFI_GPU_batch_norm},
     {&wfi_op_batch_norm_inference, wfi_gpu_add_told, WFI_GPU_batch_norm_inference},
     {&wfi_op_batch_norm_backward, wfi_gpu_add_told, WFI_GPU_batch_norm_backward},
-    {&wfi_op_max_pool, make_pool, WFI_GPU_max_pool},
-    {&wfi_op_max_pool_backward, make_pool, WFI_GPU_max_pool_backward},
-    {&wfi_op_avg_pool, make_pool, WFI_GPU_avg_pool},
-    {&wfi_op_avg_pool_backward, make_pool, WFI_GPU_avg_pool_backward},
+    {&wfi_op_max_pool, wfi_gpu_add_told, WFI_GPU_max_pool},
+    {&wfi_op_max_pool_backward, wfi_gpu_add_told, WFI_GPU_max_pool_backward},
+    {&wfi_op_avg_pool, wfi_gpu_add_told, WFI_GPU_avg_pool},
+    {&wfi_op_avg_pool_backward, wfi_gpu_add_told, WFI_GPU_avg_pool_backward},
     {&wfi_op_gather, wfi_gpu_add_told, WFI_GPU_gather},
-    {&wfi_op_gather_backward, wfi_gpu_add_told, WFI_GPU_gather_backward},
+    {&wfi_op_gather_backward, wfi_gpu_add_cleared, WFI_GPU_gather_backward},
     {&wfi_op_embedding, make_embedding, WFI_GPU_embedding},
     {&wfi_op_embedding_backward, make_embedding_backward, WFI_GPU_embedding_backward},
     {0},

@@ -41,6 +41,11 @@ void wfi_gpu_add_told(wfi_gpu_node *l, wfi_gpu_entry entry) {
     memcpy(a->f, told.f, sizeof a->f);
 }
 
+void wfi_gpu_add_cleared(wfi_gpu_node *l, wfi_gpu_entry entry) {
+    (void)wfi_gpu_add_outputs(l, WFI_GPU_zero);
+    wfi_gpu_add_told(l, entry);
+}
+
 wfi_launch_arguments *wfi_gpu_add_channels(wfi_gpu_node *l, wfi_gpu_entry entry,
                                            const wf_shape *x) {
     wfi_launch_arguments *a = wfi_gpu_add_groups(l, entry, x->dim[1]);

@@ -81,37 +81,13 @@ static void make_lstm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
     l->all[l->n - 1].from[WFI_GPU_OUT + 1] = WFI_GPU_OUT + 3;
 }
 
-static void set_cell(wfi_gpu_node *l, wfi_launch_arguments *a, const wf_shape *c, int64_t u) {
-    const wfi_attr *attr = attr_of(l);
-    a->n[1] = u;
-    a->n[2] = attr->lstm_cell.h;
-    a->n[3] = attr->lstm_cell.first;
-    a->n[4] = attr->lstm_cell.step ? 0 : attr->lstm_cell.first;
-    a->n[5] = last_dim(c);
-    a->n[7] = attr->lstm_cell.step;
-}
-
-static void make_lstm_cell(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const wf_shape *next = out_shape(l, 1);
-    (void)wfi_gpu_add_outputs(l, WFI_GPU_zero);
-    wfi_launch_arguments *a = wfi_gpu_add_elements(l, entry, wf_shape_n_elem(next));
-    set_cell(l, a, in_shape(l, 2), last_dim(next));
-    a->n[6] = in_shape(l, 0)->dim[1];
-}
-
-static void make_lstm_cell_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const wf_shape *dc = out_shape(l, 1);
-    wfi_launch_arguments *a = wfi_gpu_add_elements(l, entry, wf_shape_n_elem(dc));
-    set_cell(l, a, in_shape(l, 2), last_dim(dc));
-}
-
 const wfi_gpu_row wfi_gpu_sequences[] = {
     {&wfi_op_self_attention, make_attention, WFI_GPU_self_attention},
     {&wfi_op_self_attention_backward, make_attention_backward, WFI_GPU_attention_backward_queries},
     {&wfi_op_cached_attention, make_cached_attention, WFI_GPU_cached_attention},
     {&wfi_op_lstm, make_lstm, WFI_GPU_lstm},
     {&wfi_op_lstm_backward, make_lstm_backward, WFI_GPU_column_sum},
-    {&wfi_op_lstm_cell, make_lstm_cell, WFI_GPU_lstm_cell},
-    {&wfi_op_lstm_cell_backward, make_lstm_cell_backward, WFI_GPU_lstm_cell_backward},
+    {&wfi_op_lstm_cell, wfi_gpu_add_cleared, WFI_GPU_lstm_cell},
+    {&wfi_op_lstm_cell_backward, wfi_gpu_add_told, WFI_GPU_lstm_cell_backward},
     {0},
 };

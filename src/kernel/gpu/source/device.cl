@@ -30,6 +30,8 @@
 #define M_INFINITY INFINITY
 #define LOCAL_POINTER __local
 #define GLOBAL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define expf exp
+#define tanhf tanh
 #define AS_FLOAT(bits) as_float(bits)
 #define AS_UINT(number) as_uint(number)
 #elif defined(STAND_IN_GROUP)

@@ -39,11 +39,6 @@ KERNEL(loss_gradient) {
     FOR_ELEMENT(i) PUT(OUT(0), i, (float)LOSS_SCALE);
 }
 
-/* One value for n[1] elements each. */
-KERNEL(global_avg_pool_backward) {
-    FOR_ELEMENT(i) PUT(OUT(0), i, GET(IN(0), i / a.n[1]) / (float)a.n[1]);
-}
-
 /* From [.., n[1], n[2]], places n[3] on along n[1], to [.., n[4], n[2]], places n[5] on; n[6] of
  * them. */
 KERNEL(copy_along) {

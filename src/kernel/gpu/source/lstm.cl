@@ -1,11 +1,5 @@
-/* Long short-term memory: op/lstm.c and op/lstm_cell.c have the formulas. Gates are i, f, g, o. */
-
-DEVICE float sigmoid_of(float x) {
-    return 1 / (1 + exp(-x));
-}
-
-/* ---- a layer, all tokens: a group for each sample; n[1] hidden units, n[2] features, n[3] tokens;
- * what backward needs of each token are its gates and c ---- */
+/* A layer of long short-term memory, all tokens: a group for each sample; n[1] hidden units, n[2]
+ * features, n[3] tokens; what backward needs of each token are its gates, i, f, g, o, and c. */
 
 #define SAVED_AT(token, which) (((GROUP_INDEX * a.n[3] + (token)) * 5 + (which)) * a.n[1])
 
@@ -73,44 +67,5 @@ KERNEL(lstm_gates_backward) {
             F32(SCRATCH)[own_c + j] = cell * f;
         }
         GLOBAL_BARRIER;
-    }
-}
-
-/* ---- a token, some of the units: n[1] of n[2], from n[3] on, which are from n[4] on in a c of n[5];
- * token n[7] of n[6] ---- */
-
-#define SAMPLE (i / a.n[1])
-#define UNIT (i % a.n[1])
-#define GATE_AT(k) (SAMPLE * 4 * a.n[1] + (k) * a.n[1] + UNIT)
-#define CELL_AT (SAMPLE * a.n[5] + a.n[4] + UNIT)
-
-/* x, r, c; h, which is zero but for the units, next, gates. */
-KERNEL(lstm_cell) {
-    FOR_ELEMENT(i) {
-        float gate[4];
-        for (int k = 0; k < 4; k++) {
-            long at = (SAMPLE * a.n[6] + a.n[7]) * 4 * a.n[1] + k * a.n[1] + UNIT;
-            float sum = GET(IN(0), at) + GET(IN(1), GATE_AT(k));
-            gate[k] = k == 2 ? tanh(sum) : sigmoid_of(sum);
-            if (HAS(OUT(2))) PUT(OUT(2), GATE_AT(k), gate[k]);
-        }
-        float next = gate[1] * GET(IN(2), CELL_AT) + gate[0] * gate[2];
-        PUT(OUT(1), i, next);
-        PUT(OUT(0), SAMPLE * a.n[2] + a.n[3] + UNIT, gate[3] * tanh(next));
-    }
-}
-
-/* dh, gates, c, next, dnext?; dr, dc. */
-KERNEL(lstm_cell_backward) {
-    FOR_ELEMENT(i) {
-        float dh = GET(IN(0), SAMPLE * a.n[2] + a.n[3] + UNIT);
-        float in = GET(IN(1), GATE_AT(0)), f = GET(IN(1), GATE_AT(1)), g = GET(IN(1), GATE_AT(2));
-        float o = GET(IN(1), GATE_AT(3)), bent = tanh(GET(IN(3), i));
-        float cell = dh * o * (1 - bent * bent) + (HAS(IN(4)) ? GET(IN(4), i) : 0);
-        PUT(OUT(0), GATE_AT(0), cell * g * in * (1 - in));
-        PUT(OUT(0), GATE_AT(1), cell * GET(IN(2), CELL_AT) * f * (1 - f));
-        PUT(OUT(0), GATE_AT(2), cell * in * (1 - g * g));
-        PUT(OUT(0), GATE_AT(3), dh * bent * o * (1 - o));
-        PUT(OUT(1), i, cell * f);
     }
 }
