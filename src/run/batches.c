@@ -122,9 +122,11 @@ static wf_status be_ready(void *self, void *argument) {
     return WF_OK;
 }
 
+/* That this rank is ready has to be seen by the others before it waits for them here. */
 static wf_status move_batch(void *self, void *argument) {
     const wfi_batches *b = self;
     const batch *now = argument;
+    wfi_stream_settle(b->local->bounce);
     WF_TRY(wfi_device_wire_begin(b->local->wire));
     for (const part *p = &b->parts[now->first]; p < &b->parts[now->first + now->n]; p++)
         WF_TRY(wfi_device_wire_move(b->local->wire, p->peer, p->sends,
