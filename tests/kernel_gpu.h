@@ -374,13 +374,16 @@ static void and_in_tf32(void **state) {
     assert_int_equal(rounded_ops, (1 << WFI_COUNT(multiplied_ops)) - 1);
 }
 
-/* Sizes beyond a tile, a group and the columns that a thread has; a ReLU fused; groups. */
+/* Sizes beyond a tile, a group and the columns that a thread has; a ReLU fused, with and without an
+ * addend; groups. */
 static void large_model(wf_graph *g, const void *config) {
     (void)config;
     wf_tensor x = wf_input(g, "x", WF_F32, WF_SHAPE(6, 11, 9));
     wf_tensor ids = wf_input(g, "ids", WF_I32, WF_SHAPE(70));
-    x = wf_conv2d(x, "c1", 40, 3, (wf_conv2d_shape){.pad = 1});
+    x = wf_conv2d(x, "c1", 48, 3, (wf_conv2d_shape){.pad = 1});
     x = wf_relu(wf_batch_norm(x, "bn"));
+    wf_tensor other = wf_batch_norm(wf_conv2d(x, "c3", 48, 1, (wf_conv2d_shape){0}), "bn3");
+    x = wf_relu(wf_add(other, x));
     x = wf_conv2d(x, "c2", 36, 3, (wf_conv2d_shape){.stride = 2, .groups = 4});
     x = wf_gelu(wf_max_pool(wf_dropout(x, "drop", 0.3f), 2, 2, 0));
     x = wf_linear(wf_reshape(x, WF_SHAPE(-1, 36 * 4)), "fc", 70);

@@ -10,6 +10,13 @@
 
 /* A byte of each element says whether the ReLU has let it pass. Behind an addend y says so, and
  * backward gives the addend's gradient, too. */
+#define PUT_Y(i)                                                                                   \
+    do {                                                                                           \
+        if (HAS(IN(3))) value = (float)value + GET(IN(3), PIXEL(IN(3), i));                        \
+        if (HAS(OUT(3))) OPERAND(uchar, OUT(3))[PIXEL(OUT(0), i)] = !(a.n[4] && value <= 0);       \
+        PUT(OUT(0), PIXEL(OUT(0), i), a.n[4] && value <= 0 ? 0 : (float)value);                    \
+    } while (0)
+
 KERNEL(batch_norm) {
     LOCAL double part[GROUP];
     double mean = 0, var = 0;
@@ -28,9 +35,7 @@ KERNEL(batch_norm) {
     float shift = GET(IN(2), GROUP_INDEX);
     FOR_PIXEL(i) {
         double value = (GET(IN(0), PIXEL(IN(0), i)) - mean) * factor + shift;
-        if (HAS(IN(3))) value = (float)value + GET(IN(3), PIXEL(IN(3), i));
-        if (HAS(OUT(3))) OPERAND(uchar, OUT(3))[PIXEL(OUT(0), i)] = !(a.n[4] && value <= 0);
-        PUT(OUT(0), PIXEL(OUT(0), i), a.n[4] && value <= 0 ? 0 : (float)value);
+        PUT_Y(i);
     }
 }
 

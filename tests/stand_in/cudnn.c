@@ -1,5 +1,5 @@
-/* libcudnn.so.9 for tests: convolutions of F32 and BF16 images as the real library documents them,
- * in plain C, on the driver's stand-in. What does not fit is refused.
+/* libcudnn.so.9 for tests: convolutions and batch norms of F32 and BF16 images as the real library
+ * documents them, in plain C, on the driver's stand-in. What does not fit is refused.
  *
  * Its heuristics offer, best first, an algorithm with TF32's numbers, one whose bits differ each
  * time (of the backward), one with a workspace that is too large, one with a workspace, and one
@@ -373,4 +373,127 @@ int cudnnConvolutionBackwardBias(handle *h, const float *alpha, tensor *dy_dims,
 EXPORT int cudnnConvolutionBackwardBias(handle *h, const float *alpha, tensor *dy_dims, float *dy,
                                         const float *beta, tensor *bias_dims, float *bias) {
     return start_bias(h, bias_dims, (bias_job){*dy_dims, bias, dy, *alpha, *beta, true});
+}
+
+/* ---- batch norms ---- */
+
+typedef struct norm_job {
+    tensor image;
+    const void *x, *dy; /* dy NULL: forward */
+    void *out;          /* y, dx */
+    float *scale, *shift, *dscale, *dshift, *mean, *inverse;
+    double epsilon;
+} norm_job;
+
+static float pixel_of(const norm_job *j, const void *data, int c, int i) {
+    int n_pixels = j->image.dim[2] * j->image.dim[3];
+    return number_at(data, j->image.type,
+                     at(&j->image, i / n_pixels, c, 0, 0) + (size_t)(i % n_pixels));
+}
+
+/* Sums over a channel, of n: of x, of its square from `mean`, of dy, and of dy (x - mean). */
+static double sum_channel(const norm_job *j, int c, int which, double mean, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        double x = pixel_of(j, j->x, c, i), dy = which > 1 ? pixel_of(j, j->dy, c, i) : 0;
+        sum += which == 0   ? x
+               : which == 1 ? (x - mean) * (x - mean)
+               : which == 2 ? dy
+                            : dy * (x - mean);
+    }
+    return sum;
+}
+
+static void norm_channel(const norm_job *j, int c) {
+    int n_pixels = j->image.dim[2] * j->image.dim[3], n = j->image.dim[0] * n_pixels;
+    double mean, inverse, sum = 0, sum_z = 0;
+    if (!j->dy) {
+        j->mean[c] = (float)(sum_channel(j, c, 0, 0, n) / n);
+        j->inverse[c] = (float)(1 / sqrt(sum_channel(j, c, 1, j->mean[c], n) / n + j->epsilon));
+    }
+    mean = j->mean[c];
+    inverse = j->inverse[c];
+    if (j->dy) {
+        j->dshift[c] = (float)(sum = sum_channel(j, c, 2, mean, n));
+        j->dscale[c] = (float)(sum_z = sum_channel(j, c, 3, mean, n) * inverse);
+    }
+    for (int i = 0; i < n; i++) {
+        double z = (pixel_of(j, j->x, c, i) - mean) * inverse;
+        double dy = j->dy ? pixel_of(j, j->dy, c, i) : 0;
+        put_number(j->out, j->image.type,
+                   at(&j->image, i / n_pixels, c, 0, 0) + (size_t)(i % n_pixels),
+                   j->dy ? (float)(j->scale[c] * inverse * (dy - (sum + z * sum_z) / n))
+                         : (float)(z * j->scale[c] + j->shift[c]));
+    }
+}
+
+static wfi_cuda_enum run_norm(void *self) {
+    norm_job *j = self;
+    float **of_channels[] = {&j->scale, &j->shift, &j->dscale, &j->dshift, &j->mean, &j->inverse};
+    for (size_t i = 0; i < WFI_COUNT(of_channels); i++)
+        if (*of_channels[i]) *of_channels[i] = STAND_IN_MEMORY(*of_channels[i]);
+    j->x = STAND_IN_MEMORY(j->x);
+    if (j->dy) j->dy = STAND_IN_MEMORY(j->dy);
+    j->out = STAND_IN_MEMORY(j->out);
+    for (int c = 0; c < j->image.dim[1]; c++) norm_channel(j, c);
+    return 0;
+}
+
+/* Nothing is said of a result that lies over what it is made of. */
+static int start_norm(handle *h, int mode, const tensor *second, const tensor *third,
+                      const tensor *channels, norm_job now) {
+    float *const of_channels[] = {now.scale, now.mean, now.inverse, now.dy ? now.dscale : now.shift,
+                                  now.dy ? now.dshift : now.shift};
+    if (!h || h->context != current_context()) return NOT_INITIALIZED;
+    if (mode != 1 || now.epsilon < 0 || memcmp(&now.image, second, sizeof *second) ||
+        memcmp(&now.image, third, sizeof *third) || channels->dim[0] != 1 ||
+        channels->dim[1] != now.image.dim[1] || channels->dim[2] != 1 || channels->dim[3] != 1 ||
+        channels->type != NUMBER_F32)
+        return BAD_PARAM;
+    for (size_t i = 0; i < WFI_COUNT(of_channels); i++)
+        if (!are_there(of_channels[i], NUMBER_F32, size_of(channels), 4)) return BAD_PARAM;
+    const void *const images[] = {now.x, now.out, now.dy ? now.dy : now.x};
+    for (size_t i = 0; i < WFI_COUNT(images); i++)
+        if (!are_there(images[i], now.image.type, size_of(&now.image), 16)) return BAD_PARAM;
+    if (now.out == now.x || now.out == now.dy) return NOT_SUPPORTED;
+    return stand_in_queue(h->stream, run_norm, &now, sizeof now) ? FAILED : SUCCESS;
+}
+
+int cudnnBatchNormalizationForwardTraining(handle *h, int mode, const float *alpha,
+                                           const float *beta, tensor *x_dims, void *x,
+                                           tensor *y_dims, void *y, tensor *channels, float *scale,
+                                           float *shift, double factor, float *running_mean,
+                                           float *running_var, double epsilon, float *mean,
+                                           float *inverse);
+EXPORT int cudnnBatchNormalizationForwardTraining(handle *h, int mode, const float *alpha,
+                                                  const float *beta, tensor *x_dims, void *x,
+                                                  tensor *y_dims, void *y, tensor *channels,
+                                                  float *scale, float *shift, double factor,
+                                                  float *running_mean, float *running_var,
+                                                  double epsilon, float *mean, float *inverse) {
+    (void)factor;
+    if (*alpha != 1 || *beta != 0 || running_mean || running_var) return NOT_SUPPORTED;
+    return start_norm(
+        h, mode, x_dims, y_dims, channels,
+        (norm_job){*x_dims, x, NULL, y, scale, shift, NULL, NULL, mean, inverse, epsilon});
+}
+
+int cudnnBatchNormalizationBackward(handle *h, int mode, const float *alpha, const float *beta,
+                                    const float *alpha_param, const float *beta_param,
+                                    tensor *x_dims, void *x, tensor *dy_dims, void *dy,
+                                    tensor *dx_dims, void *dx, tensor *channels, float *scale,
+                                    float *dscale, float *dshift, double epsilon, float *mean,
+                                    float *inverse);
+EXPORT int cudnnBatchNormalizationBackward(handle *h, int mode, const float *alpha,
+                                           const float *beta, const float *alpha_param,
+                                           const float *beta_param, tensor *x_dims, void *x,
+                                           tensor *dy_dims, void *dy, tensor *dx_dims, void *dx,
+                                           tensor *channels, float *scale, float *dscale,
+                                           float *dshift, double epsilon, float *mean,
+                                           float *inverse) {
+    if (*alpha != 1 || *beta != 0 || *alpha_param != 1 || *beta_param != 0) return NOT_SUPPORTED;
+    if (dx == x || !dy) return BAD_PARAM;
+    return start_norm(
+        h, mode, dy_dims, dx_dims, channels,
+        (norm_job){*x_dims, x, dy, dx, scale, NULL, dscale, dshift, mean, inverse, epsilon});
 }

@@ -1,10 +1,10 @@
-/* CUDA's backend: cuBLASLt's products and cuDNN's convolutions where these libraries are, weft's
- * own kernels for all else. */
+/* CUDA's backend: cuBLASLt's products, cuDNN's convolutions and batch norms where these libraries
+ * are, weft's own kernels for all else. */
 #include "kernel/cuda/library.h"
 #include "kernel/gpu/gpu.h"
 
 static const wfi_kernel_impl *const implementations[] = {&wfi_kernel_cublaslt, &wfi_kernel_cudnn,
-                                                         &wfi_kernel_gpu};
+                                                         &wfi_kernel_cudnn_norm, &wfi_kernel_gpu};
 
 const wfi_backend wfi_backend_cuda = {
     .device = &wfi_device_cuda,

@@ -20,7 +20,13 @@ static const struct direction {
 } directions[] = {{&wfi_op_conv2d, SECOND, CUDNN_CONVOLUTION_FWD_ALGO_FFT},
                   {&wfi_op_conv2d_backward_data, FIRST, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT},
                   {&wfi_op_conv2d_backward_weight, RESULT, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT}};
-enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
+enum { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT, N_DIRECTIONS };
+
+static int direction_of(const wfi_op *op) {
+    int d = FORWARD;
+    while (d < N_DIRECTIONS && directions[d].op != op) d++;
+    return d;
+}
 
 /* wfi_kernel.state */
 typedef struct conv {
@@ -36,20 +42,7 @@ typedef struct conv {
     char detail[16];
 } conv;
 
-static const char *const *forms_of(const wfi_op *op) {
-    static const char *const forms[] = {"cudnn", NULL};
-    (void)op;
-    return forms;
-}
-
 /* ---- what the library is told ---- */
-
-static int make_tensor(const wfi_cudnn *dnn, int type, const int64_t dim[4], void **out) {
-    int error = dnn->CreateTensorDescriptor(out);
-    return error ? error
-                 : dnn->SetTensor4dDescriptor(*out, CUDNN_TENSOR_NCHW, type, (int)dim[0],
-                                              (int)dim[1], (int)dim[2], (int)dim[3]);
-}
 
 static int make_filter(const wfi_cudnn *dnn, int type, const int64_t dim[4], void **out) {
     int error = dnn->CreateFilterDescriptor(out);
@@ -79,7 +72,7 @@ static int make_parts(const wfi_kernel *kernel, conv *c) {
     for (int i = 0; i < N_PARTS && !error; i++) {
         const int64_t *dim = wfi_operand_value(kernel, operand[i])->shape.dim;
         c->operand[i] = operand[i];
-        error = (i == directions[c->direction].filter ? make_filter : make_tensor)(
+        error = (i == directions[c->direction].filter ? make_filter : wfi_cudnn_tensor)(
             c->dnn, type, dim, &c->part[i]);
     }
     int bias = is_forward ? 2 : node->n_in + 1;
@@ -88,7 +81,7 @@ static int make_parts(const wfi_kernel *kernel, conv *c) {
     c->bias = has_bias ? bias : -1;
     if (!has_bias || error) return error;
     int64_t n_channels = wfi_operand_value(kernel, bias)->shape.dim[0];
-    return make_tensor(c->dnn, type, (const int64_t[]){1, n_channels, 1, 1}, &c->bias_part);
+    return wfi_cudnn_tensor(c->dnn, type, (const int64_t[]){1, n_channels, 1, 1}, &c->bias_part);
 }
 
 /* ---- which algorithm ---- */
@@ -165,6 +158,10 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
                                const char **reason_out) {
     conv *c = kernel->state;
     bool is_found = false;
+    c->direction = direction_of(kernel->node->op);
+    c->math = wfi_cuda_is_narrow(kernel)        ? CUDNN_TENSOR_OP_MATH
+              : kernel->options.multiplies_tf32 ? CUDNN_DEFAULT_MATH
+                                                : CUDNN_FMA_MATH;
     c->dnn = &handles->libraries->dnn;
     if (!handles->dnn) return wfi_decline(reason_out, handles->libraries->no_dnn);
     int error = make_parts(kernel, c);
@@ -188,23 +185,11 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
 }
 
 static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
-    wfi_cuda_handles *handles;
-    size_t d = 0;
-    while (d < WFI_COUNT(directions) && directions[d].op != kernel->node->op) d++;
-    if (d == WFI_COUNT(directions)) return wfi_decline(reason_out, "it is no convolution");
-    *reason_out = why_not(kernel, (int)d);
+    int d = direction_of(kernel->node->op);
+    if (d == N_DIRECTIONS) return wfi_decline(reason_out, "it is no convolution");
+    *reason_out = why_not(kernel, d);
     if (*reason_out) return WF_UNSUPPORTED;
-    conv *c = wfi_alloc(kernel->ctx, 1, sizeof *c, "a kernel");
-    if (!c) return WF_NO_MEMORY;
-    kernel->state = c;
-    c->direction = (int)d;
-    c->math = wfi_cuda_is_narrow(kernel)        ? CUDNN_TENSOR_OP_MATH
-              : kernel->options.multiplies_tf32 ? CUDNN_DEFAULT_MATH
-                                                : CUDNN_FMA_MATH;
-    WF_TRY(wfi_cuda_take_handles(kernel->ctx, NULL, &handles));
-    wf_status status = describe_with(kernel, handles, reason_out);
-    wfi_cuda_give_handles(handles);
-    return status;
+    return wfi_cuda_describe(kernel, sizeof(conv), describe_with, reason_out);
 }
 
 /* A bias is added to what stands there; its gradient is of dy, the second part. */
@@ -243,8 +228,7 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
                               (int64_t)(kernel->bytes[c->operand[RESULT]] / sizeof(float)),
                               kernel->adds, to);
     if (!error) return WF_OK;
-    return wfi_fail(kernel->ctx, WF_DEVICE, "cuDNN refuses %s of unit %s: %s", kernel->label,
-                    kernel->graph->units[kernel->node->unit].name, dnn->GetErrorString(error));
+    return wfi_cudnn_refuses(kernel, dnn, error);
 }
 
 static void destroy(wfi_kernel *kernel) {
@@ -263,7 +247,7 @@ static void destroy(wfi_kernel *kernel) {
 const wfi_kernel_impl wfi_kernel_cudnn = {
     .name = "cudnn",
     .describe = describe,
-    .forms = forms_of,
+    .forms = wfi_cudnn_forms,
     .run = run,
     .destroy = destroy,
 };

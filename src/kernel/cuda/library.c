@@ -150,3 +150,37 @@ void wfi_cuda_give_handles(wfi_cuda_handles *handles) {
     wfi_cuda_pop(planner);
     wfi_device_destroy(planner);
 }
+
+/* ---- what kernels share ---- */
+
+wf_status wfi_cuda_describe(wfi_kernel *kernel, size_t state_bytes,
+                            wf_status (*describe)(wfi_kernel *, const wfi_cuda_handles *,
+                                                  const char **),
+                            const char **reason_out) {
+    wfi_cuda_handles *handles;
+    kernel->state = wfi_alloc(kernel->ctx, 1, state_bytes, "a kernel");
+    if (!kernel->state) return WF_NO_MEMORY;
+    WF_TRY(wfi_cuda_take_handles(kernel->ctx, NULL, &handles));
+    wf_status status = describe(kernel, handles, reason_out);
+    wfi_cuda_give_handles(handles);
+    return status;
+}
+
+const char *const *wfi_cudnn_forms(const wfi_op *op) {
+    static const char *const forms[] = {"cudnn", NULL};
+    (void)op;
+    return forms;
+}
+
+int wfi_cudnn_tensor(const wfi_cudnn *dnn, int type, const int64_t dim[4],
+                     cudnnTensorDescriptor_t *out) {
+    int error = dnn->CreateTensorDescriptor(out);
+    return error ? error
+                 : dnn->SetTensor4dDescriptor(*out, CUDNN_TENSOR_NCHW, type, (int)dim[0],
+                                              (int)dim[1], (int)dim[2], (int)dim[3]);
+}
+
+wf_status wfi_cudnn_refuses(const wfi_kernel *kernel, const wfi_cudnn *dnn, int error) {
+    return wfi_fail(kernel->ctx, WF_DEVICE, "cuDNN refuses %s of unit %s: %s", kernel->label,
+                    kernel->graph->units[kernel->node->unit].name, dnn->GetErrorString(error));
+}

@@ -33,6 +33,7 @@ typedef struct wfi_cublaslt_choice {
     X(CUDNN_DATA_FLOAT, 0)                                                                         \
     X(CUDNN_DATA_BFLOAT16, 9)                                                                      \
     X(CUDNN_TENSOR_NCHW, 0)                                                                        \
+    X(CUDNN_BATCHNORM_SPATIAL, 1)                                                                  \
     X(CUDNN_CROSS_CORRELATION, 1)                                                                  \
     X(CUDNN_DEFAULT_MATH, 0)                                                                       \
     X(CUDNN_TENSOR_OP_MATH, 1)                                                                     \
@@ -91,6 +92,19 @@ typedef wfi_cublaslt_choice cublasLtMatmulHeuristicResult_t;
 typedef void cublasLtMatmulAlgo_t;
 #endif
 
+/* Of a direction of convolutions, whose operands are described in that order. */
+#define WFI_CUDNN_WAY(X, name, kind, first, second, result)                                        \
+    X(GetConvolution##name##Algorithm_v7, cudnnStatus_t,                                           \
+      (cudnnHandle_t, first, second, cudnnConvolutionDescriptor_t, result, int, int *,             \
+       cudnnConvolution##kind##AlgoPerf_t *))                                                      \
+    X(GetConvolution##name##WorkspaceSize, cudnnStatus_t,                                          \
+      (cudnnHandle_t, first, second, cudnnConvolutionDescriptor_t, result,                         \
+       cudnnConvolution##kind##Algo_t, size_t *))                                                  \
+    X(Convolution##name, cudnnStatus_t,                                                            \
+      (cudnnHandle_t, const void *, first, const void *, second, const void *,                     \
+       cudnnConvolutionDescriptor_t, cudnnConvolution##kind##Algo_t, void *, size_t, const void *, \
+       result, void *))
+
 /* name, result, parameters */
 #define WFI_CUDNN_LIST(X)                                                                          \
     X(GetVersion, size_t, (void))                                                                  \
@@ -113,47 +127,24 @@ typedef void cublasLtMatmulAlgo_t;
        cudnnDataType_t))                                                                           \
     X(SetConvolutionMathType, cudnnStatus_t, (cudnnConvolutionDescriptor_t, cudnnMathType_t))      \
     X(SetConvolutionGroupCount, cudnnStatus_t, (cudnnConvolutionDescriptor_t, int))                \
-    X(GetConvolutionForwardAlgorithm_v7, cudnnStatus_t,                                            \
-      (cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,                            \
-       cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, int, int *,                          \
-       cudnnConvolutionFwdAlgoPerf_t *))                                                           \
-    X(GetConvolutionBackwardDataAlgorithm_v7, cudnnStatus_t,                                       \
-      (cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,                            \
-       cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, int, int *,                          \
-       cudnnConvolutionBwdDataAlgoPerf_t *))                                                       \
-    X(GetConvolutionBackwardFilterAlgorithm_v7, cudnnStatus_t,                                     \
-      (cudnnHandle_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,                            \
-       cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t, int, int *,                          \
-       cudnnConvolutionBwdFilterAlgoPerf_t *))                                                     \
-    X(GetConvolutionForwardWorkspaceSize, cudnnStatus_t,                                           \
-      (cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,                            \
-       cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t,           \
-       size_t *))                                                                                  \
-    X(GetConvolutionBackwardDataWorkspaceSize, cudnnStatus_t,                                      \
-      (cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,                            \
-       cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t,       \
-       size_t *))                                                                                  \
-    X(GetConvolutionBackwardFilterWorkspaceSize, cudnnStatus_t,                                    \
-      (cudnnHandle_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,                            \
-       cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t, cudnnConvolutionBwdFilterAlgo_t,     \
-       size_t *))                                                                                  \
-    X(ConvolutionForward, cudnnStatus_t,                                                           \
-      (cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *,                         \
-       cudnnFilterDescriptor_t, const void *, cudnnConvolutionDescriptor_t,                        \
-       cudnnConvolutionFwdAlgo_t, void *, size_t, const void *, cudnnTensorDescriptor_t, void *))  \
-    X(ConvolutionBackwardData, cudnnStatus_t,                                                      \
-      (cudnnHandle_t, const void *, cudnnFilterDescriptor_t, const void *,                         \
-       cudnnTensorDescriptor_t, const void *, cudnnConvolutionDescriptor_t,                        \
-       cudnnConvolutionBwdDataAlgo_t, void *, size_t, const void *, cudnnTensorDescriptor_t,       \
-       void *))                                                                                    \
-    X(ConvolutionBackwardFilter, cudnnStatus_t,                                                    \
-      (cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *,                         \
-       cudnnTensorDescriptor_t, const void *, cudnnConvolutionDescriptor_t,                        \
-       cudnnConvolutionBwdFilterAlgo_t, void *, size_t, const void *, cudnnFilterDescriptor_t,     \
-       void *))                                                                                    \
+    WFI_CUDNN_WAY(X, Forward, Fwd, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,               \
+                  cudnnTensorDescriptor_t)                                                         \
+    WFI_CUDNN_WAY(X, BackwardData, BwdData, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,      \
+                  cudnnTensorDescriptor_t)                                                         \
+    WFI_CUDNN_WAY(X, BackwardFilter, BwdFilter, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,  \
+                  cudnnFilterDescriptor_t)                                                         \
     X(ConvolutionBackwardBias, cudnnStatus_t,                                                      \
       (cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *, const void *,           \
        cudnnTensorDescriptor_t, void *))                                                           \
+    X(BatchNormalizationForwardTraining, cudnnStatus_t,                                            \
+      (cudnnHandle_t, cudnnBatchNormMode_t, const void *, const void *, cudnnTensorDescriptor_t,   \
+       const void *, cudnnTensorDescriptor_t, void *, cudnnTensorDescriptor_t, const void *,       \
+       const void *, double, void *, void *, double, void *, void *))                              \
+    X(BatchNormalizationBackward, cudnnStatus_t,                                                   \
+      (cudnnHandle_t, cudnnBatchNormMode_t, const void *, const void *, const void *,              \
+       const void *, cudnnTensorDescriptor_t, const void *, cudnnTensorDescriptor_t, const void *, \
+       cudnnTensorDescriptor_t, void *, cudnnTensorDescriptor_t, const void *, void *, void *,     \
+       double, const void *, const void *))                                                        \
     X(AddTensor, cudnnStatus_t,                                                                    \
       (cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *, const void *,           \
        cudnnTensorDescriptor_t, void *))
@@ -253,12 +244,24 @@ static inline bool wfi_cuda_is_narrow(const wfi_kernel *kernel) {
 bool wfi_cuda_can_round(const wfi_kernel *kernel, int operand);
 /* Such a parameter is rounded once a step: its operand's format, if it is one. */
 void wfi_cuda_round(wfi_kernel *kernel, int operand, wfi_format *format_out);
+/* Makes kernel->state, and has it filled in with the first GPU's handles. */
+wf_status wfi_cuda_describe(wfi_kernel *kernel, size_t state_bytes,
+                            wf_status (*describe)(wfi_kernel *kernel,
+                                                  const wfi_cuda_handles *handles,
+                                                  const char **reason_out),
+                            const char **reason_out);
+/* A descriptor of an image, or of other things of 4 dims. Returns cuDNN's status. */
+int wfi_cudnn_tensor(const wfi_cudnn *dnn, int type, const int64_t dim[4],
+                     cudnnTensorDescriptor_t *out);
+const char *const *wfi_cudnn_forms(const wfi_op *op);
+/* Records that it does not do what it was asked for. Errors: DEVICE. */
+wf_status wfi_cudnn_refuses(const wfi_kernel *kernel, const wfi_cudnn *dnn, int error);
 /* n numbers of BF16 into F32, or added to them. */
 wf_status wfi_cuda_widen(wfi_stream_queue *stream, const void *from, int64_t n, bool adds,
                          void *to);
 
 /* Implementations of nodes; what they decline, kernel/gpu computes. */
-extern const wfi_kernel_impl wfi_kernel_cublaslt, wfi_kernel_cudnn;
+extern const wfi_kernel_impl wfi_kernel_cublaslt, wfi_kernel_cudnn, wfi_kernel_cudnn_norm;
 #endif
 
 #endif

@@ -119,6 +119,13 @@ static const struct {
             {&wfi_op_linear_backward_weight, linear_backward_weight},
             {&wfi_op_matmul, matmul}};
 
+static bool find_product(const wfi_kernel *kernel, product *out) {
+    size_t r = 0;
+    while (r < WFI_COUNT(rows) && rows[r].op != kernel->node->op) r++;
+    if (r < WFI_COUNT(rows)) *out = rows[r].make(kernel);
+    return r < WFI_COUNT(rows);
+}
+
 /* ---- what the library is told ---- */
 
 static int type_of(const wfi_kernel *kernel, int operand) {
@@ -274,6 +281,7 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
                                const char **reason_out) {
     lt_product *s = kernel->state;
     bool is_found = false;
+    (void)find_product(kernel, &s->p);
     s->lt = &handles->libraries->lt;
     if (!handles->lt) return wfi_decline(reason_out, handles->libraries->no_lt);
     int error = make_call(kernel, s);
@@ -294,21 +302,11 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
 }
 
 static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
-    wfi_cuda_handles *handles;
-    size_t r = 0;
-    while (r < WFI_COUNT(rows) && rows[r].op != kernel->node->op) r++;
-    if (r == WFI_COUNT(rows)) return wfi_decline(reason_out, "it is no product of matrices");
-    product p = rows[r].make(kernel);
+    product p;
+    if (!find_product(kernel, &p)) return wfi_decline(reason_out, "it is no product of matrices");
     *reason_out = why_not(kernel, &p);
     if (*reason_out) return WF_UNSUPPORTED;
-    lt_product *s = wfi_alloc(kernel->ctx, 1, sizeof *s, "a kernel");
-    if (!s) return WF_NO_MEMORY;
-    kernel->state = s;
-    s->p = p;
-    WF_TRY(wfi_cuda_take_handles(kernel->ctx, NULL, &handles));
-    wf_status status = describe_with(kernel, handles, reason_out);
-    wfi_cuda_give_handles(handles);
-    return status;
+    return wfi_cuda_describe(kernel, sizeof(lt_product), describe_with, reason_out);
 }
 
 static wf_status sum_columns(const wfi_kernel *kernel, wfi_stream_queue *stream, const void *dy,

@@ -1,0 +1,18 @@
+/* Of a batch norm that a library computes (op/batch_norm.cl), element by element: what goes on behind
+ * it, and before its backward; and of each channel what it keeps of the variance, and the reverse. */
+#undef PIXEL
+#define PIXEL(operand, i) (i)
+
+KERNEL(norm_relu) {
+    FOR_ELEMENT(i) {
+        float value = GET(IN(0), i);
+        PUT_Y(i);
+    }
+}
+KERNEL(norm_slope) {
+    FOR_ELEMENT(i) PUT(OUT(0), i, SLOPE(i));
+}
+
+#define VARIANCE (1 / ((double)x * x) - a.f[0])
+UNARY(norm_inverse, (float)(1 / sqrt(x + a.f[0])))
+UNARY(norm_variance, VARIANCE < 0 ? 0 : (float)VARIANCE)
