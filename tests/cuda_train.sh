@@ -24,6 +24,10 @@ short=("${gpt[@]}" --tokens 8 --slices 2 --steps 1)
 near 1e-6 "${short[@]}"
 same 2 tp=2 "${short[@]}"
 
+# Tasks are queued ahead of what the GPUs have done.
+(export STAND_IN_COUNT=1 && on cuda:2 --plan pp=2 "${short[@]}")
+(($(sed -n 's/^stand-in: \([0-9]*\) events in flight$/\1/p' "$folder/out") > 2)) || fail "nothing is in flight: $(tail -n 1 "$folder/out")"
+
 # Stages on devices of two kinds: each has the bits of its own.
 for devices in cpu:0,cuda:0 cuda:0,cpu:0; do
     on "$devices" --plan pp=2,schedule=gpipe "${short[@]}"

@@ -35,6 +35,7 @@ wf_status wfi_bounce_copy(wfi_stream_queue *stream, wfi_device *to_device, void 
                           wfi_space to_space, wfi_device *from_device, const void *from,
                           wfi_space from_space, size_t bytes) {
     char *buffer = NULL;
+    if (stream) wfi_stream_settle(stream); /* for what it follows another device does not wait */
     WF_TRY(find_buffer(to_device, stream, &buffer));
     wf_status status = WF_OK;
     for (size_t at = 0, n; at < bytes && status == WF_OK; at += n) {

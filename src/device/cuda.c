@@ -1,9 +1,9 @@
 /* CUDA devices, by the driver's interface. Ranks share their GPU's primary context, so that
  * libraries of CUDA's find what weft has on it; each stream's thread queues what its tasks ask for
- * on a CUstream of its own, and waits for it behind each task: so an event of a stream is one of
- * the device, and an error that comes late is its task's.
+ * on a CUstream of its own. Events of the device's order these (cuda_events.h).
  */
 #include "device/bounce.h"
+#include "device/cuda_events.h"
 #include "device/cuda_program.h"
 #include "device/disk.h"
 #include "device/thread_stream.h"
@@ -43,6 +43,7 @@ typedef struct cuda_queue {
     CUstream stream;
     CUdeviceptr words;
     wfi_built_list kernels; /* of the unit's modules */
+    wfi_cuda_events events;
 } cuda_queue;
 
 wf_status wfi_cuda_check(wf_context *ctx, const wfi_cuda *driver, const wfi_cuda_gpu *gpu,
@@ -144,6 +145,10 @@ const wfi_cuda_gpu *wfi_cuda_gpu_of(const wfi_device *device) {
 
 CUstream wfi_cuda_stream(const wfi_stream_queue *stream) {
     return ((const cuda_queue *)stream->queue)->stream;
+}
+
+wfi_cuda_events *wfi_cuda_events_of(const wfi_stream_queue *stream) {
+    return &((cuda_queue *)stream->queue)->events;
 }
 
 static wf_status check(const wfi_device *device, const char *what, wfi_cuda_enum error) {
@@ -255,18 +260,29 @@ static CUstream stream_of(const wfi_device *device, const wfi_stream_queue *stre
     return stream ? wfi_cuda_stream(stream) : state_of(device)->unit->host_stream;
 }
 
-static wf_status finish(const wfi_device *device, const wfi_stream_queue *stream) {
+static wf_status give_up(const wfi_device *device, const wfi_stream_queue *stream,
+                         const wfi_device_wait *wait) {
     wfi_cuda_gpu *gpu = &state_of(device)->unit->gpu;
-    wfi_device_wait wait = wfi_device_wait_begin(device);
     char what[sizeof gpu->name + 32];
+    __atomic_store_n(&gpu->hangs, 1, __ATOMIC_RELAXED);
+    snprintf(what, sizeof what, "GPU %d, %s,", gpu->ordinal, gpu->name);
+    return wfi_device_hangs(device, stream, what, wait);
+}
+
+static wf_status cuda_give_up(wfi_stream_queue *stream, const wfi_device_wait *wait) {
+    return give_up(stream->device, stream, wait);
+}
+
+/* Earlier tasks are counted as they are done: others may wait for them. */
+static wf_status finish(const wfi_device *device, wfi_stream_queue *stream) {
+    if (stream && stream->state) wfi_thread_stream_drain(stream);
+    if (wfi_cuda_hangs(wfi_cuda_gpu_of(device))) return wfi_owner_check(&device->owner);
+    wfi_device_wait wait = wfi_device_wait_begin(device);
     for (;;) {
         wfi_cuda_enum error = wfi_cuda_driver(device)->StreamQuery(stream_of(device, stream));
         if (error != WFI_CUDA_NOT_READY) return check(device, "kernels and copies", error);
-        if (!wfi_device_wait_on(&wait)) break;
+        if (!wfi_device_wait_on(&wait)) return give_up(device, stream, &wait);
     }
-    __atomic_store_n(&gpu->hangs, 1, __ATOMIC_RELAXED);
-    snprintf(what, sizeof what, "GPU %d, %s,", gpu->ordinal, gpu->name);
-    return wfi_device_hangs(device, stream, what, &wait);
 }
 
 static wf_status cuda_finish_task(wfi_stream_queue *stream) {
@@ -278,6 +294,7 @@ static void cuda_stream_destroy(wfi_stream_queue *stream) {
     cuda_queue *queue = stream->queue;
     if (!wfi_cuda_hangs(wfi_cuda_gpu_of(stream->device))) {
         wf_status pushed = wfi_cuda_push(stream->device);
+        wfi_cuda_events_destroy(driver, &queue->events);
         if (queue->words) driver->MemFree(queue->words);
         if (queue->stream) driver->StreamDestroy(queue->stream);
         if (pushed == WF_OK) wfi_cuda_pop(stream->device);
@@ -286,7 +303,7 @@ static void cuda_stream_destroy(wfi_stream_queue *stream) {
     wfi_free(stream->owner->ctx, queue);
 }
 
-static wf_status create_queue(const wfi_device *device, const wfi_stream_queue *stream) {
+static wf_status create_queue(const wfi_device *device, wfi_stream_queue *stream) {
     cuda_queue *queue = stream->queue;
     const wfi_cuda *driver = wfi_cuda_driver(device);
     size_t bytes = WFI_LAUNCH_WORDS * sizeof(int32_t);
@@ -509,6 +526,11 @@ const wfi_device_class wfi_device_cuda = {
     .stream_destroy = cuda_stream_destroy,
     .enter_thread = cuda_enter_thread,
     .finish_task = cuda_finish_task,
+    .record = wfi_cuda_record,
+    .look = wfi_cuda_look,
+    .follow = wfi_cuda_follow,
+    .mark = wfi_cuda_mark_time,
+    .give_up = cuda_give_up,
     .launch = cuda_launch,
     .read_words = cuda_read_words,
     .find_free = cuda_find_free,

@@ -30,6 +30,7 @@ typedef unsigned wfi_cuda_enum;
     X(WFI_CUDA_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                 \
     X(WFI_CUDA_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                 \
     X(WFI_CUDA_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1)                                            \
+    X(WFI_CUDA_NO_TIMING, CU_EVENT_DISABLE_TIMING, 2)                                              \
     X(WFI_CUDA_PORTABLE, CU_MEMHOSTALLOC_PORTABLE, 1)
 
 enum {
@@ -67,6 +68,12 @@ enum {
     X(StreamCreate, cuStreamCreate, (CUstream *, unsigned))                                        \
     X(StreamDestroy, cuStreamDestroy_v2, (CUstream))                                               \
     X(StreamQuery, cuStreamQuery, (CUstream))                                                      \
+    X(StreamWaitEvent, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                           \
+    X(EventCreate, cuEventCreate, (CUevent *, unsigned))                                           \
+    X(EventDestroy, cuEventDestroy_v2, (CUevent))                                                  \
+    X(EventRecord, cuEventRecord, (CUevent, CUstream))                                             \
+    X(EventQuery, cuEventQuery, (CUevent))                                                         \
+    X(EventElapsedTime, cuEventElapsedTime, (float *, CUevent, CUevent))                           \
     X(ModuleLoadData, cuModuleLoadData, (CUmodule *, const void *))                                \
     X(ModuleUnload, cuModuleUnload, (CUmodule))                                                    \
     X(ModuleGetFunction, cuModuleGetFunction, (CUfunction *, CUmodule, const char *))              \

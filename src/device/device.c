@@ -119,6 +119,15 @@ void wfi_stream_settle(wfi_stream_queue *stream) {
     (void)ignored;
 }
 
+void wfi_stream_mark(wfi_stream_queue *stream, int64_t *ns_out) {
+    if (stream->device->kind->mark) {
+        stream->device->kind->mark(stream, ns_out);
+        return;
+    }
+    wfi_stream_settle(stream);
+    *ns_out = wfi_now_ns();
+}
+
 uint64_t wfi_stream_n_done(const wfi_stream_queue *stream) {
     return stream->kind->n_done(stream);
 }

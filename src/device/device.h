@@ -90,7 +90,8 @@ void wfi_stream_destroy(wfi_stream_queue *stream);
 wf_status wfi_stream_push(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
 /* What is pushed from now on begins after `event`. */
 wf_status wfi_stream_wait(wfi_stream_queue *stream, wfi_event event);
-/* The event of everything pushed so far. */
+/* The event of everything pushed so far. Who waits for it knows that work to be done, and all that
+ * it came after; only of this stream also that it is counted. */
 wfi_event wfi_stream_record(const wfi_stream_queue *stream);
 /* Stops the calling thread, the host's, until the event or the deadline. */
 wf_status wfi_event_wait(wfi_event event);
@@ -99,6 +100,9 @@ uint64_t wfi_stream_n_done(const wfi_stream_queue *stream);
 /* From a task, for who measures: what it has queued on the device so far is done. Whether that has
  * failed is known behind the task. */
 void wfi_stream_settle(wfi_stream_queue *stream);
+/* From a task, twice at most: *ns_out is, when the task is done, the time at which all that its
+ * stream was asked for until now was done. */
+void wfi_stream_mark(wfi_stream_queue *stream, int64_t *ns_out);
 /* ---- how kinds of streams and devices are written ---- */
 
 typedef struct wfi_stream_class {
@@ -114,6 +118,16 @@ typedef struct wfi_stream_class {
 /* For those who write kinds: a stream without a state. */
 wf_status wfi_stream_new(const wfi_owner *owner, const wfi_stream_class *kind, const char *name,
                          int number, wfi_stream_queue **stream_out);
+
+/* A thread's wait for what it has queued on its device, in looks at the device: a driver may never
+ * return from one of its own. Its deadline is over before that of those who wait for the stream, so
+ * what is said names the device. */
+typedef struct wfi_device_wait {
+    wfi_deadline deadline;
+    int64_t begin_ns;
+} wfi_device_wait;
+/* So many of a stream's tasks may be queued on its device, and not done. */
+#define WFI_MOST_IN_FLIGHT 64
 
 typedef struct wfi_device_class {
     const char *name;
@@ -141,6 +155,16 @@ typedef struct wfi_device_class {
      * until all that the task has queued on the device is done. NULL: nothing to do. */
     wf_status (*enter_thread)(wfi_device *device);
     wf_status (*finish_task)(wfi_stream_queue *stream);
+    /* Of kinds whose devices order streams, on a stream's thread, which then does not wait behind
+     * each task. NULL: it does. An event behind all that tasks up to number `task` have queued, of
+     * which the stream has so many as may be in flight; whether that has happened; what is queued
+     * from now on comes after such an event of another stream of the kind. */
+    wf_status (*record)(wfi_stream_queue *stream, uint64_t task);
+    wf_status (*look)(wfi_stream_queue *stream, uint64_t task, bool *has_happened_out);
+    wf_status (*follow)(wfi_stream_queue *stream, const wfi_stream_queue *other, uint64_t task);
+    void (*mark)(wfi_stream_queue *stream, int64_t *ns_out); /* wfi_stream_mark */
+    /* The device does not do what the stream has waited for. Errors: TIMEOUT. */
+    wf_status (*give_up)(wfi_stream_queue *stream, const wfi_device_wait *wait);
     /* Queues a kernel from a task of the stream. NULL: the kind runs no kernels of that sort. */
     wf_status (*launch)(wfi_stream_queue *stream, const wfi_kernel_launch *launch);
     /* From a task: what its kernels have written so far; they are 0 again. */
@@ -184,13 +208,6 @@ bool wfi_device_reaches(const wfi_device *device, const wfi_device *other);
 wf_status wfi_memory_fetch(wfi_stream_queue *stream, void *to, wfi_device *owner, const void *from,
                            size_t bytes);
 
-/* A thread's wait for what it has queued on its device, in looks at the device: a driver may never
- * return from one of its own. Its deadline is over before that of those who wait for the stream, so
- * what is said names the device. */
-typedef struct wfi_device_wait {
-    wfi_deadline deadline;
-    int64_t begin_ns;
-} wfi_device_wait;
 wfi_device_wait wfi_device_wait_begin(const wfi_device *device);
 /* Between two looks. False: nothing of the job has moved for so long that the device hangs. */
 bool wfi_device_wait_on(wfi_device_wait *wait);

@@ -1,5 +1,12 @@
-/* Streams that are queues with a thread of their own, which runs each task. Where tasks are queued
- * on by the device, the thread waits for it behind each of them (wfi_device_class.finish_task).
+/* Streams that are queues with a thread of their own, which runs each task.
+ *
+ * Where tasks queue work on a device, the thread waits for it behind each of them
+ * (wfi_device_class.finish_task); or, where the device orders streams itself, it goes on when an
+ * event of the device's is recorded behind the task (record). Then the task is in flight until the
+ * thread, which looks at the oldest one whenever it has nothing better to do, sees it done. Of a
+ * stream of the same kind one waits until the task is in flight, and lets the device wait for the
+ * rest (follow); everybody else waits until it is done. No thread waits for others while tasks of
+ * its own are in flight without looking at them: others may wait for those.
  */
 #include "device/thread_stream.h"
 
@@ -35,10 +42,14 @@ typedef struct thread_stream {
     wfi_stream_queue *stream;
     const wfi_device_class *kind; /* the device's, when the thread began */
     pthread_t thread;
-    gate queued;              /* commands ever pushed */
-    gate started;             /* commands ever taken */
-    gate done;                /* tasks: the epoch */
-    wfi_shared_epoch *shared; /* the epoch, if other processes wait for it */
+    gate queued;          /* commands ever pushed */
+    gate started;         /* commands ever taken */
+    gate issued;          /* tasks that have queued all of theirs on a device with events */
+    gate done;            /* tasks: the epoch */
+    wfi_device_wait wait; /* for the oldest task in flight */
+    bool waits_longer;    /* because what that follows is not done either */
+    wfi_event follows[WFI_MOST_IN_FLIGHT]; /* by task: the latest event that its device waits for */
+    wfi_shared_epoch *shared;              /* the epoch, if other processes wait for it */
     int ends;
     command commands[N_COMMANDS];
 } thread_stream;
@@ -125,12 +136,12 @@ static uint64_t thread_n_done(const wfi_stream_queue *stream) {
     return gate_count(&((const thread_stream *)stream->state)->done);
 }
 
-static wf_status thread_event_wait(wfi_event event, const wfi_waiter *waiter) {
+static wf_status wait_at(gate *g, wfi_event event, const wfi_waiter *waiter) {
     const wfi_owner *owner = event.stream->owner;
-    thread_stream *s = event.stream->state;
+    const thread_stream *s = event.stream->state;
     int64_t timeout_ms = owner->timeout_ms;
     char why[512];
-    if (gate_wait_watched(&s->done, event.epoch, timeout_ms, waiter, &event)) return WF_OK;
+    if (gate_wait_watched(g, event.epoch, timeout_ms, waiter, &event)) return WF_OK;
     wfi_waiter_explain(waiter, &event, why, sizeof why);
     return wfi_fail(owner->ctx, WF_TIMEOUT,
                     "%s waited %lld ms for stream %s of rank %d, which has done %llu of %llu "
@@ -139,39 +150,157 @@ static wf_status thread_event_wait(wfi_event event, const wfi_waiter *waiter) {
                     (unsigned long long)gate_count(&s->done), (unsigned long long)event.epoch, why);
 }
 
+static wf_status thread_event_wait(wfi_event event, const wfi_waiter *waiter) {
+    return wait_at(&((thread_stream *)event.stream->state)->done, event, waiter);
+}
+
+/* ---- tasks in flight ---- */
+
+static uint64_t n_in_flight(const thread_stream *s) {
+    return s->kind->record ? gate_count(&s->issued) - gate_count(&s->done) : 0;
+}
+
+static wfi_event *followed_by(thread_stream *s, uint64_t task) {
+    return &s->follows[task % WFI_MOST_IN_FLIGHT];
+}
+
+static void await_next(thread_stream *s) {
+    s->wait = wfi_device_wait_begin(s->stream->device);
+    s->waits_longer = false;
+}
+
+static void count_issued(thread_stream *s) {
+    gate_add(&s->issued);
+    if (n_in_flight(s) == 1) await_next(s);
+}
+
+static void count_done(thread_stream *s) {
+    followed_by(s, gate_count(&s->done))->stream = NULL;
+    gate_add(&s->done);
+    if (s->shared) wfi_shared_epoch_wake(s->shared);
+    if (n_in_flight(s)) await_next(s);
+}
+
+/* Which task has failed the device does not tell: it may be any from the oldest in flight on. */
+static wf_status fail_late(const thread_stream *s, wf_status status) {
+    const wfi_owner *owner = s->stream->owner;
+    const wfi_event event = {s->stream, gate_count(&s->done) + 1};
+    char name[256];
+    wfi_watch_name(owner->watch, &event, name, sizeof name);
+    if (*name)
+        status = wfi_fail_at(owner->ctx, status, "rank %d, of the tasks in flight from %s on",
+                             owner->rank, name);
+    return status;
+}
+
+/* At the oldest. False: it is not done. */
+static bool look(thread_stream *s) {
+    bool is_done = true;
+    wf_status status = s->kind->look(s->stream, gate_count(&s->done), &is_done);
+    if (status != WF_OK) wfi_owner_fail(s->stream->owner, fail_late(s, status));
+    if (is_done) count_done(s);
+    return is_done;
+}
+
+/* What it follows may be what hangs: whose thread that is may say so first. */
+static bool may_wait_longer(thread_stream *s) {
+    const wfi_event *before = followed_by(s, gate_count(&s->done));
+    if (s->waits_longer || !before->stream || wfi_stream_n_done(before->stream) >= before->epoch)
+        return false;
+    s->wait.deadline.timeout_ms += s->stream->owner->timeout_ms / 16;
+    return s->waits_longer = true;
+}
+
+/* The same with a nap. A device that hangs is given up, with all that is in flight. */
+static void look_on(thread_stream *s) {
+    if (look(s) || wfi_device_wait_on(&s->wait) || may_wait_longer(s)) return;
+    wfi_owner_fail(s->stream->owner, s->kind->give_up(s->stream, &s->wait));
+    while (n_in_flight(s)) count_done(s);
+}
+
+void wfi_thread_stream_drain(wfi_stream_queue *stream) {
+    while (n_in_flight(stream->state)) look_on(stream->state);
+}
+
 /* ---- the thread ---- */
+
+static bool has_failed(const thread_stream *s) {
+    return wfi_failure_status(s->stream->owner->failure) != WF_OK;
+}
+
+/* The stream whose device's event is waited for by this one's device; NULL: the thread waits. */
+static thread_stream *find_followed(const thread_stream *s, const wfi_event *event) {
+    bool follows = s->kind->follow && event->stream->kind == &wfi_thread_streams &&
+                   event->stream->device->kind == s->kind;
+    return follows ? event->stream->state : NULL;
+}
+
+static wf_status wait_for(thread_stream *s, wfi_event event) {
+    const wfi_waiter own = {s->stream->name, s->stream->owner->watch, false};
+    thread_stream *other = find_followed(s, &event);
+    while (n_in_flight(s) && !has_failed(s) &&
+           (other ? gate_count(&other->issued) : wfi_stream_n_done(event.stream)) < event.epoch)
+        look_on(s);
+    if (!other) return event.stream->kind->event_wait(event, &own);
+    WF_TRY(wait_at(&other->issued, event, &own));
+    if (gate_count(&other->done) >= event.epoch) return WF_OK;
+    *followed_by(s, gate_count(&s->issued)) = event;
+    return s->kind->follow(s->stream, event.stream, event.epoch - 1);
+}
+
+/* A task that has failed may have queued something. */
+static wf_status run_task(thread_stream *s, const command *now) {
+    wf_status status = now->task(now->self, now->argument), behind = WF_OK;
+    if (status != WF_OK && n_in_flight(s)) status = fail_late(s, status);
+    if (s->kind->record) {
+        behind = s->kind->record(s->stream, gate_count(&s->issued));
+        if (behind != WF_OK) wfi_stream_settle(s->stream);
+    } else if (s->kind->finish_task) {
+        behind = s->kind->finish_task(s->stream);
+    }
+    return status != WF_OK ? status : behind;
+}
+
+static void do_task(thread_stream *s, const command *now) {
+    bool skips = has_failed(s);
+    wf_status status = skips ? WF_OK : run_task(s, now);
+    if (status != WF_OK) wfi_owner_fail(s->stream->owner, status);
+    if (skips) wfi_thread_stream_drain(s->stream);
+    if (s->kind->record) count_issued(s);
+    if (skips || !s->kind->record)
+        count_done(s);
+    else
+        look(s);
+}
+
+static bool next_command(thread_stream *s, command *now_out) {
+    uint64_t n = *s->started.count;
+    while (n_in_flight(s) && (n_in_flight(s) == WFI_MOST_IN_FLIGHT || n == gate_count(&s->queued)))
+        look_on(s);
+    if (n == gate_count(&s->queued)) {
+        gate_wait(&s->queued, n + 1, &s->ends, 0);
+        if (n == gate_count(&s->queued)) return false;
+    }
+    *now_out = s->commands[n % N_COMMANDS];
+    gate_add(&s->started);
+    return true;
+}
 
 static void *run_stream(void *argument) {
     thread_stream *s = argument;
     const wfi_owner *owner = s->stream->owner;
-    const wfi_device_class *kind = s->kind;
-    const wfi_waiter own = {s->stream->name, owner->watch, false};
-    wf_status status = kind->enter_thread ? kind->enter_thread(s->stream->device) : WF_OK;
+    command now;
+    wf_status status = s->kind->enter_thread ? s->kind->enter_thread(s->stream->device) : WF_OK;
     if (status != WF_OK) wfi_owner_fail(owner, status);
-    for (;;) {
-        uint64_t n = *s->started.count;
-        if (n == gate_count(&s->queued)) {
-            gate_wait(&s->queued, n + 1, &s->ends, 0);
-            if (n == gate_count(&s->queued)) return NULL;
-        }
-        command now = s->commands[n % N_COMMANDS];
-        gate_add(&s->started);
-        status = WF_OK;
-        bool skips = wfi_failure_status(owner->failure) != WF_OK;
-        if (!now.task) {
-            if (!skips) status = now.event.stream->kind->event_wait(now.event, &own);
-            if (status != WF_OK) wfi_owner_fail(owner, status);
+    while (next_command(s, &now)) {
+        if (now.task) {
+            do_task(s, &now);
             continue;
         }
-        if (!skips) status = now.task(now.self, now.argument);
-        if (!skips && kind->finish_task) {
-            wf_status finished = kind->finish_task(s->stream);
-            if (status == WF_OK) status = finished;
-        }
+        status = has_failed(s) ? WF_OK : wait_for(s, now.event);
         if (status != WF_OK) wfi_owner_fail(owner, status);
-        gate_add(&s->done);
-        if (s->shared) wfi_shared_epoch_wake(s->shared);
     }
+    return NULL;
 }
 
 /* ---- the class ---- */
@@ -179,6 +308,7 @@ static void *run_stream(void *argument) {
 static void release(thread_stream *s) {
     gate_release(&s->queued);
     gate_release(&s->started);
+    gate_release(&s->issued);
     gate_release(&s->done);
     wfi_free(s->stream->owner->ctx, s);
 }
@@ -192,6 +322,7 @@ wf_status wfi_thread_stream_create(wfi_device *device, wfi_stream_queue *stream,
     stream->state = s;
     gate_init(&s->queued);
     gate_init(&s->started);
+    gate_init(&s->issued);
     gate_init(&s->done);
     if (counter) {
         s->shared = counter;

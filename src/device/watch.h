@@ -21,6 +21,8 @@ typedef struct wfi_watch {
      * or " for 10 s". The host, or a thread whose stream waits. */
     void (*explain)(const void *self, const struct wfi_event *event, bool is_host,
                     const char *how_long, char *text, size_t bytes);
+    /* What the event's stream is at; "" where nobody knows. NULL: nobody does. Any thread. */
+    void (*name)(const void *self, const struct wfi_event *event, char *text, size_t bytes);
     const void *self;
     /* the host's: only its thread says something, so that a process says it once, however many of
      * its streams wait */
@@ -33,6 +35,9 @@ typedef struct wfi_watch {
 void wfi_watch_begin(wfi_watch *watch);
 /* Between two naps of a wait of the host's. */
 void wfi_watch_look(wfi_watch *watch, const struct wfi_event *event);
+
+void wfi_watch_name(const wfi_watch *watch, const struct wfi_event *event, char *text,
+                    size_t bytes);
 
 /* Who waits: for sentences, and for what counts as progress. */
 typedef struct wfi_waiter {

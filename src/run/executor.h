@@ -98,13 +98,14 @@ void wfi_executor_name(const wfi_executor *e, int32_t i, char *text, size_t byte
 wf_status wfi_executor_instruction(void *self, void *argument);
 /* Around what instruction i does, if it is traced. */
 static inline void wfi_executor_begin(const wfi_executor *e, int32_t i) {
-    if (e->trace) e->trace->begin_ns[i] = wfi_now_ns();
+    const wfi_instruction *now = &e->p->instructions[i];
+    if (!e->trace) return;
+    wfi_stream_mark(e->workers[now->rank].streams[now->stream], &e->trace->begin_ns[i]);
 }
 static inline void wfi_executor_end(const wfi_executor *e, int32_t i) {
     const wfi_instruction *now = &e->p->instructions[i];
     if (!e->trace) return;
-    wfi_stream_settle(e->workers[now->rank].streams[now->stream]);
-    e->trace->end_ns[i] = wfi_now_ns();
+    wfi_stream_mark(e->workers[now->rank].streams[now->stream], &e->trace->end_ns[i]);
 }
 /* When instruction i is through. */
 static inline wf_status wfi_executor_check(const wfi_executor *e, int32_t i) {

@@ -95,6 +95,13 @@ static void explain(const void *self, const wfi_event *event, bool is_host, cons
              wfi_control_process_state(stall->job, rank));
 }
 
+static void name(const void *self, const wfi_event *event, char *text, size_t bytes) {
+    const wfi_stall *stall = self;
+    const wfi_executor *e = __atomic_load_n(&stall->issued, __ATOMIC_ACQUIRE);
+    int32_t i = e ? find_current(e, event->stream) : -1;
+    if (i >= 0) wfi_executor_name(e, i, text, bytes);
+}
+
 /* ---- life ---- */
 
 static uint64_t progress(const void *self) {
@@ -108,7 +115,8 @@ static uint64_t progress(const void *self) {
 
 wf_status wfi_stall_init(wfi_stall *stall, wf_context *ctx, wfi_control *job) {
     *stall = (wfi_stall){.job = job};
-    stall->watch = (wfi_watch){.ctx = ctx, .progress = progress, .explain = explain, .self = stall};
+    stall->watch = (wfi_watch){
+        .ctx = ctx, .progress = progress, .explain = explain, .name = name, .self = stall};
     return wfi_env_count(ctx, WFI_WEFT_STALL_MS, &stall->watch.stall_ms);
 }
 

@@ -24,6 +24,7 @@ enum {
     NO_PEER = 217,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
+    NO_TIMING = WFI_CUDA_NO_TIMING,
     ILLEGAL_ADDRESS = 700,
 };
 
@@ -62,6 +63,7 @@ typedef struct item {
     struct item *next;
     wfi_cuda_enum (*run)(void *argument);
     void *argument;
+    bool is_event; /* runs on a GPU that is lost, too */
 } item;
 
 struct CUstream_st {
@@ -71,8 +73,17 @@ struct CUstream_st {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     item *first, **last;
-    uint64_t n_queued, n_done;
+    uint64_t n_queued, n_done, n_events; /* events: that are queued */
     bool ends;
+};
+
+struct CUevent_st {
+    int device;
+    unsigned flags;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t n_recorded, n_happened;
+    struct timespec time;
 };
 
 typedef struct allocation {
@@ -96,7 +107,8 @@ static allocation allocations[MOST_ALLOCATIONS];
 static int n_allocations; /* atomic access */
 static char *region;
 static size_t region_used;
-static int n_streams, n_modules, n_pinned, n_live; /* that were not given back */
+static int n_streams, n_modules, n_pinned, n_live, n_events; /* that were not given back */
+static uint64_t most_in_flight;                              /* events of a stream; atomic access */
 static uint64_t n_streams_made;
 
 /* ---- contexts ---- */
@@ -373,6 +385,86 @@ static void delay(struct CUstream_st *stream) {
     nanosleep(&time, NULL);
 }
 
+/* ---- events: the n-th time that one is recorded ---- */
+
+typedef struct moment {
+    CUevent event;
+    uint64_t n;
+} moment;
+
+static wfi_cuda_enum run_record(void *argument) {
+    const moment *m = argument;
+    pthread_mutex_lock(&m->event->lock);
+    m->event->n_happened = m->n;
+    clock_gettime(CLOCK_MONOTONIC, &m->event->time);
+    pthread_cond_broadcast(&m->event->changed);
+    pthread_mutex_unlock(&m->event->lock);
+    return FINE;
+}
+
+static wfi_cuda_enum run_wait(void *argument) {
+    const moment *m = argument;
+    pthread_mutex_lock(&m->event->lock);
+    while (m->event->n_happened < m->n) pthread_cond_wait(&m->event->changed, &m->event->lock);
+    pthread_mutex_unlock(&m->event->lock);
+    return FINE;
+}
+
+EXPORT(cuEventCreate, (CUevent * out, unsigned flags)) {
+    wfi_cuda_enum error = check();
+    if (error || flags & ~(unsigned)NO_TIMING) return error ? error : INVALID_VALUE;
+    *out = calloc(1, sizeof **out);
+    (*out)->device = current()->device;
+    (*out)->flags = flags;
+    pthread_mutex_init(&(*out)->lock, NULL);
+    pthread_cond_init(&(*out)->changed, NULL);
+    __atomic_fetch_add(&n_events, 1, __ATOMIC_RELAXED);
+    return FINE;
+}
+
+EXPORT(cuEventDestroy_v2, (CUevent event)) {
+    pthread_cond_destroy(&event->changed);
+    pthread_mutex_destroy(&event->lock);
+    free(event);
+    __atomic_fetch_sub(&n_events, 1, __ATOMIC_RELAXED);
+    return check();
+}
+
+EXPORT(cuEventRecord, (CUevent event, CUstream stream)) {
+    if (!event || !stream || event->device != stream->device) return INVALID_HANDLE;
+    pthread_mutex_lock(&event->lock);
+    const moment m = {event, ++event->n_recorded};
+    pthread_mutex_unlock(&event->lock);
+    return stand_in_queue(stream, run_record, &m, sizeof m);
+}
+
+EXPORT(cuEventQuery, (CUevent event)) {
+    if (!event) return INVALID_HANDLE;
+    pthread_mutex_lock(&event->lock);
+    bool has_happened = event->n_happened == event->n_recorded;
+    pthread_mutex_unlock(&event->lock);
+    wfi_cuda_enum error = check();
+    return error || has_happened ? error : WFI_CUDA_NOT_READY;
+}
+
+EXPORT(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags)) {
+    if (!event || flags) return INVALID_HANDLE;
+    pthread_mutex_lock(&event->lock);
+    const moment m = {event, event->n_recorded};
+    pthread_mutex_unlock(&event->lock);
+    return stand_in_queue(stream, run_wait, &m, sizeof m);
+}
+
+EXPORT(cuEventElapsedTime, (float *ms, CUevent begin, CUevent end)) {
+    if (begin->flags || end->flags) return INVALID_HANDLE;
+    if (cuEventQuery(begin) || cuEventQuery(end)) return WFI_CUDA_NOT_READY;
+    *ms = (float)((double)(end->time.tv_sec - begin->time.tv_sec) * 1e3 +
+                  (double)(end->time.tv_nsec - begin->time.tv_nsec) / 1e6);
+    return FINE;
+}
+
+/* ---- a stream's thread ---- */
+
 static void *run_stream(void *argument) {
     struct CUstream_st *stream = argument;
     stack[depth++] = gpus[stream->device].context;
@@ -384,9 +476,10 @@ static void *run_stream(void *argument) {
         pthread_mutex_unlock(&stream->lock);
         delay(stream);
         wfi_cuda_enum error = check();
-        if (!error) error = now->run(now->argument);
+        if (!error || now->is_event) error = now->run(now->argument);
         if (error) lose(stream->device, error);
         pthread_mutex_lock(&stream->lock);
+        if (now->run == run_record) stream->n_events--;
         stream->first = now->next;
         if (!stream->first) stream->last = &stream->first;
         stream->n_done++;
@@ -398,6 +491,13 @@ static void *run_stream(void *argument) {
     return NULL;
 }
 
+static void count_event(CUstream stream) {
+    uint64_t n = ++stream->n_events, most = __atomic_load_n(&most_in_flight, __ATOMIC_RELAXED);
+    while (n > most && !__atomic_compare_exchange_n(&most_in_flight, &most, n, false,
+                                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
 wfi_cuda_enum stand_in_queue(CUstream stream, wfi_cuda_enum (*run)(void *argument),
                              const void *argument, size_t bytes) {
     wfi_cuda_enum error = check();
@@ -405,12 +505,13 @@ wfi_cuda_enum stand_in_queue(CUstream stream, wfi_cuda_enum (*run)(void *argumen
     if (!stream || stream->device != current()->device) return INVALID_HANDLE;
     size_t head = (sizeof(item) + 63) / 64 * 64;
     item *new = malloc(head + bytes);
-    *new = (item){NULL, run, (char *)new + head};
+    *new = (item){NULL, run, (char *)new + head, run == run_record || run == run_wait};
     memcpy(new->argument, argument, bytes);
     pthread_mutex_lock(&stream->lock);
     *stream->last = new;
     stream->last = &new->next;
     stream->n_queued++;
+    if (run == run_record) count_event(stream);
     pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->lock);
     return FINE;
@@ -603,9 +704,11 @@ __attribute__((destructor)) static void say_what_is_left(void) {
         if (gpus[i].hangs) return;
         n_retained += gpus[i].n_retained;
     }
-    if (n_live || n_pinned || n_streams || n_modules || n_retained)
+    if (stand_in_variable("STAND_IN_COUNT", 0))
+        fprintf(stderr, "stand-in: %llu events in flight\n", (unsigned long long)most_in_flight);
+    if (n_live || n_pinned || n_streams || n_events || n_modules || n_retained)
         fprintf(stderr,
-                "stand-in: left: %d allocations, %d of pinned memory, %d streams, %d modules, %d "
-                "contexts\n",
-                n_live, n_pinned, n_streams, n_modules, n_retained);
+                "stand-in: left: %d allocations, %d of pinned memory, %d streams, %d events, "
+                "%d modules, %d contexts\n",
+                n_live, n_pinned, n_streams, n_events, n_modules, n_retained);
 }

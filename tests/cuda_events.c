@@ -1,0 +1,187 @@
+/* Events of CUDA devices, through the stand-in for the driver: they order streams, whose threads go
+ * on meanwhile.
+ *
+ * label: stand_in
+ */
+#include "test.h"
+
+#include "base/clock.h"
+#include "device/device.h"
+
+#include <stdlib.h>
+
+#define N_ROUNDS 300 /* more than may be in flight */
+#define N_BYTES  4096
+
+static wfi_failure failure;
+
+typedef struct bench {
+    wf_context *ctx;
+    wfi_device *devices[2];
+    wfi_stream_queue *streams[2];
+    char *memory[2], *list; /* the second has room for what the first held in each round */
+    int64_t begin_ns[N_ROUNDS], end_ns[N_ROUNDS];
+    int n_ahead; /* tasks queued before what they follow was done */
+} bench;
+
+static void begin(bench *b) {
+    static wfi_owner owners[2];
+    *b = (bench){.ctx = test_context()};
+    wfi_failure_clear(&failure);
+    for (int d = 0; d < 2; d++) {
+        owners[d] = (wfi_owner){
+            .ctx = b->ctx, .rank = d, .timeout_ms = TEST_TIMEOUT_MS, .failure = &failure};
+        TEST_OK(b->ctx, wfi_device_create(&owners[d], &wfi_device_cuda, d, 2, &b->devices[d]));
+        TEST_OK(b->ctx, wfi_stream_create(b->devices[d], "compute", 0, NULL, &b->streams[d]));
+    }
+    void *at[2];
+    const size_t bytes[] = {N_BYTES, (size_t)N_ROUNDS * N_BYTES};
+    for (int d = 0; d < 2; d++) {
+        TEST_OK(b->ctx,
+                wfi_device_cuda.memory_create(b->devices[d], WFI_SPACE_DEVICE, bytes[d], &at[d]));
+        b->memory[d] = at[d];
+    }
+}
+
+static void end(bench *b) {
+    for (int d = 0; d < 2; d++) wfi_stream_finish(b->streams[d]);
+    for (int d = 0; d < 2; d++) {
+        wfi_stream_destroy(b->streams[d]);
+        wfi_device_cuda.memory_destroy(b->devices[d], WFI_SPACE_DEVICE, b->memory[d], 0);
+        wfi_device_destroy(b->devices[d]);
+    }
+    test_context_end(b->ctx);
+}
+
+static void wait_for(const bench *b, int d) {
+    TEST_OK(b->ctx, wfi_event_wait(wfi_stream_record(b->streams[d])));
+}
+
+static wf_status fill(void *self, void *argument) {
+    bench *b = self;
+    intptr_t round = (intptr_t)argument;
+    wfi_stream_mark(b->streams[0], &b->begin_ns[round]);
+    wf_status status = wfi_memory_fill(b->devices[0], b->streams[0], b->memory[0], WFI_SPACE_DEVICE,
+                                       (int)round & 127, N_BYTES);
+    wfi_stream_mark(b->streams[0], &b->end_ns[round]);
+    return status;
+}
+
+static wf_status keep(void *self, void *argument) {
+    bench *b = self;
+    intptr_t round = (intptr_t)argument;
+    b->n_ahead += wfi_stream_n_done(b->streams[0]) <= (uint64_t)round;
+    return wfi_memory_fetch(b->streams[1], b->memory[1] + round * N_BYTES, b->devices[0],
+                            b->memory[0], N_BYTES);
+}
+
+/* Each round's bytes are kept before the next round writes: no thread waits for that. */
+static void devices_wait(void **state) {
+    (void)state;
+    bench b;
+    begin(&b);
+    for (intptr_t round = 0; round < N_ROUNDS; round++) {
+        TEST_OK(b.ctx, wfi_stream_wait(b.streams[0], wfi_stream_record(b.streams[1])));
+        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], fill, &b, (void *)round));
+        TEST_OK(b.ctx, wfi_stream_wait(b.streams[1], wfi_stream_record(b.streams[0])));
+        TEST_OK(b.ctx, wfi_stream_push(b.streams[1], keep, &b, (void *)round));
+    }
+    for (int d = 0; d < 2; d++) wait_for(&b, d);
+    static char seen[N_ROUNDS * N_BYTES];
+    TEST_OK(b.ctx, wfi_memory_copy(b.devices[1], NULL, seen, WFI_SPACE_HOST, b.memory[1],
+                                   WFI_SPACE_DEVICE, sizeof seen));
+    for (int i = 0; i < N_ROUNDS * N_BYTES; i++) assert_int_equal(seen[i], i / N_BYTES & 127);
+    assert_true(b.n_ahead > N_ROUNDS / 10);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        assert_true(round == 0 || b.begin_ns[round] >= b.end_ns[round - 1]);
+        assert_true(b.begin_ns[round] > 0 && b.begin_ns[round] <= b.end_ns[round]);
+    }
+    assert_true(b.end_ns[N_ROUNDS - 1] <= wfi_now_ns());
+    end(&b);
+}
+
+static wf_status settle(void *self, void *argument) {
+    bench *b = self;
+    uint64_t *n_done = argument;
+    wfi_stream_settle(b->streams[0]);
+    *n_done = wfi_stream_n_done(b->streams[0]);
+    return WF_OK;
+}
+
+/* Others may wait for them. */
+static void earlier_tasks_count_before_a_task_waits(void **state) {
+    (void)state;
+    bench b;
+    uint64_t n_done = 0;
+    begin(&b);
+    for (intptr_t i = 0; i < 20; i++)
+        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], fill, &b, (void *)i));
+    TEST_OK(b.ctx, wfi_stream_push(b.streams[0], settle, &b, &n_done));
+    wait_for(&b, 0);
+    assert_int_equal(n_done, 20);
+    end(&b);
+}
+
+static wf_status nothing(void *self, void *argument) {
+    (void)self, (void)argument;
+    return WF_OK;
+}
+
+/* A stream whose thread waits for a stream of the host's, which waits for what the first has in
+ * flight, which a third keeps up: all get through. */
+static void kinds_wait_for_each_other(void **state) {
+    (void)state;
+    bench b;
+    begin(&b);
+    const wfi_owner owner = {.ctx = b.ctx, .timeout_ms = TEST_TIMEOUT_MS, .failure = &failure};
+    wfi_device *cpu;
+    wfi_stream_queue *host;
+    TEST_OK(b.ctx, wfi_device_create(&owner, &wfi_device_cpu, 0, 1, &cpu));
+    TEST_OK(b.ctx, wfi_stream_create(cpu, "host", 0, NULL, &host));
+    for (intptr_t i = 0; i < N_ROUNDS; i++) {
+        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], fill, &b, (void *)i));
+        TEST_OK(b.ctx, wfi_stream_wait(host, wfi_stream_record(b.streams[0])));
+        TEST_OK(b.ctx, wfi_stream_push(host, nothing, NULL, NULL));
+        TEST_OK(b.ctx, wfi_stream_wait(b.streams[1], wfi_stream_record(host)));
+        TEST_OK(b.ctx, wfi_stream_push(b.streams[1], keep, &b, (void *)i));
+        TEST_OK(b.ctx, wfi_stream_wait(b.streams[0], wfi_stream_record(b.streams[1])));
+    }
+    for (int d = 0; d < 2; d++) wait_for(&b, d);
+    assert_int_equal(b.n_ahead, 0);
+    wfi_stream_destroy(host);
+    wfi_device_destroy(cpu);
+    end(&b);
+}
+
+static wf_status fails(void *self, void *argument) {
+    (void)argument;
+    return wfi_fail(self, WF_DEVICE, "this task fails");
+}
+
+/* What is in flight when a task fails is done before anybody is told so, whatever is skipped. */
+static void nothing_runs_on_behind_a_failure(void **state) {
+    (void)state;
+    enum { N = 20 };
+    bench b;
+    setenv("STAND_IN_DELAY_US", "5000", 1);
+    begin(&b);
+    for (intptr_t i = 0; i < 3 * N; i++) {
+        if (i == N) (void)wfi_stream_push(b.streams[0], fails, b.ctx, NULL);
+        (void)wfi_stream_push(b.streams[0], fill, &b, (void *)i);
+    }
+    assert_int_equal(wfi_event_wait((wfi_event){b.streams[0], N}), WF_DEVICE);
+    for (int i = 0; i < N; i++) assert_true(b.end_ns[i] > 0);
+    assert_true(b.end_ns[N - 1] > b.begin_ns[0] + 100000);
+    unsetenv("STAND_IN_DELAY_US");
+    end(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices_wait),
+        cmocka_unit_test(earlier_tasks_count_before_a_task_waits),
+        cmocka_unit_test(kinds_wait_for_each_other),
+        cmocka_unit_test(nothing_runs_on_behind_a_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
