@@ -12,7 +12,7 @@
 #include <math.h>
 #include <weft/nn.h>
 
-#define ARENA_BYTES ((size_t)1 << 20)
+#define ARENA_BYTES ((size_t)2 << 20)
 #define SKIPPED     77
 
 static const wfi_backend *backend;
@@ -39,6 +39,7 @@ static int begin(void **state) {
     (void)state;
     const wfi_owner owner = {.ctx = ctx, .timeout_ms = 600000, .failure = &failure};
     void *base;
+    failure = (wfi_failure){0};
     TEST_OK(ctx, wfi_device_create(&owner, backend->device, 0, 1, &device));
     TEST_OK(ctx, wfi_stream_create(device, "compute", 0, NULL, &stream));
     TEST_OK(ctx, device->kind->memory_create(device, WFI_SPACE_DEVICE, ARENA_BYTES, &base));

@@ -211,7 +211,8 @@ static wf_status bind(wfi_stream_queue *stream, const wfi_kernel_launch *launch,
     return WF_OK;
 }
 
-static wf_status launch_beside(wfi_stream_queue *stream, const wfi_kernel_launch *launch) {
+static wf_status launch_beside(wfi_stream_queue *stream, const void *self) {
+    const wfi_kernel_launch *launch = self;
     const wfi_opencl_device *own = wfi_opencl_state(stream->device);
     const wfi_opencl *cl = &own->all->cl;
     cl_handle kernel, memories[WFI_LAUNCH_MEMORIES] = {NULL};
@@ -235,25 +236,41 @@ static wf_status launch_beside(wfi_stream_queue *stream, const wfi_kernel_launch
                  : WF_OK;
 }
 
+static wf_status launch_wider(wfi_stream_queue *stream, const void *self) {
+    const wfi_kernel_launch *launch = self;
+    WF_TRY(launch_beside(stream, launch));
+    return wfi_built_add(stream->owner->ctx, &wfi_opencl_state(stream->device)->unit->widths,
+                         launch, (void *)(intptr_t)launch->n_groups);
+}
+
+static void go_beside(wfi_stream_queue *stream) {
+    wfi_opencl_queue *queue = stream->queue;
+    if (!queue->is_beside) pthread_rwlock_rdlock(&wfi_opencl_state(stream->device)->unit->beside);
+    queue->is_beside = true;
+}
+
 /* PoCL 3.1 mistakes launches of a kernel for each other, and aborts, where one that has more groups
  * than any before begins beside others: so such a one is alone on its unit. */
-static wf_status opencl_launch(wfi_stream_queue *stream, const wfi_kernel_launch *launch) {
+wf_status wfi_opencl_enqueue(wfi_stream_queue *stream, bool is_wider,
+                             wf_status (*enqueue)(wfi_stream_queue *stream, const void *self),
+                             const void *self) {
     wfi_opencl_unit *unit = wfi_opencl_state(stream->device)->unit;
-    wfi_opencl_queue *queue = stream->queue;
-    if (!launch->n_groups) return WF_OK;
-    if (!queue->is_beside) pthread_rwlock_rdlock(&unit->beside);
-    queue->is_beside = true;
-    if ((intptr_t)wfi_built_find(&unit->widths, launch) >= launch->n_groups)
-        return launch_beside(stream, launch);
+    go_beside(stream);
+    if (!is_wider) return enqueue(stream, self);
     WF_TRY(opencl_finish_task(stream));
     pthread_rwlock_wrlock(&unit->beside);
-    wf_status status = launch_beside(stream, launch);
+    wf_status status = enqueue(stream, self);
     if (status == WF_OK) status = wfi_opencl_finish(stream->device, stream);
-    if (status == WF_OK)
-        status = wfi_built_add(stream->owner->ctx, &unit->widths, launch,
-                               (void *)(intptr_t)launch->n_groups);
     pthread_rwlock_unlock(&unit->beside);
     return status;
+}
+
+static wf_status opencl_launch(wfi_stream_queue *stream, const wfi_kernel_launch *launch) {
+    const wfi_opencl_unit *unit = wfi_opencl_state(stream->device)->unit;
+    if (!launch->n_groups) return WF_OK;
+    go_beside(stream); /* `widths` are looked at */
+    bool is_wider = (intptr_t)wfi_built_find(&unit->widths, launch) < launch->n_groups;
+    return wfi_opencl_enqueue(stream, is_wider, is_wider ? launch_wider : launch_beside, launch);
 }
 
 static wf_status opencl_read_words(wfi_stream_queue *stream, int32_t words_out[WFI_LAUNCH_WORDS]) {

@@ -1,5 +1,5 @@
 /* OpenCL devices: what opencl_devices.c (which there are), opencl_memory.c (memory and copies) and
- * opencl.c (streams and launches) share. Private to them.
+ * opencl.c (streams and launches) share. Private to them and kernel/opencl.
  */
 #ifndef WFI_OPENCL_H
 #define WFI_OPENCL_H
@@ -10,6 +10,8 @@
 #include <pthread.h>
 
 #define WFI_OPENCL_DEVICES 64
+/* Where a part of a buffer may begin; devices say fewer bytes. */
+#define WFI_OPENCL_PART_ALIGN ((size_t)4096)
 
 /* A device of the machine, which several ranks may be on. */
 typedef struct wfi_opencl_unit {
@@ -70,6 +72,14 @@ static inline cl_handle wfi_opencl_queue_of(const wfi_device *device,
 /* All that was queued there is done. */
 wf_status wfi_opencl_finish(const wfi_device *device, const wfi_stream_queue *stream);
 
+/* Calls what puts kernels on the stream's queue, beside those of others; one that has more groups
+ * than ever before is alone on its unit. */
+wf_status wfi_opencl_enqueue(wfi_stream_queue *stream, bool is_wider,
+                             wf_status (*enqueue)(wfi_stream_queue *stream, const void *self),
+                             const void *self);
+/* Of the first unit, for who asks before there are ranks. Errors: UNSUPPORTED: there is none. */
+wf_status wfi_opencl_planner(wf_context *ctx, cl_handle *queue_out);
+
 /* "opencl: WHAT on UNIT: ERROR" */
 wf_status wfi_opencl_fail(wf_context *ctx, const wfi_opencl_unit *unit, const char *what,
                           cl_int error);
@@ -93,6 +103,10 @@ wf_status wfi_opencl_fill(wfi_device *device, wfi_stream_queue *stream, void *to
 /* The buffer behind an address of some device's memory, and the offset in it. Errors: BUG. */
 wf_status wfi_opencl_find(wf_context *ctx, wfi_opencl_machine *all, const void *address,
                           wfi_opencl_range *range_out, size_t *offset_out);
+/* A part of that buffer as one of its own, to be released: `bytes` from the address on, and some
+ * before it, of which *offset_out says how many. */
+wf_status wfi_opencl_part(wf_context *ctx, const wfi_opencl_device *own, const void *address,
+                          size_t bytes, cl_handle *part_out, size_t *offset_out);
 /* Zeroed, and taken from the device. Errors: NO_MEMORY. */
 wf_status wfi_opencl_buffer(wf_context *ctx, const wfi_opencl_device *own, size_t bytes,
                             cl_handle *buffer_out);

@@ -112,24 +112,37 @@ static wf_status open_unit(wf_context *ctx, wfi_opencl_machine *all, wfi_opencl_
     return unit->host_queue ? WF_OK : wfi_opencl_fail(ctx, unit, "a queue", error);
 }
 
-wf_status wfi_opencl_create(wfi_device *device) {
-    wf_context *ctx = device->owner.ctx;
+/* The machine, and its unit of this place, which is opened. */
+static wf_status find_unit(wf_context *ctx, int place, wfi_opencl_device *found) {
     void *shared;
     WF_TRY(wfi_context_share(ctx, &shared_kind, &shared));
     wfi_opencl_machine *all = shared;
+    *found = (wfi_opencl_device){all, &all->units[place % all->n_units]};
+    pthread_mutex_lock(&all->lock);
+    wf_status status = open_unit(ctx, all, found->unit);
+    pthread_mutex_unlock(&all->lock);
+    return status;
+}
+
+wf_status wfi_opencl_planner(wf_context *ctx, cl_handle *queue_out) {
+    wfi_opencl_device first;
+    WF_TRY(find_unit(ctx, 0, &first));
+    *queue_out = first.unit->host_queue;
+    return WF_OK;
+}
+
+wf_status wfi_opencl_create(wfi_device *device) {
+    wf_context *ctx = device->owner.ctx;
     wfi_opencl_device *own = wfi_alloc(ctx, 1, sizeof *own, "a device");
     if (!own) return WF_NO_MEMORY;
-    *own = (wfi_opencl_device){all, &all->units[device->place % all->n_units]};
-    pthread_mutex_lock(&all->lock);
-    wf_status status = open_unit(ctx, all, own->unit);
-    pthread_mutex_unlock(&all->lock);
+    wf_status status = find_unit(ctx, device->place, own);
     if (status != WF_OK) {
         wfi_free(ctx, own);
         return status;
     }
     device->state = own;
     wfi_log(ctx, WF_LOG_INFO, "device", "rank %d: OpenCL device %td of %d, %s", device->owner.rank,
-            own->unit - all->units, all->n_units, own->unit->name);
+            own->unit - own->all->units, own->all->n_units, own->unit->name);
     return WF_OK;
 }
 

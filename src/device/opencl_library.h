@@ -27,6 +27,7 @@ enum {
     CL_DEVICE_DOUBLE_FP_CONFIG = 0x1032,
     CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT = 1 << 7,
     CL_MEM_READ_WRITE = 1,
+    CL_BUFFER_CREATE_TYPE_REGION = 0x1220,
     CL_PROGRAM_BINARY_SIZES = 0x1165,
     CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183,
@@ -46,6 +47,7 @@ enum {
     X(CreateCommandQueue, cl_handle, (cl_handle, cl_handle, cl_ulong, cl_int *))                   \
     X(ReleaseCommandQueue, cl_int, (cl_handle))                                                    \
     X(CreateBuffer, cl_handle, (cl_handle, cl_ulong, size_t, void *, cl_int *))                    \
+    X(CreateSubBuffer, cl_handle, (cl_handle, cl_ulong, cl_uint, const void *, cl_int *))          \
     X(ReleaseMemObject, cl_int, (cl_handle))                                                       \
     X(CreateProgramWithSource, cl_handle,                                                          \
       (cl_handle, cl_uint, const char **, const size_t *, cl_int *))                               \

@@ -36,6 +36,19 @@ wf_status wfi_opencl_find(wf_context *ctx, wfi_opencl_machine *all, const void *
     return WF_OK;
 }
 
+wf_status wfi_opencl_part(wf_context *ctx, const wfi_opencl_device *own, const void *address,
+                          size_t bytes, cl_handle *part_out, size_t *offset_out) {
+    wfi_opencl_range found;
+    cl_int error = CL_SUCCESS;
+    WF_TRY(wfi_opencl_find(ctx, own->all, address, &found, offset_out));
+    size_t region[2] = {*offset_out & ~(WFI_OPENCL_PART_ALIGN - 1)};
+    *offset_out -= region[0];
+    region[1] = *offset_out + bytes;
+    *part_out =
+        own->all->cl.CreateSubBuffer(found.buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, region, &error);
+    return *part_out ? WF_OK : wfi_opencl_fail(ctx, own->unit, "a part of memory", error);
+}
+
 static wf_status add_range(wf_context *ctx, wfi_opencl_machine *all, wfi_opencl_range new) {
     pthread_mutex_lock(&all->lock);
     wfi_opencl_range *more = realloc(all->ranges, (all->n_ranges + 1) * sizeof *more);

@@ -12,7 +12,9 @@ static void make_scale(wfi_gpu_node *l, wfi_gpu_entry entry) {
 }
 
 static void make_add_broadcast(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_gpu_add_outputs(l, entry)->n[1] = wf_shape_n_elem(in_shape(l, 1));
+    wfi_launch_arguments *a = wfi_gpu_add_outputs(l, entry);
+    a->n[1] = wf_shape_n_elem(in_shape(l, 1));
+    a->n[2] = 1;
 }
 
 /* Leading dims are one. */

@@ -13,6 +13,7 @@ typedef struct wfi_gpu_planned {
     wfi_kernel_launch launch;
     /* Which operand of the node each of the kernel's is: usually the same. */
     int8_t from[WFI_LAUNCH_OPERANDS];
+    size_t skip[WFI_LAUNCH_OPERANDS]; /* bytes into it */
 } wfi_gpu_planned;
 
 /* wfi_kernel.state */
@@ -56,6 +57,18 @@ static inline int64_t n_rows(const wf_shape *shape) {
     return size_of(shape, 0, shape->n_dims - 1);
 }
 
+/* The row of an op in these; NULL: there is none. */
+const wfi_gpu_row *wfi_gpu_find_row(const wfi_op *op);
+/* For describe: the launches of a row, which may be NULL, in a node that is zero. */
+wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, wfi_gpu_node *l,
+                       const char **reason_out);
+/* For run: gives each launch, with its operands, to a function; `k` is its place. */
+typedef wf_status (*wfi_gpu_launcher)(wfi_kernel *kernel, wfi_stream_queue *stream,
+                                      const wfi_kernel_launch *launch, int k);
+wf_status wfi_gpu_run(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queue *stream,
+                      void *const operands[], void *scratch, const wfi_step_args *step,
+                      wfi_gpu_launcher launch_one);
+
 /* Each adds a launch: of so many groups; of a thread for each of n elements, n[0], or for each of
  * the first output's; of a group for each channel of x, n[1] samples of n[2] channels of n[3]
  * pixels; as the op tells (wfi_op.numbers), or, where it tells nothing, as add_outputs; the
@@ -66,12 +79,23 @@ wfi_launch_arguments *wfi_gpu_add_outputs(wfi_gpu_node *l, wfi_gpu_entry entry);
 wfi_launch_arguments *wfi_gpu_add_channels(wfi_gpu_node *l, wfi_gpu_entry entry, const wf_shape *x);
 void wfi_gpu_add_told(wfi_gpu_node *l, wfi_gpu_entry entry);
 void wfi_gpu_add_cleared(wfi_gpu_node *l, wfi_gpu_entry entry);
-/* So many matrices of m x n elements, each a sum of k; products.c has their strides. */
+/* So many matrices, n[9], of m x n elements, each a sum of k; products.c has their strides. */
 wfi_launch_arguments *wfi_gpu_add_product(wfi_gpu_node *l, wfi_gpu_entry entry, int64_t n_matrices,
                                           int64_t m, int64_t n, int64_t k);
 /* Of matrix `which`, 0 or 1, of n_cols where it lies as it is. */
 void wfi_gpu_set_strides(wfi_launch_arguments *a, int which, int64_t n_cols, bool is_transposed);
 /* Which operands of the node the latest launch takes for its first three. */
 void wfi_gpu_take(wfi_gpu_node *l, int first, int second, int third);
+
+/* A convolution, transposed or not, or its backward. */
+typedef struct wfi_gpu_conv {
+    const wf_shape *x, *y, *weight;
+    bool is_forward, is_data; /* neither: the weight's gradient */
+} wfi_gpu_conv;
+wfi_gpu_conv wfi_gpu_conv_of(const wfi_gpu_node *l);
+/* What kernels of product.cl know of it. */
+void wfi_gpu_set_windows(const wfi_gpu_node *l, const wfi_gpu_conv *c, wfi_launch_arguments *a);
+/* Its bias's gradient, where that is wanted. */
+void wfi_gpu_add_channel_sum(wfi_gpu_node *l, const wf_shape *y);
 
 #endif

@@ -64,7 +64,7 @@ void wfi_gpu_take(wfi_gpu_node *l, int first, int second, int third) {
 
 /* ---- the implementation ---- */
 
-static const wfi_gpu_row *find_row(const wfi_op *op) {
+const wfi_gpu_row *wfi_gpu_find_row(const wfi_op *op) {
     static const wfi_gpu_row *const tables[] = {wfi_gpu_elements, wfi_gpu_products,
                                                 wfi_gpu_sequences};
     for (size_t k = 0; k < WFI_COUNT(tables); k++)
@@ -103,7 +103,6 @@ static uint32_t narrow_of(const wf_graph *g, const wfi_node *node, const wfi_gpu
 static const char *why_not(const wfi_kernel *kernel, const wfi_gpu_row *row) {
     const wfi_node *node = kernel->node;
     if (!row) return "weft has no kernel of it for such devices yet";
-    if (kernel->adds) return "it has to add";
     for (int i = 0; i < WFI_LAUNCH_OPERANDS; i++) {
         int32_t v = value_of(node, i);
         if (v >= 0 && kernel->graph->values[v].layout != WFI_PLAIN) return "a blocked layout";
@@ -111,13 +110,10 @@ static const char *why_not(const wfi_kernel *kernel, const wfi_gpu_row *row) {
     return NULL;
 }
 
-static wf_status gpu_describe(wfi_kernel *kernel, const char **reason_out) {
-    const wfi_gpu_row *row = find_row(kernel->node->op);
+wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, wfi_gpu_node *l,
+                       const char **reason_out) {
     *reason_out = why_not(kernel, row);
     if (*reason_out) return WF_UNSUPPORTED;
-    wfi_gpu_node *l = wfi_alloc(kernel->ctx, 1, sizeof *l, "a kernel");
-    if (!l) return WF_NO_MEMORY;
-    kernel->state = l;
     l->g = kernel->graph;
     l->node = kernel->node;
     for (int i = 0; i < kernel->n_operands; i++) {
@@ -132,9 +128,9 @@ static wf_status gpu_describe(wfi_kernel *kernel, const char **reason_out) {
     return WF_OK;
 }
 
-static wf_status gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
-                         void *scratch, const wfi_step_args *step) {
-    const wfi_gpu_node *l = kernel->state;
+wf_status wfi_gpu_run(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queue *stream,
+                      void *const operands[], void *scratch, const wfi_step_args *step,
+                      wfi_gpu_launcher launch_one) {
     const wfi_node *node = kernel->node;
     const void *own[WFI_LAUNCH_OPERANDS] = {NULL};
     for (int i = 0; i < node->n_in; i++) own[i] = operands[i];
@@ -143,14 +139,34 @@ static wf_status gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *con
     for (int k = 0; k < l->n; k++) {
         wfi_kernel_launch launch = l->all[k].launch;
         for (int i = 0; i < WFI_LAUNCH_OPERANDS; i++)
-            launch.operands[i] = l->all[k].from[i] < 0 ? NULL : own[l->all[k].from[i]];
+            launch.operands[i] = l->all[k].from[i] < 0 || !own[l->all[k].from[i]]
+                                     ? NULL
+                                     : (const char *)own[l->all[k].from[i]] + l->all[k].skip[i];
         launch.arguments.n[13] = (int64_t)step->seed;
         launch.arguments.n[14] = (int64_t)step->step;
         launch.arguments.n[15] = step->first_sample;
         launch.arguments.f[11] = step->loss_scale;
-        WF_TRY(stream->device->kind->launch(stream, &launch));
+        WF_TRY(launch_one(kernel, stream, &launch, k));
     }
     return WF_OK;
+}
+
+static wf_status gpu_describe(wfi_kernel *kernel, const char **reason_out) {
+    kernel->state = wfi_alloc(kernel->ctx, 1, sizeof(wfi_gpu_node), "a kernel");
+    if (!kernel->state) return WF_NO_MEMORY;
+    if (kernel->adds) return wfi_decline(reason_out, "it has to add");
+    return wfi_gpu_plan(kernel, wfi_gpu_find_row(kernel->node->op), kernel->state, reason_out);
+}
+
+static wf_status launch_own(wfi_kernel *kernel, wfi_stream_queue *stream,
+                            const wfi_kernel_launch *launch, int k) {
+    (void)kernel, (void)k;
+    return stream->device->kind->launch(stream, launch);
+}
+
+static wf_status gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
+                         void *scratch, const wfi_step_args *step) {
+    return wfi_gpu_run(kernel, kernel->state, stream, operands, scratch, step, launch_own);
 }
 
 static void gpu_destroy(wfi_kernel *kernel) {

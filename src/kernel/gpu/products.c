@@ -10,6 +10,7 @@ wfi_launch_arguments *wfi_gpu_add_product(wfi_gpu_node *l, wfi_gpu_entry entry, 
     a->n[0] = m;
     a->n[1] = n;
     a->n[2] = k;
+    a->n[9] = n_matrices;
     return a;
 }
 
@@ -51,33 +52,49 @@ static void make_matmul(wfi_gpu_node *l, wfi_gpu_entry entry) {
     arguments->n[8] = b->dim[d] * b->dim[d + 1];
 }
 
-static void make_conv(wfi_gpu_node *l, wfi_gpu_entry entry) {
+wfi_gpu_conv wfi_gpu_conv_of(const wfi_gpu_node *l) {
     const wfi_op *op = l->node->op;
-    bool is_forward = op == &wfi_op_conv2d;
-    bool is_data = op == &wfi_op_conv2d_backward_data || op == &wfi_op_conv_transpose2d;
-    const wf_shape *x = is_forward ? in_shape(l, 0) : is_data ? out_shape(l, 0) : in_shape(l, 1);
-    const wf_shape *y = is_forward ? out_shape(l, 0) : in_shape(l, 0);
-    const wf_shape *weight = is_forward || is_data ? in_shape(l, 1) : out_shape(l, 0);
+    wfi_gpu_conv c = {.is_forward = op == &wfi_op_conv2d,
+                      .is_data =
+                          op == &wfi_op_conv2d_backward_data || op == &wfi_op_conv_transpose2d};
+    c.x = c.is_forward ? in_shape(l, 0) : c.is_data ? out_shape(l, 0) : in_shape(l, 1);
+    c.y = c.is_forward ? out_shape(l, 0) : in_shape(l, 0);
+    c.weight = c.is_forward || c.is_data ? in_shape(l, 1) : out_shape(l, 0);
+    return c;
+}
+
+void wfi_gpu_set_windows(const wfi_gpu_node *l, const wfi_gpu_conv *c, wfi_launch_arguments *a) {
+    for (int k = 0; k < 3; k++) {
+        a->n[3 + k] = c->x->dim[1 + k];
+        a->n[6 + k] = c->y->dim[1 + k];
+    }
+    a->n[9] = c->weight->dim[2];
+    a->n[10] = c->weight->dim[3];
+    a->n[11] = attr_of(l)->conv.stride;
+    a->n[12] = attr_of(l)->conv.pad;
+    a->f[0] = (double)attr_of(l)->conv.groups;
+    a->f[1] = (double)attr_of(l)->conv.dilation;
+}
+
+void wfi_gpu_add_channel_sum(wfi_gpu_node *l, const wf_shape *y) {
+    if (l->node->n_out > 1 && l->node->out[1] >= 0)
+        (void)wfi_gpu_add_channels(l, WFI_GPU_channel_sum, y);
+}
+
+static void make_conv(wfi_gpu_node *l, wfi_gpu_entry entry) {
+    const wfi_gpu_conv c = wfi_gpu_conv_of(l);
+    const wf_shape *x = c.x, *y = c.y, *weight = c.weight;
     int64_t groups = attr_of(l)->conv.groups, n_outs = weight->dim[0] / groups;
     int64_t window = weight->dim[2] * weight->dim[3], n_weights = weight->dim[1] * window;
     int64_t x_pixels = x->dim[0] * x->dim[2] * x->dim[3];
     int64_t y_pixels = y->dim[0] * y->dim[2] * y->dim[3];
     wfi_launch_arguments *a =
-        is_forward ? wfi_gpu_add_product(l, entry, groups, n_outs, y_pixels, n_weights)
-        : is_data ? wfi_gpu_add_product(l, entry, groups, weight->dim[1], x_pixels, n_outs * window)
-                  : wfi_gpu_add_product(l, entry, groups, n_outs, n_weights, y_pixels);
-    for (int k = 0; k < 3; k++) {
-        a->n[3 + k] = x->dim[1 + k];
-        a->n[6 + k] = y->dim[1 + k];
-    }
-    a->n[9] = weight->dim[2];
-    a->n[10] = weight->dim[3];
-    a->n[11] = attr_of(l)->conv.stride;
-    a->n[12] = attr_of(l)->conv.pad;
-    a->f[0] = (double)groups;
-    a->f[1] = (double)attr_of(l)->conv.dilation;
-    if (l->node->n_out > 1 && l->node->out[1] >= 0)
-        (void)wfi_gpu_add_channels(l, WFI_GPU_channel_sum, y);
+        c.is_forward ? wfi_gpu_add_product(l, entry, groups, n_outs, y_pixels, n_weights)
+        : c.is_data
+            ? wfi_gpu_add_product(l, entry, groups, weight->dim[1], x_pixels, n_outs * window)
+            : wfi_gpu_add_product(l, entry, groups, n_outs, n_weights, y_pixels);
+    wfi_gpu_set_windows(l, &c, a);
+    wfi_gpu_add_channel_sum(l, y);
 }
 
 const wfi_gpu_row wfi_gpu_products[] = {

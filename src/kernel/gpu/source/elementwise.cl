@@ -21,9 +21,9 @@
 
 UNARY(copy, x)
 
-/* b has n[1] elements, which follow one another. */
+/* b has n[1] elements, of which each is added to n[2] that follow one another. */
 KERNEL(add_broadcast) {
-    FOR_ELEMENT(i) PUT(OUT(0), i, GET(IN(0), i) + GET(IN(1), i % a.n[1]));
+    FOR_ELEMENT(i) PUT(OUT(0), i, GET(IN(0), i) + GET(IN(1), i / a.n[2] % a.n[1]));
 }
 
 KERNEL(zero) {

@@ -105,3 +105,38 @@ PRODUCT(conv2d_backward_weight, int h = (int)a.n[4]; int w = (int)a.n[5]; int ow
         if (row >= 0 && row < h && col >= 0 && col < w)
             value = GET(IN(1), x + ((k / pixels * a.n[3] + j / KW / KH) * h + row) * w + col),
         PUT(OUT(0), to + (long)i * n + j, value))
+
+/* What is multiplied with weights: a matrix with a row for each of an output's weights, and a column
+ * for each pixel of y, sample by sample. n[0]: pixels of y, of each channel of x, of n[2] samples. */
+KERNEL(columns) {
+    FOR_ELEMENT(i) {
+        int pixels = (int)(a.n[7] * a.n[8]), place = (int)(i % pixels), h = (int)a.n[4], w = (int)a.n[5];
+        int sample = (int)(i / pixels / a.n[3]), c = (int)(i / pixels % a.n[3]);
+        long from = i / pixels * h * w, row_size = a.n[2] * pixels;
+        long to = c * KH * KW * row_size + (long)sample * pixels + place;
+        int top = place / (int)a.n[8] * STRIDE - PAD, left = place % (int)a.n[8] * STRIDE - PAD;
+        for (int row = top; row < top + KH * DILATION; row += DILATION)
+            for (int col = left; col < left + KW * DILATION; col += DILATION, to += row_size) {
+                bool is_inside = row >= 0 && row < h && col >= 0 && col < w;
+                PUT(OUT(0), to, is_inside ? GET(IN(0), from + (long)row * w + col) : 0);
+            }
+    }
+}
+
+/* The other way: each of n[0] pixels of x is the sum of its places there, window by window. */
+KERNEL(images) {
+    FOR_ELEMENT(i) {
+        int oh = (int)a.n[7], ow = (int)a.n[8], w = (int)a.n[5], place = (int)(i % (a.n[4] * w));
+        long plane = i / (a.n[4] * w), row_size = a.n[2] * oh * ow;
+        long from = plane % a.n[3] * KH * KW * row_size + plane / a.n[3] * oh * ow;
+        float sum = 0;
+        for (int kh = 0; kh < KH; kh++)
+            for (int kw = 0; kw < KW; kw++, from += row_size) {
+                int row = place / w + PAD - kh * DILATION, col = place % w + PAD - kw * DILATION;
+                if (row >= 0 && col >= 0 && row % STRIDE == 0 && col % STRIDE == 0 &&
+                    row / STRIDE < oh && col / STRIDE < ow)
+                    sum += GET(IN(0), from + row / STRIDE * ow + col / STRIDE);
+            }
+        PUT(OUT(0), i, sum);
+    }
+}

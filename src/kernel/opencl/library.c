@@ -1,0 +1,58 @@
+/* The library of a context. */
+#include "kernel/opencl/library.h"
+
+#include "base/library.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct shared {
+    wfi_clblast library;
+    char text[320];
+} shared;
+
+/* Contexts that have it. What it has compiled is the process's, and keeps OpenCL's contexts. */
+static int n_users;
+
+static wf_status create_shared(wf_context *ctx, void **shared_out) {
+#define SYMBOL(name, parameters) "CLBlast" #name,
+    static const char *const files[] = {"libclblast.so.1", NULL};
+    static const char *const symbols[] = {WFI_CLBLAST_LIST(SYMBOL) NULL};
+    static const wfi_library library = {
+        "CLBlast", files, symbols,
+        "weft's own kernels multiply; install it (Debian's package libclblast1)",
+        "it is older than 1.5"};
+    shared *s = calloc(1, sizeof *s);
+    if (!s) return wfi_no_memory(ctx, sizeof *s, "CLBlast");
+    wfi_clblast *l = &s->library;
+    if (wfi_library_load(ctx, &library, l) != WF_OK)
+        snprintf(l->missing, sizeof l->missing, "%s", wf_context_error(ctx));
+    else
+        __atomic_add_fetch(&n_users, 1, __ATOMIC_RELAXED);
+    snprintf(s->text, sizeof s->text, "weft's kernels (OpenCL C); %s",
+             *l->missing ? l->missing : "CLBlast");
+    *shared_out = s;
+    return WF_OK;
+}
+
+static void destroy_shared(void *shared_things) {
+    shared *s = shared_things;
+    if (!*s->library.missing && !__atomic_sub_fetch(&n_users, 1, __ATOMIC_ACQ_REL))
+        s->library.ClearCache();
+    free(s);
+}
+
+static const wfi_shared_kind shared_kind = {create_shared, destroy_shared};
+
+wf_status wfi_clblast_find(wf_context *ctx, const wfi_clblast **library_out) {
+    void *found;
+    WF_TRY(wfi_context_share(ctx, &shared_kind, &found));
+    *library_out = &((const shared *)found)->library;
+    return WF_OK;
+}
+
+const char *wfi_clblast_text(wf_context *ctx) {
+    void *found;
+    if (wfi_context_share(ctx, &shared_kind, &found) != WF_OK) return "";
+    return ((const shared *)found)->text;
+}
