@@ -4,7 +4,8 @@
 ResNet-50: torchvision's, MSE against one-hot targets, SGD lr 0.001 (as in PyTorch's
 model parallel tutorial). GPT-2 124M: cross-entropy over all tokens, AdamW. LSTM: two layers of
 200, 10,000 words, the hidden state of a step goes into the next, SGD with clipped gradients.
-Nothing is held back: fused optimizers, scaled_dot_product_attention.
+Nothing is held back: fused optimizers, scaled_dot_product_attention; on a GPU cuDNN's own choice by
+measuring.
 """
 import argparse
 import json
@@ -48,7 +49,7 @@ class GPT2(nn.Module):
                 nn.init.normal_(p, std=0.02)
 
     def forward(self, ids):
-        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
         for block in self.h:
             x = block(x)
         return F.linear(self.ln_f(x), self.wte.weight)  # the embedding is tied
@@ -73,7 +74,7 @@ class LSTM(nn.Module):
 
 
 def fused(optimizer, parameters, **options):
-    """The fused form where this PyTorch has one for the CPU."""
+    """The fused form where this PyTorch has one for the device."""
     try:
         return optimizer(parameters, fused=True, **options)
     except (TypeError, RuntimeError):
@@ -86,6 +87,7 @@ MODELS = ("resnet18", "resnet34", "resnet50", "gpt2", "lstm")
 def setup(args):
     """Model, loss function, optimizer (the one asked for, if any), input, targets."""
     wanted = getattr(args, "optimizer", None)
+    device = getattr(args, "device", "cpu")
 
     def optimize(parameters, default):
         if (wanted or default) == "adamw":
@@ -94,17 +96,18 @@ def setup(args):
 
     if args.model.startswith("resnet"):
         import torchvision
-        model = getattr(torchvision.models, args.model)()
-        x = torch.randn(args.batch, 3, args.image, args.image)
-        y = F.one_hot(torch.randint(1000, (args.batch,)), 1000).float()
+        model = getattr(torchvision.models, args.model)().to(device)
+        x = torch.randn(args.batch, 3, args.image, args.image, device=device)
+        y = F.one_hot(torch.randint(1000, (args.batch,), device=device), 1000).float()
         optimizer = optimize(model.parameters(), "sgd")
         if args.channels_last:
             model = model.to(memory_format=torch.channels_last)
             x = x.to(memory_format=torch.channels_last)
         return model, F.mse_loss, optimizer, x, y
     is_lstm = args.model == "lstm"
-    model = LSTM() if is_lstm else GPT2()
-    x, y = torch.randint(10000 if is_lstm else 50257, (2, args.batch, args.tokens))
+    model = (LSTM() if is_lstm else GPT2()).to(device)
+    n_words = 10000 if is_lstm else 50257
+    x, y = torch.randint(n_words, (2, args.batch, args.tokens), device=device)
     optimizer = optimize(model.parameters(), "sgd" if is_lstm else "adamw")
     return model, lambda a, b: F.cross_entropy(a.flatten(0, 1), b.flatten()), optimizer, x, y
 
@@ -112,7 +115,7 @@ def setup(args):
 def stepper(model, loss_of, optimizer, x, y, compiles, clip_norm=0, dtype="f32"):
     """A function that trains one step and returns its loss; bf16 is by autocast."""
     def forward(x, y):
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=dtype == "bf16"):
             return loss_of(model(x), y)
 
     if compiles:
@@ -130,6 +133,18 @@ def stepper(model, loss_of, optimizer, x, y, compiles, clip_norm=0, dtype="f32")
     return step
 
 
+def use_device(args):
+    """How F32 is multiplied there; ends where PyTorch does not reach the device."""
+    if not args.device.startswith("cuda"):
+        return
+    if not torch.cuda.is_available():
+        sys.exit(f"PyTorch {torch.__version__} reaches no CUDA device here")
+    is_tf32 = args.matmul_precision == "tf32"
+    torch.set_float32_matmul_precision("high" if is_tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = is_tf32
+    torch.backends.cudnn.benchmark = True
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -141,12 +156,16 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=5, help="timed steps, after two others")
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1")
+    parser.add_argument("--matmul-precision", choices=("f32", "tf32"), default="f32",
+                        help="how f32 is multiplied on CUDA devices")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--compile", action="store_true", help="torch.compile model and loss")
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
+    use_device(args)
     model, loss_of, optimizer, x, y = setup(args)
 
     step = stepper(model, loss_of, optimizer, x, y, args.compile, args.clip_norm, args.dtype)
@@ -162,6 +181,7 @@ def main():
         cpu_times.append(time.process_time() - cpu_start)
     usage = resource.getrusage(resource.RUSAGE_SELF)
 
+    is_gpu = x.device.type == "cuda"
     median = statistics.median(times)
     unit, n = ("images", args.batch) if args.model.startswith("resnet") else \
         ("tokens", args.batch * args.tokens)
@@ -172,6 +192,8 @@ def main():
         "first_step_ms": first * 1e3,
         "page_faults_per_step": (usage.ru_minflt - faults) / args.repeat,
         "resident_bytes": usage.ru_maxrss * 1024,
+        "device_bytes": torch.cuda.max_memory_allocated() if is_gpu else 0,
+        "device": torch.cuda.get_device_name() if is_gpu else "cpu",
         "losses": losses,
         "torch": torch.__version__,
     }, sys.stdout, indent=1)

@@ -3,6 +3,7 @@
 #include "processor.h"
 #include "progress.h"
 #include "report.h"
+#include "tuned.h"
 
 /* Waiting for a batch belongs to the step; setting up and the first step do not. */
 static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *loader, record *r,
@@ -29,6 +30,7 @@ static exit_status steps(cli *c, const job *j, wf_trainer *trainer, wf_loader *l
 static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const record *r,
                           const effort *begin) {
     json_t *report;
+    tuned_place here;
     effort spent;
     wf_status measured = effort_since(c, begin, &spent);
     if (measured != WF_OK) return complain_of(c, measured);
@@ -40,6 +42,10 @@ static exit_status finish(cli *c, const job *j, wf_trainer *trainer, const recor
         samples_median(&r->ms, 1), samples_least(&r->ms, 1));
     effort_say(c, &spent);
     effort_report(&spent, report);
+    if (tuned_here(c, c->o.recipe.n_threads, &here) == WF_OK) {
+        json_object_set_new(report, "device", json_string(here.processor));
+        json_object_set_new(report, "device_library", json_string(here.library));
+    }
     json_object_set_new(report, "cpu_ms", json_number(spent.cpu_s * 1e3 / (double)(r->ms.n - 1)));
     report_say_memory(c, trainer, true);
     if (c->o.profile) report_profile(c, trainer, report);
