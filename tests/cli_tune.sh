@@ -20,6 +20,11 @@ for one in net gpt; do
     awk -F'"' '/"(choice|usual)"/ { way[$2] = $4 } /"(time_us|usual_us)"/ { time[$2] = substr($3, 3) + 0 }
         /"nodes"/ && way["choice"] != way["usual"] && !(time["time_us"] < time["usual_us"]) { exit 1 }' "$folder/$one.json" || fail "$one: a choice is slower than the usual"
 done
+# Nor where several microbatches are added to a sum.
+"$WEFT" tune --model mlp --data synthetic --image 8 --batch 4 --micro 4 --lanes 1 --threads 1 --repeat 1 --json "$folder/added" >"$folder/out" 2>&1 ||
+    fail "one lane: $(cat "$folder/out")"
+grep -q '"shape": "linear_backward_weight' "$folder/added" || fail "one lane: no gradient has several ways"
+! grep null "$folder/added" || fail "one lane: the library has ways that give wrong numbers"
 for way in winograd:jit direct:jit nchw: nhwc: ; do grep -q " $way" "$folder/net.ways" || fail "convolutions have no way $way"; done
 for way in plain: packed: matmul: matmul_packed: ; do grep -q " $way" "$folder/gpt.ways" || fail "linear layers have no way $way"; done
 

@@ -134,6 +134,9 @@ static wf_status make_operand(const measuring *m, run *r, int i, bool adds) {
     if (!format) WF_TRY(has_adding(m, &adds_itself));
     if (adds_itself) return WF_OK;
     WF_TRY(block_create(m->t, (size_t)wf_shape_n_elem(&value->shape) * sizeof(float), &r->sum[i]));
+    if (adds) /* to what was there: that is compared, too */
+        WF_TRY(wfi_memory_fill(m->t->device, m->t->stream, r->sum[i].at, WFI_SPACE_DEVICE, 0,
+                               r->sum[i].bytes));
     WF_TRY(
         wfi_kernel_create_accumulate(ctx, options, format, &value->shape, adds, &r->accumulate[i]));
     return wfi_kernel_prepare(r->accumulate[i]);
