@@ -60,7 +60,7 @@ awk -v said="$(tr -d ' \n' <"$folder/disk.json")" 'BEGIN {
     }
     exit seen != 2
 }' || fail "a disk: the share is not plain time over a step's"
-grep -c "offload=state:disk: .* on disk; plain reads and writes of as much take .* ms, .* % of a step" "$folder/disk.out" | grep -qx 2 || fail "a disk: the table does not say it: $(cat "$folder/disk.out")"
+grep -c "offload=state:disk: .* on disk; plain reads and writes of as much take .* ms, .* % of a step" "$folder/disk.out" | has -x 2 || fail "a disk: the table does not say it: $(cat "$folder/disk.out")"
 
 # ---- each option changes something ----
 bench+=(--plans dp=1)

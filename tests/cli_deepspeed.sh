@@ -23,12 +23,12 @@ grep -q '"plan": "dp=2,.*zero=2.*offload=state.*bucket=4000.*overlap=off' "$fold
 [[ $(sha $run --ranks 2 --deepspeed "$file" --lr 0.01 --plan dp=2) == $(sha $run --lanes 2 $own --lr 0.01) ]] || fail "the command line does not override it"
 # as threads, and one rank of it, which divides nothing
 [[ $(report_of $run --devices cpu:2 | field weights_sha256) == $(field weights_sha256 <"$folder/r.json") ]] || fail "ranks as threads: other bits"
-report_of $run | grep -q '"plan": "dp=1,pp=1,schedule=1f1b,offload=state"' || fail "one rank: another plan"
+report_of $run | has '"plan": "dp=1,pp=1,schedule=1f1b,offload=state"' || fail "one rank: another plan"
 
 # is WORDS JSON: what a plan's report says of it, on two ranks.
 is() {
     echo "$2" >"$file"
-    report plan --model gpt2-tiny --tokens 8 --devices cpu:2 --deepspeed "$file" | tr -d ' \n' | grep -qF -- "$1" || fail "$2: is not $1"
+    report plan --model gpt2-tiny --tokens 8 --devices cpu:2 --deepspeed "$file" | tr -d ' \n' | has -F -- "$1" || fail "$2: is not $1"
 }
 is '"batch":12,"micro":4' '{"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2}'
 is '"batch":32,"micro":6' '{"gradient_accumulation_steps": 3}'
@@ -39,13 +39,13 @@ is '"lr_schedule":"cosine","warmup":2,"lr_step":9' '{"scheduler": {"type": "Warm
 # What each replica does is counted by the plan's replicas, not by its ranks: whatever the devices, the same recipe.
 echo '{"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2}' >"$file"
 for words in "--plan pp=2" "--plan pp=2 --devices cpu:2" "--plan tp=2 --ranks 2"; do
-    report plan --model gpt2-tiny --tokens 8 $words --deepspeed "$file" | tr -d ' \n' | grep -qF '"batch":6,"micro":2' || fail "$words: another batch"
+    report plan --model gpt2-tiny --tokens 8 $words --deepspeed "$file" | tr -d ' \n' | has -F '"batch":6,"micro":2' || fail "$words: another batch"
 done
-report plan --model gpt2-tiny --tokens 8 --plan dp=2,pp=2 --devices cpu:4 --deepspeed "$file" | tr -d ' \n' | grep -qF '"batch":12,"micro":4' || fail "two replicas of two stages: another batch"
+report plan --model gpt2-tiny --tokens 8 --plan dp=2,pp=2 --devices cpu:4 --deepspeed "$file" | tr -d ' \n' | has -F '"batch":12,"micro":4' || fail "two replicas of two stages: another batch"
 # Which replicas --plan auto makes nobody knows when the file is read.
 expect 2 "how many replicas --plan auto makes is not known yet" plan --model gpt2-tiny --tokens 8 --plan auto --devices cpu:2 --deepspeed "$file"
 echo '{"train_batch_size": 8}' >"$file"
-report plan --model gpt2-tiny --tokens 8 --plan auto --devices cpu:2 --micro 4 --deepspeed "$file" | tr -d ' \n' | grep -qF '"batch":8,"micro":4' || fail "--plan auto: another batch"
+report plan --model gpt2-tiny --tokens 8 --plan auto --devices cpu:2 --micro 4 --deepspeed "$file" | tr -d ' \n' | has -F '"batch":8,"micro":4' || fail "--plan auto: another batch"
 # What is auto is the command line's, as here the whole run's steps.
 is '"lr":0.001,' '{"optimizer": {"type": "Adam"}, "scheduler": {"type": "WarmupLR", "params": {"warmup_type": "linear", "warmup_num_steps": "auto",
     "warmup_max_lr": "auto"}}}'

@@ -18,7 +18,7 @@ run() {
     [[ -z $words ]] || grep -qF -- "$words" "$folder/said" || fail "weft $*: does not say '$words': $(cat "$folder/said")"
 }
 is_link_free() { [[ -f $1 && ! -L $1 && -s $1 ]]; }
-left_over() { find "$here" -name '.weft-*' -o -name '*.part' | grep -q . && fail "$1 leaves its working files behind"; }
+left_over() { find "$here" -name '.weft-*' -o -name '*.part' | has . && fail "$1 leaves its working files behind"; }
 
 # ---- links are replaced, not followed ----
 echo precious >"$folder/victim"

@@ -71,6 +71,9 @@ is_gone() {
 # field NAME: of the report on standard input, one line per value.
 field() { sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}$/\1/p"; }
 
+# has ARGS OF GREP: whether it finds any in its input; it reads on, so that who writes ends well.
+has() { grep -c "$@" >/dev/null; }
+
 # report COMMAND...: its report; complains if it fails.
 report() {
     "$WEFT" "$@" --quiet --json - 2>"$folder/said" || fail "weft $*: exit $?: $(tail -1 "$folder/said")"

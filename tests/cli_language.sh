@@ -59,7 +59,7 @@ report eval $tiny --data "$folder/zeros.bin" --data-format tokens --init "$folde
 # ---- generation ----
 text=$(report generate --init "$run" --prompt "the warp" --steps 6 | field text)
 [[ $text == "the warp "* ]] || fail "generate with words: '$text'"
-report generate --init "$folder/bytes" --prompt "the" --steps 5 | tr -d ' \n' | grep -q '"tokens":\[116,104,101,' ||
+report generate --init "$folder/bytes" --prompt "the" --steps 5 | tr -d ' \n' | has '"tokens":\[116,104,101,' ||
     fail "generate with bytes: no tokens"
 # The kernels are those of --dtype: their weights take another room.
 needs() { "$WEFT" generate --init "$folder/bytes" --prompt the --steps 2 --threads 1 --device-memory 1KiB --dtype $1 2>&1 | grep -oE 'needs [0-9]+ bytes'; }

@@ -40,7 +40,7 @@ done
 fresh
 report train --resume --steps 2 --threads 1 --out "$folder/x" | tr -d ' \n' >"$folder/again"
 grep -q '"peak_bytes":{"planned":\[[1-9][0-9]*\],"measured":\[null\]' "$folder/again" || fail "no step was made, and its peak is measured"
-report $net --steps 1 | tr -d ' \n' | grep -qE '"peak_bytes":\{"planned":\[([0-9]+)\],"measured":\[\1\]' || fail "a step's peak is not the planned one"
+report $net --steps 1 | tr -d ' \n' | has -E '"peak_bytes":\{"planned":\[([0-9]+)\],"measured":\[\1\]' || fail "a step's peak is not the planned one"
 
 # ---- rank 0 reads; what the others have in their folders makes no difference ----
 by_hand() { # by_hand RANK OUT

@@ -44,7 +44,7 @@ for one in net gpt; do
         table=$(nth $n "$folder/$one.ways")
         report bench train ${!one} --repeat 1 --profile --tuned "$table" >"$folder/ran"
         [[ $(ran <"$folder/ran") == "$(said "$table")" ]] || fail "$one, way $n: $(diff <(ran <"$folder/ran") <(said "$table"))"
-        tr -d ' \n' <"$folder/ran" | grep -qE '"planned":(\[[^]]*\]),"measured":\1' || fail "$one, way $n: other bytes than planned"
+        tr -d ' \n' <"$folder/ran" | has -E '"planned":(\[[^]]*\]),"measured":\1' || fail "$one, way $n: other bytes than planned"
         all[n]=$(field weights_sha256 <"$folder/ran")
     done
     [[ $(printf '%s\n' "${all[@]}" | sort -u | wc -l) -gt 1 ]] || fail "$one: every way has the same bits"
@@ -72,7 +72,7 @@ train="train $gpt --steps 2 --optimizer adam"
     report $train --kernels "$folder/forced.json" --out "$folder/run" >/dev/null
     cp -r "$folder/run" "$folder/copy"
     [[ $(sha train --resume --out "$folder/run" --steps 4) == "$(field weights_sha256 <"$folder/whole")" ]] || fail "a run goes on without its table"
-    report eval --model gpt2-tiny --data synthetic --tokens 8 --batch 4 --init "$folder/run" --kernels "$folder/forced.json" --threads 1 | grep -q '"tuned": "linear' || fail "weft eval has no table"
+    report eval --model gpt2-tiny --data synthetic --tokens 8 --batch 4 --init "$folder/run" --kernels "$folder/forced.json" --threads 1 | has '"tuned": "linear' || fail "weft eval has no table"
     expect 2 "--resume: the run in $folder/copy has --tuned linear" train --resume --out "$folder/copy" --steps 4 --tuned a=b
     report train --resume --out "$folder/copy" --steps 3 --kernels "$folder/forced.json" >/dev/null
     sed -i 's/\\"kernels\\":\\"fast\\"/\\"kernels\\":\\"\/abc\\"/' "$folder/copy/state.safetensors"
@@ -89,8 +89,8 @@ train="train $gpt --steps 2 --optimizer adam"
     "$WEFT" $train --kernels "$folder/forced.json" >/dev/null 2>"$folder/said" && grep names "$folder/said" && fail "a table that is used: $(cat "$folder/said")"
     # What is typed stands in the place of what a file says: of the table, and of whom it was made for.
     echo "{\"kernels\": \"$folder/elsewhere.json\"}" >"$folder/config.json"
-    report $train --config "$folder/config.json" | grep -q '"tuned": "linear' || fail "--config has no table"
-    report $train --config "$folder/config.json" --kernels fast | grep -q '"tuned": "linear' && fail "--kernels fast leaves the table of --config"
+    report $train --config "$folder/config.json" | has '"tuned": "linear' || fail "--config has no table"
+    report $train --config "$folder/config.json" --kernels fast | has '"tuned": "linear' && fail "--kernels fast leaves the table of --config"
     "$WEFT" $train --config "$folder/config.json" --tuned a=b >/dev/null 2>"$folder/said" || fail "--config and --tuned: $(cat "$folder/said")"
     grep -q "was measured with another" "$folder/said" && fail "--tuned leaves a warning of the table of --config"
 

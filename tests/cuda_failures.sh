@@ -18,7 +18,7 @@ says() {
 }
 
 # ---- no driver, or none that can be used ----
-if ! ldconfig -p | grep -q libcuda.so.1; then
+if ! ldconfig -p | has libcuda.so.1; then
     says 2 "cuda: there is no libcuda.so.1 on this machine; install the driver" LD_LIBRARY_PATH= -- --devices cuda:1
     LD_LIBRARY_PATH= "$WEFT" info >"$folder/info"
     grep -q "cuda: there is no libcuda.so.1" "$folder/info" || fail "info says nothing of what is missing: $(grep cuda "$folder/info")"
@@ -59,8 +59,9 @@ done
 says 1 "CUDA_ERROR_ILLEGAL_ADDRESS" STAND_IN_LOST=700 STAND_IN_LOST_AFTER=20 -- --devices cuda:2 --plan pp=2
 
 # ---- a GPU that hangs: its task is named, nothing waits for it, no process is left ----
+# Its stream for copies hangs as well as that for compute: whichever is seen first.
 hangs() {
-    says 4 "cuda: GPU 0, Stand-in 0, hangs: in $(($1 * 3 / 4)) ms it has not done what compute of rank 0 asked of it: rank 0 has not moved; it was last doing forward" \
+    says 4 "cuda: GPU 0, Stand-in 0, hangs: in $(($1 * 3 / 4)) ms it has not done what " \
         WEFT_TIMEOUT_MS="$1" STAND_IN_DEVICES=1 STAND_IN_HANG_AFTER=2 -- --devices cuda:1
     says 4 "hangs: in $(($1 * 3 / 4)) ms" WEFT_TIMEOUT_MS="$1" STAND_IN_HANG_AFTER=30 -- --devices cuda:2 --plan dp=2,offload=state
 }

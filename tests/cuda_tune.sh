@@ -19,21 +19,21 @@ tune slow STAND_IN_SLOW=1 "${mlp[@]}" --devices cuda:1
 [[ $(field processor <"$folder/slow") == "Stand-in 0 (sm_90)" && $(field threads <"$folder/slow") == 1 ]] || fail "where was it measured? $(head -6 "$folder/slow")"
 grep -q '"library": ".*CUDA C.*cuBLASLt.*cuDNN' "$folder/slow" || fail "with which libraries? $(head -6 "$folder/slow")"
 [[ $(rows slow | wc -l) -ge 6 ]] || fail "few shapes: $(rows slow)"
-rows slow | grep -q " cublaslt:algo1.*split2$" || fail "the slow algorithm is nowhere the usual one: $(rows slow)"
+rows slow | has " cublaslt:algo1.*split2$" || fail "the slow algorithm is nowhere the usual one: $(rows slow)"
 rows slow | awk '{ print $2 }' | grep "algo1" && fail "the slow algorithm is chosen"
 grep null "$folder/slow" && fail "an algorithm is wrong"
 shape=linear:4x256:256x256:256:4x256:0.0
 tune not STAND_IN_SLOW=2 "${mlp[@]}" --devices cuda:1
-rows not | grep -q "^$shape cublaslt:algo2[^ ]*split1 " && fail "another slow algorithm is chosen: $(rows not)"
+rows not | has "^$shape cublaslt:algo2[^ ]*split1 " && fail "another slow algorithm is chosen: $(rows not)"
 tune bf16 STAND_IN_SLOW=1 "${mlp[@]}" --devices cuda:1 --dtype bf16
 rows bf16 | awk '{ print $2 }' | grep -E "algo1|^$" && fail "bf16: the slow algorithm is chosen"
-rows bf16 | grep -q "^linear:4x256h" || fail "bf16 is not measured as bf16: $(rows bf16)"
+rows bf16 | has "^linear:4x256h" || fail "bf16 is not measured as bf16: $(rows bf16)"
 tune tf32 STAND_IN_SLOW=1 "${mlp[@]}" --devices cuda:1 --matmul-precision tf32
 grep null "$folder/tf32" && fail "TF32: an algorithm is wrong"
 
 # cuDNN's: forward has a second one.
 tune net STAND_IN_SLOW=1 "${net[@]}" --devices cuda:1
-rows net | grep "^conv2d:" | awk '{ print $2 }' | sort -u | grep -qx cudnn:algo0 || fail "convolutions: $(rows net)"
+rows net | grep "^conv2d:" | awk '{ print $2 }' | sort -u | has -x cudnn:algo0 || fail "convolutions: $(rows net)"
 rows net | grep "^conv2d:" | grep " cudnn:algo1 " && fail "the slow convolution is chosen"
 
 # ---- what it says is what runs, the same under every plan ----
@@ -54,7 +54,7 @@ mkdir "$folder/none" && : >"$folder/none/libcuda.so.1"
 LD_LIBRARY_PATH=$folder/none expect 2 "file too short; install the driver" tune "${mlp[@]}" --devices cuda:1
 STAND_IN_MEMORY=3000000 expect 1 "CUDA_ERROR_OUT_OF_MEMORY" tune "${mlp[@]}" --devices cuda:1
 grep "stand-in: left" "$folder/said" && fail "a GPU that is full keeps what is above"
-if "$WEFT" info | grep -q "opencl: [1-9]"; then
+if "$WEFT" info | has "opencl: [1-9]"; then
     tune opencl A=1 "${mlp[@]}" --devices opencl:1
     grep -q '"library": "weft.s kernels (OpenCL C)' "$folder/opencl" || fail "OpenCL: $(head -6 "$folder/opencl")"
 fi

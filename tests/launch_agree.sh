@@ -57,7 +57,7 @@ another() {
     --init | --out | --trace) echo "$folder/nothing" ;;
     --image | --resize | --tokens | --layers | --hidden | --embedding | --lr-patience | --heads | --vocab | --micro | --batch | --lanes | --seed | --threads | --warmup | --lr-step | --steps | --epochs | --save-every | --test-every | --patience | --keep) echo 7 ;;
     --dropout | --label-smoothing | --mixup | --ema | --lr | --momentum | --weight-decay | --beta1 | --beta2 | --epsilon | --clip-norm | --lr-gamma) echo 0.25 ;;
-    *) "$WEFT" train --help | grep -qE -- "^  $1( [^ ]|\$)" && fail "$1: this test has no other value for it" ;;
+    *) "$WEFT" train --help | has -E -- "^  $1( [^ ]|\$)" && fail "$1: this test has no other value for it" ;;
     esac
 }
 # One rank's own, or what there cannot be among processes (--devices), or compared by contents.

@@ -161,7 +161,7 @@ run 2 -n 2 --grace 0 true
 says "more than 0"
 run 2 -n 2 --timout 3 true
 says "did you mean --timeout?"
-"$WEFT" run --help | grep -q -- '--timeout SECONDS' || fail "run --help"
+"$WEFT" run --help | has -- '--timeout SECONDS' || fail "run --help"
 
 # ---- interrupted ----
 for signal in INT:130 TERM:143; do

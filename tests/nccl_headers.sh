@@ -52,6 +52,6 @@ for what in ncclInProgress Recv; do grep -q "error.*$what" "$folder/out" || fail
 library=$(ls "$toolkit"/lib*/libnccl.so.2 2>/dev/null | head -n 1)
 [[ $library ]] || { echo "skipped: there is no libnccl.so.2 in $toolkit"; exit 77; }
 for name in $(grep -oE 'X\([A-Z][A-Za-z]+, (const char \*|ncclResult_t)' src/comm/wire/nccl_library.h | sed 's/X(\([A-Za-z]*\).*/nccl\1/'); do
-    nm -D "$library" | grep -q " [TW] $name\$" || fail "$library has no $name"
+    [[ $(nm -D "$library") == *" "[TW]" $name"* ]] || fail "$library has no $name"
 done
 exit 0

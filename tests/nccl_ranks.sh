@@ -39,13 +39,13 @@ steps=3 on cuda:1 "${mlp[@]}"
 [[ $(field weights_sha256 <"$folder/resumed") == $(field weights_sha256 <"$folder/report") ]] || fail "resumed: not one rank's bits"
 
 # Where MPI brings what the ranks say, as between machines: of their memory nothing is copied on the host.
-if type mpirun >/dev/null 2>&1 && mpirun --version 2>&1 | grep -q "Open MPI"; then
+if type mpirun >/dev/null 2>&1 && mpirun --version 2>&1 | has "Open MPI"; then
     for plan in dp=2,zero=3 pp=2; do
         mpirun --oversubscribe --allow-run-as-root -np 2 sh -c 'OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 exec "$@"' sh \
             "$WEFT" "${train[@]}" --steps "$steps" --batch 4 --micro 4 --lanes 4 "${mlp[@]}" --plan $plan --devices cuda:2 --wire nccl \
             --json "$folder/report" >"$folder/out" 2>&1 || fail "mpirun, $plan: $(grep weft: "$folder/out")"
         [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "mpirun, $plan: not one rank's bits"
-        grep -A1 '"wire"' "$folder/report" | grep -q " 0," || fail "mpirun, $plan: bytes went by way of the host"
+        grep -A1 '"wire"' "$folder/report" | has " 0," || fail "mpirun, $plan: bytes went by way of the host"
     done
 fi
 
@@ -68,7 +68,7 @@ mkdir "$folder/lib"
 ln -s "$WEFT_BUILD"/tests/stand_in/lib{cuda,nvrtc}.so* "$folder/lib"
 echo 'int ncclGetVersion(int *v) { return *v = 0; }' | "${CC:-cc}" -shared -fPIC -x c -o "$folder/lib/libnccl.so.2" -
 (export LD_LIBRARY_PATH=$folder/lib && says 2 "libnccl.so.2 has no ncclGetErrorString: it is no NCCL of 2.14" "${two[@]}" --devices cuda:2)
-if ! ldconfig -p | grep -q libnccl.so.2; then
+if [[ $(ldconfig -p) != *libnccl.so.2* ]]; then
     rm "$folder/lib/libnccl.so.2"
     (export LD_LIBRARY_PATH=$folder/lib && says 2 "nccl: there is no libnccl.so.2 on this machine; install NCCL" "${two[@]}" --devices cuda:2)
 fi

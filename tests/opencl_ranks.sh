@@ -33,7 +33,7 @@ on cpu:0,opencl:0 "${mlp[@]}" --ranks 2 --plan pp=2
 is_one cpu:0,opencl:0
 expect 2 "puts ranks on threads" "${train[@]}" --steps 1 "${mlp[@]}" --plan dp=2 --ranks 2 --devices cpu:2
 
-if type mpirun >/dev/null 2>&1 && mpirun --version 2>&1 | grep -q "Open MPI"; then
+if type mpirun >/dev/null 2>&1 && mpirun --version 2>&1 | has "Open MPI"; then
     on opencl:1 "${mlp[@]}"
     one=$(field weights_sha256 <"$folder/report")
     mpirun --oversubscribe --allow-run-as-root -np 2 "$WEFT" "${train[@]}" --wire mpi --steps "$steps" --batch 4 --micro 4 --lanes 4 \

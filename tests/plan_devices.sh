@@ -25,7 +25,7 @@ plans LD_LIBRARY_PATH="$none" --devices cuda:1 || fail "cuda:1 without a driver:
 of_cuda=$(peak)
 [[ $(grep -c "^devices not on this machine (cuda: .*file too short" "$folder/out") == 1 ]] || fail "cuda:1 without a driver says $(cat "$folder/out")"
 says "what a device has is not known, --device-memory SIZE says it" "no --device-memory"
-field missing_devices <"$folder/report" | grep -q "file too short" || fail "the report does not say what is missing"
+field missing_devices <"$folder/report" | has "file too short" || fail "the report does not say what is missing"
 [[ $(field device_memory <"$folder/report") == null ]] || fail "memory that nobody knows: $(field device_memory <"$folder/report")"
 OPENCL_VENDOR_PATH=$none plans OCL_ICD_VENDORS="$none" --devices opencl:1 || fail "opencl:1 without a driver: $(tail -1 "$folder/said")"
 grep -q "^devices not on this machine (opencl: " "$folder/out" || fail "opencl:1 without a driver says $(cat "$folder/out")"

@@ -58,7 +58,7 @@ train rest pp=2 cpu:2 --out "$folder/run" --resume --steps 4
 [[ $(field weights_sha256 <"$folder/rest") == $(field weights_sha256 <"$folder/whole") ]] || fail "what goes on has other bits"
 
 # Files have the weights that are updated, of F32.
-dd if="$folder/run/model.safetensors" bs=1 skip=8 count=20000 2>/dev/null | grep -q '"BF16"' && fail "weights in files are rounded"
+dd if="$folder/run/model.safetensors" bs=1 skip=8 count=20000 2>/dev/null | has '"BF16"' && fail "weights in files are rounded"
 
 # What oneDNN may use is capped, as where a processor has no more.
 for isa in AVX512_CORE AVX2; do

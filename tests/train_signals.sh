@@ -11,7 +11,7 @@ set -m # else SIGINT would be ignored in what runs in the background, until it c
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 mkdir "$folder/tmp"
 ways=("" "--ranks" run)
-command -v mpirun >/dev/null && mpirun --version 2>&1 | grep -q 'Open MPI' && ways+=(mpirun)
+command -v mpirun >/dev/null && mpirun --version 2>&1 | has 'Open MPI' && ways+=(mpirun)
 signals=(TERM INT KILL STOP)
 
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
