@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "device/device.h"
+#include "kernel/gpu/gpu.h"
 
 #include <stdlib.h>
 
@@ -176,12 +177,54 @@ static void nothing_runs_on_behind_a_failure(void **state) {
     end(&b);
 }
 
+static wf_status hang(void *self, void *argument) {
+    const bench *b = self;
+    wfi_kernel_launch launch = {.source = &wfi_gpu_source, .entry = WFI_GPU_zero};
+    launch.operands[WFI_GPU_OUT] = b->memory[0];
+    return wfi_gpu_launch_elements(argument, &launch, 1);
+}
+
+static wf_status fill_by(void *self, void *argument) {
+    const bench *b = self;
+    wfi_stream_queue *stream = argument;
+    return wfi_memory_fill(stream->device, stream, b->memory[0], WFI_SPACE_DEVICE, 1, N_BYTES);
+}
+
+/* Nor is anything done for those who have not seen it hang. */
+static void nothing_is_done_by_a_gpu_that_hangs(void **state) {
+    (void)state;
+    static wfi_failure failures[2];
+    static wfi_owner owners[2];
+    static const wfi_task tasks[2] = {hang, fill_by};
+    bench b;
+    begin(&b);
+    wfi_device *devices[2];
+    wfi_stream_queue *streams[2];
+    for (int k = 0; k < 2; k++) {
+        owners[k] = (wfi_owner){.ctx = b.ctx, .timeout_ms = 400, .failure = &failures[k]};
+        TEST_OK(b.ctx, wfi_device_create(&owners[k], &wfi_device_cuda, 0, 1, &devices[k]));
+        TEST_OK(b.ctx, wfi_stream_create(devices[k], "compute", 0, NULL, &streams[k]));
+    }
+    for (int k = 0; k < 2; k++) {
+        TEST_OK(b.ctx, wfi_stream_push(streams[k], tasks[k], &b, streams[k]));
+        TEST_REFUSED(b.ctx, wfi_event_wait(wfi_stream_record(streams[k])), WF_TIMEOUT,
+                     "GPU 0, Stand-in 0, hangs");
+    }
+    for (int k = 0; k < 2; k++) {
+        wfi_stream_destroy(streams[k]);
+        wfi_device_destroy(devices[k]);
+    }
+    end(&b);
+}
+
 int main(void) {
+    setenv("STAND_IN_HANG_AFTER", "0", 1); /* of launches, which the last test makes */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_wait),
         cmocka_unit_test(earlier_tasks_count_before_a_task_waits),
         cmocka_unit_test(kinds_wait_for_each_other),
         cmocka_unit_test(nothing_runs_on_behind_a_failure),
+        cmocka_unit_test(nothing_is_done_by_a_gpu_that_hangs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

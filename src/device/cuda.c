@@ -273,10 +273,18 @@ static wf_status cuda_give_up(wfi_stream_queue *stream, const wfi_device_wait *w
     return give_up(stream->device, stream, wait);
 }
 
+wf_status wfi_cuda_given_up(const wfi_device *device) {
+    const wfi_cuda_gpu *gpu = wfi_cuda_gpu_of(device);
+    WF_TRY(wfi_owner_check(&device->owner));
+    return wfi_fail(device->owner.ctx, WF_TIMEOUT,
+                    "cuda: GPU %d, %s, hangs: it has not ended what it was asked for before",
+                    gpu->ordinal, gpu->name);
+}
+
 /* Earlier tasks are counted as they are done: others may wait for them. */
 static wf_status finish(const wfi_device *device, wfi_stream_queue *stream) {
     if (stream && stream->state) wfi_thread_stream_drain(stream);
-    if (wfi_cuda_hangs(wfi_cuda_gpu_of(device))) return wfi_owner_check(&device->owner);
+    if (wfi_cuda_hangs(wfi_cuda_gpu_of(device))) return wfi_cuda_given_up(device);
     wfi_device_wait wait = wfi_device_wait_begin(device);
     for (;;) {
         wfi_cuda_enum error = wfi_cuda_driver(device)->StreamQuery(stream_of(device, stream));

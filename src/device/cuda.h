@@ -31,6 +31,9 @@ static inline bool wfi_cuda_hangs(const wfi_cuda_gpu *gpu) {
     return __atomic_load_n(&gpu->hangs, __ATOMIC_RELAXED);
 }
 
+/* Of a GPU that hangs nothing more is waited for. Errors: its rank's failure, or TIMEOUT. */
+wf_status wfi_cuda_given_up(const wfi_device *device);
+
 wf_status wfi_cuda_push(const wfi_device *device);
 void wfi_cuda_pop(const wfi_device *device);
 

@@ -32,12 +32,14 @@ static wfi_cuda_enum read_marks(const wfi_cuda *driver, wfi_cuda_events *e, uint
     return error;
 }
 
-/* What a GPU that hangs was asked for is given up. */
+/* What a GPU that hangs was asked for is given up; whose failure that is not yet, is told. */
 wf_status wfi_cuda_look(wfi_stream_queue *stream, uint64_t task, bool *has_happened_out) {
     const wfi_cuda *driver = wfi_cuda_driver(stream->device);
     wfi_cuda_events *e = wfi_cuda_events_of(stream);
     uint64_t place = task % WFI_MOST_IN_FLIGHT;
-    if (wfi_cuda_hangs(wfi_cuda_gpu_of(stream->device))) return WF_OK;
+    if (wfi_cuda_hangs(wfi_cuda_gpu_of(stream->device)))
+        return wfi_failure_status(stream->owner->failure) ? WF_OK
+                                                          : wfi_cuda_given_up(stream->device);
     wfi_cuda_enum error = driver->EventQuery(e->behind[place]);
     *has_happened_out = error != WFI_CUDA_NOT_READY;
     if (!error) error = read_marks(driver, e, e->n_marked[place]);
