@@ -82,7 +82,7 @@ with_deadlines stuck 4000
 # begins OPTIONS...: two ranks that train for ever in the background, with such options of weft run; $victim is rank 1.
 begins() {
     rm -rf "$folder/run"
-    "$WEFT" run -n 2 "$@" -- "$WEFT" "${train[@]}" --steps 1000000 --batch 4 --micro 4 --lanes 4 "${mlp[@]}" --plan dp=2 --wire nccl --devices cuda:2 \
+    "$WEFT" run -n "${ranks:-2}" "$@" -- "$WEFT" "${train[@]}" --steps 1000000 --batch 4 --micro 4 --lanes 4 "${mlp[@]}" --plan "${plan:-dp=2}" --wire nccl --devices "cuda:${ranks:-2}" \
         --out "$folder/run" >"$folder/out" 2>"$folder/said" </dev/null &
     launcher=$!
     until_true_of $launcher has_rank 1 || fail "$*: rank 1 does not start"
@@ -114,4 +114,7 @@ stopped() {
     ! grep "nccl: in" "$folder/said" || fail "stopped: NCCL waits for it"
 }
 with_deadlines stopped 4000
+# Nor for one whom another waits for, as in a ring.
+ranks=4 plan=dp=4,allreduce=ring,order=free
+with_deadlines stopped 8000
 finish

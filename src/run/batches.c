@@ -4,15 +4,21 @@
 /* Reads of a phase, by all ranks, that are moved at once. */
 #define MOST_READS 512
 
-/* What goes to another rank, or comes from it; `number` is that of the batch among the peer's. */
+/* What goes to another rank, or comes from it. */
 typedef struct part {
-    int32_t peer, number;
+    int32_t peer;
     bool sends;
     size_t at, bytes; /* of the own arena */
 } part;
 
+/* A rank that takes part in a phase; `number` is that of the batch among its own. */
+typedef struct member {
+    int32_t rank, number;
+} member;
+
 typedef struct batch {
-    int32_t first, n; /* parts */
+    int32_t first, n;                /* parts */
+    int32_t first_member, n_members; /* of its phase */
     int32_t need[WFI_N_STREAMS];
 } batch;
 
@@ -26,8 +32,9 @@ struct wfi_batches {
     uint64_t begin[WFI_N_STREAMS]; /* of the own streams */
     batch *batches;
     part *parts;
-    size_t batch_capacity, part_capacity;
-    int32_t n_batches, n_parts, n_issued, n_moved;
+    member *members;
+    size_t batch_capacity, part_capacity, member_capacity;
+    int32_t n_batches, n_parts, n_members, first_member, n_issued, n_moved;
 };
 
 /* ---- life ---- */
@@ -54,6 +61,7 @@ void wfi_batches_destroy(wfi_batches *b) {
     wfi_free(b->ctx, b->first);
     wfi_free(b->ctx, b->batches);
     wfi_free(b->ctx, b->parts);
+    wfi_free(b->ctx, b->members);
     wfi_free(b->ctx, b);
 }
 
@@ -63,16 +71,23 @@ void wfi_batches_phase(wfi_batches *b) {
     if (!b) return;
     b->phase++;
     b->n_reads = 0;
+    b->first_member = b->n_members;
 }
 
 /* The rank has a batch of this phase. */
 static wf_status enter(wfi_batches *b, int32_t rank) {
     if (b->phase_of[rank] == b->phase) return WF_OK;
     b->phase_of[rank] = b->phase;
-    b->n_of[rank]++;
-    if (!b->workers[rank].is_local) return WF_OK;
-    WF_TRY(WFI_GROW(b->ctx, b->batches, b->n_batches, b->batch_capacity, LIST));
-    b->batches[b->n_batches++] = (batch){.first = b->n_parts};
+    WF_TRY(WFI_GROW(b->ctx, b->members, b->n_members, b->member_capacity, LIST));
+    b->members[b->n_members++] = (member){rank, ++b->n_of[rank]};
+    if (b->workers[rank].is_local) {
+        WF_TRY(WFI_GROW(b->ctx, b->batches, b->n_batches, b->batch_capacity, LIST));
+        b->batches[b->n_batches++] = (batch){.first = b->n_parts, .first_member = b->first_member};
+    }
+    if (b->phase_of[b->local->owner.rank] == b->phase) {
+        batch *own = &b->batches[b->n_batches - 1];
+        own->n_members = b->n_members - own->first_member;
+    }
     return WF_OK;
 }
 
@@ -87,7 +102,7 @@ wf_status wfi_batches_list(wfi_batches *b, const wfi_worker *owner, const wfi_wo
     if (!owner->is_local && !reader->is_local) return WF_OK;
     int32_t peer = owner->is_local ? reader->owner.rank : owner->owner.rank;
     WF_TRY(WFI_GROW(b->ctx, b->parts, b->n_parts, b->part_capacity, LIST));
-    b->parts[b->n_parts++] = (part){peer, b->n_of[peer], owner->is_local, at, bytes};
+    b->parts[b->n_parts++] = (part){peer, owner->is_local, at, bytes};
     batch *now = &b->batches[b->n_batches - 1];
     now->n++;
     for (int s = 0; s < WFI_N_STREAMS; s++)
@@ -141,10 +156,12 @@ static wf_status issue(wfi_batches *b, batch *now) {
             WF_TRY(wfi_stream_wait(
                 stream, (wfi_event){b->local->streams[s], b->begin[s] + (uint64_t)now->need[s]}));
     WF_TRY(wfi_stream_push(stream, be_ready, NULL, NULL));
-    for (const part *p = &b->parts[now->first]; p < &b->parts[now->first + now->n]; p++) {
-        /* The peer's process tells us, and is told. */
-        WF_TRY(wfi_stream_wait(b->workers[p->peer].bounce, wfi_stream_record(stream)));
-        WF_TRY(wfi_stream_wait(stream, ready(b, p->peer, p->number)));
+    const member *first = &b->members[now->first_member];
+    for (const member *m = first; m < first + now->n_members; m++) {
+        if (m->rank == b->local->owner.rank) continue;
+        /* Its process tells us, and is told. */
+        WF_TRY(wfi_stream_wait(b->workers[m->rank].bounce, wfi_stream_record(stream)));
+        WF_TRY(wfi_stream_wait(stream, ready(b, m->rank, m->number)));
     }
     return wfi_stream_push(stream, move_batch, b, now);
 }

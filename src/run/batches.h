@@ -4,10 +4,10 @@
  * Whatever is read in one phase, by whichever rank, can be moved at once: nothing in the phase
  * waits for it. So each rank has one batch of the phase, with all that it sends and receives, and
  * moves it by two tasks of its stream `bounce`: the first comes after what the rank has to have
- * done before, and says so; the second, when the others of the batch are as far, moves. So nothing
- * waits on a GPU, and who does not come is named as any stream is. What is received goes where the
- * reading task would have copied it (so the plan stages at once); that task comes behind the batch,
- * and finds it there.
+ * done before, and says so; the second, when all who have one of that phase are as far, moves. So
+ * nothing waits on a GPU, and who does not come is named as any stream is. What is received goes
+ * where the reading task would have copied it (so the plan stages at once); that task comes behind
+ * the batch, and finds it there.
  *
  * Batches are in the order of the program on every rank, so none waits for one behind it.
  */
