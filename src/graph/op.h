@@ -33,6 +33,9 @@ typedef struct wfi_call {
     const wfi_step_args *step;
 } wfi_call;
 
+/* A node's, without data. */
+wfi_call wfi_call_of(const wf_graph *g, const wfi_node *node);
+
 /* What kernels that plain C and devices have in common (op/groups.cl) are told of a call: how many
  * groups there are, or threads, each of which has an element; and what the texts say of n and f. */
 typedef struct wfi_numbers {
@@ -40,6 +43,15 @@ typedef struct wfi_numbers {
     int64_t n[16];
     double f[12];
 } wfi_numbers;
+
+/* y [m, n] = a [m, k] b [k, n] for each of n_matrices that lie one behind the other: which inputs
+ * of the node a and b are, and whether they lie the other way round; the input that is added to
+ * each row, 0: none. */
+typedef struct wfi_product {
+    int64_t n_matrices, m, n, k;
+    int a, b, bias;
+    bool a_is_transposed, b_is_transposed;
+} wfi_product;
 
 typedef struct wfi_autodiff wfi_autodiff;
 
@@ -168,6 +180,8 @@ struct wfi_op {
     void (*reference)(const wfi_call *call);
     /* For kernels that are one text; no data is looked at. NULL: they are told nothing. */
     wfi_numbers (*numbers)(const wfi_call *call);
+    /* Which product of matrices the first output is; NULL: it is none. */
+    wfi_product (*product)(const wfi_call *call);
     /* Adds to the outputs what the reference would put there, with the same bits; NULL: nothing
      * would be gained. And what scratch memory that takes. */
     void (*add)(const wfi_call *call);

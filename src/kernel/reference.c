@@ -11,17 +11,10 @@ static wf_status reference_describe(wfi_kernel *kernel, const char **reason_out)
     wfi_call *call = wfi_alloc(kernel->ctx, 1, sizeof *call, "a kernel");
     if (!call) return WF_NO_MEMORY;
     kernel->state = call;
-    call->attr = &node->attr;
-    call->n_in = node->n_in;
-    call->n_out = node->n_out;
+    *call = wfi_call_of(g, node);
     for (int i = 0; i < kernel->n_operands; i++) {
-        bool is_in = i < node->n_in;
-        int32_t v = is_in ? node->in[i] : node->out[i - node->n_in];
-        if (v < 0) continue;
-        const wfi_value *value = wfi_value_at(g, v);
-        wfi_operand *operand = is_in ? &call->in[i] : &call->out[i - node->n_in];
-        *operand = (wfi_operand){NULL, value->dtype, value->shape, value->layout};
-        kernel->bytes[i] = wfi_value_bytes(g, v);
+        int32_t v = i < node->n_in ? node->in[i] : node->out[i - node->n_in];
+        if (v >= 0) kernel->bytes[i] = wfi_value_bytes(g, v);
     }
     kernel->scratch_bytes = scratch_bytes ? scratch_bytes(g, node) : 0;
     return WF_OK;

@@ -29,12 +29,16 @@ static void multiply(int64_t m, int64_t n, int64_t k, matrix a, matrix b, const 
         }
 }
 
-/* ---- linear ---- */
-
-/* weight as [in, out] */
-static matrix weight_in_out(const wfi_operand *weight, const wfi_attr *attr) {
-    return matrix_make(weight->data, weight->shape.dim[1], !attr->linear.in_out);
+static void multiply_all(const wfi_call *call, wfi_product p) {
+    const float *a = call->in[p.a].data, *b = call->in[p.b].data;
+    const float *bias = p.bias ? call->in[p.bias].data : NULL;
+    float *c = call->out[0].data;
+    for (int64_t i = 0; i < p.n_matrices; i++, a += p.m * p.k, b += p.k * p.n, c += p.m * p.n)
+        multiply(p.m, p.n, p.k, matrix_make(a, p.a_is_transposed ? p.m : p.k, p.a_is_transposed),
+                 matrix_make(b, p.b_is_transposed ? p.k : p.n, p.b_is_transposed), bias, c);
 }
+
+/* ---- linear ---- */
 
 /* x's last dim against the weight's; `x` is input i, read along the weight's dim `d`. */
 static wf_status check_rows(const wf_graph *g, const wfi_node *node, const wf_shape *x,
@@ -84,12 +88,20 @@ static double linear_flops(const wf_graph *g, const wfi_node *node) {
     return wfi_flops_of_output(g, node, 2.0 * (double)wfi_last_dim(&x));
 }
 
+static wfi_product linear_product(const wfi_call *call) {
+    const wf_shape *x = &call->in[0].shape, *y = &call->out[0].shape;
+    bool has_bias = call->n_in > 2 && call->in[2].shape.n_dims;
+    return (wfi_product){.n_matrices = 1,
+                         .m = wfi_n_rows(x),
+                         .n = wfi_last_dim(y),
+                         .k = wfi_last_dim(x),
+                         .b = 1,
+                         .bias = has_bias ? 2 : 0,
+                         .b_is_transposed = !call->attr->linear.in_out};
+}
+
 static void linear_reference(const wfi_call *call) {
-    const wfi_operand *x = &call->in[0], *y = &call->out[0];
-    int64_t n_in = wfi_last_dim(&x->shape), n_out = wfi_last_dim(&y->shape);
-    const float *bias = call->n_in > 2 ? call->in[2].data : NULL;
-    multiply(wfi_n_rows(&x->shape), n_out, n_in, matrix_make(x->data, n_in, false),
-             weight_in_out(&call->in[1], call->attr), bias, y->data);
+    multiply_all(call, linear_product(call));
 }
 
 static bool has_rows(const wf_graph *g, const wfi_node *node) {
@@ -136,6 +148,7 @@ const wfi_op wfi_op_linear = {
     .gradient = linear_gradient,
     .flops = linear_flops,
     .reference = linear_reference,
+    .product = linear_product,
     .samples = linear_samples,
     .place = linear_place,
 };
@@ -149,12 +162,14 @@ static wf_status linear_backward_data_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &dx);
 }
 
+static wfi_product linear_backward_data_product(const wfi_call *call) {
+    wfi_product p = linear_product(call);
+    p.b_is_transposed = !p.b_is_transposed;
+    return p;
+}
+
 static void linear_backward_data_reference(const wfi_call *call) {
-    const wfi_operand *dy = &call->in[0], *dx = &call->out[0];
-    int64_t n_out = wfi_last_dim(&dy->shape), n_in = wfi_last_dim(&dx->shape);
-    matrix weight = weight_in_out(&call->in[1], call->attr);
-    multiply(wfi_n_rows(&dy->shape), n_in, n_out, matrix_make(dy->data, n_out, false),
-             (matrix){weight.data, weight.col, weight.row}, NULL, dx->data);
+    multiply_all(call, linear_backward_data_product(call));
 }
 
 const wfi_op wfi_op_linear_backward_data = {
@@ -165,6 +180,7 @@ const wfi_op wfi_op_linear_backward_data = {
     .check = linear_backward_data_check,
     .flops = linear_flops,
     .reference = linear_backward_data_reference,
+    .product = linear_backward_data_product,
 };
 
 static wf_status linear_backward_weight_check(wf_graph *g, wfi_node *node) {
@@ -184,20 +200,27 @@ static double linear_backward_weight_flops(const wf_graph *g, const wfi_node *no
     return wfi_flops_of_output(g, node, 2.0 * (double)wfi_n_rows(&x));
 }
 
+/* dy times x, or x times dy. */
+static wfi_product linear_backward_weight_product(const wfi_call *call) {
+    bool in_out = call->attr->linear.in_out;
+    const wf_shape *a = &call->in[in_out].shape, *b = &call->in[!in_out].shape;
+    return (wfi_product){.n_matrices = 1,
+                         .m = wfi_last_dim(a),
+                         .n = wfi_last_dim(b),
+                         .k = wfi_n_rows(a),
+                         .a = in_out,
+                         .b = !in_out,
+                         .a_is_transposed = true};
+}
+
 static void linear_backward_weight_reference(const wfi_call *call) {
-    const wfi_operand *dy = &call->in[0], *x = &call->in[1];
-    int64_t n_rows = wfi_n_rows(&dy->shape);
-    int64_t n_out = wfi_last_dim(&dy->shape), n_in = wfi_last_dim(&x->shape);
-    if (call->attr->linear.in_out)
-        multiply(n_in, n_out, n_rows, matrix_make(x->data, n_in, true),
-                 matrix_make(dy->data, n_out, false), NULL, call->out[0].data);
-    else
-        multiply(n_out, n_in, n_rows, matrix_make(dy->data, n_out, true),
-                 matrix_make(x->data, n_in, false), NULL, call->out[0].data);
-    if (call->n_out < 2) return;
     static const float one = 1;
-    multiply(1, n_out, n_rows, (matrix){&one, 0, 0}, matrix_make(dy->data, n_out, false), NULL,
-             call->out[1].data);
+    const wfi_operand *dy = &call->in[0];
+    int64_t n_out = wfi_last_dim(&dy->shape);
+    multiply_all(call, linear_backward_weight_product(call));
+    if (call->n_out < 2) return;
+    multiply(1, n_out, wfi_n_rows(&dy->shape), (matrix){&one, 0, 0},
+             matrix_make(dy->data, n_out, false), NULL, call->out[1].data);
 }
 
 const wfi_op wfi_op_linear_backward_weight = {
@@ -208,6 +231,7 @@ const wfi_op wfi_op_linear_backward_weight = {
     .check = linear_backward_weight_check,
     .flops = linear_backward_weight_flops,
     .reference = linear_backward_weight_reference,
+    .product = linear_backward_weight_product,
 };
 
 static wf_tensor build_linear(wf_tensor x, wf_tensor weight, wf_tensor bias, int in_out) {
@@ -262,17 +286,23 @@ static double matmul_flops(const wf_graph *g, const wfi_node *node) {
     return wfi_flops_of_output(g, node, 2.0 * (double)k);
 }
 
-static void matmul_reference(const wfi_call *call) {
-    const wfi_operand *a = &call->in[0], *b = &call->in[1], *c = &call->out[0];
-    int d = c->shape.n_dims - 2;
-    int64_t m = c->shape.dim[d], n = c->shape.dim[d + 1];
+static wfi_product matmul_product(const wfi_call *call) {
+    const wf_shape *a = &call->in[0].shape, *c = &call->out[0].shape;
     bool ta = call->attr->matmul.transpose_a, tb = call->attr->matmul.transpose_b;
-    int64_t k = a->shape.dim[d + !ta], n_matrices = 1;
-    for (int i = 0; i < d; i++) n_matrices *= c->shape.dim[i];
-    for (int64_t i = 0; i < n_matrices; i++)
-        multiply(m, n, k, matrix_make((float *)a->data + i * m * k, a->shape.dim[d + 1], ta),
-                 matrix_make((float *)b->data + i * k * n, b->shape.dim[d + 1], tb), NULL,
-                 (float *)c->data + i * m * n);
+    int d = c->n_dims - 2;
+    wfi_product p = {.n_matrices = 1,
+                     .m = c->dim[d],
+                     .n = c->dim[d + 1],
+                     .k = a->dim[d + !ta],
+                     .b = 1,
+                     .a_is_transposed = ta,
+                     .b_is_transposed = tb};
+    for (int i = 0; i < d; i++) p.n_matrices *= c->dim[i];
+    return p;
+}
+
+static void matmul_reference(const wfi_call *call) {
+    multiply_all(call, matmul_product(call));
 }
 
 static bool is_a_transposed(const wf_graph *g, const wfi_node *node) {
@@ -312,6 +342,7 @@ const wfi_op wfi_op_matmul = {
     .gradient = matmul_gradient,
     .flops = matmul_flops,
     .reference = matmul_reference,
+    .product = matmul_product,
     .samples = matmul_samples,
     .place = matmul_place,
 };

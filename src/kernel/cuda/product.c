@@ -14,18 +14,11 @@
 #define MOST_WORKSPACE_BYTES ((uint64_t)32 << 20)
 #define MOST_WAYS            16
 
-/* y [m, n] = a [m, k] b [k, n] for each of n_matrices: which operands of the node they are, and
- * whether they lie the other way round; -1: there is no bias. */
-typedef struct product {
-    int64_t n_matrices, m, n, k;
-    int a, b, y, bias;
-    bool a_is_transposed, b_is_transposed;
-    uint32_t epilogue;
-} product;
-
 /* wfi_kernel.state */
 typedef struct lt_product {
-    product p;
+    wfi_product p;
+    int out, bias; /* operands; bias, or its gradient, -1: there is none */
+    uint32_t epilogue;
     cublasLtMatmulDesc_t call;
     cublasLtMatrixLayout_t a, b, y;
     wfi_cublaslt_choice choice;
@@ -43,87 +36,19 @@ static const char *const *forms_of(const wfi_op *op) {
 
 /* ---- nodes as products ---- */
 
-static const wf_shape *shape_of(const wfi_kernel *kernel, int operand) {
-    return &wfi_operand_value(kernel, operand)->shape;
-}
-static int64_t n_cols(const wf_shape *shape) {
-    return shape->n_dims ? shape->dim[shape->n_dims - 1] : 1;
-}
-static int64_t n_rows(const wf_shape *shape) {
-    return n_cols(shape) ? wf_shape_n_elem(shape) / n_cols(shape) : 0;
-}
-
-static product linear(const wfi_kernel *kernel) {
+/* A bias's gradient is the sum of the rows of dy, which is the library's first matrix, or its
+ * second. */
+static void find_product(const wfi_kernel *kernel, lt_product *s) {
     const wfi_node *node = kernel->node;
-    bool has_bias = node->n_in > 2 && node->in[2] >= 0;
-    const wf_shape *x = shape_of(kernel, 0), *y = shape_of(kernel, node->n_in);
-    return (product){.n_matrices = 1,
-                     .m = n_rows(x),
-                     .n = n_cols(y),
-                     .k = n_cols(x),
-                     .b = 1,
-                     .y = node->n_in,
-                     .bias = has_bias ? 2 : -1,
-                     .b_is_transposed = !node->attr.linear.in_out,
-                     .epilogue = has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT};
-}
-
-static product linear_backward_data(const wfi_kernel *kernel) {
-    product p = linear(kernel);
-    p.b_is_transposed = !p.b_is_transposed;
-    return p;
-}
-
-/* dy, x -> dweight, dbias */
-static product linear_backward_weight(const wfi_kernel *kernel) {
-    const wfi_node *node = kernel->node;
-    bool in_out = node->attr.linear.in_out, has_bias = node->n_out > 1 && node->out[1] >= 0;
-    const wf_shape *a = shape_of(kernel, in_out), *b = shape_of(kernel, !in_out);
-    product p = {.n_matrices = 1,
-                 .m = n_cols(a),
-                 .n = n_cols(b),
-                 .k = n_rows(a),
-                 .a = in_out,
-                 .b = !in_out,
-                 .y = 2,
-                 .bias = has_bias ? 3 : -1,
-                 .a_is_transposed = true,
-                 .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
-    /* The sum of the rows of dy, which is the library's first matrix, or its second. */
-    if (has_bias) p.epilogue = in_out ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
-    return p;
-}
-
-static product matmul(const wfi_kernel *kernel) {
-    const wfi_attr *attr = &kernel->node->attr;
-    const wf_shape *a = shape_of(kernel, 0), *y = shape_of(kernel, 2);
-    int d = y->n_dims - 2;
-    product p = {.m = y->dim[d],
-                 .n = y->dim[d + 1],
-                 .k = a->dim[attr->matmul.transpose_a ? d : d + 1],
-                 .b = 1,
-                 .y = 2,
-                 .bias = -1,
-                 .a_is_transposed = attr->matmul.transpose_a,
-                 .b_is_transposed = attr->matmul.transpose_b,
-                 .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
-    p.n_matrices = p.m && p.n ? wf_shape_n_elem(y) / (p.m * p.n) : 0;
-    return p;
-}
-
-static const struct {
-    const wfi_op *op;
-    product (*make)(const wfi_kernel *kernel);
-} rows[] = {{&wfi_op_linear, linear},
-            {&wfi_op_linear_backward_data, linear_backward_data},
-            {&wfi_op_linear_backward_weight, linear_backward_weight},
-            {&wfi_op_matmul, matmul}};
-
-static bool find_product(const wfi_kernel *kernel, product *out) {
-    size_t r = 0;
-    while (r < WFI_COUNT(rows) && rows[r].op != kernel->node->op) r++;
-    if (r < WFI_COUNT(rows)) *out = rows[r].make(kernel);
-    return r < WFI_COUNT(rows);
+    const wfi_call call = wfi_call_of(kernel->graph, node);
+    bool has_gradient = node->n_out > 1 && node->out[1] >= 0;
+    s->p = node->op->product(&call);
+    s->out = node->n_in;
+    s->bias = s->p.bias ? s->p.bias : has_gradient ? s->out + 1 : -1;
+    s->epilogue = s->p.bias       ? CUBLASLT_EPILOGUE_BIAS
+                  : !has_gradient ? CUBLASLT_EPILOGUE_DEFAULT
+                  : s->p.a        ? CUBLASLT_EPILOGUE_BGRADA
+                                  : CUBLASLT_EPILOGUE_BGRADB;
 }
 
 /* ---- what the library is told ---- */
@@ -154,7 +79,7 @@ static int set(const lt_product *s, int attribute, const void *value, size_t byt
 }
 
 static int make_call(const wfi_kernel *kernel, lt_product *s) {
-    const product *p = &s->p;
+    const wfi_product *p = &s->p;
     const wfi_cublaslt *lt = s->lt;
     const int32_t a = p->a_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int32_t b = p->b_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -169,8 +94,9 @@ static int make_call(const wfi_kernel *kernel, lt_product *s) {
     if (!error)
         error = make_layout(lt, type_of(kernel, p->a), p->n_matrices, p->m, p->k,
                             p->a_is_transposed, &s->a);
-    return error ? error
-                 : make_layout(lt, type_of(kernel, p->y), p->n_matrices, p->m, p->n, false, &s->y);
+    return error
+               ? error
+               : make_layout(lt, type_of(kernel, s->out), p->n_matrices, p->m, p->n, false, &s->y);
 }
 
 /* Where a bias or its gradient is, is told each time; how it is aligned, at first. */
@@ -245,22 +171,23 @@ static void name_algorithm(lt_product *s) {
 /* Where no algorithm has the bias's gradient, a kernel of weft's sums it. */
 static int choose_any(wfi_kernel *kernel, cublasLtHandle_t handle, bool *found_out) {
     lt_product *s = kernel->state;
-    bool has_gradient = s->p.bias > s->p.y;
-    int error = set_epilogue(s, s->p.epilogue, (const void *)(uintptr_t)WFI_ALIGN_BYTES);
+    bool has_gradient = s->bias > s->out;
+    int error = set_epilogue(s, s->epilogue, (const void *)(uintptr_t)WFI_ALIGN_BYTES);
     if (!error) error = choose(kernel, handle, found_out);
     if (!has_gradient || (!error && *found_out)) return error;
     s->sums_columns = true;
-    s->p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    error = set_epilogue(s, s->p.epilogue, NULL);
+    s->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    error = set_epilogue(s, s->epilogue, NULL);
     return error ? error : choose(kernel, handle, found_out);
 }
 
 /* ---- the implementation ---- */
 
-static const char *why_not(const wfi_kernel *kernel, const product *p) {
-    const int operand[] = {p->a, p->b, p->y, p->bias};
+static const char *why_not(const wfi_kernel *kernel, const lt_product *s) {
+    const wfi_product *p = &s->p;
+    const int operand[] = {p->a, p->b, s->out, s->bias};
     bool is_narrow = wfi_cuda_is_narrow(kernel);
-    if (kernel->adds && p->bias > p->y) return "the bias's gradient would have to be added to";
+    if (kernel->adds && s->bias > s->out) return "the bias's gradient would have to be added to";
     if (kernel->adds && kernel->node->op != &wfi_op_linear_backward_weight) return "it has to add";
     for (int i = 0; i < 4; i++) {
         if (operand[i] < 0) continue;
@@ -281,7 +208,7 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
                                const char **reason_out) {
     lt_product *s = kernel->state;
     bool is_found = false;
-    (void)find_product(kernel, &s->p);
+    find_product(kernel, s);
     s->lt = &handles->libraries->lt;
     if (!handles->lt) return wfi_decline(reason_out, handles->libraries->no_lt);
     int error = make_call(kernel, s);
@@ -292,9 +219,9 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
     kernel->way.form = 0;
     kernel->scratch_bytes = wfi_cuda_scratch_bytes(s->choice.workspaceSize);
     wfi_use_whole_values(kernel);
-    const int operand[] = {s->p.a, s->p.b, s->p.bias};
+    const int operand[] = {s->p.a, s->p.b, s->bias};
     for (int i = 0; i < 3 && wfi_cuda_is_narrow(kernel); i++) {
-        bool is_as_wide = i == 2 && type_of(kernel, s->p.y) == CUDA_R_32F;
+        bool is_as_wide = i == 2 && type_of(kernel, s->out) == CUDA_R_32F;
         if (operand[i] >= 0 && operand[i] < kernel->node->n_in && !is_as_wide)
             wfi_cuda_round(kernel, operand[i], &s->rounded[i]);
     }
@@ -302,9 +229,10 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
 }
 
 static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
-    product p;
-    if (!find_product(kernel, &p)) return wfi_decline(reason_out, "it is no product of matrices");
-    *reason_out = why_not(kernel, &p);
+    lt_product s;
+    if (!kernel->node->op->product) return wfi_decline(reason_out, "it is no product of matrices");
+    find_product(kernel, &s);
+    *reason_out = why_not(kernel, &s);
     if (*reason_out) return WF_UNSUPPORTED;
     return wfi_cuda_describe(kernel, sizeof(lt_product), describe_with, reason_out);
 }
@@ -326,23 +254,23 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
                      void *scratch, const wfi_step_args *step) {
     (void)step;
     lt_product *s = kernel->state;
-    const product *p = &s->p;
+    const wfi_product *p = &s->p;
     const float one = 1, kept = kernel->adds;
     wfi_cuda_handles *handles;
     int error = 0;
     WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
-    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-        error = set_epilogue(s, p->epilogue, operands[p->bias]);
+    if (s->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        error = set_epilogue(s, s->epilogue, operands[s->bias]);
     if (!error)
         error = s->lt->Matmul(handles->lt, s->call, &one, operands[p->b], s->b, operands[p->a],
-                              s->a, &kept, operands[p->y], s->y, operands[p->y], s->y,
+                              s->a, &kept, operands[s->out], s->y, operands[s->out], s->y,
                               &s->choice.algo, wfi_cuda_workspace(scratch), s->choice.workspaceSize,
                               wfi_cuda_stream(stream));
     wfi_cuda_give_handles(handles);
     if (error)
         return wfi_fail(kernel->ctx, WF_DEVICE, "cuBLASLt refuses %s of unit %s: status %d",
                         kernel->label, kernel->graph->units[kernel->node->unit].name, error);
-    return s->sums_columns ? sum_columns(kernel, stream, operands[0], operands[p->bias]) : WF_OK;
+    return s->sums_columns ? sum_columns(kernel, stream, operands[0], operands[s->bias]) : WF_OK;
 }
 
 static void destroy(wfi_kernel *kernel) {

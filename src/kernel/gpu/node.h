@@ -44,6 +44,10 @@ static inline const wf_shape *in_shape(const wfi_gpu_node *l, int i) {
 static inline const wf_shape *out_shape(const wfi_gpu_node *l, int i) {
     return &l->g->values[l->node->out[i]].shape;
 }
+/* Whether the second output is wanted. */
+static inline bool has_second(const wfi_gpu_node *l) {
+    return l->node->n_out > 1 && l->node->out[1] >= 0;
+}
 static inline int64_t last_dim(const wf_shape *shape) {
     return shape->dim[shape->n_dims - 1];
 }
@@ -79,11 +83,9 @@ wfi_launch_arguments *wfi_gpu_add_outputs(wfi_gpu_node *l, wfi_gpu_entry entry);
 wfi_launch_arguments *wfi_gpu_add_channels(wfi_gpu_node *l, wfi_gpu_entry entry, const wf_shape *x);
 void wfi_gpu_add_told(wfi_gpu_node *l, wfi_gpu_entry entry);
 void wfi_gpu_add_cleared(wfi_gpu_node *l, wfi_gpu_entry entry);
-/* So many matrices, n[9], of m x n elements, each a sum of k; products.c has their strides. */
-wfi_launch_arguments *wfi_gpu_add_product(wfi_gpu_node *l, wfi_gpu_entry entry, int64_t n_matrices,
-                                          int64_t m, int64_t n, int64_t k);
-/* Of matrix `which`, 0 or 1, of n_cols where it lies as it is. */
-void wfi_gpu_set_strides(wfi_launch_arguments *a, int which, int64_t n_cols, bool is_transposed);
+/* The node's, of a product of its operands; n[9]: n_matrices. */
+wfi_launch_arguments *wfi_gpu_add_product(wfi_gpu_node *l, wfi_gpu_entry entry,
+                                          const wfi_product *p);
 /* Which operands of the node the latest launch takes for its first three. */
 void wfi_gpu_take(wfi_gpu_node *l, int first, int second, int third);
 

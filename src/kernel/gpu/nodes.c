@@ -25,15 +25,11 @@ wfi_launch_arguments *wfi_gpu_add_outputs(wfi_gpu_node *l, wfi_gpu_entry entry) 
 }
 
 void wfi_gpu_add_told(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    wfi_call call = {.attr = attr_of(l), .n_in = l->node->n_in, .n_out = l->node->n_out};
+    const wfi_call call = wfi_call_of(l->g, l->node);
     if (!l->node->op->numbers) {
         (void)wfi_gpu_add_outputs(l, entry);
         return;
     }
-    for (int i = 0; i < call.n_in; i++)
-        if (l->node->in[i] >= 0) call.in[i].shape = *in_shape(l, i);
-    for (int i = 0; i < call.n_out; i++)
-        if (l->node->out[i] >= 0) call.out[i].shape = *out_shape(l, i);
     wfi_numbers told = l->node->op->numbers(&call);
     wfi_launch_arguments *a = wfi_gpu_add_groups(
         l, entry, told.n_threads ? wfi_gpu_groups(told.n_threads) : told.n_groups);

@@ -64,16 +64,14 @@ static void make_lstm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
     int64_t rows = n_rows(x), h = last_dim(y), n_in = last_dim(x), gates = 4 * h;
     l->scratch_bytes = (size_t)(rows * gates + x->dim[0] * h) * sizeof(float);
     (void)add_lstm(l, WFI_GPU_lstm_gates_backward, x, y);
-    wfi_launch_arguments *a = wfi_gpu_add_product(l, WFI_GPU_product, 1, rows, n_in, gates);
-    wfi_gpu_set_strides(a, 0, gates, false);
-    wfi_gpu_set_strides(a, 1, n_in, false);
-    wfi_gpu_take(l, WFI_GPU_SCRATCH, 2, WFI_GPU_NONE);
-    a = wfi_gpu_add_product(l, WFI_GPU_product, 1, gates, n_in, rows);
-    wfi_gpu_set_strides(a, 0, gates, true);
-    wfi_gpu_set_strides(a, 1, n_in, false);
-    wfi_gpu_take(l, WFI_GPU_SCRATCH, 1, WFI_GPU_NONE);
+    const wfi_product dx = {1, rows, n_in, gates, .a = WFI_GPU_SCRATCH, .b = 2};
+    const wfi_product dw_ih = {
+        1, gates, n_in, rows, .a = WFI_GPU_SCRATCH, .b = 1, .a_is_transposed = true};
+    const wfi_product dw_hh = {.n_matrices = 1, .m = gates, .n = h, .k = rows};
+    (void)wfi_gpu_add_product(l, WFI_GPU_product, &dx);
+    (void)wfi_gpu_add_product(l, WFI_GPU_product, &dw_ih);
     l->all[l->n - 1].from[WFI_GPU_OUT] = WFI_GPU_OUT + 1;
-    a = wfi_gpu_add_product(l, WFI_GPU_lstm_weight, 1, gates, h, rows);
+    wfi_launch_arguments *a = wfi_gpu_add_product(l, WFI_GPU_lstm_weight, &dw_hh);
     a->n[3] = gates;
     a->n[7] = x->dim[1];
     wfi_gpu_add_elements(l, entry, gates)->n[1] = rows;

@@ -1,0 +1,14 @@
+#include "graph/op.h"
+
+static wfi_operand operand_of(const wf_graph *g, int32_t v) {
+    if (v < 0) return (wfi_operand){NULL};
+    const wfi_value *value = &g->values[v];
+    return (wfi_operand){NULL, value->dtype, value->shape, value->layout};
+}
+
+wfi_call wfi_call_of(const wf_graph *g, const wfi_node *node) {
+    wfi_call call = {.attr = &node->attr, .n_in = node->n_in, .n_out = node->n_out};
+    for (int i = 0; i < call.n_in; i++) call.in[i] = operand_of(g, node->in[i]);
+    for (int i = 0; i < call.n_out; i++) call.out[i] = operand_of(g, node->out[i]);
+    return call;
+}
