@@ -33,3 +33,9 @@ wf_status wfi_library_load(wf_context *ctx, const wfi_library *library, void *fu
     }
     return WF_OK;
 }
+
+void wfi_library_try(wf_context *ctx, const wfi_library *library, void *functions_out,
+                     size_t why_bytes, char *why_out) {
+    bool is_there = wfi_library_load(ctx, library, functions_out) == WF_OK;
+    snprintf(why_out, why_bytes, "%s", is_there ? "" : wf_context_error(ctx));
+}

@@ -11,42 +11,17 @@ uint64_t wfi_random_name(const char *name) {
     return wfi_hash_add(WFI_HASH_INIT, name, strlen(name));
 }
 
-/* 128 bits of key are folded into Philox's 64 by the name's odd multiple, so that seeds and names
- * cannot cancel each other bit by bit. */
-static uint64_t fold_key(wfi_random_key key) {
-    uint64_t folded = key.seed + key.name * 0x9E3779B97F4A7C15u;
-    return folded ^ folded >> 31;
-}
-
-/* The multipliers and key increments are the paper's. */
-WFI_LOOP void philox(uint64_t folded, uint64_t high, uint64_t low, uint32_t words_out[4]) {
-    uint32_t k0 = (uint32_t)folded, k1 = (uint32_t)(folded >> 32);
-    uint32_t c0 = (uint32_t)low, c1 = (uint32_t)(low >> 32);
-    uint32_t c2 = (uint32_t)high, c3 = (uint32_t)(high >> 32);
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    words_out[0] = c0;
-    words_out[1] = c1;
-    words_out[2] = c2;
-    words_out[3] = c3;
-}
+typedef uint64_t ulong;
+typedef uint32_t uint;
+#define DEVICE WFI_LOOP
+#include "base/random.cl"
 
 void wfi_random_words(wfi_random_key key, uint64_t high, uint64_t low, uint32_t words_out[4]) {
-    philox(fold_key(key), high, low, words_out);
+    philox(fold_key(key.seed, key.name), high, low, words_out);
 }
 
 float wfi_random_uniform(wfi_random_key key, uint64_t high, uint64_t index) {
-    uint32_t words[4];
-    wfi_random_words(key, high, index >> 2, words);
-    return (float)(words[index & 3] >> 8) * 0x1p-24f;
+    return draw_uniform(key.seed, key.name, high, index);
 }
 
 typedef struct drawing {
@@ -74,7 +49,8 @@ void wfi_random_draw_uniform(wfi_variant variant, wfi_random_key key, uint64_t h
     for (; at < n && (first + (uint64_t)at) & 3; at++)
         out[at] = wfi_random_uniform(key, high, first + (uint64_t)at);
     int64_t n_blocks = (n - at) / 4;
-    draw(variant, &(drawing){fold_key(key), high, (first + (uint64_t)at) >> 2, n_blocks, out + at});
+    draw(variant, &(drawing){fold_key(key.seed, key.name), high, (first + (uint64_t)at) >> 2,
+                             n_blocks, out + at});
     for (at += 4 * n_blocks; at < n; at++)
         out[at] = wfi_random_uniform(key, high, first + (uint64_t)at);
 }

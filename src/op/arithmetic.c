@@ -78,6 +78,12 @@ static wf_status add_broadcast_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &a);
 }
 
+static wfi_numbers add_broadcast_numbers(const wfi_call *call) {
+    wfi_numbers own = wfi_element_numbers(&call->out[0].shape, wf_shape_n_elem(&call->in[1].shape));
+    own.n[2] = 1;
+    return own;
+}
+
 static void add_broadcast_reference(const wfi_call *call) {
     const float *a = call->in[0].data, *b = call->in[1].data;
     float *y = call->out[0].data;
@@ -93,6 +99,12 @@ static wf_status sum_leading_check(wf_graph *g, wfi_node *node) {
         return wfi_op_fail(g, node, WF_SHAPE, "the dims of %s are not the last ones of %s",
                            wfi_show(&node->shape).text, wfi_show(&x).text);
     return wfi_node_output(g, node, WF_F32, &node->shape);
+}
+
+/* A reduction (reduce.cl) whose leading dims are one. */
+static wfi_numbers sum_leading_numbers(const wfi_call *call) {
+    int64_t n = n_elem_of(call), n_total = wf_shape_n_elem(&call->in[0].shape);
+    return (wfi_numbers){.n_threads = n, .n = {n, n ? n_total / n : 0, n}, .f = {1}};
 }
 
 /* Row by row, some columns at once. */
@@ -129,6 +141,7 @@ const wfi_op wfi_op_add_broadcast = {
             {.op = &wfi_op_sum_leading, .in = {WFI_DY}, .to = 1, .has_shape = true},
             {0}},
     .reference = add_broadcast_reference,
+    .numbers = add_broadcast_numbers,
     .samples = add_broadcast_samples,
     .place = add_broadcast_place,
 };
@@ -139,6 +152,7 @@ const wfi_op wfi_op_sum_leading = {
     .check = sum_leading_check,
     .work = {1, WFI_X},
     .reference = sum_leading_reference,
+    .numbers = sum_leading_numbers,
 };
 
 wf_tensor wf_add(wf_tensor a, wf_tensor b) {

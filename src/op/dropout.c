@@ -35,21 +35,29 @@ static void drop(wfi_random_key key, const wfi_step_args *step, double p, uint64
 }
 
 /* A part draws what the whole would for its elements. */
-static void dropout_reference(const wfi_call *call) {
-    const float *x = call->in[0].data;
-    float *y = call->out[0].data;
+static wfi_numbers dropout_numbers(const wfi_call *call) {
     const wf_shape *shape = &call->in[0].shape;
     const wfi_attr *a = call->attr;
-    wfi_random_key key = {call->step->seed, a->dropout.name};
     int64_t n_total = wf_shape_n_elem(shape), sample_size = n_total / shape->dim[0];
     int64_t run = a->dropout.run ? a->dropout.run : n_total;
     int64_t stride = a->dropout.run ? a->dropout.stride : n_total;
     if (a->dropout.run) sample_size = sample_size / run * stride;
     if (a->dropout.sample_size) sample_size = a->dropout.sample_size;
-    uint64_t first = (uint64_t)call->step->first_sample * (uint64_t)sample_size;
-    first += (uint64_t)a->dropout.first;
-    for (int64_t i = 0; i < n_total; i += run, first += (uint64_t)stride)
-        drop(key, call->step, a->dropout.p, first, run, x + i, y + i);
+    return (wfi_numbers){
+        .n_threads = n_total,
+        .n = {n_total, run, a->dropout.first, stride, sample_size, (int64_t)a->dropout.name},
+        .f = {a->dropout.p}};
+}
+
+static void dropout_reference(const wfi_call *call) {
+    const wfi_numbers told = dropout_numbers(call);
+    const wfi_attr *a = call->attr;
+    const float *x = call->in[0].data;
+    float *y = call->out[0].data;
+    wfi_random_key key = {call->step->seed, a->dropout.name};
+    uint64_t first = (uint64_t)(call->step->first_sample * told.n[4] + told.n[2]);
+    for (int64_t i = 0; i < told.n[0]; i += told.n[1], first += (uint64_t)told.n[3])
+        drop(key, call->step, a->dropout.p, first, told.n[1], x + i, y + i);
 }
 
 static bool divide_elements(wfi_attr *attr, const wfi_op_part *part) {
@@ -76,6 +84,7 @@ const wfi_op wfi_op_dropout = {
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_dropout_backward, .in = {WFI_DY}}, {0}},
     .work = {20, WFI_Y}, /* ten rounds of Philox for every four elements */
     .reference = dropout_reference,
+    .numbers = dropout_numbers,
     .samples = dropout_samples,
     .place = dropout_place,
 };
@@ -87,6 +96,7 @@ const wfi_op wfi_op_dropout_backward = {
     .check = dropout_check,
     .work = {20, WFI_Y},
     .reference = dropout_reference,
+    .numbers = dropout_numbers,
 };
 
 /* Two of one name would drop the same elements. */

@@ -6,9 +6,9 @@
  *
  * The row of an id that the table does not have is zero, and passes nothing back: so parts add up
  * to the whole without rounding. Ids that no part has the data's source refuses. */
-#include "op/check.h"
+#include "op/plain.h"
 
-#include <string.h>
+#include "op/embedding.cl"
 
 static wf_status check_table(const wf_graph *g, const wfi_node *node, const wf_shape *table,
                              const wf_shape *ids) {
@@ -52,20 +52,21 @@ static int64_t row_of(const wfi_call *call, int32_t id, int64_t n_rows) {
     return row >= 0 && row < n_rows ? row : -1;
 }
 
-static void embedding_reference(const wfi_call *call) {
-    const int32_t *id = call->in[0].data;
-    const float *table = call->in[1].data;
-    float *y = call->out[0].data;
-    int64_t n_ids = wf_shape_n_elem(&call->in[0].shape);
-    int64_t n_rows = call->in[1].shape.dim[0], n = call->in[1].shape.dim[1];
-    for (int64_t i = 0; i < n_ids; i++, y += n) {
-        int64_t row = row_of(call, id[i], n_rows);
-        if (row >= 0)
-            memcpy(y, table + row * n, (size_t)n * sizeof *y);
-        else
-            memset(y, 0, (size_t)n * sizeof *y);
-    }
+static wfi_numbers numbers_of(const wfi_call *call, const wf_shape *ids, const wf_shape *table) {
+    int64_t n_ids = wf_shape_n_elem(ids);
+    return (wfi_numbers){.n_groups = n_ids,
+                         .n = {n_ids, table->dim[0], table->dim[1], call->attr->embedding.first}};
 }
+
+static wfi_numbers embedding_numbers(const wfi_call *call) {
+    return numbers_of(call, &call->in[0].shape, &call->in[1].shape);
+}
+
+static wfi_numbers backward_numbers(const wfi_call *call) {
+    return numbers_of(call, &call->in[1].shape, &call->out[0].shape);
+}
+
+PLAIN_REFERENCE(embedding_reference, embedding, embedding_numbers)
 
 /* Adds in token order, in float: the order and the rounding of every implementation. */
 static void embedding_backward_reference(const wfi_call *call) {
@@ -150,6 +151,7 @@ const wfi_op wfi_op_embedding = {
             {.op = &wfi_op_embedding_backward, .in = {WFI_DY, WFI_X}, .to = 1, .has_shape = true},
             {0}},
     .reference = embedding_reference,
+    .numbers = embedding_numbers,
     .samples = embedding_samples,
     .place = embedding_place,
 };
@@ -161,6 +163,7 @@ const wfi_op wfi_op_embedding_backward = {
     .check = embedding_backward_check,
     .work = {1, WFI_X},
     .reference = embedding_backward_reference,
+    .numbers = backward_numbers,
     .add = embedding_backward_add,
     .add_scratch_bytes = embedding_backward_add_scratch,
 };

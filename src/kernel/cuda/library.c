@@ -37,12 +37,6 @@ static const wfi_library cublaslt = {
     "weft's own kernels multiply; install cuBLAS (package libcublas of NVIDIA's)",
     "it is not cuBLAS 11.4 or newer"};
 
-/* That there is none is no error, but a sentence. */
-static void load(wf_context *ctx, const wfi_library *library, void *functions, char why[200]) {
-    if (wfi_library_load(ctx, library, functions) != WF_OK)
-        snprintf(why, 200, "%s", wf_context_error(ctx));
-}
-
 /* The version of each library, or why it is not used. */
 static void write_text(wfi_cuda_libraries *l) {
     size_t dnn = *l->no_dnn ? 0 : l->dnn.GetVersion(), lt = *l->no_lt ? 0 : l->lt.GetVersion();
@@ -58,9 +52,10 @@ static wf_status create_shared(wf_context *ctx, void **shared_out) {
     shared *s = calloc(1, sizeof *s);
     if (!s) return wfi_no_memory(ctx, sizeof *s, "CUDA's libraries");
     for (int gpu = 0; gpu < MOST_GPUS; gpu++) pthread_mutex_init(&s->handles[gpu].lock, NULL);
-    load(ctx, &cudnn, &s->libraries.dnn, s->libraries.no_dnn);
-    load(ctx, &cublaslt, &s->libraries.lt, s->libraries.no_lt);
-    write_text(&s->libraries);
+    wfi_cuda_libraries *l = &s->libraries;
+    wfi_library_try(ctx, &cudnn, &l->dnn, sizeof l->no_dnn, l->no_dnn);
+    wfi_library_try(ctx, &cublaslt, &l->lt, sizeof l->no_lt, l->no_lt);
+    write_text(l);
     *shared_out = s;
     return WF_OK;
 }

@@ -240,14 +240,13 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
 static wf_status sum_columns(const wfi_kernel *kernel, wfi_stream_queue *stream, const void *dy,
                              void *dbias) {
     const lt_product *s = kernel->state;
-    bool in_out = s->p.a;
-    wfi_kernel_launch launch = {.source = &wfi_gpu_source,
-                                .entry = WFI_GPU_column_sum,
-                                .narrow = wfi_cuda_is_narrow(kernel)};
+    int64_t n_cols = s->p.a ? s->p.n : s->p.m; /* of weights [in, out], or [out, in] */
+    wfi_kernel_launch launch = {
+        .source = &wfi_gpu_source, .entry = WFI_GPU_reduce, .narrow = wfi_cuda_is_narrow(kernel)};
     launch.operands[0] = dy;
-    launch.operands[WFI_GPU_OUT + 1] = dbias;
-    launch.arguments.n[1] = s->p.k;
-    return wfi_gpu_launch_elements(stream, &launch, in_out ? s->p.n : s->p.m);
+    launch.operands[WFI_GPU_OUT] = dbias;
+    wfi_gpu_set_column_sum(&launch.arguments, s->p.k, n_cols);
+    return wfi_gpu_launch_elements(stream, &launch, n_cols);
 }
 
 static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],

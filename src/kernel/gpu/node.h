@@ -26,7 +26,7 @@ typedef struct wfi_gpu_node {
     const char *reason; /* why it cannot be computed; NULL: it can */
 } wfi_gpu_node;
 
-/* Adds the launches that compute a node of this op; `entry` is the kernel of the last one. */
+/* Adds the launches that compute a node of this op; `entry` is one of their kernels. */
 typedef struct wfi_gpu_row {
     const wfi_op *op; /* NULL ends a table */
     void (*make)(wfi_gpu_node *l, wfi_gpu_entry entry);
@@ -61,9 +61,9 @@ static inline int64_t n_rows(const wf_shape *shape) {
     return size_of(shape, 0, shape->n_dims - 1);
 }
 
-/* The row of an op in these; NULL: there is none. */
-const wfi_gpu_row *wfi_gpu_find_row(const wfi_op *op);
-/* For describe: the launches of a row, which may be NULL, in a node that is zero. */
+/* The row of an op in these, or else of the kernel of its name; without an op: there is none. */
+wfi_gpu_row wfi_gpu_find_row(const wfi_op *op);
+/* For describe: the launches of a row, in a node that is zero. */
 wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, wfi_gpu_node *l,
                        const char **reason_out);
 /* For run: gives each launch, with its operands, to a function; `k` is its place. */
@@ -86,6 +86,8 @@ void wfi_gpu_add_cleared(wfi_gpu_node *l, wfi_gpu_entry entry);
 /* The node's, of a product of its operands; n[9]: n_matrices. */
 wfi_launch_arguments *wfi_gpu_add_product(wfi_gpu_node *l, wfi_gpu_entry entry,
                                           const wfi_product *p);
+/* Sums of the columns of an operand [n_rows, n_cols], into output `to`: a reduction. */
+void wfi_gpu_add_column_sum(wfi_gpu_node *l, int of, int64_t n_rows, int64_t n_cols, int to);
 /* Which operands of the node the latest launch takes for its first three. */
 void wfi_gpu_take(wfi_gpu_node *l, int first, int second, int third);
 

@@ -1,5 +1,5 @@
 /* Nodes as launches: for each op its kernels, and which numbers they get. An op that is in no table
- * has no kernel here, and is declined. */
+ * tells the numbers of the kernel of its name; where there is none, it is declined. */
 #include "kernel/gpu/node.h"
 
 #include <string.h>
@@ -60,13 +60,16 @@ void wfi_gpu_take(wfi_gpu_node *l, int first, int second, int third) {
 
 /* ---- the implementation ---- */
 
-const wfi_gpu_row *wfi_gpu_find_row(const wfi_op *op) {
+wfi_gpu_row wfi_gpu_find_row(const wfi_op *op) {
     static const wfi_gpu_row *const tables[] = {wfi_gpu_elements, wfi_gpu_products,
                                                 wfi_gpu_sequences};
     for (size_t k = 0; k < WFI_COUNT(tables); k++)
         for (const wfi_gpu_row *row = tables[k]; row->op; row++)
-            if (row->op == op) return row;
-    return NULL;
+            if (row->op == op) return *row;
+    for (int k = 0; k < wfi_gpu_source.n_entries; k++)
+        if (!strcmp(wfi_gpu_source.entries[k], op->name))
+            return (wfi_gpu_row){op, wfi_gpu_add_told, (wfi_gpu_entry)k};
+    return (wfi_gpu_row){NULL};
 }
 
 /* The value that is the operand; -1: none. */
@@ -98,7 +101,7 @@ static uint32_t narrow_of(const wf_graph *g, const wfi_node *node, const wfi_gpu
 /* NULL: it can be computed. */
 static const char *why_not(const wfi_kernel *kernel, const wfi_gpu_row *row) {
     const wfi_node *node = kernel->node;
-    if (!row) return "weft has no kernel of it for such devices yet";
+    if (!row->op) return "weft has no kernel of it for such devices yet";
     for (int i = 0; i < WFI_LAUNCH_OPERANDS; i++) {
         int32_t v = value_of(node, i);
         if (v >= 0 && kernel->graph->values[v].layout != WFI_PLAIN) return "a blocked layout";
@@ -151,7 +154,8 @@ static wf_status gpu_describe(wfi_kernel *kernel, const char **reason_out) {
     kernel->state = wfi_alloc(kernel->ctx, 1, sizeof(wfi_gpu_node), "a kernel");
     if (!kernel->state) return WF_NO_MEMORY;
     if (kernel->adds) return wfi_decline(reason_out, "it has to add");
-    return wfi_gpu_plan(kernel, wfi_gpu_find_row(kernel->node->op), kernel->state, reason_out);
+    const wfi_gpu_row row = wfi_gpu_find_row(kernel->node->op);
+    return wfi_gpu_plan(kernel, &row, kernel->state, reason_out);
 }
 
 static wf_status launch_own(wfi_kernel *kernel, wfi_stream_queue *stream,

@@ -24,13 +24,19 @@ wfi_launch_arguments *wfi_gpu_add_product(wfi_gpu_node *l, wfi_gpu_entry entry,
     return a;
 }
 
+void wfi_gpu_add_column_sum(wfi_gpu_node *l, int of, int64_t n_rows, int64_t n_cols, int to) {
+    wfi_gpu_set_column_sum(wfi_gpu_add_elements(l, WFI_GPU_reduce, n_cols), n_rows, n_cols);
+    l->all[l->n - 1].from[0] = (int8_t)of;
+    l->all[l->n - 1].from[WFI_GPU_OUT] = (int8_t)(WFI_GPU_OUT + to);
+}
+
 /* A linear layer's bias has the sums of dy's columns for its gradient. */
 static void make_product(wfi_gpu_node *l, wfi_gpu_entry entry) {
     const wfi_call call = wfi_call_of(l->g, l->node);
     const wfi_product p = l->node->op->product(&call);
     const wf_shape *dy = in_shape(l, 0);
     (void)wfi_gpu_add_product(l, entry, &p);
-    if (has_second(l)) wfi_gpu_add_elements(l, WFI_GPU_column_sum, last_dim(dy))->n[1] = n_rows(dy);
+    if (has_second(l)) wfi_gpu_add_column_sum(l, 0, n_rows(dy), last_dim(dy), 1);
 }
 
 wfi_gpu_conv wfi_gpu_conv_of(const wfi_gpu_node *l) {

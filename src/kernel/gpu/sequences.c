@@ -63,7 +63,7 @@ static void make_lstm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
     const wf_shape *x = in_shape(l, 1), *y = in_shape(l, 5);
     int64_t rows = n_rows(x), h = last_dim(y), n_in = last_dim(x), gates = 4 * h;
     l->scratch_bytes = (size_t)(rows * gates + x->dim[0] * h) * sizeof(float);
-    (void)add_lstm(l, WFI_GPU_lstm_gates_backward, x, y);
+    (void)add_lstm(l, entry, x, y);
     const wfi_product dx = {1, rows, n_in, gates, .a = WFI_GPU_SCRATCH, .b = 2};
     const wfi_product dw_ih = {
         1, gates, n_in, rows, .a = WFI_GPU_SCRATCH, .b = 1, .a_is_transposed = true};
@@ -74,9 +74,7 @@ static void make_lstm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
     wfi_launch_arguments *a = wfi_gpu_add_product(l, WFI_GPU_lstm_weight, &dw_hh);
     a->n[3] = gates;
     a->n[7] = x->dim[1];
-    wfi_gpu_add_elements(l, entry, gates)->n[1] = rows;
-    wfi_gpu_take(l, WFI_GPU_SCRATCH, WFI_GPU_NONE, WFI_GPU_NONE);
-    l->all[l->n - 1].from[WFI_GPU_OUT + 1] = WFI_GPU_OUT + 3;
+    wfi_gpu_add_column_sum(l, WFI_GPU_SCRATCH, rows, gates, 3);
 }
 
 const wfi_gpu_row wfi_gpu_sequences[] = {
@@ -84,8 +82,7 @@ const wfi_gpu_row wfi_gpu_sequences[] = {
     {&wfi_op_self_attention_backward, make_attention_backward, WFI_GPU_attention_backward_queries},
     {&wfi_op_cached_attention, make_cached_attention, WFI_GPU_cached_attention},
     {&wfi_op_lstm, make_lstm, WFI_GPU_lstm},
-    {&wfi_op_lstm_backward, make_lstm_backward, WFI_GPU_column_sum},
+    {&wfi_op_lstm_backward, make_lstm_backward, WFI_GPU_lstm_gates_backward},
     {&wfi_op_lstm_cell, wfi_gpu_add_cleared, WFI_GPU_lstm_cell},
-    {&wfi_op_lstm_cell_backward, wfi_gpu_add_told, WFI_GPU_lstm_cell_backward},
     {0},
 };

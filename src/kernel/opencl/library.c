@@ -25,10 +25,8 @@ static wf_status create_shared(wf_context *ctx, void **shared_out) {
     shared *s = calloc(1, sizeof *s);
     if (!s) return wfi_no_memory(ctx, sizeof *s, "CLBlast");
     wfi_clblast *l = &s->library;
-    if (wfi_library_load(ctx, &library, l) != WF_OK)
-        snprintf(l->missing, sizeof l->missing, "%s", wf_context_error(ctx));
-    else
-        __atomic_add_fetch(&n_users, 1, __ATOMIC_RELAXED);
+    wfi_library_try(ctx, &library, l, sizeof l->missing, l->missing);
+    if (!*l->missing) __atomic_add_fetch(&n_users, 1, __ATOMIC_RELAXED);
     snprintf(s->text, sizeof s->text, "weft's kernels (OpenCL C); %s",
              *l->missing ? l->missing : "CLBlast");
     *shared_out = s;

@@ -95,15 +95,15 @@ static wf_status plan_products(wfi_kernel *kernel, library_node *s, const char *
 
 static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     const wfi_op *op = kernel->node->op;
-    const wfi_gpu_row *row = wfi_clblast_convs;
-    while (row->op && row->op != op) row++;
-    if (!row->op) row = wfi_gpu_find_row(op);
+    const wfi_gpu_row *conv = wfi_clblast_convs;
+    while (conv->op && conv->op != op) conv++;
+    const wfi_gpu_row row = conv->op ? *conv : wfi_gpu_find_row(op);
     library_node *s = wfi_alloc(kernel->ctx, 1, sizeof *s, "a kernel");
     if (!s) return WF_NO_MEMORY;
     kernel->state = s;
     WF_TRY(wfi_clblast_find(kernel->ctx, &s->library));
     if (*s->library->missing) return wfi_decline(reason_out, s->library->missing);
-    WF_TRY(wfi_gpu_plan(kernel, row, &s->l, reason_out));
+    WF_TRY(wfi_gpu_plan(kernel, &row, &s->l, reason_out));
     if (op == &wfi_op_linear) wfi_clblast_add_bias(&s->l, last_dim(out_shape(&s->l, 0)), 1);
     return plan_products(kernel, s, reason_out);
 }

@@ -59,34 +59,3 @@ KERNEL(transpose) {
                                    first_at) * a.n[4] + e));
     }
 }
-
-/* ---- random numbers: Philox4x32-10, as base/random.c has it ---- */
-
-DEVICE float uniform(ulong seed, ulong name, ulong high, ulong index) {
-    ulong folded = seed + name * 0x9E3779B97F4A7C15UL;
-    folded ^= folded >> 31;
-    ulong low = index >> 2;
-    uint k0 = (uint)folded, k1 = (uint)(folded >> 32);
-    uint c0 = (uint)low, c1 = (uint)(low >> 32), c2 = (uint)high, c3 = (uint)(high >> 32);
-    for (int round = 0; round < 10; round++) {
-        ulong p0 = (ulong)0xD2511F53u * c0, p1 = (ulong)0xCD9E8D57u * c2;
-        uint n0 = (uint)(p1 >> 32) ^ c1 ^ k0, n2 = (uint)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint)p1;
-        c3 = (uint)p0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    uint word = (index & 3) == 0 ? c0 : (index & 3) == 1 ? c1 : (index & 3) == 2 ? c2 : c3;
-    return (float)(word >> 8) * 5.9604644775390625e-8f;
-}
-
-/* Runs of n[1] elements, which the whole has at n[2] of each n[3]; samples of n[4]; the name n[5]. */
-KERNEL(dropout) {
-    FOR_ELEMENT(i) {
-        ulong index = (ulong)(FIRST_SAMPLE * a.n[4] + a.n[2] + i / a.n[1] * a.n[3] + i % a.n[1]);
-        float drawn = uniform((ulong)SEED, (ulong)a.n[5], (ulong)STEP, index);
-        PUT(OUT(0), i, drawn >= a.f[0] ? (float)(GET(IN(0), i) * (1 / (1 - a.f[0]))) : 0);
-    }
-}
