@@ -130,9 +130,10 @@ typedef enum option_scope { OF_RUN = 0, OF_RECIPE = 1, OF_RANK, OF_ROOT } option
       "plans, with ; between them (dp=N, with zero=1, 2 and 3, and with breadth)")                 \
     X(costs, CHOICE, costs, PLAN, (TPB & ~FOR_TUNE), 0, "computed|measured", "computed",           \
       "what balances stages and shapes the schedule auto: FLOPs and bytes, or times measured now") \
-    X(devices, TEXT, devices, PLAN, TPBE | FOR_GENERATE | FOR_PREDICT, 0, "LIST", NULL,            \
+    X(devices, TEXT, devices, PLAN, TPBEP | FOR_GENERATE | FOR_BENCH_PARALLEL, 0, "LIST", NULL,    \
       "cpu:N: N ranks as threads, cores divided (the plan's); or one by one: cpu:1,cpu:0; "        \
-      "cuda:N, opencl:N: on N of the machine's GPUs, or OpenCL devices, or on those there are")    \
+      "cuda:N, opencl:N: on N of the machine's GPUs, or OpenCL devices, or on those there are "    \
+      "(bench model-parallel: two of one kind)")                                                   \
     X(ranks, COUNT, ranks, PLAN, FOR_PLAN | FOR_RUN | JOBS | PEER, OF_RANK, "N", "1",              \
       "ranks as processes (run: also -n N, and it must be given; bench allreduce: as many, "       \
       "bench ddp: up to so many; bench memory: at most; these, not given: one a core)")            \

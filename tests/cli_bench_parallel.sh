@@ -66,6 +66,15 @@ tested=(--model --image --batch --out --json)
 (($(field seconds_mean <"$folder/other.json" | wc -l) < rows)) || fail "--quick: not fewer rows"
 tested+=(--seed --repeat --quick --quiet)
 
+# ---- --devices: of two GPUs, if the driver is there; else what is missing ----
+if [[ $(ldconfig -p) != *libcuda.so.1* ]]; then
+    expect 2 "there is no libcuda.so.1 on this machine" "${small[@]}" --devices cuda:2 --out "$folder/gpus"
+fi
+for devices in cpu:1 opencl:3 cpu:0,opencl:0; do
+    expect 2 "--devices $devices: the experiment has two devices of one kind" "${small[@]}" --devices $devices
+done
+tested+=(--devices)
+
 # ---- bad input ----
 expect 2 "which resnets have" "${bench[@]}" --model gpt2-tiny
 expect 2 "there are mlp, resnet18" "${bench[@]}" --model resnet19

@@ -45,6 +45,8 @@ typedef struct split_costs {
 typedef struct experiment {
     cli *c;
     job j;
+    const char *devices;               /* of two ranks; NULL: cores */
+    char device[WF_DEVICE_NAME_BYTES]; /* the list for one rank */
     unsigned char *x, *y; /* [ROW_BATCHES + 1] batches, drawn before anything is timed */
     size_t x_bytes, y_bytes;
     row rows[MAX_ROWS];

@@ -79,6 +79,7 @@ static json_t *report_of(const experiment *e) {
     json_object_del(recipe, "micro"); /* each row has its own */
     json_t *report = json_pack("{s:s, s:o, s:i, s:i, s:o}", "weft", WEFT_VERSION, "recipe", recipe,
                                "batches", ROW_BATCHES, "repeat", e->n_repeats, "rows", rows);
+    if (e->devices) json_object_set_new(report, "devices", json_string(e->devices));
     effort_report(&e->spent, report);
     if (loss_of(e, &account)) json_object_set_new(report, "loss", loss_json(&account));
     return report;

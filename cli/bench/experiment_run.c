@@ -34,10 +34,11 @@ wf_status experiment_draw(experiment *e) {
 /* ---- cores ---- */
 
 /* A single device has one core, as each of two has: its streams inherit this thread's. */
-static bool take_one_core(const row *r, cpu_set_t *all_out) {
+static bool take_one_core(const experiment *e, const row *r, cpu_set_t *all_out) {
     cpu_set_t one;
     int core = CPU_SETSIZE - 1;
-    if (r->n_ranks > 1 || sched_getaffinity(0, sizeof *all_out, all_out)) return false;
+    if (r->n_ranks > 1 || e->devices || sched_getaffinity(0, sizeof *all_out, all_out))
+        return false;
     while (core > 0 && !CPU_ISSET(core, all_out)) core--;
     CPU_ZERO(&one);
     CPU_SET(core, &one);
@@ -56,6 +57,12 @@ static const split_costs *find_costs(const experiment *e, const row *r) {
     return NULL;
 }
 
+static wf_trainer_config config_of(const experiment *e, const row *r) {
+    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    config.devices = r->n_ranks > 1 || !e->devices ? e->devices : e->device;
+    return config;
+}
+
 static wf_recipe recipe_of(const experiment *e, const row *r) {
     wf_recipe recipe = e->c->o.recipe;
     recipe.n_micro = recipe.batch / r->split;
@@ -64,6 +71,7 @@ static wf_recipe recipe_of(const experiment *e, const row *r) {
 
 exit_status experiment_learn(experiment *e, const row *r) {
     wf_recipe recipe = recipe_of(e, r);
+    wf_trainer_config config = config_of(e, r);
     wf_plan *plan;
     cpu_set_t cores;
     if (find_costs(e, r)) return EXIT_DONE;
@@ -71,8 +79,8 @@ exit_status experiment_learn(experiment *e, const row *r) {
     if (status != WF_OK) return complain_of(e->c, status);
     split_costs *s = &e->costs[e->n_costs];
     *s = (split_costs){r->split, r->n_ranks, NULL};
-    bool taken = take_one_core(r, &cores);
-    status = wf_costs_measure(e->c->ctx, e->j.model, &recipe, plan, NULL, &s->costs);
+    bool taken = take_one_core(e, r, &cores);
+    status = wf_costs_measure(e->c->ctx, e->j.model, &recipe, plan, &config, &s->costs);
     give_back_cores(taken, &cores);
     wf_plan_destroy(plan);
     if (status != WF_OK) return complain_of(e->c, status);
@@ -87,7 +95,8 @@ static wf_status make_plan(const experiment *e, const row *r, wf_plan **plan_out
                  *r->cut ? ",cut=" : "", r->cut);
     wf_status status = wf_plan_parse(e->c->ctx, text, plan_out);
     if (status != WF_OK) return status;
-    status = wf_plan_use_costs(*plan_out, find_costs(e, r)->costs);
+    status = wf_plan_use_devices(*plan_out, config_of(e, r).devices);
+    if (status == WF_OK) status = wf_plan_use_costs(*plan_out, find_costs(e, r)->costs);
     if (status != WF_OK) wf_plan_destroy(*plan_out);
     return status;
 }
@@ -155,14 +164,14 @@ static wf_status describe(row *r, const wf_plan *plan, const wf_trainer *trainer
  * takes microseconds of seconds, and so the division of the time is of the very batches. */
 static wf_status run_row(experiment *e, row *r, double *seconds_out, double *loss_out) {
     wf_recipe recipe = recipe_of(e, r);
-    wf_trainer_config config = WF_TRAINER_CONFIG_INIT;
+    wf_trainer_config config = config_of(e, r);
     wf_trainer *trainer = NULL;
     wf_plan *plan;
     cpu_set_t cores;
     config.trace = 1;
     wf_status status = make_plan(e, r, &plan);
     if (status != WF_OK) return status;
-    bool taken = take_one_core(r, &cores);
+    bool taken = take_one_core(e, r, &cores);
     status = wf_trainer_create(e->c->ctx, e->j.model, &recipe, plan, &config, &trainer);
     if (status == WF_OK && r == e->rows && !r->seconds.n)
         tuned_warn(e->c, wf_trainer_program(trainer));

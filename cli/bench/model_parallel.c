@@ -1,6 +1,7 @@
 /* weft bench model-parallel: PyTorch's tutorial "Single-Machine Model Parallel Best Practices"
  * as one command. A ResNet-50 trains on one device; on two, one after the other; and as a
- * pipeline, for each split of the batch and each schedule. One core and one thread a device.
+ * pipeline, for each split of the batch and each schedule. One core and one thread a device,
+ * or two devices of another kind.
  */
 #include "bench/experiment.h"
 #include "checkpoint.h"
@@ -69,6 +70,28 @@ static exit_status resolve(cli *c) {
         return complain(EXIT_USAGE, "--batch %lld: batches of 2 to %d images can be split",
                         (long long)o->recipe.batch, MAX_BATCH);
     if (o->repeat < 1 || o->repeat > 1000) return complain(EXIT_USAGE, "--repeat wants 1 to 1000");
+    return EXIT_DONE;
+}
+
+/* Two devices of one kind, as the bits of each kind are its own: rows are compared. One rank is on
+ * the first of the kind. */
+static exit_status find_devices(experiment *e) {
+    const char *list = e->c->o.devices;
+    char kind[2][WF_DEVICE_NAME_BYTES];
+    int n = 0;
+    if (!list) return EXIT_DONE;
+    wf_status status = wf_devices_count(e->c->ctx, list, &n);
+    for (int rank = 0; rank < 2 && n == 2 && status == WF_OK; rank++) {
+        status = wf_devices_name(e->c->ctx, list, rank, kind[rank]);
+        kind[rank][strcspn(kind[rank], ":")] = '\0';
+    }
+    if (status != WF_OK) return complain_of(e->c, status);
+    if (n != 2 || strcmp(kind[0], kind[1]) != 0)
+        return complain(EXIT_USAGE, "--devices %.60s: the experiment has two devices of one kind",
+                        list);
+    if (!strcmp(kind[0], "cpu")) return EXIT_DONE;
+    snprintf(e->device, sizeof e->device, "%.20s:1", kind[0]);
+    e->devices = list;
     return EXIT_DONE;
 }
 
@@ -173,7 +196,8 @@ static void describe(const experiment *e) {
     cpu_set_t cores;
     say(e->c, "%s: %d batches of %lld images, %lld x %lld; repeats: %d\n", o->model, ROW_BATCHES,
         (long long)o->recipe.batch, (long long)o->image, (long long)o->image, e->n_repeats);
-    if (!sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) < 2)
+    if (e->devices) say(e->c, "devices: %s; alone: %s\n", e->devices, e->device);
+    if (!e->devices && !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) < 2)
         say(e->c, "there is one core only: two devices take turns on it, and gain nothing\n");
 }
 
@@ -181,6 +205,7 @@ exit_status run_bench_model_parallel(cli *c) {
     experiment e = {.c = c};
     exit_status bad = resolve(c);
     if (!bad) bad = report_check(c);
+    if (!bad) bad = find_devices(&e);
     if (!bad) bad = checkpoint_folder(c);
     if (!bad) bad = job_open(c, ROW_BATCHES + 1, &e.j);
     if (bad) return bad;
