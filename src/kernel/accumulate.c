@@ -14,10 +14,6 @@ static wf_status prepare(wfi_kernel *kernel) {
     return WF_OK;
 }
 
-static void destroy(wfi_kernel *kernel) {
-    wfi_free(kernel->ctx, kernel->state);
-}
-
 static wf_status create(wfi_kernel *kernel, const wfi_kernel_impl *impl, accumulator a) {
     accumulator *state = wfi_alloc(kernel->ctx, 1, sizeof *state, "a kernel");
     if (!state) return WF_NO_MEMORY;
@@ -46,7 +42,7 @@ static const wfi_kernel_impl plain_impl = {
     .name = "plain",
     .prepare = prepare,
     .run = run_plain,
-    .destroy = destroy,
+    .destroy = wfi_kernel_free_state,
 };
 
 wf_status wfi_accumulate_plain(wfi_kernel *kernel, const wf_shape *shape, bool add) {
@@ -126,14 +122,14 @@ static const wfi_kernel_impl blocked_impl = {
     .name = "blocked",
     .prepare = prepare,
     .run = run_blocked,
-    .destroy = destroy,
+    .destroy = wfi_kernel_free_state,
 };
 
 static const wfi_kernel_impl part_impl = {
     .name = "part",
     .prepare = prepare,
     .run = run_part,
-    .destroy = destroy,
+    .destroy = wfi_kernel_free_state,
 };
 
 wf_status wfi_accumulate_blocked(wfi_kernel *kernel, const wf_shape *shape,

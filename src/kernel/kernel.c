@@ -222,6 +222,10 @@ wf_status wfi_kernel_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *con
     return kernel->impl->run(kernel, stream, operands, scratch, step);
 }
 
+void wfi_kernel_free_state(wfi_kernel *kernel) {
+    wfi_free(kernel->ctx, kernel->state);
+}
+
 void wfi_kernel_destroy(wfi_kernel *kernel) {
     if (!kernel) return;
     kernel->impl->destroy(kernel);

@@ -139,6 +139,8 @@ void wfi_kernel_destroy(wfi_kernel *kernel); /* NULL is allowed */
 
 /* The value behind an operand, NULL if it is absent. */
 const wfi_value *wfi_operand_value(const wfi_kernel *kernel, int operand);
+/* impl->destroy, where kernel->state is one block, or NULL. */
+void wfi_kernel_free_state(wfi_kernel *kernel);
 /* All of each value is used. */
 void wfi_use_whole_values(wfi_kernel *kernel);
 

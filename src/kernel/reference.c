@@ -44,14 +44,10 @@ static wf_status reference_run(wfi_kernel *kernel, wfi_stream_queue *stream, voi
     return WF_OK;
 }
 
-static void reference_destroy(wfi_kernel *kernel) {
-    wfi_free(kernel->ctx, kernel->state);
-}
-
 const wfi_kernel_impl wfi_kernel_reference = {
     .name = "reference",
     .describe = reference_describe,
     .prepare = reference_prepare,
     .run = reference_run,
-    .destroy = reference_destroy,
+    .destroy = wfi_kernel_free_state,
 };

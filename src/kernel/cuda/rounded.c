@@ -25,11 +25,8 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
                    (int64_t)(kernel->bytes[1] / sizeof(uint16_t)), operands[1]);
 }
 
-static void destroy(wfi_kernel *kernel) {
-    (void)kernel; /* it has no state */
-}
-
-static const wfi_kernel_impl rounding = {.name = "rounded", .run = run, .destroy = destroy};
+static const wfi_kernel_impl rounding = {
+    .name = "rounded", .run = run, .destroy = wfi_kernel_free_state};
 
 static wf_status pack(wfi_kernel *kernel, const wfi_format *format, const wf_shape *shape) {
     kernel->impl = &rounding;

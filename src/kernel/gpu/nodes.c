@@ -169,13 +169,9 @@ static wf_status gpu_run(wfi_kernel *kernel, wfi_stream_queue *stream, void *con
     return wfi_gpu_run(kernel, kernel->state, stream, operands, scratch, step, launch_own);
 }
 
-static void gpu_destroy(wfi_kernel *kernel) {
-    wfi_free(kernel->ctx, kernel->state);
-}
-
 const wfi_kernel_impl wfi_kernel_gpu = {
     .name = "gpu",
     .describe = gpu_describe,
     .run = gpu_run,
-    .destroy = gpu_destroy,
+    .destroy = wfi_kernel_free_state,
 };

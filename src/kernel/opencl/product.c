@@ -200,13 +200,9 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
     return wfi_gpu_run(kernel, &s->l, stream, operands, scratch, step, launch_one);
 }
 
-static void destroy(wfi_kernel *kernel) {
-    wfi_free(kernel->ctx, kernel->state);
-}
-
 const wfi_kernel_impl wfi_kernel_clblast = {
     .name = "clblast",
     .describe = describe,
     .run = run,
-    .destroy = destroy,
+    .destroy = wfi_kernel_free_state,
 };

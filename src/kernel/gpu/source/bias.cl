@@ -1,4 +1,5 @@
-/* The gradient of a convolution's bias, the second output: the sum of a channel. op/batch_norm.cl says which numbers there are. */
+/* The gradient of a convolution's bias, the second output: the sum of a channel. op/batch_norm.cl says
+ * which numbers there are. */
 KERNEL(channel_sum) {
     LOCAL double part[GROUP];
     double sum = 0;
