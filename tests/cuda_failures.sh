@@ -36,6 +36,8 @@ grep -q "cuda: 1 device: 0 Stand-in 0 (sm_90)" "$folder/info" || fail "info does
 
 # ---- kernels ----
 says 2 "cuda: there is no libnvrtc.so.11.2 on this machine; install CUDA's compiler" STAND_IN_VERSION=11040 -- --devices cuda:1
+STAND_IN_VERSION=11040 "$WEFT" info >"$folder/info"
+grep -q "Stand-in 1 (sm_90); cuda: there is no libnvrtc.so.11.2" "$folder/info" || fail "info does not say that the compiler is missing: $(grep cuda "$folder/info")"
 says 1 "does not compile for Stand-in 0 (CUDA 13.99, --gpu-architecture=sm_90): weft.cu(1): error" STAND_IN_COMPILE=0 -- --devices cuda:1
 says 2 "the compiler of CUDA 13.99 makes no kernels for Stand-in 0 (sm_61); install an older NVRTC" STAND_IN_CAPABILITY=61 -- --devices cuda:1
 # A compiler that is older than the GPU gives what the driver compiles; what was compiled is kept.

@@ -126,6 +126,9 @@ static wf_status cuda_describe(wf_context *ctx, char *text, size_t bytes) {
     for (int i = 0; i < all->n_units && n >= 0 && (size_t)n < bytes; i++)
         n += snprintf(text + n, bytes - (size_t)n, "%s %d %s (sm_%d%d)", i ? "," : "", i,
                       all->units[i].gpu.name, all->units[i].gpu.major, all->units[i].gpu.minor);
+    wfi_nvrtc compiler;
+    if (wfi_nvrtc_load(ctx, all->version, &compiler) != WF_OK && n >= 0 && (size_t)n < bytes)
+        snprintf(text + n, bytes - (size_t)n, "; %s", wf_context_error(ctx));
     return WF_OK;
 }
 

@@ -20,8 +20,10 @@ static wf_status parse_entry(wf_context *ctx, const char *text, const char *at, 
     if (n == n_kind) return WF_OK;
     char *end;
     long index = strtol(at + n_kind + 1, &end, 10);
-    if (n == n_kind + 1 || end != at + n || index < 0 || index > WFI_MAX_DEVICES)
-        return refuse(ctx, text);
+    if (n == n_kind + 1 || end != at + n || index < 0) return refuse(ctx, text);
+    if (index > WFI_MAX_DEVICES)
+        return wfi_fail(ctx, WF_INVALID_ARG, "devices '%.80s': there are at most %d", text,
+                        WFI_MAX_DEVICES);
     *index_out = (int)index;
     return WF_OK;
 }

@@ -16,7 +16,8 @@ struct wfi_device_wire {
     wfi_nccl nccl;
     ncclUniqueId id;
     ncclComm_t comm; /* NULL: none yet, or it was ended */
-    int peer;        /* of the group's first part; < 0: none */
+    int peer;        /* of the latest group's first part; < 0: there was none */
+    bool is_open;    /* a group is */
 };
 
 static wf_status load(wf_context *ctx, wfi_nccl *nccl_out) {
@@ -40,6 +41,8 @@ static wf_status load(wf_context *ctx, wfi_nccl *nccl_out) {
 
 /* Ends what is under way, and the communicator. */
 static void end_comm(wfi_device_wire *w) {
+    if (w->is_open) (void)w->nccl.GroupEnd(); /* in a group the end would only be queued */
+    w->is_open = false;
     if (w->comm) w->nccl.CommAbort(w->comm);
     w->comm = NULL;
 }
@@ -109,20 +112,22 @@ static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
 /* ---- groups ---- */
 
 wf_status wfi_device_wire_begin(wfi_device_wire *w) {
-    w->peer = -1;
     ncclResult_t error = w->nccl.GroupStart();
+    w->is_open = !error;
+    w->peer = w->device->owner.rank; /* until there is one */
     return error ? refuse(w, error) : WF_OK;
 }
 
 wf_status wfi_device_wire_move(wfi_device_wire *w, int peer, bool sends, void *data, size_t bytes) {
     CUstream stream = wfi_cuda_stream(w->stream);
-    if (w->peer < 0) w->peer = peer;
+    if (w->peer == w->device->owner.rank) w->peer = peer;
     ncclResult_t error = sends ? w->nccl.Send(data, bytes, ncclInt8, peer, w->comm, stream)
                                : w->nccl.Recv(data, bytes, ncclInt8, peer, w->comm, stream);
     return error && error != ncclInProgress ? refuse(w, error) : WF_OK;
 }
 
 wf_status wfi_device_wire_end(wfi_device_wire *w) {
+    w->is_open = false;
     return wait_for(w, w->nccl.GroupEnd());
 }
 

@@ -25,8 +25,7 @@ static int make_parts(const wfi_kernel *kernel, norm *c) {
     const wf_shape *x = shape_of(kernel);
     int64_t dim[] = {x->dim[0], x->dim[1], 1, 1};
     for (int i = 2; i < x->n_dims; i++) dim[i] = x->dim[i];
-    int type = wfi_cuda_is_narrow(kernel) ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-    int error = wfi_cudnn_tensor(c->dnn, type, dim, &c->image);
+    int error = wfi_cudnn_tensor(c->dnn, CUDNN_DATA_FLOAT, dim, &c->image);
     dim[0] = dim[2] = dim[3] = 1;
     return error ? error : wfi_cudnn_tensor(c->dnn, CUDNN_DATA_FLOAT, dim, &c->channels);
 }
@@ -49,6 +48,8 @@ static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
     if (!is_norm) return wfi_decline(reason_out, "it is no batch norm");
     if (kernel->way.number) return wfi_decline(reason_out, "there is one way only");
     if (kernel->adds) return wfi_decline(reason_out, "it has to add");
+    /* Not all versions take it, and what is chosen has to run. */
+    if (wfi_cuda_is_narrow(kernel)) return wfi_decline(reason_out, "it is BF16");
     if (wf_shape_n_elem(shape_of(kernel)) > INT32_MAX)
         return wfi_decline(reason_out, "it is too large");
     return wfi_cuda_describe(kernel, sizeof(norm), describe_with, reason_out);
@@ -65,7 +66,6 @@ static wf_status launch(const wfi_kernel *kernel, wfi_stream_queue *stream, wfi_
     l.arguments.n[5] = node->n_out > 3;
     l.arguments.f[0] = node->attr.norm.eps;
     if (!beside) return wfi_gpu_launch_elements(stream, &l, n);
-    if (wfi_cuda_is_narrow(kernel)) l.narrow = 1u << 0 | 1u << beside | 1u << WFI_GPU_OUT;
     if (beside < node->n_in) l.operands[beside] = operands[beside];
     if (!is_backward(kernel) && node->n_out > 3)
         l.operands[WFI_GPU_OUT + 3] = operands[node->n_in + 3];
