@@ -46,7 +46,7 @@ grep -q "^PyTorch is not measured: .*No such file" "$folder/out" || fail "no Pyt
 bench --device cuda --case resnet50-224 --weft-options "--model resnet18 --image 32 --batch 2" --no-peer --dtype f32
 grep -E "^resnet50-224 " "$folder/out" >/dev/null || fail "ResNet: $(cat "$folder/out")"
 if "$WEFT" info | has "opencl: [1-9]"; then
-    bench --device opencl --case gpt2-1024 --weft-options "--model mlp --image 8 --batch 2"
+    bench --device opencl --case resnet50-224 --weft-options "--model mlp --image 8 --batch 2"
     grep -q "^PyTorch is not measured: it has no OpenCL devices" "$folder/out" || fail "OpenCL: $(cat "$folder/out")"
     grep -q '"device_library": "weft.s kernels (OpenCL C)' "$folder/it.json" || fail "OpenCL: $(cat "$folder/it.json")"
 fi
