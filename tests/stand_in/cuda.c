@@ -701,7 +701,7 @@ EXPORT(cuLaunchKernel,
 __attribute__((destructor)) static void say_what_is_left(void) {
     int n_retained = 0;
     for (int i = 0; i < MOST_DEVICES; i++) {
-        if (gpus[i].hangs) return;
+        if (__atomic_load_n(&gpus[i].hangs, __ATOMIC_RELAXED)) return;
         n_retained += gpus[i].n_retained;
     }
     if (stand_in_variable("STAND_IN_COUNT", 0))
