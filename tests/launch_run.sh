@@ -115,7 +115,7 @@ run 0 -n 2 -- sh -c 'seq 1 30000 | sed "s/^/$RANK /"'
 [[ $(grep -c '^0 ' "$folder/out") == 30000 && $(grep -c '^1 ' "$folder/out") == 30000 ]] || fail "many lines: some are lost"
 run 0 -n 2 -- sh -c 'echo out; echo err >&2'
 [[ $(cat "$folder/out") == out && $(cat "$folder/said") == err ]] || fail "the streams are mixed"
-run 0 -n 1 -- sh -c '(echo late) &'
+run 0 -n 1 -- sh -c '(echo late) & wait'
 [[ $(cat "$folder/out") == late ]] || fail "what a rank's child prints at the end is lost"
 
 # ---- nobody reads ----
