@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# label: stand_in
+# label: stand_in long
 # cuBLASLt and cuDNN on CUDA devices, through their stand-ins: a network of convolutions under every plan;
 # which algorithm computes a shape is the recipe's to say; without the libraries weft's own kernels do it.
 kind=cuda
