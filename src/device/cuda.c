@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_GPUS 64
+#define MOST_GPUS       64
+#define MOST_CODE_BYTES ((size_t)512 << 20)
 
 /* What ranks of a GPU share. */
 typedef struct unit {
@@ -229,6 +230,12 @@ static wf_status cuda_create(wfi_device *device) {
     return WF_OK;
 }
 
+/* Libraries load code when they first need it: some room is left for that. */
+static size_t without_code(size_t n_free) {
+    size_t eighth = n_free / 8;
+    return n_free - (eighth < MOST_CODE_BYTES ? eighth : MOST_CODE_BYTES);
+}
+
 static wf_status cuda_find_free(wf_context *ctx, int place, int *unit_out, size_t *free_bytes_out) {
     cuda_device own;
     size_t total;
@@ -240,6 +247,7 @@ static wf_status cuda_find_free(wf_context *ctx, int place, int *unit_out, size_
         error = driver->MemGetInfo(free_bytes_out, &total);
         driver->CtxPopCurrent(&ignored);
     }
+    if (!error) *free_bytes_out = without_code(*free_bytes_out);
     *unit_out = own.unit->gpu.ordinal;
     return wfi_cuda_check(ctx, driver, &own.unit->gpu, "its memory", error);
 }
