@@ -45,6 +45,9 @@ bench "${gpt[@]}" --python "$folder/nowhere"
 grep -q "^PyTorch is not measured: .*No such file" "$folder/out" || fail "no Python: $(cat "$folder/out")"
 bench --device cuda --case resnet50-224 --weft-options "--model resnet18 --image 32 --batch 2" --no-peer --dtype f32
 grep -E "^resnet50-224 " "$folder/out" >/dev/null || fail "ResNet: $(cat "$folder/out")"
+bench/train_vs_pytorch --weft "$WEFT" --rounds 1 --repeat 1 --out "$folder/it.json" --device opencl --case gpt2-1024 \
+    --weft-options "--model mlp" >"$folder/out" 2>&1 && fail "a run that is refused, and exit 0: $(cat "$folder/out")"
+grep -q "^a case of weft's failed" "$folder/out" || fail "a run that is refused: $(cat "$folder/out")"
 if "$WEFT" info | has "opencl: [1-9]"; then
     bench --device opencl --case resnet50-224 --weft-options "--model mlp --image 8 --batch 2"
     grep -q "^PyTorch is not measured: it has no OpenCL devices" "$folder/out" || fail "OpenCL: $(cat "$folder/out")"
