@@ -29,12 +29,7 @@ same 2 tp=2 "${short[@]}"
 (($(sed -n 's/^stand-in: \([0-9]*\) events in flight$/\1/p' "$folder/out") > 2)) || fail "nothing is in flight: $(tail -n 1 "$folder/out")"
 
 # Stages on devices of two kinds: each has the bits of its own.
-for devices in cpu:0,cuda:0 cuda:0,cpu:0; do
-    on "$devices" --plan pp=2,schedule=gpipe "${short[@]}"
-    one=$(field weights_sha256 <"$folder/report")
-    on "$devices" --plan pp=2,schedule=zb2 "${short[@]}"
-    [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$devices: other bits by another schedule"
-done
+two_kinds "${short[@]}"
 
 # What is rounded otherwise, batch norms over few pixels make large: the rate is small.
 resnet=(--model resnet18 --image 32 --micro 1 --lanes 1 --lr 1e-6 --steps 1)

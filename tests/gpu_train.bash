@@ -43,3 +43,13 @@ same() {
     on "$kind:$ranks" --plan "$plan" "$@"
     [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$*, $plan: not one rank's bits"
 }
+# two_kinds OPTIONS...: of two stages each has the bits of its own kind, whatever the schedule.
+two_kinds() {
+    local devices
+    for devices in "cpu:0,$kind:0" "$kind:0,cpu:0"; do
+        on "$devices" --plan pp=2,schedule=gpipe "$@"
+        one=$(field weights_sha256 <"$folder/report")
+        on "$devices" --plan pp=2,schedule=zb2 "$@"
+        [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$devices: other bits by another schedule"
+    done
+}

@@ -73,6 +73,8 @@ if [[ $(ldconfig -p) != *libnccl.so.2* ]]; then
     (export LD_LIBRARY_PATH=$folder/lib && says 2 "nccl: there is no libnccl.so.2 on this machine; install NCCL" "${two[@]}" --devices cuda:2)
 fi
 
+(export STAND_IN_NCCL_REFUSE=5 && says 1 "invalid usage (a send, as ordered)" "${two[@]}" --devices cuda:2)
+
 # ---- what NCCL never ends; ranks that are stopped or killed ----
 stuck() {
     (export STAND_IN_NCCL_STUCK=3 WEFT_TIMEOUT_MS=$1 && says 4 "nccl: in $(($1 * 3 / 4)) ms it has not moved what ranks" "${two[@]}" --devices cuda:2)

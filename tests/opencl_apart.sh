@@ -36,12 +36,7 @@ one=$(field weights_sha256 <"$folder/report")
 same 2 tp=2 "${gpt[@]}" --slices 2
 
 # ---- two kinds: each stage has the bits of its own ----
-for devices in cpu:0,opencl:0 opencl:0,cpu:0; do
-    on "$devices" --plan pp=2,schedule=gpipe "${gpt[@]}"
-    one=$(field weights_sha256 <"$folder/report")
-    on "$devices" --plan pp=2,schedule=zb2 "${gpt[@]}"
-    [[ $(field weights_sha256 <"$folder/report") == "$one" ]] || fail "$devices: other bits by another schedule"
-done
+two_kinds "${gpt[@]}"
 expect 2 "share unit embed, but are on cpu and on opencl devices" \
     "${train[@]}" --steps 1 --batch 4 "${gpt[@]}" --plan dp=2 --devices cpu:0,opencl:0
 finish

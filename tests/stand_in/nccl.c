@@ -5,6 +5,7 @@
  *
  *   STAND_IN_NCCL_VERSION  what it says it is; 22809
  *   STAND_IN_NCCL_STUCK    so many groups later none ends
+ *   STAND_IN_NCCL_REFUSE   so many sends later none is taken
  */
 #include "stand_in_library.h"
 
@@ -132,7 +133,9 @@ EXPORT(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *erro
     return ncclSuccess;
 }
 
+/* In a group it would be put off until that ends. */
 EXPORT(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
+    if (is_open) fprintf(stderr, "stand-in: left: a communicator that is ended in a group\n");
     __atomic_store_n(&comm->is_aborted, 1, __ATOMIC_RELAXED);
     while (__atomic_load_n(&comm->n_queued, __ATOMIC_ACQUIRE)) usleep(100);
     munmap(comm->shared, sizeof(segment));
@@ -167,6 +170,9 @@ static ncclResult_t add(ncclComm_t comm, CUstream stream, ncclDataType_t type, c
 EXPORT(ncclResult_t, ncclSend,
        (const void *data, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
         cudaStream_t stream)) {
+    static long long n_sends;
+    long long refused = stand_in_variable("STAND_IN_NCCL_REFUSE", -1);
+    if (refused >= 0 && n_sends++ >= refused) return refuse("a send, as ordered");
     return add(comm, stream, type, &(op){true, peer, (char *)(uintptr_t)data, n, 0});
 }
 
