@@ -38,7 +38,7 @@ plans LD_LIBRARY_PATH="$none" --devices cuda:1 --device-memory 4MB
 [[ $? == 3 && $(field fits <"$folder/report") == false ]] || fail "4 MB: it fits"
 
 # ---- what has no effect ----
-warned() { grep -c "matmul-precision tf32 has no effect here: .* multiplies f32" "$folder/said"; }
+warned() { grep -c "matmul-precision tf32 has no effect here: .*; here .* computes, in f32" "$folder/said"; }
 for more in "" "--devices cpu:2 --plan auto"; do
     # shellcheck disable=SC2086
     plans A=1 --matmul-precision tf32 $more

@@ -25,7 +25,7 @@ void wf_program_warn(const wf_program *p) {
     if (r->matmul_precision == WF_MATMUL_TF32 && !(backend->has_tf32 && is_fast))
         wfi_log(p->ctx, WF_LOG_WARN, "kernels",
                 "--matmul-precision tf32 has no effect here: cuBLASLt and cuDNN multiply TF32, on "
-                "CUDA devices; %s multiplies f32",
+                "CUDA devices; here %s computes, in f32",
                 is_fast ? backend->library(p->ctx) : "the reference");
     if (r->dtype == WF_BF16 && is_fast && backend->bf16_speed() == WFI_BF16_ABSENT)
         wfi_log(p->ctx, WF_LOG_WARN, "kernels",
