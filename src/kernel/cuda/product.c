@@ -1,28 +1,18 @@
-/* Linear layers and products of matrices by cuBLASLt.
- *
- * The library's matrices lie column by column, weft's row by row: what is y = a b here is
- * y^T = b^T a^T there, so that its first matrix is b. Sums are made in one order only: nothing is
- * reduced in place. Ways are the algorithms which its heuristics offer for a shape, best first.
+/* Linear layers and products of matrices by cuBLASLt. Ways are the algorithms which its heuristics
+ * offer for a shape, best first.
  */
-#include "kernel/cuda/library.h"
+#include "kernel/cuda/matmul.h"
 #include "kernel/gpu/gpu.h"
 #include "op/op_table.h"
 
 #include <stdio.h>
-
-/* The most that an algorithm gets to work in. */
-#define MOST_WORKSPACE_BYTES ((uint64_t)32 << 20)
-#define MOST_WAYS            16
 
 /* wfi_kernel.state */
 typedef struct lt_product {
     wfi_product p;
     int out, bias; /* operands; bias, or its gradient, -1: there is none */
     uint32_t epilogue;
-    cublasLtMatmulDesc_t call;
-    cublasLtMatrixLayout_t a, b, y;
-    wfi_cublaslt_choice choice;
-    const wfi_cublaslt *lt;
+    wfi_matmul matmul;
     bool sums_columns;     /* the bias's gradient is a kernel of weft's */
     wfi_format rounded[3]; /* a, b, bias: where they are weights in BF16 */
     char detail[80];
@@ -60,86 +50,24 @@ static int type_of(const wfi_kernel *kernel, int operand) {
     return is_narrow ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* A matrix of rows x cols elements, as it lies in memory; several follow one another. */
-static int make_layout(const wfi_cublaslt *lt, int type, int64_t n_matrices, int64_t down,
-                       int64_t across, bool is_transposed, cublasLtMatrixLayout_t *out) {
-    int64_t stride = across * down, width = is_transposed ? down : across;
-    int32_t n = (int32_t)n_matrices;
-    int error =
-        lt->MatrixLayoutCreate(out, type, (uint64_t)width, (uint64_t)(stride / width), width);
-    if (error || n == 1) return error;
-    error = lt->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
-    return error ? error
-                 : lt->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                &stride, sizeof stride);
+/* A matrix of rows x cols elements; several follow one another. */
+static wfi_lt_matrix matrix_of(const wfi_kernel *kernel, int operand, int64_t rows, int64_t cols,
+                               bool is_transposed) {
+    wfi_lt_matrix m = {.type = type_of(kernel, operand), .step = rows * cols};
+    m.is_transposed = is_transposed;
+    m.n_rows = is_transposed ? cols : rows;
+    m.row_step = m.n_cols = is_transposed ? rows : cols;
+    return m;
 }
 
-static int set(const lt_product *s, int attribute, const void *value, size_t bytes) {
-    return s->lt->MatmulDescSetAttribute(s->call, attribute, value, bytes);
-}
-
-static int make_call(const wfi_kernel *kernel, lt_product *s) {
+static wfi_lt_shape shape_of(const wfi_kernel *kernel, const lt_product *s) {
     const wfi_product *p = &s->p;
-    const wfi_cublaslt *lt = s->lt;
-    const int32_t a = p->a_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const int32_t b = p->b_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    bool is_tf32 = kernel->options.multiplies_tf32 && !wfi_cuda_is_narrow(kernel);
-    int compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    int error = lt->MatmulDescCreate(&s->call, compute, CUDA_R_32F);
-    if (!error) error = set(s, CUBLASLT_MATMUL_DESC_TRANSA, &b, sizeof b);
-    if (!error) error = set(s, CUBLASLT_MATMUL_DESC_TRANSB, &a, sizeof a);
-    if (!error)
-        error = make_layout(lt, type_of(kernel, p->b), p->n_matrices, p->k, p->n,
-                            p->b_is_transposed, &s->b);
-    if (!error)
-        error = make_layout(lt, type_of(kernel, p->a), p->n_matrices, p->m, p->k,
-                            p->a_is_transposed, &s->a);
-    return error
-               ? error
-               : make_layout(lt, type_of(kernel, s->out), p->n_matrices, p->m, p->n, false, &s->y);
-}
-
-/* Where a bias or its gradient is, is told each time; how it is aligned, at first. */
-static int set_epilogue(const lt_product *s, uint32_t epilogue, const void *bias) {
-    int error = set(s, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    return error ? error : set(s, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-}
-
-static int make_preference(const wfi_cublaslt *lt, cublasLtMatmulPreference_t *out) {
-    const uint64_t most = MOST_WORKSPACE_BYTES;
-    const uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, align = WFI_ALIGN_BYTES;
-    int error = lt->MatmulPreferenceCreate(out);
-    if (!error)
-        error = lt->MatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                 &most, sizeof most);
-    if (!error)
-        error = lt->MatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                                 &scheme, sizeof scheme);
-    for (int k = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
-         !error && k <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; k++)
-        error = lt->MatmulPreferenceSetAttribute(*out, k, &align, sizeof align);
-    return error;
-}
-
-/* The way's algorithm; none: *found_out is false. */
-static int choose(wfi_kernel *kernel, cublasLtHandle_t handle, bool *found_out) {
-    lt_product *s = kernel->state;
-    wfi_cublaslt_choice all[MOST_WAYS];
-    cublasLtMatmulPreference_t preference = NULL;
-    int n = 0, error = make_preference(s->lt, &preference);
-    if (!error)
-        error = s->lt->MatmulAlgoGetHeuristic(handle, s->call, s->b, s->a, s->y, s->y, preference,
-                                              MOST_WAYS, all, &n);
-    if (preference) s->lt->MatmulPreferenceDestroy(preference);
-    *found_out = false;
-    if (error) return error;
-    for (int k = 0, number = 0; k < n && !*found_out; k++) {
-        if (all[k].state || all[k].workspaceSize > MOST_WORKSPACE_BYTES) continue;
-        if (number++ < kernel->way.number) continue;
-        s->choice = all[k];
-        *found_out = true;
-    }
-    return error;
+    return (wfi_lt_shape){.a = matrix_of(kernel, p->a, p->m, p->k, p->a_is_transposed),
+                          .b = matrix_of(kernel, p->b, p->k, p->n, p->b_is_transposed),
+                          .y = matrix_of(kernel, s->out, p->m, p->n, false),
+                          .n_matrices = p->n_matrices,
+                          .is_tf32 =
+                              kernel->options.multiplies_tf32 && !wfi_cuda_is_narrow(kernel)};
 }
 
 /* "algo21.tile20.stages11.split1", and behind it what else tells algorithms apart, where it is set:
@@ -160,8 +88,8 @@ static void name_algorithm(lt_product *s) {
     size_t n = 0, written;
     for (size_t i = 0; i < WFI_COUNT(parts) && n < sizeof s->detail; i++) {
         uint32_t number = 0; /* of a GPU's host: little-endian */
-        (void)s->lt->MatmulAlgoConfigGetAttribute(&s->choice.algo, parts[i].attribute, &number,
-                                                  parts[i].bytes, &written);
+        (void)s->matmul.lt->MatmulAlgoConfigGetAttribute(&s->matmul.choice.algo, parts[i].attribute,
+                                                         &number, parts[i].bytes, &written);
         if (i < 4 || number)
             n += (size_t)snprintf(s->detail + n, sizeof s->detail - n, "%s%u", parts[i].name,
                                   number);
@@ -171,14 +99,13 @@ static void name_algorithm(lt_product *s) {
 /* Where no algorithm has the bias's gradient, a kernel of weft's sums it. */
 static int choose_any(wfi_kernel *kernel, cublasLtHandle_t handle, bool *found_out) {
     lt_product *s = kernel->state;
-    bool has_gradient = s->bias > s->out;
-    int error = set_epilogue(s, s->epilogue, (const void *)(uintptr_t)WFI_ALIGN_BYTES);
-    if (!error) error = choose(kernel, handle, found_out);
-    if (!has_gradient || (!error && *found_out)) return error;
+    int place = kernel->way.number;
+    int error =
+        wfi_matmul_choose(&s->matmul, handle, s->epilogue, WFI_ALIGN_BYTES, place, found_out);
+    if (s->bias <= s->out || (!error && *found_out)) return error;
     s->sums_columns = true;
-    s->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    error = set_epilogue(s, s->epilogue, NULL);
-    return error ? error : choose(kernel, handle, found_out);
+    return wfi_matmul_choose(&s->matmul, handle, CUBLASLT_EPILOGUE_DEFAULT, WFI_ALIGN_BYTES, place,
+                             found_out);
 }
 
 /* ---- the implementation ---- */
@@ -209,15 +136,15 @@ static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handl
     lt_product *s = kernel->state;
     bool is_found = false;
     find_product(kernel, s);
-    s->lt = &handles->libraries->lt;
     if (!handles->lt) return wfi_decline(reason_out, handles->libraries->no_lt);
-    int error = make_call(kernel, s);
+    const wfi_lt_shape shape = shape_of(kernel, s);
+    int error = wfi_matmul_describe(&s->matmul, &handles->libraries->lt, &shape);
     if (!error) error = choose_any(kernel, handles->lt, &is_found);
     if (error || !is_found) return wfi_decline(reason_out, "cuBLASLt has no algorithm for it");
     name_algorithm(s);
     kernel->detail = s->detail;
     kernel->way.form = 0;
-    kernel->scratch_bytes = wfi_cuda_scratch_bytes(s->choice.workspaceSize);
+    kernel->scratch_bytes = wfi_cuda_scratch_bytes(s->matmul.choice.workspaceSize);
     wfi_use_whole_values(kernel);
     const int operand[] = {s->p.a, s->p.b, s->bias};
     for (int i = 0; i < 3 && wfi_cuda_is_narrow(kernel); i++) {
@@ -253,18 +180,12 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
                      void *scratch, const wfi_step_args *step) {
     (void)step;
     lt_product *s = kernel->state;
-    const wfi_product *p = &s->p;
-    const float one = 1, kept = kernel->adds;
     wfi_cuda_handles *handles;
-    int error = 0;
     WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
-    if (s->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
-        error = set_epilogue(s, s->epilogue, operands[s->bias]);
-    if (!error)
-        error = s->lt->Matmul(handles->lt, s->call, &one, operands[p->b], s->b, operands[p->a],
-                              s->a, &kept, operands[s->out], s->y, operands[s->out], s->y,
-                              &s->choice.algo, wfi_cuda_workspace(scratch), s->choice.workspaceSize,
-                              wfi_cuda_stream(stream));
+    int error =
+        wfi_matmul_run(&s->matmul, handles->lt, operands[s->p.a], operands[s->p.b], kernel->adds,
+                       operands[s->out], s->bias < 0 ? NULL : operands[s->bias],
+                       wfi_cuda_workspace(scratch), wfi_cuda_stream(stream));
     wfi_cuda_give_handles(handles);
     if (error)
         return wfi_fail(kernel->ctx, WF_DEVICE, "cuBLASLt refuses %s of unit %s: status %d",
@@ -275,10 +196,7 @@ static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const o
 static void destroy(wfi_kernel *kernel) {
     lt_product *s = kernel->state;
     if (!s) return;
-    if (s->call) s->lt->MatmulDescDestroy(s->call);
-    if (s->a) s->lt->MatrixLayoutDestroy(s->a);
-    if (s->b) s->lt->MatrixLayoutDestroy(s->b);
-    if (s->y) s->lt->MatrixLayoutDestroy(s->y);
+    wfi_matmul_destroy(&s->matmul);
     wfi_free(kernel->ctx, s);
 }
 
