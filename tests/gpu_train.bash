@@ -31,10 +31,14 @@ near() {
     on "$kind:1" "$@"
     got=$(losses)
     one=$(field weights_sha256 <"$folder/report")
-    awk -v a="$got" -v b="$want" -v most="$distance" 'BEGIN {
+    are_near "$distance" "$got" "$want" || fail "$*: losses $got, the CPU has $want"
+}
+# are_near DISTANCE LOSSES LOSSES
+are_near() {
+    awk -v a="$2" -v b="$3" -v most="$1" 'BEGIN {
         n = split(a, x, " "); m = split(b, y, " ")
         for (i = 1; i <= n; i++) { d = (x[i] - y[i]) / y[i]; if (d < 0) d = -d; if (!(d <= most)) exit 1 }
-        exit n != m || n == 0 }' || fail "$*: losses $got, the CPU has $want"
+        exit n != m || n == 0 }'
 }
 # same RANKS PLAN OPTIONS...: the bits of one rank, which `near` has found.
 same() {

@@ -24,12 +24,18 @@ by_nccl 2 dp=2 "${gpt[@]}"
 # Delays: who does not wait for a batch, or moves it too early, has other bits.
 near 1e-6 "${mlp[@]}"
 export WEFT_DELAY_US=2000
-for algorithm in direct tree pairwise; do by_nccl 2 dp=2,allreduce=$algorithm "${mlp[@]}"; done
+for algorithm in direct tree pairwise engine; do by_nccl 2 dp=2,allreduce=$algorithm "${mlp[@]}"; done
 by_nccl 2 dp=2,zero=3 "${mlp[@]}" --out "$folder/run"
 by_nccl 2 pp=2,schedule=zb1 "${mlp[@]}"
 by_nccl 4 dp=4 "${mlp[@]}"
 by_nccl 4 dp=4,zero=2,shard=2 "${mlp[@]}"
 by_nccl 4 dp=2,pp=2 "${mlp[@]}"
+# Two teams sum apart. Of four ranks NCCL has an order of its own, which all have.
+by_nccl 4 dp=2,pp=2,allreduce=engine,bucket=1MiB "${mlp[@]}"
+want=$(losses)
+on cuda:4 --plan dp=4,allreduce=engine,order=free "${mlp[@]}" --ranks 4 --wire nccl
+are_near 1e-6 "$(losses)" "$want" || fail "engine: losses $(losses), one rank has $want"
+[[ $(field weights_sha256 <"$folder/report") != "$one" ]] || fail "engine: NCCL has not summed"
 unset WEFT_DELAY_US
 
 # What one rank's GPU holds another process saves, and whoever resumes reads.
@@ -62,6 +68,8 @@ says 2 "there are no other processes" --plan dp=2 --devices cuda:2 --wire nccl
 says 2 "the wire nccl is between CUDA GPUs, but rank 0 is on a device of the kind cpu" "${two[@]}"
 says 2 "but rank 0 is on a device of the kind cpu" --plan pp=2 --ranks 2 --wire nccl --devices cpu:0,cuda:0
 says 2 "Duplicate GPU detected); each rank has to have a GPU of its own" "${two[@]}" --devices cuda:0,cuda:0
+says 2 "allreduce=engine is NCCL's sum, between processes on CUDA devices: give --ranks 2 --devices cuda:2 --wire nccl" \
+    --plan dp=2,allreduce=engine --ranks 2 --devices cuda:2
 (export STAND_IN_NCCL_VERSION=2708 && says 2 "this is NCCL 2.7, and weft needs 2.14 or newer" "${two[@]}" --devices cuda:2)
 (export STAND_IN_NCCL_VERSION=21304 && says 2 "this is NCCL 2.13, and" "${two[@]}" --devices cuda:2)
 mkdir "$folder/lib"
@@ -73,13 +81,19 @@ if [[ $(ldconfig -p) != *libnccl.so.2* ]]; then
     (export LD_LIBRARY_PATH=$folder/lib && says 2 "nccl: there is no libnccl.so.2 on this machine; install NCCL" "${two[@]}" --devices cuda:2)
 fi
 
-(export STAND_IN_NCCL_REFUSE=5 && says 1 "invalid usage (a send, as ordered)" "${two[@]}" --devices cuda:2)
+(export STAND_IN_NCCL_REFUSE=5 && says 1 "invalid usage (a call, as ordered)" "${two[@]}" --devices cuda:2)
+engine=(--plan dp=2,allreduce=engine --ranks 2 --wire nccl --devices cuda:2)
+(export STAND_IN_NCCL_REFUSE=0 && says 1 "invalid usage (a call, as ordered)" "${engine[@]}")
 
 # ---- what NCCL never ends; ranks that are stopped or killed ----
 stuck() {
     (export STAND_IN_NCCL_STUCK=3 WEFT_TIMEOUT_MS=$1 && says 4 "nccl: in $(($1 * 3 / 4)) ms it has not moved what ranks" "${two[@]}" --devices cuda:2)
 }
 with_deadlines stuck 4000
+stuck_sum() {
+    (export STAND_IN_NCCL_STUCK=0 WEFT_TIMEOUT_MS=$1 && says 4 "nccl: in $(($1 * 3 / 4)) ms it has not summed what rank" "${engine[@]}")
+}
+with_deadlines stuck_sum 4000
 
 # begins OPTIONS...: two ranks that train for ever in the background, with such options of weft run; $victim is rank 1.
 begins() {
@@ -100,8 +114,8 @@ begins
 until_true_of $launcher has_steps 2 || fail "no steps are made: $(cat "$folder/said")"
 kill -KILL "$victim"
 ends 137 "rank 1 (process $victim) was killed by signal 9" "killed"
-# While NCCL waits for it: the other rank ends that, and by itself.
-WEFT_TIMEOUT_MS=600000 STAND_IN_NCCL_STUCK=9 begins --grace 200
+# While NCCL waits for it, in a sum: the other rank ends that, and by itself.
+plan=dp=2,allreduce=engine WEFT_TIMEOUT_MS=600000 STAND_IN_NCCL_STUCK=6 begins --grace 200
 sleep 2
 begin=$SECONDS
 kill -KILL "$victim"
@@ -118,5 +132,7 @@ stopped() {
 with_deadlines stopped 4000
 # Nor for one whom another waits for, as in a ring.
 ranks=4 plan=dp=4,allreduce=ring,order=free
+with_deadlines stopped 8000
+plan=dp=4,allreduce=engine,order=free
 with_deadlines stopped 8000
 finish

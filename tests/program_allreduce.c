@@ -194,11 +194,15 @@ static void reductions_overlap(void **state) {
 
 static void bytes_add_up(void **state) {
     (void)state;
-    static const char *const plans[] = {
-        "dp=4,allreduce=root", "dp=4,allreduce=direct",          "dp=4,allreduce=tree",
-        "dp=4,pp=2",           "dp=4,allreduce=ring,order=free", "dp=4,allreduce=pairwise"};
-    size_t root[2] = {0, 0};
-    for (int k = 0; k < 6; k++) {
+    static const char *const plans[] = {"dp=4,allreduce=root",
+                                        "dp=4,allreduce=direct",
+                                        "dp=4,allreduce=tree",
+                                        "dp=4,pp=2",
+                                        "dp=4,allreduce=ring,order=free",
+                                        "dp=4,allreduce=pairwise",
+                                        "dp=4,allreduce=engine,order=free"};
+    size_t root[2] = {0, 0}, all[7];
+    for (int k = 0; k < 7; k++) {
         wf_context *ctx = test_context();
         wf_program *p = make_program(ctx, plans[k], 4);
         wf_dry_run run;
@@ -211,12 +215,14 @@ static void bytes_add_up(void **state) {
             if (k == 0 && r < 2) root[r] = s.sent_bytes;
         }
         assert_true(sent > 0);
+        all[k] = sent;
         assert_int_equal(sent, received);
         assert_int_equal(sent, run.sent_bytes);
         wf_program_destroy(p);
         test_context_end(ctx);
     }
     assert_true(root[0] > 2 * root[1]); /* hot, as the parameter device is */
+    assert_int_equal(all[6], all[4]);   /* an engine's are taken for a ring's */
 }
 
 /* ---- disagreement ---- */

@@ -20,6 +20,7 @@ static const struct {
     {"schedule=gpipe", 2, WFI_USE_RUN},
     {"dp=2", 4, WFI_USE_RUN},
     {"dp=2,allreduce=pairwise,bucket=400", 2, WFI_USE_RUN},
+    {"dp=4,allreduce=engine,order=free", 4, WFI_USE_RUN},
     {"pp=2", 2, WFI_USE_RUN},
     {"pp=3,schedule=gpipe", 2, WFI_USE_RUN},
     {"dp=2,pp=2", 2, WFI_USE_RUN},
@@ -37,6 +38,7 @@ static const struct {
     {"dp=4", 4, WFI_USE_LOOK}, /* one rank is lowered */
     {"dp=2,pp=2,allreduce=pairwise,bucket=400", 4, WFI_USE_LOOK},
     {"dp=2,tp=2,allreduce=pairwise", 2, WFI_USE_LOOK},
+    {"dp=4,allreduce=engine,order=free", 4, WFI_USE_LOOK},
 };
 
 /* ---- brute force ---- */

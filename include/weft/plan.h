@@ -10,12 +10,12 @@
  *                or auto
  *   chunks=V     interleaved, auto: stages that each rank has
  *   hold=N       auto: most microbatches that a rank may hold
- *   allreduce=A  how gradients are summed over replicas: root, ring, tree, pairwise, direct or
- *                auto (the default)
+ *   allreduce=A  how gradients are summed over replicas: root, ring, tree, pairwise, direct,
+ *                engine (NCCL's own sum, with --wire nccl) or auto (the default)
  *   order=O      of sums over replicas: fixed (the default): over one tree, so that the bits are
- *                one rank's; free: ring may rotate the order, the one way in which a plan changes
- *                numbers. Of axes on ranks: "dp,tp,pp", the first has neighbouring ranks; what is
- *                left out follows in the order tp, pp, dp, which is the default
+ *                one rank's; free: ring and engine may have another order, the one way in which a
+ *                plan changes numbers. Of axes on ranks: "dp,tp,pp", the first has neighbouring
+ *                ranks; what is left out follows in the order tp, pp, dp, which is the default
  *   bucket=SIZE  gradients that are summed together, such as 25MiB (4MiB by default)
  *   overlap=on   sum while backward still runs (the default); off: after it
  *   recompute=R  which activations are computed again before backward instead of kept: none

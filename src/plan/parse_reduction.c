@@ -32,7 +32,7 @@ void wfi_plan_default_reduction(wf_plan *plan) {
 }
 
 static const char *allreduce_name(int i) {
-    return wfi_allreduces[i] ? wfi_allreduces[i]->name : NULL;
+    return wfi_allreduce_at(i) ? wfi_allreduce_at(i)->name : NULL;
 }
 
 wf_status wfi_plan_parse_allreduce(wf_plan *plan, const wfi_plan_field *f) {
@@ -89,10 +89,15 @@ wf_status wfi_plan_check_reduction(const wf_plan *plan) {
     if (plan->is_order_free && !plan->allreduce->rotates)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: order=free has no effect with %s%s, which sums in one rank's order; "
-                        "it is for allreduce=ring; leave it out",
+                        "it is for allreduce=ring and engine; leave it out",
                         plan->strategy->gradient == WFI_SHARD ? "" : "allreduce=",
                         plan->strategy->gradient == WFI_SHARD ? plan->strategy->name
                                                               : plan->allreduce->name);
+    if (plan->allreduce == &wfi_allreduce_engine && (plan->tp > 1 || plan->n_rules))
+        return wfi_fail(plan->ctx, WF_INVALID_ARG,
+                        "plan: allreduce=engine is a wire's own sum over replicas of a whole "
+                        "model; with %s choose allreduce=pairwise, which moves as many bytes",
+                        plan->tp > 1 ? "tp" : "units that have replicas of their own");
     if (plan->allreduce->rotates && plan->tp > 2)
         return wfi_fail(plan->ctx, WF_INVALID_ARG,
                         "plan: allreduce=%s sums in an order that rotates, but tp=%d sums slices "

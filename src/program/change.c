@@ -216,7 +216,7 @@ static bool is_near(const void *self, int32_t member) {
 bool wfi_change_stages(const wf_program *p, const wfi_instruction *now) {
     const wfi_allreduce *how = wfi_change_algorithm(p, now);
     viewer v = {p, &p->groups[now->group], 0};
-    if (!wfi_is_reduction(now)) return false;
+    if (!wfi_is_reduction(now) || how == &wfi_allreduce_engine) return false;
     if (how && how->n_staged) return true;
     for (int32_t m = 1; m < v.group->n; m++)
         if (!is_near(&v, m)) return true;

@@ -49,14 +49,25 @@ static wf_status check_sum(const wf_program *p, const wfi_instruction *now, int3
                     most, kind->name);
 }
 
+/* Nobody knows what an engine moves: no less than a ring, so that is what is counted. */
+static int32_t list_steps(const counting *c, const wfi_instruction *now,
+                          const wfi_reduce_part *part, int32_t r) {
+    if (wfi_change_algorithm(c->p, now) == &wfi_allreduce_engine)
+        return wfi_allreduce_ring.steps(part, c->p->steps);
+    return wfi_change_steps(c->p, now, part->own, r, part->phase, c->p->steps);
+}
+
 /* What all members do about gradient r of an all-reduce, lowered or not; `now` is one's. */
 static wf_status count_gradient(const counting *c, const wfi_instruction *now, int32_t r,
                                 bytes *members) {
-    wfi_reduce_part part = {.n = c->p->groups[now->group].n};
-    int32_t n_phases = wfi_change_n_phases(c->p, now);
+    int64_t n_elem = (int64_t)(now->references[r].bytes / sizeof(float));
+    wfi_reduce_part part = {.n = c->p->groups[now->group].n, .n_elem = n_elem};
+    bool is_engine = wfi_change_algorithm(c->p, now) == &wfi_allreduce_engine;
+    int32_t n_phases =
+        is_engine ? wfi_allreduce_ring.n_phases(part.n) : wfi_change_n_phases(c->p, now);
     for (part.own = 0; part.own < part.n; part.own++)
-        for (int32_t phase = 0; phase < n_phases; phase++) {
-            int32_t n = wfi_change_steps(c->p, now, part.own, r, phase, c->p->steps);
+        for (part.phase = 0; part.phase < n_phases; part.phase++) {
+            int32_t n = list_steps(c, now, &part, r);
             for (int32_t k = 0; k < n; k++)
                 WF_TRY(check_sum(c->p, now, count_step(&part, &c->p->steps[k], members)));
         }

@@ -4,7 +4,7 @@
 /* Reads of a phase, by all ranks, that are moved at once. */
 #define MOST_READS 512
 
-/* What goes to another rank, or comes from it. */
+/* What goes to another rank, or comes from it; or, of the own rank, is summed. */
 typedef struct part {
     int32_t peer;
     bool sends;
@@ -93,7 +93,7 @@ static wf_status enter(wfi_batches *b, int32_t rank) {
 
 wf_status wfi_batches_list(wfi_batches *b, const wfi_worker *owner, const wfi_worker *reader,
                            const int32_t *need, size_t at, size_t bytes) {
-    if (++b->n_reads > MOST_READS) {
+    if (owner != reader && ++b->n_reads > MOST_READS) {
         wfi_batches_phase(b);
         b->n_reads = 1;
     }
@@ -143,9 +143,12 @@ static wf_status move_batch(void *self, void *argument) {
     const batch *now = argument;
     wfi_stream_settle(b->local->bounce);
     WF_TRY(wfi_device_wire_begin(b->local->wire));
-    for (const part *p = &b->parts[now->first]; p < &b->parts[now->first + now->n]; p++)
-        WF_TRY(wfi_device_wire_move(b->local->wire, p->peer, p->sends,
-                                    b->local->arenas[WFI_SPACE_DEVICE].base + p->at, p->bytes));
+    for (const part *p = &b->parts[now->first]; p < &b->parts[now->first + now->n]; p++) {
+        void *data = b->local->arenas[WFI_SPACE_DEVICE].base + p->at;
+        WF_TRY(p->peer == b->local->owner.rank
+                   ? wfi_device_wire_sum(b->local->wire, data, p->bytes / sizeof(float))
+                   : wfi_device_wire_move(b->local->wire, p->peer, p->sends, data, p->bytes));
+    }
     return wfi_device_wire_end(b->local->wire);
 }
 

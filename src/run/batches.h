@@ -7,7 +7,7 @@
  * done before, and says so; the second, when all who have one of that phase are as far, moves. So
  * nothing waits on a GPU, and who does not come is named as any stream is. What is received goes
  * where the reading task would have copied it (so the plan stages at once); that task comes behind
- * the batch, and finds it there.
+ * the batch, and finds it there. What the wire sums is a part of both, whose owner is its reader.
  *
  * Batches are in the order of the program on every rank, so none waits for one behind it.
  */

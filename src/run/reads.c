@@ -309,6 +309,13 @@ wf_status wfi_reads_read(wfi_reads *c, const wfi_reference *reference, size_t of
                                  owner->arenas[block->space].base + at, bytes);
 }
 
+wf_status wfi_reads_join(wfi_reads *c, const wfi_reference *reference) {
+    const wfi_block *block = &c->p->blocks[reference->block];
+    const wfi_worker *own = &c->workers[block->rank];
+    int stream = (int)c->p->instructions[c->now].stream;
+    return move(c, own, own, stream, block->offset + reference->offset, reference->bytes);
+}
+
 wf_status wfi_reads_arrive(wfi_reads *c, int32_t i) {
     int stream = (int)c->p->instructions[i].stream;
     if (!c->has_received || c->batches) return WF_OK;

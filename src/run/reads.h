@@ -36,6 +36,8 @@ wf_status wfi_reads_read(wfi_reads *reads, const wfi_reference *reference, size_
                          size_t bytes);
 /* ... and writes there. */
 void wfi_reads_write(wfi_reads *reads, const wfi_reference *reference, size_t offset);
+/* ... and whose bytes, floats, the wire sums with those of the same task of others. */
+wf_status wfi_reads_join(wfi_reads *reads, const wfi_reference *reference);
 /* The stream waits for what that task reads of others. */
 wf_status wfi_reads_arrive(wfi_reads *reads, int32_t i);
 /* Listed: the stream of instruction i waits for the first tasks of another. */

@@ -93,6 +93,7 @@ static wf_status run_steps(const phase *f, gradient *g, const wfi_reduce_step *s
     const wfi_worker *w = &f->e->workers[f->now->rank];
     wfi_stream_queue *stream = w->streams[f->now->stream];
     for (int32_t k = 0; k < n; k++) {
+        if (steps[k].kind == WFI_REDUCE_JOIN) continue; /* the wire has summed it */
         WF_TRY(is_far(f, &steps[k])
                    ? fetch(g, stream, &steps[k])
                    : w->backend->collective_step(stream, &memory, &f->part, &steps[k]));
@@ -127,7 +128,9 @@ static wf_status touch_step(const phase *f, const gradient *g, const wfi_reduce_
                                (size_t)begin * sizeof(float), (size_t)a.n * sizeof(float),
                                a.writes ? WFI_WRITE : WFI_READ));
     }
-    return WF_OK;
+    bool joins = f->e->reads && step->kind == WFI_REDUCE_JOIN;
+    return joins ? wfi_reads_join(f->e->reads, reference_of(g, f->part.own, WFI_WINDOW_OUT))
+                 : WF_OK;
 }
 
 static wf_status touch_phase(const wfi_executor *e, int32_t i, int32_t number) {

@@ -28,6 +28,11 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
             list.kinds[0]->name, n_ranks);
     WF_TRY(wfi_plan_set_devices(t->plan, &list, t->job != NULL));
     t->plan->stages_at_once = t->job && wfi_control_wires_devices(t->job);
+    if (t->plan->allreduce == &wfi_allreduce_engine && t->plan->dp > 1 && !t->plan->stages_at_once)
+        return wfi_fail(t->ctx, WF_UNSUPPORTED,
+                        "allreduce=engine is NCCL's sum, between processes on CUDA devices: give "
+                        "--ranks %d --devices cuda:%d --wire nccl, or choose another allreduce",
+                        n_ranks, n_ranks);
     if (n_ranks > WFI_MAX_RANKS)
         return wfi_fail(t->ctx, WF_UNSUPPORTED, "%d ranks in one process; it takes at most %d",
                         n_ranks, WFI_MAX_RANKS);
@@ -67,10 +72,19 @@ static wf_status create_workers(wf_trainer *t, const wf_trainer_config *config,
     return wfi_trainer_barrier(t, "begin");
 }
 
+/* Those who sum gradients with this rank are its replicas. */
+static wfi_wire_team team_of(const wf_plan *plan, int32_t rank) {
+    wfi_mesh mesh = wfi_plan_mesh(plan);
+    int32_t number = wfi_mesh_pp(mesh, rank) * mesh.tp + wfi_mesh_tp(mesh, rank);
+    bool sums = plan->allreduce == &wfi_allreduce_engine;
+    return (wfi_wire_team){sums ? mesh.dp : 1, number, wfi_mesh_dp(mesh, rank)};
+}
+
 static wf_status open_wire(wf_trainer *t) {
     if (t->n_workers == 1 || !t->job || !wfi_control_wires_devices(t->job)) return WF_OK;
     wfi_worker *own = &t->workers[wf_job_rank(t->job)];
-    WF_TRY(wfi_device_wire_open(t->job, own->device, own->bounce, &own->wire));
+    WF_TRY(wfi_device_wire_open(t->job, own->device, own->bounce, team_of(t->plan, own->owner.rank),
+                                &own->wire));
     for (int r = 0; r < t->n_workers; r++)
         if (!t->workers[r].is_local)
             wfi_remote_stream_count(t->workers[r].bounce, wfi_stream_record(own->bounce).epoch);

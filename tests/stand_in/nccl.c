@@ -1,23 +1,25 @@
 /* The stand-in for NCCL, on the driver's (stand_in.h): its ranks are processes, which share a memfd
  * that goes with them. What does not fit is refused, or loses the GPU: a send that meets a receive
  * of other bytes, in another group's place, or outside the GPU's memory; a call while another is
- * under way; two ranks of one GPU.
+ * under way; two ranks of one GPU. Sums are in a ring's order, which begins elsewhere in each
+ * slice.
  *
  *   STAND_IN_NCCL_VERSION  what it says it is; 22809
  *   STAND_IN_NCCL_STUCK    so many groups later none ends
- *   STAND_IN_NCCL_REFUSE   so many sends later none is taken
+ *   STAND_IN_NCCL_REFUSE   so many sends, receives and sums later none is taken
  */
 #include "stand_in_library.h"
 
 #define WFI_NCCL_TYPES_ARE_DECLARED
-typedef unsigned ncclResult_t, ncclDataType_t;
+typedef unsigned ncclResult_t, ncclDataType_t, ncclRedOp_t;
 typedef struct ncclComm *ncclComm_t;
 typedef CUstream cudaStream_t;
 typedef struct wfi_nccl_config ncclConfig_t;
 typedef struct ncclUniqueId {
     char internal[128];
 } ncclUniqueId;
-enum { ncclSuccess, ncclInvalidArgument = 4, ncclInvalidUsage, ncclInProgress = 7, ncclInt8 = 0 };
+enum { ncclSuccess, ncclInvalidArgument = 4, ncclInvalidUsage, ncclInProgress = 7 };
+enum { ncclInt8 = 0, ncclFloat32 = 7, ncclSum = 0 };
 #include "comm/wire/nccl_library.h"
 
 #include <fcntl.h>
@@ -31,6 +33,7 @@ enum { ncclSuccess, ncclInvalidArgument = 4, ncclInvalidUsage, ncclInProgress = 
 
 #define MOST_RANKS 8
 #define MOST_OPS   1024
+#define MOST_SUMS  128
 #define CHUNK      ((size_t)1 << 16)
 
 /* From one rank to another, chunk by chunk. */
@@ -59,9 +62,16 @@ typedef struct op {
     size_t bytes, done;
 } op;
 
+/* What the other ranks have comes into `all`, rank by rank. */
+typedef struct sum {
+    float *own, *all;
+    size_t n;
+} sum;
+
 typedef struct group {
     ncclComm_t comm;
-    int n;
+    int n, n_sums;
+    sum sums[MOST_SUMS];
     bool is_stuck;
     op ops[MOST_OPS];
 } group;
@@ -153,33 +163,63 @@ EXPORT(ncclResult_t, ncclGroupStart, (void)) {
     return ncclSuccess;
 }
 
-static ncclResult_t add(ncclComm_t comm, CUstream stream, ncclDataType_t type, const op *new) {
-    if (!is_open || now.n == MOST_OPS || !comm || type != ncclInt8 || new->peer == comm->rank ||
-        new->peer < 0 || new->peer >= comm->n_ranks || !new->bytes || (now.n && now_on != stream) ||
-        !comm->n_asked || comm->context != current_context())
+static ncclResult_t add(ncclComm_t comm, CUstream stream, const op *new) {
+    if (!is_open || now.n == MOST_OPS || !comm || new->peer == comm->rank || new->peer < 0 ||
+        new->peer >= comm->n_ranks || !new->bytes ||
+        (now.n && (now_on != stream || now.comm != comm)) || !comm->n_asked ||
+        comm->context != current_context())
         return refuse("an operation that is none");
-    if (!stand_in_reaches((CUdeviceptr)(uintptr_t) new->data, new->bytes))
-        return refuse("no memory of this GPU");
-    now.ops[now.n] = *new;
-    now.ops[now.n++].data = STAND_IN_MEMORY(new->data);
+    now.ops[now.n++] = *new;
     now.comm = comm;
     now_on = stream;
     return ncclSuccess;
 }
 
+/* Where its memory is here; NULL, with a reason: it is not to be touched. */
+static char *find(const void *data, size_t bytes, ncclDataType_t type, ncclDataType_t want) {
+    static long long n_calls;
+    long long refused = stand_in_variable("STAND_IN_NCCL_REFUSE", -1);
+    if (type != want || !stand_in_reaches((CUdeviceptr)(uintptr_t)data, bytes))
+        refuse("no memory of this GPU");
+    else if (refused >= 0 && n_calls++ >= refused)
+        refuse("a call, as ordered");
+    else
+        return STAND_IN_MEMORY((char *)(uintptr_t)data);
+    return NULL;
+}
+
 EXPORT(ncclResult_t, ncclSend,
        (const void *data, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
         cudaStream_t stream)) {
-    static long long n_sends;
-    long long refused = stand_in_variable("STAND_IN_NCCL_REFUSE", -1);
-    if (refused >= 0 && n_sends++ >= refused) return refuse("a send, as ordered");
-    return add(comm, stream, type, &(op){true, peer, (char *)(uintptr_t)data, n, 0});
+    char *from = find(data, n, type, ncclInt8);
+    return from ? add(comm, stream, &(op){true, peer, from, n, 0}) : ncclInvalidUsage;
 }
 
 EXPORT(ncclResult_t, ncclRecv,
        (void *data, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
         cudaStream_t stream)) {
-    return add(comm, stream, type, &(op){false, peer, data, n, 0});
+    char *to = find(data, n, type, ncclInt8);
+    return to ? add(comm, stream, &(op){false, peer, to, n, 0}) : ncclInvalidUsage;
+}
+
+/* Everybody sends all to all, and adds what has come. */
+EXPORT(ncclResult_t, ncclAllReduce,
+       (const void *in, void *out, size_t n, ncclDataType_t type, ncclRedOp_t how, ncclComm_t comm,
+        cudaStream_t stream)) {
+    size_t bytes = n * sizeof(float);
+    char *own = find(out, bytes, type, ncclFloat32);
+    if (!own || in != out || how != ncclSum || !comm || now.n_sums == MOST_SUMS)
+        return own ? refuse("a sum that is none") : ncclInvalidUsage;
+    float *all = malloc((size_t)comm->n_ranks * bytes);
+    now.sums[now.n_sums++] = (sum){(float *)(void *)own, all, n};
+    for (int r = 0; r < comm->n_ranks; r++) {
+        if (r == comm->rank) continue;
+        ncclResult_t error = add(comm, stream, &(op){true, r, own, bytes, 0});
+        if (!error)
+            error = add(comm, stream, &(op){false, r, (char *)(all + (size_t)r * n), bytes, 0});
+        if (error) return error;
+    }
+    return ncclSuccess;
 }
 
 static size_t least(size_t a, size_t b) {
@@ -235,10 +275,27 @@ static wfi_cuda_enum run_ops(group *g) {
     return WFI_CUDA_SUCCESS;
 }
 
+/* Slice k of n begins with rank k + 1. */
+static void add_up(const ncclComm_t comm, const sum *s) {
+    size_t n_ranks = (size_t)comm->n_ranks;
+    memcpy(s->all + (size_t)comm->rank * s->n, s->own, s->n * sizeof(float));
+    for (size_t i = 0; i < s->n; i++) {
+        size_t first = i * n_ranks / s->n + 1;
+        float total = s->all[first % n_ranks * s->n + i];
+        for (size_t k = 1; k < n_ranks; k++) total += s->all[(first + k) % n_ranks * s->n + i];
+        s->own[i] = total;
+    }
+}
+
 static wfi_cuda_enum run_group(void *argument) {
     group *g = argument;
     int *n_queued = &g->comm->n_queued;
     wfi_cuda_enum error = run_ops(g);
+    for (int k = 0; k < g->n_sums; k++) {
+        if (!error && !__atomic_load_n(&g->comm->is_aborted, __ATOMIC_RELAXED))
+            add_up(g->comm, &g->sums[k]);
+        free(g->sums[k].all);
+    }
     __atomic_fetch_sub(n_queued, 1, __ATOMIC_RELEASE);
     return error;
 }
@@ -246,8 +303,9 @@ static wfi_cuda_enum run_group(void *argument) {
 /* One communicator's groups are not given while one before is under way. */
 EXPORT(ncclResult_t, ncclGroupEnd, (void)) {
     long long stuck = stand_in_variable("STAND_IN_NCCL_STUCK", -1);
-    if (!is_open || !now.n) return refuse("a group of nothing");
+    bool was_open = is_open;
     is_open = false;
+    if (!was_open || !now.n) return refuse("a group of nothing");
     if (__atomic_fetch_add(&now.comm->n_queued, 1, __ATOMIC_RELAXED))
         return refuse("a group while another is under way");
     now.is_stuck = stuck >= 0 && n_groups++ >= stuck;

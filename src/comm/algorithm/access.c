@@ -9,6 +9,7 @@ static int32_t n_reads(const wfi_reduce_part *part, const wfi_reduce_step *step)
         return 2;
     case WFI_REDUCE_COPY:
     case WFI_REDUCE_STAGE:
+    case WFI_REDUCE_JOIN:
         break;
     }
     return 1;

@@ -10,13 +10,32 @@ const wfi_allreduce *const wfi_allreduces[] = {&wfi_allreduce_root,
                                                &wfi_allreduce_auto,
                                                NULL};
 
+static int32_t join(const wfi_reduce_part *part, wfi_reduce_step *steps) {
+    return wfi_reduce_push(steps, 0,
+                           (wfi_reduce_step){.kind = WFI_REDUCE_JOIN,
+                                             .left = part->own,
+                                             .end = part->n_elem,
+                                             .to = WFI_WINDOW_OUT,
+                                             .ends = true});
+}
+
 /* Nobody knows its order. */
-const wfi_allreduce wfi_allreduce_engine = {.name = "engine", .rotates = true};
+const wfi_allreduce wfi_allreduce_engine = {.name = "engine",
+                                            .rotates = true,
+                                            .n_phases = wfi_reduce_one_phase,
+                                            .n_sums = wfi_reduce_one_phase,
+                                            .steps = join};
+
+const wfi_allreduce *wfi_allreduce_at(int i) {
+    for (int k = 0; k <= i; k++)
+        if (!wfi_allreduces[k]) return k == i ? &wfi_allreduce_engine : NULL;
+    return i >= 0 ? wfi_allreduces[i] : NULL;
+}
 
 const wfi_allreduce *wfi_allreduce_find(const char *name) {
-    for (int i = 0; wfi_allreduces[i]; i++)
-        if (!strcmp(wfi_allreduces[i]->name, name)) return wfi_allreduces[i];
-    return NULL;
+    int i = 0;
+    while (wfi_allreduce_at(i) && strcmp(wfi_allreduce_at(i)->name, name)) i++;
+    return wfi_allreduce_at(i);
 }
 
 /* A slice begins at a multiple of a cache line, so that two ranks never write to one. */

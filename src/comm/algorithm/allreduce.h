@@ -33,11 +33,12 @@ typedef enum wfi_collective {
 } wfi_collective;
 
 typedef enum wfi_reduce_kind {
-    WFI_REDUCE_SUM,   /* own = everybody's IN, over the tree of base/tree.h */
-    WFI_REDUCE_ADD,   /* own = left's + right's */
-    WFI_REDUCE_COPY,  /* own = left's */
-    WFI_REDUCE_STAGE, /* into the own staging: left's IN, at `slot` */
-    WFI_REDUCE_STAGED /* own = own IN and what is staged, over the tree of base/tree.h */
+    WFI_REDUCE_SUM,    /* own = everybody's IN, over the tree of base/tree.h */
+    WFI_REDUCE_ADD,    /* own = left's + right's */
+    WFI_REDUCE_COPY,   /* own = left's */
+    WFI_REDUCE_STAGE,  /* into the own staging: left's IN, at `slot` */
+    WFI_REDUCE_STAGED, /* own = own IN and what is staged, over the tree of base/tree.h */
+    WFI_REDUCE_JOIN    /* own = everybody's IN, which the wire adds */
 } wfi_reduce_kind;
 
 typedef enum wfi_window {
@@ -120,8 +121,10 @@ extern const wfi_allreduce wfi_allreduce_root, wfi_allreduce_ring, wfi_allreduce
     wfi_allreduce_pairwise, wfi_allreduce_direct, wfi_allreduce_auto;
 /* All of them, NULL-terminated. */
 extern const wfi_allreduce *const wfi_allreduces[];
-/* What the network brings; it has no steps. In no list: no plan can name it. */
+/* What the wire brings: each rank joins with its own, and no step says who reads what of whom. */
 extern const wfi_allreduce wfi_allreduce_engine;
+/* The same list with the engine behind it; NULL past that. */
+const wfi_allreduce *wfi_allreduce_at(int i);
 /* NULL if there is none of that name. */
 const wfi_allreduce *wfi_allreduce_find(const char *name);
 

@@ -33,30 +33,18 @@ static wf_status check_engine(const wf_group *g) {
                     why);
 }
 
-/* Those with steps, and the engine behind them. */
-static const wfi_allreduce *algorithm(int i) {
-    for (int k = 0; k <= i; k++)
-        if (!wfi_allreduces[k]) return k == i ? &wfi_allreduce_engine : NULL;
-    return i >= 0 ? wfi_allreduces[i] : NULL;
-}
-
-static const wfi_allreduce *algorithm_called(const char *name) {
-    int i = 0;
-    while (algorithm(i) && strcmp(algorithm(i)->name, name)) i++;
-    return algorithm(i);
-}
-
 const char *wf_group_algorithm_name(int i) {
-    return algorithm(i) ? algorithm(i)->name : NULL;
+    return wfi_allreduce_at(i) ? wfi_allreduce_at(i)->name : NULL;
 }
 
 int wf_group_algorithm_rotates(const char *name) {
-    return algorithm_called(name) && algorithm_called(name)->rotates;
+    const wfi_allreduce *how = wfi_allreduce_find(name);
+    return how && how->rotates;
 }
 
 static wf_status find_algorithm(wf_group *g, const wf_group_config *c) {
     const char *name = c->algorithm ? c->algorithm : "auto";
-    g->how = algorithm_called(name);
+    g->how = wfi_allreduce_find(name);
     if (!g->how)
         return wfi_fail_unknown(g->ctx, WF_UNSUPPORTED, wf_group_algorithm_name,
                                 "there is no algorithm '%s'", name);

@@ -1,7 +1,7 @@
 /* Between GPUs by NCCL. All of its calls are made by the thread of one stream, and none waits in
  * the library, whose communicator does not block: the thread looks again and again, and when the
- * job has failed, a rank is gone or the deadline over, it ends what is under way. NCCL moves bytes
- * and adds nothing.
+ * job has failed, a rank is gone or the deadline over, it ends what is under way. NCCL moves bytes,
+ * and adds only what a plan leaves to it (allreduce=engine).
  */
 #include "comm/wire/nccl_library.h"
 
@@ -14,10 +14,13 @@ struct wfi_device_wire {
     wfi_device *device;
     wfi_stream_queue *stream;
     wfi_nccl nccl;
-    ncclUniqueId id;
-    ncclComm_t comm; /* NULL: none yet, or it was ended */
-    int peer;        /* of the latest group's first part; < 0: there was none */
-    bool is_open;    /* a group is */
+    wfi_wire_team team;
+    ncclUniqueId id, team_id;
+    /* Of all ranks, of the team, and of the latest group: one of both. NULL: none, or it was ended.
+     */
+    ncclComm_t comm, team_comm, now;
+    int peer;     /* of the latest group's first part, the own rank: it sums; < 0: there was none */
+    bool is_open; /* a group is */
 };
 
 static wf_status load(wf_context *ctx, wfi_nccl *nccl_out) {
@@ -39,12 +42,13 @@ static wf_status load(wf_context *ctx, wfi_nccl *nccl_out) {
 
 /* ---- waiting ---- */
 
-/* Ends what is under way, and the communicator. */
-static void end_comm(wfi_device_wire *w) {
+/* Ends what is under way, and the communicators. */
+static void end_comms(wfi_device_wire *w) {
     if (w->is_open) (void)w->nccl.GroupEnd(); /* in a group the end would only be queued */
     w->is_open = false;
+    if (w->team_comm) w->nccl.CommAbort(w->team_comm);
     if (w->comm) w->nccl.CommAbort(w->comm);
-    w->comm = NULL;
+    w->comm = w->team_comm = w->now = NULL;
 }
 
 /* That ranks do not come together has reasons that a user can mend. */
@@ -53,10 +57,10 @@ static wf_status refuse(wfi_device_wire *w, ncclResult_t error) {
     wf_status status = wfi_fail(
         w->device->owner.ctx, w->peer < 0 ? WF_UNSUPPORTED : WF_DEVICE,
         "nccl: rank %d on GPU %d, %s: %s (%s)%s", w->device->owner.rank, gpu->ordinal, gpu->name,
-        w->nccl.GetErrorString(error), w->comm ? w->nccl.GetLastError(w->comm) : "nothing more",
+        w->nccl.GetErrorString(error), w->now ? w->nccl.GetLastError(w->now) : "nothing more",
         w->peer < 0 ? "; each rank has to have a GPU of its own, and NCCL_DEBUG=WARN says more"
                     : "");
-    end_comm(w);
+    end_comms(w);
     return status;
 }
 
@@ -78,6 +82,11 @@ static wf_status too_late(const wfi_device_wire *w, const wfi_device_wait *wait)
                         "nccl: in %lld ms it has not brought rank %d together with the others; "
                         "NCCL_DEBUG=WARN says more",
                         ms, owner->rank);
+    if (w->peer == owner->rank)
+        return wfi_fail(owner->ctx, WF_TIMEOUT,
+                        "nccl: in %lld ms it has not summed what rank %d and its replicas have; "
+                        "NCCL_DEBUG=WARN says more",
+                        ms, owner->rank);
     return wfi_fail(owner->ctx, WF_TIMEOUT,
                     "nccl: in %lld ms it has not moved what ranks %d and %d read of each other; "
                     "NCCL_DEBUG=WARN says more",
@@ -91,7 +100,7 @@ static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
     wf_status status = WF_OK;
     for (bool is_late = false; !is_late; is_late = !wfi_device_wait_on(&wait)) {
         ncclResult_t asked = ncclSuccess;
-        if (error == ncclInProgress) asked = w->nccl.CommGetAsyncError(w->comm, &error);
+        if (error == ncclInProgress) asked = w->nccl.CommGetAsyncError(w->now, &error);
         if (asked != ncclSuccess) error = asked;
         if (error != ncclSuccess && error != ncclInProgress) return refuse(w, error);
         if (error == ncclSuccess) {
@@ -105,7 +114,7 @@ static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
         if (status != WF_OK) break;
     }
     if (status == WF_OK) status = too_late(w, &wait);
-    end_comm(w);
+    end_comms(w);
     return status;
 }
 
@@ -115,6 +124,7 @@ wf_status wfi_device_wire_begin(wfi_device_wire *w) {
     ncclResult_t error = w->nccl.GroupStart();
     w->is_open = !error;
     w->peer = w->device->owner.rank; /* until there is one */
+    w->now = w->comm;
     return error ? refuse(w, error) : WF_OK;
 }
 
@@ -126,6 +136,13 @@ wf_status wfi_device_wire_move(wfi_device_wire *w, int peer, bool sends, void *d
     return error && error != ncclInProgress ? refuse(w, error) : WF_OK;
 }
 
+wf_status wfi_device_wire_sum(wfi_device_wire *w, void *data, size_t n_elem) {
+    w->now = w->team.n == wf_job_n_ranks(w->job) ? w->comm : w->team_comm;
+    ncclResult_t error = w->nccl.AllReduce(data, data, n_elem, ncclFloat32, ncclSum, w->now,
+                                           wfi_cuda_stream(w->stream));
+    return error && error != ncclInProgress ? refuse(w, error) : WF_OK;
+}
+
 wf_status wfi_device_wire_end(wfi_device_wire *w) {
     w->is_open = false;
     return wait_for(w, w->nccl.GroupEnd());
@@ -133,29 +150,50 @@ wf_status wfi_device_wire_end(wfi_device_wire *w) {
 
 /* ---- life ---- */
 
-static wf_status join(void *self, void *argument) {
-    wfi_device_wire *w = self;
+/* A team that is all ranks needs no communicator of its own. */
+static bool has_team(const wfi_device_wire *w) {
+    return w->team.n > 1 && w->team.n < wf_job_n_ranks(w->job);
+}
+
+static wf_status join(wfi_device_wire *w, ncclComm_t *comm, int n, ncclUniqueId id, int rank) {
     wfi_nccl_config config = {sizeof config, WFI_NCCL_MAGIC, WFI_NCCL_OLDEST, 0};
+    ncclResult_t error =
+        w->nccl.CommInitRankConfig(comm, n, id, rank, (ncclConfig_t *)(void *)&config);
+    w->now = *comm;
+    return wait_for(w, error);
+}
+
+static wf_status join_all(void *self, void *argument) {
+    wfi_device_wire *w = self;
     (void)argument;
-    w->peer = -1;
-    return wait_for(w, w->nccl.CommInitRankConfig(&w->comm, wf_job_n_ranks(w->job), w->id,
-                                                  wf_job_rank(w->job),
-                                                  (ncclConfig_t *)(void *)&config));
+    WF_TRY(join(w, &w->comm, wf_job_n_ranks(w->job), w->id, wf_job_rank(w->job)));
+    return has_team(w) ? join(w, &w->team_comm, w->team.n, w->team_id, w->team.own) : WF_OK;
+}
+
+/* A name for ranks to meet, which the first gives. */
+static wf_status name_meeting(wfi_device_wire *w, ncclUniqueId *id) {
+    if (!wf_job_rank(w->job) && w->nccl.GetUniqueId(id))
+        return wfi_fail(w->device->owner.ctx, WF_DEVICE,
+                        "nccl: it gives no name for its ranks to meet: %s",
+                        w->nccl.GetLastError(NULL));
+    return wfi_control_broadcast(w->job, "meet by NCCL", id, sizeof *id);
 }
 
 static wf_status open_wire(wfi_device_wire *w) {
     wf_context *ctx = w->device->owner.ctx;
     WF_TRY(load(ctx, &w->nccl));
-    if (!wf_job_rank(w->job) && w->nccl.GetUniqueId(&w->id))
-        return wfi_fail(ctx, WF_DEVICE, "nccl: it gives no name for its ranks to meet: %s",
-                        w->nccl.GetLastError(NULL));
-    WF_TRY(wfi_control_broadcast(w->job, "meet by NCCL", &w->id, sizeof w->id));
-    WF_TRY(wfi_stream_push(w->stream, join, w, NULL));
+    WF_TRY(name_meeting(w, &w->id));
+    for (int32_t k = 0; has_team(w) && k < wf_job_n_ranks(w->job) / w->team.n; k++) {
+        ncclUniqueId id;
+        WF_TRY(name_meeting(w, &id));
+        if (k == w->team.number) w->team_id = id;
+    }
+    WF_TRY(wfi_stream_push(w->stream, join_all, w, NULL));
     return wfi_event_wait(wfi_stream_record(w->stream));
 }
 
 wf_status wfi_device_wire_open(wfi_control *job, wfi_device *device, wfi_stream_queue *stream,
-                               wfi_device_wire **wire_out) {
+                               wfi_wire_team team, wfi_device_wire **wire_out) {
     wf_context *ctx = device->owner.ctx;
     if (device->kind != &wfi_device_cuda)
         return wfi_fail(
@@ -165,7 +203,8 @@ wf_status wfi_device_wire_open(wfi_control *job, wfi_device *device, wfi_stream_
             device->owner.rank, device->kind->name, wf_job_n_ranks(job));
     wfi_device_wire *w = wfi_alloc(ctx, 1, sizeof *w, "a wire");
     if (!w) return WF_NO_MEMORY;
-    *w = (wfi_device_wire){.job = job, .device = device, .stream = stream, .peer = -1};
+    *w =
+        (wfi_device_wire){.job = job, .device = device, .stream = stream, .team = team, .peer = -1};
     *wire_out = w; /* the stream may have it, whatever comes */
     return open_wire(w);
 }
@@ -174,7 +213,7 @@ void wfi_device_wire_close(wfi_device_wire *w) {
     if (!w) return;
     bool is_lost = wfi_cuda_hangs(wfi_cuda_gpu_of(w->device));
     if (w->comm && !is_lost && wfi_cuda_push(w->device) == WF_OK) {
-        end_comm(w);
+        end_comms(w);
         wfi_cuda_pop(w->device);
     }
     wfi_free(w->device->owner.ctx, w);

@@ -11,13 +11,15 @@
 #define WFI_NCCL_CONSTANTS(X)                                                                      \
     X(ncclSuccess, 0)                                                                              \
     X(ncclInProgress, 7)                                                                           \
-    X(ncclInt8, 0)
+    X(ncclInt8, 0)                                                                                 \
+    X(ncclFloat32, 7)                                                                              \
+    X(ncclSum, 0)
 
 #ifndef WFI_NCCL_TYPES_ARE_DECLARED
 #define WFI_NCCL_ENUM(name, value) name = value,
 enum { WFI_NCCL_CONSTANTS(WFI_NCCL_ENUM) };
 #undef WFI_NCCL_ENUM
-typedef wfi_cuda_enum ncclResult_t, ncclDataType_t;
+typedef wfi_cuda_enum ncclResult_t, ncclDataType_t, ncclRedOp_t;
 typedef struct ncclComm *ncclComm_t;
 typedef CUstream cudaStream_t;
 typedef struct ncclConfig ncclConfig_t;
@@ -46,7 +48,9 @@ typedef struct wfi_nccl_config {
     X(GroupStart, ncclResult_t, (void))                                                            \
     X(GroupEnd, ncclResult_t, (void))                                                              \
     X(Send, ncclResult_t, (const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))   \
-    X(Recv, ncclResult_t, (void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))
+    X(Recv, ncclResult_t, (void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t))         \
+    X(AllReduce, ncclResult_t,                                                                     \
+      (const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t))
 
 #define WFI_NCCL_MEMBER(name, result, parameters) result(*name) parameters;
 typedef struct wfi_nccl {
