@@ -1,0 +1,30 @@
+/* Ranges of addresses, and what they stand for. Any thread. Private to src/device. */
+#ifndef WFI_RANGES_H
+#define WFI_RANGES_H
+
+#include "base/base.h"
+
+#include <pthread.h>
+
+typedef struct wfi_range {
+    const char *base;
+    size_t bytes;
+    void *owner, *thing;
+} wfi_range;
+
+typedef struct wfi_ranges {
+    pthread_mutex_t lock;
+    wfi_range *all; /* ascending; of malloc */
+    size_t n;
+} wfi_ranges;
+
+void wfi_ranges_init(wfi_ranges *ranges);
+void wfi_ranges_release(wfi_ranges *ranges);
+/* It overlaps no other. Errors: NO_MEMORY. */
+wf_status wfi_ranges_add(wf_context *ctx, wfi_ranges *ranges, wfi_range range);
+/* The one that has the address; false: none has. */
+bool wfi_ranges_find(wfi_ranges *ranges, const void *address, wfi_range *range_out);
+/* The one that begins there, which is no longer among them. */
+wfi_range wfi_ranges_take(wfi_ranges *ranges, const void *base);
+
+#endif
