@@ -572,7 +572,7 @@ static int check_kernels(const wfi_backend *of, wf_status strange, const char *s
     strange_status = strange;
     strange_sentence = sentence;
     ctx = test_context();
-    if (backend->device->describe(ctx, text, sizeof text) != WF_OK) {
+    if (backend->device->describe(ctx, backend->device, text, sizeof text) != WF_OK) {
         printf("skipped: %s\n", wf_context_error(ctx));
         wf_context_destroy(ctx);
         return SKIPPED;

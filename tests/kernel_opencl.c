@@ -40,8 +40,8 @@ static void a_device_hangs(void **state) {
     wfi_stream_queue *s;
     TEST_OK(own, wfi_device_create(&owner, &wfi_device_opencl, 0, 1, &d));
     TEST_OK(own, wfi_stream_create(d, "compute", 0, NULL, &s));
-    wfi_opencl_machine *all = wfi_opencl_state(d)->all;
-    wfi_opencl_unit *unit = wfi_opencl_state(d)->unit;
+    wfi_opencl_machine *all = wfi_opencl_machine_of(d);
+    wfi_device_unit *unit = wfi_device_unit_of(d);
     wfi_opencl_queue *queue = s->queue;
     const wfi_opencl real = all->cl;
     const wfi_opencl_queue kept = *queue;
@@ -58,7 +58,7 @@ static void a_device_hangs(void **state) {
     unit->hangs = 0;
     real.ReleaseEvent(marker);
     real.ReleaseMemObject(kept.words);
-    real.ReleaseCommandQueue(kept.queue);
+    real.ReleaseCommandQueue(kept.queue.handle);
     test_context_end(own);
 }
 
@@ -77,8 +77,7 @@ static bool copy_all(void) {
     const wfi_owner owner = {.ctx = own};
     wfi_device *d;
     TEST_OK(own, wfi_device_create(&owner, &wfi_device_opencl, 0, 1, &d));
-    int error =
-        override(wfi_opencl_state(d)->unit->device, "GemmRoutine", single, 1, &name, &value);
+    int error = override(wfi_opencl_unit_of(d)->device, "GemmRoutine", single, 1, &name, &value);
     wfi_device_destroy(d);
     test_context_end(own);
     return !error;

@@ -53,18 +53,13 @@ static wf_status cpu_copy(wfi_device *device, wfi_stream_queue *stream, void *to
                           wfi_space to_space, const void *from, wfi_space from_space,
                           size_t bytes) {
     (void)stream;
-    if (to_space == WFI_SPACE_DISK || from_space == WFI_SPACE_DISK)
-        return wfi_disk_copy(device, to, to_space, from, from_space, bytes);
-    memcpy(to, from, bytes);
-    return WF_OK;
+    return wfi_disk_copy(device, to, to_space, from, from_space, bytes);
 }
 
 static wf_status cpu_fill(wfi_device *device, wfi_stream_queue *stream, void *to, wfi_space space,
                           int byte, size_t bytes) {
     (void)stream;
-    if (space == WFI_SPACE_DISK) return wfi_disk_fill(device, to, byte, bytes);
-    memset(to, byte, bytes);
-    return WF_OK;
+    return wfi_disk_fill(device, to, space, byte, bytes);
 }
 
 const wfi_device_class wfi_device_cpu = {

@@ -9,36 +9,45 @@
 #define WFI_CUDA_H
 
 #include "device/cuda_library.h"
-#include "device/device.h"
+#include "device/separate.h"
 
-/* A GPU of the machine, which several ranks may be on. */
+/* A GPU of the machine. Its driver takes back nothing before it has ended what it was asked for. */
 typedef struct wfi_cuda_gpu {
-    int ordinal;      /* among those that the driver shows this process */
-    int major, minor; /* its compute capability */
-    char name[128];
+    wfi_device_unit unit; /* numbered as the driver shows them to this process */
+    int major, minor;     /* its compute capability */
     CUdevice device;
     CUcontext context; /* its primary one; NULL: no rank is on it */
-    /* Atomic access: it does not end what it was asked for, and the driver would wait for that
-     * before it takes anything back: what is on it goes with the process. */
-    int hangs;
+    uint64_t peers;    /* GPUs whose memory its kernels reach */
+    bool wants_ptx;    /* the compiler is older, and the GPU's driver has the last word */
+    char target[64];   /* NVRTC's option that names it, or the newest that the compiler knows */
 } wfi_cuda_gpu;
 
-const wfi_cuda *wfi_cuda_driver(const wfi_device *device);
-const wfi_cuda_gpu *wfi_cuda_gpu_of(const wfi_device *device);
-CUstream wfi_cuda_stream(const wfi_stream_queue *stream);
+typedef struct wfi_cuda_machine {
+    wfi_machine machine;
+    wfi_cuda driver;
+    int version;
+    wfi_nvrtc nvrtc; /* loaded when a GPU has a target */
+    int nvrtc_major, nvrtc_minor;
+    wfi_cuda_gpu gpus[WFI_MOST_UNITS];
+} wfi_cuda_machine;
 
-static inline bool wfi_cuda_hangs(const wfi_cuda_gpu *gpu) {
-    return __atomic_load_n(&gpu->hangs, __ATOMIC_RELAXED);
+static inline const wfi_cuda_gpu *wfi_cuda_gpu_of(const wfi_device *device) {
+    return device->state;
 }
-
-/* Of a GPU that hangs nothing more is waited for. Errors: its rank's failure, or TIMEOUT. */
-wf_status wfi_cuda_given_up(const wfi_device *device);
+static inline const wfi_cuda_machine *wfi_cuda_machine_of(const wfi_device *device) {
+    return (const void *)wfi_device_unit_of(device)->machine;
+}
+static inline const wfi_cuda *wfi_cuda_driver(const wfi_device *device) {
+    return &wfi_cuda_machine_of(device)->driver;
+}
+static inline CUstream wfi_cuda_stream(const wfi_stream_queue *stream) {
+    return wfi_separate_queue(stream->device, stream);
+}
 
 wf_status wfi_cuda_push(const wfi_device *device);
 void wfi_cuda_pop(const wfi_device *device);
 
 /* Records what of the GPU has failed, and how; success is no failure. Errors: NO_MEMORY; DEVICE. */
-wf_status wfi_cuda_check(wf_context *ctx, const wfi_cuda *driver, const wfi_cuda_gpu *gpu,
-                         const char *what, wfi_cuda_enum error);
+wf_status wfi_cuda_check(const wfi_device *device, const char *what, wfi_cuda_enum error);
 
 #endif

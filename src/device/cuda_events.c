@@ -8,16 +8,12 @@ static wfi_cuda_enum record(const wfi_stream_queue *stream, CUevent *event, unsi
     return error ? error : driver->EventRecord(*event, wfi_cuda_stream(stream));
 }
 
-static wf_status check(const wfi_stream_queue *stream, const char *what, wfi_cuda_enum error) {
-    return wfi_cuda_check(stream->owner->ctx, wfi_cuda_driver(stream->device),
-                          wfi_cuda_gpu_of(stream->device), what, error);
-}
-
 wf_status wfi_cuda_record(wfi_stream_queue *stream, uint64_t task) {
-    wfi_cuda_events *e = wfi_cuda_events_of(stream);
+    wfi_cuda_events *e = stream->queue;
     uint64_t place = task % WFI_MOST_IN_FLIGHT;
     e->n_marked[place] = e->n_marks;
-    return check(stream, "an event", record(stream, &e->behind[place], WFI_CUDA_NO_TIMING));
+    return wfi_cuda_check(stream->device, "an event",
+                          record(stream, &e->behind[place], WFI_CUDA_NO_TIMING));
 }
 
 static wfi_cuda_enum read_marks(const wfi_cuda *driver, wfi_cuda_events *e, uint64_t end) {
@@ -35,28 +31,29 @@ static wfi_cuda_enum read_marks(const wfi_cuda *driver, wfi_cuda_events *e, uint
 /* What a GPU that hangs was asked for is given up; whose failure that is not yet, is told. */
 wf_status wfi_cuda_look(wfi_stream_queue *stream, uint64_t task, bool *has_happened_out) {
     const wfi_cuda *driver = wfi_cuda_driver(stream->device);
-    wfi_cuda_events *e = wfi_cuda_events_of(stream);
+    wfi_cuda_events *e = stream->queue;
     uint64_t place = task % WFI_MOST_IN_FLIGHT;
-    if (wfi_cuda_hangs(wfi_cuda_gpu_of(stream->device)))
+    if (wfi_device_unit_hangs(wfi_device_unit_of(stream->device)))
         return wfi_failure_status(stream->owner->failure) ? WF_OK
-                                                          : wfi_cuda_given_up(stream->device);
+                                                          : wfi_separate_given_up(stream->device);
     wfi_cuda_enum error = driver->EventQuery(e->behind[place]);
     *has_happened_out = error != WFI_CUDA_NOT_READY;
     if (!error) error = read_marks(driver, e, e->n_marked[place]);
-    return *has_happened_out ? check(stream, "kernels and copies", error) : WF_OK;
+    return *has_happened_out ? wfi_cuda_check(stream->device, "kernels and copies", error) : WF_OK;
 }
 
 /* If a later task has taken the event's place meanwhile, that one is waited for: it is queued. */
 wf_status wfi_cuda_follow(wfi_stream_queue *stream, const wfi_stream_queue *other, uint64_t task) {
-    CUevent event = wfi_cuda_events_of(other)->behind[task % WFI_MOST_IN_FLIGHT];
-    return check(
-        stream, "an event",
+    const wfi_cuda_events *e = other->queue;
+    CUevent event = e->behind[task % WFI_MOST_IN_FLIGHT];
+    return wfi_cuda_check(
+        stream->device, "an event",
         wfi_cuda_driver(stream->device)->StreamWaitEvent(wfi_cuda_stream(stream), event, 0));
 }
 
 /* Milliseconds are floats: the origin is never far away. An idle stream has come to it at once. */
 void wfi_cuda_mark_time(wfi_stream_queue *stream, int64_t *ns_out) {
-    wfi_cuda_events *e = wfi_cuda_events_of(stream);
+    wfi_cuda_events *e = stream->queue;
     wfi_cuda_mark *m = &e->marks[e->n_marks % WFI_CUDA_MARKS];
     if (e->n_read == e->n_marks) {
         wfi_stream_settle(stream);
@@ -71,7 +68,7 @@ static void destroy(const wfi_cuda *driver, CUevent event) {
     if (event) driver->EventDestroy(event);
 }
 
-void wfi_cuda_events_destroy(const wfi_cuda *driver, wfi_cuda_events *e) {
+void wfi_cuda_events_destroy(const wfi_cuda *driver, const wfi_cuda_events *e) {
     for (int i = 0; i < WFI_MOST_IN_FLIGHT; i++) destroy(driver, e->behind[i]);
     for (int i = 0; i < WFI_CUDA_MARKS; i++) destroy(driver, e->marks[i].event);
     destroy(driver, e->origin);

@@ -14,7 +14,9 @@ typedef struct wfi_cuda_mark {
     int64_t *ns;
 } wfi_cuda_mark;
 
+/* wfi_stream_queue.queue */
 typedef struct wfi_cuda_events {
+    wfi_device_queue queue;
     CUevent behind[WFI_MOST_IN_FLIGHT];    /* by task; made when they are needed, as all are */
     uint64_t n_marked[WFI_MOST_IN_FLIGHT]; /* by task: marks up to its end */
     wfi_cuda_mark marks[WFI_CUDA_MARKS];
@@ -23,15 +25,12 @@ typedef struct wfi_cuda_events {
     int64_t origin_ns, latest_ns; /* of a stream time does not go back, whatever the origin */
 } wfi_cuda_events;
 
-/* cuda.c: those of the stream. */
-wfi_cuda_events *wfi_cuda_events_of(const wfi_stream_queue *stream);
-
 /* wfi_device_class's. */
 wf_status wfi_cuda_record(wfi_stream_queue *stream, uint64_t task);
 wf_status wfi_cuda_look(wfi_stream_queue *stream, uint64_t task, bool *has_happened_out);
 wf_status wfi_cuda_follow(wfi_stream_queue *stream, const wfi_stream_queue *other, uint64_t task);
 void wfi_cuda_mark_time(wfi_stream_queue *stream, int64_t *ns_out);
 /* The device's context is current. */
-void wfi_cuda_events_destroy(const wfi_cuda *driver, wfi_cuda_events *events);
+void wfi_cuda_events_destroy(const wfi_cuda *driver, const wfi_cuda_events *events);
 
 #endif

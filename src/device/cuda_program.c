@@ -1,108 +1,91 @@
 #include "device/cuda_program.h"
 
-#include "device/program_cache.h"
-
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-typedef struct compiler {
-    wf_context *ctx;
-    const wfi_cuda_gpu *gpu;
-    const char *kernel;
-    wfi_nvrtc nvrtc;
-    int major, minor; /* its version */
-    bool is_older;    /* than the GPU, whose driver has the last word: PTX */
-    char target[64];  /* the option that names the GPU */
-} compiler;
 
 /* The GPU's own architecture, or else the newest before it. */
-static wf_status find_target(compiler *c) {
-    int n = 0, own = c->gpu->major * 10 + c->gpu->minor, best = 0;
-    bool failed = c->nvrtc.Version(&c->major, &c->minor) || c->nvrtc.GetNumSupportedArchs(&n);
+static wf_status find_target(wf_context *ctx, wfi_cuda_machine *all, wfi_cuda_gpu *gpu) {
+    wfi_nvrtc *nvrtc = &all->nvrtc;
+    int n = 0, own = gpu->major * 10 + gpu->minor, best = 0;
+    WF_TRY(wfi_nvrtc_load(ctx, all->version, nvrtc));
+    bool failed =
+        nvrtc->Version(&all->nvrtc_major, &all->nvrtc_minor) || nvrtc->GetNumSupportedArchs(&n);
     int *known = calloc((size_t)n + 1, sizeof *known);
-    failed |= !known || c->nvrtc.GetSupportedArchs(known);
+    failed |= !known || nvrtc->GetSupportedArchs(known);
     for (int i = 0; i < n && !failed; i++)
         if (known[i] <= own && known[i] > best) best = known[i];
     free(known);
     if (!best)
-        return wfi_fail(c->ctx, WF_UNSUPPORTED,
+        return wfi_fail(ctx, WF_UNSUPPORTED,
                         "cuda: the compiler of CUDA %d.%d makes no kernels for %s (sm_%d); install "
                         "an older NVRTC",
-                        c->major, c->minor, c->gpu->name, own);
-    c->is_older = best != own;
-    snprintf(c->target, sizeof c->target, "--gpu-architecture=%s_%d",
-             c->is_older ? "compute" : "sm", best);
+                        all->nvrtc_major, all->nvrtc_minor, gpu->unit.name, own);
+    gpu->wants_ptx = best != own;
+    snprintf(gpu->target, sizeof gpu->target, "--gpu-architecture=%s_%d",
+             gpu->wants_ptx ? "compute" : "sm", best);
     return WF_OK;
 }
 
-static wf_status fail_compile(const compiler *c, nvrtcProgram program) {
-    size_t bytes = 0;
-    char *log = c->nvrtc.GetProgramLogSize(program, &bytes) ? NULL : calloc(1, bytes + 1);
-    if (log && c->nvrtc.GetProgramLog(program, log)) *log = '\0';
+wf_status wfi_cuda_target(const wfi_device *device, char text[WFI_TARGET_BYTES]) {
+    wfi_cuda_gpu *gpu = device->state;
+    wfi_cuda_machine *all = (void *)gpu->unit.machine;
+    if (!*gpu->target) WF_TRY(find_target(device->owner.ctx, all, gpu));
+    snprintf(text, WFI_TARGET_BYTES, "%s, CUDA %d.%d", gpu->target, all->nvrtc_major,
+             all->nvrtc_minor);
+    return WF_OK;
+}
+
+wf_status wfi_cuda_load_module(const wfi_device *device, const char *kernel, unsigned char *image,
+                               size_t bytes, void **module_out) {
+    CUmodule module = NULL;
+    (void)bytes;
     wf_status status =
-        wfi_fail(c->ctx, WF_DEVICE,
-                 "cuda: weft's kernel %s does not compile for %s (CUDA %d.%d, %s): %.700s",
-                 c->kernel, c->gpu->name, c->major, c->minor, c->target, log ? log : "");
+        wfi_cuda_check(device, kernel, wfi_cuda_driver(device)->ModuleLoadData(&module, image));
+    *module_out = module;
+    return status;
+}
+
+static wf_status fail_compile(const wfi_device *device, const char *kernel, nvrtcProgram program) {
+    const wfi_cuda_machine *all = wfi_cuda_machine_of(device);
+    const wfi_cuda_gpu *gpu = wfi_cuda_gpu_of(device);
+    size_t bytes = 0;
+    char *log = all->nvrtc.GetProgramLogSize(program, &bytes) ? NULL : calloc(1, bytes + 1);
+    if (log && all->nvrtc.GetProgramLog(program, log)) *log = '\0';
+    wf_status status =
+        wfi_fail(device->owner.ctx, WF_DEVICE,
+                 "cuda: weft's kernel %s does not compile for %s (CUDA %d.%d, %s): %.700s", kernel,
+                 gpu->unit.name, all->nvrtc_major, all->nvrtc_minor, gpu->target, log ? log : "");
     free(log);
     return status;
 }
 
 /* No products and sums are made one but those that say so: bits do not depend on the compiler's
  * taste. */
-static wf_status compile(const compiler *c, const char *text, unsigned char **image_out,
-                         size_t *bytes_out) {
-    const char *options[] = {c->target, "--fmad=false"};
-    const wfi_nvrtc *nvrtc = &c->nvrtc;
-    nvrtcProgram program;
-    wf_status status = WF_OK;
-    *image_out = NULL;
-    if (nvrtc->CreateProgram(&program, text, "weft.cu", 0, NULL, NULL))
-        return wfi_fail(c->ctx, WF_DEVICE, "cuda: the compiler of CUDA %d.%d does not begin",
-                        c->major, c->minor);
+static wf_status compile(const wfi_device *device, const char *kernel, nvrtcProgram program,
+                         unsigned char **image_out, size_t *bytes_out) {
+    const wfi_cuda_gpu *gpu = wfi_cuda_gpu_of(device);
+    const wfi_nvrtc *nvrtc = &wfi_cuda_machine_of(device)->nvrtc;
+    const char *options[] = {gpu->target, "--fmad=false"};
     bool failed = nvrtc->CompileProgram(program, WFI_COUNT(options), options);
     if (!failed)
-        failed = (c->is_older ? nvrtc->GetPTXSize : nvrtc->GetCUBINSize)(program, bytes_out);
-    if (!failed) *image_out = malloc(*bytes_out);
-    if (!failed && !*image_out) status = wfi_no_memory(c->ctx, *bytes_out, "kernels");
-    if (*image_out)
-        failed = (c->is_older ? nvrtc->GetPTX : nvrtc->GetCUBIN)(program, (char *)*image_out);
-    if (failed) status = fail_compile(c, program);
-    nvrtc->DestroyProgram(&program);
-    if (status == WF_OK) return WF_OK;
-    free(*image_out);
-    *image_out = NULL;
-    return status;
+        failed = (gpu->wants_ptx ? nvrtc->GetPTXSize : nvrtc->GetCUBINSize)(program, bytes_out);
+    if (failed) return fail_compile(device, kernel, program);
+    *image_out = malloc(*bytes_out);
+    if (!*image_out) return wfi_no_memory(device->owner.ctx, *bytes_out, "kernels");
+    failed = (gpu->wants_ptx ? nvrtc->GetPTX : nvrtc->GetCUBIN)(program, (char *)*image_out);
+    return failed ? fail_compile(device, kernel, program) : WF_OK;
 }
 
-/* From what an earlier process has left, or compiled now. */
-static wf_status load(const compiler *c, const wfi_cuda *driver, const char *text,
-                      CUmodule *module_out) {
-    char version[32];
-    size_t bytes;
-    snprintf(version, sizeof version, "%d.%d", c->major, c->minor);
-    const char *const parts[] = {text, c->target, version};
-    wfi_program_cache cache = wfi_program_cache_find("cuda", parts, WFI_COUNT(parts));
-    unsigned char *image = wfi_program_cache_read(&cache, &bytes);
-    bool is_new = !image;
-    if (is_new) WF_TRY(compile(c, text, &image, &bytes));
-    wf_status status = wfi_cuda_check(c->ctx, driver, c->gpu, c->kernel,
-                                      driver->ModuleLoadData(module_out, image));
-    if (status == WF_OK && is_new) wfi_program_cache_write(&cache, image, bytes);
-    free(image);
-    return status;
-}
-
-wf_status wfi_cuda_compile(wf_context *ctx, const wfi_cuda *driver, int driver_version,
-                           const wfi_cuda_gpu *gpu, const wfi_kernel_launch *launch,
-                           CUmodule *module_out) {
-    const wfi_launch_source *source = launch->source;
-    compiler c = {.ctx = ctx, .gpu = gpu, .kernel = source->entries[launch->entry]};
-    WF_TRY(wfi_nvrtc_load(ctx, driver_version, &c.nvrtc));
-    WF_TRY(find_target(&c));
-    char *text = wfi_launch_text(source, launch->entry, launch->narrow);
-    if (!text) return wfi_no_memory(ctx, strlen(source->text), "a program's text");
-    wf_status status = load(&c, driver, text, module_out);
-    free(text);
-    return status;
+wf_status wfi_cuda_build(const wfi_device *device, const char *kernel, const char *text,
+                         void **module_out, unsigned char **image_out, size_t *bytes_out) {
+    const wfi_cuda_machine *all = wfi_cuda_machine_of(device);
+    nvrtcProgram program;
+    if (all->nvrtc.CreateProgram(&program, text, "weft.cu", 0, NULL, NULL))
+        return wfi_fail(device->owner.ctx, WF_DEVICE,
+                        "cuda: the compiler of CUDA %d.%d does not begin", all->nvrtc_major,
+                        all->nvrtc_minor);
+    wf_status status = compile(device, kernel, program, image_out, bytes_out);
+    all->nvrtc.DestroyProgram(&program);
+    WF_TRY(status);
+    return wfi_cuda_load_module(device, kernel, *image_out, *bytes_out, module_out);
 }

@@ -1,12 +1,14 @@
-/* Kernels for a GPU of CUDA's: text compiled by NVRTC, or found compiled. Private to src/device. */
+/* Kernels for a GPU of CUDA's, compiled by NVRTC. Private to src/device. */
 #ifndef WFI_CUDA_PROGRAM_H
 #define WFI_CUDA_PROGRAM_H
 
 #include "device/cuda.h"
 
-/* A module with that kernel alone. The GPU's context is the current one. */
-wf_status wfi_cuda_compile(wf_context *ctx, const wfi_cuda *driver, int driver_version,
-                           const wfi_cuda_gpu *gpu, const wfi_kernel_launch *launch,
-                           CUmodule *module_out);
+/* wfi_separate_class's; the GPU's context is the current one. */
+wf_status wfi_cuda_target(const wfi_device *device, char text[WFI_TARGET_BYTES]);
+wf_status wfi_cuda_load_module(const wfi_device *device, const char *kernel, unsigned char *image,
+                               size_t bytes, void **module_out);
+wf_status wfi_cuda_build(const wfi_device *device, const char *kernel, const char *text,
+                         void **module_out, unsigned char **image_out, size_t *bytes_out);
 
 #endif

@@ -169,7 +169,7 @@ wf_status wfi_device_hangs(const wfi_device *device, const wfi_stream_queue *str
 /* ---- memory of several devices ---- */
 
 static bool is_host(const wfi_device *device) {
-    return !device || !device->kind->is_separate;
+    return !device || !device->kind->separate;
 }
 
 bool wfi_device_reaches(const wfi_device *device, const wfi_device *other) {

@@ -132,7 +132,9 @@ typedef struct wfi_device_wait {
 typedef struct wfi_device_class {
     const char *name;
     bool has_memory;
-    bool is_separate; /* only its own kernels and copies reach its memory, no other process does */
+    /* Only its own kernels and copies reach its memory, no other process does (separate.h). NULL:
+     * it is the host's. */
+    const struct wfi_separate_class *separate;
     wf_status (*create)(wfi_device *device); /* NULL: nothing to prepare, nothing to undo */
     void (*destroy)(wfi_device *device);
     /* Whether kernels and copies of a device reach the memory of another one of the kind. Of kinds
@@ -172,8 +174,9 @@ typedef struct wfi_device_class {
     /* Of kinds whose memory is not the host's: which of the machine's devices that place is on, and
      * what of its memory is free. NULL: nobody knows. */
     wf_status (*find_free)(wf_context *ctx, int place, int *unit_out, size_t *free_bytes_out);
-    /* What it has: "OpenCL: 1 device; 0 is a Ryzen"; NULL: `cpu` and `null` are there always. */
-    wf_status (*describe)(wf_context *ctx, char *text, size_t bytes);
+    /* What it has: "1 device: 0 Ryzen"; NULL: `cpu` and `null` are there always. */
+    wf_status (*describe)(wf_context *ctx, const struct wfi_device_class *kind, char *text,
+                          size_t bytes);
 } wfi_device_class;
 
 extern const wfi_device_class wfi_device_cpu, wfi_device_null, wfi_device_opencl, wfi_device_cuda;
@@ -182,7 +185,7 @@ struct wfi_device {
     wfi_owner owner;
     const wfi_device_class *kind;
     int place, n_places;
-    void *state;            /* of the kind; cpu: cores of this rank */
+    void *state; /* of the kind; cpu: cores of this rank; separate ones: the wfi_device_unit */
     const char *folder;     /* of its files; borrowed; NULL: TMPDIR's, or /tmp */
     struct wfi_disk *disks; /* disk.c: files that it copies from and to */
 };

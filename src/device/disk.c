@@ -227,11 +227,14 @@ static wf_status copy_file(wfi_device *device, char *to, const char *from, size_
 wf_status wfi_disk_copy(wfi_device *device, void *to, wfi_space to_space, const void *from,
                         wfi_space from_space, size_t bytes) {
     if (!bytes) return WF_OK;
+    if (to_space != WFI_SPACE_DISK && from_space != WFI_SPACE_DISK)
+        return memcpy(to, from, bytes), WF_OK;
     if (to_space != WFI_SPACE_DISK) return read_bytes(device, to, from, bytes);
     if (from_space != WFI_SPACE_DISK) return write_bytes(device, to, (char *)from, 0, bytes);
     return copy_file(device, to, from, bytes);
 }
 
-wf_status wfi_disk_fill(wfi_device *device, void *to, int byte, size_t bytes) {
+wf_status wfi_disk_fill(wfi_device *device, void *to, wfi_space space, int byte, size_t bytes) {
+    if (space != WFI_SPACE_DISK) return memset(to, byte, bytes), WF_OK;
     return write_bytes(device, to, NULL, byte, bytes);
 }

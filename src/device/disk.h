@@ -22,9 +22,9 @@ wf_status wfi_disk_open(wfi_device *device, int fd, size_t bytes, void **base_ou
 int wfi_disk_descriptor(const wfi_device *device, const void *base);
 void wfi_disk_destroy(wfi_device *device, const void *base);
 
-/* Between a file and memory of the host, or another file. Errors: IO. */
+/* Between a file or memory of the host, and another. Errors: IO. */
 wf_status wfi_disk_copy(wfi_device *device, void *to, wfi_space to_space, const void *from,
                         wfi_space from_space, size_t bytes);
-wf_status wfi_disk_fill(wfi_device *device, void *to, int byte, size_t bytes);
+wf_status wfi_disk_fill(wfi_device *device, void *to, wfi_space space, int byte, size_t bytes);
 
 #endif

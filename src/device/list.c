@@ -55,7 +55,7 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks, wfi_
         if (!is_list) return fill_single(ctx, text, index, kind, list);
         if (index < 0) index = list->n;
         if (index >= WFI_MAX_DEVICES) return refuse(ctx, text);
-        if (!kind->is_separate && index >= list->n_places) list->n_places = index + 1;
+        if (!kind->separate && index >= list->n_places) list->n_places = index + 1;
         list->kinds[list->n] = kind;
         list->place[list->n++] = index;
         at += n + (at[n] == ',');
@@ -66,7 +66,7 @@ wf_status wfi_devices_parse(wf_context *ctx, const char *text, int n_ranks, wfi_
 wf_status wfi_device_named(wf_context *ctx, const char *name, wfi_device_list *list) {
     const wfi_device_class *kind = name ? wfi_device_kind(name, strcspn(name, ":")) : NULL;
     int index;
-    if (!kind || !kind->has_memory || kind->is_separate)
+    if (!kind || !kind->has_memory || kind->separate)
         return wfi_fail(ctx, WF_UNSUPPORTED,
                         "device '%.80s': arrays and modules live on CPU devices, such as cpu:0",
                         name ? name : "");

@@ -4,73 +4,44 @@
 #ifndef WFI_OPENCL_H
 #define WFI_OPENCL_H
 
-#include "device/device.h"
 #include "device/opencl_library.h"
+#include "device/ranges.h"
+#include "device/separate.h"
 
-#include <pthread.h>
-
-#define WFI_OPENCL_DEVICES 64
 /* Where a part of a buffer may begin; devices say fewer bytes. */
 #define WFI_OPENCL_PART_ALIGN ((size_t)4096)
 
-/* A device of the machine, which several ranks may be on. */
 typedef struct wfi_opencl_unit {
-    cl_handle device, context, host_queue;
-    wfi_built_list programs;
+    wfi_device_unit unit;
+    cl_handle device, context;
     pthread_rwlock_t beside; /* of tasks with kernels: for writing, that of one which is alone */
     wfi_built_list widths;   /* most groups that each kernel has had; under `beside` */
-    char name[128], driver[128];
-    /* Atomic access: it does not end what it was asked for, and the library might wait for that
-     * before it takes anything back: what is on it goes with the process. */
-    int hangs;
+    char driver[128];
 } wfi_opencl_unit;
 
-static inline bool wfi_opencl_hangs(const wfi_opencl_unit *unit) {
-    return __atomic_load_n(&unit->hangs, __ATOMIC_RELAXED);
-}
-
-/* Memory of a unit: addresses that are reserved, and the buffer that they stand for. */
-typedef struct wfi_opencl_range {
-    const char *base;
-    size_t bytes;
-    cl_handle buffer;
-    wfi_opencl_unit *unit;
-} wfi_opencl_range;
-
-/* Of the whole context: ranks see each other's memory. */
 typedef struct wfi_opencl_machine {
+    wfi_machine machine;
     wfi_opencl cl;
-    wfi_opencl_unit units[WFI_OPENCL_DEVICES];
-    int n_units;
-    pthread_mutex_t lock;     /* of what follows, and of contexts and programs */
-    wfi_opencl_range *ranges; /* ascending */
-    size_t n_ranges;
+    wfi_opencl_unit units[WFI_MOST_UNITS];
+    wfi_ranges ranges; /* addresses that are reserved: the unit, and the buffer they stand for */
 } wfi_opencl_machine;
-
-/* wfi_device.state */
-typedef struct wfi_opencl_device {
-    wfi_opencl_machine *all;
-    wfi_opencl_unit *unit;
-} wfi_opencl_device;
 
 /* wfi_stream_queue.queue */
 typedef struct wfi_opencl_queue {
-    cl_handle queue, words;
-    wfi_built_list kernels; /* of this queue alone */
-    bool is_beside;         /* the unit's lock is held for reading, until the task's end */
+    wfi_device_queue queue;
+    cl_handle words; /* the buffer that has them */
+    bool is_beside;  /* the unit's lock is held for reading, until the task's end */
 } wfi_opencl_queue;
 
-static inline const wfi_opencl_device *wfi_opencl_state(const wfi_device *device) {
+static inline wfi_opencl_unit *wfi_opencl_unit_of(const wfi_device *device) {
     return device->state;
 }
-/* The host's, without a stream. */
-static inline cl_handle wfi_opencl_queue_of(const wfi_device *device,
-                                            const wfi_stream_queue *stream) {
-    return stream ? ((const wfi_opencl_queue *)stream->queue)->queue
-                  : wfi_opencl_state(device)->unit->host_queue;
+static inline wfi_opencl_machine *wfi_opencl_machine_of(const wfi_device *device) {
+    return (void *)wfi_device_unit_of(device)->machine;
 }
-/* All that was queued there is done. */
-wf_status wfi_opencl_finish(const wfi_device *device, const wfi_stream_queue *stream);
+static inline const wfi_opencl *wfi_opencl_of(const wfi_device *device) {
+    return &wfi_opencl_machine_of(device)->cl;
+}
 
 /* Calls what puts kernels on the stream's queue, beside those of others; one that has more groups
  * than ever before is alone on its unit. */
@@ -80,35 +51,35 @@ wf_status wfi_opencl_enqueue(wfi_stream_queue *stream, bool is_wider,
 /* Of the first unit, for who asks before there are ranks. Errors: UNSUPPORTED: there is none. */
 wf_status wfi_opencl_planner(wf_context *ctx, cl_handle *queue_out);
 
-/* "opencl: WHAT on UNIT: ERROR" */
-wf_status wfi_opencl_fail(wf_context *ctx, const wfi_opencl_unit *unit, const char *what,
-                          cl_int error);
+/* "opencl: WHAT on UNIT: ERROR", if there is one. */
+wf_status wfi_opencl_check(const wfi_device *device, const char *what, cl_int error);
 
-/* ---- of wfi_device_class ---- */
+/* opencl.c: the class. */
+extern const wfi_separate_class wfi_opencl_class;
 
-wf_status wfi_opencl_describe(wf_context *ctx, char *text, size_t bytes);
-wf_status wfi_opencl_create(wfi_device *device);
-void wfi_opencl_destroy(wfi_device *device);
-bool wfi_opencl_reaches(const wfi_device *device, const wfi_device *other);
+/* ---- opencl_devices.c, of wfi_separate_class ---- */
+
+wf_status wfi_opencl_find_units(wf_context *ctx, wfi_machine *machine);
+void wfi_opencl_end(wfi_machine *machine);
+wf_status wfi_opencl_open(wf_context *ctx, wfi_device_unit *unit);
+void wfi_opencl_close(wfi_device_unit *unit);
+
+/* ---- opencl_memory.c, likewise ---- */
+
 wf_status wfi_opencl_memory_create(wfi_device *device, wfi_space space, size_t bytes,
                                    void **base_out);
 void wfi_opencl_memory_destroy(wfi_device *device, wfi_space space, void *base, size_t bytes);
-wf_status wfi_opencl_copy(wfi_device *device, wfi_stream_queue *stream, void *to,
-                          wfi_space to_space, const void *from, wfi_space from_space, size_t bytes);
-wf_status wfi_opencl_fill(wfi_device *device, wfi_stream_queue *stream, void *to, wfi_space space,
-                          int byte, size_t bytes);
-
-/* ---- memory ---- */
+wf_status wfi_opencl_copy(wfi_device *device, wfi_stream_queue *stream, void *to, bool to_device,
+                          const void *from, bool from_device, size_t bytes);
+wf_status wfi_opencl_fill(wfi_device *device, wfi_stream_queue *stream, void *to, int byte,
+                          size_t bytes);
 
 /* The buffer behind an address of some device's memory, and the offset in it. Errors: BUG. */
-wf_status wfi_opencl_find(wf_context *ctx, wfi_opencl_machine *all, const void *address,
-                          wfi_opencl_range *range_out, size_t *offset_out);
+wf_status wfi_opencl_find(const wfi_device *device, const void *address, wfi_range *range_out,
+                          size_t *offset_out);
 /* A part of that buffer as one of its own, to be released: `bytes` from the address on, and some
  * before it, of which *offset_out says how many. */
-wf_status wfi_opencl_part(wf_context *ctx, const wfi_opencl_device *own, const void *address,
-                          size_t bytes, cl_handle *part_out, size_t *offset_out);
-/* Zeroed, and taken from the device. Errors: NO_MEMORY. */
-wf_status wfi_opencl_buffer(wf_context *ctx, const wfi_opencl_device *own, size_t bytes,
-                            cl_handle *buffer_out);
+wf_status wfi_opencl_part(const wfi_device *device, const void *address, size_t bytes,
+                          cl_handle *part_out, size_t *offset_out);
 
 #endif

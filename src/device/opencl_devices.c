@@ -1,31 +1,36 @@
-/* Which OpenCL devices there are, and a rank's. */
+/* Which OpenCL devices there are. */
 #include "device/opencl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-wf_status wfi_opencl_fail(wf_context *ctx, const wfi_opencl_unit *unit, const char *what,
-                          cl_int error) {
+static wf_status check(wf_context *ctx, const wfi_device_unit *unit, const char *what,
+                       cl_int error) {
     char text[64];
-    return wfi_fail(ctx, WF_DEVICE, "opencl: %s on %s: %s", what, unit->name,
-                    wfi_opencl_error(error, text));
+    return error ? wfi_fail(ctx, WF_DEVICE, "opencl: %s on %s: %s", what, unit->name,
+                            wfi_opencl_error(error, text))
+                 : WF_OK;
+}
+
+wf_status wfi_opencl_check(const wfi_device *device, const char *what, cl_int error) {
+    return check(device->owner.ctx, wfi_device_unit_of(device), what, error);
 }
 
 static cl_int add_units(wfi_opencl_machine *all, cl_handle platform) {
-    cl_handle devices[WFI_OPENCL_DEVICES];
+    const wfi_opencl *cl = &all->cl;
+    cl_handle devices[WFI_MOST_UNITS];
     cl_uint n = 0;
-    cl_int error = all->cl.GetDeviceIDs(platform, UINT32_MAX, WFI_OPENCL_DEVICES, devices, &n);
-    if (error) return error;
-    for (cl_uint i = 0; i < n && i < WFI_OPENCL_DEVICES && all->n_units < WFI_OPENCL_DEVICES; i++) {
-        wfi_opencl_unit *unit = &all->units[all->n_units++];
-        unit->device = devices[i];
-        pthread_rwlock_init(&unit->beside, NULL);
-        (void)all->cl.GetDeviceInfo(devices[i], CL_DEVICE_NAME, sizeof unit->name - 1, unit->name,
-                                    NULL);
-        (void)all->cl.GetDeviceInfo(devices[i], CL_DRIVER_VERSION, sizeof unit->driver - 1,
-                                    unit->driver, NULL);
+    int *n_units = &all->machine.n_units;
+    cl_int error = cl->GetDeviceIDs(platform, UINT32_MAX, WFI_MOST_UNITS, devices, &n);
+    for (cl_uint i = 0; i < n && !error && *n_units < WFI_MOST_UNITS; i++) {
+        wfi_opencl_unit *own = &all->units[(*n_units)++];
+        char *name = own->unit.name;
+        own->device = devices[i];
+        pthread_rwlock_init(&own->beside, NULL);
+        (void)cl->GetDeviceInfo(devices[i], CL_DEVICE_NAME, sizeof own->unit.name - 1, name, NULL);
+        (void)cl->GetDeviceInfo(devices[i], CL_DRIVER_VERSION, sizeof own->driver - 1, own->driver,
+                                NULL);
     }
-    return CL_SUCCESS;
+    return error;
 }
 
 /* `platform`: the last of those that gave no device, with `error`; NULL: there is no platform. */
@@ -44,112 +49,53 @@ static wf_status fail_without_units(wf_context *ctx, const wfi_opencl *cl, cl_ha
                     name, wfi_opencl_error(error, text));
 }
 
-static wf_status create_all(wf_context *ctx, void **shared_out) {
+wf_status wfi_opencl_find_units(wf_context *ctx, wfi_machine *machine) {
+    wfi_opencl_machine *all = (void *)machine;
     cl_handle platforms[16], silent = NULL;
     cl_uint n = 0;
     cl_int error = CL_SUCCESS;
-    wfi_opencl_machine *all = calloc(1, sizeof *all);
-    if (!all) return wfi_no_memory(ctx, sizeof *all, "OpenCL's devices");
-    wf_status status = wfi_opencl_load(ctx, &all->cl);
-    if (status == WF_OK && all->cl.GetPlatformIDs(WFI_COUNT(platforms), platforms, &n)) n = 0;
+    wfi_ranges_init(&all->ranges);
+    WF_TRY(wfi_opencl_load(ctx, &all->cl));
+    if (all->cl.GetPlatformIDs(WFI_COUNT(platforms), platforms, &n)) n = 0;
     for (cl_uint i = 0; i < n && i < WFI_COUNT(platforms); i++)
         if ((error = add_units(all, platforms[i]))) silent = platforms[i];
-    if (status == WF_OK && !all->n_units) status = fail_without_units(ctx, &all->cl, silent, error);
-    if (status != WF_OK) {
-        free(all);
-        return status;
-    }
-    pthread_mutex_init(&all->lock, NULL);
-    *shared_out = all;
-    return WF_OK;
+    return machine->n_units ? WF_OK : fail_without_units(ctx, &all->cl, silent, error);
 }
 
-static void destroy_all(void *shared) {
-    wfi_opencl_machine *all = shared;
-    for (int i = 0; i < all->n_units; i++) {
-        wfi_opencl_unit *unit = &all->units[i];
-        bool hangs = wfi_opencl_hangs(unit);
-        for (size_t k = 0; k < unit->programs.n && !hangs; k++)
-            all->cl.ReleaseProgram(unit->programs.all[k].handle);
-        free(unit->programs.all);
-        free(unit->widths.all);
-        pthread_rwlock_destroy(&unit->beside);
-        if (hangs) continue;
-        if (unit->host_queue) all->cl.ReleaseCommandQueue(unit->host_queue);
-        if (unit->context) all->cl.ReleaseContext(unit->context);
-    }
-    pthread_mutex_destroy(&all->lock);
-    free(all->ranges);
-    free(all);
+void wfi_opencl_end(wfi_machine *machine) {
+    wfi_ranges_release(&((wfi_opencl_machine *)(void *)machine)->ranges);
 }
 
-static const wfi_shared_kind shared_kind = {create_all, destroy_all};
-
-wf_status wfi_opencl_describe(wf_context *ctx, char *text, size_t bytes) {
-    void *shared;
-    WF_TRY(wfi_context_share(ctx, &shared_kind, &shared));
-    const wfi_opencl_machine *all = shared;
-    int n = snprintf(text, bytes, "%d device%s:", all->n_units, all->n_units == 1 ? "" : "s");
-    for (int i = 0; i < all->n_units && n >= 0 && (size_t)n < bytes; i++)
-        n += snprintf(text + n, bytes - (size_t)n, "%s %d %s", i ? "," : "", i, all->units[i].name);
-    return WF_OK;
+void wfi_opencl_close(wfi_device_unit *unit) {
+    wfi_opencl_unit *own = (void *)unit;
+    const wfi_opencl *cl = &((const wfi_opencl_machine *)(void *)unit->machine)->cl;
+    free(own->widths.all);
+    pthread_rwlock_destroy(&own->beside);
+    if (wfi_device_unit_hangs(unit)) return;
+    for (size_t i = 0; i < unit->programs.n; i++) cl->ReleaseProgram(unit->programs.all[i].handle);
+    if (unit->host_queue) cl->ReleaseCommandQueue(unit->host_queue);
+    if (own->context) cl->ReleaseContext(own->context);
 }
 
-/* ---- a rank's device ---- */
-
-static wf_status open_unit(wf_context *ctx, wfi_opencl_machine *all, wfi_opencl_unit *unit) {
+wf_status wfi_opencl_open(wf_context *ctx, wfi_device_unit *unit) {
+    wfi_opencl_unit *own = (void *)unit;
+    const wfi_opencl *cl = &((const wfi_opencl_machine *)(void *)unit->machine)->cl;
     cl_int error = CL_SUCCESS;
     cl_ulong doubles = 0;
-    if (unit->host_queue) return WF_OK;
-    (void)all->cl.GetDeviceInfo(unit->device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof doubles, &doubles,
-                                NULL);
+    (void)cl->GetDeviceInfo(own->device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof doubles, &doubles,
+                            NULL);
     if (!doubles)
         return wfi_fail(ctx, WF_UNSUPPORTED,
                         "opencl: %s has no numbers of 64 bits, in which sums are made", unit->name);
-    unit->context = all->cl.CreateContext(NULL, 1, &unit->device, NULL, NULL, &error);
-    if (!unit->context) return wfi_opencl_fail(ctx, unit, "a context", error);
-    unit->host_queue = all->cl.CreateCommandQueue(unit->context, unit->device, 0, &error);
-    return unit->host_queue ? WF_OK : wfi_opencl_fail(ctx, unit, "a queue", error);
-}
-
-/* The machine, and its unit of this place, which is opened. */
-static wf_status find_unit(wf_context *ctx, int place, wfi_opencl_device *found) {
-    void *shared;
-    WF_TRY(wfi_context_share(ctx, &shared_kind, &shared));
-    wfi_opencl_machine *all = shared;
-    *found = (wfi_opencl_device){all, &all->units[place % all->n_units]};
-    pthread_mutex_lock(&all->lock);
-    wf_status status = open_unit(ctx, all, found->unit);
-    pthread_mutex_unlock(&all->lock);
-    return status;
+    if (!own->context) own->context = cl->CreateContext(NULL, 1, &own->device, NULL, NULL, &error);
+    WF_TRY(check(ctx, unit, "a context", error));
+    unit->host_queue = cl->CreateCommandQueue(own->context, own->device, 0, &error);
+    return check(ctx, unit, "a queue", error);
 }
 
 wf_status wfi_opencl_planner(wf_context *ctx, cl_handle *queue_out) {
-    wfi_opencl_device first;
-    WF_TRY(find_unit(ctx, 0, &first));
-    *queue_out = first.unit->host_queue;
+    wfi_device_unit *first;
+    WF_TRY(wfi_device_unit_find(ctx, &wfi_opencl_class, 0, &first));
+    *queue_out = first->host_queue;
     return WF_OK;
-}
-
-wf_status wfi_opencl_create(wfi_device *device) {
-    wf_context *ctx = device->owner.ctx;
-    wfi_opencl_device *own = wfi_alloc(ctx, 1, sizeof *own, "a device");
-    if (!own) return WF_NO_MEMORY;
-    wf_status status = find_unit(ctx, device->place, own);
-    if (status != WF_OK) {
-        wfi_free(ctx, own);
-        return status;
-    }
-    device->state = own;
-    wfi_log(ctx, WF_LOG_INFO, "device", "rank %d: OpenCL device %td of %d, %s", device->owner.rank,
-            own->unit - own->all->units, own->all->n_units, own->unit->name);
-    return WF_OK;
-}
-
-void wfi_opencl_destroy(wfi_device *device) {
-    wfi_free(device->owner.ctx, device->state);
-}
-
-bool wfi_opencl_reaches(const wfi_device *device, const wfi_device *other) {
-    return wfi_opencl_state(device)->unit == wfi_opencl_state(other)->unit;
 }

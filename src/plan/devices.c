@@ -5,7 +5,7 @@
  * not depend on it. */
 static int memory_of(const wfi_device_list *list, int rank, bool are_processes) {
     int first = rank;
-    if (!list->kinds[rank]->is_separate) return 0;
+    if (!list->kinds[rank]->separate) return 0;
     for (int r = rank - 1; r >= 0 && !are_processes; r--)
         if (list->kinds[r] == list->kinds[rank] && list->place[r] == list->place[rank]) first = r;
     return 1 + first;
@@ -26,7 +26,7 @@ wfi_rank_device wfi_plan_device(const wf_plan *plan, int32_t rank) {
     if (!plan->n_devices) return (wfi_rank_device){WFI_DEFAULT_DEVICE, 0};
     if (rank < plan->n_devices) return plan->devices[rank];
     const wfi_device_class *kind = plan->devices[0].kind;
-    return (wfi_rank_device){kind, kind->is_separate ? 1 + rank : 0};
+    return (wfi_rank_device){kind, kind->separate ? 1 + rank : 0};
 }
 
 bool wfi_plan_is_near(const wf_plan *plan, int32_t a, int32_t b) {

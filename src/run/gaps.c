@@ -113,7 +113,7 @@ static wf_status find_gaps(wfi_gaps *g) {
 wf_status wfi_gaps_create(const wf_program *p, const wfi_worker *workers, wfi_gaps **gaps_out) {
     for (int32_t r = 0; r < p->n_ranks; r++) {
         const wfi_device_class *kind = wfi_plan_device(p->plan, r).kind;
-        if (!kind->is_separate) continue;
+        if (!kind->separate) continue;
         return wfi_fail(p->ctx, WF_UNSUPPORTED,
                         "WEFT_ARENA_GAP on %s devices: the host cannot see "
                         "their memory",

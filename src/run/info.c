@@ -59,7 +59,7 @@ wf_status wf_info_devices(wf_context *ctx, const char *kind, char *text, size_t 
     if (!device || !device->describe)
         return wfi_fail(ctx, WF_INVALID_ARG, "devices of kind '%.80s' are not counted",
                         kind ? kind : "");
-    WF_TRY(device->describe(ctx, text, bytes));
+    WF_TRY(device->describe(ctx, device, text, bytes));
     size_t n = strlen(text);
     snprintf(text + n, bytes - n, "; %s", wfi_backend_of(device)->library(ctx));
     return WF_OK;

@@ -179,7 +179,7 @@ static void free_run(const measuring *m, run *r) {
 
 /* On the CPU's one thread, its time; else what passes until the device has done what it got. */
 static int64_t now_ns(const measuring *m) {
-    bool is_own = m->t->options.n_threads == 1 && !m->t->device->kind->is_separate;
+    bool is_own = m->t->options.n_threads == 1 && !m->t->device->kind->separate;
     wfi_stream_settle(m->t->stream);
     return is_own ? wfi_thread_cpu_ns() : wfi_now_ns();
 }

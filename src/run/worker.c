@@ -19,7 +19,7 @@ static wf_status create_streams(wfi_worker *w) {
                                                &w->streams[s])
                            : wfi_remote_stream_create(&w->remote, name, s, &w->streams[s]));
     }
-    if (!w->job || !w->backend->device->is_separate) return WF_OK;
+    if (!w->job || !w->backend->device->separate) return WF_OK;
     _Static_assert(WFI_N_STREAMS < WFI_CONTROL_STREAMS, "bounce buffers have a counter, too");
     return w->is_local ? wfi_stream_create(w->device, "bounce", WFI_N_STREAMS,
                                            counters + WFI_N_STREAMS, &w->bounce)

@@ -53,10 +53,10 @@ static void end_comms(wfi_device_wire *w) {
 
 /* That ranks do not come together has reasons that a user can mend. */
 static wf_status refuse(wfi_device_wire *w, ncclResult_t error) {
-    const wfi_cuda_gpu *gpu = wfi_cuda_gpu_of(w->device);
+    const wfi_device_unit *unit = wfi_device_unit_of(w->device);
     wf_status status = wfi_fail(
         w->device->owner.ctx, w->peer < 0 ? WF_UNSUPPORTED : WF_DEVICE,
-        "nccl: rank %d on GPU %d, %s: %s (%s)%s", w->device->owner.rank, gpu->ordinal, gpu->name,
+        "nccl: rank %d on GPU %d, %s: %s (%s)%s", w->device->owner.rank, unit->number, unit->name,
         w->nccl.GetErrorString(error), w->now ? w->nccl.GetLastError(w->now) : "nothing more",
         w->peer < 0 ? "; each rank has to have a GPU of its own, and NCCL_DEBUG=WARN says more"
                     : "");
@@ -106,8 +106,7 @@ static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
         if (error == ncclSuccess) {
             wfi_cuda_enum queued = driver->StreamQuery(wfi_cuda_stream(w->stream));
             if (queued != WFI_CUDA_NOT_READY)
-                return wfi_cuda_check(w->device->owner.ctx, driver, wfi_cuda_gpu_of(w->device),
-                                      "what NCCL has queued", queued);
+                return wfi_cuda_check(w->device, "what NCCL has queued", queued);
             error = ncclInProgress; /* what goes wrong meanwhile is asked for, too */
         }
         status = find_gone(w);
@@ -211,7 +210,7 @@ wf_status wfi_device_wire_open(wfi_control *job, wfi_device *device, wfi_stream_
 
 void wfi_device_wire_close(wfi_device_wire *w) {
     if (!w) return;
-    bool is_lost = wfi_cuda_hangs(wfi_cuda_gpu_of(w->device));
+    bool is_lost = wfi_device_unit_hangs(wfi_device_unit_of(w->device));
     if (w->comm && !is_lost && wfi_cuda_push(w->device) == WF_OK) {
         end_comms(w);
         wfi_cuda_pop(w->device);

@@ -66,7 +66,8 @@ static void destroy_shared(void *shared_things) {
         wfi_cuda_handles *h = &s->handles[gpu];
         CUcontext ignored;
         pthread_mutex_destroy(&h->lock);
-        if (!h->gpu || wfi_cuda_hangs(h->gpu) || h->driver->CtxPushCurrent(h->gpu->context))
+        if (!h->gpu || wfi_device_unit_hangs(&h->gpu->unit) ||
+            h->driver->CtxPushCurrent(h->gpu->context))
             continue;
         if (h->dnn) s->libraries.dnn.Destroy(h->dnn);
         if (h->lt) s->libraries.lt.Destroy(h->lt);
@@ -96,10 +97,10 @@ static wf_status make_handles(const wfi_device *device, wfi_cuda_handles *h) {
     int lt = h->lt || *l->no_lt ? CUBLAS_STATUS_SUCCESS : l->lt.Create(&h->lt);
     if (dnn)
         return wfi_fail(ctx, WF_DEVICE, "cuda: cuDNN does not begin on GPU %d, %s: %s",
-                        gpu->ordinal, gpu->name, l->dnn.GetErrorString(dnn));
+                        gpu->unit.number, gpu->unit.name, l->dnn.GetErrorString(dnn));
     if (lt)
         return wfi_fail(ctx, WF_DEVICE, "cuda: cuBLASLt does not begin on GPU %d, %s: status %d",
-                        gpu->ordinal, gpu->name, lt);
+                        gpu->unit.number, gpu->unit.name, lt);
     return WF_OK;
 }
 
@@ -109,7 +110,7 @@ static wf_status take(const wfi_device *device, const wfi_stream_queue *stream,
     void *found;
     WF_TRY(wfi_context_share(ctx, &shared_kind, &found));
     shared *s = found;
-    wfi_cuda_handles *h = &s->handles[wfi_cuda_gpu_of(device)->ordinal % MOST_GPUS];
+    wfi_cuda_handles *h = &s->handles[wfi_device_unit_of(device)->number % MOST_GPUS];
     pthread_mutex_lock(&h->lock);
     h->libraries = &s->libraries;
     wf_status status = make_handles(device, h);

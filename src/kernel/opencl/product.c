@@ -136,7 +136,7 @@ static wf_status enqueue(wfi_stream_queue *stream, const void *self) {
     const product *p = c->p;
     const wfi_kernel *kernel = c->kernel;
     const wfi_clblast *library = ((const library_node *)kernel->state)->library;
-    cl_command_queue queue = wfi_opencl_queue_of(stream->device, stream);
+    cl_command_queue queue = wfi_separate_queue(stream->device, stream);
     char text[64];
     /* Several at once, of copies, would lie in memory of the library's own. */
     bool is_each = p->n_matrices == 1 || p->copies_bytes;
@@ -151,14 +151,13 @@ static wf_status enqueue(wfi_stream_queue *stream, const void *self) {
     return wfi_fail(kernel->ctx, WF_DEVICE,
                     "CLBlast refuses %s of unit %s on %s: %s; --kernels reference leaves it out",
                     kernel->label, kernel->graph->units[kernel->node->unit].name,
-                    wfi_opencl_state(stream->device)->unit->name, wfi_opencl_error(error, text));
+                    wfi_device_unit_of(stream->device)->name, wfi_opencl_error(error, text));
 }
 
 static wf_status find_part(const wfi_stream_queue *stream, call *c, int part, const void *address,
                            size_t n, size_t apart) {
     size_t bytes = ((c->p->n_matrices - 1) * apart + n) * sizeof(float);
-    WF_TRY(wfi_opencl_part(c->kernel->ctx, wfi_opencl_state(stream->device), address, bytes,
-                           &c->part[part], &c->at[part]));
+    WF_TRY(wfi_opencl_part(stream->device, address, bytes, &c->part[part], &c->at[part]));
     c->at[part] /= sizeof(float);
     return WF_OK;
 }
@@ -180,9 +179,8 @@ static wf_status find_parts(const wfi_stream_queue *stream, const wfi_kernel_lau
 static wf_status launch_one(wfi_kernel *kernel, wfi_stream_queue *stream,
                             const wfi_kernel_launch *launch, int k) {
     library_node *s = kernel->state;
-    const wfi_opencl_device *own = wfi_opencl_state(stream->device);
     product *p = &s->products[k];
-    uint64_t unit = (uint64_t)1 << (own->unit - own->all->units);
+    uint64_t unit = (uint64_t)1 << wfi_device_unit_of(stream->device)->number;
     bool is_known = __atomic_load_n(&p->known_to, __ATOMIC_RELAXED) & unit;
     call c = {.kernel = kernel, .p = p};
     if (!p->n_matrices) return stream->device->kind->launch(stream, launch);
@@ -190,7 +188,7 @@ static wf_status launch_one(wfi_kernel *kernel, wfi_stream_queue *stream,
     if (status == WF_OK) status = wfi_opencl_enqueue(stream, !is_known, enqueue, &c);
     if (status == WF_OK) __atomic_or_fetch(&p->known_to, unit, __ATOMIC_RELAXED);
     for (int i = 0; i < N_PARTS; i++)
-        if (c.part[i]) own->all->cl.ReleaseMemObject(c.part[i]);
+        if (c.part[i]) wfi_opencl_of(stream->device)->ReleaseMemObject(c.part[i]);
     return status;
 }
 
