@@ -14,6 +14,10 @@ same 2 pp=2 "${resnet[@]}"
 gpt=(--model gpt2-tiny --tokens 8 --dtype bf16 --optimizer adamw --lr 1e-3)
 near 1e-3 "${gpt[@]}"
 same 2 dp=2,zero=3 "${gpt[@]}"
+near 1e-3 "${gpt[@]}" --slices 2
+same 2 tp=2 "${gpt[@]}" --slices 2
+on cuda:1 "${gpt[@]}" --profile
+(($(grep -cE "^self_attention.* algo" "$folder/out") == 2)) || fail "attention is not cuBLASLt's: $(grep attention "$folder/out")"
 near 1e-2 "${resnet[@]}" --dtype bf16
 
 near 1e-2 --model mlp --matmul-precision tf32

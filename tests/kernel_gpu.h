@@ -31,9 +31,16 @@ static unsigned rounded_ops; /* of multiplied_ops, those whose results show it *
 static bool was_seen[256];   /* by place in the table of ops */
 
 /* What a library multiplies, as TF32 if it is asked to; other ops are as near as ever. */
-static const wfi_op *const multiplied_ops[] = {
-    &wfi_op_linear, &wfi_op_linear_backward_data, &wfi_op_linear_backward_weight, &wfi_op_matmul,
-    &wfi_op_conv2d, &wfi_op_conv2d_backward_data, &wfi_op_conv2d_backward_weight};
+static const wfi_op *const multiplied_ops[] = {&wfi_op_linear,
+                                               &wfi_op_linear_backward_data,
+                                               &wfi_op_linear_backward_weight,
+                                               &wfi_op_matmul,
+                                               &wfi_op_conv2d,
+                                               &wfi_op_conv2d_backward_data,
+                                               &wfi_op_conv2d_backward_weight,
+                                               &wfi_op_self_attention,
+                                               &wfi_op_self_attention_backward,
+                                               &wfi_op_lstm_backward};
 
 static int begin(void **state) {
     (void)state;
@@ -252,6 +259,14 @@ static void check_ways(one_node *n, void *const *inputs, const wfi_kernel_option
     wfi_kernel_destroy(usual);
 }
 
+/* A result that is kept in F32, of whatever node. */
+static bool is_wide_result(const wf_graph *g, int32_t v) {
+    const wfi_node *node = v >= 0 && g->values[v].node >= 0 ? &g->nodes[g->values[v].node] : NULL;
+    for (int i = 0; node && i < node->n_out; i++)
+        if (node->out[i] == v && node->op->roles.wide_out >> i & 1) return true;
+    return false;
+}
+
 /* Types as a graph that is trained in BF16 has them, of one node: `g`, of these values. */
 static void set_types(const wf_graph *from, const wfi_node *node, wfi_value *values, wf_graph *g) {
     *g = *from;
@@ -262,6 +277,7 @@ static void set_types(const wf_graph *from, const wfi_node *node, wfi_value *val
         int out = i - node->n_in;
         bool is_wide = out < 0 ? (node->op->roles.weight_in | node->op->roles.cache_in) >> i & 1
                                : (node->op->roles.wide_out | node->op->roles.weight_out) >> out & 1;
+        is_wide |= is_wide_result(from, v);
         if (v >= 0 && values[v].dtype == WF_F32 && values[v].shape.n_dims >= 2 && !is_wide)
             values[v].dtype = WF_BF16;
     }

@@ -159,10 +159,12 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(preference *p, int attribute, co
 
 /* ---- which algorithms there are ---- */
 
+/* Matrices lie one behind the other, or side by side. */
 static bool is_whole(const layout *l) {
-    int64_t least = (int64_t)l->n_cols * l->ld;
+    bool is_behind = l->stride == 0 || l->stride >= (int64_t)l->n_cols * l->ld;
+    bool is_beside = l->stride >= (int64_t)l->n_rows && (int64_t)l->n_matrices * l->stride <= l->ld;
     return l->n_rows && l->n_cols && l->ld >= (int64_t)l->n_rows && l->n_matrices >= 1 &&
-           (l->n_matrices == 1 || l->stride == 0 || l->stride >= least) && l->n_rows <= INT32_MAX &&
+           (l->n_matrices == 1 || is_behind || is_beside) && l->n_rows <= INT32_MAX &&
            l->n_cols <= INT32_MAX;
 }
 
@@ -241,7 +243,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(handle *h, call *c, layout *a, layout 
         if (number == HALVES && (!(p->schemes & 2) || shape.k < 2)) continue;
         if (one.workspace > p->most_bytes || one.workspace > MOST_HALVES) continue;
         for (int i = 0; i < 4; i++)
-            if (number != UNALIGNED && p->align[i] < 16) goto next;
+            if (p->align[i] < (number == UNALIGNED ? 4 : 16)) goto next;
         out[(*n_out)++] = (choice){.algo = one, .workspace = one.workspace, .waves = 1};
     next:;
     }

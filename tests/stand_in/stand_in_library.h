@@ -33,7 +33,7 @@ static inline float noise(void) {
 /* One algorithm takes much longer than others: the one whose number the variable STAND_IN_SLOW is.
  */
 static inline void take_time(long long algorithm) {
-    const struct timespec long_time = {0, 50000000};
+    const struct timespec long_time = {0, 150000000};
     if (algorithm == stand_in_variable("STAND_IN_SLOW", -1)) nanosleep(&long_time, NULL);
 }
 

@@ -1,5 +1,5 @@
-/* CUDA's backend: cuBLASLt's products, cuDNN's convolutions and batch norms where these libraries
- * are, weft's own kernels for all else. */
+/* CUDA's backend: cuBLASLt's products and attention by them, cuDNN's convolutions and batch norms
+ * where these libraries are, weft's own kernels for all else. */
 #include "kernel/cuda/library.h"
 #include "kernel/gpu/gpu.h"
 

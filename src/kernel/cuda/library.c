@@ -154,7 +154,7 @@ wf_status wfi_cuda_describe(wfi_kernel *kernel, size_t state_bytes,
                                                   const char **),
                             const char **reason_out) {
     wfi_cuda_handles *handles;
-    kernel->state = wfi_alloc(kernel->ctx, 1, state_bytes, "a kernel");
+    if (!kernel->state) kernel->state = wfi_alloc(kernel->ctx, 1, state_bytes, "a kernel");
     if (!kernel->state) return WF_NO_MEMORY;
     WF_TRY(wfi_cuda_take_handles(kernel->ctx, NULL, &handles));
     wf_status status = describe(kernel, handles, reason_out);

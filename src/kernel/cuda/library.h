@@ -244,7 +244,7 @@ static inline bool wfi_cuda_is_narrow(const wfi_kernel *kernel) {
 bool wfi_cuda_can_round(const wfi_kernel *kernel, int operand);
 /* Such a parameter is rounded once a step: its operand's format, if it is one. */
 void wfi_cuda_round(wfi_kernel *kernel, int operand, wfi_format *format_out);
-/* Makes kernel->state, and has it filled in with the first GPU's handles. */
+/* Makes kernel->state, if there is none, and has it filled in with the first GPU's handles. */
 wf_status wfi_cuda_describe(wfi_kernel *kernel, size_t state_bytes,
                             wf_status (*describe)(wfi_kernel *kernel,
                                                   const wfi_cuda_handles *handles,

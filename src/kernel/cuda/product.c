@@ -1,22 +1,36 @@
-/* Linear layers and products of matrices by cuBLASLt. Ways are the algorithms which its heuristics
- * offer for a shape, best first.
+/* Products of matrices by cuBLASLt, in the nodes of kernel/gpu: a launch of the kernel `product` is
+ * a call of the library's, which adds a bias, or sums the bias's gradient, if it can.
+ *
+ * The library's matrices lie column by column, weft's row by row: what is y = a b here is
+ * y^T = b^T a^T there, so that its first matrix is b. Sums are made in one order only: nothing is
+ * reduced in place. Ways are the algorithms which its heuristics offer for a shape, best first;
+ * of a node with several products each takes the one at the same place.
  */
-#include "kernel/cuda/matmul.h"
-#include "kernel/gpu/gpu.h"
-#include "op/op_table.h"
+#include "kernel/cuda/library.h"
+#include "kernel/gpu/node.h"
 
 #include <stdio.h>
 
-/* wfi_kernel.state */
-typedef struct lt_product {
-    wfi_product p;
-    int out, bias; /* operands; bias, or its gradient, -1: there is none */
+/* The most that an algorithm gets to work in. */
+#define MOST_WORKSPACE_BYTES ((uint64_t)32 << 20)
+#define MOST_WAYS            16
+
+typedef struct product {
+    cublasLtMatmulDesc_t call; /* NULL: it is a kernel of weft's */
+    cublasLtMatrixLayout_t a, b, y;
+    wfi_cublaslt_choice choice;
     uint32_t epilogue;
-    wfi_matmul matmul;
-    bool sums_columns;     /* the bias's gradient is a kernel of weft's */
-    wfi_format rounded[3]; /* a, b, bias: where they are weights in BF16 */
+} product;
+
+/* wfi_kernel.state */
+typedef struct library_node {
+    wfi_gpu_node l;
+    product products[WFI_GPU_LAUNCHES];
+    const wfi_cublaslt *lt;
+    int merged;                         /* the launch that is a product's epilogue; -1: none */
+    wfi_format rounded[WFI_MAX_INPUTS]; /* where they are weights in BF16 */
     char detail[80];
-} lt_product;
+} library_node;
 
 static const char *const *forms_of(const wfi_op *op) {
     static const char *const forms[] = {"cublaslt", NULL};
@@ -24,55 +38,132 @@ static const char *const *forms_of(const wfi_op *op) {
     return forms;
 }
 
-/* ---- nodes as products ---- */
-
-/* A bias's gradient is the sum of the rows of dy, which is the library's first matrix, or its
- * second. */
-static void find_product(const wfi_kernel *kernel, lt_product *s) {
-    const wfi_node *node = kernel->node;
-    const wfi_call call = wfi_call_of(kernel->graph, node);
-    bool has_gradient = node->n_out > 1 && node->out[1] >= 0;
-    s->p = node->op->product(&call);
-    s->out = node->n_in;
-    s->bias = s->p.bias ? s->p.bias : has_gradient ? s->out + 1 : -1;
-    s->epilogue = s->p.bias       ? CUBLASLT_EPILOGUE_BIAS
-                  : !has_gradient ? CUBLASLT_EPILOGUE_DEFAULT
-                  : s->p.a        ? CUBLASLT_EPILOGUE_BGRADA
-                                  : CUBLASLT_EPILOGUE_BGRADB;
-}
-
 /* ---- what the library is told ---- */
 
-static int type_of(const wfi_kernel *kernel, int operand) {
-    bool is_narrow = operand < kernel->node->n_in
-                         ? wfi_cuda_is_narrow(kernel)
-                         : wfi_operand_value(kernel, operand)->dtype == WF_BF16;
-    return is_narrow ? CUDA_R_16BF : CUDA_R_32F;
+static int type_of(const wfi_kernel_launch *launch, int operand) {
+    uint32_t is_narrow = 1u << operand, is_rounded = 1u << (16 + operand);
+    return launch->narrow & (is_narrow | is_rounded) ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* A matrix of rows x cols elements; several follow one another. */
-static wfi_lt_matrix matrix_of(const wfi_kernel *kernel, int operand, int64_t rows, int64_t cols,
-                               bool is_transposed) {
-    wfi_lt_matrix m = {.type = type_of(kernel, operand), .step = rows * cols};
-    m.is_transposed = is_transposed;
-    m.n_rows = is_transposed ? cols : rows;
-    m.row_step = m.n_cols = is_transposed ? rows : cols;
-    return m;
+static int make_layout(const wfi_cublaslt *lt, int type, const wfi_gpu_matrix *m, int32_t n,
+                       cublasLtMatrixLayout_t *out) {
+    int error = lt->MatrixLayoutCreate(out, type, (uint64_t)m->n_cols, (uint64_t)m->n_rows, m->row);
+    if (error || n == 1) return error;
+    error = lt->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
+    return error ? error
+                 : lt->MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                &m->apart, sizeof m->apart);
 }
 
-static wfi_lt_shape shape_of(const wfi_kernel *kernel, const lt_product *s) {
-    const wfi_product *p = &s->p;
-    return (wfi_lt_shape){.a = matrix_of(kernel, p->a, p->m, p->k, p->a_is_transposed),
-                          .b = matrix_of(kernel, p->b, p->k, p->n, p->b_is_transposed),
-                          .y = matrix_of(kernel, s->out, p->m, p->n, false),
-                          .n_matrices = p->n_matrices,
-                          .is_tf32 =
-                              kernel->options.multiplies_tf32 && !wfi_cuda_is_narrow(kernel)};
+static int make_call(const wfi_kernel *kernel, const wfi_kernel_launch *launch, product *p) {
+    const wfi_cublaslt *lt = ((const library_node *)kernel->state)->lt;
+    const wfi_gpu_matrix a = wfi_gpu_matrix_of(launch, 0), b = wfi_gpu_matrix_of(launch, 1);
+    const wfi_gpu_matrix y = wfi_gpu_matrix_of(launch, 2);
+    const int32_t turn[] = {b.is_turned ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            a.is_turned ? CUBLAS_OP_T : CUBLAS_OP_N};
+    int32_t n = (int32_t)launch->arguments.n[9];
+    bool is_tf32 = kernel->options.multiplies_tf32 && type_of(launch, 0) == CUDA_R_32F;
+    int error = lt->MatmulDescCreate(
+        &p->call, is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    for (int i = 0; i < 2 && !error; i++)
+        error = lt->MatmulDescSetAttribute(p->call, CUBLASLT_MATMUL_DESC_TRANSA + i, &turn[i],
+                                           sizeof turn[i]);
+    if (!error) error = make_layout(lt, type_of(launch, 1), &b, n, &p->b);
+    if (!error) error = make_layout(lt, type_of(launch, 0), &a, n, &p->a);
+    return error ? error : make_layout(lt, type_of(launch, WFI_GPU_OUT), &y, n, &p->y);
+}
+
+/* Where a bias or its gradient is, is told each time; how it is aligned, at first. */
+static int set_epilogue(const wfi_cublaslt *lt, const product *p, const void *bias) {
+    int error = lt->MatmulDescSetAttribute(p->call, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue,
+                                           sizeof p->epilogue);
+    return error ? error
+                 : lt->MatmulDescSetAttribute(p->call, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                              sizeof bias);
+}
+
+static int make_preference(const wfi_cublaslt *lt, uint32_t align,
+                           cublasLtMatmulPreference_t *out) {
+    const uint64_t most = MOST_WORKSPACE_BYTES;
+    const uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    int error = lt->MatmulPreferenceCreate(out);
+    if (!error)
+        error = lt->MatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                 &most, sizeof most);
+    if (!error)
+        error = lt->MatmulPreferenceSetAttribute(*out, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                 &scheme, sizeof scheme);
+    for (int k = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+         !error && k <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; k++)
+        error = lt->MatmulPreferenceSetAttribute(*out, k, &align, sizeof align);
+    return error;
+}
+
+/* Where each matrix of a launch begins: at a multiple of so many bytes. */
+static uint32_t align_of(const wfi_gpu_node *l, const wfi_gpu_planned *planned) {
+    static const int operands[] = {0, 1, WFI_GPU_OUT};
+    size_t bits = WFI_ALIGN_BYTES;
+    for (int which = 0; which < 3; which++) {
+        int i = operands[which], from = planned->from[i];
+        size_t element = type_of(&planned->launch, i) == CUDA_R_16BF ? 2 : 4;
+        bits |= planned->skip[i];
+        if (planned->launch.arguments.n[9] > 1)
+            bits |= (size_t)wfi_gpu_matrix_of(&planned->launch, which).apart * element;
+        for (int k = 0; k < 2; k++)
+            if (l->loops[k].n > 1) bits |= l->loops[k].step[from];
+    }
+    return (uint32_t)(bits & (~bits + 1));
+}
+
+/* The way's algorithm; none: *found_out is false. */
+static int choose(wfi_kernel *kernel, cublasLtHandle_t handle, int k, uint32_t epilogue,
+                  bool *found_out) {
+    library_node *s = kernel->state;
+    const wfi_cublaslt *lt = s->lt;
+    product *p = &s->products[k];
+    wfi_cublaslt_choice all[MOST_WAYS];
+    cublasLtMatmulPreference_t preference = NULL;
+    int n = 0;
+    p->epilogue = epilogue;
+    *found_out = false;
+    int error = set_epilogue(
+        lt, p,
+        epilogue == CUBLASLT_EPILOGUE_DEFAULT ? NULL : (const void *)(uintptr_t)WFI_ALIGN_BYTES);
+    if (!error) error = make_preference(lt, align_of(&s->l, &s->l.all[k]), &preference);
+    if (!error)
+        error = lt->MatmulAlgoGetHeuristic(handle, p->call, p->b, p->a, p->y, p->y, preference,
+                                           MOST_WAYS, all, &n);
+    if (preference) lt->MatmulPreferenceDestroy(preference);
+    for (int i = 0, number = 0; i < n && !error && !*found_out; i++) {
+        if (all[i].state || all[i].workspaceSize > MOST_WORKSPACE_BYTES) continue;
+        if (number++ < kernel->way.number) continue;
+        p->choice = all[i];
+        *found_out = true;
+    }
+    return error;
+}
+
+/* A bias's gradient is a kernel of its own, behind the product: the sums of the rows of dy, which
+ * is the library's first matrix, or its second. Where no algorithm has them, the kernel stays. */
+static int choose_any(wfi_kernel *kernel, cublasLtHandle_t handle, int k, bool *found_out) {
+    library_node *s = kernel->state;
+    wfi_gpu_planned *now = &s->l.all[k], *next = k + 1 < s->l.n ? now + 1 : NULL;
+    bool has_gradient = kernel->node->op->product && next && next->launch.entry == WFI_GPU_reduce;
+    uint32_t epilogue = now->from[2] >= 0               ? CUBLASLT_EPILOGUE_BIAS
+                        : !has_gradient                 ? CUBLASLT_EPILOGUE_DEFAULT
+                        : now->from[0] == next->from[0] ? CUBLASLT_EPILOGUE_BGRADB
+                                                        : CUBLASLT_EPILOGUE_BGRADA;
+    int error = choose(kernel, handle, k, epilogue, found_out);
+    bool is_merged = has_gradient && !error && *found_out;
+    if (is_merged) s->merged = k + 1, now->from[2] = next->from[WFI_GPU_OUT];
+    return is_merged || !has_gradient
+               ? error
+               : choose(kernel, handle, k, CUBLASLT_EPILOGUE_DEFAULT, found_out);
 }
 
 /* "algo21.tile20.stages11.split1", and behind it what else tells algorithms apart, where it is set:
  * on GPUs since Hopper most are one algorithm's. */
-static void name_algorithm(lt_product *s) {
+static void name_algorithm(library_node *s, const product *p) {
     static const struct {
         const char *name;
         int attribute;
@@ -88,116 +179,136 @@ static void name_algorithm(lt_product *s) {
     size_t n = 0, written;
     for (size_t i = 0; i < WFI_COUNT(parts) && n < sizeof s->detail; i++) {
         uint32_t number = 0; /* of a GPU's host: little-endian */
-        (void)s->matmul.lt->MatmulAlgoConfigGetAttribute(&s->matmul.choice.algo, parts[i].attribute,
-                                                         &number, parts[i].bytes, &written);
+        (void)s->lt->MatmulAlgoConfigGetAttribute(&p->choice.algo, parts[i].attribute, &number,
+                                                  parts[i].bytes, &written);
         if (i < 4 || number)
             n += (size_t)snprintf(s->detail + n, sizeof s->detail - n, "%s%u", parts[i].name,
                                   number);
     }
 }
 
-/* Where no algorithm has the bias's gradient, a kernel of weft's sums it. */
-static int choose_any(wfi_kernel *kernel, cublasLtHandle_t handle, bool *found_out) {
-    lt_product *s = kernel->state;
-    int place = kernel->way.number;
-    int error =
-        wfi_matmul_choose(&s->matmul, handle, s->epilogue, WFI_ALIGN_BYTES, place, found_out);
-    if (s->bias <= s->out || (!error && *found_out)) return error;
-    s->sums_columns = true;
-    return wfi_matmul_choose(&s->matmul, handle, CUBLASLT_EPILOGUE_DEFAULT, WFI_ALIGN_BYTES, place,
-                             found_out);
-}
+/* ---- describing ---- */
 
-/* ---- the implementation ---- */
-
-static const char *why_not(const wfi_kernel *kernel, const lt_product *s) {
-    const wfi_product *p = &s->p;
-    const int operand[] = {p->a, p->b, s->out, s->bias};
-    bool is_narrow = wfi_cuda_is_narrow(kernel);
-    if (kernel->adds && s->bias > s->out) return "the bias's gradient would have to be added to";
-    if (kernel->adds && kernel->node->op != &wfi_op_linear_backward_weight) return "it has to add";
-    for (int i = 0; i < 4; i++) {
-        if (operand[i] < 0) continue;
-        bool is_input = operand[i] < kernel->node->n_in;
-        if (is_narrow && is_input && !wfi_cuda_can_round(kernel, operand[i]))
-            return "it would have to round what is not kept";
-        if (!is_narrow && wfi_operand_value(kernel, operand[i])->dtype != WF_F32)
-            return "it would have to widen what is BF16";
-    }
-    if (p->m < 1 || p->n < 1 || p->k < 1 || p->n_matrices < 1) return "it is empty";
-    if (p->m > INT32_MAX || p->n > INT32_MAX || p->k > INT32_MAX || p->n_matrices > INT32_MAX)
+static const char *why_not(const wfi_kernel *kernel, const wfi_kernel_launch *launch) {
+    const wfi_node *node = kernel->node;
+    const int64_t *n = launch->arguments.n;
+    bool is_narrow = type_of(launch, 0) == CUDA_R_16BF;
+    if (kernel->adds && node->op != &wfi_op_linear_backward_weight) return "it has to add";
+    if (kernel->adds && node->n_out > 1 && node->out[1] >= 0)
+        return "the bias's gradient would have to be added to";
+    if ((type_of(launch, 1) == CUDA_R_16BF) != is_narrow)
+        return "it would have to round what is not kept";
+    if (!is_narrow && type_of(launch, WFI_GPU_OUT) == CUDA_R_16BF) return "its result is BF16";
+    if (n[0] < 1 || n[1] < 1 || n[2] < 1 || n[9] < 1) return "it is empty";
+    if (n[0] > INT32_MAX || n[1] > INT32_MAX || n[2] > INT32_MAX || n[9] > INT32_MAX)
         return "a dim is too large";
     return NULL;
 }
 
-/* With the handles: sets up what is given to the library. */
+/* What counts as if it were BF16 is rounded once a step, as is a bias that is added to BF16;
+ * nothing but products reads it then. */
+static const char *round_weights(wfi_kernel *kernel) {
+    library_node *s = kernel->state;
+    for (int k = 0; k < s->l.n; k++)
+        for (int i = 0; i < 3; i++) {
+            const wfi_gpu_planned *planned = &s->l.all[k];
+            bool is_bias = i == 2 && s->products[k].epilogue == CUBLASLT_EPILOGUE_BIAS &&
+                           type_of(&planned->launch, WFI_GPU_OUT) == CUDA_R_16BF;
+            int from = planned->from[i];
+            if (!is_bias && (i == 2 || !(planned->launch.narrow >> (16 + i) & 1))) continue;
+            if (!s->products[k].call || !wfi_cuda_can_round(kernel, from))
+                return "it would have to round what is not kept";
+            wfi_cuda_round(kernel, from, &s->rounded[from]);
+        }
+    return NULL;
+}
+
 static wf_status describe_with(wfi_kernel *kernel, const wfi_cuda_handles *handles,
                                const char **reason_out) {
-    lt_product *s = kernel->state;
-    bool is_found = false;
-    find_product(kernel, s);
+    library_node *s = kernel->state;
+    size_t workspace_bytes = 0;
+    s->lt = &handles->libraries->lt;
     if (!handles->lt) return wfi_decline(reason_out, handles->libraries->no_lt);
-    const wfi_lt_shape shape = shape_of(kernel, s);
-    int error = wfi_matmul_describe(&s->matmul, &handles->libraries->lt, &shape);
-    if (!error) error = choose_any(kernel, handles->lt, &is_found);
-    if (error || !is_found) return wfi_decline(reason_out, "cuBLASLt has no algorithm for it");
-    name_algorithm(s);
+    for (int k = 0; k < s->l.n; k++) {
+        const wfi_kernel_launch *launch = &s->l.all[k].launch;
+        product *p = &s->products[k];
+        bool is_found = false;
+        if (launch->entry != WFI_GPU_product) continue;
+        int error = make_call(kernel, launch, p);
+        if (!error) error = choose_any(kernel, handles->lt, k, &is_found);
+        if (error || !is_found) return wfi_decline(reason_out, "cuBLASLt has no algorithm for it");
+        if (p->choice.workspaceSize > workspace_bytes) workspace_bytes = p->choice.workspaceSize;
+        if (!*s->detail) name_algorithm(s, p);
+    }
     kernel->detail = s->detail;
     kernel->way.form = 0;
-    kernel->scratch_bytes = wfi_cuda_scratch_bytes(s->matmul.choice.workspaceSize);
-    wfi_use_whole_values(kernel);
-    const int operand[] = {s->p.a, s->p.b, s->bias};
-    for (int i = 0; i < 3 && wfi_cuda_is_narrow(kernel); i++) {
-        bool is_as_wide = i == 2 && type_of(kernel, s->out) == CUDA_R_32F;
-        if (operand[i] >= 0 && operand[i] < kernel->node->n_in && !is_as_wide)
-            wfi_cuda_round(kernel, operand[i], &s->rounded[i]);
-    }
-    return WF_OK;
+    kernel->scratch_bytes =
+        wfi_round_up(s->l.scratch_bytes, WFI_ALIGN_BYTES) + wfi_cuda_scratch_bytes(workspace_bytes);
+    *reason_out = round_weights(kernel);
+    return *reason_out ? WF_UNSUPPORTED : WF_OK;
 }
 
 static wf_status describe(wfi_kernel *kernel, const char **reason_out) {
-    lt_product s;
-    if (!kernel->node->op->product) return wfi_decline(reason_out, "it is no product of matrices");
-    find_product(kernel, &s);
-    *reason_out = why_not(kernel, &s);
-    if (*reason_out) return WF_UNSUPPORTED;
-    return wfi_cuda_describe(kernel, sizeof(lt_product), describe_with, reason_out);
+    const wfi_gpu_row row = wfi_gpu_find_row(kernel->node->op);
+    library_node *s = wfi_alloc(kernel->ctx, 1, sizeof *s, "a kernel");
+    if (!s) return WF_NO_MEMORY;
+    kernel->state = s;
+    s->merged = -1;
+    WF_TRY(wfi_gpu_plan(kernel, &row, &s->l, reason_out));
+    *reason_out = "it has no product of matrices";
+    for (int k = 0; k < s->l.n; k++) {
+        if (s->l.all[k].launch.entry != WFI_GPU_product) continue;
+        *reason_out = why_not(kernel, &s->l.all[k].launch);
+        if (*reason_out) return WF_UNSUPPORTED;
+    }
+    return *reason_out ? WF_UNSUPPORTED
+                       : wfi_cuda_describe(kernel, sizeof *s, describe_with, reason_out);
 }
 
-static wf_status sum_columns(const wfi_kernel *kernel, wfi_stream_queue *stream, const void *dy,
-                             void *dbias) {
-    const lt_product *s = kernel->state;
-    int64_t n_cols = s->p.a ? s->p.n : s->p.m; /* of weights [in, out], or [out, in] */
-    wfi_kernel_launch launch = {
-        .source = &wfi_gpu_source, .entry = WFI_GPU_reduce, .narrow = wfi_cuda_is_narrow(kernel)};
-    launch.operands[0] = dy;
-    launch.operands[WFI_GPU_OUT] = dbias;
-    wfi_gpu_set_column_sum(&launch.arguments, s->p.k, n_cols);
-    return wfi_gpu_launch_elements(stream, &launch, n_cols);
+/* ---- running ---- */
+
+static wf_status launch_one(wfi_kernel *kernel, wfi_stream_queue *stream,
+                            const wfi_kernel_launch *launch, int k) {
+    const library_node *s = kernel->state;
+    const product *p = &s->products[k];
+    const float one = 1, kept = kernel->adds;
+    const void *const *at = launch->operands;
+    void *y = (void *)(uintptr_t)at[WFI_GPU_OUT];
+    char *scratch = (char *)(uintptr_t)at[WFI_GPU_SCRATCH];
+    wfi_cuda_handles *handles;
+    int error = 0;
+    if (k == s->merged) return WF_OK;
+    if (!p->call) return stream->device->kind->launch(stream, launch);
+    if (scratch)
+        scratch = wfi_cuda_workspace(scratch + wfi_round_up(s->l.scratch_bytes, WFI_ALIGN_BYTES));
+    WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
+    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT) error = set_epilogue(s->lt, p, at[2]);
+    if (!error)
+        error = s->lt->Matmul(handles->lt, p->call, &one, at[1], p->b, at[0], p->a, &kept, y, p->y,
+                              y, p->y, &p->choice.algo, scratch, p->choice.workspaceSize,
+                              wfi_cuda_stream(stream));
+    wfi_cuda_give_handles(handles);
+    if (!error) return WF_OK;
+    return wfi_fail(kernel->ctx, WF_DEVICE, "cuBLASLt refuses %s of unit %s: status %d",
+                    kernel->label, kernel->graph->units[kernel->node->unit].name, error);
 }
 
 static wf_status run(wfi_kernel *kernel, wfi_stream_queue *stream, void *const operands[],
                      void *scratch, const wfi_step_args *step) {
-    (void)step;
-    lt_product *s = kernel->state;
-    wfi_cuda_handles *handles;
-    WF_TRY(wfi_cuda_take_handles(kernel->ctx, stream, &handles));
-    int error =
-        wfi_matmul_run(&s->matmul, handles->lt, operands[s->p.a], operands[s->p.b], kernel->adds,
-                       operands[s->out], s->bias < 0 ? NULL : operands[s->bias],
-                       wfi_cuda_workspace(scratch), wfi_cuda_stream(stream));
-    wfi_cuda_give_handles(handles);
-    if (error)
-        return wfi_fail(kernel->ctx, WF_DEVICE, "cuBLASLt refuses %s of unit %s: status %d",
-                        kernel->label, kernel->graph->units[kernel->node->unit].name, error);
-    return s->sums_columns ? sum_columns(kernel, stream, operands[0], operands[s->bias]) : WF_OK;
+    const library_node *s = kernel->state;
+    return wfi_gpu_run(kernel, &s->l, stream, operands, scratch, step, launch_one);
 }
 
 static void destroy(wfi_kernel *kernel) {
-    lt_product *s = kernel->state;
-    if (!s) return;
-    wfi_matmul_destroy(&s->matmul);
-    wfi_free(kernel->ctx, s);
+    library_node *s = kernel->state;
+    for (int k = 0; s && k < s->l.n; k++) {
+        product *p = &s->products[k];
+        if (p->call) s->lt->MatmulDescDestroy(p->call);
+        if (p->a) s->lt->MatrixLayoutDestroy(p->a);
+        if (p->b) s->lt->MatrixLayoutDestroy(p->b);
+        if (p->y) s->lt->MatrixLayoutDestroy(p->y);
+    }
+    wfi_kernel_free_state(kernel);
 }
 
 const wfi_kernel_impl wfi_kernel_cublaslt = {

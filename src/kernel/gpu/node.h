@@ -16,12 +16,19 @@ typedef struct wfi_gpu_planned {
     size_t skip[WFI_LAUNCH_OPERANDS]; /* bytes into it */
 } wfi_gpu_planned;
 
+/* What is done for each of n: a node's operands move on by so many bytes. */
+typedef struct wfi_gpu_loop {
+    int64_t n;
+    size_t step[WFI_LAUNCH_OPERANDS];
+} wfi_gpu_loop;
+
 /* wfi_kernel.state */
 typedef struct wfi_gpu_node {
     const wf_graph *g;
     const wfi_node *node;
     wfi_gpu_planned all[WFI_GPU_LAUNCHES];
     int n;
+    wfi_gpu_loop loops[2]; /* of all launches; n 0: as 1 */
     size_t scratch_bytes;
     const char *reason; /* why it cannot be computed; NULL: it can */
 } wfi_gpu_node;
@@ -86,6 +93,14 @@ void wfi_gpu_add_cleared(wfi_gpu_node *l, wfi_gpu_entry entry);
 /* The node's, of a product of its operands; n[9]: n_matrices. */
 wfi_launch_arguments *wfi_gpu_add_product(wfi_gpu_node *l, wfi_gpu_entry entry,
                                           const wfi_product *p);
+/* How an operand of the kernel `product` lies: rows of columns, `row` elements from one to the
+ * next, of matrices so many elements apart, and of how many from the first to the last of all. */
+typedef struct wfi_gpu_matrix {
+    bool is_turned; /* it is multiplied the other way round */
+    int64_t n_rows, n_cols, row, apart, extent;
+} wfi_gpu_matrix;
+/* Operand 0, 1, or, `which` 2, the result. */
+wfi_gpu_matrix wfi_gpu_matrix_of(const wfi_kernel_launch *launch, int which);
 /* Sums of the columns of an operand [n_rows, n_cols], into output `to`: a reduction. */
 void wfi_gpu_add_column_sum(wfi_gpu_node *l, int of, int64_t n_rows, int64_t n_cols, int to);
 /* Which operands of the node the latest launch takes for its first three. */

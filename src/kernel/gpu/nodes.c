@@ -122,19 +122,15 @@ wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, wfi_gpu_node 
     row->make(l, row->entry);
     *reason_out = l->reason;
     if (l->reason) return WF_UNSUPPORTED;
-    for (int k = 0; k < l->n; k++) l->all[k].launch.narrow = narrow_of(l->g, l->node, &l->all[k]);
+    for (int k = 0; k < l->n; k++) l->all[k].launch.narrow |= narrow_of(l->g, l->node, &l->all[k]);
     kernel->scratch_bytes = l->scratch_bytes;
     return WF_OK;
 }
 
-wf_status wfi_gpu_run(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queue *stream,
-                      void *const operands[], void *scratch, const wfi_step_args *step,
-                      wfi_gpu_launcher launch_one) {
-    const wfi_node *node = kernel->node;
-    const void *own[WFI_LAUNCH_OPERANDS] = {NULL};
-    for (int i = 0; i < node->n_in; i++) own[i] = operands[i];
-    for (int i = 0; i < node->n_out; i++) own[WFI_GPU_OUT + i] = operands[node->n_in + i];
-    own[WFI_GPU_SCRATCH] = kernel->scratch_bytes ? scratch : NULL;
+/* Of all launches one after the other, where operands are then. */
+static wf_status run_all(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queue *stream,
+                         const void *const own[], const wfi_step_args *step,
+                         wfi_gpu_launcher launch_one) {
     for (int k = 0; k < l->n; k++) {
         wfi_kernel_launch launch = l->all[k].launch;
         for (int i = 0; i < WFI_LAUNCH_OPERANDS; i++)
@@ -147,6 +143,26 @@ wf_status wfi_gpu_run(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queu
         launch.arguments.f[11] = step->loss_scale;
         WF_TRY(launch_one(kernel, stream, &launch, k));
     }
+    return WF_OK;
+}
+
+wf_status wfi_gpu_run(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queue *stream,
+                      void *const operands[], void *scratch, const wfi_step_args *step,
+                      wfi_gpu_launcher launch_one) {
+    const wfi_node *node = kernel->node;
+    const void *own[WFI_LAUNCH_OPERANDS] = {NULL}, *now[WFI_LAUNCH_OPERANDS];
+    const wfi_gpu_loop *outer = &l->loops[0], *inner = &l->loops[1];
+    for (int i = 0; i < node->n_in; i++) own[i] = operands[i];
+    for (int i = 0; i < node->n_out; i++) own[WFI_GPU_OUT + i] = operands[node->n_in + i];
+    own[WFI_GPU_SCRATCH] = kernel->scratch_bytes ? scratch : NULL;
+    for (int64_t a = 0; a < wfi_max_i64(outer->n, 1); a++)
+        for (int64_t b = 0; b < wfi_max_i64(inner->n, 1); b++) {
+            for (int i = 0; i < WFI_LAUNCH_OPERANDS; i++)
+                now[i] = own[i] ? (const char *)own[i] + (size_t)a * outer->step[i] +
+                                      (size_t)b * inner->step[i]
+                                : NULL;
+            WF_TRY(run_all(kernel, l, stream, now, step, launch_one));
+        }
     return WF_OK;
 }
 

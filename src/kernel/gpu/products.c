@@ -20,8 +20,23 @@ wfi_launch_arguments *wfi_gpu_add_product(wfi_gpu_node *l, wfi_gpu_entry entry,
     a->n[9] = p->n_matrices;
     set_strides(a, 0, p->m, p->k, p->a_is_transposed);
     set_strides(a, 1, p->k, p->n, p->b_is_transposed);
+    a->n[10] = p->n;
+    a->n[11] = p->m * p->n;
     wfi_gpu_take(l, p->a, p->b, p->bias ? p->bias : WFI_GPU_NONE);
     return a;
+}
+
+wfi_gpu_matrix wfi_gpu_matrix_of(const wfi_kernel_launch *launch, int which) {
+    const int64_t *n = launch->arguments.n;
+    bool is_y = which == 2;
+    int64_t rows = n[which == 1 ? 2 : 0], cols = n[which ? 1 : 2];
+    int64_t across = is_y ? 1 : n[4 + 2 * which], down = n[is_y ? 10 : 3 + 2 * which];
+    wfi_gpu_matrix m = {across != 1, rows, cols, down, n[is_y ? 11 : 7 + which], 0};
+    if (m.is_turned) m.n_rows = cols, m.n_cols = rows, m.row = across;
+    /* Of a single row, or column, any step will do. */
+    if (m.row < m.n_cols) m.row = m.n_cols;
+    m.extent = (n[9] - 1) * m.apart + (m.n_rows - 1) * m.row + m.n_cols;
+    return m;
 }
 
 void wfi_gpu_add_column_sum(wfi_gpu_node *l, int of, int64_t n_rows, int64_t n_cols, int to) {

@@ -5,29 +5,139 @@
 
 /* ---- attention ---- */
 
-static void set_head(wfi_gpu_node *l, wfi_launch_arguments *a, int64_t n_elements) {
-    a->n[4] = n_elements;
-    a->f[0] = 1 / sqrt((double)n_elements);
-    if (n_elements > 4 * WFI_GROUP_SIZE) l->reason = "heads of more than 256 elements";
+/* Scores that are there at once: of as many heads as fit, and of one at least. */
+#define MOST_SCORE_BYTES ((int64_t)32 << 20)
+
+/* One of its matrices, n_tokens by elements of a head, or by tokens; in bytes behind the beginning
+ * of an operand. */
+typedef struct side {
+    int operand;
+    size_t skip;
+    int64_t row, apart;
+    bool is_narrow; /* in scratch memory */
+} side;
+
+typedef struct attention {
+    wfi_gpu_node *l;
+    int64_t t, c, d, n_heads;
+    int64_t n_at_once;      /* heads */
+    size_t element, square; /* bytes; of scores in F32 */
+    int n_wide;             /* squares of these; as many weights are made of them */
+} attention;
+
+/* Queries, keys or values of qkv, or of their gradients. */
+static side third_of(const attention *s, int operand, int which) {
+    return (side){operand, (size_t)(which * s->c) * s->element, 3 * s->c, s->d, false};
 }
 
-static void add_attention(wfi_gpu_node *l, wfi_gpu_entry entry, const wf_shape *qkv) {
-    int64_t c = qkv->dim[2] / 3, n_heads = attr_of(l)->attention.n_heads;
-    wfi_launch_arguments *a = wfi_gpu_add_groups(l, entry, qkv->dim[0] * n_heads * qkv->dim[1]);
-    a->n[1] = qkv->dim[1];
-    a->n[2] = c;
-    a->n[3] = n_heads;
-    a->n[5] = attr_of(l)->attention.causal;
-    set_head(l, a, c / n_heads);
+static side tokens_of(const attention *s, int operand) {
+    return (side){operand, 0, s->c, s->d, false};
+}
+
+static side scores_of(const attention *s, int which) {
+    return (side){WFI_GPU_SCRATCH, (size_t)which * s->square, s->t, s->t * s->t, false};
+}
+
+/* They lie over the scores that they are made of, if they are as wide. */
+static side weights_of(const attention *s, int which) {
+    side weights = scores_of(s, which);
+    weights.is_narrow = s->element < sizeof(float);
+    if (weights.is_narrow)
+        weights.skip = (size_t)s->n_wide * s->square + (size_t)which * s->square / 2;
+    return weights;
+}
+
+static void take_side(wfi_gpu_node *l, int operand, side from) {
+    wfi_gpu_planned *p = &l->all[l->n - 1];
+    p->from[operand] = (int8_t)from.operand;
+    p->skip[operand] = from.skip;
+    p->launch.narrow |= (uint32_t)from.is_narrow << operand;
+}
+
+/* y = a b, of each head; n is y's columns, k what is summed. */
+static void multiply(const attention *s, int64_t n, int64_t k, side a, bool a_is_turned, side b,
+                     bool b_is_turned, side y) {
+    const wfi_product p = {s->n_at_once, s->t, n, k, .b = 1};
+    wfi_launch_arguments *numbers = wfi_gpu_add_product(s->l, WFI_GPU_product, &p);
+    numbers->n[3 + a_is_turned] = a.row;
+    numbers->n[4 - a_is_turned] = 1;
+    numbers->n[5 + b_is_turned] = b.row;
+    numbers->n[6 - b_is_turned] = 1;
+    numbers->n[7] = a.apart;
+    numbers->n[8] = b.apart;
+    numbers->n[10] = y.row;
+    numbers->n[11] = y.apart;
+    take_side(s->l, 0, a);
+    take_side(s->l, 1, b);
+    take_side(s->l, WFI_GPU_OUT, y);
+}
+
+/* Operands move on from sample to sample, and from some heads to the next: rows of them, and
+ * log_sum. */
+static void set_step(const attention *s, int operand, int64_t row, size_t element) {
+    s->l->loops[0].step[operand] = (size_t)(s->t * row) * element;
+    s->l->loops[1].step[operand] = (size_t)(s->n_at_once * s->d) * element;
+}
+
+static attention begin_attention(wfi_gpu_node *l, int qkv, int log_sum, int n_wide) {
+    const wf_shape *shape = in_shape(l, qkv);
+    bool is_narrow = l->g->values[l->node->in[qkv]].dtype == WF_BF16;
+    attention s = {.l = l, .t = shape->dim[1], .c = shape->dim[2] / 3, .n_wide = n_wide};
+    s.n_heads = s.n_at_once = attr_of(l)->attention.n_heads;
+    s.d = s.c / s.n_heads;
+    s.element = is_narrow ? sizeof(uint16_t) : sizeof(float);
+    int64_t bytes = s.t * s.t * (int64_t)sizeof(float);
+    while (s.n_at_once > 1 && (s.n_heads % s.n_at_once || s.n_at_once * bytes > MOST_SCORE_BYTES))
+        s.n_at_once--;
+    s.square = wfi_round_up((size_t)(s.n_at_once * bytes), 2 * WFI_ALIGN_BYTES);
+    l->scratch_bytes = (size_t)n_wide * (s.square + (is_narrow ? s.square / 2 : 0));
+    l->loops[0].n = shape->dim[0];
+    l->loops[1].n = s.n_heads / s.n_at_once;
+    set_step(&s, qkv, 3 * s.c, s.element);
+    l->loops[0].step[log_sum] = (size_t)(s.n_heads * s.t) * sizeof(float);
+    l->loops[1].step[log_sum] = (size_t)(s.n_at_once * s.t) * sizeof(float);
+    return s;
+}
+
+/* The kernel that makes weights of scores. */
+static void weigh(const attention *s, wfi_gpu_entry entry) {
+    wfi_launch_arguments *a = wfi_gpu_add_groups(s->l, entry, s->n_at_once * s->t);
+    a->n[1] = s->t;
+    a->n[2] = s->c;
+    a->n[4] = s->d;
+    a->n[5] = attr_of(s->l)->attention.causal;
+    a->f[0] = 1 / sqrt((double)s->d);
+    for (int k = 0; k < s->n_wide; k++) {
+        take_side(s->l, k, scores_of(s, k));
+        take_side(s->l, WFI_GPU_OUT + k, weights_of(s, k));
+    }
 }
 
 static void make_attention(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    add_attention(l, entry, in_shape(l, 0));
+    const attention s = begin_attention(l, 0, WFI_GPU_OUT + 1, 1);
+    set_step(&s, WFI_GPU_OUT, s.c, s.element);
+    multiply(&s, s.t, s.d, third_of(&s, 0, 0), false, third_of(&s, 0, 1), true, scores_of(&s, 0));
+    weigh(&s, entry);
+    multiply(&s, s.d, s.t, weights_of(&s, 0), false, third_of(&s, 0, 2), false,
+             tokens_of(&s, WFI_GPU_OUT));
 }
 
+/* dy, qkv, y, L */
 static void make_attention_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    add_attention(l, entry, in_shape(l, 1));
-    add_attention(l, WFI_GPU_attention_backward_values, in_shape(l, 1));
+    const attention s = begin_attention(l, 1, 3, 2);
+    const side dy = tokens_of(&s, 0), p = weights_of(&s, 0), ds = weights_of(&s, 1);
+    set_step(&s, 0, s.c, s.element);
+    set_step(&s, 2, s.c, s.element);
+    set_step(&s, WFI_GPU_OUT, 3 * s.c, s.element);
+    multiply(&s, s.t, s.d, third_of(&s, 1, 0), false, third_of(&s, 1, 1), true, scores_of(&s, 0));
+    multiply(&s, s.t, s.d, dy, false, third_of(&s, 1, 2), true, scores_of(&s, 1));
+    weigh(&s, entry);
+    take_side(l, 2, dy);
+    take_side(l, 3, tokens_of(&s, 2));
+    take_side(l, 4, (side){.operand = 3});
+    multiply(&s, s.d, s.t, ds, false, third_of(&s, 1, 1), false, third_of(&s, WFI_GPU_OUT, 0));
+    multiply(&s, s.d, s.t, ds, true, third_of(&s, 1, 0), false, third_of(&s, WFI_GPU_OUT, 1));
+    multiply(&s, s.d, s.t, p, true, dy, false, third_of(&s, WFI_GPU_OUT, 2));
 }
 
 /* A group for each head: tokens one after the other. */
@@ -38,7 +148,9 @@ static void make_cached_attention(wfi_gpu_node *l, wfi_gpu_entry entry) {
     a->n[0] = in_shape(l, 0)->dim[0];
     a->n[1] = cache->dim[0];
     a->n[2] = c;
-    set_head(l, a, c / n_heads);
+    a->n[4] = c / n_heads;
+    a->f[0] = 1 / sqrt((double)(c / n_heads));
+    if (c / n_heads > 4 * WFI_GROUP_SIZE) l->reason = "heads of more than 256 elements";
 }
 
 /* ---- LSTMs ---- */
@@ -78,8 +190,8 @@ static void make_lstm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
 }
 
 const wfi_gpu_row wfi_gpu_sequences[] = {
-    {&wfi_op_self_attention, make_attention, WFI_GPU_self_attention},
-    {&wfi_op_self_attention_backward, make_attention_backward, WFI_GPU_attention_backward_queries},
+    {&wfi_op_self_attention, make_attention, WFI_GPU_attention_weights},
+    {&wfi_op_self_attention_backward, make_attention_backward, WFI_GPU_attention_slopes},
     {&wfi_op_cached_attention, make_cached_attention, WFI_GPU_cached_attention},
     {&wfi_op_lstm, make_lstm, WFI_GPU_lstm},
     {&wfi_op_lstm_backward, make_lstm_backward, WFI_GPU_lstm_gates_backward},

@@ -6,10 +6,10 @@
 #include "device/opencl.h"
 #include "kernel/opencl/library.h"
 
-/* y [m, n] = a [m, k] b [k, n], so often, so many elements apart. */
+/* y [m, n] = a [m, k] b [k, n], so often. */
 typedef struct product {
-    size_t n_matrices, m, n, k, a_row, b_row, a_apart, b_apart;
-    unsigned a, b;       /* whether it lies the other way round */
+    size_t n_matrices, m, n, k;
+    wfi_gpu_matrix a, b, y;
     size_t copies_bytes; /* 0: it takes them as they lie */
     uint64_t known_to;   /* bit of each unit that has had it; atomic access */
 } product;
@@ -31,23 +31,19 @@ void wfi_clblast_add_bias(wfi_gpu_node *l, int64_t n_channels, int64_t n_each) {
 
 /* ---- planning ---- */
 
-static size_t larger(int64_t a, int64_t b) {
-    return (size_t)(a > b ? a : b);
-}
-
-/* Of a matrix of one row or column both strides may be 1. */
-static product product_of(const int64_t *n) {
-    bool a_turned = n[4] != 1, b_turned = n[6] != 1;
+static product product_of(const wfi_kernel_launch *launch) {
+    const int64_t *n = launch->arguments.n;
     return (product){.n_matrices = (size_t)n[9],
                      .m = (size_t)n[0],
                      .n = (size_t)n[1],
                      .k = (size_t)n[2],
-                     .a_row = a_turned ? larger(n[4], n[0]) : larger(n[3], n[2]),
-                     .b_row = b_turned ? larger(n[6], n[2]) : larger(n[5], n[1]),
-                     .a_apart = (size_t)n[7],
-                     .b_apart = (size_t)n[8],
-                     .a = a_turned ? CLBlastTransposeYes : CLBlastTransposeNo,
-                     .b = b_turned ? CLBlastTransposeYes : CLBlastTransposeNo};
+                     .a = wfi_gpu_matrix_of(launch, 0),
+                     .b = wfi_gpu_matrix_of(launch, 1),
+                     .y = wfi_gpu_matrix_of(launch, 2)};
+}
+
+static int turn_of(const wfi_gpu_matrix *m) {
+    return m->is_turned ? CLBlastTransposeYes : CLBlastTransposeNo;
 }
 
 /* The library counts with 32 bits. */
@@ -55,19 +51,18 @@ static const char *why_not(const wfi_kernel *kernel, const product *p) {
     const wfi_node *node = kernel->node;
     bool is_sum =
         node->op == &wfi_op_linear_backward_weight || node->op == &wfi_op_conv2d_backward_weight;
-    const double most = INT32_MAX / 2, n = (double)p->n_matrices;
-    const double a = (double)p->m * (double)p->k, b = (double)p->k * (double)p->n;
+    const int64_t most = INT32_MAX / 2;
     if (kernel->adds && (!is_sum || (node->n_out > 1 && node->out[1] >= 0))) return "it has to add";
     if (!p->n_matrices || !p->m || !p->n || !p->k) return "it is empty";
-    if (a * n > most || b * n > most || (double)p->m * (double)p->n * n > most)
-        return "it is too large";
+    if (p->a.extent > most || p->b.extent > most || p->y.extent > most) return "it is too large";
     return NULL;
 }
 
 /* Wherever matrices begin. */
 static const char *ask(const wfi_clblast *library, cl_command_queue queue, product *p) {
-    return library->SGemmTempBufferSize(CLBlastLayoutRowMajor, p->a, p->b, p->m, p->n, p->k, 1,
-                                        p->a_row, 1, p->b_row, 1, p->n, &queue, &p->copies_bytes)
+    return library->SGemmTempBufferSize(CLBlastLayoutRowMajor, turn_of(&p->a), turn_of(&p->b), p->m,
+                                        p->n, p->k, 1, (size_t)p->a.row, 1, (size_t)p->b.row, 1,
+                                        (size_t)p->y.row, &queue, &p->copies_bytes)
                ? "CLBlast cannot say how much memory it takes"
                : NULL;
 }
@@ -81,7 +76,7 @@ static wf_status plan_products(wfi_kernel *kernel, library_node *s, const char *
         product *p = &s->products[k];
         if (launch->narrow) return wfi_decline(reason_out, "it is BF16");
         if (launch->entry != WFI_GPU_product) continue;
-        *p = product_of(launch->arguments.n);
+        *p = product_of(launch);
         *reason_out = why_not(kernel, p);
         if (*reason_out) return WF_UNSUPPORTED;
         WF_TRY(wfi_opencl_planner(kernel->ctx, &queue));
@@ -124,10 +119,10 @@ static int multiply_each(const wfi_clblast *library, const call *c, cl_command_q
     int error = 0;
     for (size_t i = 0; i < p->n_matrices && !error; i++)
         error = library->SgemmWithTempBuffer(
-            CLBlastLayoutRowMajor, p->a, p->b, p->m, p->n, p->k, 1, c->part[A],
-            c->at[A] + i * p->a_apart, p->a_row, c->part[B], c->at[B] + i * p->b_apart, p->b_row,
-            c->kernel->adds, c->part[Y], c->at[Y] + i * p->m * p->n, p->n, &queue, NULL,
-            c->part[COPIES]);
+            CLBlastLayoutRowMajor, turn_of(&p->a), turn_of(&p->b), p->m, p->n, p->k, 1, c->part[A],
+            c->at[A] + i * (size_t)p->a.apart, (size_t)p->a.row, c->part[B],
+            c->at[B] + i * (size_t)p->b.apart, (size_t)p->b.row, c->kernel->adds, c->part[Y],
+            c->at[Y] + i * (size_t)p->y.apart, (size_t)p->y.row, &queue, NULL, c->part[COPIES]);
     return error;
 }
 
@@ -140,13 +135,13 @@ static wf_status enqueue(wfi_stream_queue *stream, const void *self) {
     char text[64];
     /* Several at once, of copies, would lie in memory of the library's own. */
     bool is_each = p->n_matrices == 1 || p->copies_bytes;
-    int error =
-        is_each
-            ? multiply_each(library, c, queue)
-            : library->SgemmStridedBatched(CLBlastLayoutRowMajor, p->a, p->b, p->m, p->n, p->k, 1,
-                                           c->part[A], c->at[A], p->a_row, p->a_apart, c->part[B],
-                                           c->at[B], p->b_row, p->b_apart, 0, c->part[Y], c->at[Y],
-                                           p->n, p->m * p->n, p->n_matrices, &queue, NULL);
+    int error = is_each
+                    ? multiply_each(library, c, queue)
+                    : library->SgemmStridedBatched(
+                          CLBlastLayoutRowMajor, turn_of(&p->a), turn_of(&p->b), p->m, p->n, p->k,
+                          1, c->part[A], c->at[A], (size_t)p->a.row, (size_t)p->a.apart, c->part[B],
+                          c->at[B], (size_t)p->b.row, (size_t)p->b.apart, 0, c->part[Y], c->at[Y],
+                          (size_t)p->y.row, (size_t)p->y.apart, p->n_matrices, &queue, NULL);
     if (!error) return WF_OK;
     return wfi_fail(kernel->ctx, WF_DEVICE,
                     "CLBlast refuses %s of unit %s on %s: %s; --kernels reference leaves it out",
@@ -155,9 +150,9 @@ static wf_status enqueue(wfi_stream_queue *stream, const void *self) {
 }
 
 static wf_status find_part(const wfi_stream_queue *stream, call *c, int part, const void *address,
-                           size_t n, size_t apart) {
-    size_t bytes = ((c->p->n_matrices - 1) * apart + n) * sizeof(float);
-    WF_TRY(wfi_opencl_part(stream->device, address, bytes, &c->part[part], &c->at[part]));
+                           size_t n) {
+    WF_TRY(
+        wfi_opencl_part(stream->device, address, n * sizeof(float), &c->part[part], &c->at[part]));
     c->at[part] /= sizeof(float);
     return WF_OK;
 }
@@ -166,14 +161,13 @@ static wf_status find_parts(const wfi_stream_queue *stream, const wfi_kernel_lau
                             call *c) {
     const product *p = c->p;
     const char *copies = (const char *)launch->operands[WFI_GPU_SCRATCH];
-    size_t y = p->m * p->n;
-    WF_TRY(find_part(stream, c, A, launch->operands[0], p->m * p->k, p->a_apart));
-    WF_TRY(find_part(stream, c, B, launch->operands[1], p->k * p->n, p->b_apart));
-    WF_TRY(find_part(stream, c, Y, launch->operands[WFI_GPU_OUT], y, y));
+    WF_TRY(find_part(stream, c, A, launch->operands[0], (size_t)p->a.extent));
+    WF_TRY(find_part(stream, c, B, launch->operands[1], (size_t)p->b.extent));
+    WF_TRY(find_part(stream, c, Y, launch->operands[WFI_GPU_OUT], (size_t)p->y.extent));
     if (!p->copies_bytes) return WF_OK;
     /* It has to begin where a part does: behind the first byte, by at most that. */
     copies += ((const library_node *)c->kernel->state)->l.scratch_bytes + WFI_OPENCL_PART_ALIGN - 1;
-    return find_part(stream, c, COPIES, copies, p->copies_bytes / sizeof(float), 0);
+    return find_part(stream, c, COPIES, copies, p->copies_bytes / sizeof(float));
 }
 
 static wf_status launch_one(wfi_kernel *kernel, wfi_stream_queue *stream,

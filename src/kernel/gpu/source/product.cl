@@ -45,11 +45,13 @@
             }                                                                                      \
     }
 
-/* a [n[3] i + n[4] k], b [n[5] k + n[6] j], of matrices n[7] and n[8] apart; and a bias a column. */
-PRODUCT(product, long left = matrix * a.n[7]; long right = matrix * a.n[8]; long to = matrix * m * n,
+/* a [n[3] i + n[4] k], b [n[5] k + n[6] j], y [n[10] i + j], of matrices n[7], n[8] and n[11] apart;
+ * and a bias a column. */
+PRODUCT(product,
+        long left = matrix * a.n[7]; long right = matrix * a.n[8]; long to = matrix * a.n[11],
         GET(IN(0), left + i * a.n[3] + k * a.n[4]),
         value = GET(IN(1), right + k * a.n[5] + j * a.n[6]),
-        PUT(OUT(0), to + (long)i * n + j, HAS(IN(2)) ? value + GET(IN(2), j) : value))
+        PUT(OUT(0), to + i * a.n[10] + j, HAS(IN(2)) ? value + GET(IN(2), j) : value))
 
 /* The gradient of an LSTM's recurrent weight: what its gates get, a [n[2], n[3]], and what h was
  * before each of n[7] tokens. */
