@@ -11,7 +11,8 @@ export WEFT_CHECK_EVENTS=1 STAND_IN_DEVICES=4
 is_sanitized=$(grep '^WEFT_SANITIZE:.*=.' "$WEFT_BUILD/CMakeCache.txt")
 
 # by_nccl RANKS PLAN OPTIONS...: the bits of one rank, which `near` has found.
-by_nccl() { same "$1" "$2" "${@:3}" --ranks "$1" --wire nccl; }
+# All take leave of each other.
+by_nccl() { STAND_IN_NCCL_ENDS=1 same "$1" "$2" "${@:3}" --ranks "$1" --wire nccl; }
 
 mlp=(--model mlp --optimizer adamw --lr 1e-3 --clip-norm 0.5)
 gpt=(--model gpt2-tiny --tokens 8 --slices 2 --steps 1)
@@ -55,6 +56,11 @@ if type mpirun >/dev/null 2>&1 && mpirun --version 2>&1 | has "Open MPI"; then
     done
 fi
 
+# Nobody waits long for others to take leave.
+begin=$SECONDS
+STAND_IN_NCCL_STAYS=1 on cuda:2 --plan dp=2 "${mlp[@]}" --ranks 2 --wire nccl
+((SECONDS - begin < 100)) || fail "leave: it takes long"
+
 # ---- where it cannot be ----
 # says STATUS SENTENCE OPTIONS...: and nothing is left.
 says() {
@@ -87,11 +93,11 @@ engine=(--plan dp=2,allreduce=engine --ranks 2 --wire nccl --devices cuda:2)
 
 # ---- what NCCL never ends; ranks that are stopped or killed ----
 stuck() {
-    (export STAND_IN_NCCL_STUCK=3 WEFT_TIMEOUT_MS=$1 && says 4 "nccl: in $(($1 * 3 / 4)) ms it has not moved what ranks" "${two[@]}" --devices cuda:2)
+    (export STAND_IN_NCCL_STUCK=3 WEFT_TIMEOUT_MS=$1 && says 4 "nccl: in $(($1 * 3 / 4)) ms it has not moved what others read of, or give to, rank" "${two[@]}" --devices cuda:2)
 }
 with_deadlines stuck 4000
 stuck_sum() {
-    (export STAND_IN_NCCL_STUCK=0 WEFT_TIMEOUT_MS=$1 && says 4 "nccl: in $(($1 * 3 / 4)) ms it has not summed what rank" "${engine[@]}")
+    (export STAND_IN_NCCL_STUCK=0 WEFT_TIMEOUT_MS=$1 && says 4 "nccl: in $(($1 * 3 / 4)) ms it has not summed what its replicas have with that of rank" "${engine[@]}")
 }
 with_deadlines stuck_sum 4000
 

@@ -51,6 +51,7 @@ wf_status wfi_worker_announce(const wfi_worker *w, int stream) {
 
 void wfi_worker_stop(wfi_worker *w) {
     for (int s = 0; s < WFI_N_STREAMS; s++) wfi_stream_finish(w->streams[s]);
+    wfi_device_wire_leave(w->wire);
     wfi_stream_finish(w->bounce);
 }
 

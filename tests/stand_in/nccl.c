@@ -7,6 +7,8 @@
  *   STAND_IN_NCCL_VERSION  what it says it is; 22809
  *   STAND_IN_NCCL_STUCK    so many groups later none ends
  *   STAND_IN_NCCL_REFUSE   so many sends, receives and sums later none is taken
+ *   STAND_IN_NCCL_STAYS    1: nobody's leave is ever taken
+ *   STAND_IN_NCCL_ENDS     1: who ends without taking leave is said
  */
 #include "stand_in_library.h"
 
@@ -44,6 +46,7 @@ typedef struct channel {
 } channel;
 
 typedef struct segment {
+    int n_left;             /* atomic access: ranks that have taken leave */
     int device[MOST_RANKS]; /* atomic access: and one; 0: not come yet */
     channel channels[MOST_RANKS][MOST_RANKS];
 } segment;
@@ -52,6 +55,7 @@ struct ncclComm {
     segment *shared;
     int rank, n_ranks, n_asked;
     int is_aborted, n_queued; /* atomic access */
+    bool leaves;
     CUcontext context;
 };
 
@@ -140,17 +144,43 @@ EXPORT(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *erro
         if (r != comm->rank && device == comm->shared->device[comm->rank])
             *error = refuse("Duplicate GPU detected");
     }
+    int n_stay = comm->n_ranks - __atomic_load_n(&comm->shared->n_left, __ATOMIC_ACQUIRE);
+    if (comm->leaves && (n_stay || stand_in_variable("STAND_IN_NCCL_STAYS", 0)))
+        *error = ncclInProgress;
+    return ncclSuccess;
+}
+
+EXPORT(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
+    if (comm->leaves || !comm->n_asked || comm->context != current_context())
+        return refuse("a leave that is none");
+    comm->leaves = true;
+    comm->n_asked = 0;
+    __atomic_fetch_add(&comm->shared->n_left, 1, __ATOMIC_RELEASE);
+    return ncclInProgress;
+}
+
+static void release(ncclComm_t comm) {
+    munmap(comm->shared, sizeof(segment));
+    free(comm);
+    __atomic_fetch_sub(&n_comms, 1, __ATOMIC_RELAXED);
+}
+
+EXPORT(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
+    ncclResult_t error = ncclInProgress;
+    if (comm->leaves && comm->n_asked) ncclCommGetAsyncError(comm, &error);
+    if (error) fprintf(stderr, "stand-in: left: a communicator that others are in\n");
+    release(comm);
     return ncclSuccess;
 }
 
 /* In a group it would be put off until that ends. */
 EXPORT(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
     if (is_open) fprintf(stderr, "stand-in: left: a communicator that is ended in a group\n");
+    if (!comm->leaves && stand_in_variable("STAND_IN_NCCL_ENDS", 0))
+        fprintf(stderr, "stand-in: left: a communicator without leave\n");
     __atomic_store_n(&comm->is_aborted, 1, __ATOMIC_RELAXED);
     while (__atomic_load_n(&comm->n_queued, __ATOMIC_ACQUIRE)) usleep(100);
-    munmap(comm->shared, sizeof(segment));
-    free(comm);
-    __atomic_fetch_sub(&n_comms, 1, __ATOMIC_RELAXED);
+    release(comm);
     return ncclSuccess;
 }
 

@@ -36,7 +36,10 @@ wf_status wfi_device_wire_move(wfi_device_wire *wire, int peer, bool sends, void
  */
 wf_status wfi_device_wire_sum(wfi_device_wire *wire, void *data, size_t n_elem);
 wf_status wfi_device_wire_end(wfi_device_wire *wire);
-/* The stream's thread has ended. NULL is allowed. */
+/* The stream's thread is about to end; it takes leave of other ranks, unless the job has failed.
+ * NULL is allowed, as below. */
+void wfi_device_wire_leave(wfi_device_wire *wire);
+/* The stream's thread has ended. */
 void wfi_device_wire_close(wfi_device_wire *wire);
 
 #endif

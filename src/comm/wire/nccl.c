@@ -9,6 +9,14 @@
 #include "comm/wire/device_wire.h"
 #include "device/cuda.h"
 
+/* For others to leave, too: who goes on without this one may come later or never. */
+#define LEAVE_MS 5000
+
+typedef enum activity { MEETS, MOVES, SUMS, LEAVES } activity;
+static const char *const verbs[] = {"brought the others together with",
+                                    "moved what others read of, or give to,",
+                                    "summed what its replicas have with that of", "taken leave of"};
+
 struct wfi_device_wire {
     wfi_control *job;
     wfi_device *device;
@@ -16,10 +24,9 @@ struct wfi_device_wire {
     wfi_nccl nccl;
     wfi_wire_team team;
     ncclUniqueId id, team_id;
-    /* Of all ranks, of the team, and of the latest group: one of both. NULL: none, or it was ended.
-     */
+    /* Of all ranks, of fewer that are a team, and of the latest group. NULL: none, or ended. */
     ncclComm_t comm, team_comm, now;
-    int peer;     /* of the latest group's first part, the own rank: it sums; < 0: there was none */
+    activity does;
     bool is_open; /* a group is */
 };
 
@@ -55,11 +62,11 @@ static void end_comms(wfi_device_wire *w) {
 static wf_status refuse(wfi_device_wire *w, ncclResult_t error) {
     const wfi_device_unit *unit = wfi_device_unit_of(w->device);
     wf_status status = wfi_fail(
-        w->device->owner.ctx, w->peer < 0 ? WF_UNSUPPORTED : WF_DEVICE,
+        w->device->owner.ctx, w->does == MEETS ? WF_UNSUPPORTED : WF_DEVICE,
         "nccl: rank %d on GPU %d, %s: %s (%s)%s", w->device->owner.rank, unit->number, unit->name,
-        w->nccl.GetErrorString(error), w->now ? w->nccl.GetLastError(w->now) : "nothing more",
-        w->peer < 0 ? "; each rank has to have a GPU of its own, and NCCL_DEBUG=WARN says more"
-                    : "");
+        w->nccl.GetErrorString(error), w->nccl.GetLastError(w->now),
+        w->does == MEETS ? "; each rank has to have a GPU of its own, and NCCL_DEBUG=WARN says more"
+                         : "");
     end_comms(w);
     return status;
 }
@@ -74,29 +81,11 @@ static wf_status find_gone(const wfi_device_wire *w) {
     return WF_OK;
 }
 
-static wf_status too_late(const wfi_device_wire *w, const wfi_device_wait *wait) {
-    const wfi_owner *owner = &w->device->owner;
-    long long ms = (long long)wait->deadline.timeout_ms;
-    if (w->peer < 0)
-        return wfi_fail(owner->ctx, WF_TIMEOUT,
-                        "nccl: in %lld ms it has not brought rank %d together with the others; "
-                        "NCCL_DEBUG=WARN says more",
-                        ms, owner->rank);
-    if (w->peer == owner->rank)
-        return wfi_fail(owner->ctx, WF_TIMEOUT,
-                        "nccl: in %lld ms it has not summed what rank %d and its replicas have; "
-                        "NCCL_DEBUG=WARN says more",
-                        ms, owner->rank);
-    return wfi_fail(owner->ctx, WF_TIMEOUT,
-                    "nccl: in %lld ms it has not moved what ranks %d and %d read of each other; "
-                    "NCCL_DEBUG=WARN says more",
-                    ms, owner->rank, w->peer);
-}
-
 /* Until NCCL has done what it was asked for, and the stream what NCCL has queued on it. */
 static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
     const wfi_cuda *driver = wfi_cuda_driver(w->device);
     wfi_device_wait wait = wfi_device_wait_begin(w->device);
+    if (w->does == LEAVES) wait.deadline.timeout_ms = LEAVE_MS, wait.deadline.watch = NULL;
     wf_status status = WF_OK;
     for (bool is_late = false; !is_late; is_late = !wfi_device_wait_on(&wait)) {
         ncclResult_t asked = ncclSuccess;
@@ -112,7 +101,11 @@ static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
         status = find_gone(w);
         if (status != WF_OK) break;
     }
-    if (status == WF_OK) status = too_late(w, &wait);
+    if (status == WF_OK)
+        status =
+            wfi_fail(w->device->owner.ctx, WF_TIMEOUT,
+                     "nccl: in %lld ms it has not %s rank %d; NCCL_DEBUG=WARN says more",
+                     (long long)wait.deadline.timeout_ms, verbs[w->does], w->device->owner.rank);
     end_comms(w);
     return status;
 }
@@ -122,21 +115,21 @@ static wf_status wait_for(wfi_device_wire *w, ncclResult_t error) {
 wf_status wfi_device_wire_begin(wfi_device_wire *w) {
     ncclResult_t error = w->nccl.GroupStart();
     w->is_open = !error;
-    w->peer = w->device->owner.rank; /* until there is one */
+    w->does = MOVES; /* or sums */
     w->now = w->comm;
     return error ? refuse(w, error) : WF_OK;
 }
 
 wf_status wfi_device_wire_move(wfi_device_wire *w, int peer, bool sends, void *data, size_t bytes) {
     CUstream stream = wfi_cuda_stream(w->stream);
-    if (w->peer == w->device->owner.rank) w->peer = peer;
     ncclResult_t error = sends ? w->nccl.Send(data, bytes, ncclInt8, peer, w->comm, stream)
                                : w->nccl.Recv(data, bytes, ncclInt8, peer, w->comm, stream);
     return error && error != ncclInProgress ? refuse(w, error) : WF_OK;
 }
 
 wf_status wfi_device_wire_sum(wfi_device_wire *w, void *data, size_t n_elem) {
-    w->now = w->team.n == wf_job_n_ranks(w->job) ? w->comm : w->team_comm;
+    w->does = SUMS;
+    w->now = w->team_comm ? w->team_comm : w->comm;
     ncclResult_t error = w->nccl.AllReduce(data, data, n_elem, ncclFloat32, ncclSum, w->now,
                                            wfi_cuda_stream(w->stream));
     return error && error != ncclInProgress ? refuse(w, error) : WF_OK;
@@ -148,11 +141,6 @@ wf_status wfi_device_wire_end(wfi_device_wire *w) {
 }
 
 /* ---- life ---- */
-
-/* A team that is all ranks needs no communicator of its own. */
-static bool has_team(const wfi_device_wire *w) {
-    return w->team.n > 1 && w->team.n < wf_job_n_ranks(w->job);
-}
 
 static wf_status join(wfi_device_wire *w, ncclComm_t *comm, int n, ncclUniqueId id, int rank) {
     wfi_nccl_config config = {sizeof config, WFI_NCCL_MAGIC, WFI_NCCL_OLDEST, 0};
@@ -166,7 +154,7 @@ static wf_status join_all(void *self, void *argument) {
     wfi_device_wire *w = self;
     (void)argument;
     WF_TRY(join(w, &w->comm, wf_job_n_ranks(w->job), w->id, wf_job_rank(w->job)));
-    return has_team(w) ? join(w, &w->team_comm, w->team.n, w->team_id, w->team.own) : WF_OK;
+    return w->team.n > 1 ? join(w, &w->team_comm, w->team.n, w->team_id, w->team.own) : WF_OK;
 }
 
 /* A name for ranks to meet, which the first gives. */
@@ -179,10 +167,9 @@ static wf_status name_meeting(wfi_device_wire *w, ncclUniqueId *id) {
 }
 
 static wf_status open_wire(wfi_device_wire *w) {
-    wf_context *ctx = w->device->owner.ctx;
-    WF_TRY(load(ctx, &w->nccl));
+    WF_TRY(load(w->device->owner.ctx, &w->nccl));
     WF_TRY(name_meeting(w, &w->id));
-    for (int32_t k = 0; has_team(w) && k < wf_job_n_ranks(w->job) / w->team.n; k++) {
+    for (int32_t k = 0; w->team.n > 1 && k < wf_job_n_ranks(w->job) / w->team.n; k++) {
         ncclUniqueId id;
         WF_TRY(name_meeting(w, &id));
         if (k == w->team.number) w->team_id = id;
@@ -202,10 +189,28 @@ wf_status wfi_device_wire_open(wfi_control *job, wfi_device *device, wfi_stream_
             device->owner.rank, device->kind->name, wf_job_n_ranks(job));
     wfi_device_wire *w = wfi_alloc(ctx, 1, sizeof *w, "a wire");
     if (!w) return WF_NO_MEMORY;
-    *w =
-        (wfi_device_wire){.job = job, .device = device, .stream = stream, .team = team, .peer = -1};
-    *wire_out = w; /* the stream may have it, whatever comes */
+    *w = (wfi_device_wire){.job = job, .device = device, .stream = stream, .team = team};
+    if (team.n == wf_job_n_ranks(job)) w->team.n = 1; /* they have a communicator */
+    *wire_out = w;                                    /* the stream may have it, whatever comes */
     return open_wire(w);
+}
+
+static wf_status leave(void *self, void *argument) {
+    wfi_device_wire *w = self;
+    ncclComm_t *const comms[] = {&w->team_comm, &w->comm};
+    (void)argument;
+    w->does = LEAVES;
+    for (int k = 0; k < 2; k++) {
+        w->now = *comms[k];
+        if (!w->now || wait_for(w, w->nccl.CommFinalize(w->now)) != WF_OK) continue;
+        w->nccl.CommDestroy(w->now);
+        *comms[k] = NULL;
+    }
+    return WF_OK;
+}
+
+void wfi_device_wire_leave(wfi_device_wire *w) {
+    if (w) (void)wfi_stream_push(w->stream, leave, w, NULL);
 }
 
 void wfi_device_wire_close(wfi_device_wire *w) {

@@ -44,6 +44,8 @@ typedef struct wfi_nccl_config {
     X(GetUniqueId, ncclResult_t, (ncclUniqueId *))                                                 \
     X(CommInitRankConfig, ncclResult_t, (ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *))    \
     X(CommGetAsyncError, ncclResult_t, (ncclComm_t, ncclResult_t *))                               \
+    X(CommFinalize, ncclResult_t, (ncclComm_t))                                                    \
+    X(CommDestroy, ncclResult_t, (ncclComm_t))                                                     \
     X(CommAbort, ncclResult_t, (ncclComm_t))                                                       \
     X(GroupStart, ncclResult_t, (void))                                                            \
     X(GroupEnd, ncclResult_t, (void))                                                              \
