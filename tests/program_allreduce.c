@@ -61,13 +61,14 @@ static void narrowing(wf_graph *g, const void *config) {
     wf_loss(wf_cross_entropy(wf_linear(h, "head", 4), y));
 }
 
-static wf_program *make_narrowing(wf_context *ctx, const char *text) {
+static wf_program *make_narrowing(wf_context *ctx, const char *text, const char *devices) {
     wf_model *model;
     wf_plan *plan;
     wf_program *p;
     wf_recipe recipe = mixed_recipe(4);
     TEST_OK(ctx, wf_model_create(ctx, "narrowing", narrowing, NULL, 0, &model));
     TEST_OK(ctx, wf_plan_parse(ctx, text, &plan));
+    TEST_OK(ctx, wf_plan_use_devices(plan, devices));
     TEST_OK(ctx, wfi_program_create(ctx, model, &recipe, plan, &wfi_backend_cpu, WF_PROGRAM_TRAIN,
                                     WFI_USE_RUN, NULL, &p));
     wf_model_destroy(model);
@@ -78,7 +79,7 @@ static wf_program *make_narrowing(wf_context *ctx, const char *text) {
 static void large_units_are_alone(void **state) {
     (void)state;
     wf_context *ctx = test_context();
-    wf_program *p = make_narrowing(ctx, "dp=2,bucket=1000");
+    wf_program *p = make_narrowing(ctx, "dp=2,bucket=1000", NULL);
     check_buckets(p, 1000, 0);
     assert_int_equal(reductions_of(p, 0).n, 3);
     wf_program_destroy(p);
@@ -94,7 +95,7 @@ static void staging_has_room_for_the_largest(void **state) {
         wf_context *ctx = test_context();
         char plan[64];
         snprintf(plan, sizeof plan, "dp=4,allreduce=%s", hows[k]);
-        wf_program *p = make_narrowing(ctx, plan);
+        wf_program *p = make_narrowing(ctx, plan, NULL);
         const wfi_allreduce *how = p->plan->allreduce;
         for (int32_t rank = 0; rank < p->n_ranks && how->n_staged; rank++) {
             const wfi_instruction *now = reductions_of(p, rank).list[0];
@@ -111,6 +112,20 @@ static void staging_has_room_for_the_largest(void **state) {
         test_context_end(ctx);
     }
     assert_true(n_staged > 0);
+}
+
+/* Of ranks that do not reach each other's memory; an engine needs nothing of others. */
+static void engines_stage_nothing(void **state) {
+    (void)state;
+    for (int is_engine = 0; is_engine < 2; is_engine++) {
+        wf_context *ctx = test_context();
+        const char *plan = is_engine ? "dp=2,allreduce=engine" : "dp=2,allreduce=direct";
+        wf_program *p = make_narrowing(ctx, plan, "cuda:2");
+        const wfi_instruction *now = reductions_of(p, 0).list[0];
+        assert_int_equal(now->n_references, is_engine ? 3 : 4);
+        wf_program_destroy(p);
+        test_context_end(ctx);
+    }
 }
 
 static void units_share_buckets(void **state) {
@@ -284,6 +299,7 @@ int main(void) {
         cmocka_unit_test(units_share_buckets),
         cmocka_unit_test(large_units_are_alone),
         cmocka_unit_test(staging_has_room_for_the_largest),
+        cmocka_unit_test(engines_stage_nothing),
         cmocka_unit_test(buckets_in_the_text),
         cmocka_unit_test(reductions_overlap),
         cmocka_unit_test(bytes_add_up),
