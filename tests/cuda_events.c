@@ -22,6 +22,7 @@ typedef struct bench {
     wfi_stream_queue *streams[2];
     char *memory[2], *list; /* the second has room for what the first held in each round */
     int64_t begin_ns[N_ROUNDS], end_ns[N_ROUNDS];
+    uint64_t n_seen;
     int n_ahead; /* tasks queued before what they follow was done */
 } bench;
 
@@ -123,6 +124,55 @@ static void earlier_tasks_count_before_a_task_waits(void **state) {
     end(&b);
 }
 
+static wf_status fill_by(void *self, void *argument) {
+    const bench *b = self;
+    wfi_stream_queue *stream = argument;
+    return wfi_memory_fill(stream->device, stream, b->memory[0], WFI_SPACE_DEVICE, 1, N_BYTES);
+}
+
+/* Captures, and keeps what it could; or replays or forgets that. */
+static wf_status capture(void *self, void *argument) {
+    enum { FILL, SETTLE, REPLAY };
+    static void *kept;
+    bench *b = self;
+    switch ((intptr_t)argument) {
+    case FILL:
+        kept = wfi_device_cuda.capture(b->streams[0], fill_by, b, b->streams[0]);
+        break;
+    case SETTLE:
+        if (wfi_device_cuda.capture(b->streams[0], settle, b, &b->n_seen)) return WF_BUG;
+        break;
+    case REPLAY:
+        return wfi_device_cuda.replay(b->streams[0], kept);
+    default:
+        wfi_device_cuda.forget(b->devices[0], kept);
+    }
+    return kept ? WF_OK : WF_BUG;
+}
+
+static char first_byte(const bench *b) {
+    char seen;
+    wait_for(b, 0);
+    TEST_OK(b->ctx, wfi_memory_copy(b->devices[0], NULL, &seen, WFI_SPACE_HOST, b->memory[0],
+                                    WFI_SPACE_DEVICE, 1));
+    return seen;
+}
+
+/* What waits is not captured, and does no harm: what is captured is done when it is replayed. */
+static void what_is_captured_is_replayed(void **state) {
+    (void)state;
+    bench b;
+    begin(&b);
+    for (intptr_t k = 0; k < 5; k++) {
+        static const intptr_t order[] = {0, 1, 2, 2, 3};
+        if (k == 3) TEST_OK(b.ctx, wfi_stream_push(b.streams[0], fill, &b, (void *)(intptr_t)7));
+        if (k == 3) assert_int_equal(first_byte(&b), 7);
+        TEST_OK(b.ctx, wfi_stream_push(b.streams[0], capture, &b, (void *)order[k]));
+        assert_int_equal(first_byte(&b), k >= 2);
+    }
+    end(&b);
+}
+
 static wf_status nothing(void *self, void *argument) {
     (void)self, (void)argument;
     return WF_OK;
@@ -184,12 +234,6 @@ static wf_status hang(void *self, void *argument) {
     return wfi_gpu_launch_elements(argument, &launch, 1);
 }
 
-static wf_status fill_by(void *self, void *argument) {
-    const bench *b = self;
-    wfi_stream_queue *stream = argument;
-    return wfi_memory_fill(stream->device, stream, b->memory[0], WFI_SPACE_DEVICE, 1, N_BYTES);
-}
-
 /* Of a GPU that hangs nothing is given back: its driver would wait for it. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) {
@@ -228,6 +272,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_wait),
         cmocka_unit_test(earlier_tasks_count_before_a_task_waits),
+        cmocka_unit_test(what_is_captured_is_replayed),
         cmocka_unit_test(kinds_wait_for_each_other),
         cmocka_unit_test(nothing_runs_on_behind_a_failure),
         cmocka_unit_test(nothing_is_done_by_a_gpu_that_hangs),

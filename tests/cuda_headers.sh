@@ -20,6 +20,7 @@ compares() {
     _Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), wfi_cuda_enum(*) parameters), \
                    #symbol);
 WFI_CUDA_FUNCTIONS(FUNCTION)
+WFI_CUDA_GRAPH_FUNCTIONS(FUNCTION)
 WFI_NVRTC_FUNCTIONS(FUNCTION)
 #define CONSTANT(name, cuda, value) _Static_assert((int)(name) == (int)(cuda), #cuda);
 WFI_CUDA_CONSTANTS(CONSTANT)

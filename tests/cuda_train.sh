@@ -4,9 +4,9 @@
 kind=cuda
 source tests/gpu_train.bash
 
-# With sanitizers one run, of all streams: it takes long.
+# With sanitizers one run, of all streams and of graphs: it takes long.
 if grep -q '^WEFT_SANITIZE:.*=.' "$WEFT_BUILD/CMakeCache.txt"; then
-    on cuda:4 --plan dp=2,pp=2 --model gpt2-tiny --tokens 8 --steps 1
+    on cuda:4 --plan dp=2,pp=2 --model gpt2-tiny --tokens 8 --steps 3
     exit
 fi
 
@@ -27,6 +27,27 @@ same 2 tp=2 "${short[@]}"
 # Tasks are queued ahead of what the GPUs have done.
 (export STAND_IN_COUNT=1 && on cuda:2 --plan pp=2 "${short[@]}")
 (($(sed -n 's/^stand-in: \([0-9]*\) events in flight$/\1/p' "$folder/out") > 2)) || fail "nothing is in flight: $(tail -n 1 "$folder/out")"
+
+# What is the same in every step is launched as a graph: the bits are those of kernels queued one by one, under
+# whatever plan, also where the driver does not let them be captured. With dropout, for some units.
+# launched OPTIONS...: graphs, in a run whose bits are in $one.
+launched() {
+    (export STAND_IN_COUNT=1 && on "$@")
+    one=$(field weights_sha256 <"$folder/report")
+    n=$(sed -n 's/^stand-in: \([0-9]*\) graphs launched$/\1/p' "$folder/out")
+}
+for plan in dp=2,pp=2,zero=1 pp=2,recompute=all dp=2,zero=3; do
+    run=(cuda:4 --plan "$plan" "${short[@]}" --steps 4 --dropout 0.1 --slices 1)
+    [[ $plan == *dp*pp* ]] || run[0]=cuda:2
+    WEFT_REPLAY=0 launched "${run[@]}"
+    ((n == 0)) || fail "$plan: graphs are not turned off"
+    want=$one
+    launched "${run[@]}"
+    ((n >= 12)) || fail "$plan: $n graphs in two steps after the second"
+    [[ $one == "$want" ]] || fail "$plan: other bits with graphs"
+done
+STAND_IN_CAPTURE=0 launched "${run[@]}"
+((n == 0)) && [[ $one == "$want" ]] || fail "$n graphs, or other bits, where the driver captures nothing"
 
 # Stages on devices of two kinds: each has the bits of its own.
 two_kinds "${short[@]}"

@@ -14,6 +14,8 @@
       "what the ranks of a job show each other over tcp://; the same in all")                      \
     X(WEFT_MPI_LIBRARY, TEXT, "",                                                                  \
       "path of the MPI library (else the launcher's: Open MPI's, or MPICH's)")                     \
+    X(WEFT_REPLAY, COUNT, "1",                                                                     \
+      "0: each step queues its kernels one by one, also where a device could replay them")         \
     X(WEFT_DELAY_US, COUNT, "0",                                                                   \
       "tests: a random delay of up to so many microseconds before each instruction")               \
     X(WEFT_ARENA_SHIFT, COUNT, "0",                                                                \

@@ -319,5 +319,8 @@ const wfi_device_class wfi_device_cuda = {
     .follow = wfi_cuda_follow,
     .mark = wfi_cuda_mark_time,
     .launch = cuda_launch,
+    .capture = wfi_cuda_capture,
+    .replay = wfi_cuda_replay,
+    .forget = wfi_cuda_forget,
     .find_free = cuda_find_free,
 };

@@ -47,6 +47,11 @@ static inline CUstream wfi_cuda_stream(const wfi_stream_queue *stream) {
 wf_status wfi_cuda_push(const wfi_device *device);
 void wfi_cuda_pop(const wfi_device *device);
 
+/* cuda_graph.c: wfi_device_class's. */
+void *wfi_cuda_capture(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
+wf_status wfi_cuda_replay(wfi_stream_queue *stream, const void *captured);
+void wfi_cuda_forget(const wfi_device *device, void *captured);
+
 /* Records what of the GPU has failed, and how; success is no failure. Errors: NO_MEMORY; DEVICE. */
 wf_status wfi_cuda_check(const wfi_device *device, const char *what, wfi_cuda_enum error);
 

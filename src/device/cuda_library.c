@@ -19,11 +19,18 @@ const char *wfi_cuda_error(const wfi_cuda *driver, wfi_cuda_enum error,
     return text;
 }
 
+static const char *const driver_files[] = {"libcuda.so.1", NULL};
+
+wf_status wfi_cuda_graphs_load(wf_context *ctx, wfi_cuda_graphs *graphs_out) {
+    static const char *const symbols[] = {WFI_CUDA_GRAPH_FUNCTIONS(SYMBOL) NULL};
+    static const wfi_library library = {"cuda", driver_files, symbols, "", "it has no graphs"};
+    return wfi_library_load(ctx, &library, graphs_out);
+}
+
 wf_status wfi_cuda_load(wf_context *ctx, wfi_cuda *driver_out, int *version_out) {
-    static const char *const files[] = {"libcuda.so.1", NULL};
     static const char *const symbols[] = {WFI_CUDA_FUNCTIONS(SYMBOL) NULL};
     static const wfi_library library = {
-        "cuda", files, symbols, "install the driver of its NVIDIA GPU",
+        "cuda", driver_files, symbols, "install the driver of its NVIDIA GPU",
         "it is no driver of CUDA 11.2 or newer; install the GPU's driver anew"};
     char text[WFI_CUDA_ERROR_TEXT];
     *version_out = 0;

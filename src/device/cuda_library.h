@@ -16,6 +16,8 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct _nvrtcProgram *nvrtcProgram;
 /* An enumeration of CUDA's: of results, of attributes. */
 typedef unsigned wfi_cuda_enum;
@@ -31,7 +33,8 @@ typedef unsigned wfi_cuda_enum;
     X(WFI_CUDA_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                 \
     X(WFI_CUDA_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1)                                            \
     X(WFI_CUDA_NO_TIMING, CU_EVENT_DISABLE_TIMING, 2)                                              \
-    X(WFI_CUDA_PORTABLE, CU_MEMHOSTALLOC_PORTABLE, 1)
+    X(WFI_CUDA_PORTABLE, CU_MEMHOSTALLOC_PORTABLE, 1)                                              \
+    X(WFI_CUDA_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)
 
 enum {
 #define WFI_CUDA_ENUM(name, cuda, value) name = value,
@@ -81,6 +84,15 @@ enum {
       (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
        void **, void **))
 
+/* Of 11.4 and newer. */
+#define WFI_CUDA_GRAPH_FUNCTIONS(X)                                                                \
+    X(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream, wfi_cuda_enum))                      \
+    X(StreamEndCapture, cuStreamEndCapture, (CUstream, CUgraph *))                                 \
+    X(GraphInstantiate, cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long)) \
+    X(GraphLaunch, cuGraphLaunch, (CUgraphExec, CUstream))                                         \
+    X(GraphDestroy, cuGraphDestroy, (CUgraph))                                                     \
+    X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec))
+
 #define WFI_NVRTC_FUNCTIONS(X)                                                                     \
     X(Version, nvrtcVersion, (int *, int *))                                                       \
     X(GetNumSupportedArchs, nvrtcGetNumSupportedArchs, (int *))                                    \
@@ -100,6 +112,9 @@ enum {
 typedef struct wfi_cuda {
     WFI_CUDA_FUNCTIONS(WFI_CUDA_MEMBER)
 } wfi_cuda;
+typedef struct wfi_cuda_graphs {
+    WFI_CUDA_GRAPH_FUNCTIONS(WFI_CUDA_MEMBER)
+} wfi_cuda_graphs;
 typedef struct wfi_nvrtc {
     WFI_NVRTC_FUNCTIONS(WFI_CUDA_MEMBER)
 } wfi_nvrtc;
@@ -107,6 +122,8 @@ typedef struct wfi_nvrtc {
 /* The driver, begun; 13020 is CUDA 13.2. Errors: UNSUPPORTED: there is none, it is too old or
  * broken, or it knows no GPU. */
 wf_status wfi_cuda_load(wf_context *ctx, wfi_cuda *driver_out, int *version_out);
+/* Errors: UNSUPPORTED: it has no graphs. */
+wf_status wfi_cuda_graphs_load(wf_context *ctx, wfi_cuda_graphs *graphs_out);
 /* A compiler whose programs a driver of that version loads. Errors: UNSUPPORTED. */
 wf_status wfi_nvrtc_load(wf_context *ctx, int driver_version, wfi_nvrtc *compiler_out);
 

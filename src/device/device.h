@@ -169,6 +169,13 @@ typedef struct wfi_device_class {
     wf_status (*give_up)(wfi_stream_queue *stream, const wfi_device_wait *wait);
     /* Queues a kernel from a task of the stream. NULL: the kind runs no kernels of that sort. */
     wf_status (*launch)(wfi_stream_queue *stream, const wfi_kernel_launch *launch);
+    /* From a task: what another queues on the stream, which waits for nothing, is kept in place of
+     * being queued; NULL: it cannot be, and nothing is. It is queued, as often as it is replayed.
+     * Streams that have replayed it are idle, or know its end, when it is forgotten. All NULL: the
+     * kind keeps nothing. */
+    void *(*capture)(wfi_stream_queue *stream, wfi_task task, void *self, void *argument);
+    wf_status (*replay)(wfi_stream_queue *stream, const void *captured);
+    void (*forget)(const wfi_device *device, void *captured);
     /* From a task: what its kernels have written so far; they are 0 again. */
     wf_status (*read_words)(wfi_stream_queue *stream, int32_t words_out[WFI_LAUNCH_WORDS]);
     /* Of kinds whose memory is not the host's: which of the machine's devices that place is on, and

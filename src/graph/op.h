@@ -153,7 +153,12 @@ enum {
     /* What it reads, but for weights, is all of one type (pass/cast.c): a library multiplies two
      * numbers of one type, or has a kernel for one type. */
     WFI_OP_ONE_TYPE = 64,
+    /* What its kernels are told of a step, beside loss_scale, and that: all others are told
+     * nothing, and do the same in every step. */
+    WFI_OP_READS_STEP = 128,
+    WFI_OP_READS_SCALE = 256,
 };
+enum { WFI_OP_READS = WFI_OP_READS_STEP | WFI_OP_READS_SCALE };
 
 struct wfi_op {
     const char *name;

@@ -39,7 +39,7 @@ static wf_status reference_run(wfi_kernel *kernel, wfi_stream_queue *stream, voi
     for (int i = 0; i < call->n_in; i++) call->in[i].data = operands[i];
     for (int i = 0; i < call->n_out; i++) call->out[i].data = operands[call->n_in + i];
     call->scratch = scratch;
-    call->step = step;
+    call->step = kernel->node->op->flags & WFI_OP_READS ? step : NULL;
     (kernel->adds ? kernel->node->op->add : kernel->node->op->reference)(call);
     return WF_OK;
 }

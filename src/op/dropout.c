@@ -77,7 +77,7 @@ static const wfi_op_sample dropout_samples[] = {
 
 const wfi_op wfi_op_dropout = {
     .name = "dropout",
-    .flags = WFI_OP_CHEAP,
+    .flags = WFI_OP_CHEAP | WFI_OP_READS_STEP,
     .overwrites = 1 << 0,
     .tolerance = 1e-7f,
     .check = dropout_check,
@@ -91,6 +91,7 @@ const wfi_op wfi_op_dropout = {
 
 const wfi_op wfi_op_dropout_backward = {
     .name = "dropout_backward",
+    .flags = WFI_OP_READS_STEP,
     .overwrites = 1 << 0,
     .tolerance = 1e-7f,
     .check = dropout_check,

@@ -179,6 +179,7 @@ const wfi_op wfi_op_loss_record = {
 
 const wfi_op wfi_op_loss_gradient = {
     .name = "loss_gradient",
+    .flags = WFI_OP_READS_SCALE,
     .tolerance = 0,
     .check = loss_gradient_check,
     .reference = loss_gradient_reference,

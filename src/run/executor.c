@@ -2,6 +2,7 @@
 
 #include "base/env.h"
 #include "run/issue.h"
+#include "run/recorded.h"
 
 /* ---- kernels ---- */
 
@@ -149,6 +150,7 @@ wf_status wfi_executor_create(const wf_program *p, wfi_worker *workers, wfi_prof
               e->n_group;
     wf_status status = ok ? WF_OK : WF_NO_MEMORY;
     if (status == WF_OK && traces) status = wfi_trace_create(p, traced_rank(p, workers), &e->trace);
+    if (status == WF_OK) status = wfi_recorded_create(p, &e->recorded);
     if (status == WF_OK) status = wfi_reads_create(p, workers, &e->reads);
     if (status == WF_OK && p->gap_bytes) status = wfi_gaps_create(p, workers, &e->gaps);
     if (status == WF_OK) {
@@ -173,6 +175,7 @@ void wfi_executor_destroy(wfi_executor *e) {
     int32_t n_variants = e->p->n_variants;
     for (int32_t k = 0; k < n_variants * n_kernel_sets(e->p) && e->code; k++)
         if (e->code[k] != e->p->variants[k % n_variants].code) wfi_code_destroy(e->code[k]);
+    wfi_recorded_destroy(e);
     wfi_trace_destroy(e->trace);
     wfi_happens_destroy(e->happens);
     wfi_reads_destroy(e->reads);

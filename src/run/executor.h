@@ -18,6 +18,8 @@
 #include "run/trace.h"
 #include "run/worker.h"
 
+typedef struct wfi_recorded wfi_recorded; /* recorded.h */
+
 /* What one step is given and gives back. */
 typedef struct wfi_step {
     wfi_step_args args; /* its first_sample is filled by the executor */
@@ -46,15 +48,16 @@ typedef struct wfi_executor {
     int32_t first_local; /* rank */
     bool lists;          /* goes through all without issuing: reads.h sees what comes after what */
     wfi_profile *profile;
-    wfi_trace *trace;      /* NULL: not wanted */
-    wfi_stall *stall;      /* NULL: nobody looks whether things move */
-    wfi_happens *happens;  /* NULL: events are not checked */
-    wfi_reads *reads;      /* NULL: ranks see each other's memory */
-    wfi_gaps *gaps;        /* NULL: memory has no gaps */
-    int64_t delay_us;      /* > 0: random delays before each instruction, for tests */
-    int64_t n_waits;       /* issued in this step */
-    int64_t left_out_wait; /* for tests: that one, counted from 1, is not issued; 0 = none */
-    wfi_step step;         /* that runs, or ran last */
+    wfi_trace *trace;       /* NULL: not wanted */
+    wfi_stall *stall;       /* NULL: nobody looks whether things move */
+    wfi_happens *happens;   /* NULL: events are not checked */
+    wfi_reads *reads;       /* NULL: ranks see each other's memory */
+    wfi_gaps *gaps;         /* NULL: memory has no gaps */
+    wfi_recorded *recorded; /* [n_instructions] what devices replay; NULL: nothing */
+    int64_t delay_us;       /* > 0: random delays before each instruction, for tests */
+    int64_t n_waits;        /* issued in this step */
+    int64_t left_out_wait;  /* for tests: that one, counted from 1, is not issued; 0 = none */
+    wfi_step step;          /* that runs, or ran last */
 } wfi_executor;
 
 static inline const wfi_code *wfi_executor_code(const wfi_executor *e, int32_t rank,

@@ -2,7 +2,7 @@
  * the device's backend, or copies. */
 #include "base/race.h"
 #include "base/random.h"
-#include "run/executor.h"
+#include "run/recorded.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -34,7 +34,8 @@ static int64_t profile_ns(const wfi_executor *e, const wfi_instruction *now) {
 }
 
 static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, wfi_kernel *kernel,
-                            void *const *operands, void *scratch, const wfi_step_args *args) {
+                            void *const *operands, void *scratch, bool launches) {
+    wfi_step_args args = e->step.args;
     wfi_observer *observer = &e->workers[now->rank].arenas[WFI_SPACE_DEVICE].observer;
     for (int i = 0; i < kernel->n_operands; i++) {
         wfi_observe(observer, operands[i], kernel->extent[i]);
@@ -42,8 +43,10 @@ static wf_status run_kernel(const wfi_executor *e, const wfi_instruction *now, w
     }
     wfi_observe(observer, scratch, kernel->scratch_extent);
     wfi_touches(scratch, kernel->scratch_extent, true);
+    if (!launches) return WF_OK;
+    args.first_sample = now->micro < 0 ? 0 : wfi_program_first_sample(e->p, now->micro);
     int64_t begin = profile_ns(e, now);
-    WF_TRY(wfi_kernel_run(kernel, stream_of(e, now), operands, scratch, args));
+    WF_TRY(wfi_kernel_run(kernel, stream_of(e, now), operands, scratch, &args));
     if (!e->profile->is_on) return WF_OK;
     return wfi_profile_add(e->profile, kernel->label,
                            *kernel->detail ? kernel->detail : kernel->impl->name,
@@ -79,11 +82,9 @@ static wf_status clear_gaps(const wfi_executor *e, const wfi_instruction *now) {
     return WF_OK;
 }
 
-static wf_status run_segment(wfi_executor *e, const wfi_instruction *now) {
+static wf_status run_kernels(wfi_executor *e, const wfi_instruction *now, bool launches) {
     const wfi_segment *segment = segment_of(e, now);
-    wfi_step_args args = e->step.args;
-    if (now->first) WF_TRY(clear_gaps(e, now));
-    args.first_sample = now->micro < 0 ? 0 : wfi_program_first_sample(e->p, now->micro);
+    if (now->first && launches) WF_TRY(clear_gaps(e, now));
     for (int32_t s = 0; s < segment->n_steps; s++) {
         const wfi_segment_step *step = &segment->steps[s];
         wfi_kernel *kernel = step->kernel_add && !now->first ? step->kernel_add : step->kernel;
@@ -97,9 +98,13 @@ static wf_status run_segment(wfi_executor *e, const wfi_instruction *now) {
                             ? NULL
                             : (char *)wfi_executor_at(e, &now->references[step->scratch.slot]) +
                                   step->scratch.offset;
-        WF_TRY(run_kernel(e, now, kernel, operands, scratch, &args));
+        WF_TRY(run_kernel(e, now, kernel, operands, scratch, launches));
     }
     return WF_OK;
+}
+
+static wf_status run_segment(wfi_executor *e, const wfi_instruction *now) {
+    return wfi_recorded_run(e, now, run_kernels);
 }
 
 /* ---- between the host and a rank ---- */

@@ -25,7 +25,11 @@ enum {
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
     NO_TIMING = WFI_CUDA_NO_TIMING,
+    ILLEGAL_STATE = 401,
     ILLEGAL_ADDRESS = 700,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+    CAPTURE_WRONG_THREAD = 908,
 };
 
 #define MOST_DEVICES     8
@@ -63,8 +67,20 @@ typedef struct item {
     struct item *next;
     wfi_cuda_enum (*run)(void *argument);
     void *argument;
+    size_t bytes;
     bool is_event; /* runs on a GPU that is lost, too */
 } item;
+
+/* What a stream was asked for while it captured. */
+struct CUgraph_st {
+    item *first, **last;
+    wfi_cuda_enum error; /* what has ended the capture */
+};
+
+struct CUgraphExec_st {
+    int device;
+    CUgraph graph; /* a copy */
+};
 
 struct CUstream_st {
     int device;
@@ -75,6 +91,7 @@ struct CUstream_st {
     item *first, **last;
     uint64_t n_queued, n_done, n_events; /* events: that are queued */
     bool ends;
+    CUgraph captured; /* NULL: it does not capture; for the thread that has begun it */
 };
 
 struct CUevent_st {
@@ -107,8 +124,12 @@ static allocation allocations[MOST_ALLOCATIONS];
 static int n_allocations; /* atomic access */
 static char *region;
 static size_t region_used;
-static int n_streams, n_modules, n_pinned, n_live, n_events; /* that were not given back */
-static uint64_t most_in_flight;                              /* events of a stream; atomic access */
+/* That were not given back. */
+static int n_streams, n_modules, n_pinned, n_live, n_events, n_graphs;
+/* Graphs that were launched, for tests; atomic access. */
+extern STAND_IN_API long long stand_in_n_replayed;
+long long stand_in_n_replayed;
+static uint64_t most_in_flight; /* events of a stream; atomic access */
 static uint64_t n_streams_made;
 
 /* ---- contexts ---- */
@@ -120,11 +141,26 @@ static struct CUctx_st *current(void) {
     return depth ? stack[depth - 1] : NULL;
 }
 
+static _Thread_local CUstream capturing; /* by this thread */
+
+/* Of what a thread must not ask for while it captures: the capture is over. */
+static wfi_cuda_enum refuse_captured(void) {
+    if (!capturing) return FINE;
+    capturing->captured->error = CAPTURE_INVALIDATED;
+    return CAPTURE_UNSUPPORTED;
+}
+
 /* What the GPU of the current context has come to. */
 static wfi_cuda_enum check(void) {
     if (!has_begun) return NOT_INITIALIZED;
     if (!current()) return INVALID_CONTEXT;
     return __atomic_load_n(&gpus[current()->device].lost, __ATOMIC_RELAXED);
+}
+
+/* Of what must not be asked for while the thread captures. */
+static wfi_cuda_enum check_idle(void) {
+    wfi_cuda_enum error = refuse_captured();
+    return error ? error : check();
 }
 
 static void lose(int device, wfi_cuda_enum error) {
@@ -326,7 +362,7 @@ static wfi_cuda_enum allocate(CUdeviceptr *address, size_t bytes) {
 }
 
 EXPORT(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes)) {
-    wfi_cuda_enum error = check();
+    wfi_cuda_enum error = check_idle();
     if (error || !bytes) return error ? error : INVALID_VALUE;
     pthread_mutex_lock(&lock);
     error = allocate(address, bytes);
@@ -335,7 +371,7 @@ EXPORT(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes)) {
 }
 
 EXPORT(cuMemFree_v2, (CUdeviceptr address)) {
-    wfi_cuda_enum error = check();
+    wfi_cuda_enum error = check_idle();
     allocation *a = find(address, 1);
     if (!a || a->begin != address) return INVALID_VALUE;
     wait_for_gpu(a->device);
@@ -351,7 +387,7 @@ EXPORT(cuMemFree_v2, (CUdeviceptr address)) {
 }
 
 EXPORT(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags)) {
-    wfi_cuda_enum error = check();
+    wfi_cuda_enum error = check_idle();
     if (error || flags != WFI_CUDA_PORTABLE) return error ? error : INVALID_VALUE;
     if (posix_memalign(address, PAGE, bytes)) return WFI_CUDA_OUT_OF_MEMORY;
     memset(*address, 0xa5, bytes);
@@ -411,7 +447,7 @@ static wfi_cuda_enum run_wait(void *argument) {
 }
 
 EXPORT(cuEventCreate, (CUevent * out, unsigned flags)) {
-    wfi_cuda_enum error = check();
+    wfi_cuda_enum error = check_idle();
     if (error || flags & ~(unsigned)NO_TIMING) return error ? error : INVALID_VALUE;
     *out = calloc(1, sizeof **out);
     (*out)->device = current()->device;
@@ -432,6 +468,7 @@ EXPORT(cuEventDestroy_v2, (CUevent event)) {
 
 EXPORT(cuEventRecord, (CUevent event, CUstream stream)) {
     if (!event || !stream || event->device != stream->device) return INVALID_HANDLE;
+    if (refuse_captured()) return CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&event->lock);
     const moment m = {event, ++event->n_recorded};
     pthread_mutex_unlock(&event->lock);
@@ -439,7 +476,7 @@ EXPORT(cuEventRecord, (CUevent event, CUstream stream)) {
 }
 
 EXPORT(cuEventQuery, (CUevent event)) {
-    if (!event) return INVALID_HANDLE;
+    if (!event || refuse_captured()) return event ? CAPTURE_UNSUPPORTED : INVALID_HANDLE;
     pthread_mutex_lock(&event->lock);
     bool has_happened = event->n_happened == event->n_recorded;
     pthread_mutex_unlock(&event->lock);
@@ -449,6 +486,7 @@ EXPORT(cuEventQuery, (CUevent event)) {
 
 EXPORT(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags)) {
     if (!event || flags) return INVALID_HANDLE;
+    if (refuse_captured()) return CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&event->lock);
     const moment m = {event, event->n_recorded};
     pthread_mutex_unlock(&event->lock);
@@ -498,15 +536,103 @@ static void count_event(CUstream stream) {
     }
 }
 
+static item *new_item(wfi_cuda_enum (*run)(void *), const void *argument, size_t bytes) {
+    size_t head = (sizeof(item) + 63) / 64 * 64;
+    item *new = malloc(head + bytes);
+    *new = (item){NULL, run, (char *)new + head, bytes, run == run_record || run == run_wait};
+    memcpy(new->argument, argument, bytes);
+    return new;
+}
+
+/* ---- graphs: only the thread that has begun a capture may ask its stream for anything ---- */
+
+static void append(CUgraph graph, item *new) {
+    *graph->last = new;
+    graph->last = &new->next;
+}
+
+static wfi_cuda_enum keep(CUstream stream, item *new) {
+    append(stream->captured, new);
+    if (stream != capturing || !stand_in_variable("STAND_IN_CAPTURE", 1))
+        stream->captured->error = CAPTURE_INVALIDATED;
+    return stream->captured->error;
+}
+
+static CUgraph new_graph(void) {
+    CUgraph graph = calloc(1, sizeof *graph);
+    graph->last = &graph->first;
+    __atomic_fetch_add(&n_graphs, 1, __ATOMIC_RELAXED);
+    return graph;
+}
+
+EXPORT(cuStreamBeginCapture_v2, (CUstream stream, wfi_cuda_enum mode)) {
+    wfi_cuda_enum error = check();
+    if (error || mode != WFI_CUDA_THREAD_LOCAL) return error ? error : INVALID_VALUE;
+    if (!stream || stream->captured || capturing) return ILLEGAL_STATE;
+    capturing = stream;
+    stream->captured = new_graph();
+    return FINE;
+}
+
+EXPORT(cuGraphDestroy, (CUgraph graph)) {
+    for (item *next, *now = graph->first; now; now = next) {
+        next = now->next;
+        free(now);
+    }
+    free(graph);
+    __atomic_fetch_sub(&n_graphs, 1, __ATOMIC_RELAXED);
+    return FINE;
+}
+
+EXPORT(cuStreamEndCapture, (CUstream stream, CUgraph *out)) {
+    *out = NULL;
+    if (!stream || !stream->captured) return ILLEGAL_STATE;
+    if (stream != capturing) return CAPTURE_WRONG_THREAD;
+    CUgraph graph = stream->captured;
+    wfi_cuda_enum error = graph->error;
+    stream->captured = NULL;
+    capturing = NULL;
+    if (error)
+        cuGraphDestroy(graph);
+    else
+        *out = graph;
+    return error;
+}
+
+EXPORT(cuGraphInstantiateWithFlags, (CUgraphExec * out, CUgraph graph, unsigned long long flags)) {
+    wfi_cuda_enum error = check_idle();
+    if (error || flags) return error ? error : INVALID_VALUE;
+    *out = malloc(sizeof **out);
+    **out = (struct CUgraphExec_st){current()->device, new_graph()};
+    for (const item *i = graph->first; i; i = i->next)
+        append((*out)->graph, new_item(i->run, i->argument, i->bytes));
+    return FINE;
+}
+
+EXPORT(cuGraphLaunch, (CUgraphExec exec, CUstream stream)) {
+    wfi_cuda_enum error = check_idle();
+    if (!error && (!stream || exec->device != stream->device)) error = INVALID_HANDLE;
+    for (const item *i = exec->graph->first; i && !error; i = i->next)
+        error = stand_in_queue(stream, i->run, i->argument, i->bytes);
+    __atomic_fetch_add(&stand_in_n_replayed, 1, __ATOMIC_RELAXED);
+    return error;
+}
+
+EXPORT(cuGraphExecDestroy, (CUgraphExec exec)) {
+    wfi_cuda_enum error = check_idle();
+    wait_for_gpu(exec->device);
+    cuGraphDestroy(exec->graph);
+    free(exec);
+    return error;
+}
+
 wfi_cuda_enum stand_in_queue(CUstream stream, wfi_cuda_enum (*run)(void *argument),
                              const void *argument, size_t bytes) {
     wfi_cuda_enum error = check();
     if (error) return error;
     if (!stream || stream->device != current()->device) return INVALID_HANDLE;
-    size_t head = (sizeof(item) + 63) / 64 * 64;
-    item *new = malloc(head + bytes);
-    *new = (item){NULL, run, (char *)new + head, run == run_record || run == run_wait};
-    memcpy(new->argument, argument, bytes);
+    item *new = new_item(run, argument, bytes);
+    if (stream->captured) return keep(stream, new);
     pthread_mutex_lock(&stream->lock);
     *stream->last = new;
     stream->last = &new->next;
@@ -518,7 +644,7 @@ wfi_cuda_enum stand_in_queue(CUstream stream, wfi_cuda_enum (*run)(void *argumen
 }
 
 EXPORT(cuStreamCreate, (CUstream * out, unsigned flags)) {
-    wfi_cuda_enum error = check();
+    wfi_cuda_enum error = check_idle();
     if (error || flags != WFI_CUDA_NON_BLOCKING) return error ? error : INVALID_VALUE;
     struct CUstream_st *stream = calloc(1, sizeof *stream);
     stream->device = current()->device;
@@ -548,6 +674,7 @@ EXPORT(cuStreamDestroy_v2, (CUstream stream)) {
 }
 
 EXPORT(cuStreamQuery, (CUstream stream)) {
+    if (refuse_captured()) return CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&stream->lock);
     bool is_done = stream->n_done == stream->n_queued;
     pthread_mutex_unlock(&stream->lock);
@@ -595,11 +722,13 @@ EXPORT(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
 }
 
 EXPORT(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream)) {
+    if (refuse_captured()) return CAPTURE_UNSUPPORTED;
     wait_for_stream(stream);
     return queue_copy(stream, memory_of(to, bytes), from, bytes);
 }
 
 EXPORT(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream stream)) {
+    if (refuse_captured()) return CAPTURE_UNSUPPORTED;
     wait_for_stream(stream);
     return queue_copy(stream, to, memory_of(from, bytes), bytes);
 }
@@ -612,7 +741,7 @@ EXPORT(cuMemsetD8Async, (CUdeviceptr to, unsigned char byte, size_t bytes, CUstr
 /* ---- kernels ---- */
 
 EXPORT(cuModuleLoadData, (CUmodule * out, const void *image)) {
-    wfi_cuda_enum error = check();
+    wfi_cuda_enum error = check_idle();
     char kind[16];
     int target;
     unsigned narrow;
@@ -705,10 +834,11 @@ __attribute__((destructor)) static void say_what_is_left(void) {
         n_retained += gpus[i].n_retained;
     }
     if (stand_in_variable("STAND_IN_COUNT", 0))
-        fprintf(stderr, "stand-in: %llu events in flight\n", (unsigned long long)most_in_flight);
-    if (n_live || n_pinned || n_streams || n_events || n_modules || n_retained)
+        fprintf(stderr, "stand-in: %llu events in flight\nstand-in: %lld graphs launched\n",
+                (unsigned long long)most_in_flight, stand_in_n_replayed);
+    if (n_live || n_pinned || n_streams || n_events || n_modules || n_retained || n_graphs)
         fprintf(stderr,
                 "stand-in: left: %d allocations, %d of pinned memory, %d streams, %d events, "
-                "%d modules, %d contexts\n",
-                n_live, n_pinned, n_streams, n_events, n_modules, n_retained);
+                "%d modules, %d contexts, %d graphs\n",
+                n_live, n_pinned, n_streams, n_events, n_modules, n_retained, n_graphs);
 }

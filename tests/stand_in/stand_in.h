@@ -19,8 +19,9 @@
  *   STAND_IN_SEED        of delays
  *   STAND_IN_COMPILE     0: kernels do not compile
  *   STAND_IN_SLOW        which algorithm of a library takes 50 ms more
+ *   STAND_IN_CAPTURE     0: whatever is captured ends the capture
  *   STAND_IN_COUNT       1: it says when it ends how many events of a stream were queued and had
- *                        not happened, at most
+ *                        not happened, at most, and how many graphs were launched
  * What a process has not given back when it ends is said on its standard error, unless a GPU hangs.
  */
 #ifndef STAND_IN_H

@@ -131,16 +131,19 @@ wf_status wfi_gpu_plan(wfi_kernel *kernel, const wfi_gpu_row *row, wfi_gpu_node 
 static wf_status run_all(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queue *stream,
                          const void *const own[], const wfi_step_args *step,
                          wfi_gpu_launcher launch_one) {
+    unsigned reads = kernel->node->op->flags;
     for (int k = 0; k < l->n; k++) {
         wfi_kernel_launch launch = l->all[k].launch;
         for (int i = 0; i < WFI_LAUNCH_OPERANDS; i++)
             launch.operands[i] = l->all[k].from[i] < 0 || !own[l->all[k].from[i]]
                                      ? NULL
                                      : (const char *)own[l->all[k].from[i]] + l->all[k].skip[i];
-        launch.arguments.n[13] = (int64_t)step->seed;
-        launch.arguments.n[14] = (int64_t)step->step;
-        launch.arguments.n[15] = step->first_sample;
-        launch.arguments.f[11] = step->loss_scale;
+        if (reads & WFI_OP_READS_STEP) {
+            launch.arguments.n[13] = (int64_t)step->seed;
+            launch.arguments.n[14] = (int64_t)step->step;
+            launch.arguments.n[15] = step->first_sample;
+        }
+        if (reads & WFI_OP_READS_SCALE) launch.arguments.f[11] = step->loss_scale;
         WF_TRY(launch_one(kernel, stream, &launch, k));
     }
     return WF_OK;
