@@ -1,5 +1,5 @@
 /* In front of weft's kernels for GPUs (src/kernel/gpu/source), which CMake puts behind it: as C for
- * the host. */
+ * the host, in the names of device.cl. */
 #include "stand_in.h"
 
 #include <string.h>
@@ -18,6 +18,25 @@ static inline uint32_t stand_in_bits(float x) {
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
+
+#define GLOBAL
+#define LOCAL static _Thread_local
+#define LOCAL_POINTER
+#define DEVICE         static inline
+#define BARRIER        stand_in_barrier()
+#define GLOBAL_BARRIER stand_in_barrier()
+#define GROUP_INDEX    (stand_in_place()->group)
+#define THREAD         (stand_in_place()->thread)
+#define NARROW         (stand_in_place()->narrow)
+#define KERNEL(name)   STAND_IN_KERNEL(name, 1, char *memory)
+#define KERNEL_OF_RANKS(name)                                                                      \
+    STAND_IN_KERNEL(name, 9, char *m0, char *m1, char *m2, char *m3, char *m4, char *m5, char *m6, \
+                    char *m7, char *m8)
+#define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))
+#define M_NAN                 NAN
+#define M_INFINITY            INFINITY
+#define AS_FLOAT(bits)        stand_in_float(bits)
+#define AS_UINT(number)       stand_in_bits(number)
 
 #define PARAMETERS_1(m) m[0]
 #define PARAMETERS_9(m) m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]

@@ -9,18 +9,13 @@
 #pragma OPENCL FP_CONTRACT OFF
 #define GLOBAL __global
 #define LOCAL __local
+#define LOCAL_POINTER __local
 #define DEVICE static inline
+#define ENTRY __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define GLOBAL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define GROUP_INDEX ((long)get_group_id(0))
 #define THREAD ((int)get_local_id(0))
-#define KERNEL(name)                                                                               \
-    __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void name(                         \
-        GLOBAL char *memory, GLOBAL int *words, const arguments a)
-#define KERNEL_OF_RANKS(name)                                                                      \
-    __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void name(                         \
-        GLOBAL char *m0, GLOBAL char *m1, GLOBAL char *m2, GLOBAL char *m3, GLOBAL char *m4,       \
-        GLOBAL char *m5, GLOBAL char *m6, GLOBAL char *m7, GLOBAL char *m8, GLOBAL int *words,     \
-        const arguments a)
 #ifdef FP_FAST_FMAF
 #define MULTIPLY_ADD(x, y, z) fma(x, y, z)
 #else
@@ -28,57 +23,37 @@
 #endif
 #define M_NAN NAN
 #define M_INFINITY INFINITY
-#define LOCAL_POINTER __local
-#define GLOBAL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define expf exp
 #define tanhf tanh
 #define AS_FLOAT(bits) as_float(bits)
 #define AS_UINT(number) as_uint(number)
-#elif defined(STAND_IN_GROUP)
-/* C, for tests without a GPU: tests/stand_in. */
-#define GLOBAL
-#define LOCAL static _Thread_local
-#define DEVICE static inline
-#define BARRIER stand_in_barrier()
-#define GROUP_INDEX (stand_in_place()->group)
-#define THREAD (stand_in_place()->thread)
-#define KERNEL(name) STAND_IN_KERNEL(name, 1, char *memory)
-#define KERNEL_OF_RANKS(name)                                                                      \
-    STAND_IN_KERNEL(name, 9, char *m0, char *m1, char *m2, char *m3, char *m4, char *m5, char *m6, \
-                    char *m7, char *m8)
-#define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))
-#define M_NAN NAN
-#define M_INFINITY INFINITY
-#define LOCAL_POINTER
-#define GLOBAL_BARRIER stand_in_barrier()
-#define AS_FLOAT(bits) stand_in_float(bits)
-#define AS_UINT(number) stand_in_bits(number)
-#define NARROW (stand_in_place()->narrow)
-#else
+#elif defined(__CUDACC_RTC__)
 typedef unsigned long ulong;
 typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;
 #define GLOBAL
 #define LOCAL __shared__
+#define LOCAL_POINTER
 #define DEVICE static __device__ inline
+#define ENTRY extern "C" __global__ void __launch_bounds__(GROUP)
 #define BARRIER __syncthreads()
+#define GLOBAL_BARRIER __syncthreads()
 #define GROUP_INDEX ((long)blockIdx.x)
 #define THREAD ((int)threadIdx.x)
-#define KERNEL(name)                                                                               \
-    extern "C" __global__ void __launch_bounds__(GROUP)                                            \
-        name(char *memory, int *words, const arguments a)
-#define KERNEL_OF_RANKS(name)                                                                      \
-    extern "C" __global__ void __launch_bounds__(GROUP)                                            \
-        name(char *m0, char *m1, char *m2, char *m3, char *m4, char *m5, char *m6, char *m7,       \
-             char *m8, int *words, const arguments a)
 #define MULTIPLY_ADD(x, y, z) fmaf(x, y, z)
 #define M_NAN __int_as_float(0x7fffffff)
 #define M_INFINITY __int_as_float(0x7f800000)
-#define LOCAL_POINTER
-#define GLOBAL_BARRIER __syncthreads()
 #define AS_FLOAT(bits) __uint_as_float(bits)
 #define AS_UINT(number) __float_as_uint(number)
+#endif
+
+#ifdef ENTRY /* else tests define what follows, for the host's C */
+#define MEMORY(k) GLOBAL char *m##k
+#define KERNEL(name) ENTRY name(GLOBAL char *memory, GLOBAL int *words, const arguments a)
+#define KERNEL_OF_RANKS(name)                                                                      \
+    ENTRY name(MEMORY(0), MEMORY(1), MEMORY(2), MEMORY(3), MEMORY(4), MEMORY(5), MEMORY(6),        \
+               MEMORY(7), MEMORY(8), GLOBAL int *words, const arguments a)
 #endif
 
 #define GROUP 64
@@ -132,25 +107,19 @@ DEVICE ushort round_off(float x) {
 #define ARGUMENTS GLOBAL char *memory, const arguments a
 #define PASSED memory, a
 
-/* The group's sum, in all threads; `part` [GROUP]. */
-DEVICE double group_sum(LOCAL_POINTER double *part, double value) {
+/* The group's sum, or its largest, in all threads; `part` [GROUP]. */
+DEVICE double group_combine(LOCAL_POINTER double *part, double value, int is_max) {
     BARRIER;
     part[THREAD] = value;
     BARRIER;
     for (int reach = GROUP / 2; reach > 0; reach /= 2) {
-        if (THREAD < reach) part[THREAD] += part[THREAD + reach];
+        if (THREAD < reach) {
+            double own = part[THREAD], other = part[THREAD + reach];
+            part[THREAD] = !is_max ? own + other : other > own ? other : own;
+        }
         BARRIER;
     }
     return part[0];
 }
-
-DEVICE double group_max(LOCAL_POINTER double *part, double value) {
-    BARRIER;
-    part[THREAD] = value;
-    BARRIER;
-    for (int reach = GROUP / 2; reach > 0; reach /= 2) {
-        if (THREAD < reach && part[THREAD + reach] > part[THREAD]) part[THREAD] = part[THREAD + reach];
-        BARRIER;
-    }
-    return part[0];
-}
+#define group_sum(part, value) group_combine(part, value, 0)
+#define group_max(part, value) group_combine(part, value, 1)

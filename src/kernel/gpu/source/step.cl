@@ -14,31 +14,21 @@ KERNEL(squares) {
 }
 
 /* The sum of n[1] ranks' elements over base/tree.h's tree. */
+#define OF_RANK(k) (a.n[1] > k ? ((GLOBAL float *)(m##k + a.at[k]))[i] : 0)
 DEVICE float tree_sum(const float *x, int n) {
-    float sums[8];
-    for (int i = 0; i < 8; i++) sums[i] = x[i < n ? i : 0];
-    if (n == 1) return sums[0];
-    if (n == 2) return sums[0] + sums[1];
-    if (n == 3) return (sums[0] + sums[1]) + sums[2];
-    if (n == 4) return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    if (n == 5) return ((sums[0] + sums[1]) + sums[2]) + (sums[3] + sums[4]);
-    if (n == 6) return ((sums[0] + sums[1]) + sums[2]) + ((sums[3] + sums[4]) + sums[5]);
-    if (n == 7) return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + sums[6]);
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    if (n == 1) return x[0];
+    if (n == 2) return x[0] + x[1];
+    if (n == 3) return (x[0] + x[1]) + x[2];
+    if (n == 4) return (x[0] + x[1]) + (x[2] + x[3]);
+    if (n == 5) return ((x[0] + x[1]) + x[2]) + (x[3] + x[4]);
+    if (n == 6) return ((x[0] + x[1]) + x[2]) + ((x[3] + x[4]) + x[5]);
+    if (n == 7) return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + x[6]);
+    return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
 }
-
-#define OF_RANK(k) x[k] = a.n[1] > k ? ((GLOBAL float *)(m##k + a.at[k]))[i] : 0
 KERNEL_OF_RANKS(sum_ranks) {
     FOR_ELEMENT(i) {
-        float x[8];
-        OF_RANK(0);
-        OF_RANK(1);
-        OF_RANK(2);
-        OF_RANK(3);
-        OF_RANK(4);
-        OF_RANK(5);
-        OF_RANK(6);
-        OF_RANK(7);
+        float x[8] = {OF_RANK(0), OF_RANK(1), OF_RANK(2), OF_RANK(3),
+                      OF_RANK(4), OF_RANK(5), OF_RANK(6), OF_RANK(7)};
         ((GLOBAL float *)(m8 + a.at[8]))[i] = tree_sum(x, (int)a.n[1]);
     }
 }
