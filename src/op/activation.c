@@ -52,6 +52,7 @@ const wfi_op wfi_op_gelu = {
         (const wfi_op_backward[]){{.op = &wfi_op_gelu_backward, .in = {WFI_DY, WFI_X}}, {0}},
     .work = {8, WFI_Y}, /* as much as an exponential */
     .reference = wfi_gelu_reference,
+    .numbers = wfi_gelu_numbers,
     .samples = gelu_samples,
     .place = wfi_place_elements,
 };
@@ -64,6 +65,7 @@ const wfi_op wfi_op_gelu_backward = {
     .check = wfi_check_elementwise,
     .work = {8, WFI_Y},
     .reference = wfi_gelu_backward_reference,
+    .numbers = wfi_gelu_numbers,
 };
 
 wf_tensor wf_gelu(wf_tensor x) {

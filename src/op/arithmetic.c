@@ -191,6 +191,7 @@ const wfi_op wfi_op_scale = {
     .check = wfi_check_elementwise,
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_scale, .in = {WFI_DY}}, {0}},
     .reference = wfi_scale_reference,
+    .numbers = wfi_scale_numbers,
     .samples = scale_samples,
     .place = wfi_place_elements,
 };

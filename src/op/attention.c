@@ -78,6 +78,28 @@ static double self_attention_backward_flops(const wf_graph *g, const wfi_node *n
 
 /* ---- references ---- */
 
+/* n[1] tokens, n[2] channels, n[3] heads of n[4] elements, n[5]: causal; f[0]: what scores are
+ * multiplied by. A group for each token of each head. */
+static wfi_numbers numbers_of(const wfi_attr *attr, int64_t n, int64_t t, int64_t c) {
+    int64_t n_heads = attr->attention.n_heads, d = c / n_heads;
+    return (wfi_numbers){.n_groups = n * n_heads * t,
+                         .n = {0, t, c, n_heads, d, attr->attention.causal},
+                         .f = {1 / sqrt((double)d)}};
+}
+
+static wfi_numbers of_qkv(const wfi_call *call, const wfi_operand *qkv) {
+    const int64_t *dim = qkv->shape.dim;
+    return numbers_of(call->attr, dim[0], dim[1], dim[2] / 3);
+}
+
+static wfi_numbers self_attention_numbers(const wfi_call *call) {
+    return of_qkv(call, &call->in[0]);
+}
+
+static wfi_numbers self_attention_backward_numbers(const wfi_call *call) {
+    return of_qkv(call, &call->in[1]);
+}
+
 typedef struct head { /* of one sample */
     const float *q, *k, *v;
     int64_t q_step, kv_step; /* from one row to the next */
@@ -86,10 +108,10 @@ typedef struct head { /* of one sample */
 } head;
 
 static head head_of(const wfi_call *call, const wfi_operand *qkv, int64_t n, int64_t h) {
-    int64_t t = qkv->shape.dim[1], c = qkv->shape.dim[2] / 3;
-    int64_t d = c / call->attr->attention.n_heads;
+    const wfi_numbers own = of_qkv(call, qkv);
+    int64_t t = own.n[1], c = own.n[2], d = own.n[4];
     const float *first = (float *)qkv->data + n * t * 3 * c + h * d;
-    return (head){first, first + c, first + 2 * c, 3 * c, 3 * c, t, c, d, 1 / sqrt((double)d)};
+    return (head){first, first + c, first + 2 * c, 3 * c, 3 * c, t, c, d, own.f[0]};
 }
 
 static double dot(const float *a, const float *b, int64_t n) {
@@ -231,6 +253,7 @@ const wfi_op wfi_op_self_attention = {
     .flops = self_attention_flops,
     .scratch_bytes = self_attention_scratch_bytes,
     .reference = self_attention_reference,
+    .numbers = self_attention_numbers,
     .samples = self_attention_samples,
     .place = self_attention_place,
 };
@@ -242,6 +265,7 @@ const wfi_op wfi_op_self_attention_backward = {
     .flops = self_attention_backward_flops,
     .scratch_bytes = self_attention_backward_scratch_bytes,
     .reference = self_attention_backward_reference,
+    .numbers = self_attention_backward_numbers,
 };
 
 wf_tensor wf_self_attention(wf_tensor qkv, int64_t n_heads, int causal) {
@@ -276,14 +300,23 @@ static size_t cached_attention_scratch_bytes(const wf_graph *g, const wfi_node *
     return (size_t)wfi_in_shape(g, node, 2).dim[0] * sizeof(double);
 }
 
+/* A group for each head, which goes through n[0] tokens. */
+static wfi_numbers cached_attention_numbers(const wfi_call *call) {
+    const int64_t *cache = call->in[2].shape.dim;
+    wfi_numbers own = numbers_of(call->attr, 0, cache[0], cache[1] / 2);
+    own.n[0] = call->in[0].shape.dim[0];
+    own.n_groups = own.n[3];
+    return own;
+}
+
 static void cached_attention_reference(const wfi_call *call) {
+    const wfi_numbers own = cached_attention_numbers(call);
     const float *qkv = call->in[0].data;
     const int32_t *position = call->in[1].data;
     float *cache = call->in[2].data, *y = call->out[0].data;
     double *p = call->scratch; /* [t] */
-    int64_t n_heads = call->attr->attention.n_heads;
-    int64_t t = call->in[2].shape.dim[0], c = call->in[2].shape.dim[1] / 2, d = c / n_heads;
-    for (int64_t i = 0; i < call->in[0].shape.dim[0]; i++, qkv += 3 * c, y += c) {
+    int64_t t = own.n[1], c = own.n[2], n_heads = own.n[3], d = own.n[4];
+    for (int64_t i = 0; i < own.n[0]; i++, qkv += 3 * c, y += c) {
         if (position[i] < 0 || position[i] >= t) {
             memset(y, 0, (size_t)c * sizeof *y);
             continue;
@@ -291,8 +324,7 @@ static void cached_attention_reference(const wfi_call *call) {
         memcpy(cache + position[i] * 2 * c, qkv + c, (size_t)(2 * c) * sizeof *cache);
         for (int64_t h = 0; h < n_heads; h++) {
             const float *keys = cache + h * d;
-            head a = {qkv + h * d, keys, keys + c,           3 * c, 2 * c, position[i] + 1,
-                      c,           d,    1 / sqrt((double)d)};
+            head a = {qkv + h * d, keys, keys + c, 3 * c, 2 * c, position[i] + 1, c, d, own.f[0]};
             attend(&a, 0, a.t, p);
             mix_values(&a, p, a.t, y + h * d);
         }
@@ -315,6 +347,7 @@ const wfi_op wfi_op_cached_attention = {
     .flops = cached_attention_flops,
     .scratch_bytes = cached_attention_scratch_bytes,
     .reference = cached_attention_reference,
+    .numbers = cached_attention_numbers,
     .samples = cached_attention_samples,
 };
 

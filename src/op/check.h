@@ -93,5 +93,7 @@ void wfi_add_relu_reference(const wfi_call *call);
 void wfi_mul_reference(const wfi_call *call);
 void wfi_gelu_reference(const wfi_call *call);
 void wfi_gelu_backward_reference(const wfi_call *call);
+wfi_numbers wfi_scale_numbers(const wfi_call *call);
+wfi_numbers wfi_gelu_numbers(const wfi_call *call);
 
 #endif

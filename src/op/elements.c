@@ -1,31 +1,29 @@
 /* The plain C kernels of what is computed element by element, by the formulas of elements.cl. */
-#include "op/check.h"
+#include "op/plain.h"
 
-#include <math.h>
+#define FACTOR  ((float)a.call->attr->scale.factor)
+#define IS_TANH (a.call->attr->gelu.tanh)
 
-#define DEVICE  static inline
-#define FACTOR  ((float)call->attr->scale.factor)
-#define IS_TANH (call->attr->gelu.tanh)
-
-#define UNARY(name, value)                                                                         \
+/* One group has all elements, so that they become vectors. */
+#undef FOR_ELEMENT
+#define FOR_ELEMENT(i) for (int64_t i = 0; i < a.n[0]; i++)
+#undef KERNEL
+#define KERNEL(name)                                                                               \
+    static inline void name##_elements(const arguments a);                                         \
     void wfi_##name##_reference(const wfi_call *call) {                                            \
-        const float *in = call->in[0].data;                                                        \
-        float *out = call->out[0].data;                                                            \
-        int64_t n = wf_shape_n_elem(&call->out[0].shape);                                          \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            float x = in[i];                                                                       \
-            out[i] = (value);                                                                      \
-        }                                                                                          \
-    }
-#define BINARY(name, value)                                                                        \
-    void wfi_##name##_reference(const wfi_call *call) {                                            \
-        const float *first = call->in[0].data, *second = call->in[1].data;                         \
-        float *out = call->out[0].data;                                                            \
-        int64_t n = wf_shape_n_elem(&call->out[0].shape);                                          \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            float x = first[i], y = second[i];                                                     \
-            out[i] = (value);                                                                      \
-        }                                                                                          \
-    }
+        const wfi_numbers told = wfi_element_numbers(&call->out[0].shape, 0);                      \
+        name##_elements(plain_arguments(call, &told));                                             \
+    }                                                                                              \
+    static inline void name##_elements(const arguments a)
 
 #include "op/elements.cl"
+
+wfi_numbers wfi_scale_numbers(const wfi_call *call) {
+    wfi_numbers own = wfi_element_numbers(&call->out[0].shape, 0);
+    own.f[0] = call->attr->scale.factor;
+    return own;
+}
+
+wfi_numbers wfi_gelu_numbers(const wfi_call *call) {
+    return wfi_element_numbers(&call->out[0].shape, call->attr->gelu.tanh);
+}

@@ -1,7 +1,25 @@
 /* Elements of what x and y are there: of a forward x, or x and y; of a backward the gradient x, and y,
- * which is what the forward gave, but for gelu what it was given. Who reads this says what UNARY and
- * BINARY make of a formula, and what FACTOR and IS_TANH are: plain C (elements.c), and kernels for
- * devices that compile them (kernel/gpu/source/elementwise.cl). A NaN stays one. */
+ * which is what the forward gave, but for gelu what it was given. A NaN stays one. */
+
+#ifndef FACTOR /* else plain C (elements.c) says where they are */
+#define FACTOR ((float)a.f[0])
+#define IS_TANH ((int)a.n[1])
+#endif
+
+#define UNARY(name, value)                                                                         \
+    KERNEL(name) {                                                                                 \
+        FOR_ELEMENT(i) {                                                                           \
+            float x = GET(IN(0), i);                                                               \
+            PUT(OUT(0), i, (value));                                                               \
+        }                                                                                          \
+    }
+#define BINARY(name, value)                                                                        \
+    KERNEL(name) {                                                                                 \
+        FOR_ELEMENT(i) {                                                                           \
+            float x = GET(IN(0), i), y = GET(IN(1), i);                                            \
+            PUT(OUT(0), i, (value));                                                               \
+        }                                                                                          \
+    }
 
 UNARY(relu, x <= 0 ? 0 : x)
 UNARY(tanh_forward, (float)tanh((double)x))

@@ -23,6 +23,7 @@ const wfi_op wfi_op_leaky_relu = {
     .backward =
         (const wfi_op_backward[]){{.op = &wfi_op_leaky_relu_backward, .in = {WFI_DY, WFI_Y}}, {0}},
     .reference = wfi_leaky_relu_reference,
+    .numbers = wfi_scale_numbers,
     .samples = samples,
     .place = wfi_place_elements,
 };
@@ -34,6 +35,7 @@ const wfi_op wfi_op_leaky_relu_backward = {
     .tolerance = 1e-6f,
     .check = wfi_check_elementwise,
     .reference = wfi_leaky_relu_backward_reference,
+    .numbers = wfi_scale_numbers,
 };
 
 wf_tensor wf_leaky_relu(wf_tensor x, float slope) {

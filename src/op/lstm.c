@@ -101,6 +101,21 @@ static sizes sizes_of(const wfi_operand *x, const wfi_operand *w_hh) {
     return (sizes){x->shape.dim[0], x->shape.dim[1], x->shape.dim[2], w_hh->shape.dim[1]};
 }
 
+/* A group for each of n[4] samples of n[3] tokens of n[2] features; n[1]: hidden units. */
+static wfi_numbers numbers_of(const sizes *s) {
+    return (wfi_numbers){.n_groups = s->n, .n = {0, s->h, s->n_in, s->n_tokens, s->n}};
+}
+
+static wfi_numbers lstm_numbers(const wfi_call *call) {
+    const sizes s = sizes_of(&call->in[0], &call->in[2]);
+    return numbers_of(&s);
+}
+
+static wfi_numbers lstm_backward_numbers(const wfi_call *call) {
+    const sizes s = sizes_of(&call->in[1], &call->in[3]);
+    return numbers_of(&s);
+}
+
 static double dot(const float *a, const float *b, int64_t n) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += (double)a[i] * b[i];
@@ -260,6 +275,7 @@ const wfi_op wfi_op_lstm = {
     .gradient = lstm_gradient,
     .flops = lstm_flops,
     .reference = lstm_reference,
+    .numbers = lstm_numbers,
     .samples = lstm_samples,
     .place = lstm_place,
 };
@@ -272,4 +288,5 @@ const wfi_op wfi_op_lstm_backward = {
     .flops = lstm_flops,
     .scratch_bytes = backward_scratch,
     .reference = lstm_backward_reference,
+    .numbers = lstm_backward_numbers,
 };

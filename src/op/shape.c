@@ -141,25 +141,37 @@ static wf_status transpose_check(wf_graph *g, wfi_node *node) {
     return wfi_node_output(g, node, WF_F32, &y);
 }
 
+/* The product of dims from `first` up to `end`. */
+static int64_t size_of(const wf_shape *shape, int first, int end) {
+    int64_t n = 1;
+    for (int d = first; d < end; d++) n *= shape->dim[d];
+    return n;
+}
+
+/* y [.., n[1], n[2], n[3], n[4]] of x [.., n[3], n[2], n[1], n[4]] */
+static wfi_numbers transpose_numbers(const wfi_call *call) {
+    const wf_shape *y = &call->out[0].shape;
+    int a = call->attr->transpose.dim_a, b = call->attr->transpose.dim_b;
+    int first = a < b ? a : b, second = a < b ? b : a;
+    wfi_numbers own = wfi_element_numbers(y, y->dim[first]);
+    own.n[2] = size_of(y, first + 1, second);
+    own.n[3] = first == second ? 1 : y->dim[second];
+    own.n[4] = size_of(y, second + 1, y->n_dims);
+    return own;
+}
+
 static void transpose_reference(const wfi_call *call) {
+    const wfi_numbers t = transpose_numbers(call);
+    const int64_t *n = t.n, step = n[2] * n[1] * n[4], block = n[3] * step;
     const float *x = call->in[0].data;
     float *y = call->out[0].data;
-    const wf_shape *from = &call->in[0].shape, *to = &call->out[0].shape;
-    int a = call->attr->transpose.dim_a, b = call->attr->transpose.dim_b;
-    int64_t stride[WF_MAX_DIMS] = {0}, place[WF_MAX_DIMS] = {0}; /* of x in y's dims; in y */
-    for (int64_t n = 1, d = from->n_dims - 1; d >= 0; n *= from->dim[d--]) {
-        int64_t to_dim = d == a ? b : d == b ? a : d;
-        stride[to_dim] = n;
-    }
-    for (int64_t i = 0, at = 0; i < wf_shape_n_elem(to); i++) {
-        y[i] = x[at];
-        for (int d = to->n_dims - 1; d >= 0; d--) { /* count on */
-            at += stride[d];
-            if (++place[d] < to->dim[d]) break;
-            at -= stride[d] * to->dim[d];
-            place[d] = 0;
-        }
-    }
+    for (const float *end = x + n[0]; x < end; x += block)
+        for (int64_t first = 0; first < n[1]; first++)
+            for (int64_t between = 0; between < n[2]; between++) {
+                const float *from = x + (between * n[1] + first) * n[4];
+                for (int64_t second = 0; second < n[3]; second++, from += step)
+                    for (int64_t e = 0; e < n[4]; e++) *y++ = from[e];
+            }
 }
 
 static const wfi_op_sample transpose_samples[] = {
@@ -173,6 +185,7 @@ const wfi_op wfi_op_transpose = {
     .backward = (const wfi_op_backward[]){{.op = &wfi_op_transpose, .in = {WFI_DY}}, {0}},
     .work = {0, WFI_Y},
     .reference = transpose_reference,
+    .numbers = transpose_numbers,
     .samples = transpose_samples,
 };
 
@@ -183,27 +196,36 @@ wf_tensor wf_transpose(wf_tensor x, int dim_a, int dim_b) {
 
 /* ---- concat, slice ---- */
 
-/* A tensor seen along one dim: [n_outer, n, n_inner]. */
-typedef struct along {
-    int64_t n_outer, n, n_inner;
-} along;
-
-static along along_of(const wf_shape *shape, int dim) {
-    along a = {1, shape->dim[dim], 1};
-    for (int d = 0; d < shape->n_dims; d++) {
-        if (d < dim) a.n_outer *= shape->dim[d];
-        if (d > dim) a.n_inner *= shape->dim[d];
-    }
-    return a;
+/* From [.., n[1], n[2]], places n[3] on along n[1], to [.., n[4], n[2]], places n[5] on; n[6] of
+ * them: of a part and the whole, as many as the part has. */
+static wfi_numbers along_numbers(const wf_shape *x, int64_t from, const wf_shape *y, int64_t to,
+                                 int dim) {
+    const wf_shape *part = x->dim[dim] < y->dim[dim] ? x : y;
+    wfi_numbers own = wfi_element_numbers(part, x->dim[dim]);
+    own.n[2] = size_of(x, dim + 1, x->n_dims);
+    own.n[3] = from;
+    own.n[4] = y->dim[dim];
+    own.n[5] = to;
+    own.n[6] = part->dim[dim];
+    return own;
 }
 
-/* Moves `n` steps along the dim, from place `from_start` of x to `to_start` of y. */
-static void copy_along(const float *x, along from, int64_t from_start, float *y, along to,
-                       int64_t to_start, int64_t n) {
-    size_t bytes = (size_t)(n * from.n_inner) * sizeof *x;
-    for (int64_t i = 0; i < from.n_outer && bytes; i++)
-        memcpy(y + (i * to.n + to_start) * to.n_inner, x + (i * from.n + from_start) * from.n_inner,
-               bytes);
+static wfi_numbers slice_numbers(const wfi_call *call) {
+    return along_numbers(&call->in[0].shape, call->attr->slice.start, &call->out[0].shape, 0,
+                         call->attr->slice.dim);
+}
+
+static wfi_numbers slice_backward_numbers(const wfi_call *call) {
+    return along_numbers(&call->in[0].shape, 0, &call->out[0].shape, call->attr->slice.start,
+                         call->attr->slice.dim);
+}
+
+static void copy_along(const float *x, float *y, const wfi_numbers *told) {
+    const int64_t *n = told->n;
+    size_t bytes = (size_t)(n[6] * n[2]) * sizeof *x;
+    int64_t n_outer = bytes ? n[0] / (n[6] * n[2]) : 0;
+    for (int64_t i = 0; i < n_outer; i++)
+        memcpy(y + (i * n[4] + n[5]) * n[2], x + (i * n[1] + n[3]) * n[2], bytes);
 }
 
 /* Everything but `dim` is equal. */
@@ -244,12 +266,12 @@ static wf_status concat_gradient(wfi_autodiff *ad, const wfi_node *node) {
 
 static void concat_reference(const wfi_call *call) {
     int dim = call->attr->slice.dim;
-    along to = along_of(&call->out[0].shape, dim);
     int64_t start = 0;
     for (int i = 0; i < call->n_in; i++) {
-        along from = along_of(&call->in[i].shape, dim);
-        copy_along(call->in[i].data, from, 0, call->out[0].data, to, start, from.n);
-        start += from.n;
+        const wf_shape *part = &call->in[i].shape;
+        const wfi_numbers told = along_numbers(part, 0, &call->out[0].shape, start, dim);
+        copy_along(call->in[i].data, call->out[0].data, &told);
+        start += part->dim[dim];
     }
 }
 
@@ -273,9 +295,8 @@ static wf_status slice_check(wf_graph *g, wfi_node *node) {
 }
 
 static void slice_reference(const wfi_call *call) {
-    int dim = call->attr->slice.dim;
-    along from = along_of(&call->in[0].shape, dim), to = along_of(&call->out[0].shape, dim);
-    copy_along(call->in[0].data, from, call->attr->slice.start, call->out[0].data, to, 0, to.n);
+    const wfi_numbers told = slice_numbers(call);
+    copy_along(call->in[0].data, call->out[0].data, &told);
 }
 
 static wf_status slice_backward_check(wf_graph *g, wfi_node *node) {
@@ -286,10 +307,9 @@ static wf_status slice_backward_check(wf_graph *g, wfi_node *node) {
 }
 
 static void slice_backward_reference(const wfi_call *call) {
-    int dim = call->attr->slice.dim;
-    along from = along_of(&call->in[0].shape, dim), to = along_of(&call->out[0].shape, dim);
+    const wfi_numbers told = slice_backward_numbers(call);
     if (bytes_of(&call->out[0])) memset(call->out[0].data, 0, bytes_of(&call->out[0]));
-    copy_along(call->in[0].data, from, 0, call->out[0].data, to, call->attr->slice.start, from.n);
+    copy_along(call->in[0].data, call->out[0].data, &told);
 }
 
 static const wfi_op_sample concat_samples[] = {
@@ -320,6 +340,7 @@ const wfi_op wfi_op_slice = {
                                   {0}},
     .work = {0, WFI_Y},
     .reference = slice_reference,
+    .numbers = slice_numbers,
     .samples = slice_samples,
 };
 
@@ -350,6 +371,7 @@ const wfi_op wfi_op_slice_backward = {
     .check = slice_backward_check,
     .work = {0, WFI_Y},
     .reference = slice_backward_reference,
+    .numbers = slice_backward_numbers,
     .samples = slice_backward_samples,
     .place = slice_backward_place,
 };

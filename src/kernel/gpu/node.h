@@ -82,12 +82,13 @@ wf_status wfi_gpu_run(wfi_kernel *kernel, const wfi_gpu_node *l, wfi_stream_queu
 
 /* Each adds a launch: of so many groups; of a thread for each of n elements, n[0], or for each of
  * the first output's; of a group for each channel of x, n[1] samples of n[2] channels of n[3]
- * pixels; as the op tells (wfi_op.numbers), or, where it tells nothing, as add_outputs; the
- * same, when the first output is zero. */
+ * pixels; as an op tells; as the node's does (wfi_op.numbers), or, where it tells nothing, as
+ * add_outputs; the same, when the first output is zero. */
 wfi_launch_arguments *wfi_gpu_add_groups(wfi_gpu_node *l, wfi_gpu_entry entry, int64_t n_groups);
 wfi_launch_arguments *wfi_gpu_add_elements(wfi_gpu_node *l, wfi_gpu_entry entry, int64_t n);
 wfi_launch_arguments *wfi_gpu_add_outputs(wfi_gpu_node *l, wfi_gpu_entry entry);
 wfi_launch_arguments *wfi_gpu_add_channels(wfi_gpu_node *l, wfi_gpu_entry entry, const wf_shape *x);
+void wfi_gpu_add_numbers(wfi_gpu_node *l, wfi_gpu_entry entry, wfi_numbers told);
 void wfi_gpu_add_told(wfi_gpu_node *l, wfi_gpu_entry entry);
 void wfi_gpu_add_cleared(wfi_gpu_node *l, wfi_gpu_entry entry);
 /* The node's, of a product of its operands; n[9]: n_matrices. */

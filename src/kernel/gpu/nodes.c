@@ -24,17 +24,19 @@ wfi_launch_arguments *wfi_gpu_add_outputs(wfi_gpu_node *l, wfi_gpu_entry entry) 
     return wfi_gpu_add_elements(l, entry, wf_shape_n_elem(out_shape(l, 0)));
 }
 
-void wfi_gpu_add_told(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const wfi_call call = wfi_call_of(l->g, l->node);
-    if (!l->node->op->numbers) {
-        (void)wfi_gpu_add_outputs(l, entry);
-        return;
-    }
-    wfi_numbers told = l->node->op->numbers(&call);
+void wfi_gpu_add_numbers(wfi_gpu_node *l, wfi_gpu_entry entry, wfi_numbers told) {
     wfi_launch_arguments *a = wfi_gpu_add_groups(
         l, entry, told.n_threads ? wfi_gpu_groups(told.n_threads) : told.n_groups);
     memcpy(a->n, told.n, sizeof a->n);
     memcpy(a->f, told.f, sizeof a->f);
+}
+
+void wfi_gpu_add_told(wfi_gpu_node *l, wfi_gpu_entry entry) {
+    const wfi_call call = wfi_call_of(l->g, l->node);
+    if (l->node->op->numbers)
+        wfi_gpu_add_numbers(l, entry, l->node->op->numbers(&call));
+    else
+        (void)wfi_gpu_add_outputs(l, entry);
 }
 
 void wfi_gpu_add_cleared(wfi_gpu_node *l, wfi_gpu_entry entry) {

@@ -1,8 +1,6 @@
 /* What goes from token to token: attention and LSTMs. */
 #include "kernel/gpu/node.h"
 
-#include <math.h>
-
 /* ---- attention ---- */
 
 /* Scores that are there at once: of as many heads as fit, and of one at least. */
@@ -19,6 +17,7 @@ typedef struct side {
 
 typedef struct attention {
     wfi_gpu_node *l;
+    wfi_numbers told; /* of kernels */
     int64_t t, c, d, n_heads;
     int64_t n_at_once;      /* heads */
     size_t element, square; /* bytes; of scores in F32 */
@@ -80,19 +79,20 @@ static void set_step(const attention *s, int operand, int64_t row, size_t elemen
 }
 
 static attention begin_attention(wfi_gpu_node *l, int qkv, int log_sum, int n_wide) {
-    const wf_shape *shape = in_shape(l, qkv);
+    const wfi_call call = wfi_call_of(l->g, l->node);
+    const wfi_numbers told = l->node->op->numbers(&call);
     bool is_narrow = l->g->values[l->node->in[qkv]].dtype == WF_BF16;
-    attention s = {.l = l, .t = shape->dim[1], .c = shape->dim[2] / 3, .n_wide = n_wide};
-    s.n_heads = s.n_at_once = attr_of(l)->attention.n_heads;
-    s.d = s.c / s.n_heads;
+    attention s = {l, told, .t = told.n[1], .c = told.n[2], .d = told.n[4], .n_wide = n_wide};
+    s.n_heads = s.n_at_once = told.n[3];
     s.element = is_narrow ? sizeof(uint16_t) : sizeof(float);
     int64_t bytes = s.t * s.t * (int64_t)sizeof(float);
     while (s.n_at_once > 1 && (s.n_heads % s.n_at_once || s.n_at_once * bytes > MOST_SCORE_BYTES))
         s.n_at_once--;
     s.square = wfi_round_up((size_t)(s.n_at_once * bytes), 2 * WFI_ALIGN_BYTES);
     l->scratch_bytes = (size_t)n_wide * (s.square + (is_narrow ? s.square / 2 : 0));
-    l->loops[0].n = shape->dim[0];
+    l->loops[0].n = in_shape(l, qkv)->dim[0];
     l->loops[1].n = s.n_heads / s.n_at_once;
+    s.told.n_groups = s.n_at_once * s.t;
     set_step(&s, qkv, 3 * s.c, s.element);
     l->loops[0].step[log_sum] = (size_t)(s.n_heads * s.t) * sizeof(float);
     l->loops[1].step[log_sum] = (size_t)(s.n_at_once * s.t) * sizeof(float);
@@ -101,12 +101,7 @@ static attention begin_attention(wfi_gpu_node *l, int qkv, int log_sum, int n_wi
 
 /* The kernel that makes weights of scores. */
 static void weigh(const attention *s, wfi_gpu_entry entry) {
-    wfi_launch_arguments *a = wfi_gpu_add_groups(s->l, entry, s->n_at_once * s->t);
-    a->n[1] = s->t;
-    a->n[2] = s->c;
-    a->n[4] = s->d;
-    a->n[5] = attr_of(s->l)->attention.causal;
-    a->f[0] = 1 / sqrt((double)s->d);
+    wfi_gpu_add_numbers(s->l, entry, s->told);
     for (int k = 0; k < s->n_wide; k++) {
         take_side(s->l, k, scores_of(s, k));
         take_side(s->l, WFI_GPU_OUT + k, weights_of(s, k));
@@ -140,34 +135,13 @@ static void make_attention_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
     multiply(&s, s.d, s.t, p, true, dy, false, third_of(&s, WFI_GPU_OUT, 2));
 }
 
-/* A group for each head: tokens one after the other. */
 static void make_cached_attention(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    const wf_shape *cache = in_shape(l, 2);
-    int64_t c = cache->dim[1] / 2, n_heads = attr_of(l)->attention.n_heads;
-    wfi_launch_arguments *a = wfi_gpu_add_groups(l, entry, n_heads);
-    a->n[0] = in_shape(l, 0)->dim[0];
-    a->n[1] = cache->dim[0];
-    a->n[2] = c;
-    a->n[4] = c / n_heads;
-    a->f[0] = 1 / sqrt((double)(c / n_heads));
-    if (c / n_heads > 4 * WFI_GROUP_SIZE) l->reason = "heads of more than 256 elements";
+    wfi_gpu_add_told(l, entry);
+    if (l->all[0].launch.arguments.n[4] > 4 * WFI_GROUP_SIZE)
+        l->reason = "heads of more than 256 elements";
 }
 
 /* ---- LSTMs ---- */
-
-static wfi_launch_arguments *add_lstm(wfi_gpu_node *l, wfi_gpu_entry entry, const wf_shape *x,
-                                      const wf_shape *y) {
-    wfi_launch_arguments *a = wfi_gpu_add_groups(l, entry, x->dim[0]);
-    a->n[1] = y->dim[2];
-    a->n[2] = x->dim[2];
-    a->n[3] = x->dim[1];
-    a->n[4] = x->dim[0];
-    return a;
-}
-
-static void make_lstm(wfi_gpu_node *l, wfi_gpu_entry entry) {
-    (void)add_lstm(l, entry, in_shape(l, 0), out_shape(l, 0));
-}
 
 /* What the gates get of each token, and of these the gradients of x, both weights and the biases.
  */
@@ -175,7 +149,7 @@ static void make_lstm_backward(wfi_gpu_node *l, wfi_gpu_entry entry) {
     const wf_shape *x = in_shape(l, 1), *y = in_shape(l, 5);
     int64_t rows = n_rows(x), h = last_dim(y), n_in = last_dim(x), gates = 4 * h;
     l->scratch_bytes = (size_t)(rows * gates + x->dim[0] * h) * sizeof(float);
-    (void)add_lstm(l, entry, x, y);
+    wfi_gpu_add_told(l, entry);
     const wfi_product dx = {1, rows, n_in, gates, .a = WFI_GPU_SCRATCH, .b = 2};
     const wfi_product dw_ih = {
         1, gates, n_in, rows, .a = WFI_GPU_SCRATCH, .b = 1, .a_is_transposed = true};
@@ -193,7 +167,6 @@ const wfi_gpu_row wfi_gpu_sequences[] = {
     {&wfi_op_self_attention, make_attention, WFI_GPU_attention_weights},
     {&wfi_op_self_attention_backward, make_attention_backward, WFI_GPU_attention_slopes},
     {&wfi_op_cached_attention, make_cached_attention, WFI_GPU_cached_attention},
-    {&wfi_op_lstm, make_lstm, WFI_GPU_lstm},
     {&wfi_op_lstm_backward, make_lstm_backward, WFI_GPU_lstm_gates_backward},
     {&wfi_op_lstm_cell, wfi_gpu_add_cleared, WFI_GPU_lstm_cell},
     {0},

@@ -1,23 +1,4 @@
-/* Element by element: n[0] of them, by formulas of op/elements.cl, which stands behind this, and of
- * this file: what the plain C kernels compute, but for exponentials with the same bits. */
-
-#define UNARY(name, value)                                                                         \
-    KERNEL(name) {                                                                                 \
-        FOR_ELEMENT(i) {                                                                           \
-            float x = GET(IN(0), i);                                                               \
-            PUT(OUT(0), i, (value));                                                               \
-        }                                                                                          \
-    }
-#define BINARY(name, value)                                                                        \
-    KERNEL(name) {                                                                                 \
-        FOR_ELEMENT(i) {                                                                           \
-            float x = GET(IN(0), i), y = GET(IN(1), i);                                            \
-            PUT(OUT(0), i, (value));                                                               \
-        }                                                                                          \
-    }
-
-#define FACTOR ((float)a.f[0])
-#define IS_TANH ((int)a.n[1])
+/* What op/elements.cl, which stands before this, has no formula of. */
 
 UNARY(copy, x)
 
